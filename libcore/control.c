@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control socket: a thread that answers one command at a time. */
+#include "control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "graph.h"
+
+enum { LINE_MAX_BYTES = 4096, WORDS = 64 };
+
+static struct {
+	struct control_handler handler;
+	char path[256];
+	int listener;
+	pthread_t thread;
+	bool running;
+} control = { .listener = -1 };
+
+const char *control_rundir(void)
+{
+	static char dir[200];
+	const char *given = getenv("STRATUS_RUN"), *user = getenv("XDG_RUNTIME_DIR");
+
+	if (given && *given)
+		snprintf(dir, sizeof(dir), "%s", given);
+	else if (!geteuid())
+		snprintf(dir, sizeof(dir), "/run/stratus");
+	else if (user && *user)
+		snprintf(dir, sizeof(dir), "%s/stratus", user);
+	else
+		snprintf(dir, sizeof(dir), "/tmp/stratus-%u", (unsigned)geteuid());
+	mkdir(dir, 0700);
+	return dir;
+}
+
+static void print_request(const struct request *rq, void *arg)
+{
+	FILE *out = arg;
+	unsigned depth = atomic_load_explicit(&rq->depth, memory_order_acquire);
+
+	fprintf(out, "request %" PRIx64 " uid %u pid %d age %" PRIu64 " ms:", rq->id, rq->uid, (int)rq->pid,
+		(clock_ns() - rq->born_ns) / 1000000);
+	for (unsigned i = 0; i < depth && i < TRAIL_MAX; i++) {
+		const struct xlator *x = atomic_load_explicit(&rq->trail[i].at, memory_order_relaxed);
+
+		fprintf(out, " %s.%s", x->name, fop_name(atomic_load_explicit(&rq->trail[i].fop, memory_order_relaxed)));
+	}
+	fputc('\n', out);
+}
+
+static void dump_graph(struct graph *g, void *out)
+{
+	graph_dump(g, out);
+}
+
+void control_dump(FILE *out)
+{
+	struct runtime_stats s;
+
+	runtime_stats(&s);
+	fprintf(out, "program %s pid %d log-level %s\n", control.handler.program, (int)getpid(), log_level_name(log_get_level()));
+	fprintf(out, "tasks live %" PRIu64 " peak %" PRIu64 " total %" PRIu64 " switches %" PRIu64 " takeovers %" PRIu64
+		" stacks %" PRIu64 "\n", s.tasks_live, s.tasks_peak, s.tasks_total, s.switches, s.takeovers, s.stacks);
+	fprintf(out, "memory buffers %zu files %zu requests %zu\n", buffer_pool_bytes(), file_count(), requests_in_flight());
+	control.handler.each_graph(dump_graph, out);
+	requests_each(print_request, out);
+}
+
+/* ---- commands ---- */
+
+struct search {
+	const char *name;
+	struct xlator *found;
+};
+
+static void find_in(struct graph *g, void *arg)
+{
+	struct search *s = arg;
+
+	if (!s->found)
+		s->found = graph_find(g, s->name);
+}
+
+static struct xlator *find_xlator(const char *name)
+{
+	struct search s = { name, NULL };
+
+	control.handler.each_graph(find_in, &s);
+	return s.found;
+}
+
+static int set_option(int words, char **word, struct problem *p)
+{
+	struct xlator *x;
+	const struct option *o;
+	char who[256];
+	int err;
+
+	if (words != 4)
+		return problem_set(p, EINVAL, "set takes a volume, an option and a value");
+	x = find_xlator(word[1]);
+	if (!x)
+		return problem_set(p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", word[1]);
+	snprintf(who, sizeof(who), "volume %s (%s)", x->name, x->type->name);
+	err = option_change(x->type->options, x->private, who, word[2], word[3], p);
+	if (err)
+		return err;
+	o = option_find(x->type->options, word[2]);
+	if (x->type->reconfigure)
+		x->type->reconfigure(x, o);
+	log_info(x, NULL, "option %s is now %s", word[2], word[3]);
+	return 0;
+}
+
+static int command_xlator(int words, char **word, FILE *out, struct problem *p)
+{
+	struct xlator *x = words > 2 ? find_xlator(word[1]) : NULL;
+	int err;
+
+	if (words < 3)
+		return problem_set(p, EINVAL, "ctl takes a volume and a command");
+	if (!x)
+		return problem_set(p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", word[1]);
+	if (!x->type->command)
+		return problem_set(p, ENOTSUP, "volume %s (%s) takes no commands", x->name, x->type->name);
+	err = x->type->command(x, words - 2, word + 2, out);
+	return err ? problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
+				 strerror(-err)) : 0;
+}
+
+static int log_level(int words, char **word, FILE *out, struct problem *p)
+{
+	enum log_level level;
+
+	if (words > 1) {
+		if (log_level_parse(word[1], &level))
+			return problem_set(p, EINVAL, "%s is no log level: take error, warning, info, debug or trace", word[1]);
+		log_set_level(level);
+	}
+	fprintf(out, "%s\n", log_level_name(log_get_level()));
+	return 0;
+}
+
+static int run(int words, char **word, FILE *out, struct problem *p)
+{
+	const char *c = words ? word[0] : "";
+
+	if (!strcmp(c, "ping"))
+		return 0;
+	if (!strcmp(c, "info")) {
+		fprintf(out, "{\"program\": \"%s\", \"pid\": %d", control.handler.program, (int)getpid());
+		if (control.handler.info)
+			control.handler.info(out);
+		fprintf(out, "}\n");
+		return 0;
+	}
+	if (!strcmp(c, "dump")) {
+		control_dump(out);
+		return 0;
+	}
+	if (!strcmp(c, "log-level"))
+		return log_level(words, word, out, p);
+	if (!strcmp(c, "set"))
+		return set_option(words, word, p);
+	if (!strcmp(c, "ctl"))
+		return command_xlator(words, word, out, p);
+	if (!strcmp(c, "reload") && control.handler.reload)
+		return control.handler.reload(p);
+	if (!strcmp(c, "stop") && control.handler.stop) {
+		control.handler.stop();
+		return 0;
+	}
+	return problem_set(p, EINVAL, "the command \"%.60s\" is not known", c);
+}
+
+static void answer(int fd)
+{
+	char line[LINE_MAX_BYTES + 1], *word[WORDS], *save = NULL, *body = NULL;
+	size_t size = 0, body_size = 0;
+	int words = 0, err;
+	struct problem p = { 0 };
+	FILE *out, *reply;
+
+	while (size < LINE_MAX_BYTES && !memchr(line, '\n', size)) {
+		ssize_t n = read(fd, line + size, LINE_MAX_BYTES - size);
+		if (n <= 0)
+			break;
+		size += (size_t)n;
+	}
+	line[size] = 0;
+	line[strcspn(line, "\n")] = 0;
+	for (char *w = strtok_r(line, " ", &save); w && words < WORDS; w = strtok_r(NULL, " ", &save))
+		word[words++] = w;
+	out = open_memstream(&body, &body_size);
+	reply = fdopen(dup(fd), "w");
+	if (out && reply) {
+		err = run(words, word, out, &p);
+		fclose(out);
+		out = NULL;
+		if (err)
+			fprintf(reply, "error %s\n", p.text[0] ? p.text : strerror(-err));
+		else
+			fprintf(reply, "ok\n%s", body);
+	}
+	if (out)
+		fclose(out);
+	if (reply)
+		fclose(reply);
+	free(body);
+}
+
+static void *serve(void *arg)
+{
+	struct timeval limit = { .tv_sec = 5 };
+
+	(void)arg;
+	for (;;) {
+		int fd = accept4(control.listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+			continue;
+		if (fd < 0)
+			return NULL;
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+		answer(fd);
+		close(fd);
+	}
+}
+
+int control_start(const struct control_handler *handler, struct problem *p)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *dir = control_rundir();
+
+	control.handler = *handler;
+	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s-%d.sock", dir, handler->program,
+			     (int)getpid()) >= sizeof(address.sun_path))
+		return problem_set(p, ENAMETOOLONG, "the run directory %s is too long for a socket: set STRATUS_RUN to a shorter one",
+				   dir);
+	snprintf(control.path, sizeof(control.path), "%s", address.sun_path);
+	unlink(control.path);
+	control.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (control.listener < 0 || bind(control.listener, (struct sockaddr *)&address, sizeof(address)) ||
+	    chmod(control.path, 0600) || listen(control.listener, 16)) {
+		int err = errno;
+
+		close(control.listener);
+		control.listener = -1;
+		return problem_set(p, err, "the control socket %s can't be made: %s; set STRATUS_RUN to a directory of yours",
+				   control.path, strerror(err));
+	}
+	if (pthread_create(&control.thread, NULL, serve, NULL))
+		return problem_set(p, EAGAIN, "no thread for the control socket: the process limit is reached");
+	control.running = true;
+	return 0;
+}
+
+void control_stop(void)
+{
+	if (!control.running)
+		return;
+	control.running = false;
+	shutdown(control.listener, SHUT_RDWR);
+	pthread_join(control.thread, NULL);
+	close(control.listener);
+	unlink(control.path);
+}
+
+int control_ask(const char *path, const char *line, FILE *out, struct problem *p)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
+	char first[600];
+	size_t n;
+	FILE *in;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		err = errno;
+		if (fd >= 0)
+			close(fd);
+		return problem_set(p, err, "no StratusFS process answers at %s: %s", path, strerror(err));
+	}
+	dprintf(fd, "%s\n", line);
+	shutdown(fd, SHUT_WR);
+	in = fdopen(fd, "r");
+	if (!in || !fgets(first, sizeof(first), in))
+		err = problem_set(p, EPIPE, "the process at %s closed the connection without an answer; see its log", path);
+	else if (strcmp(first, "ok\n"))
+		err = problem_set(p, EINVAL, "%.*s", (int)strcspn(first, "\n"), first + (strncmp(first, "error ", 6) ? 0 : 6));
+	while (!err && (n = fread(first, 1, sizeof(first), in)))
+		fwrite(first, 1, n, out);
+	if (in)
+		fclose(in);
+	return err;
+}

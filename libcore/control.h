@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control socket of a running process: `stratus dump`, `stratus ctl`, log level, reload. */
+#ifndef STRATUS_CONTROL_H
+#define STRATUS_CONTROL_H
+#include <stdio.h>
+
+struct graph;
+struct problem;
+/* A process answers on RUNDIR/PROGRAM-PID.sock (RUNDIR: $STRATUS_RUN, else /run/stratus for root, else
+ * $XDG_RUNTIME_DIR/stratus). One line in, text out, then the connection closes; the first line of the answer is "ok" or
+ * "error SENTENCE". Commands:
+ *   ping | info (JSON: pid, program, graph, mount, bricks...) | dump | log-level [LEVEL] | options |
+ *   set XLATOR OPTION VALUE | ctl XLATOR WORDS... | reload | stop */
+struct control_handler {
+	const char *program; /* "stratusd", "mount" */
+	/* Calls fn for each graph, none of which may go while it runs. */
+	void (*each_graph)(void (*fn)(struct graph *, void *), void *arg);
+	void (*info)(FILE *);                       /* the members of the JSON object */
+	int (*reload)(struct problem *);            /* read the volfiles again */
+	void (*stop)(void);
+};
+int control_start(const struct control_handler *, struct problem *);
+void control_stop(void);
+const char *control_rundir(void); /* made if it is not there */
+/* The client's side: sends a line to the socket and copies the answer (without "ok") to `out`. 0, or -errno with a sentence. */
+int control_ask(const char *socket_path, const char *line, FILE *out, struct problem *);
+/* Also what SIGUSR1 does: writes all facts to RUNDIR/PROGRAM-PID.dump. */
+void control_dump(FILE *);
+#endif

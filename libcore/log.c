@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines, each written by one write(2), so that lines of several threads and processes never mix. */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "xlator.h"
+
+enum log_level log_threshold = LOG_INFO;
+
+static const char *const names[] = { "error", "warning", "info", "debug", "trace" };
+static struct {
+	pthread_mutex_t lock; /* guards fd and path while they change */
+	char *path;
+	int fd;
+	const char *program;
+} out = { PTHREAD_MUTEX_INITIALIZER, NULL, STDERR_FILENO, "stratus" };
+
+static int open_append(const char *path)
+{
+	return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+int log_open(const char *path)
+{
+	char *copy = strdup(path);
+	int fd = copy ? open_append(path) : -1;
+
+	if (fd < 0) {
+		int err = copy ? -errno : -ENOMEM;
+		free(copy);
+		return err;
+	}
+	pthread_mutex_lock(&out.lock);
+	if (out.fd != STDERR_FILENO)
+		close(out.fd);
+	free(out.path);
+	out.fd = fd;
+	out.path = copy;
+	pthread_mutex_unlock(&out.lock);
+	return 0;
+}
+
+void log_reopen(void)
+{
+	int fd;
+
+	pthread_mutex_lock(&out.lock);
+	fd = out.path ? open_append(out.path) : -1;
+	if (fd >= 0) {
+		close(out.fd);
+		out.fd = fd;
+	}
+	pthread_mutex_unlock(&out.lock);
+}
+
+void log_program(const char *name)
+{
+	out.program = name;
+}
+
+void log_set_level(enum log_level level)
+{
+	log_threshold = level;
+}
+
+enum log_level log_get_level(void)
+{
+	return log_threshold;
+}
+
+const char *log_level_name(enum log_level level)
+{
+	return names[level];
+}
+
+int log_level_parse(const char *name, enum log_level *level)
+{
+	for (int i = LOG_ERROR; i <= LOG_TRACE; i++)
+		if (!strcmp(name, names[i])) {
+			*level = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+/* 2026-01-31T12:00:00.123456Z info stratusd[77] rq=1a2b volume: message */
+void log_write(enum log_level level, const struct xlator *x, const struct request *rq, const char *format, ...)
+{
+	char line[2048];
+	struct timespec now;
+	struct tm tm;
+	size_t n;
+	int more;
+	va_list args;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
+	n += (size_t)snprintf(line + n, sizeof(line) - n, ".%06ldZ %s %s[%d]", now.tv_nsec / 1000, names[level],
+			      out.program, (int)getpid());
+	if (rq)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, " rq=%" PRIx64, rq->id);
+	n += (size_t)snprintf(line + n, sizeof(line) - n, " %.64s: ", x ? x->name : "-");
+	va_start(args, format);
+	more = vsnprintf(line + n, sizeof(line) - n - 1, format, args);
+	va_end(args);
+	if (more > 0)
+		n += (size_t)more < sizeof(line) - n - 1 ? (size_t)more : sizeof(line) - n - 2;
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) /* one line each, whatever a peer sent */
+			line[i] = '?';
+	line[n++] = '\n';
+	pthread_mutex_lock(&out.lock);
+	while (write(out.fd, line, n) < 0 && errno == EINTR)
+		;
+	pthread_mutex_unlock(&out.lock);
+}
+
+int problem_set(struct problem *p, int error, const char *format, ...)
+{
+	va_list args;
+
+	if (p && !p->text[0]) {
+		va_start(args, format);
+		vsnprintf(p->text, sizeof(p->text), format, args);
+		va_end(args);
+	}
+	return -error;
+}

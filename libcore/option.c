@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of translators: text to typed fields and back, with bounds, and help for misspelt names. */
+#include "option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "log.h"
+
+const struct option *option_find(const struct option *table, const char *name)
+{
+	for (const struct option *o = table; o && o->name; o++)
+		if (!strcmp(o->name, name))
+			return o;
+	return NULL;
+}
+
+/* Levenshtein's distance, for words of at most 63 letters. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[64];
+	size_t na = strnlen(a, 63), nb = strnlen(b, 63);
+
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = (unsigned)j;
+	for (size_t i = 1; i <= na; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= nb; j++) {
+			unsigned change = diagonal + (a[i - 1] != b[j - 1]), least = row[j] < row[j - 1] ? row[j] : row[j - 1];
+
+			diagonal = row[j];
+			row[j] = change < least + 1 ? change : least + 1;
+		}
+	}
+	return row[nb];
+}
+
+const char *nearest_name(const char *name, const char *const *names)
+{
+	unsigned best = (unsigned)strlen(name) / 2 + 2;
+	const char *nearest = NULL;
+
+	for (; *names; names++) {
+		unsigned d = distance(name, *names);
+
+		if (d < best) {
+			best = d;
+			nearest = *names;
+		}
+	}
+	return nearest;
+}
+
+static const char *nearest_option(const struct option *table, const char *name)
+{
+	const char *names[128];
+	size_t n = 0;
+
+	for (const struct option *o = table; o && o->name && n < 127; o++)
+		names[n++] = o->name;
+	names[n] = NULL;
+	return nearest_name(name, names);
+}
+
+static int parse_bool(const char *text, bool *value)
+{
+	static const char *const yes[] = { "on", "yes", "true", "1" }, *const no[] = { "off", "no", "false", "0" };
+
+	for (int i = 0; i < 4; i++) {
+		if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
+			*value = !strcasecmp(text, yes[i]);
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+static int parse_units(const char *text, const struct unit *units, uint64_t *value)
+{
+	char *end;
+	double number;
+
+	if (!isdigit((unsigned char)*text))
+		return -EINVAL;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	number = *end == '.' ? strtod(text, &end) : (double)*value;
+	if (errno)
+		return -EINVAL;
+	while (*end == ' ')
+		end++;
+	for (; units->name; units++)
+		if (!strcasecmp(end, units->name)) {
+			number *= (double)units->factor;
+			if (number >= 9.2e18)
+				return -EINVAL;
+			*value = number == (double)*value * (double)units->factor ? *value * units->factor : (uint64_t)number;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static const struct unit sizes[] = { { "", 1 }, { "b", 1 }, { "k", 1 << 10 }, { "kib", 1 << 10 }, { "kb", 1 << 10 },
+	{ "m", 1 << 20 }, { "mib", 1 << 20 }, { "mb", 1 << 20 }, { "g", 1 << 30 }, { "gib", 1 << 30 }, { "gb", 1 << 30 },
+	{ "t", 1ull << 40 }, { "tib", 1ull << 40 }, { "tb", 1ull << 40 }, { NULL, 0 } };
+static const struct unit durations[] = { { "ms", 1 }, { "s", 1000 }, { "", 1000 }, { "sec", 1000 }, { "m", 60000 },
+	{ "min", 60000 }, { "h", 3600000 }, { "d", 86400000 }, { NULL, 0 } };
+
+static int parse_choice(const char *text, const char *choices, int64_t *value)
+{
+	int64_t index = 0;
+
+	for (const char *at = choices; *at; index++) {
+		size_t length = strcspn(at, "|");
+
+		if (strlen(text) == length && !strncasecmp(text, at, length)) {
+			*value = index;
+			return 0;
+		}
+		at += length + (at[length] == '|');
+	}
+	return -EINVAL;
+}
+
+static bool in_bounds(const struct option *o, double value)
+{
+	return (!o->min && !o->max) || (value >= (double)o->min && value <= (double)o->max);
+}
+
+union value {
+	bool flag;
+	int64_t number;
+	uint64_t amount;
+	double percent;
+	char *text;
+};
+
+/* -EINVAL: not of the kind; -ERANGE: out of bounds. */
+static int parse(const struct option *o, const char *text, union value *v)
+{
+	char *end;
+	int err = 0;
+
+	memset(v, 0, sizeof(*v));
+	switch (o->kind) {
+	case OPTION_BOOL:
+		return parse_bool(text, &v->flag);
+	case OPTION_INT:
+		errno = 0;
+		v->number = strtoll(text, &end, 0);
+		if (errno || end == text || *end)
+			return -EINVAL;
+		return in_bounds(o, (double)v->number) ? 0 : -ERANGE;
+	case OPTION_SIZE:
+	case OPTION_DURATION:
+		err = parse_units(text, o->kind == OPTION_SIZE ? sizes : durations, &v->amount);
+		if (!err && !in_bounds(o, (double)v->amount))
+			err = -ERANGE;
+		return err;
+	case OPTION_PERCENT:
+		v->percent = strtod(text, &end);
+		if (end == text || (*end && strcmp(end, "%")))
+			return -EINVAL;
+		return v->percent >= 0 && v->percent <= 100 ? 0 : -ERANGE;
+	case OPTION_ENUM:
+		return parse_choice(text, o->choices, &v->number);
+	case OPTION_PATH:
+		if (*text && *text != '/')
+			return -EINVAL;
+		/* fall through */
+	case OPTION_STRING:
+		v->text = strdup(text);
+		return v->text ? 0 : -ENOMEM;
+	}
+	return -EINVAL;
+}
+
+static void store(const struct option *o, void *private, const union value *v)
+{
+	void *field = (char *)private + o->offset;
+
+	switch (o->kind) {
+	case OPTION_BOOL:
+		__atomic_store_n((bool *)field, v->flag, __ATOMIC_RELAXED);
+		break;
+	case OPTION_INT:
+	case OPTION_ENUM:
+	case OPTION_SIZE:
+	case OPTION_DURATION:
+	case OPTION_PERCENT:
+		__atomic_store_n((uint64_t *)field, v->amount, __ATOMIC_RELAXED);
+		break;
+	case OPTION_STRING:
+	case OPTION_PATH:
+		free(*(char **)field);
+		*(char **)field = v->text;
+		break;
+	}
+}
+
+static const char *wanted(const struct option *o, char *text, size_t size)
+{
+	static const char *const kinds[] = { "on or off", "a whole number", "a size such as 64K or 1M",
+		"a duration such as 500ms, 30s or 5m", "a percentage from 0 to 100", "a text", "an absolute path", "" };
+
+	if (o->kind == OPTION_ENUM)
+		snprintf(text, size, "one of %s", o->choices);
+	else if (o->min || o->max)
+		snprintf(text, size, "%s from %" PRId64 " to %" PRId64, kinds[o->kind], o->min, o->max);
+	else
+		snprintf(text, size, "%s", kinds[o->kind]);
+	return text;
+}
+
+static int apply(const struct option *o, void *private, const char *who, const char *text, unsigned line,
+		 struct problem *p)
+{
+	char want[256], where[32] = "";
+	union value v;
+	int err = parse(o, text, &v);
+
+	if (line)
+		snprintf(where, sizeof(where), "line %u: ", line);
+	if (err)
+		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": give it %s", where, who, o->name, text,
+				   wanted(o, want, sizeof(want)));
+	store(o, private, &v);
+	return 0;
+}
+
+static int unknown(const struct option *table, const char *who, const struct option_value *v, struct problem *p)
+{
+	const char *near = nearest_option(table, v->name);
+	char where[32] = "", hint[100] = "";
+
+	if (v->line)
+		snprintf(where, sizeof(where), "line %u: ", v->line);
+	if (near)
+		snprintf(hint, sizeof(hint), "; did you mean \"%s\"?", near);
+	return problem_set(p, EINVAL, "%s%s has no option \"%.100s\"%s", where, who, v->name,
+			   near ? hint : "; `stratus xlator help TYPE` lists those it has");
+}
+
+int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values,
+		  size_t count, struct problem *p)
+{
+	int err = 0;
+
+	for (const struct option *o = table; o && o->name && !err; o++)
+		if (o->preset)
+			err = apply(o, private, who, o->preset, 0, p);
+	for (size_t i = 0; i < count && !err; i++) {
+		const struct option *o = option_find(table, values[i].name);
+
+		err = o ? apply(o, private, who, values[i].value, values[i].line, p) : unknown(table, who, &values[i], p);
+	}
+	for (const struct option *o = table; o && o->name && !err; o++) {
+		bool given = o->preset != NULL;
+
+		for (size_t i = 0; i < count; i++)
+			given |= !strcmp(values[i].name, o->name);
+		if (!given)
+			err = problem_set(p, EINVAL, "%s needs the option \"%s\": %s", who, o->name, o->help);
+	}
+	return err;
+}
+
+int option_change(const struct option *table, void *private, const char *who, const char *name, const char *value,
+		  struct problem *p)
+{
+	const struct option_value v = { (char *)name, (char *)value, 0 };
+	const struct option *o = option_find(table, name);
+
+	if (!o)
+		return unknown(table, who, &v, p);
+	if (!o->live)
+		return problem_set(p, EPERM, "%s: option %s can't change while running; change the volfile and restart or reload",
+				   who, name);
+	return apply(o, private, who, value, 0, p);
+}
+
+void option_print(const struct option *o, const void *private, char *text, size_t size)
+{
+	const void *field = (const char *)private + o->offset;
+	const char *at = o->choices;
+
+	switch (o->kind) {
+	case OPTION_BOOL:
+		snprintf(text, size, "%s", *(const bool *)field ? "on" : "off");
+		break;
+	case OPTION_INT:
+		snprintf(text, size, "%" PRId64, *(const int64_t *)field);
+		break;
+	case OPTION_SIZE:
+		snprintf(text, size, "%" PRIu64, *(const uint64_t *)field);
+		break;
+	case OPTION_DURATION:
+		snprintf(text, size, "%" PRIu64 "ms", *(const uint64_t *)field);
+		break;
+	case OPTION_PERCENT:
+		snprintf(text, size, "%g%%", *(const double *)field);
+		break;
+	case OPTION_STRING:
+	case OPTION_PATH:
+		snprintf(text, size, "%s", *(char *const *)field ? *(char *const *)field : "");
+		break;
+	case OPTION_ENUM:
+		for (int64_t i = *(const int64_t *)field; i > 0; i--)
+			at = strchr(at, '|') + 1;
+		snprintf(text, size, "%.*s", (int)strcspn(at, "|"), at);
+		break;
+	}
+}
+
+void options_free(const struct option *table, void *private)
+{
+	for (const struct option *o = table; o && o->name; o++)
+		if (o->kind == OPTION_STRING || o->kind == OPTION_PATH) {
+			char **field = (char **)((char *)private + o->offset);
+
+			free(*field);
+			*field = NULL;
+		}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request: who asks, until when, for which graph, and where it is just now. */
+#ifndef STRATUS_REQUEST_H
+#define STRATUS_REQUEST_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "inode.h"
+
+struct graph;
+struct task;
+struct xlator;
+struct request;
+
+/* What the brick answers when its decision depends on the caller's supplementary groups and they were not sent:
+ * protocol/client loads them (request_groups) and asks again. Never seen by an application. */
+#define ENEEDGROUPS 4100
+/* A graph switch cancelled a wait in the old graph: mount/fuse asks again in the new one. Never seen by an application. */
+#define ERESTARTGRAPH 4101
+
+/* One who holds locks and open files: on a server, a client's session. Translators key what they keep by it. */
+struct client {
+	uint8_t id[16];       /* chosen by the client at start */
+	uint64_t incarnation; /* rises when the session had to be made anew */
+	const char *name;     /* for logs: host:port or "local" */
+	atomic_uint refs;
+};
+
+/* Something that one translator tells another beside the fop: declared by number in extension.def, typed by its
+ * version. Who does not know an optional one ignores it; a critical one that nobody knows fails the request with
+ * -EOPNOTSUPP. */
+struct extension {
+	uint32_t type, version;
+	bool critical;
+	uint32_t size;
+	void *bytes; /* owned by the request */
+	struct extension *next;
+};
+
+enum { TRAIL_MAX = 16 };
+struct trail { /* one translator on the way of the request */
+	_Atomic(const struct xlator *) at;
+	atomic_int fop;
+};
+
+struct request {
+	uint64_t id;          /* unique in the mount's life; the same in the server's log */
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;
+	int32_t group_count;  /* -1: not known yet, ask request_groups() */
+	gid_t *groups;        /* owned */
+	uint64_t lock_owner;
+	uint64_t deadline_ns; /* monotonic; 0: none */
+	uint64_t born_ns;
+	bool resent;          /* the first try may have been done: creation that finds its own gfid is a success */
+	struct client *client;/* NULL for the process's own doings */
+	struct graph *graph;
+	atomic_uint depth;    /* how many translators it is in just now; the outermost are in trail */
+	struct task *task;
+	struct extension *extensions, *reply_extensions;
+	/* Gives the groups (malloc'ed) or -errno; may be NULL (then request_groups says -ENEEDGROUPS). */
+	int (*load_groups)(struct request *, gid_t **groups);
+	struct request *next, *prev; /* in the list of those in flight */
+	struct trail trail[TRAIL_MAX]; /* last: request_init does not clear it */
+};
+
+/* Storage is the caller's. Enters the request in the process's list of requests in flight. Takes no reference on client;
+ * the caller keeps it. id 0: a new one. */
+void request_init(struct request *, struct graph *, uint64_t id);
+void request_finish(struct request *);
+/* Number of supplementary groups in *groups (owned by the request), or -errno; -ENEEDGROUPS if they must come from the
+ * client. */
+int request_groups(struct request *, const gid_t **groups);
+const struct extension *request_extension(const struct request *, uint32_t type);
+int request_extend(struct extension **list, uint32_t type, uint32_t version, bool critical, const void *, uint32_t size);
+void extensions_free(struct extension **list);
+struct request *request_copy(const struct request *); /* on the heap, for a fan-out's branch; request_free */
+void request_free(struct request *);
+
+/* Calls fn for each request in flight, under the list's lock. */
+void requests_each(void (*fn)(const struct request *, void *arg), void *arg);
+size_t requests_in_flight(void);
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shards: event loops, the threads that drive them, and the watchdog that finds loops stuck in a system call. */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "task-internal.h"
+
+/* Who drives a loop: one thread at a time. While a task runs, shard.turn is odd. The watchdog looks every millisecond; a
+ * shard that shows the same odd turn twice is stuck in a task, so the watchdog makes the turn even, which takes the loop
+ * from that thread, and gives it to a spare one. The stuck thread notices when its task waits or ends, and becomes a
+ * spare. So a request runs start to end on the thread that read it, without a hand-off, unless it really blocks. */
+
+enum { TICK_US = 1000, IDLE_TICKS = 20, THREADS_MAX = 256, RUN_BATCH = 64, EVENTS = 64 };
+
+struct thread {
+	pthread_t id;
+	pthread_cond_t work;
+	struct shard *shard; /* to drive next */
+	struct thread *next_spare, *next_all;
+};
+
+static struct {
+	struct shard *shard;
+	unsigned shards;
+	pthread_mutex_t lock; /* guards what follows */
+	struct thread *spare, *all;
+	unsigned threads;
+	pthread_t watchdog;
+	pthread_cond_t watchdog_wake;
+	bool has_watchdog;
+	atomic_bool watchdog_asleep, stopping;
+} rt = { .lock = PTHREAD_MUTEX_INITIALIZER, .watchdog_wake = PTHREAD_COND_INITIALIZER };
+
+bool runtime_never_blocks;
+
+void shard_kick(struct shard *s)
+{
+	uint64_t one = 1;
+
+	while (write(s->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void shard_enqueue(struct task *t)
+{
+	struct shard *s = t->shard;
+	bool kick;
+
+	pthread_mutex_lock(&s->lock);
+	t->next = NULL;
+	if (s->last)
+		s->last->next = t;
+	else
+		s->first = t;
+	s->last = t;
+	kick = s->sleeping;
+	s->sleeping = false;
+	pthread_mutex_unlock(&s->lock);
+	if (kick)
+		shard_kick(s);
+}
+
+static struct task *dequeue(struct shard *s)
+{
+	struct task *t;
+
+	pthread_mutex_lock(&s->lock);
+	t = s->first;
+	if (t) {
+		s->first = t->next;
+		if (!s->first)
+			s->last = NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return t;
+}
+
+int shard_call(struct shard *s, task_fn *fn, void *arg)
+{
+	struct call *c = malloc(sizeof(*c));
+	bool kick;
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct call){ fn, arg, NULL };
+	pthread_mutex_lock(&s->lock);
+	if (s->last_call)
+		s->last_call->next = c;
+	else
+		s->first_call = c;
+	s->last_call = c;
+	kick = s->sleeping;
+	s->sleeping = false;
+	pthread_mutex_unlock(&s->lock);
+	if (kick)
+		shard_kick(s);
+	return 0;
+}
+
+static void run_calls(struct shard *s)
+{
+	struct call *c, *next;
+
+	pthread_mutex_lock(&s->lock);
+	c = s->first_call;
+	s->first_call = s->last_call = NULL;
+	pthread_mutex_unlock(&s->lock);
+	for (; c; c = next) {
+		next = c->next;
+		c->fn(c->arg);
+		free(c);
+	}
+}
+
+/* Says that the loop will sleep, unless there is work. Returns the timeout for epoll_wait. */
+static int prepare_sleep(struct shard *s, int timeout)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->first || s->first_call)
+		timeout = 0;
+	else
+		s->sleeping = true;
+	pthread_mutex_unlock(&s->lock);
+	return timeout;
+}
+
+static void woke(struct shard *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->sleeping = false;
+	pthread_mutex_unlock(&s->lock);
+	if (!runtime_never_blocks && atomic_load_explicit(&rt.watchdog_asleep, memory_order_relaxed)) {
+		pthread_mutex_lock(&rt.lock);
+		atomic_store(&rt.watchdog_asleep, false);
+		pthread_cond_signal(&rt.watchdog_wake);
+		pthread_mutex_unlock(&rt.lock);
+	}
+}
+
+static bool finished(struct shard *s)
+{
+	bool idle;
+
+	if (!atomic_load(&rt.stopping) || atomic_load(&s->live))
+		return false;
+	pthread_mutex_lock(&s->lock);
+	idle = !s->first && !s->first_call;
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}
+
+/* Drives the loop until it is taken over or the runtime stops. */
+static void drive(struct driver *d, struct shard *s)
+{
+	struct epoll_event events[EVENTS];
+	struct task *t;
+
+	d->loop_of = s;
+	while (!finished(s)) {
+		for (int i = 0; i < RUN_BATCH && (t = dequeue(s)); i++)
+			if (!task_run(d, s, t))
+				return;
+		int timeout = prepare_sleep(s, timers_run(s));
+		int n = epoll_wait(s->epoll_fd, events, EVENTS, timeout);
+		woke(s);
+		for (int i = 0; i < n; i++) {
+			struct watch *w = events[i].data.ptr;
+			if (w)
+				w->ready(w, events[i].events);
+		}
+		run_calls(s);
+	}
+	d->loop_of = NULL;
+}
+
+static void note_stack(struct driver *d)
+{
+	pthread_attr_t attr;
+	void *bottom;
+
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return;
+	pthread_attr_getstack(&attr, &bottom, &d->stack_size);
+	d->stack_bottom = bottom;
+	pthread_attr_destroy(&attr);
+}
+
+static void *thread_main(void *arg)
+{
+	struct thread *me = arg;
+
+	note_stack(driver_self());
+	pthread_mutex_lock(&rt.lock);
+	for (;;) {
+		while (!me->shard && !atomic_load(&rt.stopping))
+			pthread_cond_wait(&me->work, &rt.lock);
+		if (!me->shard)
+			break;
+		struct shard *s = me->shard;
+		me->shard = NULL;
+		pthread_mutex_unlock(&rt.lock);
+		drive(driver_self(), s);
+		pthread_mutex_lock(&rt.lock);
+		if (!me->shard) {
+			me->next_spare = rt.spare;
+			rt.spare = me;
+		}
+	}
+	pthread_mutex_unlock(&rt.lock);
+	return NULL;
+}
+
+/* Called with rt.lock held. */
+static int thread_add(struct shard *s)
+{
+	struct thread *me = calloc(1, sizeof(*me));
+	sigset_t all, old;
+	int err;
+
+	if (!me)
+		return -ENOMEM;
+	pthread_cond_init(&me->work, NULL);
+	me->shard = s;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&me->id, NULL, thread_main, me);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		free(me);
+		return -err;
+	}
+	me->next_all = rt.all;
+	rt.all = me;
+	rt.threads++;
+	return 0;
+}
+
+void shard_hand_over(struct shard *s)
+{
+	struct thread *spare;
+
+	pthread_mutex_lock(&rt.lock);
+	spare = rt.spare;
+	if (spare) {
+		rt.spare = spare->next_spare;
+		spare->shard = s;
+		pthread_cond_signal(&spare->work);
+	} else {
+		while (thread_add(s)) { /* nobody else can drive the loop: wait for a thread */
+			pthread_mutex_unlock(&rt.lock);
+			sched_yield();
+			pthread_mutex_lock(&rt.lock);
+		}
+	}
+	pthread_mutex_unlock(&rt.lock);
+}
+
+/* True if a loop is awake. */
+static bool check_shard(struct shard *s)
+{
+	uint64_t turn = atomic_load(&s->turn);
+	bool stuck = (turn & 1) && turn == s->turn_seen, may, awake;
+
+	s->turn_seen = turn;
+	pthread_mutex_lock(&s->lock);
+	awake = !s->sleeping;
+	pthread_mutex_unlock(&s->lock);
+	if (!stuck)
+		return awake;
+	pthread_mutex_lock(&rt.lock);
+	may = rt.spare || rt.threads < THREADS_MAX;
+	pthread_mutex_unlock(&rt.lock);
+	if (may && atomic_compare_exchange_strong(&s->turn, &turn, turn + 1)) {
+		atomic_fetch_add(&runtime_counters.takeovers, 1);
+		shard_hand_over(s);
+	}
+	return true;
+}
+
+static void *watchdog_main(void *arg)
+{
+	struct timespec tick = { 0, TICK_US * 1000 };
+	int idle = 0;
+
+	(void)arg;
+	while (!atomic_load(&rt.stopping)) {
+		bool busy = false;
+
+		nanosleep(&tick, NULL);
+		for (unsigned i = 0; i < rt.shards; i++)
+			busy |= check_shard(&rt.shard[i]);
+		idle = busy ? 0 : idle + 1;
+		if (idle < IDLE_TICKS)
+			continue;
+		pthread_mutex_lock(&rt.lock);
+		atomic_store(&rt.watchdog_asleep, true);
+		while (atomic_load(&rt.watchdog_asleep) && !atomic_load(&rt.stopping))
+			pthread_cond_wait(&rt.watchdog_wake, &rt.lock);
+		pthread_mutex_unlock(&rt.lock);
+		idle = 0;
+	}
+	return NULL;
+}
+
+static int shard_init(struct shard *s, unsigned number)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
+
+	s->number = number;
+	pthread_mutex_init(&s->lock, NULL);
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->epoll_fd < 0 || s->event_fd < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->event_fd, &event))
+		return -errno;
+	return 0;
+}
+
+int runtime_start(unsigned shards, unsigned flags)
+{
+	int err = 0;
+
+	if (!shards) {
+		long cores = sysconf(_SC_NPROCESSORS_ONLN);
+		shards = cores < 1 ? 1 : cores > 4 ? 4 : (unsigned)cores;
+	}
+	rt.shard = calloc(shards, sizeof(*rt.shard));
+	if (!rt.shard)
+		return -ENOMEM;
+	rt.shards = shards;
+	runtime_never_blocks = flags & RUNTIME_NEVER_BLOCKS;
+	atomic_store(&rt.stopping, false);
+	for (unsigned i = 0; i < shards && !err; i++)
+		err = shard_init(&rt.shard[i], i);
+	pthread_mutex_lock(&rt.lock);
+	for (unsigned i = 0; i < shards && !err; i++)
+		err = thread_add(&rt.shard[i]);
+	pthread_mutex_unlock(&rt.lock);
+	if (!err && !runtime_never_blocks) {
+		sigset_t all, old;
+
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		err = -pthread_create(&rt.watchdog, NULL, watchdog_main, NULL);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		rt.has_watchdog = !err;
+	}
+	return err;
+}
+
+void runtime_stop(void)
+{
+	struct thread *t;
+
+	pthread_mutex_lock(&rt.lock);
+	atomic_store(&rt.stopping, true);
+	pthread_cond_signal(&rt.watchdog_wake);
+	for (t = rt.all; t; t = t->next_all)
+		pthread_cond_signal(&t->work);
+	pthread_mutex_unlock(&rt.lock);
+	if (rt.has_watchdog)
+		pthread_join(rt.watchdog, NULL);
+	rt.has_watchdog = false;
+	for (unsigned i = 0; i < rt.shards; i++)
+		shard_kick(&rt.shard[i]);
+	while ((t = rt.all)) {
+		pthread_join(t->id, NULL);
+		rt.all = t->next_all;
+		free(t);
+	}
+	rt.spare = NULL;
+	rt.threads = 0;
+	for (unsigned i = 0; i < rt.shards; i++) {
+		run_calls(&rt.shard[i]);
+		close(rt.shard[i].epoll_fd);
+		close(rt.shard[i].event_fd);
+		free(rt.shard[i].heap);
+	}
+	free(rt.shard);
+	rt.shard = NULL;
+	rt.shards = 0;
+	task_pool_destroy();
+}
+
+unsigned runtime_shards(void)
+{
+	return rt.shards;
+}
+
+struct shard *runtime_shard(unsigned number)
+{
+	return &rt.shard[number % rt.shards];
+}
+
+unsigned shard_number(const struct shard *s)
+{
+	return s->number;
+}
+
+struct shard *shard_self(void)
+{
+	struct driver *d = driver_self();
+
+	return d->task ? d->task->shard : d->loop_of;
+}
+
+static int control_watch(struct watch *w, int how, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = w };
+
+	return epoll_ctl(w->shard->epoll_fd, how, w->fd, &event) ? -errno : 0;
+}
+
+int shard_watch(struct shard *s, struct watch *w, uint32_t events)
+{
+	w->shard = s;
+	return control_watch(w, EPOLL_CTL_ADD, events);
+}
+
+int shard_rewatch(struct watch *w, uint32_t events)
+{
+	return control_watch(w, EPOLL_CTL_MOD, events);
+}
+
+void shard_unwatch(struct watch *w)
+{
+	control_watch(w, EPOLL_CTL_DEL, 0);
+}
+
+void runtime_stats(struct runtime_stats *stats)
+{
+	const struct runtime_counters *c = &runtime_counters;
+
+	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks };
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Volfiles: text to volumes. The grammar is in doc/volfile.md. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "graph.h"
+
+enum { TEXT_MAX = 1 << 20, VOLUMES_MAX = 4096, WORDS_MAX = 1024, OPTIONS_MAX = 256 };
+
+struct parser {
+	const char *at, *end, *path;
+	unsigned line;
+	struct volfile *v;
+	struct volfile_volume *open; /* between volume and end-volume */
+	struct problem *problem;
+};
+
+static int bad(struct parser *p, const char *what, const char *word)
+{
+	return problem_set(p->problem, EINVAL, "%s:%u: %s%s%.80s%s", p->path, p->line, what, word ? " \"" : "", word ? word : "",
+			   word ? "\"" : "");
+}
+
+static void free_words(char **words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(words[i]);
+}
+
+/* One word from `at`: bare, or in double quotes with \" and \\ inside. Returns where it ends; NULL when memory is short or a
+ * quote is not closed (then *word is NULL). */
+static const char *take_word(const char *at, const char *end, char **word)
+{
+	char *to = *word = malloc((size_t)(end - at) + 1);
+
+	if (!to)
+		return NULL;
+	if (*at != '"') {
+		while (at < end && !isspace((unsigned char)*at))
+			*to++ = *at++;
+		*to = 0;
+		return at;
+	}
+	for (at++; at < end && *at != '"'; at++) {
+		if (*at == '\\' && at + 1 < end)
+			at++;
+		*to++ = *at;
+	}
+	*to = 0;
+	if (at < end)
+		return at + 1;
+	free(*word);
+	*word = NULL;
+	return NULL;
+}
+
+/* Splits one line into words; '#' begins a comment at the start of a word. Number of words, or -EINVAL. */
+static int split(struct parser *p, const char *at, const char *end, char **words)
+{
+	int count = 0;
+
+	for (;;) {
+		while (at < end && isspace((unsigned char)*at))
+			at++;
+		if (at >= end || *at == '#')
+			return count;
+		if (count == WORDS_MAX) {
+			free_words(words, (size_t)count);
+			return bad(p, "too many words in one line", NULL);
+		}
+		at = take_word(at, end, &words[count]);
+		if (!at) {
+			free_words(words, (size_t)count);
+			return bad(p, "a quote is opened here but not closed in the same line", NULL);
+		}
+		count++;
+	}
+}
+
+static struct volfile_volume *find_volume(struct volfile *v, const char *name)
+{
+	for (size_t i = 0; i < v->volumes; i++)
+		if (!strcmp(v->volume[i].name, name))
+			return &v->volume[i];
+	return NULL;
+}
+
+static int begin_volume(struct parser *p, char **words, int count)
+{
+	struct volfile_volume *grown;
+
+	if (count != 2)
+		return bad(p, "\"volume\" takes one name", NULL);
+	if (p->open)
+		return bad(p, "end-volume is missing before this line for volume", p->open->name);
+	if (find_volume(p->v, words[1]))
+		return bad(p, "there is already a volume called", words[1]);
+	if (p->v->volumes == VOLUMES_MAX)
+		return bad(p, "more than 4096 volumes", NULL);
+	grown = realloc(p->v->volume, (p->v->volumes + 1) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	p->v->volume = grown;
+	p->open = &grown[p->v->volumes];
+	*p->open = (struct volfile_volume){ .name = strdup(words[1]), .line = p->line };
+	if (!p->open->name)
+		return -ENOMEM;
+	p->v->volumes++;
+	return 0;
+}
+
+static int set_type(struct parser *p, char **words, int count)
+{
+	if (count != 2 || !strchr(words[1], '/') || strstr(words[1], "..") || words[1][0] == '/')
+		return bad(p, "\"type\" takes one KIND/NAME, such as storage/posix", NULL);
+	if (p->open->type)
+		return bad(p, "a second \"type\" in volume", p->open->name);
+	p->open->type = strdup(words[1]);
+	return p->open->type ? 0 : -ENOMEM;
+}
+
+static char *join(char **words, int count)
+{
+	size_t size = 1;
+	char *text;
+
+	for (int i = 0; i < count; i++)
+		size += strlen(words[i]) + 1;
+	text = calloc(1, size);
+	for (int i = 0; text && i < count; i++) {
+		if (i)
+			strcat(text, " ");
+		strcat(text, words[i]);
+	}
+	return text;
+}
+
+static int add_option(struct parser *p, char **words, int count)
+{
+	struct volfile_volume *v = p->open;
+	struct option_value *grown, *o;
+
+	if (count < 3)
+		return bad(p, "\"option\" takes a name and a value", NULL);
+	for (size_t i = 0; i < v->options; i++)
+		if (!strcmp(v->option[i].name, words[1]))
+			return bad(p, "given twice in this volume: option", words[1]);
+	if (v->options == OPTIONS_MAX)
+		return bad(p, "more than 256 options in volume", v->name);
+	grown = realloc(v->option, (v->options + 1) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	v->option = grown;
+	o = &grown[v->options];
+	*o = (struct option_value){ strdup(words[1]), join(words + 2, count - 2), p->line };
+	v->options++;
+	return o->name && o->value ? 0 : -ENOMEM;
+}
+
+static int add_subvolumes(struct parser *p, char **words, int count)
+{
+	struct volfile_volume *v = p->open;
+
+	if (count < 2)
+		return bad(p, "\"subvolumes\" takes at least one name", NULL);
+	if (v->subvolume)
+		return bad(p, "a second \"subvolumes\" in volume", v->name);
+	for (int i = 1; i < count; i++) {
+		struct volfile_volume *child = find_volume(p->v, words[i]);
+
+		if (!child || child == v)
+			return bad(p, "no volume above this line is called", words[i]);
+	}
+	v->subvolume = calloc((size_t)count - 1, sizeof(*v->subvolume));
+	if (!v->subvolume)
+		return -ENOMEM;
+	for (; v->subvolumes < (size_t)count - 1; v->subvolumes++)
+		if (!(v->subvolume[v->subvolumes] = strdup(words[v->subvolumes + 1])))
+			return -ENOMEM;
+	return 0;
+}
+
+static int end_volume(struct parser *p)
+{
+	if (!p->open->type)
+		return bad(p, "\"type\" is missing in volume", p->open->name);
+	p->open = NULL;
+	return 0;
+}
+
+static int take_line(struct parser *p, char **words, int count)
+{
+	if (!strcmp(words[0], "volume"))
+		return begin_volume(p, words, count);
+	if (!p->open)
+		return bad(p, "expected \"volume NAME\" before", words[0]);
+	if (!strcmp(words[0], "type"))
+		return set_type(p, words, count);
+	if (!strcmp(words[0], "option"))
+		return add_option(p, words, count);
+	if (!strcmp(words[0], "subvolumes"))
+		return add_subvolumes(p, words, count);
+	if (!strcmp(words[0], "end-volume"))
+		return end_volume(p);
+	return bad(p, "expected type, option, subvolumes or end-volume, not", words[0]);
+}
+
+static int parse_lines(struct parser *p)
+{
+	char **words = malloc(WORDS_MAX * sizeof(*words));
+	int err = words ? 0 : -ENOMEM;
+
+	while (p->at < p->end && !err) {
+		const char *end = memchr(p->at, '\n', (size_t)(p->end - p->at));
+		int count;
+
+		p->line++;
+		if (!end)
+			end = p->end;
+		if (memchr(p->at, 0, (size_t)(end - p->at)))
+			err = bad(p, "a NUL byte: this is not a text file", NULL);
+		count = err ? err : split(p, p->at, end, words);
+		err = count < 0 ? count : 0;
+		if (count > 0) {
+			err = take_line(p, words, count);
+			free_words(words, (size_t)count);
+		}
+		p->at = end + 1;
+	}
+	free(words);
+	if (!err && p->open)
+		err = bad(p, "the file ends before end-volume of", p->open->name);
+	if (!err && !p->v->volumes)
+		err = problem_set(p->problem, EINVAL, "%s: no volume in it; see doc/volfile.md for the grammar", p->path);
+	return err;
+}
+
+int volfile_parse(const char *text, size_t size, const char *path, struct volfile *v, struct problem *problem)
+{
+	struct parser p = { text, text + size, path, 0, v, NULL, problem };
+	int err;
+
+	*v = (struct volfile){ .path = strdup(path) };
+	if (size > TEXT_MAX)
+		err = problem_set(problem, EINVAL, "%s: larger than 1 MiB, so it can't be a volfile", path);
+	else
+		err = v->path ? parse_lines(&p) : -ENOMEM;
+	if (err == -ENOMEM)
+		problem_set(problem, ENOMEM, "%s: not enough memory to read it", path);
+	if (err)
+		volfile_free(v);
+	return err;
+}
+
+int volfile_read(const char *path, struct volfile *v, struct problem *problem)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
+	struct stat st;
+	char *text = NULL;
+	size_t size = 0;
+	ssize_t n = 1;
+
+	*v = (struct volfile){ 0 };
+	if (fd < 0)
+		return problem_set(problem, errno, "the volfile %s can't be opened: %s", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
+		err = problem_set(problem, EINVAL, "%s is not a volfile: give a text file of at most 1 MiB", path);
+	if (!err && !(text = malloc(TEXT_MAX + 1)))
+		err = -ENOMEM;
+	while (!err && n > 0 && size <= TEXT_MAX) {
+		n = read(fd, text + size, TEXT_MAX + 1 - size);
+		if (n < 0)
+			err = problem_set(problem, errno, "the volfile %s can't be read: %s", path, strerror(errno));
+		else
+			size += (size_t)n;
+	}
+	close(fd);
+	if (!err)
+		err = volfile_parse(text, size, path, v, problem);
+	free(text);
+	return err;
+}
+
+void volfile_free(struct volfile *v)
+{
+	for (size_t i = 0; i < v->volumes; i++) {
+		struct volfile_volume *vol = &v->volume[i];
+
+		for (size_t j = 0; j < vol->options; j++) {
+			free(vol->option[j].name);
+			free(vol->option[j].value);
+		}
+		free_words(vol->subvolume, vol->subvolumes);
+		free(vol->option);
+		free(vol->subvolume);
+		free(vol->name);
+		free(vol->type);
+	}
+	free(v->volume);
+	free(v->path);
+	*v = (struct volfile){ 0 };
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the author of a translator includes: see doc/translator-tutorial.md. */
+#ifndef STRATUS_XLATOR_H
+#define STRATUS_XLATOR_H
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fop.h"
+#include "inode.h"
+#include "log.h"
+#include "option.h"
+#include "request.h"
+#include "task.h"
+
+#define STRATUS_API_VERSION 1
+
+/* A handler returns 0 or -errno. What `in` lends is borrowed until it returns; `out` is all zeros when it is called, and what
+ * it holds on success is the caller's; on failure it must be left empty. */
+typedef int any_fop(struct request *, struct xlator *, enum fop, const void *in, void *out);
+
+/* What travels upward, from a brick to the client or from a child to its parents. */
+enum event_kind {
+	EVENT_CHILD_UP,   /* the child can be asked */
+	EVENT_CHILD_DOWN, /* the child can't be reached (requests wait, or fail) */
+	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
+	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
+	EVENT_KINDS
+};
+struct event {
+	enum event_kind kind;
+	struct inode *inode;          /* borrowed, or NULL */
+	const struct client *client;  /* to whom, on a server; NULL: to all */
+	struct lock lock;
+};
+
+enum { HANDLE_SIZE_MAX = 128 };
+
+struct xlator_type {
+	unsigned api;       /* STRATUS_API_VERSION */
+	bool shareable;     /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
+	bool front;         /* it brings requests in and nobody calls it (mount/fuse, protocol/server): what stands below it must
+			       handle every fop, or the graph does not load */
+	const char *name;   /* "debug/trace" */
+	const char *summary;
+	const struct option *options; /* ended by a NULL name; may be NULL */
+	size_t private_size;          /* of x->private, zeroed, filled from the options before init */
+	int min_children, max_children; /* max -1: any number; 0,0 means none (a leaf); most have 1,1 */
+	int (*load)(void);   /* once per library, before the first instance; 0 or -errno */
+	void (*unload)(void);
+	/* Checks options and takes resources, but does nothing that others can see; errors as a sentence in *problem. */
+	int (*init)(struct xlator *, struct problem *);
+	/* The graph below is ready; may connect, listen, mount. In a task or on a plain thread. */
+	int (*start)(struct xlator *, struct problem *);
+	void (*stop)(struct xlator *);   /* undoes start: no new upward events after it returns */
+	void (*finish)(struct xlator *); /* undoes init */
+	/* A live option was changed (the field already has its new value). */
+	void (*reconfigure)(struct xlator *, const struct option *);
+	/* An event from a child; without one it goes to all parents. */
+	void (*notify)(struct xlator *, struct xlator *from, const struct event *);
+	void (*forget_inode)(struct xlator *, struct inode *, void *slot);
+	void (*forget_file)(struct xlator *, struct file *, void *slot);
+	void (*client_gone)(struct xlator *, const struct client *); /* on a server: the session has ended for good */
+	/* Facts for `stratus dump`: print lines "key: value" (two blanks in front) to the stream. */
+	void (*dump)(struct xlator *, FILE *);
+	/* A command from `stratus ctl TARGET XLATOR WORDS...`; writes its answer to the stream; -EINVAL: not understood. */
+	int (*command)(struct xlator *, int argc, char **argv, FILE *);
+	/* Leaves only: the opaque, unforgeable name by which protocol/server tells a client of the object. *size: room in `bytes`
+	 * (HANDLE_SIZE_MAX is enough), then bytes used. -ENOBUFS, -ESTALE. */
+	int (*inode_handle)(struct xlator *, struct inode *, void *bytes, size_t *size);
+	/* The way back, checked completely: a reference in *inode; -ESTALE when forged, foreign or gone. May block, never waits. */
+	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
+	any_fop *any; /* every operation without its own handler */
+#define X(op) int (*op)(struct request *, struct xlator *, const struct op##_in *, struct op##_out *);
+	FOPS(X)
+#undef X
+};
+
+struct graph;
+struct xlator {
+	const struct xlator_type *type;
+	char *name; /* as in the volfile */
+	void *private;
+	struct xlator **child;
+	int children;
+	struct xlator **parent;
+	int parents;
+	struct graph *graph;
+	struct inode_table *inodes; /* of the graph's side: gfids become inodes here */
+	struct option_value *given; /* as the volfile gave them */
+	size_t given_count;
+	struct xlator *handler[FOP_COUNT]; /* for each fop the first one, here or below, that handles it */
+	void *library;
+	bool ready, started; /* init, start have succeeded */
+};
+
+/* Each module defines:  const struct xlator_type xlator_type = { .api = STRATUS_API_VERSION, .name = ..., ... };
+ * and XLATOR_MODULE once, which stamps the build. */
+extern const struct xlator_type xlator_type __attribute__((visibility("default")));
+#define XLATOR_MODULE __attribute__((visibility("default"))) const unsigned xlator_api_version = STRATUS_API_VERSION;
+
+/* Calls the first translator, from `to` downward, that handles the fop. */
+int fop_call(struct request *, struct xlator *to, enum fop, const void *in, void *out);
+/* For `.any` handlers: passes on to the only child. */
+static inline int fop_pass(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	return fop_call(rq, x->child[0], fop, in, out);
+}
+/* The typed forms, one per fop:  int read_on(rq, child, &in, &out)  */
+#define X(op)                                                                                                          \
+	static inline int op##_on(struct request *rq, struct xlator *to, const struct op##_in *in, struct op##_out *out) \
+	{                                                                                                              \
+		return fop_call(rq, to, FOP_##op, in, out);                                                            \
+	}
+FOPS(X)
+#undef X
+
+/* Tells the parents (each in turn, on the caller's thread or task; handlers must be quick or spawn a task). */
+void event_up(struct xlator *from, const struct event *);
+
+/* ---- fan-out: one fop to several children at once ----
+ * The call owns copies of `in` and space for each `out`, so an answer that comes after the caller has gone does no harm. */
+struct fanout;
+/* Starts the fop on each child whose bit is set in `mask` (bit i: child i), each as a task. NULL when memory is short. */
+struct fanout *fanout_start(struct request *, struct xlator *, enum fop, const void *in, uint64_t mask);
+/* Waits until `successes` children have succeeded, or all have answered, or the deadline is past. Number that succeeded so far. */
+int fanout_wait(struct fanout *, int successes, uint64_t deadline_ns);
+/* The answer of child i: its out (borrowed) with *err 0; NULL with *err -errno, or -EINPROGRESS while it is under way. */
+const void *fanout_out(const struct fanout *, int child, int *err);
+/* Moves the out of child i to the caller (who then owns its contents). */
+int fanout_take(struct fanout *, int child, void *out);
+void fanout_cancel(struct fanout *); /* cancels those under way */
+/* The caller goes. `late` (may be NULL) is called, on a task, for each answer that comes later. */
+void fanout_leave(struct fanout *, void (*late)(struct xlator *, int child, int err, const void *out));
+#endif

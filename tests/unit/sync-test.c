@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks and conditions between tasks of several shards. */
+#include "test.h"
+
+#include <errno.h>
+
+#include "task.h"
+
+static struct task_lock lock;
+static long guarded;
+static atomic_int ended;
+
+static int start(void **state)
+{
+	(void)state;
+	guarded = 0;
+	ended = 0;
+	return runtime_start(2, 0);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	runtime_stop();
+	return 0;
+}
+
+static void count_up(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 500; i++) {
+		if (task_lock(&lock, NO_DEADLINE))
+			return;
+		long seen = guarded;
+		if (i % 7 == 0)
+			task_yield();
+		guarded = seen + 1;
+		task_unlock(&lock);
+	}
+	ended++;
+}
+
+static void a_lock_has_one_holder(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(task_spawn(runtime_shard(i), count_up, NULL), 0);
+	assert_true(EVENTUALLY(ended == 20));
+	assert_int_equal(guarded, 20 * 500);
+}
+
+static void hold(void *arg)
+{
+	atomic_int *phase = arg;
+
+	if (task_lock(&lock, NO_DEADLINE))
+		return;
+	*phase = 1;
+	while (*phase == 1)
+		task_sleep_ms(1);
+	task_unlock(&lock);
+	ended++;
+}
+
+static void try_for_a_while(void *arg)
+{
+	atomic_store((atomic_int *)arg, task_lock(&lock, clock_ns() + 5000000));
+}
+
+static void who_gives_up_leaves_the_queue(void **state)
+{
+	atomic_int phase = 0, result = 1;
+
+	(void)state;
+	assert_int_equal(task_spawn(runtime_shard(0), hold, &phase), 0);
+	assert_true(EVENTUALLY(phase == 1));
+	assert_int_equal(task_call(try_for_a_while, &result), 0);
+	assert_int_equal(result, -ETIMEDOUT);
+	phase = 2;
+	assert_true(EVENTUALLY(ended == 1));
+	assert_int_equal(task_call(try_for_a_while, &result), 0);
+	assert_int_equal(result, 0);
+	lock.held = false;
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct task_cond cond;
+static int tokens;
+
+static void take_token(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&mutex);
+	while (!tokens)
+		task_cond_wait(&cond, &mutex, NO_DEADLINE);
+	tokens--;
+	pthread_mutex_unlock(&mutex);
+	ended++;
+}
+
+static void every_signal_serves_one_waiter(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(task_spawn(runtime_shard(i), take_token, NULL), 0);
+	for (int i = 0; i < 100; i++) {
+		pthread_mutex_lock(&mutex);
+		tokens++;
+		pthread_mutex_unlock(&mutex);
+		task_cond_signal(&cond);
+	}
+	assert_true(EVENTUALLY(ended == 100));
+	assert_int_equal(tokens, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_lock_has_one_holder, start, stop),
+		cmocka_unit_test_setup_teardown(who_gives_up_leaves_the_queue, start, stop),
+		cmocka_unit_test_setup_teardown(every_signal_serves_one_waiter, start, stop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
