@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests on a real mount share: one brick, one server and mounts of it, each a process, all gone afterwards.
+#
+#   . "$(dirname "$0")/../mount/lib.sh"
+#   scratch; start_stack "$SCRATCH"; ... "$MNT" ...; pass
+#
+# $STRATUS_BIN is the directory of `stratus` (default: build/install/bin of the tree), $STRATUS_SBIN that of `stratusd`.
+# $LONG=1 asks for the full length where a test runs a sample otherwise. $SEED repeats a run. $TEST_TMP is where the
+# scratch directory is made (default /var/tmp: it must lie on a disk file system that has extended attributes).
+set -euo pipefail
+export LC_ALL=C
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+STRATUS_BIN=${STRATUS_BIN:-$TOP/build/install/bin}
+STRATUS_SBIN=${STRATUS_SBIN:-$STRATUS_BIN/../sbin}
+STRATUS=$STRATUS_BIN/stratus
+STRATUSD=$STRATUS_SBIN/stratusd
+LONG=${LONG:-0}
+SEED=${SEED:-$(( (RANDOM << 15) | RANDOM ))}
+TEST=$(basename "$0" .sh)
+
+SCRATCH=
+declare -A PIDS=()   # process id -> what it is
+declare -a MOUNTS=() # directories to unmount
+
+say() { printf '%s: %s\n' "$TEST" "$*"; }
+pass() { say "passed"; exit 0; }
+skip() { say "skipped: $*"; exit 77; }
+fail() {
+	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2
+	show_logs >&2
+	exit 1
+}
+show_logs() {
+	local log
+	[ -n "$SCRATCH" ] || return 0
+	for log in "$SCRATCH"/*.log "$SCRATCH"/*/*.log; do
+		[ -s "$log" ] || continue
+		printf -- '--- the end of %s\n' "${log#"$SCRATCH"/}"
+		tail -n 25 "$log"
+	done
+}
+
+need_root() { [ "$(id -u)" = 0 ] || skip "needs root"; }
+need_stack() {
+	[ -c /dev/fuse ] || skip "needs /dev/fuse"
+	[ -x "$STRATUS" ] || skip "no $STRATUS: run ./bootstrap build, or set STRATUS_BIN"
+	[ -x "$STRATUSD" ] || skip "no $STRATUSD: run ./bootstrap build, or set STRATUS_SBIN"
+}
+need() {
+	local program
+	for program; do command -v "$program" >/dev/null || skip "needs the program $program"; done
+}
+
+# Makes $SCRATCH, which goes when the test ends; so do the mounts and processes of this library.
+scratch() {
+	SCRATCH=$(mktemp -d "${TEST_TMP:-/var/tmp}/stratus-XXXXXX")
+	chmod 755 "$SCRATCH"
+	export STRATUS_RUN=$SCRATCH/run
+	mkdir "$STRATUS_RUN"
+	trap cleanup EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+}
+cleanup() {
+	local status=$? dir pid
+	trap '' INT TERM HUP
+	set +eu
+	for dir in "${MOUNTS[@]}"; do
+		mountpoint -q "$dir" 2>/dev/null || [ -n "$(stat "$dir" 2>&1 >/dev/null)" ] || continue
+		umount "$dir" 2>/dev/null || umount -l "$dir" 2>/dev/null
+	done
+	for pid in "${!PIDS[@]}"; do
+		kill "$pid" 2>/dev/null
+	done
+	for pid in "${!PIDS[@]}"; do
+		wait_until 5 gone "$pid" || kill -9 "$pid" 2>/dev/null
+		wait "$pid" 2>/dev/null
+	done
+	[ "$KEEP" = 1 ] && say "kept $SCRATCH" || rm -rf --one-file-system "$SCRATCH"
+	exit "$status"
+}
+KEEP=${KEEP:-0}
+
+gone() { [ ! -e "/proc/$1" ] || [ "$(proc_state "$1")" = Z ]; }
+proc_state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null || true; }
+# wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time.
+wait_until() {
+	local end=$(( $(now_ms) + $1 * 1000 ))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$(now_ms)" -lt "$end" ] || return 1
+		sleep 0.02
+	done
+}
+now_ms() { local t=${EPOCHREALTIME/[^0-9]/}; echo $(( t / 1000 )); }
+uuid() { cat /proc/sys/kernel/random/uuid; }
+# Below the range from which the kernel picks ports by itself, so that no connection sits on it when a server restarts.
+free_port() {
+	local port
+	while :; do
+		port=$(( 20000 + (RANDOM << 15 | RANDOM) % 10000 ))
+		port_open "$port" || { echo "$port"; return; }
+	done
+}
+port_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+rss_kib() { awk '/^VmRSS/ {print $2}' "/proc/$1/status"; }
+fd_count() { ls "/proc/$1/fd" | wc -l; }
+# Everything a process says about itself, as `stratus dump` prints it.
+facts() { "$STRATUS" dump "$1"; }
+
+# ---- the stack ----
+
+# write_server_volfile FILE BRICKDIR PORT VOLUME_ID BRICK_ID
+write_server_volfile() {
+	cat >"$1" <<-END
+	volume posix
+	    type storage/posix
+	    option directory $2
+	    option volume-id $4
+	    option brick-id $5
+	end-volume
+
+	volume locks
+	    type features/locks
+	    subvolumes posix
+	end-volume
+
+	volume access
+	    type features/access
+	    subvolumes locks
+	end-volume
+
+	volume server
+	    type protocol/server
+	    option listen 127.0.0.1:$3
+	    subvolumes access
+	end-volume
+	END
+}
+# write_client_volfile FILE PORT VOLUME_ID BRICK_ID ["NAME VALUE" options of the client...] [+TYPE translators above it...]
+write_client_volfile() {
+	local file=$1 port=$2 volume=$3 brick=$4 option below=brick0 number=0
+	shift 4
+	{
+		printf 'volume brick0\n    type protocol/client\n    option remote-host 127.0.0.1\n'
+		printf '    option remote-port %s\n    option remote-subvolume access\n' "$port"
+		printf '    option volume-id %s\n    option brick-id %s\n' "$volume" "$brick"
+		for option; do
+			[ "${option#+}" != "$option" ] || printf '    option %s\n' "$option"
+		done
+		printf 'end-volume\n\n'
+		for option; do
+			[ "${option#+}" != "$option" ] || continue
+			number=$((number + 1))
+			printf 'volume extra%s\n    type %s\n    subvolumes %s\nend-volume\n\n' "$number" "${option#+}" "$below"
+			below=extra$number
+		done
+		printf 'volume fuse\n    type mount/fuse\n    subvolumes %s\nend-volume\n' "$below"
+	} >"$file.new"
+	mv "$file.new" "$file"
+}
+
+# start_stack DIR ["NAME VALUE"|+TYPE...]: brick in DIR/brick, mount on DIR/mnt; sets $BRICK $MNT $PORT $BRICK_PID $MOUNT_PID.
+start_stack() {
+	local dir=$1
+	shift
+	BRICK=$dir/brick MNT=$dir/mnt SERVER_VOL=$dir/server.vol CLIENT_VOL=$dir/client.vol STACK=$dir
+	PORT=$(free_port) VOLUME_ID=$(uuid) BRICK_ID=$(uuid)
+	mkdir -p "$BRICK" "$MNT"
+	write_server_volfile "$SERVER_VOL" "$BRICK" "$PORT" "$VOLUME_ID" "$BRICK_ID"
+	write_client_volfile "$CLIENT_VOL" "$PORT" "$VOLUME_ID" "$BRICK_ID" "$@"
+	start_brick
+	start_mount "$MNT"
+	MOUNT_PID=$LAST_PID
+}
+start_brick() {
+	"$STRATUSD" --foreground "$SERVER_VOL" >>"$STACK/stratusd.log" 2>&1 &
+	BRICK_PID=$!
+	PIDS[$BRICK_PID]=stratusd
+	wait_until 20 answers_or_gone "$BRICK_PID" "$PORT" || fail "stratusd does not listen on port $PORT"
+	gone "$BRICK_PID" && fail "stratusd has ended at its start"
+	return 0
+}
+answers_or_gone() { gone "$1" || port_open "$2"; }
+# start_mount DIR [VOLFILE [OPTIONS...]]: one more client. Sets $LAST_PID.
+start_mount() {
+	local dir=$1 volfile=${2:-$CLIENT_VOL}
+	shift; [ $# -eq 0 ] || shift
+	mkdir -p "$dir"
+	"$STRATUS" mount --foreground "$@" "$volfile" "$dir" >>"$STACK/mount-$(basename "$dir").log" 2>&1 &
+	LAST_PID=$!
+	PIDS[$LAST_PID]="mount $dir"
+	MOUNTS+=("$dir")
+	wait_until 20 mounted_or_gone "$LAST_PID" "$dir" || fail "$dir is not mounted"
+	gone "$LAST_PID" && fail "the mount of $dir has ended at its start"
+	timeout 30 stat "$dir/." >/dev/null || fail "$dir does not answer"
+}
+mounted_or_gone() { gone "$1" || mountpoint -q "$2"; }
+stop_mount() { # DIR PID
+	umount "$1" || fail "can't unmount $1"
+	wait_until 20 gone "$2" || fail "the process of $1 goes on after umount"
+	local status=0
+	wait "$2" || status=$?
+	unset "PIDS[$2]"
+	[ "$status" -eq 0 ] || fail "the process of $1 ended with status $status"
+}
+stop_brick() {
+	kill "$BRICK_PID"
+	wait_until 20 gone "$BRICK_PID" || fail "stratusd does not end on SIGTERM"
+	local status=0
+	wait "$BRICK_PID" || status=$?
+	unset "PIDS[$BRICK_PID]"
+	[ "$status" -eq 0 ] || fail "stratusd ended with status $status"
+}
+stop_stack() {
+	stop_mount "$MNT" "$MOUNT_PID"
+	stop_brick
+}
+kill_brick() {
+	kill -9 "$BRICK_PID"
+	wait "$BRICK_PID" 2>/dev/null || true
+	unset "PIDS[$BRICK_PID]"
+}
+restart_brick() {
+	kill_brick
+	start_brick
+}

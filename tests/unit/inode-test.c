@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inode table: one inode for a gfid, references, idle ones, and slots whose destructors run exactly once. */
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "xlator.h"
+
+static atomic_int forgotten;
+
+static void forget(struct xlator *x, struct inode *i, void *slot)
+{
+	(void)x, (void)i;
+	forgotten++;
+	free(slot);
+}
+
+static const struct xlator_type type = { .name = "test/test", .forget_inode = forget };
+static struct xlator owner = { .type = &type }, other = { .type = &type };
+
+static void a_gfid_has_one_inode(void **state)
+{
+	struct inode_table *t = inode_table_create();
+	struct gfid g;
+	struct inode *a, *b;
+
+	(void)state;
+	gfid_create(&g);
+	a = inode_get(t, &g, S_IFREG | 0644);
+	b = inode_get(t, &g, S_IFREG);
+	assert_ptr_equal(a, b);
+	assert_null(inode_get(t, &g, S_IFDIR)); /* a peer that lies about the type */
+	inode_unref(a);
+	inode_unref(b);
+	assert_null(inode_find(t, &g));
+	inode_table_destroy(t);
+}
+
+static void idle_inodes_go_least_recently_used_first(void **state)
+{
+	struct inode_table *t = inode_table_create();
+	struct gfid g[10];
+	struct inode *i;
+
+	(void)state;
+	inode_table_keep(t, 3);
+	for (int n = 0; n < 10; n++) {
+		gfid_create(&g[n]);
+		i = inode_get(t, &g[n], S_IFREG);
+		assert_int_equal(inode_slot_set(i, &owner, malloc(1)), 0);
+		inode_unref(i);
+	}
+	assert_int_equal(inode_table_count(t), 3);
+	assert_int_equal(forgotten, 7);
+	assert_null(inode_find(t, &g[6]));
+	i = inode_find(t, &g[7]);
+	assert_non_null(i);
+	inode_unref(i);
+	inode_table_destroy(t);
+	assert_int_equal(forgotten, 10);
+}
+
+static void slots_belong_to_their_translator(void **state)
+{
+	struct inode_table *t = inode_table_create();
+	struct gfid g;
+	struct inode *i;
+	void *mine = malloc(1), *theirs = malloc(1);
+
+	(void)state;
+	forgotten = 0;
+	gfid_create(&g);
+	i = inode_get(t, &g, S_IFREG);
+	assert_int_equal(inode_slot_set(i, &owner, mine), 0);
+	assert_int_equal(inode_slot_set(i, &other, theirs), 0);
+	assert_int_equal(inode_slot_set(i, &owner, theirs), -EEXIST);
+	assert_ptr_equal(inode_slot(i, &owner), mine);
+	slots_purge(t, &owner);
+	assert_int_equal(forgotten, 1);
+	assert_null(inode_slot(i, &owner));
+	assert_ptr_equal(inode_slot_take(i, &other), theirs);
+	free(theirs);
+	inode_unref(i);
+	assert_int_equal(forgotten, 1);
+	inode_table_destroy(t);
+}
+
+static struct inode_table *shared;
+static struct gfid some[16];
+
+static void *get_and_put(void *arg)
+{
+	(void)arg;
+	for (int n = 0; n < 20000; n++) {
+		struct inode *i = inode_get(shared, &some[n % 16], S_IFREG);
+
+		if (!inode_slot(i, &owner)) {
+			void *value = malloc(1);
+
+			if (inode_slot_set(i, &owner, value))
+				free(value);
+		}
+		inode_unref(i);
+	}
+	return NULL;
+}
+
+static void threads_agree_on_references(void **state)
+{
+	pthread_t thread[4];
+
+	(void)state;
+	shared = inode_table_create();
+	for (int n = 0; n < 16; n++)
+		gfid_create(&some[n]);
+	for (int n = 0; n < 4; n++)
+		assert_int_equal(pthread_create(&thread[n], NULL, get_and_put, NULL), 0);
+	for (int n = 0; n < 4; n++)
+		pthread_join(thread[n], NULL);
+	assert_int_equal(inode_table_count(shared), 0);
+	inode_table_destroy(shared);
+}
+
+static void gfids_print_and_parse(void **state)
+{
+	struct gfid g, back;
+	char text[GFID_TEXT];
+
+	(void)state;
+	gfid_create(&g);
+	assert_int_equal(gfid_parse(gfid_text(&g, text), &back), 0);
+	assert_true(gfid_equal(&g, &back));
+	assert_int_equal(gfid_ino(&gfid_root), 1);
+	assert_int_equal(gfid_parse("00000000-0000-0000-0000-00000000000", &back), -EINVAL);
+	assert_int_equal(gfid_parse("00000000-0000-0000-0000-0000000000011", &back), -EINVAL);
+	assert_int_equal(gfid_parse("0000000g-0000-0000-0000-000000000001", &back), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_gfid_has_one_inode),
+		cmocka_unit_test(idle_inodes_go_least_recently_used_first),
+		cmocka_unit_test(slots_belong_to_their_translator),
+		cmocka_unit_test(threads_agree_on_references),
+		cmocka_unit_test(gfids_print_and_parse),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Volfiles: the grammar, and one sentence with file and line for each mistake. */
+#include "test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+static int parse(const char *text, struct volfile *v, struct problem *p)
+{
+	memset(p, 0, sizeof(*p));
+	return volfile_parse(text, strlen(text), "test.vol", v, p);
+}
+
+static void a_volfile_becomes_volumes_in_order(void **state)
+{
+	struct volfile v;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(parse("# a comment\nvolume a\n  type storage/posix # another\n  option directory \"/with space\"\n"
+			       "  option words one two\nend-volume\n\nvolume b\n type debug/trace\n subvolumes a\nend-volume",
+			       &v, &p), 0);
+	assert_int_equal(v.volumes, 2);
+	assert_string_equal(v.volume[0].name, "a");
+	assert_string_equal(v.volume[0].option[0].value, "/with space");
+	assert_string_equal(v.volume[0].option[1].value, "one two");
+	assert_int_equal(v.volume[0].option[1].line, 5);
+	assert_string_equal(v.volume[1].subvolume[0], "a");
+	volfile_free(&v);
+}
+
+static void each_mistake_names_its_line(void **state)
+{
+	static const struct {
+		const char *text, *line, *word;
+	} bad[] = {
+		{ "", "test.vol", "no volume" },
+		{ "type a/b\n", ":1:", "volume" },
+		{ "volume\n", ":1:", "one name" },
+		{ "volume a\nvolume b\n", ":2:", "end-volume" },
+		{ "volume a\ntype a/b\nend-volume\nvolume a\n", ":4:", "already" },
+		{ "volume a\nend-volume\n", ":2:", "type" },
+		{ "volume a\ntype nokind\n", ":2:", "KIND/NAME" },
+		{ "volume a\ntype ../x\n", ":2:", "KIND/NAME" },
+		{ "volume a\ntype a/b\noption x\n", ":3:", "value" },
+		{ "volume a\ntype a/b\noption x 1\noption x 2\n", ":4:", "twice" },
+		{ "volume a\ntype a/b\nsubvolumes b\n", ":3:", "no volume above" },
+		{ "volume a\ntype a/b\nsubvolumes a\n", ":3:", "no volume above" },
+		{ "volume a\ntype a/b\noption x \"open\n", ":3:", "quote" },
+		{ "volume a\ntype a/b\n", ":2:", "ends before" },
+		{ "volume a\nfrobnicate\n", ":2:", "frobnicate" },
+	};
+	struct volfile v;
+	struct problem p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		assert_int_equal(parse(bad[i].text, &v, &p), -EINVAL);
+		assert_non_null(strstr(p.text, bad[i].line));
+		assert_non_null(strstr(p.text, bad[i].word));
+	}
+}
+
+static void limits_are_kept(void **state)
+{
+	size_t size = 2 << 20;
+	char *text = malloc(size);
+	struct problem p = { 0 };
+	struct volfile v;
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'a', size);
+	assert_int_equal(volfile_parse(text, size, "big.vol", &v, &p), -EINVAL);
+	memset(text, 0, 10);
+	memset(&p, 0, sizeof(p));
+	assert_int_equal(volfile_parse(text, 10, "zero.vol", &v, &p), -EINVAL);
+	memset(&p, 0, sizeof(p));
+	for (size_t i = 0; i < size; i += 2)
+		memcpy(text + i, "w ", 2);
+	assert_int_equal(volfile_parse(text, 1 << 20, "words.vol", &v, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "too many words"));
+	free(text);
+}
+
+static void a_drawing_names_every_volume(void **state)
+{
+	struct volfile v;
+	struct problem p;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	(void)state;
+	assert_int_equal(parse("volume a\ntype storage/posix\nend-volume\nvolume q\"x\ntype debug/trace\nsubvolumes a\nend-volume",
+			       &v, &p), 0);
+	graph_dot(&v, out);
+	fclose(out);
+	assert_non_null(strstr(text, "\"a\" [label"));
+	assert_non_null(strstr(text, "\"q\\\"x\" -> \"a\""));
+	free(text);
+	volfile_free(&v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_volfile_becomes_volumes_in_order),
+		cmocka_unit_test(each_mistake_names_its_line),
+		cmocka_unit_test(limits_are_kept),
+		cmocka_unit_test(a_drawing_names_every_volume),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
