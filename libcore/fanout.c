@@ -2,7 +2,7 @@
 /* Fan-out: one fop to several children, each in a task of its own. */
 #include <assert.h>
 
-#include "xlator.h"
+#include "graph.h"
 
 struct branch {
 	struct fanout *f;
@@ -29,6 +29,7 @@ struct fanout {
 
 static void fanout_unref(struct fanout *f)
 {
+	struct graph *graph = f->x->graph;
 	int left;
 
 	pthread_mutex_lock(&f->lock);
@@ -36,6 +37,9 @@ static void fanout_unref(struct fanout *f)
 	pthread_mutex_unlock(&f->lock);
 	if (left)
 		return;
+	if (f->in)
+		fop_in_clear((int)f->fop, f->in);
+	free(f->in);
 	for (int i = 0; i < f->children; i++) {
 		struct branch *b = &f->branch[i];
 
@@ -45,11 +49,9 @@ static void fanout_unref(struct fanout *f)
 		if (b->rq)
 			request_free(b->rq);
 	}
-	if (f->in)
-		fop_in_clear((int)f->fop, f->in);
-	free(f->in);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
+	atomic_fetch_sub(&graph->requests, 1); /* last: now the graph may go */
 }
 
 static void run_branch(void *arg)
@@ -110,6 +112,7 @@ struct fanout *fanout_start(struct request *rq, struct xlator *x, enum fop fop, 
 		return NULL;
 	pthread_mutex_init(&f->lock, NULL);
 	f->x = x;
+	atomic_fetch_add(&x->graph->requests, 1); /* stragglers keep the graph */
 	f->fop = fop;
 	f->refs = 1;
 	f->children = x->children;

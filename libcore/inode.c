@@ -19,6 +19,9 @@ struct inode_table {
 	size_t idle, keep;
 };
 
+/* Held for reading from the moment when an object leaves its table until its slots are gone; slots_purge() takes it for
+ * writing once, to know that no destructor of the translator that goes is under way. (Readers may nest: glibc's default.) */
+extern pthread_rwlock_t slots_leaving;
 void slots_destroy_inode(struct inode *);
 void slots_destroy_file(struct file *);
 
@@ -140,11 +143,13 @@ void inode_table_keep(struct inode_table *t, size_t count)
 {
 	struct inode *surplus;
 
+	pthread_rwlock_rdlock(&slots_leaving);
 	pthread_mutex_lock(&t->lock);
 	t->keep = count;
 	surplus = take_surplus(t);
 	pthread_mutex_unlock(&t->lock);
 	destroy_all(surplus);
+	pthread_rwlock_unlock(&slots_leaving);
 }
 
 void inode_table_destroy(struct inode_table *t)
@@ -230,6 +235,7 @@ void inode_unref(struct inode *i)
 	while (refs > 1)
 		if (atomic_compare_exchange_weak(&i->refs, &refs, refs - 1))
 			return;
+	pthread_rwlock_rdlock(&slots_leaving);
 	pthread_mutex_lock(&t->lock);
 	if (atomic_fetch_sub(&i->refs, 1) == 1) {
 		idle_add(t, i);
@@ -237,6 +243,7 @@ void inode_unref(struct inode *i)
 	}
 	pthread_mutex_unlock(&t->lock);
 	destroy_all(surplus);
+	pthread_rwlock_unlock(&slots_leaving);
 }
 
 void inode_unref_at(struct inode **i)
@@ -326,9 +333,11 @@ void file_unref(struct file *f)
 	while (refs > 1)
 		if (atomic_compare_exchange_weak(&f->refs, &refs, refs - 1))
 			return;
+	pthread_rwlock_rdlock(&slots_leaving);
 	pthread_mutex_lock(&files.lock); /* files_each may take a new reference only under this lock */
 	if (atomic_fetch_sub(&f->refs, 1) != 1) {
 		pthread_mutex_unlock(&files.lock);
+		pthread_rwlock_unlock(&slots_leaving);
 		return;
 	}
 	if (f->prev)
@@ -340,6 +349,7 @@ void file_unref(struct file *f)
 	files.count--;
 	pthread_mutex_unlock(&files.lock);
 	slots_destroy_file(f);
+	pthread_rwlock_unlock(&slots_leaving);
 	inode_unref(f->inode);
 	pthread_mutex_destroy(&f->lock);
 	free(f);

@@ -11,6 +11,8 @@ struct slot {
 	struct slot *next;
 };
 
+extern pthread_rwlock_t slots_leaving; /* see inode.c */
+pthread_rwlock_t slots_leaving = PTHREAD_RWLOCK_INITIALIZER;
 void slots_destroy_inode(struct inode *);
 void slots_destroy_file(struct file *);
 
@@ -139,4 +141,6 @@ void slots_purge(struct inode_table *t, const struct xlator *x)
 {
 	files_each(purge_file, (void *)x);
 	inode_table_each(t, purge_inode, (void *)x);
+	pthread_rwlock_wrlock(&slots_leaving);
+	pthread_rwlock_unlock(&slots_leaving);
 }

@@ -112,8 +112,9 @@ facts() { "$STRATUS" dump "$1"; }
 
 # ---- the stack ----
 
-# write_server_volfile FILE BRICKDIR PORT VOLUME_ID BRICK_ID
+# write_server_volfile FILE BRICKDIR PORT VOLUME_ID BRICK_ID: the list of lock holders is kept in `state` beside the file.
 write_server_volfile() {
+	mkdir -p "$(dirname "$1")/state"
 	cat >"$1" <<-END
 	volume posix
 	    type storage/posix
@@ -124,6 +125,7 @@ write_server_volfile() {
 
 	volume locks
 	    type features/locks
+	    option state-dir $(dirname "$1")/state
 	    subvolumes posix
 	end-volume
 

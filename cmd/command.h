@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command of `stratus`: what its word is, what it does, and how it reads its arguments. */
+#ifndef STRATUS_COMMAND_H
+#define STRATUS_COMMAND_H
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "arguments.h"
+#include "log.h"
+
+struct command {
+	const char *name, *summary;
+	int (*run)(int argc, char **argv); /* argv[0] is "stratus NAME"; returns the exit status */
+};
+
+/* The commands, each in the file of its name. */
+int command_mount(int argc, char **argv);
+int command_umount(int argc, char **argv);
+int command_reload(int argc, char **argv);
+int command_volgen(int argc, char **argv);
+int command_graph(int argc, char **argv);
+int command_demo(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_dump(int argc, char **argv);
+int command_stats(int argc, char **argv);
+int command_ctl(int argc, char **argv);
+int command_set(int argc, char **argv);
+int command_log_level(int argc, char **argv);
+int command_xlator(int argc, char **argv);
+int command_version(int argc, char **argv);
+int mount_helper(int argc, char **argv); /* mount.stratus, as mount(8) calls it */
+
+/* Parses words without options into words[0..max) (NULL-ended); exits 2 if there are fewer than min, or more than max. */
+struct words {
+	const char **word;
+	int min, max, count;
+};
+error_t words_take(struct words *, int key, char *value, struct argp_state *);
+
+enum { EXIT_USAGE = 2 };
+#endif

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds, starts and stops a whole cluster on this machine. Its processes are known by the volfiles that they say they serve. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "demo.h"
+#include "log.h"
+#include "path.h"
+
+enum { STOP_SECONDS = 30 };
+
+static char *demo_file(const struct demo *d, const char *name)
+{
+	return path_format("%s/%s", d->directory, name);
+}
+
+static char *volfile(const struct demo *d, bool server, size_t brick)
+{
+	if (server)
+		return path_format("%s/volfiles/server-%s.vol", d->directory, d->spec.server[0].name);
+	if (d->spec.bricks == 1)
+		return path_format("%s/volfiles/client-%s.vol", d->directory, d->spec.volume);
+	return path_format("%s/volfiles/client-%s-%zu.vol", d->directory, d->spec.volume, brick);
+}
+
+char *demo_mountpoint(const struct demo *d, size_t brick)
+{
+	return d->spec.bricks == 1 ? path_format("%s", d->mount) : path_format("%s/brick%zu", d->mount, brick);
+}
+
+static bool says(const json_t *info, const char *path)
+{
+	json_t *list = json_object_get(info, "volfiles"), *one;
+	const char *single = json_string_value(json_object_get(info, "volfile"));
+	size_t i;
+
+	json_array_foreach(list, i, one)
+		if (!strcmp(json_string_value(one), path))
+			return true;
+	return single && !strcmp(single, path);
+}
+
+static const struct process *find_process(const struct demo *d, const char *path)
+{
+	for (size_t i = 0; i < d->running.count; i++)
+		if (says(d->running.one[i].info, path))
+			return &d->running.one[i];
+	return NULL;
+}
+
+const struct process *demo_server(const struct demo *d)
+{
+	cleanup_path char *path = volfile(d, true, 0);
+
+	return find_process(d, path);
+}
+
+const struct process *demo_mount(const struct demo *d, size_t brick)
+{
+	cleanup_path char *path = volfile(d, false, brick);
+
+	return find_process(d, path);
+}
+
+/* ---- programs ---- */
+
+/* A program of ours, as installed beside the running one or as the build tree has them. */
+static char *program(const char *name)
+{
+	char self[PATH_MAX], *path;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	self[n > 0 ? n : 0] = '\0';
+	if (n > 0)
+		*strrchr(self, '/') = '\0';
+	for (unsigned i = 0; i < 2; i++) {
+		path = path_format("%s%s/%s", self, i ? "/../sbin" : "", name);
+		if (!access(path, X_OK))
+			return path;
+		free(path);
+	}
+	return path_format("%s/%s", strcmp(name, "stratusd") ? BIN_DIR : SBIN_DIR, name);
+}
+
+/* Runs it with what the user sees as stderr; its sentence, if any, has been printed by then. */
+static int run(char *const *argv, struct problem *p)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	if (child < 0 || TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) < 0)
+		return problem_set(p, errno, "can't start %s: %m", argv[0]);
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return problem_set(p, ENOENT, "can't run %s: is StratusFS installed completely? (`./bootstrap build`)", argv[0]);
+	return problem_set(p, EIO, "%s has failed: it says above why", strrchr(argv[0], '/') + 1);
+}
+
+/* ---- opening and making ---- */
+
+static int refresh(struct demo *d, struct problem *p)
+{
+	processes_free(&d->running);
+	return processes_find(&d->running, p);
+}
+
+static char *usual_mount(void)
+{
+	const char *home = getenv("HOME");
+
+	return geteuid() ? path_format("%s/stratus-demo", home && *home == '/' ? home : "/tmp") : path_format("/mnt/stratus-demo");
+}
+
+static char *remembered_mount(const struct demo *d)
+{
+	cleanup_path char *path = demo_file(d, "demo.json");
+	json_t *state = json_load_file(path, 0, NULL);
+	const char *mount = json_string_value(json_object_get(state, "mount"));
+	char *copy = mount ? path_format("%s", mount) : usual_mount();
+
+	json_decref(state);
+	return copy;
+}
+
+static int remember_mount(const struct demo *d, struct problem *p)
+{
+	cleanup_path char *path = demo_file(d, "demo.json");
+	json_t *state = json_pack("{s:s}", "mount", d->mount);
+	char *text = json_dumps(state, 0);
+	int err = text ? path_write(path, text, strlen(text), p) : -ENOMEM;
+
+	json_decref(state);
+	free(text);
+	return err;
+}
+
+int demo_open(struct demo *d, const char *directory, struct problem *p)
+{
+	char *real = realpath(directory, NULL);
+	cleanup_path char *path = NULL;
+
+	*d = (struct demo){ .directory = real ? real : path_absolute(directory) };
+	path = demo_file(d, "spec.yaml");
+	if (access(path, F_OK))
+		return problem_set(p, ENOENT, "there is no demo in %s: `stratus demo --dir %s` makes one", d->directory, d->directory);
+	d->mount = remembered_mount(d);
+	if (spec_read(path, &d->spec, p))
+		return -EINVAL;
+	return refresh(d, p);
+}
+
+static int free_port(unsigned *port, struct problem *p)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port) };
+	socklen_t size = sizeof a;
+	int one = 1, err = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return problem_set(p, errno, "can't make a socket: %m");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(fd, (struct sockaddr *)&a, sizeof a) && *port) {
+		a.sin_port = 0;
+		err = bind(fd, (struct sockaddr *)&a, sizeof a);
+	}
+	if (!err && getsockname(fd, (struct sockaddr *)&a, &size))
+		err = -1;
+	*port = ntohs(a.sin_port);
+	close(fd);
+	return err ? problem_set(p, errno, "no free port on the loopback address: %m") : 0;
+}
+
+static int write_spec(const struct demo *d, struct problem *p)
+{
+	cleanup_path char *path = demo_file(d, "spec.yaml");
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	int err;
+
+	if (!to)
+		return -ENOMEM;
+	spec_print(&d->spec, to);
+	fclose(to);
+	err = path_write(path, text, size, p);
+	free(text);
+	return err;
+}
+
+static int make_directory(const char *path, struct problem *p)
+{
+	path_make_parents(path);
+	if (!mkdir(path, 0755) || (errno == EEXIST && path_is_directory(path)))
+		return 0;
+	return problem_set(p, errno, "can't make the directory %s: %m", path);
+}
+
+static int make_spec(struct demo *d, unsigned bricks, struct problem *p)
+{
+	char **list = calloc(bricks, sizeof *list);
+	unsigned port = SPEC_PORT;
+	int err = list ? free_port(&port, p) : -ENOMEM;
+
+	for (unsigned i = 0; i < bricks && !err; i++)
+		list[i] = path_format("127.0.0.1:%s/brick%u", d->directory, i);
+	if (!err)
+		err = spec_init("demo", (const char *const *)list, bricks, port, &d->spec, p);
+	for (unsigned i = 0; list && i < bricks; i++)
+		free(list[i]);
+	free(list);
+	return err;
+}
+
+static int make_all(struct demo *d, const char *directory, unsigned bricks, struct problem *p)
+{
+	int err = make_directory(directory, p);
+	char *real;
+
+	if (err)
+		return err;
+	if (rmdir(directory) && errno != EBUSY)
+		return problem_set(p, ENOTEMPTY, "%s holds files but no demo: name an empty or new directory with --dir", directory);
+	err = make_directory(directory, p);
+	real = realpath(directory, NULL);
+	if (real) {
+		free(d->directory);
+		d->directory = real;
+	}
+	if (!err)
+		err = make_spec(d, bricks, p);
+	for (unsigned i = 0; i < bricks && !err; i++)
+		err = make_directory(d->spec.brick[i].directory, p);
+	for (unsigned i = 0; i < 2 && !err; i++) {
+		cleanup_path char *path = demo_file(d, i ? "log" : "volfiles");
+
+		err = make_directory(path, p);
+	}
+	return err ? err : write_spec(d, p); /* last: from here on it is a demo */
+}
+
+int demo_create(struct demo *d, const char *directory, const char *mount, unsigned bricks, struct problem *p)
+{
+	struct problem missing = { "" };
+	int err = demo_open(d, directory, &missing);
+
+	if (err && err != -ENOENT)
+		return problem_set(p, -err, "%s", missing.text);
+	if (err) {
+		d->mount = usual_mount();
+		err = make_all(d, d->directory, bricks ? bricks : 1, p);
+	} else if (bricks && bricks != d->spec.bricks) {
+		err = problem_set(p, EINVAL, "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
+				  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
+	}
+	if (!err && mount) {
+		cleanup_path char *absolute = path_absolute(mount);
+
+		if (demo_mount(d, 0) && strcmp(absolute, d->mount))
+			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
+		free(d->mount);
+		d->mount = path_format("%s", absolute);
+	}
+	if (!err)
+		err = remember_mount(d, p);
+	return err ? err : refresh(d, p);
+}
+
+void demo_close(struct demo *d)
+{
+	processes_free(&d->running);
+	spec_free(&d->spec);
+	free(d->directory);
+	free(d->mount);
+}
+
+/* ---- starting ---- */
+
+static int write_volfiles(struct demo *d, struct problem *p)
+{
+	cleanup_path char *spec = demo_file(d, "spec.yaml"), *directory = demo_file(d, "volfiles");
+	struct volgen_files files;
+	unsigned port = d->spec.server[0].port;
+	int err = free_port(&port, p);
+
+	if (!err && port != d->spec.server[0].port) { /* somebody else has taken it in the meantime */
+		d->spec.server[0].port = port;
+		err = write_spec(d, p);
+	}
+	if (err)
+		return err;
+	err = volfiles_make(spec, &files, p);
+	if (!err)
+		err = volfiles_write(&files, directory, p);
+	volgen_free(&files);
+	return err;
+}
+
+static int start_server(struct demo *d, struct problem *p)
+{
+	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *path = volfile(d, true, 0);
+	char *argv[] = { exe, (char *)"--log", log, path, NULL };
+
+	return run(argv, p);
+}
+
+/* A mount whose process was killed answers ENOTCONN until it is unmounted. */
+static void clear_dead_mount(const char *directory)
+{
+	struct stat st;
+	struct problem ignored = { "" };
+	cleanup_path char *exe = program("stratus");
+	char *argv[] = { exe, (char *)"umount", (char *)"--lazy", (char *)directory, NULL };
+
+	if (stat(directory, &st) && errno == ENOTCONN)
+		run(argv, &ignored);
+}
+
+static int start_mount(struct demo *d, size_t brick, struct problem *p)
+{
+	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, brick);
+	cleanup_path char *path = volfile(d, false, brick), *directory = demo_mountpoint(d, brick);
+	char *argv[] = { exe, (char *)"mount", (char *)"--log", log, path, directory, NULL };
+	int err;
+
+	clear_dead_mount(directory);
+	err = make_directory(directory, p);
+	return err ? err : run(argv, p);
+}
+
+int demo_start(struct demo *d, struct problem *p)
+{
+	struct problem ignored = { "" };
+	int err = 0;
+
+	if (!demo_server(d)) {
+		err = write_volfiles(d, p);
+		if (!err)
+			err = start_server(d, p);
+	}
+	for (size_t i = 0; i < d->spec.bricks && !err; i++)
+		if (!demo_mount(d, i))
+			err = start_mount(d, i, p);
+	if (!err)
+		return refresh(d, p);
+	if (!refresh(d, &ignored))
+		demo_stop(d, &ignored);
+	return err;
+}
+
+/* ---- stopping ---- */
+
+static int stop_mount(struct demo *d, size_t brick, struct problem *p)
+{
+	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, brick);
+	char *argv[] = { exe, (char *)"umount", directory, NULL };
+
+	if (demo_mount(d, brick))
+		return run(argv, p);
+	clear_dead_mount(directory);
+	return 0;
+}
+
+static int stop_server(struct demo *d, struct problem *p)
+{
+	const struct process *server = demo_server(d);
+	char *answer = NULL;
+	int err = server ? process_ask(server, "stop", &answer, p) : 0;
+
+	free(answer);
+	if (server && !err && process_wait(process_pid(server), STOP_SECONDS))
+		err = problem_set(p, ETIMEDOUT, "the server, process %d, does not end: see %s/log/stratusd.log", process_pid(server),
+				  d->directory);
+	return err;
+}
+
+int demo_stop(struct demo *d, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < d->spec.bricks && !err; i++)
+		err = stop_mount(d, i, p);
+	if (!err)
+		err = stop_server(d, p);
+	return err ? err : refresh(d, p);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+	(void)st, (void)kind, (void)at;
+	return remove(path);
+}
+
+int demo_purge(struct demo *d, struct problem *p)
+{
+	for (size_t i = 0; i < d->spec.bricks; i++) {
+		cleanup_path char *directory = demo_mountpoint(d, i);
+
+		rmdir(directory);
+	}
+	rmdir(d->mount);
+	if (nftw(d->directory, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
+		return problem_set(p, errno, "can't remove all of %s: %m", d->directory);
+	return 0;
+}

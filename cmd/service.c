@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process that stays: the way into the background, its log, pid file and signals. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "path.h"
+#include "service.h"
+
+static const struct argp_option service_options[] = {
+	{ "foreground", 'f', NULL, 0, "Stay in the foreground and log to stderr", 0 },
+	{ "log", 'l', "FILE", 0, "Write the log to FILE", 0 },
+	{ "log-level", 'L', "LEVEL", 0, "error, warning, info (as it is without this), debug or trace", 0 },
+	{ "pid-file", 'p', "FILE", 0, "Write the process id to FILE once all is served", 0 },
+	{ 0 },
+};
+
+static error_t service_option(int key, char *value, struct argp_state *state)
+{
+	struct service *s = state->input;
+	enum log_level level;
+
+	switch (key) {
+	case 'f':
+		s->foreground = true;
+		return 0;
+	case 'l':
+		s->log = path_absolute(value);
+		return 0;
+	case 'p':
+		s->pid_file = path_absolute(value);
+		return 0;
+	case 'L':
+		if (log_level_parse(value, &level))
+			argp_error(state, "log level '%s' is none of error, warning, info, debug, trace", value);
+		log_set_level(level);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp service_argp = { service_options, service_option, NULL, NULL, NULL, NULL, NULL };
+
+static void signals_of_service(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGUSR1);
+}
+
+/* The first process: stays until the other is ready or gone. */
+static void wait_for_ready(const struct service *s, int pipe_end, pid_t child)
+{
+	int status = 0;
+	char byte;
+
+	if (TEMP_FAILURE_RETRY(read(pipe_end, &byte, 1)) == 1)
+		_exit(0);
+	TEMP_FAILURE_RETRY(waitpid(child, &status, 0));
+	if (WIFEXITED(status))
+		_exit(WEXITSTATUS(status));
+	fprintf(stderr, "%s: the process was ended by signal %d (%s) before it served anything: see its log\n", s->program,
+		WTERMSIG(status), strsignal(WTERMSIG(status)));
+	_exit(1);
+}
+
+int service_begin(struct service *s, struct problem *p)
+{
+	int ends[2];
+	sigset_t set;
+	pid_t child;
+
+	s->ready = -1;
+	log_program(s->program);
+	signal(SIGPIPE, SIG_IGN);
+	signals_of_service(&set);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	if (s->foreground)
+		return 0;
+	if (pipe2(ends, O_CLOEXEC) || (child = fork()) < 0)
+		return problem_set(p, errno, "can't go to the background: %m; free resources or use --foreground");
+	if (child) {
+		close(ends[1]);
+		wait_for_ready(s, ends[0], child);
+	}
+	close(ends[0]);
+	s->ready = ends[1];
+	setsid();
+	return 0;
+}
+
+/* Where logs lie when nobody says: a directory that the user may write. */
+static char *log_default(const struct service *s)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+	if (geteuid() == 0)
+		return path_format("/var/log/stratus/%s.log", s->log_name);
+	if (state && *state == '/')
+		return path_format("%s/stratus/%s.log", state, s->log_name);
+	return path_format("%s/.local/state/stratus/%s.log", home && *home ? home : "/tmp", s->log_name);
+}
+
+int service_open_log(struct service *s, struct problem *p)
+{
+	int err;
+
+	if (!s->log && s->foreground)
+		return 0;
+	if (!s->log) {
+		s->log = log_default(s);
+		path_make_parents(s->log);
+	}
+	err = log_open(s->log);
+	if (err)
+		return problem_set(p, -err, "can't write the log %s: %s; name another file with --log", s->log, strerror(-err));
+	return 0;
+}
+
+static int write_pid_file(const struct service *s, struct problem *p)
+{
+	char text[32];
+
+	if (!s->pid_file)
+		return 0;
+	snprintf(text, sizeof text, "%d\n", getpid());
+	return path_write(s->pid_file, text, strlen(text), p);
+}
+
+int service_ready(struct service *s, struct problem *p)
+{
+	int err = write_pid_file(s, p), null;
+
+	if (err || s->ready < 0)
+		return err;
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+	close(null);
+	if (chdir("/"))
+		log_warning(NULL, NULL, "can't leave the working directory for /: %m");
+	TEMP_FAILURE_RETRY(write(s->ready, "", 1));
+	close(s->ready);
+	s->ready = -1;
+	return 0;
+}
+
+static void write_dump(const struct service *s)
+{
+	char *path = path_format("%s/%s-%d.dump", control_rundir(), s->program, getpid());
+	FILE *file = fopen(path, "we");
+
+	if (file) {
+		control_dump(file);
+		fclose(file);
+		log_info(NULL, NULL, "wrote the dump %s", path);
+	} else {
+		log_error(NULL, NULL, "can't write the dump %s: %m", path);
+	}
+	free(path);
+}
+
+static void reload(const struct control_handler *handler)
+{
+	struct problem p = { "" };
+
+	log_reopen();
+	if (!handler->reload(&p))
+		log_info(NULL, NULL, "reloaded");
+	else
+		log_error(NULL, NULL, "reload: %s", p.text);
+}
+
+void service_run(struct service *s, const struct control_handler *handler)
+{
+	sigset_t set;
+
+	signals_of_service(&set);
+	for (;;) {
+		int number = sigwaitinfo(&set, NULL);
+
+		if (number == SIGTERM || number == SIGINT)
+			return;
+		if (number == SIGHUP)
+			reload(handler);
+		if (number == SIGUSR1)
+			write_dump(s);
+	}
+}
+
+void service_stop(void)
+{
+	kill(getpid(), SIGTERM);
+}
+
+void service_end(struct service *s)
+{
+	if (s->pid_file)
+		unlink(s->pid_file);
+	free(s->pid_file);
+	free(s->log);
+}
+
+int problem_print(const char *program, const struct problem *p)
+{
+	fprintf(stderr, "%s: %s\n", program, p->text[0] ? p->text : "failed without a reason: please report this");
+	return 1;
+}

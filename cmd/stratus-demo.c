@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus demo`: the words for it, and what it tells. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "demo.h"
+#include "path.h"
+#include "service.h"
+
+enum { KEY_DIR = 1000, KEY_MOUNT, KEY_BRICKS, KEY_REPLICA, KEY_JSON, KEY_PURGE, BRICKS_MAX = 64 };
+
+struct arguments {
+	struct words words;
+	const char *directory, *mount;
+	unsigned bricks, replica;
+	bool json, purge;
+};
+
+static unsigned number(const char *text, unsigned max, const char *what, struct argp_state *state)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || n < 1 || n > max)
+		argp_error(state, "%s must be a number from 1 to %u, not '%s'", what, max, text);
+	return n;
+}
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case KEY_DIR:
+		a->directory = value;
+		return 0;
+	case KEY_MOUNT:
+		a->mount = value;
+		return 0;
+	case KEY_BRICKS:
+		a->bricks = number(value, BRICKS_MAX, "--bricks", state);
+		return 0;
+	case KEY_REPLICA:
+		a->replica = number(value, BRICKS_MAX, "--replica", state);
+		return 0;
+	case KEY_JSON:
+		a->json = true;
+		return 0;
+	case KEY_PURGE:
+		a->purge = true;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+static char *usual_directory(void)
+{
+	const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+
+	if (!geteuid())
+		return path_format("/var/lib/stratus-demo");
+	if (data && *data == '/')
+		return path_format("%s/stratus-demo", data);
+	return path_format("%s/.local/share/stratus-demo", home && *home == '/' ? home : "/tmp");
+}
+
+static json_t *bricks_json(const struct demo *d)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < d->spec.bricks; i++) {
+		cleanup_path char *mountpoint = demo_mountpoint(d, i);
+		const struct process *mount = demo_mount(d, i);
+		json_t *pid = mount ? json_integer(process_pid(mount)) : json_null();
+
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "brick", d->spec.brick[i].directory, "mount", mountpoint,
+						      "mounted", mount != NULL, "pid", pid));
+	}
+	return list;
+}
+
+static void print_json(const struct demo *d)
+{
+	const struct process *server = demo_server(d);
+	json_t *pid = server ? json_integer(process_pid(server)) : json_null();
+	json_t *all = json_pack("{s:s, s:b, s:o, s:s, s:i, s:o}", "directory", d->directory, "running", server != NULL, "server-pid", pid,
+				"host", d->spec.server[0].host, "port", (int)d->spec.server[0].port, "bricks", bricks_json(d));
+
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+static void print_text(const struct demo *d)
+{
+	const struct process *server = demo_server(d);
+
+	printf("demo in %s\n", d->directory);
+	if (server)
+		printf("  server: process %d on %s:%u\n", process_pid(server), d->spec.server[0].host, d->spec.server[0].port);
+	else
+		printf("  server: not running\n");
+	for (size_t i = 0; i < d->spec.bricks; i++) {
+		cleanup_path char *mountpoint = demo_mountpoint(d, i);
+		const struct process *mount = demo_mount(d, i);
+
+		printf("  brick %s: ", d->spec.brick[i].directory);
+		if (mount)
+			printf("mounted at %s by process %d\n", mountpoint, process_pid(mount));
+		else
+			printf("not mounted\n");
+	}
+}
+
+static void print_tries(const struct demo *d)
+{
+	cleanup_path char *m = demo_mountpoint(d, 0);
+
+	printf("\nTry:\n"
+	       "  cp -a /usr/include %s/ && diff -r /usr/include %s/include\n"
+	       "  ls -l %s                  # the brick is a plain directory\n"
+	       "  stratus stats %s/volfiles/server-%s.vol   # operations and their latencies\n"
+	       "  stratus dump %s           # all facts of the mount's process\n"
+	       "  stratus graph %s/volfiles/server-%s.vol --svg graph.svg\n"
+	       "  stratus demo status\n"
+	       "  stratus demo stop         # the data stay; with --purge they go\n",
+	       m, m, d->spec.brick[0].directory, d->directory, d->spec.server[0].name, m, d->directory, d->spec.server[0].name);
+}
+
+static int start(const struct arguments *a, const char *directory, struct problem *p)
+{
+	struct demo d = { 0 };
+	int err = 0;
+
+	if (a->replica > 1)
+		return problem_set(p, ENOTSUP, "this version has no replication yet: leave --replica out, or give 1");
+	err = demo_create(&d, directory, a->mount, a->bricks, p);
+	if (!err)
+		err = demo_start(&d, p);
+	if (!err && a->json)
+		print_json(&d);
+	if (!err && !a->json) {
+		print_text(&d);
+		print_tries(&d);
+	}
+	demo_close(&d);
+	return err;
+}
+
+static int status(const struct arguments *a, const char *directory, struct problem *p)
+{
+	struct demo d = { 0 };
+	int err = demo_open(&d, directory, p);
+
+	if (!err && a->json)
+		print_json(&d);
+	else if (!err)
+		print_text(&d);
+	demo_close(&d);
+	return err;
+}
+
+static int stop(const struct arguments *a, const char *directory, struct problem *p)
+{
+	struct demo d = { 0 };
+	int err = demo_open(&d, directory, p);
+
+	if (!err)
+		err = demo_stop(&d, p);
+	if (!err && a->purge)
+		err = demo_purge(&d, p);
+	if (!err && a->json)
+		print_json(&d);
+	else if (!err)
+		printf(a->purge ? "stopped, and %s removed\n" : "stopped; the data stay in %s\n", d.directory);
+	demo_close(&d);
+	return err;
+}
+
+int command_demo(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "dir", KEY_DIR, "DATADIR", 0, "Where all of it lies (/var/lib/stratus-demo for root, ~/.local/share/stratus-demo for others)",
+		  0 },
+		{ "mount", KEY_MOUNT, "DIR", 0, "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); with several bricks, DIR/brickN", 0 },
+		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (1)", 0 },
+		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file; this version knows 1", 0 },
+		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0 },
+		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options, option, "\nstatus\nstop",
+		"Runs a whole cluster on this machine, for trying things. Returns when the mount is usable. The data stay when it is stopped; "
+		"the next start uses them again.", NULL, NULL, NULL,
+	};
+	struct problem p = { "" };
+	const char *word[1] = { "start" };
+	struct arguments a = { .words = { word, 0, 1, 0 }, .replica = 1 };
+	cleanup_path char *usual = usual_directory();
+	int (*run)(const struct arguments *, const char *, struct problem *);
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	run = !strcmp(word[0], "start") ? start : !strcmp(word[0], "status") ? status : !strcmp(word[0], "stop") ? stop : NULL;
+	if (!run || (a.purge && run != stop)) {
+		fprintf(stderr, "stratus demo: say `stratus demo`, `stratus demo status` or `stratus demo stop [--purge]`; see --help\n");
+		return EXIT_USAGE;
+	}
+	return run(&a, a.directory ? a.directory : usual, &p) ? problem_print(argv[0], &p) : 0;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus mount` and mount.stratus: the process behind a mount point. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "facts.h"
+#include "graph.h"
+#include "mount-options.h"
+#include "path.h"
+#include "service.h"
+#include "task.h"
+
+static struct {
+	struct mount_options options;
+	char *volfile, *directory, *log_name;
+	struct graph *graph;
+	pthread_mutex_t lock; /* a graph switch against a dump */
+	struct service service;
+	bool sloppy, fake, verbose;
+	struct problem problem; /* of an option, found while the command line is read */
+} mount = { .lock = PTHREAD_MUTEX_INITIALIZER, .service = { .program = "mount" } };
+
+static void take_options(const char *text)
+{
+	mount_options_parse(&mount.options, text, mount.sloppy, &mount.problem);
+}
+
+static void info(FILE *to)
+{
+	fact_string(to, "mountpoint", mount.directory);
+	fact_string(to, "volfile", mount.volfile);
+	pthread_mutex_lock(&mount.lock);
+	fact_volumes(to, &mount.graph, 1);
+	pthread_mutex_unlock(&mount.lock);
+}
+
+static void each_graph(void (*fn)(struct graph *, void *), void *arg)
+{
+	pthread_mutex_lock(&mount.lock);
+	if (mount.graph)
+		fn(mount.graph, arg);
+	pthread_mutex_unlock(&mount.lock);
+}
+
+static void unmounted(struct graph *g)
+{
+	(void)g;
+	service_stop();
+}
+
+static int read_volfile(struct volfile *v, struct problem *p)
+{
+	int err = volfile_read(mount.volfile, v, p);
+
+	return err ? err : mount_options_apply(&mount.options, mount.directory, v, p);
+}
+
+static int reload(struct problem *p)
+{
+	struct volfile v = { 0 };
+	int err = read_volfile(&v, p);
+
+	if (!err) {
+		pthread_mutex_lock(&mount.lock);
+		err = graph_switch(&mount.graph, &v, p);
+		mount.graph->on_unmount = unmounted;
+		pthread_mutex_unlock(&mount.lock);
+	}
+	volfile_free(&v);
+	return err;
+}
+
+static const struct control_handler handler = {
+	.program = "mount", .each_graph = each_graph, .info = info, .reload = reload, .stop = service_stop,
+};
+
+static int check_directory(struct problem *p)
+{
+	struct stat st;
+
+	if (stat(mount.directory, &st))
+		return errno == ENOTCONN ? problem_set(p, ENOTCONN, "%s is a mount whose process is gone: run `stratus umount %s` first",
+						       mount.directory, mount.directory) :
+					   problem_set(p, errno, "the mount point %s can't be used: %m; create it first", mount.directory);
+	if (!S_ISDIR(st.st_mode))
+		return problem_set(p, ENOTDIR, "the mount point %s is not a directory", mount.directory);
+	return 0;
+}
+
+static int create(struct problem *p)
+{
+	struct volfile v = { 0 };
+	int err = check_directory(p);
+
+	if (!err)
+		err = read_volfile(&v, p);
+	if (!err)
+		err = graph_create(&v, NULL, NULL, &mount.graph, p);
+	volfile_free(&v);
+	if (!err)
+		mount.graph->on_unmount = unmounted;
+	return err;
+}
+
+/* The kernel asks for the root: the answer shows that the bricks are reached. This thread serves nothing, so it may wait. */
+static int wait_until_usable(struct problem *p)
+{
+	struct stat st;
+
+	if (!stat(mount.directory, &st))
+		return 0;
+	return problem_set(p, errno, "%s is mounted but does not answer (%m): see that stratusd runs and that %s names its address; "
+			   "the log %s has the cause", mount.directory, mount.volfile, mount.service.log ? mount.service.log : "above");
+}
+
+static int serve(struct problem *p)
+{
+	int err = control_start(&handler, p);
+
+	if (err)
+		return err;
+	err = wait_until_usable(p);
+	if (!err && mount.verbose)
+		printf("%s is mounted on %s\n", mount.volfile, mount.directory);
+	if (!err)
+		err = service_ready(&mount.service, p);
+	if (!err)
+		service_run(&mount.service, &handler);
+	control_stop();
+	return err;
+}
+
+static int run(struct problem *p)
+{
+	int err = mount.problem.text[0] ? problem_set(p, EINVAL, "%s", mount.problem.text) : service_begin(&mount.service, p);
+
+	if (err)
+		return err;
+	err = runtime_start(0, RUNTIME_NEVER_BLOCKS);
+	if (err)
+		return problem_set(p, -err, "can't start the event loops: %s", strerror(-err));
+	err = create(p);
+	if (!err && !mount.fake)
+		err = service_open_log(&mount.service, p);
+	if (!err && !mount.fake) {
+		err = graph_start(mount.graph, p);
+		if (!err) {
+			err = serve(p);
+			graph_stop(mount.graph);
+		}
+	}
+	if (mount.graph)
+		graph_destroy(mount.graph);
+	runtime_stop();
+	return err;
+}
+
+static char *log_name(const char *directory)
+{
+	char *name = path_format("mount%s", directory);
+
+	for (char *c = name; *c; c++)
+		if (*c == '/')
+			*c = '-';
+	return name;
+}
+
+static int mount_run(const char *program, const char *volfile, const char *directory)
+{
+	struct problem p = { "" };
+	enum log_level level;
+	char *real = realpath(directory, NULL);
+	int status;
+
+	mount.volfile = path_absolute(volfile);
+	mount.directory = real ? real : path_absolute(directory);
+	mount.service.log_name = mount.log_name = log_name(mount.directory);
+	if (mount.options.log && !mount.service.log)
+		mount.service.log = path_format("%s", mount.options.log);
+	if (mount.options.log_level && log_level_parse(mount.options.log_level, &level))
+		problem_set(&mount.problem, EINVAL, "log level '%s' is none of error, warning, info, debug, trace",
+			    mount.options.log_level);
+	else if (mount.options.log_level)
+		log_set_level(level);
+	status = run(&p) ? problem_print(program, &p) : 0;
+	service_end(&mount.service);
+	mount_options_free(&mount.options);
+	free(mount.volfile);
+	free(mount.directory);
+	free(mount.log_name);
+	return status;
+}
+
+static error_t command_option(int key, char *value, struct argp_state *state)
+{
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &mount.service;
+		return 0;
+	case 'o':
+		take_options(value);
+		return 0;
+	default:
+		return words_take(state->input, key, value, state);
+	}
+}
+
+int command_mount(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "options", 'o', "OPTS", 0, "Mount options with commas between: those of mount/fuse (`stratus xlator help mount/fuse`), "
+		  "ro, allow_other, nosuid, nodev, noexec, noatime ...", 0 },
+		{ 0 },
+	};
+	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { 0 } };
+	static const struct argp argp = {
+		options, command_option, "VOLFILE DIRECTORY",
+		"Mounts the volume of a client's volfile. Returns when the mount is usable. SIGHUP, or `stratus reload DIRECTORY`, reads the "
+		"volfile again and switches to its graph; SIGUSR1 writes a dump; unmounting ends the process.",
+		children, NULL, NULL,
+	};
+	const char *word[2];
+	struct words words = { word, 2, 2, 0 };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	return mount_run("stratus mount", word[0], word[1]);
+}
+
+static error_t helper_option(int key, char *value, struct argp_state *state)
+{
+	switch (key) {
+	case 's':
+		mount.sloppy = true;
+		return 0;
+	case 'f':
+		mount.fake = true;
+		mount.service.foreground = true;
+		return 0;
+	case 'v':
+		mount.verbose = true;
+		return 0;
+	case 'n':
+	case 't':
+		return 0;
+	case 'o':
+		take_options(value);
+		return 0;
+	default:
+		return words_take(state->input, key, value, state);
+	}
+}
+
+int mount_helper(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ NULL, 'o', "OPTS", 0, "Mount options with commas between, as in fstab", 0 },
+		{ NULL, 's', NULL, 0, "Pass over mount options that are not known (before -o)", 0 },
+		{ NULL, 'f', NULL, 0, "Check everything, mount nothing", 0 },
+		{ NULL, 'n', NULL, 0, "Does nothing: there is no mtab to leave alone", 0 },
+		{ NULL, 't', "TYPE", 0, "Does nothing: the type is stratus", 0 },
+		{ NULL, 'v', NULL, 0, "Say what was done", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options, helper_option, "VOLFILE DIRECTORY",
+		"Mounts a StratusFS volume for mount(8). A line for fstab:\n"
+		"/etc/stratus/x.vol /mnt stratus defaults,_netdev 0 0", NULL, NULL, NULL,
+	};
+	const char *word[2];
+	struct words words = { word, 2, 2, 0 };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	return mount_run("mount.stratus", word[0], word[1]);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus volgen`: volfiles from a specification, and specifications with fresh ids. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "graph.h"
+#include "module.h"
+#include "path.h"
+#include "service.h"
+#include "volfiles.h"
+
+enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, BRICKS = 1024 };
+
+struct arguments {
+	struct words words;
+	const char *init, *out;
+	unsigned port;
+	bool json, to_stdout;
+};
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+	char *end;
+
+	switch (key) {
+	case KEY_INIT:
+		a->init = value;
+		return 0;
+	case KEY_JSON:
+		a->json = true;
+		return 0;
+	case KEY_STDOUT:
+		a->to_stdout = true;
+		return 0;
+	case KEY_PORT:
+		a->port = strtoul(value, &end, 10);
+		if (*end || a->port < 1 || a->port > 65535)
+			argp_error(state, "'%s' is no port: take a number from 1 to 65535", value);
+		return 0;
+	case 'o':
+		a->out = value;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+/* ---- checking what was made against the translators' tables ---- */
+
+static int check_volume(const struct volfile_volume *v, const char *path, struct problem *p)
+{
+	const struct xlator_type *t = module_load(v->type, p);
+	struct option_value values[260];
+	char who[512];
+	void *scratch;
+	int err;
+
+	if (!t)
+		return -ENOENT;
+	memcpy(values, v->option, v->options * sizeof *values);
+	values[v->options] = (struct option_value){ (char *)"mountpoint", (char *)"/", 0 }; /* `stratus mount` gives it */
+	snprintf(who, sizeof who, "%s: volume %s (%s)", path, v->name, v->type);
+	scratch = calloc(1, t->private_size + 1);
+	err = scratch ? options_apply(t->options, scratch, who, values, v->options + !strcmp(v->type, "mount/fuse"), p) : -ENOMEM;
+	if (!err)
+		options_free(t->options, scratch);
+	free(scratch);
+	return err;
+}
+
+static int check_file(const struct volgen_file *f, const char *path, struct problem *p)
+{
+	struct volfile v;
+	int err = volfile_parse(f->text, strlen(f->text), f->name, &v, p);
+
+	for (size_t i = 0; !err && i < v.volumes; i++)
+		if (v.volume[i].options < 256)
+			err = check_volume(&v.volume[i], path, p);
+	volfile_free(&v);
+	return err;
+}
+
+int volfiles_make(const char *path, struct volgen_files *files, struct problem *p)
+{
+	struct spec spec;
+	int err = spec_read(path, &spec, p);
+
+	*files = (struct volgen_files){ 0 };
+	if (!err)
+		err = volgen(&spec, files, p);
+	for (size_t i = 0; i < files->count && !err; i++)
+		err = check_file(&files->file[i], path, p);
+	spec_free(&spec);
+	return err;
+}
+
+int volfiles_write(const struct volgen_files *files, const char *directory, struct problem *p)
+{
+	int err = 0;
+
+	if (!path_is_directory(directory))
+		return problem_set(p, ENOTDIR, "%s is not a directory: create it, or name another with --out", directory);
+	for (size_t i = 0; i < files->count && !err; i++) {
+		cleanup_path char *path = path_format("%s/%s", directory, files->file[i].name);
+
+		err = path_write(path, files->file[i].text, strlen(files->file[i].text), p);
+	}
+	return err;
+}
+
+/* ---- the command ---- */
+
+static void print_files(const struct volgen_files *files, const struct arguments *a)
+{
+	json_t *list = json_array(), *one;
+
+	for (size_t i = 0; i < files->count; i++) {
+		cleanup_path char *path = path_format("%s/%s", a->out ? a->out : ".", files->file[i].name);
+
+		if (!a->json) {
+			puts(path);
+			continue;
+		}
+		one = json_pack("{s:s, s:s}", "name", files->file[i].name, "side",
+				strncmp(files->file[i].name, "server-", 7) ? "client" : "server");
+		json_object_set_new(one, a->to_stdout ? "text" : "path", json_string(a->to_stdout ? files->file[i].text : path));
+		json_array_append_new(list, one);
+	}
+	if (a->json) {
+		json_dumpf(list, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(list);
+}
+
+static int generate(const struct arguments *a, struct problem *p)
+{
+	struct volgen_files files;
+	int err = volfiles_make(a->words.word[0], &files, p);
+
+	if (!err && !a->to_stdout)
+		err = volfiles_write(&files, a->out ? a->out : ".", p);
+	if (!err && a->to_stdout && !a->json)
+		for (size_t i = 0; i < files.count; i++)
+			printf("# ---- %s\n%s\n", files.file[i].name, files.file[i].text);
+	else if (!err)
+		print_files(&files, a);
+	volgen_free(&files);
+	return err;
+}
+
+static int init(const struct arguments *a, struct problem *p)
+{
+	struct spec spec;
+	char *text = NULL;
+	size_t size;
+	FILE *to;
+	int err = spec_init(a->init, a->words.word, a->words.count, a->port, &spec, p);
+
+	to = err ? NULL : open_memstream(&text, &size);
+	if (to) {
+		spec_print(&spec, to);
+		fclose(to);
+		if (!a->out)
+			fputs(text, stdout);
+		else if (!access(a->out, F_OK))
+			err = problem_set(p, EEXIST, "%s is there already: its ids may be in use, so it is not overwritten", a->out);
+		else
+			err = path_write(a->out, text, size, p);
+	}
+	free(text);
+	spec_free(&spec);
+	return err;
+}
+
+int command_volgen(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "out", 'o', "PATH", 0, "Write the volfiles into this directory (without: the working directory); with --init, write the "
+		  "specification to this file", 0 },
+		{ "stdout", KEY_STDOUT, NULL, 0, "Print the volfiles instead of writing files", 0 },
+		{ "json", KEY_JSON, NULL, 0, "Print the names of the files (with --stdout: and their text) as JSON", 0 },
+		{ "init", KEY_INIT, "VOLUME", 0, "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY", 0 },
+		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options, option, "SPEC\n--init VOLUME HOST:/DIRECTORY...",
+		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or client-VOLUME-N.vol, one for "
+		"each brick) from a specification. doc/volfile.md describes both formats.", NULL, NULL, NULL,
+	};
+	struct problem p = { "" };
+	static const char *word[BRICKS];
+	struct arguments a = { .words = { word, 1, BRICKS, 0 } };
+	int err;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (!a.init && (a.words.count > 1 || a.port)) {
+		fprintf(stderr, "stratus volgen: one specification at a time, and --port only with --init; see --help\n");
+		return EXIT_USAGE;
+	}
+	err = a.init ? init(&a, &p) : generate(&a, &p);
+	return err ? problem_print(argv[0], &p) : 0;
+}

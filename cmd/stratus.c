@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus`: finds the command that its first word names. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "config.h"
+#include "option.h"
+#include "path.h"
+
+static const struct command commands[] = {
+	{ "mount", "mount a client's volfile", command_mount },
+	{ "umount", "unmount it", command_umount },
+	{ "volgen", "write volfiles from a specification", command_volgen },
+	{ "graph", "draw the graph of a volfile", command_graph },
+	{ "demo", "try it all on this machine", command_demo },
+	{ "status", "list running servers and mounts", command_status },
+	{ "dump", "all facts of a running process", command_dump },
+	{ "stats", "counters and latencies of a running process", command_stats },
+	{ "ctl", "send a command to a translator", command_ctl },
+	{ "set", "change a live option", command_set },
+	{ "log-level", "see or change what is logged", command_log_level },
+	{ "reload", "read volfiles again", command_reload },
+	{ "xlator", "list translators and their options", command_xlator },
+	{ "version", "print the version", command_version },
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *to)
+{
+	fprintf(to, "Usage: stratus COMMAND [ARGUMENTS]\n\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fprintf(to, "\n`stratus COMMAND --help` explains one. Exit status: 0 done, 1 failed, 2 wrong command line.\n");
+}
+
+static int unknown(const char *name)
+{
+	const char *names[COMMANDS + 1] = { NULL }, *nearest;
+
+	for (size_t i = 0; i < COMMANDS; i++)
+		names[i] = commands[i].name;
+	nearest = nearest_name(name, names);
+	fprintf(stderr, "stratus: there is no command '%s'%s%s%s; see stratus --help\n", name, nearest ? ": did you mean '" : "",
+		nearest ? nearest : "", nearest ? "'?" : "");
+	return EXIT_USAGE;
+}
+
+error_t words_take(struct words *w, int key, char *value, struct argp_state *state)
+{
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (w->count == w->max)
+			argp_error(state, "one word too many: '%s'", value);
+		else
+			w->word[w->count++] = value;
+		return 0;
+	case ARGP_KEY_END:
+		if (w->count < w->min)
+			argp_error(state, "%s", w->count ? "something is missing" : "nothing to work on is named");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static bool version_as_json;
+
+static error_t version_option(int key, char *value, struct argp_state *state)
+{
+	if (key != 'j')
+		return words_take(state->input, key, value, state);
+	version_as_json = true;
+	return 0;
+}
+
+int command_version(int argc, char **argv)
+{
+	static const struct argp_option options[] = { { "json", 'j', NULL, 0, "Print JSON", 0 }, { 0 } };
+	static const struct argp argp = { options, version_option, "", "Prints the version.", NULL, NULL, NULL };
+	struct words words = { NULL, 0, 0, 0 };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	if (version_as_json)
+		printf("{\"name\": \"%s\", \"version\": \"%s\"}\n", PACKAGE_NAME, PACKAGE_VERSION);
+	else
+		puts(PACKAGE_STRING);
+	return 0;
+}
+
+static int run_command(const struct command *c, int argc, char **argv)
+{
+	cleanup_path char *name = path_format("stratus %s", c->name);
+
+	argv[0] = name;
+	return c->run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	const char *self = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+	const char *name = argc > 1 ? argv[1] : "";
+
+	argp_program_version = PACKAGE_STRING;
+	argp_err_exit_status = EXIT_USAGE;
+	if (!strcmp(self, "mount.stratus"))
+		return mount_helper(argc, argv);
+	if (!*name) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+		print_help(stdout);
+		return 0;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+		name = "version";
+	if (!strcmp(name, "ps"))
+		name = "status";
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return run_command(&commands[i], argc - 1, argv + 1);
+	return unknown(name);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server: serves the bricks of one or many volfiles in one process. */
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "facts.h"
+#include "graph.h"
+#include "path.h"
+#include "reload.h"
+#include "service.h"
+#include "task.h"
+
+struct served {
+	char *path;
+	struct volfile started; /* what the graph was made from */
+	struct volfile live;    /* the text whose live options are in force */
+	struct graph *graph;
+	bool running;
+};
+
+static struct served *served;
+static size_t served_count;
+static pthread_mutex_t served_lock = PTHREAD_MUTEX_INITIALIZER; /* a reload against a dump; never held across a wait */
+static bool check_only;
+static struct service service = { .program = "stratusd", .log_name = "stratusd" };
+
+static const struct argp_option options[] = {
+	{ "check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0 },
+	{ 0 },
+};
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &service;
+		return 0;
+	case 'c':
+		check_only = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		served = realloc(served, (served_count + 1) * sizeof *served);
+		served[served_count++] = (struct served){ .path = path_absolute(value) };
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "name at least one volfile (`stratus volgen` writes them)");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int load(struct served *s, struct problem *p)
+{
+	const struct volfile_volume *top;
+	int err = volfile_read(s->path, &s->started, p);
+
+	if (!err)
+		err = volfile_read(s->path, &s->live, p);
+	if (err)
+		return err;
+	top = &s->started.volume[s->started.volumes - 1];
+	if (strcmp(top->type, "protocol/server"))
+		return problem_set(p, EINVAL, "%s: the last volume, '%s', is of type %s, but stratusd serves graphs that end in "
+				   "protocol/server; `stratus mount` takes those of clients", s->path, top->name, top->type);
+	return graph_create(&s->started, NULL, NULL, &s->graph, p);
+}
+
+static int load_all(struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < served_count && !err; i++)
+		err = load(&served[i], p);
+	return err;
+}
+
+static int start_all(struct problem *p)
+{
+	for (size_t i = 0; i < served_count; i++) {
+		int err = graph_start(served[i].graph, p);
+
+		if (err)
+			return err;
+		served[i].running = true;
+		log_info(NULL, NULL, "serving %s", served[i].path);
+	}
+	return 0;
+}
+
+static void stop_all(void)
+{
+	for (size_t i = served_count; i-- > 0;)
+		if (served[i].running)
+			graph_stop(served[i].graph);
+}
+
+static void free_all(void)
+{
+	for (size_t i = served_count; i-- > 0;) {
+		if (served[i].graph)
+			graph_destroy(served[i].graph);
+		volfile_free(&served[i].started);
+		volfile_free(&served[i].live);
+		free(served[i].path);
+	}
+	free(served);
+}
+
+static void each_graph(void (*fn)(struct graph *, void *), void *arg)
+{
+	pthread_mutex_lock(&served_lock);
+	for (size_t i = 0; i < served_count; i++)
+		fn(served[i].graph, arg);
+	pthread_mutex_unlock(&served_lock);
+}
+
+static void info(FILE *to)
+{
+	const char **paths = calloc(served_count, sizeof *paths);
+	struct graph **graphs = calloc(served_count, sizeof *graphs);
+
+	for (size_t i = 0; paths && graphs && i < served_count; i++) {
+		paths[i] = served[i].path;
+		graphs[i] = served[i].graph;
+	}
+	if (paths && graphs) {
+		fact_strings(to, "volfiles", paths, served_count);
+		fact_volumes(to, graphs, served_count);
+	}
+	free(paths);
+	free(graphs);
+}
+
+static int reload(struct problem *p)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&served_lock);
+	for (size_t i = 0; i < served_count; i++) {
+		int one = reload_live_options(served[i].graph, &served[i].started, &served[i].live, p);
+
+		err = err ? err : one;
+	}
+	pthread_mutex_unlock(&served_lock);
+	return err;
+}
+
+static const struct control_handler handler = {
+	.program = "stratusd", .each_graph = each_graph, .info = info, .reload = reload, .stop = service_stop,
+};
+
+static int serve(struct problem *p)
+{
+	int err = start_all(p);
+
+	if (!err)
+		err = control_start(&handler, p);
+	if (!err) {
+		err = service_ready(&service, p);
+		if (!err)
+			service_run(&service, &handler);
+		control_stop();
+	}
+	stop_all();
+	return err;
+}
+
+static int run(struct problem *p)
+{
+	int err;
+
+	service.foreground |= check_only;
+	err = service_begin(&service, p);
+	if (err)
+		return err;
+	err = runtime_start(0, 0);
+	if (err)
+		return problem_set(p, -err, "can't start the event loops: %s", strerror(-err));
+	err = load_all(p);
+	if (!err && !check_only)
+		err = service_open_log(&service, p);
+	if (!err && !check_only)
+		err = serve(p);
+	free_all();
+	runtime_stop();
+	service_end(&service);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { 0 } };
+	static const struct argp argp = {
+		options, option, "VOLFILE...",
+		"Serves the bricks of one or many volfiles. Returns when all of them are served; the exit status is 0 then, 1 if "
+		"something failed, 2 if the command line is wrong. SIGHUP reads live options again, SIGUSR1 writes a dump, "
+		"SIGTERM stops.",
+		children, NULL, NULL,
+	};
+	struct problem p = { "" };
+
+	argp_program_version = PACKAGE_STRING;
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	if (run(&p))
+		return problem_print("stratusd", &p);
+	if (check_only)
+		puts("no problem found");
+	return 0;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A volume's volfiles: made from a specification, checked against the translators' tables, written. */
+#ifndef STRATUS_VOLFILES_H
+#define STRATUS_VOLFILES_H
+#include "volgen.h"
+
+int volfiles_make(const char *spec_path, struct volgen_files *, struct problem *);
+int volfiles_write(const struct volgen_files *, const char *directory, struct problem *);
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection that carries ONC RPC records, bulk data apart: what protocol/client and protocol/server both stand on. */
+#ifndef STRATUS_STREAM_H
+#define STRATUS_STREAM_H
+#include <arpa/inet.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "wire.h"
+#include "xlator.h"
+
+/* A record that came in: its words from the xid to the end of the XDR part, and the bulk bytes. */
+struct record {
+	struct record *next;
+	uint32_t size; /* of words, in bytes */
+	struct buffer *bulk;
+	uint32_t word[];
+};
+enum { /* words of a record, after the record mark */
+	WORD_XID, WORD_TYPE,
+	CALL_RPC_VERSION = 2, CALL_PROGRAM, CALL_VERSION, CALL_PROCEDURE, CALL_WORDS = 10, CALL_BODY = CALL_WORDS + 1,
+	REPLY_WORDS = 6, REPLY_BODY = REPLY_WORDS + 1,
+	RECORD_HEAD_MAX = 4 * (1 + CALL_BODY) /* with mark and bulk size */
+};
+static inline uint32_t record_word(const struct record *r, unsigned at)
+{
+	return ntohl(r->word[at]);
+}
+void record_free(struct record *);
+
+/* How bytes get through: TCP now, others may follow. */
+struct stream;
+struct transport {
+	const char *name;
+	ssize_t (*receive)(struct stream *, const struct iovec *, int count); /* like readv on a non-blocking descriptor */
+	ssize_t (*send)(struct stream *, const struct iovec *, int count);
+	void (*close)(struct stream *);
+};
+extern const struct transport transport_tcp;
+
+struct outgoing;
+struct stream {
+	struct watch watch;
+	const struct transport *transport;
+	/* Both are called on the shard's loop. got: a complete record, now the callee's. broken: nothing will come any more;
+	 * called once; the callee has it closed (stream_close). */
+	void (*got)(struct stream *, struct record *);
+	void (*broken)(struct stream *, const char *why);
+	uint32_t max_size, max_bulk; /* bytes of a record: XDR part, bulk part; larger ones break the stream */
+	/* reading; the loop's own */
+	struct record *part; /* one that has begun */
+	uint32_t part_size, part_bulk; /* bytes of it that are here */
+	char *in;            /* what has come of the next one's head */
+	uint32_t in_size, ahead;
+	bool dead, garbage; /* garbage: that is why it broke */
+	/* sending; guarded by lock */
+	pthread_mutex_t lock;
+	bool open, paused, watched;
+	struct outgoing *first, *last;
+	size_t queued;
+	atomic_uint_fast64_t bytes_in, bytes_out, receives, sends; /* the last two: system calls */
+};
+
+/* Takes over the descriptor (non-blocking). 0 or -ENOMEM (the descriptor is closed then too). */
+int stream_open(struct stream *, const struct transport *, int fd, uint32_t max_size, uint32_t max_bulk);
+/* Begins to read on this shard. May be called again after stream_unwatch, for another one. */
+int stream_watch(struct stream *, struct shard *);
+void stream_unwatch(struct stream *);
+/* Sends a record: `head` (of `size` bytes) starts with room for the mark, which this fills in, and then the bulk. What the
+ * socket does not take is queued. From any task or loop. 0 or -ENOTCONN. */
+int stream_send(struct stream *, void *head, uint32_t size, struct buffer *const *buffers, unsigned count);
+/* No more reading until it is called with false. */
+void stream_pause(struct stream *, bool);
+/* Makes the loop find the stream broken, soon; from any thread, while the memory lives. */
+void stream_kill(struct stream *);
+/* Stops watching and closes. On its loop. The memory may go after one more turn of the loop (shard_call). */
+void stream_close(struct stream *);
+
+/* Writes mark room, header and bulk size; returns their bytes: where the body begins. */
+uint32_t call_header(void *head, uint32_t xid, uint32_t procedure, uint32_t bulk_size);
+uint32_t reply_header(void *head, uint32_t xid, uint32_t bulk_size);
+void header_bulk(void *head, uint32_t bulk_size); /* sets the bulk size later */
+
+/* ---- TCP ---- */
+struct addrinfo;
+struct problem;
+/* "host:port", ":port", "[::1]:port". 0 or -errno with a sentence; freeaddrinfo() the list. May block on DNS. */
+int tcp_resolve(const char *host, const char *port, bool passive, struct addrinfo **, struct problem *);
+int tcp_connect(const struct addrinfo *); /* begins; a descriptor or -errno */
+int tcp_listen(const struct addrinfo *);
+void tcp_tune(int fd);
+void tcp_name(int fd, bool peer, char *text, size_t size); /* 127.0.0.1:24007 */
+#endif

@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Round trips and system calls per operation stay as few as stated here; so does the memory of an idle mount and brick.
+#
+# strace notes every call of both processes while one program does one operation many times; messages are counted at the
+# sockets. `counts.sh --print` prints the numbers and asserts nothing.
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+need_stack
+need strace python3
+TIMES=200
+IDLE_LIMIT_KIB=$((20 * 1024))
+
+# operation, round trips, system calls of the mount, of the brick: at most so many per operation
+LIMITS="
+stat       1 11 20
+read-4k    1 11 14
+write-4k   1 11 16
+create     3 34 60
+mkdir      1 12 30
+unlink     2 23 40
+"
+scratch
+start_stack "$SCRATCH"
+"$STRATUS" dump "$MNT" >/dev/null
+mount_kib=$(rss_kib "$MOUNT_PID") brick_kib=$(rss_kib "$BRICK_PID")
+say "idle: mount $mount_kib KiB, brick $brick_kib KiB"
+
+cat >"$SCRATCH/operate.py" <<'END'
+import os, sys
+what, top, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.chdir(top)
+fd = None
+if what in ("read-4k", "write-4k"):
+    fd = os.open("file", os.O_RDWR)
+def create(i): os.close(os.open(f"c{i}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+do = {"stat": lambda i: os.stat("file"), "read-4k": lambda i: os.pread(fd, 4096, i * 4096),
+      "write-4k": lambda i: os.pwrite(fd, bytes(4096), i * 4096), "create": create,
+      "mkdir": lambda i: os.mkdir(f"d{i}"), "unlink": lambda i: os.unlink(f"c{i}")}[what]
+open(sys.argv[4], "w").close()
+sys.stdin.readline()  # until strace watches
+for i in range(times):
+    do(i)
+END
+head -c 2000000 /dev/zero >"$MNT/file"
+
+# Prints "ROUND_TRIPS MOUNT_CALLS BRICK_CALLS DETAILS" per operation.
+cat >"$SCRATCH/count.py" <<'END'
+import collections, re, sys
+times = int(sys.argv[1])
+totals, sends, detail = [], 0, []
+for path in sys.argv[2:]:
+    calls = collections.Counter()
+    for line in open(path, errors="replace"):
+        found = re.match(r"\d+ +(\w+)\((?:\d+<([^>]*))?", line)  # a call resumed later is counted where it began
+        if not found or found[1] in ("restart_syscall", "exit", "exit_group"):
+            continue
+        on = "tcp" if "TCP" in (found[2] or "") else "fuse" if "/dev/fuse" in (found[2] or "") else ""
+        calls[f"{found[1]}{'@' + on if on else ''}"] += 1
+    if not totals:
+        sends = sum(n for name, n in calls.items() if re.match(r"(send|sendto|sendmsg|write|writev|sendmmsg)@tcp", name))
+    totals.append(sum(calls.values()))
+    detail.append(" ".join(f"{name} {n / times:.1f}" for name, n in calls.most_common(12) if n >= times / 10))
+print(f"{sends / times:.2f} {totals[0] / times:.1f} {totals[1] / times:.1f}")
+print("\n".join(f"    {who}: {d}" for who, d in zip(("mount", "brick"), detail)))
+END
+
+measure() { # OPERATION
+	local mount_trace brick_trace
+	mkfifo "$SCRATCH/go.$1"
+	python3 "$SCRATCH/operate.py" "$1" "$MNT" "$TIMES" "$SCRATCH/ready.$1" <"$SCRATCH/go.$1" &
+	local program=$!
+	PIDS[$program]=operate
+	exec 8>"$SCRATCH/go.$1"
+	wait_until 10 test -e "$SCRATCH/ready.$1" || fail "$1 does not start"
+	strace -f -q -yy -p "$MOUNT_PID" -o "$SCRATCH/mount.trace" & mount_trace=$!
+	strace -f -q -yy -p "$BRICK_PID" -o "$SCRATCH/brick.trace" & brick_trace=$!
+	PIDS[$mount_trace]=strace PIDS[$brick_trace]=strace
+	wait_until 10 traced "$MOUNT_PID" && wait_until 10 traced "$BRICK_PID" || fail "strace can't attach"
+	echo >&8
+	exec 8>&-
+	wait "$program" || fail "$1 failed"
+	kill -INT "$mount_trace" "$brick_trace"
+	wait "$mount_trace" "$brick_trace" || true
+	unset "PIDS[$program]" "PIDS[$mount_trace]" "PIDS[$brick_trace]"
+	wait_until 10 untraced "$MOUNT_PID"
+	wait_until 10 untraced "$BRICK_PID"
+	python3 "$SCRATCH/count.py" "$TIMES" "$SCRATCH/mount.trace" "$SCRATCH/brick.trace"
+}
+traced() { # every thread
+	local status
+	for status in /proc/"$1"/task/*/status; do grep -q '^TracerPid:[[:space:]]*[1-9]' "$status" || return 1; done
+}
+untraced() { ! grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$1/status"; }
+
+missed=0
+while read -r operation trips mount_calls brick_calls; do
+	[ -n "$operation" ] || continue
+	measured=$(measure "$operation")
+	read -r got_trips got_mount got_brick <<<"$measured"
+	over=$(awk -v a="$got_trips" -v b="$trips" -v c="$got_mount" -v d="$mount_calls" -v e="$got_brick" -v f="$brick_calls" \
+		'BEGIN {print (a > b * 1.1 || c > d * 1.1 || e > f * 1.1) ? "  TOO MANY" : ""}')
+	printf '%-9s round trips %5s (at most %s), calls of the mount %5s (%s), of the brick %5s (%s)%s\n' "$operation" \
+		"$got_trips" "$trips" "$got_mount" "$mount_calls" "$got_brick" "$brick_calls" "$over"
+	[ "${1:-}" = --print ] || [ -n "$over" ] && sed -n '2,$p' <<<"$measured"
+	[ -z "$over" ] || missed=$((missed + 1))
+done <<<"$LIMITS"
+stop_stack
+[ "${1:-}" != --print ] || pass
+[ "$mount_kib" -lt $IDLE_LIMIT_KIB ] && [ "$brick_kib" -lt $IDLE_LIMIT_KIB ] || fail "more than 20 MiB when idle"
+[ $missed -eq 0 ] || fail "$missed operations take more than stated"
+pass

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every file operation of Linux works through FUSE, TCP and a brick on disk (fops.py lists them, one property each).
+. "$(dirname "$0")/lib.sh"
+need_root
+need_stack
+need python3 setfacl getfacl flock
+scratch
+start_stack "$SCRATCH"
+
+mkdir "$MNT/fops"
+MNT=$MNT/fops python3 "$(dirname "$0")/fops.py" "$@" || fail "a file operation does not behave"
+
+# flock(1): the second waits for the first; a busy lock is refused at once when asked not to wait.
+touch "$MNT/lock"
+flock "$MNT/lock" sleep 0.4 &
+HOLDER=$!
+wait_until 5 eval '! flock -n "$MNT/lock" true' || fail "flock does not lock"
+flock "$MNT/lock" true || fail "flock did not wait"
+gone "$HOLDER" || wait "$HOLDER"
+
+# ACLs by the usual tools, defaults are inherited and the umask then does not count.
+mkdir "$MNT/acl"
+setfacl -m u:1234:rwx,g:2345:r-x "$MNT/acl"
+setfacl -d -m u:1234:rw- "$MNT/acl"
+(umask 077; touch "$MNT/acl/child")
+getfacl -cnp "$MNT/acl" | grep -qx 'user:1234:rwx' || fail "the ACL is not there"
+getfacl -cnp "$MNT/acl/child" | grep -q '^user:1234:rw-' || fail "the default ACL was not inherited"
+setfacl -b "$MNT/acl/child"
+getfacl -cnp "$MNT/acl/child" | grep -q 1234 && fail "the ACL was not removed"
+
+stop_stack
+pass

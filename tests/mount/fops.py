@@ -1,0 +1,587 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""File operations on the directory $MNT, which must be empty: one test for each property."""
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+MNT = os.environ["MNT"]
+libc = ctypes.CDLL(None, use_errno=True)
+RENAME_NOREPLACE, RENAME_EXCHANGE, AT_FDCWD = 1, 2, -100
+FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE = 1, 2, 16
+
+
+def renameat2(old, new, flags):
+    if libc.renameat2(AT_FDCWD, old.encode(), AT_FDCWD, new.encode(), flags) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def fallocate(fd, mode, offset, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def write_file(name, data):
+    with open(name, "wb") as f:
+        f.write(data)
+
+
+def read_file(name):
+    with open(name, "rb") as f:
+        return f.read()
+
+
+def in_child(fn):
+    """Runs fn in a process of its own; what it returns must be true."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if fn() else 1)
+        except BaseException as e:
+            print("child:", e, file=sys.stderr)
+            os._exit(2)
+    return pid
+
+
+def ended_well(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def lock_bytes(fd, kind, start=0, length=0, wait=False):
+    fcntl.fcntl(fd, fcntl.F_SETLKW if wait else fcntl.F_SETLK, struct.pack("hhqqi4x", kind, 0, start, length, 0))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = os.path.join(MNT, self.id().split(".")[-1])
+        os.mkdir(self.dir)
+        os.chdir(self.dir)
+
+    def tearDown(self):
+        os.chdir(MNT)
+        subprocess.run(["rm", "-rf", self.dir], check=True)
+
+    def assertErrno(self, number, fn, *args, **kwargs):
+        with self.assertRaises(OSError) as caught:
+            fn(*args, **kwargs)
+        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[number])
+
+
+class Names(Case):
+    def test_lookup_of_nothing_is_enoent(self):
+        self.assertErrno(errno.ENOENT, os.stat, "nothing")
+
+    def test_long_names_are_refused_and_255_bytes_work(self):
+        write_file("n" * 255, b"x")
+        self.assertEqual(read_file("n" * 255), b"x")
+        self.assertErrno(errno.ENAMETOOLONG, open, "n" * 256, "w")
+
+    def test_exclusive_create_fails_on_an_existing_name(self):
+        write_file("a", b"1")
+        self.assertErrno(errno.EEXIST, os.open, "a", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+
+    def test_mknod_makes_each_type(self):
+        os.mkfifo("fifo", 0o640)
+        os.mknod("char", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        os.mknod("block", 0o600 | stat.S_IFBLK, os.makedev(259, 70000))
+        os.mknod("file", 0o600 | stat.S_IFREG)
+        s = socket.socket(socket.AF_UNIX)
+        s.bind("socket")
+        self.assertTrue(stat.S_ISFIFO(os.stat("fifo").st_mode))
+        self.assertEqual(os.stat("char").st_rdev, os.makedev(1, 3))
+        self.assertEqual(os.stat("block").st_rdev, os.makedev(259, 70000))
+        self.assertTrue(stat.S_ISREG(os.stat("file").st_mode))
+        self.assertTrue(stat.S_ISSOCK(os.stat("socket").st_mode))
+        s.close()
+
+    def test_a_fifo_carries_bytes(self):
+        os.mkfifo("fifo")
+        pid = in_child(lambda: write_file("fifo", b"through") is None)
+        self.assertEqual(read_file("fifo"), b"through")
+        self.assertTrue(ended_well(pid))
+
+    def test_symlinks(self):
+        os.symlink("target/" + "x" * 1000, "link")
+        self.assertEqual(os.readlink("link"), "target/" + "x" * 1000)
+        self.assertErrno(errno.ENOENT, os.stat, "link")
+
+    def test_hard_links_share_content_and_count(self):
+        write_file("a", b"1")
+        os.link("a", "b")
+        self.assertEqual(os.stat("a").st_nlink, 2)
+        self.assertEqual(os.stat("a").st_ino, os.stat("b").st_ino)
+        os.unlink("a")
+        self.assertEqual(read_file("b"), b"1")
+        self.assertEqual(os.stat("b").st_nlink, 1)
+
+    def test_rename_replaces(self):
+        write_file("a", b"1")
+        write_file("b", b"2")
+        os.rename("a", "b")
+        self.assertEqual(read_file("b"), b"1")
+        self.assertErrno(errno.ENOENT, os.stat, "a")
+
+    def test_rename_noreplace_and_exchange(self):
+        write_file("a", b"1")
+        write_file("b", b"2")
+        self.assertErrno(errno.EEXIST, renameat2, "a", "b", RENAME_NOREPLACE)
+        renameat2("a", "b", RENAME_EXCHANGE)
+        self.assertEqual((read_file("a"), read_file("b")), (b"2", b"1"))
+        renameat2("a", "c", RENAME_NOREPLACE)
+        self.assertEqual(read_file("c"), b"2")
+
+    def test_rename_of_directories(self):
+        os.makedirs("a/b")
+        os.mkdir("full")
+        write_file("full/x", b"")
+        self.assertErrno(errno.EINVAL, os.rename, "a", "a/b/c")
+        self.assertErrno(errno.ENOTEMPTY, os.rename, "a", "full")
+        os.rename("a", "z")
+        self.assertEqual(os.listdir("z"), ["b"])
+
+    def test_rmdir_only_removes_empty_directories(self):
+        os.makedirs("a/b")
+        self.assertErrno(errno.ENOTEMPTY, os.rmdir, "a")
+        write_file("f", b"")
+        self.assertErrno(errno.ENOTDIR, os.rmdir, "f")
+        self.assertErrno(errno.EISDIR, os.unlink, "a")
+        os.rmdir("a/b")
+        os.rmdir("a")
+
+    def test_umask_is_applied(self):
+        old = os.umask(0o027)
+        try:
+            write_file("f", b"")
+            os.mkdir("d", 0o777)
+        finally:
+            os.umask(old)
+        self.assertEqual(stat.S_IMODE(os.stat("f").st_mode), 0o640)
+        self.assertEqual(stat.S_IMODE(os.stat("d").st_mode), 0o750)
+
+
+class Attributes(Case):
+    def test_times_have_nanoseconds_and_omit_and_now(self):
+        write_file("f", b"")
+        os.utime("f", ns=(1_234_567_890_123_456_789, 987_654_321_987_654_321))
+        st = os.stat("f")
+        self.assertEqual((st.st_atime_ns, st.st_mtime_ns), (1_234_567_890_123_456_789, 987_654_321_987_654_321))
+        now, omit = (1 << 30) - 1, (1 << 30) - 2
+        times = (ctypes.c_long * 4)(0, omit, 0, now)
+        self.assertEqual(libc.utimensat(AT_FDCWD, b"f", times, 0), 0)
+        st = os.stat("f")
+        self.assertEqual(st.st_atime_ns, 1_234_567_890_123_456_789)
+        self.assertAlmostEqual(st.st_mtime, time.time(), delta=60)
+
+    def test_mode_owner_and_size(self):
+        write_file("f", b"12345")
+        os.chmod("f", 0o4711)
+        self.assertEqual(stat.S_IMODE(os.stat("f").st_mode), 0o4711)
+        os.chown("f", 1001, 1002)
+        st = os.stat("f")
+        self.assertEqual((st.st_uid, st.st_gid), (1001, 1002))
+        os.truncate("f", 3)
+        self.assertEqual(read_file("f"), b"123")
+        os.truncate("f", 6)
+        self.assertEqual(read_file("f"), b"123\0\0\0")
+
+    def test_a_write_by_another_drops_setuid(self):
+        write_file("f", b"1")
+        os.chmod("f", 0o6777)
+
+        def write_as_other():
+            os.setgroups([])
+            os.setgid(1002)
+            os.setuid(1001)
+            fd = os.open("f", os.O_WRONLY)
+            return os.write(fd, b"2") == 1
+
+        self.assertTrue(ended_well(in_child(write_as_other)))
+        self.assertEqual(stat.S_IMODE(os.stat("f").st_mode) & 0o6000, 0)
+
+    def test_permission_by_supplementary_groups(self):
+        write_file("f", b"1")
+        os.chown("f", 0, 5555)
+        os.chmod("f", 0o640)
+        os.chmod(".", 0o755)
+
+        def read_as(groups):
+            os.setgroups(groups)
+            os.setgid(1002)
+            os.setuid(1001)
+            try:
+                return read_file("f") == b"1"
+            except PermissionError:
+                return False
+
+        self.assertTrue(ended_well(in_child(lambda: read_as(list(range(7000, 7040)) + [5555]))))
+        self.assertFalse(ended_well(in_child(lambda: read_as([5556]))))
+
+    def test_access_asks_for_the_real_user(self):
+        write_file("f", b"1")
+        os.chmod("f", 0o600)
+
+        def as_other():
+            os.setgroups([])
+            os.setgid(1002)
+            os.setuid(1001)
+            return os.access("f", os.F_OK) and not os.access("f", os.R_OK)
+
+        self.assertTrue(ended_well(in_child(as_other)))
+
+    def test_programs_run_by_x_alone(self):
+        write_file("run", read_file("/bin/true"))
+        os.chmod("run", 0o711)
+
+        def as_other():
+            os.setgroups([])
+            os.setgid(1002)
+            os.setuid(1001)
+            return subprocess.run(["./run"]).returncode == 0
+
+        self.assertTrue(ended_well(in_child(as_other)))
+
+    def test_extended_attributes(self):
+        write_file("f", b"")
+        os.setxattr("f", "user.a", b"1" * 1000)
+        os.setxattr("f", "user.empty", b"")
+        self.assertEqual(os.getxattr("f", "user.a"), b"1" * 1000)
+        self.assertEqual(os.getxattr("f", "user.empty"), b"")
+        self.assertEqual(sorted(n for n in os.listxattr("f") if n.startswith("user.")), ["user.a", "user.empty"])
+        self.assertErrno(errno.EEXIST, os.setxattr, "f", "user.a", b"2", os.XATTR_CREATE)
+        self.assertErrno(errno.ENODATA, os.setxattr, "f", "user.b", b"2", os.XATTR_REPLACE)
+        os.removexattr("f", "user.a")
+        self.assertErrno(errno.ENODATA, os.getxattr, "f", "user.a")
+        self.assertErrno(errno.ENODATA, os.removexattr, "f", "user.a")
+
+    def test_statfs(self):
+        s = os.statvfs(".")
+        self.assertGreater(s.f_blocks, 0)
+        self.assertEqual(s.f_namemax, 255)
+
+
+class Data(Case):
+    def test_big_and_odd_writes_read_back(self):
+        data = os.urandom(5 * 1024 * 1024 + 4321)
+        write_file("f", data)
+        self.assertEqual(read_file("f"), data)
+        fd = os.open("f", os.O_RDWR)
+        for offset, size in ((1, 1), (4095, 2), (100_000, 33_333), (1_048_575, 1_048_578), (len(data) - 3, 10)):
+            piece = os.urandom(size)
+            self.assertEqual(os.pwrite(fd, piece, offset), size)
+            data = data[:offset] + piece + data[offset + size:]
+            self.assertEqual(os.pread(fd, size, offset), piece)
+        os.close(fd)
+        self.assertEqual(read_file("f"), data)
+
+    def test_appends_of_two_processes_do_not_overwrite(self):
+        def append(letter):
+            fd = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            for i in range(300):
+                os.write(fd, b"%c%04d\n" % (letter, i))
+            return True
+
+        children = [in_child(lambda c=c: append(c)) for c in b"abc"]
+        self.assertTrue(all([ended_well(c) for c in children]))
+        lines = read_file("log").splitlines()
+        self.assertEqual(len(lines), 900)
+        for c in b"abc":
+            mine = [line for line in lines if line[0] == c]
+            self.assertEqual(mine, [b"%c%04d" % (c, i) for i in range(300)])
+
+    def test_direct_io(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        memory = mmap.mmap(-1, 65536)
+        memory.write(os.urandom(65536))
+        self.assertEqual(os.writev(fd, [memory]), 65536)
+        back = mmap.mmap(-1, 65536)
+        self.assertEqual(os.preadv(fd, [back], 0), 65536)
+        self.assertEqual(back[:], memory[:])
+        os.close(fd)
+
+    def test_shared_mappings_write_and_see(self):
+        write_file("f", b"a" * 10000)
+        with open("f", "r+b") as f:
+            memory = mmap.mmap(f.fileno(), 10000)
+            memory[5000:5003] = b"xyz"
+            memory.flush()
+            self.assertEqual(os.pread(f.fileno(), 3, 5000), b"xyz")
+            os.pwrite(f.fileno(), b"123", 9000)
+            self.assertEqual(memory[9000:9003], b"123")
+            memory.close()
+        self.assertEqual(read_file("f")[4999:5004], b"axyza")
+
+    def test_private_mapping_runs_programs(self):
+        write_file("prog", read_file("/bin/echo"))
+        os.chmod("prog", 0o755)
+        self.assertEqual(subprocess.run(["./prog", "hello"], capture_output=True).stdout, b"hello\n")
+
+    def test_sparse_files_seek_and_punch(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        os.pwrite(fd, b"x" * 65536, 1 << 20)
+        self.assertEqual(os.lseek(fd, 0, os.SEEK_DATA), 1 << 20)
+        self.assertEqual(os.lseek(fd, 1 << 20, os.SEEK_HOLE), (1 << 20) + 65536)
+        self.assertErrno(errno.ENXIO, os.lseek, fd, 2 << 20, os.SEEK_DATA)
+        fallocate(fd, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, 1 << 20, 4096)
+        self.assertEqual(os.pread(fd, 4097, 1 << 20), b"\0" * 4096 + b"x")
+        fallocate(fd, FALLOC_ZERO_RANGE, (1 << 20) + 8192, 100)
+        self.assertEqual(os.pread(fd, 101, (1 << 20) + 8192), b"\0" * 100 + b"x")
+        fallocate(fd, FALLOC_KEEP_SIZE, 4 << 20, 8192)
+        self.assertEqual(os.fstat(fd).st_size, (1 << 20) + 65536)
+        fallocate(fd, 0, 4 << 20, 8192)
+        self.assertEqual(os.fstat(fd).st_size, (4 << 20) + 8192)
+        self.assertLess(os.fstat(fd).st_blocks * 512, 2 << 20)
+        os.close(fd)
+
+    def test_copy_file_range(self):
+        data = os.urandom(3 << 20)
+        write_file("a", data)
+        with open("a", "rb") as a, open("b", "wb") as b:
+            copied = 0
+            while copied < len(data):
+                n = os.copy_file_range(a.fileno(), b.fileno(), len(data) - copied, copied, copied)
+                self.assertGreater(n, 0)
+                copied += n
+        self.assertEqual(read_file("b"), data)
+
+    def test_unlinked_files_live_while_open(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        os.write(fd, b"still")
+        os.unlink("f")
+        self.assertEqual(os.fstat(fd).st_nlink, 0)
+        self.assertEqual(os.pread(fd, 10, 0), b"still")
+        os.ftruncate(fd, 2)
+        os.fchmod(fd, 0o600)
+        self.assertEqual(os.fstat(fd).st_size, 2)
+        os.close(fd)
+
+    def test_replaced_files_live_while_open(self):
+        write_file("a", b"old")
+        write_file("b", b"new")
+        with open("a", "rb") as f:
+            os.rename("b", "a")
+            self.assertEqual(f.read(), b"old")
+        self.assertEqual(read_file("a"), b"new")
+
+    def test_truncating_open(self):
+        write_file("f", b"123")
+        os.close(os.open("f", os.O_WRONLY | os.O_TRUNC))
+        self.assertEqual(os.stat("f").st_size, 0)
+
+    def test_read_and_write_need_the_right_open(self):
+        fd = os.open("f", os.O_WRONLY | os.O_CREAT)
+        self.assertErrno(errno.EBADF, os.pread, fd, 1, 0)
+        os.close(fd)
+
+    def test_fsync(self):
+        fd = os.open("f", os.O_WRONLY | os.O_CREAT | os.O_SYNC)
+        os.write(fd, b"x")
+        os.fsync(fd)
+        os.fdatasync(fd)
+        os.close(fd)
+        fd = os.open(".", os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+
+    def test_unknown_ioctl_is_enotty(self):
+        fd = os.open("f", os.O_WRONLY | os.O_CREAT)
+        self.assertErrno(errno.ENOTTY, fcntl.ioctl, fd, 0x5401, b"\0" * 64)
+        os.close(fd)
+
+
+class Directories(Case):
+    def test_big_directories_list_each_name_once(self):
+        names = {"entry-%05d" % i for i in range(3000)}
+        for n in names:
+            os.close(os.open(n, os.O_CREAT | os.O_WRONLY))
+        listed = os.listdir(".")
+        self.assertEqual(len(listed), 3000)
+        self.assertEqual(set(listed), names)
+
+    def test_listing_tells_types(self):
+        os.mkdir("d")
+        os.symlink("x", "l")
+        write_file("f", b"")
+        types = {e.name: (e.is_dir(follow_symlinks=False), e.is_symlink(), e.is_file(follow_symlinks=False))
+                 for e in os.scandir(".")}
+        self.assertEqual(types, {"d": (True, False, False), "l": (False, True, False), "f": (False, False, True)})
+
+    def test_telldir_seekdir_and_rewinddir(self):
+        for i in range(500):
+            os.mkdir("d%d" % i)
+        libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
+        libc.telldir.restype = ctypes.c_long
+        handle = ctypes.c_void_p(libc.opendir(b"."))
+        name = lambda e: ctypes.string_at(e + 19) if e else None
+        seen = []
+        while True:
+            place = libc.telldir(handle)
+            entry = libc.readdir(handle)
+            if not entry:
+                break
+            seen.append((place, name(entry)))
+        self.assertEqual(len(seen), 502)
+        for place, expected in seen[::-37] + seen[:3]:
+            libc.seekdir(handle, ctypes.c_long(place))
+            self.assertEqual(name(libc.readdir(handle)), expected)
+        os.mkdir("late")
+        libc.rewinddir(handle)
+        again = []
+        while entry := libc.readdir(handle):
+            again.append(name(entry))
+        self.assertIn(b"late", again)
+        libc.closedir(handle)
+
+    def test_removing_while_listing(self):
+        for i in range(1000):
+            os.mkdir("d%d" % i)
+        with os.scandir(".") as entries:
+            for e in entries:
+                os.rmdir(e.name)
+        self.assertEqual(os.listdir("."), [])
+
+
+class Locks(Case):
+    def test_posix_locks_keep_others_out_and_tell_who(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_WRLCK, 10, 10)
+
+        def other():
+            mine = os.open("f", os.O_RDWR)
+            try:
+                lock_bytes(mine, fcntl.F_RDLCK, 15, 1)
+                return False
+            except OSError as e:
+                refused = e.errno in (errno.EAGAIN, errno.EACCES)
+            lock_bytes(mine, fcntl.F_WRLCK, 20, 5)
+            got = fcntl.fcntl(mine, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+            kind, _, start, length, pid = struct.unpack("hhqqi4x", got)
+            return refused and (kind, start, length, pid) == (fcntl.F_WRLCK, 10, 10, os.getppid())
+
+        self.assertTrue(ended_well(in_child(other)))
+        os.close(fd)
+
+    def test_closing_any_descriptor_drops_the_locks(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_WRLCK)
+        os.close(os.open("f", os.O_RDONLY))
+
+        def other():
+            lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK)
+            return True
+
+        self.assertTrue(ended_well(in_child(other)))
+        os.close(fd)
+
+    def test_a_waiting_lock_is_granted(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_WRLCK)
+
+        def other():
+            start = time.monotonic()
+            lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, wait=True)
+            return time.monotonic() - start > 0.2
+
+        pid = in_child(other)
+        time.sleep(0.4)
+        lock_bytes(fd, fcntl.F_UNLCK)
+        self.assertTrue(ended_well(pid))
+        os.close(fd)
+
+    def test_a_signal_interrupts_a_waiting_lock(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_WRLCK)
+
+        def other():
+            class Alarm(Exception):
+                pass
+
+            def ring(*_):
+                raise Alarm
+
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            try:
+                lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, wait=True)
+            except Alarm:
+                return True
+            return False
+
+        self.assertTrue(ended_well(in_child(other)))
+        self.assertEqual(ended_well(self.waiter_killed("f")), False)
+        lock_bytes(fd, fcntl.F_UNLCK)
+        lock_bytes(fd, fcntl.F_WRLCK)
+        os.close(fd)
+
+    def waiter_killed(self, name):
+        pid = in_child(lambda: lock_bytes(os.open(name, os.O_RDWR), fcntl.F_WRLCK, wait=True))
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def test_flock_is_per_open_file_and_goes_with_it(self):
+        a = os.open("f", os.O_RDWR | os.O_CREAT)
+        b = os.open("f", os.O_RDWR)
+        fcntl.flock(a, fcntl.LOCK_EX)
+        self.assertErrno(errno.EAGAIN, fcntl.flock, b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(a)
+        deadline = time.monotonic() + 5  # the kernel does not wait for the release
+        while True:
+            try:
+                fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                self.assertLess(time.monotonic(), deadline)
+        os.close(b)
+
+
+class Signals(Case):
+    def test_a_timer_does_not_disturb_file_operations(self):
+        write_file("f", b"x" * 100_000)
+        ticks = []
+        signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        try:
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                self.assertEqual(libc.access(b"f", 4), 0)  # no EINTR: Python's own calls would hide it
+                fd = libc.open(b"f", os.O_RDONLY)
+                self.assertGreaterEqual(fd, 0)
+                self.assertEqual(libc.read(fd, ctypes.create_string_buffer(100_000), 100_000), 100_000)
+                os.close(fd)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        self.assertGreater(len(ticks), 10)
+
+    def test_many_threads_at_once(self):
+        failures = []
+
+        def work(n):
+            try:
+                for i in range(50):
+                    name = "t%d-%d" % (n, i)
+                    write_file(name, name.encode() * 100)
+                    if read_file(name) != name.encode() * 100:
+                        failures.append(name)
+                    os.unlink(name)
+            except OSError as e:
+                failures.append(e)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(failures, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2 if os.environ.get("V") else 1)

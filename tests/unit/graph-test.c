@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs in process: linking, gaps, options, switching under load, and fan-out with answers that come late. */
+#include "test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "graph.h"
+
+#define MEMORY "volume m\n type debug/memory\nend-volume\n"
+#define NULLS "volume n1\n type debug/null\n subvolumes m\nend-volume\nvolume n2\n type debug/null\n subvolumes n1\nend-volume\n"
+
+static int start(void **state)
+{
+	(void)state;
+	return runtime_start(2, 0);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	runtime_stop();
+	return 0;
+}
+
+static struct graph *make(const char *text, struct inode_table *inodes, struct problem *p)
+{
+	struct volfile v;
+	struct graph *g = NULL;
+
+	memset(p, 0, sizeof(*p));
+	if (volfile_parse(text, strlen(text), "test.vol", &v, p))
+		return NULL;
+	if (graph_create(&v, inodes, NULL, &g, p) == 0 && graph_start(g, p)) {
+		graph_destroy(g);
+		g = NULL;
+	}
+	volfile_free(&v);
+	return g;
+}
+
+static void unmake(struct graph *g)
+{
+	graph_stop(g);
+	graph_destroy(g);
+}
+
+static void translators_that_handle_nothing_are_skipped(void **state)
+{
+	struct problem p;
+	struct graph *g = make(MEMORY NULLS, NULL, &p);
+
+	(void)state;
+	assert_non_null(g);
+	for (int op = 1; op < FOP_COUNT; op++)
+		if (graph_find(g, "m")->handler[op] == graph_find(g, "m"))
+			assert_ptr_equal(g->top->handler[op], graph_find(g, "m"));
+	unmake(g);
+}
+
+static void bad_graphs_are_refused_with_a_sentence(void **state)
+{
+	static const char *const bad[][2] = {
+		{ "volume a\n type no/such\nend-volume\n", "no/such" },
+		{ "volume a\n type debug/memory\n option limt 5\nend-volume\n", "did you mean \"limit\"" },
+		{ "volume a\n type debug/null\nend-volume\n", "subvolumes" },
+		{ MEMORY "volume a\n type debug/memory\n subvolumes m\nend-volume\n", "subvolumes" },
+	};
+	struct problem p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		assert_null(make(bad[i][0], NULL, &p));
+		assert_non_null(strstr(p.text, bad[i][1]));
+	}
+}
+
+struct job {
+	struct graph **graph;
+	atomic_int stop, errors, done;
+};
+
+static int stat_root(struct graph *g)
+{
+	struct request rq;
+	struct inode *root = inode_get(g->inodes, &gfid_root, S_IFDIR);
+	struct getattr_in in = { root, NULL };
+	struct getattr_out out = { 0 };
+	int err;
+
+	request_init(&rq, g, 0);
+	err = getattr_on(&rq, g->top, &in, &out);
+	request_finish(&rq);
+	inode_unref(root);
+	return err;
+}
+
+static void stat_once(void *arg)
+{
+	struct job *j = arg;
+
+	j->errors = stat_root(*j->graph);
+	j->done = 1;
+}
+
+static struct task_lock switching;
+
+static void stat_until_stopped(void *arg)
+{
+	struct job *j = arg;
+
+	while (!j->stop) {
+		struct graph *g;
+
+		/* what mount/fuse does: take the active graph and count ourselves in, in one step */
+		if (task_lock(&switching, NO_DEADLINE))
+			break;
+		g = __atomic_load_n(j->graph, __ATOMIC_ACQUIRE);
+		atomic_fetch_add(&g->requests, 1);
+		task_unlock(&switching);
+		if (stat_root(g))
+			j->errors++;
+		atomic_fetch_sub(&g->requests, 1);
+		task_yield();
+	}
+	j->done++;
+}
+
+static void fops_reach_the_leaf(void **state)
+{
+	struct problem p;
+	struct graph *g = make(MEMORY NULLS, NULL, &p);
+	struct job j = { .graph = &g };
+
+	(void)state;
+	assert_non_null(g);
+	assert_int_equal(task_call(stat_once, &j), 0);
+	assert_int_equal(j.errors, 0);
+	unmake(g);
+}
+
+
+static void lock_switching(void *arg)
+{
+	atomic_store((atomic_int *)arg, task_lock(&switching, NO_DEADLINE) ? -1 : 1);
+}
+
+static void unlock_switching(void *arg)
+{
+	(void)arg;
+	task_unlock(&switching);
+}
+
+/* One switch as a program does it, with the handover point guarded as mount/fuse guards it. */
+static int switch_to(struct graph **active, const char *text)
+{
+	struct problem p = { 0 };
+	struct graph *new, *old = *active;
+	atomic_int locked = 0;
+
+	new = make(text, old->inodes, &p);
+	if (!new)
+		return -1;
+	task_call(lock_switching, &locked);
+	__atomic_store_n(active, new, __ATOMIC_RELEASE);
+	task_call(unlock_switching, NULL);
+	while (atomic_load(&old->requests))
+		usleep(10);
+	unmake(old);
+	return 0;
+}
+
+static void a_thousand_switches_under_load_lose_nothing(void **state)
+{
+	static const char *const texts[] = { MEMORY NULLS, MEMORY };
+	struct inode_table *inodes = inode_table_create();
+	struct problem p;
+	struct graph *g = make(texts[0], inodes, &p);
+	struct job j = { .graph = &g };
+
+	(void)state;
+	assert_non_null(g);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(task_spawn(runtime_shard(i), stat_until_stopped, &j), 0);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(switch_to(&g, texts[i % 2]), 0);
+	j.stop = 1;
+	assert_true(EVENTUALLY(j.done == 4));
+	assert_int_equal(j.errors, 0);
+	assert_int_equal(requests_in_flight(), 0);
+	unmake(g);
+	assert_int_equal(inode_table_count(inodes), 0);
+	inode_table_destroy(inodes);
+}
+
+#define TWO                                                                                                            \
+	"volume a\n type debug/memory\nend-volume\nvolume ha\n type debug/hold\n subvolumes a\nend-volume\n"           \
+	"volume b\n type debug/memory\nend-volume\nvolume hb\n type debug/hold\n subvolumes b\nend-volume\n"           \
+	"volume s\n type test/spread\n option enough 1\n subvolumes ha hb\nend-volume\n"
+
+static int ask(struct graph *g, const char *volume, const char *words)
+{
+	struct xlator *x = graph_find(g, volume);
+	char copy[64], *argv[4], *save = NULL, text[64] = "";
+	FILE *out = fmemopen(text, sizeof(text), "w");
+	int argc = 0, err;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, " ", &save); w && argc < 4; w = strtok_r(NULL, " ", &save))
+		argv[argc++] = w;
+	err = x->type->command(x, argc, argv, out);
+	fclose(out);
+	return err ? err : atoi(text);
+}
+
+static bool parked(struct graph *g, const char *volume)
+{
+	char text[256] = "", *argv[] = { (char *)"list" };
+	FILE *out = fmemopen(text, sizeof(text), "w");
+
+	graph_find(g, volume)->type->command(graph_find(g, volume), 1, argv, out);
+	fclose(out);
+	return strstr(text, "parked") != NULL;
+}
+
+static void a_late_answer_meets_the_late_handler(void **state)
+{
+	struct problem p;
+	struct graph *g = make(TWO, NULL, &p);
+	struct job j = { .graph = &g };
+
+	(void)state;
+	assert_non_null(g);
+	assert_int_equal(ask(g, "hb", "hold getattr"), 0);
+	assert_int_equal(task_call(stat_once, &j), 0); /* child a is enough */
+	assert_int_equal(j.errors, 0);
+	assert_int_equal(ask(g, "s", "late"), 0);
+	assert_true(EVENTUALLY(parked(g, "hb")));
+	ask(g, "hb", "release all");
+	assert_true(EVENTUALLY(ask(g, "s", "late") == 1));
+	assert_true(EVENTUALLY(atomic_load(&g->requests) == 0));
+	unmake(g);
+}
+
+static void fan_out_waits_for_as_many_as_asked(void **state)
+{
+	struct problem p;
+	struct graph *g = make(TWO, NULL, &p);
+	struct job j = { .graph = &g };
+
+	(void)state;
+	assert_non_null(g);
+	*(int64_t *)g->top->private = 2; /* enough */
+	assert_int_equal(ask(g, "hb", "hold getattr 1"), 0);
+	assert_int_equal(task_spawn(NULL, stat_once, &j), 0);
+	assert_true(EVENTUALLY(requests_in_flight() == 3)); /* ours and two branches, of which one is held */
+	assert_true(EVENTUALLY(parked(g, "hb")));
+	assert_int_equal(j.done, 0);
+	ask(g, "hb", "release all");
+	assert_true(EVENTUALLY(j.done));
+	assert_int_equal(j.errors, 0);
+	assert_true(EVENTUALLY(atomic_load(&g->requests) == 0));
+	unmake(g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(translators_that_handle_nothing_are_skipped, start, stop),
+		cmocka_unit_test_setup_teardown(bad_graphs_are_refused_with_a_sentence, start, stop),
+		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, start, stop),
+		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, start, stop),
+		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, start, stop),
+		cmocka_unit_test_setup_teardown(fan_out_waits_for_as_many_as_asked, start, stop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,673 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/locks: ranges against a model of single bytes, waiting, deadlocks, the end of sessions, and the grace period. */
+#include "test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tree.h"
+
+static atomic_int failures;
+/* For code on tasks, where cmocka's own can't be used. */
+#define CHECK(condition)                                                                                  \
+	((condition) ? 0 : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), failures++))
+
+static const char plain[] = "volume memory\ntype debug/memory\nend-volume\n"
+			    "volume locks\ntype features/locks\noption max-locks 100\nsubvolumes memory\nend-volume\n";
+
+struct world {
+	struct tree tree;
+	struct file *file;
+};
+
+static void open_file(void *arg)
+{
+	struct world *w = arg;
+
+	CHECK(!tree_create(&w->tree, "f", O_RDWR, 0644, &w->file));
+}
+
+static void open_world(struct world *w, const char *volfile)
+{
+	struct problem problem = { "" };
+
+	failures = 0;
+	if (tree_open(&w->tree, volfile, &problem))
+		fail_msg("%s", problem.text);
+	assert_int_equal(task_call(open_file, w), 0);
+}
+
+static void close_world(struct world *w)
+{
+	file_unref(w->file);
+	tree_close(&w->tree);
+	assert_int_equal(failures, 0);
+}
+
+static struct client clients[3] = {
+	{ .id = { 1 }, .incarnation = 1, .name = "one" },
+	{ .id = { 2 }, .incarnation = 1, .name = "two" },
+	{ .id = { 3 }, .incarnation = 1, .name = "three" },
+};
+
+static int set(struct world *w, int client, struct lock lock)
+{
+	struct tree t = w->tree;
+	struct setlk_in in = { .file = w->file, .lock = lock };
+	struct setlk_out out;
+
+	t.client = &clients[client];
+	return tree_call(&t, t.at, FOP_setlk, &in, &out);
+}
+
+static struct lock posix(uint32_t type, uint64_t owner, uint64_t start, uint64_t end)
+{
+	return (struct lock){ .kind = LOCK_POSIX, .type = type, .owner = owner, .start = start, .end = end, .pid = owner };
+}
+
+static struct lock waiting(struct lock lock)
+{
+	lock.wait = 1;
+	return lock;
+}
+
+static struct lock reclaiming(struct lock lock)
+{
+	lock.reclaim = 1;
+	return lock;
+}
+
+static struct lock flock_of(uint32_t type, uint64_t owner)
+{
+	return (struct lock){ .kind = LOCK_FLOCK, .type = type, .owner = owner };
+}
+
+/* The type of the lock that stands in the way of a write lock of nobody's. */
+static uint32_t seen(struct world *w, enum lock_kind kind, uint64_t start, uint64_t end)
+{
+	struct getlk_in in = { .file = w->file, .lock = posix(F_WRLCK, 999, start, end) };
+	struct getlk_out out = { 0 };
+
+	in.lock.kind = kind;
+	CHECK(!tree_call(&w->tree, w->tree.at, FOP_getlk, &in, &out));
+	return out.lock.type;
+}
+
+static void flush(struct world *w, int client, uint64_t owner)
+{
+	struct tree t = w->tree;
+	struct flush_in in = { .file = w->file, .owner = owner };
+	struct flush_out out;
+
+	t.client = &clients[client];
+	CHECK(!tree_call(&t, t.at, FOP_flush, &in, &out));
+}
+
+static uint64_t counter(struct world *w, const char *name)
+{
+	char *text = NULL, *at;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	struct xlator *x = tree_find(&w->tree, "locks");
+	uint64_t value;
+
+	x->type->dump(x, f);
+	fclose(f);
+	at = strstr(text, name);
+	value = at ? strtoull(at + strlen(name) + 1, NULL, 10) : UINT64_MAX;
+	free(text);
+	return value;
+}
+
+/* ---- ranges equal the model ---- */
+
+enum { BYTES = 24, PARTIES = 4, OPERATIONS = 20000 };
+struct model {
+	uint8_t type[PARTIES][BYTES + 1]; /* the last stands for all bytes beyond */
+	unsigned seed;
+};
+
+static uint64_t end_of(unsigned last)
+{
+	return last == BYTES ? UINT64_MAX : (uint64_t)last;
+}
+
+static bool model_conflict(const struct model *m, unsigned party, uint32_t type, unsigned first, unsigned last)
+{
+	for (unsigned other = 0; other < PARTIES; other++)
+		for (unsigned i = first; i <= last && other != party; i++)
+			if (m->type[other][i] == F_WRLCK || (m->type[other][i] == F_RDLCK && type == F_WRLCK))
+				return true;
+	return false;
+}
+
+static void one_operation(struct world *w, struct model *m)
+{
+	unsigned party = rand_r(&m->seed) % PARTIES, first = (unsigned)rand_r(&m->seed) % (BYTES + 1);
+	unsigned last = first + (unsigned)rand_r(&m->seed) % (BYTES + 1 - first);
+	int err;
+	uint32_t type = (uint32_t[]){ F_RDLCK, F_WRLCK, F_UNLCK }[rand_r(&m->seed) % 3];
+
+	err = set(w, party % 2, posix(type, 10 + party / 2, first, end_of(last)));
+	if (type != F_UNLCK && model_conflict(m, party, type, first, last)) {
+		CHECK(err == -EAGAIN);
+		return;
+	}
+	CHECK(err == 0);
+	memset(m->type[party] + first, type, last - first + 1);
+}
+
+static void compare(struct world *w, const struct model *m)
+{
+	for (int i = 0; i <= BYTES; i++) {
+		uint32_t want = F_UNLCK;
+
+		for (int party = 0; party < PARTIES; party++)
+			want = m->type[party][i] != F_UNLCK ? m->type[party][i] : want;
+		CHECK(seen(w, LOCK_POSIX, i, i == BYTES ? UINT64_MAX : (uint64_t)i) == want);
+	}
+}
+
+static void against_model(void *arg)
+{
+	struct world *w = arg;
+	const char *given = getenv("TEST_SEED");
+	struct model m = { .seed = given ? (unsigned)atoi(given) : (unsigned)clock_wall_ns() };
+
+	printf("TEST_SEED=%u\n", m.seed);
+	memset(m.type, F_UNLCK, sizeof(m.type));
+	for (int i = 0; i < OPERATIONS && !failures; i++) {
+		one_operation(w, &m);
+		if (i % 16 == 0)
+			compare(w, &m);
+	}
+	for (int party = 0; party < PARTIES; party++)
+		flush(w, party % 2, 10 + party / 2);
+	CHECK(seen(w, LOCK_POSIX, 0, UINT64_MAX) == F_UNLCK);
+}
+
+static void ranges_split_and_merge_like_single_bytes(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	task_call(against_model, &w);
+	close_world(&w);
+}
+
+/* ---- waiting ---- */
+
+struct asker {
+	struct world *world;
+	int client;
+	struct lock lock;
+	struct task *task;
+	atomic_int result; /* 1: not yet */
+	atomic_int *order;
+	int place;
+};
+
+static void ask(void *arg)
+{
+	struct asker *a = arg;
+	int err;
+
+	a->task = task_self();
+	err = set(a->world, a->client, a->lock);
+	if (a->order)
+		a->place = atomic_fetch_add(a->order, 1);
+	a->result = err;
+}
+
+/* Starts it and waits until it really waits. */
+static void ask_and_wait(struct asker *a)
+{
+	uint64_t before = counter(a->world, "waited:");
+
+	a->result = 1;
+	assert_int_equal(task_spawn(NULL, ask, a), 0);
+	assert_true(EVENTUALLY(counter(a->world, "waited:") == before + 1));
+}
+
+struct order {
+	struct world *world;
+	int client;
+	struct lock lock;
+	int result;
+};
+
+static void obey(void *arg)
+{
+	struct order *o = arg;
+
+	o->result = set(o->world, o->client, o->lock);
+}
+
+static int set_now(struct world *w, int client, struct lock lock)
+{
+	struct order o = { w, client, lock, 0 };
+
+	task_call(obey, &o);
+	return o.result;
+}
+
+static void waiters_get_the_lock_in_order_of_arrival(void **state)
+{
+	struct world w;
+	struct asker a[3];
+	atomic_int order = 0;
+
+	(void)state;
+	open_world(&w, plain);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	for (int i = 0; i < 3; i++) {
+		a[i] = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 20 + i, 5, 6)), .order = &order };
+		ask_and_wait(&a[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(i ? set_now(&w, 1, posix(F_UNLCK, 19 + i, 5, 6)) : set_now(&w, 0, posix(F_UNLCK, 1, 4, 7)), 0);
+		assert_true(EVENTUALLY(a[i].result == 0));
+		assert_int_equal(a[i].place, i);
+		assert_true(i == 2 || a[i + 1].result == 1);
+	}
+	close_world(&w);
+}
+
+static void a_cancelled_waiter_gets_ecanceled_and_no_lock(void **state)
+{
+	struct world w;
+	struct asker a;
+
+	(void)state;
+	open_world(&w, plain);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	a = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 2, 0, 9)) };
+	ask_and_wait(&a);
+	task_cancel(a.task);
+	assert_true(EVENTUALLY(a.result != 1));
+	assert_int_equal(a.result, -ECANCELED);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 9)), 0);
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 3, 0, 9)), 0);
+	close_world(&w);
+}
+
+enum { HANDS = 8, TURNS = 500 };
+struct shared {
+	struct world *world;
+	int inside, turns; /* not atomic: the lock must guard them */
+	atomic_int left, owners;
+};
+
+static void take_turns(void *arg)
+{
+	struct shared *s = arg;
+	int owner = atomic_fetch_add(&s->owners, 1);
+
+	for (int i = 0; i < TURNS; i++) {
+		CHECK(!set(s->world, owner % 3, waiting(posix(F_WRLCK, owner, 0, UINT64_MAX))));
+		CHECK(s->inside++ == 0);
+		s->turns++;
+		task_yield();
+		s->inside--;
+		CHECK(!set(s->world, owner % 3, posix(F_UNLCK, owner, 0, UINT64_MAX)));
+	}
+	s->left--;
+}
+
+static void no_wake_up_is_lost_and_one_writer_excludes_all(void **state)
+{
+	struct world w;
+	struct shared s = { .world = &w, .left = HANDS };
+
+	(void)state;
+	open_world(&w, plain);
+	for (int i = 0; i < HANDS; i++)
+		assert_int_equal(task_spawn(runtime_shard(i % 2), take_turns, &s), 0);
+	assert_true(EVENTUALLY(s.left == 0));
+	assert_int_equal(s.turns, HANDS * TURNS);
+	close_world(&w);
+}
+
+static void a_circle_of_waiters_is_refused(void **state)
+{
+	struct world w;
+	struct asker a, b;
+
+	(void)state;
+	open_world(&w, plain);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(set_now(&w, i, posix(F_WRLCK, i, i, i)), 0);
+	a = (struct asker){ .world = &w, .client = 0, .lock = waiting(posix(F_WRLCK, 0, 1, 1)) };
+	ask_and_wait(&a);
+	b = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 1, 2, 2)) };
+	ask_and_wait(&b);
+	assert_int_equal(set_now(&w, 2, waiting(posix(F_WRLCK, 2, 0, 0))), -EDEADLK);
+	assert_int_equal(set_now(&w, 2, posix(F_UNLCK, 2, 2, 2)), 0);
+	assert_true(EVENTUALLY(b.result == 0));
+	assert_int_equal(set_now(&w, 1, posix(F_UNLCK, 1, 1, 1)), 0);
+	assert_true(EVENTUALLY(a.result == 0));
+	close_world(&w);
+}
+
+/* ---- kinds and limits ---- */
+
+static void flocks(void *arg)
+{
+	struct world *w = arg;
+	struct file *other;
+
+	CHECK(!set(w, 0, flock_of(F_RDLCK, 1)));
+	CHECK(!set(w, 0, flock_of(F_RDLCK, 2)));
+	CHECK(set(w, 0, flock_of(F_WRLCK, 3)) == -EAGAIN);
+	CHECK(!set(w, 0, posix(F_WRLCK, 3, 0, UINT64_MAX))); /* the kinds don't see each other */
+	CHECK(!set(w, 0, flock_of(F_UNLCK, 2)));
+	CHECK(!set(w, 0, flock_of(F_WRLCK, 1)));
+	CHECK(set(w, 0, flock_of(F_RDLCK, 2)) == -EAGAIN);
+	flush(w, 0, 1); /* a flock belongs to the open file, not to who closes a descriptor */
+	CHECK(seen(w, LOCK_FLOCK, 0, UINT64_MAX) == F_WRLCK);
+	CHECK(!tree_open_file(&w->tree, "f", O_RDWR, &other));
+	tree_release(&w->tree, w->file);
+	w->file = other;
+	CHECK(seen(w, LOCK_FLOCK, 0, UINT64_MAX) == F_UNLCK);
+	CHECK(seen(w, LOCK_POSIX, 0, UINT64_MAX) == F_WRLCK);
+	CHECK(!set(w, 1, flock_of(F_WRLCK, 7)));
+	other = w->file;
+	CHECK(!tree_open_file(&w->tree, "f", O_RDWR, &w->file));
+	file_unref(other); /* without a release, too */
+	CHECK(seen(w, LOCK_FLOCK, 0, UINT64_MAX) == F_UNLCK);
+}
+
+static void flocks_belong_to_the_open_file(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	task_call(flocks, &w);
+	close_world(&w);
+}
+
+static void flush_some(void *arg)
+{
+	struct world *w = arg;
+
+	CHECK(!set(w, 0, posix(F_WRLCK, 1, 0, 0)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 2, 1, 1)));
+	CHECK(!set(w, 1, posix(F_WRLCK, 1, 2, 2)));
+	flush(w, 0, 1);
+	CHECK(seen(w, LOCK_POSIX, 0, 0) == F_UNLCK);
+	CHECK(seen(w, LOCK_POSIX, 1, 1) == F_WRLCK);
+	CHECK(seen(w, LOCK_POSIX, 2, 2) == F_WRLCK);
+}
+
+static void flush_drops_the_locks_of_that_owner_only(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	task_call(flush_some, &w);
+	close_world(&w);
+}
+
+static void take_many(void *arg)
+{
+	struct world *w = arg;
+
+	for (int i = 0; i < 100; i++)
+		CHECK(!set(w, 0, posix(F_WRLCK, i, 2 * i, 2 * i)));
+	CHECK(set(w, 0, posix(F_WRLCK, 0, 1000, 1000)) == -ENOLCK);
+	CHECK(!set(w, 1, posix(F_WRLCK, 0, 1000, 1000)));
+	CHECK(!set(w, 0, posix(F_UNLCK, 0, 0, 0)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 0, 1002, 1002)));
+	CHECK(set(w, 2, (struct lock){ .kind = 7, .type = F_RDLCK }) == -EINVAL);
+	CHECK(set(w, 2, (struct lock){ .type = 17 }) == -EINVAL);
+	CHECK(set(w, 2, posix(F_RDLCK, 1, 5, 4)) == -EINVAL);
+}
+
+static void one_client_gets_so_many_locks_and_no_more(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	task_call(take_many, &w);
+	close_world(&w);
+}
+
+static void gone(struct world *w, int client)
+{
+	struct xlator *x = tree_find(&w->tree, "locks");
+
+	x->type->client_gone(x, &clients[client]);
+}
+
+static void the_end_of_a_session_frees_its_locks_and_ends_its_waits(void **state)
+{
+	struct world w;
+	struct asker mine, theirs;
+
+	(void)state;
+	open_world(&w, plain);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	assert_int_equal(set_now(&w, 1, posix(F_WRLCK, 1, 20, 29)), 0);
+	mine = (struct asker){ .world = &w, .client = 0, .lock = waiting(posix(F_WRLCK, 2, 20, 20)) };
+	ask_and_wait(&mine);
+	theirs = (struct asker){ .world = &w, .client = 2, .lock = waiting(posix(F_WRLCK, 3, 5, 5)) };
+	ask_and_wait(&theirs);
+	gone(&w, 0);
+	assert_true(EVENTUALLY(mine.result != 1 && theirs.result != 1));
+	assert_int_equal(mine.result, -ENOTCONN);
+	assert_int_equal(theirs.result, 0);
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 3, 20, 20)), -EAGAIN);
+	close_world(&w);
+}
+
+/* ---- the grace period ---- */
+
+static char dir[64];
+
+static void make_dir(void)
+{
+	strcpy(dir, "/tmp/locks-test.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+}
+
+static int records(void)
+{
+	DIR *d = opendir(dir);
+	int count = 0;
+
+	while (d && readdir(d))
+		count++;
+	closedir(d);
+	return count - 2;
+}
+
+static void remove_dir(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+static const char *durable(const char *grace)
+{
+	static char text[512];
+
+	snprintf(text, sizeof(text),
+		 "volume memory\ntype debug/memory\nend-volume\nvolume locks\ntype features/locks\noption state-dir %s\n"
+		 "option grace-period %s\nsubvolumes memory\nend-volume\n",
+		 dir, grace);
+	return text;
+}
+
+static void a_client_is_recorded_from_its_first_lock_to_its_end(void **state)
+{
+	struct world w;
+
+	(void)state;
+	make_dir();
+	open_world(&w, durable("30s"));
+	assert_int_equal(records(), 0);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	assert_int_equal(records(), 1);
+	assert_int_equal(set_now(&w, 1, posix(F_RDLCK, 1, 20, 29)), 0);
+	assert_int_equal(records(), 2);
+	gone(&w, 1);
+	assert_int_equal(records(), 1);
+	close_world(&w);
+	assert_int_equal(records(), 1);
+	remove_dir();
+}
+
+/* Clients 0 and 1 hold a lock each, then the brick restarts. */
+static void restart(struct world *w, const char *grace)
+{
+	open_world(w, durable(grace));
+	assert_int_equal(set_now(w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	assert_int_equal(set_now(w, 1, posix(F_WRLCK, 1, 20, 29)), 0);
+	close_world(w);
+	open_world(w, durable(grace));
+}
+
+static struct event last_event;
+static atomic_int events;
+
+static void witness_notify(struct xlator *x, struct xlator *from, const struct event *event)
+{
+	(void)x;
+	(void)from;
+	last_event = *event;
+	events++;
+}
+
+static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };
+static struct xlator witness = { .type = &witness_type, .name = "witness" }, *witnesses[] = { &witness };
+
+static void listen_above(struct world *w, bool on)
+{
+	struct xlator *x = w->tree.graph->top;
+
+	events = 0;
+	x->parent = on ? witnesses : NULL;
+	x->parents = on;
+}
+
+static void in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted(void **state)
+{
+	struct world w;
+	struct asker fresh;
+
+	(void)state;
+	make_dir();
+	restart(&w, "300s");
+	fresh = (struct asker){ .world = &w, .client = 2, .lock = posix(F_WRLCK, 1, 100, 100), .result = 1 };
+	task_spawn(NULL, ask, &fresh);
+	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
+	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 20, 29))), 0);
+	assert_int_equal(fresh.result, 1);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 0)), 0); /* giving back says nothing of reclaims to come */
+	assert_int_equal(fresh.result, 1);
+	/* Both say that they are done: the second word ends the period. */
+	struct asker done = { .world = &w, .client = 0, .lock = posix(F_WRLCK, 5, 200, 200), .result = 1 };
+	task_spawn(NULL, ask, &done);
+	assert_int_equal(set_now(&w, 1, posix(F_WRLCK, 5, 300, 300)), 0);
+	assert_true(EVENTUALLY(done.result == 0 && fresh.result == 0));
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 5, 5)), -EAGAIN);
+	assert_int_equal(records(), 3);
+	close_world(&w);
+	remove_dir();
+}
+
+static void who_had_no_lock_reclaims_nothing_and_is_told(void **state)
+{
+	struct world w;
+
+	(void)state;
+	make_dir();
+	restart(&w, "300s");
+	listen_above(&w, true);
+	assert_int_equal(set_now(&w, 2, reclaiming(posix(F_WRLCK, 1, 100, 100))), -ENOLCK);
+	assert_int_equal(events, 1);
+	assert_int_equal(last_event.kind, EVENT_LOCK_LOST);
+	assert_ptr_equal(last_event.client, &clients[2]);
+	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
+	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 5, 29))), -ENOLCK);
+	assert_int_equal(events, 2);
+	listen_above(&w, false);
+	close_world(&w);
+	remove_dir();
+}
+
+static void the_grace_period_ends_and_forgets_who_did_not_come(void **state)
+{
+	struct world w;
+
+	(void)state;
+	make_dir();
+	restart(&w, "50ms");
+	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 20, 29)), 0);
+	assert_int_equal(records(), 2); /* 0 and 2 */
+	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 50, 59))), -ENOLCK);
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 0, 0)), -EAGAIN);
+	close_world(&w);
+	remove_dir();
+}
+
+static void a_wrong_state_dir_is_an_error_at_start(void **state)
+{
+	struct problem problem = { "" };
+	struct tree t;
+
+	(void)state;
+	strcpy(dir, "/nowhere/at/all");
+	assert_true(tree_open(&t, durable("1s"), &problem) < 0);
+	assert_non_null(strstr(problem.text, "/nowhere/at/all"));
+	strcpy(dir, "relative");
+	problem.text[0] = '\0';
+	assert_true(tree_open(&t, durable("1s"), &problem) < 0);
+	assert_non_null(strstr(problem.text, "absolute"));
+}
+
+static int start(void **state)
+{
+	(void)state;
+	return runtime_start(2, 0);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	runtime_stop();
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranges_split_and_merge_like_single_bytes),
+		cmocka_unit_test(waiters_get_the_lock_in_order_of_arrival),
+		cmocka_unit_test(a_cancelled_waiter_gets_ecanceled_and_no_lock),
+		cmocka_unit_test(no_wake_up_is_lost_and_one_writer_excludes_all),
+		cmocka_unit_test(a_circle_of_waiters_is_refused),
+		cmocka_unit_test(flocks_belong_to_the_open_file),
+		cmocka_unit_test(flush_drops_the_locks_of_that_owner_only),
+		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
+		cmocka_unit_test(the_end_of_a_session_frees_its_locks_and_ends_its_waits),
+		cmocka_unit_test(a_client_is_recorded_from_its_first_lock_to_its_end),
+		cmocka_unit_test(in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted),
+		cmocka_unit_test(who_had_no_lock_reclaims_nothing_and_is_told),
+		cmocka_unit_test(the_grace_period_ends_and_forgets_who_did_not_come),
+		cmocka_unit_test(a_wrong_state_dir_is_an_error_at_start),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads, checks and prints the specification of a volume. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "log.h"
+#include "path.h"
+#include "volgen.h"
+
+struct reader {
+	yaml_document_t document;
+	struct spec *spec;
+	struct problem *problem;
+};
+
+struct key { /* of a mapping: what it is called and who takes its value */
+	const char *name;
+	int (*take)(struct reader *, yaml_node_t *value, void *target);
+};
+
+static unsigned line_of(const yaml_node_t *n)
+{
+	return n->start_mark.line + 1;
+}
+
+#define bad(r, line, format, ...) \
+	problem_set((r)->problem, EINVAL, "%s:%u: " format, (r)->spec->path, (line), ##__VA_ARGS__)
+
+/* One more element at the end of an array, zeroed. */
+static void *grow(void *array, size_t *count, size_t size)
+{
+	char **at = array, *grown = realloc(*at, (*count + 1) * size);
+
+	if (!grown)
+		abort(); /* a few bytes, in a tool */
+	*at = grown;
+	return memset(grown + (*count)++ * size, 0, size);
+}
+
+/* ---- scalars ---- */
+
+static int take_text(struct reader *r, yaml_node_t *n, void *target)
+{
+	const char *text = (const char *)n->data.scalar.value;
+	char **to = target;
+
+	if (n->type != YAML_SCALAR_NODE)
+		return bad(r, line_of(n), "expected one value here, not a list or mapping");
+	if (strlen(text) != n->data.scalar.length || strpbrk(text, "\n\r\t\v\f\x1b"))
+		return bad(r, line_of(n), "control characters and line breaks can't be written to a volfile");
+	*to = path_format("%s", text);
+	return 0;
+}
+
+static int take_name(struct reader *r, yaml_node_t *n, void *target)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	char *name, **to = target;
+	int err = take_text(r, n, target);
+
+	if (err)
+		return err;
+	name = *to;
+	if (!*name || strlen(name) > 64 || strspn(name, fine) != strlen(name) || *name == '.' || *name == '-')
+		return bad(r, line_of(n), "'%.80s' is no name: take 1 to 64 letters, digits, '-', '_' and '.'", name);
+	return 0;
+}
+
+static int take_host(struct reader *r, yaml_node_t *n, void *target)
+{
+	char **to = target;
+	int err = take_text(r, n, target);
+
+	if (!err && (!**to || strlen(*to) > 255 || strpbrk(*to, " []/\"#")))
+		return bad(r, line_of(n), "'%.80s' is neither a host name nor an address", *to);
+	return err;
+}
+
+static int take_path(struct reader *r, yaml_node_t *n, void *target)
+{
+	char **to = target;
+	int err = take_text(r, n, target);
+
+	if (!err && **to != '/')
+		return bad(r, line_of(n), "the directory '%.200s' must be an absolute path", *to);
+	for (size_t length = err ? 0 : strlen(*to); length > 1 && (*to)[length - 1] == '/';)
+		(*to)[--length] = '\0';
+	return err;
+}
+
+static int take_port(struct reader *r, yaml_node_t *n, void *target)
+{
+	unsigned *to = target;
+	char *text = NULL, *end;
+	int err = take_text(r, n, &text);
+	unsigned long port = err ? 0 : strtoul(text, &end, 10);
+
+	if (!err && (*end || port < 1 || port > 65535))
+		err = bad(r, line_of(n), "'%.80s' is no port: take a number from 1 to 65535", text);
+	*to = port;
+	free(text);
+	return err;
+}
+
+static int take_id(struct reader *r, yaml_node_t *n, void *target)
+{
+	char *text = NULL;
+	int err = take_text(r, n, &text);
+
+	if (!err && (gfid_parse(text, target) || gfid_is_null(target) || gfid_equal(target, &gfid_root)))
+		err = bad(r, line_of(n), "'%.80s' is no id: take a fresh one from uuidgen, or let `stratus volgen --init` write the file",
+			  text);
+	free(text);
+	return err;
+}
+
+static int take_type(struct reader *r, yaml_node_t *n, void *target)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/";
+	char *slash, **to = target;
+	int err = take_text(r, n, target);
+
+	if (err)
+		return err;
+	slash = strchr(*to, '/');
+	if (!slash || slash == *to || !slash[1] || strchr(slash + 1, '/') || strspn(*to, fine) != strlen(*to))
+		return bad(r, line_of(n), "'%.80s' is no translator: write KIND/NAME, such as debug/trace", *to);
+	return 0;
+}
+
+/* ---- mappings ---- */
+
+static yaml_node_t *node(struct reader *r, int index)
+{
+	return yaml_document_get_node(&r->document, index);
+}
+
+static int unknown_key(struct reader *r, const yaml_node_t *n, const struct key *keys)
+{
+	const char *names[16] = { NULL }, *name = (const char *)n->data.scalar.value, *nearest;
+
+	for (size_t i = 0; keys[i].name && i < 15; i++)
+		names[i] = keys[i].name;
+	nearest = nearest_name(name, names);
+	return bad(r, line_of(n), "'%.80s' means nothing here%s%s%s", name, nearest ? ": did you mean '" : "", nearest ? nearest : "",
+		   nearest ? "'?" : "");
+}
+
+static int check_mapping(struct reader *r, yaml_node_t *n, const char *what)
+{
+	yaml_node_pair_t *first = n->data.mapping.pairs.start, *end = n->data.mapping.pairs.top;
+
+	if (n->type != YAML_MAPPING_NODE)
+		return bad(r, line_of(n), "%s takes a mapping (lines 'NAME: VALUE' below it)", what);
+	for (yaml_node_pair_t *at = first; at < end; at++) {
+		const yaml_node_t *key = node(r, at->key);
+
+		if (key->type != YAML_SCALAR_NODE)
+			return bad(r, line_of(key), "expected a name before the colon");
+		for (yaml_node_pair_t *before = first; before < at; before++)
+			if (!strcmp((char *)node(r, before->key)->data.scalar.value, (char *)key->data.scalar.value))
+				return bad(r, line_of(key), "'%.80s' is given twice", key->data.scalar.value);
+	}
+	return 0;
+}
+
+static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, const struct key *keys, char *target,
+			const size_t *offsets)
+{
+	int err = check_mapping(r, n, what);
+
+	if (err)
+		return err;
+	for (yaml_node_pair_t *at = n->data.mapping.pairs.start; at < n->data.mapping.pairs.top && !err; at++) {
+		const yaml_node_t *key = node(r, at->key);
+		size_t i = 0;
+
+		while (keys[i].name && strcmp(keys[i].name, (char *)key->data.scalar.value))
+			i++;
+		err = keys[i].name ? keys[i].take(r, node(r, at->value), target + offsets[i]) : unknown_key(r, key, keys);
+	}
+	return err;
+}
+
+static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
+{
+	static const struct key keys[] = { { "host", take_host }, { "port", take_port }, { "listen", take_host }, { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_server, host), offsetof(struct spec_server, port),
+					  offsetof(struct spec_server, listen) };
+	struct spec_server *s = grow(&r->spec->server, &r->spec->servers, sizeof *s);
+	int err;
+
+	s->port = SPEC_PORT;
+	s->line = line_of(name);
+	err = take_name(r, name, &s->name);
+	if (!err && !(value->type == YAML_SCALAR_NODE && !value->data.scalar.length)) /* "alpha:" alone is fine */
+		err = take_mapping(r, value, "a server", keys, (char *)s, offsets);
+	if (!err && !s->host)
+		s->host = path_format("%s", s->name);
+	return err;
+}
+
+static int take_servers(struct reader *r, yaml_node_t *n, void *target)
+{
+	int err = check_mapping(r, n, "'servers'");
+
+	(void)target;
+	if (err)
+		return err;
+	for (yaml_node_pair_t *at = n->data.mapping.pairs.start; at < n->data.mapping.pairs.top && !err; at++)
+		err = take_server(r, node(r, at->key), node(r, at->value));
+	return err;
+}
+
+static int take_brick(struct reader *r, yaml_node_t *n)
+{
+	static const struct key keys[] = { { "server", take_text }, { "directory", take_path }, { "id", take_id }, { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
+					  offsetof(struct spec_brick, id) };
+	struct spec_brick *b = grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
+	int err;
+
+	b->line = line_of(n);
+	err = take_mapping(r, n, "a brick", keys, (char *)b, offsets);
+	if (err)
+		return err;
+	if (!b->server_name || !b->directory || gfid_is_null(&b->id))
+		return bad(r, b->line, "this brick has no %s", !b->server_name ? "'server'" : !b->directory ? "'directory'" :
+			   "'id': take a fresh one from uuidgen");
+	return 0;
+}
+
+static int each_item(struct reader *r, yaml_node_t *n, const char *what, int (*take)(struct reader *, yaml_node_t *))
+{
+	int err = n->type == YAML_SEQUENCE_NODE ? 0 : bad(r, line_of(n), "%s takes a list (lines '- ...' below it)", what);
+
+	for (yaml_node_item_t *at = n->data.sequence.items.start; !err && at < n->data.sequence.items.top; at++)
+		err = take(r, node(r, *at));
+	return err;
+}
+
+static int take_bricks(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	return each_item(r, n, "'bricks'", take_brick);
+}
+
+static int take_client_translator(struct reader *r, yaml_node_t *n)
+{
+	struct spec_list *list = &r->spec->client_translators;
+
+	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+}
+
+static int take_client_translators(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	return each_item(r, n, "'client-translators'", take_client_translator);
+}
+
+static int take_server_translator(struct reader *r, yaml_node_t *n)
+{
+	struct spec_list *list = &r->spec->server_translators;
+
+	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+}
+
+static int take_server_translators(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	r->spec->has_server_translators = true;
+	return each_item(r, n, "'server-translators'", take_server_translator);
+}
+
+static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *values)
+{
+	struct spec_options *o = grow(&r->spec->by_type, &r->spec->types, sizeof *o);
+	int err = take_type(r, type, &o->type);
+
+	o->line = line_of(type);
+	if (!err)
+		err = check_mapping(r, values, o->type);
+	if (err)
+		return err;
+	for (yaml_node_pair_t *at = values->data.mapping.pairs.start; at < values->data.mapping.pairs.top && !err; at++) {
+		struct option_value *value = grow(&o->option, &o->options, sizeof *value);
+
+		value->line = line_of(node(r, at->key));
+		err = take_name(r, node(r, at->key), &value->name);
+		if (!err)
+			err = take_text(r, node(r, at->value), &value->value);
+	}
+	return err;
+}
+
+static int take_options(struct reader *r, yaml_node_t *n, void *target)
+{
+	int err = check_mapping(r, n, "'options'");
+
+	(void)target;
+	if (err)
+		return err;
+	for (yaml_node_pair_t *at = n->data.mapping.pairs.start; at < n->data.mapping.pairs.top && !err; at++)
+		err = take_options_of(r, node(r, at->key), node(r, at->value));
+	return err;
+}
+
+/* ---- what must hold for the whole ---- */
+
+static const struct spec_server *find_server(const struct spec *s, const char *name)
+{
+	for (size_t i = 0; i < s->servers; i++)
+		if (!strcmp(s->server[i].name, name))
+			return &s->server[i];
+	return NULL;
+}
+
+static int check_brick(struct reader *r, struct spec_brick *b)
+{
+	const struct spec *s = r->spec;
+
+	b->server = find_server(s, b->server_name);
+	if (!b->server)
+		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers", b->server_name);
+	if (gfid_equal(&b->id, &s->id))
+		return bad(r, b->line, "the brick has the id of the volume: give it one of its own");
+	for (const struct spec_brick *other = s->brick; other < b; other++) {
+		if (gfid_equal(&b->id, &other->id))
+			return bad(r, b->line, "the brick has the same id as that in line %u", other->line);
+		if (b->server == other->server && !strcmp(b->directory, other->directory))
+			return bad(r, b->line, "the brick has the same server and directory as that in line %u", other->line);
+	}
+	return 0;
+}
+
+static int check_whole(struct reader *r)
+{
+	const struct spec *s = r->spec;
+	int err = 0;
+
+	if (!s->volume || gfid_is_null(&s->id))
+		return bad(r, 1, "%s is missing%s", s->volume ? "'id'" : "'volume'",
+			   s->volume ? ": take a fresh one from uuidgen and keep it" : ", the name of the volume");
+	if (!s->servers || !s->bricks)
+		return bad(r, 1, "the volume has no %s: name at least one below '%s:'", s->servers ? "brick" : "server",
+			   s->servers ? "bricks" : "servers");
+	if (s->bricks > SPEC_BRICKS_MAX)
+		return bad(r, 1, "more than %d bricks", SPEC_BRICKS_MAX);
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		err = check_brick(r, &s->brick[i]);
+	return err;
+}
+
+static int take_document(struct reader *r)
+{
+	static const struct key keys[] = {
+		{ "volume", take_name }, { "id", take_id }, { "servers", take_servers }, { "bricks", take_bricks },
+		{ "options", take_options }, { "client-translators", take_client_translators },
+		{ "server-translators", take_server_translators }, { 0 },
+	};
+	static const size_t offsets[] = { offsetof(struct spec, volume), offsetof(struct spec, id), 0, 0, 0, 0, 0 };
+	yaml_node_t *root = yaml_document_get_root_node(&r->document);
+	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets) :
+			 bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
+
+	return err ? err : check_whole(r);
+}
+
+int spec_parse(const char *text, size_t size, const char *path, struct spec *spec, struct problem *p)
+{
+	struct reader r = { .spec = spec, .problem = p };
+	yaml_parser_t parser;
+	int err;
+
+	*spec = (struct spec){ .path = path_format("%s", path) };
+	if (!yaml_parser_initialize(&parser))
+		return problem_set(p, ENOMEM, "out of memory");
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+	if (yaml_parser_load(&parser, &r.document)) {
+		err = take_document(&r);
+		yaml_document_delete(&r.document);
+	} else {
+		err = bad(&r, (unsigned)parser.problem_mark.line + 1, "this is not YAML: %s", parser.problem ? parser.problem : "?");
+	}
+	yaml_parser_delete(&parser);
+	return err;
+}
+
+int spec_read(const char *path, struct spec *spec, struct problem *p)
+{
+	size_t size;
+	char *text = path_read(path, SPEC_MAX, &size, p);
+	int err = text ? spec_parse(text, size, path, spec, p) : -EINVAL;
+
+	if (!text)
+		*spec = (struct spec){ 0 };
+	free(text);
+	return err;
+}
+
+static void free_options(struct spec_options *o)
+{
+	for (size_t i = 0; i < o->options; i++) {
+		free(o->option[i].name);
+		free(o->option[i].value);
+	}
+	free(o->option);
+	free(o->type);
+}
+
+static void free_list(struct spec_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->item[i]);
+	free(list->item);
+}
+
+void spec_free(struct spec *s)
+{
+	for (size_t i = 0; i < s->servers; i++) {
+		free(s->server[i].name);
+		free(s->server[i].host);
+		free(s->server[i].listen);
+	}
+	for (size_t i = 0; i < s->bricks; i++) {
+		free(s->brick[i].server_name);
+		free(s->brick[i].directory);
+	}
+	for (size_t i = 0; i < s->types; i++)
+		free_options(&s->by_type[i]);
+	free_list(&s->client_translators);
+	free_list(&s->server_translators);
+	free(s->server);
+	free(s->brick);
+	free(s->by_type);
+	free(s->volume);
+	free(s->path);
+	*s = (struct spec){ 0 };
+}
+
+/* ---- writing ---- */
+
+static void print_scalar(const char *text, FILE *to)
+{
+	fputc('"', to);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fputc('\\', to);
+		fputc(*text, to);
+	}
+	fputc('"', to);
+}
+
+static void print_list(const char *name, const struct spec_list *list, FILE *to)
+{
+	fprintf(to, "%s: [", name);
+	for (size_t i = 0; i < list->count; i++)
+		fprintf(to, "%s%s", i ? ", " : "", list->item[i]);
+	fputs("]\n", to);
+}
+
+static void print_servers(const struct spec *s, FILE *to)
+{
+	fputs("servers:\n", to);
+	for (size_t i = 0; i < s->servers; i++) {
+		const struct spec_server *server = &s->server[i];
+
+		fprintf(to, "  %s:\n    host: ", server->name);
+		print_scalar(server->host, to);
+		fprintf(to, "\n    port: %u\n", server->port);
+		if (server->listen) {
+			fputs("    listen: ", to);
+			print_scalar(server->listen, to);
+			fputc('\n', to);
+		}
+	}
+}
+
+static void print_options(const struct spec *s, FILE *to)
+{
+	fputs("options:\n", to);
+	for (size_t i = 0; i < s->types; i++) {
+		fprintf(to, "  %s:\n", s->by_type[i].type);
+		for (size_t k = 0; k < s->by_type[i].options; k++) {
+			fprintf(to, "    %s: ", s->by_type[i].option[k].name);
+			print_scalar(s->by_type[i].option[k].value, to);
+			fputc('\n', to);
+		}
+	}
+}
+
+void spec_print(const struct spec *s, FILE *to)
+{
+	char id[GFID_TEXT];
+
+	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change or copy them.\n");
+	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
+	print_servers(s, to);
+	fputs("bricks:\n", to);
+	for (size_t i = 0; i < s->bricks; i++) {
+		fprintf(to, "  - server: \"%s\"\n    directory: ", s->brick[i].server_name);
+		print_scalar(s->brick[i].directory, to);
+		fprintf(to, "\n    id: %s\n", gfid_text(&s->brick[i].id, id));
+	}
+	if (s->client_translators.count)
+		print_list("client-translators", &s->client_translators, to);
+	if (s->has_server_translators)
+		print_list("server-translators", &s->server_translators, to);
+	if (s->types)
+		print_options(s, to);
+}
+
+/* "HOST:/directory", "[::1]:/directory" */
+static int init_brick(struct spec *s, const char *text, unsigned port, struct problem *p)
+{
+	const char *at = strstr(text, ":/");
+	struct spec_server *server;
+	struct spec_brick *brick;
+	cleanup_path char *host = NULL, *name = NULL;
+
+	if (!at || at == text)
+		return problem_set(p, EINVAL, "'%s' is no brick: write HOST:/DIRECTORY", text);
+	host = path_format("%.*s", (int)(*text == '[' ? at - text - 2 : at - text), text + (*text == '['));
+	name = path_format("%s", host);
+	for (char *c = name; *c; c++)
+		if (*c == ':' || *c == '%')
+			*c = '-';
+	if (*name == '-')
+		*name = 'v';
+	if (!find_server(s, name)) {
+		server = grow(&s->server, &s->servers, sizeof *server);
+		*server = (struct spec_server){ .name = path_format("%s", name), .host = path_format("%s", host),
+						.port = port ? port : SPEC_PORT };
+	}
+	brick = grow(&s->brick, &s->bricks, sizeof *brick);
+	brick->server_name = path_format("%s", name);
+	brick->directory = path_format("%s", at + 1);
+	gfid_create(&brick->id);
+	return 0;
+}
+
+int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *made, struct problem *p)
+{
+	struct spec s = { .volume = path_format("%s", volume) };
+	char *text = NULL;
+	size_t size;
+	FILE *to;
+	int err = 0;
+
+	*made = (struct spec){ 0 };
+	gfid_create(&s.id);
+	for (size_t i = 0; i < count && !err; i++)
+		err = init_brick(&s, bricks[i], port, p);
+	to = err ? NULL : open_memstream(&text, &size);
+	if (to) {
+		spec_print(&s, to);
+		fclose(to);
+		err = spec_parse(text, size, "the new specification", made, p);
+	}
+	free(text);
+	spec_free(&s);
+	return err;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the specification of a volume (YAML) to the volfiles of its servers and clients; doc/volfile.md describes both. */
+#ifndef STRATUS_VOLGEN_H
+#define STRATUS_VOLGEN_H
+#include <stddef.h>
+#include <stdio.h>
+
+#include "inode.h"
+#include "option.h"
+
+struct spec_server {
+	char *name, *host;
+	char *listen; /* address only; NULL: the host */
+	unsigned port, line;
+};
+struct spec_brick {
+	char *server_name, *directory;
+	const struct spec_server *server;
+	struct gfid id;
+	unsigned line;
+};
+struct spec_options { /* for all volumes of one type */
+	char *type;
+	struct option_value *option;
+	size_t options;
+	unsigned line;
+};
+struct spec_list {
+	char **item;
+	size_t count;
+};
+struct spec {
+	char *path; /* for messages */
+	char *volume;
+	struct gfid id;
+	struct spec_server *server;
+	size_t servers;
+	struct spec_brick *brick;
+	size_t bricks;
+	struct spec_options *by_type;
+	size_t types;
+	struct spec_list client_translators, server_translators; /* from the bottom up */
+	bool has_server_translators;
+};
+enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024 };
+
+/* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
+int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
+int spec_read(const char *path, struct spec *, struct problem *);
+void spec_free(struct spec *);
+/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0: the
+ * usual one); checked as if read. */
+int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *, struct problem *);
+void spec_print(const struct spec *, FILE *);
+
+struct volgen_file {
+	char *name; /* server-NAME.vol, client-VOLUME.vol, client-VOLUME-N.vol */
+	char *text;
+};
+struct volgen_files {
+	struct volgen_file *file;
+	size_t count;
+};
+int volgen(const struct spec *, struct volgen_files *, struct problem *);
+void volgen_free(struct volgen_files *);
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside features/access: what is known of objects, and the decisions that are made from it. */
+#ifndef ACCESS_H
+#define ACCESS_H
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "xlator.h"
+
+enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 }; /* the bits of access(2) and of a mode */
+enum { OPEN_FOR_EXEC = 040 };                        /* the kernel's FMODE_EXEC among the flags of an open file */
+
+struct acl_entry {
+	uint16_t tag, perm;
+	uint32_t id;
+};
+struct facts { /* never changed once made, so it is read without a lock */
+	atomic_uint refs;
+	uint32_t mode, uid, gid;
+	bool acl_known;
+	uint32_t entries; /* of the ACL; 0: none */
+	struct acl_entry entry[];
+};
+struct access {
+	atomic_uint_fast64_t changes; /* rises with each change of any object's facts */
+	atomic_uint_fast64_t loads;   /* the child was asked for attributes */
+};
+
+/* ---- access-facts.c ---- */
+/* What is known of the object, asked from the child if need be; a reference, or NULL with the error in *err. */
+struct facts *facts_get(struct request *, struct xlator *, struct inode *, int *err);
+struct facts *facts_get_acl(struct request *, struct xlator *, struct inode *, int *err); /* with its ACL */
+void facts_unref(struct facts *);
+static inline void facts_unref_at(struct facts **f)
+{
+	facts_unref(*f);
+}
+#define cleanup_facts __attribute__((cleanup(facts_unref_at)))
+/* The child gave these attributes; `changes` is p->changes from before it was asked: if it has risen they may be old. */
+void facts_learn(struct xlator *, struct inode *, const struct attr *, uint64_t changes);
+void facts_forget(struct xlator *, struct inode *); /* after each change, whether it succeeded or not */
+void access_forget_inode(struct xlator *, struct inode *, void *slot);
+
+/* ---- access-decide.c: 0, -EACCES, -EPERM, -ENEEDGROUPS or what went wrong ---- */
+bool is_root(const struct request *);
+/* 1 if the caller is in the group, 0 if not, or -errno. */
+int in_group(struct request *, gid_t);
+int decide(struct request *, struct xlator *, struct inode *, unsigned want);
+/* 0 if the caller owns the object (or is root), else -EPERM. */
+int decide_owner(struct request *, struct xlator *, struct inode *);
+int decide_open(struct request *, struct xlator *, struct inode *, uint32_t flags);
+int decide_setattr(struct request *, struct xlator *, const struct setattr_in *, struct setattr *set);
+int decide_getxattr(struct request *, struct xlator *, struct inode *, const char *name);
+int decide_setxattr(struct request *, struct xlator *, struct inode *, const char *name); /* and removexattr */
+int decide_mknod(const struct request *, mode_t mode, uint64_t rdev);
+bool has_privilege(const struct facts *);
+bool acl_name(const char *xattr);
+/* The mode for an object to be made in the directory: without setgid where the caller isn't in the group it would get. */
+int create_mode(struct request *, struct xlator *, struct inode *parent, mode_t mode, uint32_t *result);
+
+/* ---- access-names.c ---- */
+int decide_search(struct request *, struct xlator *, const struct loc *);
+int decide_enter(struct request *, struct xlator *, const struct loc *);  /* make the name */
+int decide_remove(struct request *, struct xlator *, const struct loc *); /* take it away */
+int decide_rename(struct request *, struct xlator *, const struct rename_in *);
+bool readable(const struct file *);
+bool writable(const struct file *);
+
+/* ---- access.c, for the steps of compound too ---- */
+bool must_drop_privilege(struct request *, struct xlator *, struct inode *);
+int drop_setgid(struct request *, struct xlator *, struct inode *, const char *xattr);
+bool changes_facts(uint32_t valid); /* of a setattr */
+
+/* ---- access-compound.c ---- */
+int access_compound(struct request *, struct xlator *, const struct compound_in *, struct compound_out *);
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Byte ranges: who is in whose way, how a new range splits and merges old ones, and who waits for whom. */
+#include <fcntl.h>
+
+#include "locks.h"
+
+enum { SEARCH_MAX = 10000 }; /* steps after which a circle of waiters is no longer looked for (Linux: 10) */
+
+static bool party_equal(const struct party *a, const struct party *b)
+{
+	return a->client == b->client && a->owner == b->owner;
+}
+
+static bool overlap(const struct lock *a, const struct lock *b)
+{
+	return a->start <= b->end && b->start <= a->end;
+}
+
+static bool conflicts(const struct held *a, const struct held *b)
+{
+	return overlap(&a->lock, &b->lock) && !party_equal(&a->party, &b->party) &&
+	       (a->lock.type == F_WRLCK || b->lock.type == F_WRLCK);
+}
+
+struct held *held_conflict(const struct lock_inode *at, const struct held *want)
+{
+	struct held *h = at->held[want->lock.kind];
+
+	while (h && !conflicts(h, want))
+		h = h->next;
+	return h;
+}
+
+bool held_covers(const struct lock_inode *at, const struct held *want)
+{
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
+		if (party_equal(&h->party, &want->party) && h->lock.type == want->lock.type &&
+		    h->lock.start <= want->lock.start && h->lock.end >= want->lock.end)
+			return true;
+	return false;
+}
+
+static struct held *take_spare(struct held *spare[2])
+{
+	for (int i = 0; i < 2; i++) {
+		struct held *h = spare[i];
+
+		spare[i] = NULL;
+		if (h)
+			return h;
+	}
+	abort(); /* a range splits at most one other: one spare for that and one for the new range */
+}
+
+static void insert(struct held **list, const struct held *value, struct held *spare[2])
+{
+	struct held *h = take_spare(spare);
+
+	*h = *value;
+	h->next = *list;
+	*list = h;
+	h->party.client->locks++;
+}
+
+static void erase(struct held **at)
+{
+	struct held *h = *at;
+
+	*at = h->next;
+	h->party.client->locks--;
+	free(h);
+}
+
+/* Cuts the range out of *at, which overlaps it. Returns where to go on. */
+static struct held **cut(struct held **at, const struct lock *range, struct held *spare[2])
+{
+	struct held *h = *at;
+
+	if (h->lock.start < range->start && h->lock.end > range->end) {
+		struct held right = *h;
+
+		right.lock.start = range->end + 1;
+		h->lock.end = range->start - 1;
+		insert(&h->next, &right, spare);
+		return &h->next->next;
+	}
+	if (h->lock.start < range->start)
+		h->lock.end = range->start - 1;
+	else if (h->lock.end > range->end)
+		h->lock.start = range->end + 1;
+	else {
+		erase(at);
+		return at;
+	}
+	return &h->next;
+}
+
+static bool touches(const struct lock *a, const struct lock *b)
+{
+	return overlap(a, b) || (a->end != UINT64_MAX && a->end + 1 == b->start) ||
+	       (b->end != UINT64_MAX && b->end + 1 == a->start);
+}
+
+void held_apply(struct lock_inode *at, const struct held *want, struct held *spare[2])
+{
+	struct held **list = &at->held[want->lock.kind], fresh = *want;
+
+	for (struct held **h = list; *h;) {
+		if (!party_equal(&(*h)->party, &want->party)) {
+			h = &(*h)->next;
+		} else if ((*h)->lock.type == want->lock.type && touches(&(*h)->lock, &fresh.lock)) {
+			if ((*h)->lock.start < fresh.lock.start)
+				fresh.lock.start = (*h)->lock.start;
+			if ((*h)->lock.end > fresh.lock.end)
+				fresh.lock.end = (*h)->lock.end;
+			erase(h);
+		} else if (overlap(&(*h)->lock, &want->lock)) {
+			h = cut(h, &want->lock, spare);
+		} else {
+			h = &(*h)->next;
+		}
+	}
+	if (want->lock.type != F_UNLCK)
+		insert(list, &fresh, spare);
+}
+
+unsigned held_drop(struct lock_inode *at, enum lock_kind kind, bool (*match)(const struct held *, const void *),
+		   const void *arg)
+{
+	unsigned count = 0;
+
+	for (struct held **h = &at->held[kind]; *h;) {
+		if (match(*h, arg)) {
+			erase(h);
+			count++;
+		} else {
+			h = &(*h)->next;
+		}
+	}
+	return count;
+}
+
+/* Those who wait in the name of `party` join the queue, each once. */
+static struct waiter *queue_waiters(struct locks *p, const struct party *party, struct waiter *last)
+{
+	for (struct waiter *w = p->waiter; w; w = w->all_next) {
+		if (w->seen || w->want.lock.kind != LOCK_POSIX || !party_equal(&w->want.party, party))
+			continue;
+		w->seen = true;
+		w->queue_next = NULL;
+		last->queue_next = w;
+		last = w;
+	}
+	return last;
+}
+
+/* Breadth first from `me` along "waits for a lock held by". */
+bool waits_for_itself(struct locks *p, struct waiter *me)
+{
+	struct waiter *last = me;
+	unsigned steps = 0;
+
+	for (struct waiter *w = p->waiter; w; w = w->all_next)
+		w->seen = false;
+	me->seen = true;
+	me->queue_next = NULL;
+	for (struct waiter *w = me; w; w = w->queue_next) {
+		for (struct held *h = w->at->held[LOCK_POSIX]; h; h = h->next) {
+			if (++steps > SEARCH_MAX)
+				return false;
+			if (!conflicts(h, &w->want))
+				continue;
+			if (w != me && party_equal(&h->party, &me->want.party))
+				return true;
+			last = queue_waiters(p, &h->party, last);
+		}
+	}
+	return false;
+}

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/locks: POSIX and flock locks of all clients of a brick, waiting ones, and their return after a restart. */
+#include "locks.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static const struct option options[] = {
+	{ "state-dir", OPTION_STRING, OPTION_AT(struct locks, state_dir), "",
+	  "directory for the durable list of clients that hold locks (absolute; empty: none)" },
+	{ "grace-period", OPTION_DURATION, OPTION_AT(struct locks, grace_ms), "30s",
+	  "after a restart clients that held locks may get them back for so long, before anyone gets new ones" },
+	{ "max-locks", OPTION_INT, OPTION_AT(struct locks, max_locks), "65536", "locks that one client may hold or wait for",
+	  .min = 1, .max = 1 << 30, .live = true },
+	{ NULL },
+};
+
+/* ---- inodes ---- */
+
+static struct lock_inode *lock_inode_of(struct xlator *x, struct inode *inode)
+{
+	struct locks *p = x->private;
+	struct lock_inode *at = inode_slot(inode, x);
+
+	if (at)
+		return at;
+	at = calloc(1, sizeof(*at));
+	if (!at)
+		return NULL;
+	at->inode = inode;
+	if (inode_slot_set(inode, x, at)) {
+		free(at);
+		return inode_slot(inode, x);
+	}
+	pthread_mutex_lock(&p->lock);
+	at->next = p->inode;
+	if (at->next)
+		at->next->prev = at;
+	p->inode = at;
+	pthread_mutex_unlock(&p->lock);
+	return at;
+}
+
+static bool any_held(const struct held *h, const void *arg)
+{
+	(void)h;
+	(void)arg;
+	return true;
+}
+
+static void locks_forget_inode(struct xlator *x, struct inode *inode, void *slot)
+{
+	struct locks *p = x->private;
+	struct lock_inode *at = slot;
+
+	(void)inode;
+	pthread_mutex_lock(&p->lock);
+	held_drop(at, LOCK_POSIX, any_held, NULL);
+	held_drop(at, LOCK_FLOCK, any_held, NULL);
+	if (at->next)
+		at->next->prev = at->prev;
+	*(at->prev ? &at->prev->next : &p->inode) = at->next;
+	pthread_mutex_unlock(&p->lock);
+	free(at);
+}
+
+/* ---- waiting: the lock is held ---- */
+
+static void unlist(struct locks *p, struct waiter *w)
+{
+	struct waiter **at = &w->at->waiter, **all = &p->waiter;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	while (*all != w)
+		all = &(*all)->all_next;
+	*all = w->all_next;
+	w->want.party.client->waiting--;
+}
+
+static void enlist(struct locks *p, struct waiter *w)
+{
+	struct waiter **at = &w->at->waiter;
+
+	while (*at)
+		at = &(*at)->next;
+	w->next = NULL;
+	*at = w;
+	w->all_next = p->waiter;
+	p->waiter = w;
+	w->want.party.client->waiting++;
+	p->waited++;
+}
+
+/* The waiter may be gone as soon as the lock is released. */
+static void settle(struct locks *p, struct waiter *w, int result)
+{
+	unlist(p, w);
+	w->result = result;
+	task_wake(w->task);
+}
+
+/* Something was given back: whoever can have its lock now gets it here, in order of arrival, so nobody else can take it first. */
+static void grant_waiters(struct locks *p, struct lock_inode *at)
+{
+	struct waiter *next;
+
+	for (struct waiter *w = at->waiter; w; w = next) {
+		next = w->next;
+		if (held_conflict(at, &w->want))
+			continue;
+		held_apply(at, &w->want, w->spare);
+		p->granted++;
+		settle(p, w, 0);
+	}
+}
+
+static int wait_for(struct locks *p, struct waiter *me)
+{
+	int err = 0, result;
+
+	enlist(p, me);
+	do {
+		pthread_mutex_unlock(&p->lock);
+		err = task_wait(NO_DEADLINE);
+		pthread_mutex_lock(&p->lock);
+	} while (me->result == -EINPROGRESS && !err);
+	result = me->result;
+	if (result == -EINPROGRESS)
+		unlist(p, me);
+	return result == -EINPROGRESS ? err : result;
+}
+
+/* ---- setlk ---- */
+
+static int check(struct lock *lock)
+{
+	if (lock->kind > LOCK_FLOCK || (lock->type != F_RDLCK && lock->type != F_WRLCK && lock->type != F_UNLCK))
+		return -EINVAL;
+	if (lock->kind == LOCK_FLOCK) {
+		lock->start = 0;
+		lock->end = UINT64_MAX;
+	}
+	return lock->start <= lock->end ? 0 : -EINVAL;
+}
+
+static bool same_flock(const struct held *h, const void *arg)
+{
+	const struct held *want = arg;
+
+	return h->party.client == want->party.client && h->party.owner == want->party.owner;
+}
+
+/* Like Linux, a flock that changes its type is given back first: so two that want more never wait for each other. */
+static void convert_flock(struct locks *p, struct waiter *me)
+{
+	if (me->want.lock.kind == LOCK_FLOCK && !held_covers(me->at, &me->want) &&
+	    held_drop(me->at, LOCK_FLOCK, same_flock, &me->want))
+		grant_waiters(p, me->at);
+}
+
+static int lost(struct locks *p)
+{
+	p->lost++;
+	return -ENOLCK;
+}
+
+/* A reclaim is good if nothing can have come between: in the grace period, for who has a record; or, where no records
+ * are kept, as long after the start. What the session never lost is simply still there. */
+static int reclaim(struct locks *p, struct waiter *me)
+{
+	const struct lock_client *c = me->want.party.client;
+	bool allowed = *p->state_dir ? p->grace_end_ns && c->reclaim != NOT_EXPECTED
+				     : clock_ns() < p->started_ns + p->grace_ms * 1000000;
+
+	if (held_covers(me->at, &me->want))
+		return 0;
+	if (!allowed || held_conflict(me->at, &me->want))
+		return lost(p);
+	held_apply(me->at, &me->want, me->spare);
+	return 0;
+}
+
+static int acquire(struct locks *p, struct waiter *me)
+{
+	const struct lock_client *c = me->want.party.client;
+
+	if (me->want.lock.reclaim)
+		return reclaim(p, me);
+	convert_flock(p, me);
+	if (c->locks + c->waiting >= (uint64_t)p->max_locks)
+		return -ENOLCK;
+	if (!held_conflict(me->at, &me->want)) {
+		held_apply(me->at, &me->want, me->spare);
+		p->granted++;
+		return 0;
+	}
+	if (!me->want.lock.wait)
+		return -EAGAIN;
+	if (me->want.lock.kind == LOCK_POSIX && waits_for_itself(p, me)) {
+		p->deadlocks++;
+		return -EDEADLK;
+	}
+	return wait_for(p, me);
+}
+
+/* Under the lock, with a durable record if there is to be one. */
+static int set_range(struct xlator *x, struct waiter *me)
+{
+	struct locks *p = x->private;
+	struct lock_client *c = me->want.party.client;
+	bool reclaims = me->want.lock.reclaim;
+	int err = 0;
+
+	pthread_mutex_lock(&p->lock);
+	while (!err && *p->state_dir && !c->recorded && !reclaims) {
+		pthread_mutex_unlock(&p->lock);
+		err = record_write(x, c);
+		pthread_mutex_lock(&p->lock);
+	}
+	if (!err && me->want.incarnation < c->ended)
+		err = -ENOTCONN;
+	if (!err) {
+		grace_note(p, c, reclaims);
+		err = acquire(p, me);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return err;
+}
+
+static int unlock(struct xlator *x, struct waiter *me)
+{
+	struct locks *p = x->private;
+
+	pthread_mutex_lock(&p->lock);
+	held_apply(me->at, &me->want, me->spare);
+	grant_waiters(p, me->at);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+/* A client that has sent reclaims and now asks for something new has no more to reclaim: that may end the grace period. */
+static int admit(struct request *rq, struct xlator *x, const struct waiter *me)
+{
+	struct locks *p = x->private;
+
+	if (me->want.lock.reclaim)
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	grace_note(p, me->want.party.client, false);
+	pthread_mutex_unlock(&p->lock);
+	return grace_wait(x, me->want.lock.wait ? NO_DEADLINE : rq->deadline_ns);
+}
+
+static int set_or_drop(struct request *rq, struct xlator *x, struct waiter *me)
+{
+	int err;
+
+	if (me->want.lock.type == F_UNLCK)
+		return unlock(x, me);
+	if (me->want.lock.kind == LOCK_FLOCK) { /* the mark tells the end of the file that there are flocks to drop */
+		err = file_slot_set((struct file *)me->want.file, x, x->private);
+		if (err && err != -EEXIST)
+			return -ENOLCK;
+	}
+	err = admit(rq, x, me);
+	return err ? err : set_range(x, me);
+}
+
+static int setlk_with(struct request *rq, struct xlator *x, const struct setlk_in *in, struct lock_client *c)
+{
+	struct waiter me = { .task = task_self(), .result = -EINPROGRESS };
+	int err;
+
+	me.want = (struct held){ .party = { c, in->lock.owner }, .lock = in->lock, .file = in->file,
+				 .incarnation = rq->client ? rq->client->incarnation : 0 };
+	err = check(&me.want.lock);
+	if (err)
+		return err;
+	me.at = lock_inode_of(x, in->file->inode);
+	me.spare[0] = malloc(sizeof(struct held));
+	me.spare[1] = malloc(sizeof(struct held));
+	err = me.at && me.spare[0] && me.spare[1] ? set_or_drop(rq, x, &me) : -ENOLCK;
+	free(me.spare[0]);
+	free(me.spare[1]);
+	return err;
+}
+
+static int locks_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
+{
+	struct lock_client *c = client_get(x->private, rq->client, true);
+	int err = c ? setlk_with(rq, x, in, c) : -ENOLCK;
+
+	(void)out;
+	client_put(x, c);
+	if (err == -ENOLCK && in->lock.reclaim) {
+		struct event event = { .kind = EVENT_LOCK_LOST, .inode = in->file->inode, .client = rq->client, .lock = in->lock };
+
+		log_warning(x, rq, "a lock of %s can't be reclaimed", rq->client ? rq->client->name : "this process");
+		event_up(x, &event);
+	}
+	return err;
+}
+
+static int locks_getlk(struct request *rq, struct xlator *x, const struct getlk_in *in, struct getlk_out *out)
+{
+	struct locks *p = x->private;
+	struct held want = { .lock = in->lock, .party.owner = in->lock.owner };
+	const struct lock_inode *at = inode_slot(in->file->inode, x);
+	const struct held *h;
+	int err = check(&want.lock);
+
+	if (!err)
+		err = grace_wait(x, rq->deadline_ns);
+	if (err)
+		return err;
+	want.party.client = client_get(p, rq->client, false);
+	pthread_mutex_lock(&p->lock);
+	h = at ? held_conflict(at, &want) : NULL;
+	out->lock = h ? h->lock : in->lock;
+	pthread_mutex_unlock(&p->lock);
+	if (!h)
+		out->lock.type = F_UNLCK;
+	out->lock.wait = out->lock.reclaim = 0;
+	client_put(x, want.party.client);
+	return 0;
+}
+
+/* ---- the ends of things ---- */
+
+static void drop(struct xlator *x, struct inode *inode, enum lock_kind kind,
+		 bool (*match)(const struct held *, const void *), const void *arg)
+{
+	struct locks *p = x->private;
+	struct lock_inode *at = inode_slot(inode, x);
+
+	if (!at)
+		return;
+	pthread_mutex_lock(&p->lock);
+	if (held_drop(at, kind, match, arg))
+		grant_waiters(p, at);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static bool same_party(const struct held *h, const void *arg)
+{
+	const struct party *party = arg;
+
+	return h->party.client == party->client && h->party.owner == party->owner;
+}
+
+static bool same_file(const struct held *h, const void *file)
+{
+	return h->file == file;
+}
+
+static void drop_posix(struct request *rq, struct xlator *x, struct file *file, uint64_t owner)
+{
+	struct party party = { .owner = owner };
+
+	if (!inode_slot(file->inode, x))
+		return;
+	party.client = client_get(x->private, rq->client, false);
+	if (party.client)
+		drop(x, file->inode, LOCK_POSIX, same_party, &party);
+	client_put(x, party.client);
+}
+
+static void drop_flock(struct xlator *x, struct file *file)
+{
+	drop(x, file->inode, LOCK_FLOCK, same_file, file);
+}
+
+static int locks_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
+{
+	drop_posix(rq, x, in->file, in->owner);
+	return flush_on(rq, x->child[0], in, out);
+}
+
+static int locks_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
+{
+	if (file_slot_take(in->file, x))
+		drop_flock(x, in->file);
+	return release_on(rq, x->child[0], in, out);
+}
+
+static void locks_forget_file(struct xlator *x, struct file *file, void *slot)
+{
+	(void)slot;
+	drop_flock(x, file);
+}
+
+/* Flush and release may ride in a compound: what they drop is dropped when the compound is done. */
+static void drop_after(struct request *rq, struct xlator *x, const struct step *step, const struct result *result,
+		       struct file **last)
+{
+	const struct flush_in *flush = step->in;
+	const struct release_in *release = step->in;
+	struct file *file;
+
+	if (result->status)
+		return;
+	if (step->fop == FOP_open)
+		*last = ((struct open_out *)result->out)->file;
+	if (step->fop == FOP_create)
+		*last = ((struct create_out *)result->out)->file;
+	if (step->fop == FOP_flush && (file = flush->file ? flush->file : *last))
+		drop_posix(rq, x, file, flush->owner);
+	if (step->fop == FOP_release && (file = release->file ? release->file : *last) && file_slot_take(file, x))
+		drop_flock(x, file);
+}
+
+static int locks_compound(struct request *rq, struct xlator *x, const struct compound_in *in, struct compound_out *out)
+{
+	struct file *last = NULL;
+	int err;
+
+	for (uint32_t i = 0; i < in->steps.count; i++)
+		if (in->steps.step[i].fop == FOP_setlk || in->steps.step[i].fop == FOP_getlk)
+			return -EOPNOTSUPP;
+	err = compound_on(rq, x->child[0], in, out);
+	for (uint32_t i = 0; !err && i < out->results.count; i++)
+		drop_after(rq, x, &in->steps.step[i], &out->results.result[i], &last);
+	return err;
+}
+
+struct session { /* and all before it */
+	const struct lock_client *client;
+	uint64_t incarnation;
+};
+
+static bool of_session(const struct held *h, const void *arg)
+{
+	const struct session *session = arg;
+
+	return h->party.client == session->client && h->incarnation <= session->incarnation;
+}
+
+static void give_up_waiters(struct locks *p, const struct session *session)
+{
+	struct waiter *next;
+
+	for (struct waiter *w = p->waiter; w; w = next) {
+		next = w->all_next;
+		if (of_session(&w->want, session))
+			settle(p, w, -ENOTCONN);
+	}
+}
+
+static void drop_session(struct locks *p, const struct session *session)
+{
+	for (struct lock_inode *at = p->inode; at; at = at->next) {
+		unsigned dropped = held_drop(at, LOCK_POSIX, of_session, session);
+
+		dropped += held_drop(at, LOCK_FLOCK, of_session, session);
+		if (dropped)
+			grant_waiters(p, at);
+	}
+}
+
+/* True if a later session of the client holds locks. */
+static bool has_later(const struct locks *p, const struct session *session)
+{
+	for (const struct lock_inode *at = p->inode; at; at = at->next)
+		for (int kind = 0; kind < 2; kind++)
+			for (const struct held *h = at->held[kind]; h; h = h->next)
+				if (h->party.client == session->client && h->incarnation > session->incarnation)
+					return true;
+	return false;
+}
+
+static void locks_client_gone(struct xlator *x, const struct client *client)
+{
+	struct locks *p = x->private;
+	struct lock_client *c = client_get(p, client, false);
+	struct session session = { c, client->incarnation };
+	bool last;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&p->lock);
+	if (c->ended <= client->incarnation)
+		c->ended = client->incarnation + 1;
+	give_up_waiters(p, &session);
+	last = !has_later(p, &session);
+	pthread_mutex_unlock(&p->lock);
+	if (last)
+		record_remove(x, c); /* before its locks can become another's */
+	pthread_mutex_lock(&p->lock);
+	drop_session(p, &session);
+	if (last && c->reclaim != NOT_EXPECTED) {
+		c->reclaim = RECLAIMING;
+		grace_note(p, c, false);
+	}
+	pthread_mutex_unlock(&p->lock);
+	client_put(x, c);
+}
+
+/* ---- life ---- */
+
+static int locks_init(struct xlator *x, struct problem *problem)
+{
+	struct locks *p = x->private;
+
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_mutex_init(&p->records, NULL);
+	if (*p->state_dir && *p->state_dir != '/')
+		return problem_set(problem, EINVAL, "%s: option state-dir must be an absolute path, not \"%s\"", x->name,
+				   p->state_dir);
+	return 0;
+}
+
+static void locks_stop(struct xlator *x)
+{
+	struct locks *p = x->private;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->waiter)
+		settle(p, p->waiter, -ENOTCONN);
+	p->grace_end_ns = 0;
+	task_cond_broadcast(&p->grace_over);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void locks_finish(struct xlator *x)
+{
+	struct locks *p = x->private;
+
+	client_free_all(p);
+	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->records);
+}
+
+static void dump_inode(const struct lock_inode *at, FILE *f)
+{
+	char gfid[GFID_TEXT];
+
+	for (int kind = 0; kind < 2; kind++)
+		for (const struct held *h = at->held[kind]; h; h = h->next)
+			fprintf(f, "  held: %s %s %s %llu-%llu owner=%llx pid=%u\n", gfid_text(&at->inode->gfid, gfid),
+				kind == LOCK_POSIX ? "posix" : "flock", h->lock.type == F_RDLCK ? "read" : "write",
+				(unsigned long long)h->lock.start, (unsigned long long)h->lock.end,
+				(unsigned long long)h->lock.owner, h->lock.pid);
+	for (const struct waiter *w = at->waiter; w; w = w->next)
+		fprintf(f, "  waits: %s %s %s %llu-%llu owner=%llx pid=%u\n", gfid_text(&at->inode->gfid, gfid),
+			w->want.lock.kind == LOCK_POSIX ? "posix" : "flock", w->want.lock.type == F_RDLCK ? "read" : "write",
+			(unsigned long long)w->want.lock.start, (unsigned long long)w->want.lock.end,
+			(unsigned long long)w->want.lock.owner, w->want.lock.pid);
+}
+
+static void locks_dump(struct xlator *x, FILE *f)
+{
+	struct locks *p = x->private;
+
+	pthread_mutex_lock(&p->lock);
+	fprintf(f, "  granted: %llu\n  waited: %llu\n  deadlocks: %llu\n  lost: %llu\n  expected: %u\n  grace: %s\n",
+		(unsigned long long)p->granted, (unsigned long long)p->waited, (unsigned long long)p->deadlocks,
+		(unsigned long long)p->lost, p->expected, p->grace_end_ns ? "on" : "off");
+	for (const struct lock_inode *at = p->inode; at; at = at->next)
+		dump_inode(at, f);
+	pthread_mutex_unlock(&p->lock);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/locks",
+	.summary = "POSIX and flock locks of all clients",
+	.options = options,
+	.private_size = sizeof(struct locks),
+	.min_children = 1,
+	.max_children = 1,
+	.init = locks_init,
+	.start = grace_start,
+	.stop = locks_stop,
+	.finish = locks_finish,
+	.forget_inode = locks_forget_inode,
+	.forget_file = locks_forget_file,
+	.client_gone = locks_client_gone,
+	.dump = locks_dump,
+	.getlk = locks_getlk,
+	.setlk = locks_setlk,
+	.flush = locks_flush,
+	.release = locks_release,
+	.compound = locks_compound,
+};

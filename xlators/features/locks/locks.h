@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside features/locks: who holds and who waits, and the durable list of clients that hold locks. */
+#ifndef LOCKS_H
+#define LOCKS_H
+#include <pthread.h>
+#include <stdio.h>
+
+#include "xlator.h"
+
+struct party { /* whose lock it is */
+	struct lock_client *client;
+	uint64_t owner;
+};
+struct held { /* a granted range */
+	struct party party;
+	struct lock lock;
+	uint64_t incarnation;    /* of the client's session that took it */
+	const struct file *file; /* flock: the open file it was taken through; compared, never followed */
+	struct held *next;
+};
+struct waiter { /* on the stack of the task that waits */
+	struct held want;
+	struct held *spare[2]; /* what the grant will use up, so that it can't fail */
+	struct lock_inode *at;
+	struct task *task;
+	int result;                /* -EINPROGRESS until granted or given up by another */
+	struct waiter *next;       /* of the inode, in order of arrival */
+	struct waiter *all_next;
+	bool seen;                 /* by the search for a deadlock */
+	struct waiter *queue_next; /* in that search */
+};
+struct lock_inode { /* slot of an inode; made by its first lock */
+	struct inode *inode;  /* borrowed */
+	struct held *held[2]; /* by enum lock_kind; ranges of one party never overlap, nor touch with the same type */
+	struct waiter *waiter;
+	struct lock_inode *next, *prev;
+};
+enum reclaim_state { NOT_EXPECTED, EXPECTED, RECLAIMING };
+struct lock_client {
+	uint8_t id[16];
+	uint64_t locks;
+	unsigned users;      /* requests that work with it */
+	unsigned waiting;
+	bool recorded;       /* there is a durable record; see locks-grace.c */
+	uint64_t ended;      /* sessions with a lower incarnation have ended */
+	enum reclaim_state reclaim;
+	struct lock_client *next;
+};
+struct locks {
+	char *state_dir;
+	uint64_t grace_ms;
+	int64_t max_locks;
+	pthread_mutex_t lock; /* guards all below and all structs above; short */
+	struct lock_client *client;
+	struct lock_inode *inode;
+	struct waiter *waiter;    /* of all inodes */
+	uint64_t started_ns;
+	uint64_t grace_end_ns;    /* 0: no grace period (any more) */
+	unsigned expected;        /* clients that aren't done with their reclaims */
+	bool sweeping;            /* one task is ending the grace period */
+	struct task_cond grace_over;
+	pthread_mutex_t records;  /* serialises work in the directory; taken before `lock` */
+	uint64_t granted, waited, deadlocks, lost;
+};
+
+/* ---- locks-range.c: work on lists; the lock is held ---- */
+/* The first lock in the way of `want`, or NULL. */
+struct held *held_conflict(const struct lock_inode *, const struct held *want);
+/* True if the party holds all of the range with that type already. */
+bool held_covers(const struct lock_inode *, const struct held *want);
+/* Takes the range away from its party's locks and, unless it unlocks, gives it the new type. Takes what it uses from spare. */
+void held_apply(struct lock_inode *, const struct held *want, struct held *spare[2]);
+/* Takes away all locks of the kind for which `match` is true. Number taken. */
+unsigned held_drop(struct lock_inode *, enum lock_kind, bool (*match)(const struct held *, const void *), const void *);
+/* Would waiting for `me` close a circle of POSIX locks? */
+bool waits_for_itself(struct locks *, struct waiter *me);
+
+/* ---- locks-grace.c: clients, and what of them survives a restart ---- */
+/* The client with that id, made if it is new and `make`; the caller gives it back with client_put. */
+struct lock_client *client_get(struct locks *, const struct client *, bool make);
+void client_put(struct xlator *, struct lock_client *); /* NULL is fine */
+void client_free_all(struct locks *);
+int record_write(struct xlator *, struct lock_client *); /* durable when it returns 0 */
+void record_remove(struct xlator *, struct lock_client *); /* unless another request uses the client */
+int grace_start(struct xlator *, struct problem *);
+/* Waits until new locks may be granted. -ECANCELED; -EAGAIN past the deadline. */
+int grace_wait(struct xlator *, uint64_t deadline_ns);
+/* The client reclaims, or (false) is done with that; the lock is held. */
+void grace_note(struct locks *, struct lock_client *, bool reclaims);
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside mount/fuse: a mount, its descriptors (one per shard), and a request of the kernel on its way through the graph. */
+#ifndef FUSE_INTERNAL_H
+#define FUSE_INTERNAL_H
+#include "fuse-kernel.h"
+#include "graph.h"
+#include "xlator.h"
+
+struct ask;
+struct fuse_session;
+
+enum data_cache { DATA_CACHE_OFF, DATA_CACHE_AUTO };
+enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
+
+struct fuse_private { /* of one translator instance */
+	char *mountpoint, *fsname, *mount_options;
+	int64_t allow_other, data_cache;
+	bool default_permissions, readonly;
+	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
+	struct mount *mount; /* from start on */
+};
+
+/* A shard's way to the kernel. Its lock is short and guards `top`. */
+struct device {
+	struct watch watch; /* first: the callback gets its address */
+	struct mount *mount;
+	struct shard *shard;
+	int fd;
+	struct buffer *buffer; /* to read the next request into; NULL: the last one took it */
+	pthread_mutex_t lock;
+	struct xlator *top; /* mount/fuse of the active graph */
+	int hope;           /* how likely it is that one more request waits */
+	bool watched;
+	uint64_t reads, empty_reads;
+};
+
+/* An open file or directory as the kernel knows it (fh). */
+struct handle {
+	struct file *file;
+	struct handle *next, *prev; /* in the mount's list */
+	struct task_lock lock;      /* directories: guards what follows */
+	struct dirents listing;     /* entries that are fetched but not yet given away, from [at] on */
+	uint32_t at;
+	uint64_t cookie; /* of the brick, where [at] begins */
+	bool listed;
+};
+
+enum { BUCKETS = 256 };
+struct bucket { /* requests in flight, by the kernel's number; the lock is short */
+	pthread_mutex_t lock;
+	struct ask *first;
+};
+
+/* A kernel mount. It outlives graphs: see fuse-switch.c. */
+struct mount {
+	char *path;
+	struct mount *next;
+	struct fuse_session *session; /* libfuse's: mounts and unmounts, no more */
+	int fd;                       /* libfuse's; the devices have their own */
+	struct xlator anchor;         /* whose inode slots survive a graph switch: struct node_state */
+	struct inode *root;
+	struct client client;
+	struct device *device;
+	unsigned devices;
+	bool cloned, plus;
+	uint32_t minor, open_flags; /* FOPEN_* of regular files */
+	uint64_t features;          /* FUSE_* of INIT, agreed with the kernel */
+	size_t max_write;
+	atomic_bool gone;  /* the kernel has let go of us */
+	atomic_uint users; /* asks and tasks that use the mount */
+	atomic_ulong known; /* inodes known to the kernel */
+	atomic_ulong asked;
+	struct bucket bucket[BUCKETS];
+	pthread_mutex_t handles_lock;
+	struct handle *handles;
+};
+
+/* In the inode's slot of mount->anchor. */
+struct node_state {
+	atomic_uint opens;  /* handles */
+	atomic_bool locked; /* a POSIX lock was set: from then on each close tells the brick */
+};
+
+struct operation {
+	const char *name;
+	int (*serve)(struct ask *); /* 0 if it has replied; -errno: to be replied */
+	uint16_t size;              /* of the fixed part of the argument */
+	uint8_t names;              /* strings after it */
+	bool waits;                 /* may wait for as long as another client likes */
+};
+
+/* A request of the kernel: made by the loop, served and freed by a task. */
+struct ask {
+	struct request rq;
+	struct device *device;
+	struct mount *mount;
+	struct xlator *top; /* written under device->lock */
+	const struct operation *op;
+	struct task *task;
+	struct ask *next; /* in the bucket */
+	bool restart;     /* bucket's lock: cancelled by a graph switch */
+	bool interrupted; /* bucket's lock: cancelled by a signal */
+	bool replied;
+	struct buffer *data; /* what a WRITE brings */
+	struct fuse_in_header head;
+	size_t size;
+	char arg[] __attribute__((aligned(8))); /* what follows the header, ended by a 0 */
+};
+static inline const struct fuse_private *ask_options(const struct ask *a)
+{
+	return a->top->private;
+}
+static inline struct xlator *ask_child(const struct ask *a)
+{
+	return a->top->child[0];
+}
+
+/* ---- fuse-mount.c ---- */
+int mount_create(struct xlator *, struct mount **, struct problem *);
+void mount_destroy(struct mount *); /* unmounts, waits for what is under way, frees */
+
+/* ---- fuse-loop.c ---- */
+int devices_open(struct mount *, struct xlator *top, struct problem *);
+int devices_watch(struct mount *);
+void devices_unwatch(struct mount *); /* after it no new request is read; not on a shard's loop */
+void devices_close(struct mount *);
+enum { DATA_AT = 4096, WRITE_HEAD = sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in) };
+
+/* ---- fuse-ask.c ---- */
+/* Answers with bytes. -errno if the kernel did not take it: what the answer gave must be taken back. */
+int reply(struct ask *, const void *bytes, size_t size);
+void reply_error(struct device *, uint64_t unique, int err);
+/* The kernel shall ask for the attributes again. Takes none of the kernel's locks that wait for us, so a shard may send it. */
+void notify_attributes(struct device *, uint64_t nodeid);
+void ask_start(struct device *, const struct fuse_in_header *, size_t size);
+
+/* ---- fuse-node.c: inodes and open files, as the kernel numbers them ---- */
+struct inode *node(const struct mount *, uint64_t nodeid);
+uint64_t node_id(const struct mount *, const struct inode *);
+void node_remember(struct mount *, struct inode *);                 /* the kernel is told once more */
+void node_forget(struct mount *, struct inode *, uint64_t nlookup); /* taken back, or forgotten by the kernel */
+void nodes_forget_all(struct mount *, struct inode_table *);
+struct node_state *node_state(struct mount *, struct inode *); /* NULL: never opened */
+struct handle *handle_create(struct mount *, struct file *); /* takes over the reference; NULL: it is dropped */
+void handle_destroy(struct mount *, struct handle *);
+void listing_drop(struct handle *);
+void attr_fill(struct fuse_attr *, const struct attr *);
+void entry_keep_for_now(struct ask *, struct fuse_entry_out *, struct inode *);
+/* Without an inode: zeros. */
+void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode *, const struct attr *);
+
+/* ---- fuse-interrupt.c ---- */
+void ask_enter(struct ask *);
+void ask_leave(struct ask *);
+void interrupt(struct device *, uint64_t unique);
+void asks_cancel(struct mount *); /* all of them */
+
+/* ---- fuse-switch.c ---- */
+/* Waits in the graph of `old` are cancelled; their tasks ask again in the new one. */
+struct mount *mount_take(struct xlator *); /* the live mount of that mount point, now served by x; or NULL */
+void mount_publish(struct mount *);
+bool mount_retire(struct mount *, struct xlator *); /* true: x served it, and it is no longer to be found */
+void ask_acquire(struct ask *); /* the active graph, with a reference */
+void ask_release(struct ask *);
+bool ask_again(struct ask *, int err);
+void unmounted(struct device *);
+
+/* ---- the operations ---- */
+#define OPERATIONS(X)                                                                                               \
+	X(lookup) X(getattr) X(setattr) X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link)    \
+	X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr)       \
+	X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2)      \
+	X(lseek) X(copy_file_range)
+#define X(op) int serve_##op(struct ask *);
+OPERATIONS(X)
+#undef X
+void flock_drop(struct ask *, struct file *, uint64_t owner);
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names, attributes and extended attributes: each operation of the kernel becomes one fop. */
+#include "fuse-internal.h"
+
+/* Takes over the reference that the fop gave. */
+static int reply_entry(struct ask *a, struct inode *inode, const struct attr *attr)
+{
+	struct fuse_entry_out out;
+	entry_fill(a, &out, inode, attr);
+	if (a->head.opcode == FUSE_LOOKUP)
+		entry_keep_for_now(a, &out, inode);
+	node_remember(a->mount, inode);
+	if (reply(a, &out, sizeof(out)) != 0)
+		node_forget(a->mount, inode, 1);
+	inode_unref(inode);
+	return 0;
+}
+
+static int reply_attr(struct ask *a, const struct attr *attr)
+{
+	uint64_t timeout_ms = ask_options(a)->attribute_timeout_ms;
+	struct fuse_attr_out out = {.attr_valid = timeout_ms / 1000, .attr_valid_nsec = timeout_ms % 1000 * 1000000};
+	attr_fill(&out.attr, attr);
+	reply(a, &out, sizeof(out));
+	return 0;
+}
+
+static int reply_done(struct ask *a, int err)
+{
+	if (err)
+		return err;
+	reply(a, NULL, 0);
+	return 0;
+}
+
+static struct inode *this_node(const struct ask *a)
+{
+	return node(a->mount, a->head.nodeid);
+}
+
+static struct loc child_of(const struct ask *a, const char *name)
+{
+	return (struct loc){.parent = this_node(a), .name = name};
+}
+
+int serve_lookup(struct ask *a)
+{
+	struct lookup_in in = {.loc = child_of(a, a->arg)};
+	struct lookup_out out = {0};
+	int err = name_check(in.loc.name);
+	if (!err)
+		err = lookup_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_entry(a, out.inode, &out.attr);
+}
+
+int serve_getattr(struct ask *a)
+{
+	const struct fuse_getattr_in *arg = (const void *)a->arg;
+	const struct handle *h = arg->getattr_flags & FUSE_GETATTR_FH ? (void *)(uintptr_t)arg->fh : NULL;
+	struct getattr_in in = {.inode = this_node(a), .file = h ? h->file : NULL};
+	struct getattr_out out = {0};
+	int err = getattr_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_attr(a, &out.attr);
+}
+
+static uint32_t set_valid(uint32_t valid)
+{
+	static const struct {
+		uint32_t kernel, ours;
+	} bits[] = {{FATTR_MODE, SET_MODE}, {FATTR_UID, SET_UID}, {FATTR_GID, SET_GID}, {FATTR_SIZE, SET_SIZE},
+		    {FATTR_ATIME, SET_ATIME}, {FATTR_MTIME, SET_MTIME}, {FATTR_ATIME_NOW, SET_ATIME_NOW},
+		    {FATTR_MTIME_NOW, SET_MTIME_NOW}, {FATTR_KILL_SUIDGID, SET_KILL_PRIV}};
+	uint32_t ours = 0;
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
+		ours |= valid & bits[i].kernel ? bits[i].ours : 0;
+	if (ours & SET_ATIME_NOW)
+		ours &= ~SET_ATIME;
+	if (ours & SET_MTIME_NOW)
+		ours &= ~SET_MTIME;
+	return ours;
+}
+
+int serve_setattr(struct ask *a)
+{
+	const struct fuse_setattr_in *arg = (const void *)a->arg;
+	const struct handle *h = arg->valid & FATTR_FH ? (void *)(uintptr_t)arg->fh : NULL;
+	struct setattr_in in = {
+		.inode = this_node(a),
+		.file = h ? h->file : NULL,
+		.set = {.valid = set_valid(arg->valid), .mode = arg->mode, .uid = arg->uid, .gid = arg->gid, .size = arg->size,
+			.atime = {arg->atime, arg->atimensec}, .mtime = {arg->mtime, arg->mtimensec}},
+	};
+	struct setattr_out out = {0};
+	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_attr(a, &out.attr);
+}
+
+int serve_access(struct ask *a)
+{
+	const struct fuse_access_in *arg = (const void *)a->arg;
+	struct access_in in = {.inode = this_node(a), .mask = arg->mask};
+	struct access_out out = {0};
+	int err = access_on(&a->rq, ask_child(a), &in, &out);
+	return reply_done(a, err == -EOPNOTSUPP ? 0 : err); /* a graph that decides nothing refuses nothing */
+}
+
+int serve_readlink(struct ask *a)
+{
+	struct readlink_in in = {.inode = this_node(a)};
+	struct readlink_out out = {0};
+	int err = readlink_on(&a->rq, ask_child(a), &in, &out);
+	if (!err)
+		reply(a, out.target, strlen(out.target));
+	fop_out_clear(FOP_readlink, &out);
+	return err;
+}
+
+int serve_mknod(struct ask *a)
+{
+	const struct fuse_mknod_in *arg = (const void *)a->arg;
+	struct mknod_in in = {.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask, .rdev = arg->rdev};
+	struct mknod_out out = {0};
+	int err = name_check(in.loc.name);
+	gfid_create(&in.gfid);
+	if (!err)
+		err = mknod_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_entry(a, out.inode, &out.attr);
+}
+
+int serve_mkdir(struct ask *a)
+{
+	const struct fuse_mkdir_in *arg = (const void *)a->arg;
+	struct mkdir_in in = {.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask};
+	struct mkdir_out out = {0};
+	int err = name_check(in.loc.name);
+	gfid_create(&in.gfid);
+	if (!err)
+		err = mkdir_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_entry(a, out.inode, &out.attr);
+}
+
+int serve_symlink(struct ask *a)
+{
+	struct symlink_in in = {.loc = child_of(a, a->arg), .target = a->arg + strlen(a->arg) + 1};
+	struct symlink_out out = {0};
+	int err = name_check(in.loc.name);
+	gfid_create(&in.gfid);
+	if (!err)
+		err = symlink_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_entry(a, out.inode, &out.attr);
+}
+
+int serve_unlink(struct ask *a)
+{
+	struct unlink_in in = {.loc = child_of(a, a->arg)};
+	struct unlink_out out = {0};
+	int err = name_check(in.loc.name);
+	return reply_done(a, err ? err : unlink_on(&a->rq, ask_child(a), &in, &out));
+}
+
+int serve_rmdir(struct ask *a)
+{
+	struct rmdir_in in = {.loc = child_of(a, a->arg)};
+	struct rmdir_out out = {0};
+	int err = name_check(in.loc.name);
+	return reply_done(a, err ? err : rmdir_on(&a->rq, ask_child(a), &in, &out));
+}
+
+static int rename_names(struct ask *a, const char *names, uint64_t to_directory, uint32_t flags)
+{
+	struct rename_in in = {
+		.from = child_of(a, names),
+		.to = {.parent = node(a->mount, to_directory), .name = names + strlen(names) + 1},
+		.flags = flags,
+	};
+	struct rename_out out = {0};
+	int err = name_check(in.from.name);
+	if (!err)
+		err = name_check(in.to.name);
+	return reply_done(a, err ? err : rename_on(&a->rq, ask_child(a), &in, &out));
+}
+
+int serve_rename(struct ask *a)
+{
+	const struct fuse_rename_in *arg = (const void *)a->arg;
+	return rename_names(a, a->arg + sizeof(*arg), arg->newdir, 0);
+}
+
+int serve_rename2(struct ask *a)
+{
+	const struct fuse_rename2_in *arg = (const void *)a->arg;
+	return rename_names(a, a->arg + sizeof(*arg), arg->newdir, arg->flags);
+}
+
+int serve_link(struct ask *a)
+{
+	const struct fuse_link_in *arg = (const void *)a->arg;
+	struct link_in in = {.inode = node(a->mount, arg->oldnodeid), .loc = child_of(a, a->arg + sizeof(*arg))};
+	struct link_out out = {0};
+	int err = name_check(in.loc.name);
+	if (!err)
+		err = link_on(&a->rq, ask_child(a), &in, &out);
+	return err ? err : reply_entry(a, inode_ref(in.inode), &out.attr);
+}
+
+int serve_statfs(struct ask *a)
+{
+	struct statfs_in in = {.inode = this_node(a)};
+	struct statfs_out out = {0};
+	int err = statfs_on(&a->rq, ask_child(a), &in, &out);
+	if (err)
+		return err;
+	const struct statfs *s = &out.statfs;
+	struct fuse_statfs_out answer = {.st = {s->blocks, s->bfree, s->bavail, s->files, s->ffree, s->bsize, s->namemax, s->frsize}};
+	reply(a, &answer, sizeof(answer));
+	return 0;
+}
+
+int serve_setxattr(struct ask *a)
+{
+	const struct fuse_setxattr_head *arg = (const void *)a->arg;
+	const char *name = a->arg + sizeof(*arg), *value = name + strlen(name) + 1;
+	if (arg->size > a->size - (size_t)(value - a->arg))
+		return -EINVAL;
+	struct setxattr_in in = {
+		.inode = this_node(a), .name = name, .value = {arg->size, (void *)(uintptr_t)value}, .flags = arg->flags};
+	struct setxattr_out out = {0};
+	return reply_done(a, setxattr_on(&a->rq, ask_child(a), &in, &out));
+}
+
+/* The kernel asks with size 0 how much room the value needs. */
+static int reply_value(struct ask *a, const struct blob *value)
+{
+	const struct fuse_getxattr_in *arg = (const void *)a->arg;
+	struct fuse_getxattr_out length = {.size = value->size};
+	if (arg->size == 0)
+		reply(a, &length, sizeof(length));
+	else if (arg->size < value->size)
+		return -ERANGE;
+	else
+		reply(a, value->bytes, value->size);
+	return 0;
+}
+
+int serve_getxattr(struct ask *a)
+{
+	struct getxattr_in in = {.inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in)};
+	struct getxattr_out out = {0};
+	int err = getxattr_on(&a->rq, ask_child(a), &in, &out);
+	if (!err)
+		err = reply_value(a, &out.value);
+	fop_out_clear(FOP_getxattr, &out);
+	return err;
+}
+
+int serve_listxattr(struct ask *a)
+{
+	struct listxattr_in in = {.inode = this_node(a)};
+	struct listxattr_out out = {0};
+	int err = listxattr_on(&a->rq, ask_child(a), &in, &out);
+	if (!err)
+		err = reply_value(a, &out.names);
+	fop_out_clear(FOP_listxattr, &out);
+	return err;
+}
+
+int serve_removexattr(struct ask *a)
+{
+	struct removexattr_in in = {.inode = this_node(a), .name = a->arg};
+	struct removexattr_out out = {0};
+	return reply_done(a, removexattr_on(&a->rq, ask_child(a), &in, &out));
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* protocol/client: a brick on another machine, as the leaf of a client's graph. */
+#include <fcntl.h>
+#include <time.h>
+
+#include "client.h"
+
+enum { START_S = 3 };
+
+#define AT(field) OPTION_AT(struct remote, field)
+static const struct option options[] = {
+	{ "remote-host", OPTION_STRING, AT(remote_host), NULL, "name or address of the server" },
+	{ "remote-port", OPTION_INT, AT(remote_port), "24007", "its port", 1, 65535 },
+	{ "remote-subvolume", OPTION_STRING, AT(remote_subvolume), NULL, "name of the volume in the server's volfile" },
+	{ "volume-id", OPTION_STRING, AT(volume_id), "", "the brick must be of this volume (empty: any)" },
+	{ "brick-id", OPTION_STRING, AT(brick_id), "", "the brick must be this one (empty: any)" },
+	{ "transport", OPTION_ENUM, AT(transport), "tcp", "how to get there", .choices = "tcp" },
+	{ "max-wait", OPTION_DURATION, AT(max_wait_ms), "30s",
+	  "requests wait this long for a brick that can't be reached, then fail with ENOTCONN", 0, 86400000, .live = true },
+	{ "ping-interval", OPTION_DURATION, AT(ping_interval_ms), "10s", "ask whether the brick lives after this long a silence",
+	  100, 3600000, .live = true },
+	{ "ping-timeout", OPTION_DURATION, AT(ping_timeout_ms), "30s", "give the connection up when it does not answer for this long",
+	  100, 3600000, .live = true },
+	{ "wait-for-brick", OPTION_BOOL, AT(wait_for_brick), "off", "start even if the brick can't be reached yet" },
+	{ NULL }
+};
+
+static int client_init(struct xlator *x, struct problem *p)
+{
+	struct remote *r = x->private;
+	struct gfid id;
+
+	r->x = x;
+	pthread_mutex_init(&r->lock, NULL);
+	gfid_create(&id);
+	memcpy(r->client_id, id.bytes, sizeof(r->client_id));
+	gfid_create(&id);
+	memcpy(r->secret, id.bytes, sizeof(r->secret));
+	if (strlen(r->remote_subvolume) > 255 || strlen(r->volume_id) > 64 || strlen(r->brick_id) > 64)
+		return problem_set(p, EINVAL, "volume %s: remote-subvolume, volume-id or brick-id is too long", x->name);
+	return 0;
+}
+
+static void rest_ms(unsigned ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	if (task_self())
+		task_sleep_ms(ms);
+	else
+		nanosleep(&t, NULL);
+}
+
+/* 1: up; 0: not yet; -1: no use in waiting. *tried: attempts that failed. */
+static int progress(struct remote *r, unsigned *tried)
+{
+	int state;
+
+	pthread_mutex_lock(&r->lock);
+	state = r->up ? 1 : r->refused ? -1 : 0;
+	*tried = r->attempts;
+	pthread_mutex_unlock(&r->lock);
+	return state;
+}
+
+static int await_brick(struct remote *r, struct problem *p)
+{
+	uint64_t until = clock_ns() + START_S * 1000000000ull;
+	unsigned tried;
+	int state;
+
+	while (!(state = progress(r, &tried)) && clock_ns() < until && !(tried && r->wait_for_brick))
+		rest_ms(2);
+	if (state > 0 || (!state && r->wait_for_brick))
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	problem_set(p, ENOTCONN, "volume %s: %s", r->x->name,
+		    r->problem.text[0] ? r->problem.text : "the brick does not answer; check remote-host and remote-port");
+	pthread_mutex_unlock(&r->lock);
+	return -ENOTCONN;
+}
+
+static void client_stop(struct xlator *x)
+{
+	struct remote *r = x->private;
+
+	atomic_store(&r->stopping, true);
+	for (unsigned i = 0; i < r->channels; i++)
+		if (r->channel[i].keeper)
+			task_wake(r->channel[i].keeper);
+	while (atomic_load(&r->keepers))
+		rest_ms(1);
+	for (unsigned i = 0; i < r->channels; i++)
+		channel_finish(&r->channel[i]);
+	free(r->channel);
+	r->channel = NULL;
+	r->channels = 0;
+	if (r->address)
+		freeaddrinfo(r->address);
+	r->address = NULL;
+	atomic_store(&r->stopping, false);
+	r->recovered = 0;
+	r->attempts = 0;
+	r->refused = false;
+}
+
+static int start_channels(struct remote *r)
+{
+	r->channels = runtime_shards() < WIRE_CHANNELS ? runtime_shards() : WIRE_CHANNELS;
+	r->channel = calloc(r->channels, sizeof(*r->channel));
+	if (!r->channel) {
+		r->channels = 0;
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < r->channels; i++)
+		if (channel_init(&r->channel[i], r, i))
+			return -ENOMEM;
+	for (unsigned i = 0; i < r->channels; i++) {
+		int err;
+
+		atomic_fetch_add(&r->keepers, 1);
+		err = task_spawn(r->channel[i].shard, keeper_run, &r->channel[i]);
+		if (err) {
+			atomic_fetch_sub(&r->keepers, 1);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int client_start(struct xlator *x, struct problem *p)
+{
+	struct remote *r = x->private;
+	char port[16];
+	int err;
+
+	snprintf(port, sizeof(port), "%d", (int)r->remote_port);
+	err = tcp_resolve(r->remote_host, port, false, &r->address, p);
+	if (err)
+		return err;
+	err = start_channels(r);
+	if (err)
+		problem_set(p, -err, "volume %s: %s", x->name, strerror(-err));
+	else
+		err = await_brick(r, p);
+	if (err)
+		client_stop(x);
+	return err;
+}
+
+static void client_finish(struct xlator *x)
+{
+	struct remote *r = x->private;
+
+	pthread_mutex_destroy(&r->lock);
+}
+
+/* ---- fops ---- */
+
+static struct remote_inode *inode_of(struct remote *r, const struct file *file)
+{
+	struct remote_inode *i = inode_slot(file->inode, r->x);
+
+	if (!i && gfid_equal(&file->inode->gfid, &gfid_root))
+		i = remote_inode(r, file->inode, r->root_handle, r->root_size);
+	return i;
+}
+
+static int client_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
+{
+	struct remote *r = x->private;
+	struct remote_inode *i = inode_of(r, in->file);
+	int err = remote_call(r, rq, FOP_setlk, in, out);
+
+	/* Without memory for the note the lock is held all the same; only a restart of the brick would lose it. */
+	if (!err && i && held_set(i, in->file, &in->lock, r->recovered))
+		log_warning(x, rq, "out of memory: a lock would not survive a restart of the brick");
+	return err;
+}
+
+static int client_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
+{
+	struct remote *r = x->private;
+	struct remote_inode *i = inode_of(r, in->file);
+	int err = remote_call(r, rq, FOP_flush, in, out);
+
+	if (i)
+		held_drop_owner(i, in->owner);
+	return err;
+}
+
+/* A number of an earlier session needs no release: it went with it. */
+static int client_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
+{
+	struct remote *r = x->private;
+	struct remote_file *f = file_slot(in->file, x);
+	bool gone;
+
+	if (!f)
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	gone = f->stale || (r->up && f->incarnation != r->recovered);
+	pthread_mutex_unlock(&r->lock);
+	if (!gone)
+		remote_call(r, rq, FOP_release, in, out);
+	pthread_mutex_lock(&r->lock);
+	f->stale = true;
+	pthread_mutex_unlock(&r->lock);
+	return 0;
+}
+
+static int client_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	return remote_call(x->private, rq, fop, in, out);
+}
+
+static void client_forget_inode(struct xlator *x, struct inode *inode, void *slot)
+{
+	(void)x;
+	(void)inode;
+	remote_inode_free(slot);
+}
+
+static void client_forget_file(struct xlator *x, struct file *file, void *slot)
+{
+	(void)file;
+	remote_file_remove(x->private, slot);
+}
+
+/* ---- for people ---- */
+
+static const char *state_name(enum channel_state s)
+{
+	static const char *const names[] = { "down", "greeting", "recovering", "up" };
+
+	return names[s];
+}
+
+static void dump_channel(struct channel *ch, FILE *f)
+{
+	unsigned flying = 0;
+
+	pthread_mutex_lock(&ch->lock);
+	for (unsigned i = 0; i < WIRE_SLOTS; i++)
+		flying += ch->slot[i].call != NULL;
+	fprintf(f, "  channel %u: %s, requests %llu, resent %llu, in flight %u, cancels %llu, bytes out %llu, bytes in %llu, "
+		   "sends %llu, receives %llu\n", ch->number, state_name(ch->state), (unsigned long long)ch->requests,
+		(unsigned long long)ch->resent, flying, (unsigned long long)ch->cancels,
+		(unsigned long long)(ch->bytes_out + (ch->state ? atomic_load(&ch->stream.bytes_out) : 0)),
+		(unsigned long long)(ch->bytes_in + (ch->state ? atomic_load(&ch->stream.bytes_in) : 0)),
+		(unsigned long long)atomic_load(&ch->stream.sends), (unsigned long long)atomic_load(&ch->stream.receives));
+	pthread_mutex_unlock(&ch->lock);
+}
+
+static void client_dump(struct xlator *x, FILE *f)
+{
+	struct remote *r = x->private;
+	unsigned files = 0;
+
+	for (unsigned i = 0; i < r->channels; i++)
+		dump_channel(&r->channel[i], f);
+	pthread_mutex_lock(&r->lock);
+	for (struct remote_file *i = r->files; i; i = i->next)
+		files++;
+	fprintf(f, "  brick: %s\n  session: %016llx\n  open files: %u\n", r->up ? "up" : "down",
+		(unsigned long long)r->recovered, files);
+	fprintf(f, "  connects: %llu\n  sessions lost: %llu\n  stale files: %llu\n  lost locks: %llu\n",
+		(unsigned long long)r->connects, (unsigned long long)r->sessions_lost, (unsigned long long)r->stale_files,
+		(unsigned long long)r->lost_locks);
+	if (!r->up && r->problem.text[0])
+		fprintf(f, "  problem: %s\n", r->problem.text);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static int client_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	struct remote *r = x->private;
+
+	if (argc != 1 || strcmp(argv[0], "drop-connections"))
+		return -EINVAL;
+	for (unsigned i = 0; i < r->channels; i++)
+		channel_kill(&r->channel[i]);
+	fprintf(f, "%u connections dropped\n", r->channels);
+	return 0;
+}
+
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.shareable = true,
+	.name = "protocol/client",
+	.summary = "a brick on another machine",
+	.options = options,
+	.private_size = sizeof(struct remote),
+	.init = client_init,
+	.start = client_start,
+	.stop = client_stop,
+	.finish = client_finish,
+	.forget_inode = client_forget_inode,
+	.forget_file = client_forget_file,
+	.dump = client_dump,
+	.command = client_command,
+	.any = client_any,
+	.setlk = client_setlk,
+	.flush = client_flush,
+	.release = client_release,
+};
+XLATOR_MODULE

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* protocol/client's parts: the remote brick, its channels (one connection per shard), open files and locks held there. */
+#ifndef STRATUS_PROTOCOL_CLIENT_H
+#define STRATUS_PROTOCOL_CLIENT_H
+#include <netdb.h>
+
+#include "message.h"
+
+/* Lock order: channel.lock, then remote.lock, then remote_inode.lock. None is held over a wait. */
+
+struct held_lock { /* granted by the brick; taken again after it has restarted */
+	struct held_lock *next;
+	struct lock lock;
+	const struct file *file; /* through which a flock lock was taken; not a reference */
+	uint64_t incarnation;    /* of the session that it is known in */
+};
+struct remote_inode {
+	pthread_mutex_t lock;
+	uint32_t size;
+	uint8_t handle[WIRE_HANDLE_MAX];
+	struct held_lock *held;
+};
+struct remote_file {
+	struct remote_file *next, **link; /* in remote.files */
+	struct file *file;                /* whose slot this is */
+	uint64_t number;                  /* at the server; guarded by remote.lock like the rest */
+	uint64_t incarnation;             /* of the session in which the number holds */
+	bool stale;                       /* gone when the brick came back */
+};
+
+enum channel_state { CHANNEL_DOWN, CHANNEL_GREETING, CHANNEL_RECOVERING, CHANNEL_UP };
+struct call;
+struct slot {
+	struct call *call; /* that waits for an answer, or NULL */
+	uint32_t sequence;
+	bool taken;
+};
+struct remote;
+struct channel {
+	struct stream stream; /* first: its callbacks find the channel */
+	struct watch connecting;
+	struct remote *remote;
+	unsigned number;
+	struct shard *shard;
+	struct task *keeper; /* connects, greets, recovers, pings */
+	pthread_mutex_t lock; /* guards what follows */
+	enum channel_state state;
+	uint64_t generation, incarnation;
+	struct record *answer; /* to HELLO or GOODBYE */
+	bool lost, heard, pinged, connected;
+	const char *lost_why;
+	struct slot slot[WIRE_SLOTS], *wait_slot;
+	uint16_t free[WIRE_SLOTS];
+	unsigned free_count, wait_hint;
+	struct call *waiting; /* for a connection or a slot, first come first */
+	char *scratch; /* requests are encoded here */
+	uint32_t room;
+	uint64_t requests, resent, cancels, bytes_in, bytes_out; /* bytes: of earlier connections */
+	bool turned;
+};
+
+struct remote {
+	/* options */
+	char *remote_host, *remote_subvolume, *volume_id, *brick_id;
+	int64_t remote_port, transport;
+	uint64_t max_wait_ms, ping_interval_ms, ping_timeout_ms;
+	bool wait_for_brick;
+
+	struct xlator *x;
+	struct addrinfo *address;
+	uint8_t client_id[16], secret[16];
+	struct channel *channel;
+	unsigned channels;
+	atomic_bool stopping;
+	atomic_uint keepers; /* tasks of ours that run: stop waits for them */
+	struct task_lock recovery, reopening;
+	pthread_mutex_t lock; /* guards what follows */
+	struct remote_file *files;
+	uint64_t recovered; /* incarnation of the session in which files and locks are as they were */
+	unsigned up, attempts;
+	uint32_t root_size;
+	uint8_t root_handle[WIRE_HANDLE_MAX];
+	struct problem problem; /* why the last attempt failed */
+	bool refused;           /* by the server: no use in trying at start */
+	uint64_t connects, sessions_lost, stale_files, lost_locks;
+};
+
+/* channel.c */
+int channel_init(struct channel *, struct remote *, unsigned number);
+void channel_finish(struct channel *);
+/* Sends the request on this shard's channel and waits for its answer, over losses of the connection. */
+int remote_call(struct remote *, struct request *, int fop, const void *in, void *out);
+/* The same on a channel that is just being made ready. */
+int channel_call_early(struct channel *, struct request *, int fop, const void *in, void *out);
+void channel_set_state(struct channel *, enum channel_state); /* with the lock held; wakes who waits */
+void channel_kill(struct channel *); /* as if the connection had been lost */
+bool channel_answer(struct channel *, struct record *);
+extern const struct codec_ops client_codec; /* the owner is a call; for others see remote_decode_inode */
+int remote_decode_inode(struct remote *, struct codec *, struct inode **); /* an inode outside of a call */
+enum { /* xids of what is not a fop */
+	XID_SESSION = (1 << WIRE_SLOT_BITS) - 1,
+	XID_HELLO = XID_SESSION | 1 << WIRE_SLOT_BITS, XID_PING = XID_SESSION | 2 << WIRE_SLOT_BITS,
+	XID_GOODBYE = XID_SESSION | 3 << WIRE_SLOT_BITS, XID_CANCEL = XID_SESSION | 4 << WIRE_SLOT_BITS
+};
+
+/* keeper.c */
+void keeper_run(void *channel);
+
+/* object.c: what the slots of inodes and files hold */
+struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
+void remote_inode_free(struct remote_inode *);
+int remote_file_add(struct remote *, struct file *, uint64_t number, uint64_t incarnation);
+void remote_file_remove(struct remote *, struct remote_file *);
+/* Makes the file's number hold in the session of that incarnation. On the channel if given, else on this shard's. */
+int remote_file_reopen(struct remote *, struct channel *early, struct file *, uint64_t incarnation);
+/* Brings files and locks into a session that was made anew. */
+int remote_recover(struct remote *, struct channel *);
+
+/* held.c: locks that the brick has granted */
+int held_set(struct remote_inode *, const struct file *, const struct lock *, uint64_t incarnation);
+void held_drop_owner(struct remote_inode *, uint64_t owner);             /* POSIX locks, at a flush */
+void held_drop_file(struct remote_inode *, const struct file *);         /* flock locks, at the release */
+void held_free(struct held_lock *);
+#endif

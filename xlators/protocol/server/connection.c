@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listening, accepting, and what a connection's loop does with records before and after HELLO. */
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server.h"
+
+enum { ACCEPTS = 16 };
+
+struct connection *connection_ref(struct connection *c)
+{
+	atomic_fetch_add(&c->refs, 1);
+	return c;
+}
+
+void connection_unref(struct connection *c)
+{
+	if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
+		return;
+	if (c->session)
+		session_unref(c->session);
+	record_free(c->hello);
+	pthread_mutex_destroy(&c->stream.lock);
+	atomic_fetch_sub(&c->server->tasks, 1);
+	free(c);
+}
+
+/* ---- the end of a connection ---- */
+
+static void forget(struct connection *c)
+{
+	struct server *s = c->server;
+
+	pthread_mutex_lock(&s->lock);
+	c->closed = true;
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
+	s->connection_count--;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void turned(void *arg)
+{
+	connection_unref(arg);
+}
+
+/* On its loop. The list's reference goes after one more turn, when no event can be under way. */
+static void close_connection(struct connection *c)
+{
+	atomic_fetch_add(&c->server->bytes_in, atomic_load(&c->stream.bytes_in));
+	atomic_fetch_add(&c->server->bytes_out, atomic_load(&c->stream.bytes_out));
+	stream_close(&c->stream);
+	forget(c);
+	if (c->session)
+		session_detach(c->session, c);
+	if (shard_call(c->shard, turned, c))
+		log_error(c->server->x, NULL, "out of memory: a closed connection is kept");
+}
+
+void connection_refuse(struct connection *c, const char *why)
+{
+	struct server *s = c->server;
+
+	if (atomic_exchange(&c->refused, true))
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->garbage++;
+	pthread_mutex_unlock(&s->lock);
+	log_warning(s->x, NULL, "connection from %s closed: %s", c->peer, why);
+	stream_kill(&c->stream);
+}
+
+static void broken(struct stream *st, const char *why)
+{
+	struct connection *c = (struct connection *)st;
+
+	if (st->garbage)
+		connection_refuse(c, why);
+	close_connection(c);
+}
+
+/* ---- records ---- */
+
+static void greeting(struct connection *c, struct record *rec)
+{
+	if (record_word(rec, CALL_PROCEDURE) != WIRE_HELLO || c->hello || c->session) {
+		record_free(rec);
+		connection_refuse(c, "the first call is not HELLO");
+		return;
+	}
+	c->hello = rec;
+	stream_pause(&c->stream, true);
+	connection_ref(c);
+	if (task_run_now(c->shard, session_greet, c)) {
+		connection_unref(c);
+		connection_refuse(c, "out of memory");
+	}
+}
+
+static void answer_empty(struct connection *c, uint32_t xid)
+{
+	char head[64] __attribute__((aligned(8)));
+	uint32_t size = encode_reply(head, sizeof(head), xid, 0, NULL, NULL, NULL);
+
+	stream_send(&c->stream, head, size, NULL, 0);
+}
+
+static void goodbye(void *arg)
+{
+	struct connection *c = arg;
+
+	session_end(c->session);
+	answer_empty(c, c->goodbye_xid);
+	connection_unref(c);
+}
+
+static void got_goodbye(struct connection *c, uint32_t xid)
+{
+	c->goodbye_xid = xid;
+	stream_pause(&c->stream, true);
+	connection_ref(c);
+	if (task_spawn(c->shard, goodbye, c))
+		connection_unref(c);
+}
+
+static void got_cancel(struct connection *c, struct record *rec)
+{
+	struct wire_cancel cancel;
+
+	if (decode_record(rec, CALL_BODY, (xdrproc_t)xdr_wire_cancel, &cancel))
+		work_cancel(c->session, c->channel, cancel.xid);
+	else
+		connection_refuse(c, "a malformed CANCEL");
+}
+
+static void got_call(struct connection *c, struct record *rec)
+{
+	uint32_t procedure = record_word(rec, CALL_PROCEDURE), xid = record_word(rec, WORD_XID);
+
+	if (procedure > WIRE_FOP && procedure < WIRE_FOP + FOP_COUNT) {
+		work_arrived(c, rec);
+		return;
+	}
+	switch (procedure) {
+	case WIRE_NULL:
+	case WIRE_PING:
+		answer_empty(c, xid);
+		break;
+	case WIRE_CANCEL:
+		got_cancel(c, rec);
+		break;
+	case WIRE_GOODBYE:
+		got_goodbye(c, xid);
+		break;
+	default:
+		connection_refuse(c, "a call of an unknown procedure");
+	}
+	record_free(rec);
+}
+
+static void got(struct stream *st, struct record *rec)
+{
+	struct connection *c = (struct connection *)st;
+
+	if (atomic_load(&c->refused)) {
+		record_free(rec);
+	} else if (record_word(rec, WORD_TYPE)) {
+		record_free(rec);
+		connection_refuse(c, "an answer that nobody asked for");
+	} else if (c->welcome) {
+		got_call(c, rec);
+	} else if (record_word(rec, CALL_PROCEDURE) == WIRE_NULL && !c->hello) {
+		answer_empty(c, record_word(rec, WORD_XID));
+		record_free(rec);
+	} else {
+		greeting(c, rec);
+	}
+}
+
+/* ---- accepting ---- */
+
+static struct connection *connection_create(struct server *s, int fd)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+
+	if (!c || stream_open(&c->stream, &transport_tcp, fd, WIRE_GREETING_MAX, 0)) {
+		if (!c)
+			close(fd);
+		free(c);
+		return NULL;
+	}
+	c->stream.got = got;
+	c->stream.broken = broken;
+	c->server = s;
+	c->shard = shard_self();
+	c->born_ns = clock_ns();
+	atomic_store(&c->refs, 1);
+	tcp_tune(fd);
+	tcp_name(fd, true, c->peer, sizeof(c->peer));
+	atomic_fetch_add(&s->tasks, 1);
+	pthread_mutex_lock(&s->lock);
+	c->next = s->connections;
+	c->link = &s->connections;
+	if (c->next)
+		c->next->link = &c->next;
+	s->connections = c;
+	s->connection_count++;
+	s->accepted++;
+	pthread_mutex_unlock(&s->lock);
+	return c;
+}
+
+static bool has_room(struct server *s)
+{
+	bool room, say;
+
+	pthread_mutex_lock(&s->lock);
+	room = s->connection_count < (uint64_t)s->max_connections;
+	say = !room && !s->full_logged;
+	s->full_logged = !room;
+	s->rejected += !room;
+	pthread_mutex_unlock(&s->lock);
+	if (say)
+		log_warning(s->x, NULL, "more than max-connections %lld: new ones are refused", (long long)s->max_connections);
+	return room;
+}
+
+static void accept_ready(struct watch *w, uint32_t events)
+{
+	struct listener *l = (struct listener *)w;
+	struct connection *c;
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS; i++) {
+		int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+			log_warning(l->server->x, NULL, "can't accept: %s; trying again in a second", strerror(errno));
+			shard_unwatch(w); /* the sweep watches it again */
+			l->watched = false;
+		}
+		if (fd < 0)
+			return;
+		if (!has_room(l->server)) {
+			close(fd);
+			continue;
+		}
+		c = connection_create(l->server, fd);
+		if (c && stream_watch(&c->stream, c->shard))
+			close_connection(c);
+	}
+}
+
+/* ---- listening ---- */
+
+/* Splits "host:port", "[v6]:port", ":port" in place. */
+static int split(char *text, char **host, char **port)
+{
+	char *colon = strrchr(text, ':');
+
+	if (!colon || !colon[1])
+		return -EINVAL;
+	*colon = 0;
+	*host = text;
+	*port = colon + 1;
+	if (*text == '[' && colon[-1] == ']') {
+		colon[-1] = 0;
+		*host = text + 1;
+	}
+	return 0;
+}
+
+static int listen_on(struct server *s, char *text, struct problem *p)
+{
+	char *host, *port, name[128];
+	struct addrinfo *list;
+	struct listener *l;
+	int err, fd;
+
+	snprintf(name, sizeof(name), "%s", text);
+	if (split(text, &host, &port))
+		return problem_set(p, EINVAL, "volume %s: option listen: \"%s\" is not HOST:PORT", s->x->name, name);
+	err = tcp_resolve(strcmp(host, "*") ? host : "", port, true, &list, p);
+	if (err)
+		return err;
+	fd = tcp_listen(list);
+	freeaddrinfo(list);
+	if (fd == -EADDRINUSE)
+		return problem_set(p, EADDRINUSE, "volume %s: %s is in use by another program; stop that or choose another port",
+				   s->x->name, name);
+	if (fd < 0)
+		return problem_set(p, -fd, "volume %s: can't listen on %s: %s", s->x->name, name, strerror(-fd));
+	l = &s->listener[s->listeners++];
+	*l = (struct listener){ .watch = { .fd = fd, .ready = accept_ready }, .server = s };
+	tcp_name(fd, false, l->name, sizeof(l->name));
+	return 0;
+}
+
+static int write_port_file(struct server *s, struct problem *p)
+{
+	const char *colon = strrchr(s->listener[0].name, ':');
+	char temporary[4096 + 8];
+	FILE *f;
+	bool ok;
+
+	if (!*s->port_file)
+		return 0;
+	snprintf(temporary, sizeof(temporary), "%s.new", s->port_file);
+	f = fopen(temporary, "we");
+	ok = f && fprintf(f, "%s\n", colon + 1) > 0;
+	if (f && fclose(f))
+		ok = false;
+	if (ok && !rename(temporary, s->port_file))
+		return 0;
+	return problem_set(p, errno ? errno : EIO, "volume %s: can't write port-file %s: %s", s->x->name, s->port_file,
+			   strerror(errno));
+}
+
+static void sweep(void *arg)
+{
+	struct server *s = arg;
+	uint64_t limit = clock_ns() - s->handshake_timeout_ms * 1000000;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct connection *c = s->connections; c; c = c->next) {
+		if (c->welcome || c->born_ns > limit)
+			continue;
+		s->expired++;
+		stream_kill(&c->stream);
+	}
+	pthread_mutex_unlock(&s->lock);
+	sessions_sweep(s);
+	for (unsigned i = 0; i < s->listeners && !atomic_load(&s->stopping); i++)
+		if (!s->listener[i].watched)
+			s->listener[i].watched = !shard_watch(shard_self(), &s->listener[i].watch, EPOLLIN);
+	if (!atomic_load(&s->stopping))
+		timer_set(shard_self(), &s->sweep, clock_ns() + 1000000000);
+}
+
+static void begin(void *arg)
+{
+	struct server *s = arg;
+
+	s->sweep = (struct timer){ .fn = sweep, .arg = s };
+	sweep(s);
+	atomic_fetch_sub(&s->tasks, 1);
+}
+
+int listeners_start(struct server *s, struct problem *p)
+{
+	char *text = strdup(s->listen), *rest = text, *part;
+	int err = 0;
+
+	s->listener = text ? calloc(strlen(text) + 1, sizeof(*s->listener)) : NULL;
+	if (!s->listener)
+		err = -ENOMEM;
+	while (!err && (part = strsep(&rest, ", \t")))
+		if (*part)
+			err = listen_on(s, part, p);
+	free(text);
+	if (!err && !s->listeners)
+		err = problem_set(p, EINVAL, "volume %s: option listen names no address", s->x->name);
+	if (!err)
+		err = write_port_file(s, p);
+	if (err)
+		return err;
+	for (unsigned i = 0; i < s->listeners; i++)
+		log_info(s->x, NULL, "listening on %s", s->listener[i].name);
+	atomic_fetch_add(&s->tasks, 1);
+	err = shard_call(runtime_shard(0), begin, s);
+	if (err)
+		atomic_fetch_sub(&s->tasks, 1);
+	return err;
+}
+
+static void unlisten(void *arg)
+{
+	struct server *s = arg;
+
+	timer_cancel(&s->sweep);
+	for (unsigned i = 0; i < s->listeners; i++) {
+		if (s->listener[i].watched)
+			shard_unwatch(&s->listener[i].watch);
+		close(s->listener[i].watch.fd);
+	}
+	s->listeners = 0;
+	atomic_fetch_sub(&s->tasks, 1);
+}
+
+void listeners_stop(struct server *s)
+{
+	atomic_fetch_add(&s->tasks, 1);
+	while (shard_call(runtime_shard(0), unlisten, s))
+		sched_yield();
+}

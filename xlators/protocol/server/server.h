@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* protocol/server's parts: listeners, connections, sessions with their channels, slots and files, and calls being done. */
+#ifndef STRATUS_PROTOCOL_SERVER_H
+#define STRATUS_PROTOCOL_SERVER_H
+#include "message.h"
+
+/* Lock order: server.lock, then session.lock, then stream.lock. None is held over a wait. */
+
+enum { RUNNING_MAX = 256, BYTES_MAX = 64 << 20, FILES_MAX = 65536, KEPT_MAX = 32 << 20 };
+
+struct server;
+struct session;
+struct work;
+
+struct connection {
+	struct stream stream; /* first: its callbacks find the connection */
+	struct server *server;
+	struct session *session; /* NULL before HELLO; set once, a reference */
+	unsigned channel;
+	struct shard *shard;
+	atomic_uint refs;
+	bool welcome; /* HELLO is done */
+	bool closed;  /* guarded by server.lock */
+	atomic_bool refused;
+	uint32_t goodbye_xid;
+	uint64_t born_ns;
+	char peer[64];
+	struct connection *next, **link; /* in server.connections; guarded by server.lock */
+	struct record *hello;
+};
+
+struct kept { /* a reply, until the client shows that it has it */
+	uint32_t size;
+	unsigned buffers;
+	struct buffer *buffer[COMPOUND_MAX];
+	char head[];
+};
+struct slot {
+	uint32_t xid;
+	bool used;
+	struct work *work; /* being done */
+	struct kept *kept; /* done; NULL: doing it again does no harm */
+};
+struct session_channel {
+	struct connection *connection; /* a reference */
+	uint64_t generation;
+	bool paused; /* not read from: too much is being done */
+	struct slot slot[WIRE_SLOTS], *wait_slot;
+};
+struct open_file {
+	struct file *file;
+	uint32_t turn; /* high half of the number: an old number never finds a new file */
+	uint32_t next_free;
+};
+struct session {
+	struct client client; /* first: request.client points here */
+	uint8_t secret[16];
+	struct server *server;
+	struct xlator *subvolume;
+	char *origin;
+	atomic_uint refs; /* connections, works, the table */
+	struct session *next; /* in server.sessions; guarded by server.lock */
+	pthread_mutex_t lock; /* guards what follows */
+	bool ending;
+	uint64_t alone_since_ns; /* without a connection; 0: has one */
+	unsigned connections;
+	struct session_channel *channel[WIRE_CHANNELS];
+	struct open_file *file;
+	uint32_t files, files_room, free_file; /* free_file: index + 1 */
+	unsigned running, waiting; /* calls; waiting: those of FOP_WAITS */
+	unsigned paused; /* channels */
+	size_t bytes, kept_bytes;
+	struct work *works;
+	uint64_t requests, duplicates;
+};
+
+struct work { /* a call being done */
+	struct session *session;       /* reference */
+	struct connection *connection; /* reference; where the answer goes: a newer one after a resend */
+	struct slot *slot;             /* NULL once the client has given it another call */
+	struct record *record;
+	int fop;
+	uint32_t xid;
+	struct task *task;             /* guarded by session.lock like the rest below */
+	bool cancelled, waits;
+	struct work *next, **link;
+};
+
+struct listener {
+	struct watch watch;
+	struct server *server;
+	char name[64];
+	bool watched;
+};
+struct server {
+	/* options */
+	char *listen, *port_file;
+	int64_t max_connections;
+	uint64_t handshake_timeout_ms, session_timeout_ms;
+
+	struct xlator *x;
+	struct listener *listener;
+	unsigned listeners;
+	struct timer sweep;
+	atomic_bool stopping;
+	atomic_uint tasks; /* of ours, that stop waits for */
+	pthread_mutex_t lock; /* guards what follows */
+	struct connection *connections;
+	struct session *sessions;
+	unsigned connection_count, session_count;
+	bool full_logged;
+	uint64_t accepted, rejected, garbage, expired, stale_channels;
+	atomic_uint_fast64_t requests, bytes_in, bytes_out;
+};
+
+/* connection.c */
+int listeners_start(struct server *, struct problem *);
+void listeners_stop(struct server *);
+void connection_unref(struct connection *);
+struct connection *connection_ref(struct connection *);
+void connection_refuse(struct connection *, const char *why); /* logs once, closes */
+
+/* session.c */
+void session_greet(void *connection); /* a task: HELLO */
+void session_unref(struct session *);
+void session_detach(struct session *, struct connection *); /* the connection is lost */
+void session_end(struct session *);                          /* in a task: for good */
+void sessions_sweep(struct server *);
+void sessions_free(struct server *);
+int session_add_file(struct session *, struct file *, uint64_t *number); /* takes its own reference */
+int session_find_file(struct session *, uint64_t number, struct file **);
+void session_remove_file(struct session *, uint64_t number);
+struct xlator *leaf_of(struct xlator *);
+
+/* work.c */
+void work_arrived(struct connection *, struct record *); /* on the loop: a fop */
+void work_cancel(struct session *, unsigned channel, uint32_t xid);
+void works_cancel(struct session *);
+void works_cancel_waiting(struct session *);
+struct slot *slot_of(struct session_channel *, uint32_t slot);
+void slot_drop_kept(struct session *, struct slot *);
+int server_put_inode(struct xlator *leaf, struct inode *, uint8_t *handle, uint32_t *size);
+void server_tell(struct server *, struct xlator *from, const struct event *);
+#endif

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of fops: none is done twice. Each channel has numbered slots; a slot knows its last call, and keeps the answer until
+ * the slot's next call shows that the client has it. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "server.h"
+
+enum { SMALL_REPLY = 1536, SEQUENCE_BITS = 32 - WIRE_SLOT_BITS };
+
+/* ---- slots; with session.lock held ---- */
+
+struct slot *slot_of(struct session_channel *ch, uint32_t slot)
+{
+	if (slot < WIRE_SLOTS)
+		return &ch->slot[slot];
+	if (slot >= WIRE_SLOTS + WIRE_WAIT_SLOTS)
+		return NULL;
+	if (!ch->wait_slot)
+		ch->wait_slot = calloc(WIRE_WAIT_SLOTS, sizeof(*ch->wait_slot));
+	return ch->wait_slot ? &ch->wait_slot[slot - WIRE_SLOTS] : NULL;
+}
+
+void slot_drop_kept(struct session *s, struct slot *slot)
+{
+	struct kept *k = slot->kept;
+
+	if (!k)
+		return;
+	s->kept_bytes -= k->size;
+	for (unsigned i = 0; i < k->buffers; i++) {
+		s->kept_bytes -= k->buffer[i]->size;
+		buffer_unref(k->buffer[i]);
+	}
+	free(k);
+	slot->kept = NULL;
+}
+
+/* Answers that must not be made twice: of what changes something, even when doing it twice is doing it once, for another
+ * client's change may lie between. */
+static bool keeps(int fop)
+{
+	unsigned flags = fop_info[fop].flags;
+
+	return !(flags & FOP_IDEMPOTENT) || flags & FOP_MUTATES || fop == FOP_release || fop == FOP_flush;
+}
+
+static void keep(struct session *s, struct slot *slot, const char *head, uint32_t size, const struct codec *c)
+{
+	struct kept *k = malloc(sizeof(*k) + size);
+
+	if (!k)
+		return;
+	k->size = size;
+	k->buffers = c->buffers;
+	memcpy(k->head, head, size);
+	s->kept_bytes += size;
+	for (unsigned i = 0; i < k->buffers; i++) {
+		k->buffer[i] = buffer_ref(c->buffer[i]);
+		s->kept_bytes += k->buffer[i]->size;
+	}
+	slot->kept = k;
+}
+
+static bool is_later(uint32_t xid, uint32_t than)
+{
+	uint32_t ahead = ((xid >> WIRE_SLOT_BITS) - (than >> WIRE_SLOT_BITS)) & ((1u << SEQUENCE_BITS) - 1);
+
+	return ahead && ahead < 1u << (SEQUENCE_BITS - 1);
+}
+
+/* ---- arrival, on the loop ---- */
+
+static void answer_status(struct connection *c, uint32_t xid, int status)
+{
+	char head[64] __attribute__((aligned(8)));
+	uint32_t size = encode_reply(head, sizeof(head), xid, status, NULL, NULL, NULL);
+
+	stream_send(&c->stream, head, size, NULL, 0);
+}
+
+/* It came before. True if there is nothing more to do. */
+static bool duplicate(struct session *s, struct slot *slot, struct connection *c, int fop, struct connection **old)
+{
+	s->duplicates++;
+	if (slot->work) { /* the answer goes to the new connection */
+		*old = slot->work->connection;
+		slot->work->connection = connection_ref(c);
+		return true;
+	}
+	if (slot->kept) {
+		stream_send(&c->stream, slot->kept->head, slot->kept->size, slot->kept->buffer, slot->kept->buffers);
+		return true;
+	}
+	if (!keeps(fop))
+		return false;
+	answer_status(c, slot->xid, -EIO); /* done, but there was no memory to keep the answer */
+	return true;
+}
+
+/* 0, or the status with which it is refused. */
+static int admit(struct session *s, int fop, bool waits)
+{
+	if (waits && s->waiting >= WIRE_WAIT_SLOTS)
+		return -ENOLCK;
+	return keeps(fop) && s->kept_bytes > KEPT_MAX ? -ENOMEM : 0;
+}
+
+static void pause_channel(struct session *s, struct session_channel *ch)
+{
+	if (ch->paused || (s->running < RUNNING_MAX && s->bytes < BYTES_MAX))
+		return;
+	ch->paused = true;
+	s->paused++;
+	stream_pause(&ch->connection->stream, true);
+}
+
+static void resume_channels(struct session *s)
+{
+	if (!s->paused || s->running > RUNNING_MAX * 3 / 4 || s->bytes > BYTES_MAX * 3ul / 4)
+		return;
+	for (unsigned i = 0; i < WIRE_CHANNELS; i++) {
+		struct session_channel *ch = s->channel[i];
+
+		if (!ch || !ch->paused)
+			continue;
+		ch->paused = false;
+		s->paused--;
+		stream_pause(&ch->connection->stream, false);
+	}
+}
+
+static size_t record_bytes(const struct record *r)
+{
+	return r->size + (r->bulk ? r->bulk->size : 0);
+}
+
+static struct work *work_create(struct session *s, struct connection *c, struct slot *slot, struct record *rec, int fop)
+{
+	struct work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->session = s;
+	w->connection = connection_ref(c);
+	w->slot = slot;
+	w->record = rec;
+	w->fop = fop;
+	w->xid = record_word(rec, WORD_XID);
+	w->waits = fop_info[fop].flags & FOP_WAITS;
+	w->next = s->works;
+	w->link = &s->works;
+	if (w->next)
+		w->next->link = &w->next;
+	s->works = w;
+	atomic_fetch_add(&s->refs, 1);
+	*(w->waits ? &s->waiting : &s->running) += 1;
+	s->bytes += record_bytes(rec);
+	s->requests++;
+	slot->work = w;
+	return w;
+}
+
+/* Decides under session.lock what becomes of a call. The work to be done, or NULL (*why: it is garbage). */
+static struct work *take(struct session *s, struct connection *c, struct record *rec, struct connection **old, const char **why)
+{
+	uint32_t xid = record_word(rec, WORD_XID), at = xid & ((1 << WIRE_SLOT_BITS) - 1);
+	int fop = record_word(rec, CALL_PROCEDURE) - WIRE_FOP, status;
+	bool waits = fop_info[fop].flags & FOP_WAITS;
+	struct session_channel *ch = s->channel[c->channel];
+	struct work *w = NULL;
+	struct slot *slot;
+
+	if (s->ending || ch->connection != c) /* what an older connection still brings is not done */
+		return NULL;
+	slot = slot_of(ch, at);
+	*why = "a call in a slot that does not exist";
+	if (!slot || (at >= WIRE_SLOTS && !waits))
+		return NULL;
+	*why = NULL;
+	if (slot->used && slot->xid == xid) {
+		if (duplicate(s, slot, c, fop, old))
+			return NULL;
+	} else if (slot->used && !is_later(xid, slot->xid)) {
+		*why = "a call that is older than the last one of its slot";
+		return NULL;
+	}
+	if (slot->work)
+		slot->work->slot = NULL; /* given up by the client */
+	slot->work = NULL;
+	slot_drop_kept(s, slot);
+	slot->used = true;
+	slot->xid = xid;
+	status = admit(s, fop, waits);
+	if (!status && !(w = work_create(s, c, slot, rec, fop)))
+		status = -ENOMEM;
+	if (status)
+		answer_status(c, xid, status);
+	else
+		pause_channel(s, ch);
+	return w;
+}
+
+static void work_run(void *);
+static void finish(struct work *, char *head, uint32_t size, const struct codec *);
+
+static void fail(struct work *w, int status)
+{
+	char head[64] __attribute__((aligned(8)));
+	uint32_t size = encode_reply(head, sizeof(head), w->xid, status, NULL, NULL, NULL);
+	struct codec none = { 0 };
+
+	finish(w, head, size, &none);
+}
+
+void work_arrived(struct connection *c, struct record *rec)
+{
+	struct connection *old = NULL;
+	const char *why = NULL;
+	struct work *w;
+
+	pthread_mutex_lock(&c->session->lock);
+	w = take(c->session, c, rec, &old, &why);
+	pthread_mutex_unlock(&c->session->lock);
+	connection_unref(old);
+	if (why)
+		connection_refuse(c, why);
+	if (!w)
+		record_free(rec);
+	else if (task_run_now(c->shard, work_run, w))
+		fail(w, -EAGAIN);
+}
+
+static void cancel_one(struct work *w)
+{
+	w->cancelled = true;
+	if (w->task)
+		task_cancel(w->task);
+}
+
+void work_cancel(struct session *s, unsigned channel, uint32_t xid)
+{
+	pthread_mutex_lock(&s->lock);
+	for (struct work *w = s->works; w; w = w->next)
+		if (w->xid == xid && w->slot && w->connection->channel == channel)
+			cancel_one(w);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void works_cancel(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (struct work *w = s->works; w; w = w->next)
+		cancel_one(w);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void works_cancel_waiting(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (struct work *w = s->works; w; w = w->next)
+		if (w->waits)
+			cancel_one(w);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- codec ---- */
+
+struct doing { /* what the codec's callbacks need */
+	struct session *session;
+	struct xlator *leaf;
+	uint64_t number; /* of the last file taken */
+};
+
+int server_put_inode(struct xlator *leaf, struct inode *inode, uint8_t *handle, uint32_t *size)
+{
+	size_t room = *size;
+	int err = leaf->type->inode_handle(leaf, inode, handle, &room);
+
+	*size = room;
+	return err;
+}
+
+static int put_inode(struct codec *c, struct inode *inode, uint8_t *handle, uint32_t *size)
+{
+	return server_put_inode(((struct doing *)c->owner)->leaf, inode, handle, size);
+}
+
+static int take_inode(struct codec *c, const uint8_t *handle, uint32_t size, struct inode **inode)
+{
+	struct doing *d = c->owner;
+
+	return d->leaf->type->inode_from_handle(d->leaf, handle, size, inode);
+}
+
+static int take_file(struct codec *c, uint64_t number, struct file **file)
+{
+	struct doing *d = c->owner;
+
+	d->number = number;
+	return session_find_file(d->session, number, file);
+}
+
+static int add_file(struct codec *c, struct file *file, uint64_t *number)
+{
+	return session_add_file(((struct doing *)c->owner)->session, file, number);
+}
+
+static const struct codec_ops server_codec = { .put_inode = put_inode, .take_inode = take_inode, .take_file = take_file,
+					       .add_file = add_file };
+
+/* ---- doing it, in a task ---- */
+
+static void unlink_work(struct work *w)
+{
+	struct session *s = w->session;
+
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	*(w->waits ? &s->waiting : &s->running) -= 1;
+	s->bytes -= record_bytes(w->record);
+}
+
+/* Keeps the answer if need be, sends it, and ends the work. size 0: there is no answer. */
+static void finish(struct work *w, char *head, uint32_t size, const struct codec *c)
+{
+	struct session *s = w->session;
+
+	pthread_mutex_lock(&s->lock);
+	if (w->slot) {
+		w->slot->work = NULL;
+		if (size && keeps(w->fop))
+			keep(s, w->slot, head, size, c);
+	}
+	unlink_work(w);
+	resume_channels(s);
+	pthread_mutex_unlock(&s->lock);
+	if (size && !(w->waits && w->cancelled && atomic_load(&s->server->stopping))) /* those are asked again */
+		stream_send(&w->connection->stream, head, size, c->buffer, c->buffers);
+	record_free(w->record);
+	connection_unref(w->connection);
+	free(w);
+	session_unref(s);
+}
+
+static void add_trace(struct request *rq)
+{
+	uint64_t ns = htobe64(clock_ns() - rq->born_ns);
+
+	if (request_extension(rq, EXTENSION_TRACE))
+		request_extend(&rq->reply_extensions, EXTENSION_TRACE, 1, false, &ns, sizeof(ns));
+}
+
+static uint32_t encode_into(struct work *w, struct doing *d, struct request *rq, int *status, const void *in, void *out,
+			    char *head, uint32_t room, struct codec *c)
+{
+	uint32_t at = reply_header(head, w->xid, 0);
+	int err;
+
+	codec_init(c, XDR_ENCODE, head + at, room - at, &server_codec, d);
+	err = reply_head(c, status, &rq->reply_extensions);
+	if (!err && !*status)
+		err = codec_result(c, w->fop, in, out);
+	if (err) {
+		*status = err;
+		return 0;
+	}
+	header_bulk(head, c->bulk_size);
+	return at + codec_used(c);
+}
+
+/* Room for the answer: only listings and compounds may be large, but for long xattrs and links, which are encoded again. */
+static uint32_t reply_room(int fop, const void *in)
+{
+	uint64_t room = SMALL_REPLY;
+
+	if (fop == FOP_readdir)
+		room = 8192 + 5ull * ((const struct readdir_in *)in)->size;
+	else if (fop == FOP_compound)
+		room = WIRE_XDR_MAX;
+	return room < WIRE_XDR_MAX ? room : WIRE_XDR_MAX;
+}
+
+static void reply(struct work *w, struct doing *d, struct request *rq, int status, const void *in, void *out)
+{
+	char small[SMALL_REPLY] __attribute__((aligned(8))), *large = NULL;
+	uint32_t room = reply_room(w->fop, in), size = 0;
+	struct codec c;
+	int given = status;
+
+	add_trace(rq);
+	if (status < -ERESTARTGRAPH || status > 0)
+		given = status = -EIO;
+	if (room == SMALL_REPLY)
+		size = encode_into(w, d, rq, &status, in, out, small, room, &c);
+	if (!size && (room > SMALL_REPLY || status == -EMSGSIZE)) {
+		status = given;
+		large = malloc(room = room > SMALL_REPLY ? room : WIRE_XDR_MAX);
+		size = large ? encode_into(w, d, rq, &status, in, out, large, room, &c) : 0;
+	}
+	if (size)
+		finish(w, large ? large : small, size, &c);
+	else
+		fail(w, large || room == SMALL_REPLY ? status : -ENOMEM);
+	free(large);
+}
+
+static bool append_unsure(const struct request *rq, int fop, const void *in)
+{
+	return rq->resent && fop == FOP_write && ((const struct write_in *)in)->flags & WRITE_APPEND;
+}
+
+static void do_fop(struct work *w, struct doing *d, struct request *rq, void *in)
+{
+	union fop_out out;
+	int err;
+
+	memset(&out, 0, fop_info[w->fop].out_size);
+	err = append_unsure(rq, w->fop, in) ? -EIO : fop_call(rq, w->session->subvolume, w->fop, in, &out);
+	if (w->fop == FOP_release)
+		session_remove_file(w->session, d->number);
+	reply(w, d, rq, err, in, &out);
+	if (!err)
+		fop_out_clear(w->fop, &out);
+}
+
+static uint64_t id_of(const struct record *r)
+{
+	return r->size < 4 * (CALL_BODY + 2) ? 0 : (uint64_t)record_word(r, CALL_BODY) << 32 | record_word(r, CALL_BODY + 1);
+}
+
+static void begin(struct work *w)
+{
+	pthread_mutex_lock(&w->session->lock);
+	w->task = task_self();
+	if (w->cancelled)
+		task_cancel(w->task);
+	pthread_mutex_unlock(&w->session->lock);
+}
+
+static int decode(struct work *w, struct doing *d, struct request *rq, void *in)
+{
+	struct record *r = w->record;
+	uint64_t id = rq->id;
+	uint32_t flags = 0;
+	struct codec c;
+	int err;
+
+	codec_init(&c, XDR_DECODE, r->word + CALL_BODY, r->size - 4 * CALL_BODY, &server_codec, d);
+	c.bulk = r->bulk;
+	err = call_head(&c, rq, &flags);
+	rq->id = id; /* zero was replaced */
+	rq->resent = flags & WIRE_SESSION_LOST;
+	if (!err)
+		err = codec_args(&c, w->fop, in);
+	if (err)
+		return err;
+	err = codec_end(&c);
+	if (err)
+		fop_in_clear(w->fop, in);
+	return err;
+}
+
+static void work_run(void *arg)
+{
+	struct work *w = arg;
+	struct server *server = w->session->server;
+	struct doing d = { w->session, leaf_of(w->session->subvolume), 0 };
+	struct request rq;
+	union fop_in in;
+	int err;
+
+	begin(w);
+	request_init(&rq, server->x->graph, id_of(w->record));
+	rq.client = &w->session->client;
+	memset(&in, 0, fop_info[w->fop].in_size);
+	err = decode(w, &d, &rq, &in);
+	if (!err) {
+		int fop = w->fop;
+
+		do_fop(w, &d, &rq, &in);
+		fop_in_clear(fop, &in);
+	} else {
+		if (err == -EBADMSG)
+			connection_refuse(w->connection, "a malformed call");
+		fail(w, err == -EBADMSG ? -EIO : err);
+	}
+	request_finish(&rq);
+	atomic_fetch_add_explicit(&server->requests, 1, memory_order_relaxed);
+}
+
+/* ---- events ---- */
+
+static void tell_session(struct session *s, void *head, uint32_t size)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < WIRE_CHANNELS; i++)
+		if (s->channel[i] && s->channel[i]->connection) {
+			stream_send(&s->channel[i]->connection->stream, head, size, NULL, 0);
+			break;
+		}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void server_tell(struct server *server, struct xlator *from, const struct event *e)
+{
+	char head[512] __attribute__((aligned(8)));
+	struct doing d = { NULL, leaf_of(from), 0 };
+	uint32_t at = call_header(head, 0, WIRE_EVENT, 0), kind = e->kind;
+	struct inode *inode = e->inode;
+	struct lock lock = e->lock;
+	struct codec c;
+
+	codec_init(&c, XDR_ENCODE, head + at, sizeof(head) - at, &server_codec, &d);
+	if (!d.leaf || !xdr_u_int(&c.xdr, &kind) || !codec_new_inode(&c, &inode) || !codec_lock(&c, &lock))
+		return;
+	pthread_mutex_lock(&server->lock);
+	for (struct session *s = server->sessions; s; s = s->next)
+		if (s->subvolume == from && (!e->client || e->client == &s->client))
+			tell_session(s, head, at + codec_used(&c));
+	pthread_mutex_unlock(&server->lock);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Creation: an object becomes visible with its owner, mode, ACL and identity, or not at all. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "posix.h"
+
+/* What the parent directory says about its new child. */
+struct inherited {
+	struct acl acl; /* the parent's default ACL */
+	uid_t uid;
+	gid_t gid;
+	mode_t mode; /* type and permissions; without the umask where there is no default ACL */
+};
+
+static int in_group(struct request *rq, gid_t gid)
+{
+	const gid_t *groups;
+	int count;
+
+	if (rq->gid == gid)
+		return 1;
+	count = request_groups(rq, &groups);
+	for (int i = 0; i < count; i++)
+		if (groups[i] == gid)
+			return 1;
+	return count < 0 ? count : 0;
+}
+
+int sgid_check(struct request *rq, gid_t gid, mode_t *mode)
+{
+	int member;
+
+	if (rq->uid == 0 || !(*mode & S_ISGID))
+		return 0;
+	member = in_group(rq, gid);
+	if (member < 0)
+		return member;
+	if (!member)
+		*mode &= ~(mode_t)S_ISGID;
+	return 0;
+}
+
+static int inherit(struct request *rq, const struct hold *parent, const struct making *m, struct inherited *i)
+{
+	struct statx st;
+	int err = hold_stat(parent, &st);
+
+	if (!err)
+		err = acl_default(parent, &i->acl);
+	if (err)
+		return err;
+	i->uid = rq->uid;
+	i->gid = st.stx_mode & S_ISGID ? st.stx_gid : rq->gid;
+	i->mode = i->acl.size || S_ISLNK(m->mode) ? m->mode : m->mode & ~(m->umask & 0777);
+	i->mode &= S_ISDIR(m->mode) ? S_IFMT | 01777 : S_IFMT | 07777;
+	if (S_ISDIR(m->mode) && st.stx_mode & S_ISGID)
+		i->mode |= S_ISGID;
+	else if ((i->mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		err = sgid_check(rq, i->gid, &i->mode);
+	return err;
+}
+
+static int write_identity(const struct hold *h, const struct making *m, struct time *birth)
+{
+	uint64_t now = clock_wall_ns();
+	struct identity identity;
+
+	*birth = (struct time){ (int64_t)(now / 1000000000), (uint32_t)(now % 1000000000) };
+	identity_make(&identity, m->gfid, *birth);
+	identity_add(&identity, &m->loc->parent->gfid, m->loc->name);
+	return identity_write(h, &identity, XATTR_CREATE);
+}
+
+/* Changing the owner takes these bits away. */
+static int special_bits(const struct hold *h, mode_t mode)
+{
+	struct statx st;
+	int err = mode & 07000 ? hold_stat(h, &st) : 0;
+
+	return err || !(mode & 07000) ? err : hold_mode(h, (st.stx_mode & 0777) | (mode & 07000));
+}
+
+/* A nameless file gets all it needs, then its name. The kernel does the ACL. */
+static int make_file(const struct hold *parent, const struct making *m, const struct inherited *i, struct hold *made,
+		     struct time *birth)
+{
+	int flags = O_TMPFILE | O_RDWR | O_CLOEXEC | m->open_flags, err;
+
+	made->fd = openat(parent->fd, ".", flags, i->mode & 07777);
+	if (made->fd < 0 && errno_now() == EINVAL && flags & O_DIRECT)
+		made->fd = openat(parent->fd, ".", flags & ~O_DIRECT, i->mode & 07777);
+	err = result(made->fd);
+	if (!err && (i->uid || i->gid))
+		err = hold_owner(made, i->uid, i->gid);
+	if (!err)
+		err = special_bits(made, i->mode);
+	if (!err)
+		err = write_identity(made, m, birth);
+	return err ? err : result(linkat(made->fd, "", parent->fd, m->loc->name, AT_EMPTY_PATH));
+}
+
+static int stage_node(struct brick *b, const struct making *m, const char *name, mode_t mode, struct hold *made)
+{
+	int err;
+
+	if (S_ISDIR(mode))
+		err = result(mkdirat(b->staging_fd, name, mode & 07777));
+	else if (S_ISLNK(mode))
+		err = result(symlinkat(m->target, b->staging_fd, name));
+	else
+		err = result(mknodat(b->staging_fd, name, mode, m->rdev));
+	if (err)
+		return err;
+	made->path = !S_ISDIR(mode);
+	made->fd = openat(b->staging_fd, name, O_NOFOLLOW | O_CLOEXEC | (S_ISDIR(mode) ? O_RDONLY | O_DIRECTORY : O_PATH));
+	return result(made->fd);
+}
+
+/* What the kernel does for a child of the parent: the default ACL is handed down, and limits the mode. */
+static int hand_down_acl(const struct hold *made, struct inherited *i)
+{
+	int err = S_ISDIR(i->mode) ? hold_setxattr(made, ACL_DEFAULT, i->acl.bytes, i->acl.size, 0) : 0;
+
+	if (!err)
+		err = acl_inherit(&i->acl, &i->mode);
+	return err || !i->acl.size ? err : hold_setxattr(made, ACL_ACCESS, i->acl.bytes, i->acl.size, 0);
+}
+
+static int stage(struct brick *b, const struct making *m, struct inherited *i, const char *name, struct hold *made,
+		 struct time *birth)
+{
+	bool acl = i->acl.size && !S_ISLNK(i->mode);
+	int err = stage_node(b, m, name, i->mode, made);
+
+	if (!err && (i->uid || i->gid))
+		err = hold_owner(made, i->uid, i->gid);
+	if (!err && acl)
+		err = hand_down_acl(made, i);
+	if (!err && (acl || (i->mode & 07000)))
+		err = hold_mode(made, i->mode & 07777);
+	return err ? err : write_identity(made, m, birth);
+}
+
+/* What has no nameless form is made in .stratus/staging and moved to its place. */
+static int make_staged(struct brick *b, const struct hold *parent, const struct making *m, struct inherited *i,
+		       struct hold *made, struct time *birth)
+{
+	char name[24];
+	int err;
+
+	snprintf(name, sizeof name, "%" PRIxFAST64, atomic_fetch_add(&b->staged, 1));
+	err = stage(b, m, i, name, made, birth);
+	if (!err)
+		err = result(renameat2(b->staging_fd, name, parent->fd, m->loc->name, RENAME_NOREPLACE));
+	if (err && unlinkat(b->staging_fd, name, 0) < 0)
+		unlinkat(b->staging_fd, name, AT_REMOVEDIR);
+	return err;
+}
+
+static int attach_made(struct xlator *x, const struct making *m, const struct hold *made, struct time birth,
+		       struct inode **inode, struct attr *attr)
+{
+	struct link_name name = { &m->loc->parent->gfid, m->loc->name };
+	struct statx st;
+	int err = hold_stat(made, &st);
+
+	if (!err)
+		err = object_attach(x, made, &st, m->gfid, birth, inode);
+	if (!err) {
+		attr_fill(x, *inode, &st, attr);
+		atomic_store(&object_of(x, *inode)->seen, name_hash(&name));
+	}
+	return err == -EEXIST ? -EIO : err;
+}
+
+/* The first try of a resent request was done if the name belongs to just the object that it was to make. */
+static int made_before(struct xlator *x, const struct hold *parent, const struct making *m, struct inode **inode,
+		       struct attr *attr)
+{
+	if (!name_is(x, parent, m->loc->name, m->gfid))
+		return -EEXIST;
+	return object_find(x, parent->fd, m->loc->parent, m->loc->name, inode, attr);
+}
+
+/* The gfid is of an object that lives: a client that lies, or a bug. */
+static bool gfid_taken(struct xlator *x, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *inode = inode_find(x->inodes, gfid);
+	cleanup_hold struct hold h = HOLD_NONE;
+	struct statx st;
+
+	return inode && !hold_inode(x, inode, &h) && !hold_stat(&h, &st) && st.stx_nlink > 0;
+}
+
+int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr,
+		int *fd)
+{
+	cleanup_hold struct hold parent = HOLD_NONE, made = HOLD_NONE;
+	struct inherited inherited;
+	struct time birth;
+	int err = parent_hold(x, m->loc, -EPERM, &parent);
+
+	if (!err)
+		err = brick_room(brick_of(x), 0);
+	if (!err && gfid_is_null(m->gfid))
+		err = -EINVAL;
+	if (!err && gfid_taken(x, m->gfid))
+		err = -EEXIST;
+	if (!err)
+		err = inherit(rq, &parent, m, &inherited);
+	if (!err)
+		err = S_ISREG(m->mode) ? make_file(&parent, m, &inherited, &made, &birth) :
+					 make_staged(brick_of(x), &parent, m, &inherited, &made, &birth);
+	if (err == -EEXIST && rq->resent)
+		return made_before(x, &parent, m, inode, attr);
+	if (!err)
+		err = attach_made(x, m, &made, birth, inode, attr);
+	if (!err && fd && S_ISREG(m->mode)) {
+		*fd = made.fd;
+		made.fd = -1;
+	}
+	return err;
+}
+
+int brick_mknod(struct request *rq, struct xlator *x, const struct mknod_in *in, struct mknod_out *out)
+{
+	struct making m = { &in->loc, &in->gfid, in->mode, in->umask, .rdev = in->rdev };
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	if (!(m.mode & S_IFMT))
+		m.mode |= S_IFREG;
+	if (S_ISDIR(m.mode) || S_ISLNK(m.mode))
+		return -EINVAL;
+	return err ? err : object_make(rq, x, &m, &out->inode, &out->attr, NULL);
+}
+
+int brick_mkdir(struct request *rq, struct xlator *x, const struct mkdir_in *in, struct mkdir_out *out)
+{
+	struct making m = { &in->loc, &in->gfid, S_IFDIR | (in->mode & 07777), in->umask };
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	return err ? err : object_make(rq, x, &m, &out->inode, &out->attr, NULL);
+}
+
+int brick_symlink(struct request *rq, struct xlator *x, const struct symlink_in *in, struct symlink_out *out)
+{
+	struct making m = { &in->loc, &in->gfid, S_IFLNK | 0777, 0, .target = in->target };
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	if (!in->target)
+		return -EINVAL;
+	return err ? err : object_make(rq, x, &m, &out->inode, &out->attr, NULL);
+}
+
+/* The name was there: the file is opened, if it is one. */
+static int open_existing(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	cleanup_hold struct hold parent = HOLD_NONE;
+	int err = parent_hold(x, &in->loc, -EPERM, &parent);
+
+	if (!err)
+		err = object_find(x, parent.fd, in->loc.parent, in->loc.name, &out->inode, &out->attr);
+	if (!err && !S_ISREG(out->attr.mode))
+		return S_ISDIR(out->attr.mode) ? -EISDIR : -ESTALE; /* the kernel then looks the name up again */
+	if (!err && in->flags & O_TRUNC)
+		err = open_truncate(rq, x, out->inode);
+	return err;
+}
+
+int brick_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	struct making m = { &in->loc, &in->gfid, S_IFREG | (in->mode & 07777), in->umask,
+			    .open_flags = open_flags(in->flags) & ~O_ACCMODE };
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int fd = -1, err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	if (!err)
+		err = object_make(rq, x, &m, &out->inode, &out->attr, &fd);
+	if (err == -EEXIST && !(in->flags & O_EXCL))
+		err = open_existing(rq, x, in, out);
+	if (!err && fd < 0)
+		fd = object_reopen(x, out->inode, open_flags(in->flags));
+	if (!err && fd < 0)
+		err = fd;
+	if (!err)
+		err = opened_create(x, out->inode, in->flags, fd, &out->file);
+	if (!err && in->flags & O_TRUNC) {
+		struct hold h = { .fd = fd, .lent = true };
+
+		err = attr_of(x, out->inode, &h, &out->attr);
+	}
+	if (err)
+		fop_out_clear(FOP_create, out);
+	return err;
+}

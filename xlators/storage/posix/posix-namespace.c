@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names: lookup, unlink, rmdir, rename and link, with the identity xattr kept up to date. */
+#include <stdio.h>
+
+#include "posix.h"
+
+/* ---- locks on names: an operation and its note in the identity are one, for others that use the same name ---- */
+
+uint64_t name_hash(const struct link_name *n)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	for (const char *c = n->name; *c; c++)
+		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
+	for (int i = 0; i < 16; i++)
+		hash = (hash ^ n->parent->bytes[i]) * 1099511628211u;
+	return hash ? hash : 1;
+}
+
+static pthread_mutex_t *name_mutex(struct brick *b, const struct link_name *n)
+{
+	return &b->name_lock[(name_hash(n) >> 32) % MUTEXES];
+}
+
+void names_lock(struct names_locked *l, struct brick *b, const struct link_name *one, const struct link_name *two)
+{
+	pthread_mutex_t *m = name_mutex(b, one), *n = two ? name_mutex(b, two) : m;
+
+	l->first = m < n ? m : n;
+	l->second = m == n ? NULL : m < n ? n : m;
+	pthread_mutex_lock(l->first);
+	if (l->second)
+		pthread_mutex_lock(l->second);
+}
+
+void names_unlock(struct names_locked *l)
+{
+	if (l->second)
+		pthread_mutex_unlock(l->second);
+	if (l->first)
+		pthread_mutex_unlock(l->first);
+	l->first = l->second = NULL;
+}
+
+/* ---- helpers ---- */
+
+int parent_hold(struct xlator *x, const struct loc *loc, int private_error, struct hold *parent)
+{
+	int err;
+
+	if (!loc->parent || !loc->name)
+		return -EINVAL;
+	err = name_check(loc->name);
+	if (err)
+		return err;
+	if (!S_ISDIR(loc->parent->type))
+		return -ENOTDIR;
+	if (loc->parent == brick_of(x)->root && !strcmp(loc->name, PRIVATE_DIRECTORY))
+		return private_error;
+	return hold_inode(x, loc->parent, parent);
+}
+
+bool name_is(struct xlator *x, const struct hold *parent, const char *name, const struct gfid *gfid)
+{
+	cleanup_hold struct hold h = { .fd = name_open(parent->fd, name), .path = true };
+	struct identity identity;
+	struct gfid found;
+
+	(void)x;
+	if (h.fd < 0 || identity_read(&h, &identity))
+		return false;
+	identity_gfid(&identity, &found);
+	return gfid_equal(&found, gfid);
+}
+
+static bool loc_is(struct xlator *x, const struct hold *parent, const struct loc *loc, const struct inode *inode)
+{
+	return inode && name_is(x, parent, loc->name, &inode->gfid);
+}
+
+/* The cache must not keep a directory alive that was removed. */
+static void drop_removed(struct xlator *x, const struct hold *h)
+{
+	struct identity identity;
+	struct gfid gfid;
+
+	if (identity_read(h, &identity))
+		return;
+	identity_gfid(&identity, &gfid);
+	cleanup_inode struct inode *inode = inode_find(x->inodes, &gfid);
+
+	if (inode && inode != brick_of(x)->root)
+		directory_drop(x, inode);
+}
+
+/* The name is gone from the object: while others are left, the identity must not tell of this one. */
+static void note_removal(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed)
+{
+	struct statx st;
+
+	if (hold_stat(h, &st))
+		return;
+	if (S_ISDIR(st.stx_mode))
+		drop_removed(x, h);
+	else if (st.stx_nlink > 0)
+		identity_change(x, rq, h, removed, NULL);
+}
+
+/* ---- lookup ---- */
+
+static int revalidate(struct xlator *x, struct inode *inode, struct lookup_out *out)
+{
+	cleanup_hold struct hold h = HOLD_NONE;
+	int err = hold_inode(x, inode, &h);
+
+	if (!err)
+		err = attr_of(x, inode, &h, &out->attr);
+	if (!err)
+		out->inode = inode_ref(inode);
+	return err;
+}
+
+int brick_lookup(struct request *rq, struct xlator *x, const struct lookup_in *in, struct lookup_out *out)
+{
+	cleanup_hold struct hold parent = HOLD_NONE;
+	int err;
+
+	(void)rq;
+	if (!in->loc.name)
+		return in->loc.inode ? revalidate(x, in->loc.inode, out) : -EINVAL;
+	err = parent_hold(x, &in->loc, -ENOENT, &parent);
+	return err ? err : object_find(x, parent.fd, in->loc.parent, in->loc.name, &out->inode, &out->attr);
+}
+
+/* ---- removal ---- */
+
+/* The object is held over the removal, to see what is left of it. */
+static int remove_name(struct request *rq, struct xlator *x, const struct loc *loc, int flags)
+{
+	struct link_name removed = { loc->parent ? &loc->parent->gfid : NULL, loc->name };
+	cleanup_hold struct hold parent = HOLD_NONE, victim = HOLD_NONE;
+	cleanup_names struct names_locked locked = { NULL, NULL };
+	int err = parent_hold(x, loc, -ENOENT, &parent);
+
+	if (err)
+		return err;
+	names_lock(&locked, brick_of(x), &removed, NULL);
+	if (rq->resent && loc->inode && !loc_is(x, &parent, loc, loc->inode))
+		return 0; /* it went with the first try, and the name may be another's by now */
+	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
+	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
+	if (!err)
+		note_removal(x, rq, &victim, &removed);
+	return err == -ENOENT && rq->resent ? 0 : err;
+}
+
+int brick_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)
+{
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	(void)out;
+	return err ? err : remove_name(rq, x, &in->loc, 0);
+}
+
+int brick_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+{
+	cleanup_passage struct passage passage = { NULL, NULL };
+	int err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
+
+	(void)out;
+	return err ? err : remove_name(rq, x, &in->loc, AT_REMOVEDIR);
+}
+
+/* ---- rename ---- */
+
+static bool same_object(const struct hold *a, const struct hold *b)
+{
+	struct statx s, t;
+
+	return a->fd >= 0 && b->fd >= 0 && !hold_stat(a, &s) && !hold_stat(b, &t) && s.stx_ino == t.stx_ino;
+}
+
+/* Was it done by the first try? Then the new name is the moved object's, and the old one isn't. */
+static bool moved_before(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to)
+{
+	if (!loc_is(x, to, &in->to, in->from.inode) || loc_is(x, from, &in->from, in->from.inode))
+		return false;
+	return !(in->flags & RENAME_EXCHANGE) || loc_is(x, from, &in->from, in->to.inode);
+}
+
+static int move(struct request *rq, struct xlator *x, const struct rename_in *in, const struct hold *from,
+		const struct hold *to)
+{
+	struct link_name was = { &in->from.parent->gfid, in->from.name }, is = { &in->to.parent->gfid, in->to.name };
+	cleanup_hold struct hold moved = HOLD_NONE, other = HOLD_NONE;
+	cleanup_names struct names_locked locked = { NULL, NULL };
+	int err;
+
+	names_lock(&locked, brick_of(x), &was, &is);
+	if (rq->resent && moved_before(x, in, from, to))
+		return 0;
+	moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
+	other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
+	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
+	if (err || moved.fd < 0 || same_object(&moved, &other))
+		return err;
+	identity_change(x, rq, &moved, &was, &is);
+	if (other.fd >= 0 && in->flags & RENAME_EXCHANGE)
+		identity_change(x, rq, &other, &is, &was);
+	else if (other.fd >= 0)
+		note_removal(x, rq, &other, &is);
+	return 0;
+}
+
+int brick_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	cleanup_passage struct passage passage = { NULL, NULL };
+	cleanup_hold struct hold from = HOLD_NONE, to = HOLD_NONE;
+	int err = passage_enter(&passage, rq, x, in->from.parent, in->to.parent);
+
+	(void)out;
+	if (!err && (in->flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)))
+		err = -EINVAL;
+	if (!err)
+		err = parent_hold(x, &in->from, -ENOENT, &from);
+	if (!err)
+		err = parent_hold(x, &in->to, -EPERM, &to);
+	return err ? err : move(rq, x, in, &from, &to);
+}
+
+/* ---- link ---- */
+
+static int add_name(struct request *rq, struct xlator *x, const struct link_in *in, const struct hold *parent,
+		    const struct hold *object)
+{
+	struct link_name added = { &in->loc.parent->gfid, in->loc.name };
+	cleanup_names struct names_locked locked = { NULL, NULL };
+	int err;
+
+	names_lock(&locked, brick_of(x), &added, NULL);
+	err = result(linkat(object->fd, "", parent->fd, in->loc.name, AT_EMPTY_PATH));
+	if (!err)
+		identity_change(x, rq, object, NULL, &added);
+	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
+		return 0;
+	return err;
+}
+
+int brick_link(struct request *rq, struct xlator *x, const struct link_in *in, struct link_out *out)
+{
+	cleanup_passage struct passage passage = { NULL, NULL };
+	cleanup_hold struct hold parent = HOLD_NONE, object = HOLD_NONE;
+	int err = passage_enter(&passage, rq, x, in->inode, in->loc.parent);
+
+	if (!err)
+		err = parent_hold(x, &in->loc, -EPERM, &parent);
+	if (!err && S_ISDIR(in->inode ? in->inode->type : 0))
+		err = -EPERM;
+	if (!err)
+		err = hold_inode(x, in->inode, &object);
+	if (!err)
+		err = brick_room(brick_of(x), 0);
+	if (!err)
+		err = add_name(rq, x, in, &parent, &object);
+	return err ? err : attr_of(x, in->inode, &object, &out->attr);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From descriptors and names to inodes: which object it is, and what is kept in memory of it. */
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "posix.h"
+
+/* ---- attributes ---- */
+
+static struct time time_of(const struct statx_timestamp *t)
+{
+	return (struct time){ t->tv_sec, t->tv_nsec };
+}
+
+void attr_fill(struct xlator *x, struct inode *inode, const struct statx *st, struct attr *attr)
+{
+	struct object *o = object_of(x, inode);
+
+	*attr = (struct attr){
+		.gfid = inode->gfid, .mode = st->stx_mode, .nlink = st->stx_nlink, .uid = st->stx_uid, .gid = st->stx_gid,
+		.rdev = makedev(st->stx_rdev_major, st->stx_rdev_minor), .size = st->stx_size, .blocks = st->stx_blocks,
+		.blksize = st->stx_blksize, .atime = time_of(&st->stx_atime), .mtime = time_of(&st->stx_mtime),
+		.ctime = time_of(&st->stx_ctime), .btime = o->birth,
+	};
+	if (inode == brick_of(x)->root && attr->nlink > 2)
+		attr->nlink--; /* our own directory isn't there for anybody */
+	if (st->stx_mode & (S_ISUID | S_ISGID))
+		atomic_store(&o->privileged, true);
+}
+
+int attr_of(struct xlator *x, struct inode *inode, const struct hold *h, struct attr *attr)
+{
+	struct statx st;
+	int err = object_of(x, inode) ? hold_stat(h, &st) : -ESTALE;
+
+	if (!err)
+		attr_fill(x, inode, &st, attr);
+	return err;
+}
+
+/* ---- from a descriptor to an inode ---- */
+
+static pthread_mutex_t *index_place(struct handle_index *index, const struct kernel_handle *handle, struct object ***bucket)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	for (uint32_t i = 0; i < handle->size; i++)
+		hash = (hash ^ handle->bytes[i]) * 1099511628211u;
+	hash ^= hash >> 32;
+	*bucket = &index->bucket[hash % INDEX];
+	return &index->lock[hash % INDEX % INDEX_LOCKS];
+}
+
+void object_index(struct brick *b, struct object *o)
+{
+	struct object **bucket;
+	pthread_mutex_t *lock = index_place(&b->index, &o->handle, &bucket);
+
+	pthread_mutex_lock(lock);
+	o->next = *bucket;
+	*bucket = o;
+	pthread_mutex_unlock(lock);
+}
+
+void object_unindex(struct brick *b, struct object *o)
+{
+	struct object **at;
+	pthread_mutex_t *lock = index_place(&b->index, &o->handle, &at);
+
+	pthread_mutex_lock(lock);
+	while (*at && *at != o)
+		at = &(*at)->next;
+	if (*at)
+		*at = o->next;
+	pthread_mutex_unlock(lock);
+}
+
+/* The inode of that handle, if it is in memory: a reference. */
+static struct inode *indexed(struct xlator *x, const struct kernel_handle *handle)
+{
+	struct object **bucket, *o;
+	pthread_mutex_t *lock = index_place(&brick_of(x)->index, handle, &bucket);
+	struct gfid gfid;
+
+	pthread_mutex_lock(lock);
+	for (o = *bucket; o && !kernel_handles_equal(&o->handle, handle); o = o->next)
+		;
+	if (o)
+		gfid = o->gfid;
+	pthread_mutex_unlock(lock);
+	return o ? inode_find(x->inodes, &gfid) : NULL;
+}
+
+static bool object_same(struct object *o, const struct hold *h)
+{
+	struct kernel_handle now;
+	bool same = !kernel_handle_of(h->fd, &now);
+
+	pthread_mutex_lock(&o->lock);
+	same = same && kernel_handles_equal(&o->handle, &now);
+	pthread_mutex_unlock(&o->lock);
+	return same;
+}
+
+static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth)
+{
+	struct object *o = calloc(1, sizeof *o);
+
+	if (!o)
+		return NULL;
+	if (kernel_handle_of(h->fd, &o->handle)) {
+		free(o);
+		return NULL;
+	}
+	pthread_mutex_init(&o->lock, NULL);
+	o->ino = st->stx_ino;
+	o->gfid = *gfid;
+	o->birth = birth;
+	o->place = -1;
+	atomic_store(&o->privileged, st->stx_mode & (S_ISUID | S_ISGID));
+	return o;
+}
+
+/* The gfid's former object is gone (restored from a copy, say): the inode now means this one. */
+static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h,
+			  const struct statx *st)
+{
+	cleanup_hold struct hold former = HOLD_NONE;
+	struct kernel_handle handle;
+	struct statx old;
+	int err = hold_inode(x, inode, &former);
+
+	if (!err)
+		err = hold_stat(&former, &old);
+	if (err && err != -ESTALE)
+		return err;
+	if (!err && old.stx_nlink)
+		return -EEXIST;
+	err = kernel_handle_of(h->fd, &handle);
+	if (err)
+		return err;
+	directory_drop(x, inode);
+	object_unindex(brick_of(x), o);
+	pthread_mutex_lock(&o->lock);
+	o->handle = handle;
+	o->ino = st->stx_ino;
+	pthread_mutex_unlock(&o->lock);
+	object_index(brick_of(x), o);
+	return 0;
+}
+
+static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st,
+		       struct time birth)
+{
+	struct object *o = object_of(x, inode), *fresh;
+
+	if (!o) {
+		fresh = object_create(h, st, &inode->gfid, birth);
+		if (!fresh)
+			return -ENOMEM;
+		int err = inode_slot_set(inode, x, fresh);
+
+		if (!err) {
+			object_index(brick_of(x), fresh);
+			return 0;
+		}
+		pthread_mutex_destroy(&fresh->lock);
+		free(fresh);
+		if (err != -EEXIST)
+			return err;
+		o = object_of(x, inode);
+	}
+	return object_same(o, h) ? 0 : object_replace(x, inode, o, h, st);
+}
+
+int object_attach(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid,
+		  struct time birth, struct inode **inode)
+{
+	struct inode *known = inode_get(x->inodes, gfid, st->stx_mode & S_IFMT);
+	int err;
+
+	*inode = NULL;
+	if (!known) {
+		cleanup_inode struct inode *other = inode_find(x->inodes, gfid);
+
+		return other ? -EEXIST : -ENOMEM;
+	}
+	err = object_bind(x, known, h, st, birth);
+	if (err)
+		inode_unref(known);
+	else
+		*inode = known;
+	return err;
+}
+
+/* ---- what stands under a name ---- */
+
+/* Somebody put it on the brick behind our back, or copied an object of ours with its attributes. */
+static int adopt(struct xlator *x, const struct hold *h, struct identity *identity, struct inode *parent, const char *name,
+		 int flags)
+{
+	uint64_t now = clock_wall_ns();
+	struct gfid gfid;
+	char text[GFID_TEXT];
+	int err;
+
+	gfid_create(&gfid);
+	identity_make(identity, &gfid, (struct time){ (int64_t)(now / 1000000000), (uint32_t)(now % 1000000000) });
+	identity_add(identity, &parent->gfid, name);
+	err = identity_write(h, identity, flags);
+	if (err == -EEXIST)
+		return identity_read(h, identity); /* another request was faster */
+	if (err) {
+		log_warning(x, NULL, "can't give an identity to \"%s\" in %s: %s", name, gfid_text(&parent->gfid, text),
+			    strerror(-err));
+		return err;
+	}
+	atomic_fetch_add(&brick_of(x)->adopted, 1);
+	return 0;
+}
+
+static int identify(struct xlator *x, const struct hold *h, const struct statx *st, struct identity *identity,
+		    struct inode *parent, const char *name, struct inode **inode)
+{
+	int err = identity_read(h, identity);
+	struct gfid gfid;
+
+	if (err == -ENODATA)
+		err = adopt(x, h, identity, parent, name, XATTR_CREATE);
+	for (int attempt = 0; !err && attempt < 2; attempt++) {
+		identity_gfid(identity, &gfid);
+		err = object_attach(x, h, st, &gfid, identity_birth(identity), inode);
+		if (err != -EEXIST || attempt)
+			break;
+		log_warning(x, NULL, "\"%s\" carries the identity of another object: it is a copy, and gets its own", name);
+		err = adopt(x, h, identity, parent, name, 0);
+	}
+	return err == -EEXIST ? -EIO : err;
+}
+
+/* The identity's only link is not the name just used: it was moved behind our back, or a crash came between a rename and
+ * its note. Decided again under the name's lock, as a rename may be at work. */
+static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent, const char *name)
+{
+	struct link_name here = { &parent->gfid, name };
+	cleanup_hold struct hold directory = HOLD_NONE;
+	cleanup_names struct names_locked locked = { NULL, NULL };
+	struct identity identity;
+	struct stat now;
+	struct gfid gfid;
+
+	names_lock(&locked, brick_of(x), &here, NULL);
+	if (hold_inode(x, parent, &directory) || fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    now.st_ino != st->stx_ino || (!S_ISDIR(now.st_mode) && now.st_nlink != 1) || identity_read(h, &identity) ||
+	    identity_has(&identity, &parent->gfid, name))
+		return;
+	identity_gfid(&identity, &gfid);
+	identity_make(&identity, &gfid, identity_birth(&identity));
+	identity_add(&identity, &parent->gfid, name);
+	if (!identity_write(h, &identity, XATTR_REPLACE))
+		atomic_fetch_add(&brick_of(x)->repaired, 1);
+}
+
+/* The slow way: opens the object and asks it who it is. */
+static int find_cold(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
+		     struct attr *attr)
+{
+	cleanup_hold struct hold h = { .fd = name_open(directory, name), .path = true };
+	struct link_name here = { &parent->gfid, name };
+	struct identity identity;
+	struct statx st;
+	int err = h.fd < 0 ? h.fd : hold_stat(&h, &st);
+
+	if (!err)
+		err = identify(x, &h, &st, &identity, parent, name, inode);
+	if (err)
+		return err;
+	attr_fill(x, *inode, &st, attr);
+	if ((S_ISDIR(st.stx_mode) || st.stx_nlink == 1) && !identity_has(&identity, &parent->gfid, name))
+		repair(x, &h, &st, parent, name);
+	atomic_store(&object_of(x, *inode)->seen, name_hash(&here));
+	return 0;
+}
+
+/* An object that is in memory and was seen under this name before: two system calls, and nothing is opened. -EAGAIN: go
+ * the slow way. */
+static int find_warm(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
+		     struct attr *attr)
+{
+	struct link_name here = { &parent->gfid, name };
+	cleanup_inode struct inode *known = NULL;
+	struct kernel_handle handle;
+	struct statx st;
+	struct object *o;
+	int err = kernel_handle_named(brick_of(x), directory, name, &handle);
+
+	if (err)
+		return err == -ENOENT ? err : -EAGAIN;
+	known = indexed(x, &handle);
+	o = object_of(x, known);
+	if (!o || atomic_load(&o->seen) != name_hash(&here) ||
+	    statx(directory, name, AT_SYMLINK_NOFOLLOW | AT_STATX_SYNC_AS_STAT, STATX_BASIC_STATS, &st) < 0 ||
+	    st.stx_ino != o->ino)
+		return -EAGAIN;
+	attr_fill(x, known, &st, attr);
+	*inode = known;
+	known = NULL;
+	return 0;
+}
+
+int object_find(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
+		struct attr *attr)
+{
+	int err = find_warm(x, directory, parent, name, inode, attr);
+
+	return err == -EAGAIN ? find_cold(x, directory, parent, name, inode, attr) : err;
+}
