@@ -116,19 +116,34 @@ static void print_text(const struct demo *d)
 	}
 }
 
+/* For a shell: in quotes if it must be. */
+static char *quoted(const char *path)
+{
+	return strpbrk(path, " \t\\\"$&;()*?[]<>|") && !strchr(path, '\'') ? path_format("'%s'", path) : path_format("%s", path);
+}
+
+/* How the user can call this program: by its bare name if that has worked just now. */
+static char *own_name(void)
+{
+	char *path = strchr(program_invocation_name, '/') ? realpath("/proc/self/exe", NULL) : NULL;
+
+	return path ? path : path_format("stratus");
+}
+
 static void print_tries(const struct demo *d)
 {
-	cleanup_path char *m = demo_mountpoint(d, 0);
+	cleanup_path char *mountpoint = demo_mountpoint(d, 0), *m = quoted(mountpoint), *self = own_name();
+	cleanup_path char *volfile = path_format("%s/volfiles/server-%s.vol", d->directory, d->spec.server[0].name), *v = quoted(volfile);
+	cleanup_path char *brick = quoted(d->spec.brick[0].directory), *dir = quoted(d->directory);
 
 	printf("\nTry:\n"
 	       "  cp -a /usr/include %s/ && diff -r /usr/include %s/include\n"
-	       "  ls -l %s                  # the brick is a plain directory\n"
-	       "  stratus stats %s/volfiles/server-%s.vol   # operations and their latencies\n"
-	       "  stratus dump %s           # all facts of the mount's process\n"
-	       "  stratus graph %s/volfiles/server-%s.vol --svg graph.svg\n"
-	       "  stratus demo status\n"
-	       "  stratus demo stop         # the data stay; with --purge they go\n",
-	       m, m, d->spec.brick[0].directory, d->directory, d->spec.server[0].name, m, d->directory, d->spec.server[0].name);
+	       "  ls -l %s                 # the brick is a plain directory\n", m, m, brick);
+	printf("  %s stats %s    # operations and their latencies\n"
+	       "  %s dump %s     # all facts of the mount's process\n"
+	       "  %s graph %s --svg graph.svg\n", self, v, self, m, self, v);
+	printf("  %s demo status --dir %s\n"
+	       "  %s demo stop --dir %s      # the data stay; with --purge they go\n", self, dir, self, dir);
 }
 
 static int start(const struct arguments *a, const char *directory, struct problem *p)

@@ -311,6 +311,8 @@ static int task_make(struct shard *s, task_fn *fn, void *arg, struct task **made
 	t = pool_get();
 	if (!t)
 		return -ENOMEM;
+	if (t->timer.shard != s)
+		timer_cancel(&t->timer); /* of an earlier life, in another shard's heap */
 	t->shard = s;
 	t->fn = fn;
 	t->arg = arg;

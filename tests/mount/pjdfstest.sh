@@ -102,7 +102,7 @@ run mount "$MNT" "$@"
 comm -23 "$SCRATCH/ext4.passed" "$SCRATCH/mount.passed" >"$SCRATCH/missing"
 if [ -s "$SCRATCH/missing" ]; then
 	while read -r name; do
-		grep -F -A3 "$name " "$SCRATCH/mount.alone" | sed -n '1p;2,3{/^[\t ]/p}'
+		cat "$SCRATCH/mount.alone" "$SCRATCH/mount.txt" 2>/dev/null | grep -F -m1 -A2 "$name " | sed -n '1p;2,3{/^[\t ]/p}'
 	done <"$SCRATCH/missing"
 	fail "$(wc -l <"$SCRATCH/missing") tests pass on ext4 but not on the mount"
 fi

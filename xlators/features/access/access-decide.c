@@ -67,6 +67,25 @@ static bool allows(unsigned perm, unsigned want)
 	return (perm & want) == want;
 }
 
+static gid_t group_of(const struct facts *f, const struct acl_entry *e)
+{
+	return e->tag == ACL_GROUP ? e->id : f->gid;
+}
+
+static bool is_group(const struct acl_entry *e)
+{
+	return e->tag == ACL_GROUP_OBJ || e->tag == ACL_GROUP;
+}
+
+/* Several entries may be about one group. */
+static bool group_grants(const struct facts *f, gid_t gid, unsigned mask, unsigned want)
+{
+	for (uint32_t i = 0; i < f->entries; i++)
+		if (is_group(&f->entry[i]) && group_of(f, &f->entry[i]) == gid && allows(f->entry[i].perm & mask, want))
+			return true;
+	return false;
+}
+
 static unsigned acl_mask(const struct facts *f)
 {
 	for (uint32_t i = 0; i < f->entries; i++)
@@ -85,8 +104,8 @@ static int decide_acl(struct request *rq, const struct facts *f, unsigned want)
 
 		if (e->tag == ACL_USER && e->id == rq->uid)
 			return allows(e->perm & mask, want) ? 0 : -EACCES;
-		if (e->tag == ACL_GROUP_OBJ || e->tag == ACL_GROUP)
-			ask_group(rq, &g, e->tag == ACL_GROUP ? e->id : f->gid, allows(e->perm & mask, want));
+		if (is_group(e))
+			ask_group(rq, &g, group_of(f, e), group_grants(f, group_of(f, e), mask, want));
 		if (e->tag == ACL_OTHER)
 			other = e->perm;
 	}

@@ -118,8 +118,12 @@ static int decide_reparent(struct request *rq, struct xlator *x, const struct lo
 int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *in)
 {
 	bool exchange = in->flags & RENAME_EXCHANGE;
-	int err = decide_remove(rq, x, &in->from);
+	int err = decide_search(rq, x, &in->from);
 
+	if (!err)
+		err = decide_search(rq, x, &in->to);
+	if (!err)
+		err = decide_remove(rq, x, &in->from);
 	if (!err)
 		err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES, exchange ? -ENOENT : -EACCES);
 	if (!err)

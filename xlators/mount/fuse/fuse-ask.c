@@ -16,6 +16,7 @@ static int send_reply(struct device *d, uint64_t unique, int err, const void *by
 	struct fuse_out_header head = {.len = sizeof(head) + size, .error = err, .unique = unique};
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)bytes, size}};
 	ssize_t n;
+	ordered_before(d->mount);
 	do
 		n = writev(d->fd, iov, size ? 2 : 1);
 	while (n < 0 && errno_now() == EINTR);

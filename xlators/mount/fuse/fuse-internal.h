@@ -6,6 +6,22 @@
 #include "graph.h"
 #include "xlator.h"
 
+/* What is done before a reply is seen by who serves the request that follows it, on whatever shard: the kernel orders them. The
+ * thread sanitizer has to be told. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define ordered_before(mount) __tsan_release(mount)
+#define ordered_after(mount) __tsan_acquire(mount)
+#else
+#define ordered_before(mount) ((void)(mount))
+#define ordered_after(mount) ((void)(mount))
+#endif
+
 struct ask;
 struct fuse_session;
 

@@ -55,6 +55,7 @@ static int next_request(struct device *d)
 {
 	ssize_t n = read_request(d);
 	d->reads++;
+	ordered_after(d->mount);
 	if (n == -ENODEV || n == -ECONNABORTED || n == -EBADF) {
 		unmounted(d);
 		return 0;

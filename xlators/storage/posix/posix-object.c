@@ -113,7 +113,7 @@ static struct object *object_create(const struct hold *h, const struct statx *st
 		return NULL;
 	}
 	pthread_mutex_init(&o->lock, NULL);
-	o->ino = st->stx_ino;
+	atomic_init(&o->ino, st->stx_ino);
 	o->gfid = *gfid;
 	o->birth = birth;
 	o->place = -1;
@@ -121,32 +121,50 @@ static struct object *object_create(const struct hold *h, const struct statx *st
 	return o;
 }
 
-/* The gfid's former object is gone (restored from a copy, say): the inode now means this one. */
+/* Does the object that the inode means so far still live? 1, 0, -errno. */
+static int alive(struct xlator *x, struct inode *inode)
+{
+	cleanup_hold struct hold h = HOLD_NONE;
+	struct statx st;
+	int err = hold_inode(x, inode, &h);
+
+	if (!err)
+		err = hold_stat(&h, &st);
+	return err == -ESTALE ? 0 : err ? err : st.stx_nlink > 0;
+}
+
+/* If the gfid's former object is gone (this one was restored from a copy, say), the inode now means this one. */
 static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h,
 			  const struct statx *st)
 {
-	cleanup_hold struct hold former = HOLD_NONE;
 	struct kernel_handle handle;
-	struct statx old;
-	int err = hold_inode(x, inode, &former);
+	int living = alive(x, inode), err = kernel_handle_of(h->fd, &handle);
 
-	if (!err)
-		err = hold_stat(&former, &old);
-	if (err && err != -ESTALE)
-		return err;
-	if (!err && old.stx_nlink)
-		return -EEXIST;
-	err = kernel_handle_of(h->fd, &handle);
-	if (err)
-		return err;
+	if (err || living)
+		return err ? err : living < 0 ? living : -EEXIST;
 	directory_drop(x, inode);
 	object_unindex(brick_of(x), o);
 	pthread_mutex_lock(&o->lock);
 	o->handle = handle;
-	o->ino = st->stx_ino;
 	pthread_mutex_unlock(&o->lock);
+	atomic_store(&o->ino, st->stx_ino);
+	atomic_store(&o->seen, 0);
 	object_index(brick_of(x), o);
 	return 0;
+}
+
+static int object_confirm(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h,
+			  const struct statx *st)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+	int err;
+
+	if (object_same(o, h))
+		return 0;
+	pthread_mutex_lock(&one_at_a_time);
+	err = object_same(o, h) ? 0 : object_replace(x, inode, o, h, st);
+	pthread_mutex_unlock(&one_at_a_time);
+	return err;
 }
 
 static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st,
@@ -170,7 +188,7 @@ static int object_bind(struct xlator *x, struct inode *inode, const struct hold 
 			return err;
 		o = object_of(x, inode);
 	}
-	return object_same(o, h) ? 0 : object_replace(x, inode, o, h, st);
+	return object_confirm(x, inode, o, h, st);
 }
 
 int object_attach(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid,
@@ -300,7 +318,7 @@ static int find_warm(struct xlator *x, int directory, struct inode *parent, cons
 	o = object_of(x, known);
 	if (!o || atomic_load(&o->seen) != name_hash(&here) ||
 	    statx(directory, name, AT_SYMLINK_NOFOLLOW | AT_STATX_SYNC_AS_STAT, STATX_BASIC_STATS, &st) < 0 ||
-	    st.stx_ino != o->ino)
+	    st.stx_ino != atomic_load(&o->ino))
 		return -EAGAIN;
 	attr_fill(x, known, &st, attr);
 	*inode = known;

@@ -107,9 +107,9 @@ struct descriptor {
 	atomic_uint refs;
 };
 struct object {
-	pthread_mutex_t lock; /* guards handle, ino, kept, opens */
+	pthread_mutex_t lock; /* guards handle, kept, opens */
 	struct kernel_handle handle;
-	uint64_t ino;
+	atomic_uint_fast64_t ino;
 	struct gfid gfid;
 	struct object *next;       /* in the index */
 	struct time birth;         /* of the identity: the same on every replica */

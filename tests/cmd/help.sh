@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every command explains itself, its options are in the manual pages, and a wrong command line is status 2.
+. "$(dirname "$0")/../mount/lib.sh"
+need_programs() { [ -x "$STRATUS" ] && [ -x "$STRATUSD" ] || skip "no $STRATUS: run ./bootstrap build, or set STRATUS_BIN"; }
+need_programs
+
+expect() { # STATUS COMMAND...
+	local want=$1 status=0
+	shift
+	OUT=$("$@" 2>&1) || status=$?
+	[ "$status" = "$want" ] || fail "'$*' ended with status $status, not $want: $OUT"
+}
+# in_page PAGE COMMAND...: each long option of --help is written in the page.
+in_page() {
+	local page=$TOP/cmd/$1 option
+	shift
+	expect 0 "$@" --help
+	for option in $(printf '%s\n' "$OUT" | grep -o -- '^ *\(-., \)\?  *--[a-z-]*\|^ *-., --[a-z-]*' | grep -o -- '--[a-z-]*'); do
+		grep -q -- "${option//-/\\\\-}" "$page" || fail "$option of '$*' is not in $(basename "$page")"
+	done
+}
+in_page stratusd.8 "$STRATUSD"
+expect 0 "$STRATUS" --help
+commands=$(printf '%s\n' "$OUT" | sed -n 's/^  \([a-z][a-z-]*\)  *.*/\1/p')
+[ "$(wc -w <<<"$commands")" -ge 14 ] || fail "stratus --help lists too few commands: $commands"
+for command in $commands; do
+	in_page stratus.1 "$STRATUS" "$command"
+	grep -q "^\.SS stratus $command" "$TOP/cmd/stratus.1" || fail "stratus $command has no section in its manual page"
+	expect 2 "$STRATUS" "$command" --no-such-option
+done
+ln -s "$STRATUS" "${SCRATCH:=$(mktemp -d)}/mount.stratus"
+trap 'rm -rf "$SCRATCH"' EXIT
+in_page mount.stratus.8 "$SCRATCH/mount.stratus"
+for page in stratus.1 stratusd.8 mount.stratus.8; do
+	! command -v man >/dev/null || [ -z "$(man --warnings -l "$TOP/cmd/$page" 2>&1 >/dev/null)" ] || fail "$page is not clean roff"
+done
+
+expect 2 "$STRATUS"
+expect 2 "$STRATUS" mont
+grep -q "did you mean 'mount'" <<<"$OUT" || fail "the nearest command is not named: $OUT"
+expect 2 "$STRATUS" mount only-one-word
+expect 2 "$STRATUSD"
+expect 2 "$STRATUSD" --log-level loud x.vol
+expect 2 "$STRATUS" demo --bricks 0
+expect 0 "$STRATUS" --version
+[ "$OUT" = "$("$STRATUS" version)" ] || fail "two versions"
+expect 0 "$STRATUS" version --json
+python3 -c 'import json,sys; json.loads(sys.argv[1])["version"]' "$OUT" || fail "version --json is no JSON"
+
+expect 0 "$STRATUS" xlator list
+types=$(awk '{print $1}' <<<"$OUT")
+for type in $types; do
+	expect 0 "$STRATUS" xlator help "$type"
+	expect 0 "$STRATUS" xlator help "$type" --man
+	expect 0 "$STRATUS" xlator help "$type" --json
+	python3 -c 'import json,sys; t = json.loads(sys.argv[1]); assert t["type"] == sys.argv[2] and all(o["help"] for o in t["options"])' \
+		"$OUT" "$type" || fail "an option of $type has no help"
+	page=$TOP/xlators/$type/${type#*/}.md
+	[ -e "$page" ] || continue
+	for option in $(python3 -c 'import json,sys; print(*[o["name"] for o in json.loads(sys.argv[1])["options"]])' "$OUT"); do
+		grep -qE -- "(^|[^a-z-])$option([^a-z-]|\$)" "$page" || fail "option $option of $type is not on its page"
+	done
+done
+expect 1 "$STRATUS" xlator help storage/posx
+grep -q "did you mean 'storage/posix'" <<<"$OUT" || fail "the nearest translator is not named: $OUT"
+pass

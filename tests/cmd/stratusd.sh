@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# stratusd: the exit status tells whether all is served; a failure changes nothing; signals do what the page says.
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+[ -x "$STRATUSD" ] || skip "no $STRATUSD: run ./bootstrap build, or set STRATUS_SBIN"
+scratch
+cd "$SCRATCH"
+mkdir brick
+PORT=$(free_port) V=$(uuid) B=$(uuid)
+write_server_volfile a.vol "$SCRATCH/brick" "$PORT" "$V" "$B"
+refused() { # WORDS... : stratusd says them and ends with 1
+	local status=0
+	timeout 60 "$STRATUSD" --log "$SCRATCH/never.log" --pid-file "$SCRATCH/never.pid" "${files[@]}" 2>err || status=$?
+	[ "$status" = 1 ] || fail "status $status instead of 1 for ${files[*]}: $(cat err)"
+	[ "$(wc -l <err)" = 1 ] || fail "not one sentence: $(cat err)"
+	grep -q -- "$1" err || fail "'$1' is not in: $(cat err)"
+	[ ! -e never.pid ] || fail "a pid file of a process that serves nothing"
+}
+
+# nothing is started by a check, and nothing made
+"$STRATUSD" --check a.vol >/dev/null
+[ -z "$(ls -A brick)" ] || fail "--check has changed the brick: $(ls -A brick)"
+files=(nowhere.vol); refused 'nowhere.vol'
+sed 's/listen/lisen/' a.vol >bad.vol; files=(bad.vol); refused 'listen'
+sed 's,storage/posix,storage/posx,' a.vol >bad.vol; files=(bad.vol); refused 'posx'
+sed 's,option directory .*,option directory /nonexistent/brick,' a.vol >bad.vol; files=(bad.vol); refused '/nonexistent/brick'
+write_client_volfile client.vol "$PORT" "$V" "$B"; files=(client.vol); refused 'stratus mount'
+files=(a.vol bad.vol); refused '/nonexistent/brick'
+[ -z "$(ls -A brick)" ] || fail "a process that could not serve has changed the brick: $(ls -A brick)"
+
+# returns when it serves
+"$STRATUSD" --log "$SCRATCH/d.log" --pid-file "$SCRATCH/d.pid" a.vol
+PID=$(cat d.pid)
+PIDS[$PID]=stratusd
+port_open "$PORT" || fail "stratusd has returned but does not listen"
+files=(a.vol); refused "$PORT\|served"
+"$STRATUS" status | grep -q "$PID .*a.vol" || fail "stratus status does not show it"
+[ "$("$STRATUS" status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["pid"])')" = "$PID" ] || fail "status --json"
+
+# live options change, others are named
+"$STRATUS" log-level "$PID" debug >/dev/null
+[ "$("$STRATUS" log-level "$PID")" = debug ] || fail "the log level did not change"
+cp a.vol good.vol
+sed -i "s/127.0.0.1:$PORT/127.0.0.1:1/" a.vol
+! "$STRATUS" reload "$PID" 2>err || fail "a new listen address was taken over without a restart"
+grep -q 'restart' err || fail "the next step is not named: $(cat err)"
+echo nonsense >>a.vol
+! "$STRATUS" reload "$PID" 2>err || fail "a wrong volfile was taken over"
+cp good.vol a.vol
+"$STRATUS" reload "$PID" || fail "reload of the same volfile"
+live=$("$STRATUS" xlator help protocol/server --json |
+	python3 -c 'import json,sys; print(next((o["name"] + " " + str(o["min"] + 1) for o in json.load(sys.stdin)["options"] if o["live"] and o["kind"] == "number"), ""))')
+if [ -n "$live" ]; then
+	sed -i "s/type protocol.server/&\n    option $live/" a.vol
+	"$STRATUS" reload "$PID" || fail "reload of a live option"
+	"$STRATUS" dump "$PID" | grep -q "option ${live% *}: ${live#* }" || fail "the live option $live was not changed"
+	cp good.vol a.vol
+	kill -HUP "$PID"
+	wait_until 10 eval "! '$STRATUS' dump $PID | grep -q 'option ${live% *}: ${live#* }'" || fail "SIGHUP did not take it back"
+fi
+kill -USR1 "$PID"
+wait_until 10 grep -q 'volume posix' "$STRATUS_RUN/stratusd-$PID.dump" || fail "SIGUSR1 has written no dump"
+
+mv d.log d.log.1
+kill -HUP "$PID"
+wait_until 10 test -s d.log || fail "SIGHUP has not reopened the log"
+kill "$PID"
+wait_until 20 gone "$PID" || fail "stratusd does not end on SIGTERM"
+unset "PIDS[$PID]"
+[ ! -e d.pid ] || fail "the pid file stays"
+[ -z "$(ls "$STRATUS_RUN"/*.sock 2>/dev/null)" ] || fail "the control socket stays"
+pass

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Two mounts of one volume, caching off: what one has finished doing the other sees at once.
+. "$(dirname "$0")/lib.sh"
+need_root
+need_stack
+need python3
+scratch
+start_stack "$SCRATCH"
+start_mount "$SCRATCH/other"
+OTHER_PID=$LAST_PID
+
+ROUNDS=$([ "$LONG" = 1 ] && echo 2000 || echo 200)
+A=$MNT B=$SCRATCH/other ROUNDS=$ROUNDS python3 - <<'END' || fail "one mount does not see what the other did"
+import fcntl, mmap, os, stat, struct, time
+
+A, B, ROUNDS = os.environ["A"], os.environ["B"], int(os.environ["ROUNDS"])
+
+
+def check(what, seen, expected):
+    assert seen == expected, "%s: saw %r instead of %r" % (what, seen, expected)
+
+
+# Open files: data of equal length, sizes, times and modes, looked at by descriptor and by name.
+a = os.open(A + "/f", os.O_RDWR | os.O_CREAT, 0o600)
+b = os.open(B + "/f", os.O_RDWR)
+for i in range(ROUNDS):
+    data = b"%08d" % i
+    os.pwrite(a, data, 0)
+    check("equal size", os.pread(b, 8, 0), data)
+    os.stat(B + "/f")  # the kernel has just been told
+    os.pwrite(a, b"x", 8 + i)
+    check("size by descriptor", os.fstat(b).st_size, 9 + i)
+    check("size by name", os.stat(B + "/f").st_size, 9 + i)
+    check("end", os.lseek(b, 0, os.SEEK_END), 9 + i)
+    os.pwrite(b, data[::-1], 0)
+    check("the other way", os.pread(a, 8, 0), data[::-1])
+os.ftruncate(a, 3)
+check("truncated", os.fstat(b).st_size, 3)
+check("truncated data", len(os.pread(b, 100, 0)), 3)
+os.close(a), os.close(b)
+
+# Names: made, changed, renamed and removed again, with a look from the other side between all of them.
+for i in range(ROUNDS):
+    name = "/n%d" % i
+    assert not os.path.exists(B + name)
+    open(A + name, "w").write("1" * i)
+    check("size of a new file", os.stat(B + name).st_size, i)
+    open(A + name, "a").write("2")
+    b = os.open(B + name, os.O_RDONLY)
+    open(A + name, "a").write("3")
+    check("size just after open", os.fstat(b).st_size, i + 2)
+    os.close(b)
+    os.chmod(A + name, 0o640)
+    check("mode", stat.S_IMODE(os.stat(B + name).st_mode), 0o640)
+    os.rename(A + name, A + "/moved")
+    assert not os.path.exists(B + name)
+    check("moved", open(B + "/moved").read(), "1" * i + "23")
+    os.unlink(B + "/moved")
+    assert not os.path.exists(A + "/moved")
+    check("listing", sorted(os.listdir(A)), ["f"])
+
+# What was written through a shared mapping and synced.
+with open(A + "/map", "w+b") as f:
+    f.truncate(8192)
+    memory = mmap.mmap(f.fileno(), 8192)
+    for i in range(20):
+        memory[4096:4104] = b"%08d" % i
+        memory.flush()
+        with open(B + "/map", "rb") as g:
+            check("mapping", os.pread(g.fileno(), 8, 4096), b"%08d" % i)
+
+# Appends from both sides end up one after the other.
+def append(root):
+    fd = os.open(root + "/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for i in range(ROUNDS):
+        os.write(fd, b"%s%06d\n" % (root[-1:].encode(), i))
+    os._exit(0)
+
+children = []
+for root in (A, B):
+    pid = os.fork()
+    if pid == 0:
+        append(root)
+    children.append(pid)
+for pid in children:
+    check("appender", os.waitpid(pid, 0)[1], 0)
+check("appended lines", len(open(A + "/log").read().splitlines()), 2 * ROUNDS)
+
+# Locks hold across mounts; a waiting one is granted when the other lets go.
+a = os.open(A + "/f", os.O_RDWR)
+fcntl.lockf(a, fcntl.LOCK_EX)
+pid = os.fork()
+if pid == 0:
+    os.close(a)
+    b = os.open(B + "/f", os.O_RDWR)
+    try:
+        fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os._exit(1)
+    except BlockingIOError:
+        pass
+    start = time.monotonic()
+    fcntl.lockf(b, fcntl.LOCK_EX)
+    os._exit(0 if time.monotonic() - start > 0.2 else 2)
+time.sleep(0.5)
+fcntl.lockf(a, fcntl.LOCK_UN)
+check("lock", os.waitpid(pid, 0)[1], 0)
+
+# A file that the other side removes stays readable here while it is open.
+open(A + "/gone", "w").write("still here")
+f = open(A + "/gone")
+os.unlink(B + "/gone")
+check("removed elsewhere", f.read(), "still here")
+f.close()
+END
+
+stop_mount "$SCRATCH/other" "$OTHER_PID"
+stop_stack
+pass
