@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The measured workloads of tests/bench/run: each call does one of them in a directory and prints "OPERATIONS NANOSECONDS". */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <err.h>
 #include <errno.h>

@@ -8,7 +8,7 @@ scratch
 cd "$SCRATCH"
 mkdir brick
 PORT=$(free_port) V=$(uuid) B=$(uuid)
-write_server_volfile a.vol "$SCRATCH/brick" "$PORT" "$V" "$B"
+write_server_volfile "$SCRATCH/a.vol" "$SCRATCH/brick" "$PORT" "$V" "$B"
 refused() { # WORDS... : stratusd says them and ends with 1
 	local status=0
 	timeout 60 "$STRATUSD" --log "$SCRATCH/never.log" --pid-file "$SCRATCH/never.pid" "${files[@]}" 2>err || status=$?

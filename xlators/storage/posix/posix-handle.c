@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From inodes to descriptors: kernel handles, the cache of directories, and what can be done with a hold. */
 #include <linux/openat2.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 
 #include "posix.h"
+
+enum { REUSE_ATTEMPTS = 20 };
 
 void fd_close(int *fd)
 {
@@ -87,15 +90,20 @@ bool kernel_handles_equal(const struct kernel_handle *a, const struct kernel_han
 int kernel_handle_open(struct brick *b, const struct kernel_handle *handle, int flags)
 {
 	union handle_room room = { .head.handle_bytes = handle->size, .head.handle_type = handle->type };
-	int fd;
+	int fd, err = -ENOMEM;
 
 	memcpy(room.head.f_handle, handle->bytes, handle->size);
 	atomic_fetch_add_explicit(&b->handles_opened, 1, memory_order_relaxed);
-	fd = open_by_handle_at(b->root_fd, &room.head, flags | O_CLOEXEC);
-	if (fd >= 0)
-		return fd;
-	fd = result(-1);
-	return fd == -ENOENT ? -ESTALE : fd;
+	/* ENOMEM is also what the kernel says while another object is just being made with the same inode number. */
+	for (int attempt = 0; err == -ENOMEM && attempt < REUSE_ATTEMPTS; attempt++) {
+		fd = open_by_handle_at(b->root_fd, &room.head, flags | O_CLOEXEC);
+		if (fd >= 0)
+			return fd;
+		err = result(-1);
+		if (err == -ENOMEM)
+			sched_yield();
+	}
+	return err == -ENOENT ? -ESTALE : err;
 }
 
 int name_open(int directory, const char *name)
