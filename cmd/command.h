@@ -30,7 +30,8 @@ int command_xlator(int argc, char **argv);
 int command_version(int argc, char **argv);
 int mount_helper(int argc, char **argv); /* mount.stratus, as mount(8) calls it */
 
-/* Parses words without options into words[0..max) (NULL-ended); exits 2 if there are fewer than min, or more than max. */
+/* Parses words without options into words[0..max) (NULL-ended); exits 2 if there are fewer than min, or more than max.
+ */
 struct words {
 	const char **word;
 	int min, max, count;

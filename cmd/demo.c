@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds, starts and stops a whole cluster on this machine. Its processes are known by the volfiles that they say they serve. */
+/* Builds, starts and stops a whole cluster on this machine. Its processes are known by the volfiles that they say they
+ * serve. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ftw.h>
@@ -41,7 +42,7 @@ static bool says(const json_t *info, const char *path)
 	const char *single = json_string_value(json_object_get(info, "volfile"));
 	size_t i;
 
-	json_array_foreach(list, i, one)
+	json_array_foreach (list, i, one)
 		if (!strcmp(json_string_value(one), path))
 			return true;
 	return single && !strcmp(single, path);
@@ -104,7 +105,8 @@ static int run(char *const *argv, struct problem *p)
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return problem_set(p, ENOENT, "can't run %s: is StratusFS installed completely? (`./bootstrap build`)", argv[0]);
+		return problem_set(p, ENOENT, "can't run %s: is StratusFS installed completely? (`./bootstrap build`)",
+		                   argv[0]);
 	return problem_set(p, EIO, "%s has failed: it says above why", strrchr(argv[0], '/') + 1);
 }
 
@@ -120,7 +122,8 @@ static char *usual_mount(void)
 {
 	const char *home = getenv("HOME");
 
-	return geteuid() ? path_format("%s/stratus-demo", home && *home == '/' ? home : "/tmp") : path_format("/mnt/stratus-demo");
+	return geteuid() ? path_format("%s/stratus-demo", home && *home == '/' ? home : "/tmp")
+	                 : path_format("/mnt/stratus-demo");
 }
 
 static char *remembered_mount(const struct demo *d)
@@ -151,10 +154,11 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	char *real = realpath(directory, NULL);
 	cleanup_path char *path = NULL;
 
-	*d = (struct demo){ .directory = real ? real : path_absolute(directory) };
+	*d = (struct demo){.directory = real ? real : path_absolute(directory)};
 	path = demo_file(d, "spec.yaml");
 	if (access(path, F_OK))
-		return problem_set(p, ENOENT, "there is no demo in %s: `stratus demo --dir %s` makes one", d->directory, d->directory);
+		return problem_set(p, ENOENT, "there is no demo in %s: `stratus demo --dir %s` makes one", d->directory,
+		                   d->directory);
 	d->mount = remembered_mount(d);
 	if (spec_read(path, &d->spec, p))
 		return -EINVAL;
@@ -163,7 +167,8 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 
 static int free_port(unsigned *port, struct problem *p)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port) };
+	struct sockaddr_in a = {
+	        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port)};
 	socklen_t size = sizeof a;
 	int one = 1, err = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -230,7 +235,8 @@ static int make_all(struct demo *d, const char *directory, unsigned bricks, stru
 	if (err)
 		return err;
 	if (rmdir(directory) && errno != EBUSY)
-		return problem_set(p, ENOTEMPTY, "%s holds files but no demo: name an empty or new directory with --dir", directory);
+		return problem_set(p, ENOTEMPTY,
+		                   "%s holds files but no demo: name an empty or new directory with --dir", directory);
 	err = make_directory(directory, p);
 	real = realpath(directory, NULL);
 	if (real) {
@@ -251,7 +257,7 @@ static int make_all(struct demo *d, const char *directory, unsigned bricks, stru
 
 int demo_create(struct demo *d, const char *directory, const char *mount, unsigned bricks, struct problem *p)
 {
-	struct problem missing = { "" };
+	struct problem missing = {""};
 	int err = demo_open(d, directory, &missing);
 
 	if (err && err != -ENOENT)
@@ -260,14 +266,16 @@ int demo_create(struct demo *d, const char *directory, const char *mount, unsign
 		d->mount = usual_mount();
 		err = make_all(d, d->directory, bricks ? bricks : 1, p);
 	} else if (bricks && bricks != d->spec.bricks) {
-		err = problem_set(p, EINVAL, "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
-				  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
+		err = problem_set(p, EINVAL,
+		                  "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
+		                  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
 	}
 	if (!err && mount) {
 		cleanup_path char *absolute = path_absolute(mount);
 
 		if (demo_mount(d, 0) && strcmp(absolute, d->mount))
-			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
+			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first",
+			                   d->mount);
 		free(d->mount);
 		d->mount = path_format("%s", absolute);
 	}
@@ -308,8 +316,9 @@ static int write_volfiles(struct demo *d, struct problem *p)
 
 static int start_server(struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *path = volfile(d, true, 0);
-	char *argv[] = { exe, (char *)"--log", log, path, NULL };
+	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"),
+	                  *path = volfile(d, true, 0);
+	char *argv[] = {exe, (char *)"--log", log, path, NULL};
 
 	return run(argv, p);
 }
@@ -318,9 +327,9 @@ static int start_server(struct demo *d, struct problem *p)
 static void clear_dead_mount(const char *directory)
 {
 	struct stat st;
-	struct problem ignored = { "" };
+	struct problem ignored = {""};
 	cleanup_path char *exe = program("stratus");
-	char *argv[] = { exe, (char *)"umount", (char *)"--lazy", (char *)directory, NULL };
+	char *argv[] = {exe, (char *)"umount", (char *)"--lazy", (char *)directory, NULL};
 
 	if (stat(directory, &st) && errno == ENOTCONN)
 		run(argv, &ignored);
@@ -330,7 +339,7 @@ static int start_mount(struct demo *d, size_t brick, struct problem *p)
 {
 	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, brick);
 	cleanup_path char *path = volfile(d, false, brick), *directory = demo_mountpoint(d, brick);
-	char *argv[] = { exe, (char *)"mount", (char *)"--log", log, path, directory, NULL };
+	char *argv[] = {exe, (char *)"mount", (char *)"--log", log, path, directory, NULL};
 	int err;
 
 	clear_dead_mount(directory);
@@ -340,7 +349,7 @@ static int start_mount(struct demo *d, size_t brick, struct problem *p)
 
 int demo_start(struct demo *d, struct problem *p)
 {
-	struct problem ignored = { "" };
+	struct problem ignored = {""};
 	int err = 0;
 
 	if (!demo_server(d)) {
@@ -363,7 +372,7 @@ int demo_start(struct demo *d, struct problem *p)
 static int stop_mount(struct demo *d, size_t brick, struct problem *p)
 {
 	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, brick);
-	char *argv[] = { exe, (char *)"umount", directory, NULL };
+	char *argv[] = {exe, (char *)"umount", directory, NULL};
 
 	if (demo_mount(d, brick))
 		return run(argv, p);
@@ -379,8 +388,8 @@ static int stop_server(struct demo *d, struct problem *p)
 
 	free(answer);
 	if (server && !err && process_wait(process_pid(server), STOP_SECONDS))
-		err = problem_set(p, ETIMEDOUT, "the server, process %d, does not end: see %s/log/stratusd.log", process_pid(server),
-				  d->directory);
+		err = problem_set(p, ETIMEDOUT, "the server, process %d, does not end: see %s/log/stratusd.log",
+		                  process_pid(server), d->directory);
 	return err;
 }
 

@@ -6,7 +6,8 @@
 
 /* The type "KIND/NAME", loaded for the rest of the process; NULL and a sentence that names the nearest one there is. */
 const struct xlator_type *module_load(const char *type, struct problem *);
-/* Names of all translators that can be found, sorted, NULL-ended; free with module_names_free. NULL: memory is short. */
+/* Names of all translators that can be found, sorted, NULL-ended; free with module_names_free. NULL: memory is short.
+ */
 char **module_names(void);
 void module_names_free(char **);
 #endif

@@ -7,7 +7,7 @@
 struct mount_options {
 	struct option_value *given; /* for the top volume */
 	size_t count;
-	char *log, *log_level;      /* log=FILE, log-level=LEVEL */
+	char *log, *log_level; /* log=FILE, log-level=LEVEL */
 };
 /* Takes "a,b=c,..."; may be called again for more. `sloppy`: unknown ones are passed over. -EINVAL and a sentence. */
 int mount_options_parse(struct mount_options *, const char *text, bool sloppy, struct problem *);

@@ -21,8 +21,8 @@ pid_t process_pid(const struct process *);
 const char *process_program(const struct process *);
 const char *process_mountpoint(const struct process *); /* NULL for servers */
 
-/* The process that `target` names: a pid, a mount point, a volfile, a control socket, or "stratusd" or "mount" if there is
- * one of it. Without one: -ENOENT or -EINVAL, and a sentence. */
+/* The process that `target` names: a pid, a mount point, a volfile, a control socket, or "stratusd" or "mount" if there
+ * is one of it. Without one: -ENOENT or -EINVAL, and a sentence. */
 int process_find(const char *target, struct process *, struct problem *);
 void process_free(struct process *);
 /* Sends a line and gives the answer as text (malloc'ed). */

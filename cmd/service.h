@@ -9,11 +9,11 @@
 #include "log.h"
 
 struct service {
-	const char *program;   /* "stratusd", "mount" */
-	const char *log_name;  /* the log's name where --log gives none: without directory and ".log" */
-	char *log, *pid_file;  /* from the command line, may be NULL */
+	const char *program;  /* "stratusd", "mount" */
+	const char *log_name; /* the log's name where --log gives none: without directory and ".log" */
+	char *log, *pid_file; /* from the command line, may be NULL */
 	bool foreground;
-	int ready;             /* the pipe on which the first process waits, -1 if there is none */
+	int ready; /* the pipe on which the first process waits, -1 if there is none */
 };
 /* --foreground, --log, --log-level, --pid-file: a child parser whose input is a struct service. */
 extern const struct argp service_argp;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the specification of a volume (YAML) to the volfiles of its servers and clients; doc/volfile.md describes both. */
+/* From the specification of a volume (YAML) to the volfiles of its servers and clients; doc/volfile.md describes both.
+ */
 #ifndef STRATUS_VOLGEN_H
 #define STRATUS_VOLGEN_H
 #include <stddef.h>
@@ -48,9 +49,10 @@ enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024 };
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
 int spec_read(const char *path, struct spec *, struct problem *);
 void spec_free(struct spec *);
-/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0: the
- * usual one); checked as if read. */
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *, struct problem *);
+/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0:
+ * the usual one); checked as if read. */
+int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *,
+              struct problem *);
 void spec_print(const struct spec *, FILE *);
 
 struct volgen_file {

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph-run VOLFILE SCRIPT: runs a script of file operations on a graph in this process and checks what they say.
- *
- * One command in a line. The lines "> TEXT" below it are what it must print, "! ENAME" is the error it must fail with; a
- * command without them must succeed, and what it prints goes to standard output. '#' begins a comment.
- *   at VOLUME                  call this translator from here on (at first: the top)
- *   as UID GID [GROUP...]      be this user from here on (at first: root)
- *   mkdir PATH [MODE] | create PATH [MODE] | write PATH OFFSET TEXT | read PATH | truncate PATH SIZE | stat PATH | ls PATH
- *   rm PATH | rmdir PATH | mv FROM TO | ln OLD PATH | symlink TARGET PATH | readlink PATH | access PATH rwx
- *   chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME VALUE | getxattr PATH NAME | removexattr PATH NAME
- *   set VOLUME OPTION VALUE    change a live option
- *   ctl VOLUME WORDS...        a command to the translator */
+/* stratus-graph-run VOLFILE SCRIPT: runs a script of file operations on a graph in this process and checks the answers. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tree.h"
+
+static const char help[] =
+	"Usage: stratus-graph-run VOLFILE SCRIPT\n"
+	"Runs a script of file operations on a graph, in this process, without a mount or a server.\n\n"
+	"One command in a line; \"...\" keeps words together, # begins a comment. The lines \"> TEXT\" below a command are what it\n"
+	"must print, \"! ENAME\" is the error it must fail with; a command without them must succeed, and is free to print.\n"
+	"Exit status: 0 all was as the script says, 1 something was not, 2 the script can't be run.\n\n"
+	"  mkdir PATH [MODE]   create PATH [MODE]   mv FROM TO          rm PATH       rmdir PATH\n"
+	"  ln OLD PATH         symlink TARGET PATH  readlink PATH       ls PATH       stat PATH\n"
+	"  read PATH           write PATH OFFSET TEXT                   truncate PATH SIZE\n"
+	"  chmod PATH MODE     chown PATH UID GID   access PATH rwx\n"
+	"  setxattr PATH NAME VALUE                 getxattr PATH NAME  removexattr PATH NAME\n"
+	"  at VOLUME                  call this translator from here on (at first: the top)\n"
+	"  as UID GID [GROUP...]      be this user from here on (at first: root)\n"
+	"  set VOLUME OPTION VALUE    change a live option\n"
+	"  ctl VOLUME WORDS...        give the translator a command\n";
 
 enum { WORDS = 16 };
 struct script {
@@ -399,8 +405,10 @@ int main(int argc, char **argv)
 	struct problem problem = { "" };
 	char *volfile;
 
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return fputs(help, stdout) < 0;
 	if (argc != 3) {
-		fprintf(stderr, "usage: graph-run VOLFILE SCRIPT\n");
+		fputs("usage: stratus-graph-run VOLFILE SCRIPT (or --help)\n", stderr);
 		return 2;
 	}
 	volfile = read_all(argv[1]);

@@ -19,6 +19,7 @@ struct call { /* on the stack of the task that makes it */
 	uint64_t give_up_ns;  /* while there is no connection */
 	struct record *reply;
 	struct file *outdated; /* what kept it from being encoded: a file of an earlier session */
+	uint64_t current;      /* and the session there is now */
 };
 
 /* ---- codec ---- */
@@ -70,8 +71,10 @@ static int put_file(struct codec *c, struct file *file, uint64_t *number)
 	else if (f->incarnation != call->channel->incarnation)
 		err = -EUNATCH;
 	pthread_mutex_unlock(&r->lock);
-	if (err == -EUNATCH)
+	if (err == -EUNATCH) {
 		call->outdated = file;
+		call->current = call->channel->incarnation;
+	}
 	return err;
 }
 
@@ -486,7 +489,7 @@ static int run(struct call *call, void *out)
 	for (;;) {
 		err = exchange(ch, call);
 		if (err == -EUNATCH) {
-			err = remote_file_reopen(ch->remote, call->early ? ch : NULL, call->outdated, ch->incarnation);
+			err = remote_file_reopen(ch->remote, call->early ? ch : NULL, call->outdated, call->current);
 			if (err)
 				return err;
 			continue;

@@ -85,9 +85,12 @@ static void client_stop(struct xlator *x)
 	struct remote *r = x->private;
 
 	atomic_store(&r->stopping, true);
-	for (unsigned i = 0; i < r->channels; i++)
-		if (r->channel[i].keeper)
-			task_wake(r->channel[i].keeper);
+	for (unsigned i = 0; i < r->channels; i++) {
+		struct task *keeper = atomic_load(&r->channel[i].keeper);
+
+		if (keeper)
+			task_wake(keeper);
+	}
 	while (atomic_load(&r->keepers))
 		rest_ms(1);
 	for (unsigned i = 0; i < r->channels; i++)
@@ -173,7 +176,7 @@ static int client_setlk(struct request *rq, struct xlator *x, const struct setlk
 	int err = remote_call(r, rq, FOP_setlk, in, out);
 
 	/* Without memory for the note the lock is held all the same; only a restart of the brick would lose it. */
-	if (!err && i && held_set(i, in->file, &in->lock, r->recovered))
+	if (!err && i && held_set(i, in->file, &in->lock, remote_session(r)))
 		log_warning(x, rq, "out of memory: a lock would not survive a restart of the brick");
 	return err;
 }

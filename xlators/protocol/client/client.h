@@ -42,7 +42,7 @@ struct channel {
 	struct remote *remote;
 	unsigned number;
 	struct shard *shard;
-	struct task *keeper; /* connects, greets, recovers, pings */
+	struct task *_Atomic keeper; /* connects, greets, recovers, pings */
 	pthread_mutex_t lock; /* guards what follows */
 	enum channel_state state;
 	uint64_t generation, incarnation;
@@ -108,6 +108,7 @@ void keeper_run(void *channel);
 
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
+uint64_t remote_session(struct remote *); /* incarnation of the session that is recovered */
 void remote_inode_free(struct remote_inode *);
 int remote_file_add(struct remote *, struct file *, uint64_t number, uint64_t incarnation);
 void remote_file_remove(struct remote *, struct remote_file *);

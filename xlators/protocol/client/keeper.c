@@ -63,15 +63,15 @@ static void turn_done(void *arg)
 
 	pthread_mutex_lock(&ch->lock);
 	ch->turned = true;
+	task_wake(ch->keeper); /* with the lock: the channel may go as soon as this is seen */
 	pthread_mutex_unlock(&ch->lock);
-	task_wake(ch->keeper);
 }
 
-/* One turn of the loop: what has been unwatched will not be called any more. */
-static void turn(struct channel *ch)
+/* Has fn called on the loop, which ends with turn_done. What was unwatched before it will not be called any more. */
+static void on_loop(struct channel *ch, task_fn *fn)
 {
 	ch->turned = false;
-	while (shard_call(ch->shard, turn_done, ch))
+	while (shard_call(ch->shard, fn, ch))
 		task_sleep_ms(1);
 	while (!flag(ch, &ch->turned))
 		task_wait(NO_DEADLINE);
@@ -110,7 +110,7 @@ static int connect_socket(struct channel *ch)
 	if (!err && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size))
 		err = errno_now();
 	err = err > 0 ? -err : err;
-	turn(ch);
+	on_loop(ch, turn_done);
 	if (!err && stopping(ch->remote))
 		err = -ECANCELED;
 	if (err)
@@ -399,6 +399,16 @@ static int connect_channel(struct channel *ch)
 	return err ? err : recover(ch);
 }
 
+static void close_stream(void *arg)
+{
+	struct channel *ch = arg;
+
+	pthread_mutex_lock(&ch->lock);
+	stream_close(&ch->stream);
+	pthread_mutex_unlock(&ch->lock);
+	turn_done(ch);
+}
+
 static void disconnect(struct channel *ch)
 {
 	if (ch->state == CHANNEL_DOWN)
@@ -407,9 +417,9 @@ static void disconnect(struct channel *ch)
 	channel_set_state(ch, CHANNEL_DOWN);
 	ch->bytes_in += atomic_load(&ch->stream.bytes_in);
 	ch->bytes_out += atomic_load(&ch->stream.bytes_out);
-	stream_close(&ch->stream);
 	pthread_mutex_unlock(&ch->lock);
-	turn(ch);
+	on_loop(ch, close_stream);
+	on_loop(ch, turn_done);
 }
 
 /* ---- while it lasts ---- */
@@ -482,7 +492,7 @@ void keeper_run(void *arg)
 	struct channel *ch = arg;
 	uint64_t pause_ms = PAUSE_FIRST_MS / 2;
 
-	ch->keeper = task_self();
+	atomic_store(&ch->keeper, task_self());
 	while (!stopping(ch->remote)) {
 		session(ch, &pause_ms);
 		if (stopping(ch->remote))

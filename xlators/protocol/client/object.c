@@ -47,6 +47,16 @@ void remote_inode_free(struct remote_inode *i)
 	free(i);
 }
 
+uint64_t remote_session(struct remote *r)
+{
+	uint64_t incarnation;
+
+	pthread_mutex_lock(&r->lock);
+	incarnation = r->recovered;
+	pthread_mutex_unlock(&r->lock);
+	return incarnation;
+}
+
 /* ---- files ---- */
 
 int remote_file_add(struct remote *r, struct file *file, uint64_t number, uint64_t incarnation)

@@ -463,6 +463,11 @@ static void arrive(void *arg)
 {
 	struct connection *c = arg;
 
+	c->stream.max_size = WIRE_XDR_MAX;
+	c->stream.max_bulk = WIRE_BULK_MAX;
+	pthread_mutex_lock(&c->server->lock);
+	c->welcome = true;
+	pthread_mutex_unlock(&c->server->lock);
 	if (stream_watch(&c->stream, c->shard))
 		connection_refuse(c, "out of memory"); /* swept with the session */
 	else
@@ -500,9 +505,6 @@ static void greet(struct connection *c, const struct wire_hello *h)
 		s = attach(c, x, h, &p);
 	if (s) {
 		w.incarnation = s->client.incarnation;
-		c->stream.max_size = WIRE_XDR_MAX;
-		c->stream.max_bulk = WIRE_BULK_MAX;
-		c->welcome = true;
 		connection_ref(c);
 		while (shard_call(c->shard, leave, c))
 			sched_yield();

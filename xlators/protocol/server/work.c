@@ -227,8 +227,10 @@ void work_arrived(struct connection *c, struct record *rec)
 		connection_refuse(c, why);
 	if (!w)
 		record_free(rec);
-	else if (task_run_now(c->shard, work_run, w))
+	else if (task_run_now(c->shard, work_run, w)) {
 		fail(w, -EAGAIN);
+		session_unref(c->session);
+	}
 }
 
 static void cancel_one(struct work *w)
@@ -341,7 +343,6 @@ static void finish(struct work *w, char *head, uint32_t size, const struct codec
 	record_free(w->record);
 	connection_unref(w->connection);
 	free(w);
-	session_unref(s);
 }
 
 static void add_trace(struct request *rq)
@@ -413,16 +414,16 @@ static bool append_unsure(const struct request *rq, int fop, const void *in)
 
 static void do_fop(struct work *w, struct doing *d, struct request *rq, void *in)
 {
+	int fop = w->fop, err;
 	union fop_out out;
-	int err;
 
-	memset(&out, 0, fop_info[w->fop].out_size);
-	err = append_unsure(rq, w->fop, in) ? -EIO : fop_call(rq, w->session->subvolume, w->fop, in, &out);
-	if (w->fop == FOP_release)
-		session_remove_file(w->session, d->number);
-	reply(w, d, rq, err, in, &out);
+	memset(&out, 0, fop_info[fop].out_size);
+	err = append_unsure(rq, fop, in) ? -EIO : fop_call(rq, d->session->subvolume, fop, in, &out);
+	if (fop == FOP_release)
+		session_remove_file(d->session, d->number);
+	reply(w, d, rq, err, in, &out); /* w is gone */
 	if (!err)
-		fop_out_clear(w->fop, &out);
+		fop_out_clear(fop, &out);
 }
 
 static uint64_t id_of(const struct record *r)
@@ -465,15 +466,17 @@ static int decode(struct work *w, struct doing *d, struct request *rq, void *in)
 static void work_run(void *arg)
 {
 	struct work *w = arg;
-	struct server *server = w->session->server;
-	struct doing d = { w->session, leaf_of(w->session->subvolume), 0 };
+	struct session *s = w->session;
+	struct server *server = s->server;
+	struct doing d = { s, leaf_of(s->subvolume), 0 };
 	struct request rq;
 	union fop_in in;
 	int err;
 
+	atomic_fetch_add(&server->tasks, 1);
 	begin(w);
 	request_init(&rq, server->x->graph, id_of(w->record));
-	rq.client = &w->session->client;
+	rq.client = &s->client;
 	memset(&in, 0, fop_info[w->fop].in_size);
 	err = decode(w, &d, &rq, &in);
 	if (!err) {
@@ -487,7 +490,9 @@ static void work_run(void *arg)
 		fail(w, err == -EBADMSG ? -EIO : err);
 	}
 	request_finish(&rq);
+	session_unref(s);
 	atomic_fetch_add_explicit(&server->requests, 1, memory_order_relaxed);
+	atomic_fetch_sub(&server->tasks, 1);
 }
 
 /* ---- events ---- */
