@@ -2,6 +2,7 @@
 /* `stratus graph`: draws a volfile. */
 #include <errno.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ static int draw_svg(const struct volfile *v, const char *svg, struct problem *p)
 	pid_t child;
 	FILE *to;
 
+	signal(SIGPIPE, SIG_IGN); /* dot may be gone before it has read all */
 	if (pipe(ends) || (child = fork()) < 0)
 		return problem_set(p, errno, "can't start dot: %m");
 	if (!child) {

@@ -27,10 +27,8 @@ struct call { /* on the stack of the task that makes it */
 static int put_inode(struct codec *c, struct inode *inode, uint8_t *handle, uint32_t *size)
 {
 	struct remote *r = ((struct call *)c->owner)->channel->remote;
-	struct remote_inode *i = inode_slot(inode, r->x);
+	struct remote_inode *i = remote_inode_of(r, inode);
 
-	if (!i && gfid_equal(&inode->gfid, &gfid_root))
-		i = remote_inode(r, inode, r->root_handle, r->root_size);
 	if (!i)
 		return -ESTALE; /* not looked up through this brick */
 	pthread_mutex_lock(&i->lock);

@@ -160,19 +160,10 @@ static void client_finish(struct xlator *x)
 
 /* ---- fops ---- */
 
-static struct remote_inode *inode_of(struct remote *r, const struct file *file)
-{
-	struct remote_inode *i = inode_slot(file->inode, r->x);
-
-	if (!i && gfid_equal(&file->inode->gfid, &gfid_root))
-		i = remote_inode(r, file->inode, r->root_handle, r->root_size);
-	return i;
-}
-
 static int client_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
 	struct remote *r = x->private;
-	struct remote_inode *i = inode_of(r, in->file);
+	struct remote_inode *i = remote_inode_of(r, in->file->inode);
 	int err = remote_call(r, rq, FOP_setlk, in, out);
 
 	/* Without memory for the note the lock is held all the same; only a restart of the brick would lose it. */
@@ -184,7 +175,7 @@ static int client_setlk(struct request *rq, struct xlator *x, const struct setlk
 static int client_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
 {
 	struct remote *r = x->private;
-	struct remote_inode *i = inode_of(r, in->file);
+	struct remote_inode *i = remote_inode_of(r, in->file->inode);
 	int err = remote_call(r, rq, FOP_flush, in, out);
 
 	if (i)

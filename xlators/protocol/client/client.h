@@ -108,6 +108,7 @@ void keeper_run(void *channel);
 
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
+struct remote_inode *remote_inode_of(struct remote *, struct inode *); /* NULL: not known here; the root always is */
 uint64_t remote_session(struct remote *); /* incarnation of the session that is recovered */
 void remote_inode_free(struct remote_inode *);
 int remote_file_add(struct remote *, struct file *, uint64_t number, uint64_t incarnation);

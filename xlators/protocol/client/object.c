@@ -12,7 +12,8 @@ struct remote_inode *remote_inode(struct remote *r, struct inode *inode, const u
 	struct remote_inode *i = inode_slot(inode, r->x), *new;
 
 	while (!i) {
-		if (!handle || !(new = calloc(1, sizeof(*new))))
+		new = calloc(1, sizeof(*new));
+		if (!new)
 			return NULL;
 		pthread_mutex_init(&new->lock, NULL);
 		memcpy(new->handle, handle, size);
@@ -29,15 +30,28 @@ struct remote_inode *remote_inode(struct remote *r, struct inode *inode, const u
 			return NULL;
 		}
 	}
-	if (handle) {
-		pthread_mutex_lock(&i->lock);
-		if (i->size != size || memcmp(i->handle, handle, size)) {
-			memcpy(i->handle, handle, size);
-			i->size = size;
-		}
-		pthread_mutex_unlock(&i->lock);
+	pthread_mutex_lock(&i->lock);
+	if (i->size != size || memcmp(i->handle, handle, size)) {
+		memcpy(i->handle, handle, size);
+		i->size = size;
 	}
+	pthread_mutex_unlock(&i->lock);
 	return i;
+}
+
+struct remote_inode *remote_inode_of(struct remote *r, struct inode *inode)
+{
+	struct remote_inode *i = inode_slot(inode, r->x);
+	uint8_t handle[WIRE_HANDLE_MAX];
+	uint32_t size;
+
+	if (i || !gfid_equal(&inode->gfid, &gfid_root))
+		return i;
+	pthread_mutex_lock(&r->lock);
+	size = r->root_size;
+	memcpy(handle, r->root_handle, size);
+	pthread_mutex_unlock(&r->lock);
+	return remote_inode(r, inode, handle, size);
 }
 
 void remote_inode_free(struct remote_inode *i)
@@ -86,7 +100,7 @@ int remote_file_add(struct remote *r, struct file *file, uint64_t number, uint64
 
 void remote_file_remove(struct remote *r, struct remote_file *f)
 {
-	struct remote_inode *i = remote_inode(r, f->file->inode, NULL, 0);
+	struct remote_inode *i = remote_inode_of(r, f->file->inode);
 
 	pthread_mutex_lock(&r->lock);
 	*f->link = f->next;
@@ -216,7 +230,7 @@ static void lock_lost(struct remote *r, struct file *file, const struct lock *l,
 static int reclaim(struct remote *r, struct channel *ch, struct file *file, const struct lock *l, uint64_t incarnation)
 {
 	struct setlk_in in = { file, *l };
-	struct remote_inode *i = remote_inode(r, file->inode, NULL, 0);
+	struct remote_inode *i = remote_inode_of(r, file->inode);
 	struct setlk_out out = { 0 };
 	struct lock gone = *l;
 	struct request rq;
@@ -238,7 +252,7 @@ static int reclaim(struct remote *r, struct channel *ch, struct file *file, cons
 
 static int recover_file(struct remote *r, struct channel *ch, struct file *file, uint64_t incarnation)
 {
-	struct remote_inode *i = remote_inode(r, file->inode, NULL, 0);
+	struct remote_inode *i = remote_inode_of(r, file->inode);
 	struct remote_file *f = file_slot(file, r->x);
 	struct lock l;
 	int err = remote_file_reopen(r, ch, file, incarnation);

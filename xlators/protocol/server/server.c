@@ -142,11 +142,15 @@ static void dump_session(struct session *s, FILE *f)
 static void dump_connection(struct connection *c, FILE *f)
 {
 	struct stream *st = &c->stream;
+	size_t queued;
 
+	pthread_mutex_lock(&st->lock);
+	queued = st->queued;
+	pthread_mutex_unlock(&st->lock);
 	fprintf(f, "  connection: %s, channel %u, %s, bytes in %llu, bytes out %llu, receives %llu, sends %llu, queued %zu\n", c->peer,
 		c->channel, c->welcome ? "up" : "greeting", (unsigned long long)atomic_load(&st->bytes_in),
 		(unsigned long long)atomic_load(&st->bytes_out), (unsigned long long)atomic_load(&st->receives),
-		(unsigned long long)atomic_load(&st->sends), st->queued);
+		(unsigned long long)atomic_load(&st->sends), queued);
 }
 
 static void server_dump(struct xlator *x, FILE *f)
