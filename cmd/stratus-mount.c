@@ -114,19 +114,18 @@ static int create(struct problem *p)
 	return err;
 }
 
-/* The kernel asks for the root: the answer shows that the bricks are reached. This thread serves nothing, so it may
- * wait. */
-static int wait_until_usable(struct problem *p)
+/* The kernel asks for the root: the answer shows that the bricks are reached. This thread serves nothing, so it may wait.
+ * Without an answer the mount stays all the same: protocol/client has refused to start, unless it was told to wait. */
+static void wait_until_usable(void)
 {
 	struct stat st;
 
 	if (!stat(mount.directory, &st))
-		return 0;
-	return problem_set(
-	        p, errno,
-	        "%s is mounted but does not answer (%m): see that stratusd runs and that %s names its address; "
-	        "the log %s has the cause",
-	        mount.directory, mount.volfile, mount.service.log ? mount.service.log : "above");
+		return;
+	log_warning(NULL, NULL, "%s is mounted but does not answer yet: %m", mount.directory);
+	if (!mount.service.foreground)
+		fprintf(stderr, "stratus mount: %s is mounted but does not answer yet (%m): is stratusd running?\n",
+			mount.directory);
 }
 
 static int serve(struct problem *p)
@@ -135,11 +134,10 @@ static int serve(struct problem *p)
 
 	if (err)
 		return err;
-	err = wait_until_usable(p);
-	if (!err && mount.verbose)
+	wait_until_usable();
+	if (mount.verbose)
 		printf("%s is mounted on %s\n", mount.volfile, mount.directory);
-	if (!err)
-		err = service_ready(&mount.service, p);
+	err = service_ready(&mount.service, p);
 	if (!err)
 		service_run(&mount.service, &handler);
 	control_stop();

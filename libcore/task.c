@@ -95,6 +95,9 @@ static bool stack_map(struct task *t)
 	mprotect(base, GUARD_SIZE, PROT_NONE);
 	t->stack = base + GUARD_SIZE;
 	t->valgrind_id = VALGRIND_STACK_REGISTER(t->stack, t->stack + STACK_SIZE);
+#ifdef TSAN
+	t->tsan_fiber = __tsan_create_fiber(0); /* costly, so it stays with the stack */
+#endif
 	runtime_counters.stacks++;
 	return true;
 }
@@ -102,6 +105,9 @@ static bool stack_map(struct task *t)
 static void stack_unmap(struct task *t)
 {
 	VALGRIND_STACK_DEREGISTER(t->valgrind_id);
+#ifdef TSAN
+	__tsan_destroy_fiber(t->tsan_fiber);
+#endif
 	munmap(t->stack - GUARD_SIZE, STACK_SIZE + GUARD_SIZE);
 	t->stack = NULL;
 	runtime_counters.stacks--;
@@ -249,9 +255,6 @@ bool task_release_loop(struct driver *d)
 
 static void task_finished(struct task *t)
 {
-#ifdef TSAN
-	__tsan_destroy_fiber(t->tsan_fiber);
-#endif
 	atomic_fetch_sub(&t->shard->live, 1);
 	atomic_fetch_sub(&runtime_counters.live, 1);
 	atomic_store(&t->state, TASK_IDLE);
@@ -321,9 +324,6 @@ static int task_make(struct shard *s, task_fn *fn, void *arg, struct task **made
 	atomic_store(&t->timed_out, false);
 	atomic_store(&t->wait_until, 0);
 	task_stack_prepare(t);
-#ifdef TSAN
-	t->tsan_fiber = __tsan_create_fiber(0);
-#endif
 	atomic_fetch_add(&s->live, 1);
 	atomic_fetch_add_explicit(&runtime_counters.total, 1, memory_order_relaxed);
 	live = atomic_fetch_add(&runtime_counters.live, 1) + 1;

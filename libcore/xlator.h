@@ -73,7 +73,8 @@ struct xlator_type {
 	/* Leaves only: the opaque, unforgeable name by which protocol/server tells a client of the object. *size: room in `bytes`
 	 * (HANDLE_SIZE_MAX is enough), then bytes used. -ENOBUFS, -ESTALE. */
 	int (*inode_handle)(struct xlator *, struct inode *, void *bytes, size_t *size);
-	/* The way back, checked completely: a reference in *inode; -ESTALE when forged, foreign or gone. May block, never waits. */
+	/* The way back: a reference in *inode; -ESTALE when forged, foreign or gone (that may also show in the fop only, for an
+	 * object that is in memory). May block, never waits. */
 	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
 	any_fop *any; /* every operation without its own handler */
 #define X(op) int (*op)(struct request *, struct xlator *, const struct op##_in *, struct op##_out *);

@@ -228,7 +228,7 @@ static void start_aside(struct aside *a)
 
 #define UNTIL(condition) \
 	do { \
-		for (int i_ = 0; !(condition) && i_ < 10000; i_++) \
+		for (int i_ = 0; !(condition) && i_ < 30000; i_++) \
 			task_sleep_ms(1); \
 		assert_true(condition); \
 	} while (0)
@@ -604,11 +604,12 @@ static void a_waiting_lock_is_cancelled_at_the_brick(void **test)
 
 /* ---- many at once ---- */
 
+enum { CROWD = 4 * WIRE_SLOTS };
 static atomic_uint stats_done;
 
 static void stat_much(void *arg)
 {
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 10; i++)
 		assert_int_equal(stat_root(), 0);
 	(void)arg;
 	atomic_fetch_add(&stats_done, 1);
@@ -618,9 +619,9 @@ static void crowd(void *arg)
 {
 	(void)arg;
 	atomic_store(&stats_done, 0);
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < CROWD; i++)
 		assert_int_equal(task_spawn(runtime_shard(i), stat_much, NULL), 0);
-	UNTIL(atomic_load(&stats_done) == 2000);
+	UNTIL(atomic_load(&stats_done) == CROWD);
 }
 
 static void more_requests_than_slots_all_get_their_turn(void **test)

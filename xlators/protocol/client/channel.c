@@ -139,6 +139,14 @@ static void number_call(struct channel *ch, struct call *call)
 	call->incarnation = 0;
 }
 
+static void wake_first(struct channel *ch)
+{
+	struct call *first = ch->waiting;
+
+	if (first && (ch->free_count || fop_info[first->fop].flags & FOP_WAITS))
+		task_wake(first->task);
+}
+
 static void give_slot(struct channel *ch, struct call *call)
 {
 	if (call->slot == NO_SLOT)
@@ -149,35 +157,38 @@ static void give_slot(struct channel *ch, struct call *call)
 	else
 		slot_at(ch, call->slot)->taken = false;
 	call->slot = NO_SLOT;
-	if (ch->waiting)
-		task_wake(ch->waiting->task);
+	wake_first(ch);
 }
 
 static void enqueue(struct channel *ch, struct call *call)
 {
-	struct call **at = &ch->waiting;
-
 	if (call->queued)
 		return;
-	while (*at)
-		at = &(*at)->next;
-	*at = call;
 	call->next = NULL;
 	call->queued = true;
+	if (ch->waiting)
+		ch->last_waiting->next = call;
+	else
+		ch->waiting = call;
+	ch->last_waiting = call;
 }
 
 static void dequeue(struct channel *ch, struct call *call)
 {
-	struct call **at = &ch->waiting;
+	struct call **at = &ch->waiting, *before = NULL;
 
 	if (!call->queued)
 		return;
-	while (*at != call)
-		at = &(*at)->next;
+	while (*at != call) { /* seldom: most leave as the first */
+		before = *at;
+		at = &before->next;
+	}
 	*at = call->next;
+	if (ch->last_waiting == call)
+		ch->last_waiting = before;
 	call->queued = false;
-	if (ch->waiting && ch->state == CHANNEL_UP)
-		task_wake(ch->waiting->task);
+	if (ch->state == CHANNEL_UP)
+		wake_first(ch);
 }
 
 void channel_set_state(struct channel *ch, enum channel_state state)

@@ -52,7 +52,7 @@ struct channel {
 	struct slot slot[WIRE_SLOTS], *wait_slot;
 	uint16_t free[WIRE_SLOTS];
 	unsigned free_count, wait_hint;
-	struct call *waiting; /* for a connection or a slot, first come first */
+	struct call *waiting, *last_waiting; /* for a connection or a slot, first come first */
 	char *scratch; /* requests are encoded here */
 	uint32_t room;
 	uint64_t requests, resent, cancels, bytes_in, bytes_out; /* bytes: of earlier connections */

@@ -99,7 +99,8 @@ static int set_times(const struct setattr *s, const struct hold *h)
 }
 
 /* Owner before mode, as a new owner takes setuid and setgid away; size before times. */
-static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
+static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s,
+		   const struct hold *h)
 {
 	int err = 0;
 

@@ -195,7 +195,8 @@ static bool size_is(struct request *rq, struct xlator *x, struct inode *inode, u
 }
 
 /* 1: has just that value; 0: another or none; -errno. */
-static int xattr_is(struct request *rq, struct xlator *x, struct inode *inode, const char *name, const struct blob *value)
+static int xattr_is(struct request *rq, struct xlator *x, struct inode *inode, const char *name,
+		    const struct blob *value)
 {
 	struct getxattr_in in = { .inode = inode, .name = name };
 	struct getxattr_out out = { 0 };

@@ -10,7 +10,8 @@
  *
  * ext4 keeps 68 bytes of it in an inode of 256 bytes; more costs a block for each file. So the name of an object's only
  * link is cut where it would pass that: its length and beginning still tell it apart, and its parent is known. */
-enum { VERSION = 1, MORE_LINKS = 1, AT_FLAGS = 1, AT_GFID = 2, AT_BIRTH = 18, AT_LINKS = 26, LINK_HEAD = 18, IN_INODE = 68 };
+enum { VERSION = 1, MORE_LINKS = 1, AT_FLAGS = 1, AT_GFID = 2, AT_BIRTH = 18, AT_LINKS = 26 };
+enum { LINK_HEAD = 18, IN_INODE = 68 };
 
 void identity_gfid(const struct identity *id, struct gfid *gfid)
 {

@@ -40,7 +40,8 @@ int attr_of(struct xlator *x, struct inode *inode, const struct hold *h, struct 
 
 /* ---- from a descriptor to an inode ---- */
 
-static pthread_mutex_t *index_place(struct handle_index *index, const struct kernel_handle *handle, struct object ***bucket)
+static pthread_mutex_t *index_place(struct handle_index *index, const struct kernel_handle *handle,
+				    struct object ***bucket)
 {
 	uint64_t hash = 14695981039346656037u; /* FNV-1a */
 
@@ -102,7 +103,8 @@ static bool object_same(struct object *o, const struct hold *h)
 	return same;
 }
 
-static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth)
+static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid,
+				    struct time birth)
 {
 	struct object *o = calloc(1, sizeof *o);
 
@@ -214,8 +216,8 @@ int object_attach(struct xlator *x, const struct hold *h, const struct statx *st
 /* ---- what stands under a name ---- */
 
 /* Somebody put it on the brick behind our back, or copied an object of ours with its attributes. */
-static int adopt(struct xlator *x, const struct hold *h, struct identity *identity, struct inode *parent, const char *name,
-		 int flags)
+static int adopt(struct xlator *x, const struct hold *h, struct identity *identity, struct inode *parent,
+		 const char *name, int flags)
 {
 	uint64_t now = clock_wall_ns();
 	struct gfid gfid;
@@ -256,9 +258,10 @@ static int identify(struct xlator *x, const struct hold *h, const struct statx *
 	return err == -EEXIST ? -EIO : err;
 }
 
-/* The identity's only link is not the name just used: it was moved behind our back, or a crash came between a rename and
- * its note. Decided again under the name's lock, as a rename may be at work. */
-static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent, const char *name)
+/* The identity's only link is not the name just used: it was moved behind our back, or a crash came between a rename
+ * and its note. Decided again under the name's lock, as a rename may be at work. */
+static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent,
+		   const char *name)
 {
 	struct link_name here = { &parent->gfid, name };
 	cleanup_hold struct hold directory = HOLD_NONE;

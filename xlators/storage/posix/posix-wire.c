@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of objects for clients: the kernel's handle under a keyed MAC, so that none can be forged or carried elsewhere. */
+/* Names of objects for clients: the kernel's handle under a keyed MAC, so none can be forged or carried elsewhere. */
 #include <endian.h>
 #include <inttypes.h>
 #include <openssl/core_names.h>
@@ -232,7 +232,8 @@ static struct inode *find_known(struct xlator *x, const struct gfid *gfid, const
 }
 
 /* Not seen since the brick was started: the object must still say that it is the one. */
-static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct kernel_handle *handle, struct inode **inode)
+static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct kernel_handle *handle,
+			struct inode **inode)
 {
 	cleanup_hold struct hold h = { .fd = kernel_handle_open(brick_of(x), handle, O_PATH), .path = true };
 	struct identity identity;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/posix: stores a brick in a plain directory. Options, life cycle, free space; posix.md says what it promises. */
+/* storage/posix: stores a brick in a plain directory. Options, life cycle, free space; posix.md tells what holds. */
 #include <math.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -15,6 +15,9 @@ static const struct option options[] = {
 	  "auto: an empty directory becomes a brick; never: it must be one", .choices = "auto|never" },
 	{ "free-space-floor", OPTION_STRING, OPTION_AT(struct brick, floor_text), "1%",
 	  "with less free space than this (size, or percent of the whole) creations and writes get ENOSPC" },
+	{ "inodes-kept", OPTION_INT, OPTION_AT(struct brick, inodes_kept), "16384",
+	  "objects that stay known when nobody uses them (about 500 bytes each): a later request finds them without opening",
+	  0, 10000000, .live = true },
 	{ NULL },
 };
 
@@ -203,6 +206,7 @@ static int posix_start(struct xlator *x, struct problem *problem)
 	int err;
 
 	plan_descriptors(b);
+	inode_table_keep(x->inodes, (size_t)b->inodes_kept);
 	umask(0); /* modes come from the requests, whole */
 	err = format_open(b, problem);
 	if (!err)
@@ -212,6 +216,12 @@ static int posix_start(struct xlator *x, struct problem *problem)
 	if (err)
 		posix_stop(x);
 	return err;
+}
+
+static void posix_reconfigure(struct xlator *x, const struct option *o)
+{
+	(void)o; /* the only one that is live */
+	inode_table_keep(x->inodes, (size_t)brick_of(x)->inodes_kept);
 }
 
 static void posix_dump(struct xlator *x, FILE *out)
@@ -257,6 +267,7 @@ const struct xlator_type xlator_type = {
 	.start = posix_start,
 	.stop = posix_stop,
 	.finish = posix_finish,
+	.reconfigure = posix_reconfigure,
 	.forget_inode = object_forget,
 	.forget_file = opened_forget,
 	.dump = posix_dump,

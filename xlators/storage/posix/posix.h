@@ -43,7 +43,7 @@ struct handle_index {
 };
 struct brick {
 	char *directory, *volume_text, *brick_text, *floor_text; /* options */
-	int64_t format;
+	int64_t format, inodes_kept;
 	struct gfid volume, id;
 	double floor_percent;
 	uint64_t floor_bytes;
