@@ -165,25 +165,28 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	return refresh(d, p);
 }
 
+static bool port_is_free(unsigned port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool is_free;
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a);
+	close(fd);
+	return is_free;
+}
+
+/* The wanted port or one soon after it. Not one that the kernel hands out by itself: while the server is down, a client
+ * that knocks there again and again could be given the same port as its own, and would be connected to itself. */
 static int free_port(unsigned *port, struct problem *p)
 {
-	struct sockaddr_in a = {
-	        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port)};
-	socklen_t size = sizeof a;
-	int one = 1, err = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return problem_set(p, errno, "can't make a socket: %m");
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (bind(fd, (struct sockaddr *)&a, sizeof a) && *port) {
-		a.sin_port = 0;
-		err = bind(fd, (struct sockaddr *)&a, sizeof a);
-	}
-	if (!err && getsockname(fd, (struct sockaddr *)&a, &size))
-		err = -1;
-	*port = ntohs(a.sin_port);
-	close(fd);
-	return err ? problem_set(p, errno, "no free port on the loopback address: %m") : 0;
+	for (unsigned tries = 0; tries < 500 && *port < 32768; tries++, ++*port)
+		if (port_is_free(*port))
+			return 0;
+	return problem_set(p, EADDRINUSE, "no free port between %d and %u on 127.0.0.1: stop what listens there", SPEC_PORT,
+	                   *port);
 }
 
 static int write_spec(const struct demo *d, struct problem *p)

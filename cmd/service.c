@@ -143,6 +143,7 @@ int service_ready(struct service *s, struct problem *p)
 
 	if (err || s->ready < 0)
 		return err;
+	fflush(stdout);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; null >= 0 && fd < 3; fd++)
 		dup2(null, fd);

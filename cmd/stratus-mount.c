@@ -114,7 +114,7 @@ static int create(struct problem *p)
 	return err;
 }
 
-/* The kernel asks for the root: the answer shows that the bricks are reached. This thread serves nothing, so it may wait.
+/* The kernel asks for the root: the answer shows that the bricks are reached. This thread serves nothing and may wait.
  * Without an answer the mount stays all the same: protocol/client has refused to start, unless it was told to wait. */
 static void wait_until_usable(void)
 {
