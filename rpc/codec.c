@@ -63,9 +63,22 @@ static bool code_bool(struct codec *c, bool *v)
 	return true;
 }
 
+/* libtirpc's xdr_opaque decodes padding into a static variable, which threads would share. */
+static bool code_opaque(struct codec *c, void *bytes, uint32_t size)
+{
+	const void *at;
+
+	if (ENCODING(c))
+		return xdr_opaque(&c->xdr, bytes, size);
+	at = xdr_inline(&c->xdr, RNDUP(size));
+	if (at && size)
+		memcpy(bytes, at, size);
+	return at;
+}
+
 static bool code_gfid(struct codec *c, struct gfid *g)
 {
-	return xdr_opaque(&c->xdr, (char *)g->bytes, sizeof(g->bytes));
+	return code_opaque(c, g->bytes, sizeof(g->bytes));
 }
 
 /* A length that is at most `max` and, when decoding, covered by what is left. */
@@ -84,7 +97,7 @@ static bool code_bytes(struct codec *c, void **bytes, uint32_t *size, uint32_t m
 		return true;
 	if (!ENCODING(c) && !(*bytes = malloc(*size)))
 		return *size = 0, fail(c, -ENOMEM);
-	return xdr_opaque(&c->xdr, *bytes, *size);
+	return code_opaque(c, *bytes, *size);
 }
 
 /* NULL goes as "". With `optional` it comes back as NULL. */
@@ -95,13 +108,13 @@ static bool code_string(struct codec *c, char **s, uint32_t max, bool optional)
 	if (!code_length(c, &size, max))
 		return false;
 	if (ENCODING(c))
-		return xdr_opaque(&c->xdr, *s, size);
+		return code_opaque(c, *s, size);
 	if (!size && optional)
 		return true;
 	*s = calloc(1, size + 1);
 	if (!*s)
 		return fail(c, -ENOMEM);
-	return xdr_opaque(&c->xdr, *s, size) && strlen(*s) == size;
+	return code_opaque(c, *s, size) && strlen(*s) == size;
 }
 
 static bool code_blob(struct codec *c, struct blob *b)
@@ -118,7 +131,7 @@ struct handle {
 
 static bool code_handle(struct codec *c, struct handle *h)
 {
-	return code_length(c, &h->size, WIRE_HANDLE_MAX) && xdr_opaque(&c->xdr, (char *)h->bytes, h->size);
+	return code_length(c, &h->size, WIRE_HANDLE_MAX) && code_opaque(c, h->bytes, h->size);
 }
 
 static int handle_of(struct codec *c, struct inode *inode, struct handle *h)

@@ -31,7 +31,7 @@ enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
 struct fuse_private { /* of one translator instance */
 	char *mountpoint, *fsname, *mount_options;
 	int64_t allow_other, data_cache;
-	bool default_permissions, readonly;
+	bool default_permissions, readonly, selinux;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
 	struct mount *mount; /* from start on */
 };

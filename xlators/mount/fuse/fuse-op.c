@@ -216,6 +216,11 @@ int serve_statfs(struct ask *a)
 	return 0;
 }
 
+static int xattr_check(const struct ask *a, const char *name)
+{
+	return !ask_options(a)->selinux && strcmp(name, "security.selinux") == 0 ? -EOPNOTSUPP : 0;
+}
+
 int serve_setxattr(struct ask *a)
 {
 	const struct fuse_setxattr_head *arg = (const void *)a->arg;
@@ -225,7 +230,8 @@ int serve_setxattr(struct ask *a)
 	struct setxattr_in in = {
 		.inode = this_node(a), .name = name, .value = {arg->size, (void *)(uintptr_t)value}, .flags = arg->flags};
 	struct setxattr_out out = {0};
-	return reply_done(a, setxattr_on(&a->rq, ask_child(a), &in, &out));
+	int err = xattr_check(a, name);
+	return reply_done(a, err ? err : setxattr_on(&a->rq, ask_child(a), &in, &out));
 }
 
 /* The kernel asks with size 0 how much room the value needs. */
@@ -246,7 +252,9 @@ int serve_getxattr(struct ask *a)
 {
 	struct getxattr_in in = {.inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in)};
 	struct getxattr_out out = {0};
-	int err = getxattr_on(&a->rq, ask_child(a), &in, &out);
+	int err = xattr_check(a, in.name);
+	if (!err)
+		err = getxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
 		err = reply_value(a, &out.value);
 	fop_out_clear(FOP_getxattr, &out);

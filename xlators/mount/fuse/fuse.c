@@ -19,6 +19,8 @@ static const struct option options[] = {
 	{"data-cache", OPTION_ENUM, AT(data_cache), "off",
 	 "off: each read(2) asks the brick; auto: the kernel's page cache, checked against size and mtime", 0, 0, "off|auto",
 	 false},
+	{"selinux", OPTION_BOOL, AT(selinux), "off",
+	 "keep SELinux labels; off: ENOTSUP without a round trip, which tells ls -l not to ask for each file", 0, 0, NULL, true},
 	{"attribute-timeout", OPTION_DURATION, AT(attribute_timeout_ms), "0",
 	 "how long the kernel may believe attributes without asking", 0, 24 * 3600 * 1000, NULL, true},
 	{"entry-timeout", OPTION_DURATION, AT(entry_timeout_ms), "0", "how long the kernel may believe names without asking", 0,
