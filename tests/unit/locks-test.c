@@ -555,8 +555,11 @@ static void listen_above(struct world *w, bool on)
 {
 	struct xlator *x = w->tree.graph->top;
 
+	static struct xlator **own;
+
 	events = 0;
-	x->parent = on ? witnesses : NULL;
+	own = on ? x->parent : own;
+	x->parent = on ? witnesses : own;
 	x->parents = on;
 }
 
