@@ -32,11 +32,21 @@ static void free_words(char **words, size_t count)
 		free(words[i]);
 }
 
+/* Where the last byte of the word at `at` is behind; a closing quote does not count. */
+static const char *word_end(const char *at, const char *end)
+{
+	bool quoted = *at == '"';
+
+	while (++at < end && (quoted ? *at != '"' : !isspace((unsigned char)*at)))
+		at += quoted && *at == '\\' && at + 1 < end;
+	return at;
+}
+
 /* One word from `at`: bare, or in double quotes with \" and \\ inside. Returns where it ends; NULL when memory is short or a
  * quote is not closed (then *word is NULL). */
 static const char *take_word(const char *at, const char *end, char **word)
 {
-	char *to = *word = malloc((size_t)(end - at) + 1);
+	char *to = *word = malloc((size_t)(word_end(at, end) - at) + 1); /* not the line's length: there are many words in it */
 
 	if (!to)
 		return NULL;

@@ -41,6 +41,22 @@ static void *grow(void *array, size_t *count, size_t size)
 
 /* ---- scalars ---- */
 
+/* No control characters (C0, DEL, C1), and nothing that YAML takes for a line break or for no character when it is not
+ * escaped: U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. libyaml gives valid UTF-8. */
+static bool printable(const char *text)
+{
+	static const char *const never[] = {"\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf", "\xef\xbf\xbe",
+	                                    "\xef\xbf\xbf"};
+
+	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0))
+			return false;
+	for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+		if (strstr(text, never[i]))
+			return false;
+	return true;
+}
+
 static int take_text(struct reader *r, yaml_node_t *n, void *target)
 {
 	const char *text = (const char *)n->data.scalar.value;
@@ -48,7 +64,7 @@ static int take_text(struct reader *r, yaml_node_t *n, void *target)
 
 	if (n->type != YAML_SCALAR_NODE)
 		return bad(r, line_of(n), "expected one value here, not a list or mapping");
-	if (strlen(text) != n->data.scalar.length || strpbrk(text, "\n\r\t\v\f\x1b"))
+	if (strlen(text) != n->data.scalar.length || !printable(text))
 		return bad(r, line_of(n), "control characters and line breaks can't be written to a volfile");
 	*to = path_format("%s", text);
 	return 0;
