@@ -130,6 +130,7 @@ int problem_set(struct problem *p, int error, const char *format, ...)
 	va_list args;
 
 	if (p && !p->text[0]) {
+		p->error = error;
 		va_start(args, format);
 		vsnprintf(p->text, sizeof(p->text), format, args);
 		va_end(args);

@@ -34,6 +34,7 @@ extern enum log_level log_threshold;
 /* An error for the user: one sentence that names the cause and the next step. */
 struct problem {
 	char text[512];
+	int error; /* errno of the cause */
 };
 /* Writes the sentence, unless one is there already (the first cause counts); returns -error, so `return problem_set(...)`. */
 int problem_set(struct problem *, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -66,6 +66,8 @@ struct xlator_type {
 	void (*forget_inode)(struct xlator *, struct inode *, void *slot);
 	void (*forget_file)(struct xlator *, struct file *, void *slot);
 	void (*client_gone)(struct xlator *, const struct client *); /* on a server: the session has ended for good */
+	/* On a server that has restarted: the client has asked for all that it held before. */
+	void (*client_reclaimed)(struct xlator *, const struct client *);
 	/* Facts for `stratus dump`: print lines "key: value" (two blanks in front) to the stream. */
 	void (*dump)(struct xlator *, FILE *);
 	/* A command from `stratus ctl TARGET XLATOR WORDS...`; writes its answer to the stream; -EINVAL: not understood. */

@@ -120,19 +120,25 @@ uint32_t encode_reply(void *head, uint32_t size, uint32_t xid, int status, struc
 	return at + codec_used(&c);
 }
 
-bool decode_record(struct record *r, unsigned at, xdrproc_t proc, void *message)
+bool decode_message(XDR *xdr, xdrproc_t proc, void *message)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* libtirpc decodes padding into a static variable */
 	bool good;
+
+	pthread_mutex_lock(&lock);
+	good = proc(xdr, message);
+	pthread_mutex_unlock(&lock);
+	return good;
+}
+
+bool decode_record(struct record *r, unsigned at, xdrproc_t proc, void *message)
+{
 	XDR xdr;
 
 	if (r->size < 4 * at || r->bulk)
 		return false;
 	xdrmem_create(&xdr, (char *)(r->word + at), r->size - 4 * at, XDR_DECODE);
-	pthread_mutex_lock(&lock);
-	good = proc(&xdr, message) && xdr_getpos(&xdr) == r->size - 4 * at;
-	pthread_mutex_unlock(&lock);
-	if (good)
+	if (decode_message(&xdr, proc, message) && xdr_getpos(&xdr) == r->size - 4 * at)
 		return true;
 	xdr_free(proc, message);
 	return false;

@@ -24,4 +24,6 @@ uint32_t encode_call(void *head, uint32_t room, uint32_t xid, uint32_t procedure
 uint32_t encode_reply(void *head, uint32_t room, uint32_t xid, int status, struct extension *, xdrproc_t, void *message);
 /* Decodes the whole rest of a record from word `at`; free with xdr_free. False: garbage (nothing to free). */
 bool decode_record(struct record *, unsigned at, xdrproc_t, void *message);
+/* One message out of a stream that is being decoded. False: garbage; what was decoded until then is in it (xdr_free). */
+bool decode_message(XDR *, xdrproc_t, void *message);
 #endif

@@ -440,6 +440,16 @@ void stream_pause(struct stream *s, bool on)
 	pthread_mutex_unlock(&s->lock);
 }
 
+size_t stream_queued(struct stream *s)
+{
+	size_t queued;
+
+	pthread_mutex_lock(&s->lock);
+	queued = s->queued;
+	pthread_mutex_unlock(&s->lock);
+	return queued;
+}
+
 void stream_kill(struct stream *s)
 {
 	pthread_mutex_lock(&s->lock);

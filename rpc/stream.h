@@ -69,6 +69,8 @@ void stream_unwatch(struct stream *);
 /* Sends a record: `head` (of `size` bytes) starts with room for the mark, which this fills in, and then the bulk. What the
  * socket does not take is queued. From any task or loop. 0 or -ENOTCONN. */
 int stream_send(struct stream *, void *head, uint32_t size, struct buffer *const *buffers, unsigned count);
+/* Bytes that wait for the socket to take them. */
+size_t stream_queued(struct stream *);
 /* No more reading until it is called with false. */
 void stream_pause(struct stream *, bool);
 /* Makes the loop find the stream broken, soon; from any thread, while the memory lives. */

@@ -30,23 +30,40 @@ static void tcp_close(struct stream *s)
 
 const struct transport transport_tcp = { "tcp", tcp_receive, tcp_send, tcp_close };
 
+/* getaddrinfo would take the low 16 bits of a larger number. */
+static bool port_fits(const char *port)
+{
+	return strspn(port, "0123456789") != strlen(port) || (strlen(port) < 6 && atoi(port) < 65536);
+}
+
 int tcp_resolve(const char *host, const char *port, bool passive, struct addrinfo **list, struct problem *p)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0 };
-	int err = getaddrinfo(host && *host ? host : NULL, port, &hints, list);
+	int err;
 
+	if (!port_fits(port))
+		return problem_set(p, EINVAL, "port \"%s\" is not between 0 and 65535", port);
+	err = getaddrinfo(host && *host ? host : NULL, port, &hints, list);
 	if (!err)
 		return 0;
 	return problem_set(p, EINVAL, "no address for \"%s\", port \"%s\": %s; check the name", host ? host : "", port,
 			   err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
 }
 
+/* A peer whose machine is gone is noticed after SILENCE_S: the server must give its locks to others some day. */
+enum { IDLE_S = 15, PROBE_S = 5, SILENCE_S = 30 };
+
 void tcp_tune(int fd)
 {
-	int one = 1;
+	int one = 1, idle = IDLE_S, probe = PROBE_S, probes = (SILENCE_S - IDLE_S) / PROBE_S;
+	unsigned silence_ms = SILENCE_S * 1000;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe, sizeof(probe));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof(silence_ms));
 }
 
 int tcp_connect(const struct addrinfo *a)

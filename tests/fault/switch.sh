@@ -30,7 +30,7 @@ start_load() {
 	rm -f "$SCRATCH/stop"
 	LOADS=()
 	for n in 1 2 3; do
-		python3 "$(dirname "$0")/load.py" "$MNT/load$n" 0 $((SEED + n)) "$SCRATCH/stop" >"$SCRATCH/load$n.out" 2>&1 &
+		python3 "$(dirname "$0")/load.py" "$MNT/load$n" 0 $((SEED + n)) "$SCRATCH/stop" >"$SCRATCH/load$n.out" 2>&1 9>&- &
 		LOADS+=($!)
 		PIDS[$!]="load $n"
 	done
@@ -48,7 +48,7 @@ stop_load() {
 touch "$MNT/lock"
 exec 9<>"$MNT/lock"
 flock 9
-flock "$MNT/lock" true &
+flock "$MNT/lock" true 9>&- &
 WAITER=$!
 PIDS[$WAITER]=waiter
 

@@ -15,8 +15,8 @@ static const char *const types[] = {"debug/null",      "debug/trace",
                                     "features/locks",  "storage/posix",
                                     "protocol/client", "protocol/server",
                                     "mount/fuse",      NULL};
-static const char *const harmless[] = {"debug/null",     "debug/error-gen", "debug/delay-gen",
-                                       "debug/io-stats", "features/access", NULL};
+static const char *const harmless[] = {"debug/memory", "debug/null",     "debug/error-gen", "debug/delay-gen",
+                                       "debug/hold",   "debug/io-stats", "features/access", NULL};
 
 static bool among(const char *name, const char *const *names)
 {

@@ -70,7 +70,7 @@ void client_put(struct xlator *x, struct lock_client *c)
 	if (!c)
 		return;
 	pthread_mutex_lock(&p->lock);
-	obsolete = c->recorded && c->ended && !c->locks && c->users == 1;
+	obsolete = c->recorded && (c->ended || c->obsolete) && !c->locks && c->users == 1;
 	pthread_mutex_unlock(&p->lock);
 	if (obsolete)
 		record_remove(x, c);
@@ -191,8 +191,12 @@ static int read_records(struct locks *p, DIR *dir)
 	int err = 0;
 
 	while (!err && (entry = readdir(dir)))
-		if (id_parse(entry->d_name, id))
+		if (!id_parse(entry->d_name, id))
+			continue;
+		else if (p->grace_ms)
 			err = expect(p, id);
+		else
+			unlinkat(dirfd(dir), entry->d_name, 0); /* nobody is waited for */
 	return err;
 }
 
@@ -238,6 +242,15 @@ void grace_note(struct locks *p, struct lock_client *c, bool reclaims)
 		end(p);
 }
 
+void grace_done(struct locks *p, struct lock_client *c)
+{
+	if (c->reclaim == NOT_EXPECTED)
+		return;
+	c->obsolete = true; /* unless it holds some */
+	c->reclaim = RECLAIMING;
+	grace_note(p, c, false);
+}
+
 /* Who never came back loses its record; the others keep theirs. */
 static void sweep(struct xlator *x)
 {
@@ -249,7 +262,7 @@ static void sweep(struct xlator *x)
 		for (c = p->client; c && c->reclaim == NOT_EXPECTED; c = c->next)
 			;
 		if (c) {
-			c->ended = c->reclaim == EXPECTED ? UINT64_MAX : c->ended;
+			c->obsolete |= c->reclaim == EXPECTED;
 			c->reclaim = NOT_EXPECTED;
 			c->users++;
 		}

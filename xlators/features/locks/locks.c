@@ -166,8 +166,9 @@ static int lost(struct locks *p)
 	return -ENOLCK;
 }
 
-/* A reclaim is good if nothing can have come between: in the grace period, for who has a record; or, where no records
- * are kept, as long after the start. What the session never lost is simply still there. */
+/* A reclaim is good if nothing can have come between: in the grace period, for who has a record. Where no records are kept
+ * new locks don't wait, so another may have held the lock meanwhile; then it is given back for as long after the start, if
+ * nobody holds it now. What the session never lost is simply still there. */
 static int reclaim(struct locks *p, struct waiter *me)
 {
 	const struct lock_client *c = me->want.party.client;
@@ -225,6 +226,8 @@ static int set_range(struct xlator *x, struct waiter *me)
 		grace_note(p, c, reclaims);
 		err = acquire(p, me);
 	}
+	if (!err)
+		c->obsolete = false;
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }
@@ -489,10 +492,21 @@ static void locks_client_gone(struct xlator *x, const struct client *client)
 		record_remove(x, c); /* before its locks can become another's */
 	pthread_mutex_lock(&p->lock);
 	drop_session(p, &session);
-	if (last && c->reclaim != NOT_EXPECTED) {
-		c->reclaim = RECLAIMING;
-		grace_note(p, c, false);
-	}
+	if (last)
+		grace_done(p, c);
+	pthread_mutex_unlock(&p->lock);
+	client_put(x, c);
+}
+
+static void locks_client_reclaimed(struct xlator *x, const struct client *client)
+{
+	struct locks *p = x->private;
+	struct lock_client *c = client_get(p, client, false);
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&p->lock);
+	grace_done(p, c);
 	pthread_mutex_unlock(&p->lock);
 	client_put(x, c);
 }
@@ -578,6 +592,7 @@ const struct xlator_type xlator_type = {
 	.forget_inode = locks_forget_inode,
 	.forget_file = locks_forget_file,
 	.client_gone = locks_client_gone,
+	.client_reclaimed = locks_client_reclaimed,
 	.dump = locks_dump,
 	.getlk = locks_getlk,
 	.setlk = locks_setlk,

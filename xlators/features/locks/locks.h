@@ -43,6 +43,7 @@ struct lock_client {
 	unsigned waiting;
 	bool recorded;       /* there is a durable record; see locks-grace.c */
 	uint64_t ended;      /* sessions with a lower incarnation have ended */
+	bool obsolete;       /* the record is of an earlier session, of which nothing is left to get back */
 	enum reclaim_state reclaim;
 	struct lock_client *next;
 };
@@ -87,4 +88,6 @@ int grace_start(struct xlator *, struct problem *);
 int grace_wait(struct xlator *, uint64_t deadline_ns);
 /* The client reclaims, or (false) is done with that; the lock is held. */
 void grace_note(struct locks *, struct lock_client *, bool reclaims);
+/* The client gets no more of its locks back, and others need not wait for it; the lock is held. */
+void grace_done(struct locks *, struct lock_client *);
 #endif

@@ -142,6 +142,7 @@ static void dump(struct xlator *x, FILE *out)
 XLATOR_MODULE
 const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
+	.front = true,
 	.name = "mount/fuse",
 	.summary = "the bridge to the kernel: a client graph becomes a directory tree",
 	.options = options,

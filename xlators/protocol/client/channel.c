@@ -513,12 +513,15 @@ static int run(struct call *call, void *out)
 	return err == -ENEEDGROUPS ? -EPERM : forgive(call, err);
 }
 
-static int channel_call(struct channel *ch, struct request *rq, int fop, const void *in, void *out, bool early)
+static int channel_call(struct channel *ch, struct request *rq, int fop, const void *in, void *out, bool early,
+			uint64_t *session)
 {
 	struct call call = { .channel = ch, .rq = rq, .fop = fop, .in = in, .task = task_self(), .slot = NO_SLOT,
 			     .early = early };
 	int err = run(&call, out);
 
+	if (session)
+		*session = call.incarnation;
 	pthread_mutex_lock(&ch->lock);
 	give_slot(ch, &call);
 	pthread_mutex_unlock(&ch->lock);
@@ -530,12 +533,17 @@ static int channel_call(struct channel *ch, struct request *rq, int fop, const v
 
 int channel_call_early(struct channel *ch, struct request *rq, int fop, const void *in, void *out)
 {
-	return channel_call(ch, rq, fop, in, out, true);
+	return channel_call(ch, rq, fop, in, out, true, NULL);
+}
+
+int remote_call_in(struct remote *r, struct request *rq, int fop, const void *in, void *out, uint64_t *session)
+{
+	return channel_call(&r->channel[shard_number(shard_self()) % r->channels], rq, fop, in, out, false, session);
 }
 
 int remote_call(struct remote *r, struct request *rq, int fop, const void *in, void *out)
 {
-	return channel_call(&r->channel[shard_number(shard_self()) % r->channels], rq, fop, in, out, false);
+	return remote_call_in(r, rq, fop, in, out, NULL);
 }
 
 /* On the loop: an answer came. False: nobody waits for it any more. */

@@ -102,7 +102,7 @@ static void client_stop(struct xlator *x)
 		freeaddrinfo(r->address);
 	r->address = NULL;
 	atomic_store(&r->stopping, false);
-	r->recovered = 0;
+	r->recovered = r->recovering = 0;
 	r->attempts = 0;
 	r->refused = false;
 }
@@ -160,15 +160,20 @@ static void client_finish(struct xlator *x)
 
 /* ---- fops ---- */
 
+/* If the brick was lost before the lock was noted, recovery did not know of it: the lock is asked for again. Without memory for
+ * the note the lock is held all the same; only a restart of the brick would lose it. */
 static int client_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
 	struct remote *r = x->private;
 	struct remote_inode *i = remote_inode_of(r, in->file->inode);
-	int err = remote_call(r, rq, FOP_setlk, in, out);
+	uint64_t session = 0;
+	int err;
 
-	/* Without memory for the note the lock is held all the same; only a restart of the brick would lose it. */
-	if (!err && i && held_set(i, in->file, &in->lock, remote_session(r)))
-		log_warning(x, rq, "out of memory: a lock would not survive a restart of the brick");
+	do {
+		err = remote_call_in(r, rq, FOP_setlk, in, out, &session);
+		if (!err && i && held_set(i, in->file, &in->lock, session))
+			log_warning(x, rq, "out of memory: a lock would not survive a restart of the brick");
+	} while (!err && session != remote_session(r));
 	return err;
 }
 

@@ -76,7 +76,8 @@ struct remote {
 	struct task_lock recovery, reopening;
 	pthread_mutex_t lock; /* guards what follows */
 	struct remote_file *files;
-	uint64_t recovered; /* incarnation of the session in which files and locks are as they were */
+	uint64_t recovering; /* incarnation of the session into which files and locks are being brought, or were */
+	uint64_t recovered;  /* the same, once that is done */
 	unsigned up, attempts;
 	uint32_t root_size;
 	uint8_t root_handle[WIRE_HANDLE_MAX];
@@ -90,6 +91,8 @@ int channel_init(struct channel *, struct remote *, unsigned number);
 void channel_finish(struct channel *);
 /* Sends the request on this shard's channel and waits for its answer, over losses of the connection. */
 int remote_call(struct remote *, struct request *, int fop, const void *in, void *out);
+/* The same; *session is the incarnation of the session in which it was done. */
+int remote_call_in(struct remote *, struct request *, int fop, const void *in, void *out, uint64_t *session);
 /* The same on a channel that is just being made ready. */
 int channel_call_early(struct channel *, struct request *, int fop, const void *in, void *out);
 void channel_set_state(struct channel *, enum channel_state); /* with the lock held; wakes who waits */
@@ -100,7 +103,8 @@ int remote_decode_inode(struct remote *, struct codec *, struct inode **); /* an
 enum { /* xids of what is not a fop */
 	XID_SESSION = (1 << WIRE_SLOT_BITS) - 1,
 	XID_HELLO = XID_SESSION | 1 << WIRE_SLOT_BITS, XID_PING = XID_SESSION | 2 << WIRE_SLOT_BITS,
-	XID_GOODBYE = XID_SESSION | 3 << WIRE_SLOT_BITS, XID_CANCEL = XID_SESSION | 4 << WIRE_SLOT_BITS
+	XID_GOODBYE = XID_SESSION | 3 << WIRE_SLOT_BITS, XID_CANCEL = XID_SESSION | 4 << WIRE_SLOT_BITS,
+	XID_RECLAIMED = XID_SESSION | 5 << WIRE_SLOT_BITS
 };
 
 /* keeper.c */
@@ -109,7 +113,7 @@ void keeper_run(void *channel);
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
 struct remote_inode *remote_inode_of(struct remote *, struct inode *); /* NULL: not known here; the root always is */
-uint64_t remote_session(struct remote *); /* incarnation of the session that is recovered */
+uint64_t remote_session(struct remote *); /* incarnation of the session that is recovered, or just being so */
 void remote_inode_free(struct remote_inode *);
 int remote_file_add(struct remote *, struct file *, uint64_t number, uint64_t incarnation);
 void remote_file_remove(struct remote *, struct remote_file *);

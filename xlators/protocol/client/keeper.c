@@ -265,6 +265,11 @@ static int send_hello(struct channel *ch)
 	return send_message(ch, XID_HELLO, WIRE_HELLO, (xdrproc_t)xdr_wire_hello, &hello);
 }
 
+static bool may_pass(int status)
+{
+	return status == -EAGAIN || status == -ENOMEM || status == -ESTALE || status == -ENOTCONN;
+}
+
 static int refusal(struct channel *ch, int status, const struct extension *e)
 {
 	char text[400];
@@ -275,7 +280,7 @@ static int refusal(struct channel *ch, int status, const struct extension *e)
 		snprintf(text, sizeof(text), "%.*s", (int)e->size, (const char *)e->bytes);
 	else
 		snprintf(text, sizeof(text), "%s", strerror(-status));
-	return fail(ch, true, "the brick at %s refuses us: %s", text);
+	return fail(ch, !may_pass(status), "the brick at %s refuses us: %s", text);
 }
 
 static int keep_root(struct remote *r, struct channel *ch, struct wire_welcome *w)
@@ -299,7 +304,7 @@ static int read_welcome(struct channel *ch, struct record *rec)
 	err = reply_head(&c, &status, &extensions);
 	if (!err && status)
 		err = refusal(ch, status, extensions);
-	else if (err || !xdr_wire_welcome(&c.xdr, &w) || !w.incarnation)
+	else if (err || !decode_message(&c.xdr, (xdrproc_t)xdr_wire_welcome, &w) || !w.incarnation)
 		err = fail(ch, true, "what answers at %s is no StratusFS server%s", "");
 	else
 		err = keep_root(ch->remote, ch, &w);
@@ -331,6 +336,12 @@ static void set_state(struct channel *ch, enum channel_state state)
 	pthread_mutex_unlock(&ch->lock);
 }
 
+/* So that others need not wait for the end of the grace period. */
+static int say_reclaimed(struct channel *ch)
+{
+	return send_message(ch, XID_RECLAIMED, WIRE_RECLAIMED, NULL, NULL);
+}
+
 /* Files and locks, once per session, whichever channel is first. */
 static int recover(struct channel *ch)
 {
@@ -342,6 +353,8 @@ static int recover(struct channel *ch)
 	if (r->recovered != ch->incarnation) {
 		set_state(ch, CHANNEL_RECOVERING);
 		err = remote_recover(r, ch);
+		if (!err && r->recovered)
+			err = say_reclaimed(ch);
 		pthread_mutex_lock(&r->lock);
 		r->sessions_lost += !err && r->recovered;
 		r->recovered = err ? r->recovered : ch->incarnation;

@@ -66,7 +66,7 @@ uint64_t remote_session(struct remote *r)
 	uint64_t incarnation;
 
 	pthread_mutex_lock(&r->lock);
-	incarnation = r->recovered;
+	incarnation = r->recovering;
 	pthread_mutex_unlock(&r->lock);
 	return incarnation;
 }
@@ -198,6 +198,16 @@ int remote_file_reopen(struct remote *r, struct channel *early, struct file *fil
 
 /* ---- recovery ---- */
 
+/* POSIX wants the file open for writing for a write lock, for reading for a read lock. */
+static bool fits(const struct held_lock *h, const struct file *file)
+{
+	uint32_t access = file->flags & O_ACCMODE;
+
+	if (h->lock.kind == LOCK_FLOCK)
+		return h->file == file;
+	return access == O_RDWR || access == (h->lock.type == F_WRLCK ? O_WRONLY : O_RDONLY);
+}
+
 /* One lock that is not yet known in the session, to be taken through this file. */
 static bool next_lost_lock(struct remote_inode *i, const struct file *file, uint64_t incarnation, struct lock *l)
 {
@@ -205,7 +215,7 @@ static bool next_lost_lock(struct remote_inode *i, const struct file *file, uint
 
 	pthread_mutex_lock(&i->lock);
 	for (struct held_lock *h = i->held; h && !found; h = h->next) {
-		if (h->incarnation == incarnation || (h->lock.kind == LOCK_FLOCK && h->file != file))
+		if (h->incarnation == incarnation || !fits(h, file))
 			continue;
 		*l = h->lock;
 		found = true;
@@ -224,7 +234,8 @@ static void lock_lost(struct remote *r, struct file *file, const struct lock *l,
 	pthread_mutex_unlock(&r->lock);
 	log_warning(r->x, NULL, "a lock on %s was lost: the brick did not grant it again: %s",
 		    gfid_text(&file->inode->gfid, text), strerror(-err));
-	event_up(r->x, &e);
+	if (err != -ENOLCK) /* of that the brick tells by an event */
+		event_up(r->x, &e);
 }
 
 static int reclaim(struct remote *r, struct channel *ch, struct file *file, const struct lock *l, uint64_t incarnation)
@@ -300,9 +311,15 @@ static struct file **open_files(struct remote *r, size_t *count)
 int remote_recover(struct remote *r, struct channel *ch)
 {
 	uint64_t incarnation = ch->incarnation;
+	struct file **file;
 	size_t count;
-	struct file **file = open_files(r, &count);
-	int err = file ? 0 : -ENOMEM;
+	int err;
+
+	pthread_mutex_lock(&r->lock);
+	r->recovering = incarnation; /* before the files are listed: see client_setlk */
+	pthread_mutex_unlock(&r->lock);
+	file = open_files(r, &count);
+	err = file ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count; i++) {
 		if (!err)

@@ -103,10 +103,7 @@ static void greeting(struct connection *c, struct record *rec)
 
 static void answer_empty(struct connection *c, uint32_t xid)
 {
-	char head[64] __attribute__((aligned(8)));
-	uint32_t size = encode_reply(head, sizeof(head), xid, 0, NULL, NULL, NULL);
-
-	stream_send(&c->stream, head, size, NULL, 0);
+	answer_status(c, xid, 0);
 }
 
 static void goodbye(void *arg)
@@ -115,6 +112,15 @@ static void goodbye(void *arg)
 
 	session_end(c->session);
 	answer_empty(c, c->goodbye_xid);
+	stream_pause(&c->stream, false); /* to see the client close it; calls that still come are not done */
+	connection_unref(c);
+}
+
+static void reclaimed(void *arg)
+{
+	struct connection *c = arg;
+
+	session_reclaimed(c->session);
 	connection_unref(c);
 }
 
@@ -124,6 +130,14 @@ static void got_goodbye(struct connection *c, uint32_t xid)
 	stream_pause(&c->stream, true);
 	connection_ref(c);
 	if (task_spawn(c->shard, goodbye, c))
+		connection_unref(c);
+}
+
+/* Without memory for it others wait until the end of the grace period. */
+static void got_reclaimed(struct connection *c)
+{
+	connection_ref(c);
+	if (task_spawn(c->shard, reclaimed, c))
 		connection_unref(c);
 }
 
@@ -156,8 +170,11 @@ static void got_call(struct connection *c, struct record *rec)
 	case WIRE_GOODBYE:
 		got_goodbye(c, xid);
 		break;
-	default:
-		connection_refuse(c, "a call of an unknown procedure");
+	case WIRE_RECLAIMED:
+		got_reclaimed(c);
+		break;
+	default: /* of a later version, perhaps */
+		answer_status(c, xid, -EOPNOTSUPP);
 	}
 	record_free(rec);
 }
@@ -274,12 +291,50 @@ static int split(char *text, char **host, char **port)
 	return 0;
 }
 
+static int listen_at(struct server *s, const struct addrinfo *a)
+{
+	struct listener *more = realloc(s->listener, (s->listeners + 1) * sizeof(*more)), *l;
+	int fd;
+
+	if (!more)
+		return -ENOMEM;
+	s->listener = more;
+	fd = tcp_listen(a);
+	if (fd < 0)
+		return fd;
+	l = &s->listener[s->listeners++];
+	*l = (struct listener){ .watch = { .fd = fd, .ready = accept_ready }, .server = s };
+	tcp_name(fd, false, l->name, sizeof(l->name));
+	return 0;
+}
+
+/* A machine without IPv6, say, has no such address although the name has one. */
+static bool no_such_address(int err)
+{
+	return err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL;
+}
+
+/* On all addresses of the list; on one of them, if the kernel is to choose the port. */
+static int listen_at_each(struct server *s, const struct addrinfo *list, bool any_port)
+{
+	unsigned before = s->listeners;
+	int err = 0, missing = -EADDRNOTAVAIL;
+
+	for (const struct addrinfo *a = list; a && !err && !(any_port && s->listeners > before); a = a->ai_next) {
+		err = listen_at(s, a);
+		if (no_such_address(err)) {
+			missing = err;
+			err = 0;
+		}
+	}
+	return err ? err : s->listeners > before ? 0 : missing;
+}
+
 static int listen_on(struct server *s, char *text, struct problem *p)
 {
 	char *host, *port, name[128];
 	struct addrinfo *list;
-	struct listener *l;
-	int err, fd;
+	int err;
 
 	snprintf(name, sizeof(name), "%s", text);
 	if (split(text, &host, &port))
@@ -287,17 +342,18 @@ static int listen_on(struct server *s, char *text, struct problem *p)
 	err = tcp_resolve(strcmp(host, "*") ? host : "", port, true, &list, p);
 	if (err)
 		return err;
-	fd = tcp_listen(list);
+	err = listen_at_each(s, list, !strcmp(port, "0"));
 	freeaddrinfo(list);
-	if (fd == -EADDRINUSE)
+	if (err == -EADDRINUSE)
 		return problem_set(p, EADDRINUSE, "volume %s: %s is in use by another program; stop that or choose another port",
 				   s->x->name, name);
-	if (fd < 0)
-		return problem_set(p, -fd, "volume %s: can't listen on %s: %s", s->x->name, name, strerror(-fd));
-	l = &s->listener[s->listeners++];
-	*l = (struct listener){ .watch = { .fd = fd, .ready = accept_ready }, .server = s };
-	tcp_name(fd, false, l->name, sizeof(l->name));
-	return 0;
+	return err ? problem_set(p, -err, "volume %s: can't listen on %s: %s", s->x->name, name, strerror(-err)) : 0;
+}
+
+static void close_listeners(struct server *s)
+{
+	while (s->listeners)
+		close(s->listener[--s->listeners].watch.fd);
 }
 
 static int write_port_file(struct server *s, struct problem *p)
@@ -323,11 +379,11 @@ static int write_port_file(struct server *s, struct problem *p)
 static void sweep(void *arg)
 {
 	struct server *s = arg;
-	uint64_t limit = clock_ns() - s->handshake_timeout_ms * 1000000;
+	uint64_t now = clock_ns();
 
 	pthread_mutex_lock(&s->lock);
 	for (struct connection *c = s->connections; c; c = c->next) {
-		if (c->welcome || c->born_ns > limit)
+		if (c->welcome || now - c->born_ns < s->handshake_timeout_ms * 1000000)
 			continue;
 		s->expired++;
 		stream_kill(&c->stream);
@@ -355,8 +411,7 @@ int listeners_start(struct server *s, struct problem *p)
 	char *text = strdup(s->listen), *rest = text, *part;
 	int err = 0;
 
-	s->listener = text ? calloc(strlen(text) + 1, sizeof(*s->listener)) : NULL;
-	if (!s->listener)
+	if (!text)
 		err = -ENOMEM;
 	while (!err && (part = strsep(&rest, ", \t")))
 		if (*part)
@@ -366,8 +421,10 @@ int listeners_start(struct server *s, struct problem *p)
 		err = problem_set(p, EINVAL, "volume %s: option listen names no address", s->x->name);
 	if (!err)
 		err = write_port_file(s, p);
-	if (err)
+	if (err) {
+		close_listeners(s);
 		return err;
+	}
 	for (unsigned i = 0; i < s->listeners; i++)
 		log_info(s->x, NULL, "listening on %s", s->listener[i].name);
 	atomic_fetch_add(&s->tasks, 1);
@@ -382,12 +439,10 @@ static void unlisten(void *arg)
 	struct server *s = arg;
 
 	timer_cancel(&s->sweep);
-	for (unsigned i = 0; i < s->listeners; i++) {
+	for (unsigned i = 0; i < s->listeners; i++)
 		if (s->listener[i].watched)
 			shard_unwatch(&s->listener[i].watch);
-		close(s->listener[i].watch.fd);
-	}
-	s->listeners = 0;
+	close_listeners(s);
 	atomic_fetch_sub(&s->tasks, 1);
 }
 

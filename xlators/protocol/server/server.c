@@ -182,6 +182,7 @@ static int server_command(struct xlator *x, int argc, char **argv, FILE *f)
 
 const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
+	.front = true,
 	.name = "protocol/server",
 	.summary = "offers bricks to clients on the network",
 	.options = options,

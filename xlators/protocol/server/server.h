@@ -7,6 +7,8 @@
 /* Lock order: server.lock, then session.lock, then stream.lock. None is held over a wait. */
 
 enum { RUNNING_MAX = 256, BYTES_MAX = 64 << 20, FILES_MAX = 65536, KEPT_MAX = 32 << 20 };
+/* Bulk data of answers that are being made, or wait for the socket: of one session, and (the former) of the whole server. */
+enum { REPLIES_MAX = 32 << 20, REPLIES_ALL_MAX = 512 << 20, REPLY_COUNTS = 64 << 10 /* smaller ones don't count */ };
 
 struct server;
 struct session;
@@ -39,7 +41,8 @@ struct slot {
 	uint32_t xid;
 	bool used;
 	struct work *work; /* being done */
-	struct kept *kept; /* done; NULL: doing it again does no harm */
+	struct kept *kept; /* done; NULL: doing it again does no harm, or: */
+	int refused;       /* not done, for this reason */
 };
 struct session_channel {
 	struct connection *connection; /* a reference */
@@ -59,6 +62,7 @@ struct session {
 	struct xlator *subvolume;
 	char *origin;
 	atomic_uint refs; /* connections, works, the table */
+	atomic_size_t replying; /* bytes of bulk data in answers that are being made */
 	struct session *next; /* in server.sessions; guarded by server.lock */
 	pthread_mutex_t lock; /* guards what follows */
 	bool ending;
@@ -111,6 +115,7 @@ struct server {
 	bool full_logged;
 	uint64_t accepted, rejected, garbage, expired, stale_channels;
 	atomic_uint_fast64_t requests, bytes_in, bytes_out;
+	atomic_size_t replying; /* as in the sessions, of all */
 };
 
 /* connection.c */
@@ -125,14 +130,17 @@ void session_greet(void *connection); /* a task: HELLO */
 void session_unref(struct session *);
 void session_detach(struct session *, struct connection *); /* the connection is lost */
 void session_end(struct session *);                          /* in a task: for good */
+void session_reclaimed(struct session *);                    /* in a task: the client asks for no more of its old locks */
 void sessions_sweep(struct server *);
 void sessions_free(struct server *);
 int session_add_file(struct session *, struct file *, uint64_t *number); /* takes its own reference */
 int session_find_file(struct session *, uint64_t number, struct file **);
 void session_remove_file(struct session *, uint64_t number);
+void session_forget_file(struct session *, const struct file *);
 struct xlator *leaf_of(struct xlator *);
 
 /* work.c */
+void answer_status(struct connection *, uint32_t xid, int status);
 void work_arrived(struct connection *, struct record *); /* on the loop: a fop */
 void work_cancel(struct session *, unsigned channel, uint32_t xid);
 void works_cancel(struct session *);

@@ -66,6 +66,20 @@ int session_find_file(struct session *s, uint64_t number, struct file **file)
 	return *file ? 0 : -EBADF;
 }
 
+/* Finds it by itself: for files that were released in the compound that opened them. */
+void session_forget_file(struct session *s, const struct file *file)
+{
+	uint64_t number = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t at = 0; at < s->files_room && !number; at++)
+		if (s->file[at].file == file)
+			number = (uint64_t)s->file[at].turn << 32 | (at + 1);
+	pthread_mutex_unlock(&s->lock);
+	if (number)
+		session_remove_file(s, number);
+}
+
 void session_remove_file(struct session *s, uint64_t number)
 {
 	struct file *file = NULL;
@@ -171,6 +185,19 @@ static void tell_gone(struct xlator *x, const struct client *client)
 		tell_gone(x->child[i], client);
 }
 
+static void tell_reclaimed(struct xlator *x, const struct client *client)
+{
+	if (x->type->client_reclaimed)
+		x->type->client_reclaimed(x, client);
+	for (int i = 0; i < x->children; i++)
+		tell_reclaimed(x->child[i], client);
+}
+
+void session_reclaimed(struct session *s)
+{
+	tell_reclaimed(s->subvolume, &s->client);
+}
+
 static bool busy(struct session *s)
 {
 	bool yes;
@@ -216,12 +243,12 @@ static void end_task(void *arg)
 
 void sessions_sweep(struct server *server)
 {
-	uint64_t limit = clock_ns() - server->session_timeout_ms * 1000000;
+	uint64_t now = clock_ns(), timeout = server->session_timeout_ms * 1000000;
 
 	pthread_mutex_lock(&server->lock);
 	for (struct session *s = server->sessions; s && !atomic_load(&server->stopping); s = s->next) {
 		pthread_mutex_lock(&s->lock);
-		if (!s->ending && s->alone_since_ns && s->alone_since_ns < limit) {
+		if (!s->ending && s->alone_since_ns && now - s->alone_since_ns > timeout) {
 			atomic_fetch_add(&s->refs, 1);
 			atomic_fetch_add(&server->tasks, 1);
 			if (task_spawn(NULL, end_task, s)) {
@@ -453,7 +480,7 @@ static void answer(struct connection *c, const struct problem *p, struct wire_we
 	struct extension reason = { EXTENSION_REASON, 1, false, strlen(p->text), (char *)p->text, NULL };
 	char head[1024] __attribute__((aligned(8)));
 	bool refused = p->text[0];
-	uint32_t size = encode_reply(head, sizeof(head), record_word(c->hello, WORD_XID), refused ? -EACCES : 0,
+	uint32_t size = encode_reply(head, sizeof(head), record_word(c->hello, WORD_XID), refused ? -p->error : 0,
 				     refused ? &reason : NULL, (xdrproc_t)xdr_wire_welcome, w);
 
 	stream_send(&c->stream, head, size, NULL, 0);

@@ -71,7 +71,7 @@ static bool is_later(uint32_t xid, uint32_t than)
 
 /* ---- arrival, on the loop ---- */
 
-static void answer_status(struct connection *c, uint32_t xid, int status)
+void answer_status(struct connection *c, uint32_t xid, int status)
 {
 	char head[64] __attribute__((aligned(8)));
 	uint32_t size = encode_reply(head, sizeof(head), xid, status, NULL, NULL, NULL);
@@ -94,7 +94,7 @@ static bool duplicate(struct session *s, struct slot *slot, struct connection *c
 	}
 	if (!keeps(fop))
 		return false;
-	answer_status(c, slot->xid, -EIO); /* done, but there was no memory to keep the answer */
+	answer_status(c, slot->xid, slot->refused ? slot->refused : -EIO); /* done, but no memory to keep the answer */
 	return true;
 }
 
@@ -194,6 +194,7 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 	status = admit(s, fop, waits);
 	if (!status && !(w = work_create(s, c, slot, rec, fop)))
 		status = -ENOMEM;
+	slot->refused = status;
 	if (status)
 		answer_status(c, xid, status);
 	else
@@ -412,16 +413,94 @@ static bool append_unsure(const struct request *rq, int fop, const void *in)
 	return rq->resent && fop == FOP_write && ((const struct write_in *)in)->flags & WRITE_APPEND;
 }
 
+/* Their numbers go with them. */
+static void forget_released(struct session *s, const struct compound_in *in, const struct compound_out *out)
+{
+	const struct file *last = NULL;
+
+	for (uint32_t i = 0; i < out->results.count && !out->results.result[i].status; i++) {
+		const struct step *step = &in->steps.step[i];
+
+		if (step->fop == FOP_open)
+			last = ((const struct open_out *)out->results.result[i].out)->file;
+		else if (step->fop == FOP_create)
+			last = ((const struct create_out *)out->results.result[i].out)->file;
+		else if (step->fop == FOP_release)
+			session_forget_file(s, ((const struct release_in *)step->in)->file ?: last);
+	}
+}
+
+/* ---- the memory of answers ---- */
+
+static size_t will_read(int fop, const void *in)
+{
+	const struct compound_in *compound = in;
+	size_t bytes = 0;
+
+	if (fop == FOP_read)
+		return ((const struct read_in *)in)->size;
+	for (uint32_t i = 0; fop == FOP_compound && i < compound->steps.count; i++)
+		bytes += will_read(compound->steps.step[i].fop, compound->steps.step[i].in);
+	return bytes;
+}
+
+static size_t queued_for(struct work *w)
+{
+	size_t queued;
+
+	pthread_mutex_lock(&w->session->lock);
+	queued = stream_queued(&w->connection->stream);
+	pthread_mutex_unlock(&w->session->lock);
+	return queued;
+}
+
+static bool has_reply_room(struct work *w, size_t bytes)
+{
+	size_t here = atomic_load(&w->session->replying) + queued_for(w), all = atomic_load(&w->session->server->replying);
+
+	return (!here || here + bytes <= REPLIES_MAX) && (!all || all + bytes <= REPLIES_ALL_MAX);
+}
+
+static void count_replying(struct session *s, size_t bytes)
+{
+	atomic_fetch_add(&s->replying, bytes);
+	atomic_fetch_add(&s->server->replying, bytes);
+}
+
+/* Who asks for much and does not take the answers waits. -ECANCELED when the session ends. */
+static int take_reply_room(struct work *w, size_t bytes)
+{
+	int err = 0;
+
+	while (!err && !has_reply_room(w, bytes))
+		err = task_sleep_ms(1);
+	if (!err)
+		count_replying(w->session, bytes);
+	return err;
+}
+
 static void do_fop(struct work *w, struct doing *d, struct request *rq, void *in)
 {
-	int fop = w->fop, err;
+	size_t bytes = will_read(w->fop, in);
+	int fop = w->fop, err = 0;
 	union fop_out out;
 
 	memset(&out, 0, fop_info[fop].out_size);
-	err = append_unsure(rq, fop, in) ? -EIO : fop_call(rq, d->session->subvolume, fop, in, &out);
+	if (bytes >= REPLY_COUNTS)
+		err = take_reply_room(w, bytes);
+	if (err)
+		bytes = 0;
+	else if (append_unsure(rq, fop, in))
+		err = -EIO;
+	else
+		err = fop_call(rq, d->session->subvolume, fop, in, &out);
 	if (fop == FOP_release)
 		session_remove_file(d->session, d->number);
 	reply(w, d, rq, err, in, &out); /* w is gone */
+	if (bytes >= REPLY_COUNTS)
+		count_replying(d->session, -bytes);
+	if (!err && fop == FOP_compound)
+		forget_released(d->session, in, (struct compound_out *)&out);
 	if (!err)
 		fop_out_clear(fop, &out);
 }
@@ -485,9 +564,12 @@ static void work_run(void *arg)
 		do_fop(w, &d, &rq, &in);
 		fop_in_clear(fop, &in);
 	} else {
-		if (err == -EBADMSG)
-			connection_refuse(w->connection, "a malformed call");
+		struct connection *c = connection_ref(w->connection);
+
 		fail(w, err == -EBADMSG ? -EIO : err);
+		if (err == -EBADMSG)
+			connection_refuse(c, "a malformed call");
+		connection_unref(c);
 	}
 	request_finish(&rq);
 	session_unref(s);
