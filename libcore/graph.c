@@ -368,10 +368,25 @@ void graph_stop(struct graph *g)
 			stop_xlator(g->xlator[i]);
 }
 
+static int claim_all(struct graph *g, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < g->count && !err; i++) {
+		struct xlator *x = g->xlator[i];
+
+		if (g->borrowed[i] || !x->type->claim)
+			continue;
+		err = x->type->claim(x, p);
+		x->started = !err;
+	}
+	return err;
+}
+
 int graph_start(struct graph *g, struct problem *p)
 {
 	char name[256];
-	int err = 0;
+	int err = claim_all(g, p);
 
 	for (size_t i = 0; i < g->count && !err; i++) {
 		struct xlator *x = g->xlator[i];
@@ -379,7 +394,7 @@ int graph_start(struct graph *g, struct problem *p)
 		if (g->borrowed[i])
 			continue;
 		err = x->type->start ? x->type->start(x, p) : 0;
-		x->started = !err;
+		x->started |= !err; /* or claimed */
 		if (err)
 			problem_set(p, -err, "%s can't start: %s", who(x, name), strerror(-err));
 	}

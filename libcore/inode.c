@@ -119,8 +119,8 @@ static struct inode *take_surplus(struct inode_table *t)
 {
 	struct inode *surplus = NULL, *i;
 
-	while (t->idle > t->keep) {
-		i = t->idle_first;
+	while (t->idle > t->keep || (t->idle && t->idle_last->unkept)) {
+		i = t->idle_last->unkept ? t->idle_last : t->idle_first;
 		idle_remove(t, i);
 		bucket_remove(t, i);
 		i->idle_next = surplus;
@@ -244,6 +244,13 @@ void inode_unref(struct inode *i)
 	pthread_mutex_unlock(&t->lock);
 	destroy_all(surplus);
 	pthread_rwlock_unlock(&slots_leaving);
+}
+
+void inode_unkeep(struct inode *i)
+{
+	pthread_mutex_lock(&i->table->lock);
+	i->unkept = true;
+	pthread_mutex_unlock(&i->table->lock);
 }
 
 void inode_unref_at(struct inode **i)

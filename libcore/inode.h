@@ -38,7 +38,7 @@ struct inode {
 	struct inode_table *table;
 	struct inode *next; /* in the table's bucket */
 	struct inode *idle_next, *idle_prev;
-	bool idle;
+	bool idle, unkept;
 };
 
 struct inode_table *inode_table_create(void);
@@ -54,6 +54,8 @@ void inode_unref_at(struct inode **);
 #define cleanup_inode __attribute__((cleanup(inode_unref_at)))
 /* Up to `count` inodes that nobody refers to stay known, least recently used first out (a server's cache). Default 0. */
 void inode_table_keep(struct inode_table *, size_t count);
+/* The object is gone for good: its inode does not stay known once nobody refers to it. */
+void inode_unkeep(struct inode *);
 size_t inode_table_count(const struct inode_table *);
 /* Calls fn with a reference held for each inode; fn may take its own. */
 void inode_table_each(struct inode_table *, void (*fn)(struct inode *, void *arg), void *arg);

@@ -55,9 +55,12 @@ struct xlator_type {
 	void (*unload)(void);
 	/* Checks options and takes resources, but does nothing that others can see; errors as a sentence in *problem. */
 	int (*init)(struct xlator *, struct problem *);
+	/* Before anything starts: takes what other programs may have taken (a port), so that a start which can't succeed has
+	 * changed nothing yet. Undone by stop. */
+	int (*claim)(struct xlator *, struct problem *);
 	/* The graph below is ready; may connect, listen, mount. In a task or on a plain thread. */
 	int (*start)(struct xlator *, struct problem *);
-	void (*stop)(struct xlator *);   /* undoes start: no new upward events after it returns */
+	void (*stop)(struct xlator *);   /* undoes claim and start, even if only the first was done: no new upward events after it returns */
 	void (*finish)(struct xlator *); /* undoes init */
 	/* A live option was changed (the field already has its new value). */
 	void (*reconfigure)(struct xlator *, const struct option *);

@@ -89,7 +89,7 @@ struct problem;
 /* "host:port", ":port", "[::1]:port". 0 or -errno with a sentence; freeaddrinfo() the list. May block on DNS. */
 int tcp_resolve(const char *host, const char *port, bool passive, struct addrinfo **, struct problem *);
 int tcp_connect(const struct addrinfo *); /* begins; a descriptor or -errno */
-int tcp_listen(const struct addrinfo *);
+int tcp_bind(const struct addrinfo *); /* for listen(2); a descriptor or -errno */
 void tcp_tune(int fd);
 void tcp_name(int fd, bool peer, char *text, size_t size); /* 127.0.0.1:24007 */
 #endif

@@ -80,7 +80,7 @@ int tcp_connect(const struct addrinfo *a)
 	return err;
 }
 
-int tcp_listen(const struct addrinfo *a)
+int tcp_bind(const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, err;
 
@@ -89,7 +89,7 @@ int tcp_listen(const struct addrinfo *a)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (a->ai_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1024))
+	if (!bind(fd, a->ai_addr, a->ai_addrlen))
 		return fd;
 	err = -errno;
 	close(fd);

@@ -8,7 +8,7 @@
 
 #include "server.h"
 
-enum { ACCEPTS = 16 };
+enum { ACCEPTS = 16, BACKLOG = 1024 };
 
 struct connection *connection_ref(struct connection *c)
 {
@@ -291,7 +291,7 @@ static int split(char *text, char **host, char **port)
 	return 0;
 }
 
-static int listen_at(struct server *s, const struct addrinfo *a)
+static int bind_to(struct server *s, const struct addrinfo *a)
 {
 	struct listener *more = realloc(s->listener, (s->listeners + 1) * sizeof(*more)), *l;
 	int fd;
@@ -299,7 +299,7 @@ static int listen_at(struct server *s, const struct addrinfo *a)
 	if (!more)
 		return -ENOMEM;
 	s->listener = more;
-	fd = tcp_listen(a);
+	fd = tcp_bind(a);
 	if (fd < 0)
 		return fd;
 	l = &s->listener[s->listeners++];
@@ -314,14 +314,14 @@ static bool no_such_address(int err)
 	return err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL;
 }
 
-/* On all addresses of the list; on one of them, if the kernel is to choose the port. */
-static int listen_at_each(struct server *s, const struct addrinfo *list, bool any_port)
+/* All addresses of the list; one of them, if the kernel is to choose the port. */
+static int bind_to_each(struct server *s, const struct addrinfo *list, bool any_port)
 {
 	unsigned before = s->listeners;
 	int err = 0, missing = -EADDRNOTAVAIL;
 
 	for (const struct addrinfo *a = list; a && !err && !(any_port && s->listeners > before); a = a->ai_next) {
-		err = listen_at(s, a);
+		err = bind_to(s, a);
 		if (no_such_address(err)) {
 			missing = err;
 			err = 0;
@@ -330,7 +330,7 @@ static int listen_at_each(struct server *s, const struct addrinfo *list, bool an
 	return err ? err : s->listeners > before ? 0 : missing;
 }
 
-static int listen_on(struct server *s, char *text, struct problem *p)
+static int claim_address(struct server *s, char *text, struct problem *p)
 {
 	char *host, *port, name[128];
 	struct addrinfo *list;
@@ -342,7 +342,7 @@ static int listen_on(struct server *s, char *text, struct problem *p)
 	err = tcp_resolve(strcmp(host, "*") ? host : "", port, true, &list, p);
 	if (err)
 		return err;
-	err = listen_at_each(s, list, !strcmp(port, "0"));
+	err = bind_to_each(s, list, !strcmp(port, "0"));
 	freeaddrinfo(list);
 	if (err == -EADDRINUSE)
 		return problem_set(p, EADDRINUSE, "volume %s: %s is in use by another program; stop that or choose another port",
@@ -406,7 +406,7 @@ static void begin(void *arg)
 	atomic_fetch_sub(&s->tasks, 1);
 }
 
-int listeners_start(struct server *s, struct problem *p)
+int listeners_claim(struct server *s, struct problem *p)
 {
 	char *text = strdup(s->listen), *rest = text, *part;
 	int err = 0;
@@ -415,16 +415,32 @@ int listeners_start(struct server *s, struct problem *p)
 		err = -ENOMEM;
 	while (!err && (part = strsep(&rest, ", \t")))
 		if (*part)
-			err = listen_on(s, part, p);
+			err = claim_address(s, part, p);
 	free(text);
 	if (!err && !s->listeners)
 		err = problem_set(p, EINVAL, "volume %s: option listen names no address", s->x->name);
+	if (err)
+		close_listeners(s);
+	return err;
+}
+
+static int listen_on(struct server *s, const struct listener *l, struct problem *p)
+{
+	if (!listen(l->watch.fd, BACKLOG))
+		return 0;
+	return problem_set(p, errno, "volume %s: can't listen on %s: %s", s->x->name, l->name, strerror(errno));
+}
+
+int listeners_start(struct server *s, struct problem *p)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < s->listeners && !err; i++)
+		err = listen_on(s, &s->listener[i], p);
 	if (!err)
 		err = write_port_file(s, p);
-	if (err) {
-		close_listeners(s);
+	if (err)
 		return err;
-	}
 	for (unsigned i = 0; i < s->listeners; i++)
 		log_info(s->x, NULL, "listening on %s", s->listener[i].name);
 	atomic_fetch_add(&s->tasks, 1);

@@ -102,14 +102,14 @@ static void server_stop(struct xlator *x)
 	s->listener = NULL;
 }
 
+static int server_claim(struct xlator *x, struct problem *p)
+{
+	return listeners_claim(x->private, p);
+}
+
 static int server_start(struct xlator *x, struct problem *p)
 {
-	struct server *s = x->private;
-	int err = listeners_start(s, p);
-
-	if (err)
-		server_stop(x);
-	return err;
+	return listeners_start(x->private, p);
 }
 
 static void server_finish(struct xlator *x)
@@ -190,6 +190,7 @@ const struct xlator_type xlator_type = {
 	.min_children = 1,
 	.max_children = -1,
 	.init = server_init,
+	.claim = server_claim,
 	.start = server_start,
 	.stop = server_stop,
 	.finish = server_finish,

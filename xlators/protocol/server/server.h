@@ -119,6 +119,7 @@ struct server {
 };
 
 /* connection.c */
+int listeners_claim(struct server *, struct problem *); /* binds; none is left bound when it fails */
 int listeners_start(struct server *, struct problem *);
 void listeners_stop(struct server *);
 void connection_unref(struct connection *);

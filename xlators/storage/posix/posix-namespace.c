@@ -78,7 +78,7 @@ static bool loc_is(struct xlator *x, const struct hold *parent, const struct loc
 	return inode && name_is(x, parent, loc->name, &inode->gfid);
 }
 
-/* The cache must not keep a directory alive that was removed. */
+/* Nothing must keep an object in memory, and a directory open, that was removed. */
 static void drop_removed(struct xlator *x, const struct hold *h)
 {
 	struct identity identity;
@@ -89,7 +89,10 @@ static void drop_removed(struct xlator *x, const struct hold *h)
 	identity_gfid(&identity, &gfid);
 	cleanup_inode struct inode *inode = inode_find(x->inodes, &gfid);
 
-	if (inode && inode != brick_of(x)->root)
+	if (!inode || inode == brick_of(x)->root)
+		return;
+	inode_unkeep(inode);
+	if (S_ISDIR(inode->type))
 		directory_drop(x, inode);
 }
 
@@ -100,9 +103,9 @@ static void note_removal(struct xlator *x, struct request *rq, const struct hold
 
 	if (hold_stat(h, &st))
 		return;
-	if (S_ISDIR(st.stx_mode))
+	if (S_ISDIR(st.stx_mode) || st.stx_nlink == 0)
 		drop_removed(x, h);
-	else if (st.stx_nlink > 0)
+	else
 		identity_change(x, rq, h, removed, NULL);
 }
 
