@@ -68,17 +68,22 @@ static void end(struct writer *w, const char *type, const char *below)
 	fputs("end-volume\n", w->to);
 }
 
-/* The name of the i-th translator of a stack; the uppermost is called as the stack. */
+static const char *last_part(const char *type)
+{
+	return strchr(type, '/') + 1;
+}
+
+/* The name of the i-th translator of a stack; the uppermost is called as the stack. Types have no dots. */
 static char *stack_name(const char *stack, const struct spec_list *types, size_t i)
 {
-	const char *name = strchr(types->item[i], '/') + 1;
+	const char *name = last_part(types->item[i]);
 	unsigned before = 0;
 
 	for (size_t k = 0; k < i; k++)
-		before += !strcmp(types->item[k], types->item[i]);
+		before += !strcmp(last_part(types->item[k]), name);
 	if (i + 1 == types->count)
 		return path_format("%s", stack);
-	return before ? path_format("%s-%s-%u", stack, name, before + 1) : path_format("%s-%s", stack, name);
+	return before ? path_format("%s-%s.%u", stack, name, before + 1) : path_format("%s-%s", stack, name);
 }
 
 static void ids(struct writer *w, const struct spec_brick *b)
@@ -110,7 +115,7 @@ static void brick_stack(struct writer *w, const char *stack, const struct spec_b
 	struct spec_list list = {types, w->spec->has_server_translators ? 3 + above->count : 4};
 	cleanup_path char *below = NULL;
 
-	if (w->spec->has_server_translators)
+	if (above->count)
 		memcpy(types + 3, above->item, above->count * sizeof *types);
 	for (size_t i = 0; i < list.count; i++) {
 		char *name = stack_name(stack, &list, i);

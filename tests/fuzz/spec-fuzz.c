@@ -33,46 +33,11 @@ static void comes_back(const struct spec *s)
 	spec_free(&again);
 }
 
-/* Two types whose volumes volgen() may give the same name: "debug/trace", "other/trace"; "a/b-2" beside two of "a/b".
- */
-static bool alike(const char *a, const char *b)
-{
-	const char *name = strchr(a, '/'), *other = strchr(b, '/');
-
-	return strcmp(a, b) && !strncmp(name, other, strcspn(name, "-")) && !strncmp(name, other, strcspn(other, "-"));
-}
-
-static bool any_alike(const struct spec_list *list, const char *const *fixed)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		for (size_t k = 0; fixed[k]; k++)
-			if (alike(list->item[i], fixed[k]))
-				return true;
-		for (size_t k = 0; k < i; k++)
-			if (alike(list->item[i], list->item[k]))
-				return true;
-	}
-	return false;
-}
-
-/* Faults of volgen() that are known and not the parser's: types that are alike; a memcpy of NULL for
- * "server-translators: []". Who mends them removes this. */
-static bool known_fault(const struct spec *s)
-{
-	static const char *const server[] = {"storage/posix", "features/locks", "features/access", NULL},
-	                         *const none[] = {NULL};
-
-	return (s->has_server_translators && !s->server_translators.count) || any_alike(&s->client_translators, none) ||
-	       any_alike(&s->server_translators, server);
-}
-
 static void volfiles_are_good(const struct spec *s)
 {
 	struct volgen_files files;
 	struct problem p = {{0}};
 
-	if (known_fault(s))
-		return;
 	if (volgen(s, &files, &p)) {
 		MUST(p.text[0] && !files.count);
 		return;
