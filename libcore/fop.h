@@ -82,7 +82,7 @@ struct condition {
 };
 struct step {
 	struct condition condition; /* not true: the compound stops here with -ECANCELED */
-	uint32_t fop;               /* not compound, not setlk with wait */
+	uint32_t fop;               /* not compound, setlk or getlk */
 	void *in;                   /* struct OP_in */
 };
 struct steps {

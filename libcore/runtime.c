@@ -36,6 +36,8 @@ static struct {
 	pthread_cond_t watchdog_wake;
 	bool has_watchdog;
 	atomic_bool watchdog_asleep, stopping;
+	atomic_uint polling; /* loops that poll busily */
+	atomic_uint_fast64_t busy_poll_ns;
 } rt = { .lock = PTHREAD_MUTEX_INITIALIZER, .watchdog_wake = PTHREAD_COND_INITIALIZER };
 
 bool runtime_never_blocks;
@@ -156,6 +158,75 @@ static bool finished(struct shard *s)
 	return idle;
 }
 
+/* ---- busy polling ---- */
+
+/* A CPU that sleeps, above all a virtual one, takes longer to wake up (20 to 200 us) than a request needs. So while requests
+ * come in quick succession a loop polls for the next one for a while before it sleeps. It yields to whoever can use the CPU, and
+ * sleeps at once when somebody does for long: then it would be in the way. It polls only while that succeeds; else it tries
+ * once in a while, when a sleep was short, to find out. */
+enum { LUCK_MAX = 8, CROWDED_LOSES = 2, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
+
+void runtime_busy_poll(uint64_t ns)
+{
+	atomic_store(&rt.busy_poll_ns, sysconf(_SC_NPROCESSORS_ONLN) > 1 ? ns : 0);
+}
+
+/* Number of events. *crowded: others need the CPU. */
+static int poll_busily(struct shard *s, struct epoll_event *events, uint64_t now, bool *crowded)
+{
+	uint64_t end = now + atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed), before;
+	int n;
+
+	while (!(n = epoll_wait(s->epoll_fd, events, EVENTS, 0)) && now < end && !*crowded) {
+		sched_yield();
+		before = now;
+		now = clock_ns();
+		*crowded = now - before > CROWDED_NS;
+	}
+	return n;
+}
+
+static bool worth_polling(const struct shard *s, int timeout)
+{
+	return timeout && atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed) &&
+	       (s->luck || s->short_sleeps >= PROBE_EACH);
+}
+
+/* Few loops of a process poll at a time: they take CPUs that others could use. */
+static bool may_poll(void)
+{
+	if (atomic_fetch_add(&rt.polling, 1) <= rt.shards / 4)
+		return true;
+	atomic_fetch_sub(&rt.polling, 1);
+	return false;
+}
+
+static void note_luck(struct shard *s, bool found, bool crowded)
+{
+	int loses = crowded ? CROWDED_LOSES : 1;
+
+	s->short_sleeps = 0;
+	s->luck = found ? LUCK_MAX : s->luck > loses ? s->luck - loses : 0;
+}
+
+static int next_events(struct shard *s, struct epoll_event *events, int timeout)
+{
+	uint64_t begin = clock_ns();
+	bool crowded = false;
+	int n = 0;
+
+	if (worth_polling(s, timeout) && may_poll()) {
+		n = poll_busily(s, events, begin, &crowded);
+		atomic_fetch_sub(&rt.polling, 1);
+		note_luck(s, n > 0, crowded);
+	}
+	if (n)
+		return n;
+	n = epoll_wait(s->epoll_fd, events, EVENTS, timeout);
+	s->short_sleeps += clock_ns() - begin < SHORT_SLEEP_NS;
+	return n;
+}
+
 /* Drives the loop until it is taken over or the runtime stops. */
 static void drive(struct driver *d, struct shard *s)
 {
@@ -168,7 +239,7 @@ static void drive(struct driver *d, struct shard *s)
 			if (!task_run(d, s, t))
 				return;
 		int timeout = prepare_sleep(s, timers_run(s));
-		int n = epoll_wait(s->epoll_fd, events, EVENTS, timeout);
+		int n = next_events(s, events, timeout);
 		woke(s);
 		for (int i = 0; i < n; i++) {
 			struct watch *w = events[i].data.ptr;

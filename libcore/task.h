@@ -31,6 +31,9 @@ int runtime_start(unsigned shards, unsigned flags);
 /* Stops all loops after the tasks have ended (the caller has made sure that they will), joins the threads and frees
  * everything. Not from a task. */
 void runtime_stop(void);
+/* How long a loop polls for more work before it sleeps, while work comes in quick succession. 0 (as it begins): never. Live.
+ * Ignored on a machine with one CPU. */
+void runtime_busy_poll(uint64_t ns);
 unsigned runtime_shards(void);
 struct shard *runtime_shard(unsigned number);
 unsigned shard_number(const struct shard *);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compound: every step is judged before the first is done, and what was judged is what will be done.
+/* compound: every step is judged before the first is done, and what was judged is what will be done. Only bits that grant (set-uid,
+ * set-gid) are taken away early, before a step that has to; they stay away if the compound then fails.
  *
  * A name that a step looks up is looked up here too, and the steps after it are given the inode that was found, so that nobody
  * can put another object in its place between the judgement and the deed. A step that is refused ends the compound like any

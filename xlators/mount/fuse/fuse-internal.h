@@ -30,7 +30,7 @@ enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
 
 struct fuse_private { /* of one translator instance */
 	char *mountpoint, *fsname, *mount_options;
-	int64_t allow_other, data_cache;
+	int64_t allow_other, data_cache, busy_poll_us;
 	bool default_permissions, readonly, selinux;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
 	struct mount *mount; /* from start on */
@@ -46,7 +46,8 @@ struct device {
 	pthread_mutex_t lock;
 	struct xlator *top; /* mount/fuse of the active graph */
 	int hope;           /* how likely it is that one more request waits */
-	bool watched;
+	int vain;           /* how often it was woken for nothing, less how often not */
+	atomic_bool watched; /* changed under mount.watch_lock */
 	uint64_t reads, empty_reads;
 };
 
@@ -78,6 +79,8 @@ struct mount {
 	struct client client;
 	struct device *device;
 	unsigned devices;
+	pthread_mutex_t watch_lock;
+	bool unwatching; /* for good; guarded by watch_lock */
 	bool cloned, plus;
 	uint32_t minor, open_flags; /* FOPEN_* of regular files */
 	uint64_t features;          /* FUSE_* of INIT, agreed with the kernel */
@@ -138,6 +141,7 @@ void mount_destroy(struct mount *); /* unmounts, waits for what is under way, fr
 /* ---- fuse-loop.c ---- */
 int devices_open(struct mount *, struct xlator *top, struct problem *);
 int devices_watch(struct mount *);
+void device_unwatch(struct device *); /* on its loop */
 void devices_unwatch(struct mount *); /* after it no new request is read; not on a shard's loop */
 void devices_close(struct mount *);
 enum { DATA_AT = 4096, WRITE_HEAD = sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in) };

@@ -12,6 +12,58 @@
  * while it keeps succeeding, and once in a while to find out. */
 enum { BATCH = 16, HOPE_MAX = 8, HOPE_ENOUGH = 4, PROBE_EACH = 64 };
 
+/* The kernel wakes whoever watches, all of them if none sleeps, and the requests of one program come one by one. So only the
+ * first descriptor is always watched; when requests queue up before one, the next joins in, until it is woken in vain too often. */
+enum { VAIN_MAX = 8, HELP_FROM = 2 };
+
+static int watch(struct device *d)
+{
+	struct mount *m = d->mount;
+	int err = 0;
+
+	pthread_mutex_lock(&m->watch_lock);
+	if (!atomic_load(&d->watched) && !m->unwatching) {
+		d->watch.fd = d->fd;
+		atomic_store(&d->watched, true);
+		err = shard_watch(d->shard, &d->watch, EPOLLIN | EPOLLEXCLUSIVE);
+		if (err)
+			atomic_store(&d->watched, false);
+	}
+	pthread_mutex_unlock(&m->watch_lock);
+	return err;
+}
+
+void device_unwatch(struct device *d)
+{
+	pthread_mutex_lock(&d->mount->watch_lock);
+	if (atomic_exchange(&d->watched, false))
+		shard_unwatch(&d->watch);
+	pthread_mutex_unlock(&d->mount->watch_lock);
+}
+
+/* Requests queue up: one more shard may serve. */
+static void call_for_help(struct mount *m)
+{
+	unsigned i = 1;
+
+	while (i < m->devices && atomic_load(&m->device[i].watched))
+		i++;
+	if (i < m->devices)
+		watch(&m->device[i]); /* without memory for it: the next time */
+}
+
+/* Was there a request when the device was woken? */
+static void note_waking(struct device *d, bool some)
+{
+	if (d == d->mount->device)
+		return;
+	d->vain = some ? d->vain - (d->vain > 0) : d->vain + 1;
+	if (d->vain < VAIN_MAX)
+		return;
+	d->vain = 0;
+	device_unwatch(d);
+}
+
 static void forget_many(struct mount *m, const struct fuse_batch_forget_in *in, size_t size)
 {
 	const struct fuse_forget_one *one = (const void *)(in + 1);
@@ -77,11 +129,15 @@ static void ready(struct watch *w, uint32_t events)
 {
 	struct device *d = (struct device *)w;
 	(void)events;
-	for (int i = 0; i < BATCH && d->watched; i++) {
+	for (int i = 0; i < BATCH && atomic_load(&d->watched); i++) {
 		bool tried = i > 0;
 		if (tried && d->hope < HOPE_ENOUGH && d->reads % PROBE_EACH != 0)
 			return;
 		bool more = next_request(d) > 0;
+		if (!tried)
+			note_waking(d, more);
+		else if (more && i == HELP_FROM)
+			call_for_help(d->mount);
 		if (tried)
 			d->hope = !more ? 0 : d->hope < HOPE_MAX ? d->hope + 2 : d->hope;
 		if (!more)
@@ -131,17 +187,10 @@ int devices_open(struct mount *m, struct xlator *top, struct problem *problem)
 int devices_watch(struct mount *m)
 {
 	for (unsigned i = 0; i < m->devices; i++) {
-		struct device *d = &m->device[i];
-		d->watch.fd = d->fd;
-		d->watch.ready = ready;
-		d->watched = true;
-		int err = shard_watch(d->shard, &d->watch, EPOLLIN | EPOLLEXCLUSIVE);
-		if (err) {
-			d->watched = false;
-			return err;
-		}
+		m->device[i].watch.fd = m->device[i].fd;
+		m->device[i].watch.ready = ready;
 	}
-	return 0;
+	return watch(&m->device[0]);
 }
 
 struct detachment {
@@ -152,14 +201,15 @@ struct detachment {
 static void detach(void *arg)
 {
 	struct detachment *t = arg;
-	if (t->device->watched)
-		shard_unwatch(&t->device->watch);
-	t->device->watched = false;
+	device_unwatch(t->device);
 	sem_post(&t->done);
 }
 
 void devices_unwatch(struct mount *m)
 {
+	pthread_mutex_lock(&m->watch_lock);
+	m->unwatching = true;
+	pthread_mutex_unlock(&m->watch_lock);
 	for (unsigned i = 0; i < m->devices; i++) {
 		struct detachment t = {.device = &m->device[i]};
 		sem_init(&t.done, 0, 0);

@@ -156,6 +156,7 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 	for (struct bucket *b = m->bucket; b < m->bucket + BUCKETS; b++)
 		pthread_mutex_init(&b->lock, NULL);
 	pthread_mutex_init(&m->handles_lock, NULL);
+	pthread_mutex_init(&m->watch_lock, NULL);
 	return m->path && m->root ? 0 : problem_set(problem, ENOMEM, "out of memory");
 }
 

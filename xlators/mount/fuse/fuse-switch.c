@@ -104,9 +104,7 @@ bool mount_retire(struct mount *m, struct xlator *x)
 /* The kernel says that the mount is no more: the program shall stop. Told once. */
 void unmounted(struct device *d)
 {
-	if (d->watched)
-		shard_unwatch(&d->watch);
-	d->watched = false;
+	device_unwatch(d);
 	if (atomic_exchange(&d->mount->gone, true))
 		return;
 	pthread_mutex_lock(&d->lock);

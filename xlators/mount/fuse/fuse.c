@@ -28,6 +28,9 @@ static const struct option options[] = {
 	{"request-timeout", OPTION_DURATION, AT(request_timeout_ms), "10m",
 	 "a request that takes longer fails with ETIMEDOUT (waits for locks never do); 0: no limit", 0, 24 * 3600 * 1000, NULL,
 	 true},
+	{"busy-poll", OPTION_INT, AT(busy_poll_us), "250",
+	 "for so many microseconds the process looks for more work before it sleeps, while requests come fast; 0: never", 0, 10000,
+	 NULL, true},
 	{"max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 4096, 1 << 20, NULL, false},
 	{0},
 };
@@ -54,9 +57,17 @@ static int check_mountpoint(const char *path, struct problem *problem)
 	return problem_set(problem, err, "cannot use the mount point %s: %s", path, strerror(err));
 }
 
+static void reconfigure(struct xlator *x, const struct option *option)
+{
+	const struct fuse_private *p = x->private;
+	if (strcmp(option->name, "busy-poll") == 0)
+		runtime_busy_poll(p->busy_poll_us * 1000);
+}
+
 static int start(struct xlator *x, struct problem *problem)
 {
 	struct fuse_private *p = x->private;
+	runtime_busy_poll(p->busy_poll_us * 1000);
 	p->mount = mount_take(x);
 	if (p->mount)
 		return 0;
@@ -152,6 +163,7 @@ const struct xlator_type xlator_type = {
 	.init = init,
 	.start = start,
 	.stop = stop,
+	.reconfigure = reconfigure,
 	.notify = notify,
 	.forget_inode = forget_inode,
 	.dump = dump,

@@ -14,6 +14,9 @@ static const struct option options[] = {
 	  100, 3600000, .live = true },
 	{ "session-timeout", OPTION_DURATION, AT(session_timeout_ms), "60s",
 	  "a session without connections ends after this time: its locks and files are gone", 1000, 86400000, .live = true },
+	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "250",
+	  "for so many microseconds the process looks for more work before it sleeps, while calls come fast; 0: never", 0, 10000,
+	  .live = true },
 	{ NULL }
 };
 
@@ -109,7 +112,18 @@ static int server_claim(struct xlator *x, struct problem *p)
 
 static int server_start(struct xlator *x, struct problem *p)
 {
-	return listeners_start(x->private, p);
+	struct server *s = x->private;
+
+	runtime_busy_poll(s->busy_poll_us * 1000);
+	return listeners_start(s, p);
+}
+
+static void server_reconfigure(struct xlator *x, const struct option *option)
+{
+	struct server *s = x->private;
+
+	if (!strcmp(option->name, "busy-poll"))
+		runtime_busy_poll(s->busy_poll_us * 1000);
 }
 
 static void server_finish(struct xlator *x)
@@ -193,6 +207,7 @@ const struct xlator_type xlator_type = {
 	.claim = server_claim,
 	.start = server_start,
 	.stop = server_stop,
+	.reconfigure = server_reconfigure,
 	.finish = server_finish,
 	.notify = server_notify,
 	.dump = server_dump,

@@ -99,7 +99,7 @@ struct listener {
 struct server {
 	/* options */
 	char *listen, *port_file;
-	int64_t max_connections;
+	int64_t max_connections, busy_poll_us;
 	uint64_t handshake_timeout_ms, session_timeout_ms;
 
 	struct xlator *x;
