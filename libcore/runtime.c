@@ -162,19 +162,28 @@ static bool finished(struct shard *s)
 
 /* A CPU that sleeps, above all a virtual one, takes longer to wake up (20 to 200 us) than a request needs. So while requests
  * come in quick succession a loop polls for the next one for a while before it sleeps. It yields to whoever can use the CPU, and
- * sleeps at once when somebody does for long: then it would be in the way. It polls only while that succeeds; else it tries
- * once in a while, when a sleep was short, to find out. */
+ * sleeps at once when somebody does for long: then it would be in the way. It polls only while that succeeds, for up to a few times
+ * as long as work usually is in coming; else it tries once in a while, when a sleep was short, to find out. */
 enum { LUCK_MAX = 8, CROWDED_LOSES = 2, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
+enum { POLL_MIN_NS = 50000, POLL_FACTOR = 4, USUAL_SHARE = 8 };
 
 void runtime_busy_poll(uint64_t ns)
 {
 	atomic_store(&rt.busy_poll_ns, sysconf(_SC_NPROCESSORS_ONLN) > 1 ? ns : 0);
 }
 
+static uint64_t poll_time(const struct shard *s)
+{
+	uint64_t most = atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed), wanted = POLL_FACTOR * s->usual_ns;
+
+	wanted = wanted < POLL_MIN_NS ? POLL_MIN_NS : wanted;
+	return wanted < most ? wanted : most;
+}
+
 /* Number of events. *crowded: others need the CPU. */
 static int poll_busily(struct shard *s, struct epoll_event *events, uint64_t now, bool *crowded)
 {
-	uint64_t end = now + atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed), before;
+	uint64_t end = now + poll_time(s), before;
 	int n;
 
 	while (!(n = epoll_wait(s->epoll_fd, events, EVENTS, 0)) && now < end && !*crowded) {
@@ -209,9 +218,8 @@ static void note_luck(struct shard *s, bool found, bool crowded)
 	s->luck = found ? LUCK_MAX : s->luck > loses ? s->luck - loses : 0;
 }
 
-static int next_events(struct shard *s, struct epoll_event *events, int timeout)
+static int wait_for_events(struct shard *s, struct epoll_event *events, int timeout, uint64_t begin)
 {
-	uint64_t begin = clock_ns();
 	bool crowded = false;
 	int n = 0;
 
@@ -220,10 +228,19 @@ static int next_events(struct shard *s, struct epoll_event *events, int timeout)
 		atomic_fetch_sub(&rt.polling, 1);
 		note_luck(s, n > 0, crowded);
 	}
-	if (n)
-		return n;
-	n = epoll_wait(s->epoll_fd, events, EVENTS, timeout);
-	s->short_sleeps += clock_ns() - begin < SHORT_SLEEP_NS;
+	return n ? n : epoll_wait(s->epoll_fd, events, EVENTS, timeout);
+}
+
+static int next_events(struct shard *s, struct epoll_event *events, int timeout)
+{
+	uint64_t begin = clock_ns(), waited;
+	int n = wait_for_events(s, events, timeout, begin);
+
+	waited = clock_ns() - begin;
+	if (waited < SHORT_SLEEP_NS) {
+		s->usual_ns += waited / USUAL_SHARE - s->usual_ns / USUAL_SHARE;
+		s->short_sleeps++;
+	}
 	return n;
 }
 

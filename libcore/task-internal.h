@@ -48,7 +48,8 @@ struct shard {
 	atomic_uint_fast64_t turn; /* odd while a task runs under the loop; changing it takes the loop over */
 	uint64_t turn_seen;        /* by the watchdog */
 	atomic_uint_fast64_t live; /* tasks */
-	int luck, short_sleeps; /* of busy polling; the driver's own */
+	int luck, short_sleeps; /* of busy polling; the driver's own, like the next */
+	uint64_t usual_ns;      /* how long work is in coming */
 };
 
 /* What a thread knows of itself. */

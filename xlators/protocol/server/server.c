@@ -14,8 +14,8 @@ static const struct option options[] = {
 	  100, 3600000, .live = true },
 	{ "session-timeout", OPTION_DURATION, AT(session_timeout_ms), "60s",
 	  "a session without connections ends after this time: its locks and files are gone", 1000, 86400000, .live = true },
-	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "250",
-	  "for so many microseconds the process looks for more work before it sleeps, while calls come fast; 0: never", 0, 10000,
+	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "500",
+	  "up to so many microseconds the process looks for more work before it sleeps, while calls come fast; 0: never", 0, 10000,
 	  .live = true },
 	{ NULL }
 };
