@@ -6,8 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { ALIGN = 4096, CLASSES = 10, KEEP_BYTES = 8 << 20 }; /* classes: 4 KiB, 8 KiB ... 2 MiB */
+enum { ALIGN = 4096, CLASSES = 10, KEEP_BYTES = 8 << 20, HUGE = 2 << 20 }; /* classes: 4 KiB, 8 KiB ... 2 MiB */
 
 static struct {
 	pthread_mutex_t lock;
@@ -49,7 +50,9 @@ struct buffer *buffer_create(size_t size)
 		b = malloc(sizeof(*b));
 		if (!b)
 			return NULL;
-		b->base = aligned_alloc(ALIGN, room);
+		b->base = aligned_alloc(room < HUGE ? ALIGN : HUGE, room < HUGE ? room : (room + HUGE - 1) / HUGE * HUGE);
+		if (b->base && room >= HUGE)
+			madvise(b->base, HUGE, MADV_HUGEPAGE);
 		if (!b->base) {
 			free(b);
 			return NULL;
