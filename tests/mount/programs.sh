@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ordinary programs find on the mount what they find on a local disk: cp and diff, git, sqlite3, tar, rsync, make, fio.
 #
+# copy has a tree of more than 10,000 files; git, tar and rsync have a part of it, unless LONG=1.
 # Arguments are the names of parts to run (default: all). PROGRAMS_DIR=DIR runs on any directory instead of a mount.
 . "$(dirname "$0")/lib.sh"
 PARTS=(copy git sqlite sqlite_wal tar rsync build fio two_mounts)
@@ -29,6 +30,16 @@ for d in range(250):
 END
 }
 
+# A directory of about a thousand files in it.
+choose_part() {
+	local dir
+	PART=$TREE
+	[ "$LONG" != 1 ] || return 0
+	for dir in "$TREE/linux" "$TREE/d0"; do
+		[ ! -d "$dir" ] || PART=$dir
+	done
+}
+
 part_copy() {
 	cp -a "$TREE" "$MNT/copy"
 	diff -r --no-dereference "$TREE" "$MNT/copy"
@@ -46,7 +57,7 @@ part_git() {
 	export GIT_CONFIG_NOSYSTEM=1 HOME=$SCRATCH
 	$git config --global --add safe.directory '*'
 	$git init -q "$MNT/repository"
-	cp -a "$TREE/linux" "$MNT/repository/" 2>/dev/null || cp -a "$TREE/." "$MNT/repository/"
+	cp -a "$PART/." "$MNT/repository/"
 	(
 		cd "$MNT/repository"
 		$git add -A
@@ -92,17 +103,17 @@ part_sqlite() { database delete; database truncate; }
 part_sqlite_wal() { database wal; } # its index is a shared mapping
 
 part_tar() {
-	tar -cf "$MNT/tree.tar" -C "$TREE" .
+	tar -cf "$MNT/tree.tar" -C "$PART" .
 	mkdir "$MNT/untarred"
 	tar -xpf "$MNT/tree.tar" -C "$MNT/untarred"
-	diff -r --no-dereference "$TREE" "$MNT/untarred"
+	diff -r --no-dereference "$PART" "$MNT/untarred"
 	rm -r "$MNT/untarred" "$MNT/tree.tar"
 }
 
 part_rsync() {
-	rsync -aH "$TREE/" "$MNT/synced/"
-	rsync -aH "$TREE/" "$MNT/synced/" # changes nothing
-	test -z "$(rsync -aH --checksum --itemize-changes "$TREE/" "$MNT/synced/")"
+	rsync -aH "$PART/" "$MNT/synced/"
+	rsync -aH "$PART/" "$MNT/synced/" # changes nothing
+	test -z "$(rsync -aH --checksum --itemize-changes "$PART/" "$MNT/synced/")"
 	rm -r "$MNT/synced"
 }
 
@@ -209,6 +220,7 @@ scratch
 need git sqlite3 tar rsync make cc fio python3 diff
 say "seed $SEED"
 choose_tree
+choose_part
 if [ -n "${PROGRAMS_DIR:-}" ]; then MNT=$(mktemp -d "$PROGRAMS_DIR/programs-XXXXXX"); else start_stack "$SCRATCH"; fi
 failed=()
 for part in "${@:-${PARTS[@]}}"; do
