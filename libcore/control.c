@@ -45,6 +45,8 @@ static void print_request(const struct request *rq, void *arg)
 	FILE *out = arg;
 	unsigned depth = atomic_load_explicit(&rq->depth, memory_order_acquire);
 
+	if (!depth)
+		return; /* its owner still writes into it, or is done with it */
 	fprintf(out, "request %" PRIx64 " uid %u pid %d age %" PRIu64 " ms:", rq->id, rq->uid, (int)rq->pid,
 		(clock_ns() - rq->born_ns) / 1000000);
 	for (unsigned i = 0; i < depth && i < TRAIL_MAX; i++) {
@@ -103,8 +105,12 @@ static int set_option(int words, char **word, struct problem *p)
 	char who[256];
 	int err;
 
-	if (words != 4)
+	if (words < 3)
 		return problem_set(p, EINVAL, "set takes a volume, an option and a value");
+	for (int i = 4; i < words; i++)
+		word[i][-1] = ' '; /* the value goes to the end of the line */
+	if (words == 3)
+		word[3] = (char *)"";
 	x = find_xlator(word[1]);
 	if (!x)
 		return problem_set(p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", word[1]);

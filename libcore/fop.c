@@ -33,7 +33,7 @@ int fop_call(struct request *rq, struct xlator *to, enum fop fop, const void *in
 	}
 	atomic_store_explicit(&rq->depth, depth + 1, memory_order_release);
 	err = fop_dispatch(rq, x, fop, in, out);
-	atomic_store_explicit(&rq->depth, depth, memory_order_relaxed);
+	atomic_store_explicit(&rq->depth, depth, memory_order_release);
 	return err;
 }
 

@@ -44,7 +44,7 @@ static unsigned distance(const char *a, const char *b)
 
 const char *nearest_name(const char *name, const char *const *names)
 {
-	unsigned best = (unsigned)strlen(name) / 2 + 2;
+	unsigned best = (unsigned)strlen(name) / 3 + 2; /* one letter in three may be wrong */
 	const char *nearest = NULL;
 
 	for (; *names; names++) {

@@ -110,6 +110,7 @@ static void stack_unmap(struct task *t)
 #endif
 	munmap(t->stack - GUARD_SIZE, STACK_SIZE + GUARD_SIZE);
 	t->stack = NULL;
+	t->sp = NULL;
 	runtime_counters.stacks--;
 }
 
@@ -198,6 +199,7 @@ static void leave_task(struct task *t, int after)
 
 	d->after = after;
 #ifdef ASAN
+	t->asan_fake_stack = NULL;
 	__sanitizer_start_switch_fiber(after == AFTER_END ? NULL : &t->asan_fake_stack, d->stack_bottom, d->stack_size);
 #endif
 #ifdef TSAN
@@ -218,9 +220,10 @@ static void task_entry(void)
 	struct driver *d = driver_self();
 	__sanitizer_finish_switch_fiber(NULL, &d->stack_bottom, &d->stack_size);
 #endif
-	t->fn(t->arg);
-	leave_task(t, AFTER_END);
-	abort();
+	for (;;) { /* each time for another task on the same stack */
+		t->fn(t->arg);
+		leave_task(t, AFTER_END);
+	}
 }
 
 static void task_stack_prepare(struct task *t)
@@ -323,7 +326,8 @@ static int task_make(struct shard *s, task_fn *fn, void *arg, struct task **made
 	atomic_store(&t->cancelled, false);
 	atomic_store(&t->timed_out, false);
 	atomic_store(&t->wait_until, 0);
-	task_stack_prepare(t);
+	if (!t->sp)
+		task_stack_prepare(t);
 	atomic_fetch_add(&s->live, 1);
 	atomic_fetch_add_explicit(&runtime_counters.total, 1, memory_order_relaxed);
 	live = atomic_fetch_add(&runtime_counters.live, 1) + 1;

@@ -4,6 +4,7 @@
 
 #include "client.h"
 
+enum { APPEND_UNSURE = EUCLEAN }; /* inside here: was it done in the session that is lost? */
 enum { ROOM_FIRST = 4096, NO_SLOT = UINT32_MAX, CANCEL_WAIT_S = 10 };
 
 struct call { /* on the stack of the task that makes it */
@@ -350,7 +351,7 @@ static int send_call(struct channel *ch, struct call *call)
 		if (call->incarnation != ch->incarnation) {
 			call->flags |= WIRE_SESSION_LOST;
 			if (appends(call->fop, call->in))
-				return -EIO; /* whether it was done, nobody knows */
+				return call->fop == FOP_write && !call->early ? -APPEND_UNSURE : -EIO;
 			if (call->cancelled)
 				return -ECANCELED;
 		}
@@ -489,6 +490,28 @@ static int forgive(const struct call *call, int err)
 	return again && call->fop == FOP_removexattr && err == -ENODATA ? 0 : err;
 }
 
+static int channel_call(struct channel *, struct request *, int fop, const void *in, void *out, bool early, uint64_t *session);
+
+/* An append that the lost session may have done. If the file still ends where it did when we heard of it last, it was not, and
+ * may be sent anew; else -EIO: nobody knows. */
+static int check_append(struct call *call)
+{
+	const struct write_in *write = call->in;
+	struct getattr_in in = { .inode = write->file->inode, .file = write->file };
+	struct getattr_out now = { 0 };
+	uint64_t before;
+	int err;
+
+	if (!remote_size(call->channel->remote, in.inode, &before))
+		return -EIO;
+	err = channel_call(call->channel, call->rq, FOP_getattr, &in, &now, false, NULL);
+	if (err || now.attr.size != before)
+		return err ? err : -EIO;
+	call->incarnation = 0;
+	call->flags = 0;
+	return 0;
+}
+
 static int run(struct call *call, void *out)
 {
 	struct channel *ch = call->channel;
@@ -499,6 +522,12 @@ static int run(struct call *call, void *out)
 		err = exchange(ch, call);
 		if (err == -EUNATCH) {
 			err = remote_file_reopen(ch->remote, call->early ? ch : NULL, call->outdated, call->current);
+			if (err)
+				return err;
+			continue;
+		}
+		if (err == -APPEND_UNSURE) {
+			err = check_append(call);
 			if (err)
 				return err;
 			continue;

@@ -210,7 +210,11 @@ static int client_release(struct request *rq, struct xlator *x, const struct rel
 
 static int client_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	return remote_call(x->private, rq, fop, in, out);
+	int err = remote_call(x->private, rq, fop, in, out);
+
+	if (!err)
+		remote_note_size(x->private, fop, in, out);
+	return err;
 }
 
 static void client_forget_inode(struct xlator *x, struct inode *inode, void *slot)

@@ -19,6 +19,8 @@ struct remote_inode {
 	uint32_t size;
 	uint8_t handle[WIRE_HANDLE_MAX];
 	struct held_lock *held;
+	uint64_t end;   /* the file's size as we heard of it last */
+	bool end_known;
 };
 struct remote_file {
 	struct remote_file *next, **link; /* in remote.files */
@@ -113,6 +115,9 @@ void keeper_run(void *channel);
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
 struct remote_inode *remote_inode_of(struct remote *, struct inode *); /* NULL: not known here; the root always is */
+/* What a reply tells of the size of a file. */
+void remote_note_size(struct remote *, int fop, const void *in, const void *out);
+bool remote_size(struct remote *, struct inode *, uint64_t *size); /* false: not heard of yet */
 uint64_t remote_session(struct remote *); /* incarnation of the session that is recovered, or just being so */
 void remote_inode_free(struct remote_inode *);
 int remote_file_add(struct remote *, struct file *, uint64_t number, uint64_t incarnation);

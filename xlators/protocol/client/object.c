@@ -54,6 +54,51 @@ struct remote_inode *remote_inode_of(struct remote *r, struct inode *inode)
 	return remote_inode(r, inode, handle, size);
 }
 
+static void note_size(struct remote *r, struct inode *inode, uint64_t size, bool exact)
+{
+	struct remote_inode *i = S_ISREG(inode->type) ? remote_inode_of(r, inode) : NULL;
+
+	if (!i)
+		return;
+	pthread_mutex_lock(&i->lock);
+	if (exact || !i->end_known || size > i->end)
+		i->end = size;
+	i->end_known = true;
+	pthread_mutex_unlock(&i->lock);
+}
+
+void remote_note_size(struct remote *r, int fop, const void *in, const void *out)
+{
+	const struct lookup_out *lookup = out;
+	const struct create_out *create = out;
+	const struct getattr_in *getattr = in;
+	const struct write_in *write = in;
+	const struct write_out *written = out;
+
+	if (fop == FOP_lookup)
+		note_size(r, lookup->inode, lookup->attr.size, true);
+	else if (fop == FOP_create)
+		note_size(r, create->inode, create->attr.size, true);
+	else if (fop == FOP_getattr)
+		note_size(r, getattr->file ? getattr->file->inode : getattr->inode, ((const struct getattr_out *)out)->attr.size, true);
+	else if (fop == FOP_write)
+		note_size(r, write->file->inode, written->offset + written->written, write->flags & WRITE_APPEND);
+}
+
+bool remote_size(struct remote *r, struct inode *inode, uint64_t *size)
+{
+	struct remote_inode *i = remote_inode_of(r, inode);
+	bool known;
+
+	if (!i)
+		return false;
+	pthread_mutex_lock(&i->lock);
+	known = i->end_known;
+	*size = i->end;
+	pthread_mutex_unlock(&i->lock);
+	return known;
+}
+
 void remote_inode_free(struct remote_inode *i)
 {
 	held_free(i->held);
