@@ -328,8 +328,9 @@ int graph_create(const struct volfile *file, struct inode_table *inodes, struct 
 	for (size_t i = 0; i < file->volumes && !err; i++)
 		err = add_xlator(g, file, &file->volume[i], old, p);
 	for (size_t i = 0; i < g->count && !err; i++) {
-		if (!g->borrowed[i])
-			err = wire_parents(g, g->xlator[i]);
+		if (g->borrowed[i])
+			continue; /* requests run in it, and what is below it stays */
+		err = wire_parents(g, g->xlator[i]);
 		link_handlers(g->xlator[i]);
 	}
 	for (size_t i = 0; i < g->count && !err; i++)

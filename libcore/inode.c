@@ -258,9 +258,14 @@ void inode_unref_at(struct inode **i)
 	inode_unref(*i);
 }
 
-size_t inode_table_count(const struct inode_table *t)
+size_t inode_table_count(struct inode_table *t)
 {
-	return t->count;
+	size_t count;
+
+	pthread_mutex_lock(&t->lock);
+	count = t->count;
+	pthread_mutex_unlock(&t->lock);
+	return count;
 }
 
 static struct inode **all_inodes(struct inode_table *t, size_t *count)

@@ -56,7 +56,7 @@ void inode_unref_at(struct inode **);
 void inode_table_keep(struct inode_table *, size_t count);
 /* The object is gone for good: its inode does not stay known once nobody refers to it. */
 void inode_unkeep(struct inode *);
-size_t inode_table_count(const struct inode_table *);
+size_t inode_table_count(struct inode_table *);
 /* Calls fn with a reference held for each inode; fn may take its own. */
 void inode_table_each(struct inode_table *, void (*fn)(struct inode *, void *arg), void *arg);
 

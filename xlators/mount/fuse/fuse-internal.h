@@ -48,7 +48,7 @@ struct device {
 	int hope;           /* how likely it is that one more request waits */
 	int vain;           /* how often it was woken for nothing, less how often not */
 	atomic_bool watched; /* changed under mount.watch_lock */
-	uint64_t reads, empty_reads;
+	atomic_ulong reads, empty_reads; /* written by the loop only */
 };
 
 /* An open file or directory as the kernel knows it (fh). */

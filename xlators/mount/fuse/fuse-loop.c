@@ -106,14 +106,14 @@ static ssize_t read_request(struct device *d)
 static int next_request(struct device *d)
 {
 	ssize_t n = read_request(d);
-	d->reads++;
+	atomic_store_explicit(&d->reads, d->reads + 1, memory_order_relaxed);
 	ordered_after(d->mount);
 	if (n == -ENODEV || n == -ECONNABORTED || n == -EBADF) {
 		unmounted(d);
 		return 0;
 	}
 	if (n == -EAGAIN)
-		d->empty_reads++;
+		atomic_store_explicit(&d->empty_reads, d->empty_reads + 1, memory_order_relaxed);
 	if (n == -ENOENT || n == -EINTR)
 		return 1; /* interrupted before we had it */
 	if (n < (ssize_t)sizeof(struct fuse_in_header))
