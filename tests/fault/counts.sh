@@ -40,7 +40,7 @@ settled() {
 compare_counts() {
 	paste -d ' ' "$1" "$2" | awk -v kib="$(($3 + ${RSS_SLACK_KIB:-0}))" '
 		{slack = $2 == "resident_kib" ? kib : $2 == "threads" ? 4 : $2 == "graphs" ? 0 : 8
-		 printf "  %-6s %-12s %8d -> %d%s\n", $1, $2, $3, $6, $6 > $3 + slack ? "  GROWS" : ""
+		 printf "  %-6s %-12s %8d -> %d%s\n", $1, $2, $3, $6, ($6 > $3 + slack) ? "  GROWS" : ""
 		 if ($6 > $3 + slack) bad = 1}
 		END {exit bad}'
 }
