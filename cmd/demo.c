@@ -42,9 +42,7 @@ static bool says(const json_t *info, const char *path)
 	const char *single = json_string_value(json_object_get(info, "volfile"));
 	size_t i;
 
-	json_array_foreach (list, i, one)
-		if (!strcmp(json_string_value(one), path))
-			return true;
+	json_array_foreach(list, i, one) if (!strcmp(json_string_value(one), path)) return true;
 	return single && !strcmp(single, path);
 }
 
@@ -106,7 +104,7 @@ static int run(char *const *argv, struct problem *p)
 		return 0;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return problem_set(p, ENOENT, "can't run %s: is StratusFS installed completely? (`./bootstrap build`)",
-		                   argv[0]);
+				   argv[0]);
 	return problem_set(p, EIO, "%s has failed: it says above why", strrchr(argv[0], '/') + 1);
 }
 
@@ -123,7 +121,7 @@ static char *usual_mount(void)
 	const char *home = getenv("HOME");
 
 	return geteuid() ? path_format("%s/stratus-demo", home && *home == '/' ? home : "/tmp")
-	                 : path_format("/mnt/stratus-demo");
+			 : path_format("/mnt/stratus-demo");
 }
 
 static char *remembered_mount(const struct demo *d)
@@ -154,11 +152,11 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	char *real = realpath(directory, NULL);
 	cleanup_path char *path = NULL;
 
-	*d = (struct demo){.directory = real ? real : path_absolute(directory)};
+	*d = (struct demo){ .directory = real ? real : path_absolute(directory) };
 	path = demo_file(d, "spec.yaml");
 	if (access(path, F_OK))
 		return problem_set(p, ENOENT, "there is no demo in %s: `stratus demo --dir %s` makes one", d->directory,
-		                   d->directory);
+				   d->directory);
 	d->mount = remembered_mount(d);
 	if (spec_read(path, &d->spec, p))
 		return -EINVAL;
@@ -167,7 +165,7 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 
 static bool port_is_free(unsigned port)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	bool is_free;
 
@@ -186,7 +184,7 @@ static int free_port(unsigned *port, struct problem *p)
 		if (port_is_free(*port))
 			return 0;
 	return problem_set(p, EADDRINUSE, "no free port between %d and %u on 127.0.0.1: stop what listens there", SPEC_PORT,
-	                   *port);
+			   *port);
 }
 
 static int write_spec(const struct demo *d, struct problem *p)
@@ -238,8 +236,8 @@ static int make_all(struct demo *d, const char *directory, unsigned bricks, stru
 	if (err)
 		return err;
 	if (rmdir(directory) && errno != EBUSY)
-		return problem_set(p, ENOTEMPTY,
-		                   "%s holds files but no demo: name an empty or new directory with --dir", directory);
+		return problem_set(p, ENOTEMPTY, "%s holds files but no demo: name an empty or new directory with --dir",
+				   directory);
 	err = make_directory(directory, p);
 	real = realpath(directory, NULL);
 	if (real) {
@@ -260,7 +258,7 @@ static int make_all(struct demo *d, const char *directory, unsigned bricks, stru
 
 int demo_create(struct demo *d, const char *directory, const char *mount, unsigned bricks, struct problem *p)
 {
-	struct problem missing = {""};
+	struct problem missing = { "" };
 	int err = demo_open(d, directory, &missing);
 
 	if (err && err != -ENOENT)
@@ -270,15 +268,14 @@ int demo_create(struct demo *d, const char *directory, const char *mount, unsign
 		err = make_all(d, d->directory, bricks ? bricks : 1, p);
 	} else if (bricks && bricks != d->spec.bricks) {
 		err = problem_set(p, EINVAL,
-		                  "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
-		                  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
+				  "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
+				  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
 	}
 	if (!err && mount) {
 		cleanup_path char *absolute = path_absolute(mount);
 
 		if (demo_mount(d, 0) && strcmp(absolute, d->mount))
-			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first",
-			                   d->mount);
+			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
 		free(d->mount);
 		d->mount = path_format("%s", absolute);
 	}
@@ -319,9 +316,8 @@ static int write_volfiles(struct demo *d, struct problem *p)
 
 static int start_server(struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"),
-	                  *path = volfile(d, true, 0);
-	char *argv[] = {exe, (char *)"--log", log, path, NULL};
+	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *path = volfile(d, true, 0);
+	char *argv[] = { exe, (char *)"--log", log, path, NULL };
 
 	return run(argv, p);
 }
@@ -330,9 +326,9 @@ static int start_server(struct demo *d, struct problem *p)
 static void clear_dead_mount(const char *directory)
 {
 	struct stat st;
-	struct problem ignored = {""};
+	struct problem ignored = { "" };
 	cleanup_path char *exe = program("stratus");
-	char *argv[] = {exe, (char *)"umount", (char *)"--lazy", (char *)directory, NULL};
+	char *argv[] = { exe, (char *)"umount", (char *)"--lazy", (char *)directory, NULL };
 
 	if (stat(directory, &st) && errno == ENOTCONN)
 		run(argv, &ignored);
@@ -342,7 +338,7 @@ static int start_mount(struct demo *d, size_t brick, struct problem *p)
 {
 	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, brick);
 	cleanup_path char *path = volfile(d, false, brick), *directory = demo_mountpoint(d, brick);
-	char *argv[] = {exe, (char *)"mount", (char *)"--log", log, path, directory, NULL};
+	char *argv[] = { exe, (char *)"mount", (char *)"--log", log, path, directory, NULL };
 	int err;
 
 	clear_dead_mount(directory);
@@ -352,7 +348,7 @@ static int start_mount(struct demo *d, size_t brick, struct problem *p)
 
 int demo_start(struct demo *d, struct problem *p)
 {
-	struct problem ignored = {""};
+	struct problem ignored = { "" };
 	int err = 0;
 
 	if (!demo_server(d)) {
@@ -375,7 +371,7 @@ int demo_start(struct demo *d, struct problem *p)
 static int stop_mount(struct demo *d, size_t brick, struct problem *p)
 {
 	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, brick);
-	char *argv[] = {exe, (char *)"umount", directory, NULL};
+	char *argv[] = { exe, (char *)"umount", directory, NULL };
 
 	if (demo_mount(d, brick))
 		return run(argv, p);
@@ -392,7 +388,7 @@ static int stop_server(struct demo *d, struct problem *p)
 	free(answer);
 	if (server && !err && process_wait(process_pid(server), STOP_SECONDS))
 		err = problem_set(p, ETIMEDOUT, "the server, process %d, does not end: see %s/log/stratusd.log",
-		                  process_pid(server), d->directory);
+				  process_pid(server), d->directory);
 	return err;
 }
 

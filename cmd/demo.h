@@ -19,7 +19,7 @@ int demo_open(struct demo *, const char *directory, struct problem *);
 /* The same, but makes what is missing. bricks 0 and mount NULL: as they were, or 1 and the usual place. */
 int demo_create(struct demo *, const char *directory, const char *mount, unsigned bricks, struct problem *);
 int demo_start(struct demo *, struct problem *);
-int demo_stop(struct demo *, struct problem *);  /* data stay */
+int demo_stop(struct demo *, struct problem *);	 /* data stay */
 int demo_purge(struct demo *, struct problem *); /* when stopped: the directory and all below it */
 void demo_close(struct demo *);
 

@@ -20,7 +20,7 @@ static void name_nearest(const char *type, struct problem *p)
 	const char *nearest = names ? nearest_name(type, (const char *const *)names) : NULL;
 
 	problem_set(p, ENOENT, "there is no translator '%s'%s%s%s; `stratus xlator list` names all there are", type,
-	            nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+		    nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 	module_names_free(names);
 }
 
@@ -61,7 +61,7 @@ static char *type_of(const char *file, size_t directory)
 
 static void collect(const char *directory, unsigned layout, char ***names, size_t *count)
 {
-	static const char *const patterns[] = {"*/*.so", "*/*/.libs/*.so", "*/*/*.so"};
+	static const char *const patterns[] = { "*/*.so", "*/*/.libs/*.so", "*/*/*.so" };
 	cleanup_path char *pattern = path_format("%s/%s", directory, patterns[layout]);
 	glob_t found;
 

@@ -8,12 +8,12 @@
 #include "mount-options.h"
 #include "path.h"
 
-static const char *const for_mount8[] = {"defaults", "rw",    "auto",  "noauto", "nofail", "_netdev", "user", "users",
-                                         "nouser",   "owner", "group", "x-*",    "X-*",    "comment", NULL};
-static const char *const for_kernel[] = {
-        "suid",     "nosuid",     "dev",        "nodev",       "exec",          "noexec",      "atime",
-        "noatime",  "relatime",   "norelatime", "strictatime", "nostrictatime", "diratime",    "nodiratime",
-        "lazytime", "nolazytime", "sync",       "async",       "dirsync",       "nosymfollow", NULL};
+static const char *const for_mount8[] = { "defaults", "rw",    "auto",	"noauto", "nofail", "_netdev", "user", "users",
+					  "nouser",   "owner", "group", "x-*",	  "X-*",    "comment", NULL };
+static const char *const for_kernel[] = { "suid",     "nosuid",	     "dev",	 "nodev",      "exec",	      "noexec",
+					  "atime",    "noatime",     "relatime", "norelatime", "strictatime", "nostrictatime",
+					  "diratime", "nodiratime",  "lazytime", "nolazytime", "sync",	      "async",
+					  "dirsync",  "nosymfollow", NULL };
 
 static bool listed(const char *const *list, const char *name)
 {
@@ -45,7 +45,7 @@ static int put(struct option_value **list, size_t *count, const char *name, cons
 	if (!o)
 		return -ENOMEM;
 	*list = o;
-	o[(*count)++] = (struct option_value){path_format("%s", name), path_format("%s", value), 0};
+	o[(*count)++] = (struct option_value){ path_format("%s", name), path_format("%s", value), 0 };
 	return 0;
 }
 
@@ -59,17 +59,16 @@ static int put_for_kernel(struct mount_options *m, const char *name)
 
 static int unknown(const struct xlator_type *fuse, const char *name, struct problem *p)
 {
-	const char *names[64] = {"allow_other", "log", "log-level", "nosuid", "nodev", "noexec", "noatime"};
+	const char *names[64] = { "allow_other", "log", "log-level", "nosuid", "nodev", "noexec", "noatime" };
 	const char *nearest;
 	size_t count = 7;
 
 	for (const struct option *o = fuse->options; o->name && count < 63; o++)
 		names[count++] = o->name;
 	nearest = nearest_name(name, names);
-	return problem_set(
-	        p, EINVAL,
-	        "mount option '%s' is not known%s%s%s; `stratus xlator help mount/fuse` names those there are", name,
-	        nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+	return problem_set(p, EINVAL,
+			   "mount option '%s' is not known%s%s%s; `stratus xlator help mount/fuse` names those there are", name,
+			   nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 /* An option of mount/fuse itself: '_' is as good as '-', and a switch needs no value. */
@@ -143,10 +142,10 @@ static int add_top(struct volfile *v)
 		return -ENOMEM;
 	v->volume = grown;
 	top = &grown[v->volumes++];
-	*top = (struct volfile_volume){.name = path_format("%s", name),
-	                               .type = path_format("mount/fuse"),
-	                               .subvolume = calloc(1, sizeof(char *)),
-	                               .line = 0};
+	*top = (struct volfile_volume){ .name = path_format("%s", name),
+					.type = path_format("mount/fuse"),
+					.subvolume = calloc(1, sizeof(char *)),
+					.line = 0 };
 	if (!top->subvolume)
 		return -ENOMEM;
 	top->subvolume[0] = path_format("%s", below);
@@ -161,8 +160,8 @@ int mount_options_apply(const struct mount_options *m, const char *directory, st
 
 	if (!strcmp(top->type, "protocol/server"))
 		return problem_set(p, EINVAL,
-		                   "%s is the volfile of a server: `stratusd %s` serves it; mount the client's volfile",
-		                   v->path, v->path);
+				   "%s is the volfile of a server: `stratusd %s` serves it; mount the client's volfile",
+				   v->path, v->path);
 	if (strcmp(top->type, "mount/fuse"))
 		err = add_top(v);
 	top = &v->volume[v->volumes - 1];

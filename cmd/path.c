@@ -85,8 +85,7 @@ int path_write(const char *path, const void *bytes, size_t size, struct problem 
 		return 0;
 	if (fd >= 0)
 		unlink(staged);
-	return problem_set(p, -err, "can't write %s: %s; check the directory and its permissions", path,
-	                   strerror(-err));
+	return problem_set(p, -err, "can't write %s: %s; check the directory and its permissions", path, strerror(-err));
 }
 
 char *path_read(const char *path, size_t limit, size_t *size, struct problem *p)

@@ -47,15 +47,14 @@ static int process_open(const char *socket, struct process *process, struct prob
 	if (json_is_object(process->info))
 		return 0;
 	process_free(process);
-	return problem_set(p, EPROTO, "the process at %s does not say what it is: it may be of another version",
-	                   socket);
+	return problem_set(p, EPROTO, "the process at %s does not say what it is: it may be of another version", socket);
 }
 
 void process_free(struct process *process)
 {
 	json_decref(process->info);
 	free(process->socket);
-	*process = (struct process){0};
+	*process = (struct process){ 0 };
 }
 
 pid_t process_pid(const struct process *process)
@@ -78,15 +77,15 @@ const char *process_mountpoint(const struct process *process)
 int processes_find(struct processes *all, struct problem *p)
 {
 	cleanup_path char *pattern = path_format("%s/*.sock", control_rundir());
-	glob_t found = {0};
+	glob_t found = { 0 };
 	int err = glob(pattern, 0, NULL, &found);
 
-	*all = (struct processes){0};
+	*all = (struct processes){ 0 };
 	if (err && err != GLOB_NOMATCH)
 		return problem_set(p, EACCES, "can't list the processes in %s: %m", control_rundir());
 	all->one = calloc(found.gl_pathc + 1, sizeof *all->one);
 	for (size_t i = 0; all->one && i < found.gl_pathc; i++) {
-		struct problem ignored = {""};
+		struct problem ignored = { "" };
 
 		err = process_open(found.gl_pathv[i], &all->one[all->count], &ignored);
 		if (!err)
@@ -103,7 +102,7 @@ void processes_free(struct processes *all)
 	for (size_t i = 0; i < all->count; i++)
 		process_free(&all->one[i]);
 	free(all->one);
-	*all = (struct processes){0};
+	*all = (struct processes){ 0 };
 }
 
 static bool serves(const struct process *process, const char *path)
@@ -112,9 +111,7 @@ static bool serves(const struct process *process, const char *path)
 	const char *volfile = json_string_value(json_object_get(process->info, "volfile"));
 	size_t i;
 
-	json_array_foreach (list, i, one)
-		if (!strcmp(json_string_value(one), path))
-			return true;
+	json_array_foreach(list, i, one) if (!strcmp(json_string_value(one), path)) return true;
 	return volfile && !strcmp(volfile, path);
 }
 
@@ -171,15 +168,14 @@ int process_find(const char *target, struct process *process, struct problem *p)
 		}
 	if (matches == 1) {
 		*process = all.one[which];
-		all.one[which] = (struct process){0};
+		all.one[which] = (struct process){ 0 };
 	} else if (matches) {
-		err = problem_set(p, EINVAL, "'%s' names %zu processes: take the pid of one from `stratus status`",
-		                  target, matches);
+		err = problem_set(p, EINVAL, "'%s' names %zu processes: take the pid of one from `stratus status`", target,
+				  matches);
 	} else {
-		err = problem_set(
-		        p, ENOENT,
-		        "no process of yours is '%s': give a pid, mount point or volfile from `stratus status`",
-		        target);
+		err = problem_set(p, ENOENT,
+				  "no process of yours is '%s': give a pid, mount point or volfile from `stratus status`",
+				  target);
 	}
 	processes_free(&all);
 	return err;
@@ -187,7 +183,7 @@ int process_find(const char *target, struct process *process, struct problem *p)
 
 int process_wait(pid_t pid, unsigned seconds)
 {
-	struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+	struct pollfd ended = { .fd = pidfd_open(pid, 0), .events = POLLIN };
 	int n;
 
 	if (ended.fd < 0)

@@ -46,10 +46,10 @@ static int check_wiring(const struct volfile *started, const struct volfile *fre
 	for (size_t i = 0; same && i < fresh->volumes; i++)
 		same = same_wiring(&started->volume[i], &fresh->volume[i]);
 	return same ? 0
-	            : problem_set(p, EBUSY,
-	                          "%s: volumes were added, removed or wired otherwise, which needs a restart of "
-	                          "the process; nothing was changed",
-	                          fresh->path);
+		    : problem_set(p, EBUSY,
+				  "%s: volumes were added, removed or wired otherwise, which needs a restart of "
+				  "the process; nothing was changed",
+				  fresh->path);
 }
 
 /* Options that no table knows are mistakes; those are found by a table's own check of all values together. */
@@ -77,8 +77,7 @@ static int change(struct xlator *x, const struct option *o, const char *who, con
 
 /* One translator's options; one that needs a restart is put into *restart. */
 static int reload_volume(struct xlator *x, const struct volfile_volume *was, const struct volfile_volume *fresh,
-                         const struct volfile_volume *started, const char *who, struct problem *restart,
-                         struct problem *p)
+			 const struct volfile_volume *started, const char *who, struct problem *restart, struct problem *p)
 {
 	for (const struct option *o = x->type->options; o && o->name; o++) {
 		const char *value = find_value(fresh, o);
@@ -88,9 +87,9 @@ static int reload_volume(struct xlator *x, const struct volfile_volume *was, con
 			err = change(x, o, who, value, p);
 		else if (!o->live && !same_text(value, find_value(started, o)))
 			problem_set(restart, EBUSY,
-			            "%s: option %s can't change while the process runs: restart it to set it to '%s' "
-			            "(options marked as live have changed)",
-			            who, o->name, value ? value : "");
+				    "%s: option %s can't change while the process runs: restart it to set it to '%s' "
+				    "(options marked as live have changed)",
+				    who, o->name, value ? value : "");
 		if (err)
 			return err;
 	}
@@ -118,8 +117,8 @@ static int check_all(struct graph *g, const struct volfile *started, const struc
 
 int reload_live_options(struct graph *g, const struct volfile *started, struct volfile *live, struct problem *p)
 {
-	struct volfile fresh = {0};
-	struct problem restart = {""};
+	struct volfile fresh = { 0 };
+	struct problem restart = { "" };
 	char who[512];
 	int err = volfile_read(started->path, &fresh, p);
 
@@ -132,8 +131,8 @@ int reload_live_options(struct graph *g, const struct volfile *started, struct v
 
 		name_volume(who, sizeof who, &fresh, volume);
 		if (x)
-			err = reload_volume(x, find_volume(live, volume->name), volume,
-			                    find_volume(started, volume->name), who, &restart, p);
+			err = reload_volume(x, find_volume(live, volume->name), volume, find_volume(started, volume->name), who,
+					    &restart, p);
 	}
 	if (err) {
 		volfile_free(&fresh);

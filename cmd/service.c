@@ -14,11 +14,11 @@
 #include "service.h"
 
 static const struct argp_option service_options[] = {
-        {"foreground", 'f', NULL, 0, "Stay in the foreground and log to stderr", 0},
-        {"log", 'l', "FILE", 0, "Write the log to FILE", 0},
-        {"log-level", 'L', "LEVEL", 0, "error, warning, info (as it is without this), debug or trace", 0},
-        {"pid-file", 'p', "FILE", 0, "Write the process id to FILE once all is served", 0},
-        {0},
+	{ "foreground", 'f', NULL, 0, "Stay in the foreground and log to stderr", 0 },
+	{ "log", 'l', "FILE", 0, "Write the log to FILE", 0 },
+	{ "log-level", 'L', "LEVEL", 0, "error, warning, info (as it is without this), debug or trace", 0 },
+	{ "pid-file", 'p', "FILE", 0, "Write the process id to FILE once all is served", 0 },
+	{ 0 },
 };
 
 static error_t service_option(int key, char *value, struct argp_state *state)
@@ -46,7 +46,7 @@ static error_t service_option(int key, char *value, struct argp_state *state)
 	}
 }
 
-const struct argp service_argp = {service_options, service_option, NULL, NULL, NULL, NULL, NULL};
+const struct argp service_argp = { service_options, service_option, NULL, NULL, NULL, NULL, NULL };
 
 static void signals_of_service(sigset_t *set)
 {
@@ -68,8 +68,8 @@ static void wait_for_ready(const struct service *s, int pipe_end, pid_t child)
 	TEMP_FAILURE_RETRY(waitpid(child, &status, 0));
 	if (WIFEXITED(status))
 		_exit(WEXITSTATUS(status));
-	fprintf(stderr, "%s: the process was ended by signal %d (%s) before it served anything: see its log\n",
-	        s->program, WTERMSIG(status), strsignal(WTERMSIG(status)));
+	fprintf(stderr, "%s: the process was ended by signal %d (%s) before it served anything: see its log\n", s->program,
+		WTERMSIG(status), strsignal(WTERMSIG(status)));
 	_exit(1);
 }
 
@@ -122,8 +122,7 @@ int service_open_log(struct service *s, struct problem *p)
 	}
 	err = log_open(s->log);
 	if (err)
-		return problem_set(p, -err, "can't write the log %s: %s; name another file with --log", s->log,
-		                   strerror(-err));
+		return problem_set(p, -err, "can't write the log %s: %s; name another file with --log", s->log, strerror(-err));
 	return 0;
 }
 
@@ -173,7 +172,7 @@ static void write_dump(const struct service *s)
 
 static void reload(const struct control_handler *handler)
 {
-	struct problem p = {""};
+	struct problem p = { "" };
 
 	log_reopen();
 	if (!handler->reload(&p))

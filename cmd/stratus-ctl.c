@@ -33,8 +33,8 @@ static error_t ctl_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp_option json_option[] = {
-        {"json", KEY_JSON, NULL, 0, "Print JSON", 0},
-        {0},
+	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+	{ 0 },
 };
 
 #define TARGETS "PROCESS is a pid, a mount point, a volfile or a control socket; `stratus status` lists them all."
@@ -56,8 +56,8 @@ static void print_answer(pid_t pid, char *answer)
 /* Asks the process named by the target; prints the answer, as the JSON string "answer" if that is wanted. */
 static int ask_and_print(const char *program, const char *target, const char *line, bool json)
 {
-	struct problem p = {""};
-	struct process process = {0};
+	struct problem p = { "" };
+	struct process process = { 0 };
 	char *answer = NULL;
 	int err = process_find(target, &process, &p);
 
@@ -75,18 +75,18 @@ static int ask_and_print(const char *program, const char *target, const char *li
 int command_dump(int argc, char **argv)
 {
 	static const struct argp argp = {
-	        json_option,
-	        ctl_option,
-	        "PROCESS",
-	        "Prints all facts of a running process: its graph with options and counters, its memory, and the "
-	        "requests in flight with "
-	        "the translators that they have passed.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		json_option,
+		ctl_option,
+		"PROCESS",
+		"Prints all facts of a running process: its graph with options and counters, its memory, and the "
+		"requests in flight with "
+		"the translators that they have passed.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[1];
-	struct ctl c = {.words = {word, 1, 1, 0}};
+	struct ctl c = { .words = { word, 1, 1, 0 } };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &c);
 	return ask_and_print(argv[0], word[0], "dump", c.json);
@@ -95,18 +95,18 @@ int command_dump(int argc, char **argv)
 int command_reload(int argc, char **argv)
 {
 	static const struct argp argp = {
-	        NULL,
-	        ctl_option,
-	        "PROCESS",
-	        "Makes a process read its volfiles again: a mount switches to the new graph without losing an open "
-	        "file, a server changes "
-	        "live options in place and says what needs a restart.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		NULL,
+		ctl_option,
+		"PROCESS",
+		"Makes a process read its volfiles again: a mount switches to the new graph without losing an open "
+		"file, a server changes "
+		"live options in place and says what needs a restart.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[1];
-	struct ctl c = {.words = {word, 1, 1, 0}};
+	struct ctl c = { .words = { word, 1, 1, 0 } };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &c);
 	return ask_and_print(argv[0], word[0], "reload", false);
@@ -115,17 +115,17 @@ int command_reload(int argc, char **argv)
 int command_log_level(int argc, char **argv)
 {
 	static const struct argp argp = {
-	        json_option,
-	        ctl_option,
-	        "PROCESS [LEVEL]",
-	        "Prints the log level of a running process, or changes it to error, warning, info, debug or "
-	        "trace.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		json_option,
+		ctl_option,
+		"PROCESS [LEVEL]",
+		"Prints the log level of a running process, or changes it to error, warning, info, debug or "
+		"trace.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[2];
-	struct ctl c = {.words = {word, 1, 2, 0}};
+	struct ctl c = { .words = { word, 1, 2, 0 } };
 	cleanup_path char *line = NULL;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &c);
@@ -136,18 +136,18 @@ int command_log_level(int argc, char **argv)
 int command_set(int argc, char **argv)
 {
 	static const struct argp argp = {
-	        NULL,
-	        ctl_option,
-	        "PROCESS VOLUME OPTION VALUE",
-	        "Changes a live option of a volume (a translator of the graph) until the process ends or reads its "
-	        "volfile again. "
-	        "`stratus xlator help TYPE` says which options are live.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		NULL,
+		ctl_option,
+		"PROCESS VOLUME OPTION VALUE",
+		"Changes a live option of a volume (a translator of the graph) until the process ends or reads its "
+		"volfile again. "
+		"`stratus xlator help TYPE` says which options are live.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[4];
-	struct ctl c = {.words = {word, 4, 4, 0}};
+	struct ctl c = { .words = { word, 4, 4, 0 } };
 	cleanup_path char *line = NULL;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &c);
@@ -160,18 +160,18 @@ enum { CTL_WORDS = 64 };
 int command_ctl(int argc, char **argv)
 {
 	static const struct argp argp = {
-	        json_option,
-	        ctl_option,
-	        "PROCESS VOLUME WORDS...",
-	        "Sends a command to one translator of a running process and prints its answer. The translator's page "
-	        "says which commands it "
-	        "takes.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		json_option,
+		ctl_option,
+		"PROCESS VOLUME WORDS...",
+		"Sends a command to one translator of a running process and prints its answer. The translator's page "
+		"says which commands it "
+		"takes.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[CTL_WORDS];
-	struct ctl c = {.words = {word, 3, CTL_WORDS, 0}};
+	struct ctl c = { .words = { word, 3, CTL_WORDS, 0 } };
 	cleanup_path char *line = NULL;
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
@@ -186,13 +186,9 @@ int command_ctl(int argc, char **argv)
 }
 
 /* One volume's counters, added to `all` as JSON, or printed. */
-static int print_stats(const struct process *process, const char *volume, const struct ctl *c, json_t *all,
-                       struct problem *p)
+static int print_stats(const struct process *process, const char *volume, const struct ctl *c, json_t *all, struct problem *p)
 {
-	cleanup_path char *line = path_format("ctl %s %s", volume,
-	                                      c->reset  ? "reset"
-	                                      : c->json ? "stats json"
-	                                                : "stats");
+	cleanup_path char *line = path_format("ctl %s %s", volume, c->reset ? "reset" : c->json ? "stats json" : "stats");
 	char *answer = NULL;
 	int err = process_ask(process, line, &answer, p);
 
@@ -210,7 +206,8 @@ static int stats_of(const struct process *process, const char *only, const struc
 	size_t i, found = 0;
 	int err = 0;
 
-	json_array_foreach (json_object_get(process->info, "volumes"), i, volume) {
+	json_array_foreach(json_object_get(process->info, "volumes"), i, volume)
+	{
 		const char *name = json_string_value(json_object_get(volume, "name"));
 		const char *type = json_string_value(json_object_get(volume, "type"));
 
@@ -220,10 +217,9 @@ static int stats_of(const struct process *process, const char *only, const struc
 		err = print_stats(process, name, c, all, p);
 	}
 	if (!err && !found)
-		err = problem_set(
-		        p, ENOENT,
-		        "the graph has no debug/io-stats%s%s: put one where you want to count (doc/volfile.md)",
-		        only ? " called " : "", only ? only : "");
+		err = problem_set(p, ENOENT,
+				  "the graph has no debug/io-stats%s%s: put one where you want to count (doc/volfile.md)",
+				  only ? " called " : "", only ? only : "");
 	if (!err && c->json && !c->reset) {
 		json_dumpf(all, stdout, JSON_INDENT(2));
 		putchar('\n');
@@ -235,24 +231,24 @@ static int stats_of(const struct process *process, const char *only, const struc
 int command_stats(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"json", KEY_JSON, NULL, 0, "Print JSON, with histograms", 0},
-	        {"reset", KEY_RESET, NULL, 0, "Set all counters to 0 instead", 0},
-	        {0},
+		{ "json", KEY_JSON, NULL, 0, "Print JSON, with histograms", 0 },
+		{ "reset", KEY_RESET, NULL, 0, "Set all counters to 0 instead", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        ctl_option,
-	        "PROCESS [VOLUME]",
-	        "Prints the counters and latencies that the debug/io-stats translators of a running process "
-	        "hold.\v" TARGETS,
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		ctl_option,
+		"PROCESS [VOLUME]",
+		"Prints the counters and latencies that the debug/io-stats translators of a running process "
+		"hold.\v" TARGETS,
+		NULL,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
-	struct process process = {0};
+	struct problem p = { "" };
+	struct process process = { 0 };
 	const char *word[2];
-	struct ctl c = {.words = {word, 1, 2, 0}};
+	struct ctl c = { .words = { word, 1, 2, 0 } };
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &c);

@@ -77,8 +77,8 @@ static json_t *bricks_json(const struct demo *d)
 		const struct process *mount = demo_mount(d, i);
 		json_t *pid = mount ? json_integer(process_pid(mount)) : json_null();
 
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "brick", d->spec.brick[i].directory,
-		                                      "mount", mountpoint, "mounted", mount != NULL, "pid", pid));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "brick", d->spec.brick[i].directory, "mount",
+						      mountpoint, "mounted", mount != NULL, "pid", pid));
 	}
 	return list;
 }
@@ -87,9 +87,9 @@ static void print_json(const struct demo *d)
 {
 	const struct process *server = demo_server(d);
 	json_t *pid = server ? json_integer(process_pid(server)) : json_null();
-	json_t *all = json_pack("{s:s, s:b, s:o, s:s, s:i, s:o}", "directory", d->directory, "running", server != NULL,
-	                        "server-pid", pid, "host", d->spec.server[0].host, "port", (int)d->spec.server[0].port,
-	                        "bricks", bricks_json(d));
+	json_t *all =
+		json_pack("{s:s, s:b, s:o, s:s, s:i, s:o}", "directory", d->directory, "running", server != NULL, "server-pid",
+			  pid, "host", d->spec.server[0].host, "port", (int)d->spec.server[0].port, "bricks", bricks_json(d));
 
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
@@ -102,8 +102,7 @@ static void print_text(const struct demo *d)
 
 	printf("demo in %s\n", d->directory);
 	if (server)
-		printf("  server: process %d on %s:%u\n", process_pid(server), d->spec.server[0].host,
-		       d->spec.server[0].port);
+		printf("  server: process %d on %s:%u\n", process_pid(server), d->spec.server[0].host, d->spec.server[0].port);
 	else
 		printf("  server: not running\n");
 	for (size_t i = 0; i < d->spec.bricks; i++) {
@@ -122,7 +121,7 @@ static void print_text(const struct demo *d)
 static char *quoted(const char *path)
 {
 	return strpbrk(path, " \t\\\"$&;()*?[]<>|") && !strchr(path, '\'') ? path_format("'%s'", path)
-	                                                                   : path_format("%s", path);
+									   : path_format("%s", path);
 }
 
 /* How the user can call this program: by its bare name if that has worked just now. */
@@ -137,7 +136,7 @@ static void print_tries(const struct demo *d)
 {
 	cleanup_path char *mountpoint = demo_mountpoint(d, 0), *m = quoted(mountpoint), *self = own_name();
 	cleanup_path char *volfile = path_format("%s/volfiles/server-%s.vol", d->directory, d->spec.server[0].name),
-	                  *v = quoted(volfile);
+			  *v = quoted(volfile);
 	cleanup_path char *brick = quoted(d->spec.brick[0].directory), *dir = quoted(d->directory);
 
 	printf("\nTry:\n"
@@ -155,7 +154,7 @@ static void print_tries(const struct demo *d)
 
 static int start(const struct arguments *a, const char *directory, struct problem *p)
 {
-	struct demo d = {0};
+	struct demo d = { 0 };
 	int err = 0;
 
 	if (a->replica > 1)
@@ -175,7 +174,7 @@ static int start(const struct arguments *a, const char *directory, struct proble
 
 static int status(const struct arguments *a, const char *directory, struct problem *p)
 {
-	struct demo d = {0};
+	struct demo d = { 0 };
 	int err = demo_open(&d, directory, p);
 
 	if (!err && a->json)
@@ -188,7 +187,7 @@ static int status(const struct arguments *a, const char *directory, struct probl
 
 static int stop(const struct arguments *a, const char *directory, struct problem *p)
 {
-	struct demo d = {0};
+	struct demo d = { 0 };
 	int err = demo_open(&d, directory, p);
 
 	if (!err)
@@ -206,41 +205,38 @@ static int stop(const struct arguments *a, const char *directory, struct problem
 int command_demo(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"dir", KEY_DIR, "DATADIR", 0,
-	         "Where all of it lies (/var/lib/stratus-demo for root, ~/.local/share/stratus-demo for others)", 0},
-	        {"mount", KEY_MOUNT, "DIR", 0,
-	         "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); with several bricks, DIR/brickN", 0},
-	        {"bricks", KEY_BRICKS, "N", 0, "Number of bricks (1)", 0},
-	        {"replica", KEY_REPLICA, "R", 0, "Copies of each file; this version knows 1", 0},
-	        {"purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0},
-	        {"json", KEY_JSON, NULL, 0, "Print JSON", 0},
-	        {0},
+		{ "dir", KEY_DIR, "DATADIR", 0,
+		  "Where all of it lies (/var/lib/stratus-demo for root, ~/.local/share/stratus-demo for others)", 0 },
+		{ "mount", KEY_MOUNT, "DIR", 0,
+		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); with several bricks, DIR/brickN", 0 },
+		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (1)", 0 },
+		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file; this version knows 1", 0 },
+		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0 },
+		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        option,
-	        "\nstatus\nstop",
-	        "Runs a whole cluster on this machine, for trying things. Returns when the mount is usable. The data "
-	        "stay when it is stopped; "
-	        "the next start uses them again.",
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		option,
+		"\nstatus\nstop",
+		"Runs a whole cluster on this machine, for trying things. Returns when the mount is usable. The data "
+		"stay when it is stopped; "
+		"the next start uses them again.",
+		NULL,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
-	const char *word[1] = {"start"};
-	struct arguments a = {.words = {word, 0, 1, 0}, .replica = 1};
+	struct problem p = { "" };
+	const char *word[1] = { "start" };
+	struct arguments a = { .words = { word, 0, 1, 0 }, .replica = 1 };
 	cleanup_path char *usual = usual_directory();
 	int (*run)(const struct arguments *, const char *, struct problem *);
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	run = !strcmp(word[0], "start")    ? start
-	      : !strcmp(word[0], "status") ? status
-	      : !strcmp(word[0], "stop")   ? stop
-	                                   : NULL;
+	run = !strcmp(word[0], "start") ? start : !strcmp(word[0], "status") ? status : !strcmp(word[0], "stop") ? stop : NULL;
 	if (!run || (a.purge && run != stop)) {
 		fprintf(stderr, "stratus demo: say `stratus demo`, `stratus demo status` or `stratus demo stop "
-		                "[--purge]`; see --help\n");
+				"[--purge]`; see --help\n");
 		return EXIT_USAGE;
 	}
 	return run(&a, a.directory ? a.directory : usual, &p) ? problem_print(argv[0], &p) : 0;

@@ -71,9 +71,9 @@ static int draw_svg(const struct volfile *v, const char *svg, struct problem *p)
 	unlink(staged);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return problem_set(
-		        p, ENOENT,
-		        "SVG is drawn by the program dot, which is not here: install graphviz, or leave --svg out and "
-		        "draw the text elsewhere");
+			p, ENOENT,
+			"SVG is drawn by the program dot, which is not here: install graphviz, or leave --svg out and "
+			"draw the text elsewhere");
 	return problem_set(p, EIO, "dot could not write %s: check the directory and its permissions", svg);
 }
 
@@ -85,8 +85,7 @@ static json_t *volume_json(const struct volfile_volume *v)
 		json_object_set_new(options, v->option[i].name, json_string(v->option[i].value));
 	for (size_t i = 0; i < v->subvolumes; i++)
 		json_array_append_new(below, json_string(v->subvolume[i]));
-	return json_pack("{s:s, s:s, s:o, s:o}", "name", v->name, "type", v->type, "options", options, "subvolumes",
-	                 below);
+	return json_pack("{s:s, s:s, s:o, s:o}", "name", v->name, "type", v->type, "options", options, "subvolumes", below);
 }
 
 static void print_json(const struct volfile *v)
@@ -103,18 +102,18 @@ static void print_json(const struct volfile *v)
 int command_graph(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"svg", KEY_SVG, "FILE", 0, "Draw a picture into FILE (needs graphviz)", 0},
-	        {"json", KEY_JSON, NULL, 0, "Print the volumes as JSON", 0},
-	        {0},
+		{ "svg", KEY_SVG, "FILE", 0, "Draw a picture into FILE (needs graphviz)", 0 },
+		{ "json", KEY_JSON, NULL, 0, "Print the volumes as JSON", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options, option, "VOLFILE", "Draws the graph of a volfile: as text for dot on stdout, or as SVG.",
-	        NULL,    NULL,   NULL,
+		options, option, "VOLFILE", "Draws the graph of a volfile: as text for dot on stdout, or as SVG.",
+		NULL,	 NULL,	 NULL,
 	};
-	struct problem p = {""};
+	struct problem p = { "" };
 	struct volfile v;
 	const char *word[1];
-	struct arguments a = {.words = {word, 1, 1, 0}};
+	struct arguments a = { .words = { word, 1, 1, 0 } };
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);

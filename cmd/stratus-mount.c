@@ -23,7 +23,7 @@ static struct {
 	struct service service;
 	bool sloppy, fake, verbose;
 	struct problem problem; /* of an option, found while the command line is read */
-} mount = {.lock = PTHREAD_MUTEX_INITIALIZER, .service = {.program = "mount"}};
+} mount = { .lock = PTHREAD_MUTEX_INITIALIZER, .service = { .program = "mount" } };
 
 static void take_options(const char *text)
 {
@@ -62,7 +62,7 @@ static int read_volfile(struct volfile *v, struct problem *p)
 
 static int reload(struct problem *p)
 {
-	struct volfile v = {0};
+	struct volfile v = { 0 };
 	int err = read_volfile(&v, p);
 
 	if (!err) {
@@ -76,11 +76,11 @@ static int reload(struct problem *p)
 }
 
 static const struct control_handler handler = {
-        .program = "mount",
-        .each_graph = each_graph,
-        .info = info,
-        .reload = reload,
-        .stop = service_stop,
+	.program = "mount",
+	.each_graph = each_graph,
+	.info = info,
+	.reload = reload,
+	.stop = service_stop,
 };
 
 static int check_directory(struct problem *p)
@@ -89,11 +89,10 @@ static int check_directory(struct problem *p)
 
 	if (stat(mount.directory, &st))
 		return errno == ENOTCONN
-		               ? problem_set(p, ENOTCONN,
-		                             "%s is a mount whose process is gone: run `stratus umount %s` first",
-		                             mount.directory, mount.directory)
-		               : problem_set(p, errno, "the mount point %s can't be used: %m; create it first",
-		                             mount.directory);
+			       ? problem_set(p, ENOTCONN, "%s is a mount whose process is gone: run `stratus umount %s` first",
+					     mount.directory, mount.directory)
+			       : problem_set(p, errno, "the mount point %s can't be used: %m; create it first",
+					     mount.directory);
 	if (!S_ISDIR(st.st_mode))
 		return problem_set(p, ENOTDIR, "the mount point %s is not a directory", mount.directory);
 	return 0;
@@ -101,7 +100,7 @@ static int check_directory(struct problem *p)
 
 static int create(struct problem *p)
 {
-	struct volfile v = {0};
+	struct volfile v = { 0 };
 	int err = check_directory(p);
 
 	if (!err)
@@ -146,8 +145,7 @@ static int serve(struct problem *p)
 
 static int run(struct problem *p)
 {
-	int err = mount.problem.text[0] ? problem_set(p, EINVAL, "%s", mount.problem.text)
-	                                : service_begin(&mount.service, p);
+	int err = mount.problem.text[0] ? problem_set(p, EINVAL, "%s", mount.problem.text) : service_begin(&mount.service, p);
 
 	if (err)
 		return err;
@@ -182,7 +180,7 @@ static char *log_name(const char *directory)
 
 static int mount_run(const char *program, const char *volfile, const char *directory)
 {
-	struct problem p = {""};
+	struct problem p = { "" };
 	enum log_level level;
 	char *real = realpath(directory, NULL);
 	int status;
@@ -194,7 +192,7 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 		mount.service.log = path_format("%s", mount.options.log);
 	if (mount.options.log_level && log_level_parse(mount.options.log_level, &level))
 		problem_set(&mount.problem, EINVAL, "log level '%s' is none of error, warning, info, debug, trace",
-		            mount.options.log_level);
+			    mount.options.log_level);
 	else if (mount.options.log_level)
 		log_set_level(level);
 	status = run(&p) ? problem_print(program, &p) : 0;
@@ -223,26 +221,26 @@ static error_t command_option(int key, char *value, struct argp_state *state)
 int command_mount(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"options", 'o', "OPTS", 0,
-	         "Mount options with commas between: those of mount/fuse (`stratus xlator help mount/fuse`), "
-	         "ro, allow_other, nosuid, nodev, noexec, noatime ...",
-	         0},
-	        {0},
+		{ "options", 'o', "OPTS", 0,
+		  "Mount options with commas between: those of mount/fuse (`stratus xlator help mount/fuse`), "
+		  "ro, allow_other, nosuid, nodev, noexec, noatime ...",
+		  0 },
+		{ 0 },
 	};
-	static const struct argp_child children[] = {{&service_argp, 0, "", 0}, {0}};
+	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { 0 } };
 	static const struct argp argp = {
-	        options,
-	        command_option,
-	        "VOLFILE DIRECTORY",
-	        "Mounts the volume of a client's volfile. Returns when the mount is usable. SIGHUP, or `stratus reload "
-	        "DIRECTORY`, reads the "
-	        "volfile again and switches to its graph; SIGUSR1 writes a dump; unmounting ends the process.",
-	        children,
-	        NULL,
-	        NULL,
+		options,
+		command_option,
+		"VOLFILE DIRECTORY",
+		"Mounts the volume of a client's volfile. Returns when the mount is usable. SIGHUP, or `stratus reload "
+		"DIRECTORY`, reads the "
+		"volfile again and switches to its graph; SIGUSR1 writes a dump; unmounting ends the process.",
+		children,
+		NULL,
+		NULL,
 	};
 	const char *word[2];
-	struct words words = {word, 2, 2, 0};
+	struct words words = { word, 2, 2, 0 };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	return mount_run("stratus mount", word[0], word[1]);
@@ -275,26 +273,26 @@ static error_t helper_option(int key, char *value, struct argp_state *state)
 int mount_helper(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {NULL, 'o', "OPTS", 0, "Mount options with commas between, as in fstab", 0},
-	        {NULL, 's', NULL, 0, "Pass over mount options that are not known (before -o)", 0},
-	        {NULL, 'f', NULL, 0, "Check everything, mount nothing", 0},
-	        {NULL, 'n', NULL, 0, "Does nothing: there is no mtab to leave alone", 0},
-	        {NULL, 't', "TYPE", 0, "Does nothing: the type is stratus", 0},
-	        {NULL, 'v', NULL, 0, "Say what was done", 0},
-	        {0},
+		{ NULL, 'o', "OPTS", 0, "Mount options with commas between, as in fstab", 0 },
+		{ NULL, 's', NULL, 0, "Pass over mount options that are not known (before -o)", 0 },
+		{ NULL, 'f', NULL, 0, "Check everything, mount nothing", 0 },
+		{ NULL, 'n', NULL, 0, "Does nothing: there is no mtab to leave alone", 0 },
+		{ NULL, 't', "TYPE", 0, "Does nothing: the type is stratus", 0 },
+		{ NULL, 'v', NULL, 0, "Say what was done", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        helper_option,
-	        "VOLFILE DIRECTORY",
-	        "Mounts a StratusFS volume for mount(8). A line for fstab:\n"
-	        "/etc/stratus/x.vol /mnt stratus defaults,_netdev 0 0",
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		helper_option,
+		"VOLFILE DIRECTORY",
+		"Mounts a StratusFS volume for mount(8). A line for fstab:\n"
+		"/etc/stratus/x.vol /mnt stratus defaults,_netdev 0 0",
+		NULL,
+		NULL,
+		NULL,
 	};
 	const char *word[2];
-	struct words words = {word, 2, 2, 0};
+	struct words words = { word, 2, 2, 0 };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	return mount_run("mount.stratus", word[0], word[1]);

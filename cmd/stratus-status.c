@@ -26,8 +26,7 @@ static void print_line(const struct process *process)
 	printf("%8d  %-9s", process_pid(process), process_program(process));
 	if (mountpoint)
 		printf(" %s from %s", mountpoint, json_string_value(json_object_get(process->info, "volfile")));
-	json_array_foreach (volfiles, i, one)
-		printf(" %s", json_string_value(one));
+	json_array_foreach(volfiles, i, one) printf(" %s", json_string_value(one));
 	putchar('\n');
 }
 
@@ -53,23 +52,23 @@ static void print_all(const struct processes *all)
 int command_status(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"json", 'j', NULL, 0, "Print JSON", 0},
-	        {0},
+		{ "json", 'j', NULL, 0, "Print JSON", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        option,
-	        "",
-	        "Lists the servers and mounts that run, with their pids, mount points and volfiles: those of your "
-	        "user, whose control sockets "
-	        "lie in $STRATUS_RUN, or /run/stratus for root, or $XDG_RUNTIME_DIR/stratus.",
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		option,
+		"",
+		"Lists the servers and mounts that run, with their pids, mount points and volfiles: those of your "
+		"user, whose control sockets "
+		"lie in $STRATUS_RUN, or /run/stratus for root, or $XDG_RUNTIME_DIR/stratus.",
+		NULL,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
+	struct problem p = { "" };
 	struct processes all;
-	struct words words = {NULL, 0, 0, 0};
+	struct words words = { NULL, 0, 0, 0 };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	if (processes_find(&all, &p))

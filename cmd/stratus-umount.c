@@ -36,10 +36,9 @@ static int run_fusermount(const char *directory, struct problem *p)
 	if (child < 0 || waitpid(child, &status, 0) < 0)
 		return problem_set(p, errno, "can't start fusermount3: %m");
 	return WIFEXITED(status) && !WEXITSTATUS(status)
-	               ? 0
-	               : problem_set(p, EBUSY,
-	                             "fusermount3 did not unmount %s (see above): close what uses it, or use --lazy",
-	                             directory);
+		       ? 0
+		       : problem_set(p, EBUSY, "fusermount3 did not unmount %s (see above): close what uses it, or use --lazy",
+				     directory);
 }
 
 static int unmount(const char *directory, struct problem *p)
@@ -49,31 +48,29 @@ static int unmount(const char *directory, struct problem *p)
 	if (!umount2(directory, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)))
 		return 0;
 	if (errno == EBUSY)
-		return problem_set(p, EBUSY,
-		                   "%s is in use: close what has files or its working directory there, or use --lazy",
-		                   directory);
+		return problem_set(p, EBUSY, "%s is in use: close what has files or its working directory there, or use --lazy",
+				   directory);
 	if (errno == EINVAL)
-		return problem_set(p, EINVAL, "%s is not a mount point; `stratus status` lists those there are",
-		                   directory);
+		return problem_set(p, EINVAL, "%s is not a mount point; `stratus status` lists those there are", directory);
 	return problem_set(p, errno, "can't unmount %s: %m", directory);
 }
 
 int command_umount(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"lazy", 'l', NULL, 0, "Detach it at once; it ends when nothing uses it any more", 0},
-	        {0},
+		{ "lazy", 'l', NULL, 0, "Detach it at once; it ends when nothing uses it any more", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,     option,
-	        "DIRECTORY", "Unmounts a volume. Returns when its process has ended, so all is written and released.",
-	        NULL,        NULL,
-	        NULL,
+		options,     option,
+		"DIRECTORY", "Unmounts a volume. Returns when its process has ended, so all is written and released.",
+		NULL,	     NULL,
+		NULL,
 	};
-	struct problem p = {""}, ignored = {""};
-	struct process process = {0};
+	struct problem p = { "" }, ignored = { "" };
+	struct process process = { 0 };
 	const char *word[1];
-	struct words words = {word, 1, 1, 0};
+	struct words words = { word, 1, 1, 0 };
 	int err, known;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
@@ -81,7 +78,7 @@ int command_umount(int argc, char **argv)
 	err = unmount(known ? process_mountpoint(&process) : word[0], &p);
 	if (!err && known && !lazy && process_wait(process_pid(&process), WAIT_SECONDS))
 		err = problem_set(&p, ETIMEDOUT, "%s is unmounted, but its process %d still runs: see its log", word[0],
-		                  process_pid(&process));
+				  process_pid(&process));
 	process_free(&process);
 	return err ? problem_print(argv[0], &p) : 0;
 }

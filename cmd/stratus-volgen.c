@@ -64,11 +64,11 @@ static int check_volume(const struct volfile_volume *v, const char *path, struct
 		return -ENOENT;
 	for (size_t i = 0; i < v->options; i++)
 		values[i] = v->option[i];
-	values[v->options] = (struct option_value){(char *)"mountpoint", (char *)"/", 0}; /* `stratus mount` gives it */
+	values[v->options] = (struct option_value){ (char *)"mountpoint", (char *)"/", 0 }; /* `stratus mount` gives it */
 	snprintf(who, sizeof who, "%s: volume %s (%s)", path, v->name, v->type);
 	scratch = calloc(1, t->private_size + 1);
 	err = scratch ? options_apply(t->options, scratch, who, values, v->options + !strcmp(v->type, "mount/fuse"), p)
-	              : -ENOMEM;
+		      : -ENOMEM;
 	if (!err)
 		options_free(t->options, scratch);
 	free(scratch);
@@ -92,7 +92,7 @@ int volfiles_make(const char *path, struct volgen_files *files, struct problem *
 	struct spec spec;
 	int err = spec_read(path, &spec, p);
 
-	*files = (struct volgen_files){0};
+	*files = (struct volgen_files){ 0 };
 	if (!err)
 		err = volgen(&spec, files, p);
 	for (size_t i = 0; i < files->count && !err; i++)
@@ -106,8 +106,7 @@ int volfiles_write(const struct volgen_files *files, const char *directory, stru
 	int err = 0;
 
 	if (!path_is_directory(directory))
-		return problem_set(p, ENOTDIR, "%s is not a directory: create it, or name another with --out",
-		                   directory);
+		return problem_set(p, ENOTDIR, "%s is not a directory: create it, or name another with --out", directory);
 	for (size_t i = 0; i < files->count && !err; i++) {
 		cleanup_path char *path = path_format("%s/%s", directory, files->file[i].name);
 
@@ -130,9 +129,9 @@ static void print_files(const struct volgen_files *files, const struct arguments
 			continue;
 		}
 		one = json_pack("{s:s, s:s}", "name", files->file[i].name, "side",
-		                strncmp(files->file[i].name, "server-", 7) ? "client" : "server");
+				strncmp(files->file[i].name, "server-", 7) ? "client" : "server");
 		json_object_set_new(one, a->to_stdout ? "text" : "path",
-		                    json_string(a->to_stdout ? files->file[i].text : path));
+				    json_string(a->to_stdout ? files->file[i].text : path));
 		json_array_append_new(list, one);
 	}
 	if (a->json) {
@@ -173,9 +172,8 @@ static int init(const struct arguments *a, struct problem *p)
 		if (!a->out)
 			fputs(text, stdout);
 		else if (!access(a->out, F_OK))
-			err = problem_set(p, EEXIST,
-			                  "%s is there already: its ids may be in use, so it is not overwritten",
-			                  a->out);
+			err = problem_set(p, EEXIST, "%s is there already: its ids may be in use, so it is not overwritten",
+					  a->out);
 		else
 			err = path_write(a->out, text, size, p);
 	}
@@ -187,37 +185,36 @@ static int init(const struct arguments *a, struct problem *p)
 int command_volgen(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"out", 'o', "PATH", 0,
-	         "Write the volfiles into this directory (without: the working directory); with --init, write the "
-	         "specification to this file",
-	         0},
-	        {"stdout", KEY_STDOUT, NULL, 0, "Print the volfiles instead of writing files", 0},
-	        {"json", KEY_JSON, NULL, 0, "Print the names of the files (with --stdout: and their text) as JSON", 0},
-	        {"init", KEY_INIT, "VOLUME", 0,
-	         "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY", 0},
-	        {"port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0},
-	        {0},
+		{ "out", 'o', "PATH", 0,
+		  "Write the volfiles into this directory (without: the working directory); with --init, write the "
+		  "specification to this file",
+		  0 },
+		{ "stdout", KEY_STDOUT, NULL, 0, "Print the volfiles instead of writing files", 0 },
+		{ "json", KEY_JSON, NULL, 0, "Print the names of the files (with --stdout: and their text) as JSON", 0 },
+		{ "init", KEY_INIT, "VOLUME", 0, "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY",
+		  0 },
+		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        option,
-	        "SPEC\n--init VOLUME HOST:/DIRECTORY...",
-	        "Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or "
-	        "client-VOLUME-N.vol, one for "
-	        "each brick) from a specification. doc/volfile.md describes both formats.",
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		option,
+		"SPEC\n--init VOLUME HOST:/DIRECTORY...",
+		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or "
+		"client-VOLUME-N.vol, one for "
+		"each brick) from a specification. doc/volfile.md describes both formats.",
+		NULL,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
+	struct problem p = { "" };
 	static const char *word[BRICKS];
-	struct arguments a = {.words = {word, 1, BRICKS, 0}};
+	struct arguments a = { .words = { word, 1, BRICKS, 0 } };
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (!a.init && (a.words.count > 1 || a.port)) {
-		fprintf(stderr,
-		        "stratus volgen: one specification at a time, and --port only with --init; see --help\n");
+		fprintf(stderr, "stratus volgen: one specification at a time, and --port only with --init; see --help\n");
 		return EXIT_USAGE;
 	}
 	err = a.init ? init(&a, &p) : generate(&a, &p);

@@ -34,8 +34,8 @@ static error_t option(int key, char *value, struct argp_state *state)
 }
 
 static const char *const kinds[] = {
-        [OPTION_BOOL] = "on|off",     [OPTION_INT] = "number",  [OPTION_SIZE] = "size", [OPTION_DURATION] = "duration",
-        [OPTION_PERCENT] = "percent", [OPTION_STRING] = "text", [OPTION_PATH] = "path", [OPTION_ENUM] = "choice",
+	[OPTION_BOOL] = "on|off",     [OPTION_INT] = "number",	[OPTION_SIZE] = "size", [OPTION_DURATION] = "duration",
+	[OPTION_PERCENT] = "percent", [OPTION_STRING] = "text", [OPTION_PATH] = "path", [OPTION_ENUM] = "choice",
 };
 
 static const char *kind(const struct option *o)
@@ -88,7 +88,7 @@ static void print_roff(const char *text)
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", stdout);
 	for (; *text; text++)
-		fputs(*text == '-' ? "\\-" : *text == '\\' ? "\\e" : (char[]){*text, 0}, stdout);
+		fputs(*text == '-' ? "\\-" : *text == '\\' ? "\\e" : (char[]){ *text, 0 }, stdout);
 }
 
 static void print_man(const struct xlator_type *t)
@@ -111,8 +111,8 @@ static void print_man(const struct xlator_type *t)
 
 static json_t *option_json(const struct option *o)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:b}", "name", o->name, "kind", kind(o), "default", o->preset,
-	                      "help", o->help, "live", o->live);
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:b}", "name", o->name, "kind", kind(o), "default", o->preset, "help",
+			      o->help, "live", o->live);
 
 	if (bounded(o)) {
 		json_object_set_new(j, "min", json_integer(o->min));
@@ -128,7 +128,7 @@ static json_t *type_json(const struct xlator_type *t)
 	for (const struct option *o = t->options; o && o->name; o++)
 		json_array_append_new(options, option_json(o));
 	return json_pack("{s:s, s:s?, s:i, s:i, s:o}", "type", t->name, "summary", t->summary, "min-subvolumes",
-	                 t->min_children, "max-subvolumes", t->max_children, "options", options);
+			 t->min_children, "max-subvolumes", t->max_children, "options", options);
 }
 
 static void print_json(json_t *j)
@@ -181,22 +181,22 @@ static int help(const char *type, const struct arguments *a, struct problem *p)
 int command_xlator(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-	        {"json", KEY_JSON, NULL, 0, "Print JSON", 0},
-	        {"man", KEY_MAN, NULL, 0, "Print a section of a manual page", 0},
-	        {0},
+		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+		{ "man", KEY_MAN, NULL, 0, "Print a section of a manual page", 0 },
+		{ 0 },
 	};
 	static const struct argp argp = {
-	        options,
-	        option,
-	        "list\nhelp TYPE",
-	        "Lists the translators that can be loaded, or explains the options of one.",
-	        NULL,
-	        NULL,
-	        NULL,
+		options,
+		option,
+		"list\nhelp TYPE",
+		"Lists the translators that can be loaded, or explains the options of one.",
+		NULL,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
+	struct problem p = { "" };
 	const char *word[2];
-	struct arguments a = {.words = {word, 1, 2, 0}};
+	struct arguments a = { .words = { word, 1, 2, 0 } };
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);

@@ -10,20 +10,20 @@
 #include "path.h"
 
 static const struct command commands[] = {
-        {"mount", "mount a client's volfile", command_mount},
-        {"umount", "unmount it", command_umount},
-        {"volgen", "write volfiles from a specification", command_volgen},
-        {"graph", "draw the graph of a volfile", command_graph},
-        {"demo", "try it all on this machine", command_demo},
-        {"status", "list running servers and mounts", command_status},
-        {"dump", "all facts of a running process", command_dump},
-        {"stats", "counters and latencies of a running process", command_stats},
-        {"ctl", "send a command to a translator", command_ctl},
-        {"set", "change a live option", command_set},
-        {"log-level", "see or change what is logged", command_log_level},
-        {"reload", "read volfiles again", command_reload},
-        {"xlator", "list translators and their options", command_xlator},
-        {"version", "print the version", command_version},
+	{ "mount", "mount a client's volfile", command_mount },
+	{ "umount", "unmount it", command_umount },
+	{ "volgen", "write volfiles from a specification", command_volgen },
+	{ "graph", "draw the graph of a volfile", command_graph },
+	{ "demo", "try it all on this machine", command_demo },
+	{ "status", "list running servers and mounts", command_status },
+	{ "dump", "all facts of a running process", command_dump },
+	{ "stats", "counters and latencies of a running process", command_stats },
+	{ "ctl", "send a command to a translator", command_ctl },
+	{ "set", "change a live option", command_set },
+	{ "log-level", "see or change what is logged", command_log_level },
+	{ "reload", "read volfiles again", command_reload },
+	{ "xlator", "list translators and their options", command_xlator },
+	{ "version", "print the version", command_version },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -37,13 +37,13 @@ static void print_help(FILE *to)
 
 static int unknown(const char *name)
 {
-	const char *names[COMMANDS + 1] = {NULL}, *nearest;
+	const char *names[COMMANDS + 1] = { NULL }, *nearest;
 
 	for (size_t i = 0; i < COMMANDS; i++)
 		names[i] = commands[i].name;
 	nearest = nearest_name(name, names);
 	fprintf(stderr, "stratus: there is no command '%s'%s%s%s; see stratus --help\n", name,
-	        nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+		nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 	return EXIT_USAGE;
 }
 
@@ -77,9 +77,9 @@ static error_t version_option(int key, char *value, struct argp_state *state)
 
 int command_version(int argc, char **argv)
 {
-	static const struct argp_option options[] = {{"json", 'j', NULL, 0, "Print JSON", 0}, {0}};
-	static const struct argp argp = {options, version_option, "", "Prints the version.", NULL, NULL, NULL};
-	struct words words = {NULL, 0, 0, 0};
+	static const struct argp_option options[] = { { "json", 'j', NULL, 0, "Print JSON", 0 }, { 0 } };
+	static const struct argp argp = { options, version_option, "", "Prints the version.", NULL, NULL, NULL };
+	struct words words = { NULL, 0, 0, 0 };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	if (version_as_json)

@@ -17,7 +17,7 @@
 struct served {
 	char *path;
 	struct volfile started; /* what the graph was made from */
-	struct volfile live;    /* the text whose live options are in force */
+	struct volfile live;	/* the text whose live options are in force */
 	struct graph *graph;
 	bool running;
 };
@@ -26,11 +26,11 @@ static struct served *served;
 static size_t served_count;
 static pthread_mutex_t served_lock = PTHREAD_MUTEX_INITIALIZER; /* a reload against a dump; never held across a wait */
 static bool check_only;
-static struct service service = {.program = "stratusd", .log_name = "stratusd"};
+static struct service service = { .program = "stratusd", .log_name = "stratusd" };
 
 static const struct argp_option options[] = {
-        {"check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0},
-        {0},
+	{ "check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0 },
+	{ 0 },
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -44,7 +44,7 @@ static error_t option(int key, char *value, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		served = realloc(served, (served_count + 1) * sizeof *served);
-		served[served_count++] = (struct served){.path = path_absolute(value)};
+		served[served_count++] = (struct served){ .path = path_absolute(value) };
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "name at least one volfile (`stratus volgen` writes them)");
@@ -66,9 +66,9 @@ static int load(struct served *s, struct problem *p)
 	top = &s->started.volume[s->started.volumes - 1];
 	if (strcmp(top->type, "protocol/server"))
 		return problem_set(p, EINVAL,
-		                   "%s: the last volume, '%s', is of type %s, but stratusd serves graphs that end in "
-		                   "protocol/server; `stratus mount` takes those of clients",
-		                   s->path, top->name, top->type);
+				   "%s: the last volume, '%s', is of type %s, but stratusd serves graphs that end in "
+				   "protocol/server; `stratus mount` takes those of clients",
+				   s->path, top->name, top->type);
 	return graph_create(&s->started, NULL, NULL, &s->graph, p);
 }
 
@@ -153,11 +153,11 @@ static int reload(struct problem *p)
 }
 
 static const struct control_handler handler = {
-        .program = "stratusd",
-        .each_graph = each_graph,
-        .info = info,
-        .reload = reload,
-        .stop = service_stop,
+	.program = "stratusd",
+	.each_graph = each_graph,
+	.info = info,
+	.reload = reload,
+	.stop = service_stop,
 };
 
 static int serve(struct problem *p)
@@ -200,21 +200,21 @@ static int run(struct problem *p)
 
 int main(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&service_argp, 0, "", 0}, {0}};
+	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { 0 } };
 	static const struct argp argp = {
-	        options,
-	        option,
-	        "VOLFILE...",
-	        "Serves the bricks of one or many volfiles. Returns when all of them are served; the exit status is 0 "
-	        "then, 1 if "
-	        "something failed, 2 if the command line is wrong. SIGHUP reads live options again, SIGUSR1 writes a "
-	        "dump, "
-	        "SIGTERM stops.",
-	        children,
-	        NULL,
-	        NULL,
+		options,
+		option,
+		"VOLFILE...",
+		"Serves the bricks of one or many volfiles. Returns when all of them are served; the exit status is 0 "
+		"then, 1 if "
+		"something failed, 2 if the command line is wrong. SIGHUP reads live options again, SIGUSR1 writes a "
+		"dump, "
+		"SIGTERM stops.",
+		children,
+		NULL,
+		NULL,
 	};
-	struct problem p = {""};
+	struct problem p = { "" };
 
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = 2;

@@ -13,7 +13,7 @@ struct buffer {
 	char *base;  /* start of the memory, aligned to 4096 */
 	size_t room; /* bytes of memory from base */
 	atomic_uint refs;
-	struct buffer *whole; /* a slice keeps its whole alive */
+	struct buffer *whole;		  /* a slice keeps its whole alive */
 	void (*release)(struct buffer *); /* who made it gets it back; NULL: the pool */
 	void *owner;
 };

@@ -67,9 +67,12 @@ void control_dump(FILE *out)
 	struct runtime_stats s;
 
 	runtime_stats(&s);
-	fprintf(out, "program %s pid %d log-level %s\n", control.handler.program, (int)getpid(), log_level_name(log_get_level()));
-	fprintf(out, "tasks live %" PRIu64 " peak %" PRIu64 " total %" PRIu64 " switches %" PRIu64 " takeovers %" PRIu64
-		" stacks %" PRIu64 "\n", s.tasks_live, s.tasks_peak, s.tasks_total, s.switches, s.takeovers, s.stacks);
+	fprintf(out, "program %s pid %d log-level %s\n", control.handler.program, (int)getpid(),
+		log_level_name(log_get_level()));
+	fprintf(out,
+		"tasks live %" PRIu64 " peak %" PRIu64 " total %" PRIu64 " switches %" PRIu64 " takeovers %" PRIu64
+		" stacks %" PRIu64 "\n",
+		s.tasks_live, s.tasks_peak, s.tasks_total, s.switches, s.takeovers, s.stacks);
 	fprintf(out, "memory buffers %zu files %zu requests %zu\n", buffer_pool_bytes(), file_count(), requests_in_flight());
 	control.handler.each_graph(dump_graph, out);
 	requests_each(print_request, out);
@@ -138,7 +141,8 @@ static int command_xlator(int words, char **word, FILE *out, struct problem *p)
 		return problem_set(p, ENOTSUP, "volume %s (%s) takes no commands", x->name, x->type->name);
 	err = x->type->command(x, words - 2, word + 2, out);
 	return err ? problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
-				 strerror(-err)) : 0;
+				 strerror(-err))
+		   : 0;
 }
 
 static int log_level(int words, char **word, FILE *out, struct problem *p)
@@ -249,8 +253,8 @@ int control_start(const struct control_handler *handler, struct problem *p)
 	control.handler = *handler;
 	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s-%d.sock", dir, handler->program,
 			     (int)getpid()) >= sizeof(address.sun_path))
-		return problem_set(p, ENAMETOOLONG, "the run directory %s is too long for a socket: set STRATUS_RUN to a shorter one",
-				   dir);
+		return problem_set(p, ENAMETOOLONG,
+				   "the run directory %s is too long for a socket: set STRATUS_RUN to a shorter one", dir);
 	snprintf(control.path, sizeof(control.path), "%s", address.sun_path);
 	unlink(control.path);
 	control.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -15,8 +15,8 @@ struct control_handler {
 	const char *program; /* "stratusd", "mount" */
 	/* Calls fn for each graph, none of which may go while it runs. */
 	void (*each_graph)(void (*fn)(struct graph *, void *), void *arg);
-	void (*info)(FILE *);                       /* the members of the JSON object */
-	int (*reload)(struct problem *);            /* read the volfiles again */
+	void (*info)(FILE *);		 /* the members of the JSON object */
+	int (*reload)(struct problem *); /* read the volfiles again */
 	void (*stop)(void);
 };
 int control_start(const struct control_handler *, struct problem *);

@@ -37,8 +37,8 @@ static int unknown(const char *word, struct problem *problem)
 		names[count++] = group_names[i];
 	names[count] = NULL;
 	near = nearest_name(word, names);
-	return problem_set(problem, EINVAL, "unknown fop \"%s\"%s%s%s", word, near ? ": did you mean \"" : "",
-			   near ? near : "", near ? "\"?" : "");
+	return problem_set(problem, EINVAL, "unknown fop \"%s\"%s%s%s", word, near ? ": did you mean \"" : "", near ? near : "",
+			   near ? "\"?" : "");
 }
 
 static int word_set(const char *word, uint64_t *set)

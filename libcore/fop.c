@@ -110,7 +110,8 @@ static int copy_condition(struct condition *to, const struct condition *from)
 {
 	int err;
 
-	*to = (struct condition){ .kind = from->kind, .size = from->size,
+	*to = (struct condition){ .kind = from->kind,
+				  .size = from->size,
 				  .inode = from->inode ? inode_ref(from->inode) : NULL };
 	err = copy_loc(&to->loc, &from->loc);
 	if (!err)

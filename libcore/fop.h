@@ -28,8 +28,15 @@ struct attr {
 	struct time atime, mtime, ctime, btime;
 };
 enum { /* setattr.valid */
-	SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
-	SET_MTIME_NOW = 128, SET_KILL_PRIV = 256 /* with SIZE: drop setuid, setgid and capabilities */
+       SET_MODE = 1,
+       SET_UID = 2,
+       SET_GID = 4,
+       SET_SIZE = 8,
+       SET_ATIME = 16,
+       SET_MTIME = 32,
+       SET_ATIME_NOW = 64,
+       SET_MTIME_NOW = 128,
+       SET_KILL_PRIV = 256 /* with SIZE: drop setuid, setgid and capabilities */
 };
 struct setattr {
 	uint32_t valid, mode, uid, gid;
@@ -45,10 +52,10 @@ enum { WRITE_APPEND = 1, WRITE_KILL_PRIV = 2 };
 struct dirent_plus {
 	uint64_t next_offset; /* where to go on after this entry */
 	struct gfid gfid;     /* null when not known (no READDIR_PLUS) */
-	uint32_t type;        /* S_IFMT bits */
+	uint32_t type;	      /* S_IFMT bits */
 	char *name;
-	struct inode *inode;  /* READDIR_PLUS, may be NULL: the entry vanished */
-	struct attr attr;     /* if inode */
+	struct inode *inode; /* READDIR_PLUS, may be NULL: the entry vanished */
+	struct attr attr;    /* if inode */
 };
 struct dirents {
 	uint32_t count;
@@ -60,12 +67,12 @@ struct statfs {
 };
 enum lock_kind { LOCK_POSIX, LOCK_FLOCK };
 struct lock {
-	uint32_t kind; /* enum lock_kind */
-	uint32_t type; /* F_RDLCK, F_WRLCK, F_UNLCK */
+	uint32_t kind;	     /* enum lock_kind */
+	uint32_t type;	     /* F_RDLCK, F_WRLCK, F_UNLCK */
 	uint64_t start, end; /* inclusive; end UINT64_MAX: to the end of the file */
 	uint64_t owner;
 	uint32_t pid;
-	uint32_t wait;    /* 1: wait until it is free */
+	uint32_t wait;	  /* 1: wait until it is free */
 	uint32_t reclaim; /* 1: the client held it before the brick restarted */
 };
 
@@ -75,15 +82,15 @@ enum condition_kind { IF_NOTHING, IF_SIZE, IF_XATTR, IF_NO_XATTR, IF_EXISTS, IF_
 struct condition {
 	uint32_t kind;
 	struct inode *inode; /* SIZE, XATTR, NO_XATTR: of whom (NULL: the last result) */
-	struct loc loc;      /* EXISTS, ABSENT */
+	struct loc loc;	     /* EXISTS, ABSENT */
 	uint64_t size;
-	char *name;          /* XATTR */
+	char *name; /* XATTR */
 	struct blob value;
 };
 struct step {
 	struct condition condition; /* not true: the compound stops here with -ECANCELED */
-	uint32_t fop;               /* not compound, setlk or getlk */
-	void *in;                   /* struct OP_in */
+	uint32_t fop;		    /* not compound, setlk or getlk */
+	void *in;		    /* struct OP_in */
 };
 struct steps {
 	uint32_t count; /* at most COMPOUND_MAX */
@@ -103,8 +110,23 @@ struct results {
 #include "fop-types.h" /* generated: enum fop, struct OP_in and OP_out, FOPS(X), the typed calls */
 
 enum field_kind {
-	FIELD_LOC, FIELD_INODE, FIELD_FILE, FIELD_U32, FIELD_U64, FIELD_MODE, FIELD_GFID, FIELD_STRING, FIELD_BLOB,
-	FIELD_ATTR, FIELD_SETATTR, FIELD_BUFFER, FIELD_DIRENTS, FIELD_STATFS, FIELD_LOCK, FIELD_STEPS, FIELD_RESULTS
+	FIELD_LOC,
+	FIELD_INODE,
+	FIELD_FILE,
+	FIELD_U32,
+	FIELD_U64,
+	FIELD_MODE,
+	FIELD_GFID,
+	FIELD_STRING,
+	FIELD_BLOB,
+	FIELD_ATTR,
+	FIELD_SETATTR,
+	FIELD_BUFFER,
+	FIELD_DIRENTS,
+	FIELD_STATFS,
+	FIELD_LOCK,
+	FIELD_STEPS,
+	FIELD_RESULTS
 };
 struct field {
 	const char *name;
@@ -124,7 +146,7 @@ int fop_by_name(const char *name); /* or -1 */
 
 /* Deep copies: references for inodes, files and buffers; strings, blobs and lists are duplicated. -ENOMEM. */
 int fop_in_copy(int fop, void *to, const void *from);
-void fop_in_clear(int fop, void *in);   /* releases what fop_in_copy (or a decoder) made; not what a caller lent */
+void fop_in_clear(int fop, void *in);	/* releases what fop_in_copy (or a decoder) made; not what a caller lent */
 void fop_out_clear(int fop, void *out); /* releases all that a fop gave; safe on zeros, and twice */
 int fop_out_copy(int fop, void *to, const void *from);
 /* One line for traces: "lookup parent=... name=x". Returns the length it would need. */

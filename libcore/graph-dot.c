@@ -15,8 +15,9 @@ static void quoted(const char *text, FILE *out)
 
 static const char *fill(const char *type)
 {
-	static const char *const kinds[][2] = { { "mount/", "#cfe8ff" }, { "protocol/", "#ffe3c2" }, { "storage/", "#d9f0d3" },
-						{ "debug/", "#eeeeee" }, { "cluster/", "#e6d7f5" }, { "encryption/", "#f9d5d5" } };
+	static const char *const kinds[][2] = { { "mount/", "#cfe8ff" },   { "protocol/", "#ffe3c2" },
+						{ "storage/", "#d9f0d3" }, { "debug/", "#eeeeee" },
+						{ "cluster/", "#e6d7f5" }, { "encryption/", "#f9d5d5" } };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		if (!strncmp(type, kinds[i][0], strlen(kinds[i][0])))
@@ -26,7 +27,8 @@ static const char *fill(const char *type)
 
 void graph_dot(const struct volfile *v, FILE *out)
 {
-	fputs("digraph volfile {\n\trankdir=TB;\n\tnode [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n", out);
+	fputs("digraph volfile {\n\trankdir=TB;\n\tnode [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",
+	      out);
 	for (size_t i = 0; i < v->volumes; i++) {
 		const struct volfile_volume *vol = &v->volume[i];
 		char label[600];

@@ -71,16 +71,17 @@ static int open_library(const char *type, struct library *l, struct problem *p)
 	int err;
 
 	if (!strchr(type, '/') || !find_module(type, path))
-		return problem_set(p, ENOENT, "there is no translator %s in %s; `stratus xlator list` shows those installed", type,
-				   XLATOR_DIR);
+		return problem_set(p, ENOENT, "there is no translator %s in %s; `stratus xlator list` shows those installed",
+				   type, XLATOR_DIR);
 	l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!l->handle)
 		return problem_set(p, ENOEXEC, "the translator %s can't be loaded: %s", type, dlerror());
 	api = dlsym(l->handle, "xlator_api_version");
 	l->type = dlsym(l->handle, "xlator_type");
 	if (!api || !l->type || *api != STRATUS_API_VERSION || l->type->api != STRATUS_API_VERSION)
-		err = problem_set(p, ENOEXEC, "%s is no translator for API version %d: build it again against the installed headers",
-				  path, STRATUS_API_VERSION);
+		err = problem_set(p, ENOEXEC,
+				  "%s is no translator for API version %d: build it again against the installed headers", path,
+				  STRATUS_API_VERSION);
 	else
 		err = l->type->load ? l->type->load() : 0;
 	if (err) {
@@ -175,7 +176,7 @@ static int check_children(const struct xlator *x, struct problem *p)
 
 	if (x->children < x->type->min_children || (x->type->max_children >= 0 && x->children > x->type->max_children))
 		return problem_set(p, EINVAL, "%s takes %d%s subvolumes, but has %d", who(x, name), x->type->min_children,
-				   x->type->max_children < 0		     ? " or more"
+				   x->type->max_children < 0			   ? " or more"
 				   : x->type->max_children > x->type->min_children ? " or a few"
 										   : "",
 				   x->children);
@@ -210,8 +211,7 @@ static struct xlator *find_same(struct graph *old, const struct volfile_volume *
 {
 	struct xlator *x = old ? graph_find(old, v->name) : NULL;
 
-	if (x && x->type->shareable && !v->subvolumes && !x->children && !strcmp(x->type->name, v->type) &&
-	    same_options(x, v))
+	if (x && x->type->shareable && !v->subvolumes && !x->children && !strcmp(x->type->name, v->type) && same_options(x, v))
 		return x;
 	return NULL;
 }
@@ -300,10 +300,13 @@ static int check_gaps(const struct xlator *front, struct problem *p)
 	for (int c = 0; front->type->front && c < front->children; c++)
 		for (enum fop op = 1; op < FOP_COUNT; op++)
 			if (front->child[c]->handler[op] == &nobody)
-				return problem_set(p, ENOSYS, "below %s nobody handles %s: %s is missing, or put a translator that "
-						   "does in between", who(front->child[c], name), fop_name((int)op),
-						   op == FOP_setlk || op == FOP_getlk ? "features/locks" :
-						   op == FOP_access ? "features/access" : "a leaf");
+				return problem_set(p, ENOSYS,
+						   "below %s nobody handles %s: %s is missing, or put a translator that "
+						   "does in between",
+						   who(front->child[c], name), fop_name((int)op),
+						   op == FOP_setlk || op == FOP_getlk ? "features/locks"
+						   : op == FOP_access		      ? "features/access"
+										      : "a leaf");
 	return 0;
 }
 

@@ -28,12 +28,12 @@ void volfile_free(struct volfile *);
 /* ---- the graph ---- */
 struct graph {
 	struct xlator **xlator; /* in the volfile's order: children before parents */
-	bool *borrowed;         /* [count]: belongs to another graph, which starts, stops and frees it */
+	bool *borrowed;		/* [count]: belongs to another graph, which starts, stops and frees it */
 	size_t count;
 	struct xlator *top; /* the last volume of the file */
 	struct inode_table *inodes;
-	char *path;      /* the volfile's, for messages */
-	unsigned number; /* rises with each graph of the process */
+	char *path;	      /* the volfile's, for messages */
+	unsigned number;      /* rises with each graph of the process */
 	atomic_uint requests; /* that use it */
 	bool owns_inodes;
 	void (*on_unmount)(struct graph *); /* set by the program: the top was unmounted from outside */

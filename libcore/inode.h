@@ -33,7 +33,7 @@ struct inode {
 	mode_t type; /* S_IFMT bits; never changes */
 	atomic_uint refs;
 	atomic_uint_fast64_t nlookup; /* mount/fuse: how often the kernel has been told */
-	pthread_mutex_t lock;         /* short; guards slots; never held across a wait */
+	pthread_mutex_t lock;	      /* short; guards slots; never held across a wait */
 	struct slots slots;
 	struct inode_table *table;
 	struct inode *next; /* in the table's bucket */
@@ -63,8 +63,8 @@ void inode_table_each(struct inode_table *, void (*fn)(struct inode *, void *arg
 /* An open file or directory. */
 struct file {
 	struct inode *inode; /* reference */
-	uint32_t flags;      /* open(2) */
-	uint32_t uid;        /* who opened it */
+	uint32_t flags;	     /* open(2) */
+	uint32_t uid;	     /* who opened it */
 	uint64_t number;     /* unique in the process, for logs and dumps */
 	atomic_uint refs;
 	pthread_mutex_t lock; /* short; guards slots */

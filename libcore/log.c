@@ -105,8 +105,8 @@ void log_write(enum log_level level, const struct xlator *x, const struct reques
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
-	n += (size_t)snprintf(line + n, sizeof(line) - n, ".%06ldZ %s %s[%d]", now.tv_nsec / 1000, names[level],
-			      out.program, (int)getpid());
+	n += (size_t)snprintf(line + n, sizeof(line) - n, ".%06ldZ %s %s[%d]", now.tv_nsec / 1000, names[level], out.program,
+			      (int)getpid());
 	if (rq)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, " rq=%" PRIx64, rq->id);
 	n += (size_t)snprintf(line + n, sizeof(line) - n, " %.64s: ", x ? x->name : "-");

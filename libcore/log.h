@@ -24,12 +24,15 @@ void log_write(enum log_level, const struct xlator *, const struct request *, co
 	__attribute__((format(printf, 4, 5)));
 /* x and rq may be NULL. */
 extern enum log_level log_threshold;
-#define log_at(level, x, rq, ...) \
-	do { if ((level) <= log_threshold) log_write((level), (x), (rq), __VA_ARGS__); } while (0)
-#define log_error(x, rq, ...) log_at(LOG_ERROR, x, rq, __VA_ARGS__)
+#define log_at(level, x, rq, ...)                                                                                              \
+	do {                                                                                                                   \
+		if ((level) <= log_threshold)                                                                                  \
+			log_write((level), (x), (rq), __VA_ARGS__);                                                            \
+	} while (0)
+#define log_error(x, rq, ...)	log_at(LOG_ERROR, x, rq, __VA_ARGS__)
 #define log_warning(x, rq, ...) log_at(LOG_WARNING, x, rq, __VA_ARGS__)
-#define log_info(x, rq, ...) log_at(LOG_INFO, x, rq, __VA_ARGS__)
-#define log_debug(x, rq, ...) log_at(LOG_DEBUG, x, rq, __VA_ARGS__)
+#define log_info(x, rq, ...)	log_at(LOG_INFO, x, rq, __VA_ARGS__)
+#define log_debug(x, rq, ...)	log_at(LOG_DEBUG, x, rq, __VA_ARGS__)
 
 /* An error for the user: one sentence that names the cause and the next step. */
 struct problem {

@@ -112,11 +112,13 @@ static int parse_units(const char *text, const struct unit *units, uint64_t *val
 	return -EINVAL;
 }
 
-static const struct unit sizes[] = { { "", 1 }, { "b", 1 }, { "k", 1 << 10 }, { "kib", 1 << 10 }, { "kb", 1 << 10 },
-	{ "m", 1 << 20 }, { "mib", 1 << 20 }, { "mb", 1 << 20 }, { "g", 1 << 30 }, { "gib", 1 << 30 }, { "gb", 1 << 30 },
-	{ "t", 1ull << 40 }, { "tib", 1ull << 40 }, { "tb", 1ull << 40 }, { NULL, 0 } };
-static const struct unit durations[] = { { "ms", 1 }, { "s", 1000 }, { "", 1000 }, { "sec", 1000 }, { "m", 60000 },
-	{ "min", 60000 }, { "h", 3600000 }, { "d", 86400000 }, { NULL, 0 } };
+static const struct unit sizes[] = {
+	{ "", 1 },	   { "b", 1 },		{ "k", 1 << 10 },      { "kib", 1 << 10 },   { "kb", 1 << 10 },
+	{ "m", 1 << 20 },  { "mib", 1 << 20 },	{ "mb", 1 << 20 },     { "g", 1 << 30 },     { "gib", 1 << 30 },
+	{ "gb", 1 << 30 }, { "t", 1ull << 40 }, { "tib", 1ull << 40 }, { "tb", 1ull << 40 }, { NULL, 0 }
+};
+static const struct unit durations[] = { { "ms", 1 },	   { "s", 1000 },    { "", 1000 },	{ "sec", 1000 }, { "m", 60000 },
+					 { "min", 60000 }, { "h", 3600000 }, { "d", 86400000 }, { NULL, 0 } };
 
 static int parse_choice(const char *text, const char *choices, int64_t *value)
 {
@@ -213,8 +215,14 @@ __attribute__((no_sanitize("thread"))) static void store(const struct option *o,
 
 static const char *wanted(const struct option *o, char *text, size_t size)
 {
-	static const char *const kinds[] = { "on or off", "a whole number", "a size such as 64K or 1M",
-		"a duration such as 500ms, 30s or 5m", "a percentage from 0 to 100", "a text", "an absolute path", "" };
+	static const char *const kinds[] = { "on or off",
+					     "a whole number",
+					     "a size such as 64K or 1M",
+					     "a duration such as 500ms, 30s or 5m",
+					     "a percentage from 0 to 100",
+					     "a text",
+					     "an absolute path",
+					     "" };
 
 	if (o->kind == OPTION_ENUM)
 		snprintf(text, size, "one of %s", o->choices);
@@ -225,8 +233,7 @@ static const char *wanted(const struct option *o, char *text, size_t size)
 	return text;
 }
 
-static int apply(const struct option *o, void *private, const char *who, const char *text, unsigned line,
-		 struct problem *p)
+static int apply(const struct option *o, void *private, const char *who, const char *text, unsigned line, struct problem *p)
 {
 	char want[256], where[32] = "";
 	union value v;
@@ -254,8 +261,8 @@ static int unknown(const struct option *table, const char *who, const struct opt
 			   near ? hint : "; `stratus xlator help TYPE` lists those it has");
 }
 
-int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values,
-		  size_t count, struct problem *p)
+int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values, size_t count,
+		  struct problem *p)
 {
 	int err = 0;
 
@@ -287,8 +294,9 @@ int option_change(const struct option *table, void *private, const char *who, co
 	if (!o)
 		return unknown(table, who, &v, p);
 	if (!o->live)
-		return problem_set(p, EPERM, "%s: option %s can't change while running; change the volfile and restart or reload",
-				   who, name);
+		return problem_set(p, EPERM,
+				   "%s: option %s can't change while running; change the volfile and restart or reload", who,
+				   name);
 	return apply(o, private, who, value, 0, p);
 }
 

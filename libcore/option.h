@@ -9,25 +9,25 @@
 struct problem;
 
 enum option_kind {
-	OPTION_BOOL,     /* bool            on|off|yes|no|true|false */
-	OPTION_INT,      /* int64_t         bounds min..max */
-	OPTION_SIZE,     /* uint64_t bytes  4096, 64K, 1M, 2G */
+	OPTION_BOOL,	 /* bool            on|off|yes|no|true|false */
+	OPTION_INT,	 /* int64_t         bounds min..max */
+	OPTION_SIZE,	 /* uint64_t bytes  4096, 64K, 1M, 2G */
 	OPTION_DURATION, /* uint64_t ms     500ms, 30s (or plain 30), 5m, 1h */
-	OPTION_PERCENT,  /* double          0..100, "12.5" or "12.5%" */
-	OPTION_STRING,   /* char *          */
-	OPTION_PATH,     /* char *          absolute */
-	OPTION_ENUM,     /* int64_t         index in choices */
+	OPTION_PERCENT,	 /* double          0..100, "12.5" or "12.5%" */
+	OPTION_STRING,	 /* char *          */
+	OPTION_PATH,	 /* char *          absolute */
+	OPTION_ENUM,	 /* int64_t         index in choices */
 };
 
 struct option {
 	const char *name; /* as written in a volfile: "max-wait" */
 	enum option_kind kind;
-	size_t offset;      /* in the translator's private struct */
+	size_t offset;	    /* in the translator's private struct */
 	const char *preset; /* NULL: must be given */
 	const char *help;
 	int64_t min, max;    /* INT, SIZE, DURATION; both 0: no bounds */
 	const char *choices; /* ENUM: "a|b|c" */
-	bool live;           /* may change while running (the field is read afresh on each use; 8-byte fields change whole) */
+	bool live;	     /* may change while running (the field is read afresh on each use; 8-byte fields change whole) */
 };
 #define OPTION_AT(type, field) offsetof(type, field)
 
@@ -38,8 +38,8 @@ struct option_value { /* a name and its text, as a volfile gives it */
 
 /* Fills the fields of `private` from the presets and the given values. -EINVAL with the sentence in *problem (unknown
  * option: names the nearest known one). `who` is for the sentence ("volume brick (storage/posix)"). */
-int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values,
-		  size_t count, struct problem *);
+int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values, size_t count,
+		  struct problem *);
 /* Checks and changes one live option. */
 int option_change(const struct option *table, void *private, const char *who, const char *name, const char *value,
 		  struct problem *);

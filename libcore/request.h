@@ -22,7 +22,7 @@ struct request;
 
 /* One who holds locks and open files: on a server, a client's session. Translators key what they keep by it. */
 struct client {
-	uint8_t id[16];       /* chosen by the client at start */
+	uint8_t id[16];	      /* chosen by the client at start */
 	uint64_t incarnation; /* rises when the session had to be made anew */
 	const char *name;     /* for logs: host:port or "local" */
 	atomic_uint refs;
@@ -46,24 +46,24 @@ struct trail { /* one translator on the way of the request */
 };
 
 struct request {
-	uint64_t id;          /* unique in the mount's life; the same in the server's log */
+	uint64_t id; /* unique in the mount's life; the same in the server's log */
 	uid_t uid;
 	gid_t gid;
 	pid_t pid;
-	int32_t group_count;  /* -1: not known yet, ask request_groups() */
-	gid_t *groups;        /* owned */
+	int32_t group_count; /* -1: not known yet, ask request_groups() */
+	gid_t *groups;	     /* owned */
 	uint64_t lock_owner;
 	uint64_t deadline_ns; /* monotonic; 0: none */
 	uint64_t born_ns;
-	bool resent;          /* the first try may have been done: creation that finds its own gfid is a success */
-	struct client *client;/* NULL for the process's own doings */
+	bool resent;	       /* the first try may have been done: creation that finds its own gfid is a success */
+	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;
-	atomic_uint depth;    /* how many translators it is in just now; the outermost are in trail */
+	atomic_uint depth; /* how many translators it is in just now; the outermost are in trail */
 	struct task *task;
 	struct extension *extensions, *reply_extensions;
 	/* Gives the groups (malloc'ed) or -errno; may be NULL (then request_groups says -ENEEDGROUPS). */
 	int (*load_groups)(struct request *, gid_t **groups);
-	struct request *next, *prev; /* in the list of those in flight */
+	struct request *next, *prev;   /* in the list of those in flight */
 	struct trail trail[TRAIL_MAX]; /* last: request_init does not clear it */
 };
 

@@ -21,11 +21,11 @@ struct task {
 	task_fn *fn;
 	void *arg;
 	struct task *next; /* in the run queue or the pool */
-	char *stack;       /* lowest usable byte */
+	char *stack;	   /* lowest usable byte */
 	atomic_bool cancelled, timed_out;
 	int shielded;
 	atomic_uint_fast64_t wait_until; /* deadline of the current wait, 0 when none */
-	struct timer timer;              /* set at or before wait_until; it re-arms itself (see task_expired) */
+	struct timer timer;		 /* set at or before wait_until; it re-arms itself (see task_expired) */
 	void *asan_fake_stack, *tsan_fiber;
 	unsigned valgrind_id;
 };
@@ -44,17 +44,17 @@ struct shard {
 	struct call *first_call, *last_call;
 	struct timer **heap;
 	unsigned heap_count, heap_room;
-	bool sleeping;             /* in epoll_wait, or about to: who adds work must write event_fd */
+	bool sleeping;		   /* in epoll_wait, or about to: who adds work must write event_fd */
 	atomic_uint_fast64_t turn; /* odd while a task runs under the loop; changing it takes the loop over */
-	uint64_t turn_seen;        /* by the watchdog */
+	uint64_t turn_seen;	   /* by the watchdog */
 	atomic_uint_fast64_t live; /* tasks */
-	int luck, short_sleeps; /* of busy polling; the driver's own, like the next */
-	uint64_t usual_ns;      /* how long work is in coming */
+	int luck, short_sleeps;	   /* of busy polling; the driver's own, like the next */
+	uint64_t usual_ns;	   /* how long work is in coming */
 };
 
 /* What a thread knows of itself. */
 struct driver {
-	void *sp;          /* of the loop, while a task runs */
+	void *sp;	   /* of the loop, while a task runs */
 	struct task *task; /* running */
 	struct shard *loop_of;
 	enum { AFTER_WAIT, AFTER_YIELD, AFTER_END } after;
@@ -75,7 +75,7 @@ void shard_kick(struct shard *);
 /* Runs the task on this thread until it waits or ends. False if the loop was taken over meanwhile: leave it at once. */
 bool task_run(struct driver *, struct shard *, struct task *);
 bool task_release_loop(struct driver *); /* true if this thread held it until now */
-void shard_hand_over(struct shard *);    /* a spare thread drives the shard from now on */
+void shard_hand_over(struct shard *);	 /* a spare thread drives the shard from now on */
 void task_pool_destroy(void);
 /* Due timers: runs them. Returns ms until the next one, -1 if none. */
 int timers_run(struct shard *);

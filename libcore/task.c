@@ -422,8 +422,7 @@ static void arm_deadline(struct task *t, uint64_t deadline_ns)
 
 static int wait_verdict(struct task *t, uint64_t deadline_ns)
 {
-	if (!t->shielded && atomic_load_explicit(&t->cancelled, memory_order_relaxed) &&
-	    atomic_exchange(&t->cancelled, false))
+	if (!t->shielded && atomic_load_explicit(&t->cancelled, memory_order_relaxed) && atomic_exchange(&t->cancelled, false))
 		return -ECANCELED;
 	if (deadline_ns && atomic_load(&t->timed_out) && clock_ns() >= deadline_ns)
 		return -ETIMEDOUT;

@@ -90,7 +90,7 @@ void runtime_stats(struct runtime_stats *);
 
 struct task_waiter;
 struct task_lock {
-	atomic_flag guard;           /* short; guards the list; see sync.c */
+	atomic_flag guard; /* short; guards the list; see sync.c */
 	bool held;
 	struct task_waiter *first, *last;
 };

@@ -22,8 +22,8 @@ struct parser {
 
 static int bad(struct parser *p, const char *what, const char *word)
 {
-	return problem_set(p->problem, EINVAL, "%s:%u: %s%s%.80s%s", p->path, p->line, what, word ? " \"" : "", word ? word : "",
-			   word ? "\"" : "");
+	return problem_set(p->problem, EINVAL, "%s:%u: %s%s%.80s%s", p->path, p->line, what, word ? " \"" : "",
+			   word ? word : "", word ? "\"" : "");
 }
 
 static void free_words(char **words, size_t count)

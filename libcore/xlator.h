@@ -26,7 +26,7 @@ typedef int any_fop(struct request *, struct xlator *, enum fop, const void *in,
 
 /* What travels upward, from a brick to the client or from a child to its parents. */
 enum event_kind {
-	EVENT_CHILD_UP,   /* the child can be asked */
+	EVENT_CHILD_UP,	  /* the child can be asked */
 	EVENT_CHILD_DOWN, /* the child can't be reached (requests wait, or fail) */
 	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
 	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
@@ -34,24 +34,24 @@ enum event_kind {
 };
 struct event {
 	enum event_kind kind;
-	struct inode *inode;          /* borrowed, or NULL */
-	const struct client *client;  /* to whom, on a server; NULL: to all */
+	struct inode *inode;	     /* borrowed, or NULL */
+	const struct client *client; /* to whom, on a server; NULL: to all */
 	struct lock lock;
 };
 
 enum { HANDLE_SIZE_MAX = 128 };
 
 struct xlator_type {
-	unsigned api;       /* STRATUS_API_VERSION */
-	bool shareable;     /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
-	bool front;         /* it brings requests in and nobody calls it (mount/fuse, protocol/server): what stands below it must
+	unsigned api;	  /* STRATUS_API_VERSION */
+	bool shareable;	  /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
+	bool front;	  /* it brings requests in and nobody calls it (mount/fuse, protocol/server): what stands below it must
 			       handle every fop, or the graph does not load */
-	const char *name;   /* "debug/trace" */
+	const char *name; /* "debug/trace" */
 	const char *summary;
-	const struct option *options; /* ended by a NULL name; may be NULL */
-	size_t private_size;          /* of x->private, zeroed, filled from the options before init */
+	const struct option *options;	/* ended by a NULL name; may be NULL */
+	size_t private_size;		/* of x->private, zeroed, filled from the options before init */
 	int min_children, max_children; /* max -1: any number; 0,0 means none (a leaf); most have 1,1 */
-	int (*load)(void);   /* once per library, before the first instance; 0 or -errno */
+	int (*load)(void);		/* once per library, before the first instance; 0 or -errno */
 	void (*unload)(void);
 	/* Checks options and takes resources, but does nothing that others can see; errors as a sentence in *problem. */
 	int (*init)(struct xlator *, struct problem *);
@@ -60,7 +60,9 @@ struct xlator_type {
 	int (*claim)(struct xlator *, struct problem *);
 	/* The graph below is ready; may connect, listen, mount. In a task or on a plain thread. */
 	int (*start)(struct xlator *, struct problem *);
-	void (*stop)(struct xlator *);   /* undoes claim and start, even if only the first was done: no new upward events after it returns */
+	void (*stop)(
+		struct xlator
+			*); /* undoes claim and start, even if only the first was done: no new upward events after it returns */
 	void (*finish)(struct xlator *); /* undoes init */
 	/* A live option was changed (the field already has its new value). */
 	void (*reconfigure)(struct xlator *, const struct option *);
@@ -118,10 +120,10 @@ static inline int fop_pass(struct request *rq, struct xlator *x, enum fop fop, c
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 /* The typed forms, one per fop:  int read_on(rq, child, &in, &out)  */
-#define X(op)                                                                                                          \
-	static inline int op##_on(struct request *rq, struct xlator *to, const struct op##_in *in, struct op##_out *out) \
-	{                                                                                                              \
-		return fop_call(rq, to, FOP_##op, in, out);                                                            \
+#define X(op)                                                                                                                  \
+	static inline int op##_on(struct request *rq, struct xlator *to, const struct op##_in *in, struct op##_out *out)       \
+	{                                                                                                                      \
+		return fop_call(rq, to, FOP_##op, in, out);                                                                    \
 	}
 FOPS(X)
 #undef X

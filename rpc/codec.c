@@ -241,8 +241,8 @@ static bool code_attr(struct codec *c, struct attr *a)
 {
 	return code_gfid(c, &a->gfid) && code_u32(c, &a->mode) && code_u32(c, &a->nlink) && code_u32(c, &a->uid) &&
 	       code_u32(c, &a->gid) && code_u64(c, &a->rdev) && code_u64(c, &a->size) && code_u64(c, &a->blocks) &&
-	       code_u32(c, &a->blksize) && code_time(c, &a->atime) && code_time(c, &a->mtime) &&
-	       code_time(c, &a->ctime) && code_time(c, &a->btime);
+	       code_u32(c, &a->blksize) && code_time(c, &a->atime) && code_time(c, &a->mtime) && code_time(c, &a->ctime) &&
+	       code_time(c, &a->btime);
 }
 
 static bool code_setattr(struct codec *c, struct setattr *s)
@@ -388,23 +388,39 @@ static bool code_steps(struct codec *, struct steps *);
 static bool code_field(struct codec *c, const struct field *f, void *at)
 {
 	switch (f->kind) {
-	case FIELD_LOC: return code_loc(c, at);
-	case FIELD_INODE: return code_inode(c, at);
-	case FIELD_FILE: return code_file(c, at);
+	case FIELD_LOC:
+		return code_loc(c, at);
+	case FIELD_INODE:
+		return code_inode(c, at);
+	case FIELD_FILE:
+		return code_file(c, at);
 	case FIELD_U32:
-	case FIELD_MODE: return code_u32(c, at);
-	case FIELD_U64: return code_u64(c, at);
-	case FIELD_GFID: return code_gfid(c, at);
-	case FIELD_STRING: return code_string(c, at, WIRE_STRING_MAX, false);
-	case FIELD_BLOB: return code_blob(c, at);
-	case FIELD_ATTR: return code_attr(c, at);
-	case FIELD_SETATTR: return code_setattr(c, at);
-	case FIELD_BUFFER: return code_buffer(c, at);
-	case FIELD_DIRENTS: return code_dirents(c, at);
-	case FIELD_STATFS: return code_statfs(c, at);
-	case FIELD_LOCK: return codec_lock(c, at);
-	case FIELD_STEPS: return code_steps(c, at);
-	case FIELD_RESULTS: break; /* code_results: they need the steps */
+	case FIELD_MODE:
+		return code_u32(c, at);
+	case FIELD_U64:
+		return code_u64(c, at);
+	case FIELD_GFID:
+		return code_gfid(c, at);
+	case FIELD_STRING:
+		return code_string(c, at, WIRE_STRING_MAX, false);
+	case FIELD_BLOB:
+		return code_blob(c, at);
+	case FIELD_ATTR:
+		return code_attr(c, at);
+	case FIELD_SETATTR:
+		return code_setattr(c, at);
+	case FIELD_BUFFER:
+		return code_buffer(c, at);
+	case FIELD_DIRENTS:
+		return code_dirents(c, at);
+	case FIELD_STATFS:
+		return code_statfs(c, at);
+	case FIELD_LOCK:
+		return codec_lock(c, at);
+	case FIELD_STEPS:
+		return code_steps(c, at);
+	case FIELD_RESULTS:
+		break; /* code_results: they need the steps */
 	}
 	return fail(c, -EPROTO);
 }
@@ -419,10 +435,14 @@ static bool objects_there(struct codec *c, int fop, const struct field *f, const
 		if (fop == FOP_lookup && (l->inode || (c->given_inode && !l->name)))
 			return true;
 		return l->name && (l->parent || c->given_inode);
-	case FIELD_INODE: return *(struct inode *const *)at || c->given_inode;
-	case FIELD_FILE: return *(struct file *const *)at || c->given_file || fop == FOP_getattr || fop == FOP_setattr;
-	case FIELD_GFID: return !gfid_is_null(at);
-	default: return true;
+	case FIELD_INODE:
+		return *(struct inode *const *)at || c->given_inode;
+	case FIELD_FILE:
+		return *(struct file *const *)at || c->given_file || fop == FOP_getattr || fop == FOP_setattr;
+	case FIELD_GFID:
+		return !gfid_is_null(at);
+	default:
+		return true;
 	}
 }
 

@@ -25,8 +25,8 @@ struct codec {
 	uint32_t limit; /* bytes of the stream */
 	const struct codec_ops *ops;
 	void *owner;
-	int error; /* the first that happened; 0 with a failed primitive: too short */
-	bool step; /* inside a compound */
+	int error;		      /* the first that happened; 0 with a failed primitive: too short */
+	bool step;		      /* inside a compound */
 	bool given_inode, given_file; /* an earlier step gave one */
 	/* decoding: what followed the XDR part, and how much of it has been claimed */
 	struct buffer *bulk;
@@ -36,7 +36,7 @@ struct codec {
 	unsigned buffers;
 	size_t bulk_size;
 	struct inode *opened; /* results at the client: of what the next file is (borrowed) */
-	uint32_t flags;       /* and how it was opened */
+	uint32_t flags;	      /* and how it was opened */
 };
 
 /* `bytes` is aligned to 4. */

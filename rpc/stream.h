@@ -17,10 +17,17 @@ struct record {
 	uint32_t word[];
 };
 enum { /* words of a record, after the record mark */
-	WORD_XID, WORD_TYPE,
-	CALL_RPC_VERSION = 2, CALL_PROGRAM, CALL_VERSION, CALL_PROCEDURE, CALL_WORDS = 10, CALL_BODY = CALL_WORDS + 1,
-	REPLY_WORDS = 6, REPLY_BODY = REPLY_WORDS + 1,
-	RECORD_HEAD_MAX = 4 * (1 + CALL_BODY) /* with mark and bulk size */
+       WORD_XID,
+       WORD_TYPE,
+       CALL_RPC_VERSION = 2,
+       CALL_PROGRAM,
+       CALL_VERSION,
+       CALL_PROCEDURE,
+       CALL_WORDS = 10,
+       CALL_BODY = CALL_WORDS + 1,
+       REPLY_WORDS = 6,
+       REPLY_BODY = REPLY_WORDS + 1,
+       RECORD_HEAD_MAX = 4 * (1 + CALL_BODY) /* with mark and bulk size */
 };
 static inline uint32_t record_word(const struct record *r, unsigned at)
 {
@@ -48,9 +55,9 @@ struct stream {
 	void (*broken)(struct stream *, const char *why);
 	uint32_t max_size, max_bulk; /* bytes of a record: XDR part, bulk part; larger ones break the stream */
 	/* reading; the loop's own */
-	struct record *part; /* one that has begun */
+	struct record *part;	       /* one that has begun */
 	uint32_t part_size, part_bulk; /* bytes of it that are here */
-	char *in;            /* what has come of the next one's head */
+	char *in;		       /* what has come of the next one's head */
 	uint32_t in_size, ahead;
 	bool dead, garbage; /* garbage: that is why it broke */
 	/* sending; guarded by lock */
@@ -89,7 +96,7 @@ struct problem;
 /* "host:port", ":port", "[::1]:port". 0 or -errno with a sentence; freeaddrinfo() the list. May block on DNS. */
 int tcp_resolve(const char *host, const char *port, bool passive, struct addrinfo **, struct problem *);
 int tcp_connect(const struct addrinfo *); /* begins; a descriptor or -errno */
-int tcp_bind(const struct addrinfo *); /* for listen(2); a descriptor or -errno */
+int tcp_bind(const struct addrinfo *);	  /* for listen(2); a descriptor or -errno */
 void tcp_tune(int fd);
 void tcp_name(int fd, bool peer, char *text, size_t size); /* 127.0.0.1:24007 */
 #endif

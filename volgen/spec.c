@@ -25,8 +25,7 @@ static unsigned line_of(const yaml_node_t *n)
 	return n->start_mark.line + 1;
 }
 
-#define bad(r, line, format, ...)                                                                                      \
-	problem_set((r)->problem, EINVAL, "%s:%u: " format, (r)->spec->path, (line), ##__VA_ARGS__)
+#define bad(r, line, format, ...) problem_set((r)->problem, EINVAL, "%s:%u: " format, (r)->spec->path, (line), ##__VA_ARGS__)
 
 /* One more element at the end of an array, zeroed. */
 static void *grow(void *array, size_t *count, size_t size)
@@ -45,8 +44,7 @@ static void *grow(void *array, size_t *count, size_t size)
  * escaped: U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. libyaml gives valid UTF-8. */
 static bool printable(const char *text)
 {
-	static const char *const never[] = {"\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf", "\xef\xbf\xbe",
-	                                    "\xef\xbf\xbf"};
+	static const char *const never[] = { "\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf", "\xef\xbf\xbe", "\xef\xbf\xbf" };
 
 	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
 		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0))
@@ -127,9 +125,9 @@ static int take_id(struct reader *r, yaml_node_t *n, void *target)
 
 	if (!err && (gfid_parse(text, target) || gfid_is_null(target) || gfid_equal(target, &gfid_root)))
 		err = bad(r, line_of(n),
-		          "'%.80s' is no id: take a fresh one from uuidgen, or let `stratus volgen --init` write the "
-		          "file",
-		          text);
+			  "'%.80s' is no id: take a fresh one from uuidgen, or let `stratus volgen --init` write the "
+			  "file",
+			  text);
 	free(text);
 	return err;
 }
@@ -157,13 +155,13 @@ static yaml_node_t *node(struct reader *r, int index)
 
 static int unknown_key(struct reader *r, const yaml_node_t *n, const struct key *keys)
 {
-	const char *names[16] = {NULL}, *name = (const char *)n->data.scalar.value, *nearest;
+	const char *names[16] = { NULL }, *name = (const char *)n->data.scalar.value, *nearest;
 
 	for (size_t i = 0; keys[i].name && i < 15; i++)
 		names[i] = keys[i].name;
 	nearest = nearest_name(name, names);
 	return bad(r, line_of(n), "'%.80s' means nothing here%s%s%s", name, nearest ? ": did you mean '" : "",
-	           nearest ? nearest : "", nearest ? "'?" : "");
+		   nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static int check_mapping(struct reader *r, yaml_node_t *n, const char *what)
@@ -185,7 +183,7 @@ static int check_mapping(struct reader *r, yaml_node_t *n, const char *what)
 }
 
 static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, const struct key *keys, char *target,
-                        const size_t *offsets)
+			const size_t *offsets)
 {
 	int err = check_mapping(r, n, what);
 
@@ -197,17 +195,16 @@ static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, cons
 
 		while (keys[i].name && strcmp(keys[i].name, (char *)key->data.scalar.value))
 			i++;
-		err = keys[i].name ? keys[i].take(r, node(r, at->value), target + offsets[i])
-		                   : unknown_key(r, key, keys);
+		err = keys[i].name ? keys[i].take(r, node(r, at->value), target + offsets[i]) : unknown_key(r, key, keys);
 	}
 	return err;
 }
 
 static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
 {
-	static const struct key keys[] = {{"host", take_host}, {"port", take_port}, {"listen", take_host}, {0}};
-	static const size_t offsets[] = {offsetof(struct spec_server, host), offsetof(struct spec_server, port),
-	                                 offsetof(struct spec_server, listen)};
+	static const struct key keys[] = { { "host", take_host }, { "port", take_port }, { "listen", take_host }, { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_server, host), offsetof(struct spec_server, port),
+					  offsetof(struct spec_server, listen) };
 	struct spec_server *s = grow(&r->spec->server, &r->spec->servers, sizeof *s);
 	int err;
 
@@ -235,9 +232,9 @@ static int take_servers(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_brick(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = {{"server", take_text}, {"directory", take_path}, {"id", take_id}, {0}};
-	static const size_t offsets[] = {offsetof(struct spec_brick, server_name),
-	                                 offsetof(struct spec_brick, directory), offsetof(struct spec_brick, id)};
+	static const struct key keys[] = { { "server", take_text }, { "directory", take_path }, { "id", take_id }, { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
+					  offsetof(struct spec_brick, id) };
 	struct spec_brick *b = grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
 	int err;
 
@@ -247,16 +244,15 @@ static int take_brick(struct reader *r, yaml_node_t *n)
 		return err;
 	if (!b->server_name || !b->directory || gfid_is_null(&b->id))
 		return bad(r, b->line, "this brick has no %s",
-		           !b->server_name ? "'server'"
-		           : !b->directory ? "'directory'"
-		                           : "'id': take a fresh one from uuidgen");
+			   !b->server_name ? "'server'"
+			   : !b->directory ? "'directory'"
+					   : "'id': take a fresh one from uuidgen");
 	return 0;
 }
 
 static int each_item(struct reader *r, yaml_node_t *n, const char *what, int (*take)(struct reader *, yaml_node_t *))
 {
-	int err = n->type == YAML_SEQUENCE_NODE ? 0
-	                                        : bad(r, line_of(n), "%s takes a list (lines '- ...' below it)", what);
+	int err = n->type == YAML_SEQUENCE_NODE ? 0 : bad(r, line_of(n), "%s takes a list (lines '- ...' below it)", what);
 
 	for (yaml_node_item_t *at = n->data.sequence.items.start; !err && at < n->data.sequence.items.top; at++)
 		err = take(r, node(r, *at));
@@ -306,8 +302,7 @@ static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *val
 		err = check_mapping(r, values, o->type);
 	if (err)
 		return err;
-	for (yaml_node_pair_t *at = values->data.mapping.pairs.start; at < values->data.mapping.pairs.top && !err;
-	     at++) {
+	for (yaml_node_pair_t *at = values->data.mapping.pairs.start; at < values->data.mapping.pairs.top && !err; at++) {
 		struct option_value *value = grow(&o->option, &o->options, sizeof *value);
 
 		value->line = line_of(node(r, at->key));
@@ -346,16 +341,14 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 
 	b->server = find_server(s, b->server_name);
 	if (!b->server)
-		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers",
-		           b->server_name);
+		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers", b->server_name);
 	if (gfid_equal(&b->id, &s->id))
 		return bad(r, b->line, "the brick has the id of the volume: give it one of its own");
 	for (const struct spec_brick *other = s->brick; other < b; other++) {
 		if (gfid_equal(&b->id, &other->id))
 			return bad(r, b->line, "the brick has the same id as that in line %u", other->line);
 		if (b->server == other->server && !strcmp(b->directory, other->directory))
-			return bad(r, b->line, "the brick has the same server and directory as that in line %u",
-			           other->line);
+			return bad(r, b->line, "the brick has the same server and directory as that in line %u", other->line);
 	}
 	return 0;
 }
@@ -367,10 +360,10 @@ static int check_whole(struct reader *r)
 
 	if (!s->volume || gfid_is_null(&s->id))
 		return bad(r, 1, "%s is missing%s", s->volume ? "'id'" : "'volume'",
-		           s->volume ? ": take a fresh one from uuidgen and keep it" : ", the name of the volume");
+			   s->volume ? ": take a fresh one from uuidgen and keep it" : ", the name of the volume");
 	if (!s->servers || !s->bricks)
 		return bad(r, 1, "the volume has no %s: name at least one below '%s:'", s->servers ? "brick" : "server",
-		           s->servers ? "bricks" : "servers");
+			   s->servers ? "bricks" : "servers");
 	if (s->bricks > SPEC_BRICKS_MAX)
 		return bad(r, 1, "more than %d bricks", SPEC_BRICKS_MAX);
 	for (size_t i = 0; i < s->bricks && !err; i++)
@@ -381,30 +374,30 @@ static int check_whole(struct reader *r)
 static int take_document(struct reader *r)
 {
 	static const struct key keys[] = {
-	        {"volume", take_name},
-	        {"id", take_id},
-	        {"servers", take_servers},
-	        {"bricks", take_bricks},
-	        {"options", take_options},
-	        {"client-translators", take_client_translators},
-	        {"server-translators", take_server_translators},
-	        {0},
+		{ "volume", take_name },
+		{ "id", take_id },
+		{ "servers", take_servers },
+		{ "bricks", take_bricks },
+		{ "options", take_options },
+		{ "client-translators", take_client_translators },
+		{ "server-translators", take_server_translators },
+		{ 0 },
 	};
-	static const size_t offsets[] = {offsetof(struct spec, volume), offsetof(struct spec, id), 0, 0, 0, 0, 0};
+	static const size_t offsets[] = { offsetof(struct spec, volume), offsetof(struct spec, id), 0, 0, 0, 0, 0 };
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
-	               : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
+		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
 
 	return err ? err : check_whole(r);
 }
 
 int spec_parse(const char *text, size_t size, const char *path, struct spec *spec, struct problem *p)
 {
-	struct reader r = {.spec = spec, .problem = p};
+	struct reader r = { .spec = spec, .problem = p };
 	yaml_parser_t parser;
 	int err;
 
-	*spec = (struct spec){.path = path_format("%s", path)};
+	*spec = (struct spec){ .path = path_format("%s", path) };
 	if (!yaml_parser_initialize(&parser))
 		return problem_set(p, ENOMEM, "out of memory");
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
@@ -413,7 +406,7 @@ int spec_parse(const char *text, size_t size, const char *path, struct spec *spe
 		yaml_document_delete(&r.document);
 	} else {
 		err = bad(&r, (unsigned)parser.problem_mark.line + 1, "this is not YAML: %s",
-		          parser.problem ? parser.problem : "?");
+			  parser.problem ? parser.problem : "?");
 	}
 	yaml_parser_delete(&parser);
 	return err;
@@ -426,7 +419,7 @@ int spec_read(const char *path, struct spec *spec, struct problem *p)
 	int err = text ? spec_parse(text, size, path, spec, p) : -EINVAL;
 
 	if (!text)
-		*spec = (struct spec){0};
+		*spec = (struct spec){ 0 };
 	free(text);
 	return err;
 }
@@ -468,7 +461,7 @@ void spec_free(struct spec *s)
 	free(s->by_type);
 	free(s->volume);
 	free(s->path);
-	*s = (struct spec){0};
+	*s = (struct spec){ 0 };
 }
 
 /* ---- writing ---- */
@@ -527,7 +520,7 @@ void spec_print(const struct spec *s, FILE *to)
 	char id[GFID_TEXT];
 
 	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
-	            "or copy them.\n");
+		    "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
 	print_servers(s, to);
 	fputs("bricks:\n", to);
@@ -563,9 +556,9 @@ static int init_brick(struct spec *s, const char *text, unsigned port, struct pr
 		*name = 'v';
 	if (!find_server(s, name)) {
 		server = grow(&s->server, &s->servers, sizeof *server);
-		*server = (struct spec_server){.name = path_format("%s", name),
-		                               .host = path_format("%s", host),
-		                               .port = port ? port : SPEC_PORT};
+		*server = (struct spec_server){ .name = path_format("%s", name),
+						.host = path_format("%s", host),
+						.port = port ? port : SPEC_PORT };
 	}
 	brick = grow(&s->brick, &s->bricks, sizeof *brick);
 	brick->server_name = path_format("%s", name);
@@ -574,16 +567,15 @@ static int init_brick(struct spec *s, const char *text, unsigned port, struct pr
 	return 0;
 }
 
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *made,
-              struct problem *p)
+int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *made, struct problem *p)
 {
-	struct spec s = {.volume = path_format("%s", volume)};
+	struct spec s = { .volume = path_format("%s", volume) };
 	char *text = NULL;
 	size_t size;
 	FILE *to;
 	int err = 0;
 
-	*made = (struct spec){0};
+	*made = (struct spec){ 0 };
 	gfid_create(&s.id);
 	for (size_t i = 0; i < count && !err; i++)
 		err = init_brick(&s, bricks[i], port, p);

@@ -18,10 +18,10 @@ struct writer {
 
 /* What volgen writes itself: the same text for all volumes of a type would be wrong. */
 static const char *const own[][2] = {
-        {"storage/posix", "directory"},          {"storage/posix", "volume-id"},   {"storage/posix", "brick-id"},
-        {"features/locks", "state-dir"},         {"protocol/server", "listen"},    {"protocol/client", "remote-host"},
-        {"protocol/client", "remote-port"},      {"protocol/client", "volume-id"}, {"protocol/client", "brick-id"},
-        {"protocol/client", "remote-subvolume"}, {"mount/fuse", "mountpoint"},     {"mount/fuse", "fsname"},
+	{ "storage/posix", "directory" },	   { "storage/posix", "volume-id" },   { "storage/posix", "brick-id" },
+	{ "features/locks", "state-dir" },	   { "protocol/server", "listen" },    { "protocol/client", "remote-host" },
+	{ "protocol/client", "remote-port" },	   { "protocol/client", "volume-id" }, { "protocol/client", "brick-id" },
+	{ "protocol/client", "remote-subvolume" }, { "mount/fuse", "mountpoint" },     { "mount/fuse", "fsname" },
 };
 
 /* A word of the volfile's grammar: in quotes where the parser would read something else without. */
@@ -109,10 +109,10 @@ static void brick_options(struct writer *w, const char *type, const struct spec_
 /* posix, locks, access, and what the specification puts above them. */
 static void brick_stack(struct writer *w, const char *stack, const struct spec_brick *b)
 {
-	char *types[3 + 64] = {(char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
-	                       (char *)"debug/io-stats"};
+	char *types[3 + 64] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
+				(char *)"debug/io-stats" };
 	const struct spec_list *above = &w->spec->server_translators;
-	struct spec_list list = {types, w->spec->has_server_translators ? 3 + above->count : 4};
+	struct spec_list list = { types, w->spec->has_server_translators ? 3 + above->count : 4 };
 	cleanup_path char *below = NULL;
 
 	if (above->count)
@@ -187,7 +187,7 @@ static void begin_file(struct writer *w)
 	if (!w->to)
 		abort(); /* a few bytes, in a tool */
 	fprintf(w->to, "# Made by stratus volgen for the volume %s: change its specification, not this file.\n",
-	        w->spec->volume);
+		w->spec->volume);
 }
 
 static void end_file(struct writer *w, struct volgen_files *files, char *name)
@@ -197,7 +197,7 @@ static void end_file(struct writer *w, struct volgen_files *files, char *name)
 	if (!grown || fclose(w->to))
 		abort(); /* as above */
 	files->file = grown;
-	grown[files->count++] = (struct volgen_file){name, w->text};
+	grown[files->count++] = (struct volgen_file){ name, w->text };
 }
 
 static int check_options(const struct spec *s, struct problem *p)
@@ -207,13 +207,11 @@ static int check_options(const struct spec *s, struct problem *p)
 	for (size_t i = 0; i < s->types; i++)
 		for (size_t k = 0; k < s->by_type[i].options; k++)
 			for (size_t o = 0; o < sizeof own / sizeof *own; o++)
-				if (!strcmp(own[o][0], s->by_type[i].type) &&
-				    !strcmp(own[o][1], s->by_type[i].option[k].name))
-					return problem_set(
-					        p, EINVAL,
-					        "%s:%u: option %s of %s follows from the rest of the specification: "
-					        "leave it out",
-					        s->path, s->by_type[i].option[k].line, own[o][1], own[o][0]);
+				if (!strcmp(own[o][0], s->by_type[i].type) && !strcmp(own[o][1], s->by_type[i].option[k].name))
+					return problem_set(p, EINVAL,
+							   "%s:%u: option %s of %s follows from the rest of the specification: "
+							   "leave it out",
+							   s->path, s->by_type[i].option[k].line, own[o][1], own[o][0]);
 	return 0;
 }
 
@@ -221,11 +219,10 @@ static int check_used(const struct writer *w, struct problem *p)
 {
 	for (size_t i = 0; i < w->spec->types; i++)
 		if (!w->used[i])
-			return problem_set(
-			        p, EINVAL,
-			        "%s:%u: there are options for %s, but no such translator in any stack: add it to "
-			        "client-translators or server-translators, or remove them",
-			        w->spec->path, w->spec->by_type[i].line, w->spec->by_type[i].type);
+			return problem_set(p, EINVAL,
+					   "%s:%u: there are options for %s, but no such translator in any stack: add it to "
+					   "client-translators or server-translators, or remove them",
+					   w->spec->path, w->spec->by_type[i].line, w->spec->by_type[i].type);
 	return 0;
 }
 
@@ -252,17 +249,17 @@ static void write_all(struct writer *w, struct volgen_files *files)
 		begin_file(w);
 		write_client(w, i);
 		end_file(w, files,
-		         s->bricks == 1 ? path_format("client-%s.vol", s->volume)
-		                        : path_format("client-%s-%zu.vol", s->volume, i));
+			 s->bricks == 1 ? path_format("client-%s.vol", s->volume)
+					: path_format("client-%s-%zu.vol", s->volume, i));
 	}
 }
 
 int volgen(const struct spec *s, struct volgen_files *files, struct problem *p)
 {
-	struct writer w = {.spec = s, .used = calloc(s->types + 1, sizeof *w.used)};
+	struct writer w = { .spec = s, .used = calloc(s->types + 1, sizeof *w.used) };
 	int err = w.used ? check_options(s, p) : -ENOMEM;
 
-	*files = (struct volgen_files){0};
+	*files = (struct volgen_files){ 0 };
 	if (!err)
 		write_all(&w, files);
 	if (!err)
@@ -280,5 +277,5 @@ void volgen_free(struct volgen_files *files)
 		free(files->file[i].text);
 	}
 	free(files->file);
-	*files = (struct volgen_files){0};
+	*files = (struct volgen_files){ 0 };
 }

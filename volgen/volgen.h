@@ -51,8 +51,7 @@ int spec_read(const char *path, struct spec *, struct problem *);
 void spec_free(struct spec *);
 /* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0:
  * the usual one); checked as if read. */
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *,
-              struct problem *);
+int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *, struct problem *);
 void spec_print(const struct spec *, FILE *);
 
 struct volgen_file {

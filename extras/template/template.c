@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <xlator.h>
 
-struct template { /* of one volume; filled from the options before init */
+struct template
+{ /* of one volume; filled from the options before init */
 	bool enabled;
 	_Atomic uint64_t files, bytes;
 };

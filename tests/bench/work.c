@@ -167,8 +167,14 @@ static long random_blocks(long count, int flags)
 	close(fd);
 	return count;
 }
-static long random_read(long count) { return random_blocks(count, O_RDONLY); }
-static long random_write(long count) { return random_blocks(count, O_WRONLY); }
+static long random_read(long count)
+{
+	return random_blocks(count, O_RDONLY);
+}
+static long random_write(long count)
+{
+	return random_blocks(count, O_WRONLY);
+}
 
 static long read_big(int flags)
 {
@@ -201,8 +207,14 @@ static long write_big(long mib, int flags)
 		err(1, "close new");
 	return mib;
 }
-static long sequential_write(long mib) { return write_big(mib, 0); }
-static long sequential_write_direct(long mib) { return write_big(mib, O_DIRECT); }
+static long sequential_write(long mib)
+{
+	return write_big(mib, 0);
+}
+static long sequential_write_direct(long mib)
+{
+	return write_big(mib, O_DIRECT);
+}
 
 /* The client's cached pages of "big" go; the brick's stay. */
 static long forget_big(long unused)
@@ -375,8 +387,14 @@ static long tree_create(long dirs)
 	tree_makefile(dirs);
 	return tree_each(dirs, tree_dir_create);
 }
-static long tree_read(long dirs) { return tree_each(dirs, tree_dir_read); }
-static long tree_clean(long dirs) { return tree_each(dirs, tree_dir_clean); }
+static long tree_read(long dirs)
+{
+	return tree_each(dirs, tree_dir_read);
+}
+static long tree_clean(long dirs)
+{
+	return tree_each(dirs, tree_dir_clean);
+}
 static long tree_delete(long dirs)
 {
 	each_entry("include", remove_file);
@@ -398,12 +416,23 @@ static const struct {
 	const char *name;
 	long (*fn)(long count);
 } workloads[] = {
-	{"create", create_small}, {"unlink", unlink_small}, {"stat", stat_small}, {"make-flat", make_flat},
-	{"make-big", make_big}, {"forget-big", forget_big}, {"random-read", random_read}, {"random-write", random_write},
-	{"sequential-read", sequential_read}, {"sequential-write", sequential_write},
-	{"sequential-read-direct", sequential_read_direct}, {"sequential-write-direct", sequential_write_direct},
-	{"tree-create", tree_create}, {"tree-read", tree_read}, {"tree-compile", tree_compile},
-	{"tree-clean", tree_clean}, {"tree-delete", tree_delete},
+	{ "create", create_small },
+	{ "unlink", unlink_small },
+	{ "stat", stat_small },
+	{ "make-flat", make_flat },
+	{ "make-big", make_big },
+	{ "forget-big", forget_big },
+	{ "random-read", random_read },
+	{ "random-write", random_write },
+	{ "sequential-read", sequential_read },
+	{ "sequential-write", sequential_write },
+	{ "sequential-read-direct", sequential_read_direct },
+	{ "sequential-write-direct", sequential_write_direct },
+	{ "tree-create", tree_create },
+	{ "tree-read", tree_read },
+	{ "tree-compile", tree_compile },
+	{ "tree-clean", tree_clean },
+	{ "tree-delete", tree_delete },
 };
 
 int main(int argc, char **argv)

@@ -168,24 +168,24 @@ static void save_fop(int fop)
 
 static void save_session(void)
 {
-	struct wire_extension origin = {.type = EXTENSION_ORIGIN, .revision = 1, .bytes = {4, (char *)"test"}};
-	struct wire_hello hello = {.subvolume = {6, (char *)"brick0"},
-	                           .volume_id = {16, (char *)"0123456789abcdef"},
-	                           .brick_id = {16, (char *)"fedcba9876543210"},
-	                           .channel = 3,
-	                           .generation = 9,
-	                           .extensions = {1, &origin}};
-	struct wire_welcome welcome = {.incarnation = 77,
-	                               .root = {.type = S_IFDIR, .handle = {20, (char *)"a handle of 20 bytes"}}};
-	struct wire_cancel cancel = {8193};
+	struct wire_extension origin = { .type = EXTENSION_ORIGIN, .revision = 1, .bytes = { 4, (char *)"test" } };
+	struct wire_hello hello = { .subvolume = { 6, (char *)"brick0" },
+				    .volume_id = { 16, (char *)"0123456789abcdef" },
+				    .brick_id = { 16, (char *)"fedcba9876543210" },
+				    .channel = 3,
+				    .generation = 9,
+				    .extensions = { 1, &origin } };
+	struct wire_welcome welcome = { .incarnation = 77,
+					.root = { .type = S_IFDIR, .handle = { 20, (char *)"a handle of 20 bytes" } } };
+	struct wire_cancel cancel = { 8193 };
 	const struct {
 		const char *name;
 		enum fuzz_kind kind;
 		xdrproc_t proc;
 		void *message;
-	} all[] = {{"hello", FUZZ_HELLO, (xdrproc_t)xdr_wire_hello, &hello},
-	           {"welcome", FUZZ_WELCOME, (xdrproc_t)xdr_wire_welcome, &welcome},
-	           {"cancel", FUZZ_CANCEL, (xdrproc_t)xdr_wire_cancel, &cancel}};
+	} all[] = { { "hello", FUZZ_HELLO, (xdrproc_t)xdr_wire_hello, &hello },
+		    { "welcome", FUZZ_WELCOME, (xdrproc_t)xdr_wire_welcome, &welcome },
+		    { "cancel", FUZZ_CANCEL, (xdrproc_t)xdr_wire_cancel, &cancel } };
 
 	clear(&args);
 	clear(&body);
@@ -213,7 +213,7 @@ static void save_event(void)
 {
 	static union fop_in in;
 	struct inode *inode;
-	struct lock lock = {.end = UINT64_MAX, .owner = 5};
+	struct lock lock = { .end = UINT64_MAX, .owner = 5 };
 	struct codec c;
 	uint32_t kind = 1;
 
@@ -229,10 +229,10 @@ static void save_event(void)
 }
 
 /* Messages of words as a hostile peer writes them; H is a handle that the fuzzer's side knows. */
-#define H                 16, 0x07000000, 0, 0, 0
-#define NO_LOC            0, 0, 0
-#define CONDITION(kind)   kind, 0, NO_LOC, 0, 0, 0, 0
-#define LOOKUP(name)      CONDITION(0), FOP_lookup, H, 0, 1, name
+#define H		  16, 0x07000000, 0, 0, 0
+#define NO_LOC		  0, 0, 0
+#define CONDITION(kind)	  kind, 0, NO_LOC, 0, 0, 0, 0
+#define LOOKUP(name)	  CONDITION(0), FOP_lookup, H, 0, 1, name
 #define WORD4(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 static const struct hostile {
 	const char *name;
@@ -240,80 +240,74 @@ static const struct hostile {
 	unsigned args_words, words, bulk;
 	uint32_t word[64];
 } hostile[] = {
-        {"empty", FUZZ_ARGS, FOP_lookup, 0, 0, 0, {0}},
-        {"handle-4g", FUZZ_ARGS, FOP_getattr, 0, 2, 0, {0xffffffff, 0}},
-        {"handle-129", FUZZ_ARGS, FOP_getattr, 0, 40, 0, {129}},
-        {"handle-wraps", FUZZ_ARGS, FOP_getattr, 0, 3, 0, {0xfffffffd, 1, 2}},
-        {"handle-padding-cut", FUZZ_ARGS, FOP_getattr, 0, 2, 0, {5, 0}},
-        {"name-slash", FUZZ_ARGS, FOP_unlink, 0, 8, 0, {H, 0, 3, WORD4('a', '/', 'b', 0)}},
-        {"name-nul", FUZZ_ARGS, FOP_unlink, 0, 8, 0, {H, 0, 3, WORD4('a', 0, 'b', 0)}},
-        {"name-dotdot", FUZZ_ARGS, FOP_unlink, 0, 8, 0, {H, 0, 2, WORD4('.', '.', 0, 0)}},
-        {"name-utf8", FUZZ_ARGS, FOP_unlink, 0, 8, 0, {H, 0, 4, WORD4(0xc0, 0xaf, 0xff, 0xfe)}},
-        {"name-padding", FUZZ_ARGS, FOP_unlink, 0, 8, 0, {H, 0, 1, WORD4('a', 1, 2, 3)}},
-        {"name-256", FUZZ_ARGS, FOP_unlink, 0, 60, 0, {H, 0, 256}},
-        {"string-4g", FUZZ_ARGS, FOP_getxattr, 0, 8, 0, {H, 0xffffffff, 0, 0}},
-        {"string-4097", FUZZ_ARGS, FOP_getxattr, 0, 8, 0, {H, 4097, 0, 0}},
-        {"blob-64k", FUZZ_ARGS, FOP_setxattr, 0, 9, 0, {H, 1, WORD4('u', 0, 0, 0), 65536, 0}},
-        {"gfid-null", FUZZ_ARGS, FOP_mkdir, 0, 14, 0, {H, 0, 1, WORD4('a', 0, 0, 0), 0, 0, 0, 0, 0, 0}},
-        {"file-0", FUZZ_ARGS, FOP_read, 0, 5, 0, {0, 0, 0, 0, 4096}},
-        {"read-4g", FUZZ_ARGS, FOP_read, 0, 5, 0, {0, 1, 0, 0, 0xffffffff}},
-        {"write-no-bulk", FUZZ_ARGS, FOP_write, 0, 6, 0, {0, 1, 0, 0, 0, 8}},
-        {"write-bulk-left", FUZZ_ARGS, FOP_write, 0, 7, 4, {0, 1, 0, 0, 0, 3, 0x61626364}},
-        {"steps-17", FUZZ_ARGS, FOP_compound, 0, 40, 0, {17}},
-        {"steps-4g", FUZZ_ARGS, FOP_compound, 0, 2, 0, {0xffffffff, 0}},
-        {"steps-none", FUZZ_ARGS, FOP_compound, 0, 1, 0, {0}},
-        {"step-compound", FUZZ_ARGS, FOP_compound, 0, 12, 0, {1, CONDITION(0), FOP_compound, 1}},
-        {"step-fop-0", FUZZ_ARGS, FOP_compound, 0, 11, 0, {1, CONDITION(0), 0}},
-        {"step-fop-4g", FUZZ_ARGS, FOP_compound, 0, 11, 0, {1, CONDITION(0), 0xffffffff}},
-        {"step-condition", FUZZ_ARGS, FOP_compound, 0, 11, 0, {1, CONDITION(9), FOP_release}},
-        {"step-waits",
-         FUZZ_ARGS,
-         FOP_compound,
-         0,
-         26,
-         0,
-         {1, CONDITION(0), FOP_setlk, 0, 1, 0, 1, 0, 0, 0, 9, 0, 1, 2, 1, 0}},
-        {"step-of-nothing",
-         FUZZ_ARGS,
-         FOP_compound,
-         0,
-         14,
-         0,
-         {1, CONDITION(0), FOP_unlink, 0, 0, 1, WORD4('a', 0, 0, 0)}},
-        {"steps-reads",
-         FUZZ_ARGS,
-         FOP_compound,
-         0,
-         31,
-         0,
-         {2, CONDITION(0), FOP_read, 0, 1, 0, 0, 900000, CONDITION(0), FOP_read, 0, 1, 0, 0, 900000}},
-        {"results-more", FUZZ_RESULT, FOP_compound, 19, 3, 0, {1, LOOKUP(WORD4('a', 0, 0, 0)), 2, -2u, -2u}},
-        {"results-other", FUZZ_RESULT, FOP_compound, 19, 3, 0, {1, LOOKUP(WORD4('a', 0, 0, 0)), 1, 0, FOP_write}},
-        {"results-status", FUZZ_RESULT, FOP_compound, 19, 2, 0, {1, LOOKUP(WORD4('a', 0, 0, 0)), 1, 5}},
-        {"inode-type", FUZZ_RESULT, FOP_lookup, 8, 10, 0, {H, 0, 1, WORD4('a', 0, 0, 0), 1, 2, 3, 4, 0xffffffff, H}},
-        {"inode-no-handle", FUZZ_RESULT, FOP_lookup, 8, 6, 0, {H, 0, 1, WORD4('a', 0, 0, 0), 1, 2, 3, 4, S_IFREG, 0}},
-        {"inode-null", FUZZ_RESULT, FOP_lookup, 8, 6, 0, {H, 0, 1, WORD4('a', 0, 0, 0), 0, 0, 0, 0, 0, 0}},
-        {"file-none", FUZZ_RESULT, FOP_open, 6, 2, 0, {H, 0, 0, 0}},
-        {"entries-4g", FUZZ_RESULT, FOP_readdir, 6, 20, 0, {0, 1, 0, 0, 4096, 1, 0xffffffff}},
-        {"entries-16384", FUZZ_RESULT, FOP_readdir, 6, 20, 0, {0, 1, 0, 0, 4096, 1, 16384}},
-        {"entry-name",
-         FUZZ_RESULT,
-         FOP_readdir,
-         6,
-         13,
-         0,
-         {0, 1, 0, 0, 4096, 1, 1, 0, 1, 0, 0, 0, 0, S_IFREG, 3, WORD4('a', '/', 'b', 0), 0, 0, 1}},
-        {"data-no-bulk", FUZZ_RESULT, FOP_read, 5, 1, 0, {0, 1, 0, 0, 4096, 4096}},
-        {"groups-4g", FUZZ_CALL, FOP_release, 0, 12, 0, {0, 5, 0, 1, 1, 1, 0xffffffff}},
-        {"groups-65537", FUZZ_CALL, FOP_release, 0, 12, 0, {0, 5, 0, 1, 1, 1, 65537}},
-        {"groups-bool", FUZZ_CALL, FOP_release, 0, 12, 0, {0, 5, 0, 1, 1, 2, 0}},
-        {"extensions-9", FUZZ_CALL, FOP_release, 0, 30, 0, {0, 5, 0, 1, 1, 0, 0, 0, 0, 9}},
-        {"extension-4g", FUZZ_CALL, FOP_release, 0, 14, 0, {0, 5, 0, 1, 1, 0, 0, 0, 0, 1, 3, 1, 0, 0xffffffff}},
-        {"extension-critical", FUZZ_CALL, FOP_release, 0, 16, 0, {0, 5, 0, 1, 1, 0, 0, 0, 0, 1, 999, 1, 1, 0, 0, 1}},
-        {"time-4g", FUZZ_CALL, FOP_release, 0, 12, 0, {0, 5, 0, 1, 1, 0, 0, 0, 0xffffffff, 0, 0, 1}},
-        {"status-positive", FUZZ_ANSWER, FOP_release, 2, 2, 0, {0, 1, 5, 0}},
-        {"status-low", FUZZ_ANSWER, FOP_release, 2, 2, 0, {0, 1, 0x80000000, 0}},
-        {"event-handle", FUZZ_EVENT, 1, 0, 8, 0, {1, 0, 0, 0, 0, 0, 129, 0}},
+	{ "empty", FUZZ_ARGS, FOP_lookup, 0, 0, 0, { 0 } },
+	{ "handle-4g", FUZZ_ARGS, FOP_getattr, 0, 2, 0, { 0xffffffff, 0 } },
+	{ "handle-129", FUZZ_ARGS, FOP_getattr, 0, 40, 0, { 129 } },
+	{ "handle-wraps", FUZZ_ARGS, FOP_getattr, 0, 3, 0, { 0xfffffffd, 1, 2 } },
+	{ "handle-padding-cut", FUZZ_ARGS, FOP_getattr, 0, 2, 0, { 5, 0 } },
+	{ "name-slash", FUZZ_ARGS, FOP_unlink, 0, 8, 0, { H, 0, 3, WORD4('a', '/', 'b', 0) } },
+	{ "name-nul", FUZZ_ARGS, FOP_unlink, 0, 8, 0, { H, 0, 3, WORD4('a', 0, 'b', 0) } },
+	{ "name-dotdot", FUZZ_ARGS, FOP_unlink, 0, 8, 0, { H, 0, 2, WORD4('.', '.', 0, 0) } },
+	{ "name-utf8", FUZZ_ARGS, FOP_unlink, 0, 8, 0, { H, 0, 4, WORD4(0xc0, 0xaf, 0xff, 0xfe) } },
+	{ "name-padding", FUZZ_ARGS, FOP_unlink, 0, 8, 0, { H, 0, 1, WORD4('a', 1, 2, 3) } },
+	{ "name-256", FUZZ_ARGS, FOP_unlink, 0, 60, 0, { H, 0, 256 } },
+	{ "string-4g", FUZZ_ARGS, FOP_getxattr, 0, 8, 0, { H, 0xffffffff, 0, 0 } },
+	{ "string-4097", FUZZ_ARGS, FOP_getxattr, 0, 8, 0, { H, 4097, 0, 0 } },
+	{ "blob-64k", FUZZ_ARGS, FOP_setxattr, 0, 9, 0, { H, 1, WORD4('u', 0, 0, 0), 65536, 0 } },
+	{ "gfid-null", FUZZ_ARGS, FOP_mkdir, 0, 14, 0, { H, 0, 1, WORD4('a', 0, 0, 0), 0, 0, 0, 0, 0, 0 } },
+	{ "file-0", FUZZ_ARGS, FOP_read, 0, 5, 0, { 0, 0, 0, 0, 4096 } },
+	{ "read-4g", FUZZ_ARGS, FOP_read, 0, 5, 0, { 0, 1, 0, 0, 0xffffffff } },
+	{ "write-no-bulk", FUZZ_ARGS, FOP_write, 0, 6, 0, { 0, 1, 0, 0, 0, 8 } },
+	{ "write-bulk-left", FUZZ_ARGS, FOP_write, 0, 7, 4, { 0, 1, 0, 0, 0, 3, 0x61626364 } },
+	{ "steps-17", FUZZ_ARGS, FOP_compound, 0, 40, 0, { 17 } },
+	{ "steps-4g", FUZZ_ARGS, FOP_compound, 0, 2, 0, { 0xffffffff, 0 } },
+	{ "steps-none", FUZZ_ARGS, FOP_compound, 0, 1, 0, { 0 } },
+	{ "step-compound", FUZZ_ARGS, FOP_compound, 0, 12, 0, { 1, CONDITION(0), FOP_compound, 1 } },
+	{ "step-fop-0", FUZZ_ARGS, FOP_compound, 0, 11, 0, { 1, CONDITION(0), 0 } },
+	{ "step-fop-4g", FUZZ_ARGS, FOP_compound, 0, 11, 0, { 1, CONDITION(0), 0xffffffff } },
+	{ "step-condition", FUZZ_ARGS, FOP_compound, 0, 11, 0, { 1, CONDITION(9), FOP_release } },
+	{ "step-waits",
+	  FUZZ_ARGS,
+	  FOP_compound,
+	  0,
+	  26,
+	  0,
+	  { 1, CONDITION(0), FOP_setlk, 0, 1, 0, 1, 0, 0, 0, 9, 0, 1, 2, 1, 0 } },
+	{ "step-of-nothing", FUZZ_ARGS, FOP_compound, 0, 14, 0, { 1, CONDITION(0), FOP_unlink, 0, 0, 1, WORD4('a', 0, 0, 0) } },
+	{ "steps-reads",
+	  FUZZ_ARGS,
+	  FOP_compound,
+	  0,
+	  31,
+	  0,
+	  { 2, CONDITION(0), FOP_read, 0, 1, 0, 0, 900000, CONDITION(0), FOP_read, 0, 1, 0, 0, 900000 } },
+	{ "results-more", FUZZ_RESULT, FOP_compound, 19, 3, 0, { 1, LOOKUP(WORD4('a', 0, 0, 0)), 2, -2u, -2u } },
+	{ "results-other", FUZZ_RESULT, FOP_compound, 19, 3, 0, { 1, LOOKUP(WORD4('a', 0, 0, 0)), 1, 0, FOP_write } },
+	{ "results-status", FUZZ_RESULT, FOP_compound, 19, 2, 0, { 1, LOOKUP(WORD4('a', 0, 0, 0)), 1, 5 } },
+	{ "inode-type", FUZZ_RESULT, FOP_lookup, 8, 10, 0, { H, 0, 1, WORD4('a', 0, 0, 0), 1, 2, 3, 4, 0xffffffff, H } },
+	{ "inode-no-handle", FUZZ_RESULT, FOP_lookup, 8, 6, 0, { H, 0, 1, WORD4('a', 0, 0, 0), 1, 2, 3, 4, S_IFREG, 0 } },
+	{ "inode-null", FUZZ_RESULT, FOP_lookup, 8, 6, 0, { H, 0, 1, WORD4('a', 0, 0, 0), 0, 0, 0, 0, 0, 0 } },
+	{ "file-none", FUZZ_RESULT, FOP_open, 6, 2, 0, { H, 0, 0, 0 } },
+	{ "entries-4g", FUZZ_RESULT, FOP_readdir, 6, 20, 0, { 0, 1, 0, 0, 4096, 1, 0xffffffff } },
+	{ "entries-16384", FUZZ_RESULT, FOP_readdir, 6, 20, 0, { 0, 1, 0, 0, 4096, 1, 16384 } },
+	{ "entry-name",
+	  FUZZ_RESULT,
+	  FOP_readdir,
+	  6,
+	  13,
+	  0,
+	  { 0, 1, 0, 0, 4096, 1, 1, 0, 1, 0, 0, 0, 0, S_IFREG, 3, WORD4('a', '/', 'b', 0), 0, 0, 1 } },
+	{ "data-no-bulk", FUZZ_RESULT, FOP_read, 5, 1, 0, { 0, 1, 0, 0, 4096, 4096 } },
+	{ "groups-4g", FUZZ_CALL, FOP_release, 0, 12, 0, { 0, 5, 0, 1, 1, 1, 0xffffffff } },
+	{ "groups-65537", FUZZ_CALL, FOP_release, 0, 12, 0, { 0, 5, 0, 1, 1, 1, 65537 } },
+	{ "groups-bool", FUZZ_CALL, FOP_release, 0, 12, 0, { 0, 5, 0, 1, 1, 2, 0 } },
+	{ "extensions-9", FUZZ_CALL, FOP_release, 0, 30, 0, { 0, 5, 0, 1, 1, 0, 0, 0, 0, 9 } },
+	{ "extension-4g", FUZZ_CALL, FOP_release, 0, 14, 0, { 0, 5, 0, 1, 1, 0, 0, 0, 0, 1, 3, 1, 0, 0xffffffff } },
+	{ "extension-critical", FUZZ_CALL, FOP_release, 0, 16, 0, { 0, 5, 0, 1, 1, 0, 0, 0, 0, 1, 999, 1, 1, 0, 0, 1 } },
+	{ "time-4g", FUZZ_CALL, FOP_release, 0, 12, 0, { 0, 5, 0, 1, 1, 0, 0, 0, 0xffffffff, 0, 0, 1 } },
+	{ "status-positive", FUZZ_ANSWER, FOP_release, 2, 2, 0, { 0, 1, 5, 0 } },
+	{ "status-low", FUZZ_ANSWER, FOP_release, 2, 2, 0, { 0, 1, 0x80000000, 0 } },
+	{ "event-handle", FUZZ_EVENT, 1, 0, 8, 0, { 1, 0, 0, 0, 0, 0, 129, 0 } },
 };
 
 static void save_hostile(const struct hostile *h)
@@ -373,7 +367,7 @@ static unsigned head(uint32_t *to, bool reply, uint32_t more, uint32_t bulk)
 
 static void save_good_streams(void)
 {
-	uint32_t w[64] = {0};
+	uint32_t w[64] = { 0 };
 	unsigned size;
 
 	begin_stream(STREAM_GREETING);
@@ -421,27 +415,27 @@ static void save_bad_streams(void)
 		const char *name;
 		unsigned flags, at; /* which word is changed, to what */
 		uint32_t word;
-	} all[] = {{"not-last", 0, 0, 0x60},
-	           {"4g", 0, 0, 0xffffffff},
-	           {"size-0", 0, 0, 0x80000000},
-	           {"size-24", 0, 0, 0x80000018},
-	           {"size-odd", 0, 0, 0x80000051},
-	           {"greeting-5000", STREAM_GREETING, 0, 0x80001388},
-	           {"greeting-bulk", STREAM_GREETING, 11, 4},
-	           {"type-2", 0, 2, 2},
-	           {"rpc-3", 0, 3, 3},
-	           {"program", 0, 4, 100003},
-	           {"version", 0, 5, 2},
-	           {"credentials", 0, 7, 1},
-	           {"verifier-size", 0, 10, 400},
-	           {"bulk-4g", 0, 11, 0xffffffff},
-	           {"bulk-more-than-record", 0, 11, 40},
-	           {"bulk-max", 0, 11, WIRE_BULK_MAX + 1},
-	           {"http", 0, 0, 0x47455420}};
+	} all[] = { { "not-last", 0, 0, 0x60 },
+		    { "4g", 0, 0, 0xffffffff },
+		    { "size-0", 0, 0, 0x80000000 },
+		    { "size-24", 0, 0, 0x80000018 },
+		    { "size-odd", 0, 0, 0x80000051 },
+		    { "greeting-5000", STREAM_GREETING, 0, 0x80001388 },
+		    { "greeting-bulk", STREAM_GREETING, 11, 4 },
+		    { "type-2", 0, 2, 2 },
+		    { "rpc-3", 0, 3, 3 },
+		    { "program", 0, 4, 100003 },
+		    { "version", 0, 5, 2 },
+		    { "credentials", 0, 7, 1 },
+		    { "verifier-size", 0, 10, 400 },
+		    { "bulk-4g", 0, 11, 0xffffffff },
+		    { "bulk-more-than-record", 0, 11, 40 },
+		    { "bulk-max", 0, 11, WIRE_BULK_MAX + 1 },
+		    { "http", 0, 0, 0x47455420 } };
 	char name[64];
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-		uint32_t w[64] = {0};
+		uint32_t w[64] = { 0 };
 		unsigned size = head(w, false, 36, 0);
 
 		begin_stream(all[i].flags);

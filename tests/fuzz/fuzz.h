@@ -11,12 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /* A property that does not hold ends the fuzzer, which keeps the input. */
-#define MUST(condition)                                                                                                \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #condition);          \
-			abort();                                                                                       \
-		}                                                                                                      \
+#define MUST(condition)                                                                                                        \
+	do {                                                                                                                   \
+		if (!(condition)) {                                                                                            \
+			fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #condition);                  \
+			abort();                                                                                               \
+		}                                                                                                              \
 	} while (0)
 
 /* Wire: kind, fop, three sizes of 16 bits (big-endian), then the arguments' bytes, the arguments' bulk, the message,

@@ -21,7 +21,7 @@ static char *print(const struct spec *s)
 
 static void comes_back(const struct spec *s)
 {
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	struct spec again;
 	char *first = print(s), *second;
 
@@ -36,7 +36,7 @@ static void comes_back(const struct spec *s)
 static void volfiles_are_good(const struct spec *s)
 {
 	struct volgen_files files;
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 
 	if (volgen(s, &files, &p)) {
 		MUST(p.text[0] && !files.count);
@@ -54,7 +54,7 @@ static void volfiles_are_good(const struct spec *s)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	char *text = malloc(size + 1); /* its own, so that a sanitizer sees a read behind the end */
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	struct spec s;
 
 	memcpy(text, bytes, size);

@@ -86,7 +86,7 @@ static void shut(struct stream *s)
 	(void)s;
 }
 
-static const struct transport transport = {"fuzz", receive, send_back, shut};
+static const struct transport transport = { "fuzz", receive, send_back, shut };
 
 static void got(struct stream *s, struct record *r)
 {
@@ -115,8 +115,7 @@ static void run(struct peer *p, unsigned flags, unsigned seed, bool cut)
 	struct stream *s = &p->stream;
 
 	memset(p, 0, sizeof(*p));
-	MUST(!stream_open(s, &transport, -1, greeting ? WIRE_GREETING_MAX : WIRE_XDR_MAX,
-	                  greeting ? 0 : WIRE_BULK_MAX));
+	MUST(!stream_open(s, &transport, -1, greeting ? WIRE_GREETING_MAX : WIRE_XDR_MAX, greeting ? 0 : WIRE_BULK_MAX));
 	s->got = got;
 	s->broken = broken;
 	p->cut = cut;

@@ -8,15 +8,15 @@
 
 #include "graph.h"
 
-static const char *const types[] = {"debug/null",      "debug/trace",
-                                    "debug/error-gen", "debug/delay-gen",
-                                    "debug/io-stats",  "debug/hold",
-                                    "debug/memory",    "features/access",
-                                    "features/locks",  "storage/posix",
-                                    "protocol/client", "protocol/server",
-                                    "mount/fuse",      NULL};
-static const char *const harmless[] = {"debug/memory", "debug/null",     "debug/error-gen", "debug/delay-gen",
-                                       "debug/hold",   "debug/io-stats", "features/access", NULL};
+static const char *const types[] = { "debug/null",	"debug/trace",
+				     "debug/error-gen", "debug/delay-gen",
+				     "debug/io-stats",	"debug/hold",
+				     "debug/memory",	"features/access",
+				     "features/locks",	"storage/posix",
+				     "protocol/client", "protocol/server",
+				     "mount/fuse",	NULL };
+static const char *const harmless[] = { "debug/memory", "debug/null",	  "debug/error-gen", "debug/delay-gen",
+					"debug/hold",	"debug/io-stats", "features/access", NULL };
 
 static bool among(const char *name, const char *const *names)
 {
@@ -66,7 +66,7 @@ static void same_volume(const struct volfile_volume *a, const struct volfile_vol
 
 static void comes_back(const struct volfile *v)
 {
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	struct volfile again;
 	char *text = NULL;
 	size_t size;
@@ -97,7 +97,7 @@ static void drawn(const struct volfile *v)
 static void options_checked(const struct volfile_volume *v)
 {
 	const struct xlator_type *type;
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	char text[256];
 	void *private;
 
@@ -115,7 +115,7 @@ static void options_checked(const struct volfile_volume *v)
 
 static void graph_made(const struct volfile *v)
 {
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	struct graph *g;
 
 	for (size_t i = 0; i < v->volumes; i++)
@@ -130,7 +130,7 @@ static void graph_made(const struct volfile *v)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	char *text = malloc(size + 1); /* its own, so that a sanitizer sees a read behind the end */
-	struct problem p = {{0}};
+	struct problem p = { { 0 } };
 	struct volfile v;
 
 	memcpy(text, bytes, size);

@@ -57,7 +57,7 @@ static int take_inode(struct codec *c, const uint8_t *handle, uint32_t size, str
 }
 
 static int make_inode(struct codec *c, const struct gfid *gfid, uint32_t type, const uint8_t *handle, uint32_t size,
-                      struct inode **inode)
+		      struct inode **inode)
 {
 	(void)c;
 	MUST(size && size <= WIRE_HANDLE_MAX && handle);
@@ -91,7 +91,7 @@ static int make_file(struct codec *c, uint64_t number, struct inode *inode, uint
 	return *file ? 0 : -ENOMEM;
 }
 
-static const struct codec_ops ops = {put_inode, take_inode, make_inode, put_file, take_file, put_file, make_file};
+static const struct codec_ops ops = { put_inode, take_inode, make_inode, put_file, take_file, put_file, make_file };
 
 /* ---- one message of any kind ---- */
 
@@ -205,7 +205,7 @@ static void same(const struct encoded *a, const struct encoded *b)
 
 static void copy_is_the_same(const struct input *in, const struct value *v)
 {
-	struct value copy = {.has_in = v->has_in, .has_out = v->has_out};
+	struct value copy = { .has_in = v->has_in, .has_out = v->has_out };
 	char text[300];
 
 	request_init(&copy.request, NULL, 5);
@@ -349,7 +349,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argv;
 	table = inode_table_create();
 	for (int i = 0; i < OBJECTS; i++) {
-		struct gfid g = {{7, [15] = i}};
+		struct gfid g = { { 7, [15] = i } };
 
 		inodes[i] = inode_get(table, &g, i % 2 ? S_IFREG : S_IFDIR);
 		files[i] = file_create(inodes[i], O_RDWR);

@@ -257,14 +257,29 @@ static int run_ctl(struct script *s, char **w, FILE *out)
 }
 
 static const struct command commands[] = {
-	{ "mkdir", 1, 2, run_mkdir },       { "create", 1, 2, run_create },     { "write", 3, 3, run_write },
-	{ "read", 1, 1, run_read },         { "truncate", 2, 2, run_truncate }, { "stat", 1, 1, run_stat },
-	{ "ls", 1, 1, run_ls },             { "rm", 1, 1, run_rm },             { "rmdir", 1, 1, run_rmdir },
-	{ "mv", 2, 2, run_mv },             { "ln", 2, 2, run_ln },             { "symlink", 2, 2, run_symlink },
-	{ "readlink", 1, 1, run_readlink }, { "access", 2, 2, run_access },     { "chmod", 2, 2, run_chmod },
-	{ "chown", 3, 3, run_chown },       { "setxattr", 3, 3, run_setxattr }, { "getxattr", 2, 2, run_getxattr },
-	{ "removexattr", 2, 2, run_removexattr }, { "at", 1, 1, run_at },       { "as", 2, WORDS - 2, run_as },
-	{ "set", 3, 3, run_set },           { "ctl", 2, WORDS - 2, run_ctl },
+	{ "mkdir", 1, 2, run_mkdir },
+	{ "create", 1, 2, run_create },
+	{ "write", 3, 3, run_write },
+	{ "read", 1, 1, run_read },
+	{ "truncate", 2, 2, run_truncate },
+	{ "stat", 1, 1, run_stat },
+	{ "ls", 1, 1, run_ls },
+	{ "rm", 1, 1, run_rm },
+	{ "rmdir", 1, 1, run_rmdir },
+	{ "mv", 2, 2, run_mv },
+	{ "ln", 2, 2, run_ln },
+	{ "symlink", 2, 2, run_symlink },
+	{ "readlink", 1, 1, run_readlink },
+	{ "access", 2, 2, run_access },
+	{ "chmod", 2, 2, run_chmod },
+	{ "chown", 3, 3, run_chown },
+	{ "setxattr", 3, 3, run_setxattr },
+	{ "getxattr", 2, 2, run_getxattr },
+	{ "removexattr", 2, 2, run_removexattr },
+	{ "at", 1, 1, run_at },
+	{ "as", 2, WORDS - 2, run_as },
+	{ "set", 3, 3, run_set },
+	{ "ctl", 2, WORDS - 2, run_ctl },
 };
 
 /* ---- the script ---- */

@@ -37,8 +37,8 @@ int tree_unlink(struct tree *, const char *path);
 int tree_rmdir(struct tree *, const char *path);
 int tree_rename(struct tree *, const char *from, const char *to, unsigned flags);
 int tree_create(struct tree *, const char *path, int flags, mode_t mode, struct file **); /* file may be NULL */
-int tree_open_file(struct tree *, const char *path, int flags, struct file **);           /* file may be NULL */
-int tree_opendir(struct tree *, const char *path, struct file **);                        /* file may be NULL */
+int tree_open_file(struct tree *, const char *path, int flags, struct file **);		  /* file may be NULL */
+int tree_opendir(struct tree *, const char *path, struct file **);			  /* file may be NULL */
 void tree_release(struct tree *, struct file *);
 int tree_getattr(struct tree *, const char *path, struct attr *);
 int tree_setattr(struct tree *, const char *path, const struct setattr *);

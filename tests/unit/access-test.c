@@ -17,14 +17,15 @@
 
 #include "tree.h"
 
-#define GRAPH "volume memory\ntype debug/memory\nend-volume\n" \
-	      "volume stats\ntype debug/io-stats\nsubvolumes memory\nend-volume\n" \
-	      "volume access\ntype features/access\nsubvolumes stats\nend-volume\n"
+#define GRAPH                                                                                                                  \
+	"volume memory\ntype debug/memory\nend-volume\n"                                                                       \
+	"volume stats\ntype debug/io-stats\nsubvolumes memory\nend-volume\n"                                                   \
+	"volume access\ntype features/access\nsubvolumes stats\nend-volume\n"
 
 static char dir[64] = "access-test.XXXXXX";
 static unsigned seed;
 static atomic_int failures;
-#define CHECK(condition)                                                                                  \
+#define CHECK(condition)                                                                                                       \
 	((condition) ? 0 : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), failures++))
 
 static unsigned dice(unsigned sides)
@@ -193,8 +194,8 @@ static void compare_access(struct tree *t, const struct object *objects, const s
 
 			if (err == answer[i][mask])
 				continue;
-			fprintf(stderr, "%s, asked for %d by %s: the kernel says %d, access says %d\n", describe(&objects[i]), mask,
-				describe_caller(c), answer[i][mask], err);
+			fprintf(stderr, "%s, asked for %d by %s: the kernel says %d, access says %d\n", describe(&objects[i]),
+				mask, describe_caller(c), answer[i][mask], err);
 			failures++;
 		}
 	}
@@ -285,12 +286,15 @@ static void make_world(struct tree *t, struct world *w, int number)
 	}
 }
 
-static const int open_flags[] = { O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_TRUNC, O_RDONLY | O_NOATIME, O_WRONLY | O_APPEND,
-				  O_RDONLY | O_TRUNC };
+static const int open_flags[] = {
+	O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_TRUNC, O_RDONLY | O_NOATIME, O_WRONLY | O_APPEND, O_RDONLY | O_TRUNC
+};
 static const mode_t modes[] = { 0644, 02755, 06711, 01777, 04711, 0 };
 static const char *const xattrs[] = { "user.x", "trusted.x", "security.capability", "trusted.stratus.x" };
 static const struct timespec times_of[][2] = {
-	{ { 1, 0 }, { 2, 0 } }, { { 0, UTIME_NOW }, { 0, UTIME_NOW } }, { { 0, UTIME_OMIT }, { 0, UTIME_NOW } },
+	{ { 1, 0 }, { 2, 0 } },
+	{ { 0, UTIME_NOW }, { 0, UTIME_NOW } },
+	{ { 0, UTIME_OMIT }, { 0, UTIME_NOW } },
 	{ { 0, UTIME_NOW }, { 7, 0 } },
 };
 static const uint32_t times_valid[] = { SET_ATIME | SET_MTIME, SET_ATIME_NOW | SET_MTIME_NOW, SET_MTIME_NOW,
@@ -300,18 +304,67 @@ static const uint32_t times_valid[] = { SET_ATIME | SET_MTIME, SET_ATIME_NOW | S
 #define RESULT(call) ((call) < 0 ? -errno : 0)
 
 enum kind {
-	CREATE_NEW, OPEN, OPEN_CREATE, MKDIR, MKDIR_EXISTING, UNLINK, UNLINK_MISSING, RMDIR, RENAME_NEW, RENAME_OVER, RENAME_SUB,
-	RENAME_SUB_OVER, RENAME_HERE, EXCHANGE, LINK, SYMLINK, CHMOD, CHOWN, UTIMES, TRUNCATE, SETXATTR, GETXATTR, SETXATTR_SUB,
-	SETACL, OPENDIR, MKFIFO, MKDEV, STAT, KINDS
+	CREATE_NEW,
+	OPEN,
+	OPEN_CREATE,
+	MKDIR,
+	MKDIR_EXISTING,
+	UNLINK,
+	UNLINK_MISSING,
+	RMDIR,
+	RENAME_NEW,
+	RENAME_OVER,
+	RENAME_SUB,
+	RENAME_SUB_OVER,
+	RENAME_HERE,
+	EXCHANGE,
+	LINK,
+	SYMLINK,
+	CHMOD,
+	CHOWN,
+	UTIMES,
+	TRUNCATE,
+	SETXATTR,
+	GETXATTR,
+	SETXATTR_SUB,
+	SETACL,
+	OPENDIR,
+	MKFIFO,
+	MKDEV,
+	STAT,
+	KINDS
 };
-static const char *const kind_names[] = {
-	"create new", "open", "open or create", "mkdir", "mkdir existing", "unlink", "unlink missing", "rmdir", "rename to new",
-	"rename over", "rename directory", "rename directory over", "rename here", "exchange", "link", "symlink", "chmod", "chown",
-	"utimes", "truncate", "setxattr", "getxattr", "setxattr on directory", "set acl", "opendir", "mkfifo", "mkdev", "stat"
-};
+static const char *const kind_names[] = { "create new",
+					  "open",
+					  "open or create",
+					  "mkdir",
+					  "mkdir existing",
+					  "unlink",
+					  "unlink missing",
+					  "rmdir",
+					  "rename to new",
+					  "rename over",
+					  "rename directory",
+					  "rename directory over",
+					  "rename here",
+					  "exchange",
+					  "link",
+					  "symlink",
+					  "chmod",
+					  "chown",
+					  "utimes",
+					  "truncate",
+					  "setxattr",
+					  "getxattr",
+					  "setxattr on directory",
+					  "set acl",
+					  "opendir",
+					  "mkfifo",
+					  "mkdev",
+					  "stat" };
 
-static const uint8_t small_acl[] = { 2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255,
-				     0x20, 0, 5, 0, 255, 255, 255, 255 };
+static const uint8_t small_acl[] = { 2, 0, 0,	0,   1,	  0,   7,    0, 255, 255, 255, 255, 4,	 0,
+				     5, 0, 255, 255, 255, 255, 0x20, 0, 5,   0,	  255, 255, 255, 255 };
 
 /* A value that the kernel takes for its name. */
 static const char *value_of(const char *xattr, size_t *size)
@@ -347,23 +400,40 @@ static int kernel_names(const struct deed *d)
 	const char *file = w->file[0].path, *sub = w->sub[0].path, *fresh = path_of(w->dir[0].path, "new");
 
 	switch (d->kind) {
-	case CREATE_NEW: return close_if(open(fresh, O_CREAT | O_EXCL | O_RDWR, modes[d->detail % COUNT(modes)]));
-	case MKDIR: return RESULT(mkdir(fresh, 0755));
-	case MKDIR_EXISTING: return RESULT(mkdir(file, 0755));
-	case UNLINK: return RESULT(unlink(file));
-	case UNLINK_MISSING: return RESULT(unlink(fresh));
-	case RMDIR: return RESULT(rmdir(sub));
-	case RENAME_NEW: return RESULT(rename(file, path_of(w->dir[1].path, "new")));
-	case RENAME_OVER: return RESULT(rename(file, w->file[1].path));
-	case RENAME_SUB: return RESULT(rename(sub, path_of(w->dir[1].path, "new")));
-	case RENAME_SUB_OVER: return RESULT(rename(sub, w->sub[1].path));
-	case RENAME_HERE: return RESULT(rename(file, fresh));
-	case EXCHANGE: return RESULT(renameat2(AT_FDCWD, d->detail & 1 ? sub : file, AT_FDCWD, w->file[1].path, RENAME_EXCHANGE));
-	case LINK: return RESULT(link(file, path_of(w->dir[1].path, "new")));
-	case SYMLINK: return RESULT(symlink("x", fresh));
-	case MKFIFO: return RESULT(mkfifo(fresh, 0644));
-	case MKDEV: return RESULT(mknod(fresh, S_IFCHR | 0644, makedev(1, 3)));
-	default: return 0;
+	case CREATE_NEW:
+		return close_if(open(fresh, O_CREAT | O_EXCL | O_RDWR, modes[d->detail % COUNT(modes)]));
+	case MKDIR:
+		return RESULT(mkdir(fresh, 0755));
+	case MKDIR_EXISTING:
+		return RESULT(mkdir(file, 0755));
+	case UNLINK:
+		return RESULT(unlink(file));
+	case UNLINK_MISSING:
+		return RESULT(unlink(fresh));
+	case RMDIR:
+		return RESULT(rmdir(sub));
+	case RENAME_NEW:
+		return RESULT(rename(file, path_of(w->dir[1].path, "new")));
+	case RENAME_OVER:
+		return RESULT(rename(file, w->file[1].path));
+	case RENAME_SUB:
+		return RESULT(rename(sub, path_of(w->dir[1].path, "new")));
+	case RENAME_SUB_OVER:
+		return RESULT(rename(sub, w->sub[1].path));
+	case RENAME_HERE:
+		return RESULT(rename(file, fresh));
+	case EXCHANGE:
+		return RESULT(renameat2(AT_FDCWD, d->detail & 1 ? sub : file, AT_FDCWD, w->file[1].path, RENAME_EXCHANGE));
+	case LINK:
+		return RESULT(link(file, path_of(w->dir[1].path, "new")));
+	case SYMLINK:
+		return RESULT(symlink("x", fresh));
+	case MKFIFO:
+		return RESULT(mkfifo(fresh, 0644));
+	case MKDEV:
+		return RESULT(mknod(fresh, S_IFCHR | 0644, makedev(1, 3)));
+	default:
+		return 0;
 	}
 }
 
@@ -375,19 +445,32 @@ static int kernel_objects(const struct deed *d)
 	char value[8];
 
 	switch (d->kind) {
-	case OPEN: return close_if(open(file, open_flags[d->detail % COUNT(open_flags)]));
-	case OPEN_CREATE: return close_if(open(file, O_CREAT | open_flags[d->detail % COUNT(open_flags)], 0644));
-	case CHMOD: return RESULT(chmod(file, modes[d->detail % COUNT(modes)]));
-	case CHOWN: return kernel_chown(file, d->detail);
-	case UTIMES: return RESULT(utimensat(AT_FDCWD, file, times_of[d->detail % COUNT(times_of)], 0));
-	case TRUNCATE: return RESULT(truncate(file, 5));
-	case SETXATTR: return kernel_setxattr(file, xattr);
-	case GETXATTR: return RESULT(getxattr(file, xattr, value, sizeof(value)));
-	case SETXATTR_SUB: return RESULT(setxattr(sub, "user.x", "1", 1, 0));
-	case SETACL: return RESULT(setxattr(file, "system.posix_acl_access", small_acl, sizeof(small_acl), 0));
-	case OPENDIR: return close_if(open(sub, O_RDONLY | O_DIRECTORY));
-	case STAT: return RESULT(stat(file, &st));
-	default: return kernel_names(d);
+	case OPEN:
+		return close_if(open(file, open_flags[d->detail % COUNT(open_flags)]));
+	case OPEN_CREATE:
+		return close_if(open(file, O_CREAT | open_flags[d->detail % COUNT(open_flags)], 0644));
+	case CHMOD:
+		return RESULT(chmod(file, modes[d->detail % COUNT(modes)]));
+	case CHOWN:
+		return kernel_chown(file, d->detail);
+	case UTIMES:
+		return RESULT(utimensat(AT_FDCWD, file, times_of[d->detail % COUNT(times_of)], 0));
+	case TRUNCATE:
+		return RESULT(truncate(file, 5));
+	case SETXATTR:
+		return kernel_setxattr(file, xattr);
+	case GETXATTR:
+		return RESULT(getxattr(file, xattr, value, sizeof(value)));
+	case SETXATTR_SUB:
+		return RESULT(setxattr(sub, "user.x", "1", 1, 0));
+	case SETACL:
+		return RESULT(setxattr(file, "system.posix_acl_access", small_acl, sizeof(small_acl), 0));
+	case OPENDIR:
+		return close_if(open(sub, O_RDONLY | O_DIRECTORY));
+	case STAT:
+		return RESULT(stat(file, &st));
+	default:
+		return kernel_names(d);
 	}
 }
 
@@ -397,23 +480,40 @@ static int our_names(struct tree *t, const struct deed *d)
 	const char *file = w->file[0].path, *sub = w->sub[0].path, *fresh = path_of(w->dir[0].path, "new");
 
 	switch (d->kind) {
-	case CREATE_NEW: return tree_create(t, fresh, O_EXCL | O_RDWR, modes[d->detail % COUNT(modes)], NULL);
-	case MKDIR: return tree_mkdir(t, fresh, 0755);
-	case MKDIR_EXISTING: return tree_mkdir(t, file, 0755);
-	case UNLINK: return tree_unlink(t, file);
-	case UNLINK_MISSING: return tree_unlink(t, fresh);
-	case RMDIR: return tree_rmdir(t, sub);
-	case RENAME_NEW: return tree_rename(t, file, path_of(w->dir[1].path, "new"), 0);
-	case RENAME_OVER: return tree_rename(t, file, w->file[1].path, 0);
-	case RENAME_SUB: return tree_rename(t, sub, path_of(w->dir[1].path, "new"), 0);
-	case RENAME_SUB_OVER: return tree_rename(t, sub, w->sub[1].path, 0);
-	case RENAME_HERE: return tree_rename(t, file, fresh, 0);
-	case EXCHANGE: return tree_rename(t, d->detail & 1 ? sub : file, w->file[1].path, RENAME_EXCHANGE);
-	case LINK: return tree_link(t, file, path_of(w->dir[1].path, "new"));
-	case SYMLINK: return tree_symlink(t, "x", fresh);
-	case MKFIFO: return tree_mknod(t, fresh, S_IFIFO | 0644, 0);
-	case MKDEV: return tree_mknod(t, fresh, S_IFCHR | 0644, makedev(1, 3));
-	default: return 0;
+	case CREATE_NEW:
+		return tree_create(t, fresh, O_EXCL | O_RDWR, modes[d->detail % COUNT(modes)], NULL);
+	case MKDIR:
+		return tree_mkdir(t, fresh, 0755);
+	case MKDIR_EXISTING:
+		return tree_mkdir(t, file, 0755);
+	case UNLINK:
+		return tree_unlink(t, file);
+	case UNLINK_MISSING:
+		return tree_unlink(t, fresh);
+	case RMDIR:
+		return tree_rmdir(t, sub);
+	case RENAME_NEW:
+		return tree_rename(t, file, path_of(w->dir[1].path, "new"), 0);
+	case RENAME_OVER:
+		return tree_rename(t, file, w->file[1].path, 0);
+	case RENAME_SUB:
+		return tree_rename(t, sub, path_of(w->dir[1].path, "new"), 0);
+	case RENAME_SUB_OVER:
+		return tree_rename(t, sub, w->sub[1].path, 0);
+	case RENAME_HERE:
+		return tree_rename(t, file, fresh, 0);
+	case EXCHANGE:
+		return tree_rename(t, d->detail & 1 ? sub : file, w->file[1].path, RENAME_EXCHANGE);
+	case LINK:
+		return tree_link(t, file, path_of(w->dir[1].path, "new"));
+	case SYMLINK:
+		return tree_symlink(t, "x", fresh);
+	case MKFIFO:
+		return tree_mknod(t, fresh, S_IFIFO | 0644, 0);
+	case MKDEV:
+		return tree_mknod(t, fresh, S_IFCHR | 0644, makedev(1, 3));
+	default:
+		return 0;
 	}
 }
 
@@ -441,19 +541,32 @@ static int our_objects(struct tree *t, const struct deed *d)
 	struct attr attr;
 
 	switch (d->kind) {
-	case OPEN: return tree_open_file(t, file, open_flags[d->detail % COUNT(open_flags)], NULL);
-	case OPEN_CREATE: return tree_create(t, file, open_flags[d->detail % COUNT(open_flags)], 0644, NULL);
-	case CHMOD: return tree_setattr(t, file, &(struct setattr){ .valid = SET_MODE, .mode = modes[d->detail % COUNT(modes)] });
-	case CHOWN: return our_chown(t, file, d->detail);
-	case UTIMES: return tree_setattr(t, file, &(struct setattr){ .valid = times_valid[d->detail % COUNT(times_of)] });
-	case TRUNCATE: return tree_setattr(t, file, &(struct setattr){ .valid = SET_SIZE, .size = 5 });
-	case SETXATTR: return tree_setxattr(t, file, xattr, "1", 1, 0);
-	case GETXATTR: return our_getxattr(t, file, xattr);
-	case SETXATTR_SUB: return tree_setxattr(t, sub, "user.x", "1", 1, 0);
-	case SETACL: return tree_setxattr(t, file, "system.posix_acl_access", small_acl, sizeof(small_acl), 0);
-	case OPENDIR: return tree_opendir(t, sub, NULL);
-	case STAT: return tree_getattr(t, file, &attr);
-	default: return our_names(t, d);
+	case OPEN:
+		return tree_open_file(t, file, open_flags[d->detail % COUNT(open_flags)], NULL);
+	case OPEN_CREATE:
+		return tree_create(t, file, open_flags[d->detail % COUNT(open_flags)], 0644, NULL);
+	case CHMOD:
+		return tree_setattr(t, file, &(struct setattr){ .valid = SET_MODE, .mode = modes[d->detail % COUNT(modes)] });
+	case CHOWN:
+		return our_chown(t, file, d->detail);
+	case UTIMES:
+		return tree_setattr(t, file, &(struct setattr){ .valid = times_valid[d->detail % COUNT(times_of)] });
+	case TRUNCATE:
+		return tree_setattr(t, file, &(struct setattr){ .valid = SET_SIZE, .size = 5 });
+	case SETXATTR:
+		return tree_setxattr(t, file, xattr, "1", 1, 0);
+	case GETXATTR:
+		return our_getxattr(t, file, xattr);
+	case SETXATTR_SUB:
+		return tree_setxattr(t, sub, "user.x", "1", 1, 0);
+	case SETACL:
+		return tree_setxattr(t, file, "system.posix_acl_access", small_acl, sizeof(small_acl), 0);
+	case OPENDIR:
+		return tree_opendir(t, sub, NULL);
+	case STAT:
+		return tree_getattr(t, file, &attr);
+	default:
+		return our_names(t, d);
 	}
 }
 
@@ -728,11 +841,11 @@ static void run(task_fn *fn)
 	assert_int_equal(failures, 0);
 }
 
-#define TEST(property, fn)                    \
-	static void property(void **state)    \
-	{                                     \
-		(void)state;                  \
-		run(fn);                      \
+#define TEST(property, fn)                                                                                                     \
+	static void property(void **state)                                                                                     \
+	{                                                                                                                      \
+		(void)state;                                                                                                   \
+		run(fn);                                                                                                       \
 	}
 TEST(access_answers_like_the_kernel_and_asks_for_groups_only_if_needed, access_like_the_kernel)
 TEST(each_operation_is_allowed_or_refused_like_by_the_kernel, deeds_like_the_kernel)

@@ -179,7 +179,8 @@ static void what_is_delayed_takes_at_least_so_long(void **state)
 	struct tree t;
 
 	(void)state;
-	open_tree(&t, MEMORY "volume slow\ntype debug/delay-gen\noption delay 3ms\noption fops mkdir\nsubvolumes memory\nend-volume\n");
+	open_tree(&t, MEMORY
+		  "volume slow\ntype debug/delay-gen\noption delay 3ms\noption fops mkdir\nsubvolumes memory\nend-volume\n");
 	m = (struct made){ .tree = &t, .count = 5 };
 	task_call(make, &m);
 	assert_int_equal(failed(&m), 0);
@@ -286,7 +287,8 @@ static void trace_writes_a_line_for_the_fop_and_one_for_its_answer(void **state)
 
 	(void)state;
 	snprintf(volfile, sizeof(volfile),
-		 MEMORY "volume trace\ntype debug/trace\noption fops mkdir\noption file %s\nsubvolumes memory\nend-volume\n", path);
+		 MEMORY "volume trace\ntype debug/trace\noption fops mkdir\noption file %s\nsubvolumes memory\nend-volume\n",
+		 path);
 	open_tree(&t, volfile);
 	m = (struct made){ .tree = &t, .count = 1 };
 	task_call(make, &m);

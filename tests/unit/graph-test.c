@@ -10,7 +10,8 @@
 #include "graph.h"
 
 #define MEMORY "volume m\n type debug/memory\nend-volume\n"
-#define NULLS "volume n1\n type debug/null\n subvolumes m\nend-volume\nvolume n2\n type debug/null\n subvolumes n1\nend-volume\n"
+#define NULLS                                                                                                                  \
+	"volume n1\n type debug/null\n subvolumes m\nend-volume\nvolume n2\n type debug/null\n subvolumes n1\nend-volume\n"
 
 static int start(void **state)
 {
@@ -141,7 +142,6 @@ static void fops_reach_the_leaf(void **state)
 	unmake(g);
 }
 
-
 static void lock_switching(void *arg)
 {
 	atomic_store((atomic_int *)arg, task_lock(&switching, NO_DEADLINE) ? -1 : 1);
@@ -195,9 +195,9 @@ static void a_thousand_switches_under_load_lose_nothing(void **state)
 	inode_table_destroy(inodes);
 }
 
-#define TWO                                                                                                            \
-	"volume a\n type debug/memory\nend-volume\nvolume ha\n type debug/hold\n subvolumes a\nend-volume\n"           \
-	"volume b\n type debug/memory\nend-volume\nvolume hb\n type debug/hold\n subvolumes b\nend-volume\n"           \
+#define TWO                                                                                                                    \
+	"volume a\n type debug/memory\nend-volume\nvolume ha\n type debug/hold\n subvolumes a\nend-volume\n"                   \
+	"volume b\n type debug/memory\nend-volume\nvolume hb\n type debug/hold\n subvolumes b\nend-volume\n"                   \
 	"volume s\n type test/spread\n option enough 1\n subvolumes ha hb\nend-volume\n"
 
 static int ask(struct graph *g, const char *volume, const char *words)

@@ -13,7 +13,7 @@
 
 static atomic_int failures;
 /* For code on tasks, where cmocka's own can't be used. */
-#define CHECK(condition)                                                                                  \
+#define CHECK(condition)                                                                                                       \
 	((condition) ? 0 : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), failures++))
 
 static const char plain[] = "volume memory\ntype debug/memory\nend-volume\n"
@@ -266,7 +266,9 @@ static void waiters_get_the_lock_in_order_of_arrival(void **state)
 	open_world(&w, plain);
 	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
 	for (int i = 0; i < 3; i++) {
-		a[i] = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 20 + i, 5, 6)), .order = &order };
+		a[i] = (struct asker){
+			.world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 20 + i, 5, 6)), .order = &order
+		};
 		ask_and_wait(&a[i]);
 	}
 	for (int i = 0; i < 3; i++) {

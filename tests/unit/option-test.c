@@ -59,8 +59,8 @@ static void units_are_understood(void **state)
 	static const struct {
 		const char *name, *text;
 		uint64_t value;
-	} good[] = { { "size", "1M", 1 << 20 }, { "size", "1.5KiB", 1536 }, { "size", "17", 17 }, { "wait", "250ms", 250 },
-		     { "wait", "2m", 120000 }, { "wait", "7", 7000 }, { "wait", "0.5s", 500 } };
+	} good[] = { { "size", "1M", 1 << 20 }, { "size", "1.5KiB", 1536 }, { "size", "17", 17 },   { "wait", "250ms", 250 },
+		     { "wait", "2m", 120000 },	{ "wait", "7", 7000 },	    { "wait", "0.5s", 500 } };
 	struct problem p;
 	struct all a = { 0 };
 
@@ -74,9 +74,18 @@ static void units_are_understood(void **state)
 
 static void bad_values_are_refused_with_line_and_reason(void **state)
 {
-	static const char *const bad[][2] = { { "flag", "maybe" }, { "number", "11" }, { "number", "5x" }, { "size", "2G" },
-		{ "size", "-1" }, { "size", "1Q" }, { "size", "0" }, { "share", "101" }, { "choice", "gre" }, { "path", "relative" },
-		{ "size", "99999999999999999999" }, { "wait", "" } };
+	static const char *const bad[][2] = { { "flag", "maybe" },
+					      { "number", "11" },
+					      { "number", "5x" },
+					      { "size", "2G" },
+					      { "size", "-1" },
+					      { "size", "1Q" },
+					      { "size", "0" },
+					      { "share", "101" },
+					      { "choice", "gre" },
+					      { "path", "relative" },
+					      { "size", "99999999999999999999" },
+					      { "wait", "" } };
 	struct problem p;
 	struct all a = { 0 };
 
@@ -127,8 +136,9 @@ static void only_live_options_change_while_running(void **state)
 
 static void values_print_as_they_parse(void **state)
 {
-	static const char *const values[][2] = { { "flag", "on" }, { "number", "-3" }, { "size", "4096" }, { "wait", "1500ms" },
-		{ "share", "12.5%" }, { "choice", "blue" }, { "text", "a b" } };
+	static const char *const values[][2] = { { "flag", "on" },     { "number", "-3" },   { "size", "4096" },
+						 { "wait", "1500ms" }, { "share", "12.5%" }, { "choice", "blue" },
+						 { "text", "a b" } };
 	struct problem p;
 	struct all a = { 0 };
 	char text[64];

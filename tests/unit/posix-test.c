@@ -18,8 +18,8 @@
 #include "graph.h"
 
 #define VOLUME_ID "6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01"
-#define BRICK_ID "0f0e0d0c-0b0a-4908-8706-050403020100"
-#define OTHER_ID "11111111-2222-4333-8444-555555555555"
+#define BRICK_ID  "0f0e0d0c-0b0a-4908-8706-050403020100"
+#define OTHER_ID  "11111111-2222-4333-8444-555555555555"
 
 /* ---- a brick for each test; checks inside tasks return, as cmocka can't jump from one stack to another ---- */
 
@@ -29,22 +29,22 @@ static struct xlator *brick;
 static struct inode *root;
 static atomic_int failures;
 
-#define CHECK(condition)                                                                       \
-	do {                                                                                   \
-		if (!(condition)) {                                                            \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
-			failures++;                                                            \
-			return;                                                                \
-		}                                                                              \
+#define CHECK(condition)                                                                                                       \
+	do {                                                                                                                   \
+		if (!(condition)) {                                                                                            \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                        \
+			failures++;                                                                                            \
+			return;                                                                                                \
+		}                                                                                                              \
 	} while (0)
-#define CHECK_INT(is, should)                                                                         \
-	do {                                                                                          \
-		long long is_ = (is), should_ = (should);                                             \
-		if (is_ != should_) {                                                                 \
-			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, should_); \
-			failures++;                                                                   \
-			return;                                                                       \
-		}                                                                                     \
+#define CHECK_INT(is, should)                                                                                                  \
+	do {                                                                                                                   \
+		long long is_ = (is), should_ = (should);                                                                      \
+		if (is_ != should_) {                                                                                          \
+			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, should_);               \
+			failures++;                                                                                            \
+			return;                                                                                                \
+		}                                                                                                              \
 	} while (0)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -75,9 +75,10 @@ static int try_open(const char *directory, const char *volume, const char *id, c
 	struct volfile v;
 	int err;
 
-	snprintf(text, sizeof text,
-		 "volume posix\n type storage/posix\n option directory %s\n option volume-id %s\n option brick-id %s\n%send-volume\n",
-		 directory, volume, id, more);
+	snprintf(
+		text, sizeof text,
+		"volume posix\n type storage/posix\n option directory %s\n option volume-id %s\n option brick-id %s\n%send-volume\n",
+		directory, volume, id, more);
 	*made = NULL;
 	memset(p, 0, sizeof *p);
 	err = volfile_parse(text, strlen(text), "test.vol", &v, p);
@@ -144,13 +145,13 @@ static void run(task_fn *fn)
 	assert_int_equal(failures, 0);
 }
 
-#define PROPERTY(name)                        \
-	static void name##_(void *arg);       \
-	static void name(void **state)        \
-	{                                     \
-		(void)state;                  \
-		run(name##_);                 \
-	}                                     \
+#define PROPERTY(name)                                                                                                         \
+	static void name##_(void *arg);                                                                                        \
+	static void name(void **state)                                                                                         \
+	{                                                                                                                      \
+		(void)state;                                                                                                   \
+		run(name##_);                                                                                                  \
+	}                                                                                                                      \
 	static void name##_(void *arg __attribute__((unused)))
 
 /* ---- requests ---- */
@@ -162,11 +163,11 @@ static void rq_end(struct rq *q)
 {
 	request_finish(&q->r);
 }
-#define REQUEST(name, user)                                            \
-	__attribute__((cleanup(rq_end))) struct rq name;               \
-	request_init(&name.r, graph, 0);                               \
-	name.r.uid = (user);                                           \
-	name.r.gid = (user);                                           \
+#define REQUEST(name, user)                                                                                                    \
+	__attribute__((cleanup(rq_end))) struct rq name;                                                                       \
+	request_init(&name.r, graph, 0);                                                                                       \
+	name.r.uid = (user);                                                                                                   \
+	name.r.gid = (user);                                                                                                   \
 	name.r.group_count = 0
 
 static struct gfid fresh(void)
@@ -180,8 +181,9 @@ static struct gfid fresh(void)
 static int make_file_as(struct request *rq, struct inode *parent, const char *name, mode_t mode, struct inode **inode,
 			struct file **file)
 {
-	struct create_in in = { .loc = { .parent = parent, .name = name }, .gfid = fresh(), .flags = O_RDWR | O_EXCL,
-				.mode = mode };
+	struct create_in in = {
+		.loc = { .parent = parent, .name = name }, .gfid = fresh(), .flags = O_RDWR | O_EXCL, .mode = mode
+	};
 	struct create_out out = { 0 };
 	int err = create_on(rq, brick, &in, &out);
 
@@ -432,8 +434,9 @@ PROPERTY(creation_sets_owner_mode_and_umask)
 	cleanup_inode struct inode *inode = NULL, *d = NULL;
 	struct attr a;
 	REQUEST(q, 1000);
-	struct create_in in = { .loc = { .parent = root, .name = "f" }, .gfid = fresh(), .flags = O_RDWR, .mode = 04777,
-				.umask = 027 };
+	struct create_in in = {
+		.loc = { .parent = root, .name = "f" }, .gfid = fresh(), .flags = O_RDWR, .mode = 04777, .umask = 027
+	};
 	struct create_out out = { 0 };
 
 	CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
@@ -516,7 +519,9 @@ static bool same_object(const char *made, const char *kernel)
 static bool inherit_alike(struct inode *d, mode_t mode, mode_t mask)
 {
 	REQUEST(q, 0);
-	struct create_in cin = { .loc = { .parent = d, .name = "f" }, .gfid = fresh(), .mode = mode, .umask = mask, .flags = O_RDWR };
+	struct create_in cin = {
+		.loc = { .parent = d, .name = "f" }, .gfid = fresh(), .mode = mode, .umask = mask, .flags = O_RDWR
+	};
 	struct mkdir_in min = { .loc = { .parent = d, .name = "d" }, .gfid = fresh(), .mode = mode, .umask = mask };
 	struct mknod_in nin = { .loc = { .parent = d, .name = "p" }, .gfid = fresh(), .mode = S_IFIFO | mode, .umask = mask };
 	struct create_out cout = { 0 };
@@ -839,7 +844,9 @@ PROPERTY(internal_attributes_are_hidden)
 PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 {
 	cleanup_inode struct inode *f = NULL, *d = NULL;
-	struct create_in cin = { .loc = { .parent = root, .name = "f" }, .gfid = fresh(), .flags = O_RDWR | O_EXCL, .mode = 0600 };
+	struct create_in cin = {
+		.loc = { .parent = root, .name = "f" }, .gfid = fresh(), .flags = O_RDWR | O_EXCL, .mode = 0600
+	};
 	struct mkdir_in min = { .loc = { .parent = root, .name = "d" }, .gfid = fresh(), .mode = 0700 };
 	struct symlink_in sin = { .loc = { .parent = root, .name = "s" }, .gfid = fresh(), .target = "t" };
 	struct mknod_in nin = { .loc = { .parent = root, .name = "p" }, .gfid = fresh(), .mode = S_IFIFO | 0600 };
@@ -859,7 +866,8 @@ PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 		CHECK_INT(mkdir_on(&q.r, brick, &min, &mout), expected);
 		CHECK_INT(symlink_on(&q.r, brick, &sin, &sout), expected);
 		CHECK_INT(mknod_on(&q.r, brick, &nin, &nout), expected);
-		CHECK(i == 2 || (cout.file && gfid_equal(&cout.inode->gfid, &cin.gfid) && gfid_equal(&mout.attr.gfid, &min.gfid)));
+		CHECK(i == 2 ||
+		      (cout.file && gfid_equal(&cout.inode->gfid, &cin.gfid) && gfid_equal(&mout.attr.gfid, &min.gfid)));
 		fop_out_clear(FOP_create, &cout);
 		fop_out_clear(FOP_mkdir, &mout);
 		fop_out_clear(FOP_symlink, &sout);
@@ -896,7 +904,8 @@ PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 	xin.value.bytes = (void *)"2";
 	CHECK_INT(setxattr_on(&q.r, brick, &xin, &xout), -EEXIST);
 	for (int i = 0; i < 2; i++)
-		CHECK_INT(removexattr_on(&q.r, brick, &(struct removexattr_in){ f, "user.a" }, &(struct removexattr_out){ 0 }), 0);
+		CHECK_INT(removexattr_on(&q.r, brick, &(struct removexattr_in){ f, "user.a" }, &(struct removexattr_out){ 0 }),
+			  0);
 }
 
 PROPERTY(a_gfid_is_given_once)
@@ -958,7 +967,9 @@ PROPERTY(appends_never_overlap)
 	CHECK_INT(open_on(&q.r, brick, &(struct open_in){ f, O_RDWR | O_APPEND }, &out), 0);
 	two = out.file;
 	for (int i = 0; i < APPENDERS; i++) { /* two on each of two open files, on both shards */
-		a[i] = (struct appender){ .file = i % 2 ? one : two, .letter = (char)('a' + i), .left = &left, .waiter = task_self() };
+		a[i] = (struct appender){
+			.file = i % 2 ? one : two, .letter = (char)('a' + i), .left = &left, .waiter = task_self()
+		};
 		CHECK_INT(task_spawn(runtime_shard((unsigned)i / 2), append_many, &a[i]), 0);
 	}
 	while (atomic_load(&left))
@@ -1076,7 +1087,8 @@ PROPERTY(holes_are_punched_found_and_copied)
 	CHECK_INT(at.offset, 16384);
 	CHECK_INT(seek_on(&q.r, brick, &(struct seek_in){ a, 1 << 20, SEEK_DATA }, &at), -ENXIO);
 	CHECK_INT(seek_on(&q.r, brick, &(struct seek_in){ a, 0, SEEK_SET }, &at), -EINVAL);
-	CHECK_INT(fallocate_on(&q.r, brick, &(struct fallocate_in){ a, 0x1000, 0, 1 }, &(struct fallocate_out){ 0 }), -EOPNOTSUPP);
+	CHECK_INT(fallocate_on(&q.r, brick, &(struct fallocate_in){ a, 0x1000, 0, 1 }, &(struct fallocate_out){ 0 }),
+		  -EOPNOTSUPP);
 	CHECK_INT(copy_range_on(&q.r, brick, &(struct copy_range_in){ a, 100, b, 50, 1 << 20 }, &copied), 0);
 	CHECK_INT(copied.copied, sizeof bytes - 100);
 	CHECK_INT(get(b, 50, bytes, 10), 10);
@@ -1220,7 +1232,8 @@ static int list_all(struct file *file, uint64_t offset, uint32_t size, uint32_t 
 			seen[atoi(e->name + 1)]++;
 			(*total)++;
 			offset = e->next_offset;
-			if (flags && (!e->inode || e->type != (e->attr.mode & S_IFMT) || !gfid_equal(&e->gfid, &e->inode->gfid)))
+			if (flags &&
+			    (!e->inode || e->type != (e->attr.mode & S_IFMT) || !gfid_equal(&e->gfid, &e->inode->gfid)))
 				return -EUCLEAN;
 		}
 		end = out.entries.end;
@@ -1331,7 +1344,9 @@ PROPERTY(a_compound_stops_at_a_condition_that_fails)
 	struct step steps[] = {
 		{ { .kind = IF_NO_XATTR, .inode = f, .name = (char *)"user.mark" }, FOP_setxattr, &mark },
 		{ { .kind = IF_SIZE, .inode = f, .size = 0 }, FOP_setattr, &grow },
-		{ { .kind = IF_XATTR, .inode = f, .name = (char *)"user.mark", .value = { 1, (void *)"2" } }, FOP_setattr, &grow },
+		{ { .kind = IF_XATTR, .inode = f, .name = (char *)"user.mark", .value = { 1, (void *)"2" } },
+		  FOP_setattr,
+		  &grow },
 		{ { .kind = IF_NOTHING }, FOP_setattr, &grow },
 	};
 	CHECK_INT(compound(&q.r, steps, 4, &out), 0);
@@ -1346,8 +1361,12 @@ PROPERTY(a_compound_stops_at_a_condition_that_fails)
 	CHECK_INT(out.results.count, 1);
 	CHECK_INT(out.results.result[0].status, -ECANCELED);
 	fop_out_clear(FOP_compound, &out);
-	struct step bad[] = { { { 0 }, FOP_compound, &grow }, { { 0 }, FOP_setlk, &grow }, { { .kind = 99 }, FOP_setattr, &grow },
-			      { { .kind = IF_XATTR }, FOP_setattr, &grow }, { { 0 }, 9999, &grow }, { { 0 }, FOP_setattr, NULL } };
+	struct step bad[] = { { { 0 }, FOP_compound, &grow },
+			      { { 0 }, FOP_setlk, &grow },
+			      { { .kind = 99 }, FOP_setattr, &grow },
+			      { { .kind = IF_XATTR }, FOP_setattr, &grow },
+			      { { 0 }, 9999, &grow },
+			      { { 0 }, FOP_setattr, NULL } };
 
 	for (int i = 0; i < 6; i++)
 		CHECK_INT(compound(&q.r, &bad[i], 1, &out), -EINVAL);
@@ -1404,8 +1423,11 @@ static void count_up(void *arg)
 	for (int n = 0; atomic_load(&c->done) < 600;) {
 		int next = n + 1;
 		struct setxattr_in in = { .inode = c->inode, .name = "user.n", .value = { sizeof next, &next } };
-		struct step step = { { .kind = IF_XATTR, .inode = c->inode, .name = (char *)"user.n", .value = { sizeof n, &n } },
-				     FOP_setxattr, &in };
+		struct step step = {
+			{ .kind = IF_XATTR, .inode = c->inode, .name = (char *)"user.n", .value = { sizeof n, &n } },
+			FOP_setxattr,
+			&in
+		};
 		struct compound_out out;
 
 		if (compound(&q.r, &step, 1, &out))
@@ -1543,7 +1565,9 @@ static void below_the_floor_nothing_is_added(void **state)
 	(void)state;
 	run(keep_handle_);
 	close_brick();
-	assert_int_equal(try_open(path_of("%s/brick%s", ""), VOLUME_ID, BRICK_ID, " option free-space-floor 99.99%\n", &graph, &p), 0);
+	assert_int_equal(try_open(path_of("%s/brick%s", ""), VOLUME_ID, BRICK_ID, " option free-space-floor 99.99%\n", &graph,
+				  &p),
+			 0);
 	brick = graph->top;
 	root = inode_get(graph->inodes, &gfid_root, S_IFDIR);
 	run(fill_up_);

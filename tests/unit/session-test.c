@@ -47,10 +47,12 @@ static void start_server(const char *more)
 	FILE *f;
 	int fd = mkstemp(path);
 
-	snprintf(text, sizeof(text),
-		 "volume brick\n type test/leaf\n option volume-id 11111111-2222-3333-4444-555555555555\nend-volume\n"
-		 "volume server\n type protocol/server\n option listen 127.0.0.1:%d\n option port-file %s\n%s subvolumes brick\n"
-		 "end-volume\n", port, path, more);
+	snprintf(
+		text, sizeof(text),
+		"volume brick\n type test/leaf\n option volume-id 11111111-2222-3333-4444-555555555555\nend-volume\n"
+		"volume server\n type protocol/server\n option listen 127.0.0.1:%d\n option port-file %s\n%s subvolumes brick\n"
+		"end-volume\n",
+		port, path, more);
 	server = graph_of(text, &p);
 	if (!server)
 		fail_msg("%s", p.text);
@@ -66,8 +68,10 @@ static struct graph *client_graph(const char *more, struct problem *p)
 {
 	char text[1024];
 
-	snprintf(text, sizeof(text), "volume c\n type protocol/client\n option remote-host 127.0.0.1\n option remote-port %d\n%s"
-		 "end-volume\n", port, more);
+	snprintf(text, sizeof(text),
+		 "volume c\n type protocol/client\n option remote-host 127.0.0.1\n option remote-port %d\n%s"
+		 "end-volume\n",
+		 port, more);
 	return graph_of(text, p);
 }
 
@@ -130,13 +134,13 @@ static struct inode *root(void)
 	return inode_get(client->inodes, &gfid_root, S_IFDIR);
 }
 
-#define CALL(op, in_pointer, out_pointer) \
-	({ \
-		struct request rq_; \
-		request_init(&rq_, client, 0); \
-		int err_ = op##_on(&rq_, top, in_pointer, out_pointer); \
-		request_finish(&rq_); \
-		err_; \
+#define CALL(op, in_pointer, out_pointer)                                                                                      \
+	({                                                                                                                     \
+		struct request rq_;                                                                                            \
+		request_init(&rq_, client, 0);                                                                                 \
+		int err_ = op##_on(&rq_, top, in_pointer, out_pointer);                                                        \
+		request_finish(&rq_);                                                                                          \
+		err_;                                                                                                          \
 	})
 
 static struct file *create(const char *name)
@@ -226,11 +230,11 @@ static void start_aside(struct aside *a)
 	assert_int_equal(task_spawn(NULL, run_aside, a), 0);
 }
 
-#define UNTIL(condition) \
-	do { \
-		for (int i_ = 0; !(condition) && i_ < 30000; i_++) \
-			task_sleep_ms(1); \
-		assert_true(condition); \
+#define UNTIL(condition)                                                                                                       \
+	do {                                                                                                                   \
+		for (int i_ = 0; !(condition) && i_ < 30000; i_++)                                                             \
+			task_sleep_ms(1);                                                                                      \
+		assert_true(condition);                                                                                        \
 	} while (0)
 
 /* A test whose body is a task: cmocka's longjmp must not cross stacks, so failures abort. */
@@ -675,7 +679,8 @@ static void mistakes_are_named_in_a_sentence(void **test)
 	(void)test;
 	start_server("");
 	expect_problem(" option remote-subvolume nobody\n", "no subvolume \"nobody\"");
-	expect_problem(" option remote-subvolume brick\n option volume-id 99999999-2222-3333-4444-555555555555\n", "belongs to volume");
+	expect_problem(" option remote-subvolume brick\n option volume-id 99999999-2222-3333-4444-555555555555\n",
+		       "belongs to volume");
 	right = port;
 	stop(&server);
 	expect_problem(" option remote-subvolume brick\n", "is stratusd running there?");

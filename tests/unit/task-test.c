@@ -223,7 +223,10 @@ static void stacks_keep_their_contents_over_switches(void **state)
 		assert_true(EVENTUALLY(result[i]));
 }
 
-#define TEST(name, flags) { #name, name, start, stop, (void *)(uintptr_t)(flags) }
+#define TEST(name, flags)                                                                                                      \
+	{                                                                                                                      \
+#name, name, start, stop, (void *)(uintptr_t)(flags)                                                           \
+	}
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

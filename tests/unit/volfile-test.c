@@ -22,7 +22,8 @@ static void a_volfile_becomes_volumes_in_order(void **state)
 	(void)state;
 	assert_int_equal(parse("# a comment\nvolume a\n  type storage/posix # another\n  option directory \"/with space\"\n"
 			       "  option words one two\nend-volume\n\nvolume b\n type debug/trace\n subvolumes a\nend-volume",
-			       &v, &p), 0);
+			       &v, &p),
+			 0);
 	assert_int_equal(v.volumes, 2);
 	assert_string_equal(v.volume[0].name, "a");
 	assert_string_equal(v.volume[0].option[0].value, "/with space");
@@ -95,8 +96,10 @@ static void a_drawing_names_every_volume(void **state)
 	FILE *out = open_memstream(&text, &size);
 
 	(void)state;
-	assert_int_equal(parse("volume a\ntype storage/posix\nend-volume\nvolume q\"x\ntype debug/trace\nsubvolumes a\nend-volume",
-			       &v, &p), 0);
+	assert_int_equal(
+		parse("volume a\ntype storage/posix\nend-volume\nvolume q\"x\ntype debug/trace\nsubvolumes a\nend-volume", &v,
+		      &p),
+		0);
 	graph_dot(&v, out);
 	fclose(out);
 	assert_non_null(strstr(text, "\"a\" [label"));

@@ -11,21 +11,25 @@
 #include "volgen.h"
 
 #define IDS(n) "00000000-0000-4000-8000-00000000000" #n
-static const char two_servers[] = "volume: vol\n"
-				  "id: " IDS(9) "\n"
-				  "servers:\n"
-				  "  alpha: {host: 192.0.2.1, port: 7000}\n"
-				  "  beta:\n"
-				  "    host: \"2001:db8::1\"\n"
-				  "    listen: \"::\"\n"
-				  "bricks:\n"
-				  "  - {server: alpha, directory: /srv/b0, id: " IDS(1) "}\n"
-				  "  - {server: beta, directory: \"/srv/b 1/\", id: " IDS(2) "}\n"
-				  "  - {server: alpha, directory: /srv/b2, id: " IDS(3) "}\n"
-				  "client-translators: [debug/trace, debug/io-stats]\n"
-				  "options:\n"
-				  "  protocol/client:\n"
-				  "    max-wait: 5s\n";
+static const char two_servers[] =
+	"volume: vol\n"
+	"id: " IDS(9) "\n"
+		      "servers:\n"
+		      "  alpha: {host: 192.0.2.1, port: 7000}\n"
+		      "  beta:\n"
+		      "    host: \"2001:db8::1\"\n"
+		      "    listen: \"::\"\n"
+		      "bricks:\n"
+		      "  - {server: alpha, directory: /srv/b0, id: " IDS(
+			      1) "}\n"
+				 "  - {server: beta, directory: \"/srv/b 1/\", id: " IDS(
+					 2) "}\n"
+					    "  - {server: alpha, directory: /srv/b2, id: " IDS(
+						    3) "}\n"
+						       "client-translators: [debug/trace, debug/io-stats]\n"
+						       "options:\n"
+						       "  protocol/client:\n"
+						       "    max-wait: 5s\n";
 
 static void make(const char *text, struct volgen_files *files)
 {
@@ -174,9 +178,9 @@ static void init_chooses_fresh_ids(void **state)
 	spec_free(&t);
 }
 
-#define HEAD "volume: v\nid: " IDS(9) "\n"
+#define HEAD   "volume: v\nid: " IDS(9) "\n"
 #define SERVER "servers: {a: {host: h}}\n"
-#define BRICK "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
+#define BRICK  "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
 static const struct {
 	const char *text, *says;
 } wrong[] = {
@@ -196,15 +200,20 @@ static const struct {
 	{ HEAD SERVER "bricks:\n  - server: a\n    directory: d\n", "x.yaml:6: the directory 'd' must be an absolute path" },
 	{ HEAD SERVER "bricks:\n  - server: a\n    directory: /d\n", "x.yaml:5: this brick has no 'id'" },
 	{ HEAD SERVER "bricks: [{server: b, directory: /d, id: " IDS(1) "}]\n", "x.yaml:4: the brick is on server 'b'" },
-	{ HEAD SERVER "bricks: [{server: a, directory: /d, id: " IDS(9) "}]\n", "x.yaml:4: the brick has the id of the volume" },
-	{ HEAD SERVER "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: a, directory: /e, id: " IDS(1) "}\n",
+	{ HEAD SERVER "bricks: [{server: a, directory: /d, id: " IDS(9) "}]\n",
+	  "x.yaml:4: the brick has the id of the volume" },
+	{ HEAD SERVER
+	  "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: a, directory: /e, id: " IDS(1) "}\n",
 	  "x.yaml:6: the brick has the same id as that in line 5" },
-	{ HEAD SERVER "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: a, directory: /d/, id: " IDS(2) "}\n",
+	{ HEAD SERVER
+	  "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: a, directory: /d/, id: " IDS(2) "}\n",
 	  "x.yaml:6: the brick has the same server and directory" },
 	{ HEAD SERVER BRICK "client-translators: [trace]\n", "x.yaml:5: 'trace' is no translator" },
 	{ HEAD SERVER BRICK "client-translators: debug/trace\n", "x.yaml:5: 'client-translators' takes a list" },
-	{ HEAD SERVER BRICK "options:\n  debug/trace: {fops: all}\n", "x.yaml:6: there are options for debug/trace, but no such" },
-	{ HEAD SERVER BRICK "options:\n  storage/posix: {directory: /e}\n", "x.yaml:6: option directory of storage/posix follows" },
+	{ HEAD SERVER BRICK "options:\n  debug/trace: {fops: all}\n",
+	  "x.yaml:6: there are options for debug/trace, but no such" },
+	{ HEAD SERVER BRICK "options:\n  storage/posix: {directory: /e}\n",
+	  "x.yaml:6: option directory of storage/posix follows" },
 	{ HEAD SERVER BRICK "options:\n  storage/posix: {a: \"x\\ny\"}\n", "x.yaml:6: control characters" },
 	{ HEAD SERVER BRICK "options:\n  storage/posix: {a: [1]}\n", "x.yaml:6: expected one value" },
 	{ "volume: &a [*a]\n", "x.yaml:1" },

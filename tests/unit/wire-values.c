@@ -143,29 +143,55 @@ static void some_field(enum field_kind kind, void *at, const void *in)
 		l->inode = wire_random() % 2 ? some_inode() : NULL;
 		l->name = some_string(255);
 		break;
-	case FIELD_INODE: *(struct inode **)at = some_inode(); break;
-	case FIELD_FILE: *(struct file **)at = file_ref(files[wire_random() % WIRE_OBJECTS]); break;
+	case FIELD_INODE:
+		*(struct inode **)at = some_inode();
+		break;
+	case FIELD_FILE:
+		*(struct file **)at = file_ref(files[wire_random() % WIRE_OBJECTS]);
+		break;
 	case FIELD_U32:
-	case FIELD_MODE: *(uint32_t *)at = wire_random() % 60000; break;
-	case FIELD_U64: *(uint64_t *)at = wire_random(); break;
-	case FIELD_GFID: some_bytes(at, sizeof(struct gfid)); break;
-	case FIELD_STRING: *(char **)at = some_string(1000); break;
+	case FIELD_MODE:
+		*(uint32_t *)at = wire_random() % 60000;
+		break;
+	case FIELD_U64:
+		*(uint64_t *)at = wire_random();
+		break;
+	case FIELD_GFID:
+		some_bytes(at, sizeof(struct gfid));
+		break;
+	case FIELD_STRING:
+		*(char **)at = some_string(1000);
+		break;
 	case FIELD_BLOB:
 		b->size = 1 + wire_random() % 3000;
 		b->bytes = malloc(b->size);
 		some_bytes(b->bytes, b->size);
 		break;
-	case FIELD_ATTR: some_attr(at); break;
-	case FIELD_SETATTR: some_bytes(at, sizeof(struct setattr)); break;
-	case FIELD_BUFFER: *(struct buffer **)at = some_buffer(); break;
-	case FIELD_DIRENTS: some_dirents(at); break;
-	case FIELD_STATFS: some_bytes(at, sizeof(struct statfs)); break;
+	case FIELD_ATTR:
+		some_attr(at);
+		break;
+	case FIELD_SETATTR:
+		some_bytes(at, sizeof(struct setattr));
+		break;
+	case FIELD_BUFFER:
+		*(struct buffer **)at = some_buffer();
+		break;
+	case FIELD_DIRENTS:
+		some_dirents(at);
+		break;
+	case FIELD_STATFS:
+		some_bytes(at, sizeof(struct statfs));
+		break;
 	case FIELD_LOCK:
 		some_bytes(at, sizeof(struct lock));
 		((struct lock *)at)->wait = 0;
 		break;
-	case FIELD_STEPS: some_steps(at); break;
-	case FIELD_RESULTS: some_results(at, &((const struct compound_in *)in)->steps); break;
+	case FIELD_STEPS:
+		some_steps(at);
+		break;
+	case FIELD_RESULTS:
+		some_results(at, &((const struct compound_in *)in)->steps);
+		break;
 	}
 }
 

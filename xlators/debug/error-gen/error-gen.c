@@ -14,19 +14,21 @@ struct error_gen {
 	_Atomic uint64_t set, tried, injected;
 };
 
-#define ERRORS(X) X(EIO) X(ENOSPC) X(EACCES) X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) \
-	X(ETIMEDOUT) X(EDQUOT) X(EROFS) X(ENOLCK) X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
+#define ERRORS(X)                                                                                                              \
+	X(EIO)                                                                                                                 \
+	X(ENOSPC) X(EACCES) X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) X(ETIMEDOUT) X(EDQUOT)       \
+		X(EROFS) X(ENOLCK) X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
 #define NUMBER(name) name,
 #define CHOICE(name) "|" #name
 static const int errors[] = { ERRORS(NUMBER) };
 static const char choices[] = "" ERRORS(CHOICE);
 
 static const struct option options[] = {
-	{ "fops", OPTION_STRING, OPTION_AT(struct error_gen, fops), "all",
-	  "which fops: names, all, mutating, reading, -NAME", .live = true },
+	{ "fops", OPTION_STRING, OPTION_AT(struct error_gen, fops), "all", "which fops: names, all, mutating, reading, -NAME",
+	  .live = true },
 	{ "percent", OPTION_PERCENT, OPTION_AT(struct error_gen, percent), "100", "share of them that fail", .live = true },
-	{ "errno", OPTION_ENUM, OPTION_AT(struct error_gen, error), "EIO", "the error they fail with",
-	  .choices = choices + 1, .live = true },
+	{ "errno", OPTION_ENUM, OPTION_AT(struct error_gen, error), "EIO", "the error they fail with", .choices = choices + 1,
+	  .live = true },
 	{ "seed", OPTION_INT, OPTION_AT(struct error_gen, seed), "1", "the same seed fails the same ones in order" },
 	{ "count", OPTION_INT, OPTION_AT(struct error_gen, count), "0",
 	  "fail no more than so many, 0: no limit (setting it starts again)", .max = INT64_MAX, .live = true },

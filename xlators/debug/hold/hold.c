@@ -19,15 +19,15 @@ struct hold {
 	int64_t count;
 	pthread_mutex_t lock;
 	uint64_t set;
-	uint64_t left;        /* how many more to park */
+	uint64_t left;	      /* how many more to park */
 	struct parked *first; /* oldest first */
 };
 
 static const struct option options[] = {
 	{ "fops", OPTION_STRING, OPTION_AT(struct hold, fops), "none", "park these: names, all, mutating, reading, -NAME",
 	  .live = true },
-	{ "count", OPTION_INT, OPTION_AT(struct hold, count), "0", "park no more than so many, 0: no limit",
-	  .max = INT64_MAX, .live = true },
+	{ "count", OPTION_INT, OPTION_AT(struct hold, count), "0", "park no more than so many, 0: no limit", .max = INT64_MAX,
+	  .live = true },
 	{ NULL },
 };
 

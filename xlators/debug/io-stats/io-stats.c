@@ -145,10 +145,12 @@ static void print_json(const struct io_stats *p, FILE *f)
 		sum_up(p, fop, &s);
 		if (!s.count)
 			continue;
-		fprintf(f, "%s\"%s\":{\"count\":%llu,\"errors\":%llu,\"bytes\":%llu,\"total_ns\":%llu,\"p50_us\":%.3f,\"p99_us\":%.3f,"
-			   "\"max_us\":%.3f,\"histogram\":[",
-			comma, fop_name(fop), (unsigned long long)s.count, (unsigned long long)s.errors, (unsigned long long)s.bytes,
-			(unsigned long long)s.total_ns, quantile_us(&s, 0.5), quantile_us(&s, 0.99), quantile_us(&s, 1));
+		fprintf(f,
+			"%s\"%s\":{\"count\":%llu,\"errors\":%llu,\"bytes\":%llu,\"total_ns\":%llu,\"p50_us\":%.3f,\"p99_us\":%.3f,"
+			"\"max_us\":%.3f,\"histogram\":[",
+			comma, fop_name(fop), (unsigned long long)s.count, (unsigned long long)s.errors,
+			(unsigned long long)s.bytes, (unsigned long long)s.total_ns, quantile_us(&s, 0.5),
+			quantile_us(&s, 0.99), quantile_us(&s, 1));
 		print_histogram(&s, f);
 		fputs("]}", f);
 		comma = ",";

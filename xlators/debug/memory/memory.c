@@ -12,7 +12,7 @@
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE 2
+#define RENAME_EXCHANGE	 2
 #endif
 
 struct entry {
@@ -31,7 +31,7 @@ struct object {
 	char *data; /* bytes of a file, or the target of a link */
 	struct entry *entry;
 	struct pair *xattr;
-	bool known; /* an inode's slot points here */
+	bool known;	     /* an inode's slot points here */
 	struct object *next; /* in the table's bucket */
 };
 enum { BUCKETS = 1024 };
@@ -443,7 +443,8 @@ static int memory_rename(struct request *rq, struct xlator *x, const struct rena
 		return err;
 	if (!*from)
 		return rq->resent && *to && in->from.inode && gfid_equal(&in->from.inode->gfid, &(*to)->object->attr.gfid)
-			? 0 : -ENOENT;
+			       ? 0
+			       : -ENOENT;
 	o = (*from)->object;
 	if (S_ISDIR(o->attr.mode) && is_below(to_dir, o))
 		return -EINVAL;
@@ -629,8 +630,7 @@ static int memory_seek(struct request *rq, struct xlator *x, const struct seek_i
 	return 0;
 }
 
-static int memory_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in,
-			     struct copy_range_out *out)
+static int memory_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in, struct copy_range_out *out)
 {
 	cleanup_unlock struct memory *p = locked(x);
 	struct object *from = object_of(x, in->from->inode), *to = object_of(x, in->to->inode);
@@ -861,8 +861,14 @@ static int memory_statfs(struct request *rq, struct xlator *x, const struct stat
 
 	(void)rq;
 	(void)in;
-	out->statfs = (struct statfs){ .bsize = 4096, .frsize = 4096, .blocks = blocks, .bfree = bfree, .bavail = bfree,
-				       .files = 1000000, .ffree = 1000000 - p->objects, .namemax = 255 };
+	out->statfs = (struct statfs){ .bsize = 4096,
+				       .frsize = 4096,
+				       .blocks = blocks,
+				       .bfree = bfree,
+				       .bavail = bfree,
+				       .files = 1000000,
+				       .ffree = 1000000 - p->objects,
+				       .namemax = 255 };
 	return 0;
 }
 

@@ -22,8 +22,8 @@ struct prepared {
 	union any_in in[COMPOUND_MAX];
 	enum how how[COMPOUND_MAX];
 	struct inode *hold[COMPOUND_MAX]; /* references on what was looked up */
-	uint32_t count;   /* steps to do */
-	int refused;      /* what the step after those is answered, 0 if there is none */
+	uint32_t count;			  /* steps to do */
+	int refused;			  /* what the step after those is answered, 0 if there is none */
 	/* what an inode or file that isn't given means at this point */
 	struct inode *inode;
 	bool made;   /* an object that a step will make; inode is NULL */

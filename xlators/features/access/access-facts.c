@@ -2,7 +2,7 @@
 /* What is known of each object: mode, owner and ACL, kept until a change passes through this translator. */
 #include "access.h"
 
-struct node { /* slot of an inode */
+struct node {		      /* slot of an inode */
 	pthread_mutex_t lock; /* short; guards both */
 	struct facts *facts;
 	uint64_t version; /* rises with each change: who loaded before it doesn't store what it loaded */
@@ -83,8 +83,7 @@ static struct facts *facts_create(uint32_t mode, uint32_t uid, uint32_t gid, uin
 	return f;
 }
 
-static struct facts *load(struct request *rq, struct xlator *x, struct node *n, struct inode *inode, uint64_t version,
-			  int *err)
+static struct facts *load(struct request *rq, struct xlator *x, struct node *n, struct inode *inode, uint64_t version, int *err)
 {
 	struct access *p = x->private;
 	struct getattr_in in = { .inode = inode };

@@ -125,7 +125,8 @@ int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *
 	if (!err)
 		err = decide_remove(rq, x, &in->from);
 	if (!err)
-		err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES, exchange ? -ENOENT : -EACCES);
+		err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES,
+				   exchange ? -ENOENT : -EACCES);
 	if (!err)
 		err = decide_victim(rq, x, &in->to);
 	if (err || in->from.parent == in->to.parent)

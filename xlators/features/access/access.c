@@ -227,8 +227,7 @@ static int access_fallocate(struct request *rq, struct xlator *x, const struct f
 	return writable(in->file) ? fallocate_on(rq, x->child[0], in, out) : -EBADF;
 }
 
-static int access_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in,
-			     struct copy_range_out *out)
+static int access_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in, struct copy_range_out *out)
 {
 	if (!readable(in->from) || !writable(in->to))
 		return -EBADF;
@@ -237,8 +236,8 @@ static int access_copy_range(struct request *rq, struct xlator *x, const struct 
 
 static int access_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
-	if (in->lock.kind == LOCK_POSIX && ((in->lock.type == F_RDLCK && !readable(in->file)) ||
-					    (in->lock.type == F_WRLCK && !writable(in->file))))
+	if (in->lock.kind == LOCK_POSIX &&
+	    ((in->lock.type == F_RDLCK && !readable(in->file)) || (in->lock.type == F_WRLCK && !writable(in->file))))
 		return -EBADF;
 	return setlk_on(rq, x->child[0], in, out);
 }

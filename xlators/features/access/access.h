@@ -9,7 +9,7 @@
 #include "xlator.h"
 
 enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 }; /* the bits of access(2) and of a mode */
-enum { OPEN_FOR_EXEC = 040 };                        /* the kernel's FMODE_EXEC among the flags of an open file */
+enum { OPEN_FOR_EXEC = 040 };			    /* the kernel's FMODE_EXEC among the flags of an open file */
 
 struct acl_entry {
 	uint16_t tag, perm;

@@ -166,8 +166,8 @@ void record_remove(struct xlator *x, struct lock_client *c)
 	err = remove ? change_record(p->state_dir, id_text(c->id, name), false) : 0;
 	pthread_mutex_unlock(&p->records);
 	if (err)
-		log_warning(x, NULL, "can't remove the record %s/%s: %s; after a restart new locks will wait for it", p->state_dir,
-			    name, strerror(-err));
+		log_warning(x, NULL, "can't remove the record %s/%s: %s; after a restart new locks will wait for it",
+			    p->state_dir, name, strerror(-err));
 }
 
 /* ---- the grace period ---- */

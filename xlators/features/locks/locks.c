@@ -276,7 +276,9 @@ static int setlk_with(struct request *rq, struct xlator *x, const struct setlk_i
 	struct waiter me = { .task = task_self(), .result = -EINPROGRESS };
 	int err;
 
-	me.want = (struct held){ .party = { c, in->lock.owner }, .lock = in->lock, .file = in->file,
+	me.want = (struct held){ .party = { c, in->lock.owner },
+				 .lock = in->lock,
+				 .file = in->file,
 				 .incarnation = rq->client ? rq->client->incarnation : 0 };
 	err = check(&me.want.lock);
 	if (err)
@@ -298,7 +300,9 @@ static int locks_setlk(struct request *rq, struct xlator *x, const struct setlk_
 	(void)out;
 	client_put(x, c);
 	if (err == -ENOLCK && in->lock.reclaim) {
-		struct event event = { .kind = EVENT_LOCK_LOST, .inode = in->file->inode, .client = rq->client, .lock = in->lock };
+		struct event event = {
+			.kind = EVENT_LOCK_LOST, .inode = in->file->inode, .client = rq->client, .lock = in->lock
+		};
 
 		log_warning(x, rq, "a lock of %s can't be reclaimed", rq->client ? rq->client->name : "this process");
 		event_up(x, &event);
@@ -332,8 +336,8 @@ static int locks_getlk(struct request *rq, struct xlator *x, const struct getlk_
 
 /* ---- the ends of things ---- */
 
-static void drop(struct xlator *x, struct inode *inode, enum lock_kind kind,
-		 bool (*match)(const struct held *, const void *), const void *arg)
+static void drop(struct xlator *x, struct inode *inode, enum lock_kind kind, bool (*match)(const struct held *, const void *),
+		 const void *arg)
 {
 	struct locks *p = x->private;
 	struct lock_inode *at = inode_slot(inode, x);

@@ -14,7 +14,7 @@ struct party { /* whose lock it is */
 struct held { /* a granted range */
 	struct party party;
 	struct lock lock;
-	uint64_t incarnation;    /* of the client's session that took it */
+	uint64_t incarnation;	 /* of the client's session that took it */
 	const struct file *file; /* flock: the open file it was taken through; compared, never followed */
 	struct held *next;
 };
@@ -23,13 +23,13 @@ struct waiter { /* on the stack of the task that waits */
 	struct held *spare[2]; /* what the grant will use up, so that it can't fail */
 	struct lock_inode *at;
 	struct task *task;
-	int result;                /* -EINPROGRESS until granted or given up by another */
-	struct waiter *next;       /* of the inode, in order of arrival */
+	int result;	     /* -EINPROGRESS until granted or given up by another */
+	struct waiter *next; /* of the inode, in order of arrival */
 	struct waiter *all_next;
-	bool seen;                 /* by the search for a deadlock */
+	bool seen;		   /* by the search for a deadlock */
 	struct waiter *queue_next; /* in that search */
 };
-struct lock_inode { /* slot of an inode; made by its first lock */
+struct lock_inode {	      /* slot of an inode; made by its first lock */
 	struct inode *inode;  /* borrowed */
 	struct held *held[2]; /* by enum lock_kind; ranges of one party never overlap, nor touch with the same type */
 	struct waiter *waiter;
@@ -39,11 +39,11 @@ enum reclaim_state { NOT_EXPECTED, EXPECTED, RECLAIMING };
 struct lock_client {
 	uint8_t id[16];
 	uint64_t locks;
-	unsigned users;      /* requests that work with it */
+	unsigned users; /* requests that work with it */
 	unsigned waiting;
-	bool recorded;       /* there is a durable record; see locks-grace.c */
-	uint64_t ended;      /* sessions with a lower incarnation have ended */
-	bool obsolete;       /* the record is of an earlier session, of which nothing is left to get back */
+	bool recorded;	/* there is a durable record; see locks-grace.c */
+	uint64_t ended; /* sessions with a lower incarnation have ended */
+	bool obsolete;	/* the record is of an earlier session, of which nothing is left to get back */
 	enum reclaim_state reclaim;
 	struct lock_client *next;
 };
@@ -54,13 +54,13 @@ struct locks {
 	pthread_mutex_t lock; /* guards all below and all structs above; short */
 	struct lock_client *client;
 	struct lock_inode *inode;
-	struct waiter *waiter;    /* of all inodes */
+	struct waiter *waiter; /* of all inodes */
 	uint64_t started_ns;
-	uint64_t grace_end_ns;    /* 0: no grace period (any more) */
-	unsigned expected;        /* clients that aren't done with their reclaims */
-	bool sweeping;            /* one task is ending the grace period */
+	uint64_t grace_end_ns; /* 0: no grace period (any more) */
+	unsigned expected;     /* clients that aren't done with their reclaims */
+	bool sweeping;	       /* one task is ending the grace period */
 	struct task_cond grace_over;
-	pthread_mutex_t records;  /* serialises work in the directory; taken before `lock` */
+	pthread_mutex_t records; /* serialises work in the directory; taken before `lock` */
 	uint64_t granted, waited, deadlocks, lost;
 };
 
@@ -81,7 +81,7 @@ bool waits_for_itself(struct locks *, struct waiter *me);
 struct lock_client *client_get(struct locks *, const struct client *, bool make);
 void client_put(struct xlator *, struct lock_client *); /* NULL is fine */
 void client_free_all(struct locks *);
-int record_write(struct xlator *, struct lock_client *); /* durable when it returns 0 */
+int record_write(struct xlator *, struct lock_client *);   /* durable when it returns 0 */
 void record_remove(struct xlator *, struct lock_client *); /* unless another request uses the client */
 int grace_start(struct xlator *, struct problem *);
 /* Waits until new locks may be granted. -ECANCELED; -EAGAIN past the deadline. */

@@ -13,8 +13,8 @@ enum { COPY_LIMIT = 16 * 1024, ERROR_LIMIT = 512 /* the kernel's: from here on i
 /* Writing to the device never blocks; -ENOENT means that the kernel no longer waits for this answer. */
 static int send_reply(struct device *d, uint64_t unique, int err, const void *bytes, size_t size)
 {
-	struct fuse_out_header head = {.len = sizeof(head) + size, .error = err, .unique = unique};
-	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)bytes, size}};
+	struct fuse_out_header head = { .len = sizeof(head) + size, .error = err, .unique = unique };
+	struct iovec iov[2] = { { &head, sizeof(head) }, { (void *)(uintptr_t)bytes, size } };
 	ssize_t n;
 	ordered_before(d->mount);
 	do
@@ -47,7 +47,7 @@ void notify_attributes(struct device *d, uint64_t nodeid)
 	struct {
 		struct fuse_out_header head;
 		struct fuse_notify_inval_inode_out body;
-	} note = {{sizeof(note), FUSE_NOTIFY_INVAL_INODE, 0}, {.ino = nodeid, .off = -1}};
+	} note = { { sizeof(note), FUSE_NOTIFY_INVAL_INODE, 0 }, { .ino = nodeid, .off = -1 } };
 	if (write(d->fd, &note, sizeof(note)) < 0)
 		log_debug(d->top, NULL, "the kernel refused a notification: %s", strerror(errno_now()));
 }
@@ -118,8 +118,8 @@ static void serve(void *arg)
 	atomic_fetch_sub(&m->users, 1);
 }
 
-#define OP(code, function, fixed, strings, ...) \
-	[code] = {.name = #code, .serve = serve_##function, .size = fixed, .names = strings, __VA_ARGS__}
+#define OP(code, function, fixed, strings, ...)                                                                                \
+	[code] = { .name = #code, .serve = serve_##function, .size = fixed, .names = strings, __VA_ARGS__ }
 static const struct operation operations[] = {
 	OP(FUSE_LOOKUP, lookup, 0, 1),
 	OP(FUSE_GETATTR, getattr, sizeof(struct fuse_getattr_in), 0),

@@ -31,9 +31,9 @@ static uint64_t cookie_of(uint64_t offset)
 
 void listing_drop(struct handle *h)
 {
-	struct readdir_out out = {.entries = h->listing};
+	struct readdir_out out = { .entries = h->listing };
 	fop_out_clear(FOP_readdir, &out);
-	h->listing = (struct dirents){0};
+	h->listing = (struct dirents){ 0 };
 	h->listed = false;
 	h->at = 0;
 }
@@ -54,7 +54,7 @@ static bool piece_add(struct piece *p, const char *name, uint64_t ino, mode_t ty
 			node_remember(p->ask->mount, inode);
 	}
 	struct fuse_dirent *d = (struct fuse_dirent *)(at + head);
-	*d = (struct fuse_dirent){.ino = ino, .off = offset, .namelen = length, .type = IFTODT(type)};
+	*d = (struct fuse_dirent){ .ino = ino, .off = offset, .namelen = length, .type = IFTODT(type) };
 	memcpy(d->name, name, length);
 	p->used += size;
 	return true;
@@ -94,7 +94,7 @@ static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_
 		.size = size > BATCH_SIZE ? size : BATCH_SIZE,
 		.flags = READDIR_PLUS,
 	};
-	struct readdir_out out = {0};
+	struct readdir_out out = { 0 };
 	listing_drop(h);
 	int err = readdir_on(&a->rq, ask_child(a), &in, &out);
 	if (err)

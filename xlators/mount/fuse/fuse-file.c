@@ -21,8 +21,8 @@ static int reply_done(struct ask *a, int err)
 /* The kernel did not take the answer to an open, and will never send the release. */
 static void let_go(struct ask *a, struct handle *h)
 {
-	struct release_in in = {.file = h->file};
-	struct release_out out = {0};
+	struct release_in in = { .file = h->file };
+	struct release_out out = { 0 };
 	release_on(&a->rq, ask_child(a), &in, &out);
 	handle_destroy(a->mount, h);
 }
@@ -33,7 +33,7 @@ static int reply_open(struct ask *a, struct file *file, uint32_t open_flags)
 	struct handle *h = handle_create(a->mount, file);
 	if (!h)
 		return -ENOMEM;
-	struct fuse_open_out out = {.fh = (uintptr_t)h, .open_flags = open_flags};
+	struct fuse_open_out out = { .fh = (uintptr_t)h, .open_flags = open_flags };
 	if (a->head.opcode == FUSE_OPEN && ask_options(a)->attribute_timeout_ms == 0)
 		notify_attributes(a->device, a->head.nodeid); /* see entry_keep_for_now */
 	if (reply(a, &out, sizeof(out)) != 0)
@@ -44,16 +44,16 @@ static int reply_open(struct ask *a, struct file *file, uint32_t open_flags)
 int serve_open(struct ask *a)
 {
 	const struct fuse_open_in *arg = (const void *)a->arg;
-	struct open_in in = {.inode = node(a->mount, a->head.nodeid), .flags = arg->flags};
-	struct open_out out = {0};
+	struct open_in in = { .inode = node(a->mount, a->head.nodeid), .flags = arg->flags };
+	struct open_out out = { 0 };
 	int err = open_on(&a->rq, ask_child(a), &in, &out);
 	return err ? err : reply_open(a, out.file, a->mount->open_flags);
 }
 
 int serve_opendir(struct ask *a)
 {
-	struct opendir_in in = {.inode = node(a->mount, a->head.nodeid)};
-	struct opendir_out out = {0};
+	struct opendir_in in = { .inode = node(a->mount, a->head.nodeid) };
+	struct opendir_out out = { 0 };
 	int err = opendir_on(&a->rq, ask_child(a), &in, &out);
 	return err ? err : reply_open(a, out.file, 0);
 }
@@ -69,7 +69,7 @@ static int reply_create(struct ask *a, struct create_out *made)
 	if (!h)
 		return -ENOMEM;
 	entry_fill(a, &out.entry, made->inode, &made->attr);
-	out.open = (struct fuse_open_out){.fh = (uintptr_t)h, .open_flags = a->mount->open_flags};
+	out.open = (struct fuse_open_out){ .fh = (uintptr_t)h, .open_flags = a->mount->open_flags };
 	node_remember(a->mount, made->inode);
 	if (reply(a, &out, sizeof(out)) != 0) {
 		node_forget(a->mount, made->inode, 1);
@@ -82,12 +82,12 @@ int serve_create(struct ask *a)
 {
 	const struct fuse_create_in *arg = (const void *)a->arg;
 	struct create_in in = {
-		.loc = {.parent = node(a->mount, a->head.nodeid), .name = a->arg + sizeof(*arg)},
+		.loc = { .parent = node(a->mount, a->head.nodeid), .name = a->arg + sizeof(*arg) },
 		.flags = arg->flags,
 		.mode = arg->mode,
 		.umask = arg->umask,
 	};
-	struct create_out out = {0};
+	struct create_out out = { 0 };
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
@@ -101,8 +101,8 @@ int serve_create(struct ask *a)
 int serve_read(struct ask *a)
 {
 	const struct fuse_read_in *arg = (const void *)a->arg;
-	struct read_in in = {.file = handle_of(arg->fh)->file, .offset = arg->offset, .size = arg->size};
-	struct read_out out = {0};
+	struct read_in in = { .file = handle_of(arg->fh)->file, .offset = arg->offset, .size = arg->size };
+	struct read_out out = { 0 };
 	a->rq.lock_owner = arg->read_flags & FUSE_READ_LOCKOWNER ? arg->lock_owner : 0;
 	int err = read_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
@@ -127,15 +127,16 @@ int serve_write(struct ask *a)
 {
 	const struct fuse_write_in *arg = (const void *)a->arg;
 	struct write_in in = {
-		.file = handle_of(arg->fh)->file, .offset = arg->offset, .flags = write_flags(arg), .data = a->data};
-	struct write_out out = {0};
+		.file = handle_of(arg->fh)->file, .offset = arg->offset, .flags = write_flags(arg), .data = a->data
+	};
+	struct write_out out = { 0 };
 	if (a->data->size != arg->size)
 		return -EINVAL;
 	a->rq.lock_owner = arg->write_flags & FUSE_WRITE_LOCKOWNER ? arg->lock_owner : 0;
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
-	struct fuse_write_out answer = {.size = out.written};
+	struct fuse_write_out answer = { .size = out.written };
 	reply(a, &answer, sizeof(answer));
 	return 0;
 }
@@ -144,8 +145,8 @@ int serve_write(struct ask *a)
 int serve_flush(struct ask *a)
 {
 	const struct fuse_flush_in *arg = (const void *)a->arg;
-	struct flush_in in = {.file = handle_of(arg->fh)->file, .owner = arg->lock_owner};
-	struct flush_out out = {0};
+	struct flush_in in = { .file = handle_of(arg->fh)->file, .owner = arg->lock_owner };
+	struct flush_out out = { 0 };
 	a->rq.lock_owner = arg->lock_owner;
 	if (!atomic_load(&node_state(a->mount, in.file->inode)->locked))
 		return reply_done(a, 0);
@@ -167,8 +168,8 @@ int serve_release(struct ask *a)
 int serve_fsync(struct ask *a)
 {
 	const struct fuse_fsync_in *arg = (const void *)a->arg;
-	struct fsync_in in = {.file = handle_of(arg->fh)->file, .datasync = arg->fsync_flags & FUSE_FSYNC_FDATASYNC};
-	struct fsync_out out = {0};
+	struct fsync_in in = { .file = handle_of(arg->fh)->file, .datasync = arg->fsync_flags & FUSE_FSYNC_FDATASYNC };
+	struct fsync_out out = { 0 };
 	return reply_done(a, fsync_on(&a->rq, ask_child(a), &in, &out));
 }
 
@@ -176,20 +177,21 @@ int serve_fallocate(struct ask *a)
 {
 	const struct fuse_fallocate_in *arg = (const void *)a->arg;
 	struct fallocate_in in = {
-		.file = handle_of(arg->fh)->file, .mode = arg->mode, .offset = arg->offset, .length = arg->length};
-	struct fallocate_out out = {0};
+		.file = handle_of(arg->fh)->file, .mode = arg->mode, .offset = arg->offset, .length = arg->length
+	};
+	struct fallocate_out out = { 0 };
 	return reply_done(a, fallocate_on(&a->rq, ask_child(a), &in, &out));
 }
 
 int serve_lseek(struct ask *a)
 {
 	const struct fuse_lseek_in *arg = (const void *)a->arg;
-	struct seek_in in = {.file = handle_of(arg->fh)->file, .offset = arg->offset, .whence = arg->whence};
-	struct seek_out out = {0};
+	struct seek_in in = { .file = handle_of(arg->fh)->file, .offset = arg->offset, .whence = arg->whence };
+	struct seek_out out = { 0 };
 	int err = seek_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
-	struct fuse_lseek_out answer = {.offset = out.offset};
+	struct fuse_lseek_out answer = { .offset = out.offset };
 	reply(a, &answer, sizeof(answer));
 	return 0;
 }
@@ -204,11 +206,11 @@ int serve_copy_file_range(struct ask *a)
 		.to_offset = arg->off_out,
 		.length = arg->len < INT_MAX ? arg->len : INT_MAX, /* the answer has 32 bits */
 	};
-	struct copy_range_out out = {0};
+	struct copy_range_out out = { 0 };
 	int err = copy_range_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
-	struct fuse_write_out answer = {.size = out.copied};
+	struct fuse_write_out answer = { .size = out.copied };
 	reply(a, &answer, sizeof(answer));
 	return 0;
 }

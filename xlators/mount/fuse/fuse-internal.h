@@ -16,10 +16,10 @@
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #define ordered_before(mount) __tsan_release(mount)
-#define ordered_after(mount) __tsan_acquire(mount)
+#define ordered_after(mount)  __tsan_acquire(mount)
 #else
 #define ordered_before(mount) ((void)(mount))
-#define ordered_after(mount) ((void)(mount))
+#define ordered_after(mount)  ((void)(mount))
 #endif
 
 struct ask;
@@ -44,10 +44,10 @@ struct device {
 	int fd;
 	struct buffer *buffer; /* to read the next request into; NULL: the last one took it */
 	pthread_mutex_t lock;
-	struct xlator *top; /* mount/fuse of the active graph */
-	int hope;           /* how likely it is that one more request waits */
-	int vain;           /* how often it was woken for nothing, less how often not */
-	atomic_bool watched; /* changed under mount.watch_lock */
+	struct xlator *top;		 /* mount/fuse of the active graph */
+	int hope;			 /* how likely it is that one more request waits */
+	int vain;			 /* how often it was woken for nothing, less how often not */
+	atomic_bool watched;		 /* changed under mount.watch_lock */
 	atomic_ulong reads, empty_reads; /* written by the loop only */
 };
 
@@ -55,8 +55,8 @@ struct device {
 struct handle {
 	struct file *file;
 	struct handle *next, *prev; /* in the mount's list */
-	struct task_lock lock;      /* directories: guards what follows */
-	struct dirents listing;     /* entries that are fetched but not yet given away, from [at] on */
+	struct task_lock lock;	    /* directories: guards what follows */
+	struct dirents listing;	    /* entries that are fetched but not yet given away, from [at] on */
 	uint32_t at;
 	uint64_t cookie; /* of the brick, where [at] begins */
 	bool listed;
@@ -73,8 +73,8 @@ struct mount {
 	char *path;
 	struct mount *next;
 	struct fuse_session *session; /* libfuse's: mounts and unmounts, no more */
-	int fd;                       /* libfuse's; the devices have their own */
-	struct xlator anchor;         /* whose inode slots survive a graph switch: struct node_state */
+	int fd;			      /* libfuse's; the devices have their own */
+	struct xlator anchor;	      /* whose inode slots survive a graph switch: struct node_state */
 	struct inode *root;
 	struct client client;
 	struct device *device;
@@ -83,10 +83,10 @@ struct mount {
 	bool unwatching; /* for good; guarded by watch_lock */
 	bool cloned, plus;
 	uint32_t minor, open_flags; /* FOPEN_* of regular files */
-	uint64_t features;          /* FUSE_* of INIT, agreed with the kernel */
+	uint64_t features;	    /* FUSE_* of INIT, agreed with the kernel */
 	size_t max_write;
-	atomic_bool gone;  /* the kernel has let go of us */
-	atomic_uint users; /* asks and tasks that use the mount */
+	atomic_bool gone;   /* the kernel has let go of us */
+	atomic_uint users;  /* asks and tasks that use the mount */
 	atomic_ulong known; /* inodes known to the kernel */
 	atomic_ulong asked;
 	struct bucket bucket[BUCKETS];
@@ -103,9 +103,9 @@ struct node_state {
 struct operation {
 	const char *name;
 	int (*serve)(struct ask *); /* 0 if it has replied; -errno: to be replied */
-	uint16_t size;              /* of the fixed part of the argument */
-	uint8_t names;              /* strings after it */
-	bool waits;                 /* may wait for as long as another client likes */
+	uint16_t size;		    /* of the fixed part of the argument */
+	uint8_t names;		    /* strings after it */
+	bool waits;		    /* may wait for as long as another client likes */
 };
 
 /* A request of the kernel: made by the loop, served and freed by a task. */
@@ -117,7 +117,7 @@ struct ask {
 	const struct operation *op;
 	struct task *task;
 	struct ask *next; /* in the bucket */
-	bool restart;     /* bucket's lock: cancelled by a graph switch */
+	bool restart;	  /* bucket's lock: cancelled by a graph switch */
 	bool interrupted; /* bucket's lock: cancelled by a signal */
 	bool replied;
 	struct buffer *data; /* what a WRITE brings */
@@ -157,11 +157,11 @@ void ask_start(struct device *, const struct fuse_in_header *, size_t size);
 /* ---- fuse-node.c: inodes and open files, as the kernel numbers them ---- */
 struct inode *node(const struct mount *, uint64_t nodeid);
 uint64_t node_id(const struct mount *, const struct inode *);
-void node_remember(struct mount *, struct inode *);                 /* the kernel is told once more */
+void node_remember(struct mount *, struct inode *);		    /* the kernel is told once more */
 void node_forget(struct mount *, struct inode *, uint64_t nlookup); /* taken back, or forgotten by the kernel */
 void nodes_forget_all(struct mount *, struct inode_table *);
 struct node_state *node_state(struct mount *, struct inode *); /* NULL: never opened */
-struct handle *handle_create(struct mount *, struct file *); /* takes over the reference; NULL: it is dropped */
+struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
 void handle_destroy(struct mount *, struct handle *);
 void listing_drop(struct handle *);
 void attr_fill(struct fuse_attr *, const struct attr *);
@@ -180,17 +180,18 @@ void asks_cancel(struct mount *); /* all of them */
 struct mount *mount_take(struct xlator *); /* the live mount of that mount point, now served by x; or NULL */
 void mount_publish(struct mount *);
 bool mount_retire(struct mount *, struct xlator *); /* true: x served it, and it is no longer to be found */
-void ask_acquire(struct ask *); /* the active graph, with a reference */
+void ask_acquire(struct ask *);			    /* the active graph, with a reference */
 void ask_release(struct ask *);
 bool ask_again(struct ask *, int err);
 void unmounted(struct device *);
 
 /* ---- the operations ---- */
-#define OPERATIONS(X)                                                                                               \
-	X(lookup) X(getattr) X(setattr) X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link)    \
-	X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr)       \
-	X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2)      \
-	X(lseek) X(copy_file_range)
+#define OPERATIONS(X)                                                                                                          \
+	X(lookup)                                                                                                              \
+	X(getattr) X(setattr) X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read)    \
+		X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) \
+			X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek)       \
+				X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

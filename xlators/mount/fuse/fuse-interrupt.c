@@ -117,7 +117,7 @@ void interrupt(struct device *d, uint64_t unique)
 	struct chase *c = found != CANCELLED ? malloc(sizeof(*c)) : NULL;
 	if (!c)
 		return;
-	*c = (struct chase){.mount = d->mount, .unique = unique, .seen = found == GOES_ON};
+	*c = (struct chase){ .mount = d->mount, .unique = unique, .seen = found == GOES_ON };
 	atomic_fetch_add(&d->mount->users, 1);
 	if (task_spawn(d->shard, chase, c) != 0) {
 		atomic_fetch_sub(&d->mount->users, 1);

@@ -23,15 +23,16 @@ static struct lock lock_of(const struct ask *a, const struct fuse_lk_in *arg)
 int serve_getlk(struct ask *a)
 {
 	const struct fuse_lk_in *arg = (const void *)a->arg;
-	struct getlk_in in = {.file = ((struct handle *)(uintptr_t)arg->fh)->file, .lock = lock_of(a, arg)};
-	struct getlk_out out = {0};
+	struct getlk_in in = { .file = ((struct handle *)(uintptr_t)arg->fh)->file, .lock = lock_of(a, arg) };
+	struct getlk_out out = { 0 };
 	a->rq.lock_owner = arg->owner;
 	int err = getlk_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
 	const struct lock *l = &out.lock;
 	struct fuse_lk_out answer = {
-		.lk = {.start = l->start, .end = l->end < to_the_end ? l->end : to_the_end, .type = l->type, .pid = l->pid}};
+		.lk = { .start = l->start, .end = l->end < to_the_end ? l->end : to_the_end, .type = l->type, .pid = l->pid }
+	};
 	reply(a, &answer, sizeof(answer));
 	return 0;
 }
@@ -39,8 +40,8 @@ int serve_getlk(struct ask *a)
 int serve_setlk(struct ask *a)
 {
 	const struct fuse_lk_in *arg = (const void *)a->arg;
-	struct setlk_in in = {.file = ((struct handle *)(uintptr_t)arg->fh)->file, .lock = lock_of(a, arg)};
-	struct setlk_out out = {0};
+	struct setlk_in in = { .file = ((struct handle *)(uintptr_t)arg->fh)->file, .lock = lock_of(a, arg) };
+	struct setlk_out out = { 0 };
 	a->rq.lock_owner = arg->owner;
 	if (in.lock.kind == LOCK_POSIX && in.lock.type != F_UNLCK) /* before the lock is there, so that no close misses it */
 		atomic_store(&node_state(a->mount, in.file->inode)->locked, true);
@@ -53,8 +54,10 @@ int serve_setlk(struct ask *a)
 void flock_drop(struct ask *a, struct file *file, uint64_t owner)
 {
 	struct setlk_in in = {
-		.file = file, .lock = {.kind = LOCK_FLOCK, .type = F_UNLCK, .end = UINT64_MAX, .owner = owner, .pid = a->head.pid}};
-	struct setlk_out out = {0};
+		.file = file,
+		.lock = { .kind = LOCK_FLOCK, .type = F_UNLCK, .end = UINT64_MAX, .owner = owner, .pid = a->head.pid }
+	};
+	struct setlk_out out = { 0 };
 	a->rq.lock_owner = owner;
 	setlk_on(&a->rq, ask_child(a), &in, &out);
 }

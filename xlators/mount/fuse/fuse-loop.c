@@ -211,7 +211,7 @@ void devices_unwatch(struct mount *m)
 	m->unwatching = true;
 	pthread_mutex_unlock(&m->watch_lock);
 	for (unsigned i = 0; i < m->devices; i++) {
-		struct detachment t = {.device = &m->device[i]};
+		struct detachment t = { .device = &m->device[i] };
 		sem_init(&t.done, 0, 0);
 		while (shard_call(t.device->shard, detach, &t) != 0)
 			usleep(1000); /* short of memory for a moment */

@@ -10,10 +10,10 @@
 #include "fuse-internal.h"
 
 enum { BACKGROUND_MAX = 256, READ_AHEAD_KB = 1024, DRAIN_STEP_MS = 20, DRAIN_GRACE_MS = 1000 };
-static const uint64_t features_wanted =
-	FUSE_ASYNC_READ | FUSE_POSIX_LOCKS | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES | FUSE_DONT_MASK | FUSE_FLOCK_LOCKS |
-	FUSE_AUTO_INVAL_DATA | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_MAX_PAGES |
-	FUSE_INIT_EXT | FUSE_DIRECT_IO_ALLOW_MMAP;
+static const uint64_t features_wanted = FUSE_ASYNC_READ | FUSE_POSIX_LOCKS | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
+					FUSE_DONT_MASK | FUSE_FLOCK_LOCKS | FUSE_AUTO_INVAL_DATA | FUSE_ASYNC_DIO |
+					FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_MAX_PAGES | FUSE_INIT_EXT |
+					FUSE_DIRECT_IO_ALLOW_MMAP;
 
 /* ---- what libfuse says ---- */
 static _Thread_local char complaint[256];
@@ -65,18 +65,24 @@ static int handshake(struct mount *m, const struct fuse_private *p, struct probl
 	if (read_init(m->fd, got->data, got->size) < (ssize_t)(sizeof(*head) + 16) || head->opcode != FUSE_INIT)
 		return problem_set(problem, EIO, "the kernel did not greet the new mount at %s: %s", m->path, strerror(errno));
 	if (in->major != FUSE_KERNEL_VERSION || in->minor < FUSE_OLDEST_MINOR)
-		return problem_set(problem, EPROTO, "the kernel speaks FUSE %u.%u; needed is %d.%d (Linux 5.4) or newer", in->major,
-				   in->minor, FUSE_KERNEL_VERSION, FUSE_OLDEST_MINOR);
+		return problem_set(problem, EPROTO, "the kernel speaks FUSE %u.%u; needed is %d.%d (Linux 5.4) or newer",
+				   in->major, in->minor, FUSE_KERNEL_VERSION, FUSE_OLDEST_MINOR);
 	agree(m, p, in);
 	struct {
 		struct fuse_out_header head;
 		struct fuse_init_out init;
 	} out = {
-		.head = {.len = sizeof(out), .unique = head->unique},
-		.init = {.major = FUSE_KERNEL_VERSION, .minor = m->minor, .max_readahead = in->max_readahead,
-			 .flags = m->features, .flags2 = m->features >> 32, .max_background = BACKGROUND_MAX,
-			 .congestion_threshold = BACKGROUND_MAX * 3 / 4, .max_write = m->max_write, .time_gran = 1,
-			 .max_pages = (m->max_write + sysconf(_SC_PAGESIZE) - 1) / sysconf(_SC_PAGESIZE)},
+		.head = { .len = sizeof(out), .unique = head->unique },
+		.init = { .major = FUSE_KERNEL_VERSION,
+			  .minor = m->minor,
+			  .max_readahead = in->max_readahead,
+			  .flags = m->features,
+			  .flags2 = m->features >> 32,
+			  .max_background = BACKGROUND_MAX,
+			  .congestion_threshold = BACKGROUND_MAX * 3 / 4,
+			  .max_write = m->max_write,
+			  .time_gran = 1,
+			  .max_pages = (m->max_write + sysconf(_SC_PAGESIZE) - 1) / sysconf(_SC_PAGESIZE) },
 	};
 	if (write(m->fd, &out, sizeof(out)) < 0)
 		return problem_set(problem, errno, "the kernel did not take the answer to INIT: %s", strerror(errno));
@@ -97,15 +103,16 @@ static char *options_text(const struct fuse_private *p)
 
 static const char *advice(void)
 {
-	return geteuid() == 0 ? "" : "; ordinary users need fusermount3 (package fuse3), /dev/fuse with mode 0666, and a directory "
-				     "of their own";
+	return geteuid() == 0 ? ""
+			      : "; ordinary users need fusermount3 (package fuse3), /dev/fuse with mode 0666, and a directory "
+				"of their own";
 }
 
 static int kernel_mount(struct mount *m, const struct fuse_private *p, struct problem *problem)
 {
 	static const struct fuse_lowlevel_ops none;
 	char *text = options_text(p), name[] = "stratus", o[] = "-o";
-	char *argv[] = {name, o, text, NULL};
+	char *argv[] = { name, o, text, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 	if (!text)
 		return problem_set(problem, ENOMEM, "out of memory");
@@ -188,7 +195,7 @@ int mount_create(struct xlator *x, struct mount **made, struct problem *problem)
  * for them with ENOTCONN. */
 static void drain(struct mount *m)
 {
-	struct timespec step = {.tv_nsec = DRAIN_STEP_MS * 1000000};
+	struct timespec step = { .tv_nsec = DRAIN_STEP_MS * 1000000 };
 	for (unsigned waited = 0; atomic_load(&m->users) > 0; waited += DRAIN_STEP_MS) {
 		if (waited >= DRAIN_GRACE_MS)
 			asks_cancel(m);
@@ -239,7 +246,7 @@ static void *run_errand(void *arg)
 /* Unmounting blocks on requests that our own shards serve, so a task lets a thread do it. */
 void mount_destroy(struct mount *m)
 {
-	struct errand e = {.mount = m, .task = task_self()};
+	struct errand e = { .mount = m, .task = task_self() };
 	pthread_t thread;
 	if (!e.task || pthread_create(&thread, NULL, run_errand, &e) != 0) {
 		destroy(m);

@@ -131,7 +131,7 @@ void entry_keep_for_now(struct ask *a, struct fuse_entry_out *entry, struct inod
 void entry_fill(const struct ask *a, struct fuse_entry_out *to, const struct inode *inode, const struct attr *attr)
 {
 	const struct fuse_private *p = ask_options(a);
-	*to = (struct fuse_entry_out){0};
+	*to = (struct fuse_entry_out){ 0 };
 	if (!inode)
 		return;
 	to->nodeid = node_id(a->mount, inode);

@@ -19,7 +19,7 @@ static int reply_entry(struct ask *a, struct inode *inode, const struct attr *at
 static int reply_attr(struct ask *a, const struct attr *attr)
 {
 	uint64_t timeout_ms = ask_options(a)->attribute_timeout_ms;
-	struct fuse_attr_out out = {.attr_valid = timeout_ms / 1000, .attr_valid_nsec = timeout_ms % 1000 * 1000000};
+	struct fuse_attr_out out = { .attr_valid = timeout_ms / 1000, .attr_valid_nsec = timeout_ms % 1000 * 1000000 };
 	attr_fill(&out.attr, attr);
 	reply(a, &out, sizeof(out));
 	return 0;
@@ -40,13 +40,13 @@ static struct inode *this_node(const struct ask *a)
 
 static struct loc child_of(const struct ask *a, const char *name)
 {
-	return (struct loc){.parent = this_node(a), .name = name};
+	return (struct loc){ .parent = this_node(a), .name = name };
 }
 
 int serve_lookup(struct ask *a)
 {
-	struct lookup_in in = {.loc = child_of(a, a->arg)};
-	struct lookup_out out = {0};
+	struct lookup_in in = { .loc = child_of(a, a->arg) };
+	struct lookup_out out = { 0 };
 	int err = name_check(in.loc.name);
 	if (!err)
 		err = lookup_on(&a->rq, ask_child(a), &in, &out);
@@ -57,8 +57,8 @@ int serve_getattr(struct ask *a)
 {
 	const struct fuse_getattr_in *arg = (const void *)a->arg;
 	const struct handle *h = arg->getattr_flags & FUSE_GETATTR_FH ? (void *)(uintptr_t)arg->fh : NULL;
-	struct getattr_in in = {.inode = this_node(a), .file = h ? h->file : NULL};
-	struct getattr_out out = {0};
+	struct getattr_in in = { .inode = this_node(a), .file = h ? h->file : NULL };
+	struct getattr_out out = { 0 };
 	int err = getattr_on(&a->rq, ask_child(a), &in, &out);
 	return err ? err : reply_attr(a, &out.attr);
 }
@@ -67,9 +67,15 @@ static uint32_t set_valid(uint32_t valid)
 {
 	static const struct {
 		uint32_t kernel, ours;
-	} bits[] = {{FATTR_MODE, SET_MODE}, {FATTR_UID, SET_UID}, {FATTR_GID, SET_GID}, {FATTR_SIZE, SET_SIZE},
-		    {FATTR_ATIME, SET_ATIME}, {FATTR_MTIME, SET_MTIME}, {FATTR_ATIME_NOW, SET_ATIME_NOW},
-		    {FATTR_MTIME_NOW, SET_MTIME_NOW}, {FATTR_KILL_SUIDGID, SET_KILL_PRIV}};
+	} bits[] = { { FATTR_MODE, SET_MODE },
+		     { FATTR_UID, SET_UID },
+		     { FATTR_GID, SET_GID },
+		     { FATTR_SIZE, SET_SIZE },
+		     { FATTR_ATIME, SET_ATIME },
+		     { FATTR_MTIME, SET_MTIME },
+		     { FATTR_ATIME_NOW, SET_ATIME_NOW },
+		     { FATTR_MTIME_NOW, SET_MTIME_NOW },
+		     { FATTR_KILL_SUIDGID, SET_KILL_PRIV } };
 	uint32_t ours = 0;
 	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
 		ours |= valid & bits[i].kernel ? bits[i].ours : 0;
@@ -87,10 +93,15 @@ int serve_setattr(struct ask *a)
 	struct setattr_in in = {
 		.inode = this_node(a),
 		.file = h ? h->file : NULL,
-		.set = {.valid = set_valid(arg->valid), .mode = arg->mode, .uid = arg->uid, .gid = arg->gid, .size = arg->size,
-			.atime = {arg->atime, arg->atimensec}, .mtime = {arg->mtime, arg->mtimensec}},
+		.set = { .valid = set_valid(arg->valid),
+			 .mode = arg->mode,
+			 .uid = arg->uid,
+			 .gid = arg->gid,
+			 .size = arg->size,
+			 .atime = { arg->atime, arg->atimensec },
+			 .mtime = { arg->mtime, arg->mtimensec } },
 	};
-	struct setattr_out out = {0};
+	struct setattr_out out = { 0 };
 	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
 	return err ? err : reply_attr(a, &out.attr);
 }
@@ -98,16 +109,16 @@ int serve_setattr(struct ask *a)
 int serve_access(struct ask *a)
 {
 	const struct fuse_access_in *arg = (const void *)a->arg;
-	struct access_in in = {.inode = this_node(a), .mask = arg->mask};
-	struct access_out out = {0};
+	struct access_in in = { .inode = this_node(a), .mask = arg->mask };
+	struct access_out out = { 0 };
 	int err = access_on(&a->rq, ask_child(a), &in, &out);
 	return reply_done(a, err == -EOPNOTSUPP ? 0 : err); /* a graph that decides nothing refuses nothing */
 }
 
 int serve_readlink(struct ask *a)
 {
-	struct readlink_in in = {.inode = this_node(a)};
-	struct readlink_out out = {0};
+	struct readlink_in in = { .inode = this_node(a) };
+	struct readlink_out out = { 0 };
 	int err = readlink_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
 		reply(a, out.target, strlen(out.target));
@@ -118,8 +129,10 @@ int serve_readlink(struct ask *a)
 int serve_mknod(struct ask *a)
 {
 	const struct fuse_mknod_in *arg = (const void *)a->arg;
-	struct mknod_in in = {.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask, .rdev = arg->rdev};
-	struct mknod_out out = {0};
+	struct mknod_in in = {
+		.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask, .rdev = arg->rdev
+	};
+	struct mknod_out out = { 0 };
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
@@ -130,8 +143,8 @@ int serve_mknod(struct ask *a)
 int serve_mkdir(struct ask *a)
 {
 	const struct fuse_mkdir_in *arg = (const void *)a->arg;
-	struct mkdir_in in = {.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask};
-	struct mkdir_out out = {0};
+	struct mkdir_in in = { .loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask };
+	struct mkdir_out out = { 0 };
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
@@ -141,8 +154,8 @@ int serve_mkdir(struct ask *a)
 
 int serve_symlink(struct ask *a)
 {
-	struct symlink_in in = {.loc = child_of(a, a->arg), .target = a->arg + strlen(a->arg) + 1};
-	struct symlink_out out = {0};
+	struct symlink_in in = { .loc = child_of(a, a->arg), .target = a->arg + strlen(a->arg) + 1 };
+	struct symlink_out out = { 0 };
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
@@ -152,16 +165,16 @@ int serve_symlink(struct ask *a)
 
 int serve_unlink(struct ask *a)
 {
-	struct unlink_in in = {.loc = child_of(a, a->arg)};
-	struct unlink_out out = {0};
+	struct unlink_in in = { .loc = child_of(a, a->arg) };
+	struct unlink_out out = { 0 };
 	int err = name_check(in.loc.name);
 	return reply_done(a, err ? err : unlink_on(&a->rq, ask_child(a), &in, &out));
 }
 
 int serve_rmdir(struct ask *a)
 {
-	struct rmdir_in in = {.loc = child_of(a, a->arg)};
-	struct rmdir_out out = {0};
+	struct rmdir_in in = { .loc = child_of(a, a->arg) };
+	struct rmdir_out out = { 0 };
 	int err = name_check(in.loc.name);
 	return reply_done(a, err ? err : rmdir_on(&a->rq, ask_child(a), &in, &out));
 }
@@ -170,10 +183,10 @@ static int rename_names(struct ask *a, const char *names, uint64_t to_directory,
 {
 	struct rename_in in = {
 		.from = child_of(a, names),
-		.to = {.parent = node(a->mount, to_directory), .name = names + strlen(names) + 1},
+		.to = { .parent = node(a->mount, to_directory), .name = names + strlen(names) + 1 },
 		.flags = flags,
 	};
-	struct rename_out out = {0};
+	struct rename_out out = { 0 };
 	int err = name_check(in.from.name);
 	if (!err)
 		err = name_check(in.to.name);
@@ -195,8 +208,8 @@ int serve_rename2(struct ask *a)
 int serve_link(struct ask *a)
 {
 	const struct fuse_link_in *arg = (const void *)a->arg;
-	struct link_in in = {.inode = node(a->mount, arg->oldnodeid), .loc = child_of(a, a->arg + sizeof(*arg))};
-	struct link_out out = {0};
+	struct link_in in = { .inode = node(a->mount, arg->oldnodeid), .loc = child_of(a, a->arg + sizeof(*arg)) };
+	struct link_out out = { 0 };
 	int err = name_check(in.loc.name);
 	if (!err)
 		err = link_on(&a->rq, ask_child(a), &in, &out);
@@ -205,13 +218,14 @@ int serve_link(struct ask *a)
 
 int serve_statfs(struct ask *a)
 {
-	struct statfs_in in = {.inode = this_node(a)};
-	struct statfs_out out = {0};
+	struct statfs_in in = { .inode = this_node(a) };
+	struct statfs_out out = { 0 };
 	int err = statfs_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
 	const struct statfs *s = &out.statfs;
-	struct fuse_statfs_out answer = {.st = {s->blocks, s->bfree, s->bavail, s->files, s->ffree, s->bsize, s->namemax, s->frsize}};
+	struct fuse_statfs_out answer = { .st = { s->blocks, s->bfree, s->bavail, s->files, s->ffree, s->bsize, s->namemax,
+						  s->frsize } };
 	reply(a, &answer, sizeof(answer));
 	return 0;
 }
@@ -228,8 +242,9 @@ int serve_setxattr(struct ask *a)
 	if (arg->size > a->size - (size_t)(value - a->arg))
 		return -EINVAL;
 	struct setxattr_in in = {
-		.inode = this_node(a), .name = name, .value = {arg->size, (void *)(uintptr_t)value}, .flags = arg->flags};
-	struct setxattr_out out = {0};
+		.inode = this_node(a), .name = name, .value = { arg->size, (void *)(uintptr_t)value }, .flags = arg->flags
+	};
+	struct setxattr_out out = { 0 };
 	int err = xattr_check(a, name);
 	return reply_done(a, err ? err : setxattr_on(&a->rq, ask_child(a), &in, &out));
 }
@@ -238,7 +253,7 @@ int serve_setxattr(struct ask *a)
 static int reply_value(struct ask *a, const struct blob *value)
 {
 	const struct fuse_getxattr_in *arg = (const void *)a->arg;
-	struct fuse_getxattr_out length = {.size = value->size};
+	struct fuse_getxattr_out length = { .size = value->size };
 	if (arg->size == 0)
 		reply(a, &length, sizeof(length));
 	else if (arg->size < value->size)
@@ -250,8 +265,8 @@ static int reply_value(struct ask *a, const struct blob *value)
 
 int serve_getxattr(struct ask *a)
 {
-	struct getxattr_in in = {.inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in)};
-	struct getxattr_out out = {0};
+	struct getxattr_in in = { .inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in) };
+	struct getxattr_out out = { 0 };
 	int err = xattr_check(a, in.name);
 	if (!err)
 		err = getxattr_on(&a->rq, ask_child(a), &in, &out);
@@ -263,8 +278,8 @@ int serve_getxattr(struct ask *a)
 
 int serve_listxattr(struct ask *a)
 {
-	struct listxattr_in in = {.inode = this_node(a)};
-	struct listxattr_out out = {0};
+	struct listxattr_in in = { .inode = this_node(a) };
+	struct listxattr_out out = { 0 };
 	int err = listxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
 		err = reply_value(a, &out.names);
@@ -274,7 +289,7 @@ int serve_listxattr(struct ask *a)
 
 int serve_removexattr(struct ask *a)
 {
-	struct removexattr_in in = {.inode = this_node(a), .name = a->arg};
-	struct removexattr_out out = {0};
+	struct removexattr_in in = { .inode = this_node(a), .name = a->arg };
+	struct removexattr_out out = { 0 };
 	return reply_done(a, removexattr_on(&a->rq, ask_child(a), &in, &out));
 }

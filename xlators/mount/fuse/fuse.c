@@ -7,32 +7,34 @@
 
 #define AT(field) OPTION_AT(struct fuse_private, field)
 static const struct option options[] = {
-	{"mountpoint", OPTION_PATH, AT(mountpoint), NULL, "directory to mount at; `stratus mount` sets it", 0, 0, NULL, false},
-	{"fsname", OPTION_STRING, AT(fsname), "stratus", "what mount(8) and df(1) show as the source", 0, 0, NULL, false},
-	{"mount-options", OPTION_STRING, AT(mount_options), "",
-	 "more options for the kernel, as for mount -o: nosuid,nodev,noexec,noatime,...", 0, 0, NULL, false},
-	{"allow-other", OPTION_ENUM, AT(allow_other), "auto",
-	 "users other than the one who mounts may use the mount; auto: if that is root", 0, 0, "auto|on|off", false},
-	{"default-permissions", OPTION_BOOL, AT(default_permissions), "off",
-	 "the kernel checks modes too (never ACLs); the brick decides in any case", 0, 0, NULL, false},
-	{"readonly", OPTION_BOOL, AT(readonly), "off", "mount read-only", 0, 0, NULL, false},
-	{"data-cache", OPTION_ENUM, AT(data_cache), "off",
-	 "off: each read(2) asks the brick; auto: the kernel's page cache, checked against size and mtime", 0, 0, "off|auto",
-	 false},
-	{"selinux", OPTION_BOOL, AT(selinux), "off",
-	 "keep SELinux labels; off: ENOTSUP without a round trip, which tells ls -l not to ask for each file", 0, 0, NULL, true},
-	{"attribute-timeout", OPTION_DURATION, AT(attribute_timeout_ms), "0",
-	 "how long the kernel may believe attributes without asking", 0, 24 * 3600 * 1000, NULL, true},
-	{"entry-timeout", OPTION_DURATION, AT(entry_timeout_ms), "0", "how long the kernel may believe names without asking", 0,
-	 24 * 3600 * 1000, NULL, true},
-	{"request-timeout", OPTION_DURATION, AT(request_timeout_ms), "10m",
-	 "a request that takes longer fails with ETIMEDOUT (waits for locks never do); 0: no limit", 0, 24 * 3600 * 1000, NULL,
-	 true},
-	{"busy-poll", OPTION_INT, AT(busy_poll_us), "500",
-	 "up to so many microseconds the process looks for more work before it sleeps, while requests come fast; 0: never", 0, 10000,
-	 NULL, true},
-	{"max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 4096, 1 << 20, NULL, false},
-	{0},
+	{ "mountpoint", OPTION_PATH, AT(mountpoint), NULL, "directory to mount at; `stratus mount` sets it", 0, 0, NULL,
+	  false },
+	{ "fsname", OPTION_STRING, AT(fsname), "stratus", "what mount(8) and df(1) show as the source", 0, 0, NULL, false },
+	{ "mount-options", OPTION_STRING, AT(mount_options), "",
+	  "more options for the kernel, as for mount -o: nosuid,nodev,noexec,noatime,...", 0, 0, NULL, false },
+	{ "allow-other", OPTION_ENUM, AT(allow_other), "auto",
+	  "users other than the one who mounts may use the mount; auto: if that is root", 0, 0, "auto|on|off", false },
+	{ "default-permissions", OPTION_BOOL, AT(default_permissions), "off",
+	  "the kernel checks modes too (never ACLs); the brick decides in any case", 0, 0, NULL, false },
+	{ "readonly", OPTION_BOOL, AT(readonly), "off", "mount read-only", 0, 0, NULL, false },
+	{ "data-cache", OPTION_ENUM, AT(data_cache), "off",
+	  "off: each read(2) asks the brick; auto: the kernel's page cache, checked against size and mtime", 0, 0, "off|auto",
+	  false },
+	{ "selinux", OPTION_BOOL, AT(selinux), "off",
+	  "keep SELinux labels; off: ENOTSUP without a round trip, which tells ls -l not to ask for each file", 0, 0, NULL,
+	  true },
+	{ "attribute-timeout", OPTION_DURATION, AT(attribute_timeout_ms), "0",
+	  "how long the kernel may believe attributes without asking", 0, 24 * 3600 * 1000, NULL, true },
+	{ "entry-timeout", OPTION_DURATION, AT(entry_timeout_ms), "0", "how long the kernel may believe names without asking",
+	  0, 24 * 3600 * 1000, NULL, true },
+	{ "request-timeout", OPTION_DURATION, AT(request_timeout_ms), "10m",
+	  "a request that takes longer fails with ETIMEDOUT (waits for locks never do); 0: no limit", 0, 24 * 3600 * 1000, NULL,
+	  true },
+	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "500",
+	  "up to so many microseconds the process looks for more work before it sleeps, while requests come fast; 0: never", 0,
+	  10000, NULL, true },
+	{ "max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 4096, 1 << 20, NULL, false },
+	{ 0 },
 };
 
 static int init(struct xlator *x, struct problem *problem)
@@ -53,7 +55,8 @@ static int check_mountpoint(const char *path, struct problem *problem)
 		return S_ISDIR(st.st_mode) ? 0 : problem_set(problem, ENOTDIR, "the mount point %s is not a directory", path);
 	int err = errno;
 	if (err == ENOTCONN)
-		return problem_set(problem, err, "a mount at %s was left behind by a process that died; run: umount %s", path, path);
+		return problem_set(problem, err, "a mount at %s was left behind by a process that died; run: umount %s", path,
+				   path);
 	return problem_set(problem, err, "cannot use the mount point %s: %s", path, strerror(err));
 }
 

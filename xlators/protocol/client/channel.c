@@ -93,8 +93,9 @@ static int make_file(struct codec *c, uint64_t number, struct inode *inode, uint
 	return err;
 }
 
-const struct codec_ops client_codec = { .put_inode = put_inode, .make_inode = make_inode, .put_file = put_file,
-					.make_file = make_file };
+const struct codec_ops client_codec = {
+	.put_inode = put_inode, .make_inode = make_inode, .put_file = put_file, .make_file = make_file
+};
 
 /* ---- slots and waiting; with channel.lock held ---- */
 
@@ -545,8 +546,9 @@ static int run(struct call *call, void *out)
 static int channel_call(struct channel *ch, struct request *rq, int fop, const void *in, void *out, bool early,
 			uint64_t *session)
 {
-	struct call call = { .channel = ch, .rq = rq, .fop = fop, .in = in, .task = task_self(), .slot = NO_SLOT,
-			     .early = early };
+	struct call call = {
+		.channel = ch, .rq = rq, .fop = fop, .in = in, .task = task_self(), .slot = NO_SLOT, .early = early
+	};
 	int err = run(&call, out);
 
 	if (session)

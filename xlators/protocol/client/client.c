@@ -17,10 +17,10 @@ static const struct option options[] = {
 	{ "transport", OPTION_ENUM, AT(transport), "tcp", "how to get there", .choices = "tcp" },
 	{ "max-wait", OPTION_DURATION, AT(max_wait_ms), "30s",
 	  "requests wait this long for a brick that can't be reached, then fail with ENOTCONN", 0, 86400000, .live = true },
-	{ "ping-interval", OPTION_DURATION, AT(ping_interval_ms), "10s", "ask whether the brick lives after this long a silence",
-	  100, 3600000, .live = true },
-	{ "ping-timeout", OPTION_DURATION, AT(ping_timeout_ms), "30s", "give the connection up when it does not answer for this long",
-	  100, 3600000, .live = true },
+	{ "ping-interval", OPTION_DURATION, AT(ping_interval_ms), "10s",
+	  "ask whether the brick lives after this long a silence", 100, 3600000, .live = true },
+	{ "ping-timeout", OPTION_DURATION, AT(ping_timeout_ms), "30s",
+	  "give the connection up when it does not answer for this long", 100, 3600000, .live = true },
 	{ "wait-for-brick", OPTION_BOOL, AT(wait_for_brick), "off", "start even if the brick can't be reached yet" },
 	{ NULL }
 };
@@ -246,9 +246,11 @@ static void dump_channel(struct channel *ch, FILE *f)
 	pthread_mutex_lock(&ch->lock);
 	for (unsigned i = 0; i < WIRE_SLOTS; i++)
 		flying += ch->slot[i].call != NULL;
-	fprintf(f, "  channel %u: %s, requests %llu, resent %llu, in flight %u, cancels %llu, bytes out %llu, bytes in %llu, "
-		   "sends %llu, receives %llu\n", ch->number, state_name(ch->state), (unsigned long long)ch->requests,
-		(unsigned long long)ch->resent, flying, (unsigned long long)ch->cancels,
+	fprintf(f,
+		"  channel %u: %s, requests %llu, resent %llu, in flight %u, cancels %llu, bytes out %llu, bytes in %llu, "
+		"sends %llu, receives %llu\n",
+		ch->number, state_name(ch->state), (unsigned long long)ch->requests, (unsigned long long)ch->resent, flying,
+		(unsigned long long)ch->cancels,
 		(unsigned long long)(ch->bytes_out + (ch->state ? atomic_load(&ch->stream.bytes_out) : 0)),
 		(unsigned long long)(ch->bytes_in + (ch->state ? atomic_load(&ch->stream.bytes_in) : 0)),
 		(unsigned long long)atomic_load(&ch->stream.sends), (unsigned long long)atomic_load(&ch->stream.receives));

@@ -12,22 +12,22 @@ struct held_lock { /* granted by the brick; taken again after it has restarted *
 	struct held_lock *next;
 	struct lock lock;
 	const struct file *file; /* through which a flock lock was taken; not a reference */
-	uint64_t incarnation;    /* of the session that it is known in */
+	uint64_t incarnation;	 /* of the session that it is known in */
 };
 struct remote_inode {
 	pthread_mutex_t lock;
 	uint32_t size;
 	uint8_t handle[WIRE_HANDLE_MAX];
 	struct held_lock *held;
-	uint64_t end;   /* the file's size as we heard of it last */
+	uint64_t end; /* the file's size as we heard of it last */
 	bool end_known;
 };
 struct remote_file {
 	struct remote_file *next, **link; /* in remote.files */
-	struct file *file;                /* whose slot this is */
-	uint64_t number;                  /* at the server; guarded by remote.lock like the rest */
-	uint64_t incarnation;             /* of the session in which the number holds */
-	bool stale;                       /* gone when the brick came back */
+	struct file *file;		  /* whose slot this is */
+	uint64_t number;		  /* at the server; guarded by remote.lock like the rest */
+	uint64_t incarnation;		  /* of the session in which the number holds */
+	bool stale;			  /* gone when the brick came back */
 };
 
 enum channel_state { CHANNEL_DOWN, CHANNEL_GREETING, CHANNEL_RECOVERING, CHANNEL_UP };
@@ -45,7 +45,7 @@ struct channel {
 	unsigned number;
 	struct shard *shard;
 	struct task *_Atomic keeper; /* connects, greets, recovers, pings */
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock;	     /* guards what follows */
 	enum channel_state state;
 	uint64_t generation, incarnation;
 	struct record *answer; /* to HELLO or GOODBYE */
@@ -55,7 +55,7 @@ struct channel {
 	uint16_t free[WIRE_SLOTS];
 	unsigned free_count, wait_hint;
 	struct call *waiting, *last_waiting; /* for a connection or a slot, first come first */
-	char *scratch; /* requests are encoded here */
+	char *scratch;			     /* requests are encoded here */
 	uint32_t room;
 	uint64_t requests, resent, cancels, bytes_in, bytes_out; /* bytes: of earlier connections */
 	bool turned;
@@ -84,7 +84,7 @@ struct remote {
 	uint32_t root_size;
 	uint8_t root_handle[WIRE_HANDLE_MAX];
 	struct problem problem; /* why the last attempt failed */
-	bool refused;           /* by the server: no use in trying at start */
+	bool refused;		/* by the server: no use in trying at start */
 	uint64_t connects, sessions_lost, stale_files, lost_locks;
 };
 
@@ -98,15 +98,17 @@ int remote_call_in(struct remote *, struct request *, int fop, const void *in, v
 /* The same on a channel that is just being made ready. */
 int channel_call_early(struct channel *, struct request *, int fop, const void *in, void *out);
 void channel_set_state(struct channel *, enum channel_state); /* with the lock held; wakes who waits */
-void channel_kill(struct channel *); /* as if the connection had been lost */
+void channel_kill(struct channel *);			      /* as if the connection had been lost */
 bool channel_answer(struct channel *, struct record *);
 extern const struct codec_ops client_codec; /* the owner is a call; for others see remote_decode_inode */
 int remote_decode_inode(struct remote *, struct codec *, struct inode **); /* an inode outside of a call */
-enum { /* xids of what is not a fop */
-	XID_SESSION = (1 << WIRE_SLOT_BITS) - 1,
-	XID_HELLO = XID_SESSION | 1 << WIRE_SLOT_BITS, XID_PING = XID_SESSION | 2 << WIRE_SLOT_BITS,
-	XID_GOODBYE = XID_SESSION | 3 << WIRE_SLOT_BITS, XID_CANCEL = XID_SESSION | 4 << WIRE_SLOT_BITS,
-	XID_RECLAIMED = XID_SESSION | 5 << WIRE_SLOT_BITS
+enum {									   /* xids of what is not a fop */
+       XID_SESSION = (1 << WIRE_SLOT_BITS) - 1,
+       XID_HELLO = XID_SESSION | 1 << WIRE_SLOT_BITS,
+       XID_PING = XID_SESSION | 2 << WIRE_SLOT_BITS,
+       XID_GOODBYE = XID_SESSION | 3 << WIRE_SLOT_BITS,
+       XID_CANCEL = XID_SESSION | 4 << WIRE_SLOT_BITS,
+       XID_RECLAIMED = XID_SESSION | 5 << WIRE_SLOT_BITS
 };
 
 /* keeper.c */
@@ -129,7 +131,7 @@ int remote_recover(struct remote *, struct channel *);
 
 /* held.c: locks that the brick has granted */
 int held_set(struct remote_inode *, const struct file *, const struct lock *, uint64_t incarnation);
-void held_drop_owner(struct remote_inode *, uint64_t owner);             /* POSIX locks, at a flush */
-void held_drop_file(struct remote_inode *, const struct file *);         /* flock locks, at the release */
+void held_drop_owner(struct remote_inode *, uint64_t owner);	 /* POSIX locks, at a flush */
+void held_drop_file(struct remote_inode *, const struct file *); /* flock locks, at the release */
 void held_free(struct held_lock *);
 #endif

@@ -80,7 +80,8 @@ void remote_note_size(struct remote *r, int fop, const void *in, const void *out
 	else if (fop == FOP_create)
 		note_size(r, create->inode, create->attr.size, true);
 	else if (fop == FOP_getattr)
-		note_size(r, getattr->file ? getattr->file->inode : getattr->inode, ((const struct getattr_out *)out)->attr.size, true);
+		note_size(r, getattr->file ? getattr->file->inode : getattr->inode,
+			  ((const struct getattr_out *)out)->attr.size, true);
 	else if (fop == FOP_write)
 		note_size(r, write->file->inode, written->offset + written->written, write->flags & WRITE_APPEND);
 }

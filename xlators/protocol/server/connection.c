@@ -345,8 +345,9 @@ static int claim_address(struct server *s, char *text, struct problem *p)
 	err = bind_to_each(s, list, !strcmp(port, "0"));
 	freeaddrinfo(list);
 	if (err == -EADDRINUSE)
-		return problem_set(p, EADDRINUSE, "volume %s: %s is in use by another program; stop that or choose another port",
-				   s->x->name, name);
+		return problem_set(p, EADDRINUSE,
+				   "volume %s: %s is in use by another program; stop that or choose another port", s->x->name,
+				   name);
 	return err ? problem_set(p, -err, "volume %s: can't listen on %s: %s", s->x->name, name, strerror(-err)) : 0;
 }
 

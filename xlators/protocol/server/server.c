@@ -9,14 +9,15 @@ static const struct option options[] = {
 	{ "listen", OPTION_STRING, AT(listen), "127.0.0.1:24007",
 	  "HOST:PORT, several apart by commas; host * is every address, port 0 any free port" },
 	{ "port-file", OPTION_STRING, AT(port_file), "", "a file that gets the number of the first port (empty: none)" },
-	{ "max-connections", OPTION_INT, AT(max_connections), "4096", "connections, and sessions, at one time", 1, 1000000, .live = true },
+	{ "max-connections", OPTION_INT, AT(max_connections), "4096", "connections, and sessions, at one time", 1, 1000000,
+	  .live = true },
 	{ "handshake-timeout", OPTION_DURATION, AT(handshake_timeout_ms), "10s", "a connection must greet within this time",
 	  100, 3600000, .live = true },
 	{ "session-timeout", OPTION_DURATION, AT(session_timeout_ms), "60s",
 	  "a session without connections ends after this time: its locks and files are gone", 1000, 86400000, .live = true },
 	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "500",
-	  "up to so many microseconds the process looks for more work before it sleeps, while calls come fast; 0: never", 0, 10000,
-	  .live = true },
+	  "up to so many microseconds the process looks for more work before it sleeps, while calls come fast; 0: never", 0,
+	  10000, .live = true },
 	{ NULL }
 };
 
@@ -146,10 +147,12 @@ static void server_notify(struct xlator *x, struct xlator *from, const struct ev
 static void dump_session(struct session *s, FILE *f)
 {
 	pthread_mutex_lock(&s->lock);
-	fprintf(f, "  session: %s, %s, subvolume %s, connections %u, running %u, waiting %u, files %u, requests %llu, "
-		   "duplicates %llu, kept bytes %zu%s\n", s->client.name ? s->client.name : "?",
-		s->origin ? s->origin : "of unknown origin", s->subvolume->name, s->connections, s->running, s->waiting, s->files,
-		(unsigned long long)s->requests, (unsigned long long)s->duplicates, s->kept_bytes, s->ending ? ", ending" : "");
+	fprintf(f,
+		"  session: %s, %s, subvolume %s, connections %u, running %u, waiting %u, files %u, requests %llu, "
+		"duplicates %llu, kept bytes %zu%s\n",
+		s->client.name ? s->client.name : "?", s->origin ? s->origin : "of unknown origin", s->subvolume->name,
+		s->connections, s->running, s->waiting, s->files, (unsigned long long)s->requests,
+		(unsigned long long)s->duplicates, s->kept_bytes, s->ending ? ", ending" : "");
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -161,8 +164,8 @@ static void dump_connection(struct connection *c, FILE *f)
 	pthread_mutex_lock(&st->lock);
 	queued = st->queued;
 	pthread_mutex_unlock(&st->lock);
-	fprintf(f, "  connection: %s, channel %u, %s, bytes in %llu, bytes out %llu, receives %llu, sends %llu, queued %zu\n", c->peer,
-		c->channel, c->welcome ? "up" : "greeting", (unsigned long long)atomic_load(&st->bytes_in),
+	fprintf(f, "  connection: %s, channel %u, %s, bytes in %llu, bytes out %llu, receives %llu, sends %llu, queued %zu\n",
+		c->peer, c->channel, c->welcome ? "up" : "greeting", (unsigned long long)atomic_load(&st->bytes_in),
 		(unsigned long long)atomic_load(&st->bytes_out), (unsigned long long)atomic_load(&st->receives),
 		(unsigned long long)atomic_load(&st->sends), queued);
 }
@@ -174,10 +177,11 @@ static void server_dump(struct xlator *x, FILE *f)
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < s->listeners; i++)
 		fprintf(f, "  listening: %s\n", s->listener[i].name);
-	fprintf(f, "  requests: %llu\n  accepted: %llu\n  rejected: %llu\n  garbage: %llu\n  handshakes expired: %llu\n"
-		   "  channels taken over: %llu\n", (unsigned long long)atomic_load(&s->requests), (unsigned long long)s->accepted,
-		(unsigned long long)s->rejected, (unsigned long long)s->garbage, (unsigned long long)s->expired,
-		(unsigned long long)s->stale_channels);
+	fprintf(f,
+		"  requests: %llu\n  accepted: %llu\n  rejected: %llu\n  garbage: %llu\n  handshakes expired: %llu\n"
+		"  channels taken over: %llu\n",
+		(unsigned long long)atomic_load(&s->requests), (unsigned long long)s->accepted, (unsigned long long)s->rejected,
+		(unsigned long long)s->garbage, (unsigned long long)s->expired, (unsigned long long)s->stale_channels);
 	for (struct session *i = s->sessions; i; i = i->next)
 		dump_session(i, f);
 	for (struct connection *c = s->connections; c; c = c->next)

@@ -42,7 +42,7 @@ struct slot {
 	bool used;
 	struct work *work; /* being done */
 	struct kept *kept; /* done; NULL: doing it again does no harm, or: */
-	int refused;       /* not done, for this reason */
+	int refused;	   /* not done, for this reason */
 };
 struct session_channel {
 	struct connection *connection; /* a reference */
@@ -61,31 +61,31 @@ struct session {
 	struct server *server;
 	struct xlator *subvolume;
 	char *origin;
-	atomic_uint refs; /* connections, works, the table */
+	atomic_uint refs;	/* connections, works, the table */
 	atomic_size_t replying; /* bytes of bulk data in answers that are being made */
-	struct session *next; /* in server.sessions; guarded by server.lock */
-	pthread_mutex_t lock; /* guards what follows */
+	struct session *next;	/* in server.sessions; guarded by server.lock */
+	pthread_mutex_t lock;	/* guards what follows */
 	bool ending;
 	uint64_t alone_since_ns; /* without a connection; 0: has one */
 	unsigned connections;
 	struct session_channel *channel[WIRE_CHANNELS];
 	struct open_file *file;
 	uint32_t files, files_room, free_file; /* free_file: index + 1 */
-	unsigned running, waiting; /* calls; waiting: those of FOP_WAITS */
-	unsigned paused; /* channels */
+	unsigned running, waiting;	       /* calls; waiting: those of FOP_WAITS */
+	unsigned paused;		       /* channels */
 	size_t bytes, kept_bytes;
 	struct work *works;
 	uint64_t requests, duplicates;
 };
 
-struct work { /* a call being done */
+struct work {			       /* a call being done */
 	struct session *session;       /* reference */
 	struct connection *connection; /* reference; where the answer goes: a newer one after a resend */
-	struct slot *slot;             /* NULL once the client has given it another call */
+	struct slot *slot;	       /* NULL once the client has given it another call */
 	struct record *record;
 	int fop;
 	uint32_t xid;
-	struct task *task;             /* guarded by session.lock like the rest below */
+	struct task *task; /* guarded by session.lock like the rest below */
 	bool cancelled, waits;
 	struct work *next, **link;
 };
@@ -107,7 +107,7 @@ struct server {
 	unsigned listeners;
 	struct timer sweep;
 	atomic_bool stopping;
-	atomic_uint tasks; /* of ours, that stop waits for */
+	atomic_uint tasks;    /* of ours, that stop waits for */
 	pthread_mutex_t lock; /* guards what follows */
 	struct connection *connections;
 	struct session *sessions;
@@ -130,8 +130,8 @@ void connection_refuse(struct connection *, const char *why); /* logs once, clos
 void session_greet(void *connection); /* a task: HELLO */
 void session_unref(struct session *);
 void session_detach(struct session *, struct connection *); /* the connection is lost */
-void session_end(struct session *);                          /* in a task: for good */
-void session_reclaimed(struct session *);                    /* in a task: the client asks for no more of its old locks */
+void session_end(struct session *);			    /* in a task: for good */
+void session_reclaimed(struct session *);		    /* in a task: the client asks for no more of its old locks */
 void sessions_sweep(struct server *);
 void sessions_free(struct server *);
 int session_add_file(struct session *, struct file *, uint64_t *number); /* takes its own reference */

@@ -521,8 +521,9 @@ static void greet(struct connection *c, const struct wire_hello *h)
 {
 	struct problem p = { "" };
 	struct wire_welcome w = { 0 };
-	struct xlator *x = critical_unknown(h) ? problem_set(&p, EOPNOTSUPP, "HELLO has a critical extension that is unknown here"), NULL
-					       : check_hello(c->server, h, &p);
+	struct xlator *x = critical_unknown(h)
+		? problem_set(&p, EOPNOTSUPP, "HELLO has a critical extension that is unknown here"),
+		      NULL : check_hello(c->server, h, &p);
 	struct session *s = NULL;
 	int err = x ? root_handle(c->server, x, &w) : 0;
 

@@ -309,8 +309,9 @@ static int add_file(struct codec *c, struct file *file, uint64_t *number)
 	return session_add_file(((struct doing *)c->owner)->session, file, number);
 }
 
-static const struct codec_ops server_codec = { .put_inode = put_inode, .take_inode = take_inode, .take_file = take_file,
-					       .add_file = add_file };
+static const struct codec_ops server_codec = {
+	.put_inode = put_inode, .take_inode = take_inode, .take_file = take_file, .add_file = add_file
+};
 
 /* ---- doing it, in a task ---- */
 

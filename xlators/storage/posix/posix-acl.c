@@ -47,11 +47,20 @@ int acl_inherit(struct acl *acl, mode_t *mode)
 
 		memcpy(&tag, acl->bytes + at, sizeof tag);
 		switch (le16toh(tag)) {
-		case USER_OBJ: user = at; break;
-		case GROUP_OBJ: group = at; break;
-		case MASK: mask = at; break;
-		case OTHER: other = at; break;
-		default: named = true;
+		case USER_OBJ:
+			user = at;
+			break;
+		case GROUP_OBJ:
+			group = at;
+			break;
+		case MASK:
+			mask = at;
+			break;
+		case OTHER:
+			other = at;
+			break;
+		default:
+			named = true;
 		}
 	}
 	if (!user || !group || !other)

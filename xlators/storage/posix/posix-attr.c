@@ -39,8 +39,7 @@ int privileges_drop(struct xlator *x, struct inode *inode, const struct hold *h)
 	return (st.stx_mode & 07777 & ~keep) ? hold_mode(h, st.stx_mode & keep) : 0;
 }
 
-static int set_size(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s,
-		    const struct hold *h)
+static int set_size(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
 {
 	struct hold_path path;
 	int err = 0;
@@ -99,8 +98,7 @@ static int set_times(const struct setattr *s, const struct hold *h)
 }
 
 /* Owner before mode, as a new owner takes setuid and setgid away; size before times. */
-static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s,
-		   const struct hold *h)
+static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
 {
 	int err = 0;
 
@@ -160,8 +158,13 @@ int brick_statfs(struct request *rq, struct xlator *x, const struct statfs_in *i
 		return result(-1);
 	kept = brick_floor(b, s.f_blocks * s.f_frsize) / s.f_frsize;
 	out->statfs = (struct statfs){
-		.bsize = s.f_bsize, .frsize = s.f_frsize, .blocks = s.f_blocks, .bfree = s.f_bfree,
-		.bavail = s.f_bavail > kept ? s.f_bavail - kept : 0, .files = s.f_files, .ffree = s.f_ffree,
+		.bsize = s.f_bsize,
+		.frsize = s.f_frsize,
+		.blocks = s.f_blocks,
+		.bfree = s.f_bfree,
+		.bavail = s.f_bavail > kept ? s.f_bavail - kept : 0,
+		.files = s.f_files,
+		.ffree = s.f_ffree,
 		.namemax = s.f_namemax,
 	};
 	return 0;

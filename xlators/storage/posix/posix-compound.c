@@ -195,8 +195,7 @@ static bool size_is(struct request *rq, struct xlator *x, struct inode *inode, u
 }
 
 /* 1: has just that value; 0: another or none; -errno. */
-static int xattr_is(struct request *rq, struct xlator *x, struct inode *inode, const char *name,
-		    const struct blob *value)
+static int xattr_is(struct request *rq, struct xlator *x, struct inode *inode, const char *name, const struct blob *value)
 {
 	struct getxattr_in in = { .inode = inode, .name = name };
 	struct getxattr_out out = { 0 };
@@ -205,8 +204,8 @@ static int xattr_is(struct request *rq, struct xlator *x, struct inode *inode, c
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
-	same = !value || (out.value.size == value->size &&
-			  (!value->size || !memcmp(out.value.bytes, value->bytes, value->size)));
+	same = !value ||
+	       (out.value.size == value->size && (!value->size || !memcmp(out.value.bytes, value->bytes, value->size)));
 	fop_out_clear(FOP_getxattr, &out);
 	return same;
 }
@@ -233,19 +232,27 @@ static int check(struct request *rq, struct xlator *x, const struct condition *c
 	int holds;
 
 	switch ((enum condition_kind)c->kind) {
-	case IF_NOTHING: return 0;
-	case IF_SIZE: holds = size_is(rq, x, inode, c->size); break;
-	case IF_XATTR: holds = xattr_is(rq, x, inode, c->name, &c->value); break;
+	case IF_NOTHING:
+		return 0;
+	case IF_SIZE:
+		holds = size_is(rq, x, inode, c->size);
+		break;
+	case IF_XATTR:
+		holds = xattr_is(rq, x, inode, c->name, &c->value);
+		break;
 	case IF_NO_XATTR:
 		holds = xattr_is(rq, x, inode, c->name, NULL);
 		holds = holds < 0 ? holds : !holds;
 		break;
-	case IF_EXISTS: holds = exists(x, &c->loc, last); break;
+	case IF_EXISTS:
+		holds = exists(x, &c->loc, last);
+		break;
 	case IF_ABSENT:
 		holds = exists(x, &c->loc, last);
 		holds = holds < 0 ? holds : !holds;
 		break;
-	default: return -EINVAL;
+	default:
+		return -EINVAL;
 	}
 	return holds < 0 ? holds : holds ? 0 : -ECANCELED;
 }
@@ -324,8 +331,13 @@ static int run_step(struct request *rq, struct xlator *x, const struct step *ste
 static bool step_allowed(const struct step *s)
 {
 	switch (s->fop) {
-	case FOP_compound: case FOP_setlk: case FOP_getlk: case FOP_access: return false;
-	default: return s->fop > 0 && s->fop < FOP_COUNT && s->in && s->condition.kind <= IF_ABSENT;
+	case FOP_compound:
+	case FOP_setlk:
+	case FOP_getlk:
+	case FOP_access:
+		return false;
+	default:
+		return s->fop > 0 && s->fop < FOP_COUNT && s->in && s->condition.kind <= IF_ABSENT;
 	}
 }
 

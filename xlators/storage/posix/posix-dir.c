@@ -135,7 +135,8 @@ static int list(struct xlator *x, struct opened *o, struct inode *directory, uin
 int brick_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
 {
 	struct opened *o = opened_of(x, in->file);
-	struct listing l = { .to = &out->entries, .room = in->size < LISTING_MOST ? in->size : LISTING_MOST,
+	struct listing l = { .to = &out->entries,
+			     .room = in->size < LISTING_MOST ? in->size : LISTING_MOST,
 			     .plus = in->flags & READDIR_PLUS };
 	int err;
 

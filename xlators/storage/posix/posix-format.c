@@ -78,9 +78,11 @@ static int same_brick(struct brick *b, const struct gfid *volume, const struct g
 
 	if (gfid_equal(volume, &b->volume) && gfid_equal(id, &b->id))
 		return 0;
-	return problem_set(problem, EINVAL, "%s is brick %s of volume %s, not brick %s of volume %s as the volfile says: "
-			   "correct the volfile, or the directory", b->directory, gfid_text(id, text[0]),
-			   gfid_text(volume, text[1]), gfid_text(&b->id, text[2]), gfid_text(&b->volume, text[3]));
+	return problem_set(problem, EINVAL,
+			   "%s is brick %s of volume %s, not brick %s of volume %s as the volfile says: "
+			   "correct the volfile, or the directory",
+			   b->directory, gfid_text(id, text[0]), gfid_text(volume, text[1]), gfid_text(&b->id, text[2]),
+			   gfid_text(&b->volume, text[3]));
 }
 
 static int format_parse(struct brick *b, const char *text, struct problem *problem)
@@ -90,14 +92,16 @@ static int format_parse(struct brick *b, const char *text, struct problem *probl
 	int version = 0;
 
 	if (sscanf(text, "stratus brick %d\nvolume %36s\nbrick %36s\n", &version, volume_text, id_text) < 1)
-		return problem_set(problem, EINVAL, "%s/" PRIVATE_DIRECTORY "/format is damaged: restore it (doc/disk-format.md)",
-				   b->directory);
+		return problem_set(problem, EINVAL,
+				   "%s/" PRIVATE_DIRECTORY "/format is damaged: restore it (doc/disk-format.md)", b->directory);
 	if (version != FORMAT_VERSION)
 		return problem_set(problem, EINVAL, "brick %s has format %d; this program knows format %d", b->directory,
 				   version, FORMAT_VERSION);
 	if (gfid_parse(volume_text, &volume) < 0 || gfid_parse(id_text, &id) < 0)
-		return problem_set(problem, EINVAL, "%s/" PRIVATE_DIRECTORY "/format names no volume and brick: restore it "
-				   "(doc/disk-format.md)", b->directory);
+		return problem_set(problem, EINVAL,
+				   "%s/" PRIVATE_DIRECTORY "/format names no volume and brick: restore it "
+				   "(doc/disk-format.md)",
+				   b->directory);
 	return same_brick(b, &volume, &id, problem);
 }
 
@@ -111,15 +115,19 @@ int format_check(struct brick *b, bool *fresh, struct problem *problem)
 	if (err >= 0)
 		return format_parse(b, text, problem);
 	if (!*fresh)
-		return problem_set(problem, -err, "can't read %s/" PRIVATE_DIRECTORY "/format: %s", b->directory, strerror(-err));
+		return problem_set(problem, -err, "can't read %s/" PRIVATE_DIRECTORY "/format: %s", b->directory,
+				   strerror(-err));
 	if (b->format == FORMAT_NEVER)
-		return problem_set(problem, EINVAL, "%s is no brick and \"option format never\" forbids to make it one: is its "
-				   "disk mounted?", b->directory);
+		return problem_set(problem, EINVAL,
+				   "%s is no brick and \"option format never\" forbids to make it one: is its "
+				   "disk mounted?",
+				   b->directory);
 	err = directory_empty(b, &empty);
 	if (err)
 		return problem_set(problem, -err, "can't read %s: %s", b->directory, strerror(-err));
 	if (!empty)
-		return problem_set(problem, ENOTEMPTY, "%s is no brick and is not empty: name an empty directory", b->directory);
+		return problem_set(problem, ENOTEMPTY, "%s is no brick and is not empty: name an empty directory",
+				   b->directory);
 	return 0;
 }
 
@@ -145,7 +153,8 @@ static int take_lock(struct brick *b, struct problem *problem)
 	if (flock(b->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return problem_set(problem, errno == EWOULDBLOCK ? EBUSY : errno,
 				   "brick %s is being served already: stop the other stratusd, or remove one of two volumes "
-				   "with this directory", b->directory);
+				   "with this directory",
+				   b->directory);
 	return 0;
 }
 
@@ -191,11 +200,15 @@ static int try_creation(struct brick *b, struct problem *problem)
 	cleanup_fd int fd = openat(b->staging_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
 	if (fd < 0)
-		return problem_set(problem, errno, "the file system of %s can't make nameless files (O_TMPFILE: %s): use ext4, XFS "
-				   "or Btrfs", b->directory, strerror(errno));
+		return problem_set(problem, errno,
+				   "the file system of %s can't make nameless files (O_TMPFILE: %s): use ext4, XFS "
+				   "or Btrfs",
+				   b->directory, strerror(errno));
 	if (fsetxattr(fd, IDENTITY_XATTR, "", 0, 0) < 0)
-		return problem_set(problem, errno, "the file system of %s can't keep trusted extended attributes (%s): use ext4, "
-				   "XFS or Btrfs, as root in the first user namespace", b->directory, strerror(errno));
+		return problem_set(problem, errno,
+				   "the file system of %s can't keep trusted extended attributes (%s): use ext4, "
+				   "XFS or Btrfs, as root in the first user namespace",
+				   b->directory, strerror(errno));
 	return 0;
 }
 
@@ -212,7 +225,8 @@ static int open_locked(struct brick *b, struct problem *problem)
 	if (!err)
 		err = clear_staging(b);
 	if (err)
-		return problem_set(problem, -err, "can't use %s/" PRIVATE_DIRECTORY "/staging: %s", b->directory, strerror(-err));
+		return problem_set(problem, -err, "can't use %s/" PRIVATE_DIRECTORY "/staging: %s", b->directory,
+				   strerror(-err));
 	err = try_creation(b, problem);
 	if (!err && fresh && (err = write_format(b)))
 		problem_set(problem, -err, "can't format %s: %s", b->directory, strerror(-err));

@@ -358,8 +358,8 @@ int hold_setxattr(const struct hold *h, const char *name, const void *value, siz
 {
 	struct hold_path path;
 
-	return result(h->path ? setxattr(hold_path(h, &path), name, value, size, flags) :
-				fsetxattr(h->fd, name, value, size, flags));
+	return result(h->path ? setxattr(hold_path(h, &path), name, value, size, flags)
+			      : fsetxattr(h->fd, name, value, size, flags));
 }
 
 int hold_removexattr(const struct hold *h, const char *name)

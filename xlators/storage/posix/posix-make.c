@@ -195,8 +195,7 @@ static bool gfid_taken(struct xlator *x, const struct gfid *gfid)
 	return inode && !hold_inode(x, inode, &h) && !hold_stat(&h, &st) && st.stx_nlink > 0;
 }
 
-int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr,
-		int *fd)
+int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
 {
 	cleanup_hold struct hold parent = HOLD_NONE, made = HOLD_NONE;
 	struct inherited inherited;
@@ -212,8 +211,8 @@ int object_make(struct request *rq, struct xlator *x, const struct making *m, st
 	if (!err)
 		err = inherit(rq, &parent, m, &inherited);
 	if (!err)
-		err = S_ISREG(m->mode) ? make_file(&parent, m, &inherited, &made, &birth) :
-					 make_staged(brick_of(x), &parent, m, &inherited, &made, &birth);
+		err = S_ISREG(m->mode) ? make_file(&parent, m, &inherited, &made, &birth)
+				       : make_staged(brick_of(x), &parent, m, &inherited, &made, &birth);
 	if (err == -EEXIST && rq->resent)
 		return made_before(x, &parent, m, inode, attr);
 	if (!err)

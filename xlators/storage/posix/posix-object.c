@@ -17,10 +17,19 @@ void attr_fill(struct xlator *x, struct inode *inode, const struct statx *st, st
 	struct object *o = object_of(x, inode);
 
 	*attr = (struct attr){
-		.gfid = inode->gfid, .mode = st->stx_mode, .nlink = st->stx_nlink, .uid = st->stx_uid, .gid = st->stx_gid,
-		.rdev = makedev(st->stx_rdev_major, st->stx_rdev_minor), .size = st->stx_size, .blocks = st->stx_blocks,
-		.blksize = st->stx_blksize, .atime = time_of(&st->stx_atime), .mtime = time_of(&st->stx_mtime),
-		.ctime = time_of(&st->stx_ctime), .btime = o->birth,
+		.gfid = inode->gfid,
+		.mode = st->stx_mode,
+		.nlink = st->stx_nlink,
+		.uid = st->stx_uid,
+		.gid = st->stx_gid,
+		.rdev = makedev(st->stx_rdev_major, st->stx_rdev_minor),
+		.size = st->stx_size,
+		.blocks = st->stx_blocks,
+		.blksize = st->stx_blksize,
+		.atime = time_of(&st->stx_atime),
+		.mtime = time_of(&st->stx_mtime),
+		.ctime = time_of(&st->stx_ctime),
+		.btime = o->birth,
 	};
 	if (inode == brick_of(x)->root && attr->nlink > 2)
 		attr->nlink--; /* our own directory isn't there for anybody */
@@ -40,8 +49,7 @@ int attr_of(struct xlator *x, struct inode *inode, const struct hold *h, struct 
 
 /* ---- from a descriptor to an inode ---- */
 
-static pthread_mutex_t *index_place(struct handle_index *index, const struct kernel_handle *handle,
-				    struct object ***bucket)
+static pthread_mutex_t *index_place(struct handle_index *index, const struct kernel_handle *handle, struct object ***bucket)
 {
 	uint64_t hash = 14695981039346656037u; /* FNV-1a */
 
@@ -103,8 +111,7 @@ static bool object_same(struct object *o, const struct hold *h)
 	return same;
 }
 
-static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid,
-				    struct time birth)
+static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth)
 {
 	struct object *o = calloc(1, sizeof *o);
 
@@ -136,8 +143,7 @@ static int alive(struct xlator *x, struct inode *inode)
 }
 
 /* If the gfid's former object is gone (this one was restored from a copy, say), the inode now means this one. */
-static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h,
-			  const struct statx *st)
+static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st)
 {
 	struct kernel_handle handle;
 	int living = alive(x, inode), err = kernel_handle_of(h->fd, &handle);
@@ -155,8 +161,7 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	return 0;
 }
 
-static int object_confirm(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h,
-			  const struct statx *st)
+static int object_confirm(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st)
 {
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	int err;
@@ -169,8 +174,7 @@ static int object_confirm(struct xlator *x, struct inode *inode, struct object *
 	return err;
 }
 
-static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st,
-		       struct time birth)
+static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st, struct time birth)
 {
 	struct object *o = object_of(x, inode), *fresh;
 
@@ -193,8 +197,8 @@ static int object_bind(struct xlator *x, struct inode *inode, const struct hold 
 	return object_confirm(x, inode, o, h, st);
 }
 
-int object_attach(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid,
-		  struct time birth, struct inode **inode)
+int object_attach(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth,
+		  struct inode **inode)
 {
 	struct inode *known = inode_get(x->inodes, gfid, st->stx_mode & S_IFMT);
 	int err;
@@ -216,8 +220,8 @@ int object_attach(struct xlator *x, const struct hold *h, const struct statx *st
 /* ---- what stands under a name ---- */
 
 /* Somebody put it on the brick behind our back, or copied an object of ours with its attributes. */
-static int adopt(struct xlator *x, const struct hold *h, struct identity *identity, struct inode *parent,
-		 const char *name, int flags)
+static int adopt(struct xlator *x, const struct hold *h, struct identity *identity, struct inode *parent, const char *name,
+		 int flags)
 {
 	uint64_t now = clock_wall_ns();
 	struct gfid gfid;
@@ -260,8 +264,7 @@ static int identify(struct xlator *x, const struct hold *h, const struct statx *
 
 /* The identity's only link is not the name just used: it was moved behind our back, or a crash came between a rename
  * and its note. Decided again under the name's lock, as a rename may be at work. */
-static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent,
-		   const char *name)
+static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent, const char *name)
 {
 	struct link_name here = { &parent->gfid, name };
 	cleanup_hold struct hold directory = HOLD_NONE;

@@ -209,8 +209,7 @@ static bool genuine(struct brick *b, const uint8_t *wire, size_t size, struct gf
 	handle->type = (int32_t)be32toh(type);
 	handle->size = (uint32_t)(size - WIRE_LEAST);
 	memcpy(handle->bytes, wire + AT_HANDLE, handle->size);
-	return compute_mac(b, wire, size - MAC_SIZE, be32toh(id), mac) &&
-	       !CRYPTO_memcmp(mac, wire + size - MAC_SIZE, MAC_SIZE);
+	return compute_mac(b, wire, size - MAC_SIZE, be32toh(id), mac) && !CRYPTO_memcmp(mac, wire + size - MAC_SIZE, MAC_SIZE);
 }
 
 /* In memory already, and the same object. */
@@ -232,8 +231,7 @@ static struct inode *find_known(struct xlator *x, const struct gfid *gfid, const
 }
 
 /* Not seen since the brick was started: the object must still say that it is the one. */
-static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct kernel_handle *handle,
-			struct inode **inode)
+static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct kernel_handle *handle, struct inode **inode)
 {
 	cleanup_hold struct hold h = { .fd = kernel_handle_open(brick_of(x), handle, O_PATH), .path = true };
 	struct identity identity;

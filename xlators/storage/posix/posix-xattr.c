@@ -20,8 +20,7 @@ static bool set_before(struct request *rq, const struct setxattr_in *in, const s
 }
 
 /* Who sets the ACL of a file of a group that isn't his takes S_ISGID away, as with chmod. */
-static int acl_was_set(struct request *rq, struct xlator *x, struct inode *inode, const char *name,
-		       const struct hold *h)
+static int acl_was_set(struct request *rq, struct xlator *x, struct inode *inode, const char *name, const struct hold *h)
 {
 	struct object *o = object_of(x, inode);
 	struct statx st;
@@ -59,8 +58,7 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 	return err ? err : acl_was_set(rq, x, in->inode, in->name, &h);
 }
 
-int brick_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in,
-		      struct removexattr_out *out)
+int brick_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
 {
 	cleanup_passage struct passage passage = { NULL, NULL };
 	cleanup_hold struct hold h = HOLD_NONE;

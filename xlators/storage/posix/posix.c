@@ -16,8 +16,8 @@ static const struct option options[] = {
 	{ "free-space-floor", OPTION_STRING, OPTION_AT(struct brick, floor_text), "1%",
 	  "with less free space than this (size, or percent of the whole) creations and writes get ENOSPC" },
 	{ "inodes-kept", OPTION_INT, OPTION_AT(struct brick, inodes_kept), "16384",
-	  "objects that stay known when nobody uses them (about 500 bytes each): a later request finds them without opening",
-	  0, 10000000, .live = true },
+	  "objects that stay known when nobody uses them (about 500 bytes each): a later request finds them without opening", 0,
+	  10000000, .live = true },
 	{ NULL },
 };
 
@@ -64,8 +64,7 @@ int brick_room(struct brick *b, uint64_t bytes)
 		return 0;
 	if (fstatvfs(b->root_fd, &s) < 0)
 		return result(-1);
-	atomic_store(&b->room, (int64_t)(s.f_bavail * s.f_frsize) -
-				       (int64_t)brick_floor(b, s.f_blocks * s.f_frsize) - cost);
+	atomic_store(&b->room, (int64_t)(s.f_bavail * s.f_frsize) - (int64_t)brick_floor(b, s.f_blocks * s.f_frsize) - cost);
 	atomic_store(&b->room_checked_ns, now);
 	if (atomic_load(&b->room) >= 0)
 		return 0;
@@ -91,15 +90,19 @@ static int check_directory(struct brick *b, struct problem *problem)
 		return problem_set(problem, ENOSYS, "/proc is not mounted: storage/posix needs /proc/self/fd");
 	err = kernel_handle_root(b, &handle);
 	if (err)
-		return problem_set(problem, -err, "the file system of %s has no file handles (name_to_handle_at: %s): use "
-				   "ext4, XFS or Btrfs", b->directory, strerror(-err));
+		return problem_set(problem, -err,
+				   "the file system of %s has no file handles (name_to_handle_at: %s): use "
+				   "ext4, XFS or Btrfs",
+				   b->directory, strerror(-err));
 	fd = kernel_handle_open(b, &handle, O_PATH);
 	if (fd < 0)
 		return problem_set(problem, -fd, "can't open by file handle in %s (%s): run with CAP_DAC_READ_SEARCH",
 				   b->directory, strerror(-fd));
 	if (fgetxattr(b->root_fd, IDENTITY_XATTR, NULL, 0) < 0 && errno == EOPNOTSUPP)
-		return problem_set(problem, EOPNOTSUPP, "the file system of %s has no extended attributes: use ext4, XFS or "
-				   "Btrfs", b->directory);
+		return problem_set(problem, EOPNOTSUPP,
+				   "the file system of %s has no extended attributes: use ext4, XFS or "
+				   "Btrfs",
+				   b->directory);
 	return 0;
 }
 
@@ -233,8 +236,8 @@ static void posix_dump(struct xlator *x, FILE *out)
 		atomic_load(&b->open_files), atomic_load(&b->open_directories), b->cache.count);
 	fprintf(out, "  opens: %llu\n  opened by handle: %llu\n", (unsigned long long)atomic_load(&b->opens),
 		(unsigned long long)atomic_load(&b->handles_opened));
-	fprintf(out, "  identities given: %llu\n  identities repaired: %llu\n",
-		(unsigned long long)atomic_load(&b->adopted), (unsigned long long)atomic_load(&b->repaired));
+	fprintf(out, "  identities given: %llu\n  identities repaired: %llu\n", (unsigned long long)atomic_load(&b->adopted),
+		(unsigned long long)atomic_load(&b->repaired));
 	fprintf(out, "  handles refused: %llu\n  refused for lack of space: %llu\n",
 		(unsigned long long)atomic_load(&b->forged), (unsigned long long)atomic_load(&b->refused_full));
 	fprintf(out, "  key: %u\n", b->key[0].id);

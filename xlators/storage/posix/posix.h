@@ -51,7 +51,7 @@ struct brick {
 	struct inode *root;
 	pthread_rwlock_t key_lock;
 	struct key key[KEYS]; /* the newest first */
-	int mount; /* the root's mount id: what lies on another isn't ours */
+	int mount;	      /* the root's mount id: what lies on another isn't ours */
 	struct directory_cache cache;
 	struct handle_index index;
 	struct gate gate[GATES];
@@ -82,10 +82,10 @@ uint64_t brick_floor(const struct brick *, uint64_t total_bytes);
 
 /* posix-format.c: the private directory. */
 int format_check(struct brick *, bool *fresh, struct problem *); /* changes nothing */
-int format_open(struct brick *, struct problem *);               /* formats a fresh one; takes the lock */
+int format_open(struct brick *, struct problem *);		 /* formats a fresh one; takes the lock */
 void format_close(struct brick *);
 int format_put(struct brick *, const char *name, const char *text, size_t size); /* durable, all or nothing */
-int format_get(struct brick *, const char *name, char *text, size_t size);       /* length or -errno */
+int format_get(struct brick *, const char *name, char *text, size_t size);	 /* length or -errno */
 
 /* posix-wire.c: how objects are named to clients. */
 int keys_create(struct brick *);
@@ -111,14 +111,14 @@ struct object {
 	struct kernel_handle handle;
 	atomic_uint_fast64_t ino;
 	struct gfid gfid;
-	struct object *next;       /* in the index */
-	struct time birth;         /* of the identity: the same on every replica */
+	struct object *next;	   /* in the index */
+	struct time birth;	   /* of the identity: the same on every replica */
 	atomic_uint_fast64_t seen; /* name_hash() of the name under which the identity was last checked; 0: not yet */
 	struct descriptor *kept;   /* a directory in the cache, or a file that is open */
-	unsigned opens;            /* files that made `kept` stay */
-	int place;                 /* in the cache, or -1; guarded by the cache's lock */
-	atomic_bool used;          /* since the clock hand passed */
-	atomic_bool privileged;    /* may have S_ISUID or S_ISGID */
+	unsigned opens;		   /* files that made `kept` stay */
+	int place;		   /* in the cache, or -1; guarded by the cache's lock */
+	atomic_bool used;	   /* since the clock hand passed */
+	atomic_bool privileged;	   /* may have S_ISUID or S_ISGID */
 };
 /* A descriptor for the time of one operation. */
 struct hold {
@@ -127,9 +127,12 @@ struct hold {
 	bool lent; /* belongs to an open file of the caller's */
 	struct descriptor *kept;
 };
-#define HOLD_NONE { .fd = -1 }
+#define HOLD_NONE                                                                                                              \
+	{                                                                                                                      \
+		.fd = -1                                                                                                       \
+	}
 #define cleanup_hold __attribute__((cleanup(hold_end)))
-#define cleanup_fd __attribute__((cleanup(fd_close)))
+#define cleanup_fd   __attribute__((cleanup(fd_close)))
 void fd_close(int *);
 struct descriptor *descriptor_create(int fd); /* takes the fd over, also when it fails (NULL) */
 struct descriptor *descriptor_ref(struct descriptor *);
@@ -227,7 +230,7 @@ struct making {
 	mode_t mode, umask;
 	dev_t rdev;
 	const char *target; /* of a symbolic link */
-	int open_flags;     /* of the descriptor for a regular file */
+	int open_flags;	    /* of the descriptor for a regular file */
 };
 /* Makes the object, whole or not at all. *fd (may be NULL): the descriptor of a regular file, for the caller. */
 int object_make(struct request *, struct xlator *, const struct making *, struct inode **, struct attr *, int *fd);
@@ -243,19 +246,19 @@ int acl_default(const struct hold *directory, struct acl *);
 /* Turns the parent's default ACL into the access ACL of an object made with *mode, which becomes the object's mode.
  * acl->size becomes 0 when the mode says it all. POSIX 1003.1e draft 17, 23.1.5. -EIO when it makes no sense. */
 int acl_inherit(struct acl *, mode_t *mode);
-#define ACL_ACCESS "system.posix_acl_access"
+#define ACL_ACCESS  "system.posix_acl_access"
 #define ACL_DEFAULT "system.posix_acl_default"
 
 /* ---- open files (posix-io.c, posix-dir.c) ---- */
 
 struct opened {
 	struct descriptor *descriptor;
-	atomic_int buffered;  /* for requests that O_DIRECT can't do: a second descriptor, or -1 */
+	atomic_int buffered; /* for requests that O_DIRECT can't do: a second descriptor, or -1 */
 	bool direct, writable, readable, directory;
 	pthread_mutex_t lock; /* guards the descriptor's own offset, and what follows */
-	char *entries;        /* of a directory: what getdents64 gave and readdir has not yet returned */
+	char *entries;	      /* of a directory: what getdents64 gave and readdir has not yet returned */
 	size_t filled, at;
-	uint64_t next;        /* offset of the entry at `at` */
+	uint64_t next; /* offset of the entry at `at` */
 };
 /* Makes the file and its state; takes the fd over in any case. */
 int opened_create(struct xlator *, struct inode *, uint32_t flags, int fd, struct file **);

@@ -47,7 +47,9 @@ static void drop(struct leaf_object *o)
 
 static void attr_of(const struct leaf_object *o, struct attr *a)
 {
-	*a = (struct attr){ .gfid = o->gfid, .mode = o->type | 0644, .nlink = o->name[0] ? 1 : 0, .size = o->size, .blksize = 4096 };
+	*a = (struct attr){
+		.gfid = o->gfid, .mode = o->type | 0644, .nlink = o->name[0] ? 1 : 0, .size = o->size, .blksize = 4096
+	};
 }
 
 /* ---- fops ---- */
@@ -344,10 +346,7 @@ static int leaf_any(struct request *rq, struct xlator *x, enum fop fop, const vo
 	return -EOPNOTSUPP;
 }
 
-static const struct option options[] = {
-	{ "volume-id", OPTION_STRING, 0, "", "as storage/posix has it" },
-	{ NULL }
-};
+static const struct option options[] = { { "volume-id", OPTION_STRING, 0, "", "as storage/posix has it" }, { NULL } };
 
 const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
