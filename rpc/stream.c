@@ -208,7 +208,8 @@ static int receive(struct stream *s, struct ready *ready, const char **why)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
-		*why = n ? strerror(errno) : NULL; /* NULL: the peer closed it */
+		*why = !n ? NULL : s->trouble[0] ? s->trouble : strerror(errno); /* NULL: the peer closed it */
+		s->garbage = s->trouble[0];
 		return -1;
 	}
 	atomic_fetch_add_explicit(&s->bytes_in, n, memory_order_relaxed);
@@ -233,7 +234,7 @@ static void read_ready(struct stream *s)
 	const char *why = NULL;
 	int more = 1;
 
-	for (int i = 0; i < ROUNDS && more > 0; i++)
+	for (int i = 0; more > 0 && (i < ROUNDS || (s->transport->pending && s->transport->pending(s))); i++)
 		more = receive(s, &ready, &why);
 	deliver(s, &ready);
 	if (more < 0 && !s->dead) {
@@ -248,7 +249,7 @@ static uint32_t wanted(const struct stream *s)
 {
 	bool stop = s->paused || s->queued > QUEUED_MAX;
 
-	return (stop ? 0 : EPOLLIN) | (s->first ? EPOLLOUT : 0);
+	return (stop && !s->send_waits_for_read ? 0 : EPOLLIN) | (s->first && !s->send_waits_for_read ? EPOLLOUT : 0);
 }
 
 static void rewatch(struct stream *s)
@@ -386,13 +387,16 @@ static void ready(struct watch *w, uint32_t events)
 
 	if (s->dead)
 		return;
-	if (events & EPOLLOUT) {
-		pthread_mutex_lock(&s->lock);
-		flush(s);
-		pthread_mutex_unlock(&s->lock);
-	}
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		read_ready(s);
+	if (s->dead)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (s->first && (events & EPOLLOUT || s->send_waits_for_read)) {
+		s->send_waits_for_read = false;
+		flush(s);
+	}
+	pthread_mutex_unlock(&s->lock);
 }
 
 int stream_open(struct stream *s, const struct transport *t, int fd, uint32_t max_size, uint32_t max_bulk)

@@ -42,6 +42,7 @@ struct transport {
 	ssize_t (*receive)(struct stream *, const struct iovec *, int count); /* like readv on a non-blocking descriptor */
 	ssize_t (*send)(struct stream *, const struct iovec *, int count);
 	void (*close)(struct stream *);
+	bool (*pending)(struct stream *); /* may be NULL: it holds bytes that the descriptor doesn't show any more */
 };
 extern const struct transport transport_tcp;
 
@@ -60,9 +61,12 @@ struct stream {
 	char *in;		       /* what has come of the next one's head */
 	uint32_t in_size, ahead;
 	bool dead, garbage; /* garbage: that is why it broke */
+	void *session;	    /* the transport's own */
+	char trouble[128];  /* the transport's word for an error that has no errno */
 	/* sending; guarded by lock */
 	pthread_mutex_t lock;
 	bool open, paused, watched;
+	bool send_waits_for_read; /* the transport can't send before something has come */
 	struct outgoing *first, *last;
 	size_t queued;
 	atomic_uint_fast64_t bytes_in, bytes_out, receives, sends; /* the last two: system calls */

@@ -14,7 +14,12 @@ static const struct option options[] = {
 	{ "remote-subvolume", OPTION_STRING, AT(remote_subvolume), NULL, "name of the volume in the server's volfile" },
 	{ "volume-id", OPTION_STRING, AT(volume_id), "", "the brick must be of this volume (empty: any)" },
 	{ "brick-id", OPTION_STRING, AT(brick_id), "", "the brick must be this one (empty: any)" },
-	{ "transport", OPTION_ENUM, AT(transport), "tcp", "how to get there", .choices = "tcp" },
+	{ "transport", OPTION_ENUM, AT(transport), "tcp", "tls: TLS 1.3, with certificates on both sides",
+	  .choices = "tcp|tls" },
+	{ "tls-certificate", OPTION_STRING, AT(certificate), "", "PEM file: our certificate, then those it was signed by" },
+	{ "tls-key", OPTION_STRING, AT(key), "", "PEM file: its private key, not encrypted" },
+	{ "tls-authorities", OPTION_STRING, AT(authorities), "",
+	  "PEM file: who may have signed the server's certificate, which must be for remote-host" },
 	{ "max-wait", OPTION_DURATION, AT(max_wait_ms), "30s",
 	  "requests wait this long for a brick that can't be reached, then fail with ENOTCONN", 0, 86400000, .live = true },
 	{ "ping-interval", OPTION_DURATION, AT(ping_interval_ms), "10s",
@@ -38,6 +43,10 @@ static int client_init(struct xlator *x, struct problem *p)
 	memcpy(r->secret, id.bytes, sizeof(r->secret));
 	if (strlen(r->remote_subvolume) > 255 || strlen(r->volume_id) > 64 || strlen(r->brick_id) > 64)
 		return problem_set(p, EINVAL, "volume %s: remote-subvolume, volume-id or brick-id is too long", x->name);
+	if (r->transport) {
+		r->tls = tls_create(&(struct tls_files){ r->certificate, r->key, r->authorities }, false, p);
+		return r->tls ? 0 : -EINVAL;
+	}
 	return 0;
 }
 
@@ -155,6 +164,7 @@ static void client_finish(struct xlator *x)
 {
 	struct remote *r = x->private;
 
+	tls_destroy(r->tls);
 	pthread_mutex_destroy(&r->lock);
 }
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 
 #include "message.h"
+#include "tls.h"
 
 /* Lock order: channel.lock, then remote.lock, then remote_inode.lock. None is held over a wait. */
 
@@ -63,12 +64,13 @@ struct channel {
 
 struct remote {
 	/* options */
-	char *remote_host, *remote_subvolume, *volume_id, *brick_id;
+	char *remote_host, *remote_subvolume, *volume_id, *brick_id, *certificate, *key, *authorities;
 	int64_t remote_port, transport;
 	uint64_t max_wait_ms, ping_interval_ms, ping_timeout_ms;
 	bool wait_for_brick;
 
 	struct xlator *x;
+	struct tls *tls;
 	struct addrinfo *address;
 	uint8_t client_id[16], secret[16];
 	struct channel *channel;

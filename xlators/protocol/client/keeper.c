@@ -319,6 +319,10 @@ static int greet(struct channel *ch)
 	int err = send_hello(ch);
 
 	rec = err ? NULL : await_answer(ch, in_ms(GREET_S * 1000));
+	if (!rec && flag(ch, &ch->lost))
+		return fail(ch, false,
+			    "the server at %s did not answer our greeting: %s; is it stratusd, with the same transport?",
+			    ch->lost_why);
 	if (!rec)
 		return fail(ch, false, "the server at %s does not answer our greeting%s; is it stratusd?", "");
 	err = read_welcome(ch, rec);
@@ -386,7 +390,12 @@ static int open_stream(struct channel *ch, int fd)
 	int err;
 
 	pthread_mutex_lock(&ch->lock);
-	err = stream_open(&ch->stream, &transport_tcp, fd, WIRE_XDR_MAX, WIRE_BULK_MAX);
+	err = stream_open(&ch->stream, ch->remote->tls ? &transport_tls : &transport_tcp, fd, WIRE_XDR_MAX, WIRE_BULK_MAX);
+	if (!err && ch->remote->tls) {
+		err = tls_begin(&ch->stream, ch->remote->tls, ch->remote->remote_host);
+		if (err)
+			stream_close(&ch->stream);
+	}
 	ch->stream.got = got;
 	ch->stream.broken = broken;
 	ch->lost = false;

@@ -204,9 +204,16 @@ static struct connection *connection_create(struct server *s, int fd)
 {
 	struct connection *c = calloc(1, sizeof(*c));
 
-	if (!c || stream_open(&c->stream, &transport_tcp, fd, WIRE_GREETING_MAX, 0)) {
-		if (!c)
-			close(fd);
+	if (!c) {
+		close(fd);
+		return NULL;
+	}
+	if (stream_open(&c->stream, s->tls ? &transport_tls : &transport_tcp, fd, WIRE_GREETING_MAX, 0)) {
+		free(c);
+		return NULL;
+	}
+	if (s->tls && tls_begin(&c->stream, s->tls, NULL)) {
+		stream_close(&c->stream);
 		free(c);
 		return NULL;
 	}

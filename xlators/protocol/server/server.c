@@ -8,6 +8,13 @@
 static const struct option options[] = {
 	{ "listen", OPTION_STRING, AT(listen), "127.0.0.1:24007",
 	  "HOST:PORT, several apart by commas; host * is every address, port 0 any free port" },
+	{ "transport", OPTION_ENUM, AT(transport), "tcp",
+	  "tls: TLS 1.3; clients must show a certificate of tls-authorities. tcp: whoever reaches the port may claim to be anybody",
+	  .choices = "tcp|tls" },
+	{ "tls-certificate", OPTION_STRING, AT(certificate), "",
+	  "PEM file: the server's certificate, then those it was signed by" },
+	{ "tls-key", OPTION_STRING, AT(key), "", "PEM file: its private key, not encrypted" },
+	{ "tls-authorities", OPTION_STRING, AT(authorities), "", "PEM file: who may have signed a client's certificate" },
 	{ "port-file", OPTION_STRING, AT(port_file), "", "a file that gets the number of the first port (empty: none)" },
 	{ "max-connections", OPTION_INT, AT(max_connections), "4096", "connections, and sessions, at one time", 1, 1000000,
 	  .live = true },
@@ -31,6 +38,10 @@ static int server_init(struct xlator *x, struct problem *p)
 		if (!leaf_of(x->child[i]))
 			return problem_set(p, EINVAL, "volume %s: there is no brick (storage/posix) below %s", x->name,
 					   x->child[i]->name);
+	if (s->transport) {
+		s->tls = tls_create(&(struct tls_files){ s->certificate, s->key, s->authorities }, true, p);
+		return s->tls ? 0 : -EINVAL;
+	}
 	return 0;
 }
 
@@ -131,6 +142,7 @@ static void server_finish(struct xlator *x)
 {
 	struct server *s = x->private;
 
+	tls_destroy(s->tls);
 	pthread_mutex_destroy(&s->lock);
 }
 

@@ -3,6 +3,7 @@
 #ifndef STRATUS_PROTOCOL_SERVER_H
 #define STRATUS_PROTOCOL_SERVER_H
 #include "message.h"
+#include "tls.h"
 
 /* Lock order: server.lock, then session.lock, then stream.lock. None is held over a wait. */
 
@@ -98,11 +99,13 @@ struct listener {
 };
 struct server {
 	/* options */
-	char *listen, *port_file;
+	char *listen, *port_file, *certificate, *key, *authorities;
+	int64_t transport; /* 1: TLS */
 	int64_t max_connections, busy_poll_us;
 	uint64_t handshake_timeout_ms, session_timeout_ms;
 
 	struct xlator *x;
+	struct tls *tls;
 	struct listener *listener;
 	unsigned listeners;
 	struct timer sweep;
