@@ -127,6 +127,8 @@ static int prepare_sleep(struct shard *s, int timeout)
 	pthread_mutex_lock(&s->lock);
 	if (s->first || s->first_call)
 		timeout = 0;
+	else if (s->heap_count && (timeout < 0 || s->heap[0]->at_ns + 2000000 < clock_ns() + (uint64_t)timeout * 1000000))
+		timeout = 0; /* an earlier timer was set since the timeout (which is rounded up) was computed */
 	else
 		s->sleeping = true;
 	pthread_mutex_unlock(&s->lock);
@@ -138,7 +140,7 @@ static void woke(struct shard *s)
 	pthread_mutex_lock(&s->lock);
 	s->sleeping = false;
 	pthread_mutex_unlock(&s->lock);
-	if (!runtime_never_blocks && atomic_load_explicit(&rt.watchdog_asleep, memory_order_relaxed)) {
+	if (!runtime_never_blocks && atomic_load(&rt.watchdog_asleep)) {
 		pthread_mutex_lock(&rt.lock);
 		atomic_store(&rt.watchdog_asleep, false);
 		pthread_cond_signal(&rt.watchdog_wake);
@@ -350,18 +352,25 @@ void shard_hand_over(struct shard *s)
 	pthread_mutex_unlock(&rt.lock);
 }
 
+static bool awake(struct shard *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = !s->sleeping;
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
 /* True if a loop is awake. */
 static bool check_shard(struct shard *s)
 {
 	uint64_t turn = atomic_load(&s->turn);
-	bool stuck = (turn & 1) && turn == s->turn_seen, may, awake;
+	bool stuck = (turn & 1) && turn == s->turn_seen, may;
 
 	s->turn_seen = turn;
-	pthread_mutex_lock(&s->lock);
-	awake = !s->sleeping;
-	pthread_mutex_unlock(&s->lock);
 	if (!stuck)
-		return awake;
+		return awake(s);
 	pthread_mutex_lock(&rt.lock);
 	may = rt.spare || rt.threads < THREADS_MAX;
 	pthread_mutex_unlock(&rt.lock);
@@ -389,6 +398,9 @@ static void *watchdog_main(void *arg)
 			continue;
 		pthread_mutex_lock(&rt.lock);
 		atomic_store(&rt.watchdog_asleep, true);
+		for (unsigned i = 0; i < rt.shards; i++) /* one that woke just before has not seen that we sleep */
+			if (awake(&rt.shard[i]))
+				atomic_store(&rt.watchdog_asleep, false);
 		while (atomic_load(&rt.watchdog_asleep) && !atomic_load(&rt.stopping))
 			pthread_cond_wait(&rt.watchdog_wake, &rt.lock);
 		pthread_mutex_unlock(&rt.lock);

@@ -17,6 +17,8 @@
 
 #include "tree.h"
 
+enum { OPEN_FOR_EXEC = 040 }; /* __FMODE_EXEC, as features/access knows it */
+
 #define GRAPH                                                                                                                  \
 	"volume memory\ntype debug/memory\nend-volume\n"                                                                       \
 	"volume stats\ntype debug/io-stats\nsubvolumes memory\nend-volume\n"                                                   \
@@ -732,6 +734,42 @@ static void setuid_is_lost(void *arg)
 	}
 }
 
+/* What only a client that speaks the wire by itself would ask for. */
+static void tricks(void *arg)
+{
+	struct tree *t = arg;
+	struct caller mallory = { .uid = 1001, .gid = 2001 };
+	struct setattr_in set = { .set.valid = SET_SIZE };
+	struct setattr_out out;
+	struct inode *victim;
+	struct file *own;
+	struct attr attr;
+
+	t->uid = 0;
+	CHECK(!tree_mkdir(t, "tmp", 01777));
+	CHECK(!tree_setattr(t, "tmp", &(struct setattr){ .valid = SET_MODE, .mode = 01777 }));
+	CHECK(!tree_create(t, "tmp/program", O_RDWR, 0755, NULL));
+	CHECK(!tree_setattr(t, "tmp/program", &(struct setattr){ .valid = SET_SIZE, .size = 5 }));
+	CHECK(!tree_walk(t, "tmp/program", &victim));
+	become(t, &mallory);
+	CHECK(tree_open_file(t, "tmp/program", O_RDWR | OPEN_FOR_EXEC, NULL) == -EACCES);
+	CHECK(tree_open_file(t, "tmp/program", O_WRONLY | OPEN_FOR_EXEC, NULL) == -EACCES);
+	CHECK(!tree_open_file(t, "tmp/program", O_RDONLY | OPEN_FOR_EXEC, NULL));
+	CHECK(!tree_create(t, "tmp/own", O_RDWR, 0644, &own));
+	set.inode = victim;
+	set.file = own;
+	CHECK(tree_call(t, t->at, FOP_setattr, &set, &out) == -EINVAL);
+	set.set.valid = SET_MTIME_NOW;
+	CHECK(tree_call(t, t->at, FOP_setattr, &set, &out) == -EINVAL);
+	CHECK(!tree_getattr(t, "tmp/program", &attr) && attr.size == 5);
+	tree_release(t, own);
+	CHECK(tree_unlink(t, "tmp/program") == -EPERM);
+	CHECK(tree_rename(t, "tmp/own", "tmp/program", 0) == -EPERM);
+	CHECK(!tree_rename(t, "tmp/own", "tmp/new", 0));
+	CHECK(!tree_unlink(t, "tmp/new"));
+	inode_unref(victim);
+}
+
 static long calls(struct tree *t, const char *fop)
 {
 	char *argv[] = { "stats", "json", NULL }, *text = NULL, *at, key[64];
@@ -851,6 +889,7 @@ TEST(access_answers_like_the_kernel_and_asks_for_groups_only_if_needed, access_l
 TEST(each_operation_is_allowed_or_refused_like_by_the_kernel, deeds_like_the_kernel)
 TEST(open_files_keep_the_right_they_were_opened_with, open_files)
 TEST(who_writes_or_truncates_takes_setuid_away, setuid_is_lost)
+TEST(a_forged_request_gets_no_more_than_an_honest_one, tricks)
 TEST(what_is_known_is_not_asked_again, ask_often)
 TEST(each_step_of_a_compound_is_judged, compounds)
 
@@ -877,6 +916,7 @@ int main(void)
 		cmocka_unit_test(access_answers_like_the_kernel_and_asks_for_groups_only_if_needed),
 		cmocka_unit_test(each_operation_is_allowed_or_refused_like_by_the_kernel),
 		cmocka_unit_test(open_files_keep_the_right_they_were_opened_with),
+		cmocka_unit_test(a_forged_request_gets_no_more_than_an_honest_one),
 		cmocka_unit_test(who_writes_or_truncates_takes_setuid_away),
 		cmocka_unit_test(what_is_known_is_not_asked_again),
 		cmocka_unit_test(each_step_of_a_compound_is_judged),

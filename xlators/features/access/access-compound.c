@@ -51,6 +51,10 @@ static void complete(const struct prepared *p, int fop, void *in)
 		if (f->kind == FIELD_INODE && !*inode)
 			*inode = p->inode;
 	}
+	if (fop == FOP_setattr && ((struct setattr_in *)in)->file)
+		((struct setattr_in *)in)->inode = ((struct setattr_in *)in)->file->inode;
+	if (fop == FOP_getattr && ((struct getattr_in *)in)->file)
+		((struct getattr_in *)in)->inode = ((struct getattr_in *)in)->file->inode;
 }
 
 /* Is there something for each inode and file that isn't given? What comes from a client need not make sense. */
@@ -215,9 +219,25 @@ static int judge_write(struct prepared *p, struct write_in *in)
 	return 0;
 }
 
-static int judge_rename(struct prepared *p, const struct rename_in *in)
+static int judge_rename(struct prepared *p, uint32_t i, struct rename_in *in)
 {
-	return in->from.parent && in->to.parent ? decide_rename(p->rq, p->x, in) : -EOPNOTSUPP;
+	struct renamed who = { 0 };
+	int err = in->from.parent && in->to.parent ? decide_rename(p->rq, p->x, in, &who) : -EOPNOTSUPP;
+
+	if (!err && (who.to || who.to_new)) /* it could not be held to what was judged */
+		err = -EOPNOTSUPP;
+	p->hold[i] = who.from;
+	in->from.inode = who.from ? who.from : in->from.inode;
+	inode_unref(who.to);
+	return err;
+}
+
+static int judge_remove(struct prepared *p, uint32_t i, struct loc *loc)
+{
+	int err = decide_remove(p->rq, p->x, loc, &p->hold[i]);
+
+	loc->inode = p->hold[i] ? p->hold[i] : loc->inode;
+	return err;
 }
 
 static int judge_known(struct prepared *p, uint32_t i, union any_in *in)
@@ -240,11 +260,11 @@ static int judge_known(struct prepared *p, uint32_t i, union any_in *in)
 	case FOP_link:
 		return decide_enter(rq, x, &in->link.loc);
 	case FOP_unlink:
-		return decide_remove(rq, x, &in->unlink.loc);
+		return judge_remove(p, i, &in->unlink.loc);
 	case FOP_rmdir:
-		return decide_remove(rq, x, &in->rmdir.loc);
+		return judge_remove(p, i, &in->rmdir.loc);
 	case FOP_rename:
-		return judge_rename(p, &in->rename);
+		return judge_rename(p, i, &in->rename);
 	case FOP_create:
 		return judge_create(p, i, in);
 	case FOP_open:

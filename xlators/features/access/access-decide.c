@@ -177,9 +177,11 @@ int decide_owner(struct request *rq, struct xlator *x, struct inode *inode)
 int decide_open(struct request *rq, struct xlator *x, struct inode *inode, uint32_t flags)
 {
 	static const unsigned wants[] = { MAY_READ, MAY_WRITE, MAY_READ | MAY_WRITE, MAY_READ | MAY_WRITE };
-	unsigned want = flags & OPEN_FOR_EXEC ? MAY_EXEC : wants[flags & O_ACCMODE];
+	unsigned want = wants[flags & O_ACCMODE];
 	int err;
 
+	if (flags & OPEN_FOR_EXEC && want == MAY_READ)
+		want = MAY_EXEC;
 	if (flags & O_TRUNC)
 		want |= MAY_WRITE;
 	if (S_ISDIR(inode->type) && want & MAY_WRITE)
@@ -260,6 +262,8 @@ int decide_setattr(struct request *rq, struct xlator *x, const struct setattr_in
 	cleanup_facts struct facts *f = NULL;
 	int err = 0;
 
+	if (in->file && in->file->inode != in->inode)
+		return -EINVAL; /* what the file may is judged, the inode is changed */
 	if (set->valid & SET_SIZE)
 		err = decide_size(rq, x, in);
 	if (err || is_root(rq))

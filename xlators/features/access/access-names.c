@@ -73,7 +73,8 @@ static bool sticky_matters(const struct request *rq, const struct facts *dir)
 	return dir->mode & S_ISVTX && dir->uid != rq->uid;
 }
 
-static int decide_victim(struct request *rq, struct xlator *x, const struct loc *loc)
+/* What was judged must be what goes: *judged is a reference on it, *none that there was nothing. */
+static int decide_victim(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **judged, bool *none)
 {
 	cleanup_facts struct facts *dir = NULL;
 	struct lookup_out out = { 0 };
@@ -89,15 +90,19 @@ static int decide_victim(struct request *rq, struct xlator *x, const struct loc 
 	err = look(rq, x, loc, &out);
 	if (!err)
 		err = decide_sticky(rq, dir, &out.attr);
+	if (!err)
+		*judged = inode_ref(out.inode);
+	*none = err == -ENOENT;
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT ? 0 : err; /* no such name: the leaf says what that means */
 }
 
-int decide_remove(struct request *rq, struct xlator *x, const struct loc *loc)
+int decide_remove(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **judged)
 {
+	bool none;
 	int err = decide_write(rq, x, loc, -EACCES, -ENOENT);
 
-	return err ? err : decide_victim(rq, x, loc);
+	return err ? err : decide_victim(rq, x, loc, judged, &none);
 }
 
 /* A directory that gets another parent has its ".." changed: that takes write permission on itself. */
@@ -115,7 +120,7 @@ static int decide_reparent(struct request *rq, struct xlator *x, const struct lo
 	return err == -ENOENT ? 0 : err;
 }
 
-int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *in)
+int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
 {
 	bool exchange = in->flags & RENAME_EXCHANGE;
 	int err = decide_search(rq, x, &in->from);
@@ -123,12 +128,12 @@ int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *
 	if (!err)
 		err = decide_search(rq, x, &in->to);
 	if (!err)
-		err = decide_remove(rq, x, &in->from);
+		err = decide_remove(rq, x, &in->from, &who->from);
 	if (!err)
 		err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES,
 				   exchange ? -ENOENT : -EACCES);
 	if (!err)
-		err = decide_victim(rq, x, &in->to);
+		err = decide_victim(rq, x, &in->to, &who->to, &who->to_new);
 	if (err || in->from.parent == in->to.parent)
 		return err;
 	err = decide_reparent(rq, x, &in->from);

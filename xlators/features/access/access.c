@@ -57,23 +57,40 @@ static int access_link(struct request *rq, struct xlator *x, const struct link_i
 
 static int access_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)
 {
-	int err = decide_remove(rq, x, &in->loc);
+	cleanup_inode struct inode *judged = NULL;
+	struct unlink_in exact = *in;
+	int err = decide_remove(rq, x, &in->loc, &judged);
 
-	return err == -ENOENT && rq->resent ? 0 : err ? err : unlink_on(rq, x->child[0], in, out);
+	exact.loc.inode = judged ? judged : in->loc.inode;
+	return err == -ENOENT && rq->resent ? 0 : err ? err : unlink_on(rq, x->child[0], &exact, out);
 }
 
 static int access_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
 {
-	int err = decide_remove(rq, x, &in->loc);
+	cleanup_inode struct inode *judged = NULL;
+	struct rmdir_in exact = *in;
+	int err = decide_remove(rq, x, &in->loc, &judged);
 
-	return err == -ENOENT && rq->resent ? 0 : err ? err : rmdir_on(rq, x->child[0], in, out);
+	exact.loc.inode = judged ? judged : in->loc.inode;
+	return err == -ENOENT && rq->resent ? 0 : err ? err : rmdir_on(rq, x->child[0], &exact, out);
 }
 
 static int access_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
-	int err = decide_rename(rq, x, in);
+	struct renamed who = { 0 };
+	struct rename_in exact = *in;
+	bool only_new;
+	int err = decide_rename(rq, x, in, &who);
 
-	return err ? err : rename_on(rq, x->child[0], in, out);
+	exact.from.inode = who.from ? who.from : in->from.inode;
+	exact.to.inode = who.to ? who.to : in->to.inode;
+	only_new = who.to_new && !in->flags;
+	exact.flags |= only_new ? RENAME_NOREPLACE : 0;
+	if (!err)
+		err = rename_on(rq, x->child[0], &exact, out);
+	inode_unref(who.from);
+	inode_unref(who.to);
+	return err == -EEXIST && only_new ? -ESTALE : err; /* the name has come since: the kernel looks again */
 }
 
 /* ---- opening ---- */
@@ -152,7 +169,7 @@ static int create_open(struct request *rq, struct xlator *x, const struct create
 	if (err)
 		return err;
 	open.inode = attr.inode = found.inode;
-	err = S_ISDIR(found.inode->type) ? -EISDIR : access_open(rq, x, &open, &opened);
+	err = S_ISREG(found.inode->type) ? access_open(rq, x, &open, &opened) : S_ISDIR(found.inode->type) ? -EISDIR : -ESTALE;
 	if (!err && in->flags & O_TRUNC && !getattr_on(rq, x->child[0], &attr, &fresh))
 		found.attr = fresh.attr;
 	if (err)

@@ -62,8 +62,13 @@ int create_mode(struct request *, struct xlator *, struct inode *parent, mode_t 
 /* ---- access-names.c ---- */
 int decide_search(struct request *, struct xlator *, const struct loc *);
 int decide_enter(struct request *, struct xlator *, const struct loc *);  /* make the name */
-int decide_remove(struct request *, struct xlator *, const struct loc *); /* take it away */
-int decide_rename(struct request *, struct xlator *, const struct rename_in *);
+/* Take it away. *judged: a reference, if it depended on the object (in a sticky directory): that one it must be. */
+int decide_remove(struct request *, struct xlator *, const struct loc *, struct inode **judged);
+struct renamed { /* the same for both names */
+	struct inode *from, *to; /* references or NULL */
+	bool to_new;		 /* there was nothing, and there must be nothing */
+};
+int decide_rename(struct request *, struct xlator *, const struct rename_in *, struct renamed *);
 bool readable(const struct file *);
 bool writable(const struct file *);
 

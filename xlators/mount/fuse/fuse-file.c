@@ -123,6 +123,15 @@ static uint32_t write_flags(const struct fuse_write_in *arg)
 	return flags;
 }
 
+/* RWF_DSYNC, RWF_SYNC and mounts with `sync` want one write durable; a file opened so is so at the brick by itself. */
+static int sync_write(struct ask *a, struct file *file, uint32_t flags)
+{
+	uint32_t sync = flags & ~file->flags & O_SYNC; /* has the bit of O_DSYNC */
+	struct fsync_in in = { .file = file, .datasync = !(sync & ~O_DSYNC) };
+	struct fsync_out out = { 0 };
+	return sync ? fsync_on(&a->rq, ask_child(a), &in, &out) : 0;
+}
+
 int serve_write(struct ask *a)
 {
 	const struct fuse_write_in *arg = (const void *)a->arg;
@@ -134,6 +143,8 @@ int serve_write(struct ask *a)
 		return -EINVAL;
 	a->rq.lock_owner = arg->write_flags & FUSE_WRITE_LOCKOWNER ? arg->lock_owner : 0;
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
+	if (!err)
+		err = sync_write(a, in.file, arg->flags);
 	if (err)
 		return err;
 	struct fuse_write_out answer = { .size = out.written };

@@ -116,6 +116,10 @@ static int next_request(struct device *d)
 		atomic_store_explicit(&d->empty_reads, d->empty_reads + 1, memory_order_relaxed);
 	if (n == -ENOENT || n == -EINTR)
 		return 1; /* interrupted before we had it */
+	if (n < 0 && n != -EAGAIN && n != -ENOMEM) { /* and it would say so for ever */
+		log_error(d->top, NULL, "the kernel can't be asked for requests: %s; the mount ends", strerror(-(int)n));
+		unmounted(d);
+	}
 	if (n < (ssize_t)sizeof(struct fuse_in_header))
 		return 0;
 	const struct fuse_in_header *head = (const void *)(d->buffer->base + DATA_AT - WRITE_HEAD);

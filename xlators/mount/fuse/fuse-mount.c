@@ -10,8 +10,10 @@
 #include "fuse-internal.h"
 
 enum { BACKGROUND_MAX = 256, READ_AHEAD_KB = 1024, DRAIN_STEP_MS = 20, DRAIN_GRACE_MS = 1000 };
+/* Not FUSE_ASYNC_DIO: with it the kernel sends the pieces of one large write at the same time, and those of an append would be
+ * appended in the order in which they arrive. */
 static const uint64_t features_wanted = FUSE_ASYNC_READ | FUSE_POSIX_LOCKS | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
-					FUSE_DONT_MASK | FUSE_FLOCK_LOCKS | FUSE_AUTO_INVAL_DATA | FUSE_ASYNC_DIO |
+					FUSE_DONT_MASK | FUSE_FLOCK_LOCKS | FUSE_AUTO_INVAL_DATA |
 					FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_MAX_PAGES | FUSE_INIT_EXT |
 					FUSE_DIRECT_IO_ALLOW_MMAP;
 

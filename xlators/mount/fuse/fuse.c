@@ -33,7 +33,7 @@ static const struct option options[] = {
 	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "500",
 	  "up to so many microseconds the process looks for more work before it sleeps, while requests come fast; 0: never", 0,
 	  10000, NULL, true },
-	{ "max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 4096, 1 << 20, NULL, false },
+	{ "max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 8192, 1 << 20, NULL, false },
 	{ 0 },
 };
 

@@ -283,7 +283,9 @@ int hold_open(struct xlator *x, struct inode *inode, struct file *file, struct h
 {
 	struct opened *opened = file ? opened_of(x, file) : NULL;
 
-	if (!opened || (inode && file->inode != inode))
+	if (file && inode && file->inode != inode)
+		return -EINVAL;
+	if (!opened)
 		return hold_inode(x, inode ? inode : file ? file->inode : NULL, h);
 	*h = (struct hold){ .fd = opened->descriptor->fd, .lent = true };
 	return 0;

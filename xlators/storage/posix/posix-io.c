@@ -180,9 +180,9 @@ int brick_read(struct request *rq, struct xlator *x, const struct read_in *in, s
 	while (done < in->size) {
 		ssize_t n = read_some(o, data->data + done, in->size - done, (off_t)(in->offset + done));
 
-		if (n < 0 && !done)
+		if (n < 0) /* also after a part: what is shorter would say that the file ends there */
 			return (int)n;
-		if (n <= 0)
+		if (!n)
 			break;
 		done += (size_t)n;
 		if (o->direct && n % SECTOR)

@@ -285,6 +285,8 @@ int brick_create(struct request *rq, struct xlator *x, const struct create_in *i
 		err = open_existing(rq, x, in, out);
 	if (!err && fd < 0)
 		fd = object_reopen(x, out->inode, open_flags(in->flags));
+	if (!err && fd == -EINVAL && in->flags & O_DIRECT)
+		fd = object_reopen(x, out->inode, open_flags(in->flags) & ~O_DIRECT);
 	if (!err && fd < 0)
 		err = fd;
 	if (!err)

@@ -151,6 +151,8 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	if (rq->resent && loc->inode && !loc_is(x, &parent, loc, loc->inode))
 		return 0; /* it went with the first try, and the name may be another's by now */
 	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
+	if (victim.fd >= 0 && loc->inode && !rq->resent && !loc_is(x, &parent, loc, loc->inode))
+		return -ESTALE; /* another object has the name than the caller decided on */
 	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
 	if (!err)
 		note_removal(x, rq, &victim, &removed);
@@ -205,7 +207,12 @@ static int move(struct request *rq, struct xlator *x, const struct rename_in *in
 		return 0;
 	moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
 	other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
+	if (!rq->resent && ((moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
+			    (other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
+		return -ESTALE;
 	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
+	if (err == -ENOENT && rq->resent && !in->from.inode && other.fd >= 0)
+		return 0; /* the caller has seen the old name before: the first try moved it */
 	if (err || moved.fd < 0 || same_object(&moved, &other))
 		return err;
 	identity_change(x, rq, &moved, &was, &is);
