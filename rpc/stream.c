@@ -208,7 +208,7 @@ static int receive(struct stream *s, struct ready *ready, const char **why)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
-		*why = !n ? NULL : s->trouble[0] ? s->trouble : strerror(errno); /* NULL: the peer closed it */
+		*why = s->trouble[0] ? s->trouble : n ? strerror(errno) : NULL; /* NULL: the peer closed it */
 		s->garbage = s->trouble[0];
 		return -1;
 	}

@@ -318,7 +318,7 @@ static int greet(struct channel *ch)
 	struct record *rec;
 	int err = send_hello(ch);
 
-	rec = err ? NULL : await_answer(ch, in_ms(GREET_S * 1000));
+	rec = err && err != -ENOTCONN ? NULL : await_answer(ch, in_ms(GREET_S * 1000)); /* -ENOTCONN: the loop will find why */
 	if (!rec && flag(ch, &ch->lost))
 		return fail(ch, false,
 			    "the server at %s did not answer our greeting: %s; is it stratusd, with the same transport?",
