@@ -102,7 +102,7 @@ while read -r operation trips mount_calls brick_calls; do
 	measured=$(measure "$operation")
 	read -r got_trips got_mount got_brick <<<"$measured"
 	over=$(awk -v a="$got_trips" -v b="$trips" -v c="$got_mount" -v d="$mount_calls" -v e="$got_brick" -v f="$brick_calls" \
-		'BEGIN {print (a > b * 1.1 || c > d * 1.1 || e > f * 1.1) ? "  TOO MANY" : ""}')
+		'BEGIN {print (a < b * 0.9 || c < b || e < b) ? "  NOT COUNTED" : (a > b * 1.1 || c > d * 1.1 || e > f * 1.1) ? "  TOO MANY" : ""}')
 	printf '%-9s round trips %5s (at most %s), calls of the mount %5s (%s), of the brick %5s (%s)%s\n' "$operation" \
 		"$got_trips" "$trips" "$got_mount" "$mount_calls" "$got_brick" "$brick_calls" "$over"
 	[ "${1:-}" = --print ] || [ -n "$over" ] && sed -n '2,$p' <<<"$measured"
@@ -111,5 +111,5 @@ done <<<"$LIMITS"
 stop_stack
 [ "${1:-}" != --print ] || pass
 [ "$mount_kib" -lt $IDLE_LIMIT_KIB ] && [ "$brick_kib" -lt $IDLE_LIMIT_KIB ] || fail "more than 20 MiB when idle"
-[ $missed -eq 0 ] || fail "$missed operations take more than stated"
+[ $missed -eq 0 ] || fail "$missed operations take more than stated, or strace did not see them"
 pass

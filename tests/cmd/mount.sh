@@ -89,7 +89,7 @@ mount -T "$PWD/fstab" "$MNT"
 grep -q hello "$MNT/file"
 umount "$MNT"
 mount -t stratus -o ro "$CLIENT_VOL" "$MNT"
-! touch "$MNT/new" 2>/dev/null
+if touch "$MNT/new" 2>/dev/null; then echo "-o ro is not read-only" >&2; exit 1; fi
 umount "$MNT"
 END
 status=0

@@ -6,7 +6,12 @@ need_root
 need_stack
 need python3 setfacl getfacl flock
 scratch
-start_stack "$SCRATCH"
+start_stack "$SCRATCH" +debug/io-stats
+
+# A write that is to be durable (RWF_DSYNC) is: the brick is told to sync.
+python3 -c 'import os, sys; os.pwritev(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), [b"x" * 4096], 0, os.RWF_DSYNC)' "$MNT/durable"
+"$STRATUS" stats "$MNT" | grep -q '^ *fsync  *1 ' || fail "a write with RWF_DSYNC was acknowledged without a sync: $("$STRATUS" stats "$MNT")"
+rm "$MNT/durable"
 
 mkdir "$MNT/fops"
 MNT=$MNT/fops python3 "$(dirname "$0")/fops.py" "$@" || fail "a file operation does not behave"

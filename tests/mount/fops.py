@@ -299,6 +299,28 @@ class Data(Case):
             mine = [line for line in lines if line[0] == c]
             self.assertEqual(mine, [b"%c%04d" % (c, i) for i in range(300)])
 
+    @unittest.skipUnless(os.uname().machine == "x86_64", "knows the numbers of the AIO system calls of x86-64 only")
+    def test_a_large_asynchronous_append_keeps_its_order(self):
+        size = 8 << 20  # several requests
+        memory = mmap.mmap(-1, size)
+        for i in range(8):
+            memory[i << 20:(i + 1) << 20] = bytes([65 + i]) * (1 << 20)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        context = ctypes.c_ulong(0)
+        self.assertEqual(libc.syscall(206, ctypes.c_uint(4), ctypes.byref(context)), 0)  # io_setup
+        for _ in range(10):
+            fd = os.open("f", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_DIRECT)
+            # struct iocb of <linux/aio_abi.h>: PWRITE is 1
+            block = ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 0, 0, 0, 1, 0, fd, address, size, 0, 0, 0, 0))
+            blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+            event = ctypes.create_string_buffer(32)
+            self.assertEqual(libc.syscall(209, context, ctypes.c_long(1), blocks), 1)  # io_submit
+            self.assertEqual(libc.syscall(208, context, ctypes.c_long(1), ctypes.c_long(1), event, None), 1)  # io_getevents
+            self.assertEqual(struct.unpack_from("q", event, 16)[0], size)
+            os.close(fd)
+            self.assertTrue(read_file("f") == memory[:])
+        libc.syscall(207, context)  # io_destroy
+
     def test_direct_io(self):
         fd = os.open("f", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
         memory = mmap.mmap(-1, 65536)
