@@ -568,7 +568,7 @@ static bool code_one(struct codec *c, const struct step *s, struct result *r)
 {
 	uint32_t fop = s->fop;
 
-	if (!xdr_int(&c->xdr, &r->status) || r->status > 0 || r->status < -ERESTARTGRAPH)
+	if (!xdr_int(&c->xdr, &r->status) || r->status > 0 || r->status < -ELAST)
 		return false;
 	r->fop = fop;
 	if (r->status)
