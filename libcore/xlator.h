@@ -30,7 +30,7 @@ enum event_kind {
 	EVENT_CHILD_DOWN, /* the child can't be reached (requests wait, or fail) */
 	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
 	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
-	EVENT_RECALL,	  /* inode (NULL: the rename token): the token is wanted by somebody else (doc/replication.md) */
+	EVENT_RECALL,	  /* lock.start, lock.end: the token of that gfid is wanted by somebody else (doc/replication.md) */
 	EVENT_SETTLE,	  /* inode: somebody waits to hear that the changes under way have come to all replicas */
 	EVENT_VIEW,	  /* the replica set has another view */
 	EVENT_KINDS

@@ -6,6 +6,23 @@
 
 const struct gfid gfid_rename_token = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 
+void event_set_gfid(struct event *e, const struct gfid *g)
+{
+	memcpy(&e->lock.start, g->bytes, 8);
+	memcpy(&e->lock.end, g->bytes + 8, 8);
+	e->lock.start = be64toh(e->lock.start);
+	e->lock.end = be64toh(e->lock.end);
+}
+
+struct gfid event_gfid(const struct event *e)
+{
+	uint64_t words[2] = { htobe64(e->lock.start), htobe64(e->lock.end) };
+	struct gfid g;
+
+	memcpy(g.bytes, words, sizeof(g.bytes));
+	return g;
+}
+
 /* ---- views ---- */
 
 unsigned view_mask(const struct view *v, enum member_state at_least)
@@ -289,6 +306,7 @@ void pack_note(struct pack *p, const struct note *n)
 	pack_u32(p, n->fop);
 	pack_u32(p, (uint32_t)n->status);
 	pack_u64(p, n->value);
+	pack_u8(p, n->resolved);
 	pack_u8(p, n->objects);
 	for (unsigned i = 0; i < n->objects; i++) {
 		const struct note_object *o = &n->object[i];
@@ -313,6 +331,7 @@ void unpack_note(struct unpack *u, struct note *n)
 	n->fop = unpack_u32(u);
 	n->status = (int32_t)unpack_u32(u);
 	n->value = unpack_u64(u);
+	n->resolved = unpack_u8(u);
 	n->objects = unpack_u8(u);
 	if (n->objects > NOTE_OBJECTS || !n->fop || n->fop >= FOP_COUNT)
 		u->failed = true;
@@ -435,6 +454,7 @@ int note_of(enum fop fop, const void *in, struct note *n)
 	n->fop = fop;
 	n->objects = 0;
 	n->value = 0;
+	n->resolved = false;
 	switch ((int)fop) {
 	case FOP_setattr:
 		note_setattr(&u->setattr, n);

@@ -11,6 +11,7 @@ enum { REPLICAS_MAX = 8, REPLICA_SECRET_SIZE = 32, NOTE_OBJECTS = 4, REPLICA_BLO
 enum {
 	EVIEW = 4110,	    /* another epoch, no lease, frozen, or not attached: fetch the view and try again */
 	EPENDING = 4111,    /* a member that is BACK: the object is pending, the change was skipped */
+	ENOTDONE = 4113,    /* asked with REPLICA_ASK: the change was not done here */
 	ERECOVERING = 4112, /* the object is being recovered, or a token was not free in time: try again soon */
 };
 
@@ -31,16 +32,20 @@ bool view_has_quorum(const struct view *);
 
 /* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
 extern const struct gfid gfid_rename_token;
+/* EVENT_RECALL names the object by its gfid, in lock.start and lock.end. */
+void event_set_gfid(struct event *, const struct gfid *);
+struct gfid event_gfid(const struct event *);
 
 enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
 	REPLICA_VIEW,	    /* -> reply_view */
-	REPLICA_ACQUIRE,    /* epoch, gfid (`inode` may be NULL) ; -ERECOVERING: not within a second */
+	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
 	REPLICA_RELEASE,    /* epoch, settled, gfids */
 	REPLICA_SETTLE,	    /* epoch, settled */
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */
 	REPLICA_FAILED,	    /* epoch, sequence: it failed, perhaps half done: to be recovered */
+	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
 	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
@@ -57,15 +62,19 @@ enum replica_verb {
 	REPLICA_CHECKSUM,    /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 };
 
+/* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
+#define LIMBO ".stratus.limbo"
+
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
 enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 1 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4 };
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
 	uint64_t settled;  /* all changes of the session up to this have been answered by all */
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
-	uint32_t flags;	   /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change */
+	uint32_t
+		flags; /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before */
 };
 int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
 bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
@@ -85,6 +94,7 @@ struct note {
 	uint32_t fop;
 	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done */
 	uint64_t value; /* bytes written or copied */
+	bool resolved;	/* the coordinator has made all members equal: status says how */
 	uint32_t objects;
 	struct note_object object[NOTE_OBJECTS];
 };

@@ -33,6 +33,6 @@ int heal_object(struct heal *, struct request *, const struct gfid *, int from, 
 int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
-#define LIMBO ".stratus.limbo"
+
 extern const struct gfid gfid_limbo; /* 15 zeros and a 3 */
 #endif
