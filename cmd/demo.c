@@ -221,7 +221,7 @@ static int make_spec(struct demo *d, unsigned bricks, struct problem *p)
 	for (unsigned i = 0; i < bricks && !err; i++)
 		list[i] = path_format("127.0.0.1:%s/brick%u", d->directory, i);
 	if (!err)
-		err = spec_init("demo", (const char *const *)list, bricks, port, &d->spec, p);
+		err = spec_init("demo", (const char *const *)list, bricks, &(struct spec_form){ .port = port }, &d->spec, p);
 	for (unsigned i = 0; list && i < bricks; i++)
 		free(list[i]);
 	free(list);
@@ -307,7 +307,7 @@ static int write_volfiles(struct demo *d, struct problem *p)
 	}
 	if (err)
 		return err;
-	err = volfiles_make(spec, &files, p);
+	err = volfiles_make(spec, NULL, &files, p);
 	if (!err)
 		err = volfiles_write(&files, directory, p);
 	volgen_free(&files);

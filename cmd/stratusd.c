@@ -54,6 +54,12 @@ static error_t option(int key, char *value, struct argp_state *state)
 	}
 }
 
+/* What works without anybody above it. */
+static bool is_front(const char *type)
+{
+	return !strcmp(type, "protocol/server") || !strcmp(type, "cluster/coordinator");
+}
+
 static int load(struct served *s, struct problem *p)
 {
 	const struct volfile_volume *top;
@@ -64,10 +70,10 @@ static int load(struct served *s, struct problem *p)
 	if (err)
 		return err;
 	top = &s->started.volume[s->started.volumes - 1];
-	if (strcmp(top->type, "protocol/server"))
+	if (!is_front(top->type))
 		return problem_set(p, EINVAL,
 				   "%s: the last volume, '%s', is of type %s, but stratusd serves graphs that end in "
-				   "protocol/server; `stratus mount` takes those of clients",
+				   "protocol/server or cluster/coordinator; `stratus mount` takes those of clients",
 				   s->path, top->name, top->type);
 	return graph_create(&s->started, NULL, NULL, &s->graph, p);
 }

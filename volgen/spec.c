@@ -118,6 +118,34 @@ static int take_port(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+static int take_replica(struct reader *r, yaml_node_t *n, void *target)
+{
+	unsigned *to = target;
+	char *text = NULL, *end;
+	int err = take_text(r, n, &text);
+	unsigned long number = err ? 0 : strtoul(text, &end, 10);
+
+	if (!err && (*end || number < 2 || number > SPEC_REPLICA_MAX))
+		err = bad(r, line_of(n), "'%.80s' is no number of replicas: take one from 2 to %d, or leave 'replica' out",
+			  text, SPEC_REPLICA_MAX);
+	*to = number;
+	free(text);
+	return err;
+}
+
+static int take_switch(struct reader *r, yaml_node_t *n, void *target)
+{
+	bool *to = target;
+	char *text = NULL;
+	int err = take_text(r, n, &text);
+
+	if (!err && strcmp(text, "true") && strcmp(text, "false"))
+		err = bad(r, line_of(n), "'%.80s' is neither 'true' nor 'false'", text);
+	*to = !err && !strcmp(text, "true");
+	free(text);
+	return err;
+}
+
 static int take_id(struct reader *r, yaml_node_t *n, void *target)
 {
 	char *text = NULL;
@@ -353,6 +381,19 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 	return 0;
 }
 
+static int check_replica(struct reader *r)
+{
+	const struct spec *s = r->spec;
+
+	if (s->arbiter && s->replica != 3)
+		return bad(r, 1, "'arbiter: true' needs 'replica: 3': two bricks with data and the arbiter");
+	if (s->replica && s->bricks != s->replica)
+		return bad(r, 1,
+			   "'replica: %u' needs %u bricks, not %zu: distribution over several replica sets is not there yet",
+			   s->replica, s->replica, s->bricks);
+	return 0;
+}
+
 static int check_whole(struct reader *r)
 {
 	const struct spec *s = r->spec;
@@ -368,7 +409,7 @@ static int check_whole(struct reader *r)
 		return bad(r, 1, "more than %d bricks", SPEC_BRICKS_MAX);
 	for (size_t i = 0; i < s->bricks && !err; i++)
 		err = check_brick(r, &s->brick[i]);
-	return err;
+	return err ? err : check_replica(r);
 }
 
 static int take_document(struct reader *r)
@@ -381,9 +422,12 @@ static int take_document(struct reader *r)
 		{ "options", take_options },
 		{ "client-translators", take_client_translators },
 		{ "server-translators", take_server_translators },
+		{ "replica", take_replica },
+		{ "arbiter", take_switch },
 		{ 0 },
 	};
-	static const size_t offsets[] = { offsetof(struct spec, volume), offsetof(struct spec, id), 0, 0, 0, 0, 0 };
+	static const size_t offsets[] = { offsetof(struct spec, volume),  offsetof(struct spec, id),	 0, 0, 0, 0, 0,
+					  offsetof(struct spec, replica), offsetof(struct spec, arbiter) };
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
 		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
@@ -522,6 +566,8 @@ void spec_print(const struct spec *s, FILE *to)
 	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
 		    "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
+	if (s->replica)
+		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
 	print_servers(s, to);
 	fputs("bricks:\n", to);
 	for (size_t i = 0; i < s->bricks; i++) {
@@ -567,9 +613,10 @@ static int init_brick(struct spec *s, const char *text, unsigned port, struct pr
 	return 0;
 }
 
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *made, struct problem *p)
+int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *form, struct spec *made,
+	      struct problem *p)
 {
-	struct spec s = { .volume = path_format("%s", volume) };
+	struct spec s = { .volume = path_format("%s", volume), .replica = form->replica, .arbiter = form->arbiter };
 	char *text = NULL;
 	size_t size;
 	FILE *to;
@@ -578,7 +625,7 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, unsig
 	*made = (struct spec){ 0 };
 	gfid_create(&s.id);
 	for (size_t i = 0; i < count && !err; i++)
-		err = init_brick(&s, bricks[i], port, p);
+		err = init_brick(&s, bricks[i], form->port, p);
 	to = err ? NULL : open_memstream(&text, &size);
 	if (to) {
 		spec_print(&s, to);

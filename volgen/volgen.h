@@ -34,6 +34,8 @@ struct spec {
 	char *path; /* for messages */
 	char *volume;
 	struct gfid id;
+	unsigned replica; /* bricks of a set; 0: each brick stands for itself */
+	bool arbiter;	  /* the last brick of the set holds no file data */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -43,25 +45,32 @@ struct spec {
 	struct spec_list client_translators, server_translators; /* from the bottom up */
 	bool has_server_translators;
 };
-enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024 };
+enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024, SPEC_REPLICA_MAX = 8 };
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
 int spec_read(const char *path, struct spec *, struct problem *);
 void spec_free(struct spec *);
-/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0:
- * the usual one); checked as if read. */
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *, struct problem *);
+/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6); checked as if read. */
+struct spec_form {
+	unsigned port; /* of all servers; 0: the usual one */
+	unsigned replica;
+	bool arbiter;
+};
+int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
+	      struct problem *);
 void spec_print(const struct spec *, FILE *);
 
 struct volgen_file {
-	char *name; /* server-NAME.vol, client-VOLUME.vol, client-VOLUME-N.vol */
+	char *name; /* server-NAME.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
 	char *text;
 };
 struct volgen_files {
 	struct volgen_file *file;
 	size_t count;
 };
-int volgen(const struct spec *, struct volgen_files *, struct problem *);
+#define VOLGEN_STATE "/var/lib/stratus"
+/* `state`: where the coordinator keeps its view and the set's secret; NULL: VOLGEN_STATE. */
+int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);
 void volgen_free(struct volgen_files *);
 #endif
