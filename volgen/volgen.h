@@ -11,12 +11,15 @@
 
 struct spec_server {
 	char *name, *host;
-	char *listen; /* address only; NULL: the host */
-	unsigned port, line;
+	char *listen;  /* address only; NULL: the host */
+	unsigned port; /* of its bricks that have none of their own; SPEC_PORT unless given */
+	bool has_port; /* given */
+	unsigned line;
 };
 struct spec_brick {
 	char *server_name, *directory;
 	const struct spec_server *server;
+	unsigned port; /* 0: the server's */
 	struct gfid id;
 	unsigned line;
 };
@@ -44,6 +47,7 @@ struct spec {
 	size_t types;
 	struct spec_list client_translators, server_translators; /* from the bottom up */
 	bool has_server_translators;
+	bool stopped; /* stratusd does not serve it */
 };
 enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024, SPEC_REPLICA_MAX = 8 };
 
@@ -60,10 +64,14 @@ struct spec_form {
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
 	      struct problem *);
 void spec_print(const struct spec *, FILE *);
+unsigned spec_brick_port(const struct spec_brick *);
 
+enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
 struct volgen_file {
-	char *name; /* server-NAME.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
+	char *name; /* server-NAME.vol, server-NAME-PORT.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
 	char *text;
+	enum volgen_kind kind;
+	size_t number; /* the index of the server, or of the client's brick, in the specification */
 };
 struct volgen_files {
 	struct volgen_file *file;
