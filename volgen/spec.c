@@ -146,6 +146,15 @@ static int take_switch(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+/* A server's: whether it was given counts, too. */
+static int take_server_port(struct reader *r, yaml_node_t *n, void *target)
+{
+	struct spec_server *s = target;
+
+	s->has_port = true;
+	return take_port(r, n, &s->port);
+}
+
 static int take_id(struct reader *r, yaml_node_t *n, void *target)
 {
 	char *text = NULL;
@@ -230,9 +239,10 @@ static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, cons
 
 static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
 {
-	static const struct key keys[] = { { "host", take_host }, { "port", take_port }, { "listen", take_host }, { 0 } };
-	static const size_t offsets[] = { offsetof(struct spec_server, host), offsetof(struct spec_server, port),
-					  offsetof(struct spec_server, listen) };
+	static const struct key keys[] = {
+		{ "host", take_host }, { "port", take_server_port }, { "listen", take_host }, { 0 }
+	};
+	static const size_t offsets[] = { offsetof(struct spec_server, host), 0, offsetof(struct spec_server, listen) };
 	struct spec_server *s = grow(&r->spec->server, &r->spec->servers, sizeof *s);
 	int err;
 
@@ -260,9 +270,11 @@ static int take_servers(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_brick(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = { { "server", take_text }, { "directory", take_path }, { "id", take_id }, { 0 } };
+	static const struct key keys[] = {
+		{ "server", take_text }, { "directory", take_path }, { "id", take_id }, { "port", take_port }, { 0 }
+	};
 	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
-					  offsetof(struct spec_brick, id) };
+					  offsetof(struct spec_brick, id), offsetof(struct spec_brick, port) };
 	struct spec_brick *b = grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
 	int err;
 
@@ -424,10 +436,13 @@ static int take_document(struct reader *r)
 		{ "server-translators", take_server_translators },
 		{ "replica", take_replica },
 		{ "arbiter", take_switch },
+		{ "stopped", take_switch },
 		{ 0 },
 	};
-	static const size_t offsets[] = { offsetof(struct spec, volume),  offsetof(struct spec, id),	 0, 0, 0, 0, 0,
-					  offsetof(struct spec, replica), offsetof(struct spec, arbiter) };
+	static const size_t offsets[] = {
+		offsetof(struct spec, volume),	offsetof(struct spec, id),     0, 0, 0, 0, 0, offsetof(struct spec, replica),
+		offsetof(struct spec, arbiter), offsetof(struct spec, stopped)
+	};
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
 		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
@@ -508,6 +523,11 @@ void spec_free(struct spec *s)
 	*s = (struct spec){ 0 };
 }
 
+unsigned spec_brick_port(const struct spec_brick *b)
+{
+	return b->port ? b->port : b->server->port;
+}
+
 /* ---- writing ---- */
 
 static void print_scalar(const char *text, FILE *to)
@@ -537,7 +557,9 @@ static void print_servers(const struct spec *s, FILE *to)
 
 		fprintf(to, "  %s:\n    host: ", server->name);
 		print_scalar(server->host, to);
-		fprintf(to, "\n    port: %u\n", server->port);
+		fputc('\n', to);
+		if (server->has_port)
+			fprintf(to, "    port: %u\n", server->port);
 		if (server->listen) {
 			fputs("    listen: ", to);
 			print_scalar(server->listen, to);
@@ -566,6 +588,8 @@ void spec_print(const struct spec *s, FILE *to)
 	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
 		    "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
+	if (s->stopped)
+		fputs("stopped: true\n", to);
 	if (s->replica)
 		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
 	print_servers(s, to);
@@ -574,6 +598,8 @@ void spec_print(const struct spec *s, FILE *to)
 		fprintf(to, "  - server: \"%s\"\n    directory: ", s->brick[i].server_name);
 		print_scalar(s->brick[i].directory, to);
 		fprintf(to, "\n    id: %s\n", gfid_text(&s->brick[i].id, id));
+		if (s->brick[i].port)
+			fprintf(to, "    port: %u\n", s->brick[i].port);
 	}
 	if (s->client_translators.count)
 		print_list("client-translators", &s->client_translators, to);
@@ -604,7 +630,8 @@ static int init_brick(struct spec *s, const char *text, unsigned port, struct pr
 		server = grow(&s->server, &s->servers, sizeof *server);
 		*server = (struct spec_server){ .name = path_format("%s", name),
 						.host = path_format("%s", host),
-						.port = port ? port : SPEC_PORT };
+						.port = port ? port : SPEC_PORT,
+						.has_port = port != 0 };
 	}
 	brick = grow(&s->brick, &s->bricks, sizeof *brick);
 	brick->server_name = path_format("%s", name);

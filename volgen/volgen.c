@@ -155,22 +155,23 @@ static void brick_stack(struct writer *w, const char *stack, size_t number)
 	}
 }
 
-static char *listen_address(const struct spec_server *s)
+static char *listen_address(const struct spec_server *s, unsigned port)
 {
 	const char *address = s->listen ? s->listen : s->host;
 
-	return path_format(strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, s->port);
+	return path_format(strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
 }
 
-static void write_server(struct writer *w, const struct spec_server *server)
+/* The bricks of a server that listen on one port. */
+static void write_server(struct writer *w, const struct spec_server *server, unsigned port)
 {
-	cleanup_path char *stacks = path_format("%s", ""), *address = listen_address(server);
+	cleanup_path char *stacks = path_format("%s", ""), *address = listen_address(server, port);
 
 	for (size_t i = 0; i < w->spec->bricks; i++) {
 		cleanup_path char *stack = path_format("brick%zu", i);
 		char *more;
 
-		if (w->spec->brick[i].server != server)
+		if (w->spec->brick[i].server != server || spec_brick_port(&w->spec->brick[i]) != port)
 			continue;
 		brick_stack(w, stack, i);
 		more = path_format("%s%s%s", stacks, *stacks ? " " : "", stack);
@@ -191,11 +192,12 @@ static bool gives(const struct spec *s, const char *type, const char *name)
 	return false;
 }
 
-/* The connection to a brick, called clientN. A replica set does without a brick that is away, so nobody waits long for one. */
+/* The connection to a brick, called clientN. A replica set does without a brick that is away, so nobody waits
+ * long for one, not at the start either. */
 static void write_connection(struct writer *w, size_t number)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
-	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", b->server->port);
+	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", spec_brick_port(b));
 	cleanup_path char *name = path_format("client%zu", number);
 
 	begin(w, name, "protocol/client");
@@ -205,6 +207,8 @@ static void write_connection(struct writer *w, size_t number)
 	ids(w, b);
 	if (w->spec->replica && !gives(w->spec, "protocol/client", "max-wait"))
 		option(w, "max-wait", "5s");
+	if (w->spec->replica && !gives(w->spec, "protocol/client", "wait-for-brick"))
+		option(w, "wait-for-brick", "on");
 	end(w, "protocol/client", NULL);
 }
 
@@ -264,14 +268,14 @@ static void begin_file(struct writer *w)
 		w->spec->volume);
 }
 
-static void end_file(struct writer *w, struct volgen_files *files, char *name)
+static void end_file(struct writer *w, struct volgen_files *files, enum volgen_kind kind, size_t number, char *name)
 {
 	struct volgen_file *grown = realloc(files->file, (files->count + 1) * sizeof *grown);
 
 	if (!grown || fclose(w->to))
 		abort(); /* as above */
 	files->file = grown;
-	grown[files->count++] = (struct volgen_file){ name, w->text };
+	grown[files->count++] = (struct volgen_file){ name, w->text, kind, number };
 }
 
 static int check_options(const struct spec *s, struct problem *p)
@@ -300,36 +304,45 @@ static int check_used(const struct writer *w, struct problem *p)
 	return 0;
 }
 
-static bool has_brick(const struct spec *s, const struct spec_server *server)
+/* One volfile for each port that bricks of the server listen on. */
+static void write_ports(struct writer *w, size_t number, struct volgen_files *files)
 {
-	for (size_t i = 0; i < s->bricks; i++)
-		if (s->brick[i].server == server)
-			return true;
-	return false;
+	const struct spec *s = w->spec;
+	const struct spec_server *server = &s->server[number];
+
+	for (size_t i = 0; i < s->bricks; i++) {
+		unsigned port = spec_brick_port(&s->brick[i]);
+		bool done = s->brick[i].server != server;
+
+		for (size_t before = 0; before < i && !done; before++)
+			done = s->brick[before].server == server && spec_brick_port(&s->brick[before]) == port;
+		if (done)
+			continue;
+		begin_file(w);
+		write_server(w, server, port);
+		end_file(w, files, VOLGEN_SERVER, number,
+			 port == server->port ? path_format("server-%s.vol", server->name)
+					      : path_format("server-%s-%u.vol", server->name, port));
+	}
 }
 
 static void write_all(struct writer *w, struct volgen_files *files)
 {
 	const struct spec *s = w->spec;
 
-	for (size_t i = 0; i < s->servers; i++) {
-		if (!has_brick(s, &s->server[i]))
-			continue;
-		begin_file(w);
-		write_server(w, &s->server[i]);
-		end_file(w, files, path_format("server-%s.vol", s->server[i].name));
-	}
+	for (size_t i = 0; i < s->servers; i++)
+		write_ports(w, i, files);
 	for (size_t i = 0; i < (s->replica ? 1 : s->bricks); i++) {
 		begin_file(w);
 		write_client(w, i);
-		end_file(w, files,
+		end_file(w, files, VOLGEN_CLIENT, i,
 			 s->replica || s->bricks == 1 ? path_format("client-%s.vol", s->volume)
 						      : path_format("client-%s-%zu.vol", s->volume, i));
 	}
 	if (s->replica) {
 		begin_file(w);
 		write_set(w, "coordinator", "cluster/coordinator");
-		end_file(w, files, path_format("coordinator-%s.vol", s->volume));
+		end_file(w, files, VOLGEN_COORDINATOR, 0, path_format("coordinator-%s.vol", s->volume));
 	}
 }
 

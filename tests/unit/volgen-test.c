@@ -122,6 +122,9 @@ static void a_client_names_its_brick_and_carries_its_translators(void **state)
 	volgen_free(&files);
 }
 
+#define HEAD   "volume: v\nid: " IDS(9) "\n"
+#define SERVER "servers: {a: {host: h}}\n"
+#define BRICK  "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
 #define SET(n)                                                                                                                 \
 	"volume: v\nid: " IDS(                                                                                                 \
 		9) "\nreplica: 3\n" n "servers: {a: {host: h}, b: {host: i}, c: {host: j}}\n"                                  \
@@ -144,6 +147,7 @@ static void a_replica_set_has_one_client_and_a_coordinator(void **state)
 	assert_string_equal(v.volume[3].subvolume[2], "client2");
 	assert_string_equal(v.volume[4].subvolume[0], v.volume[3].name);
 	assert_string_equal(value(&v, "client0", "max-wait"), "5s");
+	assert_string_equal(value(&v, "client0", "wait-for-brick"), "on");
 	volfile_free(&v);
 	parse(&files, "coordinator-v.vol", &v);
 	assert_int_equal(v.volumes, 4);
@@ -152,6 +156,30 @@ static void a_replica_set_has_one_client_and_a_coordinator(void **state)
 	assert_int_equal(v.volume[3].subvolumes, 3);
 	assert_string_equal(value(&v, "coordinator", "state-file"), "/var/lib/stratus/v.view");
 	assert_string_equal(value(&v, "coordinator", "secret-file"), "/var/lib/stratus/v.secret");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make("volume: v\nid: " IDS(9) "\nservers: {a: {host: h}}\nbricks:\n  - {server: a, directory: /d, id: " IDS(
+		     1) "}\n  - {server: a, directory: /e, port: 7000, id: " IDS(2) "}\n",
+	     &files);
+	assert_int_equal(files.count, 4);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick0");
+	assert_int_equal(v.volume[v.volumes - 1].subvolumes, 1);
+	volfile_free(&v);
+	parse(&files, "server-a-7000.vol", &v);
+	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick1");
+	assert_string_equal(value(&v, "server", "listen"), "h:7000");
+	volfile_free(&v);
+	parse(&files, "client-v-1.vol", &v);
+	assert_string_equal(value(&v, "client1", "remote-port"), "7000");
 	volfile_free(&v);
 	volgen_free(&files);
 }
@@ -186,7 +214,7 @@ static void an_option_given_comes_before_the_short_wait_of_a_set(void **state)
 	(void)state;
 	make(SET("") "options: {protocol/client: {max-wait: 9s}}\n", &files);
 	parse(&files, "client-v.vol", &v);
-	assert_int_equal(v.volume[0].options, 6);
+	assert_int_equal(v.volume[0].options, 7);
 	assert_string_equal(value(&v, "client0", "max-wait"), "9s");
 	volfile_free(&v);
 	volgen_free(&files);
@@ -232,7 +260,8 @@ static void a_printed_specification_reads_back_the_same(void **state)
 {
 	(void)state;
 	comes_back(two_servers);
-	comes_back(SET("arbiter: true\n"));
+	comes_back(SET("arbiter: true\nstopped: true\n"));
+	comes_back(HEAD SERVER "bricks: [{server: a, directory: /d, port: 7, id: " IDS(1) "}]\n");
 }
 
 static void init_chooses_fresh_ids(void **state)
@@ -258,9 +287,6 @@ static void init_chooses_fresh_ids(void **state)
 	spec_free(&t);
 }
 
-#define HEAD   "volume: v\nid: " IDS(9) "\n"
-#define SERVER "servers: {a: {host: h}}\n"
-#define BRICK  "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
 static const struct {
 	const char *text, *says;
 } wrong[] = {
@@ -330,6 +356,7 @@ int main(void)
 		cmocka_unit_test(blanks_and_addresses_survive_the_volfile),
 		cmocka_unit_test(a_client_names_its_brick_and_carries_its_translators),
 		cmocka_unit_test(a_replica_set_has_one_client_and_a_coordinator),
+		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
 		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),
 		cmocka_unit_test(an_option_given_comes_before_the_short_wait_of_a_set),
 		cmocka_unit_test(the_same_specification_gives_the_same_bytes),
