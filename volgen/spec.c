@@ -27,8 +27,7 @@ static unsigned line_of(const yaml_node_t *n)
 
 #define bad(r, line, format, ...) problem_set((r)->problem, EINVAL, "%s:%u: " format, (r)->spec->path, (line), ##__VA_ARGS__)
 
-/* One more element at the end of an array, zeroed. */
-static void *grow(void *array, size_t *count, size_t size)
+void *spec_grow(void *array, size_t *count, size_t size)
 {
 	char **at = array, *grown = realloc(*at, (*count + 1) * size);
 
@@ -243,7 +242,7 @@ static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
 		{ "host", take_host }, { "port", take_server_port }, { "listen", take_host }, { 0 }
 	};
 	static const size_t offsets[] = { offsetof(struct spec_server, host), 0, offsetof(struct spec_server, listen) };
-	struct spec_server *s = grow(&r->spec->server, &r->spec->servers, sizeof *s);
+	struct spec_server *s = spec_grow(&r->spec->server, &r->spec->servers, sizeof *s);
 	int err;
 
 	s->port = SPEC_PORT;
@@ -275,7 +274,7 @@ static int take_brick(struct reader *r, yaml_node_t *n)
 	};
 	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
 					  offsetof(struct spec_brick, id), offsetof(struct spec_brick, port) };
-	struct spec_brick *b = grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
+	struct spec_brick *b = spec_grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
 	int err;
 
 	b->line = line_of(n);
@@ -309,7 +308,7 @@ static int take_client_translator(struct reader *r, yaml_node_t *n)
 {
 	struct spec_list *list = &r->spec->client_translators;
 
-	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+	return take_type(r, n, spec_grow(&list->item, &list->count, sizeof *list->item));
 }
 
 static int take_client_translators(struct reader *r, yaml_node_t *n, void *target)
@@ -322,7 +321,7 @@ static int take_server_translator(struct reader *r, yaml_node_t *n)
 {
 	struct spec_list *list = &r->spec->server_translators;
 
-	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+	return take_type(r, n, spec_grow(&list->item, &list->count, sizeof *list->item));
 }
 
 static int take_server_translators(struct reader *r, yaml_node_t *n, void *target)
@@ -334,7 +333,7 @@ static int take_server_translators(struct reader *r, yaml_node_t *n, void *targe
 
 static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *values)
 {
-	struct spec_options *o = grow(&r->spec->by_type, &r->spec->types, sizeof *o);
+	struct spec_options *o = spec_grow(&r->spec->by_type, &r->spec->types, sizeof *o);
 	int err = take_type(r, type, &o->type);
 
 	o->line = line_of(type);
@@ -343,7 +342,7 @@ static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *val
 	if (err)
 		return err;
 	for (yaml_node_pair_t *at = values->data.mapping.pairs.start; at < values->data.mapping.pairs.top && !err; at++) {
-		struct option_value *value = grow(&o->option, &o->options, sizeof *value);
+		struct option_value *value = spec_grow(&o->option, &o->options, sizeof *value);
 
 		value->line = line_of(node(r, at->key));
 		err = take_name(r, node(r, at->key), &value->name);
@@ -367,7 +366,7 @@ static int take_options(struct reader *r, yaml_node_t *n, void *target)
 
 /* ---- what must hold for the whole ---- */
 
-static const struct spec_server *find_server(const struct spec *s, const char *name)
+const struct spec_server *spec_server_find(const struct spec *s, const char *name)
 {
 	for (size_t i = 0; i < s->servers; i++)
 		if (!strcmp(s->server[i].name, name))
@@ -379,7 +378,7 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 {
 	const struct spec *s = r->spec;
 
-	b->server = find_server(s, b->server_name);
+	b->server = spec_server_find(s, b->server_name);
 	if (!b->server)
 		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers", b->server_name);
 	if (gfid_equal(&b->id, &s->id))
@@ -607,59 +606,4 @@ void spec_print(const struct spec *s, FILE *to)
 		print_list("server-translators", &s->server_translators, to);
 	if (s->types)
 		print_options(s, to);
-}
-
-/* "HOST:/directory", "[::1]:/directory" */
-static int init_brick(struct spec *s, const char *text, unsigned port, struct problem *p)
-{
-	const char *at = strstr(text, ":/");
-	struct spec_server *server;
-	struct spec_brick *brick;
-	cleanup_path char *host = NULL, *name = NULL;
-
-	if (!at || at == text)
-		return problem_set(p, EINVAL, "'%s' is no brick: write HOST:/DIRECTORY", text);
-	host = path_format("%.*s", (int)(*text == '[' ? at - text - 2 : at - text), text + (*text == '['));
-	name = path_format("%s", host);
-	for (char *c = name; *c; c++)
-		if (*c == ':' || *c == '%')
-			*c = '-';
-	if (*name == '-')
-		*name = 'v';
-	if (!find_server(s, name)) {
-		server = grow(&s->server, &s->servers, sizeof *server);
-		*server = (struct spec_server){ .name = path_format("%s", name),
-						.host = path_format("%s", host),
-						.port = port ? port : SPEC_PORT,
-						.has_port = port != 0 };
-	}
-	brick = grow(&s->brick, &s->bricks, sizeof *brick);
-	brick->server_name = path_format("%s", name);
-	brick->directory = path_format("%s", at + 1);
-	gfid_create(&brick->id);
-	return 0;
-}
-
-int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *form, struct spec *made,
-	      struct problem *p)
-{
-	struct spec s = { .volume = path_format("%s", volume), .replica = form->replica, .arbiter = form->arbiter };
-	char *text = NULL;
-	size_t size;
-	FILE *to;
-	int err = 0;
-
-	*made = (struct spec){ 0 };
-	gfid_create(&s.id);
-	for (size_t i = 0; i < count && !err; i++)
-		err = init_brick(&s, bricks[i], form->port, p);
-	to = err ? NULL : open_memstream(&text, &size);
-	if (to) {
-		spec_print(&s, to);
-		fclose(to);
-		err = spec_parse(text, size, "the new specification", made, p);
-	}
-	free(text);
-	spec_free(&s);
-	return err;
 }

@@ -63,10 +63,19 @@ struct spec_form {
 };
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
 	      struct problem *);
+/* Changes by hand: what comes out is to be printed and read again, which checks it. */
+/* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. */
+int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
+void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
+void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
 unsigned spec_brick_port(const struct spec_brick *);
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
+/* For spec-edit.c: one more element at the end of an array, zeroed. */
+void *spec_grow(void *array, size_t *count, size_t size);
+const struct spec_server *spec_server_find(const struct spec *, const char *name);
+
 struct volgen_file {
 	char *name; /* server-NAME.vol, server-NAME-PORT.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
 	char *text;

@@ -38,7 +38,7 @@ demo >/dev/null
 
 demo stop >/dev/null
 ! mountpoint -q "$M/brick0" || fail "still mounted"
-[ "$("$STRATUS" status --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" status)"
+[ "$("$STRATUS" ps --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" ps)"
 demo stop >/dev/null || fail "a second stop is no error"
 demo >/dev/null
 [ "$(cat "$M/brick0/file")" = one ] || fail "the data were not kept"
