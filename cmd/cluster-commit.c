@@ -444,16 +444,3 @@ int cluster_command(int words, char **word, const char *body, FILE *out, bool *k
 	}
 	return problem_set(p, EINVAL, "\"cluster %.60s\" is not known, or takes other words", verb);
 }
-
-void cluster_info(FILE *to)
-{
-	json_t *name = json_string(cluster_name()), *state = json_string(cluster_state());
-
-	fputs(", \"server\": ", to);
-	json_dumpf(name, to, JSON_ENCODE_ANY);
-	fputs(", \"state\": ", to);
-	json_dumpf(state, to, JSON_ENCODE_ANY);
-	fprintf(to, ", \"listen\": \"%s\"", cluster_http_address());
-	json_decref(name);
-	json_decref(state);
-}

@@ -18,6 +18,7 @@
 
 #include "brick.h"
 #include "config.h"
+#include "facts.h"
 #include "log.h"
 #include "path.h"
 #include "register.h"
@@ -624,5 +625,27 @@ void cluster_status(FILE *to)
 			(json_int_t)store_index(cluster.store), "volumes", volumes);
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
+	json_decref(all);
+}
+
+static void name_xlators(struct graph *g, void *arg)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		cleanup_path char *name = path_format("%s:%s", g->path, g->xlator[i]->name);
+
+		json_array_append_new(arg, json_pack("{s:s, s:s}", "name", name, "type", g->xlator[i]->type->name));
+	}
+}
+
+void cluster_info(FILE *to)
+{
+	json_t *all = json_array();
+
+	fact_string(to, "server", cluster.name);
+	fact_string(to, "state", cluster.state);
+	fact_string(to, "listen", cluster_http_address());
+	cluster_each_graph(name_xlators, all);
+	fputs(", \"volumes\": ", to);
+	json_dumpf(all, to, 0);
 	json_decref(all);
 }

@@ -22,7 +22,7 @@ void cluster_stop(void);
 
 /* ---- for the control socket ---- */
 void cluster_each_graph(void (*fn)(struct graph *, void *), void *arg);
-void cluster_info(FILE *);
+void cluster_info(FILE *);	      /* volumes are named VOLUME:TRANSLATOR, as `stratus ctl` takes them */
 int cluster_reload(struct problem *); /* tries again what could not be served */
 int cluster_command(int words, char **word, const char *body, FILE *, bool *known, struct problem *);
 

@@ -67,14 +67,17 @@ static int read_volfile(const char *text, struct volfile *v, struct problem *p)
 	return err ? err : mount_options_apply(&mount.options, mount.directory, v, p);
 }
 
+/* If only live options differ in what the servers say, these change in place. A file is asked to be read again by somebody,
+ * who then wants a new graph. */
 static int switch_to(const char *text, struct problem *p)
 {
 	struct volfile v = { 0 };
-	int err = read_volfile(text, &v, p);
+	int err = read_volfile(text, &v, p), done;
 
 	if (!err) {
 		pthread_mutex_lock(&mount.lock);
-		err = graph_switch(&mount.graph, &v, p);
+		done = text ? graph_reconfigure(mount.graph, &v, p) : 0;
+		err = done ? (done < 0 ? done : 0) : graph_switch(&mount.graph, &v, p);
 		mount.graph->on_unmount = unmounted;
 		pthread_mutex_unlock(&mount.lock);
 	}

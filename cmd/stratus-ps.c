@@ -26,6 +26,8 @@ static void print_line(const struct process *process)
 	printf("%8d  %-9s", process_pid(process), process_program(process));
 	if (mountpoint)
 		printf(" %s from %s", mountpoint, json_string_value(json_object_get(process->info, "volfile")));
+	if (json_object_get(process->info, "state"))
+		printf(" the volumes of %s", json_string_value(json_object_get(process->info, "state")));
 	json_array_foreach(volfiles, i, one) printf(" %s", json_string_value(one));
 	putchar('\n');
 }
