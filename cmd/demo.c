@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds, starts and stops a whole cluster on this machine. Its processes are known by the volfiles that they say they
- * serve. */
+/* Builds, starts and stops a whole cluster on this machine. Its server is known by the directory of its state, its mounts by
+ * their mount points. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ftw.h>
@@ -11,61 +11,53 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cluster-client.h"
 #include "demo.h"
 #include "log.h"
 #include "path.h"
 
-enum { STOP_SECONDS = 30 };
+enum { STOP_SECONDS = 30, PORT = 24006, BRICKS = 3 };
+static const char server_name[] = "local", volume[] = "demo";
 
 static char *demo_file(const struct demo *d, const char *name)
 {
 	return path_format("%s/%s", d->directory, name);
 }
 
-static char *volfile(const struct demo *d, bool server, size_t brick)
+size_t demo_mounts(const struct demo *d)
 {
-	if (server)
-		return path_format("%s/volfiles/server-%s.vol", d->directory, d->spec.server[0].name);
-	if (d->spec.bricks == 1)
-		return path_format("%s/volfiles/client-%s.vol", d->directory, d->spec.volume);
-	return path_format("%s/volfiles/client-%s-%zu.vol", d->directory, d->spec.volume, brick);
+	return d->spec.replica ? 1 : d->spec.bricks;
 }
 
-char *demo_mountpoint(const struct demo *d, size_t brick)
+char *demo_mountpoint(const struct demo *d, size_t number)
 {
-	return d->spec.bricks == 1 ? path_format("%s", d->mount) : path_format("%s/brick%zu", d->mount, brick);
-}
-
-static bool says(const json_t *info, const char *path)
-{
-	json_t *list = json_object_get(info, "volfiles"), *one;
-	const char *single = json_string_value(json_object_get(info, "volfile"));
-	size_t i;
-
-	json_array_foreach(list, i, one) if (!strcmp(json_string_value(one), path)) return true;
-	return single && !strcmp(single, path);
-}
-
-static const struct process *find_process(const struct demo *d, const char *path)
-{
-	for (size_t i = 0; i < d->running.count; i++)
-		if (says(d->running.one[i].info, path))
-			return &d->running.one[i];
-	return NULL;
+	return demo_mounts(d) == 1 ? path_format("%s", d->mount) : path_format("%s/brick%zu", d->mount, number);
 }
 
 const struct process *demo_server(const struct demo *d)
 {
-	cleanup_path char *path = volfile(d, true, 0);
+	cleanup_path char *state = demo_file(d, "state");
 
-	return find_process(d, path);
+	for (size_t i = 0; i < d->running.count; i++) {
+		const char *said = json_string_value(json_object_get(d->running.one[i].info, "state"));
+
+		if (said && !strcmp(said, state))
+			return &d->running.one[i];
+	}
+	return NULL;
 }
 
-const struct process *demo_mount(const struct demo *d, size_t brick)
+const struct process *demo_mount(const struct demo *d, size_t number)
 {
-	cleanup_path char *path = volfile(d, false, brick);
+	cleanup_path char *mountpoint = demo_mountpoint(d, number);
 
-	return find_process(d, path);
+	for (size_t i = 0; i < d->running.count; i++) {
+		const char *said = process_mountpoint(&d->running.one[i]);
+
+		if (said && !strcmp(said, mountpoint))
+			return &d->running.one[i];
+	}
+	return NULL;
 }
 
 /* ---- programs ---- */
@@ -124,21 +116,22 @@ static char *usual_mount(void)
 			 : path_format("/mnt/stratus-demo");
 }
 
-static char *remembered_mount(const struct demo *d)
+static void remember(struct demo *d)
 {
 	cleanup_path char *path = demo_file(d, "demo.json");
 	json_t *state = json_load_file(path, 0, NULL);
 	const char *mount = json_string_value(json_object_get(state, "mount"));
-	char *copy = mount ? path_format("%s", mount) : usual_mount();
+	unsigned port = json_integer_value(json_object_get(state, "port"));
 
+	d->mount = mount ? path_format("%s", mount) : usual_mount();
+	d->port = port ? port : PORT;
 	json_decref(state);
-	return copy;
 }
 
-static int remember_mount(const struct demo *d, struct problem *p)
+static int write_memory(const struct demo *d, struct problem *p)
 {
 	cleanup_path char *path = demo_file(d, "demo.json");
-	json_t *state = json_pack("{s:s}", "mount", d->mount);
+	json_t *state = json_pack("{s:s, s:i}", "mount", d->mount, "port", (int)d->port);
 	char *text = json_dumps(state, 0);
 	int err = text ? path_write(path, text, strlen(text), p) : -ENOMEM;
 
@@ -157,7 +150,7 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	if (access(path, F_OK))
 		return problem_set(p, ENOENT, "there is no demo in %s: `stratus demo --dir %s` makes one", d->directory,
 				   d->directory);
-	d->mount = remembered_mount(d);
+	remember(d);
 	if (spec_read(path, &d->spec, p))
 		return -EINVAL;
 	return refresh(d, p);
@@ -183,8 +176,7 @@ static int free_port(unsigned *port, struct problem *p)
 	for (unsigned tries = 0; tries < 500 && *port < 32768; tries++, ++*port)
 		if (port_is_free(*port))
 			return 0;
-	return problem_set(p, EADDRINUSE, "no free port between %d and %u on 127.0.0.1: stop what listens there", SPEC_PORT,
-			   *port);
+	return problem_set(p, EADDRINUSE, "no free port between %d and %u on 127.0.0.1: stop what listens there", PORT, *port);
 }
 
 static int write_spec(const struct demo *d, struct problem *p)
@@ -212,23 +204,25 @@ static int make_directory(const char *path, struct problem *p)
 	return problem_set(p, errno, "can't make the directory %s: %m", path);
 }
 
-static int make_spec(struct demo *d, unsigned bricks, struct problem *p)
+static int make_spec(struct demo *d, const struct demo_form *form, struct problem *p)
 {
-	char **list = calloc(bricks, sizeof *list);
-	unsigned port = SPEC_PORT;
-	int err = list ? free_port(&port, p) : -ENOMEM;
+	char **list = calloc(form->bricks, sizeof *list);
+	struct spec_form spec = { .replica = form->replica > 1 ? form->replica : 0 };
+	int err = list ? 0 : -ENOMEM;
 
-	for (unsigned i = 0; i < bricks && !err; i++)
+	for (unsigned i = 0; i < form->bricks && !err; i++)
 		list[i] = path_format("127.0.0.1:%s/brick%u", d->directory, i);
 	if (!err)
-		err = spec_init("demo", (const char *const *)list, bricks, port, &d->spec, p);
-	for (unsigned i = 0; list && i < bricks; i++)
+		err = spec_init(volume, (const char *const *)list, form->bricks, &spec, &d->spec, p);
+	if (!err)
+		spec_name_server(&d->spec, server_name);
+	for (unsigned i = 0; list && i < form->bricks; i++)
 		free(list[i]);
 	free(list);
 	return err;
 }
 
-static int make_all(struct demo *d, const char *directory, unsigned bricks, struct problem *p)
+static int make_all(struct demo *d, const char *directory, const struct demo_form *form, struct problem *p)
 {
 	int err = make_directory(directory, p);
 	char *real;
@@ -245,34 +239,55 @@ static int make_all(struct demo *d, const char *directory, unsigned bricks, stru
 		d->directory = real;
 	}
 	if (!err)
-		err = make_spec(d, bricks, p);
-	for (unsigned i = 0; i < bricks && !err; i++)
-		err = make_directory(d->spec.brick[i].directory, p);
-	for (unsigned i = 0; i < 2 && !err; i++) {
-		cleanup_path char *path = demo_file(d, i ? "log" : "volfiles");
+		err = make_spec(d, form, p);
+	if (!err) {
+		cleanup_path char *log = demo_file(d, "log");
 
-		err = make_directory(path, p);
+		err = make_directory(log, p);
 	}
 	return err ? err : write_spec(d, p); /* last: from here on it is a demo */
 }
 
-int demo_create(struct demo *d, const char *directory, const char *mount, unsigned bricks, struct problem *p)
+/* What is asked of a demo that is there already. */
+static int check_form(const struct demo *d, const struct demo_form *form, struct problem *p)
+{
+	unsigned replica = d->spec.replica ? d->spec.replica : 1;
+
+	if ((form->bricks && form->bricks != d->spec.bricks) || (form->replica && form->replica != replica))
+		return problem_set(
+			p, EINVAL,
+			"the demo in %s has %zu brick%s, replica %u: leave --bricks and --replica out, or begin anew in "
+			"another --dir",
+			d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s", replica);
+	return 0;
+}
+
+/* Neither given: a replica set of three. Replicas given: so many bricks. Bricks given: no replicas. */
+static struct demo_form whole_form(const struct demo_form *form)
+{
+	struct demo_form whole = *form;
+
+	whole.bricks = form->bricks ? form->bricks : form->replica ? form->replica : BRICKS;
+	whole.replica = form->replica ? form->replica : form->bricks ? 1 : BRICKS;
+	return whole;
+}
+
+int demo_create(struct demo *d, const char *directory, const struct demo_form *form, struct problem *p)
 {
 	struct problem missing = { "" };
+	struct demo_form whole = whole_form(form);
 	int err = demo_open(d, directory, &missing);
 
 	if (err && err != -ENOENT)
 		return problem_set(p, -err, "%s", missing.text);
-	if (err) {
-		d->mount = usual_mount();
-		err = make_all(d, d->directory, bricks ? bricks : 1, p);
-	} else if (bricks && bricks != d->spec.bricks) {
-		err = problem_set(p, EINVAL,
-				  "the demo in %s has %zu brick%s: leave --bricks out, or begin anew in another --dir",
-				  d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s");
+	if (!err) {
+		err = check_form(d, form, p);
+	} else {
+		remember(d);
+		err = make_all(d, d->directory, &whole, p);
 	}
-	if (!err && mount) {
-		cleanup_path char *absolute = path_absolute(mount);
+	if (!err && form->mount) {
+		cleanup_path char *absolute = path_absolute(form->mount);
 
 		if (demo_mount(d, 0) && strcmp(absolute, d->mount))
 			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
@@ -280,7 +295,7 @@ int demo_create(struct demo *d, const char *directory, const char *mount, unsign
 		d->mount = path_format("%s", absolute);
 	}
 	if (!err)
-		err = remember_mount(d, p);
+		err = write_memory(d, p);
 	return err ? err : refresh(d, p);
 }
 
@@ -294,32 +309,63 @@ void demo_close(struct demo *d)
 
 /* ---- starting ---- */
 
-static int write_volfiles(struct demo *d, struct problem *p)
-{
-	cleanup_path char *spec = demo_file(d, "spec.yaml"), *directory = demo_file(d, "volfiles");
-	struct volgen_files files;
-	unsigned port = d->spec.server[0].port;
-	int err = free_port(&port, p);
-
-	if (!err && port != d->spec.server[0].port) { /* somebody else has taken it in the meantime */
-		d->spec.server[0].port = port;
-		err = write_spec(d, p);
-	}
-	if (err)
-		return err;
-	err = volfiles_make(spec, &files, p);
-	if (!err)
-		err = volfiles_write(&files, directory, p);
-	volgen_free(&files);
-	return err;
-}
-
 static int start_server(struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *path = volfile(d, true, 0);
-	char *argv[] = { exe, (char *)"--log", log, path, NULL };
+	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *state = demo_file(d, "state");
+	cleanup_path char *listen = NULL;
+	int err = free_port(&d->port, p);
 
-	return run(argv, p);
+	if (!err)
+		err = write_memory(d, p);
+	if (err)
+		return err;
+	listen = path_format("127.0.0.1:%u", d->port);
+	err = run((char *[]){ exe, (char *)"--log", log, (char *)"--state", state, (char *)"--name", d->spec.server[0].name,
+			      (char *)"--listen", listen, NULL },
+		  p);
+	return err ? err : refresh(d, p);
+}
+
+/* What was committed: written down, so that a stopped demo can be described. */
+static int take_committed(struct demo *d, struct problem *p)
+{
+	const struct process *keeper = demo_server(d);
+	struct spec s;
+	uint64_t version;
+	int err = keeper_get(keeper, d->spec.volume, &s, &version, p);
+
+	if (err) {
+		spec_free(&s);
+		return err;
+	}
+	spec_free(&d->spec);
+	d->spec = s;
+	return write_spec(d, p);
+}
+
+/* The volume is made at the first start; later it is started if somebody has stopped it. */
+static int commit(struct demo *d, struct problem *p)
+{
+	const struct process *keeper = demo_server(d);
+	struct problem none = { "" };
+	struct spec s;
+	uint64_t version;
+	json_t *answer = NULL;
+	const char *problems;
+	int err;
+
+	if (!keeper)
+		return problem_set(p, EIO, "the server has ended: see %s/log/stratusd.log", d->directory);
+	err = keeper_get(keeper, d->spec.volume, &s, &version, &none);
+	if (!err)
+		s.stopped = false;
+	err = keeper_commit(keeper, "any", false, err ? &d->spec : &s, &answer, p);
+	spec_free(&s);
+	problems = json_string_value(json_object_get(answer, "problems"));
+	if (!err && problems && *problems)
+		err = problem_set(p, EIO, "not all of the demo is served: %.*s", (int)strcspn(problems, "\n"), problems);
+	json_decref(answer);
+	return err ? err : take_committed(d, p);
 }
 
 /* A mount whose process was killed answers ENOTCONN until it is unmounted. */
@@ -334,29 +380,29 @@ static void clear_dead_mount(const char *directory)
 		run(argv, &ignored);
 }
 
-static int start_mount(struct demo *d, size_t brick, struct problem *p)
+static int start_mount(struct demo *d, size_t number, struct problem *p)
 {
-	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, brick);
-	cleanup_path char *path = volfile(d, false, brick), *directory = demo_mountpoint(d, brick);
-	char *argv[] = { exe, (char *)"mount", (char *)"--log", log, path, directory, NULL };
+	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, number);
+	cleanup_path char *source = path_format("127.0.0.1:%u:/%s", d->port, d->spec.volume);
+	cleanup_path char *brick = path_format("%s/brick%zu", source, number), *directory = demo_mountpoint(d, number);
 	int err;
 
 	clear_dead_mount(directory);
 	err = make_directory(directory, p);
-	return err ? err : run(argv, p);
+	return err ? err
+		   : run((char *[]){ exe, (char *)"mount", (char *)"--log", log, demo_mounts(d) > 1 ? brick : source, directory,
+				     NULL },
+			 p);
 }
 
 int demo_start(struct demo *d, struct problem *p)
 {
 	struct problem ignored = { "" };
-	int err = 0;
+	int err = demo_server(d) ? 0 : start_server(d, p);
 
-	if (!demo_server(d)) {
-		err = write_volfiles(d, p);
-		if (!err)
-			err = start_server(d, p);
-	}
-	for (size_t i = 0; i < d->spec.bricks && !err; i++)
+	if (!err)
+		err = commit(d, p);
+	for (size_t i = 0; i < demo_mounts(d) && !err; i++)
 		if (!demo_mount(d, i))
 			err = start_mount(d, i, p);
 	if (!err)
@@ -368,12 +414,12 @@ int demo_start(struct demo *d, struct problem *p)
 
 /* ---- stopping ---- */
 
-static int stop_mount(struct demo *d, size_t brick, struct problem *p)
+static int stop_mount(struct demo *d, size_t number, struct problem *p)
 {
-	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, brick);
+	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, number);
 	char *argv[] = { exe, (char *)"umount", directory, NULL };
 
-	if (demo_mount(d, brick))
+	if (demo_mount(d, number))
 		return run(argv, p);
 	clear_dead_mount(directory);
 	return 0;
@@ -396,7 +442,7 @@ int demo_stop(struct demo *d, struct problem *p)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < d->spec.bricks && !err; i++)
+	for (size_t i = 0; i < demo_mounts(d) && !err; i++)
 		err = stop_mount(d, i, p);
 	if (!err)
 		err = stop_server(d, p);
@@ -411,7 +457,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 int demo_purge(struct demo *d, struct problem *p)
 {
-	for (size_t i = 0; i < d->spec.bricks; i++) {
+	for (size_t i = 0; i < demo_mounts(d); i++) {
 		cleanup_path char *directory = demo_mountpoint(d, i);
 
 		rmdir(directory);

@@ -1,29 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A demo: a volume of bricks below one directory, its server, and a mount of each brick, all on this machine. */
+/* A demo: a stratusd with a cluster store, a volume of bricks below one directory, and its mounts, all on this machine. A
+ * replica set has one mount, bricks without replicas have one each. */
 #ifndef STRATUS_DEMO_H
 #define STRATUS_DEMO_H
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "process.h"
-#include "volfiles.h"
+#include "volgen.h"
 
-/* DIRECTORY holds spec.yaml, demo.json (the mount point), volfiles/, brickN/, log/. */
+/* DIRECTORY holds spec.yaml (what was committed last), demo.json (the mount point, the service's port), state/ (the cluster
+ * store), brickN/, log/. */
 struct demo {
 	char *directory, *mount;
+	unsigned port; /* of the volfile service */
 	struct spec spec;
 	struct processes running; /* all of this user's */
 };
 /* Opens the demo in the directory. -ENOENT: there is none. */
 int demo_open(struct demo *, const char *directory, struct problem *);
-/* The same, but makes what is missing. bricks 0 and mount NULL: as they were, or 1 and the usual place. */
-int demo_create(struct demo *, const char *directory, const char *mount, unsigned bricks, struct problem *);
+/* The same, but makes what is missing. 0 and NULL: as it was, or 3 bricks in a replica set and the usual place. replica 1: none. */
+struct demo_form {
+	const char *mount;
+	unsigned bricks, replica;
+};
+int demo_create(struct demo *, const char *directory, const struct demo_form *, struct problem *);
 int demo_start(struct demo *, struct problem *);
 int demo_stop(struct demo *, struct problem *);	 /* data stay */
 int demo_purge(struct demo *, struct problem *); /* when stopped: the directory and all below it */
 void demo_close(struct demo *);
 
 const struct process *demo_server(const struct demo *); /* NULL: not running */
-const struct process *demo_mount(const struct demo *, size_t brick);
-char *demo_mountpoint(const struct demo *, size_t brick); /* malloc'ed */
+size_t demo_mounts(const struct demo *);
+const struct process *demo_mount(const struct demo *, size_t number);
+char *demo_mountpoint(const struct demo *, size_t number); /* malloc'ed */
 #endif

@@ -170,12 +170,11 @@ int process_find(const char *target, struct process *process, struct problem *p)
 		*process = all.one[which];
 		all.one[which] = (struct process){ 0 };
 	} else if (matches) {
-		err = problem_set(p, EINVAL, "'%s' names %zu processes: take the pid of one from `stratus status`", target,
+		err = problem_set(p, EINVAL, "'%s' names %zu processes: take the pid of one from `stratus ps`", target,
 				  matches);
 	} else {
 		err = problem_set(p, ENOENT,
-				  "no process of yours is '%s': give a pid, mount point or volfile from `stratus status`",
-				  target);
+				  "no process of yours is '%s': give a pid, mount point or volfile from `stratus ps`", target);
 	}
 	processes_free(&all);
 	return err;

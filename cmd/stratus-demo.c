@@ -14,8 +14,8 @@ enum { KEY_DIR = 1000, KEY_MOUNT, KEY_BRICKS, KEY_REPLICA, KEY_JSON, KEY_PURGE, 
 
 struct arguments {
 	struct words words;
-	const char *directory, *mount;
-	unsigned bricks, replica;
+	const char *directory;
+	struct demo_form form;
 	bool json, purge;
 };
 
@@ -38,13 +38,13 @@ static error_t option(int key, char *value, struct argp_state *state)
 		a->directory = value;
 		return 0;
 	case KEY_MOUNT:
-		a->mount = value;
+		a->form.mount = value;
 		return 0;
 	case KEY_BRICKS:
-		a->bricks = number(value, BRICKS_MAX, "--bricks", state);
+		a->form.bricks = number(value, BRICKS_MAX, "--bricks", state);
 		return 0;
 	case KEY_REPLICA:
-		a->replica = number(value, BRICKS_MAX, "--replica", state);
+		a->form.replica = number(value, SPEC_REPLICA_MAX, "--replica", state);
 		return 0;
 	case KEY_JSON:
 		a->json = true;
@@ -74,7 +74,7 @@ static json_t *bricks_json(const struct demo *d)
 
 	for (size_t i = 0; i < d->spec.bricks; i++) {
 		cleanup_path char *mountpoint = demo_mountpoint(d, i);
-		const struct process *mount = demo_mount(d, i);
+		const struct process *mount = demo_mount(d, i < demo_mounts(d) ? i : 0);
 		json_t *pid = mount ? json_integer(process_pid(mount)) : json_null();
 
 		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "brick", d->spec.brick[i].directory, "mount",
@@ -87,13 +87,25 @@ static void print_json(const struct demo *d)
 {
 	const struct process *server = demo_server(d);
 	json_t *pid = server ? json_integer(process_pid(server)) : json_null();
-	json_t *all =
-		json_pack("{s:s, s:b, s:o, s:s, s:i, s:o}", "directory", d->directory, "running", server != NULL, "server-pid",
-			  pid, "host", d->spec.server[0].host, "port", (int)d->spec.server[0].port, "bricks", bricks_json(d));
+	json_t *all = json_pack("{s:s, s:b, s:o, s:s, s:i, s:i, s:i, s:o}", "directory", d->directory, "running",
+				server != NULL, "server-pid", pid, "host", d->spec.server[0].host, "port",
+				(int)spec_brick_port(&d->spec.brick[0]), "service-port", (int)d->port, "replica",
+				d->spec.replica ? (int)d->spec.replica : 1, "bricks", bricks_json(d));
 
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);
+}
+
+static void print_mount(const struct demo *d, size_t number)
+{
+	cleanup_path char *mountpoint = demo_mountpoint(d, number);
+	const struct process *mount = demo_mount(d, number);
+
+	if (mount)
+		printf("mounted at %s by process %d\n", mountpoint, process_pid(mount));
+	else
+		printf("not mounted\n");
 }
 
 static void print_text(const struct demo *d)
@@ -102,18 +114,17 @@ static void print_text(const struct demo *d)
 
 	printf("demo in %s\n", d->directory);
 	if (server)
-		printf("  server: process %d on %s:%u\n", process_pid(server), d->spec.server[0].host, d->spec.server[0].port);
+		printf("  server: process %d, volfiles at 127.0.0.1:%u\n", process_pid(server), d->port);
 	else
 		printf("  server: not running\n");
 	for (size_t i = 0; i < d->spec.bricks; i++) {
-		cleanup_path char *mountpoint = demo_mountpoint(d, i);
-		const struct process *mount = demo_mount(d, i);
-
-		printf("  brick %s: ", d->spec.brick[i].directory);
-		if (mount)
-			printf("mounted at %s by process %d\n", mountpoint, process_pid(mount));
-		else
-			printf("not mounted\n");
+		printf("  brick %s%s", d->spec.brick[i].directory, d->spec.replica ? "\n" : ": ");
+		if (!d->spec.replica)
+			print_mount(d, i);
+	}
+	if (d->spec.replica) {
+		printf("  %u replicas, ", d->spec.replica);
+		print_mount(d, 0);
 	}
 }
 
@@ -135,18 +146,18 @@ static char *own_name(void)
 static void print_tries(const struct demo *d)
 {
 	cleanup_path char *mountpoint = demo_mountpoint(d, 0), *m = quoted(mountpoint), *self = own_name();
-	cleanup_path char *volfile = path_format("%s/volfiles/server-%s.vol", d->directory, d->spec.server[0].name),
-			  *v = quoted(volfile);
+	int server = demo_server(d) ? process_pid(demo_server(d)) : 0;
 	cleanup_path char *brick = quoted(d->spec.brick[0].directory), *dir = quoted(d->directory);
 
 	printf("\nTry:\n"
 	       "  cp -a /usr/include %s/ && diff -r /usr/include %s/include\n"
-	       "  ls -l %s                 # the brick is a plain directory\n",
-	       m, m, brick);
-	printf("  %s stats %s    # operations and their latencies\n"
-	       "  %s dump %s     # all facts of the mount's process\n"
-	       "  %s graph %s --svg graph.svg\n",
-	       self, v, self, m, self, v);
+	       "  ls -l %s                 # %s\n",
+	       m, m, brick, d->spec.replica ? "each brick is a plain directory" : "the brick is a plain directory");
+	printf("  %s status --stratusd %d          # servers, bricks, replica sets\n"
+	       "  %s volume info %s --stratusd %d\n"
+	       "  %s stats %d    # operations and their latencies\n"
+	       "  %s dump %s     # all facts of the mount's process\n",
+	       self, server, self, d->spec.volume, server, self, server, self, m);
 	printf("  %s demo status --dir %s\n"
 	       "  %s demo stop --dir %s      # the data stay; with --purge they go\n",
 	       self, dir, self, dir);
@@ -157,9 +168,12 @@ static int start(const struct arguments *a, const char *directory, struct proble
 	struct demo d = { 0 };
 	int err = 0;
 
-	if (a->replica > 1)
-		return problem_set(p, ENOTSUP, "this version has no replication yet: leave --replica out, or give 1");
-	err = demo_create(&d, directory, a->mount, a->bricks, p);
+	if (a->form.replica > 1 && a->form.bricks && a->form.bricks != a->form.replica)
+		return problem_set(p, EINVAL,
+				   "%u bricks can't be %u replicas: distribution over several sets is not there yet, so give "
+				   "the same number",
+				   a->form.bricks, a->form.replica);
+	err = demo_create(&d, directory, &a->form, p);
 	if (!err)
 		err = demo_start(&d, p);
 	if (!err && a->json)
@@ -208,9 +222,9 @@ int command_demo(int argc, char **argv)
 		{ "dir", KEY_DIR, "DATADIR", 0,
 		  "Where all of it lies (/var/lib/stratus-demo for root, ~/.local/share/stratus-demo for others)", 0 },
 		{ "mount", KEY_MOUNT, "DIR", 0,
-		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); with several bricks, DIR/brickN", 0 },
-		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (1)", 0 },
-		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file; this version knows 1", 0 },
+		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); several bricks without replicas: DIR/brickN", 0 },
+		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (3; with --replica, as many)", 0 },
+		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file: all bricks, or 1 (3; with --bricks, 1)", 0 },
 		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ 0 },
@@ -228,7 +242,7 @@ int command_demo(int argc, char **argv)
 	};
 	struct problem p = { "" };
 	const char *word[1] = { "start" };
-	struct arguments a = { .words = { word, 0, 1, 0 }, .replica = 1 };
+	struct arguments a = { .words = { word, 0, 1, 0 } };
 	cleanup_path char *usual = usual_directory();
 	int (*run)(const struct arguments *, const char *, struct problem *);
 

@@ -13,6 +13,7 @@
 #include "mount-options.h"
 #include "path.h"
 #include "service.h"
+#include "source.h"
 #include "task.h"
 
 static struct {
@@ -21,9 +22,14 @@ static struct {
 	struct graph *graph;
 	pthread_mutex_t lock; /* a graph switch against a dump */
 	struct service service;
-	bool sloppy, fake, verbose;
+	struct source *source; /* NULL: the volfile is a file */
+	pthread_mutex_t order; /* one switch at a time, and what it leaves; taken before lock */
+	char *text;	       /* from the source: the volfile that the graph was made from */
+	uint64_t version;
+	pthread_t follower;
+	bool follows, sloppy, fake, verbose;
 	struct problem problem; /* of an option, found while the command line is read */
-} mount = { .lock = PTHREAD_MUTEX_INITIALIZER, .service = { .program = "mount" } };
+} mount = { .lock = PTHREAD_MUTEX_INITIALIZER, .order = PTHREAD_MUTEX_INITIALIZER, .service = { .program = "mount" } };
 
 static void take_options(const char *text)
 {
@@ -53,26 +59,131 @@ static void unmounted(struct graph *g)
 	service_stop();
 }
 
-static int read_volfile(struct volfile *v, struct problem *p)
+/* From the file, or from the text that a source gave. */
+static int read_volfile(const char *text, struct volfile *v, struct problem *p)
 {
-	int err = volfile_read(mount.volfile, v, p);
+	int err = text ? volfile_parse(text, strlen(text), mount.volfile, v, p) : volfile_read(mount.volfile, v, p);
 
 	return err ? err : mount_options_apply(&mount.options, mount.directory, v, p);
 }
 
-static int reload(struct problem *p)
+/* If only live options differ in what the servers say, these change in place. A file is asked to be read again by somebody,
+ * who then wants a new graph. */
+static int switch_to(const char *text, struct problem *p)
 {
 	struct volfile v = { 0 };
-	int err = read_volfile(&v, p);
+	int err = read_volfile(text, &v, p), done;
 
 	if (!err) {
 		pthread_mutex_lock(&mount.lock);
-		err = graph_switch(&mount.graph, &v, p);
+		done = text ? graph_reconfigure(mount.graph, &v, p) : 0;
+		err = done ? (done < 0 ? done : 0) : graph_switch(&mount.graph, &v, p);
 		mount.graph->on_unmount = unmounted;
 		pthread_mutex_unlock(&mount.lock);
 	}
 	volfile_free(&v);
 	return err;
+}
+
+/* ---- volfiles that come from the servers ---- */
+
+enum { REST_S = 2, REST_MAX_S = 30 };
+
+/* Takes the text. */
+static int take_over(char *text, uint64_t version, struct problem *p)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&mount.order);
+	if (strcmp(text, mount.text))
+		err = switch_to(text, p);
+	if (!err) {
+		if (strcmp(text, mount.text))
+			log_info(NULL, NULL, "switched to version %llu of the volume", (unsigned long long)version);
+		mount.version = version;
+		free(mount.text);
+		mount.text = text;
+	} else {
+		free(text);
+	}
+	pthread_mutex_unlock(&mount.order);
+	return err;
+}
+
+/* Asks once, beside the thread that follows. */
+static int reload_source(struct problem *p)
+{
+	struct source *s = NULL;
+	uint64_t version;
+	char *text;
+	int err = source_create(mount.volfile, &s, p);
+
+	if (!err)
+		err = source_fetch(s, 0, &text, &version, p);
+	if (!err)
+		err = take_over(text, version, p);
+	source_destroy(s);
+	return err;
+}
+
+static int reload(struct problem *p)
+{
+	return mount.source ? reload_source(p) : switch_to(NULL, p);
+}
+
+static uint64_t version_now(void)
+{
+	uint64_t version;
+
+	pthread_mutex_lock(&mount.order);
+	version = mount.version;
+	pthread_mutex_unlock(&mount.order);
+	return version;
+}
+
+/* Waits for changes until the source is cancelled. What fails is tried again, more and more rarely. */
+static void *follow(void *arg)
+{
+	unsigned rest_s = REST_S;
+
+	(void)arg;
+	for (;;) {
+		struct problem p = { "" };
+		uint64_t version;
+		char *text;
+		int err = source_fetch(mount.source, version_now(), &text, &version, &p);
+
+		if (err == -ECANCELED)
+			return NULL;
+		if (!err)
+			err = take_over(text, version, &p);
+		if (!err || err == -EAGAIN) {
+			rest_s = REST_S;
+			continue;
+		}
+		if (rest_s == REST_S)
+			log_warning(NULL, NULL, "the mount goes on as it is, but can't follow changes of the volume: %s",
+				    p.text);
+		if (source_rest(mount.source, rest_s))
+			return NULL;
+		rest_s = rest_s * 2 < REST_MAX_S ? rest_s * 2 : REST_MAX_S;
+	}
+}
+
+static void start_following(void)
+{
+	mount.follows = mount.source && !pthread_create(&mount.follower, NULL, follow, NULL);
+	if (mount.source && !mount.follows)
+		log_error(NULL, NULL, "no thread to follow changes of the volume: mount it again after one");
+}
+
+static void stop_following(void)
+{
+	if (!mount.follows)
+		return;
+	source_cancel(mount.source);
+	pthread_join(mount.follower, NULL);
+	mount.follows = false;
 }
 
 static const struct control_handler handler = {
@@ -103,8 +214,10 @@ static int create(struct problem *p)
 	struct volfile v = { 0 };
 	int err = check_directory(p);
 
+	if (!err && mount.source)
+		err = source_fetch(mount.source, 0, &mount.text, &mount.version, p);
 	if (!err)
-		err = read_volfile(&v, p);
+		err = read_volfile(mount.text, &v, p);
 	if (!err)
 		err = graph_create(&v, NULL, NULL, &mount.graph, p);
 	volfile_free(&v);
@@ -137,8 +250,11 @@ static int serve(struct problem *p)
 	if (mount.verbose)
 		printf("%s is mounted on %s\n", mount.volfile, mount.directory);
 	err = service_ready(&mount.service, p);
-	if (!err)
+	if (!err) {
+		start_following();
 		service_run(&mount.service, &handler);
+		stop_following();
+	}
 	control_stop();
 	return err;
 }
@@ -185,7 +301,9 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 	char *real = realpath(directory, NULL);
 	int status;
 
-	mount.volfile = path_absolute(volfile);
+	mount.volfile = source_is_one(volfile) ? path_format("%s", volfile) : path_absolute(volfile);
+	if (source_is_one(volfile))
+		source_create(volfile, &mount.source, &mount.problem);
 	mount.directory = real ? real : path_absolute(directory);
 	mount.service.log_name = mount.log_name = log_name(mount.directory);
 	if (mount.options.log && !mount.service.log)
@@ -198,6 +316,8 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 	status = run(&p) ? problem_print(program, &p) : 0;
 	service_end(&mount.service);
 	mount_options_free(&mount.options);
+	source_destroy(mount.source);
+	free(mount.text);
 	free(mount.volfile);
 	free(mount.directory);
 	free(mount.log_name);
@@ -231,8 +351,9 @@ int command_mount(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		command_option,
-		"VOLFILE DIRECTORY",
-		"Mounts the volume of a client's volfile. Returns when the mount is usable. SIGHUP, or `stratus reload "
+		"SERVER[,SERVER...][:PORT]:/VOLUME DIRECTORY\nVOLFILE DIRECTORY",
+		"Mounts a volume: one of a cluster, whose volfile comes from the servers (the first that answers), and whose "
+		"changes the mount follows; or that of a client's volfile. Returns when the mount is usable. SIGHUP, or `stratus reload "
 		"DIRECTORY`, reads the "
 		"volfile again and switches to its graph; SIGUSR1 writes a dump; unmounting ends the process.",
 		children,
@@ -284,9 +405,9 @@ int mount_helper(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		helper_option,
-		"VOLFILE DIRECTORY",
+		"SERVER[,SERVER...][:PORT]:/VOLUME DIRECTORY\nVOLFILE DIRECTORY",
 		"Mounts a StratusFS volume for mount(8). A line for fstab:\n"
-		"/etc/stratus/x.vol /mnt stratus defaults,_netdev 0 0",
+		"alpha,beta:/photos /mnt stratus defaults,_netdev 0 0",
 		NULL,
 		NULL,
 		NULL,

@@ -1,79 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stratus status`: the processes that run. */
+/* `stratus status`: the cluster, as the stratusd that keeps its store sees it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cluster-client.h"
 #include "command.h"
-#include "control.h"
-#include "process.h"
 #include "service.h"
 
-static bool as_json;
+struct arguments {
+	struct words words;
+	const char *keeper;
+	bool json;
+};
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
-	if (key != 'j')
-		return words_take(state->input, key, value, state);
-	as_json = true;
-	return 0;
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case 'j':
+		a->json = true;
+		return 0;
+	case 's':
+		a->keeper = value;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
 }
 
-static void print_line(const struct process *process)
+static const char *text_of(const json_t *object, const char *name)
 {
-	json_t *volfiles = json_object_get(process->info, "volfiles"), *one;
-	const char *mountpoint = process_mountpoint(process);
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+static json_int_t number_of(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+/* Whatever a translator says about itself: "name: value", nested ones further in. */
+static void print_facts(const json_t *object, int indent)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, name, value)
+	{
+		char *text = json_is_object(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+
+		printf("%*s%s: %s\n", indent, "", name, json_is_string(value) ? json_string_value(value) : text ? text : "");
+		if (json_is_object(value))
+			print_facts(value, indent + 2);
+		free(text);
+	}
+}
+
+static void print_brick(const json_t *b)
+{
+	double gib = 1024.0 * 1024 * 1024;
+
+	printf("  %-8s %s:%s port %" JSON_INTEGER_FORMAT " %s", text_of(b, "name"), text_of(b, "server"),
+	       text_of(b, "directory"), number_of(b, "port"), text_of(b, "state"));
+	if (json_object_get(b, "clients"))
+		printf(", %" JSON_INTEGER_FORMAT " client%s", number_of(b, "clients"), number_of(b, "clients") == 1 ? "" : "s");
+	if (json_object_get(b, "bytes-free"))
+		printf(", %.1f of %.1f GiB free", number_of(b, "bytes-free") / gib, number_of(b, "bytes-total") / gib);
+	putchar('\n');
+	if (*text_of(b, "problem"))
+		printf("           %s\n", text_of(b, "problem"));
+}
+
+static void print_volume(const json_t *v)
+{
+	json_t *bricks = json_object_get(v, "bricks"), *brick, *set = json_object_get(v, "set");
 	size_t i;
 
-	printf("%8d  %-9s", process_pid(process), process_program(process));
-	if (mountpoint)
-		printf(" %s from %s", mountpoint, json_string_value(json_object_get(process->info, "volfile")));
-	json_array_foreach(volfiles, i, one) printf(" %s", json_string_value(one));
-	putchar('\n');
+	printf("volume %s: %s, replica %" JSON_INTEGER_FORMAT "%s, version %" JSON_INTEGER_FORMAT "\n", text_of(v, "name"),
+	       json_is_true(json_object_get(v, "started")) ? "started" : "stopped", number_of(v, "replica"),
+	       json_is_true(json_object_get(v, "arbiter")) ? " with arbiter" : "", number_of(v, "version"));
+	if (*text_of(v, "problem"))
+		printf("  %s\n", text_of(v, "problem"));
+	json_array_foreach(bricks, i, brick) print_brick(brick);
+	if (json_is_object(set)) {
+		puts("  replica set");
+		print_facts(set, 4);
+	}
 }
 
-static void print_all(const struct processes *all)
+static void print_all(const json_t *all)
 {
-	json_t *list = json_array();
+	json_t *servers = json_object_get(all, "servers"), *volumes = json_object_get(all, "volumes"), *one;
+	size_t i;
 
-	for (size_t i = 0; i < all->count; i++) {
-		json_object_set_new(all->one[i].info, "socket", json_string(all->one[i].socket));
-		json_array_append(list, all->one[i].info);
-		if (!as_json)
-			print_line(&all->one[i]);
-	}
-	if (as_json) {
-		json_dumpf(list, stdout, JSON_INDENT(2));
+	json_array_foreach(servers, i, one)
+		printf("server %s: %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(one, "name"),
+		       text_of(one, "state"), number_of(one, "pid"), text_of(one, "listen"), text_of(one, "version"));
+	json_array_foreach(volumes, i, one) print_volume(one);
+	if (!json_array_size(volumes))
+		puts("no volumes: `stratus volume create` makes one");
+}
+
+static int show(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	json_t *all = NULL;
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = keeper_ask(&keeper, "cluster status", NULL, &all, p);
+	if (!err && a->json) {
+		json_dumpf(all, stdout, JSON_INDENT(2));
 		putchar('\n');
-	} else if (!all->count) {
-		printf("no process answers in %s\n", control_rundir());
+	} else if (!err) {
+		print_all(all);
 	}
-	json_decref(list);
+	json_decref(all);
+	process_free(&keeper);
+	return err;
 }
 
 int command_status(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
 		{ "json", 'j', NULL, 0, "Print JSON", 0 },
+		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if several with a cluster store run here", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		options,
 		option,
 		"",
-		"Lists the servers and mounts that run, with their pids, mount points and volfiles: those of your "
-		"user, whose control sockets "
-		"lie in $STRATUS_RUN, or /run/stratus for root, or $XDG_RUNTIME_DIR/stratus.",
+		"Shows the cluster: its servers and volumes, for each brick its state, clients and free space, for each replica "
+		"set its view and what is still to heal. `stratus ps` lists processes.",
 		NULL,
 		NULL,
 		NULL,
 	};
+	struct arguments a = { .words = { NULL, 0, 0, 0 } };
 	struct problem p = { "" };
-	struct processes all;
-	struct words words = { NULL, 0, 0, 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
-	if (processes_find(&all, &p))
-		return problem_print(argv[0], &p);
-	print_all(&all);
-	processes_free(&all);
-	return 0;
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return show(&a, &p) ? problem_print(argv[0], &p) : 0;
 }

@@ -51,7 +51,7 @@ static int unmount(const char *directory, struct problem *p)
 		return problem_set(p, EBUSY, "%s is in use: close what has files or its working directory there, or use --lazy",
 				   directory);
 	if (errno == EINVAL)
-		return problem_set(p, EINVAL, "%s is not a mount point; `stratus status` lists those there are", directory);
+		return problem_set(p, EINVAL, "%s is not a mount point; `stratus ps` lists those there are", directory);
 	return problem_set(p, errno, "can't unmount %s: %m", directory);
 }
 

@@ -7,18 +7,16 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "graph.h"
-#include "module.h"
 #include "path.h"
 #include "service.h"
 #include "volfiles.h"
 
-enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, BRICKS = 1024 };
+enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_REPLICA, KEY_ARBITER, KEY_STATE, BRICKS = 1024 };
 
 struct arguments {
 	struct words words;
-	const char *init, *out;
-	unsigned port;
+	const char *init, *out, *state;
+	struct spec_form form;
 	bool json, to_stdout;
 };
 
@@ -38,9 +36,20 @@ static error_t option(int key, char *value, struct argp_state *state)
 		a->to_stdout = true;
 		return 0;
 	case KEY_PORT:
-		a->port = strtoul(value, &end, 10);
-		if (*end || a->port < 1 || a->port > 65535)
+		a->form.port = strtoul(value, &end, 10);
+		if (*end || a->form.port < 1 || a->form.port > 65535)
 			argp_error(state, "'%s' is no port: take a number from 1 to 65535", value);
+		return 0;
+	case KEY_REPLICA:
+		a->form.replica = strtoul(value, &end, 10);
+		if (*end || a->form.replica < 2 || a->form.replica > SPEC_REPLICA_MAX)
+			argp_error(state, "'%s' is no number of replicas: take one from 2 to %d", value, SPEC_REPLICA_MAX);
+		return 0;
+	case KEY_ARBITER:
+		a->form.arbiter = true;
+		return 0;
+	case KEY_STATE:
+		a->state = path_absolute(value);
 		return 0;
 	case 'o':
 		a->out = value;
@@ -48,71 +57,6 @@ static error_t option(int key, char *value, struct argp_state *state)
 	default:
 		return words_take(&a->words, key, value, state);
 	}
-}
-
-/* ---- checking what was made against the translators' tables ---- */
-
-static int check_volume(const struct volfile_volume *v, const char *path, struct problem *p)
-{
-	const struct xlator_type *t = module_load(v->type, p);
-	struct option_value values[260];
-	char who[512];
-	void *scratch;
-	int err;
-
-	if (!t)
-		return -ENOENT;
-	for (size_t i = 0; i < v->options; i++)
-		values[i] = v->option[i];
-	values[v->options] = (struct option_value){ (char *)"mountpoint", (char *)"/", 0 }; /* `stratus mount` gives it */
-	snprintf(who, sizeof who, "%s: volume %s (%s)", path, v->name, v->type);
-	scratch = calloc(1, t->private_size + 1);
-	err = scratch ? options_apply(t->options, scratch, who, values, v->options + !strcmp(v->type, "mount/fuse"), p)
-		      : -ENOMEM;
-	if (!err)
-		options_free(t->options, scratch);
-	free(scratch);
-	return err;
-}
-
-static int check_file(const struct volgen_file *f, const char *path, struct problem *p)
-{
-	struct volfile v;
-	int err = volfile_parse(f->text, strlen(f->text), f->name, &v, p);
-
-	for (size_t i = 0; !err && i < v.volumes; i++)
-		if (v.volume[i].options < 256)
-			err = check_volume(&v.volume[i], path, p);
-	volfile_free(&v);
-	return err;
-}
-
-int volfiles_make(const char *path, struct volgen_files *files, struct problem *p)
-{
-	struct spec spec;
-	int err = spec_read(path, &spec, p);
-
-	*files = (struct volgen_files){ 0 };
-	if (!err)
-		err = volgen(&spec, files, p);
-	for (size_t i = 0; i < files->count && !err; i++)
-		err = check_file(&files->file[i], path, p);
-	spec_free(&spec);
-	return err;
-}
-
-int volfiles_write(const struct volgen_files *files, const char *directory, struct problem *p)
-{
-	int err = 0;
-
-	if (!path_is_directory(directory))
-		return problem_set(p, ENOTDIR, "%s is not a directory: create it, or name another with --out", directory);
-	for (size_t i = 0; i < files->count && !err; i++) {
-		cleanup_path char *path = path_format("%s/%s", directory, files->file[i].name);
-
-		err = path_write(path, files->file[i].text, strlen(files->file[i].text), p);
-	}
-	return err;
 }
 
 /* ---- the command ---- */
@@ -144,7 +88,7 @@ static void print_files(const struct volgen_files *files, const struct arguments
 static int generate(const struct arguments *a, struct problem *p)
 {
 	struct volgen_files files;
-	int err = volfiles_make(a->words.word[0], &files, p);
+	int err = volfiles_make(a->words.word[0], a->state, &files, p);
 
 	if (!err && !a->to_stdout)
 		err = volfiles_write(&files, a->out ? a->out : ".", p);
@@ -163,7 +107,7 @@ static int init(const struct arguments *a, struct problem *p)
 	char *text = NULL;
 	size_t size;
 	FILE *to;
-	int err = spec_init(a->init, a->words.word, a->words.count, a->port, &spec, p);
+	int err = spec_init(a->init, a->words.word, a->words.count, &a->form, &spec, p);
 
 	to = err ? NULL : open_memstream(&text, &size);
 	if (to) {
@@ -194,6 +138,10 @@ int command_volgen(int argc, char **argv)
 		{ "init", KEY_INIT, "VOLUME", 0, "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY",
 		  0 },
 		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
+		{ "replica", KEY_REPLICA, "NUMBER", 0, "With --init: so many bricks hold the same files", 0 },
+		{ "arbiter", KEY_ARBITER, NULL, 0, "With --init --replica 3: the last brick holds no file data", 0 },
+		{ "state", KEY_STATE, "DIR", 0,
+		  "Where the coordinator of a replicated volume keeps its view and secret (/var/lib/stratus)", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -202,7 +150,7 @@ int command_volgen(int argc, char **argv)
 		"SPEC\n--init VOLUME HOST:/DIRECTORY...",
 		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or "
 		"client-VOLUME-N.vol, one for "
-		"each brick) from a specification. doc/volfile.md describes both formats.",
+		"each brick), and of the coordinator of a replicated volume (coordinator-VOLUME.vol), from a specification. doc/volfile.md describes both formats.",
 		NULL,
 		NULL,
 		NULL,
@@ -213,8 +161,10 @@ int command_volgen(int argc, char **argv)
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (!a.init && (a.words.count > 1 || a.port)) {
-		fprintf(stderr, "stratus volgen: one specification at a time, and --port only with --init; see --help\n");
+	if (!a.init && (a.words.count > 1 || a.form.port || a.form.replica || a.form.arbiter)) {
+		fprintf(stderr,
+			"stratus volgen: one specification at a time, and --port, --replica, --arbiter only with --init; see "
+			"--help\n");
 		return EXIT_USAGE;
 	}
 	err = a.init ? init(&a, &p) : generate(&a, &p);

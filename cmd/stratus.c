@@ -15,7 +15,12 @@ static const struct command commands[] = {
 	{ "volgen", "write volfiles from a specification", command_volgen },
 	{ "graph", "draw the graph of a volfile", command_graph },
 	{ "demo", "try it all on this machine", command_demo },
-	{ "status", "list running servers and mounts", command_status },
+	{ "apply", "make a volume what its specification says", command_apply },
+	{ "volume", "create, show, start, stop, delete, change volumes", command_volume },
+	{ "brick", "replace a brick of a volume", command_brick },
+	{ "server", "the servers of the cluster", command_server },
+	{ "status", "servers, bricks, replica sets, free space", command_status },
+	{ "ps", "list running servers and mounts", command_ps },
 	{ "dump", "all facts of a running process", command_dump },
 	{ "stats", "counters and latencies of a running process", command_stats },
 	{ "ctl", "send a command to a translator", command_ctl },
@@ -116,8 +121,6 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		name = "version";
-	if (!strcmp(name, "ps"))
-		name = "status";
 	for (size_t i = 0; i < COMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
 			return run_command(&commands[i], argc - 1, argv + 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster.h"
 #include "config.h"
 #include "facts.h"
 #include "graph.h"
@@ -28,8 +29,16 @@ static pthread_mutex_t served_lock = PTHREAD_MUTEX_INITIALIZER; /* a reload agai
 static bool check_only;
 static struct service service = { .program = "stratusd", .log_name = "stratusd" };
 
+static struct cluster_config cluster;
+
+enum { KEY_STATE = 1000, KEY_NAME, KEY_LISTEN };
 static const struct argp_option options[] = {
 	{ "check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0 },
+	{ "state", KEY_STATE, "DIR", 0,
+	  "Serve the volumes of the cluster store in DIR instead of volfiles; `stratus volume` and `stratus apply` change them",
+	  0 },
+	{ "name", KEY_NAME, "SERVER", 0, "With --state: what specifications call this server (its host name)", 0 },
+	{ "listen", KEY_LISTEN, "ADDRESS:PORT", 0, "With --state: where mounts get their volfiles ([::]:24006)", 0 },
 	{ 0 },
 };
 
@@ -42,16 +51,34 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case 'c':
 		check_only = true;
 		return 0;
+	case KEY_STATE:
+		cluster.state = value;
+		return 0;
+	case KEY_NAME:
+		cluster.name = value;
+		return 0;
+	case KEY_LISTEN:
+		cluster.listen = value;
+		return 0;
 	case ARGP_KEY_ARG:
 		served = realloc(served, (served_count + 1) * sizeof *served);
 		served[served_count++] = (struct served){ .path = path_absolute(value) };
 		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "name at least one volfile (`stratus volgen` writes them)");
+	case ARGP_KEY_END:
+		if (!served_count && !cluster.state)
+			argp_error(state, "name at least one volfile (`stratus volgen` writes them), or --state DIR");
+		if (cluster.state ? served_count || check_only : cluster.name || cluster.listen)
+			argp_error(state, "--state goes with --name and --listen, and without volfiles and --check");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+/* What works without anybody above it. */
+static bool is_front(const char *type)
+{
+	return !strcmp(type, "protocol/server") || !strcmp(type, "cluster/coordinator");
 }
 
 static int load(struct served *s, struct problem *p)
@@ -64,10 +91,10 @@ static int load(struct served *s, struct problem *p)
 	if (err)
 		return err;
 	top = &s->started.volume[s->started.volumes - 1];
-	if (strcmp(top->type, "protocol/server"))
+	if (!is_front(top->type))
 		return problem_set(p, EINVAL,
 				   "%s: the last volume, '%s', is of type %s, but stratusd serves graphs that end in "
-				   "protocol/server; `stratus mount` takes those of clients",
+				   "protocol/server or cluster/coordinator; `stratus mount` takes those of clients",
 				   s->path, top->name, top->type);
 	return graph_create(&s->started, NULL, NULL, &s->graph, p);
 }
@@ -176,6 +203,46 @@ static int serve(struct problem *p)
 	return err;
 }
 
+static const struct control_handler cluster_handler = {
+	.program = "stratusd",
+	.each_graph = cluster_each_graph,
+	.info = cluster_info,
+	.reload = cluster_reload,
+	.stop = service_stop,
+	.command = cluster_command,
+};
+
+static int serve_cluster(struct problem *p)
+{
+	int err = service_open_log(&service, p);
+
+	if (err)
+		return err;
+	err = cluster_start(&cluster, p);
+	if (!err)
+		err = control_start(&cluster_handler, p);
+	if (!err) {
+		err = service_ready(&service, p);
+		if (!err)
+			service_run(&service, &cluster_handler);
+		control_stop();
+	}
+	cluster_stop();
+	return err;
+}
+
+static int serve_volfiles(struct problem *p)
+{
+	int err = load_all(p);
+
+	if (!err && !check_only)
+		err = service_open_log(&service, p);
+	if (!err && !check_only)
+		err = serve(p);
+	free_all();
+	return err;
+}
+
 static int run(struct problem *p)
 {
 	int err;
@@ -187,12 +254,7 @@ static int run(struct problem *p)
 	err = runtime_start(0, 0);
 	if (err)
 		return problem_set(p, -err, "can't start the event loops: %s", strerror(-err));
-	err = load_all(p);
-	if (!err && !check_only)
-		err = service_open_log(&service, p);
-	if (!err && !check_only)
-		err = serve(p);
-	free_all();
+	err = cluster.state ? serve_cluster(p) : serve_volfiles(p);
 	runtime_stop();
 	service_end(&service);
 	return err;
@@ -204,8 +266,8 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"VOLFILE...",
-		"Serves the bricks of one or many volfiles. Returns when all of them are served; the exit status is 0 "
+		"VOLFILE...\n--state DIR",
+		"Serves the bricks of one or many volfiles, or the volumes of a cluster store. Returns when all of them are served; the exit status is 0 "
 		"then, 1 if "
 		"something failed, 2 if the command line is wrong. SIGHUP reads live options again, SIGUSR1 writes a "
 		"dump, "

@@ -89,8 +89,13 @@ static void find_in(struct graph *g, void *arg)
 {
 	struct search *s = arg;
 
+	const char *colon = strrchr(s->name, ':');
+	size_t length = colon ? (size_t)(colon - s->name) : 0;
+
 	if (!s->found)
 		s->found = graph_find(g, s->name);
+	if (!s->found && colon && strlen(g->path) == length && !strncmp(g->path, s->name, length))
+		s->found = graph_find(g, colon + 1);
 }
 
 static struct xlator *find_xlator(const char *name)
@@ -158,7 +163,17 @@ static int log_level(int words, char **word, FILE *out, struct problem *p)
 	return 0;
 }
 
-static int run(int words, char **word, FILE *out, struct problem *p)
+static int run_own(int words, char **word, const char *body, FILE *out, struct problem *p)
+{
+	bool known = false;
+	int err = 0;
+
+	if (words && control.handler.command)
+		err = control.handler.command(words, word, body, out, &known, p);
+	return known ? err : problem_set(p, EINVAL, "the command \"%.60s\" is not known", words ? word[0] : "");
+}
+
+static int run(int words, char **word, const char *body, FILE *out, struct problem *p)
 {
 	const char *c = words ? word[0] : "";
 
@@ -187,13 +202,40 @@ static int run(int words, char **word, FILE *out, struct problem *p)
 		control.handler.stop();
 		return 0;
 	}
-	return problem_set(p, EINVAL, "the command \"%.60s\" is not known", c);
+	return run_own(words, word, body, out, p);
+}
+
+/* What follows the line: `have` bytes of it have come with the line. */
+static char *read_body(int fd, const char *size_word, const char *first, size_t have, struct problem *p)
+{
+	char *end;
+	unsigned long size = strtoul(size_word, &end, 10);
+	char *body = *end || size > CONTROL_BODY_MAX ? NULL : malloc(size + 1);
+
+	if (!body) {
+		problem_set(p, EFBIG, "what follows the command is too large: at most %d bytes", CONTROL_BODY_MAX);
+		return NULL;
+	}
+	have = have < size ? have : size;
+	memcpy(body, first, have);
+	while (have < size) {
+		ssize_t n = read(fd, body + have, size - have);
+
+		if (n <= 0) {
+			free(body);
+			problem_set(p, EPIPE, "only %zu of %lu bytes came after the command", have, size);
+			return NULL;
+		}
+		have += (size_t)n;
+	}
+	body[size] = 0;
+	return body;
 }
 
 static void answer(int fd)
 {
-	char line[LINE_MAX_BYTES + 1], *word[WORDS], *save = NULL, *body = NULL;
-	size_t size = 0, body_size = 0;
+	char line[LINE_MAX_BYTES + 1], *word[WORDS], *save = NULL, *text = NULL, *body = NULL;
+	size_t size = 0, text_size = 0, length;
 	int words = 0, err;
 	struct problem p = { 0 };
 	FILE *out, *reply;
@@ -205,24 +247,28 @@ static void answer(int fd)
 		size += (size_t)n;
 	}
 	line[size] = 0;
-	line[strcspn(line, "\n")] = 0;
+	length = strcspn(line, "\n");
+	line[length] = 0;
 	for (char *w = strtok_r(line, " ", &save); w && words < WORDS; w = strtok_r(NULL, " ", &save))
 		word[words++] = w;
-	out = open_memstream(&body, &body_size);
+	if (words && word[words - 1][0] == '+')
+		body = read_body(fd, word[--words] + 1, line + length + 1, size > length ? size - length - 1 : 0, &p);
+	out = open_memstream(&text, &text_size);
 	reply = fdopen(dup(fd), "w");
 	if (out && reply) {
-		err = run(words, word, out, &p);
+		err = p.text[0] ? -EINVAL : run(words, word, body, out, &p);
 		fclose(out);
 		out = NULL;
 		if (err)
 			fprintf(reply, "error %s\n", p.text[0] ? p.text : strerror(-err));
 		else
-			fprintf(reply, "ok\n%s", body);
+			fprintf(reply, "ok\n%s", text);
 	}
 	if (out)
 		fclose(out);
 	if (reply)
 		fclose(reply);
+	free(text);
 	free(body);
 }
 
@@ -284,7 +330,7 @@ void control_stop(void)
 	unlink(control.path);
 }
 
-int control_ask(const char *path, const char *line, FILE *out, struct problem *p)
+int control_send(const char *path, const char *line, const char *body, FILE *out, struct problem *p)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
@@ -299,7 +345,10 @@ int control_ask(const char *path, const char *line, FILE *out, struct problem *p
 			close(fd);
 		return problem_set(p, err, "no StratusFS process answers at %s: %s", path, strerror(err));
 	}
-	dprintf(fd, "%s\n", line);
+	if (body)
+		dprintf(fd, "%s +%zu\n%s", line, strlen(body), body);
+	else
+		dprintf(fd, "%s\n", line);
 	shutdown(fd, SHUT_WR);
 	in = fdopen(fd, "r");
 	if (!in || !fgets(first, sizeof(first), in))
@@ -311,4 +360,9 @@ int control_ask(const char *path, const char *line, FILE *out, struct problem *p
 	if (in)
 		fclose(in);
 	return err;
+}
+
+int control_ask(const char *path, const char *line, FILE *out, struct problem *p)
+{
+	return control_send(path, line, NULL, out, p);
 }

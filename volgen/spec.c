@@ -27,8 +27,7 @@ static unsigned line_of(const yaml_node_t *n)
 
 #define bad(r, line, format, ...) problem_set((r)->problem, EINVAL, "%s:%u: " format, (r)->spec->path, (line), ##__VA_ARGS__)
 
-/* One more element at the end of an array, zeroed. */
-static void *grow(void *array, size_t *count, size_t size)
+void *spec_grow(void *array, size_t *count, size_t size)
 {
 	char **at = array, *grown = realloc(*at, (*count + 1) * size);
 
@@ -118,6 +117,43 @@ static int take_port(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+static int take_replica(struct reader *r, yaml_node_t *n, void *target)
+{
+	unsigned *to = target;
+	char *text = NULL, *end;
+	int err = take_text(r, n, &text);
+	unsigned long number = err ? 0 : strtoul(text, &end, 10);
+
+	if (!err && (*end || number < 2 || number > SPEC_REPLICA_MAX))
+		err = bad(r, line_of(n), "'%.80s' is no number of replicas: take one from 2 to %d, or leave 'replica' out",
+			  text, SPEC_REPLICA_MAX);
+	*to = number;
+	free(text);
+	return err;
+}
+
+static int take_switch(struct reader *r, yaml_node_t *n, void *target)
+{
+	bool *to = target;
+	char *text = NULL;
+	int err = take_text(r, n, &text);
+
+	if (!err && strcmp(text, "true") && strcmp(text, "false"))
+		err = bad(r, line_of(n), "'%.80s' is neither 'true' nor 'false'", text);
+	*to = !err && !strcmp(text, "true");
+	free(text);
+	return err;
+}
+
+/* A server's: whether it was given counts, too. */
+static int take_server_port(struct reader *r, yaml_node_t *n, void *target)
+{
+	struct spec_server *s = target;
+
+	s->has_port = true;
+	return take_port(r, n, &s->port);
+}
+
 static int take_id(struct reader *r, yaml_node_t *n, void *target)
 {
 	char *text = NULL;
@@ -202,10 +238,11 @@ static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, cons
 
 static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
 {
-	static const struct key keys[] = { { "host", take_host }, { "port", take_port }, { "listen", take_host }, { 0 } };
-	static const size_t offsets[] = { offsetof(struct spec_server, host), offsetof(struct spec_server, port),
-					  offsetof(struct spec_server, listen) };
-	struct spec_server *s = grow(&r->spec->server, &r->spec->servers, sizeof *s);
+	static const struct key keys[] = {
+		{ "host", take_host }, { "port", take_server_port }, { "listen", take_host }, { 0 }
+	};
+	static const size_t offsets[] = { offsetof(struct spec_server, host), 0, offsetof(struct spec_server, listen) };
+	struct spec_server *s = spec_grow(&r->spec->server, &r->spec->servers, sizeof *s);
 	int err;
 
 	s->port = SPEC_PORT;
@@ -232,10 +269,12 @@ static int take_servers(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_brick(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = { { "server", take_text }, { "directory", take_path }, { "id", take_id }, { 0 } };
+	static const struct key keys[] = {
+		{ "server", take_text }, { "directory", take_path }, { "id", take_id }, { "port", take_port }, { 0 }
+	};
 	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
-					  offsetof(struct spec_brick, id) };
-	struct spec_brick *b = grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
+					  offsetof(struct spec_brick, id), offsetof(struct spec_brick, port) };
+	struct spec_brick *b = spec_grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
 	int err;
 
 	b->line = line_of(n);
@@ -269,7 +308,7 @@ static int take_client_translator(struct reader *r, yaml_node_t *n)
 {
 	struct spec_list *list = &r->spec->client_translators;
 
-	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+	return take_type(r, n, spec_grow(&list->item, &list->count, sizeof *list->item));
 }
 
 static int take_client_translators(struct reader *r, yaml_node_t *n, void *target)
@@ -282,7 +321,7 @@ static int take_server_translator(struct reader *r, yaml_node_t *n)
 {
 	struct spec_list *list = &r->spec->server_translators;
 
-	return take_type(r, n, grow(&list->item, &list->count, sizeof *list->item));
+	return take_type(r, n, spec_grow(&list->item, &list->count, sizeof *list->item));
 }
 
 static int take_server_translators(struct reader *r, yaml_node_t *n, void *target)
@@ -294,7 +333,7 @@ static int take_server_translators(struct reader *r, yaml_node_t *n, void *targe
 
 static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *values)
 {
-	struct spec_options *o = grow(&r->spec->by_type, &r->spec->types, sizeof *o);
+	struct spec_options *o = spec_grow(&r->spec->by_type, &r->spec->types, sizeof *o);
 	int err = take_type(r, type, &o->type);
 
 	o->line = line_of(type);
@@ -303,7 +342,7 @@ static int take_options_of(struct reader *r, yaml_node_t *type, yaml_node_t *val
 	if (err)
 		return err;
 	for (yaml_node_pair_t *at = values->data.mapping.pairs.start; at < values->data.mapping.pairs.top && !err; at++) {
-		struct option_value *value = grow(&o->option, &o->options, sizeof *value);
+		struct option_value *value = spec_grow(&o->option, &o->options, sizeof *value);
 
 		value->line = line_of(node(r, at->key));
 		err = take_name(r, node(r, at->key), &value->name);
@@ -327,7 +366,7 @@ static int take_options(struct reader *r, yaml_node_t *n, void *target)
 
 /* ---- what must hold for the whole ---- */
 
-static const struct spec_server *find_server(const struct spec *s, const char *name)
+const struct spec_server *spec_server_find(const struct spec *s, const char *name)
 {
 	for (size_t i = 0; i < s->servers; i++)
 		if (!strcmp(s->server[i].name, name))
@@ -339,7 +378,7 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 {
 	const struct spec *s = r->spec;
 
-	b->server = find_server(s, b->server_name);
+	b->server = spec_server_find(s, b->server_name);
 	if (!b->server)
 		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers", b->server_name);
 	if (gfid_equal(&b->id, &s->id))
@@ -350,6 +389,19 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 		if (b->server == other->server && !strcmp(b->directory, other->directory))
 			return bad(r, b->line, "the brick has the same server and directory as that in line %u", other->line);
 	}
+	return 0;
+}
+
+static int check_replica(struct reader *r)
+{
+	const struct spec *s = r->spec;
+
+	if (s->arbiter && s->replica != 3)
+		return bad(r, 1, "'arbiter: true' needs 'replica: 3': two bricks with data and the arbiter");
+	if (s->replica && s->bricks != s->replica)
+		return bad(r, 1,
+			   "'replica: %u' needs %u bricks, not %zu: distribution over several replica sets is not there yet",
+			   s->replica, s->replica, s->bricks);
 	return 0;
 }
 
@@ -368,7 +420,7 @@ static int check_whole(struct reader *r)
 		return bad(r, 1, "more than %d bricks", SPEC_BRICKS_MAX);
 	for (size_t i = 0; i < s->bricks && !err; i++)
 		err = check_brick(r, &s->brick[i]);
-	return err;
+	return err ? err : check_replica(r);
 }
 
 static int take_document(struct reader *r)
@@ -381,9 +433,15 @@ static int take_document(struct reader *r)
 		{ "options", take_options },
 		{ "client-translators", take_client_translators },
 		{ "server-translators", take_server_translators },
+		{ "replica", take_replica },
+		{ "arbiter", take_switch },
+		{ "stopped", take_switch },
 		{ 0 },
 	};
-	static const size_t offsets[] = { offsetof(struct spec, volume), offsetof(struct spec, id), 0, 0, 0, 0, 0 };
+	static const size_t offsets[] = {
+		offsetof(struct spec, volume),	offsetof(struct spec, id),     0, 0, 0, 0, 0, offsetof(struct spec, replica),
+		offsetof(struct spec, arbiter), offsetof(struct spec, stopped)
+	};
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
 		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
@@ -464,6 +522,11 @@ void spec_free(struct spec *s)
 	*s = (struct spec){ 0 };
 }
 
+unsigned spec_brick_port(const struct spec_brick *b)
+{
+	return b->port ? b->port : b->server->port;
+}
+
 /* ---- writing ---- */
 
 static void print_scalar(const char *text, FILE *to)
@@ -493,7 +556,9 @@ static void print_servers(const struct spec *s, FILE *to)
 
 		fprintf(to, "  %s:\n    host: ", server->name);
 		print_scalar(server->host, to);
-		fprintf(to, "\n    port: %u\n", server->port);
+		fputc('\n', to);
+		if (server->has_port)
+			fprintf(to, "    port: %u\n", server->port);
 		if (server->listen) {
 			fputs("    listen: ", to);
 			print_scalar(server->listen, to);
@@ -522,12 +587,18 @@ void spec_print(const struct spec *s, FILE *to)
 	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
 		    "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
+	if (s->stopped)
+		fputs("stopped: true\n", to);
+	if (s->replica)
+		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
 	print_servers(s, to);
 	fputs("bricks:\n", to);
 	for (size_t i = 0; i < s->bricks; i++) {
 		fprintf(to, "  - server: \"%s\"\n    directory: ", s->brick[i].server_name);
 		print_scalar(s->brick[i].directory, to);
 		fprintf(to, "\n    id: %s\n", gfid_text(&s->brick[i].id, id));
+		if (s->brick[i].port)
+			fprintf(to, "    port: %u\n", s->brick[i].port);
 	}
 	if (s->client_translators.count)
 		print_list("client-translators", &s->client_translators, to);
@@ -535,57 +606,4 @@ void spec_print(const struct spec *s, FILE *to)
 		print_list("server-translators", &s->server_translators, to);
 	if (s->types)
 		print_options(s, to);
-}
-
-/* "HOST:/directory", "[::1]:/directory" */
-static int init_brick(struct spec *s, const char *text, unsigned port, struct problem *p)
-{
-	const char *at = strstr(text, ":/");
-	struct spec_server *server;
-	struct spec_brick *brick;
-	cleanup_path char *host = NULL, *name = NULL;
-
-	if (!at || at == text)
-		return problem_set(p, EINVAL, "'%s' is no brick: write HOST:/DIRECTORY", text);
-	host = path_format("%.*s", (int)(*text == '[' ? at - text - 2 : at - text), text + (*text == '['));
-	name = path_format("%s", host);
-	for (char *c = name; *c; c++)
-		if (*c == ':' || *c == '%')
-			*c = '-';
-	if (*name == '-')
-		*name = 'v';
-	if (!find_server(s, name)) {
-		server = grow(&s->server, &s->servers, sizeof *server);
-		*server = (struct spec_server){ .name = path_format("%s", name),
-						.host = path_format("%s", host),
-						.port = port ? port : SPEC_PORT };
-	}
-	brick = grow(&s->brick, &s->bricks, sizeof *brick);
-	brick->server_name = path_format("%s", name);
-	brick->directory = path_format("%s", at + 1);
-	gfid_create(&brick->id);
-	return 0;
-}
-
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *made, struct problem *p)
-{
-	struct spec s = { .volume = path_format("%s", volume) };
-	char *text = NULL;
-	size_t size;
-	FILE *to;
-	int err = 0;
-
-	*made = (struct spec){ 0 };
-	gfid_create(&s.id);
-	for (size_t i = 0; i < count && !err; i++)
-		err = init_brick(&s, bricks[i], port, p);
-	to = err ? NULL : open_memstream(&text, &size);
-	if (to) {
-		spec_print(&s, to);
-		fclose(to);
-		err = spec_parse(text, size, "the new specification", made, p);
-	}
-	free(text);
-	spec_free(&s);
-	return err;
 }

@@ -10,7 +10,8 @@
 
 struct writer {
 	const struct spec *spec;
-	FILE *to; /* the file that is being written: its text */
+	const char *state; /* directory of the coordinator */
+	FILE *to;	   /* the file that is being written: its text */
 	char *text;
 	size_t size;
 	bool *used; /* by index in spec->by_type */
@@ -18,10 +19,25 @@ struct writer {
 
 /* What volgen writes itself: the same text for all volumes of a type would be wrong. */
 static const char *const own[][2] = {
-	{ "storage/posix", "directory" },	   { "storage/posix", "volume-id" },   { "storage/posix", "brick-id" },
-	{ "features/locks", "state-dir" },	   { "protocol/server", "listen" },    { "protocol/client", "remote-host" },
-	{ "protocol/client", "remote-port" },	   { "protocol/client", "volume-id" }, { "protocol/client", "brick-id" },
-	{ "protocol/client", "remote-subvolume" }, { "mount/fuse", "mountpoint" },     { "mount/fuse", "fsname" },
+	{ "storage/posix", "directory" },
+	{ "storage/posix", "volume-id" },
+	{ "storage/posix", "brick-id" },
+	{ "features/locks", "state-dir" },
+	{ "features/replica", "state-dir" },
+	{ "features/replica", "secret-file" },
+	{ "features/replica", "member" },
+	{ "protocol/server", "listen" },
+	{ "protocol/client", "remote-host" },
+	{ "protocol/client", "remote-port" },
+	{ "protocol/client", "volume-id" },
+	{ "protocol/client", "brick-id" },
+	{ "protocol/client", "remote-subvolume" },
+	{ "cluster/afr", "arbiter" },
+	{ "cluster/coordinator", "state-file" },
+	{ "cluster/coordinator", "secret-file" },
+	{ "cluster/coordinator", "arbiter" },
+	{ "mount/fuse", "mountpoint" },
+	{ "mount/fuse", "fsname" },
 };
 
 /* A word of the volfile's grammar: in quotes where the parser would read something else without. */
@@ -94,58 +110,70 @@ static void ids(struct writer *w, const struct spec_brick *b)
 	option(w, "brick-id", gfid_text(&b->id, id));
 }
 
-static void brick_options(struct writer *w, const char *type, const struct spec_brick *b)
+static void brick_options(struct writer *w, const char *type, size_t number)
 {
-	cleanup_path char *state = path_format("%s/.stratus/locks", b->directory);
+	const struct spec_brick *b = &w->spec->brick[number];
+	cleanup_path char *locks = path_format("%s/.stratus/locks", b->directory);
+	cleanup_path char *replica = path_format("%s/.stratus/replica", b->directory);
+	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory), *member = path_format("%zu", number);
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
 		ids(w, b);
 	} else if (!strcmp(type, "features/locks")) {
-		option(w, "state-dir", state);
+		option(w, "state-dir", locks);
+	} else if (!strcmp(type, "features/replica")) {
+		option(w, "state-dir", replica);
+		option(w, "secret-file", secret);
+		option(w, "member", member);
 	}
 }
 
-/* posix, locks, access, and what the specification puts above them. */
-static void brick_stack(struct writer *w, const char *stack, const struct spec_brick *b)
+enum { STACK_ABOVE = 64 };
+
+/* posix, locks, access, what the specification puts above them, and features/replica above all. */
+static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
-	char *types[3 + 64] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
-				(char *)"debug/io-stats" };
+	char *types[3 + STACK_ABOVE + 1] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
+					     (char *)"debug/io-stats" };
 	const struct spec_list *above = &w->spec->server_translators;
 	struct spec_list list = { types, w->spec->has_server_translators ? 3 + above->count : 4 };
 	cleanup_path char *below = NULL;
 
 	if (above->count)
 		memcpy(types + 3, above->item, above->count * sizeof *types);
+	if (w->spec->replica)
+		types[list.count++] = (char *)"features/replica";
 	for (size_t i = 0; i < list.count; i++) {
 		char *name = stack_name(stack, &list, i);
 
 		begin(w, name, types[i]);
-		brick_options(w, types[i], b);
+		brick_options(w, types[i], number);
 		end(w, types[i], below);
 		free(below);
 		below = name;
 	}
 }
 
-static char *listen_address(const struct spec_server *s)
+static char *listen_address(const struct spec_server *s, unsigned port)
 {
 	const char *address = s->listen ? s->listen : s->host;
 
-	return path_format(strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, s->port);
+	return path_format(strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
 }
 
-static void write_server(struct writer *w, const struct spec_server *server)
+/* The bricks of a server that listen on one port. */
+static void write_server(struct writer *w, const struct spec_server *server, unsigned port)
 {
-	cleanup_path char *stacks = path_format("%s", ""), *address = listen_address(server);
+	cleanup_path char *stacks = path_format("%s", ""), *address = listen_address(server, port);
 
 	for (size_t i = 0; i < w->spec->bricks; i++) {
 		cleanup_path char *stack = path_format("brick%zu", i);
 		char *more;
 
-		if (w->spec->brick[i].server != server)
+		if (w->spec->brick[i].server != server || spec_brick_port(&w->spec->brick[i]) != port)
 			continue;
-		brick_stack(w, stack, &w->spec->brick[i]);
+		brick_stack(w, stack, i);
 		more = path_format("%s%s%s", stacks, *stacks ? " " : "", stack);
 		free(stacks);
 		stacks = more;
@@ -155,19 +183,69 @@ static void write_server(struct writer *w, const struct spec_server *server)
 	end(w, "protocol/server", stacks);
 }
 
-static void write_client(struct writer *w, size_t number)
+static bool gives(const struct spec *s, const char *type, const char *name)
+{
+	for (size_t i = 0; i < s->types; i++)
+		for (size_t k = 0; k < s->by_type[i].options; k++)
+			if (!strcmp(s->by_type[i].type, type) && !strcmp(s->by_type[i].option[k].name, name))
+				return true;
+	return false;
+}
+
+/* The connection to a brick, called clientN. A replica set does without a brick that is away, so nobody waits
+ * long for one, not at the start either. */
+static void write_connection(struct writer *w, size_t number)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
-	const struct spec_list *above = &w->spec->client_translators;
-	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", b->server->port);
-	cleanup_path char *below = path_format("client%zu", number);
+	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", spec_brick_port(b));
+	cleanup_path char *name = path_format("client%zu", number);
 
-	begin(w, below, "protocol/client");
+	begin(w, name, "protocol/client");
 	option(w, "remote-host", b->server->host);
 	option(w, "remote-port", port);
 	option(w, "remote-subvolume", brick);
 	ids(w, b);
+	if (w->spec->replica && !gives(w->spec, "protocol/client", "max-wait"))
+		option(w, "max-wait", "5s");
+	if (w->spec->replica && !gives(w->spec, "protocol/client", "wait-for-brick"))
+		option(w, "wait-for-brick", "on");
 	end(w, "protocol/client", NULL);
+}
+
+/* Connections to all bricks, and the translator over them. */
+static void write_set(struct writer *w, const char *name, const char *type)
+{
+	cleanup_path char *all = path_format("client0");
+	cleanup_path char *view = path_format("%s/%s.view", w->state, w->spec->volume);
+	cleanup_path char *secret = path_format("%s/%s.secret", w->state, w->spec->volume);
+
+	for (size_t i = 0; i < w->spec->bricks; i++) {
+		char *more = i ? path_format("%s client%zu", all, i) : path_format("%s", all);
+
+		write_connection(w, i);
+		free(all);
+		all = more;
+	}
+	begin(w, name, type);
+	if (!strcmp(type, "cluster/coordinator")) {
+		option(w, "state-file", view);
+		option(w, "secret-file", secret);
+	}
+	if (w->spec->arbiter)
+		option(w, "arbiter", "on");
+	end(w, type, all);
+}
+
+/* `number`: the brick, of volumes without replicas. */
+static void write_client(struct writer *w, size_t number)
+{
+	const struct spec_list *above = &w->spec->client_translators;
+	cleanup_path char *below = w->spec->replica ? path_format("afr") : path_format("client%zu", number);
+
+	if (w->spec->replica)
+		write_set(w, below, "cluster/afr");
+	else
+		write_connection(w, number);
 	for (size_t i = 0; i < above->count; i++) {
 		char *name = stack_name("top", above, i);
 
@@ -190,20 +268,20 @@ static void begin_file(struct writer *w)
 		w->spec->volume);
 }
 
-static void end_file(struct writer *w, struct volgen_files *files, char *name)
+static void end_file(struct writer *w, struct volgen_files *files, enum volgen_kind kind, size_t number, char *name)
 {
 	struct volgen_file *grown = realloc(files->file, (files->count + 1) * sizeof *grown);
 
 	if (!grown || fclose(w->to))
 		abort(); /* as above */
 	files->file = grown;
-	grown[files->count++] = (struct volgen_file){ name, w->text };
+	grown[files->count++] = (struct volgen_file){ name, w->text, kind, number };
 }
 
 static int check_options(const struct spec *s, struct problem *p)
 {
-	if (s->client_translators.count > 64 || s->server_translators.count > 64)
-		return problem_set(p, EINVAL, "%s: more than 64 translators in one stack", s->path);
+	if (s->client_translators.count > STACK_ABOVE || s->server_translators.count > STACK_ABOVE)
+		return problem_set(p, EINVAL, "%s: more than %d translators in one stack", s->path, STACK_ABOVE);
 	for (size_t i = 0; i < s->types; i++)
 		for (size_t k = 0; k < s->by_type[i].options; k++)
 			for (size_t o = 0; o < sizeof own / sizeof *own; o++)
@@ -226,37 +304,51 @@ static int check_used(const struct writer *w, struct problem *p)
 	return 0;
 }
 
-static bool has_brick(const struct spec *s, const struct spec_server *server)
+/* One volfile for each port that bricks of the server listen on. */
+static void write_ports(struct writer *w, size_t number, struct volgen_files *files)
 {
-	for (size_t i = 0; i < s->bricks; i++)
-		if (s->brick[i].server == server)
-			return true;
-	return false;
+	const struct spec *s = w->spec;
+	const struct spec_server *server = &s->server[number];
+
+	for (size_t i = 0; i < s->bricks; i++) {
+		unsigned port = spec_brick_port(&s->brick[i]);
+		bool done = s->brick[i].server != server;
+
+		for (size_t before = 0; before < i && !done; before++)
+			done = s->brick[before].server == server && spec_brick_port(&s->brick[before]) == port;
+		if (done)
+			continue;
+		begin_file(w);
+		write_server(w, server, port);
+		end_file(w, files, VOLGEN_SERVER, number,
+			 port == server->port ? path_format("server-%s.vol", server->name)
+					      : path_format("server-%s-%u.vol", server->name, port));
+	}
 }
 
 static void write_all(struct writer *w, struct volgen_files *files)
 {
 	const struct spec *s = w->spec;
 
-	for (size_t i = 0; i < s->servers; i++) {
-		if (!has_brick(s, &s->server[i]))
-			continue;
-		begin_file(w);
-		write_server(w, &s->server[i]);
-		end_file(w, files, path_format("server-%s.vol", s->server[i].name));
-	}
-	for (size_t i = 0; i < s->bricks; i++) {
+	for (size_t i = 0; i < s->servers; i++)
+		write_ports(w, i, files);
+	for (size_t i = 0; i < (s->replica ? 1 : s->bricks); i++) {
 		begin_file(w);
 		write_client(w, i);
-		end_file(w, files,
-			 s->bricks == 1 ? path_format("client-%s.vol", s->volume)
-					: path_format("client-%s-%zu.vol", s->volume, i));
+		end_file(w, files, VOLGEN_CLIENT, i,
+			 s->replica || s->bricks == 1 ? path_format("client-%s.vol", s->volume)
+						      : path_format("client-%s-%zu.vol", s->volume, i));
+	}
+	if (s->replica) {
+		begin_file(w);
+		write_set(w, "coordinator", "cluster/coordinator");
+		end_file(w, files, VOLGEN_COORDINATOR, 0, path_format("coordinator-%s.vol", s->volume));
 	}
 }
 
-int volgen(const struct spec *s, struct volgen_files *files, struct problem *p)
+int volgen(const struct spec *s, const char *state, struct volgen_files *files, struct problem *p)
 {
-	struct writer w = { .spec = s, .used = calloc(s->types + 1, sizeof *w.used) };
+	struct writer w = { .spec = s, .state = state ? state : VOLGEN_STATE, .used = calloc(s->types + 1, sizeof *w.used) };
 	int err = w.used ? check_options(s, p) : -ENOMEM;
 
 	*files = (struct volgen_files){ 0 };

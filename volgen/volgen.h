@@ -11,12 +11,15 @@
 
 struct spec_server {
 	char *name, *host;
-	char *listen; /* address only; NULL: the host */
-	unsigned port, line;
+	char *listen;  /* address only; NULL: the host */
+	unsigned port; /* of its bricks that have none of their own; SPEC_PORT unless given */
+	bool has_port; /* given */
+	unsigned line;
 };
 struct spec_brick {
 	char *server_name, *directory;
 	const struct spec_server *server;
+	unsigned port; /* 0: the server's */
 	struct gfid id;
 	unsigned line;
 };
@@ -34,6 +37,8 @@ struct spec {
 	char *path; /* for messages */
 	char *volume;
 	struct gfid id;
+	unsigned replica; /* bricks of a set; 0: each brick stands for itself */
+	bool arbiter;	  /* the last brick of the set holds no file data */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -42,26 +47,47 @@ struct spec {
 	size_t types;
 	struct spec_list client_translators, server_translators; /* from the bottom up */
 	bool has_server_translators;
+	bool stopped; /* stratusd does not serve it */
 };
-enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024 };
+enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024, SPEC_REPLICA_MAX = 8 };
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
 int spec_read(const char *path, struct spec *, struct problem *);
 void spec_free(struct spec *);
-/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6), all on the port (0:
- * the usual one); checked as if read. */
-int spec_init(const char *volume, const char *const *bricks, size_t count, unsigned port, struct spec *, struct problem *);
+/* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6); checked as if read. */
+struct spec_form {
+	unsigned port; /* of all servers; 0: the usual one */
+	unsigned replica;
+	bool arbiter;
+};
+int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
+	      struct problem *);
+/* Changes by hand: what comes out is to be printed and read again, which checks it. */
+/* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. */
+int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
+void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
+void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
+unsigned spec_brick_port(const struct spec_brick *);
+
+enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
+/* For spec-edit.c: one more element at the end of an array, zeroed. */
+void *spec_grow(void *array, size_t *count, size_t size);
+const struct spec_server *spec_server_find(const struct spec *, const char *name);
 
 struct volgen_file {
-	char *name; /* server-NAME.vol, client-VOLUME.vol, client-VOLUME-N.vol */
+	char *name; /* server-NAME.vol, server-NAME-PORT.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
 	char *text;
+	enum volgen_kind kind;
+	size_t number; /* the index of the server, or of the client's brick, in the specification */
 };
 struct volgen_files {
 	struct volgen_file *file;
 	size_t count;
 };
-int volgen(const struct spec *, struct volgen_files *, struct problem *);
+#define VOLGEN_STATE "/var/lib/stratus"
+/* `state`: where the coordinator keeps its view and the set's secret; NULL: VOLGEN_STATE. */
+int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);
 void volgen_free(struct volgen_files *);
 #endif

@@ -11,8 +11,8 @@ clean() { demo stop >/dev/null 2>&1 || true; cleanup; }
 trap clean EXIT
 json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 
-! demo --replica 2 2>"$SCRATCH/err" || fail "replica 2 was taken"
-grep -q 'replication' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
+! demo --bricks 3 --replica 2 2>"$SCRATCH/err" || fail "3 bricks were taken for replica 2"
+grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
 ! demo status 2>/dev/null || fail "status of no demo"
 mkdir "$SCRATCH/full"; touch "$SCRATCH/full/precious"
 ! "$STRATUS" demo --dir "$SCRATCH/full" 2>"$SCRATCH/err" || fail "a directory with files was taken"
@@ -22,7 +22,10 @@ demo --mount "$M" --bricks 2 >"$SCRATCH/out"
 grep -q "demo stop" "$SCRATCH/out" || fail "does not say what to try"
 echo one >"$M/brick0/file"; echo two >"$M/brick1/file"
 [ "$(cat "$D/brick0/file" "$D/brick1/file" | tr '\n' ' ')" = "one two " ] || fail "not on the bricks"
-[ "$(demo status --json | json 'd["running"], len(d["bricks"]), d["bricks"][1]["mounted"]')" = "True 2 True" ] || fail "status --json"
+[ "$(demo status --json | json 'd["running"], len(d["bricks"]), d["bricks"][1]["mounted"], d["replica"]')" = "True 2 True 1" ] ||
+	fail "demo status --json"
+[ "$("$STRATUS" status --json | json '[b["state"] for b in d["volumes"][0]["bricks"]]')" = "['serving', 'serving']" ] ||
+	fail "stratus status --json: $("$STRATUS" status --json)"
 demo >/dev/null || fail "a second start is no error"
 ! demo --bricks 3 2>/dev/null || fail "another number of bricks was taken"
 
@@ -38,11 +41,32 @@ demo >/dev/null
 
 demo stop >/dev/null
 ! mountpoint -q "$M/brick0" || fail "still mounted"
-[ "$("$STRATUS" status --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" status)"
+[ "$("$STRATUS" ps --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" ps)"
 demo stop >/dev/null || fail "a second stop is no error"
 demo >/dev/null
 [ "$(cat "$M/brick0/file")" = one ] || fail "the data were not kept"
 demo stop --purge >/dev/null
 [ ! -e "$D" ] && [ ! -e "$M" ] || fail "purge leaves $(ls -d "$D" "$M" 2>/dev/null)"
+
+# one brick, mounted at the mount point itself
+demo --mount "$M" --bricks 1 --replica 1 >/dev/null
+echo one >"$M/file"
+[ "$(cat "$D/brick0/file")" = one ] || fail "not on the brick"
+# what is changed in the cluster stays when the demo is stopped
+"$STRATUS" volume set demo protocol/client max-wait 44s >/dev/null
+demo stop >/dev/null
+demo >/dev/null
+wait_until 5 grep -q 'max-wait: 44000ms' <("$STRATUS" dump "$M") || fail "the change was forgotten"
+demo stop --purge >/dev/null
+
+# without a word: three replicas, one mount
+if "$STRATUS" xlator list | grep -q '^cluster/coordinator'; then
+	demo --mount "$M" >/dev/null
+	[ "$(demo status --json | json 'd["replica"], len(d["bricks"])')" = "3 3" ] || fail "not three replicas"
+	echo all >"$M/file"
+	cat "$D"/brick?/file >"$SCRATCH/got"
+	[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
+	demo stop --purge >/dev/null
+fi
 trap cleanup EXIT
 pass

@@ -70,7 +70,7 @@ echo nonsense >"$CLIENT_VOL"
 ls mnt >/dev/null || fail "a wrong volfile has broken the mount"
 write_client_volfile "$CLIENT_VOL" "$PORT" "$V" "$B"
 # a mount whose process was killed is named, and can be cleared
-PID=$("$STRATUS" status --json | python3 -c 'import json,sys; print(next(p["pid"] for p in json.load(sys.stdin) if p["program"] == "mount"))')
+PID=$("$STRATUS" ps --json | python3 -c 'import json,sys; print(next(p["pid"] for p in json.load(sys.stdin) if p["program"] == "mount"))')
 kill -9 "$PID"
 wait_until 10 gone "$PID"
 timeout 60 "$STRATUS" mount --log m.log client.vol mnt 2>err && fail "mounted over a dead mount"

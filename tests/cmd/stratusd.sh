@@ -35,8 +35,8 @@ PID=$(cat d.pid)
 PIDS[$PID]=stratusd
 port_open "$PORT" || fail "stratusd has returned but does not listen"
 files=(a.vol); refused "$PORT\|served"
-"$STRATUS" status | grep -q "$PID .*a.vol" || fail "stratus status does not show it"
-[ "$("$STRATUS" status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["pid"])')" = "$PID" ] || fail "status --json"
+"$STRATUS" ps | grep -q "$PID .*a.vol" || fail "stratus ps does not show it"
+[ "$("$STRATUS" ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["pid"])')" = "$PID" ] || fail "status --json"
 
 # live options change, others are named
 "$STRATUS" log-level "$PID" debug >/dev/null

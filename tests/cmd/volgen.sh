@@ -41,5 +41,15 @@ assert sorted(files) == ["client-vol-0.vol", "client-vol-1.vol", "server-host.vo
 assert 'option directory "/b c"' in files["server-other.vol"]["text"] and files["server-other.vol"]["side"] == "server"
 assert "option remote-port 7001" in files["client-vol-0.vol"]["text"]
 END
+
+# a replica set: one file for clients, one for the coordinator
+"$STRATUS" volgen --init set h:/a h:/b h:/c --replica 3 --arbiter --out set.yaml
+mkdir set
+[ "$("$STRATUS" volgen set.yaml --out set --state /s | sort | tr '\n' ' ')" = \
+	"set/client-set.vol set/coordinator-set.vol set/server-h.vol " ] || fail "wrong files of the set: $(ls set)"
+for file in set/*.vol; do "$STRATUS" graph "$file" --json >/dev/null || fail "$file can't be read"; done
+grep -q 'option state-file /s/set.view' set/coordinator-set.vol || fail "--state is not heeded"
+! "$STRATUS" volgen --init set h:/a h:/b --replica 3 2>err || fail "a set of 2 bricks for 3 replicas was taken"
+grep -q "needs 3 bricks, not 2" err || fail "the number of bricks is not named: $(cat err)"
 ! "$STRATUS" volgen --init vol nonsense 2>err || fail "a brick without host was taken"
 pass

@@ -38,7 +38,7 @@ static void volfiles_are_good(const struct spec *s)
 	struct volgen_files files;
 	struct problem p = { { 0 } };
 
-	if (volgen(s, &files, &p)) {
+	if (volgen(s, NULL, &files, &p)) {
 		MUST(p.text[0] && !files.count);
 		return;
 	}

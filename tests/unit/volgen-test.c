@@ -38,7 +38,7 @@ static void make(const char *text, struct volgen_files *files)
 	int err = spec_parse(text, strlen(text), "x.yaml", &s, &p);
 
 	if (!err)
-		err = volgen(&s, files, &p);
+		err = volgen(&s, NULL, files, &p);
 	assert_string_equal(p.text, "");
 	assert_int_equal(err, 0);
 	spec_free(&s);
@@ -122,6 +122,104 @@ static void a_client_names_its_brick_and_carries_its_translators(void **state)
 	volgen_free(&files);
 }
 
+#define HEAD   "volume: v\nid: " IDS(9) "\n"
+#define SERVER "servers: {a: {host: h}}\n"
+#define BRICK  "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
+#define SET(n)                                                                                                                 \
+	"volume: v\nid: " IDS(                                                                                                 \
+		9) "\nreplica: 3\n" n "servers: {a: {host: h}, b: {host: i}, c: {host: j}}\n"                                  \
+		   "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: b, directory: /d, id: " IDS(         \
+			   2) "}\n  - {server: c, directory: /d, id: " IDS(3) "}\n"
+
+static void a_replica_set_has_one_client_and_a_coordinator(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make(SET("") "client-translators: [debug/trace]\n", &files);
+	assert_int_equal(files.count, 5);
+	parse(&files, "client-v.vol", &v);
+	assert_int_equal(v.volumes, 6);
+	assert_string_equal(v.volume[3].type, "cluster/afr");
+	assert_int_equal(v.volume[3].options, 0);
+	assert_int_equal(v.volume[3].subvolumes, 3);
+	assert_string_equal(v.volume[3].subvolume[2], "client2");
+	assert_string_equal(v.volume[4].subvolume[0], v.volume[3].name);
+	assert_string_equal(value(&v, "client0", "max-wait"), "5s");
+	assert_string_equal(value(&v, "client0", "wait-for-brick"), "on");
+	volfile_free(&v);
+	parse(&files, "coordinator-v.vol", &v);
+	assert_int_equal(v.volumes, 4);
+	assert_string_equal(v.volume[3].name, "coordinator");
+	assert_string_equal(v.volume[3].type, "cluster/coordinator");
+	assert_int_equal(v.volume[3].subvolumes, 3);
+	assert_string_equal(value(&v, "coordinator", "state-file"), "/var/lib/stratus/v.view");
+	assert_string_equal(value(&v, "coordinator", "secret-file"), "/var/lib/stratus/v.secret");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make("volume: v\nid: " IDS(9) "\nservers: {a: {host: h}}\nbricks:\n  - {server: a, directory: /d, id: " IDS(
+		     1) "}\n  - {server: a, directory: /e, port: 7000, id: " IDS(2) "}\n",
+	     &files);
+	assert_int_equal(files.count, 4);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick0");
+	assert_int_equal(v.volume[v.volumes - 1].subvolumes, 1);
+	volfile_free(&v);
+	parse(&files, "server-a-7000.vol", &v);
+	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick1");
+	assert_string_equal(value(&v, "server", "listen"), "h:7000");
+	volfile_free(&v);
+	parse(&files, "client-v-1.vol", &v);
+	assert_string_equal(value(&v, "client1", "remote-port"), "7000");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void the_replica_translator_is_the_top_of_its_brick(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make(SET("arbiter: true\n") "server-translators: [debug/trace, debug/io-stats]\n", &files);
+	parse(&files, "server-c.vol", &v);
+	assert_int_equal(v.volumes, 7);
+	assert_string_equal(v.volume[5].name, "brick2");
+	assert_string_equal(v.volume[5].type, "features/replica");
+	assert_string_equal(v.volume[5].subvolume[0], v.volume[4].name);
+	assert_string_equal(value(&v, "brick2", "member"), "2");
+	assert_string_equal(value(&v, "brick2", "state-dir"), "/d/.stratus/replica");
+	assert_string_equal(value(&v, "brick2", "secret-file"), "/d/.stratus/secret");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(value(&v, "afr", "arbiter"), "on");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void an_option_given_comes_before_the_short_wait_of_a_set(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make(SET("") "options: {protocol/client: {max-wait: 9s}}\n", &files);
+	parse(&files, "client-v.vol", &v);
+	assert_int_equal(v.volume[0].options, 7);
+	assert_string_equal(value(&v, "client0", "max-wait"), "9s");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 static void the_same_specification_gives_the_same_bytes(void **state)
 {
 	struct volgen_files a, b;
@@ -135,7 +233,7 @@ static void the_same_specification_gives_the_same_bytes(void **state)
 	volgen_free(&b);
 }
 
-static void a_printed_specification_reads_back_the_same(void **state)
+static void comes_back(const char *text)
 {
 	struct problem p = { "" };
 	char *once = NULL, *twice = NULL;
@@ -143,8 +241,7 @@ static void a_printed_specification_reads_back_the_same(void **state)
 	size_t size;
 	FILE *to;
 
-	(void)state;
-	assert_int_equal(spec_parse(two_servers, strlen(two_servers), "x", &s, &p), 0);
+	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), 0);
 	to = open_memstream(&once, &size);
 	spec_print(&s, to);
 	fclose(to);
@@ -159,15 +256,27 @@ static void a_printed_specification_reads_back_the_same(void **state)
 	free(twice);
 }
 
+static void a_printed_specification_reads_back_the_same(void **state)
+{
+	(void)state;
+	comes_back(two_servers);
+	comes_back(SET("arbiter: true\nstopped: true\n"));
+	comes_back(HEAD SERVER "bricks: [{server: a, directory: /d, port: 7, id: " IDS(1) "}]\n");
+}
+
 static void init_chooses_fresh_ids(void **state)
 {
 	static const char *const bricks[] = { "a.example:/b0", "a.example:/b1", "[2001:db8::2]:/b2" };
 	struct problem p = { "" };
-	struct spec s, t;
+	struct spec s, t, u;
 
 	(void)state;
-	assert_int_equal(spec_init("vol", bricks, 3, 0, &s, &p), 0);
-	assert_int_equal(spec_init("vol", bricks, 3, 7, &t, &p), 0);
+	assert_int_equal(spec_init("vol", bricks, 3, &(struct spec_form){ 0 }, &s, &p), 0);
+	assert_int_equal(spec_init("vol", bricks, 3, &(struct spec_form){ .port = 7 }, &t, &p), 0);
+	assert_int_equal(spec_init("vol", bricks, 3, &(struct spec_form){ .replica = 3, .arbiter = true }, &u, &p), 0);
+	assert_int_equal(u.replica, 3);
+	assert_true(u.arbiter);
+	spec_free(&u);
 	assert_int_equal(s.servers, 2);
 	assert_string_equal(s.brick[2].server->host, "2001:db8::2");
 	assert_int_equal(s.server[0].port, SPEC_PORT);
@@ -178,9 +287,6 @@ static void init_chooses_fresh_ids(void **state)
 	spec_free(&t);
 }
 
-#define HEAD   "volume: v\nid: " IDS(9) "\n"
-#define SERVER "servers: {a: {host: h}}\n"
-#define BRICK  "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
 static const struct {
 	const char *text, *says;
 } wrong[] = {
@@ -216,6 +322,12 @@ static const struct {
 	  "x.yaml:6: option directory of storage/posix follows" },
 	{ HEAD SERVER BRICK "options:\n  storage/posix: {a: \"x\\ny\"}\n", "x.yaml:6: control characters" },
 	{ HEAD SERVER BRICK "options:\n  storage/posix: {a: [1]}\n", "x.yaml:6: expected one value" },
+	{ HEAD SERVER BRICK "replica: 1\n", "x.yaml:5: '1' is no number of replicas" },
+	{ HEAD SERVER BRICK "replica: x\n", "x.yaml:5: 'x' is no number of replicas" },
+	{ HEAD SERVER BRICK "replica: 2\n", "'replica: 2' needs 2 bricks, not 1" },
+	{ HEAD SERVER BRICK "arbiter: yes\n", "x.yaml:5: 'yes' is neither 'true' nor 'false'" },
+	{ HEAD SERVER BRICK "arbiter: true\n", "'arbiter: true' needs 'replica: 3'" },
+	{ SET("") "options:\n  features/replica: {member: 1}\n", "option member of features/replica follows" },
 	{ "volume: &a [*a]\n", "x.yaml:1" },
 };
 
@@ -229,7 +341,7 @@ static void a_wrong_specification_is_one_sentence_with_its_line(void **state)
 		int err = spec_parse(wrong[i].text, strlen(wrong[i].text), "x.yaml", &s, &p);
 
 		if (!err)
-			err = volgen(&s, &files, &p);
+			err = volgen(&s, NULL, &files, &p);
 		if (err != -EINVAL || !strstr(p.text, wrong[i].says))
 			fail_msg("%s\ngave %d: %s\ninstead of: %s", wrong[i].text, err, p.text, wrong[i].says);
 		assert_int_equal(files.count, 0);
@@ -243,6 +355,10 @@ int main(void)
 		cmocka_unit_test(each_server_serves_its_own_bricks),
 		cmocka_unit_test(blanks_and_addresses_survive_the_volfile),
 		cmocka_unit_test(a_client_names_its_brick_and_carries_its_translators),
+		cmocka_unit_test(a_replica_set_has_one_client_and_a_coordinator),
+		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
+		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),
+		cmocka_unit_test(an_option_given_comes_before_the_short_wait_of_a_set),
 		cmocka_unit_test(the_same_specification_gives_the_same_bytes),
 		cmocka_unit_test(a_printed_specification_reads_back_the_same),
 		cmocka_unit_test(init_chooses_fresh_ids),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory of a brick: made once, known by a mark in the server's state, given the secret of its set. */
+#ifndef STRATUS_BRICK_H
+#define STRATUS_BRICK_H
+#include "volgen.h"
+
+enum { SECRET_DIGITS = 64 };
+
+/* Before the brick is served. Makes the directory if it was never served before; if it was, but is not a brick any more (its disk
+ * is not mounted, or is another), says so: -ENODEV. secret: NULL for a brick that is in no set. */
+int brick_prepare(const struct spec_brick *, const char *state, const char *secret, struct problem *);
+/* After it was served: from now on it must be there. */
+int brick_mark(const struct spec_brick *, const char *state, struct problem *);
+/* A secret of SECRET_DIGITS hexadecimal digits, from the system's random numbers. */
+int secret_create(char secret[SECRET_DIGITS + 1], struct problem *);
+/* A file that only its owner reads, replaced as a whole if it says something else. */
+int secret_write(const char *path, const char *secret, struct problem *);
+#endif

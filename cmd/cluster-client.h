@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands' side of the cluster store: the stratusd that keeps it, found by its control socket. */
+#ifndef STRATUS_CLUSTER_CLIENT_H
+#define STRATUS_CLUSTER_CLIENT_H
+#include <jansson.h>
+
+#include "process.h"
+#include "volgen.h"
+
+/* The stratusd with a store: `target` (see process_find()), or the only one there is if that is NULL. */
+int keeper_find(const char *target, struct process *, struct problem *);
+const char *keeper_server(const struct process *); /* what it is called in specifications */
+/* Sends a command ("cluster ..."), perhaps with a text; its answer as JSON. */
+int keeper_ask(const struct process *, const char *line, const char *body, json_t **answer, struct problem *);
+/* The committed specification. */
+int keeper_get(const struct process *, const char *volume, struct spec *, uint64_t *version, struct problem *);
+/* Commits it in place of `version` ("any", "new" or a number). The answer: version, before, after, problems. */
+int keeper_commit(const struct process *, const char *version, bool dry_run, const struct spec *, json_t **answer,
+		  struct problem *);
+#endif

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that read and change the cluster store: what a new specification must keep to, and its commit.
+ *
+ *   cluster get VOLUME                       JSON: version, text of the specification
+ *   cluster list                             JSON: names
+ *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
+ *   cluster delete VOLUME VERSION
+ *   cluster status                           JSON */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "brick.h"
+#include "cluster.h"
+#include "log.h"
+#include "path.h"
+#include "store.h"
+#include "volfiles.h"
+
+static char *print_spec(const struct spec *s)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return NULL;
+	spec_print(s, to);
+	fclose(to);
+	return text;
+}
+
+/* Calls fn for each committed volume but the one called `except`, until it returns an error. */
+static int each_other(const char *except, int (*fn)(const struct spec *other, void *arg, struct problem *), void *arg,
+		      struct problem *p)
+{
+	char **keys = store_keys(cluster_store(), "volume/");
+	int err = keys ? 0 : -ENOMEM;
+
+	for (char **key = keys; key && *key && !err; key++) {
+		const char *name = strchr(*key, '/') + 1;
+		struct problem ignored = { "" };
+		struct spec other;
+		uint64_t version;
+
+		if (!strcmp(name, except))
+			continue;
+		if (!cluster_spec(name, &other, &version, &ignored))
+			err = fn(&other, arg, p);
+		spec_free(&other);
+	}
+	free(keys);
+	return err;
+}
+
+/* ---- ports: one for each brick that was given none, and it stays ---- */
+
+static bool port_answers(unsigned port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool is_free;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a);
+	if (fd >= 0)
+		close(fd);
+	return !is_free;
+}
+
+struct port_use {
+	const char *server;
+	unsigned port;
+	bool used;
+};
+
+static int note_port(const struct spec *s, void *arg, struct problem *p)
+{
+	struct port_use *use = arg;
+
+	(void)p;
+	for (size_t i = 0; i < s->bricks; i++)
+		use->used |= !strcmp(s->brick[i].server->name, use->server) && spec_brick_port(&s->brick[i]) == use->port;
+	return 0;
+}
+
+static bool needs_port(const struct spec_brick *b)
+{
+	return !b->port && !b->server->has_port;
+}
+
+/* Above the volume service's port, below those that the kernel hands out by itself. */
+static int choose_port(const struct spec *s, struct spec_brick *b, struct problem *p)
+{
+	for (unsigned port = SPEC_PORT; port < 32768; port++) {
+		struct port_use use = { b->server->name, port, false };
+
+		for (size_t i = 0; i < s->bricks; i++)
+			use.used |= s->brick[i].server == b->server && !needs_port(&s->brick[i]) &&
+				    spec_brick_port(&s->brick[i]) == port;
+		each_other(s->volume, note_port, &use, p);
+		if (use.used || port_answers(port))
+			continue;
+		b->port = port;
+		return 0;
+	}
+	return problem_set(p, EADDRINUSE, "server %s has no free port between %d and 32767: write one into the specification",
+			   b->server->name, SPEC_PORT);
+}
+
+static int choose_ports(struct spec *s, const struct spec *before, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < s->bricks; i++)
+		for (size_t k = 0; k < before->bricks; k++)
+			if (needs_port(&s->brick[i]) && gfid_equal(&s->brick[i].id, &before->brick[k].id))
+				s->brick[i].port = before->brick[k].port;
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		if (needs_port(&s->brick[i]))
+			err = choose_port(s, &s->brick[i], p);
+	return err;
+}
+
+/* ---- what must hold ---- */
+
+static int check_servers(const struct spec *s, struct problem *p)
+{
+	for (size_t i = 0; i < s->servers; i++)
+		if (strcmp(s->server[i].name, cluster_name()))
+			return problem_set(
+				p, EINVAL,
+				"server '%s' is not of this cluster, whose only server is '%s': put all bricks there "
+				"(several servers need the replicated store, which is not there yet)",
+				s->server[i].name, cluster_name());
+	return 0;
+}
+
+/* One is the other, or lies in it. */
+static bool overlap(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
+
+	return !strncmp(a, b, least) && (n == m || (n < m ? b : a)[least] == '/' || (n < m ? a : b)[least - 1] == '/');
+}
+
+static int check_brick(const struct spec_brick *a, const char *volume, const struct spec *other, const struct spec_brick *b,
+		       struct problem *p)
+{
+	if (gfid_equal(&a->id, &b->id))
+		return problem_set(p, EEXIST, "a brick of volume %s has the id of one of %s: take fresh ids", volume,
+				   other->volume);
+	if (strcmp(a->server->name, b->server->name))
+		return 0;
+	if (overlap(a->directory, b->directory))
+		return problem_set(p, EEXIST, "the brick %s:%s overlaps with %s of volume %s: give each its own directory",
+				   a->server->name, a->directory, b->directory, other->volume);
+	if (strcmp(volume, other->volume) && spec_brick_port(a) == spec_brick_port(b))
+		return problem_set(p, EADDRINUSE, "port %u of server %s serves volume %s: take another, or leave it out",
+				   spec_brick_port(a), a->server->name, other->volume);
+	return 0;
+}
+
+static int check_against(const struct spec *other, void *arg, struct problem *p)
+{
+	const struct spec *s = arg;
+	int err = 0;
+
+	if (gfid_equal(&s->id, &other->id))
+		return problem_set(p, EEXIST, "volume %s has the id of volume %s: take a fresh one from uuidgen", s->volume,
+				   other->volume);
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		for (size_t k = 0; k < other->bricks && !err; k++)
+			err = check_brick(&s->brick[i], s->volume, other, &other->brick[k], p);
+	return err;
+}
+
+static int check_own_bricks(const struct spec *s, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		for (size_t k = 0; k < i && !err; k++)
+			err = check_brick(&s->brick[i], s->volume, s, &s->brick[k], p);
+	return err;
+}
+
+/* A brick that is known by its id must stay where it is. */
+static int check_moved(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	for (size_t i = 0; i < s->bricks; i++)
+		for (size_t k = 0; k < before->bricks; k++) {
+			const struct spec_brick *now = &s->brick[i], *then = &before->brick[k];
+
+			if (!gfid_equal(&now->id, &then->id))
+				continue;
+			if (i != k)
+				return problem_set(p, EINVAL, "brick %s has another place in the list: keep their order",
+						   now->directory);
+			if (strcmp(now->server_name, then->server_name))
+				return problem_set(
+					p, EINVAL,
+					"brick %s can't move to another server: replace it (`stratus brick replace`)",
+					then->directory);
+		}
+	return 0;
+}
+
+/* What a volume that holds data can't change into. */
+static int check_change(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	size_t fresh = 0;
+
+	if (!gfid_equal(&s->id, &before->id))
+		return problem_set(p, EEXIST,
+				   "there is a volume %s with another id: take another name, or delete that one first",
+				   s->volume);
+	if (s->replica != before->replica || s->arbiter != before->arbiter || s->bricks != before->bricks)
+		return problem_set(p, ENOTSUP,
+				   "a volume's bricks can be replaced, but their number, 'replica' and 'arbiter' can't change: "
+				   "that needs distribution, which is not there yet");
+	for (size_t i = 0; i < s->bricks; i++)
+		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+	if (fresh && !s->replica)
+		return problem_set(p, EINVAL, "volume %s has its data on this brick only: it can't be replaced", s->volume);
+	if (fresh > 1)
+		return problem_set(p, EINVAL,
+				   "%zu bricks of volume %s would be new at once: replace one, let it heal, then the next",
+				   fresh, s->volume);
+	return check_moved(s, before, p);
+}
+
+static int check_all(struct spec *s, const struct spec *before, struct problem *p)
+{
+	struct volgen_files files = { 0 };
+	int err = check_servers(s, p);
+
+	if (!err && before->volume)
+		err = check_change(s, before, p);
+	if (!err)
+		err = choose_ports(s, before, p);
+	if (!err)
+		err = check_own_bricks(s, p);
+	if (!err)
+		err = each_other(s->volume, check_against, s, p);
+	if (!err)
+		err = volfiles_of(s, cluster_state(), &files, p);
+	volgen_free(&files);
+	return err;
+}
+
+/* ---- commit ---- */
+
+static int stale(const char *volume, struct problem *p)
+{
+	return problem_set(p, ESTALE, "volume %s was changed by somebody else in the meantime: look at it and try again",
+			   volume);
+}
+
+/* The specification, and for a new set its secret, which goes with it. */
+static int commit(const struct spec *s, uint64_t version, bool is_new, struct problem *p)
+{
+	cleanup_path char *key = path_format("volume/%s", s->volume), *secret_key = path_format("secret/%s", s->volume);
+	cleanup_path char *text = print_spec(s);
+	char secret[SECRET_DIGITS + 1] = "";
+	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
+	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old;
+	struct store_change change[2] = { { key, version, &value }, { secret_key, 0, &hidden } };
+	int err = text ? 0 : -ENOMEM;
+
+	if (!err && is_new && s->replica) {
+		store_get(cluster_store(), secret_key, &old, &change[1].version);
+		free(old.bytes);
+		err = secret_create(secret, p);
+	}
+	if (!err)
+		err = store_commit(cluster_store(), change, is_new && s->replica ? 2 : 1);
+	if (err == -ESTALE)
+		return stale(s->volume, p);
+	return err ? problem_set(p, -err, "the cluster store can't be written: %s; see stratusd's log", strerror(-err)) : 0;
+}
+
+static int check_version(const char *wanted, const struct spec *before, uint64_t version, const char *volume, struct problem *p)
+{
+	char *end;
+
+	if (!strcmp(wanted, "any"))
+		return 0;
+	if (!strcmp(wanted, "new"))
+		return before->volume
+			       ? problem_set(p, EEXIST, "there is a volume %s already: `stratus volume info %s` shows it",
+					     volume, volume)
+			       : 0;
+	if (strtoull(wanted, &end, 10) != version || *end)
+		return stale(volume, p);
+	return 0;
+}
+
+static void answer(const struct spec *s, const char *before, uint64_t version, bool done, FILE *out)
+{
+	cleanup_path char *after = print_spec(s), *problems = done ? cluster_problems(s->volume) : NULL;
+	json_t *all = json_pack("{s:s, s:I, s:s, s:s, s:s}", "volume", s->volume, "version", (json_int_t)version, "before",
+				before, "after", after ? after : "", "problems", problems ? problems : "");
+
+	json_dumpf(all, out, 0);
+	json_decref(all);
+}
+
+static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE *out, struct problem *p)
+{
+	cleanup_path char *text = NULL, *now = NULL;
+	struct problem none = { "" };
+	struct spec before;
+	uint64_t version = 0;
+	int err = cluster_spec(s->volume, &before, &version, &none);
+
+	text = before.volume ? print_spec(&before) : path_format("%s", "");
+	if (err && err != -ENOENT)
+		err = problem_set(p, -err, "%s", none.text);
+	else
+		err = check_version(wanted, &before, version, s->volume, p);
+	if (!err)
+		err = check_all(s, &before, p);
+	if (!err)
+		now = print_spec(s);
+	if (!err && !dry_run && (!text || !now || strcmp(text, now))) {
+		err = commit(s, version, !before.volume, p);
+		version += !err;
+	}
+	if (!err && !dry_run)
+		cluster_reconcile();
+	if (!err)
+		answer(s, text ? text : "", version, !dry_run, out);
+	spec_free(&before);
+	return err;
+}
+
+static int command_commit(int words, char **word, const char *body, FILE *out, struct problem *p)
+{
+	bool dry_run = words > 3 && !strcmp(word[3], "dry-run");
+	struct spec s;
+	int err;
+
+	if (words < 3 || !body || (words > 3 && !dry_run))
+		return problem_set(p, EINVAL, "cluster commit takes a version and a specification");
+	err = spec_parse(body, strlen(body), "the specification", &s, p);
+	if (!err)
+		err = commit_parsed(word[2], dry_run, &s, out, p);
+	spec_free(&s);
+	return err;
+}
+
+/* ---- the other commands ---- */
+
+static int command_get(const char *volume, FILE *out, struct problem *p)
+{
+	cleanup_path char *text = NULL;
+	struct spec s;
+	uint64_t version;
+	json_t *all;
+	int err = cluster_spec(volume, &s, &version, p);
+
+	if (!err) {
+		text = print_spec(&s);
+		all = json_pack("{s:I, s:s}", "version", (json_int_t)version, "text", text ? text : "");
+		json_dumpf(all, out, 0);
+		json_decref(all);
+	}
+	spec_free(&s);
+	return err;
+}
+
+static int command_list(FILE *out)
+{
+	char **keys = store_keys(cluster_store(), "volume/");
+	json_t *list = json_array();
+
+	for (char **key = keys; key && *key; key++)
+		json_array_append_new(list, json_string(strchr(*key, '/') + 1));
+	json_dumpf(list, out, 0);
+	json_decref(list);
+	free(keys);
+	return keys ? 0 : -ENOMEM;
+}
+
+/* The specification, the view and the secret go together. */
+static int command_delete(const char *volume, const char *wanted, struct problem *p)
+{
+	static const char *const kinds[] = { "volume", "view", "secret" };
+	char key[3][STORE_KEY_MAX];
+	struct store_change change[3];
+	size_t changes = 0;
+	struct spec s;
+	uint64_t version;
+	int err = cluster_spec(volume, &s, &version, p);
+
+	if (!err && !s.stopped)
+		err = problem_set(p, EBUSY, "volume %s is in use: `stratus volume stop %s` it first", volume, volume);
+	if (!err)
+		err = check_version(wanted, &s, version, volume, p);
+	spec_free(&s);
+	if (err)
+		return err;
+	for (size_t i = 0; i < 3; i++) {
+		struct blob value;
+
+		snprintf(key[i], sizeof key[i], "%s/%s", kinds[i], volume);
+		if (!store_get(cluster_store(), key[i], &value, &version))
+			change[changes++] = (struct store_change){ key[i], version, NULL };
+		free(value.bytes);
+	}
+	err = store_commit(cluster_store(), change, changes);
+	if (err == -ESTALE)
+		return stale(volume, p);
+	if (err)
+		return problem_set(p, -err, "the cluster store can't be written: %s; see stratusd's log", strerror(-err));
+	cluster_reconcile();
+	return 0;
+}
+
+int cluster_command(int words, char **word, const char *body, FILE *out, bool *known, struct problem *p)
+{
+	const char *verb = words > 1 ? word[1] : "";
+
+	*known = !strcmp(word[0], "cluster");
+	if (!*known)
+		return 0;
+	if (!strcmp(verb, "commit"))
+		return command_commit(words, word, body, out, p);
+	if (!strcmp(verb, "get") && words == 3)
+		return command_get(word[2], out, p);
+	if (!strcmp(verb, "list") && words == 2)
+		return command_list(out);
+	if (!strcmp(verb, "delete") && words == 4)
+		return command_delete(word[2], word[3], p);
+	if (!strcmp(verb, "status") && words == 2) {
+		cluster_status(out);
+		return 0;
+	}
+	return problem_set(p, EINVAL, "\"cluster %.60s\" is not known, or takes other words", verb);
+}

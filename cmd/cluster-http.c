@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The volfile service: read-only HTTP, for mounts and for whoever watches.
+ *
+ *   GET /v1/volume/NAME/client[?brick=N][&after=VERSION]   the client's volfile; X-Stratus-Version says of which version. With
+ *       `after`, the answer waits until there is another version, and is 304 if there is none after 30 s.
+ *   GET /v1/status                                         what `stratus status --json` prints */
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster.h"
+#include "log.h"
+#include "path.h"
+#include "store.h"
+#include "task.h"
+
+enum { POLL_MS = 30000, LOOK_MS = 1000, THREADS = 2, CONNECTIONS = 4096, CONNECTION_S = 60 };
+
+/* One request, from its first line until its answer has left. */
+struct ask {
+	struct MHD_Connection *connection;
+	char volume[72];
+	uint64_t after, until_ns;
+	bool waits; /* `after` was given */
+	bool ripe;  /* has waited long enough */
+	struct ask *next;
+};
+
+static struct {
+	struct MHD_Daemon *daemon;
+	char address[300];
+	pthread_mutex_t lock; /* asks that are suspended, and stopping */
+	struct ask *waiting;
+	pthread_t notifier;
+	bool notifying, stopping;
+} http = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+const char *cluster_http_address(void)
+{
+	return http.address;
+}
+
+/* ---- answers ---- */
+
+static enum MHD_Result answer(struct ask *a, unsigned status, const char *type, char *text, uint64_t version)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	enum MHD_Result done;
+	char number[24];
+
+	if (!r) {
+		free(text);
+		return MHD_NO;
+	}
+	MHD_add_response_header(r, "Content-Type", type);
+	MHD_add_response_header(r, "Cache-Control", "no-store");
+	if (version) {
+		snprintf(number, sizeof number, "%" PRIu64, version);
+		MHD_add_response_header(r, "X-Stratus-Version", number);
+	}
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(r, "Allow", "GET, HEAD");
+	done = MHD_queue_response(a->connection, status, r);
+	MHD_destroy_response(r);
+	return done;
+}
+
+static enum MHD_Result refuse(struct ask *a, unsigned status, const char *sentence)
+{
+	return answer(a, status, "text/plain; charset=utf-8", path_format("%s\n", sentence), 0);
+}
+
+static enum MHD_Result answer_status(struct ask *a)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return MHD_NO;
+	cluster_status(to);
+	fclose(to);
+	return answer(a, MHD_HTTP_OK, "application/json", text, 0);
+}
+
+/* ---- volfiles ---- */
+
+static bool same_version(const struct ask *a)
+{
+	cleanup_path char *key = path_format("volume/%s", a->volume);
+	struct blob value;
+	uint64_t version;
+
+	store_get(cluster_store(), key, &value, &version);
+	free(value.bytes);
+	return version == a->after;
+}
+
+/* The client's file of that brick; of a replica set there is one for all. */
+static char *take_client(struct volgen_files *files, size_t brick)
+{
+	char *text = NULL;
+
+	for (size_t i = 0; i < files->count && !text; i++)
+		if (files->file[i].kind == VOLGEN_CLIENT && files->file[i].number == brick) {
+			text = files->file[i].text;
+			files->file[i].text = NULL;
+		}
+	return text;
+}
+
+static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t version)
+{
+	const char *brick = MHD_lookup_connection_value(a->connection, MHD_GET_ARGUMENT_KIND, "brick");
+	struct volgen_files files = { 0 };
+	struct problem p = { "" };
+	char *text = NULL;
+
+	if (s->stopped)
+		problem_set(&p, EAGAIN, "volume %s is stopped: `stratus volume start %s` starts it", s->volume, s->volume);
+	else if (!s->replica && s->bricks > 1 && !brick)
+		problem_set(&p, EINVAL, "volume %s has %zu bricks without replicas: mount one of them, as SERVER:/%s/brick0",
+			    s->volume, s->bricks, s->volume);
+	else if (!volgen(s, cluster_state(), &files, &p) && !(text = take_client(&files, brick ? strtoul(brick, NULL, 10) : 0)))
+		problem_set(&p, ENOENT, "volume %s has no such brick to mount", s->volume);
+	volgen_free(&files);
+	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
+}
+
+static enum MHD_Result answer_client(struct ask *a)
+{
+	struct problem p = { "" };
+	struct spec s;
+	uint64_t version;
+	enum MHD_Result done;
+	int err = cluster_spec(a->volume, &s, &version, &p);
+
+	if (err)
+		done = refuse(a, err == -ENOENT ? MHD_HTTP_NOT_FOUND : MHD_HTTP_INTERNAL_SERVER_ERROR, p.text);
+	else if (a->waits && version == a->after)
+		done = answer(a, MHD_HTTP_NOT_MODIFIED, "text/plain; charset=utf-8", path_format("%s", ""), version);
+	else
+		done = answer_spec(a, &s, version);
+	spec_free(&s);
+	return done;
+}
+
+/* ---- waiting ---- */
+
+/* False: it needs no waiting. The connection is suspended under the lock, so it can't be woken before. */
+static bool park(struct ask *a)
+{
+	pthread_mutex_lock(&http.lock);
+	if (a->ripe || http.stopping || !same_version(a)) {
+		pthread_mutex_unlock(&http.lock);
+		return false;
+	}
+	a->until_ns = clock_ns() + POLL_MS * 1000000ull;
+	a->next = http.waiting;
+	http.waiting = a;
+	MHD_suspend_connection(a->connection);
+	pthread_mutex_unlock(&http.lock);
+	return true;
+}
+
+static void wake_ripe(bool all)
+{
+	uint64_t now = clock_ns();
+
+	pthread_mutex_lock(&http.lock);
+	for (struct ask **at = &http.waiting; *at;) {
+		struct ask *a = *at;
+
+		if (!all && now < a->until_ns && same_version(a)) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		a->ripe = true;
+		MHD_resume_connection(a->connection);
+	}
+	pthread_mutex_unlock(&http.lock);
+}
+
+static void *notify(void *arg)
+{
+	uint64_t index = 0;
+	bool stopping = false;
+
+	(void)arg;
+	while (!stopping) {
+		index = store_wait(cluster_store(), index, LOOK_MS);
+		pthread_mutex_lock(&http.lock);
+		stopping = http.stopping;
+		pthread_mutex_unlock(&http.lock);
+		wake_ripe(stopping);
+	}
+	return NULL;
+}
+
+/* ---- requests ---- */
+
+/* "/v1/volume/NAME/client": NAME into the request. */
+static bool is_client(const char *url, struct ask *a)
+{
+	static const char begin[] = "/v1/volume/";
+	size_t length;
+
+	if (strncmp(url, begin, strlen(begin)))
+		return false;
+	url += strlen(begin);
+	length = strcspn(url, "/");
+	if (!length || length >= sizeof a->volume || strcmp(url + length, "/client"))
+		return false;
+	memcpy(a->volume, url, length);
+	a->volume[length] = '\0';
+	return true;
+}
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *url, const char *method, const char *version,
+			      const char *upload, size_t *upload_size, void **state)
+{
+	struct ask *a = *state;
+	const char *after;
+
+	(void)arg, (void)version, (void)upload;
+	if (!a) { /* the header is there */
+		*state = a = calloc(1, sizeof *a);
+		if (a)
+			a->connection = c;
+		return a ? MHD_YES : MHD_NO;
+	}
+	if (*upload_size) { /* nobody is asked for one */
+		*upload_size = 0;
+		return MHD_YES;
+	}
+	if (strcmp(method, "GET") && strcmp(method, "HEAD"))
+		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "this service only reads: use the command stratus on a server");
+	if (!strcmp(url, "/v1/status"))
+		return answer_status(a);
+	if (!is_client(url, a))
+		return refuse(a, MHD_HTTP_NOT_FOUND, "there are /v1/status and /v1/volume/NAME/client");
+	after = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "after");
+	a->waits = after != NULL;
+	a->after = after ? strtoull(after, NULL, 10) : 0;
+	return a->waits && park(a) ? MHD_YES : answer_client(a);
+}
+
+static void completed(void *arg, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code)
+{
+	(void)arg, (void)c, (void)code;
+	free(*state); /* nobody waits with it: a suspended connection is not completed */
+	*state = NULL;
+}
+
+/* ---- start and stop ---- */
+
+static int listen_on(const struct addrinfo *a)
+{
+	int one = 1, zero = 0, err, fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (a->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+	if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 256))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+/* "ADDRESS:PORT", "[ADDRESS]:PORT"; "" in place of ADDRESS: all. */
+static int make_listener(const char *address, struct problem *p)
+{
+	cleanup_path char *copy = path_format("%s", address);
+	char *colon = strrchr(copy, ':'), *host = copy;
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM }, *list;
+	int fd, err;
+
+	if (!colon)
+		return problem_set(p, EINVAL, "'%s' is no address to listen on: write ADDRESS:PORT", address);
+	*colon = '\0';
+	if (*host == '[' && colon > host && colon[-1] == ']') {
+		host++;
+		colon[-1] = '\0';
+	}
+	err = getaddrinfo(*host ? host : NULL, colon + 1, &hints, &list);
+	if (err)
+		return problem_set(p, EINVAL, "'%s' is no address to listen on: %s", address, gai_strerror(err));
+	fd = listen_on(list);
+	for (struct addrinfo *a = list->ai_next; a && fd < 0; a = a->ai_next)
+		fd = listen_on(a);
+	freeaddrinfo(list);
+	return fd < 0 ? problem_set(p, -fd, "can't listen on %s: %s; stop what listens there, or name another with --listen",
+				    address, strerror(-fd))
+		      : fd;
+}
+
+int cluster_http_start(const char *address, struct problem *p)
+{
+	int fd;
+
+	if (address)
+		snprintf(http.address, sizeof http.address, "%s", address);
+	else
+		snprintf(http.address, sizeof http.address, "[::]:%d", CLUSTER_PORT);
+	fd = make_listener(http.address, p);
+	if (fd < 0 && !address) { /* a kernel without IPv6 */
+		snprintf(http.address, sizeof http.address, "0.0.0.0:%d", CLUSTER_PORT);
+		*p = (struct problem){ "" };
+		fd = make_listener(http.address, p);
+	}
+	if (fd < 0)
+		return fd;
+	http.stopping = false;
+	http.daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
+				       NULL, handle, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, THREADS,
+				       MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_S,
+				       MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
+	if (!http.daemon) {
+		close(fd);
+		return problem_set(p, EAGAIN,
+				   "the volfile service can't start: the limit of processes or open files is reached");
+	}
+	http.notifying = !pthread_create(&http.notifier, NULL, notify, NULL);
+	if (http.notifying)
+		return 0;
+	cluster_http_stop();
+	return problem_set(p, EAGAIN, "no thread for the volfile service: the process limit is reached");
+}
+
+void cluster_http_stop(void)
+{
+	pthread_mutex_lock(&http.lock);
+	http.stopping = true;
+	pthread_mutex_unlock(&http.lock);
+	if (http.notifying) { /* the caller has called store_wake() */
+		pthread_join(http.notifier, NULL);
+		http.notifying = false;
+	}
+	if (http.daemon)
+		MHD_stop_daemon(http.daemon);
+	http.daemon = NULL;
+}

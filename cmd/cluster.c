@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compares what runs with what is committed, volume by volume, and starts and stops graphs until they agree.
+ *
+ * A unit is one graph: the bricks that share a port, or the coordinator of a replica set. Locks: `lock` covers the list of
+ * volumes and their units, and is held while graphs start and stop; the store's locks are below it. The register's functions take
+ * only those of the store, so a coordinator may commit a view while it is being stopped. */
+#include "cluster.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "brick.h"
+#include "config.h"
+#include "facts.h"
+#include "log.h"
+#include "path.h"
+#include "register.h"
+#include "store.h"
+
+enum { RETRY_MS = 5000 };
+
+struct unit {
+	char *file, *text; /* the volfile: its name, which tells units of a volume apart, and its text */
+	enum volgen_kind kind;
+	struct graph *graph; /* NULL: not running */
+	bool wanted;
+	struct problem problem; /* why it is not running */
+};
+struct volume {
+	char *name;
+	uint64_t version;
+	struct spec spec;
+	struct unit *unit;
+	size_t units;
+	bool wanted;
+	struct problem problem;
+};
+
+static struct {
+	char *state, *name;
+	struct store *store;
+	pthread_mutex_t lock;
+	struct volume *volume;
+	size_t volumes;
+	pthread_t retrier;
+	pthread_mutex_t retry_lock;
+	pthread_cond_t retry_end;
+	bool retrying, ending;
+} cluster = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.retry_lock = PTHREAD_MUTEX_INITIALIZER,
+	.retry_end = PTHREAD_COND_INITIALIZER,
+};
+
+struct store *cluster_store(void)
+{
+	return cluster.store;
+}
+
+const char *cluster_name(void)
+{
+	return cluster.name;
+}
+
+const char *cluster_state(void)
+{
+	return cluster.state;
+}
+
+int cluster_spec(const char *volume, struct spec *spec, uint64_t *version, struct problem *p)
+{
+	cleanup_path char *key = path_format("volume/%s", volume), *path = path_format("volume %s", volume);
+	struct blob text;
+	int err = store_get(cluster.store, key, &text, version);
+
+	*spec = (struct spec){ 0 };
+	if (err == -ENOENT)
+		return problem_set(p, ENOENT, "there is no volume '%s' here: `stratus volume info` lists those there are",
+				   volume);
+	if (err)
+		return problem_set(p, -err, "the cluster store can't be read: %s; see stratusd's log", strerror(-err));
+	err = spec_parse(text.bytes, text.size, path, spec, p);
+	free(text.bytes);
+	return err;
+}
+
+/* ---- the register for translators ---- */
+
+static int register_get(const char *key, struct blob *value, uint64_t *version)
+{
+	return store_get(cluster.store, key, value, version);
+}
+
+static int register_replace(const char *key, uint64_t version, const struct blob *value)
+{
+	return store_replace(cluster.store, key, version, value);
+}
+
+static const struct cluster_register views = { register_get, register_replace };
+
+/* ---- units ---- */
+
+static bool is_ours(const struct spec_brick *b)
+{
+	return !strcmp(b->server->name, cluster.name);
+}
+
+/* Whether the brick is served by the unit: its volume stands in the unit's text. */
+static bool serves(const struct unit *u, size_t brick)
+{
+	cleanup_path char *line = path_format("\nvolume brick%zu\n", brick);
+
+	return u->kind == VOLGEN_SERVER && strstr(u->text, line);
+}
+
+static void unit_stop(struct unit *u)
+{
+	if (!u->graph)
+		return;
+	graph_stop(u->graph);
+	graph_destroy(u->graph);
+	u->graph = NULL;
+}
+
+static void unit_free(struct unit *u)
+{
+	unit_stop(u);
+	free(u->file);
+	free(u->text);
+}
+
+static int read_secret(const struct volume *v, char secret[SECRET_DIGITS + 1], struct problem *p)
+{
+	cleanup_path char *key = path_format("secret/%s", v->name);
+	struct blob value;
+	uint64_t version;
+	int err = store_get(cluster.store, key, &value, &version);
+
+	if (!err && value.size != SECRET_DIGITS)
+		err = -EINVAL;
+	if (!err)
+		memcpy(secret, value.bytes, SECRET_DIGITS + 1);
+	free(value.bytes);
+	return err ? problem_set(p, -err, "the secret of volume %s is not in the store: delete the volume and create it anew",
+				 v->name)
+		   : 0;
+}
+
+/* The directories and secrets that a unit needs. */
+static int unit_prepare(const struct volume *v, const struct unit *u, struct problem *p)
+{
+	cleanup_path char *file = path_format("%s/%s.secret", cluster.state, v->name);
+	char secret[SECRET_DIGITS + 1];
+	int err = v->spec.replica ? read_secret(v, secret, p) : 0;
+
+	if (!err && u->kind == VOLGEN_COORDINATOR)
+		return secret_write(file, secret, p);
+	for (size_t i = 0; i < v->spec.bricks && !err; i++)
+		if (serves(u, i))
+			err = brick_prepare(&v->spec.brick[i], cluster.state, v->spec.replica ? secret : NULL, p);
+	return err;
+}
+
+static int unit_run(struct volume *v, struct unit *u, struct problem *p)
+{
+	struct volfile file = { 0 };
+	struct graph *g = NULL;
+	int err = unit_prepare(v, u, p);
+
+	if (!err)
+		err = volfile_parse(u->text, strlen(u->text), v->name, &file, p);
+	if (!err)
+		err = graph_create(&file, NULL, NULL, &g, p);
+	if (!err)
+		err = graph_start(g, p);
+	if (err)
+		graph_destroy(g);
+	else
+		u->graph = g;
+	volfile_free(&file);
+	for (size_t i = 0; i < v->spec.bricks && !err; i++)
+		if (serves(u, i))
+			err = brick_mark(&v->spec.brick[i], cluster.state, p);
+	return err;
+}
+
+static void unit_start(struct volume *v, struct unit *u)
+{
+	struct problem p = { "" };
+	int err = unit_run(v, u, &p);
+
+	if (!err)
+		log_info(NULL, NULL, "serving volume %s: %s", v->name, u->file);
+	else if (strcmp(p.text, u->problem.text)) /* once, not at each attempt */
+		log_error(NULL, NULL, "volume %s: %s: %s", v->name, u->file, p.text[0] ? p.text : strerror(-err));
+	if (err)
+		problem_set(&p, -err, "%s", strerror(-err));
+	u->problem = p;
+}
+
+/* Another text: live options change in place, for anything else the graph is made anew. */
+static void unit_change(const struct volume *v, struct unit *u, char *text)
+{
+	struct problem ignored = { "" };
+	struct volfile file = { 0 };
+	int done = u->graph && !volfile_parse(text, strlen(text), v->name, &file, &ignored)
+			   ? graph_reconfigure(u->graph, &file, &ignored)
+			   : 0;
+
+	if (done <= 0)
+		unit_stop(u);
+	volfile_free(&file);
+	free(u->text);
+	u->text = text;
+}
+
+/* Takes the file's name and text if the unit is new or differs. */
+static void unit_want(struct volume *v, struct volgen_file *file)
+{
+	struct unit *u = v->unit, *grown;
+
+	while (u < v->unit + v->units && strcmp(u->file, file->name))
+		u++;
+	if (u == v->unit + v->units) {
+		grown = realloc(v->unit, (v->units + 1) * sizeof *grown);
+		if (!grown)
+			return; /* tried again later */
+		v->unit = grown;
+		u = &grown[v->units++];
+		*u = (struct unit){ .file = file->name, .text = file->text, .kind = file->kind };
+		file->name = file->text = NULL;
+	} else if (strcmp(u->text, file->text)) {
+		unit_change(v, u, file->text);
+		file->text = NULL;
+	}
+	u->wanted = true;
+}
+
+/* ---- volumes ---- */
+
+static void volume_drop_unwanted(struct volume *v)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < v->units; i++) /* the coordinator before the bricks */
+		if (!v->unit[i].wanted && v->unit[i].kind == VOLGEN_COORDINATOR)
+			unit_stop(&v->unit[i]);
+	for (size_t i = 0; i < v->units; i++) {
+		if (v->unit[i].wanted)
+			v->unit[kept++] = v->unit[i];
+		else
+			unit_free(&v->unit[i]);
+	}
+	v->units = kept;
+}
+
+/* What its specification asks of this server. On one server the coordinator runs here, too. */
+static void volume_want(struct volume *v)
+{
+	struct volgen_files files = { 0 };
+	int err;
+
+	for (size_t i = 0; i < v->units; i++)
+		v->unit[i].wanted = false;
+	spec_free(&v->spec);
+	v->problem = (struct problem){ "" };
+	err = cluster_spec(v->name, &v->spec, &v->version, &v->problem);
+	if (!err && !v->spec.stopped)
+		err = volgen(&v->spec, cluster.state, &files, &v->problem);
+	for (size_t i = 0; i < files.count; i++) {
+		struct volgen_file *f = &files.file[i];
+
+		if ((f->kind == VOLGEN_SERVER && !strcmp(v->spec.server[f->number].name, cluster.name)) ||
+		    f->kind == VOLGEN_COORDINATOR)
+			unit_want(v, f);
+	}
+	volgen_free(&files);
+	if (err)
+		for (size_t i = 0; i < v->units; i++)
+			v->unit[i].wanted = true; /* not understood: what runs goes on */
+}
+
+static void volume_start(struct volume *v)
+{
+	static const enum volgen_kind order[] = { VOLGEN_SERVER, VOLGEN_COORDINATOR };
+
+	for (size_t k = 0; k < 2; k++)
+		for (size_t i = 0; i < v->units; i++)
+			if (v->unit[i].kind == order[k] && !v->unit[i].graph)
+				unit_start(v, &v->unit[i]);
+}
+
+static void volume_free(struct volume *v)
+{
+	for (size_t i = 0; i < v->units; i++)
+		v->unit[i].wanted = false;
+	volume_drop_unwanted(v);
+	free(v->unit);
+	spec_free(&v->spec);
+	free(v->name);
+}
+
+static struct volume *find_volume(const char *name)
+{
+	for (size_t i = 0; i < cluster.volumes; i++)
+		if (!strcmp(cluster.volume[i].name, name))
+			return &cluster.volume[i];
+	return NULL;
+}
+
+static void volume_note(const char *name)
+{
+	struct volume *v = find_volume(name), *grown;
+
+	if (!v) {
+		grown = realloc(cluster.volume, (cluster.volumes + 1) * sizeof *grown);
+		if (!grown)
+			return;
+		cluster.volume = grown;
+		v = &grown[cluster.volumes++];
+		*v = (struct volume){ .name = path_format("%s", name) };
+	}
+	v->wanted = true;
+}
+
+static void forget_volumes(void)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < cluster.volumes; i++) {
+		if (cluster.volume[i].wanted)
+			cluster.volume[kept++] = cluster.volume[i];
+		else
+			volume_free(&cluster.volume[i]);
+	}
+	cluster.volumes = kept;
+}
+
+void cluster_reconcile(void)
+{
+	static const char prefix[] = "volume/";
+	char **keys = store_keys(cluster.store, prefix);
+
+	if (!keys)
+		return;
+	pthread_mutex_lock(&cluster.lock);
+	for (size_t i = 0; i < cluster.volumes; i++)
+		cluster.volume[i].wanted = false;
+	for (char **key = keys; *key; key++)
+		volume_note(*key + strlen(prefix));
+	forget_volumes();
+	for (size_t i = 0; i < cluster.volumes; i++) {
+		volume_want(&cluster.volume[i]);
+		volume_drop_unwanted(&cluster.volume[i]);
+	}
+	for (size_t i = 0; i < cluster.volumes; i++)
+		volume_start(&cluster.volume[i]);
+	pthread_mutex_unlock(&cluster.lock);
+	free(keys);
+}
+
+/* ---- what is not served is tried again ---- */
+
+static bool all_served(void)
+{
+	bool all = true;
+
+	pthread_mutex_lock(&cluster.lock);
+	for (size_t i = 0; i < cluster.volumes; i++)
+		for (size_t k = 0; k < cluster.volume[i].units; k++)
+			all &= cluster.volume[i].unit[k].graph != NULL;
+	pthread_mutex_unlock(&cluster.lock);
+	return all;
+}
+
+static void *retry(void *arg)
+{
+	struct timespec until;
+	bool ending = false;
+
+	(void)arg;
+	while (!ending) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += RETRY_MS / 1000;
+		pthread_mutex_lock(&cluster.retry_lock);
+		while (!cluster.ending && pthread_cond_timedwait(&cluster.retry_end, &cluster.retry_lock, &until) != ETIMEDOUT)
+			;
+		ending = cluster.ending;
+		pthread_mutex_unlock(&cluster.retry_lock);
+		if (!ending && !all_served())
+			cluster_reconcile();
+	}
+	return NULL;
+}
+
+static void stop_retrier(void)
+{
+	if (!cluster.retrying)
+		return;
+	pthread_mutex_lock(&cluster.retry_lock);
+	cluster.ending = true;
+	pthread_cond_signal(&cluster.retry_end);
+	pthread_mutex_unlock(&cluster.retry_lock);
+	pthread_join(cluster.retrier, NULL);
+	cluster.retrying = false;
+}
+
+/* ---- start and stop ---- */
+
+static char *host_name(void)
+{
+	char name[256] = "";
+
+	gethostname(name, sizeof name - 1);
+	name[strcspn(name, ".")] = '\0';
+	return path_format("%s", *name ? name : "server");
+}
+
+int cluster_start(const struct cluster_config *c, struct problem *p)
+{
+	cleanup_path char *store = NULL;
+	int err;
+
+	cluster.state = path_absolute(c->state);
+	cluster.name = c->name ? path_format("%s", c->name) : host_name();
+	store = path_format("%s/store", cluster.state);
+	path_make_parents(store);
+	chmod(cluster.state, 0700);
+	err = store_open(store, &cluster.store, p);
+	if (err)
+		return err;
+	cluster_register_set(&views);
+	cluster_reconcile();
+	err = cluster_http_start(c->listen, p);
+	if (!err && pthread_create(&cluster.retrier, NULL, retry, NULL))
+		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
+	cluster.retrying = !err;
+	return err;
+}
+
+void cluster_stop(void)
+{
+	stop_retrier();
+	if (cluster.store)
+		store_wake(cluster.store);
+	cluster_http_stop();
+	for (size_t i = 0; i < cluster.volumes; i++)
+		volume_free(&cluster.volume[i]);
+	free(cluster.volume);
+	cluster.volume = NULL;
+	cluster.volumes = 0;
+	cluster_register_set(NULL);
+	store_close(cluster.store);
+	cluster.store = NULL;
+	free(cluster.state);
+	free(cluster.name);
+}
+
+/* ---- what is said of it ---- */
+
+void cluster_each_graph(void (*fn)(struct graph *, void *), void *arg)
+{
+	pthread_mutex_lock(&cluster.lock);
+	for (size_t i = 0; i < cluster.volumes; i++)
+		for (size_t k = 0; k < cluster.volume[i].units; k++)
+			if (cluster.volume[i].unit[k].graph)
+				fn(cluster.volume[i].unit[k].graph, arg);
+	pthread_mutex_unlock(&cluster.lock);
+}
+
+int cluster_reload(struct problem *p)
+{
+	(void)p;
+	cluster_reconcile();
+	return 0;
+}
+
+static void print_problem(FILE *to, const char *what, const struct problem *problem)
+{
+	if (problem->text[0])
+		fprintf(to, "%s%s%s\n", what, *what ? ": " : "", problem->text);
+}
+
+char *cluster_problems(const char *volume)
+{
+	const struct volume *v;
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return NULL;
+	pthread_mutex_lock(&cluster.lock);
+	v = find_volume(volume);
+	if (v)
+		print_problem(to, "", &v->problem);
+	for (size_t i = 0; v && i < v->units; i++)
+		print_problem(to, v->unit[i].file, &v->unit[i].problem);
+	pthread_mutex_unlock(&cluster.lock);
+	fclose(to);
+	return text;
+}
+
+/* "key: N" lines of a dump, added up; sessions and connections are counted by their lines. */
+static unsigned count_lines(const char *text, const char *begin)
+{
+	unsigned count = 0;
+
+	for (const char *at = strstr(text, begin); at; at = strstr(at + 1, begin))
+		count++;
+	return count;
+}
+
+/* Sessions of clients with a brick, as protocol/server tells them. */
+static unsigned count_sessions(struct graph *g, size_t brick)
+{
+	cleanup_path char *wanted = path_format(", subvolume brick%zu,", brick);
+	char *text = NULL;
+	size_t size;
+	unsigned count;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return 0;
+	if (g->top->type->dump)
+		g->top->type->dump(g->top, to);
+	fclose(to);
+	count = count_lines(text, wanted);
+	free(text);
+	return count;
+}
+
+static const struct unit *unit_of(const struct volume *v, size_t brick)
+{
+	for (size_t i = 0; i < v->units; i++)
+		if (serves(&v->unit[i], brick))
+			return &v->unit[i];
+	return NULL;
+}
+
+static json_t *brick_json(const struct volume *v, size_t number)
+{
+	const struct spec_brick *b = &v->spec.brick[number];
+	const struct unit *u = unit_of(v, number);
+	struct statvfs fs;
+	char id[GFID_TEXT];
+	json_t *brick = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "name", "", "server", b->server->name, "directory",
+				  b->directory, "id", gfid_text(&b->id, id), "port", (int)spec_brick_port(b), "state",
+				  !is_ours(b)	    ? "elsewhere"
+				  : u && u->graph   ? "serving"
+				  : v->spec.stopped ? "stopped"
+						    : "down");
+	cleanup_path char *name = path_format("brick%zu", number);
+
+	json_object_set_new(brick, "name", json_string(name));
+	if (u && u->problem.text[0])
+		json_object_set_new(brick, "problem", json_string(u->problem.text));
+	if (u && u->graph)
+		json_object_set_new(brick, "clients", json_integer(count_sessions(u->graph, number)));
+	if (is_ours(b) && !statvfs(b->directory, &fs)) {
+		json_object_set_new(brick, "bytes-total", json_integer((json_int_t)fs.f_blocks * fs.f_frsize));
+		json_object_set_new(brick, "bytes-free", json_integer((json_int_t)fs.f_bavail * fs.f_frsize));
+	}
+	return brick;
+}
+
+/* What the coordinator says of the set: its view, and what is still to heal. */
+static json_t *replica_json(const struct volume *v)
+{
+	char *words[] = { (char *)"status", (char *)"--json", NULL }, *text = NULL;
+	const struct unit *u = NULL;
+	json_t *said;
+	size_t size;
+	FILE *to;
+
+	for (size_t i = 0; i < v->units; i++)
+		if (v->unit[i].kind == VOLGEN_COORDINATOR)
+			u = &v->unit[i];
+	if (!u || !u->graph || !u->graph->top->type->command)
+		return u && u->problem.text[0] ? json_pack("{s:s}", "problem", u->problem.text) : json_null();
+	to = open_memstream(&text, &size);
+	if (!to)
+		return json_null();
+	u->graph->top->type->command(u->graph->top, 2, words, to);
+	fclose(to);
+	said = json_loads(text, 0, NULL);
+	free(text);
+	return said ? said : json_null();
+}
+
+static json_t *volume_json(const struct volume *v)
+{
+	char id[GFID_TEXT];
+	json_t *bricks = json_array(), *all;
+
+	for (size_t i = 0; i < v->spec.bricks; i++)
+		json_array_append_new(bricks, brick_json(v, i));
+	all = json_pack("{s:s, s:s, s:I, s:b, s:i, s:b, s:o}", "name", v->name, "id", gfid_text(&v->spec.id, id), "version",
+			(json_int_t)v->version, "started", !v->spec.stopped, "replica",
+			v->spec.replica ? (int)v->spec.replica : 1, "arbiter", v->spec.arbiter, "bricks", bricks);
+	if (v->spec.replica)
+		json_object_set_new(all, "set", replica_json(v));
+	if (v->problem.text[0])
+		json_object_set_new(all, "problem", json_string(v->problem.text));
+	return all;
+}
+
+void cluster_status(FILE *to)
+{
+	json_t *volumes = json_array(), *all;
+
+	pthread_mutex_lock(&cluster.lock);
+	for (size_t i = 0; i < cluster.volumes; i++)
+		json_array_append_new(volumes, volume_json(&cluster.volume[i]));
+	pthread_mutex_unlock(&cluster.lock);
+	all = json_pack("{s:[{s:s, s:s, s:s, s:s, s:i}], s:I, s:o}", "servers", "name", cluster.name, "state", "up", "listen",
+			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "index",
+			(json_int_t)store_index(cluster.store), "volumes", volumes);
+	json_dumpf(all, to, JSON_INDENT(2));
+	fputc('\n', to);
+	json_decref(all);
+}
+
+static void name_xlators(struct graph *g, void *arg)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		cleanup_path char *name = path_format("%s:%s", g->path, g->xlator[i]->name);
+
+		json_array_append_new(arg, json_pack("{s:s, s:s}", "name", name, "type", g->xlator[i]->type->name));
+	}
+}
+
+void cluster_info(FILE *to)
+{
+	json_t *all = json_array();
+
+	fact_string(to, "server", cluster.name);
+	fact_string(to, "state", cluster.state);
+	fact_string(to, "listen", cluster_http_address());
+	cluster_each_graph(name_xlators, all);
+	fputs(", \"volumes\": ", to);
+	json_dumpf(all, to, 0);
+	json_decref(all);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stratusd with a cluster store: serves what the committed specifications say, and changes when they change. */
+#ifndef STRATUS_CLUSTER_H
+#define STRATUS_CLUSTER_H
+#include <stdint.h>
+#include <stdio.h>
+
+#include "graph.h"
+#include "volgen.h"
+
+struct store;
+enum { CLUSTER_PORT = 24006 };
+struct cluster_config {
+	const char *state;  /* directory of the store, secrets and marks */
+	const char *name;   /* of this server in the specifications; NULL: the host's */
+	const char *listen; /* ADDRESS:PORT of the volfile service; NULL: all addresses, CLUSTER_PORT */
+};
+/* Opens the store, brings up what is committed (a volume that can't be served is logged, and tried again), and starts the
+ * volfile service. */
+int cluster_start(const struct cluster_config *, struct problem *);
+void cluster_stop(void);
+
+/* ---- for the control socket ---- */
+void cluster_each_graph(void (*fn)(struct graph *, void *), void *arg);
+void cluster_info(FILE *);	      /* volumes are named VOLUME:TRANSLATOR, as `stratus ctl` takes them */
+int cluster_reload(struct problem *); /* tries again what could not be served */
+int cluster_command(int words, char **word, const char *body, FILE *, bool *known, struct problem *);
+
+/* ---- among the files of the cluster ---- */
+struct store *cluster_store(void);
+const char *cluster_name(void);
+const char *cluster_state(void);
+/* The committed specification of a volume. -ENOENT and a sentence: there is no such volume. */
+int cluster_spec(const char *volume, struct spec *, uint64_t *version, struct problem *);
+/* Serves what is committed now: returns when graphs have started and stopped accordingly. */
+void cluster_reconcile(void);
+/* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
+char *cluster_problems(const char *volume);
+void cluster_status(FILE *); /* as JSON */
+
+int cluster_http_start(const char *address, struct problem *);
+void cluster_http_stop(void);
+const char *cluster_http_address(void);
+#endif

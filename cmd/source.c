@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fetches volfiles by HTTP (cmd/cluster-http.c serves them). */
+#include "source.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "log.h"
+#include "path.h"
+
+enum { SERVERS = 64, PORT = 24006, CONNECT_S = 5, ANSWER_S = 15, POLL_S = 45, TEXT_MAX = 1 << 20 };
+
+struct source {
+	char *server[SERVERS]; /* "host:port" */
+	size_t servers, last;  /* the one that answered */
+	char *volume, *brick;  /* brick: its number, or NULL */
+	CURLM *multi;
+	atomic_bool cancelled;
+};
+
+/* ---- names ---- */
+
+bool source_is_one(const char *text)
+{
+	return *text != '/' && *text != '.' && *text != ':' && strstr(text, ":/");
+}
+
+/* The end of the host in "HOST", "HOST:PORT", "[ADDRESS]:PORT". */
+static char *host_end(char *server)
+{
+	char *bracket = *server == '[' ? strchr(server, ']') : NULL;
+
+	return bracket ? bracket + 1 : server + strcspn(server, ":");
+}
+
+static int check_server(char *server, struct problem *p)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.[]:%";
+	char *end = host_end(server);
+	unsigned long port = *end == ':' ? strtoul(end + 1, &end, 10) : PORT;
+
+	if (end == server || *end || port < 1 || port > 65535 || strspn(server, fine) != strlen(server))
+		return problem_set(p, EINVAL, "'%s' is no server: write HOST or HOST:PORT", server);
+	return 0;
+}
+
+/* A server without a port has that of the next one that has one. */
+static void give_ports(struct source *s)
+{
+	char *port = path_format("%d", PORT);
+
+	for (size_t i = s->servers; i-- > 0;) {
+		char *end = host_end(s->server[i]), *whole;
+
+		if (*end == ':') {
+			free(port);
+			port = path_format("%s", end + 1);
+			continue;
+		}
+		whole = path_format("%s:%s", s->server[i], port);
+		free(s->server[i]);
+		s->server[i] = whole;
+	}
+	free(port);
+}
+
+static int take_servers(struct source *s, char *list, struct problem *p)
+{
+	char *save;
+	int err = 0;
+
+	for (char *one = strtok_r(list, ",", &save); one && !err; one = strtok_r(NULL, ",", &save)) {
+		if (s->servers == SERVERS)
+			return problem_set(p, EINVAL, "more than %d servers", SERVERS);
+		err = check_server(one, p);
+		s->server[s->servers++] = path_format("%s", one);
+	}
+	if (!err && !s->servers)
+		return problem_set(p, EINVAL, "no server is named: write SERVER:/VOLUME");
+	give_ports(s);
+	return err;
+}
+
+static int take_volume(struct source *s, const char *text, struct problem *p)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	size_t length = strspn(text, fine);
+	const char *rest = text + length, *number = rest + 6;
+
+	s->volume = path_format("%.*s", (int)length, text);
+	if (!strncmp(rest, "/brick", 6) && *number && strlen(number) < 6 && strspn(number, "0123456789") == strlen(number))
+		s->brick = path_format("%s", number);
+	if (!length || length > 64 || (*rest && !s->brick))
+		return problem_set(p, EINVAL,
+				   "'/%s' is no volume: write SERVER:/VOLUME, or SERVER:/VOLUME/brickN for one brick", text);
+	return 0;
+}
+
+int source_create(const char *text, struct source **made, struct problem *p)
+{
+	cleanup_path char *copy = path_format("%s", text);
+	char *at = strstr(copy, ":/");
+	struct source *s = calloc(1, sizeof *s);
+	int err = s ? 0 : -ENOMEM;
+
+	if (!err)
+		err = take_volume(s, at + 2, p);
+	*at = '\0';
+	if (!err)
+		err = take_servers(s, copy, p);
+	if (!err && (curl_global_init(CURL_GLOBAL_DEFAULT) || !(s->multi = curl_multi_init())))
+		err = problem_set(p, ENOMEM, "libcurl can't be set up");
+	if (err)
+		source_destroy(s);
+	else
+		*made = s;
+	return err;
+}
+
+void source_destroy(struct source *s)
+{
+	if (!s)
+		return;
+	curl_multi_cleanup(s->multi);
+	for (size_t i = 0; i < s->servers; i++)
+		free(s->server[i]);
+	free(s->volume);
+	free(s->brick);
+	free(s);
+}
+
+void source_cancel(struct source *s)
+{
+	atomic_store(&s->cancelled, true);
+	curl_multi_wakeup(s->multi);
+}
+
+int source_rest(struct source *s, unsigned seconds)
+{
+	for (unsigned i = 0; i < seconds && !atomic_load(&s->cancelled); i++)
+		curl_multi_poll(s->multi, NULL, 0, 1000, NULL);
+	return atomic_load(&s->cancelled) ? -ECANCELED : 0;
+}
+
+/* ---- one request ---- */
+
+struct answer {
+	FILE *to;
+	size_t size;
+	uint64_t version;
+};
+
+static size_t take_body(char *bytes, size_t one, size_t count, void *arg)
+{
+	struct answer *a = arg;
+
+	a->size += one * count;
+	return a->size > TEXT_MAX ? 0 : fwrite(bytes, one, count, a->to);
+}
+
+static size_t take_header(char *line, size_t one, size_t count, void *arg)
+{
+	static const char name[] = "X-Stratus-Version:";
+	struct answer *a = arg;
+	char text[64];
+
+	snprintf(text, sizeof text, "%.*s", (int)(one * count), line);
+	if (!strncasecmp(text, name, strlen(name)))
+		a->version = strtoull(text + strlen(name), NULL, 10);
+	return one * count;
+}
+
+/* Until it is done, or cancelled. */
+static CURLcode perform(struct source *s, CURL *easy)
+{
+	CURLcode code = CURLE_ABORTED_BY_CALLBACK;
+	CURLMsg *message;
+	int running = 1, left;
+
+	if (curl_multi_add_handle(s->multi, easy))
+		return CURLE_OUT_OF_MEMORY;
+	while (running && !atomic_load(&s->cancelled)) {
+		if (curl_multi_perform(s->multi, &running))
+			break;
+		if (running)
+			curl_multi_poll(s->multi, NULL, 0, 1000, NULL);
+	}
+	while ((message = curl_multi_info_read(s->multi, &left)))
+		if (message->msg == CURLMSG_DONE)
+			code = message->data.result;
+	curl_multi_remove_handle(s->multi, easy);
+	return code;
+}
+
+static void set_options(CURL *easy, const char *url, bool polls, char *reason, struct answer *a)
+{
+	curl_easy_setopt(easy, CURLOPT_URL, url);
+	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
+	curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* these are our own servers */
+	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+	curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)(polls ? POLL_S : ANSWER_S));
+	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl_easy_setopt(easy, CURLOPT_WRITEDATA, a);
+	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+	curl_easy_setopt(easy, CURLOPT_HEADERDATA, a);
+}
+
+/* What the server has said: -ENOTCONN if it is no answer, so that another may be asked. */
+static int judge(const char *server, long status, const struct answer *a, char **text, struct problem *p)
+{
+	if (status == 200 && a->version)
+		return 0;
+	if (status == 304)
+		return -EAGAIN;
+	(*text)[strcspn(*text, "\n")] = '\0';
+	if ((status == 404 || status == 409) && a->size && a->size < 400) /* a sentence of ours */
+		return problem_set(p, status == 404 ? ENOENT : EBUSY, "%s says: %s", server, *text);
+	return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen",
+			   server, status);
+}
+
+static char *path_of(const struct source *s, const char *server, uint64_t after)
+{
+	cleanup_path char *brick = s->brick ? path_format("brick=%s&", s->brick) : path_format("%s", "");
+	cleanup_path char *wait = after ? path_format("after=%" PRIu64, after) : path_format("%s", "");
+
+	return path_format("http://%s/v1/volume/%s/client?%s%s", server, s->volume, brick, wait);
+}
+
+static int ask(struct source *s, const char *server, uint64_t after, char **text, uint64_t *version, struct problem *p)
+{
+	cleanup_path char *url = path_of(s, server, after);
+	char reason[CURL_ERROR_SIZE] = "";
+	struct answer a = { 0 };
+	CURL *easy = curl_easy_init();
+	CURLcode code;
+	size_t size;
+	long status = 0;
+	int err;
+
+	*text = NULL;
+	a.to = easy ? open_memstream(text, &size) : NULL;
+	if (!a.to) {
+		curl_easy_cleanup(easy);
+		return -ENOMEM;
+	}
+	set_options(easy, url, after != 0, reason, &a);
+	code = perform(s, easy);
+	fclose(a.to);
+	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+	if (atomic_load(&s->cancelled))
+		err = -ECANCELED;
+	else if (code)
+		err = problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state?", server,
+				  *reason ? reason : curl_easy_strerror(code));
+	else
+		err = judge(server, status, &a, text, p);
+	curl_easy_cleanup(easy);
+	*version = a.version;
+	if (err) {
+		free(*text);
+		*text = NULL;
+	}
+	return err;
+}
+
+int source_fetch(struct source *s, uint64_t after, char **text, uint64_t *version, struct problem *p)
+{
+	int err = -ENOTCONN;
+
+	for (size_t i = 0; i < s->servers && err == -ENOTCONN; i++) {
+		struct problem one = { "" };
+		size_t which = (s->last + i) % s->servers;
+
+		err = ask(s, s->server[which], after, text, version, &one);
+		if (err != -ENOTCONN)
+			s->last = which;
+		if (one.text[0] && (err != -ENOTCONN || i + 1 == s->servers))
+			problem_set(p, -err, "%s", one.text);
+	}
+	return err;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A volume named as SERVER[,SERVER...][:PORT]:/VOLUME[/brickN]: its volfile comes from the servers, and changes there. */
+#ifndef STRATUS_SOURCE_H
+#define STRATUS_SOURCE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+struct problem;
+struct source;
+bool source_is_one(const char *text); /* else it is a path */
+int source_create(const char *text, struct source **, struct problem *);
+/* The volfile (malloc'ed) and its version, from the first server that answers, beginning with the one that did the last time.
+ * `after` not 0: waits for another version than that, half a minute at most: -EAGAIN if there is none. -ECANCELED after
+ * source_cancel(). */
+int source_fetch(struct source *, uint64_t after, char **text, uint64_t *version, struct problem *);
+/* Sleeps; -ECANCELED if it was cancelled. */
+int source_rest(struct source *, unsigned seconds);
+void source_cancel(struct source *); /* from any thread; all that comes later fails, too */
+void source_destroy(struct source *);
+#endif

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus apply`, `volume`, `brick`, `server`: change what the cluster has agreed on. Each change is made to the committed
+ * specification and committed in its place, unless somebody else was faster. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster-client.h"
+#include "command.h"
+#include "difference.h"
+#include "path.h"
+#include "service.h"
+
+enum { KEY_JSON = 1000, KEY_DRY, KEY_KEEPER, KEY_REPLICA, KEY_ARBITER, KEY_START, WORDS = 1024 };
+
+struct arguments {
+	struct words words;
+	const char *keeper; /* --stratusd */
+	struct spec_form form;
+	bool json, dry_run, start;
+};
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+	char *end;
+
+	switch (key) {
+	case KEY_JSON:
+		a->json = true;
+		return 0;
+	case KEY_DRY:
+		a->dry_run = true;
+		return 0;
+	case KEY_KEEPER:
+		a->keeper = value;
+		return 0;
+	case KEY_REPLICA:
+		a->form.replica = strtoul(value, &end, 10);
+		if (*end || a->form.replica < 2 || a->form.replica > SPEC_REPLICA_MAX)
+			argp_error(state, "'%s' is no number of replicas: take one from 2 to %d", value, SPEC_REPLICA_MAX);
+		return 0;
+	case KEY_ARBITER:
+		a->form.arbiter = true;
+		return 0;
+	case KEY_START:
+		a->start = true;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+#define KEEPER_OPTION                                                                                                          \
+	{                                                                                                                      \
+		"stratusd", KEY_KEEPER, "PROCESS", 0, "The stratusd to ask, if several with a cluster store run here", 0       \
+	}
+#define DRY_OPTION                                                                                                             \
+	{                                                                                                                      \
+		"dry-run", KEY_DRY, NULL, 0, "Check it and show the difference, change nothing", 0                             \
+	}
+#define JSON_OPTION                                                                                                            \
+	{                                                                                                                      \
+		"json", KEY_JSON, NULL, 0, "Print JSON", 0                                                                     \
+	}
+
+/* ---- what a commit says ---- */
+
+static const char *text_of(const json_t *answer, const char *name)
+{
+	const char *text = json_string_value(json_object_get(answer, name));
+
+	return text ? text : "";
+}
+
+static void print_plain(const struct arguments *a, const json_t *answer)
+{
+	const char *volume = text_of(answer, "volume"), *before = text_of(answer, "before");
+	size_t changed = difference_print(before, text_of(answer, "after"), stdout);
+
+	if (!changed)
+		printf("volume %s: nothing differs\n", volume);
+	else if (a->dry_run)
+		printf("volume %s: this would be %s; nothing was changed\n", volume, *before ? "changed" : "new");
+	else
+		printf("volume %s: version %" JSON_INTEGER_FORMAT " committed\n", volume,
+		       json_integer_value(json_object_get(answer, "version")));
+}
+
+/* The change holds, but something of it could not be put into effect: that is a failure of the command, too. */
+static int conclude(const struct arguments *a, const json_t *answer, struct problem *p)
+{
+	const char *problems = text_of(answer, "problems");
+
+	if (a->json) {
+		json_dumpf(answer, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		print_plain(a, answer);
+	}
+	if (!*problems)
+		return 0;
+	return problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
+			   (int)strcspn(problems, "\n"), problems);
+}
+
+static int commit(const struct arguments *a, const struct process *keeper, const char *version, const struct spec *s,
+		  struct problem *p)
+{
+	json_t *answer = NULL;
+	int err = keeper_commit(keeper, version, a->dry_run, s, &answer, p);
+
+	if (!err)
+		err = conclude(a, answer, p);
+	json_decref(answer);
+	return err;
+}
+
+/* Gets the specification, lets `change` change it, commits it. */
+static int edit(const struct arguments *a, const char *volume,
+		int (*change)(struct spec *, const struct arguments *, struct problem *), struct problem *p)
+{
+	struct process keeper = { 0 };
+	struct spec s = { 0 };
+	uint64_t version = 0;
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = keeper_get(&keeper, volume, &s, &version, p);
+	if (!err)
+		err = change(&s, a, p);
+	if (!err) {
+		cleanup_path char *number = path_format("%" PRIu64, version);
+
+		err = commit(a, &keeper, number, &s, p);
+	}
+	spec_free(&s);
+	process_free(&keeper);
+	return err;
+}
+
+/* ---- apply ---- */
+
+static int apply(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	struct spec s = { 0 };
+	int err = spec_read(a->words.word[0], &s, p);
+
+	if (!err)
+		err = keeper_find(a->keeper, &keeper, p);
+	if (!err)
+		err = commit(a, &keeper, "any", &s, p);
+	spec_free(&s);
+	process_free(&keeper);
+	return err;
+}
+
+int command_apply(int argc, char **argv)
+{
+	static const struct argp_option options[] = { DRY_OPTION, KEEPER_OPTION, JSON_OPTION, { 0 } };
+	static const struct argp argp = {
+		options,
+		option,
+		"SPEC",
+		"Checks a specification (doc/volfile.md) and commits it to the cluster store: the volume is made, or changed "
+		"to what it says. Returns when the servers serve it so.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	const char *word[1];
+	struct arguments a = { .words = { word, 1, 1, 0 } };
+	struct problem p = { "" };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return apply(&a, &p) ? problem_print(argv[0], &p) : 0;
+}
+
+/* ---- volume ---- */
+
+static int volume_create(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	struct spec s = { 0 };
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = spec_init(a->words.word[1], a->words.word + 2, a->words.count - 2, &a->form, &s, p);
+	if (!err) {
+		spec_name_server(&s, keeper_server(&keeper));
+		s.stopped = !a->start;
+		err = commit(a, &keeper, "new", &s, p);
+	}
+	if (!err && !a->json && !a->start && !a->dry_run)
+		printf("`stratus volume start %s` starts it\n", s.volume);
+	spec_free(&s);
+	process_free(&keeper);
+	return err;
+}
+
+static int print_list(const struct process *keeper, const struct arguments *a, struct problem *p)
+{
+	json_t *list = NULL, *one;
+	size_t i;
+	int err = keeper_ask(keeper, "cluster list", NULL, &list, p);
+
+	if (err)
+		return err;
+	json_array_foreach(list, i, one) if (!a->json) puts(json_string_value(one));
+	if (a->json) {
+		json_dumpf(list, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else if (!json_array_size(list)) {
+		puts("there is no volume yet: `stratus volume create` makes one");
+	}
+	json_decref(list);
+	return 0;
+}
+
+static int print_one(const struct process *keeper, const struct arguments *a, struct problem *p)
+{
+	cleanup_path char *line = path_format("cluster get %s", a->words.word[1]);
+	json_t *answer = NULL;
+	int err = keeper_ask(keeper, line, NULL, &answer, p);
+
+	if (err)
+		return err;
+	if (a->json) {
+		json_dumpf(answer, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		printf("# version %" JSON_INTEGER_FORMAT "\n%s", json_integer_value(json_object_get(answer, "version")),
+		       text_of(answer, "text"));
+	}
+	json_decref(answer);
+	return 0;
+}
+
+static int volume_info(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = a->words.count > 1 ? print_one(&keeper, a, p) : print_list(&keeper, a, p);
+	process_free(&keeper);
+	return err;
+}
+
+static int set_started(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	(void)a, (void)p;
+	s->stopped = false;
+	return 0;
+}
+
+static int set_stopped(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	(void)a, (void)p;
+	s->stopped = true;
+	return 0;
+}
+
+static int volume_start(const struct arguments *a, struct problem *p)
+{
+	return edit(a, a->words.word[1], set_started, p);
+}
+
+static int volume_stop(const struct arguments *a, struct problem *p)
+{
+	return edit(a, a->words.word[1], set_stopped, p);
+}
+
+static int volume_delete(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	cleanup_path char *line = path_format("cluster delete %s any", a->words.word[1]);
+	json_t *answer = NULL;
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = keeper_ask(&keeper, line, NULL, &answer, p);
+	if (!err && a->json)
+		printf("{\"volume\": \"%s\", \"deleted\": true}\n", a->words.word[1]);
+	else if (!err)
+		printf("volume %s is deleted; the data stay in the directories of its bricks\n", a->words.word[1]);
+	json_decref(answer);
+	process_free(&keeper);
+	return err;
+}
+
+/* set VOLUME TYPE OPTION [VALUE] */
+static int set_option(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	(void)p;
+	spec_set_option(s, a->words.word[2], a->words.word[3], a->words.count > 4 ? a->words.word[4] : NULL);
+	return 0;
+}
+
+static int volume_set(const struct arguments *a, struct problem *p)
+{
+	return edit(a, a->words.word[1], set_option, p);
+}
+
+/* ---- brick ---- */
+
+static int replace_brick(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_replace_brick(s, a->words.word[2], a->words.word[3], p);
+}
+
+static int brick_replace(const struct arguments *a, struct problem *p)
+{
+	return edit(a, a->words.word[1], replace_brick, p);
+}
+
+static int brick_count(const struct arguments *a, struct problem *p)
+{
+	return problem_set(
+		p, ENOTSUP,
+		"the number of bricks of volume %s can't change: that needs distribution, which is not there yet; `stratus "
+		"brick replace` gives it another brick in place of one",
+		a->words.word[1]);
+}
+
+/* ---- server ---- */
+
+static int server_any(const struct arguments *a, struct problem *p)
+{
+	return problem_set(p, ENOTSUP,
+			   "server '%s' can't be added or removed: several servers need the replicated store, which is not "
+			   "there yet; one stratusd with --state keeps the cluster",
+			   a->words.word[1]);
+}
+
+/* ---- verbs ---- */
+
+struct verb {
+	const char *name;
+	int min, max; /* words, with the verb */
+	int (*run)(const struct arguments *, struct problem *);
+};
+
+static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
+{
+	const char *names[16] = { NULL }, *word = a->words.word[0], *nearest;
+	struct problem p = { "" };
+	size_t i = 0;
+
+	for (; verbs[i].name && strcmp(verbs[i].name, word); i++)
+		names[i] = verbs[i].name;
+	if (!verbs[i].name) {
+		nearest = nearest_name(word, names);
+		fprintf(stderr, "%s: there is no '%s'%s%s%s; see %s --help\n", program, word, nearest ? ": did you mean '" : "",
+			nearest ? nearest : "", nearest ? "'?" : "", program);
+		return EXIT_USAGE;
+	}
+	if (a->words.count < verbs[i].min || a->words.count > verbs[i].max) {
+		fprintf(stderr, "%s: '%s' takes other words; see %s --help\n", program, word, program);
+		return EXIT_USAGE;
+	}
+	return verbs[i].run(a, &p) ? problem_print(program, &p) : 0;
+}
+
+int command_volume(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "replica", KEY_REPLICA, "NUMBER", 0, "With create: so many bricks hold the same files", 0 },
+		{ "arbiter", KEY_ARBITER, NULL, 0, "With create --replica 3: the last brick holds no file data", 0 },
+		{ "start", KEY_START, NULL, 0, "With create: start it at once", 0 },
+		DRY_OPTION,
+		KEEPER_OPTION,
+		JSON_OPTION,
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options,
+		option,
+		"create VOLUME SERVER:/DIRECTORY...\ninfo [VOLUME]\nstart VOLUME\nstop VOLUME\ndelete VOLUME\nset VOLUME "
+		"TYPE OPTION [VALUE]",
+		"Makes, shows and changes volumes. `info` prints the committed specification, or the names of all volumes. `set` "
+		"gives an option to all translators of a type, or takes it away again when no value is named. `delete` leaves the "
+		"bricks' directories as they are.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	static const struct verb verbs[] = {
+		{ "create", 3, WORDS, volume_create },
+		{ "info", 1, 2, volume_info },
+		{ "start", 2, 2, volume_start },
+		{ "stop", 2, 2, volume_stop },
+		{ "delete", 2, 2, volume_delete },
+		{ "set", 4, 5, volume_set },
+		{ 0 },
+	};
+	static const char *word[WORDS];
+	struct arguments a = { .words = { word, 1, WORDS, 0 } };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return run_verb(argv[0], verbs, &a);
+}
+
+int command_brick(int argc, char **argv)
+{
+	static const struct argp_option options[] = { DRY_OPTION, KEEPER_OPTION, JSON_OPTION, { 0 } };
+	static const struct argp argp = {
+		options,
+		option,
+		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
+		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` and `remove` need distribution, "
+		"which is not there yet.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	static const struct verb verbs[] = {
+		{ "replace", 4, 4, brick_replace }, { "add", 3, WORDS, brick_count }, { "remove", 3, WORDS, brick_count }, { 0 }
+	};
+	static const char *word[WORDS];
+	struct arguments a = { .words = { word, 1, WORDS, 0 } };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return run_verb(argv[0], verbs, &a);
+}
+
+int command_server(int argc, char **argv)
+{
+	static const struct argp_option options[] = { KEEPER_OPTION, JSON_OPTION, { 0 } };
+	static const struct argp argp = {
+		options,
+		option,
+		"add SERVER\nremove SERVER",
+		"Changes which servers keep the cluster store. In this version the store lies on one server, so both fail; "
+		"`stratus status` names it.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	static const struct verb verbs[] = { { "add", 2, 2, server_any }, { "remove", 2, 2, server_any }, { 0 } };
+	const char *word[2];
+	struct arguments a = { .words = { word, 1, 2, 0 } };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return run_verb(argv[0], verbs, &a);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster store: what the servers must agree on. Small documents by key, each with a version, changed by compare and
+ * set, all or nothing. What store_get() gives is committed: durable, and never taken back. doc/cluster.md describes it. */
+#ifndef STRATUS_STORE_H
+#define STRATUS_STORE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct blob;
+struct problem;
+struct store;
+/* Keys: KIND/NAME, each of letters, digits, '-', '_' and '.'. */
+enum { STORE_KEY_MAX = 128, STORE_VALUE_MAX = 1 << 20, STORE_SIZE_MAX = 256 << 20 };
+
+/* Opens the store that lies in the directory, or begins an empty one there; the directory is made. One process at a time:
+ * -EBUSY. A damaged file is never overwritten: -EINVAL. */
+int store_open(const char *directory, struct store **, struct problem *);
+void store_close(struct store *); /* nobody uses it any more */
+
+/* value->bytes: malloc'ed, the caller's, with a NUL behind it. -ENOENT: *version is the one that a change must name to make the
+ * document, 0 if there never was one. */
+int store_get(struct store *, const char *key, struct blob *value, uint64_t *version);
+/* The keys that begin so, sorted, NULL-ended, as one piece of memory. NULL: memory is short. */
+char **store_keys(struct store *, const char *prefix);
+
+struct store_change {
+	const char *key;
+	uint64_t version;	  /* the one it replaces; it has version + 1 then */
+	const struct blob *value; /* NULL: removes it. The version goes on counting if it comes back. */
+};
+/* All changes at once. -ESTALE: one document has another version, and nothing was changed; -EINVAL: a key or size that can't be;
+ * -E2BIG: the store is full. After any other error it is not known whether they were made, and the store refuses (-EIO) all
+ * that follows until it is opened anew. */
+int store_commit(struct store *, const struct store_change *, size_t count);
+int store_replace(struct store *, const char *key, uint64_t version, const struct blob *value);
+
+uint64_t store_index(struct store *); /* rises by one with each commit */
+/* Waits until the index is above `after`, or the time is over, or store_wake(); the index. */
+uint64_t store_wait(struct store *, uint64_t after, unsigned ms);
+void store_wake(struct store *); /* ends all waits, also those to come: before store_close() */
+
+/* For tests of crashes: called at each step of a commit, if set ("write", "rename", "sync", "publish": what comes next). */
+extern void (*store_step)(const char *next);
+#endif
