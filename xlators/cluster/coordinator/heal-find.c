@@ -6,7 +6,8 @@ enum { WAY_MAX = 256 }; /* directories on the way up that the member does not kn
 
 void thing_clear(struct thing *t)
 {
-	inode_unref_at(&t->inode);
+	inode_unref(t->inode);
+	t->inode = NULL;
 }
 
 void links_clear(struct links_told *l)

@@ -127,24 +127,36 @@ static void object_free(struct memory *p, struct object *o)
 	free(o);
 }
 
-static bool living(struct memory *p, const struct gfid *gfid)
+/* The object of that gfid that has a name, or else the one that only open files keep. */
+static struct object *bearer(struct memory *p, const struct gfid *gfid)
 {
-	for (const struct object *o = *bucket_of(p, gfid); o; o = o->next)
-		if (gfid_equal(&o->attr.gfid, gfid) && o->attr.nlink)
-			return true;
-	return false;
+	struct object *gone = NULL;
+
+	for (struct object *o = *bucket_of(p, gfid); o; o = o->next) {
+		if (!gfid_equal(&o->attr.gfid, gfid))
+			continue;
+		if (o->attr.nlink)
+			return o;
+		gone = o;
+	}
+	return gone;
 }
 
 static struct object *object_of(struct xlator *x, struct inode *inode)
 {
 	struct memory *p = x->private;
-	struct object *o = inode_slot(inode, x);
+	struct object *was = inode_slot(inode, x), *o;
 
-	if (o)
-		return o;
-	for (o = *bucket_of(p, &inode->gfid); o && !gfid_equal(&o->attr.gfid, &inode->gfid); o = o->next)
-		;
-	if (!o || inode_slot_set(inode, x, o))
+	if (was && was->attr.nlink)
+		return was;
+	o = bearer(p, &inode->gfid);
+	if (!o || o == was)
+		return was;
+	if (was) { /* it was removed, and made again with the same gfid */
+		inode_slot_take(inode, x);
+		object_free(p, was);
+	}
+	if (inode_slot_set(inode, x, o))
 		return NULL;
 	o->known = true;
 	return o;
@@ -243,7 +255,8 @@ static int make(struct request *rq, struct xlator *x, const struct loc *loc, con
 		*made = (*at)->object;
 		return rq->resent && gfid_equal(gfid, &(*at)->object->attr.gfid) ? 0 : -EEXIST;
 	}
-	if (living(p, gfid)) {
+	o = bearer(p, gfid);
+	if (o && o->attr.nlink) {
 		*made = NULL;
 		return -EEXIST; /* as storage/posix has it: a client that lies, or a bug */
 	}
