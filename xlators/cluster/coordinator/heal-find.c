@@ -194,6 +194,8 @@ static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid
 	cleanup_thing struct thing parent = { 0 };
 	int err = find_directory(h, rq, &l->parent, from, at, &parent);
 
+	if (err == -ENOENT)
+		return -EAGAIN; /* it may be there, and its place not be made yet */
 	if (!err)
 		err = thing_lookup(h, rq, at, parent.inode, l->name, t);
 	if (!err && !gfid_equal(&t->inode->gfid, gfid)) {

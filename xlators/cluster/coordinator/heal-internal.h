@@ -23,7 +23,7 @@ void thing_clear(struct thing *);
 #define cleanup_thing __attribute__((cleanup(thing_clear)))
 /* What stands under the name. -ENOENT also when the directory has gone. */
 int thing_lookup(struct heal *, struct request *, int at, struct inode *directory, const char *name, struct thing *);
-/* As heal_find. -EAGAIN: nobody tells its names whole, so it may be there. */
+/* As heal_find. -EAGAIN: it may be there, for not all of the directories that name it at `from` are found, or told. */
 int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);

@@ -118,14 +118,31 @@ static bool listed(const struct listing *l, const struct entry *e)
 /* What must go goes first, so that what moved within the directory is found in the limbo. */
 static int heal_listings(struct pair *p, const struct listing *source, const struct listing *target)
 {
-	int err = 0;
+	int err = 0, later = 0;
 
 	for (size_t i = 0; i < target->count && !err; i++)
 		if (!listed(source, &target->entry[i]))
 			err = name_move_away(p, target->entry[i].name, &target->entry[i].gfid);
-	for (size_t i = 0; i < source->count && !err; i++)
+	for (size_t i = 0; i < source->count && !err; i++) {
 		if (!listed(target, &source->entry[i]))
 			err = name_place(p, source->entry[i].name);
+		if (err == -EAGAIN) { /* waits for another directory, which may wait for a name that follows here */
+			later = err;
+			err = 0;
+		}
+	}
+	return err ? err : later;
+}
+
+/* Another heal may have moved something out of it since. */
+static int ask_times(struct pair *p)
+{
+	struct getattr_in in = { .inode = p->inode };
+	struct getattr_out out = { 0 };
+	int err = heal_call(p->h, p->rq, p->to, FOP_getattr, &in, &out);
+
+	if (!err)
+		p->target = out.attr;
 	return err;
 }
 
@@ -136,5 +153,7 @@ int pair_names(struct pair *p)
 
 	if (!err)
 		err = list(p, p->to, &target);
-	return err ? err : heal_listings(p, &source, &target);
+	if (!err)
+		err = heal_listings(p, &source, &target);
+	return err || p->changed ? err : ask_times(p);
 }

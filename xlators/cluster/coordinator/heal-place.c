@@ -5,15 +5,16 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
+enum { STEPS_UP = 1000 };
 
 int name_move_away(struct pair *p, const char *name, const struct gfid *gfid)
 {
 	cleanup_thing struct thing t = { 0 };
 	int err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &t);
 
+	p->changed = true;
 	if (err == -ENOENT || (!err && !gfid_equal(&t.inode->gfid, gfid)))
 		return 0; /* another heal has moved it meanwhile */
-	p->changed = true;
 	return err ? err : limbo_take(p->h, p->rq, p->to, p->inode, name, &t);
 }
 
@@ -32,7 +33,7 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 	cleanup_thing struct thing parent = { 0 }, t = { 0 };
 	struct rename_in in = { .to = *place, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = thing_known(p->h, p->rq, &old->parent, p->to, &parent);
+	int err = thing_find(p->h, p->rq, &old->parent, p->from, p->to, &parent);
 
 	if (!err)
 		err = thing_lookup(p->h, p->rq, p->to, parent.inode, old->name, &t);
@@ -64,8 +65,6 @@ static int place_known(struct pair *p, const struct loc *place, const struct thi
 	int along = source->attr.nlink > 1 && !S_ISDIR(source->attr.mode) ? p->from : -1;
 	int err = thing_find(p->h, p->rq, &source->inode->gfid, along, p->to, &t);
 
-	if (err == -EAGAIN)
-		err = -ENOENT;
 	if (!err && t.inode != source->inode)
 		err = -EIO;
 	if (err)
@@ -80,21 +79,45 @@ static int place_found(struct pair *p, const struct loc *place, const struct thi
 	return err == -ENOENT ? place_known(p, place, source) : err;
 }
 
-/* The directory lies below what is to be placed in it: it goes to the limbo until its own place is made. */
+static bool same_link(const struct links_told *a, const struct links_told *b)
+{
+	return a->count && b->count && gfid_equal(&a->link[0].parent, &b->link[0].parent) &&
+	       !strcmp(a->link[0].name, b->link[0].name);
+}
+
+static int take_link(struct pair *p, const struct gfid *gfid, const struct link_told *l)
+{
+	cleanup_thing struct thing parent = { 0 }, t = { 0 };
+	int err = thing_find(p->h, p->rq, &l->parent, p->from, p->to, &parent);
+
+	if (!err)
+		err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		err = -EAGAIN;
+	return err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+}
+
+/* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the
+ * limbo until that is made. (Whoever heals the directory that names it at `from` finds it there.) */
 static int step_aside(struct pair *p)
 {
-	cleanup_links struct links_told links = { 0 };
-	struct thing self = { .inode = p->inode };
-	int err = links_ask(p->h, p->rq, &p->inode->gfid, p->to, &links);
+	struct gfid up = p->inode->gfid;
 
-	for (uint32_t i = 0; i < links.count && !err; i++) {
-		cleanup_thing struct thing parent = { 0 };
+	for (int i = 0; i < STEPS_UP; i++) {
+		cleanup_links struct links_told there = { 0 }, should = { 0 };
+		int err = links_ask(p->h, p->rq, &up, p->to, &there);
 
-		err = thing_known(p->h, p->rq, &links.link[i].parent, p->to, &parent);
 		if (!err)
-			err = limbo_take(p->h, p->rq, p->to, parent.inode, links.link[i].name, &self);
+			err = links_ask(p->h, p->rq, &up, p->from, &should);
+		if (!err && !there.count)
+			err = -EAGAIN;
+		if (err)
+			return err;
+		if (!same_link(&there, &should))
+			return take_link(p, &up, &there.link[0]);
+		up = there.link[0].parent;
 	}
-	return err;
+	return -EAGAIN;
 }
 
 /* ---- what is new ---- */
@@ -186,6 +209,19 @@ static bool is_placed(struct pair *p, const char *name, const struct thing *sour
 	return !thing_lookup(p->h, p->rq, p->to, p->inode, name, &t) && t.inode == source->inode;
 }
 
+static int tell(struct pair *p, const struct thing *source)
+{
+	if (p->made || !p->h->found)
+		return 0;
+	return p->h->found(p->h, p->rq, p->to, &source->inode->gfid, source->inode->type);
+}
+
+/* Two heals may make the same object under two names: the slower one then gets -EIO or -EEXIST, and finds it the next time. */
+static int why_not(int err)
+{
+	return is_gone(err) || err == -EEXIST || err == -EIO ? -EAGAIN : err;
+}
+
 int name_place(struct pair *p, const char *name)
 {
 	cleanup_thing struct thing source = { 0 };
@@ -193,11 +229,12 @@ int name_place(struct pair *p, const char *name)
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	if (!p->made && p->h->found)
-		err = p->h->found(p->h, p->rq, p->to, &source.inode->gfid, source.inode->type);
+	err = tell(p, &source);
 	if (err)
 		return err;
 	p->changed = true;
 	err = place(p, name, &source);
-	return err && is_placed(p, name, &source) ? 0 : is_gone(err) ? -EAGAIN : err;
+	if (err && is_placed(p, name, &source))
+		err = 0;
+	return err ? why_not(err) : tell(p, &source);
 }

@@ -70,7 +70,7 @@ static int pair_find(struct pair *p, const struct gfid *gfid)
 	if (!err)
 		err = thing_find(p->h, p->rq, gfid, p->from, p->to, &target);
 	else
-		return err;
+		return err == -EAGAIN ? -ENOENT : err;
 	if (is_gone(err))
 		return 0; /* who names it there anew tells of it then */
 	if (err)

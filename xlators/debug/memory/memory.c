@@ -481,7 +481,7 @@ static int memory_rename(struct request *rq, struct xlator *x, const struct rena
 	if (in->flags & RENAME_EXCHANGE)
 		return *to ? exchange(rq, from_dir, *from, to_dir, *to) : -ENOENT;
 	if (*to && (*to)->object == o)
-		return 0;
+		return in->flags & RENAME_NOREPLACE ? -EEXIST : 0;
 	if (*to) {
 		err = in->flags & RENAME_NOREPLACE ? -EEXIST : may_replace(o, (*to)->object);
 		if (err)
