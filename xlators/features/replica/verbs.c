@@ -434,6 +434,7 @@ static int activate(struct asked *a, uint64_t epoch)
 
 static int resolve(struct asked *a, uint64_t epoch)
 {
+	static const uint8_t nobody[16]; /* the coordinator's own notes, after a cold start */
 	int err = 0;
 
 	pthread_mutex_lock(&a->m->lock);
@@ -453,7 +454,7 @@ static int resolve(struct asked *a, uint64_t epoch)
 		k->note.value = n.value;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
-		if (n.sequence <= s->settled)
+		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
 			note_remove(a->m, k);
 	}
 	task_cond_broadcast(&a->m->event);
