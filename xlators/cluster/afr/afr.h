@@ -106,6 +106,8 @@ void afr_view_stale(struct afr *, uint64_t epoch); /* somebody refused that epoc
 bool afr_view_is(struct afr *, uint64_t epoch);
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
+int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
+	    struct replica_out *);
 int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
 	     struct blob *answer);
 void afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *);	/* to several at once; waits */

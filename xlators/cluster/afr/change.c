@@ -393,15 +393,20 @@ static void collect_files(struct changing *c, const struct view *v, struct fan *
 	}
 }
 
-static void take_result(struct changing *c, const struct view *v, struct fan *f, const struct answers *s)
+static int take_result(struct changing *c, const struct view *v, struct fan *f, const struct answers *s)
 {
-	int from = afr_reader(c->a, v, NULL, c->fop == FOP_write, ~s->done);
+	unsigned good = 0;
+	int from;
 
-	if (from < 0 || fan_result(f, from)->status) /* a member without data, or one that skipped it, has nothing to tell */
-		for (from = 0; from < v->members - 1 && (!(s->done >> from & 1) || fan_result(f, from)->status); from++)
-			;
+	for (int i = 0; i < v->members; i++) /* who skipped it, or can't find the object, has nothing to tell */
+		if (s->done >> i & 1 && !fan_result(f, i)->status)
+			good |= 1u << i;
+	from = afr_reader(c->a, v, NULL, false, ~good);
+	if (from < 0)
+		return -ESTALE;
 	memcpy(c->out, &fan_result(f, from)->out, fop_info[c->fop].out_size);
 	memset(&fan_result(f, from)->out, 0, fop_info[c->fop].out_size);
+	return 0;
 }
 
 /* One round to all members. *over: no more attempts. */
@@ -419,7 +424,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case DONE:
 		if (c->collect)
 			collect_files(c, v, f);
-		take_result(c, v, f, &s);
+		err = take_result(c, v, f, &s);
 		*over = true;
 		break;
 	case ALIKE:

@@ -374,6 +374,23 @@ static int by_links(struct afr *a, struct request *rq, struct inode *inode, stru
 	return err;
 }
 
+/* It has no name any more, but the member may have it in use. */
+static int unlinked(struct afr *a, struct inode *inode, int child)
+{
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_gfid(&p, &inode->gfid);
+	err = afr_ask(a, child, REPLICA_UNLINKED, NULL, &p, clock_ns() + VERB_NS, &out);
+	if (!err && out.inode == inode)
+		object_seen(a, inode, child, NULL, NULL);
+	else if (!err)
+		err = -ESTALE;
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
 static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth)
 {
 	struct object *o = object_of(a, inode);
@@ -391,7 +408,7 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 	err = by_hint(a, rq, inode, o, child, depth);
 	if (err == -ESTALE)
 		err = by_links(a, rq, inode, o, child, depth);
-	return err;
+	return err == -ENOENT ? unlinked(a, inode, child) : err;
 }
 
 int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)

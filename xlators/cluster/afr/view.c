@@ -33,11 +33,10 @@ void afr_task_ends(struct afr *a)
 
 /* ---- verbs ---- */
 
-int afr_verb(struct afr *a, int child, enum replica_verb verb, struct inode *inode, struct pack *more, uint64_t deadline,
-	     struct blob *answer)
+int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inode, struct pack *more, uint64_t deadline,
+	    struct replica_out *out)
 {
 	struct replica_in in = { .verb = verb, .inode = inode };
-	struct replica_out out = { 0 };
 	struct request rq;
 	int err = more ? pack_end(more, &in.data) : 0;
 
@@ -46,9 +45,18 @@ int afr_verb(struct afr *a, int child, enum replica_verb verb, struct inode *ino
 	request_init(&rq, a->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = deadline;
-	err = fop_call(&rq, a->x->child[child], FOP_replica, &in, &out);
+	err = fop_call(&rq, a->x->child[child], FOP_replica, &in, out);
 	request_finish(&rq);
 	free(in.data.bytes);
+	return err;
+}
+
+int afr_verb(struct afr *a, int child, enum replica_verb verb, struct inode *inode, struct pack *more, uint64_t deadline,
+	     struct blob *answer)
+{
+	struct replica_out out = { 0 };
+	int err = afr_ask(a, child, verb, inode, more, deadline, &out);
+
 	if (err)
 		return err;
 	if (answer) {
@@ -291,7 +299,7 @@ int afr_reader(struct afr *a, const struct view *v, const struct inode *inode, b
 	unsigned mask = view_mask(v, MEMBER_IN) & ~not_those, connected = mask & atomic_load(&a->up);
 	unsigned near;
 
-	if (data && a->arbiter_at < REPLICAS_MAX) {
+	if (a->arbiter_at < REPLICAS_MAX) { /* it does not know how long files are */
 		mask &= ~(1u << a->arbiter_at);
 		connected &= mask;
 	}

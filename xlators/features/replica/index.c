@@ -159,21 +159,24 @@ static void read_record(struct index *i, uint64_t generation, const uint8_t *rec
 	set_handle(e, record + RECORD_HEAD, record[20]);
 }
 
-/* A record that was cut at the end is one whose change was not begun. */
+/* A record that was cut at the end is one whose change was not begun: it goes, for more may follow it. */
 static int load_file(struct index *i, const char *name, uint64_t generation)
 {
-	int fd = openat(i->directory_fd, name, O_RDONLY | O_CLOEXEC);
+	int fd = openat(i->directory_fd, name, O_RDWR | O_CLOEXEC);
 	struct stat st;
 	uint8_t *text = NULL;
-	ssize_t got = -1;
+	ssize_t got = -1, at = 0;
 
 	if (fd >= 0 && !fstat(fd, &st) && (text = malloc((size_t)st.st_size + 1)))
 		got = read(fd, text, (size_t)st.st_size);
+	while (at + RECORD_HEAD <= got && at + RECORD_HEAD + text[at + 20] <= got) {
+		read_record(i, generation, text + at);
+		at += RECORD_HEAD + text[at + 20];
+	}
+	if (at < got && ftruncate(fd, at))
+		got = -1;
 	if (fd >= 0)
 		close(fd);
-	for (ssize_t at = 0; at + RECORD_HEAD <= got && at + RECORD_HEAD + text[at + 20] <= got;
-	     at += RECORD_HEAD + text[at + 20])
-		read_record(i, generation, text + at);
 	free(text);
 	return got < 0 ? -EIO : 0;
 }

@@ -163,6 +163,27 @@ static int put_links(struct asked *a, struct inode *inode)
 	return err;
 }
 
+/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
+static int find_unlinked(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
+	struct blob links = { 0 };
+	struct unpack u;
+	int err;
+
+	if (!inode || !a->m->leaf->type->inode_links)
+		return -ENOENT;
+	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	u = unpack_blob(&links);
+	if (!err && unpack_u32(&u))
+		err = -ENOENT;
+	free(links.bytes);
+	if (!err)
+		a->out->inode = inode_ref(inode);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
 /* ---- of the coordinator: leases ---- */
 
 struct syncing {
@@ -631,6 +652,8 @@ static int from_client(struct asked *a)
 		return failed(a);
 	case REPLICA_LINKS:
 		return put_links(a, a->in->inode);
+	case REPLICA_UNLINKED:
+		return find_unlinked(a);
 	case REPLICA_SKIP:
 		return skip(a);
 	default:
