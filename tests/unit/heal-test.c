@@ -427,8 +427,8 @@ static void change_some(unsigned mask, bool noted)
 	}
 	clock_of_changes += 1000000007;
 	if (getenv("HEAL_TALK"))
-		fprintf(stderr, "change %d %02x%02x mask %x %.60s to %.60s, %u %u at %lu\n", c->kind, c->gfid.bytes[0], c->gfid.bytes[1], mask, c->a, c->b,
-			c->number, c->size, c->offset);
+		fprintf(stderr, "change %d %02x%02x mask %x %.60s to %.60s, %u %u at %lu\n", c->kind, c->gfid.bytes[0],
+			c->gfid.bytes[1], mask, c->a, c->b, c->number, c->size, c->offset);
 	for (int i = 0; i < MEMBERS; i++)
 		if (mask >> i & 1) {
 			if (noted)
@@ -514,7 +514,8 @@ static void compare_content(int at, const char *path, const struct attr *a)
 	while (x && y && at_byte < x->size && at_byte < y->size && x->data[at_byte] == y->data[at_byte])
 		at_byte++;
 	if (!x != !y || (x && (x->size != y->size || at_byte < x->size)))
-		FAIL("\"%s\" has other bytes at %d, from %zu on (%zu, %zu)", path, at, at_byte, x ? x->size : 0, y ? y->size : 0);
+		FAIL("\"%s\" has other bytes at %d, from %zu on (%zu, %zu)", path, at, at_byte, x ? x->size : 0,
+		     y ? y->size : 0);
 }
 
 static uint64_t xattrs_digest(int at, const char *path)
@@ -552,7 +553,8 @@ static void compare_attr(int at, const char *path, const struct attr *a, const s
 		FAIL("\"%s\": mode %o owner %u:%u links %u at 0, %o %u:%u %u at %d", path, a->mode, a->uid, a->gid, a->nlink,
 		     b->mode, b->uid, b->gid, b->nlink, at);
 	if (!S_ISDIR(a->mode) && a->size != b->size)
-		FAIL("\"%s\" %02x%02x: size %lu at 0, %lu at %d", path, a->gfid.bytes[0], a->gfid.bytes[1], (unsigned long)a->size, (unsigned long)b->size, at);
+		FAIL("\"%s\" %02x%02x: size %lu at 0, %lu at %d", path, a->gfid.bytes[0], a->gfid.bytes[1],
+		     (unsigned long)a->size, (unsigned long)b->size, at);
 	if (a->mtime.sec != b->mtime.sec || a->mtime.nsec != b->mtime.nsec)
 		FAIL("\"%s\": mtime %lld.%09u at 0, %lld.%09u at %d", path, (long long)a->mtime.sec, a->mtime.nsec,
 		     (long long)b->mtime.sec, b->mtime.nsec, at);
@@ -716,6 +718,44 @@ static void make_directories(void)
 	}
 }
 
+/* Each brick finds all that it has. (The members share one table of inodes, and what is removed at one is forgotten for all.) */
+static struct {
+	struct inode **inode;
+	size_t count;
+} kept;
+
+static void keep_all(int at, const char *path)
+{
+	struct readdir_out out = { 0 };
+	char *below = malloc(PATH_ROOM);
+
+	list(at, path, &out);
+	for (uint32_t i = 0; i < out.entries.count; i++) {
+		const struct dirent_plus *e = &out.entries.entry[i];
+
+		if (!(kept.count & (kept.count - 1)))
+			kept.inode = realloc(kept.inode, (2 * kept.count + 1) * sizeof(*kept.inode));
+		snprintf(below, PATH_ROOM, "%s", path);
+		if (!add_name(below, e->name))
+			continue;
+		tree.at = member[at];
+		kept.inode[kept.count] = NULL;
+		if (!tree_walk(&tree, below, &kept.inode[kept.count]))
+			kept.count++;
+		if (S_ISDIR(e->type))
+			keep_all(at, below);
+	}
+	free(below);
+	fop_out_clear(FOP_readdir, &out);
+}
+
+static void keep_all_(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < MEMBERS; i++)
+		keep_all(i, "");
+}
+
 static struct gfid *noted;
 static size_t noted_count;
 
@@ -790,6 +830,8 @@ static void round_of(uint64_t number, bool cold)
 		make_directories();
 	open_members(16384);
 	task_call(change_all_, NULL);
+	if (!cold)
+		task_call(keep_all_, NULL);
 	if (cold) {
 		tree_close(&tree);
 		open_members(0);
@@ -798,6 +840,8 @@ static void round_of(uint64_t number, bool cold)
 	if (!failures)
 		task_call(compare_all_, NULL);
 	free(noted);
+	while (kept.count)
+		inode_unref(kept.inode[--kept.count]);
 	tree_close(&tree);
 	if (on_disk)
 		nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -849,6 +893,7 @@ static int stop(void **s)
 	(void)s;
 	runtime_stop();
 	free(queue.entry);
+	free(kept.inode);
 	return 0;
 }
 
