@@ -42,7 +42,7 @@ static uint32_t chance(uint32_t below)
 
 struct queued {
 	struct gfid gfid;
-	struct inode *kept;
+	struct inode *kept, *parent; /* as long as they are in memory, members that forget everything are asked by handle */
 };
 static struct {
 	pthread_mutex_t lock;
@@ -52,7 +52,7 @@ static struct {
 	bool walk; /* children of each directory are to be healed, too */
 } queue = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void enqueue(const struct gfid *gfid)
+static void enqueue_below(const struct gfid *gfid, struct inode *parent)
 {
 	pthread_mutex_lock(&queue.lock);
 	for (size_t i = 0; i < queue.count; i++)
@@ -64,8 +64,20 @@ static void enqueue(const struct gfid *gfid)
 		queue.room = queue.room * 2 + 64;
 		queue.entry = realloc(queue.entry, queue.room * sizeof(*queue.entry));
 	}
-	queue.entry[queue.count++] = (struct queued){ *gfid, inode_find(tree.graph->inodes, gfid) };
+	queue.entry[queue.count++] =
+		(struct queued){ *gfid, inode_find(tree.graph->inodes, gfid), parent ? inode_ref(parent) : NULL };
 	pthread_mutex_unlock(&queue.lock);
+}
+
+static void enqueue(const struct gfid *gfid)
+{
+	enqueue_below(gfid, NULL);
+}
+
+static void forget(struct queued *q)
+{
+	inode_unref(q->kept);
+	inode_unref(q->parent);
 }
 
 static bool dequeue(struct queued *q, unsigned turn)
@@ -610,7 +622,7 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 		for (uint32_t i = 0; i < rout.entries.count; i++) {
 			rin.offset = rout.entries.entry[i].next_offset;
 			if (rout.entries.entry[i].inode && strcmp(rout.entries.entry[i].name, LIMBO) != 0)
-				enqueue(&rout.entries.entry[i].gfid);
+				enqueue_below(&rout.entries.entry[i].gfid, inode);
 		}
 		bool end = rout.entries.end;
 
@@ -640,7 +652,7 @@ static void heal_some(void *arg)
 		if (getenv("HEAL_TALK"))
 			fprintf(stderr, "%s at %d: %d\n", gfid_text(&q.gfid, text), to, err);
 		if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
-			enqueue(&q.gfid);
+			enqueue_below(&q.gfid, q.parent);
 			queue.retries++;
 			if (queue.retries > RETRIES * (queue.count + 100))
 				FAIL("healing %s at %d again and again: %s", gfid_text(&q.gfid, text), to, strerror(-err));
@@ -649,7 +661,7 @@ static void heal_some(void *arg)
 		} else if (queue.walk) {
 			enqueue_children(&rq, &q.gfid);
 		}
-		inode_unref(q.kept);
+		forget(&q);
 	}
 	heal_request_end(&rq);
 	queue.running--;
@@ -782,7 +794,7 @@ static void change_all_(void *arg)
 	noted = calloc(queue.count + 1, sizeof(*noted));
 	for (noted_count = 0; noted_count < queue.count; noted_count++) {
 		noted[noted_count] = queue.entry[noted_count].gfid;
-		inode_unref(queue.entry[noted_count].kept);
+		forget(&queue.entry[noted_count]);
 	}
 	queue.count = 0;
 }
@@ -806,7 +818,7 @@ static void heal_all_(void *arg)
 		while (queue.running)
 			task_sleep_ms(1);
 		while (queue.count)
-			inode_unref(queue.entry[--queue.count].kept);
+			forget(&queue.entry[--queue.count]);
 		if (!failures)
 			purge(to);
 	}
