@@ -808,8 +808,11 @@ static void heal_all_(void *arg)
 	for (int to = 1; to < MEMBERS && !failures; to++) {
 		for (size_t i = 0; i < noted_count && !queue.walk; i++)
 			enqueue(&noted[i]);
-		if (queue.walk)
+		if (queue.walk) {
 			enqueue(&gfid_root);
+			if (heal_keep_links(&heal))
+				failures++;
+		}
 		queue.running = tasks;
 		for (unsigned i = 1; i < tasks; i++)
 			if (task_spawn(NULL, heal_some, &to))
@@ -821,6 +824,7 @@ static void heal_all_(void *arg)
 			forget(&queue.entry[--queue.count]);
 		if (!failures)
 			purge(to);
+		heal_forget_links(&heal);
 	}
 }
 

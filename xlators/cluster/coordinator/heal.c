@@ -70,11 +70,11 @@ static int pair_find(struct pair *p, const struct gfid *gfid)
 	if (!err)
 		err = thing_find(p->h, p->rq, gfid, p->from, p->to, &target);
 	else
-		return err == -EAGAIN ? -ENOENT : err;
+		return err == -EAGAIN || err == -ENOLINK ? -ENOENT : err;
 	if (is_gone(err))
 		return 0; /* who names it there anew tells of it then */
 	if (err)
-		return err;
+		return err == -ENOLINK ? -EAGAIN : err;
 	if (source.inode != target.inode)
 		return -EIO; /* a member lies about its type */
 	p->inode = inode_ref(source.inode);
