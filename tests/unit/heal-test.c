@@ -115,12 +115,37 @@ static void touched(int at, const char *path)
 		enqueue(&inode->gfid);
 }
 
+/* As the notes of changes that were under way have it: names, not whole directories. */
+static struct {
+	bool on;
+	size_t count;
+	struct name_note {
+		struct gfid directory;
+		char name[256];
+	} note[1000];
+} names;
+
+static void note_name(const struct gfid *directory, const char *name)
+{
+	struct name_note *n = &names.note[names.count];
+
+	if (!name[0] || names.count == sizeof(names.note) / sizeof(*names.note))
+		return;
+	n->directory = *directory;
+	snprintf(n->name, sizeof(n->name), "%s", name);
+	names.count++;
+}
+
 static void touched_parent(int at, const char *path)
 {
 	struct loc loc;
+	int err;
 
 	tree.at = member[at];
-	if (!tree_loc(&tree, path, &loc))
+	err = tree_loc(&tree, path, &loc);
+	if (!err && names.on)
+		note_name(&loc.parent->gfid, loc.name);
+	else if (!err)
 		enqueue(&loc.parent->gfid);
 	inode_unref(loc.parent);
 }
@@ -407,6 +432,8 @@ static void index_change(int at, const struct change *c)
 		touched_parent(at, c->b);
 	if (c->kind < RENAME)
 		touched(at, c->a);
+	if (c->kind <= DEVICE)
+		enqueue(&c->gfid);
 }
 
 static void change_some(unsigned mask, bool noted)
@@ -420,7 +447,7 @@ static void change_some(unsigned mask, bool noted)
 	do
 		at = (int)chance(MEMBERS);
 	while (!(mask >> at & 1));
-	*c = (struct change){ .kind = chance(2) ? mostly[chance(sizeof(mostly))] : (int)chance(KINDS) };
+	*c = (struct change){ .kind = chance(2) ? mostly[chance(sizeof(mostly))] : (int)chance(names.on ? REMOVE : KINDS) };
 	c->size = chance(3) ? chance(3000) : chance(3 << 20);
 	c->offset = chance(3) ? 0 : chance(5) << 20 | chance(5000);
 	c->number = chance(UINT32_MAX);
@@ -600,6 +627,8 @@ static void compare(const char *path)
 static int found(struct heal *h, struct request *rq, int to, const struct gfid *gfid, mode_t type)
 {
 	(void)h, (void)rq, (void)to, (void)type;
+	if (names.on)
+		FAIL("found was called");
 	enqueue(gfid);
 	return 0;
 }
@@ -789,7 +818,7 @@ static void change_all_(void *arg)
 	same_roots();
 	for (int i = 0; i < 90; i++)
 		change_some(7, false);
-	for (unsigned i = 5 + chance(80); i--;)
+	for (unsigned i = names.on ? 1 + chance(6) : 5 + chance(80); i--;)
 		change_some(1 + chance(7), true);
 	noted = calloc(queue.count + 1, sizeof(*noted));
 	for (noted_count = 0; noted_count < queue.count; noted_count++) {
@@ -797,6 +826,36 @@ static void change_all_(void *arg)
 		forget(&queue.entry[noted_count]);
 	}
 	queue.count = 0;
+}
+
+/* Each name of the notes, in an order by chance; again while some wait for others. */
+static void heal_names(int to)
+{
+	struct request rq;
+	int tries = 0, waiting = 1;
+
+	if (heal_request(&heal, &rq))
+		failures++;
+	for (size_t i = names.count; i > 1; i--) {
+		size_t other = chance((uint32_t)i);
+		struct name_note swap = names.note[i - 1];
+
+		names.note[i - 1] = names.note[other];
+		names.note[other] = swap;
+	}
+	while (waiting && !failures) {
+		waiting = 0;
+		for (size_t i = 0; i < names.count; i++) {
+			int err = heal_name(&heal, &rq, &names.note[i].directory, names.note[i].name, 0, to);
+
+			waiting += err == -EAGAIN;
+			if (err && err != -EAGAIN && err != -ENOENT)
+				FAIL("healing the name %s at %d: %s", names.note[i].name, to, strerror(-err));
+		}
+		if (tries++ > 20)
+			FAIL("names wait for each other");
+	}
+	heal_request_end(&rq);
 }
 
 static void heal_all_(void *arg)
@@ -813,6 +872,8 @@ static void heal_all_(void *arg)
 			if (heal_keep_links(&heal))
 				failures++;
 		}
+		if (names.on)
+			heal_names(to);
 		queue.running = tasks;
 		for (unsigned i = 1; i < tasks; i++)
 			if (task_spawn(NULL, heal_some, &to))
@@ -841,7 +902,8 @@ static void round_of(uint64_t number, bool cold)
 	noted_count = 0;
 	noted = NULL;
 	seed = state = number;
-	queue.walk = cold || number % 5 == 4;
+	names.count = 0;
+	queue.walk = !names.on && (cold || number % 5 == 4);
 	if (on_disk)
 		make_directories();
 	open_members(16384);
@@ -898,6 +960,129 @@ static void members_that_know_nothing_any_more_become_the_same(void **s)
 	rounds(40, true, true);
 }
 
+static void names_of_unfinished_changes_become_the_same(void **s)
+{
+	(void)s;
+	names.on = true;
+	rounds(100, false, false);
+	rounds(20, true, false);
+	names.on = false;
+}
+
+/* ---- files, one by one ---- */
+
+enum { MIB = 1 << 20 };
+
+static void put(int at, const char *path, uint64_t offset, const char *bytes)
+{
+	struct file *file = NULL;
+
+	begin_change(at);
+	if (tree_open_file(&tree, path, O_RDWR, &file) || tree_write(&tree, file, offset, bytes, strlen(bytes)))
+		FAIL("can't write to %s at %d", path, at);
+	tree_release(&tree, file);
+	tree.time_ns = 1;
+}
+
+static uint64_t blocks(int at, const char *path)
+{
+	struct attr a = { 0 };
+
+	tree.at = member[at];
+	if (tree_getattr(&tree, path, &a))
+		FAIL("%s is not at %d", path, at);
+	return a.blocks;
+}
+
+static int heal_file(const char *path, int to, uint64_t from, uint64_t end)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct request rq;
+	int err;
+
+	tree.at = member[0];
+	if (tree_walk(&tree, path, &inode))
+		return -ENOENT;
+	err = heal_request(&heal, &rq);
+	err = err ? err : heal_object(&heal, &rq, &inode->gfid, 0, to, from, end);
+	heal_request_end(&rq);
+	return err;
+}
+
+static void make_everywhere(const char *path)
+{
+	static struct change c = { .kind = FILE_, .number = 0644 };
+
+	snprintf(c.a, sizeof(c.a), "%s", path);
+	gfid_create(&c.gfid);
+	clock_of_changes += 1000000007;
+	for (int i = 0; i < MEMBERS; i++)
+		if (change_at(i, &c))
+			FAIL("can't make %s at %d", path, i);
+	tree.time_ns = 1;
+}
+
+static char byte_at(int at, const char *path, uint64_t offset)
+{
+	struct file *file = NULL;
+	struct buffer *b = NULL;
+	char byte = '?';
+
+	tree.at = member[at];
+	if (!tree_open_file(&tree, path, O_RDONLY, &file) && !tree_read(&tree, file, offset, 1, &b) && b->size)
+		byte = b->data[0];
+	buffer_unref(b);
+	tree_release(&tree, file);
+	return byte;
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds)
+		FAIL("it does not hold: %s", what);
+}
+
+static void files_(void *arg)
+{
+	(void)arg;
+	same_roots();
+	make_everywhere("f");
+	put(0, "f", 20 * MIB, "end");
+	put(1, "f", 5 * MIB, "in a hole of the source");
+	expect(!heal_file("f", 1, 0, UINT64_MAX) && !heal_file("f", 2, 0, UINT64_MAX), "sparse files are healed");
+	expect(blocks(1, "f") < 1000 && blocks(2, "f") < 1000, "holes stay holes");
+	heal.bytes = 0;
+	put(0, "f", 3, "x");
+	put(0, "f", 9 * MIB, "y");
+	expect(!heal_file("f", 1, 0, UINT64_MAX), "differing pieces are healed");
+	expect(heal.bytes < 4 * MIB, "only pieces that differ are copied");
+	expect(!heal_file("f", 2, 9 * MIB, 9 * MIB + 1), "a range is healed");
+	expect(byte_at(2, "f", 9 * MIB) == 'y' && byte_at(2, "f", 3) != 'x', "a range is all that is healed");
+	expect(!heal_file("f", 2, 0, 10), "another range is healed");
+	make_everywhere("arbitrated");
+	heal.arbiter = 1;
+	put(0, "arbitrated", 0, "data");
+	expect(!heal_file("arbitrated", 1, 0, UINT64_MAX) && byte_at(1, "arbitrated", 0) == '?', "an arbiter gets no data");
+	heal.arbiter = -1;
+	expect(!heal_file("arbitrated", 1, 0, UINT64_MAX) && !heal_file("arbitrated", 2, 0, UINT64_MAX), "others do");
+	compare("");
+}
+
+static void what_a_file_has_is_copied_where_it_differs(void **s)
+{
+	(void)s;
+	if (geteuid())
+		skip(); /* in memory there are no holes */
+	failures = 0;
+	on_disk = true;
+	make_directories();
+	open_members(16384);
+	task_call(files_, NULL);
+	tree_close(&tree);
+	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(failures, 0);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -919,6 +1104,8 @@ int main(void)
 		cmocka_unit_test(members_in_memory_become_the_same),
 		cmocka_unit_test(members_on_disk_become_the_same),
 		cmocka_unit_test(members_that_know_nothing_any_more_become_the_same),
+		cmocka_unit_test(names_of_unfinished_changes_become_the_same),
+		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);
