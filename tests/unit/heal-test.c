@@ -666,6 +666,18 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 	fop_out_clear(FOP_opendir, &out);
 }
 
+/* Each that many-th call of a heal fails at every member; 0: none. */
+static unsigned faults;
+
+static void fail_every(unsigned every)
+{
+	char word[] = "fail-every", number[16], *words[] = { word, number };
+
+	snprintf(number, sizeof(number), "%u", every);
+	for (int i = 0; i < MEMBERS; i++)
+		member[i]->type->command(member[i], 2, words, stderr);
+}
+
 static void heal_some(void *arg)
 {
 	int to = *(int *)arg;
@@ -680,7 +692,9 @@ static void heal_some(void *arg)
 
 		if (getenv("HEAL_TALK"))
 			fprintf(stderr, "%s at %d: %d\n", gfid_text(&q.gfid, text), to, err);
-		if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
+		if (err == -ENOTCONN && faults) {
+			enqueue_below(&q.gfid, q.parent);
+		} else if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
 			enqueue_below(&q.gfid, q.parent);
 			queue.retries++;
 			if (queue.retries > RETRIES * (queue.count + 100))
@@ -703,6 +717,8 @@ static void purge(int to)
 
 	if (!err)
 		err = heal_purge_limbo(&heal, &rq, to);
+	for (int i = 0; i < 10000 && err == -ENOTCONN && faults; i++)
+		err = heal_purge_limbo(&heal, &rq, to);
 	if (err)
 		FAIL("purging the limbo of %d: %s", to, strerror(-err));
 	heal_request_end(&rq);
@@ -719,7 +735,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void open_members(int kept)
 {
 	struct problem problem = { "" };
-	char text[4096], name[8];
+	char text[4096], name[16];
 	size_t n = 0;
 
 	for (int i = 0; i < MEMBERS; i++) {
@@ -864,6 +880,7 @@ static void heal_all_(void *arg)
 
 	(void)arg;
 	queue.retries = 0;
+	fail_every(faults);
 	for (int to = 1; to < MEMBERS && !failures; to++) {
 		for (size_t i = 0; i < noted_count && !queue.walk; i++)
 			enqueue(&noted[i]);
@@ -886,6 +903,7 @@ static void heal_all_(void *arg)
 		if (!failures)
 			purge(to);
 		heal_forget_links(&heal);
+		fail_every(to == MEMBERS - 1 ? 0 : faults);
 	}
 }
 
@@ -967,6 +985,16 @@ static void names_of_unfinished_changes_become_the_same(void **s)
 	rounds(100, false, false);
 	rounds(20, true, false);
 	names.on = false;
+}
+
+/* What was half done when a call failed, perhaps after the deed, is done the next time. */
+static void a_heal_that_fails_is_taken_up_again(void **s)
+{
+	(void)s;
+	faults = 47;
+	rounds(60, false, false);
+	rounds(20, true, false);
+	faults = 0;
 }
 
 /* ---- files, one by one ---- */
@@ -1105,6 +1133,7 @@ int main(void)
 		cmocka_unit_test(members_on_disk_become_the_same),
 		cmocka_unit_test(members_that_know_nothing_any_more_become_the_same),
 		cmocka_unit_test(names_of_unfinished_changes_become_the_same),
+		cmocka_unit_test(a_heal_that_fails_is_taken_up_again),
 		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
 	};
 

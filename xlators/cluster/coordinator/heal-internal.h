@@ -8,6 +8,8 @@
 
 /* The fop at that member, with the stamp of a heal in the epoch of now. */
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
+/* The same, as if it were done at that time. */
+int heal_call_at(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
 static inline bool is_gone(int err)
 {
 	return err == -ENOENT || err == -ESTALE;
