@@ -640,6 +640,7 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 	struct opendir_in in = { .inode = inode };
 	struct opendir_out out = { 0 };
 
+	rq->time_ns = 1; /* the test's own doing, which never fails */
 	if (!inode || !S_ISDIR(inode->type) || opendir_on(rq, member[0], &in, &out))
 		return;
 	struct readdir_in rin = { .file = out.file, .size = 100 << 20, .flags = READDIR_PLUS };
@@ -703,6 +704,7 @@ static void heal_some(void *arg)
 			FAIL("healing %s at %d: %s", gfid_text(&q.gfid, text), to, strerror(-err));
 		} else if (queue.walk) {
 			enqueue_children(&rq, &q.gfid);
+			rq.time_ns = 0;
 		}
 		forget(&q);
 	}
