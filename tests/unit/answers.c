@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/answers: above a leaf, answers those two verbs of features/replica that healing needs. */
+/* test/answers: above a leaf, answers those two verbs of features/replica that healing needs. Fails now and then if told so. */
 #include <fcntl.h>
 #include <xxhash.h>
 
 #include "replica.h"
 
 enum { PIECE = 65536 };
+struct answers {
+	atomic_uint every, calls; /* each that many-th call of a heal fails, half of them when they are done; 0: none */
+};
+
+static bool fails(struct xlator *x)
+{
+	struct answers *a = x->private;
+	unsigned every = atomic_load(&a->every);
+
+	return every && atomic_fetch_add(&a->calls, 1) % every == every - 1;
+}
 
 static int answer_find(struct xlator *x, struct unpack *u, struct replica_out *out)
 {
@@ -75,6 +86,8 @@ static int answers_replica(struct request *rq, struct xlator *x, const struct re
 	struct unpack u = unpack_blob(&in->data);
 	uint8_t secret[REPLICA_SECRET_SIZE];
 
+	if (fails(x))
+		return -ENOTCONN;
 	unpack_bytes(&u, secret, sizeof(secret));
 	if (unpack_u64(&u) != 7 || secret[31] != 's')
 		return -EVIEW;
@@ -88,14 +101,39 @@ static int answers_replica(struct request *rq, struct xlator *x, const struct re
 	}
 }
 
+static int pass(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	if (!fails(x))
+		return fop_pass(rq, x, fop, in, out);
+	if (rq->id & 1 && fop_info[fop].flags & FOP_MUTATES && !fop_pass(rq, x, fop, in, out))
+		fop_out_clear((int)fop, out);
+	return -ENOTCONN;
+}
+
 /* Every change carries the stamp of a heal, or comes from the test itself, which tells so by its time. */
 static int answers_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	struct replica_stamp s;
+	struct replica_stamp s = { 0 };
+	int err;
 
 	if (!rq->time_ns && fop_info[fop].flags & FOP_MUTATES && (!stamp_of(rq, &s) || s.epoch != 7 || s.flags != REPLICA_HEAL))
 		return -EVIEW;
-	return fop_pass(rq, x, fop, in, out);
+	if (rq->time_ns)
+		return fop_pass(rq, x, fop, in, out);
+	rq->time_ns = s.time;
+	err = pass(rq, x, fop, in, out);
+	rq->time_ns = 0;
+	return err;
+}
+
+/* fail-every N */
+static int answers_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	struct answers *a = x->private;
+
+	(void)f;
+	atomic_store(&a->every, argc == 2 ? (unsigned)atoi(argv[1]) : 0);
+	return 0;
 }
 
 XLATOR_MODULE
@@ -103,6 +141,8 @@ const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
 	.name = "test/answers",
 	.summary = "answer as features/replica would, for tests of healing",
+	.private_size = sizeof(struct answers),
+	.command = answers_command,
 	.min_children = 1,
 	.max_children = 1,
 	.any = answers_any,

@@ -42,7 +42,7 @@ static uint32_t chance(uint32_t below)
 
 struct queued {
 	struct gfid gfid;
-	struct inode *kept;
+	struct inode *kept, *parent; /* as long as they are in memory, members that forget everything are asked by handle */
 };
 static struct {
 	pthread_mutex_t lock;
@@ -52,7 +52,7 @@ static struct {
 	bool walk; /* children of each directory are to be healed, too */
 } queue = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void enqueue(const struct gfid *gfid)
+static void enqueue_below(const struct gfid *gfid, struct inode *parent)
 {
 	pthread_mutex_lock(&queue.lock);
 	for (size_t i = 0; i < queue.count; i++)
@@ -64,8 +64,20 @@ static void enqueue(const struct gfid *gfid)
 		queue.room = queue.room * 2 + 64;
 		queue.entry = realloc(queue.entry, queue.room * sizeof(*queue.entry));
 	}
-	queue.entry[queue.count++] = (struct queued){ *gfid, inode_find(tree.graph->inodes, gfid) };
+	queue.entry[queue.count++] =
+		(struct queued){ *gfid, inode_find(tree.graph->inodes, gfid), parent ? inode_ref(parent) : NULL };
 	pthread_mutex_unlock(&queue.lock);
+}
+
+static void enqueue(const struct gfid *gfid)
+{
+	enqueue_below(gfid, NULL);
+}
+
+static void forget(struct queued *q)
+{
+	inode_unref(q->kept);
+	inode_unref(q->parent);
 }
 
 static bool dequeue(struct queued *q, unsigned turn)
@@ -103,12 +115,37 @@ static void touched(int at, const char *path)
 		enqueue(&inode->gfid);
 }
 
+/* As the notes of changes that were under way have it: names, not whole directories. */
+static struct {
+	bool on;
+	size_t count;
+	struct name_note {
+		struct gfid directory;
+		char name[256];
+	} note[1000];
+} names;
+
+static void note_name(const struct gfid *directory, const char *name)
+{
+	struct name_note *n = &names.note[names.count];
+
+	if (!name[0] || names.count == sizeof(names.note) / sizeof(*names.note))
+		return;
+	n->directory = *directory;
+	snprintf(n->name, sizeof(n->name), "%s", name);
+	names.count++;
+}
+
 static void touched_parent(int at, const char *path)
 {
 	struct loc loc;
+	int err;
 
 	tree.at = member[at];
-	if (!tree_loc(&tree, path, &loc))
+	err = tree_loc(&tree, path, &loc);
+	if (!err && names.on)
+		note_name(&loc.parent->gfid, loc.name);
+	else if (!err)
 		enqueue(&loc.parent->gfid);
 	inode_unref(loc.parent);
 }
@@ -395,6 +432,8 @@ static void index_change(int at, const struct change *c)
 		touched_parent(at, c->b);
 	if (c->kind < RENAME)
 		touched(at, c->a);
+	if (c->kind <= DEVICE)
+		enqueue(&c->gfid);
 }
 
 static void change_some(unsigned mask, bool noted)
@@ -408,7 +447,7 @@ static void change_some(unsigned mask, bool noted)
 	do
 		at = (int)chance(MEMBERS);
 	while (!(mask >> at & 1));
-	*c = (struct change){ .kind = chance(2) ? mostly[chance(sizeof(mostly))] : (int)chance(KINDS) };
+	*c = (struct change){ .kind = chance(2) ? mostly[chance(sizeof(mostly))] : (int)chance(names.on ? REMOVE : KINDS) };
 	c->size = chance(3) ? chance(3000) : chance(3 << 20);
 	c->offset = chance(3) ? 0 : chance(5) << 20 | chance(5000);
 	c->number = chance(UINT32_MAX);
@@ -427,8 +466,8 @@ static void change_some(unsigned mask, bool noted)
 	}
 	clock_of_changes += 1000000007;
 	if (getenv("HEAL_TALK"))
-		fprintf(stderr, "change %d %02x%02x mask %x %.60s to %.60s, %u %u at %lu\n", c->kind, c->gfid.bytes[0], c->gfid.bytes[1], mask, c->a, c->b,
-			c->number, c->size, c->offset);
+		fprintf(stderr, "change %d %02x%02x mask %x %.60s to %.60s, %u %u at %lu\n", c->kind, c->gfid.bytes[0],
+			c->gfid.bytes[1], mask, c->a, c->b, c->number, c->size, c->offset);
 	for (int i = 0; i < MEMBERS; i++)
 		if (mask >> i & 1) {
 			if (noted)
@@ -514,7 +553,8 @@ static void compare_content(int at, const char *path, const struct attr *a)
 	while (x && y && at_byte < x->size && at_byte < y->size && x->data[at_byte] == y->data[at_byte])
 		at_byte++;
 	if (!x != !y || (x && (x->size != y->size || at_byte < x->size)))
-		FAIL("\"%s\" has other bytes at %d, from %zu on (%zu, %zu)", path, at, at_byte, x ? x->size : 0, y ? y->size : 0);
+		FAIL("\"%s\" has other bytes at %d, from %zu on (%zu, %zu)", path, at, at_byte, x ? x->size : 0,
+		     y ? y->size : 0);
 }
 
 static uint64_t xattrs_digest(int at, const char *path)
@@ -552,7 +592,8 @@ static void compare_attr(int at, const char *path, const struct attr *a, const s
 		FAIL("\"%s\": mode %o owner %u:%u links %u at 0, %o %u:%u %u at %d", path, a->mode, a->uid, a->gid, a->nlink,
 		     b->mode, b->uid, b->gid, b->nlink, at);
 	if (!S_ISDIR(a->mode) && a->size != b->size)
-		FAIL("\"%s\" %02x%02x: size %lu at 0, %lu at %d", path, a->gfid.bytes[0], a->gfid.bytes[1], (unsigned long)a->size, (unsigned long)b->size, at);
+		FAIL("\"%s\" %02x%02x: size %lu at 0, %lu at %d", path, a->gfid.bytes[0], a->gfid.bytes[1],
+		     (unsigned long)a->size, (unsigned long)b->size, at);
 	if (a->mtime.sec != b->mtime.sec || a->mtime.nsec != b->mtime.nsec)
 		FAIL("\"%s\": mtime %lld.%09u at 0, %lld.%09u at %d", path, (long long)a->mtime.sec, a->mtime.nsec,
 		     (long long)b->mtime.sec, b->mtime.nsec, at);
@@ -586,6 +627,8 @@ static void compare(const char *path)
 static int found(struct heal *h, struct request *rq, int to, const struct gfid *gfid, mode_t type)
 {
 	(void)h, (void)rq, (void)to, (void)type;
+	if (names.on)
+		FAIL("found was called");
 	enqueue(gfid);
 	return 0;
 }
@@ -597,6 +640,7 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 	struct opendir_in in = { .inode = inode };
 	struct opendir_out out = { 0 };
 
+	rq->time_ns = 1; /* the test's own doing, which never fails */
 	if (!inode || !S_ISDIR(inode->type) || opendir_on(rq, member[0], &in, &out))
 		return;
 	struct readdir_in rin = { .file = out.file, .size = 100 << 20, .flags = READDIR_PLUS };
@@ -608,7 +652,7 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 		for (uint32_t i = 0; i < rout.entries.count; i++) {
 			rin.offset = rout.entries.entry[i].next_offset;
 			if (rout.entries.entry[i].inode && strcmp(rout.entries.entry[i].name, LIMBO) != 0)
-				enqueue(&rout.entries.entry[i].gfid);
+				enqueue_below(&rout.entries.entry[i].gfid, inode);
 		}
 		bool end = rout.entries.end;
 
@@ -621,6 +665,18 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 
 	release_on(rq, member[0], &release, &released);
 	fop_out_clear(FOP_opendir, &out);
+}
+
+/* Each that many-th call of a heal fails at every member; 0: none. */
+static unsigned faults;
+
+static void fail_every(unsigned every)
+{
+	char word[] = "fail-every", number[16], *words[] = { word, number };
+
+	snprintf(number, sizeof(number), "%u", every);
+	for (int i = 0; i < MEMBERS; i++)
+		member[i]->type->command(member[i], 2, words, stderr);
 }
 
 static void heal_some(void *arg)
@@ -637,8 +693,10 @@ static void heal_some(void *arg)
 
 		if (getenv("HEAL_TALK"))
 			fprintf(stderr, "%s at %d: %d\n", gfid_text(&q.gfid, text), to, err);
-		if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
-			enqueue(&q.gfid);
+		if (err == -ENOTCONN && faults) {
+			enqueue_below(&q.gfid, q.parent);
+		} else if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
+			enqueue_below(&q.gfid, q.parent);
 			queue.retries++;
 			if (queue.retries > RETRIES * (queue.count + 100))
 				FAIL("healing %s at %d again and again: %s", gfid_text(&q.gfid, text), to, strerror(-err));
@@ -646,8 +704,9 @@ static void heal_some(void *arg)
 			FAIL("healing %s at %d: %s", gfid_text(&q.gfid, text), to, strerror(-err));
 		} else if (queue.walk) {
 			enqueue_children(&rq, &q.gfid);
+			rq.time_ns = 0;
 		}
-		inode_unref(q.kept);
+		forget(&q);
 	}
 	heal_request_end(&rq);
 	queue.running--;
@@ -659,6 +718,8 @@ static void purge(int to)
 	int err = heal_request(&heal, &rq);
 
 	if (!err)
+		err = heal_purge_limbo(&heal, &rq, to);
+	for (int i = 0; i < 10000 && err == -ENOTCONN && faults; i++)
 		err = heal_purge_limbo(&heal, &rq, to);
 	if (err)
 		FAIL("purging the limbo of %d: %s", to, strerror(-err));
@@ -676,7 +737,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void open_members(int kept)
 {
 	struct problem problem = { "" };
-	char text[4096], name[8];
+	char text[4096], name[16];
 	size_t n = 0;
 
 	for (int i = 0; i < MEMBERS; i++) {
@@ -716,6 +777,44 @@ static void make_directories(void)
 	}
 }
 
+/* Each brick finds all that it has. (The members share one table of inodes, and what is removed at one is forgotten for all.) */
+static struct {
+	struct inode **inode;
+	size_t count;
+} kept;
+
+static void keep_all(int at, const char *path)
+{
+	struct readdir_out out = { 0 };
+	char *below = malloc(PATH_ROOM);
+
+	list(at, path, &out);
+	for (uint32_t i = 0; i < out.entries.count; i++) {
+		const struct dirent_plus *e = &out.entries.entry[i];
+
+		if (!(kept.count & (kept.count - 1)))
+			kept.inode = realloc(kept.inode, (2 * kept.count + 1) * sizeof(*kept.inode));
+		snprintf(below, PATH_ROOM, "%s", path);
+		if (!add_name(below, e->name))
+			continue;
+		tree.at = member[at];
+		kept.inode[kept.count] = NULL;
+		if (!tree_walk(&tree, below, &kept.inode[kept.count]))
+			kept.count++;
+		if (S_ISDIR(e->type))
+			keep_all(at, below);
+	}
+	free(below);
+	fop_out_clear(FOP_readdir, &out);
+}
+
+static void keep_all_(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < MEMBERS; i++)
+		keep_all(i, "");
+}
+
 static struct gfid *noted;
 static size_t noted_count;
 
@@ -737,14 +836,44 @@ static void change_all_(void *arg)
 	same_roots();
 	for (int i = 0; i < 90; i++)
 		change_some(7, false);
-	for (unsigned i = 5 + chance(80); i--;)
+	for (unsigned i = names.on ? 1 + chance(6) : 5 + chance(80); i--;)
 		change_some(1 + chance(7), true);
 	noted = calloc(queue.count + 1, sizeof(*noted));
 	for (noted_count = 0; noted_count < queue.count; noted_count++) {
 		noted[noted_count] = queue.entry[noted_count].gfid;
-		inode_unref(queue.entry[noted_count].kept);
+		forget(&queue.entry[noted_count]);
 	}
 	queue.count = 0;
+}
+
+/* Each name of the notes, in an order by chance; again while some wait for others. */
+static void heal_names(int to)
+{
+	struct request rq;
+	int tries = 0, waiting = 1;
+
+	if (heal_request(&heal, &rq))
+		failures++;
+	for (size_t i = names.count; i > 1; i--) {
+		size_t other = chance((uint32_t)i);
+		struct name_note swap = names.note[i - 1];
+
+		names.note[i - 1] = names.note[other];
+		names.note[other] = swap;
+	}
+	while (waiting && !failures) {
+		waiting = 0;
+		for (size_t i = 0; i < names.count; i++) {
+			int err = heal_name(&heal, &rq, &names.note[i].directory, names.note[i].name, 0, to);
+
+			waiting += err == -EAGAIN;
+			if (err && err != -EAGAIN && err != -ENOENT)
+				FAIL("healing the name %s at %d: %s", names.note[i].name, to, strerror(-err));
+		}
+		if (tries++ > 20)
+			FAIL("names wait for each other");
+	}
+	heal_request_end(&rq);
 }
 
 static void heal_all_(void *arg)
@@ -753,11 +882,17 @@ static void heal_all_(void *arg)
 
 	(void)arg;
 	queue.retries = 0;
+	fail_every(faults);
 	for (int to = 1; to < MEMBERS && !failures; to++) {
 		for (size_t i = 0; i < noted_count && !queue.walk; i++)
 			enqueue(&noted[i]);
-		if (queue.walk)
+		if (queue.walk) {
 			enqueue(&gfid_root);
+			if (heal_keep_links(&heal))
+				failures++;
+		}
+		if (names.on)
+			heal_names(to);
 		queue.running = tasks;
 		for (unsigned i = 1; i < tasks; i++)
 			if (task_spawn(NULL, heal_some, &to))
@@ -766,9 +901,11 @@ static void heal_all_(void *arg)
 		while (queue.running)
 			task_sleep_ms(1);
 		while (queue.count)
-			inode_unref(queue.entry[--queue.count].kept);
+			forget(&queue.entry[--queue.count]);
 		if (!failures)
 			purge(to);
+		heal_forget_links(&heal);
+		fail_every(to == MEMBERS - 1 ? 0 : faults);
 	}
 }
 
@@ -785,11 +922,14 @@ static void round_of(uint64_t number, bool cold)
 	noted_count = 0;
 	noted = NULL;
 	seed = state = number;
-	queue.walk = cold || number % 5 == 4;
+	names.count = 0;
+	queue.walk = !names.on && (cold || number % 5 == 4);
 	if (on_disk)
 		make_directories();
 	open_members(16384);
 	task_call(change_all_, NULL);
+	if (!cold)
+		task_call(keep_all_, NULL);
 	if (cold) {
 		tree_close(&tree);
 		open_members(0);
@@ -798,6 +938,8 @@ static void round_of(uint64_t number, bool cold)
 	if (!failures)
 		task_call(compare_all_, NULL);
 	free(noted);
+	while (kept.count)
+		inode_unref(kept.inode[--kept.count]);
 	tree_close(&tree);
 	if (on_disk)
 		nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -838,6 +980,139 @@ static void members_that_know_nothing_any_more_become_the_same(void **s)
 	rounds(40, true, true);
 }
 
+static void names_of_unfinished_changes_become_the_same(void **s)
+{
+	(void)s;
+	names.on = true;
+	rounds(100, false, false);
+	rounds(20, true, false);
+	names.on = false;
+}
+
+/* What was half done when a call failed, perhaps after the deed, is done the next time. */
+static void a_heal_that_fails_is_taken_up_again(void **s)
+{
+	(void)s;
+	faults = 47;
+	rounds(60, false, false);
+	rounds(20, true, false);
+	faults = 0;
+}
+
+/* ---- files, one by one ---- */
+
+enum { MIB = 1 << 20 };
+
+static void put(int at, const char *path, uint64_t offset, const char *bytes)
+{
+	struct file *file = NULL;
+
+	begin_change(at);
+	if (tree_open_file(&tree, path, O_RDWR, &file) || tree_write(&tree, file, offset, bytes, strlen(bytes)))
+		FAIL("can't write to %s at %d", path, at);
+	tree_release(&tree, file);
+	tree.time_ns = 1;
+}
+
+static uint64_t blocks(int at, const char *path)
+{
+	struct attr a = { 0 };
+
+	tree.at = member[at];
+	if (tree_getattr(&tree, path, &a))
+		FAIL("%s is not at %d", path, at);
+	return a.blocks;
+}
+
+static int heal_file(const char *path, int to, uint64_t from, uint64_t end)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct request rq;
+	int err;
+
+	tree.at = member[0];
+	if (tree_walk(&tree, path, &inode))
+		return -ENOENT;
+	err = heal_request(&heal, &rq);
+	err = err ? err : heal_object(&heal, &rq, &inode->gfid, 0, to, from, end);
+	heal_request_end(&rq);
+	return err;
+}
+
+static void make_everywhere(const char *path)
+{
+	static struct change c = { .kind = FILE_, .number = 0644 };
+
+	snprintf(c.a, sizeof(c.a), "%s", path);
+	gfid_create(&c.gfid);
+	clock_of_changes += 1000000007;
+	for (int i = 0; i < MEMBERS; i++)
+		if (change_at(i, &c))
+			FAIL("can't make %s at %d", path, i);
+	tree.time_ns = 1;
+}
+
+static char byte_at(int at, const char *path, uint64_t offset)
+{
+	struct file *file = NULL;
+	struct buffer *b = NULL;
+	char byte = '?';
+
+	tree.at = member[at];
+	if (!tree_open_file(&tree, path, O_RDONLY, &file) && !tree_read(&tree, file, offset, 1, &b) && b->size)
+		byte = b->data[0];
+	buffer_unref(b);
+	tree_release(&tree, file);
+	return byte;
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds)
+		FAIL("it does not hold: %s", what);
+}
+
+static void files_(void *arg)
+{
+	(void)arg;
+	same_roots();
+	make_everywhere("f");
+	put(0, "f", 20 * MIB, "end");
+	put(1, "f", 5 * MIB, "in a hole of the source");
+	expect(!heal_file("f", 1, 0, UINT64_MAX) && !heal_file("f", 2, 0, UINT64_MAX), "sparse files are healed");
+	expect(blocks(1, "f") < 1000 && blocks(2, "f") < 1000, "holes stay holes");
+	heal.bytes = 0;
+	put(0, "f", 3, "x");
+	put(0, "f", 9 * MIB, "y");
+	expect(!heal_file("f", 1, 0, UINT64_MAX), "differing pieces are healed");
+	expect(heal.bytes < 4 * MIB, "only pieces that differ are copied");
+	expect(!heal_file("f", 2, 9 * MIB, 9 * MIB + 1), "a range is healed");
+	expect(byte_at(2, "f", 9 * MIB) == 'y' && byte_at(2, "f", 3) != 'x', "a range is all that is healed");
+	expect(!heal_file("f", 2, 0, 10), "another range is healed");
+	make_everywhere("arbitrated");
+	heal.arbiter = 1;
+	put(0, "arbitrated", 0, "data");
+	expect(!heal_file("arbitrated", 1, 0, UINT64_MAX) && byte_at(1, "arbitrated", 0) == '?', "an arbiter gets no data");
+	heal.arbiter = -1;
+	expect(!heal_file("arbitrated", 1, 0, UINT64_MAX) && !heal_file("arbitrated", 2, 0, UINT64_MAX), "others do");
+	compare("");
+}
+
+static void what_a_file_has_is_copied_where_it_differs(void **s)
+{
+	(void)s;
+	if (geteuid())
+		skip(); /* in memory there are no holes */
+	failures = 0;
+	on_disk = true;
+	make_directories();
+	open_members(16384);
+	task_call(files_, NULL);
+	tree_close(&tree);
+	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(failures, 0);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -849,6 +1124,7 @@ static int stop(void **s)
 	(void)s;
 	runtime_stop();
 	free(queue.entry);
+	free(kept.inode);
 	return 0;
 }
 
@@ -858,6 +1134,9 @@ int main(void)
 		cmocka_unit_test(members_in_memory_become_the_same),
 		cmocka_unit_test(members_on_disk_become_the_same),
 		cmocka_unit_test(members_that_know_nothing_any_more_become_the_same),
+		cmocka_unit_test(names_of_unfinished_changes_become_the_same),
+		cmocka_unit_test(a_heal_that_fails_is_taken_up_again),
+		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -136,18 +136,16 @@ static bool was_there(const struct way *w, const struct gfid *gfid)
 	return false;
 }
 
-/* One step up: *gfid becomes its parent, as `from` tells. -EAGAIN: it does not tell. */
+/* One step up: *gfid becomes its parent, as `from` tells. -ENOLINK: it does not tell. */
 static int go_up(struct heal *h, struct request *rq, struct gfid *gfid, int from, struct way *w)
 {
 	cleanup_links struct links_told links = { 0 };
-	int err = links_ask(h, rq, gfid, from, &links);
+	int err = from < 0 ? -ENOENT : links_ask(h, rq, gfid, from, &links);
 
-	if (err)
+	if (err && err != -ENOENT)
 		return err;
-	if (!links.count)
-		return -EAGAIN;
-	if (w->count == WAY_MAX || was_there(w, gfid))
-		return -ENOENT;
+	if (!links.count || w->count == WAY_MAX || was_there(w, gfid))
+		return -ENOLINK;
 	w->step[w->count].gfid = *gfid;
 	memcpy(w->step[w->count++].name, links.link[0].name, sizeof(links.link[0].name));
 	*gfid = links.link[0].parent;
@@ -169,7 +167,7 @@ static int go_down(struct heal *h, struct request *rq, int at, const struct way 
 	return err == -ENOTDIR ? -ENOENT : err;
 }
 
-/* A directory: it has one name. */
+/* A directory: it has one name. -EAGAIN: it is not where it should be. */
 static int find_directory(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
 {
 	struct way *w = malloc(sizeof(*w));
@@ -185,7 +183,7 @@ static int find_directory(struct heal *h, struct request *rq, const struct gfid 
 	if (err)
 		thing_clear(t);
 	free(w);
-	return err;
+	return err == -ENOENT ? -EAGAIN : err;
 }
 
 static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, const struct link_told *l,
@@ -194,8 +192,6 @@ static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid
 	cleanup_thing struct thing parent = { 0 };
 	int err = find_directory(h, rq, &l->parent, from, at, &parent);
 
-	if (err == -ENOENT)
-		return -EAGAIN; /* it may be there, and its place not be made yet */
 	if (!err)
 		err = thing_lookup(h, rq, at, parent.inode, l->name, t);
 	if (!err && !gfid_equal(&t->inode->gfid, gfid)) {
@@ -205,24 +201,30 @@ static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid
 	return err == -ENOTDIR ? -ENOENT : err;
 }
 
+static bool not_found(int err)
+{
+	return err == -ENOENT || err == -EAGAIN || err == -ENOLINK;
+}
+
 int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
 {
 	cleanup_links struct links_told links = { 0 };
-	bool unsure = false;
-	int err = thing_known(h, rq, gfid, at, t);
+	int one, err = thing_known(h, rq, gfid, at, t);
 
 	if (err != -ENOENT || from < 0)
 		return err;
 	err = links_ask(h, rq, gfid, from, &links);
 	if (err)
 		return err;
-	unsure = !links.count;
-	err = -ENOENT;
-	for (uint32_t i = 0; i < links.count && (err == -ENOENT || err == -EAGAIN); i++) {
-		err = find_link(h, rq, gfid, from, at, &links.link[i], t);
-		unsure |= err == -EAGAIN;
+	err = links.count ? -ENOENT : -ENOLINK;
+	for (uint32_t i = 0; i < links.count && err; i++) {
+		one = find_link(h, rq, gfid, from, at, &links.link[i], t);
+		if (!not_found(one))
+			return one;
+		if (one == -EAGAIN || err == -ENOENT)
+			err = one;
 	}
-	return (err == -ENOENT || err == -EAGAIN) ? unsure ? -EAGAIN : -ENOENT : err;
+	return err;
 }
 
 int heal_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct inode **inode)
@@ -231,5 +233,5 @@ int heal_find(struct heal *h, struct request *rq, const struct gfid *gfid, int f
 	int err = thing_find(h, rq, gfid, from, at, &t);
 
 	*inode = t.inode;
-	return err == -EAGAIN ? -ENOENT : err;
+	return not_found(err) ? -ENOENT : err;
 }

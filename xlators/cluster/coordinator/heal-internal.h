@@ -8,6 +8,8 @@
 
 /* The fop at that member, with the stamp of a heal in the epoch of now. */
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
+/* The same, as if it were done at that time. */
+int heal_call_at(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
 static inline bool is_gone(int err)
 {
 	return err == -ENOENT || err == -ESTALE;
@@ -23,7 +25,8 @@ void thing_clear(struct thing *);
 #define cleanup_thing __attribute__((cleanup(thing_clear)))
 /* What stands under the name. -ENOENT also when the directory has gone. */
 int thing_lookup(struct heal *, struct request *, int at, struct inode *directory, const char *name, struct thing *);
-/* As heal_find. -EAGAIN: it may be there, for not all of the directories that name it at `from` are found, or told. */
+/* As heal_find. -ENOENT: it is not there under any name that it has at `from`. -EAGAIN: a directory that names it at `from` is not in
+ * its place, so it may be there. -ENOLINK: not all of its names are told. */
 int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
@@ -67,6 +70,11 @@ int pair_data(struct pair *, uint64_t start, uint64_t end);
 
 /* Both directories' names made equal; the directories' own times are the caller's. */
 int pair_names(struct pair *directory);
+
+/* ---- heal-links.c ---- */
+
+/* Keeps the inode in memory, if it is of a file with several names and such are kept. */
+void link_keep(struct heal *, struct inode *, const struct attr *);
 
 /* ---- heal-place.c: one name ---- */
 

@@ -26,7 +26,8 @@ int limbo_find(struct heal *h, struct request *rq, int at, struct inode **limbo)
 	return 0;
 }
 
-/* The limbo comes and goes without a trace in the root's times. */
+/* The limbo comes and goes without a trace in the root's times: it does so at the time that they tell; and where the brick could not
+ * do that, they are set. */
 static int keep_times(struct heal *h, struct request *rq, int at, const struct thing *root)
 {
 	struct setattr_in in = {
@@ -48,7 +49,7 @@ static int limbo_make(struct heal *h, struct request *rq, int at, struct inode *
 	if (err)
 		return err;
 	in.loc.parent = root.inode;
-	err = heal_call(h, rq, at, FOP_mkdir, &in, &out);
+	err = heal_call_at(h, rq, at, FOP_mkdir, &in, &out, &root.attr.mtime);
 	fop_out_clear(FOP_mkdir, &out);
 	if (!err)
 		err = keep_times(h, rq, at, &root);
@@ -247,7 +248,11 @@ int heal_purge_limbo(struct heal *h, struct request *rq, int at)
 	inode_unref(first.directory);
 	if (!err)
 		err = thing_known(h, rq, &gfid_root, at, &root);
-	if (!err)
-		err = rmdir_name(h, rq, at, root.inode, LIMBO);
+	if (err)
+		return err;
+	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
+	struct rmdir_out out = { 0 };
+
+	err = heal_call_at(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
 	return err ? err : keep_times(h, rq, at, &root);
 }

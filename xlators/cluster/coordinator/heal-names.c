@@ -59,6 +59,7 @@ static int add(struct pair *p, int at, struct dirent_plus *e, struct listing *l)
 		err = grow(l);
 	if (err)
 		return err;
+	link_keep(p->h, e->inode, &e->attr);
 	l->entry[l->count++] = (struct entry){ e->name, e->gfid, e->type & S_IFMT };
 	e->name = NULL;
 	return 0;

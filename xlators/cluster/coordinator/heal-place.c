@@ -40,7 +40,7 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 	if (!err && t.inode != inode)
 		err = -ENOENT;
 	if (err)
-		return err;
+		return err == -ENOLINK ? -ENOENT : err;
 	in.from = (struct loc){ parent.inode, inode, old->name };
 	return heal_call(p->h, p->rq, p->to, FOP_rename, &in, &out);
 }
@@ -67,8 +67,8 @@ static int place_known(struct pair *p, const struct loc *place, const struct thi
 
 	if (!err && t.inode != source->inode)
 		err = -EIO;
-	if (err)
-		return err;
+	if (err) /* if nobody tells more of its other names, it can't wait for them */
+		return err == -ENOLINK ? -ENOENT : err;
 	return S_ISDIR(t.inode->type) ? move_directory(p, place, t.inode) : add_link(p, place, t.inode);
 }
 
@@ -94,7 +94,7 @@ static int take_link(struct pair *p, const struct gfid *gfid, const struct link_
 		err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -EAGAIN;
-	return err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	return err == -ENOLINK ? -EAGAIN : err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
 }
 
 /* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the
@@ -233,6 +233,7 @@ int name_place(struct pair *p, const char *name)
 	if (err)
 		return err;
 	p->changed = true;
+	link_keep(p->h, source.inode, &source.attr);
 	err = place(p, name, &source);
 	if (err && is_placed(p, name, &source))
 		err = 0;

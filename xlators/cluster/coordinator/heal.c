@@ -4,9 +4,9 @@
 
 /* ---- asking a member ---- */
 
-static int stamp(struct heal *h, struct request *rq)
+static int stamp(struct heal *h, struct request *rq, uint64_t time)
 {
-	struct replica_stamp s = { .epoch = atomic_load(&h->epoch), .flags = REPLICA_HEAL };
+	struct replica_stamp s = { .epoch = atomic_load(&h->epoch), .time = time, .flags = REPLICA_HEAL };
 
 	return stamp_attach(rq, &s);
 }
@@ -18,7 +18,7 @@ int heal_request(struct heal *h, struct request *rq)
 	request_init(rq, h->x->graph, 0);
 	rq->uid = 0;
 	rq->gid = 0;
-	err = stamp(h, rq);
+	err = stamp(h, rq, 0);
 	if (err)
 		request_finish(rq);
 	return err;
@@ -29,14 +29,24 @@ void heal_request_end(struct request *rq)
 	request_finish(rq);
 }
 
-int heal_call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out)
+static int call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
 {
-	int err = stamp(h, rq);
+	int err = stamp(h, rq, time);
 
 	if (err)
 		return err;
 	extensions_free(&rq->reply_extensions);
 	return fop_call(rq, h->x->child[member], fop, in, out);
+}
+
+int heal_call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out)
+{
+	return call(h, rq, member, fop, in, out, 0);
+}
+
+int heal_call_at(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, const struct time *t)
+{
+	return call(h, rq, member, fop, in, out, t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0);
 }
 
 int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb verb, struct inode *inode, struct pack *more,
@@ -70,11 +80,11 @@ static int pair_find(struct pair *p, const struct gfid *gfid)
 	if (!err)
 		err = thing_find(p->h, p->rq, gfid, p->from, p->to, &target);
 	else
-		return err == -EAGAIN ? -ENOENT : err;
+		return err == -EAGAIN || err == -ENOLINK ? -ENOENT : err;
 	if (is_gone(err))
 		return 0; /* who names it there anew tells of it then */
 	if (err)
-		return err;
+		return err == -ENOLINK ? -EAGAIN : err;
 	if (source.inode != target.inode)
 		return -EIO; /* a member lies about its type */
 	p->inode = inode_ref(source.inode);

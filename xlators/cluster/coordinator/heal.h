@@ -16,6 +16,9 @@ struct heal {
 	 * the object is healed spares the brick the search. */
 	int (*found)(struct heal *, struct request *, int to, const struct gfid *, mode_t type);
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
+	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
+	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
+	struct kept_links *links; /* made by heal_keep_links(); NULL: none are kept */
 };
 
 /* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end. */
@@ -37,6 +40,7 @@ int heal_object(struct heal *, struct request *, const struct gfid *, int from, 
 int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
-
+int heal_keep_links(struct heal *); /* before the first heal of the walk; -ENOMEM */
+void heal_forget_links(struct heal *);
 extern const struct gfid gfid_limbo; /* 15 zeros and a 3 */
 #endif
