@@ -144,7 +144,7 @@ took=$(($(now_ms) - begin))
 [ "$took" -ge 25000 ] && [ "$took" -lt 35000 ] || fail "304 after $took ms"
 
 # ---- secrets: of a set, mode 0600, never served ----
-if "$STRATUS" xlator list | grep -q '^cluster/coordinator'; then
+if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
 	"$STRATUS" volume create set --replica 3 --start 127.0.0.1:"$SCRATCH/r0" 127.0.0.1:"$SCRATCH/r1" 127.0.0.1:"$SCRATCH/r2" >/dev/null
 	secret=$(cat "$STATE/set.secret")
 	[ "${#secret}" = 64 ] || fail "the secret is '$secret'"
