@@ -335,10 +335,14 @@ static void forget_volumes(void)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < cluster.volumes; i++) {
-		if (cluster.volume[i].wanted)
+		cleanup_path char *secret = path_format("%s/%s.secret", cluster.state, cluster.volume[i].name);
+
+		if (cluster.volume[i].wanted) {
 			cluster.volume[kept++] = cluster.volume[i];
-		else
-			volume_free(&cluster.volume[i]);
+			continue;
+		}
+		volume_free(&cluster.volume[i]);
+		unlink(secret);
 	}
 	cluster.volumes = kept;
 }

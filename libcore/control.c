@@ -80,48 +80,56 @@ void control_dump(FILE *out)
 
 /* ---- commands ---- */
 
-struct search {
+/* Something to do with the volume of that name, while its graph can't go. */
+struct visit {
 	const char *name;
-	struct xlator *found;
+	int (*act)(struct xlator *, int words, char **word, FILE *out, struct problem *);
+	int words;
+	char **word;
+	FILE *out;
+	struct problem *p;
+	bool found;
+	int err;
 };
 
-static void find_in(struct graph *g, void *arg)
+/* "NAME", or "GRAPH:NAME". */
+static struct xlator *find_in(struct graph *g, const char *name)
 {
-	struct search *s = arg;
+	const char *colon = strrchr(name, ':');
+	size_t length = colon ? (size_t)(colon - name) : 0;
+	struct xlator *x = graph_find(g, name);
 
-	const char *colon = strrchr(s->name, ':');
-	size_t length = colon ? (size_t)(colon - s->name) : 0;
-
-	if (!s->found)
-		s->found = graph_find(g, s->name);
-	if (!s->found && colon && strlen(g->path) == length && !strncmp(g->path, s->name, length))
-		s->found = graph_find(g, colon + 1);
+	if (!x && colon && strlen(g->path) == length && !strncmp(g->path, name, length))
+		x = graph_find(g, colon + 1);
+	return x;
 }
 
-static struct xlator *find_xlator(const char *name)
+static void visit_in(struct graph *g, void *arg)
 {
-	struct search s = { name, NULL };
+	struct visit *v = arg;
+	struct xlator *x = v->found ? NULL : find_in(g, v->name);
 
-	control.handler.each_graph(find_in, &s);
-	return s.found;
+	if (!x)
+		return;
+	v->found = true;
+	v->err = v->act(x, v->words, v->word, v->out, v->p);
 }
 
-static int set_option(int words, char **word, struct problem *p)
+static int visit(struct visit *v)
 {
-	struct xlator *x;
+	control.handler.each_graph(visit_in, v);
+	return v->found
+		       ? v->err
+		       : problem_set(v->p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", v->name);
+}
+
+static int change_option(struct xlator *x, int words, char **word, FILE *out, struct problem *p)
+{
 	const struct option *o;
 	char who[256];
 	int err;
 
-	if (words < 3)
-		return problem_set(p, EINVAL, "set takes a volume, an option and a value");
-	for (int i = 4; i < words; i++)
-		word[i][-1] = ' '; /* the value goes to the end of the line */
-	if (words == 3)
-		word[3] = (char *)"";
-	x = find_xlator(word[1]);
-	if (!x)
-		return problem_set(p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", word[1]);
+	(void)words, (void)out;
 	snprintf(who, sizeof(who), "volume %s (%s)", x->name, x->type->name);
 	err = option_change(x->type->options, x->private, who, word[2], word[3], p);
 	if (err)
@@ -133,21 +141,34 @@ static int set_option(int words, char **word, struct problem *p)
 	return 0;
 }
 
-static int command_xlator(int words, char **word, FILE *out, struct problem *p)
+static int set_option(int words, char **word, struct problem *p)
 {
-	struct xlator *x = words > 2 ? find_xlator(word[1]) : NULL;
+	if (words < 3)
+		return problem_set(p, EINVAL, "set takes a volume, an option and a value");
+	for (int i = 4; i < words; i++)
+		word[i][-1] = ' '; /* the value goes to the end of the line */
+	if (words == 3)
+		word[3] = (char *)"";
+	return visit(&(struct visit){ .name = word[1], .act = change_option, .words = words, .word = word, .p = p });
+}
+
+static int run_command(struct xlator *x, int words, char **word, FILE *out, struct problem *p)
+{
 	int err;
 
-	if (words < 3)
-		return problem_set(p, EINVAL, "ctl takes a volume and a command");
-	if (!x)
-		return problem_set(p, ENOENT, "there is no volume %s in this process; `stratus dump` lists them", word[1]);
 	if (!x->type->command)
 		return problem_set(p, ENOTSUP, "volume %s (%s) takes no commands", x->name, x->type->name);
 	err = x->type->command(x, words - 2, word + 2, out);
 	return err ? problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
 				 strerror(-err))
 		   : 0;
+}
+
+static int command_xlator(int words, char **word, FILE *out, struct problem *p)
+{
+	if (words < 3)
+		return problem_set(p, EINVAL, "ctl takes a volume and a command");
+	return visit(&(struct visit){ .name = word[1], .act = run_command, .words = words, .word = word, .out = out, .p = p });
 }
 
 static int log_level(int words, char **word, FILE *out, struct problem *p)

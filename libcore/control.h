@@ -17,7 +17,7 @@ struct problem;
 enum { CONTROL_BODY_MAX = 2 << 20 };
 struct control_handler {
 	const char *program; /* "stratusd", "mount" */
-	/* Calls fn for each graph, none of which may go while it runs. */
+	/* Calls fn for each graph, none of which may go while it runs; a command of a translator runs in there. */
 	void (*each_graph)(void (*fn)(struct graph *, void *), void *arg);
 	void (*info)(FILE *);		 /* the members of the JSON object */
 	int (*reload)(struct problem *); /* read the volfiles again */

@@ -172,6 +172,14 @@ static uint64_t checksum(const void *bytes, size_t size)
 	return sum;
 }
 
+static void encode_document(FILE *to, const char *key, uint64_t version, const struct blob *value)
+{
+	fprintf(to, "%s %s %" PRIu64 " %u\n", value ? "document" : "gone", key, version, value ? (unsigned)value->size : 0);
+	if (value)
+		fwrite(value->bytes, 1, value->size, to);
+	fputc('\n', to);
+}
+
 int state_encode(const struct state *s, struct blob *out)
 {
 	char *text = NULL;
@@ -184,10 +192,7 @@ int state_encode(const struct state *s, struct blob *out)
 	for (size_t i = 0; i < s->count; i++) {
 		const struct document *d = &s->document[i];
 
-		fprintf(to, "%s %s %" PRIu64 " %u\n", d->gone ? "gone" : "document", d->key, d->version,
-			(unsigned)d->value.size);
-		fwrite(d->value.bytes, 1, d->value.size, to);
-		fputc('\n', to);
+		encode_document(to, d->key, d->version, d->gone ? NULL : &d->value);
 	}
 	fflush(to);
 	fprintf(to, "sum %016" PRIx64 "\n", checksum(text, size));
@@ -275,6 +280,103 @@ int state_decode(const void *bytes, size_t size, struct state *s)
 		err = decode_text(copy.bytes, size, s);
 	if (err)
 		state_free(s);
+	free(copy.bytes);
+	return err;
+}
+
+/* ---- changes ---- */
+
+enum { CHANGES_MAX = 64 };
+
+int changes_encode(const struct store_change *change, size_t count, struct blob *out)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return -ENOMEM;
+	fprintf(to, "changes %zu\n", count);
+	for (size_t i = 0; i < count; i++)
+		encode_document(to, change[i].key, change[i].version + 1, change[i].value);
+	if (fclose(to)) {
+		free(text);
+		return -ENOMEM;
+	}
+	*out = (struct blob){ .size = size, .bytes = text };
+	return 0;
+}
+
+void changes_free(struct store_change *change, size_t count)
+{
+	for (size_t i = 0; change && i < count; i++) {
+		if (change[i].value)
+			free(change[i].value->bytes);
+		free((void *)change[i].value);
+		free((void *)change[i].key);
+	}
+	free(change);
+}
+
+static int take_change(struct document *d, struct store_change *c)
+{
+	struct blob *value = d->gone ? NULL : malloc(sizeof *value);
+
+	if (!d->gone && !value)
+		return -ENOMEM;
+	if (value)
+		*value = d->value;
+	else
+		free(d->value.bytes);
+	*c = (struct store_change){ d->key, d->version - 1, value };
+	return 0;
+}
+
+/* The text ends with a NUL. */
+static int decode_changes(const char *text, size_t size, struct store_change **made, size_t *count)
+{
+	const char *end = text + size;
+	size_t wanted;
+	int used = 0, err = 0;
+
+	if (sscanf(text, "changes %zu%n", &wanted, &used) != 1 || text[used] != '\n' || !wanted || wanted > CHANGES_MAX)
+		return -EINVAL;
+	*made = calloc(wanted, sizeof **made);
+	if (!*made)
+		return -ENOMEM;
+	for (text += used + 1; *count < wanted && !err;) {
+		struct document d = { 0 };
+
+		err = decode_document(&text, end, &d);
+		if (!err)
+			err = take_change(&d, &(*made)[*count]);
+		if (err) {
+			free(d.key);
+			free(d.value.bytes);
+		} else {
+			++*count;
+		}
+	}
+	return err ? err : text == end ? 0 : -EINVAL;
+}
+
+int changes_decode(const void *bytes, size_t size, struct store_change **made, size_t *count)
+{
+	struct blob copy;
+	int err;
+
+	while (size && !((const char *)bytes)[size - 1])
+		size--; /* a log may want whole words */
+	err = blob_copy(&copy, bytes, size);
+	*made = NULL;
+	*count = 0;
+	if (!err)
+		err = decode_changes(copy.bytes, size, made, count);
+	if (err) {
+		changes_free(*made, *count);
+		*made = NULL;
+		*count = 0;
+	}
 	free(copy.bytes);
 	return err;
 }

@@ -29,14 +29,34 @@ struct store_change {
 	uint64_t version;	  /* the one it replaces; it has version + 1 then */
 	const struct blob *value; /* NULL: removes it. The version goes on counting if it comes back. */
 };
-/* All changes at once. -ESTALE: one document has another version, and nothing was changed; -EINVAL: a key or size that can't be;
- * -E2BIG: the store is full. After any other error it is not known whether they were made, and the store refuses (-EIO) all
- * that follows until it is opened anew. */
+/* All changes at once. -EREMOTE: another server leads, and nothing was changed. -ESTALE: one document has another version, and nothing was changed; -EINVAL: a key or size that can't be;
+ * -E2BIG: the store is full. After any other error it is not known whether they were made; a store of one server then refuses
+ * (-EIO) all that follows until it is opened anew. */
 int store_commit(struct store *, const struct store_change *, size_t count);
 int store_replace(struct store *, const char *key, uint64_t version, const struct blob *value);
 
+/* ---- several servers ---- */
+/* Opens, or begins, a store that servers share by Raft (Ongaro, Ousterhout 2014; the library is libraft). `address`: where the others
+ * reach this one, as IPv4 ADDRESS:PORT; whoever reaches it can change the store, so it must be on a network that only servers
+ * are on. `join`: a new member, which waits until the others add it; else a new store begins with this one alone.
+ * -ENOTSUP: built without libraft. */
+int store_open_shared(const char *directory, const char *name, const char *address, bool join, struct store **,
+		      struct problem *);
+/* Whether this server leads: it alone commits changes, and it has applied all that was committed before. */
+bool store_leads(struct store *);
+/* One server at a time, by the one that leads. Returns when the cluster has agreed on it. */
+int store_add(struct store *, const char *name, const char *address, struct problem *);
+int store_remove(struct store *, const char *name, struct problem *);
+struct store_member {
+	uint64_t id; /* store_member_id() of its name */
+	char address[64];
+	bool leads, votes, up; /* up: known to the leader only */
+};
+size_t store_members(struct store *, struct store_member *, size_t max); /* 0: the store is one server's alone */
+uint64_t store_member_id(const char *name);
+
 uint64_t store_index(struct store *); /* rises by one with each commit */
-/* Waits until the index is above `after`, or the time is over, or store_wake(); the index. */
+/* Waits until the index is above `after`, or who leads has changed, or the time is over, or store_wake(); the index. */
 uint64_t store_wait(struct store *, uint64_t after, unsigned ms);
 void store_wake(struct store *); /* ends all waits, also those to come: before store_close() */
 

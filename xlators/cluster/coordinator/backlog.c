@@ -312,9 +312,12 @@ static int crawl(struct backlog *b)
 	b->count = b->next = 0;
 	b->crawl = true;
 	b->failed = 0;
-	err = enqueue(b, &gfid_root);
+	err = heal_keep_links(&b->c->heal);
+	if (!err)
+		err = enqueue(b, &gfid_root);
 	if (!err)
 		run_workers(b);
+	heal_forget_links(&b->c->heal);
 	b->crawl = false;
 	if (err || b->err || b->failed || stopping(b))
 		return err ? err : b->err ? b->err : -EAGAIN;

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The log that servers share, by libraft and its libuv backend.
+ *
+ * One thread runs the loop, and all calls of libraft are made on it. Whoever wants something queues a job and waits; a job that
+ * nobody waits for any more is freed when it is done. A change counts when it was applied here, which libraft does only with
+ * what a majority has on disk. What the machine answers (-ESTALE, ...) is the same on each server, for the state is. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <raft.h>
+#include <raft/uv.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "backend.h"
+#include "log.h"
+
+enum { TICK_MS = 100, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
+
+struct shared;
+struct job {
+	struct shared *log;
+	struct job *next;
+	void (*start)(struct job *); /* on the loop; finish() ends it */
+	union {
+		struct raft_apply apply;
+		struct raft_change change;
+	} request;
+	struct raft_buffer text;
+	raft_id id;
+	char address[64];
+	int err, references;
+	bool done;
+};
+struct shared {
+	struct store *store;
+	char *directory, *address;
+	raft_id id;
+	uv_loop_t loop;
+	uv_async_t wake;
+	uv_timer_t tick;
+	struct raft_uv_transport transport;
+	struct raft_io io;
+	struct raft_fsm fsm;
+	struct raft raft;
+	struct raft_barrier barrier;
+	bool barrier_pending; /* on the loop only */
+	pthread_t thread;
+	bool running;
+	pthread_mutex_t lock; /* below store.lock is none of these: never both */
+	pthread_cond_t progress;
+	struct job *first, **last;
+	bool closing, leads;
+	struct store_member member[MEMBERS];
+	size_t members;
+};
+
+/* FNV-1a, 64 bits, never 0: an id that each server finds for itself. */
+uint64_t store_member_id(const char *name)
+{
+	uint64_t id = 0xcbf29ce484222325;
+
+	for (; *name; name++)
+		id = (id ^ (unsigned char)*name) * 0x100000001b3;
+	return id ? id : 1;
+}
+
+/* ---- the machine ---- */
+
+static int apply(struct raft_fsm *fsm, const struct raft_buffer *text, void **result)
+{
+	struct shared *l = fsm->data;
+	struct store_change *change;
+	size_t count;
+	int err = changes_decode(text->base, text->len, &change, &count);
+
+	if (!err) {
+		pthread_mutex_lock(&l->store->lock);
+		err = state_apply(&l->store->state, change, count);
+		pthread_cond_broadcast(&l->store->changed);
+		pthread_mutex_unlock(&l->store->lock);
+		changes_free(change, count);
+	}
+	if (err == -ENOMEM) { /* to go on would make this server's state another than the others' */
+		log_error(NULL, NULL,
+			  "out of memory while the cluster's state was changed: this server's part of the store stops");
+		return RAFT_NOMEM;
+	}
+	*result = (void *)(intptr_t)err;
+	return 0;
+}
+
+static int snapshot(struct raft_fsm *fsm, struct raft_buffer **buffers, unsigned *count)
+{
+	struct shared *l = fsm->data;
+	struct blob text = { 0 };
+	int err;
+
+	pthread_mutex_lock(&l->store->lock);
+	err = state_encode(&l->store->state, &text);
+	pthread_mutex_unlock(&l->store->lock);
+	*buffers = err ? NULL : raft_malloc(sizeof **buffers);
+	if (!*buffers) {
+		free(text.bytes);
+		return RAFT_NOMEM;
+	}
+	(*buffers)->base = raft_calloc(1, (text.size + 7) / 8 * 8); /* the backend wants whole words */
+	(*buffers)->len = (text.size + 7) / 8 * 8;
+	*count = 1;
+	if ((*buffers)->base)
+		memcpy((*buffers)->base, text.bytes, text.size);
+	else
+		raft_free(*buffers);
+	free(text.bytes);
+	return (*buffers)->base ? 0 : RAFT_NOMEM;
+}
+
+static int restore(struct raft_fsm *fsm, struct raft_buffer *text)
+{
+	struct shared *l = fsm->data;
+	struct state next;
+	size_t size = text->len;
+
+	while (size && !((char *)text->base)[size - 1])
+		size--; /* what snapshot() has added */
+	if (state_decode(text->base, size, &next))
+		return RAFT_MALFORMED;
+	store_publish(l->store, &next);
+	raft_free(text->base);
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+static void unref(struct job *j) /* with log.lock */
+{
+	if (!--j->references)
+		free(j);
+}
+
+static void finish(struct job *j, int err)
+{
+	struct shared *l = j->log;
+
+	pthread_mutex_lock(&l->lock);
+	j->err = err;
+	j->done = true;
+	pthread_cond_broadcast(&l->progress);
+	unref(j);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static int to_errno(int status)
+{
+	switch (status) {
+	case 0:
+		return 0;
+	case RAFT_NOTLEADER:
+		return -EREMOTE;
+	case RAFT_NOMEM:
+		return -ENOMEM;
+	case RAFT_DUPLICATEID:
+	case RAFT_DUPLICATEADDRESS:
+		return -EEXIST;
+	case RAFT_BADID:
+	case RAFT_NOTFOUND:
+		return -ENOENT;
+	case RAFT_CANTCHANGE:
+		return -EBUSY;
+	default:
+		return -EIO;
+	}
+}
+
+static struct job *job_create(struct shared *l, void (*start)(struct job *))
+{
+	struct job *j = calloc(1, sizeof *j);
+
+	if (j) {
+		j->log = l;
+		j->start = start;
+		j->references = 2; /* who waits, and the loop */
+	}
+	return j;
+}
+
+/* Queues it and waits. -ETIMEDOUT: not known whether it will be done. */
+static int job_run(struct job *j, unsigned seconds)
+{
+	struct shared *l = j->log;
+	struct timespec until;
+	int err = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += seconds;
+	pthread_mutex_lock(&l->lock);
+	if (l->closing) {
+		j->references = 1;
+		unref(j);
+		pthread_mutex_unlock(&l->lock);
+		return -EIO;
+	}
+	*l->last = j;
+	l->last = &j->next;
+	uv_async_send(&l->wake);
+	while (!j->done && !err)
+		err = pthread_cond_timedwait(&l->progress, &l->lock, &until);
+	err = j->done ? j->err : -ETIMEDOUT;
+	unref(j);
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+/* ---- what is asked of libraft ---- */
+
+static void commit_done(struct raft_apply *request, int status, void *result)
+{
+	finish(request->data, status ? to_errno(status) : (int)(intptr_t)result);
+}
+
+static void commit_start(struct job *j)
+{
+	int status;
+
+	j->request.apply.data = j;
+	status = raft_apply(&j->log->raft, &j->request.apply, &j->text, 1, commit_done);
+	if (!status)
+		return;
+	raft_free(j->text.base);
+	finish(j, to_errno(status));
+}
+
+static int commit(struct store *s, const struct store_change *change, size_t count)
+{
+	struct job *j = job_create(s->log, commit_start);
+	struct blob text = { 0 };
+	int err = j ? changes_encode(change, count, &text) : -ENOMEM;
+
+	if (!err) {
+		j->text.len = (text.size + 7) / 8 * 8;
+		j->text.base = raft_calloc(1, j->text.len); /* taken by libraft */
+		if (!j->text.base)
+			err = -ENOMEM;
+		else
+			memcpy(j->text.base, text.bytes, text.size);
+	}
+	free(text.bytes);
+	if (err) {
+		free(j);
+		return err;
+	}
+	return job_run(j, WAIT_S);
+}
+
+static void change_done(struct raft_change *request, int status)
+{
+	finish(request->data, to_errno(status));
+}
+
+static void started(struct job *j, int status)
+{
+	if (status)
+		finish(j, to_errno(status));
+}
+
+static void add_start(struct job *j)
+{
+	j->request.change.data = j;
+	started(j, raft_add(&j->log->raft, &j->request.change, j->id, j->address, change_done));
+}
+
+static void promote_start(struct job *j)
+{
+	j->request.change.data = j;
+	started(j, raft_assign(&j->log->raft, &j->request.change, j->id, RAFT_VOTER, change_done));
+}
+
+static void remove_start(struct job *j)
+{
+	j->request.change.data = j;
+	started(j, raft_remove(&j->log->raft, &j->request.change, j->id, change_done));
+}
+
+static int change_member(struct shared *l, void (*start)(struct job *), const char *name, const char *address, unsigned seconds)
+{
+	struct job *j = job_create(l, start);
+
+	if (!j)
+		return -ENOMEM;
+	j->id = store_member_id(name);
+	snprintf(j->address, sizeof j->address, "%s", address);
+	return job_run(j, seconds);
+}
+
+static int tell(int err, const char *name, struct problem *p)
+{
+	switch (err) {
+	case -EREMOTE:
+		return problem_set(p, EREMOTE, "another server leads the cluster: `stratus status` names it; run this there");
+	case -EEXIST:
+		return problem_set(p, EEXIST, "server %s, or its address, is a member already", name);
+	case -ENOENT:
+		return problem_set(p, ENOENT, "server %s is no member of the cluster", name);
+	case -EBUSY:
+		return problem_set(p, EBUSY, "another change of the members is under way: try again when it has ended");
+	default:
+		return problem_set(p, -err, "the cluster has not agreed on it (%s): look at `stratus status`, then try again",
+				   strerror(-err));
+	}
+}
+
+static int check_address(const char *address, struct problem *p)
+{
+	const char *colon = strrchr(address, ':');
+	char host[INET_ADDRSTRLEN] = "", *end;
+	struct in_addr ignored;
+	unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+
+	if (colon && colon - address < INET_ADDRSTRLEN)
+		memcpy(host, address, colon - address);
+	if (inet_pton(AF_INET, host, &ignored) != 1 || !port || port > 65535 || *end)
+		return problem_set(p, EINVAL, "'%s' is no address of the cluster's network: write it as IPv4 ADDRESS:PORT",
+				   address);
+	return 0;
+}
+
+/* First as one that only gets the log, so that the cluster goes on if it does not answer; it votes when it has caught up. A
+ * member that is there already is only asked to vote, so a half-done addition can be repeated. */
+static int add(struct store *s, const char *name, const char *address, struct problem *p)
+{
+	int err = check_address(address, p);
+
+	if (err)
+		return err;
+	err = change_member(s->log, add_start, name, address, WAIT_S);
+	if (!err || err == -EEXIST) {
+		int promoted = change_member(s->log, promote_start, name, address, JOIN_WAIT_S);
+
+		err = err && promoted ? err : promoted;
+	}
+	return err ? tell(err, name, p) : 0;
+}
+
+static int remove_member(struct store *s, const char *name, struct problem *p)
+{
+	int err = change_member(s->log, remove_start, name, "", WAIT_S);
+
+	return err ? tell(err, name, p) : 0;
+}
+
+/* ---- who leads ---- */
+
+static void lead(struct shared *l, bool leads)
+{
+	bool changed;
+
+	pthread_mutex_lock(&l->lock);
+	changed = l->leads != leads;
+	l->leads = leads;
+	pthread_mutex_unlock(&l->lock);
+	if (!changed)
+		return;
+	log_info(NULL, NULL, leads ? "this server leads the cluster now" : "this server does not lead the cluster any more");
+	pthread_mutex_lock(&l->store->lock);
+	l->store->turns++;
+	pthread_cond_broadcast(&l->store->changed);
+	pthread_mutex_unlock(&l->store->lock);
+}
+
+/* All that was committed before we led is applied now. */
+static void caught_up(struct raft_barrier *request, int status)
+{
+	struct shared *l = request->data;
+
+	l->barrier_pending = false;
+	if (!status && raft_state(&l->raft) == RAFT_LEADER)
+		lead(l, true);
+}
+
+static void note_members(struct shared *l)
+{
+	const struct raft_configuration *c = &l->raft.configuration;
+	bool is_leader = raft_state(&l->raft) == RAFT_LEADER;
+	const char *address;
+	raft_id leader;
+
+	raft_leader(&l->raft, &leader, &address);
+	pthread_mutex_lock(&l->lock);
+	l->members = c->n < MEMBERS ? c->n : MEMBERS;
+	for (size_t i = 0; i < l->members; i++) {
+		const struct raft_server *from = &c->servers[i];
+		struct store_member *m = &l->member[i];
+
+		*m = (struct store_member){ .id = from->id, .leads = from->id == leader, .votes = from->role == RAFT_VOTER };
+		m->up = from->id == l->id || m->leads || (is_leader && l->raft.leader_state.progress[i].recent_recv);
+		snprintf(m->address, sizeof m->address, "%s", from->address);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void tick(uv_timer_t *timer)
+{
+	struct shared *l = timer->data;
+
+	if (raft_state(&l->raft) != RAFT_LEADER) {
+		lead(l, false);
+	} else if (!store_leads(l->store) && !l->barrier_pending) {
+		l->barrier.data = l;
+		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);
+	}
+	note_members(l);
+}
+
+static bool leads(struct store *s)
+{
+	struct shared *l = s->log;
+	bool yes;
+
+	pthread_mutex_lock(&l->lock);
+	yes = l->leads;
+	pthread_mutex_unlock(&l->lock);
+	return yes;
+}
+
+static size_t members(struct store *s, struct store_member *member, size_t max)
+{
+	struct shared *l = s->log;
+	size_t count;
+
+	pthread_mutex_lock(&l->lock);
+	count = l->members < max ? l->members : max;
+	memcpy(member, l->member, count * sizeof *member);
+	pthread_mutex_unlock(&l->lock);
+	return count;
+}
+
+/* ---- the loop ---- */
+
+static void raft_closed(struct raft *raft)
+{
+	struct shared *l = raft->data;
+
+	raft_uv_close(&l->io);
+	raft_uv_tcp_close(&l->transport);
+	uv_close((uv_handle_t *)&l->wake, NULL);
+	uv_close((uv_handle_t *)&l->tick, NULL);
+}
+
+static void woken(uv_async_t *async)
+{
+	struct shared *l = async->data;
+	struct job *j;
+	bool closing;
+
+	pthread_mutex_lock(&l->lock);
+	j = l->first;
+	l->first = NULL;
+	l->last = &l->first;
+	closing = l->closing;
+	pthread_mutex_unlock(&l->lock);
+	while (j) {
+		struct job *next = j->next;
+
+		j->start(j);
+		j = next;
+	}
+	if (closing && !uv_is_closing((uv_handle_t *)async) && l->raft.close_cb == NULL)
+		raft_close(&l->raft, raft_closed);
+}
+
+static void *run(void *arg)
+{
+	struct shared *l = arg;
+	sigset_t pipe;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE); /* libuv writes to connections that others have closed */
+	pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+	uv_run(&l->loop, UV_RUN_DEFAULT);
+	return NULL;
+}
+
+static void close_log(struct store *s)
+{
+	struct shared *l = s->log;
+
+	if (l->running) {
+		pthread_mutex_lock(&l->lock);
+		l->closing = true;
+		uv_async_send(&l->wake);
+		pthread_mutex_unlock(&l->lock);
+		pthread_join(l->thread, NULL);
+		uv_loop_close(&l->loop);
+	}
+	pthread_cond_destroy(&l->progress);
+	pthread_mutex_destroy(&l->lock);
+	free(l->directory);
+	free(l->address);
+	free(l);
+}
+
+/* ---- opening ---- */
+
+static const struct log_type shared_type = {
+	.commit = commit, .close = close_log, .leads = leads, .add = add, .remove = remove_member, .members = members
+};
+
+/* A new store begins with this server alone; one that is there goes on. */
+static int begin(struct shared *l, struct problem *p)
+{
+	struct raft_configuration alone;
+	int err;
+
+	raft_configuration_init(&alone);
+	err = raft_configuration_add(&alone, l->id, l->address, RAFT_VOTER);
+	if (!err)
+		err = raft_bootstrap(&l->raft, &alone);
+	raft_configuration_close(&alone);
+	if (!err || err == RAFT_CANTBOOTSTRAP)
+		return 0;
+	return problem_set(p, EIO, "the shared store in %s can't be made: %s", l->directory, raft_errmsg(&l->raft));
+}
+
+static int set_up(struct shared *l, struct problem *p)
+{
+	int err = uv_loop_init(&l->loop);
+
+	if (!err)
+		err = uv_async_init(&l->loop, &l->wake, woken);
+	if (!err)
+		err = uv_timer_init(&l->loop, &l->tick);
+	if (!err)
+		err = raft_uv_tcp_init(&l->transport, &l->loop);
+	if (!err)
+		err = raft_uv_init(&l->io, &l->loop, l->directory, &l->transport);
+	if (!err)
+		err = raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address);
+	if (err)
+		return problem_set(p, EIO, "the shared store in %s can't be opened: %s", l->directory,
+				   *l->io.errmsg ? l->io.errmsg : raft_strerror(err));
+	l->raft.data = l->wake.data = l->tick.data = l;
+	raft_set_pre_vote(&l->raft, true);
+	raft_set_snapshot_threshold(&l->raft, SNAPSHOT_AFTER);
+	raft_set_snapshot_trailing(&l->raft, KEEP_ENTRIES);
+	return 0;
+}
+
+static int start(struct shared *l, bool join, struct problem *p)
+{
+	int err = set_up(l, p);
+
+	if (!err && !join)
+		err = begin(l, p);
+	if (!err && raft_start(&l->raft))
+		err = problem_set(p, EIO, "the shared store in %s can't start at %s: %s", l->directory, l->address,
+				  raft_errmsg(&l->raft));
+	if (!err)
+		err = uv_timer_start(&l->tick, tick, TICK_MS, TICK_MS) ? -EIO : 0;
+	if (!err && pthread_create(&l->thread, NULL, run, l))
+		err = problem_set(p, EAGAIN, "no thread for the store: the process limit is reached");
+	l->running = !err;
+	return err;
+}
+
+int store_open_shared(const char *directory, const char *name, const char *address, bool join, struct store **opened,
+		      struct problem *p)
+{
+	struct shared *l;
+	struct store *s;
+	int err = check_address(address, p);
+
+	if (!err && mkdir(directory, 0700) && errno != EEXIST)
+		err = problem_set(p, errno, "can't make the directory %s: %m; make the one above it", directory);
+	l = err ? NULL : calloc(1, sizeof *l);
+	s = l ? store_create(&shared_type) : NULL;
+	if (!s) {
+		free(l);
+		return err ? err : -ENOMEM;
+	}
+	s->log = l;
+	l->store = s;
+	l->last = &l->first;
+	l->directory = strdup(directory);
+	l->address = strdup(address);
+	l->id = store_member_id(name);
+	l->fsm = (struct raft_fsm){ .version = 1, .data = l, .apply = apply, .snapshot = snapshot, .restore = restore };
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->progress, NULL);
+	err = l->directory && l->address ? start(l, join, p) : -ENOMEM;
+	if (err)
+		store_close(s);
+	else
+		*opened = s;
+	return err;
+}

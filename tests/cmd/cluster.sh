@@ -1,0 +1,174 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# stratusd --state: volumes come, change and go without a restart; mounts get their volfile from it and follow; nothing that was
+# committed is lost when it is killed.
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+need_stack
+need curl
+scratch
+cd "$SCRATCH"
+HTTP=$(free_port) STATE=$SCRATCH/state MNT=$SCRATCH/mnt
+mkdir "$MNT"
+MOUNTS+=("$MNT")
+start_keeper() {
+	"$STRATUSD" --foreground --state "$STATE" --name alpha --listen 127.0.0.1:"$HTTP" >>stratusd.log 2>&1 &
+	KEEPER=$!
+	PIDS[$KEEPER]=stratusd
+	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
+}
+kill_keeper() {
+	kill -9 "$KEEPER"
+	wait "$KEEPER" 2>/dev/null || true
+	unset "PIDS[$KEEPER]"
+}
+refused() { # PATTERN COMMAND...
+	local pattern=$1 status=0
+	shift
+	timeout 60 "$STRATUS" "$@" >out 2>err || status=$?
+	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat out err)"
+	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
+}
+get() { curl -s -m 60 -o "${2:-body}" -w '%{http_code}\n' "http://127.0.0.1:$HTTP/v1/$1"; }
+json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
+version() { "$STRATUS" volume info "$1" --json | json 'd["version"]'; }
+
+refused "no stratusd" volume info
+start_keeper
+refused "there is no volume 'photos'" volume start photos
+
+# ---- made, started, mounted, without a restart ----
+"$STRATUS" volume create photos alpha:"$SCRATCH/b0" --dry-run >out
+grep -q 'would be new' out && [ ! -e "$SCRATCH/b0" ] && [ "$("$STRATUS" volume info --json)" = "[]" ] || fail "--dry-run made something"
+"$STRATUS" volume create photos 127.0.0.1:"$SCRATCH/b0" >out
+refused "there is a volume photos already" volume create photos 127.0.0.1:"$SCRATCH/b1"
+[ ! -e b0 ] || fail "a stopped volume is served"
+refused "is stopped" mount 127.0.0.1:"$HTTP":/photos "$MNT"
+"$STRATUS" volume start photos >out
+[ "$(cat out)" = "-stopped: true
+volume photos: version 2 committed" ] || fail "the difference is not shown: $(cat out)"
+"$STRATUS" volume start photos | grep -q 'nothing differs' || fail "a second start is a change"
+[ "$(version photos)" = 2 ] || fail "a change without difference has a version"
+refused "no volume 'fotos'" mount 127.0.0.1:"$HTTP":/fotos "$MNT"
+refused "no such brick" mount 127.0.0.1:"$HTTP":/photos/brick1 "$MNT"
+refused "is no volume" mount 127.0.0.1:"$HTTP":/photos/x "$MNT"
+refused "no answer from 127.0.0.1:1:" mount 127.0.0.1:1:/photos "$MNT"
+# a server that is away is passed over; the port is that of the last one
+"$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:1,127.0.0.1:"$HTTP":/photos "$MNT"
+PIDS[$(cat mnt.pid)]=mount
+echo hello >"$MNT/file"
+[ "$(cat b0/file)" = hello ] || fail "not on the brick"
+[ "$("$STRATUS" status --json | json '[(b["state"], b["clients"]) for b in d["volumes"][0]["bricks"]]')" = "[('serving', 1)]" ] ||
+	fail "status: $("$STRATUS" status)"
+"$STRATUS" status | grep -q 'brick0 .*serving, 1 client' || fail "status: $("$STRATUS" status)"
+
+# ---- the mount follows, with a file open ----
+exec 8<>"$MNT/file"
+"$STRATUS" volume set photos protocol/client max-wait 61s >/dev/null
+follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
+wait_until 5 follows 'max-wait: 61000ms' || fail "the mount does not follow an option"
+"$STRATUS" volume info photos | sed '1d; $a client-translators: [debug/io-stats]' >photos.yaml
+"$STRATUS" apply --dry-run photos.yaml | grep -q '^+client-translators' || fail "apply --dry-run shows no difference"
+[ "$(version photos)" = 3 ] || fail "--dry-run has committed"
+"$STRATUS" apply photos.yaml >/dev/null
+wait_until 5 follows 'volume top debug/io-stats' || fail "the mount does not follow to another graph"
+read -r line <&8
+[ "$line" = hello ] || fail "the open file was lost"
+exec 8<&-
+"$STRATUS" volume set photos protocol/client max-wait >/dev/null
+! "$STRATUS" volume info photos | grep -q max-wait || fail "an option can't be removed"
+
+# ---- a brick's options: live ones change in place, a client stays connected ----
+connects() { "$STRATUS" dump "$MNT" | sed -n 's/ *connects: //p'; }
+wait_until 5 follows 'max-wait: 30000ms' || fail "the mount does not follow back"
+before=$(connects)
+"$STRATUS" volume set photos features/locks grace-period 7s >/dev/null
+"$STRATUS" dump "$KEEPER" | grep -q 'grace-period: 7000ms' || fail "the brick's option has not changed"
+[ "$(connects)" = "$before" ] || say "the brick was started anew for an option (it is not live)"
+[ "$(timeout 40 cat "$MNT/file")" = hello ] || fail "the mount does not work after the brick's option has changed"
+
+# ---- what is refused changes nothing ----
+v=$(version photos)
+refused 'did you mean "max-wait"' volume set photos protocol/client max-wiat 5s
+refused "can't change" apply <(sed 's/^bricks:/&\n  - {server: alpha, directory: \/x, id: 0b9f4f0e-95ce-4bb4-8f5c-95a4f6d7a6a1}/' photos.yaml)
+refused "with another id" apply <(sed "s/^id: .*/id: $(uuid)/" photos.yaml)
+refused "it can't be replaced" brick replace photos brick0 alpha:"$SCRATCH/b9"
+refused "has no brick 'brick7'" brick replace photos brick7 alpha:"$SCRATCH/b9"
+refused "distribution" brick add photos alpha:"$SCRATCH/b9"
+refused "replicated store" server add beta
+refused "is not of this cluster" volume create more alpha:"$SCRATCH/b1" beta:"$SCRATCH/b2"
+refused "overlaps" volume create more alpha:"$SCRATCH/b0/inside"
+refused "stop photos. it first" volume delete photos
+refused ":1: 'volume' is missing" apply <(echo "id: $(uuid)")
+[ "$(version photos)" = "$v" ] && [ "$("$STRATUS" volume info)" = photos ] || fail "something refused has changed something"
+
+# ---- two bricks without replicas are mounted one by one ----
+"$STRATUS" volume create two --start 127.0.0.1:"$SCRATCH/c0" 127.0.0.1:"$SCRATCH/c1" >/dev/null
+refused "mount one of them" mount 127.0.0.1:"$HTTP":/two "$SCRATCH/run"
+[ "$(get 'volume/two/client?brick=1')" = 200 ] && grep -q 'remote-subvolume brick1' body || fail "no volfile for brick 1"
+
+# ---- killed: all comes back, the mount has waited ----
+kill_keeper
+[ "$("$STRATUS" ps --json | json 'len([p for p in d if p["program"] == "stratusd"])')" = 0 ] || fail "a dead server is listed"
+start_keeper
+[ "$(timeout 40 cat "$MNT/file")" = hello ] || fail "the mount does not work after stratusd was killed"
+[ "$(version photos)" = "$v" ] || fail "a version was lost"
+"$STRATUS" volume set photos protocol/client max-wait 62s >/dev/null
+wait_until 40 follows 'max-wait: 62000ms' || fail "the mount does not follow a restarted server"
+
+# ---- a disk that is not mounted is no new brick ----
+"$STRATUS" volume stop two >/dev/null
+mv c1 c1-away
+mkdir c1
+refused "mount its disk" volume start two
+"$STRATUS" status | grep -q 'brick0 .*serving' || fail "the other brick is not served"
+[ -z "$(ls -A c1)" ] || fail "an empty directory was made a brick"
+rmdir c1
+mv c1-away c1
+served() { "$STRATUS" status --json | json '[v for v in d["volumes"] if v["name"] == "two"][0]["bricks"][1]["state"]' | grep -q serving; }
+wait_until 15 served || fail "it is not tried again"
+
+# ---- the service ----
+[ "$(get nonsense)" = 404 ] && [ "$(get volume/nix/client)" = 404 ] && [ "$(get status)" = 200 ] || fail "wrong answers of the service"
+[ "$(curl -s -m 10 -o /dev/null -w '%{http_code}' -X POST -d x "http://127.0.0.1:$HTTP/v1/volume/photos/client")" = 405 ] || fail "POST is taken"
+v=$(version photos)
+begin=$(now_ms)
+(sleep 1; "$STRATUS" volume set photos protocol/client max-wait 63s >/dev/null) &
+[ "$(get "volume/photos/client?after=$v")" = 200 ] || fail "the long poll has no answer"
+took=$(($(now_ms) - begin))
+[ "$took" -ge 900 ] && [ "$took" -lt 10000 ] || fail "the long poll took $took ms, the change came after 1000"
+wait $!
+begin=$(now_ms)
+[ "$(get "volume/photos/client?after=$((v + 1))")" = 304 ] || fail "an unchanged volume is not 304"
+took=$(($(now_ms) - begin))
+[ "$took" -ge 25000 ] && [ "$took" -lt 35000 ] || fail "304 after $took ms"
+
+# ---- secrets: of a set, mode 0600, never served ----
+if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
+	"$STRATUS" volume create set --replica 3 --start 127.0.0.1:"$SCRATCH/r0" 127.0.0.1:"$SCRATCH/r1" 127.0.0.1:"$SCRATCH/r2" >/dev/null
+	secret=$(cat "$STATE/set.secret")
+	[ "${#secret}" = 64 ] || fail "the secret is '$secret'"
+	for file in "$STATE/set.secret" r0/.stratus/secret r1/.stratus/secret r2/.stratus/secret; do
+		[ "$(stat -c %a "$file") $(cat "$file")" = "600 $secret" ] || fail "$file is wrong"
+	done
+	get volume/set/client >/dev/null
+	cat body >all
+	get status >/dev/null
+	! cat body all | grep -q "$secret" || fail "the secret is served"
+	refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
+fi
+[ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"
+
+# ---- gone ----
+umount "$MNT"
+"$STRATUS" volume stop photos >/dev/null
+"$STRATUS" volume delete photos >/dev/null
+refused "there is no volume 'photos'" volume info photos
+[ "$(cat b0/file)" = hello ] || fail "the data went with the volume"
+kill "$KEEPER"
+wait_until 20 gone "$KEEPER" || fail "stratusd does not end on SIGTERM"
+status=0
+wait "$KEEPER" || status=$?
+unset "PIDS[$KEEPER]"
+[ "$status" = 0 ] || fail "stratusd ended with status $status"
+pass

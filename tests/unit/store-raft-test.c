@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store that servers share: each sees what was committed, one leads, and a majority is enough. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fop.h"
+#include "log.h"
+#include "store.h"
+
+enum { SERVERS = 3, PATIENCE_MS = 30000 };
+
+static char top[] = "/tmp/store-raft-XXXXXX";
+static struct server {
+	struct store *store;
+	char name[8], directory[64], address[32];
+} server[SERVERS];
+
+static unsigned free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof a;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+	getsockname(fd, (struct sockaddr *)&a, &size);
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+static void open_server(int i, bool join)
+{
+	struct problem p = { "" };
+	struct server *s = &server[i];
+	int err = store_open_shared(s->directory, s->name, s->address, join, &s->store, &p);
+
+	assert_string_equal(p.text, "");
+	assert_int_equal(err, 0);
+}
+
+static void close_server(int i)
+{
+	store_close(server[i].store);
+	server[i].store = NULL;
+}
+
+static bool eventually(bool (*is_so)(void))
+{
+	for (int ms = 0; ms < PATIENCE_MS; ms += 20) {
+		if (is_so())
+			return true;
+		usleep(20000);
+	}
+	return false;
+}
+
+static int leader(void)
+{
+	for (int i = 0; i < SERVERS; i++)
+		if (server[i].store && store_leads(server[i].store))
+			return i;
+	return -1;
+}
+
+static bool somebody_leads(void)
+{
+	return leader() >= 0;
+}
+
+static int commit(int i, uint64_t version, const char *value)
+{
+	struct blob b = { .size = strlen(value), .bytes = (void *)value };
+
+	return store_replace(server[i].store, "volume/a", version, &b);
+}
+
+static uint64_t wanted_version;
+static const char *wanted_value;
+
+static bool all_have_it(void)
+{
+	bool all = true;
+
+	for (int i = 0; i < SERVERS; i++) {
+		struct blob b;
+		uint64_t version;
+
+		if (!server[i].store)
+			continue;
+		all &= !store_get(server[i].store, "volume/a", &b, &version) && version == wanted_version &&
+		       !strcmp(b.bytes, wanted_value);
+		free(b.bytes);
+	}
+	return all;
+}
+
+static void reaches_all(uint64_t version, const char *value)
+{
+	wanted_version = version;
+	wanted_value = value;
+	assert_true(eventually(all_have_it));
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	strcpy(top + strlen(top) - 6, "XXXXXX");
+	assert_non_null(mkdtemp(top));
+	for (int i = 0; i < SERVERS; i++) {
+		struct server *s = &server[i];
+
+		snprintf(s->name, sizeof s->name, "s%d", i);
+		snprintf(s->directory, sizeof s->directory, "%s/%d", top, i);
+		snprintf(s->address, sizeof s->address, "127.0.0.1:%u", free_port());
+	}
+	return 0;
+}
+
+static int end(void **state)
+{
+	char command[100];
+
+	(void)state;
+	for (int i = 0; i < SERVERS; i++)
+		if (server[i].store)
+			close_server(i);
+	snprintf(command, sizeof command, "rm -rf %s", top);
+	return system(command);
+}
+
+static void begin_three(void)
+{
+	struct problem p = { "" };
+
+	open_server(0, false);
+	assert_true(eventually(somebody_leads));
+	for (int i = 1; i < SERVERS; i++) {
+		open_server(i, true);
+		if (store_add(server[0].store, server[i].name, server[i].address, &p))
+			fail_msg("%s", p.text);
+	}
+}
+
+static void one_server_alone_leads_and_keeps_what_it_committed(void **state)
+{
+	(void)state;
+	open_server(0, false);
+	assert_true(eventually(somebody_leads));
+	assert_int_equal(commit(0, 0, "one"), 0);
+	assert_int_equal(commit(0, 0, "two"), -ESTALE);
+	assert_int_equal(commit(0, 1, "two"), 0);
+	close_server(0);
+	open_server(0, false);
+	assert_true(eventually(somebody_leads));
+	reaches_all(2, "two");
+	assert_int_equal(commit(0, 2, "three"), 0);
+}
+
+static void what_is_committed_reaches_all_and_only_the_leader_commits(void **state)
+{
+	struct store_member member[8];
+	unsigned voters = 0;
+
+	(void)state;
+	begin_three();
+	assert_int_equal(commit(0, 0, "one"), 0);
+	reaches_all(1, "one");
+	assert_int_equal(commit(1, 1, "two"), -EREMOTE);
+	reaches_all(1, "one");
+	assert_int_equal(store_members(server[0].store, member, 8), SERVERS);
+	for (int i = 0; i < SERVERS; i++)
+		voters += member[i].votes;
+	assert_int_equal(voters, SERVERS);
+}
+
+static void when_the_leader_goes_another_one_leads(void **state)
+{
+	int first, second;
+
+	(void)state;
+	begin_three();
+	first = leader();
+	assert_int_equal(commit(first, 0, "one"), 0);
+	close_server(first);
+	assert_true(eventually(somebody_leads));
+	second = leader();
+	assert_int_not_equal(first, second);
+	assert_int_equal(commit(second, 0, "lost"), -ESTALE); /* it has all that was committed before */
+	assert_int_equal(commit(second, 1, "two"), 0);
+	open_server(first, true);
+	reaches_all(2, "two"); /* who comes back catches up */
+}
+
+static bool nobody_leads(void)
+{
+	return leader() < 0;
+}
+
+static void without_a_majority_nothing_is_committed(void **state)
+{
+	int first;
+
+	(void)state;
+	begin_three();
+	first = leader();
+	assert_int_equal(commit(first, 0, "one"), 0);
+	reaches_all(1, "one");
+	for (int i = 0; i < SERVERS; i++)
+		if (i != first)
+			close_server(i);
+	assert_true(commit(first, 1, "two") < 0);
+	reaches_all(1, "one"); /* accepted is not served */
+	assert_true(eventually(nobody_leads));
+	for (int i = 0; i < SERVERS; i++)
+		if (i != first)
+			open_server(i, true);
+	assert_true(eventually(somebody_leads));
+}
+
+static void a_server_that_was_long_away_catches_up_by_snapshot(void **state)
+{
+	uint64_t version = 0;
+	char value[16];
+
+	(void)state;
+	begin_three();
+	close_server(2);
+	for (; version < 900; version++) { /* more than the log keeps */
+		snprintf(value, sizeof value, "%d", (int)version);
+		assert_int_equal(commit(leader(), version, value), 0);
+	}
+	open_server(2, true);
+	reaches_all(version, "899");
+}
+
+static void a_member_can_go(void **state)
+{
+	struct problem p = { "" };
+	int first;
+
+	(void)state;
+	begin_three();
+	first = leader();
+	assert_int_equal(store_remove(server[first].store, server[(first + 1) % SERVERS].name, &p), 0);
+	close_server((first + 1) % SERVERS);
+	assert_int_equal(store_remove(server[first].store, "stranger", &p), -ENOENT);
+	assert_int_equal(commit(first, 0, "one"), 0);
+	reaches_all(1, "one");
+	close_server((first + 2) % SERVERS); /* one of two: no majority */
+	assert_true(commit(first, 1, "two") < 0);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(one_server_alone_leads_and_keeps_what_it_committed),
+		TEST(what_is_committed_reaches_all_and_only_the_leader_commits),
+		TEST(when_the_leader_goes_another_one_leads),
+		TEST(without_a_majority_nothing_is_committed),
+		TEST(a_server_that_was_long_away_catches_up_by_snapshot),
+		TEST(a_member_can_go),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
