@@ -16,6 +16,7 @@ struct heal {
 	 * the object is healed spares the brick the search. */
 	int (*found)(struct heal *, struct request *, int to, const struct gfid *, mode_t type);
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
+	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
 	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
 	struct kept_links *links; /* made by heal_keep_links(); NULL: none are kept */
