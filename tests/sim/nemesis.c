@@ -315,7 +315,7 @@ static void nemesis_run(void *arg)
 		for (int i = 0; waits && i < 400 && (nemesis.hurting || !world_clean()); i++)
 			task_sleep_ms(50);
 		f = choose(!nemesis.hurting && world_clean());
-		if (plan.cut_all && nemesis.begun == plan.faults / 2)
+		if (plan.cut_all && !nemesis.restricted && nemesis.begun == plan.faults / 2)
 			f = FAULT_CUT_ALL;
 		if (f < FAULTS)
 			strike(f);

@@ -30,6 +30,7 @@ struct node {
 	char name[16];
 	struct shard *shard; /* of this life; NULL: down */
 	unsigned life;
+	uint64_t start_ns;
 	bool powered, ready; /* ready: its graph has started */
 	struct graph *graph;
 	struct server *server; /* brick: what its sim/server has */

@@ -11,7 +11,7 @@ struct plan plan;
 static char run_directory[128];
 static bool script_done;
 
-enum { FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
+enum { NOTICE_S = 3, FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
 
 struct node *node_brick(unsigned i)
 {
@@ -116,6 +116,7 @@ int node_start(struct node *n)
 	if (n->kind == NODE_COORDINATOR && plan.stack != STACK_REPLICA)
 		return 0;
 	shard_begin(n);
+	n->start_ns = sim_now();
 	n->mono_skew = (int64_t)chance_below(CHANCE_ORDER, 100000 * S);
 	return task_spawn(n->shard, start_run, n);
 }
@@ -278,8 +279,8 @@ static bool coordinator_says_clean(void)
 
 bool world_clean(void)
 {
-	for (unsigned i = 0; i < plan.members; i++)
-		if (hurt(node_brick(i)))
+	for (unsigned i = 0; i < plan.members; i++) /* the coordinator may not know yet that it has been away */
+		if (hurt(node_brick(i)) || (node_brick(i)->life > 1 && sim_now() - node_brick(i)->start_ns < NOTICE_S * S))
 			return false;
 	return plan.stack != STACK_REPLICA || coordinator_says_clean();
 }
