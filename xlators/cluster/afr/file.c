@@ -200,7 +200,8 @@ void file_forget(struct afr *a, struct file *f, int member)
 
 static int truncate_opened(struct request *rq, struct xlator *x, struct file *f)
 {
-	struct setattr_in in = { .inode = f->inode, .file = f, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
+	bool writable = (f->flags & O_ACCMODE) != O_RDONLY;
+	struct setattr_in in = { .inode = f->inode, .file = writable ? f : NULL, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
 	struct setattr_out out = { 0 };
 	int err = afr_change(rq, x, FOP_setattr, &in, &out);
 

@@ -2,7 +2,7 @@
 /* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
 #include "coordinator.h"
 
-enum { QUIET_MS = 50, BUSY_MS = 20, TRIES = 200 };
+enum { QUIET_MS = 50, BUSY_MS = 20 };
 
 struct queued {
 	struct gfid gfid;
@@ -32,65 +32,9 @@ static bool stopping(struct backlog *b)
 	return stop || b->err;
 }
 
-/* ---- tokens ---- */
-
-static int client_verb(struct coordinator *c, int member, enum replica_verb verb, struct pack *p)
+static bool stops(void *backlog)
 {
-	struct replica_in in = { .verb = verb };
-	struct replica_out out = { 0 };
-	struct request rq;
-	int err = pack_end(p, &in.data);
-
-	if (err)
-		return err;
-	request_init(&rq, c->x->graph, 0);
-	rq.group_count = 0;
-	rq.deadline_ns = clock_ns() + coordinator_lease_ns(c) * 2;
-	err = fop_call(&rq, c->x->child[member], FOP_replica, &in, &out);
-	request_finish(&rq);
-	free(in.data.bytes);
-	if (!err)
-		fop_out_clear(FOP_replica, &out);
-	return err;
-}
-
-static int attach(struct coordinator *c, const struct view *v)
-{
-	int err = 0;
-
-	for (int i = 0; i < c->members && !err; i++) {
-		struct pack p = { 0 };
-
-		if (v->state[i] != MEMBER_IN)
-			continue;
-		pack_bytes(&p, c->session.bytes, sizeof(c->session.bytes));
-		err = client_verb(c, i, REPLICA_ATTACH, &p);
-	}
-	return err;
-}
-
-static int take_token(struct backlog *b, const struct gfid *g)
-{
-	int granter = view_granter(&b->view, g), err = -ERECOVERING;
-
-	for (int i = 0; i < TRIES && err == -ERECOVERING && !stopping(b); i++) {
-		struct pack p = { 0 };
-
-		pack_u64(&p, b->view.epoch);
-		pack_gfid(&p, g);
-		err = client_verb(b->c, granter, REPLICA_ACQUIRE, &p);
-	}
-	return err;
-}
-
-static void give_token(struct backlog *b, const struct gfid *g)
-{
-	struct pack p = { 0 };
-
-	pack_u64(&p, b->view.epoch);
-	pack_u64(&p, 0);
-	pack_gfid(&p, g);
-	client_verb(b->c, view_granter(&b->view, g), REPLICA_RELEASE, &p);
+	return stopping(backlog);
 }
 
 /* ---- the queue ---- */
@@ -239,7 +183,7 @@ static int heal_under_token(struct backlog *b, struct request *rq, const struct 
 static int heal_one(struct backlog *b, const struct gfid *g)
 {
 	struct request rq;
-	int err = take_token(b, g);
+	int err = session_acquire(b->c, &b->view, g, stops, b);
 
 	if (err)
 		return err;
@@ -247,7 +191,7 @@ static int heal_one(struct backlog *b, const struct gfid *g)
 	if (!err)
 		err = heal_under_token(b, &rq, g);
 	heal_request_end(&rq);
-	give_token(b, g);
+	session_release(b->c, &b->view, g);
 	return err;
 }
 
@@ -375,7 +319,7 @@ static int heal_member(struct backlog *b)
 {
 	uint64_t count = 1;
 	bool all = true;
-	int err = attach(b->c, &b->view);
+	int err = session_attach(b->c, &b->view);
 
 	while (!err && !stopping(b)) {
 		err = fetch(b, &count, &all);

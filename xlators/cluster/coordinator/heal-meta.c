@@ -26,7 +26,9 @@ static bool same_time(const struct time *a, const struct time *b)
 
 static bool same_times(const struct pair *p)
 {
-	return !p->changed && same_time(&p->source.mtime, &p->target.mtime) && same_time(&p->source.atime, &p->target.atime);
+	/* Reading changes atime at one member: that is no difference. */
+	return !p->changed && same_time(&p->source.mtime, &p->target.mtime) &&
+	       (p->h->look || same_time(&p->source.atime, &p->target.atime));
 }
 
 int pair_times(struct pair *p)
