@@ -33,6 +33,9 @@ const char *mutant_chosen(void)
 
 int mutant_choose(const char *name)
 {
+	mutants.chosen = NULL;
+	if (!name)
+		return 0;
 	for (unsigned i = 0; i < mutants.count; i++)
 		if (!strcmp(mutants.name[i], name)) {
 			mutants.chosen = mutants.name[i];

@@ -190,6 +190,6 @@ unsigned operations_count(void);
 
 /* ---- mutants ---- */
 const char *mutant_chosen(void);
-int mutant_choose(const char *name);
+int mutant_choose(const char *name); /* NULL: none */
 void mutants_list(FILE *);
 #endif
