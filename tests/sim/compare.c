@@ -156,6 +156,4 @@ void check_replicas(void)
 
 		compare_at(&first, &other, &root, &root, "");
 	}
-	for (unsigned i = 0; i < plan.members && verbose; i++)
-		disk_print(disk_of(i), stderr);
 }

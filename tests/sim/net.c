@@ -11,7 +11,7 @@ static struct {
 	uint64_t numbers, messages;
 } net;
 
-enum { NEAR_NS = 20000, FAR_NS = 250000 };
+enum { NEAR_NS = 20000, FAR_NS = 250000, MESSAGES_MAX = 300000 };
 
 static unsigned index_of(const struct node *n)
 {
@@ -60,7 +60,8 @@ static void deliver(void *arg)
 		return;
 	}
 	trace_mix(m->id << 4 | m->kind);
-	net.messages++;
+	if (++net.messages == MESSAGES_MAX)
+		sim_fail("%d messages: something asks again and again", MESSAGES_MAX);
 	if (m->to_server)
 		server_got(m);
 	else

@@ -251,6 +251,16 @@ static void drop_kept(struct session *s, uint64_t before)
 	}
 }
 
+static unsigned counts[FOP_COUNT];
+
+void server_print_counts(FILE *to)
+{
+	for (int fop = 1; fop < FOP_COUNT; fop++)
+		if (counts[fop])
+			fprintf(to, " %s %u", fop_name(fop), counts[fop]);
+	fputc('\n', to);
+}
+
 static void got_call(struct session *s, struct message *m)
 {
 	struct work *w;
@@ -259,6 +269,7 @@ static void got_call(struct session *s, struct message *m)
 
 	memcpy(&fop, m->bytes, 4);
 	memcpy(&oldest, m->bytes + 8, 8);
+	counts[fop]++;
 	drop_kept(s, oldest);
 	w = s->works;
 	while (w && (w->done ? w->reply->id : w->call->id) != m->id)

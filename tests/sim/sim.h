@@ -121,6 +121,7 @@ void client_got(struct message *);
 void client_lost(struct connection *);
 void server_got(struct message *);
 void server_lost(struct connection *);
+void server_print_counts(FILE *); /* calls by fop */
 
 /* ---- translators, whose modules in tests/sim/xlators only name these ---- */
 extern const struct xlator_type sim_client_type, sim_server_type, sim_disk_type, sim_naive_type;

@@ -236,7 +236,7 @@ bool world_quorum(void)
 }
 
 struct question {
-	bool answered, clean;
+	bool answered, clean, aloud;
 };
 
 /* On the coordinator's loop. Its words: "member 0  in    answers  pending 0". */
@@ -251,6 +251,8 @@ static void ask_coordinator(void *arg)
 	int err = x->type->command(x, 1, words, to);
 
 	fclose(to);
+	if (q->aloud && verbose)
+		fputs(text, stderr);
 	rest = text;
 	while (!err && (line = strsep(&rest, "\n")))
 		well += !strncmp(line, "member ", 7) && strstr(line, "  in ") && strstr(line, "  answers") &&
@@ -260,7 +262,7 @@ static void ask_coordinator(void *arg)
 	q->answered = true;
 }
 
-static bool coordinator_says_clean(void)
+static bool coordinator_says_clean(bool aloud)
 {
 	struct question *q;
 	bool clean;
@@ -268,6 +270,7 @@ static bool coordinator_says_clean(void)
 	if (!node_coordinator()->ready)
 		return false;
 	q = calloc(1, sizeof(*q));
+	q->aloud = aloud;
 	sim_after(node_coordinator(), 0, ask_coordinator, q);
 	for (int i = 0; i < 3 && !q->answered; i++)
 		task_sleep_ms(1);
@@ -282,7 +285,7 @@ bool world_clean(void)
 	for (unsigned i = 0; i < plan.members; i++) /* the coordinator may not know yet that it has been away */
 		if (hurt(node_brick(i)) || (node_brick(i)->life > 1 && sim_now() - node_brick(i)->start_ns < NOTICE_S * S))
 			return false;
-	return plan.stack != STACK_REPLICA || coordinator_says_clean();
+	return plan.stack != STACK_REPLICA || coordinator_says_clean(false);
 }
 
 /* ---- the course of a run: a task of the world ---- */
@@ -341,8 +344,11 @@ static void script(void *arg)
 	trace("the work is done");
 	end_faults();
 	task_sleep_ms(QUIET_S * 1000);
-	if (!sim_failure() && !wait_clean(HEAL_S))
+	if (!sim_failure() && !wait_clean(HEAL_S)) {
+		if (plan.stack == STACK_REPLICA)
+			coordinator_says_clean(true);
 		sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
+	}
 	if (!sim_failure())
 		work_final_reads();
 	trace("the end");
@@ -364,6 +370,10 @@ void world_run(const char *directory)
 	task_spawn(node[0].shard, script, NULL);
 	if (!sim_run(is_done, LIMIT_S * S) && !sim_failure())
 		sim_fail("the run does not end");
+	if (verbose)
+		server_print_counts(stderr);
+	for (unsigned i = 0; i < plan.members && verbose; i++)
+		disk_print(disk_of(i), stderr);
 	if (!sim_failure() && plan.stack == STACK_REPLICA)
 		check_replicas();
 	if (!sim_failure())
