@@ -5,6 +5,12 @@
 #define STRATUS_REPLICA_H
 #include "xlator.h"
 
+#ifdef STRATUS_MUTANTS /* in tests/sim only: a deliberate mistake, if it is the chosen one */
+#include "mutant.h"
+#else
+#define MUTANT(name) false
+#endif
+
 enum { REPLICAS_MAX = 8, REPLICA_SECRET_SIZE = 32, NOTE_OBJECTS = 4, REPLICA_BLOB_MAX = 60000 };
 
 /* Errors that no application sees. */

@@ -265,6 +265,8 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct answ
 		return s->done || bad ? AGAIN : NOT_DONE;
 	if (!bad && !s->other)
 		return DONE;
+	if (MUTANT("done-by-one") && s->done)
+		return DONE;
 	if (same_error(v, f))
 		return ALIKE;
 	if (s->error == -EROFS && !s->done && !s->other)
@@ -413,8 +415,9 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
 	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
-	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a), c->time, flags };
-	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MEMBER_BACK), c->fop, c->in, &stamp);
+	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a),
+				       MUTANT("new-time") ? clock_wall_ns() : c->time, flags };
+	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	struct answers s;
 	int err = 0;
 

@@ -102,7 +102,7 @@ static int span_lock(struct object *o, struct span *s, uint64_t deadline)
 	for (;;) {
 		const struct span *other = o->spans;
 
-		while (other && !collide(other, s))
+		while (other && (!collide(other, s) || MUTANT("no-spans")))
 			other = other->next;
 		if (!other || err)
 			break;
@@ -198,7 +198,11 @@ int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline
 
 	pthread_mutex_lock(&o->lock);
 	while (!err) {
-		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
+		if (MUTANT("no-tokens")) {
+			o->token = TOKEN_HELD;
+			o->epoch = epoch;
+		}
+		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins && !MUTANT("keep-old-token"))
 			o->token = TOKEN_NONE;
 		if (o->token == TOKEN_HELD && o->epoch == epoch && (!o->recalled || mine)) {
 			o->pins++;

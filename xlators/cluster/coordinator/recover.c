@@ -80,7 +80,7 @@ static int note_to(struct recovery *r, const struct note *n, int to)
 /* Later, when what it waits for has been healed. */
 static int again_to(struct recovery *r, const struct note *n, int to)
 {
-	int err = note_to(r, n, to);
+	int err = MUTANT("recover-nothing") ? 0 : note_to(r, n, to);
 
 	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
 		task_sleep_ms(20);
@@ -168,7 +168,7 @@ static int resolve(struct recovery *r)
 		for (; u && p.size < REPLICA_BLOB_MAX - 4096; u = u->next) {
 			if (u->note.resolved)
 				continue;
-			u->note.status = u->has[r->truth] && !u->status[r->truth] ? 0 : -ECANCELED;
+			u->note.status = (u->has[r->truth] && !u->status[r->truth]) || MUTANT("all-done") ? 0 : -ECANCELED;
 			u->note.resolved = true;
 			pack_note(&p, &u->note);
 		}

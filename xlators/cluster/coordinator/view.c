@@ -275,8 +275,10 @@ static int list_pending(struct changing *v, bool recent)
 			above = c->generation - 3;
 		pthread_mutex_unlock(&c->lock);
 		for (int from = 0; from < c->members; from++) {
-			int err = from == to || v->next->state[from] == MEMBER_IN ? list_index(c, from, above, &v->pending[to])
-										  : 0;
+			int err = (from == to && !MUTANT("not-its-own-index")) ||
+						  (from != to && v->next->state[from] == MEMBER_IN)
+					  ? list_index(c, from, above, &v->pending[to])
+					  : 0;
 
 			if (err)
 				return blame(c, from, "list what changed", err);
@@ -324,7 +326,7 @@ static int gather(struct changing *v)
 
 	notes_free(c);
 	for (int i = 0; i < c->members && !err; i++)
-		if (v->stay >> i & 1 && v->before.state[i] != MEMBER_OUT) {
+		if (v->stay >> i & 1 && v->before.state[i] != MEMBER_OUT && !(MUTANT("notes-of-one") && i)) {
 			err = collect_notes(c, i);
 			if (err)
 				blame(c, i, "tell its notes", err);
@@ -337,7 +339,7 @@ static int gather(struct changing *v)
 static int store(struct changing *v)
 {
 	struct coordinator *c = v->c;
-	int err = register_write(c, v->next, c->version);
+	int err = MUTANT("no-store") ? 0 : register_write(c, v->next, c->version);
 
 	if (err) {
 		log_warning(c->x, NULL, "the new view could not be stored: %s", strerror(-err));
@@ -356,7 +358,7 @@ static int activate(struct changing *v)
 	struct coordinator *c = v->c;
 	struct pack p = { 0 };
 	unsigned good;
-	int err = send_notes(c, v->stay);
+	int err = MUTANT("no-notes") ? 0 : send_notes(c, v->stay);
 
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->coming >> i & 1) {
@@ -427,9 +429,9 @@ static int steps(struct changing *v)
 {
 	int err = list_pending(v, false);
 
-	if (!err)
+	if (!err && !MUTANT("no-freeze"))
 		err = freeze(v);
-	if (!err)
+	if (!err && !MUTANT("no-lease-wait"))
 		err = wait_leases(v);
 	if (!err)
 		err = gather(v);

@@ -70,7 +70,7 @@ static int skip(struct member *m, const struct note *n)
 	int err = 0;
 
 	for (unsigned i = 0; i < n->objects && !err; i++)
-		err = member_add_pending(m, &n->object[i].gfid);
+		err = MUTANT("forget-skipped") ? 0 : member_add_pending(m, &n->object[i].gfid);
 	m->skipped++;
 	return err ? err : -EPENDING;
 }
@@ -115,12 +115,13 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 {
 	struct session *s = session_of(m, rq->client);
 	struct kept_note *before;
-	int err = s && stamp->epoch == m->view.epoch && !m->frozen ? member_serves(m, MEMBER_BACK) : -EVIEW;
+	bool now = stamp->epoch == m->view.epoch || MUTANT("accept-old-epoch");
+	int err = s && now && (!m->frozen || MUTANT("ignore-freeze")) ? member_serves(m, MEMBER_BACK) : -EVIEW;
 
 	if (err)
 		return err;
 	session_settle(m, s, stamp->settled);
-	before = note_find(s, stamp->sequence);
+	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
 	if (before && !before->resolved && before->note.status)
@@ -132,15 +133,15 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	}
 	if (stamp->flags & REPLICA_ASK)
 		return -ENOTDONE;
-	if (!m->writable)
+	if (!m->writable && !MUTANT("write-below-quorum"))
 		return -EROFS;
-	if (any_blocked(m, n))
+	if (any_blocked(m, n) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
-	if (member_state(m) == MEMBER_BACK && any_pending(m, n))
+	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
 		return skip(m, n);
 	if (before)
 		note_remove(m, before);
-	err = touch(m, n);
+	err = MUTANT("skip-index") ? 0 : touch(m, n);
 	if (err)
 		return err;
 	a->note = note_add(m, s, n);
@@ -203,7 +204,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		return err;
 	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
-	rq->time_ns = time_for(stamp);
+	rq->time_ns = MUTANT("own-time") ? 0 : time_for(stamp);
 	err = fop_call(rq, x->child[0], fop, in, out);
 	ended(m, &a, fop, out, err);
 	return err;
@@ -374,10 +375,10 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	int err;
 
 	pthread_mutex_lock(&m->lock);
-	err = knows ? 0 : member_serves(m, MEMBER_IN);
+	err = knows ? 0 : member_serves(m, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
 	if (err || knows || !atomic_load(&m->noted))
 		return err;
-	k = foreign(m, rq, seen, count);
+	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);
 	if (k) {
 		cleanup_inode struct inode *inode = inode_find(m->x->inodes, seen[0].gfid);
 

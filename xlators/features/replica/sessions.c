@@ -186,6 +186,8 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 	struct kept_note *next;
 	bool any = false;
 
+	if (MUTANT("settle-at-once"))
+		settled = UINT64_MAX >> 1;
 	if (settled <= s->settled)
 		return;
 	s->settled = settled;
@@ -205,7 +207,7 @@ void session_orphan(struct member *m, struct session *s)
 	s->client = NULL;
 	s->attached = 0;
 	for (struct kept_note *k = s->first; k; k = k->next)
-		k->orphan = true;
+		k->orphan = !MUTANT("forget-orphans");
 	if (!s->first) /* nothing of it is under way here; what is elsewhere keeps its objects there from being changed */
 		tokens_drop(m, s);
 	task_cond_broadcast(&m->event);

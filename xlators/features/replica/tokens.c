@@ -108,7 +108,7 @@ static void recall(struct member *m, struct token *t)
 
 static bool may_grant(struct member *m, const struct gfid *g)
 {
-	return !note_blocks(m, g);
+	return !note_blocks(m, g) || MUTANT("grant-in-recovery");
 }
 
 static int check(struct member *m, const struct gfid *g, uint64_t epoch)
@@ -125,7 +125,7 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 
 	if (!t && !(t = make(m, at, g)))
 		return -ENOMEM;
-	if (may_grant(m, g) && (t->holder == s || (!t->holder && (!t->first || t->first == w)))) {
+	if (may_grant(m, g) && (t->holder == s || MUTANT("grant-twice") || (!t->holder && (!t->first || t->first == w)))) {
 		s->tokens += !t->holder;
 		t->holder = s;
 		dequeue(t, w);

@@ -205,11 +205,11 @@ static void sync_task(void *arg)
 		err = task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
 	fit = !m->stopping && !err && member_state(m) == MEMBER_IN;
 	pthread_mutex_unlock(&m->lock);
-	err = fit && m->leaf->type->sync ? m->leaf->type->sync(m->leaf) : -EIO;
+	err = fit && m->leaf->type->sync ? (MUTANT("lie-about-sync") ? 0 : m->leaf->type->sync(m->leaf)) : -EIO;
 	pthread_mutex_lock(&m->lock);
 	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). */
 	if (!err && member_state(m) == MEMBER_IN && s->began > m->index.synced + 2)
-		index_set_synced(&m->index, s->began - 2);
+		index_set_synced(&m->index, s->began - (MUTANT("sync-too-new") ? 0 : 2));
 	m->tasks--;
 	task_cond_broadcast(&m->event);
 	pthread_mutex_unlock(&m->lock);
@@ -242,11 +242,11 @@ static void take_lease(struct member *m, const struct lease_call *c)
 	if (!c->lease_ns)
 		m->lease_until_ns = 0;
 	else if (c->clock && c->clock <= clock_ns() && c->clock + c->lease_ns > m->lease_until_ns)
-		m->lease_until_ns = c->clock + c->lease_ns;
+		m->lease_until_ns = (MUTANT("lease-from-now") ? clock_ns() : c->clock) + c->lease_ns;
 	m->writable = c->writable;
 	if (member_state(m) == MEMBER_IN) {
 		begin_generation(m, c->generation);
-		index_prune(&m->index, c->prune < m->index.synced ? c->prune : m->index.synced);
+		index_prune(&m->index, c->prune < m->index.synced && !MUTANT("prune-early") ? c->prune : m->index.synced);
 	}
 }
 
@@ -310,7 +310,7 @@ static int freeze(struct asked *a, uint64_t epoch)
 		staged_drop(m);
 		task_cond_broadcast(&m->event);
 	}
-	while (!err && (m->running[0] || m->running[1]))
+	while (!err && (m->running[0] || m->running[1]) && !MUTANT("freeze-at-once"))
 		err = task_cond_wait(&m->event, &m->lock, until);
 	pthread_mutex_unlock(&m->lock);
 	return err;

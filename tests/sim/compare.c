@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Are the disks of all members the same? Looked at directly, not through any translator. */
+#include "disk.h"
+
+enum { PRIVATE_GFID = 3 }; /* 15 zeros and a 3: the limbo of the coordinator */
+
+struct side {
+	struct disk *disk;
+	unsigned member;
+	bool arbiter;
+};
+
+static bool same_time(const struct time *a, const struct time *b)
+{
+	return a->sec == b->sec && a->nsec == b->nsec;
+}
+
+static void differ(const struct side *a, const struct side *b, const char *path, const char *what, const char *more)
+{
+	sim_fail("bricks %u and %u differ: %s of %s%s%s", a->member, b->member, what, *path ? path : "/", *more ? ": " : "",
+		 more);
+}
+
+static const struct disk_pair *pair_find(const struct disk_object *o, const char *name)
+{
+	const struct disk_pair *x = o->xattr;
+
+	while (x && strcmp(x->name, name))
+		x = x->next;
+	return x;
+}
+
+static bool pairs_within(const struct disk_object *a, const struct disk_object *b)
+{
+	for (const struct disk_pair *x = a->xattr; x; x = x->next) {
+		const struct disk_pair *y = pair_find(b, x->name);
+
+		if (!y || y->value.size != x->value.size || memcmp(x->value.bytes, y->value.bytes, x->value.size))
+			return false;
+	}
+	return true;
+}
+
+static void compare_objects(const struct side *a, const struct side *b, const struct disk_object *x,
+			    const struct disk_object *y, const char *path)
+{
+	const struct attr *p = &x->attr, *q = &y->attr;
+	bool data = !a->arbiter && !b->arbiter && S_ISREG(p->mode);
+	char more[128];
+
+	if (!gfid_equal(&p->gfid, &q->gfid))
+		differ(a, b, path, "gfid", "");
+	else if (p->mode != q->mode || p->uid != q->uid || p->gid != q->gid || p->rdev != q->rdev)
+		differ(a, b, path, "mode or owner", "");
+	else if (p->nlink != q->nlink)
+		differ(a, b, path, "number of links", "");
+	else if (data && p->size != q->size) {
+		snprintf(more, sizeof(more), "%llu and %llu", (unsigned long long)p->size, (unsigned long long)q->size);
+		differ(a, b, path, "size", more);
+	} else if ((data || S_ISLNK(p->mode)) && p->size && memcmp(x->data, y->data, p->size))
+		differ(a, b, path, "data", "");
+	else if (!pairs_within(x, y) || !pairs_within(y, x))
+		differ(a, b, path, "xattrs", "");
+	else if (!same_time(&p->mtime, &q->mtime)) {
+		snprintf(more, sizeof(more), "%lld.%09u and %lld.%09u", (long long)p->mtime.sec, p->mtime.nsec,
+			 (long long)q->mtime.sec, q->mtime.nsec);
+		differ(a, b, path, "mtime", more);
+	}
+}
+
+static const struct disk_entry *entry_find(const struct disk_object *dir, const char *name)
+{
+	const struct disk_entry *e = dir->entry;
+
+	while (e && strcmp(e->name, name))
+		e = e->next;
+	return e;
+}
+
+static void compare_at(const struct side *, const struct side *, const struct disk_entry *, const struct disk_entry *,
+		       const char *);
+
+static void compare_dirs(const struct side *a, const struct side *b, const struct disk_object *x, const struct disk_object *y,
+			 const char *path)
+{
+	char below[1024];
+
+	for (const struct disk_entry *e = x->entry; e && !sim_failure(); e = e->next) {
+		snprintf(below, sizeof(below), "%s/%s", path, e->name);
+		if (!entry_find(y, e->name))
+			sim_fail("brick %u has %s, brick %u does not", a->member, below, b->member);
+		else
+			compare_at(a, b, e, entry_find(y, e->name), below);
+	}
+	for (const struct disk_entry *e = y->entry; e && !sim_failure(); e = e->next)
+		if (!entry_find(x, e->name))
+			sim_fail("brick %u has %s/%s, brick %u does not", b->member, path, e->name, a->member);
+}
+
+static void compare_at(const struct side *a, const struct side *b, const struct disk_entry *e, const struct disk_entry *f,
+		       const char *path)
+{
+	const struct disk_object *x = disk_find(a->disk, &e->gfid), *y = disk_find(b->disk, &f->gfid);
+
+	if (!x || !y) {
+		sim_fail("a name without an object: %s", path);
+		return;
+	}
+	if (e->gfid.bytes[15] == PRIVATE_GFID && !memcmp(e->gfid.bytes, (uint8_t[15]){ 0 }, 15)) {
+		if (x->entry || y->entry)
+			sim_fail("something was left in %s", path);
+		return;
+	}
+	compare_objects(a, b, x, y, path);
+	if (S_ISDIR(x->attr.mode) && S_ISDIR(y->attr.mode) && !sim_failure())
+		compare_dirs(a, b, x, y, path);
+}
+
+static void print_object(struct disk *d, const struct gfid *g, const char *name, int depth, FILE *to)
+{
+	const struct disk_object *o = disk_find(d, g);
+	char text[GFID_TEXT];
+
+	if (!o)
+		return;
+	fprintf(to, "    %*s%s %.8s mode %o links %u size %llu mtime %lld.%09u\n", depth * 2, "", name, gfid_text(g, text),
+		o->attr.mode, o->attr.nlink, (unsigned long long)o->attr.size, (long long)o->attr.mtime.sec,
+		o->attr.mtime.nsec);
+	if (S_ISREG(o->attr.mode) && o->attr.size) {
+		fprintf(to, "    %*s ", depth * 2, "");
+		for (uint64_t at = 0; at + 8 <= o->attr.size; at += 64) {
+			uint64_t v;
+
+			memcpy(&v, o->data + at, 8);
+			fprintf(to, " %llu", (unsigned long long)v);
+		}
+		fputc('\n', to);
+	}
+	for (const struct disk_entry *e = o->entry; e; e = e->next)
+		print_object(d, &e->gfid, e->name, depth + 1, to);
+}
+
+void disk_print(struct disk *d, FILE *to)
+{
+	fprintf(to, "disk of brick %u:\n", disk_member(d));
+	print_object(d, &gfid_root, "/", 0, to);
+}
+
+void check_replicas(void)
+{
+	struct disk_entry root = { .name = (char *)"/", .gfid = gfid_root };
+	struct side first = { disk_of(0), 0, false };
+
+	for (unsigned i = 1; i < plan.members && !sim_failure(); i++) {
+		struct side other = { disk_of(i), i, plan.arbiter && i == plan.members - 1 };
+
+		compare_at(&first, &other, &root, &root, "");
+	}
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that translators keep beside the simulated disk (indexes, views) are real ones, in a directory of the run. What was not synced
+ * of them is lost in a power cut, too; and each write is a point at which a machine may crash. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+struct synced { /* what is durable of a file */
+	char *path, *bytes;
+	size_t size;
+	bool there, safe; /* safe: what it is now was durable under another name before it was renamed */
+	struct synced *next;
+};
+static struct {
+	char root[PATH_MAX];
+	size_t length;
+	struct synced *first;
+} files;
+
+void files_begin(const char *directory)
+{
+	snprintf(files.root, sizeof(files.root), "%s", directory);
+	files.length = strlen(files.root);
+}
+
+static char *read_whole(const char *path, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st = { 0 };
+	char *bytes;
+
+	*size = 0;
+	if (fd < 0)
+		return NULL;
+	fstat(fd, &st);
+	bytes = malloc((size_t)st.st_size + 1);
+	*size = (size_t)pread(fd, bytes, (size_t)st.st_size, 0);
+	close(fd);
+	return bytes;
+}
+
+static struct synced *known(const char *path, bool make)
+{
+	struct synced *s = files.first;
+
+	while (s && strcmp(s->path, path))
+		s = s->next;
+	if (!s && make) {
+		s = calloc(1, sizeof(*s));
+		s->path = strdup(path);
+		s->next = files.first;
+		files.first = s;
+	}
+	return s;
+}
+
+static void note_synced(const char *path)
+{
+	struct synced *s = known(path, true);
+
+	free(s->bytes);
+	s->bytes = read_whole(path, &s->size);
+	s->there = s->bytes;
+	s->safe = false;
+}
+
+static void each_file(const char *directory, void (*fn)(const char *path))
+{
+	DIR *dir = opendir(directory);
+	struct dirent *e;
+	char *list[256], path[PATH_MAX];
+	unsigned count = 0;
+
+	while (dir && (e = readdir(dir)) && count < 256)
+		if (e->d_name[0] != '.' && snprintf(path, sizeof(path), "%s/%s", directory, e->d_name) < PATH_MAX)
+			list[count++] = strdup(path);
+	if (dir)
+		closedir(dir);
+	for (unsigned i = 0; i < count; i++) {
+		struct stat st;
+
+		if (!lstat(list[i], &st) && S_ISDIR(st.st_mode))
+			each_file(list[i], fn);
+		else if (S_ISREG(st.st_mode))
+			fn(list[i]);
+		free(list[i]);
+	}
+}
+
+void files_synced(const char *directory)
+{
+	each_file(directory, note_synced);
+}
+
+static void rewrite(const char *path, const char *bytes, size_t size)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	if (size && syscall(SYS_write, fd, bytes, size) < 0)
+		trace("can't write %s", path);
+	close(fd);
+}
+
+static void cut_file(const char *path)
+{
+	struct synced *s = known(path, false);
+	size_t size, kept;
+	char *now = read_whole(path, &size);
+
+	if (!now)
+		return;
+	if (s && s->safe) { /* the old one or the new one */
+		if (chance_below(CHANCE_DISK, 2) && s->there)
+			rewrite(path, s->bytes, s->size);
+	} else if (s && s->there && (s->size > size || memcmp(now, s->bytes, s->size))) {
+		if (chance_below(CHANCE_DISK, 2))
+			rewrite(path, s->bytes, s->size);
+	} else {
+		kept = s && s->there ? s->size : 0;
+		kept += chance_below(CHANCE_DISK, size - kept + 1);
+		if (kept < size && truncate(path, (off_t)kept))
+			trace("can't truncate %s", path);
+		if (!s && chance_below(CHANCE_DISK, 3) == 0)
+			unlink(path);
+	}
+	free(now);
+}
+
+/* The descriptors of a process that has died. */
+static void close_all(const char *directory)
+{
+	size_t length = strlen(directory);
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	int list[256];
+	unsigned count = 0;
+
+	while (dir && (e = readdir(dir)) && count < 256) {
+		char link[64], path[PATH_MAX];
+		ssize_t n;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%.16s", e->d_name);
+		n = readlink(link, path, sizeof(path) - 1);
+		if (n >= (ssize_t)length && !strncmp(path, directory, length))
+			list[count++] = atoi(e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	for (unsigned i = 0; i < count; i++)
+		close(list[i]);
+}
+
+void files_crash(const char *directory)
+{
+	close_all(directory);
+}
+
+void files_power_cut(const char *directory)
+{
+	each_file(directory, cut_file);
+	files_synced(directory);
+}
+
+/* ---- the C library's, for all that is in this process ---- */
+
+static bool path_of(int fd, char path[PATH_MAX])
+{
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n < 0)
+		return false;
+	path[n] = '\0';
+	return files.length && !strncmp(path, files.root, files.length);
+}
+
+static int synced_now(int fd)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!task_self() || fstat(fd, &st) || !path_of(fd, path))
+		return 0;
+	crash_point();
+	if (S_ISDIR(st.st_mode))
+		files_synced(path);
+	else
+		note_synced(path);
+	return 0;
+}
+
+int fsync(int fd)
+{
+	return synced_now(fd);
+}
+
+int fdatasync(int fd)
+{
+	return synced_now(fd);
+}
+
+int syncfs(int fd)
+{
+	return synced_now(fd);
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+	if (fd > 2)
+		crash_point();
+	return syscall(SYS_write, fd, bytes, size);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
+{
+	crash_point();
+	return syscall(SYS_pwrite64, fd, bytes, size, at);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at)
+{
+	return pwrite(fd, bytes, size, at);
+}
+
+int renameat(int from_fd, const char *from, int to_fd, const char *to)
+{
+	struct synced *a, *b;
+	char path[PATH_MAX], other[PATH_MAX];
+	bool ours = task_self() && files.length;
+
+	crash_point();
+	if (ours && *from != '/' && from_fd != AT_FDCWD && path_of(from_fd, path) && path_of(to_fd, other)) {
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%s", from);
+		snprintf(other + strlen(other), sizeof(other) - strlen(other), "/%s", to);
+	} else {
+		snprintf(path, sizeof(path), "%s", from);
+		snprintf(other, sizeof(other), "%s", to);
+	}
+	if (ours) {
+		a = known(path, false);
+		b = known(other, true);
+		b->safe = a && a->there;
+		if (a)
+			a->there = false;
+	}
+	return (int)syscall(SYS_renameat, from_fd, from, to_fd, to);
+}
+
+int rename(const char *from, const char *to)
+{
+	return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the clients did and saw, and in which order it may have happened. */
+#ifndef STRATUS_SIM_HISTORY_H
+#define STRATUS_SIM_HISTORY_H
+#include "sim.h"
+
+enum { BLOCK = 64, BLOCKS_MAX = 24, NAMES = 6, OPEN_END = -1 };
+extern const char *const names[NAMES]; /* "d0", "d1" for directories, too */
+
+enum what {
+	OP_LOOKUP, /* dir, name -> object */
+	OP_MAKE,   /* dir, name, object: create (exclusive), mkdir, symlink */
+	OP_OPEN,   /* dir, name, object: create, not exclusive -> found */
+	OP_UNLINK,
+	OP_RMDIR,
+	OP_LINK,     /* object, dir, name */
+	OP_RENAME,   /* dir, name, dir2, name2 */
+	OP_READDIR,  /* dir -> found[] by name */
+	OP_WRITE,    /* object, block, value */
+	OP_APPEND,   /* object, value -> block */
+	OP_TRUNCATE, /* object, block: number of blocks */
+	OP_READ,     /* object -> values, size */
+	OP_STAT,     /* object -> size, mode */
+	OP_CHMOD,    /* object, value */
+	OP_SETXATTR, /* object, name, value */
+	OP_GETXATTR,
+	OP_REMOVEXATTR,
+	OP_FSYNC, /* object */
+	OPS
+};
+extern const char *const what_text[OPS];
+struct operation {
+	enum what what;
+	mode_t type; /* MAKE: of the object */
+	unsigned number, worker;
+	uint64_t call, ret; /* positions in the order of all events; ret UINT64_MAX: never answered */
+	uint64_t call_ns, ret_ns;
+	int err;
+	struct gfid dir, dir2, object, found[NAMES];
+	unsigned name, name2, block;
+	uint64_t value, size; /* size: bytes */
+	uint64_t values[BLOCKS_MAX];
+	bool final;
+};
+/* Appends one that begins now. It stays where it is. */
+struct operation *operation_begin(enum what, unsigned worker);
+void operation_end(struct operation *, int err);
+struct operation *operation_at(unsigned number); /* NULL: there are no more */
+void operation_print(const struct operation *, char *text, size_t size);
+/* It says nothing about whether it was done. */
+bool operation_unknown(const struct operation *);
+bool operation_changes(const struct operation *);
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/sim/sim: runs seeds, each in a process of its own. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+static const char help[] =
+	"Usage: sim [OPTION...]\n"
+	"Runs the replicated stack on a simulated clock, network and disk. One seed is one run, which replays exactly.\n\n"
+	"  --seeds FROM-TO    these seeds (1-100), each in a process of its own; one line for each that fails\n"
+	"  --seed N           one seed, with all that happens on standard error\n"
+	"  --quiet            with --seed: only the outcome\n"
+	"  --jobs N           so many processes at a time (1)\n"
+	"  --keep-going       do not stop at the tenth failure\n"
+	"  --members N, --arbiter, --clients N, --tasks N, --ops N, --faults N, --gentle, --wild   instead of what the seed says\n"
+	"  --only FAULT,...   only these kinds of faults\n"
+	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
+	"  --mutant NAME      with this deliberate mistake\n"
+	"  --list-mutants, --list-faults\n"
+	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
+	"  --ignore-unlinked  do not check the contents of what has no name in the end\n"
+	"  --twice            run each seed twice and compare the traces\n\n"
+	"Exit status: 0 no seed failed, 1 one did, 2 usage.\n";
+
+enum { HANG_S = 60, REPORT_MAX = 700, FAILURES_SHOWN = 10 };
+struct options {
+	uint64_t from, to;
+	unsigned jobs, members, clients, tasks, operations, faults;
+	int arbiter, wild;
+	enum stack stack;
+	bool single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+};
+static struct options options = { .from = 1, .to = 100, .jobs = 1, .arbiter = -1, .wild = -1 };
+
+struct report { /* from the child */
+	uint64_t seed, hash, virtual_ns, messages;
+	unsigned operations, faults, undecided;
+	bool failed, finished;
+	char text[REPORT_MAX];
+};
+struct child {
+	pid_t pid;
+	int pipe;
+	uint64_t seed;
+	char directory[64];
+	bool again;
+};
+
+static uint64_t real_ns(void)
+{
+	struct timespec t;
+
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- a run ---- */
+
+static void make_plan(uint64_t seed)
+{
+	enum chance_stream c = CHANCE_FAULT;
+	unsigned form = (unsigned)chance_below(c, 100);
+
+	plan = (struct plan){ .seed = seed, .members = 3, .stack = options.stack };
+	if (form < 15)
+		plan.members = 2;
+	else if (form < 25)
+		plan.members = 4 + (unsigned)chance_below(c, 2);
+	else
+		plan.arbiter = form < 40;
+	plan.clients = 2 + (chance_below(c, 4) == 0);
+	plan.tasks = 1 + (unsigned)chance_below(c, 3);
+	plan.operations = (unsigned)chance_between(c, 210, 260);
+	plan.faults = (unsigned)chance_between(c, 5, 8);
+	plan.wild = chance_below(c, 100) < 15;
+	plan.cut_all = chance_below(c, 100) < 3;
+	if (options.members)
+		plan.members = options.members;
+	if (options.arbiter >= 0 || plan.members != 3)
+		plan.arbiter = options.arbiter > 0;
+	if (options.clients)
+		plan.clients = options.clients;
+	if (options.tasks)
+		plan.tasks = options.tasks;
+	if (options.operations)
+		plan.operations = options.operations;
+	if (options.faults != UINT32_MAX)
+		plan.faults = options.faults;
+	if (options.wild >= 0)
+		plan.wild = options.wild;
+	plan.ignore_unlinked = options.ignore_unlinked;
+	if (plan.stack == STACK_SINGLE)
+		plan.members = 1;
+	if (plan.stack != STACK_REPLICA)
+		plan.arbiter = plan.cut_all = false;
+}
+
+static void run_seed(uint64_t seed, const char *directory, struct report *r)
+{
+	chance_begin(seed);
+	make_plan(seed);
+	if (verbose)
+		fprintf(stderr, "seed %llu: %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s\n",
+			(unsigned long long)seed, plan.members, plan.arbiter ? " (arbiter)" : "", plan.clients, plan.tasks,
+			plan.operations, plan.faults, plan.wild ? ", wild" : "", plan.cut_all ? ", power cut of all" : "");
+	world_run(directory);
+	*r = (struct report){ .seed = seed,
+			      .hash = trace_hash(),
+			      .virtual_ns = sim_now() - S,
+			      .messages = net_messages(),
+			      .operations = operations_count(),
+			      .faults = nemesis_faults(),
+			      .undecided = check_undecided(),
+			      .failed = sim_failure(),
+			      .finished = true };
+	if (sim_failure())
+		snprintf(r->text, sizeof(r->text), "%s", sim_failure());
+}
+
+static void child_main(uint64_t seed, const char *directory, int to)
+{
+	struct report r = { .seed = seed };
+
+	alarm(HANG_S);
+	if (!verbose) {
+		log_threshold = LOG_ERROR;
+		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+	}
+	run_seed(seed, directory, &r);
+	if (syscall(SYS_write, to, &r, sizeof(r)) != sizeof(r))
+		_exit(3);
+	_exit(0);
+}
+
+static void clean(const char *directory)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+	if (system(command))
+		fprintf(stderr, "can't remove %s\n", directory);
+}
+
+static int child_start(struct child *c, uint64_t seed)
+{
+	int ends[2];
+
+	c->seed = seed;
+	snprintf(c->directory, sizeof(c->directory), "/dev/shm/stratus-sim.XXXXXX");
+	if (!mkdtemp(c->directory) || pipe(ends))
+		return -errno;
+	fflush(NULL);
+	c->pid = fork();
+	if (!c->pid) {
+		close(ends[0]);
+		child_main(seed, c->directory, ends[1]);
+	}
+	close(ends[1]);
+	c->pipe = ends[0];
+	return c->pid < 0 ? -errno : 0;
+}
+
+static void child_end(struct child *c, int status, struct report *r)
+{
+	ssize_t n = read(c->pipe, r, sizeof(*r));
+
+	close(c->pipe);
+	clean(c->directory);
+	c->pid = 0;
+	if (n == sizeof(*r) && r->finished)
+		return;
+	*r = (struct report){ .seed = c->seed, .failed = true };
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		snprintf(r->text, sizeof(r->text), "no end after %d s of real time: something spins, or waits for a mutex",
+			 HANG_S);
+	else if (WIFSIGNALED(status))
+		snprintf(r->text, sizeof(r->text), "died by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		snprintf(r->text, sizeof(r->text), "ended with status %d", WEXITSTATUS(status));
+}
+
+/* ---- many ---- */
+
+static struct {
+	uint64_t runs, failures, operations, faults, undecided, virtual_ns, messages, first_hash;
+	bool stop;
+} total;
+
+static void say_failure(const struct report *r)
+{
+	printf("seed %llu: %s\n", (unsigned long long)r->seed, r->text);
+	fflush(stdout);
+}
+
+/* A mutant is found only where all is well without it. */
+static bool good_without_mutant(uint64_t seed)
+{
+	const char *mutant = mutant_chosen();
+	struct child c = { 0 };
+	struct report r;
+	int status;
+
+	mutant_choose(NULL);
+	if (child_start(&c, seed))
+		return false;
+	waitpid(c.pid, &status, 0);
+	child_end(&c, status, &r);
+	mutant_choose(mutant);
+	return !r.failed;
+}
+
+static void count(const struct report *r)
+{
+	total.runs++;
+	total.operations += r->operations;
+	total.faults += r->faults;
+	total.undecided += r->undecided;
+	total.virtual_ns += r->virtual_ns;
+	total.messages += r->messages;
+	if (!r->failed || (options.expect_failure && mutant_chosen() && !good_without_mutant(r->seed)))
+		return;
+	total.failures++;
+	if (!options.expect_failure || total.failures == 1)
+		say_failure(r);
+	if (options.expect_failure || (total.failures >= FAILURES_SHOWN && !options.keep_going))
+		total.stop = true;
+}
+
+static struct child *child_of(struct child *child, pid_t pid)
+{
+	while (child->pid != pid)
+		child++;
+	return child;
+}
+
+/* With --twice: the second run must be the first again. */
+static void compare_runs(struct child *c, const struct report *r, struct report *first)
+{
+	if (!c->again) {
+		*first = *r;
+		c->again = true;
+		child_start(c, r->seed);
+		return;
+	}
+	c->again = false;
+	count(r);
+	if (r->hash == first->hash)
+		return;
+	total.failures++;
+	printf("seed %llu: two runs differ: trace %016llx and %016llx\n", (unsigned long long)r->seed,
+	       (unsigned long long)first->hash, (unsigned long long)r->hash);
+}
+
+static void run_many(void)
+{
+	struct child *child = calloc(options.jobs, sizeof(*child));
+	struct report *first = calloc(options.jobs, sizeof(*first)), r;
+	uint64_t next = options.from;
+	unsigned running = 0;
+	int status;
+
+	while (running || (next <= options.to && !total.stop)) {
+		if (running < options.jobs && next <= options.to && !total.stop) {
+			if (child_start(child_of(child, 0), next++)) {
+				perror("can't start a run");
+				exit(2);
+			}
+			running++;
+			continue;
+		}
+		pid_t pid = wait(&status);
+		struct child *c = child_of(child, pid);
+
+		child_end(c, status, &r);
+		if (options.twice)
+			compare_runs(c, &r, &first[c - child]);
+		else
+			count(&r);
+		running -= !c->pid;
+	}
+	free(first);
+	free(child);
+}
+
+static int summary(uint64_t begin)
+{
+	double seconds = (double)(real_ns() - begin) / 1e9;
+
+	printf("%llu runs, %llu failed, %llu operations, %llu faults, %llu messages, %.0f virtual s in %.1f s: %.0f runs a minute",
+	       (unsigned long long)total.runs, (unsigned long long)total.failures, (unsigned long long)total.operations,
+	       (unsigned long long)total.faults, (unsigned long long)total.messages, (double)total.virtual_ns / 1e9, seconds,
+	       seconds > 0 ? (double)total.runs * 60 / seconds : 0);
+	printf("%s%s", mutant_chosen() ? ", mutant " : "", mutant_chosen() ? mutant_chosen() : "");
+	if (total.undecided)
+		printf(", %llu searches given up", (unsigned long long)total.undecided);
+	putchar('\n');
+	if (options.expect_failure)
+		return total.failures ? 0 : 1;
+	return total.failures ? 1 : 0;
+}
+
+static int run_one_seed(void)
+{
+	struct child c = { 0 };
+	struct report r;
+	int status;
+
+	verbose = !options.quiet;
+	log_threshold = LOG_INFO;
+	if (child_start(&c, options.from))
+		return 2;
+	waitpid(c.pid, &status, 0);
+	child_end(&c, status, &r);
+	printf("seed %llu: %s (trace %016llx, %u operations, %u faults, %llu messages, %.1f virtual s)\n",
+	       (unsigned long long)r.seed, r.failed ? r.text : "good", (unsigned long long)r.hash, r.operations, r.faults,
+	       (unsigned long long)r.messages, (double)r.virtual_ns / 1e9);
+	return r.failed;
+}
+
+/* ---- the command line ---- */
+
+static int usage(const char *what)
+{
+	fprintf(stderr, "sim: %s; see --help\n", what);
+	exit(2);
+}
+
+static bool flag(const char *arg)
+{
+	static const struct {
+		const char *name;
+		bool *at;
+	} flags[] = { { "--quiet", &options.quiet },
+		      { "--keep-going", &options.keep_going },
+		      { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },
+		      { "--ignore-unlinked", &options.ignore_unlinked } };
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+		if (!strcmp(arg, flags[i].name))
+			return *flags[i].at = true;
+	if (!strcmp(arg, "--arbiter"))
+		return options.arbiter = 1, true;
+	if (!strcmp(arg, "--wild"))
+		return options.wild = 1, true;
+	if (!strcmp(arg, "--gentle"))
+		return options.wild = 0, true;
+	return false;
+}
+
+static bool number(const char *arg, const char *value)
+{
+	static const struct {
+		const char *name;
+		unsigned *at, least, most;
+	} numbers[] = { { "--jobs", &options.jobs, 1, 256 },
+			{ "--members", &options.members, 2, BRICKS_MAX },
+			{ "--clients", &options.clients, 1, CLIENTS_MAX },
+			{ "--tasks", &options.tasks, 1, 4 },
+			{ "--ops", &options.operations, 1, 2000 },
+			{ "--faults", &options.faults, 0, 100 } };
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		unsigned long v;
+
+		if (strcmp(arg, numbers[i].name))
+			continue;
+		v = strtoul(value, NULL, 10);
+		if (v < numbers[i].least || v > numbers[i].most)
+			usage("a number is out of its bounds");
+		*numbers[i].at = (unsigned)v;
+		return true;
+	}
+	return false;
+}
+
+static bool word(const char *arg, const char *value)
+{
+	char *end;
+
+	if (!strcmp(arg, "--seeds")) {
+		options.from = strtoull(value, &end, 10);
+		options.to = *end == '-' ? strtoull(end + 1, NULL, 10) : options.from;
+	} else if (!strcmp(arg, "--seed")) {
+		options.from = options.to = strtoull(value, NULL, 10);
+		options.single = true;
+	} else if (!strcmp(arg, "--stack")) {
+		options.stack = !strcmp(value, "single") ? STACK_SINGLE : !strcmp(value, "naive") ? STACK_NAIVE : STACK_REPLICA;
+	} else if (!strcmp(arg, "--mutant")) {
+		if (mutant_choose(value))
+			usage("there is no such mutant");
+	} else if (!strcmp(arg, "--only")) {
+		if (nemesis_restrict(value))
+			usage("there is no such fault");
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static void load(const char *type, bool needed)
+{
+	const struct xlator_type *found;
+	struct problem p = { "" };
+
+	if (xlator_type_load(type, &found, &p) && needed) {
+		fprintf(stderr, "sim: %s (STRATUS_XLATOR_PATH?)\n", p.text);
+		exit(2);
+	}
+}
+
+/* Addresses must not differ from run to run. */
+static void fix_addresses(char **argv)
+{
+	int now = personality(0xffffffff);
+
+	if (now == -1 || now & ADDR_NO_RANDOMIZE || personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1)
+		return;
+	execv("/proc/self/exe", argv);
+}
+
+static void set_path(void)
+{
+	static char exe[4000], path[8300];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	if (getenv("STRATUS_XLATOR_PATH") || n < 0)
+		return;
+	exe[n] = '\0';
+	slash = strstr(exe, "/tests/sim/");
+	if (!slash)
+		return;
+	*slash = '\0';
+	snprintf(path, sizeof(path), "%s/tests/sim/xlators:%s/xlators", exe, exe);
+	setenv("STRATUS_XLATOR_PATH", path, 1);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/naive" };
+	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator" };
+	uint64_t begin = real_ns();
+
+	fix_addresses(argv);
+	set_path();
+	options.faults = UINT32_MAX;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		load(types[i], true);
+	for (size_t i = 0; i < sizeof(tested) / sizeof(*tested); i++)
+		load(tested[i], false);
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--help"))
+			return fputs(help, stdout) < 0;
+		if (!strcmp(argv[i], "--list-mutants"))
+			return mutants_list(stdout), 0;
+		if (!strcmp(argv[i], "--list-faults"))
+			return nemesis_names(stdout), putchar('\n'), 0;
+		if (flag(argv[i]))
+			continue;
+		if (i + 1 == argc || (!number(argv[i], argv[i + 1]) && !word(argv[i], argv[i + 1])))
+			usage(argv[i]);
+		i++;
+	}
+	if (options.single && !options.twice)
+		return run_one_seed();
+	run_many();
+	return summary(begin);
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Each deliberate mistake in the replicated stack must be found by the simulator within its budget of seeds. SIM_MUTANTS="A B": only these.
+set -u
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=${STRATUS_BUILD:-$top/build/obj}
+sim=$build/tests/sim/sim
+jobs=${SIM_JOBS:-$(nproc)}
+budget=${SIM_BUDGET:-2000}
+export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
+
+[ -x "$sim" ] || { echo "FAIL: no $sim: make check TESTS=, or set STRATUS_BUILD" >&2; exit 1; }
+mutants=${SIM_MUTANTS:-$("$sim" --list-mutants)}
+[ -n "$mutants" ] || { echo "FAIL: there are no mutants" >&2; exit 1; }
+caught=0 missed=
+for mutant in $mutants; do
+	if out=$("$sim" --mutant "$mutant" --expect-failure --seeds "1-$budget" --jobs "$jobs"); then
+		echo "$mutant: ${out%%$'\n'*}"
+		caught=$((caught + 1))
+	else
+		echo "$mutant: NOT FOUND in $budget seeds"
+		missed="$missed $mutant"
+	fi
+done
+echo "$caught mutants found"
+[ -z "$missed" ] || { echo "FAIL: not found:$missed"; exit 1; }

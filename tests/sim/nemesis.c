@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults: what happens to machines, disks and links while the clients work. */
+#include "sim.h"
+
+enum fault {
+	FAULT_KILL,
+	FAULT_POWER,
+	FAULT_CLIENT,
+	FAULT_COORDINATOR,
+	FAULT_LOST,
+	FAULT_LATE,
+	FAULT_PARTITION,
+	FAULT_ONE_WAY,
+	FAULT_CLIENT_LINK,
+	FAULT_SLOW,
+	FAULT_STUCK,
+	FAULT_EIO,
+	FAULT_FULL,
+	FAULT_REPLACE,
+	FAULT_CUT_ALL,
+	FAULTS
+};
+static const struct {
+	const char *name;
+	unsigned weight;
+	bool brick; /* hurts one */
+	bool loses; /* what the brick had */
+} faults[FAULTS] = {
+	[FAULT_KILL] = { "kill -9", 14, true },
+	[FAULT_POWER] = { "power cut", 10, true, true },
+	[FAULT_CLIENT] = { "client crash", 10 },
+	[FAULT_COORDINATOR] = { "coordinator crash", 10 },
+	[FAULT_LOST] = { "lost messages", 10 },
+	[FAULT_LATE] = { "late messages", 10 },
+	[FAULT_PARTITION] = { "partition", 8, true },
+	[FAULT_ONE_WAY] = { "partition one way", 6, true },
+	[FAULT_CLIENT_LINK] = { "client's link", 8 },
+	[FAULT_SLOW] = { "slow disk", 6, true },
+	[FAULT_STUCK] = { "stuck disk", 5, true },
+	[FAULT_EIO] = { "disk errors", 6, true },
+	[FAULT_FULL] = { "full disk", 4, true },
+	[FAULT_REPLACE] = { "replaced disk", 5, true, true },
+	[FAULT_CUT_ALL] = { "power cut of all", 0, true, true },
+};
+static struct {
+	unsigned begun, under_way, hurting;
+	bool done, only[FAULTS], restricted, all_cut;
+	unsigned lost, late;
+} nemesis;
+
+static uint64_t pick(uint64_t limit)
+{
+	return chance_below(CHANCE_FAULT, limit);
+}
+
+static void last_ms(uint64_t least, uint64_t most)
+{
+	task_sleep_ms(chance_between(CHANCE_FAULT, least, most));
+}
+
+int nemesis_restrict(const char *list)
+{
+	char *copy = strdup(list), *rest = copy, *word;
+	int err = 0;
+
+	nemesis.restricted = true;
+	while (!err && (word = strsep(&rest, ","))) {
+		err = -ENOENT;
+		for (int f = 0; f < FAULTS; f++)
+			if (!strcmp(faults[f].name, word)) {
+				nemesis.only[f] = true;
+				err = 0;
+			}
+	}
+	free(copy);
+	return err;
+}
+
+void nemesis_names(FILE *to)
+{
+	for (int f = 0; f < FAULTS; f++)
+		fprintf(to, "%s%s", f ? ", " : "", faults[f].name);
+}
+
+/* ---- each kind, in a task of its own ---- */
+
+static void die(struct node *n, bool power)
+{
+	if (!n->shard)
+		return;
+	if (power || pick(3) == 0) {
+		node_crash(n, power);
+	} else {
+		n->crash_points = 1 + (unsigned)pick(60);
+		for (int i = 0; i < 40 && n->shard && n->crash_points; i++)
+			task_sleep_ms(50);
+		n->crash_points = 0;
+		if (n->shard)
+			node_crash(n, false);
+	}
+}
+
+static void come_back(struct node *n)
+{
+	last_ms(100, pick(3) ? 2000 : 8000);
+	if (!n->shard)
+		node_start(n);
+}
+
+static void cut_links(struct node *n, enum node_kind kind, unsigned which, bool in, bool out, bool cut)
+{
+	for (unsigned i = 1; i < nodes; i++) {
+		struct node *other = &node[i];
+
+		if (other == n || (kind && other->kind != kind) || !(which >> other->number & 1))
+			continue;
+		if (in)
+			link_cut(other, n, cut);
+		if (out)
+			link_cut(n, other, cut);
+	}
+}
+
+static void partition(struct node *brick, bool one_way)
+{
+	static const enum node_kind kinds[] = { NODE_WORLD, NODE_CLIENT, NODE_COORDINATOR }; /* the first: all of them */
+	enum node_kind kind = kinds[pick(4) ? 0 : 1 + pick(2)];
+	bool in = !one_way || pick(2), out = !one_way || !in;
+
+	trace("cut: links %s%s of %s to kind %d", in ? "in " : "", out ? "out" : "", brick->name, kind);
+	cut_links(brick, kind, UINT32_MAX, in, out, true);
+	last_ms(300, pick(2) ? 3000 : 12000);
+	cut_links(brick, kind, UINT32_MAX, in, out, false);
+	trace("mended: links of %s", brick->name);
+}
+
+static void client_link(void)
+{
+	struct node *n = node_client((unsigned)pick(plan.clients));
+	unsigned which = 1 + (unsigned)pick((1u << plan.members) - 1);
+	bool one_way = pick(3) == 0;
+
+	cut_links(n, NODE_BRICK, which, true, !one_way, true);
+	last_ms(300, pick(2) ? 3000 : 15000);
+	cut_links(n, NODE_BRICK, which, true, !one_way, false);
+}
+
+static void replace_disk(struct node *n)
+{
+	node_crash(n, true);
+	disk_replace(disk_of(n->number));
+	node_wipe(n);
+	come_back(n);
+}
+
+static void cut_all(void)
+{
+	nemesis.all_cut = true;
+	for (unsigned i = 0; i < plan.members; i++)
+		if (node_brick(i)->shard)
+			node_crash(node_brick(i), true);
+	for (unsigned i = 0; i < plan.members; i++)
+		come_back(node_brick(i));
+}
+
+static void bad_disk(enum fault f, struct node *n)
+{
+	struct disk_faults *d = disk_faults(disk_of(n->number));
+
+	if (f == FAULT_SLOW)
+		d->slow_ns = chance_between(CHANCE_FAULT, 10 * MS, pick(2) ? 300 * MS : 3 * S);
+	else if (f == FAULT_EIO)
+		d->eio = (unsigned)chance_between(CHANCE_FAULT, 5000, 300000);
+	else if (f == FAULT_FULL)
+		d->full = true;
+	else
+		d->stuck_until = sim_now() + chance_between(CHANCE_FAULT, S / 2, 15 * S);
+	last_ms(1000, 6000);
+	d->slow_ns = 0;
+	d->eio = 0;
+	d->full = false;
+	while (d->stuck_until > sim_now())
+		task_sleep_ms(100);
+}
+
+static void bad_weather(enum fault f)
+{
+	if (f == FAULT_LOST) {
+		nemesis.lost++;
+		weather.lost = (unsigned)chance_between(CHANCE_FAULT, 200, 10000);
+		last_ms(1000, 6000);
+		if (!--nemesis.lost)
+			weather.lost = 0;
+	} else {
+		nemesis.late++;
+		weather.late = (unsigned)chance_between(CHANCE_FAULT, 5000, 200000);
+		weather.late_ns = chance_between(CHANCE_FAULT, 5 * MS, pick(3) ? 300 * MS : 3 * S);
+		last_ms(1000, 6000);
+		if (!--nemesis.late)
+			weather.late = 0;
+	}
+}
+
+static void fault_do(enum fault f, struct node *brick)
+{
+	struct node *client = node_client((unsigned)pick(plan.clients));
+
+	switch (f) {
+	case FAULT_KILL:
+	case FAULT_POWER:
+		die(brick, f == FAULT_POWER);
+		come_back(brick);
+		break;
+	case FAULT_CLIENT:
+		die(client, pick(2));
+		come_back(client);
+		break;
+	case FAULT_COORDINATOR:
+		die(node_coordinator(), false);
+		come_back(node_coordinator());
+		break;
+	case FAULT_LOST:
+	case FAULT_LATE:
+		bad_weather(f);
+		break;
+	case FAULT_PARTITION:
+	case FAULT_ONE_WAY:
+		partition(brick, f == FAULT_ONE_WAY);
+		break;
+	case FAULT_CLIENT_LINK:
+		client_link();
+		break;
+	case FAULT_REPLACE:
+		replace_disk(brick);
+		break;
+	case FAULT_CUT_ALL:
+		cut_all();
+		break;
+	default:
+		bad_disk(f, brick);
+	}
+}
+
+struct task_of {
+	enum fault fault;
+	struct node *brick;
+};
+
+static void fault_run(void *arg)
+{
+	struct task_of t = *(struct task_of *)arg;
+
+	free(arg);
+	trace("FAULT %s%s%s", faults[t.fault].name, faults[t.fault].brick ? " of " : "",
+	      faults[t.fault].brick ? t.brick->name : "");
+	fault_do(t.fault, t.brick);
+	trace("fault ends: %s", faults[t.fault].name);
+	nemesis.hurting -= faults[t.fault].brick;
+	nemesis.under_way--;
+}
+
+/* ---- which and when ---- */
+
+static bool possible(enum fault f, bool clean)
+{
+	if (nemesis.restricted && !nemesis.only[f])
+		return false;
+	if (plan.stack == STACK_SINGLE && (faults[f].brick || f == FAULT_COORDINATOR))
+		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION; /* a crash takes the kept answers */
+	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
+		return false;
+	if (faults[f].loses && (!clean || plan.members < 2))
+		return false;
+	return !faults[f].brick || clean || plan.wild;
+}
+
+static enum fault choose(bool clean)
+{
+	unsigned total = 0, at;
+
+	for (int f = 0; f < FAULTS; f++)
+		total += possible(f, clean) ? faults[f].weight : 0;
+	if (!total)
+		return FAULTS;
+	at = (unsigned)pick(total);
+	for (int f = 0;; f++) {
+		unsigned weight = possible(f, clean) ? faults[f].weight : 0;
+
+		if (at < weight)
+			return f;
+		at -= weight;
+	}
+}
+
+static void strike(enum fault f)
+{
+	struct task_of *t = malloc(sizeof(*t));
+
+	*t = (struct task_of){ f, node_brick((unsigned)pick(plan.members)) };
+	nemesis.begun++;
+	nemesis.under_way++;
+	nemesis.hurting += faults[f].brick;
+	task_spawn(NULL, fault_run, t);
+}
+
+static void nemesis_run(void *arg)
+{
+	(void)arg;
+	while (nemesis.begun < plan.faults) {
+		bool waits = pick(2);
+		enum fault f;
+
+		last_ms(50, 2500);
+		/* A brick is hurt only when all the others are well, but for the wild seeds. */
+		for (int i = 0; waits && i < 400 && (nemesis.hurting || !world_clean()); i++)
+			task_sleep_ms(50);
+		f = choose(!nemesis.hurting && world_clean());
+		if (plan.cut_all && !nemesis.restricted && nemesis.begun == plan.faults / 2)
+			f = FAULT_CUT_ALL;
+		if (f < FAULTS)
+			strike(f);
+		else if (nemesis.restricted)
+			last_ms(100, 200);
+	}
+	while (nemesis.under_way)
+		task_sleep_ms(50);
+	nemesis.done = true;
+}
+
+void nemesis_begin(void)
+{
+	if (!plan.faults)
+		nemesis.done = true;
+	else
+		task_spawn(NULL, nemesis_run, NULL);
+}
+
+bool nemesis_done(void)
+{
+	return nemesis.done;
+}
+
+unsigned nemesis_faults(void)
+{
+	return nemesis.begun;
+}
+
+bool nemesis_cut_all(void)
+{
+	return nemesis.all_cut;
+}

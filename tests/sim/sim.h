@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator: the whole replicated stack in one process, on one thread, on a clock, a network and disks that are all made up from
+ * one seed. See sim.md. */
+#ifndef STRATUS_SIM_H
+#define STRATUS_SIM_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graph.h"
+#include "xlator.h"
+
+enum { BRICKS_MAX = 8, CLIENTS_MAX = 6, NODES_MAX = BRICKS_MAX + 1 + CLIENTS_MAX };
+#define MS 1000000ull
+#define S  1000000000ull
+
+/* ---- chance: streams of their own, so that a change of one thing leaves the others as they were ---- */
+enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, STREAMS };
+void chance_begin(uint64_t seed);
+uint64_t chance(enum chance_stream);
+uint64_t chance_below(enum chance_stream, uint64_t limit);	     /* 0 .. limit - 1 */
+uint64_t chance_between(enum chance_stream, uint64_t a, uint64_t b); /* a .. b */
+bool chance_of(enum chance_stream, unsigned part_per_million);
+
+/* ---- nodes: machines, each with a graph and a clock of its own ---- */
+enum node_kind { NODE_WORLD, NODE_BRICK, NODE_COORDINATOR, NODE_CLIENT };
+struct server;
+struct node {
+	enum node_kind kind;
+	unsigned number; /* among its kind */
+	char name[16];
+	struct shard *shard; /* of this life; NULL: down */
+	unsigned life;
+	uint64_t start_ns;
+	bool powered, ready; /* ready: its graph has started */
+	struct graph *graph;
+	struct server *server; /* brick: what its sim/server has */
+	int64_t mono_skew, wall_skew, drift_ppm;
+	unsigned crash_points; /* it dies at this one, counted down; 0: not */
+};
+extern struct node node[NODES_MAX];
+extern unsigned nodes;
+struct node *node_self(void); /* whose task or callback is running */
+struct node *node_of_shard(const struct shard *);
+
+/* ---- runtime.c ---- */
+uint64_t sim_now(void);	   /* the world's time: ns since the run began */
+uint64_t sim_events(void); /* counts what has been run: an order of all that happens */
+/* A fresh shard for a node that starts. */
+void shard_begin(struct node *);
+/* Nothing of the node's runs ever again. */
+void shard_end(struct node *);
+/* Runs until `done` says so, or nothing can happen any more (false), or the world's time is past `limit_ns` (false). */
+bool sim_run(bool (*done)(void), uint64_t limit_ns);
+/* Calls fn(arg) on the node's loop after so long, if it lives the same life then. */
+void sim_after(struct node *, uint64_t delay_ns, task_fn *fn, void *arg);
+/* Here a machine may crash: if the node's count says so the running task never comes back. */
+void crash_point(void);
+void task_gone(void) __attribute__((noreturn)); /* the task's node has crashed: it ends here */
+
+/* ---- the trace ---- */
+extern bool verbose;
+void trace(const char *format, ...) __attribute__((format(printf, 1, 2))); /* prints if verbose; always goes into the hash */
+void trace_mix(uint64_t);						   /* into the hash only */
+uint64_t trace_hash(void);
+/* The run has failed: says why, once (the first counts). */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *sim_failure(void); /* NULL: none */
+
+/* ---- net.c ---- */
+struct weather { /* parts per million of the messages */
+	unsigned lost, late;
+	uint64_t late_ns; /* at most */
+};
+extern struct weather weather;
+void link_cut(const struct node *from, const struct node *to, bool cut);
+bool link_is_cut(const struct node *from, const struct node *to);
+void links_heal(void);
+void net_node_down(struct node *, bool silent); /* its connections break; silent: the others hear it only by and by */
+uint64_t net_messages(void);
+
+struct message {
+	struct timer timer;
+	struct connection *connection;
+	struct node *to;
+	unsigned life; /* of the receiver */
+	bool to_server;
+	uint32_t kind, size;
+	uint64_t id;
+	struct buffer *bulk;
+	struct message *next; /* held by a cut link */
+	uint8_t bytes[] __attribute__((aligned(8)));
+};
+enum {
+	MESSAGE_HELLO,
+	MESSAGE_WELCOME,
+	MESSAGE_CALL,
+	MESSAGE_REPLY,
+	MESSAGE_CANCEL,
+	MESSAGE_EVENT,
+	MESSAGE_REFUSED,
+	MESSAGE_GONE
+};
+struct session;
+struct remote;
+struct connection {
+	uint64_t number;
+	struct node *client, *brick;
+	unsigned client_life, brick_life;
+	struct remote *remote;	 /* at the client */
+	struct session *session; /* at the brick, once it has greeted */
+	bool client_open, brick_open, broken;
+	struct connection *next;
+};
+struct connection *connection_create(struct remote *, struct node *client, struct node *brick);
+/* Takes over `bulk`. */
+void message_send(struct connection *, bool to_server, uint32_t kind, uint64_t id, const void *bytes, uint32_t size,
+		  struct buffer *bulk);
+void connection_break(struct connection *); /* both sides hear of it, by and by */
+/* client.c and server.c: on the receiver's loop */
+void client_got(struct message *);
+void client_lost(struct connection *);
+void server_got(struct message *);
+void server_lost(struct connection *);
+void server_print_counts(FILE *); /* calls by fop */
+
+/* ---- translators, whose modules in tests/sim/xlators only name these ---- */
+extern const struct xlator_type sim_client_type, sim_server_type, sim_disk_type, sim_naive_type;
+
+/* ---- disk.c ---- */
+struct disk;
+struct disk_faults {
+	uint64_t slow_ns;     /* each call takes up to this */
+	uint64_t stuck_until; /* no call ends before */
+	unsigned eio;	      /* parts per million */
+	bool full;
+};
+struct disk *disk_create(unsigned member);
+struct disk *disk_of(unsigned member);
+struct disk_faults *disk_faults(struct disk *);
+void disk_forget_orphans(struct disk *); /* after a crash: what has no name */
+void disk_power_cut(struct disk *);	 /* what was not synced may be lost */
+void disk_replace(struct disk *);	 /* by an empty one */
+void disk_print(struct disk *, FILE *);
+/* Makes durable all that was done before. */
+void disk_sync(struct disk *);
+
+/* ---- files.c: what translators keep in files of their own (indexes) is subject to power cuts, too ---- */
+void files_begin(const char *directory); /* the run's */
+void files_power_cut(const char *directory);
+void files_crash(const char *directory);  /* closes what the dead process had open there */
+void files_synced(const char *directory); /* all below it */
+
+/* ---- world.c ---- */
+enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
+struct plan {
+	uint64_t seed;
+	unsigned members, clients, tasks, operations, faults;
+	bool arbiter, wild, cut_all, ignore_unlinked;
+	enum stack stack;
+};
+extern struct plan plan;
+void world_run(const char *directory); /* a whole run; sim_failure() tells */
+int node_start(struct node *);
+void node_crash(struct node *, bool power);
+void node_wipe(struct node *); /* what it keeps beside the disk goes, too */
+struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(void);
+bool world_clean(void);	 /* the coordinator says that all members are IN and nothing is to be healed */
+bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
+
+/* ---- nemesis.c ---- */
+void nemesis_begin(void); /* spawns its task */
+bool nemesis_done(void);
+unsigned nemesis_faults(void);
+bool nemesis_cut_all(void);		/* all members have lost their power at once */
+int nemesis_restrict(const char *list); /* only these, by name, apart by commas */
+void nemesis_names(FILE *);
+
+/* ---- work.c ---- */
+void work_begin(void);
+bool work_done(void);
+void work_client_up(struct node *), work_client_died(struct node *);
+void work_final_reads(void); /* in a task of the world's: reads everything through a client, as part of the history */
+void work_watch(void);	     /* an operation that takes too long is a failure */
+
+/* ---- history.c, check.c ---- */
+struct operation;
+void check_history(bool only_synced);
+void check_replicas(void);
+unsigned check_undecided(void); /* searches that were given up */
+unsigned operations_count(void);
+
+/* ---- mutants ---- */
+const char *mutant_chosen(void);
+int mutant_choose(const char *name); /* NULL: none */
+void mutants_list(FILE *);
+#endif

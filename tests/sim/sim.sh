@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1. SIM_SEEDS=FROM-TO: these instead.
+set -eu
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=${STRATUS_BUILD:-$top/build/obj}
+sim=$build/tests/sim/sim
+jobs=${SIM_JOBS:-$(nproc)}
+if [ -n "${LONG-}" ]; then seeds=1-100000; else seeds=1-2000; fi
+seeds=${SIM_SEEDS:-$seeds}
+export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
+
+[ -x "$sim" ] || { echo "FAIL: no $sim: make check TESTS=, or set STRATUS_BUILD" >&2; exit 1; }
+
+# run WHAT ARGS...: prints the last line
+run() {
+	local what=$1 out
+	shift
+	if out=$("$sim" --jobs "$jobs" "$@"); then
+		echo "$what: ${out##*$'\n'}"
+	else
+		printf '%s\n' "$out"
+		echo "FAIL: $what; to see it: $sim${stack:+ --stack $stack} --seed N"
+		exit 1
+	fi
+}
+
+# The simulator itself: the same seed is the same run; one brick, whose history must be good; bad replication must be found out.
+stack=single
+run "one brick" --stack single --seeds 1-200
+run "replays" --stack single --seeds 1-20 --twice
+stack=naive
+run "bad replication is found" --stack naive --faults 0 --seeds 1-10 --expect-failure
+stack=
+run "replays" --seeds 1-20 --twice
+run "replicas" --seeds "$seeds"

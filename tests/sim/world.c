@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machines of a run: what their graphs are, how they start, crash and come back; and the course of the whole. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+struct node node[NODES_MAX];
+unsigned nodes;
+struct plan plan;
+static char run_directory[128];
+static bool script_done;
+
+enum { NOTICE_S = 3, FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
+
+struct node *node_brick(unsigned i)
+{
+	return &node[1 + i];
+}
+
+struct node *node_coordinator(void)
+{
+	return &node[1 + plan.members];
+}
+
+struct node *node_client(unsigned i)
+{
+	return &node[2 + plan.members + i];
+}
+
+/* ---- volfiles ---- */
+
+static void put_clients(FILE *to)
+{
+	for (unsigned i = 0; i < plan.members; i++)
+		fprintf(to, "volume client%u\n type sim/client\n option brick %u\nend-volume\n", i, i);
+}
+
+static void put_set(FILE *to, const char *type)
+{
+	put_clients(to);
+	fprintf(to, "volume set\n type %s\n", type);
+	if (!strcmp(type, "cluster/coordinator"))
+		fprintf(to, " option state-file %s/coordinator/view\n option secret-file %s/secret\n", run_directory,
+			run_directory);
+	if (plan.arbiter && strncmp(type, "sim/", 4))
+		fprintf(to, " option arbiter on\n");
+	fprintf(to, " subvolumes");
+	for (unsigned i = 0; i < plan.members; i++)
+		fprintf(to, " client%u", i);
+	fprintf(to, "\nend-volume\n");
+}
+
+static void put_brick(FILE *to, unsigned number)
+{
+	bool replica = plan.stack == STACK_REPLICA;
+
+	fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n", number,
+		run_directory, number);
+	if (replica)
+		fprintf(to,
+			"volume replica\n type features/replica\n option member %u\n option state-dir %s/brick%u\n"
+			" option secret-file %s/secret\n subvolumes disk\nend-volume\n",
+			number, run_directory, number, run_directory);
+	fprintf(to, "volume server\n type sim/server\n subvolumes %s\nend-volume\n", replica ? "replica" : "disk");
+}
+
+static char *volfile_of(const struct node *n)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (n->kind == NODE_BRICK)
+		put_brick(to, n->number);
+	else if (n->kind == NODE_COORDINATOR)
+		put_set(to, "cluster/coordinator");
+	else if (plan.stack == STACK_SINGLE)
+		put_clients(to);
+	else
+		put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive");
+	fclose(to);
+	return text;
+}
+
+/* ---- starting and crashing ---- */
+
+static void start_run(void *arg)
+{
+	struct node *n = arg;
+	struct volfile file = { 0 };
+	struct problem p = { "" };
+	struct graph *graph = NULL;
+	char *text = volfile_of(n);
+	int err = volfile_parse(text, strlen(text), n->name, &file, &p);
+
+	if (!err)
+		err = graph_create(&file, NULL, NULL, &graph, &p);
+	n->graph = graph;
+	if (!err)
+		err = graph_start(graph, &p);
+	volfile_free(&file);
+	free(text);
+	if (err) {
+		sim_fail("%s can't start: %s", n->name, p.text[0] ? p.text : strerror(-err));
+		return;
+	}
+	n->ready = true;
+	trace("up");
+	if (n->kind == NODE_CLIENT)
+		work_client_up(n);
+}
+
+int node_start(struct node *n)
+{
+	if (n->kind == NODE_COORDINATOR && plan.stack != STACK_REPLICA)
+		return 0;
+	shard_begin(n);
+	n->start_ns = sim_now();
+	n->mono_skew = (int64_t)chance_below(CHANCE_ORDER, 100000 * S);
+	return task_spawn(n->shard, start_run, n);
+}
+
+static char *state_directory(const struct node *n, char path[160])
+{
+	snprintf(path, 160, "%s/%s", run_directory, n->name);
+	return path;
+}
+
+void node_crash(struct node *n, bool power)
+{
+	char path[160];
+
+	if (!n->shard)
+		return;
+	trace("%s %s", n->name, power ? "loses its power" : "is killed");
+	if (n->kind == NODE_CLIENT)
+		work_client_died(n);
+	n->ready = false;
+	n->server = NULL;
+	n->crash_points = 0;
+	shard_end(n);
+	net_node_down(n, power);
+	files_crash(state_directory(n, path));
+	if (n->kind == NODE_BRICK && power)
+		disk_power_cut(disk_of(n->number));
+	else if (n->kind == NODE_BRICK)
+		disk_forget_orphans(disk_of(n->number));
+	if (power)
+		files_power_cut(path);
+}
+
+static int remove_tree(const char *path)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", path);
+	return system(command);
+}
+
+void node_wipe(struct node *n)
+{
+	char path[160];
+
+	remove_tree(state_directory(n, path));
+	mkdir(path, 0700);
+}
+
+static void add_node(enum node_kind kind, unsigned number, const char *name)
+{
+	struct node *n = &node[nodes++];
+
+	*n = (struct node){ .kind = kind, .number = number };
+	snprintf(n->name, sizeof(n->name), kind == NODE_COORDINATOR || kind == NODE_WORLD ? "%s" : "%s%u", name, number);
+	if (kind == NODE_WORLD)
+		return;
+	n->drift_ppm = (int64_t)chance_below(CHANCE_ORDER, 40001) - 20000;
+	n->wall_skew = (int64_t)chance_below(CHANCE_ORDER, 2 * S) - (int64_t)S;
+}
+
+static void make_nodes(void)
+{
+	char path[160];
+
+	add_node(NODE_WORLD, 0, "world");
+	for (unsigned i = 0; i < plan.members; i++)
+		add_node(NODE_BRICK, i, "brick");
+	add_node(NODE_COORDINATOR, 0, "coordinator");
+	for (unsigned i = 0; i < plan.clients; i++)
+		add_node(NODE_CLIENT, i, "client");
+	for (unsigned i = 1; i < nodes; i++)
+		mkdir(state_directory(&node[i], path), 0700);
+	for (unsigned i = 0; i < plan.members; i++)
+		disk_create(i);
+}
+
+static void make_secret(void)
+{
+	char path[160];
+	FILE *to;
+
+	snprintf(path, sizeof(path), "%s/secret", run_directory);
+	to = fopen(path, "w");
+	chmod(path, 0600);
+	for (unsigned i = 0; i < 64; i++)
+		fputc("0123456789abcdef"[chance_below(CHANCE_RANDOM, 16)], to);
+	fputc('\n', to);
+	fclose(to);
+}
+
+/* ---- how it is ---- */
+
+static bool hurt(const struct node *brick)
+{
+	const struct disk_faults *f = disk_faults(disk_of(brick->number));
+
+	if (!brick->ready || f->slow_ns || f->eio || f->full || f->stuck_until > sim_now())
+		return true;
+	for (unsigned i = 1; i < nodes; i++)
+		if (link_is_cut(&node[i], brick) || link_is_cut(brick, &node[i]))
+			return true;
+	return false;
+}
+
+bool world_quorum(void)
+{
+	unsigned well = 0;
+
+	for (unsigned i = 0; i < plan.members; i++)
+		well += !hurt(node_brick(i));
+	if (plan.stack == STACK_REPLICA && !node_coordinator()->ready)
+		return false;
+	if (plan.stack == STACK_REPLICA && plan.members > 2)
+		return well >= plan.members / 2 + 1 && !weather.lost && !weather.late;
+	return well == plan.members && !weather.lost && !weather.late;
+}
+
+struct question {
+	bool answered, clean, aloud;
+};
+
+/* On the coordinator's loop. Its words: "member 0  in    answers  pending 0". */
+static void ask_coordinator(void *arg)
+{
+	struct xlator *x = node_coordinator()->graph->top;
+	struct question *q = arg;
+	char *words[] = { (char *)"status" }, *text = NULL, *rest, *line;
+	unsigned well = 0;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	int err = x->type->command(x, 1, words, to);
+
+	fclose(to);
+	if (q->aloud && verbose)
+		fputs(text, stderr);
+	rest = text;
+	while (!err && (line = strsep(&rest, "\n")))
+		well += !strncmp(line, "member ", 7) && strstr(line, "  in ") && strstr(line, "  answers") &&
+			strstr(line, "  pending 0");
+	free(text);
+	q->clean = well == plan.members;
+	q->answered = true;
+}
+
+static bool coordinator_says_clean(bool aloud)
+{
+	struct question *q;
+	bool clean;
+
+	if (!node_coordinator()->ready)
+		return false;
+	q = calloc(1, sizeof(*q));
+	q->aloud = aloud;
+	sim_after(node_coordinator(), 0, ask_coordinator, q);
+	for (int i = 0; i < 3 && !q->answered; i++)
+		task_sleep_ms(1);
+	clean = q->clean;
+	if (q->answered) /* else it may still come */
+		free(q);
+	return clean;
+}
+
+bool world_clean(void)
+{
+	for (unsigned i = 0; i < plan.members; i++) /* the coordinator may not know yet that it has been away */
+		if (hurt(node_brick(i)) || (node_brick(i)->life > 1 && sim_now() - node_brick(i)->start_ns < NOTICE_S * S))
+			return false;
+	return plan.stack != STACK_REPLICA || coordinator_says_clean(false);
+}
+
+/* ---- the course of a run: a task of the world ---- */
+
+static bool wait_clean(unsigned seconds)
+{
+	uint64_t until = sim_now() + seconds * S;
+
+	while (!world_clean() && sim_now() < until && !sim_failure())
+		task_sleep_ms(100);
+	return world_clean();
+}
+
+static void start_all(void)
+{
+	for (unsigned i = 1; i < nodes; i++) {
+		node_start(&node[i]);
+		task_sleep_ms(chance_below(CHANCE_ORDER, 20));
+	}
+	for (unsigned i = 0; i < plan.clients; i++)
+		while (!node_client(i)->ready && !sim_failure())
+			task_sleep_ms(5);
+}
+
+static void end_faults(void)
+{
+	weather = (struct weather){ 0 };
+	links_heal();
+	for (unsigned i = 0; i < plan.members; i++)
+		*disk_faults(disk_of(i)) = (struct disk_faults){ 0 };
+	for (unsigned i = 1; i < nodes; i++) {
+		node[i].crash_points = 0;
+		if (!node[i].shard)
+			node_start(&node[i]);
+	}
+}
+
+static void script(void *arg)
+{
+	uint64_t until;
+
+	(void)arg;
+	start_all();
+	if (!wait_clean(FORM_S))
+		sim_fail("the set does not form within %d s", FORM_S);
+	trace("the work begins");
+	work_begin();
+	nemesis_begin();
+	until = sim_now() + WORK_S * S;
+	while (!(work_done() && nemesis_done()) && !sim_failure()) {
+		task_sleep_ms(200);
+		work_watch();
+		if (sim_now() > until)
+			sim_fail("the work does not end within %d s", WORK_S);
+	}
+	trace("the work is done");
+	end_faults();
+	task_sleep_ms(QUIET_S * 1000);
+	if (!sim_failure() && !wait_clean(HEAL_S)) {
+		if (plan.stack == STACK_REPLICA)
+			coordinator_says_clean(true);
+		sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
+	}
+	if (!sim_failure())
+		work_final_reads();
+	trace("the end");
+	script_done = true;
+}
+
+static bool is_done(void)
+{
+	return script_done;
+}
+
+void world_run(const char *directory)
+{
+	snprintf(run_directory, sizeof(run_directory), "%s", directory);
+	files_begin(directory);
+	make_nodes();
+	make_secret();
+	shard_begin(&node[0]);
+	task_spawn(node[0].shard, script, NULL);
+	if (!sim_run(is_done, LIMIT_S * S) && !sim_failure())
+		sim_fail("the run does not end");
+	if (verbose)
+		server_print_counts(stderr);
+	for (unsigned i = 0; i < plan.members && verbose; i++)
+		disk_print(disk_of(i), stderr);
+	if (!sim_failure() && plan.stack == STACK_REPLICA)
+		check_replicas();
+	if (!sim_failure())
+		check_history(nemesis_cut_all());
+}
