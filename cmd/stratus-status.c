@@ -92,14 +92,24 @@ static void print_volume(const json_t *v)
 	}
 }
 
+static void print_server(const json_t *s)
+{
+	printf("server %s: %s", text_of(s, "name"), text_of(s, "state"));
+	if (json_object_get(s, "address"))
+		printf(" at %s%s%s", text_of(s, "address"), json_is_true(json_object_get(s, "leads")) ? ", leads" : "",
+		       json_is_true(json_object_get(s, "votes")) ? "" : ", does not vote yet");
+	putchar('\n');
+}
+
 static void print_all(const json_t *all)
 {
 	json_t *servers = json_object_get(all, "servers"), *volumes = json_object_get(all, "volumes"), *one;
+	json_t *self = json_object_get(all, "self");
 	size_t i;
 
-	json_array_foreach(servers, i, one)
-		printf("server %s: %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(one, "name"),
-		       text_of(one, "state"), number_of(one, "pid"), text_of(one, "listen"), text_of(one, "version"));
+	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(self, "name"),
+	       number_of(self, "pid"), text_of(self, "listen"), text_of(self, "version"));
+	json_array_foreach(servers, i, one) print_server(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes))
 		puts("no volumes: `stratus volume create` makes one");

@@ -95,7 +95,7 @@ refused "with another id" apply <(sed "s/^id: .*/id: $(uuid)/" photos.yaml)
 refused "it can't be replaced" brick replace photos brick0 alpha:"$SCRATCH/b9"
 refused "has no brick 'brick7'" brick replace photos brick7 alpha:"$SCRATCH/b9"
 refused "distribution" brick add photos alpha:"$SCRATCH/b9"
-refused "replicated store" server add beta
+refused "one server.s alone" server add beta 127.0.0.1:1
 refused "is not of this cluster" volume create more alpha:"$SCRATCH/b1" beta:"$SCRATCH/b2"
 refused "overlaps" volume create more alpha:"$SCRATCH/b0/inside"
 refused "stop photos. it first" volume delete photos
