@@ -133,7 +133,7 @@ struct field {
 	enum field_kind kind;
 	size_t offset;
 };
-enum { FOP_MUTATES = 1, FOP_IDEMPOTENT = 2, FOP_WAITS = 4 };
+enum { FOP_MUTATES = 1, FOP_IDEMPOTENT = 2, FOP_WAITS = 4, FOP_OPTIONAL = 8 };
 struct fop_info {
 	const char *name, *summary;
 	unsigned flags;

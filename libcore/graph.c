@@ -299,7 +299,7 @@ static int check_gaps(const struct xlator *front, struct problem *p)
 
 	for (int c = 0; front->type->front && c < front->children; c++)
 		for (enum fop op = 1; op < FOP_COUNT; op++)
-			if (front->child[c]->handler[op] == &nobody)
+			if (front->child[c]->handler[op] == &nobody && !(fop_info[op].flags & FOP_OPTIONAL))
 				return problem_set(p, ENOSYS,
 						   "below %s nobody handles %s: %s is missing, or put a translator that "
 						   "does in between",

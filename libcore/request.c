@@ -137,6 +137,7 @@ struct request *request_copy(const struct request *rq)
 	copy->pid = rq->pid;
 	copy->lock_owner = rq->lock_owner;
 	copy->deadline_ns = rq->deadline_ns;
+	copy->time_ns = rq->time_ns;
 	copy->resent = rq->resent;
 	copy->client = rq->client;
 	if (rq->group_count > 0) {

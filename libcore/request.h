@@ -19,6 +19,8 @@ struct request;
 #define ENEEDGROUPS 4100
 /* A graph switch cancelled a wait in the old graph: mount/fuse asks again in the new one. Never seen by an application. */
 #define ERESTARTGRAPH 4101
+/* The last of the numbers that are kept for such errors (4110 and on: xlators/cluster/replica.h). */
+#define ELAST 4113
 
 /* One who holds locks and open files: on a server, a client's session. Translators key what they keep by it. */
 struct client {
@@ -55,7 +57,8 @@ struct request {
 	uint64_t lock_owner;
 	uint64_t deadline_ns; /* monotonic; 0: none */
 	uint64_t born_ns;
-	bool resent;	       /* the first try may have been done: creation that finds its own gfid is a success */
+	uint64_t time_ns; /* since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock */
+	bool resent;	  /* the first try may have been done: creation that finds its own gfid is a success */
 	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;
 	atomic_uint depth; /* how many translators it is in just now; the outermost are in trail */

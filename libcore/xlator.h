@@ -30,6 +30,9 @@ enum event_kind {
 	EVENT_CHILD_DOWN, /* the child can't be reached (requests wait, or fail) */
 	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
 	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
+	EVENT_RECALL,	  /* lock.start, lock.end: the token of that gfid is wanted by somebody else (doc/replication.md) */
+	EVENT_SETTLE,	  /* inode: somebody waits to hear that the changes under way have come to all replicas */
+	EVENT_VIEW,	  /* the replica set has another view */
 	EVENT_KINDS
 };
 struct event {
@@ -83,6 +86,11 @@ struct xlator_type {
 	/* The way back: a reference in *inode; -ESTALE when forged, foreign or gone (that may also show in the fop only, for an
 	 * object that is in memory). May block, never waits. */
 	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
+	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
+	int (*sync)(struct xlator *);
+	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8
+	 * length, name (integers big-endian). The caller frees links->bytes. -ESTALE, -ENOMEM, -EIO. */
+	int (*inode_links)(struct xlator *, struct inode *, struct blob *links);
 	any_fop *any; /* every operation without its own handler */
 #define X(op) int (*op)(struct request *, struct xlator *, const struct op##_in *, struct op##_out *);
 	FOPS(X)

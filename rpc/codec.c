@@ -436,7 +436,7 @@ static bool objects_there(struct codec *c, int fop, const struct field *f, const
 			return true;
 		return l->name && (l->parent || c->given_inode);
 	case FIELD_INODE:
-		return *(struct inode *const *)at || c->given_inode;
+		return *(struct inode *const *)at || c->given_inode || fop == FOP_replica;
 	case FIELD_FILE:
 		return *(struct file *const *)at || c->given_file || fop == FOP_getattr || fop == FOP_setattr;
 	case FIELD_GFID:
@@ -549,7 +549,7 @@ static bool code_result(struct codec *c, int fop, const void *in, void *out)
 		bool ok;
 
 		if (f->kind == FIELD_INODE) {
-			ok = codec_new_inode(c, at) && *(struct inode **)at;
+			ok = codec_new_inode(c, at) && (*(struct inode **)at || fop == FOP_replica);
 			c->opened = *(struct inode **)at;
 		} else if (f->kind == FIELD_FILE) {
 			ok = code_new_file(c, at);
@@ -568,7 +568,7 @@ static bool code_one(struct codec *c, const struct step *s, struct result *r)
 {
 	uint32_t fop = s->fop;
 
-	if (!xdr_int(&c->xdr, &r->status) || r->status > 0 || r->status < -ERESTARTGRAPH)
+	if (!xdr_int(&c->xdr, &r->status) || r->status > 0 || r->status < -ELAST)
 		return false;
 	r->fop = fop;
 	if (r->status)

@@ -95,7 +95,7 @@ int call_head(struct codec *c, struct request *rq, uint32_t *flags)
 
 int reply_head(struct codec *c, int *status, struct extension **list)
 {
-	bool ok = xdr_int(&c->xdr, status) && *status <= 0 && *status >= -ERESTARTGRAPH && codec_extensions(c, list);
+	bool ok = xdr_int(&c->xdr, status) && *status <= 0 && *status >= -ELAST && codec_extensions(c, list);
 
 	return outcome(c, ok);
 }

@@ -50,6 +50,7 @@ int tree_call(struct tree *t, struct xlator *at, enum fop fop, const void *in, v
 	rq.uid = t->uid;
 	rq.gid = t->gid;
 	rq.client = t->client;
+	rq.time_ns = t->time_ns;
 	rq.group_count = t->group_count;
 	if (t->group_count > 0) {
 		rq.groups = malloc(t->group_count * sizeof(gid_t));

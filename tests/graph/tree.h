@@ -14,6 +14,7 @@ struct tree {
 	const gid_t *groups;
 	int group_count; /* -1: not known, as when a server was not told */
 	struct client *client;
+	uint64_t time_ns; /* of the requests */
 };
 
 /* Loads and starts the volfile's text as root. -errno and a sentence. Needs a runtime that runs; not from a task. */

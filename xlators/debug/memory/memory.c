@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* debug/memory: a brick that forgets everything at the end, for tests and first steps: it needs no root and no disk. */
+#include <endian.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
@@ -8,6 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "change-time.h"
 #include "xlator.h"
 
 #ifndef RENAME_NOREPLACE
@@ -31,6 +33,7 @@ struct object {
 	char *data; /* bytes of a file, or the target of a link */
 	struct entry *entry;
 	struct pair *xattr;
+	struct change_time changed;
 	bool known;	     /* an inode's slot points here */
 	struct object *next; /* in the table's bucket */
 };
@@ -63,9 +66,7 @@ static struct memory *locked(struct xlator *x)
 
 static struct time now(void)
 {
-	uint64_t ns = clock_wall_ns();
-
-	return (struct time){ ns / 1000000000, ns % 1000000000 };
+	return time_of_ns(clock_wall_ns());
 }
 
 /* ---- objects ---- */
@@ -126,16 +127,36 @@ static void object_free(struct memory *p, struct object *o)
 	free(o);
 }
 
+/* The object of that gfid that has a name, or else the one that only open files keep. */
+static struct object *bearer(struct memory *p, const struct gfid *gfid)
+{
+	struct object *gone = NULL;
+
+	for (struct object *o = *bucket_of(p, gfid); o; o = o->next) {
+		if (!gfid_equal(&o->attr.gfid, gfid))
+			continue;
+		if (o->attr.nlink)
+			return o;
+		gone = o;
+	}
+	return gone;
+}
+
 static struct object *object_of(struct xlator *x, struct inode *inode)
 {
 	struct memory *p = x->private;
-	struct object *o = inode_slot(inode, x);
+	struct object *was = inode_slot(inode, x), *o;
 
-	if (o)
-		return o;
-	for (o = *bucket_of(p, &inode->gfid); o && !gfid_equal(&o->attr.gfid, &inode->gfid); o = o->next)
-		;
-	if (!o || inode_slot_set(inode, x, o))
+	if (was && was->attr.nlink)
+		return was;
+	o = bearer(p, &inode->gfid);
+	if (!o || o == was)
+		return was;
+	if (was) { /* it was removed, and made again with the same gfid */
+		inode_slot_take(inode, x);
+		object_free(p, was);
+	}
+	if (inode_slot_set(inode, x, o))
 		return NULL;
 	o->known = true;
 	return o;
@@ -198,12 +219,14 @@ static int resolve(struct xlator *x, const struct loc *loc, struct object **dir,
 	return 0;
 }
 
-static void touch(struct object *o)
+static void touch(struct request *rq, struct object *o)
 {
-	o->attr.mtime = o->attr.ctime = now();
+	o->attr.ctime = now();
+	o->attr.mtime = rq->time_ns ? change_time(&o->changed, rq, NULL) : o->attr.ctime;
 }
 
-static int enter(struct memory *p, struct object *dir, struct entry **at, const char *name, struct object *o)
+static int enter(struct request *rq, struct memory *p, struct object *dir, struct entry **at, const char *name,
+		 struct object *o)
 {
 	struct entry *e = calloc(1, sizeof(*e));
 
@@ -214,7 +237,7 @@ static int enter(struct memory *p, struct object *dir, struct entry **at, const 
 	e->object = o;
 	e->cookie = ++p->cookie;
 	*at = e;
-	touch(dir);
+	touch(rq, dir);
 	return 0;
 }
 
@@ -232,14 +255,21 @@ static int make(struct request *rq, struct xlator *x, const struct loc *loc, con
 		*made = (*at)->object;
 		return rq->resent && gfid_equal(gfid, &(*at)->object->attr.gfid) ? 0 : -EEXIST;
 	}
+	o = bearer(p, gfid);
+	if (o && o->attr.nlink) {
+		*made = NULL;
+		return -EEXIST; /* as storage/posix has it: a client that lies, or a bug */
+	}
 	o = object_new(p, gfid, mode);
 	if (!o)
 		return -ENOMEM;
+	if (rq->time_ns)
+		o->attr.atime = o->attr.mtime = o->attr.btime = change_time(&o->changed, rq, NULL);
 	o->attr.uid = rq->uid;
 	o->attr.gid = dir->attr.mode & S_ISGID ? dir->attr.gid : rq->gid;
 	if (S_ISDIR(mode))
 		o->attr.mode |= dir->attr.mode & S_ISGID;
-	err = enter(p, dir, at, loc->name, o);
+	err = enter(rq, p, dir, at, loc->name, o);
 	if (err)
 		object_free(p, o);
 	else
@@ -343,7 +373,7 @@ static int memory_link(struct request *rq, struct xlator *x, const struct link_i
 	if (*at && !(rq->resent && (*at)->object == o))
 		return -EEXIST;
 	if (!*at) {
-		err = enter(p, dir, at, in->loc.name, o);
+		err = enter(rq, p, dir, at, in->loc.name, o);
 		if (err)
 			return err;
 		o->attr.nlink++;
@@ -371,7 +401,7 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 		return -ENOTEMPTY;
 	entry_free(at);
 	dir->attr.nlink -= directory;
-	touch(dir);
+	touch(rq, dir);
 	drop_link(p, o);
 	return 0;
 }
@@ -417,7 +447,7 @@ static void move_subdir(struct object *from, struct object *to, const struct obj
 	to->attr.nlink += S_ISDIR(moved->attr.mode);
 }
 
-static int exchange(struct object *from_dir, struct entry *from, struct object *to_dir, struct entry *to)
+static int exchange(struct request *rq, struct object *from_dir, struct entry *from, struct object *to_dir, struct entry *to)
 {
 	struct object *o = from->object;
 
@@ -425,8 +455,8 @@ static int exchange(struct object *from_dir, struct entry *from, struct object *
 	move_subdir(to_dir, from_dir, to->object);
 	from->object = to->object;
 	to->object = o;
-	touch(from_dir);
-	touch(to_dir);
+	touch(rq, from_dir);
+	touch(rq, to_dir);
 	return 0;
 }
 
@@ -449,9 +479,9 @@ static int memory_rename(struct request *rq, struct xlator *x, const struct rena
 	if (S_ISDIR(o->attr.mode) && is_below(to_dir, o))
 		return -EINVAL;
 	if (in->flags & RENAME_EXCHANGE)
-		return *to ? exchange(from_dir, *from, to_dir, *to) : -ENOENT;
+		return *to ? exchange(rq, from_dir, *from, to_dir, *to) : -ENOENT;
 	if (*to && (*to)->object == o)
-		return 0;
+		return in->flags & RENAME_NOREPLACE ? -EEXIST : 0;
 	if (*to) {
 		err = in->flags & RENAME_NOREPLACE ? -EEXIST : may_replace(o, (*to)->object);
 		if (err)
@@ -462,19 +492,19 @@ static int memory_rename(struct request *rq, struct xlator *x, const struct rena
 		to_dir->attr.nlink -= S_ISDIR(gone->attr.mode);
 		drop_link(p, gone);
 	}
-	err = enter(p, to_dir, find(to_dir, in->to.name), in->to.name, o);
+	err = enter(rq, p, to_dir, find(to_dir, in->to.name), in->to.name, o);
 	if (err)
 		return err;
 	move_subdir(from_dir, to_dir, o);
 	entry_free(find(from_dir, in->from.name));
-	touch(from_dir);
+	touch(rq, from_dir);
 	o->attr.ctime = now();
 	return 0;
 }
 
 /* ---- files ---- */
 
-static int resize(struct memory *p, struct object *o, uint64_t size)
+static int resize(struct request *rq, struct memory *p, struct object *o, uint64_t size)
 {
 	char *data;
 
@@ -488,18 +518,19 @@ static int resize(struct memory *p, struct object *o, uint64_t size)
 	p->bytes += size - o->attr.size;
 	o->data = data;
 	o->attr.size = size;
-	touch(o);
+	touch(rq, o);
 	return 0;
 }
 
-static int open_object(struct xlator *x, struct inode *inode, struct object *o, uint32_t flags, struct file **file)
+static int open_object(struct request *rq, struct xlator *x, struct inode *inode, struct object *o, uint32_t flags,
+		       struct file **file)
 {
 	int err = 0;
 
 	if (S_ISDIR(o->attr.mode) && (flags & O_ACCMODE) != O_RDONLY)
 		return -EISDIR;
 	if (flags & O_TRUNC && S_ISREG(o->attr.mode))
-		err = resize(x->private, o, 0);
+		err = resize(rq, x->private, o, 0);
 	if (err)
 		return err;
 	*file = file_create(inode, flags);
@@ -511,14 +542,14 @@ static int create_object(struct request *rq, struct xlator *x, const struct crea
 	cleanup_unlock struct memory *p = locked(x);
 	struct object *o;
 	int err = make(rq, x, &in->loc, &in->gfid, S_IFREG | (in->mode & ~in->umask & 07777), &o);
-	bool exists = err == -EEXIST && !(in->flags & O_EXCL);
+	bool exists = err == -EEXIST && o && !(in->flags & O_EXCL);
 
 	(void)p;
 	if (err && !exists)
 		return err;
 	err = give(x, o, &out->inode, &out->attr);
 	if (!err)
-		err = open_object(x, out->inode, o, exists ? in->flags : in->flags & ~O_TRUNC, &out->file);
+		err = open_object(rq, x, out->inode, o, exists ? in->flags : in->flags & ~O_TRUNC, &out->file);
 	out->attr = o->attr;
 	return err;
 }
@@ -537,9 +568,8 @@ static int memory_open(struct request *rq, struct xlator *x, const struct open_i
 	cleanup_unlock struct memory *p = locked(x);
 	struct object *o = object_of(x, in->inode);
 
-	(void)rq;
 	(void)p;
-	return o ? open_object(x, in->inode, o, in->flags, &out->file) : -ESTALE;
+	return o ? open_object(rq, x, in->inode, o, in->flags, &out->file) : -ESTALE;
 }
 
 static int memory_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
@@ -547,11 +577,10 @@ static int memory_opendir(struct request *rq, struct xlator *x, const struct ope
 	cleanup_unlock struct memory *p = locked(x);
 	struct object *o = object_of(x, in->inode);
 
-	(void)rq;
 	(void)p;
 	if (!o || !S_ISDIR(o->attr.mode))
 		return o ? -ENOTDIR : -ESTALE;
-	return open_object(x, in->inode, o, O_RDONLY | O_DIRECTORY, &out->file);
+	return open_object(rq, x, in->inode, o, O_RDONLY | O_DIRECTORY, &out->file);
 }
 
 static int memory_read(struct request *rq, struct xlator *x, const struct read_in *in, struct read_out *out)
@@ -578,21 +607,20 @@ static int memory_write(struct request *rq, struct xlator *x, const struct write
 	const char *bytes = buffer_bytes(in->data, &size);
 	int err = 0;
 
-	(void)rq;
 	if (!o)
 		return -ESTALE;
 	offset = in->flags & WRITE_APPEND ? o->attr.size : in->offset;
 	if (offset > INT64_MAX - size)
 		return -EFBIG;
 	if (offset + size > o->attr.size)
-		err = resize(p, o, offset + size);
+		err = resize(rq, p, o, offset + size);
 	if (err)
 		return err;
 	if (size)
 		memcpy(o->data + offset, bytes, size);
 	if (in->flags & WRITE_KILL_PRIV)
 		o->attr.mode &= ~(S_ISUID | S_ISGID);
-	touch(o);
+	touch(rq, o);
 	out->written = size;
 	out->offset = offset;
 	return 0;
@@ -604,7 +632,6 @@ static int memory_fallocate(struct request *rq, struct xlator *x, const struct f
 	struct object *o = object_of(x, in->file->inode);
 	uint64_t end;
 
-	(void)rq;
 	(void)out;
 	if (!o)
 		return -ESTALE;
@@ -613,7 +640,8 @@ static int memory_fallocate(struct request *rq, struct xlator *x, const struct f
 	end = in->offset + in->length;
 	if (in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) && in->offset < o->attr.size)
 		memset(o->data + in->offset, 0, (end < o->attr.size ? end : o->attr.size) - in->offset);
-	return in->mode & FALLOC_FL_KEEP_SIZE || end <= o->attr.size ? 0 : resize(p, o, end);
+	touch(rq, o);
+	return in->mode & FALLOC_FL_KEEP_SIZE || end <= o->attr.size ? 0 : resize(rq, p, o, end);
 }
 
 /* All of a file is data, with the hole that every file has at its end. */
@@ -637,7 +665,6 @@ static int memory_copy_range(struct request *rq, struct xlator *x, const struct 
 	uint64_t length = in->length;
 	int err = 0;
 
-	(void)rq;
 	if (!from || !to || in->to_offset > INT64_MAX / 2)
 		return from && to ? -EFBIG : -ESTALE;
 	if (in->from_offset >= from->attr.size)
@@ -645,11 +672,11 @@ static int memory_copy_range(struct request *rq, struct xlator *x, const struct 
 	if (length > from->attr.size - in->from_offset)
 		length = from->attr.size - in->from_offset;
 	if (in->to_offset + length > to->attr.size)
-		err = resize(p, to, in->to_offset + length);
+		err = resize(rq, p, to, in->to_offset + length);
 	if (err)
 		return err;
 	memmove(to->data + in->to_offset, from->data + in->from_offset, length);
-	touch(to);
+	touch(rq, to);
 	out->copied = length;
 	return 0;
 }
@@ -670,13 +697,16 @@ static int memory_getattr(struct request *rq, struct xlator *x, const struct get
 	return 0;
 }
 
-static void set_times(struct attr *a, const struct setattr *set)
+static void set_times(struct request *rq, struct object *o, const struct setattr *set)
 {
+	struct time clock = rq->time_ns ? time_of_ns(rq->time_ns) : now();
+	struct time mtime = set->valid & SET_MTIME_NOW ? clock : set->mtime;
+
 	if (set->valid & (SET_ATIME | SET_ATIME_NOW))
-		a->atime = set->valid & SET_ATIME_NOW ? now() : set->atime;
+		o->attr.atime = set->valid & SET_ATIME_NOW ? clock : set->atime;
 	if (set->valid & (SET_MTIME | SET_MTIME_NOW))
-		a->mtime = set->valid & SET_MTIME_NOW ? now() : set->mtime;
-	a->ctime = now();
+		o->attr.mtime = change_time(&o->changed, rq, &mtime);
+	o->attr.ctime = now();
 }
 
 static int memory_setattr(struct request *rq, struct xlator *x, const struct setattr_in *in, struct setattr_out *out)
@@ -686,11 +716,10 @@ static int memory_setattr(struct request *rq, struct xlator *x, const struct set
 	const struct setattr *set = &in->set;
 	int err = 0;
 
-	(void)rq;
 	if (!o)
 		return -ESTALE;
 	if (set->valid & SET_SIZE)
-		err = !S_ISREG(o->attr.mode) ? -EINVAL : set->size > INT64_MAX ? -EFBIG : resize(p, o, set->size);
+		err = !S_ISREG(o->attr.mode) ? -EINVAL : set->size > INT64_MAX ? -EFBIG : resize(rq, p, o, set->size);
 	if (err)
 		return err;
 	if (set->valid & (SET_KILL_PRIV | SET_UID | SET_GID) && S_ISREG(o->attr.mode))
@@ -701,7 +730,7 @@ static int memory_setattr(struct request *rq, struct xlator *x, const struct set
 		o->attr.uid = set->uid;
 	if (set->valid & SET_GID)
 		o->attr.gid = set->gid;
-	set_times(&o->attr, set);
+	set_times(rq, o, set);
 	out->attr = o->attr;
 	return 0;
 }
@@ -872,6 +901,55 @@ static int memory_statfs(struct request *rq, struct xlator *x, const struct stat
 	return 0;
 }
 
+static size_t put_link(uint8_t *to, const struct object *dir, const char *name)
+{
+	size_t length = strlen(name);
+
+	memcpy(to, dir->attr.gfid.bytes, 16);
+	to[16] = (uint8_t)length;
+	memcpy(to + 17, name, length);
+	return 17 + length;
+}
+
+static uint32_t find_links(const struct memory *p, const struct object *o, uint8_t *to, size_t *size)
+{
+	uint32_t count = 0;
+
+	for (int i = 0; i < BUCKETS; i++)
+		for (const struct object *dir = p->bucket[i]; dir; dir = dir->next)
+			for (const struct entry *e = dir->entry; e; e = e->next)
+				if (e->object == o && count < o->attr.nlink) {
+					*size += put_link(to + *size, dir, e->name);
+					count++;
+				}
+	return count;
+}
+
+static int memory_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
+{
+	cleanup_unlock struct memory *p = locked(x);
+	struct object *o = object_of(x, inode);
+	size_t size = 4;
+	uint32_t count;
+	uint8_t *bytes;
+
+	if (!o || !o->attr.nlink)
+		return -ESTALE;
+	bytes = malloc(4 + o->attr.nlink * (17 + 255u));
+	if (!bytes)
+		return -ENOMEM;
+	count = htobe32(find_links(p, o, bytes, &size));
+	memcpy(bytes, &count, sizeof(count));
+	*links = (struct blob){ (uint32_t)size, bytes };
+	return 0;
+}
+
+static int memory_sync(struct xlator *x)
+{
+	(void)x;
+	return 0;
+}
+
 /* What is left has nothing to do (flush, release, fsync), or is a matter for a translator above. */
 static int memory_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -932,6 +1010,8 @@ const struct xlator_type xlator_type = {
 	.finish = memory_finish,
 	.forget_inode = memory_forget_inode,
 	.dump = memory_dump,
+	.sync = memory_sync,
+	.inode_links = memory_inode_links,
 	.any = memory_any,
 	.lookup = memory_lookup,
 	.getattr = memory_getattr,

@@ -393,7 +393,7 @@ static void reply(struct work *w, struct doing *d, struct request *rq, int statu
 	int given = status;
 
 	add_trace(rq);
-	if (status < -ERESTARTGRAPH || status > 0)
+	if (status < -ELAST || status > 0)
 		given = status = -EIO;
 	if (room == SMALL_REPLY)
 		size = encode_into(w, d, rq, &status, in, out, small, room, &c);

@@ -74,29 +74,6 @@ static int set_mode(struct request *rq, struct xlator *x, struct inode *inode, m
 	return err;
 }
 
-static int timespec_of(struct timespec *to, const struct time *from, uint32_t valid, uint32_t set, uint32_t now)
-{
-	if (valid & now)
-		*to = (struct timespec){ .tv_nsec = UTIME_NOW };
-	else if (!(valid & set))
-		*to = (struct timespec){ .tv_nsec = UTIME_OMIT };
-	else if (from->nsec > 999999999)
-		return -EINVAL;
-	else
-		*to = (struct timespec){ .tv_sec = from->sec, .tv_nsec = from->nsec };
-	return 0;
-}
-
-static int set_times(const struct setattr *s, const struct hold *h)
-{
-	struct timespec t[2];
-	int err = timespec_of(&t[0], &s->atime, s->valid, SET_ATIME, SET_ATIME_NOW);
-
-	if (!err)
-		err = timespec_of(&t[1], &s->mtime, s->valid, SET_MTIME, SET_MTIME_NOW);
-	return err ? err : result(utimensat(h->fd, "", t, AT_EMPTY_PATH));
-}
-
 /* Owner before mode, as a new owner takes setuid and setgid away; size before times. */
 static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
 {
@@ -108,8 +85,8 @@ static int set_all(struct request *rq, struct xlator *x, struct inode *inode, co
 		err = set_size(rq, x, inode, s, h);
 	if (!err && s->valid & SET_MODE)
 		err = set_mode(rq, x, inode, s->mode, h);
-	if (!err && s->valid & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW))
-		err = set_times(s, h);
+	if (!err && s->valid & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW | (rq->time_ns ? SET_SIZE : 0)))
+		err = time_set(rq, x, inode, s, h);
 	return err;
 }
 

@@ -70,6 +70,20 @@ static size_t find_link(const struct identity *id, const struct gfid *parent, co
 	return cut;
 }
 
+bool identity_next(const struct identity *id, size_t *at, struct identity_link *link)
+{
+	const uint8_t *bytes = id->bytes + (*at ? *at : AT_LINKS);
+
+	if (bytes >= id->bytes + id->size)
+		return false;
+	memcpy(link->parent.bytes, bytes, 16);
+	link->length = bytes[16];
+	link->kept = bytes[17];
+	link->name = bytes + LINK_HEAD;
+	*at = (size_t)(bytes - id->bytes) + link_size(bytes);
+	return true;
+}
+
 bool identity_has(const struct identity *id, const struct gfid *parent, const char *name)
 {
 	return find_link(id, parent, name) != 0;

@@ -88,7 +88,9 @@ int open_truncate(struct request *rq, struct xlator *x, struct inode *inode)
 
 	if (!err && rq->uid)
 		err = privileges_drop(x, inode, &h);
-	return err ? err : result(truncate(hold_path(&h, &path), 0));
+	if (!err)
+		err = result(truncate(hold_path(&h, &path), 0));
+	return err ? err : time_bring(rq, x, inode, &h);
 }
 
 int brick_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
@@ -291,7 +293,8 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, data->size);
 	if (err)
 		return err;
-	return in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
+	err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
+	return err ? err : time_bring_file(rq, x, in->file);
 }
 
 int brick_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
@@ -346,7 +349,8 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 		return err;
 	if (in->length >= LONG_FALLOCATE)
 		task_blocks();
-	return result(fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	err = result(fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	return err ? err : time_bring_file(rq, x, in->file);
 }
 
 /* In steps, so that the deadline is kept: a part is a valid answer. */
@@ -381,5 +385,7 @@ int brick_copy_range(struct request *rq, struct xlator *x, const struct copy_ran
 		err = -EINVAL;
 	if (!err)
 		err = change_begin(rq, x, in->to, false, in->length);
-	return err ? err : copy_steps(rq, from->descriptor->fd, opened_of(x, in->to)->descriptor->fd, in, out);
+	if (!err)
+		err = copy_steps(rq, from->descriptor->fd, opened_of(x, in->to)->descriptor->fd, in, out);
+	return err ? err : time_bring_file(rq, x, in->to);
 }

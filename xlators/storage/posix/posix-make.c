@@ -63,15 +63,17 @@ static int inherit(struct request *rq, const struct hold *parent, const struct m
 	return err;
 }
 
-static int write_identity(const struct hold *h, const struct making *m, struct time *birth)
+/* And its times, which nothing that follows changes. */
+static int write_identity(struct request *rq, const struct hold *h, const struct making *m, struct time *birth)
 {
-	uint64_t now = clock_wall_ns();
 	struct identity identity;
 
-	*birth = (struct time){ (int64_t)(now / 1000000000), (uint32_t)(now % 1000000000) };
+	int err = time_birth(rq, h);
+
+	*birth = time_of_ns(rq->time_ns ? rq->time_ns : clock_wall_ns());
 	identity_make(&identity, m->gfid, *birth);
 	identity_add(&identity, &m->loc->parent->gfid, m->loc->name);
-	return identity_write(h, &identity, XATTR_CREATE);
+	return err ? err : identity_write(h, &identity, XATTR_CREATE);
 }
 
 /* Changing the owner takes these bits away. */
@@ -84,8 +86,8 @@ static int special_bits(const struct hold *h, mode_t mode)
 }
 
 /* A nameless file gets all it needs, then its name. The kernel does the ACL. */
-static int make_file(const struct hold *parent, const struct making *m, const struct inherited *i, struct hold *made,
-		     struct time *birth)
+static int make_file(struct request *rq, const struct hold *parent, const struct making *m, const struct inherited *i,
+		     struct hold *made, struct time *birth)
 {
 	int flags = O_TMPFILE | O_RDWR | O_CLOEXEC | m->open_flags, err;
 
@@ -98,7 +100,7 @@ static int make_file(const struct hold *parent, const struct making *m, const st
 	if (!err)
 		err = special_bits(made, i->mode);
 	if (!err)
-		err = write_identity(made, m, birth);
+		err = write_identity(rq, made, m, birth);
 	return err ? err : result(linkat(made->fd, "", parent->fd, m->loc->name, AT_EMPTY_PATH));
 }
 
@@ -129,8 +131,8 @@ static int hand_down_acl(const struct hold *made, struct inherited *i)
 	return err || !i->acl.size ? err : hold_setxattr(made, ACL_ACCESS, i->acl.bytes, i->acl.size, 0);
 }
 
-static int stage(struct brick *b, const struct making *m, struct inherited *i, const char *name, struct hold *made,
-		 struct time *birth)
+static int stage(struct request *rq, struct brick *b, const struct making *m, struct inherited *i, const char *name,
+		 struct hold *made, struct time *birth)
 {
 	bool acl = i->acl.size && !S_ISLNK(i->mode);
 	int err = stage_node(b, m, name, i->mode, made);
@@ -141,18 +143,18 @@ static int stage(struct brick *b, const struct making *m, struct inherited *i, c
 		err = hand_down_acl(made, i);
 	if (!err && (acl || (i->mode & 07000)))
 		err = hold_mode(made, i->mode & 07777);
-	return err ? err : write_identity(made, m, birth);
+	return err ? err : write_identity(rq, made, m, birth);
 }
 
 /* What has no nameless form is made in .stratus/staging and moved to its place. */
-static int make_staged(struct brick *b, const struct hold *parent, const struct making *m, struct inherited *i,
-		       struct hold *made, struct time *birth)
+static int make_staged(struct request *rq, struct brick *b, const struct hold *parent, const struct making *m,
+		       struct inherited *i, struct hold *made, struct time *birth)
 {
 	char name[24];
 	int err;
 
 	snprintf(name, sizeof name, "%" PRIxFAST64, atomic_fetch_add(&b->staged, 1));
-	err = stage(b, m, i, name, made, birth);
+	err = stage(rq, b, m, i, name, made, birth);
 	if (!err)
 		err = result(renameat2(b->staging_fd, name, parent->fd, m->loc->name, RENAME_NOREPLACE));
 	if (err && unlinkat(b->staging_fd, name, 0) < 0)
@@ -160,7 +162,7 @@ static int make_staged(struct brick *b, const struct hold *parent, const struct 
 	return err;
 }
 
-static int attach_made(struct xlator *x, const struct making *m, const struct hold *made, struct time birth,
+static int attach_made(struct request *rq, struct xlator *x, const struct making *m, const struct hold *made, struct time birth,
 		       struct inode **inode, struct attr *attr)
 {
 	struct link_name name = { &m->loc->parent->gfid, m->loc->name };
@@ -172,6 +174,7 @@ static int attach_made(struct xlator *x, const struct making *m, const struct ho
 	if (!err) {
 		attr_fill(x, *inode, &st, attr);
 		atomic_store(&object_of(x, *inode)->seen, name_hash(&name));
+		time_born(rq, x, *inode);
 	}
 	return err == -EEXIST ? -EIO : err;
 }
@@ -211,12 +214,14 @@ int object_make(struct request *rq, struct xlator *x, const struct making *m, st
 	if (!err)
 		err = inherit(rq, &parent, m, &inherited);
 	if (!err)
-		err = S_ISREG(m->mode) ? make_file(&parent, m, &inherited, &made, &birth)
-				       : make_staged(brick_of(x), &parent, m, &inherited, &made, &birth);
+		err = S_ISREG(m->mode) ? make_file(rq, &parent, m, &inherited, &made, &birth)
+				       : make_staged(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
 	if (err == -EEXIST && rq->resent)
 		return made_before(x, &parent, m, inode, attr);
 	if (!err)
-		err = attach_made(x, m, &made, birth, inode, attr);
+		err = time_bring(rq, x, m->loc->parent, &parent);
+	if (!err)
+		err = attach_made(rq, x, m, &made, birth, inode, attr);
 	if (!err && fd && S_ISREG(m->mode)) {
 		*fd = made.fd;
 		made.fd = -1;

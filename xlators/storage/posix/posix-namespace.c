@@ -156,6 +156,8 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
 	if (!err)
 		note_removal(x, rq, &victim, &removed);
+	if (!err)
+		err = time_bring(rq, x, loc->parent, &parent);
 	return err == -ENOENT && rq->resent ? 0 : err;
 }
 
@@ -236,7 +238,11 @@ int brick_rename(struct request *rq, struct xlator *x, const struct rename_in *i
 		err = parent_hold(x, &in->from, -ENOENT, &from);
 	if (!err)
 		err = parent_hold(x, &in->to, -EPERM, &to);
-	return err ? err : move(rq, x, in, &from, &to);
+	if (!err)
+		err = move(rq, x, in, &from, &to);
+	if (!err)
+		err = time_bring(rq, x, in->from.parent, &from);
+	return err || in->to.parent == in->from.parent ? err : time_bring(rq, x, in->to.parent, &to);
 }
 
 /* ---- link ---- */
@@ -273,5 +279,7 @@ int brick_link(struct request *rq, struct xlator *x, const struct link_in *in, s
 		err = brick_room(brick_of(x), 0);
 	if (!err)
 		err = add_name(rq, x, in, &parent, &object);
+	if (!err)
+		err = time_bring(rq, x, in->loc.parent, &parent);
 	return err ? err : attr_of(x, in->inode, &object, &out->attr);
 }

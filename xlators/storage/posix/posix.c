@@ -131,6 +131,7 @@ static void locks_init(struct brick *b)
 	for (int i = 0; i < MUTEXES; i++) {
 		pthread_mutex_init(&b->name_lock[i], NULL);
 		pthread_mutex_init(&b->identity_lock[i], NULL);
+		pthread_mutex_init(&b->time_lock[i], NULL);
 	}
 	for (int i = 0; i < GATES; i++)
 		pthread_mutex_init(&b->gate[i].lock, NULL);
@@ -277,6 +278,8 @@ const struct xlator_type xlator_type = {
 	.command = posix_command,
 	.inode_handle = posix_inode_handle,
 	.inode_from_handle = posix_inode_from_handle,
+	.sync = posix_sync,
+	.inode_links = posix_inode_links,
 	.lookup = brick_lookup,
 	.getattr = brick_getattr,
 	.setattr = brick_setattr,

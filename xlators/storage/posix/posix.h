@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "change-time.h"
 #include "xlator.h"
 
 /* ---- the brick ---- */
@@ -58,7 +59,7 @@ struct brick {
 	pthread_mutex_t compound_lock; /* guards the list of compounds under way */
 	struct compound_run *compound;
 	atomic_uint compounds;
-	pthread_mutex_t name_lock[MUTEXES], identity_lock[MUTEXES];
+	pthread_mutex_t name_lock[MUTEXES], identity_lock[MUTEXES], time_lock[MUTEXES];
 	atomic_uint_fast64_t staged;
 	atomic_uint_fast64_t room_checked_ns; /* see brick_room() */
 	atomic_int_fast64_t room;
@@ -111,14 +112,15 @@ struct object {
 	struct kernel_handle handle;
 	atomic_uint_fast64_t ino;
 	struct gfid gfid;
-	struct object *next;	   /* in the index */
-	struct time birth;	   /* of the identity: the same on every replica */
-	atomic_uint_fast64_t seen; /* name_hash() of the name under which the identity was last checked; 0: not yet */
-	struct descriptor *kept;   /* a directory in the cache, or a file that is open */
-	unsigned opens;		   /* files that made `kept` stay */
-	int place;		   /* in the cache, or -1; guarded by the cache's lock */
-	atomic_bool used;	   /* since the clock hand passed */
-	atomic_bool privileged;	   /* may have S_ISUID or S_ISGID */
+	struct object *next;	    /* in the index */
+	struct time birth;	    /* of the identity: the same on every replica */
+	struct change_time changed; /* guarded by the brick's time_lock of its number */
+	atomic_uint_fast64_t seen;  /* name_hash() of the name under which the identity was last checked; 0: not yet */
+	struct descriptor *kept;    /* a directory in the cache, or a file that is open */
+	unsigned opens;		    /* files that made `kept` stay */
+	int place;		    /* in the cache, or -1; guarded by the cache's lock */
+	atomic_bool used;	    /* since the clock hand passed */
+	atomic_bool privileged;	    /* may have S_ISUID or S_ISGID */
 };
 /* A descriptor for the time of one operation. */
 struct hold {
@@ -194,6 +196,13 @@ void identity_add(struct identity *, const struct gfid *parent, const char *name
 bool identity_remove(struct identity *, const struct gfid *parent, const char *name); /* false: not there */
 bool identity_has(const struct identity *, const struct gfid *parent, const char *name);
 unsigned identity_links(const struct identity *);
+/* Each link in turn: *at is 0 at first. */
+struct identity_link {
+	struct gfid parent;
+	uint8_t length, kept; /* of the name, and of what is here of it */
+	const uint8_t *name;
+};
+bool identity_next(const struct identity *, size_t *at, struct identity_link *);
 void identity_gfid(const struct identity *, struct gfid *);
 struct time identity_birth(const struct identity *);
 int identity_read(const struct hold *, struct identity *); /* -ENODATA; -EIO when it makes no sense */
@@ -206,6 +215,9 @@ struct link_name {
 void identity_change(struct xlator *, struct request *, const struct hold *, const struct link_name *removed,
 		     const struct link_name *added);
 bool internal_xattr(const char *name);
+/* posix-links.c */
+int posix_inode_links(struct xlator *, struct inode *, struct blob *links);
+int posix_sync(struct xlator *);
 
 /* ---- names (posix-namespace.c) ---- */
 
@@ -248,6 +260,16 @@ int acl_default(const struct hold *directory, struct acl *);
 int acl_inherit(struct acl *, mode_t *mode);
 #define ACL_ACCESS  "system.posix_acl_access"
 #define ACL_DEFAULT "system.posix_acl_default"
+
+/* ---- times that requests bring (posix-time.c); all do nothing when there is none ---- */
+
+/* After a change of the object: its mtime. */
+int time_bring(struct request *, struct xlator *, struct inode *, const struct hold *);
+int time_bring_file(struct request *, struct xlator *, struct file *);
+int time_birth(struct request *, const struct hold *made);	   /* atime and mtime of a new object */
+void time_born(struct request *, struct xlator *, struct inode *); /* it is in memory now */
+/* What a setattr says of times; also with none, when it changes the size. */
+int time_set(struct request *, struct xlator *, struct inode *, const struct setattr *, const struct hold *);
 
 /* ---- open files (posix-io.c, posix-dir.c) ---- */
 

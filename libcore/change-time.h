@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From which of the changes of an object its mtime comes, when requests bring the time (request.time_ns): replicas that get the same
+ * changes, in whatever order, end with the same mtime. For leaves. */
+#ifndef STRATUS_CHANGE_TIME_H
+#define STRATUS_CHANGE_TIME_H
+#include "fop.h"
+
+/* Of one object; zero-filled at first. Changes of one client may be done in another order than they were sent, so the youngest
+ * counts. Changes of different clients follow each other (tokens see to that), whatever their clocks say: the last counts. */
+struct change_time {
+	const struct client *by; /* only compared */
+	uint64_t youngest;
+	struct time mtime; /* what that change gave */
+};
+static inline struct time time_of_ns(uint64_t ns)
+{
+	return (struct time){ (int64_t)(ns / 1000000000), (uint32_t)(ns % 1000000000) };
+}
+/* What mtime is to be after the request's change. `set`: what a setattr asks for (NULL: the time of the change). A setattr without
+ * a time overrules all before it. Called, and obeyed, under a lock. */
+static inline struct time change_time(struct change_time *c, const struct request *rq, const struct time *set)
+{
+	if (c->by != rq->client || rq->time_ns >= c->youngest || !rq->time_ns)
+		*c = (struct change_time){ rq->client, rq->time_ns, set ? *set : time_of_ns(rq->time_ns) };
+	return c->mtime;
+}
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/afr's parts: the view as the client knows it, objects with their tokens and spans, calls to several members, open files.
+ * See doc/replication.md. */
+#ifndef STRATUS_AFR_H
+#define STRATUS_AFR_H
+#include "replica.h"
+
+enum { ENAMELESS = 4200 }; /* inside of afr: the member can't find the object, for it has no name any more */
+
+/* ---- objects ---- */
+
+enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_HELD, TOKEN_RETURNING };
+enum span_kind { SPAN_DATA, SPAN_NAME, SPAN_ALL };
+struct span { /* of an object, under change by this client; on the stack of the task */
+	enum span_kind kind;
+	uint64_t start, end; /* bytes, end not included; of a name: its hash, twice */
+	struct span *next;
+};
+struct object {		     /* slot of an inode; afr.rename_token has none */
+	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
+	atomic_uint known;   /* bit i: child i can be asked for it by this inode */
+	atomic_bool recalled_early;
+	pthread_mutex_t lock; /* guards what follows; never held across a wait */
+	struct task_cond changed;
+	struct inode *parent; /* reference: where it was seen last, with the name; may be out of date */
+	char *name;
+	enum token_state token;
+	uint64_t epoch;	  /* of the token */
+	unsigned pins;	  /* changes that use the token just now */
+	bool recalled;	  /* no more pins: it goes back when the last is gone */
+	uint64_t recalls; /* how often it was asked back */
+	struct span *spans;
+	unsigned retrying; /* changes that are sent anew: reads wait for them */
+	bool size_known;   /* while the token is held */
+	uint64_t size;
+	bool nameless; /* no name leads to it any more */
+};
+
+/* ---- open files ---- */
+
+struct seen_entry {	 /* of a listing: what was returned */
+	uint64_t cookie; /* of the member, to go on after it */
+	uint64_t hash;	 /* of the name */
+};
+enum { DROPPED_MAX = 16 };
+struct opened { /* slot of a file */
+	struct task_lock opening;
+	pthread_mutex_t lock;		   /* guards what follows */
+	struct file *at[REPLICAS_MAX];	   /* the members' */
+	struct file *dropped[DROPPED_MAX]; /* stale ones, that may be in use still */
+	unsigned dropped_count;
+	bool locked_ever;
+	struct lock *held; /* locks taken through it */
+	unsigned locks;
+	/* of a directory: ordinals are its offsets */
+	struct task_lock listing;
+	int lister; /* the member that lists, or -1 */
+	struct seen_entry *seen;
+	uint64_t seen_count, seen_room;
+	uint64_t cookie; /* where `lister` goes on */
+	uint64_t since;	 /* ordinal from which on `lister` listed */
+};
+
+/* ---- the translator ---- */
+
+enum read_policy { READ_HASH, READ_LOCAL, READ_LEAST };
+struct flight { /* a change under way, in order of sequence */
+	uint64_t sequence;
+	struct flight *next, *prev;
+};
+struct afr {
+	/* options */
+	int64_t policy;
+	bool arbiter;
+	uint64_t member_timeout_ms, max_wait_ms;
+
+	struct xlator *x;
+	uint8_t session[16];
+	int members, arbiter_at; /* REPLICAS_MAX: none */
+	struct object rename_token;
+	struct task_lock refreshing;
+	atomic_uint up;	   /* children that are connected */
+	atomic_uint local; /* children on this machine */
+	atomic_int outstanding[REPLICAS_MAX];
+	pthread_mutex_t lock;	  /* guards what follows */
+	struct task_cond changed; /* the view did, or a member went down */
+	struct view view;
+	bool stale;
+	uint64_t sequence;     /* the last given */
+	struct flight flights; /* ring */
+	uint64_t told;	       /* settled, as all members know it */
+	uint64_t last_ns;      /* when a change ended last */
+	bool settling, stopping;
+	unsigned tasks;
+	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
+};
+static inline struct afr *afr_of(const struct xlator *x)
+{
+	return x->private;
+}
+
+/* view.c */
+/* The view, fetched if it is not known or out of date. -EIO: none could be had until the deadline. */
+int afr_view(struct afr *, uint64_t deadline, struct view *);
+void afr_view_stale(struct afr *, uint64_t epoch); /* somebody refused that epoch */
+bool afr_view_is(struct afr *, uint64_t epoch);
+int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
+/* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
+int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
+	    struct replica_out *);
+int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
+	     struct blob *answer);
+void afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *);	/* to several at once; waits */
+unsigned afr_told(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* the same; who answered 0 */
+int afr_spawn(struct afr *, task_fn *, void *arg);
+void afr_task_ends(struct afr *);
+
+/* flight.c */
+void flight_begin(struct afr *, struct flight *);
+void flight_end(struct afr *, struct flight *);
+uint64_t flights_settled(struct afr *);
+void afr_settle_now(struct afr *);
+/* For a change that failed half done: until all members know, and the flight with it is over. Takes the flight (malloc'ed) over. */
+void flight_abandon(struct afr *, struct flight *, uint64_t epoch);
+
+/* object.c */
+struct object *object_of(struct afr *, struct inode *); /* made if new; NULL: no memory */
+void object_free(struct object *);
+void object_init(struct object *, struct inode *);
+void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
+int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
+void spans_unlock(struct object **, struct span *, unsigned count);
+int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
+void token_unpin(struct afr *, struct object *);
+void token_recalled(struct afr *, struct object *);
+/* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
+int object_resolve(struct afr *, struct request *, struct inode *, int child);
+
+/* call.c */
+struct member_result {
+	int status; /* for the caller: -ETIMEDOUT if it had not answered */
+	bool asked, done;
+	int answered; /* by the branch */
+	union any_out {
+		struct lookup_out lookup;
+		struct open_out open;
+		struct create_out create;
+		struct setattr_out setattr;
+		struct link_out link;
+		struct write_out write;
+		struct copy_range_out copy_range;
+		struct statfs_out statfs;
+		struct getlk_out getlk;
+		struct readdir_out readdir;
+		struct seek_out seek;
+		struct replica_out replica;
+	} out;
+};
+struct fan;
+/* The fop at each member of the mask, with that member's own files and inodes, stamped (epoch 0: not). Returns when all have
+ * answered or left the view `epoch`; fan_free by the caller. NULL: no memory. */
+struct fan *fan_call(struct afr *, struct request *, unsigned mask, enum fop, const void *in, const struct replica_stamp *);
+struct member_result *fan_result(struct fan *, int member);
+void fan_free(struct fan *);
+/* The same at one, in this task. */
+int one_call(struct afr *, struct request *, int member, enum fop, const void *in, void *out, const struct replica_stamp *);
+void note_seen(struct afr *, int member, enum fop, const void *in, const void *out);
+
+/* change.c */
+int afr_change(struct request *, struct xlator *, enum fop, const void *in, void *out);
+void afr_suspect(struct afr *, const struct view *, unsigned members, int err); /* reports them */
+int afr_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+int afr_rename(struct request *, struct xlator *, const struct rename_in *, struct rename_out *);
+int afr_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct rmdir_out *);
+
+int afr_create(struct request *, struct xlator *, const struct create_in *, struct create_out *);
+
+/* read.c */
+/* The same; *member tells who answered. */
+int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
+int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);
+
+/* file.c */
+int afr_open(struct request *, struct xlator *, const struct open_in *, struct open_out *);
+int afr_opendir(struct request *, struct xlator *, const struct opendir_in *, struct opendir_out *);
+int afr_release(struct request *, struct xlator *, const struct release_in *, struct release_out *);
+int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct flush_out *);
+int afr_fsync(struct request *, struct xlator *, const struct fsync_in *, struct fsync_out *);
+int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
+int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, struct readdir_out *);
+/* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
+struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);
+void opened_free(struct opened *);
+/* The member's own file; opened there if it isn't yet. A borrowed reference in *at. */
+void file_forget(struct afr *, struct file *, int member); /* it is stale there */
+int file_at(struct afr *, struct request *, struct file *, int member, struct file **at);
+struct opened *opened_of(struct afr *, struct file *);
+#endif

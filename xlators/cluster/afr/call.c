@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One fop at several members at once, each asked by its own names for inodes and files. */
+#include "afr.h"
+#include "graph.h"
+
+struct branch {
+	struct fan *fan;
+	struct request *rq;
+	struct task *task; /* while it runs; guarded by fan.lock */
+	int child;
+	struct member_result result;
+};
+struct fan { /* referred to by the caller and by each branch that runs */
+	struct afr *a;
+	enum fop fop;
+	void *in;
+	struct replica_stamp stamp;
+	pthread_mutex_t lock;
+	struct task_cond answered;
+	int refs, left;
+	struct branch branch[REPLICAS_MAX];
+};
+
+/* ---- one call ---- */
+
+static bool mask_bit(unsigned mask, int i)
+{
+	return mask >> i & 1;
+}
+
+static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
+{
+	int err = l->parent ? object_resolve(a, rq, l->parent, child) : 0;
+
+	if (err)
+		return err;
+	if (!l->inode)
+		return 0;
+	err = object_resolve(a, rq, l->inode, child);
+	if (err && l->parent && l->name) { /* the name is enough */
+		l->inode = NULL;
+		err = 0;
+	}
+	return err;
+}
+
+/* Replaces what the fields lend by what the child knows. */
+static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, int child)
+{
+	int err = 0;
+
+	for (const struct field *f = fop_info[fop].in; f->name && !err; f++) {
+		void *at = (char *)in + f->offset;
+
+		if (f->kind == FIELD_LOC) {
+			err = use_loc(a, rq, at, child);
+		} else if (f->kind == FIELD_INODE && *(struct inode **)at) {
+			err = object_resolve(a, rq, *(struct inode **)at, child);
+		} else if (f->kind == FIELD_FILE && *(struct file **)at) {
+			err = file_at(a, rq, *(struct file **)at, child, at);
+		}
+	}
+	return err == -ENOENT ? -ENAMELESS : err;
+}
+
+void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
+{
+	const struct lookup_in *lookup = in;
+	const struct lookup_out *found = out;
+	const struct dirents *d;
+
+	switch ((int)fop) {
+	case FOP_lookup:
+		object_seen(a, found->inode, member, lookup->loc.name ? lookup->loc.parent : NULL, lookup->loc.name);
+		break;
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+	case FOP_create: /* all have the loc first, and the inode */
+		object_seen(a, found->inode, member, lookup->loc.parent, lookup->loc.name);
+		break;
+	case FOP_readdir:
+		d = &((const struct readdir_out *)out)->entries;
+		for (uint32_t i = 0; i < d->count; i++)
+			object_seen(a, d->entry[i].inode, member, ((const struct readdir_in *)in)->file->inode,
+				    d->entry[i].name);
+		break;
+	default:
+		break;
+	}
+}
+_Static_assert(offsetof(struct mknod_in, loc) == 0 && offsetof(struct create_in, loc) == 0 &&
+		       offsetof(struct mkdir_in, loc) == 0 && offsetof(struct symlink_in, loc) == 0,
+	       "see note_seen");
+_Static_assert(offsetof(struct create_out, inode) == 0 && offsetof(struct mknod_out, inode) == 0 &&
+		       offsetof(struct lookup_out, inode) == 0,
+	       "see note_seen");
+
+/* The arbiter holds no data: it hears only that there was a write. */
+static int without_data(struct afr *a, enum fop fop, void *in, int child, struct buffer **empty)
+{
+	struct write_in *w = in;
+
+	if (child != a->arbiter_at || fop != FOP_write)
+		return 0;
+	*empty = buffer_create(0);
+	w->data = *empty;
+	return *empty ? 0 : -ENOMEM;
+}
+
+/* A member that is not connected may come back any moment, but it is not waited for as for one that works. */
+enum { DOWN_MS = 1000 };
+
+static uint64_t member_deadline(struct afr *a, const struct request *rq, int member)
+{
+	bool up = atomic_load(&a->up) >> member & 1;
+	uint64_t own = clock_ns() + (up || a->member_timeout_ms < DOWN_MS ? a->member_timeout_ms : DOWN_MS) * 1000000;
+
+	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
+}
+
+/* The member does not know it by that handle any more (its disk was replaced): names may lead there. */
+static void forget_known(struct afr *a, enum fop fop, const void *in, int child)
+{
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		const void *at = (const char *)in + f->offset;
+		const struct loc *l = at;
+		struct inode *inode[2] = { NULL, NULL };
+
+		if (f->kind == FIELD_LOC) {
+			inode[0] = l->parent;
+			inode[1] = l->inode;
+		} else if (f->kind == FIELD_INODE) {
+			inode[0] = *(struct inode *const *)at;
+		} else if (f->kind == FIELD_FILE && *(struct file *const *)at) {
+			inode[0] = (*(struct file *const *)at)->inode;
+			file_forget(a, *(struct file *const *)at, child);
+		}
+		for (int i = 0; i < 2; i++)
+			if (inode[i] && inode_slot(inode[i], a->x))
+				atomic_fetch_and(&((struct object *)inode_slot(inode[i], a->x))->known, ~(1u << child));
+	}
+}
+
+static int try_call(struct afr *a, struct request *rq, int member, enum fop fop, const void *in, void *out,
+		    const struct replica_stamp *stamp);
+
+int one_call(struct afr *a, struct request *rq, int member, enum fop fop, const void *in, void *out,
+	     const struct replica_stamp *stamp)
+{
+	int err = try_call(a, rq, member, fop, in, out, stamp);
+
+	if (err != -ESTALE)
+		return err;
+	forget_known(a, fop, in, member);
+	return try_call(a, rq, member, fop, in, out, stamp);
+}
+
+static int try_call(struct afr *a, struct request *rq, int member, enum fop fop, const void *in, void *out,
+		    const struct replica_stamp *stamp)
+{
+	char copy[512] __attribute__((aligned(16)));
+	uint64_t before = rq->deadline_ns;
+	struct buffer *empty = NULL;
+	int err;
+
+	_Static_assert(sizeof(struct compound_in) <= sizeof(copy) && sizeof(struct setattr_in) <= sizeof(copy), "room for all");
+	memcpy(copy, in, fop_info[fop].in_size);
+	err = translate(a, rq, fop, copy, member);
+	if (!err && stamp)
+		err = stamp_attach(rq, stamp);
+	if (!err)
+		err = without_data(a, fop, copy, member, &empty);
+	if (!err) {
+		if (!(fop_info[fop].flags & FOP_WAITS))
+			rq->deadline_ns = member_deadline(a, rq, member);
+		atomic_fetch_add(&a->outstanding[member], 1);
+		err = fop_call(rq, a->x->child[member], fop, copy, out);
+		atomic_fetch_sub(&a->outstanding[member], 1);
+		rq->deadline_ns = before;
+	}
+	if (!err && empty)
+		((struct write_out *)out)->written = (uint32_t)((const struct write_in *)in)->data->size;
+	if (!err)
+		note_seen(a, member, fop, in, out);
+	buffer_unref(empty);
+	return err;
+}
+
+/* ---- several ---- */
+
+static void fan_unref(struct fan *f)
+{
+	struct graph *graph = f->a->x->graph;
+	int left;
+
+	pthread_mutex_lock(&f->lock);
+	left = --f->refs;
+	pthread_mutex_unlock(&f->lock);
+	if (left)
+		return;
+	for (int i = 0; i < REPLICAS_MAX; i++) {
+		struct branch *b = &f->branch[i];
+
+		if (b->result.done && !b->result.answered)
+			fop_out_clear((int)f->fop, &b->result.out);
+		if (b->rq)
+			request_free(b->rq);
+	}
+	if (f->in)
+		fop_in_clear((int)f->fop, f->in);
+	free(f->in);
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+	atomic_fetch_sub(&graph->requests, 1);
+}
+
+static void run_branch(void *arg)
+{
+	struct branch *b = arg;
+	struct fan *f = b->fan;
+	int err;
+
+	pthread_mutex_lock(&f->lock);
+	b->task = b->rq->task = task_self();
+	pthread_mutex_unlock(&f->lock);
+	err = one_call(f->a, b->rq, b->child, f->fop, f->in, &b->result.out, f->stamp.epoch ? &f->stamp : NULL);
+	pthread_mutex_lock(&f->lock);
+	b->task = NULL;
+	b->result.answered = err;
+	b->result.done = true;
+	f->left--;
+	pthread_mutex_unlock(&f->lock);
+	task_cond_broadcast(&f->answered);
+	fan_unref(f);
+}
+
+static void start_branch(struct fan *f, struct request *rq, int child)
+{
+	struct branch *b = &f->branch[child];
+	int err = 0;
+
+	b->fan = f;
+	b->child = child;
+	b->result.asked = true;
+	b->rq = request_copy(rq);
+	if (!b->rq)
+		err = -ENOMEM;
+	pthread_mutex_lock(&f->lock);
+	f->refs++;
+	f->left++;
+	pthread_mutex_unlock(&f->lock);
+	if (!err)
+		err = task_spawn(task_shard(task_self()), run_branch, b);
+	if (!err)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->refs--;
+	f->left--;
+	b->result.answered = err;
+	b->result.done = true;
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* The answers of members that have left the view matter no more. */
+static bool waits_for_any(struct fan *f, unsigned view)
+{
+	for (int i = 0; i < f->a->members; i++)
+		if (f->branch[i].result.asked && !f->branch[i].result.done && mask_bit(view, i))
+			return true;
+	return false;
+}
+
+static unsigned view_now(struct afr *a)
+{
+	unsigned mask;
+
+	pthread_mutex_lock(&a->lock);
+	mask = view_mask(&a->view, MEMBER_BACK);
+	pthread_mutex_unlock(&a->lock);
+	return mask;
+}
+
+enum { LOOK_NS = 100000000 };
+
+/* What the caller will see, whatever comes later. */
+static void give_up_rest(struct fan *f)
+{
+	for (int i = 0; i < f->a->members; i++) {
+		struct branch *b = &f->branch[i];
+
+		b->result.status = b->result.done ? b->result.answered : -ETIMEDOUT;
+		if (!b->result.asked || b->result.done)
+			continue;
+		if (b->task)
+			task_cancel(b->task);
+	}
+}
+
+static void wait_all(struct fan *f, bool view_counts)
+{
+	unsigned view = ~0u;
+
+	task_shield(true);
+	pthread_mutex_lock(&f->lock);
+	while (waits_for_any(f, view)) {
+		if (task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS) == -ETIMEDOUT && view_counts)
+			view = view_now(f->a);
+	}
+	give_up_rest(f);
+	pthread_mutex_unlock(&f->lock);
+	task_shield(false);
+}
+
+struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop fop, const void *in,
+		     const struct replica_stamp *stamp)
+{
+	struct fan *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	pthread_mutex_init(&f->lock, NULL);
+	atomic_fetch_add(&a->x->graph->requests, 1);
+	f->a = a;
+	f->fop = fop;
+	f->refs = 1;
+	f->stamp = stamp ? *stamp : (struct replica_stamp){ 0 };
+	f->in = calloc(1, fop_info[fop].in_size);
+	if (!f->in || fop_in_copy((int)fop, f->in, in)) {
+		free(f->in);
+		f->in = NULL;
+		fan_unref(f);
+		return NULL;
+	}
+	for (int i = 0; i < a->members; i++)
+		if (mask_bit(mask, i))
+			start_branch(f, rq, i);
+	wait_all(f, true);
+	return f;
+}
+
+struct member_result *fan_result(struct fan *f, int member)
+{
+	return &f->branch[member].result;
+}
+
+void fan_free(struct fan *f)
+{
+	fan_unref(f);
+}

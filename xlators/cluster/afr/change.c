@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes: spans, tokens, the call to all members, and what becomes of it when they do not agree. */
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+
+#include "afr.h"
+
+enum { OBJECTS = 4, SOON_MS = 10, ATTEMPTS_ALIKE = 5 };
+
+/* ---- what a change touches ---- */
+
+struct plan {
+	struct object *object[OBJECTS]; /* sorted by gfid, each once: for tokens */
+	unsigned objects;
+	bool rename_token;
+	struct object *spanned[OBJECTS];
+	struct span span[OBJECTS];
+	unsigned spans;
+};
+
+static int plan_token(struct afr *a, struct plan *p, struct inode *inode)
+{
+	struct object *o = object_of(a, inode);
+	unsigned at = 0;
+
+	if (!o)
+		return -ENOMEM;
+	while (at < p->objects && memcmp(p->object[at]->inode->gfid.bytes, inode->gfid.bytes, 16) < 0)
+		at++;
+	if (at < p->objects && p->object[at] == o)
+		return 0;
+	memmove(&p->object[at + 1], &p->object[at], (p->objects - at) * sizeof(p->object[0]));
+	p->object[at] = o;
+	p->objects++;
+	return 0;
+}
+
+/* Spans are locked in this order: by gfid, kind, start. Those of one object that collide become one. */
+static int plan_span(struct afr *a, struct plan *p, struct inode *inode, enum span_kind kind, uint64_t start, uint64_t end)
+{
+	struct object *o = object_of(a, inode);
+	unsigned at = 0;
+	int order;
+
+	if (!o)
+		return -ENOMEM;
+	while (at < p->spans) {
+		order = memcmp(p->spanned[at]->inode->gfid.bytes, inode->gfid.bytes, 16);
+		if (!order && (p->span[at].kind == SPAN_ALL || kind == SPAN_ALL ||
+			       (p->span[at].kind == kind && p->span[at].start == start))) {
+			if (kind == SPAN_ALL)
+				p->span[at].kind = SPAN_ALL;
+			p->span[at].end = end > p->span[at].end ? end : p->span[at].end;
+			return 0;
+		}
+		if (order > 0 || (!order && p->span[at].start > start))
+			break;
+		at++;
+	}
+	memmove(&p->spanned[at + 1], &p->spanned[at], (p->spans - at) * sizeof(p->spanned[0]));
+	memmove(&p->span[at + 1], &p->span[at], (p->spans - at) * sizeof(p->span[0]));
+	p->spanned[at] = o;
+	p->span[at] = (struct span){ kind, start, end, NULL };
+	p->spans++;
+	return 0;
+}
+
+static uint64_t hash_name(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
+	return h;
+}
+
+static int plan_data(struct afr *a, struct plan *p, struct inode *inode, uint64_t start, uint64_t size)
+{
+	int err = plan_token(a, p, inode);
+
+	return err ? err : plan_span(a, p, inode, SPAN_DATA, start, size > UINT64_MAX - start ? UINT64_MAX : start + size);
+}
+
+static int plan_all(struct afr *a, struct plan *p, struct inode *inode)
+{
+	int err = plan_token(a, p, inode);
+
+	return err ? err : plan_span(a, p, inode, SPAN_ALL, 0, UINT64_MAX);
+}
+
+static int plan_name(struct afr *a, struct plan *p, const struct loc *loc)
+{
+	uint64_t h;
+	int err;
+
+	if (!loc->parent || !loc->name)
+		return -EINVAL;
+	h = hash_name(loc->name);
+	err = plan_token(a, p, loc->parent);
+	return err ? err : plan_span(a, p, loc->parent, SPAN_NAME, h, h);
+}
+
+static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
+{
+	const struct setattr_in *setattr = in;
+	const struct write_in *write = in;
+	const struct fallocate_in *fallocate = in;
+	const struct copy_range_in *copy = in;
+	const struct link_in *link = in;
+	int err;
+
+	switch ((int)fop) {
+	case FOP_setattr:
+		return plan_all(a, p, setattr->file ? setattr->file->inode : setattr->inode);
+	case FOP_setxattr:
+		return plan_all(a, p, ((const struct setxattr_in *)in)->inode);
+	case FOP_removexattr:
+		return plan_all(a, p, ((const struct removexattr_in *)in)->inode);
+	case FOP_write:
+		return plan_data(a, p, write->file->inode, write->offset, write->data ? write->data->size : 0);
+	case FOP_fallocate:
+		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
+	case FOP_copy_range:
+		err = plan_data(a, p, copy->from->inode, copy->from_offset, copy->length);
+		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
+	case FOP_link:
+		return plan_name(a, p, &link->loc);
+	case FOP_mknod:
+		return plan_name(a, p, &((const struct mknod_in *)in)->loc);
+	case FOP_mkdir:
+		return plan_name(a, p, &((const struct mkdir_in *)in)->loc);
+	case FOP_symlink:
+		return plan_name(a, p, &((const struct symlink_in *)in)->loc);
+	case FOP_create:
+		return plan_name(a, p, &((const struct create_in *)in)->loc);
+	case FOP_unlink:
+		return plan_name(a, p, &((const struct unlink_in *)in)->loc);
+	case FOP_rmdir:
+		return plan_name(a, p, &((const struct rmdir_in *)in)->loc);
+	case FOP_rename:
+		err = plan_name(a, p, &((const struct rename_in *)in)->from);
+		return err ? err : plan_name(a, p, &((const struct rename_in *)in)->to);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* ---- tokens ---- */
+
+static void unpin(struct afr *a, struct plan *p, unsigned count)
+{
+	while (count-- > 0)
+		token_unpin(a, p->object[count]);
+}
+
+static void unpin_all(struct afr *a, struct plan *p)
+{
+	unpin(a, p, p->objects);
+	if (p->rename_token)
+		token_unpin(a, &a->rename_token);
+}
+
+static int pin_all(struct afr *a, struct plan *p, uint64_t epoch, uint64_t deadline)
+{
+	int err = p->rename_token ? token_pin(a, &a->rename_token, epoch, deadline) : 0;
+
+	if (err)
+		return err;
+	for (unsigned i = 0; i < p->objects; i++) {
+		err = token_pin(a, p->object[i], epoch, deadline);
+		if (err) {
+			unpin(a, p, i);
+			if (p->rename_token)
+				token_unpin(a, &a->rename_token);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* ---- what the members answered ---- */
+
+enum outcome {
+	DONE,	  /* acknowledged */
+	ALIKE,	  /* all refuse, for the same reason */
+	AGAIN,	  /* soon, or in another view */
+	SUSPECT,  /* some can't; the others could do without them */
+	FAILED,	  /* too many can't */
+	NOT_DONE, /* asked whether it was done before: no */
+	DIFFER	  /* they are not the same any more */
+};
+struct answers {
+	unsigned done, suspect, full, other, view, soon, asked; /* masks of members */
+	int error;						/* of one that failed */
+	int first;						/* the error of the most senior that failed otherwise */
+};
+
+/* A reason that tells of the member, not of the request. */
+static bool blames_member(int err)
+{
+	return err == -EIO || err == -ENOTCONN || err == -ETIMEDOUT || err == -ENOMEM || err == -ESTALE || err == -EROFS ||
+	       err == -ENODEV || err == -ENXIO || err == -ENFILE || err == -EMFILE || err == -EPROTO || err == -EBADF ||
+	       err == -ECANCELED;
+}
+
+static void sort_answer(struct answers *s, int member, int err)
+{
+	unsigned bit = 1u << member;
+
+	if (!err) {
+		s->done |= bit;
+	} else if (err == -EVIEW) {
+		s->view |= bit;
+	} else if (err == -ENOTDONE) {
+		s->asked |= bit;
+	} else if (err == -ERECOVERING) {
+		s->soon |= bit;
+	} else if (err == -ENOSPC || err == -EDQUOT) {
+		s->full |= bit;
+		s->error = err;
+	} else if (blames_member(err)) {
+		s->suspect |= bit;
+		s->error = s->error && err != -EROFS ? s->error : err;
+	} else {
+		s->other |= bit;
+		s->first = s->first ? s->first : err;
+	}
+}
+
+static bool quorum_without(const struct view *v, unsigned gone)
+{
+	struct view less = *v;
+
+	for (int i = 0; i < v->members; i++)
+		if (gone >> i & 1)
+			less.state[i] = MEMBER_OUT;
+	return view_has_quorum(&less);
+}
+
+/* All refuse with the same error, which is not that they can't be reached. */
+static int same_error(const struct view *v, struct fan *f)
+{
+	int err = 0;
+
+	for (int i = 0; i < v->members; i++) {
+		int status = fan_result(f, i)->status;
+
+		if (v->state[i] != MEMBER_IN)
+			continue;
+		if (!status || (err && status != err) || status == -ENOTCONN || status == -ETIMEDOUT || status == -ECANCELED)
+			return 0;
+		err = status;
+	}
+	return err;
+}
+
+static enum outcome weigh(const struct view *v, struct fan *f, const struct answers *s)
+{
+	unsigned bad = s->suspect | s->full;
+
+	if (s->view || s->soon)
+		return AGAIN;
+	if (s->asked)
+		return s->done || bad ? AGAIN : NOT_DONE;
+	if (!bad && !s->other)
+		return DONE;
+	if (same_error(v, f))
+		return ALIKE;
+	if (s->error == -EROFS && !s->done && !s->other)
+		return FAILED;
+	if (bad)
+		return quorum_without(v, bad) || (!s->full && s->error != -EROFS) ? SUSPECT : FAILED;
+	return DIFFER;
+}
+
+/* A member that is BACK could not do it: what it touches is pending there from now on. */
+static int skip(struct afr *a, int member, const struct view *v, const struct note *n)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, v->epoch);
+	for (unsigned i = 0; i < n->objects; i++)
+		pack_gfid(&p, &n->object[i].gfid);
+	return afr_verb(a, member, REPLICA_SKIP, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL);
+}
+
+static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
+{
+	int err = fan_result(f, member)->status;
+
+	/* What has no name any more can't be found by a member that joined since: nothing is lost there. */
+	if (err == -EPENDING || err == -ENAMELESS)
+		return 0;
+	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING && err != -ENOTDONE)
+		return skip(a, member, v, n);
+	return err;
+}
+
+static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, const struct note *n, struct answers *s)
+{
+	*s = (struct answers){ 0 };
+	for (unsigned k = 0; k < v->members; k++) {
+		int i = v->order[k];
+
+		if (v->state[i] == MEMBER_IN)
+			sort_answer(s, i, status_at(a, v, f, i, n));
+	}
+	for (int i = 0; i < v->members; i++)
+		if (v->state[i] == MEMBER_BACK)
+			sort_answer(s, i, s->done ? status_at(a, v, f, i, n) : fan_result(f, i)->status == -EVIEW ? -EVIEW : 0);
+	return weigh(v, f, s);
+}
+
+void afr_suspect(struct afr *a, const struct view *v, unsigned members, int err)
+{
+	struct pack p = { 0 };
+
+	for (int i = 0; i < v->members; i++)
+		if (members >> i & 1)
+			log_warning(a->x, NULL, "member %d did not do what others did (%s): it is reported", i,
+				    strerror(err ? -err : EIO));
+	pack_u64(&p, v->epoch);
+	pack_u32(&p, members);
+	pack_u32(&p, (uint32_t)-err);
+	afr_tell(a, view_mask(v, MEMBER_BACK) & ~members, REPLICA_SUSPECT, &p);
+	pack_free(&p);
+	pthread_mutex_lock(&a->lock);
+	a->suspected++;
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* Until there is another view; the old one is asked for again now and then, and the report repeated by the caller. */
+static void wait_for_view(struct afr *a, uint64_t epoch, uint64_t deadline)
+{
+	uint64_t until = clock_ns() + 300000000;
+	struct view v;
+
+	until = until < deadline ? until : deadline;
+	while (clock_ns() < until) {
+		afr_view_stale(a, epoch);
+		if (afr_view(a, until, &v) || v.epoch != epoch)
+			return;
+		task_sleep_ms(SOON_MS * 2);
+	}
+}
+
+/* ---- the change ---- */
+
+struct changing {
+	struct afr *a;
+	struct request *rq;
+	enum fop fop;
+	const void *in;
+	void *out;
+	struct plan plan;
+	struct note note;
+	struct flight *flight;
+	uint64_t deadline, time;
+	unsigned tries, differed;
+	bool retrying;
+	const struct write_in *append; /* its place is chosen when the token is there */
+	struct write_in placed;
+	uint64_t placed_in;    /* epoch */
+	struct file **collect; /* create: the members' files */
+};
+
+static void mark_retrying(struct changing *c, bool on)
+{
+	if (c->retrying == on)
+		return;
+	c->retrying = on;
+	for (unsigned i = 0; i < c->plan.spans; i++) {
+		struct object *o = c->plan.spanned[i];
+
+		pthread_mutex_lock(&o->lock);
+		o->retrying += on ? 1 : -1;
+		pthread_mutex_unlock(&o->lock);
+		task_cond_broadcast(&o->changed);
+	}
+}
+
+/* All members' open files belong to ours. */
+static void collect_files(struct changing *c, const struct view *v, struct fan *f)
+{
+	for (int i = 0; i < v->members; i++) {
+		struct member_result *r = fan_result(f, i);
+
+		if (!r->asked || r->status || !r->done)
+			continue;
+		c->collect[i] = r->out.create.file;
+		r->out.create.file = NULL;
+	}
+}
+
+static int take_result(struct changing *c, const struct view *v, struct fan *f, const struct answers *s)
+{
+	unsigned good = 0;
+	int from;
+
+	for (int i = 0; i < v->members; i++) /* who skipped it, or can't find the object, has nothing to tell */
+		if (s->done >> i & 1 && !fan_result(f, i)->status)
+			good |= 1u << i;
+	from = afr_reader(c->a, v, NULL, false, ~good);
+	if (from < 0)
+		return -ESTALE;
+	memcpy(c->out, &fan_result(f, from)->out, fop_info[c->fop].out_size);
+	memset(&fan_result(f, from)->out, 0, fop_info[c->fop].out_size);
+	return 0;
+}
+
+/* One round to all members. *over: no more attempts. */
+static int round_of(struct changing *c, const struct view *v, bool *over)
+{
+	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
+	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a), c->time, flags };
+	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MEMBER_BACK), c->fop, c->in, &stamp);
+	struct answers s;
+	int err = 0;
+
+	if (!f)
+		return -ENOMEM;
+	switch (judge(c->a, v, f, &c->note, &s)) {
+	case DONE:
+		if (c->collect)
+			collect_files(c, v, f);
+		err = take_result(c, v, f, &s);
+		*over = true;
+		break;
+	case ALIKE:
+		err = same_error(v, f);
+		*over = true;
+		break;
+	case AGAIN:
+		if (s.view)
+			afr_view_stale(c->a, v->epoch);
+		task_sleep_ms(SOON_MS);
+		break;
+	case SUSPECT:
+		afr_suspect(c->a, v, s.suspect | s.full, s.error);
+		wait_for_view(c->a, v->epoch, c->deadline);
+		break;
+	case FAILED:
+		err = s.error ? s.error : -EIO;
+		*over = true;
+		break;
+	case NOT_DONE: /* an append: where the file ended then is no matter any more */
+		flight_end(c->a, c->flight);
+		free(c->flight);
+		c->flight = NULL;
+		break;
+	case DIFFER:
+		log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
+			    strerror(-s.first));
+		err = s.first;
+		*over = ++c->differed >= ATTEMPTS_ALIKE;
+		if (!*over) {
+			struct pack p = { 0 };
+
+			pack_u64(&p, v->epoch);
+			pack_u64(&p, c->flight->sequence);
+			afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
+			pack_free(&p);
+			wait_for_view(c->a, v->epoch, c->deadline);
+			err = 0;
+		}
+		break;
+	}
+	fan_free(f);
+	return err;
+}
+
+/* A change that failed may be done at some members: they must hear of it before it counts as settled. */
+static void end_flight(struct changing *c, int err, uint64_t epoch, bool clean)
+{
+	if (!c->flight)
+		return;
+	if (!err || clean) {
+		flight_end(c->a, c->flight);
+		free(c->flight);
+	} else {
+		flight_abandon(c->a, c->flight, epoch);
+	}
+	c->flight = NULL;
+}
+
+static int start_flight(struct changing *c)
+{
+	if (c->flight)
+		return 0;
+	c->flight = calloc(1, sizeof(*c->flight));
+	if (!c->flight)
+		return -ENOMEM;
+	flight_begin(c->a, c->flight);
+	return 0;
+}
+
+static int place_append(struct changing *c, uint64_t epoch);
+
+static bool is_alike(int err)
+{
+	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
+}
+
+static int attempt(struct changing *c, struct view *v, bool *over)
+{
+	int err = afr_view(c->a, c->deadline, v);
+
+	if (err)
+		return err;
+	err = pin_all(c->a, &c->plan, v->epoch, c->deadline);
+	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
+		afr_view_stale(c->a, v->epoch);
+		task_sleep_ms(SOON_MS);
+		return 0;
+	}
+	if (err)
+		return err;
+	if (c->append && !c->flight)
+		err = place_append(c, v->epoch);
+	if (!err)
+		err = start_flight(c);
+	if (!err)
+		err = round_of(c, v, over);
+	unpin_all(c->a, &c->plan);
+	return err;
+}
+
+static int run(struct changing *c)
+{
+	struct view v = { 0 };
+	bool over = false;
+	int err = 0;
+
+	while (!err && !over) {
+		if (c->tries++) {
+			mark_retrying(c, true);
+			pthread_mutex_lock(&c->a->lock);
+			c->a->retries++;
+			pthread_mutex_unlock(&c->a->lock);
+		}
+		if (clock_ns() >= c->deadline)
+			err = -EIO;
+		else
+			err = attempt(c, &v, &over);
+	}
+	end_flight(c, err, v.epoch, is_alike(err));
+	mark_retrying(c, false);
+	return err;
+}
+
+static uint64_t deadline_of(const struct afr *a, const struct request *rq)
+{
+	uint64_t own = clock_ns() + a->max_wait_ms * 1000000;
+
+	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
+}
+
+static void changing_init(struct changing *c, struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	memset(c, 0, offsetof(struct changing, note));
+	c->flight = NULL;
+	c->tries = c->differed = 0;
+	c->retrying = false;
+	c->append = NULL;
+	c->collect = NULL;
+	c->a = afr_of(x);
+	c->rq = rq;
+	c->fop = fop;
+	c->in = in;
+	c->out = out;
+	c->deadline = deadline_of(c->a, rq);
+	c->time = clock_wall_ns();
+	note_of(fop, in, &c->note);
+}
+
+static int change(struct changing *c)
+{
+	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+
+	if (err)
+		return err;
+	c->time = clock_wall_ns();
+	err = run(c);
+	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
+	return err;
+}
+
+static void size_unknown(struct afr *a, struct inode *inode)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->size_known = false;
+	pthread_mutex_unlock(&o->lock);
+}
+
+int afr_change(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	const struct setattr_in *set = in;
+	struct changing c;
+	int err;
+
+	changing_init(&c, rq, x, fop, in, out);
+	err = plan_of(c.a, fop, in, &c.plan);
+	if (!err)
+		err = change(&c);
+	if (fop == FOP_setattr)
+		size_unknown(c.a, set->file ? set->file->inode : set->inode);
+	else if (fop == FOP_fallocate)
+		size_unknown(c.a, ((const struct fallocate_in *)in)->file->inode);
+	else if (fop == FOP_copy_range)
+		size_unknown(c.a, ((const struct copy_range_in *)in)->to->inode);
+	return err;
+}
+
+/* ---- writes ---- */
+
+/* Where the file ends: as remembered while the token is held, else asked for. The caller has the whole file as its span. */
+static int size_of(struct afr *a, struct request *rq, struct file *file, uint64_t *size)
+{
+	struct object *o = object_of(a, file->inode);
+	struct getattr_in in = { file->inode, file };
+	struct getattr_out out = { 0 };
+	bool known;
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	pthread_mutex_lock(&o->lock);
+	known = o->size_known && o->token == TOKEN_HELD;
+	*size = o->size;
+	pthread_mutex_unlock(&o->lock);
+	if (known)
+		return 0;
+	err = afr_read(rq, a->x, FOP_getattr, &in, &out);
+	if (err)
+		return err;
+	*size = out.attr.size;
+	pthread_mutex_lock(&o->lock);
+	o->size = out.attr.size;
+	o->size_known = o->token == TOKEN_HELD;
+	pthread_mutex_unlock(&o->lock);
+	return 0;
+}
+
+static void wrote(struct afr *a, struct inode *inode, uint64_t end, int err)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (err)
+		o->size_known = false;
+	else if (end > o->size)
+		o->size = end;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* An append is a write at the end, which is known, for nobody else changes the file while its token is here. */
+static int place_append(struct changing *c, uint64_t epoch)
+{
+	int err;
+
+	c->placed = *c->append;
+	c->placed.flags &= ~(uint32_t)WRITE_APPEND;
+	err = size_of(c->a, c->rq, c->append->file, &c->placed.offset);
+	c->in = &c->placed;
+	c->placed_in = epoch;
+	note_of(FOP_write, &c->placed, &c->note);
+	return err;
+}
+
+int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	struct changing c;
+	int err;
+
+	if (in->flags & WRITE_APPEND) {
+		changing_init(&c, rq, x, FOP_write, in, out);
+		c.append = in;
+		err = plan_all(c.a, &c.plan, in->file->inode);
+		if (!err)
+			err = change(&c);
+	} else {
+		err = afr_change(rq, x, FOP_write, in, out);
+	}
+	wrote(afr_of(x), in->file->inode, err ? 0 : out->offset + out->written, err);
+	return err;
+}
+
+/* ---- names of directories ---- */
+
+/* What stands under the name now, or NULL. */
+static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **inode)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	int err = afr_read(rq, x, FOP_lookup, &in, &out);
+
+	*inode = err ? NULL : inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT ? 0 : err;
+}
+
+int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+{
+	cleanup_inode struct inode *victim = NULL;
+	struct rmdir_in exact = *in;
+	struct changing c;
+	int err = look_up(rq, x, &in->loc, &victim);
+
+	if (err || !victim)
+		return err ? err : -ENOENT;
+	exact.loc.inode = victim;
+	changing_init(&c, rq, x, FOP_rmdir, &exact, out);
+	err = plan_name(c.a, &c.plan, &in->loc);
+	if (!err && S_ISDIR(victim->type))
+		err = plan_all(c.a, &c.plan, victim);
+	return err ? err : change(&c);
+}
+
+/* A directory that goes to another parent waits for all other such renames, so that no circle comes about; one that is replaced
+ * must not get an entry at the same moment. */
+int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	cleanup_inode struct inode *moved = NULL, *victim = NULL;
+	struct changing c;
+	bool exchange = in->flags & RENAME_EXCHANGE;
+	int err = look_up(rq, x, &in->from, &moved);
+
+	if (!err && moved && (S_ISDIR(moved->type) || exchange))
+		err = look_up(rq, x, &in->to, &victim);
+	if (err || !moved)
+		return err ? err : -ENOENT;
+	changing_init(&c, rq, x, FOP_rename, in, out);
+	err = plan_of(c.a, FOP_rename, in, &c.plan);
+	if (!err && victim && S_ISDIR(victim->type) && victim != moved)
+		err = plan_all(c.a, &c.plan, victim);
+	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));
+	return err ? err : change(&c);
+}
+
+/* ---- create ---- */
+
+/* The name may be there already: then it is opened, and truncated if need be. */
+static int open_existing(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	struct lookup_in find = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
+	struct lookup_out found = { 0 };
+	struct open_out opened = { 0 };
+	struct open_in open;
+	int err = afr_read(rq, x, FOP_lookup, &find, &found);
+
+	if (err)
+		return err;
+	open = (struct open_in){ found.inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL) };
+	err = S_ISREG(found.inode->type) ? afr_open(rq, x, &open, &opened) : S_ISDIR(found.inode->type) ? -EISDIR : -ENXIO;
+	if (!err) {
+		*out = (struct create_out){ found.inode, opened.file, found.attr };
+		if (in->flags & O_TRUNC)
+			out->attr.size = 0;
+		return 0;
+	}
+	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+int afr_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	struct file *files[REPLICAS_MAX] = { NULL };
+	struct create_in exclusive = *in;
+	struct changing c;
+	int err;
+
+	exclusive.flags = (in->flags & ~(uint32_t)O_TRUNC) | O_CREAT | O_EXCL;
+	changing_init(&c, rq, x, FOP_create, &exclusive, out);
+	c.collect = files;
+	err = plan_of(c.a, FOP_create, in, &c.plan);
+	if (!err)
+		err = change(&c);
+	if (err == -EEXIST && !(in->flags & O_EXCL))
+		return open_existing(rq, x, in, out);
+	if (err)
+		return err;
+	out->file = opened_create(c.a, out->inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC), files);
+	if (out->file)
+		return 0;
+	fop_out_clear(FOP_create, out);
+	return -ENOMEM;
+}

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open files: one of ours stands for one at each member, opened there when it is first needed. Locks, and listings. */
+#include <fcntl.h>
+
+#include "afr.h"
+
+enum { SOON_MS = 10 };
+
+/* ---- the slot ---- */
+
+struct opened *opened_of(struct afr *a, struct file *f)
+{
+	return file_slot(f, a->x);
+}
+
+void opened_free(struct opened *o)
+{
+	for (int i = 0; i < REPLICAS_MAX; i++)
+		file_unref(o->at[i]);
+	for (unsigned i = 0; i < o->dropped_count; i++)
+		file_unref(o->dropped[i]);
+	free(o->held);
+	free(o->seen);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+struct file *opened_create(struct afr *a, struct inode *inode, uint32_t flags, struct file *const at[REPLICAS_MAX])
+{
+	struct file *f = file_create(inode, flags);
+	struct opened *o = calloc(1, sizeof(*o));
+
+	if (f && o) {
+		pthread_mutex_init(&o->lock, NULL);
+		o->lister = -1;
+		memcpy(o->at, at, sizeof(o->at));
+		if (!file_slot_set(f, a->x, o))
+			return f;
+		opened_free(o);
+	} else {
+		free(o);
+		for (int i = 0; i < REPLICAS_MAX; i++)
+			file_unref(at[i]);
+	}
+	file_unref(f);
+	return NULL;
+}
+
+/* ---- at the members ---- */
+
+static void own_request(struct afr *a, struct request *rq)
+{
+	request_init(rq, a->x->graph, 0);
+	rq->group_count = 0;
+	rq->deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
+}
+
+/* Permission was given when the file was opened first. */
+static int open_at(struct afr *a, struct file *f, int member, struct file **got)
+{
+	struct open_in in = { f->inode, f->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC) };
+	struct opendir_in in_dir = { f->inode };
+	struct opendir_out out_dir = { 0 };
+	struct open_out out = { 0 };
+	struct request rq;
+	int err = object_resolve(a, NULL, f->inode, member);
+
+	if (err)
+		return err;
+	own_request(a, &rq);
+	if (S_ISDIR(f->inode->type))
+		err = opendir_on(&rq, a->x->child[member], &in_dir, &out_dir);
+	else
+		err = open_on(&rq, a->x->child[member], &in, &out);
+	request_finish(&rq);
+	*got = S_ISDIR(f->inode->type) ? out_dir.file : out.file;
+	return err;
+}
+
+/* Locks that are held through the file are held at every member. */
+static void bring_locks(struct afr *a, struct opened *o, struct file *at, int member)
+{
+	struct lock *list;
+	unsigned count;
+
+	pthread_mutex_lock(&o->lock);
+	count = o->locks;
+	list = count ? malloc(count * sizeof(*list)) : NULL;
+	if (list)
+		memcpy(list, o->held, count * sizeof(*list));
+	pthread_mutex_unlock(&o->lock);
+	for (unsigned i = 0; list && i < count; i++) {
+		struct setlk_in in = { at, list[i] };
+		struct setlk_out out = { 0 };
+		struct request rq;
+		int err;
+
+		in.lock.wait = 0;
+		own_request(a, &rq);
+		rq.lock_owner = in.lock.owner;
+		err = setlk_on(&rq, a->x->child[member], &in, &out);
+		request_finish(&rq);
+		if (err)
+			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-err));
+	}
+	free(list);
+}
+
+static struct file *file_known(struct opened *o, int member)
+{
+	struct file *f;
+
+	pthread_mutex_lock(&o->lock);
+	f = o->at[member];
+	pthread_mutex_unlock(&o->lock);
+	return f;
+}
+
+int file_at(struct afr *a, struct request *rq, struct file *f, int member, struct file **at)
+{
+	struct opened *o = opened_of(a, f);
+	struct file *got = NULL;
+	int err = 0;
+
+	(void)rq;
+	if (!o)
+		return -EBADF;
+	*at = file_known(o, member);
+	if (*at)
+		return 0;
+	task_shield(true);
+	task_lock(&o->opening, NO_DEADLINE);
+	*at = file_known(o, member);
+	if (!*at) {
+		err = open_at(a, f, member, &got);
+		if (!err)
+			bring_locks(a, o, got, member);
+		pthread_mutex_lock(&o->lock);
+		if (!err)
+			*at = o->at[member] = got;
+		pthread_mutex_unlock(&o->lock);
+	}
+	task_unlock(&o->opening);
+	task_shield(false);
+	return err;
+}
+
+void file_forget(struct afr *a, struct file *f, int member)
+{
+	struct opened *o = opened_of(a, f);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (o->at[member] && o->dropped_count < DROPPED_MAX) { /* others may be using it just now: it is let go with ours */
+		o->dropped[o->dropped_count++] = o->at[member];
+		o->at[member] = NULL;
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- open ---- */
+
+static int truncate_opened(struct request *rq, struct xlator *x, struct file *f)
+{
+	struct setattr_in in = { .file = f, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
+	struct setattr_out out = { 0 };
+	int err = afr_change(rq, x, FOP_setattr, &in, &out);
+
+	fop_out_clear(FOP_setattr, &out);
+	return err;
+}
+
+/* To write, all members are needed, so they are asked at once. Who can't open it now is tried again when something is written. */
+static int open_at_all(struct request *rq, struct xlator *x, const struct open_in *in, struct file *at[REPLICAS_MAX])
+{
+	struct afr *a = afr_of(x);
+	int err = -EIO, opened = 0;
+	struct fan *f;
+	struct view v;
+
+	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	if (err)
+		return err;
+	f = fan_call(a, rq, view_mask(&v, MEMBER_BACK), FOP_open, in, NULL);
+	if (!f)
+		return -ENOMEM;
+	for (int i = 0; i < v.members; i++) {
+		struct member_result *r = fan_result(f, i);
+
+		if (!r->asked)
+			continue;
+		if (!r->status) {
+			at[i] = r->out.open.file;
+			r->out.open.file = NULL;
+			opened += v.state[i] == MEMBER_IN;
+		} else if (v.state[i] == MEMBER_IN) {
+			err = r->status;
+		}
+	}
+	fan_free(f);
+	return opened ? 0 : err ? err : -EVIEW;
+}
+
+static void release_all(struct afr *a, struct request *rq, struct file *const at[REPLICAS_MAX])
+{
+	for (int i = 0; i < a->members; i++) {
+		struct release_in in = { at[i] };
+		struct release_out out = { 0 };
+
+		if (at[i])
+			release_on(rq, a->x->child[i], &in, &out);
+	}
+}
+
+int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
+{
+	struct file *at[REPLICAS_MAX] = { NULL };
+	struct afr *a = afr_of(x);
+	struct open_in plain = { in->inode, in->flags & ~(uint32_t)(O_TRUNC | O_CREAT | O_EXCL) };
+	struct open_out got = { 0 };
+	int member, err = -EVIEW;
+
+	if ((in->flags & O_ACCMODE) != O_RDONLY || in->flags & O_TRUNC)
+		err = open_at_all(rq, x, &plain, at);
+	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) {
+		err = afr_read_at(rq, x, FOP_open, &plain, &got, &member);
+		if (!err)
+			at[member] = got.file;
+	}
+	if (err)
+		return err;
+	out->file = opened_create(a, in->inode, plain.flags, at);
+	if (!out->file)
+		return -ENOMEM;
+	err = in->flags & O_TRUNC ? truncate_opened(rq, x, out->file) : 0;
+	if (err) {
+		release_all(a, rq, at);
+		fop_out_clear(FOP_open, out);
+	}
+	return err;
+}
+
+int afr_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
+{
+	struct file *at[REPLICAS_MAX] = { NULL };
+	struct opendir_out got = { 0 };
+	int member, err = afr_read_at(rq, x, FOP_opendir, in, &got, &member);
+
+	if (err)
+		return err;
+	at[member] = got.file;
+	out->file = opened_create(afr_of(x), in->inode, O_RDONLY | O_DIRECTORY, at);
+	if (!out->file)
+		return -ENOMEM;
+	opened_of(afr_of(x), out->file)->lister = member;
+	return 0;
+}
+
+int afr_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
+{
+	struct opened *o = opened_of(afr_of(x), in->file);
+	struct file *at[REPLICAS_MAX];
+
+	(void)out;
+	if (!o)
+		return 0;
+	pthread_mutex_lock(&o->lock);
+	memcpy(at, o->at, sizeof(at));
+	free(o->held);
+	o->held = NULL;
+	o->locks = 0;
+	pthread_mutex_unlock(&o->lock);
+	release_all(afr_of(x), rq, at);
+	return 0;
+}
+
+/* ---- flush and fsync ---- */
+
+/* Only locks are to be dropped: without any there is nothing to do. */
+int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
+{
+	struct opened *o = opened_of(afr_of(x), in->file);
+	struct afr *a = afr_of(x);
+	unsigned kept = 0;
+	bool any;
+
+	(void)out;
+	if (!o)
+		return -EBADF;
+	pthread_mutex_lock(&o->lock);
+	any = o->locked_ever;
+	for (unsigned i = 0; i < o->locks; i++)
+		if (o->held[i].kind != LOCK_POSIX || o->held[i].owner != in->owner)
+			o->held[kept++] = o->held[i];
+	o->locks = kept;
+	pthread_mutex_unlock(&o->lock);
+	for (int i = 0; i < a->members && any; i++) {
+		struct flush_in one = { file_known(o, i), in->owner };
+		struct flush_out nothing = { 0 };
+
+		if (one.file)
+			flush_on(rq, a->x->child[i], &one, &nothing);
+	}
+	return 0;
+}
+
+/* Durable at every member that is IN, in one and the same view. */
+int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
+{
+	struct afr *a = afr_of(x);
+	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	int err;
+
+	(void)out;
+	do {
+		struct replica_stamp stamp = { 0 };
+		unsigned bad = 0;
+		struct view v;
+		struct fan *f;
+
+		err = afr_view(a, deadline, &v);
+		if (err)
+			return err;
+		stamp.epoch = v.epoch;
+		stamp.flags = REPLICA_READ;
+		f = fan_call(a, rq, view_mask(&v, MEMBER_IN), FOP_fsync, in, &stamp);
+		if (!f)
+			return -ENOMEM;
+		for (int i = 0; i < v.members; i++) {
+			int status = fan_result(f, i)->asked ? fan_result(f, i)->status : 0;
+
+			if (!status || status == -ENAMELESS)
+				continue;
+			err = status;
+			bad |= status == -EVIEW ? 0 : 1u << i;
+		}
+		fan_free(f);
+		if (!err)
+			return 0;
+		afr_view_stale(a, v.epoch);
+		if (bad == view_mask(&v, MEMBER_IN))
+			return err;
+		if (bad)
+			afr_suspect(a, &v, bad, err);
+		err = task_sleep_ms(SOON_MS);
+	} while (!err && clock_ns() < deadline);
+	return err ? err : -EIO;
+}
+
+/* ---- locks ---- */
+
+static int note_lock(struct opened *o, const struct lock *l)
+{
+	struct lock *grown;
+	int err = 0;
+
+	pthread_mutex_lock(&o->lock);
+	o->locked_ever = true;
+	if (l->type == F_UNLCK && !l->start && l->end == UINT64_MAX) { /* the usual end of it: nothing of the owner's is left */
+		unsigned kept = 0;
+
+		for (unsigned i = 0; i < o->locks; i++)
+			if (o->held[i].kind != l->kind || o->held[i].owner != l->owner)
+				o->held[kept++] = o->held[i];
+		o->locks = kept;
+		pthread_mutex_unlock(&o->lock);
+		return 0;
+	}
+	grown = realloc(o->held, (o->locks + 1) * sizeof(*grown));
+	if (grown) {
+		o->held = grown;
+		o->held[o->locks++] = *l; /* in order: bringing all of them, unlocks too, gives the same state */
+	} else {
+		err = -ENOLCK;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+static int lock_at(struct afr *a, struct request *rq, int member, const struct setlk_in *in, bool wait)
+{
+	struct setlk_in one = *in;
+	struct setlk_out out = { 0 };
+	int err;
+
+	one.lock.wait = wait && in->lock.wait;
+	err = one_call(a, rq, member, FOP_setlk, &one, &out, NULL);
+	return err;
+}
+
+/* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
+int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
+{
+	struct opened *o = opened_of(afr_of(x), in->file);
+	struct afr *a = afr_of(x);
+	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	bool unlock = in->lock.type == F_UNLCK;
+	struct view v;
+	int err;
+
+	(void)out;
+	if (!o)
+		return -EBADF;
+	for (;;) {
+		unsigned again = 0;
+
+		err = afr_view(a, deadline, &v);
+		if (err)
+			return err;
+		for (unsigned k = 0; k < v.members && !err; k++) {
+			int i = v.order[unlock ? v.members - 1 - k : k];
+
+			if (v.state[i] != MEMBER_IN)
+				continue;
+			err = lock_at(a, rq, i, in, true);
+			if (err == -ENAMELESS)
+				err = 0;
+			again = err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
+		}
+		if (!again || clock_ns() >= deadline)
+			break;
+		afr_view_stale(a, v.epoch);
+		err = task_sleep_ms(SOON_MS);
+		if (err)
+			return err;
+	}
+	return err ? err : note_lock(o, &in->lock);
+}
+
+/* ---- listings ---- */
+
+/* Offsets are ordinals: the cookies of members differ. Where another member must go on, it begins anew and leaves out what was
+ * returned before. */
+
+static uint64_t hash_name(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
+	return h;
+}
+
+static bool seen_before(const struct opened *o, uint64_t hash)
+{
+	for (uint64_t i = 0; i < o->since; i++)
+		if (o->seen[i].hash == hash)
+			return true;
+	return false;
+}
+
+static int remember(struct opened *o, const struct dirent_plus *e)
+{
+	if (o->seen_count == o->seen_room) {
+		uint64_t room = o->seen_room ? 2 * o->seen_room : 256;
+		struct seen_entry *grown = realloc(o->seen, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		o->seen = grown;
+		o->seen_room = room;
+	}
+	o->seen[o->seen_count++] = (struct seen_entry){ e->next_offset, hash_name(e->name) };
+	return 0;
+}
+
+/* Leaves out what an earlier member gave, and gives the rest our offsets. */
+static int renumber(struct opened *o, struct dirents *d)
+{
+	uint32_t left = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct dirent_plus *e = &d->entry[i];
+
+		if (err || (o->since && seen_before(o, hash_name(e->name)))) {
+			free(e->name);
+			inode_unref(e->inode);
+			continue;
+		}
+		err = remember(o, e);
+		e->next_offset = o->seen_count;
+		d->entry[left++] = *e;
+	}
+	d->count = left;
+	return err;
+}
+
+/* The listing goes on after that many entries. */
+static void rewind_to(struct opened *o, uint64_t ordinal)
+{
+	o->seen_count = ordinal < o->seen_count ? ordinal : o->seen_count;
+	if (o->seen_count < o->since)
+		o->lister = -1;
+}
+
+static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
+{
+	struct readdir_in one = *in;
+	uint64_t cookie = o->cookie;
+	int err;
+
+	do {
+		bool end;
+
+		one.offset = cookie;
+		err = one_call(a, rq, o->lister, FOP_readdir, &one, out, NULL);
+		if (err)
+			return err;
+		end = out->entries.end || !out->entries.count;
+		if (out->entries.count)
+			cookie = out->entries.entry[out->entries.count - 1].next_offset;
+		err = renumber(o, &out->entries);
+		if (err || out->entries.count || end)
+			break;
+		fop_out_clear(FOP_readdir, out); /* all of it was returned before */
+		memset(out, 0, sizeof(*out));
+	} while (true);
+	if (err) {
+		fop_out_clear(FOP_readdir, out);
+		memset(out, 0, sizeof(*out));
+	} else {
+		o->cookie = cookie;
+	}
+	return err;
+}
+
+static int choose_lister(struct afr *a, const struct view *v, struct opened *o, unsigned tried)
+{
+	int member = afr_reader(a, v, NULL, false, tried);
+
+	if (member < 0)
+		return -EAGAIN;
+	o->lister = member;
+	o->since = o->seen_count;
+	o->cookie = 0;
+	return 0;
+}
+
+static int list(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
+{
+	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	unsigned tried = 0;
+	struct view v;
+	int err;
+
+	rewind_to(o, in->offset);
+	if (o->lister >= 0)
+		o->cookie = o->seen_count == o->since ? 0 : o->seen[o->seen_count - 1].cookie;
+	for (;;) {
+		err = afr_view(a, deadline, &v);
+		if (err)
+			return err;
+		if (o->lister < 0)
+			err = choose_lister(a, &v, o, tried);
+		if (!err)
+			err = list_once(a, rq, in, o, out);
+		if (err != -EVIEW && err != -ENOTCONN && err != -ETIMEDOUT && err != -EIO && err != -ESTALE && err != -EAGAIN)
+			return err;
+		if (clock_ns() >= deadline)
+			return err == -EAGAIN || err == -EVIEW ? -EIO : err;
+		if (err == -EVIEW)
+			afr_view_stale(a, v.epoch);
+		tried = o->lister >= 0 && err != -EAGAIN ? tried | 1u << o->lister : 0;
+		o->lister = -1;
+		task_sleep_ms(SOON_MS);
+	}
+}
+
+int afr_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
+{
+	struct opened *o = opened_of(afr_of(x), in->file);
+	int err;
+
+	if (!o)
+		return -EBADF;
+	err = task_lock(&o->listing, NO_DEADLINE);
+	if (err)
+		return err;
+	err = list(afr_of(x), rq, in, o, out);
+	task_unlock(&o->listing);
+	return err;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects: where they are known, their tokens, and the spans of them that this client is changing. */
+#include <endian.h>
+
+#include "afr.h"
+
+enum { DEPTH_MAX = 128, VERB_NS = 5000000000, SOON_MS = 10 };
+
+void object_init(struct object *o, struct inode *inode)
+{
+	o->inode = inode;
+	pthread_mutex_init(&o->lock, NULL);
+}
+
+void object_free(struct object *o)
+{
+	inode_unref(o->parent);
+	free(o->name);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+struct object *object_of(struct afr *a, struct inode *inode)
+{
+	struct object *o = inode_slot(inode, a->x), *new;
+
+	while (!o) {
+		new = calloc(1, sizeof(*new));
+		if (!new)
+			return NULL;
+		object_init(new, inode);
+		switch (inode_slot_set(inode, a->x, new)) {
+		case 0:
+			return new;
+		case -EEXIST:
+			object_free(new);
+			o = inode_slot(inode, a->x);
+			break;
+		default:
+			object_free(new);
+			return NULL;
+		}
+	}
+	return o;
+}
+
+void object_seen(struct afr *a, struct inode *inode, int child, struct inode *parent, const char *name)
+{
+	struct object *o = inode ? object_of(a, inode) : NULL;
+	struct inode *old = NULL;
+
+	if (!o)
+		return;
+	atomic_fetch_or(&o->known, 1u << child);
+	if (!parent || !name || parent == inode)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (o->parent != parent || !o->name || strcmp(o->name, name)) {
+		char *copy = strdup(name);
+
+		if (copy) {
+			old = o->parent;
+			o->parent = inode_ref(parent);
+			free(o->name);
+			o->name = copy;
+		}
+	}
+	pthread_mutex_unlock(&o->lock);
+	inode_unref(old);
+}
+
+/* ---- spans ---- */
+
+static bool collide(const struct span *a, const struct span *b)
+{
+	if (a->kind == SPAN_ALL || b->kind == SPAN_ALL)
+		return true;
+	if (a->kind != b->kind)
+		return false;
+	return a->kind == SPAN_NAME ? a->start == b->start : a->start < b->end && b->start < a->end;
+}
+
+static int span_lock(struct object *o, struct span *s, uint64_t deadline)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (;;) {
+		const struct span *other = o->spans;
+
+		while (other && !collide(other, s))
+			other = other->next;
+		if (!other || err)
+			break;
+		err = task_cond_wait(&o->changed, &o->lock, deadline);
+	}
+	if (!err) {
+		s->next = o->spans;
+		o->spans = s;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+static void span_unlock(struct object *o, struct span *s)
+{
+	struct span **at;
+
+	pthread_mutex_lock(&o->lock);
+	for (at = &o->spans; *at != s; at = &(*at)->next)
+		;
+	*at = s->next;
+	pthread_mutex_unlock(&o->lock);
+	task_cond_broadcast(&o->changed);
+}
+
+int spans_lock(struct object **o, struct span *s, unsigned count, uint64_t deadline)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		err = span_lock(o[i], &s[i], deadline);
+		if (err) {
+			spans_unlock(o, s, i);
+			return err == -ETIMEDOUT ? -EIO : err;
+		}
+	}
+	return 0;
+}
+
+void spans_unlock(struct object **o, struct span *s, unsigned count)
+{
+	while (count-- > 0)
+		span_unlock(o[count], &s[count]);
+}
+
+/* ---- tokens ---- */
+
+static const struct gfid *gfid_of(const struct object *o)
+{
+	return o->inode ? &o->inode->gfid : &gfid_rename_token;
+}
+
+static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
+{
+	uint64_t until = clock_ns() + VERB_NS;
+	struct pack p = { 0 };
+	int granter;
+
+	pthread_mutex_lock(&a->lock);
+	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid_of(o)) : -1;
+	a->acquired++;
+	pthread_mutex_unlock(&a->lock);
+	if (granter < 0)
+		return -EVIEW;
+	pack_u64(&p, epoch);
+	pack_gfid(&p, gfid_of(o));
+	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
+}
+
+/* With o->lock held, which is let go meanwhile. */
+static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
+{
+	int err;
+
+	o->token = TOKEN_ASKED;
+	o->recalled = false;
+	pthread_mutex_unlock(&o->lock);
+	task_shield(true);
+	err = ask(a, o, epoch, deadline);
+	task_shield(false);
+	pthread_mutex_lock(&o->lock);
+	o->token = err ? TOKEN_NONE : TOKEN_HELD;
+	o->epoch = epoch;
+	o->size_known = false;
+	task_cond_broadcast(&o->changed);
+	return err;
+}
+
+int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
+{
+	bool mine = false;
+	int err = 0;
+
+	pthread_mutex_lock(&o->lock);
+	while (!err) {
+		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
+			o->token = TOKEN_NONE;
+		if (o->token == TOKEN_HELD && o->epoch == epoch && (!o->recalled || mine)) {
+			o->pins++;
+			break;
+		}
+		if (o->token != TOKEN_NONE) {
+			err = task_cond_wait(&o->changed, &o->lock, deadline);
+			err = err == -ETIMEDOUT ? -EIO : err;
+			continue;
+		}
+		err = acquire(a, o, epoch, deadline);
+		mine = !err; /* whoever asked may use it once, even if it has been asked back meanwhile */
+		if (err == -ERECOVERING && clock_ns() < deadline)
+			err = 0;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+struct giving_back {
+	struct afr *a;
+	struct object *o;
+	struct inode *inode; /* reference: keeps the object */
+	uint64_t epoch;
+};
+
+static void give_back(void *arg)
+{
+	struct giving_back *g = arg;
+	struct pack p = { 0 };
+	int granter;
+
+	pthread_mutex_lock(&g->a->lock);
+	granter = g->a->view.epoch == g->epoch ? view_granter(&g->a->view, gfid_of(g->o)) : -1;
+	g->a->released++;
+	pthread_mutex_unlock(&g->a->lock);
+	pack_u64(&p, g->epoch);
+	pack_u64(&p, flights_settled(g->a));
+	pack_gfid(&p, gfid_of(g->o));
+	if (granter >= 0)
+		afr_verb(g->a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+	pack_free(&p);
+	pthread_mutex_lock(&g->o->lock);
+	if (g->o->token == TOKEN_RETURNING)
+		g->o->token = TOKEN_NONE;
+	pthread_mutex_unlock(&g->o->lock);
+	task_cond_broadcast(&g->o->changed);
+	afr_task_ends(g->a);
+	inode_unref(g->inode);
+	free(g);
+}
+
+/* With o->lock held. */
+static void start_giving_back(struct afr *a, struct object *o)
+{
+	struct giving_back *g = malloc(sizeof(*g));
+	enum token_state before = o->token;
+
+	if (!g)
+		return; /* it is asked for again */
+	*g = (struct giving_back){ a, o, o->inode ? inode_ref(o->inode) : NULL, o->epoch };
+	o->token = TOKEN_RETURNING;
+	if (afr_spawn(a, give_back, g)) {
+		o->token = before;
+		inode_unref(g->inode);
+		free(g);
+	}
+}
+
+void token_unpin(struct afr *a, struct object *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->pins--;
+	if (!o->pins && o->recalled && o->token == TOKEN_HELD)
+		start_giving_back(a, o);
+	pthread_mutex_unlock(&o->lock);
+	task_cond_broadcast(&o->changed);
+}
+
+void token_recalled(struct afr *a, struct object *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->recalls++;
+	o->recalled = true;
+	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
+		pthread_mutex_lock(&a->lock);
+		o->epoch = a->view.epoch;
+		pthread_mutex_unlock(&a->lock);
+		start_giving_back(a, o);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- making an object known to another member ---- */
+
+static int look(struct afr *a, struct request *rq, struct inode *parent, const char *name, int child, struct inode *inode)
+{
+	struct replica_stamp stamp = { .flags = REPLICA_READ };
+	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
+	struct lookup_out out = { 0 };
+	struct request own;
+	int err;
+
+	(void)rq;
+	request_init(&own, a->x->graph, 0);
+	own.group_count = 0;
+	own.deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
+	err = stamp_attach(&own, &stamp);
+	if (!err)
+		err = lookup_on(&own, a->x->child[child], &in, &out);
+	request_finish(&own);
+	if (!err && out.inode)
+		object_seen(a, out.inode, child, NULL, NULL);
+	if (!err && out.inode != inode)
+		err = -ESTALE;
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT ? -ESTALE : err;
+}
+
+static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth);
+
+static int by_name(struct afr *a, struct request *rq, struct inode *inode, struct inode *parent, const char *name, int child,
+		   unsigned depth)
+{
+	int err = resolve(a, rq, parent, child, depth + 1);
+
+	return err ? err : look(a, rq, parent, name, child, inode);
+}
+
+static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+{
+	cleanup_inode struct inode *parent = NULL;
+	char name[256] = "";
+	int err;
+
+	pthread_mutex_lock(&o->lock);
+	if (o->parent && o->name) {
+		parent = inode_ref(o->parent);
+		snprintf(name, sizeof(name), "%s", o->name);
+	}
+	pthread_mutex_unlock(&o->lock);
+	if (!parent)
+		return -ESTALE;
+	err = by_name(a, rq, inode, parent, name, child, depth);
+	return err;
+}
+
+/* One name out of the list: 0 and the parent's inode. */
+static int next_link(struct afr *a, struct unpack *u, struct inode **parent, char name[256])
+{
+	struct gfid g = unpack_gfid(u);
+	size_t length = unpack_u8(u);
+
+	unpack_bytes(u, name, length);
+	name[length] = '\0';
+	if (u->failed || name_check(name))
+		return -ESTALE;
+	*parent = inode_get(a->x->inodes, &g, S_IFDIR);
+	return *parent ? 0 : -ENOMEM;
+}
+
+/* Along the names that a member tells which knows the object. -ENOENT: it has none. */
+static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+{
+	unsigned known = atomic_load(&o->known) & ~(1u << child) & atomic_load(&a->up), count;
+	struct blob links = { 0 };
+	struct unpack u;
+	int err = -ESTALE;
+
+	if (!known)
+		return -ESTALE;
+	if (afr_verb(a, __builtin_ctz(known), REPLICA_LINKS, inode, NULL, clock_ns() + VERB_NS, &links))
+		return -ESTALE;
+	u = unpack_blob(&links);
+	count = unpack_u32(&u);
+	if (!u.failed && !count)
+		err = -ENOENT;
+	for (unsigned i = 0; i < count && err == -ESTALE; i++) {
+		cleanup_inode struct inode *parent = NULL;
+		char name[256];
+
+		if (next_link(a, &u, &parent, name))
+			break;
+		err = by_name(a, rq, inode, parent, name, child, depth);
+	}
+	free(links.bytes);
+	return err;
+}
+
+/* It has no name any more, but the member may have it in use. */
+static int unlinked(struct afr *a, struct inode *inode, int child)
+{
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_gfid(&p, &inode->gfid);
+	err = afr_ask(a, child, REPLICA_UNLINKED, NULL, &p, clock_ns() + VERB_NS, &out);
+	if (!err && out.inode == inode)
+		object_seen(a, inode, child, NULL, NULL);
+	else if (!err)
+		err = -ESTALE;
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth)
+{
+	struct object *o = object_of(a, inode);
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
+		return 0;
+	if (depth > DEPTH_MAX)
+		return -ELOOP;
+	pthread_mutex_lock(&a->lock);
+	a->resolves++;
+	pthread_mutex_unlock(&a->lock);
+	err = by_hint(a, rq, inode, o, child, depth);
+	if (err == -ESTALE)
+		err = by_links(a, rq, inode, o, child, depth);
+	return err == -ENOENT ? unlinked(a, inode, child) : err;
+}
+
+int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)
+{
+	return resolve(a, rq, inode, child, 0);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
+#include "coordinator.h"
+
+enum { QUIET_MS = 50, BUSY_MS = 20, TRIES = 200 };
+
+struct backlog { /* of one member */
+	struct coordinator *c;
+	int to;
+	struct view view;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond changed;
+	struct gfid *queue;
+	size_t count, next, room;
+	unsigned running;
+	uint64_t done, failed;
+	int err; /* that ends all of it */
+	bool crawl;
+};
+
+static bool stopping(struct backlog *b)
+{
+	bool stop;
+
+	pthread_mutex_lock(&b->c->lock);
+	stop = b->c->member[b->to].heal_stop || atomic_load(&b->c->stopping);
+	pthread_mutex_unlock(&b->c->lock);
+	return stop || b->err;
+}
+
+/* ---- tokens ---- */
+
+static int client_verb(struct coordinator *c, int member, enum replica_verb verb, struct pack *p)
+{
+	struct replica_in in = { .verb = verb };
+	struct replica_out out = { 0 };
+	struct request rq;
+	int err = pack_end(p, &in.data);
+
+	if (err)
+		return err;
+	request_init(&rq, c->x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + coordinator_lease_ns(c) * 2;
+	err = fop_call(&rq, c->x->child[member], FOP_replica, &in, &out);
+	request_finish(&rq);
+	free(in.data.bytes);
+	if (!err)
+		fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+static int attach(struct coordinator *c, const struct view *v)
+{
+	int err = 0;
+
+	for (int i = 0; i < c->members && !err; i++) {
+		struct pack p = { 0 };
+
+		if (v->state[i] != MEMBER_IN)
+			continue;
+		pack_bytes(&p, c->session.bytes, sizeof(c->session.bytes));
+		err = client_verb(c, i, REPLICA_ATTACH, &p);
+	}
+	return err;
+}
+
+static int take_token(struct backlog *b, const struct gfid *g)
+{
+	int granter = view_granter(&b->view, g), err = -ERECOVERING;
+
+	for (int i = 0; i < TRIES && err == -ERECOVERING && !stopping(b); i++) {
+		struct pack p = { 0 };
+
+		pack_u64(&p, b->view.epoch);
+		pack_gfid(&p, g);
+		err = client_verb(b->c, granter, REPLICA_ACQUIRE, &p);
+	}
+	return err;
+}
+
+static void give_token(struct backlog *b, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, b->view.epoch);
+	pack_u64(&p, 0);
+	pack_gfid(&p, g);
+	client_verb(b->c, view_granter(&b->view, g), REPLICA_RELEASE, &p);
+}
+
+/* ---- the queue ---- */
+
+static int enqueue(struct backlog *b, const struct gfid *g)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&b->lock);
+	if (b->count == b->room) {
+		size_t room = b->room ? 2 * b->room : 1024;
+		struct gfid *grown = realloc(b->queue, room * sizeof(*grown));
+
+		err = grown ? 0 : -ENOMEM;
+		if (grown) {
+			b->queue = grown;
+			b->room = room;
+		}
+	}
+	if (!err)
+		b->queue[b->count++] = *g;
+	pthread_mutex_unlock(&b->lock);
+	task_cond_broadcast(&b->changed);
+	return err;
+}
+
+/* The next object; waits while others may still find some. False: there is nothing more. */
+static bool take(struct backlog *b, struct gfid *g)
+{
+	bool got = false;
+
+	pthread_mutex_lock(&b->lock);
+	while (b->next == b->count && b->running && b->crawl && !b->err)
+		task_cond_wait(&b->changed, &b->lock, NO_DEADLINE);
+	if (b->next < b->count && !b->err) {
+		*g = b->queue[b->next++];
+		b->running++;
+		got = true;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return got;
+}
+
+static void did(struct backlog *b, int err)
+{
+	pthread_mutex_lock(&b->lock);
+	b->running--;
+	b->done += !err;
+	b->failed += err != 0;
+	pthread_mutex_unlock(&b->lock);
+	task_cond_broadcast(&b->changed);
+	pthread_mutex_lock(&b->c->lock);
+	b->c->member[b->to].healed += !err;
+	pthread_mutex_unlock(&b->c->lock);
+}
+
+/* ---- one object ---- */
+
+/* In a crawl: what a directory names is looked at, too. */
+static int add_children(struct backlog *b, struct request *rq, const struct gfid *g, int from)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct opendir_out opened = { 0 };
+	struct release_out released = { 0 };
+	struct opendir_in open;
+	struct release_in release;
+	struct readdir_in in = { .size = 128 << 10, .flags = READDIR_PLUS };
+	bool end = false;
+	int err = heal_find(&b->c->heal, rq, g, -1, from, &inode);
+
+	if (err || !S_ISDIR(inode->type))
+		return err == -ENOENT ? 0 : err;
+	open = (struct opendir_in){ inode };
+	err = opendir_on(rq, b->c->x->child[from], &open, &opened);
+	if (err)
+		return err == -ENOENT || err == -ESTALE ? 0 : err;
+	in.file = opened.file;
+	while (!err && !end) {
+		struct readdir_out out = { 0 };
+
+		err = readdir_on(rq, b->c->x->child[from], &in, &out);
+		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
+			in.offset = out.entries.entry[i].next_offset;
+			if (!gfid_is_null(&out.entries.entry[i].gfid))
+				err = enqueue(b, &out.entries.entry[i].gfid);
+		}
+		end = out.entries.end || !out.entries.count;
+		fop_out_clear(FOP_readdir, &out);
+	}
+	release = (struct release_in){ opened.file };
+	release_on(rq, b->c->x->child[from], &release, &released);
+	fop_out_clear(FOP_opendir, &opened);
+	return err;
+}
+
+static int strike(struct backlog *b, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u8(&p, 0);
+	pack_gfid(&p, g);
+	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
+}
+
+static int heal_under_token(struct backlog *b, struct request *rq, const struct gfid *g)
+{
+	int from = view_first(&b->view);
+	int err = heal_object(&b->c->heal, rq, g, from, b->to, 0, UINT64_MAX);
+
+	if (!err || err == -ENOENT) /* gone: its name goes with its directory's healing */
+		err = strike(b, g);
+	if (!err && b->crawl)
+		err = add_children(b, rq, g, from);
+	return err;
+}
+
+static int heal_one(struct backlog *b, const struct gfid *g)
+{
+	struct request rq;
+	int err = take_token(b, g);
+
+	if (err)
+		return err;
+	err = heal_request(&b->c->heal, &rq);
+	if (!err)
+		err = heal_under_token(b, &rq, g);
+	heal_request_end(&rq);
+	give_token(b, g);
+	return err;
+}
+
+/* Of no use to go on: the view has changed, or the member is gone. */
+static bool ends_all(int err)
+{
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT;
+}
+
+static void worker(void *arg)
+{
+	struct backlog *b = arg;
+	struct gfid g;
+
+	while (!stopping(b) && take(b, &g)) {
+		char text[GFID_TEXT];
+		int err = heal_one(b, &g);
+
+		if (err == -EAGAIN && b->crawl) /* it waits for another directory */
+			err = enqueue(b, &g);
+		else if (err && err != -EAGAIN)
+			log_warning(b->c->x, NULL, "%s could not be healed on member %d: %s", gfid_text(&g, text), b->to,
+				    strerror(-err));
+		if (ends_all(err)) {
+			pthread_mutex_lock(&b->lock);
+			b->err = err;
+			pthread_mutex_unlock(&b->lock);
+		}
+		did(b, err);
+	}
+	pthread_mutex_lock(&b->c->lock);
+	b->c->member[b->to].workers--;
+	task_cond_broadcast(&b->c->changed);
+	pthread_mutex_unlock(&b->c->lock);
+}
+
+/* ---- a member ---- */
+
+static void run_workers(struct backlog *b)
+{
+	struct coordinator *c = b->c;
+
+	for (int i = 0; i < c->heal_tasks; i++) {
+		pthread_mutex_lock(&c->lock);
+		c->member[b->to].workers++;
+		pthread_mutex_unlock(&c->lock);
+		if (task_spawn(runtime_shard((unsigned)i % runtime_shards()), worker, b)) {
+			pthread_mutex_lock(&c->lock);
+			c->member[b->to].workers--;
+			pthread_mutex_unlock(&c->lock);
+			break;
+		}
+	}
+	pthread_mutex_lock(&c->lock);
+	while (c->member[b->to].workers)
+		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* What is pending now, up to some thousands. */
+static int fetch(struct backlog *b, uint64_t *count, bool *all)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	int err;
+
+	pack_u64(&p, 0);
+	err = ask_member(b->c, b->to, REPLICA_PENDING, &p, &answer, clock_ns() + coordinator_lease_ns(b->c));
+	if (err)
+		return err;
+	u = unpack_blob(&answer);
+	*count = unpack_u64(&u);
+	*all = unpack_u8(&u);
+	b->count = b->next = 0;
+	while (unpack_more(&u) && !err) {
+		struct gfid g = unpack_gfid(&u);
+
+		err = u.failed ? -EPROTO : enqueue(b, &g);
+	}
+	free(answer.bytes);
+	pthread_mutex_lock(&b->c->lock);
+	b->c->member[b->to].heal_total = b->c->member[b->to].healed + *count;
+	pthread_mutex_unlock(&b->c->lock);
+	return err;
+}
+
+/* The whole tree, from the root down; then what is not known to be pending is known to be right. */
+static int crawl(struct backlog *b)
+{
+	struct pack p = { 0 };
+	int err;
+
+	log_info(b->c->x, NULL, "member %d is healed as a whole", b->to);
+	b->count = b->next = 0;
+	b->crawl = true;
+	b->failed = 0;
+	err = heal_keep_links(&b->c->heal);
+	if (!err)
+		err = enqueue(b, &gfid_root);
+	if (!err)
+		run_workers(b);
+	heal_forget_links(&b->c->heal);
+	b->crawl = false;
+	if (err || b->err || b->failed || stopping(b))
+		return err ? err : b->err ? b->err : -EAGAIN;
+	pack_u8(&p, 1);
+	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
+}
+
+static int purge(struct backlog *b)
+{
+	struct request rq;
+	int err = heal_request(&b->c->heal, &rq);
+
+	if (!err)
+		err = heal_purge_limbo(&b->c->heal, &rq, b->to);
+	heal_request_end(&rq);
+	return err;
+}
+
+static int heal_member(struct backlog *b)
+{
+	uint64_t count = 1;
+	bool all = true;
+	int err = attach(b->c, &b->view);
+
+	while (!err && !stopping(b)) {
+		err = fetch(b, &count, &all);
+		if (err || (!count && !all))
+			break;
+		if (all) {
+			err = crawl(b);
+			err = err == -EAGAIN ? 0 : err;
+			continue;
+		}
+		b->done = 0;
+		run_workers(b);
+		err = b->err;
+		if (!b->done)
+			task_sleep_ms(QUIET_MS);
+	}
+	if (!err && !count && !all)
+		err = purge(b);
+	return err ? err : count || all ? -ECANCELED : 0;
+}
+
+static void healer(void *arg)
+{
+	struct remote_member *m = arg;
+	struct coordinator *c = m->c;
+	struct backlog b = { .c = c, .to = m->number, .lock = PTHREAD_MUTEX_INITIALIZER };
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	b.view = c->view;
+	m->healed = m->heal_total = 0;
+	m->heal_started_ns = clock_ns();
+	pthread_mutex_unlock(&c->lock);
+	err = heal_member(&b);
+	if (err && err != -ECANCELED && err != -EVIEW)
+		log_warning(c->x, NULL, "the healing of member %d was interrupted: %s", m->number, strerror(-err));
+	if (err)
+		task_sleep_ms(BUSY_MS);
+	free(b.queue);
+	pthread_mutex_lock(&c->lock);
+	m->healthy = !err;
+	m->healing = false;
+	task_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	coordinator_task_ends(c);
+}
+
+void healers_start(struct coordinator *c)
+{
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+		bool start;
+
+		pthread_mutex_lock(&c->lock);
+		start = c->view.epoch && c->view.state[i] == MEMBER_BACK && !m->healing && !m->healthy && member_live(c, i) &&
+			m->last.epoch == c->view.epoch && !c->unrecovered;
+		m->healing |= start;
+		m->heal_stop = false;
+		pthread_mutex_unlock(&c->lock);
+		if (start && coordinator_spawn(c, healer, m)) {
+			pthread_mutex_lock(&c->lock);
+			m->healing = false;
+			pthread_mutex_unlock(&c->lock);
+		}
+	}
+}
+
+void healers_stop(struct coordinator *c)
+{
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+
+		m->heal_stop = true;
+		while (m->healing)
+			task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
+		m->healthy = m->healthy && c->view.epoch && c->view.state[i] == MEMBER_BACK;
+	}
+	pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/coordinator: decides who belongs to a replica set, and heals it. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "coordinator.h"
+
+static const struct option options[] = {
+	{ "volume", OPTION_STRING, OPTION_AT(struct coordinator, volume), "volume",
+	  "name of the volume, for the register and people" },
+	{ "state-file", OPTION_PATH, OPTION_AT(struct coordinator, state_file), NULL,
+	  "where the view is kept if this process has no cluster store" },
+	{ "secret-file", OPTION_PATH, OPTION_AT(struct coordinator, secret_file), NULL,
+	  "file with the set's secret, 64 hexadecimal digits, as the bricks have it" },
+	{ "arbiter", OPTION_BOOL, OPTION_AT(struct coordinator, arbiter), "off",
+	  "the last member holds names and attributes, but no data" },
+	{ "lease", OPTION_DURATION, OPTION_AT(struct coordinator, lease_ms), "2s",
+	  "a member serves for so long after it heard of the coordinator; so long it takes to leave out one that is silent",
+	  200, 600000 },
+	{ "heartbeat", OPTION_DURATION, OPTION_AT(struct coordinator, heartbeat_ms), "250ms", "how often leases are renewed",
+	  20, 60000 },
+	{ "sync-interval", OPTION_DURATION, OPTION_AT(struct coordinator, sync_ms), "10s",
+	  "how often the members sync their disks, so that the list of what changed can be cut", 100, 3600000, .live = true },
+	{ "cold-wait", OPTION_DURATION, OPTION_AT(struct coordinator, cold_wait_ms), "10s",
+	  "when all went down together: how long those that are here wait for the others", 0, 3600000, .live = true },
+	{ "heal-tasks", OPTION_INT, OPTION_AT(struct coordinator, heal_tasks), "16", "objects that are healed at once", 1, 256,
+	  .live = true },
+	{ NULL },
+};
+
+/* ---- the secret ---- */
+
+static int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
+{
+	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd < 0)
+		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
+	close(fd);
+	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
+		unsigned byte;
+
+		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
+		    sscanf(text + 2 * i, "%2x", &byte) != 1)
+			got = -1;
+		else
+			secret[i] = byte;
+	}
+	return got == sizeof(text) - 1 ? 0
+				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
+						     2 * REPLICA_SECRET_SIZE);
+}
+
+/* ---- what is found while a directory is healed ---- */
+
+static int found(struct heal *h, struct request *rq, int to, const struct gfid *g, mode_t type)
+{
+	struct coordinator *c = (struct coordinator *)((char *)h - offsetof(struct coordinator, heal));
+	struct pack p = { 0 };
+	bool back;
+
+	(void)type;
+	(void)rq;
+	pthread_mutex_lock(&c->lock);
+	back = c->view.state[to] == MEMBER_BACK;
+	pthread_mutex_unlock(&c->lock);
+	if (!back) /* a recovery: what is made anew is made whole */
+		return 0;
+	pack_u8(&p, 0);
+	pack_gfid(&p, g);
+	return tell_member(c, to, REPLICA_ADD_PENDING, &p);
+}
+
+/* ---- the loop ---- */
+
+static int read_register(struct coordinator *c)
+{
+	struct view v = { 0 };
+	uint64_t version = 0;
+	int err = register_read(c, &v, &version);
+
+	if (err && err != -ENOENT) {
+		log_error(c->x, NULL, "the view can't be read: %s",
+			  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		return err;
+	}
+	pthread_mutex_lock(&c->lock);
+	c->base = v;
+	c->base.members = (uint8_t)c->members;
+	c->stored = v.epoch;
+	c->version = version;
+	c->view.epoch = 0;
+	c->deposed = false;
+	for (int i = 0; i < c->members; i++) /* what a coordinator before this one may have granted */
+		c->member[i].lease_end_ns = clock_ns() + coordinator_lease_ns(c) * 11 / 10;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+/* A new generation, when all members that are here have begun the last one. */
+static void turn_generation(struct coordinator *c)
+{
+	uint64_t now = clock_ns(), most = 0;
+	bool all = true;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++) {
+		most = c->member[i].last.generation > most ? c->member[i].last.generation : most;
+		if (c->view.state[i] == MEMBER_IN && c->member[i].last.generation < c->generation)
+			all = false;
+	}
+	if (c->generation < most)
+		c->generation = most;
+	if (all && c->view.epoch && now > c->generation_ns + c->sync_ms * 1000000) {
+		c->generation++;
+		c->generation_ns = now;
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void main_task(void *arg)
+{
+	struct coordinator *c = arg;
+	bool ready = false;
+
+	while (!atomic_load(&c->stopping)) {
+		if (!ready || c->deposed)
+			ready = !read_register(c);
+		if (ready) {
+			decide(c);
+			healers_start(c);
+			turn_generation(c);
+		}
+		pthread_mutex_lock(&c->lock);
+		if (!atomic_load(&c->stopping))
+			task_cond_wait(&c->changed, &c->lock, clock_ns() + c->heartbeat_ms * 1000000);
+		pthread_mutex_unlock(&c->lock);
+	}
+	healers_stop(c);
+	coordinator_task_ends(c);
+}
+
+/* ---- the translator ---- */
+
+static int coordinator_init(struct xlator *x, struct problem *p)
+{
+	struct coordinator *c = x->private;
+
+	if (c->arbiter && x->children != 3)
+		return problem_set(p, EINVAL, "volume %s: an arbiter makes sense only as the last of three members, not of %d",
+				   x->name, x->children);
+	if (c->heartbeat_ms * 3 > c->lease_ms)
+		return problem_set(p, EINVAL, "volume %s: the lease must be at least three heartbeats", x->name);
+	c->x = x;
+	c->members = x->children;
+	c->heal.x = x;
+	c->heal.arbiter = c->arbiter ? 2 : -1;
+	c->heal.found = found;
+	gfid_create(&c->session);
+	pthread_mutex_init(&c->lock, NULL);
+	for (int i = 0; i < c->members; i++) {
+		c->member[i].c = c;
+		c->member[i].number = i;
+	}
+	return secret_read(c->secret_file, c->heal.secret, p);
+}
+
+static int coordinator_start(struct xlator *x, struct problem *p)
+{
+	struct coordinator *c = x->private;
+	int err = 0;
+
+	c->started_ns = clock_ns();
+	for (int i = 0; i < c->members && !err; i++)
+		err = coordinator_spawn(c, lease_task, &c->member[i]);
+	if (!err)
+		err = coordinator_spawn(c, main_task, c);
+	return err ? problem_set(p, -err, "can't start the coordinator: %s", strerror(-err)) : 0;
+}
+
+static void wait_for_tasks(void *arg)
+{
+	struct coordinator *c = arg;
+
+	pthread_mutex_lock(&c->lock);
+	while (c->tasks)
+		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void coordinator_stop(struct xlator *x)
+{
+	struct coordinator *c = x->private;
+
+	atomic_store(&c->stopping, true);
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++)
+		c->member[i].heal_stop = true;
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->changed);
+	if (task_self())
+		wait_for_tasks(c);
+	else
+		task_call(wait_for_tasks, c);
+}
+
+static void coordinator_finish(struct xlator *x)
+{
+	struct coordinator *c = x->private;
+
+	notes_free(c);
+	pthread_mutex_destroy(&c->lock);
+}
+
+static void coordinator_notify(struct xlator *x, struct xlator *from, const struct event *e)
+{
+	struct coordinator *c = x->private;
+
+	if (e->kind != EVENT_CHILD_UP && e->kind != EVENT_CHILD_DOWN)
+		return;
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++)
+		if (x->child[i] == from) {
+			c->member[i].up = e->kind == EVENT_CHILD_UP;
+			c->member[i].hurry = true;
+		}
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->changed);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.front = true,
+	.name = "cluster/coordinator",
+	.summary = "decides who belongs to a replica set, and heals it",
+	.options = options,
+	.private_size = sizeof(struct coordinator),
+	.min_children = 2,
+	.max_children = REPLICAS_MAX,
+	.init = coordinator_init,
+	.start = coordinator_start,
+	.stop = coordinator_stop,
+	.finish = coordinator_finish,
+	.notify = coordinator_notify,
+	.dump = coordinator_dump,
+	.command = coordinator_command,
+};

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/coordinator's parts: what it knows of the members, the register that holds the view, changes of the view, recovery, and
+ * the healing of members that come back. See doc/replication.md. */
+#ifndef STRATUS_COORDINATOR_H
+#define STRATUS_COORDINATOR_H
+#include "heal.h"
+
+struct coordinator;
+struct remote_member {
+	struct coordinator *c;
+	int number;
+	atomic_bool leasing; /* its task runs */
+	/* guarded by coordinator.lock */
+	bool up;    /* connected */
+	bool known; /* has answered since this process started */
+	struct lease_reply last;
+	uint64_t heard_ns;     /* when the last answer came */
+	uint64_t clock_at_ns;  /* when the answer came that last.clock is from */
+	uint64_t lease_end_ns; /* it may believe until then that it has a lease */
+	bool leaving;	       /* no more leases in this view */
+	bool stepped_down;
+	bool hurry; /* the next lease message is due now */
+	uint64_t leased_epoch;
+	bool broken;			/* did not do what a new view or a recovery asked of it */
+	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
+	unsigned workers;
+	bool healing, heal_stop; /* a task heals it; it is to end */
+	bool healthy;		 /* BACK, and nothing is pending any more */
+	uint64_t healed, heal_started_ns, heal_total;
+};
+/* Changes that are not known to be everywhere, of all members. */
+struct union_note {
+	struct note note;
+	int32_t status[REPLICAS_MAX]; /* at each member; NOTE_UNKNOWN: it has none, or it has not ended */
+	bool has[REPLICAS_MAX];
+	struct union_note *next;
+};
+struct coordinator {
+	/* options */
+	char *volume, *state_file, *secret_file;
+	bool arbiter;
+	uint64_t lease_ms, heartbeat_ms, sync_ms, cold_wait_ms;
+	int64_t heal_tasks;
+
+	struct xlator *x;
+	struct heal heal;
+	struct gfid session; /* that takes tokens */
+	int members;
+	uint64_t started_ns;
+	atomic_bool stopping;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond changed;
+	unsigned tasks;
+	struct remote_member member[REPLICAS_MAX];
+	struct view view; /* active; epoch 0: none yet */
+	uint64_t stored;  /* epoch in the register */
+	uint64_t version; /* of the register's value */
+	bool writable, deposed, attached, unrecovered;
+	struct view base; /* as the register had it at the start */
+	uint64_t quorum_lost_ns, failed_epoch;
+	uint64_t last_view_ns;
+	uint64_t generation, generation_ns;
+	unsigned recovering; /* notes to be resolved */
+	struct union_note *notes;
+	uint64_t views, recovered;
+	char why[160]; /* the last change of view */
+};
+
+static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
+{
+	return c->lease_ms * 1000000;
+}
+
+/* register.c: where the view is kept. May block: never with the lock held. */
+int register_read(struct coordinator *, struct view *, uint64_t *version); /* -ENOENT: none yet */
+int register_write(struct coordinator *, const struct view *, uint64_t version);
+
+/* lease.c */
+void lease_task(void *member);
+bool member_live(const struct coordinator *, int);   /* lock held: has answered within a lease's time */
+uint64_t members_synced(const struct coordinator *); /* the least of all */
+
+/* view.c */
+struct cold_list;
+/* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
+int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
+void decide(struct coordinator *);
+
+/* recover.c */
+void notes_free(struct coordinator *);
+/* Makes what the notes touch equal at all members, and resolves them. */
+int recover(struct coordinator *);
+
+/* backlog.c */
+void healers_start(struct coordinator *); /* one for each member that is BACK and has none */
+void healers_stop(struct coordinator *);  /* waits */
+int coordinator_spawn(struct coordinator *, task_fn *, void *arg);
+void coordinator_task_ends(struct coordinator *);
+/* A verb to one member, without and with an answer. */
+int tell_member(struct coordinator *, int member, enum replica_verb, struct pack *more);
+int ask_member(struct coordinator *, int member, enum replica_verb, struct pack *more, struct blob *answer, uint64_t deadline);
+/* The same to all in the mask at once, each with its own copy; mask of those that answered 0. */
+unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, const struct pack *more, uint64_t timeout_ns);
+
+/* status.c */
+void coordinator_dump(struct xlator *, FILE *);
+int coordinator_command(struct xlator *, int argc, char **argv, FILE *);
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding an object at a member: where it is known, or along the names that another member tells. */
+#include "heal-internal.h"
+
+enum { WAY_MAX = 256 }; /* directories on the way up that the member does not know */
+
+void thing_clear(struct thing *t)
+{
+	inode_unref(t->inode);
+	t->inode = NULL;
+}
+
+void links_clear(struct links_told *l)
+{
+	free(l->link);
+	*l = (struct links_told){ 0 };
+}
+
+/* Takes what the lookup gave. */
+static int thing_take(struct lookup_out *out, struct thing *t)
+{
+	if (!out->inode || (!S_ISDIR(out->inode->type) && !out->attr.nlink)) {
+		inode_unref(out->inode);
+		return -ENOENT; /* only open files keep it */
+	}
+	*t = (struct thing){ out->inode, out->attr };
+	return 0;
+}
+
+int thing_lookup(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name, struct thing *t)
+{
+	struct lookup_in in = { .loc = { .parent = directory, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = heal_call(h, rq, at, FOP_lookup, &in, &out);
+
+	return err == -ESTALE ? -ENOENT : err ? err : thing_take(&out, t);
+}
+
+/* The inode is in memory; the member has perhaps told of it before. */
+static int revalidate(struct heal *h, struct request *rq, int at, struct inode *inode, struct thing *t)
+{
+	struct lookup_in in = { .loc = { .inode = inode } };
+	struct lookup_out out = { 0 };
+	int err = heal_call(h, rq, at, FOP_lookup, &in, &out);
+
+	if (err)
+		return is_gone(err) ? -ENOENT : err;
+	if (out.inode != inode) {
+		inode_unref(out.inode);
+		return -ENOENT;
+	}
+	return thing_take(&out, t);
+}
+
+/* ---- asking where the member knows it ---- */
+
+static int ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct replica_out *out)
+{
+	struct pack more = { 0 };
+	int err;
+
+	pack_gfid(&more, gfid);
+	err = heal_verb(h, rq, at, REPLICA_FIND, NULL, &more, out);
+	if (!err && (!out->inode || !gfid_equal(&out->inode->gfid, gfid))) {
+		fop_out_clear(FOP_replica, out);
+		return -EIO;
+	}
+	return is_gone(err) ? -ENOENT : err;
+}
+
+int thing_known(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct thing *t)
+{
+	bool root = gfid_equal(gfid, &gfid_root);
+	cleanup_inode struct inode *inode = root ? inode_get(h->x->inodes, gfid, S_IFDIR) : inode_find(h->x->inodes, gfid);
+	struct replica_out out = { 0 };
+	int err = inode ? revalidate(h, rq, at, inode, t) : -ENOENT;
+
+	if (err != -ENOENT || root)
+		return root && err == -ENOENT ? -EIO : err;
+	err = ask(h, rq, gfid, at, &out);
+	if (!err)
+		err = revalidate(h, rq, at, out.inode, t);
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+static int unpack_links(const struct blob *blob, struct links_told *links)
+{
+	struct unpack u = unpack_blob(blob);
+	uint32_t count = unpack_u32(&u);
+
+	if (u.failed || count > blob->size / 17)
+		return -EIO;
+	links->link = calloc(count + 1, sizeof(*links->link));
+	if (!links->link)
+		return -ENOMEM;
+	for (; links->count < count && !u.failed; links->count++) {
+		struct link_told *l = &links->link[links->count];
+
+		l->parent = unpack_gfid(&u);
+		unpack_bytes(&u, l->name, unpack_u8(&u));
+		u.failed |= name_check(l->name) < 0;
+	}
+	return u.failed ? -EIO : 0;
+}
+
+int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct links_told *links)
+{
+	struct replica_out out = { 0 };
+	int err = ask(h, rq, gfid, at, &out);
+
+	if (!err)
+		err = unpack_links(&out.data, links);
+	if (err)
+		links_clear(links);
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+/* ---- along names ---- */
+
+struct rung {
+	struct gfid gfid;
+	char name[256];
+};
+struct way { /* from an object up to a directory that is known */
+	uint32_t count;
+	struct rung step[WAY_MAX];
+};
+
+static bool was_there(const struct way *w, const struct gfid *gfid)
+{
+	for (uint32_t i = 0; i < w->count; i++)
+		if (gfid_equal(&w->step[i].gfid, gfid))
+			return true;
+	return false;
+}
+
+/* One step up: *gfid becomes its parent, as `from` tells. -ENOLINK: it does not tell. */
+static int go_up(struct heal *h, struct request *rq, struct gfid *gfid, int from, struct way *w)
+{
+	cleanup_links struct links_told links = { 0 };
+	int err = from < 0 ? -ENOENT : links_ask(h, rq, gfid, from, &links);
+
+	if (err && err != -ENOENT)
+		return err;
+	if (!links.count || w->count == WAY_MAX || was_there(w, gfid))
+		return -ENOLINK;
+	w->step[w->count].gfid = *gfid;
+	memcpy(w->step[w->count++].name, links.link[0].name, sizeof(links.link[0].name));
+	*gfid = links.link[0].parent;
+	return 0;
+}
+
+static int go_down(struct heal *h, struct request *rq, int at, const struct way *w, struct thing *t)
+{
+	int err = 0;
+
+	for (uint32_t i = w->count; i-- && !err;) {
+		cleanup_thing struct thing directory = *t;
+
+		*t = (struct thing){ 0 };
+		err = thing_lookup(h, rq, at, directory.inode, w->step[i].name, t);
+		if (!err && !gfid_equal(&t->inode->gfid, &w->step[i].gfid))
+			err = -ENOENT;
+	}
+	return err == -ENOTDIR ? -ENOENT : err;
+}
+
+/* A directory: it has one name. -EAGAIN: it is not where it should be. */
+static int find_directory(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
+{
+	struct way *w = malloc(sizeof(*w));
+	struct gfid up = *gfid;
+	int err = w ? 0 : -ENOMEM;
+
+	if (w)
+		w->count = 0;
+	while (!err && (err = thing_known(h, rq, &up, at, t)) == -ENOENT)
+		err = go_up(h, rq, &up, from, w);
+	if (!err)
+		err = go_down(h, rq, at, w, t);
+	if (err)
+		thing_clear(t);
+	free(w);
+	return err == -ENOENT ? -EAGAIN : err;
+}
+
+static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, const struct link_told *l,
+		     struct thing *t)
+{
+	cleanup_thing struct thing parent = { 0 };
+	int err = find_directory(h, rq, &l->parent, from, at, &parent);
+
+	if (!err)
+		err = thing_lookup(h, rq, at, parent.inode, l->name, t);
+	if (!err && !gfid_equal(&t->inode->gfid, gfid)) {
+		thing_clear(t);
+		err = -ENOENT;
+	}
+	return err == -ENOTDIR ? -ENOENT : err;
+}
+
+static bool not_found(int err)
+{
+	return err == -ENOENT || err == -EAGAIN || err == -ENOLINK;
+}
+
+int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
+{
+	cleanup_links struct links_told links = { 0 };
+	int one, err = thing_known(h, rq, gfid, at, t);
+
+	if (err != -ENOENT || from < 0)
+		return err;
+	err = links_ask(h, rq, gfid, from, &links);
+	if (err)
+		return err;
+	err = links.count ? -ENOENT : -ENOLINK;
+	for (uint32_t i = 0; i < links.count && err; i++) {
+		one = find_link(h, rq, gfid, from, at, &links.link[i], t);
+		if (!not_found(one))
+			return one;
+		if (one == -EAGAIN || err == -ENOENT)
+			err = one;
+	}
+	return err;
+}
+
+int heal_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct inode **inode)
+{
+	struct thing t = { 0 };
+	int err = thing_find(h, rq, gfid, from, at, &t);
+
+	*inode = t.inode;
+	return not_found(err) ? -ENOENT : err;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of healing share. */
+#ifndef STRATUS_HEAL_INTERNAL_H
+#define STRATUS_HEAL_INTERNAL_H
+#include "heal.h"
+
+/* ---- heal.c: asking a member ---- */
+
+/* The fop at that member, with the stamp of a heal in the epoch of now. */
+int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
+/* The same, as if it were done at that time. */
+int heal_call_at(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
+static inline bool is_gone(int err)
+{
+	return err == -ENOENT || err == -ESTALE;
+}
+
+/* ---- heal-find.c: an object at one member ---- */
+
+struct thing {
+	struct inode *inode; /* a reference; can be used at the member */
+	struct attr attr;
+};
+void thing_clear(struct thing *);
+#define cleanup_thing __attribute__((cleanup(thing_clear)))
+/* What stands under the name. -ENOENT also when the directory has gone. */
+int thing_lookup(struct heal *, struct request *, int at, struct inode *directory, const char *name, struct thing *);
+/* As heal_find. -ENOENT: it is not there under any name that it has at `from`. -EAGAIN: a directory that names it at `from` is not in
+ * its place, so it may be there. -ENOLINK: not all of its names are told. */
+int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
+/* The same without looking along names of another member: only where the member itself knows it. */
+int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
+
+struct link_told {
+	struct gfid parent;
+	char name[256];
+};
+struct links_told {
+	uint32_t count;
+	struct link_told *link;
+};
+#define cleanup_links __attribute__((cleanup(links_clear)))
+void links_clear(struct links_told *);
+/* The names that the member tells of the object. -ENOENT: it can't find it. */
+int links_ask(struct heal *, struct request *, const struct gfid *, int at, struct links_told *);
+
+/* ---- heal-meta.c, heal-data.c: what an object is, save its names ---- */
+
+/* Objects that were made at `to` and are to be made whole. */
+struct made_list {
+	uint32_t count, room;
+	struct gfid *gfid;
+};
+/* One object as two members have it. */
+struct pair {
+	struct heal *h;
+	struct request *rq;
+	int from, to;
+	struct inode *inode; /* can be used at both */
+	struct attr source, target;
+	bool changed; /* something at `to`, so its times are others by now */
+	struct made_list
+		*made; /* of a directory: what is made there is listed here; NULL: found() is told of all that is named anew */
+};
+int pair_meta(struct pair *);  /* owner, xattrs, mode, and last the times */
+int pair_times(struct pair *); /* only these */
+int pair_data(struct pair *, uint64_t start, uint64_t end);
+
+/* ---- heal-names.c: what a directory names ---- */
+
+/* Both directories' names made equal; the directories' own times are the caller's. */
+int pair_names(struct pair *directory);
+
+/* ---- heal-links.c ---- */
+
+/* Keeps the inode in memory, if it is of a file with several names and such are kept. */
+void link_keep(struct heal *, struct inode *, const struct attr *);
+
+/* ---- heal-place.c: one name ---- */
+
+/* What has the name at `to` goes to the limbo, if it is that object. */
+int name_move_away(struct pair *directory, const char *name, const struct gfid *);
+/* What has the name at `from` gets it at `to`, where nothing has it. */
+int name_place(struct pair *directory, const char *name);
+
+/* ---- heal-limbo.c ---- */
+
+/* The directory at that member. */
+int limbo_find(struct heal *, struct request *, int at, struct inode **);
+int limbo_open(struct heal *, struct request *, int at, struct inode **); /* made if it is not there */
+/* Moves it there under the text of its gfid. 0 also when the name had gone. */
+int limbo_take(struct heal *, struct request *, int at, struct inode *directory, const char *name, const struct thing *);
+/* Moves it out of there to the name. -ENOENT: it is not there. */
+int limbo_give(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
+#endif

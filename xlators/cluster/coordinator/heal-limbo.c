@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The limbo: a directory in the root, where each object that lost its place at a member waits for another, or for its end. */
+#include "heal-internal.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+enum { SAME_NAME_MAX = 100, LIST_BYTES = 65536 };
+
+const struct gfid gfid_limbo = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3 } };
+
+/* ---- the directory ---- */
+
+int limbo_find(struct heal *h, struct request *rq, int at, struct inode **limbo)
+{
+	cleanup_thing struct thing root = { 0 }, t = { 0 };
+	int err = thing_known(h, rq, &gfid_root, at, &root);
+
+	if (!err)
+		err = thing_lookup(h, rq, at, root.inode, LIMBO, &t);
+	if (err)
+		return err;
+	if (!S_ISDIR(t.inode->type))
+		return -ENOTDIR;
+	*limbo = inode_ref(t.inode);
+	return 0;
+}
+
+/* The limbo comes and goes without a trace in the root's times: it does so at the time that they tell; and where the brick could not
+ * do that, they are set. */
+static int keep_times(struct heal *h, struct request *rq, int at, const struct thing *root)
+{
+	struct setattr_in in = {
+		.inode = root->inode,
+		.set = { .valid = SET_ATIME | SET_MTIME, .atime = root->attr.atime, .mtime = root->attr.mtime }
+	};
+	struct setattr_out out = { 0 };
+
+	return heal_call(h, rq, at, FOP_setattr, &in, &out);
+}
+
+static int limbo_make(struct heal *h, struct request *rq, int at, struct inode **limbo)
+{
+	cleanup_thing struct thing root = { 0 };
+	struct mkdir_in in = { .loc = { .name = LIMBO }, .gfid = gfid_limbo, .mode = 0700 };
+	struct mkdir_out out = { 0 };
+	int err = thing_known(h, rq, &gfid_root, at, &root);
+
+	if (err)
+		return err;
+	in.loc.parent = root.inode;
+	err = heal_call_at(h, rq, at, FOP_mkdir, &in, &out, &root.attr.mtime);
+	fop_out_clear(FOP_mkdir, &out);
+	if (!err)
+		err = keep_times(h, rq, at, &root);
+	return err && err != -EEXIST ? err : limbo_find(h, rq, at, limbo);
+}
+
+int limbo_open(struct heal *h, struct request *rq, int at, struct inode **limbo)
+{
+	int err = limbo_find(h, rq, at, limbo);
+
+	return err == -ENOENT ? limbo_make(h, rq, at, limbo) : err;
+}
+
+/* ---- in and out ---- */
+
+static int unlink_name(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name)
+{
+	struct unlink_in in = { .loc = { .parent = directory, .name = name } };
+	struct unlink_out out = { 0 };
+
+	return heal_call(h, rq, at, FOP_unlink, &in, &out);
+}
+
+/* The limbo has the name already: of the same object, so one of the two is enough? */
+static bool is_there(struct heal *h, struct request *rq, int at, struct inode *limbo, const char *name,
+		     const struct thing *what)
+{
+	cleanup_thing struct thing t = { 0 };
+
+	return !S_ISDIR(what->inode->type) && !thing_lookup(h, rq, at, limbo, name, &t) && t.inode == what->inode &&
+	       t.attr.nlink > 1;
+}
+
+int limbo_take(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name, const struct thing *what)
+{
+	cleanup_inode struct inode *limbo = NULL;
+	char text[GFID_TEXT], place[GFID_TEXT + 16];
+	struct rename_in in = { .from = { directory, what->inode, name }, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	int err = limbo_open(h, rq, at, &limbo);
+
+	if (err)
+		return err;
+	in.to = (struct loc){ .parent = limbo, .name = place };
+	snprintf(place, sizeof(place), "%s", gfid_text(&what->inode->gfid, text));
+	err = heal_call(h, rq, at, FOP_rename, &in, &out);
+	if (err == -EEXIST && is_there(h, rq, at, limbo, place, what))
+		return unlink_name(h, rq, at, directory, name);
+	for (int i = 1; err == -EEXIST && i < SAME_NAME_MAX; i++) {
+		snprintf(place, sizeof(place), "%s.%d", text, i);
+		err = heal_call(h, rq, at, FOP_rename, &in, &out);
+	}
+	return is_gone(err) ? 0 : err;
+}
+
+int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+{
+	cleanup_inode struct inode *limbo = NULL;
+	cleanup_thing struct thing t = { 0 };
+	char text[GFID_TEXT];
+	struct rename_in in = { .to = *to, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	int err = limbo_find(h, rq, at, &limbo);
+
+	if (!err)
+		err = thing_lookup(h, rq, at, limbo, gfid_text(gfid, text), &t);
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		err = -ENOENT;
+	if (err)
+		return err;
+	in.from = (struct loc){ limbo, t.inode, text };
+	return heal_call(h, rq, at, FOP_rename, &in, &out);
+}
+
+/* ---- the end ---- */
+
+struct level { /* of a tree that goes */
+	struct inode *directory;
+	char name[256];
+	struct level *up;
+};
+
+static int rmdir_name(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name)
+{
+	struct rmdir_in in = { .loc = { .parent = directory, .name = name } };
+	struct rmdir_out out = { 0 };
+
+	return heal_call(h, rq, at, FOP_rmdir, &in, &out);
+}
+
+static int go_into(struct heal *h, struct request *rq, int at, const char *name, struct level **top)
+{
+	struct level *l = calloc(1, sizeof(*l));
+	struct thing t = { 0 };
+	int err = l ? thing_lookup(h, rq, at, (*top)->directory, name, &t) : -ENOMEM;
+
+	if (err) {
+		free(l);
+		return err == -ENOENT ? 0 : err;
+	}
+	*l = (struct level){ .directory = t.inode, .up = *top };
+	snprintf(l->name, sizeof(l->name), "%s", name);
+	*top = l;
+	return 0;
+}
+
+static void go_back(struct level **top)
+{
+	struct level *l = *top;
+
+	*top = l->up;
+	inode_unref(l->directory);
+	free(l);
+}
+
+/* Some of the directory's names, from the beginning. */
+static int list_some(struct heal *h, struct request *rq, int at, struct inode *directory, struct readdir_out *out)
+{
+	struct opendir_in open = { .inode = directory };
+	struct opendir_out opened = { 0 };
+	int err = heal_call(h, rq, at, FOP_opendir, &open, &opened);
+
+	if (err)
+		return err;
+	struct readdir_in in = { .file = opened.file, .size = LIST_BYTES };
+	struct release_in release = { .file = opened.file };
+	struct release_out released = { 0 };
+
+	err = heal_call(h, rq, at, FOP_readdir, &in, out);
+	heal_call(h, rq, at, FOP_release, &release, &released);
+	fop_out_clear(FOP_opendir, &opened);
+	return err;
+}
+
+/* Removes what it can. A directory that is not empty becomes the next level, and the rest waits. */
+static int remove_some(struct heal *h, struct request *rq, int at, struct level **top, const struct dirents *names)
+{
+	struct inode *directory = (*top)->directory;
+	int err = 0;
+
+	for (uint32_t i = 0; i < names->count && !err; i++) {
+		const struct dirent_plus *e = &names->entry[i];
+
+		if (!S_ISDIR(e->type)) {
+			err = unlink_name(h, rq, at, directory, e->name);
+		} else {
+			err = rmdir_name(h, rq, at, directory, e->name);
+			if (err == -ENOTEMPTY || err == -EEXIST)
+				return go_into(h, rq, at, e->name, top);
+		}
+		if (err == -ENOENT)
+			err = 0;
+	}
+	return err;
+}
+
+/* Everything below the first level. */
+static int remove_tree(struct heal *h, struct request *rq, int at, struct level **top)
+{
+	int err = 0;
+
+	while (!err) {
+		struct readdir_out out = { 0 };
+		bool empty;
+
+		err = list_some(h, rq, at, (*top)->directory, &out);
+		if (err)
+			break;
+		empty = !out.entries.count;
+		if (!empty)
+			err = remove_some(h, rq, at, top, &out.entries);
+		fop_out_clear(FOP_readdir, &out);
+		if (empty && !(*top)->up)
+			break;
+		if (empty) {
+			err = rmdir_name(h, rq, at, (*top)->up->directory, (*top)->name);
+			if (err == -ENOENT)
+				err = 0;
+			go_back(top);
+		}
+	}
+	return err;
+}
+
+int heal_purge_limbo(struct heal *h, struct request *rq, int at)
+{
+	cleanup_thing struct thing root = { 0 };
+	struct level first = { 0 }, *top = &first;
+	int err = limbo_find(h, rq, at, &first.directory);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	err = remove_tree(h, rq, at, &top);
+	while (top->up)
+		go_back(&top);
+	inode_unref(first.directory);
+	if (!err)
+		err = thing_known(h, rq, &gfid_root, at, &root);
+	if (err)
+		return err;
+	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
+	struct rmdir_out out = { 0 };
+
+	err = heal_call_at(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
+	return err ? err : keep_times(h, rq, at, &root);
+}

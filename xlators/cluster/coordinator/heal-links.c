@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files with several names that were seen in a walk stay in memory, so that a member which knows nothing by itself is asked for them by
+ * handle, and takes a second object with the same gfid for the copy that it is. */
+#include "heal-internal.h"
+
+enum { ROOM_MIN = 1024, LINKS_MOST = 1 << 22 };
+
+struct kept_links {
+	pthread_mutex_t lock; /* short */
+	size_t count, room;   /* a power of two; at most half of it is in use */
+	struct inode **slot;  /* by address */
+};
+
+int heal_keep_links(struct heal *h)
+{
+	struct kept_links *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return -ENOMEM;
+	k->slot = calloc(ROOM_MIN, sizeof(*k->slot));
+	if (!k->slot) {
+		free(k);
+		return -ENOMEM;
+	}
+	k->room = ROOM_MIN;
+	pthread_mutex_init(&k->lock, NULL);
+	h->links = k;
+	return 0;
+}
+
+void heal_forget_links(struct heal *h)
+{
+	struct kept_links *k = h->links;
+
+	h->links = NULL;
+	for (size_t i = 0; k && i < k->room; i++)
+		inode_unref(k->slot[i]);
+	if (!k)
+		return;
+	pthread_mutex_destroy(&k->lock);
+	free(k->slot);
+	free(k);
+}
+
+static struct inode **place_of(struct inode **slot, size_t room, const struct inode *inode)
+{
+	size_t i = ((uintptr_t)inode >> 4) * 0x9e3779b97f4a7c15u >> 20 & (room - 1);
+
+	while (slot[i] && slot[i] != inode)
+		i = (i + 1) & (room - 1);
+	return &slot[i];
+}
+
+static bool grow(struct kept_links *k)
+{
+	struct inode **slot = calloc(2 * k->room, sizeof(*slot));
+
+	if (!slot)
+		return false;
+	for (size_t i = 0; i < k->room; i++)
+		if (k->slot[i])
+			*place_of(slot, 2 * k->room, k->slot[i]) = k->slot[i];
+	free(k->slot);
+	k->slot = slot;
+	k->room *= 2;
+	return true;
+}
+
+void link_keep(struct heal *h, struct inode *inode, const struct attr *attr)
+{
+	struct kept_links *k = h->links;
+	struct inode **at;
+
+	if (!k || !inode || S_ISDIR(attr->mode) || attr->nlink < 2)
+		return;
+	pthread_mutex_lock(&k->lock);
+	at = place_of(k->slot, k->room, inode);
+	if (!*at && k->count < LINKS_MOST && (2 * k->count < k->room || grow(k))) {
+		*place_of(k->slot, k->room, inode) = inode_ref(inode);
+		k->count++;
+	}
+	pthread_mutex_unlock(&k->lock);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One name: out of the way, or into its place. */
+#include "heal-internal.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+enum { STEPS_UP = 1000 };
+
+int name_move_away(struct pair *p, const char *name, const struct gfid *gfid)
+{
+	cleanup_thing struct thing t = { 0 };
+	int err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &t);
+
+	p->changed = true;
+	if (err == -ENOENT || (!err && !gfid_equal(&t.inode->gfid, gfid)))
+		return 0; /* another heal has moved it meanwhile */
+	return err ? err : limbo_take(p->h, p->rq, p->to, p->inode, name, &t);
+}
+
+/* ---- what the member has already ---- */
+
+static int add_link(struct pair *p, const struct loc *place, struct inode *inode)
+{
+	struct link_in in = { .inode = inode, .loc = *place };
+	struct link_out out = { 0 };
+
+	return heal_call(p->h, p->rq, p->to, FOP_link, &in, &out);
+}
+
+static int move_link(struct pair *p, const struct loc *place, struct inode *inode, const struct link_told *old)
+{
+	cleanup_thing struct thing parent = { 0 }, t = { 0 };
+	struct rename_in in = { .to = *place, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	int err = thing_find(p->h, p->rq, &old->parent, p->from, p->to, &parent);
+
+	if (!err)
+		err = thing_lookup(p->h, p->rq, p->to, parent.inode, old->name, &t);
+	if (!err && t.inode != inode)
+		err = -ENOENT;
+	if (err)
+		return err == -ENOLINK ? -ENOENT : err;
+	in.from = (struct loc){ parent.inode, inode, old->name };
+	return heal_call(p->h, p->rq, p->to, FOP_rename, &in, &out);
+}
+
+/* A directory that stands elsewhere: it has one name only. -ENOENT: nobody knows where. */
+static int move_directory(struct pair *p, const struct loc *place, struct inode *inode)
+{
+	cleanup_links struct links_told links = { 0 };
+	int err = links_ask(p->h, p->rq, &inode->gfid, p->to, &links);
+
+	if (!err)
+		err = -ENOENT;
+	for (uint32_t i = 0; i < links.count && err == -ENOENT; i++)
+		err = move_link(p, place, inode, &links.link[i]);
+	return err;
+}
+
+/* It is at the member under another name. What that name is for is the business of whoever heals its directory. */
+static int place_known(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	cleanup_thing struct thing t = { 0 };
+	int along = source->attr.nlink > 1 && !S_ISDIR(source->attr.mode) ? p->from : -1;
+	int err = thing_find(p->h, p->rq, &source->inode->gfid, along, p->to, &t);
+
+	if (!err && t.inode != source->inode)
+		err = -EIO;
+	if (err) /* if nobody tells more of its other names, it can't wait for them */
+		return err == -ENOLINK ? -ENOENT : err;
+	return S_ISDIR(t.inode->type) ? move_directory(p, place, t.inode) : add_link(p, place, t.inode);
+}
+
+static int place_found(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	int err = limbo_give(p->h, p->rq, p->to, &source->inode->gfid, place);
+
+	return err == -ENOENT ? place_known(p, place, source) : err;
+}
+
+static bool same_link(const struct links_told *a, const struct links_told *b)
+{
+	return a->count && b->count && gfid_equal(&a->link[0].parent, &b->link[0].parent) &&
+	       !strcmp(a->link[0].name, b->link[0].name);
+}
+
+static int take_link(struct pair *p, const struct gfid *gfid, const struct link_told *l)
+{
+	cleanup_thing struct thing parent = { 0 }, t = { 0 };
+	int err = thing_find(p->h, p->rq, &l->parent, p->from, p->to, &parent);
+
+	if (!err)
+		err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		err = -EAGAIN;
+	return err == -ENOLINK ? -EAGAIN : err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+}
+
+/* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the
+ * limbo until that is made. (Whoever heals the directory that names it at `from` finds it there.) */
+static int step_aside(struct pair *p)
+{
+	struct gfid up = p->inode->gfid;
+
+	for (int i = 0; i < STEPS_UP; i++) {
+		cleanup_links struct links_told there = { 0 }, should = { 0 };
+		int err = links_ask(p->h, p->rq, &up, p->to, &there);
+
+		if (!err)
+			err = links_ask(p->h, p->rq, &up, p->from, &should);
+		if (!err && !there.count)
+			err = -EAGAIN;
+		if (err)
+			return err;
+		if (!same_link(&there, &should))
+			return take_link(p, &up, &there.link[0]);
+		up = there.link[0].parent;
+	}
+	return -EAGAIN;
+}
+
+/* ---- what is new ---- */
+
+static int make_link(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	struct readlink_in in = { .inode = source->inode };
+	struct readlink_out target = { 0 };
+	struct symlink_out out = { 0 };
+	int err = heal_call(p->h, p->rq, p->from, FOP_readlink, &in, &target);
+
+	if (err)
+		return err;
+	struct symlink_in make = { .loc = *place, .gfid = source->inode->gfid, .target = target.target };
+
+	err = heal_call(p->h, p->rq, p->to, FOP_symlink, &make, &out);
+	fop_out_clear(FOP_symlink, &out);
+	fop_out_clear(FOP_readlink, &target);
+	return err;
+}
+
+static int make_directory(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	struct mkdir_in in = { .loc = *place, .gfid = source->inode->gfid, .mode = source->attr.mode & 07777 };
+	struct mkdir_out out = { 0 };
+	int err = heal_call(p->h, p->rq, p->to, FOP_mkdir, &in, &out);
+
+	fop_out_clear(FOP_mkdir, &out);
+	return err;
+}
+
+static int make_node(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	struct mknod_in in = {
+		.loc = *place, .gfid = source->inode->gfid, .mode = source->attr.mode, .rdev = source->attr.rdev
+	};
+	struct mknod_out out = { 0 };
+	int err = heal_call(p->h, p->rq, p->to, FOP_mknod, &in, &out);
+
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+static int remember_made(struct made_list *l, const struct gfid *gfid)
+{
+	uint32_t room = l->room ? l->room * 2 : 16;
+	struct gfid *grown = l->count < l->room ? l->gfid : realloc(l->gfid, room * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	if (l->count == l->room)
+		l->room = room;
+	l->gfid = grown;
+	l->gfid[l->count++] = *gfid;
+	return 0;
+}
+
+static int make(struct pair *p, const struct loc *place, const struct thing *source)
+{
+	int err = p->made ? remember_made(p->made, &source->inode->gfid) : 0;
+
+	if (err)
+		return err;
+	if (S_ISLNK(source->attr.mode))
+		return make_link(p, place, source);
+	return S_ISDIR(source->attr.mode) ? make_directory(p, place, source) : make_node(p, place, source);
+}
+
+/* ---- all ---- */
+
+static int place(struct pair *p, const char *name, const struct thing *source)
+{
+	struct loc loc = { .parent = p->inode, .name = name };
+	int err = place_found(p, &loc, source);
+
+	if (err == -EINVAL && S_ISDIR(source->attr.mode)) {
+		err = step_aside(p);
+		if (!err)
+			err = place_found(p, &loc, source);
+	}
+	return err == -ENOENT ? make(p, &loc, source) : err;
+}
+
+/* Another heal was faster with the same? */
+static bool is_placed(struct pair *p, const char *name, const struct thing *source)
+{
+	cleanup_thing struct thing t = { 0 };
+
+	return !thing_lookup(p->h, p->rq, p->to, p->inode, name, &t) && t.inode == source->inode;
+}
+
+static int tell(struct pair *p, const struct thing *source)
+{
+	if (p->made || !p->h->found)
+		return 0;
+	return p->h->found(p->h, p->rq, p->to, &source->inode->gfid, source->inode->type);
+}
+
+/* Two heals may make the same object under two names: the slower one then gets -EIO or -EEXIST, and finds it the next time. */
+static int why_not(int err)
+{
+	return is_gone(err) || err == -EEXIST || err == -EIO ? -EAGAIN : err;
+}
+
+int name_place(struct pair *p, const char *name)
+{
+	cleanup_thing struct thing source = { 0 };
+	int err = thing_lookup(p->h, p->rq, p->from, p->inode, name, &source);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	err = tell(p, &source);
+	if (err)
+		return err;
+	p->changed = true;
+	link_keep(p->h, source.inode, &source.attr);
+	err = place(p, name, &source);
+	if (err && is_placed(p, name, &source))
+		err = 0;
+	return err ? why_not(err) : tell(p, &source);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Healing: one member's copy of an object is made equal to another's, while nobody changes it. */
+#include "heal-internal.h"
+
+/* ---- asking a member ---- */
+
+static int stamp(struct heal *h, struct request *rq, uint64_t time)
+{
+	struct replica_stamp s = { .epoch = atomic_load(&h->epoch), .time = time, .flags = REPLICA_HEAL };
+
+	return stamp_attach(rq, &s);
+}
+
+int heal_request(struct heal *h, struct request *rq)
+{
+	int err;
+
+	request_init(rq, h->x->graph, 0);
+	rq->uid = 0;
+	rq->gid = 0;
+	err = stamp(h, rq, 0);
+	if (err)
+		request_finish(rq);
+	return err;
+}
+
+void heal_request_end(struct request *rq)
+{
+	request_finish(rq);
+}
+
+static int call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
+{
+	int err = stamp(h, rq, time);
+
+	if (err)
+		return err;
+	extensions_free(&rq->reply_extensions);
+	return fop_call(rq, h->x->child[member], fop, in, out);
+}
+
+int heal_call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out)
+{
+	return call(h, rq, member, fop, in, out, 0);
+}
+
+int heal_call_at(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, const struct time *t)
+{
+	return call(h, rq, member, fop, in, out, t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0);
+}
+
+int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb verb, struct inode *inode, struct pack *more,
+	      struct replica_out *out)
+{
+	struct replica_in in = { .verb = verb, .inode = inode };
+	struct pack p = { 0 };
+	int err;
+
+	pack_bytes(&p, h->secret, sizeof(h->secret));
+	pack_u64(&p, atomic_load(&h->epoch));
+	if (more) {
+		p.failed |= more->failed;
+		pack_bytes(&p, more->bytes, more->size);
+		pack_free(more);
+	}
+	err = pack_end(&p, &in.data);
+	if (!err)
+		err = heal_call(h, rq, member, FOP_replica, &in, out);
+	free(in.data.bytes);
+	return err;
+}
+
+/* ---- objects ---- */
+
+static int pair_find(struct pair *p, const struct gfid *gfid)
+{
+	cleanup_thing struct thing source = { 0 }, target = { 0 };
+	int err = thing_find(p->h, p->rq, gfid, p->to, p->from, &source);
+
+	if (!err)
+		err = thing_find(p->h, p->rq, gfid, p->from, p->to, &target);
+	else
+		return err == -EAGAIN || err == -ENOLINK ? -ENOENT : err;
+	if (is_gone(err))
+		return 0; /* who names it there anew tells of it then */
+	if (err)
+		return err == -ENOLINK ? -EAGAIN : err;
+	if (source.inode != target.inode)
+		return -EIO; /* a member lies about its type */
+	p->inode = inode_ref(source.inode);
+	p->source = source.attr;
+	p->target = target.attr;
+	return 0;
+}
+
+static void pair_clear(struct pair *p)
+{
+	inode_unref_at(&p->inode);
+}
+#define cleanup_pair __attribute__((cleanup(pair_clear)))
+
+static bool has_data(const struct pair *p)
+{
+	return S_ISREG(p->inode->type) && p->from != p->h->arbiter && p->to != p->h->arbiter;
+}
+
+static int pair_all(struct pair *p, uint64_t start, uint64_t end)
+{
+	int err = 0;
+
+	if (S_ISDIR(p->inode->type))
+		err = pair_names(p);
+	else if (has_data(p))
+		err = pair_data(p, start, end);
+	return err ? err : pair_meta(p);
+}
+
+/* Something was not found any more. Was it the object at `from`? Otherwise another heal was at it, or `to` lost it: to be tried
+ * again. */
+static int why_gone(struct pair *p, const struct gfid *gfid, int err)
+{
+	cleanup_thing struct thing source = { 0 };
+
+	if (!is_gone(err) || !p->inode)
+		return is_gone(err) ? -ENOENT : err;
+	err = thing_known(p->h, p->rq, gfid, p->from, &source);
+	return err ? err : -EAGAIN;
+}
+
+int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to, uint64_t start, uint64_t end)
+{
+	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to };
+	int err;
+
+	if (gfid_equal(gfid, &gfid_limbo))
+		return 0;
+	atomic_fetch_add(&h->objects, 1);
+	err = pair_find(&p, gfid);
+	if (!err && p.inode)
+		err = pair_all(&p, start, end);
+	return why_gone(&p, gfid, err);
+}
+
+/* ---- one name ---- */
+
+/* What has just been made there is healed whole; what a directory among it names is made, too, and so on. */
+static int heal_made(struct pair *p, struct made_list *made)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < made->count && !err; i++) {
+		cleanup_pair struct pair one = { .h = p->h, .rq = p->rq, .from = p->from, .to = p->to };
+		struct gfid gfid = made->gfid[i];
+
+		one.made = made;
+		err = pair_find(&one, &gfid);
+		if (!err && one.inode)
+			err = pair_all(&one, 0, UINT64_MAX);
+		if (is_gone(err))
+			err = 0;
+	}
+	return err;
+}
+
+static int name_heal(struct pair *p, const char *name)
+{
+	cleanup_thing struct thing source = { 0 }, target = { 0 };
+	int err = thing_lookup(p->h, p->rq, p->from, p->inode, name, &source);
+
+	if (err && err != -ENOENT)
+		return err;
+	err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &target);
+	if (err && err != -ENOENT)
+		return err;
+	if (source.inode == target.inode)
+		return 0;
+	err = target.inode ? name_move_away(p, name, &target.attr.gfid) : 0;
+	return err || !source.inode ? err : name_place(p, name);
+}
+
+int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, const char *name, int from, int to)
+{
+	struct made_list made = { 0 };
+	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to, .made = &made };
+	int err = name_check(name);
+
+	if (!err)
+		err = pair_find(&p, directory);
+	if (!err && p.inode && !S_ISDIR(p.inode->type))
+		err = -ENOTDIR;
+	if (!err && p.inode) {
+		err = name_heal(&p, name);
+		if (!err)
+			err = heal_made(&p, &made);
+		if (!err)
+			err = pair_times(&p);
+	}
+	free(made.gfid);
+	return why_gone(&p, directory, err);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes one member's copy of an object equal to another's. The caller sees to it that nobody changes the object meanwhile (it holds
+ * the token, or the object is in recovery). See doc/replication.md. */
+#ifndef STRATUS_HEAL_H
+#define STRATUS_HEAL_H
+#include "replica.h"
+
+struct heal {
+	struct xlator *x; /* its children are the members */
+	uint8_t secret[REPLICA_SECRET_SIZE];
+	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
+	int arbiter;		    /* member without file data, or -1 */
+	/* By heal_object of a directory: it names the object anew on member `to`, so that is to be healed too, by and by. Called before it
+	 * is named there (changes that come for it are then skipped), and again once it is: who healed it in between found nothing.
+	 * What is new is made without contents. The inode is in memory at that moment (inode_find), and who keeps a reference until
+	 * the object is healed spares the brick the search. */
+	int (*found)(struct heal *, struct request *, int to, const struct gfid *, mode_t type);
+	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
+	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
+	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
+	struct kept_links *links; /* made by heal_keep_links(); NULL: none are kept */
+};
+
+/* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end. */
+int heal_request(struct heal *, struct request *);
+void heal_request_end(struct request *);
+/* A verb to one member: secret and epoch are put before `more` (which is freed, and may be NULL). *out is the caller's. */
+int heal_verb(struct heal *, struct request *, int member, enum replica_verb, struct inode *, struct pack *more,
+	      struct replica_out *out);
+
+/* The object as member `at` has it: an inode that can be used there. By FIND, else along the names that member `from` tells (from
+ * may be -1). -ENOENT: the member does not have it. */
+int heal_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct inode **);
+/* Owner, mode, times, xattrs, and: a file's bytes from start to end (UINT64_MAX: all) and its length; a directory's names.
+ * 0, also when `to` does not have it (it is told to found() when it is named there); -ENOENT: `from` does not have it any more (then
+ * nothing is to be done); -EAGAIN: what is healed elsewhere stands in the way, or was at it, so try again later; -errno. */
+int heal_object(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t end);
+/* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
+ * all its contents, without found(). The directory's own times are set, too. As heal_object. */
+int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);
+/* What was moved out of the way for good: deletes it. */
+int heal_purge_limbo(struct heal *, struct request *, int at);
+int heal_keep_links(struct heal *); /* before the first heal of the walk; -ENOMEM */
+void heal_forget_links(struct heal *);
+extern const struct gfid gfid_limbo; /* 15 zeros and a 3 */
+#endif

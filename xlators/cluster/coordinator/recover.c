@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After a change of view: what was under way is made equal at all members, and they are told which changes are done. */
+#include "coordinator.h"
+
+enum { NAME_ROUNDS = 8 };
+
+struct recovery {
+	struct coordinator *c;
+	int truth;
+	struct view view;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond done;
+	struct union_note *next;
+	unsigned running;
+	unsigned bad; /* members that could not be made equal */
+	int err;
+};
+
+/* The member that every other is made equal to: any has all that is acknowledged. One that had no room for a change comes first, for
+ * the others can undo the change, but it can't do it. */
+static int choose_truth(struct coordinator *c, const struct view *v)
+{
+	for (const struct union_note *u = c->notes; u; u = u->next)
+		for (int i = 0; i < v->members; i++)
+			if (v->state[i] == MEMBER_IN && i != v->arbiter && !u->note.resolved && u->has[i] &&
+			    (u->status[i] == -ENOSPC || u->status[i] == -EDQUOT))
+				return i;
+	return view_first(v);
+}
+
+/* Names may wait for each other, as those of a rename do. */
+static int names_to(struct recovery *r, struct request *rq, const struct note *n, int to)
+{
+	int err = -EAGAIN;
+
+	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
+		err = 0;
+		for (unsigned i = 0; i < n->objects && (!err || err == -EAGAIN); i++) {
+			const struct note_object *o = &n->object[i];
+			int one = o->kind == NOTE_NAME ? heal_name(&r->c->heal, rq, &o->gfid, o->name, r->truth, to) : 0;
+
+			err = one && one != -ENOENT ? one : err;
+		}
+	}
+	return err;
+}
+
+static int objects_to(struct recovery *r, struct request *rq, const struct note *n, int to)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n->objects && !err; i++) {
+		const struct note_object *o = &n->object[i];
+		bool whole = o->kind == NOTE_NEW;
+
+		if (o->kind == NOTE_NAME)
+			continue;
+		err = heal_object(&r->c->heal, rq, &o->gfid, r->truth, to, o->kind == NOTE_DATA ? o->start : 0,
+				  whole			 ? UINT64_MAX
+				  : o->kind == NOTE_DATA ? o->end
+							 : 0);
+		err = err == -ENOENT ? 0 : err;
+	}
+	return err;
+}
+
+static int note_to(struct recovery *r, const struct note *n, int to)
+{
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	if (!err)
+		err = names_to(r, &rq, n, to);
+	if (!err)
+		err = objects_to(r, &rq, n, to);
+	heal_request_end(&rq);
+	return err;
+}
+
+/* Later, when what it waits for has been healed. */
+static int again_to(struct recovery *r, const struct note *n, int to)
+{
+	int err = note_to(r, n, to);
+
+	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
+		task_sleep_ms(20);
+		err = note_to(r, n, to);
+	}
+	return err;
+}
+
+static void recover_note(struct recovery *r, const struct note *n)
+{
+	for (int to = 0; to < r->view.members; to++) {
+		int err;
+
+		if (to == r->truth || r->view.state[to] != MEMBER_IN)
+			continue;
+		err = again_to(r, n, to);
+		if (!err)
+			continue;
+		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
+			    r->truth, strerror(-err));
+		pthread_mutex_lock(&r->lock);
+		if (err != -ENOTCONN && err != -ETIMEDOUT && err != -EVIEW) /* those may be the other side's */
+			r->bad |= 1u << to;
+		r->err = err;
+		pthread_mutex_unlock(&r->lock);
+	}
+}
+
+static struct union_note *next_note(struct recovery *r)
+{
+	struct union_note *u;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->next && r->next->note.resolved)
+		r->next = r->next->next;
+	u = r->err ? NULL : r->next;
+	if (u)
+		r->next = u->next;
+	pthread_mutex_unlock(&r->lock);
+	return u;
+}
+
+static void worker(void *arg)
+{
+	struct recovery *r = arg;
+	struct union_note *u;
+
+	while ((u = next_note(r)))
+		recover_note(r, &u->note);
+	pthread_mutex_lock(&r->lock);
+	r->running--;
+	task_cond_broadcast(&r->done);
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* Notes of clients are few, and may be of the same objects: one after the other. Those of a cold start are each of another object. */
+static void run(struct recovery *r, unsigned workers)
+{
+	for (unsigned i = 0; i < workers; i++) {
+		pthread_mutex_lock(&r->lock);
+		r->running++;
+		pthread_mutex_unlock(&r->lock);
+		if (task_spawn(NULL, worker, r)) {
+			pthread_mutex_lock(&r->lock);
+			r->running--;
+			r->err = -ENOMEM;
+			pthread_mutex_unlock(&r->lock);
+		}
+	}
+	pthread_mutex_lock(&r->lock);
+	while (r->running)
+		task_cond_wait(&r->done, &r->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static int resolve(struct recovery *r)
+{
+	unsigned mask = view_mask(&r->view, MEMBER_BACK);
+	struct union_note *u = r->c->notes;
+
+	while (u) {
+		struct pack p = { 0 };
+		unsigned good;
+
+		for (; u && p.size < REPLICA_BLOB_MAX - 4096; u = u->next) {
+			if (u->note.resolved)
+				continue;
+			u->note.status = u->has[r->truth] && !u->status[r->truth] ? 0 : -ECANCELED;
+			u->note.resolved = true;
+			pack_note(&p, &u->note);
+		}
+		good = tell_members(r->c, mask, REPLICA_RESOLVE, &p, coordinator_lease_ns(r->c));
+		pack_free(&p);
+		if (good != mask)
+			r->bad |= mask & ~good;
+	}
+	return r->bad ? -EIO : 0;
+}
+
+int recover(struct coordinator *c)
+{
+	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
+	unsigned count = 0;
+	bool cold = false;
+
+	pthread_mutex_lock(&c->lock);
+	r.view = c->view;
+	pthread_mutex_unlock(&c->lock);
+	r.truth = choose_truth(c, &r.view);
+	r.next = c->notes;
+	for (const struct union_note *u = c->notes; u; u = u->next) {
+		static const uint8_t nobody[16];
+
+		count += !u->note.resolved;
+		cold |= !memcmp(u->note.session, nobody, sizeof(nobody));
+	}
+	pthread_mutex_lock(&c->lock);
+	c->unrecovered = false;
+	pthread_mutex_unlock(&c->lock);
+	if (!count || r.truth < 0)
+		return 0;
+	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
+	run(&r, cold ? (unsigned)c->heal_tasks : 1);
+	if (!r.err)
+		r.err = resolve(&r);
+	for (int i = 0; i < c->members; i++)
+		if (r.view.state[i] == MEMBER_IN && i != r.truth && !r.err) {
+			struct request rq;
+
+			if (!heal_request(&c->heal, &rq))
+				heal_purge_limbo(&c->heal, &rq, i);
+			heal_request_end(&rq);
+		}
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++)
+		c->member[i].broken |= r.bad >> i & 1;
+	c->unrecovered = r.err != 0;
+	c->recovered += count;
+	pthread_mutex_unlock(&c->lock);
+	return r.err;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the view is kept: in the cluster's register if this process has one, else in a file of its own. */
+#include <fcntl.h>
+#include <libgen.h>
+#include <unistd.h>
+
+#include "coordinator.h"
+#include "register.h"
+
+enum { MAGIC = 0x53565731 /* "SVW1" */, VALUE_MAX = 4096 };
+
+static int decode(const struct coordinator *c, const struct blob *value, struct view *v)
+{
+	struct unpack u = unpack_blob(value);
+	uint32_t magic = unpack_u32(&u);
+
+	unpack_view(&u, v);
+	return magic != MAGIC || u.failed || v->members != c->members ? -EINVAL : 0;
+}
+
+static int encode(const struct view *v, struct blob *value)
+{
+	struct pack p = { 0 };
+
+	pack_u32(&p, MAGIC);
+	pack_view(&p, v);
+	return pack_end(&p, value);
+}
+
+/* ---- the cluster's ---- */
+
+static void key_of(const struct coordinator *c, char key[128])
+{
+	snprintf(key, 128, "view/%s", c->volume);
+}
+
+static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, uint64_t *version)
+{
+	struct blob value = { 0 };
+	char key[128];
+	int err;
+
+	key_of(c, key);
+	task_blocks();
+	err = r->get(key, &value, version);
+	if (!err)
+		err = decode(c, &value, v);
+	free(value.bytes);
+	return err;
+}
+
+static int cluster_write(struct coordinator *c, const struct cluster_register *r, const struct view *v, uint64_t version)
+{
+	struct blob value = { 0 };
+	char key[128];
+	int err = encode(v, &value);
+
+	if (err)
+		return err;
+	key_of(c, key);
+	task_blocks();
+	err = r->replace(key, version, &value);
+	free(value.bytes);
+	return err;
+}
+
+/* ---- a file: for one coordinator, whose process nobody else starts a second time ---- */
+
+static int file_read(struct coordinator *c, struct view *v)
+{
+	uint8_t bytes[VALUE_MAX];
+	struct blob value = { 0, bytes };
+	int fd = open(c->state_file, O_RDONLY | O_CLOEXEC);
+	ssize_t got;
+
+	if (fd < 0)
+		return -errno_now();
+	got = read(fd, bytes, sizeof(bytes));
+	close(fd);
+	value.size = got < 0 ? 0 : (uint32_t)got;
+	return got < 0 ? -EIO : decode(c, &value, v);
+}
+
+static int sync_directory(const char *path)
+{
+	char *copy = strdup(path);
+	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	int err = fd < 0 || fsync(fd) ? -EIO : 0;
+
+	if (fd >= 0)
+		close(fd);
+	free(copy);
+	return err;
+}
+
+static int file_write(struct coordinator *c, const struct view *v)
+{
+	struct blob value = { 0 };
+	char path[4096];
+	int err = encode(v, &value), fd;
+
+	if (err)
+		return err;
+	task_blocks();
+	snprintf(path, sizeof(path), "%s.new", c->state_file);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, value.bytes, value.size) != (ssize_t)value.size || fsync(fd))
+		err = -EIO;
+	if (fd >= 0)
+		close(fd);
+	free(value.bytes);
+	if (!err && rename(path, c->state_file))
+		err = -EIO;
+	return err ? err : sync_directory(c->state_file);
+}
+
+int register_read(struct coordinator *c, struct view *v, uint64_t *version)
+{
+	const struct cluster_register *r = cluster_register_get();
+
+	*version = 0;
+	return r ? cluster_read(c, r, v, version) : file_read(c, v);
+}
+
+int register_write(struct coordinator *c, const struct view *v, uint64_t version)
+{
+	const struct cluster_register *r = cluster_register_get();
+
+	return r ? cluster_write(c, r, v, version) : file_write(c, v);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people ask of the coordinator. */
+#include "coordinator.h"
+
+static const char *const states[] = { "out", "back", "in" };
+
+/* Seconds until the member is healed at the pace so far; -1: not known. */
+static long long eta(const struct remote_member *m)
+{
+	uint64_t spent = clock_ns() - m->heal_started_ns, left = m->heal_total - m->healed;
+
+	if (!m->healing || !m->healed || m->heal_total < m->healed)
+		return -1;
+	return (long long)((double)spent / (double)m->healed * (double)left / 1e9);
+}
+
+static void print_pending(const struct lease_reply *r, FILE *f)
+{
+	if (r->pending == UINT64_MAX)
+		fputs("all", f);
+	else
+		fprintf(f, "%llu", (unsigned long long)r->pending);
+}
+
+void coordinator_dump(struct xlator *x, FILE *f)
+{
+	struct coordinator *c = x->private;
+
+	pthread_mutex_lock(&c->lock);
+	fprintf(f,
+		"  epoch: %llu\n  why: %s\n  writable: %s\n  generation: %llu\n  views made: %llu\n  changes recovered: %llu\n",
+		(unsigned long long)c->view.epoch, c->why, c->writable ? "yes" : "no", (unsigned long long)c->generation,
+		(unsigned long long)c->views, (unsigned long long)c->recovered);
+	fprintf(f, "  objects healed: %llu\n  bytes healed: %llu\n", (unsigned long long)atomic_load(&c->heal.objects),
+		(unsigned long long)atomic_load(&c->heal.bytes));
+	for (int i = 0; i < c->members; i++) {
+		const struct remote_member *m = &c->member[i];
+
+		fprintf(f, "  member %d: %s, %s, synced %llu, index %llu, notes %llu, tokens %llu, pending ", i,
+			states[c->view.state[i]], member_live(c, i) ? "answers" : "does not answer",
+			(unsigned long long)m->last.synced, (unsigned long long)m->last.index,
+			(unsigned long long)m->last.notes, (unsigned long long)m->last.tokens);
+		print_pending(&m->last, f);
+		fputc('\n', f);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void member_json(const struct coordinator *c, int i, FILE *f)
+{
+	const struct remote_member *m = &c->member[i];
+	bool all = m->last.pending == UINT64_MAX;
+
+	fprintf(f,
+		"{\"member\":%d,\"state\":\"%s\",\"answers\":%s,\"pending\":%lld,\"all_pending\":%s,\"healing\":%s,\"healed\":%llu,"
+		"\"eta_seconds\":%lld,\"synced\":%llu,\"index\":%llu,\"bytes\":%llu,\"bytes_free\":%llu}",
+		i, states[c->view.state[i]], member_live(c, i) ? "true" : "false", all ? -1 : (long long)m->last.pending,
+		all ? "true" : "false", m->healing ? "true" : "false", (unsigned long long)m->healed, eta(m),
+		(unsigned long long)m->last.synced, (unsigned long long)m->last.index, (unsigned long long)m->last.space,
+		(unsigned long long)m->last.free);
+}
+
+static void status_json(struct coordinator *c, FILE *f)
+{
+	fprintf(f,
+		"{\"volume\":\"%s\",\"epoch\":%llu,\"writable\":%s,\"why\":\"%s\",\"generation\":%llu,\"healed_objects\":%llu,"
+		"\"healed_bytes\":%llu,\"members\":[",
+		c->volume, (unsigned long long)c->view.epoch, c->writable ? "true" : "false", c->why,
+		(unsigned long long)c->generation, (unsigned long long)atomic_load(&c->heal.objects),
+		(unsigned long long)atomic_load(&c->heal.bytes));
+	for (int i = 0; i < c->members; i++) {
+		if (i)
+			fputc(',', f);
+		member_json(c, i, f);
+	}
+	fputs("]}\n", f);
+}
+
+static void status_text(struct coordinator *c, FILE *f)
+{
+	fprintf(f, "view %llu (%s), %s\n", (unsigned long long)c->view.epoch, c->why, c->writable ? "writable" : "read only");
+	for (int i = 0; i < c->members; i++) {
+		const struct remote_member *m = &c->member[i];
+
+		fprintf(f, "member %d  %-4s  %s  pending ", i, states[c->view.state[i]],
+			member_live(c, i) ? "answers" : "no answer");
+		print_pending(&m->last, f);
+		if (m->healing)
+			fprintf(f, "  healed %llu", (unsigned long long)m->healed);
+		if (eta(m) >= 0)
+			fprintf(f, "  ready in about %lld s", eta(m));
+		fputc('\n', f);
+	}
+}
+
+int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	struct coordinator *c = x->private;
+	bool json = argc == 2 && !strcmp(argv[1], "--json");
+
+	if (argc < 1 || strcmp(argv[0], "status") || (argc == 2 && !json) || argc > 2)
+		return -EINVAL;
+	pthread_mutex_lock(&c->lock);
+	if (json)
+		status_json(c, f);
+	else
+		status_text(c, f);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What cluster/afr, features/replica and cluster/coordinator say to each other (doc/replication.md): the verbs of the fop `replica`,
+ * and how their arguments are packed into its blob. Integers are big-endian. */
+#ifndef STRATUS_REPLICA_H
+#define STRATUS_REPLICA_H
+#include "xlator.h"
+
+enum { REPLICAS_MAX = 8, REPLICA_SECRET_SIZE = 32, NOTE_OBJECTS = 4, REPLICA_BLOB_MAX = 60000 };
+
+/* Errors that no application sees. */
+enum {
+	EVIEW = 4110,	    /* another epoch, no lease, frozen, or not attached: fetch the view and try again */
+	EPENDING = 4111,    /* a member that is BACK: the object is pending, the change was skipped */
+	ENOTDONE = 4113,    /* asked with REPLICA_ASK: the change was not done here */
+	ERECOVERING = 4112, /* the object is being recovered, or a token was not free in time: try again soon */
+};
+
+enum member_state { MEMBER_OUT, MEMBER_BACK, MEMBER_IN };
+struct view {
+	uint64_t epoch;	 /* 0: none yet */
+	uint8_t members; /* of the set */
+	uint8_t arbiter; /* index of the member without data, or REPLICAS_MAX */
+	uint8_t state[REPLICAS_MAX];
+	uint8_t order[REPLICAS_MAX];	    /* indexes, by seniority: the first that is IN is the truth in a recovery */
+	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
+};
+/* The member that grants the token of the object. -1: nobody is IN. */
+int view_granter(const struct view *, const struct gfid *);
+int view_first(const struct view *);				     /* the most senior IN member with data; -1 */
+unsigned view_mask(const struct view *, enum member_state at_least); /* bit i: member i */
+bool view_has_quorum(const struct view *);
+
+/* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
+extern const struct gfid gfid_rename_token;
+/* EVENT_RECALL names the object by its gfid, in lock.start and lock.end. */
+void event_set_gfid(struct event *, const struct gfid *);
+struct gfid event_gfid(const struct event *);
+
+enum replica_verb {
+	/* From clients. */
+	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
+	REPLICA_VIEW,	    /* -> reply_view */
+	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
+	REPLICA_RELEASE,    /* epoch, settled, gfids */
+	REPLICA_SETTLE,	    /* epoch, settled */
+	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */
+	REPLICA_FAILED,	    /* epoch, sequence: it failed, perhaps half done: to be recovered */
+	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
+	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
+	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
+	/* From the coordinator; each begins with the set's secret and an epoch. */
+	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
+	REPLICA_FREEZE,	     /* epoch to come ; -> nothing once no change is under way */
+	REPLICA_NOTES,	     /* index of the first -> notes (as many as fit; none: the end) */
+	REPLICA_ADD_NOTES,   /* notes: of the union, for the epoch to come */
+	REPLICA_ADD_PENDING, /* flag: all ; gfids */
+	REPLICA_ACTIVATE,    /* view ; members become what it says, in that epoch */
+	REPLICA_RESOLVE,     /* notes, with what became of them: recovered */
+	REPLICA_INDEX,	     /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
+	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */
+	REPLICA_STRIKE,	     /* gfids: no longer pending */
+	REPLICA_FIND,	     /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
+	REPLICA_CHECKSUM,    /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
+};
+
+/* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
+#define LIMBO ".stratus.limbo"
+
+/* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
+enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 1 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4 };
+struct replica_stamp {
+	uint64_t epoch;
+	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
+	uint64_t settled;  /* all changes of the session up to this have been answered by all */
+	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
+	uint32_t
+		flags; /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before */
+};
+int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
+bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
+
+/* ---- notes ---- */
+enum note_kind { NOTE_DATA = 1, NOTE_META, NOTE_NAME, NOTE_NEW };
+struct note_object {
+	uint8_t kind;
+	struct gfid gfid;    /* NAME: the directory's; NEW: of the object that is made */
+	uint64_t start, end; /* DATA: bytes, end not included; UINT64_MAX: to the end of the file */
+	char name[256];	     /* NAME */
+};
+enum { NOTE_UNKNOWN = 1 }; /* status of a change that has not ended */
+struct note {
+	uint8_t session[16];
+	uint64_t sequence;
+	uint32_t fop;
+	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done */
+	uint64_t value; /* bytes written or copied */
+	bool resolved;	/* the coordinator has made all members equal: status says how */
+	uint32_t objects;
+	struct note_object object[NOTE_OBJECTS];
+};
+/* What the change touches; 0, or -EOPNOTSUPP for a fop that is no change. Session, sequence and status are left alone. */
+int note_of(enum fop, const void *in, struct note *);
+/* The same change, whatever became of it. */
+bool note_same(const struct note *, const struct note *);
+
+/* ---- packing ---- */
+struct pack { /* a growing blob */
+	uint8_t *bytes;
+	uint32_t size, room;
+	bool failed; /* memory was short: all that follows does nothing */
+};
+void pack_u8(struct pack *, uint8_t);
+void pack_u32(struct pack *, uint32_t);
+void pack_u64(struct pack *, uint64_t);
+void pack_bytes(struct pack *, const void *, size_t);
+void pack_gfid(struct pack *, const struct gfid *);
+void pack_view(struct pack *, const struct view *);
+void pack_note(struct pack *, const struct note *);
+/* Moves the bytes to the blob (the receiver frees them); -ENOMEM. */
+int pack_end(struct pack *, struct blob *);
+void pack_free(struct pack *);
+struct unpack { /* reads past the end give zeros and set `failed` */
+	const uint8_t *at, *end;
+	bool failed;
+};
+struct unpack unpack_blob(const struct blob *);
+uint8_t unpack_u8(struct unpack *);
+uint32_t unpack_u32(struct unpack *);
+uint64_t unpack_u64(struct unpack *);
+void unpack_bytes(struct unpack *, void *, size_t);
+struct gfid unpack_gfid(struct unpack *);
+void unpack_view(struct unpack *, struct view *); /* checked: counts, states, order */
+void unpack_note(struct unpack *, struct note *);
+bool unpack_more(const struct unpack *); /* something is left, and nothing failed */
+
+/* A list of the names of an object: u32 count, then parent gfid, u8 length, name. */
+
+struct reply_view { /* of ATTACH and VIEW */
+	struct view view;
+	bool serving;  /* has a lease, and is IN or BACK */
+	bool writable; /* a quorum is there */
+};
+void pack_reply_view(struct pack *, const struct reply_view *);
+void unpack_reply_view(struct unpack *, struct reply_view *);
+
+struct lease_call {
+	uint64_t epoch;
+	uint64_t clock;	     /* the brick's, as its last answer told it; 0: none yet */
+	uint64_t lease_ns;   /* from that time; 0: step down */
+	uint64_t generation; /* to begin, if the brick is below */
+	uint64_t prune;	     /* index files up to this may go */
+	bool writable;
+};
+void pack_lease_call(struct pack *, const struct lease_call *);
+void unpack_lease_call(struct unpack *, struct lease_call *);
+struct lease_reply {
+	uint64_t clock, incarnation;
+	uint64_t epoch; /* the brick's; 0: not active since it started */
+	uint64_t generation, synced;
+	uint32_t suspects; /* mask, told by clients in this epoch */
+	uint32_t reason[REPLICAS_MAX];
+	uint32_t orphans; /* notes of sessions that ended, or that failed */
+	uint32_t stuck;	  /* tokens that were not given back in time */
+	uint64_t pending; /* count; UINT64_MAX: all */
+	uint64_t index, notes, tokens;
+	uint64_t space, free; /* bytes */
+};
+void pack_lease_reply(struct pack *, const struct lease_reply *);
+void unpack_lease_reply(struct unpack *, struct lease_reply *);
+#endif

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What may pass: changes that are stamped for this view, reads of what is not under way. */
+#include <fcntl.h>
+
+#include "member.h"
+
+enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000, CLOCK_SLACK_NS = 5000000000 };
+
+/* ---- changes ---- */
+
+/* For a change that was done before, in this view or an earlier one: the answer, without doing it again. */
+static int answer_done(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out, uint64_t value)
+{
+	const struct write_in *write = in;
+	struct write_out *written = out;
+	const struct setattr_in *set = in;
+	const struct link_in *link = in;
+	struct getattr_in ask = { 0 };
+
+	switch ((int)fop) {
+	case FOP_write:
+		*written = (struct write_out){ value, write->offset };
+		return 0;
+	case FOP_copy_range:
+		((struct copy_range_out *)out)->copied = value;
+		return 0;
+	case FOP_setattr:
+		ask = (struct getattr_in){ set->inode, set->file };
+		return getattr_on(rq, x->child[0], &ask, out);
+	case FOP_link:
+		ask.inode = link->inode;
+		return getattr_on(rq, x->child[0], &ask, out);
+	case FOP_create:
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+		rq->resent = true; /* finds its own gfid */
+		return fop_call(rq, x->child[0], fop, in, out);
+	default:
+		return 0;
+	}
+}
+
+static uint64_t value_of(enum fop fop, const void *out)
+{
+	if (fop == FOP_write)
+		return ((const struct write_out *)out)->written;
+	return fop == FOP_copy_range ? ((const struct copy_range_out *)out)->copied : 0;
+}
+
+static bool any_blocked(struct member *m, const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (note_blocks(m, &n->object[i].gfid))
+			return true;
+	return false;
+}
+
+/* A member that is BACK: what the change touches is not there yet. */
+static bool any_pending(struct member *m, const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind != NOTE_NEW && member_pending(m, &n->object[i].gfid))
+			return true;
+	return false;
+}
+
+static int skip(struct member *m, const struct note *n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n->objects && !err; i++)
+		err = member_add_pending(m, &n->object[i].gfid);
+	m->skipped++;
+	return err ? err : -EPENDING;
+}
+
+/* Enters what the change touches in the index, before it is done. */
+static int touch(struct member *m, const struct note *n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n->objects && !err; i++) {
+		const struct note_object *o = &n->object[i];
+		cleanup_inode struct inode *inode = inode_find(m->x->inodes, &o->gfid);
+
+		err = index_touch(&m->index, &o->gfid, inode ? inode->type : 0, m->leaf, inode);
+	}
+	return err;
+}
+
+/* What was made has a handle only now. */
+static void touch_made(struct member *m, enum fop fop, const void *out)
+{
+	struct inode *inode = fop == FOP_create	   ? ((const struct create_out *)out)->inode
+			      : fop == FOP_mknod   ? ((const struct mknod_out *)out)->inode
+			      : fop == FOP_mkdir   ? ((const struct mkdir_out *)out)->inode
+			      : fop == FOP_symlink ? ((const struct symlink_out *)out)->inode
+						   : NULL;
+
+	if (inode)
+		index_touch(&m->index, &inode->gfid, inode->type, m->leaf, inode);
+}
+
+struct admitted {
+	struct kept_note *note;
+	unsigned parity;
+	bool done;
+	uint64_t value;
+};
+
+/* With the lock held. 0, or why not. */
+static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
+		 struct admitted *a)
+{
+	struct session *s = session_of(m, rq->client);
+	struct kept_note *before;
+	int err = s && stamp->epoch == m->view.epoch && !m->frozen ? member_serves(m, MEMBER_BACK) : -EVIEW;
+
+	if (err)
+		return err;
+	session_settle(m, s, stamp->settled);
+	before = note_find(s, stamp->sequence);
+	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
+		return -ERECOVERING;
+	if (before && !before->resolved && before->note.status)
+		return before->note.status;
+	if (before && !before->note.status) {
+		a->done = true;
+		a->value = before->note.value;
+		return 0;
+	}
+	if (stamp->flags & REPLICA_ASK)
+		return -ENOTDONE;
+	if (!m->writable)
+		return -EROFS;
+	if (any_blocked(m, n))
+		return -ERECOVERING;
+	if (member_state(m) == MEMBER_BACK && any_pending(m, n))
+		return skip(m, n);
+	if (before)
+		note_remove(m, before);
+	err = touch(m, n);
+	if (err)
+		return err;
+	a->note = note_add(m, s, n);
+	if (!a->note)
+		return -ENOMEM;
+	a->note->note.sequence = stamp->sequence;
+	a->note->note.status = NOTE_UNKNOWN;
+	a->parity = m->index.generation & 1;
+	m->running[a->parity]++;
+	m->changes++;
+	return 0;
+}
+
+/* While all is pending but what is known to be right: what was made here is. */
+static void made_right(struct member *m, const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects && m->all_pending; i++)
+		if (n->object[i].kind == NOTE_NEW)
+			gfid_set_add(&m->healed, &n->object[i].gfid);
+}
+
+static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
+{
+	pthread_mutex_lock(&m->lock);
+	if (!err)
+		made_right(m, &a->note->note);
+	a->note->note.status = err;
+	a->note->note.value = err ? 0 : value_of(fop, out);
+	if (!err)
+		touch_made(m, fop, out);
+	m->running[a->parity]--;
+	if (m->frozen || !m->running[a->parity])
+		task_cond_broadcast(&m->event);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* The client's clock, unless it is far ahead of ours. */
+static uint64_t time_for(const struct replica_stamp *s)
+{
+	uint64_t latest = clock_wall_ns() + CLOCK_SLACK_NS;
+
+	return s->time < latest ? s->time : latest;
+}
+
+static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
+		  void *out)
+{
+	struct member *m = member_of(x);
+	struct admitted a = { 0 };
+	struct note n;
+	int err = note_of(fop, in, &n);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&m->lock);
+	err = admit(m, rq, stamp, &n, &a);
+	m->refused += err && err != -EPENDING;
+	pthread_mutex_unlock(&m->lock);
+	if (err)
+		return err;
+	if (a.done)
+		return answer_done(rq, x, fop, in, out, a.value);
+	rq->time_ns = time_for(stamp);
+	err = fop_call(rq, x->child[0], fop, in, out);
+	ended(m, &a, fop, out, err);
+	return err;
+}
+
+/* ---- the coordinator ---- */
+
+bool is_coordinator(const struct member *m, const struct request *rq)
+{
+	return rq->client && atomic_load(&m->coordinator) == rq->client;
+}
+
+static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
+		void *out)
+{
+	struct member *m = member_of(x);
+	struct note n = { 0 };
+	int err = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (stamp->epoch != m->view.epoch)
+		err = -EVIEW;
+	else if (!note_of(fop, in, &n))
+		err = touch(m, &n);
+	pthread_mutex_unlock(&m->lock);
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, in, out);
+	if (!err && n.objects) {
+		pthread_mutex_lock(&m->lock);
+		touch_made(m, fop, out);
+		pthread_mutex_unlock(&m->lock);
+	}
+	return err;
+}
+
+/* ---- reads ---- */
+
+/* What a read looked at: an object, or a name in a directory. */
+struct seen {
+	const struct gfid *gfid;
+	const char *name;
+};
+
+static unsigned looked_at(enum fop fop, const void *in, const void *out, struct seen seen[2])
+{
+	const struct lookup_in *lookup = in;
+	const struct lookup_out *found = out;
+	const struct getattr_in *getattr = in;
+	const struct file *file = NULL;
+
+	switch ((int)fop) {
+	case FOP_lookup:
+		if (!lookup->loc.name) {
+			seen[0] = (struct seen){ &lookup->loc.inode->gfid, NULL };
+			return 1;
+		}
+		seen[0] = (struct seen){ &lookup->loc.parent->gfid, lookup->loc.name };
+		if (!found->inode)
+			return 1;
+		seen[1] = (struct seen){ &found->inode->gfid, NULL };
+		return 2;
+	case FOP_getattr:
+		seen[0].gfid = getattr->file ? &getattr->file->inode->gfid : &getattr->inode->gfid;
+		break;
+	case FOP_access:
+		seen[0].gfid = &((const struct access_in *)in)->inode->gfid;
+		break;
+	case FOP_getxattr:
+		seen[0].gfid = &((const struct getxattr_in *)in)->inode->gfid;
+		break;
+	case FOP_listxattr:
+		seen[0].gfid = &((const struct listxattr_in *)in)->inode->gfid;
+		break;
+	case FOP_read:
+		file = ((const struct read_in *)in)->file;
+		break;
+	case FOP_readdir:
+		file = ((const struct readdir_in *)in)->file;
+		break;
+	case FOP_seek:
+		file = ((const struct seek_in *)in)->file;
+		break;
+	default:
+		return 0;
+	}
+	if (file)
+		seen[0].gfid = &file->inode->gfid;
+	seen[0].name = NULL;
+	return 1;
+}
+
+/* A note of somebody else's change on what was read. */
+static struct kept_note *foreign(struct member *m, const struct request *rq, const struct seen *seen, unsigned count)
+{
+	struct session *s = session_of(m, rq->client);
+	struct kept_note *k = NULL;
+
+	for (unsigned i = 0; i < count && !k; i++)
+		k = note_on(m, seen[i].gfid, seen[i].name, s);
+	return k;
+}
+
+/* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
+static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
+{
+	struct session *s = session_of(m, rq->client);
+
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct dirent_plus *e = &d->entry[i];
+
+		if (!e->inode || !note_on(m, &e->inode->gfid, NULL, s))
+			continue;
+		inode_unref(e->inode);
+		e->inode = NULL;
+	}
+}
+
+/* With the lock held. 0: what was read holds; -EAGAIN: read again. */
+static int wait_settled(struct member *m, struct kept_note *k, struct inode *inode, uint64_t until)
+{
+	struct event e = { .kind = EVENT_SETTLE, .inode = inode, .client = k->session->client };
+	int err;
+
+	if (clock_ns() >= until)
+		return -EVIEW;
+	m->waits++;
+	if (e.client) {
+		pthread_mutex_unlock(&m->lock);
+		event_up(m->x, &e);
+		pthread_mutex_lock(&m->lock);
+	}
+	err = atomic_load(&m->noted) ? task_cond_wait(&m->event, &m->lock, clock_ns() + SETTLE_ASK_NS) : 0;
+	return err == -ECANCELED ? err : -EAGAIN;
+}
+
+/* Hides the directory in which the coordinator keeps what it moves out of the way. */
+static bool hidden(const struct loc *loc)
+{
+	return loc->parent && loc->name && gfid_equal(&loc->parent->gfid, &gfid_root) && !strcmp(loc->name, LIMBO);
+}
+
+static void hide_entries(const struct readdir_in *in, struct dirents *d)
+{
+	uint32_t left = 0;
+
+	if (!gfid_equal(&in->file->inode->gfid, &gfid_root))
+		return;
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct dirent_plus *e = &d->entry[i];
+
+		if (strcmp(e->name, LIMBO)) {
+			d->entry[left++] = *e;
+			continue;
+		}
+		free(e->name);
+		inode_unref(e->inode);
+	}
+	d->count = left;
+}
+
+/* After the read: does what it found hold? */
+static int verdict(struct member *m, struct request *rq, enum fop fop, const void *in, void *out, bool knows, uint64_t until)
+{
+	struct seen seen[2];
+	unsigned count = looked_at(fop, in, out, seen);
+	struct kept_note *k;
+	cleanup_member struct member *locked = m;
+	int err;
+
+	pthread_mutex_lock(&m->lock);
+	err = knows ? 0 : member_serves(m, MEMBER_IN);
+	if (err || knows || !atomic_load(&m->noted))
+		return err;
+	k = foreign(m, rq, seen, count);
+	if (k) {
+		cleanup_inode struct inode *inode = inode_find(m->x->inodes, seen[0].gfid);
+
+		return wait_settled(m, k, inode, until);
+	}
+	if (fop == FOP_readdir)
+		drop_unsettled(m, rq, &((struct readdir_out *)out)->entries);
+	return 0;
+}
+
+static int read_only(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	uint64_t until = clock_ns() + READ_WAIT_NS;
+	struct replica_stamp stamp;
+	bool knows = stamp_of(rq, &stamp) && stamp.flags & REPLICA_READ;
+	struct member *m = member_of(x);
+	int status, err;
+
+	if (fop == FOP_lookup && hidden(&((const struct lookup_in *)in)->loc))
+		return -ENOENT;
+	do {
+		status = fop_call(rq, x->child[0], fop, in, out);
+		if (!status && fop == FOP_readdir)
+			hide_entries(in, &((struct readdir_out *)out)->entries);
+		err = verdict(m, rq, fop, in, out, knows, until);
+		if (err && !status)
+			fop_out_clear((int)fop, out);
+		if (err)
+			memset(out, 0, fop_info[fop].out_size);
+	} while (err == -EAGAIN);
+	return err ? err : status;
+}
+
+/* ---- what does neither ---- */
+
+static bool passes(enum fop fop, const void *in)
+{
+	switch ((int)fop) {
+	case FOP_open:
+		return !(((const struct open_in *)in)->flags & O_TRUNC);
+	case FOP_opendir:
+	case FOP_release:
+	case FOP_flush:
+	case FOP_fsync:
+	case FOP_setlk:
+	case FOP_getlk:
+	case FOP_statfs:
+	case FOP_readlink:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Opens, locks and syncs count only at a member that takes part. */
+static int take_part(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
+		     void *out)
+{
+	struct member *m = member_of(x);
+	bool always = fop == FOP_release || fop == FOP_flush;
+	int err = fop_call(rq, x->child[0], fop, in, out), serves;
+
+	if (always)
+		return err;
+	pthread_mutex_lock(&m->lock);
+	serves = member_serves(m, MEMBER_BACK);
+	if (stamp->epoch && stamp->epoch != m->view.epoch)
+		serves = -EVIEW;
+	pthread_mutex_unlock(&m->lock);
+	if (serves && !err) {
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
+	}
+	return serves ? serves : err;
+}
+
+static bool names_hidden(enum fop fop, const void *in)
+{
+	const struct field *f = fop_info[fop].in;
+
+	for (; f->name; f++)
+		if (f->kind == FIELD_LOC && hidden((const struct loc *)((const char *)in + f->offset)))
+			return true;
+	return false;
+}
+
+int gate_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct member *m = member_of(x);
+	struct replica_stamp stamp = { 0 };
+	bool stamped = stamp_of(rq, &stamp);
+
+	if (fop == FOP_replica)
+		return member_verb(rq, x, in, out);
+	if (stamped && stamp.flags & REPLICA_HEAL)
+		return is_coordinator(m, rq) ? heal(rq, x, fop, &stamp, in, out) : -EPERM;
+	if (passes(fop, in))
+		return take_part(rq, x, fop, &stamp, in, out);
+	if (!(fop_info[fop].flags & FOP_MUTATES) && fop != FOP_open)
+		return read_only(rq, x, fop, in, out);
+	if (!stamped || !stamp.sequence) /* compounds, and a client that has no cluster/afr */
+		return -EOPNOTSUPP;
+	return names_hidden(fop, in) ? -EPERM : change(rq, x, fop, &stamp, in, out);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index: which objects changed since which generation. doc/disk-format.md has the format of its files. */
+#include <dirent.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "member.h"
+
+enum { RECORD_HEAD = 16 + 4 + 1, RECORD_MAX = RECORD_HEAD + INDEX_HANDLE_MAX };
+
+/* ---- in memory ---- */
+
+static size_t bucket_of(const struct index *i, const struct gfid *g)
+{
+	uint64_t h;
+
+	memcpy(&h, g->bytes + 8, sizeof(h));
+	return (h * 0x9e3779b97f4a7c15u >> 20) & (i->buckets - 1);
+}
+
+static struct index_entry *find(const struct index *i, const struct gfid *g)
+{
+	if (!i->buckets)
+		return NULL;
+	for (uint32_t at = i->bucket[bucket_of(i, g)]; at; at = i->entry[at - 1].next)
+		if (gfid_equal(&i->entry[at - 1].gfid, g))
+			return &i->entry[at - 1];
+	return NULL;
+}
+
+const struct index_entry *index_find(const struct index *i, const struct gfid *g)
+{
+	return find(i, g);
+}
+
+static void rehash(struct index *i)
+{
+	memset(i->bucket, 0, i->buckets * sizeof(*i->bucket));
+	for (size_t k = 0; k < i->count; k++) {
+		uint32_t *at = &i->bucket[bucket_of(i, &i->entry[k].gfid)];
+
+		i->entry[k].next = *at;
+		*at = k + 1;
+	}
+}
+
+static int grow(struct index *i)
+{
+	size_t room = i->room ? 2 * i->room : 256;
+	struct index_entry *entry = realloc(i->entry, room * sizeof(*entry));
+	uint32_t *bucket;
+
+	if (!entry)
+		return -ENOMEM;
+	i->entry = entry;
+	bucket = realloc(i->bucket, room * sizeof(*bucket));
+	if (!bucket)
+		return -ENOMEM;
+	i->bucket = bucket;
+	i->room = i->buckets = room;
+	rehash(i);
+	return 0;
+}
+
+static struct index_entry *add(struct index *i, const struct gfid *g)
+{
+	struct index_entry *e;
+	uint32_t *at;
+
+	if (i->count == i->room && grow(i))
+		return NULL;
+	at = &i->bucket[bucket_of(i, g)];
+	e = &i->entry[i->count++];
+	*e = (struct index_entry){ .gfid = *g, .next = *at };
+	*at = i->count;
+	return e;
+}
+
+static void set_handle(struct index_entry *e, const void *handle, size_t size)
+{
+	uint8_t *copy = size ? realloc(e->handle, size) : NULL;
+
+	if (!copy)
+		return;
+	memcpy(copy, handle, size);
+	e->handle = copy;
+	e->handle_size = size;
+}
+
+static void forget_all(struct index *i)
+{
+	for (size_t k = 0; k < i->count; k++)
+		free(i->entry[k].handle);
+	i->count = 0;
+	if (i->buckets)
+		memset(i->bucket, 0, i->buckets * sizeof(*i->bucket));
+}
+
+/* ---- on disk ---- */
+
+static int file_name(uint64_t generation, char text[32])
+{
+	return snprintf(text, 32, "index.%llu", (unsigned long long)generation);
+}
+
+static bool generation_of(const char *name, uint64_t *generation)
+{
+	char *end;
+
+	if (strncmp(name, "index.", 6))
+		return false;
+	*generation = strtoull(name + 6, &end, 10);
+	return end > name + 6 && !*end;
+}
+
+static int open_file(struct index *i)
+{
+	char name[32];
+	int fd;
+
+	file_name(i->generation, name);
+	fd = openat(i->directory_fd, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	if (i->file_fd >= 0)
+		close(i->file_fd);
+	i->file_fd = fd;
+	return 0;
+}
+
+static size_t make_record(const struct index_entry *e, uint8_t record[RECORD_MAX])
+{
+	uint32_t type = htobe32(e->type);
+
+	memcpy(record, e->gfid.bytes, 16);
+	memcpy(record + 16, &type, 4);
+	record[20] = e->handle_size;
+	memcpy(record + RECORD_HEAD, e->handle, e->handle ? e->handle_size : 0);
+	return RECORD_HEAD + e->handle_size;
+}
+
+static void read_record(struct index *i, uint64_t generation, const uint8_t *record)
+{
+	struct index_entry *e;
+	struct gfid g;
+	uint32_t type;
+
+	memcpy(g.bytes, record, 16);
+	memcpy(&type, record + 16, 4);
+	e = find(i, &g);
+	if (!e)
+		e = add(i, &g);
+	if (!e)
+		return;
+	e->generation = generation > e->generation ? generation : e->generation;
+	e->type = be32toh(type);
+	set_handle(e, record + RECORD_HEAD, record[20]);
+}
+
+/* A record that was cut at the end is one whose change was not begun: it goes, for more may follow it. */
+static int load_file(struct index *i, const char *name, uint64_t generation)
+{
+	int fd = openat(i->directory_fd, name, O_RDWR | O_CLOEXEC);
+	struct stat st;
+	uint8_t *text = NULL;
+	ssize_t got = -1, at = 0;
+
+	if (fd >= 0 && !fstat(fd, &st) && (text = malloc((size_t)st.st_size + 1)))
+		got = read(fd, text, (size_t)st.st_size);
+	while (at + RECORD_HEAD <= got && at + RECORD_HEAD + text[at + 20] <= got) {
+		read_record(i, generation, text + at);
+		at += RECORD_HEAD + text[at + 20];
+	}
+	if (at < got && ftruncate(fd, at))
+		got = -1;
+	if (fd >= 0)
+		close(fd);
+	free(text);
+	return got < 0 ? -EIO : 0;
+}
+
+static int write_state(struct index *i)
+{
+	char text[128];
+	int size = snprintf(text, sizeof(text), "stratus index 1\nsynced %llu\nfloor %llu\n", (unsigned long long)i->synced,
+			    (unsigned long long)i->floor);
+	int fd = openat(i->directory_fd, "state.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int err = fd < 0 ? -errno : 0;
+
+	if (!err && write(fd, text, (size_t)size) != size)
+		err = -EIO;
+	if (!err && fsync(fd))
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	if (!err && renameat(i->directory_fd, "state.new", i->directory_fd, "state"))
+		err = -errno;
+	if (!err && fsync(i->directory_fd))
+		err = -errno;
+	return err;
+}
+
+static int read_state(struct index *i, struct problem *p)
+{
+	char text[129] = "";
+	unsigned long long synced, floor;
+	int fd = openat(i->directory_fd, "state", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (got < 0 || sscanf(text, "stratus index 1\nsynced %llu\nfloor %llu\n", &synced, &floor) != 2)
+		return problem_set(
+			p, EIO,
+			"%s/state can't be read or makes no sense: remove the directory, and the brick is healed as a "
+			"whole",
+			i->directory);
+	i->synced = synced;
+	i->floor = floor;
+	return 0;
+}
+
+static int load_files(struct index *i, struct problem *p)
+{
+	int fd = dup(i->directory_fd), err = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+	uint64_t generation;
+
+	if (!d)
+		return problem_set(p, errno, "can't list %s: %s", i->directory, strerror(errno));
+	while (!err && (e = readdir(d)))
+		if (generation_of(e->d_name, &generation)) {
+			err = load_file(i, e->d_name, generation);
+			i->generation = generation > i->generation ? generation : i->generation;
+			if (err)
+				problem_set(p, EIO, "can't read %s/%s: %s", i->directory, e->d_name, strerror(-err));
+		}
+	closedir(d);
+	return err;
+}
+
+int index_open(struct index *i, const char *directory, struct problem *p)
+{
+	int err;
+
+	*i = (struct index){ .directory = strdup(directory), .directory_fd = -1, .file_fd = -1 };
+	if (mkdir(directory, 0700) && errno != EEXIST)
+		return problem_set(p, errno, "can't make the directory %s: %s", directory, strerror(errno));
+	i->directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (i->directory_fd < 0)
+		return problem_set(p, errno, "can't open %s: %s", directory, strerror(errno));
+	err = read_state(i, p);
+	if (!err)
+		err = load_files(i, p);
+	i->generation = i->generation > i->synced ? i->generation : i->synced;
+	if (!err && (err = open_file(i)))
+		problem_set(p, -err, "can't write to %s: %s", directory, strerror(-err));
+	return err;
+}
+
+void index_close(struct index *i)
+{
+	forget_all(i);
+	free(i->entry);
+	free(i->bucket);
+	free(i->directory);
+	if (i->file_fd >= 0)
+		close(i->file_fd);
+	if (i->directory_fd >= 0)
+		close(i->directory_fd);
+	*i = (struct index){ .directory_fd = -1, .file_fd = -1 };
+}
+
+/* ---- changes ---- */
+
+/* More objects than a list is good for: from now on the other members are compared as a whole. */
+static int overflow(struct index *i)
+{
+	log_warning(NULL, NULL, "more than %d objects changed while a member was away: it will be healed as a whole",
+		    INDEX_ENTRIES_MAX);
+	forget_all(i);
+	i->floor = i->generation;
+	return write_state(i);
+}
+
+static int append(struct index *i, const struct index_entry *e)
+{
+	uint8_t record[RECORD_MAX];
+	size_t size = make_record(e, record);
+	ssize_t done = write(i->file_fd, record, size);
+
+	return done == (ssize_t)size ? 0 : done < 0 ? -errno : -ENOSPC;
+}
+
+static void note_handle(struct index_entry *e, struct xlator *leaf, struct inode *inode)
+{
+	uint8_t handle[HANDLE_SIZE_MAX];
+	size_t size = sizeof(handle);
+
+	if (leaf && inode && leaf->type->inode_handle && !leaf->type->inode_handle(leaf, inode, handle, &size) &&
+	    size <= INDEX_HANDLE_MAX)
+		set_handle(e, handle, size);
+}
+
+int index_touch(struct index *i, const struct gfid *g, uint32_t type, struct xlator *leaf, struct inode *inode)
+{
+	struct index_entry *e = find(i, g);
+	uint64_t before = e ? e->generation : 0;
+	int err;
+
+	if (e && e->generation == i->generation && (e->handle || !inode))
+		return 0;
+	if (!e && i->count >= INDEX_ENTRIES_MAX && (err = overflow(i)))
+		return err;
+	if (!e && !(e = add(i, g)))
+		return -ENOMEM;
+	e->generation = i->generation;
+	e->type = type ? type : e->type;
+	note_handle(e, leaf, inode);
+	err = append(i, e);
+	if (err)
+		e->generation = before;
+	return err;
+}
+
+int index_begin(struct index *i, uint64_t generation)
+{
+	uint64_t before = i->generation;
+	int err;
+
+	i->generation = generation;
+	err = open_file(i);
+	if (err)
+		i->generation = before;
+	return err;
+}
+
+int index_set_synced(struct index *i, uint64_t generation)
+{
+	i->synced = generation;
+	return write_state(i);
+}
+
+static void remove_files(struct index *i, uint64_t generation)
+{
+	int fd = dup(i->directory_fd);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+	uint64_t its;
+
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	rewinddir(d);
+	while ((e = readdir(d)))
+		if (generation_of(e->d_name, &its) && its <= generation && its < i->generation)
+			unlinkat(i->directory_fd, e->d_name, 0);
+	closedir(d);
+}
+
+void index_prune(struct index *i, uint64_t generation)
+{
+	size_t left = 0;
+
+	if (generation <= i->floor || generation >= i->generation)
+		return;
+	i->floor = generation;
+	if (write_state(i)) /* first: what is missing must not look complete */
+		return;
+	for (size_t k = 0; k < i->count; k++) {
+		if (i->entry[k].generation <= generation)
+			free(i->entry[k].handle);
+		else
+			i->entry[left++] = i->entry[k];
+	}
+	i->count = left;
+	if (i->buckets)
+		rehash(i);
+	remove_files(i, generation);
+}

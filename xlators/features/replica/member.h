@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/replica's parts: the member's place in the view, sessions with their notes, tokens, what is pending, and the index.
+ * See doc/replication.md. */
+#ifndef STRATUS_MEMBER_H
+#define STRATUS_MEMBER_H
+#include "replica.h"
+
+/* ---- sets of gfids ---- */
+struct gfid_set {
+	struct gfid *slot; /* open addressing; a null gfid is free, gfid_gone was removed */
+	size_t room, used, count;
+};
+bool gfid_set_has(const struct gfid_set *, const struct gfid *);
+int gfid_set_add(struct gfid_set *, const struct gfid *); /* 1: new, 0: was there, -ENOMEM */
+bool gfid_set_remove(struct gfid_set *, const struct gfid *);
+/* The next member at or after slot *cursor, which moves behind it. NULL: none is left. */
+const struct gfid *gfid_set_next(const struct gfid_set *, size_t *cursor);
+void gfid_set_free(struct gfid_set *);
+
+/* ---- the index (index.c) ---- */
+
+/* What changed since which generation. In memory one entry for each object; on disk a file for each generation, to which the first
+ * change of an object in it is appended. */
+enum { INDEX_HANDLE_MAX = 128, INDEX_ENTRIES_MAX = 1 << 20 };
+struct index_entry {
+	struct gfid gfid;
+	uint32_t type; /* S_IFMT bits, 0: not known */
+	uint64_t generation;
+	uint8_t handle_size;
+	uint8_t *handle; /* the leaf's, by which the object is found again; may be NULL */
+	uint32_t next;	 /* in the bucket: place + 1 */
+};
+struct index {
+	char *directory;
+	int directory_fd, file_fd;
+	uint64_t generation; /* now */
+	uint64_t floor;	     /* changes of generations up to this may be missing */
+	uint64_t synced;     /* all changes of generations up to this are on disk */
+	struct index_entry *entry;
+	uint32_t *bucket;
+	size_t count, room, buckets;
+};
+int index_open(struct index *, const char *directory, struct problem *);
+void index_close(struct index *);
+/* Enters the object. 0; -errno: it can't be written, so the change must not be done. `leaf` may be NULL (no handle). */
+int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
+int index_begin(struct index *, uint64_t generation);	   /* a new file */
+int index_set_synced(struct index *, uint64_t generation); /* durably */
+void index_prune(struct index *, uint64_t generation);	   /* forgets what did not change after it */
+const struct index_entry *index_find(const struct index *, const struct gfid *);
+
+/* ---- notes, sessions, tokens ---- */
+
+struct session { /* of an afr, known by its id in all epochs */
+	uint8_t id[16];
+	const struct client *client; /* through which it is attached, or NULL */
+	uint64_t attached;	     /* epoch */
+	uint64_t settled;
+	struct kept_note *first, *last; /* in order of arrival */
+	unsigned tokens;
+	struct session *next;
+};
+struct kept_note {
+	struct session *session;
+	struct kept_note *next;
+	struct kept_note *all_next, **all_link;
+	struct kept_note *by[NOTE_OBJECTS]; /* next in the bucket of that object's gfid */
+	bool orphan;			    /* nobody will settle it: the coordinator must */
+	bool recovering;		    /* until the coordinator resolves it */
+	bool resolved;
+	struct note note; /* last: only as many objects as it has */
+};
+struct token_wait {
+	struct session *session;
+	struct token_wait *next;
+};
+struct token {
+	struct gfid gfid;
+	struct session *holder;
+	struct token_wait *first, *last;
+	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
+	uint64_t told_ns;     /* when the holder was asked last */
+	bool stuck;
+	struct token *next;
+};
+enum { NOTE_BUCKETS = 4096, TOKEN_BUCKETS = 4096 };
+
+struct member {
+	/* options */
+	char *state_dir, *secret_file;
+	int64_t number;
+	uint64_t token_timeout_ms;
+
+	struct xlator *x, *leaf;
+	uint8_t secret[REPLICA_SECRET_SIZE];
+	uint64_t incarnation;
+	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
+	atomic_uint noted;			    /* notes in all: reads need not look when there is none */
+	pthread_mutex_t lock;			    /* guards what follows; never held across a wait */
+	struct task_cond event;			    /* something that somebody may wait for */
+	struct view view;			    /* epoch 0: not active since the start */
+	uint64_t lease_until_ns;
+	bool frozen, writable;
+	uint64_t coming;     /* epoch, for which it is frozen */
+	unsigned running[2]; /* changes under way, by the parity of the generation in which they began */
+	struct session *sessions;
+	struct kept_note *notes, *bucket[NOTE_BUCKETS];
+	struct kept_note *staged; /* for the coming epoch (all_next) */
+	struct token *token[TOKEN_BUCKETS];
+	unsigned tokens, stuck;
+	struct gfid_set pending, healed; /* healed: when all is pending */
+	bool all_pending;
+	struct gfid_set staged_pending;
+	bool staged_all;
+	uint32_t suspects, reason[REPLICAS_MAX];
+	struct index index;
+	unsigned tasks;	      /* of ours: stop waits for them */
+	uint64_t space, free; /* bytes of the brick, as told last */
+	bool stopping;
+	uint64_t changes, skipped, refused, waits, recalls;
+};
+static inline struct member *member_of(const struct xlator *x)
+{
+	return x->private;
+}
+static inline void unlock_member(struct member **m)
+{
+	pthread_mutex_unlock(&(*m)->lock);
+}
+static inline struct member *member_locked(const struct xlator *x)
+{
+	struct member *m = x->private;
+
+	pthread_mutex_lock(&m->lock);
+	return m;
+}
+#define cleanup_member __attribute__((cleanup(unlock_member)))
+
+/* All with member.lock held. */
+enum member_state member_state(const struct member *);
+/* 0, or -EVIEW: no lease, or its state is below. */
+int member_serves(const struct member *, enum member_state at_least);
+bool member_pending(const struct member *, const struct gfid *);
+int member_add_pending(struct member *, const struct gfid *);
+
+/* sessions.c; with the lock held */
+struct session *session_by_id(struct member *, const uint8_t id[16], bool make);
+struct session *session_of(struct member *, const struct client *); /* attached in this epoch, or NULL */
+void session_settle(struct member *, struct session *, uint64_t settled);
+void session_orphan(struct member *, struct session *); /* its client is gone */
+struct kept_note *note_find(const struct session *, uint64_t sequence);
+/* A note of the session; NULL: no memory. */
+struct kept_note *note_add(struct member *, struct session *, const struct note *);
+void note_remove(struct member *, struct kept_note *);
+void notes_drop_all(struct member *);
+int staged_add(struct member *, const struct note *); /* for the epoch to come */
+void staged_drop(struct member *);
+/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), or in recovery. `name` NULL: anything of the
+ * object; else, of a directory, that name. */
+struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
+/* One that must be recovered first. */
+bool note_blocks(struct member *, const struct gfid *);
+unsigned notes_orphaned(const struct member *);
+
+/* tokens.c */
+int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
+void token_release(struct member *, struct session *, const struct gfid *); /* lock held */
+void tokens_drop(struct member *, const struct session *);		    /* lock held; NULL: all */
+unsigned tokens_stuck(const struct member *);
+
+int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);
+
+/* gate.c */
+any_fop gate_any;
+int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
+void sessions_sweep(struct member *);				    /* lock held: forgets those of which nothing is left */
+bool is_coordinator(const struct member *, const struct request *); /* its stamp says so, and it has proved it */
+#endif

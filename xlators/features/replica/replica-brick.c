@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/replica: a brick's part in a replica set. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "member.h"
+
+static const struct option options[] = {
+	{ "state-dir", OPTION_PATH, OPTION_AT(struct member, state_dir), NULL,
+	  "directory for the list of what changed, on the brick's file system: made if only its last part is missing" },
+	{ "secret-file", OPTION_PATH, OPTION_AT(struct member, secret_file), NULL,
+	  "file with the set's secret, 64 hexadecimal digits, that the coordinator proves itself by" },
+	{ "member", OPTION_INT, OPTION_AT(struct member, number), NULL, "place of this brick in the set, from 0", 0,
+	  REPLICAS_MAX - 1 },
+	{ "token-timeout", OPTION_DURATION, OPTION_AT(struct member, token_timeout_ms), "5s",
+	  "a client that does not give a token back for so long is taken for dead", 100, 3600000, .live = true },
+	{ NULL },
+};
+
+/* ---- the member's place ---- */
+
+enum member_state member_state(const struct member *m)
+{
+	return m->view.epoch && m->number < m->view.members ? m->view.state[m->number] : MEMBER_OUT;
+}
+
+int member_serves(const struct member *m, enum member_state at_least)
+{
+	return member_state(m) >= at_least && clock_ns() < m->lease_until_ns ? 0 : -EVIEW;
+}
+
+bool member_pending(const struct member *m, const struct gfid *g)
+{
+	return gfid_set_has(&m->pending, g) || (m->all_pending && !gfid_set_has(&m->healed, g));
+}
+
+int member_add_pending(struct member *m, const struct gfid *g)
+{
+	int err = gfid_set_add(&m->pending, g);
+
+	return err < 0 ? err : 0;
+}
+
+/* ---- notes for the epoch to come ---- */
+
+int staged_add(struct member *m, const struct note *n)
+{
+	size_t size = offsetof(struct kept_note, note.object) + n->objects * sizeof(n->object[0]);
+	struct kept_note *k = calloc(1, size);
+
+	if (!k)
+		return -ENOMEM;
+	memcpy(&k->note, n, size - offsetof(struct kept_note, note));
+	k->all_next = m->staged;
+	m->staged = k;
+	return 0;
+}
+
+void staged_drop(struct member *m)
+{
+	while (m->staged) {
+		struct kept_note *k = m->staged;
+
+		m->staged = k->all_next;
+		free(k);
+	}
+}
+
+/* ---- start and stop ---- */
+
+int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
+{
+	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd < 0)
+		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
+	close(fd);
+	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
+		unsigned byte;
+
+		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
+		    sscanf(text + 2 * i, "%2x", &byte) != 1)
+			got = -1;
+		else
+			secret[i] = byte;
+	}
+	return got == sizeof(text) - 1 ? 0
+				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
+						     2 * REPLICA_SECRET_SIZE);
+}
+
+static struct xlator *leaf_below(struct xlator *x)
+{
+	while (x->children == 1)
+		x = x->child[0];
+	return x->children ? NULL : x;
+}
+
+static int replica_init(struct xlator *x, struct problem *p)
+{
+	struct member *m = x->private;
+	struct gfid random;
+
+	m->x = x;
+	m->index = (struct index){ .directory_fd = -1, .file_fd = -1 };
+	pthread_mutex_init(&m->lock, NULL);
+	gfid_create(&random);
+	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
+	m->incarnation |= 1;
+	(void)p;
+	return 0;
+}
+
+static int replica_start(struct xlator *x, struct problem *p)
+{
+	struct member *m = x->private;
+	int err;
+
+	m->leaf = leaf_below(x);
+	if (!m->leaf || !m->leaf->type->sync)
+		return problem_set(p, EINVAL,
+				   "features/replica must stand above one leaf that can be synced, such as storage/posix");
+	err = secret_read(m->secret_file, m->secret, p);
+	return err ? err : index_open(&m->index, m->state_dir, p);
+}
+
+static void wait_for_tasks(void *arg)
+{
+	struct member *m = arg;
+
+	pthread_mutex_lock(&m->lock);
+	while (m->tasks)
+		task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void replica_stop(struct xlator *x)
+{
+	struct member *m = x->private;
+
+	pthread_mutex_lock(&m->lock);
+	m->stopping = true;
+	m->view.epoch = 0;
+	pthread_mutex_unlock(&m->lock);
+	task_cond_broadcast(&m->event);
+	if (task_self())
+		wait_for_tasks(m);
+	else
+		task_call(wait_for_tasks, m);
+}
+
+void sessions_sweep(struct member *m)
+{
+	struct session **at = &m->sessions;
+
+	while (*at) {
+		struct session *s = *at;
+
+		if (s->client || s->first || s->tokens) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		free(s);
+	}
+}
+
+static void replica_finish(struct xlator *x)
+{
+	struct member *m = x->private;
+
+	tokens_drop(m, NULL);
+	notes_drop_all(m);
+	staged_drop(m);
+	while (m->sessions) {
+		struct session *s = m->sessions;
+
+		m->sessions = s->next;
+		free(s);
+	}
+	gfid_set_free(&m->pending);
+	gfid_set_free(&m->healed);
+	gfid_set_free(&m->staged_pending);
+	index_close(&m->index);
+	pthread_mutex_destroy(&m->lock);
+}
+
+static void replica_client_gone(struct xlator *x, const struct client *client)
+{
+	struct member *m = x->private;
+	const struct client *it = client;
+
+	atomic_compare_exchange_strong(&m->coordinator, &it, NULL);
+	pthread_mutex_lock(&m->lock);
+	for (struct session *s = m->sessions; s; s = s->next)
+		if (s->client == client)
+			session_orphan(m, s);
+	sessions_sweep(m);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void replica_dump(struct xlator *x, FILE *f)
+{
+	static const char *const states[] = { "out", "back", "in" };
+	struct member *m = member_locked(x);
+	uint64_t now = clock_ns();
+
+	fprintf(f, "  state: %s\n  epoch: %llu\n  lease: %lld ms\n", states[member_state(m)], (unsigned long long)m->view.epoch,
+		m->lease_until_ns > now ? (long long)((m->lease_until_ns - now) / 1000000) : 0);
+	fprintf(f, "  generation: %llu\n  synced: %llu\n  index: %zu\n  pending: %zu%s\n",
+		(unsigned long long)m->index.generation, (unsigned long long)m->index.synced, m->index.count, m->pending.count,
+		m->all_pending ? " and all else" : "");
+	fprintf(f,
+		"  notes: %u\n  tokens: %u\n  changes: %llu\n  skipped: %llu\n  refused: %llu\n  waits: %llu\n  recalls: %llu\n",
+		atomic_load(&m->noted), m->tokens, (unsigned long long)m->changes, (unsigned long long)m->skipped,
+		(unsigned long long)m->refused, (unsigned long long)m->waits, (unsigned long long)m->recalls);
+	pthread_mutex_unlock(&m->lock);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/replica",
+	.summary = "a brick's part in a replica set: views, tokens, and the list of what changed",
+	.options = options,
+	.private_size = sizeof(struct member),
+	.min_children = 1,
+	.max_children = 1,
+	.init = replica_init,
+	.start = replica_start,
+	.stop = replica_stop,
+	.finish = replica_finish,
+	.client_gone = replica_client_gone,
+	.dump = replica_dump,
+	.any = gate_any,
+};

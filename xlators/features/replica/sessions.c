@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions of clients, and the notes of their changes that are not known to be everywhere. All with member.lock held. */
+#include "member.h"
+
+/* ---- notes ---- */
+
+static size_t bucket_of(const struct gfid *g)
+{
+	uint64_t h;
+
+	memcpy(&h, g->bytes + 8, sizeof(h));
+	return (h * 0x9e3779b97f4a7c15u >> 20) % NOTE_BUCKETS;
+}
+
+/* By which of its objects the note hangs in that bucket: the first that belongs there. */
+static unsigned hangs_by(const struct kept_note *k, size_t bucket)
+{
+	unsigned i = 0;
+
+	while (i < k->note.objects && bucket_of(&k->note.object[i].gfid) != bucket)
+		i++;
+	return i;
+}
+
+static struct kept_note **next_in(struct kept_note *k, size_t bucket)
+{
+	return &k->by[hangs_by(k, bucket)];
+}
+
+static void link_objects(struct member *m, struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects; i++) {
+		size_t bucket = bucket_of(&k->note.object[i].gfid);
+
+		if (hangs_by(k, bucket) != i)
+			continue;
+		k->by[i] = m->bucket[bucket];
+		m->bucket[bucket] = k;
+	}
+}
+
+static void unlink_objects(struct member *m, struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects; i++) {
+		size_t bucket = bucket_of(&k->note.object[i].gfid);
+		struct kept_note **at = &m->bucket[bucket];
+
+		while (*at && *at != k)
+			at = next_in(*at, bucket);
+		if (*at)
+			*at = k->by[i];
+	}
+}
+
+struct kept_note *note_add(struct member *m, struct session *s, const struct note *n)
+{
+	size_t size = offsetof(struct kept_note, note.object) + n->objects * sizeof(n->object[0]);
+	struct kept_note *k = malloc(size);
+
+	if (!k)
+		return NULL;
+	memset(k, 0, offsetof(struct kept_note, note));
+	memcpy(&k->note, n, size - offsetof(struct kept_note, note));
+	memcpy(k->note.session, s->id, sizeof(s->id));
+	k->session = s;
+	if (s->last)
+		s->last->next = k;
+	else
+		s->first = k;
+	s->last = k;
+	k->all_next = m->notes;
+	k->all_link = &m->notes;
+	if (m->notes)
+		m->notes->all_link = &k->all_next;
+	m->notes = k;
+	link_objects(m, k);
+	atomic_fetch_add(&m->noted, 1);
+	return k;
+}
+
+void note_remove(struct member *m, struct kept_note *k)
+{
+	struct session *s = k->session;
+	struct kept_note *before = NULL, *at = s->first;
+
+	while (at != k) {
+		before = at;
+		at = at->next;
+	}
+	*(before ? &before->next : &s->first) = k->next;
+	if (s->last == k)
+		s->last = before;
+	*k->all_link = k->all_next;
+	if (k->all_next)
+		k->all_next->all_link = k->all_link;
+	unlink_objects(m, k);
+	atomic_fetch_sub(&m->noted, 1);
+	free(k);
+}
+
+void notes_drop_all(struct member *m)
+{
+	while (m->notes)
+		note_remove(m, m->notes);
+}
+
+struct kept_note *note_find(const struct session *s, uint64_t sequence)
+{
+	struct kept_note *k = s->first;
+
+	while (k && k->note.sequence != sequence)
+		k = k->next;
+	return k;
+}
+
+static bool touches(const struct note *n, const struct gfid *g, const char *name)
+{
+	for (unsigned i = 0; i < n->objects; i++) {
+		const struct note_object *o = &n->object[i];
+
+		if (gfid_equal(&o->gfid, g) && (!name || o->kind != NOTE_NAME || !strcmp(o->name, name)))
+			return true;
+	}
+	return false;
+}
+
+struct kept_note *note_on(struct member *m, const struct gfid *g, const char *name, const struct session *not_of)
+{
+	size_t bucket = bucket_of(g);
+	struct kept_note *k = m->bucket[bucket];
+
+	while (k && (k->resolved || (k->session == not_of && !k->recovering) || !touches(&k->note, g, name)))
+		k = *next_in(k, bucket);
+	return k;
+}
+
+bool note_blocks(struct member *m, const struct gfid *g)
+{
+	size_t bucket = bucket_of(g);
+	struct kept_note *k = m->bucket[bucket];
+
+	while (k && (k->resolved || !(k->recovering || k->orphan) || !touches(&k->note, g, NULL)))
+		k = *next_in(k, bucket);
+	return k;
+}
+
+unsigned notes_orphaned(const struct member *m)
+{
+	unsigned count = 0;
+
+	for (const struct kept_note *k = m->notes; k; k = k->all_next)
+		count += k->orphan && !k->recovering && !k->resolved;
+	return count;
+}
+
+/* ---- sessions ---- */
+
+struct session *session_by_id(struct member *m, const uint8_t id[16], bool make)
+{
+	struct session *s = m->sessions;
+
+	while (s && memcmp(s->id, id, sizeof(s->id)))
+		s = s->next;
+	if (s || !make)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	memcpy(s->id, id, sizeof(s->id));
+	s->next = m->sessions;
+	m->sessions = s;
+	return s;
+}
+
+struct session *session_of(struct member *m, const struct client *client)
+{
+	struct session *s = m->sessions;
+
+	while (s && (!client || s->client != client))
+		s = s->next;
+	return s && s->attached == m->view.epoch ? s : NULL;
+}
+
+void session_settle(struct member *m, struct session *s, uint64_t settled)
+{
+	struct kept_note *next;
+	bool any = false;
+
+	if (settled <= s->settled)
+		return;
+	s->settled = settled;
+	for (struct kept_note *k = s->first; k; k = next) {
+		next = k->next;
+		if (k->note.sequence > settled || k->recovering || (k->orphan && !k->resolved))
+			continue;
+		note_remove(m, k);
+		any = true;
+	}
+	if (any)
+		task_cond_broadcast(&m->event);
+}
+
+void session_orphan(struct member *m, struct session *s)
+{
+	s->client = NULL;
+	s->attached = 0;
+	for (struct kept_note *k = s->first; k; k = k->next)
+		k->orphan = true;
+	if (!s->first) /* nothing of it is under way here; what is elsewhere keeps its objects there from being changed */
+		tokens_drop(m, s);
+	task_cond_broadcast(&m->event);
+}

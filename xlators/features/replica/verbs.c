@@ -1,0 +1,730 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs of the fop `replica`: what clients and the coordinator ask of a member. */
+#include <endian.h>
+#include <fcntl.h>
+#include <xxhash.h>
+
+#include "member.h"
+
+enum { FREEZE_NS = 2000000000, GFIDS_IN_ONE = 3000, PIECE = 1 << 20 };
+
+struct asked {
+	struct request *rq;
+	struct member *m;
+	const struct replica_in *in;
+	struct replica_out *out;
+	struct unpack u;
+	struct pack answer;
+};
+
+/* ---- of clients ---- */
+
+static void put_view(struct asked *a)
+{
+	struct reply_view r;
+
+	pthread_mutex_lock(&a->m->lock);
+	r.view = a->m->view;
+	r.serving = !member_serves(a->m, MEMBER_BACK) && !a->m->frozen;
+	r.writable = a->m->writable;
+	pthread_mutex_unlock(&a->m->lock);
+	pack_reply_view(&a->answer, &r);
+}
+
+static int attach(struct asked *a)
+{
+	struct session *s;
+	uint8_t id[16];
+
+	unpack_bytes(&a->u, id, sizeof(id));
+	if (a->u.failed)
+		return -EINVAL;
+	pthread_mutex_lock(&a->m->lock);
+	s = session_by_id(a->m, id, true);
+	if (s && a->m->view.epoch) {
+		s->client = a->rq->client;
+		s->attached = a->m->view.epoch;
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	put_view(a);
+	return s ? 0 : -ENOMEM;
+}
+
+/* The session that asks, if it is attached and speaks of this epoch; with the lock held then. */
+static struct session *in_epoch(struct asked *a)
+{
+	uint64_t epoch = unpack_u64(&a->u);
+	struct session *s;
+
+	pthread_mutex_lock(&a->m->lock);
+	s = session_of(a->m, a->rq->client);
+	if (s && epoch == a->m->view.epoch && !a->u.failed)
+		return s;
+	pthread_mutex_unlock(&a->m->lock);
+	return NULL;
+}
+
+static int acquire(struct asked *a)
+{
+	uint64_t epoch = unpack_u64(&a->u);
+	struct gfid g = unpack_gfid(&a->u);
+
+	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, &g);
+}
+
+static int release(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	while (unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		token_release(a->m, s, &g);
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int settle(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int suspect(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	uint32_t mask, reason;
+
+	if (!s)
+		return -EVIEW;
+	mask = unpack_u32(&a->u) & view_mask(&a->m->view, MEMBER_BACK) & ~(1u << a->m->number);
+	reason = unpack_u32(&a->u);
+	for (unsigned i = 0; i < REPLICAS_MAX; i++)
+		if (mask >> i & 1)
+			a->m->reason[i] = reason;
+	a->m->suspects |= mask;
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int failed(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	struct kept_note *k;
+
+	if (!s)
+		return -EVIEW;
+	k = note_find(s, unpack_u64(&a->u));
+	if (k)
+		k->orphan = true;
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int skip(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	int err = 0;
+
+	if (!s)
+		return -EVIEW;
+	if (member_state(a->m) != MEMBER_BACK)
+		err = -EINVAL;
+	while (!err && unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		err = member_add_pending(a->m, &g);
+	}
+	a->m->skipped++;
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
+static int put_links(struct asked *a, struct inode *inode)
+{
+	struct blob links = { 0 };
+	int err;
+
+	if (!inode || !a->m->leaf || !a->m->leaf->type->inode_links)
+		return -EINVAL;
+	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	if (!err)
+		pack_bytes(&a->answer, links.bytes, links.size);
+	free(links.bytes);
+	return err;
+}
+
+/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
+static int find_unlinked(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
+	struct blob links = { 0 };
+	struct unpack u;
+	int err;
+
+	if (!inode || !a->m->leaf->type->inode_links)
+		return -ENOENT;
+	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	u = unpack_blob(&links);
+	if (!err && unpack_u32(&u))
+		err = -ENOENT;
+	free(links.bytes);
+	if (!err)
+		a->out->inode = inode_ref(inode);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* ---- of the coordinator: leases ---- */
+
+struct syncing {
+	struct member *m;
+	uint64_t began; /* the generation that ended the one to be synced */
+};
+
+/* Waits for the changes of the generation that ended, then makes all durable. */
+static void sync_task(void *arg)
+{
+	struct syncing *s = arg;
+	struct member *m = s->m;
+	unsigned parity = (s->began - 1) & 1;
+	bool fit;
+	int err = 0;
+
+	pthread_mutex_lock(&m->lock);
+	while (m->running[parity] && !m->stopping && !err)
+		err = task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
+	fit = !m->stopping && !err && member_state(m) == MEMBER_IN;
+	pthread_mutex_unlock(&m->lock);
+	err = fit && m->leaf->type->sync ? m->leaf->type->sync(m->leaf) : -EIO;
+	pthread_mutex_lock(&m->lock);
+	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). */
+	if (!err && member_state(m) == MEMBER_IN && s->began > m->index.synced + 2)
+		index_set_synced(&m->index, s->began - 2);
+	m->tasks--;
+	task_cond_broadcast(&m->event);
+	pthread_mutex_unlock(&m->lock);
+	free(s);
+}
+
+static void begin_generation(struct member *m, uint64_t generation)
+{
+	struct syncing *s;
+
+	if (generation <= m->index.generation || m->tasks || m->running[generation & 1] || m->stopping)
+		return;
+	s = malloc(sizeof(*s));
+	if (!s || index_begin(&m->index, generation)) {
+		free(s);
+		return;
+	}
+	*s = (struct syncing){ m, generation };
+	m->tasks++;
+	if (task_spawn(NULL, sync_task, s)) {
+		m->tasks--;
+		free(s);
+	}
+}
+
+static void take_lease(struct member *m, const struct lease_call *c)
+{
+	if (c->epoch != m->view.epoch || !m->view.epoch)
+		return;
+	if (!c->lease_ns)
+		m->lease_until_ns = 0;
+	else if (c->clock && c->clock <= clock_ns() && c->clock + c->lease_ns > m->lease_until_ns)
+		m->lease_until_ns = c->clock + c->lease_ns;
+	m->writable = c->writable;
+	if (member_state(m) == MEMBER_IN) {
+		begin_generation(m, c->generation);
+		index_prune(&m->index, c->prune < m->index.synced ? c->prune : m->index.synced);
+	}
+}
+
+static void measure_space(struct asked *a, struct lease_reply *r)
+{
+	struct statfs_in in = { 0 };
+	struct statfs_out out = { 0 };
+
+	if (statfs_on(a->rq, a->m->x->child[0], &in, &out))
+		return;
+	r->space = out.statfs.blocks * out.statfs.frsize;
+	r->free = out.statfs.bavail * out.statfs.frsize;
+}
+
+static int lease(struct asked *a)
+{
+	struct member *m = a->m;
+	struct lease_call c = { 0 };
+	struct lease_reply r = { 0 };
+
+	unpack_lease_call(&a->u, &c);
+	if (a->u.failed)
+		return -EINVAL;
+	measure_space(a, &r);
+	pthread_mutex_lock(&m->lock);
+	take_lease(m, &c);
+	r.clock = clock_ns();
+	r.incarnation = m->incarnation;
+	r.epoch = m->view.epoch;
+	r.generation = m->index.generation;
+	r.synced = m->index.synced;
+	r.suspects = m->suspects;
+	memcpy(r.reason, m->reason, sizeof(r.reason));
+	r.orphans = notes_orphaned(m);
+	r.stuck = tokens_stuck(m);
+	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
+	r.index = m->index.count;
+	r.notes = atomic_load(&m->noted);
+	r.tokens = m->tokens;
+	pthread_mutex_unlock(&m->lock);
+	pack_lease_reply(&a->answer, &r);
+	return 0;
+}
+
+/* ---- of the coordinator: a new view ---- */
+
+static int freeze(struct asked *a, uint64_t epoch)
+{
+	struct member *m = a->m;
+	uint64_t until = clock_ns() + FREEZE_NS;
+	int err = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (epoch <= m->view.epoch)
+		err = -EVIEW;
+	if (!err) {
+		m->frozen = true;
+		m->coming = epoch;
+		gfid_set_free(&m->staged_pending);
+		m->staged_all = false;
+		staged_drop(m);
+		task_cond_broadcast(&m->event);
+	}
+	while (!err && (m->running[0] || m->running[1]))
+		err = task_cond_wait(&m->event, &m->lock, until);
+	pthread_mutex_unlock(&m->lock);
+	return err;
+}
+
+static int notes(struct asked *a)
+{
+	uint64_t from = unpack_u64(&a->u), at = 0;
+
+	pthread_mutex_lock(&a->m->lock);
+	for (const struct kept_note *k = a->m->notes; k && a->answer.size < REPLICA_BLOB_MAX - 2048; k = k->all_next) {
+		struct note n;
+
+		if (at++ < from)
+			continue;
+		memcpy(&n, &k->note, offsetof(struct note, object) + k->note.objects * sizeof(n.object[0]));
+		n.resolved = k->resolved;
+		pack_note(&a->answer, &n);
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int add_notes(struct asked *a, uint64_t epoch)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&a->m->lock);
+	if (!a->m->frozen || epoch != a->m->coming)
+		err = -EVIEW;
+	while (!err && unpack_more(&a->u)) {
+		struct note n;
+
+		unpack_note(&a->u, &n);
+		err = a->u.failed ? -EINVAL : staged_add(a->m, &n);
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
+static int add_pending(struct asked *a, uint64_t epoch)
+{
+	bool all = unpack_u8(&a->u);
+	int err = 0;
+
+	pthread_mutex_lock(&a->m->lock);
+	if (epoch == a->m->view.epoch && member_state(a->m) == MEMBER_BACK) { /* found while it is healed */
+		while (err >= 0 && unpack_more(&a->u)) {
+			struct gfid g = unpack_gfid(&a->u);
+
+			err = member_add_pending(a->m, &g);
+		}
+	} else if (a->m->frozen && epoch == a->m->coming) {
+		a->m->staged_all |= all;
+		while (err >= 0 && unpack_more(&a->u)) {
+			struct gfid g = unpack_gfid(&a->u);
+
+			err = gfid_set_add(&a->m->staged_pending, &g);
+		}
+	} else {
+		err = -EVIEW;
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return err < 0 ? err : 0;
+}
+
+static void take_pending(struct member *m, enum member_state before)
+{
+	enum member_state now = member_state(m);
+	size_t cursor = 0;
+	const struct gfid *g;
+
+	if (now != MEMBER_BACK || before != MEMBER_BACK) {
+		gfid_set_free(&m->pending);
+		gfid_set_free(&m->healed);
+		m->all_pending = false;
+	}
+	if (now != MEMBER_BACK)
+		return;
+	if (m->staged_all && !m->all_pending)
+		gfid_set_free(&m->healed);
+	m->all_pending |= m->staged_all;
+	while ((g = gfid_set_next(&m->staged_pending, &cursor)))
+		member_add_pending(m, g);
+	gfid_set_free(&m->staged_pending);
+}
+
+/* All that is not resolved must be recovered; at a member that is BACK it is pending, too. */
+static int take_notes(struct member *m)
+{
+	struct kept_note *next;
+
+	notes_drop_all(m);
+	for (struct kept_note *k = m->staged; k; k = next) {
+		struct session *s = session_by_id(m, k->note.session, true);
+		struct kept_note *added = s ? note_add(m, s, &k->note) : NULL;
+
+		next = k->all_next;
+		if (!added)
+			return -ENOMEM;
+		added->resolved = k->note.resolved;
+		added->recovering = !added->resolved;
+		for (unsigned i = 0; i < k->note.objects && added->recovering && member_state(m) == MEMBER_BACK; i++)
+			member_add_pending(m, &k->note.object[i].gfid);
+	}
+	staged_drop(m);
+	return 0;
+}
+
+static int activate(struct asked *a, uint64_t epoch)
+{
+	struct member *m = a->m;
+	enum member_state before;
+	struct view v;
+	int err = 0;
+
+	unpack_view(&a->u, &v);
+	if (a->u.failed || v.epoch != epoch || m->number >= v.members)
+		return -EINVAL;
+	pthread_mutex_lock(&m->lock);
+	before = member_state(m);
+	if (!m->frozen || m->coming != epoch || epoch <= m->view.epoch)
+		err = -EVIEW;
+	if (!err) {
+		m->view = v;
+		m->lease_until_ns = 0;
+		m->frozen = false;
+		m->suspects = 0;
+		tokens_drop(m, NULL);
+		take_pending(m, before);
+		err = take_notes(m);
+		if (err) /* it has forgotten what must be recovered, so it must not serve */
+			m->view.epoch = 0;
+		sessions_sweep(m);
+		task_cond_broadcast(&m->event);
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (!err)
+		event_up(m->x, &(struct event){ .kind = EVENT_VIEW });
+	return err;
+}
+
+static int resolve(struct asked *a, uint64_t epoch)
+{
+	static const uint8_t nobody[16]; /* the coordinator's own notes, after a cold start */
+	int err = 0;
+
+	pthread_mutex_lock(&a->m->lock);
+	if (epoch != a->m->view.epoch)
+		err = -EVIEW;
+	while (!err && unpack_more(&a->u)) {
+		struct session *s;
+		struct kept_note *k;
+		struct note n;
+
+		unpack_note(&a->u, &n);
+		s = a->u.failed ? NULL : session_by_id(a->m, n.session, false);
+		k = s ? note_find(s, n.sequence) : NULL;
+		if (!k)
+			continue;
+		k->note.status = n.status;
+		k->note.value = n.value;
+		k->resolved = true;
+		k->recovering = k->orphan = false;
+		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
+			note_remove(a->m, k);
+	}
+	task_cond_broadcast(&a->m->event);
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
+/* ---- of the coordinator: healing ---- */
+
+static int list_index(struct asked *a)
+{
+	uint64_t above = unpack_u64(&a->u), at = unpack_u64(&a->u);
+	const struct index *i = &a->m->index;
+	unsigned count = 0;
+	struct pack list = { 0 };
+
+	pthread_mutex_lock(&a->m->lock);
+	for (; at < i->count && count < GFIDS_IN_ONE; at++) {
+		if (i->entry[at].generation <= above)
+			continue;
+		pack_gfid(&list, &i->entry[at].gfid);
+		pack_u32(&list, i->entry[at].type);
+		count++;
+	}
+	pack_u8(&a->answer, above < i->floor);
+	pack_u64(&a->answer, at < i->count ? at : 0);
+	pthread_mutex_unlock(&a->m->lock);
+	pack_bytes(&a->answer, list.bytes, list.size);
+	pack_free(&list);
+	return 0;
+}
+
+static int list_pending(struct asked *a)
+{
+	size_t cursor = unpack_u64(&a->u);
+	const struct gfid *g;
+
+	pthread_mutex_lock(&a->m->lock);
+	pack_u64(&a->answer, a->m->pending.count);
+	pack_u8(&a->answer, a->m->all_pending);
+	for (unsigned n = 0; n < GFIDS_IN_ONE && (g = gfid_set_next(&a->m->pending, &cursor)); n++)
+		pack_gfid(&a->answer, g);
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int strike(struct asked *a, uint64_t epoch)
+{
+	bool rest = unpack_u8(&a->u);
+	struct member *m = a->m;
+	int err = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (epoch != m->view.epoch)
+		err = -EVIEW;
+	while (!err && unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		gfid_set_remove(&m->pending, &g);
+		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
+			err = -ENOMEM;
+	}
+	if (!err && rest) {
+		m->all_pending = false;
+		gfid_set_free(&m->healed);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return err;
+}
+
+/* In memory, or by the handle that the index keeps. */
+static int find(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	uint8_t handle[INDEX_HANDLE_MAX];
+	const struct index_entry *e;
+	struct member *m = a->m;
+	size_t size = 0;
+	int err = -ENOENT;
+
+	a->out->inode = inode_find(m->x->inodes, &g);
+	if (!a->out->inode) {
+		pthread_mutex_lock(&m->lock);
+		e = index_find(&m->index, &g);
+		if (e && e->handle) {
+			size = e->handle_size;
+			memcpy(handle, e->handle, size);
+		}
+		pthread_mutex_unlock(&m->lock);
+		if (size && m->leaf->type->inode_from_handle)
+			err = m->leaf->type->inode_from_handle(m->leaf, handle, size, &a->out->inode);
+	}
+	if (a->out->inode)
+		err = put_links(a, a->out->inode);
+	if (err) {
+		inode_unref(a->out->inode);
+		a->out->inode = NULL;
+		return err == -ESTALE ? -ENOENT : err;
+	}
+	return 0;
+}
+
+static int hash_file(struct asked *a, struct file *file, uint64_t offset, uint64_t length)
+{
+	XXH3_state_t *state = XXH3_createState();
+	XXH128_canonical_t canonical;
+	int err = state ? 0 : -ENOMEM;
+
+	if (state)
+		XXH3_128bits_reset(state);
+	while (!err && length) {
+		struct read_in in = { file, offset, length < PIECE ? (uint32_t)length : PIECE };
+		struct read_out out = { 0 };
+		uint32_t got;
+
+		err = read_on(a->rq, a->m->x->child[0], &in, &out);
+		got = err || !out.data ? 0 : out.data->size;
+		if (got)
+			XXH3_128bits_update(state, out.data->data, got);
+		fop_out_clear(FOP_read, &out);
+		offset += got;
+		length -= got;
+		if (got < in.size)
+			break;
+	}
+	if (!err) {
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+		pack_bytes(&a->answer, canonical.digest, sizeof(canonical.digest));
+	}
+	XXH3_freeState(state);
+	return err;
+}
+
+static int checksum(struct asked *a)
+{
+	uint64_t offset = unpack_u64(&a->u), length = unpack_u64(&a->u);
+	struct open_in in = { a->in->inode, O_RDONLY };
+	struct open_out out = { 0 };
+	struct release_in done;
+	struct release_out nothing = { 0 };
+	int err;
+
+	if (!a->in->inode || a->u.failed)
+		return -EINVAL;
+	err = open_on(a->rq, a->m->x->child[0], &in, &out);
+	if (err)
+		return err;
+	err = hash_file(a, out.file, offset, length);
+	done.file = out.file;
+	release_on(a->rq, a->m->x->child[0], &done, &nothing);
+	fop_out_clear(FOP_open, &out);
+	return err;
+}
+
+/* ---- who asks ---- */
+
+static int from_client(struct asked *a)
+{
+	switch (a->in->verb) {
+	case REPLICA_ATTACH:
+		return attach(a);
+	case REPLICA_VIEW:
+		put_view(a);
+		return 0;
+	case REPLICA_ACQUIRE:
+		return acquire(a);
+	case REPLICA_RELEASE:
+		return release(a);
+	case REPLICA_SETTLE:
+		return settle(a);
+	case REPLICA_SUSPECT:
+		return suspect(a);
+	case REPLICA_FAILED:
+		return failed(a);
+	case REPLICA_LINKS:
+		return put_links(a, a->in->inode);
+	case REPLICA_UNLINKED:
+		return find_unlinked(a);
+	case REPLICA_SKIP:
+		return skip(a);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int from_coordinator(struct asked *a, uint64_t epoch)
+{
+	switch (a->in->verb) {
+	case REPLICA_LEASE:
+		return lease(a);
+	case REPLICA_FREEZE:
+		return freeze(a, epoch);
+	case REPLICA_NOTES:
+		return notes(a);
+	case REPLICA_ADD_NOTES:
+		return add_notes(a, epoch);
+	case REPLICA_ADD_PENDING:
+		return add_pending(a, epoch);
+	case REPLICA_ACTIVATE:
+		return activate(a, epoch);
+	case REPLICA_RESOLVE:
+		return resolve(a, epoch);
+	case REPLICA_INDEX:
+		return list_index(a);
+	case REPLICA_PENDING:
+		return list_pending(a);
+	case REPLICA_STRIKE:
+		return strike(a, epoch);
+	case REPLICA_FIND:
+		return find(a);
+	case REPLICA_CHECKSUM:
+		return checksum(a);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* Compares in a time that does not depend on where they differ. */
+static bool secret_is(const struct member *m, const uint8_t given[REPLICA_SECRET_SIZE])
+{
+	uint8_t differs = 0;
+
+	for (unsigned i = 0; i < REPLICA_SECRET_SIZE; i++)
+		differs |= m->secret[i] ^ given[i];
+	return !differs;
+}
+
+int member_verb(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
+{
+	struct asked a = { rq, member_of(x), in, out, unpack_blob(&in->data), { 0 } };
+	uint8_t secret[REPLICA_SECRET_SIZE];
+	uint64_t epoch;
+	int err;
+
+	if (in->verb < REPLICA_LEASE) {
+		err = from_client(&a);
+	} else {
+		unpack_bytes(&a.u, secret, sizeof(secret));
+		epoch = unpack_u64(&a.u);
+		if (a.u.failed || !secret_is(a.m, secret))
+			return -EPERM;
+		atomic_store(&a.m->coordinator, rq->client);
+		err = from_coordinator(&a, epoch);
+	}
+	if (!err)
+		err = pack_end(&a.answer, &out->data);
+	if (err) {
+		pack_free(&a.answer);
+		fop_out_clear(FOP_replica, out);
+	}
+	return err;
+}
