@@ -43,7 +43,32 @@ static json_int_t number_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* Whatever a translator says about itself: "name: value", nested ones further in. */
+static char *as_text(const json_t *value)
+{
+	char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+
+	return text ? text : strdup("");
+}
+
+/* "name value, name value" */
+static void print_line(const json_t *object, int indent)
+{
+	const char *name, *between = "";
+	json_t *value;
+
+	printf("%*s", indent, "");
+	json_object_foreach((json_t *)object, name, value)
+	{
+		char *text = as_text(value);
+
+		printf("%s%s %s", between, name, text);
+		between = ", ";
+		free(text);
+	}
+	putchar('\n');
+}
+
+/* Whatever a translator says about itself: "name: value", nested ones further in, lists of objects a line each. */
 static void print_facts(const json_t *object, int indent)
 {
 	const char *name;
@@ -51,11 +76,16 @@ static void print_facts(const json_t *object, int indent)
 
 	json_object_foreach((json_t *)object, name, value)
 	{
-		char *text = json_is_object(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+		bool is_list = json_is_array(value) && json_is_object(json_array_get(value, 0));
+		char *text = json_is_object(value) || is_list ? strdup("") : as_text(value);
+		json_t *one;
+		size_t i;
 
-		printf("%*s%s: %s\n", indent, "", name, json_is_string(value) ? json_string_value(value) : text ? text : "");
+		printf("%*s%s: %s\n", indent, "", name, text);
 		if (json_is_object(value))
 			print_facts(value, indent + 2);
+		if (is_list)
+			json_array_foreach(value, i, one) print_line(one, indent + 2);
 		free(text);
 	}
 }

@@ -33,6 +33,7 @@ static const char *const own[][2] = {
 	{ "protocol/client", "brick-id" },
 	{ "protocol/client", "remote-subvolume" },
 	{ "cluster/afr", "arbiter" },
+	{ "cluster/coordinator", "volume" },
 	{ "cluster/coordinator", "state-file" },
 	{ "cluster/coordinator", "secret-file" },
 	{ "cluster/coordinator", "arbiter" },
@@ -228,6 +229,7 @@ static void write_set(struct writer *w, const char *name, const char *type)
 	}
 	begin(w, name, type);
 	if (!strcmp(type, "cluster/coordinator")) {
+		option(w, "volume", w->spec->volume);
 		option(w, "state-file", view);
 		option(w, "secret-file", secret);
 	}
