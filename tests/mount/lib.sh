@@ -52,6 +52,11 @@ need() {
 	for program; do command -v "$program" >/dev/null || skip "needs the program $program"; done
 }
 
+# REPLICA=3 (or 2; 3a: with an arbiter) gives each test that starts a stack one of so many bricks, each with a server of its own, and a
+# coordinator; ONE_DOWN=1 kills the server of the second before the test begins. See replica.sh.
+REPLICA=${REPLICA:-1}
+ONE_DOWN=${ONE_DOWN:-0}
+
 # Makes $SCRATCH, which goes when the test ends; so do the mounts and processes of this library.
 scratch() {
 	SCRATCH=$(mktemp -d "${TEST_TMP:-/var/tmp}/stratus-XXXXXX")
@@ -168,6 +173,10 @@ write_client_volfile() {
 start_stack() {
 	local dir=$1
 	shift
+	if [ "$REPLICA" != 1 ]; then
+		start_replicas "$dir" "$@"
+		return
+	fi
 	BRICK=$dir/brick MNT=$dir/mnt SERVER_VOL=$dir/server.vol CLIENT_VOL=$dir/client.vol STACK=$dir
 	PORT=$(free_port) VOLUME_ID=$(uuid) BRICK_ID=$(uuid)
 	mkdir -p "$BRICK" "$MNT"
@@ -218,6 +227,10 @@ stop_brick() {
 }
 stop_stack() {
 	stop_mount "$MNT" "$MOUNT_PID"
+	if [ "$REPLICA" != 1 ]; then
+		stop_replicas
+		return
+	fi
 	stop_brick
 }
 kill_brick() {
@@ -229,3 +242,5 @@ restart_brick() {
 	kill_brick
 	start_brick
 }
+
+[ "$REPLICA" = 1 ] || . "$TOP/tests/mount/replica.sh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Healing: members that were changed differently become the same again, whatever the order in which their objects are healed.
- * HEAL_SEED=N replays one tree; HEAL_ROUNDS=N makes it longer. */
+ * HEAL_SEED=N replays one tree; HEAL_ROUNDS=N makes it longer; HEAL_TALK=1 tells each change and each heal. */
 #include "test.h"
 
 #include <endian.h>

@@ -16,6 +16,11 @@ struct span { /* of an object, under change by this client; on the stack of the 
 	uint64_t start, end; /* bytes, end not included; of a name: its hash, twice */
 	struct span *next;
 };
+struct opened;
+struct held_lock {
+	struct lock lock;
+	const struct opened *through;
+};
 struct object {		     /* slot of an inode; afr.rename_token has none */
 	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
 	atomic_uint known;   /* bit i: child i can be asked for it by this inode */
@@ -33,7 +38,9 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
 	uint64_t size;
-	bool nameless; /* no name leads to it any more */
+	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
+	unsigned helds;
+	bool locked_ever;
 };
 
 /* ---- open files ---- */
@@ -49,9 +56,6 @@ struct opened { /* slot of a file */
 	struct file *at[REPLICAS_MAX];	   /* the members' */
 	struct file *dropped[DROPPED_MAX]; /* stale ones, that may be in use still */
 	unsigned dropped_count;
-	bool locked_ever;
-	struct lock *held; /* locks taken through it */
-	unsigned locks;
 	/* of a directory: ordinals are its offsets */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */
@@ -128,6 +132,8 @@ struct object *object_of(struct afr *, struct inode *); /* made if new; NULL: no
 void object_free(struct object *);
 void object_init(struct object *, struct inode *);
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
+/* Forgets what was locked by that owner, or through that file; with the lock held. */
+void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
 int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct object **, struct span *, unsigned count);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);

@@ -19,7 +19,6 @@ void opened_free(struct opened *o)
 		file_unref(o->at[i]);
 	for (unsigned i = 0; i < o->dropped_count; i++)
 		file_unref(o->dropped[i]);
-	free(o->held);
 	free(o->seen);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -78,18 +77,30 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 }
 
 /* Locks that are held through the file are held at every member. */
-static void bring_locks(struct afr *a, struct opened *o, struct file *at, int member)
+static struct lock *locks_through(struct afr *a, struct file *f, unsigned *count)
 {
-	struct lock *list;
-	unsigned count;
+	struct object *o = object_of(a, f->inode);
+	struct lock *list = NULL;
 
+	*count = 0;
+	if (!o)
+		return NULL;
 	pthread_mutex_lock(&o->lock);
-	count = o->locks;
-	list = count ? malloc(count * sizeof(*list)) : NULL;
-	if (list)
-		memcpy(list, o->held, count * sizeof(*list));
+	if (o->helds)
+		list = malloc(o->helds * sizeof(*list));
+	for (unsigned i = 0; i < o->helds && list; i++)
+		if (o->held[i].through == opened_of(a, f))
+			list[(*count)++] = o->held[i].lock;
 	pthread_mutex_unlock(&o->lock);
-	for (unsigned i = 0; list && i < count; i++) {
+	return list;
+}
+
+static void bring_locks(struct afr *a, struct file *f, struct file *at, int member)
+{
+	unsigned count;
+	struct lock *list = locks_through(a, f, &count);
+
+	for (unsigned i = 0; i < count; i++) {
 		struct setlk_in in = { at, list[i] };
 		struct setlk_out out = { 0 };
 		struct request rq;
@@ -104,6 +115,32 @@ static void bring_locks(struct afr *a, struct opened *o, struct file *at, int me
 			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-err));
 	}
 	free(list);
+}
+
+/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring. */
+static int note_lock(struct afr *a, struct file *f, const struct lock *l)
+{
+	struct object *o = object_of(a, f->inode);
+	struct held_lock *grown;
+	int err = 0;
+
+	if (!o)
+		return -ENOLCK;
+	pthread_mutex_lock(&o->lock);
+	o->locked_ever = true;
+	if (l->type == F_UNLCK && !l->start && l->end == UINT64_MAX) {
+		object_drop_locks(o, l->kind, l->owner, NULL);
+	} else {
+		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
+		if (grown) {
+			o->held = grown;
+			o->held[o->helds++] = (struct held_lock){ *l, opened_of(a, f) };
+		} else {
+			err = -ENOLCK;
+		}
+	}
+	pthread_mutex_unlock(&o->lock);
+	return err;
 }
 
 static struct file *file_known(struct opened *o, int member)
@@ -134,7 +171,7 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 	if (!*at) {
 		err = open_at(a, f, member, &got);
 		if (!err)
-			bring_locks(a, o, got, member);
+			bring_locks(a, f, got, member);
 		pthread_mutex_lock(&o->lock);
 		if (!err)
 			*at = o->at[member] = got;
@@ -163,7 +200,8 @@ void file_forget(struct afr *a, struct file *f, int member)
 
 static int truncate_opened(struct request *rq, struct xlator *x, struct file *f)
 {
-	struct setattr_in in = { .file = f, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
+	bool writable = (f->flags & O_ACCMODE) != O_RDONLY;
+	struct setattr_in in = { .inode = f->inode, .file = writable ? f : NULL, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
 	struct setattr_out out = { 0 };
 	int err = afr_change(rq, x, FOP_setattr, &in, &out);
 
@@ -260,6 +298,7 @@ int afr_opendir(struct request *rq, struct xlator *x, const struct opendir_in *i
 int afr_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
 	struct opened *o = opened_of(afr_of(x), in->file);
+	struct object *of = object_of(afr_of(x), in->file->inode);
 	struct file *at[REPLICAS_MAX];
 
 	(void)out;
@@ -267,42 +306,44 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 		return 0;
 	pthread_mutex_lock(&o->lock);
 	memcpy(at, o->at, sizeof(at));
-	free(o->held);
-	o->held = NULL;
-	o->locks = 0;
 	pthread_mutex_unlock(&o->lock);
+	if (of) {
+		pthread_mutex_lock(&of->lock);
+		object_drop_locks(of, LOCK_FLOCK, 0, o);
+		pthread_mutex_unlock(&of->lock);
+	}
 	release_all(afr_of(x), rq, at);
 	return 0;
 }
 
 /* ---- flush and fsync ---- */
 
-/* Only locks are to be dropped: without any there is nothing to do. */
+/* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
 int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
 {
-	struct opened *o = opened_of(afr_of(x), in->file);
 	struct afr *a = afr_of(x);
-	unsigned kept = 0;
+	struct object *o = object_of(a, in->file->inode);
+	struct view v;
 	bool any;
+	int err;
 
 	(void)out;
-	if (!o)
+	if (!o || !opened_of(a, in->file))
 		return -EBADF;
 	pthread_mutex_lock(&o->lock);
 	any = o->locked_ever;
-	for (unsigned i = 0; i < o->locks; i++)
-		if (o->held[i].kind != LOCK_POSIX || o->held[i].owner != in->owner)
-			o->held[kept++] = o->held[i];
-	o->locks = kept;
+	object_drop_locks(o, LOCK_POSIX, in->owner, NULL);
 	pthread_mutex_unlock(&o->lock);
-	for (int i = 0; i < a->members && any; i++) {
-		struct flush_in one = { file_known(o, i), in->owner };
+	if (!any)
+		return 0;
+	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
 		struct flush_out nothing = { 0 };
 
-		if (one.file)
-			flush_on(rq, a->x->child[i], &one, &nothing);
+		if (v.state[v.order[k]] == MEMBER_IN)
+			one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL);
 	}
-	return 0;
+	return err;
 }
 
 /* Durable at every member that is IN, in one and the same view. */
@@ -349,34 +390,6 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 }
 
 /* ---- locks ---- */
-
-static int note_lock(struct opened *o, const struct lock *l)
-{
-	struct lock *grown;
-	int err = 0;
-
-	pthread_mutex_lock(&o->lock);
-	o->locked_ever = true;
-	if (l->type == F_UNLCK && !l->start && l->end == UINT64_MAX) { /* the usual end of it: nothing of the owner's is left */
-		unsigned kept = 0;
-
-		for (unsigned i = 0; i < o->locks; i++)
-			if (o->held[i].kind != l->kind || o->held[i].owner != l->owner)
-				o->held[kept++] = o->held[i];
-		o->locks = kept;
-		pthread_mutex_unlock(&o->lock);
-		return 0;
-	}
-	grown = realloc(o->held, (o->locks + 1) * sizeof(*grown));
-	if (grown) {
-		o->held = grown;
-		o->held[o->locks++] = *l; /* in order: bringing all of them, unlocks too, gives the same state */
-	} else {
-		err = -ENOLCK;
-	}
-	pthread_mutex_unlock(&o->lock);
-	return err;
-}
 
 static int lock_at(struct afr *a, struct request *rq, int member, const struct setlk_in *in, bool wait)
 {
@@ -425,7 +438,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		if (err)
 			return err;
 	}
-	return err ? err : note_lock(o, &in->lock);
+	return err ? err : note_lock(a, in->file, &in->lock);
 }
 
 /* ---- listings ---- */

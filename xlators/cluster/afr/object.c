@@ -16,6 +16,7 @@ void object_free(struct object *o)
 {
 	inode_unref(o->parent);
 	free(o->name);
+	free(o->held);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
@@ -67,6 +68,19 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 	}
 	pthread_mutex_unlock(&o->lock);
 	inode_unref(old);
+}
+
+void object_drop_locks(struct object *o, uint32_t kind, uint64_t owner, const struct opened *through)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct held_lock *h = &o->held[i];
+
+		if (h->lock.kind != kind || (through ? h->through != through : h->lock.owner != owner))
+			o->held[left++] = *h;
+	}
+	o->helds = left;
 }
 
 /* ---- spans ---- */

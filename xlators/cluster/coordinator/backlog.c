@@ -2,16 +2,20 @@
 /* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
 #include "coordinator.h"
 
-enum { QUIET_MS = 50, BUSY_MS = 20, TRIES = 200 };
+enum { QUIET_MS = 50, BUSY_MS = 20 };
 
+struct queued {
+	struct gfid gfid;
+	struct inode *inode, *parent; /* references, in a crawl: so that the member need not look for them */
+};
 struct backlog { /* of one member */
 	struct coordinator *c;
 	int to;
 	struct view view;
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
-	struct gfid *queue;
-	size_t count, next, room;
+	struct queued *queue; /* the last is taken first, so that a crawl keeps little in mind */
+	size_t count, room;
 	unsigned running;
 	uint64_t done, failed;
 	int err; /* that ends all of it */
@@ -28,77 +32,21 @@ static bool stopping(struct backlog *b)
 	return stop || b->err;
 }
 
-/* ---- tokens ---- */
-
-static int client_verb(struct coordinator *c, int member, enum replica_verb verb, struct pack *p)
+static bool stops(void *backlog)
 {
-	struct replica_in in = { .verb = verb };
-	struct replica_out out = { 0 };
-	struct request rq;
-	int err = pack_end(p, &in.data);
-
-	if (err)
-		return err;
-	request_init(&rq, c->x->graph, 0);
-	rq.group_count = 0;
-	rq.deadline_ns = clock_ns() + coordinator_lease_ns(c) * 2;
-	err = fop_call(&rq, c->x->child[member], FOP_replica, &in, &out);
-	request_finish(&rq);
-	free(in.data.bytes);
-	if (!err)
-		fop_out_clear(FOP_replica, &out);
-	return err;
-}
-
-static int attach(struct coordinator *c, const struct view *v)
-{
-	int err = 0;
-
-	for (int i = 0; i < c->members && !err; i++) {
-		struct pack p = { 0 };
-
-		if (v->state[i] != MEMBER_IN)
-			continue;
-		pack_bytes(&p, c->session.bytes, sizeof(c->session.bytes));
-		err = client_verb(c, i, REPLICA_ATTACH, &p);
-	}
-	return err;
-}
-
-static int take_token(struct backlog *b, const struct gfid *g)
-{
-	int granter = view_granter(&b->view, g), err = -ERECOVERING;
-
-	for (int i = 0; i < TRIES && err == -ERECOVERING && !stopping(b); i++) {
-		struct pack p = { 0 };
-
-		pack_u64(&p, b->view.epoch);
-		pack_gfid(&p, g);
-		err = client_verb(b->c, granter, REPLICA_ACQUIRE, &p);
-	}
-	return err;
-}
-
-static void give_token(struct backlog *b, const struct gfid *g)
-{
-	struct pack p = { 0 };
-
-	pack_u64(&p, b->view.epoch);
-	pack_u64(&p, 0);
-	pack_gfid(&p, g);
-	client_verb(b->c, view_granter(&b->view, g), REPLICA_RELEASE, &p);
+	return stopping(backlog);
 }
 
 /* ---- the queue ---- */
 
-static int enqueue(struct backlog *b, const struct gfid *g)
+static int enqueue(struct backlog *b, const struct gfid *g, struct inode *inode, struct inode *parent)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&b->lock);
 	if (b->count == b->room) {
 		size_t room = b->room ? 2 * b->room : 1024;
-		struct gfid *grown = realloc(b->queue, room * sizeof(*grown));
+		struct queued *grown = realloc(b->queue, room * sizeof(*grown));
 
 		err = grown ? 0 : -ENOMEM;
 		if (grown) {
@@ -107,22 +55,51 @@ static int enqueue(struct backlog *b, const struct gfid *g)
 		}
 	}
 	if (!err)
-		b->queue[b->count++] = *g;
+		b->queue[b->count++] =
+			(struct queued){ *g, inode ? inode_ref(inode) : NULL, parent ? inode_ref(parent) : NULL };
 	pthread_mutex_unlock(&b->lock);
 	task_cond_broadcast(&b->changed);
 	return err;
 }
 
+/* What must wait for others goes to the other end. */
+static int enqueue_first(struct backlog *b, const struct queued *q)
+{
+	int err = enqueue(b, &q->gfid, q->inode, q->parent);
+	struct queued last;
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&b->lock);
+	if (b->count) {
+		last = b->queue[b->count - 1];
+		memmove(b->queue + 1, b->queue, (b->count - 1) * sizeof(*b->queue));
+		b->queue[0] = last;
+	}
+	pthread_mutex_unlock(&b->lock);
+	task_sleep_ms(BUSY_MS);
+	return 0;
+}
+
+static void drop_queue(struct backlog *b)
+{
+	for (size_t i = 0; i < b->count; i++) {
+		inode_unref(b->queue[i].inode);
+		inode_unref(b->queue[i].parent);
+	}
+	b->count = 0;
+}
+
 /* The next object; waits while others may still find some. False: there is nothing more. */
-static bool take(struct backlog *b, struct gfid *g)
+static bool take(struct backlog *b, struct queued *q)
 {
 	bool got = false;
 
 	pthread_mutex_lock(&b->lock);
-	while (b->next == b->count && b->running && b->crawl && !b->err)
+	while (!b->count && b->running && b->crawl && !b->err)
 		task_cond_wait(&b->changed, &b->lock, NO_DEADLINE);
-	if (b->next < b->count && !b->err) {
-		*g = b->queue[b->next++];
+	if (b->count && !b->err) {
+		*q = b->queue[--b->count];
 		b->running++;
 		got = true;
 	}
@@ -171,7 +148,7 @@ static int add_children(struct backlog *b, struct request *rq, const struct gfid
 		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
 			in.offset = out.entries.entry[i].next_offset;
 			if (!gfid_is_null(&out.entries.entry[i].gfid))
-				err = enqueue(b, &out.entries.entry[i].gfid);
+				err = enqueue(b, &out.entries.entry[i].gfid, out.entries.entry[i].inode, inode);
 		}
 		end = out.entries.end || !out.entries.count;
 		fop_out_clear(FOP_readdir, &out);
@@ -206,7 +183,7 @@ static int heal_under_token(struct backlog *b, struct request *rq, const struct 
 static int heal_one(struct backlog *b, const struct gfid *g)
 {
 	struct request rq;
-	int err = take_token(b, g);
+	int err = session_acquire(b->c, &b->view, g, stops, b);
 
 	if (err)
 		return err;
@@ -214,7 +191,7 @@ static int heal_one(struct backlog *b, const struct gfid *g)
 	if (!err)
 		err = heal_under_token(b, &rq, g);
 	heal_request_end(&rq);
-	give_token(b, g);
+	session_release(b->c, &b->view, g);
 	return err;
 }
 
@@ -227,22 +204,24 @@ static bool ends_all(int err)
 static void worker(void *arg)
 {
 	struct backlog *b = arg;
-	struct gfid g;
+	struct queued q;
 
-	while (!stopping(b) && take(b, &g)) {
+	while (!stopping(b) && take(b, &q)) {
 		char text[GFID_TEXT];
-		int err = heal_one(b, &g);
+		int err = heal_one(b, &q.gfid);
 
 		if (err == -EAGAIN && b->crawl) /* it waits for another directory */
-			err = enqueue(b, &g);
+			err = enqueue_first(b, &q);
 		else if (err && err != -EAGAIN)
-			log_warning(b->c->x, NULL, "%s could not be healed on member %d: %s", gfid_text(&g, text), b->to,
+			log_warning(b->c->x, NULL, "%s could not be healed on member %d: %s", gfid_text(&q.gfid, text), b->to,
 				    strerror(-err));
 		if (ends_all(err)) {
 			pthread_mutex_lock(&b->lock);
 			b->err = err;
 			pthread_mutex_unlock(&b->lock);
 		}
+		inode_unref(q.inode);
+		inode_unref(q.parent);
 		did(b, err);
 	}
 	pthread_mutex_lock(&b->c->lock);
@@ -289,11 +268,11 @@ static int fetch(struct backlog *b, uint64_t *count, bool *all)
 	u = unpack_blob(&answer);
 	*count = unpack_u64(&u);
 	*all = unpack_u8(&u);
-	b->count = b->next = 0;
+	drop_queue(b);
 	while (unpack_more(&u) && !err) {
 		struct gfid g = unpack_gfid(&u);
 
-		err = u.failed ? -EPROTO : enqueue(b, &g);
+		err = u.failed ? -EPROTO : enqueue(b, &g, NULL, NULL);
 	}
 	free(answer.bytes);
 	pthread_mutex_lock(&b->c->lock);
@@ -309,12 +288,12 @@ static int crawl(struct backlog *b)
 	int err;
 
 	log_info(b->c->x, NULL, "member %d is healed as a whole", b->to);
-	b->count = b->next = 0;
+	drop_queue(b);
 	b->crawl = true;
 	b->failed = 0;
 	err = heal_keep_links(&b->c->heal);
 	if (!err)
-		err = enqueue(b, &gfid_root);
+		err = enqueue(b, &gfid_root, NULL, NULL);
 	if (!err)
 		run_workers(b);
 	heal_forget_links(&b->c->heal);
@@ -340,7 +319,7 @@ static int heal_member(struct backlog *b)
 {
 	uint64_t count = 1;
 	bool all = true;
-	int err = attach(b->c, &b->view);
+	int err = session_attach(b->c, &b->view);
 
 	while (!err && !stopping(b)) {
 		err = fetch(b, &count, &all);
@@ -379,6 +358,7 @@ static void healer(void *arg)
 		log_warning(c->x, NULL, "the healing of member %d was interrupted: %s", m->number, strerror(-err));
 	if (err)
 		task_sleep_ms(BUSY_MS);
+	drop_queue(&b);
 	free(b.queue);
 	pthread_mutex_lock(&c->lock);
 	m->healthy = !err;

@@ -26,6 +26,10 @@ static const struct option options[] = {
 	  "when all went down together: how long those that are here wait for the others", 0, 3600000, .live = true },
 	{ "heal-tasks", OPTION_INT, OPTION_AT(struct coordinator, heal_tasks), "16", "objects that are healed at once", 1, 256,
 	  .live = true },
+	{ "heal-bandwidth", OPTION_SIZE, OPTION_AT(struct coordinator, heal_bandwidth), "0",
+	  "bytes of file data that healing copies in a second, at most; 0: as fast as it goes", .live = true },
+	{ "scrub-rate", OPTION_INT, OPTION_AT(struct coordinator, scrub_rate), "500",
+	  "objects that a scrub compares in a second, at most; 0: as fast as it goes", 0, 1000000, .live = true },
 	{ NULL },
 };
 
@@ -130,6 +134,7 @@ static void main_task(void *arg)
 		if (!ready || c->deposed)
 			ready = !read_register(c);
 		if (ready) {
+			c->heal.bandwidth = c->heal_bandwidth;
 			decide(c);
 			healers_start(c);
 			turn_generation(c);
@@ -212,6 +217,9 @@ static void coordinator_finish(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	notes_free(c);
+	scrub_free(&c->scrub);
+	for (int i = 0; i < c->members; i++)
+		free(c->member[i].differs.gfid);
 	pthread_mutex_destroy(&c->lock);
 }
 

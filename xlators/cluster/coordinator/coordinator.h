@@ -5,6 +5,11 @@
 #define STRATUS_COORDINATOR_H
 #include "heal.h"
 
+struct gfid_list {
+	struct gfid *gfid;
+	size_t count, room;
+	bool all; /* more than a list can tell */
+};
 struct coordinator;
 struct remote_member {
 	struct coordinator *c;
@@ -25,8 +30,22 @@ struct remote_member {
 	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
 	unsigned workers;
 	bool healing, heal_stop; /* a task heals it; it is to end */
-	bool healthy;		 /* BACK, and nothing is pending any more */
+	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
+	struct gfid_list differs;
+	bool healthy; /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
+};
+enum { FINDINGS_MAX = 64 };
+struct finding {
+	int member;
+	char *path;
+};
+struct scrub {
+	bool running, stop, repairs;
+	uint64_t objects, differences, errors, bytes, started_ns, ended_ns;
+	int status; /* how the last one ended */
+	struct finding finding[FINDINGS_MAX];
+	unsigned findings;
 };
 /* Changes that are not known to be everywhere, of all members. */
 struct union_note {
@@ -40,7 +59,8 @@ struct coordinator {
 	char *volume, *state_file, *secret_file;
 	bool arbiter;
 	uint64_t lease_ms, heartbeat_ms, sync_ms, cold_wait_ms;
-	int64_t heal_tasks;
+	int64_t heal_tasks, scrub_rate;
+	uint64_t heal_bandwidth;
 
 	struct xlator *x;
 	struct heal heal;
@@ -62,6 +82,7 @@ struct coordinator {
 	uint64_t generation, generation_ns;
 	unsigned recovering; /* notes to be resolved */
 	struct union_note *notes;
+	struct scrub scrub;
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 };
@@ -101,6 +122,18 @@ int tell_member(struct coordinator *, int member, enum replica_verb, struct pack
 int ask_member(struct coordinator *, int member, enum replica_verb, struct pack *more, struct blob *answer, uint64_t deadline);
 /* The same to all in the mask at once, each with its own copy; mask of those that answered 0. */
 unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, const struct pack *more, uint64_t timeout_ns);
+
+/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. */
+int session_attach(struct coordinator *, const struct view *);
+int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
+void session_release(struct coordinator *, const struct view *, const struct gfid *);
+
+/* scrub.c: compares all members, object by object. */
+int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
+void scrub_stop(struct coordinator *);
+void scrub_free(struct scrub *);
+
+int list_add(struct gfid_list *, const struct gfid *);
 
 /* status.c */
 void coordinator_dump(struct xlator *, FILE *);

@@ -81,6 +81,19 @@ static int write_all(struct copying *c, uint64_t offset, struct buffer *data)
 	return err;
 }
 
+/* Waits until the bytes are within the bandwidth. */
+static int pay(struct heal *h, uint64_t bytes)
+{
+	uint64_t now = clock_ns(), until = atomic_load(&h->paid_until_ns), from;
+
+	if (!h->bandwidth)
+		return 0;
+	do {
+		from = until > now ? until : now;
+	} while (!atomic_compare_exchange_weak(&h->paid_until_ns, &until, from + bytes * 1000000000 / h->bandwidth));
+	return from > now ? task_sleep_ms((from - now) / 1000000) : 0;
+}
+
 static int copy_piece(struct copying *c, uint64_t offset, uint32_t size)
 {
 	struct read_in in = { .file = c->source, .offset = offset, .size = size };
@@ -89,7 +102,8 @@ static int copy_piece(struct copying *c, uint64_t offset, uint32_t size)
 
 	if (!err && out.data) {
 		atomic_fetch_add(&c->p->h->bytes, out.data->size);
-		err = write_all(c, offset, out.data);
+		err = pay(c->p->h, out.data->size);
+		err = err ? err : write_all(c, offset, out.data);
 	}
 	fop_out_clear(FOP_read, &out);
 	return err;

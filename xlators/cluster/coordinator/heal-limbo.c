@@ -39,7 +39,7 @@ static int keep_times(struct heal *h, struct request *rq, int at, const struct t
 	return heal_call(h, rq, at, FOP_setattr, &in, &out);
 }
 
-static int limbo_make(struct heal *h, struct request *rq, int at, struct inode **limbo)
+static int limbo_make(struct heal *h, struct request *rq, int at)
 {
 	cleanup_thing struct thing root = { 0 };
 	struct mkdir_in in = { .loc = { .name = LIMBO }, .gfid = gfid_limbo, .mode = 0700 };
@@ -53,14 +53,21 @@ static int limbo_make(struct heal *h, struct request *rq, int at, struct inode *
 	fop_out_clear(FOP_mkdir, &out);
 	if (!err)
 		err = keep_times(h, rq, at, &root);
-	return err && err != -EEXIST ? err : limbo_find(h, rq, at, limbo);
+	return err == -EEXIST ? 0 : err;
 }
 
 int limbo_open(struct heal *h, struct request *rq, int at, struct inode **limbo)
 {
 	int err = limbo_find(h, rq, at, limbo);
 
-	return err == -ENOENT ? limbo_make(h, rq, at, limbo) : err;
+	if (err != -ENOENT)
+		return err;
+	err = task_lock(&h->root_times, rq->deadline_ns);
+	if (err)
+		return err;
+	err = limbo_make(h, rq, at);
+	task_unlock(&h->root_times);
+	return err ? err : limbo_find(h, rq, at, limbo);
 }
 
 /* ---- in and out ---- */
@@ -234,9 +241,22 @@ static int remove_tree(struct heal *h, struct request *rq, int at, struct level 
 	return err;
 }
 
-int heal_purge_limbo(struct heal *h, struct request *rq, int at)
+static int limbo_remove(struct heal *h, struct request *rq, int at)
 {
 	cleanup_thing struct thing root = { 0 };
+	int err = thing_known(h, rq, &gfid_root, at, &root);
+
+	if (err)
+		return err;
+	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
+	struct rmdir_out out = { 0 };
+
+	err = heal_call_at(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
+	return err ? err : keep_times(h, rq, at, &root);
+}
+
+int heal_purge_limbo(struct heal *h, struct request *rq, int at)
+{
 	struct level first = { 0 }, *top = &first;
 	int err = limbo_find(h, rq, at, &first.directory);
 
@@ -247,12 +267,10 @@ int heal_purge_limbo(struct heal *h, struct request *rq, int at)
 		go_back(&top);
 	inode_unref(first.directory);
 	if (!err)
-		err = thing_known(h, rq, &gfid_root, at, &root);
+		err = task_lock(&h->root_times, rq->deadline_ns);
 	if (err)
 		return err;
-	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
-	struct rmdir_out out = { 0 };
-
-	err = heal_call_at(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
-	return err ? err : keep_times(h, rq, at, &root);
+	err = limbo_remove(h, rq, at);
+	task_unlock(&h->root_times);
+	return err;
 }

@@ -7,8 +7,16 @@ static int set(struct pair *p, const struct setattr *s)
 	struct setattr_in in = { .inode = p->inode, .set = *s };
 	struct setattr_out out = { 0 };
 
+	bool root = gfid_equal(&p->inode->gfid, &gfid_root);
+	int err = root ? task_lock(&p->h->root_times, p->rq->deadline_ns) : 0;
+
+	if (err)
+		return err;
 	p->changed = true;
-	return heal_call(p->h, p->rq, p->to, FOP_setattr, &in, &out);
+	err = heal_call(p->h, p->rq, p->to, FOP_setattr, &in, &out);
+	if (root)
+		task_unlock(&p->h->root_times);
+	return err;
 }
 
 static bool same_time(const struct time *a, const struct time *b)
@@ -18,7 +26,9 @@ static bool same_time(const struct time *a, const struct time *b)
 
 static bool same_times(const struct pair *p)
 {
-	return !p->changed && same_time(&p->source.mtime, &p->target.mtime) && same_time(&p->source.atime, &p->target.atime);
+	/* Reading changes atime at one member: that is no difference. */
+	return !p->changed && same_time(&p->source.mtime, &p->target.mtime) &&
+	       (p->h->look || same_time(&p->source.atime, &p->target.atime));
 }
 
 int pair_times(struct pair *p)

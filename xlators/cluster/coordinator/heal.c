@@ -31,7 +31,7 @@ void heal_request_end(struct request *rq)
 
 static int call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
 {
-	int err = stamp(h, rq, time);
+	int err = h->look && fop_info[fop].flags & FOP_MUTATES && fop != FOP_replica ? -EUCLEAN : stamp(h, rq, time);
 
 	if (err)
 		return err;

@@ -10,12 +10,16 @@ struct heal {
 	uint8_t secret[REPLICA_SECRET_SIZE];
 	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
 	int arbiter;		    /* member without file data, or -1 */
+	bool look;		    /* change nothing: what would have to be changed is -EUCLEAN */
+	uint64_t bandwidth;	    /* bytes copied in a second, at most; 0: as fast as it goes */
 	/* By heal_object of a directory: it names the object anew on member `to`, so that is to be healed too, by and by. Called before it
 	 * is named there (changes that come for it are then skipped), and again once it is: who healed it in between found nothing.
 	 * What is new is made without contents. The inode is in memory at that moment (inode_find), and who keeps a reference until
 	 * the object is healed spares the brick the search. */
 	int (*found)(struct heal *, struct request *, int to, const struct gfid *, mode_t type);
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
+	atomic_uint_fast64_t paid_until_ns;  /* see bandwidth */
+	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
 	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
 	struct kept_links *links; /* made by heal_keep_links(); NULL: none are kept */

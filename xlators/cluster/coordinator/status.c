@@ -93,11 +93,94 @@ static void status_text(struct coordinator *c, FILE *f)
 	}
 }
 
+/* ---- scrub ---- */
+
+static const char *scrub_state(const struct scrub *s)
+{
+	return s->running ? "running" : !s->started_ns ? "never" : s->status ? "interrupted" : "done";
+}
+
+static void scrub_status(struct coordinator *c, bool json, FILE *f)
+{
+	const struct scrub *s = &c->scrub;
+	double seconds = s->started_ns ? (double)((s->running ? clock_ns() : s->ended_ns) - s->started_ns) / 1e9 : 0;
+
+	if (!json) {
+		fprintf(f, "scrub: %s, %llu objects in %.1f s, %llu differences, %llu could not be compared\n", scrub_state(s),
+			(unsigned long long)s->objects, seconds, (unsigned long long)s->differences,
+			(unsigned long long)s->errors);
+		for (unsigned i = 0; i < s->findings; i++)
+			fprintf(f, "member %d: %s\n", s->finding[i].member, s->finding[i].path);
+		return;
+	}
+	fprintf(f, "{\"state\":\"%s\",\"objects\":%llu,\"seconds\":%.1f,\"differences\":%llu,\"errors\":%llu,\"repairs\":%s}\n",
+		scrub_state(s), (unsigned long long)s->objects, seconds, (unsigned long long)s->differences,
+		(unsigned long long)s->errors, s->repairs ? "true" : "false");
+}
+
+static int scrub_command(struct coordinator *c, int argc, char **argv, FILE *f)
+{
+	const char *word = argc > 1 ? argv[1] : "status";
+	int err = 0;
+
+	if (!strcmp(word, "start") || !strcmp(word, "check"))
+		err = scrub_start(c, !strcmp(word, "start"));
+	else if (!strcmp(word, "stop"))
+		scrub_stop(c);
+	else if (strcmp(word, "status") || argc > 3 || (argc == 3 && strcmp(argv[2], "--json")))
+		return -EINVAL;
+	if (err == -EALREADY)
+		fputs("a scrub is running already\n", f);
+	else if (err)
+		fprintf(f, "the scrub can't start: %s\n", strerror(-err));
+	pthread_mutex_lock(&c->lock);
+	scrub_status(c, argc == 3, f);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+/* ---- heal ---- */
+
+/* The member is healed as a whole, from the root down. */
+static int heal_full(struct coordinator *c, const char *number, FILE *f)
+{
+	char *end;
+	long i = strtol(number, &end, 10);
+	bool in;
+
+	if (*end || end == number || i < 0 || i >= c->members)
+		return -EINVAL;
+	pthread_mutex_lock(&c->lock);
+	in = c->view.epoch && c->view.state[i] == MEMBER_IN;
+	if (in) {
+		c->member[i].demote = true;
+		c->member[i].differs.all = true;
+	}
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->changed);
+	fprintf(f,
+		in ? "member %ld will be healed as a whole\n"
+		   : "member %ld is not in the set just now: it is healed when it comes back\n",
+		i);
+	return 0;
+}
+
+static int heal_command(struct coordinator *c, int argc, char **argv, FILE *f)
+{
+	if (argc == 3 && !strcmp(argv[1], "full"))
+		return heal_full(c, argv[2], f);
+	return -EINVAL;
+}
+
 int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct coordinator *c = x->private;
 	bool json = argc == 2 && !strcmp(argv[1], "--json");
 
+	if (argc >= 1 && !strcmp(argv[0], "scrub"))
+		return scrub_command(c, argc, argv, f);
+	if (argc >= 1 && !strcmp(argv[0], "heal"))
+		return heal_command(c, argc, argv, f);
 	if (argc < 1 || strcmp(argv[0], "status") || (argc == 2 && !json) || argc > 2)
 		return -EINVAL;
 	pthread_mutex_lock(&c->lock);

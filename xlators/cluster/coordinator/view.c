@@ -7,13 +7,7 @@ enum { SAME_AGAIN_NS = 200000000 }; /* between views that change no member */
 
 /* ---- lists of objects that may differ ---- */
 
-struct gfid_list {
-	struct gfid *gfid;
-	size_t count, room;
-	bool all; /* more than an index can tell */
-};
-
-static int list_add(struct gfid_list *l, const struct gfid *g)
+int list_add(struct gfid_list *l, const struct gfid *g)
 {
 	if (l->count == l->room) {
 		size_t room = l->room ? 2 * l->room : 1024;
@@ -240,8 +234,9 @@ struct changing {
 	struct coordinator *c;
 	struct view before, *next;
 	bool cold;
-	unsigned stay;	 /* members that will be IN or BACK */
-	unsigned coming; /* those that were OUT and will be BACK */
+	unsigned stay;	  /* members that will be IN or BACK */
+	unsigned coming;  /* those that will be BACK anew */
+	unsigned demoted; /* of these, who was IN, and what it lacks is known */
 	struct gfid_list pending[REPLICAS_MAX];
 };
 
@@ -272,7 +267,7 @@ static int list_pending(struct changing *v, bool recent)
 	for (int to = 0; to < c->members; to++) {
 		uint64_t above;
 
-		if (!(v->coming >> to & 1) || v->pending[to].all)
+		if (!(v->coming >> to & 1) || v->pending[to].all || v->demoted >> to & 1)
 			continue;
 		pthread_mutex_lock(&c->lock);
 		above = c->member[to].last.synced;
@@ -329,7 +324,7 @@ static int gather(struct changing *v)
 
 	notes_free(c);
 	for (int i = 0; i < c->members && !err; i++)
-		if (v->stay >> i & 1 && !(v->coming >> i & 1)) {
+		if (v->stay >> i & 1 && v->before.state[i] != MEMBER_OUT) {
 			err = collect_notes(c, i);
 			if (err)
 				blame(c, i, "tell its notes", err);
@@ -384,6 +379,8 @@ static int activate(struct changing *v)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
 			m->broken = false;
+		if (v->next->state[i] != MEMBER_IN)
+			m->demote = false;
 		if (good >> i & 1)
 			m->last.epoch = v->next->epoch;
 		m->last.suspects = m->last.orphans = m->last.stuck = 0;
@@ -411,8 +408,19 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
 	for (int i = 0; i < c->members; i++)
-		if (next->state[i] == MEMBER_BACK && before->state[i] == MEMBER_OUT)
+		if (next->state[i] == MEMBER_BACK && before->state[i] != MEMBER_BACK)
 			v->coming |= 1u << i;
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+
+		if (!(v->coming >> i & 1) || before->state[i] != MEMBER_IN || !m->demote)
+			continue;
+		v->demoted |= 1u << i;
+		v->pending[i] = m->differs;
+		m->differs = (struct gfid_list){ 0 };
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 static int steps(struct changing *v)
@@ -603,6 +611,23 @@ static void promote(const struct coordinator *c, struct decision *d)
 	}
 }
 
+/* Who was found to differ takes the way of one that comes back. */
+static void demote(const struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		struct view v = d->next;
+
+		if (d->next.state[i] != MEMBER_IN || !c->member[i].demote)
+			continue;
+		v.state[i] = MEMBER_BACK;
+		if (!view_has_quorum(&v))
+			continue;
+		to_the_end(&v, i);
+		d->next = v;
+		reason(d, i, "it is to be healed");
+	}
+}
+
 /* Changes of clients that are gone, or failed half done. */
 static void tidy_up(const struct coordinator *c, struct decision *d)
 {
@@ -659,6 +684,7 @@ static bool consider(struct coordinator *c, struct decision *d)
 	c->writable |= c->view.epoch && quorum;
 	take_back(c, d);
 	promote(c, d);
+	demote(c, d);
 	tidy_up(c, d);
 	return d->changed;
 }

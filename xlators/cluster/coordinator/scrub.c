@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scrub: every object of the tree is compared between the members, under its token, file data by checksums that the bricks
+ * compute. A member that differs is told with the object's path; to repair it, it takes the way of a member that comes back, with
+ * what differs as its pending list, so nobody reads a half-healed object. */
+#include "coordinator.h"
+
+enum { DEPTH_MAX = 64, TRIES = 20, AGAIN_MS = 20 };
+
+struct todo {
+	struct inode *inode, *parent; /* references: so that the members need not look for them */
+	struct todo *next;
+};
+struct scrubbing {
+	struct coordinator *c;
+	struct heal look; /* changes nothing */
+	struct view view;
+	int truth;
+	struct todo *todo;
+	uint64_t next_ns; /* when the rate lets the next object be looked at */
+};
+
+static bool stops(void *scrubbing)
+{
+	const struct scrubbing *s = scrubbing;
+	bool stop;
+
+	pthread_mutex_lock(&s->c->lock);
+	stop = s->c->scrub.stop || s->c->view.epoch != s->view.epoch;
+	pthread_mutex_unlock(&s->c->lock);
+	return stop || atomic_load(&s->c->stopping);
+}
+
+/* ---- what is told ---- */
+
+enum { PATH_SIZE = 1024 };
+
+/* One step up: the object's first name at the member, and who has it. False: it can't tell. */
+static bool name_of(struct scrubbing *s, struct request *rq, struct gfid *g, char name[256])
+{
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	uint8_t length;
+	bool told;
+
+	pack_gfid(&p, g);
+	told = !heal_verb(&s->look, rq, s->truth, REPLICA_FIND, NULL, &p, &out);
+	u = unpack_blob(&out.data);
+	told = told && unpack_u32(&u);
+	*g = unpack_gfid(&u);
+	length = unpack_u8(&u);
+	unpack_bytes(&u, name, length);
+	name[length] = '\0';
+	fop_out_clear(FOP_replica, &out);
+	return told && !u.failed;
+}
+
+/* A path of the object, by what the member tells; it begins with "?" where it can't, and is cut in front if it is long. */
+static void path_of(struct scrubbing *s, struct request *rq, const struct gfid *g, char path[PATH_SIZE])
+{
+	size_t at = PATH_SIZE - 1, length;
+	struct gfid above = *g;
+	char name[256];
+
+	path[at] = '\0';
+	for (int depth = 0; depth < DEPTH_MAX && !gfid_equal(&above, &gfid_root); depth++) {
+		bool told = name_of(s, rq, &above, name);
+
+		length = told ? strlen(name) : 1;
+		if (length + 1 > at)
+			break;
+		at -= length;
+		memcpy(path + at, told ? name : "?", length);
+		path[--at] = '/';
+		if (!told)
+			break;
+	}
+	if (!path[at])
+		path[--at] = '/';
+	memmove(path, path + at, PATH_SIZE - at);
+}
+
+static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, int member)
+{
+	struct scrub *all = &s->c->scrub;
+	char path[PATH_SIZE], text[GFID_TEXT];
+
+	path_of(s, rq, g, path);
+	log_warning(s->c->x, NULL, "scrub: %s (%s) differs on member %d", path, gfid_text(g, text), member);
+	pthread_mutex_lock(&s->c->lock);
+	all->differences++;
+	if (all->findings < FINDINGS_MAX)
+		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
+	if (all->repairs)
+		list_add(&s->c->member[member].differs, g);
+	pthread_mutex_unlock(&s->c->lock);
+}
+
+/* ---- one object ---- */
+
+/* 0: the same; -EUCLEAN: they differ. */
+static int compare(struct scrubbing *s, struct request *rq, const struct gfid *g, int a, int b)
+{
+	int err = -EAGAIN;
+
+	for (int i = 0; i < TRIES && err == -EAGAIN; i++) {
+		if (i)
+			task_sleep_ms(AGAIN_MS);
+		err = heal_object(&s->look, rq, g, a, b, 0, UINT64_MAX);
+	}
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Where most differ from the first, it is the first that is wrong. */
+static int judge(struct scrubbing *s, struct request *rq, const struct gfid *g)
+{
+	unsigned differ = 0, members = view_mask(&s->view, MEMBER_IN) & ~(1u << s->truth);
+	int err = 0, other;
+
+	for (int i = 0; i < s->c->members && !err; i++) {
+		if (!(members >> i & 1))
+			continue;
+		err = compare(s, rq, g, s->truth, i);
+		differ |= err == -EUCLEAN ? 1u << i : 0;
+		err = err == -EUCLEAN ? 0 : err;
+	}
+	if (err || !differ)
+		return err;
+	other = __builtin_ctz(differ);
+	if (differ == members && __builtin_popcount(differ) > 1 && other != s->c->heal.arbiter &&
+	    !compare(s, rq, g, other, __builtin_ctz(differ & (differ - 1))))
+		differ = 1u << s->truth;
+	for (int i = 0; i < s->c->members; i++)
+		if (differ >> i & 1)
+			tell(s, rq, g, i);
+	return 0;
+}
+
+/* ---- the walk ---- */
+
+static int add(struct scrubbing *s, struct inode *inode, struct inode *parent)
+{
+	struct todo *t = malloc(sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	*t = (struct todo){ inode_ref(inode), parent ? inode_ref(parent) : NULL, s->todo };
+	s->todo = t;
+	return 0;
+}
+
+static void drop(struct todo *t)
+{
+	inode_unref(t->inode);
+	inode_unref(t->parent);
+	free(t);
+}
+
+static int add_children(struct scrubbing *s, struct request *rq, struct inode *directory)
+{
+	struct xlator *child = s->c->x->child[s->truth];
+	struct opendir_in open = { directory };
+	struct opendir_out opened = { 0 };
+	struct release_out released = { 0 };
+	struct release_in release;
+	struct readdir_in in = { .size = 128 << 10, .flags = READDIR_PLUS };
+	bool end = false;
+	int err = opendir_on(rq, child, &open, &opened);
+
+	if (err)
+		return err == -ENOENT || err == -ESTALE ? 0 : err;
+	in.file = opened.file;
+	while (!err && !end) {
+		struct readdir_out out = { 0 };
+
+		err = readdir_on(rq, child, &in, &out);
+		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
+			in.offset = out.entries.entry[i].next_offset;
+			if (out.entries.entry[i].inode && !gfid_equal(&out.entries.entry[i].gfid, &gfid_limbo))
+				err = add(s, out.entries.entry[i].inode, directory);
+		}
+		end = out.entries.end || !out.entries.count;
+		fop_out_clear(FOP_readdir, &out);
+	}
+	release = (struct release_in){ opened.file };
+	release_on(rq, child, &release, &released);
+	fop_out_clear(FOP_opendir, &opened);
+	return err;
+}
+
+static void keep_pace(struct scrubbing *s)
+{
+	uint64_t now = clock_ns(), each = s->c->scrub_rate ? 1000000000 / (uint64_t)s->c->scrub_rate : 0;
+
+	s->next_ns = s->next_ns > now - 100000000 ? s->next_ns : now;
+	s->next_ns += each;
+	if (s->next_ns > now + 1000000)
+		task_sleep_ms((s->next_ns - now) / 1000000);
+}
+
+static int visit(struct scrubbing *s, struct todo *t)
+{
+	struct request rq;
+	int err = session_acquire(s->c, &s->view, &t->inode->gfid, stops, s);
+
+	if (err)
+		return err;
+	err = heal_request(&s->look, &rq);
+	if (!err)
+		err = judge(s, &rq, &t->inode->gfid);
+	session_release(s->c, &s->view, &t->inode->gfid);
+	if (!err && S_ISDIR(t->inode->type))
+		err = add_children(s, &rq, t->inode);
+	heal_request_end(&rq);
+	return err;
+}
+
+static int walk(struct scrubbing *s)
+{
+	cleanup_inode struct inode *root = inode_get(s->c->x->inodes, &gfid_root, S_IFDIR);
+	struct todo *t;
+	int err = root ? session_attach(s->c, &s->view) : -ENOMEM;
+
+	if (!err)
+		err = add(s, root, NULL);
+	while (!err && (t = s->todo) && !stops(s)) {
+		int one;
+
+		s->todo = t->next;
+		one = visit(s, t);
+		if (one == -EVIEW || one == -ENOTCONN || one == -ETIMEDOUT || one == -ENOMEM)
+			err = one;
+		pthread_mutex_lock(&s->c->lock);
+		s->c->scrub.objects++;
+		s->c->scrub.errors += one != 0;
+		pthread_mutex_unlock(&s->c->lock);
+		drop(t);
+		keep_pace(s);
+	}
+	if (!err && s->todo)
+		err = -ECANCELED;
+	while ((t = s->todo)) {
+		s->todo = t->next;
+		drop(t);
+	}
+	return err;
+}
+
+/* Members that differ are healed; the view changes for it. */
+static void finish(struct scrubbing *s, int err)
+{
+	struct coordinator *c = s->c;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++)
+		c->member[i].demote |= c->member[i].differs.count != 0;
+	c->scrub.running = false;
+	c->scrub.status = err;
+	c->scrub.ended_ns = clock_ns();
+	task_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	log_info(c->x, NULL, "scrub: %llu objects, %llu differences%s", (unsigned long long)c->scrub.objects,
+		 (unsigned long long)c->scrub.differences, err ? " (it was interrupted)" : "");
+}
+
+static void scrub_task(void *arg)
+{
+	struct coordinator *c = arg;
+	struct scrubbing s = { .c = c, .look = { .x = c->x, .arbiter = c->heal.arbiter, .look = true } };
+
+	pthread_mutex_lock(&c->lock);
+	s.view = c->view;
+	pthread_mutex_unlock(&c->lock);
+	memcpy(s.look.secret, c->heal.secret, sizeof(s.look.secret));
+	atomic_store(&s.look.epoch, s.view.epoch);
+	s.truth = view_first(&s.view);
+	finish(&s, s.truth < 0 ? -EROFS : walk(&s));
+	coordinator_task_ends(c);
+}
+
+int scrub_start(struct coordinator *c, bool repair)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->scrub.running)
+		err = -EALREADY;
+	else if (!c->view.epoch)
+		err = -EAGAIN;
+	if (!err) {
+		scrub_free(&c->scrub);
+		c->scrub = (struct scrub){ .running = true, .repairs = repair, .started_ns = clock_ns() };
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!err && (err = coordinator_spawn(c, scrub_task, c))) {
+		pthread_mutex_lock(&c->lock);
+		c->scrub.running = false;
+		pthread_mutex_unlock(&c->lock);
+	}
+	return err;
+}
+
+void scrub_stop(struct coordinator *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->scrub.stop = true;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void scrub_free(struct scrub *s)
+{
+	for (unsigned i = 0; i < s->findings; i++)
+		free(s->finding[i].path);
+	s->findings = 0;
+}

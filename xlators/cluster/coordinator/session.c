@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator as a client: it takes the token of what it heals or compares, so that nobody changes it meanwhile. */
+#include "coordinator.h"
+
+enum { TRIES = 200 };
+
+static int client_verb(struct coordinator *c, int member, enum replica_verb verb, struct pack *p)
+{
+	struct replica_in in = { .verb = verb };
+	struct replica_out out = { 0 };
+	struct request rq;
+	int err = pack_end(p, &in.data);
+
+	if (err)
+		return err;
+	request_init(&rq, c->x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + coordinator_lease_ns(c) * 2;
+	err = fop_call(&rq, c->x->child[member], FOP_replica, &in, &out);
+	request_finish(&rq);
+	free(in.data.bytes);
+	if (!err)
+		fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+int session_attach(struct coordinator *c, const struct view *v)
+{
+	int err = 0;
+
+	for (int i = 0; i < c->members && !err; i++) {
+		struct pack p = { 0 };
+
+		if (v->state[i] != MEMBER_IN)
+			continue;
+		pack_bytes(&p, c->session.bytes, sizeof(c->session.bytes));
+		err = client_verb(c, i, REPLICA_ATTACH, &p);
+	}
+	return err;
+}
+
+int session_acquire(struct coordinator *c, const struct view *v, const struct gfid *g, bool (*stop)(void *), void *arg)
+{
+	int granter = view_granter(v, g), err = -ERECOVERING;
+
+	for (int i = 0; i < TRIES && err == -ERECOVERING && !stop(arg); i++) {
+		struct pack p = { 0 };
+
+		pack_u64(&p, v->epoch);
+		pack_gfid(&p, g);
+		err = client_verb(c, granter, REPLICA_ACQUIRE, &p);
+	}
+	return err;
+}
+
+void session_release(struct coordinator *c, const struct view *v, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, 0);
+	pack_gfid(&p, g);
+	client_verb(c, view_granter(v, g), REPLICA_RELEASE, &p);
+}
