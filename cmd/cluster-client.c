@@ -18,6 +18,21 @@ const char *keeper_server(const struct process *keeper)
 	return name ? name : "";
 }
 
+bool keeper_knows(const struct process *keeper, const char *server)
+{
+	json_t *name;
+	size_t i;
+
+	if (!strcmp(keeper_server(keeper), server))
+		return true;
+	json_array_foreach(json_object_get(keeper->info, "servers"), i, name)
+	{
+		if (!strcmp(json_string_value(name), server))
+			return true;
+	}
+	return false;
+}
+
 static bool keeps(const struct process *process)
 {
 	return json_is_string(json_object_get(process->info, "state"));

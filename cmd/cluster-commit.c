@@ -5,7 +5,8 @@
  *   cluster list                             JSON: names
  *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
  *   cluster delete VOLUME VERSION
- *   cluster status                           JSON */
+ *   cluster status                           JSON
+ *   cluster add-server ..., remove-server    see cluster-servers.c */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -104,7 +105,7 @@ static int choose_port(const struct spec *s, struct spec_brick *b, struct proble
 			use.used |= s->brick[i].server == b->server && !needs_port(&s->brick[i]) &&
 				    spec_brick_port(&s->brick[i]) == port;
 		each_other(s->volume, note_port, &use, p);
-		if (use.used || port_answers(port))
+		if (use.used || (!strcmp(use.server, cluster_name()) && port_answers(port)))
 			continue;
 		b->port = port;
 		return 0;
@@ -132,12 +133,12 @@ static int choose_ports(struct spec *s, const struct spec *before, struct proble
 static int check_servers(const struct spec *s, struct problem *p)
 {
 	for (size_t i = 0; i < s->servers; i++)
-		if (strcmp(s->server[i].name, cluster_name()))
+		if (!cluster_has_server(s->server[i].name))
 			return problem_set(
 				p, EINVAL,
-				"server '%s' is not of this cluster, whose only server is '%s': put all bricks there "
-				"(several servers need the replicated store, which is not there yet)",
-				s->server[i].name, cluster_name());
+				"server '%s' is not of this cluster: `stratus status` names those that are, `stratus "
+				"server add` adds one",
+				s->server[i].name);
 	return 0;
 }
 
@@ -282,7 +283,7 @@ static int commit(const struct spec *s, uint64_t version, bool is_new, struct pr
 		err = store_commit(cluster_store(), change, is_new && s->replica ? 2 : 1);
 	if (err == -ESTALE)
 		return stale(s->volume, p);
-	return err ? problem_set(p, -err, "the cluster store can't be written: %s; see stratusd's log", strerror(-err)) : 0;
+	return cluster_commit_problem(err, p);
 }
 
 static int check_version(const char *wanted, const struct spec *before, uint64_t version, const char *volume, struct problem *p)
@@ -418,7 +419,7 @@ static int command_delete(const char *volume, const char *wanted, struct problem
 	if (err == -ESTALE)
 		return stale(volume, p);
 	if (err)
-		return problem_set(p, -err, "the cluster store can't be written: %s; see stratusd's log", strerror(-err));
+		return cluster_commit_problem(err, p);
 	cluster_reconcile();
 	return 0;
 }
@@ -438,6 +439,8 @@ int cluster_command(int words, char **word, const char *body, FILE *out, bool *k
 		return command_list(out);
 	if (!strcmp(verb, "delete") && words == 4)
 		return command_delete(word[2], word[3], p);
+	if (!strcmp(verb, "add-server") || !strcmp(verb, "remove-server"))
+		return cluster_server_command(words, word, p);
 	if (!strcmp(verb, "status") && words == 2) {
 		cluster_status(out);
 		return 0;

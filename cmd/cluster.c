@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,7 +25,7 @@
 #include "register.h"
 #include "store.h"
 
-enum { RETRY_MS = 5000 };
+enum { RETRY_MS = 5000, FIRST_MS = 5000 };
 
 struct unit {
 	char *file, *text; /* the volfile: its name, which tells units of a volume apart, and its text */
@@ -49,15 +50,13 @@ static struct {
 	pthread_mutex_t lock;
 	struct volume *volume;
 	size_t volumes;
-	pthread_t retrier;
-	pthread_mutex_t retry_lock;
-	pthread_cond_t retry_end;
-	bool retrying, ending;
-} cluster = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.retry_lock = PTHREAD_MUTEX_INITIALIZER,
-	.retry_end = PTHREAD_COND_INITIALIZER,
-};
+	const char *peers;
+	pthread_t watcher;
+	bool watching;
+	atomic_bool ending;
+	atomic_ullong reconciled; /* the index that was put into effect */
+	atomic_bool led;	  /* and whether this server led then */
+} cluster = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct store *cluster_store(void)
 {
@@ -261,8 +260,8 @@ static void volume_drop_unwanted(struct volume *v)
 	v->units = kept;
 }
 
-/* What its specification asks of this server. On one server the coordinator runs here, too. */
-static void volume_want(struct volume *v)
+/* What its specification asks of this server: its own bricks, and the coordinator if it leads. */
+static void volume_want(struct volume *v, bool leads)
 {
 	struct volgen_files files = { 0 };
 	int err;
@@ -278,7 +277,7 @@ static void volume_want(struct volume *v)
 		struct volgen_file *f = &files.file[i];
 
 		if ((f->kind == VOLGEN_SERVER && !strcmp(v->spec.server[f->number].name, cluster.name)) ||
-		    f->kind == VOLGEN_COORDINATOR)
+		    (f->kind == VOLGEN_COORDINATOR && leads))
 			unit_want(v, f);
 	}
 	volgen_free(&files);
@@ -350,18 +349,22 @@ static void forget_volumes(void)
 void cluster_reconcile(void)
 {
 	static const char prefix[] = "volume/";
+	uint64_t index = store_index(cluster.store);
+	bool leads = store_leads(cluster.store);
 	char **keys = store_keys(cluster.store, prefix);
 
 	if (!keys)
 		return;
 	pthread_mutex_lock(&cluster.lock);
+	atomic_store(&cluster.reconciled, index);
+	atomic_store(&cluster.led, leads);
 	for (size_t i = 0; i < cluster.volumes; i++)
 		cluster.volume[i].wanted = false;
 	for (char **key = keys; *key; key++)
 		volume_note(*key + strlen(prefix));
 	forget_volumes();
 	for (size_t i = 0; i < cluster.volumes; i++) {
-		volume_want(&cluster.volume[i]);
+		volume_want(&cluster.volume[i], leads);
 		volume_drop_unwanted(&cluster.volume[i]);
 	}
 	for (size_t i = 0; i < cluster.volumes; i++)
@@ -384,36 +387,35 @@ static bool all_served(void)
 	return all;
 }
 
-static void *retry(void *arg)
+/* Puts into effect what others commit, takes over and gives up the coordinators with the lead, and tries again what failed. */
+static void *watch(void *arg)
 {
-	struct timespec until;
-	bool ending = false;
+	uint64_t index = atomic_load(&cluster.reconciled);
 
 	(void)arg;
-	while (!ending) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec += RETRY_MS / 1000;
-		pthread_mutex_lock(&cluster.retry_lock);
-		while (!cluster.ending && pthread_cond_timedwait(&cluster.retry_end, &cluster.retry_lock, &until) != ETIMEDOUT)
-			;
-		ending = cluster.ending;
-		pthread_mutex_unlock(&cluster.retry_lock);
-		if (!ending && !all_served())
+	while (!atomic_load(&cluster.ending)) {
+		bool leads;
+
+		index = store_wait(cluster.store, index, RETRY_MS);
+		if (atomic_load(&cluster.ending))
+			return NULL;
+		leads = store_leads(cluster.store);
+		if (leads && cluster.peers)
+			cluster_note_self(cluster.peers);
+		if (index != atomic_load(&cluster.reconciled) || leads != atomic_load(&cluster.led) || !all_served())
 			cluster_reconcile();
 	}
 	return NULL;
 }
 
-static void stop_retrier(void)
+static void stop_watcher(void)
 {
-	if (!cluster.retrying)
-		return;
-	pthread_mutex_lock(&cluster.retry_lock);
-	cluster.ending = true;
-	pthread_cond_signal(&cluster.retry_end);
-	pthread_mutex_unlock(&cluster.retry_lock);
-	pthread_join(cluster.retrier, NULL);
-	cluster.retrying = false;
+	atomic_store(&cluster.ending, true);
+	if (cluster.store)
+		store_wake(cluster.store);
+	if (cluster.watching)
+		pthread_join(cluster.watcher, NULL);
+	cluster.watching = false;
 }
 
 /* ---- start and stop ---- */
@@ -427,33 +429,66 @@ static char *host_name(void)
 	return path_format("%s", *name ? name : "server");
 }
 
+/* A store that was one server's is not shared by itself, nor the other way round. */
+static int check_kind(const char *alone, const char *shared, bool peers, struct problem *p)
+{
+	if (peers && !access(alone, F_OK))
+		return problem_set(
+			p, EEXIST,
+			"%s is the store of one server, which can't become a shared one in this version: leave --cluster "
+			"out, or name another --state",
+			alone);
+	if (!peers && !access(shared, F_OK))
+		return problem_set(p, EEXIST, "%s is a store that servers share: give this server's --cluster ADDRESS:PORT",
+				   shared);
+	return 0;
+}
+
+static int open_store(const struct cluster_config *c, struct problem *p)
+{
+	cleanup_path char *alone = path_format("%s/store", cluster.state), *shared = path_format("%s/raft", cluster.state);
+	int err;
+
+	path_make_parents(alone);
+	chmod(cluster.state, 0700);
+	err = check_kind(alone, shared, c->peers != NULL, p);
+	if (err)
+		return err;
+	return c->peers ? store_open_shared(shared, cluster.name, c->peers, c->join, &cluster.store, p)
+			: store_open(alone, &cluster.store, p);
+}
+
+/* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. */
+static void await_others(void)
+{
+	for (unsigned ms = 0; ms < FIRST_MS && !store_leads(cluster.store) && !store_index(cluster.store); ms += 20)
+		usleep(20000);
+}
+
 int cluster_start(const struct cluster_config *c, struct problem *p)
 {
-	cleanup_path char *store = NULL;
 	int err;
 
 	cluster.state = path_absolute(c->state);
 	cluster.name = c->name ? path_format("%s", c->name) : host_name();
-	store = path_format("%s/store", cluster.state);
-	path_make_parents(store);
-	chmod(cluster.state, 0700);
-	err = store_open(store, &cluster.store, p);
+	cluster.peers = c->peers;
+	err = open_store(c, p);
 	if (err)
 		return err;
 	cluster_register_set(&views);
+	if (c->peers && !c->join)
+		await_others();
 	cluster_reconcile();
 	err = cluster_http_start(c->listen, p);
-	if (!err && pthread_create(&cluster.retrier, NULL, retry, NULL))
+	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
-	cluster.retrying = !err;
+	cluster.watching = !err;
 	return err;
 }
 
 void cluster_stop(void)
 {
-	stop_retrier();
-	if (cluster.store)
-		store_wake(cluster.store);
+	stop_watcher();
 	cluster_http_stop();
 	for (size_t i = 0; i < cluster.volumes; i++)
 		volume_free(&cluster.volume[i]);
@@ -618,14 +653,17 @@ static json_t *volume_json(const struct volume *v)
 
 void cluster_status(FILE *to)
 {
-	json_t *volumes = json_array(), *all;
+	json_t *volumes = json_array(), *servers = json_array(), *all;
 
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)
 		json_array_append_new(volumes, volume_json(&cluster.volume[i]));
 	pthread_mutex_unlock(&cluster.lock);
-	all = json_pack("{s:[{s:s, s:s, s:s, s:s, s:i}], s:I, s:o}", "servers", "name", cluster.name, "state", "up", "listen",
-			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "index",
+	cluster_members_json(servers);
+	if (!json_array_size(servers)) /* not shared */
+		json_array_append_new(servers, json_pack("{s:s, s:s}", "name", cluster.name, "state", "up"));
+	all = json_pack("{s:{s:s, s:s, s:s, s:i}, s:o, s:I, s:o}", "self", "name", cluster.name, "listen",
+			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "servers", servers, "index",
 			(json_int_t)store_index(cluster.store), "volumes", volumes);
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
@@ -641,6 +679,17 @@ static void name_xlators(struct graph *g, void *arg)
 	}
 }
 
+static void list_servers(FILE *to)
+{
+	char **names = cluster_servers();
+	size_t count = 0;
+
+	while (names && names[count])
+		count++;
+	fact_strings(to, "servers", (const char *const *)names, count);
+	free(names);
+}
+
 void cluster_info(FILE *to)
 {
 	json_t *all = json_array();
@@ -648,6 +697,7 @@ void cluster_info(FILE *to)
 	fact_string(to, "server", cluster.name);
 	fact_string(to, "state", cluster.state);
 	fact_string(to, "listen", cluster_http_address());
+	list_servers(to);
 	cluster_each_graph(name_xlators, all);
 	fputs(", \"volumes\": ", to);
 	json_dumpf(all, to, 0);

@@ -14,6 +14,8 @@ struct cluster_config {
 	const char *state;  /* directory of the store, secrets and marks */
 	const char *name;   /* of this server in the specifications; NULL: the host's */
 	const char *listen; /* ADDRESS:PORT of the volfile service; NULL: all addresses, CLUSTER_PORT */
+	const char *peers;  /* ADDRESS:PORT where other servers reach the store; NULL: it is this server's alone */
+	bool join;	    /* others will add this server */
 };
 /* Opens the store, brings up what is committed (a volume that can't be served is logged, and tried again), and starts the
  * volfile service. */
@@ -37,6 +39,14 @@ void cluster_reconcile(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
 void cluster_status(FILE *); /* as JSON */
+
+/* cluster-servers.c */
+bool cluster_has_server(const char *name);
+char **cluster_servers(void);		    /* their names: see store_keys() */
+int cluster_note_self(const char *address); /* when this server leads: it is in the list of servers */
+void cluster_members_json(void *list);	    /* appends to a json_t array */
+int cluster_server_command(int words, char **word, struct problem *);
+int cluster_commit_problem(int err, struct problem *); /* the sentence for what store_commit() returned */
 
 int cluster_http_start(const char *address, struct problem *);
 void cluster_http_stop(void);

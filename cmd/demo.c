@@ -3,15 +3,18 @@
  * their mount points. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cluster-client.h"
+#include "control.h"
 #include "demo.h"
 #include "log.h"
 #include "path.h"
@@ -140,10 +143,29 @@ static int write_memory(const struct demo *d, struct problem *p)
 	return err;
 }
 
+/* A stratusd that has the store but can't be asked: it has another run directory, or is another user's. */
+static int check_strangers(const struct demo *d, struct problem *p)
+{
+	cleanup_path char *path = demo_file(d, "state/store/lock");
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	bool is_taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+
+	if (fd >= 0)
+		close(fd);
+	if (!is_taken || demo_server(d))
+		return 0;
+	return problem_set(
+		p, EBUSY,
+		"the server of the demo in %s runs, but does not answer in %s: set STRATUS_RUN as it was when the demo was "
+		"started",
+		d->directory, control_rundir());
+}
+
 int demo_open(struct demo *d, const char *directory, struct problem *p)
 {
 	char *real = realpath(directory, NULL);
 	cleanup_path char *path = NULL;
+	int err;
 
 	*d = (struct demo){ .directory = real ? real : path_absolute(directory) };
 	path = demo_file(d, "spec.yaml");
@@ -153,7 +175,8 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	remember(d);
 	if (spec_read(path, &d->spec, p))
 		return -EINVAL;
-	return refresh(d, p);
+	err = refresh(d, p);
+	return err ? err : check_strangers(d, p);
 }
 
 static bool port_is_free(unsigned port)

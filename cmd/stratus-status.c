@@ -43,7 +43,32 @@ static json_int_t number_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* Whatever a translator says about itself: "name: value", nested ones further in. */
+static char *as_text(const json_t *value)
+{
+	char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+
+	return text ? text : strdup("");
+}
+
+/* "name value, name value" */
+static void print_line(const json_t *object, int indent)
+{
+	const char *name, *between = "";
+	json_t *value;
+
+	printf("%*s", indent, "");
+	json_object_foreach((json_t *)object, name, value)
+	{
+		char *text = as_text(value);
+
+		printf("%s%s %s", between, name, text);
+		between = ", ";
+		free(text);
+	}
+	putchar('\n');
+}
+
+/* Whatever a translator says about itself: "name: value", nested ones further in, lists of objects a line each. */
 static void print_facts(const json_t *object, int indent)
 {
 	const char *name;
@@ -51,11 +76,16 @@ static void print_facts(const json_t *object, int indent)
 
 	json_object_foreach((json_t *)object, name, value)
 	{
-		char *text = json_is_object(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+		bool is_list = json_is_array(value) && json_is_object(json_array_get(value, 0));
+		char *text = json_is_object(value) || is_list ? strdup("") : as_text(value);
+		json_t *one;
+		size_t i;
 
-		printf("%*s%s: %s\n", indent, "", name, json_is_string(value) ? json_string_value(value) : text ? text : "");
+		printf("%*s%s: %s\n", indent, "", name, text);
 		if (json_is_object(value))
 			print_facts(value, indent + 2);
+		if (is_list)
+			json_array_foreach(value, i, one) print_line(one, indent + 2);
 		free(text);
 	}
 }
@@ -92,14 +122,24 @@ static void print_volume(const json_t *v)
 	}
 }
 
+static void print_server(const json_t *s)
+{
+	printf("server %s: %s", text_of(s, "name"), text_of(s, "state"));
+	if (json_object_get(s, "address"))
+		printf(" at %s%s%s", text_of(s, "address"), json_is_true(json_object_get(s, "leads")) ? ", leads" : "",
+		       json_is_true(json_object_get(s, "votes")) ? "" : ", does not vote yet");
+	putchar('\n');
+}
+
 static void print_all(const json_t *all)
 {
 	json_t *servers = json_object_get(all, "servers"), *volumes = json_object_get(all, "volumes"), *one;
+	json_t *self = json_object_get(all, "self");
 	size_t i;
 
-	json_array_foreach(servers, i, one)
-		printf("server %s: %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(one, "name"),
-		       text_of(one, "state"), number_of(one, "pid"), text_of(one, "listen"), text_of(one, "version"));
+	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(self, "name"),
+	       number_of(self, "pid"), text_of(self, "listen"), text_of(self, "version"));
+	json_array_foreach(servers, i, one) print_server(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes))
 		puts("no volumes: `stratus volume create` makes one");

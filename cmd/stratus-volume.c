@@ -189,7 +189,8 @@ static int volume_create(const struct arguments *a, struct problem *p)
 	if (!err)
 		err = spec_init(a->words.word[1], a->words.word + 2, a->words.count - 2, &a->form, &s, p);
 	if (!err) {
-		spec_name_server(&s, keeper_server(&keeper));
+		if (s.servers == 1 && !keeper_knows(&keeper, s.server[0].name)) /* an address of this server */
+			spec_name_server(&s, keeper_server(&keeper));
 		s.stopped = !a->start;
 		err = commit(a, &keeper, "new", &s, p);
 	}
@@ -327,12 +328,35 @@ static int brick_count(const struct arguments *a, struct problem *p)
 
 /* ---- server ---- */
 
-static int server_any(const struct arguments *a, struct problem *p)
+static int server_ask(const struct arguments *a, const char *line, const char *done, struct problem *p)
 {
-	return problem_set(p, ENOTSUP,
-			   "server '%s' can't be added or removed: several servers need the replicated store, which is not "
-			   "there yet; one stratusd with --state keeps the cluster",
-			   a->words.word[1]);
+	struct process keeper = { 0 };
+	json_t *answer = NULL;
+	int err = keeper_find(a->keeper, &keeper, p);
+
+	if (!err)
+		err = keeper_ask(&keeper, line, NULL, &answer, p);
+	if (!err && a->json)
+		printf("{\"server\": \"%s\", \"%s\": true}\n", a->words.word[1], done);
+	else if (!err)
+		printf("server %s is %s\n", a->words.word[1], done);
+	json_decref(answer);
+	process_free(&keeper);
+	return err;
+}
+
+static int server_add(const struct arguments *a, struct problem *p)
+{
+	cleanup_path char *line = path_format("cluster add-server %s %s", a->words.word[1], a->words.word[2]);
+
+	return server_ask(a, line, "added", p);
+}
+
+static int server_remove(const struct arguments *a, struct problem *p)
+{
+	cleanup_path char *line = path_format("cluster remove-server %s", a->words.word[1]);
+
+	return server_ask(a, line, "removed", p);
 }
 
 /* ---- verbs ---- */
@@ -433,16 +457,16 @@ int command_server(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"add SERVER\nremove SERVER",
-		"Changes which servers keep the cluster store. In this version the store lies on one server, so both fail; "
-		"`stratus status` names it.",
+		"add SERVER ADDRESS:PORT\nremove SERVER",
+		"Changes which servers keep the cluster store, one at a time, on the server that leads. `add` takes in one that runs as "
+		"`stratusd --state DIR --name SERVER --cluster ADDRESS:PORT --join`; `remove` lets one go that has no bricks.",
 		NULL,
 		NULL,
 		NULL,
 	};
-	static const struct verb verbs[] = { { "add", 2, 2, server_any }, { "remove", 2, 2, server_any }, { 0 } };
-	const char *word[2];
-	struct arguments a = { .words = { word, 1, 2, 0 } };
+	static const struct verb verbs[] = { { "add", 3, 3, server_add }, { "remove", 2, 2, server_remove }, { 0 } };
+	const char *word[3];
+	struct arguments a = { .words = { word, 1, 3, 0 } };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);

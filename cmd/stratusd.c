@@ -31,13 +31,18 @@ static struct service service = { .program = "stratusd", .log_name = "stratusd" 
 
 static struct cluster_config cluster;
 
-enum { KEY_STATE = 1000, KEY_NAME, KEY_LISTEN };
+enum { KEY_STATE = 1000, KEY_NAME, KEY_LISTEN, KEY_PEERS, KEY_JOIN };
 static const struct argp_option options[] = {
 	{ "check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0 },
 	{ "state", KEY_STATE, "DIR", 0,
 	  "Serve the volumes of the cluster store in DIR instead of volfiles; `stratus volume` and `stratus apply` change them",
 	  0 },
 	{ "name", KEY_NAME, "SERVER", 0, "With --state: what specifications call this server (its host name)", 0 },
+	{ "cluster", KEY_PEERS, "ADDRESS:PORT", 0,
+	  "With --state: share the store with other servers, which reach this one there (a network that only servers are on)",
+	  0 },
+	{ "join", KEY_JOIN, NULL, 0, "With --cluster: begin no cluster, wait until `stratus server add` takes this server in",
+	  0 },
 	{ "listen", KEY_LISTEN, "ADDRESS:PORT", 0, "With --state: where mounts get their volfiles ([::]:24006)", 0 },
 	{ 0 },
 };
@@ -60,6 +65,12 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_LISTEN:
 		cluster.listen = value;
 		return 0;
+	case KEY_PEERS:
+		cluster.peers = value;
+		return 0;
+	case KEY_JOIN:
+		cluster.join = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		served = realloc(served, (served_count + 1) * sizeof *served);
 		served[served_count++] = (struct served){ .path = path_absolute(value) };
@@ -67,8 +78,10 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!served_count && !cluster.state)
 			argp_error(state, "name at least one volfile (`stratus volgen` writes them), or --state DIR");
-		if (cluster.state ? served_count || check_only : cluster.name || cluster.listen)
-			argp_error(state, "--state goes with --name and --listen, and without volfiles and --check");
+		if (cluster.state ? served_count || check_only : cluster.name || cluster.listen || cluster.peers)
+			argp_error(state, "--state goes with --name, --listen and --cluster, and without volfiles and --check");
+		if (cluster.join && !cluster.peers)
+			argp_error(state, "--join goes with --cluster");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -9,12 +9,6 @@
 #include "path.h"
 #include "volfiles.h"
 
-/* Built apart from the others, so they may not be installed: then they are checked when they are loaded. */
-static bool is_optional(const char *type)
-{
-	return !strcmp(type, "features/replica") || !strcmp(type, "cluster/afr") || !strcmp(type, "cluster/coordinator");
-}
-
 static int check_volume(const struct volfile_volume *v, const char *path, struct problem *p)
 {
 	const struct xlator_type *t = module_load(v->type, p);
@@ -23,10 +17,6 @@ static int check_volume(const struct volfile_volume *v, const char *path, struct
 	void *scratch;
 	int err;
 
-	if (!t && is_optional(v->type)) {
-		p->text[0] = '\0';
-		return 0;
-	}
 	if (!t)
 		return -ENOENT;
 	for (size_t i = 0; i < v->options; i++)

@@ -441,8 +441,16 @@ struct xlator *graph_find(struct graph *g, const char *name)
 
 /* ---- switching ---- */
 
-/* The new graph has started: what it borrowed is its own now. */
-static int take_over(struct graph *new, struct graph *old)
+/* What moved tells its new parents how it is. */
+static void announce(struct graph *g, const bool *moved)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if (moved[i] && g->xlator[i]->type->announce)
+			g->xlator[i]->type->announce(g->xlator[i]);
+}
+
+/* The new graph has started: what it borrowed is its own now, and marked in `moved`. */
+static int take_over(struct graph *new, struct graph *old, bool *moved)
 {
 	int err = 0;
 
@@ -457,6 +465,7 @@ static int take_over(struct graph *new, struct graph *old)
 			if (old->xlator[j] == x)
 				old->borrowed[j] = true;
 		if (!err) {
+			moved[i] = true;
 			new->borrowed[i] = false;
 			x->graph = new;
 		}
@@ -471,17 +480,22 @@ int graph_switch(struct graph **active, const struct volfile *file, struct probl
 {
 	struct graph *old = *active, *new;
 	int err = graph_create(file, old->inodes, old, &new, p);
+	bool *moved;
 
 	if (err)
 		return err;
 	new->on_unmount = old->on_unmount;
-	err = graph_start(new, p);
+	moved = calloc(new->count, sizeof(*moved));
+	err = moved ? graph_start(new, p) : -ENOMEM;
 	if (err) {
+		free(moved);
 		graph_destroy(new);
 		return err;
 	}
-	err = take_over(new, old);
+	err = take_over(new, old, moved);
 	*active = new;
+	announce(new, moved);
+	free(moved);
 	while (atomic_load(&old->requests))
 		usleep(200);
 	graph_stop(old);

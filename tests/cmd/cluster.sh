@@ -95,7 +95,7 @@ refused "with another id" apply <(sed "s/^id: .*/id: $(uuid)/" photos.yaml)
 refused "it can't be replaced" brick replace photos brick0 alpha:"$SCRATCH/b9"
 refused "has no brick 'brick7'" brick replace photos brick7 alpha:"$SCRATCH/b9"
 refused "distribution" brick add photos alpha:"$SCRATCH/b9"
-refused "replicated store" server add beta
+refused "one server.s alone" server add beta 127.0.0.1:1
 refused "is not of this cluster" volume create more alpha:"$SCRATCH/b1" beta:"$SCRATCH/b2"
 refused "overlaps" volume create more alpha:"$SCRATCH/b0/inside"
 refused "stop photos. it first" volume delete photos
@@ -155,6 +155,28 @@ if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
 	cat body >all
 	get status >/dev/null
 	! cat body all | grep -q "$secret" || fail "the secret is served"
+	# ---- a brick is replaced while the set is mounted, then all is killed ----
+	"$STRATUS" volume create other --replica 2 --start 127.0.0.1:"$SCRATCH/o0" 127.0.0.1:"$SCRATCH/o1" >/dev/null
+	mkdir mset
+	MOUNTS+=("$SCRATCH/mset")
+	"$STRATUS" mount --log mset.log --pid-file mset.pid 127.0.0.1:"$HTTP":/set mset
+	PIDS[$(cat mset.pid)]="mount of a set"
+	echo one >mset/file
+	views() { "$STRATUS" status --json | json 'sorted((v["name"], v["set"]["volume"], [m["state"] for m in v["set"]["members"]]) for v in d["volumes"] if v["replica"] > 1)'; }
+	whole="[('other', 'other', ['in', 'in']), ('set', 'set', ['in', 'in', 'in'])]"
+	are_whole() { [ "$(views)" = "$whole" ]; }
+	wait_until 20 are_whole || fail "the sets are not whole: $(views)"
+	"$STRATUS" brick replace set brick1 alpha:"$SCRATCH/r9" >/dev/null
+	wait_until 5 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
+	timeout 20 sh -c 'echo two >>mset/file' || fail "no change is possible after a brick was replaced"
+	wait_until 30 cmp r0/file r9/file && wait_until 30 are_whole || fail "the new brick is not healed: $(views)"
+	kill_keeper
+	start_keeper
+	[ "$(timeout 60 cat mset/file | tr '\n' ' ')" = "one two " ] || fail "the set is not there after stratusd was killed"
+	timeout 60 sh -c 'echo three >>mset/file' || fail "no change is possible after stratusd was killed"
+	wait_until 30 are_whole || fail "the sets are not whole after stratusd was killed: $(views)"
+	cmp r0/file r9/file && cmp r0/file r2/file || fail "the replicas differ"
+	umount mset
 	refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
 fi
 [ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"

@@ -39,6 +39,8 @@ kill -9 "$(demo status --json | json 'd["bricks"][1]["pid"]')"
 demo >/dev/null
 [ "$(cat "$M/brick1/file")" = two ] || fail "a dead mount was not replaced"
 
+! STRATUS_RUN=$SCRATCH demo stop --purge 2>"$SCRATCH/err" || fail "a demo that runs elsewhere was removed"
+grep -q STRATUS_RUN "$SCRATCH/err" || fail "the cause is not told: $(cat "$SCRATCH/err")"
 demo stop >/dev/null
 ! mountpoint -q "$M/brick0" || fail "still mounted"
 [ "$("$STRATUS" ps --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" ps)"

@@ -287,6 +287,19 @@ static void client_dump(struct xlator *x, FILE *f)
 	pthread_mutex_unlock(&r->lock);
 }
 
+static void client_announce(struct xlator *x)
+{
+	struct remote *r = x->private;
+	struct event e = { .kind = EVENT_CHILD_UP };
+	bool up;
+
+	pthread_mutex_lock(&r->lock);
+	up = r->up;
+	pthread_mutex_unlock(&r->lock);
+	if (up)
+		event_up(x, &e);
+}
+
 static int client_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct remote *r = x->private;
@@ -302,6 +315,7 @@ static int client_command(struct xlator *x, int argc, char **argv, FILE *f)
 const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
 	.shareable = true,
+	.announce = client_announce,
 	.name = "protocol/client",
 	.summary = "a brick on another machine",
 	.options = options,

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The servers of the cluster: who is a member of the shared store, and what specifications call them.
+ *
+ *   cluster add-server NAME ADDRESS:PORT
+ *   cluster remove-server NAME */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster.h"
+#include "fop.h"
+#include "log.h"
+#include "path.h"
+#include "store.h"
+
+enum { SERVERS_MAX = 16, NAME_MAX_BYTES = 64 };
+
+int cluster_commit_problem(int err, struct problem *p)
+{
+	switch (err) {
+	case 0:
+		return 0;
+	case -EREMOTE:
+		return problem_set(
+			p, EREMOTE,
+			"another server leads the cluster, or none can: run this on the one that leads (`stratus status` "
+			"names it)");
+	case -ETIMEDOUT:
+		return problem_set(p, ETIMEDOUT,
+				   "no majority of the servers has agreed so far: it may still happen; see `stratus status`");
+	default:
+		return problem_set(p, -err, "the cluster store can't be written: %s; see stratusd's log", strerror(-err));
+	}
+}
+
+/* The names alone, as store_keys() gives keys. */
+char **cluster_servers(void)
+{
+	static const char prefix[] = "server/";
+	char **keys = store_keys(cluster_store(), prefix);
+
+	for (char **key = keys; key && *key; key++)
+		*key += strlen(prefix);
+	return keys;
+}
+
+bool cluster_has_server(const char *name)
+{
+	cleanup_path char *key = path_format("server/%s", name);
+	struct blob value;
+	uint64_t version;
+	int err;
+
+	if (!strcmp(name, cluster_name()))
+		return true;
+	err = store_get(cluster_store(), key, &value, &version);
+	free(value.bytes);
+	return !err;
+}
+
+static int note(const char *name, const char *address)
+{
+	cleanup_path char *key = path_format("server/%s", name), *text = path_format("{\"address\": \"%s\"}", address);
+	struct blob value = { .size = strlen(text), .bytes = text }, old;
+	uint64_t version;
+	int err = store_get(cluster_store(), key, &old, &version);
+	bool same = !err && !strcmp(old.bytes, text);
+
+	free(old.bytes);
+	return same ? 0 : store_replace(cluster_store(), key, version, &value);
+}
+
+int cluster_note_self(const char *address)
+{
+	return note(cluster_name(), address);
+}
+
+static const char *name_of(uint64_t id, char *const *names)
+{
+	for (; names && *names; names++)
+		if (store_member_id(*names) == id)
+			return *names;
+	return "?";
+}
+
+void cluster_members_json(void *list)
+{
+	struct store_member member[SERVERS_MAX];
+	size_t count = store_members(cluster_store(), member, SERVERS_MAX);
+	char **names = cluster_servers();
+
+	for (size_t i = 0; i < count; i++) {
+		const struct store_member *m = &member[i];
+		/* only the leader hears from all */
+		const char *state = m->up ? "up" : store_leads(cluster_store()) ? "down" : "unknown";
+
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", name_of(m->id, names), "address",
+						      m->address, "state", state, "leads", m->leads, "votes", m->votes));
+	}
+	free(names);
+}
+
+/* ---- changes ---- */
+
+static int add(const char *name, const char *address, struct problem *p)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	struct store_member member[SERVERS_MAX];
+	int err;
+
+	if (!*name || strlen(name) > NAME_MAX_BYTES || strspn(name, fine) != strlen(name))
+		return problem_set(p, EINVAL, "'%.80s' is no name of a server: take letters, digits, '-', '_' and '.'", name);
+	if (store_members(cluster_store(), member, SERVERS_MAX) == SERVERS_MAX)
+		return problem_set(p, E2BIG, "a cluster has at most %d servers", SERVERS_MAX);
+	err = store_add(cluster_store(), name, address, p);
+	return err ? err : cluster_commit_problem(note(name, address), p);
+}
+
+static int check_unused(const char *server, struct problem *p)
+{
+	static const char prefix[] = "volume/";
+	char **keys = store_keys(cluster_store(), prefix);
+	int err = keys ? 0 : -ENOMEM;
+
+	for (char **key = keys; key && *key && !err; key++) {
+		struct problem ignored = { "" };
+		struct spec s;
+		uint64_t version;
+
+		if (!cluster_spec(*key + strlen(prefix), &s, &version, &ignored))
+			for (size_t i = 0; i < s.bricks && !err; i++)
+				if (!strcmp(s.brick[i].server->name, server))
+					err = problem_set(
+						p, EBUSY,
+						"server %s has the brick %s of volume %s: replace it (`stratus brick replace`) "
+						"or delete the volume first",
+						server, s.brick[i].directory, s.volume);
+		spec_free(&s);
+	}
+	free(keys);
+	return err;
+}
+
+static int remove_server(const char *name, struct problem *p)
+{
+	cleanup_path char *key = path_format("server/%s", name);
+	struct blob value;
+	uint64_t version;
+	int err;
+
+	if (!strcmp(name, cluster_name()))
+		return problem_set(p, EINVAL,
+				   "server %s leads the cluster: stop its stratusd, then remove it from the one that leads "
+				   "next",
+				   name);
+	err = check_unused(name, p);
+	if (!err)
+		err = store_remove(cluster_store(), name, p);
+	if (err)
+		return err;
+	if (!store_get(cluster_store(), key, &value, &version))
+		err = cluster_commit_problem(store_replace(cluster_store(), key, version, NULL), p);
+	free(value.bytes);
+	return err;
+}
+
+int cluster_server_command(int words, char **word, struct problem *p)
+{
+	if (!strcmp(word[1], "add-server") && words == 4)
+		return add(word[2], word[3], p);
+	if (!strcmp(word[1], "remove-server") && words == 3)
+		return remove_server(word[2], p);
+	return problem_set(p, EINVAL, "\"cluster %.60s\" takes other words", word[1]);
+}

@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Several stratusd share a store: one leads; when it is killed another one does; each serves its own bricks; mounts go on.
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+need_stack
+scratch
+cd "$SCRATCH"
+declare -A PID HTTP PEER
+MNT=$SCRATCH/mnt
+mkdir "$MNT"
+MOUNTS+=("$MNT")
+start_server() { # NAME [OPTIONS]
+	local name=$1
+	shift
+	"$STRATUSD" --foreground --state "$SCRATCH/$name" --name "$name" --listen 127.0.0.1:"${HTTP[$name]}" \
+		--cluster 127.0.0.1:"${PEER[$name]}" "$@" >>"$name.log" 2>&1 &
+	PID[$name]=$!
+	PIDS[$!]="stratusd $name"
+	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
+}
+on() { # NAME WORDS...: a command, asked of that server
+	local name=$1
+	shift
+	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
+}
+json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
+refused() { # PATTERN NAME WORDS...
+	local pattern=$1 status=0
+	shift
+	on "$@" >out 2>err || status=$?
+	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat out err)"
+	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
+}
+leads() { # NAME: it does, as it says itself
+	[ "$(on "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]
+}
+version() { on "$1" volume info photos --json | json 'd["version"]'; }
+has_version() { [ "$(version "$1")" = "$2" ]; }
+serves() { # NAME BRICK
+	[ "$(on "$1" status --json | json 'd["volumes"][0]["bricks"]['"$2"']["state"]')" = serving ]
+}
+for name in alpha beta gamma; do HTTP[$name]=$(free_port) PEER[$name]=$(free_port); done
+
+start_server alpha
+if grep -q 'without libraft' alpha.log; then skip "built without libraft"; fi
+wait_until 10 leads alpha || fail "a server alone does not lead"
+start_server beta --join
+start_server gamma --join
+refused "another server leads" beta volume create photos 127.0.0.1:"$SCRATCH/b"
+refused "IPv4" alpha server add beta localhost:1
+on alpha server add beta 127.0.0.1:"${PEER[beta]}" >/dev/null
+refused "member already" alpha server add beta 127.0.0.1:"${PEER[beta]}"
+on alpha server add gamma 127.0.0.1:"${PEER[gamma]}" >/dev/null
+up() { [ "$(on "$1" status --json | json 'sorted((s["name"], s["state"], s["votes"]) for s in d["servers"])')" = \
+	"[('alpha', 'up', True), ('beta', 'up', True), ('gamma', 'up', True)]" ]; }
+wait_until 10 up alpha || fail "not three members: $(on alpha status)"
+
+# ---- a volume with a brick on each: each serves its own ----
+cat >photos.yaml <<END
+volume: photos
+id: $(uuid)
+servers:
+  alpha: {host: 127.0.0.1}
+  beta: {host: 127.0.0.1}
+  gamma: {host: 127.0.0.1, port: $(free_port)}
+bricks:
+  - {server: alpha, directory: $SCRATCH/b0, id: $(uuid), port: $(free_port)}
+  - {server: beta, directory: $SCRATCH/b1, id: $(uuid), port: $(free_port)}
+  - {server: gamma, directory: $SCRATCH/b2, id: $(uuid)}
+END
+refused "is not of this cluster" alpha apply <(sed 's/gamma/delta/' photos.yaml)
+on alpha apply photos.yaml >/dev/null
+wait_until 10 serves alpha 0 || fail "alpha does not serve its brick"
+wait_until 10 serves beta 1 || fail "beta does not serve its brick"
+wait_until 10 serves gamma 2 || fail "gamma does not serve its brick"
+refused "has the brick" alpha server remove gamma
+refused "leads the cluster" alpha server remove alpha
+"$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}":/photos/brick1 "$MNT"
+PIDS[$(cat mnt.pid)]=mount
+echo hello >"$MNT/file"
+[ "$(cat b1/file)" = hello ] || fail "not on beta's brick"
+
+# ---- the leader is killed ----
+kill -9 "${PID[alpha]}"
+wait "${PID[alpha]}" 2>/dev/null || true
+unset "PIDS[${PID[alpha]}]"
+one_leads() { leads beta || leads gamma; }
+wait_until 20 one_leads || fail "nobody leads after alpha was killed"
+leads beta && leader=beta || leader=gamma
+[ "$(cat "$MNT/file")" = hello ] || fail "a brick on another server went away"
+on "$leader" volume set photos protocol/client max-wait 61s >/dev/null
+follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
+wait_until 40 follows 'max-wait: 61000ms' || fail "the mount does not follow the other servers"
+
+# ---- it comes back and catches up; then the others go: nothing is committed without a majority ----
+start_server alpha
+wait_until 20 has_version alpha 2 || fail "alpha does not catch up: $(on alpha status)"
+wait_until 10 serves alpha 0 || fail "alpha does not serve its brick again"
+for name in beta gamma; do
+	kill "${PID[$name]}"
+	wait_until 20 gone "${PID[$name]}" || fail "$name does not end"
+	unset "PIDS[${PID[$name]}]"
+done
+status=0
+on alpha volume set photos protocol/client max-wait 62s >out 2>err || status=$?
+[ "$status" = 1 ] || fail "one of three has committed: $(cat out)"
+[ "$(version alpha)" = 2 ] || fail "what was not committed is shown"
+start_server beta
+start_server gamma
+anyone_leads() { leads alpha || leads beta || leads gamma; }
+wait_until 20 anyone_leads || fail "nobody leads after two have come back"
+for name in alpha beta gamma; do ! leads $name || leader=$name; done
+try() { on "$leader" volume set photos protocol/client max-wait 63s >/dev/null; }
+wait_until 20 try || fail "nothing can be committed"
+wait_until 40 follows 'max-wait: 63000ms' || fail "the mount does not follow after all were away"
+
+umount "$MNT"
+for name in alpha beta gamma; do
+	kill "${PID[$name]}"
+	wait_until 20 gone "${PID[$name]}" || fail "$name does not end"
+	unset "PIDS[${PID[$name]}]"
+done
+! "$STRATUSD" --state "$SCRATCH/alpha" --name alpha --listen 127.0.0.1:"${HTTP[alpha]}" 2>err || fail "a shared store was opened alone"
+grep -q -- '--cluster' err || fail "the cause is not told: $(cat err)"
+pass
