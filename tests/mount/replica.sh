@@ -10,6 +10,8 @@ MEMBERS=${REPLICA%a}
 AFR_OPTIONS=${AFR_OPTIONS:-}
 COORDINATOR_OPTIONS=${COORDINATOR_OPTIONS:-"option sync-interval 1s"}
 BRICK_TOP=${BRICK_TOP:-} # a translator (KIND/NAME) between features/access and storage, such as debug/error-gen
+MEMBER_OPTIONS=${MEMBER_OPTIONS:-} # of features/replica
+SERVER_OPTIONS=${SERVER_OPTIONS:-} # of protocol/server
 CLIENT_MAX_WAIT=${CLIENT_MAX_WAIT:-5s}
 
 member_host() { echo "${MEMBER_HOSTS[$1]:-127.0.0.1}"; }
@@ -29,8 +31,11 @@ write_member_volfile() {
 		printf 'volume locks\n    type features/locks\n    option state-dir %s/locks%s\n    subvolumes %s\nend-volume\n\n' "$STACK" "$i" "$below"
 		printf 'volume access\n    type features/access\n    subvolumes locks\nend-volume\n\n'
 		printf 'volume member\n    type features/replica\n    option member %s\n    option state-dir %s/.stratus/replica\n' "$i" "${MEMBER_BRICK[i]}"
+		[ -z "$MEMBER_OPTIONS" ] || printf '    %s\n' "$MEMBER_OPTIONS"
 		printf '    option secret-file %s/secret\n    subvolumes access\nend-volume\n\n' "$STACK"
-		printf 'volume server\n    type protocol/server\n    option listen %s:%s\n    subvolumes member\nend-volume\n' "$(member_host "$i")" "${MEMBER_PORT[i]}"
+		printf 'volume server\n    type protocol/server\n    option listen %s:%s\n' "$(member_host "$i")" "${MEMBER_PORT[i]}"
+		[ -z "$SERVER_OPTIONS" ] || printf '    %s\n' "$SERVER_OPTIONS"
+		printf '    subvolumes member\nend-volume\n'
 	} >"${MEMBER_VOL[i]}"
 	mkdir -p "$STACK/locks$i"
 }
