@@ -750,5 +750,6 @@ void decide(struct coordinator *c)
 		task_sleep_ms(c->heartbeat_ms);
 		return;
 	}
-	recover(c);
+	if (!recover(c) && d.cold && scrub_start(c, true))
+		log_warning(c->x, NULL, "the scrub that should follow can't be started");
 }
