@@ -84,7 +84,7 @@ static int union_add(struct coordinator *c, int member, const struct note *n)
 		u->note.status = n->status;
 		u->note.value = n->value;
 	}
-	if (!n->status && !u->note.resolved)
+	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
 		u->note.value = n->value;
 	u->has[member] = true;
 	u->status[member] = n->status;

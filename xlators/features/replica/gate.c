@@ -8,6 +8,31 @@ enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000, CLOCK_SLACK_NS = 50
 
 /* ---- changes ---- */
 
+static const struct gfid *made_gfid(enum fop fop, const void *in)
+{
+	return fop == FOP_create  ? &((const struct create_in *)in)->gfid
+	       : fop == FOP_mknod ? &((const struct mknod_in *)in)->gfid
+	       : fop == FOP_mkdir ? &((const struct mkdir_in *)in)->gfid
+				  : &((const struct symlink_in *)in)->gfid;
+}
+
+/* What was made may have been removed or renamed since, by others: it must not be made again. All four have the loc first. */
+static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	const struct loc *loc = in;
+	struct lookup_in find = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out found = { 0 };
+	int err = lookup_on(rq, x->child[0], &find, &found);
+
+	if (!err && !gfid_equal(&found.inode->gfid, made_gfid(fop, in)))
+		err = -ENOENT;
+	fop_out_clear(FOP_lookup, &found);
+	if (err)
+		return -EIO; /* it was done, but there is nothing to show for it any more */
+	rq->resent = true; /* finds its own gfid */
+	return fop_call(rq, x->child[0], fop, in, out);
+}
+
 /* For a change that was done before, in this view or an earlier one: the answer, without doing it again. */
 static int answer_done(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out, uint64_t value)
 {
@@ -34,8 +59,7 @@ static int answer_done(struct request *rq, struct xlator *x, enum fop fop, const
 	case FOP_mknod:
 	case FOP_mkdir:
 	case FOP_symlink:
-		rq->resent = true; /* finds its own gfid */
-		return fop_call(rq, x->child[0], fop, in, out);
+		return answer_made(rq, x, fop, in, out);
 	default:
 		return 0;
 	}
