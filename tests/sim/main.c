@@ -81,6 +81,7 @@ static void make_plan(uint64_t seed)
 	plan.faults = (unsigned)chance_between(c, 5, 8);
 	plan.wild = chance_below(c, 100) < 15;
 	plan.cut_all = chance_below(c, 100) < 3;
+	plan.sync_s = (unsigned)chance_between(c, 1, 10);
 	if (options.members)
 		plan.members = options.members;
 	if (options.arbiter >= 0 || plan.members != 3)

@@ -154,7 +154,7 @@ void files_synced(const char *directory); /* all below it */
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
-	unsigned members, clients, tasks, operations, faults;
+	unsigned members, clients, tasks, operations, faults, sync_s;
 	bool arbiter, wild, cut_all, ignore_unlinked;
 	enum stack stack;
 };
