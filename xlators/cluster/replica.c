@@ -198,6 +198,7 @@ void pack_view(struct pack *p, const struct view *v)
 		pack_u8(p, v->state[i]);
 		pack_u8(p, v->order[i]);
 		pack_u64(p, v->incarnation[i]);
+		pack_u64(p, v->disk[i]);
 	}
 }
 
@@ -214,6 +215,7 @@ void unpack_view(struct unpack *u, struct view *v)
 		v->state[i] = unpack_u8(u);
 		v->order[i] = unpack_u8(u);
 		v->incarnation[i] = unpack_u64(u);
+		v->disk[i] = unpack_u64(u);
 		if (v->state[i] > MEMBER_IN || v->order[i] >= v->members)
 			u->failed = true;
 		else
@@ -263,6 +265,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 {
 	pack_u64(p, r->clock);
 	pack_u64(p, r->incarnation);
+	pack_u64(p, r->disk);
 	pack_u64(p, r->epoch);
 	pack_u64(p, r->generation);
 	pack_u64(p, r->synced);
@@ -283,6 +286,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 {
 	r->clock = unpack_u64(u);
 	r->incarnation = unpack_u64(u);
+	r->disk = unpack_u64(u);
 	r->epoch = unpack_u64(u);
 	r->generation = unpack_u64(u);
 	r->synced = unpack_u64(u);

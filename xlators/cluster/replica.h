@@ -29,6 +29,7 @@ struct view {
 	uint8_t state[REPLICAS_MAX];
 	uint8_t order[REPLICAS_MAX];	    /* indexes, by seniority: the first that is IN is the truth in a recovery */
 	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
+	uint64_t disk[REPLICAS_MAX];	    /* of its disk, as it was taken in: an empty one in its place has another */
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);
@@ -162,6 +163,7 @@ void pack_lease_call(struct pack *, const struct lease_call *);
 void unpack_lease_call(struct unpack *, struct lease_call *);
 struct lease_reply {
 	uint64_t clock, incarnation;
+	uint64_t disk;
 	uint64_t epoch; /* the brick's; 0: not active since it started */
 	uint64_t generation, synced;
 	uint32_t suspects; /* mask, told by clients in this epoch */

@@ -267,7 +267,7 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct answ
 		return DONE;
 	if (MUTANT("done-by-one") && s->done)
 		return DONE;
-	if (same_error(v, f))
+	if (same_error(v, f) || (!s->done && !bad)) /* done nowhere: whoever is right, nothing has happened */
 		return ALIKE;
 	if (s->error == -EROFS && !s->done && !s->other)
 		return FAILED;
@@ -291,7 +291,9 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 {
 	int err = fan_result(f, member)->status;
 
-	/* What has no name any more can't be found by a member that joined since: nothing is lost there. */
+	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
+	if (err == -ENAMELESS && n->fop == FOP_link)
+		return -ENOENT;
 	if (err == -EPENDING || err == -ENAMELESS)
 		return 0;
 	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING && err != -ENOTDONE)
@@ -432,6 +434,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		break;
 	case ALIKE:
 		err = same_error(v, f);
+		err = err ? err : s.first;
 		*over = true;
 		break;
 	case AGAIN:

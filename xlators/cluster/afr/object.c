@@ -418,6 +418,8 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 		return -ENOMEM;
 	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
 		return 0;
+	if (atomic_load(&o->lost) >> child & 1)
+		return -ENOENT;
 	if (depth > DEPTH_MAX)
 		return -ELOOP;
 	pthread_mutex_lock(&a->lock);
@@ -426,7 +428,11 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 	err = by_hint(a, rq, inode, o, child, depth);
 	if (err == -ESTALE)
 		err = by_links(a, rq, inode, o, child, depth);
-	return err == -ENOENT ? unlinked(a, inode, child) : err;
+	if (err == -ENOENT)
+		err = unlinked(a, inode, child);
+	if (err == -ENOENT) /* what it does not get from now on it must not be asked for */
+		atomic_fetch_or(&o->lost, 1u << child);
+	return err;
 }
 
 int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)

@@ -509,7 +509,7 @@ static uint32_t suspects(const struct coordinator *c)
 }
 
 /* Why the member can't stay, or NULL. */
-static const char *unfit(const struct coordinator *c, const struct decision *d, int i, uint32_t suspected)
+static const char *unfit(const struct coordinator *c, const struct decision *d, int i)
 {
 	const struct remote_member *m = &c->member[i];
 
@@ -517,27 +517,49 @@ static const char *unfit(const struct coordinator *c, const struct decision *d, 
 		return "no answer";
 	if (m->last.incarnation != d->base.incarnation[i])
 		return "it was started anew";
-	if (m->broken)
-		return "it did not do its part";
-	if (suspected >> i & 1)
-		return "a client could not change something there";
 	if (c->view.epoch && m->last.epoch != c->view.epoch)
 		return "it lost the view";
 	return NULL;
 }
 
-static void drop_unfit(const struct coordinator *c, struct decision *d)
+/* Why it should not stay, if the others can do without it. */
+static const char *unwanted(const struct coordinator *c, int i, uint32_t suspected)
+{
+	if (c->member[i].broken)
+		return "it did not do its part";
+	return suspected >> i & 1 ? "a client could not change something there" : NULL;
+}
+
+static void drop_unwanted(struct coordinator *c, struct decision *d)
 {
 	uint32_t suspected = suspects(c);
 
 	for (int i = 0; i < c->members; i++) {
-		const char *why = d->base.state[i] == MEMBER_OUT ? NULL : unfit(c, d, i, suspected);
+		const char *why = d->next.state[i] == MEMBER_OUT ? NULL : unwanted(c, i, suspected);
+		struct view v = d->next;
+
+		if (!why)
+			continue;
+		c->member[i].broken = false; /* it is tried once more, if it has to stay */
+		v.state[i] = MEMBER_OUT;
+		if (!view_has_quorum(&v))
+			continue;
+		d->next = v;
+		reason(d, i, why);
+	}
+}
+
+static void drop_unfit(struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		const char *why = d->base.state[i] == MEMBER_OUT ? NULL : unfit(c, d, i);
 
 		if (!why)
 			continue;
 		d->next.state[i] = MEMBER_OUT;
 		reason(d, i, why);
 	}
+	drop_unwanted(c, d);
 }
 
 /* All that are IN by the stored view and answer, whatever became of their processes. */
@@ -547,10 +569,10 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 	struct view v = d->base;
 
 	for (int i = 0; i < c->members; i++) {
-		bool live = member_live(c, i) && !c->member[i].broken;
+		bool live = member_live(c, i);
 
 		all &= live || v.state[i] != MEMBER_IN;
-		if (v.state[i] != MEMBER_IN || !live)
+		if (v.state[i] != MEMBER_IN || !live || c->member[i].last.disk != d->base.disk[i])
 			v.state[i] = MEMBER_OUT;
 		else
 			v.incarnation[i] = c->member[i].last.incarnation;
@@ -598,6 +620,7 @@ static void take_back(const struct coordinator *c, struct decision *d)
 			continue;
 		d->next.state[i] = MEMBER_BACK;
 		d->next.incarnation[i] = m->last.incarnation;
+		d->next.disk[i] = m->last.disk;
 		to_the_end(&d->next, i);
 		reason(d, i, "it is here again");
 	}
@@ -652,6 +675,7 @@ static bool first_view(const struct coordinator *c, struct decision *d)
 		all &= member_live(c, i);
 		d->next.state[i] = member_live(c, i) ? MEMBER_IN : MEMBER_OUT;
 		d->next.incarnation[i] = c->member[i].last.incarnation;
+		d->next.disk[i] = c->member[i].last.disk;
 		d->next.order[i] = i;
 	}
 	snprintf(d->why, sizeof(d->why), "the first");

@@ -29,7 +29,7 @@ static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const
 	fop_out_clear(FOP_lookup, &found);
 	if (err)
 		return -EIO; /* it was done, but there is nothing to show for it any more */
-	rq->resent = true; /* finds its own gfid */
+	rq->resent = true;   /* finds its own gfid */
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 

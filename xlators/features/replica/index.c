@@ -184,8 +184,8 @@ static int load_file(struct index *i, const char *name, uint64_t generation)
 static int write_state(struct index *i)
 {
 	char text[128];
-	int size = snprintf(text, sizeof(text), "stratus index 1\nsynced %llu\nfloor %llu\n", (unsigned long long)i->synced,
-			    (unsigned long long)i->floor);
+	int size = snprintf(text, sizeof(text), "stratus index 1\ndisk %016llx\nsynced %llu\nfloor %llu\n",
+			    (unsigned long long)i->disk, (unsigned long long)i->synced, (unsigned long long)i->floor);
 	int fd = openat(i->directory_fd, "state.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int err = fd < 0 ? -errno : 0;
 
@@ -202,23 +202,36 @@ static int write_state(struct index *i)
 	return err;
 }
 
+/* An empty disk, as far as the set is concerned: it must be told from the one that was there before. */
+static int new_state(struct index *i, struct problem *p)
+{
+	struct gfid random;
+	int err;
+
+	gfid_create(&random);
+	memcpy(&i->disk, random.bytes, sizeof(i->disk));
+	err = write_state(i);
+	return err ? problem_set(p, -err, "can't write to %s: %s", i->directory, strerror(-err)) : 0;
+}
+
 static int read_state(struct index *i, struct problem *p)
 {
 	char text[129] = "";
-	unsigned long long synced, floor;
+	unsigned long long disk, synced, floor;
 	int fd = openat(i->directory_fd, "state", O_RDONLY | O_CLOEXEC);
 	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
 	if (fd >= 0)
 		close(fd);
 	if (fd < 0 && errno == ENOENT)
-		return 0;
-	if (got < 0 || sscanf(text, "stratus index 1\nsynced %llu\nfloor %llu\n", &synced, &floor) != 2)
+		return new_state(i, p);
+	if (got < 0 || sscanf(text, "stratus index 1\ndisk %llx\nsynced %llu\nfloor %llu\n", &disk, &synced, &floor) != 3)
 		return problem_set(
 			p, EIO,
 			"%s/state can't be read or makes no sense: remove the directory, and the brick is healed as a "
 			"whole",
 			i->directory);
+	i->disk = disk;
 	i->synced = synced;
 	i->floor = floor;
 	return 0;

@@ -33,6 +33,7 @@ struct index_entry {
 struct index {
 	char *directory;
 	int directory_fd, file_fd;
+	uint64_t disk;	     /* chosen at random when the directory was new */
 	uint64_t generation; /* now */
 	uint64_t floor;	     /* changes of generations up to this may be missing */
 	uint64_t synced;     /* all changes of generations up to this are on disk */

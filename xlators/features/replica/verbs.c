@@ -275,6 +275,7 @@ static int lease(struct asked *a)
 	take_lease(m, &c);
 	r.clock = clock_ns();
 	r.incarnation = m->incarnation;
+	r.disk = m->index.disk;
 	r.epoch = m->view.epoch;
 	r.generation = m->index.generation;
 	r.synced = m->index.synced;
