@@ -643,13 +643,14 @@ static const struct operation *writer_of(unsigned object, uint64_t value)
 	return NULL;
 }
 
-/* Some synced change of the block that came after `writer` (NULL: any) has been answered. */
+/* Some change of the block that came after `writer` (NULL: any) was synced before the power was cut. */
 static const struct operation *newer_synced(unsigned object, unsigned block, const struct operation *writer)
 {
 	for (unsigned i = 0; operation_at(i); i++) {
 		const struct operation *f = operation_at(i);
 
-		if (f->what != OP_FSYNC || f->err || f->ret == UINT64_MAX || !gfid_equal(&f->object, &objects.gfid[object]))
+		if (f->what != OP_FSYNC || f->err || f->ret == UINT64_MAX || f->ret_ns > nemesis_cut_all() ||
+		    !gfid_equal(&f->object, &objects.gfid[object]))
 			continue;
 		for (unsigned k = 0; k < i; k++) {
 			const struct operation *w = operation_at(k);
@@ -704,12 +705,12 @@ static void check_synced(void)
 	}
 }
 
-void check_history(bool only_synced)
+void check_history(void)
 {
 	struct entry *list = calloc((size_t)operations_count() * NAMES + 1, sizeof(*list));
 
 	collect_objects();
-	if (only_synced) {
+	if (nemesis_cut_all()) {
 		check_synced();
 		return;
 	}

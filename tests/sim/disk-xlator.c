@@ -448,7 +448,7 @@ static int check_rename(struct sim_disk *p, const struct rename_in *in, struct m
 	if (in->flags & RENAME_EXCHANGE)
 		return m->there ? 0 : -ENOENT;
 	if (m->there == m->o)
-		return 1;
+		return in->flags & RENAME_NOREPLACE ? -EEXIST : 1;
 	if (m->there)
 		return in->flags & RENAME_NOREPLACE ? -EEXIST : may_replace(m->o, m->there);
 	return 0;
@@ -854,9 +854,12 @@ static int act_statfs(struct sim_disk *p, struct request *rq, const void *args, 
 #define ACTS(X)                                                                                                                \
 	X(lookup)                                                                                                              \
 	X(mknod)                                                                                                               \
-	X(mkdir) X(symlink) X(readlink) X(link) X(unlink) X(rmdir) X(rename) X(create) X(open) X(opendir) X(read) X(write)     \
-		X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr) X(getxattr) X(listxattr)         \
-			X(removexattr) X(readdir) X(statfs)
+	X(mkdir)                                                                                                               \
+	X(symlink)                                                                                                             \
+	X(readlink)                                                                                                            \
+	X(link)                                                                                                                \
+	X(unlink) X(rmdir) X(rename) X(create) X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) \
+		X(getattr) X(setattr) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
 ACTS(ACT)
 
 static int disk_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)

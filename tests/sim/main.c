@@ -81,6 +81,7 @@ static void make_plan(uint64_t seed)
 	plan.faults = (unsigned)chance_between(c, 5, 8);
 	plan.wild = chance_below(c, 100) < 15;
 	plan.cut_all = chance_below(c, 100) < 3;
+	plan.sync_s = (unsigned)chance_between(c, 1, 10);
 	if (options.members)
 		plan.members = options.members;
 	if (options.arbiter >= 0 || plan.members != 3)
@@ -289,10 +290,27 @@ static void run_many(void)
 	free(child);
 }
 
-static int summary(uint64_t begin)
+/* The options that a seed depends on are given again. */
+static void say_how(char **argv)
+{
+	static const char *const left_out[] = { "--seeds", "--jobs" };
+
+	printf("to see one: %s --seed N", argv[0]);
+	for (int i = 1; argv[i]; i++) {
+		if (!strcmp(argv[i], left_out[0]) || !strcmp(argv[i], left_out[1]))
+			i++;
+		else if (strcmp(argv[i], "--keep-going") && strcmp(argv[i], "--twice"))
+			printf(strchr(argv[i], ' ') ? " '%s'" : " %s", argv[i]);
+	}
+	putchar('\n');
+}
+
+static int summary(uint64_t begin, char **argv)
 {
 	double seconds = (double)(real_ns() - begin) / 1e9;
 
+	if (total.failures && !options.expect_failure)
+		say_how(argv);
 	printf("%llu runs, %llu failed, %llu operations, %llu faults, %llu messages, %.0f virtual s in %.1f s: %.0f runs a minute",
 	       (unsigned long long)total.runs, (unsigned long long)total.failures, (unsigned long long)total.operations,
 	       (unsigned long long)total.faults, (unsigned long long)total.messages, (double)total.virtual_ns / 1e9, seconds,
@@ -472,5 +490,5 @@ int main(int argc, char **argv)
 	if (options.single && !options.twice)
 		return run_one_seed();
 	run_many();
-	return summary(begin);
+	return summary(begin, argv);
 }

@@ -44,7 +44,8 @@ static const struct {
 };
 static struct {
 	unsigned begun, under_way, hurting;
-	bool done, only[FAULTS], restricted, all_cut;
+	bool done, only[FAULTS], restricted;
+	uint64_t all_cut_ns;
 	unsigned lost, late;
 } nemesis;
 
@@ -155,7 +156,7 @@ static void replace_disk(struct node *n)
 
 static void cut_all(void)
 {
-	nemesis.all_cut = true;
+	nemesis.all_cut_ns = sim_now();
 	for (unsigned i = 0; i < plan.members; i++)
 		if (node_brick(i)->shard)
 			node_crash(node_brick(i), true);
@@ -345,7 +346,7 @@ unsigned nemesis_faults(void)
 	return nemesis.begun;
 }
 
-bool nemesis_cut_all(void)
+uint64_t nemesis_cut_all(void)
 {
-	return nemesis.all_cut;
+	return nemesis.all_cut_ns;
 }

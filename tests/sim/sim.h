@@ -154,7 +154,7 @@ void files_synced(const char *directory); /* all below it */
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
-	unsigned members, clients, tasks, operations, faults;
+	unsigned members, clients, tasks, operations, faults, sync_s;
 	bool arbiter, wild, cut_all, ignore_unlinked;
 	enum stack stack;
 };
@@ -171,7 +171,7 @@ bool world_quorum(void); /* enough bricks are up, connected and unhurt for opera
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);
-bool nemesis_cut_all(void);		/* all members have lost their power at once */
+uint64_t nemesis_cut_all(void);		/* when all members lost their power at once; 0: never */
 int nemesis_restrict(const char *list); /* only these, by name, apart by commas */
 void nemesis_names(FILE *);
 
@@ -184,7 +184,7 @@ void work_watch(void);	     /* an operation that takes too long is a failure */
 
 /* ---- history.c, check.c ---- */
 struct operation;
-void check_history(bool only_synced);
+void check_history(void);
 void check_replicas(void);
 unsigned check_undecided(void); /* searches that were given up */
 unsigned operations_count(void);

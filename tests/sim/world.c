@@ -41,8 +41,9 @@ static void put_set(FILE *to, const char *type)
 	put_clients(to);
 	fprintf(to, "volume set\n type %s\n", type);
 	if (!strcmp(type, "cluster/coordinator"))
-		fprintf(to, " option state-file %s/coordinator/view\n option secret-file %s/secret\n", run_directory,
-			run_directory);
+		fprintf(to,
+			" option state-file %s/coordinator/view\n option secret-file %s/secret\n option sync-interval %us\n",
+			run_directory, run_directory, plan.sync_s);
 	if (plan.arbiter && strncmp(type, "sim/", 4))
 		fprintf(to, " option arbiter on\n");
 	fprintf(to, " subvolumes");
@@ -380,5 +381,5 @@ void world_run(const char *directory)
 	if (!sim_failure() && plan.stack == STACK_REPLICA)
 		check_replicas();
 	if (!sim_failure())
-		check_history(nemesis_cut_all());
+		check_history();
 }
