@@ -396,10 +396,9 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	struct seen seen[2];
 	unsigned count = looked_at(fop, in, out, seen);
 	struct kept_note *k;
-	cleanup_member struct member *locked = m;
+	cleanup_member struct member *locked = member_locked(m->x);
 	int err;
 
-	pthread_mutex_lock(&m->lock);
 	err = knows ? 0 : member_serves(m, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
 	if (err || knows || !atomic_load(&m->noted))
 		return err;

@@ -111,6 +111,7 @@ struct member {
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
+	struct gfid_set again; /* became pending since the list was asked for last: what is healed now may lack it */
 	struct gfid_set staged_pending;
 	bool staged_all;
 	uint32_t suspects, reason[REPLICAS_MAX];

@@ -39,6 +39,8 @@ int member_add_pending(struct member *m, const struct gfid *g)
 {
 	int err = gfid_set_add(&m->pending, g);
 
+	if (err >= 0)
+		err = gfid_set_add(&m->again, g);
 	return err < 0 ? err : 0;
 }
 
@@ -182,6 +184,7 @@ static void replica_finish(struct xlator *x)
 		free(s);
 	}
 	gfid_set_free(&m->pending);
+	gfid_set_free(&m->again);
 	gfid_set_free(&m->healed);
 	gfid_set_free(&m->staged_pending);
 	index_close(&m->index);

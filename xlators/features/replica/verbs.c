@@ -388,6 +388,7 @@ static void take_pending(struct member *m, enum member_state before)
 
 	if (now != MEMBER_BACK || before != MEMBER_BACK) {
 		gfid_set_free(&m->pending);
+		gfid_set_free(&m->again);
 		gfid_set_free(&m->healed);
 		m->all_pending = false;
 	}
@@ -517,6 +518,8 @@ static int list_pending(struct asked *a)
 	const struct gfid *g;
 
 	pthread_mutex_lock(&a->m->lock);
+	if (!cursor)
+		gfid_set_free(&a->m->again);
 	pack_u64(&a->answer, a->m->pending.count);
 	pack_u8(&a->answer, a->m->all_pending);
 	for (unsigned n = 0; n < GFIDS_IN_ONE && (g = gfid_set_next(&a->m->pending, &cursor)); n++)
@@ -537,6 +540,8 @@ static int strike(struct asked *a, uint64_t epoch)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
+		if (gfid_set_has(&m->again, &g))
+			continue; /* a change was skipped while it was healed: once more */
 		gfid_set_remove(&m->pending, &g);
 		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
 			err = -ENOMEM;
