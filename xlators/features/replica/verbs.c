@@ -174,7 +174,10 @@ static int find_unlinked(struct asked *a)
 	struct unpack u;
 	int err;
 
-	if (!inode || !a->m->leaf->type->inode_links)
+	pthread_mutex_lock(&a->m->lock);
+	err = member_dead(a->m, &g) ? -ENOENT : 0;
+	pthread_mutex_unlock(&a->m->lock);
+	if (err || !inode || !a->m->leaf->type->inode_links)
 		return -ENOENT;
 	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
 	u = unpack_blob(&links);
