@@ -53,6 +53,7 @@ enum replica_verb {
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */
 	REPLICA_FAILED,	    /* epoch, sequence: it failed, perhaps half done: to be recovered */
 	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
+	REPLICA_DIRECTORY,  /* gfid -> inode, names: of a directory; -ENOENT: not known here, or no directory */
 	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
 	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */

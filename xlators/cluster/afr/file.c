@@ -267,7 +267,7 @@ int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, str
 			at[member] = got.file;
 	}
 	if (err)
-		return err;
+		return err == -ENAMELESS ? -ESTALE : err;
 	out->file = opened_create(a, in->inode, plain.flags, at);
 	if (!out->file)
 		return -ENOMEM;

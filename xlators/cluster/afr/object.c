@@ -374,17 +374,48 @@ static int next_link(struct afr *a, struct unpack *u, struct inode **parent, cha
 	return *parent ? 0 : -ENOMEM;
 }
 
+/* By its gfid: a member that has it in use, or in its index, can tell. */
+static int find_directory(struct afr *a, struct inode *inode, int child)
+{
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_gfid(&p, &inode->gfid);
+	err = afr_ask(a, child, REPLICA_DIRECTORY, NULL, &p, clock_ns() + VERB_NS, &out);
+	if (!err && out.inode == inode)
+		object_seen(a, inode, child, NULL, NULL);
+	else if (!err)
+		err = -ESTALE;
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+/* The names of the object, from any other member that knows it. */
+static bool ask_links(struct afr *a, struct inode *inode, struct object *o, int child, struct blob *links)
+{
+	for (int i = 0; i < a->members; i++) {
+		bool up = atomic_load(&a->up) >> i & 1, known = atomic_load(&o->known) >> i & 1;
+
+		if (i == child || !up || (!known && (!S_ISDIR(inode->type) || find_directory(a, inode, i))))
+			continue;
+		if (!afr_verb(a, i, REPLICA_LINKS, inode, NULL, clock_ns() + VERB_NS, links))
+			return true;
+	}
+	return false;
+}
+
 /* Along the names that a member tells which knows the object. -ENOENT: it has none. */
 static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
 {
-	unsigned known = atomic_load(&o->known) & ~(1u << child) & atomic_load(&a->up), count;
 	struct blob links = { 0 };
 	struct unpack u;
+	unsigned count;
 	int err = -ESTALE;
 
-	if (!known)
-		return -ESTALE;
-	if (afr_verb(a, __builtin_ctz(known), REPLICA_LINKS, inode, NULL, clock_ns() + VERB_NS, &links))
+	if (S_ISDIR(inode->type) && !find_directory(a, inode, child))
+		return 0;
+	if (!ask_links(a, inode, o, child, &links))
 		return -ESTALE;
 	u = unpack_blob(&links);
 	count = unpack_u32(&u);

@@ -178,6 +178,24 @@ static int heal_made(struct pair *p, struct made_list *made)
 	return err;
 }
 
+int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to)
+{
+	struct made_list made = { 0 };
+	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to, .made = &made };
+	int err;
+
+	if (gfid_equal(gfid, &gfid_limbo))
+		return 0;
+	atomic_fetch_add(&h->objects, 1);
+	err = pair_find(&p, gfid);
+	if (!err && p.inode)
+		err = pair_all(&p, 0, UINT64_MAX);
+	if (!err)
+		err = heal_made(&p, &made);
+	free(made.gfid);
+	return why_gone(&p, gfid, err);
+}
+
 static int name_heal(struct pair *p, const char *name)
 {
 	cleanup_thing struct thing source = { 0 }, target = { 0 };

@@ -39,6 +39,8 @@ int heal_find(struct heal *, struct request *, const struct gfid *, int from, in
  * 0, also when `to` does not have it (it is told to found() when it is named there); -ENOENT: `from` does not have it any more (then
  * nothing is to be done); -EAGAIN: what is healed elsewhere stands in the way, or was at it, so try again later; -errno. */
 int heal_object(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t end);
+/* The same for all of the object, with the contents of what a directory names anew, without found(). */
+int heal_whole(struct heal *, struct request *, const struct gfid *, int from, int to);
 /* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
  * all its contents, without found(). The directory's own times are set, too. As heal_object. */
 int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);

@@ -16,16 +16,43 @@ struct recovery {
 	int err;
 };
 
-/* The member that every other is made equal to: any has all that is acknowledged. One that had no room for a change comes first, for
- * the others can undo the change, but it can't do it. */
+/* Errors that leave open whether it was done. */
+static bool is_vague(int status)
+{
+	return status == -EIO || status == -ETIMEDOUT || status == -ECANCELED || status == -ENOTCONN || status == -ENOMEM;
+}
+
+/* How unfit the member is to be the truth. One that does not know itself whether it did a change is worst. If somebody had no room for a
+ * change, it is better than those that did it: they can undo it, but it can't do it. */
+static unsigned unfitness(struct coordinator *c, int member)
+{
+	unsigned vague = 0, roomy = 0;
+
+	for (const struct union_note *u = c->notes; u; u = u->next) {
+		bool full = false;
+
+		if (u->note.resolved)
+			continue;
+		for (int i = 0; i < c->members; i++)
+			full |= u->has[i] && (u->status[i] == -ENOSPC || u->status[i] == -EDQUOT);
+		vague += u->has[member] && is_vague(u->status[member]);
+		roomy += full && !(u->status[member] == -ENOSPC || u->status[member] == -EDQUOT);
+	}
+	return vague * 1000 + roomy;
+}
+
+/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. */
 static int choose_truth(struct coordinator *c, const struct view *v)
 {
-	for (const struct union_note *u = c->notes; u; u = u->next)
-		for (int i = 0; i < v->members; i++)
-			if (v->state[i] == MEMBER_IN && i != v->arbiter && !u->note.resolved && u->has[i] &&
-			    (u->status[i] == -ENOSPC || u->status[i] == -EDQUOT))
-				return i;
-	return view_first(v);
+	int best = view_first(v);
+
+	for (unsigned k = 0; k < v->members && best >= 0; k++) {
+		int i = v->order[k];
+
+		if (v->state[i] == MEMBER_IN && i != v->arbiter && unfitness(c, i) < unfitness(c, best))
+			best = i;
+	}
+	return best;
 }
 
 /* Names may wait for each other, as those of a rename do. */
@@ -55,10 +82,9 @@ static int objects_to(struct recovery *r, struct request *rq, const struct note 
 
 		if (o->kind == NOTE_NAME)
 			continue;
-		err = heal_object(&r->c->heal, rq, &o->gfid, r->truth, to, o->kind == NOTE_DATA ? o->start : 0,
-				  whole			 ? UINT64_MAX
-				  : o->kind == NOTE_DATA ? o->end
-							 : 0);
+		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, r->truth, to)
+			    : heal_object(&r->c->heal, rq, &o->gfid, r->truth, to, o->kind == NOTE_DATA ? o->start : 0,
+					  o->kind == NOTE_DATA ? o->end : 0);
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;

@@ -426,7 +426,7 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 
 	err = knows ? 0 : member_serves(locked, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
 	for (unsigned i = 0; i < count && !err; i++)
-		err = member_dead(m, seen[i].gfid) ? -ESTALE : 0;
+		err = member_dead(m, seen[i].gfid) ? -ESTALE : knows && note_recovering(m, seen[i].gfid) ? -ERECOVERING : 0;
 	if (err || knows || !atomic_load(&m->noted))
 		return err;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);

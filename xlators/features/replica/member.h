@@ -165,6 +165,7 @@ void staged_drop(struct member *);
 struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
+bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
 unsigned notes_orphaned(const struct member *);
 
 /* tokens.c */

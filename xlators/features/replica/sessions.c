@@ -144,6 +144,16 @@ bool note_blocks(struct member *m, const struct gfid *g)
 	return k;
 }
 
+bool note_recovering(struct member *m, const struct gfid *g)
+{
+	size_t bucket = bucket_of(g);
+	struct kept_note *k = m->bucket[bucket];
+
+	while (k && (!k->recovering || !touches(&k->note, g, NULL)))
+		k = *next_in(k, bucket);
+	return k;
+}
+
 unsigned notes_orphaned(const struct member *m)
 {
 	unsigned count = 0;

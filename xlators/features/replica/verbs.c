@@ -641,6 +641,18 @@ static int checksum(struct asked *a)
 	return err;
 }
 
+/* The way up from what a client has a handle of. */
+static int find_directory(struct asked *a)
+{
+	int err = find(a);
+
+	if (err || S_ISDIR(a->out->inode->type))
+		return err;
+	inode_unref(a->out->inode);
+	a->out->inode = NULL;
+	return -ENOENT;
+}
+
 /* ---- who asks ---- */
 
 static int from_client(struct asked *a)
@@ -663,6 +675,8 @@ static int from_client(struct asked *a)
 		return failed(a);
 	case REPLICA_LINKS:
 		return put_links(a, a->in->inode);
+	case REPLICA_DIRECTORY:
+		return find_directory(a);
 	case REPLICA_UNLINKED:
 		return find_unlinked(a);
 	case REPLICA_SKIP:
