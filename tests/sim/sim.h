@@ -168,6 +168,7 @@ bool world_clean(void);	 /* the coordinator says that all members are IN and not
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
 
 /* ---- nemesis.c ---- */
+enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);

@@ -11,7 +11,7 @@ struct plan plan;
 static char run_directory[128];
 static bool script_done;
 
-enum { NOTICE_S = 3, FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
+enum { FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
 
 struct node *node_brick(unsigned i)
 {
