@@ -326,13 +326,13 @@ class Faults:
             kind = self.rng.choice(self.MEMBER)
             i = self.rng.randrange(len(BRICKS))
             i = int(SMALL) if kind == "full" and SMALL else i
-            if self.hurt is not None and self.cluster.all_in():
+            if self.cluster.all_in():
                 self.hurt = None
-            if self.hurt is not None and kind == "full" and self.hurt != i:
+            elif self.hurt is None:
+                return None
+            if kind == "full" and (not SMALL or self.hurt not in (None, i)):
                 return None
             i = i if self.hurt is None else self.hurt
-            if kind == "full" and not SMALL:
-                return None
             self.hurt, args = i, (i,)
         if ONLY and kind not in ONLY:
             return None

@@ -66,10 +66,10 @@ one_run() { # SEED
 		tail -n 40 "$STACK/events.log" >&2
 		say "SEED=$1 REPLICA=$REPLICA repeats it"
 		FAILED="$FAILED $1"
-		return
+		[ "$KEEP" = 0 ] || cp -a "$SCRATCH/disk/"brick* "$STACK" 2>/dev/null
 	fi
-	rm -rf "$SCRATCH/disk/"brick*
-	[ "$KEEP" = 1 ] || rm -rf "$STACK"
+	rm -rf "$SCRATCH/disk/"*
+	[ "$status" != 0 ] || [ "$KEEP" = 1 ] || rm -rf "$STACK"
 }
 
 net_up "$NS" m0=1 m1=2 m2=3 c=10 a=11 b=12

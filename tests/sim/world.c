@@ -255,9 +255,12 @@ static void ask_coordinator(void *arg)
 	if (q->aloud && verbose)
 		fputs(text, stderr);
 	rest = text;
-	while (!err && (line = strsep(&rest, "\n")))
+	while (!err && (line = strsep(&rest, "\n"))) {
+		if (!strcmp(line, "a scrub is running") || strstr(line, "is to be healed"))
+			break;
 		well += !strncmp(line, "member ", 7) && strstr(line, "  in ") && strstr(line, "  answers") &&
 			strstr(line, "  pending 0");
+	}
 	free(text);
 	q->clean = well == plan.members;
 	q->answered = true;

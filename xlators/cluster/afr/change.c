@@ -540,7 +540,7 @@ static int run(struct changing *c)
 
 	while (!err && !over) {
 		if (c->tries++) {
-			mark_retrying(c, true);
+			mark_retrying(c, c->flight); /* if nothing is sent reads need not wait, such as those for an append's place */
 			pthread_mutex_lock(&c->a->lock);
 			c->a->retries++;
 			pthread_mutex_unlock(&c->a->lock);

@@ -298,7 +298,9 @@ void token_recalled(struct afr *a, struct object *o)
 
 /* ---- making an object known to another member ---- */
 
-static int look(struct afr *a, struct request *rq, struct inode *parent, const char *name, int child, struct inode *inode)
+/* *lost: the member does not know the parent any more as it was told of it. */
+static int look(struct afr *a, struct request *rq, struct inode *parent, const char *name, int child, struct inode *inode,
+		bool *lost)
 {
 	struct replica_stamp stamp = { .flags = REPLICA_READ };
 	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
@@ -314,6 +316,7 @@ static int look(struct afr *a, struct request *rq, struct inode *parent, const c
 	if (!err)
 		err = lookup_on(&own, a->x->child[child], &in, &out);
 	request_finish(&own);
+	*lost = err == -ESTALE;
 	if (!err && out.inode)
 		object_seen(a, out.inode, child, NULL, NULL);
 	if (!err && out.inode != inode)
@@ -328,8 +331,15 @@ static int by_name(struct afr *a, struct request *rq, struct inode *inode, struc
 		   unsigned depth)
 {
 	int err = resolve(a, rq, parent, child, depth + 1);
+	bool lost = false;
 
-	return err ? err : look(a, rq, parent, name, child, inode);
+	if (!err)
+		err = look(a, rq, parent, name, child, inode, &lost);
+	if (!lost || gfid_equal(&parent->gfid, &gfid_root))
+		return err;
+	atomic_fetch_and(&object_of(a, parent)->known, ~(1u << child)); /* it was healed anew there: names lead to it */
+	err = resolve(a, rq, parent, child, depth + 1);
+	return err ? err : look(a, rq, parent, name, child, inode, &lost);
 }
 
 static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)

@@ -120,7 +120,7 @@ static int step_aside(struct pair *p)
 	return -EAGAIN;
 }
 
-/* ---- what is new ---- */
+/* ---- what is new: born when the source was ---- */
 
 static int make_link(struct pair *p, const struct loc *place, const struct thing *source)
 {
@@ -133,7 +133,7 @@ static int make_link(struct pair *p, const struct loc *place, const struct thing
 		return err;
 	struct symlink_in make = { .loc = *place, .gfid = source->inode->gfid, .target = target.target };
 
-	err = heal_call(p->h, p->rq, p->to, FOP_symlink, &make, &out);
+	err = heal_call_at(p->h, p->rq, p->to, FOP_symlink, &make, &out, &source->attr.btime);
 	fop_out_clear(FOP_symlink, &out);
 	fop_out_clear(FOP_readlink, &target);
 	return err;
@@ -143,7 +143,7 @@ static int make_directory(struct pair *p, const struct loc *place, const struct 
 {
 	struct mkdir_in in = { .loc = *place, .gfid = source->inode->gfid, .mode = source->attr.mode & 07777 };
 	struct mkdir_out out = { 0 };
-	int err = heal_call(p->h, p->rq, p->to, FOP_mkdir, &in, &out);
+	int err = heal_call_at(p->h, p->rq, p->to, FOP_mkdir, &in, &out, &source->attr.btime);
 
 	fop_out_clear(FOP_mkdir, &out);
 	return err;
@@ -155,7 +155,7 @@ static int make_node(struct pair *p, const struct loc *place, const struct thing
 		.loc = *place, .gfid = source->inode->gfid, .mode = source->attr.mode, .rdev = source->attr.rdev
 	};
 	struct mknod_out out = { 0 };
-	int err = heal_call(p->h, p->rq, p->to, FOP_mknod, &in, &out);
+	int err = heal_call_at(p->h, p->rq, p->to, FOP_mknod, &in, &out, &source->attr.btime);
 
 	fop_out_clear(FOP_mknod, &out);
 	return err;

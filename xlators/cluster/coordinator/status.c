@@ -87,10 +87,14 @@ static void status_text(struct coordinator *c, FILE *f)
 		print_pending(&m->last, f);
 		if (m->healing)
 			fprintf(f, "  healed %llu", (unsigned long long)m->healed);
+		if (m->demote)
+			fputs("  is to be healed", f);
 		if (eta(m) >= 0)
 			fprintf(f, "  ready in about %lld s", eta(m));
 		fputc('\n', f);
 	}
+	if (c->scrub.running)
+		fputs("a scrub is running\n", f);
 }
 
 /* ---- scrub ---- */

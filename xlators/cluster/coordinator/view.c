@@ -682,6 +682,15 @@ static bool first_view(const struct coordinator *c, struct decision *d)
 	return view_has_quorum(&d->next) && (all || waited);
 }
 
+/* A coordinator that has just been started does not leave out who had no time yet to answer. */
+static bool awaits_answers(const struct coordinator *c, const struct decision *d)
+{
+	for (int i = 0; i < c->members; i++)
+		if (d->base.state[i] != MEMBER_OUT && !c->member[i].known)
+			return clock_ns() < c->started_ns + coordinator_lease_ns(c);
+	return false;
+}
+
 /* With the lock held. True: there is something to change. */
 static bool consider(struct coordinator *c, struct decision *d)
 {
@@ -692,6 +701,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 	d->next = d->base;
 	if (!d->base.epoch)
 		return first_view(c, d);
+	if (!c->view.epoch && awaits_answers(c, d))
+		return false;
 	if (!c->view.epoch)
 		reason(d, -1, "the coordinator was started");
 	drop_unfit(c, d);
@@ -750,5 +761,6 @@ void decide(struct coordinator *c)
 		task_sleep_ms(c->heartbeat_ms);
 		return;
 	}
-	recover(c);
+	if (!recover(c) && d.cold && scrub_start(c, true))
+		log_warning(c->x, NULL, "the scrub that should follow can't be started");
 }

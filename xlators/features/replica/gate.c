@@ -254,6 +254,7 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 	else if (!note_of(fop, in, &n))
 		err = touch(m, &n);
 	pthread_mutex_unlock(&m->lock);
+	rq->time_ns = stamp->time;
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && n.objects) {

@@ -137,7 +137,9 @@ static int skip(struct asked *a)
 
 	if (!s)
 		return -EVIEW;
-	if (member_state(a->m) != MEMBER_BACK)
+	if (a->m->frozen) /* the coordinator has looked already whether anything is pending */
+		err = -EVIEW;
+	else if (member_state(a->m) != MEMBER_BACK)
 		err = -EINVAL;
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
