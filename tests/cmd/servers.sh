@@ -81,6 +81,33 @@ PIDS[$(cat mnt.pid)]=mount
 echo hello >"$MNT/file"
 [ "$(cat b1/file)" = hello ] || fail "not on beta's brick"
 
+# ---- a replica set over all servers: its coordinator goes with the lead ----
+cat >set.yaml <<END
+volume: set
+id: $(uuid)
+replica: 3
+servers:
+  alpha: {host: 127.0.0.1}
+  beta: {host: 127.0.0.1}
+  gamma: {host: 127.0.0.1}
+bricks:
+  - {server: alpha, directory: $SCRATCH/r0, id: $(uuid), port: $(free_port)}
+  - {server: beta, directory: $SCRATCH/r1, id: $(uuid), port: $(free_port)}
+  - {server: gamma, directory: $SCRATCH/r2, id: $(uuid), port: $(free_port)}
+END
+on alpha apply set.yaml >/dev/null
+SET=$SCRATCH/mset
+mkdir "$SET"
+MOUNTS+=("$SET")
+in_view() { # NAME STATES: what the coordinator there says
+	[ "$(on "$1" status --json | json '[[m["state"] for m in v["set"]["members"]] for v in d["volumes"] if v["name"] == "set"]')" = "[$2]" ]
+}
+wait_until 20 in_view alpha "['in', 'in', 'in']" || fail "the set is not whole: $(on alpha status)"
+"$STRATUS" mount --log mset.log --pid-file mset.pid \
+	127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}",127.0.0.1:"${HTTP[gamma]}":/set "$SET"
+PIDS[$(cat mset.pid)]="mount of the set"
+echo one >"$SET/file"
+
 # ---- the leader is killed ----
 kill -9 "${PID[alpha]}"
 wait "${PID[alpha]}" 2>/dev/null || true
@@ -89,14 +116,19 @@ one_leads() { leads beta || leads gamma; }
 wait_until 20 one_leads || fail "nobody leads after alpha was killed"
 leads beta && leader=beta || leader=gamma
 [ "$(cat "$MNT/file")" = hello ] || fail "a brick on another server went away"
+timeout 60 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
+[ "$(timeout 60 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
 on "$leader" volume set photos protocol/client max-wait 61s >/dev/null
 follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
 wait_until 40 follows 'max-wait: 61000ms' || fail "the mount does not follow the other servers"
 
-# ---- it comes back and catches up; then the others go: nothing is committed without a majority ----
+# ---- it comes back, is healed, and catches up; then the others go: nothing is committed without a majority ----
 start_server alpha
 wait_until 20 has_version alpha 2 || fail "alpha does not catch up: $(on alpha status)"
 wait_until 10 serves alpha 0 || fail "alpha does not serve its brick again"
+wait_until 60 in_view "$leader" "['in', 'in', 'in']" || fail "the set is not whole again: $(on "$leader" status)"
+cmp r0/file r1/file && cmp r0/file r2/file || fail "the replicas differ"
+umount "$SET"
 for name in beta gamma; do
 	kill "${PID[$name]}"
 	wait_until 20 gone "${PID[$name]}" || fail "$name does not end"

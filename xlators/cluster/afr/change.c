@@ -6,7 +6,7 @@
 
 #include "afr.h"
 
-enum { OBJECTS = 4, SOON_MS = 10, ATTEMPTS_ALIKE = 5 };
+enum { OBJECTS = 4, SOON_MS = 10, ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
 
 /* ---- what a change touches ---- */
 
@@ -287,10 +287,33 @@ static int skip(struct afr *a, int member, const struct view *v, const struct no
 	return afr_verb(a, member, REPLICA_SKIP, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL);
 }
 
+/* A member that did the change says that no name leads to its object. */
+static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, const struct note *n)
+{
+	cleanup_inode struct inode *inode = inode_find(a->x->inodes, &n->object[0].gfid);
+	struct blob links = { 0 };
+	struct unpack u;
+	bool none = false;
+
+	for (int i = 0; i < v->members && inode; i++) {
+		if (!fan_result(f, i)->asked || fan_result(f, i)->status)
+			continue;
+		if (afr_verb(a, i, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
+			continue;
+		u = unpack_blob(&links);
+		none = !unpack_u32(&u) && !u.failed;
+		break;
+	}
+	free(links.bytes);
+	return none;
+}
+
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
 {
 	int err = fan_result(f, member)->status;
 
+	if (err == -ESTALE && n->object[0].kind != NOTE_NAME && has_no_name(a, v, f, n))
+		err = -ENAMELESS;
 	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
 	if (err == -ENAMELESS && n->fop == FOP_link)
 		return -ENOENT;
@@ -540,7 +563,8 @@ static int run(struct changing *c)
 
 	while (!err && !over) {
 		if (c->tries++) {
-			mark_retrying(c, c->flight); /* if nothing is sent reads need not wait, such as those for an append's place */
+			mark_retrying(
+				c, c->flight); /* if nothing is sent reads need not wait, such as those for an append's place */
 			pthread_mutex_lock(&c->a->lock);
 			c->a->retries++;
 			pthread_mutex_unlock(&c->a->lock);
@@ -775,7 +799,7 @@ static int open_existing(struct request *rq, struct xlator *x, const struct crea
 	return err;
 }
 
-int afr_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+static int create_new(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
 {
 	struct file *files[REPLICAS_MAX] = { NULL };
 	struct create_in exclusive = *in;
@@ -788,8 +812,6 @@ int afr_create(struct request *rq, struct xlator *x, const struct create_in *in,
 	err = plan_of(c.a, FOP_create, in, &c.plan);
 	if (!err)
 		err = change(&c);
-	if (err == -EEXIST && !(in->flags & O_EXCL))
-		return open_existing(rq, x, in, out);
 	if (err)
 		return err;
 	out->file = opened_create(c.a, out->inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC), files);
@@ -797,4 +819,17 @@ int afr_create(struct request *rq, struct xlator *x, const struct create_in *in,
 		return 0;
 	fop_out_clear(FOP_create, out);
 	return -ENOMEM;
+}
+
+/* What is there may be removed by somebody else before it is opened: then it is made after all. */
+int afr_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	int err = create_new(rq, x, in, out);
+
+	for (int i = 0; i < CREATE_TRIES && err == -EEXIST && !(in->flags & O_EXCL); i++) {
+		err = open_existing(rq, x, in, out);
+		if (err == -ENOENT || err == -ESTALE)
+			err = create_new(rq, x, in, out);
+	}
+	return err;
 }

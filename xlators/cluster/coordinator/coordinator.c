@@ -125,6 +125,27 @@ static void turn_generation(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* When all is well, nothing that was moved out of the way is wanted any more. A coordinator before this one may have left some. */
+static void tidy_limbos(struct coordinator *c)
+{
+	struct request rq;
+	bool clean;
+
+	pthread_mutex_lock(&c->lock);
+	clean = c->view.epoch && c->limbo_epoch != c->view.epoch && !c->unrecovered &&
+		view_mask(&c->view, MEMBER_BACK) == view_mask(&c->view, MEMBER_IN);
+	if (clean)
+		c->limbo_epoch = c->view.epoch;
+	pthread_mutex_unlock(&c->lock);
+	for (int i = 0; i < c->members && clean; i++) {
+		if (c->view.state[i] != MEMBER_IN)
+			continue;
+		if (!heal_request(&c->heal, &rq))
+			heal_purge_limbo(&c->heal, &rq, i);
+		heal_request_end(&rq);
+	}
+}
+
 static void main_task(void *arg)
 {
 	struct coordinator *c = arg;
@@ -137,6 +158,7 @@ static void main_task(void *arg)
 			c->heal.bandwidth = c->heal_bandwidth;
 			decide(c);
 			healers_start(c);
+			tidy_limbos(c);
 			turn_generation(c);
 		}
 		pthread_mutex_lock(&c->lock);

@@ -78,6 +78,7 @@ struct coordinator {
 	bool writable, deposed, attached, unrecovered;
 	struct view base; /* as the register had it at the start */
 	uint64_t quorum_lost_ns, failed_epoch;
+	uint64_t limbo_epoch; /* in which the limbos were emptied last */
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
 	unsigned recovering; /* notes to be resolved */

@@ -159,6 +159,9 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ENOTDONE;
 	if (!m->writable && !MUTANT("write-below-quorum"))
 		return -EROFS;
+	for (unsigned i = 0; i < n->objects; i++)
+		if (member_dead(m, &n->object[i].gfid))
+			return -ESTALE;
 	if (any_blocked(m, n) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
@@ -241,6 +244,23 @@ bool is_coordinator(const struct member *m, const struct request *rq)
 	return rq->client && atomic_load(&m->coordinator) == rq->client;
 }
 
+/* What the coordinator removes for good may be open here still, and lacks what was done to it elsewhere. */
+static void note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	struct member *m = member_of(x);
+
+	if (lookup_on(rq, x->child[0], &in, &out))
+		return;
+	if (S_ISREG(out.attr.mode) && out.attr.nlink <= 1) {
+		pthread_mutex_lock(&m->lock);
+		gfid_set_add(&m->dead, &out.attr.gfid);
+		pthread_mutex_unlock(&m->lock);
+	}
+	fop_out_clear(FOP_lookup, &out);
+}
+
 static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		void *out)
 {
@@ -253,8 +273,13 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 		err = -EVIEW;
 	else if (!note_of(fop, in, &n))
 		err = touch(m, &n);
+	for (unsigned i = 0; i < n.objects && !err; i++)
+		if (n.object[i].kind == NOTE_NEW)
+			gfid_set_remove(&m->dead, &n.object[i].gfid);
 	pthread_mutex_unlock(&m->lock);
 	rq->time_ns = stamp->time;
+	if (!err && fop == FOP_unlink)
+		note_removed(rq, x, in);
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && n.objects) {
@@ -396,11 +421,12 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	struct seen seen[2];
 	unsigned count = looked_at(fop, in, out, seen);
 	struct kept_note *k;
-	cleanup_member struct member *locked = m;
+	cleanup_member struct member *locked = member_locked(m->x);
 	int err;
 
-	pthread_mutex_lock(&m->lock);
-	err = knows ? 0 : member_serves(m, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
+	err = knows ? 0 : member_serves(locked, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
+	for (unsigned i = 0; i < count && !err; i++)
+		err = member_dead(m, seen[i].gfid) ? -ESTALE : 0;
 	if (err || knows || !atomic_load(&m->noted))
 		return err;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);

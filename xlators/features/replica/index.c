@@ -137,7 +137,8 @@ static size_t make_record(const struct index_entry *e, uint8_t record[RECORD_MAX
 	memcpy(record, e->gfid.bytes, 16);
 	memcpy(record + 16, &type, 4);
 	record[20] = e->handle_size;
-	memcpy(record + RECORD_HEAD, e->handle, e->handle ? e->handle_size : 0);
+	if (e->handle)
+		memcpy(record + RECORD_HEAD, e->handle, e->handle_size);
 	return RECORD_HEAD + e->handle_size;
 }
 

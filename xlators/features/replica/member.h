@@ -111,8 +111,11 @@ struct member {
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
+	struct gfid_set again; /* became pending since the list was asked for last: what is healed now may lack it */
 	struct gfid_set staged_pending;
 	bool staged_all;
+	/* Removed by healing while somebody may have them open: what happened to them elsewhere did not happen here. */
+	struct gfid_set dead;
 	uint32_t suspects, reason[REPLICAS_MAX];
 	struct index index;
 	unsigned tasks;	      /* of ours: stop waits for them */
@@ -142,6 +145,7 @@ enum member_state member_state(const struct member *);
 /* 0, or -EVIEW: no lease, or its state is below. */
 int member_serves(const struct member *, enum member_state at_least);
 bool member_pending(const struct member *, const struct gfid *);
+bool member_dead(const struct member *, const struct gfid *);
 int member_add_pending(struct member *, const struct gfid *);
 
 /* sessions.c; with the lock held */

@@ -35,10 +35,17 @@ bool member_pending(const struct member *m, const struct gfid *g)
 	return gfid_set_has(&m->pending, g) || (m->all_pending && !gfid_set_has(&m->healed, g));
 }
 
+bool member_dead(const struct member *m, const struct gfid *g)
+{
+	return m->dead.count && gfid_set_has(&m->dead, g);
+}
+
 int member_add_pending(struct member *m, const struct gfid *g)
 {
 	int err = gfid_set_add(&m->pending, g);
 
+	if (err >= 0)
+		err = gfid_set_add(&m->again, g);
 	return err < 0 ? err : 0;
 }
 
@@ -182,8 +189,10 @@ static void replica_finish(struct xlator *x)
 		free(s);
 	}
 	gfid_set_free(&m->pending);
+	gfid_set_free(&m->again);
 	gfid_set_free(&m->healed);
 	gfid_set_free(&m->staged_pending);
+	gfid_set_free(&m->dead);
 	index_close(&m->index);
 	pthread_mutex_destroy(&m->lock);
 }

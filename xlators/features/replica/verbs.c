@@ -174,7 +174,10 @@ static int find_unlinked(struct asked *a)
 	struct unpack u;
 	int err;
 
-	if (!inode || !a->m->leaf->type->inode_links)
+	pthread_mutex_lock(&a->m->lock);
+	err = member_dead(a->m, &g) ? -ENOENT : 0;
+	pthread_mutex_unlock(&a->m->lock);
+	if (err || !inode || !a->m->leaf->type->inode_links)
 		return -ENOENT;
 	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
 	u = unpack_blob(&links);
@@ -388,6 +391,7 @@ static void take_pending(struct member *m, enum member_state before)
 
 	if (now != MEMBER_BACK || before != MEMBER_BACK) {
 		gfid_set_free(&m->pending);
+		gfid_set_free(&m->again);
 		gfid_set_free(&m->healed);
 		m->all_pending = false;
 	}
@@ -517,6 +521,8 @@ static int list_pending(struct asked *a)
 	const struct gfid *g;
 
 	pthread_mutex_lock(&a->m->lock);
+	if (!cursor)
+		gfid_set_free(&a->m->again);
 	pack_u64(&a->answer, a->m->pending.count);
 	pack_u8(&a->answer, a->m->all_pending);
 	for (unsigned n = 0; n < GFIDS_IN_ONE && (g = gfid_set_next(&a->m->pending, &cursor)); n++)
@@ -537,6 +543,8 @@ static int strike(struct asked *a, uint64_t epoch)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
+		if (gfid_set_has(&m->again, &g))
+			continue; /* a change was skipped while it was healed: once more */
 		gfid_set_remove(&m->pending, &g);
 		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
 			err = -ENOMEM;
