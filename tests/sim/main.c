@@ -140,15 +140,6 @@ static void child_main(uint64_t seed, const char *directory, int to)
 	_exit(0);
 }
 
-static void clean(const char *directory)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-	if (system(command))
-		fprintf(stderr, "can't remove %s\n", directory);
-}
-
 static int child_start(struct child *c, uint64_t seed)
 {
 	int ends[2];
@@ -173,7 +164,8 @@ static void child_end(struct child *c, int status, struct report *r)
 	ssize_t n = read(c->pipe, r, sizeof(*r));
 
 	close(c->pipe);
-	clean(c->directory);
+	if (files_remove(c->directory))
+		perror(c->directory);
 	c->pid = 0;
 	if (n == sizeof(*r) && r->finished)
 		return;

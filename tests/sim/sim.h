@@ -148,6 +148,7 @@ void disk_sync(struct disk *);
 void files_begin(const char *directory); /* the run's */
 void files_power_cut(const char *directory);
 void files_crash(const char *directory);  /* closes what the dead process had open there */
+int files_remove(const char *directory);  /* with all in it */
 void files_synced(const char *directory); /* all below it */
 
 /* ---- world.c ---- */

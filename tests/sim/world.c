@@ -151,19 +151,11 @@ void node_crash(struct node *n, bool power)
 		files_power_cut(path);
 }
 
-static int remove_tree(const char *path)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", path);
-	return system(command);
-}
-
 void node_wipe(struct node *n)
 {
 	char path[160];
 
-	remove_tree(state_directory(n, path));
+	files_remove(state_directory(n, path));
 	mkdir(path, 0700);
 }
 
