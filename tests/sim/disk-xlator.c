@@ -858,8 +858,11 @@ static int act_statfs(struct sim_disk *p, struct request *rq, const void *args, 
 	X(symlink)                                                                                                             \
 	X(readlink)                                                                                                            \
 	X(link)                                                                                                                \
-	X(unlink) X(rmdir) X(rename) X(create) X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) \
-		X(getattr) X(setattr) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
+	X(unlink)                                                                                                              \
+	X(rmdir)                                                                                                               \
+	X(rename)                                                                                                              \
+	X(create) X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr)        \
+		X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
 ACTS(ACT)
 
 static int disk_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)

@@ -368,6 +368,8 @@ void disk_power_cut(struct disk *d)
 	trace("the disk of brick %u forgets %u changes", d->member, lost);
 	disk_forget_orphans(d);
 	disk_sync(d);
+	if (verbose)
+		disk_print(d, stderr);
 }
 
 static void make_root(struct disk *d)

@@ -3,6 +3,7 @@
  * of them is lost in a power cut, too; and each write is a point at which a machine may crash. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -165,6 +166,17 @@ void files_power_cut(const char *directory)
 {
 	each_file(directory, cut_file);
 	files_synced(directory);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st, (void)type, (void)at;
+	return remove(path);
+}
+
+int files_remove(const char *directory)
+{
+	return nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- the C library's, for all that is in this process ---- */

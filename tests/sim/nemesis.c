@@ -45,7 +45,7 @@ static const struct {
 static struct {
 	unsigned begun, under_way, hurting;
 	bool done, only[FAULTS], restricted;
-	uint64_t all_cut_ns;
+	uint64_t all_cut_ns, hurt_ns; /* when a brick was last hurt */
 	unsigned lost, late;
 } nemesis;
 
@@ -256,6 +256,8 @@ static void fault_run(void *arg)
 	      faults[t.fault].brick ? t.brick->name : "");
 	fault_do(t.fault, t.brick);
 	trace("fault ends: %s", faults[t.fault].name);
+	if (faults[t.fault].brick)
+		nemesis.hurt_ns = sim_now();
 	nemesis.hurting -= faults[t.fault].brick;
 	nemesis.under_way--;
 }
@@ -304,6 +306,12 @@ static void strike(enum fault f)
 	task_spawn(NULL, fault_run, t);
 }
 
+/* All is well, and the coordinator has had the time to find out if it is not. */
+static bool is_clean(void)
+{
+	return !nemesis.hurting && sim_now() - nemesis.hurt_ns > NOTICE_S * S && world_clean();
+}
+
 static void nemesis_run(void *arg)
 {
 	(void)arg;
@@ -313,9 +321,9 @@ static void nemesis_run(void *arg)
 
 		last_ms(50, 2500);
 		/* A brick is hurt only when all the others are well, but for the wild seeds. */
-		for (int i = 0; waits && i < 400 && (nemesis.hurting || !world_clean()); i++)
+		for (int i = 0; waits && i < 400 && !is_clean(); i++)
 			task_sleep_ms(50);
-		f = choose(!nemesis.hurting && world_clean());
+		f = choose(is_clean());
 		if (plan.cut_all && !nemesis.restricted && nemesis.begun == plan.faults / 2)
 			f = FAULT_CUT_ALL;
 		if (f < FAULTS)

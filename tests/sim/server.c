@@ -251,13 +251,16 @@ static void drop_kept(struct session *s, uint64_t before)
 	}
 }
 
-static unsigned counts[FOP_COUNT];
+static unsigned counts[FOP_COUNT], counts_from[NODES_MAX];
 
 void server_print_counts(FILE *to)
 {
 	for (int fop = 1; fop < FOP_COUNT; fop++)
 		if (counts[fop])
 			fprintf(to, " %s %u", fop_name(fop), counts[fop]);
+	for (unsigned i = 0; i < nodes; i++)
+		if (counts_from[i])
+			fprintf(to, ", from %s %u", node[i].name, counts_from[i]);
 	fputc('\n', to);
 }
 
@@ -270,6 +273,7 @@ static void got_call(struct session *s, struct message *m)
 	memcpy(&fop, m->bytes, 4);
 	memcpy(&oldest, m->bytes + 8, 8);
 	counts[fop]++;
+	counts_from[m->connection->client - node]++;
 	drop_kept(s, oldest);
 	w = s->works;
 	while (w && (w->done ? w->reply->id : w->call->id) != m->id)

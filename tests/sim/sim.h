@@ -148,6 +148,7 @@ void disk_sync(struct disk *);
 void files_begin(const char *directory); /* the run's */
 void files_power_cut(const char *directory);
 void files_crash(const char *directory);  /* closes what the dead process had open there */
+int files_remove(const char *directory);  /* with all in it */
 void files_synced(const char *directory); /* all below it */
 
 /* ---- world.c ---- */
@@ -168,6 +169,7 @@ bool world_clean(void);	 /* the coordinator says that all members are IN and not
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
 
 /* ---- nemesis.c ---- */
+enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);

@@ -11,7 +11,7 @@ struct plan plan;
 static char run_directory[128];
 static bool script_done;
 
-enum { NOTICE_S = 3, FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
+enum { FORM_S = 60, WORK_S = 900, HEAL_S = 300, QUIET_S = 15, LIMIT_S = 3000 };
 
 struct node *node_brick(unsigned i)
 {
@@ -151,19 +151,11 @@ void node_crash(struct node *n, bool power)
 		files_power_cut(path);
 }
 
-static int remove_tree(const char *path)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", path);
-	return system(command);
-}
-
 void node_wipe(struct node *n)
 {
 	char path[160];
 
-	remove_tree(state_directory(n, path));
+	files_remove(state_directory(n, path));
 	mkdir(path, 0700);
 }
 

@@ -157,7 +157,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	}
 	if (stamp->flags & REPLICA_ASK)
 		return -ENOTDONE;
-	if (!m->writable && !MUTANT("write-below-quorum"))
+	if (!m->writable)
 		return -EROFS;
 	for (unsigned i = 0; i < n->objects; i++)
 		if (member_dead(m, &n->object[i].gfid))
