@@ -3,7 +3,10 @@
 
 Each worker changes only what is its own (a directory, and names of its own in a directory that all share), each step through a mount
 chosen at random. Nothing may fail or last longer than BOUND, unless the mount that was used has been killed or cut off: then what was
-under way has happened or not (of bytes: each one), is looked at, and must stay so."""
+under way has happened or not (of bytes: each one), is looked at, and must stay so.
+
+Directories are renamed only below w*/m, which one machine uses by itself until the end: Linux answers ESTALE for a directory that it
+knows by the place that it had before another machine moved it, if a rename is under way meanwhile (d_splice_alias)."""
 import errno
 import os
 import random
@@ -29,6 +32,7 @@ class Mount:
 
     def __init__(self, name, path):
         self.name, self.path = name, path
+        self.machine = name[0]
         self.killed_at = None
         self.cuts = []  # [from, to or None]: when it could not reach the servers
 
@@ -105,6 +109,8 @@ class Worker(threading.Thread):
         self.judge, self.number = judge, number
         self.rng = random.Random(seed * 100 + number)
         self.home = f"w{number}"
+        self.moving = f"{self.home}/m"
+        self.machine = "ab"[number % 2]  # for what is below `moving`
         self.names = {}  # path -> File or Dir, of all that is this worker's
         self.held = []  # open files: [descriptor, File, Mount]
         self.serial = self.done = 0
@@ -126,20 +132,24 @@ class Worker(threading.Thread):
         self.judge.judge_time(mount, what, begin, time.monotonic())
         return result
 
-    def mount(self):
+    def moves(self, path):
+        return (path + "/").startswith(self.moving + "/")
+
+    def mount(self, *paths):
+        alone = any(self.moves(p) for p in paths)
         while not self.judge.stop.is_set():
-            usable = [m for m in self.judge.mounts if m.usable()]
+            usable = [m for m in self.judge.mounts if m.usable() and (not alone or m.machine == self.machine)]
             if usable:
                 return self.rng.choice(usable)
             time.sleep(0.02)
         raise Broken("stopped")
 
-    def settled(self, fn):
+    def settled(self, fn, *paths):
         """Asks until a mount answers that is not being killed or cut off; what a killed one had under way is over by then."""
         killed = [m.killed_at for m in self.judge.mounts + self.judge.gone if m.killed_at]
         time.sleep(max(0, (max(killed) if killed else 0) + AFTER_KILL - time.monotonic()))
         while True:
-            m = self.mount()
+            m = self.mount(*paths)
             try:
                 return fn(m)
             except Excused:
@@ -174,14 +184,14 @@ class Worker(threading.Thread):
 
     def change(self, what, paths, after, fn, *tails):
         """fn with these paths in a mount; `after`: what must stand under each path then. True: it was done."""
-        m = self.mount()
+        m = self.mount(*paths)
         before = [self.names[p].fact() if p in self.names else None for p in paths]
         try:
             self.call(m, what, fn, *(f"{m.path}/{p}" for p in paths), *tails)
             return True
         except Excused:
             pass
-        seen = self.settled(lambda m: [self.look(m, p) for p in paths])
+        seen = self.settled(lambda m: [self.look(m, p) for p in paths], *paths)
         if fits(seen, before):
             return False
         if not fits(seen, after):
@@ -190,7 +200,8 @@ class Worker(threading.Thread):
 
     def new_name(self):
         self.serial += 1
-        folders = [p for p, o in self.names.items() if isinstance(o, Dir)]
+        moving = self.rng.random() < 0.4
+        folders = [p for p, o in self.names.items() if isinstance(o, Dir) and self.moves(p) == moving]
         if self.rng.random() < 0.25:
             return f"shared/{self.home}-{self.serial}"
         return f"{self.rng.choice(folders)}/n{self.serial}"
@@ -200,7 +211,7 @@ class Worker(threading.Thread):
         return self.rng.choice(files) if files else None
 
     def some_dir(self):
-        dirs = [p for p, o in self.names.items() if isinstance(o, Dir) and p != self.home]
+        dirs = [p for p, o in self.names.items() if isinstance(o, Dir) and p not in (self.home, self.moving)]
         return self.rng.choice(dirs) if dirs else None
 
     def bytes_now(self):
@@ -210,7 +221,7 @@ class Worker(threading.Thread):
         path = self.new_name()
         if not self.change(f"create {path}", [path], [("file", None)], self.create):
             return
-        ino = self.settled(lambda m: self.look(m, path))
+        ino = self.settled(lambda m: self.look(m, path), path)
         if not ino:
             self.judge.broken(f"{path} was created and is not there")
         self.names[path] = File(ino[1])
@@ -225,7 +236,7 @@ class Worker(threading.Thread):
         path = self.new_name()
         if path.count("/") > 4 or not self.change(f"mkdir {path}", [path], [("dir", None)], os.mkdir, 0o755):
             return
-        seen = self.settled(lambda m: self.look(m, path))
+        seen = self.settled(lambda m: self.look(m, path), path)
         if not seen:
             self.judge.broken(f"{path} was made and is not there")
         self.names[path] = Dir(seen[1])
@@ -240,7 +251,7 @@ class Worker(threading.Thread):
 
     def rename_dir(self):
         old, new = self.some_dir(), self.new_name()
-        if not old or new.startswith(old + "/") or new.startswith("shared/") or new.count("/") > 4:
+        if not old or not self.moves(old) or not self.moves(new) or new.startswith(old + "/") or new.count("/") > 5:
             return
         if self.change(f"rename {old} to {new}", [old, new], [None, self.names[old].fact()], os.rename):
             self.names = {new + p[len(old):] if p == old or p.startswith(old + "/") else p: o for p, o in self.names.items()}
@@ -274,7 +285,7 @@ class Worker(threading.Thread):
         """A write was cut off: each of its bytes is there or not, all others are as they were."""
         f = self.names[path]
         old = bytes(f.data)
-        seen = self.settled(lambda m: self.read_file(m, path))
+        seen = self.settled(lambda m: self.read_file(m, path), path)
         new = bytearray(old.ljust(offset, b"\0"))
         new[offset:offset + len(data)] = data
         if not min(len(old), len(new)) <= len(seen) <= max(len(old), len(new)):
@@ -305,7 +316,7 @@ class Worker(threading.Thread):
             f.data[offset:offset + len(data)] = data
 
     def with_file(self, path, flags, fn):
-        m = self.mount()
+        m = self.mount(path)
         fd = self.call(m, f"open {path}", os.open, f"{m.path}/{path}", flags)
         try:
             fn(m, fd)
@@ -344,12 +355,12 @@ class Worker(threading.Thread):
         f = self.names[path]
         size = self.rng.randrange(len(f.data) + 100)
         new = f.data[:size].ljust(size, b"\0")
-        m = self.mount()
+        m = self.mount(path)
         try:
             self.call(m, f"truncate {path} to {size}", os.truncate, f"{m.path}/{path}", size)
             f.data = bytearray(new)
         except Excused:
-            seen = self.settled(lambda m: self.read_file(m, path))
+            seen = self.settled(lambda m: self.read_file(m, path), path)
             if seen not in (bytes(f.data), bytes(new)):
                 self.judge.broken(f"{path}: a truncate that was cut off left neither the old nor the new")
             f.data = bytearray(seen)
@@ -365,12 +376,12 @@ class Worker(threading.Thread):
             return
         f, name, value = self.names[path], f"user.x{self.rng.randrange(4)}", self.content(self.rng.randrange(1, 60))
         new = {**f.xattrs, name: value}
-        m = self.mount()
+        m = self.mount(path)
         try:
             self.call(m, f"setxattr {path}", os.setxattr, f"{m.path}/{path}", name, value)
             f.xattrs = new
         except Excused:
-            seen = self.settled(lambda m: self.get_xattrs(m, path))
+            seen = self.settled(lambda m: self.get_xattrs(m, path), path)
             if seen not in (f.xattrs, new):
                 self.judge.broken(f"{path}: a setxattr that was cut off left neither the old nor the new")
             f.xattrs = seen
@@ -380,12 +391,12 @@ class Worker(threading.Thread):
         if not path:
             return
         f, mode = self.names[path], 0o600 + self.rng.randrange(64)
-        m = self.mount()
+        m = self.mount(path)
         try:
             self.call(m, f"chmod {path}", os.chmod, f"{m.path}/{path}", mode)
             f.mode = mode
         except Excused:
-            seen = self.settled(lambda m: self.call(m, f"stat {path}", os.stat, f"{m.path}/{path}").st_mode & 0o7777)
+            seen = self.settled(lambda m: self.call(m, f"stat {path}", os.stat, f"{m.path}/{path}").st_mode & 0o7777, path)
             if seen not in (f.mode, mode):
                 self.judge.broken(f"{path}: a chmod that was cut off left neither the old nor the new")
             f.mode = seen
@@ -395,7 +406,7 @@ class Worker(threading.Thread):
     def hold(self):
         path = self.some_file()
         if path and len(self.held) < 6:
-            m = self.mount()
+            m = self.mount(path)
             self.held.append((self.call(m, f"open {path} to hold", os.open, f"{m.path}/{path}", os.O_RDWR), self.names[path], m))
 
     def use_held(self):
@@ -416,7 +427,7 @@ class Worker(threading.Thread):
     def read(self):
         path = self.some_file()
         if path:
-            self.check_file(self.mount(), path)
+            self.check_file(self.mount(path), path)
 
     def check_file(self, m, path):
         f = self.names[path]
@@ -439,7 +450,8 @@ class Worker(threading.Thread):
 
     def listing(self):
         folders = [p for p, o in self.names.items() if isinstance(o, Dir)] + ["shared"]
-        self.check_listing(self.mount(), self.rng.choice(folders))
+        folder = self.rng.choice(folders)
+        self.check_listing(self.mount(folder), folder)
 
     def check_all(self, m):
         """Every name and byte, through this mount."""
@@ -459,12 +471,12 @@ class Worker(threading.Thread):
     # ---- the loop ----
 
     KINDS = ([make] * 5 + [overwrite] * 3 + [append] * 4 + [read] * 5 + [rename] * 3 + [unlink] * 3 + [truncate] * 2 + [link] * 2 +
-             [make_dir] * 2 + [remove_dir, rename_dir, xattr, xattr, chmod, hold, hold, use_held, use_held, listing])
+             [make_dir] * 2 + [remove_dir, rename_dir, rename_dir, xattr, xattr, chmod, hold, hold, use_held, use_held, listing])
 
     def step(self):
         kind = self.rng.choice(self.KINDS)
         if len(self.names) > 60 or self.bytes_now() > 2 * MAX_BYTES:
-            kind = Worker.unlink
+            kind = self.rng.choice((Worker.unlink, Worker.unlink, Worker.remove_dir))
         try:
             kind(self)
             self.done += 1
@@ -472,9 +484,10 @@ class Worker(threading.Thread):
             pass
 
     def begin(self):
-        m = self.mount()
-        self.call(m, f"mkdir {self.home}", os.mkdir, f"{m.path}/{self.home}")
-        self.names[self.home] = Dir(self.look(m, self.home)[1])
+        for path in (self.home, self.moving):
+            if not self.change(f"mkdir {path}", [path], [("dir", None)], os.mkdir):
+                self.judge.broken(f"{path} could not be made")
+            self.names[path] = Dir(self.settled(lambda m: self.look(m, path), path)[1])
 
     def run(self):
         try:

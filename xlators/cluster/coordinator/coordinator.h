@@ -20,6 +20,7 @@ struct remote_member {
 	bool known; /* has answered since this process started */
 	struct lease_reply last;
 	uint64_t heard_ns;     /* when the last answer came */
+	uint64_t asked_ns;     /* when it was asked last */
 	uint64_t clock_at_ns;  /* when the answer came that last.clock is from */
 	uint64_t lease_end_ns; /* it may believe until then that it has a lease */
 	bool leaving;	       /* no more leases in this view */
@@ -100,6 +101,8 @@ int register_write(struct coordinator *, const struct view *, uint64_t version);
 /* lease.c */
 void lease_task(void *member);
 bool member_live(const struct coordinator *, int);   /* lock held: has answered within a lease's time */
+/* Lock held: it had the time and did not answer. If neither: we were the ones that stood still, or have just been started. */
+bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
 /* view.c */

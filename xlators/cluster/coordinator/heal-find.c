@@ -19,9 +19,9 @@ void links_clear(struct links_told *l)
 /* Takes what the lookup gave. */
 static int thing_take(struct lookup_out *out, struct thing *t)
 {
-	if (!out->inode || (!S_ISDIR(out->inode->type) && !out->attr.nlink)) {
+	if (!out->inode || !out->attr.nlink) {
 		inode_unref(out->inode);
-		return -ENOENT; /* only open files keep it */
+		return -ENOENT; /* only who has it open keeps it; a directory, too */
 	}
 	*t = (struct thing){ out->inode, out->attr };
 	return 0;

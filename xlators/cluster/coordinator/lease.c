@@ -121,6 +121,16 @@ bool member_live(const struct coordinator *c, int i)
 	return m->known && clock_ns() < m->heard_ns + coordinator_lease_ns(c);
 }
 
+bool member_silent(const struct coordinator *c, int i)
+{
+	const struct remote_member *m = &c->member[i];
+	uint64_t lease = coordinator_lease_ns(c), now = clock_ns();
+
+	if (!m->known)
+		return now >= c->started_ns + lease;
+	return !member_live(c, i) && m->asked_ns >= m->heard_ns + lease / 2 && now >= m->asked_ns + c->heartbeat_ms * 1000000;
+}
+
 /* A member that never told has synced nothing as far as anybody knows. */
 uint64_t members_synced(const struct coordinator *c)
 {
@@ -182,6 +192,7 @@ static int lease_once(struct coordinator *c, struct remote_member *m)
 
 	pthread_mutex_lock(&c->lock);
 	call = offer(c, m);
+	m->asked_ns = clock_ns();
 	pthread_mutex_unlock(&c->lock);
 	pack_lease_call(&p, &call);
 	err = ask_member(c, m->number, REPLICA_LEASE, &p, &answer, clock_ns() + coordinator_lease_ns(c) / 2);

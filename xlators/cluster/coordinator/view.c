@@ -682,13 +682,33 @@ static bool first_view(const struct coordinator *c, struct decision *d)
 	return view_has_quorum(&d->next) && (all || waited);
 }
 
-/* A coordinator that has just been started does not leave out who had no time yet to answer. */
+/* A coordinator that has just been started, or stood still, does not leave out who had no time yet to answer. */
 static bool awaits_answers(const struct coordinator *c, const struct decision *d)
 {
 	for (int i = 0; i < c->members; i++)
-		if (d->base.state[i] != MEMBER_OUT && !c->member[i].known)
-			return clock_ns() < c->started_ns + coordinator_lease_ns(c);
+		if (d->base.state[i] != MEMBER_OUT && !member_live(c, i) && !member_silent(c, i))
+			return true;
 	return false;
+}
+
+/* Too few would be left, but only because some failed at what others could do: that may have passed, and without them nothing goes on. */
+static bool try_again(struct coordinator *c, struct decision *d)
+{
+	struct view v = d->base;
+
+	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS)
+		return false;
+	for (int i = 0; i < c->members; i++)
+		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] || c->member[i].last.epoch != v.epoch)
+			v.state[i] = MEMBER_OUT;
+	if (!view_has_quorum(&v))
+		return false;
+	for (int i = 0; i < c->members; i++)
+		c->member[i].broken = false;
+	d->next = v;
+	d->changed = true;
+	snprintf(d->why, sizeof(d->why), "members that failed are tried again, for without them there are too few");
+	return true;
 }
 
 /* With the lock held. True: there is something to change. */
@@ -701,7 +721,7 @@ static bool consider(struct coordinator *c, struct decision *d)
 	d->next = d->base;
 	if (!d->base.epoch)
 		return first_view(c, d);
-	if (!c->view.epoch && awaits_answers(c, d))
+	if (awaits_answers(c, d))
 		return false;
 	if (!c->view.epoch)
 		reason(d, -1, "the coordinator was started");
@@ -713,6 +733,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 		if (c->writable)
 			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
 		c->writable = false;
+		if (try_again(c, d))
+			return true;
 		if (!try_cold(c, d))
 			return false;
 		order_cold(c, d);
