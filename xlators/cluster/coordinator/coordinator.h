@@ -100,7 +100,7 @@ int register_write(struct coordinator *, const struct view *, uint64_t version);
 
 /* lease.c */
 void lease_task(void *member);
-bool member_live(const struct coordinator *, int);   /* lock held: has answered within a lease's time */
+bool member_live(const struct coordinator *, int); /* lock held: has answered within a lease's time */
 /* Lock held: it had the time and did not answer. If neither: we were the ones that stood still, or have just been started. */
 bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */

@@ -115,14 +115,44 @@ static int again_to(struct recovery *r, const struct note *n, int to)
 	return err;
 }
 
-static void recover_note(struct recovery *r, const struct note *n)
+/* What the truth did: this becomes of it everywhere. */
+static int outcome_of(const struct recovery *r, const struct union_note *u)
+{
+	return u->has[r->truth] && !u->status[r->truth] ? 0 : -ECANCELED;
+}
+
+/* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
+static int say_status(struct recovery *r, const struct union_note *u, int to, int status)
+{
+	static const uint8_t nobody[16];
+	struct note n = u->note;
+	struct pack p = { 0 };
+
+	if (!memcmp(n.session, nobody, sizeof(nobody)))
+		return 0;
+	n.status = status;
+	n.resolved = false;
+	pack_note(&p, &n);
+	return tell_member(r->c, to, REPLICA_RESOLVE, &p);
+}
+
+static int make_equal(struct recovery *r, const struct union_note *u, int to)
+{
+	int err = say_status(r, u, to, -EIO);
+
+	if (!err)
+		err = again_to(r, &u->note, to);
+	return err ? err : say_status(r, u, to, outcome_of(r, u));
+}
+
+static void recover_note(struct recovery *r, const struct union_note *u)
 {
 	for (int to = 0; to < r->view.members; to++) {
 		int err;
 
 		if (to == r->truth || r->view.state[to] != MEMBER_IN)
 			continue;
-		err = again_to(r, n, to);
+		err = make_equal(r, u, to);
 		if (!err)
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
@@ -155,7 +185,7 @@ static void worker(void *arg)
 	struct union_note *u;
 
 	while ((u = next_note(r)))
-		recover_note(r, &u->note);
+		recover_note(r, u);
 	pthread_mutex_lock(&r->lock);
 	r->running--;
 	task_cond_broadcast(&r->done);

@@ -699,7 +699,8 @@ static bool try_again(struct coordinator *c, struct decision *d)
 	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS)
 		return false;
 	for (int i = 0; i < c->members; i++)
-		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] || c->member[i].last.epoch != v.epoch)
+		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] ||
+		    c->member[i].last.epoch != v.epoch)
 			v.state[i] = MEMBER_OUT;
 	if (!view_has_quorum(&v))
 		return false;

@@ -410,6 +410,13 @@ static int take_notes(struct member *m)
 {
 	struct kept_note *next;
 
+	for (struct kept_note *k = m->staged; k; k = k->all_next) {
+		struct session *s = session_by_id(m, k->note.session, false);
+		const struct kept_note *own = s ? note_find(s, k->note.sequence) : NULL;
+
+		if (!k->note.resolved) /* what became of it here, not elsewhere */
+			k->note.status = own ? own->note.status : NOTE_UNKNOWN;
+	}
 	notes_drop_all(m);
 	for (struct kept_note *k = m->staged; k; k = next) {
 		struct session *s = session_by_id(m, k->note.session, true);
@@ -480,6 +487,8 @@ static int resolve(struct asked *a, uint64_t epoch)
 			continue;
 		k->note.status = n.status;
 		k->note.value = n.value;
+		if (!n.resolved) /* only what became of it here, while it is being recovered */
+			continue;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
 		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
