@@ -2,6 +2,8 @@
 /* Healing: one member's copy of an object is made equal to another's, while nobody changes it. */
 #include "heal-internal.h"
 
+#define CALL_NS 15000000000ull
+
 /* ---- asking a member ---- */
 
 static int stamp(struct heal *h, struct request *rq, uint64_t time)
@@ -42,7 +44,7 @@ static int prove(struct heal *h, struct request *rq, int member)
 	return err;
 }
 
-static int call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
+static int call_now(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
 {
 	int err = h->look && fop_info[fop].flags & FOP_MUTATES && fop != FOP_replica ? -EUCLEAN : stamp(h, rq, time);
 
@@ -53,6 +55,19 @@ static int call(struct heal *h, struct request *rq, int member, enum fop fop, co
 	if (err != -EPERM || fop == FOP_replica || prove(h, rq, member))
 		return err;
 	return fop_call(rq, h->x->child[member], fop, in, out);
+}
+
+/* A member that stands still must not stop us for good. */
+static int call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, uint64_t time)
+{
+	uint64_t given = rq->deadline_ns;
+	int err;
+
+	if (!given)
+		rq->deadline_ns = clock_ns() + CALL_NS;
+	err = call_now(h, rq, member, fop, in, out, time);
+	rq->deadline_ns = given;
+	return err;
 }
 
 int heal_call(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out)

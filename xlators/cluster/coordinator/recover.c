@@ -260,16 +260,17 @@ int recover(struct coordinator *c)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
 	run(&r, cold ? (unsigned)c->heal_tasks : 1);
+	for (int i = 0; i < c->members && !r.err; i++) { /* first: what is in a limbo can't be made again */
+		struct request rq;
+
+		if (r.view.state[i] != MEMBER_IN || i == r.truth)
+			continue;
+		if (!heal_request(&c->heal, &rq))
+			heal_purge_limbo(&c->heal, &rq, i);
+		heal_request_end(&rq);
+	}
 	if (!r.err)
 		r.err = resolve(&r);
-	for (int i = 0; i < c->members; i++)
-		if (r.view.state[i] == MEMBER_IN && i != r.truth && !r.err) {
-			struct request rq;
-
-			if (!heal_request(&c->heal, &rq))
-				heal_purge_limbo(&c->heal, &rq, i);
-			heal_request_end(&rq);
-		}
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
