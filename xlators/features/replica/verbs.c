@@ -576,6 +576,12 @@ static int find(struct asked *a)
 	size_t size = 0;
 	int err = -ENOENT;
 
+	pthread_mutex_lock(&m->lock);
+	if (member_dead(m, &g)) {
+		pthread_mutex_unlock(&m->lock);
+		return -ENOENT;
+	}
+	pthread_mutex_unlock(&m->lock);
 	a->out->inode = inode_find(m->x->inodes, &g);
 	if (!a->out->inode) {
 		pthread_mutex_lock(&m->lock);
