@@ -370,17 +370,15 @@ static int next_link(struct afr *a, struct unpack *u, struct inode **parent, cha
 	return *parent ? 0 : -ENOMEM;
 }
 
-/* Along the names that a member tells which knows the object. -ENOENT: it has none. */
-static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+/* Along the names that the member `from` tells. -ENOENT: it has none. */
+static int by_links_of(struct afr *a, struct request *rq, struct inode *inode, int from, int child, unsigned depth)
 {
-	unsigned known = atomic_load(&o->known) & ~(1u << child) & atomic_load(&a->up), count;
 	struct blob links = { 0 };
-	struct unpack u;
 	int err = -ESTALE;
+	struct unpack u;
+	unsigned count;
 
-	if (!known)
-		return -ESTALE;
-	if (afr_verb(a, __builtin_ctz(known), REPLICA_LINKS, inode, NULL, clock_ns() + VERB_NS, &links))
+	if (afr_verb(a, from, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
 		return -ESTALE;
 	u = unpack_blob(&links);
 	count = unpack_u32(&u);
@@ -395,6 +393,25 @@ static int by_links(struct afr *a, struct request *rq, struct inode *inode, stru
 		err = by_name(a, rq, inode, parent, name, child, depth);
 	}
 	free(links.bytes);
+	return err;
+}
+
+/* The same with all members that know the object and belong to the set: one may know only what it was in vain, before a recovery. */
+static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+{
+	unsigned known = atomic_load(&o->known) & ~(1u << child) & atomic_load(&a->up);
+	int err = -ESTALE;
+
+	pthread_mutex_lock(&a->lock);
+	known &= view_mask(&a->view, MEMBER_IN);
+	pthread_mutex_unlock(&a->lock);
+	for (int i = 0; i < a->members; i++) {
+		int one = known >> i & 1 ? by_links_of(a, rq, inode, i, child, depth) : -ESTALE;
+
+		if (one != -ESTALE && one != -ENOENT)
+			return one;
+		err = one == -ENOENT ? one : err;
+	}
 	return err;
 }
 
