@@ -34,8 +34,8 @@ same_py = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../mount/sam
 log_lock = threading.Lock()
 
 
-def log(text):
-    with log_lock, open(f"{DIR}/events.log", "a") as f:
+def log(text, kind="events"):
+    with log_lock, open(f"{DIR}/{kind}.log", "a") as f:
         f.write(f"{time.monotonic() - START:8.3f} {text}\n")
 
 
@@ -128,6 +128,8 @@ class Cluster:
     def __init__(self):
         self.judge = Judge(log)
         self.judge.gone = []
+        if os.environ.get("KEEP") == "1":
+            self.judge.log_step = lambda text: log(text, "steps")
         self.servers = [Process(f"member{i}", f"m{i}", STRATUSD, "--foreground", f"{DIR}/member{i}.vol") for i in range(len(BRICKS))]
         self.coordinator = Process("coordinator", "c", STRATUSD, "--foreground", f"{DIR}/coordinator.vol")
         self.clients = [Client(self, "a"), Client(self, "b")]

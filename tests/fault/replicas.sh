@@ -26,7 +26,7 @@ BRICK_TOP=$'debug/error-gen\n    option percent 0'
 AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 14s'
 COORDINATOR_OPTIONS=$'option lease 600ms\n    option heartbeat 100ms\n    option sync-interval 1s\n    option cold-wait 5s'
 MEMBER_OPTIONS="option token-timeout 2s" SERVER_OPTIONS="option session-timeout 3s"
-export STRATUS STRATUSD NS=sf$$ SECONDS_OF_FAULTS=${SECONDS_OF_FAULTS:-$([ "$LONG" = 1 ] && echo 12 || echo 8)}
+export KEEP STRATUS STRATUSD NS=sf$$ SECONDS_OF_FAULTS=${SECONDS_OF_FAULTS:-$([ "$LONG" = 1 ] && echo 12 || echo 8)}
 PROGRAM=$(dirname "$0")/replicas.py
 
 small_disk() { # the full disk is one of its own

@@ -50,7 +50,7 @@ class Judge:
         self.mounts = []  # those to choose from
         self.problems = []
         self.stop = threading.Event()
-        self.log = log
+        self.log, self.log_step = log, lambda text: None
         self.slowest = (0, "")
 
     def broken(self, text):
@@ -137,7 +137,7 @@ class Worker(threading.Thread):
 
     def mount(self, *paths):
         alone = any(self.moves(p) for p in paths)
-        while not self.judge.stop.is_set():
+        while not self.judge.problems:
             usable = [m for m in self.judge.mounts if m.usable() and (not alone or m.machine == self.machine)]
             if usable:
                 return self.rng.choice(usable)
@@ -188,6 +188,7 @@ class Worker(threading.Thread):
         before = [self.names[p].fact() if p in self.names else None for p in paths]
         try:
             self.call(m, what, fn, *(f"{m.path}/{p}" for p in paths), *tails)
+            self.judge.log_step(f"{what} on {m.name}")
             return True
         except Excused:
             pass

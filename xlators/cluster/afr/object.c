@@ -391,36 +391,21 @@ static int find_directory(struct afr *a, struct inode *inode, int child)
 	return err;
 }
 
-/* The names of the object, from any other member that knows it. */
-static bool ask_links(struct afr *a, struct inode *inode, struct object *o, int child, struct blob *links)
-{
-	for (int i = 0; i < a->members; i++) {
-		bool up = atomic_load(&a->up) >> i & 1, known = atomic_load(&o->known) >> i & 1;
-
-		if (i == child || !up || (!known && (!S_ISDIR(inode->type) || find_directory(a, inode, i))))
-			continue;
-		if (!afr_verb(a, i, REPLICA_LINKS, inode, NULL, clock_ns() + VERB_NS, links))
-			return true;
-	}
-	return false;
-}
-
-/* Along the names that a member tells which knows the object. -ENOENT: it has none. */
-static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+/* Along the names that the member `from` tells. -ENOENT: it has none. */
+static int by_links_of(struct afr *a, struct request *rq, struct inode *inode, int from, int child, unsigned depth, bool *named)
 {
 	struct blob links = { 0 };
+	int err = -ESTALE;
 	struct unpack u;
 	unsigned count;
-	int err = -ESTALE;
 
-	if (S_ISDIR(inode->type) && !find_directory(a, inode, child))
-		return 0;
-	if (!ask_links(a, inode, o, child, &links))
+	if (afr_verb(a, from, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
 		return -ESTALE;
 	u = unpack_blob(&links);
 	count = unpack_u32(&u);
 	if (!u.failed && !count)
 		err = -ENOENT;
+	*named |= !u.failed && count;
 	for (unsigned i = 0; i < count && err == -ESTALE; i++) {
 		cleanup_inode struct inode *parent = NULL;
 		char name[256];
@@ -431,6 +416,31 @@ static int by_links(struct afr *a, struct request *rq, struct inode *inode, stru
 	}
 	free(links.bytes);
 	return err;
+}
+
+/* The same with all members that know the object and belong to the set: one may know only what it was in vain, before a recovery. */
+static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+{
+	bool directory = S_ISDIR(inode->type), named = false;
+	int err = -ESTALE;
+	unsigned in;
+
+	if (directory && !find_directory(a, inode, child))
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	in = view_mask(&a->view, MEMBER_IN) & ~(1u << child) & atomic_load(&a->up);
+	pthread_mutex_unlock(&a->lock);
+	for (int i = 0; i < a->members; i++) {
+		bool known = atomic_load(&o->known) >> i & 1;
+		int one = -ESTALE;
+
+		if (in >> i & 1 && (known || (directory && !find_directory(a, inode, i))))
+			one = by_links_of(a, rq, inode, i, child, depth, &named);
+		if (one != -ESTALE && one != -ENOENT)
+			return one;
+		err = one == -ENOENT ? one : err;
+	}
+	return named ? -ESTALE : err;
 }
 
 /* It has no name any more, but the member may have it in use. */

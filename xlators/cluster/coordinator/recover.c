@@ -236,6 +236,20 @@ static int resolve(struct recovery *r)
 	return r->bad ? -EIO : 0;
 }
 
+/* Before clients hear what became of their changes: who makes an object again that was undone finds its gfid free. */
+static void purge(struct recovery *r)
+{
+	for (int i = 0; i < r->view.members; i++) {
+		struct request rq;
+
+		if (r->view.state[i] != MEMBER_IN || i == r->truth)
+			continue;
+		if (!heal_request(&r->c->heal, &rq))
+			heal_purge_limbo(&r->c->heal, &rq, i);
+		heal_request_end(&rq);
+	}
+}
+
 int recover(struct coordinator *c)
 {
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -260,17 +274,10 @@ int recover(struct coordinator *c)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
 	run(&r, cold ? (unsigned)c->heal_tasks : 1);
-	for (int i = 0; i < c->members && !r.err; i++) { /* first: what is in a limbo can't be made again */
-		struct request rq;
-
-		if (r.view.state[i] != MEMBER_IN || i == r.truth)
-			continue;
-		if (!heal_request(&c->heal, &rq))
-			heal_purge_limbo(&c->heal, &rq, i);
-		heal_request_end(&rq);
-	}
-	if (!r.err)
+	if (!r.err) {
+		purge(&r);
 		r.err = resolve(&r);
+	}
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
