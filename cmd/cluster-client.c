@@ -33,7 +33,7 @@ bool keeper_knows(const struct process *keeper, const char *server)
 	return false;
 }
 
-static bool keeps(const struct process *process)
+bool keeper_is(const struct process *process)
 {
 	return json_is_string(json_object_get(process->info, "state"));
 }
@@ -47,7 +47,7 @@ static int find_only(struct process *keeper, struct problem *p)
 	if (err)
 		return err;
 	for (size_t i = 0; i < all.count; i++)
-		if (keeps(&all.one[i])) {
+		if (keeper_is(&all.one[i])) {
 			found++;
 			which = i;
 		}
@@ -73,7 +73,7 @@ int keeper_find(const char *target, struct process *keeper, struct problem *p)
 	if (!target)
 		return find_only(keeper, p);
 	err = process_find(target, keeper, p);
-	if (err || keeps(keeper))
+	if (err || keeper_is(keeper))
 		return err;
 	process_free(keeper);
 	return problem_set(p, EINVAL, "%s keeps no cluster store: name a `stratusd --state DIR`", target);

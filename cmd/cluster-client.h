@@ -9,6 +9,7 @@
 
 /* The stratusd with a store: `target` (see process_find()), or the only one there is if that is NULL. */
 int keeper_find(const char *target, struct process *, struct problem *);
+bool keeper_is(const struct process *);		   /* whether it has a store */
 const char *keeper_server(const struct process *); /* what it is called in specifications */
 bool keeper_knows(const struct process *, const char *server);
 /* Sends a command ("cluster ..."), perhaps with a text; its answer as JSON. */

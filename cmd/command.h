@@ -25,6 +25,8 @@ int command_volume(int argc, char **argv);
 int command_brick(int argc, char **argv);
 int command_server(int argc, char **argv);
 int command_status(int argc, char **argv);
+int command_heal(int argc, char **argv);
+int command_scrub(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_stats(int argc, char **argv);
@@ -44,4 +46,8 @@ struct words {
 error_t words_take(struct words *, int key, char *value, struct argp_state *);
 
 enum { EXIT_USAGE = 2 };
+/* A word that a command does not know (the names end with NULL), or too many or too few behind it: say so on stderr, return
+ * EXIT_USAGE. */
+int word_unknown(const char *program, const char *word, const char *const *names);
+int word_count_wrong(const char *program, const char *word);
 #endif

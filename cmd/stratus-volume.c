@@ -369,22 +369,16 @@ struct verb {
 
 static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
 {
-	const char *names[16] = { NULL }, *word = a->words.word[0], *nearest;
+	const char *names[16] = { NULL }, *word = a->words.word[0];
 	struct problem p = { "" };
 	size_t i = 0;
 
 	for (; verbs[i].name && strcmp(verbs[i].name, word); i++)
 		names[i] = verbs[i].name;
-	if (!verbs[i].name) {
-		nearest = nearest_name(word, names);
-		fprintf(stderr, "%s: there is no '%s'%s%s%s; see %s --help\n", program, word, nearest ? ": did you mean '" : "",
-			nearest ? nearest : "", nearest ? "'?" : "", program);
-		return EXIT_USAGE;
-	}
-	if (a->words.count < verbs[i].min || a->words.count > verbs[i].max) {
-		fprintf(stderr, "%s: '%s' takes other words; see %s --help\n", program, word, program);
-		return EXIT_USAGE;
-	}
+	if (!verbs[i].name)
+		return word_unknown(program, word, names);
+	if (a->words.count < verbs[i].min || a->words.count > verbs[i].max)
+		return word_count_wrong(program, word);
 	return verbs[i].run(a, &p) ? problem_print(program, &p) : 0;
 }
 

@@ -20,6 +20,8 @@ static const struct command commands[] = {
 	{ "brick", "replace a brick of a volume", command_brick },
 	{ "server", "the servers of the cluster", command_server },
 	{ "status", "servers, bricks, replica sets, free space", command_status },
+	{ "heal", "what is still to heal; heal a brick as a whole", command_heal },
+	{ "scrub", "compare the bricks of a replica set", command_scrub },
 	{ "ps", "list running servers and mounts", command_ps },
 	{ "dump", "all facts of a running process", command_dump },
 	{ "stats", "counters and latencies of a running process", command_stats },
@@ -68,6 +70,21 @@ error_t words_take(struct words *w, int key, char *value, struct argp_state *sta
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+int word_unknown(const char *program, const char *word, const char *const *names)
+{
+	const char *nearest = nearest_name(word, names);
+
+	fprintf(stderr, "%s: there is no '%s'%s%s%s; see %s --help\n", program, word, nearest ? ": did you mean '" : "",
+		nearest ? nearest : "", nearest ? "'?" : "", program);
+	return EXIT_USAGE;
+}
+
+int word_count_wrong(const char *program, const char *word)
+{
+	fprintf(stderr, "%s: '%s' takes other words; see %s --help\n", program, word, program);
+	return EXIT_USAGE;
 }
 
 static bool version_as_json;

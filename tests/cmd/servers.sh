@@ -103,6 +103,9 @@ in_view() { # NAME STATES: what the coordinator there says
 	[ "$(on "$1" status --json | json '[[m["state"] for m in v["set"]["members"]] for v in d["volumes"] if v["name"] == "set"]')" = "[$2]" ]
 }
 wait_until 20 in_view alpha "['in', 'in', 'in']" || fail "the set is not whole: $(on alpha status)"
+on alpha heal status set | grep -q 'brick2 .* in, ' || fail "heal status: $(on alpha heal status)"
+refused "runs on the server that leads" beta heal status
+refused "runs on the server that leads" beta scrub set check
 "$STRATUS" mount --log mset.log --pid-file mset.pid \
 	127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}",127.0.0.1:"${HTTP[gamma]}":/set "$SET"
 PIDS[$(cat mset.pid)]="mount of the set"

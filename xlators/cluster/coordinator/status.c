@@ -53,11 +53,11 @@ static void member_json(const struct coordinator *c, int i, FILE *f)
 
 	fprintf(f,
 		"{\"member\":%d,\"state\":\"%s\",\"answers\":%s,\"pending\":%lld,\"all_pending\":%s,\"healing\":%s,\"healed\":%llu,"
-		"\"eta_seconds\":%lld,\"synced\":%llu,\"index\":%llu,\"bytes\":%llu,\"bytes_free\":%llu}",
+		"\"to_heal\":%s,\"eta_seconds\":%lld,\"synced\":%llu,\"index\":%llu,\"bytes\":%llu,\"bytes_free\":%llu}",
 		i, states[c->view.state[i]], member_live(c, i) ? "true" : "false", all ? -1 : (long long)m->last.pending,
-		all ? "true" : "false", m->healing ? "true" : "false", (unsigned long long)m->healed, eta(m),
-		(unsigned long long)m->last.synced, (unsigned long long)m->last.index, (unsigned long long)m->last.space,
-		(unsigned long long)m->last.free);
+		all ? "true" : "false", m->healing ? "true" : "false", (unsigned long long)m->healed,
+		m->demote ? "true" : "false", eta(m), (unsigned long long)m->last.synced, (unsigned long long)m->last.index,
+		(unsigned long long)m->last.space, (unsigned long long)m->last.free);
 }
 
 static void status_json(struct coordinator *c, FILE *f)
@@ -99,6 +99,40 @@ static void status_text(struct coordinator *c, FILE *f)
 
 /* ---- scrub ---- */
 
+/* How many bytes the UTF-8 character has that begins here; 0: it is none. */
+static unsigned utf8_length(const char *at)
+{
+	unsigned char c = (unsigned char)*at;
+	unsigned length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+	unsigned char second = length > 1 ? (unsigned char)at[1] : 0;
+
+	for (unsigned i = 1; i < length; i++)
+		if (((unsigned char)at[i] & 0xc0) != 0x80)
+			return 0;
+	if ((c == 0xe0 && second < 0xa0) || (c == 0xed && second > 0x9f) || (c == 0xf0 && second < 0x90) ||
+	    (c == 0xf4 && second > 0x8f))
+		return 0;
+	return length;
+}
+
+/* A path as a JSON string. Bytes that are no UTF-8 become "?": JSON can't tell them. */
+static void path_json(const char *at, FILE *f)
+{
+	unsigned length;
+
+	fputc('"', f);
+	for (at = at ? at : "?"; *at; at += length ? length : 1) {
+		length = utf8_length(at);
+		if (*at == '"' || *at == '\\')
+			fprintf(f, "\\%c", *at);
+		else if ((unsigned char)*at < 0x20)
+			fprintf(f, "\\u%04x", (unsigned)*at);
+		else
+			fprintf(f, "%.*s", length ? (int)length : 1, length ? at : "?");
+	}
+	fputc('"', f);
+}
+
 static const char *scrub_state(const struct scrub *s)
 {
 	return s->running ? "running" : !s->started_ns ? "never" : s->status ? "interrupted" : "done";
@@ -117,9 +151,16 @@ static void scrub_status(struct coordinator *c, bool json, FILE *f)
 			fprintf(f, "member %d: %s\n", s->finding[i].member, s->finding[i].path);
 		return;
 	}
-	fprintf(f, "{\"state\":\"%s\",\"objects\":%llu,\"seconds\":%.1f,\"differences\":%llu,\"errors\":%llu,\"repairs\":%s}\n",
+	fprintf(f,
+		"{\"state\":\"%s\",\"objects\":%llu,\"seconds\":%.1f,\"differences\":%llu,\"errors\":%llu,\"repairs\":%s,\"findings\":[",
 		scrub_state(s), (unsigned long long)s->objects, seconds, (unsigned long long)s->differences,
 		(unsigned long long)s->errors, s->repairs ? "true" : "false");
+	for (unsigned i = 0; i < s->findings; i++) {
+		fprintf(f, "%s{\"member\":%d,\"path\":", i ? "," : "", s->finding[i].member);
+		path_json(s->finding[i].path, f);
+		fputc('}', f);
+	}
+	fputs("]}\n", f);
 }
 
 static int scrub_command(struct coordinator *c, int argc, char **argv, FILE *f)

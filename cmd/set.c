@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the coordinator of a replica set through the control socket of its process. */
+#include "set.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster-client.h"
+#include "log.h"
+#include "path.h"
+
+const char *json_text(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+json_int_t json_number(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+void json_show(const json_t *value)
+{
+	json_dumpf(value, stdout, JSON_INDENT(2));
+	putchar('\n');
+}
+
+int sets_process(const char *target, struct process *process, struct problem *p)
+{
+	return target ? process_find(target, process, p) : keeper_find(NULL, process, p);
+}
+
+int set_ask(const struct process *process, const json_t *set, const char *words, char **answer, struct problem *p)
+{
+	cleanup_path char *line = path_format("ctl %s %s", json_text(set, "coordinator"), words);
+
+	*answer = NULL;
+	return process_ask(process, line, answer, p);
+}
+
+/* ---- the sets of a process ---- */
+
+static json_t *of_volume(const json_t *list, const char *member, const char *volume)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, one) if (!strcmp(json_text(one, member), volume)) return one;
+	return NULL;
+}
+
+static int add_set(const struct process *process, const char *coordinator, json_t *list, struct problem *p)
+{
+	json_t *named, *set;
+	char *answer = NULL;
+	int err;
+
+	if (of_volume(list, "coordinator", coordinator))
+		return problem_set(p, EINVAL,
+				   "several coordinators of process %d are called '%s': give each a stratusd of its own",
+				   process_pid(process), coordinator);
+	named = json_pack("{s:s}", "coordinator", coordinator);
+	err = set_ask(process, named, "status --json", &answer, p);
+	set = err ? NULL : json_loads(answer, 0, NULL);
+	free(answer);
+	if (!err && !json_is_object(set))
+		err = problem_set(p, EPROTO, "the coordinator %s has not answered in JSON: it may be of another version",
+				  coordinator);
+	if (!err && !json_object_update(set, named))
+		json_array_append(list, set);
+	json_decref(named);
+	json_decref(set);
+	return err;
+}
+
+/* What the cluster store calls the members: they are the bricks of the volume, in their order. */
+static void name_members(json_t *list, const json_t *volumes)
+{
+	json_t *volume, *member, *brick;
+	size_t v, i;
+
+	json_array_foreach((json_t *)volumes, v, volume)
+	{
+		const json_t *set = of_volume(list, "volume", json_text(volume, "name"));
+
+		json_array_foreach(json_object_get(set, "members"), i, member)
+		{
+			brick = json_array_get(json_object_get(volume, "bricks"), i);
+			json_object_set_new(member, "brick", json_string(json_text(brick, "name")));
+			json_object_set_new(member, "server", json_string(json_text(brick, "server")));
+			json_object_set_new(member, "directory", json_string(json_text(brick, "directory")));
+		}
+	}
+}
+
+int sets_find(const struct process *process, json_t **list, struct problem *p)
+{
+	json_t *volume, *all = NULL;
+	size_t i;
+	int err = 0;
+
+	*list = json_array();
+	json_array_foreach(json_object_get(process->info, "volumes"), i, volume)
+	{
+		if (!err && !strcmp(json_text(volume, "type"), "cluster/coordinator"))
+			err = add_set(process, json_text(volume, "name"), *list, p);
+	}
+	if (!err && keeper_is(process))
+		err = keeper_ask(process, "cluster status", NULL, &all, p);
+	if (!err)
+		name_members(*list, json_object_get(all, "volumes"));
+	json_decref(all);
+	return err;
+}
+
+/* ---- one of them ---- */
+
+/* Why the store's volume has no coordinator here. */
+static int explain_volume(const json_t *v, const char *name, struct problem *p)
+{
+	const char *why = json_text(json_object_get(v, "set"), "problem");
+
+	if (!v)
+		return problem_set(p, ENOENT, "there is no volume '%s' here: `stratus volume info` lists those there are",
+				   name);
+	if (json_number(v, "replica") < 2)
+		return problem_set(p, EINVAL, "volume %s has no replicas: there is nothing to heal from or to compare with",
+				   name);
+	if (!json_is_true(json_object_get(v, "started")))
+		return problem_set(p, EINVAL, "volume %s is stopped: `stratus volume start %s` starts it", name, name);
+	if (*why)
+		return problem_set(p, EIO, "the coordinator of volume %s does not run: %s", name, why);
+	return problem_set(
+		p, EREMOTE,
+		"the coordinator of volume %s is not here: it runs on the server that leads, as `stratus status` tells", name);
+}
+
+static int explain(const struct process *process, const json_t *list, const char *volume, struct problem *p)
+{
+	json_t *all = NULL;
+	int err;
+
+	if (!keeper_is(process))
+		return problem_set(p, ENOENT, "process %d coordinates no volume '%s'%s%s", process_pid(process), volume,
+				   json_array_size(list) ? ", but " : "", json_text(json_array_get(list, 0), "volume"));
+	err = keeper_ask(process, "cluster status", NULL, &all, p);
+	if (!err)
+		err = explain_volume(of_volume(json_object_get(all, "volumes"), "name", volume), volume, p);
+	json_decref(all);
+	return err;
+}
+
+json_t *sets_choose(const struct process *process, const json_t *list, const char *volume, struct problem *p)
+{
+	json_t *set = of_volume(list, "volume", volume);
+
+	if (!set)
+		explain(process, list, volume, p);
+	return set;
+}
+
+int sets_complete(const struct process *process, const json_t *list, struct problem *p)
+{
+	json_t *all = NULL, *v;
+	size_t i;
+	int err = keeper_is(process) ? keeper_ask(process, "cluster status", NULL, &all, p) : 0;
+
+	json_array_foreach(json_object_get(all, "volumes"), i, v)
+	{
+		bool has_set = json_is_true(json_object_get(v, "started")) && json_number(v, "replica") > 1;
+
+		if (!err && has_set && !of_volume(list, "volume", json_text(v, "name")))
+			err = explain_volume(v, json_text(v, "name"), p);
+	}
+	json_decref(all);
+	return err;
+}
+
+int set_member(const json_t *set, const char *name, struct problem *p)
+{
+	json_t *members = json_object_get(set, "members"), *m;
+	size_t i;
+
+	json_array_foreach(members, i, m)
+	{
+		cleanup_path char *number = path_format("%zu", i), *brick = path_format("brick%zu", i);
+		cleanup_path char *place = path_format("%s:%s", json_text(m, "server"), json_text(m, "directory"));
+
+		if (!strcmp(name, number) || !strcmp(name, brick) || (*json_text(m, "server") && !strcmp(name, place)))
+			return (int)i;
+	}
+	return problem_set(p, ENOENT, "volume %s has no brick '%s': it has brick0 to brick%zu", json_text(set, "volume"), name,
+			   json_array_size(members) - 1);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands' side of a replica set: its coordinator, in a process of this machine. */
+#ifndef STRATUS_SET_H
+#define STRATUS_SET_H
+#include <jansson.h>
+
+#include "process.h"
+
+struct problem;
+/* A stratusd that may run coordinators: `target` (see process_find()), or the one with a cluster store if that is NULL. */
+int sets_process(const char *target, struct process *, struct problem *);
+/* The sets that the process coordinates, as a list of what each coordinator says of itself ("status --json"). To it are added
+ * "coordinator", the translator's name, and what the cluster store knows of the members' bricks: "brick", "server", "directory". */
+int sets_find(const struct process *, json_t **list, struct problem *);
+/* The set of that volume among them; NULL, and the reason why there is none. */
+json_t *sets_choose(const struct process *, const json_t *list, const char *volume, struct problem *);
+/* Whether all started sets of the cluster store are in the list; a sentence for the first that is not. */
+int sets_complete(const struct process *, const json_t *list, struct problem *);
+/* The number of the member that is called so: its number, brickN, or SERVER:/DIRECTORY. -ENOENT and a sentence. */
+int set_member(const json_t *set, const char *name, struct problem *);
+/* Sends words to the set's coordinator and gives its answer (malloc'ed). */
+int set_ask(const struct process *, const json_t *set, const char *words, char **answer, struct problem *);
+
+const char *json_text(const json_t *object, const char *name); /* "" if there is none */
+json_int_t json_number(const json_t *object, const char *name);
+void json_show(const json_t *); /* prints it */
+#endif

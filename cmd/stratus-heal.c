@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus heal`: what is still to heal in replica sets, and a brick that is healed as a whole. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "path.h"
+#include "service.h"
+#include "set.h"
+
+struct arguments {
+	struct words words;
+	const char *process;
+	bool json;
+};
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case 'j':
+		a->json = true;
+		return 0;
+	case 's':
+		a->process = value;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+/* ---- status ---- */
+
+static void print_name(const json_t *m)
+{
+	if (*json_text(m, "brick"))
+		printf("  %-8s %s:%s  ", json_text(m, "brick"), json_text(m, "server"), json_text(m, "directory"));
+	else
+		printf("  member %" JSON_INTEGER_FORMAT "  ", json_number(m, "member"));
+}
+
+static void print_member(const json_t *m)
+{
+	json_int_t pending = json_number(m, "pending"), eta = json_number(m, "eta_seconds");
+
+	print_name(m);
+	fputs(json_text(m, "state"), stdout);
+	if (!json_is_true(json_object_get(m, "answers")))
+		fputs(", does not answer", stdout);
+	else if (json_is_true(json_object_get(m, "all_pending")))
+		fputs(", all is pending", stdout);
+	else
+		printf(", %" JSON_INTEGER_FORMAT " pending", pending);
+	if (json_is_true(json_object_get(m, "healing")))
+		printf(", healed %" JSON_INTEGER_FORMAT, json_number(m, "healed"));
+	if (json_is_true(json_object_get(m, "to_heal")))
+		fputs(", is to be healed", stdout);
+	if (eta >= 0)
+		printf(", ready in about %" JSON_INTEGER_FORMAT " s", eta);
+	putchar('\n');
+}
+
+static void print_set(const json_t *set)
+{
+	json_t *member;
+	size_t i;
+
+	printf("volume %s: %s, view %" JSON_INTEGER_FORMAT " (%s)\n", json_text(set, "volume"),
+	       json_is_true(json_object_get(set, "writable")) ? "writable" : "read only", json_number(set, "epoch"),
+	       json_text(set, "why"));
+	json_array_foreach(json_object_get(set, "members"), i, member) print_member(member);
+	printf("  healed since the coordinator was started: %" JSON_INTEGER_FORMAT " objects, %" JSON_INTEGER_FORMAT
+	       " bytes of file data\n",
+	       json_number(set, "healed_objects"), json_number(set, "healed_bytes"));
+}
+
+static void print_sets(const json_t *list, bool json)
+{
+	json_t *set;
+	size_t i;
+
+	if (json) {
+		json_show(list);
+		return;
+	}
+	json_array_foreach((json_t *)list, i, set) print_set(set);
+	if (!json_array_size(list))
+		puts("no replica set is coordinated here");
+}
+
+static int heal_status(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
+{
+	json_t *set, *only;
+
+	if (a->words.count == 1) {
+		print_sets(list, a->json);
+		return sets_complete(process, list, p);
+	}
+	set = sets_choose(process, list, a->words.word[1], p);
+	if (!set)
+		return -ENOENT;
+	only = json_pack("[O]", set);
+	print_sets(only, a->json);
+	json_decref(only);
+	return 0;
+}
+
+/* ---- full ---- */
+
+static int conclude(const struct arguments *a, const json_t *set, int member, char *answer, struct problem *p)
+{
+	json_t *object;
+
+	answer[strcspn(answer, "\n")] = '\0';
+	if (!strstr(answer, " will be healed"))
+		return problem_set(p, EAGAIN, "%s", answer);
+	if (!a->json) {
+		puts(answer);
+		return 0;
+	}
+	object = json_pack("{s:s, s:i, s:s}", "volume", json_text(set, "volume"), "member", member, "answer", answer);
+	json_show(object);
+	json_decref(object);
+	return 0;
+}
+
+static int heal_full(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
+{
+	json_t *set = sets_choose(process, list, a->words.word[1], p);
+	int member = set ? set_member(set, a->words.word[2], p) : -ENOENT, err;
+	cleanup_path char *words = path_format("heal full %d", member);
+	char *answer = NULL;
+
+	if (member < 0)
+		return member;
+	err = set_ask(process, set, words, &answer, p);
+	if (!err)
+		err = conclude(a, set, member, answer, p);
+	free(answer);
+	return err;
+}
+
+/* ---- verbs ---- */
+
+struct verb {
+	const char *name;
+	int min, max; /* words, with the verb */
+	int (*run)(const struct arguments *, const struct process *, const json_t *sets, struct problem *);
+};
+static const struct verb verbs[] = { { "status", 1, 2, heal_status }, { "full", 3, 3, heal_full } };
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static int run(const struct verb *verb, const struct arguments *a, struct problem *p)
+{
+	struct process process = { 0 };
+	json_t *list = NULL;
+	int err = sets_process(a->process, &process, p);
+
+	if (!err)
+		err = sets_find(&process, &list, p);
+	if (!err)
+		err = verb->run(a, &process, list, p);
+	json_decref(list);
+	process_free(&process);
+	return err;
+}
+
+static int run_verb(const char *program, const struct arguments *a)
+{
+	const char *names[VERBS + 1] = { NULL };
+	struct problem p = { "" };
+
+	for (size_t i = 0; i < VERBS; i++) {
+		names[i] = verbs[i].name;
+		if (strcmp(names[i], a->words.word[0]))
+			continue;
+		if (a->words.count < verbs[i].min || a->words.count > verbs[i].max)
+			return word_count_wrong(program, names[i]);
+		return run(&verbs[i], a, &p) ? problem_print(program, &p) : 0;
+	}
+	return word_unknown(program, a->words.word[0], names);
+}
+
+int command_heal(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "json", 'j', NULL, 0, "Print JSON", 0 },
+		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if it is not the only one with a cluster store here",
+		  0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options,
+		option,
+		"status [VOLUME]\nfull VOLUME BRICK",
+		"Healing of replica sets, on the server that coordinates them. `status` tells for each brick its state, what is pending "
+		"there, what was healed so far and when it may be done. `full` heals a brick (brickN, its number, or "
+		"SERVER:/DIRECTORY) as a whole, from the root down; it is not read meanwhile.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	const char *word[3];
+	struct arguments a = { .words = { word, 1, 3, 0 } };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return run_verb(argv[0], &a);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus scrub`: compares the bricks of a replica set, object by object. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "path.h"
+#include "service.h"
+#include "set.h"
+
+enum { STOP_MS = 10000, STEP_MS = 100 };
+
+struct arguments {
+	struct words words; /* VOLUME VERB */
+	const char *process;
+	bool json;
+};
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case 'j':
+		a->json = true;
+		return 0;
+	case 's':
+		a->process = value;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+/* The coordinator's answer; a sentence in front of it says why it did not do what it was told. */
+static int ask(const struct process *process, const json_t *set, const char *verb, bool json, char **answer, struct problem *p)
+{
+	cleanup_path char *words = path_format("scrub %s%s", verb, json ? " --json" : "");
+	int err = set_ask(process, set, words, answer, p);
+
+	if (err || !strncmp(*answer, json ? "{" : "scrub: ", json ? 1 : 7))
+		return err;
+	return problem_set(p, EBUSY, "volume %s: %.*s", json_text(set, "volume"), (int)strcspn(*answer, "\n"), *answer);
+}
+
+static bool is_running(const char *answer)
+{
+	json_t *status = json_loads(answer, 0, NULL);
+	bool running = !strcmp(json_text(status, "state"), "running");
+
+	json_decref(status);
+	return running;
+}
+
+/* A scrub that was told to stop finishes the object that it compares. */
+static int await_end(const struct process *process, const json_t *set, struct problem *p)
+{
+	for (int ms = 0; ms < STOP_MS; ms += STEP_MS) {
+		char *answer = NULL;
+		int err = ask(process, set, "status", true, &answer, p);
+		bool runs = !err && is_running(answer);
+
+		free(answer);
+		if (err || !runs)
+			return err;
+		usleep(STEP_MS * 1000);
+	}
+	return problem_set(p, ETIMEDOUT, "the scrub of volume %s was told to stop, but still compares a large file",
+			   json_text(set, "volume"));
+}
+
+static int print_json(const json_t *set, const char *answer, struct problem *p)
+{
+	json_t *status = json_loads(answer, 0, NULL);
+
+	if (!status)
+		return problem_set(p, EPROTO, "the coordinator has not answered in JSON: it may be of another version");
+	json_object_set(status, "volume", json_object_get(set, "volume"));
+	json_show(status);
+	json_decref(status);
+	return 0;
+}
+
+static int scrub(const struct arguments *a, const struct process *process, const json_t *set, struct problem *p)
+{
+	const char *verb = a->words.word[1];
+	char *answer = NULL;
+	int err = 0;
+
+	if (!strcmp(verb, "stop")) {
+		err = ask(process, set, verb, false, &answer, p);
+		free(answer);
+		answer = NULL;
+		if (!err)
+			err = await_end(process, set, p);
+		verb = "status";
+	}
+	if (!err)
+		err = ask(process, set, verb, a->json, &answer, p);
+	if (!err && a->json)
+		err = print_json(set, answer, p);
+	else if (!err)
+		fputs(answer, stdout);
+	free(answer);
+	return err;
+}
+
+static int run(const struct arguments *a, struct problem *p)
+{
+	struct process process = { 0 };
+	json_t *list = NULL, *set = NULL;
+	int err = sets_process(a->process, &process, p);
+
+	if (!err)
+		err = sets_find(&process, &list, p);
+	if (!err)
+		set = sets_choose(&process, list, a->words.word[0], p);
+	if (!err)
+		err = set ? scrub(a, &process, set, p) : -ENOENT;
+	json_decref(list);
+	process_free(&process);
+	return err;
+}
+
+int command_scrub(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "json", 'j', NULL, 0, "Print JSON", 0 },
+		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if it is not the only one with a cluster store here",
+		  0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		options,
+		option,
+		"VOLUME start|check|stop|status",
+		"Compares all objects of all bricks of a replica set, on the server that coordinates it, while the volume is used. `check` "
+		"tells what differs, `start` heals it, too. Both return at once: `status` tells how far it is and what it has found.",
+		NULL,
+		NULL,
+		NULL,
+	};
+	static const char *const verbs[] = { "start", "check", "stop", "status", NULL };
+	const char *word[2];
+	struct arguments a = { .words = { word, 2, 2, 0 } };
+	struct problem p = { "" };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	for (size_t i = 0; verbs[i]; i++)
+		if (!strcmp(verbs[i], word[1]))
+			return run(&a, &p) ? problem_print(argv[0], &p) : 0;
+	return word_unknown(argv[0], word[1], verbs);
+}
