@@ -169,7 +169,7 @@ replicas_rest() {
 	local i
 	for ((i = 0; i < MEMBERS; i++)); do
 		[ "$ONE_DOWN" = 1 ] && [ "$i" = 1 ] && continue
-		member_is "$i" in && "$STRATUS" dump "${MEMBER_PID[i]}" | grep -q '^  notes: 0\b' || return 1
+		member_is "$i" in && "$STRATUS" dump "${MEMBER_PID[i]}" | grep -q -x '  unresolved: 0' || return 1
 	done
 }
 # The bricks hold the same, as python sees them from outside; the arbiter is compared without data.
