@@ -3,10 +3,10 @@
 # What was written is what is read, through read, write, shared mmap, truncate, punch, fallocate and copy_file_range.
 #
 # The judge is the crate fsx, from $FSX or built by cargo into $CARGO_TOOLS (a cache). Four seeds; 100,000 operations each
-# with LONG=1, else 10,000. $SEED is the first seed. FSX_DIR=DIR runs on any directory instead of a mount.
+# with LONG=1, else 10,000, or $FSX_OPS. $SEED is the first seed. FSX_DIR=DIR runs on any directory instead of a mount.
 . "$(dirname "$0")/lib.sh"
 VERSION=0.3.2
-OPS=$([ "$LONG" = 1 ] && echo 100000 || echo 10000)
+OPS=${FSX_OPS:-$([ "$LONG" = 1 ] && echo 100000 || echo 10000)}
 
 need_root
 [ -n "${FSX_DIR:-}" ] || need_stack

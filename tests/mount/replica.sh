@@ -147,9 +147,29 @@ stop_process() { # PID WHAT
 }
 stop_replicas() {
 	local i
+	compare_replicas
 	stop_process "$COORDINATOR_PID" "the coordinator"
 	for ((i = 0; i < MEMBERS; i++)); do
 		gone "${MEMBER_PID[i]}" || stop_process "${MEMBER_PID[i]}" "the server of member $i"
+	done
+}
+# Nobody is mounted any more: the members that run come to rest, and then hold the same. A test that has left one dead is not judged.
+compare_replicas() {
+	local i
+	for ((i = 0; i < MEMBERS; i++)); do
+		[ "$ONE_DOWN" = 1 ] && [ "$i" = 1 ] && continue
+		! gone "${MEMBER_PID[i]}" || { say "member $i is not running: the bricks are not compared"; return 0; }
+	done
+	wait_until 60 replicas_rest || fail "the members do not come to rest: $("$STRATUS" dump "$COORDINATOR_PID")"
+	replicas_equal >"$STACK/differences" || fail "the bricks differ: $(head -n 5 "$STACK/differences")"
+	say "the bricks are equal"
+}
+# All are in, and no change is left that is not known to be everywhere, by the members themselves.
+replicas_rest() {
+	local i
+	for ((i = 0; i < MEMBERS; i++)); do
+		[ "$ONE_DOWN" = 1 ] && [ "$i" = 1 ] && continue
+		member_is "$i" in && "$STRATUS" dump "${MEMBER_PID[i]}" | grep -q -x '  unresolved: 0' || return 1
 	done
 }
 # The bricks hold the same, as python sees them from outside; the arbiter is compared without data.

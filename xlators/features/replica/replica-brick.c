@@ -216,15 +216,18 @@ static void replica_dump(struct xlator *x, FILE *f)
 	static const char *const states[] = { "out", "back", "in" };
 	struct member *m = member_locked(x);
 	uint64_t now = clock_ns();
+	unsigned unresolved = 0;
 
+	for (const struct kept_note *k = m->notes; k; k = k->all_next)
+		unresolved += !k->resolved;
 	fprintf(f, "  state: %s\n  epoch: %llu\n  lease: %lld ms\n", states[member_state(m)], (unsigned long long)m->view.epoch,
 		m->lease_until_ns > now ? (long long)((m->lease_until_ns - now) / 1000000) : 0);
 	fprintf(f, "  generation: %llu\n  synced: %llu\n  index: %zu\n  pending: %zu%s\n",
 		(unsigned long long)m->index.generation, (unsigned long long)m->index.synced, m->index.count, m->pending.count,
 		m->all_pending ? " and all else" : "");
 	fprintf(f,
-		"  notes: %u\n  tokens: %u\n  changes: %llu\n  skipped: %llu\n  refused: %llu\n  waits: %llu\n  recalls: %llu\n",
-		atomic_load(&m->noted), m->tokens, (unsigned long long)m->changes, (unsigned long long)m->skipped,
+		"  notes: %u\n  unresolved: %u\n  tokens: %u\n  changes: %llu\n  skipped: %llu\n  refused: %llu\n  waits: %llu\n  recalls: %llu\n",
+		atomic_load(&m->noted), unresolved, m->tokens, (unsigned long long)m->changes, (unsigned long long)m->skipped,
 		(unsigned long long)m->refused, (unsigned long long)m->waits, (unsigned long long)m->recalls);
 	pthread_mutex_unlock(&m->lock);
 }
