@@ -229,9 +229,9 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	pthread_mutex_unlock(&m->lock);
 	if (err)
 		return err;
-	if (a.done)
-		return answer_done(rq, x, fop, in, out, a.value);
 	rq->time_ns = MUTANT("own-time") ? 0 : time_for(stamp);
+	if (a.done) /* it may have to be made still, at a member that is BACK */
+		return answer_done(rq, x, fop, in, out, a.value);
 	err = fop_call(rq, x->child[0], fop, in, out);
 	ended(m, &a, fop, out, err);
 	return err;

@@ -1,0 +1,215 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A replica set of three through single faults: each case says which property it proves. CASES="1 4" does only these.
+REPLICA=3
+COORDINATOR_OPTIONS=$'option lease 600ms\n    option heartbeat 100ms\n    option sync-interval 1s\n    option cold-wait 5s'
+AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 8s'
+MEMBER_OPTIONS="option token-timeout 2s" SERVER_OPTIONS="option session-timeout 3s"
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+need_stack
+need python3
+scratch
+start_stack "$SCRATCH"
+start_mount "$SCRATCH/other"
+OTHER=$SCRATCH/other OTHER_PID=$LAST_PID
+FILES=$([ "$LONG" = 1 ] && echo 20000 || echo 2000)
+
+# The set is whole again and the bricks hold the same. What a dead mount left half done takes until its session has ended.
+healed() {
+	wait_until 90 all_quiet_in || fail "case $1: not healed: $("$STRATUS" dump "$COORDINATOR_PID" | grep '^  member')"
+	wait_until 15 replicas_equal || fail "case $1: the bricks differ: $(replicas_equal | head -n 5)"
+	say "case $1 passed"
+}
+all_quiet_in() { [ "$("$STRATUS" dump "$COORDINATOR_PID" | grep -c '^  member .: in, answers.*pending 0$')" = "$MEMBERS" ]; }
+# in_background NAME COMMAND...: its status goes to $SCRATCH/NAME.status.
+in_background() {
+	local name=$1
+	shift
+	rm -f "$SCRATCH/$name.status"
+	(status=0; "$@" >"$SCRATCH/$name.out" 2>&1 || status=$?; echo "$status" >"$SCRATCH/$name.status") &
+	PIDS[$!]=$name
+}
+ended_well() { # NAME SECONDS
+	wait_until "$2" test -s "$SCRATCH/$1.status" || fail "$1 goes on after $2 s"
+	[ "$(cat "$SCRATCH/$1.status")" = 0 ] || fail "$1 failed: $(head -n 3 "$SCRATCH/$1.out")"
+}
+make_tree() { # DIR FILES
+	python3 - "$1" "$2" <<-'PY'
+	import os, sys
+	top, count = sys.argv[1], int(sys.argv[2])
+	for i in range(count):
+	    os.makedirs(f"{top}/{i % 20}", exist_ok=True)
+	    with open(f"{top}/{i % 20}/{i}", "wb") as f:
+	        f.write(b"%d," % i * (i % 700))
+	PY
+}
+
+# A member that dies in the middle of a copy is no error to the copy, and gets all of it when it is back.
+case_1() {
+	make_tree "$SCRATCH/tree" "$FILES"
+	in_background copy timeout 300 cp -a "$SCRATCH/tree" "$MNT/copy"
+	wait_until 30 test -d "$MNT/copy/7" || fail "case 1: the copy does not begin"
+	kill_member 1
+	ended_well copy 120
+	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole while a member is down"
+	start_member 1
+	healed 1
+	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole after the healing"
+}
+
+# Without a quorum writes fail with EROFS or EIO within 10 s and nothing hangs; it all goes on when the members are back.
+case_2() {
+	echo before >"$MNT/two"
+	kill_member 0
+	kill_member 2
+	timeout 40 python3 - "$MNT/two" "$OTHER/two" <<-'PY' || fail "case 2: with two members down"
+	import errno, os, sys, time
+	def timed(limit, fn):
+	    begin = time.monotonic()
+	    try:
+	        result = fn()
+	    except OSError as e:
+	        result = e.errno
+	    assert time.monotonic() - begin < limit, f"took {time.monotonic() - begin:.1f} s"
+	    return result
+	def write(path):
+	    with open(path, "ab", buffering=0) as f:
+	        f.write(b"more")
+	    return 0
+	got = timed(10, lambda: write(sys.argv[1]))
+	assert got in (errno.EROFS, errno.EIO), f"a write without a quorum gave {got}"
+	got = timed(10, lambda: open(sys.argv[2], "rb").read())
+	assert got in (b"before\n", errno.EIO, errno.EROFS), f"a read without a quorum gave {got}"
+	PY
+	start_member 0
+	start_member 2
+	wait_until 30 sh -c "echo after >'$MNT/two-after'" || fail "case 2: no writes when the members are back"
+	[[ $(head -n 1 "$OTHER/two") == before ]] || fail "case 2: what was there before is lost: $(cat "$OTHER/two")"
+	healed 2
+}
+
+# All servers and the coordinator die at once: what was fsynced is there, and the bricks become equal.
+case_3() {
+	mkdir "$MNT/three"
+	python3 - "$MNT/three" "$SCRATCH/three.list" >"$SCRATCH/three.out" 2>&1 <<-'PY' &
+	import os, sys
+	top, listing, i = sys.argv[1], open(sys.argv[2], "w", buffering=1), 0
+	while True:
+	    i += 1
+	    fd = os.open(f"{top}/{i}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+	    os.write(fd, b"%d\n" % i * 1000)
+	    os.fsync(fd)
+	    os.close(fd)
+	    listing.write(f"{i}\n")
+	PY
+	local writer=$! i
+	PIDS[$writer]=writer
+	wait_until 20 sh -c "[ \$(wc -l <'$SCRATCH/three.list') -gt 50 ]" || fail "case 3: no files are written: $(cat "$SCRATCH/three.out")"
+	kill -9 "${MEMBER_PID[@]}" "$COORDINATOR_PID"
+	for i in 0 1 2; do kill_member "$i" 2>/dev/null || true; done
+	wait "$COORDINATOR_PID" 2>/dev/null || true
+	unset "PIDS[$COORDINATOR_PID]"
+	kill -9 "$writer"
+	wait "$writer" 2>/dev/null || true
+	for i in 0 1 2; do start_member "$i"; done
+	start_coordinator
+	wait_until 60 all_in || fail "case 3: the members do not come together again"
+	while read -r i; do
+		[ "$(timeout 20 wc -l <"$OTHER/three/$i")" = 1000 ] || fail "case 3: file $i was fsynced and is not whole"
+	done <"$SCRATCH/three.list"
+	healed 3
+}
+
+# A replaced, empty disk gets everything, and the mounts go on as they are.
+case_4() {
+	make_tree "$MNT/four" 500
+	local before=$MOUNT_PID
+	kill_member 2
+	rm -rf "${MEMBER_BRICK[2]}"
+	mkdir "${MEMBER_BRICK[2]}"
+	start_member 2
+	make_tree "$MNT/four-more" 100
+	healed 4
+	! gone "$before" || fail "case 4: the mount has ended"
+	make_tree "$OTHER/four-after" 50
+	healed 4
+}
+
+# An open file takes writes, and a lock on it holds, through a member's death and return.
+case_5() {
+	python3 - "$MNT/five" "$OTHER/five" "$SCRATCH" >"$SCRATCH/five.out" 2>&1 <<-'PY' &
+	import fcntl, os, sys, time
+	here, other, scratch = sys.argv[1:]
+	fd = os.open(here, os.O_RDWR | os.O_CREAT, 0o644)
+	fcntl.lockf(fd, fcntl.LOCK_EX, 10, 0)
+	fcntl.flock(fd, fcntl.LOCK_EX)
+	rival = os.open(other, os.O_RDWR)
+	def refused(take):
+	    try:
+	        take()
+	        return False
+	    except BlockingIOError:
+	        return True
+	i = 0
+	while not os.path.exists(scratch + "/five.stop"):
+	    os.write(fd, b"%07d\n" % i)
+	    i += 1
+	    if i % 20 == 0:
+	        assert refused(lambda: fcntl.lockf(rival, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)), f"the other got the POSIX lock, line {i}"
+	        assert refused(lambda: fcntl.flock(rival, fcntl.LOCK_EX | fcntl.LOCK_NB)), f"the other got the flock lock, line {i}"
+	    if i == 20:
+	        open(scratch + "/five.ready", "w").close()
+	    time.sleep(0.002)
+	fcntl.lockf(fd, fcntl.LOCK_UN, 10, 0)
+	fcntl.flock(fd, fcntl.LOCK_UN)
+	end = time.monotonic() + 40
+	while refused(lambda: fcntl.lockf(rival, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)):
+	    assert time.monotonic() < end, "the lock is held after it was given back"
+	    time.sleep(0.1)
+	lines = open(other).read().split("\n")[:-1]
+	assert lines == ["%07d" % n for n in range(i)], f"{len(lines)} lines for {i}"
+	PY
+	local user=$! i status=0
+	PIDS[$user]=user
+	wait_until 20 test -e "$SCRATCH/five.ready" || fail "case 5: $(tail -n 1 "$SCRATCH/five.out")"
+	for i in 0 1 2; do
+		kill_member "$i"
+		sleep 1.5
+		start_member "$i"
+		wait_until 40 all_quiet_in || fail "case 5: member $i is not healed"
+		sleep 0.3
+	done
+	touch "$SCRATCH/five.stop"
+	wait_until 60 gone "$user" || fail "case 5: the user of the file hangs"
+	wait "$user" || status=$?
+	unset "PIDS[$user]"
+	[ "$status" = 0 ] || fail "case 5: $(tail -n 1 "$SCRATCH/five.out")"
+	healed 5
+}
+
+# A mount that is killed in the middle of writes leaves equal bricks, and its tokens stop nobody for long.
+case_6() {
+	mkdir "$MNT/six"
+	echo one >"$OTHER/six/file"
+	local i
+	for i in 1 2 3 4; do
+		(while dd if=/dev/zero of="$OTHER/six/file" bs=64k count=20 conv=notrunc && mv "$OTHER/six/file" "$OTHER/six/file.$i" &&
+			mv "$OTHER/six/file.$i" "$OTHER/six/file"; do :; done) >/dev/null 2>&1 &
+		PIDS[$!]="writer $i"
+	done
+	sleep 1
+	kill -9 "$OTHER_PID"
+	wait "$OTHER_PID" 2>/dev/null || true
+	unset "PIDS[$OTHER_PID]"
+	timeout 15 sh -c "echo two >'$MNT/six/file'; mkdir '$MNT/six/dir'" || fail "case 6: another mount waits longer than 15 s"
+	umount -l "$OTHER"
+	start_mount "$SCRATCH/other"
+	OTHER_PID=$LAST_PID
+	healed 6
+}
+
+for number in ${CASES:-1 2 3 4 5 6}; do "case_$number"; done
+stop_mount "$OTHER" "$OTHER_PID"
+stop_stack
+pass
