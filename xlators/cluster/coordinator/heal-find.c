@@ -2,7 +2,7 @@
 /* Finding an object at a member: where it is known, or along the names that another member tells. */
 #include "heal-internal.h"
 
-enum { WAY_MAX = 256 }; /* directories on the way up that the member does not know */
+enum { WAY_MAX = 256 /* directories on the way up that the member does not know */, LIST_BYTES = 256 << 10 };
 
 void thing_clear(struct thing *t)
 {
@@ -117,6 +117,110 @@ int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int a
 	return err;
 }
 
+/* ---- from the root down ---- */
+
+/* For a directory that the member has, but can't find by its gfid: nobody uses it, and it did not change of late. */
+struct search {
+	struct heal *h;
+	struct request *rq;
+	int at;
+	const struct gfid *gfid;
+	struct link_told *link;
+	size_t count, room;
+	struct inode **left; /* directories not yet looked into: references */
+	bool found;
+};
+
+static int put(struct search *s, struct inode *directory)
+{
+	if (s->count == s->room) {
+		size_t room = s->room ? 2 * s->room : 64;
+		struct inode **grown = realloc(s->left, room * sizeof(struct inode *));
+
+		if (!grown)
+			return -ENOMEM;
+		s->left = grown;
+		s->room = room;
+	}
+	s->left[s->count++] = inode_ref(directory);
+	return 0;
+}
+
+static int look_at(struct search *s, struct inode *directory, const struct dirent_plus *e)
+{
+	cleanup_thing struct thing t = { 0 };
+	int err = e->inode ? 0 : thing_lookup(s->h, s->rq, s->at, directory, e->name, &t);
+	struct inode *inode = e->inode ? e->inode : t.inode;
+
+	if (err || !S_ISDIR(inode->type))
+		return err == -ENOENT ? 0 : err;
+	if (!gfid_equal(&inode->gfid, s->gfid))
+		return put(s, inode);
+	s->link->parent = directory->gfid;
+	snprintf(s->link->name, sizeof(s->link->name), "%s", e->name);
+	s->found = true;
+	return 0;
+}
+
+static int look_into(struct search *s, struct inode *directory)
+{
+	struct opendir_in open = { .inode = directory };
+	struct opendir_out opened = { 0 };
+	int err = heal_call(s->h, s->rq, s->at, FOP_opendir, &open, &opened);
+	bool end = false;
+
+	if (err)
+		return is_gone(err) ? 0 : err;
+	struct readdir_in in = { .file = opened.file, .size = LIST_BYTES, .flags = READDIR_PLUS };
+	struct release_in release = { .file = opened.file };
+	struct release_out released = { 0 };
+
+	while (!err && !end && !s->found) {
+		struct readdir_out out = { 0 };
+
+		err = heal_call(s->h, s->rq, s->at, FOP_readdir, &in, &out);
+		for (uint32_t i = 0; i < out.entries.count && !err && !s->found; i++) {
+			const struct dirent_plus *e = &out.entries.entry[i];
+
+			in.offset = e->next_offset;
+			if (!e->type || S_ISDIR(e->type))
+				err = look_at(s, directory, e);
+		}
+		end = out.entries.end || !out.entries.count;
+		fop_out_clear(FOP_readdir, &out);
+	}
+	heal_call(s->h, s->rq, s->at, FOP_release, &release, &released);
+	fop_out_clear(FOP_opendir, &opened);
+	return err;
+}
+
+int directory_search(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct link_told *link,
+		     struct thing *t)
+{
+	struct search s = { .h = h, .rq = rq, .at = at, .gfid = gfid, .link = link };
+	cleanup_inode struct inode *in = NULL;
+	cleanup_thing struct thing root = { 0 };
+	int err = thing_known(h, rq, &gfid_root, at, &root);
+
+	if (!err)
+		err = put(&s, root.inode);
+	while (!err && s.count && !s.found) {
+		inode_unref_at(&in);
+		in = s.left[--s.count];
+		err = look_into(&s, in);
+	}
+	if (!err)
+		err = !s.found ? -ENOENT : t ? thing_lookup(h, rq, at, in, link->name, t) : 0;
+	while (s.count)
+		inode_unref(s.left[--s.count]);
+	free(s.left);
+	if (!err && t && !gfid_equal(&t->inode->gfid, gfid)) {
+		thing_clear(t);
+		err = -ENOENT;
+	}
+	return err;
+}
+
 /* ---- along names ---- */
 
 struct rung {
@@ -136,11 +240,25 @@ static bool was_there(const struct way *w, const struct gfid *gfid)
 	return false;
 }
 
+int place_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct links_told *links)
+{
+	int err = links_ask(h, rq, gfid, at, links);
+
+	if (err != -ENOENT)
+		return err;
+	links->link = calloc(1, sizeof(*links->link));
+	if (!links->link)
+		return -ENOMEM;
+	err = directory_search(h, rq, gfid, at, links->link, NULL);
+	links->count = !err;
+	return err;
+}
+
 /* One step up: *gfid becomes its parent, as `from` tells. -ENOLINK: it does not tell. */
 static int go_up(struct heal *h, struct request *rq, struct gfid *gfid, int from, struct way *w)
 {
 	cleanup_links struct links_told links = { 0 };
-	int err = from < 0 ? -ENOENT : links_ask(h, rq, gfid, from, &links);
+	int err = from < 0 ? -ENOENT : place_ask(h, rq, gfid, from, &links);
 
 	if (err && err != -ENOENT)
 		return err;

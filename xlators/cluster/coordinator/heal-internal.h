@@ -43,6 +43,10 @@ struct links_told {
 void links_clear(struct links_told *);
 /* The names that the member tells of the object. -ENOENT: it can't find it. */
 int links_ask(struct heal *, struct request *, const struct gfid *, int at, struct links_told *);
+/* The same of a directory; if need be all the member's directories are looked through for it. */
+int place_ask(struct heal *, struct request *, const struct gfid *, int at, struct links_told *);
+/* Looks for the directory in all directories of the member, from the root down. `t` may be NULL. -ENOENT: it is not there. */
+int directory_search(struct heal *, struct request *, const struct gfid *, int at, struct link_told *, struct thing *t);
 
 /* ---- heal-meta.c, heal-data.c: what an object is, save its names ---- */
 

@@ -28,19 +28,30 @@ static int add_link(struct pair *p, const struct loc *place, struct inode *inode
 	return heal_call(p->h, p->rq, p->to, FOP_link, &in, &out);
 }
 
+/* The directory by which the member names something. */
+static int find_parent(struct pair *p, const struct gfid *gfid, struct thing *parent)
+{
+	int err = thing_find(p->h, p->rq, gfid, p->from, p->to, parent);
+	struct link_told place;
+
+	if (err != -ENOENT && err != -EAGAIN && err != -ENOLINK)
+		return err;
+	return directory_search(p->h, p->rq, gfid, p->to, &place, parent);
+}
+
 static int move_link(struct pair *p, const struct loc *place, struct inode *inode, const struct link_told *old)
 {
 	cleanup_thing struct thing parent = { 0 }, t = { 0 };
 	struct rename_in in = { .to = *place, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = thing_find(p->h, p->rq, &old->parent, p->from, p->to, &parent);
+	int err = find_parent(p, &old->parent, &parent);
 
 	if (!err)
 		err = thing_lookup(p->h, p->rq, p->to, parent.inode, old->name, &t);
 	if (!err && t.inode != inode)
 		err = -ENOENT;
 	if (err)
-		return err == -ENOLINK ? -ENOENT : err;
+		return err;
 	in.from = (struct loc){ parent.inode, inode, old->name };
 	return heal_call(p->h, p->rq, p->to, FOP_rename, &in, &out);
 }
@@ -49,7 +60,7 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 static int move_directory(struct pair *p, const struct loc *place, struct inode *inode)
 {
 	cleanup_links struct links_told links = { 0 };
-	int err = links_ask(p->h, p->rq, &inode->gfid, p->to, &links);
+	int err = place_ask(p->h, p->rq, &inode->gfid, p->to, &links);
 
 	if (!err)
 		err = -ENOENT;
@@ -88,13 +99,13 @@ static bool same_link(const struct links_told *a, const struct links_told *b)
 static int take_link(struct pair *p, const struct gfid *gfid, const struct link_told *l)
 {
 	cleanup_thing struct thing parent = { 0 }, t = { 0 };
-	int err = thing_find(p->h, p->rq, &l->parent, p->from, p->to, &parent);
+	int err = find_parent(p, &l->parent, &parent);
 
 	if (!err)
 		err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -EAGAIN;
-	return err == -ENOLINK ? -EAGAIN : err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	return err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
 }
 
 /* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the
@@ -105,10 +116,12 @@ static int step_aside(struct pair *p)
 
 	for (int i = 0; i < STEPS_UP; i++) {
 		cleanup_links struct links_told there = { 0 }, should = { 0 };
-		int err = links_ask(p->h, p->rq, &up, p->to, &there);
+		int err = place_ask(p->h, p->rq, &up, p->to, &there);
 
 		if (!err)
-			err = links_ask(p->h, p->rq, &up, p->from, &should);
+			err = place_ask(p->h, p->rq, &up, p->from, &should);
+		if (err == -ENOENT && there.count) /* it has no place at `from`, so it may go */
+			err = 0;
 		if (!err && !there.count)
 			err = -EAGAIN;
 		if (err)

@@ -661,7 +661,7 @@ static void tidy_up(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		const struct lease_reply *r = &c->member[i].last;
 
-		if (c->view.epoch && c->view.state[i] == MEMBER_IN && r->epoch == c->view.epoch && (r->orphans || r->stuck) &&
+		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && (r->orphans || r->stuck) &&
 		    clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
 			reason(d, -1, r->orphans ? "changes were left half done" : "a client does not give a token back");
 	}
