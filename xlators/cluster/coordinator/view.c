@@ -65,6 +65,19 @@ static struct union_note *union_find(struct coordinator *c, const struct note *n
 	return u;
 }
 
+/* Done is final. What was resolved as not done may have been done again since, and then a member that the client did not reach that
+ * time still tells of the old attempt. */
+static void union_resolved(struct note *all, const struct note *n)
+{
+	if (n->resolved && !n->status) {
+		all->resolved = true;
+		all->status = 0;
+		all->value = n->value;
+	} else if (!n->resolved && all->status) {
+		all->resolved = false;
+	}
+}
+
 static int union_add(struct coordinator *c, int member, const struct note *n)
 {
 	struct union_note *u = union_find(c, n);
@@ -79,11 +92,7 @@ static int union_add(struct coordinator *c, int member, const struct note *n)
 		u->next = c->notes;
 		c->notes = u;
 	}
-	if (n->resolved) {
-		u->note.resolved = true;
-		u->note.status = n->status;
-		u->note.value = n->value;
-	}
+	union_resolved(&u->note, n);
 	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
 		u->note.value = n->value;
 	u->has[member] = true;
