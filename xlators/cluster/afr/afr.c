@@ -77,7 +77,7 @@ static int afr_init(struct xlator *x, struct problem *p)
 	return 0;
 }
 
-static void end_tasks(void *arg)
+static void wait_for_tasks(void *arg)
 {
 	struct afr *a = arg;
 
@@ -85,7 +85,6 @@ static void end_tasks(void *arg)
 	while (a->tasks)
 		task_cond_wait(&a->changed, &a->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&a->lock);
-	flights_last(a);
 }
 
 static void afr_stop(struct xlator *x)
@@ -96,9 +95,9 @@ static void afr_stop(struct xlator *x)
 	a->stopping = true;
 	pthread_mutex_unlock(&a->lock);
 	if (task_self())
-		end_tasks(a);
+		wait_for_tasks(a);
 	else
-		task_call(end_tasks, a);
+		task_call(wait_for_tasks, a);
 }
 
 static void afr_finish(struct xlator *x)

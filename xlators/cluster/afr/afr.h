@@ -95,7 +95,6 @@ struct afr {
 	uint64_t told;	       /* settled, as all members know it */
 	uint64_t last_ns;      /* when a change ended last */
 	bool settling, stopping;
-	bool unknown; /* a change failed half done that members do not know of, so nothing more is told to be settled */
 	unsigned tasks;
 	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
 };
@@ -124,7 +123,6 @@ void afr_task_ends(struct afr *);
 void flight_begin(struct afr *, struct flight *);
 void flight_end(struct afr *, struct flight *);
 uint64_t flights_settled(struct afr *);
-void flights_last(struct afr *); /* at the end: tells what is settled, so that there is nothing to be recovered */
 void afr_settle_now(struct afr *);
 /* For a change that failed half done: until all members know, and the flight with it is over. Takes the flight (malloc'ed) over. */
 void flight_abandon(struct afr *, struct flight *, uint64_t epoch);

@@ -119,17 +119,6 @@ void afr_settle_now(struct afr *a)
 		afr_spawn(a, tell_task, a);
 }
 
-void flights_last(struct afr *a)
-{
-	bool new;
-
-	pthread_mutex_lock(&a->lock);
-	new = settled(a) > a->told && !a->unknown;
-	pthread_mutex_unlock(&a->lock);
-	if (new)
-		tell(a);
-}
-
 /* ---- changes that failed half done ---- */
 
 struct abandoned {
@@ -165,15 +154,11 @@ static void abandon_task(void *arg)
 	struct abandoned *b = arg;
 	struct afr *a = b->a;
 	struct view v;
-	bool known;
 
-	while (!(known = known_as_failed(b)) && !a->stopping) {
+	while (!known_as_failed(b) && !a->stopping) {
 		task_sleep_ms(AGAIN_MS);
 		afr_view(a, clock_ns() + 1000000000, &v);
 	}
-	pthread_mutex_lock(&a->lock);
-	a->unknown |= !known;
-	pthread_mutex_unlock(&a->lock);
 	flight_end(a, b->flight);
 	free(b->flight);
 	free(b);
