@@ -315,7 +315,7 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 	if (err == -ESTALE && n->object[0].kind != NOTE_NAME && has_no_name(a, v, f, n))
 		err = -ENAMELESS;
 	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
-	if (err == -ENAMELESS && n->fop == FOP_link)
+	if (err == -ENAMELESS && (n->fop == FOP_link || n->object[0].kind == NOTE_NAME)) /* a directory that is gone */
 		return -ENOENT;
 	if (err == -EPENDING || err == -ENAMELESS)
 		return 0;

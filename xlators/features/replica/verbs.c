@@ -151,6 +151,30 @@ static int skip(struct asked *a)
 	return err;
 }
 
+/* It has no name, and not only none that the leaf can tell (long ones it may not know whole). */
+static int has_no_name(struct asked *a, struct inode *inode, bool *none)
+{
+	struct getattr_in in = { .inode = inode };
+	struct getattr_out out = { 0 };
+	int err = getattr_on(a->rq, a->m->x->child[0], &in, &out);
+
+	*none = !err && !out.attr.nlink;
+	return err;
+}
+
+static int links_of(struct asked *a, struct inode *inode, struct blob *links)
+{
+	int err = a->m->leaf->type->inode_links(a->m->leaf, inode, links);
+	struct unpack u = unpack_blob(links);
+	bool none = false;
+
+	if (err || unpack_u32(&u))
+		return err;
+	err = has_no_name(a, inode, &none);
+	return err ? err : none ? 0 : -EXDEV;
+}
+
+/* -EXDEV: it has names, but none is told. */
 static int put_links(struct asked *a, struct inode *inode)
 {
 	struct blob links = { 0 };
@@ -158,7 +182,7 @@ static int put_links(struct asked *a, struct inode *inode)
 
 	if (!inode || !a->m->leaf || !a->m->leaf->type->inode_links)
 		return -EINVAL;
-	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	err = links_of(a, inode, &links);
 	if (!err)
 		pack_bytes(&a->answer, links.bytes, links.size);
 	free(links.bytes);
@@ -179,9 +203,9 @@ static int find_unlinked(struct asked *a)
 	pthread_mutex_unlock(&a->m->lock);
 	if (err || !inode || !a->m->leaf->type->inode_links)
 		return -ENOENT;
-	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	err = links_of(a, inode, &links);
 	u = unpack_blob(&links);
-	if (!err && unpack_u32(&u))
+	if (err == -EXDEV || (!err && unpack_u32(&u)))
 		err = -ENOENT;
 	free(links.bytes);
 	if (!err)
@@ -596,6 +620,10 @@ static int find(struct asked *a)
 	}
 	if (a->out->inode)
 		err = put_links(a, a->out->inode);
+	if (err == -EXDEV) {
+		pack_u32(&a->answer, 0);
+		err = 0;
+	}
 	if (err) {
 		inode_unref(a->out->inode);
 		a->out->inode = NULL;
