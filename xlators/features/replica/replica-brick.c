@@ -159,6 +159,20 @@ static void replica_stop(struct xlator *x)
 		task_call(wait_for_tasks, m);
 }
 
+/* A client that has been away for so long does not ask any more what became of its changes. */
+#define FORGET_NS 600000000000ull
+
+static void forget_resolved(struct member *m, struct session *s)
+{
+	struct kept_note *next;
+
+	for (struct kept_note *k = s->first; k; k = next) {
+		next = k->next;
+		if (k->resolved)
+			note_remove(m, k);
+	}
+}
+
 void sessions_sweep(struct member *m)
 {
 	struct session **at = &m->sessions;
@@ -166,6 +180,8 @@ void sessions_sweep(struct member *m)
 	while (*at) {
 		struct session *s = *at;
 
+		if (!s->client && clock_ns() > s->gone_ns + FORGET_NS)
+			forget_resolved(m, s);
 		if (s->client || s->first || s->tokens) {
 			at = &s->next;
 			continue;

@@ -177,6 +177,7 @@ struct session *session_by_id(struct member *m, const uint8_t id[16], bool make)
 	if (!s)
 		return NULL;
 	memcpy(s->id, id, sizeof(s->id));
+	s->gone_ns = clock_ns();
 	s->next = m->sessions;
 	m->sessions = s;
 	return s;
@@ -215,6 +216,7 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 void session_orphan(struct member *m, struct session *s)
 {
 	s->client = NULL;
+	s->gone_ns = clock_ns();
 	s->attached = 0;
 	for (struct kept_note *k = s->first; k; k = k->next)
 		k->orphan = !MUTANT("forget-orphans");

@@ -302,6 +302,7 @@ static int lease(struct asked *a)
 	measure_space(a, &r);
 	pthread_mutex_lock(&m->lock);
 	take_lease(m, &c);
+	sessions_sweep(m);
 	r.clock = clock_ns();
 	r.incarnation = m->incarnation;
 	r.disk = m->index.disk;
