@@ -221,6 +221,7 @@ class Faults:
     def __init__(self, cluster, rng):
         self.cluster, self.rng = cluster, rng
         self.hurt = None  # the member that may be out
+        self.mended_at = 0.0
         self.counts = {}
 
     def lost(self, pairs):
@@ -334,7 +335,8 @@ class Faults:
             kind = self.rng.choice(self.MEMBER)
             i = self.rng.randrange(len(BRICKS))
             i = int(SMALL) if kind == "full" and SMALL else i
-            if self.cluster.all_in():
+            noticed = time.monotonic() > self.mended_at + 1  # the coordinator knows what was done to the last one
+            if noticed and self.cluster.all_in():
                 self.hurt = None
             elif self.hurt is None:
                 return None
@@ -360,6 +362,7 @@ class Faults:
         kind, steps = fault
         for seconds in steps:
             self.sleep(seconds)
+        self.mended_at = time.monotonic()
         log(f"mended: {kind}")
 
     def run(self):

@@ -308,6 +308,7 @@ class Worker(threading.Thread):
                 self.adopt(path, offset, piece)
                 raise
             self.put(f, offset, piece[:got])
+            self.judge.log_step(f"wrote {got} at {offset} of {path} on {m.name}")
             offset, data = offset + got, data[got:]
 
     @staticmethod
@@ -346,6 +347,7 @@ class Worker(threading.Thread):
             except Excused:
                 self.adopt(path, len(f.data), data)
                 raise
+            self.judge.log_step(f"appended {got} at {len(f.data)} of {path} on {m.name}")
             self.put(f, len(f.data), data[:got])
         self.with_file(path, os.O_WRONLY | os.O_APPEND, one)
 
@@ -360,6 +362,7 @@ class Worker(threading.Thread):
         try:
             self.call(m, f"truncate {path} to {size}", os.truncate, f"{m.path}/{path}", size)
             f.data = bytearray(new)
+            self.judge.log_step(f"truncated {path} to {size} on {m.name}")
         except Excused:
             seen = self.settled(lambda m: self.read_file(m, path), path)
             if seen not in (bytes(f.data), bytes(new)):
