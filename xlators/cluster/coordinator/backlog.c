@@ -168,11 +168,11 @@ static int add_children(struct backlog *b, struct request *rq, const struct gfid
 	return err;
 }
 
-static int strike(struct backlog *b, const struct gfid *g)
+static int strike(struct backlog *b, const struct gfid *g, bool gone)
 {
 	struct pack p = { 0 };
 
-	pack_u8(&p, 0);
+	pack_u8(&p, gone ? STRIKE_GONE : 0);
 	pack_gfid(&p, g);
 	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
 }
@@ -194,7 +194,7 @@ static int heal_under_token(struct backlog *b, struct request *rq, struct queued
 	if (err == -EAGAIN && b->crawl)
 		return list_early(b, rq, q, from);
 	if (!err || err == -ENOENT) /* gone: its name goes with its directory's healing */
-		err = strike(b, &q->gfid);
+		err = strike(b, &q->gfid, err);
 	if (!err && b->crawl)
 		err = add_children(b, rq, &q->gfid, from);
 	return err;
@@ -321,7 +321,7 @@ static int crawl(struct backlog *b)
 	b->crawl = false;
 	if (err || b->err || b->failed || stopping(b))
 		return err ? err : b->err ? b->err : -EAGAIN;
-	pack_u8(&p, 1);
+	pack_u8(&p, STRIKE_REST);
 	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
 }
 

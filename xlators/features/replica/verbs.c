@@ -165,28 +165,36 @@ static int put_links(struct asked *a, struct inode *inode)
 	return err;
 }
 
-/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
-static int find_unlinked(struct asked *a)
+/* The object, if it is in use here and no name leads to it. */
+static int nameless(struct member *m, const struct gfid *g, struct inode **found)
 {
-	struct gfid g = unpack_gfid(&a->u);
-	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
+	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
 	struct blob links = { 0 };
 	struct unpack u;
 	int err;
 
-	pthread_mutex_lock(&a->m->lock);
-	err = member_dead(a->m, &g) ? -ENOENT : 0;
-	pthread_mutex_unlock(&a->m->lock);
-	if (err || !inode || !a->m->leaf->type->inode_links)
+	if (!inode || !m->leaf->type->inode_links)
 		return -ENOENT;
-	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
+	err = m->leaf->type->inode_links(m->leaf, inode, &links);
 	u = unpack_blob(&links);
 	if (!err && unpack_u32(&u))
 		err = -ENOENT;
 	free(links.bytes);
 	if (!err)
-		a->out->inode = inode_ref(inode);
+		*found = inode_ref(inode);
 	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
+static int find_unlinked(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	bool dead;
+
+	pthread_mutex_lock(&a->m->lock);
+	dead = member_dead(a->m, &g);
+	pthread_mutex_unlock(&a->m->lock);
+	return a->u.failed || dead ? -ENOENT : nameless(a->m, &g, &a->out->inode);
 }
 
 /* ---- of the coordinator: leases ---- */
@@ -540,12 +548,32 @@ static int list_pending(struct asked *a)
 	return 0;
 }
 
-static int strike(struct asked *a, uint64_t epoch)
+/* Those that are open here without a name were not healed: nobody gets to see them here any more. */
+static int bury(struct member *m, uint64_t epoch, struct unpack gfids)
 {
-	bool rest = unpack_u8(&a->u);
-	struct member *m = a->m;
 	int err = 0;
 
+	while (err >= 0 && unpack_more(&gfids)) {
+		struct gfid g = unpack_gfid(&gfids);
+		cleanup_inode struct inode *inode = NULL;
+
+		if (nameless(m, &g, &inode) || !S_ISREG(inode->type))
+			continue;
+		pthread_mutex_lock(&m->lock);
+		err = epoch == m->view.epoch ? gfid_set_add(&m->dead, &g) : -EVIEW;
+		pthread_mutex_unlock(&m->lock);
+	}
+	return err < 0 ? err : 0;
+}
+
+static int strike(struct asked *a, uint64_t epoch)
+{
+	uint8_t flags = unpack_u8(&a->u);
+	struct member *m = a->m;
+	int err = flags & STRIKE_GONE ? bury(m, epoch, a->u) : 0;
+
+	if (err)
+		return err;
 	pthread_mutex_lock(&m->lock);
 	if (epoch != m->view.epoch)
 		err = -EVIEW;
@@ -558,7 +586,7 @@ static int strike(struct asked *a, uint64_t epoch)
 		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
 			err = -ENOMEM;
 	}
-	if (!err && rest) {
+	if (!err && flags & STRIKE_REST) {
 		m->all_pending = false;
 		gfid_set_free(&m->healed);
 	}
