@@ -66,10 +66,13 @@ enum replica_verb {
 	REPLICA_RESOLVE,     /* notes, with what became of them: recovered */
 	REPLICA_INDEX,	     /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
 	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */
-	REPLICA_STRIKE,	     /* gfids: no longer pending */
+	REPLICA_STRIKE,	     /* flags; gfids: no longer pending */
 	REPLICA_FIND,	     /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
 	REPLICA_CHECKSUM,    /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 };
+
+/* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
+enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
 
 /* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
 #define LIMBO ".stratus.limbo"

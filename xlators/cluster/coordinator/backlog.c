@@ -7,6 +7,7 @@ enum { QUIET_MS = 50, BUSY_MS = 20 };
 struct queued {
 	struct gfid gfid;
 	struct inode *inode, *parent; /* references, in a crawl: so that the member need not look for them */
+	bool listed;		      /* what the directory names is in the queue, but it was not healed yet */
 };
 struct backlog { /* of one member */
 	struct coordinator *c;
@@ -39,24 +40,36 @@ static bool stops(void *backlog)
 
 /* ---- the queue ---- */
 
+/* To be taken next, or `first` in the queue: after all others. With references of its own. */
+static int put(struct backlog *b, const struct queued *q, bool first)
+{
+	size_t room = b->room ? 2 * b->room : 1024;
+	struct queued *grown;
+
+	if (b->count == b->room) {
+		grown = realloc(b->queue, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		b->queue = grown;
+		b->room = room;
+	}
+	if (first)
+		memmove(b->queue + 1, b->queue, b->count * sizeof(*b->queue));
+	grown = &b->queue[first ? 0 : b->count];
+	b->count++;
+	*grown = *q;
+	grown->inode = q->inode ? inode_ref(q->inode) : NULL;
+	grown->parent = q->parent ? inode_ref(q->parent) : NULL;
+	return 0;
+}
+
 static int enqueue(struct backlog *b, const struct gfid *g, struct inode *inode, struct inode *parent)
 {
-	int err = 0;
+	struct queued q = { .gfid = *g, .inode = inode, .parent = parent };
+	int err;
 
 	pthread_mutex_lock(&b->lock);
-	if (b->count == b->room) {
-		size_t room = b->room ? 2 * b->room : 1024;
-		struct queued *grown = realloc(b->queue, room * sizeof(*grown));
-
-		err = grown ? 0 : -ENOMEM;
-		if (grown) {
-			b->queue = grown;
-			b->room = room;
-		}
-	}
-	if (!err)
-		b->queue[b->count++] =
-			(struct queued){ *g, inode ? inode_ref(inode) : NULL, parent ? inode_ref(parent) : NULL };
+	err = put(b, &q, false);
 	pthread_mutex_unlock(&b->lock);
 	task_cond_broadcast(&b->changed);
 	return err;
@@ -65,18 +78,14 @@ static int enqueue(struct backlog *b, const struct gfid *g, struct inode *inode,
 /* What must wait for others goes to the other end. */
 static int enqueue_first(struct backlog *b, const struct queued *q)
 {
-	int err = enqueue(b, &q->gfid, q->inode, q->parent);
-	struct queued last;
+	int err;
 
+	pthread_mutex_lock(&b->lock);
+	err = put(b, q, true);
+	pthread_mutex_unlock(&b->lock);
+	task_cond_broadcast(&b->changed);
 	if (err)
 		return err;
-	pthread_mutex_lock(&b->lock);
-	if (b->count) {
-		last = b->queue[b->count - 1];
-		memmove(b->queue + 1, b->queue, (b->count - 1) * sizeof(*b->queue));
-		b->queue[0] = last;
-	}
-	pthread_mutex_unlock(&b->lock);
 	task_sleep_ms(BUSY_MS);
 	return 0;
 }
@@ -159,29 +168,41 @@ static int add_children(struct backlog *b, struct request *rq, const struct gfid
 	return err;
 }
 
-static int strike(struct backlog *b, const struct gfid *g)
+static int strike(struct backlog *b, const struct gfid *g, bool gone)
 {
 	struct pack p = { 0 };
 
-	pack_u8(&p, 0);
+	pack_u8(&p, gone ? STRIKE_GONE : 0);
 	pack_gfid(&p, g);
 	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
 }
 
-static int heal_under_token(struct backlog *b, struct request *rq, const struct gfid *g)
+/* What the directory waits for may be below it: so that is looked at first, and again once the directory is as it should be. */
+static int list_early(struct backlog *b, struct request *rq, struct queued *q, int from)
+{
+	int err = q->listed ? 0 : add_children(b, rq, &q->gfid, from);
+
+	q->listed = !err;
+	return err ? err : -EAGAIN;
+}
+
+static int heal_under_token(struct backlog *b, struct request *rq, struct queued *q)
 {
 	int from = view_first(&b->view);
-	int err = heal_object(&b->c->heal, rq, g, from, b->to, 0, UINT64_MAX);
+	int err = heal_object(&b->c->heal, rq, &q->gfid, from, b->to, 0, UINT64_MAX);
 
+	if (err == -EAGAIN && b->crawl)
+		return list_early(b, rq, q, from);
 	if (!err || err == -ENOENT) /* gone: its name goes with its directory's healing */
-		err = strike(b, g);
+		err = strike(b, &q->gfid, err);
 	if (!err && b->crawl)
-		err = add_children(b, rq, g, from);
+		err = add_children(b, rq, &q->gfid, from);
 	return err;
 }
 
-static int heal_one(struct backlog *b, const struct gfid *g)
+static int heal_one(struct backlog *b, struct queued *q)
 {
+	const struct gfid *g = &q->gfid;
 	struct request rq;
 	int err = session_acquire(b->c, &b->view, g, stops, b);
 
@@ -189,7 +210,7 @@ static int heal_one(struct backlog *b, const struct gfid *g)
 		return err;
 	err = heal_request(&b->c->heal, &rq);
 	if (!err)
-		err = heal_under_token(b, &rq, g);
+		err = heal_under_token(b, &rq, q);
 	heal_request_end(&rq);
 	session_release(b->c, &b->view, g);
 	return err;
@@ -208,7 +229,7 @@ static void worker(void *arg)
 
 	while (!stopping(b) && take(b, &q)) {
 		char text[GFID_TEXT];
-		int err = heal_one(b, &q.gfid);
+		int err = heal_one(b, &q);
 
 		if (err == -EAGAIN && b->crawl) /* it waits for another directory */
 			err = enqueue_first(b, &q);
@@ -300,7 +321,7 @@ static int crawl(struct backlog *b)
 	b->crawl = false;
 	if (err || b->err || b->failed || stopping(b))
 		return err ? err : b->err ? b->err : -EAGAIN;
-	pack_u8(&p, 1);
+	pack_u8(&p, STRIKE_REST);
 	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
 }
 

@@ -84,6 +84,26 @@ int thing_known(struct heal *h, struct request *rq, const struct gfid *gfid, int
 	return err;
 }
 
+int thing_nameless(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct thing *t)
+{
+	struct lookup_out out = { 0 };
+	struct replica_out found = { 0 };
+	struct lookup_in in = { 0 };
+	int err = ask(h, rq, gfid, at, &found);
+
+	if (err)
+		return err;
+	in.loc.inode = found.inode;
+	err = heal_call(h, rq, at, FOP_lookup, &in, &out);
+	if (!err && (out.inode != found.inode || out.attr.nlink || !S_ISREG(out.attr.mode)))
+		err = -ENOENT;
+	if (!err)
+		*t = (struct thing){ inode_ref(out.inode), out.attr };
+	fop_out_clear(FOP_lookup, &out);
+	fop_out_clear(FOP_replica, &found);
+	return is_gone(err) ? -ENOENT : err;
+}
+
 static int unpack_links(const struct blob *blob, struct links_told *links)
 {
 	struct unpack u = unpack_blob(blob);

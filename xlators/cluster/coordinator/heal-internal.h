@@ -31,6 +31,9 @@ int thing_find(struct heal *, struct request *, const struct gfid *, int from, i
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
 
+/* A file that the member keeps only because somebody has it open: no name leads there. */
+int thing_nameless(struct heal *, struct request *, const struct gfid *, int at, struct thing *t);
+
 struct link_told {
 	struct gfid parent;
 	char name[256];

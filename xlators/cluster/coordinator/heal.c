@@ -103,6 +103,27 @@ int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb 
 
 /* ---- objects ---- */
 
+static int pair_take(struct pair *p, const struct thing *source, const struct thing *target)
+{
+	if (source->inode != target->inode)
+		return -EIO; /* a member lies about its type */
+	p->inode = inode_ref(source->inode);
+	p->source = source->attr;
+	p->target = target->attr;
+	return 0;
+}
+
+/* A file without a name can be made equal while it is open at both. */
+static int pair_find_nameless(struct pair *p, const struct gfid *gfid)
+{
+	cleanup_thing struct thing source = { 0 }, target = { 0 };
+	int err = p->h->look ? -ENOENT : thing_nameless(p->h, p->rq, gfid, p->from, &source);
+
+	if (!err)
+		err = thing_nameless(p->h, p->rq, gfid, p->to, &target);
+	return err ? err : pair_take(p, &source, &target);
+}
+
 static int pair_find(struct pair *p, const struct gfid *gfid)
 {
 	cleanup_thing struct thing source = { 0 }, target = { 0 };
@@ -111,17 +132,12 @@ static int pair_find(struct pair *p, const struct gfid *gfid)
 	if (!err)
 		err = thing_find(p->h, p->rq, gfid, p->from, p->to, &target);
 	else
-		return err == -EAGAIN || err == -ENOLINK ? -ENOENT : err;
+		return is_gone(err) || err == -EAGAIN || err == -ENOLINK ? pair_find_nameless(p, gfid) : err;
 	if (is_gone(err))
 		return 0; /* who names it there anew tells of it then */
 	if (err)
 		return err == -ENOLINK ? -EAGAIN : err;
-	if (source.inode != target.inode)
-		return -EIO; /* a member lies about its type */
-	p->inode = inode_ref(source.inode);
-	p->source = source.attr;
-	p->target = target.attr;
-	return 0;
+	return pair_take(p, &source, &target);
 }
 
 static void pair_clear(struct pair *p)

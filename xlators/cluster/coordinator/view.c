@@ -414,17 +414,24 @@ static void changing_free(struct changing *v)
 		free(v->pending[i].gfid);
 }
 
+/* It is to be BACK, and does not know yet what it lacks. The view before may have been stored by a coordinator that ended before the
+ * member was told. */
+static bool comes_back(const struct changing *v, int i)
+{
+	return v->next->state[i] == MEMBER_BACK &&
+	       (v->before.state[i] != MEMBER_BACK || v->c->member[i].last.epoch != v->before.epoch);
+}
+
 static void changing_init(struct changing *v, struct coordinator *c, struct view *next, const struct view *before, bool cold)
 {
 	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
-	for (int i = 0; i < c->members; i++)
-		if (next->state[i] == MEMBER_BACK && before->state[i] != MEMBER_BACK)
-			v->coming |= 1u << i;
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
+		if (comes_back(v, i))
+			v->coming |= 1u << i;
 		if (!(v->coming >> i & 1) || before->state[i] != MEMBER_IN || !m->demote)
 			continue;
 		v->demoted |= 1u << i;

@@ -152,25 +152,25 @@ static int skip(struct asked *a)
 }
 
 /* It has no name, and not only none that the leaf can tell (long ones it may not know whole). */
-static int has_no_name(struct asked *a, struct inode *inode, bool *none)
+static int has_no_name(struct request *rq, struct member *m, struct inode *inode, bool *none)
 {
 	struct getattr_in in = { .inode = inode };
 	struct getattr_out out = { 0 };
-	int err = getattr_on(a->rq, a->m->x->child[0], &in, &out);
+	int err = getattr_on(rq, m->x->child[0], &in, &out);
 
 	*none = !err && !out.attr.nlink;
 	return err;
 }
 
-static int links_of(struct asked *a, struct inode *inode, struct blob *links)
+static int links_of(struct request *rq, struct member *m, struct inode *inode, struct blob *links)
 {
-	int err = a->m->leaf->type->inode_links(a->m->leaf, inode, links);
+	int err = m->leaf->type->inode_links(m->leaf, inode, links);
 	struct unpack u = unpack_blob(links);
 	bool none = false;
 
 	if (err || unpack_u32(&u))
 		return err;
-	err = has_no_name(a, inode, &none);
+	err = has_no_name(rq, m, inode, &none);
 	return err ? err : none ? 0 : -EXDEV;
 }
 
@@ -182,35 +182,43 @@ static int put_links(struct asked *a, struct inode *inode)
 
 	if (!inode || !a->m->leaf || !a->m->leaf->type->inode_links)
 		return -EINVAL;
-	err = links_of(a, inode, &links);
+	err = links_of(a->rq, a->m, inode, &links);
 	if (!err)
 		pack_bytes(&a->answer, links.bytes, links.size);
 	free(links.bytes);
 	return err;
 }
 
-/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
-static int find_unlinked(struct asked *a)
+/* The object, if it is in use here and no name leads to it. */
+static int nameless(struct request *rq, struct member *m, const struct gfid *g, struct inode **found)
 {
-	struct gfid g = unpack_gfid(&a->u);
-	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
+	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
 	struct blob links = { 0 };
 	struct unpack u;
 	int err;
 
-	pthread_mutex_lock(&a->m->lock);
-	err = member_dead(a->m, &g) ? -ENOENT : 0;
-	pthread_mutex_unlock(&a->m->lock);
-	if (err || !inode || !a->m->leaf->type->inode_links)
+	if (!inode || !m->leaf->type->inode_links)
 		return -ENOENT;
-	err = links_of(a, inode, &links);
+	err = links_of(rq, m, inode, &links);
 	u = unpack_blob(&links);
 	if (err == -EXDEV || (!err && unpack_u32(&u)))
 		err = -ENOENT;
 	free(links.bytes);
 	if (!err)
-		a->out->inode = inode_ref(inode);
+		*found = inode_ref(inode);
 	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
+static int find_unlinked(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	bool dead;
+
+	pthread_mutex_lock(&a->m->lock);
+	dead = member_dead(a->m, &g);
+	pthread_mutex_unlock(&a->m->lock);
+	return a->u.failed || dead ? -ENOENT : nameless(a->rq, a->m, &g, &a->out->inode);
 }
 
 /* ---- of the coordinator: leases ---- */
@@ -565,12 +573,32 @@ static int list_pending(struct asked *a)
 	return 0;
 }
 
-static int strike(struct asked *a, uint64_t epoch)
+/* Those that are open here without a name were not healed: nobody gets to see them here any more. */
+static int bury(struct request *rq, struct member *m, uint64_t epoch, struct unpack gfids)
 {
-	bool rest = unpack_u8(&a->u);
-	struct member *m = a->m;
 	int err = 0;
 
+	while (err >= 0 && unpack_more(&gfids)) {
+		struct gfid g = unpack_gfid(&gfids);
+		cleanup_inode struct inode *inode = NULL;
+
+		if (nameless(rq, m, &g, &inode) || !S_ISREG(inode->type))
+			continue;
+		pthread_mutex_lock(&m->lock);
+		err = epoch == m->view.epoch ? gfid_set_add(&m->dead, &g) : -EVIEW;
+		pthread_mutex_unlock(&m->lock);
+	}
+	return err < 0 ? err : 0;
+}
+
+static int strike(struct asked *a, uint64_t epoch)
+{
+	uint8_t flags = unpack_u8(&a->u);
+	struct member *m = a->m;
+	int err = flags & STRIKE_GONE ? bury(a->rq, m, epoch, a->u) : 0;
+
+	if (err)
+		return err;
 	pthread_mutex_lock(&m->lock);
 	if (epoch != m->view.epoch)
 		err = -EVIEW;
@@ -583,7 +611,7 @@ static int strike(struct asked *a, uint64_t epoch)
 		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
 			err = -ENOMEM;
 	}
-	if (!err && rest) {
+	if (!err && flags & STRIKE_REST) {
 		m->all_pending = false;
 		gfid_set_free(&m->healed);
 	}
