@@ -418,13 +418,13 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 {
 	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
-	for (int i = 0; i < c->members; i++)
-		if (next->state[i] == MEMBER_BACK && before->state[i] != MEMBER_BACK)
-			v->coming |= 1u << i;
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
+		/* One that was BACK in a view of which it has not heard was never told what it lacks. */
+		if (next->state[i] == MEMBER_BACK && (before->state[i] != MEMBER_BACK || m->last.epoch != before->epoch))
+			v->coming |= 1u << i;
 		if (!(v->coming >> i & 1) || before->state[i] != MEMBER_IN || !m->demote)
 			continue;
 		v->demoted |= 1u << i;
