@@ -84,6 +84,26 @@ int thing_known(struct heal *h, struct request *rq, const struct gfid *gfid, int
 	return err;
 }
 
+int thing_nameless(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct thing *t)
+{
+	struct replica_out told = { 0 };
+	struct lookup_out out = { 0 };
+	int err = ask(h, rq, gfid, at, &told);
+
+	if (!err) {
+		struct lookup_in in = { .loc = { .inode = told.inode } };
+
+		err = heal_call(h, rq, at, FOP_lookup, &in, &out);
+	}
+	if (!err && out.inode == told.inode && !out.attr.nlink)
+		*t = (struct thing){ inode_ref(out.inode), out.attr };
+	else if (!err)
+		err = -ENOENT;
+	fop_out_clear(FOP_lookup, &out);
+	fop_out_clear(FOP_replica, &told);
+	return is_gone(err) ? -ENOENT : err;
+}
+
 static int unpack_links(const struct blob *blob, struct links_told *links)
 {
 	struct unpack u = unpack_blob(blob);

@@ -165,28 +165,56 @@ static int put_links(struct asked *a, struct inode *inode)
 	return err;
 }
 
+/* How many names it has; -ENOENT: it is gone. */
+static int count_links(struct member *m, struct inode *inode)
+{
+	struct blob links = { 0 };
+	struct unpack u;
+	int err;
+
+	if (!m->leaf->type->inode_links)
+		return -ENOENT;
+	err = m->leaf->type->inode_links(m->leaf, inode, &links);
+	u = unpack_blob(&links);
+	if (!err)
+		err = (int)unpack_u32(&u);
+	free(links.bytes);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* It has lost its name elsewhere, and will here. Until then it is not lost to those who have it open, but a member that is BACK need not
+ * hear of it. */
+static int named_yet(struct member *m, const struct gfid *g)
+{
+	int err = -ERECOVERING;
+
+	pthread_mutex_lock(&m->lock);
+	if (member_state(m) == MEMBER_BACK) {
+		err = member_add_pending(m, g);
+		err = err ? err : -EPENDING;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return err;
+}
+
 /* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
 static int find_unlinked(struct asked *a)
 {
 	struct gfid g = unpack_gfid(&a->u);
 	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
-	struct blob links = { 0 };
-	struct unpack u;
-	int err;
+	int links;
 
 	pthread_mutex_lock(&a->m->lock);
-	err = member_dead(a->m, &g) ? -ENOENT : 0;
+	links = member_dead(a->m, &g) ? -ENOENT : 0;
 	pthread_mutex_unlock(&a->m->lock);
-	if (err || !inode || !a->m->leaf->type->inode_links)
+	if (links || !inode)
 		return -ENOENT;
-	err = a->m->leaf->type->inode_links(a->m->leaf, inode, &links);
-	u = unpack_blob(&links);
-	if (!err && unpack_u32(&u))
-		err = -ENOENT;
-	free(links.bytes);
-	if (!err)
+	links = count_links(a->m, inode);
+	if (links > 0)
+		return named_yet(a->m, &g);
+	if (!links)
 		a->out->inode = inode_ref(inode);
-	return err == -ESTALE ? -ENOENT : err;
+	return links;
 }
 
 /* ---- of the coordinator: leases ---- */
@@ -656,6 +684,24 @@ static int checksum(struct asked *a)
 	return err;
 }
 
+/* It is open here without a name, and no member that can be trusted has it: so what is left of it here may be out of date. */
+static int lose(struct asked *a, uint64_t epoch)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	cleanup_inode struct inode *inode = a->u.failed ? NULL : inode_find(a->m->x->inodes, &g);
+	int err = 0;
+
+	if (!inode || count_links(a->m, inode))
+		return 0;
+	pthread_mutex_lock(&a->m->lock);
+	if (epoch == a->m->view.epoch)
+		err = gfid_set_add(&a->m->dead, &g);
+	else
+		err = -EVIEW;
+	pthread_mutex_unlock(&a->m->lock);
+	return err < 0 ? err : 0;
+}
+
 /* The way up from what a client has a handle of. */
 static int find_directory(struct asked *a)
 {
@@ -726,6 +772,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return strike(a, epoch);
 	case REPLICA_FIND:
 		return find(a);
+	case REPLICA_LOSE:
+		return lose(a, epoch);
 	case REPLICA_CHECKSUM:
 		return checksum(a);
 	default:
