@@ -68,7 +68,8 @@ enum replica_verb {
 	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */
 	REPLICA_STRIKE,	     /* flags; gfids: no longer pending */
 	REPLICA_FIND,	     /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
-	REPLICA_CHECKSUM,    /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
+	REPLICA_LOSE,	  /* gfid: if the object has no name here, what is left of it does not count any more: nobody gets it */
+	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 };
 
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */

@@ -192,6 +192,7 @@ enum outcome {
 };
 struct answers {
 	unsigned done, suspect, full, other, view, soon, asked; /* masks of members */
+	unsigned gone;						/* members that do not have the object; nobody did it */
 	int error;						/* of one that failed */
 	int first;						/* the error of the most senior that failed otherwise */
 };
@@ -264,7 +265,7 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct answ
 	if (s->asked)
 		return s->done || bad ? AGAIN : NOT_DONE;
 	if (!bad && !s->other)
-		return DONE;
+		return s->done ? DONE : ALIKE;
 	if (MUTANT("done-by-one") && s->done)
 		return DONE;
 	if (same_error(v, f) || (!s->done && !bad)) /* done nowhere: whoever is right, nothing has happened */
@@ -324,13 +325,30 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 	return err;
 }
 
+/* A file without a name that this member does not have, and no other did the change. */
+static bool gone_at(const struct view *v, struct fan *f, int member, const struct note *n)
+{
+	int err = fan_result(f, member)->status;
+
+	if ((err != -ENAMELESS && err != -ESTALE) || n->object[0].kind == NOTE_NAME)
+		return false;
+	for (int i = 0; i < v->members; i++)
+		if (fan_result(f, i)->asked && !fan_result(f, i)->status)
+			return false;
+	return true;
+}
+
 static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, const struct note *n, struct answers *s)
 {
 	*s = (struct answers){ 0 };
 	for (unsigned k = 0; k < v->members; k++) {
 		int i = v->order[k];
 
-		if (v->state[i] == MEMBER_IN)
+		if (v->state[i] != MEMBER_IN)
+			continue;
+		if (gone_at(v, f, i, n))
+			s->gone |= 1u << i;
+		else
 			sort_answer(s, i, status_at(a, v, f, i, n));
 	}
 	for (int i = 0; i < v->members; i++)
@@ -457,7 +475,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		break;
 	case ALIKE:
 		err = same_error(v, f);
-		err = err ? err : s.first;
+		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		*over = true;
 		break;
 	case AGAIN:

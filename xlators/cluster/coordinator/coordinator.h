@@ -53,6 +53,7 @@ struct union_note {
 	struct note note;
 	int32_t status[REPLICAS_MAX]; /* at each member; NOTE_UNKNOWN: it has none, or it has not ended */
 	bool has[REPLICAS_MAX];
+	int truth; /* the member to which the others are made equal */
 	struct union_note *next;
 };
 struct coordinator {

@@ -30,6 +30,8 @@ int thing_lookup(struct heal *, struct request *, int at, struct inode *director
 int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
+/* The same for what is open there and has no name any more. */
+int thing_nameless(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
 
 /* A file that the member keeps only because somebody has it open: no name leads there. */
 int thing_nameless(struct heal *, struct request *, const struct gfid *, int at, struct thing *t);

@@ -174,6 +174,50 @@ static int why_gone(struct pair *p, const struct gfid *gfid, int err)
 	return err ? err : -EAGAIN;
 }
 
+/* ---- files that are open and have no name ---- */
+
+static int lose(struct pair *p, const struct gfid *gfid)
+{
+	struct replica_out out = { 0 };
+	struct pack more = { 0 };
+	int err;
+
+	pack_gfid(&more, gfid);
+	err = heal_verb(p->h, p->rq, p->to, REPLICA_LOSE, NULL, &more, &out);
+	fop_out_clear(FOP_replica, &out);
+	return err == -EOPNOTSUPP ? 0 : err;
+}
+
+static int nameless_equal(struct pair *p, const struct gfid *gfid, uint64_t start, uint64_t end)
+{
+	cleanup_thing struct thing source = { 0 }, target = { 0 };
+	int err = thing_nameless(p->h, p->rq, gfid, p->to, &target);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	err = thing_nameless(p->h, p->rq, gfid, p->from, &source);
+	if (err)
+		return err;
+	if (source.inode != target.inode || !S_ISREG(source.inode->type))
+		return -ENOENT;
+	p->inode = inode_ref(source.inode);
+	p->source = source.attr;
+	p->target = target.attr;
+	return pair_all(p, start, end);
+}
+
+/* `from` knows no name of it. If both have it open they are made equal; if only `to` has it that does not count. */
+static int heal_nameless(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to, uint64_t start,
+			 uint64_t end)
+{
+	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to };
+	int err = h->look ? 0 : nameless_equal(&p, gfid, start, end);
+
+	if (is_gone(err))
+		err = lose(&p, gfid);
+	return err ? err : -ENOENT;
+}
+
 int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to, uint64_t start, uint64_t end)
 {
 	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to };
@@ -185,7 +229,16 @@ int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int
 	err = pair_find(&p, gfid);
 	if (!err && p.inode)
 		err = pair_all(&p, start, end);
-	return why_gone(&p, gfid, err);
+	err = why_gone(&p, gfid, err);
+	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, start, end) : err;
+}
+
+bool heal_knows(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at)
+{
+	cleanup_inode struct inode *inode = NULL;
+	cleanup_thing struct thing t = { 0 };
+
+	return !heal_find(h, rq, gfid, from, at, &inode) || !thing_nameless(h, rq, gfid, at, &t);
 }
 
 /* ---- one name ---- */
@@ -224,7 +277,8 @@ int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 	if (!err)
 		err = heal_made(&p, &made);
 	free(made.gfid);
-	return why_gone(&p, gfid, err);
+	err = why_gone(&p, gfid, err);
+	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, 0, UINT64_MAX) : err;
 }
 
 static int name_heal(struct pair *p, const char *name)

@@ -35,6 +35,8 @@ int heal_verb(struct heal *, struct request *, int member, enum replica_verb, st
 /* The object as member `at` has it: an inode that can be used there. By FIND, else along the names that member `from` tells (from
  * may be -1). -ENOENT: the member does not have it. */
 int heal_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct inode **);
+/* The same, or it is open there and has no name any more. */
+bool heal_knows(struct heal *, struct request *, const struct gfid *, int from, int at);
 /* Owner, mode, times, xattrs, and: a file's bytes from start to end (UINT64_MAX: all) and its length; a directory's names.
  * 0, also when `to` does not have it (it is told to found() when it is named there); -ENOENT: `from` does not have it any more (then
  * nothing is to be done); -EAGAIN: what is healed elsewhere stands in the way, or was at it, so try again later; -errno. */

@@ -72,8 +72,9 @@ static int names_to(struct recovery *r, struct request *rq, const struct note *n
 	return err;
 }
 
-static int objects_to(struct recovery *r, struct request *rq, const struct note *n, int to)
+static int objects_to(struct recovery *r, struct request *rq, const struct union_note *u, int to)
 {
+	const struct note *n = &u->note;
 	int err = 0;
 
 	for (unsigned i = 0; i < n->objects && !err; i++) {
@@ -82,43 +83,43 @@ static int objects_to(struct recovery *r, struct request *rq, const struct note 
 
 		if (o->kind == NOTE_NAME)
 			continue;
-		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, r->truth, to)
-			    : heal_object(&r->c->heal, rq, &o->gfid, r->truth, to, o->kind == NOTE_DATA ? o->start : 0,
+		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
+			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,
 					  o->kind == NOTE_DATA ? o->end : 0);
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;
 }
 
-static int note_to(struct recovery *r, const struct note *n, int to)
+static int note_to(struct recovery *r, const struct union_note *u, int to)
 {
 	struct request rq;
 	int err = heal_request(&r->c->heal, &rq);
 
 	if (!err)
-		err = names_to(r, &rq, n, to);
+		err = names_to(r, &rq, &u->note, to);
 	if (!err)
-		err = objects_to(r, &rq, n, to);
+		err = objects_to(r, &rq, u, to);
 	heal_request_end(&rq);
 	return err;
 }
 
 /* Later, when what it waits for has been healed. */
-static int again_to(struct recovery *r, const struct note *n, int to)
+static int again_to(struct recovery *r, const struct union_note *u, int to)
 {
-	int err = MUTANT("recover-nothing") ? 0 : note_to(r, n, to);
+	int err = MUTANT("recover-nothing") ? 0 : note_to(r, u, to);
 
 	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
 		task_sleep_ms(20);
-		err = note_to(r, n, to);
+		err = note_to(r, u, to);
 	}
 	return err;
 }
 
 /* What the truth did: this becomes of it everywhere. */
-static int outcome_of(const struct recovery *r, const struct union_note *u)
+static int outcome_of(const struct union_note *u)
 {
-	return u->has[r->truth] && !u->status[r->truth] ? 0 : -ECANCELED;
+	return u->has[u->truth] && !u->status[u->truth] ? 0 : -ECANCELED;
 }
 
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
@@ -141,8 +142,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to)
 	int err = say_status(r, u, to, -EIO);
 
 	if (!err)
-		err = again_to(r, &u->note, to);
-	return err ? err : say_status(r, u, to, outcome_of(r, u));
+		err = again_to(r, u, to);
+	return err ? err : say_status(r, u, to, outcome_of(u));
 }
 
 static void recover_note(struct recovery *r, const struct union_note *u)
@@ -150,13 +151,13 @@ static void recover_note(struct recovery *r, const struct union_note *u)
 	for (int to = 0; to < r->view.members; to++) {
 		int err;
 
-		if (to == r->truth || r->view.state[to] != MEMBER_IN)
+		if (to == u->truth || r->view.state[to] != MEMBER_IN)
 			continue;
 		err = make_equal(r, u, to);
 		if (!err)
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
-			    r->truth, strerror(-err));
+			    u->truth, strerror(-err));
 		pthread_mutex_lock(&r->lock);
 		if (err != -ENOTCONN && err != -ETIMEDOUT && err != -EVIEW) /* those may be the other side's */
 			r->bad |= 1u << to;
@@ -212,6 +213,47 @@ static void run(struct recovery *r, unsigned workers)
 	pthread_mutex_unlock(&r->lock);
 }
 
+static bool has_names(const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind == NOTE_NAME || n->object[i].kind == NOTE_NEW)
+			return true;
+	return false;
+}
+
+/* A file without a name is only where it was open then: if the truth is a member that does not have it, another that has it is. */
+static int truth_of(struct recovery *r, struct request *rq, const struct union_note *u)
+{
+	const struct gfid *g = &u->note.object[0].gfid;
+	struct heal *h = &r->c->heal;
+	int best = r->truth;
+
+	if (!u->note.objects || has_names(&u->note) || heal_knows(h, rq, g, -1, best))
+		return best;
+	for (unsigned k = 0; k < r->view.members; k++) {
+		int i = r->view.order[k];
+
+		if (i == r->truth || r->view.state[i] != MEMBER_IN || i == r->view.arbiter)
+			continue;
+		if (heal_knows(h, rq, g, i, r->truth))
+			return r->truth;
+		if (heal_knows(h, rq, g, -1, i) && (best == r->truth || (is_vague(u->status[best]) && !is_vague(u->status[i]))))
+			best = i;
+	}
+	return best;
+}
+
+static int choose_truths(struct recovery *r)
+{
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	for (struct union_note *u = r->c->notes; u; u = u->next)
+		u->truth = u->note.resolved || err ? r->truth : truth_of(r, &rq, u);
+	heal_request_end(&rq);
+	return err;
+}
+
 static int resolve(struct recovery *r)
 {
 	unsigned mask = view_mask(&r->view, MEMBER_BACK);
@@ -224,7 +266,7 @@ static int resolve(struct recovery *r)
 		for (; u && p.size < REPLICA_BLOB_MAX - 4096; u = u->next) {
 			if (u->note.resolved)
 				continue;
-			u->note.status = (u->has[r->truth] && !u->status[r->truth]) || MUTANT("all-done") ? 0 : -ECANCELED;
+			u->note.status = MUTANT("all-done") ? 0 : outcome_of(u);
 			u->note.resolved = true;
 			pack_note(&p, &u->note);
 		}
@@ -273,6 +315,7 @@ int recover(struct coordinator *c)
 	if (!count || r.truth < 0)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
+	r.err = choose_truths(&r);
 	run(&r, cold ? (unsigned)c->heal_tasks : 1);
 	if (!r.err) {
 		purge(&r);

@@ -305,6 +305,43 @@ static int freeze(struct changing *v)
 	return blame_rest(v->c, v->stay, good, "stop taking changes");
 }
 
+static int count_pending(struct coordinator *c, int member, bool *any)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	int err;
+
+	pack_u64(&p, 0);
+	err = ask_member(c, member, REPLICA_PENDING, &p, &answer, clock_ns() + coordinator_lease_ns(c));
+	u = unpack_blob(&answer);
+	if (!err) {
+		*any = unpack_u64(&u) != 0;
+		*any |= unpack_u8(&u) != 0;
+		err = u.failed ? -EPROTO : 0;
+	}
+	free(answer.bytes);
+	return err;
+}
+
+/* Who was to become IN may have skipped something between its healing and the freeze: then it stays BACK. */
+static int check_promoted(struct changing *v)
+{
+	for (int i = 0; i < v->c->members; i++) {
+		bool any = false;
+		int err;
+
+		if (v->before.state[i] != MEMBER_BACK || v->next->state[i] != MEMBER_IN)
+			continue;
+		err = count_pending(v->c, i, &any);
+		if (err)
+			return blame(v->c, i, "tell what is pending", err);
+		if (any)
+			v->next->state[i] = MEMBER_BACK;
+	}
+	return 0;
+}
+
 /* Until those that leave can't believe any more that they belong. */
 static int wait_leases(struct changing *v)
 {
@@ -385,7 +422,7 @@ static int activate(struct changing *v)
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
-		m->leaving = m->stepped_down = false;
+		m->leaving = m->stepped_down = m->healthy = false;
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
@@ -447,6 +484,8 @@ static int steps(struct changing *v)
 
 	if (!err && !MUTANT("no-freeze"))
 		err = freeze(v);
+	if (!err)
+		err = check_promoted(v);
 	if (!err && !MUTANT("no-lease-wait"))
 		err = wait_leases(v);
 	if (!err)

@@ -160,7 +160,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (!m->writable)
 		return -EROFS;
 	for (unsigned i = 0; i < n->objects; i++)
-		if (member_dead(m, &n->object[i].gfid))
+		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
 			return -ESTALE;
 	if (any_blocked(m, n) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
@@ -190,11 +190,21 @@ static void made_right(struct member *m, const struct note *n)
 			gfid_set_add(&m->healed, &n->object[i].gfid);
 }
 
+/* What a recovery had undone is made again. */
+static void made_alive(struct member *m, const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects && m->dead.count; i++)
+		if (n->object[i].kind == NOTE_NEW)
+			gfid_set_remove(&m->dead, &n->object[i].gfid);
+}
+
 static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
 {
 	pthread_mutex_lock(&m->lock);
-	if (!err)
+	if (!err) {
 		made_right(m, &a->note->note);
+		made_alive(m, &a->note->note);
+	}
 	a->note->note.status = err;
 	a->note->note.value = err ? 0 : value_of(fop, out);
 	if (!err)

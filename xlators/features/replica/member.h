@@ -58,7 +58,7 @@ struct session { /* of an afr, known by its id in all epochs */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
 	struct kept_note *first, *last; /* in order of arrival */
-	uint64_t gone_ns; /* since when it has no client */
+	uint64_t gone_ns;		/* since when it has no client */
 	unsigned tokens;
 	struct session *next;
 };

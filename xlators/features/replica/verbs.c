@@ -189,7 +189,7 @@ static int put_links(struct asked *a, struct inode *inode)
 	return err;
 }
 
-/* The object, if it is in use here and no name leads to it. */
+/* The object, if it is in use here and no name leads to it. -EXDEV: one does. */
 static int nameless(struct request *rq, struct member *m, const struct gfid *g, struct inode **found)
 {
 	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
@@ -201,12 +201,27 @@ static int nameless(struct request *rq, struct member *m, const struct gfid *g, 
 		return -ENOENT;
 	err = links_of(rq, m, inode, &links);
 	u = unpack_blob(&links);
-	if (err == -EXDEV || (!err && unpack_u32(&u)))
-		err = -ENOENT;
+	if (!err && unpack_u32(&u))
+		err = -EXDEV;
 	free(links.bytes);
 	if (!err)
 		*found = inode_ref(inode);
 	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* It has lost its name elsewhere, and will here. Until then it is not lost to those who have it open, but a member that is BACK need not
+ * hear of it. */
+static int named_yet(struct member *m, const struct gfid *g)
+{
+	int err = -ERECOVERING;
+
+	pthread_mutex_lock(&m->lock);
+	if (member_state(m) == MEMBER_BACK) {
+		err = member_add_pending(m, g);
+		err = err ? err : -EPENDING;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return err;
 }
 
 /* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
@@ -214,11 +229,13 @@ static int find_unlinked(struct asked *a)
 {
 	struct gfid g = unpack_gfid(&a->u);
 	bool dead;
+	int err;
 
 	pthread_mutex_lock(&a->m->lock);
 	dead = member_dead(a->m, &g);
 	pthread_mutex_unlock(&a->m->lock);
-	return a->u.failed || dead ? -ENOENT : nameless(a->rq, a->m, &g, &a->out->inode);
+	err = a->u.failed || dead ? -ENOENT : nameless(a->rq, a->m, &g, &a->out->inode);
+	return err == -EXDEV ? named_yet(a->m, &g) : err;
 }
 
 /* ---- of the coordinator: leases ---- */
@@ -713,6 +730,24 @@ static int checksum(struct asked *a)
 	return err;
 }
 
+/* It is open here without a name, and no member that can be trusted has it: so what is left of it here may be out of date. */
+static int lose(struct asked *a, uint64_t epoch)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	cleanup_inode struct inode *inode = NULL;
+	int err = 0;
+
+	if (a->u.failed || nameless(a->rq, a->m, &g, &inode))
+		return 0;
+	pthread_mutex_lock(&a->m->lock);
+	if (epoch == a->m->view.epoch)
+		err = gfid_set_add(&a->m->dead, &g);
+	else
+		err = -EVIEW;
+	pthread_mutex_unlock(&a->m->lock);
+	return err < 0 ? err : 0;
+}
+
 /* The way up from what a client has a handle of. */
 static int find_directory(struct asked *a)
 {
@@ -783,6 +818,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return strike(a, epoch);
 	case REPLICA_FIND:
 		return find(a);
+	case REPLICA_LOSE:
+		return lose(a, epoch);
 	case REPLICA_CHECKSUM:
 		return checksum(a);
 	default:
