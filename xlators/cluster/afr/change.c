@@ -338,6 +338,21 @@ static bool gone_at(const struct view *v, struct fan *f, int member, const struc
 	return true;
 }
 
+/* A member that is BACK, after those that are IN. If they refused what it did, for it has not everything yet, it must be healed there. */
+static void sort_back(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n, struct answers *s)
+{
+	int err = fan_result(f, member)->status;
+
+	if (s->done)
+		err = status_at(a, v, f, member, n);
+	else if (!err && !s->view && !s->soon && !s->asked)
+		err = skip(a, member, v, n);
+	else
+		err = err == -EVIEW ? err : 0;
+	if (s->done || err)
+		sort_answer(s, member, err);
+}
+
 static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, const struct note *n, struct answers *s)
 {
 	*s = (struct answers){ 0 };
@@ -353,7 +368,7 @@ static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, co
 	}
 	for (int i = 0; i < v->members; i++)
 		if (v->state[i] == MEMBER_BACK)
-			sort_answer(s, i, s->done ? status_at(a, v, f, i, n) : fan_result(f, i)->status == -EVIEW ? -EVIEW : 0);
+			sort_back(a, v, f, i, n, s);
 	return weigh(v, f, s);
 }
 

@@ -174,6 +174,12 @@ void flight_abandon(struct afr *a, struct flight *f, uint64_t epoch)
 	pthread_mutex_unlock(&a->lock);
 	if (b) {
 		*b = (struct abandoned){ a, f, epoch };
+		if (known_as_failed(b)) { /* first, so that we do not read what is to be undone */
+			flight_end(a, f);
+			free(f);
+			free(b);
+			return;
+		}
 		if (!afr_spawn(a, abandon_task, b))
 			return;
 	}

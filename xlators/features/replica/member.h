@@ -161,7 +161,7 @@ void note_remove(struct member *, struct kept_note *);
 void notes_drop_all(struct member *);
 int staged_add(struct member *, const struct note *); /* for the epoch to come */
 void staged_drop(struct member *);
-/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), or in recovery. `name` NULL: anything of the
+/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, or in recovery. `name` NULL: anything of the
  * object; else, of a directory, that name. */
 struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
 /* One that must be recovered first. */

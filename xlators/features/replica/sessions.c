@@ -129,7 +129,7 @@ struct kept_note *note_on(struct member *m, const struct gfid *g, const char *na
 	size_t bucket = bucket_of(g);
 	struct kept_note *k = m->bucket[bucket];
 
-	while (k && (k->resolved || (k->session == not_of && !k->recovering) || !touches(&k->note, g, name)))
+	while (k && (k->resolved || (k->session == not_of && !k->recovering && !k->orphan) || !touches(&k->note, g, name)))
 		k = *next_in(k, bucket);
 	return k;
 }
