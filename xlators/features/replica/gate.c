@@ -209,6 +209,7 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	a->note->note.value = err ? 0 : value_of(fop, out);
 	if (!err)
 		touch_made(m, fop, out);
+	note_keep_inodes(m, a->note);
 	m->running[a->parity]--;
 	if (m->frozen || !m->running[a->parity])
 		task_cond_broadcast(&m->event);

@@ -67,6 +67,7 @@ struct kept_note {
 	struct kept_note *next;
 	struct kept_note *all_next, **all_link;
 	struct kept_note *by[NOTE_OBJECTS]; /* next in the bucket of that object's gfid */
+	struct inode *inode[NOTE_OBJECTS];  /* references, so that the coordinator finds what is to be recovered; may be NULL */
 	bool orphan;			    /* nobody will settle it: the coordinator must */
 	bool recovering;		    /* until the coordinator resolves it */
 	bool resolved;
@@ -159,6 +160,8 @@ struct kept_note *note_find(const struct session *, uint64_t sequence);
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
 void note_remove(struct member *, struct kept_note *);
 void notes_drop_all(struct member *);
+void note_keep_inodes(struct member *, struct kept_note *);
+void note_free(struct kept_note *);
 int staged_add(struct member *, const struct note *); /* for the epoch to come */
 void staged_drop(struct member *);
 /* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, or in recovery. `name` NULL: anything of the

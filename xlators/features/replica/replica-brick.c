@@ -70,7 +70,7 @@ void staged_drop(struct member *m)
 		struct kept_note *k = m->staged;
 
 		m->staged = k->all_next;
-		free(k);
+		note_free(k);
 	}
 }
 

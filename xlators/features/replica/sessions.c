@@ -52,6 +52,20 @@ static void unlink_objects(struct member *m, struct kept_note *k)
 	}
 }
 
+void note_keep_inodes(struct member *m, struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects; i++)
+		if (!k->inode[i])
+			k->inode[i] = inode_find(m->x->inodes, &k->note.object[i].gfid);
+}
+
+void note_free(struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects; i++)
+		inode_unref(k->inode[i]);
+	free(k);
+}
+
 struct kept_note *note_add(struct member *m, struct session *s, const struct note *n)
 {
 	size_t size = offsetof(struct kept_note, note.object) + n->objects * sizeof(n->object[0]);
@@ -74,6 +88,7 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 		m->notes->all_link = &k->all_next;
 	m->notes = k;
 	link_objects(m, k);
+	note_keep_inodes(m, k);
 	atomic_fetch_add(&m->noted, 1);
 	return k;
 }
@@ -95,7 +110,7 @@ void note_remove(struct member *m, struct kept_note *k)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(m, k);
 	atomic_fetch_sub(&m->noted, 1);
-	free(k);
+	note_free(k);
 }
 
 void notes_drop_all(struct member *m)

@@ -466,6 +466,7 @@ static int take_notes(struct member *m)
 
 		if (!k->note.resolved) /* what became of it here, not elsewhere */
 			k->note.status = own ? own->note.status : NOTE_UNKNOWN;
+		note_keep_inodes(m, k);
 	}
 	notes_drop_all(m);
 	for (struct kept_note *k = m->staged; k; k = next) {
