@@ -157,6 +157,7 @@ static void main_task(void *arg)
 		if (ready) {
 			c->heal.bandwidth = c->heal_bandwidth;
 			decide(c);
+			scrub_owed(c);
 			healers_start(c);
 			tidy_limbos(c);
 			turn_generation(c);

@@ -86,6 +86,7 @@ struct coordinator {
 	unsigned recovering; /* notes to be resolved */
 	struct union_note *notes;
 	struct scrub scrub;
+	bool owes_scrub; /* after a cold start, until one has come to its end */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 };
@@ -135,6 +136,7 @@ void session_release(struct coordinator *, const struct view *, const struct gfi
 
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
+void scrub_owed(struct coordinator *);		    /* starts it, if it is owed and can be done */
 void scrub_stop(struct coordinator *);
 void scrub_free(struct scrub *);
 

@@ -5,6 +5,7 @@
 #include "coordinator.h"
 
 enum { DEPTH_MAX = 64, TRIES = 20, AGAIN_MS = 20 };
+#define OWED_NS 1000000000ull
 
 struct todo {
 	struct inode *inode, *parent; /* references: so that the members need not look for them */
@@ -246,6 +247,11 @@ static int walk(struct scrubbing *s)
 	return err;
 }
 
+static bool all_in(const struct coordinator *c, const struct view *v)
+{
+	return view_mask(v, MEMBER_IN) == (1u << c->members) - 1;
+}
+
 /* Members that differ are healed; the view changes for it. */
 static void finish(struct scrubbing *s, int err)
 {
@@ -255,6 +261,7 @@ static void finish(struct scrubbing *s, int err)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].demote |= c->member[i].differs.count != 0;
 	c->scrub.running = false;
+	c->owes_scrub &= err || !c->scrub.repairs || !all_in(c, &s->view);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
 	task_cond_broadcast(&c->changed);
@@ -300,10 +307,24 @@ int scrub_start(struct coordinator *c, bool repair)
 	return err;
 }
 
+/* Another view interrupts it, and it begins anew; who was away is looked at when it is IN again. */
+void scrub_owed(struct coordinator *c)
+{
+	bool start;
+
+	pthread_mutex_lock(&c->lock);
+	start = c->owes_scrub && c->view.epoch && all_in(c, &c->view) && !c->unrecovered && !c->scrub.running &&
+		clock_ns() > c->scrub.ended_ns + OWED_NS;
+	pthread_mutex_unlock(&c->lock);
+	if (start && scrub_start(c, true))
+		log_warning(c->x, NULL, "the scrub that should follow can't be started");
+}
+
 void scrub_stop(struct coordinator *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->scrub.stop = true;
+	c->owes_scrub = false;
 	pthread_mutex_unlock(&c->lock);
 }
 

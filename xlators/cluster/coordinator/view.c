@@ -839,6 +839,9 @@ void decide(struct coordinator *c)
 		task_sleep_ms(c->heartbeat_ms);
 		return;
 	}
+	pthread_mutex_lock(&c->lock);
+	c->owes_scrub |= d.cold;
+	pthread_mutex_unlock(&c->lock);
 	if (!recover(c) && d.cold && scrub_start(c, true))
 		log_warning(c->x, NULL, "the scrub that should follow can't be started");
 }
