@@ -272,6 +272,8 @@ int index_open(struct index *i, const char *directory, struct problem *p)
 	if (!err)
 		err = load_files(i, p);
 	i->generation = i->generation > i->synced ? i->generation : i->synced;
+	i->generation = i->generation ? i->generation
+				      : 1; /* a new disk has synced generation 0: what is changed now comes after that */
 	if (!err && (err = open_file(i)))
 		problem_set(p, -err, "can't write to %s: %s", directory, strerror(-err));
 	return err;
