@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Each deliberate mistake in the replicated stack must be found by the simulator within its budget of seeds. SIM_MUTANTS="A B": only these.
+# Deliberate mistakes in the replicated stack must be found by the simulator: at least 20 within 400 seeds each; LONG=1: every one within
+# 2,000. SIM_MUTANTS="A B": only these, all of them.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-budget=${SIM_BUDGET:-2000}
+budget=${SIM_BUDGET:-$([ "${LONG:-0}" = 1 ] && echo 2000 || echo 400)}
+wanted=$([ "${LONG:-0}" = 1 ] || [ -n "${SIM_MUTANTS-}" ] && echo all || echo 20)
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
 [ -x "$sim" ] || { echo "FAIL: no $sim: make check TESTS=, or set STRATUS_BUILD" >&2; exit 1; }
@@ -36,4 +38,4 @@ for mutant in $mutants; do
 	fi
 done
 echo "$caught mutants found"
-[ -z "$missed" ] || { echo "FAIL: not found:$missed"; exit 1; }
+[ -z "$missed" ] || { [ "$wanted" != all ] && [ "$caught" -ge "$wanted" ]; } || { echo "FAIL: not found:$missed"; exit 1; }
