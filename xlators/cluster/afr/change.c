@@ -417,6 +417,7 @@ struct changing {
 	struct note note;
 	struct flight *flight;
 	uint64_t deadline, time;
+	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
 	unsigned tries, differed;
 	bool retrying;
 	const struct write_in *append; /* its place is chosen when the token is there */
@@ -564,13 +565,33 @@ static bool is_alike(int err)
 	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
 }
 
+static void let_go(struct changing *c)
+{
+	if (c->pinned)
+		unpin_all(c->a, &c->plan);
+	c->pinned = 0;
+}
+
+/* Tokens are kept until all members have answered, however often it is sent: else somebody else's change comes in between at some. */
+static int hold(struct changing *c, uint64_t epoch)
+{
+	int err;
+
+	if (c->pinned == epoch)
+		return 0;
+	let_go(c);
+	err = pin_all(c->a, &c->plan, epoch, c->deadline);
+	c->pinned = err ? 0 : epoch;
+	return err;
+}
+
 static int attempt(struct changing *c, struct view *v, bool *over)
 {
 	int err = afr_view(c->a, c->deadline, v);
 
 	if (err)
 		return err;
-	err = pin_all(c->a, &c->plan, v->epoch, c->deadline);
+	err = hold(c, v->epoch);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
 		afr_view_stale(c->a, v->epoch);
 		task_sleep_ms(SOON_MS);
@@ -582,10 +603,7 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		err = place_append(c, v->epoch);
 	if (!err)
 		err = start_flight(c);
-	if (!err)
-		err = round_of(c, v, over);
-	unpin_all(c->a, &c->plan);
-	return err;
+	return err ? err : round_of(c, v, over);
 }
 
 static int run(struct changing *c)
@@ -608,6 +626,7 @@ static int run(struct changing *c)
 			err = attempt(c, &v, &over);
 	}
 	end_flight(c, err, v.epoch, is_alike(err));
+	let_go(c);
 	mark_retrying(c, false);
 	return err;
 }
@@ -623,6 +642,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
+	c->pinned = 0;
 	c->tries = c->differed = 0;
 	c->retrying = false;
 	c->append = NULL;
