@@ -12,7 +12,7 @@
 #define RENAME_EXCHANGE	 2
 #endif
 
-enum { QUICK_NS = 5000, COMMON_NS = 150000, FILE_MAX = 8 << 20, WAIT_NS = 20000000 };
+enum { QUICK_NS = 5000, COMMON_NS = 150000, FILE_MAX = 8 << 20, WAIT_NS = 20000000, PIECE = 64 };
 
 struct sim_disk {
 	int64_t member;
@@ -578,8 +578,11 @@ static int act_write(struct sim_disk *p, struct request *rq, const void *args, v
 	offset = in->flags & WRITE_APPEND ? o->attr.size : in->offset;
 	if (offset > FILE_MAX - size)
 		return -EFBIG;
-	if (disk_faults(p->disk)->full && offset + size > o->attr.size)
-		return -ENOSPC;
+	if (disk_faults(p->disk)->full && offset + size > o->attr.size) {
+		size = offset < o->attr.size ? o->attr.size - offset : size / 2 / PIECE * PIECE; /* what still goes in */
+		if (!size)
+			return -ENOSPC;
+	}
 	write_at(p, o, offset, bytes, size);
 	out->written = (uint32_t)size;
 	out->offset = offset;
@@ -861,8 +864,9 @@ static int act_statfs(struct sim_disk *p, struct request *rq, const void *args, 
 	X(unlink)                                                                                                              \
 	X(rmdir)                                                                                                               \
 	X(rename)                                                                                                              \
-	X(create) X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr)        \
-		X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
+	X(create)                                                                                                              \
+	X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr)      \
+		X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
 ACTS(ACT)
 
 static int disk_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)

@@ -346,7 +346,15 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	return err;
 }
 
-/* Durable at every member that is IN, in one and the same view. */
+/* What a member that is BACK can't find is pending there, and made durable when it is healed. */
+static bool sync_counts(const struct view *v, int member, int status)
+{
+	if (!status || status == -ENAMELESS)
+		return false;
+	return v->state[member] == MEMBER_IN || (status != -ESTALE && status != -ENOENT);
+}
+
+/* Durable at every member that takes part, in one and the same view: also at those that are BACK, for they become IN as they are. */
 int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
 {
 	struct afr *a = afr_of(x);
@@ -365,13 +373,13 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 			return err;
 		stamp.epoch = v.epoch;
 		stamp.flags = REPLICA_READ;
-		f = fan_call(a, rq, view_mask(&v, MEMBER_IN), FOP_fsync, in, &stamp);
+		f = fan_call(a, rq, view_mask(&v, MUTANT("sync-only-in") ? MEMBER_IN : MEMBER_BACK), FOP_fsync, in, &stamp);
 		if (!f)
 			return -ENOMEM;
 		for (int i = 0; i < v.members; i++) {
 			int status = fan_result(f, i)->asked ? fan_result(f, i)->status : 0;
 
-			if (!status || status == -ENAMELESS)
+			if (!sync_counts(&v, i, status))
 				continue;
 			err = status;
 			bad |= status == -EVIEW ? 0 : 1u << i;
@@ -380,7 +388,7 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 		if (!err)
 			return 0;
 		afr_view_stale(a, v.epoch);
-		if (bad == view_mask(&v, MEMBER_IN))
+		if (bad && (bad & view_mask(&v, MEMBER_IN)) == view_mask(&v, MEMBER_IN))
 			return err;
 		if (bad)
 			afr_suspect(a, &v, bad, err);

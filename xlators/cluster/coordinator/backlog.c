@@ -2,6 +2,8 @@
 /* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
 #include "coordinator.h"
 
+#define SYNC_NS 120000000000ull /* a whole disk's worth may be dirty */
+
 enum { QUIET_MS = 50, BUSY_MS = 20 };
 
 struct queued {
@@ -336,6 +338,14 @@ static int purge(struct backlog *b)
 	return err;
 }
 
+/* What healing wrote was fsynced elsewhere long ago: once the member is IN, it may be the one that all others are made equal to. */
+static int make_durable(struct backlog *b)
+{
+	struct pack nothing = { 0 };
+
+	return ask_member(b->c, b->to, REPLICA_SYNC, &nothing, NULL, clock_ns() + SYNC_NS);
+}
+
 static int heal_member(struct backlog *b)
 {
 	uint64_t count = 1;
@@ -359,6 +369,8 @@ static int heal_member(struct backlog *b)
 	}
 	if (!err && !count && !all)
 		err = purge(b);
+	if (!err && !count && !all)
+		err = make_durable(b);
 	return err ? err : count || all ? -ECANCELED : 0;
 }
 

@@ -599,7 +599,7 @@ static void drop_unwanted(struct coordinator *c, struct decision *d)
 			continue;
 		c->member[i].broken = false; /* it is tried once more, if it has to stay */
 		v.state[i] = MEMBER_OUT;
-		if (!view_has_quorum(&v))
+		if (d->next.state[i] == MEMBER_IN && !view_has_quorum(&v))
 			continue;
 		d->next = v;
 		reason(d, i, why);
@@ -619,7 +619,26 @@ static void drop_unfit(struct coordinator *c, struct decision *d)
 	drop_unwanted(c, d);
 }
 
-/* All that are IN by the stored view and answer, whatever became of their processes. */
+/* Who is missing in `v` is here with another disk: what it knew is gone for good, so there is nothing to wait for. */
+static bool rest_is_replaced(const struct coordinator *c, const struct view *base, const struct view *v)
+{
+	for (int i = 0; i < c->members; i++)
+		if (base->state[i] == MEMBER_IN && v->state[i] != MEMBER_IN &&
+		    (!member_live(c, i) || c->member[i].last.disk == base->disk[i]))
+			return false;
+	return view_first(v) >= 0;
+}
+
+static bool all_kept_running(const struct view *base, const struct view *v)
+{
+	for (int i = 0; i < v->members; i++)
+		if (v->state[i] == MEMBER_IN && v->incarnation[i] != base->incarnation[i])
+			return false;
+	return true;
+}
+
+/* All that are IN by the stored view and answer, whatever became of their processes. If they are less than a quorum, and the others' disks
+ * are lost, they heal the others; until these have everything the set can only be read. */
 static bool try_cold(const struct coordinator *c, struct decision *d)
 {
 	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true;
@@ -634,10 +653,10 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 		else
 			v.incarnation[i] = c->member[i].last.incarnation;
 	}
-	if (!view_has_quorum(&v) || !(all || waited))
+	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
 		return false;
 	d->next = v;
-	d->cold = true;
+	d->cold = !all_kept_running(&d->base, &v);
 	return true;
 }
 
@@ -769,6 +788,15 @@ static bool try_again(struct coordinator *c, struct decision *d)
 	return true;
 }
 
+/* A view of less than a quorum, whose others were replaced, goes on so until they are healed. */
+static bool keeps_all_in(const struct decision *d)
+{
+	for (int i = 0; i < d->base.members; i++)
+		if (d->base.state[i] == MEMBER_IN && d->next.state[i] != MEMBER_IN)
+			return false;
+	return true;
+}
+
 /* With the lock held. True: there is something to change. */
 static bool consider(struct coordinator *c, struct decision *d)
 {
@@ -791,6 +819,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 		if (c->writable)
 			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
 		c->writable = false;
+	}
+	if (!quorum && !keeps_all_in(d)) {
 		if (try_again(c, d))
 			return true;
 		if (!try_cold(c, d))

@@ -224,6 +224,27 @@ static uint64_t time_for(const struct replica_stamp *s)
 	return s->time < latest ? s->time : latest;
 }
 
+/* Copying ends early where the source ends, which is no failure. */
+static bool copy_is_short(struct request *rq, struct xlator *x, const struct copy_range_in *in, uint64_t copied)
+{
+	struct getattr_in ask = { in->from->inode, in->from };
+	struct getattr_out now = { 0 };
+
+	if (copied >= in->length)
+		return false;
+	return getattr_on(rq, x->child[0], &ask, &now) || in->from_offset + copied < now.attr.size;
+}
+
+/* A disk that fills up, or breaks, in the midst of a change: other members may have taken more of it. */
+static bool is_short(struct request *rq, struct xlator *x, enum fop fop, const void *in, const void *out)
+{
+	const struct buffer *data = fop == FOP_write ? ((const struct write_in *)in)->data : NULL;
+
+	if (fop == FOP_copy_range)
+		return copy_is_short(rq, x, in, ((const struct copy_range_out *)out)->copied);
+	return data && ((const struct write_out *)out)->written < data->size;
+}
+
 static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		  void *out)
 {
@@ -244,6 +265,8 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	if (a.done) /* it may have to be made still, at a member that is BACK */
 		return answer_done(rq, x, fop, in, out, a.value);
 	err = fop_call(rq, x->child[0], fop, in, out);
+	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
+		err = -ENOSPC;
 	ended(m, &a, fop, out, err);
 	return err;
 }

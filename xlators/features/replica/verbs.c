@@ -840,6 +840,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return find(a);
 	case REPLICA_LOSE:
 		return lose(a, epoch);
+	case REPLICA_SYNC:
+		return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
 	case REPLICA_CHECKSUM:
 		return checksum(a);
 	default:
