@@ -102,7 +102,14 @@ static int register_replace(const char *key, uint64_t version, const struct blob
 	return store_replace(cluster.store, key, version, value);
 }
 
-static const struct cluster_register views = { register_get, register_replace };
+static bool register_leads(void)
+{
+	return store_leads(cluster.store);
+}
+
+/* A leader that hears of no majority for an election's time steps down with its next tick; the others elect another no sooner. What
+ * is between is how late a message may be. */
+static const struct cluster_register views = { register_get, register_replace, register_leads, 500000000 };
 
 /* ---- units ---- */
 

@@ -230,12 +230,16 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 
 void session_orphan(struct member *m, struct session *s)
 {
+	bool open = false;
+
 	s->client = NULL;
 	s->gone_ns = clock_ns();
 	s->attached = 0;
-	for (struct kept_note *k = s->first; k; k = k->next)
+	for (struct kept_note *k = s->first; k; k = k->next) {
 		k->orphan = !MUTANT("forget-orphans");
-	if (!s->first) /* nothing of it is under way here; what is elsewhere keeps its objects there from being changed */
+		open |= !k->resolved;
+	}
+	if (!open) /* nothing of it is under way here; what is elsewhere keeps its objects there from being changed */
 		tokens_drop(m, s);
 	task_cond_broadcast(&m->event);
 }
