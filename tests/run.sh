@@ -27,7 +27,7 @@ trap 'rm -f "$log"' EXIT
 for test; do
 	begin=$SECONDS
 	case $test in */*) ;; *) test=./$test ;; esac
-	timeout -k 10 "$limit" "$test" >"$log" 2>&1 </dev/null
+	timeout -k 60 "$limit" "$test" >"$log" 2>&1 </dev/null
 	status=$?
 	ok=$(grep -c '^\[       OK \]' "$log")
 	bad=$(grep '^\[  FAILED  \]' "$log" | grep -cv 'test(s), listed below')

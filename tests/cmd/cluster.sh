@@ -30,7 +30,6 @@ refused() { # PATTERN COMMAND...
 	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
 }
 get() { curl -s -m 60 -o "${2:-body}" -w '%{http_code}\n' "http://127.0.0.1:$HTTP/v1/$1"; }
-json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 version() { "$STRATUS" volume info "$1" --json | json 'd["version"]'; }
 
 refused "no stratusd" volume info
@@ -187,10 +186,5 @@ umount "$MNT"
 "$STRATUS" volume delete photos >/dev/null
 refused "there is no volume 'photos'" volume info photos
 [ "$(cat b0/file)" = hello ] || fail "the data went with the volume"
-kill "$KEEPER"
-wait_until 20 gone "$KEEPER" || fail "stratusd does not end on SIGTERM"
-status=0
-wait "$KEEPER" || status=$?
-unset "PIDS[$KEEPER]"
-[ "$status" = 0 ] || fail "stratusd ended with status $status"
+stop_process "$KEEPER" stratusd
 pass

@@ -7,9 +7,8 @@ need_stack
 scratch
 D=$SCRATCH/data M=$SCRATCH/mnt
 demo() { timeout 120 "$STRATUS" demo "$@" --dir "$D"; }
-clean() { demo stop >/dev/null 2>&1 || true; cleanup; }
-trap clean EXIT
-json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
+stop_demo() { demo stop >/dev/null 2>&1; }
+AT_EXIT=stop_demo
 
 ! demo --bricks 3 --replica 2 2>"$SCRATCH/err" || fail "3 bricks were taken for replica 2"
 grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
@@ -70,5 +69,4 @@ if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
 	[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
 	demo stop --purge >/dev/null
 fi
-trap cleanup EXIT
 pass
