@@ -41,7 +41,7 @@ for test; do
 		word=FAIL
 		[ $status -eq 124 ] && echo "FAIL $label$test: not done within $limit s"
 		bad=$((bad > 1 ? (bad + 1) / 2 : 1)) # cmocka names each failed case twice
-		tail -n 60 "$log" | sed 's/^/    /'
+		{ grep -m 3 ': FAILED: ' "$log"; tail -n 60 "$log"; } | sed 's/^/    /' # the reason comes before the logs
 	fi
 	[ "$word" = SKIP ] && reason=" ($(tail -n 1 "$log"))" || reason=
 	echo "$word $label$test$reason ($((SECONDS - begin)) s)"

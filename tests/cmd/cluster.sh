@@ -183,6 +183,9 @@ fi
 # ---- gone ----
 umount "$MNT"
 "$STRATUS" volume stop photos >/dev/null
+status=0
+"$STRATUS" volume delete photos --dry-run 2>err || status=$?
+[ "$status" = 2 ] && version photos >/dev/null || fail "volume delete --dry-run: status $status, $(cat err)"
 "$STRATUS" volume delete photos >/dev/null
 refused "there is no volume 'photos'" volume info photos
 [ "$(cat b0/file)" = hello ] || fail "the data went with the volume"
