@@ -213,7 +213,8 @@ static int stop(const struct arguments *a, struct problem *p)
 	if (!err && a->json)
 		print_json(&d);
 	else if (!err)
-		printf(a->purge ? "stopped, and %s removed\n" : "stopped; the data stay in %s\n", d.directory);
+		printf(a->purge ? "stopped, and what the demo made in %s removed\n" : "stopped; the data stay in %s\n",
+		       d.directory);
 	demo_close(&d);
 	return err;
 }
@@ -227,7 +228,7 @@ int command_demo(int argc, char **argv)
 		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); several bricks without replicas: DIR/brickN", 0 },
 		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (3; with --replica, as many)", 0 },
 		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file: all bricks, or 1 (3; with --bricks, 1)", 0 },
-		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0 },
+		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove what the demo made in DATADIR", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ 0 },
 	};

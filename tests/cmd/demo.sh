@@ -16,6 +16,21 @@ grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was ma
 mkdir "$SCRATCH/full"; touch "$SCRATCH/full/precious"
 ! "$STRATUS" demo --dir "$SCRATCH/full" 2>"$SCRATCH/err" || fail "a directory with files was taken"
 [ "$(ls "$SCRATCH/full")" = precious ] || fail "files were made in a directory that is not ours"
+# a mount point can't be removed, whether it is empty or not
+mkdir "$SCRATCH/disk"
+mount -t tmpfs -o size=300m none "$SCRATCH/disk"
+touch "$SCRATCH/disk/precious"
+! "$STRATUS" demo --dir "$SCRATCH/disk" 2>"$SCRATCH/err" || fail "a disk with files was taken"
+rm "$SCRATCH/disk/precious"
+mkdir "$SCRATCH/disk/lost+found"
+of_disk() { "$STRATUS" demo "$@" --dir "$SCRATCH/disk" >/dev/null; }
+of_disk --mount "$M" --bricks 1 || fail "an empty disk was not taken"
+mkdir "$SCRATCH/disk/bricks"
+touch "$SCRATCH/disk/bricks/precious" "$SCRATCH/disk/brick1x"
+of_disk stop --purge
+[ "$(cd "$SCRATCH/disk" && echo *)" = "brick1x bricks lost+found" ] && [ -e "$SCRATCH/disk/bricks/precious" ] ||
+	fail "purge has left $(ls "$SCRATCH/disk")"
+umount "$SCRATCH/disk"
 
 demo --mount "$M" --bricks 2 >"$SCRATCH/out"
 grep -q "demo stop" "$SCRATCH/out" || fail "does not say what to try"
