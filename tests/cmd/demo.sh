@@ -76,12 +76,10 @@ wait_until 5 grep -q 'max-wait: 44000ms' <("$STRATUS" dump "$M") || fail "the ch
 demo stop --purge >/dev/null
 
 # without a word: three replicas, one mount
-if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
-	demo --mount "$M" >/dev/null
-	[ "$(demo status --json | json 'd["replica"], len(d["bricks"])')" = "3 3" ] || fail "not three replicas"
-	echo all >"$M/file"
-	cat "$D"/brick?/file >"$SCRATCH/got"
-	[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
-	demo stop --purge >/dev/null
-fi
+demo --mount "$M" >/dev/null
+[ "$(demo status --json | json 'd["replica"], len(d["bricks"])')" = "3 3" ] || fail "not three replicas"
+echo all >"$M/file"
+cat "$D"/brick?/file >"$SCRATCH/got"
+[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
+demo stop --purge >/dev/null
 pass
