@@ -4,6 +4,7 @@
 . "$(dirname "$0")/../mount/lib.sh"
 need_root
 need_stack
+unset MUST_RUN CHECK_DEADLINE TEST_LIMIT # of the run that this test is part of
 scratch
 cd "$SCRATCH"
 LIB=$TOP/tests/mount/lib.sh
@@ -33,6 +34,29 @@ AT_EXIT=false
 pass
 END
 runs "1 0 0" ./passes
+
+# ---- what can't run, where it must ----
+write_test skips <<'END'
+skip "not here"
+END
+runs "0 0 1" ./skips
+MUST_RUN=1 runs "0 1 0" ./skips
+grep -q 'must run here' out || fail "the reason is not shown: $(cat out)"
+: >results
+! "$TOP/tests/run.sh" results 2>out || fail "no test at all passes"
+CHECK_DEADLINE=$(($(date +%s) - 1)) runs "0 1 0" ./passes
+grep -q 'no time left' out || fail "the reason is not shown: $(cat out)"
+
+# ---- limits ----
+write_test slow.sh <<'END'
+# limit: 1 s, 5 s with LONG=1
+sleep 3
+pass
+END
+LONG=0 runs "0 1 0" ./slow.sh
+LONG=1 runs "1 0 0" ./slow.sh
+LONG=1 TEST_LIMIT=1 runs "0 1 0" ./slow.sh
+CHECK_DEADLINE=$(($(date +%s) + 2)) LONG=1 runs "0 1 0" ./slow.sh
 
 # ---- a test that is stuck, with a mount whose server is stopped, and with a program that has a limit of its own ----
 export TEST_TMP=$SCRATCH/inner

@@ -5,6 +5,7 @@
 # Runs other tests of this directory with a stack of two bricks, three, or two and an arbiter (3a); each of them compares the bricks when
 # it ends. Arguments are runs to do instead of all: TEST:REPLICA:DOWN, where DOWN is 1 for one member that is killed before the test. With
 # LONG=1 each test is run in full with each stack that it has here, otherwise those marked + are, as a sample.
+# limit: 900 s, 36000 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
