@@ -473,8 +473,10 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
 	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
-	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a),
-				       MUTANT("new-time") ? clock_wall_ns() : c->time, flags };
+	struct replica_stamp stamp = {
+		v->epoch, c->flight->sequence,	     flights_settled(c->a), MUTANT("new-time") ? clock_wall_ns() : c->time,
+		flags,	  session_tag(c->a->session)
+	};
 	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	struct answers s;
 	int err = 0;

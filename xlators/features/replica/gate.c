@@ -137,7 +137,7 @@ struct admitted {
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 struct admitted *a)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 	struct kept_note *before;
 	bool now = stamp->epoch == m->view.epoch || MUTANT("accept-old-epoch");
 	int err = s && now && (!m->frozen || MUTANT("ignore-freeze")) ? member_serves(m, MEMBER_BACK) : -EVIEW;
@@ -383,7 +383,7 @@ static unsigned looked_at(enum fop fop, const void *in, const void *out, struct 
 /* A note of somebody else's change on what was read. */
 static struct kept_note *foreign(struct member *m, const struct request *rq, const struct seen *seen, unsigned count)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 	struct kept_note *k = NULL;
 
 	for (unsigned i = 0; i < count && !k; i++)
@@ -394,7 +394,7 @@ static struct kept_note *foreign(struct member *m, const struct request *rq, con
 /* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
 static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];

@@ -57,7 +57,7 @@ static struct session *in_epoch(struct asked *a)
 	struct session *s;
 
 	pthread_mutex_lock(&a->m->lock);
-	s = session_of(a->m, a->rq->client);
+	s = session_of(a->m, a->rq);
 	if (s && epoch == a->m->view.epoch && !a->u.failed)
 		return s;
 	pthread_mutex_unlock(&a->m->lock);
@@ -95,6 +95,19 @@ static int settle(struct asked *a)
 	if (!s)
 		return -EVIEW;
 	session_settle(a->m, s, unpack_u64(&a->u));
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static int detach(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	session_detach(a->m, s);
+	sessions_sweep(a->m);
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
 }
@@ -336,7 +349,7 @@ static int lease(struct asked *a)
 	r.synced = m->index.synced;
 	r.suspects = m->suspects;
 	memcpy(r.reason, m->reason, sizeof(r.reason));
-	r.orphans = notes_orphaned(m);
+	r.orphans = orphans(m);
 	r.stuck = tokens_stuck(m);
 	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
 	r.index = m->index.count;
@@ -768,9 +781,8 @@ static int from_client(struct asked *a)
 	switch (a->in->verb) {
 	case REPLICA_ATTACH:
 		return attach(a);
-	case REPLICA_VIEW:
-		put_view(a);
-		return 0;
+	case REPLICA_DETACH:
+		return detach(a);
 	case REPLICA_ACQUIRE:
 		return acquire(a);
 	case REPLICA_RELEASE:
