@@ -419,6 +419,7 @@ struct changing {
 	uint64_t deadline, time;
 	unsigned tries, differed;
 	bool retrying;
+	uint64_t pinned_in;	       /* epoch in which the tokens are held for it; 0: they are not */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	uint64_t placed_in;    /* epoch */
@@ -566,13 +567,33 @@ static bool is_alike(int err)
 	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
 }
 
+static void let_go(struct changing *c)
+{
+	if (c->pinned_in)
+		unpin_all(c->a, &c->plan);
+	c->pinned_in = 0;
+}
+
+/* From the first attempt on nobody else may change in this epoch what may have been changed at some members. */
+static int hold(struct changing *c, uint64_t epoch)
+{
+	int err;
+
+	if (c->pinned_in == epoch)
+		return 0;
+	let_go(c);
+	err = pin_all(c->a, &c->plan, epoch, c->deadline);
+	c->pinned_in = err ? 0 : epoch;
+	return err;
+}
+
 static int attempt(struct changing *c, struct view *v, bool *over)
 {
 	int err = afr_view(c->a, c->deadline, v);
 
 	if (err)
 		return err;
-	err = pin_all(c->a, &c->plan, v->epoch, c->deadline);
+	err = hold(c, v->epoch);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
 		afr_view_stale(c->a, v->epoch);
 		task_sleep_ms(SOON_MS);
@@ -586,7 +607,8 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		err = start_flight(c);
 	if (!err)
 		err = round_of(c, v, over);
-	unpin_all(c->a, &c->plan);
+	if (MUTANT("unpin-between"))
+		let_go(c);
 	return err;
 }
 
@@ -610,6 +632,7 @@ static int run(struct changing *c)
 			err = attempt(c, &v, &over);
 	}
 	end_flight(c, err, v.epoch, is_alike(err));
+	let_go(c);
 	mark_retrying(c, false);
 	return err;
 }
@@ -627,6 +650,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->flight = NULL;
 	c->tries = c->differed = 0;
 	c->retrying = false;
+	c->pinned_in = 0;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);
