@@ -338,17 +338,28 @@ static bool gone_at(const struct view *v, struct fan *f, int member, const struc
 	return true;
 }
 
-/* A member that is BACK, after those that are IN. If they refused what it did, for it has not everything yet, it must be healed there. */
+/* It did it, or some of it, or is doing it yet. */
+static bool may_be_done(int err)
+{
+	if (MUTANT("timed-out-is-not-done"))
+		return !err;
+	return !err || err == -ENOSPC || err == -EDQUOT || (blames_member(err) && err != -EROFS);
+}
+
+/* A member that is BACK, after those that are IN. If they refused what it may have done, for it has not everything yet, it must be healed
+ * there. */
 static void sort_back(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n, struct answers *s)
 {
 	int err = fan_result(f, member)->status;
 
 	if (s->done)
 		err = status_at(a, v, f, member, n);
-	else if (!err && !s->view && !s->soon && !s->asked)
+	else if (err == -EVIEW || err == -ERECOVERING)
+		;
+	else if (may_be_done(err) && !s->view && !s->soon && !s->asked)
 		err = skip(a, member, v, n);
 	else
-		err = err == -EVIEW ? err : 0;
+		err = 0;
 	if (s->done || err)
 		sort_answer(s, member, err);
 }

@@ -145,6 +145,9 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (err)
 		return err;
 	session_settle(m, s, stamp->settled);
+	if (stamp->sequence <= s->settled &&
+	    !MUTANT("do-late")) /* nobody waits for it: it is late, and not the first of its kind */
+		return -EVIEW;
 	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
@@ -198,6 +201,15 @@ static void made_alive(struct member *m, const struct note *n)
 			gfid_set_remove(&m->dead, &n->object[i].gfid);
 }
 
+/* Nobody waits for it any more. What a member that is BACK did so late may lack what it was healed from. */
+static void ended_late(struct member *m, struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects && member_state(m) == MEMBER_BACK; i++)
+		if (k->note.object[i].kind != NOTE_NEW && !MUTANT("forget-late"))
+			member_add_pending(m, &k->note.object[i].gfid);
+	note_remove(m, k);
+}
+
 static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
 {
 	pthread_mutex_lock(&m->lock);
@@ -210,6 +222,8 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	if (!err)
 		touch_made(m, fop, out);
 	note_keep_inodes(m, a->note);
+	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
+		ended_late(m, a->note);
 	m->running[a->parity]--;
 	if (m->frozen || !m->running[a->parity])
 		task_cond_broadcast(&m->event);

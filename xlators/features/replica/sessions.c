@@ -217,14 +217,17 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 	struct kept_note *next;
 	bool any = false;
 
-	if (MUTANT("settle-at-once"))
-		settled = UINT64_MAX >> 1;
 	if (settled <= s->settled)
 		return;
 	s->settled = settled;
+	if (MUTANT("settle-at-once"))
+		settled = UINT64_MAX;
 	for (struct kept_note *k = s->first; k; k = next) {
 		next = k->next;
 		if (k->note.sequence > settled || k->recovering || (k->orphan && !k->resolved))
+			continue;
+		if (k->note.status == NOTE_UNKNOWN &&
+		    !k->resolved) /* it is being done just now, and goes when that has ended */
 			continue;
 		note_remove(m, k);
 		any = true;
