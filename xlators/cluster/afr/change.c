@@ -429,7 +429,7 @@ struct changing {
 	struct flight *flight;
 	uint64_t deadline, time;
 	unsigned tries, differed;
-	bool retrying;
+	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
 	uint64_t pinned_in;	       /* epoch in which the tokens are held for it; 0: they are not */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
@@ -481,6 +481,23 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 	return 0;
 }
 
+/* The object is recovered, then it is tried again; the error in the end. */
+static int differ(struct changing *c, const struct view *v, const struct answers *s)
+{
+	struct pack p = { 0 };
+
+	log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
+		    strerror(-s->first));
+	if (++c->differed >= ATTEMPTS_ALIKE)
+		return s->first;
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, c->flight->sequence);
+	afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
+	pack_free(&p);
+	wait_for_view(c->a, v->epoch, c->deadline);
+	return 0;
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -505,6 +522,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
+		c->clean = err != -EROFS && !may_be_done(err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -526,20 +544,8 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		c->flight = NULL;
 		break;
 	case DIFFER:
-		log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
-			    strerror(-s.first));
-		err = s.first;
-		*over = ++c->differed >= ATTEMPTS_ALIKE;
-		if (!*over) {
-			struct pack p = { 0 };
-
-			pack_u64(&p, v->epoch);
-			pack_u64(&p, c->flight->sequence);
-			afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
-			pack_free(&p);
-			wait_for_view(c->a, v->epoch, c->deadline);
-			err = 0;
-		}
+		err = differ(c, v, &s);
+		*over = err;
 		break;
 	}
 	fan_free(f);
@@ -547,11 +553,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 }
 
 /* A change that failed may be done at some members: they must hear of it before it counts as settled. */
-static void end_flight(struct changing *c, int err, uint64_t epoch, bool clean)
+static void end_flight(struct changing *c, int err, uint64_t epoch)
 {
 	if (!c->flight)
 		return;
-	if (!err || clean) {
+	if (!err || c->clean) {
 		flight_end(c->a, c->flight);
 		free(c->flight);
 	} else {
@@ -572,11 +578,6 @@ static int start_flight(struct changing *c)
 }
 
 static int place_append(struct changing *c, uint64_t epoch);
-
-static bool is_alike(int err)
-{
-	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
-}
 
 static void let_go(struct changing *c)
 {
@@ -611,7 +612,7 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		return 0;
 	}
 	if (err)
-		return err;
+		return err == -ERECOVERING ? -EIO : err;
 	if (c->append && !c->flight)
 		err = place_append(c, v->epoch);
 	if (!err)
@@ -642,7 +643,7 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
-	end_flight(c, err, v.epoch, is_alike(err));
+	end_flight(c, err, v.epoch);
 	let_go(c);
 	mark_retrying(c, false);
 	return err;
@@ -660,7 +661,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
 	c->tries = c->differed = 0;
-	c->retrying = false;
+	c->retrying = c->clean = false;
 	c->pinned_in = 0;
 	c->append = NULL;
 	c->collect = NULL;
