@@ -212,12 +212,13 @@ struct session *session_of(struct member *m, const struct request *rq)
 	return s && s->attached == m->view.epoch ? s : NULL;
 }
 
+/* Not while the coordinator collects the notes, page by page: none may go from before those that it has yet to read. */
 void session_settle(struct member *m, struct session *s, uint64_t settled)
 {
 	struct kept_note *next;
 	bool any = false;
 
-	if (settled <= s->settled)
+	if (settled <= s->settled || (m->frozen && !MUTANT("settle-frozen")))
 		return;
 	s->settled = settled;
 	if (MUTANT("settle-at-once"))

@@ -91,12 +91,14 @@ static int release(struct asked *a)
 static int settle(struct asked *a)
 {
 	struct session *s = in_epoch(a);
+	bool frozen;
 
 	if (!s)
 		return -EVIEW;
 	session_settle(a->m, s, unpack_u64(&a->u));
+	frozen = a->m->frozen;
 	pthread_mutex_unlock(&a->m->lock);
-	return 0;
+	return frozen ? -EVIEW : 0;
 }
 
 static int detach(struct asked *a)
@@ -512,6 +514,8 @@ static int activate(struct asked *a, uint64_t epoch)
 	before = member_state(m);
 	if (!m->frozen || m->coming != epoch || epoch <= m->view.epoch)
 		err = -EVIEW;
+	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
+		err = -EVIEW;
 	if (!err) {
 		m->view = v;
 		m->lease_until_ns = 0;
@@ -555,7 +559,7 @@ static int resolve(struct asked *a, uint64_t epoch)
 			continue;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
-		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
+		if (!a->m->frozen && (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody))))
 			note_remove(a->m, k);
 	}
 	task_cond_broadcast(&a->m->event);
