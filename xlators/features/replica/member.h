@@ -33,6 +33,7 @@ struct index_entry {
 struct index {
 	char *directory;
 	int directory_fd, file_fd;
+	off_t length;	     /* of the file: what is behind is of a record that was cut */
 	uint64_t disk;	     /* chosen at random when the directory was new */
 	uint64_t generation; /* now */
 	uint64_t floor;	     /* changes of generations up to this may be missing */
