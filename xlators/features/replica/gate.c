@@ -4,7 +4,7 @@
 
 #include "member.h"
 
-enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000, CLOCK_SLACK_NS = 5000000000 };
+enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
 
 /* ---- changes ---- */
 
@@ -230,14 +230,6 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* The client's clock, unless it is far ahead of ours. */
-static uint64_t time_for(const struct replica_stamp *s)
-{
-	uint64_t latest = clock_wall_ns() + CLOCK_SLACK_NS;
-
-	return s->time < latest ? s->time : latest;
-}
-
 /* Copying ends early where the source ends, which is no failure. */
 static bool copy_is_short(struct request *rq, struct xlator *x, const struct copy_range_in *in, uint64_t copied)
 {
@@ -275,7 +267,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	pthread_mutex_unlock(&m->lock);
 	if (err)
 		return err;
-	rq->time_ns = MUTANT("own-time") ? 0 : time_for(stamp);
+	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
 	if (a.done) /* it may have to be made still, at a member that is BACK */
 		return answer_done(rq, x, fop, in, out, a.value);
 	err = fop_call(rq, x->child[0], fop, in, out);
