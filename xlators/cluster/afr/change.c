@@ -675,18 +675,6 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	note_of(fop, in, &c->note);
 }
 
-static int change(struct changing *c)
-{
-	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
-
-	if (err)
-		return err;
-	c->time = clock_wall_ns();
-	err = run(c);
-	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
-	return err;
-}
-
 static void size_unknown(struct afr *a, struct inode *inode)
 {
 	struct object *o = object_of(a, inode);
@@ -698,23 +686,66 @@ static void size_unknown(struct afr *a, struct inode *inode)
 	pthread_mutex_unlock(&o->lock);
 }
 
+static void wrote(struct afr *a, struct inode *inode, uint64_t end)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (end > o->size)
+		o->size = end;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Where the file ends now, before the next append is placed. */
+static void note_size(const struct changing *c, int err)
+{
+	const struct setattr_in *set = c->in;
+	const struct write_out *written = c->out;
+
+	switch ((int)c->fop) {
+	case FOP_write:
+		if (err)
+			size_unknown(c->a, ((const struct write_in *)c->in)->file->inode);
+		else
+			wrote(c->a, ((const struct write_in *)c->in)->file->inode, written->offset + written->written);
+		break;
+	case FOP_setattr:
+		size_unknown(c->a, set->file ? set->file->inode : set->inode);
+		break;
+	case FOP_fallocate:
+		size_unknown(c->a, ((const struct fallocate_in *)c->in)->file->inode);
+		break;
+	case FOP_copy_range:
+		size_unknown(c->a, ((const struct copy_range_in *)c->in)->to->inode);
+		break;
+	default:
+		break;
+	}
+}
+
+static int change(struct changing *c)
+{
+	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+
+	if (err)
+		return err;
+	c->time = clock_wall_ns();
+	err = run(c);
+	note_size(c, err);
+	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
+	return err;
+}
+
 int afr_change(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	const struct setattr_in *set = in;
 	struct changing c;
 	int err;
 
 	changing_init(&c, rq, x, fop, in, out);
 	err = plan_of(c.a, fop, in, &c.plan);
-	if (!err)
-		err = change(&c);
-	if (fop == FOP_setattr)
-		size_unknown(c.a, set->file ? set->file->inode : set->inode);
-	else if (fop == FOP_fallocate)
-		size_unknown(c.a, ((const struct fallocate_in *)in)->file->inode);
-	else if (fop == FOP_copy_range)
-		size_unknown(c.a, ((const struct copy_range_in *)in)->to->inode);
-	return err;
+	return err ? err : change(&c);
 }
 
 /* ---- writes ---- */
@@ -747,20 +778,6 @@ static int size_of(struct afr *a, struct request *rq, struct file *file, uint64_
 	return 0;
 }
 
-static void wrote(struct afr *a, struct inode *inode, uint64_t end, int err)
-{
-	struct object *o = object_of(a, inode);
-
-	if (!o)
-		return;
-	pthread_mutex_lock(&o->lock);
-	if (err)
-		o->size_known = false;
-	else if (end > o->size)
-		o->size = end;
-	pthread_mutex_unlock(&o->lock);
-}
-
 /* An append is a write at the end, which is known, for nobody else changes the file while its token is here. */
 static int place_append(struct changing *c, uint64_t epoch)
 {
@@ -780,17 +797,12 @@ int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, s
 	struct changing c;
 	int err;
 
-	if (in->flags & WRITE_APPEND) {
-		changing_init(&c, rq, x, FOP_write, in, out);
-		c.append = in;
-		err = plan_all(c.a, &c.plan, in->file->inode);
-		if (!err)
-			err = change(&c);
-	} else {
-		err = afr_change(rq, x, FOP_write, in, out);
-	}
-	wrote(afr_of(x), in->file->inode, err ? 0 : out->offset + out->written, err);
-	return err;
+	if (!(in->flags & WRITE_APPEND))
+		return afr_change(rq, x, FOP_write, in, out);
+	changing_init(&c, rq, x, FOP_write, in, out);
+	c.append = in;
+	err = plan_all(c.a, &c.plan, in->file->inode);
+	return err ? err : change(&c);
 }
 
 /* ---- names of directories ---- */
