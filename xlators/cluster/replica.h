@@ -58,7 +58,7 @@ enum replica_verb {
 	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
-	REPLICA_FREEZE,	     /* epoch to come ; -> nothing once no change is under way */
+	REPLICA_FREEZE,	     /* view to come -> nothing once no change is under way; -EVIEW: it is not for this process */
 	REPLICA_NOTES,	     /* index of the first -> notes (as many as fit; none: the end) */
 	REPLICA_ADD_NOTES,   /* notes: of the union, for the epoch to come */
 	REPLICA_ADD_PENDING, /* flag: all ; gfids */

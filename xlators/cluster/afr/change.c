@@ -428,9 +428,9 @@ struct changing {
 	struct note note;
 	struct flight *flight;
 	uint64_t deadline, time;
+	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
 	unsigned tries, differed;
 	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
-	uint64_t pinned_in;	       /* epoch in which the tokens are held for it; 0: they are not */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	uint64_t placed_in;    /* epoch */
@@ -581,21 +581,21 @@ static int place_append(struct changing *c, uint64_t epoch);
 
 static void let_go(struct changing *c)
 {
-	if (c->pinned_in)
+	if (c->pinned)
 		unpin_all(c->a, &c->plan);
-	c->pinned_in = 0;
+	c->pinned = 0;
 }
 
-/* From the first attempt on nobody else may change in this epoch what may have been changed at some members. */
+/* Tokens are kept until all members have answered, however often it is sent: else somebody else's change comes in between at some. */
 static int hold(struct changing *c, uint64_t epoch)
 {
 	int err;
 
-	if (c->pinned_in == epoch)
+	if (c->pinned == epoch)
 		return 0;
 	let_go(c);
 	err = pin_all(c->a, &c->plan, epoch, c->deadline);
-	c->pinned_in = err ? 0 : epoch;
+	c->pinned = err ? 0 : epoch;
 	return err;
 }
 
@@ -660,9 +660,9 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
+	c->pinned = 0;
 	c->tries = c->differed = 0;
 	c->retrying = c->clean = false;
-	c->pinned_in = 0;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);

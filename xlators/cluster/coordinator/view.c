@@ -299,8 +299,10 @@ static int list_pending(struct changing *v, bool recent)
 static int freeze(struct changing *v)
 {
 	struct pack p = { 0 };
-	unsigned good = tell_members(v->c, v->stay, REPLICA_FREEZE, &p, coordinator_lease_ns(v->c) + 1000000000);
+	unsigned good;
 
+	pack_view(&p, v->next); /* a member that has been started anew since does not belong there, though it would answer */
+	good = tell_members(v->c, v->stay, REPLICA_FREEZE, &p, coordinator_lease_ns(v->c) + 1000000000);
 	pack_free(&p);
 	return blame_rest(v->c, v->stay, good, "stop taking changes");
 }

@@ -285,6 +285,19 @@ static void sync_task(void *arg)
 	free(s);
 }
 
+/* What is not known to be everywhere counts as changed in this generation, too: a member that did not get it by now must not have it behind
+ * what it has synced. */
+static int carry_over(struct member *m)
+{
+	int err = 0;
+
+	for (const struct kept_note *k = m->notes; k && !err; k = k->all_next)
+		for (unsigned i = 0; i < k->note.objects && !k->resolved && !err && !MUTANT("forget-unsettled"); i++)
+			err = index_touch(&m->index, &k->note.object[i].gfid, k->inode[i] ? k->inode[i]->type : 0, m->leaf,
+					  k->inode[i]);
+	return err;
+}
+
 static void begin_generation(struct member *m, uint64_t generation)
 {
 	struct syncing *s;
@@ -296,6 +309,8 @@ static void begin_generation(struct member *m, uint64_t generation)
 		free(s);
 		return;
 	}
+	if (carry_over(m)) /* its list lacks something, so it must not serve */
+		m->view.epoch = 0;
 	*s = (struct syncing){ m, generation };
 	m->tasks++;
 	if (task_spawn(NULL, sync_task, s)) {
@@ -368,10 +383,14 @@ static int freeze(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
 	uint64_t until = clock_ns() + FREEZE_NS;
+	struct view next;
 	int err = 0;
 
+	unpack_view(&a->u, &next);
+	if (a->u.failed || m->number >= next.members)
+		return -EINVAL;
 	pthread_mutex_lock(&m->lock);
-	if (epoch <= m->view.epoch)
+	if (epoch <= m->view.epoch || next.incarnation[m->number] != m->incarnation)
 		err = -EVIEW;
 	if (!err) {
 		m->frozen = true;
