@@ -209,7 +209,25 @@ case_6() {
 	healed 6
 }
 
-for number in ${CASES:-1 2 3 4 5 6}; do "case_$number"; done
+# A mount that was away longer than its session lasts does not write over what another one has appended meanwhile.
+case_7() {
+	local address
+	need ss
+	echo one >>"$OTHER/seven"
+	sleep 0.5 # its change is settled: all that is left of it is the token
+	kill -STOP "$OTHER_PID"
+	for address in $(ss -tnpH | awk -v pid="pid=$OTHER_PID," 'index($0, pid) { print $4 }'); do
+		ss -K src "$address" >/dev/null 2>&1 || true
+	done
+	sleep 5
+	echo two >>"$MNT/seven"
+	kill -CONT "$OTHER_PID"
+	timeout 30 sh -c "echo three >>'$OTHER/seven'" || fail "case 7: the mount that was away can't append"
+	[ "$(tr '\n' ' ' <"$MNT/seven")" = "one two three " ] || fail "case 7: lines are lost: $(tr '\n' ' ' <"$MNT/seven")"
+	healed 7
+}
+
+for number in ${CASES:-1 2 3 4 5 6 7}; do "case_$number"; done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass

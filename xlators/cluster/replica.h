@@ -46,7 +46,7 @@ struct gfid event_gfid(const struct event *);
 enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
-	REPLICA_VIEW,	    /* -> reply_view */
+	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
 	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
 	REPLICA_RELEASE,    /* epoch, settled, gfids */
 	REPLICA_SETTLE,	    /* epoch, settled */
@@ -81,7 +81,7 @@ enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
 #define LIMBO ".stratus.limbo"
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
-enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 1 };
+enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
 enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4 };
 struct replica_stamp {
 	uint64_t epoch;
@@ -90,7 +90,9 @@ struct replica_stamp {
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
 	uint32_t
 		flags; /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before */
+	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
+uint64_t session_tag(const uint8_t session[16]);
 int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
 bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
 
@@ -150,7 +152,7 @@ bool unpack_more(const struct unpack *); /* something is left, and nothing faile
 
 /* A list of the names of an object: u32 count, then parent gfid, u8 length, name. */
 
-struct reply_view { /* of ATTACH and VIEW */
+struct reply_view { /* of ATTACH */
 	struct view view;
 	bool serving;  /* has a lease, and is IN or BACK */
 	bool writable; /* a quorum is there */

@@ -77,7 +77,7 @@ static int afr_init(struct xlator *x, struct problem *p)
 	return 0;
 }
 
-static void wait_for_tasks(void *arg)
+static void end_session(void *arg)
 {
 	struct afr *a = arg;
 
@@ -85,6 +85,7 @@ static void wait_for_tasks(void *arg)
 	while (a->tasks)
 		task_cond_wait(&a->changed, &a->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&a->lock);
+	afr_detach(a);
 }
 
 static void afr_stop(struct xlator *x)
@@ -95,9 +96,9 @@ static void afr_stop(struct xlator *x)
 	a->stopping = true;
 	pthread_mutex_unlock(&a->lock);
 	if (task_self())
-		wait_for_tasks(a);
+		end_session(a);
 	else
-		task_call(wait_for_tasks, a);
+		task_call(end_session, a);
 }
 
 static void afr_finish(struct xlator *x)

@@ -116,6 +116,7 @@ int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct 
 	     struct blob *answer);
 void afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *);	/* to several at once; waits */
 unsigned afr_told(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* the same; who answered 0 */
+void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
 void afr_task_ends(struct afr *);
 

@@ -338,17 +338,28 @@ static bool gone_at(const struct view *v, struct fan *f, int member, const struc
 	return true;
 }
 
-/* A member that is BACK, after those that are IN. If they refused what it did, for it has not everything yet, it must be healed there. */
+/* It did it, or some of it, or is doing it yet. */
+static bool may_be_done(int err)
+{
+	if (MUTANT("timed-out-is-not-done"))
+		return !err;
+	return !err || err == -ENOSPC || err == -EDQUOT || (blames_member(err) && err != -EROFS);
+}
+
+/* A member that is BACK, after those that are IN. If they refused what it may have done, for it has not everything yet, it must be healed
+ * there. */
 static void sort_back(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n, struct answers *s)
 {
 	int err = fan_result(f, member)->status;
 
 	if (s->done)
 		err = status_at(a, v, f, member, n);
-	else if (!err && !s->view && !s->soon && !s->asked)
+	else if (err == -EVIEW || err == -ERECOVERING)
+		;
+	else if (may_be_done(err) && !s->view && !s->soon && !s->asked)
 		err = skip(a, member, v, n);
 	else
-		err = err == -EVIEW ? err : 0;
+		err = 0;
 	if (s->done || err)
 		sort_answer(s, member, err);
 }
@@ -419,7 +430,7 @@ struct changing {
 	uint64_t deadline, time;
 	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
 	unsigned tries, differed;
-	bool retrying;
+	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	uint64_t placed_in;    /* epoch */
@@ -470,12 +481,31 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 	return 0;
 }
 
+/* The object is recovered, then it is tried again; the error in the end. */
+static int differ(struct changing *c, const struct view *v, const struct answers *s)
+{
+	struct pack p = { 0 };
+
+	log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
+		    strerror(-s->first));
+	if (++c->differed >= ATTEMPTS_ALIKE)
+		return s->first;
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, c->flight->sequence);
+	afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
+	pack_free(&p);
+	wait_for_view(c->a, v->epoch, c->deadline);
+	return 0;
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
 	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
-	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a),
-				       MUTANT("new-time") ? clock_wall_ns() : c->time, flags };
+	struct replica_stamp stamp = {
+		v->epoch, c->flight->sequence,	     flights_settled(c->a), MUTANT("new-time") ? clock_wall_ns() : c->time,
+		flags,	  session_tag(c->a->session)
+	};
 	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	struct answers s;
 	int err = 0;
@@ -492,6 +522,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
+		c->clean = err != -EROFS && !may_be_done(err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -513,20 +544,8 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		c->flight = NULL;
 		break;
 	case DIFFER:
-		log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
-			    strerror(-s.first));
-		err = s.first;
-		*over = ++c->differed >= ATTEMPTS_ALIKE;
-		if (!*over) {
-			struct pack p = { 0 };
-
-			pack_u64(&p, v->epoch);
-			pack_u64(&p, c->flight->sequence);
-			afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
-			pack_free(&p);
-			wait_for_view(c->a, v->epoch, c->deadline);
-			err = 0;
-		}
+		err = differ(c, v, &s);
+		*over = err;
 		break;
 	}
 	fan_free(f);
@@ -534,11 +553,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 }
 
 /* A change that failed may be done at some members: they must hear of it before it counts as settled. */
-static void end_flight(struct changing *c, int err, uint64_t epoch, bool clean)
+static void end_flight(struct changing *c, int err, uint64_t epoch)
 {
 	if (!c->flight)
 		return;
-	if (!err || clean) {
+	if (!err || c->clean) {
 		flight_end(c->a, c->flight);
 		free(c->flight);
 	} else {
@@ -559,11 +578,6 @@ static int start_flight(struct changing *c)
 }
 
 static int place_append(struct changing *c, uint64_t epoch);
-
-static bool is_alike(int err)
-{
-	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
-}
 
 static void let_go(struct changing *c)
 {
@@ -598,12 +612,16 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		return 0;
 	}
 	if (err)
-		return err;
+		return err == -ERECOVERING ? -EIO : err;
 	if (c->append && !c->flight)
 		err = place_append(c, v->epoch);
 	if (!err)
 		err = start_flight(c);
-	return err ? err : round_of(c, v, over);
+	if (!err)
+		err = round_of(c, v, over);
+	if (MUTANT("unpin-between"))
+		let_go(c);
+	return err;
 }
 
 static int run(struct changing *c)
@@ -625,7 +643,7 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
-	end_flight(c, err, v.epoch, is_alike(err));
+	end_flight(c, err, v.epoch);
 	let_go(c);
 	mark_retrying(c, false);
 	return err;
@@ -644,7 +662,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->flight = NULL;
 	c->pinned = 0;
 	c->tries = c->differed = 0;
-	c->retrying = false;
+	c->retrying = c->clean = false;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);
@@ -655,18 +673,6 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->deadline = deadline_of(c->a, rq);
 	c->time = clock_wall_ns();
 	note_of(fop, in, &c->note);
-}
-
-static int change(struct changing *c)
-{
-	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
-
-	if (err)
-		return err;
-	c->time = clock_wall_ns();
-	err = run(c);
-	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
-	return err;
 }
 
 static void size_unknown(struct afr *a, struct inode *inode)
@@ -680,23 +686,66 @@ static void size_unknown(struct afr *a, struct inode *inode)
 	pthread_mutex_unlock(&o->lock);
 }
 
+static void wrote(struct afr *a, struct inode *inode, uint64_t end)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (end > o->size)
+		o->size = end;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Where the file ends now, before the next append is placed. */
+static void note_size(const struct changing *c, int err)
+{
+	const struct setattr_in *set = c->in;
+	const struct write_out *written = c->out;
+
+	switch ((int)c->fop) {
+	case FOP_write:
+		if (err)
+			size_unknown(c->a, ((const struct write_in *)c->in)->file->inode);
+		else
+			wrote(c->a, ((const struct write_in *)c->in)->file->inode, written->offset + written->written);
+		break;
+	case FOP_setattr:
+		size_unknown(c->a, set->file ? set->file->inode : set->inode);
+		break;
+	case FOP_fallocate:
+		size_unknown(c->a, ((const struct fallocate_in *)c->in)->file->inode);
+		break;
+	case FOP_copy_range:
+		size_unknown(c->a, ((const struct copy_range_in *)c->in)->to->inode);
+		break;
+	default:
+		break;
+	}
+}
+
+static int change(struct changing *c)
+{
+	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+
+	if (err)
+		return err;
+	c->time = clock_wall_ns();
+	err = run(c);
+	note_size(c, err);
+	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
+	return err;
+}
+
 int afr_change(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	const struct setattr_in *set = in;
 	struct changing c;
 	int err;
 
 	changing_init(&c, rq, x, fop, in, out);
 	err = plan_of(c.a, fop, in, &c.plan);
-	if (!err)
-		err = change(&c);
-	if (fop == FOP_setattr)
-		size_unknown(c.a, set->file ? set->file->inode : set->inode);
-	else if (fop == FOP_fallocate)
-		size_unknown(c.a, ((const struct fallocate_in *)in)->file->inode);
-	else if (fop == FOP_copy_range)
-		size_unknown(c.a, ((const struct copy_range_in *)in)->to->inode);
-	return err;
+	return err ? err : change(&c);
 }
 
 /* ---- writes ---- */
@@ -729,20 +778,6 @@ static int size_of(struct afr *a, struct request *rq, struct file *file, uint64_
 	return 0;
 }
 
-static void wrote(struct afr *a, struct inode *inode, uint64_t end, int err)
-{
-	struct object *o = object_of(a, inode);
-
-	if (!o)
-		return;
-	pthread_mutex_lock(&o->lock);
-	if (err)
-		o->size_known = false;
-	else if (end > o->size)
-		o->size = end;
-	pthread_mutex_unlock(&o->lock);
-}
-
 /* An append is a write at the end, which is known, for nobody else changes the file while its token is here. */
 static int place_append(struct changing *c, uint64_t epoch)
 {
@@ -762,17 +797,12 @@ int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, s
 	struct changing c;
 	int err;
 
-	if (in->flags & WRITE_APPEND) {
-		changing_init(&c, rq, x, FOP_write, in, out);
-		c.append = in;
-		err = plan_all(c.a, &c.plan, in->file->inode);
-		if (!err)
-			err = change(&c);
-	} else {
-		err = afr_change(rq, x, FOP_write, in, out);
-	}
-	wrote(afr_of(x), in->file->inode, err ? 0 : out->offset + out->written, err);
-	return err;
+	if (!(in->flags & WRITE_APPEND))
+		return afr_change(rq, x, FOP_write, in, out);
+	changing_init(&c, rq, x, FOP_write, in, out);
+	c.append = in;
+	err = plan_all(c.a, &c.plan, in->file->inode);
+	return err ? err : change(&c);
 }
 
 /* ---- names of directories ---- */

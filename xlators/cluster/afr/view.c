@@ -37,6 +37,7 @@ int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inod
 	    struct replica_out *out)
 {
 	struct replica_in in = { .verb = verb, .inode = inode };
+	struct replica_stamp who = { .session = session_tag(a->session) };
 	struct request rq;
 	int err = more ? pack_end(more, &in.data) : 0;
 
@@ -45,7 +46,9 @@ int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inod
 	request_init(&rq, a->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = deadline;
-	err = fop_call(&rq, a->x->child[child], FOP_replica, &in, out);
+	err = stamp_attach(&rq, &who);
+	if (!err)
+		err = fop_call(&rq, a->x->child[child], FOP_replica, &in, out);
 	request_finish(&rq);
 	free(in.data.bytes);
 	return err;
@@ -125,6 +128,19 @@ unsigned afr_told(struct afr *a, unsigned mask, enum replica_verb verb, const st
 void afr_tell(struct afr *a, unsigned mask, enum replica_verb verb, const struct pack *what)
 {
 	afr_told(a, mask, verb, what);
+}
+
+/* At the end, when nothing is under way any more: the tokens are given back, so nobody need wait for a new view. */
+void afr_detach(struct afr *a)
+{
+	struct pack p = { 0 };
+
+	if (!a->view.epoch)
+		return;
+	pack_u64(&p, a->view.epoch);
+	pack_u64(&p, flights_settled(a));
+	afr_told(a, atomic_load(&a->up), REPLICA_DETACH, &p);
+	pack_free(&p);
 }
 
 /* ---- fetching ---- */

@@ -33,6 +33,7 @@ struct index_entry {
 struct index {
 	char *directory;
 	int directory_fd, file_fd;
+	off_t length;	     /* of the file: what is behind is of a record that was cut */
 	uint64_t disk;	     /* chosen at random when the directory was new */
 	uint64_t generation; /* now */
 	uint64_t floor;	     /* changes of generations up to this may be missing */
@@ -55,6 +56,7 @@ const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 struct session { /* of an afr, known by its id in all epochs */
 	uint8_t id[16];
+	uint64_t tag;		     /* of the id */
 	const struct client *client; /* through which it is attached, or NULL */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
@@ -153,9 +155,11 @@ int member_add_pending(struct member *, const struct gfid *);
 
 /* sessions.c; with the lock held */
 struct session *session_by_id(struct member *, const uint8_t id[16], bool make);
-struct session *session_of(struct member *, const struct client *); /* attached in this epoch, or NULL */
+/* Who asks, as the stamp says: attached in this epoch, or NULL. */
+struct session *session_of(struct member *, const struct request *);
 void session_settle(struct member *, struct session *, uint64_t settled);
-void session_orphan(struct member *, struct session *); /* its client is gone */
+void session_orphan(struct member *, struct session *); /* its client is gone: what it holds goes with the epoch */
+void session_detach(struct member *, struct session *); /* it has ended as it should */
 struct kept_note *note_find(const struct session *, uint64_t sequence);
 /* A note of the session; NULL: no memory. */
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
@@ -171,7 +175,8 @@ struct kept_note *note_on(struct member *, const struct gfid *, const char *name
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
-unsigned notes_orphaned(const struct member *);
+/* What only a new view tidies up: notes that nobody will settle, and sessions that ended with tokens. */
+unsigned orphans(const struct member *);
 
 /* tokens.c */
 int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);

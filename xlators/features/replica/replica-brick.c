@@ -180,7 +180,7 @@ void sessions_sweep(struct member *m)
 	while (*at) {
 		struct session *s = *at;
 
-		if (!s->client && clock_ns() > s->gone_ns + FORGET_NS)
+		if (!s->client && !m->frozen && clock_ns() > s->gone_ns + FORGET_NS)
 			forget_resolved(m, s);
 		if (s->client || s->first || s->tokens) {
 			at = &s->next;

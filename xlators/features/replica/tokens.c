@@ -150,7 +150,7 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 
 	pthread_mutex_lock(&m->lock);
 	for (;;) {
-		w.session = session_of(m, rq->client);
+		w.session = session_of(m, rq);
 		err = w.session ? check(m, g, epoch) : -EVIEW;
 		if (!err)
 			err = attempt(m, w.session, g, &w, &queued);

@@ -57,7 +57,7 @@ static struct session *in_epoch(struct asked *a)
 	struct session *s;
 
 	pthread_mutex_lock(&a->m->lock);
-	s = session_of(a->m, a->rq->client);
+	s = session_of(a->m, a->rq);
 	if (s && epoch == a->m->view.epoch && !a->u.failed)
 		return s;
 	pthread_mutex_unlock(&a->m->lock);
@@ -91,10 +91,25 @@ static int release(struct asked *a)
 static int settle(struct asked *a)
 {
 	struct session *s = in_epoch(a);
+	bool frozen;
 
 	if (!s)
 		return -EVIEW;
 	session_settle(a->m, s, unpack_u64(&a->u));
+	frozen = a->m->frozen;
+	pthread_mutex_unlock(&a->m->lock);
+	return frozen ? -EVIEW : 0;
+}
+
+static int detach(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	session_detach(a->m, s);
+	sessions_sweep(a->m);
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
 }
@@ -351,7 +366,7 @@ static int lease(struct asked *a)
 	r.synced = m->index.synced;
 	r.suspects = m->suspects;
 	memcpy(r.reason, m->reason, sizeof(r.reason));
-	r.orphans = notes_orphaned(m);
+	r.orphans = orphans(m);
 	r.stuck = tokens_stuck(m);
 	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
 	r.index = m->index.count;
@@ -518,6 +533,8 @@ static int activate(struct asked *a, uint64_t epoch)
 	before = member_state(m);
 	if (!m->frozen || m->coming != epoch || epoch <= m->view.epoch)
 		err = -EVIEW;
+	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
+		err = -EVIEW;
 	if (!err) {
 		m->view = v;
 		m->lease_until_ns = 0;
@@ -573,7 +590,7 @@ static int resolve(struct asked *a, uint64_t epoch)
 			continue;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
-		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
+		if (!a->m->frozen && (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody))))
 			note_remove(a->m, k);
 	}
 	task_cond_broadcast(&a->m->event);
@@ -801,9 +818,8 @@ static int from_client(struct asked *a)
 	switch (a->in->verb) {
 	case REPLICA_ATTACH:
 		return attach(a);
-	case REPLICA_VIEW:
-		put_view(a);
-		return 0;
+	case REPLICA_DETACH:
+		return detach(a);
 	case REPLICA_ACQUIRE:
 		return acquire(a);
 	case REPLICA_RELEASE:
