@@ -3,6 +3,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,13 +41,26 @@ char *path_absolute(const char *path)
 	return path_format("%s/%s", strcmp(here, "/") ? here : "", path);
 }
 
+/* A directory that was just made is there after a crash only when the one above it was written. */
+static void sync_parent(const char *path)
+{
+	cleanup_path char *copy = path_format("%s", path);
+	int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
+}
+
 void path_make_parents(const char *path)
 {
 	cleanup_path char *copy = path_format("%s", path);
 
 	for (char *at = strchr(copy + 1, '/'); at; at = strchr(at + 1, '/')) {
 		*at = '\0';
-		mkdir(copy, 0755);
+		if (!mkdir(copy, 0755))
+			sync_parent(copy);
 		*at = '/';
 	}
 }
