@@ -72,6 +72,14 @@ bool path_is_directory(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+int path_make_directory(const char *path, mode_t mode, struct problem *p)
+{
+	if (!mkdir(path, mode) || (errno == EEXIST && path_is_directory(path)))
+		return 0;
+	return problem_set(p, errno, "can't make the directory %s: %m%s", path,
+			   errno == ENOENT ? "; make the one above it first" : "");
+}
+
 static int write_all(int fd, const char *bytes, size_t size)
 {
 	while (size) {
