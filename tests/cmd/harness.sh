@@ -47,6 +47,12 @@ grep -q 'must run here' out || fail "the reason is not shown: $(cat out)"
 CHECK_DEADLINE=$(($(date +%s) - 1)) runs "0 1 0" ./passes
 grep -q 'no time left' out || fail "the reason is not shown: $(cat out)"
 
+write_test partly.sh <<'END'
+leave_out "no such device"
+pass
+END
+runs "1 0 1" ./partly.sh
+
 # ---- limits ----
 write_test slow.sh <<'END'
 # limit: 1 s, 5 s with LONG=1
