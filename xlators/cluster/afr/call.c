@@ -44,7 +44,7 @@ static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
 	return err;
 }
 
-/* Replaces what the fields lend by what the child knows. */
+/* Replaces what the fields lend by what the child knows; of files these are references (drop_files). */
 static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, int child)
 {
 	int err = 0;
@@ -134,11 +134,25 @@ static void forget_known(struct afr *a, enum fop fop, const void *in, int child)
 			inode[0] = *(struct inode *const *)at;
 		} else if (f->kind == FIELD_FILE && *(struct file *const *)at) {
 			inode[0] = (*(struct file *const *)at)->inode;
-			file_forget(a, *(struct file *const *)at, child);
 		}
 		for (int i = 0; i < 2; i++)
 			if (inode[i] && inode_slot(inode[i], a->x))
 				atomic_fetch_and(&((struct object *)inode_slot(inode[i], a->x))->known, ~(1u << child));
+	}
+}
+
+/* What translate has put in the place of ours. */
+static void drop_files(struct afr *a, enum fop fop, const void *in, void *copy, int child, bool stale)
+{
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		struct file *const *ours = (const void *)((const char *)in + f->offset);
+		struct file **its = (void *)((char *)copy + f->offset);
+
+		if (f->kind != FIELD_FILE || *its == *ours)
+			continue;
+		if (stale && *its)
+			file_forget(a, *ours, child, *its);
+		file_unref(*its);
 	}
 }
 
@@ -184,6 +198,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 	if (!err)
 		note_seen(a, member, fop, in, out);
 	buffer_unref(empty);
+	drop_files(a, fop, in, copy, member, err == -ESTALE);
 	return err;
 }
 

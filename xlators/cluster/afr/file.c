@@ -17,8 +17,6 @@ void opened_free(struct opened *o)
 {
 	for (int i = 0; i < REPLICAS_MAX; i++)
 		file_unref(o->at[i]);
-	for (unsigned i = 0; i < o->dropped_count; i++)
-		file_unref(o->dropped[i]);
 	free(o->seen);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -148,7 +146,7 @@ static struct file *file_known(struct opened *o, int member)
 	struct file *f;
 
 	pthread_mutex_lock(&o->lock);
-	f = o->at[member];
+	f = o->at[member] ? file_ref(o->at[member]) : NULL;
 	pthread_mutex_unlock(&o->lock);
 	return f;
 }
@@ -174,7 +172,7 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 			bring_locks(a, f, got, member);
 		pthread_mutex_lock(&o->lock);
 		if (!err)
-			*at = o->at[member] = got;
+			*at = file_ref(o->at[member] = got);
 		pthread_mutex_unlock(&o->lock);
 	}
 	task_unlock(&o->opening);
@@ -182,18 +180,20 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 	return err;
 }
 
-void file_forget(struct afr *a, struct file *f, int member)
+void file_forget(struct afr *a, struct file *f, int member, const struct file *its)
 {
 	struct opened *o = opened_of(a, f);
+	struct file *old = NULL;
 
 	if (!o)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->at[member] && o->dropped_count < DROPPED_MAX) { /* others may be using it just now: it is let go with ours */
-		o->dropped[o->dropped_count++] = o->at[member];
+	if (o->at[member] == its) {
+		old = o->at[member];
 		o->at[member] = NULL;
 	}
 	pthread_mutex_unlock(&o->lock);
+	file_unref(old);
 }
 
 /* ---- open ---- */

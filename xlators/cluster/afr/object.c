@@ -229,29 +229,37 @@ struct giving_back {
 	uint64_t epoch;
 };
 
-static void give_back(void *arg)
+/* Epoch 0: of now. */
+static void release(struct afr *a, const struct gfid *gfid, uint64_t epoch)
 {
-	struct giving_back *g = arg;
 	struct pack p = { 0 };
 	int granter;
 
-	pthread_mutex_lock(&g->a->lock);
-	granter = g->a->view.epoch == g->epoch ? view_granter(&g->a->view, gfid_of(g->o)) : -1;
-	g->a->released++;
-	pthread_mutex_unlock(&g->a->lock);
-	pack_u64(&p, g->epoch);
-	pack_u64(&p, flights_settled(g->a));
-	pack_gfid(&p, gfid_of(g->o));
+	pthread_mutex_lock(&a->lock);
+	epoch = epoch ? epoch : a->view.epoch;
+	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid) : -1;
+	a->released++;
+	pthread_mutex_unlock(&a->lock);
+	pack_u64(&p, epoch);
+	pack_u64(&p, flights_settled(a));
+	pack_gfid(&p, gfid);
 	if (granter >= 0)
-		afr_verb(g->a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+		afr_verb(a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
 	pack_free(&p);
+}
+
+static void give_back(void *arg)
+{
+	struct giving_back *g = arg;
+
+	release(g->a, gfid_of(g->o), g->epoch);
 	pthread_mutex_lock(&g->o->lock);
 	if (g->o->token == TOKEN_RETURNING)
 		g->o->token = TOKEN_NONE;
 	pthread_mutex_unlock(&g->o->lock);
 	task_cond_broadcast(&g->o->changed);
-	afr_task_ends(g->a);
 	inode_unref(g->inode);
+	afr_task_ends(g->a);
 	free(g);
 }
 
@@ -285,7 +293,6 @@ void token_unpin(struct afr *a, struct object *o)
 void token_recalled(struct afr *a, struct object *o)
 {
 	pthread_mutex_lock(&o->lock);
-	o->recalls++;
 	o->recalled = true;
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
 		pthread_mutex_lock(&a->lock);
