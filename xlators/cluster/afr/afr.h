@@ -52,6 +52,7 @@ struct opened { /* slot of a file */
 	struct task_lock opening;
 	pthread_mutex_t lock;	       /* guards what follows */
 	struct file *at[REPLICAS_MAX]; /* the members' */
+	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
 	/* of a directory: ordinals are its offsets */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */

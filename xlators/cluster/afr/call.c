@@ -296,7 +296,7 @@ static unsigned view_now(struct afr *a)
 	return mask;
 }
 
-enum { LOOK_NS = 100000000 };
+enum { LOOK_NS = 100000000, LOOKS_STALE = 30 };
 
 /* What the caller will see, whatever comes later. */
 static void give_up_rest(struct fan *f)
@@ -310,6 +310,43 @@ static void give_up_rest(struct fan *f)
 		if (b->task)
 			task_cancel(b->task);
 	}
+}
+
+/* Nobody else may fetch it: a client that waits for a lock may have nothing else to do. */
+static unsigned view_fetched(struct afr *a, bool stale)
+{
+	struct view v;
+
+	pthread_mutex_lock(&a->lock);
+	a->stale |= stale;
+	pthread_mutex_unlock(&a->lock);
+	return afr_view(a, clock_ns() + LOOK_NS, &v) ? ~0u : view_mask(&v, MEMBER_BACK);
+}
+
+/* A call that waits has no deadline, and can be interrupted; whether it was done before that came is known when it has ended. */
+static void wait_patiently(struct fan *f)
+{
+	uint64_t until;
+	unsigned view = ~0u, looks = 0;
+	int err = 0;
+
+	pthread_mutex_lock(&f->lock);
+	while (err != -ECANCELED && waits_for_any(f, view)) {
+		err = task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS);
+		if (err != -ETIMEDOUT)
+			continue;
+		pthread_mutex_unlock(&f->lock);
+		view = view_fetched(f->a, ++looks % LOOKS_STALE == 0);
+		pthread_mutex_lock(&f->lock);
+	}
+	task_shield(true);
+	until = clock_ns() + 1000000000;
+	give_up_rest(f);
+	while (waits_for_any(f, ~0u) && clock_ns() < until)
+		task_cond_wait(&f->answered, &f->lock, until);
+	give_up_rest(f);
+	pthread_mutex_unlock(&f->lock);
+	task_shield(false);
 }
 
 static void wait_all(struct fan *f, bool view_counts)
@@ -350,7 +387,10 @@ struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop 
 	for (int i = 0; i < a->members; i++)
 		if (mask_bit(mask, i))
 			start_branch(f, rq, i);
-	wait_all(f, true);
+	if (fop_info[fop].flags & FOP_WAITS)
+		wait_patiently(f);
+	else
+		wait_all(f, true);
 	return f;
 }
 
