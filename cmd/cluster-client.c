@@ -42,6 +42,7 @@ static int find_only(struct process *keeper, struct problem *p)
 {
 	struct processes all;
 	size_t found = 0, which = 0;
+	pid_t silent = 0;
 	int err = processes_find(&all, p);
 
 	if (err)
@@ -50,12 +51,16 @@ static int find_only(struct process *keeper, struct problem *p)
 		if (keeper_is(&all.one[i])) {
 			found++;
 			which = i;
+		} else if (!process_answers(&all.one[i]) && !strcmp(process_program(&all.one[i]), "stratusd")) {
+			silent = process_pid(&all.one[i]);
 		}
 	if (found == 1) {
 		*keeper = all.one[which];
 		all.one[which] = (struct process){ 0 };
 	} else if (found) {
 		err = problem_set(p, EINVAL, "%zu stratusd with a cluster store run here: name one with --stratusd", found);
+	} else if (silent) {
+		err = problem_set(p, ETIMEDOUT, "process %d (stratusd) does not answer; see its log", silent);
 	} else {
 		err = problem_set(p, ENOENT,
 				  "no stratusd with a cluster store answers in %s: run this on a server, as its user, after "
@@ -84,7 +89,7 @@ int keeper_ask(const struct process *keeper, const char *line, const char *body,
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
-	int err = to ? control_send(keeper->socket, line, body, to, p) : -ENOMEM;
+	int err = to ? control_send(keeper->socket, line, body, CONTROL_COMMAND_S, to, p) : -ENOMEM;
 
 	if (to)
 		fclose(to);

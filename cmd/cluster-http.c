@@ -2,7 +2,7 @@
 /* The volfile service: read-only HTTP, for mounts and for whoever watches.
  *
  *   GET /v1/volume/NAME/client[?brick=N][&after=VERSION]   the client's volfile; X-Stratus-Version says of which version. With
- *       `after`, the answer waits until there is another version, and is 304 if there is none after 30 s.
+ *       `after`, the answer waits until there is a later version, and is 304 if there is none after 30 s.
  *   GET /v1/status                                         what `stratus status --json` prints */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,15 +21,17 @@
 #include "store.h"
 #include "task.h"
 
-enum { POLL_MS = 30000, LOOK_MS = 1000, THREADS = 2, CONNECTIONS = 4096, CONNECTION_S = 60 };
+enum { POLL_MS = 30000, LOOK_MS = 1000, THREADS = 2, CONNECTIONS = 4096, CONNECTIONS_OF_ONE = 512, CONNECTION_S = 60 };
 
 /* One request, from its first line until its answer has left. */
 struct ask {
 	struct MHD_Connection *connection;
 	char volume[72];
 	uint64_t after, until_ns;
-	bool waits; /* `after` was given */
-	bool ripe;  /* has waited long enough */
+	uint64_t brick;
+	bool waits;	  /* `after` was given */
+	bool names_brick; /* `brick` was */
+	bool ripe;	  /* has waited long enough */
 	struct ask *next;
 };
 
@@ -91,15 +94,16 @@ static enum MHD_Result answer_status(struct ask *a)
 
 /* ---- volfiles ---- */
 
-static bool same_version(const struct ask *a)
+/* The volume is there, and no later than the asker has it. */
+static bool nothing_new(const struct ask *a)
 {
 	cleanup_path char *key = path_format("volume/%s", a->volume);
 	struct blob value;
 	uint64_t version;
+	int err = store_get(cluster_store(), key, &value, &version);
 
-	store_get(cluster_store(), key, &value, &version);
 	free(value.bytes);
-	return version == a->after;
+	return !err && version <= a->after;
 }
 
 /* The client's file of that brick; of a replica set there is one for all. */
@@ -117,17 +121,16 @@ static char *take_client(struct volgen_files *files, size_t brick)
 
 static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t version)
 {
-	const char *brick = MHD_lookup_connection_value(a->connection, MHD_GET_ARGUMENT_KIND, "brick");
 	struct volgen_files files = { 0 };
 	struct problem p = { "" };
 	char *text = NULL;
 
 	if (s->stopped)
 		problem_set(&p, EAGAIN, "volume %s is stopped: `stratus volume start %s` starts it", s->volume, s->volume);
-	else if (!s->replica && s->bricks > 1 && !brick)
+	else if (!s->replica && s->bricks > 1 && !a->names_brick)
 		problem_set(&p, EINVAL, "volume %s has %zu bricks without replicas: mount one of them, as SERVER:/%s/brick0",
 			    s->volume, s->bricks, s->volume);
-	else if (!volgen(s, cluster_state(), &files, &p) && !(text = take_client(&files, brick ? strtoul(brick, NULL, 10) : 0)))
+	else if (!volgen(s, cluster_state(), &files, &p) && !(text = take_client(&files, a->brick)))
 		problem_set(&p, ENOENT, "volume %s has no such brick to mount", s->volume);
 	volgen_free(&files);
 	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
@@ -143,7 +146,7 @@ static enum MHD_Result answer_client(struct ask *a)
 
 	if (err)
 		done = refuse(a, err == -ENOENT ? MHD_HTTP_NOT_FOUND : MHD_HTTP_INTERNAL_SERVER_ERROR, p.text);
-	else if (a->waits && version == a->after)
+	else if (a->waits && version <= a->after)
 		done = answer(a, MHD_HTTP_NOT_MODIFIED, "text/plain; charset=utf-8", path_format("%s", ""), version);
 	else
 		done = answer_spec(a, &s, version);
@@ -157,7 +160,7 @@ static enum MHD_Result answer_client(struct ask *a)
 static bool park(struct ask *a)
 {
 	pthread_mutex_lock(&http.lock);
-	if (a->ripe || http.stopping || !same_version(a)) {
+	if (a->ripe || http.stopping || !nothing_new(a)) {
 		pthread_mutex_unlock(&http.lock);
 		return false;
 	}
@@ -177,7 +180,7 @@ static void wake_ripe(bool all)
 	for (struct ask **at = &http.waiting; *at;) {
 		struct ask *a = *at;
 
-		if (!all && now < a->until_ns && same_version(a)) {
+		if (!all && now < a->until_ns && nothing_new(a)) {
 			at = &a->next;
 			continue;
 		}
@@ -223,11 +226,20 @@ static bool is_client(const char *url, struct ask *a)
 	return true;
 }
 
+/* False: it is given, and no number. */
+static bool take_number(struct MHD_Connection *c, const char *name, bool *given, uint64_t *number)
+{
+	const char *text = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+
+	*given = text != NULL;
+	*number = text ? strtoull(text, NULL, 10) : 0;
+	return !text || (*text && strlen(text) < 20 && !text[strspn(text, "0123456789")]);
+}
+
 static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *url, const char *method, const char *version,
 			      const char *upload, size_t *upload_size, void **state)
 {
 	struct ask *a = *state;
-	const char *after;
 
 	(void)arg, (void)version, (void)upload;
 	if (!a) { /* the header is there */
@@ -246,9 +258,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
 		return answer_status(a);
 	if (!is_client(url, a))
 		return refuse(a, MHD_HTTP_NOT_FOUND, "there are /v1/status and /v1/volume/NAME/client");
-	after = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "after");
-	a->waits = after != NULL;
-	a->after = after ? strtoull(after, NULL, 10) : 0;
+	if (!take_number(c, "after", &a->waits, &a->after) || !take_number(c, "brick", &a->names_brick, &a->brick))
+		return refuse(a, MHD_HTTP_BAD_REQUEST, "'after' and 'brick' are decimal numbers");
 	return a->waits && park(a) ? MHD_YES : answer_client(a);
 }
 
@@ -304,6 +315,16 @@ static int make_listener(const char *address, struct problem *p)
 		      : fd;
 }
 
+/* Of the descriptors that this process may have, at most a quarter: the others are the bricks'. */
+static unsigned connection_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 > CONNECTIONS)
+		return CONNECTIONS;
+	return (unsigned)limit.rlim_cur / 4;
+}
+
 int cluster_http_start(const char *address, struct problem *p)
 {
 	int fd;
@@ -323,7 +344,8 @@ int cluster_http_start(const char *address, struct problem *p)
 	http.stopping = false;
 	http.daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
 				       NULL, handle, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, THREADS,
-				       MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_S,
+				       MHD_OPTION_CONNECTION_LIMIT, connection_limit(), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+				       CONNECTIONS_OF_ONE, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_S,
 				       MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
 	if (!http.daemon) {
 		close(fd);

@@ -102,7 +102,14 @@ static int register_replace(const char *key, uint64_t version, const struct blob
 	return store_replace(cluster.store, key, version, value);
 }
 
-static const struct cluster_register views = { register_get, register_replace };
+static bool register_leads(void)
+{
+	return store_leads(cluster.store);
+}
+
+/* A leader that hears of no majority for an election's time steps down with its next tick; the others elect another no sooner. What
+ * is between is how late a message may be. */
+static const struct cluster_register views = { register_get, register_replace, register_leads, 500000000 };
 
 /* ---- units ---- */
 
@@ -349,13 +356,19 @@ static void forget_volumes(void)
 void cluster_reconcile(void)
 {
 	static const char prefix[] = "volume/";
-	uint64_t index = store_index(cluster.store);
-	bool leads = store_leads(cluster.store);
-	char **keys = store_keys(cluster.store, prefix);
+	uint64_t index;
+	bool leads;
+	char **keys;
 
-	if (!keys)
+	pthread_mutex_lock(
+		&cluster.lock); /* first: what was read before another's turn may be older than what that put into effect */
+	index = store_index(cluster.store);
+	leads = store_leads(cluster.store);
+	keys = store_keys(cluster.store, prefix);
+	if (!keys) {
+		pthread_mutex_unlock(&cluster.lock);
 		return;
-	pthread_mutex_lock(&cluster.lock);
+	}
 	atomic_store(&cluster.reconciled, index);
 	atomic_store(&cluster.led, leads);
 	for (size_t i = 0; i < cluster.volumes; i++)
@@ -588,7 +601,6 @@ static json_t *brick_json(const struct volume *v, size_t number)
 {
 	const struct spec_brick *b = &v->spec.brick[number];
 	const struct unit *u = unit_of(v, number);
-	struct statvfs fs;
 	char id[GFID_TEXT];
 	json_t *brick = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "name", "", "server", b->server->name, "directory",
 				  b->directory, "id", gfid_text(&b->id, id), "port", (int)spec_brick_port(b), "state",
@@ -603,10 +615,6 @@ static json_t *brick_json(const struct volume *v, size_t number)
 		json_object_set_new(brick, "problem", json_string(u->problem.text));
 	if (u && u->graph)
 		json_object_set_new(brick, "clients", json_integer(count_sessions(u->graph, number)));
-	if (is_ours(b) && !statvfs(b->directory, &fs)) {
-		json_object_set_new(brick, "bytes-total", json_integer((json_int_t)fs.f_blocks * fs.f_frsize));
-		json_object_set_new(brick, "bytes-free", json_integer((json_int_t)fs.f_bavail * fs.f_frsize));
-	}
 	return brick;
 }
 
@@ -651,6 +659,24 @@ static json_t *volume_json(const struct volume *v)
 	return all;
 }
 
+/* Without the lock: a disk that hangs holds up nobody but who asks. */
+static void add_space(json_t *volumes)
+{
+	json_t *volume, *brick;
+	size_t i, k;
+
+	json_array_foreach(volumes, i, volume) json_array_foreach(json_object_get(volume, "bricks"), k, brick)
+	{
+		const char *server = json_string_value(json_object_get(brick, "server"));
+		struct statvfs fs;
+
+		if (strcmp(server, cluster.name) || statvfs(json_string_value(json_object_get(brick, "directory")), &fs))
+			continue;
+		json_object_set_new(brick, "bytes-total", json_integer((json_int_t)fs.f_blocks * fs.f_frsize));
+		json_object_set_new(brick, "bytes-free", json_integer((json_int_t)fs.f_bavail * fs.f_frsize));
+	}
+}
+
 void cluster_status(FILE *to)
 {
 	json_t *volumes = json_array(), *servers = json_array(), *all;
@@ -659,6 +685,7 @@ void cluster_status(FILE *to)
 	for (size_t i = 0; i < cluster.volumes; i++)
 		json_array_append_new(volumes, volume_json(&cluster.volume[i]));
 	pthread_mutex_unlock(&cluster.lock);
+	add_space(volumes);
 	cluster_members_json(servers);
 	if (!json_array_size(servers)) /* not shared */
 		json_array_append_new(servers, json_pack("{s:s, s:s}", "name", cluster.name, "state", "up"));

@@ -2,6 +2,7 @@
 /* Builds, starts and stops a whole cluster on this machine. Its server is known by the directory of its state, its mounts by
  * their mount points. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -245,6 +246,23 @@ static int make_spec(struct demo *d, const struct demo_form *form, struct proble
 	return err;
 }
 
+/* But for what mkfs makes: it may be a disk of its own. */
+static int check_empty(const char *directory, struct problem *p)
+{
+	DIR *list = opendir(directory);
+	const struct dirent *e;
+	bool is_empty = true;
+
+	if (!list)
+		return problem_set(p, errno, "can't read the directory %s: %m", directory);
+	while ((e = readdir(list)))
+		is_empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, "lost+found");
+	closedir(list);
+	return is_empty ? 0
+			: problem_set(p, ENOTEMPTY, "%s holds files but no demo: name an empty or new directory with --dir",
+				      directory);
+}
+
 static int make_all(struct demo *d, const char *directory, const struct demo_form *form, struct problem *p)
 {
 	int err = make_directory(directory, p);
@@ -252,10 +270,9 @@ static int make_all(struct demo *d, const char *directory, const struct demo_for
 
 	if (err)
 		return err;
-	if (rmdir(directory) && errno != EBUSY)
-		return problem_set(p, ENOTEMPTY, "%s holds files but no demo: name an empty or new directory with --dir",
-				   directory);
-	err = make_directory(directory, p);
+	err = check_empty(directory, p);
+	if (err)
+		return err;
 	real = realpath(directory, NULL);
 	if (real) {
 		free(d->directory);
@@ -478,15 +495,53 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 	return remove(path);
 }
 
+/* Of a demo's directory: what the demo has made there. */
+static bool is_ours(const char *name)
+{
+	static const char *const ours[] = { "state", "log", "demo.json", "spec.yaml" };
+	const char *number = name + strlen("brick");
+
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (!strcmp(name, ours[i]))
+			return true;
+	return !strncmp(name, "brick", number - name) && *number && !number[strspn(number, "0123456789")];
+}
+
+static int is_ours_entry(const struct dirent *e)
+{
+	return is_ours(e->d_name);
+}
+
+static int remove_ours(const char *directory)
+{
+	struct dirent **entry;
+	int count = scandir(directory, &entry, is_ours_entry, NULL), err = count < 0 ? -errno : 0;
+
+	for (int i = 0; i < count; i++) {
+		cleanup_path char *path = path_format("%s/%s", directory, entry[i]->d_name);
+
+		if (!err && nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
+			err = -errno;
+		free(entry[i]);
+	}
+	if (count >= 0)
+		free(entry);
+	return err;
+}
+
 int demo_purge(struct demo *d, struct problem *p)
 {
+	int err;
+
 	for (size_t i = 0; i < demo_mounts(d); i++) {
 		cleanup_path char *directory = demo_mountpoint(d, i);
 
 		rmdir(directory);
 	}
 	rmdir(d->mount);
-	if (nftw(d->directory, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
-		return problem_set(p, errno, "can't remove all of %s: %m", d->directory);
+	err = remove_ours(d->directory);
+	if (err)
+		return problem_set(p, -err, "can't remove all of %s: %s", d->directory, strerror(-err));
+	rmdir(d->directory); /* it stays if it is a disk, or has files of somebody else */
 	return 0;
 }

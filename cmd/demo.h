@@ -27,7 +27,7 @@ struct demo_form {
 int demo_create(struct demo *, const char *directory, const struct demo_form *, struct problem *);
 int demo_start(struct demo *, struct problem *);
 int demo_stop(struct demo *, struct problem *);	 /* data stay */
-int demo_purge(struct demo *, struct problem *); /* when stopped: the directory and all below it */
+int demo_purge(struct demo *, struct problem *); /* when stopped: what it made in the directory */
 void demo_close(struct demo *);
 
 const struct process *demo_server(const struct demo *); /* NULL: not running */

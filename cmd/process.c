@@ -14,11 +14,11 @@
 #include "path.h"
 #include "process.h"
 
-static int ask_socket(const char *socket, const char *line, char **answer, struct problem *p)
+static int ask_socket(const char *socket, const char *line, unsigned limit_s, char **answer, struct problem *p)
 {
 	size_t size;
 	FILE *to = open_memstream(answer, &size);
-	int err = to ? control_ask(socket, line, to, p) : -ENOMEM;
+	int err = to ? control_send(socket, line, NULL, limit_s, to, p) : -ENOMEM;
 
 	if (to)
 		fclose(to);
@@ -31,13 +31,13 @@ static int ask_socket(const char *socket, const char *line, char **answer, struc
 
 int process_ask(const struct process *process, const char *line, char **answer, struct problem *p)
 {
-	return ask_socket(process->socket, line, answer, p);
+	return ask_socket(process->socket, line, CONTROL_COMMAND_S, answer, p);
 }
 
 static int process_open(const char *socket, struct process *process, struct problem *p)
 {
 	char *answer = NULL;
-	int err = ask_socket(socket, "info", &answer, p);
+	int err = ask_socket(socket, "info", CONTROL_PROBE_S, &answer, p);
 
 	if (err)
 		return err;
@@ -74,6 +74,25 @@ const char *process_mountpoint(const struct process *process)
 	return json_string_value(json_object_get(process->info, "mountpoint"));
 }
 
+bool process_answers(const struct process *process)
+{
+	return !json_is_false(json_object_get(process->info, "answers"));
+}
+
+/* What the name of its socket says of one that does not answer. */
+static bool open_silent(const char *socket, struct process *process)
+{
+	int pid;
+	char *program = control_owner(socket, &pid);
+
+	if (!program)
+		return false;
+	process->info = json_pack("{s:s, s:i, s:b}", "program", program, "pid", pid, "answers", 0);
+	process->socket = path_format("%s", socket);
+	free(program);
+	return true;
+}
+
 int processes_find(struct processes *all, struct problem *p)
 {
 	cleanup_path char *pattern = path_format("%s/*.sock", control_rundir());
@@ -88,7 +107,7 @@ int processes_find(struct processes *all, struct problem *p)
 		struct problem ignored = { "" };
 
 		err = process_open(found.gl_pathv[i], &all->one[all->count], &ignored);
-		if (!err)
+		if (!err || (err == -ETIMEDOUT && open_silent(found.gl_pathv[i], &all->one[all->count])))
 			all->count++;
 		else if (err == -ECONNREFUSED)
 			unlink(found.gl_pathv[i]);
@@ -166,7 +185,10 @@ int process_find(const char *target, struct process *process, struct problem *p)
 			matches++;
 			which = i;
 		}
-	if (matches == 1) {
+	if (matches == 1 && !process_answers(&all.one[which])) {
+		err = problem_set(p, ETIMEDOUT, "process %d (%s) does not answer; see its log", process_pid(&all.one[which]),
+				  process_program(&all.one[which]));
+	} else if (matches == 1) {
 		*process = all.one[which];
 		all.one[which] = (struct process){ 0 };
 	} else if (matches) {

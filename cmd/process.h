@@ -3,6 +3,7 @@
 #ifndef STRATUS_PROCESS_H
 #define STRATUS_PROCESS_H
 #include <jansson.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct problem;
@@ -14,15 +15,16 @@ struct processes {
 	struct process *one;
 	size_t count;
 };
-/* All that answer. Sockets that a killed process has left are removed. */
+/* All. Sockets that a killed process has left are removed. */
 int processes_find(struct processes *, struct problem *);
 void processes_free(struct processes *);
 pid_t process_pid(const struct process *);
 const char *process_program(const struct process *);
+bool process_answers(const struct process *);		/* else nothing else is known of it */
 const char *process_mountpoint(const struct process *); /* NULL for servers */
 
 /* The process that `target` names: a pid, a mount point, a volfile, a control socket, or "stratusd" or "mount" if there
- * is one of it. Without one: -ENOENT or -EINVAL, and a sentence. */
+ * is one of it. Without one: -ENOENT or -EINVAL, and a sentence. One that does not answer: -ETIMEDOUT. */
 int process_find(const char *target, struct process *, struct problem *);
 void process_free(struct process *);
 /* Sends a line and gives the answer as text (malloc'ed). */

@@ -7,26 +7,9 @@
 #include <string.h>
 
 #include "cluster-client.h"
+#include "json.h"
 #include "log.h"
 #include "path.h"
-
-const char *json_text(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? text : "";
-}
-
-json_int_t json_number(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
-}
-
-void json_show(const json_t *value)
-{
-	json_dumpf(value, stdout, JSON_INDENT(2));
-	putchar('\n');
-}
 
 int sets_process(const char *target, struct process *process, struct problem *p)
 {

@@ -20,8 +20,4 @@ int sets_complete(const struct process *, const json_t *list, struct problem *);
 int set_member(const json_t *set, const char *name, struct problem *);
 /* Sends words to the set's coordinator and gives its answer (malloc'ed). */
 int set_ask(const struct process *, const json_t *set, const char *words, char **answer, struct problem *);
-
-const char *json_text(const json_t *object, const char *name); /* "" if there is none */
-json_int_t json_number(const json_t *object, const char *name);
-void json_show(const json_t *); /* prints it */
 #endif

@@ -214,16 +214,20 @@ static void set_options(CURL *easy, const char *url, bool polls, char *reason, s
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, a);
 }
 
-/* What the server has said: -ENOTCONN if it is no answer, so that another may be asked. */
-static int judge(const char *server, long status, const struct answer *a, char **text, struct problem *p)
+/* What the server has said: -ENOTCONN if it is no answer, so that another may be asked. So is what one says that has not heard yet
+ * what another has told us. */
+static int judge(const char *server, long status, uint64_t after, const struct answer *a, char **text, struct problem *p)
 {
+	if (a->version && a->version < after)
+		return problem_set(p, ENOTCONN, "%s lags behind: it has version %" PRIu64 ", and %" PRIu64 " is known", server,
+				   a->version, after);
 	if (status == 200 && a->version)
 		return 0;
 	if (status == 304)
 		return -EAGAIN;
 	(*text)[strcspn(*text, "\n")] = '\0';
 	if ((status == 404 || status == 409) && a->size && a->size < 400) /* a sentence of ours */
-		return problem_set(p, status == 404 ? ENOENT : EBUSY, "%s says: %s", server, *text);
+		return problem_set(p, status == 409 ? EBUSY : after ? ENOTCONN : ENOENT, "%s says: %s", server, *text);
 	return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen",
 			   server, status);
 }
@@ -263,7 +267,7 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 		err = problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state?", server,
 				  *reason ? reason : curl_easy_strerror(code));
 	else
-		err = judge(server, status, &a, text, p);
+		err = judge(server, status, after, &a, text, p);
 	curl_easy_cleanup(easy);
 	*version = a.version;
 	if (err) {

@@ -10,7 +10,7 @@ struct source;
 bool source_is_one(const char *text); /* else it is a path */
 int source_create(const char *text, struct source **, struct problem *);
 /* The volfile (malloc'ed) and its version, from the first server that answers, beginning with the one that did the last time.
- * `after` not 0: waits for another version than that, half a minute at most: -EAGAIN if there is none. -ECANCELED after
+ * `after` not 0: waits for a later version than that, half a minute at most: -EAGAIN if there is none. -ECANCELED after
  * source_cancel(). */
 int source_fetch(struct source *, uint64_t after, char **text, uint64_t *version, struct problem *);
 /* Sleeps; -ECANCELED if it was cancelled. */

@@ -7,14 +7,16 @@
 
 #include "command.h"
 #include "demo.h"
+#include "json.h"
 #include "path.h"
 #include "service.h"
+#include "verbs.h"
 
 enum { KEY_DIR = 1000, KEY_MOUNT, KEY_BRICKS, KEY_REPLICA, KEY_JSON, KEY_PURGE, BRICKS_MAX = 64 };
 
 struct arguments {
 	struct words words;
-	const char *directory;
+	char *directory;
 	struct demo_form form;
 	bool json, purge;
 };
@@ -35,7 +37,8 @@ static error_t option(int key, char *value, struct argp_state *state)
 
 	switch (key) {
 	case KEY_DIR:
-		a->directory = value;
+		free(a->directory);
+		a->directory = path_format("%s", value);
 		return 0;
 	case KEY_MOUNT:
 		a->form.mount = value;
@@ -92,8 +95,7 @@ static void print_json(const struct demo *d)
 				(int)spec_brick_port(&d->spec.brick[0]), "service-port", (int)d->port, "replica",
 				d->spec.replica ? (int)d->spec.replica : 1, "bricks", bricks_json(d));
 
-	json_dumpf(all, stdout, JSON_INDENT(2));
-	putchar('\n');
+	json_show(all);
 	json_decref(all);
 }
 
@@ -163,7 +165,7 @@ static void print_tries(const struct demo *d)
 	       self, dir, self, dir);
 }
 
-static int start(const struct arguments *a, const char *directory, struct problem *p)
+static int start(const struct arguments *a, struct problem *p)
 {
 	struct demo d = { 0 };
 	int err = 0;
@@ -173,7 +175,7 @@ static int start(const struct arguments *a, const char *directory, struct proble
 				   "%u bricks can't be %u replicas: distribution over several sets is not there yet, so give "
 				   "the same number",
 				   a->form.bricks, a->form.replica);
-	err = demo_create(&d, directory, &a->form, p);
+	err = demo_create(&d, a->directory, &a->form, p);
 	if (!err)
 		err = demo_start(&d, p);
 	if (!err && a->json)
@@ -186,10 +188,10 @@ static int start(const struct arguments *a, const char *directory, struct proble
 	return err;
 }
 
-static int status(const struct arguments *a, const char *directory, struct problem *p)
+static int status(const struct arguments *a, struct problem *p)
 {
 	struct demo d = { 0 };
-	int err = demo_open(&d, directory, p);
+	int err = demo_open(&d, a->directory, p);
 
 	if (!err && a->json)
 		print_json(&d);
@@ -199,10 +201,10 @@ static int status(const struct arguments *a, const char *directory, struct probl
 	return err;
 }
 
-static int stop(const struct arguments *a, const char *directory, struct problem *p)
+static int stop(const struct arguments *a, struct problem *p)
 {
 	struct demo d = { 0 };
-	int err = demo_open(&d, directory, p);
+	int err = demo_open(&d, a->directory, p);
 
 	if (!err)
 		err = demo_stop(&d, p);
@@ -211,7 +213,8 @@ static int stop(const struct arguments *a, const char *directory, struct problem
 	if (!err && a->json)
 		print_json(&d);
 	else if (!err)
-		printf(a->purge ? "stopped, and %s removed\n" : "stopped; the data stay in %s\n", d.directory);
+		printf(a->purge ? "stopped, and what the demo made in %s removed\n" : "stopped; the data stay in %s\n",
+		       d.directory);
 	demo_close(&d);
 	return err;
 }
@@ -225,7 +228,7 @@ int command_demo(int argc, char **argv)
 		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); several bricks without replicas: DIR/brickN", 0 },
 		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (3; with --replica, as many)", 0 },
 		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file: all bricks, or 1 (3; with --bricks, 1)", 0 },
-		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove DATADIR", 0 },
+		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove what the demo made in DATADIR", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ 0 },
 	};
@@ -240,18 +243,21 @@ int command_demo(int argc, char **argv)
 		NULL,
 		NULL,
 	};
-	struct problem p = { "" };
+	static const struct verb verbs[] = {
+		{ "start", 0, 1, WITH_BRICKS | WITH_MOUNT | WITH_REPLICA, start },
+		{ "status", 1, 1, 0, status },
+		{ "stop", 1, 1, WITH_PURGE, stop },
+		{ 0 },
+	};
 	const char *word[1] = { "start" };
-	struct arguments a = { .words = { word, 0, 1, 0 } };
-	cleanup_path char *usual = usual_directory();
-	int (*run)(const struct arguments *, const char *, struct problem *);
+	struct arguments a = { .words = { word, 0, 1, 0 }, .directory = usual_directory() };
+	unsigned given;
+	int result;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	run = !strcmp(word[0], "start") ? start : !strcmp(word[0], "status") ? status : !strcmp(word[0], "stop") ? stop : NULL;
-	if (!run || (a.purge && run != stop)) {
-		fprintf(stderr, "stratus demo: say `stratus demo`, `stratus demo status` or `stratus demo stop "
-				"[--purge]`; see --help\n");
-		return EXIT_USAGE;
-	}
-	return run(&a, a.directory ? a.directory : usual, &p) ? problem_print(argv[0], &p) : 0;
+	given = (a.form.bricks ? WITH_BRICKS : 0) | (a.form.mount ? WITH_MOUNT : 0) | (a.form.replica ? WITH_REPLICA : 0) |
+		(a.purge ? WITH_PURGE : 0);
+	result = verbs_run(argv[0], verbs, word[0], a.words.count, given, &a);
+	free(a.directory);
+	return result;
 }

@@ -6,30 +6,44 @@
 #include <string.h>
 
 #include "command.h"
+#include "json.h"
 #include "path.h"
 #include "service.h"
 #include "set.h"
+#include "verbs.h"
 
 struct arguments {
 	struct words words;
-	const char *process;
-	bool json;
+	struct ask_form ask;
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
 
-	switch (key) {
-	case 'j':
-		a->json = true;
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &a->ask;
 		return 0;
-	case 's':
-		a->process = value;
-		return 0;
-	default:
-		return words_take(&a->words, key, value, state);
 	}
+	return words_take(&a->words, key, value, state);
+}
+
+/* Calls fn with the replica sets that the process coordinates. */
+static int with_sets(const struct arguments *a,
+		     int (*fn)(const struct arguments *, const struct process *, const json_t *sets, struct problem *),
+		     struct problem *p)
+{
+	struct process process = { 0 };
+	json_t *list = NULL;
+	int err = sets_process(a->ask.stratusd, &process, p);
+
+	if (!err)
+		err = sets_find(&process, &list, p);
+	if (!err)
+		err = fn(a, &process, list, p);
+	json_decref(list);
+	process_free(&process);
+	return err;
 }
 
 /* ---- status ---- */
@@ -91,21 +105,26 @@ static void print_sets(const json_t *list, bool json)
 		puts("no replica set is coordinated here");
 }
 
-static int heal_status(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
+static int show_status(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
 {
 	json_t *set, *only;
 
 	if (a->words.count == 1) {
-		print_sets(list, a->json);
+		print_sets(list, a->ask.json);
 		return sets_complete(process, list, p);
 	}
 	set = sets_choose(process, list, a->words.word[1], p);
 	if (!set)
 		return -ENOENT;
 	only = json_pack("[O]", set);
-	print_sets(only, a->json);
+	print_sets(only, a->ask.json);
 	json_decref(only);
 	return 0;
+}
+
+static int heal_status(const struct arguments *a, struct problem *p)
+{
+	return with_sets(a, show_status, p);
 }
 
 /* ---- full ---- */
@@ -117,7 +136,7 @@ static int conclude(const struct arguments *a, const json_t *set, int member, ch
 	answer[strcspn(answer, "\n")] = '\0';
 	if (!strstr(answer, " will be healed"))
 		return problem_set(p, EAGAIN, "%s", answer);
-	if (!a->json) {
+	if (!a->ask.json) {
 		puts(answer);
 		return 0;
 	}
@@ -127,7 +146,7 @@ static int conclude(const struct arguments *a, const json_t *set, int member, ch
 	return 0;
 }
 
-static int heal_full(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
+static int begin_full(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
 {
 	json_t *set = sets_choose(process, list, a->words.word[1], p);
 	int member = set ? set_member(set, a->words.word[2], p) : -ENOENT, err;
@@ -143,69 +162,29 @@ static int heal_full(const struct arguments *a, const struct process *process, c
 	return err;
 }
 
-/* ---- verbs ---- */
-
-struct verb {
-	const char *name;
-	int min, max; /* words, with the verb */
-	int (*run)(const struct arguments *, const struct process *, const json_t *sets, struct problem *);
-};
-static const struct verb verbs[] = { { "status", 1, 2, heal_status }, { "full", 3, 3, heal_full } };
-enum { VERBS = sizeof verbs / sizeof *verbs };
-
-static int run(const struct verb *verb, const struct arguments *a, struct problem *p)
+static int heal_full(const struct arguments *a, struct problem *p)
 {
-	struct process process = { 0 };
-	json_t *list = NULL;
-	int err = sets_process(a->process, &process, p);
-
-	if (!err)
-		err = sets_find(&process, &list, p);
-	if (!err)
-		err = verb->run(a, &process, list, p);
-	json_decref(list);
-	process_free(&process);
-	return err;
-}
-
-static int run_verb(const char *program, const struct arguments *a)
-{
-	const char *names[VERBS + 1] = { NULL };
-	struct problem p = { "" };
-
-	for (size_t i = 0; i < VERBS; i++) {
-		names[i] = verbs[i].name;
-		if (strcmp(names[i], a->words.word[0]))
-			continue;
-		if (a->words.count < verbs[i].min || a->words.count > verbs[i].max)
-			return word_count_wrong(program, names[i]);
-		return run(&verbs[i], a, &p) ? problem_print(program, &p) : 0;
-	}
-	return word_unknown(program, a->words.word[0], names);
+	return with_sets(a, begin_full, p);
 }
 
 int command_heal(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "json", 'j', NULL, 0, "Print JSON", 0 },
-		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if it is not the only one with a cluster store here",
-		  0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		options,
+		NULL,
 		option,
 		"status [VOLUME]\nfull VOLUME BRICK",
 		"Healing of replica sets, on the server that coordinates them. `status` tells for each brick its state, what is pending "
 		"there, what was healed so far and when it may be done. `full` heals a brick (brickN, its number, or "
 		"SERVER:/DIRECTORY) as a whole, from the root down; it is not read meanwhile.",
-		NULL,
+		children,
 		NULL,
 		NULL,
 	};
+	static const struct verb verbs[] = { { "status", 1, 2, 0, heal_status }, { "full", 3, 3, 0, heal_full }, { 0 } };
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	return run_verb(argv[0], &a);
+	return verbs_run(argv[0], verbs, word[0], a.words.count, 0, &a);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stratus mount` and mount.stratus: the process behind a mount point. */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,11 +96,16 @@ static int take_over(char *text, uint64_t version, struct problem *p)
 	int err = 0;
 
 	pthread_mutex_lock(&mount.order);
-	if (strcmp(text, mount.text))
+	if (version < mount.version)
+		err = problem_set(p, ESTALE,
+				  "the server that has answered lags behind: it has version %" PRIu64 ", and the mount %" PRIu64
+				  "; try again",
+				  version, mount.version);
+	else if (strcmp(text, mount.text))
 		err = switch_to(text, p);
 	if (!err) {
 		if (strcmp(text, mount.text))
-			log_info(NULL, NULL, "switched to version %llu of the volume", (unsigned long long)version);
+			log_info(NULL, NULL, "switched to version %" PRIu64 " of the volume", version);
 		mount.version = version;
 		free(mount.text);
 		mount.text = text;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "json.h"
 #include "control.h"
 #include "process.h"
 #include "service.h"
@@ -28,6 +29,8 @@ static void print_line(const struct process *process)
 		printf(" %s from %s", mountpoint, json_string_value(json_object_get(process->info, "volfile")));
 	if (json_object_get(process->info, "state"))
 		printf(" the volumes of %s", json_string_value(json_object_get(process->info, "state")));
+	if (!process_answers(process))
+		fputs(" does not answer", stdout);
 	json_array_foreach(volfiles, i, one) printf(" %s", json_string_value(one));
 	putchar('\n');
 }
@@ -43,8 +46,7 @@ static void print_all(const struct processes *all)
 			print_line(&all->one[i]);
 	}
 	if (as_json) {
-		json_dumpf(list, stdout, JSON_INDENT(2));
-		putchar('\n');
+		json_show(list);
 	} else if (!all->count) {
 		printf("no process answers in %s\n", control_rundir());
 	}

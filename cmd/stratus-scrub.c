@@ -6,32 +6,28 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "json.h"
 #include "path.h"
 #include "service.h"
 #include "set.h"
+#include "verbs.h"
 
 enum { STOP_MS = 10000, STEP_MS = 100 };
 
 struct arguments {
 	struct words words; /* VOLUME VERB */
-	const char *process;
-	bool json;
+	struct ask_form ask;
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
 
-	switch (key) {
-	case 'j':
-		a->json = true;
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &a->ask;
 		return 0;
-	case 's':
-		a->process = value;
-		return 0;
-	default:
-		return words_take(&a->words, key, value, state);
 	}
+	return words_take(&a->words, key, value, state);
 }
 
 /* The coordinator's answer; a sentence in front of it says why it did not do what it was told. */
@@ -98,8 +94,8 @@ static int scrub(const struct arguments *a, const struct process *process, const
 		verb = "status";
 	}
 	if (!err)
-		err = ask(process, set, verb, a->json, &answer, p);
-	if (!err && a->json)
+		err = ask(process, set, verb, a->ask.json, &answer, p);
+	if (!err && a->ask.json)
 		err = print_json(set, answer, p);
 	else if (!err)
 		fputs(answer, stdout);
@@ -111,7 +107,7 @@ static int run(const struct arguments *a, struct problem *p)
 {
 	struct process process = { 0 };
 	json_t *list = NULL, *set = NULL;
-	int err = sets_process(a->process, &process, p);
+	int err = sets_process(a->ask.stratusd, &process, p);
 
 	if (!err)
 		err = sets_find(&process, &list, p);
@@ -126,30 +122,25 @@ static int run(const struct arguments *a, struct problem *p)
 
 int command_scrub(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "json", 'j', NULL, 0, "Print JSON", 0 },
-		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if it is not the only one with a cluster store here",
-		  0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		options,
+		NULL,
 		option,
 		"VOLUME start|check|stop|status",
 		"Compares all objects of all bricks of a replica set, on the server that coordinates it, while the volume is used. `check` "
 		"tells what differs, `start` heals it, too. Both return at once: `status` tells how far it is and what it has found.",
-		NULL,
+		children,
 		NULL,
 		NULL,
 	};
-	static const char *const verbs[] = { "start", "check", "stop", "status", NULL };
+	static const struct verb verbs[] = { { "start", 2, 2, 0, run },
+					     { "check", 2, 2, 0, run },
+					     { "stop", 2, 2, 0, run },
+					     { "status", 2, 2, 0, run },
+					     { 0 } };
 	const char *word[2];
 	struct arguments a = { .words = { word, 2, 2, 0 } };
-	struct problem p = { "" };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	for (size_t i = 0; verbs[i]; i++)
-		if (!strcmp(verbs[i], word[1]))
-			return run(&a, &p) ? problem_print(argv[0], &p) : 0;
-	return word_unknown(argv[0], word[1], verbs);
+	return verbs_run(argv[0], verbs, word[1], a.words.count, 0, &a);
 }

@@ -7,40 +7,24 @@
 
 #include "cluster-client.h"
 #include "command.h"
+#include "json.h"
 #include "service.h"
+#include "verbs.h"
 
 struct arguments {
 	struct words words;
-	const char *keeper;
-	bool json;
+	struct ask_form ask;
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
 
-	switch (key) {
-	case 'j':
-		a->json = true;
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &a->ask;
 		return 0;
-	case 's':
-		a->keeper = value;
-		return 0;
-	default:
-		return words_take(&a->words, key, value, state);
 	}
-}
-
-static const char *text_of(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? text : "";
-}
-
-static json_int_t number_of(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
+	return words_take(&a->words, key, value, state);
 }
 
 static char *as_text(const json_t *value)
@@ -94,15 +78,16 @@ static void print_brick(const json_t *b)
 {
 	double gib = 1024.0 * 1024 * 1024;
 
-	printf("  %-8s %s:%s port %" JSON_INTEGER_FORMAT " %s", text_of(b, "name"), text_of(b, "server"),
-	       text_of(b, "directory"), number_of(b, "port"), text_of(b, "state"));
+	printf("  %-8s %s:%s port %" JSON_INTEGER_FORMAT " %s", json_text(b, "name"), json_text(b, "server"),
+	       json_text(b, "directory"), json_number(b, "port"), json_text(b, "state"));
 	if (json_object_get(b, "clients"))
-		printf(", %" JSON_INTEGER_FORMAT " client%s", number_of(b, "clients"), number_of(b, "clients") == 1 ? "" : "s");
+		printf(", %" JSON_INTEGER_FORMAT " client%s", json_number(b, "clients"),
+		       json_number(b, "clients") == 1 ? "" : "s");
 	if (json_object_get(b, "bytes-free"))
-		printf(", %.1f of %.1f GiB free", number_of(b, "bytes-free") / gib, number_of(b, "bytes-total") / gib);
+		printf(", %.1f of %.1f GiB free", json_number(b, "bytes-free") / gib, json_number(b, "bytes-total") / gib);
 	putchar('\n');
-	if (*text_of(b, "problem"))
-		printf("           %s\n", text_of(b, "problem"));
+	if (*json_text(b, "problem"))
+		printf("           %s\n", json_text(b, "problem"));
 }
 
 static void print_volume(const json_t *v)
@@ -110,11 +95,11 @@ static void print_volume(const json_t *v)
 	json_t *bricks = json_object_get(v, "bricks"), *brick, *set = json_object_get(v, "set");
 	size_t i;
 
-	printf("volume %s: %s, replica %" JSON_INTEGER_FORMAT "%s, version %" JSON_INTEGER_FORMAT "\n", text_of(v, "name"),
-	       json_is_true(json_object_get(v, "started")) ? "started" : "stopped", number_of(v, "replica"),
-	       json_is_true(json_object_get(v, "arbiter")) ? " with arbiter" : "", number_of(v, "version"));
-	if (*text_of(v, "problem"))
-		printf("  %s\n", text_of(v, "problem"));
+	printf("volume %s: %s, replica %" JSON_INTEGER_FORMAT "%s, version %" JSON_INTEGER_FORMAT "\n", json_text(v, "name"),
+	       json_is_true(json_object_get(v, "started")) ? "started" : "stopped", json_number(v, "replica"),
+	       json_is_true(json_object_get(v, "arbiter")) ? " with arbiter" : "", json_number(v, "version"));
+	if (*json_text(v, "problem"))
+		printf("  %s\n", json_text(v, "problem"));
 	json_array_foreach(bricks, i, brick) print_brick(brick);
 	if (json_is_object(set)) {
 		puts("  replica set");
@@ -124,9 +109,9 @@ static void print_volume(const json_t *v)
 
 static void print_server(const json_t *s)
 {
-	printf("server %s: %s", text_of(s, "name"), text_of(s, "state"));
+	printf("server %s: %s", json_text(s, "name"), json_text(s, "state"));
 	if (json_object_get(s, "address"))
-		printf(" at %s%s%s", text_of(s, "address"), json_is_true(json_object_get(s, "leads")) ? ", leads" : "",
+		printf(" at %s%s%s", json_text(s, "address"), json_is_true(json_object_get(s, "leads")) ? ", leads" : "",
 		       json_is_true(json_object_get(s, "votes")) ? "" : ", does not vote yet");
 	putchar('\n');
 }
@@ -137,8 +122,8 @@ static void print_all(const json_t *all)
 	json_t *self = json_object_get(all, "self");
 	size_t i;
 
-	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", text_of(self, "name"),
-	       number_of(self, "pid"), text_of(self, "listen"), text_of(self, "version"));
+	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", json_text(self, "name"),
+	       json_number(self, "pid"), json_text(self, "listen"), json_text(self, "version"));
 	json_array_foreach(servers, i, one) print_server(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes))
@@ -149,16 +134,14 @@ static int show(const struct arguments *a, struct problem *p)
 {
 	struct process keeper = { 0 };
 	json_t *all = NULL;
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = keeper_ask(&keeper, "cluster status", NULL, &all, p);
-	if (!err && a->json) {
-		json_dumpf(all, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else if (!err) {
+	if (!err && a->ask.json)
+		json_show(all);
+	else if (!err)
 		print_all(all);
-	}
 	json_decref(all);
 	process_free(&keeper);
 	return err;
@@ -166,18 +149,14 @@ static int show(const struct arguments *a, struct problem *p)
 
 int command_status(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "json", 'j', NULL, 0, "Print JSON", 0 },
-		{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if several with a cluster store run here", 0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		options,
+		NULL,
 		option,
 		"",
 		"Shows the cluster: its servers and volumes, for each brick its state, clients and free space, for each replica "
 		"set its view and what is still to heal. `stratus ps` lists processes.",
-		NULL,
+		children,
 		NULL,
 		NULL,
 	};

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stratus volgen`: volfiles from a specification, and specifications with fresh ids. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "json.h"
 #include "path.h"
 #include "service.h"
+#include "verbs.h"
 #include "volfiles.h"
 
-enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_REPLICA, KEY_ARBITER, KEY_STATE, BRICKS = 1024 };
+enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_STATE, BRICKS = 1024 };
 
 struct arguments {
 	struct words words;
@@ -26,6 +27,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	char *end;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->form;
+		return 0;
 	case KEY_INIT:
 		a->init = value;
 		return 0;
@@ -39,14 +43,6 @@ static error_t option(int key, char *value, struct argp_state *state)
 		a->form.port = strtoul(value, &end, 10);
 		if (*end || a->form.port < 1 || a->form.port > 65535)
 			argp_error(state, "'%s' is no port: take a number from 1 to 65535", value);
-		return 0;
-	case KEY_REPLICA:
-		a->form.replica = strtoul(value, &end, 10);
-		if (*end || a->form.replica < 2 || a->form.replica > SPEC_REPLICA_MAX)
-			argp_error(state, "'%s' is no number of replicas: take one from 2 to %d", value, SPEC_REPLICA_MAX);
-		return 0;
-	case KEY_ARBITER:
-		a->form.arbiter = true;
 		return 0;
 	case KEY_STATE:
 		a->state = path_absolute(value);
@@ -78,10 +74,8 @@ static void print_files(const struct volgen_files *files, const struct arguments
 				    json_string(a->to_stdout ? files->file[i].text : path));
 		json_array_append_new(list, one);
 	}
-	if (a->json) {
-		json_dumpf(list, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
+	if (a->json)
+		json_show(list);
 	json_decref(list);
 }
 
@@ -126,6 +120,20 @@ static int init(const struct arguments *a, struct problem *p)
 	return err;
 }
 
+/* Options that do nothing beside each other. */
+static const char *misused(const struct arguments *a)
+{
+	if (!a->init && a->words.count > 1)
+		return "one specification at a time";
+	if (!a->init && (a->form.port || a->form.replica || a->form.arbiter))
+		return "--port, --replica and --arbiter go with --init";
+	if (a->init && (a->state || a->json || a->to_stdout))
+		return "--state, --json and --stdout do not go with --init, which prints a specification";
+	if (a->out && a->to_stdout)
+		return "--out does not go with --stdout: nothing is written";
+	return NULL;
+}
+
 int command_volgen(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
@@ -138,12 +146,11 @@ int command_volgen(int argc, char **argv)
 		{ "init", KEY_INIT, "VOLUME", 0, "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY",
 		  0 },
 		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
-		{ "replica", KEY_REPLICA, "NUMBER", 0, "With --init: so many bricks hold the same files", 0 },
-		{ "arbiter", KEY_ARBITER, NULL, 0, "With --init --replica 3: the last brick holds no file data", 0 },
 		{ "state", KEY_STATE, "DIR", 0,
 		  "Where the coordinator of a replicated volume keeps its view and secret (/var/lib/stratus)", 0 },
 		{ 0 },
 	};
+	static const struct argp_child children[] = { { &form_argp, 0, "With --init:", 1 }, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
@@ -151,20 +158,20 @@ int command_volgen(int argc, char **argv)
 		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or "
 		"client-VOLUME-N.vol, one for "
 		"each brick), and of the coordinator of a replicated volume (coordinator-VOLUME.vol), from a specification. doc/volfile.md describes both formats.",
-		NULL,
+		children,
 		NULL,
 		NULL,
 	};
 	struct problem p = { "" };
 	static const char *word[BRICKS];
 	struct arguments a = { .words = { word, 1, BRICKS, 0 } };
+	const char *wrong;
 	int err;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (!a.init && (a.words.count > 1 || a.form.port || a.form.replica || a.form.arbiter)) {
-		fprintf(stderr,
-			"stratus volgen: one specification at a time, and --port, --replica, --arbiter only with --init; see "
-			"--help\n");
+	wrong = misused(&a);
+	if (wrong) {
+		fprintf(stderr, "%s: %s; see %s --help\n", argv[0], wrong, argv[0]);
 		return EXIT_USAGE;
 	}
 	err = a.init ? init(&a, &p) : generate(&a, &p);

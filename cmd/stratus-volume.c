@@ -9,40 +9,32 @@
 #include "cluster-client.h"
 #include "command.h"
 #include "difference.h"
+#include "json.h"
 #include "path.h"
 #include "service.h"
+#include "verbs.h"
 
-enum { KEY_JSON = 1000, KEY_DRY, KEY_KEEPER, KEY_REPLICA, KEY_ARBITER, KEY_START, WORDS = 1024 };
+enum { KEY_DRY = 1000, KEY_START, WORDS = 1024 };
 
 struct arguments {
 	struct words words;
-	const char *keeper; /* --stratusd */
+	struct ask_form ask;
 	struct spec_form form;
-	bool json, dry_run, start;
+	bool dry_run, start;
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
-	char *end;
 
 	switch (key) {
-	case KEY_JSON:
-		a->json = true;
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->ask;
+		if (state->root_argp->children[1].argp)
+			state->child_inputs[1] = &a->form;
 		return 0;
 	case KEY_DRY:
 		a->dry_run = true;
-		return 0;
-	case KEY_KEEPER:
-		a->keeper = value;
-		return 0;
-	case KEY_REPLICA:
-		a->form.replica = strtoul(value, &end, 10);
-		if (*end || a->form.replica < 2 || a->form.replica > SPEC_REPLICA_MAX)
-			argp_error(state, "'%s' is no number of replicas: take one from 2 to %d", value, SPEC_REPLICA_MAX);
-		return 0;
-	case KEY_ARBITER:
-		a->form.arbiter = true;
 		return 0;
 	case KEY_START:
 		a->start = true;
@@ -52,32 +44,26 @@ static error_t option(int key, char *value, struct argp_state *state)
 	}
 }
 
-#define KEEPER_OPTION                                                                                                          \
-	{                                                                                                                      \
-		"stratusd", KEY_KEEPER, "PROCESS", 0, "The stratusd to ask, if several with a cluster store run here", 0       \
-	}
 #define DRY_OPTION                                                                                                             \
 	{                                                                                                                      \
 		"dry-run", KEY_DRY, NULL, 0, "Check it and show the difference, change nothing", 0                             \
 	}
-#define JSON_OPTION                                                                                                            \
-	{                                                                                                                      \
-		"json", KEY_JSON, NULL, 0, "Print JSON", 0                                                                     \
-	}
+static const struct argp_child ask_child[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
+
+static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
+{
+	unsigned given = (a->dry_run ? WITH_DRY_RUN : 0) | (a->form.replica ? WITH_REPLICA : 0) |
+			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->start ? WITH_START : 0);
+
+	return verbs_run(program, verbs, a->words.word[0], a->words.count, given, a);
+}
 
 /* ---- what a commit says ---- */
 
-static const char *text_of(const json_t *answer, const char *name)
-{
-	const char *text = json_string_value(json_object_get(answer, name));
-
-	return text ? text : "";
-}
-
 static void print_plain(const struct arguments *a, const json_t *answer)
 {
-	const char *volume = text_of(answer, "volume"), *before = text_of(answer, "before");
-	size_t changed = difference_print(before, text_of(answer, "after"), stdout);
+	const char *volume = json_text(answer, "volume"), *before = json_text(answer, "before");
+	size_t changed = difference_print(before, json_text(answer, "after"), stdout);
 
 	if (!changed)
 		printf("volume %s: nothing differs\n", volume);
@@ -91,11 +77,10 @@ static void print_plain(const struct arguments *a, const json_t *answer)
 /* The change holds, but something of it could not be put into effect: that is a failure of the command, too. */
 static int conclude(const struct arguments *a, const json_t *answer, struct problem *p)
 {
-	const char *problems = text_of(answer, "problems");
+	const char *problems = json_text(answer, "problems");
 
-	if (a->json) {
-		json_dumpf(answer, stdout, JSON_INDENT(2));
-		putchar('\n');
+	if (a->ask.json) {
+		json_show(answer);
 	} else {
 		print_plain(a, answer);
 	}
@@ -124,7 +109,7 @@ static int edit(const struct arguments *a, const char *volume,
 	struct process keeper = { 0 };
 	struct spec s = { 0 };
 	uint64_t version = 0;
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = keeper_get(&keeper, volume, &s, &version, p);
@@ -149,7 +134,7 @@ static int apply(const struct arguments *a, struct problem *p)
 	int err = spec_read(a->words.word[0], &s, p);
 
 	if (!err)
-		err = keeper_find(a->keeper, &keeper, p);
+		err = keeper_find(a->ask.stratusd, &keeper, p);
 	if (!err)
 		err = commit(a, &keeper, "any", &s, p);
 	spec_free(&s);
@@ -159,14 +144,14 @@ static int apply(const struct arguments *a, struct problem *p)
 
 int command_apply(int argc, char **argv)
 {
-	static const struct argp_option options[] = { DRY_OPTION, KEEPER_OPTION, JSON_OPTION, { 0 } };
+	static const struct argp_option options[] = { DRY_OPTION, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
 		"SPEC",
 		"Checks a specification (doc/volfile.md) and commits it to the cluster store: the volume is made, or changed "
 		"to what it says. Returns when the servers serve it so.",
-		NULL,
+		ask_child,
 		NULL,
 		NULL,
 	};
@@ -184,7 +169,7 @@ static int volume_create(const struct arguments *a, struct problem *p)
 {
 	struct process keeper = { 0 };
 	struct spec s = { 0 };
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = spec_init(a->words.word[1], a->words.word + 2, a->words.count - 2, &a->form, &s, p);
@@ -194,7 +179,7 @@ static int volume_create(const struct arguments *a, struct problem *p)
 		s.stopped = !a->start;
 		err = commit(a, &keeper, "new", &s, p);
 	}
-	if (!err && !a->json && !a->start && !a->dry_run)
+	if (!err && !a->ask.json && !a->start && !a->dry_run)
 		printf("`stratus volume start %s` starts it\n", s.volume);
 	spec_free(&s);
 	process_free(&keeper);
@@ -209,10 +194,9 @@ static int print_list(const struct process *keeper, const struct arguments *a, s
 
 	if (err)
 		return err;
-	json_array_foreach(list, i, one) if (!a->json) puts(json_string_value(one));
-	if (a->json) {
-		json_dumpf(list, stdout, JSON_INDENT(2));
-		putchar('\n');
+	json_array_foreach(list, i, one) if (!a->ask.json) puts(json_string_value(one));
+	if (a->ask.json) {
+		json_show(list);
 	} else if (!json_array_size(list)) {
 		puts("there is no volume yet: `stratus volume create` makes one");
 	}
@@ -228,12 +212,11 @@ static int print_one(const struct process *keeper, const struct arguments *a, st
 
 	if (err)
 		return err;
-	if (a->json) {
-		json_dumpf(answer, stdout, JSON_INDENT(2));
-		putchar('\n');
+	if (a->ask.json) {
+		json_show(answer);
 	} else {
 		printf("# version %" JSON_INTEGER_FORMAT "\n%s", json_integer_value(json_object_get(answer, "version")),
-		       text_of(answer, "text"));
+		       json_text(answer, "text"));
 	}
 	json_decref(answer);
 	return 0;
@@ -242,7 +225,7 @@ static int print_one(const struct process *keeper, const struct arguments *a, st
 static int volume_info(const struct arguments *a, struct problem *p)
 {
 	struct process keeper = { 0 };
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = a->words.count > 1 ? print_one(&keeper, a, p) : print_list(&keeper, a, p);
@@ -279,11 +262,11 @@ static int volume_delete(const struct arguments *a, struct problem *p)
 	struct process keeper = { 0 };
 	cleanup_path char *line = path_format("cluster delete %s any", a->words.word[1]);
 	json_t *answer = NULL;
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = keeper_ask(&keeper, line, NULL, &answer, p);
-	if (!err && a->json)
+	if (!err && a->ask.json)
 		printf("{\"volume\": \"%s\", \"deleted\": true}\n", a->words.word[1]);
 	else if (!err)
 		printf("volume %s is deleted; the data stay in the directories of its bricks\n", a->words.word[1]);
@@ -332,11 +315,11 @@ static int server_ask(const struct arguments *a, const char *line, const char *d
 {
 	struct process keeper = { 0 };
 	json_t *answer = NULL;
-	int err = keeper_find(a->keeper, &keeper, p);
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = keeper_ask(&keeper, line, NULL, &answer, p);
-	if (!err && a->json)
+	if (!err && a->ask.json)
 		printf("{\"server\": \"%s\", \"%s\": true}\n", a->words.word[1], done);
 	else if (!err)
 		printf("server %s is %s\n", a->words.word[1], done);
@@ -361,38 +344,15 @@ static int server_remove(const struct arguments *a, struct problem *p)
 
 /* ---- verbs ---- */
 
-struct verb {
-	const char *name;
-	int min, max; /* words, with the verb */
-	int (*run)(const struct arguments *, struct problem *);
-};
-
-static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
-{
-	const char *names[16] = { NULL }, *word = a->words.word[0];
-	struct problem p = { "" };
-	size_t i = 0;
-
-	for (; verbs[i].name && strcmp(verbs[i].name, word); i++)
-		names[i] = verbs[i].name;
-	if (!verbs[i].name)
-		return word_unknown(program, word, names);
-	if (a->words.count < verbs[i].min || a->words.count > verbs[i].max)
-		return word_count_wrong(program, word);
-	return verbs[i].run(a, &p) ? problem_print(program, &p) : 0;
-}
-
 int command_volume(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-		{ "replica", KEY_REPLICA, "NUMBER", 0, "With create: so many bricks hold the same files", 0 },
-		{ "arbiter", KEY_ARBITER, NULL, 0, "With create --replica 3: the last brick holds no file data", 0 },
 		{ "start", KEY_START, NULL, 0, "With create: start it at once", 0 },
-		DRY_OPTION,
-		KEEPER_OPTION,
-		JSON_OPTION,
+		{ "dry-run", KEY_DRY, NULL, 0,
+		  "With create, start, stop, set: check it and show the difference, change nothing", 0 },
 		{ 0 },
 	};
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { &form_argp, 0, "With create:", 1 }, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
@@ -401,17 +361,17 @@ int command_volume(int argc, char **argv)
 		"Makes, shows and changes volumes. `info` prints the committed specification, or the names of all volumes. `set` "
 		"gives an option to all translators of a type, or takes it away again when no value is named. `delete` leaves the "
 		"bricks' directories as they are.",
-		NULL,
+		children,
 		NULL,
 		NULL,
 	};
 	static const struct verb verbs[] = {
-		{ "create", 3, WORDS, volume_create },
-		{ "info", 1, 2, volume_info },
-		{ "start", 2, 2, volume_start },
-		{ "stop", 2, 2, volume_stop },
-		{ "delete", 2, 2, volume_delete },
-		{ "set", 4, 5, volume_set },
+		{ "create", 3, WORDS, WITH_DRY_RUN | WITH_REPLICA | WITH_ARBITER | WITH_START, volume_create },
+		{ "info", 1, 2, 0, volume_info },
+		{ "start", 2, 2, WITH_DRY_RUN, volume_start },
+		{ "stop", 2, 2, WITH_DRY_RUN, volume_stop },
+		{ "delete", 2, 2, 0, volume_delete },
+		{ "set", 4, 5, WITH_DRY_RUN, volume_set },
 		{ 0 },
 	};
 	static const char *word[WORDS];
@@ -423,7 +383,7 @@ int command_volume(int argc, char **argv)
 
 int command_brick(int argc, char **argv)
 {
-	static const struct argp_option options[] = { DRY_OPTION, KEEPER_OPTION, JSON_OPTION, { 0 } };
+	static const struct argp_option options[] = { DRY_OPTION, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
@@ -431,12 +391,15 @@ int command_brick(int argc, char **argv)
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
 		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` and `remove` need distribution, "
 		"which is not there yet.",
-		NULL,
+		ask_child,
 		NULL,
 		NULL,
 	};
 	static const struct verb verbs[] = {
-		{ "replace", 4, 4, brick_replace }, { "add", 3, WORDS, brick_count }, { "remove", 3, WORDS, brick_count }, { 0 }
+		{ "replace", 4, 4, WITH_DRY_RUN, brick_replace },
+		{ "add", 3, WORDS, WITH_DRY_RUN, brick_count },
+		{ "remove", 3, WORDS, WITH_DRY_RUN, brick_count },
+		{ 0 },
 	};
 	static const char *word[WORDS];
 	struct arguments a = { .words = { word, 1, WORDS, 0 } };
@@ -447,18 +410,17 @@ int command_brick(int argc, char **argv)
 
 int command_server(int argc, char **argv)
 {
-	static const struct argp_option options[] = { KEEPER_OPTION, JSON_OPTION, { 0 } };
 	static const struct argp argp = {
-		options,
+		NULL,
 		option,
 		"add SERVER ADDRESS:PORT\nremove SERVER",
 		"Changes which servers keep the cluster store, one at a time, on the server that leads. `add` takes in one that runs as "
 		"`stratusd --state DIR --name SERVER --cluster ADDRESS:PORT --join`; `remove` lets one go that has no bricks.",
-		NULL,
+		ask_child,
 		NULL,
 		NULL,
 	};
-	static const struct verb verbs[] = { { "add", 3, 3, server_add }, { "remove", 2, 2, server_remove }, { 0 } };
+	static const struct verb verbs[] = { { "add", 3, 3, 0, server_add }, { "remove", 2, 2, 0, server_remove }, { 0 } };
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cluster.h"
@@ -256,9 +257,22 @@ static int serve_volfiles(struct problem *p)
 	return err;
 }
 
+/* The bricks hold many files open. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static int run(struct problem *p)
 {
 	int err;
+
+	raise_file_limit();
 
 	service.foreground |= check_only;
 	err = service_begin(&service, p);

@@ -351,39 +351,74 @@ void control_stop(void)
 	unlink(control.path);
 }
 
-int control_send(const char *path, const char *line, const char *body, FILE *out, struct problem *p)
+char *control_owner(const char *path, int *pid)
+{
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dash = strrchr(name, '-');
+	int end = 0;
+
+	if (!dash || sscanf(dash, "-%d.sock%n", pid, &end) != 1 || !end || dash[end])
+		return NULL;
+	return strndup(name, (size_t)(dash - name));
+}
+
+static int no_answer(const char *path, struct problem *p)
+{
+	int pid;
+	char *program = control_owner(path, &pid);
+	int err = program ? problem_set(p, ETIMEDOUT, "process %d (%s) does not answer; see its log", pid, program)
+			  : problem_set(p, ETIMEDOUT, "the process at %s does not answer; see its log", path);
+
+	free(program);
+	return err;
+}
+
+static int connect_to(const char *path, unsigned limit_s, struct problem *p)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
+	struct timeval limit = { .tv_sec = limit_s };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		return fd;
+	err = errno;
+	if (fd >= 0)
+		close(fd);
+	if (err == EAGAIN) /* as many wait for it as can */
+		return no_answer(path, p);
+	return problem_set(p, err, "no StratusFS process answers at %s: %s", path, strerror(err));
+}
+
+int control_send(const char *path, const char *line, const char *body, unsigned limit_s, FILE *out, struct problem *p)
+{
+	int fd = connect_to(path, limit_s, p), err = 0;
 	char first[600];
 	size_t n;
 	FILE *in;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address))) {
-		err = errno;
-		if (fd >= 0)
-			close(fd);
-		return problem_set(p, err, "no StratusFS process answers at %s: %s", path, strerror(err));
-	}
+	if (fd < 0)
+		return fd;
 	if (body)
 		dprintf(fd, "%s +%zu\n%s", line, strlen(body), body);
 	else
 		dprintf(fd, "%s\n", line);
 	shutdown(fd, SHUT_WR);
 	in = fdopen(fd, "r");
+	errno = 0;
 	if (!in || !fgets(first, sizeof(first), in))
-		err = problem_set(p, EPIPE, "the process at %s closed the connection without an answer; see its log", path);
+		err = errno == EAGAIN
+			      ? no_answer(path, p)
+			      : problem_set(p, EPIPE, "the process at %s closed the connection without an answer; see its log",
+					    path);
 	else if (strcmp(first, "ok\n"))
 		err = problem_set(p, EINVAL, "%.*s", (int)strcspn(first, "\n"), first + (strncmp(first, "error ", 6) ? 0 : 6));
 	while (!err && (n = fread(first, 1, sizeof(first), in)))
 		fwrite(first, 1, n, out);
+	if (!err && ferror(in))
+		err = no_answer(path, p);
 	if (in)
 		fclose(in);
 	return err;
-}
-
-int control_ask(const char *path, const char *line, FILE *out, struct problem *p)
-{
-	return control_send(path, line, NULL, out, p);
 }

@@ -29,10 +29,12 @@ struct control_handler {
 int control_start(const struct control_handler *, struct problem *);
 void control_stop(void);
 const char *control_rundir(void); /* made if it is not there */
-/* The client's side: sends a line to the socket and copies the answer (without "ok") to `out`. 0, or -errno with a sentence. */
-int control_ask(const char *socket_path, const char *line, FILE *out, struct problem *);
-/* The same with a text that follows the line (which must not name its size; NULL: none). */
-int control_send(const char *socket_path, const char *line, const char *body, FILE *out, struct problem *);
+/* The client's side: sends a line to the socket, and a text that follows it (the line must not name its size; NULL: none), and copies
+ * the answer (without "ok") to `out`. 0, or -errno with a sentence; -ETIMEDOUT: no answer for so many seconds. */
+enum { CONTROL_PROBE_S = 5, CONTROL_COMMAND_S = 120 };
+int control_send(const char *socket_path, const char *line, const char *body, unsigned limit_s, FILE *out, struct problem *);
+/* The program's name (malloc'ed) and the pid that a socket's path has; NULL: it is none of ours. */
+char *control_owner(const char *socket_path, int *pid);
 /* Also what SIGUSR1 does: writes all facts to RUNDIR/PROGRAM-PID.dump. */
 void control_dump(FILE *);
 #endif

@@ -6,6 +6,7 @@
  * cluster/coordinator keeps the view of its volume under "view/VOLUME". */
 #ifndef STRATUS_REGISTER_H
 #define STRATUS_REGISTER_H
+#include <stdbool.h>
 #include <stdint.h>
 
 struct blob;
@@ -19,6 +20,10 @@ struct cluster_register {
 	/* Puts the value in place of that version; it has version + 1 then, durably. -ESTALE: the version is another by now, and
 	 * nothing was changed. Any other error: it is not known whether it was changed; get() tells. */
 	int (*replace)(const char *key, uint64_t version, const struct blob *value);
+	/* Whether this process may still decide for the cluster, as far as it knows. Does not wait. NULL: always. */
+	bool (*leads)(void);
+	/* So long after another process began to lead, this one may not know it yet. */
+	uint64_t handover_ns;
 };
 void cluster_register_set(const struct cluster_register *); /* NULL: none any more */
 const struct cluster_register *cluster_register_get(void);

@@ -30,7 +30,6 @@ refused() { # PATTERN COMMAND...
 	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
 }
 get() { curl -s -m 60 -o "${2:-body}" -w '%{http_code}\n' "http://127.0.0.1:$HTTP/v1/$1"; }
-json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 version() { "$STRATUS" volume info "$1" --json | json 'd["version"]'; }
 
 refused "no stratusd" volume info
@@ -76,16 +75,53 @@ read -r line <&8
 [ "$line" = hello ] || fail "the open file was lost"
 exec 8<&-
 "$STRATUS" volume set photos protocol/client max-wait >/dev/null
-! "$STRATUS" volume info photos | grep -q max-wait || fail "an option can't be removed"
+"$STRATUS" volume info photos >out
+! grep -q max-wait out || fail "an option can't be removed"
 
-# ---- a brick's options: live ones change in place, a client stays connected ----
+# ---- a server that lags behind is passed over: this one says what was true before ----
+mkdir lag
+cat >lagging.py <<'END'
+import http.server, os, sys, urllib.request
+class Lags(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        answer = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}{self.path.split('?')[0]}")
+        text, version = answer.read(), answer.headers["X-Stratus-Version"]
+        if "after=" in self.path:
+            text, version = text.replace(b"type protocol/client\n", b"type protocol/client\n    option max-wait 77s\n"), "1"
+        self.send_response(200)
+        self.send_header("X-Stratus-Version", version)
+        self.end_headers()
+        self.wfile.write(text)
+server = http.server.HTTPServer(("127.0.0.1", 0), Lags)
+with open("lagging.new", "w") as f:
+    f.write(str(server.server_port))
+os.rename("lagging.new", "lagging.port")
+server.serve_forever()
+END
+python3 lagging.py "$HTTP" >lagging.log 2>&1 &
+PIDS[$!]=lagging
+wait_until 20 test -s lagging.port || fail "no server that lags: $(cat lagging.log)"
+"$STRATUS" mount --log lag.log --pid-file lag.pid 127.0.0.1:"$(cat lagging.port)",127.0.0.1:"$HTTP":/photos "$SCRATCH/lag"
+PIDS[$(cat lag.pid)]="mount beside a server that lags"
+"$STRATUS" volume set photos protocol/client max-wait 79s >/dev/null
+lag_follows() { "$STRATUS" dump "$SCRATCH/lag" | grep -q 'max-wait: 79000ms'; }
+wait_until 20 lag_follows || fail "the mount does not ask the next server: $(tail -n 3 lag.log)"
+! grep 'switched to version 1 ' lag.log || fail "the mount went back to an older version"
+umount "$SCRATCH/lag"
+"$STRATUS" volume set photos protocol/client max-wait >/dev/null
+
+# ---- a brick's options: live ones change in place and the client stays connected, for others the brick is started anew ----
 connects() { "$STRATUS" dump "$MNT" | sed -n 's/ *connects: //p'; }
 wait_until 5 follows 'max-wait: 30000ms' || fail "the mount does not follow back"
 before=$(connects)
+[ -n "$before" ] || fail "the client does not say how often it has connected: $("$STRATUS" dump "$MNT")"
+"$STRATUS" volume set photos features/locks max-locks 5000 >/dev/null
+"$STRATUS" dump "$KEEPER" | grep -q 'max-locks: 5000' || fail "the brick's live option has not changed"
+[ "$(timeout 40 cat "$MNT/file")" = hello ] && [ "$(connects)" = "$before" ] || fail "the brick was started anew for a live option"
 "$STRATUS" volume set photos features/locks grace-period 7s >/dev/null
 "$STRATUS" dump "$KEEPER" | grep -q 'grace-period: 7000ms' || fail "the brick's option has not changed"
-[ "$(connects)" = "$before" ] || say "the brick was started anew for an option (it is not live)"
 [ "$(timeout 40 cat "$MNT/file")" = hello ] || fail "the mount does not work after the brick's option has changed"
+[ "$(connects)" != "$before" ] || fail "the brick was not started anew for an option that is not live"
 
 # ---- what is refused changes nothing ----
 v=$(version photos)
@@ -131,7 +167,13 @@ wait_until 15 served || fail "it is not tried again"
 # ---- the service ----
 [ "$(get nonsense)" = 404 ] && [ "$(get volume/nix/client)" = 404 ] && [ "$(get status)" = 200 ] || fail "wrong answers of the service"
 [ "$(curl -s -m 10 -o /dev/null -w '%{http_code}' -X POST -d x "http://127.0.0.1:$HTTP/v1/volume/photos/client")" = 405 ] || fail "POST is taken"
+for word in 'brick=abc' 'brick=-0' 'brick=' 'brick=0x0' 'after=abc' 'after=-1' 'after=' 'after=99999999999999999999'; do
+	[ "$(get "volume/photos/client?$word")" = 400 ] || fail "$word is taken: $(cat body)"
+done
+begin=$(now_ms)
+[ "$(get 'volume/nix/client?after=0')" = 404 ] && [ $(($(now_ms) - begin)) -lt 5000 ] || fail "who asks for a volume that is not there has to wait"
 v=$(version photos)
+[ "$(get "volume/photos/client?after=$((v - 1))")" = 200 ] || fail "an older version has to wait"
 begin=$(now_ms)
 (sleep 1; "$STRATUS" volume set photos protocol/client max-wait 63s >/dev/null) &
 [ "$(get "volume/photos/client?after=$v")" = 200 ] || fail "the long poll has no answer"
@@ -139,58 +181,52 @@ took=$(($(now_ms) - begin))
 [ "$took" -ge 900 ] && [ "$took" -lt 10000 ] || fail "the long poll took $took ms, the change came after 1000"
 wait $!
 begin=$(now_ms)
-[ "$(get "volume/photos/client?after=$((v + 1))")" = 304 ] || fail "an unchanged volume is not 304"
+[ "$(get "volume/photos/client?after=$((v + 2))")" = 304 ] || fail "an unchanged volume is not 304"
 took=$(($(now_ms) - begin))
 [ "$took" -ge 25000 ] && [ "$took" -lt 35000 ] || fail "304 after $took ms"
 
 # ---- secrets: of a set, mode 0600, never served ----
-if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
-	"$STRATUS" volume create set --replica 3 --start 127.0.0.1:"$SCRATCH/r0" 127.0.0.1:"$SCRATCH/r1" 127.0.0.1:"$SCRATCH/r2" >/dev/null
-	secret=$(cat "$STATE/set.secret")
-	[ "${#secret}" = 64 ] || fail "the secret is '$secret'"
-	for file in "$STATE/set.secret" r0/.stratus/secret r1/.stratus/secret r2/.stratus/secret; do
-		[ "$(stat -c %a "$file") $(cat "$file")" = "600 $secret" ] || fail "$file is wrong"
-	done
-	get volume/set/client >/dev/null
-	cat body >all
-	get status >/dev/null
-	! cat body all | grep -q "$secret" || fail "the secret is served"
-	# ---- a brick is replaced while the set is mounted, then all is killed ----
-	"$STRATUS" volume create other --replica 2 --start 127.0.0.1:"$SCRATCH/o0" 127.0.0.1:"$SCRATCH/o1" >/dev/null
-	mkdir mset
-	MOUNTS+=("$SCRATCH/mset")
-	"$STRATUS" mount --log mset.log --pid-file mset.pid 127.0.0.1:"$HTTP":/set mset
-	PIDS[$(cat mset.pid)]="mount of a set"
-	echo one >mset/file
-	views() { "$STRATUS" status --json | json 'sorted((v["name"], v["set"]["volume"], [m["state"] for m in v["set"]["members"]]) for v in d["volumes"] if v["replica"] > 1)'; }
-	whole="[('other', 'other', ['in', 'in']), ('set', 'set', ['in', 'in', 'in'])]"
-	are_whole() { [ "$(views)" = "$whole" ]; }
-	wait_until 20 are_whole || fail "the sets are not whole: $(views)"
-	"$STRATUS" brick replace set brick1 alpha:"$SCRATCH/r9" >/dev/null
-	wait_until 5 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
-	timeout 20 sh -c 'echo two >>mset/file' || fail "no change is possible after a brick was replaced"
-	wait_until 30 cmp r0/file r9/file && wait_until 30 are_whole || fail "the new brick is not healed: $(views)"
-	kill_keeper
-	start_keeper
-	[ "$(timeout 60 cat mset/file | tr '\n' ' ')" = "one two " ] || fail "the set is not there after stratusd was killed"
-	timeout 60 sh -c 'echo three >>mset/file' || fail "no change is possible after stratusd was killed"
-	wait_until 30 are_whole || fail "the sets are not whole after stratusd was killed: $(views)"
-	cmp r0/file r9/file && cmp r0/file r2/file || fail "the replicas differ"
-	umount mset
-	refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
-fi
+"$STRATUS" volume create set --replica 3 --start 127.0.0.1:"$SCRATCH/r0" 127.0.0.1:"$SCRATCH/r1" 127.0.0.1:"$SCRATCH/r2" >/dev/null
+secret=$(cat "$STATE/set.secret")
+[ "${#secret}" = 64 ] || fail "the secret is '$secret'"
+for file in "$STATE/set.secret" r0/.stratus/secret r1/.stratus/secret r2/.stratus/secret; do
+	[ "$(stat -c %a "$file") $(cat "$file")" = "600 $secret" ] || fail "$file is wrong"
+done
+[ "$(get volume/set/client all)" = 200 ] && [ "$(get status)" = 200 ] && [ -s all ] && [ -s body ] || fail "the set is not served"
+! grep -q -- "$secret" body all || fail "the secret is served"
+# ---- a brick is replaced while the set is mounted, then all is killed ----
+"$STRATUS" volume create other --replica 2 --start 127.0.0.1:"$SCRATCH/o0" 127.0.0.1:"$SCRATCH/o1" >/dev/null
+mkdir mset
+MOUNTS+=("$SCRATCH/mset")
+"$STRATUS" mount --log mset.log --pid-file mset.pid 127.0.0.1:"$HTTP":/set mset
+PIDS[$(cat mset.pid)]="mount of a set"
+echo one >mset/file
+views() { "$STRATUS" status --json | json 'sorted((v["name"], v["set"]["volume"], [m["state"] for m in v["set"]["members"]]) for v in d["volumes"] if v["replica"] > 1)'; }
+whole="[('other', 'other', ['in', 'in']), ('set', 'set', ['in', 'in', 'in'])]"
+are_whole() { [ "$(views)" = "$whole" ]; }
+wait_until 20 are_whole || fail "the sets are not whole: $(views)"
+"$STRATUS" brick replace set brick1 alpha:"$SCRATCH/r9" >/dev/null
+wait_until 5 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
+timeout 20 sh -c 'echo two >>mset/file' || fail "no change is possible after a brick was replaced"
+wait_until 30 cmp r0/file r9/file && wait_until 30 are_whole || fail "the new brick is not healed: $(views)"
+kill_keeper
+start_keeper
+[ "$(timeout 60 cat mset/file | tr '\n' ' ')" = "one two " ] || fail "the set is not there after stratusd was killed"
+timeout 60 sh -c 'echo three >>mset/file' || fail "no change is possible after stratusd was killed"
+wait_until 30 are_whole || fail "the sets are not whole after stratusd was killed: $(views)"
+cmp r0/file r9/file && cmp r0/file r2/file || fail "the replicas differ"
+umount mset
+refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
 [ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"
 
 # ---- gone ----
 umount "$MNT"
 "$STRATUS" volume stop photos >/dev/null
+status=0
+"$STRATUS" volume delete photos --dry-run 2>err || status=$?
+[ "$status" = 2 ] && version photos >/dev/null || fail "volume delete --dry-run: status $status, $(cat err)"
 "$STRATUS" volume delete photos >/dev/null
 refused "there is no volume 'photos'" volume info photos
 [ "$(cat b0/file)" = hello ] || fail "the data went with the volume"
-kill "$KEEPER"
-wait_until 20 gone "$KEEPER" || fail "stratusd does not end on SIGTERM"
-status=0
-wait "$KEEPER" || status=$?
-unset "PIDS[$KEEPER]"
-[ "$status" = 0 ] || fail "stratusd ended with status $status"
+stop_process "$KEEPER" stratusd
 pass

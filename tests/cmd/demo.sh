@@ -7,9 +7,8 @@ need_stack
 scratch
 D=$SCRATCH/data M=$SCRATCH/mnt
 demo() { timeout 120 "$STRATUS" demo "$@" --dir "$D"; }
-clean() { demo stop >/dev/null 2>&1 || true; cleanup; }
-trap clean EXIT
-json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
+stop_demo() { demo stop >/dev/null 2>&1; }
+AT_EXIT=stop_demo
 
 ! demo --bricks 3 --replica 2 2>"$SCRATCH/err" || fail "3 bricks were taken for replica 2"
 grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
@@ -17,6 +16,21 @@ grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was ma
 mkdir "$SCRATCH/full"; touch "$SCRATCH/full/precious"
 ! "$STRATUS" demo --dir "$SCRATCH/full" 2>"$SCRATCH/err" || fail "a directory with files was taken"
 [ "$(ls "$SCRATCH/full")" = precious ] || fail "files were made in a directory that is not ours"
+# a mount point can't be removed, whether it is empty or not
+mkdir "$SCRATCH/disk"
+mount -t tmpfs -o size=300m none "$SCRATCH/disk"
+touch "$SCRATCH/disk/precious"
+! "$STRATUS" demo --dir "$SCRATCH/disk" 2>"$SCRATCH/err" || fail "a disk with files was taken"
+rm "$SCRATCH/disk/precious"
+mkdir "$SCRATCH/disk/lost+found"
+of_disk() { "$STRATUS" demo "$@" --dir "$SCRATCH/disk" >/dev/null; }
+of_disk --mount "$M" --bricks 1 || fail "an empty disk was not taken"
+mkdir "$SCRATCH/disk/bricks"
+touch "$SCRATCH/disk/bricks/precious" "$SCRATCH/disk/brick1x"
+of_disk stop --purge
+[ "$(cd "$SCRATCH/disk" && echo *)" = "brick1x bricks lost+found" ] && [ -e "$SCRATCH/disk/bricks/precious" ] ||
+	fail "purge has left $(ls "$SCRATCH/disk")"
+umount "$SCRATCH/disk"
 
 demo --mount "$M" --bricks 2 >"$SCRATCH/out"
 grep -q "demo stop" "$SCRATCH/out" || fail "does not say what to try"
@@ -62,13 +76,10 @@ wait_until 5 grep -q 'max-wait: 44000ms' <("$STRATUS" dump "$M") || fail "the ch
 demo stop --purge >/dev/null
 
 # without a word: three replicas, one mount
-if "$STRATUS" xlator list | grep "^cluster/coordinator" >/dev/null; then
-	demo --mount "$M" >/dev/null
-	[ "$(demo status --json | json 'd["replica"], len(d["bricks"])')" = "3 3" ] || fail "not three replicas"
-	echo all >"$M/file"
-	cat "$D"/brick?/file >"$SCRATCH/got"
-	[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
-	demo stop --purge >/dev/null
-fi
-trap cleanup EXIT
+demo --mount "$M" >/dev/null
+[ "$(demo status --json | json 'd["replica"], len(d["bricks"])')" = "3 3" ] || fail "not three replicas"
+echo all >"$M/file"
+cat "$D"/brick?/file >"$SCRATCH/got"
+[ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
+demo stop --purge >/dev/null
 pass

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/../mount/lib.sh"
 need_programs() { [ -x "$STRATUS" ] && [ -x "$STRATUSD" ] || skip "no $STRATUS: run ./bootstrap build, or set STRATUS_BIN"; }
 need_programs
+need man python3
 
 expect() { # STATUS COMMAND...
 	local want=$1 status=0
@@ -33,7 +34,7 @@ ln -s "$STRATUS" "${SCRATCH:=$(mktemp -d)}/mount.stratus"
 trap 'rm -rf "$SCRATCH"' EXIT
 in_page mount.stratus.8 "$SCRATCH/mount.stratus"
 for page in stratus.1 stratusd.8 mount.stratus.8; do
-	! command -v man >/dev/null || [ -z "$(man --warnings -l "$TOP/cmd/$page" 2>&1 >/dev/null)" ] || fail "$page is not clean roff"
+	[ -z "$(man --warnings -l "$TOP/cmd/$page" 2>&1 >/dev/null)" ] || fail "$page is not clean roff"
 done
 
 expect 2 "$STRATUS"
@@ -43,6 +44,34 @@ expect 2 "$STRATUS" mount only-one-word
 expect 2 "$STRATUSD"
 expect 2 "$STRATUSD" --log-level loud x.vol
 expect 2 "$STRATUS" demo --bricks 0
+
+# ---- options that do not go with a verb: nobody is asked anything ----
+goes_with() { # OPTION VERBS COMMAND...
+	local option=$1 verbs=$2
+	shift 2
+	expect 2 "$STRATUS" "$@" "$option"
+	grep -q -- "^stratus $1: ${option%%=*} goes with $verbs; see stratus $1 --help\$" <<<"$OUT" || fail "'$* $option' says: $OUT"
+}
+goes_with --dry-run "create, start, stop and set" volume delete photos
+goes_with --dry-run "create, start, stop and set" volume info
+for verb in "info photos" "start photos" "stop photos" "delete photos" "set photos protocol/client max-wait 5s"; do
+	# shellcheck disable=SC2086
+	for option in --replica=2 --arbiter --start; do goes_with $option create volume $verb; done
+done
+for option in --bricks=2 --mount=/mnt --replica=2; do
+	goes_with $option start demo stop
+	goes_with $option start demo status
+done
+goes_with --purge stop demo
+goes_with --purge stop demo status
+expect 2 "$STRATUS" demo strat
+grep -q "did you mean 'start'" <<<"$OUT" || fail "the nearest verb is not named: $OUT"
+for words in "--init photos h:/d --json" "--init photos h:/d --state /s" "--init photos h:/d --stdout" "x.yaml --stdout -o ." "x.yaml --port 5" \
+	"x.yaml --replica 2" "x.yaml --arbiter" "x.yaml y.yaml"; do
+	# shellcheck disable=SC2086
+	expect 2 "$STRATUS" volgen $words
+	grep -q 'go with\|one specification' <<<"$OUT" || fail "volgen $words: $OUT"
+done
 expect 0 "$STRATUS" --version
 [ "$OUT" = "$("$STRATUS" version)" ] || fail "two versions"
 expect 0 "$STRATUS" version --json

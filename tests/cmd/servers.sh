@@ -24,7 +24,6 @@ on() { # NAME WORDS...: a command, asked of that server
 	shift
 	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
 }
-json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 refused() { # PATTERN NAME WORDS...
 	local pattern=$1 status=0
 	shift
@@ -132,11 +131,7 @@ wait_until 10 serves alpha 0 || fail "alpha does not serve its brick again"
 wait_until 60 in_view "$leader" "['in', 'in', 'in']" || fail "the set is not whole again: $(on "$leader" status)"
 cmp r0/file r1/file && cmp r0/file r2/file || fail "the replicas differ"
 umount "$SET"
-for name in beta gamma; do
-	kill "${PID[$name]}"
-	wait_until 20 gone "${PID[$name]}" || fail "$name does not end"
-	unset "PIDS[${PID[$name]}]"
-done
+for name in beta gamma; do stop_process "${PID[$name]}" "$name"; done
 status=0
 on alpha volume set photos protocol/client max-wait 62s >out 2>err || status=$?
 [ "$status" = 1 ] || fail "one of three has committed: $(cat out)"
@@ -151,11 +146,7 @@ wait_until 20 try || fail "nothing can be committed"
 wait_until 40 follows 'max-wait: 63000ms' || fail "the mount does not follow after all were away"
 
 umount "$MNT"
-for name in alpha beta gamma; do
-	kill "${PID[$name]}"
-	wait_until 20 gone "${PID[$name]}" || fail "$name does not end"
-	unset "PIDS[${PID[$name]}]"
-done
-! "$STRATUSD" --state "$SCRATCH/alpha" --name alpha --listen 127.0.0.1:"${HTTP[alpha]}" 2>err || fail "a shared store was opened alone"
+for name in alpha beta gamma; do stop_process "${PID[$name]}" "$name"; done
+! timeout 30 "$STRATUSD" --foreground --state "$SCRATCH/alpha" --name alpha --listen 127.0.0.1:"${HTTP[alpha]}" 2>err || fail "a shared store was opened alone"
 grep -q -- '--cluster' err || fail "the cause is not told: $(cat err)"
 pass

@@ -38,6 +38,24 @@ files=(a.vol); refused "$PORT\|served"
 "$STRATUS" ps | grep -q "$PID .*a.vol" || fail "stratus ps does not show it"
 [ "$("$STRATUS" ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["pid"])')" = "$PID" ] || fail "status --json"
 
+# one that is stopped holds up nobody, and it is told what is wrong with it
+"$STRATUSD" --foreground --state "$SCRATCH/other-state" --name other --listen "127.0.0.1:$(free_port)" >other.log 2>&1 &
+OTHER=$!
+PIDS[$OTHER]=stratusd
+wait_until 20 "$STRATUS" status || fail "the other stratusd does not answer"
+kill -STOP "$OTHER"
+timeout 20 "$STRATUS" ps >out || fail "stratus ps waits for a stopped process"
+grep -q "$OTHER *stratusd *does not answer" out && grep -q "$PID .*a.vol" out || fail "stratus ps: $(cat out)"
+[ "$(timeout 20 "$STRATUS" ps --json | json '[p.get("answers", True) for p in d if p["pid"] == '"$OTHER"']')" = "[False]" ] || fail "ps --json"
+timeout 20 "$STRATUS" log-level "$PID" >/dev/null || fail "a process that runs can't be asked"
+for words in status "dump $OTHER" "volume info"; do
+	# shellcheck disable=SC2086
+	! timeout 20 "$STRATUS" $words 2>err || fail "a stopped process has answered"
+	grep -q "process $OTHER (stratusd) does not answer; see its log" err || fail "stratus $words says: $(cat err)"
+done
+kill -CONT "$OTHER"
+stop_process "$OTHER" "the other stratusd"
+
 # live options change, others are named
 "$STRATUS" log-level "$PID" debug >/dev/null
 [ "$("$STRATUS" log-level "$PID")" = debug ] || fail "the log level did not change"

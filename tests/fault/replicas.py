@@ -26,6 +26,7 @@ BRICKS = os.environ["BRICKS"].split()
 STRATUS, STRATUSD = os.environ["STRATUS"], os.environ["STRATUSD"]
 FAULT_SECONDS = float(os.environ.get("SECONDS_OF_FAULTS", "8"))
 ONLY = os.environ.get("ONLY", "").split()  # kinds of faults; none: all
+LEAST_FAULTS, LEAST_STEPS = 2, 100  # a run with less has proved nothing
 HEAL_SECONDS = int(os.environ.get("HEAL_SECONDS", "120"))
 SETTLE_SECONDS = 10  # until what a mount that was killed left half done is done or undone: its session ends after 3 s
 START = time.monotonic()
@@ -443,17 +444,32 @@ def run(cluster):
     return sum(w.done for w in workers), faults.counts
 
 
+def give_up(*_):
+    raise Broken("the time is up")
+
+
+def check_was_something(done, counts):
+    if sum(counts.values()) < LEAST_FAULTS or done <= LEAST_STEPS:
+        raise Broken(f"only {sum(counts.values())} faults and {done} steps: that is no test")
+
+
 def main():
+    unknown = set(ONLY) - set(Faults.MEMBER + Faults.OTHER)
+    if unknown:
+        sys.exit(f"ONLY: there is no fault {' '.join(sorted(unknown))}; there are {' '.join(sorted(set(Faults.MEMBER + Faults.OTHER)))}")
     cluster = Cluster()
+    signal.signal(signal.SIGTERM, give_up)
     problems, done, counts = cluster.judge.problems, 0, {}
     try:
         done, counts = run(cluster)
         if not problems:
             problems += cluster.end()
+            check_was_something(done, counts)
     except (Broken, Excused) as e:
         if str(e) not in problems:
             problems.append(str(e))
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         log(cluster.says())
         if problems:
             cluster.dump()

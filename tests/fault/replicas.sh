@@ -5,6 +5,7 @@
 #
 # Seeded runs: 2 (200 with LONG=1, of which about one in eight fails still: doc/check-long.md). SEED=N: that one; RUNS=N: so many from there on. REPLICA=2, 3 or 3a; not given: the runs take turns.
 # ONLY="kill_server eio" does only these faults (see replicas.py). KEEP=1 keeps the logs.
+# limit: 900 s, 28800 s with LONG=1
 GIVEN=${REPLICA:-} ONE_SEED=${SEED:-}
 REPLICA=${REPLICA:-3} MEMBER_HOSTS="(10.77.1.2 10.77.2.2 10.77.3.2)"
 . "$(dirname "$0")/../mount/lib.sh"
@@ -13,13 +14,10 @@ need_root
 need_stack
 need python3 ip nsenter
 scratch
-trap 'after; cleanup' EXIT
+AT_EXIT=after
 after() {
-	local status=$?
-	set +e
+	unmount_below "$SCRATCH" # before its network goes
 	net_down
-	mountpoint -q "$SCRATCH/disk" && umount -l "$SCRATCH/disk"
-	return $status
 }
 show_logs() { :; } # they are long: KEEP=1
 BRICK_TOP=$'debug/error-gen\n    option percent 0'
@@ -59,11 +57,11 @@ one_run() { # SEED
 	[ "$HAVE_DISK" = 0 ] || SMALL=$(($1 % ${REPLICA%a}))
 	write_run "$1"
 	net_mend
-	SMALL=$SMALL BRICKS=$BRICKS REPLICA=$REPLICA timeout -k 5 400 python3 "$PROGRAM" "$1" "$STACK" >"$STACK/result.log" 2>&1 || status=$?
+	SMALL=$SMALL BRICKS=$BRICKS REPLICA=$REPLICA timeout -k 60 400 python3 "$PROGRAM" "$1" "$STACK" >"$STACK/result.log" 2>&1 || status=$?
 	say "replica $REPLICA, $(tail -n 1 "$STACK/result.log")"
 	if [ "$status" != 0 ]; then
 		head -n 12 "$STACK/result.log" >&2
-		tail -n 40 "$STACK/events.log" >&2
+		tail -n 40 "$STACK/events.log" >&2 2>/dev/null || true
 		say "SEED=$1 REPLICA=$REPLICA repeats it"
 		FAILED="$FAILED $1"
 		[ "$KEEP" = 0 ] || cp -a "$SCRATCH/disk/"brick* "$STACK" 2>/dev/null

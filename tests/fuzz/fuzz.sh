@@ -5,7 +5,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_FUZZ:-$top/build/clang}
 seed=${FUZZ_SEED:-1}
-if [ -n "${LONG-}" ]; then runs=5000000 seconds=300; else runs=100000 seconds=12; fi
+if [ "${LONG:-0}" = 1 ]; then runs=5000000 seconds=300; else runs=100000 seconds=12; fi
 
 command -v clang-14 >/dev/null || command -v clang >/dev/null || { echo "clang is not here: libFuzzer is part of it"; exit 77; }
 for kind in volfile wire stream spec; do

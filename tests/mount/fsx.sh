@@ -4,6 +4,7 @@
 #
 # The judge is the crate fsx, from $FSX or built by cargo into $CARGO_TOOLS (a cache). Four seeds; 100,000 operations each
 # with LONG=1, else 10,000, or $FSX_OPS. $SEED is the first seed. FSX_DIR=DIR runs on any directory instead of a mount.
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 VERSION=0.3.2
 OPS=${FSX_OPS:-$([ "$LONG" = 1 ] && echo 100000 || echo 10000)}
@@ -21,6 +22,7 @@ install_crate() {
 		fail "cargo can't build fsx $VERSION (it needs Rust 1.82: rustup, or Debian's package cargo-web)"
 }
 
+[ "${1-}" != install ] || { install_crate; exit 0; }
 scratch
 install_crate
 cat >"$SCRATCH/fsx.toml" <<'END'

@@ -21,7 +21,8 @@ TEST=$(basename "$0" .sh)
 
 SCRATCH=
 declare -A PIDS=()   # process id -> what it is
-declare -a MOUNTS=() # directories to unmount
+declare -a MOUNTS=() # directories to unmount; those below $SCRATCH are anyway
+AT_EXIT=             # a function that is called first when the test ends; what it returns changes nothing
 
 say() { printf '%s: %s\n' "$TEST" "$*"; }
 pass() { say "passed"; exit 0; }
@@ -59,7 +60,7 @@ ONE_DOWN=${ONE_DOWN:-0}
 
 # Makes $SCRATCH, which goes when the test ends; so do the mounts and processes of this library.
 scratch() {
-	SCRATCH=$(mktemp -d "${TEST_TMP:-/var/tmp}/stratus-XXXXXX")
+	SCRATCH=$(realpath "$(mktemp -d "${TEST_TMP:-/var/tmp}/stratus-XXXXXX")")
 	chmod 755 "$SCRATCH"
 	export STRATUS_RUN=$SCRATCH/run
 	mkdir "$STRATUS_RUN"
@@ -68,26 +69,42 @@ scratch() {
 	trap 'exit 143' TERM HUP
 }
 cleanup() {
-	local status=$? dir pid
+	local status=$? dir
 	trap '' INT TERM HUP
 	set +eu
-	for dir in "${MOUNTS[@]}"; do
-		mountpoint -q "$dir" 2>/dev/null || [ -n "$(stat "$dir" 2>&1 >/dev/null)" ] || continue
-		umount "$dir" 2>/dev/null || umount -l "$dir" 2>/dev/null
-	done
-	for pid in "${!PIDS[@]}"; do
-		kill "$pid" 2>/dev/null
-	done
-	for pid in "${!PIDS[@]}"; do
-		wait_until 5 gone "$pid" || kill -9 "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
-	done
+	[ -z "$AT_EXIT" ] || "$AT_EXIT"
+	end_processes mount # first: who asks a mount that does not answer does not either
+	for dir in "${MOUNTS[@]}" "$SCRATCH"; do unmount_below "$dir"; done
+	end_processes
 	[ "$KEEP" = 1 ] && say "kept $SCRATCH" || rm -rf --one-file-system "$SCRATCH"
 	exit "$status"
 }
+# unmount_below DIR: and DIR. By the kernel's list: a mount whose process hangs does not answer stat.
+unmount_below() {
+	local dir
+	while read -r dir; do
+		printf -v dir '%b' "$dir" # \040 is a space
+		timeout 10 umount "$dir" 2>/dev/null || umount -l "$dir" 2>/dev/null
+	done < <(TOP_DIR=$1 awk '$2 == ENVIRON["TOP_DIR"] || index($2, ENVIRON["TOP_DIR"] "/") == 1 {print $2}' /proc/self/mounts | tac)
+}
+# end_processes [WHAT]: those whose name begins so, or all: 5 seconds for them together.
+end_processes() {
+	local pid pids=()
+	for pid in "${!PIDS[@]}"; do
+		[ "${PIDS[$pid]#"${1-}"}" = "${PIDS[$pid]}" ] && [ -n "${1-}" ] || pids+=("$pid")
+	done
+	[ ${#pids[@]} -gt 0 ] || return 0
+	kill "${pids[@]}" 2>/dev/null
+	wait_until 5 gone "${pids[@]}" || kill -9 "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+	for pid in "${pids[@]}"; do unset "PIDS[$pid]"; done
+}
 KEEP=${KEEP:-0}
 
-gone() { [ ! -e "/proc/$1" ] || [ "$(proc_state "$1")" = Z ]; }
+gone() { # PID...: all of them
+	local pid
+	for pid; do [ ! -e "/proc/$pid" ] || [ "$(proc_state "$pid")" = Z ] || return 1; done
+}
 proc_state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null || true; }
 # wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time.
 wait_until() {
@@ -98,7 +115,11 @@ wait_until() {
 		sleep 0.02
 	done
 }
+# In the group of the test: what ends the test at its time limit ends this, too.
+timeout() { command timeout --foreground "$@"; }
 now_ms() { local t=${EPOCHREALTIME/[^0-9]/}; echo $(( t / 1000 )); }
+# json EXPRESSION: of python, where d is the JSON on standard input.
+json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 uuid() { cat /proc/sys/kernel/random/uuid; }
 # Below the range from which the kernel picks ports by itself, so that no connection sits on it when a server restarts.
 free_port() {
@@ -211,20 +232,20 @@ start_mount() {
 mounted_or_gone() { gone "$1" || mountpoint -q "$2"; }
 stop_mount() { # DIR PID
 	umount "$1" || fail "can't unmount $1"
-	wait_until 20 gone "$2" || fail "the process of $1 goes on after umount"
-	local status=0
-	wait "$2" || status=$?
-	unset "PIDS[$2]"
-	[ "$status" -eq 0 ] || fail "the process of $1 ended with status $status"
+	await_end "$2" "the process of $1" "after umount"
 }
-stop_brick() {
-	kill "$BRICK_PID"
-	wait_until 20 gone "$BRICK_PID" || fail "stratusd does not end on SIGTERM"
-	local status=0
-	wait "$BRICK_PID" || status=$?
-	unset "PIDS[$BRICK_PID]"
-	[ "$status" -eq 0 ] || fail "stratusd ended with status $status"
+stop_process() { # PID WHAT
+	kill "$1"
+	await_end "$1" "$2" "on SIGTERM"
 }
+await_end() { # PID WHAT WHY
+	local status=0
+	wait_until 20 gone "$1" || fail "$2 does not end $3"
+	wait "$1" || status=$?
+	unset "PIDS[$1]"
+	[ "$status" -eq 0 ] || fail "$2 ended with status $status"
+}
+stop_brick() { stop_process "$BRICK_PID" stratusd; }
 stop_stack() {
 	stop_mount "$MNT" "$MOUNT_PID"
 	if [ "$REPLICA" != 1 ]; then

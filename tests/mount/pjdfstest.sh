@@ -6,6 +6,7 @@
 # twice: in a directory beside the brick, then on the mount. Brick and reference lie on an ext4 image of their own where
 # loop devices are allowed, so that the tests that remount read-only (EROFS) can run too.
 # Arguments are patterns of test names, for a part of the suite.
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 VERSION=0.2.2
 
@@ -107,6 +108,7 @@ link_limit() {
 	END
 }
 
+[ "${1-}" != install ] || { install_crate; exit 0; }
 scratch
 install_crate
 make_home

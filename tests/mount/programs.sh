@@ -4,6 +4,7 @@
 #
 # copy has a tree of more than 10,000 files; git, tar and rsync have a part of it, unless LONG=1.
 # Arguments are the names of parts to run (default: all). PROGRAMS_DIR=DIR runs on any directory instead of a mount.
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 PARTS=(copy git sqlite sqlite_wal tar rsync build fio two_mounts)
 

@@ -137,14 +137,6 @@ start_replicas() {
 	start_mount "$MNT"
 	MOUNT_PID=$LAST_PID
 }
-stop_process() { # PID WHAT
-	kill "$1"
-	wait_until 20 gone "$1" || fail "$2 does not end on SIGTERM"
-	local status=0
-	wait "$1" || status=$?
-	unset "PIDS[$1]"
-	[ "$status" -eq 0 ] || fail "$2 ended with status $status"
-}
 stop_replicas() {
 	local i
 	compare_replicas

@@ -5,6 +5,7 @@
 # Runs other tests of this directory with a stack of two bricks, three, or two and an arbiter (3a); each of them compares the bricks when
 # it ends. Arguments are runs to do instead of all: TEST:REPLICA:DOWN, where DOWN is 1 for one member that is killed before the test. With
 # LONG=1 each test is run in full with each stack that it has here, otherwise those marked + are, as a sample.
+# limit: 900 s, 36000 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
@@ -45,7 +46,7 @@ one() { # TEST REPLICA DOWN [NAME=VALUE|ARGUMENT...]: prints the lines that test
 		[ "$LONG" != 1 ] || break
 		case $word in *=*) variables+=("$word") ;; *) arguments+=("$word") ;; esac
 	done
-	env REPLICA="$replica" ONE_DOWN="$down" SEED="$SEED" "${variables[@]}" timeout -k 10 "$LIMIT" "$TOP/tests/mount/$test.sh" \
+	env REPLICA="$replica" ONE_DOWN="$down" SEED="$SEED" "${variables[@]}" timeout --foreground -k 60 "$LIMIT" "$TOP/tests/mount/$test.sh" \
 		"${arguments[@]}" >"$OUTPUT" 2>&1 </dev/null || status=$?
 	if [ "$status" -eq 77 ]; then
 		skipped=$((skipped + 1))
@@ -55,7 +56,7 @@ one() { # TEST REPLICA DOWN [NAME=VALUE|ARGUMENT...]: prints the lines that test
 		printf '[       OK ] %s (%s s)\n' "$name" "$((SECONDS - begin))"
 	else
 		failed=$((failed + 1))
-		sed 's/^/    /' "$OUTPUT" | { head -n 20; tail -n 40; }
+		tail -n 60 "$OUTPUT" | sed 's/^/    /'
 		printf '[  FAILED  ] %s (status %s%s)\n' "$name" "$status" "$([ "$status" -ne 0 ] || echo ', the bricks were not compared')"
 		FAILED+=("$name")
 	fi

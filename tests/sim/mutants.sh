@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Deliberate mistakes in the replicated stack must be found by the simulator: at least 20 within 400 seeds each; LONG=1: every one within
+# Deliberate mistakes in the replicated stack must be found by the simulator: 20 of them within 400 seeds each; LONG=1: every one within
 # 2,000. SIM_MUTANTS="A B": only these, all of them.
+# limit: 900 s, 21600 s with LONG=1
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
@@ -32,10 +33,11 @@ for mutant in $mutants; do
 	if find "$mutant"; then
 		echo "$mutant: $out"
 		caught=$((caught + 1))
+		[ "$caught" != "$wanted" ] || break # enough
 	else
 		echo "$mutant: NOT FOUND in $budget seeds"
 		missed="$missed $mutant"
 	fi
 done
 echo "$caught mutants found"
-[ -z "$missed" ] || { [ "$wanted" != all ] && [ "$caught" -ge "$wanted" ]; } || { echo "FAIL: not found:$missed"; exit 1; }
+[ -z "$missed" ] && [ "$caught" -gt 0 ] || { [ "$wanted" != all ] && [ "$caught" -ge "$wanted" ]; } || { echo "FAIL: not found:$missed"; exit 1; }

@@ -624,9 +624,9 @@ static void compare(const char *path)
 
 /* ---- healing ---- */
 
-static int found(struct heal *h, struct request *rq, int to, const struct gfid *gfid, mode_t type)
+static int found(struct heal *h, int to, const struct gfid *gfid)
 {
-	(void)h, (void)rq, (void)to, (void)type;
+	(void)h, (void)to;
 	if (names.on)
 		FAIL("found was called");
 	enqueue(gfid);

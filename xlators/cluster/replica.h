@@ -69,6 +69,7 @@ enum replica_verb {
 	REPLICA_STRIKE,	     /* flags; gfids: no longer pending */
 	REPLICA_FIND,	     /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
 	REPLICA_LOSE,	  /* gfid: if the object has no name here, what is left of it does not count any more: nobody gets it */
+	REPLICA_DISTRUST, /* nothing: when it starts anew, all of it counts as not synced; while it is frozen */
 	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 };

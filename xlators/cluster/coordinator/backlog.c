@@ -2,9 +2,9 @@
 /* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
 #include "coordinator.h"
 
-#define SYNC_NS 120000000000ull /* a whole disk's worth may be dirty */
-
-enum { QUIET_MS = 50, BUSY_MS = 20 };
+enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
+#define SYNC_NS 30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
+#define TELL_NS 60000000000ull
 
 struct queued {
 	struct gfid gfid;
@@ -23,6 +23,11 @@ struct backlog { /* of one member */
 	uint64_t done, failed;
 	int err; /* that ends all of it */
 	bool crawl;
+	struct gfid stuck; /* one that failed in this round, and why */
+	int why;
+	/* the healer's own */
+	unsigned fruitless; /* rounds since something was healed */
+	uint64_t told_ns;
 };
 
 static bool stopping(struct backlog *b)
@@ -118,12 +123,24 @@ static bool take(struct backlog *b, struct queued *q)
 	return got;
 }
 
-static void did(struct backlog *b, int err)
+/* Of no use to go on: the view has changed or is to change, or the member is gone. */
+static bool ends_all(int err)
+{
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED;
+}
+
+static void did(struct backlog *b, const struct gfid *g, int err)
 {
 	pthread_mutex_lock(&b->lock);
 	b->running--;
 	b->done += !err;
 	b->failed += err != 0;
+	if (ends_all(err)) {
+		b->err = err;
+	} else if (err) {
+		b->stuck = *g;
+		b->why = err;
+	}
 	pthread_mutex_unlock(&b->lock);
 	task_cond_broadcast(&b->changed);
 	pthread_mutex_lock(&b->c->lock);
@@ -131,43 +148,40 @@ static void did(struct backlog *b, int err)
 	pthread_mutex_unlock(&b->c->lock);
 }
 
+/* It was put back. */
+static void waits(struct backlog *b)
+{
+	pthread_mutex_lock(&b->lock);
+	b->running--;
+	pthread_mutex_unlock(&b->lock);
+	task_cond_broadcast(&b->changed);
+}
+
 /* ---- one object ---- */
+
+struct listing {
+	struct backlog *b;
+	struct inode *directory;
+};
+
+static int add_child(void *listing, const struct dirent_plus *e)
+{
+	struct listing *l = listing;
+
+	return enqueue(l->b, &e->gfid, e->inode, l->directory);
+}
 
 /* In a crawl: what a directory names is looked at, too. */
 static int add_children(struct backlog *b, struct request *rq, const struct gfid *g, int from)
 {
 	cleanup_inode struct inode *inode = NULL;
-	struct opendir_out opened = { 0 };
-	struct release_out released = { 0 };
-	struct opendir_in open;
-	struct release_in release;
-	struct readdir_in in = { .size = 128 << 10, .flags = READDIR_PLUS };
-	bool end = false;
+	struct listing l = { b, NULL };
 	int err = heal_find(&b->c->heal, rq, g, -1, from, &inode);
 
 	if (err || !S_ISDIR(inode->type))
 		return err == -ENOENT ? 0 : err;
-	open = (struct opendir_in){ inode };
-	err = opendir_on(rq, b->c->x->child[from], &open, &opened);
-	if (err)
-		return err == -ENOENT || err == -ESTALE ? 0 : err;
-	in.file = opened.file;
-	while (!err && !end) {
-		struct readdir_out out = { 0 };
-
-		err = readdir_on(rq, b->c->x->child[from], &in, &out);
-		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
-			in.offset = out.entries.entry[i].next_offset;
-			if (!gfid_is_null(&out.entries.entry[i].gfid))
-				err = enqueue(b, &out.entries.entry[i].gfid, out.entries.entry[i].inode, inode);
-		}
-		end = out.entries.end || !out.entries.count;
-		fop_out_clear(FOP_readdir, &out);
-	}
-	release = (struct release_in){ opened.file };
-	release_on(rq, b->c->x->child[from], &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
-	return err;
+	l.directory = inode;
+	return heal_list(&b->c->heal, rq, from, inode, add_child, &l);
 }
 
 static int strike(struct backlog *b, const struct gfid *g, bool gone)
@@ -218,34 +232,20 @@ static int heal_one(struct backlog *b, struct queued *q)
 	return err;
 }
 
-/* Of no use to go on: the view has changed, or the member is gone. */
-static bool ends_all(int err)
-{
-	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT;
-}
-
 static void worker(void *arg)
 {
 	struct backlog *b = arg;
 	struct queued q;
 
 	while (!stopping(b) && take(b, &q)) {
-		char text[GFID_TEXT];
 		int err = heal_one(b, &q);
 
-		if (err == -EAGAIN && b->crawl) /* it waits for another directory */
-			err = enqueue_first(b, &q);
-		else if (err && err != -EAGAIN)
-			log_warning(b->c->x, NULL, "%s could not be healed on member %d: %s", gfid_text(&q.gfid, text), b->to,
-				    strerror(-err));
-		if (ends_all(err)) {
-			pthread_mutex_lock(&b->lock);
-			b->err = err;
-			pthread_mutex_unlock(&b->lock);
-		}
+		if (err == -EAGAIN && b->crawl && !(err = enqueue_first(b, &q))) /* it waits for another directory */
+			waits(b);
+		else
+			did(b, &q.gfid, err);
 		inode_unref(q.inode);
 		inode_unref(q.parent);
-		did(b, err);
 	}
 	pthread_mutex_lock(&b->c->lock);
 	b->c->member[b->to].workers--;
@@ -321,7 +321,7 @@ static int crawl(struct backlog *b)
 		run_workers(b);
 	heal_forget_links(&b->c->heal);
 	b->crawl = false;
-	if (err || b->err || b->failed || stopping(b))
+	if (err || b->err || b->failed || b->count || stopping(b))
 		return err ? err : b->err ? b->err : -EAGAIN;
 	pack_u8(&p, STRIKE_REST);
 	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
@@ -346,6 +346,27 @@ static int make_durable(struct backlog *b)
 	return ask_member(b->c, b->to, REPLICA_SYNC, &nothing, NULL, clock_ns() + SYNC_NS);
 }
 
+/* Between two rounds: the longer, the longer nothing could be healed, and then people are told. */
+static void rest(struct backlog *b, bool healed_some)
+{
+	unsigned pause = QUIET_MS;
+	char text[GFID_TEXT];
+
+	b->fruitless = healed_some ? 0 : b->fruitless + 1;
+	if (healed_some)
+		return;
+	if (b->fruitless >= FRUITLESS) {
+		pause = PAUSE_MS;
+		if (clock_ns() > b->told_ns + TELL_NS && b->why) {
+			b->told_ns = clock_ns();
+			log_warning(b->c->x, NULL, "member %d can't be healed to the end: %s: %s; it is tried again and again",
+				    b->to, gfid_text(&b->stuck, text), strerror(-b->why));
+		}
+	}
+	for (unsigned spent = 0; spent < pause && !stopping(b); spent += QUIET_MS)
+		task_sleep_ms(QUIET_MS);
+}
+
 static int heal_member(struct backlog *b)
 {
 	uint64_t count = 1;
@@ -358,19 +379,17 @@ static int heal_member(struct backlog *b)
 			break;
 		if (all) {
 			err = crawl(b);
+			rest(b, !err);
 			err = err == -EAGAIN ? 0 : err;
 			continue;
 		}
 		b->done = 0;
 		run_workers(b);
 		err = b->err;
-		if (!b->done)
-			task_sleep_ms(QUIET_MS);
+		rest(b, b->done);
 	}
 	if (!err && !count && !all)
 		err = purge(b);
-	if (!err && !count && !all)
-		err = make_durable(b);
 	return err ? err : count || all ? -ECANCELED : 0;
 }
 
@@ -393,9 +412,16 @@ static void healer(void *arg)
 		task_sleep_ms(BUSY_MS);
 	drop_queue(&b);
 	free(b.queue);
-	pthread_mutex_lock(&c->lock);
-	m->healthy = !err;
+	pthread_mutex_lock(&c->lock); /* the sync may take long, and stands in nobody's way: views may change meanwhile */
 	m->healing = false;
+	m->syncing = !err;
+	task_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	if (!err)
+		err = make_durable(&b);
+	pthread_mutex_lock(&c->lock);
+	m->healthy |= !err && c->view.epoch == b.view.epoch;
+	m->syncing = false;
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	coordinator_task_ends(c);
@@ -408,8 +434,8 @@ void healers_start(struct coordinator *c)
 		bool start;
 
 		pthread_mutex_lock(&c->lock);
-		start = c->view.epoch && c->view.state[i] == MEMBER_BACK && !m->healing && !m->healthy && member_live(c, i) &&
-			m->last.epoch == c->view.epoch && !c->unrecovered;
+		start = c->view.epoch && c->view.state[i] == MEMBER_BACK && !m->healing && !m->syncing && !m->healthy &&
+			member_live(c, i) && m->last.epoch == c->view.epoch && !c->unrecovered;
 		m->healing |= start;
 		m->heal_stop = false;
 		pthread_mutex_unlock(&c->lock);
@@ -423,6 +449,7 @@ void healers_start(struct coordinator *c)
 
 void healers_stop(struct coordinator *c)
 {
+	atomic_store(&c->heal.halt, true);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
@@ -432,5 +459,8 @@ void healers_stop(struct coordinator *c)
 			task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
 		m->healthy = m->healthy && c->view.epoch && c->view.state[i] == MEMBER_BACK;
 	}
+	while (c->tidying)
+		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&c->lock);
+	atomic_store(&c->heal.halt, atomic_load(&c->stopping));
 }

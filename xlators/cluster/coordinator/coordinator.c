@@ -60,14 +60,12 @@ static int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], st
 
 /* ---- what is found while a directory is healed ---- */
 
-static int found(struct heal *h, struct request *rq, int to, const struct gfid *g, mode_t type)
+static int found(struct heal *h, int to, const struct gfid *g)
 {
 	struct coordinator *c = (struct coordinator *)((char *)h - offsetof(struct coordinator, heal));
 	struct pack p = { 0 };
 	bool back;
 
-	(void)type;
-	(void)rq;
 	pthread_mutex_lock(&c->lock);
 	back = c->view.state[to] == MEMBER_BACK;
 	pthread_mutex_unlock(&c->lock);
@@ -82,9 +80,10 @@ static int found(struct heal *h, struct request *rq, int to, const struct gfid *
 
 static int read_register(struct coordinator *c)
 {
+	uint64_t version = 0, until;
 	struct view v = { 0 };
-	uint64_t version = 0;
-	int err = register_read(c, &v, &version);
+	bool owes = false;
+	int err = register_read(c, &v, &owes, &version);
 
 	if (err && err != -ENOENT) {
 		log_error(c->x, NULL, "the view can't be read: %s",
@@ -96,10 +95,15 @@ static int read_register(struct coordinator *c)
 	c->base.members = (uint8_t)c->members;
 	c->stored = v.epoch;
 	c->version = version;
+	c->stored_owes = owes;
+	c->owes_scrub |= owes;
 	c->view.epoch = 0;
 	c->deposed = false;
-	for (int i = 0; i < c->members; i++) /* what a coordinator before this one may have granted */
-		c->member[i].lease_end_ns = clock_ns() + coordinator_lease_ns(c) * 11 / 10;
+	until = clock_ns() + register_handover_ns() + coordinator_lease_ns(c) * 11 / 10;
+	for (int i = 0; i < c->members; i++) {
+		c->member[i].lease_end_ns = until; /* what a coordinator before this one may have granted */
+		c->member[i].leaving = c->member[i].stepped_down = false;
+	}
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
@@ -125,25 +129,69 @@ static void turn_generation(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* When all is well, nothing that was moved out of the way is wanted any more. A coordinator before this one may have left some. */
-static void tidy_limbos(struct coordinator *c)
+static void tidy_task(void *arg)
 {
-	struct request rq;
-	bool clean;
+	struct coordinator *c = arg;
+	unsigned in;
 
 	pthread_mutex_lock(&c->lock);
-	clean = c->view.epoch && c->limbo_epoch != c->view.epoch && !c->unrecovered &&
-		view_mask(&c->view, MEMBER_BACK) == view_mask(&c->view, MEMBER_IN);
-	if (clean)
-		c->limbo_epoch = c->view.epoch;
+	in = view_mask(&c->view, MEMBER_IN);
 	pthread_mutex_unlock(&c->lock);
-	for (int i = 0; i < c->members && clean; i++) {
-		if (c->view.state[i] != MEMBER_IN)
+	for (int i = 0; i < c->members; i++) {
+		struct request rq;
+
+		if (!(in >> i & 1))
 			continue;
 		if (!heal_request(&c->heal, &rq))
 			heal_purge_limbo(&c->heal, &rq, i);
 		heal_request_end(&rq);
 	}
+	pthread_mutex_lock(&c->lock);
+	c->tidying = false;
+	task_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	coordinator_task_ends(c);
+}
+
+/* When all is well, nothing that was moved out of the way is wanted any more. A coordinator before this one may have left some. */
+static void tidy_limbos(struct coordinator *c)
+{
+	bool clean;
+
+	pthread_mutex_lock(&c->lock);
+	clean = c->view.epoch && c->limbo_epoch != c->view.epoch && !c->unrecovered && !c->tidying &&
+		view_mask(&c->view, MEMBER_BACK) == view_mask(&c->view, MEMBER_IN);
+	if (clean)
+		c->limbo_epoch = c->view.epoch;
+	c->tidying |= clean;
+	pthread_mutex_unlock(&c->lock);
+	if (!clean || !coordinator_spawn(c, tidy_task, c))
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->tidying = false;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* A scrub that was owed is done: the next coordinator need not do it again. */
+static void settle_scrub(struct coordinator *c)
+{
+	struct view v;
+	bool owes;
+
+	pthread_mutex_lock(&c->lock);
+	v = c->view;
+	owes = c->owes_scrub;
+	pthread_mutex_unlock(&c->lock);
+	if (!v.epoch || owes || !c->stored_owes)
+		return;
+	c->stored_owes = false;
+	if (!register_write(c, &v, false, c->version)) {
+		c->version++;
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	c->deposed = true; /* whether it was stored or not: read it again */
+	pthread_mutex_unlock(&c->lock);
 }
 
 static void main_task(void *arg)
@@ -155,11 +203,12 @@ static void main_task(void *arg)
 		if (!ready || c->deposed)
 			ready = !read_register(c);
 		if (ready) {
-			c->heal.bandwidth = c->heal_bandwidth;
+			atomic_store(&c->heal.bandwidth, c->heal_bandwidth);
 			decide(c);
 			scrub_owed(c);
 			healers_start(c);
 			tidy_limbos(c);
+			settle_scrub(c);
 			turn_generation(c);
 		}
 		pthread_mutex_lock(&c->lock);
@@ -224,6 +273,7 @@ static void coordinator_stop(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	atomic_store(&c->stopping, true);
+	atomic_store(&c->heal.halt, true);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].heal_stop = true;
@@ -242,7 +292,7 @@ static void coordinator_finish(struct xlator *x)
 	notes_free(c);
 	scrub_free(&c->scrub);
 	for (int i = 0; i < c->members; i++)
-		free(c->member[i].differs.gfid);
+		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->lock);
 }
 
@@ -254,10 +304,8 @@ static void coordinator_notify(struct xlator *x, struct xlator *from, const stru
 		return;
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
-		if (x->child[i] == from) {
-			c->member[i].up = e->kind == EVENT_CHILD_UP;
+		if (x->child[i] == from)
 			c->member[i].hurry = true;
-		}
 	pthread_mutex_unlock(&c->lock);
 	task_cond_broadcast(&c->changed);
 }

@@ -5,7 +5,7 @@
 #define STRATUS_COORDINATOR_H
 #include "heal.h"
 
-struct gfid_list {
+struct gfid_list { /* objects that may differ */
 	struct gfid *gfid;
 	size_t count, room;
 	bool all; /* more than a list can tell */
@@ -16,7 +16,6 @@ struct remote_member {
 	int number;
 	atomic_bool leasing; /* its task runs */
 	/* guarded by coordinator.lock */
-	bool up;    /* connected */
 	bool known; /* has answered since this process started */
 	struct lease_reply last;
 	uint64_t heard_ns;     /* when the last answer came */
@@ -31,9 +30,10 @@ struct remote_member {
 	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
 	unsigned workers;
 	bool healing, heal_stop; /* a task heals it; it is to end */
+	bool syncing;		 /* healed, and its disk is being synced */
 	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
-	struct gfid_list differs;
-	bool healthy; /* BACK, and nothing is pending any more */
+	struct gfid_list differs; /* kept until it has been healed and is IN */
+	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };
 enum { FINDINGS_MAX = 64 };
@@ -75,20 +75,23 @@ struct coordinator {
 	unsigned tasks;
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
-	uint64_t stored;  /* epoch in the register */
-	uint64_t version; /* of the register's value */
-	bool writable, deposed, attached, unrecovered;
+	bool writable, deposed, unrecovered;
+	bool tidying;	  /* a task empties the limbos */
 	struct view base; /* as the register had it at the start */
-	uint64_t quorum_lost_ns, failed_epoch;
-	uint64_t limbo_epoch; /* in which the limbos were emptied last */
+	uint64_t quorum_lost_ns;
+	uint64_t failed_epoch; /* of the last change of view that failed */
+	uint64_t limbo_epoch;  /* in which the limbos were emptied last */
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
-	unsigned recovering; /* notes to be resolved */
-	struct union_note *notes;
 	struct scrub scrub;
-	bool owes_scrub; /* after a cold start, until one has come to its end */
+	bool owes_scrub; /* after a cold start, until one has come to its end; stored with the view */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
+	/* The main task's alone. */
+	uint64_t stored;	  /* epoch in the register */
+	uint64_t version;	  /* of the register's value */
+	bool stored_owes;	  /* the scrub, as the register has it */
+	struct union_note *notes; /* of the last change of view */
 };
 
 static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
@@ -96,9 +99,11 @@ static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
 	return c->lease_ms * 1000000;
 }
 
-/* register.c: where the view is kept. May block: never with the lock held. */
-int register_read(struct coordinator *, struct view *, uint64_t *version); /* -ENOENT: none yet */
-int register_write(struct coordinator *, const struct view *, uint64_t version);
+/* register.c: where the view is kept, and whether a scrub is owed. May block: never with the lock held. */
+int register_read(struct coordinator *, struct view *, bool *owes_scrub, uint64_t *version); /* -ENOENT: none yet */
+int register_write(struct coordinator *, const struct view *, bool owes_scrub, uint64_t version);
+bool register_leads(void);	     /* this process may still decide for the cluster */
+uint64_t register_handover_ns(void); /* so long after another has begun to lead, the one before it may not know yet */
 
 /* lease.c */
 void lease_task(void *member);
@@ -108,10 +113,12 @@ bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
 /* view.c */
-struct cold_list;
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
 void decide(struct coordinator *);
+
+int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
+void list_free(struct gfid_list *);
 
 /* recover.c */
 void notes_free(struct coordinator *);

@@ -6,7 +6,7 @@
 
 #include "heal-internal.h"
 
-enum { PIECE = 1 << 20, CHECKSUM = 16 };
+enum { PIECE = 1 << 20, CHECKSUM = 16, LOOK_NS = 100000000 };
 
 struct copying {
 	struct pair *p;
@@ -84,14 +84,19 @@ static int write_all(struct copying *c, uint64_t offset, struct buffer *data)
 /* Waits until the bytes are within the bandwidth. */
 static int pay(struct heal *h, uint64_t bytes)
 {
-	uint64_t now = clock_ns(), until = atomic_load(&h->paid_until_ns), from;
+	uint64_t now = clock_ns(), until = atomic_load(&h->paid_until_ns), bandwidth = atomic_load(&h->bandwidth), from;
+	int err = 0;
 
-	if (!h->bandwidth)
+	if (!bandwidth)
 		return 0;
 	do {
 		from = until > now ? until : now;
-	} while (!atomic_compare_exchange_weak(&h->paid_until_ns, &until, from + bytes * 1000000000 / h->bandwidth));
-	return from > now ? task_sleep_ms((from - now) / 1000000) : 0;
+	} while (!atomic_compare_exchange_weak(&h->paid_until_ns, &until, from + bytes * 1000000000 / bandwidth));
+	while (!err && (now = clock_ns()) < from)
+		err = atomic_load(&h->halt)
+			      ? -ECANCELED
+			      : task_sleep_ms(from - now < LOOK_NS ? (from - now) / 1000000 + 1 : LOOK_NS / 1000000);
+	return err;
 }
 
 static int copy_piece(struct copying *c, uint64_t offset, uint32_t size)
@@ -147,7 +152,7 @@ static int compare(struct pair *p, const struct replica_in *in)
 
 	if (!f)
 		return -ENOMEM;
-	fanout_wait(f, 2, p->rq->deadline_ns);
+	fanout_wait(f, 2, p->rq->deadline_ns ? p->rq->deadline_ns : clock_ns() + HEAL_CALL_NS);
 	a = fanout_out(f, p->from, &err);
 	b = fanout_out(f, p->to, &err2);
 	if (!err)
@@ -167,6 +172,8 @@ static int same_bytes(struct pair *p, uint64_t offset, uint64_t length)
 	struct pack pack = { 0 };
 	int err;
 
+	if (atomic_load(&p->h->halt))
+		return -ECANCELED;
 	pack_bytes(&pack, p->h->secret, sizeof(p->h->secret));
 	pack_u64(&pack, atomic_load(&p->h->epoch));
 	pack_u64(&pack, offset);

@@ -344,14 +344,14 @@ static bool not_found(int err)
 	return err == -ENOENT || err == -EAGAIN || err == -ENOLINK;
 }
 
-int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
+/* Along the names that `from` tells. *told: it knows the object. */
+static int find_by_links(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t,
+			 bool *told)
 {
 	cleanup_links struct links_told links = { 0 };
-	int one, err = thing_known(h, rq, gfid, at, t);
+	int one, err = links_ask(h, rq, gfid, from, &links);
 
-	if (err != -ENOENT || from < 0)
-		return err;
-	err = links_ask(h, rq, gfid, from, &links);
+	*told = !err;
 	if (err)
 		return err;
 	err = links.count ? -ENOENT : -ENOLINK;
@@ -361,6 +361,24 @@ int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 			return one;
 		if (one == -EAGAIN || err == -ENOENT)
 			err = one;
+	}
+	return err;
+}
+
+/* Bricks that were started anew may not know what they have: then any other's names show the way. */
+int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
+{
+	int one, err = thing_known(h, rq, gfid, at, t);
+	bool told = false;
+
+	if (err != -ENOENT || from < 0)
+		return err;
+	err = find_by_links(h, rq, gfid, from, at, t, &told);
+	for (int i = 0; i < h->x->children && err == -ENOENT && !told; i++) {
+		if (i == from || i == at)
+			continue;
+		one = find_by_links(h, rq, gfid, i, at, t, &told);
+		err = told ? one : err;
 	}
 	return err;
 }

@@ -6,6 +6,8 @@
 
 /* ---- heal.c: asking a member ---- */
 
+#define HEAL_CALL_NS 5000000000ull /* so long a member may take for one answer */
+
 /* The fop at that member, with the stamp of a heal in the epoch of now. */
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
 /* The same, as if it were done at that time. */
@@ -30,11 +32,8 @@ int thing_lookup(struct heal *, struct request *, int at, struct inode *director
 int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
-/* The same for what is open there and has no name any more. */
+/* The same for a file that the member keeps only because somebody has it open: no name leads there. */
 int thing_nameless(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
-
-/* A file that the member keeps only because somebody has it open: no name leads there. */
-int thing_nameless(struct heal *, struct request *, const struct gfid *, int at, struct thing *t);
 
 struct link_told {
 	struct gfid parent;

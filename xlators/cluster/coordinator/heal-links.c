@@ -9,37 +9,55 @@ struct kept_links {
 	pthread_mutex_t lock; /* short */
 	size_t count, room;   /* a power of two; at most half of it is in use */
 	struct inode **slot;  /* by address */
+	unsigned walks;	      /* that want them; guarded by heal.links_lock */
 };
 
 int heal_keep_links(struct heal *h)
 {
-	struct kept_links *k = calloc(1, sizeof(*k));
+	struct kept_links *k;
 
-	if (!k)
-		return -ENOMEM;
-	k->slot = calloc(ROOM_MIN, sizeof(*k->slot));
-	if (!k->slot) {
-		free(k);
-		return -ENOMEM;
+	task_lock(&h->links_lock, NO_DEADLINE);
+	k = h->links;
+	if (!k) {
+		k = calloc(1, sizeof(*k));
+		if (k)
+			k->slot = calloc(ROOM_MIN, sizeof(*k->slot));
+		if (!k || !k->slot) {
+			free(k);
+			task_unlock(&h->links_lock);
+			return -ENOMEM;
+		}
+		k->room = ROOM_MIN;
+		pthread_mutex_init(&k->lock, NULL);
+		h->links = k;
 	}
-	k->room = ROOM_MIN;
-	pthread_mutex_init(&k->lock, NULL);
-	h->links = k;
+	k->walks++;
+	task_unlock(&h->links_lock);
 	return 0;
+}
+
+static void links_free(struct kept_links *k)
+{
+	for (size_t i = 0; i < k->room; i++)
+		inode_unref(k->slot[i]);
+	pthread_mutex_destroy(&k->lock);
+	free(k->slot);
+	free(k);
 }
 
 void heal_forget_links(struct heal *h)
 {
-	struct kept_links *k = h->links;
+	struct kept_links *k;
 
-	h->links = NULL;
-	for (size_t i = 0; k && i < k->room; i++)
-		inode_unref(k->slot[i]);
-	if (!k)
-		return;
-	pthread_mutex_destroy(&k->lock);
-	free(k->slot);
-	free(k);
+	task_lock(&h->links_lock, NO_DEADLINE);
+	k = h->links;
+	if (k && --k->walks)
+		k = NULL;
+	else
+		h->links = NULL;
+	task_unlock(&h->links_lock);
+	if (k)
+		links_free(k);
 }
 
 static struct inode **place_of(struct inode **slot, size_t room, const struct inode *inode)

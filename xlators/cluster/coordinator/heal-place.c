@@ -226,13 +226,17 @@ static int tell(struct pair *p, const struct thing *source)
 {
 	if (p->made || !p->h->found)
 		return 0;
-	return p->h->found(p->h, p->rq, p->to, &source->inode->gfid, source->inode->type);
+	return p->h->found(p->h, p->to, &source->inode->gfid);
 }
 
 /* Two heals may make the same object under two names: the slower one then gets -EIO or -EEXIST, and finds it the next time. */
-static int why_not(int err)
+static int why_not(struct pair *p, const struct thing *source, int err)
 {
-	return is_gone(err) || err == -EEXIST || err == -EIO ? -EAGAIN : err;
+	cleanup_thing struct thing there = { 0 };
+
+	if (err == -EIO)
+		return thing_find(p->h, p->rq, &source->inode->gfid, p->from, p->to, &there) ? err : -EAGAIN;
+	return is_gone(err) || err == -EEXIST ? -EAGAIN : err;
 }
 
 int name_place(struct pair *p, const char *name)
@@ -250,5 +254,5 @@ int name_place(struct pair *p, const char *name)
 	err = place(p, name, &source);
 	if (err && is_placed(p, name, &source))
 		err = 0;
-	return err ? why_not(err) : tell(p, &source);
+	return err ? why_not(p, &source, err) : tell(p, &source);
 }

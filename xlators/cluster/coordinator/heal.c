@@ -2,8 +2,6 @@
 /* Healing: one member's copy of an object is made equal to another's, while nobody changes it. */
 #include "heal-internal.h"
 
-#define CALL_NS 15000000000ull
-
 /* ---- asking a member ---- */
 
 static int stamp(struct heal *h, struct request *rq, uint64_t time)
@@ -15,15 +13,10 @@ static int stamp(struct heal *h, struct request *rq, uint64_t time)
 
 int heal_request(struct heal *h, struct request *rq)
 {
-	int err;
-
 	request_init(rq, h->x->graph, 0);
 	rq->uid = 0;
 	rq->gid = 0;
-	err = stamp(h, rq, 0);
-	if (err)
-		request_finish(rq);
-	return err;
+	return stamp(h, rq, 0);
 }
 
 void heal_request_end(struct request *rq)
@@ -63,8 +56,10 @@ static int call(struct heal *h, struct request *rq, int member, enum fop fop, co
 	uint64_t given = rq->deadline_ns;
 	int err;
 
+	if (atomic_load(&h->halt) && fop != FOP_replica && fop != FOP_release)
+		return -ECANCELED;
 	if (!given)
-		rq->deadline_ns = clock_ns() + CALL_NS;
+		rq->deadline_ns = clock_ns() + HEAL_CALL_NS;
 	err = call_now(h, rq, member, fop, in, out, time);
 	rq->deadline_ns = given;
 	return err;
@@ -98,6 +93,81 @@ int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb 
 	if (!err)
 		err = heal_call(h, rq, member, FOP_replica, &in, out);
 	free(in.data.bytes);
+	return err;
+}
+
+/* ---- listings ---- */
+
+/* A listing may leave out the inode of what is being changed just then. */
+static int one_entry(struct heal *h, struct request *rq, int at, struct inode *directory, const struct dirent_plus *e,
+		     int (*each)(void *arg, const struct dirent_plus *), void *arg)
+{
+	cleanup_thing struct thing t = { 0 };
+	struct dirent_plus whole = *e;
+	int err = e->inode ? 0 : thing_lookup(h, rq, at, directory, e->name, &t);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (!e->inode) {
+		whole.inode = t.inode;
+		whole.gfid = t.attr.gfid;
+	}
+	return each(arg, &whole);
+}
+
+static int list_open(struct heal *h, struct request *rq, int at, struct file *file,
+		     int (*each)(void *arg, const struct dirent_plus *), void *arg)
+{
+	struct readdir_in in = { .file = file, .size = 128 << 10, .flags = READDIR_PLUS };
+	bool end = false;
+	int err = 0;
+
+	while (!err && !end) {
+		struct readdir_out out = { 0 };
+
+		err = heal_call(h, rq, at, FOP_readdir, &in, &out);
+		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
+			in.offset = out.entries.entry[i].next_offset;
+			err = one_entry(h, rq, at, file->inode, &out.entries.entry[i], each, arg);
+		}
+		end = out.entries.end || !out.entries.count;
+		fop_out_clear(FOP_readdir, &out);
+	}
+	return err;
+}
+
+int heal_list(struct heal *h, struct request *rq, int at, struct inode *directory,
+	      int (*each)(void *arg, const struct dirent_plus *), void *arg)
+{
+	struct opendir_in open = { directory };
+	struct opendir_out opened = { 0 };
+	struct release_out released = { 0 };
+	struct release_in release;
+	int err = heal_call(h, rq, at, FOP_opendir, &open, &opened);
+
+	if (err)
+		return is_gone(err) ? 0 : err;
+	err = list_open(h, rq, at, opened.file, each, arg);
+	release = (struct release_in){ opened.file };
+	heal_call(h, rq, at, FOP_release, &release, &released);
+	fop_out_clear(FOP_opendir, &opened);
+	return err;
+}
+
+int heal_show(struct heal *h, struct request *rq, struct inode *directory, const char *name, const struct gfid *gfid,
+	      unsigned members)
+{
+	int err = 0;
+
+	for (int i = 0; i < h->x->children && !err; i++) {
+		cleanup_thing struct thing t = { 0 };
+
+		if (!(members >> i & 1) || !thing_known(h, rq, gfid, i, &t))
+			continue;
+		thing_clear(&t);
+		err = thing_lookup(h, rq, i, directory, name, &t);
+		err = is_gone(err) || err == -ENOTDIR ? 0 : err;
+	}
 	return err;
 }
 

@@ -8,24 +8,26 @@
 struct heal {
 	struct xlator *x; /* its children are the members */
 	uint8_t secret[REPLICA_SECRET_SIZE];
-	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
-	int arbiter;		    /* member without file data, or -1 */
-	bool look;		    /* change nothing: what would have to be changed is -EUCLEAN */
-	uint64_t bandwidth;	    /* bytes copied in a second, at most; 0: as fast as it goes */
+	atomic_uint_fast64_t epoch;	/* of the messages; a brick that has another refuses them */
+	int arbiter;			/* member without file data, or -1 */
+	bool look;			/* change nothing: what would have to be changed is -EUCLEAN */
+	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
+	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */
 	/* By heal_object of a directory: it names the object anew on member `to`, so that is to be healed too, by and by. Called before it
 	 * is named there (changes that come for it are then skipped), and again once it is: who healed it in between found nothing.
 	 * What is new is made without contents. The inode is in memory at that moment (inode_find), and who keeps a reference until
 	 * the object is healed spares the brick the search. */
-	int (*found)(struct heal *, struct request *, int to, const struct gfid *, mode_t type);
+	int (*found)(struct heal *, int to, const struct gfid *);
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
 	atomic_uint_fast64_t paid_until_ns;  /* see bandwidth */
 	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
 	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
-	struct kept_links *links; /* made by heal_keep_links(); NULL: none are kept */
+	struct kept_links *_Atomic links; /* made by heal_keep_links(); NULL: none are kept */
+	struct task_lock links_lock;
 };
 
-/* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end. */
+/* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end, also after -ENOMEM. */
 int heal_request(struct heal *, struct request *);
 void heal_request_end(struct request *);
 /* A verb to one member: secret and epoch are put before `more` (which is freed, and may be NULL). *out is the caller's. */
@@ -35,6 +37,10 @@ int heal_verb(struct heal *, struct request *, int member, enum replica_verb, st
 /* The object as member `at` has it: an inode that can be used there. By FIND, else along the names that member `from` tells (from
  * may be -1). -ENOENT: the member does not have it. */
 int heal_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct inode **);
+/* Lets the members in the mask know the object by its name, so that they find it: for a walk from the root down. Who does not have it
+ * there is left alone. 0; -errno only where nothing was learned because a member did not answer. */
+int heal_show(struct heal *, struct request *, struct inode *directory, const char *name, const struct gfid *,
+	      unsigned members);
 /* The same, or it is open there and has no name any more. */
 bool heal_knows(struct heal *, struct request *, const struct gfid *, int from, int at);
 /* Owner, mode, times, xattrs, and: a file's bytes from start to end (UINT64_MAX: all) and its length; a directory's names.
@@ -46,9 +52,15 @@ int heal_whole(struct heal *, struct request *, const struct gfid *, int from, i
 /* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
  * all its contents, without found(). The directory's own times are set, too. As heal_object. */
 int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);
+/* Each entry of the member's directory, with its inode. Ends with the first error of `each`, which it returns. 0
+ * also if the directory has gone. */
+int heal_list(struct heal *, struct request *, int at, struct inode *directory,
+	      int (*each)(void *arg, const struct dirent_plus *), void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
-int heal_keep_links(struct heal *); /* before the first heal of the walk; -ENOMEM */
+int heal_keep_links(
+	struct heal
+		*); /* before the first heal of a walk; -ENOMEM, and then heal_forget_links() is not due. Walks share them */
 void heal_forget_links(struct heal *);
 extern const struct gfid gfid_limbo; /* 15 zeros and a 3 */
 #endif

@@ -148,7 +148,8 @@ uint64_t members_synced(const struct coordinator *c)
 static struct lease_call offer(struct coordinator *c, struct remote_member *m)
 {
 	struct lease_call call = { .epoch = c->view.epoch, .writable = c->writable, .generation = c->generation };
-	bool belongs = c->view.epoch && c->view.state[m->number] >= MEMBER_BACK && !m->leaving && !c->deposed;
+	bool belongs =
+		c->view.epoch && c->view.state[m->number] >= MEMBER_BACK && !m->leaving && !c->deposed && register_leads();
 
 	call.prune = members_synced(c);
 	if (belongs && m->known && m->last.epoch == c->view.epoch && m->last.incarnation == c->view.incarnation[m->number]) {
@@ -166,12 +167,17 @@ static struct lease_call offer(struct coordinator *c, struct remote_member *m)
 static void heard(struct coordinator *c, struct remote_member *m, const struct lease_reply *r, bool stepped)
 {
 	uint64_t now = clock_ns();
-	bool first = !m->known || m->last.incarnation != r->incarnation;
+	uint64_t before;
+	bool first;
 
 	pthread_mutex_lock(&c->lock);
+	first = !m->known || m->last.incarnation != r->incarnation;
+	before = m->last.epoch;
 	if (first && m->known)
 		m->lease_end_ns = 0; /* the process that had it is gone */
 	m->last = *r;
+	if (!first && r->epoch && before > r->epoch) /* an answer from before it took the view of now */
+		m->last.epoch = before;
 	m->known = true;
 	m->heard_ns = m->clock_at_ns = now;
 	m->hurry = r->epoch == c->view.epoch && m->leased_epoch != r->epoch && !stepped; /* the next one grants */

@@ -9,21 +9,23 @@
 
 enum { MAGIC = 0x53565731 /* "SVW1" */, VALUE_MAX = 4096 };
 
-static int decode(const struct coordinator *c, const struct blob *value, struct view *v)
+static int decode(const struct coordinator *c, const struct blob *value, struct view *v, bool *owes_scrub)
 {
 	struct unpack u = unpack_blob(value);
 	uint32_t magic = unpack_u32(&u);
 
 	unpack_view(&u, v);
+	*owes_scrub = unpack_more(&u) && unpack_u8(&u); /* the first ones had no such byte */
 	return magic != MAGIC || u.failed || v->members != c->members ? -EINVAL : 0;
 }
 
-static int encode(const struct view *v, struct blob *value)
+static int encode(const struct view *v, bool owes_scrub, struct blob *value)
 {
 	struct pack p = { 0 };
 
 	pack_u32(&p, MAGIC);
 	pack_view(&p, v);
+	pack_u8(&p, owes_scrub);
 	return pack_end(&p, value);
 }
 
@@ -34,7 +36,8 @@ static void key_of(const struct coordinator *c, char key[128])
 	snprintf(key, 128, "view/%s", c->volume);
 }
 
-static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, uint64_t *version)
+static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, bool *owes_scrub,
+			uint64_t *version)
 {
 	struct blob value = { 0 };
 	char key[128];
@@ -44,16 +47,17 @@ static int cluster_read(struct coordinator *c, const struct cluster_register *r,
 	task_blocks();
 	err = r->get(key, &value, version);
 	if (!err)
-		err = decode(c, &value, v);
+		err = decode(c, &value, v, owes_scrub);
 	free(value.bytes);
 	return err;
 }
 
-static int cluster_write(struct coordinator *c, const struct cluster_register *r, const struct view *v, uint64_t version)
+static int cluster_write(struct coordinator *c, const struct cluster_register *r, const struct view *v, bool owes_scrub,
+			 uint64_t version)
 {
 	struct blob value = { 0 };
 	char key[128];
-	int err = encode(v, &value);
+	int err = encode(v, owes_scrub, &value);
 
 	if (err)
 		return err;
@@ -66,7 +70,7 @@ static int cluster_write(struct coordinator *c, const struct cluster_register *r
 
 /* ---- a file: for one coordinator, whose process nobody else starts a second time ---- */
 
-static int file_read(struct coordinator *c, struct view *v)
+static int file_read(struct coordinator *c, struct view *v, bool *owes_scrub)
 {
 	uint8_t bytes[VALUE_MAX];
 	struct blob value = { 0, bytes };
@@ -78,7 +82,7 @@ static int file_read(struct coordinator *c, struct view *v)
 	got = read(fd, bytes, sizeof(bytes));
 	close(fd);
 	value.size = got < 0 ? 0 : (uint32_t)got;
-	return got < 0 ? -EIO : decode(c, &value, v);
+	return got < 0 ? -EIO : decode(c, &value, v, owes_scrub);
 }
 
 static int sync_directory(const char *path)
@@ -93,11 +97,11 @@ static int sync_directory(const char *path)
 	return err;
 }
 
-static int file_write(struct coordinator *c, const struct view *v)
+static int file_write(struct coordinator *c, const struct view *v, bool owes_scrub)
 {
 	struct blob value = { 0 };
 	char path[4096];
-	int err = encode(v, &value), fd;
+	int err = encode(v, owes_scrub, &value), fd;
 
 	if (err)
 		return err;
@@ -114,17 +118,31 @@ static int file_write(struct coordinator *c, const struct view *v)
 	return err ? err : sync_directory(c->state_file);
 }
 
-int register_read(struct coordinator *c, struct view *v, uint64_t *version)
+int register_read(struct coordinator *c, struct view *v, bool *owes_scrub, uint64_t *version)
 {
 	const struct cluster_register *r = cluster_register_get();
 
 	*version = 0;
-	return r ? cluster_read(c, r, v, version) : file_read(c, v);
+	return r ? cluster_read(c, r, v, owes_scrub, version) : file_read(c, v, owes_scrub);
 }
 
-int register_write(struct coordinator *c, const struct view *v, uint64_t version)
+int register_write(struct coordinator *c, const struct view *v, bool owes_scrub, uint64_t version)
 {
 	const struct cluster_register *r = cluster_register_get();
 
-	return r ? cluster_write(c, r, v, version) : file_write(c, v);
+	return r ? cluster_write(c, r, v, owes_scrub, version) : file_write(c, v, owes_scrub);
+}
+
+bool register_leads(void)
+{
+	const struct cluster_register *r = cluster_register_get();
+
+	return !r || !r->leads || r->leads();
+}
+
+uint64_t register_handover_ns(void)
+{
+	const struct cluster_register *r = cluster_register_get();
+
+	return r ? r->handover_ns : 0;
 }

@@ -10,6 +10,7 @@ enum { DEPTH_MAX = 64, TRIES = 20, AGAIN_MS = 20 };
 struct todo {
 	struct inode *inode, *parent; /* references: so that the members need not look for them */
 	struct todo *next;
+	char name[]; /* in the parent */
 };
 struct scrubbing {
 	struct coordinator *c;
@@ -139,13 +140,14 @@ static int judge(struct scrubbing *s, struct request *rq, const struct gfid *g)
 
 /* ---- the walk ---- */
 
-static int add(struct scrubbing *s, struct inode *inode, struct inode *parent)
+static int add(struct scrubbing *s, struct inode *inode, struct inode *parent, const char *name)
 {
-	struct todo *t = malloc(sizeof(*t));
+	struct todo *t = malloc(sizeof(*t) + strlen(name) + 1);
 
 	if (!t)
 		return -ENOMEM;
 	*t = (struct todo){ inode_ref(inode), parent ? inode_ref(parent) : NULL, s->todo };
+	memcpy(t->name, name, strlen(name) + 1);
 	s->todo = t;
 	return 0;
 }
@@ -157,41 +159,28 @@ static void drop(struct todo *t)
 	free(t);
 }
 
+struct listing {
+	struct scrubbing *s;
+	struct inode *directory;
+};
+
+static int add_child(void *listing, const struct dirent_plus *e)
+{
+	struct listing *l = listing;
+
+	return !gfid_equal(&e->gfid, &gfid_limbo) ? add(l->s, e->inode, l->directory, e->name) : 0;
+}
+
 static int add_children(struct scrubbing *s, struct request *rq, struct inode *directory)
 {
-	struct xlator *child = s->c->x->child[s->truth];
-	struct opendir_in open = { directory };
-	struct opendir_out opened = { 0 };
-	struct release_out released = { 0 };
-	struct release_in release;
-	struct readdir_in in = { .size = 128 << 10, .flags = READDIR_PLUS };
-	bool end = false;
-	int err = opendir_on(rq, child, &open, &opened);
+	struct listing l = { s, directory };
 
-	if (err)
-		return err == -ENOENT || err == -ESTALE ? 0 : err;
-	in.file = opened.file;
-	while (!err && !end) {
-		struct readdir_out out = { 0 };
-
-		err = readdir_on(rq, child, &in, &out);
-		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
-			in.offset = out.entries.entry[i].next_offset;
-			if (out.entries.entry[i].inode && !gfid_equal(&out.entries.entry[i].gfid, &gfid_limbo))
-				err = add(s, out.entries.entry[i].inode, directory);
-		}
-		end = out.entries.end || !out.entries.count;
-		fop_out_clear(FOP_readdir, &out);
-	}
-	release = (struct release_in){ opened.file };
-	release_on(rq, child, &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
-	return err;
+	return heal_list(&s->look, rq, s->truth, directory, add_child, &l);
 }
 
 static void keep_pace(struct scrubbing *s)
 {
-	uint64_t now = clock_ns(), each = s->c->scrub_rate ? 1000000000 / (uint64_t)s->c->scrub_rate : 0;
+	uint64_t now = clock_ns(), rate = (uint64_t)s->c->scrub_rate, each = rate ? 1000000000 / rate : 0;
 
 	s->next_ns = s->next_ns > now - 100000000 ? s->next_ns : now;
 	s->next_ns += each;
@@ -202,18 +191,20 @@ static void keep_pace(struct scrubbing *s)
 static int visit(struct scrubbing *s, struct todo *t)
 {
 	struct request rq;
-	int err = session_acquire(s->c, &s->view, &t->inode->gfid, stops, s);
+	int err = session_acquire(s->c, &s->view, &t->inode->gfid, stops, s), below = 0;
 
 	if (err)
 		return err;
 	err = heal_request(&s->look, &rq);
+	if (!err && t->parent)
+		err = heal_show(&s->look, &rq, t->parent, t->name, &t->inode->gfid, view_mask(&s->view, MEMBER_IN));
 	if (!err)
 		err = judge(s, &rq, &t->inode->gfid);
 	session_release(s->c, &s->view, &t->inode->gfid);
-	if (!err && S_ISDIR(t->inode->type))
-		err = add_children(s, &rq, t->inode);
+	if (S_ISDIR(t->inode->type)) /* also if it could not be compared itself */
+		below = add_children(s, &rq, t->inode);
 	heal_request_end(&rq);
-	return err;
+	return err ? err : below;
 }
 
 static int walk(struct scrubbing *s)
@@ -223,7 +214,7 @@ static int walk(struct scrubbing *s)
 	int err = root ? session_attach(s->c, &s->view) : -ENOMEM;
 
 	if (!err)
-		err = add(s, root, NULL);
+		err = add(s, root, NULL, "");
 	while (!err && (t = s->todo) && !stops(s)) {
 		int one;
 
@@ -261,13 +252,14 @@ static void finish(struct scrubbing *s, int err)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].demote |= c->member[i].differs.count != 0;
 	c->scrub.running = false;
-	c->owes_scrub &= err || !c->scrub.repairs || !all_in(c, &s->view);
+	c->owes_scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
-	log_info(c->x, NULL, "scrub: %llu objects, %llu differences%s", (unsigned long long)c->scrub.objects,
-		 (unsigned long long)c->scrub.differences, err ? " (it was interrupted)" : "");
+	log_info(c->x, NULL, "scrub: %llu objects, %llu differences, %llu not compared%s", (unsigned long long)c->scrub.objects,
+		 (unsigned long long)c->scrub.differences, (unsigned long long)c->scrub.errors,
+		 err ? " (it was interrupted)" : "");
 }
 
 static void scrub_task(void *arg)

@@ -197,15 +197,13 @@ static int heal_full(struct coordinator *c, const char *number, FILE *f)
 		return -EINVAL;
 	pthread_mutex_lock(&c->lock);
 	in = c->view.epoch && c->view.state[i] == MEMBER_IN;
-	if (in) {
-		c->member[i].demote = true;
-		c->member[i].differs.all = true;
-	}
+	c->member[i].demote |= in;
+	c->member[i].differs.all = true;
 	pthread_mutex_unlock(&c->lock);
 	task_cond_broadcast(&c->changed);
 	fprintf(f,
 		in ? "member %ld will be healed as a whole\n"
-		   : "member %ld is not in the set just now: it is healed when it comes back\n",
+		   : "member %ld is not in the set just now: it will be healed as a whole when it comes back\n",
 		i);
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "coordinator.h"
 
 enum { WAIT_MIN_NS = 1000000000, GFIDS_IN_ONE = 3000, REASONS = 160 };
+#define WAIT_MAX_NS 150000000000ull
 enum { SAME_AGAIN_NS = 200000000 }; /* between views that change no member */
 
 /* ---- lists of objects that may differ ---- */
@@ -22,7 +23,21 @@ int list_add(struct gfid_list *l, const struct gfid *g)
 	return 0;
 }
 
-/* What changed at the member after that generation. */
+/* Adds the one to the other. Where memory is short, the other tells of all. */
+static void list_add_all(struct gfid_list *to, const struct gfid_list *from)
+{
+	to->all |= from->all;
+	for (size_t i = 0; i < from->count && !to->all; i++)
+		to->all = list_add(to, &from->gfid[i]) != 0;
+}
+
+void list_free(struct gfid_list *l)
+{
+	free(l->gfid);
+	*l = (struct gfid_list){ 0 };
+}
+
+/* What changed at the member after that generation; l->all: it does not know of all that did. */
 static int list_index(struct coordinator *c, int member, uint64_t above, struct gfid_list *l)
 {
 	uint64_t cursor = 0;
@@ -50,7 +65,7 @@ static int list_index(struct coordinator *c, int member, uint64_t above, struct 
 		free(answer.bytes);
 		if (err)
 			return err;
-	} while (cursor && !l->all);
+	} while (cursor);
 	return 0;
 }
 
@@ -193,6 +208,10 @@ static int notes_of_indexes(struct coordinator *c, const struct view *next)
 		if (next->state[i] == MEMBER_IN)
 			err = list_index(c, i, least, &l);
 	sort_unique(&l);
+	if (l.all)
+		log_warning(
+			c->x, NULL,
+			"not all is known that changed before the members went down: they may differ until the scrub that follows is done");
 	for (size_t i = 0; i < l.count && !err; i++)
 		err = note_whole(c, &l.gfid[i], i + 1);
 	free(l.gfid);
@@ -235,6 +254,12 @@ static int send_pending(struct coordinator *c, int member, const struct gfid_lis
 			return err;
 	} while (at < l->count && !l->all);
 	return 0;
+}
+
+/* How long a member that goes again and again has to wait. */
+static uint64_t longer(uint64_t wait_ns)
+{
+	return wait_ns * 2 < WAIT_MIN_NS ? WAIT_MIN_NS : wait_ns < WAIT_MAX_NS ? wait_ns * 2 : wait_ns;
 }
 
 /* ---- the change ---- */
@@ -384,10 +409,25 @@ static int gather(struct changing *v)
 	return err ? err : list_pending(v, true);
 }
 
+/* A member that turned out to differ, where no index tells of it: if it is started anew before it is healed, all of it must be. */
+static int distrust(struct changing *v)
+{
+	struct pack nothing = { 0 };
+	unsigned good = v->demoted ? tell_members(v->c, v->demoted, REPLICA_DISTRUST, &nothing, coordinator_lease_ns(v->c)) : 0;
+
+	return blame_rest(v->c, v->demoted, good, "note that it is to be healed");
+}
+
 static int store(struct changing *v)
 {
 	struct coordinator *c = v->c;
-	int err = MUTANT("no-store") ? 0 : register_write(c, v->next, c->version);
+	bool owes;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	owes = c->owes_scrub;
+	pthread_mutex_unlock(&c->lock);
+	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owes, c->version);
 
 	if (err) {
 		log_warning(c->x, NULL, "the new view could not be stored: %s", strerror(-err));
@@ -398,6 +438,7 @@ static int store(struct changing *v)
 	}
 	c->version++;
 	c->stored = v->next->epoch;
+	c->stored_owes = owes;
 	return 0;
 }
 
@@ -425,6 +466,8 @@ static int activate(struct changing *v)
 		struct remote_member *m = &c->member[i];
 
 		m->leaving = m->stepped_down = m->healthy = false;
+		if (v->next->state[i] == MEMBER_IN && v->before.state[i] != MEMBER_IN)
+			list_free(&m->differs);
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
@@ -439,7 +482,6 @@ static int activate(struct changing *v)
 	c->view = *v->next;
 	c->writable = view_has_quorum(v->next);
 	c->last_view_ns = clock_ns();
-	c->attached = false;
 	c->views++;
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
@@ -450,7 +492,7 @@ static int activate(struct changing *v)
 static void changing_free(struct changing *v)
 {
 	for (int i = 0; i < REPLICAS_MAX; i++)
-		free(v->pending[i].gfid);
+		list_free(&v->pending[i]);
 }
 
 /* It is to be BACK, and does not know yet what it lacks. The view before may have been stored by a coordinator that ended before the
@@ -469,13 +511,12 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
-		if (comes_back(v, i))
-			v->coming |= 1u << i;
-		if (!(v->coming >> i & 1) || before->state[i] != MEMBER_IN || !m->demote)
+		if (!comes_back(v, i))
 			continue;
-		v->demoted |= 1u << i;
-		v->pending[i] = m->differs;
-		m->differs = (struct gfid_list){ 0 };
+		v->coming |= 1u << i;
+		if (before->state[i] == MEMBER_IN && m->demote)
+			v->demoted |= 1u << i;
+		list_add_all(&v->pending[i], &m->differs); /* kept until it is IN, for it may go and come meanwhile */
 	}
 	pthread_mutex_unlock(&c->lock);
 }
@@ -493,6 +534,8 @@ static int steps(struct changing *v)
 	if (!err)
 		err = gather(v);
 	if (!err)
+		err = distrust(v);
+	if (!err)
 		err = store(v);
 	return err ? err : activate(v);
 }
@@ -505,6 +548,25 @@ static const char *describe(const struct view *v, char text[64])
 		text[i] = letters[v->state[i]];
 	text[v->members] = '\0';
 	return text;
+}
+
+/* Members may be frozen by now: another view of the same members must follow. Who was to come in and failed tries later. */
+static void give_up(struct coordinator *c, const struct view *before, uint64_t epoch)
+{
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+
+		m->leaving = m->stepped_down = false;
+		if (before->state[i] != MEMBER_OUT || !m->broken)
+			continue;
+		m->broken = false;
+		m->out_since_ns = clock_ns();
+		m->wait_ns = longer(m->wait_ns);
+	}
+	c->failed_epoch = epoch;
+	pthread_mutex_unlock(&c->lock);
+	atomic_store(&c->heal.epoch, before->epoch);
 }
 
 int view_change(struct coordinator *c, struct view *next, bool cold, const char *why)
@@ -528,11 +590,7 @@ int view_change(struct coordinator *c, struct view *next, bool cold, const char 
 	changing_free(&v);
 	if (err) {
 		log_warning(c->x, NULL, "no view %llu (%s): %s", (unsigned long long)next->epoch, why, strerror(-err));
-		pthread_mutex_lock(&c->lock);
-		for (int i = 0; i < c->members; i++)
-			c->member[i].leaving = c->member[i].stepped_down = false;
-		c->failed_epoch = next->epoch;
-		pthread_mutex_unlock(&c->lock);
+		give_up(c, &before, next->epoch);
 		return err;
 	}
 	log_info(c->x, NULL, "view %llu: %s (o: out, b: back, I: in): %s", (unsigned long long)next->epoch,
@@ -544,7 +602,7 @@ int view_change(struct coordinator *c, struct view *next, bool cold, const char 
 
 struct decision {
 	struct view base, next;
-	bool first, force, cold, changed;
+	bool cold, changed;
 	char why[REASONS];
 };
 
@@ -656,7 +714,7 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
 		return false;
 	d->next = v;
-	d->cold = !all_kept_running(&d->base, &v);
+	d->cold |= !all_kept_running(&d->base, &v);
 	return true;
 }
 
@@ -732,6 +790,8 @@ static void demote(const struct coordinator *c, struct decision *d)
 /* Changes of clients that are gone, or failed half done. */
 static void tidy_up(const struct coordinator *c, struct decision *d)
 {
+	if (c->failed_epoch > c->view.epoch)
+		reason(d, -1, "the last change of view failed half way");
 	if (c->unrecovered && clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
 		reason(d, -1, "the recovery was interrupted");
 	for (int i = 0; i < c->members; i++) {
@@ -797,6 +857,17 @@ static bool keeps_all_in(const struct decision *d)
 	return true;
 }
 
+/* A coordinator before this one stored a view of members that had all been started anew, and did not get to telling them: what it was
+ * to recover is not known to them. */
+static bool began_cold(const struct coordinator *c, const struct decision *d)
+{
+	for (int i = 0; i < c->members; i++)
+		if (d->base.state[i] == MEMBER_IN && member_live(c, i) && !c->member[i].last.epoch &&
+		    c->member[i].last.incarnation == d->base.incarnation[i])
+			return true;
+	return false;
+}
+
 /* With the lock held. True: there is something to change. */
 static bool consider(struct coordinator *c, struct decision *d)
 {
@@ -809,8 +880,10 @@ static bool consider(struct coordinator *c, struct decision *d)
 		return first_view(c, d);
 	if (awaits_answers(c, d))
 		return false;
-	if (!c->view.epoch)
+	if (!c->view.epoch) {
 		reason(d, -1, "the coordinator was started");
+		d->cold = began_cold(c, d);
+	}
 	drop_unfit(c, d);
 	quorum = view_has_quorum(&d->next);
 	if (quorum || !c->quorum_lost_ns)
@@ -837,7 +910,7 @@ static bool consider(struct coordinator *c, struct decision *d)
 }
 
 /* A member that goes again and again is taken back later each time. */
-static void note_leaving(struct coordinator *c, const struct decision *d)
+static void note_leaving(struct coordinator *c, const struct decision *d, const uint64_t was_out_ns[REPLICAS_MAX])
 {
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
@@ -846,24 +919,24 @@ static void note_leaving(struct coordinator *c, const struct decision *d)
 			continue;
 		if (m->last.incarnation != d->base.incarnation[i] || !member_live(c, i))
 			m->wait_ns = 0; /* it was down: that is no fault of its disk or its links */
-		else if (clock_ns() > m->out_since_ns + 600000000000ull)
+		else if (clock_ns() > was_out_ns[i] + 600000000000ull)
 			m->wait_ns = WAIT_MIN_NS;
 		else
-			m->wait_ns = m->wait_ns * 2 < WAIT_MIN_NS   ? WAIT_MIN_NS
-				     : m->wait_ns < 150000000000ull ? m->wait_ns * 2
-								    : m->wait_ns;
+			m->wait_ns = longer(m->wait_ns);
 	}
 }
 
 void decide(struct coordinator *c)
 {
+	uint64_t was_out_ns[REPLICAS_MAX] = { 0 };
 	struct decision d = { 0 };
 	bool go;
 
 	pthread_mutex_lock(&c->lock);
 	go = consider(c, &d) && !c->deposed;
-	if (go)
-		note_leaving(c, &d);
+	for (int i = 0; i < c->members; i++)
+		was_out_ns[i] = c->member[i].out_since_ns;
+	c->owes_scrub |= go && d.cold; /* stored with the view */
 	pthread_mutex_unlock(&c->lock);
 	if (!go)
 		return;
@@ -872,7 +945,7 @@ void decide(struct coordinator *c)
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
-	c->owes_scrub |= d.cold;
+	note_leaving(c, &d, was_out_ns);
 	pthread_mutex_unlock(&c->lock);
 	if (!recover(c) && d.cold && scrub_start(c, true))
 		log_warning(c->x, NULL, "the scrub that should follow can't be started");

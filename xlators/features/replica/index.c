@@ -412,6 +412,7 @@ void index_prune(struct index *i, uint64_t generation)
 			i->entry[left++] = i->entry[k];
 	}
 	i->count = left;
+	i->compactions++;
 	if (i->buckets)
 		rehash(i);
 	remove_files(i, generation);

@@ -41,6 +41,7 @@ struct index {
 	struct index_entry *entry;
 	uint32_t *bucket;
 	size_t count, room, buckets;
+	uint32_t compactions; /* how often entries changed their places */
 };
 int index_open(struct index *, const char *directory, struct problem *);
 void index_close(struct index *);

@@ -554,6 +554,18 @@ static int activate(struct asked *a, uint64_t epoch)
 	return err;
 }
 
+/* It was found to differ in what no index tells of. */
+static int distrust(struct asked *a, uint64_t epoch)
+{
+	int err = -EVIEW;
+
+	pthread_mutex_lock(&a->m->lock);
+	if (a->m->frozen && epoch == a->m->coming)
+		err = MUTANT("trust-all") ? 0 : index_set_synced(&a->m->index, 0);
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
 static int resolve(struct asked *a, uint64_t epoch)
 {
 	static const uint8_t nobody[16]; /* the coordinator's own notes, after a cold start */
@@ -590,12 +602,14 @@ static int resolve(struct asked *a, uint64_t epoch)
 
 static int list_index(struct asked *a)
 {
-	uint64_t above = unpack_u64(&a->u), at = unpack_u64(&a->u);
+	uint64_t above = unpack_u64(&a->u), cursor = unpack_u64(&a->u), at = cursor & UINT32_MAX;
 	const struct index *i = &a->m->index;
 	unsigned count = 0;
 	struct pack list = { 0 };
 
 	pthread_mutex_lock(&a->m->lock);
+	if (cursor >> 32 != i->compactions) /* entries have moved: from the beginning, twice told is no harm */
+		at = 0;
 	for (; at < i->count && count < GFIDS_IN_ONE; at++) {
 		if (i->entry[at].generation <= above)
 			continue;
@@ -604,7 +618,7 @@ static int list_index(struct asked *a)
 		count++;
 	}
 	pack_u8(&a->answer, above < i->floor);
-	pack_u64(&a->answer, at < i->count ? at : 0);
+	pack_u64(&a->answer, at < i->count ? (uint64_t)i->compactions << 32 | at : 0);
 	pthread_mutex_unlock(&a->m->lock);
 	pack_bytes(&a->answer, list.bytes, list.size);
 	pack_free(&list);
@@ -856,6 +870,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return find(a);
 	case REPLICA_LOSE:
 		return lose(a, epoch);
+	case REPLICA_DISTRUST:
+		return distrust(a, epoch);
 	case REPLICA_SYNC:
 		return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
 	case REPLICA_CHECKSUM:

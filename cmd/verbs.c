@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds a command's verb, and refuses options that do not go with it. */
+#include "verbs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "service.h"
+#include "volgen.h"
+
+enum { VERBS_MAX = 16 };
+
+static const char *const option_names[] = {
+	"--dry-run", "--replica", "--arbiter", "--start", "--bricks", "--mount", "--purge"
+};
+
+/* "--start goes with create and new" */
+static int misplaced(const char *program, const struct verb *verbs, unsigned given)
+{
+	unsigned bit = (unsigned)__builtin_ctz(given), found = 0, left = 0;
+
+	for (const struct verb *v = verbs; v->name; v++)
+		left += v->options >> bit & 1;
+	fprintf(stderr, "%s: %s goes with ", program, option_names[bit]);
+	for (const struct verb *v = verbs; v->name; v++)
+		if (v->options >> bit & 1)
+			fprintf(stderr, "%s%s", !found++ ? "" : found == left ? " and " : ", ", v->name);
+	fprintf(stderr, "; see %s --help\n", program);
+	return EXIT_USAGE;
+}
+
+int verbs_run(const char *program, const struct verb *verbs, const char *word, int words, unsigned given,
+	      const struct arguments *a)
+{
+	const char *names[VERBS_MAX] = { NULL };
+	struct problem p = { "" };
+	const struct verb *v = verbs;
+
+	for (; v->name && strcmp(v->name, word); v++)
+		names[v - verbs] = v->name;
+	if (!v->name)
+		return word_unknown(program, word, names);
+	if (words < v->min || words > v->max)
+		return word_count_wrong(program, word);
+	if (given & ~v->options)
+		return misplaced(program, verbs, given & ~v->options);
+	return v->run(a, &p) ? problem_print(program, &p) : 0;
+}
+
+/* ---- options that several commands have ---- */
+
+static error_t ask_option(int key, char *value, struct argp_state *state)
+{
+	struct ask_form *a = state->input;
+
+	switch (key) {
+	case 'j':
+		a->json = true;
+		return 0;
+	case 's':
+		a->stratusd = value;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option ask_options[] = {
+	{ "json", 'j', NULL, 0, "Print JSON", 0 },
+	{ "stratusd", 's', "PROCESS", 0, "The stratusd to ask, if it is not the only one with a cluster store here", 0 },
+	{ 0 },
+};
+const struct argp ask_argp = { ask_options, ask_option, NULL, NULL, NULL, NULL, NULL };
+
+enum { KEY_REPLICA = 2000, KEY_ARBITER };
+
+static error_t form_option(int key, char *value, struct argp_state *state)
+{
+	struct spec_form *form = state->input;
+	char *end;
+
+	switch (key) {
+	case KEY_REPLICA:
+		form->replica = strtoul(value, &end, 10);
+		if (*end || form->replica < 2 || form->replica > SPEC_REPLICA_MAX)
+			argp_error(state, "'%s' is no number of replicas: take one from 2 to %d", value, SPEC_REPLICA_MAX);
+		return 0;
+	case KEY_ARBITER:
+		form->arbiter = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option form_options[] = {
+	{ "replica", KEY_REPLICA, "NUMBER", 0, "So many bricks hold the same files", 0 },
+	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick holds no file data", 0 },
+	{ 0 },
+};
+const struct argp form_argp = { form_options, form_option, NULL, NULL, NULL, NULL, NULL };

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands of which one word is a verb, and the options that several of them have. */
+#ifndef STRATUS_VERBS_H
+#define STRATUS_VERBS_H
+#include <stdbool.h>
+
+#include "arguments.h"
+
+/* Options that do not go with each verb of a command. */
+enum {
+	WITH_DRY_RUN = 1 << 0,
+	WITH_REPLICA = 1 << 1,
+	WITH_ARBITER = 1 << 2,
+	WITH_START = 1 << 3,
+	WITH_BRICKS = 1 << 4,
+	WITH_MOUNT = 1 << 5,
+	WITH_PURGE = 1 << 6,
+};
+
+struct arguments; /* each command has its own */
+struct problem;
+struct verb {
+	const char *name;
+	int min, max;	  /* words, with the verb */
+	unsigned options; /* WITH_... that may be given */
+	int (*run)(const struct arguments *, struct problem *);
+};
+/* Runs the one of the verbs (the last has no name) that is called `word`. `words`: how many there are, with it; `given`: the options
+ * that were. Returns the exit status; on EXIT_USAGE nothing was done. */
+int verbs_run(const char *program, const struct verb *, const char *word, int words, unsigned given, const struct arguments *);
+
+/* --json, --stratusd: the input is a struct ask_form. */
+struct ask_form {
+	const char *stratusd; /* NULL: the only one */
+	bool json;
+};
+extern const struct argp ask_argp;
+/* --replica, --arbiter: the input is a struct spec_form. */
+extern const struct argp form_argp;
+#endif

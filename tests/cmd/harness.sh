@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The tests' own machinery: what fails is counted, and a test that hits its time limit leaves no process and no mount.
+. "$(dirname "$0")/../mount/lib.sh"
+need_root
+need_stack
+unset MUST_RUN CHECK_DEADLINE TEST_LIMIT # of the run that this test is part of
+scratch
+cd "$SCRATCH"
+LIB=$TOP/tests/mount/lib.sh
+write_test() { # NAME: its lines are on standard input
+	{ printf '#!/bin/bash\n. %s\n' "$LIB"; cat; } >"$1"
+	chmod +x "$1"
+}
+runs() { # "PASSED FAILED SKIPPED" TEST...
+	local want=$1
+	shift
+	: >results
+	"$TOP/tests/run.sh" results "$@" >out 2>&1 || fail "run.sh itself fails: $(cat out)"
+	[ "$(cat results)" = "$want" ] || fail "$* counts as $(cat results) instead of $want: $(cat out)"
+}
+
+# ---- a failure is one, whatever the test does at its end ----
+write_test fails <<'END'
+scratch
+AT_EXIT=true
+[ 1 = 2 ] || fail "they differ"
+END
+runs "0 1 0" ./fails
+grep -q 'they differ' out || fail "the reason is not shown: $(cat out)"
+write_test passes <<'END'
+scratch
+AT_EXIT=false
+pass
+END
+runs "1 0 0" ./passes
+
+# ---- what can't run, where it must ----
+write_test skips <<'END'
+skip "not here"
+END
+runs "0 0 1" ./skips
+MUST_RUN=1 runs "0 1 0" ./skips
+grep -q 'must run here' out || fail "the reason is not shown: $(cat out)"
+: >results
+! "$TOP/tests/run.sh" results 2>out || fail "no test at all passes"
+CHECK_DEADLINE=$(($(date +%s) - 1)) runs "0 1 0" ./passes
+grep -q 'no time left' out || fail "the reason is not shown: $(cat out)"
+
+# ---- limits ----
+write_test slow.sh <<'END'
+# limit: 1 s, 5 s with LONG=1
+sleep 3
+pass
+END
+LONG=0 runs "0 1 0" ./slow.sh
+LONG=1 runs "1 0 0" ./slow.sh
+LONG=1 TEST_LIMIT=1 runs "0 1 0" ./slow.sh
+CHECK_DEADLINE=$(($(date +%s) + 2)) LONG=1 runs "0 1 0" ./slow.sh
+
+# ---- a test that is stuck, with a mount whose server is stopped, and with a program that has a limit of its own ----
+export TEST_TMP=$SCRATCH/inner
+mkdir "$TEST_TMP"
+write_test stuck <<'END'
+scratch
+start_stack "$SCRATCH"
+mkdir "$SCRATCH/a b"
+mount -t tmpfs none "$SCRATCH/a b"
+kill -STOP "$BRICK_PID"
+: >began
+timeout 300 ls "$MNT"
+END
+TEST_LIMIT=6 runs "0 1 0" ./stuck
+grep -q 'not done within 6 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
+! grep -F "$TEST_TMP" /proc/self/mounts || fail "mounts are left"
+left() { grep -alF "$TEST_TMP" /proc/[0-9]*/cmdline 2>/dev/null; }
+! left >/dev/null || fail "processes are left: $(left | xargs -I{} sh -c 'tr "\0" " " <{}')"
+[ -z "$(ls -A "$TEST_TMP")" ] || fail "files are left: $(ls -A "$TEST_TMP")"
+pass
