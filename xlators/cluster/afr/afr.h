@@ -93,6 +93,9 @@ struct afr {
 	uint64_t last_ns;      /* when a change ended last */
 	bool settling, stopping;
 	unsigned tasks;
+	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
+	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
+	bool leaves;
 	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
 };
 static inline struct afr *afr_of(const struct xlator *x)
@@ -135,6 +138,8 @@ void spans_unlock(struct object **, struct span *, unsigned count);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 void token_recalled(struct afr *, struct object *);
+/* The token of an object that is not known here, or not any more. */
+void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
 int object_resolve(struct afr *, struct request *, struct inode *, int child);
 

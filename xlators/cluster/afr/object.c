@@ -172,6 +172,110 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }
 
+/* ---- tokens of what was forgotten ---- */
+
+enum { LEAVING_MAX = 1024, LEAVING_WAIT_MS = 20 };
+
+static void send_leaving(struct afr *a, const struct view *v, unsigned count)
+{
+	for (int i = 0; i < v->members; i++) {
+		struct pack p = { 0 };
+		unsigned its = 0;
+
+		pack_u64(&p, v->epoch);
+		pack_u64(&p, flights_settled(a));
+		for (unsigned k = 0; k < count; k++)
+			if (!gfid_is_null(&a->leaving[k]) && view_granter(v, &a->leaving[k]) == i) {
+				pack_gfid(&p, &a->leaving[k]);
+				its++;
+			}
+		if (its)
+			afr_verb(a, i, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+		pack_free(&p);
+	}
+}
+
+/* Those that are known again keep it: it may have been asked for, and granted, before it was in the list. */
+static void keep_known(struct afr *a, unsigned count)
+{
+	for (unsigned k = 0; k < count; k++) {
+		cleanup_inode struct inode *inode = inode_find(a->x->inodes, &a->leaving[k]);
+
+		if (!inode)
+			continue;
+		pthread_mutex_lock(&a->lock);
+		a->leaving[k] = (struct gfid){ 0 };
+		pthread_mutex_unlock(&a->lock);
+	}
+}
+
+static void leave_task(void *arg)
+{
+	struct afr *a = arg;
+	bool more = true;
+	struct view v;
+	unsigned count;
+
+	while (more) {
+		task_sleep_ms(LEAVING_WAIT_MS);
+		pthread_mutex_lock(&a->lock);
+		count = a->leaving_sent = a->leaving_count;
+		a->released += count;
+		v = a->view;
+		pthread_mutex_unlock(&a->lock);
+		keep_known(a, count); /* nobody moves the first ones meanwhile */
+		send_leaving(a, &v, count);
+		pthread_mutex_lock(&a->lock);
+		a->leaving_count -= count;
+		memmove(a->leaving, a->leaving + count, a->leaving_count * sizeof(*a->leaving));
+		a->leaving_sent = 0;
+		more = a->leaving_count;
+		a->leaves = more;
+		task_cond_broadcast(&a->changed);
+		pthread_mutex_unlock(&a->lock);
+	}
+	afr_task_ends(a);
+}
+
+/* Where there are too many the brick asks for them when it has too many. */
+void token_leaves(struct afr *a, const struct gfid *g, uint64_t epoch)
+{
+	bool start = false;
+
+	pthread_mutex_lock(&a->lock);
+	if (!a->leaving)
+		a->leaving = malloc(LEAVING_MAX * sizeof(*a->leaving));
+	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping) {
+		a->leaving[a->leaving_count++] = *g;
+		start = !a->leaves;
+		a->leaves = true;
+	}
+	pthread_mutex_unlock(&a->lock);
+	if (start && afr_spawn(a, leave_task, a)) {
+		pthread_mutex_lock(&a->lock);
+		a->leaves = false;
+		a->leaving_count = 0;
+		pthread_mutex_unlock(&a->lock);
+	}
+}
+
+/* It is wanted again: what is on its way back must have come there before it is asked for. */
+static void token_stays(struct afr *a, const struct gfid *g)
+{
+	pthread_mutex_lock(&a->lock);
+	for (unsigned i = 0; i < a->leaving_count;) {
+		if (!gfid_equal(&a->leaving[i], g)) {
+			i++;
+		} else if (i < a->leaving_sent) {
+			task_cond_wait(&a->changed, &a->lock, NO_DEADLINE);
+			i = 0;
+		} else {
+			a->leaving[i] = a->leaving[--a->leaving_count];
+		}
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
 /* With o->lock held, which is let go meanwhile. */
 static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
 {
@@ -181,6 +285,8 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	o->recalled = false;
 	pthread_mutex_unlock(&o->lock);
 	task_shield(true);
+	if (!MUTANT("release-late"))
+		token_stays(a, gfid_of(o));
 	err = ask(a, o, epoch, deadline);
 	task_shield(false);
 	pthread_mutex_lock(&o->lock);
