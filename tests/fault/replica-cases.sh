@@ -265,7 +265,41 @@ case_8() {
 	healed 8
 }
 
-for number in ${CASES:-1 2 3 4 5 6 7 8}; do "case_$number"; done
+# What is deeper than any recursion can be changed by a mount that has just begun, at bricks that have just begun.
+case_9() {
+	local i views
+	in_depth() { # DIR make|write
+		timeout 60 python3 - "$1" "$2" <<-'PY'
+		import os, sys
+		os.chdir(sys.argv[1])
+		for i in range(300):
+		    if sys.argv[2] == "make":
+		        os.mkdir("d")
+		    os.chdir("d")
+		with open(sys.argv[2], "x") as f:
+		    f.write("deep")
+		PY
+	}
+	mkdir "$MNT/nine"
+	in_depth "$MNT/nine" make || fail "case 9: the tree can't be made"
+	for i in 0 1 2; do
+		kill_member "$i"
+		start_member "$i"
+		wait_until 40 all_quiet_in || fail "case 9: member $i does not come back"
+	done
+	umount "$OTHER"
+	wait "$OTHER_PID" 2>/dev/null || true
+	unset "PIDS[$OTHER_PID]"
+	start_mount "$SCRATCH/other"
+	OTHER_PID=$LAST_PID
+	views=$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)
+	in_depth "$OTHER/nine" write || fail "case 9: nothing can be made 300 directories down"
+	sleep 1
+	[ "$views" = "$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)" ] || fail "case 9: members were left out for it"
+	healed 9
+}
+
+for number in ${CASES:-1 2 3 4 5 6 7 8 9}; do "case_$number"; done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass

@@ -130,6 +130,8 @@ void flight_abandon(struct afr *, struct flight *, uint64_t epoch);
 struct object *object_of(struct afr *, struct inode *); /* made if new; NULL: no memory */
 void object_free(struct object *);
 void object_init(struct object *, struct inode *);
+/* It has that name now; NULL: nothing is known of it. */
+void object_named(struct afr *, struct inode *, struct inode *parent, const char *name);
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);

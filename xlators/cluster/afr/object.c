@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { DEPTH_MAX = 128, VERB_NS = 5000000000, SOON_MS = 10 };
+enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000, SOON_MS = 10 };
 
 void object_init(struct object *o, struct inode *inode)
 {
@@ -45,18 +45,55 @@ struct object *object_of(struct afr *a, struct inode *inode)
 	return o;
 }
 
-void object_seen(struct afr *a, struct inode *inode, int child, struct inode *parent, const char *name)
+static struct inode *parent_of(struct afr *a, struct inode *inode)
+{
+	struct object *o = inode_slot(inode, a->x);
+	struct inode *parent = NULL;
+
+	if (!o)
+		return NULL;
+	pthread_mutex_lock(&o->lock);
+	if (o->parent)
+		parent = inode_ref(o->parent);
+	pthread_mutex_unlock(&o->lock);
+	return parent;
+}
+
+/* What is out of date may say that the directory is below itself: then nothing of that circle would ever be forgotten. */
+static void cut_circle(struct afr *a, const struct inode *inode, struct inode *parent)
+{
+	struct inode *at = inode_ref(parent), *next, *cut = NULL;
+
+	for (unsigned i = 0; i < STEPS_MAX && at && !cut; i++) {
+		next = parent_of(a, at);
+		if (next == inode) {
+			struct object *o = inode_slot(at, a->x);
+
+			pthread_mutex_lock(&o->lock);
+			if (o->parent == inode) {
+				cut = o->parent;
+				o->parent = NULL;
+			}
+			pthread_mutex_unlock(&o->lock);
+		}
+		inode_unref(at);
+		at = next;
+	}
+	inode_unref(at);
+	inode_unref(cut);
+}
+
+void object_named(struct afr *a, struct inode *inode, struct inode *parent, const char *name)
 {
 	struct object *o = inode ? object_of(a, inode) : NULL;
 	struct inode *old = NULL;
+	bool moved;
 
-	if (!o)
-		return;
-	atomic_fetch_or(&o->known, 1u << child);
-	if (!parent || !name || parent == inode)
+	if (!o || !parent || !name || parent == inode)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->parent != parent || !o->name || strcmp(o->name, name)) {
+	moved = o->parent != parent;
+	if (moved || !o->name || strcmp(o->name, name)) {
 		char *copy = strdup(name);
 
 		if (copy) {
@@ -68,6 +105,18 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 	}
 	pthread_mutex_unlock(&o->lock);
 	inode_unref(old);
+	if (moved && S_ISDIR(inode->type))
+		cut_circle(a, inode, parent);
+}
+
+void object_seen(struct afr *a, struct inode *inode, int child, struct inode *parent, const char *name)
+{
+	struct object *o = inode ? object_of(a, inode) : NULL;
+
+	if (!o)
+		return;
+	atomic_fetch_or(&o->known, 1u << child);
+	object_named(a, inode, parent, name);
 }
 
 void object_drop_locks(struct object *o, uint32_t kind, uint64_t owner, const struct opened *through)
@@ -585,11 +634,13 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 	if (atomic_load(&o->lost) >> child & 1)
 		return -ENOENT;
 	if (depth > DEPTH_MAX)
-		return -ELOOP;
+		return -ESTALE;
 	pthread_mutex_lock(&a->lock);
 	a->resolves++;
 	pthread_mutex_unlock(&a->lock);
-	err = by_hint(a, rq, inode, o, child, depth);
+	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? find_directory(a, inode, child) : -ESTALE;
+	if (err)
+		err = by_hint(a, rq, inode, o, child, depth);
 	if (err == -ESTALE)
 		err = by_links(a, rq, inode, o, child, depth);
 	if (err == -ENOENT)
@@ -599,7 +650,43 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 	return err;
 }
 
+/* So many steps up; *steps: those that there were, to what the child knows. */
+static struct inode *above(struct afr *a, struct inode *inode, int child, unsigned *steps)
+{
+	struct inode *at = inode_ref(inode), *next;
+	unsigned most = *steps;
+
+	for (*steps = 0; *steps < most; ++*steps) {
+		struct object *o = inode_slot(at, a->x);
+
+		if (!o || atomic_load(&o->known) >> child & 1 || !(next = parent_of(a, at)))
+			break;
+		inode_unref(at);
+		at = next;
+	}
+	return at;
+}
+
+/* Of a tree that is deeper than one recursion may be the upper directories are made known first. */
 int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)
 {
+	const struct object *o = object_of(a, inode);
+	unsigned steps = STEPS_MAX, up;
+	int err = 0;
+
+	if (!o)
+		return -ENOMEM;
+	if (atomic_load(&o->known) >> child & 1)
+		return 0;
+	inode_unref(above(a, inode, child, &steps));
+	while (steps > DEPTH_MAX / 2 && !err) {
+		struct inode *at;
+
+		steps -= DEPTH_MAX / 2;
+		up = steps;
+		at = above(a, inode, child, &up);
+		err = up == steps ? resolve(a, rq, at, child, 0) : -ESTALE;
+		inode_unref(at);
+	}
 	return resolve(a, rq, inode, child, 0);
 }
