@@ -105,6 +105,7 @@ static void afr_finish(struct xlator *x)
 {
 	struct afr *a = x->private;
 
+	free(a->leaving);
 	pthread_mutex_destroy(&a->rename_token.lock);
 	pthread_mutex_destroy(&a->lock);
 }
@@ -146,12 +147,12 @@ static void asked_back(struct afr *a, const struct event *e)
 		token_recalled(a, &a->rename_token);
 		return;
 	}
-	inode = inode_get(a->x->inodes, &g, 0);
-	if (!inode)
-		inode = inode_find(a->x->inodes, &g);
+	inode = inode_find(a->x->inodes, &g);
 	o = inode ? object_of(a, inode) : NULL;
 	if (o)
 		token_recalled(a, o);
+	else
+		token_leaves(a, &g, 0);
 }
 
 static void afr_notify(struct xlator *x, struct xlator *from, const struct event *e)
@@ -185,8 +186,10 @@ static void afr_notify(struct xlator *x, struct xlator *from, const struct event
 
 static void afr_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 {
-	(void)x;
-	(void)inode;
+	const struct object *o = slot;
+
+	if (o->token == TOKEN_HELD)
+		token_leaves(afr_of(x), &inode->gfid, o->epoch);
 	object_free(slot);
 }
 

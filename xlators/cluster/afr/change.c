@@ -854,7 +854,13 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 	if (!err && victim && S_ISDIR(victim->type) && victim != moved)
 		err = plan_all(c.a, &c.plan, victim);
 	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));
-	return err ? err : change(&c);
+	if (!err)
+		err = change(&c);
+	if (!err)
+		object_named(c.a, moved, in->to.parent, in->to.name);
+	if (!err && exchange)
+		object_named(c.a, victim, in->from.parent, in->from.name);
+	return err;
 }
 
 /* ---- create ---- */

@@ -174,11 +174,11 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
 	if (err)
 		return err;
+	if (s->notes >= NOTES_MAX) /* of a client that never settles */
+		return -ERECOVERING;
 	a->note = note_add(m, s, n);
 	if (!a->note)
 		return -ENOMEM;
-	a->note->note.sequence = stamp->sequence;
-	a->note->note.status = NOTE_UNKNOWN;
 	a->parity = m->index.generation & 1;
 	m->running[a->parity]++;
 	m->changes++;
@@ -261,6 +261,8 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 
 	if (err)
 		return err;
+	n.sequence = stamp->sequence;
+	n.status = NOTE_UNKNOWN;
 	pthread_mutex_lock(&m->lock);
 	err = admit(m, rq, stamp, &n, &a);
 	m->refused += err && err != -EPENDING;

@@ -14,10 +14,7 @@ enum { RECORD_HEAD = 16 + 4 + 1, RECORD_MAX = RECORD_HEAD + INDEX_HANDLE_MAX };
 
 static size_t bucket_of(const struct index *i, const struct gfid *g)
 {
-	uint64_t h;
-
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return (h * 0x9e3779b97f4a7c15u >> 20) & (i->buckets - 1);
+	return gfid_hash(g) & (i->buckets - 1);
 }
 
 static struct index_entry *find(const struct index *i, const struct gfid *g)

@@ -61,8 +61,11 @@ struct session { /* of an afr, known by its id in all epochs */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
 	struct kept_note *first, *last; /* in order of arrival */
-	uint64_t gone_ns;		/* since when it has no client */
+	uint64_t newest;		/* the highest sequence of a note that there was */
+	unsigned notes;
+	uint64_t gone_ns; /* since when it has no client */
 	unsigned tokens;
+	struct token *oldest, *youngest; /* as they were granted */
 	struct session *next;
 };
 struct kept_note {
@@ -88,8 +91,10 @@ struct token {
 	uint64_t told_ns;     /* when the holder was asked last */
 	bool stuck;
 	struct token *next;
+	struct token *older, *newer; /* of the holder */
 };
-enum { NOTE_BUCKETS = 4096, TOKEN_BUCKETS = 4096 };
+/* What one client can make a brick remember. */
+enum { NOTE_BUCKETS = 4096, TOKEN_ROOM = 4096, NOTES_MAX = 1 << 18, TOKENS_MAX = 1 << 18, PENDING_MAX = 1 << 22 };
 
 struct member {
 	/* options */
@@ -112,7 +117,8 @@ struct member {
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS];
 	struct kept_note *staged; /* for the coming epoch (all_next) */
-	struct token *token[TOKEN_BUCKETS];
+	struct token **token;	  /* buckets: a power of 2, as many as there are tokens at least */
+	size_t token_room;
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
@@ -181,7 +187,7 @@ unsigned orphans(const struct member *);
 /* tokens.c */
 int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
 void token_release(struct member *, struct session *, const struct gfid *); /* lock held */
-void tokens_drop(struct member *, const struct session *);		    /* lock held; NULL: all */
+void tokens_drop(struct member *, struct session *);			    /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
 int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);

@@ -117,8 +117,9 @@ static int replica_init(struct xlator *x, struct problem *p)
 	gfid_create(&random);
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
 	m->incarnation |= 1;
-	(void)p;
-	return 0;
+	m->token_room = TOKEN_ROOM;
+	m->token = calloc(m->token_room, sizeof(*m->token));
+	return m->token ? 0 : problem_set(p, ENOMEM, "no memory");
 }
 
 static int replica_start(struct xlator *x, struct problem *p)
@@ -196,6 +197,7 @@ static void replica_finish(struct xlator *x)
 	struct member *m = x->private;
 
 	tokens_drop(m, NULL);
+	free(m->token);
 	notes_drop_all(m);
 	staged_drop(m);
 	while (m->sessions) {

@@ -6,10 +6,7 @@
 
 static size_t bucket_of(const struct gfid *g)
 {
-	uint64_t h;
-
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return (h * 0x9e3779b97f4a7c15u >> 20) % NOTE_BUCKETS;
+	return gfid_hash(g) % NOTE_BUCKETS;
 }
 
 /* By which of its objects the note hangs in that bucket: the first that belongs there. */
@@ -77,11 +74,13 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 	memcpy(&k->note, n, size - offsetof(struct kept_note, note));
 	memcpy(k->note.session, s->id, sizeof(s->id));
 	k->session = s;
+	s->newest = n->sequence > s->newest ? n->sequence : s->newest;
 	if (s->last)
 		s->last->next = k;
 	else
 		s->first = k;
 	s->last = k;
+	s->notes++;
 	k->all_next = m->notes;
 	k->all_link = &m->notes;
 	if (m->notes)
@@ -109,6 +108,7 @@ void note_remove(struct member *m, struct kept_note *k)
 	if (k->all_next)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(m, k);
+	s->notes--;
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
 }
@@ -121,7 +121,7 @@ void notes_drop_all(struct member *m)
 
 struct kept_note *note_find(const struct session *s, uint64_t sequence)
 {
-	struct kept_note *k = s->first;
+	struct kept_note *k = sequence > s->newest ? NULL : s->first;
 
 	while (k && k->note.sequence != sequence)
 		k = k->next;

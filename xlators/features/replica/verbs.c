@@ -159,7 +159,7 @@ static int skip(struct asked *a)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
-		err = member_add_pending(a->m, &g);
+		err = a->m->pending.count < PENDING_MAX ? member_add_pending(a->m, &g) : -ENOMEM;
 	}
 	a->m->skipped++;
 	pthread_mutex_unlock(&a->m->lock);
