@@ -47,6 +47,8 @@ struct scrub {
 	int status; /* how the last one ended */
 	struct finding finding[FINDINGS_MAX];
 	unsigned findings;
+	struct inode **differ; /* references, until the next one: nothing else tells the members what is to be healed */
+	size_t differs;
 };
 /* Changes that are not known to be everywhere, of all members. */
 struct union_note {

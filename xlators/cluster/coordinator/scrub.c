@@ -81,8 +81,20 @@ static void path_of(struct scrubbing *s, struct request *rq, const struct gfid *
 	memmove(path, path + at, PATH_SIZE - at);
 }
 
+/* With the lock held. It may be neither in use nor on a list of what changed, and then only its inode leads to it. */
+static void keep(struct scrub *all, struct inode *inode)
+{
+	struct inode **grown = inode ? realloc(all->differ, (all->differs + 1) * sizeof(struct inode *)) : NULL;
+
+	if (!grown)
+		return;
+	all->differ = grown;
+	all->differ[all->differs++] = inode_ref(inode);
+}
+
 static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, int member)
 {
+	cleanup_inode struct inode *inode = inode_find(s->c->x->inodes, g);
 	struct scrub *all = &s->c->scrub;
 	char path[PATH_SIZE], text[GFID_TEXT];
 
@@ -92,8 +104,8 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 	all->differences++;
 	if (all->findings < FINDINGS_MAX)
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
-	if (all->repairs)
-		list_add(&s->c->member[member].differs, g);
+	if (all->repairs && !list_add(&s->c->member[member].differs, g))
+		keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
 }
 
@@ -287,6 +299,7 @@ static void scrub_task(void *arg)
 
 int scrub_start(struct coordinator *c, bool repair)
 {
+	struct scrub last = { 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -295,10 +308,11 @@ int scrub_start(struct coordinator *c, bool repair)
 	else if (!c->view.epoch)
 		err = -EAGAIN;
 	if (!err) {
-		scrub_free(&c->scrub);
+		last = c->scrub;
 		c->scrub = (struct scrub){ .running = true, .repairs = repair, .started_ns = clock_ns() };
 	}
 	pthread_mutex_unlock(&c->lock);
+	scrub_free(&last);
 	if (!err && (err = coordinator_spawn(c, scrub_task, c))) {
 		pthread_mutex_lock(&c->lock);
 		c->scrub.running = false;
@@ -333,4 +347,9 @@ void scrub_free(struct scrub *s)
 	for (unsigned i = 0; i < s->findings; i++)
 		free(s->finding[i].path);
 	s->findings = 0;
+	for (size_t i = 0; i < s->differs; i++)
+		inode_unref(s->differ[i]);
+	free(s->differ);
+	s->differ = NULL;
+	s->differs = 0;
 }
