@@ -116,10 +116,12 @@ static int again_to(struct recovery *r, const struct union_note *u, int to)
 	return err;
 }
 
-/* What the truth did: this becomes of it everywhere. */
+/* What the truth did: this becomes of it everywhere. -EIO: it does not know itself. */
 static int outcome_of(const struct union_note *u)
 {
-	return u->has[u->truth] && !u->status[u->truth] ? 0 : -ECANCELED;
+	if (!u->has[u->truth])
+		return -ECANCELED;
+	return !u->status[u->truth] ? 0 : is_vague(u->status[u->truth]) ? -EIO : -ECANCELED;
 }
 
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */

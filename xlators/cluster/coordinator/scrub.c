@@ -111,10 +111,7 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 	all->differences++;
 	if (all->findings < FINDINGS_MAX)
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
-	if (all->repairs)
-		list_add(&s->c->member[member].differs, g);
-	if (all->repairs && inode)
-		keep(all, inode);
+	keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
 }
 
@@ -299,6 +296,7 @@ static void scrub_task(void *arg)
 
 int scrub_start(struct coordinator *c, bool repair)
 {
+	struct scrub last = { 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -307,10 +305,11 @@ int scrub_start(struct coordinator *c, bool repair)
 	else if (!c->view.epoch)
 		err = -EAGAIN;
 	if (!err) {
-		scrub_free(&c->scrub);
+		last = c->scrub;
 		c->scrub = (struct scrub){ .running = true, .repairs = repair, .started_ns = clock_ns() };
 	}
 	pthread_mutex_unlock(&c->lock);
+	scrub_free(&last);
 	if (!err && (err = coordinator_spawn(c, scrub_task, c))) {
 		pthread_mutex_lock(&c->lock);
 		c->scrub.running = false;

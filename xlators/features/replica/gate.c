@@ -129,7 +129,7 @@ static void touch_made(struct member *m, enum fop fop, const void *out)
 struct admitted {
 	struct kept_note *note;
 	unsigned parity;
-	bool done;
+	bool done, in_doubt;
 	uint64_t value;
 };
 
@@ -169,6 +169,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
 		return skip(m, n);
+	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
@@ -272,6 +273,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
 	if (a.done) /* it may have to be made still, at a member that is BACK */
 		return answer_done(rq, x, fop, in, out, a.value);
+	rq->resent |= a.in_doubt; /* whoever finds it done takes it for that */
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
