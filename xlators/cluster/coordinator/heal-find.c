@@ -130,7 +130,7 @@ static int ask_names(struct heal *h, struct request *rq, const struct gfid *gfid
 	cleanup_inode struct inode *inode = inode_find(h->x->inodes, gfid);
 	int err = inode ? heal_verb(h, rq, at, REPLICA_LINKS, inode, NULL, out) : -ENOENT;
 
-	return is_gone(err) || err == -EXDEV ? -ENOENT : err;
+	return is_gone(err) || err == -EXDEV || err == -EOPNOTSUPP ? -ENOENT : err;
 }
 
 int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct links_told *links)
