@@ -388,6 +388,8 @@ static int find_by_links(struct heal *h, struct request *rq, const struct gfid *
 		return err;
 	err = links.count ? -ENOENT : -ENOLINK;
 	for (uint32_t i = 0; i < links.count && err; i++) {
+		if (gfid_equal(&links.link[i].parent, &gfid_limbo)) /* out of the way, for good: that is no name */
+			continue;
 		one = find_link(h, rq, gfid, from, at, &links.link[i], t);
 		if (!not_found(one))
 			return one;
