@@ -55,7 +55,8 @@ enum replica_verb {
 	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
 	REPLICA_DIRECTORY,  /* gfid -> inode, names: of a directory; -ENOENT: not known here, or no directory */
 	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
-	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
+	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
+	REPLICA_SKIP, /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
 	REPLICA_FREEZE,	     /* view to come -> nothing once no change is under way; -EVIEW: it is not for this process */
@@ -82,14 +83,15 @@ enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
 enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8 };
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
 	uint64_t settled;  /* all changes of the session up to this have been answered by all */
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
-	uint32_t
-		flags; /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before */
+	uint32_t flags;
+	/* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before;
+	 * REPLICA_DOUBT: it may have been done before, and nobody can tell */
 	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
 uint64_t session_tag(const uint8_t session[16]);
@@ -109,11 +111,18 @@ struct note {
 	uint8_t session[16];
 	uint64_t sequence;
 	uint32_t fop;
-	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done */
+	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -EIO unknown */
 	uint64_t value; /* bytes written or copied */
 	bool resolved;	/* the coordinator has made all members equal: status says how */
 	uint32_t objects;
 	struct note_object object[NOTE_OBJECTS];
+};
+/* What became of a change, as a member knows it. */
+enum note_outcome {
+	OUTCOME_NONE, /* there is no note of it */
+	OUTCOME_DONE,
+	OUTCOME_NOT_DONE,
+	OUTCOME_UNKNOWN, /* who could tell has been started anew since */
 };
 /* What the change touches; 0, or -EOPNOTSUPP for a fop that is no change. Session, sequence and status are left alone. */
 int note_of(enum fop, const void *in, struct note *);

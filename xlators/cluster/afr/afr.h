@@ -21,10 +21,11 @@ struct held_lock {
 	struct lock lock;
 	const struct opened *through;
 };
-struct object {		      /* slot of an inode; afr.rename_token has none */
-	struct inode *inode;  /* borrowed: whose slot it is. NULL: the rename token */
-	atomic_uint known;    /* bit i: child i can be asked for it by this inode */
-	atomic_uint lost;     /* bit i: it had no name any more when child i was asked, and was not there */
+struct object {		     /* slot of an inode; afr.rename_token has none */
+	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
+	atomic_uint known;   /* bit i: child i can be asked for it by this inode */
+	atomic_uint lost;    /* bit i: it had no name any more when child i was asked, and was not there; in that epoch: */
+	atomic_uint_fast64_t lost_epoch;
 	pthread_mutex_t lock; /* guards what follows; never held across a wait */
 	struct task_cond changed;
 	struct inode *parent; /* reference: where it was seen last, with the name; may be out of date */

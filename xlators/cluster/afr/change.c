@@ -4,20 +4,11 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
-#include "afr.h"
+#include "change.h"
 
-enum { OBJECTS = 4, SOON_MS = 10, ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
+enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
 
 /* ---- what a change touches ---- */
-
-struct plan {
-	struct object *object[OBJECTS]; /* sorted by gfid, each once: for tokens */
-	unsigned objects;
-	bool rename_token;
-	struct object *spanned[OBJECTS];
-	struct span span[OBJECTS];
-	unsigned spans;
-};
 
 static int plan_token(struct afr *a, struct plan *p, struct inode *inode)
 {
@@ -182,18 +173,18 @@ static int pin_all(struct afr *a, struct plan *p, uint64_t epoch, uint64_t deadl
 /* ---- what the members answered ---- */
 
 enum outcome {
-	DONE,	  /* acknowledged */
-	ALIKE,	  /* all refuse, for the same reason */
-	AGAIN,	  /* soon, or in another view */
-	SUSPECT,  /* some can't; the others could do without them */
-	FAILED,	  /* too many can't */
-	NOT_DONE, /* asked whether it was done before: no */
-	DIFFER	  /* they are not the same any more */
+	DONE,	 /* acknowledged */
+	ALIKE,	 /* all refuse, for the same reason */
+	AGAIN,	 /* soon, or in another view */
+	SUSPECT, /* some can't; the others could do without them */
+	FAILED,	 /* too many can't */
+	DIFFER	 /* they are not the same any more */
 };
+
 struct answers {
-	unsigned done, suspect, full, other, view, soon, asked; /* masks of members */
-	int error;						/* of one that failed */
-	int first;						/* the error of the most senior that failed otherwise */
+	unsigned done, suspect, full, other, view, soon; /* masks of members */
+	int error;					 /* of one that failed */
+	int first;					 /* the error of the most senior that failed otherwise */
 };
 
 /* A reason that tells of the member, not of the request. */
@@ -212,8 +203,6 @@ static void sort_answer(struct answers *s, int member, int err)
 		s->done |= bit;
 	} else if (err == -EVIEW) {
 		s->view |= bit;
-	} else if (err == -ENOTDONE) {
-		s->asked |= bit;
 	} else if (err == -ERECOVERING) {
 		s->soon |= bit;
 	} else if (err == -ENOSPC || err == -EDQUOT) {
@@ -261,8 +250,6 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct answ
 
 	if (s->view || s->soon)
 		return AGAIN;
-	if (s->asked)
-		return s->done || bad ? AGAIN : NOT_DONE;
 	if (!bad && !s->other)
 		return s->done ? DONE : ALIKE;
 	if (MUTANT("done-by-one") && s->done)
@@ -319,7 +306,7 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 		return -ENOENT;
 	if (err == -EPENDING || err == -ENAMELESS)
 		return 0;
-	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING && err != -ENOTDONE)
+	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING)
 		return skip(a, member, v, n);
 	return err;
 }
@@ -355,7 +342,7 @@ static void sort_back(struct afr *a, const struct view *v, struct fan *f, int me
 		err = status_at(a, v, f, member, n);
 	else if (err == -EVIEW || err == -ERECOVERING)
 		;
-	else if (may_be_done(err) && !s->view && !s->soon && !s->asked)
+	else if (may_be_done(err) && !s->view && !s->soon)
 		err = skip(a, member, v, n);
 	else
 		err = 0;
@@ -415,25 +402,6 @@ static void wait_for_view(struct afr *a, uint64_t epoch, uint64_t deadline)
 
 /* ---- the change ---- */
 
-struct changing {
-	struct afr *a;
-	struct request *rq;
-	enum fop fop;
-	const void *in;
-	void *out;
-	struct plan plan;
-	struct note note;
-	struct flight *flight;
-	uint64_t deadline, time;
-	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
-	unsigned tries, differed;
-	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
-	const struct write_in *append; /* its place is chosen when the token is there */
-	struct write_in placed;
-	uint64_t placed_in;    /* epoch */
-	struct file **collect; /* create: the members' files */
-};
-
 static void mark_retrying(struct changing *c, bool on)
 {
 	if (c->retrying == on)
@@ -449,8 +417,7 @@ static void mark_retrying(struct changing *c, bool on)
 	}
 }
 
-/* All members' open files belong to ours. */
-static void collect_files(struct changing *c, const struct view *v, struct fan *f)
+void changing_collect(struct changing *c, const struct view *v, struct fan *f)
 {
 	for (int i = 0; i < v->members; i++) {
 		struct member_result *r = fan_result(f, i);
@@ -462,13 +429,13 @@ static void collect_files(struct changing *c, const struct view *v, struct fan *
 	}
 }
 
-static int take_result(struct changing *c, const struct view *v, struct fan *f, const struct answers *s)
+int changing_take(struct changing *c, const struct view *v, struct fan *f, unsigned done)
 {
 	unsigned good = 0;
 	int from;
 
 	for (int i = 0; i < v->members; i++) /* who skipped it, or can't find the object, has nothing to tell */
-		if (s->done >> i & 1 && !fan_result(f, i)->status)
+		if (done >> i & 1 && !fan_result(f, i)->status)
 			good |= 1u << i;
 	from = afr_reader(c->a, v, NULL, false, ~good);
 	if (from < 0)
@@ -498,27 +465,31 @@ static int differ(struct changing *c, const struct view *v, const struct answers
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
-	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
-	struct replica_stamp stamp = {
-		v->epoch, c->flight->sequence,	     flights_settled(c->a), MUTANT("new-time") ? clock_wall_ns() : c->time,
-		flags,	  session_tag(c->a->session)
-	};
+	struct replica_stamp stamp = { v->epoch,
+				       c->flight->sequence,
+				       flights_settled(c->a),
+				       MUTANT("new-time") ? clock_wall_ns() : c->time,
+				       c->in_doubt ? REPLICA_DOUBT : 0,
+				       session_tag(c->a->session) };
 	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	struct answers s;
 	int err = 0;
 
 	if (!f)
 		return -ENOMEM;
+	c->sent = v->epoch;
 	switch (judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
-			collect_files(c, v, f);
-		err = take_result(c, v, f, &s);
+			changing_collect(c, v, f);
+		err = changing_take(c, v, f, s.done);
 		*over = true;
 		break;
 	case ALIKE:
 		err = same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST) && c->note.object[0].kind == NOTE_NAME)
+			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = err != -EROFS && !may_be_done(err);
 		*over = true;
 		break;
@@ -534,11 +505,6 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case FAILED:
 		err = s.error ? s.error : -EIO;
 		*over = true;
-		break;
-	case NOT_DONE: /* an append: where the file ended then is no matter any more */
-		flight_end(c->a, c->flight);
-		free(c->flight);
-		c->flight = NULL;
 		break;
 	case DIFFER:
 		err = differ(c, v, &s);
@@ -574,7 +540,7 @@ static int start_flight(struct changing *c)
 	return 0;
 }
 
-static int place_append(struct changing *c, uint64_t epoch);
+static int place_append(struct changing *c);
 
 static void let_go(struct changing *c)
 {
@@ -610,8 +576,10 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 	}
 	if (err)
 		return err == -ERECOVERING ? -EIO : err;
+	if (c->sent && c->sent != v->epoch && !MUTANT("send-blindly"))
+		return earlier(c, v, over);
 	if (c->append && !c->flight)
-		err = place_append(c, v->epoch);
+		err = place_append(c);
 	if (!err)
 		err = start_flight(c);
 	if (!err)
@@ -657,7 +625,8 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
-	c->pinned = 0;
+	c->pinned = c->sent = 0;
+	c->in_doubt = false;
 	c->tries = c->differed = 0;
 	c->retrying = c->clean = false;
 	c->append = NULL;
@@ -776,7 +745,7 @@ static int size_of(struct afr *a, struct request *rq, struct file *file, uint64_
 }
 
 /* An append is a write at the end, which is known, for nobody else changes the file while its token is here. */
-static int place_append(struct changing *c, uint64_t epoch)
+static int place_append(struct changing *c)
 {
 	int err;
 
@@ -784,7 +753,6 @@ static int place_append(struct changing *c, uint64_t epoch)
 	c->placed.flags &= ~(uint32_t)WRITE_APPEND;
 	err = size_of(c->a, c->rq, c->append->file, &c->placed.offset);
 	c->in = &c->placed;
-	c->placed_in = epoch;
 	note_of(FOP_write, &c->placed, &c->note);
 	return err;
 }

@@ -495,13 +495,15 @@ static int by_name(struct afr *a, struct request *rq, struct inode *inode, struc
 	int err = resolve(a, rq, parent, child, depth + 1);
 	bool lost = false;
 
+	if (err == -ENOENT) /* the directory has no name any more: that does not mean that the object has none */
+		return -ESTALE;
 	if (!err)
 		err = look(a, rq, parent, name, child, inode, &lost);
 	if (!lost || gfid_equal(&parent->gfid, &gfid_root))
 		return err;
 	atomic_fetch_and(&object_of(a, parent)->known, ~(1u << child)); /* it was healed anew there: names lead to it */
 	err = resolve(a, rq, parent, child, depth + 1);
-	return err ? err : look(a, rq, parent, name, child, inode, &lost);
+	return err == -ENOENT ? -ESTALE : err ? err : look(a, rq, parent, name, child, inode, &lost);
 }
 
 static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
@@ -622,6 +624,30 @@ static int unlinked(struct afr *a, struct inode *inode, int child)
 	return err;
 }
 
+/* In another view it may have a name again: a power cut of all undoes an unlink that was not synced. */
+static bool is_lost(struct afr *a, struct object *o, int child)
+{
+	uint64_t epoch;
+
+	if (!(atomic_load(&o->lost) >> child & 1))
+		return false;
+	pthread_mutex_lock(&a->lock);
+	epoch = a->view.epoch;
+	pthread_mutex_unlock(&a->lock);
+	if (epoch == atomic_load(&o->lost_epoch) || MUTANT("lost-for-ever"))
+		return true;
+	atomic_store(&o->lost, 0);
+	return false;
+}
+
+static void lose(struct afr *a, struct object *o, int child)
+{
+	pthread_mutex_lock(&a->lock);
+	atomic_store(&o->lost_epoch, a->view.epoch);
+	pthread_mutex_unlock(&a->lock);
+	atomic_fetch_or(&o->lost, 1u << child);
+}
+
 static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth)
 {
 	struct object *o = object_of(a, inode);
@@ -631,7 +657,7 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 		return -ENOMEM;
 	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
 		return 0;
-	if (atomic_load(&o->lost) >> child & 1)
+	if (is_lost(a, o, child))
 		return -ENOENT;
 	if (depth > DEPTH_MAX)
 		return -ESTALE;
@@ -646,7 +672,7 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 	if (err == -ENOENT)
 		err = unlinked(a, inode, child);
 	if (err == -ENOENT) /* what it does not get from now on it must not be asked for */
-		atomic_fetch_or(&o->lost, 1u << child);
+		lose(a, o, child);
 	return err;
 }
 

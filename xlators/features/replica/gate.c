@@ -16,6 +16,11 @@ static const struct gfid *made_gfid(enum fop fop, const void *in)
 				  : &((const struct symlink_in *)in)->gfid;
 }
 
+static bool makes(enum fop fop)
+{
+	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink;
+}
+
 /* What was made may have been removed or renamed since, by others: it must not be made again. All four have the loc first. */
 static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -129,7 +134,7 @@ static void touch_made(struct member *m, enum fop fop, const void *out)
 struct admitted {
 	struct kept_note *note;
 	unsigned parity;
-	bool done;
+	bool done, in_doubt;
 	uint64_t value;
 };
 
@@ -169,6 +174,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
 		return skip(m, n);
+	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
@@ -272,6 +278,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
 	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
+	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
@@ -287,20 +294,22 @@ bool is_coordinator(const struct member *m, const struct request *rq)
 }
 
 /* What the coordinator removes for good may be open here still, and lacks what was done to it elsewhere. */
-static void note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
+static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
 	struct member *m = member_of(x);
+	int err = lookup_on(rq, x->child[0], &in, &out);
 
-	if (lookup_on(rq, x->child[0], &in, &out))
-		return;
+	if (err)
+		return err;
 	if (S_ISREG(out.attr.mode) && out.attr.nlink <= 1) {
 		pthread_mutex_lock(&m->lock);
-		gfid_set_add(&m->dead, &out.attr.gfid);
+		err = gfid_set_add(&m->dead, &out.attr.gfid);
 		pthread_mutex_unlock(&m->lock);
 	}
 	fop_out_clear(FOP_lookup, &out);
+	return err < 0 ? err : 0;
 }
 
 static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
@@ -320,8 +329,8 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 			gfid_set_remove(&m->dead, &n.object[i].gfid);
 	pthread_mutex_unlock(&m->lock);
 	rq->time_ns = stamp->time;
-	if (!err && fop == FOP_unlink)
-		note_removed(rq, x, in);
+	if (!err && fop == FOP_unlink && !MUTANT("forget-removed"))
+		err = note_removed(rq, x, in); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && n.objects) {

@@ -145,6 +145,33 @@ static int failed(struct asked *a)
 	return 0;
 }
 
+static enum note_outcome outcome_of(const struct kept_note *k)
+{
+	if (!k)
+		return OUTCOME_NONE;
+	return !k->note.status ? OUTCOME_DONE : k->note.status == -EIO ? OUTCOME_UNKNOWN : OUTCOME_NOT_DONE;
+}
+
+/* Of a change that was sent in an epoch before this one: all that recovery found out is known here, if this member is IN. */
+static int outcome(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	const struct kept_note *k;
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = member_serves(a->m, MEMBER_IN);
+	k = note_find(s, unpack_u64(&a->u));
+	if (!err && k && !k->resolved)
+		err = -ERECOVERING;
+	pack_u8(&a->answer, outcome_of(k));
+	pack_u64(&a->answer, k ? k->note.value : 0);
+	pack_u64(&a->answer, a->m->since);
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
 static int skip(struct asked *a)
 {
 	struct session *s = in_epoch(a);
@@ -489,8 +516,9 @@ static void take_pending(struct member *m, enum member_state before)
 	gfid_set_free(&m->staged_pending);
 }
 
-/* All that is not resolved must be recovered; at a member that is BACK it is pending, too. */
-static int take_notes(struct member *m)
+/* All that is not resolved must be recovered; at a member that is BACK it is pending, too. A process that takes part for the first time (`new`)
+ * does not know what the one before it had done. */
+static int take_notes(struct member *m, bool new)
 {
 	struct kept_note *next;
 
@@ -499,7 +527,7 @@ static int take_notes(struct member *m)
 		const struct kept_note *own = s ? note_find(s, k->note.sequence) : NULL;
 
 		if (!k->note.resolved) /* what became of it here, not elsewhere */
-			k->note.status = own ? own->note.status : NOTE_UNKNOWN;
+			k->note.status = own ? own->note.status : new ? -EIO : NOTE_UNKNOWN;
 		note_keep_inodes(m, k);
 	}
 	notes_drop_all(m);
@@ -542,7 +570,9 @@ static int activate(struct asked *a, uint64_t epoch)
 		m->suspects = 0;
 		tokens_drop(m, NULL);
 		take_pending(m, before);
-		err = take_notes(m);
+		err = take_notes(m, !m->since);
+		if (!m->since || member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
+			m->since = epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
 			m->view.epoch = 0;
 		sessions_sweep(m);
@@ -836,6 +866,8 @@ static int from_client(struct asked *a)
 		return find_directory(a);
 	case REPLICA_UNLINKED:
 		return find_unlinked(a);
+	case REPLICA_OUTCOME:
+		return outcome(a);
 	case REPLICA_SKIP:
 		return skip(a);
 	default:
