@@ -85,9 +85,26 @@ static bool any_blocked(struct member *m, const struct note *n)
 	return false;
 }
 
+/* What changes one object only, by what it is told alone. */
+static bool follows(const struct member *m, const struct note *n)
+{
+	switch ((int)n->fop) {
+	case FOP_write:
+	case FOP_fallocate:
+	case FOP_setattr:
+	case FOP_setxattr:
+	case FOP_removexattr:
+		return m->follows.count && gfid_set_has(&m->follows, &n->object[0].gfid);
+	default:
+		return false;
+	}
+}
+
 /* A member that is BACK: what the change touches is not there yet. */
 static bool any_pending(struct member *m, const struct note *n)
 {
+	if (follows(m, n))
+		return false;
 	for (unsigned i = 0; i < n->objects; i++)
 		if (n->object[i].kind != NOTE_NEW && member_pending(m, &n->object[i].gfid))
 			return true;
