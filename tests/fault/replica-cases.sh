@@ -304,7 +304,40 @@ case_9() {
 	healed 9
 }
 
-for number in ${CASES:-1 2 3 4 5 6 7 8 9}; do "case_$number"; done
+# A large file is healed in pieces: who writes to it meanwhile waits for none of it, though all of it takes longer than a write may.
+case_10() {
+	sed -i '/^ *type cluster\/coordinator/a\    option heal-bandwidth 4M\n    option heal-piece 2M' "$STACK/coordinator.vol"
+	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null || fail "case 10: the coordinator does not take its options"
+	head -c 60000000 /dev/urandom >"$SCRATCH/ten"
+	cp "$SCRATCH/ten" "$MNT/ten"
+	kill_member 2
+	wait_until 10 member_is 2 out || fail "case 10: the member is not left out"
+	head -c 60000000 /dev/urandom >"$SCRATCH/ten"
+	cp "$SCRATCH/ten" "$MNT/ten"
+	start_member 2
+	wait_until 20 member_is 2 back || fail "case 10: the member does not come back"
+	timeout 100 python3 - "$MNT/ten" "$SCRATCH/ten" "$STRATUS" "$COORDINATOR_PID" <<-'PY' || fail "case 10: the writes failed"
+	import os, random, re, subprocess, sys
+	there, here = os.open(sys.argv[1], os.O_RDWR), os.open(sys.argv[2], os.O_RDWR)
+	def back():
+	    return re.search(r"member 2: back", subprocess.run([sys.argv[3], "dump", sys.argv[4]], capture_output=True, text=True).stdout)
+	writes = 0
+	while back():
+	    for i in range(20):
+	        data, at = random.randbytes(5000), random.randrange(0, 59990000)
+	        assert os.pwrite(there, data, at) == 5000
+	        os.pwrite(here, data, at)
+	    writes += 20
+	print(f"case 10: {writes} writes while the file was healed", file=sys.stderr)
+	sys.exit(writes < 100)
+	PY
+	sed -i '/option heal-/d' "$STACK/coordinator.vol"
+	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null
+	healed 10
+	cmp "$SCRATCH/ten" "$OTHER/ten" || fail "case 10: the file is not what was written"
+}
+
+for number in ${CASES:-1 2 3 4 5 6 7 8 9 10}; do "case_$number"; done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass
