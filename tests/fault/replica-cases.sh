@@ -255,7 +255,7 @@ case_8() {
 	kill -STOP "${MEMBER_PID[0]}"
 	sleep 3
 	touch "$SCRATCH/one.stop"
-	wait_until 15 test -e "$SCRATCH/two.has" || fail "case 8: the lock is free, and who waits for it does not get it"
+	wait_until 30 test -e "$SCRATCH/two.has" || fail "case 8: the lock is free, and who waits for it does not get it"
 	kill -CONT "${MEMBER_PID[0]}"
 	ended_well eight-1 20
 	wait_until 60 all_quiet_in || fail "case 8: not healed"
