@@ -93,8 +93,12 @@ static int disk_do_statfs(struct sim_disk *p, const void *args, void *result)
 	X(rename)                                                                                                              \
 	X(create)                                                                                                              \
 	X(open)                                                                                                                \
-	X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr) X(getxattr)  \
-		X(listxattr) X(removexattr) X(readdir) X(statfs)
+	X(opendir)                                                                                                             \
+	X(read)                                                                                                                \
+	X(write)                                                                                                               \
+	X(fallocate)                                                                                                           \
+	X(seek)                                                                                                                \
+	X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
 ACTS(ACT)
 
 static int disk_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
