@@ -65,12 +65,12 @@ echo hello >"$MNT/file"
 exec 8<>"$MNT/file"
 "$STRATUS" volume set photos protocol/client max-wait 61s >/dev/null
 follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
-wait_until 5 follows 'max-wait: 61000ms' || fail "the mount does not follow an option"
+wait_until 20 follows 'max-wait: 61000ms' || fail "the mount does not follow an option"
 "$STRATUS" volume info photos | sed '1d; $a client-translators: [debug/io-stats]' >photos.yaml
 "$STRATUS" apply --dry-run photos.yaml | grep -q '^+client-translators' || fail "apply --dry-run shows no difference"
 [ "$(version photos)" = 3 ] || fail "--dry-run has committed"
 "$STRATUS" apply photos.yaml >/dev/null
-wait_until 5 follows 'volume top debug/io-stats' || fail "the mount does not follow to another graph"
+wait_until 20 follows 'volume top debug/io-stats' || fail "the mount does not follow to another graph"
 read -r line <&8
 [ "$line" = hello ] || fail "the open file was lost"
 exec 8<&-
@@ -112,7 +112,7 @@ umount "$SCRATCH/lag"
 
 # ---- a brick's options: live ones change in place and the client stays connected, for others the brick is started anew ----
 connects() { "$STRATUS" dump "$MNT" | sed -n 's/ *connects: //p'; }
-wait_until 5 follows 'max-wait: 30000ms' || fail "the mount does not follow back"
+wait_until 20 follows 'max-wait: 30000ms' || fail "the mount does not follow back"
 before=$(connects)
 [ -n "$before" ] || fail "the client does not say how often it has connected: $("$STRATUS" dump "$MNT")"
 "$STRATUS" volume set photos features/locks max-locks 5000 >/dev/null
@@ -183,7 +183,7 @@ wait $!
 begin=$(now_ms)
 [ "$(get "volume/photos/client?after=$((v + 2))")" = 304 ] || fail "an unchanged volume is not 304"
 took=$(($(now_ms) - begin))
-[ "$took" -ge 25000 ] && [ "$took" -lt 35000 ] || fail "304 after $took ms"
+[ "$took" -ge 25000 ] && [ "$took" -lt 55000 ] || fail "304 after $took ms"
 
 # ---- secrets: of a set, mode 0600, never served ----
 "$STRATUS" volume create set --replica 3 --start 127.0.0.1:"$SCRATCH/r0" 127.0.0.1:"$SCRATCH/r1" 127.0.0.1:"$SCRATCH/r2" >/dev/null
@@ -206,7 +206,7 @@ whole="[('other', 'other', ['in', 'in']), ('set', 'set', ['in', 'in', 'in'])]"
 are_whole() { [ "$(views)" = "$whole" ]; }
 wait_until 20 are_whole || fail "the sets are not whole: $(views)"
 "$STRATUS" brick replace set brick1 alpha:"$SCRATCH/r9" >/dev/null
-wait_until 5 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
+wait_until 20 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
 timeout 20 sh -c 'echo two >>mset/file' || fail "no change is possible after a brick was replaced"
 wait_until 30 cmp r0/file r9/file && wait_until 30 are_whole || fail "the new brick is not healed: $(views)"
 kill_keeper

@@ -87,7 +87,7 @@ wait_until 30 whole || fail "the healed brick is not in again: $("$STRATUS" heal
 wait_until 30 scrub_is done && "$STRATUS" scrub photos status | grep -q ', 0 differences' || fail "it still differs"
 
 # ---- one at a time; stop ----
-"$STRATUS" volume set photos cluster/coordinator scrub-rate 2 >/dev/null
+"$STRATUS" volume set photos cluster/coordinator scrub-rate 1 >/dev/null
 wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
 "$STRATUS" scrub photos check >/dev/null
 ends 1 "volume photos: a scrub is running already" scrub photos start
@@ -130,10 +130,13 @@ ends 1 "coordinates no volume 'photos', but volume" scrub $of photos start
 ends 1 "coordinates no volume" heal status --stratusd "${MEMBER_PID[0]}" volume
 kill_member 2
 out() { member_is 2 out; }
+printf 'jello\n' | dd of="${MEMBER_BRICK[2]}/file" conv=notrunc status=none # no index tells of it
 wait_until 20 out || fail "a member that was killed is not out"
 "$STRATUS" heal full $of volume 2 | grep -q 'not in the set just now: it will be healed as a whole when it comes back' ||
 	fail "what is asked for a member that is away is not told"
 start_member 2
 wait_until 30 all_in || fail "a member that is back is not in"
+wait_until 30 cmp "${MEMBER_BRICK[2]}/file" "${MEMBER_BRICK[0]}/file" || fail "what was asked for a member that was away is forgotten"
+wait_until 30 all_in || fail "a member that was healed as a whole is not in"
 stop_stack
 pass
