@@ -240,6 +240,7 @@ static int coordinator_init(struct xlator *x, struct problem *p)
 	c->heal.found = found;
 	gfid_create(&c->session);
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->heal.links_lock, NULL);
 	for (int i = 0; i < c->members; i++) {
 		c->member[i].c = c;
 		c->member[i].number = i;
@@ -295,6 +296,7 @@ static void coordinator_finish(struct xlator *x)
 	notes_free(c);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
+	pthread_mutex_destroy(&c->heal.links_lock);
 	pthread_mutex_destroy(&c->lock);
 }
 

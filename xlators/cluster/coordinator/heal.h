@@ -23,8 +23,8 @@ struct heal {
 	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
 	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
-	struct kept_links *_Atomic links; /* made by heal_keep_links(); NULL: none are kept */
-	struct task_lock links_lock;
+	struct kept_links *links;   /* made by heal_keep_links(); NULL: none are kept */
+	pthread_mutex_t links_lock; /* short */
 };
 
 /* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end, also after -ENOMEM. */
