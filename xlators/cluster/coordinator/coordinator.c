@@ -294,6 +294,7 @@ static void coordinator_finish(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	notes_free(c);
+	list_free(&c->held);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->heal.links_lock);

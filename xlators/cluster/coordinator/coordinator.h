@@ -78,6 +78,8 @@ struct coordinator {
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
 	unsigned tasks;
+	struct gfid_list held;	 /* objects whose tokens are asked for or held here: each by one task */
+	struct task_cond let_go; /* one of them is no more */
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
@@ -141,7 +143,8 @@ int ask_member(struct coordinator *, int member, enum replica_verb, struct pack 
 /* The same to all in the mask at once, each with its own copy; mask of those that answered 0. */
 unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, const struct pack *more, uint64_t timeout_ns);
 
-/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. */
+/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. A token is one task's from a session_acquire()
+ * that returned 0 to session_release(). */
 int session_attach(struct coordinator *, const struct view *);
 int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
 void session_release(struct coordinator *, const struct view *, const struct gfid *);
