@@ -61,6 +61,7 @@ static int call(struct heal *h, struct request *rq, int member, enum fop fop, co
 	if (!given)
 		rq->deadline_ns = clock_ns() + HEAL_CALL_NS;
 	err = call_now(h, rq, member, fop, in, out, time);
+	heal_note_failed(h, member, err);
 	rq->deadline_ns = given;
 	return err;
 }

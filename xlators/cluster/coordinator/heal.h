@@ -18,6 +18,7 @@ struct heal {
 	 * What is new is made without contents. The inode is in memory at that moment (inode_find), and who keeps a reference until
 	 * the object is healed spares the brick the search. */
 	int (*found)(struct heal *, int to, const struct gfid *);
+	atomic_uint failed;		     /* mask of members that gave -EIO; cleared by who wants to know */
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
 	atomic_uint_fast64_t paid_until_ns;  /* see bandwidth */
 	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
