@@ -43,7 +43,8 @@ struct finding {
 };
 struct scrub {
 	bool running, stop, repairs;
-	uint64_t objects, differences, errors, bytes, started_ns, ended_ns;
+	struct heal *look; /* by which it compares, while it runs */
+	uint64_t objects, differences, errors, started_ns, ended_ns;
 	int status; /* how the last one ended */
 	struct finding finding[FINDINGS_MAX];
 	unsigned findings;
@@ -152,10 +153,9 @@ void session_release(struct coordinator *, const struct view *, const struct gfi
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
 void scrub_owed(struct coordinator *);		    /* starts it, if it is owed and can be done */
-void scrub_stop(struct coordinator *);
+void scrub_stop(struct coordinator *);		    /* nor is one owed any more */
+void scrub_halt(struct coordinator *);		    /* the one that runs ends soon */
 void scrub_free(struct scrub *);
-
-int list_add(struct gfid_list *, const struct gfid *);
 
 /* status.c */
 void coordinator_dump(struct xlator *, FILE *);

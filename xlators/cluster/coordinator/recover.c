@@ -166,7 +166,7 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = again_to(r, u, to);
 	if (!err)
 		err = say_status(r, u, to, outcome_of(u));
-	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1 && !MUTANT("blame-the-others"))
+	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1)
 		*blamed = u->truth; /* else the good ones would be dropped, it would stay the truth, and fail again */
 	atomic_fetch_and(&r->c->heal.failed, ~(1u << to)); /* it may be the truth of another note, and only then it counts */
 	return err;
