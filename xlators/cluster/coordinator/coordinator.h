@@ -33,6 +33,7 @@ struct remote_member {
 	bool syncing;		 /* healed, and its disk is being synced */
 	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
 	struct gfid_list differs; /* kept until it has been healed and is IN */
+	bool added;		  /* to that list, since the member was told of it */
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };

@@ -113,6 +113,7 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
 	if (all->repairs && list_add(differs, g))
 		differs->all = true; /* memory is short, and nothing may be left out */
+	s->c->member[member].added |= all->repairs;
 	if (all->repairs && inode)
 		keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
