@@ -94,7 +94,8 @@ struct coordinator {
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
 	struct scrub scrub;
-	bool owes_scrub; /* after a cold start, until one has come to its end; stored with the view */
+	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
+	bool owes_scrub;	/* after a cold start, until one has come to its end; stored with the view */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
