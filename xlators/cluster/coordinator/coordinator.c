@@ -88,10 +88,13 @@ static int read_register(struct coordinator *c)
 	int err = register_read(c, &v, &owes, &version);
 
 	if (err && err != -ENOENT) {
-		log_error(c->x, NULL, "the view can't be read: %s",
-			  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		if (err != c->read_err)
+			log_error(c->x, NULL, "the view can't be read: %s",
+				  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		c->read_err = err;
 		return err;
 	}
+	c->read_err = 0;
 	pthread_mutex_lock(&c->lock);
 	c->base = v;
 	c->base.members = (uint8_t)c->members;

@@ -19,7 +19,7 @@ struct remote_member {
 	bool known; /* has answered since this process started */
 	struct lease_reply last;
 	uint64_t heard_ns;     /* when the last answer came */
-	uint64_t asked_ns;     /* when it was asked last */
+	uint64_t asked_ns;     /* when it was asked first after it had been silent for half a lease; 0: it was not */
 	uint64_t clock_at_ns;  /* when the answer came that last.clock is from */
 	uint64_t lease_end_ns; /* it may believe until then that it has a lease */
 	bool leaving;	       /* no more leases in this view */
@@ -101,6 +101,7 @@ struct coordinator {
 	/* The main task's alone. */
 	uint64_t stored;	  /* epoch in the register */
 	uint64_t version;	  /* of the register's value */
+	int read_err;		  /* why the register could not be read: told once */
 	bool stored_owes;	  /* the scrub, as the register has it */
 	struct union_note *notes; /* of the last change of view */
 };
