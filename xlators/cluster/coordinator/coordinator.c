@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/coordinator: decides who belongs to a replica set, and heals it. */
-#include <ctype.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "coordinator.h"
 
 static const struct option options[] = {
@@ -34,31 +30,6 @@ static const struct option options[] = {
 	  "objects that a scrub compares in a second, at most; 0: as fast as it goes", 0, 1000000, .live = true },
 	{ NULL },
 };
-
-/* ---- the secret ---- */
-
-static int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
-{
-	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd < 0)
-		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
-	close(fd);
-	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
-		unsigned byte;
-
-		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
-		    sscanf(text + 2 * i, "%2x", &byte) != 1)
-			got = -1;
-		else
-			secret[i] = byte;
-	}
-	return got == sizeof(text) - 1 ? 0
-				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
-						     2 * REPLICA_SECRET_SIZE);
-}
 
 /* ---- what is found while a directory is healed ---- */
 
