@@ -125,19 +125,33 @@ bool member_live(const struct coordinator *, int); /* lock held: has answered wi
 bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
+/* union.c */
+int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
+/* Adds the one to the other. Where memory is short, the other tells of all. */
+void list_add_all(struct gfid_list *to, const struct gfid_list *from);
+void list_free(struct gfid_list *);
+void list_sort_unique(struct gfid_list *);
+/* Adds what changed at the member after that generation; list->all: it does not know of all that did. */
+int list_index(struct coordinator *, int member, uint64_t above, struct gfid_list *);
+/* All work on coordinator.notes, the union. */
+int notes_collect(struct coordinator *, int member);		     /* adds those of the member */
+void notes_forgotten(struct coordinator *, int member);		     /* it was started anew: it may have done any of them */
+int notes_of_indexes(struct coordinator *, const struct view *next); /* adds all that may differ after a cold start */
+int notes_send(struct coordinator *, unsigned members);
+void notes_free(struct coordinator *);
+
 /* view.c */
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
+
+/* decide.c */
 void decide(struct coordinator *);
 /* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
  * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */
 int view_begin(struct coordinator *, int member);
-
-int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
-void list_free(struct gfid_list *);
+void member_waits_longer(struct remote_member *); /* lock held: it comes and goes, and is taken back later each time */
 
 /* recover.c */
-void notes_free(struct coordinator *);
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
 
