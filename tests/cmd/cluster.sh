@@ -170,6 +170,10 @@ wait_until 15 served || fail "it is not tried again"
 for word in 'brick=abc' 'brick=-0' 'brick=' 'brick=0x0' 'after=abc' 'after=-1' 'after=' 'after=99999999999999999999'; do
 	[ "$(get "volume/photos/client?$word")" = 400 ] || fail "$word is taken: $(cat body)"
 done
+for i in $(seq 40); do get status "status$i" >"code$i" & done
+wait_until 20 eval '[ "$(cat code* | wc -l)" = 40 ]' || fail "not all who ask for the status get an answer"
+! grep -qvxE '200|503' code* || fail "who asks for the status gets $(cat code* | sort | uniq -c)"
+grep -qx 200 code1 code40 code20 || fail "nobody gets the status"
 begin=$(now_ms)
 [ "$(get 'volume/nix/client?after=0')" = 404 ] && [ $(($(now_ms) - begin)) -lt 5000 ] || fail "who asks for a volume that is not there has to wait"
 v=$(version photos)

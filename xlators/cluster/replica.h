@@ -37,6 +37,9 @@ int view_first(const struct view *);				     /* the most senior IN member with d
 unsigned view_mask(const struct view *, enum member_state at_least); /* bit i: member i */
 bool view_has_quorum(const struct view *);
 
+/* 64 hexadecimal digits of a file. */
+int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);
+
 /* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
 extern const struct gfid gfid_rename_token;
 /* EVENT_RECALL names the object by its gfid, in lock.start and lock.end. */

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/coordinator: decides who belongs to a replica set, and heals it. */
-#include <ctype.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "coordinator.h"
 
 static const struct option options[] = {
@@ -29,36 +25,11 @@ static const struct option options[] = {
 	{ "heal-bandwidth", OPTION_SIZE, OPTION_AT(struct coordinator, heal_bandwidth), "0",
 	  "bytes of file data that healing copies in a second, at most; 0: as fast as it goes", .live = true },
 	{ "heal-piece", OPTION_SIZE, OPTION_AT(struct coordinator, heal_piece), "32M",
-	  "bytes of a file that are healed at once; between them it can be written", 64, 1ull << 40, .live = true },
+	  "bytes of a file that are healed or compared at once; between them it can be written", 64, 1ull << 40, .live = true },
 	{ "scrub-rate", OPTION_INT, OPTION_AT(struct coordinator, scrub_rate), "500",
 	  "objects that a scrub compares in a second, at most; 0: as fast as it goes", 0, 1000000, .live = true },
 	{ NULL },
 };
-
-/* ---- the secret ---- */
-
-static int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
-{
-	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd < 0)
-		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
-	close(fd);
-	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
-		unsigned byte;
-
-		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
-		    sscanf(text + 2 * i, "%2x", &byte) != 1)
-			got = -1;
-		else
-			secret[i] = byte;
-	}
-	return got == sizeof(text) - 1 ? 0
-				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
-						     2 * REPLICA_SECRET_SIZE);
-}
 
 /* ---- what is found while a directory is healed ---- */
 
@@ -88,10 +59,13 @@ static int read_register(struct coordinator *c)
 	int err = register_read(c, &v, &owes, &version);
 
 	if (err && err != -ENOENT) {
-		log_error(c->x, NULL, "the view can't be read: %s",
-			  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		if (err != c->read_err)
+			log_error(c->x, NULL, "the view can't be read: %s",
+				  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		c->read_err = err;
 		return err;
 	}
+	c->read_err = 0;
 	pthread_mutex_lock(&c->lock);
 	c->base = v;
 	c->base.members = (uint8_t)c->members;
@@ -240,6 +214,7 @@ static int coordinator_init(struct xlator *x, struct problem *p)
 	c->heal.found = found;
 	gfid_create(&c->session);
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->heal.links_lock, NULL);
 	for (int i = 0; i < c->members; i++) {
 		c->member[i].c = c;
 		c->member[i].number = i;
@@ -281,6 +256,7 @@ static void coordinator_stop(struct xlator *x)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].heal_stop = true;
 	pthread_mutex_unlock(&c->lock);
+	scrub_halt(c);
 	task_cond_broadcast(&c->changed);
 	if (task_self())
 		wait_for_tasks(c);
@@ -293,8 +269,10 @@ static void coordinator_finish(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	notes_free(c);
+	list_free(&c->held);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
+	pthread_mutex_destroy(&c->heal.links_lock);
 	pthread_mutex_destroy(&c->lock);
 }
 

@@ -19,7 +19,7 @@ struct remote_member {
 	bool known; /* has answered since this process started */
 	struct lease_reply last;
 	uint64_t heard_ns;     /* when the last answer came */
-	uint64_t asked_ns;     /* when it was asked last */
+	uint64_t asked_ns;     /* when it was asked first after it had been silent for half a lease; 0: it was not */
 	uint64_t clock_at_ns;  /* when the answer came that last.clock is from */
 	uint64_t lease_end_ns; /* it may believe until then that it has a lease */
 	bool leaving;	       /* no more leases in this view */
@@ -33,6 +33,7 @@ struct remote_member {
 	bool syncing;		 /* healed, and its disk is being synced */
 	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
 	struct gfid_list differs; /* kept until it has been healed and is IN */
+	bool added;		  /* to that list, since the member was told of it */
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };
@@ -43,7 +44,8 @@ struct finding {
 };
 struct scrub {
 	bool running, stop, repairs;
-	uint64_t objects, differences, errors, bytes, started_ns, ended_ns;
+	struct heal *look; /* by which it compares, while it runs */
+	uint64_t objects, differences, errors, started_ns, ended_ns;
 	int status; /* how the last one ended */
 	struct finding finding[FINDINGS_MAX];
 	unsigned findings;
@@ -78,9 +80,12 @@ struct coordinator {
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
 	unsigned tasks;
+	struct gfid_list held;	 /* objects whose tokens are asked for or held here: each by one task */
+	struct task_cond let_go; /* one of them is no more */
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
+	bool lost;	  /* there is no view where it should be, but members tell of one */
 	bool tidying;	  /* a task empties the limbos */
 	struct view base; /* as the register had it at the start */
 	uint64_t quorum_lost_ns;
@@ -89,12 +94,14 @@ struct coordinator {
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
 	struct scrub scrub;
-	bool owes_scrub; /* after a cold start, until one has come to its end; stored with the view */
+	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
+	bool owes_scrub;	/* after a cold start, until one has come to its end; stored with the view */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
 	uint64_t stored;	  /* epoch in the register */
 	uint64_t version;	  /* of the register's value */
+	int read_err;		  /* why the register could not be read: told once */
 	bool stored_owes;	  /* the scrub, as the register has it */
 	struct union_note *notes; /* of the last change of view */
 };
@@ -107,7 +114,8 @@ static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
 /* register.c: where the view is kept, and whether a scrub is owed. May block: never with the lock held. */
 int register_read(struct coordinator *, struct view *, bool *owes_scrub, uint64_t *version); /* -ENOENT: none yet */
 int register_write(struct coordinator *, const struct view *, bool owes_scrub, uint64_t version);
-bool register_leads(void);	     /* this process may still decide for the cluster */
+const char *register_place(const struct coordinator *); /* what people call it */
+bool register_leads(void);				/* this process may still decide for the cluster */
 uint64_t register_handover_ns(void); /* so long after another has begun to lead, the one before it may not know yet */
 
 /* lease.c */
@@ -117,16 +125,33 @@ bool member_live(const struct coordinator *, int); /* lock held: has answered wi
 bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
+/* union.c */
+int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
+/* Adds the one to the other. Where memory is short, the other tells of all. */
+void list_add_all(struct gfid_list *to, const struct gfid_list *from);
+void list_free(struct gfid_list *);
+void list_sort_unique(struct gfid_list *);
+/* Adds what changed at the member after that generation; list->all: it does not know of all that did. */
+int list_index(struct coordinator *, int member, uint64_t above, struct gfid_list *);
+/* All work on coordinator.notes, the union. */
+int notes_collect(struct coordinator *, int member);		     /* adds those of the member */
+void notes_forgotten(struct coordinator *, int member);		     /* it was started anew: it may have done any of them */
+int notes_of_indexes(struct coordinator *, const struct view *next); /* adds all that may differ after a cold start */
+int notes_send(struct coordinator *, unsigned members);
+void notes_free(struct coordinator *);
+
 /* view.c */
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
-void decide(struct coordinator *);
 
-int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
-void list_free(struct gfid_list *);
+/* decide.c */
+void decide(struct coordinator *);
+/* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
+ * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */
+int view_begin(struct coordinator *, int member);
+void member_waits_longer(struct remote_member *); /* lock held: it comes and goes, and is taken back later each time */
 
 /* recover.c */
-void notes_free(struct coordinator *);
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
 
@@ -141,7 +166,8 @@ int ask_member(struct coordinator *, int member, enum replica_verb, struct pack 
 /* The same to all in the mask at once, each with its own copy; mask of those that answered 0. */
 unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, const struct pack *more, uint64_t timeout_ns);
 
-/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. */
+/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. A token is one task's from a session_acquire()
+ * that returned 0 to session_release(). */
 int session_attach(struct coordinator *, const struct view *);
 int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
 void session_release(struct coordinator *, const struct view *, const struct gfid *);
@@ -149,10 +175,9 @@ void session_release(struct coordinator *, const struct view *, const struct gfi
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
 void scrub_owed(struct coordinator *);		    /* starts it, if it is owed and can be done */
-void scrub_stop(struct coordinator *);
+void scrub_stop(struct coordinator *);		    /* nor is one owed any more */
+void scrub_halt(struct coordinator *);		    /* the one that runs ends soon */
 void scrub_free(struct scrub *);
-
-int list_add(struct gfid_list *, const struct gfid *);
 
 /* status.c */
 void coordinator_dump(struct xlator *, FILE *);

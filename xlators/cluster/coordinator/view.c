@@ -1,279 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who belongs to the set: what to change, and how it is changed. */
+/* How the view is changed, step by step (doc/replication.md). */
 #include "coordinator.h"
 
-enum { WAIT_MIN_NS = 1000000000, GFIDS_IN_ONE = 3000, REASONS = 160 };
-#define WAIT_MAX_NS 150000000000ull
-enum { SAME_AGAIN_NS = 200000000 }; /* between views that change no member */
-
-/* ---- lists of objects that may differ ---- */
-
-int list_add(struct gfid_list *l, const struct gfid *g)
-{
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 1024;
-		struct gfid *grown = realloc(l->gfid, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->gfid = grown;
-		l->room = room;
-	}
-	l->gfid[l->count++] = *g;
-	return 0;
-}
-
-/* Adds the one to the other. Where memory is short, the other tells of all. */
-static void list_add_all(struct gfid_list *to, const struct gfid_list *from)
-{
-	to->all |= from->all;
-	for (size_t i = 0; i < from->count && !to->all; i++)
-		to->all = list_add(to, &from->gfid[i]) != 0;
-}
-
-void list_free(struct gfid_list *l)
-{
-	free(l->gfid);
-	*l = (struct gfid_list){ 0 };
-}
-
-/* What changed at the member after that generation; l->all: it does not know of all that did. */
-static int list_index(struct coordinator *c, int member, uint64_t above, struct gfid_list *l)
-{
-	uint64_t cursor = 0;
-
-	do {
-		struct blob answer = { 0 };
-		struct pack p = { 0 };
-		struct unpack u;
-		int err;
-
-		pack_u64(&p, above);
-		pack_u64(&p, cursor);
-		err = ask_member(c, member, REPLICA_INDEX, &p, &answer, clock_ns() + coordinator_lease_ns(c));
-		if (err)
-			return err;
-		u = unpack_blob(&answer);
-		l->all |= unpack_u8(&u);
-		cursor = unpack_u64(&u);
-		while (unpack_more(&u) && !err) {
-			struct gfid g = unpack_gfid(&u);
-
-			unpack_u32(&u);
-			err = u.failed ? -EPROTO : list_add(l, &g);
-		}
-		free(answer.bytes);
-		if (err)
-			return err;
-	} while (cursor);
-	return 0;
-}
-
-/* ---- notes ---- */
-
-static struct union_note *union_find(struct coordinator *c, const struct note *n)
-{
-	struct union_note *u = c->notes;
-
-	while (u && !note_same(&u->note, n))
-		u = u->next;
-	return u;
-}
-
-/* Done is final. What was resolved as not done may have been done again since, and then a member that the client did not reach that
- * time still tells of the old attempt. */
-static void union_resolved(struct note *all, const struct note *n)
-{
-	if (n->resolved && !n->status) {
-		all->resolved = true;
-		all->status = 0;
-		all->value = n->value;
-	} else if (!n->resolved && all->status) {
-		all->resolved = false;
-	}
-}
-
-static int union_add(struct coordinator *c, int member, const struct note *n)
-{
-	struct union_note *u = union_find(c, n);
-
-	if (!u) {
-		u = calloc(1, sizeof(*u));
-		if (!u)
-			return -ENOMEM;
-		u->note = *n;
-		for (int i = 0; i < REPLICAS_MAX; i++)
-			u->status[i] = NOTE_UNKNOWN;
-		u->next = c->notes;
-		c->notes = u;
-	}
-	union_resolved(&u->note, n);
-	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
-		u->note.value = n->value;
-	u->has[member] = true;
-	u->status[member] = n->status;
-	return 0;
-}
-
-static int collect_notes(struct coordinator *c, int member)
-{
-	uint64_t from = 0;
-
-	for (;;) {
-		struct blob answer = { 0 };
-		struct pack p = { 0 };
-		struct unpack u;
-		int err;
-
-		pack_u64(&p, from);
-		err = ask_member(c, member, REPLICA_NOTES, &p, &answer, clock_ns() + coordinator_lease_ns(c));
-		if (err)
-			return err;
-		u = unpack_blob(&answer);
-		if (!unpack_more(&u)) {
-			free(answer.bytes);
-			return 0;
-		}
-		while (unpack_more(&u) && !err) {
-			struct note n;
-
-			unpack_note(&u, &n);
-			err = u.failed ? -EPROTO : union_add(c, member, &n);
-			from++;
-		}
-		free(answer.bytes);
-		if (err)
-			return err;
-	}
-}
-
-/* A member that was started anew may have done any of them, and has forgotten. */
-static void union_forgotten(struct coordinator *c, int member)
-{
-	for (struct union_note *u = c->notes; u && !MUTANT("trust-the-forgetful"); u = u->next) {
-		if (u->has[member])
-			continue;
-		u->has[member] = true;
-		u->status[member] = -EIO;
-	}
-}
-
-void notes_free(struct coordinator *c)
-{
-	while (c->notes) {
-		struct union_note *u = c->notes;
-
-		c->notes = u->next;
-		free(u);
-	}
-}
-
-/* All of an object is to be made equal: as a note of nobody's. */
-static int note_whole(struct coordinator *c, const struct gfid *g, uint64_t number)
-{
-	struct union_note *u = calloc(1, sizeof(*u));
-
-	if (!u)
-		return -ENOMEM;
-	u->note.sequence = number;
-	u->note.fop = FOP_setattr;
-	u->note.status = NOTE_UNKNOWN;
-	u->note.objects = 1;
-	u->note.object[0].kind = NOTE_NEW;
-	u->note.object[0].gfid = *g;
-	u->next = c->notes;
-	c->notes = u;
-	return 0;
-}
-
-static int compare_gfids(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct gfid));
-}
-
-static void sort_unique(struct gfid_list *l)
-{
-	size_t left = 0;
-
-	if (l->count)
-		qsort(l->gfid, l->count, sizeof(*l->gfid), compare_gfids);
-	for (size_t i = 0; i < l->count; i++)
-		if (!left || memcmp(&l->gfid[left - 1], &l->gfid[i], sizeof(*l->gfid)))
-			l->gfid[left++] = l->gfid[i];
-	l->count = left;
-}
-
-/* After all members went down together: what changed since the last common sync. */
-static int notes_of_indexes(struct coordinator *c, const struct view *next)
-{
-	struct gfid_list l = { 0 };
-	uint64_t least = UINT64_MAX;
-	int err = 0;
-
-	pthread_mutex_lock(&c->lock);
-	for (int i = 0; i < c->members; i++)
-		if (next->state[i] == MEMBER_IN && c->member[i].last.synced < least)
-			least = c->member[i].last.synced;
-	pthread_mutex_unlock(&c->lock);
-	for (int i = 0; i < c->members && !err; i++)
-		if (next->state[i] == MEMBER_IN)
-			err = list_index(c, i, least, &l);
-	sort_unique(&l);
-	if (l.all)
-		log_warning(
-			c->x, NULL,
-			"not all is known that changed before the members went down: they may differ until the scrub that follows is done");
-	for (size_t i = 0; i < l.count && !err; i++)
-		err = note_whole(c, &l.gfid[i], i + 1);
-	free(l.gfid);
-	return err;
-}
-
-/* ---- sending lists ---- */
-
-static int send_notes(struct coordinator *c, unsigned mask)
-{
-	const struct union_note *u = c->notes;
-
-	while (u) {
-		struct pack p = { 0 };
-		unsigned good;
-
-		for (; u && p.size < REPLICA_BLOB_MAX - 4096; u = u->next)
-			pack_note(&p, &u->note);
-		good = p.failed ? 0 : tell_members(c, mask, REPLICA_ADD_NOTES, &p, coordinator_lease_ns(c));
-		pack_free(&p);
-		if (good != mask)
-			return -EIO;
-	}
-	return 0;
-}
-
-static int send_pending(struct coordinator *c, int member, const struct gfid_list *l)
-{
-	size_t at = 0;
-
-	do {
-		struct pack p = { 0 };
-		int err;
-
-		pack_u8(&p, l->all);
-		for (unsigned n = 0; at < l->count && n < GFIDS_IN_ONE && !l->all; n++)
-			pack_gfid(&p, &l->gfid[at++]);
-		err = tell_member(c, member, REPLICA_ADD_PENDING, &p);
-		if (err)
-			return err;
-	} while (at < l->count && !l->all);
-	return 0;
-}
-
-/* How long a member that goes again and again has to wait. */
-static uint64_t longer(uint64_t wait_ns)
-{
-	return wait_ns * 2 < WAIT_MIN_NS ? WAIT_MIN_NS : wait_ns < WAIT_MAX_NS ? wait_ns * 2 : wait_ns;
-}
-
-/* ---- the change ---- */
+enum { GFIDS_IN_ONE = 3000 };
 
 struct changing {
 	struct coordinator *c;
@@ -302,6 +31,24 @@ static int blame_rest(struct coordinator *c, unsigned asked, unsigned good, cons
 		if (asked >> i & 1 && !(good >> i & 1))
 			err = blame(c, i, what, -EIO);
 	return err;
+}
+
+static int send_pending(struct coordinator *c, int member, const struct gfid_list *l)
+{
+	size_t at = 0;
+
+	do {
+		struct pack p = { 0 };
+		int err;
+
+		pack_u8(&p, l->all);
+		for (unsigned n = 0; at < l->count && n < GFIDS_IN_ONE && !l->all; n++)
+			pack_gfid(&p, &l->gfid[at++]);
+		err = tell_member(c, member, REPLICA_ADD_PENDING, &p);
+		if (err)
+			return err;
+	} while (at < l->count && !l->all);
+	return 0;
 }
 
 /* What the members that come back may lack: `recent`: only what changed of late. */
@@ -411,13 +158,13 @@ static int gather(struct changing *v)
 	notes_free(c);
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->stay >> i & 1 && v->before.state[i] != MEMBER_OUT && !(MUTANT("notes-of-one") && i)) {
-			err = collect_notes(c, i);
+			err = notes_collect(c, i);
 			if (err)
 				blame(c, i, "tell its notes", err);
 		}
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] != v->next->incarnation[i])
-			union_forgotten(c, i);
+			notes_forgotten(c, i);
 	if (!err && v->cold)
 		err = notes_of_indexes(c, v->next);
 	return err ? err : list_pending(v, true);
@@ -456,16 +203,25 @@ static int store(struct changing *v)
 	return 0;
 }
 
+/* What was added while it was healed, which then did not take that in, is healed from now on. */
+static void is_healed(struct remote_member *m)
+{
+	if (m->added)
+		m->demote = true;
+	else
+		list_free(&m->differs);
+}
+
 static int activate(struct changing *v)
 {
 	struct coordinator *c = v->c;
 	struct pack p = { 0 };
 	unsigned good;
-	int err = MUTANT("no-notes") ? 0 : send_notes(c, v->stay);
+	int err = MUTANT("no-notes") ? 0 : notes_send(c, v->stay);
 
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->coming >> i & 1) {
-			sort_unique(&v->pending[i]);
+			list_sort_unique(&v->pending[i]);
 			err = send_pending(c, i, &v->pending[i]);
 			if (err)
 				blame(c, i, "take the list of what it lacks", err);
@@ -481,7 +237,7 @@ static int activate(struct changing *v)
 
 		m->leaving = m->stepped_down = m->healthy = false;
 		if (v->next->state[i] == MEMBER_IN && v->before.state[i] != MEMBER_IN)
-			list_free(&m->differs);
+			is_healed(m);
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
@@ -530,6 +286,7 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 		v->coming |= 1u << i;
 		if (before->state[i] == MEMBER_IN && m->demote)
 			v->demoted |= 1u << i;
+		m->added = false;
 		list_add_all(&v->pending[i], &m->differs); /* kept until it is IN, for it may go and come meanwhile */
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -576,7 +333,7 @@ static void give_up(struct coordinator *c, const struct view *before, uint64_t e
 			continue;
 		m->broken = false;
 		m->out_since_ns = clock_ns();
-		m->wait_ns = longer(m->wait_ns);
+		member_waits_longer(m);
 	}
 	c->failed_epoch = epoch;
 	pthread_mutex_unlock(&c->lock);
@@ -610,357 +367,4 @@ int view_change(struct coordinator *c, struct view *next, bool cold, const char 
 	log_info(c->x, NULL, "view %llu: %s (o: out, b: back, I: in): %s", (unsigned long long)next->epoch,
 		 describe(next, text), why);
 	return 0;
-}
-
-/* ---- what to change ---- */
-
-struct decision {
-	struct view base, next;
-	bool cold, changed;
-	char why[REASONS];
-};
-
-static void reason(struct decision *d, int member, const char *text)
-{
-	if (!d->why[0])
-		snprintf(d->why, sizeof(d->why), member < 0 ? "%s" : "%s: member %d", text, member);
-	d->changed = true;
-}
-
-static uint32_t suspects(const struct coordinator *c)
-{
-	uint32_t mask = 0;
-
-	for (int i = 0; i < c->members; i++)
-		if (c->view.epoch && c->view.state[i] == MEMBER_IN && c->member[i].last.epoch == c->view.epoch)
-			mask |= c->member[i].last.suspects;
-	return mask;
-}
-
-/* Why the member can't stay, or NULL. */
-static const char *unfit(const struct coordinator *c, const struct decision *d, int i)
-{
-	const struct remote_member *m = &c->member[i];
-
-	if (!member_live(c, i))
-		return "no answer";
-	if (m->last.incarnation != d->base.incarnation[i])
-		return "it was started anew";
-	if (c->view.epoch && m->last.epoch != c->view.epoch)
-		return "it lost the view";
-	return NULL;
-}
-
-/* Why it should not stay, if the others can do without it. */
-static const char *unwanted(const struct coordinator *c, int i, uint32_t suspected)
-{
-	if (c->member[i].broken)
-		return "it did not do its part";
-	return suspected >> i & 1 ? "a client could not change something there" : NULL;
-}
-
-static void drop_unwanted(struct coordinator *c, struct decision *d)
-{
-	uint32_t suspected = suspects(c);
-
-	for (int i = 0; i < c->members; i++) {
-		const char *why = d->next.state[i] == MEMBER_OUT ? NULL : unwanted(c, i, suspected);
-		struct view v = d->next;
-
-		if (!why)
-			continue;
-		c->member[i].broken = false; /* it is tried once more, if it has to stay */
-		v.state[i] = MEMBER_OUT;
-		if (d->next.state[i] == MEMBER_IN && !view_has_quorum(&v))
-			continue;
-		d->next = v;
-		reason(d, i, why);
-	}
-}
-
-static void drop_unfit(struct coordinator *c, struct decision *d)
-{
-	for (int i = 0; i < c->members; i++) {
-		const char *why = d->base.state[i] == MEMBER_OUT ? NULL : unfit(c, d, i);
-
-		if (!why)
-			continue;
-		d->next.state[i] = MEMBER_OUT;
-		reason(d, i, why);
-	}
-	drop_unwanted(c, d);
-}
-
-/* Who is missing in `v` is here with another disk: what it knew is gone for good, so there is nothing to wait for. */
-static bool rest_is_replaced(const struct coordinator *c, const struct view *base, const struct view *v)
-{
-	for (int i = 0; i < c->members; i++)
-		if (base->state[i] == MEMBER_IN && v->state[i] != MEMBER_IN &&
-		    (!member_live(c, i) || c->member[i].last.disk == base->disk[i]))
-			return false;
-	return view_first(v) >= 0;
-}
-
-static bool all_kept_running(const struct view *base, const struct view *v)
-{
-	for (int i = 0; i < v->members; i++)
-		if (v->state[i] == MEMBER_IN && v->incarnation[i] != base->incarnation[i])
-			return false;
-	return true;
-}
-
-/* All that are IN by the stored view and answer, whatever became of their processes. If they are less than a quorum, and the others' disks
- * are lost, they heal the others; until these have everything the set can only be read. */
-static bool try_cold(const struct coordinator *c, struct decision *d)
-{
-	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true;
-	struct view v = d->base;
-
-	for (int i = 0; i < c->members; i++) {
-		bool live = member_live(c, i);
-
-		all &= live || v.state[i] != MEMBER_IN;
-		if (v.state[i] != MEMBER_IN || !live || c->member[i].last.disk != d->base.disk[i])
-			v.state[i] = MEMBER_OUT;
-		else
-			v.incarnation[i] = c->member[i].last.incarnation;
-	}
-	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
-		return false;
-	d->next = v;
-	d->cold |= !all_kept_running(&d->base, &v);
-	return true;
-}
-
-/* Who kept running knows the most: it comes first. */
-static void order_cold(const struct coordinator *c, struct decision *d)
-{
-	uint8_t order[REPLICAS_MAX];
-	unsigned at = 0;
-
-	for (int round = 0; round < 2; round++)
-		for (unsigned k = 0; k < d->base.members; k++) {
-			int i = d->base.order[k];
-			bool kept = c->member[i].known && c->member[i].last.incarnation == d->base.incarnation[i];
-
-			if (kept == !round)
-				order[at++] = i;
-		}
-	memcpy(d->next.order, order, at);
-}
-
-static void to_the_end(struct view *v, int member)
-{
-	unsigned left = 0;
-
-	for (unsigned k = 0; k < v->members; k++)
-		if (v->order[k] != member)
-			v->order[left++] = v->order[k];
-	v->order[left] = member;
-}
-
-static void take_back(const struct coordinator *c, struct decision *d)
-{
-	for (int i = 0; i < c->members; i++) {
-		const struct remote_member *m = &c->member[i];
-
-		if (d->base.state[i] != MEMBER_OUT || !member_live(c, i) || clock_ns() < m->out_since_ns + m->wait_ns)
-			continue;
-		d->next.state[i] = MEMBER_BACK;
-		d->next.incarnation[i] = m->last.incarnation;
-		d->next.disk[i] = m->last.disk;
-		to_the_end(&d->next, i);
-		reason(d, i, "it is here again");
-	}
-}
-
-static void promote(const struct coordinator *c, struct decision *d)
-{
-	for (int i = 0; i < c->members; i++) {
-		if (d->next.state[i] != MEMBER_BACK || d->base.state[i] != MEMBER_BACK || !c->member[i].healthy)
-			continue;
-		d->next.state[i] = MEMBER_IN;
-		reason(d, i, "it has everything again");
-	}
-}
-
-/* Who was found to differ takes the way of one that comes back. */
-static void demote(const struct coordinator *c, struct decision *d)
-{
-	for (int i = 0; i < c->members; i++) {
-		struct view v = d->next;
-
-		if (d->next.state[i] != MEMBER_IN || !c->member[i].demote)
-			continue;
-		v.state[i] = MEMBER_BACK;
-		if (!view_has_quorum(&v))
-			continue;
-		to_the_end(&v, i);
-		d->next = v;
-		reason(d, i, "it is to be healed");
-	}
-}
-
-/* Changes of clients that are gone, or failed half done. */
-static void tidy_up(const struct coordinator *c, struct decision *d)
-{
-	if (c->failed_epoch > c->view.epoch)
-		reason(d, -1, "the last change of view failed half way");
-	if (c->unrecovered && clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
-		reason(d, -1, "the recovery was interrupted");
-	for (int i = 0; i < c->members; i++) {
-		const struct lease_reply *r = &c->member[i].last;
-
-		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && (r->orphans || r->stuck) &&
-		    clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
-			reason(d, -1, r->orphans ? "changes were left half done" : "a client does not give a token back");
-	}
-}
-
-static bool first_view(const struct coordinator *c, struct decision *d)
-{
-	bool all = true, waited = clock_ns() > c->started_ns + c->cold_wait_ms * 1000000;
-
-	for (int i = 0; i < c->members; i++) {
-		all &= member_live(c, i);
-		d->next.state[i] = member_live(c, i) ? MEMBER_IN : MEMBER_OUT;
-		d->next.incarnation[i] = c->member[i].last.incarnation;
-		d->next.disk[i] = c->member[i].last.disk;
-		d->next.order[i] = i;
-	}
-	snprintf(d->why, sizeof(d->why), "the first");
-	return view_has_quorum(&d->next) && (all || waited);
-}
-
-/* A coordinator that has just been started, or stood still, does not leave out who had no time yet to answer. */
-static bool awaits_answers(const struct coordinator *c, const struct decision *d)
-{
-	for (int i = 0; i < c->members; i++)
-		if (d->base.state[i] != MEMBER_OUT && !member_live(c, i) && !member_silent(c, i))
-			return true;
-	return false;
-}
-
-/* Too few would be left, but only because some failed at what others could do: that may have passed, and without them nothing goes on. */
-static bool try_again(struct coordinator *c, struct decision *d)
-{
-	struct view v = d->base;
-
-	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS)
-		return false;
-	for (int i = 0; i < c->members; i++)
-		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] ||
-		    c->member[i].last.epoch != v.epoch)
-			v.state[i] = MEMBER_OUT;
-	if (!view_has_quorum(&v))
-		return false;
-	for (int i = 0; i < c->members; i++)
-		c->member[i].broken = false;
-	d->next = v;
-	d->changed = true;
-	snprintf(d->why, sizeof(d->why), "members that failed are tried again, for without them there are too few");
-	return true;
-}
-
-/* A view of less than a quorum, whose others were replaced, goes on so until they are healed. */
-static bool keeps_all_in(const struct decision *d)
-{
-	for (int i = 0; i < d->base.members; i++)
-		if (d->base.state[i] == MEMBER_IN && d->next.state[i] != MEMBER_IN)
-			return false;
-	return true;
-}
-
-/* A coordinator before this one stored a view of members that had all been started anew, and did not get to telling them: what it was
- * to recover is not known to them. */
-static bool began_cold(const struct coordinator *c, const struct decision *d)
-{
-	for (int i = 0; i < c->members; i++)
-		if (d->base.state[i] == MEMBER_IN && member_live(c, i) && !c->member[i].last.epoch &&
-		    c->member[i].last.incarnation == d->base.incarnation[i])
-			return true;
-	return false;
-}
-
-/* With the lock held. True: there is something to change. */
-static bool consider(struct coordinator *c, struct decision *d)
-{
-	bool quorum;
-
-	d->base = c->view.epoch ? c->view : c->base;
-	d->base.arbiter = c->arbiter ? 2 : REPLICAS_MAX;
-	d->next = d->base;
-	if (!d->base.epoch)
-		return first_view(c, d);
-	if (awaits_answers(c, d))
-		return false;
-	if (!c->view.epoch) {
-		reason(d, -1, "the coordinator was started");
-		d->cold = began_cold(c, d);
-	}
-	drop_unfit(c, d);
-	quorum = view_has_quorum(&d->next);
-	if (quorum || !c->quorum_lost_ns)
-		c->quorum_lost_ns = quorum ? 0 : clock_ns();
-	if (!quorum) {
-		if (c->writable)
-			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
-		c->writable = false;
-	}
-	if (!quorum && !keeps_all_in(d)) {
-		if (try_again(c, d))
-			return true;
-		if (!try_cold(c, d))
-			return false;
-		order_cold(c, d);
-		snprintf(d->why, sizeof(d->why), "so many went down that those in the last view begin anew");
-	}
-	c->writable |= c->view.epoch && quorum;
-	take_back(c, d);
-	promote(c, d);
-	demote(c, d);
-	tidy_up(c, d);
-	return d->changed;
-}
-
-/* A member that goes again and again is taken back later each time. */
-static void note_leaving(struct coordinator *c, const struct decision *d, const uint64_t was_out_ns[REPLICAS_MAX])
-{
-	for (int i = 0; i < c->members; i++) {
-		struct remote_member *m = &c->member[i];
-
-		if (d->base.state[i] == MEMBER_OUT || d->next.state[i] != MEMBER_OUT)
-			continue;
-		if (m->last.incarnation != d->base.incarnation[i] || !member_live(c, i))
-			m->wait_ns = 0; /* it was down: that is no fault of its disk or its links */
-		else if (clock_ns() > was_out_ns[i] + 600000000000ull)
-			m->wait_ns = WAIT_MIN_NS;
-		else
-			m->wait_ns = longer(m->wait_ns);
-	}
-}
-
-void decide(struct coordinator *c)
-{
-	uint64_t was_out_ns[REPLICAS_MAX] = { 0 };
-	struct decision d = { 0 };
-	bool go;
-
-	pthread_mutex_lock(&c->lock);
-	go = consider(c, &d) && !c->deposed;
-	for (int i = 0; i < c->members; i++)
-		was_out_ns[i] = c->member[i].out_since_ns;
-	c->owes_scrub |= go && d.cold; /* stored with the view */
-	pthread_mutex_unlock(&c->lock);
-	if (!go)
-		return;
-	if (view_change(c, &d.next, d.cold, d.why)) {
-		task_sleep_ms(c->heartbeat_ms);
-		return;
-	}
-	pthread_mutex_lock(&c->lock);
-	note_leaving(c, &d, was_out_ns);
-	pthread_mutex_unlock(&c->lock);
-	if (!recover(c) && d.cold && scrub_start(c, true))
-		log_warning(c->x, NULL, "the scrub that should follow can't be started");
 }

@@ -192,8 +192,6 @@ void token_release(struct member *, struct session *, const struct gfid *); /* l
 void tokens_drop(struct member *, struct session *);			    /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
-int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);
-
 /* gate.c */
 any_fop gate_any;
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
