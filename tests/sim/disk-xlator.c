@@ -557,9 +557,12 @@ static int act_read(struct sim_disk *p, struct request *rq, const void *args, vo
 
 static void write_at(struct sim_disk *p, struct disk_object *o, uint64_t offset, const void *bytes, size_t size)
 {
-	disk_change(p->disk,
-		    &(struct disk_change){
-			    .kind = CHANGE_WRITE, .gfid = o->attr.gfid, .offset = offset, .bytes = bytes, .size = size });
+	if (size) /* nothing makes a file no longer */
+		disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_WRITE,
+							    .gfid = o->attr.gfid,
+							    .offset = offset,
+							    .bytes = bytes,
+							    .size = size });
 	touch(p, o);
 }
 
@@ -602,6 +605,8 @@ static int act_fallocate(struct sim_disk *p, struct request *rq, const void *arg
 	if (in->offset > FILE_MAX || in->length > FILE_MAX)
 		return -EFBIG;
 	end = in->offset + in->length;
+	if (disk_faults(p->disk)->full && !(in->mode & FALLOC_FL_PUNCH_HOLE) && end > o->attr.size)
+		return -ENOSPC;
 	till = end < o->attr.size ? end : o->attr.size;
 	if (in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) && in->offset < till) {
 		zeros = calloc(1, till - in->offset);
@@ -610,6 +615,7 @@ static int act_fallocate(struct sim_disk *p, struct request *rq, const void *arg
 	}
 	if (!(in->mode & FALLOC_FL_KEEP_SIZE) && end > o->attr.size)
 		resize(p, o, end);
+	touch(p, o); /* as storage/posix does, whatever was there */
 	return 0;
 }
 
@@ -636,11 +642,17 @@ static int act_copy_range(struct sim_disk *p, struct request *rq, const void *ar
 	if (!from || !to || in->to_offset > FILE_MAX)
 		return from && to ? -EFBIG : -ESTALE;
 	if (in->from_offset >= from->attr.size)
-		return 0;
-	if (length > from->attr.size - in->from_offset)
+		length = 0;
+	else if (length > from->attr.size - in->from_offset)
 		length = from->attr.size - in->from_offset;
+	if (length && disk_faults(p->disk)->full && in->to_offset + length > to->attr.size) {
+		length = in->to_offset < to->attr.size ? to->attr.size - in->to_offset : length / 2 / PIECE * PIECE;
+		if (!length)
+			return -ENOSPC;
+	}
 	bytes = malloc(length + 1);
-	memcpy(bytes, from->data + in->from_offset, length);
+	if (length)
+		memcpy(bytes, from->data + in->from_offset, length);
 	write_at(p, to, in->to_offset, bytes, length);
 	free(bytes);
 	((struct copy_range_out *)result)->copied = length;
@@ -865,8 +877,10 @@ static int act_statfs(struct sim_disk *p, struct request *rq, const void *args, 
 	X(rmdir)                                                                                                               \
 	X(rename)                                                                                                              \
 	X(create)                                                                                                              \
-	X(open) X(opendir) X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr)      \
-		X(getxattr) X(listxattr) X(removexattr) X(readdir) X(statfs)
+	X(open)                                                                                                                \
+	X(opendir)                                                                                                             \
+	X(read) X(write) X(fallocate) X(seek) X(copy_range) X(fsync) X(getattr) X(setattr) X(setxattr) X(getxattr)             \
+		X(listxattr) X(removexattr) X(readdir) X(statfs)
 ACTS(ACT)
 
 static int disk_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
