@@ -190,6 +190,7 @@ uint64_t name_hash(const char *);
 int afr_change(struct request *, struct xlator *, enum fop, const void *in, void *out);
 void afr_suspect(struct afr *, const struct view *, unsigned members, int err); /* reports them */
 int afr_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+int afr_copy_range(struct request *, struct xlator *, const struct copy_range_in *, struct copy_range_out *);
 int afr_rename(struct request *, struct xlator *, const struct rename_in *, struct rename_out *);
 int afr_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct rmdir_out *);
 

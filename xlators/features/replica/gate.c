@@ -77,8 +77,16 @@ static uint64_t value_of(enum fop fop, const void *out)
 	return fop == FOP_copy_range ? ((const struct copy_range_out *)out)->copied : 0;
 }
 
-static bool any_blocked(struct member *m, const struct note *n)
+/* What the change reads here, and others there: it must be the same at all, though the change leaves it as it is. */
+static const struct gfid *source_of(enum fop fop, const void *in)
 {
+	return fop == FOP_copy_range ? &((const struct copy_range_in *)in)->from->inode->gfid : NULL;
+}
+
+static bool any_blocked(struct member *m, const struct note *n, const struct gfid *source)
+{
+	if (source && note_blocks(m, source))
+		return true;
 	for (unsigned i = 0; i < n->objects; i++)
 		if (note_blocks(m, &n->object[i].gfid))
 			return true;
@@ -100,9 +108,11 @@ static bool follows(const struct member *m, const struct note *n)
 	}
 }
 
-/* A member that is BACK: what the change touches is not there yet. */
-static bool any_pending(struct member *m, const struct note *n)
+/* A member that is BACK: what the change touches, or copies, is not there yet. */
+static bool any_pending(struct member *m, const struct note *n, const struct gfid *source)
 {
+	if (source && member_pending(m, source) && !MUTANT("copy-pending"))
+		return true;
 	if (follows(m, n))
 		return false;
 	for (unsigned i = 0; i < n->objects; i++)
@@ -155,9 +165,17 @@ struct admitted {
 	uint64_t value;
 };
 
-/* With the lock held. 0, or why not. */
+static bool any_dead(const struct member *m, const struct note *n, const struct gfid *source)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
+			return true;
+	return source && member_dead(m, source);
+}
+
+/* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
-		 struct admitted *a)
+		 const struct gfid *source, struct admitted *a)
 {
 	struct session *s = session_of(m, rq);
 	struct kept_note *before;
@@ -183,12 +201,11 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ENOTDONE;
 	if (!m->writable)
 		return -EROFS;
-	for (unsigned i = 0; i < n->objects; i++)
-		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
-			return -ESTALE;
-	if (any_blocked(m, n) && !MUTANT("change-in-recovery"))
+	if (any_dead(m, n, source))
+		return -ESTALE;
+	if (any_blocked(m, n, source) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
-	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
+	if (member_state(m) == MEMBER_BACK && any_pending(m, n, source) && !MUTANT("change-pending"))
 		return skip(m, n);
 	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
 	if (before)
@@ -286,7 +303,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	n.sequence = stamp->sequence;
 	n.status = NOTE_UNKNOWN;
 	pthread_mutex_lock(&m->lock);
-	err = admit(m, rq, stamp, &n, &a);
+	err = admit(m, rq, stamp, &n, source_of(fop, in), &a);
 	m->refused += err && err != -EPENDING;
 	pthread_mutex_unlock(&m->lock);
 	if (err)
