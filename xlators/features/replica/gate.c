@@ -207,7 +207,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n, source) && !MUTANT("change-pending"))
 		return skip(m, n);
-	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
+	a->in_doubt = stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
