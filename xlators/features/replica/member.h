@@ -65,6 +65,7 @@ struct session { /* of an afr, known by its id in all epochs */
 	unsigned notes;
 	uint64_t gone_ns; /* since when it has no client */
 	unsigned tokens;
+	unsigned waits;			 /* for tokens: it is in their queues */
 	struct token *oldest, *youngest; /* as they were granted */
 	struct session *next;
 };
@@ -88,6 +89,7 @@ struct token {
 	struct session *holder;
 	struct token_wait *first, *last;
 	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
+	uint64_t waited_ns;   /* when somebody last looked whether it is free */
 	uint64_t told_ns;     /* when the holder was asked last */
 	bool stuck;
 	struct token *next;

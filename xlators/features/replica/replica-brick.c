@@ -183,7 +183,7 @@ void sessions_sweep(struct member *m)
 
 		if (!s->client && !m->frozen && clock_ns() > s->gone_ns + FORGET_NS)
 			forget_resolved(m, s);
-		if (s->client || s->first || s->tokens) {
+		if (s->client || s->first || s->tokens || s->waits) {
 			at = &s->next;
 			continue;
 		}

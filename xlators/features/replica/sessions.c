@@ -250,6 +250,6 @@ void session_orphan(struct member *m, struct session *s)
 
 void session_detach(struct member *m, struct session *s)
 {
+	session_orphan(m, s); /* first: it must not be given a token that it waits for itself */
 	tokens_drop(m, s);
-	session_orphan(m, s);
 }
