@@ -120,6 +120,8 @@ int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct 
 unsigned afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* to several at once; who answered 0 */
 void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
+/* For what nobody asked for: as nobody in particular, within member-timeout. */
+void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
 /* flight.c */
@@ -153,7 +155,7 @@ void token_recalled(struct afr *, struct object *);
 /* The token of an object that is not known here, or not any more. */
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
-int object_resolve(struct afr *, struct request *, struct inode *, int child);
+int object_resolve(struct afr *, struct inode *, int child);
 
 /* call.c */
 struct member_result {
@@ -214,6 +216,6 @@ struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct 
 void opened_free(struct opened *);
 void file_forget(struct afr *, struct file *, int member, const struct file *its); /* that one is stale */
 /* The member's own file; opened there if it isn't yet. A reference in *at. */
-int file_at(struct afr *, struct request *, struct file *, int member, struct file **at);
+int file_at(struct afr *, struct file *, int member, struct file **at);
 struct opened *opened_of(struct afr *, struct file *);
 #endif

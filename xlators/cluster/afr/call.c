@@ -17,7 +17,7 @@ struct fan { /* referred to by the caller and by each branch that runs */
 	struct replica_stamp stamp;
 	pthread_mutex_t lock;
 	struct task_cond answered;
-	int refs, left;
+	int refs;
 	struct branch branch[REPLICAS_MAX];
 };
 
@@ -28,15 +28,15 @@ static bool mask_bit(unsigned mask, int i)
 	return mask >> i & 1;
 }
 
-static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
+static int use_loc(struct afr *a, struct loc *l, int child)
 {
-	int err = l->parent ? object_resolve(a, rq, l->parent, child) : 0;
+	int err = l->parent ? object_resolve(a, l->parent, child) : 0;
 
 	if (err)
 		return err;
 	if (!l->inode)
 		return 0;
-	err = object_resolve(a, rq, l->inode, child);
+	err = object_resolve(a, l->inode, child);
 	if (err && l->parent && l->name) { /* the name is enough */
 		l->inode = NULL;
 		err = 0;
@@ -45,7 +45,7 @@ static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
 }
 
 /* Replaces what the fields lend by what the child knows; of files these are references (drop_files). */
-static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, int child)
+static int translate(struct afr *a, enum fop fop, void *in, int child)
 {
 	int err = 0;
 
@@ -53,11 +53,11 @@ static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, 
 		void *at = (char *)in + f->offset;
 
 		if (f->kind == FIELD_LOC) {
-			err = use_loc(a, rq, at, child);
+			err = use_loc(a, at, child);
 		} else if (f->kind == FIELD_INODE && *(struct inode **)at) {
-			err = object_resolve(a, rq, *(struct inode **)at, child);
+			err = object_resolve(a, *(struct inode **)at, child);
 		} else if (f->kind == FIELD_FILE && *(struct file **)at) {
-			err = file_at(a, rq, *(struct file **)at, child, at);
+			err = file_at(a, *(struct file **)at, child, at);
 		}
 	}
 	return err == -ENOENT ? -ENAMELESS : err;
@@ -180,7 +180,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 
 	_Static_assert(sizeof(struct compound_in) <= sizeof(copy) && sizeof(struct setattr_in) <= sizeof(copy), "room for all");
 	memcpy(copy, in, fop_info[fop].in_size);
-	err = translate(a, rq, fop, copy, member);
+	err = translate(a, fop, copy, member);
 	if (!err && stamp)
 		err = stamp_attach(rq, stamp);
 	if (!err)
@@ -244,7 +244,6 @@ static void run_branch(void *arg)
 	b->task = NULL;
 	b->result.answered = err;
 	b->result.done = true;
-	f->left--;
 	pthread_mutex_unlock(&f->lock);
 	task_cond_broadcast(&f->answered);
 	fan_unref(f);
@@ -263,7 +262,6 @@ static void start_branch(struct fan *f, struct request *rq, int child)
 		err = -ENOMEM;
 	pthread_mutex_lock(&f->lock);
 	f->refs++;
-	f->left++;
 	pthread_mutex_unlock(&f->lock);
 	if (!err)
 		err = task_spawn(task_shard(task_self()), run_branch, b);
@@ -271,7 +269,6 @@ static void start_branch(struct fan *f, struct request *rq, int child)
 		return;
 	pthread_mutex_lock(&f->lock);
 	f->refs--;
-	f->left--;
 	b->result.answered = err;
 	b->result.done = true;
 	pthread_mutex_unlock(&f->lock);

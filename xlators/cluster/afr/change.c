@@ -303,7 +303,7 @@ static bool lacks_source(struct afr *a, int member, const struct note *n, int er
 	if (n->fop != FOP_copy_range || (err != -ENAMELESS && err != -ESTALE) || MUTANT("copy-of-nothing"))
 		return false;
 	to = inode_find(a->x->inodes, &n->object[0].gfid);
-	return to && !object_resolve(a, NULL, to, member);
+	return to && !object_resolve(a, to, member);
 }
 
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
@@ -791,7 +791,7 @@ enum { COPY_MOST = 16 << 20 };
 
 /* -EXDEV: to be copied by reading and writing. That is what remains when a file without a name is to be copied, and a member that has
  * joined since does not have it. */
-static int source_everywhere(struct afr *a, struct request *rq, struct file *from)
+static int source_everywhere(struct afr *a, const struct request *rq, struct file *from)
 {
 	struct view v;
 	int err = afr_view(a, deadline_of(a, rq), &v);
@@ -799,7 +799,7 @@ static int source_everywhere(struct afr *a, struct request *rq, struct file *fro
 	for (int i = 0; i < v.members && !err; i++) {
 		struct file *its = NULL;
 
-		if (v.state[i] == MEMBER_IN && atomic_load(&a->up) >> i & 1 && file_at(a, rq, from, i, &its) == -ENOENT)
+		if (v.state[i] == MEMBER_IN && atomic_load(&a->up) >> i & 1 && file_at(a, from, i, &its) == -ENOENT)
 			err = -EXDEV;
 		file_unref(its);
 	}

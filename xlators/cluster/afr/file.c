@@ -45,13 +45,6 @@ struct file *opened_create(struct afr *a, struct inode *inode, uint32_t flags, s
 
 /* ---- at the members ---- */
 
-static void own_request(struct afr *a, struct request *rq)
-{
-	request_init(rq, a->x->graph, 0);
-	rq->group_count = 0;
-	rq->deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
-}
-
 /* Permission was given when the file was opened first. */
 static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 {
@@ -60,7 +53,7 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 	struct opendir_out out_dir = { 0 };
 	struct open_out out = { 0 };
 	struct request rq;
-	int err = object_resolve(a, NULL, f->inode, member);
+	int err = object_resolve(a, f->inode, member);
 
 	if (err)
 		return err;
@@ -169,13 +162,12 @@ static struct file *file_known(struct opened *o, int member)
 	return f;
 }
 
-int file_at(struct afr *a, struct request *rq, struct file *f, int member, struct file **at)
+int file_at(struct afr *a, struct file *f, int member, struct file **at)
 {
 	struct opened *o = opened_of(a, f);
 	struct file *got = NULL;
 	int err = 0;
 
-	(void)rq;
 	if (!o)
 		return -EBADF;
 	*at = file_known(o, member);
