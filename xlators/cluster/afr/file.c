@@ -67,45 +67,63 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 	return err;
 }
 
-/* Locks that are held through the file are held at every member. */
-static struct lock *locks_through(struct afr *a, struct file *f, unsigned *count)
+static bool other_view(int err)
 {
-	struct object *o = object_of(a, f->inode);
-	struct lock *list = NULL;
-
-	*count = 0;
-	if (!o)
-		return NULL;
-	pthread_mutex_lock(&o->lock);
-	if (o->helds)
-		list = malloc(o->helds * sizeof(*list));
-	for (unsigned i = 0; i < o->helds && list; i++)
-		if (o->held[i].through == opened_of(a, f))
-			list[(*count)++] = o->held[i].lock;
-	pthread_mutex_unlock(&o->lock);
-	return list;
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
 }
 
-static void bring_locks(struct afr *a, struct file *f, struct file *at, int member)
+/* Locks that are held through the file are held at every member. */
+static int locks_through(struct afr *a, struct file *f, struct lock **list, unsigned *count)
 {
+	struct object *o = object_of(a, f->inode);
+	int err = 0;
+
+	*list = NULL;
+	*count = 0;
+	if (!o)
+		return -ENOMEM;
+	pthread_mutex_lock(&o->lock);
+	if (o->helds && !(*list = malloc(o->helds * sizeof(**list))))
+		err = -ENOMEM;
+	for (unsigned i = 0; i < o->helds && !err; i++)
+		if (o->held[i].through == opened_of(a, f))
+			(*list)[(*count)++] = o->held[i].lock;
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+static int bring_lock(struct afr *a, struct file *at, const struct lock *l, int member)
+{
+	struct setlk_in in = { at, *l };
+	struct setlk_out out = { 0 };
+	struct request rq;
+	int err;
+
+	in.lock.wait = 0;
+	own_request(a, &rq);
+	rq.lock_owner = in.lock.owner;
+	err = setlk_on(&rq, a->x->child[member], &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* What the member did not hear of is brought another time, and the file not used there before. Who is refused has lost it there. */
+static int bring_locks(struct afr *a, struct file *f, struct file *at, int member)
+{
+	struct lock *list;
 	unsigned count;
-	struct lock *list = locks_through(a, f, &count);
+	int err = locks_through(a, f, &list, &count);
 
-	for (unsigned i = 0; i < count; i++) {
-		struct setlk_in in = { at, list[i] };
-		struct setlk_out out = { 0 };
-		struct request rq;
-		int err;
+	for (unsigned i = 0; i < count && !err; i++) {
+		int one = bring_lock(a, at, &list[i], member);
 
-		in.lock.wait = 0;
-		own_request(a, &rq);
-		rq.lock_owner = in.lock.owner;
-		err = setlk_on(&rq, a->x->child[member], &in, &out);
-		request_finish(&rq);
-		if (err)
-			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-err));
+		if (other_view(one) || one == -ECANCELED || one == -ENOMEM)
+			err = one;
+		else if (one)
+			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-one));
 	}
 	free(list);
+	return err;
 }
 
 static unsigned unlike(struct opened *o)
@@ -162,10 +180,37 @@ static struct file *file_known(struct opened *o, int member)
 	return f;
 }
 
+static int make_alike(struct afr *a, struct file *f, struct file *at, int member)
+{
+	struct opened *o = opened_of(a, f);
+	int err;
+
+	set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
+	err = bring_locks(a, f, at, member);
+	if (err)
+		set_unlike(o, member, true);
+	return err;
+}
+
+static int open_anew(struct afr *a, struct file *f, int member, struct file **at)
+{
+	struct opened *o = opened_of(a, f);
+	int err = open_at(a, f, member, at);
+
+	if (err)
+		return err;
+	err = make_alike(a, f, *at, member);
+	if (err == -ESTALE)
+		return err;
+	pthread_mutex_lock(&o->lock);
+	o->at[member] = file_ref(*at);
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
 int file_at(struct afr *a, struct file *f, int member, struct file **at)
 {
 	struct opened *o = opened_of(a, f);
-	struct file *got = NULL;
 	int err = 0;
 
 	if (!o)
@@ -177,18 +222,19 @@ int file_at(struct afr *a, struct file *f, int member, struct file **at)
 	task_shield(true);
 	task_lock(&o->opening, NO_DEADLINE);
 	*at = file_known(o, member);
-	if (*at && unlike(o) >> member & 1) {
-		set_unlike(o, member, false);
-		bring_locks(a, f, *at, member);
+	if (*at && unlike(o) >> member & 1)
+		err = make_alike(a, f, *at, member);
+	if (err == -ESTALE) { /* the member has been started anew, and does not know it by that file */
+		file_forget(a, f, member, *at);
+		file_unref(*at);
+		*at = NULL;
+		err = 0;
 	}
-	if (!*at) {
-		err = open_at(a, f, member, &got);
-		if (!err)
-			bring_locks(a, f, got, member);
-		pthread_mutex_lock(&o->lock);
-		if (!err)
-			*at = file_ref(o->at[member] = got);
-		pthread_mutex_unlock(&o->lock);
+	if (!*at && !err)
+		err = open_anew(a, f, member, at);
+	if (err) {
+		file_unref(*at);
+		*at = NULL;
 	}
 	task_unlock(&o->opening);
 	task_shield(false);
@@ -470,12 +516,8 @@ static int lock_at(struct afr *a, struct request *rq, int member, const struct s
 	return err;
 }
 
-static bool other_view(int err)
-{
-	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
-}
-
-/* Takes it at the members, the most senior first, which decides; *done: where it was taken. A member that is BACK and can't find the file
+/* Takes it at the members, the most senior first, which decides; *done: where it was taken, or may have been: a member that refuses the
+ * view has it nevertheless. A member that is BACK and can't find the file
  * gets its locks when it is opened there. */
 static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
 {
@@ -488,7 +530,7 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 		if (v->state[i] < MEMBER_BACK)
 			continue;
 		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
-		*done |= one ? 0 : 1u << i;
+		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
 		if (v->state[i] == MEMBER_IN)
 			err = one == -ENAMELESS ? 0 : one;
 		else
