@@ -249,6 +249,13 @@ static void ended_late(struct member *m, struct kept_note *k)
 	note_remove(m, k);
 }
 
+static void no_longer_running(struct member *m, unsigned parity)
+{
+	m->running[parity]--;
+	if (m->frozen || !m->running[parity])
+		task_cond_broadcast(&m->event);
+}
+
 static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
 {
 	pthread_mutex_lock(&m->lock);
@@ -263,9 +270,7 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	note_keep_inodes(m, a->note);
 	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
 		ended_late(m, a->note);
-	m->running[a->parity]--;
-	if (m->frozen || !m->running[a->parity])
-		task_cond_broadcast(&m->event);
+	no_longer_running(m, a->parity);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -345,32 +350,55 @@ static int note_removed(struct request *rq, struct xlator *x, const struct loc *
 	return err < 0 ? err : 0;
 }
 
+/* With the lock held. What the coordinator mends is under way as any change is: a new view waits for it, and then no more begins. */
+static int heal_begins(struct member *m, const struct replica_stamp *stamp, const struct note *n, unsigned *parity)
+{
+	int err = stamp->epoch != m->view.epoch ? -EVIEW : 0;
+
+	if (err || !n->objects)
+		return err;
+	err = m->frozen ? -EVIEW : touch(m, n);
+	if (err)
+		return err;
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind == NOTE_NEW)
+			gfid_set_remove(&m->dead, &n->object[i].gfid);
+	*parity = m->index.generation & 1;
+	m->running[*parity]++;
+	return 0;
+}
+
+static void heal_ends(struct member *m, enum fop fop, const void *out, int err, unsigned parity)
+{
+	pthread_mutex_lock(&m->lock);
+	if (!err)
+		touch_made(m, fop, out);
+	no_longer_running(m, parity);
+	pthread_mutex_unlock(&m->lock);
+}
+
 static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		void *out)
 {
 	struct member *m = member_of(x);
 	struct note n = { 0 };
-	int err = 0;
+	unsigned parity = 0;
+	int err;
 
+	if (note_of(fop, in, &n))
+		n.objects = 0; /* it only looks */
 	pthread_mutex_lock(&m->lock);
-	if (stamp->epoch != m->view.epoch)
-		err = -EVIEW;
-	else if (!note_of(fop, in, &n))
-		err = touch(m, &n);
-	for (unsigned i = 0; i < n.objects && !err; i++)
-		if (n.object[i].kind == NOTE_NEW)
-			gfid_set_remove(&m->dead, &n.object[i].gfid);
+	err = heal_begins(m, stamp, &n, &parity);
 	pthread_mutex_unlock(&m->lock);
+	if (err)
+		return err;
 	rq->time_ns = stamp->time;
-	if (!err && fop == FOP_unlink && !MUTANT("forget-removed"))
+	if (fop == FOP_unlink && !MUTANT("forget-removed"))
 		err = note_removed(rq, x, in); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
-	if (!err && n.objects) {
-		pthread_mutex_lock(&m->lock);
-		touch_made(m, fop, out);
-		pthread_mutex_unlock(&m->lock);
-	}
+	if (n.objects)
+		heal_ends(m, fop, out, err, parity);
 	return err;
 }
 

@@ -116,7 +116,7 @@ struct member {
 	uint64_t lease_until_ns;
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
-	unsigned running[2]; /* changes under way, by the parity of the generation in which they began */
+	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS];
 	struct kept_note *staged; /* for the coming epoch (all_next) */
