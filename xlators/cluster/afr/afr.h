@@ -37,7 +37,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
 	struct span *spans;
 	uint64_t sent;	   /* how many changes were sent */
-	uint64_t undone;   /* how many of them failed when they may have been done somewhere */
+	uint64_t undone;   /* afr.undone when one failed last that may have been done somewhere */
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
 	uint64_t size;
@@ -84,8 +84,9 @@ struct afr {
 	int members, arbiter_at; /* REPLICAS_MAX: none */
 	struct object rename_token;
 	struct task_lock refreshing;
-	atomic_uint up;	   /* children that are connected */
-	atomic_uint local; /* children on this machine */
+	atomic_uint_fast64_t undone; /* changes that failed, when they may have been done somewhere */
+	atomic_uint up;		     /* children that are connected */
+	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	pthread_mutex_t lock;	  /* guards what follows */
 	struct task_cond changed; /* the view did, or a member went down */
@@ -144,11 +145,13 @@ void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const str
 int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,
-		bool);				     /* the change is under way; or it is known that it is not done */
-void spans_undone(struct object **, unsigned count); /* it failed, and members may have done it */
-uint64_t object_undone(struct object *);
-/* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. */
-int spans_settled(struct object *, const struct span *seen, uint64_t deadline);
+		bool); /* the change is under way; or it is known that it is not done */
+void spans_undone(struct afr *, struct object **, unsigned count); /* it failed, and members may have done it */
+/* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. -EAGAIN: one that was
+ * undone since afr.undone was `before`. */
+int spans_settled(struct object *, const struct span *seen, uint64_t before, uint64_t deadline);
+/* Some change of it is under way, or was undone since. */
+bool spans_any(struct object *, uint64_t before);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 void token_recalled(struct afr *, struct object *);
@@ -200,7 +203,17 @@ int afr_create(struct request *, struct xlator *, const struct create_in *, stru
 
 /* read.c */
 int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);
-/* The same; *member tells who answered. */
+/* What a request looks at. A member may show what others have not done yet, and what comes to nothing in the end: so the answer waits until
+ * what was under way when it came has ended; and where that failed it is asked for again. */
+struct look {
+	struct inode *inode; /* borrowed; NULL: nothing that we change */
+	struct span span;
+	uint64_t undone; /* before */
+};
+struct look look_at(struct afr *, struct inode *, enum span_kind, uint64_t start, uint64_t end);
+/* 0: the answer holds; -EAGAIN: it may not; -EIO: not known in time. */
+int look_holds(struct afr *, const struct look *, uint64_t deadline);
+/* As afr_read; *member tells who answered. */
 int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
 
 /* file.c */

@@ -604,7 +604,7 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 static int run(struct changing *c)
 {
 	struct view v = { 0 };
-	bool over = false;
+	bool over = false, undone;
 	int err = 0;
 
 	while (!err && !over) {
@@ -620,9 +620,10 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
-	if (err && (c->tries > 1 || !c->clean))
-		spans_undone(c->plan.spanned, c->plan.spans);
+	undone = err && (c->tries > 1 || !c->clean);
 	end_flight(c, err, v.epoch);
+	if (undone) /* members know of it now: who reads from here on sees nothing of it, and who did before asks again */
+		spans_undone(c->a, c->plan.spanned, c->plan.spans);
 	let_go(c);
 	mark_retrying(c, false);
 	return err;

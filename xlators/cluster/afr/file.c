@@ -676,7 +676,49 @@ static void rewind_to(struct opened *o, uint64_t ordinal)
 		o->lister = -1;
 }
 
-static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
+static void drop_entries(struct readdir_out *out)
+{
+	fop_out_clear(FOP_readdir, out);
+	memset(out, 0, sizeof(*out));
+}
+
+/* What is under way in an entry itself is no reason to wait: it comes without attributes, and whoever wants them looks it up. */
+static void drop_unsettled(struct afr *a, struct dirents *d, uint64_t before)
+{
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct dirent_plus *e = &d->entry[i];
+		struct object *o = e->inode ? inode_slot(e->inode, a->x) : NULL;
+
+		if (!o || !spans_any(o, before))
+			continue;
+		inode_unref(e->inode);
+		e->inode = NULL;
+	}
+}
+
+/* As any read: see struct look. */
+static int list_settled(struct afr *a, struct request *rq, int lister, const struct readdir_in *in, uint64_t deadline,
+			struct readdir_out *out)
+{
+	struct look seen;
+	int err;
+
+	do {
+		seen = look_at(a, in->file->inode, SPAN_ALL, 0, UINT64_MAX);
+		err = one_call(a, rq, lister, FOP_readdir, in, out, NULL);
+		if (err)
+			return err;
+		err = look_holds(a, &seen, deadline);
+		if (err)
+			drop_entries(out);
+		else
+			drop_unsettled(a, &out->entries, seen.undone);
+	} while (err == -EAGAIN && clock_ns() < deadline);
+	return err == -EAGAIN ? -EIO : err;
+}
+
+static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, uint64_t deadline,
+		     struct readdir_out *out)
 {
 	struct readdir_in one = *in;
 	uint64_t cookie = o->cookie;
@@ -686,7 +728,7 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		bool end;
 
 		one.offset = cookie;
-		err = one_call(a, rq, o->lister, FOP_readdir, &one, out, NULL);
+		err = list_settled(a, rq, o->lister, &one, deadline, out);
 		if (err)
 			return err;
 		end = out->entries.end || !out->entries.count;
@@ -695,15 +737,12 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		err = renumber(o, &out->entries);
 		if (err || out->entries.count || end)
 			break;
-		fop_out_clear(FOP_readdir, out); /* all of it was returned before */
-		memset(out, 0, sizeof(*out));
+		drop_entries(out); /* all of it was returned before */
 	} while (true);
-	if (err) {
-		fop_out_clear(FOP_readdir, out);
-		memset(out, 0, sizeof(*out));
-	} else {
+	if (err)
+		drop_entries(out);
+	else
 		o->cookie = cookie;
-	}
 	return err;
 }
 
@@ -736,7 +775,7 @@ static int list(struct afr *a, struct request *rq, const struct readdir_in *in, 
 		if (o->lister < 0)
 			err = choose_lister(a, &v, o, tried);
 		if (!err)
-			err = list_once(a, rq, in, o, out);
+			err = list_once(a, rq, in, o, deadline, out);
 		if (err != -EVIEW && err != -ENOTCONN && err != -ETIMEDOUT && err != -EIO && err != -ESTALE && err != -EAGAIN)
 			return err;
 		if (clock_ns() >= deadline)

@@ -208,26 +208,29 @@ void spans_sent(struct object **o, struct span *s, unsigned count, bool on)
 	}
 }
 
-void spans_undone(struct object **o, unsigned count)
+void spans_undone(struct afr *a, struct object **o, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		pthread_mutex_lock(&o[i]->lock);
-		o[i]->undone++;
+		o[i]->undone = atomic_fetch_add(&a->undone, 1) + 1;
 		pthread_mutex_unlock(&o[i]->lock);
 	}
 }
 
-uint64_t object_undone(struct object *o)
+bool spans_any(struct object *o, uint64_t before)
 {
-	uint64_t undone;
+	const struct span *s;
+	bool any;
 
 	pthread_mutex_lock(&o->lock);
-	undone = o->undone;
+	for (s = o->spans; s && !s->sent; s = s->next)
+		;
+	any = s || o->undone > before;
 	pthread_mutex_unlock(&o->lock);
-	return undone;
+	return any;
 }
 
-int spans_settled(struct object *o, const struct span *seen, uint64_t deadline)
+int spans_settled(struct object *o, const struct span *seen, uint64_t before, uint64_t deadline)
 {
 	const struct span *s;
 	uint64_t until;
@@ -242,6 +245,8 @@ int spans_settled(struct object *o, const struct span *seen, uint64_t deadline)
 		if (s)
 			err = task_cond_wait(&o->changed, &o->lock, deadline);
 	} while (s && !err);
+	if (!err && o->undone > before)
+		err = -EAGAIN;
 	pthread_mutex_unlock(&o->lock);
 	return err == -ETIMEDOUT ? -EIO : err;
 }
