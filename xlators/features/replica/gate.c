@@ -187,7 +187,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	session_settle(m, s, stamp->settled);
 	if (stamp->sequence <= s->settled) /* nobody waits for it: it is late, and not the first of its kind */
 		return -EVIEW;
-	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
+	before = MUTANT("forget-done") ? NULL : note_find(m, s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
 	if (before && !before->resolved && before->note.status)

@@ -71,12 +71,14 @@ struct session { /* of an afr, known by its id in all epochs */
 };
 struct kept_note {
 	struct session *session;
-	struct kept_note *next;
+	struct kept_note *next, *before; /* of the session */
 	struct kept_note *all_next, **all_link;
-	struct kept_note *by[NOTE_OBJECTS]; /* next in the bucket of that object's gfid */
-	struct inode *inode[NOTE_OBJECTS];  /* references, so that the coordinator finds what is to be recovered; may be NULL */
-	bool orphan;			    /* nobody will settle it: the coordinator must */
-	bool recovering;		    /* until the coordinator resolves it */
+	struct kept_note *same_next, **same_link; /* in the bucket of session and sequence */
+	struct kept_note *by[NOTE_OBJECTS];	  /* next in the bucket of that object's gfid */
+	struct kept_note **by_link[NOTE_OBJECTS]; /* what points to it there */
+	struct inode *inode[NOTE_OBJECTS]; /* references, so that the coordinator finds what is to be recovered; may be NULL */
+	bool orphan;			   /* nobody will settle it: the coordinator must */
+	bool recovering;		   /* until the coordinator resolves it */
 	bool resolved;
 	struct note note; /* last: only as many objects as it has */
 };
@@ -96,7 +98,14 @@ struct token {
 	struct token *older, *newer; /* of the holder */
 };
 /* What one client can make a brick remember. */
-enum { NOTE_BUCKETS = 4096, TOKEN_ROOM = 4096, NOTES_MAX = 1 << 18, TOKENS_MAX = 1 << 18, PENDING_MAX = 1 << 22 };
+enum {
+	NOTE_BUCKETS = 4096,
+	TOKEN_ROOM = 4096,
+	NOTES_MAX = 1 << 18,
+	TOKENS_MAX = 1 << 18,
+	PENDING_MAX = 1 << 22,
+	SESSIONS_MAX = 64
+};
 
 struct member {
 	/* options */
@@ -118,9 +127,9 @@ struct member {
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
 	struct session *sessions;
-	struct kept_note *notes, *bucket[NOTE_BUCKETS];
-	struct kept_note *staged; /* for the coming epoch (all_next) */
-	struct token **token;	  /* buckets: a power of 2, as many as there are tokens at least */
+	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
+	struct kept_note *staged;						 /* for the coming epoch (all_next) */
+	struct token **token; /* buckets: a power of 2, as many as there are tokens at least */
 	size_t token_room;
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
@@ -165,12 +174,14 @@ int member_add_pending(struct member *, const struct gfid *);
 
 /* sessions.c; with the lock held */
 struct session *session_by_id(struct member *, const uint8_t id[16], bool make);
+/* That many are attached through the client. */
+unsigned sessions_of_client(const struct member *, const struct client *);
 /* Who asks, as the stamp says: attached in this epoch, or NULL. */
 struct session *session_of(struct member *, const struct request *);
 void session_settle(struct member *, struct session *, uint64_t settled);
 void session_orphan(struct member *, struct session *); /* its client is gone: what it holds goes with the epoch */
 void session_detach(struct member *, struct session *); /* it has ended as it should */
-struct kept_note *note_find(const struct session *, uint64_t sequence);
+struct kept_note *note_find(const struct member *, const struct session *, uint64_t sequence);
 /* A note of the session; NULL: no memory. */
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
 void note_remove(struct member *, struct kept_note *);

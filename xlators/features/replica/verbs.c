@@ -31,23 +31,35 @@ static void put_view(struct asked *a)
 	pack_reply_view(&a->answer, &r);
 }
 
+/* With the lock held. One client has few sessions: one for each afr in its graph, and while that is changed those of two graphs. */
+static int attach_session(struct member *m, const struct client *client, const uint8_t id[16])
+{
+	struct session *s = session_by_id(m, id, false);
+
+	if ((!s || s->client != client) && sessions_of_client(m, client) >= SESSIONS_MAX)
+		return -EMFILE;
+	s = session_by_id(m, id, true);
+	if (!s)
+		return -ENOMEM;
+	s->client = client;
+	s->attached = m->view.epoch;
+	return 0;
+}
+
 static int attach(struct asked *a)
 {
-	struct session *s;
 	uint8_t id[16];
+	int err = 0;
 
 	unpack_bytes(&a->u, id, sizeof(id));
 	if (a->u.failed)
 		return -EINVAL;
 	pthread_mutex_lock(&a->m->lock);
-	s = session_by_id(a->m, id, true);
-	if (s && a->m->view.epoch) {
-		s->client = a->rq->client;
-		s->attached = a->m->view.epoch;
-	}
+	if (a->m->view.epoch)
+		err = attach_session(a->m, a->rq->client, id);
 	pthread_mutex_unlock(&a->m->lock);
 	put_view(a);
-	return s ? 0 : -ENOMEM;
+	return err;
 }
 
 /* The session that asks, if it is attached and speaks of this epoch; with the lock held then. */
@@ -138,7 +150,7 @@ static int failed(struct asked *a)
 
 	if (!s)
 		return -EVIEW;
-	k = note_find(s, unpack_u64(&a->u));
+	k = note_find(a->m, s, unpack_u64(&a->u));
 	if (k)
 		k->orphan = true;
 	pthread_mutex_unlock(&a->m->lock);
@@ -162,7 +174,7 @@ static int outcome(struct asked *a)
 	if (!s)
 		return -EVIEW;
 	err = member_serves(a->m, MEMBER_IN);
-	k = note_find(s, unpack_u64(&a->u));
+	k = note_find(a->m, s, unpack_u64(&a->u));
 	if (!err && k && !k->resolved)
 		err = -ERECOVERING;
 	pack_u8(&a->answer, outcome_of(k));
@@ -526,7 +538,7 @@ static int take_notes(struct member *m, bool new)
 
 	for (struct kept_note *k = m->staged; k; k = k->all_next) {
 		struct session *s = session_by_id(m, k->note.session, false);
-		const struct kept_note *own = s ? note_find(s, k->note.sequence) : NULL;
+		const struct kept_note *own = s ? note_find(m, s, k->note.sequence) : NULL;
 
 		if (!k->note.resolved) /* what became of it here, not elsewhere */
 			k->note.status = own ? own->note.status : new ? -EIO : NOTE_UNKNOWN;
@@ -613,7 +625,7 @@ static int resolve(struct asked *a, uint64_t epoch)
 
 		unpack_note(&a->u, &n);
 		s = a->u.failed ? NULL : session_by_id(a->m, n.session, false);
-		k = s ? note_find(s, n.sequence) : NULL;
+		k = s ? note_find(a->m, s, n.sequence) : NULL;
 		if (!k)
 			continue;
 		k->note.status = n.status;
