@@ -41,15 +41,24 @@ struct index {
 	struct index_entry *entry;
 	uint32_t *bucket;
 	size_t count, room, buckets;
-	uint32_t compactions; /* how often entries changed their places */
+	uint32_t compactions;	 /* how often entries changed their places */
+	pthread_mutex_t writing; /* the state file; taken after member.lock, by who has both */
+	uint64_t distrusted;	 /* how often it was said that nothing is synced; guarded by `writing` */
 };
 int index_open(struct index *, const char *directory, struct problem *);
 void index_close(struct index *);
 /* Enters the object. 0; -errno: it can't be written, so the change must not be done. `leaf` may be NULL (no handle). */
 int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
-int index_begin(struct index *, uint64_t generation);	   /* a new file */
-int index_set_synced(struct index *, uint64_t generation); /* durably */
-void index_prune(struct index *, uint64_t generation);	   /* forgets what did not change after it */
+int index_begin(struct index *, uint64_t generation); /* a new file */
+int index_distrust(struct index *);		      /* durably: nothing counts as synced */
+/* In three steps, for disks are slow: with the lock, without it, with it again. What is listed up to `floor` is forgotten. */
+struct index_state {
+	uint64_t synced, floor, generation, distrusted;
+};
+struct index_state index_plan(struct index *, uint64_t synced, uint64_t floor); /* neither becomes lower */
+int index_store(struct index *, const struct index_state *); /* durably; -ECANCELED: it was distrusted meanwhile */
+void index_apply(struct index *, const struct index_state *);
+void index_remove_files(struct index *, const struct index_state *); /* without the lock again */
 const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 /* ---- notes, sessions, tokens ---- */
@@ -123,6 +132,7 @@ struct member {
 	struct task_cond event;			    /* something that somebody may wait for */
 	struct view view;			    /* epoch 0: not active since the start */
 	uint64_t lease_until_ns;
+	uint64_t prune; /* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */

@@ -299,6 +299,27 @@ struct syncing {
 	uint64_t began; /* the generation that ended the one to be synced */
 };
 
+/* The disk is not waited for with the lock held. */
+static void note_synced(struct member *m, uint64_t began)
+{
+	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). */
+	uint64_t synced = began < 2 ? 0 : began - (MUTANT("sync-too-new") ? 0 : 2);
+	struct index_state s;
+	bool in;
+
+	pthread_mutex_lock(&m->lock);
+	in = member_state(m) == MEMBER_IN && !m->frozen; /* frozen: it may have been distrusted just now */
+	s = index_plan(&m->index, synced, m->prune < synced && !MUTANT("prune-early") ? m->prune : synced);
+	pthread_mutex_unlock(&m->lock);
+	task_blocks();
+	if (!in || index_store(&m->index, &s)) /* first: what is missing must not look complete */
+		return;
+	pthread_mutex_lock(&m->lock);
+	index_apply(&m->index, &s);
+	pthread_mutex_unlock(&m->lock);
+	index_remove_files(&m->index, &s);
+}
+
 /* Waits for the changes of the generation that ended, then makes all durable. */
 static void sync_task(void *arg)
 {
@@ -314,10 +335,9 @@ static void sync_task(void *arg)
 	fit = !m->stopping && !err && member_state(m) == MEMBER_IN;
 	pthread_mutex_unlock(&m->lock);
 	err = fit && m->leaf->type->sync ? (MUTANT("lie-about-sync") ? 0 : m->leaf->type->sync(m->leaf)) : -EIO;
+	if (!err)
+		note_synced(m, s->began);
 	pthread_mutex_lock(&m->lock);
-	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). */
-	if (!err && member_state(m) == MEMBER_IN && s->began > m->index.synced + 2)
-		index_set_synced(&m->index, s->began - (MUTANT("sync-too-new") ? 0 : 2));
 	m->tasks--;
 	task_cond_broadcast(&m->event);
 	pthread_mutex_unlock(&m->lock);
@@ -370,8 +390,7 @@ static void take_lease(struct member *m, const struct lease_call *c)
 	/* Also at a member that is BACK, which syncs nothing yet: what it notes now must not look older than it is. */
 	if (member_state(m) >= (MUTANT("stay-behind") ? MEMBER_IN : MEMBER_BACK))
 		begin_generation(m, c->generation);
-	if (member_state(m) == MEMBER_IN)
-		index_prune(&m->index, c->prune < m->index.synced && !MUTANT("prune-early") ? c->prune : m->index.synced);
+	m->prune = c->prune;
 }
 
 static void measure_space(struct asked *a, struct lease_reply *r)
@@ -605,7 +624,7 @@ static int distrust(struct asked *a, uint64_t epoch)
 
 	pthread_mutex_lock(&a->m->lock);
 	if (a->m->frozen && epoch == a->m->coming)
-		err = MUTANT("trust-all") ? 0 : index_set_synced(&a->m->index, 0);
+		err = MUTANT("trust-all") ? 0 : index_distrust(&a->m->index);
 	pthread_mutex_unlock(&a->m->lock);
 	return err;
 }
