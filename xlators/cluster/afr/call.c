@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One fop at several members at once, each asked by its own names for inodes and files. */
+#include <linux/falloc.h>
+
 #include "afr.h"
 #include "graph.h"
 
@@ -96,16 +98,33 @@ _Static_assert(offsetof(struct create_out, inode) == 0 && offsetof(struct mknod_
 		       offsetof(struct lookup_out, inode) == 0,
 	       "see note_seen");
 
-/* The arbiter holds no data: it hears only that there was a write. */
+/* The arbiter holds no data: it hears only that there was such a change. Of what is preallocated it does the last byte, without which it
+ * would not refuse what others refuse: another kind, or a place beyond what files may have. */
 static int without_data(struct afr *a, enum fop fop, void *in, int child, struct buffer **empty)
 {
+	struct fallocate_in *f = in;
 	struct write_in *w = in;
 
-	if (child != a->arbiter_at || fop != FOP_write)
+	if (child != a->arbiter_at)
 		return 0;
-	*empty = buffer_create(0);
-	w->data = *empty;
-	return *empty ? 0 : -ENOMEM;
+	switch ((int)fop) {
+	case FOP_write:
+		*empty = buffer_create(0);
+		w->data = *empty;
+		return *empty ? 0 : -ENOMEM;
+	case FOP_fallocate:
+		if (f->length > 1 && f->offset <= UINT64_MAX - f->length) {
+			f->offset += f->length - 1;
+			f->length = 1;
+		}
+		f->mode |= FALLOC_FL_KEEP_SIZE;
+		return 0;
+	case FOP_copy_range:
+		((struct copy_range_in *)in)->length = 0;
+		return 0;
+	default:
+		return 0;
+	}
 }
 
 /* A member that is not connected may come back any moment, but it is not waited for as for one that works. */
