@@ -62,8 +62,9 @@ struct opened { /* slot of a file */
 	int lister; /* the member that lists, or -1 */
 	struct seen_entry *seen;
 	uint64_t seen_count, seen_room;
-	uint64_t cookie; /* where `lister` goes on */
-	uint64_t since;	 /* ordinal from which on `lister` listed */
+	uint64_t cookie;  /* where `lister` goes on */
+	uint64_t since;	  /* ordinal from which on `lister` listed */
+	uint64_t *before; /* hashes of the names before, sorted */
 };
 
 /* ---- the translator ---- */

@@ -18,6 +18,7 @@ void opened_free(struct opened *o)
 	for (int i = 0; i < REPLICAS_MAX; i++)
 		file_unref(o->at[i]);
 	free(o->seen);
+	free(o->before);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
@@ -623,12 +624,32 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 /* Offsets are ordinals: the cookies of members differ. Where another member must go on, it begins anew and leaves out what was
  * returned before. */
 
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
 static bool seen_before(const struct opened *o, uint64_t hash)
 {
+	return bsearch(&hash, o->before, o->since, sizeof(hash), by_value);
+}
+
+/* What was returned until now, to be looked for. */
+static int sort_seen(struct opened *o)
+{
+	uint64_t *hash = o->seen_count ? realloc(o->before, o->seen_count * sizeof(*hash)) : o->before;
+
+	if (!hash && o->seen_count)
+		return -ENOMEM;
+	o->before = hash;
+	o->since = o->seen_count;
 	for (uint64_t i = 0; i < o->since; i++)
-		if (o->seen[i].hash == hash)
-			return true;
-	return false;
+		hash[i] = o->seen[i].hash;
+	if (o->since)
+		qsort(hash, o->since, sizeof(*hash), by_value);
+	return 0;
 }
 
 static int remember(struct opened *o, const struct dirent_plus *e)
@@ -748,12 +769,14 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 
 static int choose_lister(struct afr *a, const struct view *v, struct opened *o, unsigned tried)
 {
-	int member = afr_reader(a, v, NULL, false, tried);
+	int member = afr_reader(a, v, NULL, false, tried), err;
 
 	if (member < 0)
 		return -EAGAIN;
+	err = sort_seen(o);
+	if (err)
+		return err;
 	o->lister = member;
-	o->since = o->seen_count;
 	o->cookie = 0;
 	return 0;
 }
