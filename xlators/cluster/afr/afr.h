@@ -99,6 +99,7 @@ struct afr {
 	uint64_t last_ns;      /* when a change ended last */
 	bool settling, stopping;
 	unsigned tasks;
+	uint64_t asked;			      /* for tokens: the number of the last request */
 	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
 	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
 	bool leaves;

@@ -262,15 +262,18 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 {
 	uint64_t until = clock_ns() + VERB_NS;
 	struct pack p = { 0 };
+	uint64_t number;
 	int granter;
 
 	pthread_mutex_lock(&a->lock);
 	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid_of(o)) : -1;
 	a->acquired++;
+	number = ++a->asked;
 	pthread_mutex_unlock(&a->lock);
 	if (granter < 0)
 		return -EVIEW;
 	pack_u64(&p, epoch);
+	pack_u64(&p, number);
 	pack_gfid(&p, gfid_of(o));
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }
@@ -279,7 +282,7 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 
 enum { LEAVING_MAX = 1024, LEAVING_WAIT_MS = 20 };
 
-static void send_leaving(struct afr *a, const struct view *v, unsigned count)
+static void send_leaving(struct afr *a, const struct view *v, uint64_t number, unsigned count)
 {
 	for (int i = 0; i < v->members; i++) {
 		struct pack p = { 0 };
@@ -287,6 +290,7 @@ static void send_leaving(struct afr *a, const struct view *v, unsigned count)
 
 		pack_u64(&p, v->epoch);
 		pack_u64(&p, flights_settled(a));
+		pack_u64(&p, number);
 		for (unsigned k = 0; k < count; k++)
 			if (!gfid_is_null(&a->leaving[k]) && view_granter(v, &a->leaving[k]) == i) {
 				pack_gfid(&p, &a->leaving[k]);
@@ -316,6 +320,7 @@ static void leave_task(void *arg)
 {
 	struct afr *a = arg;
 	bool more = true;
+	uint64_t number;
 	struct view v;
 	unsigned count;
 
@@ -324,10 +329,11 @@ static void leave_task(void *arg)
 		pthread_mutex_lock(&a->lock);
 		count = a->leaving_sent = a->leaving_count;
 		a->released += count;
+		number = a->asked;
 		v = a->view;
 		pthread_mutex_unlock(&a->lock);
 		keep_known(a, count); /* nobody moves the first ones meanwhile */
-		send_leaving(a, &v, count);
+		send_leaving(a, &v, number, count);
 		pthread_mutex_lock(&a->lock);
 		a->leaving_count -= count;
 		memmove(a->leaving, a->leaving + count, a->leaving_count * sizeof(*a->leaving));
@@ -441,15 +447,18 @@ struct giving_back {
 static void release(struct afr *a, const struct gfid *gfid, uint64_t epoch)
 {
 	struct pack p = { 0 };
+	uint64_t number;
 	int granter;
 
 	pthread_mutex_lock(&a->lock);
+	number = a->asked;
 	epoch = epoch ? epoch : a->view.epoch;
 	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid) : -1;
 	a->released++;
 	pthread_mutex_unlock(&a->lock);
 	pack_u64(&p, epoch);
 	pack_u64(&p, flights_settled(a));
+	pack_u64(&p, number); /* it may come so late that the token has been asked for, and granted, anew */
 	pack_gfid(&p, gfid);
 	if (granter >= 0)
 		afr_verb(a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);

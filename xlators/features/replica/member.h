@@ -93,11 +93,13 @@ struct kept_note {
 };
 struct token_wait {
 	struct session *session;
+	uint64_t number;
 	struct token_wait *next;
 };
 struct token {
 	struct gfid gfid;
 	struct session *holder;
+	uint64_t number; /* with which the holder asked for it last */
 	struct token_wait *first, *last;
 	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
 	uint64_t waited_ns;   /* when somebody last looked whether it is free */
@@ -210,9 +212,10 @@ bool note_recovering(struct member *, const struct gfid *); /* one that is being
 unsigned orphans(const struct member *);
 
 /* tokens.c */
-int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
-void token_release(struct member *, struct session *, const struct gfid *); /* lock held */
-void tokens_drop(struct member *, struct session *);			    /* lock held; NULL: all */
+int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *);
+/* lock held; not if it was asked for again, with a higher number */
+void token_release(struct member *, struct session *, uint64_t number, const struct gfid *);
+void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
 int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);

@@ -70,22 +70,23 @@ static void destroy(struct member *m, struct token **at)
 }
 
 /* The session that waits longest, and is there yet; it waits no more. */
-static struct session *next_waiter(struct token *t)
+static const struct token_wait *next_waiter(struct token *t)
 {
-	struct session *s = NULL;
+	const struct token_wait *w = NULL;
 
-	while (t->first && !s) {
-		s = t->first->session->client ? t->first->session : NULL;
+	while (t->first && !w) {
+		w = t->first->session->client ? t->first : NULL;
 		t->first = t->first->next;
 	}
 	if (!t->first)
 		t->last = NULL;
-	return s;
+	return w;
 }
 
-static void granted(struct member *m, struct token *t, struct session *s)
+static void granted(struct member *m, struct token *t, const struct token_wait *w)
 {
-	give_to(t, s);
+	give_to(t, w->session);
+	t->number = w->number;
 	m->stuck -= t->stuck;
 	t->stuck = false;
 	t->told_ns = 0;
@@ -96,7 +97,7 @@ static void granted(struct member *m, struct token *t, struct session *s)
 static void pass_on(struct member *m, struct token **at)
 {
 	struct token *t = *at;
-	struct session *next;
+	const struct token_wait *next;
 
 	take_from(t);
 	next = next_waiter(t);
@@ -223,7 +224,9 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	if (may_grant(m, g) && (t->holder == s || MUTANT("grant-twice") || (!t->holder && (!t->first || t->first == w)))) {
 		dequeue(t, w);
 		if (t->holder != s)
-			granted(m, t, s);
+			granted(m, t, w);
+		if (t->number < w->number)
+			t->number = w->number;
 		thin_out(m, s);
 		return 0;
 	}
@@ -237,10 +240,10 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	return -EAGAIN;
 }
 
-int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const struct gfid *g)
+int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t number, const struct gfid *g)
 {
 	uint64_t deadline = clock_ns() + WAIT_NS;
-	struct token_wait w = { 0 };
+	struct token_wait w = { .number = number };
 	bool queued = false;
 	struct session *s;
 	struct token *t;
@@ -278,11 +281,11 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 
 /* ---- giving up ---- */
 
-void token_release(struct member *m, struct session *s, const struct gfid *g)
+void token_release(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
 	struct token **at = place(m, g);
 
-	if (*at && (*at)->holder == s)
+	if (*at && (*at)->holder == s && (*at)->number <= number)
 		pass_on(m, at);
 }
 

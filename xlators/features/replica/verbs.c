@@ -78,23 +78,25 @@ static struct session *in_epoch(struct asked *a)
 
 static int acquire(struct asked *a)
 {
-	uint64_t epoch = unpack_u64(&a->u);
+	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
 	struct gfid g = unpack_gfid(&a->u);
 
-	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, &g);
+	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, number, &g);
 }
 
 static int release(struct asked *a)
 {
 	struct session *s = in_epoch(a);
+	uint64_t number;
 
 	if (!s)
 		return -EVIEW;
 	session_settle(a->m, s, unpack_u64(&a->u));
+	number = unpack_u64(&a->u);
 	while (unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
-		token_release(a->m, s, &g);
+		token_release(a->m, s, number, &g);
 	}
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
