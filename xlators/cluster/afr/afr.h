@@ -229,7 +229,8 @@ int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, st
 /* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
 struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);
 void opened_free(struct opened *);
-void file_forget(struct afr *, struct file *, int member, const struct file *its); /* that one is stale */
+void files_close(struct afr *, struct request *, struct file *const at[REPLICAS_MAX]); /* those of the members */
+void file_forget(struct afr *, struct file *, int member, const struct file *its);     /* that one is stale */
 /* The member's own file; opened there if it isn't yet. A reference in *at. */
 int file_at(struct afr *, struct file *, int member, struct file **at);
 struct opened *opened_of(struct afr *, struct file *);

@@ -913,8 +913,10 @@ static int create_new(struct request *rq, struct xlator *x, const struct create_
 	err = plan_of(c.a, FOP_create, in, &c.plan);
 	if (!err)
 		err = change(&c);
-	if (err)
+	if (err) { /* it may have been made, without anything to show for it */
+		files_close(c.a, rq, files);
 		return err;
+	}
 	out->file = opened_create(c.a, out->inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC), files);
 	if (out->file)
 		return 0;

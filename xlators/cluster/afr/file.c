@@ -313,6 +313,13 @@ static void release_all(struct afr *a, struct request *rq, struct file *const at
 	}
 }
 
+void files_close(struct afr *a, struct request *rq, struct file *const at[REPLICAS_MAX])
+{
+	release_all(a, rq, at);
+	for (int i = 0; i < a->members; i++)
+		file_unref(at[i]);
+}
+
 int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
 {
 	struct file *at[REPLICAS_MAX] = { NULL };
@@ -331,9 +338,7 @@ int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, str
 			file_unref(got.file);
 	}
 	if (err) { /* members that are BACK may have opened it */
-		release_all(a, rq, at);
-		for (int i = 0; i < a->members; i++)
-			file_unref(at[i]);
+		files_close(a, rq, at);
 		return err == -ENAMELESS ? -ESTALE : err;
 	}
 	out->file = opened_create(a, in->inode, plain.flags, at);

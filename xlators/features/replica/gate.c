@@ -187,6 +187,8 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	session_settle(m, s, stamp->settled);
 	if (stamp->sequence <= s->settled) /* nobody waits for it: it is late, and not the first of its kind */
 		return -EVIEW;
+	if (session_has_failed(m, s, stamp->sequence)) /* its client has given it up */
+		return -EVIEW;
 	before = MUTANT("forget-done") ? NULL : note_find(m, s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
@@ -332,7 +334,7 @@ bool is_coordinator(const struct member *m, const struct request *rq)
 }
 
 /* What the coordinator removes for good may be open here still, and lacks what was done to it elsewhere. */
-static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
+static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc, struct gfid *added)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -345,6 +347,7 @@ static int note_removed(struct request *rq, struct xlator *x, const struct loc *
 		pthread_mutex_lock(&m->lock);
 		err = gfid_set_add(&m->dead, &out.attr.gfid);
 		pthread_mutex_unlock(&m->lock);
+		*added = err > 0 ? out.attr.gfid : (struct gfid){ 0 };
 	}
 	fop_out_clear(FOP_lookup, &out);
 	return err < 0 ? err : 0;
@@ -368,11 +371,13 @@ static int heal_begins(struct member *m, const struct replica_stamp *stamp, cons
 	return 0;
 }
 
-static void heal_ends(struct member *m, enum fop fop, const void *out, int err, unsigned parity)
+static void heal_ends(struct member *m, enum fop fop, const void *out, int err, unsigned parity, const struct gfid *removed)
 {
 	pthread_mutex_lock(&m->lock);
 	if (!err)
 		touch_made(m, fop, out);
+	else if (!gfid_is_null(removed)) /* it is there yet */
+		gfid_set_remove(&m->dead, removed);
 	no_longer_running(m, parity);
 	pthread_mutex_unlock(&m->lock);
 }
@@ -381,6 +386,7 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 		void *out)
 {
 	struct member *m = member_of(x);
+	struct gfid removed = { 0 };
 	struct note n = { 0 };
 	unsigned parity = 0;
 	int err;
@@ -394,11 +400,11 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 		return err;
 	rq->time_ns = stamp->time;
 	if (fop == FOP_unlink && !MUTANT("forget-removed"))
-		err = note_removed(rq, x, in); /* what can't be looked at stays, and with it who heals */
+		err = note_removed(rq, x, in, &removed); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (n.objects)
-		heal_ends(m, fop, out, err, parity);
+		heal_ends(m, fop, out, err, parity, &removed);
 	return err;
 }
 
@@ -458,10 +464,21 @@ static unsigned looked_at(enum fop fop, const void *in, const void *out, struct 
 	return 1;
 }
 
+/* Whose changes the reader knows of. Which of several on one connection reads (a change of graphs) reads do not say: then all are foreign. */
+static struct session *reader(struct member *m, const struct request *rq)
+{
+	struct session *s = session_of(m, rq);
+
+	for (const struct session *other = s ? s->next : NULL; other; other = other->next)
+		if (other->client == s->client)
+			return NULL;
+	return s;
+}
+
 /* A note of somebody else's change on what was read. */
 static struct kept_note *foreign(struct member *m, const struct request *rq, const struct seen *seen, unsigned count)
 {
-	struct session *s = session_of(m, rq);
+	struct session *s = reader(m, rq);
 	struct kept_note *k = NULL;
 
 	for (unsigned i = 0; i < count && !k; i++)
@@ -472,7 +489,7 @@ static struct kept_note *foreign(struct member *m, const struct request *rq, con
 /* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
 static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
 {
-	struct session *s = session_of(m, rq);
+	struct session *s = reader(m, rq);
 
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];

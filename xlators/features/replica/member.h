@@ -63,6 +63,7 @@ const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 /* ---- notes, sessions, tokens ---- */
 
+enum { FAILED_KEPT = 16 };
 struct session { /* of an afr, known by its id in all epochs */
 	uint8_t id[16];
 	uint64_t tag;		     /* of the id */
@@ -76,6 +77,9 @@ struct session { /* of an afr, known by its id in all epochs */
 	unsigned tokens;
 	unsigned waits;			 /* for tokens: it is in their queues */
 	struct token *oldest, *youngest; /* as they were granted */
+	uint64_t failed[FAILED_KEPT];	 /* the last that failed, and had not come here, in that epoch: should they come late */
+	unsigned failed_count;		 /* of all */
+	uint64_t failed_epoch;
 	struct session *next;
 };
 struct kept_note {
@@ -153,6 +157,7 @@ struct member {
 	bool staged_all;
 	/* Removed by healing while somebody may have them open: what happened to them elsewhere did not happen here. */
 	struct gfid_set dead;
+	size_t dead_at; /* where the sweep goes on */
 	uint32_t suspects, reason[REPLICAS_MAX];
 	struct index index;
 	unsigned tasks; /* of ours: stop waits for them */
@@ -191,6 +196,8 @@ unsigned sessions_of_client(const struct member *, const struct client *);
 /* Who asks, as the stamp says: attached in this epoch, or NULL. */
 struct session *session_of(struct member *, const struct request *);
 void session_settle(struct member *, struct session *, uint64_t settled);
+void session_fail(struct member *, struct session *, uint64_t sequence); /* whether it has come or not */
+bool session_has_failed(const struct member *, const struct session *, uint64_t sequence);
 void session_orphan(struct member *, struct session *); /* its client is gone: what it holds goes with the epoch */
 void session_detach(struct member *, struct session *); /* it has ended as it should */
 struct kept_note *note_find(const struct member *, const struct session *, uint64_t sequence);
@@ -223,6 +230,7 @@ int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct pr
 /* gate.c */
 any_fop gate_any;
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
-void sessions_sweep(struct member *);				    /* lock held: forgets those of which nothing is left */
+void dead_sweep(struct member *);     /* lock held: forgets some of those that nobody has open any more */
+void sessions_sweep(struct member *); /* lock held: forgets those of which nothing is left */
 bool is_coordinator(const struct member *, const struct request *); /* its stamp says so, and it has proved it */
 #endif

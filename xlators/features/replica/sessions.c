@@ -265,6 +265,28 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 		task_cond_broadcast(&m->event);
 }
 
+void session_fail(struct member *m, struct session *s, uint64_t sequence)
+{
+	struct kept_note *k = note_find(m, s, sequence);
+
+	if (k) {
+		k->orphan = true;
+		return;
+	}
+	if (s->failed_epoch != m->view.epoch)
+		s->failed_count = 0;
+	s->failed_epoch = m->view.epoch;
+	s->failed[s->failed_count++ % FAILED_KEPT] = sequence;
+}
+
+bool session_has_failed(const struct member *m, const struct session *s, uint64_t sequence)
+{
+	for (unsigned i = 0; s->failed_epoch == m->view.epoch && i < s->failed_count && i < FAILED_KEPT; i++)
+		if (s->failed[i] == sequence)
+			return true;
+	return false;
+}
+
 /* Its tokens are given to nobody else in this epoch: the client may be there still, and believe in them. */
 void session_orphan(struct member *m, struct session *s)
 {

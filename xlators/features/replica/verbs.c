@@ -148,13 +148,10 @@ static int suspect(struct asked *a)
 static int failed(struct asked *a)
 {
 	struct session *s = in_epoch(a);
-	struct kept_note *k;
 
 	if (!s)
 		return -EVIEW;
-	k = note_find(a->m, s, unpack_u64(&a->u));
-	if (k)
-		k->orphan = true;
+	session_fail(a->m, s, unpack_u64(&a->u));
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
 }
@@ -419,6 +416,7 @@ static int lease(struct asked *a)
 	pthread_mutex_lock(&m->lock);
 	take_lease(m, &c);
 	sessions_sweep(m);
+	dead_sweep(m);
 	r.clock = clock_ns();
 	r.incarnation = m->incarnation;
 	r.disk = m->index.disk;
