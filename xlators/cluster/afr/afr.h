@@ -190,7 +190,6 @@ struct member_result *fan_result(struct fan *, int member);
 void fan_free(struct fan *);
 /* The same at one, in this task. */
 int one_call(struct afr *, struct request *, int member, enum fop, const void *in, void *out, const struct replica_stamp *);
-void note_seen(struct afr *, int member, enum fop, const void *in, const void *out);
 
 /* change.c */
 uint64_t name_hash(const char *);
@@ -233,5 +232,4 @@ void files_close(struct afr *, struct request *, struct file *const at[REPLICAS_
 void file_forget(struct afr *, struct file *, int member, const struct file *its);     /* that one is stale */
 /* The member's own file; opened there if it isn't yet. A reference in *at. */
 int file_at(struct afr *, struct file *, int member, struct file **at);
-struct opened *opened_of(struct afr *, struct file *);
 #endif

@@ -65,7 +65,7 @@ static int translate(struct afr *a, enum fop fop, void *in, int child)
 	return err == -ENOENT ? -ENAMELESS : err;
 }
 
-void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
+static void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
 {
 	const struct lookup_in *lookup = in;
 	const struct lookup_out *found = out;

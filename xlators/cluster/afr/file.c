@@ -8,7 +8,7 @@ enum { SOON_MS = 10 };
 
 /* ---- the slot ---- */
 
-struct opened *opened_of(struct afr *a, struct file *f)
+static struct opened *opened_of(struct afr *a, struct file *f)
 {
 	return file_slot(f, a->x);
 }

@@ -115,7 +115,8 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 
 	if (!o)
 		return;
-	atomic_fetch_or(&o->known, 1u << child);
+	if (!(atomic_load(&o->known) >> child & 1)) /* mostly it is: then the line need not be ours alone */
+		atomic_fetch_or(&o->known, 1u << child);
 	object_named(a, inode, parent, name);
 }
 

@@ -328,7 +328,8 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 
 /* ---- the coordinator ---- */
 
-bool is_coordinator(const struct member *m, const struct request *rq)
+/* It has proved it. */
+static bool is_coordinator(const struct member *m, const struct request *rq)
 {
 	return rq->client && atomic_load(&m->coordinator) == rq->client;
 }

@@ -232,5 +232,4 @@ any_fop gate_any;
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
 void dead_sweep(struct member *);     /* lock held: forgets some of those that nobody has open any more */
 void sessions_sweep(struct member *); /* lock held: forgets those of which nothing is left */
-bool is_coordinator(const struct member *, const struct request *); /* its stamp says so, and it has proved it */
 #endif
