@@ -50,8 +50,8 @@ enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
 	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
-	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
-	REPLICA_RELEASE,    /* epoch, settled, gfids */
+	REPLICA_ACQUIRE,    /* epoch, number, gfid ; -ERECOVERING: not within a second */
+	REPLICA_RELEASE,    /* epoch, settled, number, gfids: not those that were asked for with a higher number: it is late */
 	REPLICA_SETTLE,	    /* epoch, settled */
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */
 	REPLICA_FAILED,	    /* epoch, sequence: it failed, perhaps half done: to be recovered */

@@ -246,6 +246,7 @@ const struct xlator_type xlator_type = {
 	.dump = afr_dump,
 	.any = afr_any,
 	.write = afr_write,
+	.copy_range = afr_copy_range,
 	.rename = afr_rename,
 	.rmdir = afr_rmdir,
 	.create = afr_create,

@@ -92,6 +92,7 @@ int session_acquire(struct coordinator *c, const struct view *v, const struct gf
 		struct pack p = { 0 };
 
 		pack_u64(&p, v->epoch);
+		pack_u64(&p, clock_ns()); /* it only has to rise */
 		pack_gfid(&p, g);
 		err = MUTANT("heal-without-token") ? (pack_free(&p), 0) : client_verb(c, granter, REPLICA_ACQUIRE, &p);
 	}
@@ -106,6 +107,7 @@ void session_release(struct coordinator *c, const struct view *v, const struct g
 
 	pack_u64(&p, v->epoch);
 	pack_u64(&p, 0);
+	pack_u64(&p, clock_ns());
 	pack_gfid(&p, g);
 	client_verb(c, view_granter(v, g), REPLICA_RELEASE, &p);
 	let_go(c, g);

@@ -156,13 +156,27 @@ void sessions_sweep(struct member *m)
 
 		if (!s->client && !m->frozen && clock_ns() > s->gone_ns + FORGET_NS)
 			forget_resolved(m, s);
-		if (s->client || s->first || s->tokens) {
+		if (s->client || s->first || s->tokens || s->waits) {
 			at = &s->next;
 			continue;
 		}
 		*at = s->next;
 		free(s);
 	}
+}
+
+void dead_sweep(struct member *m)
+{
+	const struct gfid *g = NULL;
+
+	for (unsigned i = 0; i < 256 && (g = gfid_set_next(&m->dead, &m->dead_at)); i++) {
+		cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
+
+		if (!inode)
+			gfid_set_remove(&m->dead, g);
+	}
+	if (!g)
+		m->dead_at = 0;
 }
 
 static void replica_finish(struct xlator *x)
@@ -184,6 +198,7 @@ static void replica_finish(struct xlator *x)
 	gfid_set_free(&m->healed);
 	gfid_set_free(&m->staged_pending);
 	gfid_set_free(&m->dead);
+	gfid_set_free(&m->follows);
 	index_close(&m->index);
 	pthread_mutex_destroy(&m->lock);
 }
