@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who belongs to the set: what is to change, and why. */
+#include <time.h>
+
 #include "coordinator.h"
 
 enum { WAIT_MIN_NS = 1000000000, REASONS = 160 };
@@ -235,9 +237,11 @@ static bool view_is_lost(struct coordinator *c)
 	return c->lost;
 }
 
+/* Members that were started anew have forgotten the epoch, but clients have not, and take no older view than they know: the time in
+ * seconds is more than so many changes, one by one, can have led to. */
 int view_begin(struct coordinator *c, int first)
 {
-	struct view v = { .members = (uint8_t)c->members, .epoch = 1 };
+	struct view v = { .members = (uint8_t)c->members, .epoch = (uint64_t)time(NULL) };
 	unsigned at = 1;
 	int err;
 
