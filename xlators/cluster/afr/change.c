@@ -112,8 +112,8 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return plan_data(a, p, write->file->inode, write->offset, write->data ? write->data->size : 0);
 	case FOP_fallocate:
 		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
-	case FOP_copy_range:
-		err = plan_data(a, p, copy->from->inode, copy->from_offset, copy->length);
+	case FOP_copy_range: /* a write beyond what is copied may move the end of the source, at which copying ends */
+		err = plan_data(a, p, copy->from->inode, copy->from_offset, UINT64_MAX);
 		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
 	case FOP_link:
 		return plan_name(a, p, &link->loc);

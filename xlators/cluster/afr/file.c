@@ -381,7 +381,8 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	if (!o)
 		return 0;
 	pthread_mutex_lock(&o->lock);
-	memcpy(at, o->at, sizeof(at));
+	for (int i = 0; i < REPLICAS_MAX; i++) /* a branch of an earlier call may still be under way, and forget one of them */
+		at[i] = o->at[i] ? file_ref(o->at[i]) : NULL;
 	pthread_mutex_unlock(&o->lock);
 	if (of) {
 		pthread_mutex_lock(&of->lock);
@@ -389,7 +390,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 		object_drop_locks(of, LOCK_POSIX, 0, o); /* their owners have closed it */
 		pthread_mutex_unlock(&of->lock);
 	}
-	release_all(afr_of(x), rq, at);
+	files_close(afr_of(x), rq, at);
 	return 0;
 }
 

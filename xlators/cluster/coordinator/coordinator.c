@@ -270,6 +270,7 @@ static void coordinator_finish(struct xlator *x)
 
 	notes_free(c);
 	list_free(&c->held);
+	list_free(&c->wanted);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->heal.links_lock);
@@ -280,6 +281,11 @@ static void coordinator_notify(struct xlator *x, struct xlator *from, const stru
 {
 	struct coordinator *c = x->private;
 
+	if (e->kind == EVENT_RECALL) {
+		struct gfid g = event_gfid(e);
+
+		session_recalled(c, &g);
+	}
 	if (e->kind != EVENT_CHILD_UP && e->kind != EVENT_CHILD_DOWN)
 		return;
 	pthread_mutex_lock(&c->lock);

@@ -81,6 +81,7 @@ struct coordinator {
 	struct task_cond changed;
 	unsigned tasks;
 	struct gfid_list held;	 /* objects whose tokens are asked for or held here: each by one task */
+	struct gfid_list wanted; /* of these: what a client has asked for since */
 	struct task_cond let_go; /* one of them is no more */
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
@@ -170,7 +171,9 @@ unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, co
  * that returned 0 to session_release(). */
 int session_attach(struct coordinator *, const struct view *);
 int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
-void session_release(struct coordinator *, const struct view *, const struct gfid *);
+/* True: a client has asked for it meanwhile. */
+bool session_release(struct coordinator *, const struct view *, const struct gfid *);
+void session_recalled(struct coordinator *, const struct gfid *);
 
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
