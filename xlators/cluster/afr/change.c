@@ -92,6 +92,16 @@ static int plan_name(struct afr *a, struct plan *p, const struct loc *loc)
 	return err ? err : plan_span(a, p, loc->parent, SPAN_NAME, h, h);
 }
 
+/* A write beyond what is copied may move the end of the source, at which copying ends. */
+static int plan_copy(struct afr *a, struct plan *p, const struct copy_range_in *in)
+{
+	bool within = in->from->inode == in->to->inode;
+	uint64_t from = within && in->to_offset < in->from_offset ? in->to_offset : in->from_offset;
+	int err = plan_data(a, p, in->from->inode, from, UINT64_MAX);
+
+	return err || within ? err : plan_data(a, p, in->to->inode, in->to_offset, in->length);
+}
+
 static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 {
 	const struct setattr_in *setattr = in;
@@ -112,9 +122,8 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return plan_data(a, p, write->file->inode, write->offset, write->data ? write->data->size : 0);
 	case FOP_fallocate:
 		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
-	case FOP_copy_range: /* a write beyond what is copied may move the end of the source, at which copying ends */
-		err = plan_data(a, p, copy->from->inode, copy->from_offset, UINT64_MAX);
-		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
+	case FOP_copy_range:
+		return plan_copy(a, p, copy);
 	case FOP_link:
 		return plan_name(a, p, &link->loc);
 	case FOP_mknod:
