@@ -380,6 +380,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 		if (!try_cold(c, d))
 			return false;
 		order_cold(c, d);
+		for (int i = 0; i < c->members; i++)
+			c->member[i].broken = false; /* what it did not do was for another view */
 		snprintf(d->why, sizeof(d->why), "so many went down that those in the last view begin anew");
 	}
 	c->writable |= c->view.epoch && quorum;
