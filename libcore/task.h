@@ -34,6 +34,9 @@ void runtime_stop(void);
 /* How long a loop polls for more work before it sleeps, while work comes in quick succession. 0 (as it begins): never. Live.
  * Ignored on a machine with one CPU. */
 void runtime_busy_poll(uint64_t ns);
+/* Tells this start of the machine from all others: while it is the same the kernel has all that was written, whatever processes ended.
+ * 0: not known. */
+uint64_t runtime_boot(void);
 unsigned runtime_shards(void);
 struct shard *runtime_shard(unsigned number);
 unsigned shard_number(const struct shard *);

@@ -338,6 +338,13 @@ void runtime_busy_poll(uint64_t ns)
 	(void)ns;
 }
 
+uint64_t runtime_boot(void)
+{
+	const struct node *n = node_self();
+
+	return n ? (uint64_t)(n - node) << 32 | (n->boot + 1) : 0;
+}
+
 void runtime_stats(struct runtime_stats *stats)
 {
 	const struct runtime_counters *c = &runtime_counters;

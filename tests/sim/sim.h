@@ -29,7 +29,7 @@ struct node {
 	unsigned number; /* among its kind */
 	char name[16];
 	struct shard *shard; /* of this life; NULL: down */
-	unsigned life;
+	unsigned life, boot; /* boot: how often it lost its power */
 	uint64_t start_ns;
 	bool powered, ready; /* ready: its graph has started */
 	struct graph *graph;

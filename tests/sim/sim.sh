@@ -26,6 +26,19 @@ run() {
 	fi
 }
 
+# few LIMIT WHAT ARGS...: the same where not all seeds pass yet; no more may fail than this share of a thousand
+few() {
+	local limit=$1 what=$2 line runs failed
+	shift 2
+	out=$("$sim" --jobs "$jobs" --keep-going "$@") || true
+	line=${out##*$'\n'}
+	runs=$(sed -n 's/^\([0-9]*\) runs.*/\1/p' <<<"$line") failed=$(sed -n 's/.* \([0-9]*\) failed.*/\1/p' <<<"$line")
+	[ -n "$runs" ] && [ -n "$failed" ] || { printf '%s\n' "$out"; echo "FAIL: the simulator broke off"; exit 1; }
+	grep '^seed ' <<<"$out" || true
+	echo "$what: $line"
+	[ $((failed * 1000)) -le $((limit * runs)) ] || { echo "FAIL: $failed of $runs seeds; to see one: $sim $* --seed N"; exit 1; }
+}
+
 # The simulator itself: the same seed is the same run; one brick, whose history must be good; bad replication must be found out.
 stack=single
 run "one brick" --stack single --seeds 1-200
@@ -37,13 +50,6 @@ stack=
 run "replays" --seeds 1-20 --twice
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
-# Not all seeds pass yet (doc/check-long.md has what is known of those that don't), and which ones changes with the code: no more may fail
-# than this share of a thousand, which only ever goes down.
-limit=${SIM_LIMIT:-1}
-out=$("$sim" --jobs "$jobs" --keep-going --seeds "$seeds") || true
-line=${out##*$'\n'}
-runs=$(sed -n 's/^\([0-9]*\) runs.*/\1/p' <<<"$line") failed=$(sed -n 's/.* \([0-9]*\) failed.*/\1/p' <<<"$line")
-[ -n "$runs" ] && [ -n "$failed" ] || { printf '%s\n' "$out"; echo "FAIL: the simulator broke off"; exit 1; }
-grep '^seed ' <<<"$out" || true
-echo "replicas: $line"
-[ $((failed * 1000)) -le $((limit * runs)) ] || { echo "FAIL: $failed of $runs seeds; to see one: $sim --seed N"; exit 1; }
+# doc/check-long.md has what is known of the seeds that don't pass; which ones changes with the code. The shares only ever go down.
+few 10 "cold starts" --members 2 --wild --only "kill -9,power cut" --seeds 1-300
+few "${SIM_LIMIT:-1}" "replicas" --seeds "$seeds"

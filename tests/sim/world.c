@@ -151,6 +151,7 @@ void node_crash(struct node *n, bool power)
 		disk_forget_orphans(disk_of(n->number));
 	if (power)
 		files_power_cut(path);
+	n->boot += power;
 }
 
 void node_wipe(struct node *n)

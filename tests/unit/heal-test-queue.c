@@ -14,6 +14,7 @@ unsigned faults;
 struct queued {
 	struct gfid gfid;
 	struct inode *kept, *parent; /* as long as they are in memory, members that forget everything are asked by handle */
+	bool listed;		     /* what it names is queued */
 };
 static struct {
 	pthread_mutex_t lock;
@@ -23,7 +24,7 @@ static struct {
 	bool walk; /* children of each directory are to be healed, too */
 } queue = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-void queue_add_below(const struct gfid *gfid, struct inode *parent)
+static void enqueue(const struct gfid *gfid, struct inode *parent, bool listed)
 {
 	pthread_mutex_lock(&queue.lock);
 	for (size_t i = 0; i < queue.count; i++)
@@ -36,8 +37,13 @@ void queue_add_below(const struct gfid *gfid, struct inode *parent)
 		queue.entry = realloc(queue.entry, queue.room * sizeof(*queue.entry));
 	}
 	queue.entry[queue.count++] =
-		(struct queued){ *gfid, inode_find(tree.graph->inodes, gfid), parent ? inode_ref(parent) : NULL };
+		(struct queued){ *gfid, inode_find(tree.graph->inodes, gfid), parent ? inode_ref(parent) : NULL, listed };
 	pthread_mutex_unlock(&queue.lock);
+}
+
+void queue_add_below(const struct gfid *gfid, struct inode *parent)
+{
+	enqueue(gfid, parent, false);
 }
 
 void queue_add(const struct gfid *gfid)
@@ -143,6 +149,17 @@ static void enqueue_children(struct request *rq, const struct gfid *gfid)
 	fop_out_clear(FOP_opendir, &out);
 }
 
+/* What the directory waits for may be below it, so that is healed meanwhile (as list_early() of the coordinator has it). */
+static void put_back(struct request *rq, struct queued *q)
+{
+	if (queue.walk && !q->listed) {
+		enqueue_children(rq, &q->gfid);
+		rq->time_ns = 0;
+		q->listed = true;
+	}
+	enqueue(&q->gfid, q->parent, q->listed);
+}
+
 static void fail_every(unsigned every)
 {
 	char word[] = "fail-every", number[16], *words[] = { word, number };
@@ -167,9 +184,9 @@ static void heal_some(void *arg)
 		if (getenv("HEAL_TALK"))
 			fprintf(stderr, "%s at %d: %d\n", gfid_text(&q.gfid, text), to, err);
 		if (err == -ENOTCONN && faults) {
-			queue_add_below(&q.gfid, q.parent);
+			enqueue(&q.gfid, q.parent, q.listed);
 		} else if (err == -EAGAIN || err == -EEXIST || (err == -EIO && on_disk)) {
-			queue_add_below(&q.gfid, q.parent);
+			put_back(&rq, &q);
 			queue.retries++;
 			if (queue.retries > RETRIES * (queue.count + 100))
 				FAIL("healing %s at %d again and again: %s", gfid_text(&q.gfid, text), to, strerror(-err));

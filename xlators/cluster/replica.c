@@ -283,6 +283,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 	pack_u64(p, r->tokens);
 	pack_u64(p, r->space);
 	pack_u64(p, r->free);
+	pack_u64(p, r->boot);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -304,6 +305,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 	r->tokens = unpack_u64(u);
 	r->space = unpack_u64(u);
 	r->free = unpack_u64(u);
+	r->boot = unpack_more(u) ? unpack_u64(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

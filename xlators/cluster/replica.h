@@ -30,6 +30,7 @@ struct view {
 	uint8_t order[REPLICAS_MAX];	    /* indexes, by seniority: the first that is IN is the truth in a recovery */
 	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
 	uint64_t disk[REPLICAS_MAX];	    /* of its disk, as it was taken in: an empty one in its place has another */
+	uint64_t boot[REPLICAS_MAX];	    /* of its machine's start, as it was taken in; 0: not known. Only in the register */
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);
@@ -196,6 +197,7 @@ struct lease_reply {
 	uint64_t pending; /* count; UINT64_MAX: all */
 	uint64_t index, notes, tokens;
 	uint64_t space, free; /* bytes */
+	uint64_t boot;	      /* of the machine (runtime_boot); 0: not known. The first bricks did not tell */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

@@ -131,20 +131,30 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 	return true;
 }
 
-/* Who kept running knows the most: it comes first. */
+/* What the member has of what it had in the view. */
+enum kept { KEPT_ALL, KEPT_CHANGES, KEPT_SYNCED, KEPT_WAYS };
+
+/* Whose process alone ended: the kernel has what was not synced, and the notes are gone. Whose machine did, or nobody knows: what was synced. */
+static enum kept kept_by(const struct coordinator *c, const struct view *base, int i)
+{
+	const struct lease_reply *r = &c->member[i].last;
+
+	if (c->member[i].known && r->incarnation == base->incarnation[i])
+		return KEPT_ALL;
+	return c->member[i].known && r->boot && r->boot == base->boot[i] && !MUTANT("cold-from-any") ? KEPT_CHANGES
+												     : KEPT_SYNCED;
+}
+
+/* Who has the most comes first: the others are made equal to it. */
 static void order_cold(const struct coordinator *c, struct decision *d)
 {
 	uint8_t order[REPLICAS_MAX];
 	unsigned at = 0;
 
-	for (int round = 0; round < 2; round++)
-		for (unsigned k = 0; k < d->base.members; k++) {
-			int i = d->base.order[k];
-			bool kept = c->member[i].known && c->member[i].last.incarnation == d->base.incarnation[i];
-
-			if (kept == !round)
-				order[at++] = i;
-		}
+	for (enum kept kept = KEPT_ALL; kept < KEPT_WAYS; kept++)
+		for (unsigned k = 0; k < d->base.members; k++)
+			if (kept_by(c, &d->base, d->base.order[k]) == kept)
+				order[at++] = d->base.order[k];
 	memcpy(d->next.order, order, at);
 }
 
@@ -370,6 +380,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 		if (!try_cold(c, d))
 			return false;
 		order_cold(c, d);
+		for (int i = 0; i < c->members; i++)
+			c->member[i].broken = false; /* what it did not do was for another view */
 		snprintf(d->why, sizeof(d->why), "so many went down that those in the last view begin anew");
 	}
 	c->writable |= c->view.epoch && quorum;

@@ -340,6 +340,14 @@ static void give_up(struct coordinator *c, const struct view *before, uint64_t e
 	atomic_store(&c->heal.epoch, before->epoch);
 }
 
+/* Of the processes that the view is for. With the lock held. */
+static void note_boots(const struct coordinator *c, struct view *next)
+{
+	for (int i = 0; i < c->members; i++)
+		if (c->member[i].known && c->member[i].last.incarnation == next->incarnation[i])
+			next->boot[i] = c->member[i].last.boot;
+}
+
 int view_change(struct coordinator *c, struct view *next, bool cold, const char *why)
 {
 	struct changing v;
@@ -354,6 +362,7 @@ int view_change(struct coordinator *c, struct view *next, bool cold, const char 
 		before = c->base;
 	next->epoch = (c->stored > before.epoch ? c->stored : before.epoch) + 1;
 	snprintf(c->why, sizeof(c->why), "%s", why);
+	note_boots(c, next);
 	pthread_mutex_unlock(&c->lock);
 	atomic_store(&c->heal.epoch, next->epoch);
 	changing_init(&v, c, next, &before, cold);

@@ -130,7 +130,7 @@ struct member {
 
 	struct xlator *x, *leaf;
 	uint8_t secret[REPLICA_SECRET_SIZE];
-	uint64_t incarnation;
+	uint64_t incarnation, boot;		    /* of the process, of the machine */
 	uint64_t since;				    /* the epoch from which on this process knows what became of changes */
 	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
 	atomic_uint noted;			    /* notes in all: reads need not look when there is none */

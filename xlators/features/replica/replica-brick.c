@@ -90,6 +90,7 @@ static int replica_init(struct xlator *x, struct problem *p)
 	gfid_create(&random);
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
 	m->incarnation |= 1;
+	m->boot = runtime_boot();
 	m->token_room = TOKEN_ROOM;
 	m->token = calloc(m->token_room, sizeof(*m->token));
 	return m->token ? 0 : problem_set(p, ENOMEM, "no memory");

@@ -129,6 +129,7 @@ int verb_lease(struct asked *a)
 	r.clock = clock_ns();
 	r.incarnation = m->incarnation;
 	r.disk = m->index.disk;
+	r.boot = m->boot;
 	r.epoch = m->view.epoch;
 	r.generation = m->index.generation;
 	r.synced = m->index.synced;

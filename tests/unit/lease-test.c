@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What members tell with their leases, between versions. */
+#include "test.h"
+
+#include <stdlib.h>
+
+#include "replica.h"
+
+static struct lease_reply told(uint32_t cut)
+{
+	struct lease_reply before = { .clock = 1, .incarnation = 2, .disk = 3, .free = 4, .boot = 5 }, after = { 0 };
+	struct pack p = { 0 };
+	struct blob blob = { 0 };
+	struct unpack u;
+
+	pack_lease_reply(&p, &before);
+	assert_int_equal(pack_end(&p, &blob), 0);
+	blob.size -= cut;
+	u = unpack_blob(&blob);
+	unpack_lease_reply(&u, &after);
+	assert_false(u.failed);
+	free(blob.bytes);
+	return after;
+}
+
+static void a_member_tells_the_boot_of_its_machine(void **s)
+{
+	(void)s;
+	assert_int_equal(told(0).boot, 5);
+	assert_int_equal(told(0).free, 4);
+}
+
+static void a_member_that_tells_no_boot_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(8).boot, 0);
+	assert_int_equal(told(8).free, 4);
+}
+
+/* As a later version might have it. */
+static void what_follows_is_skipped(void **s)
+{
+	struct lease_reply before = { .boot = 5 }, after = { 0 };
+	struct pack p = { 0 };
+	struct blob blob = { 0 };
+	struct unpack u;
+
+	(void)s;
+	pack_lease_reply(&p, &before);
+	pack_u64(&p, 6);
+	assert_int_equal(pack_end(&p, &blob), 0);
+	u = unpack_blob(&blob);
+	unpack_lease_reply(&u, &after);
+	assert_false(u.failed);
+	assert_int_equal(after.boot, 5);
+	free(blob.bytes);
+}
+
+static void the_boot_stays_while_the_machine_runs(void **s)
+{
+	(void)s;
+	assert_int_equal(runtime_boot(), runtime_boot());
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_member_tells_the_boot_of_its_machine),
+		cmocka_unit_test(a_member_that_tells_no_boot_is_understood),
+		cmocka_unit_test(what_follows_is_skipped),
+		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
