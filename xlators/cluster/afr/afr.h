@@ -57,6 +57,8 @@ struct opened { /* slot of a file */
 	pthread_mutex_t lock;	       /* guards what follows */
 	struct file *at[REPLICAS_MAX]; /* the members' */
 	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
+	bool bringing;		       /* a task brings them there */
+	bool closed;
 	/* of a directory: ordinals are its offsets */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */
@@ -221,15 +223,23 @@ int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, voi
 int afr_open(struct request *, struct xlator *, const struct open_in *, struct open_out *);
 int afr_opendir(struct request *, struct xlator *, const struct opendir_in *, struct opendir_out *);
 int afr_release(struct request *, struct xlator *, const struct release_in *, struct release_out *);
-int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct flush_out *);
 int afr_fsync(struct request *, struct xlator *, const struct fsync_in *, struct fsync_out *);
-int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
 int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, struct readdir_out *);
 /* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
 struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);
 void opened_free(struct opened *);
 void files_close(struct afr *, struct request *, struct file *const at[REPLICAS_MAX]); /* those of the members */
 void file_forget(struct afr *, struct file *, int member, const struct file *its);     /* that one is stale */
+struct opened *opened_of(struct afr *, struct file *);
+unsigned opened_unlike(struct opened *);
+void opened_set_unlike(struct opened *, int member, bool is);
+void file_alike(struct afr *, struct file *, int member); /* tries to bring its locks to the member, if that has it open */
 /* The member's own file; opened there if it isn't yet. A reference in *at. */
 int file_at(struct afr *, struct file *, int member, struct file **at);
+/* ---- locks ---- */
+
+int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct flush_out *);
+int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
+/* What is held through the file, to the member's own of it. -errno: it has not got all. */
+int locks_bring(struct afr *, struct file *, struct file *at, int member);
 #endif

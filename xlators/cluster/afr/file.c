@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files: one of ours stands for one at each member, opened there when it is first needed. Locks, and listings. */
+/* Open files: one of ours stands for one at each member, opened there when it is first needed. Listings. */
 #include <fcntl.h>
 
 #include "afr.h"
@@ -8,7 +8,7 @@ enum { SOON_MS = 10 };
 
 /* ---- the slot ---- */
 
-static struct opened *opened_of(struct afr *a, struct file *f)
+struct opened *opened_of(struct afr *a, struct file *f)
 {
 	return file_slot(f, a->x);
 }
@@ -68,66 +68,7 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 	return err;
 }
 
-static bool other_view(int err)
-{
-	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
-}
-
-/* Locks that are held through the file are held at every member. */
-static int locks_through(struct afr *a, struct file *f, struct lock **list, unsigned *count)
-{
-	struct object *o = object_of(a, f->inode);
-	int err = 0;
-
-	*list = NULL;
-	*count = 0;
-	if (!o)
-		return -ENOMEM;
-	pthread_mutex_lock(&o->lock);
-	if (o->helds && !(*list = malloc(o->helds * sizeof(**list))))
-		err = -ENOMEM;
-	for (unsigned i = 0; i < o->helds && !err; i++)
-		if (o->held[i].through == opened_of(a, f))
-			(*list)[(*count)++] = o->held[i].lock;
-	pthread_mutex_unlock(&o->lock);
-	return err;
-}
-
-static int bring_lock(struct afr *a, struct file *at, const struct lock *l, int member)
-{
-	struct setlk_in in = { at, *l };
-	struct setlk_out out = { 0 };
-	struct request rq;
-	int err;
-
-	in.lock.wait = 0;
-	own_request(a, &rq);
-	rq.lock_owner = in.lock.owner;
-	err = setlk_on(&rq, a->x->child[member], &in, &out);
-	request_finish(&rq);
-	return err;
-}
-
-/* What the member did not hear of is brought another time, and the file not used there before. Who is refused has lost it there. */
-static int bring_locks(struct afr *a, struct file *f, struct file *at, int member)
-{
-	struct lock *list;
-	unsigned count;
-	int err = locks_through(a, f, &list, &count);
-
-	for (unsigned i = 0; i < count && !err; i++) {
-		int one = bring_lock(a, at, &list[i], member);
-
-		if (other_view(one) || one == -ECANCELED || one == -ENOMEM)
-			err = one;
-		else if (one)
-			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-one));
-	}
-	free(list);
-	return err;
-}
-
-static unsigned unlike(struct opened *o)
+unsigned opened_unlike(struct opened *o)
 {
 	unsigned mask;
 
@@ -137,38 +78,11 @@ static unsigned unlike(struct opened *o)
 	return mask;
 }
 
-static void set_unlike(struct opened *o, int member, bool is)
+void opened_set_unlike(struct opened *o, int member, bool is)
 {
 	pthread_mutex_lock(&o->lock);
 	o->unlike = is ? o->unlike | 1u << member : o->unlike & ~(1u << member);
 	pthread_mutex_unlock(&o->lock);
-}
-
-/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring, save to where
- * it did not come. */
-static int note_lock(struct afr *a, struct file *f, const struct lock *l)
-{
-	struct object *o = object_of(a, f->inode);
-	bool whole = l->type == F_UNLCK && !l->start && l->end == UINT64_MAX, all_know = !unlike(opened_of(a, f));
-	struct held_lock *grown;
-	int err = 0;
-
-	if (!o)
-		return -ENOLCK;
-	pthread_mutex_lock(&o->lock);
-	if (whole)
-		object_drop_locks(o, l->kind, l->owner, NULL);
-	if (!whole || !all_know) {
-		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
-		if (grown) {
-			o->held = grown;
-			o->held[o->helds++] = (struct held_lock){ *l, opened_of(a, f) };
-		} else {
-			err = -ENOLCK;
-		}
-	}
-	pthread_mutex_unlock(&o->lock);
-	return err;
 }
 
 static struct file *file_known(struct opened *o, int member)
@@ -186,10 +100,10 @@ static int make_alike(struct afr *a, struct file *f, struct file *at, int member
 	struct opened *o = opened_of(a, f);
 	int err;
 
-	set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
-	err = bring_locks(a, f, at, member);
+	opened_set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
+	err = locks_bring(a, f, at, member);
 	if (err)
-		set_unlike(o, member, true);
+		opened_set_unlike(o, member, true);
 	return err;
 }
 
@@ -209,6 +123,37 @@ static int open_anew(struct afr *a, struct file *f, int member, struct file **at
 	return err;
 }
 
+/* With `opening` held, so that *at can't get another file meanwhile. */
+static int known_alike(struct afr *a, struct file *f, int member, struct file **at)
+{
+	struct opened *o = opened_of(a, f);
+	int err = 0;
+
+	*at = file_known(o, member);
+	if (*at && opened_unlike(o) >> member & 1)
+		err = make_alike(a, f, *at, member);
+	if (err == -ESTALE) { /* the member has been started anew, and does not know it by that file */
+		file_forget(a, f, member, *at);
+		file_unref(*at);
+		*at = NULL;
+		err = 0;
+	}
+	return err;
+}
+
+void file_alike(struct afr *a, struct file *f, int member)
+{
+	struct opened *o = opened_of(a, f);
+	struct file *at;
+
+	task_shield(true);
+	task_lock(&o->opening, NO_DEADLINE);
+	known_alike(a, f, member, &at);
+	file_unref(at);
+	task_unlock(&o->opening);
+	task_shield(false);
+}
+
 int file_at(struct afr *a, struct file *f, int member, struct file **at)
 {
 	struct opened *o = opened_of(a, f);
@@ -217,20 +162,12 @@ int file_at(struct afr *a, struct file *f, int member, struct file **at)
 	if (!o)
 		return -EBADF;
 	*at = file_known(o, member);
-	if (*at && !(unlike(o) >> member & 1))
+	if (*at && !(opened_unlike(o) >> member & 1))
 		return 0;
 	file_unref(*at);
 	task_shield(true);
 	task_lock(&o->opening, NO_DEADLINE);
-	*at = file_known(o, member);
-	if (*at && unlike(o) >> member & 1)
-		err = make_alike(a, f, *at, member);
-	if (err == -ESTALE) { /* the member has been started anew, and does not know it by that file */
-		file_forget(a, f, member, *at);
-		file_unref(*at);
-		*at = NULL;
-		err = 0;
-	}
+	err = known_alike(a, f, member, at);
 	if (!*at && !err)
 		err = open_anew(a, f, member, at);
 	if (err) {
@@ -381,6 +318,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	if (!o)
 		return 0;
 	pthread_mutex_lock(&o->lock);
+	o->closed = true;
 	for (int i = 0; i < REPLICAS_MAX; i++) /* a branch of an earlier call may still be under way, and forget one of them */
 		at[i] = o->at[i] ? file_ref(o->at[i]) : NULL;
 	pthread_mutex_unlock(&o->lock);
@@ -394,65 +332,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	return 0;
 }
 
-/* ---- flush and fsync ---- */
-
-/* Members with the file open that are not IN: their locks count again when they are. */
-static unsigned others_with(struct opened *o, const struct view *v)
-{
-	unsigned mask = 0;
-
-	pthread_mutex_lock(&o->lock);
-	for (int i = 0; i < v->members; i++)
-		mask |= o->at[i] && v->state[i] != MEMBER_IN ? 1u << i : 0;
-	pthread_mutex_unlock(&o->lock);
-	return mask;
-}
-
-static void flush_others(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
-{
-	struct lock all = { .kind = LOCK_POSIX, .type = F_UNLCK, .end = UINT64_MAX, .owner = in->owner };
-	struct opened *o = opened_of(a, in->file);
-	unsigned mask = others_with(o, v), connected = mask & atomic_load(&a->up);
-	struct fan *f = connected ? fan_call(a, rq, connected, FOP_flush, in, NULL) : NULL;
-
-	for (int i = 0; i < v->members; i++)
-		if (mask >> i & 1 && (!f || !fan_result(f, i)->asked || fan_result(f, i)->status))
-			set_unlike(o, i, true);
-	if (f)
-		fan_free(f);
-	if (unlike(o))
-		note_lock(a, in->file, &all);
-}
-
-/* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
-int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
-{
-	struct afr *a = afr_of(x);
-	struct object *o = object_of(a, in->file->inode);
-	struct view v;
-	bool any;
-	int err;
-
-	(void)out;
-	if (!o || !opened_of(a, in->file))
-		return -EBADF;
-	pthread_mutex_lock(&o->lock);
-	any = o->locked_ever;
-	object_drop_locks(o, LOCK_POSIX, in->owner, NULL);
-	pthread_mutex_unlock(&o->lock);
-	if (!any)
-		return 0;
-	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
-	if (!err)
-		flush_others(a, rq, in, &v);
-	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
-		struct flush_out nothing = { 0 };
-
-		if (v.state[v.order[k]] == MEMBER_IN)
-			one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL);
-	}
-	return err;
-}
+/* ---- fsync ---- */
 
 /* What a member that is BACK can't find is pending there, and made durable when it is healed. */
 static bool sync_counts(const struct view *v, int member, int status)
@@ -503,126 +383,6 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 		err = task_sleep_ms(SOON_MS);
 	} while (!err && clock_ns() < deadline);
 	return err ? err : -EIO;
-}
-
-/* ---- locks ---- */
-
-/* Cancelled when the member leaves the view: somebody else decides then. */
-static int lock_at(struct afr *a, struct request *rq, int member, const struct setlk_in *in, bool wait)
-{
-	struct setlk_in one = *in;
-	struct fan *f;
-	int err;
-
-	one.lock.wait = wait && in->lock.wait;
-	f = fan_call(a, rq, 1u << member, FOP_setlk, &one, NULL);
-	if (!f)
-		return -ENOMEM;
-	err = fan_result(f, member)->status;
-	fan_free(f);
-	return err;
-}
-
-/* Takes it at the members, the most senior first, which decides; *done: where it was taken, or may have been: a member that refuses the
- * view has it nevertheless. A member that is BACK and can't find the file
- * gets its locks when it is opened there. */
-static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
-{
-	struct opened *o = opened_of(a, in->file);
-	int err = 0;
-
-	for (unsigned k = 0; k < v->members && !err; k++) {
-		int i = v->order[k], one;
-
-		if (v->state[i] < MEMBER_BACK)
-			continue;
-		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
-		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
-		if (v->state[i] == MEMBER_IN)
-			err = one == -ENAMELESS ? 0 : one;
-		else
-			set_unlike(o, i, one);
-	}
-	return err;
-}
-
-/* Wherever the file is open; the most senior last. */
-static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v)
-{
-	struct opened *o = opened_of(a, in->file);
-	unsigned others = others_with(o, v);
-	int err = 0;
-
-	for (unsigned k = v->members; k-- > 0 && !err;) {
-		int i = v->order[k];
-
-		if (v->state[i] == MEMBER_IN) {
-			err = lock_at(a, rq, i, in, false);
-			err = err == -ENAMELESS ? 0 : err;
-		} else if (others >> i & 1) {
-			set_unlike(o, i, !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false));
-		}
-	}
-	return err;
-}
-
-/* It was taken at some members only: they have again what was there before. */
-static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *in, unsigned done)
-{
-	struct setlk_in none = *in;
-
-	none.lock.type = F_UNLCK;
-	task_shield(true);
-	for (int i = a->members; i-- > 0;) {
-		if (!(done >> i & 1))
-			continue;
-		lock_at(a, rq, i, &none, false);
-		set_unlike(opened_of(a, in->file), i, true); /* brings those that are held when it is used next */
-	}
-	task_shield(false);
-}
-
-static void locks_used(struct afr *a, struct inode *inode)
-{
-	struct object *o = object_of(a, inode);
-
-	if (!o)
-		return;
-	pthread_mutex_lock(&o->lock);
-	o->locked_ever = true;
-	pthread_mutex_unlock(&o->lock);
-}
-
-/* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
-int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
-{
-	struct afr *a = afr_of(x);
-	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
-	bool unlock = in->lock.type == F_UNLCK;
-	unsigned done = 0;
-	struct view v;
-	int err;
-
-	(void)out;
-	if (!opened_of(a, in->file))
-		return -EBADF;
-	locks_used(a, in->file->inode);
-	for (;;) {
-		err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
-		if (!err)
-			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
-		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
-			break;
-		afr_view_stale(a, v.epoch);
-		err = task_sleep_ms(SOON_MS);
-		if (err)
-			break;
-	}
-	if (!err)
-		err = note_lock(a, in->file, &in->lock);
-	if (err && !unlock)
-		undo_lock(a, rq, in, done);
-	return err;
 }
 
 /* ---- listings ---- */

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POSIX and flock locks: taken at every member, in one order; noted here, and brought to members that did not hear of them. */
+#include <fcntl.h>
+
+#include "afr.h"
+
+enum { SOON_MS = 10, BRING_AGAIN_MS = 300 };
+
+static bool other_view(int err)
+{
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
+}
+
+/* ---- what is held ---- */
+
+/* Locks that are held through the file are held at every member. */
+static int locks_through(struct afr *a, struct file *f, struct lock **list, unsigned *count)
+{
+	struct object *o = object_of(a, f->inode);
+	int err = 0;
+
+	*list = NULL;
+	*count = 0;
+	if (!o)
+		return -ENOMEM;
+	pthread_mutex_lock(&o->lock);
+	if (o->helds && !(*list = malloc(o->helds * sizeof(**list))))
+		err = -ENOMEM;
+	for (unsigned i = 0; i < o->helds && !err; i++)
+		if (o->held[i].through == opened_of(a, f))
+			(*list)[(*count)++] = o->held[i].lock;
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+static int bring_lock(struct afr *a, struct file *at, const struct lock *l, int member)
+{
+	struct setlk_in in = { at, *l };
+	struct setlk_out out = { 0 };
+	struct request rq;
+	int err;
+
+	in.lock.wait = 0;
+	own_request(a, &rq);
+	rq.lock_owner = in.lock.owner;
+	err = setlk_on(&rq, a->x->child[member], &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* What the member did not hear of is brought another time, and the file not used there before. Who is refused has lost it there. */
+int locks_bring(struct afr *a, struct file *f, struct file *at, int member)
+{
+	struct lock *list;
+	unsigned count;
+	int err = locks_through(a, f, &list, &count);
+
+	for (unsigned i = 0; i < count && !err; i++) {
+		int one = bring_lock(a, at, &list[i], member);
+
+		if (other_view(one) || one == -ECANCELED || one == -ENOMEM)
+			err = one;
+		else if (one)
+			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-one));
+	}
+	free(list);
+	return err;
+}
+
+/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring, save to where
+ * it did not come. */
+static int note_lock(struct afr *a, struct file *f, const struct lock *l)
+{
+	struct object *o = object_of(a, f->inode);
+	bool whole = l->type == F_UNLCK && !l->start && l->end == UINT64_MAX, all_know = !opened_unlike(opened_of(a, f));
+	struct held_lock *grown;
+	int err = 0;
+
+	if (!o)
+		return -ENOLCK;
+	pthread_mutex_lock(&o->lock);
+	if (whole)
+		object_drop_locks(o, l->kind, l->owner, NULL);
+	if (!whole || !all_know) {
+		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
+		if (grown) {
+			o->held = grown;
+			o->held[o->helds++] = (struct held_lock){ *l, opened_of(a, f) };
+		} else {
+			err = -ENOLCK;
+		}
+	}
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+/* ---- members that did not hear of them ---- */
+
+struct bringing {
+	struct afr *a;
+	struct file *file;
+};
+
+/* Members that have it open with other locks; 0: it is closed, or the mount ends. */
+static unsigned to_bring(struct afr *a, struct opened *o)
+{
+	unsigned mask = 0;
+	bool stopping;
+
+	pthread_mutex_lock(&a->lock);
+	stopping = a->stopping;
+	pthread_mutex_unlock(&a->lock);
+	pthread_mutex_lock(&o->lock);
+	for (int i = 0; i < a->members && !o->closed && !stopping; i++)
+		mask |= o->at[i] ? o->unlike & 1u << i : 0;
+	o->bringing = mask;
+	pthread_mutex_unlock(&o->lock);
+	return mask;
+}
+
+static void bring_task(void *arg)
+{
+	struct bringing *b = arg;
+	unsigned mask;
+
+	while ((mask = to_bring(b->a, opened_of(b->a, b->file)))) {
+		task_sleep_ms(BRING_AGAIN_MS);
+		for (int i = 0; i < b->a->members; i++)
+			if (mask & atomic_load(&b->a->up) & 1u << i)
+				file_alike(b->a, b->file, i);
+	}
+	file_unref(b->file);
+	afr_task_ends(b->a);
+	free(b);
+}
+
+/* Its holder may do no more with the file: so others would wait there for a lock that is free, until it is closed. */
+static void bring_soon(struct afr *a, struct file *f)
+{
+	struct opened *o = opened_of(a, f);
+	struct bringing *b = malloc(sizeof(*b));
+	bool already;
+
+	pthread_mutex_lock(&o->lock);
+	already = o->bringing;
+	o->bringing = true;
+	pthread_mutex_unlock(&o->lock);
+	if (b && !already) {
+		*b = (struct bringing){ a, file_ref(f) };
+		if (!afr_spawn(a, bring_task, b))
+			return;
+		file_unref(f);
+	}
+	free(b);
+	if (already)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->bringing = false; /* no memory: they are brought when it is used next */
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void differs(struct afr *a, struct file *f, int member, bool is)
+{
+	opened_set_unlike(opened_of(a, f), member, is);
+	if (is)
+		bring_soon(a, f);
+}
+
+/* ---- flush ---- */
+
+/* Members with the file open that are not IN: their locks count again when they are. */
+static unsigned others_with(struct opened *o, const struct view *v)
+{
+	unsigned mask = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (int i = 0; i < v->members; i++)
+		mask |= o->at[i] && v->state[i] != MEMBER_IN ? 1u << i : 0;
+	pthread_mutex_unlock(&o->lock);
+	return mask;
+}
+
+static void flush_others(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
+{
+	struct lock all = { .kind = LOCK_POSIX, .type = F_UNLCK, .end = UINT64_MAX, .owner = in->owner };
+	struct opened *o = opened_of(a, in->file);
+	unsigned mask = others_with(o, v), connected = mask & atomic_load(&a->up);
+	struct fan *f = connected ? fan_call(a, rq, connected, FOP_flush, in, NULL) : NULL;
+
+	for (int i = 0; i < v->members; i++)
+		if (mask >> i & 1 && (!f || !fan_result(f, i)->asked || fan_result(f, i)->status))
+			opened_set_unlike(o, i, true);
+	if (f)
+		fan_free(f);
+	if (opened_unlike(o))
+		note_lock(a, in->file, &all);
+}
+
+/* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
+int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
+{
+	struct afr *a = afr_of(x);
+	struct object *o = object_of(a, in->file->inode);
+	struct view v;
+	bool any;
+	int err;
+
+	(void)out;
+	if (!o || !opened_of(a, in->file))
+		return -EBADF;
+	pthread_mutex_lock(&o->lock);
+	any = o->locked_ever;
+	object_drop_locks(o, LOCK_POSIX, in->owner, NULL);
+	pthread_mutex_unlock(&o->lock);
+	if (!any)
+		return 0;
+	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	if (!err)
+		flush_others(a, rq, in, &v);
+	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
+		struct flush_out nothing = { 0 };
+
+		if (v.state[v.order[k]] == MEMBER_IN)
+			one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL);
+	}
+	return err;
+}
+
+/* ---- locks ---- */
+
+/* Cancelled when the member leaves the view: somebody else decides then. */
+static int lock_at(struct afr *a, struct request *rq, int member, const struct setlk_in *in, bool wait)
+{
+	struct setlk_in one = *in;
+	struct fan *f;
+	int err;
+
+	one.lock.wait = wait && in->lock.wait;
+	f = fan_call(a, rq, 1u << member, FOP_setlk, &one, NULL);
+	if (!f)
+		return -ENOMEM;
+	err = fan_result(f, member)->status;
+	fan_free(f);
+	return err;
+}
+
+/* Takes it at the members, the most senior first, which decides; *done: where it was taken, or may have been: a member that refuses the
+ * view has it nevertheless. A member that is BACK and can't find the file
+ * gets its locks when it is opened there. */
+static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
+{
+	int err = 0;
+
+	for (unsigned k = 0; k < v->members && !err; k++) {
+		int i = v->order[k], one;
+
+		if (v->state[i] < MEMBER_BACK)
+			continue;
+		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
+		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
+		if (v->state[i] == MEMBER_IN)
+			err = one == -ENAMELESS ? 0 : one;
+		else
+			differs(a, in->file, i, one);
+	}
+	return err;
+}
+
+/* Wherever the file is open; the most senior last. */
+static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v)
+{
+	struct opened *o = opened_of(a, in->file);
+	unsigned others = others_with(o, v);
+	int err = 0;
+
+	for (unsigned k = v->members; k-- > 0 && !err;) {
+		int i = v->order[k];
+
+		if (v->state[i] == MEMBER_IN) {
+			err = lock_at(a, rq, i, in, false);
+			err = err == -ENAMELESS ? 0 : err;
+		} else if (others >> i & 1) {
+			differs(a, in->file, i, !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false));
+		}
+	}
+	return err;
+}
+
+/* It was taken at some members only: they have again what was there before. */
+static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *in, unsigned done)
+{
+	struct setlk_in none = *in;
+
+	none.lock.type = F_UNLCK;
+	task_shield(true);
+	for (int i = a->members; i-- > 0;) {
+		if (!(done >> i & 1))
+			continue;
+		lock_at(a, rq, i, &none, false);
+		differs(a, in->file, i, true); /* brings those that are held */
+	}
+	task_shield(false);
+}
+
+static void locks_used(struct afr *a, struct inode *inode)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->locked_ever = true;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
+int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
+{
+	struct afr *a = afr_of(x);
+	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	bool unlock = in->lock.type == F_UNLCK;
+	unsigned done = 0;
+	struct view v;
+	int err;
+
+	(void)out;
+	if (!opened_of(a, in->file))
+		return -EBADF;
+	locks_used(a, in->file->inode);
+	for (;;) {
+		err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+		if (!err)
+			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
+		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
+			break;
+		afr_view_stale(a, v.epoch);
+		err = task_sleep_ms(SOON_MS);
+		if (err)
+			break;
+	}
+	if (!err)
+		err = note_lock(a, in->file, &in->lock);
+	if (err && !unlock)
+		undo_lock(a, rq, in, done);
+	return err;
+}
