@@ -228,6 +228,7 @@ static void run_branch(void *arg)
 	pthread_mutex_lock(&f->lock);
 	b->task = NULL;
 	b->result.answered = err;
+	b->result.granted = !err && granted_of(b->rq);
 	b->result.done = true;
 	f->left--;
 	pthread_mutex_unlock(&f->lock);

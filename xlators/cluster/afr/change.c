@@ -124,8 +124,9 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 	case FOP_copy_range:
 		err = plan_data(a, p, copy->from->inode, copy->from_offset, copy->length);
 		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
-	case FOP_link:
-		return plan_name(a, p, &link->loc);
+	case FOP_link: /* its count of links changes: who has its token relies on knowing it */
+		err = link->inode ? plan_all(a, p, link->inode) : 0;
+		return err ? err : plan_name(a, p, &link->loc);
 	case FOP_mknod:
 		return plan_name(a, p, &((const struct mknod_in *)in)->loc);
 	case FOP_mkdir:
@@ -470,6 +471,21 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 	return 0;
 }
 
+static void take_token(struct changing *c, const struct view *v, struct fan *f)
+{
+	const struct note_object *made = &c->note.object[c->note.objects - 1];
+	cleanup_inode struct inode *inode = NULL;
+	int granter;
+
+	if (!c->note.objects || made->kind != NOTE_NEW)
+		return;
+	granter = view_granter(v, &made->gfid);
+	if (granter >= 0 && fan_result(f, granter)->granted)
+		inode = inode_find(c->a->x->inodes, &made->gfid);
+	if (inode)
+		token_given(c->a, inode, v->epoch);
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -486,6 +502,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case DONE:
 		if (c->collect)
 			collect_files(c, v, f);
+		take_token(c, v, f);
 		err = take_result(c, v, f, &s);
 		*over = true;
 		break;
@@ -659,13 +676,13 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 
 static int change(struct changing *c)
 {
-	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
 
 	if (err)
 		return err;
 	c->time = clock_wall_ns();
 	err = run(c);
-	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
+	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
 	return err;
 }
 

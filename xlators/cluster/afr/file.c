@@ -516,6 +516,21 @@ static void rewind_to(struct opened *o, uint64_t ordinal)
 		o->lister = -1;
 }
 
+/* What was read before the tokens came is read again. It keeps the inodes meanwhile, with which the tokens would go. */
+static int list_believed(struct afr *a, struct request *rq, int member, const struct readdir_in *in, struct readdir_out *out)
+{
+	int err = one_call(a, rq, member, FOP_readdir, in, out, NULL);
+	struct readdir_out first = *out;
+
+	if (err || !rq->moment || !(in->flags & READDIR_PLUS) || !afr_take_listed(a, in->file->inode, &first.entries))
+		return err;
+	memset(out, 0, sizeof(*out));
+	rq->moment = afr_moment(a);
+	err = one_call(a, rq, member, FOP_readdir, in, out, NULL);
+	fop_out_clear(FOP_readdir, &first);
+	return err;
+}
+
 static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
 {
 	struct readdir_in one = *in;
@@ -526,7 +541,7 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		bool end;
 
 		one.offset = cookie;
-		err = one_call(a, rq, o->lister, FOP_readdir, &one, out, NULL);
+		err = list_believed(a, rq, o->lister, &one, out);
 		if (err)
 			return err;
 		end = out->entries.end || !out->entries.count;

@@ -116,7 +116,7 @@ static int span_lock(struct object *o, struct span *s, uint64_t deadline)
 	return err;
 }
 
-static void span_unlock(struct object *o, struct span *s)
+static void span_unlock(struct afr *a, struct object *o, struct span *s)
 {
 	struct span **at;
 
@@ -124,31 +124,34 @@ static void span_unlock(struct object *o, struct span *s)
 	for (at = &o->spans; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
+	object_touched(a, o, s->kind == SPAN_ALL ? TOUCH_META : TOUCH_ANY);
 	pthread_mutex_unlock(&o->lock);
 	task_cond_broadcast(&o->changed);
 }
 
-int spans_lock(struct object **o, struct span *s, unsigned count, uint64_t deadline)
+int spans_lock(struct afr *a, struct object **o, struct span *s, unsigned count, uint64_t deadline)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		err = span_lock(o[i], &s[i], deadline);
 		if (err) {
-			spans_unlock(o, s, i);
+			spans_unlock(a, o, s, i);
 			return err == -ETIMEDOUT ? -EIO : err;
 		}
 	}
 	return 0;
 }
 
-void spans_unlock(struct object **o, struct span *s, unsigned count)
+void spans_unlock(struct afr *a, struct object **o, struct span *s, unsigned count)
 {
 	while (count-- > 0)
-		span_unlock(o[count], &s[count]);
+		span_unlock(a, o[count], &s[count]);
 }
 
 /* ---- tokens ---- */
+
+static void start_giving_back(struct afr *, struct object *);
 
 static const struct gfid *gfid_of(const struct object *o)
 {
@@ -186,6 +189,7 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	pthread_mutex_lock(&o->lock);
 	o->token = err ? TOKEN_NONE : TOKEN_HELD;
 	o->epoch = epoch;
+	object_gained(a, o);
 	o->size_known = false;
 	task_cond_broadcast(&o->changed);
 	return err;
@@ -222,6 +226,54 @@ int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline
 	return err;
 }
 
+/* For what is nice to have, but nobody shall have to ask back often: who has asked once goes before. */
+bool token_want(struct afr *a, struct object *o, uint64_t epoch)
+{
+	bool want;
+
+	(void)a;
+	pthread_mutex_lock(&o->lock);
+	if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
+		o->token = TOKEN_NONE;
+	want = o->token == TOKEN_NONE && !o->recalls;
+	if (want) {
+		o->token = TOKEN_ASKED;
+		o->recalled = false;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return want;
+}
+
+void token_wanted(struct afr *a, struct object *o, uint64_t epoch, bool got)
+{
+	pthread_mutex_lock(&o->lock);
+	o->token = got ? TOKEN_HELD : TOKEN_NONE;
+	o->epoch = epoch;
+	o->size_known = false;
+	object_gained(a, o);
+	if (got && o->recalled && !o->pins)
+		start_giving_back(a, o);
+	pthread_mutex_unlock(&o->lock);
+	task_cond_broadcast(&o->changed);
+}
+
+/* If it was asked back before this was known here it has been given back: a message may have overtaken the answer. */
+void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (o->token == TOKEN_NONE && !o->recalls) {
+		o->token = TOKEN_HELD;
+		o->epoch = epoch;
+		o->size_known = false;
+		object_gained(a, o);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
 struct giving_back {
 	struct afr *a;
 	struct object *o;
@@ -235,6 +287,7 @@ static void give_back(void *arg)
 	struct pack p = { 0 };
 	int granter;
 
+	afr_disbelieve(g->a, g->o);
 	pthread_mutex_lock(&g->a->lock);
 	granter = g->a->view.epoch == g->epoch ? view_granter(&g->a->view, gfid_of(g->o)) : -1;
 	g->a->released++;

@@ -198,8 +198,16 @@ static void made_alive(struct member *m, const struct note *n)
 			gfid_set_remove(&m->dead, &n->object[i].gfid);
 }
 
-static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
+static bool makes(enum fop fop)
 {
+	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink;
+}
+
+/* True if the session has the token of what it made. */
+static bool ended(struct member *m, struct admitted *a, enum fop fop, const void *in, const void *out, int err)
+{
+	bool granted = false;
+
 	pthread_mutex_lock(&m->lock);
 	if (!err) {
 		made_right(m, &a->note->note);
@@ -209,11 +217,14 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	a->note->note.value = err ? 0 : value_of(fop, out);
 	if (!err)
 		touch_made(m, fop, out);
+	if (!err && makes(fop) && !a->note->orphan)
+		granted = token_grant_new(m, a->note->session, made_gfid(fop, in));
 	note_keep_inodes(m, a->note);
 	m->running[a->parity]--;
 	if (m->frozen || !m->running[a->parity])
 		task_cond_broadcast(&m->event);
 	pthread_mutex_unlock(&m->lock);
+	return granted;
 }
 
 /* The client's clock, unless it is far ahead of ours. */
@@ -267,7 +278,8 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
-	ended(m, &a, fop, out, err);
+	if (ended(m, &a, fop, in, out, err))
+		granted_attach(rq);
 	return err;
 }
 

@@ -104,6 +104,9 @@ struct member {
 	struct task_cond event;			    /* something that somebody may wait for */
 	struct view view;			    /* epoch 0: not active since the start */
 	uint64_t lease_until_ns;
+	uint64_t
+		believed_ns; /* when a session was last allowed to let others believe; from the start, for what was before is not known */
+	uint64_t grant_from_ns; /* no token is granted before */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes under way, by the parity of the generation in which they began */
@@ -175,8 +178,10 @@ unsigned notes_orphaned(const struct member *);
 
 /* tokens.c */
 int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
-void token_release(struct member *, struct session *, const struct gfid *); /* lock held */
-void tokens_drop(struct member *, const struct session *);		    /* lock held; NULL: all */
+bool token_grant_new(struct member *, struct session *, const struct gfid *); /* lock held */
+bool token_try(struct member *, struct session *, const struct gfid *);	      /* lock held; if it is free */
+void token_release(struct member *, struct session *, const struct gfid *);   /* lock held */
+void tokens_drop(struct member *, const struct session *);		      /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
 int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);

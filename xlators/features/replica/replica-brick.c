@@ -117,6 +117,7 @@ static int replica_init(struct xlator *x, struct problem *p)
 	gfid_create(&random);
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
 	m->incarnation |= 1;
+	m->believed_ns = clock_ns();
 	(void)p;
 	return 0;
 }

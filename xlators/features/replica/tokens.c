@@ -3,6 +3,7 @@
 #include "member.h"
 
 enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000 };
+enum { TOKENS_FREELY = 100000 }; /* more are granted only to who needs them */
 
 static struct token **place(struct member *m, const struct gfid *g)
 {
@@ -106,8 +107,11 @@ static void recall(struct member *m, struct token *t)
 	pthread_mutex_lock(&m->lock);
 }
 
+/* In a new view not before nobody believes any more what was read under a token of an earlier one. */
 static bool may_grant(struct member *m, const struct gfid *g)
 {
+	if (clock_ns() < m->grant_from_ns && !MUTANT("grant-believed"))
+		return false;
 	return !note_blocks(m, g) || MUTANT("grant-in-recovery");
 }
 
@@ -140,6 +144,13 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	return -EAGAIN;
 }
 
+static uint64_t look_again(const struct member *m)
+{
+	uint64_t now = clock_ns(), soon = now + TELL_AGAIN_NS;
+
+	return m->grant_from_ns > now && m->grant_from_ns < soon ? m->grant_from_ns : soon;
+}
+
 int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const struct gfid *g)
 {
 	uint64_t deadline = clock_ns() + WAIT_NS;
@@ -161,7 +172,7 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 			break;
 		}
 		m->waits++;
-		err = task_cond_wait(&m->event, &m->lock, clock_ns() + TELL_AGAIN_NS);
+		err = task_cond_wait(&m->event, &m->lock, look_again(m));
 		if (err == -ECANCELED)
 			break;
 	}
@@ -170,6 +181,28 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 		dequeue(t, &w);
 	pthread_mutex_unlock(&m->lock);
 	return err;
+}
+
+/* What a session made nobody else can have the token of yet, so it gets it with the answer. */
+bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
+{
+	struct token **at = place(m, g), *t;
+
+	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *at || m->tokens >= TOKENS_FREELY ||
+	    !(t = make(m, at, g)))
+		return false;
+	t->holder = s;
+	s->tokens++;
+	return true;
+}
+
+bool token_try(struct member *m, struct session *s, const struct gfid *g)
+{
+	const struct token *t = *place(m, g);
+
+	if (!t)
+		return token_grant_new(m, s, g);
+	return t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached);
 }
 
 /* ---- giving up ---- */

@@ -99,6 +99,36 @@ static int settle(struct asked *a)
 	return 0;
 }
 
+static int try_tokens(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	while (unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		pack_u8(&a->answer, !a->u.failed && token_try(a->m, s, &g));
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+/* What it is told here holds until grant_from_ns of the next view. */
+static int believe(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = a->m->frozen ? -EVIEW : member_serves(a->m, MEMBER_BACK);
+	if (!err)
+		a->m->believed_ns = clock_ns();
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
 static int suspect(struct asked *a)
 {
 	struct session *s = in_epoch(a);
@@ -522,6 +552,7 @@ static int activate(struct asked *a, uint64_t epoch)
 		m->view = v;
 		m->lease_until_ns = 0;
 		m->frozen = false;
+		m->grant_from_ns = m->believed_ns + BELIEF_WAIT_MS * 1000000;
 		m->suspects = 0;
 		tokens_drop(m, NULL);
 		take_pending(m, before);
@@ -810,6 +841,10 @@ static int from_client(struct asked *a)
 		return release(a);
 	case REPLICA_SETTLE:
 		return settle(a);
+	case REPLICA_TRY:
+		return try_tokens(a);
+	case REPLICA_BELIEVE:
+		return believe(a);
 	case REPLICA_SUSPECT:
 		return suspect(a);
 	case REPLICA_FAILED:
