@@ -82,7 +82,7 @@ enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
 /* A session whose call of BELIEVE was answered by all members that are IN or BACK may for PROOF_MS, from when it was sent, let its users believe for BELIEF_MS
  * what it reads of objects whose tokens it holds. A member that comes into a new view grants no token until BELIEF_WAIT_MS after the
  * last such call. What is more in it than the sum of the other two is for clocks, and for who takes an answer late. */
-enum { BELIEF_MS = 300, BELIEF_PROOF_MS = 300, BELIEF_WAIT_MS = 800 };
+enum { BELIEF_MS = 600, BELIEF_PROOF_MS = 400, BELIEF_WAIT_MS = 1200 };
 
 /* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
 #define LIMBO ".stratus.limbo"
