@@ -32,13 +32,6 @@ static int check_known(const struct spec_brick *b, struct problem *p)
 			   b->directory);
 }
 
-static int make_directory(const char *path, mode_t mode, struct problem *p)
-{
-	if (!mkdir(path, mode) || (errno == EEXIST && path_is_directory(path)))
-		return 0;
-	return problem_set(p, errno, "can't make the directory %s: %m; make the one above it first", path);
-}
-
 int secret_create(char secret[SECRET_DIGITS + 1], struct problem *p)
 {
 	unsigned char random[SECRET_DIGITS / 2];
@@ -89,10 +82,10 @@ int brick_prepare(const struct spec_brick *b, const char *state, const char *sec
 	cleanup_path char *file = path_format("%s/secret", private);
 	int err;
 
-	err = !access(mark, F_OK) ? check_known(b, p) : make_directory(b->directory, 0755, p);
+	err = !access(mark, F_OK) ? check_known(b, p) : path_make_directory(b->directory, 0755, p);
 	if (err || !secret)
 		return err;
-	err = make_directory(private, 0700, p);
+	err = path_make_directory(private, 0700, p);
 	return err ? err : secret_write(file, secret, p);
 }
 

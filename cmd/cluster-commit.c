@@ -7,19 +7,18 @@
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
  *   cluster add-server ..., remove-server    see cluster-servers.c */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "brick.h"
 #include "cluster.h"
 #include "log.h"
 #include "path.h"
+#include "port.h"
 #include "store.h"
 #include "volfiles.h"
 
@@ -61,19 +60,6 @@ static int each_other(const char *except, int (*fn)(const struct spec *other, vo
 
 /* ---- ports: one for each brick that was given none, and it stays ---- */
 
-static bool port_answers(unsigned port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	bool is_free;
-
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a);
-	if (fd >= 0)
-		close(fd);
-	return !is_free;
-}
-
 struct port_use {
 	const char *server;
 	unsigned port;
@@ -105,7 +91,7 @@ static int choose_port(const struct spec *s, struct spec_brick *b, struct proble
 			use.used |= s->brick[i].server == b->server && !needs_port(&s->brick[i]) &&
 				    spec_brick_port(&s->brick[i]) == port;
 		each_other(s->volume, note_port, &use, p);
-		if (use.used || (!strcmp(use.server, cluster_name()) && port_answers(port)))
+		if (use.used || (!strcmp(use.server, cluster_name()) && !port_is_free(INADDR_ANY, port)))
 			continue;
 		b->port = port;
 		return 0;

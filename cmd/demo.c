@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds, starts and stops a whole cluster on this machine. Its server is known by the directory of its state, its mounts by
  * their mount points. */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,6 +19,7 @@
 #include "demo.h"
 #include "log.h"
 #include "path.h"
+#include "port.h"
 
 enum { STOP_SECONDS = 30, PORT = 24006, BRICKS = 3 };
 static const char server_name[] = "local", volume[] = "demo";
@@ -180,25 +181,12 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	return err ? err : check_strangers(d, p);
 }
 
-static bool port_is_free(unsigned port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	bool is_free;
-
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a);
-	close(fd);
-	return is_free;
-}
-
 /* The wanted port or one soon after it. Not one that the kernel hands out by itself: while the server is down, a client
  * that knocks there again and again could be given the same port as its own, and would be connected to itself. */
 static int free_port(unsigned *port, struct problem *p)
 {
 	for (unsigned tries = 0; tries < 500 && *port < 32768; tries++, ++*port)
-		if (port_is_free(*port))
+		if (port_is_free(INADDR_LOOPBACK, *port))
 			return 0;
 	return problem_set(p, EADDRINUSE, "no free port between %d and %u on 127.0.0.1: stop what listens there", PORT, *port);
 }
@@ -218,14 +206,6 @@ static int write_spec(const struct demo *d, struct problem *p)
 	err = path_write(path, text, size, p);
 	free(text);
 	return err;
-}
-
-static int make_directory(const char *path, struct problem *p)
-{
-	path_make_parents(path);
-	if (!mkdir(path, 0755) || (errno == EEXIST && path_is_directory(path)))
-		return 0;
-	return problem_set(p, errno, "can't make the directory %s: %m", path);
 }
 
 static int make_spec(struct demo *d, const struct demo_form *form, struct problem *p)
@@ -265,12 +245,13 @@ static int check_empty(const char *directory, struct problem *p)
 
 static int make_all(struct demo *d, const char *directory, const struct demo_form *form, struct problem *p)
 {
-	int err = make_directory(directory, p);
+	int err;
 	char *real;
 
-	if (err)
-		return err;
-	err = check_empty(directory, p);
+	path_make_parents(directory);
+	err = path_make_directory(directory, 0755, p);
+	if (!err)
+		err = check_empty(directory, p);
 	if (err)
 		return err;
 	real = realpath(directory, NULL);
@@ -278,12 +259,11 @@ static int make_all(struct demo *d, const char *directory, const struct demo_for
 		free(d->directory);
 		d->directory = real;
 	}
-	if (!err)
-		err = make_spec(d, form, p);
+	err = make_spec(d, form, p);
 	if (!err) {
 		cleanup_path char *log = demo_file(d, "log");
 
-		err = make_directory(log, p);
+		err = path_make_directory(log, 0755, p);
 	}
 	return err ? err : write_spec(d, p); /* last: from here on it is a demo */
 }
@@ -428,7 +408,8 @@ static int start_mount(struct demo *d, size_t number, struct problem *p)
 	int err;
 
 	clear_dead_mount(directory);
-	err = make_directory(directory, p);
+	path_make_parents(directory);
+	err = path_make_directory(directory, 0755, p);
 	return err ? err
 		   : run((char *[]){ exe, (char *)"mount", (char *)"--log", log, demo_mounts(d) > 1 ? brick : source, directory,
 				     NULL },

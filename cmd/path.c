@@ -3,6 +3,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,13 +41,26 @@ char *path_absolute(const char *path)
 	return path_format("%s/%s", strcmp(here, "/") ? here : "", path);
 }
 
+/* A directory that was just made is there after a crash only when the one above it was written. */
+static void sync_parent(const char *path)
+{
+	cleanup_path char *copy = path_format("%s", path);
+	int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
+}
+
 void path_make_parents(const char *path)
 {
 	cleanup_path char *copy = path_format("%s", path);
 
 	for (char *at = strchr(copy + 1, '/'); at; at = strchr(at + 1, '/')) {
 		*at = '\0';
-		mkdir(copy, 0755);
+		if (!mkdir(copy, 0755))
+			sync_parent(copy);
 		*at = '/';
 	}
 }
@@ -56,6 +70,14 @@ bool path_is_directory(const char *path)
 	struct stat st;
 
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+int path_make_directory(const char *path, mode_t mode, struct problem *p)
+{
+	if (!mkdir(path, mode) || (errno == EEXIST && path_is_directory(path)))
+		return 0;
+	return problem_set(p, errno, "can't make the directory %s: %m%s", path,
+			   errno == ENOENT ? "; make the one above it first" : "");
 }
 
 static int write_all(int fd, const char *bytes, size_t size)

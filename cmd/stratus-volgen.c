@@ -16,7 +16,8 @@ enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_STATE, BRICKS = 1024
 
 struct arguments {
 	struct words words;
-	const char *init, *out, *state;
+	const char *init, *out;
+	char *state;
 	struct spec_form form;
 	bool json, to_stdout;
 };
@@ -45,6 +46,7 @@ static error_t option(int key, char *value, struct argp_state *state)
 			argp_error(state, "'%s' is no port: take a number from 1 to 65535", value);
 		return 0;
 	case KEY_STATE:
+		free(a->state);
 		a->state = path_absolute(value);
 		return 0;
 	case 'o':
@@ -166,14 +168,14 @@ int command_volgen(int argc, char **argv)
 	static const char *word[BRICKS];
 	struct arguments a = { .words = { word, 1, BRICKS, 0 } };
 	const char *wrong;
-	int err;
+	int status = EXIT_USAGE;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	wrong = misused(&a);
-	if (wrong) {
+	if (wrong)
 		fprintf(stderr, "%s: %s; see %s --help\n", argv[0], wrong, argv[0]);
-		return EXIT_USAGE;
-	}
-	err = a.init ? init(&a, &p) : generate(&a, &p);
-	return err ? problem_print(argv[0], &p) : 0;
+	else
+		status = (a.init ? init(&a, &p) : generate(&a, &p)) ? problem_print(argv[0], &p) : 0;
+	free(a.state);
+	return status;
 }

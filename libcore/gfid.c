@@ -75,6 +75,14 @@ int gfid_parse(const char *text, struct gfid *g)
 	return 0;
 }
 
+uint64_t gfid_hash(const struct gfid *g)
+{
+	uint64_t h;
+
+	memcpy(&h, g->bytes + 8, sizeof(h));
+	return h * 0x9e3779b97f4a7c15u >> 20;
+}
+
 uint64_t gfid_ino(const struct gfid *g)
 {
 	uint64_t ino = 0;

@@ -18,7 +18,8 @@ bool gfid_is_null(const struct gfid *);
 #define GFID_TEXT 37
 const char *gfid_text(const struct gfid *, char text[GFID_TEXT]); /* 8-4-4-4-12 hex digits */
 int gfid_parse(const char *text, struct gfid *);
-uint64_t gfid_ino(const struct gfid *); /* a 64-bit inode number for stat(2); the root's is 1 */
+uint64_t gfid_hash(const struct gfid *); /* for tables: its low bits are good */
+uint64_t gfid_ino(const struct gfid *);	 /* a 64-bit inode number for stat(2); the root's is 1 */
 
 struct xlator;
 struct inode_table;

@@ -444,8 +444,8 @@ static bool objects_there(struct codec *c, int fop, const struct field *f, const
 
 	switch (f->kind) {
 	case FIELD_LOC:
-		if (fop == FOP_lookup && (l->inode || (c->given_inode && !l->name)))
-			return true;
+		if (fop == FOP_lookup && !l->name)
+			return l->inode || c->given_inode;
 		return l->name && (l->parent || c->given_inode);
 	case FIELD_INODE:
 		return *(struct inode *const *)at || c->given_inode || fop == FOP_replica;

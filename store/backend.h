@@ -25,6 +25,7 @@ struct store {
 	const struct log_type *type;
 	void *log; /* the log's own */
 };
-struct store *store_create(const struct log_type *);	/* empty; NULL: memory is short */
-void store_publish(struct store *, struct state *next); /* the committed state is another now; takes what it holds */
+struct store *store_create(const struct log_type *);	      /* empty; NULL: memory is short */
+void store_publish(struct store *, struct state *next);	      /* the committed state is another now; takes what it holds */
+int store_make_directory(const char *path, struct problem *); /* if it is not there; it is there after a crash, too */
 #endif

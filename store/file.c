@@ -171,13 +171,6 @@ static int commit(struct store *s, const struct store_change *change, size_t cou
 
 /* ---- opening ---- */
 
-static int make_directory(const char *path, struct problem *p)
-{
-	if (mkdir(path, 0700) && errno != EEXIST)
-		return problem_set(p, errno, "can't make the directory %s: %m; make the one above it, or name another", path);
-	return 0;
-}
-
 static int claim(struct file_log *l, const char *directory, struct problem *p)
 {
 	l->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -221,7 +214,7 @@ int store_open(const char *directory, struct store **opened, struct problem *p)
 	l->directory = l->lock_file = -1;
 	pthread_mutex_init(&l->order, NULL);
 	s->log = l;
-	err = make_directory(directory, p);
+	err = store_make_directory(directory, p);
 	if (!err)
 		err = claim(l, directory, p);
 	if (!err)

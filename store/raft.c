@@ -12,13 +12,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "backend.h"
 #include "log.h"
 
 enum { TICK_MS = 100, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
+
+enum { MADE_LOOP = 1, MADE_WAKE, MADE_TICK, MADE_TRANSPORT, MADE_IO, MADE_RAFT };
 
 struct shared;
 struct job {
@@ -29,7 +30,7 @@ struct job {
 		struct raft_apply apply;
 		struct raft_change change;
 	} request;
-	struct raft_buffer text;
+	struct raft_buffer text; /* until libraft takes it */
 	raft_id id;
 	char address[64];
 	int err, references;
@@ -47,7 +48,8 @@ struct shared {
 	struct raft_fsm fsm;
 	struct raft raft;
 	struct raft_barrier barrier;
-	bool barrier_pending; /* on the loop only */
+	bool barrier_pending, told; /* on the loop only */
+	int made;		    /* how far set_up() came */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
@@ -144,10 +146,16 @@ static int restore(struct raft_fsm *fsm, struct raft_buffer *text)
 
 /* ---- jobs ---- */
 
+static void job_free(struct job *j)
+{
+	raft_free(j->text.base);
+	free(j);
+}
+
 static void unref(struct job *j) /* with log.lock */
 {
 	if (!--j->references)
-		free(j);
+		job_free(j);
 }
 
 static void finish(struct job *j, int err)
@@ -203,7 +211,7 @@ static int job_run(struct job *j, unsigned seconds)
 	struct timespec until;
 	int err = 0;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += seconds;
 	pthread_mutex_lock(&l->lock);
 	if (l->closing) {
@@ -232,13 +240,15 @@ static void commit_done(struct raft_apply *request, int status, void *result)
 
 static void commit_start(struct job *j)
 {
+	struct raft_buffer text = j->text;
 	int status;
 
 	j->request.apply.data = j;
-	status = raft_apply(&j->log->raft, &j->request.apply, &j->text, 1, commit_done);
+	j->text.base = NULL;
+	status = raft_apply(&j->log->raft, &j->request.apply, &text, 1, commit_done);
 	if (!status)
 		return;
-	raft_free(j->text.base);
+	raft_free(text.base);
 	finish(j, to_errno(status));
 }
 
@@ -250,7 +260,7 @@ static int commit(struct store *s, const struct store_change *change, size_t cou
 
 	if (!err) {
 		j->text.len = (text.size + 7) / 8 * 8;
-		j->text.base = raft_calloc(1, j->text.len); /* taken by libraft */
+		j->text.base = raft_calloc(1, j->text.len);
 		if (!j->text.base)
 			err = -ENOMEM;
 		else
@@ -258,7 +268,8 @@ static int commit(struct store *s, const struct store_change *change, size_t cou
 	}
 	free(text.bytes);
 	if (err) {
-		free(j);
+		if (j)
+			job_free(j);
 		return err;
 	}
 	return job_run(j, WAIT_S);
@@ -362,6 +373,12 @@ static int remove_member(struct store *s, const char *name, struct problem *p)
 
 /* ---- who leads ---- */
 
+/* libraft gives up when it can't write or apply: it takes part in nothing any more. */
+static bool is_broken(struct shared *l)
+{
+	return raft_state(&l->raft) == RAFT_UNAVAILABLE && !l->raft.close_cb;
+}
+
 static void lead(struct shared *l, bool leads)
 {
 	bool changed;
@@ -414,6 +431,13 @@ static void tick(uv_timer_t *timer)
 {
 	struct shared *l = timer->data;
 
+	if (is_broken(l) && !l->told) {
+		l->told = true;
+		log_error(
+			NULL, NULL,
+			"this server's part of the shared store in %s has stopped: %s; see to the disk, then restart stratusd",
+			l->directory, *raft_errmsg(&l->raft) ? raft_errmsg(&l->raft) : "libraft does not say why");
+	}
 	if (raft_state(&l->raft) != RAFT_LEADER) {
 		lead(l, false);
 	} else if (!store_leads(l->store) && !l->barrier_pending) {
@@ -473,7 +497,10 @@ static void woken(uv_async_t *async)
 	while (j) {
 		struct job *next = j->next;
 
-		j->start(j);
+		if (is_broken(l))
+			finish(j, -EIO);
+		else
+			j->start(j);
 		j = next;
 	}
 	if (closing && !uv_is_closing((uv_handle_t *)async) && l->raft.close_cb == NULL)
@@ -492,6 +519,27 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* What was opened when something failed, and the loop's thread does not run. */
+static void release(struct shared *l)
+{
+	if (l->made >= MADE_RAFT) {
+		raft_close(&l->raft, raft_closed);
+	} else {
+		if (l->made >= MADE_IO)
+			raft_uv_close(&l->io);
+		if (l->made >= MADE_TRANSPORT)
+			raft_uv_tcp_close(&l->transport);
+		if (l->made >= MADE_TICK)
+			uv_close((uv_handle_t *)&l->tick, NULL);
+		if (l->made >= MADE_WAKE)
+			uv_close((uv_handle_t *)&l->wake, NULL);
+	}
+	if (l->made >= MADE_LOOP) {
+		uv_run(&l->loop, UV_RUN_DEFAULT);
+		uv_loop_close(&l->loop);
+	}
+}
+
 static void close_log(struct store *s)
 {
 	struct shared *l = s->log;
@@ -503,6 +551,8 @@ static void close_log(struct store *s)
 		pthread_mutex_unlock(&l->lock);
 		pthread_join(l->thread, NULL);
 		uv_loop_close(&l->loop);
+	} else {
+		release(l);
 	}
 	pthread_cond_destroy(&l->progress);
 	pthread_mutex_destroy(&l->lock);
@@ -533,20 +583,26 @@ static int begin(struct shared *l, struct problem *p)
 	return problem_set(p, EIO, "the shared store in %s can't be made: %s", l->directory, raft_errmsg(&l->raft));
 }
 
+static int made(struct shared *l, int err)
+{
+	l->made += !err;
+	return err;
+}
+
 static int set_up(struct shared *l, struct problem *p)
 {
-	int err = uv_loop_init(&l->loop);
+	int err = made(l, uv_loop_init(&l->loop));
 
 	if (!err)
-		err = uv_async_init(&l->loop, &l->wake, woken);
+		err = made(l, uv_async_init(&l->loop, &l->wake, woken));
 	if (!err)
-		err = uv_timer_init(&l->loop, &l->tick);
+		err = made(l, uv_timer_init(&l->loop, &l->tick));
 	if (!err)
-		err = raft_uv_tcp_init(&l->transport, &l->loop);
+		err = made(l, raft_uv_tcp_init(&l->transport, &l->loop));
 	if (!err)
-		err = raft_uv_init(&l->io, &l->loop, l->directory, &l->transport);
+		err = made(l, raft_uv_init(&l->io, &l->loop, l->directory, &l->transport));
 	if (!err)
-		err = raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address);
+		err = made(l, raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address));
 	if (err)
 		return problem_set(p, EIO, "the shared store in %s can't be opened: %s", l->directory,
 				   *l->io.errmsg ? l->io.errmsg : raft_strerror(err));
@@ -579,10 +635,11 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 {
 	struct shared *l;
 	struct store *s;
+	pthread_condattr_t clock;
 	int err = check_address(address, p);
 
-	if (!err && mkdir(directory, 0700) && errno != EEXIST)
-		err = problem_set(p, errno, "can't make the directory %s: %m; make the one above it", directory);
+	if (!err)
+		err = store_make_directory(directory, p);
 	l = err ? NULL : calloc(1, sizeof *l);
 	s = l ? store_create(&shared_type) : NULL;
 	if (!s) {
@@ -597,7 +654,10 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->id = store_member_id(name);
 	l->fsm = (struct raft_fsm){ .version = 1, .data = l, .apply = apply, .snapshot = snapshot, .restore = restore };
 	pthread_mutex_init(&l->lock, NULL);
-	pthread_cond_init(&l->progress, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->progress, &clock);
+	pthread_condattr_destroy(&clock);
 	err = l->directory && l->address ? start(l, join, p) : -ENOMEM;
 	if (err)
 		store_close(s);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t store_size_max = STORE_SIZE_MAX;
 static const char magic[] = "stratus store 1\n";
 
 static bool key_is_fine(const char *key)
@@ -129,6 +130,17 @@ int state_copy(const struct state *from, struct state *to)
 	return 0;
 }
 
+/* At most so many bytes are those of state_encode(). */
+static size_t size_of(const struct state *s)
+{
+	enum { LINE = sizeof "document  18446744073709551615 4294967295\n\n" };
+	size_t size = 256;
+
+	for (size_t i = 0; i < s->count; i++)
+		size += LINE + strlen(s->document[i].key) + s->document[i].value.size;
+	return size;
+}
+
 int state_apply(struct state *s, const struct store_change *change, size_t count)
 {
 	struct state next;
@@ -140,6 +152,8 @@ int state_apply(struct state *s, const struct store_change *change, size_t count
 		return err;
 	for (size_t i = 0; i < count && !err; i++)
 		err = put(&next, &change[i]);
+	if (!err && size_of(&next) > store_size_max && size_of(&next) > size_of(s))
+		err = -E2BIG;
 	if (err) {
 		state_free(&next);
 		return err;

@@ -3,9 +3,15 @@
 #include "store.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend.h"
 #include "log.h"
@@ -35,6 +41,25 @@ void store_close(struct store *s)
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
+}
+
+int store_make_directory(const char *path, struct problem *p)
+{
+	char above[PATH_MAX];
+	int fd, err = 0;
+
+	if (mkdir(path, 0700))
+		return errno == EEXIST
+			       ? 0
+			       : problem_set(p, errno,
+					     "can't make the directory %s: %m; make the one above it, or name another", path);
+	snprintf(above, sizeof above, "%s", path);
+	fd = open(dirname(above), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd))
+		err = problem_set(p, errno, "can't write the directory above %s: %m; check the disk", path);
+	if (fd >= 0)
+		close(fd);
+	return err;
 }
 
 /* ---- reading ---- */

@@ -62,4 +62,6 @@ void store_wake(struct store *); /* ends all waits, also those to come: before s
 
 /* For tests of crashes: called at each step of a commit, if set ("write", "rename", "sync", "publish": what comes next). */
 extern void (*store_step)(const char *next);
+/* For tests of a full store: STORE_SIZE_MAX otherwise. The same on all servers. */
+extern size_t store_size_max;
 #endif

@@ -47,6 +47,12 @@ grep -q 'must run here' out || fail "the reason is not shown: $(cat out)"
 CHECK_DEADLINE=$(($(date +%s) - 1)) runs "0 1 0" ./passes
 grep -q 'no time left' out || fail "the reason is not shown: $(cat out)"
 
+write_test partly.sh <<'END'
+leave_out "no such device"
+pass
+END
+runs "1 0 1" ./partly.sh
+
 # ---- limits ----
 write_test slow.sh <<'END'
 # limit: 1 s, 5 s with LONG=1
@@ -70,10 +76,23 @@ kill -STOP "$BRICK_PID"
 : >began
 timeout 300 ls "$MNT"
 END
-TEST_LIMIT=6 runs "0 1 0" ./stuck
-grep -q 'not done within 6 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
-! grep -F "$TEST_TMP" /proc/self/mounts || fail "mounts are left"
+nothing_left() { # WHEN
+	! grep -F "$TEST_TMP" /proc/self/mounts || fail "mounts are left $1"
+	! left >/dev/null || fail "processes are left $1: $(left | xargs -I{} sh -c 'tr "\0" " " <{}')"
+	[ -z "$(ls -A "$TEST_TMP")" ] || fail "files are left $1: $(ls -A "$TEST_TMP")"
+}
 left() { grep -alF "$TEST_TMP" /proc/[0-9]*/cmdline 2>/dev/null; }
-! left >/dev/null || fail "processes are left: $(left | xargs -I{} sh -c 'tr "\0" " " <{}')"
-[ -z "$(ls -A "$TEST_TMP")" ] || fail "files are left: $(ls -A "$TEST_TMP")"
+TEST_LIMIT=8 runs "0 1 0" ./stuck
+grep -q 'not done within 8 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
+nothing_left "after the time limit"
+
+# ---- the whole run is ended ----
+rm began
+"$TOP/tests/run.sh" results ./stuck >out 2>&1 &
+RUN=$!
+PIDS[$RUN]=run.sh
+wait_until 20 test -e began || fail "the test does not begin: $(cat out)"
+kill "$RUN"
+wait_until 30 gone "$RUN" || fail "run.sh goes on"
+nothing_left "after the run was ended"
 pass

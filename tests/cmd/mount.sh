@@ -94,7 +94,7 @@ umount "$MNT"
 END
 status=0
 MNT=$MNT CLIENT_VOL=$CLIENT_VOL unshare -m bash inside.sh 2>err || status=$?
-[ "$status" = 77 ] && say "left out: no overlay file system for the fstab part"
+[ "$status" != 77 ] || leave_out "no overlay file system for the fstab part"
 [ "$status" = 0 ] || [ "$status" = 77 ] || fail "mount(8): $(cat err)"
 stop_brick
 pass

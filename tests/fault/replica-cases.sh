@@ -209,7 +209,97 @@ case_6() {
 	healed 6
 }
 
-for number in ${CASES:-1 2 3 4 5 6}; do "case_$number"; done
+# A mount that was away longer than its session lasts does not write over what another one has appended meanwhile.
+case_7() {
+	local address
+	need ss
+	echo one >>"$OTHER/seven"
+	sleep 0.5 # its change is settled: all that is left of it is the token
+	kill -STOP "$OTHER_PID"
+	for address in $(ss -tnpH | awk -v pid="pid=$OTHER_PID," 'index($0, pid) { print $4 }'); do
+		ss -K src "$address" >/dev/null 2>&1 || true
+	done
+	sleep 5
+	echo two >>"$MNT/seven"
+	kill -CONT "$OTHER_PID"
+	timeout 30 sh -c "echo three >>'$OTHER/seven'" || fail "case 7: the mount that was away can't append"
+	[ "$(tr '\n' ' ' <"$MNT/seven")" = "one two three " ] || fail "case 7: lines are lost: $(tr '\n' ' ' <"$MNT/seven")"
+	healed 7
+}
+
+# Who waits for a lock at a member that hangs, and is left out, gets it as soon as it is free; nothing of it is left at that member.
+case_8() {
+	: >"$MNT/eight"
+	cat >"$SCRATCH/eight.py" <<-'PY'
+	import fcntl, os, sys, time
+	path, scratch, name = sys.argv[1:]
+	fd = os.open(path, os.O_RDWR)
+	fcntl.lockf(fd, fcntl.LOCK_EX)
+	fcntl.flock(fd, fcntl.LOCK_EX)
+	open(f"{scratch}/{name}.has", "w").close()
+	while not os.path.exists(f"{scratch}/{name}.stop"):
+	    time.sleep(0.05)
+	fcntl.flock(fd, fcntl.LOCK_UN)
+	fcntl.lockf(fd, fcntl.LOCK_UN)
+	PY
+	in_background eight-1 python3 "$SCRATCH/eight.py" "$MNT/eight" "$SCRATCH" one
+	wait_until 10 test -e "$SCRATCH/one.has" || fail "case 8: nobody gets the lock"
+	in_background eight-2 python3 "$SCRATCH/eight.py" "$OTHER/eight" "$SCRATCH" two
+	sleep 1
+	[ ! -e "$SCRATCH/two.has" ] || fail "case 8: two have the lock"
+	kill -STOP "${MEMBER_PID[0]}"
+	sleep 3
+	touch "$SCRATCH/one.stop"
+	wait_until 15 test -e "$SCRATCH/two.has" || fail "case 8: the lock is free, and who waits for it does not get it"
+	kill -CONT "${MEMBER_PID[0]}"
+	ended_well eight-1 20
+	wait_until 60 all_quiet_in || fail "case 8: not healed"
+	touch "$SCRATCH/two.stop"
+	ended_well eight-2 20
+	timeout 20 python3 - "$MNT/eight" <<-'PY' || fail "case 8: a lock is left over"
+	import fcntl, os, sys
+	fd = os.open(sys.argv[1], os.O_RDWR)
+	fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+	fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+	PY
+	healed 8
+}
+
+# What is deeper than any recursion can be changed by a mount that has just begun, at bricks that have just begun.
+case_9() {
+	local i views
+	in_depth() { # DIR make|write
+		timeout 60 python3 - "$1" "$2" <<-'PY'
+		import os, sys
+		os.chdir(sys.argv[1])
+		for i in range(300):
+		    if sys.argv[2] == "make":
+		        os.mkdir("d")
+		    os.chdir("d")
+		with open(sys.argv[2], "x") as f:
+		    f.write("deep")
+		PY
+	}
+	mkdir "$MNT/nine"
+	in_depth "$MNT/nine" make || fail "case 9: the tree can't be made"
+	for i in 0 1 2; do
+		kill_member "$i"
+		start_member "$i"
+		wait_until 40 all_quiet_in || fail "case 9: member $i does not come back"
+	done
+	umount "$OTHER"
+	wait "$OTHER_PID" 2>/dev/null || true
+	unset "PIDS[$OTHER_PID]"
+	start_mount "$SCRATCH/other"
+	OTHER_PID=$LAST_PID
+	views=$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)
+	in_depth "$OTHER/nine" write || fail "case 9: nothing can be made 300 directories down"
+	sleep 1
+	[ "$views" = "$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)" ] || fail "case 9: members were left out for it"
+	healed 9
+}
+
+for number in ${CASES:-1 2 3 4 5 6 7 8 9}; do "case_$number"; done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass

@@ -72,7 +72,7 @@ one_run() { # SEED
 
 net_up "$NS" m0=1 m1=2 m2=3 c=10 a=11 b=12
 HAVE_DISK=0
-small_disk && HAVE_DISK=1 || say "no loop devices: no disk is filled"
+small_disk && HAVE_DISK=1 || leave_out "no loop devices: no disk is filled"
 RUNS=${RUNS:-$([ -n "$ONE_SEED" ] && echo 1 || { [ "$LONG" = 1 ] && echo 200 || echo 2; })}
 FAILED=
 for ((seed = ${ONE_SEED:-1}, run = 0; run < RUNS; run++, seed++)); do

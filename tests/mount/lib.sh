@@ -27,6 +27,7 @@ AT_EXIT=             # a function that is called first when the test ends; what 
 say() { printf '%s: %s\n' "$TEST" "$*"; }
 pass() { say "passed"; exit 0; }
 skip() { say "skipped: $*"; exit 77; }
+leave_out() { printf '[  SKIPPED ] %s: %s\n' "$TEST" "$*"; } # a part of the test, counted by run.sh
 fail() {
 	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2
 	show_logs >&2

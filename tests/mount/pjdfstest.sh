@@ -47,7 +47,7 @@ make_home() { # sets $HOME_FS and $REMOUNT
 		REMOUNT=true
 		MOUNTS=("$HOME_FS" "${MOUNTS[@]}")
 	else
-		say "no loop device: the tests that remount are left out"
+		leave_out "no loop device: the tests that remount"
 	fi
 }
 # mount(8) asks a helper to remount FUSE, which can't; -i leaves helpers out. A file that was just closed keeps the file

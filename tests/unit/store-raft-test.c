@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +25,25 @@ static struct server {
 	char name[8], directory[64], address[32];
 } server[SERVERS];
 
-static unsigned free_port(void)
+static int listener(unsigned *port)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t size = sizeof a;
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+	assert_int_equal(listen(fd, 1), 0);
 	getsockname(fd, (struct sockaddr *)&a, &size);
-	close(fd);
-	return ntohs(a.sin_port);
+	*port = ntohs(a.sin_port);
+	return fd;
+}
+
+static unsigned free_port(void)
+{
+	unsigned port;
+
+	close(listener(&port));
+	return port;
 }
 
 static void open_server(int i, bool join)
@@ -258,6 +268,54 @@ static void a_member_can_go(void **state)
 	assert_true(commit(first, 1, "two") < 0);
 }
 
+static void a_full_store_refuses_on_all_servers_and_goes_on(void **state)
+{
+	char large[3000];
+
+	(void)state;
+	memset(large, 'x', sizeof large - 1);
+	large[sizeof large - 1] = '\0';
+	begin_three();
+	assert_int_equal(commit(leader(), 0, "one"), 0);
+	store_size_max = 2000;
+	assert_int_equal(commit(leader(), 1, large), -E2BIG);
+	reaches_all(1, "one");
+	assert_int_equal(commit(leader(), 1, "two"), 0);
+	reaches_all(2, "two");
+	store_size_max = STORE_SIZE_MAX;
+}
+
+static unsigned open_files(void)
+{
+	DIR *list = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	while (readdir(list))
+		count++;
+	closedir(list);
+	return count;
+}
+
+static void a_store_that_can_not_start_leaves_nothing_open(void **state)
+{
+	struct problem p = { "" };
+	struct store *none = NULL;
+	unsigned before, port;
+	int taken = listener(&port);
+	char address[32];
+
+	(void)state;
+	snprintf(address, sizeof address, "127.0.0.1:%u", port);
+	before = open_files();
+	assert_true(store_open_shared(server[1].directory, "s1", address, true, &none, &p) < 0);
+	assert_null(none);
+	assert_true(*p.text);
+	assert_int_equal(open_files(), before);
+	assert_true(store_open_shared("/proc/no/such", "s1", server[1].address, true, &none, &p) < 0);
+	assert_int_equal(open_files(), before);
+	close(taken);
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__ /* libraft and libuv are not built for it, so it sees races where they wait for each other */
@@ -272,6 +330,8 @@ int main(void)
 		TEST(without_a_majority_nothing_is_committed),
 		TEST(a_server_that_was_long_away_catches_up_by_snapshot),
 		TEST(a_member_can_go),
+		TEST(a_full_store_refuses_on_all_servers_and_goes_on),
+		TEST(a_store_that_can_not_start_leaves_nothing_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

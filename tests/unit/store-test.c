@@ -162,6 +162,24 @@ static void keys_and_sizes_that_can_not_be_are_refused(void **state)
 
 /* ---- crashes ---- */
 
+static void a_full_store_refuses_what_adds_and_takes_what_removes(void **state)
+{
+	char large[1500];
+
+	(void)state;
+	memset(large, 'x', sizeof large - 1);
+	large[sizeof large - 1] = '\0';
+	store_size_max = 4000;
+	assert_int_equal(replace("volume/a", 0, large), 0);
+	assert_int_equal(replace("volume/b", 0, large), 0);
+	assert_int_equal(replace("volume/c", 0, large), -E2BIG);
+	has("volume/c", 0, NULL);
+	has("volume/b", 1, large);
+	assert_int_equal(store_replace(store, "volume/a", 1, NULL), 0);
+	assert_int_equal(replace("volume/c", 0, large), 0);
+	store_size_max = STORE_SIZE_MAX;
+}
+
 static const char *dies_before;
 
 static void die(const char *next)
@@ -413,6 +431,7 @@ int main(void)
 		TEST(what_was_removed_goes_on_counting),
 		TEST(keys_are_listed_in_order),
 		TEST(keys_and_sizes_that_can_not_be_are_refused),
+		TEST(a_full_store_refuses_what_adds_and_takes_what_removes),
 		TEST(a_crash_leaves_the_old_state_or_the_new_one),
 		TEST(what_a_crash_left_half_written_is_not_read),
 		TEST(what_failed_before_it_was_in_place_was_not_done),

@@ -275,6 +275,45 @@ static void objects_can_be_left_out_only_in_compounds(void **test)
 	message_free(&m);
 }
 
+static int lookup_of(bool parent, bool name, bool inode)
+{
+	struct message m = { .fop = FOP_lookup };
+	union fop_in in;
+	union fop_out out;
+	int err;
+
+	wire_random_in(FOP_lookup, &m.in);
+	if (!inode || !m.in.lookup.loc.inode) {
+		inode_unref(m.in.lookup.loc.inode);
+		m.in.lookup.loc.inode = inode ? inode_ref(m.in.lookup.loc.parent) : NULL;
+	}
+	if (!parent) {
+		inode_unref(m.in.lookup.loc.parent);
+		m.in.lookup.loc.parent = NULL;
+	}
+	if (!name) {
+		free((char *)m.in.lookup.loc.name);
+		m.in.lookup.loc.name = NULL;
+	}
+	encode(&m, ours);
+	err = decode(&m, ours + 4, m.size, &in, &out);
+	if (!err)
+		decoded_free(&m, &in, &out);
+	message_free(&m);
+	return err;
+}
+
+static void a_name_is_looked_up_in_a_directory(void **test)
+{
+	(void)test;
+	assert_int_equal(lookup_of(true, true, false), 0);
+	assert_int_equal(lookup_of(true, true, true), 0);
+	assert_int_equal(lookup_of(false, false, true), 0);
+	assert_int_equal(lookup_of(false, true, true), -EINVAL);
+	assert_int_equal(lookup_of(false, true, false), -EINVAL);
+	assert_int_equal(lookup_of(true, false, false), -EINVAL);
+}
+
 static void heads_come_back_the_same(void **test)
 {
 	struct request a, b;
@@ -355,6 +394,7 @@ int main(void)
 		cmocka_unit_test(names_are_checked),
 		cmocka_unit_test(bulk_must_be_what_was_announced),
 		cmocka_unit_test(objects_can_be_left_out_only_in_compounds),
+		cmocka_unit_test(a_name_is_looked_up_in_a_directory),
 		cmocka_unit_test(heads_come_back_the_same),
 		cmocka_unit_test(unknown_critical_extensions_fail_the_request),
 	};

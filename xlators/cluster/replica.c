@@ -359,10 +359,18 @@ void unpack_note(struct unpack *u, struct note *n)
 
 /* ---- the stamp ---- */
 
+uint64_t session_tag(const uint8_t session[16])
+{
+	uint64_t tag;
+
+	memcpy(&tag, session, sizeof(tag));
+	return be64toh(tag) | 1;
+}
+
 int stamp_attach(struct request *rq, const struct replica_stamp *s)
 {
-	uint64_t words[5] = { htobe64(s->epoch), htobe64(s->sequence), htobe64(s->settled), htobe64(s->time),
-			      htobe64(s->flags) };
+	uint64_t words[6] = { htobe64(s->epoch), htobe64(s->sequence), htobe64(s->settled),
+			      htobe64(s->time),	 htobe64(s->flags),    htobe64(s->session) };
 
 	for (struct extension *e = rq->extensions; e; e = e->next)
 		if (e->type == REPLICA_EXTENSION && e->size == sizeof(words)) {
@@ -375,13 +383,13 @@ int stamp_attach(struct request *rq, const struct replica_stamp *s)
 bool stamp_of(const struct request *rq, struct replica_stamp *s)
 {
 	const struct extension *e = request_extension(rq, REPLICA_EXTENSION);
-	uint64_t words[5];
+	uint64_t words[6];
 
 	if (!e || e->version != REPLICA_EXTENSION_VERSION || e->size != sizeof(words))
 		return false;
 	memcpy(words, e->bytes, sizeof(words));
-	*s = (struct replica_stamp){ be64toh(words[0]), be64toh(words[1]), be64toh(words[2]), be64toh(words[3]),
-				     (uint32_t)be64toh(words[4]) };
+	*s = (struct replica_stamp){ be64toh(words[0]), be64toh(words[1]),	     be64toh(words[2]),
+				     be64toh(words[3]), (uint32_t)be64toh(words[4]), be64toh(words[5]) };
 	return true;
 }
 

@@ -46,7 +46,7 @@ struct gfid event_gfid(const struct event *);
 enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
-	REPLICA_VIEW,	    /* -> reply_view */
+	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
 	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
 	REPLICA_RELEASE,    /* epoch, settled, gfids */
 	REPLICA_SETTLE,	    /* epoch, settled */
@@ -55,9 +55,10 @@ enum replica_verb {
 	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
 	REPLICA_DIRECTORY,  /* gfid -> inode, names: of a directory; -ENOENT: not known here, or no directory */
 	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
-	REPLICA_SKIP,	    /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	REPLICA_TRY, /* epoch, gfids -> for each a byte: 1, the session has the token now, for nobody else had it or waits for it */
 	REPLICA_BELIEVE, /* epoch: the session lets others believe what it reads under its tokens; -EVIEW: it must not */
+	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
+	REPLICA_SKIP, /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
 	REPLICA_FREEZE,	     /* view to come -> nothing once no change is under way; -EVIEW: it is not for this process */
@@ -88,16 +89,19 @@ enum { BELIEF_MS = 600, BELIEF_PROOF_MS = 400, BELIEF_WAIT_MS = 1200 };
 #define LIMBO ".stratus.limbo"
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
-enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 1 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4 };
+enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8 };
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
 	uint64_t settled;  /* all changes of the session up to this have been answered by all */
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
-	uint32_t
-		flags; /* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before */
+	uint32_t flags;
+	/* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before;
+	 * REPLICA_DOUBT: it may have been done before, and nobody can tell */
+	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
+uint64_t session_tag(const uint8_t session[16]);
 int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
 bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
 /* In the answer of the granter to the making of an object: the session has its token. */
@@ -117,11 +121,18 @@ struct note {
 	uint8_t session[16];
 	uint64_t sequence;
 	uint32_t fop;
-	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done */
+	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -EIO unknown */
 	uint64_t value; /* bytes written or copied */
 	bool resolved;	/* the coordinator has made all members equal: status says how */
 	uint32_t objects;
 	struct note_object object[NOTE_OBJECTS];
+};
+/* What became of a change, as a member knows it. */
+enum note_outcome {
+	OUTCOME_NONE, /* there is no note of it */
+	OUTCOME_DONE,
+	OUTCOME_NOT_DONE,
+	OUTCOME_UNKNOWN, /* who could tell has been started anew since */
 };
 /* What the change touches; 0, or -EOPNOTSUPP for a fop that is no change. Session, sequence and status are left alone. */
 int note_of(enum fop, const void *in, struct note *);
@@ -160,7 +171,7 @@ bool unpack_more(const struct unpack *); /* something is left, and nothing faile
 
 /* A list of the names of an object: u32 count, then parent gfid, u8 length, name. */
 
-struct reply_view { /* of ATTACH and VIEW */
+struct reply_view { /* of ATTACH */
 	struct view view;
 	bool serving;  /* has a lease, and is IN or BACK */
 	bool writable; /* a quorum is there */

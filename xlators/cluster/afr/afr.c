@@ -78,7 +78,7 @@ static int afr_init(struct xlator *x, struct problem *p)
 	return 0;
 }
 
-static void wait_for_tasks(void *arg)
+static void end_session(void *arg)
 {
 	struct afr *a = arg;
 
@@ -86,6 +86,7 @@ static void wait_for_tasks(void *arg)
 	while (a->tasks)
 		task_cond_wait(&a->changed, &a->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&a->lock);
+	afr_detach(a);
 }
 
 static void afr_stop(struct xlator *x)
@@ -96,15 +97,16 @@ static void afr_stop(struct xlator *x)
 	a->stopping = true;
 	pthread_mutex_unlock(&a->lock);
 	if (task_self())
-		wait_for_tasks(a);
+		end_session(a);
 	else
-		task_call(wait_for_tasks, a);
+		task_call(end_session, a);
 }
 
 static void afr_finish(struct xlator *x)
 {
 	struct afr *a = x->private;
 
+	free(a->leaving);
 	pthread_mutex_destroy(&a->rename_token.lock);
 	pthread_mutex_destroy(&a->lock);
 }
@@ -147,12 +149,12 @@ static void asked_back(struct afr *a, const struct event *e)
 		token_recalled(a, &a->rename_token);
 		return;
 	}
-	inode = inode_get(a->x->inodes, &g, 0);
-	if (!inode)
-		inode = inode_find(a->x->inodes, &g);
+	inode = inode_find(a->x->inodes, &g);
 	o = inode ? object_of(a, inode) : NULL;
 	if (o)
 		token_recalled(a, o);
+	else
+		token_leaves(a, &g, 0);
 }
 
 static void afr_notify(struct xlator *x, struct xlator *from, const struct event *e)
@@ -186,8 +188,10 @@ static void afr_notify(struct xlator *x, struct xlator *from, const struct event
 
 static void afr_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 {
-	(void)x;
-	(void)inode;
+	const struct object *o = slot;
+
+	if (o->token == TOKEN_HELD)
+		token_leaves(afr_of(x), &inode->gfid, o->epoch);
 	object_free(slot);
 }
 

@@ -22,19 +22,20 @@ struct held_lock {
 	struct lock lock;
 	const struct opened *through;
 };
-struct object {		      /* slot of an inode; afr.rename_token has none */
-	struct inode *inode;  /* borrowed: whose slot it is. NULL: the rename token */
-	atomic_uint known;    /* bit i: child i can be asked for it by this inode */
-	atomic_uint lost;     /* bit i: it had no name any more when child i was asked, and was not there */
+struct object {		     /* slot of an inode; afr.rename_token has none */
+	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
+	atomic_uint known;   /* bit i: child i can be asked for it by this inode */
+	atomic_uint lost;    /* bit i: it had no name any more when child i was asked, and was not there; in that epoch: */
+	atomic_uint_fast64_t lost_epoch;
 	pthread_mutex_t lock; /* guards what follows; never held across a wait */
 	struct task_cond changed;
 	struct inode *parent; /* reference: where it was seen last, with the name; may be out of date */
 	char *name;
 	enum token_state token;
-	uint64_t epoch;	  /* of the token */
-	unsigned pins;	  /* changes that use the token just now */
-	bool recalled;	  /* no more pins: it goes back when the last is gone */
-	uint64_t recalls; /* how often it was asked back */
+	uint64_t epoch; /* of the token */
+	unsigned pins;	/* changes that use the token just now */
+	bool recalled;	/* no more pins: it goes back when the last is gone */
+	bool shared;	/* it was asked back once */
 	struct span *spans;
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
@@ -55,13 +56,11 @@ struct seen_entry {	 /* of a listing: what was returned */
 	uint64_t cookie; /* of the member, to go on after it */
 	uint64_t hash;	 /* of the name */
 };
-enum { DROPPED_MAX = 16 };
 struct opened { /* slot of a file */
 	struct task_lock opening;
-	pthread_mutex_t lock;		   /* guards what follows */
-	struct file *at[REPLICAS_MAX];	   /* the members' */
-	struct file *dropped[DROPPED_MAX]; /* stale ones, that may be in use still */
-	unsigned dropped_count;
+	pthread_mutex_t lock;	       /* guards what follows */
+	struct file *at[REPLICAS_MAX]; /* the members' */
+	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
 	/* of a directory: ordinals are its offsets */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */
@@ -106,6 +105,9 @@ struct afr {
 	bool proving;
 	bool settling, stopping;
 	unsigned tasks;
+	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
+	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
+	bool leaves;
 	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
 };
 static inline struct afr *afr_of(const struct xlator *x)
@@ -117,15 +119,14 @@ static inline struct afr *afr_of(const struct xlator *x)
 /* The view, fetched if it is not known or out of date. -EIO: none could be had until the deadline. */
 int afr_view(struct afr *, uint64_t deadline, struct view *);
 void afr_view_stale(struct afr *, uint64_t epoch); /* somebody refused that epoch */
-bool afr_view_is(struct afr *, uint64_t epoch);
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
 int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
 	    struct replica_out *);
 int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
 	     struct blob *answer);
-void afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *);	/* to several at once; waits */
-unsigned afr_told(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* the same; who answered 0 */
+unsigned afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* to several at once; who answered 0 */
+void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
 void afr_task_ends(struct afr *);
 
@@ -152,6 +153,8 @@ void flight_abandon(struct afr *, struct flight *, uint64_t epoch);
 struct object *object_of(struct afr *, struct inode *); /* made if new; NULL: no memory */
 void object_free(struct object *);
 void object_init(struct object *, struct inode *);
+/* It has that name now; NULL: nothing is known of it. */
+void object_named(struct afr *, struct inode *, struct inode *parent, const char *name);
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
@@ -163,6 +166,8 @@ bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is 
 void token_wanted(struct afr *, struct object *, uint64_t epoch, bool got);
 void token_given(struct afr *, struct inode *, uint64_t epoch); /* with the answer to the making of it */
 void token_recalled(struct afr *, struct object *);
+/* The token of an object that is not known here, or not any more. */
+void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
 int object_resolve(struct afr *, struct request *, struct inode *, int child);
 
@@ -207,9 +212,9 @@ int afr_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct
 int afr_create(struct request *, struct xlator *, const struct create_in *, struct create_out *);
 
 /* read.c */
+int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);
 /* The same; *member tells who answered. */
 int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
-int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);
 
 /* file.c */
 int afr_open(struct request *, struct xlator *, const struct open_in *, struct open_out *);
@@ -222,8 +227,8 @@ int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, st
 /* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
 struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);
 void opened_free(struct opened *);
-/* The member's own file; opened there if it isn't yet. A borrowed reference in *at. */
-void file_forget(struct afr *, struct file *, int member); /* it is stale there */
+void file_forget(struct afr *, struct file *, int member, const struct file *its); /* that one is stale */
+/* The member's own file; opened there if it isn't yet. A reference in *at. */
 int file_at(struct afr *, struct request *, struct file *, int member, struct file **at);
 struct opened *opened_of(struct afr *, struct file *);
 #endif

@@ -44,7 +44,7 @@ static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
 	return err;
 }
 
-/* Replaces what the fields lend by what the child knows. */
+/* Replaces what the fields lend by what the child knows; of files these are references (drop_files). */
 static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, int child)
 {
 	int err = 0;
@@ -134,11 +134,25 @@ static void forget_known(struct afr *a, enum fop fop, const void *in, int child)
 			inode[0] = *(struct inode *const *)at;
 		} else if (f->kind == FIELD_FILE && *(struct file *const *)at) {
 			inode[0] = (*(struct file *const *)at)->inode;
-			file_forget(a, *(struct file *const *)at, child);
 		}
 		for (int i = 0; i < 2; i++)
 			if (inode[i] && inode_slot(inode[i], a->x))
 				atomic_fetch_and(&((struct object *)inode_slot(inode[i], a->x))->known, ~(1u << child));
+	}
+}
+
+/* What translate has put in the place of ours. */
+static void drop_files(struct afr *a, enum fop fop, const void *in, void *copy, int child, bool stale)
+{
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		struct file *const *ours = (const void *)((const char *)in + f->offset);
+		struct file **its = (void *)((char *)copy + f->offset);
+
+		if (f->kind != FIELD_FILE || *its == *ours)
+			continue;
+		if (stale && *its)
+			file_forget(a, *ours, child, *its);
+		file_unref(*its);
 	}
 }
 
@@ -184,6 +198,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 	if (!err)
 		note_seen(a, member, fop, in, out);
 	buffer_unref(empty);
+	drop_files(a, fop, in, copy, member, err == -ESTALE);
 	return err;
 }
 
@@ -282,7 +297,7 @@ static unsigned view_now(struct afr *a)
 	return mask;
 }
 
-enum { LOOK_NS = 100000000 };
+enum { LOOK_NS = 100000000, LOOKS_STALE = 30 };
 
 /* What the caller will see, whatever comes later. */
 static void give_up_rest(struct fan *f)
@@ -296,6 +311,43 @@ static void give_up_rest(struct fan *f)
 		if (b->task)
 			task_cancel(b->task);
 	}
+}
+
+/* Nobody else may fetch it: a client that waits for a lock may have nothing else to do. */
+static unsigned view_fetched(struct afr *a, bool stale)
+{
+	struct view v;
+
+	pthread_mutex_lock(&a->lock);
+	a->stale |= stale;
+	pthread_mutex_unlock(&a->lock);
+	return afr_view(a, clock_ns() + LOOK_NS, &v) ? ~0u : view_mask(&v, MEMBER_BACK);
+}
+
+/* A call that waits has no deadline, and can be interrupted; whether it was done before that came is known when it has ended. */
+static void wait_patiently(struct fan *f)
+{
+	uint64_t until;
+	unsigned view = ~0u, looks = 0;
+	int err = 0;
+
+	pthread_mutex_lock(&f->lock);
+	while (err != -ECANCELED && waits_for_any(f, view)) {
+		err = task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS);
+		if (err != -ETIMEDOUT)
+			continue;
+		pthread_mutex_unlock(&f->lock);
+		view = view_fetched(f->a, ++looks % LOOKS_STALE == 0);
+		pthread_mutex_lock(&f->lock);
+	}
+	task_shield(true);
+	until = clock_ns() + 1000000000;
+	give_up_rest(f);
+	while (waits_for_any(f, ~0u) && clock_ns() < until)
+		task_cond_wait(&f->answered, &f->lock, until);
+	give_up_rest(f);
+	pthread_mutex_unlock(&f->lock);
+	task_shield(false);
 }
 
 static void wait_all(struct fan *f, bool view_counts)
@@ -336,7 +388,10 @@ struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop 
 	for (int i = 0; i < a->members; i++)
 		if (mask_bit(mask, i))
 			start_branch(f, rq, i);
-	wait_all(f, true);
+	if (fop_info[fop].flags & FOP_WAITS)
+		wait_patiently(f);
+	else
+		wait_all(f, true);
 	return f;
 }
 

@@ -4,20 +4,11 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
-#include "afr.h"
+#include "change.h"
 
-enum { OBJECTS = 4, SOON_MS = 10, ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
+enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
 
 /* ---- what a change touches ---- */
-
-struct plan {
-	struct object *object[OBJECTS]; /* sorted by gfid, each once: for tokens */
-	unsigned objects;
-	bool rename_token;
-	struct object *spanned[OBJECTS];
-	struct span span[OBJECTS];
-	unsigned spans;
-};
 
 static int plan_token(struct afr *a, struct plan *p, struct inode *inode)
 {
@@ -183,19 +174,18 @@ static int pin_all(struct afr *a, struct plan *p, uint64_t epoch, uint64_t deadl
 /* ---- what the members answered ---- */
 
 enum outcome {
-	DONE,	  /* acknowledged */
-	ALIKE,	  /* all refuse, for the same reason */
-	AGAIN,	  /* soon, or in another view */
-	SUSPECT,  /* some can't; the others could do without them */
-	FAILED,	  /* too many can't */
-	NOT_DONE, /* asked whether it was done before: no */
-	DIFFER	  /* they are not the same any more */
+	DONE,	 /* acknowledged */
+	ALIKE,	 /* all refuse, for the same reason */
+	AGAIN,	 /* soon, or in another view */
+	SUSPECT, /* some can't; the others could do without them */
+	FAILED,	 /* too many can't */
+	DIFFER	 /* they are not the same any more */
 };
 struct answers {
-	unsigned done, suspect, full, other, view, soon, asked; /* masks of members */
-	unsigned gone;						/* members that do not have the object; nobody did it */
-	int error;						/* of one that failed */
-	int first;						/* the error of the most senior that failed otherwise */
+	unsigned done, suspect, full, other, view, soon; /* masks of members */
+	unsigned gone;					 /* members that do not have the object; nobody did it */
+	int error;					 /* of one that failed */
+	int first;					 /* the error of the most senior that failed otherwise */
 };
 
 /* A reason that tells of the member, not of the request. */
@@ -214,8 +204,6 @@ static void sort_answer(struct answers *s, int member, int err)
 		s->done |= bit;
 	} else if (err == -EVIEW) {
 		s->view |= bit;
-	} else if (err == -ENOTDONE) {
-		s->asked |= bit;
 	} else if (err == -ERECOVERING) {
 		s->soon |= bit;
 	} else if (err == -ENOSPC || err == -EDQUOT) {
@@ -263,8 +251,6 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct answ
 
 	if (s->view || s->soon)
 		return AGAIN;
-	if (s->asked)
-		return s->done || bad ? AGAIN : NOT_DONE;
 	if (!bad && !s->other)
 		return s->done ? DONE : ALIKE;
 	if (MUTANT("done-by-one") && s->done)
@@ -321,7 +307,7 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 		return -ENOENT;
 	if (err == -EPENDING || err == -ENAMELESS)
 		return 0;
-	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING && err != -ENOTDONE)
+	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING)
 		return skip(a, member, v, n);
 	return err;
 }
@@ -339,17 +325,28 @@ static bool gone_at(const struct view *v, struct fan *f, int member, const struc
 	return true;
 }
 
-/* A member that is BACK, after those that are IN. If they refused what it did, for it has not everything yet, it must be healed there. */
+/* It did it, or some of it, or is doing it yet. */
+static bool may_be_done(int err)
+{
+	if (MUTANT("timed-out-is-not-done"))
+		return !err;
+	return !err || err == -ENOSPC || err == -EDQUOT || (blames_member(err) && err != -EROFS);
+}
+
+/* A member that is BACK, after those that are IN. If they refused what it may have done, for it has not everything yet, it must be healed
+ * there. */
 static void sort_back(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n, struct answers *s)
 {
 	int err = fan_result(f, member)->status;
 
 	if (s->done)
 		err = status_at(a, v, f, member, n);
-	else if (!err && !s->view && !s->soon && !s->asked)
+	else if (err == -EVIEW || err == -ERECOVERING)
+		;
+	else if (may_be_done(err) && !s->view && !s->soon)
 		err = skip(a, member, v, n);
 	else
-		err = err == -EVIEW ? err : 0;
+		err = 0;
 	if (s->done || err)
 		sort_answer(s, member, err);
 }
@@ -408,25 +405,6 @@ static void wait_for_view(struct afr *a, uint64_t epoch, uint64_t deadline)
 
 /* ---- the change ---- */
 
-struct changing {
-	struct afr *a;
-	struct request *rq;
-	enum fop fop;
-	const void *in;
-	void *out;
-	struct plan plan;
-	struct note note;
-	struct flight *flight;
-	uint64_t deadline, time;
-	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
-	unsigned tries, differed;
-	bool retrying;
-	const struct write_in *append; /* its place is chosen when the token is there */
-	struct write_in placed;
-	uint64_t placed_in;    /* epoch */
-	struct file **collect; /* create: the members' files */
-};
-
 static void mark_retrying(struct changing *c, bool on)
 {
 	if (c->retrying == on)
@@ -442,8 +420,7 @@ static void mark_retrying(struct changing *c, bool on)
 	}
 }
 
-/* All members' open files belong to ours. */
-static void collect_files(struct changing *c, const struct view *v, struct fan *f)
+void changing_collect(struct changing *c, const struct view *v, struct fan *f)
 {
 	for (int i = 0; i < v->members; i++) {
 		struct member_result *r = fan_result(f, i);
@@ -455,13 +432,13 @@ static void collect_files(struct changing *c, const struct view *v, struct fan *
 	}
 }
 
-static int take_result(struct changing *c, const struct view *v, struct fan *f, const struct answers *s)
+int changing_take(struct changing *c, const struct view *v, struct fan *f, unsigned done)
 {
 	unsigned good = 0;
 	int from;
 
 	for (int i = 0; i < v->members; i++) /* who skipped it, or can't find the object, has nothing to tell */
-		if (s->done >> i & 1 && !fan_result(f, i)->status)
+		if (done >> i & 1 && !fan_result(f, i)->status)
 			good |= 1u << i;
 	from = afr_reader(c->a, v, NULL, false, ~good);
 	if (from < 0)
@@ -471,44 +448,75 @@ static int take_result(struct changing *c, const struct view *v, struct fan *f, 
 	return 0;
 }
 
+/* Of what was made, with the granter's answer; not if something was asked back meanwhile: it may have been this, and is given back. */
 static void take_token(struct changing *c, const struct view *v, struct fan *f)
 {
 	const struct note_object *made = &c->note.object[c->note.objects - 1];
 	cleanup_inode struct inode *inode = NULL;
 	int granter;
+	bool quiet;
 
 	if (!c->note.objects || made->kind != NOTE_NEW)
 		return;
-	granter = view_granter(v, &made->gfid);
+	pthread_mutex_lock(&c->a->lock);
+	quiet = c->a->recalled == c->recalled;
+	pthread_mutex_unlock(&c->a->lock);
+	granter = quiet || MUTANT("take-returned") ? view_granter(v, &made->gfid) : -1;
 	if (granter >= 0 && fan_result(f, granter)->granted)
 		inode = inode_find(c->a->x->inodes, &made->gfid);
 	if (inode)
 		token_given(c->a, inode, v->epoch);
 }
 
+/* The object is recovered, then it is tried again; the error in the end. */
+static int differ(struct changing *c, const struct view *v, const struct answers *s)
+{
+	struct pack p = { 0 };
+
+	log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
+		    strerror(-s->first));
+	if (++c->differed >= ATTEMPTS_ALIKE)
+		return s->first;
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, c->flight->sequence);
+	afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
+	pack_free(&p);
+	wait_for_view(c->a, v->epoch, c->deadline);
+	return 0;
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
-	uint32_t flags = c->append && c->placed_in != v->epoch ? REPLICA_ASK : 0;
-	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a),
-				       MUTANT("new-time") ? clock_wall_ns() : c->time, flags };
-	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
+	struct replica_stamp stamp = { v->epoch,
+				       c->flight->sequence,
+				       flights_settled(c->a),
+				       MUTANT("new-time") ? clock_wall_ns() : c->time,
+				       c->in_doubt ? REPLICA_DOUBT : 0,
+				       session_tag(c->a->session) };
 	struct answers s;
+	struct fan *f;
 	int err = 0;
 
+	pthread_mutex_lock(&c->a->lock);
+	c->recalled = c->a->recalled;
+	pthread_mutex_unlock(&c->a->lock);
+	f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	if (!f)
 		return -ENOMEM;
+	c->sent = v->epoch;
 	switch (judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
-			collect_files(c, v, f);
+			changing_collect(c, v, f);
 		take_token(c, v, f);
-		err = take_result(c, v, f, &s);
+		err = changing_take(c, v, f, s.done);
 		*over = true;
 		break;
 	case ALIKE:
 		err = same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
+		c->clean = err != -EROFS && !may_be_done(err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -524,26 +532,9 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		err = s.error ? s.error : -EIO;
 		*over = true;
 		break;
-	case NOT_DONE: /* an append: where the file ended then is no matter any more */
-		flight_end(c->a, c->flight);
-		free(c->flight);
-		c->flight = NULL;
-		break;
 	case DIFFER:
-		log_warning(c->a->x, c->rq, "members disagree about %s (%s at some): the object is recovered", fop_name(c->fop),
-			    strerror(-s.first));
-		err = s.first;
-		*over = ++c->differed >= ATTEMPTS_ALIKE;
-		if (!*over) {
-			struct pack p = { 0 };
-
-			pack_u64(&p, v->epoch);
-			pack_u64(&p, c->flight->sequence);
-			afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
-			pack_free(&p);
-			wait_for_view(c->a, v->epoch, c->deadline);
-			err = 0;
-		}
+		err = differ(c, v, &s);
+		*over = err;
 		break;
 	}
 	fan_free(f);
@@ -551,11 +542,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 }
 
 /* A change that failed may be done at some members: they must hear of it before it counts as settled. */
-static void end_flight(struct changing *c, int err, uint64_t epoch, bool clean)
+static void end_flight(struct changing *c, int err, uint64_t epoch)
 {
 	if (!c->flight)
 		return;
-	if (!err || clean) {
+	if (!err || c->clean) {
 		flight_end(c->a, c->flight);
 		free(c->flight);
 	} else {
@@ -575,12 +566,7 @@ static int start_flight(struct changing *c)
 	return 0;
 }
 
-static int place_append(struct changing *c, uint64_t epoch);
-
-static bool is_alike(int err)
-{
-	return err && !blames_member(err) && err != -ENOSPC && err != -EDQUOT;
-}
+static int place_append(struct changing *c);
 
 static void let_go(struct changing *c)
 {
@@ -615,12 +601,18 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		return 0;
 	}
 	if (err)
-		return err;
+		return err == -ERECOVERING ? -EIO : err;
+	if (c->sent && c->sent != v->epoch && !MUTANT("send-blindly"))
+		return earlier(c, v, over);
 	if (c->append && !c->flight)
-		err = place_append(c, v->epoch);
+		err = place_append(c);
 	if (!err)
 		err = start_flight(c);
-	return err ? err : round_of(c, v, over);
+	if (!err)
+		err = round_of(c, v, over);
+	if (MUTANT("unpin-between"))
+		let_go(c);
+	return err;
 }
 
 static int run(struct changing *c)
@@ -642,7 +634,7 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
-	end_flight(c, err, v.epoch, is_alike(err));
+	end_flight(c, err, v.epoch);
 	let_go(c);
 	mark_retrying(c, false);
 	return err;
@@ -659,9 +651,10 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
-	c->pinned = 0;
+	c->pinned = c->sent = 0;
+	c->in_doubt = false;
 	c->tries = c->differed = 0;
-	c->retrying = false;
+	c->retrying = c->clean = false;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);
@@ -672,18 +665,6 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->deadline = deadline_of(c->a, rq);
 	c->time = clock_wall_ns();
 	note_of(fop, in, &c->note);
-}
-
-static int change(struct changing *c)
-{
-	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
-
-	if (err)
-		return err;
-	c->time = clock_wall_ns();
-	err = run(c);
-	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
-	return err;
 }
 
 static void size_unknown(struct afr *a, struct inode *inode)
@@ -697,23 +678,66 @@ static void size_unknown(struct afr *a, struct inode *inode)
 	pthread_mutex_unlock(&o->lock);
 }
 
+static void wrote(struct afr *a, struct inode *inode, uint64_t end)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (end > o->size)
+		o->size = end;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Where the file ends now, before the next append is placed. */
+static void note_size(const struct changing *c, int err)
+{
+	const struct setattr_in *set = c->in;
+	const struct write_out *written = c->out;
+
+	switch ((int)c->fop) {
+	case FOP_write:
+		if (err)
+			size_unknown(c->a, ((const struct write_in *)c->in)->file->inode);
+		else
+			wrote(c->a, ((const struct write_in *)c->in)->file->inode, written->offset + written->written);
+		break;
+	case FOP_setattr:
+		size_unknown(c->a, set->file ? set->file->inode : set->inode);
+		break;
+	case FOP_fallocate:
+		size_unknown(c->a, ((const struct fallocate_in *)c->in)->file->inode);
+		break;
+	case FOP_copy_range:
+		size_unknown(c->a, ((const struct copy_range_in *)c->in)->to->inode);
+		break;
+	default:
+		break;
+	}
+}
+
+static int change(struct changing *c)
+{
+	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+
+	if (err)
+		return err;
+	c->time = clock_wall_ns();
+	err = run(c);
+	note_size(c, err);
+	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
+	return err;
+}
+
 int afr_change(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	const struct setattr_in *set = in;
 	struct changing c;
 	int err;
 
 	changing_init(&c, rq, x, fop, in, out);
 	err = plan_of(c.a, fop, in, &c.plan);
-	if (!err)
-		err = change(&c);
-	if (fop == FOP_setattr)
-		size_unknown(c.a, set->file ? set->file->inode : set->inode);
-	else if (fop == FOP_fallocate)
-		size_unknown(c.a, ((const struct fallocate_in *)in)->file->inode);
-	else if (fop == FOP_copy_range)
-		size_unknown(c.a, ((const struct copy_range_in *)in)->to->inode);
-	return err;
+	return err ? err : change(&c);
 }
 
 /* ---- writes ---- */
@@ -746,22 +770,8 @@ static int size_of(struct afr *a, struct request *rq, struct file *file, uint64_
 	return 0;
 }
 
-static void wrote(struct afr *a, struct inode *inode, uint64_t end, int err)
-{
-	struct object *o = object_of(a, inode);
-
-	if (!o)
-		return;
-	pthread_mutex_lock(&o->lock);
-	if (err)
-		o->size_known = false;
-	else if (end > o->size)
-		o->size = end;
-	pthread_mutex_unlock(&o->lock);
-}
-
 /* An append is a write at the end, which is known, for nobody else changes the file while its token is here. */
-static int place_append(struct changing *c, uint64_t epoch)
+static int place_append(struct changing *c)
 {
 	int err;
 
@@ -769,7 +779,6 @@ static int place_append(struct changing *c, uint64_t epoch)
 	c->placed.flags &= ~(uint32_t)WRITE_APPEND;
 	err = size_of(c->a, c->rq, c->append->file, &c->placed.offset);
 	c->in = &c->placed;
-	c->placed_in = epoch;
 	note_of(FOP_write, &c->placed, &c->note);
 	return err;
 }
@@ -779,17 +788,12 @@ int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, s
 	struct changing c;
 	int err;
 
-	if (in->flags & WRITE_APPEND) {
-		changing_init(&c, rq, x, FOP_write, in, out);
-		c.append = in;
-		err = plan_all(c.a, &c.plan, in->file->inode);
-		if (!err)
-			err = change(&c);
-	} else {
-		err = afr_change(rq, x, FOP_write, in, out);
-	}
-	wrote(afr_of(x), in->file->inode, err ? 0 : out->offset + out->written, err);
-	return err;
+	if (!(in->flags & WRITE_APPEND))
+		return afr_change(rq, x, FOP_write, in, out);
+	changing_init(&c, rq, x, FOP_write, in, out);
+	c.append = in;
+	err = plan_all(c.a, &c.plan, in->file->inode);
+	return err ? err : change(&c);
 }
 
 /* ---- names of directories ---- */
@@ -841,7 +845,13 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 	if (!err && victim && S_ISDIR(victim->type) && victim != moved)
 		err = plan_all(c.a, &c.plan, victim);
 	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));
-	return err ? err : change(&c);
+	if (!err)
+		err = change(&c);
+	if (!err)
+		object_named(c.a, moved, in->to.parent, in->to.name);
+	if (!err && exchange)
+		object_named(c.a, victim, in->from.parent, in->from.name);
+	return err;
 }
 
 /* ---- create ---- */

@@ -17,8 +17,6 @@ void opened_free(struct opened *o)
 {
 	for (int i = 0; i < REPLICAS_MAX; i++)
 		file_unref(o->at[i]);
-	for (unsigned i = 0; i < o->dropped_count; i++)
-		file_unref(o->dropped[i]);
 	free(o->seen);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -117,20 +115,38 @@ static void bring_locks(struct afr *a, struct file *f, struct file *at, int memb
 	free(list);
 }
 
-/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring. */
+static unsigned unlike(struct opened *o)
+{
+	unsigned mask;
+
+	pthread_mutex_lock(&o->lock);
+	mask = o->unlike;
+	pthread_mutex_unlock(&o->lock);
+	return mask;
+}
+
+static void set_unlike(struct opened *o, int member, bool is)
+{
+	pthread_mutex_lock(&o->lock);
+	o->unlike = is ? o->unlike | 1u << member : o->unlike & ~(1u << member);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring, save to where
+ * it did not come. */
 static int note_lock(struct afr *a, struct file *f, const struct lock *l)
 {
 	struct object *o = object_of(a, f->inode);
+	bool whole = l->type == F_UNLCK && !l->start && l->end == UINT64_MAX, all_know = !unlike(opened_of(a, f));
 	struct held_lock *grown;
 	int err = 0;
 
 	if (!o)
 		return -ENOLCK;
 	pthread_mutex_lock(&o->lock);
-	o->locked_ever = true;
-	if (l->type == F_UNLCK && !l->start && l->end == UINT64_MAX) {
+	if (whole)
 		object_drop_locks(o, l->kind, l->owner, NULL);
-	} else {
+	if (!whole || !all_know) {
 		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
 		if (grown) {
 			o->held = grown;
@@ -148,7 +164,7 @@ static struct file *file_known(struct opened *o, int member)
 	struct file *f;
 
 	pthread_mutex_lock(&o->lock);
-	f = o->at[member];
+	f = o->at[member] ? file_ref(o->at[member]) : NULL;
 	pthread_mutex_unlock(&o->lock);
 	return f;
 }
@@ -163,18 +179,23 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 	if (!o)
 		return -EBADF;
 	*at = file_known(o, member);
-	if (*at)
+	if (*at && !(unlike(o) >> member & 1))
 		return 0;
+	file_unref(*at);
 	task_shield(true);
 	task_lock(&o->opening, NO_DEADLINE);
 	*at = file_known(o, member);
+	if (*at && unlike(o) >> member & 1) {
+		set_unlike(o, member, false);
+		bring_locks(a, f, *at, member);
+	}
 	if (!*at) {
 		err = open_at(a, f, member, &got);
 		if (!err)
 			bring_locks(a, f, got, member);
 		pthread_mutex_lock(&o->lock);
 		if (!err)
-			*at = o->at[member] = got;
+			*at = file_ref(o->at[member] = got);
 		pthread_mutex_unlock(&o->lock);
 	}
 	task_unlock(&o->opening);
@@ -182,18 +203,20 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 	return err;
 }
 
-void file_forget(struct afr *a, struct file *f, int member)
+void file_forget(struct afr *a, struct file *f, int member, const struct file *its)
 {
 	struct opened *o = opened_of(a, f);
+	struct file *old = NULL;
 
 	if (!o)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->at[member] && o->dropped_count < DROPPED_MAX) { /* others may be using it just now: it is let go with ours */
-		o->dropped[o->dropped_count++] = o->at[member];
+	if (o->at[member] == its) {
+		old = o->at[member];
 		o->at[member] = NULL;
 	}
 	pthread_mutex_unlock(&o->lock);
+	file_unref(old);
 }
 
 /* ---- open ---- */
@@ -310,6 +333,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	if (of) {
 		pthread_mutex_lock(&of->lock);
 		object_drop_locks(of, LOCK_FLOCK, 0, o);
+		object_drop_locks(of, LOCK_POSIX, 0, o); /* their owners have closed it */
 		pthread_mutex_unlock(&of->lock);
 	}
 	release_all(afr_of(x), rq, at);
@@ -317,6 +341,34 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 }
 
 /* ---- flush and fsync ---- */
+
+/* Members with the file open that are not IN: their locks count again when they are. */
+static unsigned others_with(struct opened *o, const struct view *v)
+{
+	unsigned mask = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (int i = 0; i < v->members; i++)
+		mask |= o->at[i] && v->state[i] != MEMBER_IN ? 1u << i : 0;
+	pthread_mutex_unlock(&o->lock);
+	return mask;
+}
+
+static void flush_others(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
+{
+	struct lock all = { .kind = LOCK_POSIX, .type = F_UNLCK, .end = UINT64_MAX, .owner = in->owner };
+	struct opened *o = opened_of(a, in->file);
+	unsigned mask = others_with(o, v), connected = mask & atomic_load(&a->up);
+	struct fan *f = connected ? fan_call(a, rq, connected, FOP_flush, in, NULL) : NULL;
+
+	for (int i = 0; i < v->members; i++)
+		if (mask >> i & 1 && (!f || !fan_result(f, i)->asked || fan_result(f, i)->status))
+			set_unlike(o, i, true);
+	if (f)
+		fan_free(f);
+	if (unlike(o))
+		note_lock(a, in->file, &all);
+}
 
 /* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
 int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
@@ -337,6 +389,8 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	if (!any)
 		return 0;
 	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	if (!err)
+		flush_others(a, rq, in, &v);
 	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
 		struct flush_out nothing = { 0 };
 
@@ -399,54 +453,126 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 
 /* ---- locks ---- */
 
+/* Cancelled when the member leaves the view: somebody else decides then. */
 static int lock_at(struct afr *a, struct request *rq, int member, const struct setlk_in *in, bool wait)
 {
 	struct setlk_in one = *in;
-	struct setlk_out out = { 0 };
+	struct fan *f;
 	int err;
 
 	one.lock.wait = wait && in->lock.wait;
-	err = one_call(a, rq, member, FOP_setlk, &one, &out, NULL);
+	f = fan_call(a, rq, 1u << member, FOP_setlk, &one, NULL);
+	if (!f)
+		return -ENOMEM;
+	err = fan_result(f, member)->status;
+	fan_free(f);
 	return err;
+}
+
+static bool other_view(int err)
+{
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
+}
+
+/* Takes it at the members, the most senior first, which decides; *done: where it was taken. A member that is BACK and can't find the file
+ * gets its locks when it is opened there. */
+static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
+{
+	struct opened *o = opened_of(a, in->file);
+	int err = 0;
+
+	for (unsigned k = 0; k < v->members && !err; k++) {
+		int i = v->order[k], one;
+
+		if (v->state[i] < MEMBER_BACK)
+			continue;
+		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
+		*done |= one ? 0 : 1u << i;
+		if (v->state[i] == MEMBER_IN)
+			err = one == -ENAMELESS ? 0 : one;
+		else
+			set_unlike(o, i, one);
+	}
+	return err;
+}
+
+/* Wherever the file is open; the most senior last. */
+static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v)
+{
+	struct opened *o = opened_of(a, in->file);
+	unsigned others = others_with(o, v);
+	int err = 0;
+
+	for (unsigned k = v->members; k-- > 0 && !err;) {
+		int i = v->order[k];
+
+		if (v->state[i] == MEMBER_IN) {
+			err = lock_at(a, rq, i, in, false);
+			err = err == -ENAMELESS ? 0 : err;
+		} else if (others >> i & 1) {
+			set_unlike(o, i, !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false));
+		}
+	}
+	return err;
+}
+
+/* It was taken at some members only: they have again what was there before. */
+static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *in, unsigned done)
+{
+	struct setlk_in none = *in;
+
+	none.lock.type = F_UNLCK;
+	task_shield(true);
+	for (int i = a->members; i-- > 0;) {
+		if (!(done >> i & 1))
+			continue;
+		lock_at(a, rq, i, &none, false);
+		set_unlike(opened_of(a, in->file), i, true); /* brings those that are held when it is used next */
+	}
+	task_shield(false);
+}
+
+static void locks_used(struct afr *a, struct inode *inode)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->locked_ever = true;
+	pthread_mutex_unlock(&o->lock);
 }
 
 /* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
 int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
-	struct opened *o = opened_of(afr_of(x), in->file);
 	struct afr *a = afr_of(x);
 	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
 	bool unlock = in->lock.type == F_UNLCK;
+	unsigned done = 0;
 	struct view v;
 	int err;
 
 	(void)out;
-	if (!o)
+	if (!opened_of(a, in->file))
 		return -EBADF;
+	locks_used(a, in->file->inode);
 	for (;;) {
-		unsigned again = 0;
-
-		err = afr_view(a, deadline, &v);
-		if (err)
-			return err;
-		for (unsigned k = 0; k < v.members && !err; k++) {
-			int i = v.order[unlock ? v.members - 1 - k : k];
-
-			if (v.state[i] != MEMBER_IN)
-				continue;
-			err = lock_at(a, rq, i, in, true);
-			if (err == -ENAMELESS)
-				err = 0;
-			again = err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
-		}
-		if (!again || clock_ns() >= deadline)
+		err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+		if (!err)
+			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
+		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
 			break;
 		afr_view_stale(a, v.epoch);
 		err = task_sleep_ms(SOON_MS);
 		if (err)
-			return err;
+			break;
 	}
-	return err ? err : note_lock(a, in->file, &in->lock);
+	if (!err)
+		err = note_lock(a, in->file, &in->lock);
+	if (err && !unlock)
+		undo_lock(a, rq, in, done);
+	return err;
 }
 
 /* ---- listings ---- */

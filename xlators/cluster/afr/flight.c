@@ -2,7 +2,7 @@
 /* Changes under way, and how the members hear that those before are settled. */
 #include "afr.h"
 
-enum { QUIET_MS = 20, AGAIN_MS = 100 };
+enum { QUIET_MS = 20, AGAIN_MS = 100, AGAIN_MAX_MS = 1000, VIEW_NS = 1000000000 };
 
 void flight_begin(struct afr *a, struct flight *f)
 {
@@ -39,15 +39,18 @@ static bool tell(struct afr *a)
 	uint64_t now;
 	unsigned mask, good;
 
+	if (afr_view(a, clock_ns() + VIEW_NS, &v))
+		return false;
 	pthread_mutex_lock(&a->lock);
-	v = a->view;
 	now = settled(a);
 	pthread_mutex_unlock(&a->lock);
 	mask = view_mask(&v, MEMBER_BACK);
 	pack_u64(&p, v.epoch);
 	pack_u64(&p, now);
-	good = afr_told(a, mask, REPLICA_SETTLE, &p);
+	good = afr_tell(a, mask, REPLICA_SETTLE, &p);
 	pack_free(&p);
+	if (good != mask)
+		afr_view_stale(a, v.epoch);
 	pthread_mutex_lock(&a->lock);
 	if (good == mask && a->view.epoch == v.epoch && now > a->told)
 		a->told = now;
@@ -76,10 +79,11 @@ static void settle_task(void *arg)
 	bool more = true;
 
 	while (more) {
+		bool good;
+
 		task_sleep_ms(pause);
-		pause = QUIET_MS;
-		if (due(a, &more) && !tell(a))
-			pause = AGAIN_MS;
+		good = !due(a, &more) || tell(a);
+		pause = good ? QUIET_MS : pause < AGAIN_MS ? AGAIN_MS : pause < AGAIN_MAX_MS ? 2 * pause : pause;
 	}
 	afr_task_ends(a);
 }
@@ -142,11 +146,21 @@ static bool known_as_failed(struct abandoned *b)
 	mask = view_mask(&v, MEMBER_BACK);
 	pack_u64(&p, b->epoch);
 	pack_u64(&p, b->flight->sequence);
-	good = afr_told(b->a, mask, REPLICA_FAILED, &p);
+	good = afr_tell(b->a, mask, REPLICA_FAILED, &p);
 	pack_free(&p);
 	if (good != mask)
 		afr_view_stale(b->a, b->epoch);
 	return good == mask;
+}
+
+static bool stopping(struct afr *a)
+{
+	bool yes;
+
+	pthread_mutex_lock(&a->lock);
+	yes = a->stopping;
+	pthread_mutex_unlock(&a->lock);
+	return yes;
 }
 
 static void abandon_task(void *arg)
@@ -155,9 +169,9 @@ static void abandon_task(void *arg)
 	struct afr *a = b->a;
 	struct view v;
 
-	while (!known_as_failed(b) && !a->stopping) {
+	while (!known_as_failed(b) && !stopping(a)) {
 		task_sleep_ms(AGAIN_MS);
-		afr_view(a, clock_ns() + 1000000000, &v);
+		afr_view(a, clock_ns() + VIEW_NS, &v);
 	}
 	flight_end(a, b->flight);
 	free(b->flight);

@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { DEPTH_MAX = 128, VERB_NS = 5000000000, SOON_MS = 10 };
+enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000, SOON_MS = 10 };
 
 void object_init(struct object *o, struct inode *inode)
 {
@@ -45,18 +45,55 @@ struct object *object_of(struct afr *a, struct inode *inode)
 	return o;
 }
 
-void object_seen(struct afr *a, struct inode *inode, int child, struct inode *parent, const char *name)
+static struct inode *parent_of(struct afr *a, struct inode *inode)
+{
+	struct object *o = inode_slot(inode, a->x);
+	struct inode *parent = NULL;
+
+	if (!o)
+		return NULL;
+	pthread_mutex_lock(&o->lock);
+	if (o->parent)
+		parent = inode_ref(o->parent);
+	pthread_mutex_unlock(&o->lock);
+	return parent;
+}
+
+/* What is out of date may say that the directory is below itself: then nothing of that circle would ever be forgotten. */
+static void cut_circle(struct afr *a, const struct inode *inode, struct inode *parent)
+{
+	struct inode *at = inode_ref(parent), *next, *cut = NULL;
+
+	for (unsigned i = 0; i < STEPS_MAX && at && !cut; i++) {
+		next = parent_of(a, at);
+		if (next == inode) {
+			struct object *o = inode_slot(at, a->x);
+
+			pthread_mutex_lock(&o->lock);
+			if (o->parent == inode) {
+				cut = o->parent;
+				o->parent = NULL;
+			}
+			pthread_mutex_unlock(&o->lock);
+		}
+		inode_unref(at);
+		at = next;
+	}
+	inode_unref(at);
+	inode_unref(cut);
+}
+
+void object_named(struct afr *a, struct inode *inode, struct inode *parent, const char *name)
 {
 	struct object *o = inode ? object_of(a, inode) : NULL;
 	struct inode *old = NULL;
+	bool moved;
 
-	if (!o)
-		return;
-	atomic_fetch_or(&o->known, 1u << child);
-	if (!parent || !name || parent == inode)
+	if (!o || !parent || !name || parent == inode)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->parent != parent || !o->name || strcmp(o->name, name)) {
+	moved = o->parent != parent;
+	if (moved || !o->name || strcmp(o->name, name)) {
 		char *copy = strdup(name);
 
 		if (copy) {
@@ -68,6 +105,18 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 	}
 	pthread_mutex_unlock(&o->lock);
 	inode_unref(old);
+	if (moved && S_ISDIR(inode->type))
+		cut_circle(a, inode, parent);
+}
+
+void object_seen(struct afr *a, struct inode *inode, int child, struct inode *parent, const char *name)
+{
+	struct object *o = inode ? object_of(a, inode) : NULL;
+
+	if (!o)
+		return;
+	atomic_fetch_or(&o->known, 1u << child);
+	object_named(a, inode, parent, name);
 }
 
 void object_drop_locks(struct object *o, uint32_t kind, uint64_t owner, const struct opened *through)
@@ -175,6 +224,110 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }
 
+/* ---- tokens of what was forgotten ---- */
+
+enum { LEAVING_MAX = 1024, LEAVING_WAIT_MS = 20 };
+
+static void send_leaving(struct afr *a, const struct view *v, unsigned count)
+{
+	for (int i = 0; i < v->members; i++) {
+		struct pack p = { 0 };
+		unsigned its = 0;
+
+		pack_u64(&p, v->epoch);
+		pack_u64(&p, flights_settled(a));
+		for (unsigned k = 0; k < count; k++)
+			if (!gfid_is_null(&a->leaving[k]) && view_granter(v, &a->leaving[k]) == i) {
+				pack_gfid(&p, &a->leaving[k]);
+				its++;
+			}
+		if (its)
+			afr_verb(a, i, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+		pack_free(&p);
+	}
+}
+
+/* Those that are known again keep it: it may have been asked for, and granted, before it was in the list. */
+static void keep_known(struct afr *a, unsigned count)
+{
+	for (unsigned k = 0; k < count; k++) {
+		cleanup_inode struct inode *inode = inode_find(a->x->inodes, &a->leaving[k]);
+
+		if (!inode)
+			continue;
+		pthread_mutex_lock(&a->lock);
+		a->leaving[k] = (struct gfid){ 0 };
+		pthread_mutex_unlock(&a->lock);
+	}
+}
+
+static void leave_task(void *arg)
+{
+	struct afr *a = arg;
+	bool more = true;
+	struct view v;
+	unsigned count;
+
+	while (more) {
+		task_sleep_ms(LEAVING_WAIT_MS);
+		pthread_mutex_lock(&a->lock);
+		count = a->leaving_sent = a->leaving_count;
+		a->released += count;
+		v = a->view;
+		pthread_mutex_unlock(&a->lock);
+		keep_known(a, count); /* nobody moves the first ones meanwhile */
+		send_leaving(a, &v, count);
+		pthread_mutex_lock(&a->lock);
+		a->leaving_count -= count;
+		memmove(a->leaving, a->leaving + count, a->leaving_count * sizeof(*a->leaving));
+		a->leaving_sent = 0;
+		more = a->leaving_count;
+		a->leaves = more;
+		task_cond_broadcast(&a->changed);
+		pthread_mutex_unlock(&a->lock);
+	}
+	afr_task_ends(a);
+}
+
+/* Where there are too many the brick asks for them when it has too many. */
+void token_leaves(struct afr *a, const struct gfid *g, uint64_t epoch)
+{
+	bool start = false;
+
+	pthread_mutex_lock(&a->lock);
+	if (!a->leaving)
+		a->leaving = malloc(LEAVING_MAX * sizeof(*a->leaving));
+	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping) {
+		a->leaving[a->leaving_count++] = *g;
+		start = !a->leaves;
+		a->leaves = true;
+	}
+	pthread_mutex_unlock(&a->lock);
+	if (start && afr_spawn(a, leave_task, a)) {
+		pthread_mutex_lock(&a->lock);
+		a->leaves = false;
+		a->leaving_count = 0;
+		pthread_mutex_unlock(&a->lock);
+	}
+}
+
+/* It is wanted again: what is on its way back must have come there before it is asked for. */
+static void token_stays(struct afr *a, const struct gfid *g)
+{
+	pthread_mutex_lock(&a->lock);
+	for (unsigned i = 0; i < a->leaving_count;) {
+		if (!gfid_equal(&a->leaving[i], g)) {
+			i++;
+		} else if (i < a->leaving_sent) {
+			task_cond_wait(&a->changed, &a->lock, NO_DEADLINE);
+			i = 0;
+		} else {
+			a->leaving[i] = a->leaving[--a->leaving_count];
+		}
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
 /* With o->lock held, which is let go meanwhile. */
 static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
 {
@@ -184,13 +337,15 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	o->recalled = false;
 	pthread_mutex_unlock(&o->lock);
 	task_shield(true);
+	if (!MUTANT("release-late"))
+		token_stays(a, gfid_of(o));
 	err = ask(a, o, epoch, deadline);
 	task_shield(false);
 	pthread_mutex_lock(&o->lock);
 	o->token = err ? TOKEN_NONE : TOKEN_HELD;
 	o->epoch = epoch;
-	object_gained(a, o);
 	o->size_known = false;
+	object_gained(a, o);
 	task_cond_broadcast(&o->changed);
 	return err;
 }
@@ -231,16 +386,17 @@ bool token_want(struct afr *a, struct object *o, uint64_t epoch)
 {
 	bool want;
 
-	(void)a;
 	pthread_mutex_lock(&o->lock);
 	if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
 		o->token = TOKEN_NONE;
-	want = o->token == TOKEN_NONE && !o->recalls;
+	want = o->token == TOKEN_NONE && !o->shared;
 	if (want) {
 		o->token = TOKEN_ASKED;
 		o->recalled = false;
 	}
 	pthread_mutex_unlock(&o->lock);
+	if (want)
+		token_stays(a, gfid_of(o));
 	return want;
 }
 
@@ -257,7 +413,7 @@ void token_wanted(struct afr *a, struct object *o, uint64_t epoch, bool got)
 	task_cond_broadcast(&o->changed);
 }
 
-/* If it was asked back before this was known here it has been given back: a message may have overtaken the answer. */
+/* If it was asked back before this was known here it has been given back, or will be: a message may have overtaken the answer. */
 void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 {
 	struct object *o = object_of(a, inode);
@@ -265,7 +421,7 @@ void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 	if (!o)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->token == TOKEN_NONE && !o->recalls) {
+	if (o->token == TOKEN_NONE && !o->shared) {
 		o->token = TOKEN_HELD;
 		o->epoch = epoch;
 		o->size_known = false;
@@ -281,30 +437,38 @@ struct giving_back {
 	uint64_t epoch;
 };
 
-static void give_back(void *arg)
+/* Epoch 0: of now. */
+static void release(struct afr *a, const struct gfid *gfid, uint64_t epoch)
 {
-	struct giving_back *g = arg;
 	struct pack p = { 0 };
 	int granter;
 
-	afr_disbelieve(g->a, g->o);
-	pthread_mutex_lock(&g->a->lock);
-	granter = g->a->view.epoch == g->epoch ? view_granter(&g->a->view, gfid_of(g->o)) : -1;
-	g->a->released++;
-	pthread_mutex_unlock(&g->a->lock);
-	pack_u64(&p, g->epoch);
-	pack_u64(&p, flights_settled(g->a));
-	pack_gfid(&p, gfid_of(g->o));
+	pthread_mutex_lock(&a->lock);
+	epoch = epoch ? epoch : a->view.epoch;
+	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid) : -1;
+	a->released++;
+	pthread_mutex_unlock(&a->lock);
+	pack_u64(&p, epoch);
+	pack_u64(&p, flights_settled(a));
+	pack_gfid(&p, gfid);
 	if (granter >= 0)
-		afr_verb(g->a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+		afr_verb(a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
 	pack_free(&p);
+}
+
+static void give_back(void *arg)
+{
+	struct giving_back *g = arg;
+
+	afr_disbelieve(g->a, g->o);
+	release(g->a, gfid_of(g->o), g->epoch);
 	pthread_mutex_lock(&g->o->lock);
 	if (g->o->token == TOKEN_RETURNING)
 		g->o->token = TOKEN_NONE;
 	pthread_mutex_unlock(&g->o->lock);
 	task_cond_broadcast(&g->o->changed);
-	afr_task_ends(g->a);
 	inode_unref(g->inode);
+	afr_task_ends(g->a);
 	free(g);
 }
 
@@ -338,8 +502,7 @@ void token_unpin(struct afr *a, struct object *o)
 void token_recalled(struct afr *a, struct object *o)
 {
 	pthread_mutex_lock(&o->lock);
-	o->recalls++;
-	o->recalled = true;
+	o->recalled = o->shared = true;
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
 		pthread_mutex_lock(&a->lock);
 		o->epoch = a->view.epoch;
@@ -386,13 +549,15 @@ static int by_name(struct afr *a, struct request *rq, struct inode *inode, struc
 	int err = resolve(a, rq, parent, child, depth + 1);
 	bool lost = false;
 
+	if (err == -ENOENT) /* the directory has no name any more: that does not mean that the object has none */
+		return -ESTALE;
 	if (!err)
 		err = look(a, rq, parent, name, child, inode, &lost);
 	if (!lost || gfid_equal(&parent->gfid, &gfid_root))
 		return err;
 	atomic_fetch_and(&object_of(a, parent)->known, ~(1u << child)); /* it was healed anew there: names lead to it */
 	err = resolve(a, rq, parent, child, depth + 1);
-	return err ? err : look(a, rq, parent, name, child, inode, &lost);
+	return err == -ENOENT ? -ESTALE : err ? err : look(a, rq, parent, name, child, inode, &lost);
 }
 
 static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
@@ -513,6 +678,30 @@ static int unlinked(struct afr *a, struct inode *inode, int child)
 	return err;
 }
 
+/* In another view it may have a name again: a power cut of all undoes an unlink that was not synced. */
+static bool is_lost(struct afr *a, struct object *o, int child)
+{
+	uint64_t epoch;
+
+	if (!(atomic_load(&o->lost) >> child & 1))
+		return false;
+	pthread_mutex_lock(&a->lock);
+	epoch = a->view.epoch;
+	pthread_mutex_unlock(&a->lock);
+	if (epoch == atomic_load(&o->lost_epoch) || MUTANT("lost-for-ever"))
+		return true;
+	atomic_store(&o->lost, 0);
+	return false;
+}
+
+static void lose(struct afr *a, struct object *o, int child)
+{
+	pthread_mutex_lock(&a->lock);
+	atomic_store(&o->lost_epoch, a->view.epoch);
+	pthread_mutex_unlock(&a->lock);
+	atomic_fetch_or(&o->lost, 1u << child);
+}
+
 static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth)
 {
 	struct object *o = object_of(a, inode);
@@ -522,24 +711,62 @@ static int resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 		return -ENOMEM;
 	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
 		return 0;
-	if (atomic_load(&o->lost) >> child & 1)
+	if (is_lost(a, o, child))
 		return -ENOENT;
 	if (depth > DEPTH_MAX)
-		return -ELOOP;
+		return -ESTALE;
 	pthread_mutex_lock(&a->lock);
 	a->resolves++;
 	pthread_mutex_unlock(&a->lock);
-	err = by_hint(a, rq, inode, o, child, depth);
+	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? find_directory(a, inode, child) : -ESTALE;
+	if (err)
+		err = by_hint(a, rq, inode, o, child, depth);
 	if (err == -ESTALE)
 		err = by_links(a, rq, inode, o, child, depth);
 	if (err == -ENOENT)
 		err = unlinked(a, inode, child);
 	if (err == -ENOENT) /* what it does not get from now on it must not be asked for */
-		atomic_fetch_or(&o->lost, 1u << child);
+		lose(a, o, child);
 	return err;
 }
 
+/* So many steps up; *steps: those that there were, to what the child knows. */
+static struct inode *above(struct afr *a, struct inode *inode, int child, unsigned *steps)
+{
+	struct inode *at = inode_ref(inode), *next;
+	unsigned most = *steps;
+
+	for (*steps = 0; *steps < most; ++*steps) {
+		struct object *o = inode_slot(at, a->x);
+
+		if (!o || atomic_load(&o->known) >> child & 1 || !(next = parent_of(a, at)))
+			break;
+		inode_unref(at);
+		at = next;
+	}
+	return at;
+}
+
+/* Of a tree that is deeper than one recursion may be the upper directories are made known first. */
 int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)
 {
+	const struct object *o = object_of(a, inode);
+	unsigned steps = STEPS_MAX, up;
+	int err = 0;
+
+	if (!o)
+		return -ENOMEM;
+	if (atomic_load(&o->known) >> child & 1)
+		return 0;
+	inode_unref(above(a, inode, child, &steps));
+	while (steps > DEPTH_MAX / 2 && !err) {
+		struct inode *at;
+
+		steps -= DEPTH_MAX / 2;
+		up = steps;
+		at = above(a, inode, child, &up);
+		err = up == steps ? resolve(a, rq, at, child, 0) : -ESTALE;
+		inode_unref(at);
+	}
 	return resolve(a, rq, inode, child, 0);
 }

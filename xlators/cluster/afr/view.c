@@ -27,8 +27,8 @@ void afr_task_ends(struct afr *a)
 {
 	pthread_mutex_lock(&a->lock);
 	a->tasks--;
+	task_cond_broadcast(&a->changed); /* with the lock: stop may free all of it as soon as that is let go */
 	pthread_mutex_unlock(&a->lock);
-	task_cond_broadcast(&a->changed);
 }
 
 /* ---- verbs ---- */
@@ -37,6 +37,7 @@ int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inod
 	    struct replica_out *out)
 {
 	struct replica_in in = { .verb = verb, .inode = inode };
+	struct replica_stamp who = { .session = session_tag(a->session) };
 	struct request rq;
 	int err = more ? pack_end(more, &in.data) : 0;
 
@@ -45,7 +46,9 @@ int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inod
 	request_init(&rq, a->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = deadline;
-	err = fop_call(&rq, a->x->child[child], FOP_replica, &in, out);
+	err = stamp_attach(&rq, &who);
+	if (!err)
+		err = fop_call(&rq, a->x->child[child], FOP_replica, &in, out);
 	request_finish(&rq);
 	free(in.data.bytes);
 	return err;
@@ -93,7 +96,7 @@ static void tell_one(void *arg)
 	pthread_mutex_unlock(&t->lock);
 }
 
-unsigned afr_told(struct afr *a, unsigned mask, enum replica_verb verb, const struct pack *what)
+unsigned afr_tell(struct afr *a, unsigned mask, enum replica_verb verb, const struct pack *what)
 {
 	struct telling t = { .a = a, .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct told one[REPLICAS_MAX];
@@ -122,9 +125,17 @@ unsigned afr_told(struct afr *a, unsigned mask, enum replica_verb verb, const st
 	return t.good;
 }
 
-void afr_tell(struct afr *a, unsigned mask, enum replica_verb verb, const struct pack *what)
+/* At the end, when nothing is under way any more: the tokens are given back, so nobody need wait for a new view. */
+void afr_detach(struct afr *a)
 {
-	afr_told(a, mask, verb, what);
+	struct pack p = { 0 };
+
+	if (!a->view.epoch)
+		return;
+	pack_u64(&p, a->view.epoch);
+	pack_u64(&p, flights_settled(a));
+	afr_tell(a, atomic_load(&a->up), REPLICA_DETACH, &p);
+	pack_free(&p);
 }
 
 /* ---- fetching ---- */
@@ -261,16 +272,6 @@ void afr_view_stale(struct afr *a, uint64_t epoch)
 	if (a->view.epoch == epoch)
 		a->stale = true;
 	pthread_mutex_unlock(&a->lock);
-}
-
-bool afr_view_is(struct afr *a, uint64_t epoch)
-{
-	bool is;
-
-	pthread_mutex_lock(&a->lock);
-	is = a->view.epoch == epoch && !a->stale;
-	pthread_mutex_unlock(&a->lock);
-	return is;
 }
 
 /* ---- who reads ---- */

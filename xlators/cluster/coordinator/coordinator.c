@@ -266,6 +266,7 @@ static void wait_for_tasks(void *arg)
 	while (c->tasks)
 		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&c->lock);
+	scrub_free(&c->scrub);
 }
 
 static void coordinator_stop(struct xlator *x)
@@ -290,7 +291,6 @@ static void coordinator_finish(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	notes_free(c);
-	scrub_free(&c->scrub);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->lock);

@@ -47,6 +47,10 @@ struct scrub {
 	int status; /* how the last one ended */
 	struct finding finding[FINDINGS_MAX];
 	unsigned findings;
+	/* References on what differs, until the next scrub: bricks that were started anew find it by nothing but the name, and healing has
+	 * only the gfid. */
+	struct inode **kept;
+	size_t kepts, kept_room;
 };
 /* Changes that are not known to be everywhere, of all members. */
 struct union_note {

@@ -124,11 +124,22 @@ static int unpack_links(const struct blob *blob, struct links_told *links)
 	return u.failed ? -EIO : 0;
 }
 
+/* The member has told of it, but has it neither in use nor on its list: then it goes by what it told. */
+static int ask_names(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct replica_out *out)
+{
+	cleanup_inode struct inode *inode = inode_find(h->x->inodes, gfid);
+	int err = inode ? heal_verb(h, rq, at, REPLICA_LINKS, inode, NULL, out) : -ENOENT;
+
+	return is_gone(err) || err == -EXDEV ? -ENOENT : err;
+}
+
 int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct links_told *links)
 {
 	struct replica_out out = { 0 };
 	int err = ask(h, rq, gfid, at, &out);
 
+	if (err == -ENOENT)
+		err = ask_names(h, rq, gfid, at, &out);
 	if (!err)
 		err = unpack_links(&out.data, links);
 	if (err)
@@ -139,11 +150,13 @@ int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int a
 
 /* ---- from the root down ---- */
 
-/* For a directory that the member has, but can't find by its gfid: nobody uses it, and it did not change of late. */
+/* For a directory that the member has, but can't find by its gfid: nobody uses it, and it did not change of late. And for what lies somewhere
+ * in the limbo. */
 struct search {
 	struct heal *h;
 	struct request *rq;
 	int at;
+	bool any; /* not only directories */
 	const struct gfid *gfid;
 	struct link_told *link;
 	size_t count, room;
@@ -172,10 +185,10 @@ static int look_at(struct search *s, struct inode *directory, const struct diren
 	int err = e->inode ? 0 : thing_lookup(s->h, s->rq, s->at, directory, e->name, &t);
 	struct inode *inode = e->inode ? e->inode : t.inode;
 
-	if (err || !S_ISDIR(inode->type))
+	if (err)
 		return err == -ENOENT ? 0 : err;
 	if (!gfid_equal(&inode->gfid, s->gfid))
-		return put(s, inode);
+		return S_ISDIR(inode->type) ? put(s, inode) : 0;
 	s->link->parent = directory->gfid;
 	snprintf(s->link->name, sizeof(s->link->name), "%s", e->name);
 	s->found = true;
@@ -203,7 +216,7 @@ static int look_into(struct search *s, struct inode *directory)
 			const struct dirent_plus *e = &out.entries.entry[i];
 
 			in.offset = e->next_offset;
-			if (!e->type || S_ISDIR(e->type))
+			if (!e->type || S_ISDIR(e->type) || (s->any && gfid_equal(&e->gfid, s->gfid)))
 				err = look_at(s, directory, e);
 		}
 		end = out.entries.end || !out.entries.count;
@@ -212,6 +225,22 @@ static int look_into(struct search *s, struct inode *directory)
 	heal_call(s->h, s->rq, s->at, FOP_release, &release, &released);
 	fop_out_clear(FOP_opendir, &opened);
 	return err;
+}
+
+/* *in: the directory that names it. */
+static int search(struct search *s, struct inode *top, struct inode **in)
+{
+	int err = put(s, top);
+
+	while (!err && s->count && !s->found) {
+		inode_unref_at(in);
+		*in = s->left[--s->count];
+		err = look_into(s, *in);
+	}
+	while (s->count)
+		inode_unref(s->left[--s->count]);
+	free(s->left);
+	return err ? err : s->found ? 0 : -ENOENT;
 }
 
 int directory_search(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct link_told *link,
@@ -223,21 +252,24 @@ int directory_search(struct heal *h, struct request *rq, const struct gfid *gfid
 	int err = thing_known(h, rq, &gfid_root, at, &root);
 
 	if (!err)
-		err = put(&s, root.inode);
-	while (!err && s.count && !s.found) {
-		inode_unref_at(&in);
-		in = s.left[--s.count];
-		err = look_into(&s, in);
-	}
-	if (!err)
-		err = !s.found ? -ENOENT : t ? thing_lookup(h, rq, at, in, link->name, t) : 0;
-	while (s.count)
-		inode_unref(s.left[--s.count]);
-	free(s.left);
+		err = search(&s, root.inode, &in);
+	if (!err && t)
+		err = thing_lookup(h, rq, at, in, link->name, t);
 	if (!err && t && !gfid_equal(&t->inode->gfid, gfid)) {
 		thing_clear(t);
 		err = -ENOENT;
 	}
+	return err;
+}
+
+int search_below(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct inode *top, struct inode **in,
+		 char name[256])
+{
+	struct link_told link = { 0 };
+	struct search s = { .h = h, .rq = rq, .at = at, .any = true, .gfid = gfid, .link = &link };
+	int err = search(&s, top, in);
+
+	memcpy(name, link.name, sizeof(link.name));
 	return err;
 }
 

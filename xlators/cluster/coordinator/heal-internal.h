@@ -51,6 +51,9 @@ int links_ask(struct heal *, struct request *, const struct gfid *, int at, stru
 int place_ask(struct heal *, struct request *, const struct gfid *, int at, struct links_told *);
 /* Looks for the directory in all directories of the member, from the root down. `t` may be NULL. -ENOENT: it is not there. */
 int directory_search(struct heal *, struct request *, const struct gfid *, int at, struct link_told *, struct thing *t);
+/* Looks for anything below `top`. *in: the directory that names it, a reference. */
+int search_below(struct heal *, struct request *, const struct gfid *, int at, struct inode *top, struct inode **in,
+		 char name[256]);
 
 /* ---- heal-meta.c, heal-data.c: what an object is, save its names ---- */
 
@@ -100,4 +103,6 @@ int limbo_open(struct heal *, struct request *, int at, struct inode **); /* mad
 int limbo_take(struct heal *, struct request *, int at, struct inode *directory, const char *name, const struct thing *);
 /* Moves it out of there to the name. -ENOENT: it is not there. */
 int limbo_give(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
+/* The same for what lies somewhere below: a directory went there with all that it named. */
+int limbo_dig(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
 #endif

@@ -131,6 +131,27 @@ int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gf
 	return heal_call(h, rq, at, FOP_rename, &in, &out);
 }
 
+int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+{
+	cleanup_inode struct inode *limbo = NULL, *in = NULL;
+	cleanup_thing struct thing t = { 0 };
+	char name[256];
+	struct rename_in move = { .to = *to, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	int err = limbo_find(h, rq, at, &limbo);
+
+	if (!err)
+		err = search_below(h, rq, gfid, at, limbo, &in, name);
+	if (!err)
+		err = thing_lookup(h, rq, at, in, name, &t);
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		err = -ENOENT;
+	if (err)
+		return err;
+	move.from = (struct loc){ in, t.inode, name };
+	return heal_call(h, rq, at, FOP_rename, &move, &out);
+}
+
 /* ---- the end ---- */
 
 struct level { /* of a tree that goes */

@@ -116,10 +116,12 @@ static int again_to(struct recovery *r, const struct union_note *u, int to)
 	return err;
 }
 
-/* What the truth did: this becomes of it everywhere. */
+/* What the truth did: this becomes of it everywhere. -EIO: it does not know itself. */
 static int outcome_of(const struct union_note *u)
 {
-	return u->has[u->truth] && !u->status[u->truth] ? 0 : -ECANCELED;
+	if (!u->has[u->truth])
+		return -ECANCELED;
+	return !u->status[u->truth] ? 0 : is_vague(u->status[u->truth]) ? -EIO : -ECANCELED;
 }
 
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
@@ -137,10 +139,25 @@ static int say_status(struct recovery *r, const struct union_note *u, int to, in
 	return tell_member(r->c, to, REPLICA_RESOLVE, &p);
 }
 
+/* A member must not be spoiled for the sake of one that is gone: whoever is left would know no more what was done. */
+static int truth_answers(struct recovery *r, int truth)
+{
+	cleanup_inode struct inode *root = NULL;
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	if (!err)
+		err = heal_find(&r->c->heal, &rq, &gfid_root, -1, truth, &root);
+	heal_request_end(&rq);
+	return err;
+}
+
 static int make_equal(struct recovery *r, const struct union_note *u, int to)
 {
-	int err = say_status(r, u, to, -EIO);
+	int err = MUTANT("spoil-blindly") ? 0 : truth_answers(r, u->truth);
 
+	if (!err)
+		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
 	return err ? err : say_status(r, u, to, outcome_of(u));

@@ -82,8 +82,26 @@ static void path_of(struct scrubbing *s, struct request *rq, const struct gfid *
 	memmove(path, path + at, PATH_SIZE - at);
 }
 
+/* With the lock held. */
+static void keep(struct scrub *all, struct inode *inode)
+{
+	size_t room = all->kept_room ? 2 * all->kept_room : 64;
+	struct inode **grown;
+
+	if (all->kepts == all->kept_room) {
+		grown = realloc(all->kept, room * sizeof(*grown));
+		if (!grown)
+			return;
+		all->kept = grown;
+		all->kept_room = room;
+	}
+	all->kept[all->kepts++] = inode_ref(inode);
+}
+
 static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, int member)
 {
+	cleanup_inode struct inode *inode = inode_find(s->c->x->inodes, g);
+
 	struct scrub *all = &s->c->scrub;
 	char path[PATH_SIZE], text[GFID_TEXT];
 
@@ -93,8 +111,7 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 	all->differences++;
 	if (all->findings < FINDINGS_MAX)
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
-	if (all->repairs)
-		list_add(&s->c->member[member].differs, g);
+	keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
 }
 
@@ -279,6 +296,7 @@ static void scrub_task(void *arg)
 
 int scrub_start(struct coordinator *c, bool repair)
 {
+	struct scrub last = { 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -287,10 +305,11 @@ int scrub_start(struct coordinator *c, bool repair)
 	else if (!c->view.epoch)
 		err = -EAGAIN;
 	if (!err) {
-		scrub_free(&c->scrub);
+		last = c->scrub;
 		c->scrub = (struct scrub){ .running = true, .repairs = repair, .started_ns = clock_ns() };
 	}
 	pthread_mutex_unlock(&c->lock);
+	scrub_free(&last);
 	if (!err && (err = coordinator_spawn(c, scrub_task, c))) {
 		pthread_mutex_lock(&c->lock);
 		c->scrub.running = false;
@@ -324,5 +343,8 @@ void scrub_free(struct scrub *s)
 {
 	for (unsigned i = 0; i < s->findings; i++)
 		free(s->finding[i].path);
-	s->findings = 0;
+	for (size_t i = 0; i < s->kepts; i++)
+		inode_unref(s->kept[i]);
+	free(s->kept);
+	*s = (struct scrub){ 0 };
 }

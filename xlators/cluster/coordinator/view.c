@@ -147,6 +147,17 @@ static int collect_notes(struct coordinator *c, int member)
 	}
 }
 
+/* A member that was started anew may have done any of them, and has forgotten. */
+static void union_forgotten(struct coordinator *c, int member)
+{
+	for (struct union_note *u = c->notes; u && !MUTANT("trust-the-forgetful"); u = u->next) {
+		if (u->has[member])
+			continue;
+		u->has[member] = true;
+		u->status[member] = -EIO;
+	}
+}
+
 void notes_free(struct coordinator *c)
 {
 	while (c->notes) {
@@ -404,6 +415,9 @@ static int gather(struct changing *v)
 			if (err)
 				blame(c, i, "tell its notes", err);
 		}
+	for (int i = 0; i < c->members && !err; i++)
+		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] != v->next->incarnation[i])
+			union_forgotten(c, i);
 	if (!err && v->cold)
 		err = notes_of_indexes(c, v->next);
 	return err ? err : list_pending(v, true);

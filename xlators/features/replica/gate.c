@@ -4,7 +4,7 @@
 
 #include "member.h"
 
-enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000, CLOCK_SLACK_NS = 5000000000 };
+enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
 
 /* ---- changes ---- */
 
@@ -129,7 +129,7 @@ static void touch_made(struct member *m, enum fop fop, const void *out)
 struct admitted {
 	struct kept_note *note;
 	unsigned parity;
-	bool done;
+	bool done, in_doubt;
 	uint64_t value;
 };
 
@@ -137,7 +137,7 @@ struct admitted {
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 struct admitted *a)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 	struct kept_note *before;
 	bool now = stamp->epoch == m->view.epoch || MUTANT("accept-old-epoch");
 	int err = s && now && (!m->frozen || MUTANT("ignore-freeze")) ? member_serves(m, MEMBER_BACK) : -EVIEW;
@@ -145,6 +145,9 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (err)
 		return err;
 	session_settle(m, s, stamp->settled);
+	if (stamp->sequence <= s->settled &&
+	    !MUTANT("do-late")) /* nobody waits for it: it is late, and not the first of its kind */
+		return -EVIEW;
 	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
@@ -166,16 +169,17 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
 		return skip(m, n);
+	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
 	if (err)
 		return err;
+	if (s->notes >= NOTES_MAX) /* of a client that never settles */
+		return -ERECOVERING;
 	a->note = note_add(m, s, n);
 	if (!a->note)
 		return -ENOMEM;
-	a->note->note.sequence = stamp->sequence;
-	a->note->note.status = NOTE_UNKNOWN;
 	a->parity = m->index.generation & 1;
 	m->running[a->parity]++;
 	m->changes++;
@@ -196,6 +200,15 @@ static void made_alive(struct member *m, const struct note *n)
 	for (unsigned i = 0; i < n->objects && m->dead.count; i++)
 		if (n->object[i].kind == NOTE_NEW)
 			gfid_set_remove(&m->dead, &n->object[i].gfid);
+}
+
+/* Nobody waits for it any more. What a member that is BACK did so late may lack what it was healed from. */
+static void ended_late(struct member *m, struct kept_note *k)
+{
+	for (unsigned i = 0; i < k->note.objects && member_state(m) == MEMBER_BACK; i++)
+		if (k->note.object[i].kind != NOTE_NEW && !MUTANT("forget-late"))
+			member_add_pending(m, &k->note.object[i].gfid);
+	note_remove(m, k);
 }
 
 static bool makes(enum fop fop)
@@ -220,19 +233,13 @@ static bool ended(struct member *m, struct admitted *a, enum fop fop, const void
 	if (!err && makes(fop) && !a->note->orphan)
 		granted = token_grant_new(m, a->note->session, made_gfid(fop, in));
 	note_keep_inodes(m, a->note);
+	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
+		ended_late(m, a->note);
 	m->running[a->parity]--;
 	if (m->frozen || !m->running[a->parity])
 		task_cond_broadcast(&m->event);
 	pthread_mutex_unlock(&m->lock);
 	return granted;
-}
-
-/* The client's clock, unless it is far ahead of ours. */
-static uint64_t time_for(const struct replica_stamp *s)
-{
-	uint64_t latest = clock_wall_ns() + CLOCK_SLACK_NS;
-
-	return s->time < latest ? s->time : latest;
 }
 
 /* Copying ends early where the source ends, which is no failure. */
@@ -266,15 +273,18 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 
 	if (err)
 		return err;
+	n.sequence = stamp->sequence;
+	n.status = NOTE_UNKNOWN;
 	pthread_mutex_lock(&m->lock);
 	err = admit(m, rq, stamp, &n, &a);
 	m->refused += err && err != -EPENDING;
 	pthread_mutex_unlock(&m->lock);
 	if (err)
 		return err;
-	rq->time_ns = MUTANT("own-time") ? 0 : time_for(stamp);
+	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
 	if (a.done) /* it may have to be made still, at a member that is BACK */
 		return answer_done(rq, x, fop, in, out, a.value);
+	rq->resent |= a.in_doubt; /* whoever finds it done takes it for that */
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
@@ -395,7 +405,7 @@ static unsigned looked_at(enum fop fop, const void *in, const void *out, struct 
 /* A note of somebody else's change on what was read. */
 static struct kept_note *foreign(struct member *m, const struct request *rq, const struct seen *seen, unsigned count)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 	struct kept_note *k = NULL;
 
 	for (unsigned i = 0; i < count && !k; i++)
@@ -406,7 +416,7 @@ static struct kept_note *foreign(struct member *m, const struct request *rq, con
 /* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
 static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
 {
-	struct session *s = session_of(m, rq->client);
+	struct session *s = session_of(m, rq);
 
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];

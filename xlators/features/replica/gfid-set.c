@@ -7,10 +7,7 @@ static const struct gfid gone = { { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x
 
 static size_t place(const struct gfid_set *s, const struct gfid *g)
 {
-	uint64_t h;
-
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return (h * 0x9e3779b97f4a7c15u >> 20) & (s->room - 1);
+	return gfid_hash(g) & (s->room - 1);
 }
 
 static struct gfid *find(const struct gfid_set *s, const struct gfid *g)

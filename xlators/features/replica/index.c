@@ -14,10 +14,7 @@ enum { RECORD_HEAD = 16 + 4 + 1, RECORD_MAX = RECORD_HEAD + INDEX_HANDLE_MAX };
 
 static size_t bucket_of(const struct index *i, const struct gfid *g)
 {
-	uint64_t h;
-
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return (h * 0x9e3779b97f4a7c15u >> 20) & (i->buckets - 1);
+	return gfid_hash(g) & (i->buckets - 1);
 }
 
 static struct index_entry *find(const struct index *i, const struct gfid *g)
@@ -118,15 +115,23 @@ static bool generation_of(const char *name, uint64_t *generation)
 static int open_file(struct index *i)
 {
 	char name[32];
+	off_t length;
 	int fd;
 
 	file_name(i->generation, name);
-	fd = openat(i->directory_fd, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
+	fd = openat(i->directory_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	length = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	if (length < 0) {
+		int err = -errno;
+
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
 	if (i->file_fd >= 0)
 		close(i->file_fd);
 	i->file_fd = fd;
+	i->length = length;
 	return 0;
 }
 
@@ -308,9 +313,16 @@ static int append(struct index *i, const struct index_entry *e)
 {
 	uint8_t record[RECORD_MAX];
 	size_t size = make_record(e, record);
-	ssize_t done = write(i->file_fd, record, size);
+	ssize_t done = pwrite(i->file_fd, record, size, i->length);
 
-	return done == (ssize_t)size ? 0 : done < 0 ? -errno : -ENOSPC;
+	if (done == (ssize_t)size) {
+		i->length += done;
+		return 0;
+	}
+	done = done < 0 ? -errno : -ENOSPC;
+	if (ftruncate(i->file_fd, i->length)) /* a part that stays is written over by the next */
+		log_warning(NULL, NULL, "%s: a record that was cut can't be removed: %s", i->directory, strerror(errno));
+	return done;
 }
 
 static void note_handle(struct index_entry *e, struct xlator *leaf, struct inode *inode)

@@ -33,6 +33,7 @@ struct index_entry {
 struct index {
 	char *directory;
 	int directory_fd, file_fd;
+	off_t length;	     /* of the file: what is behind is of a record that was cut */
 	uint64_t disk;	     /* chosen at random when the directory was new */
 	uint64_t generation; /* now */
 	uint64_t floor;	     /* changes of generations up to this may be missing */
@@ -55,12 +56,16 @@ const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 struct session { /* of an afr, known by its id in all epochs */
 	uint8_t id[16];
+	uint64_t tag;		     /* of the id */
 	const struct client *client; /* through which it is attached, or NULL */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
 	struct kept_note *first, *last; /* in order of arrival */
-	uint64_t gone_ns;		/* since when it has no client */
+	uint64_t newest;		/* the highest sequence of a note that there was */
+	unsigned notes;
+	uint64_t gone_ns; /* since when it has no client */
 	unsigned tokens;
+	struct token *oldest, *youngest; /* as they were granted */
 	struct session *next;
 };
 struct kept_note {
@@ -86,8 +91,10 @@ struct token {
 	uint64_t told_ns;     /* when the holder was asked last */
 	bool stuck;
 	struct token *next;
+	struct token *older, *newer; /* of the holder */
 };
-enum { NOTE_BUCKETS = 4096, TOKEN_BUCKETS = 4096 };
+/* What one client can make a brick remember. */
+enum { NOTE_BUCKETS = 4096, TOKEN_ROOM = 4096, NOTES_MAX = 1 << 18, TOKENS_MAX = 1 << 18, PENDING_MAX = 1 << 22 };
 
 struct member {
 	/* options */
@@ -98,6 +105,7 @@ struct member {
 	struct xlator *x, *leaf;
 	uint8_t secret[REPLICA_SECRET_SIZE];
 	uint64_t incarnation;
+	uint64_t since;				    /* the first epoch in which this process took part */
 	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
 	atomic_uint noted;			    /* notes in all: reads need not look when there is none */
 	pthread_mutex_t lock;			    /* guards what follows; never held across a wait */
@@ -113,7 +121,8 @@ struct member {
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS];
 	struct kept_note *staged; /* for the coming epoch (all_next) */
-	struct token *token[TOKEN_BUCKETS];
+	struct token **token;	  /* buckets: a power of 2, as many as there are tokens at least */
+	size_t token_room;
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
@@ -156,9 +165,11 @@ int member_add_pending(struct member *, const struct gfid *);
 
 /* sessions.c; with the lock held */
 struct session *session_by_id(struct member *, const uint8_t id[16], bool make);
-struct session *session_of(struct member *, const struct client *); /* attached in this epoch, or NULL */
+/* Who asks, as the stamp says: attached in this epoch, or NULL. */
+struct session *session_of(struct member *, const struct request *);
 void session_settle(struct member *, struct session *, uint64_t settled);
-void session_orphan(struct member *, struct session *); /* its client is gone */
+void session_orphan(struct member *, struct session *); /* its client is gone: what it holds goes with the epoch */
+void session_detach(struct member *, struct session *); /* it has ended as it should */
 struct kept_note *note_find(const struct session *, uint64_t sequence);
 /* A note of the session; NULL: no memory. */
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
@@ -174,14 +185,15 @@ struct kept_note *note_on(struct member *, const struct gfid *, const char *name
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
-unsigned notes_orphaned(const struct member *);
+/* What only a new view tidies up: notes that nobody will settle, and sessions that ended with tokens. */
+unsigned orphans(const struct member *);
 
 /* tokens.c */
 int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
 bool token_grant_new(struct member *, struct session *, const struct gfid *); /* lock held */
 bool token_try(struct member *, struct session *, const struct gfid *);	      /* lock held; if it is free */
 void token_release(struct member *, struct session *, const struct gfid *);   /* lock held */
-void tokens_drop(struct member *, const struct session *);		      /* lock held; NULL: all */
+void tokens_drop(struct member *, struct session *);			      /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
 int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);

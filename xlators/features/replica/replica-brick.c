@@ -118,8 +118,9 @@ static int replica_init(struct xlator *x, struct problem *p)
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
 	m->incarnation |= 1;
 	m->believed_ns = clock_ns();
-	(void)p;
-	return 0;
+	m->token_room = TOKEN_ROOM;
+	m->token = calloc(m->token_room, sizeof(*m->token));
+	return m->token ? 0 : problem_set(p, ENOMEM, "no memory");
 }
 
 static int replica_start(struct xlator *x, struct problem *p)
@@ -181,7 +182,7 @@ void sessions_sweep(struct member *m)
 	while (*at) {
 		struct session *s = *at;
 
-		if (!s->client && clock_ns() > s->gone_ns + FORGET_NS)
+		if (!s->client && !m->frozen && clock_ns() > s->gone_ns + FORGET_NS)
 			forget_resolved(m, s);
 		if (s->client || s->first || s->tokens) {
 			at = &s->next;
@@ -197,6 +198,7 @@ static void replica_finish(struct xlator *x)
 	struct member *m = x->private;
 
 	tokens_drop(m, NULL);
+	free(m->token);
 	notes_drop_all(m);
 	staged_drop(m);
 	while (m->sessions) {

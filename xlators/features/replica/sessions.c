@@ -6,10 +6,7 @@
 
 static size_t bucket_of(const struct gfid *g)
 {
-	uint64_t h;
-
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return (h * 0x9e3779b97f4a7c15u >> 20) % NOTE_BUCKETS;
+	return gfid_hash(g) % NOTE_BUCKETS;
 }
 
 /* By which of its objects the note hangs in that bucket: the first that belongs there. */
@@ -77,11 +74,13 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 	memcpy(&k->note, n, size - offsetof(struct kept_note, note));
 	memcpy(k->note.session, s->id, sizeof(s->id));
 	k->session = s;
+	s->newest = n->sequence > s->newest ? n->sequence : s->newest;
 	if (s->last)
 		s->last->next = k;
 	else
 		s->first = k;
 	s->last = k;
+	s->notes++;
 	k->all_next = m->notes;
 	k->all_link = &m->notes;
 	if (m->notes)
@@ -109,6 +108,7 @@ void note_remove(struct member *m, struct kept_note *k)
 	if (k->all_next)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(m, k);
+	s->notes--;
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
 }
@@ -121,7 +121,7 @@ void notes_drop_all(struct member *m)
 
 struct kept_note *note_find(const struct session *s, uint64_t sequence)
 {
-	struct kept_note *k = s->first;
+	struct kept_note *k = sequence > s->newest ? NULL : s->first;
 
 	while (k && k->note.sequence != sequence)
 		k = k->next;
@@ -169,10 +169,12 @@ bool note_recovering(struct member *m, const struct gfid *g)
 	return k;
 }
 
-unsigned notes_orphaned(const struct member *m)
+unsigned orphans(const struct member *m)
 {
 	unsigned count = 0;
 
+	for (const struct session *s = m->sessions; s; s = s->next)
+		count += !s->client && s->tokens && !MUTANT("forget-tokens");
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
 		count += k->orphan && !k->recovering && !k->resolved;
 	return count;
@@ -192,34 +194,41 @@ struct session *session_by_id(struct member *m, const uint8_t id[16], bool make)
 	if (!s)
 		return NULL;
 	memcpy(s->id, id, sizeof(s->id));
+	s->tag = session_tag(id);
 	s->gone_ns = clock_ns();
 	s->next = m->sessions;
 	m->sessions = s;
 	return s;
 }
 
-struct session *session_of(struct member *m, const struct client *client)
+struct session *session_of(struct member *m, const struct request *rq)
 {
+	struct replica_stamp stamp = { 0 };
 	struct session *s = m->sessions;
 
-	while (s && (!client || s->client != client))
+	stamp_of(rq, &stamp);
+	while (s && (!rq->client || s->client != rq->client || (stamp.session && s->tag != stamp.session)))
 		s = s->next;
 	return s && s->attached == m->view.epoch ? s : NULL;
 }
 
+/* Not while the coordinator collects the notes, page by page: none may go from before those that it has yet to read. */
 void session_settle(struct member *m, struct session *s, uint64_t settled)
 {
 	struct kept_note *next;
 	bool any = false;
 
-	if (MUTANT("settle-at-once"))
-		settled = UINT64_MAX >> 1;
-	if (settled <= s->settled)
+	if (settled <= s->settled || (m->frozen && !MUTANT("settle-frozen")))
 		return;
 	s->settled = settled;
+	if (MUTANT("settle-at-once"))
+		settled = UINT64_MAX;
 	for (struct kept_note *k = s->first; k; k = next) {
 		next = k->next;
 		if (k->note.sequence > settled || k->recovering || (k->orphan && !k->resolved))
+			continue;
+		if (k->note.status == NOTE_UNKNOWN &&
+		    !k->resolved) /* it is being done just now, and goes when that has ended */
 			continue;
 		note_remove(m, k);
 		any = true;
@@ -228,18 +237,21 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 		task_cond_broadcast(&m->event);
 }
 
+/* Its tokens are given to nobody else in this epoch: the client may be there still, and believe in them. */
 void session_orphan(struct member *m, struct session *s)
 {
-	bool open = false;
-
 	s->client = NULL;
 	s->gone_ns = clock_ns();
 	s->attached = 0;
-	for (struct kept_note *k = s->first; k; k = k->next) {
+	for (struct kept_note *k = s->first; k; k = k->next)
 		k->orphan = !MUTANT("forget-orphans");
-		open |= !k->resolved;
-	}
-	if (!open) /* nothing of it is under way here; what is elsewhere keeps its objects there from being changed */
+	if (!s->first && MUTANT("free-lost-tokens"))
 		tokens_drop(m, s);
 	task_cond_broadcast(&m->event);
+}
+
+void session_detach(struct member *m, struct session *s)
+{
+	tokens_drop(m, s);
+	session_orphan(m, s);
 }

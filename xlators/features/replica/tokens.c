@@ -3,18 +3,71 @@
 #include "member.h"
 
 enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000 };
-enum { TOKENS_FREELY = 100000 }; /* more are granted only to who needs them */
+enum { TOKENS_FREELY = TOKENS_MAX / 2 }; /* who has more gets only what it needs for a change */
 
 static struct token **place(struct member *m, const struct gfid *g)
 {
-	struct token **at;
-	uint64_t h;
+	struct token **at = &m->token[gfid_hash(g) & (m->token_room - 1)];
 
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	at = &m->token[(h * 0x9e3779b97f4a7c15u >> 20) % TOKEN_BUCKETS];
 	while (*at && !gfid_equal(&(*at)->gfid, g))
 		at = &(*at)->next;
 	return at;
+}
+
+/* Stays as it is if memory is short. */
+static void grow(struct member *m)
+{
+	size_t room = 2 * m->token_room;
+	struct token **larger = calloc(room, sizeof(*larger));
+
+	if (!larger)
+		return;
+	for (size_t i = 0; i < m->token_room; i++)
+		while (m->token[i]) {
+			struct token *t = m->token[i], **to = &larger[gfid_hash(&t->gfid) & (room - 1)];
+
+			m->token[i] = t->next;
+			t->next = *to;
+			*to = t;
+		}
+	free(m->token);
+	m->token = larger;
+	m->token_room = room;
+}
+
+static void take_from(struct token *t)
+{
+	struct session *s = t->holder;
+
+	if (!s)
+		return;
+	*(t->older ? &t->older->newer : &s->oldest) = t->newer;
+	*(t->newer ? &t->newer->older : &s->youngest) = t->older;
+	t->older = t->newer = NULL;
+	t->holder = NULL;
+	s->tokens--;
+}
+
+static void give_to(struct token *t, struct session *s)
+{
+	take_from(t);
+	t->holder = s;
+	t->older = s->youngest;
+	*(s->youngest ? &s->youngest->newer : &s->oldest) = t;
+	s->youngest = t;
+	s->tokens++;
+}
+
+/* The waiters are on the stacks of tasks that will find their queue gone. */
+static void destroy(struct member *m, struct token **at)
+{
+	struct token *t = *at;
+
+	take_from(t);
+	m->stuck -= t->stuck;
+	*at = t->next;
+	m->tokens--;
+	free(t);
 }
 
 /* To the one who waits longest; the token goes if there is none. */
@@ -22,15 +75,12 @@ static void pass_on(struct member *m, struct token **at)
 {
 	struct token *t = *at;
 
-	if (t->holder)
-		t->holder->tokens--;
+	take_from(t);
 	m->stuck -= t->stuck;
 	t->stuck = false;
 	t->recalled_ns = t->told_ns = 0;
-	t->holder = NULL;
 	if (t->first) {
-		t->holder = t->first->session;
-		t->holder->tokens++;
+		give_to(t, t->first->session);
 		t->first = t->first->next;
 		if (!t->first)
 			t->last = NULL;
@@ -44,15 +94,17 @@ static void pass_on(struct member *m, struct token **at)
 	free(t);
 }
 
-static struct token *make(struct member *m, struct token **at, const struct gfid *g)
+static struct token *make(struct member *m, const struct gfid *g)
 {
 	struct token *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return NULL;
+	if (m->tokens >= m->token_room)
+		grow(m);
 	t->gfid = *g;
 	m->tokens++;
-	return *at = t;
+	return *place(m, g) = t;
 }
 
 /* ---- waiting ---- */
@@ -107,6 +159,22 @@ static void recall(struct member *m, struct token *t)
 	pthread_mutex_lock(&m->lock);
 }
 
+/* A client that holds very many is asked for the one that it has had for longest. */
+static void thin_out(struct member *m, struct session *s)
+{
+	struct token *t = s->oldest;
+	struct event e = { .kind = EVENT_RECALL, .client = s->client };
+
+	if (s->tokens <= TOKENS_MAX || !e.client || e.client == atomic_load(&m->coordinator))
+		return;
+	event_set_gfid(&e, &t->gfid);
+	give_to(t, s); /* to the end: it may be in use */
+	m->recalls++;
+	pthread_mutex_unlock(&m->lock);
+	event_up(m->x, &e);
+	pthread_mutex_lock(&m->lock);
+}
+
 /* In a new view not before nobody believes any more what was read under a token of an earlier one. */
 static bool may_grant(struct member *m, const struct gfid *g)
 {
@@ -125,14 +193,17 @@ static int check(struct member *m, const struct gfid *g, uint64_t epoch)
 /* One look. 0: granted; -EAGAIN: wait. */
 static int attempt(struct member *m, struct session *s, const struct gfid *g, struct token_wait *w, bool *queued)
 {
-	struct token **at = place(m, g), *t = *at;
+	struct token *t = *place(m, g);
 
-	if (!t && !(t = make(m, at, g)))
+	if (!t && s->tokens >= 2 * TOKENS_MAX)
+		return -ERECOVERING;
+	if (!t && !(t = make(m, g)))
 		return -ENOMEM;
 	if (may_grant(m, g) && (t->holder == s || MUTANT("grant-twice") || (!t->holder && (!t->first || t->first == w)))) {
-		s->tokens += !t->holder;
-		t->holder = s;
+		if (t->holder != s)
+			give_to(t, s);
 		dequeue(t, w);
+		thin_out(m, s);
 		return 0;
 	}
 	if (t->holder == s)
@@ -161,7 +232,7 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 
 	pthread_mutex_lock(&m->lock);
 	for (;;) {
-		w.session = session_of(m, rq->client);
+		w.session = session_of(m, rq);
 		err = w.session ? check(m, g, epoch) : -EVIEW;
 		if (!err)
 			err = attempt(m, w.session, g, &w, &queued);
@@ -179,6 +250,8 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 	t = *place(m, g);
 	if (t)
 		dequeue(t, &w);
+	if (t && !t->holder && !t->first)
+		destroy(m, place(m, g));
 	pthread_mutex_unlock(&m->lock);
 	return err;
 }
@@ -186,13 +259,12 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 /* What a session made nobody else can have the token of yet, so it gets it with the answer. */
 bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 {
-	struct token **at = place(m, g), *t;
+	struct token *t;
 
-	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *at || m->tokens >= TOKENS_FREELY ||
-	    !(t = make(m, at, g)))
+	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *place(m, g) || s->tokens >= TOKENS_FREELY ||
+	    !(t = make(m, g)))
 		return false;
-	t->holder = s;
-	s->tokens++;
+	give_to(t, s);
 	return true;
 }
 
@@ -215,33 +287,13 @@ void token_release(struct member *m, struct session *s, const struct gfid *g)
 		pass_on(m, at);
 }
 
-/* The waiters are on the stacks of tasks that will find their queue gone. */
-static void destroy(struct member *m, struct token **at)
+void tokens_drop(struct member *m, struct session *s)
 {
-	struct token *t = *at;
-
-	if (t->holder)
-		t->holder->tokens--;
-	m->stuck -= t->stuck;
-	*at = t->next;
-	m->tokens--;
-	free(t);
-}
-
-void tokens_drop(struct member *m, const struct session *s)
-{
-	for (size_t i = 0; i < TOKEN_BUCKETS; i++) {
-		struct token **at = &m->token[i];
-
-		while (*at) {
-			if (!s)
-				destroy(m, at);
-			else if ((*at)->holder == s)
-				pass_on(m, at);
-			else
-				at = &(*at)->next;
-		}
-	}
+	for (size_t i = 0; !s && i < m->token_room; i++)
+		while (m->token[i])
+			destroy(m, &m->token[i]);
+	while (s && s->oldest)
+		pass_on(m, place(m, &s->oldest->gfid));
 	task_cond_broadcast(&m->event);
 }
 

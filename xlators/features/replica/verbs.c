@@ -57,7 +57,7 @@ static struct session *in_epoch(struct asked *a)
 	struct session *s;
 
 	pthread_mutex_lock(&a->m->lock);
-	s = session_of(a->m, a->rq->client);
+	s = session_of(a->m, a->rq);
 	if (s && epoch == a->m->view.epoch && !a->u.failed)
 		return s;
 	pthread_mutex_unlock(&a->m->lock);
@@ -91,10 +91,25 @@ static int release(struct asked *a)
 static int settle(struct asked *a)
 {
 	struct session *s = in_epoch(a);
+	bool frozen;
 
 	if (!s)
 		return -EVIEW;
 	session_settle(a->m, s, unpack_u64(&a->u));
+	frozen = a->m->frozen;
+	pthread_mutex_unlock(&a->m->lock);
+	return frozen ? -EVIEW : 0;
+}
+
+static int detach(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	session_detach(a->m, s);
+	sessions_sweep(a->m);
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
 }
@@ -160,6 +175,33 @@ static int failed(struct asked *a)
 	return 0;
 }
 
+static enum note_outcome outcome_of(const struct kept_note *k)
+{
+	if (!k)
+		return OUTCOME_NONE;
+	return !k->note.status ? OUTCOME_DONE : k->note.status == -EIO ? OUTCOME_UNKNOWN : OUTCOME_NOT_DONE;
+}
+
+/* Of a change that was sent in an epoch before this one: all that recovery found out is known here, if this member is IN. */
+static int outcome(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	const struct kept_note *k;
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = member_serves(a->m, MEMBER_IN);
+	k = note_find(s, unpack_u64(&a->u));
+	if (!err && k && !k->resolved)
+		err = -ERECOVERING;
+	pack_u8(&a->answer, outcome_of(k));
+	pack_u64(&a->answer, k ? k->note.value : 0);
+	pack_u64(&a->answer, a->m->since);
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
 static int skip(struct asked *a)
 {
 	struct session *s = in_epoch(a);
@@ -174,7 +216,7 @@ static int skip(struct asked *a)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
-		err = member_add_pending(a->m, &g);
+		err = a->m->pending.count < PENDING_MAX ? member_add_pending(a->m, &g) : -ENOMEM;
 	}
 	a->m->skipped++;
 	pthread_mutex_unlock(&a->m->lock);
@@ -381,7 +423,7 @@ static int lease(struct asked *a)
 	r.synced = m->index.synced;
 	r.suspects = m->suspects;
 	memcpy(r.reason, m->reason, sizeof(r.reason));
-	r.orphans = notes_orphaned(m);
+	r.orphans = orphans(m);
 	r.stuck = tokens_stuck(m);
 	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
 	r.index = m->index.count;
@@ -504,8 +546,9 @@ static void take_pending(struct member *m, enum member_state before)
 	gfid_set_free(&m->staged_pending);
 }
 
-/* All that is not resolved must be recovered; at a member that is BACK it is pending, too. */
-static int take_notes(struct member *m)
+/* All that is not resolved must be recovered; at a member that is BACK it is pending, too. A process that takes part for the first time (`new`)
+ * does not know what the one before it had done. */
+static int take_notes(struct member *m, bool new)
 {
 	struct kept_note *next;
 
@@ -514,7 +557,7 @@ static int take_notes(struct member *m)
 		const struct kept_note *own = s ? note_find(s, k->note.sequence) : NULL;
 
 		if (!k->note.resolved) /* what became of it here, not elsewhere */
-			k->note.status = own ? own->note.status : NOTE_UNKNOWN;
+			k->note.status = own ? own->note.status : new ? -EIO : NOTE_UNKNOWN;
 		note_keep_inodes(m, k);
 	}
 	notes_drop_all(m);
@@ -548,7 +591,12 @@ static int activate(struct asked *a, uint64_t epoch)
 	before = member_state(m);
 	if (!m->frozen || m->coming != epoch || epoch <= m->view.epoch)
 		err = -EVIEW;
+	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
+		err = -EVIEW;
 	if (!err) {
+		if (before < MEMBER_BACK ||
+		    epoch != m->view.epoch + 1) /* others may have let clients believe without asking here */
+			m->believed_ns = clock_ns();
 		m->view = v;
 		m->lease_until_ns = 0;
 		m->frozen = false;
@@ -556,7 +604,8 @@ static int activate(struct asked *a, uint64_t epoch)
 		m->suspects = 0;
 		tokens_drop(m, NULL);
 		take_pending(m, before);
-		err = take_notes(m);
+		err = take_notes(m, !m->since);
+		m->since = m->since ? m->since : epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
 			m->view.epoch = 0;
 		sessions_sweep(m);
@@ -604,7 +653,7 @@ static int resolve(struct asked *a, uint64_t epoch)
 			continue;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
-		if (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody)))
+		if (!a->m->frozen && (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody))))
 			note_remove(a->m, k);
 	}
 	task_cond_broadcast(&a->m->event);
@@ -832,9 +881,8 @@ static int from_client(struct asked *a)
 	switch (a->in->verb) {
 	case REPLICA_ATTACH:
 		return attach(a);
-	case REPLICA_VIEW:
-		put_view(a);
-		return 0;
+	case REPLICA_DETACH:
+		return detach(a);
 	case REPLICA_ACQUIRE:
 		return acquire(a);
 	case REPLICA_RELEASE:
@@ -855,6 +903,8 @@ static int from_client(struct asked *a)
 		return find_directory(a);
 	case REPLICA_UNLINKED:
 		return find_unlinked(a);
+	case REPLICA_OUTCOME:
+		return outcome(a);
 	case REPLICA_SKIP:
 		return skip(a);
 	default:

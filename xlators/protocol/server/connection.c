@@ -427,8 +427,11 @@ int listeners_claim(struct server *s, struct problem *p)
 	free(text);
 	if (!err && !s->listeners)
 		err = problem_set(p, EINVAL, "volume %s: option listen names no address", s->x->name);
-	if (err)
+	if (err) { /* it is not stopped then, having not started */
 		close_listeners(s);
+		free(s->listener);
+		s->listener = NULL;
+	}
 	return err;
 }
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of features/replica: what is on disk after writes that failed. */
+#include "test.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "member.h"
+
+static char directory[128];
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+static struct gfid number(uint8_t n)
+{
+	return (struct gfid){ { [0] = 1, [15] = n } };
+}
+
+static int touch(struct index *i, uint8_t n)
+{
+	struct gfid g = number(n);
+
+	return index_touch(i, &g, S_IFREG, NULL, NULL);
+}
+
+static bool has(const struct index *i, uint8_t n)
+{
+	struct gfid g = number(n);
+	const struct index_entry *e = index_find(i, &g);
+
+	return e && e->generation == i->generation && e->type == S_IFREG;
+}
+
+static void room(uint64_t bytes)
+{
+	struct rlimit r;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &r), 0);
+	r.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
+}
+
+/* A record is 21 bytes long; the fourth does not fit, but part of it does. */
+static void a_record_that_was_cut_does_not_garble_those_that_follow(void **state)
+{
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	room(3 * 21 + 5);
+	for (uint8_t n = 1; n <= 3; n++)
+		assert_int_equal(touch(&i, n), 0);
+	assert_int_not_equal(touch(&i, 4), 0);
+	assert_int_not_equal(touch(&i, 4), 0);
+	room(RLIM_INFINITY);
+	assert_int_equal(touch(&i, 5), 0);
+	index_close(&i);
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_true(has(&i, 1) && has(&i, 2) && has(&i, 3) && has(&i, 5));
+	assert_int_equal(i.count, 4);
+	index_close(&i);
+}
+
+static int start(void **state)
+{
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	snprintf(directory, sizeof(directory), "%s/index-test.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+	return !mkdtemp(directory);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	return nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_record_that_was_cut_does_not_garble_those_that_follow),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}

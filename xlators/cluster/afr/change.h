@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A change under way at this client: what change.c and earlier.c share. */
+#ifndef STRATUS_AFR_CHANGE_H
+#define STRATUS_AFR_CHANGE_H
+#include "afr.h"
+
+enum { OBJECTS = 4, SOON_MS = 10 };
+
+/* What it touches. */
+struct plan {
+	struct object *object[OBJECTS]; /* sorted by gfid, each once: for tokens */
+	unsigned objects;
+	bool rename_token;
+	struct object *spanned[OBJECTS];
+	struct span span[OBJECTS];
+	unsigned spans;
+};
+
+struct changing {
+	struct afr *a;
+	struct request *rq;
+	enum fop fop;
+	const void *in;
+	void *out;
+	struct plan plan;
+	struct note note;
+	struct flight *flight;
+	uint64_t deadline, time;
+	uint64_t pinned;   /* epoch of the tokens that are held; 0: none are */
+	uint64_t sent;	   /* epoch in which it was sent last; 0: it was not yet, or is known not to be done */
+	uint64_t recalled; /* afr.recalled when it was sent last */
+	bool in_doubt;	   /* it may have been done, and nobody can tell */
+	unsigned tries, differed;
+	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
+	const struct write_in *append; /* its place is chosen when the token is there */
+	struct write_in placed;
+	struct file **collect; /* create: the members' files */
+};
+
+/* All members' open files belong to ours. */
+void changing_collect(struct changing *, const struct view *, struct fan *);
+/* What one of the members in the mask answered becomes the answer. */
+int changing_take(struct changing *, const struct view *, struct fan *, unsigned done);
+
+/* earlier.c: what became of it in an earlier view. *over: that is the answer. Else it is to be sent, or to be asked for again. */
+int earlier(struct changing *, const struct view *, bool *over);
+#endif

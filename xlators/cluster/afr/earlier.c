@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A change that was sent in an earlier view: what became of it is known at every member that is IN, for the recovery told them. So one
+ * answer is enough, whatever has happened to the objects since; only if it was not done it is sent again. */
+#include "change.h"
+
+struct told {
+	enum note_outcome outcome;
+	uint64_t value;
+	uint64_t since; /* epoch from which on the member knows all */
+};
+
+static int ask(struct changing *c, const struct view *v, int member, struct told *t)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	int err;
+
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, c->flight->sequence);
+	err = afr_verb(c->a, member, REPLICA_OUTCOME, NULL, &p, clock_ns() + c->a->member_timeout_ms * 1000000, &answer);
+	if (err)
+		return err;
+	u = unpack_blob(&answer);
+	t->outcome = unpack_u8(&u);
+	t->value = unpack_u64(&u);
+	t->since = unpack_u64(&u);
+	free(answer.bytes);
+	return u.failed ? -EPROTO : 0;
+}
+
+/* Who has no note of it says so with certainty only if it took part when the change was sent: after all members were started anew nobody
+ * can tell. */
+static int ask_all(struct changing *c, const struct view *v, struct told *t)
+{
+	int err = 0;
+
+	for (unsigned k = 0; k < v->members; k++) {
+		int i = v->order[k], one;
+
+		if (v->state[i] != MEMBER_IN)
+			continue;
+		one = ask(c, v, i, t);
+		if (one == -EVIEW || one == -ERECOVERING)
+			return one;
+		if (!one && t->outcome == OUTCOME_NONE && t->since <= c->sent)
+			t->outcome = OUTCOME_NOT_DONE;
+		if (!one && t->outcome != OUTCOME_NONE)
+			return 0;
+		err = one ? one : err;
+	}
+	return err;
+}
+
+/* The results that only the members have: of what there is now. */
+static int fetch(struct changing *c, const struct view *v, bool *over)
+{
+	struct replica_stamp stamp = { v->epoch, c->flight->sequence, flights_settled(c->a),
+				       c->time,	 REPLICA_ASK,	      session_tag(c->a->session) };
+	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MEMBER_IN), c->fop, c->in, &stamp);
+	bool again = false;
+	unsigned done = 0;
+	int err = 0;
+
+	if (!f)
+		return -ENOMEM;
+	for (int i = 0; i < v->members; i++) {
+		int status = fan_result(f, i)->asked ? fan_result(f, i)->status : -ENOENT;
+
+		done |= status ? 0 : 1u << i;
+		again |= status == -EVIEW || status == -ERECOVERING || status == -ENOTCONN || status == -ETIMEDOUT;
+	}
+	*over = done || !again;
+	if (done && c->collect)
+		changing_collect(c, v, f);
+	if (*over)
+		err = done ? changing_take(c, v, f, done) : -EIO; /* done, but there is nothing to show for it any more */
+	else
+		task_sleep_ms(SOON_MS);
+	fan_free(f);
+	return err;
+}
+
+static int take(struct changing *c, const struct view *v, uint64_t value, bool *over)
+{
+	*over = true;
+	switch ((int)c->fop) {
+	case FOP_write:
+		*(struct write_out *)c->out = (struct write_out){ (uint32_t)value, ((const struct write_in *)c->in)->offset };
+		return 0;
+	case FOP_copy_range:
+		((struct copy_range_out *)c->out)->copied = value;
+		return 0;
+	case FOP_setattr:
+	case FOP_link:
+	case FOP_create:
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+		return fetch(c, v, over);
+	default:
+		return 0;
+	}
+}
+
+/* An append gets another place, for the file may end elsewhere by now. */
+static int send_again(struct changing *c, enum note_outcome outcome)
+{
+	if (outcome == OUTCOME_NONE && c->append)
+		return -EIO;
+	c->in_doubt = outcome == OUTCOME_NONE;
+	c->sent = 0;
+	if (!c->append)
+		return 0;
+	flight_end(c->a, c->flight);
+	free(c->flight);
+	c->flight = NULL;
+	return 0;
+}
+
+int earlier(struct changing *c, const struct view *v, bool *over)
+{
+	struct told t = { 0 };
+	int err = ask_all(c, v, &t);
+
+	if (err == -EVIEW)
+		afr_view_stale(c->a, v->epoch);
+	if (err) {
+		task_sleep_ms(SOON_MS);
+		return 0;
+	}
+	if (t.outcome == OUTCOME_DONE)
+		return take(c, v, t.value, over);
+	*over = t.outcome == OUTCOME_UNKNOWN;
+	return *over ? -EIO : send_again(c, t.outcome);
+}
