@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/answers: above a leaf, answers those two verbs of features/replica that healing needs. Fails now and then if told so. */
+/* test/answers: above a leaf, answers those verbs of features/replica that healing needs. Fails now and then if told so. */
 #include <fcntl.h>
 #include <xxhash.h>
 
@@ -94,6 +94,8 @@ static int answers_replica(struct request *rq, struct xlator *x, const struct re
 	switch (in->verb) {
 	case REPLICA_FIND:
 		return answer_find(x, &u, out);
+	case REPLICA_LINKS:
+		return in->inode ? x->child[0]->type->inode_links(x->child[0], in->inode, &out->data) : -EINVAL;
 	case REPLICA_CHECKSUM:
 		return answer_checksum(rq, x, in->inode, &u, &out->data);
 	default:

@@ -181,6 +181,7 @@ enum outcome {
 	FAILED,	 /* too many can't */
 	DIFFER	 /* they are not the same any more */
 };
+
 struct answers {
 	unsigned done, suspect, full, other, view, soon; /* masks of members */
 	unsigned gone;					 /* members that do not have the object; nobody did it */
@@ -516,6 +517,8 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST) && c->note.object[0].kind == NOTE_NAME)
+			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = err != -EROFS && !may_be_done(err);
 		*over = true;
 		break;

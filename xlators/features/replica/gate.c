@@ -16,6 +16,11 @@ static const struct gfid *made_gfid(enum fop fop, const void *in)
 				  : &((const struct symlink_in *)in)->gfid;
 }
 
+static bool makes(enum fop fop)
+{
+	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink;
+}
+
 /* What was made may have been removed or renamed since, by others: it must not be made again. All four have the loc first. */
 static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -284,7 +289,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
 	if (a.done) /* it may have to be made still, at a member that is BACK */
 		return answer_done(rq, x, fop, in, out, a.value);
-	rq->resent |= a.in_doubt; /* whoever finds it done takes it for that */
+	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
@@ -301,20 +306,22 @@ bool is_coordinator(const struct member *m, const struct request *rq)
 }
 
 /* What the coordinator removes for good may be open here still, and lacks what was done to it elsewhere. */
-static void note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
+static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
 	struct member *m = member_of(x);
+	int err = lookup_on(rq, x->child[0], &in, &out);
 
-	if (lookup_on(rq, x->child[0], &in, &out))
-		return;
+	if (err)
+		return err;
 	if (S_ISREG(out.attr.mode) && out.attr.nlink <= 1) {
 		pthread_mutex_lock(&m->lock);
-		gfid_set_add(&m->dead, &out.attr.gfid);
+		err = gfid_set_add(&m->dead, &out.attr.gfid);
 		pthread_mutex_unlock(&m->lock);
 	}
 	fop_out_clear(FOP_lookup, &out);
+	return err < 0 ? err : 0;
 }
 
 static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
@@ -334,8 +341,8 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 			gfid_set_remove(&m->dead, &n.object[i].gfid);
 	pthread_mutex_unlock(&m->lock);
 	rq->time_ns = stamp->time;
-	if (!err && fop == FOP_unlink)
-		note_removed(rq, x, in);
+	if (!err && fop == FOP_unlink && !MUTANT("forget-removed"))
+		err = note_removed(rq, x, in); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && n.objects) {

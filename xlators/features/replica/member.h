@@ -105,7 +105,7 @@ struct member {
 	struct xlator *x, *leaf;
 	uint8_t secret[REPLICA_SECRET_SIZE];
 	uint64_t incarnation;
-	uint64_t since;				    /* the first epoch in which this process took part */
+	uint64_t since;				    /* the epoch from which on this process knows what became of changes */
 	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
 	atomic_uint noted;			    /* notes in all: reads need not look when there is none */
 	pthread_mutex_t lock;			    /* guards what follows; never held across a wait */

@@ -605,7 +605,8 @@ static int activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
-		m->since = m->since ? m->since : epoch;
+		if (!m->since || member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
+			m->since = epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
 			m->view.epoch = 0;
 		sessions_sweep(m);
