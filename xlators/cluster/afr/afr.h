@@ -140,6 +140,7 @@ void object_touched(struct afr *, struct object *, enum touch);
 bool afr_take_listed(struct afr *, struct inode *directory, const struct dirents *);
 /* Before a token is given back: nobody believes any more what was read under it. Waits a moment, perhaps. */
 void afr_disbelieve(struct afr *, struct object *);
+void afr_doubt(struct afr *, struct object *); /* a change of it failed, perhaps half done */
 
 /* flight.c */
 void flight_begin(struct afr *, struct flight *);

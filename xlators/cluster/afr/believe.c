@@ -53,7 +53,7 @@ static void prove(struct afr *a)
 	mask = view_mask(&v, MEMBER_BACK);
 	pack_u64(&p, v.epoch);
 	sent_ns = clock_ns();
-	if (afr_told(a, mask, REPLICA_BELIEVE, &p) == mask && mask) {
+	if (afr_tell(a, mask, REPLICA_BELIEVE, &p) == mask && mask) {
 		pthread_mutex_lock(&a->lock);
 		a->proved_ns = sent_ns;
 		a->proved_epoch = v.epoch;
@@ -272,6 +272,14 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 		o->listed_ns = clock_ns();
 	pthread_mutex_unlock(&o->lock);
 	return yes ? BELIEF_MS : 0;
+}
+
+void afr_doubt(struct afr *a, struct object *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->gaps = UINT64_MAX; /* of no use until the token comes again */
+	pthread_mutex_unlock(&o->lock);
+	afr_disbelieve(a, o);
 }
 
 /* A listing is taken in by the kernel some time after it was given, as if it were new then: that is waited for. */

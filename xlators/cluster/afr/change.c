@@ -720,6 +720,13 @@ static void note_size(const struct changing *c, int err)
 	}
 }
 
+/* It may be done still, in another view. */
+static void doubt(struct changing *c)
+{
+	for (unsigned i = 0; i < c->plan.objects; i++)
+		afr_doubt(c->a, c->plan.object[i]);
+}
+
 static int change(struct changing *c)
 {
 	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
@@ -729,6 +736,8 @@ static int change(struct changing *c)
 	c->time = clock_wall_ns();
 	err = run(c);
 	note_size(c, err);
+	if (err && !c->clean && !MUTANT("believe-failed"))
+		doubt(c);
 	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
 	return err;
 }

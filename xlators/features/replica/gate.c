@@ -216,11 +216,6 @@ static void ended_late(struct member *m, struct kept_note *k)
 	note_remove(m, k);
 }
 
-static bool makes(enum fop fop)
-{
-	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink;
-}
-
 /* True if the session has the token of what it made. */
 static bool ended(struct member *m, struct admitted *a, enum fop fop, const void *in, const void *out, int err)
 {
