@@ -132,6 +132,11 @@ case_4() {
 	make_tree "$MNT/four-more" 100
 	healed 4
 	! gone "$before" || fail "case 4: the mount has ended"
+	local views
+	views=$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)
+	echo new >"$MNT/four-root" # by the root's new handle
+	sleep 1
+	[ "$views" = "$("$STRATUS" dump "$COORDINATOR_PID" | grep -i -m1 epoch)" ] || fail "case 4: the mount has the member with the new disk left out"
 	make_tree "$OTHER/four-after" 50
 	healed 4
 }

@@ -204,6 +204,7 @@ int one_call(struct afr *, struct request *, int member, enum fop, const void *i
 void note_seen(struct afr *, int member, enum fop, const void *in, const void *out);
 
 /* change.c */
+uint64_t name_hash(const char *);
 int afr_change(struct request *, struct xlator *, enum fop, const void *in, void *out);
 void afr_suspect(struct afr *, const struct view *, unsigned members, int err); /* reports them */
 int afr_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);

@@ -57,7 +57,7 @@ static int plan_span(struct afr *a, struct plan *p, struct inode *inode, enum sp
 	return 0;
 }
 
-static uint64_t hash_name(const char *name)
+uint64_t name_hash(const char *name)
 {
 	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
 
@@ -87,7 +87,7 @@ static int plan_name(struct afr *a, struct plan *p, const struct loc *loc)
 
 	if (!loc->parent || !loc->name)
 		return -EINVAL;
-	h = hash_name(loc->name);
+	h = name_hash(loc->name);
 	err = plan_token(a, p, loc->parent);
 	return err ? err : plan_span(a, p, loc->parent, SPAN_NAME, h, h);
 }
@@ -184,7 +184,6 @@ enum outcome {
 
 struct answers {
 	unsigned done, suspect, full, other, view, soon; /* masks of members */
-	unsigned gone;					 /* members that do not have the object; nobody did it */
 	int error;					 /* of one that failed */
 	int first;					 /* the error of the most senior that failed otherwise */
 };
@@ -360,9 +359,7 @@ static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, co
 
 		if (v->state[i] != MEMBER_IN)
 			continue;
-		if (gone_at(v, f, i, n))
-			s->gone |= 1u << i;
-		else
+		if (!gone_at(v, f, i, n))
 			sort_answer(s, i, status_at(a, v, f, i, n));
 	}
 	for (int i = 0; i < v->members; i++)

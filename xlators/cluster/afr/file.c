@@ -286,17 +286,26 @@ int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, str
 		err = open_at_all(rq, x, &plain, at);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) {
 		err = afr_read_at(rq, x, FOP_open, &plain, &got, &member);
-		if (!err)
+		if (!err && !at[member])
 			at[member] = got.file;
+		else
+			file_unref(got.file);
 	}
-	if (err)
+	if (err) { /* members that are BACK may have opened it */
+		release_all(a, rq, at);
+		for (int i = 0; i < a->members; i++)
+			file_unref(at[i]);
 		return err == -ENAMELESS ? -ESTALE : err;
+	}
 	out->file = opened_create(a, in->inode, plain.flags, at);
 	if (!out->file)
 		return -ENOMEM;
 	err = in->flags & O_TRUNC ? truncate_opened(rq, x, out->file) : 0;
 	if (err) {
-		release_all(a, rq, at);
+		struct release_in all = { out->file }; /* those, too, that truncating has opened */
+		struct release_out nothing = { 0 };
+
+		afr_release(rq, x, &all, &nothing);
 		fop_out_clear(FOP_open, out);
 	}
 	return err;
@@ -580,15 +589,6 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 /* Offsets are ordinals: the cookies of members differ. Where another member must go on, it begins anew and leaves out what was
  * returned before. */
 
-static uint64_t hash_name(const char *name)
-{
-	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-
-	for (; *name; name++)
-		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
-	return h;
-}
-
 static bool seen_before(const struct opened *o, uint64_t hash)
 {
 	for (uint64_t i = 0; i < o->since; i++)
@@ -608,7 +608,7 @@ static int remember(struct opened *o, const struct dirent_plus *e)
 		o->seen = grown;
 		o->seen_room = room;
 	}
-	o->seen[o->seen_count++] = (struct seen_entry){ e->next_offset, hash_name(e->name) };
+	o->seen[o->seen_count++] = (struct seen_entry){ e->next_offset, name_hash(e->name) };
 	return 0;
 }
 
@@ -621,7 +621,7 @@ static int renumber(struct opened *o, struct dirents *d)
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];
 
-		if (err || (o->since && seen_before(o, hash_name(e->name)))) {
+		if (err || (o->since && seen_before(o, name_hash(e->name)))) {
 			free(e->name);
 			inode_unref(e->inode);
 			continue;

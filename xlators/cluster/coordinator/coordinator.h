@@ -57,7 +57,8 @@ struct union_note {
 	struct note note;
 	int32_t status[REPLICAS_MAX]; /* at each member; NOTE_UNKNOWN: it has none, or it has not ended */
 	bool has[REPLICAS_MAX];
-	int truth; /* the member to which the others are made equal */
+	int truth;  /* the member to which the others are made equal */
+	bool waits; /* in recovery: for what another note is about */
 	struct union_note *next;
 };
 struct coordinator {

@@ -130,7 +130,7 @@ static int ask_names(struct heal *h, struct request *rq, const struct gfid *gfid
 	cleanup_inode struct inode *inode = inode_find(h->x->inodes, gfid);
 	int err = inode ? heal_verb(h, rq, at, REPLICA_LINKS, inode, NULL, out) : -ENOENT;
 
-	return is_gone(err) || err == -EXDEV ? -ENOENT : err;
+	return is_gone(err) || err == -EXDEV || err == -EOPNOTSUPP ? -ENOENT : err;
 }
 
 int links_ask(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct links_told *links)
@@ -388,6 +388,8 @@ static int find_by_links(struct heal *h, struct request *rq, const struct gfid *
 		return err;
 	err = links.count ? -ENOENT : -ENOLINK;
 	for (uint32_t i = 0; i < links.count && err; i++) {
+		if (gfid_equal(&links.link[i].parent, &gfid_limbo)) /* out of the way, for good: that is no name */
+			continue;
 		one = find_link(h, rq, gfid, from, at, &links.link[i], t);
 		if (!not_found(one))
 			return one;

@@ -12,6 +12,8 @@ struct recovery {
 	struct task_cond done;
 	struct union_note *next;
 	unsigned running;
+	bool again;   /* only what waits */
+	bool last;    /* nothing gets better by waiting any more */
 	unsigned bad; /* members that could not be made equal */
 	int err;
 };
@@ -163,14 +165,19 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to)
 	return err ? err : say_status(r, u, to, outcome_of(u));
 }
 
-static void recover_note(struct recovery *r, const struct union_note *u)
+static void recover_note(struct recovery *r, struct union_note *u)
 {
+	u->waits = false;
 	for (int to = 0; to < r->view.members; to++) {
 		int err;
 
 		if (to == u->truth || r->view.state[to] != MEMBER_IN)
 			continue;
 		err = make_equal(r, u, to);
+		if (err == -EAGAIN && !r->last) {
+			u->waits = true;
+			continue;
+		}
 		if (!err)
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
@@ -188,7 +195,7 @@ static struct union_note *next_note(struct recovery *r)
 	struct union_note *u;
 
 	pthread_mutex_lock(&r->lock);
-	while (r->next && r->next->note.resolved)
+	while (r->next && (r->next->note.resolved || (r->again && !r->next->waits)))
 		r->next = r->next->next;
 	u = r->err ? NULL : r->next;
 	if (u)
@@ -228,6 +235,34 @@ static void run(struct recovery *r, unsigned workers)
 	while (r->running)
 		task_cond_wait(&r->done, &r->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&r->lock);
+}
+
+static unsigned waiting(const struct coordinator *c)
+{
+	unsigned count = 0;
+
+	for (const struct union_note *u = c->notes; u; u = u->next)
+		count += u->waits;
+	return count;
+}
+
+/* A directory may not be in its place before another note's names are. */
+static void run_all(struct recovery *r, unsigned workers)
+{
+	unsigned left = ~0u, before;
+
+	do {
+		before = left;
+		r->next = r->c->notes;
+		run(r, workers);
+		r->again = true;
+		left = waiting(r->c);
+	} while (!r->err && left && left < before);
+	if (r->err || !left)
+		return;
+	r->last = true;
+	r->next = r->c->notes;
+	run(r, workers);
 }
 
 static bool has_names(const struct note *n)
@@ -333,7 +368,7 @@ int recover(struct coordinator *c)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
 	r.err = choose_truths(&r);
-	run(&r, cold ? (unsigned)c->heal_tasks : 1);
+	run_all(&r, cold ? (unsigned)c->heal_tasks : 1);
 	if (!r.err) {
 		purge(&r);
 		r.err = resolve(&r);

@@ -111,7 +111,10 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 	all->differences++;
 	if (all->findings < FINDINGS_MAX)
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
-	keep(all, inode);
+	if (all->repairs)
+		list_add(&s->c->member[member].differs, g);
+	if (all->repairs && inode)
+		keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
 }
 

@@ -282,7 +282,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	if (err)
 		return err;
 	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
-	if (a.done) /* it may have to be made still, at a member that is BACK */
+	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	err = fop_call(rq, x->child[0], fop, in, out);

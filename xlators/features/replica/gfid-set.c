@@ -10,9 +10,15 @@ static size_t place(const struct gfid_set *s, const struct gfid *g)
 	return gfid_hash(g) & (s->room - 1);
 }
 
+/* What marks free slots is no member. */
+static bool is_mark(const struct gfid *g)
+{
+	return gfid_is_null(g) || gfid_equal(g, &gone);
+}
+
 static struct gfid *find(const struct gfid_set *s, const struct gfid *g)
 {
-	if (!s->room)
+	if (!s->room || is_mark(g))
 		return NULL;
 	for (size_t i = place(s, g);; i = (i + 1) & (s->room - 1)) {
 		if (gfid_equal(&s->slot[i], g))
@@ -48,7 +54,7 @@ static int grow(struct gfid_set *s)
 	if (!larger.slot)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->room; i++)
-		if (!gfid_is_null(&s->slot[i]) && !gfid_equal(&s->slot[i], &gone))
+		if (!is_mark(&s->slot[i]))
 			put(&larger, &s->slot[i]);
 	free(s->slot);
 	*s = larger;
@@ -59,7 +65,7 @@ int gfid_set_add(struct gfid_set *s, const struct gfid *g)
 {
 	int err = 0;
 
-	if (gfid_is_null(g) || gfid_equal(g, &gone) || gfid_set_has(s, g))
+	if (is_mark(g) || gfid_set_has(s, g))
 		return 0;
 	if (2 * (s->used + 1) > s->room)
 		err = grow(s);
@@ -85,7 +91,7 @@ const struct gfid *gfid_set_next(const struct gfid_set *s, size_t *cursor)
 	while (*cursor < s->room) {
 		const struct gfid *g = &s->slot[(*cursor)++];
 
-		if (!gfid_is_null(g) && !gfid_equal(g, &gone))
+		if (!is_mark(g))
 			return g;
 	}
 	return NULL;

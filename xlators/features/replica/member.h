@@ -133,8 +133,7 @@ struct member {
 	struct gfid_set dead;
 	uint32_t suspects, reason[REPLICAS_MAX];
 	struct index index;
-	unsigned tasks;	      /* of ours: stop waits for them */
-	uint64_t space, free; /* bytes of the brick, as told last */
+	unsigned tasks; /* of ours: stop waits for them */
 	bool stopping;
 	uint64_t changes, skipped, refused, waits, recalls;
 };

@@ -39,13 +39,14 @@ struct remote_inode *remote_inode(struct remote *r, struct inode *inode, const u
 	return i;
 }
 
+/* The root's handle comes with each connection: on another disk in the brick's place it is another. */
 struct remote_inode *remote_inode_of(struct remote *r, struct inode *inode)
 {
 	struct remote_inode *i = inode_slot(inode, r->x);
 	uint8_t handle[WIRE_HANDLE_MAX];
 	uint32_t size;
 
-	if (i || !gfid_equal(&inode->gfid, &gfid_root))
+	if (!gfid_equal(&inode->gfid, &gfid_root))
 		return i;
 	pthread_mutex_lock(&r->lock);
 	size = r->root_size;
