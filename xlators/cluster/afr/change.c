@@ -459,7 +459,7 @@ static void take_token(struct changing *c, const struct view *v, struct fan *f)
 	pthread_mutex_lock(&c->a->lock);
 	quiet = c->a->recalled == c->recalled;
 	pthread_mutex_unlock(&c->a->lock);
-	granter = quiet || MUTANT("take-returned") ? view_granter(v, &made->gfid) : -1;
+	granter = quiet ? view_granter(v, &made->gfid) : -1;
 	if (granter >= 0 && fan_result(f, granter)->granted)
 		inode = inode_find(c->a->x->inodes, &made->gfid);
 	if (inode)
