@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "history.h"
 #include "sim.h"
 
 struct node node[NODES_MAX];
@@ -42,8 +43,9 @@ static void put_set(FILE *to, const char *type)
 	fprintf(to, "volume set\n type %s\n", type);
 	if (!strcmp(type, "cluster/coordinator"))
 		fprintf(to,
-			" option state-file %s/coordinator/view\n option secret-file %s/secret\n option sync-interval %us\n",
-			run_directory, run_directory, plan.sync_s);
+			" option state-file %s/coordinator/view\n option secret-file %s/secret\n option sync-interval %us\n option heal-piece %u\n",
+			run_directory, run_directory, plan.sync_s,
+			plan.sync_s & 1 ? 2 * BLOCK : 1u << 20); /* files have some blocks */
 	if (plan.arbiter && strncmp(type, "sim/", 4))
 		fprintf(to, " option arbiter on\n");
 	fprintf(to, " subvolumes");

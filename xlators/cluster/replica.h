@@ -69,10 +69,12 @@ enum replica_verb {
 	REPLICA_RESOLVE,     /* notes, with what became of them: recovered */
 	REPLICA_INDEX,	     /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
 	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */
-	REPLICA_STRIKE,	     /* flags; gfids: no longer pending */
-	REPLICA_FIND,	     /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
+	REPLICA_STRIKE,	  /* flags; gfids: no longer pending -> count: of those that are, for a change was skipped meanwhile */
+	REPLICA_FIND,	  /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
 	REPLICA_LOSE,	  /* gfid: if the object has no name here, what is left of it does not count any more: nobody gets it */
 	REPLICA_DISTRUST, /* nothing: when it starts anew, all of it counts as not synced; while it is frozen */
+	REPLICA_FOLLOW, /* gfid, under its token: its data and attributes are changed from now on though it is pending, and what was skipped
+			 * before does not count */
 	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 };

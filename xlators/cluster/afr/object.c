@@ -337,8 +337,7 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	o->recalled = false;
 	pthread_mutex_unlock(&o->lock);
 	task_shield(true);
-	if (!MUTANT("release-late"))
-		token_stays(a, gfid_of(o));
+	token_stays(a, gfid_of(o));
 	err = ask(a, o, epoch, deadline);
 	task_shield(false);
 	pthread_mutex_lock(&o->lock);

@@ -184,13 +184,32 @@ static int add_children(struct backlog *b, struct request *rq, const struct gfid
 	return heal_list(&b->c->heal, rq, from, inode, add_child, &l);
 }
 
+/* -EINPROGRESS: it stays on the list, for a change was skipped since that was fetched. */
 static int strike(struct backlog *b, const struct gfid *g, bool gone)
 {
+	struct blob answer = { 0 };
 	struct pack p = { 0 };
+	struct unpack u;
+	int err;
 
 	pack_u8(&p, gone ? STRIKE_GONE : 0);
 	pack_gfid(&p, g);
-	return tell_member(b->c, b->to, REPLICA_STRIKE, &p);
+	err = ask_member(b->c, b->to, REPLICA_STRIKE, &p, &answer, clock_ns() + coordinator_lease_ns(b->c));
+	if (err)
+		return err;
+	u = unpack_blob(&answer);
+	err = unpack_u32(&u) ? -EINPROGRESS : 0;
+	free(answer.bytes);
+	return err;
+}
+
+/* Under the token: what was skipped so far is healed from here on, and data that are changed later are changed there, too. */
+static int follow(struct backlog *b, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_gfid(&p, g);
+	return tell_member(b->c, b->to, REPLICA_FOLLOW, &p);
 }
 
 /* What the directory waits for may be below it: so that is looked at first, and again once the directory is as it should be. */
@@ -202,21 +221,45 @@ static int list_early(struct backlog *b, struct request *rq, struct queued *q, i
 	return err ? err : -EAGAIN;
 }
 
-static int heal_under_token(struct backlog *b, struct request *rq, struct queued *q)
+/* The end of an object's healing, under its token. Written all the time it would never leave the list: so it is healed once more at once. */
+static int finish(struct backlog *b, struct request *rq, struct queued *q, int from, bool gone)
+{
+	int err = strike(b, &q->gfid, gone);
+
+	if (err != -EINPROGRESS || gone)
+		return err == -EINPROGRESS ? 0 : err;
+	err = follow(b, &q->gfid);
+	if (!err)
+		err = heal_object(&b->c->heal, rq, &q->gfid, from, b->to, 0, UINT64_MAX);
+	if (!err)
+		err = strike(b, &q->gfid, false);
+	return err == -EINPROGRESS ? 0 : err;
+}
+
+/* A piece of it; *at is where the next begins, 0: it is done. */
+static int heal_under_token(struct backlog *b, struct request *rq, struct queued *q, uint64_t *at)
 {
 	int from = view_first(&b->view);
-	int err = heal_object(&b->c->heal, rq, &q->gfid, from, b->to, 0, UINT64_MAX);
+	uint64_t piece = b->c->heal_piece;
+	bool more = false;
+	int err = heal_piece(&b->c->heal, rq, &q->gfid, from, b->to, *at, piece, &more);
 
 	if (err == -EAGAIN && b->crawl)
 		return list_early(b, rq, q, from);
+	if (!err && more) {
+		err = *at ? 0 : follow(b, &q->gfid);
+		*at += piece;
+		return err;
+	}
+	*at = 0;
 	if (!err || err == -ENOENT) /* gone: its name goes with its directory's healing */
-		err = strike(b, &q->gfid, err);
+		err = finish(b, rq, q, from, err);
 	if (!err && b->crawl)
 		err = add_children(b, rq, &q->gfid, from);
 	return err;
 }
 
-static int heal_one(struct backlog *b, struct queued *q)
+static int heal_some(struct backlog *b, struct queued *q, uint64_t *at)
 {
 	const struct gfid *g = &q->gfid;
 	struct request rq;
@@ -226,10 +269,21 @@ static int heal_one(struct backlog *b, struct queued *q)
 		return err;
 	err = heal_request(&b->c->heal, &rq);
 	if (!err)
-		err = heal_under_token(b, &rq, q);
+		err = heal_under_token(b, &rq, q, at);
 	heal_request_end(&rq);
 	session_release(b->c, &b->view, g);
 	return err;
+}
+
+static int heal_one(struct backlog *b, struct queued *q)
+{
+	uint64_t at = 0;
+	int err;
+
+	do {
+		err = heal_some(b, q, &at);
+	} while (!err && at && !stopping(b));
+	return !err && at ? -ECANCELED : err;
 }
 
 static void worker(void *arg)

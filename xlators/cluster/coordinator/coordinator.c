@@ -28,6 +28,8 @@ static const struct option options[] = {
 	  .live = true },
 	{ "heal-bandwidth", OPTION_SIZE, OPTION_AT(struct coordinator, heal_bandwidth), "0",
 	  "bytes of file data that healing copies in a second, at most; 0: as fast as it goes", .live = true },
+	{ "heal-piece", OPTION_SIZE, OPTION_AT(struct coordinator, heal_piece), "32M",
+	  "bytes of a file that are healed at once; between them it can be written", 64, 1ull << 40, .live = true },
 	{ "scrub-rate", OPTION_INT, OPTION_AT(struct coordinator, scrub_rate), "500",
 	  "objects that a scrub compares in a second, at most; 0: as fast as it goes", 0, 1000000, .live = true },
 	{ NULL },

@@ -67,7 +67,7 @@ struct coordinator {
 	bool arbiter;
 	uint64_t lease_ms, heartbeat_ms, sync_ms, cold_wait_ms;
 	int64_t heal_tasks, scrub_rate;
-	uint64_t heal_bandwidth;
+	uint64_t heal_bandwidth, heal_piece;
 
 	struct xlator *x;
 	struct heal heal;

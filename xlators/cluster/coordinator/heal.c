@@ -288,6 +288,25 @@ static int heal_nameless(struct heal *h, struct request *rq, const struct gfid *
 	return err ? err : -ENOENT;
 }
 
+int heal_piece(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to, uint64_t start, uint64_t length,
+	       bool *more)
+{
+	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to };
+	int err;
+
+	*more = false;
+	if (gfid_equal(gfid, &gfid_limbo))
+		return 0;
+	atomic_fetch_add(&h->objects, !start);
+	err = pair_find(&p, gfid);
+	if (!err && p.inode) {
+		*more = has_data(&p) && length < p.source.size && start < p.source.size - length;
+		err = pair_all(&p, start, *more ? start + length : UINT64_MAX);
+	}
+	err = why_gone(&p, gfid, err);
+	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, start, UINT64_MAX) : err;
+}
+
 int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to, uint64_t start, uint64_t end)
 {
 	cleanup_pair struct pair p = { .h = h, .rq = rq, .from = from, .to = to };

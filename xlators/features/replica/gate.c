@@ -85,9 +85,26 @@ static bool any_blocked(struct member *m, const struct note *n)
 	return false;
 }
 
+/* What changes one object only, by what it is told alone. */
+static bool follows(const struct member *m, const struct note *n)
+{
+	switch ((int)n->fop) {
+	case FOP_write:
+	case FOP_fallocate:
+	case FOP_setattr:
+	case FOP_setxattr:
+	case FOP_removexattr:
+		return m->follows.count && gfid_set_has(&m->follows, &n->object[0].gfid);
+	default:
+		return false;
+	}
+}
+
 /* A member that is BACK: what the change touches is not there yet. */
 static bool any_pending(struct member *m, const struct note *n)
 {
+	if (follows(m, n))
+		return false;
 	for (unsigned i = 0; i < n->objects; i++)
 		if (n->object[i].kind != NOTE_NEW && member_pending(m, &n->object[i].gfid))
 			return true;
@@ -150,8 +167,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (err)
 		return err;
 	session_settle(m, s, stamp->settled);
-	if (stamp->sequence <= s->settled &&
-	    !MUTANT("do-late")) /* nobody waits for it: it is late, and not the first of its kind */
+	if (stamp->sequence <= s->settled) /* nobody waits for it: it is late, and not the first of its kind */
 		return -EVIEW;
 	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
@@ -211,7 +227,7 @@ static void made_alive(struct member *m, const struct note *n)
 static void ended_late(struct member *m, struct kept_note *k)
 {
 	for (unsigned i = 0; i < k->note.objects && member_state(m) == MEMBER_BACK; i++)
-		if (k->note.object[i].kind != NOTE_NEW && !MUTANT("forget-late"))
+		if (k->note.object[i].kind != NOTE_NEW)
 			member_add_pending(m, &k->note.object[i].gfid);
 	note_remove(m, k);
 }

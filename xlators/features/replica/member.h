@@ -127,6 +127,8 @@ struct member {
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
 	struct gfid_set again; /* became pending since the list was asked for last: what is healed now may lack it */
+	/* Pending, but changed nevertheless: a large file is healed in pieces, between which it is written. */
+	struct gfid_set follows;
 	struct gfid_set staged_pending;
 	bool staged_all;
 	/* Removed by healing while somebody may have them open: what happened to them elsewhere did not happen here. */

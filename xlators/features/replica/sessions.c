@@ -174,7 +174,7 @@ unsigned orphans(const struct member *m)
 	unsigned count = 0;
 
 	for (const struct session *s = m->sessions; s; s = s->next)
-		count += !s->client && s->tokens && !MUTANT("forget-tokens");
+		count += !s->client && s->tokens;
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
 		count += k->orphan && !k->recovering && !k->resolved;
 	return count;
@@ -218,7 +218,7 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 	struct kept_note *next;
 	bool any = false;
 
-	if (settled <= s->settled || (m->frozen && !MUTANT("settle-frozen")))
+	if (settled <= s->settled || m->frozen)
 		return;
 	s->settled = settled;
 	if (MUTANT("settle-at-once"))
@@ -245,8 +245,6 @@ void session_orphan(struct member *m, struct session *s)
 	s->attached = 0;
 	for (struct kept_note *k = s->first; k; k = k->next)
 		k->orphan = !MUTANT("forget-orphans");
-	if (!s->first && MUTANT("free-lost-tokens"))
-		tokens_drop(m, s);
 	task_cond_broadcast(&m->event);
 }
 

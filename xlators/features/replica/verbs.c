@@ -530,6 +530,7 @@ static void take_pending(struct member *m, enum member_state before)
 	size_t cursor = 0;
 	const struct gfid *g;
 
+	gfid_set_free(&m->follows);
 	if (now != MEMBER_BACK || before != MEMBER_BACK) {
 		gfid_set_free(&m->pending);
 		gfid_set_free(&m->again);
@@ -728,6 +729,7 @@ static int strike(struct asked *a, uint64_t epoch)
 	uint8_t flags = unpack_u8(&a->u);
 	struct member *m = a->m;
 	int err = flags & STRIKE_GONE ? bury(a->rq, m, epoch, a->u) : 0;
+	uint32_t kept = 0;
 
 	if (err)
 		return err;
@@ -737,9 +739,12 @@ static int strike(struct asked *a, uint64_t epoch)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
-		if (gfid_set_has(&m->again, &g))
-			continue; /* a change was skipped while it was healed: once more */
+		if (gfid_set_has(&m->again, &g) && !MUTANT("strike-anyway")) { /* a change was skipped while it was healed: once more */
+			kept++;
+			continue;
+		}
 		gfid_set_remove(&m->pending, &g);
+		gfid_set_remove(&m->follows, &g);
 		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
 			err = -ENOMEM;
 	}
@@ -748,7 +753,23 @@ static int strike(struct asked *a, uint64_t epoch)
 		gfid_set_free(&m->healed);
 	}
 	pthread_mutex_unlock(&m->lock);
+	pack_u32(&a->answer, kept);
 	return err;
+}
+
+static int follow(struct asked *a, uint64_t epoch)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	int err;
+
+	if (a->u.failed)
+		return -EINVAL;
+	pthread_mutex_lock(&a->m->lock);
+	err = epoch == a->m->view.epoch && member_state(a->m) == MEMBER_BACK ? gfid_set_add(&a->m->follows, &g) : -EVIEW;
+	if (err >= 0)
+		gfid_set_remove(&a->m->again, &g);
+	pthread_mutex_unlock(&a->m->lock);
+	return err < 0 ? err : 0;
 }
 
 /* In memory, or by the handle that the index keeps. */
@@ -942,6 +963,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return lose(a, epoch);
 	case REPLICA_DISTRUST:
 		return distrust(a, epoch);
+	case REPLICA_FOLLOW:
+		return follow(a, epoch);
 	case REPLICA_SYNC:
 		return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
 	case REPLICA_CHECKSUM:
