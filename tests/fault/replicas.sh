@@ -3,7 +3,7 @@
 # While a clean quorum of a replica set lives no operation fails or lasts longer than 15 s, whatever is done to servers, disks, links,
 # the coordinator and mounts; when all is mended, every acknowledged byte and name is there and the bricks are byte-identical.
 #
-# Seeded runs: 2 (200 with LONG=1, of which about one in eight fails still: doc/check-long.md). SEED=N: that one; RUNS=N: so many from there on. REPLICA=2, 3 or 3a; not given: the runs take turns.
+# Seeded runs: 15 (200 with LONG=1). SEED=N: that one; RUNS=N: so many from there on. REPLICA=2, 3 or 3a; not given: the runs take turns.
 # ONLY="kill_server eio" does only these faults (see replicas.py). KEEP=1 keeps the logs.
 # limit: 900 s, 28800 s with LONG=1
 GIVEN=${REPLICA:-} ONE_SEED=${SEED:-}
@@ -73,7 +73,7 @@ one_run() { # SEED
 net_up "$NS" m0=1 m1=2 m2=3 c=10 a=11 b=12
 HAVE_DISK=0
 small_disk && HAVE_DISK=1 || leave_out "no loop devices: no disk is filled"
-RUNS=${RUNS:-$([ -n "$ONE_SEED" ] && echo 1 || { [ "$LONG" = 1 ] && echo 200 || echo 2; })}
+RUNS=${RUNS:-$([ -n "$ONE_SEED" ] && echo 1 || { [ "$LONG" = 1 ] && echo 200 || echo 15; })}
 FAILED=
 for ((seed = ${ONE_SEED:-1}, run = 0; run < RUNS; run++, seed++)); do
 	one_run "$seed"

@@ -16,6 +16,7 @@ struct span { /* of an object, under change by this client; on the stack of the 
 	enum span_kind kind;
 	uint64_t start, end; /* bytes, end not included; of a name: its hash, twice */
 	struct span *next;
+	uint64_t sent; /* when it was sent, as object.sent counts; 0: it is not under way yet */
 };
 struct opened;
 struct held_lock {
@@ -37,6 +38,8 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
 	bool shared;	/* it was asked back once */
 	struct span *spans;
+	uint64_t sent;	   /* how many changes were sent */
+	uint64_t undone;   /* how many of them failed when they may have been done somewhere */
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
 	uint64_t size;
@@ -161,6 +164,12 @@ void object_seen(struct afr *, struct inode *, int child, struct inode *parent, 
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
 int spans_lock(struct afr *, struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct afr *, struct object **, struct span *, unsigned count);
+void spans_sent(struct object **, struct span *, unsigned count,
+		bool);				     /* the change is under way; or it is known that it is not done */
+void spans_undone(struct object **, unsigned count); /* it failed, and members may have done it */
+uint64_t object_undone(struct object *);
+/* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. */
+int spans_settled(struct object *, const struct span *seen, uint64_t deadline);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */

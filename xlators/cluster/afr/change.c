@@ -561,6 +561,7 @@ static int start_flight(struct changing *c)
 	if (!c->flight)
 		return -ENOMEM;
 	flight_begin(c->a, c->flight);
+	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, true);
 	return 0;
 }
 
@@ -632,6 +633,8 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
+	if (err && (c->tries > 1 || !c->clean))
+		spans_undone(c->plan.spanned, c->plan.spans);
 	end_flight(c, err, v.epoch);
 	let_go(c);
 	mark_retrying(c, false);

@@ -115,6 +115,7 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 	flight_end(c->a, c->flight);
 	free(c->flight);
 	c->flight = NULL;
+	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, false);
 	return 0;
 }
 

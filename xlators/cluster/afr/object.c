@@ -198,6 +198,55 @@ void spans_unlock(struct afr *a, struct object **o, struct span *s, unsigned cou
 		span_unlock(a, o[count], &s[count]);
 }
 
+void spans_sent(struct object **o, struct span *s, unsigned count, bool on)
+{
+	for (unsigned i = 0; i < count; i++) {
+		pthread_mutex_lock(&o[i]->lock);
+		s[i].sent = on ? ++o[i]->sent : 0;
+		pthread_mutex_unlock(&o[i]->lock);
+		if (!on)
+			task_cond_broadcast(&o[i]->changed);
+	}
+}
+
+void spans_undone(struct object **o, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		pthread_mutex_lock(&o[i]->lock);
+		o[i]->undone++;
+		pthread_mutex_unlock(&o[i]->lock);
+	}
+}
+
+uint64_t object_undone(struct object *o)
+{
+	uint64_t undone;
+
+	pthread_mutex_lock(&o->lock);
+	undone = o->undone;
+	pthread_mutex_unlock(&o->lock);
+	return undone;
+}
+
+int spans_settled(struct object *o, const struct span *seen, uint64_t deadline)
+{
+	const struct span *s;
+	uint64_t until;
+	int err = 0;
+
+	pthread_mutex_lock(&o->lock);
+	until = o->sent;
+	do {
+		for (s = o->spans; s; s = s->next)
+			if (s->sent && s->sent <= until && collide(s, seen))
+				break;
+		if (s)
+			err = task_cond_wait(&o->changed, &o->lock, deadline);
+	} while (s && !err);
+	pthread_mutex_unlock(&o->lock);
+	return err == -ETIMEDOUT ? -EIO : err;
+}
+
 /* ---- tokens ---- */
 
 static void start_giving_back(struct afr *, struct object *);

@@ -259,14 +259,19 @@ static int heal_under_token(struct backlog *b, struct request *rq, struct queued
 	return err;
 }
 
-static int heal_some(struct backlog *b, struct queued *q, uint64_t *at)
+enum { WANTED_NS = 3000000, GIVE_WAY_MS = 500 };
+
+/* *wanted: somebody else had the token. */
+static int heal_some(struct backlog *b, struct queued *q, uint64_t *at, bool *wanted)
 {
 	const struct gfid *g = &q->gfid;
+	uint64_t began = clock_ns();
 	struct request rq;
 	int err = session_acquire(b->c, &b->view, g, stops, b);
 
 	if (err)
 		return err;
+	*wanted = clock_ns() - began > WANTED_NS;
 	err = heal_request(&b->c->heal, &rq);
 	if (!err)
 		err = heal_under_token(b, &rq, q, at);
@@ -275,13 +280,20 @@ static int heal_some(struct backlog *b, struct queued *q, uint64_t *at)
 	return err;
 }
 
+/* Who writes to a large file while it is healed has half of the time. */
 static int heal_one(struct backlog *b, struct queued *q)
 {
+	bool wanted = false;
 	uint64_t at = 0;
 	int err;
 
 	do {
-		err = heal_some(b, q, &at);
+		uint64_t began = clock_ns(), spent;
+
+		err = heal_some(b, q, &at, &wanted);
+		spent = (clock_ns() - began) / 1000000;
+		if (!err && at && wanted)
+			task_sleep_ms(spent < GIVE_WAY_MS ? spent : GIVE_WAY_MS);
 	} while (!err && at && !stopping(b));
 	return !err && at ? -ECANCELED : err;
 }

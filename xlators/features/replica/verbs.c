@@ -385,10 +385,11 @@ static void take_lease(struct member *m, const struct lease_call *c)
 	else if (c->clock && c->clock <= clock_ns() && c->clock + c->lease_ns > m->lease_until_ns)
 		m->lease_until_ns = (MUTANT("lease-from-now") ? clock_ns() : c->clock) + c->lease_ns;
 	m->writable = c->writable;
-	if (member_state(m) == MEMBER_IN) {
+	/* Also at a member that is BACK, which syncs nothing yet: what it notes now must not look older than it is. */
+	if (member_state(m) >= (MUTANT("stay-behind") ? MEMBER_IN : MEMBER_BACK))
 		begin_generation(m, c->generation);
+	if (member_state(m) == MEMBER_IN)
 		index_prune(&m->index, c->prune < m->index.synced && !MUTANT("prune-early") ? c->prune : m->index.synced);
-	}
 }
 
 static void measure_space(struct asked *a, struct lease_reply *r)
@@ -739,7 +740,8 @@ static int strike(struct asked *a, uint64_t epoch)
 	while (!err && unpack_more(&a->u)) {
 		struct gfid g = unpack_gfid(&a->u);
 
-		if (gfid_set_has(&m->again, &g) && !MUTANT("strike-anyway")) { /* a change was skipped while it was healed: once more */
+		if (gfid_set_has(&m->again, &g) &&
+		    !MUTANT("strike-anyway")) { /* a change was skipped while it was healed: once more */
 			kept++;
 			continue;
 		}
