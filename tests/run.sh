@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests one after the other, each with a time limit, and counts:  tests/run.sh RESULTS [--in BUILDDIR] TEST...
 # A TEST is a cmocka program (its cases are counted) or a script (exit status 0 passed, 77 skipped). The counts are added to the
-# file RESULTS as lines "passed failed skipped"; `tests/run.sh RESULTS --summary` prints the closing line and judges.
+# file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints
+# these and the closing line, and judges.
 #
 # The limit of a script is that of its line "# limit: 900 s, 7200 s with LONG=1", else 400 s, or 7200 s with LONG=1; $TEST_LIMIT is one for
 # all. After $CHECK_DEADLINE (seconds since 1970) all that is left fails. With MUST_RUN=1 a test that is skipped has failed, but for
@@ -20,6 +21,10 @@ tsan: tests/unit/store-raft-test
 if [ "${1-}" = --summary ]; then
 	passed=0 failed=0 skipped=0
 	while read -r p f s; do passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)); done <"$results"
+	if [ -s "$results.failed" ]; then # once more, where it is found
+		echo "Failed:"
+		cut -c 1-300 "$results.failed"
+	fi
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
 	exit
@@ -60,6 +65,7 @@ for test; do
 		if [ "$left" -le 0 ]; then
 			echo "FAIL $label$test: no time left"
 			echo "0 1 0" >>"$results"
+			echo "$label$test: no time left" >>"$results.failed"
 			continue
 		fi
 		limit=$((left < limit ? left : limit))
@@ -84,6 +90,7 @@ for test; do
 		[ $status -eq 77 ] && echo "FAIL $label$test: it must run here, but is skipped"
 		bad=$((bad > 1 ? (bad + 1) / 2 : 1)) # cmocka names each failed case twice
 		{ grep -m 3 ': FAILED: ' "$log"; tail -n 60 "$log"; } | sed 's/^/    /' # the reason comes before the logs
+		{ echo "$label$test: status $status"; grep -m 3 -E ': FAILED: |^\[  FAILED  \]|ERROR: |^SUMMARY: ' "$log" | sed 's/^/    /'; } >>"$results.failed"
 	fi
 	[ "$word" = SKIP ] && reason=" ($(tail -n 1 "$log"))" || reason=
 	echo "$word $label$test$reason ($((SECONDS - begin)) s)"

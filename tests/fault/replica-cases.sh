@@ -22,6 +22,8 @@ healed() {
 	say "case $1 passed"
 }
 all_quiet_in() { [ "$("$STRATUS" dump "$COORDINATOR_PID" | grep -c '^  member .: in, answers.*pending 0$')" = "$MEMBERS" ]; }
+# The coordinator knows that a member has gone: what it says of it from now on is of the next one.
+missed() { "$STRATUS" dump "$COORDINATOR_PID" | grep -qE "^  member $1: (out|[a-z]+, does not answer)"; }
 # in_background NAME COMMAND...: its status goes to $SCRATCH/NAME.status.
 in_background() {
 	local name=$1
@@ -109,6 +111,7 @@ case_3() {
 	for i in 0 1 2; do kill_member "$i" 2>/dev/null || true; done
 	wait "$COORDINATOR_PID" 2>/dev/null || true
 	unset "PIDS[$COORDINATOR_PID]"
+	! gone "$writer" || fail "case 3: the writer has ended by itself: $(tail -n 1 "$SCRATCH/three.out")"
 	kill -9 "$writer"
 	wait "$writer" 2>/dev/null || true
 	for i in 0 1 2; do start_member "$i"; done
@@ -179,7 +182,7 @@ case_5() {
 	wait_until 20 test -e "$SCRATCH/five.ready" || fail "case 5: $(tail -n 1 "$SCRATCH/five.out")"
 	for i in 0 1 2; do
 		kill_member "$i"
-		sleep 1.5
+		wait_until 20 missed "$i" || fail "case 5: the coordinator does not notice that member $i has ended"
 		start_member "$i"
 		wait_until 40 all_quiet_in || fail "case 5: member $i is not healed"
 		sleep 0.3
@@ -214,16 +217,24 @@ case_6() {
 }
 
 # A mount that was away longer than its session lasts does not write over what another one has appended meanwhile.
+sessions_ended() { grep -c ' session of .* ended$' "$STACK/member$1.log" || true; }
+ended_more() { [ "$(sessions_ended "$1")" -gt "$2" ]; }
 case_7() {
-	local address
+	local address i ended=()
 	need ss
 	echo one >>"$OTHER/seven"
 	sleep 0.5 # its change is settled: all that is left of it is the token
+	for i in 0 1 2; do ended[i]=$(sessions_ended "$i"); done
 	kill -STOP "$OTHER_PID"
 	for address in $(ss -tnpH | awk -v pid="pid=$OTHER_PID," 'index($0, pid) { print $4 }'); do
 		ss -K src "$address" >/dev/null 2>&1 || true
 	done
-	sleep 5
+	if ss -tnpH | grep -q "pid=$OTHER_PID,"; then
+		kill -CONT "$OTHER_PID"
+		leave_out "case 7: ss can't cut connections here"
+		return
+	fi
+	for i in 0 1 2; do wait_until 20 ended_more "$i" "${ended[i]}" || fail "case 7: the session does not end at member $i"; done
 	echo two >>"$MNT/seven"
 	kill -CONT "$OTHER_PID"
 	timeout 30 sh -c "echo three >>'$OTHER/seven'" || fail "case 7: the mount that was away can't append"
@@ -252,7 +263,7 @@ case_8() {
 	sleep 1
 	[ ! -e "$SCRATCH/two.has" ] || fail "case 8: two have the lock"
 	kill -STOP "${MEMBER_PID[0]}"
-	sleep 3
+	wait_until 20 member_is 0 out || fail "case 8: the member that hangs is not left out"
 	touch "$SCRATCH/one.stop"
 	wait_until 30 test -e "$SCRATCH/two.has" || fail "case 8: the lock is free, and who waits for it does not get it"
 	kill -CONT "${MEMBER_PID[0]}"
@@ -288,6 +299,7 @@ case_9() {
 	in_depth "$MNT/nine" make || fail "case 9: the tree can't be made"
 	for i in 0 1 2; do
 		kill_member "$i"
+		wait_until 20 missed "$i" || fail "case 9: the coordinator does not notice that member $i has ended"
 		start_member "$i"
 		wait_until 40 all_quiet_in || fail "case 9: member $i does not come back"
 	done

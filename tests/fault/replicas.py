@@ -271,9 +271,9 @@ class Faults:
         pid = str(self.cluster.servers[i].proc.pid)
         fops, percent = self.rng.choice((("all", 100), ("mutating", 100), ("reading", 100), ("all", 10), ("write,fsync,create", 50)))
         for name, value in (("fops", fops), ("percent", str(percent))):
-            got = sh(STRATUS, "set", pid, "extra", name, value)
-            if got.returncode:
-                raise RuntimeError(f"can't set {name}: {got.stdout}")
+            # It may have been started a moment ago: it takes commands as soon as it has a graph.
+            if not wait_for(20, lambda: self.cluster.servers[i].died() or not sh(STRATUS, "set", pid, "extra", name, value).returncode):
+                raise Broken(f"{self.cluster.servers[i].name} does not take the option {name}")
         yield self.rng.choice((0.3, 1, 2))
         if self.cluster.servers[i].proc:
             sh(STRATUS, "set", pid, "extra", "percent", "0")

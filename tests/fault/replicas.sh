@@ -63,7 +63,7 @@ one_run() { # SEED
 		head -n 12 "$STACK/result.log" >&2
 		tail -n 40 "$STACK/events.log" >&2 2>/dev/null || true
 		say "SEED=$1 REPLICA=$REPLICA repeats it"
-		FAILED="$FAILED $1"
+		FAILED="$FAILED $1: $(grep -m 1 "^seed $1: " "$STACK/result.log" || tail -n 1 "$STACK/result.log");"
 		[ "$KEEP" = 0 ] || cp -a "$SCRATCH/disk/"brick* "$STACK" 2>/dev/null
 	fi
 	rm -rf "$SCRATCH/disk/"*

@@ -46,6 +46,7 @@ static struct {
 	unsigned begun, under_way, hurting;
 	bool done, only[FAULTS], restricted;
 	uint64_t all_cut_ns, hurt_ns; /* when a brick was last hurt */
+	uint64_t storm_ns;	      /* when messages were last lost or late */
 	unsigned lost, late;
 } nemesis;
 
@@ -200,6 +201,7 @@ static void bad_weather(enum fault f)
 		if (!--nemesis.late)
 			weather.late = 0;
 	}
+	nemesis.storm_ns = sim_now();
 }
 
 static void fault_do(enum fault f, struct node *brick)
@@ -264,6 +266,12 @@ static void fault_run(void *arg)
 
 /* ---- which and when ---- */
 
+/* In bad weather the coordinator may be about to leave out a member that is well: then another's disk is one too many. */
+static bool is_calm(void)
+{
+	return !weather.lost && !weather.late && sim_now() - nemesis.storm_ns > NOTICE_S * S;
+}
+
 static bool possible(enum fault f, bool clean)
 {
 	if (nemesis.restricted && !nemesis.only[f])
@@ -273,6 +281,8 @@ static bool possible(enum fault f, bool clean)
 	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
+		return false;
+	if (f == FAULT_REPLACE && !is_calm())
 		return false;
 	return !faults[f].brick || clean || plan.wild;
 }

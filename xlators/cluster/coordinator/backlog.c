@@ -225,12 +225,13 @@ static int list_early(struct backlog *b, struct request *rq, struct queued *q, i
 static int finish(struct backlog *b, struct request *rq, struct queued *q, int from, bool gone)
 {
 	int err = strike(b, &q->gfid, gone);
+	bool more;
 
 	if (err != -EINPROGRESS || gone)
 		return err == -EINPROGRESS ? 0 : err;
 	err = follow(b, &q->gfid);
 	if (!err)
-		err = heal_object(&b->c->heal, rq, &q->gfid, from, b->to, 0, UINT64_MAX);
+		err = heal_piece(&b->c->heal, rq, &q->gfid, from, b->to, 0, UINT64_MAX, &more);
 	if (!err)
 		err = strike(b, &q->gfid, false);
 	return err == -EINPROGRESS ? 0 : err;

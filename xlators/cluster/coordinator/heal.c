@@ -302,6 +302,8 @@ int heal_piece(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 	if (!err && p.inode) {
 		*more = has_data(&p) && length < p.source.size && start < p.source.size - length;
 		err = pair_all(&p, start, *more ? start + length : UINT64_MAX);
+	} else if (!err && !h->look) { /* its directory is healed before it, or a rename is under way that `to` has yet to do */
+		err = -EAGAIN;
 	}
 	err = why_gone(&p, gfid, err);
 	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, start, UINT64_MAX) : err;

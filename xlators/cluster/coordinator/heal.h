@@ -47,7 +47,8 @@ bool heal_knows(struct heal *, struct request *, const struct gfid *, int from, 
  * 0, also when `to` does not have it (it is told to found() when it is named there); -ENOENT: `from` does not have it any more (then
  * nothing is to be done); -EAGAIN: what is healed elsewhere stands in the way, or was at it, so try again later; -errno. */
 int heal_object(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t end);
-/* The same for `length` bytes of a file's data. *more: it has bytes behind them. */
+/* The same for `length` bytes of a file's data. *more: it has bytes behind them. -EAGAIN, too, while `to` does not have it: who heals
+ * takes nothing off the list that was not found. */
 int heal_piece(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t length,
 	       bool *more);
 /* The same for all of the object, with the contents of what a directory names anew, without found(). */

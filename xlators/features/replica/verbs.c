@@ -464,11 +464,14 @@ static int freeze(struct asked *a, uint64_t epoch)
 	return err;
 }
 
-static int notes(struct asked *a)
+/* Not of one that was started anew since it was frozen: it has forgotten them, and has another disk perhaps. */
+static int notes(struct asked *a, uint64_t epoch)
 {
 	uint64_t from = unpack_u64(&a->u), at = 0;
+	bool frozen;
 
 	pthread_mutex_lock(&a->m->lock);
+	frozen = a->m->frozen && a->m->coming == epoch;
 	for (const struct kept_note *k = a->m->notes; k && a->answer.size < REPLICA_BLOB_MAX - 2048; k = k->all_next) {
 		struct note n;
 
@@ -479,7 +482,7 @@ static int notes(struct asked *a)
 		pack_note(&a->answer, &n);
 	}
 	pthread_mutex_unlock(&a->m->lock);
-	return 0;
+	return frozen || MUTANT("notes-unfrozen") ? 0 : -EVIEW;
 }
 
 static int add_notes(struct asked *a, uint64_t epoch)
@@ -944,7 +947,7 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 	case REPLICA_FREEZE:
 		return freeze(a, epoch);
 	case REPLICA_NOTES:
-		return notes(a);
+		return notes(a, epoch);
 	case REPLICA_ADD_NOTES:
 		return add_notes(a, epoch);
 	case REPLICA_ADD_PENDING:
