@@ -50,7 +50,7 @@ static bool is_running(const char *answer)
 	return running;
 }
 
-/* A scrub that was told to stop finishes the object that it compares. */
+/* A scrub that was told to stop ends when the bricks have answered what it asked them last. */
 static int await_end(const struct process *process, const json_t *set, struct problem *p)
 {
 	for (int ms = 0; ms < STOP_MS; ms += STEP_MS) {
@@ -63,7 +63,7 @@ static int await_end(const struct process *process, const json_t *set, struct pr
 			return err;
 		usleep(STEP_MS * 1000);
 	}
-	return problem_set(p, ETIMEDOUT, "the scrub of volume %s was told to stop, but still compares a large file",
+	return problem_set(p, ETIMEDOUT, "the scrub of volume %s was told to stop, but a brick has not answered yet",
 			   json_text(set, "volume"));
 }
 

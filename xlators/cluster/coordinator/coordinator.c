@@ -29,7 +29,7 @@ static const struct option options[] = {
 	{ "heal-bandwidth", OPTION_SIZE, OPTION_AT(struct coordinator, heal_bandwidth), "0",
 	  "bytes of file data that healing copies in a second, at most; 0: as fast as it goes", .live = true },
 	{ "heal-piece", OPTION_SIZE, OPTION_AT(struct coordinator, heal_piece), "32M",
-	  "bytes of a file that are healed at once; between them it can be written", 64, 1ull << 40, .live = true },
+	  "bytes of a file that are healed or compared at once; between them it can be written", 64, 1ull << 40, .live = true },
 	{ "scrub-rate", OPTION_INT, OPTION_AT(struct coordinator, scrub_rate), "500",
 	  "objects that a scrub compares in a second, at most; 0: as fast as it goes", 0, 1000000, .live = true },
 	{ NULL },
@@ -240,6 +240,7 @@ static int coordinator_init(struct xlator *x, struct problem *p)
 	c->heal.found = found;
 	gfid_create(&c->session);
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->heal.links_lock, NULL);
 	for (int i = 0; i < c->members; i++) {
 		c->member[i].c = c;
 		c->member[i].number = i;
@@ -281,6 +282,7 @@ static void coordinator_stop(struct xlator *x)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].heal_stop = true;
 	pthread_mutex_unlock(&c->lock);
+	scrub_halt(c);
 	task_cond_broadcast(&c->changed);
 	if (task_self())
 		wait_for_tasks(c);
@@ -293,8 +295,10 @@ static void coordinator_finish(struct xlator *x)
 	struct coordinator *c = x->private;
 
 	notes_free(c);
+	list_free(&c->held);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
+	pthread_mutex_destroy(&c->heal.links_lock);
 	pthread_mutex_destroy(&c->lock);
 }
 

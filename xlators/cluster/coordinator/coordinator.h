@@ -33,6 +33,7 @@ struct remote_member {
 	bool syncing;		 /* healed, and its disk is being synced */
 	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
 	struct gfid_list differs; /* kept until it has been healed and is IN */
+	bool added;		  /* to that list, since the member was told of it */
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };
@@ -43,7 +44,8 @@ struct finding {
 };
 struct scrub {
 	bool running, stop, repairs;
-	uint64_t objects, differences, errors, bytes, started_ns, ended_ns;
+	struct heal *look; /* by which it compares, while it runs */
+	uint64_t objects, differences, errors, started_ns, ended_ns;
 	int status; /* how the last one ended */
 	struct finding finding[FINDINGS_MAX];
 	unsigned findings;
@@ -78,6 +80,8 @@ struct coordinator {
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
 	unsigned tasks;
+	struct gfid_list held;	 /* objects whose tokens are asked for or held here: each by one task */
+	struct task_cond let_go; /* one of them is no more */
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
@@ -141,7 +145,8 @@ int ask_member(struct coordinator *, int member, enum replica_verb, struct pack 
 /* The same to all in the mask at once, each with its own copy; mask of those that answered 0. */
 unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, const struct pack *more, uint64_t timeout_ns);
 
-/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. */
+/* What backlog.c and scrub.c share: tokens of the coordinator's own session, in that view. A token is one task's from a session_acquire()
+ * that returned 0 to session_release(). */
 int session_attach(struct coordinator *, const struct view *);
 int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
 void session_release(struct coordinator *, const struct view *, const struct gfid *);
@@ -149,10 +154,9 @@ void session_release(struct coordinator *, const struct view *, const struct gfi
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */
 void scrub_owed(struct coordinator *);		    /* starts it, if it is owed and can be done */
-void scrub_stop(struct coordinator *);
+void scrub_stop(struct coordinator *);		    /* nor is one owed any more */
+void scrub_halt(struct coordinator *);		    /* the one that runs ends soon */
 void scrub_free(struct scrub *);
-
-int list_add(struct gfid_list *, const struct gfid *);
 
 /* status.c */
 void coordinator_dump(struct xlator *, FILE *);

@@ -155,6 +155,8 @@ static int compare(struct pair *p, const struct replica_in *in)
 	fanout_wait(f, 2, p->rq->deadline_ns ? p->rq->deadline_ns : clock_ns() + HEAL_CALL_NS);
 	a = fanout_out(f, p->from, &err);
 	b = fanout_out(f, p->to, &err2);
+	heal_note_failed(p->h, p->from, err);
+	heal_note_failed(p->h, p->to, err2);
 	if (!err)
 		err = err2;
 	if (!err && (a->data.size != CHECKSUM || b->data.size != CHECKSUM))

@@ -12,6 +12,12 @@
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
 /* The same, as if it were done at that time. */
 int heal_call_at(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
+/* Whoever calls two members and is told of -EIO alone does not know whose it was. */
+static inline void heal_note_failed(struct heal *h, int member, int err)
+{
+	if (err == -EIO)
+		atomic_fetch_or(&h->failed, 1u << member);
+}
 static inline bool is_gone(int err)
 {
 	return err == -ENOENT || err == -ESTALE;

@@ -6,17 +6,16 @@
 enum { ROOM_MIN = 1024, LINKS_MOST = 1 << 22 };
 
 struct kept_links {
-	pthread_mutex_t lock; /* short */
-	size_t count, room;   /* a power of two; at most half of it is in use */
-	struct inode **slot;  /* by address */
-	unsigned walks;	      /* that want them; guarded by heal.links_lock */
+	size_t count, room;  /* a power of two; at most half of it is in use */
+	struct inode **slot; /* by address */
+	unsigned walks;	     /* that want them */
 };
 
 int heal_keep_links(struct heal *h)
 {
 	struct kept_links *k;
 
-	task_lock(&h->links_lock, NO_DEADLINE);
+	pthread_mutex_lock(&h->links_lock);
 	k = h->links;
 	if (!k) {
 		k = calloc(1, sizeof(*k));
@@ -24,15 +23,14 @@ int heal_keep_links(struct heal *h)
 			k->slot = calloc(ROOM_MIN, sizeof(*k->slot));
 		if (!k || !k->slot) {
 			free(k);
-			task_unlock(&h->links_lock);
+			pthread_mutex_unlock(&h->links_lock);
 			return -ENOMEM;
 		}
 		k->room = ROOM_MIN;
-		pthread_mutex_init(&k->lock, NULL);
 		h->links = k;
 	}
 	k->walks++;
-	task_unlock(&h->links_lock);
+	pthread_mutex_unlock(&h->links_lock);
 	return 0;
 }
 
@@ -40,7 +38,6 @@ static void links_free(struct kept_links *k)
 {
 	for (size_t i = 0; i < k->room; i++)
 		inode_unref(k->slot[i]);
-	pthread_mutex_destroy(&k->lock);
 	free(k->slot);
 	free(k);
 }
@@ -49,13 +46,13 @@ void heal_forget_links(struct heal *h)
 {
 	struct kept_links *k;
 
-	task_lock(&h->links_lock, NO_DEADLINE);
+	pthread_mutex_lock(&h->links_lock);
 	k = h->links;
 	if (k && --k->walks)
 		k = NULL;
 	else
 		h->links = NULL;
-	task_unlock(&h->links_lock);
+	pthread_mutex_unlock(&h->links_lock);
 	if (k)
 		links_free(k);
 }
@@ -84,18 +81,21 @@ static bool grow(struct kept_links *k)
 	return true;
 }
 
+static void keep(struct kept_links *k, struct inode *inode)
+{
+	if (*place_of(k->slot, k->room, inode) || k->count >= LINKS_MOST || (2 * k->count >= k->room && !grow(k)))
+		return;
+	*place_of(k->slot, k->room, inode) = inode_ref(inode);
+	k->count++;
+}
+
+/* Under the lock from the first look on: another member's walk may end just then. */
 void link_keep(struct heal *h, struct inode *inode, const struct attr *attr)
 {
-	struct kept_links *k = h->links;
-	struct inode **at;
-
-	if (!k || !inode || S_ISDIR(attr->mode) || attr->nlink < 2)
+	if (!inode || S_ISDIR(attr->mode) || attr->nlink < 2)
 		return;
-	pthread_mutex_lock(&k->lock);
-	at = place_of(k->slot, k->room, inode);
-	if (!*at && k->count < LINKS_MOST && (2 * k->count < k->room || grow(k))) {
-		*place_of(k->slot, k->room, inode) = inode_ref(inode);
-		k->count++;
-	}
-	pthread_mutex_unlock(&k->lock);
+	pthread_mutex_lock(&h->links_lock);
+	if (h->links)
+		keep(h->links, inode);
+	pthread_mutex_unlock(&h->links_lock);
 }

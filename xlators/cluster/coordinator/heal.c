@@ -45,7 +45,7 @@ static int call_now(struct heal *h, struct request *rq, int member, enum fop fop
 		return err;
 	extensions_free(&rq->reply_extensions);
 	err = fop_call(rq, h->x->child[member], fop, in, out);
-	if (err != -EPERM || fop == FOP_replica || prove(h, rq, member))
+	if (err != -EPERM || fop == FOP_replica || prove(h, rq, member) || stamp(h, rq, time)) /* prove() has another time */
 		return err;
 	return fop_call(rq, h->x->child[member], fop, in, out);
 }
@@ -61,6 +61,7 @@ static int call(struct heal *h, struct request *rq, int member, enum fop fop, co
 	if (!given)
 		rq->deadline_ns = clock_ns() + HEAL_CALL_NS;
 	err = call_now(h, rq, member, fop, in, out, time);
+	heal_note_failed(h, member, err);
 	rq->deadline_ns = given;
 	return err;
 }

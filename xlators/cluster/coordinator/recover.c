@@ -154,26 +154,39 @@ static int truth_answers(struct recovery *r, int truth)
 	return err;
 }
 
-static int make_equal(struct recovery *r, const struct union_note *u, int to)
+/* *blamed: whose fault it is, if it fails. */
+static int make_equal(struct recovery *r, const struct union_note *u, int to, int *blamed)
 {
 	int err = MUTANT("spoil-blindly") ? 0 : truth_answers(r, u->truth);
 
+	*blamed = err ? u->truth : to;
 	if (!err)
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
-	return err ? err : say_status(r, u, to, outcome_of(u));
+	if (!err)
+		err = say_status(r, u, to, outcome_of(u));
+	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1)
+		*blamed = u->truth; /* else the good ones would be dropped, it would stay the truth, and fail again */
+	atomic_fetch_and(&r->c->heal.failed, ~(1u << to)); /* it may be the truth of another note, and only then it counts */
+	return err;
+}
+
+/* A timeout may be any member's; but where the truth is blamed nobody else was asked. */
+static bool may_be_anybodys(int err, bool truth)
+{
+	return err == -ENOTCONN || err == -EVIEW || (err == -ETIMEDOUT && !truth);
 }
 
 static void recover_note(struct recovery *r, struct union_note *u)
 {
 	u->waits = false;
 	for (int to = 0; to < r->view.members; to++) {
-		int err;
+		int err, blamed;
 
 		if (to == u->truth || r->view.state[to] != MEMBER_IN)
 			continue;
-		err = make_equal(r, u, to);
+		err = make_equal(r, u, to, &blamed);
 		if (err == -EAGAIN && !r->last) {
 			u->waits = true;
 			continue;
@@ -183,8 +196,8 @@ static void recover_note(struct recovery *r, struct union_note *u)
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
 			    u->truth, strerror(-err));
 		pthread_mutex_lock(&r->lock);
-		if (err != -ENOTCONN && err != -ETIMEDOUT && err != -EVIEW) /* those may be the other side's */
-			r->bad |= 1u << to;
+		if (!may_be_anybodys(err, blamed == u->truth))
+			r->bad |= 1u << blamed;
 		r->err = err;
 		pthread_mutex_unlock(&r->lock);
 	}
@@ -367,6 +380,7 @@ int recover(struct coordinator *c)
 	if (!count || r.truth < 0)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
+	atomic_store(&c->heal.failed, 0); /* nothing else uses it: healers are stopped, the scrub has its own */
 	r.err = choose_truths(&r);
 	run_all(&r, cold ? (unsigned)c->heal_tasks : 1);
 	if (!r.err) {

@@ -101,7 +101,7 @@ static void keep(struct scrub *all, struct inode *inode)
 static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, int member)
 {
 	cleanup_inode struct inode *inode = inode_find(s->c->x->inodes, g);
-
+	struct gfid_list *differs = &s->c->member[member].differs;
 	struct scrub *all = &s->c->scrub;
 	char path[PATH_SIZE], text[GFID_TEXT];
 
@@ -111,8 +111,9 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 	all->differences++;
 	if (all->findings < FINDINGS_MAX)
 		all->finding[all->findings++] = (struct finding){ member, strdup(path) };
-	if (all->repairs)
-		list_add(&s->c->member[member].differs, g);
+	if (all->repairs && list_add(differs, g))
+		differs->all = true; /* memory is short, and nothing may be left out */
+	s->c->member[member].added |= all->repairs;
 	if (all->repairs && inode)
 		keep(all, inode);
 	pthread_mutex_unlock(&s->c->lock);
@@ -120,29 +121,40 @@ static void tell(struct scrubbing *s, struct request *rq, const struct gfid *g, 
 
 /* ---- one object ---- */
 
-/* 0: the same; -EUCLEAN: they differ. */
-static int compare(struct scrubbing *s, struct request *rq, const struct gfid *g, int a, int b)
+struct compared {
+	struct gfid gfid;
+	uint64_t piece; /* bytes that are compared at once */
+	uint64_t at;	/* the piece of a file's data that is compared now */
+	bool more;	/* there is one behind it */
+	unsigned told;	/* members of which it was told that they differ */
+};
+
+/* A piece of it. 0: the same; -EUCLEAN: they differ. */
+static int compare(struct scrubbing *s, struct request *rq, struct compared *o, int a, int b)
 {
 	int err = -EAGAIN;
+	bool more = false;
 
 	for (int i = 0; i < TRIES && err == -EAGAIN; i++) {
 		if (i)
 			task_sleep_ms(AGAIN_MS);
-		err = heal_object(&s->look, rq, g, a, b, 0, UINT64_MAX);
+		err = heal_piece(&s->look, rq, &o->gfid, a, b, o->at, o->piece, &more);
 	}
+	o->more |= more;
 	return err == -ENOENT ? 0 : err;
 }
 
 /* Where most differ from the first, it is the first that is wrong. */
-static int judge(struct scrubbing *s, struct request *rq, const struct gfid *g)
+static int judge(struct scrubbing *s, struct request *rq, struct compared *o)
 {
 	unsigned differ = 0, members = view_mask(&s->view, MEMBER_IN) & ~(1u << s->truth);
 	int err = 0, other;
 
+	o->more = false;
 	for (int i = 0; i < s->c->members && !err; i++) {
 		if (!(members >> i & 1))
 			continue;
-		err = compare(s, rq, g, s->truth, i);
+		err = compare(s, rq, o, s->truth, i);
 		differ |= err == -EUCLEAN ? 1u << i : 0;
 		err = err == -EUCLEAN ? 0 : err;
 	}
@@ -150,11 +162,12 @@ static int judge(struct scrubbing *s, struct request *rq, const struct gfid *g)
 		return err;
 	other = __builtin_ctz(differ);
 	if (differ == members && __builtin_popcount(differ) > 1 && other != s->c->heal.arbiter &&
-	    !compare(s, rq, g, other, __builtin_ctz(differ & (differ - 1))))
+	    !compare(s, rq, o, other, __builtin_ctz(differ & (differ - 1))))
 		differ = 1u << s->truth;
 	for (int i = 0; i < s->c->members; i++)
-		if (differ >> i & 1)
-			tell(s, rq, g, i);
+		if (differ >> i & 1 & ~(o->told >> i))
+			tell(s, rq, &o->gfid, i);
+	o->told |= differ;
 	return 0;
 }
 
@@ -208,19 +221,33 @@ static void keep_pace(struct scrubbing *s)
 		task_sleep_ms((s->next_ns - now) / 1000000);
 }
 
-static int visit(struct scrubbing *s, struct todo *t)
+/* Under its token, which goes back after each piece: who writes to a large file waits for no more than that. */
+static int visit_piece(struct scrubbing *s, struct request *rq, struct todo *t, struct compared *o)
 {
-	struct request rq;
-	int err = session_acquire(s->c, &s->view, &t->inode->gfid, stops, s), below = 0;
+	int err = session_acquire(s->c, &s->view, &o->gfid, stops, s);
 
 	if (err)
 		return err;
-	err = heal_request(&s->look, &rq);
-	if (!err && t->parent)
-		err = heal_show(&s->look, &rq, t->parent, t->name, &t->inode->gfid, view_mask(&s->view, MEMBER_IN));
+	if (t->parent && !o->at)
+		err = heal_show(&s->look, rq, t->parent, t->name, &o->gfid, view_mask(&s->view, MEMBER_IN));
 	if (!err)
-		err = judge(s, &rq, &t->inode->gfid);
-	session_release(s->c, &s->view, &t->inode->gfid);
+		err = judge(s, rq, o);
+	session_release(s->c, &s->view, &o->gfid);
+	o->at += o->piece;
+	return err;
+}
+
+static int visit(struct scrubbing *s, struct todo *t)
+{
+	struct compared o = { .gfid = t->inode->gfid, .piece = s->c->heal_piece };
+	struct request rq;
+	int err = heal_request(&s->look, &rq), below = 0;
+
+	do {
+		err = err ? err : visit_piece(s, &rq, t, &o);
+	} while (!err && o.more && !stops(s));
+	if (!err && o.more)
+		err = -ECANCELED;
 	if (S_ISDIR(t->inode->type)) /* also if it could not be compared itself */
 		below = add_children(s, &rq, t->inode);
 	heal_request_end(&rq);
@@ -240,7 +267,7 @@ static int walk(struct scrubbing *s)
 
 		s->todo = t->next;
 		one = visit(s, t);
-		if (one == -EVIEW || one == -ENOTCONN || one == -ETIMEDOUT || one == -ENOMEM)
+		if (one == -EVIEW || one == -ENOTCONN || one == -ETIMEDOUT || one == -ENOMEM || one == -ECANCELED)
 			err = one;
 		pthread_mutex_lock(&s->c->lock);
 		s->c->scrub.objects++;
@@ -270,8 +297,9 @@ static void finish(struct scrubbing *s, int err)
 
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
-		c->member[i].demote |= c->member[i].differs.count != 0;
+		c->member[i].demote |= c->member[i].differs.count || c->member[i].differs.all;
 	c->scrub.running = false;
+	c->scrub.look = NULL;
 	c->owes_scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
@@ -289,6 +317,8 @@ static void scrub_task(void *arg)
 
 	pthread_mutex_lock(&c->lock);
 	s.view = c->view;
+	c->scrub.look = &s.look;
+	atomic_store(&s.look.halt, c->scrub.stop || atomic_load(&c->stopping));
 	pthread_mutex_unlock(&c->lock);
 	memcpy(s.look.secret, c->heal.secret, sizeof(s.look.secret));
 	atomic_store(&s.look.epoch, s.view.epoch);
@@ -337,8 +367,17 @@ void scrub_owed(struct coordinator *c)
 void scrub_stop(struct coordinator *c)
 {
 	pthread_mutex_lock(&c->lock);
-	c->scrub.stop = true;
 	c->owes_scrub = false;
+	pthread_mutex_unlock(&c->lock);
+	scrub_halt(c);
+}
+
+void scrub_halt(struct coordinator *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->scrub.stop = true;
+	if (c->scrub.look)
+		atomic_store(&c->scrub.look->halt, true);
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -2,7 +2,7 @@
 /* The coordinator as a client: it takes the token of what it heals or compares, so that nobody changes it meanwhile. */
 #include "coordinator.h"
 
-enum { TRIES = 200 };
+enum { TRIES = 200, LOOK_NS = 100000000 };
 
 static int client_verb(struct coordinator *c, int member, enum replica_verb verb, struct pack *p)
 {
@@ -39,10 +39,55 @@ int session_attach(struct coordinator *c, const struct view *v)
 	return err;
 }
 
+/* ---- one task at a time ---- */
+
+static size_t place_held(const struct coordinator *c, const struct gfid *g)
+{
+	size_t i = 0;
+
+	while (i < c->held.count && !gfid_equal(&c->held.gfid[i], g))
+		i++;
+	return i;
+}
+
+/* All tasks here are one session to the granter, which gives it at once what it has already: two of them would heal the same object,
+ * and when the first has let go of it the second would write what it had read before over what a client has written since. */
+static int claim(struct coordinator *c, const struct gfid *g, bool (*stop)(void *), void *arg)
+{
+	int err = -EAGAIN;
+
+	while (err == -EAGAIN && !stop(arg)) {
+		pthread_mutex_lock(&c->lock);
+		if (place_held(c, g) == c->held.count)
+			err = list_add(&c->held, g);
+		else if (task_cond_wait(&c->let_go, &c->lock, clock_ns() + LOOK_NS) == -ECANCELED)
+			err = -ECANCELED;
+		pthread_mutex_unlock(&c->lock);
+	}
+	return err == -EAGAIN ? -ERECOVERING : err;
+}
+
+static void let_go(struct coordinator *c, const struct gfid *g)
+{
+	size_t i;
+
+	pthread_mutex_lock(&c->lock);
+	i = place_held(c, g);
+	if (i < c->held.count)
+		c->held.gfid[i] = c->held.gfid[--c->held.count];
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->let_go);
+}
+
+/* ---- tokens ---- */
+
 int session_acquire(struct coordinator *c, const struct view *v, const struct gfid *g, bool (*stop)(void *), void *arg)
 {
-	int granter = view_granter(v, g), err = -ERECOVERING;
+	int granter = view_granter(v, g), err = claim(c, g, stop, arg);
 
+	if (err)
+		return err;
+	err = -ERECOVERING;
 	for (int i = 0; i < TRIES && err == -ERECOVERING && !stop(arg); i++) {
 		struct pack p = { 0 };
 
@@ -50,6 +95,8 @@ int session_acquire(struct coordinator *c, const struct view *v, const struct gf
 		pack_gfid(&p, g);
 		err = MUTANT("heal-without-token") ? (pack_free(&p), 0) : client_verb(c, granter, REPLICA_ACQUIRE, &p);
 	}
+	if (err)
+		let_go(c, g);
 	return err;
 }
 
@@ -61,4 +108,5 @@ void session_release(struct coordinator *c, const struct view *v, const struct g
 	pack_u64(&p, 0);
 	pack_gfid(&p, g);
 	client_verb(c, view_granter(v, g), REPLICA_RELEASE, &p);
+	let_go(c, g);
 }

@@ -198,7 +198,7 @@ static int heal_full(struct coordinator *c, const char *number, FILE *f)
 	pthread_mutex_lock(&c->lock);
 	in = c->view.epoch && c->view.state[i] == MEMBER_IN;
 	c->member[i].demote |= in;
-	c->member[i].differs.all = true;
+	c->member[i].differs.all = c->member[i].added = true;
 	pthread_mutex_unlock(&c->lock);
 	task_cond_broadcast(&c->changed);
 	fprintf(f,

@@ -456,6 +456,15 @@ static int store(struct changing *v)
 	return 0;
 }
 
+/* What was added while it was healed, which then did not take that in, is healed from now on. */
+static void is_healed(struct remote_member *m)
+{
+	if (m->added)
+		m->demote = true;
+	else
+		list_free(&m->differs);
+}
+
 static int activate(struct changing *v)
 {
 	struct coordinator *c = v->c;
@@ -481,7 +490,7 @@ static int activate(struct changing *v)
 
 		m->leaving = m->stepped_down = m->healthy = false;
 		if (v->next->state[i] == MEMBER_IN && v->before.state[i] != MEMBER_IN)
-			list_free(&m->differs);
+			is_healed(m);
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
@@ -530,6 +539,7 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 		v->coming |= 1u << i;
 		if (before->state[i] == MEMBER_IN && m->demote)
 			v->demoted |= 1u << i;
+		m->added = false;
 		list_add_all(&v->pending[i], &m->differs); /* kept until it is IN, for it may go and come meanwhile */
 	}
 	pthread_mutex_unlock(&c->lock);
