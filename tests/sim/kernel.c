@@ -350,9 +350,10 @@ static int make(struct request *rq, struct xlator *x, enum fop fop, const void *
 	} else {
 		a = asking(k);
 		err = fop_pass(rq, x, fop, in, out);
-		if (!err)
+		if (!err) { /* that a process hears of it from elsewhere before its own kernel has taken in the answer is left out */
+			drop_name(k, loc->parent, loc->name);
 			learn(k, loc, *(struct inode **)out, attr, a);
-		else if (err == -EEXIST)
+		} else if (err == -EEXIST)
 			drop_name(k, loc->parent, loc->name);
 		if (!err && create)
 			known_of(k, *(struct inode **)out)->opens++;
