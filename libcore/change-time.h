@@ -4,6 +4,7 @@
 #ifndef STRATUS_CHANGE_TIME_H
 #define STRATUS_CHANGE_TIME_H
 #include "fop.h"
+#include "task.h"
 
 /* Of one object; zero-filled at first. Changes of one client may be done in another order than they were sent, so the youngest
  * counts. Changes of different clients follow each other (tokens see to that), whatever their clocks say: the last counts. */
@@ -15,6 +16,10 @@ struct change_time {
 static inline struct time time_of_ns(uint64_t ns)
 {
 	return (struct time){ (int64_t)(ns / 1000000000), (uint32_t)(ns % 1000000000) };
+}
+static inline struct time time_now(void)
+{
+	return time_of_ns(clock_wall_ns());
 }
 /* What mtime is to be after the request's change. `set`: what a setattr asks for (NULL: the time of the change). A setattr without
  * a time overrules all before it. Called, and obeyed, under a lock. */

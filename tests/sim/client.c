@@ -84,7 +84,7 @@ static int put_inode(struct codec *c, struct inode *inode, uint8_t *bytes, uint3
 	struct remote *r = remote_of(c);
 	const struct handle *h = inode_slot(inode, r->x);
 
-	if (!h && gfid_equal(&inode->gfid, &gfid_root))
+	if (gfid_equal(&inode->gfid, &gfid_root)) /* another disk has another */
 		h = &r->root;
 	if (!h || !h->size)
 		return -ESTALE;

@@ -120,18 +120,27 @@ static int lookup(struct worker *w, struct inode *dir, unsigned name, struct ino
 	return end(w, err);
 }
 
+/* An object of a new gfid is to be made at the name. */
+static struct operation *begin_make(struct worker *w, enum what what, const struct inode *dir, unsigned name, mode_t type,
+				    struct gfid *gfid)
+{
+	struct operation *o = begin(w, what);
+
+	gfid_create(gfid);
+	o->dir = dir->gfid;
+	o->name = name;
+	o->object = *gfid;
+	o->type = type;
+	return o;
+}
+
 static int make_directory(struct worker *w, struct inode *dir, unsigned name)
 {
 	struct mkdir_in in = { .loc = { .parent = dir, .name = names[name] }, .mode = 0755 };
 	struct mkdir_out out = { 0 };
-	struct operation *o = begin(w, OP_MAKE);
 	int err;
 
-	gfid_create(&in.gfid);
-	o->dir = dir->gfid;
-	o->name = name;
-	o->object = in.gfid;
-	o->type = S_IFDIR;
+	begin_make(w, OP_MAKE, dir, name, S_IFDIR, &in.gfid);
 	err = call(w, FOP_mkdir, &in, &out);
 	if (!err)
 		keep_object(w, out.inode);
@@ -143,14 +152,9 @@ static int make_symlink(struct worker *w, struct inode *dir, unsigned name)
 {
 	struct symlink_in in = { .loc = { .parent = dir, .name = names[name] }, .target = (char *)"target" };
 	struct symlink_out out = { 0 };
-	struct operation *o = begin(w, OP_MAKE);
 	int err;
 
-	gfid_create(&in.gfid);
-	o->dir = dir->gfid;
-	o->name = name;
-	o->object = in.gfid;
-	o->type = S_IFLNK;
+	begin_make(w, OP_MAKE, dir, name, S_IFLNK, &in.gfid);
 	err = call(w, FOP_symlink, &in, &out);
 	fop_out_clear(FOP_symlink, &out);
 	return end(w, err);
@@ -162,14 +166,9 @@ static int create(struct worker *w, struct inode *dir, unsigned name, bool exclu
 				.flags = O_RDWR | O_CREAT | (exclusive ? O_EXCL : 0),
 				.mode = 0644 };
 	struct create_out out = { 0 };
-	struct operation *o = begin(w, exclusive ? OP_MAKE : OP_OPEN);
+	struct operation *o = begin_make(w, exclusive ? OP_MAKE : OP_OPEN, dir, name, S_IFREG, &in.gfid);
 	int err;
 
-	gfid_create(&in.gfid);
-	o->dir = dir->gfid;
-	o->name = name;
-	o->object = in.gfid;
-	o->type = S_IFREG;
 	err = call(w, FOP_create, &in, &out);
 	if (!err)
 		o->found[0] = out.inode->gfid;

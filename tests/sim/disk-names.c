@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim/disk: names and directories. */
+#include <fcntl.h>
+
+#include "disk-xlator.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
+#endif
+
+static struct disk_entry *entry_of(struct disk_object *dir, const char *name)
+{
+	struct disk_entry *e = dir->entry;
+
+	while (e && strcmp(e->name, name))
+		e = e->next;
+	return e;
+}
+
+static int resolve(struct sim_disk *p, const struct loc *loc, struct disk_object **dir, struct disk_object **found)
+{
+	struct disk_entry *e;
+	int err = name_check(loc->name);
+
+	if (err)
+		return err;
+	*dir = disk_object_of(p, loc->parent);
+	if (!*dir)
+		return -ESTALE;
+	if (!S_ISDIR((*dir)->attr.mode))
+		return -ENOTDIR;
+	if (!(*dir)->attr.nlink)
+		return -ENOENT;
+	e = entry_of(*dir, loc->name);
+	*found = e ? disk_find(p->disk, &e->gfid) : NULL;
+	if (e && !*found)
+		sim_fail("the disk of brick %u has a name without an object", disk_member(p->disk));
+	return 0;
+}
+
+static void enter(struct sim_disk *p, struct disk_object *dir, const char *name, const struct gfid *g)
+{
+	disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_ENTER,
+						    .gfid = dir->attr.gfid,
+						    .other = *g,
+						    .name = name,
+						    .offset = disk_cookie(p->disk) });
+	disk_touch(p, dir);
+}
+
+static void leave(struct sim_disk *p, struct disk_object *dir, const char *name)
+{
+	disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_LEAVE, .gfid = dir->attr.gfid, .name = name });
+	disk_touch(p, dir);
+}
+
+static struct attr fresh_attr(struct sim_disk *p, const struct disk_object *dir, const struct gfid *g, mode_t mode)
+{
+	struct attr a = { .gfid = *g, .mode = mode, .nlink = S_ISDIR(mode) ? 2 : 1, .blksize = 4096 };
+
+	a.uid = p->rq->uid;
+	a.gid = dir->attr.mode & S_ISGID ? dir->attr.gid : p->rq->gid;
+	if (S_ISDIR(mode))
+		a.mode |= dir->attr.mode & S_ISGID;
+	a.ctime = time_now();
+	a.atime = a.mtime = a.btime = p->rq->time_ns ? time_of_ns(p->rq->time_ns) : a.ctime;
+	return a;
+}
+
+int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, mode_t mode, const char *target,
+	      struct disk_object **made)
+{
+	struct disk_object *dir, *there;
+	struct disk_change c = { .kind = CHANGE_NEW, .gfid = *g };
+	int err = resolve(p, loc, &dir, made);
+
+	if (err)
+		return err;
+	if (*made)
+		return p->rq->resent && gfid_equal(g, &(*made)->attr.gfid) ? 0 : -EEXIST;
+	if (disk_faults(p->disk)->full)
+		return -ENOSPC;
+	there = disk_find(p->disk, g);
+	if (there && there->attr.nlink) {
+		trace("an object is made whose gfid is in use");
+		return -EEXIST;
+	}
+	c.attr = fresh_attr(p, dir, g, mode);
+	c.offset = disk_serial(p->disk);
+	c.bytes = target;
+	c.size = c.attr.size = target ? strlen(target) : 0;
+	disk_change(p->disk, &c);
+	enter(p, dir, loc->name, g);
+	if (S_ISDIR(mode))
+		disk_set_links(p, dir, dir->attr.nlink + 1);
+	*made = disk_find(p->disk, g);
+	if (p->rq->time_ns)
+		change_time(&(*made)->changed, p->rq, NULL);
+	return 0;
+}
+
+int disk_do_lookup(struct sim_disk *p, const void *args, void *result)
+{
+	const struct lookup_in *in = args;
+	struct lookup_out *out = result;
+	struct disk_object *dir, *o;
+	int err = 0;
+
+	if (!in->loc.name) {
+		o = disk_object_of(p, in->loc.inode);
+		return o ? disk_give(p, o, &out->inode, &out->attr) : -ESTALE;
+	}
+	err = resolve(p, &in->loc, &dir, &o);
+	if (err)
+		return err;
+	return o ? disk_give(p, o, &out->inode, &out->attr) : -ENOENT;
+}
+
+int disk_do_mknod(struct sim_disk *p, const void *args, void *result)
+{
+	const struct mknod_in *in = args;
+	struct mknod_out *out = result;
+	struct disk_object *o;
+	int err = disk_make(p, &in->loc, &in->gfid, in->mode & ~in->umask, NULL, &o);
+
+	if (!err && in->rdev) {
+		struct attr a = o->attr;
+
+		a.rdev = in->rdev;
+		disk_put_attr(p, &a);
+	}
+	return err ? err : disk_give(p, o, &out->inode, &out->attr);
+}
+
+int disk_do_mkdir(struct sim_disk *p, const void *args, void *result)
+{
+	const struct mkdir_in *in = args;
+	struct mkdir_out *out = result;
+	struct disk_object *o;
+	int err = disk_make(p, &in->loc, &in->gfid, S_IFDIR | (in->mode & ~in->umask & 07777), NULL, &o);
+
+	return err ? err : disk_give(p, o, &out->inode, &out->attr);
+}
+
+int disk_do_symlink(struct sim_disk *p, const void *args, void *result)
+{
+	const struct symlink_in *in = args;
+	struct symlink_out *out = result;
+	struct disk_object *o;
+	int err = disk_make(p, &in->loc, &in->gfid, S_IFLNK | 0777, in->target, &o);
+
+	return err ? err : disk_give(p, o, &out->inode, &out->attr);
+}
+
+int disk_do_readlink(struct sim_disk *p, const void *args, void *result)
+{
+	const struct readlink_in *in = args;
+	struct readlink_out *out = result;
+	struct disk_object *o = disk_object_of(p, in->inode);
+
+	if (!o || !S_ISLNK(o->attr.mode))
+		return o ? -EINVAL : -ESTALE;
+	out->target = strdup(o->data);
+	return 0;
+}
+
+int disk_do_link(struct sim_disk *p, const void *args, void *result)
+{
+	const struct link_in *in = args;
+	struct link_out *out = result;
+	struct disk_object *dir, *there, *o = disk_object_of(p, in->inode);
+	int err = resolve(p, &in->loc, &dir, &there);
+
+	if (err || !o)
+		return err ? err : -ESTALE;
+	if (S_ISDIR(o->attr.mode))
+		return -EPERM;
+	if (there && !(p->rq->resent && there == o))
+		return -EEXIST;
+	if (!o->attr.nlink)
+		return -ENOENT;
+	if (!there) {
+		if (disk_faults(p->disk)->full)
+			return -ENOSPC;
+		enter(p, dir, in->loc.name, &o->attr.gfid);
+		disk_set_links(p, o, o->attr.nlink + 1);
+	}
+	disk_attr_of(o, &out->attr);
+	return 0;
+}
+
+/* The object is freed at once if nobody may still want it. */
+static void drop_link(struct sim_disk *p, struct disk_object *o)
+{
+	struct gfid g = o->attr.gfid;
+	struct inode *inode;
+
+	disk_set_links(p, o, S_ISDIR(o->attr.mode) ? 0 : o->attr.nlink - 1);
+	inode = inode_find(p->x->inodes, &g);
+	if (!inode)
+		disk_free_if_gone(p, &g);
+	else if (!inode_slot(inode, p->x))
+		inode_slot_set(inode, p->x, p);
+	inode_unref(inode);
+}
+
+static int remove_name(struct sim_disk *p, const struct loc *loc, bool directory)
+{
+	struct disk_object *dir, *o;
+	int err = resolve(p, loc, &dir, &o);
+
+	if (err)
+		return err;
+	if (!o)
+		return p->rq->resent ? 0 : -ENOENT;
+	if (directory != S_ISDIR(o->attr.mode))
+		return directory ? -ENOTDIR : -EISDIR;
+	if (directory && o->entry)
+		return -ENOTEMPTY;
+	leave(p, dir, loc->name);
+	if (directory)
+		disk_set_links(p, dir, dir->attr.nlink - 1);
+	drop_link(p, o);
+	return 0;
+}
+
+int disk_do_unlink(struct sim_disk *p, const void *args, void *result)
+{
+	(void)result;
+	return remove_name(p, &((const struct unlink_in *)args)->loc, false);
+}
+
+int disk_do_rmdir(struct sim_disk *p, const void *args, void *result)
+{
+	(void)result;
+	return remove_name(p, &((const struct rmdir_in *)args)->loc, true);
+}
+
+static bool is_below(struct sim_disk *p, const struct disk_object *o, const struct disk_object *dir)
+{
+	if (o == dir)
+		return true;
+	for (const struct disk_entry *e = dir->entry; e; e = e->next) {
+		const struct disk_object *child = disk_find(p->disk, &e->gfid);
+
+		if (child && S_ISDIR(child->attr.mode) && is_below(p, o, child))
+			return true;
+	}
+	return false;
+}
+
+static int may_replace(const struct disk_object *from, const struct disk_object *to)
+{
+	if (S_ISDIR(from->attr.mode) != S_ISDIR(to->attr.mode))
+		return S_ISDIR(to->attr.mode) ? -EISDIR : -ENOTDIR;
+	return to->entry ? -ENOTEMPTY : 0;
+}
+
+static void move_subdir(struct sim_disk *p, struct disk_object *from, struct disk_object *to, const struct disk_object *moved)
+{
+	if (from == to || !S_ISDIR(moved->attr.mode))
+		return;
+	disk_set_links(p, from, from->attr.nlink - 1);
+	disk_set_links(p, to, to->attr.nlink + 1);
+}
+
+struct move {
+	struct disk_object *from_dir, *to_dir, *o, *there;
+};
+
+static void exchange(struct sim_disk *p, const struct rename_in *in, const struct move *m)
+{
+	enter(p, m->from_dir, in->from.name, &m->there->attr.gfid);
+	enter(p, m->to_dir, in->to.name, &m->o->attr.gfid);
+	move_subdir(p, m->from_dir, m->to_dir, m->o);
+	move_subdir(p, m->to_dir, m->from_dir, m->there);
+}
+
+static int check_rename(struct sim_disk *p, const struct rename_in *in, struct move *m)
+{
+	int err = resolve(p, &in->from, &m->from_dir, &m->o);
+
+	err = err ? err : resolve(p, &in->to, &m->to_dir, &m->there);
+	if (err)
+		return err;
+	if (!m->o)
+		return p->rq->resent && m->there && in->from.inode && gfid_equal(&in->from.inode->gfid, &m->there->attr.gfid)
+			       ? 1
+			       : -ENOENT;
+	if (S_ISDIR(m->o->attr.mode) && is_below(p, m->to_dir, m->o))
+		return -EINVAL;
+	if (in->flags & RENAME_EXCHANGE)
+		return m->there ? 0 : -ENOENT;
+	if (m->there == m->o)
+		return in->flags & RENAME_NOREPLACE ? -EEXIST : 1;
+	if (m->there)
+		return in->flags & RENAME_NOREPLACE ? -EEXIST : may_replace(m->o, m->there);
+	return 0;
+}
+
+int disk_do_rename(struct sim_disk *p, const void *args, void *result)
+{
+	const struct rename_in *in = args;
+	struct move m;
+	int err = check_rename(p, in, &m);
+
+	(void)result;
+	if (err)
+		return err < 0 ? err : 0;
+	if (in->flags & RENAME_EXCHANGE) {
+		exchange(p, in, &m);
+		return 0;
+	}
+	leave(p, m.from_dir, in->from.name);
+	enter(p, m.to_dir, in->to.name, &m.o->attr.gfid);
+	move_subdir(p, m.from_dir, m.to_dir, m.o);
+	disk_set_links(p, m.o, m.o->attr.nlink); /* ctime */
+	if (m.there && S_ISDIR(m.there->attr.mode))
+		disk_set_links(p, m.to_dir, m.to_dir->attr.nlink - 1);
+	if (m.there)
+		drop_link(p, m.there);
+	return 0;
+}
+
+/* ---- the names in a directory, and of an object ---- */
+
+int disk_do_readdir(struct sim_disk *p, const void *args, void *result)
+{
+	const struct readdir_in *in = args;
+	struct dirents *to = &((struct readdir_out *)result)->entries;
+	struct disk_object *dir = disk_object_of(p, in->file->inode), *o;
+	uint32_t most = in->size / 64 + 1;
+	const struct disk_entry *e;
+
+	if (!dir || !S_ISDIR(dir->attr.mode))
+		return dir ? -ENOTDIR : -ESTALE;
+	to->entry = calloc(most, sizeof(*to->entry));
+	for (e = dir->entry; e && to->count < most; e = e->next) {
+		struct dirent_plus *d = &to->entry[to->count];
+
+		if (e->cookie <= in->offset)
+			continue;
+		o = disk_find(p->disk, &e->gfid);
+		if (!o)
+			continue;
+		*d = (struct dirent_plus){ .next_offset = e->cookie, .type = o->attr.mode & S_IFMT, .name = strdup(e->name) };
+		to->count++;
+		if (in->flags & READDIR_PLUS) {
+			d->gfid = o->attr.gfid;
+			disk_give(p, o, &d->inode, &d->attr);
+		}
+	}
+	to->end = !e;
+	return 0;
+}
+
+struct links {
+	struct sim_disk *p;
+	struct gfid gfid;
+	uint8_t *bytes;
+	uint32_t size, count;
+};
+
+static void add_link(struct disk_object *dir, void *arg)
+{
+	struct links *l = arg;
+
+	for (const struct disk_entry *e = dir->entry; e && dir->attr.nlink; e = e->next) {
+		size_t length = strlen(e->name);
+
+		if (!gfid_equal(&e->gfid, &l->gfid))
+			continue;
+		l->bytes = realloc(l->bytes, l->size + 17 + length);
+		memcpy(l->bytes + l->size, dir->attr.gfid.bytes, 16);
+		l->bytes[l->size + 16] = (uint8_t)length;
+		memcpy(l->bytes + l->size + 17, e->name, length);
+		l->size += 17 + (uint32_t)length;
+		l->count++;
+	}
+}
+
+int disk_inode_links(struct xlator *x, struct inode *inode, struct blob *out)
+{
+	struct sim_disk *p = x->private;
+	struct links l = { .p = p, .gfid = inode->gfid, .bytes = malloc(4), .size = 4 };
+
+	if (!disk_object_of(p, inode)) {
+		free(l.bytes);
+		return -ESTALE;
+	}
+	disk_each(p->disk, add_link, &l);
+	l.bytes[0] = l.bytes[1] = 0;
+	l.bytes[2] = (uint8_t)(l.count >> 8);
+	l.bytes[3] = (uint8_t)l.count;
+	*out = (struct blob){ l.size, l.bytes };
+	return 0;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/posix: which object it is: handles, identities on disk, and requests that come again. */
+#include "posix-test.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+/* ---- handles ---- */
+
+PROPERTY(forged_handles_are_refused)
+{
+	cleanup_inode struct inode *inode = NULL, *back = NULL;
+	uint8_t good[HANDLE_SIZE_MAX], bad[HANDLE_SIZE_MAX + 1];
+	size_t size = sizeof good;
+
+	CHECK_INT(ask_make_file(root, "f", &inode, NULL), 0);
+	CHECK_INT(brick->type->inode_handle(brick, inode, good, &size), 0);
+	CHECK_INT(brick->type->inode_from_handle(brick, good, size, &back), 0);
+	CHECK(back == inode);
+	for (size_t i = 0; i < size * 8; i++) {
+		struct inode *none = NULL;
+
+		memcpy(bad, good, size);
+		bad[i / 8] ^= (uint8_t)(1 << i % 8);
+		CHECK_INT(brick->type->inode_from_handle(brick, bad, size, &none), -ESTALE);
+		CHECK(!none);
+	}
+	for (size_t i = 0; i <= sizeof good; i++) {
+		struct inode *none = NULL;
+
+		memset(bad, 0, sizeof bad);
+		memcpy(bad, good, size);
+		if (i != size)
+			CHECK_INT(brick->type->inode_from_handle(brick, bad, i, &none), -ESTALE);
+	}
+	size = 10;
+	CHECK_INT(brick->type->inode_handle(brick, inode, bad, &size), -ENOBUFS);
+}
+
+static uint8_t kept_handle[HANDLE_SIZE_MAX];
+static size_t kept_size;
+
+static void keep_handle_(void *arg)
+{
+	cleanup_inode struct inode *inode = NULL;
+
+	(void)arg;
+	if (ask_find(root, "f", &inode, NULL))
+		CHECK_INT(ask_make_file(root, "f", &inode, NULL), 0);
+	kept_size = sizeof kept_handle;
+	CHECK_INT(brick->type->inode_handle(brick, inode, kept_handle, &kept_size), 0);
+}
+
+static void use_handle_(void *arg)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct attr a, b;
+
+	(void)arg;
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &inode), 0);
+	CHECK_INT(ask_attr(inode, NULL, &a), 0);
+	CHECK_INT(ask_find(root, "f", NULL, &b), 0);
+	CHECK(gfid_equal(&a.gfid, &b.gfid));
+	CHECK_INT(a.btime.nsec, b.btime.nsec);
+}
+
+static void refuse_handle_(void *arg)
+{
+	struct inode *inode = NULL;
+
+	(void)arg;
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &inode), -ESTALE);
+}
+
+static void rotate_key_(void *arg)
+{
+	char word[] = "rotate-key", *words[] = { word }, *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	(void)arg;
+	CHECK_INT(brick->type->command(brick, 1, words, out), 0);
+	fclose(out);
+	free(text);
+}
+
+void handles_outlive_a_restart_and_one_key(void **state)
+{
+	(void)state;
+	test_run(keep_handle_);
+	test_close_brick();
+	test_open_brick();
+	test_run(use_handle_);
+	test_run(rotate_key_);
+	test_run(use_handle_);
+	test_close_brick();
+	test_open_brick();
+	test_run(use_handle_);
+	test_run(rotate_key_);
+	test_run(refuse_handle_);
+	test_run(keep_handle_);
+	test_run(use_handle_);
+}
+
+static void find_nothing_by_handle_(void *arg)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct attr a;
+	int err = brick->type->inode_from_handle(brick, kept_handle, kept_size, &inode);
+
+	(void)arg;
+	CHECK_INT(err ? err : ask_attr(inode, NULL, &a), -ESTALE);
+}
+
+static void unlink_f_(void *arg)
+{
+	(void)arg;
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	CHECK_INT(ask_make_file(root, "f", NULL, NULL), 0); /* likely with the same inode number */
+}
+
+void handles_of_removed_objects_are_stale(void **state)
+{
+	(void)state;
+	test_run(keep_handle_);
+	test_run(unlink_f_);
+	test_run(find_nothing_by_handle_);
+	test_close_brick();
+	test_open_brick();
+	test_run(refuse_handle_);
+}
+
+void handles_of_another_brick_are_stale(void **state)
+{
+	struct problem p;
+
+	(void)state;
+	test_run(keep_handle_);
+	test_close_brick();
+	assert_int_equal(mkdir(test_path("%s/other%s", ""), 0755), 0);
+	assert_int_equal(test_try_open(test_path("%s/other%s", ""), VOLUME_ID, OTHER_ID, "", &graph, &p), 0);
+	brick = graph->top;
+	test_run(refuse_handle_);
+	test_close_graph(graph);
+	test_open_brick();
+}
+
+/* ---- identity ---- */
+
+PROPERTY(renames_and_links_keep_the_identity)
+{
+	cleanup_inode struct inode *f = NULL, *d = NULL, *e = NULL;
+	struct disk_identity i;
+	char name[256];
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_directory(root, "d", 0755, &d), 0);
+	CHECK_INT(ask_make_directory(root, "e", 0755, &e), 0);
+	CHECK_INT(ask_make_file(d, "one", &f, NULL), 0);
+	CHECK(disk_read(test_brick_path("d/one"), &i) && i.links == 1 && disk_has(&i, d, "one") &&
+	      gfid_equal(&i.gfid, &f->gfid));
+	CHECK_INT(ask_link(&q.r, f, e, "two"), 0);
+	CHECK(disk_read(test_brick_path("d/one"), &i) && i.links == 2 && disk_has(&i, d, "one") && disk_has(&i, e, "two"));
+	CHECK_INT(ask_move(&q.r, d, "one", root, "three", 0, NULL), 0);
+	CHECK(disk_read(test_brick_path("three"), &i) && i.links == 2 && disk_has(&i, root, "three") && disk_has(&i, e, "two"));
+	CHECK_INT(ask_drop(e, "two", false), 0);
+	CHECK(disk_read(test_brick_path("three"), &i) && i.links == 1 && disk_has(&i, root, "three"));
+	CHECK_INT(ask_move(&q.r, root, "d", e, "sub", 0, NULL), 0);
+	CHECK(disk_read(test_brick_path("e/sub"), &i) && i.links == 1 && disk_has(&i, e, "sub"));
+	CHECK_INT(ask_move(&q.r, e, "sub", root, "three", RENAME_EXCHANGE, NULL), 0);
+	CHECK(disk_read(test_brick_path("three"), &i) && i.links == 1 && disk_has(&i, root, "three"));
+	CHECK(disk_read(test_brick_path("e/sub"), &i) && i.links == 1 && disk_has(&i, e, "sub") &&
+	      gfid_equal(&i.gfid, &f->gfid));
+	CHECK_INT(ask_link(&q.r, f, root, "again"), 0);
+	CHECK_INT(ask_move(&q.r, e, "sub", root, "again", 0, NULL), 0); /* two names of one object: nothing happens */
+	CHECK(disk_read(test_brick_path("e/sub"), &i) && i.links == 2);
+	CHECK_INT(ask_make_file(root, "other", NULL, NULL), 0);
+	CHECK_INT(ask_move(&q.r, root, "other", e, "sub", 0, NULL), 0); /* a name of one that has two is taken */
+	CHECK(disk_read(test_brick_path("again"), &i) && i.links == 1 && disk_has(&i, root, "again"));
+	for (int n = 0; n < 70; n++) { /* more than the xattr holds, and back */
+		snprintf(name, sizeof name, "%0*d", 60, n);
+		CHECK_INT(ask_link(&q.r, f, root, name), 0);
+	}
+	CHECK(disk_read(test_brick_path("again"), &i) && i.links > 8 && i.more && i.size <= 1024);
+	for (int n = 0; n < 70; n++) {
+		snprintf(name, sizeof name, "%0*d", 60, n);
+		CHECK_INT(ask_drop(root, name, false), 0);
+	}
+	CHECK(disk_read(test_brick_path("again"), &i) && i.links == 1 && !i.more && disk_has(&i, root, "again"));
+}
+
+PROPERTY(the_identity_of_one_link_fits_into_the_inode)
+{
+	struct disk_identity i;
+	char name[256];
+
+	for (int length = 1; length < 256; length += 23) {
+		memset(name, 'x', sizeof name);
+		name[length] = '\0';
+		CHECK_INT(ask_make_file(root, name, NULL, NULL), 0);
+		CHECK(disk_read(test_brick_path(name), &i) && i.links == 1 && i.size <= 68 && disk_has(&i, root, name));
+	}
+	name[254] = 'x';
+	memset(name, 'y', 255);
+	name[255] = '\0';
+	CHECK_INT(ask_make_file(root, name, NULL, NULL), 0);
+	memset(name, 'z', 250);
+	REQUEST(q, 0);
+	char before[256];
+
+	memset(before, 'y', 255);
+	before[255] = '\0';
+	CHECK_INT(ask_move(&q.r, root, before, root, name, 0, NULL), 0);
+	CHECK(disk_read(test_brick_path(name), &i) && i.links == 1 && i.size <= 68 && disk_has(&i, root, name));
+}
+
+PROPERTY(foreign_objects_get_an_identity)
+{
+	cleanup_inode struct inode *a = NULL, *again = NULL, *copy = NULL, *moved = NULL;
+	struct disk_identity i;
+	char bytes[1024];
+	ssize_t n;
+
+	CHECK(!close(open(test_brick_path("foreign"), O_CREAT | O_WRONLY, 0644)));
+	CHECK_INT(ask_find(root, "foreign", &a, NULL), 0);
+	CHECK(disk_read(test_brick_path("foreign"), &i) && gfid_equal(&i.gfid, &a->gfid) && disk_has(&i, root, "foreign"));
+	CHECK_INT(ask_find(root, "foreign", &again, NULL), 0);
+	CHECK(a == again);
+	n = getxattr(test_brick_path("foreign"), "trusted.sfs", bytes, sizeof bytes);
+	CHECK(!close(open(test_brick_path("copy"), O_CREAT | O_WRONLY, 0644))); /* cp -a copies the xattr too */
+	CHECK(!setxattr(test_brick_path("copy"), "trusted.sfs", bytes, (size_t)n, 0));
+	CHECK_INT(ask_find(root, "copy", &copy, NULL), 0);
+	CHECK(copy != a && !gfid_equal(&copy->gfid, &a->gfid));
+	CHECK(!rename(test_brick_path("foreign"), test_brick_path("elsewhere"))); /* behind the brick's back */
+	CHECK_INT(ask_find(root, "elsewhere", &moved, NULL), 0);
+	CHECK(moved == a);
+	CHECK(disk_read(test_brick_path("elsewhere"), &i) && i.links == 1 && disk_has(&i, root, "elsewhere"));
+	CHECK(!close(open(test_brick_path("odd"), O_CREAT | O_WRONLY, 0644)));
+	CHECK(!setxattr(test_brick_path("odd"), "trusted.sfs", "nonsense", 8, 0));
+	CHECK_INT(ask_find(root, "odd", NULL, NULL), -EIO);
+}
+
+PROPERTY(internal_attributes_are_hidden)
+{
+	static const char *const names[] = { "trusted.sfs", "trusted.sfs.more", "trusted.stratus.mark" };
+	cleanup_inode struct inode *f = NULL;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		struct setxattr_in sin = { .inode = f, .name = names[i], .value = { 1, (void *)"x" } };
+		struct getxattr_in gin = { f, names[i] };
+		struct removexattr_in rin = { f, names[i] };
+		struct setxattr_out sout;
+		struct getxattr_out gout = { 0 };
+		struct removexattr_out rout;
+
+		CHECK_INT(setxattr_on(&q.r, brick, &sin, &sout), -EPERM);
+		CHECK_INT(getxattr_on(&q.r, brick, &gin, &gout), -ENODATA);
+		CHECK_INT(removexattr_on(&q.r, brick, &rin, &rout), -EPERM);
+	}
+	CHECK(!setxattr(test_brick_path("f"), "user.mine", "v", 1, 0));
+	CHECK(!setxattr(test_brick_path("f"), "trusted.stratus.mark", "v", 1, 0));
+	struct listxattr_in lin = { f };
+	struct listxattr_out lout = { 0 };
+
+	CHECK_INT(listxattr_on(&q.r, brick, &lin, &lout), 0);
+	CHECK(lout.names.size == sizeof "user.mine" && !strcmp(lout.names.bytes, "user.mine"));
+	fop_out_clear(FOP_listxattr, &lout);
+}
+
+/* ---- resent requests ---- */
+
+PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
+{
+	cleanup_inode struct inode *f = NULL, *d = NULL;
+	struct create_in cin = {
+		.loc = { .parent = root, .name = "f" }, .gfid = fresh_gfid(), .flags = O_RDWR | O_EXCL, .mode = 0600
+	};
+	struct mkdir_in min = { .loc = { .parent = root, .name = "d" }, .gfid = fresh_gfid(), .mode = 0700 };
+	struct symlink_in sin = { .loc = { .parent = root, .name = "s" }, .gfid = fresh_gfid(), .target = "t" };
+	struct mknod_in nin = { .loc = { .parent = root, .name = "p" }, .gfid = fresh_gfid(), .mode = S_IFIFO | 0600 };
+	struct unlink_out uout;
+	struct rmdir_out rout;
+	REQUEST(q, 0);
+
+	for (int i = 0; i < 3; i++) { /* done; resent: done; asked anew: there */
+		struct create_out cout = { 0 };
+		struct mkdir_out mout = { 0 };
+		struct symlink_out sout = { 0 };
+		struct mknod_out nout = { 0 };
+		int expected = i < 2 ? 0 : -EEXIST;
+
+		q.r.resent = i == 1;
+		CHECK_INT(create_on(&q.r, brick, &cin, &cout), expected);
+		CHECK_INT(mkdir_on(&q.r, brick, &min, &mout), expected);
+		CHECK_INT(symlink_on(&q.r, brick, &sin, &sout), expected);
+		CHECK_INT(mknod_on(&q.r, brick, &nin, &nout), expected);
+		CHECK(i == 2 ||
+		      (cout.file && gfid_equal(&cout.inode->gfid, &cin.gfid) && gfid_equal(&mout.attr.gfid, &min.gfid)));
+		fop_out_clear(FOP_create, &cout);
+		fop_out_clear(FOP_mkdir, &mout);
+		fop_out_clear(FOP_symlink, &sout);
+		fop_out_clear(FOP_mknod, &nout);
+	}
+	q.r.resent = true;
+	min.gfid = fresh_gfid();
+	struct mkdir_out mout = { 0 };
+
+	CHECK_INT(mkdir_on(&q.r, brick, &min, &mout), -EEXIST); /* somebody else's */
+	CHECK_INT(ask_find(root, "f", &f, NULL), 0);
+	CHECK_INT(ask_find(root, "d", &d, NULL), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(ask_link(&q.r, f, root, "g"), 0);
+	CHECK_INT(ask_link(&q.r, f, root, "p"), -EEXIST);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(ask_move(&q.r, root, "g", d, "h", 0, f), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(ask_move(&q.r, root, "d", root, "e", RENAME_NOREPLACE, d), 0);
+	CHECK_INT(ask_move(&q.r, root, "gone", root, "p", 0, f), -ENOENT);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(unlink_on(&q.r, brick, &(struct unlink_in){ { .parent = d, .name = "h", .inode = f } }, &uout), 0);
+	CHECK_INT(ask_make_file(d, "h", NULL, NULL), 0); /* a third party uses the name again: not ours to remove */
+	CHECK_INT(unlink_on(&q.r, brick, &(struct unlink_in){ { .parent = d, .name = "h", .inode = f } }, &uout), 0);
+	CHECK_INT(ask_find(d, "h", NULL, NULL), 0);
+	CHECK_INT(ask_drop(d, "h", false), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(rmdir_on(&q.r, brick, &(struct rmdir_in){ { .parent = root, .name = "e" } }, &rout), 0);
+	struct setxattr_in xin = { .inode = f, .name = "user.a", .value = { 1, (void *)"1" }, .flags = XATTR_CREATE };
+	struct setxattr_out xout;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(setxattr_on(&q.r, brick, &xin, &xout), 0);
+	xin.value.bytes = (void *)"2";
+	CHECK_INT(setxattr_on(&q.r, brick, &xin, &xout), -EEXIST);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(removexattr_on(&q.r, brick, &(struct removexattr_in){ f, "user.a" }, &(struct removexattr_out){ 0 }),
+			  0);
+}
+
+PROPERTY(a_gfid_is_given_once)
+{
+	cleanup_inode struct inode *f = NULL;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	struct mkdir_in in = { .loc = { .parent = root, .name = "d" }, .gfid = f->gfid, .mode = 0700 };
+	struct mknod_in nin = { .loc = { .parent = root, .name = "n" }, .gfid = f->gfid, .mode = S_IFREG | 0600 };
+	struct mkdir_out out = { 0 };
+	struct mknod_out nout = { 0 };
+
+	CHECK_INT(mkdir_on(&q.r, brick, &in, &out), -EEXIST);
+	CHECK_INT(mknod_on(&q.r, brick, &nin, &nout), -EEXIST);
+	nin.gfid = (struct gfid){ { 0 } };
+	CHECK_INT(mknod_on(&q.r, brick, &nin, &nout), -EINVAL);
+}
