@@ -107,9 +107,9 @@ static bool register_leads(void)
 	return store_leads(cluster.store);
 }
 
-/* A leader that hears of no majority for an election's time steps down with its next tick; the others elect another no sooner. What
- * is between is how late a message may be. */
-static const struct cluster_register views = { register_get, register_replace, register_leads, 500000000 };
+/* The others may elect another an election's time (1 s) after they heard of the leader; it may take twice that time and a tick until
+ * it steps down, and what the store says of it may be 0.8 s old. */
+static const struct cluster_register views = { register_get, register_replace, register_leads, 2000000000 };
 
 /* ---- units ---- */
 

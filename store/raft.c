@@ -17,7 +17,7 @@
 #include "backend.h"
 #include "log.h"
 
-enum { TICK_MS = 100, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
+enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
 
 enum { MADE_LOOP = 1, MADE_WAKE, MADE_TICK, MADE_TRANSPORT, MADE_IO, MADE_RAFT };
 
@@ -48,14 +48,16 @@ struct shared {
 	struct raft_fsm fsm;
 	struct raft raft;
 	struct raft_barrier barrier;
-	bool barrier_pending, told; /* on the loop only */
-	int made;		    /* how far set_up() came */
+	bool barrier_pending, barrier_is_old, told; /* on the loop only */
+	int made;				    /* how far set_up() came */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
 	pthread_cond_t progress;
 	struct job *first, **last;
 	bool closing, leads;
+	bool unproved;	    /* it stood still: whether it leads is asked anew */
+	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
 	struct store_member member[MEMBERS];
 	size_t members;
 };
@@ -402,8 +404,12 @@ static void caught_up(struct raft_barrier *request, int status)
 	struct shared *l = request->data;
 
 	l->barrier_pending = false;
-	if (!status && raft_state(&l->raft) == RAFT_LEADER)
-		lead(l, true);
+	if (status || raft_state(&l->raft) != RAFT_LEADER || l->barrier_is_old)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->unproved = false;
+	pthread_mutex_unlock(&l->lock);
+	lead(l, true);
 }
 
 static void note_members(struct shared *l)
@@ -427,10 +433,49 @@ static void note_members(struct shared *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* With the lock held: what is known of the lead is from a moment ago. */
+static bool is_fresh(const struct shared *l)
+{
+	return l->ticked_ns + STALE_MS * 1000000ull > now_ns();
+}
+
+/* A process that was stopped for a while may have been replaced meanwhile, and libraft notices only by and by. What a majority takes
+ * from now on proves that it was not; what was sent before, and is answered now, does not. */
+static void note_time(struct shared *l)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!is_fresh(l)) {
+		l->unproved = true;
+		l->barrier_is_old = true;
+	}
+	l->ticked_ns = now_ns();
+	pthread_mutex_unlock(&l->lock);
+}
+
+static bool leads(struct store *s)
+{
+	struct shared *l = s->log;
+	bool yes;
+
+	pthread_mutex_lock(&l->lock);
+	yes = l->leads && !l->unproved && is_fresh(l);
+	pthread_mutex_unlock(&l->lock);
+	return yes;
+}
+
 static void tick(uv_timer_t *timer)
 {
 	struct shared *l = timer->data;
 
+	note_time(l);
 	if (is_broken(l) && !l->told) {
 		l->told = true;
 		log_error(
@@ -442,20 +487,10 @@ static void tick(uv_timer_t *timer)
 		lead(l, false);
 	} else if (!store_leads(l->store) && !l->barrier_pending) {
 		l->barrier.data = l;
+		l->barrier_is_old = false;
 		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);
 	}
 	note_members(l);
-}
-
-static bool leads(struct store *s)
-{
-	struct shared *l = s->log;
-	bool yes;
-
-	pthread_mutex_lock(&l->lock);
-	yes = l->leads;
-	pthread_mutex_unlock(&l->lock);
-	return yes;
 }
 
 static size_t members(struct store *s, struct store_member *member, size_t max)

@@ -135,5 +135,22 @@ wait_until 20 out || fail "a member that was killed is not out"
 	fail "what is asked for a member that is away is not told"
 start_member 2
 wait_until 30 all_in || fail "a member that is back is not in"
+
+# ---- the view is lost: nobody guesses who has everything ----
+stop_process "$COORDINATOR_PID" "the coordinator"
+for i in 0 1 2; do kill_member $i; done
+rm "$STACK/view"
+for i in 0 1 2; do start_member $i; done
+start_coordinator
+of="--stratusd $COORDINATOR_PID"
+is_lost() { "$STRATUS" heal $of status volume 2>/dev/null | grep -q 'the view is lost'; }
+wait_until 30 is_lost || fail "a lost view is not told"
+grep -q 'is its file system mounted' "$STACK/coordinator.log" || fail "the log does not say what to do about a lost view"
+[ ! -e "$STACK/view" ] || fail "a view was made up"
+begins() { "$STRATUS" ctl "$COORDINATOR_PID" coordinator begin 1 | grep -q 'begins anew from member 1'; }
+wait_until 20 begins || fail "the set can't begin anew"
+wait_until 60 all_in || fail "the set is not whole after it began anew"
+[ "$(cat "$MNT/file")" = hello ] || fail "the mount reads something else after the set began anew"
+"$STRATUS" ctl "$COORDINATOR_PID" coordinator begin 0 | grep -q 'the view is not lost' || fail "a set that has a view begins anew"
 stop_stack
 pass

@@ -3,13 +3,16 @@
 #include "coordinator.h"
 
 enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
-#define SYNC_NS 30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
-#define TELL_NS 60000000000ull
+#define SYNC_NS	    30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
+#define SLICE_NS    100000000ull
+#define TELL_NS	    60000000000ull
+#define PATIENCE_NS 5000000000ull
 
 struct queued {
 	struct gfid gfid;
-	struct inode *inode, *parent; /* references, in a crawl: so that the member need not look for them */
-	bool listed;		      /* what the directory names is in the queue, but it was not healed yet */
+	struct inode *inode, *parent;  /* references, in a crawl: so that the member need not look for them */
+	uint64_t waits_since_ns, done; /* it waits for others; how many had been healed by then */
+	bool listed;		       /* what the directory names is in the queue, but it was not healed yet */
 };
 struct backlog { /* of one member */
 	struct coordinator *c;
@@ -146,6 +149,21 @@ static void did(struct backlog *b, const struct gfid *g, int err)
 	pthread_mutex_lock(&b->c->lock);
 	b->c->member[b->to].healed += !err;
 	pthread_mutex_unlock(&b->c->lock);
+}
+
+/* It waits for another directory, and is put back, as long as others get done. Where nothing does it might wait for ever: for one that failed
+ * in this walk and is not looked at again. */
+static bool may_wait(struct backlog *b, struct queued *q)
+{
+	uint64_t now = clock_ns();
+
+	pthread_mutex_lock(&b->lock);
+	if (!q->waits_since_ns || q->done != b->done) {
+		q->waits_since_ns = now;
+		q->done = b->done;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return now < q->waits_since_ns + PATIENCE_NS;
 }
 
 /* It was put back. */
@@ -307,7 +325,7 @@ static void worker(void *arg)
 	while (!stopping(b) && take(b, &q)) {
 		int err = heal_one(b, &q);
 
-		if (err == -EAGAIN && b->crawl && !(err = enqueue_first(b, &q))) /* it waits for another directory */
+		if (err == -EAGAIN && b->crawl && may_wait(b, &q) && !(err = enqueue_first(b, &q)))
 			waits(b);
 		else
 			did(b, &q.gfid, err);
@@ -405,12 +423,44 @@ static int purge(struct backlog *b)
 	return err;
 }
 
+/* A slow disk must not hold up who stops the coordinator. */
+static int await_sync(struct backlog *b, struct fanout *f, uint64_t deadline)
+{
+	int err = -EINPROGRESS;
+
+	while (err == -EINPROGRESS && clock_ns() < deadline && !atomic_load(&b->c->stopping)) {
+		fanout_wait(f, 1, clock_ns() + SLICE_NS);
+		fanout_out(f, b->to, &err);
+	}
+	if (err == -EINPROGRESS) {
+		fanout_cancel(f);
+		err = atomic_load(&b->c->stopping) ? -ECANCELED : -ETIMEDOUT;
+	}
+	fanout_leave(f, NULL);
+	return err;
+}
+
 /* What healing wrote was fsynced elsewhere long ago: once the member is IN, it may be the one that all others are made equal to. */
 static int make_durable(struct backlog *b)
 {
-	struct pack nothing = { 0 };
+	struct heal *h = &b->c->heal;
+	struct replica_in in = { 0 };
+	struct fanout *f = NULL;
+	struct request rq;
+	int err = heal_request(h, &rq);
 
-	return ask_member(b->c, b->to, REPLICA_SYNC, &nothing, NULL, clock_ns() + SYNC_NS);
+	rq.deadline_ns = clock_ns() + SYNC_NS;
+	if (!err)
+		err = heal_verb_in(h, REPLICA_SYNC, NULL, NULL, &in);
+	if (!err)
+		f = fanout_start(&rq, b->c->x, FOP_replica, &in, 1ull << b->to);
+	if (f)
+		err = await_sync(b, f, rq.deadline_ns);
+	else if (!err)
+		err = -ENOMEM;
+	free(in.data.bytes);
+	heal_request_end(&rq);
+	return err;
 }
 
 /* Between two rounds: the longer, the longer nothing could be healed, and then people are told. */

@@ -85,6 +85,7 @@ struct coordinator {
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
+	bool lost;	  /* there is no view where it should be, but members tell of one */
 	bool tidying;	  /* a task empties the limbos */
 	struct view base; /* as the register had it at the start */
 	uint64_t quorum_lost_ns;
@@ -93,7 +94,8 @@ struct coordinator {
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
 	struct scrub scrub;
-	bool owes_scrub; /* after a cold start, until one has come to its end; stored with the view */
+	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
+	bool owes_scrub;	/* after a cold start, until one has come to its end; stored with the view */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
@@ -111,7 +113,8 @@ static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
 /* register.c: where the view is kept, and whether a scrub is owed. May block: never with the lock held. */
 int register_read(struct coordinator *, struct view *, bool *owes_scrub, uint64_t *version); /* -ENOENT: none yet */
 int register_write(struct coordinator *, const struct view *, bool owes_scrub, uint64_t version);
-bool register_leads(void);	     /* this process may still decide for the cluster */
+const char *register_place(const struct coordinator *); /* what people call it */
+bool register_leads(void);				/* this process may still decide for the cluster */
 uint64_t register_handover_ns(void); /* so long after another has begun to lead, the one before it may not know yet */
 
 /* lease.c */
@@ -125,6 +128,9 @@ uint64_t members_synced(const struct coordinator *); /* the least of all */
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
 void decide(struct coordinator *);
+/* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
+ * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */
+int view_begin(struct coordinator *, int member);
 
 int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
 void list_free(struct gfid_list *);

@@ -170,17 +170,15 @@ static int compare(struct pair *p, const struct replica_in *in)
 
 static int same_bytes(struct pair *p, uint64_t offset, uint64_t length)
 {
-	struct replica_in in = { .verb = REPLICA_CHECKSUM, .inode = p->inode };
-	struct pack pack = { 0 };
+	struct replica_in in;
+	struct pack range = { 0 };
 	int err;
 
 	if (atomic_load(&p->h->halt))
 		return -ECANCELED;
-	pack_bytes(&pack, p->h->secret, sizeof(p->h->secret));
-	pack_u64(&pack, atomic_load(&p->h->epoch));
-	pack_u64(&pack, offset);
-	pack_u64(&pack, length);
-	err = pack_end(&pack, &in.data);
+	pack_u64(&range, offset);
+	pack_u64(&range, length);
+	err = heal_verb_in(p->h, REPLICA_CHECKSUM, p->inode, &range, &in);
 	if (!err)
 		err = compare(p, &in);
 	free(in.data.bytes);

@@ -76,13 +76,11 @@ int heal_call_at(struct heal *h, struct request *rq, int member, enum fop fop, c
 	return call(h, rq, member, fop, in, out, t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0);
 }
 
-int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb verb, struct inode *inode, struct pack *more,
-	      struct replica_out *out)
+int heal_verb_in(struct heal *h, enum replica_verb verb, struct inode *inode, struct pack *more, struct replica_in *in)
 {
-	struct replica_in in = { .verb = verb, .inode = inode };
 	struct pack p = { 0 };
-	int err;
 
+	*in = (struct replica_in){ .verb = verb, .inode = inode };
 	pack_bytes(&p, h->secret, sizeof(h->secret));
 	pack_u64(&p, atomic_load(&h->epoch));
 	if (more) {
@@ -90,7 +88,15 @@ int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb 
 		pack_bytes(&p, more->bytes, more->size);
 		pack_free(more);
 	}
-	err = pack_end(&p, &in.data);
+	return pack_end(&p, &in->data);
+}
+
+int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb verb, struct inode *inode, struct pack *more,
+	      struct replica_out *out)
+{
+	struct replica_in in;
+	int err = heal_verb_in(h, verb, inode, more, &in);
+
 	if (!err)
 		err = heal_call(h, rq, member, FOP_replica, &in, out);
 	free(in.data.bytes);

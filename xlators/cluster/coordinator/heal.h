@@ -35,6 +35,9 @@ void heal_request_end(struct request *);
 int heal_verb(struct heal *, struct request *, int member, enum replica_verb, struct inode *, struct pack *more,
 	      struct replica_out *out);
 
+/* What heal_verb sends, to be sent by other means; in->data.bytes is the caller's. */
+int heal_verb_in(struct heal *, enum replica_verb, struct inode *, struct pack *more, struct replica_in *in);
+
 /* The object as member `at` has it: an inode that can be used there. By FIND, else along the names that member `from` tells (from
  * may be -1). -ENOENT: the member does not have it. */
 int heal_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct inode **);

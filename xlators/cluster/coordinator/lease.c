@@ -155,6 +155,7 @@ static struct lease_call offer(struct coordinator *c, struct remote_member *m)
 	if (belongs && m->known && m->last.epoch == c->view.epoch && m->last.incarnation == c->view.incarnation[m->number]) {
 		uint64_t end = m->clock_at_ns + coordinator_lease_ns(c) * 11 / 10;
 
+		m->stepped_down = false; /* also if the answer is lost */
 		call.clock = m->last.clock;
 		call.lease_ns = coordinator_lease_ns(c);
 		m->lease_end_ns = end > m->lease_end_ns ? end : m->lease_end_ns;
@@ -182,7 +183,7 @@ static void heard(struct coordinator *c, struct remote_member *m, const struct l
 	m->heard_ns = m->clock_at_ns = now;
 	m->hurry = r->epoch == c->view.epoch && m->leased_epoch != r->epoch && !stepped; /* the next one grants */
 	m->leased_epoch = r->epoch;
-	m->stepped_down |= stepped && r->epoch == c->view.epoch;
+	m->stepped_down = stepped && r->epoch == c->view.epoch;
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 }

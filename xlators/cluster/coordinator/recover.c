@@ -360,6 +360,7 @@ static void purge(struct recovery *r)
 int recover(struct coordinator *c)
 {
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
+	uint64_t bandwidth;
 	unsigned count = 0;
 	bool cold = false;
 
@@ -380,6 +381,7 @@ int recover(struct coordinator *c)
 	if (!count || r.truth < 0)
 		return 0;
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
+	bandwidth = atomic_exchange(&c->heal.bandwidth, 0); /* clients wait for this */
 	atomic_store(&c->heal.failed, 0); /* nothing else uses it: healers are stopped, the scrub has its own */
 	r.err = choose_truths(&r);
 	run_all(&r, cold ? (unsigned)c->heal_tasks : 1);
@@ -387,6 +389,7 @@ int recover(struct coordinator *c)
 		purge(&r);
 		r.err = resolve(&r);
 	}
+	atomic_store(&c->heal.bandwidth, bandwidth);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;

@@ -133,6 +133,11 @@ int register_write(struct coordinator *c, const struct view *v, bool owes_scrub,
 	return r ? cluster_write(c, r, v, owes_scrub, version) : file_write(c, v, owes_scrub);
 }
 
+const char *register_place(const struct coordinator *c)
+{
+	return cluster_register_get() ? "the cluster store" : c->state_file;
+}
+
 bool register_leads(void)
 {
 	const struct cluster_register *r = cluster_register_get();

@@ -5,7 +5,8 @@
 #include "coordinator.h"
 
 enum { DEPTH_MAX = 64, TRIES = 20, AGAIN_MS = 20 };
-#define OWED_NS 1000000000ull
+#define OWED_NS	    1000000000ull
+#define OWED_MAX_NS 3600000000000ull
 
 struct todo {
 	struct inode *inode, *parent; /* references: so that the members need not look for them */
@@ -290,6 +291,14 @@ static bool all_in(const struct coordinator *c, const struct view *v)
 	return view_mask(v, MEMBER_IN) == (1u << c->members) - 1;
 }
 
+/* With the lock held. What can't be read will not be readable a second later; and each time the whole tree is looked at. */
+static void pause_longer(struct coordinator *c, bool in_vain)
+{
+	uint64_t longer = c->owed_pause_ns * 2 < OWED_MAX_NS ? c->owed_pause_ns * 2 : OWED_MAX_NS;
+
+	c->owed_pause_ns = in_vain && c->owed_pause_ns ? longer : OWED_NS;
+}
+
 /* Members that differ are healed; the view changes for it. */
 static void finish(struct scrubbing *s, int err)
 {
@@ -301,6 +310,7 @@ static void finish(struct scrubbing *s, int err)
 	c->scrub.running = false;
 	c->scrub.look = NULL;
 	c->owes_scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
+	pause_longer(c, !err && c->scrub.errors && !c->scrub.differences);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
 	task_cond_broadcast(&c->changed);
@@ -358,7 +368,7 @@ void scrub_owed(struct coordinator *c)
 
 	pthread_mutex_lock(&c->lock);
 	start = c->owes_scrub && c->view.epoch && all_in(c, &c->view) && !c->unrecovered && !c->scrub.running &&
-		clock_ns() > c->scrub.ended_ns + OWED_NS;
+		clock_ns() > c->scrub.ended_ns + c->owed_pause_ns;
 	pthread_mutex_unlock(&c->lock);
 	if (start && scrub_start(c, true))
 		log_warning(c->x, NULL, "the scrub that should follow can't be started");

@@ -215,6 +215,36 @@ static int heal_command(struct coordinator *c, int argc, char **argv, FILE *f)
 	return -EINVAL;
 }
 
+static const char *why_not_begun(int err)
+{
+	switch (err) {
+	case -EALREADY:
+		return "the view is not lost: nothing is to be done";
+	case -ENOTCONN:
+		return "the member does not answer";
+	case -EINVAL:
+		return "an arbiter has no data";
+	default:
+		return "members may still serve in the view that was lost: try again in some seconds";
+	}
+}
+
+static int begin_command(struct coordinator *c, const char *number, FILE *f)
+{
+	char *end;
+	long i = strtol(number, &end, 10);
+	int err;
+
+	if (*end || end == number || i < 0 || i >= c->members)
+		return -EINVAL;
+	err = view_begin(c, (int)i);
+	if (err)
+		fprintf(f, "%s\n", why_not_begun(err));
+	else
+		fprintf(f, "the set begins anew from member %ld; the others will be healed as a whole\n", i);
+	return 0;
+}
+
 int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct coordinator *c = x->private;
@@ -224,6 +254,8 @@ int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return scrub_command(c, argc, argv, f);
 	if (argc >= 1 && !strcmp(argv[0], "heal"))
 		return heal_command(c, argc, argv, f);
+	if (argc == 2 && !strcmp(argv[0], "begin"))
+		return begin_command(c, argv[1], f);
 	if (argc < 1 || strcmp(argv[0], "status") || (argc == 2 && !json) || argc > 2)
 		return -EINVAL;
 	pthread_mutex_lock(&c->lock);

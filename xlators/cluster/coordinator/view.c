@@ -827,10 +827,66 @@ static void tidy_up(const struct coordinator *c, struct decision *d)
 	}
 }
 
-static bool first_view(const struct coordinator *c, struct decision *d)
+/* Without the view nobody knows who was IN, and so has all that is acknowledged: a set of all that are here might make the others equal
+ * to one that was away for long. (A disk that nothing has happened on is in generation 1.) */
+static bool view_is_lost(struct coordinator *c)
+{
+	for (int i = 0; i < c->members && !c->lost; i++) {
+		const struct lease_reply *r = &c->member[i].last;
+
+		if (!r->epoch && !r->synced && !r->index && r->generation <= 1)
+			continue;
+		c->lost = true;
+		snprintf(c->why, sizeof(c->why), "the view is lost: bring it back, or `begin` anew; see the log");
+		log_error(
+			c->x, NULL,
+			"the view of this set is not in %s, but member %d was in one before: bring it back (is its file system "
+			"mounted?) and restart stratusd; or, if it is gone for good, say which member has everything: "
+			"`stratus ctl PROCESS %s begin NUMBER` heals the others from it as a whole",
+			register_place(c), i, c->x->name);
+	}
+	return c->lost;
+}
+
+int view_begin(struct coordinator *c, int first)
+{
+	struct view v = { .members = (uint8_t)c->members, .epoch = 1 };
+	unsigned at = 1;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	err = first == c->heal.arbiter ? -EINVAL : !c->lost ? -EALREADY : !member_live(c, first) ? -ENOTCONN : 0;
+	v.state[first] = MEMBER_IN;
+	v.order[0] = (uint8_t)first;
+	for (int i = 0; i < c->members && !err; i++) {
+		struct remote_member *m = &c->member[i];
+
+		err = clock_ns() < m->lease_end_ns ? -EAGAIN : 0;
+		v.epoch = m->last.epoch > v.epoch ? m->last.epoch : v.epoch; /* or those that still run refuse the next one */
+		v.incarnation[i] = m->last.incarnation;
+		v.disk[i] = m->last.disk;
+		if (i != first)
+			v.order[at++] = (uint8_t)i;
+	}
+	for (int i = 0; i < c->members && !err; i++)
+		if (i != first)
+			c->member[i].differs.all = c->member[i].added = true;
+	if (!err) {
+		c->base = v;
+		c->owes_scrub = true;
+		c->lost = false;
+	}
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->changed);
+	return err;
+}
+
+static bool first_view(struct coordinator *c, struct decision *d)
 {
 	bool all = true, waited = clock_ns() > c->started_ns + c->cold_wait_ms * 1000000;
 
+	if (view_is_lost(c))
+		return false;
 	for (int i = 0; i < c->members; i++) {
 		all &= member_live(c, i);
 		d->next.state[i] = member_live(c, i) ? MEMBER_IN : MEMBER_OUT;

@@ -333,8 +333,9 @@ static void sync_task(void *arg)
 	pthread_mutex_unlock(&m->lock);
 	err = fit && m->leaf->type->sync ? (MUTANT("lie-about-sync") ? 0 : m->leaf->type->sync(m->leaf)) : -EIO;
 	pthread_mutex_lock(&m->lock);
-	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). */
-	if (!err && member_state(m) == MEMBER_IN && s->began > m->index.synced + 2)
+	/* One less than ended: another member may have counted a change of ours in the generation before (doc/replication.md). Not
+	 * while a view is on its way: the coordinator may have said that nothing here counts as synced (distrust()). */
+	if (!err && member_state(m) == MEMBER_IN && !m->frozen && s->began > m->index.synced + 2)
 		index_set_synced(&m->index, s->began - (MUTANT("sync-too-new") ? 0 : 2));
 	m->tasks--;
 	task_cond_broadcast(&m->event);
