@@ -21,7 +21,15 @@
 #include "store.h"
 #include "task.h"
 
-enum { POLL_MS = 30000, LOOK_MS = 1000, THREADS = 2, CONNECTIONS = 4096, CONNECTIONS_OF_ONE = 512, CONNECTION_S = 60 };
+enum {
+	POLL_MS = 30000,
+	LOOK_MS = 1000,
+	THREADS = 2,
+	CONNECTIONS = 4096,
+	CONNECTIONS_OF_ONE = 512,
+	CONNECTION_S = 60,
+	STATUSES = 16
+};
 
 /* One request, from its first line until its answer has left. */
 struct ask {
@@ -32,6 +40,8 @@ struct ask {
 	bool waits;	  /* `after` was given */
 	bool names_brick; /* `brick` was */
 	bool ripe;	  /* has waited long enough */
+	bool asked;	  /* for the status, which is this text, or NULL */
+	char *status;
 	struct ask *next;
 };
 
@@ -40,9 +50,12 @@ static struct {
 	char address[300];
 	pthread_mutex_t lock; /* asks that are suspended, and stopping */
 	struct ask *waiting;
-	pthread_t notifier;
-	bool notifying, stopping;
-} http = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct ask *asking;    /* for the status */
+	unsigned statuses;     /* that are asked for and not told yet */
+	pthread_cond_t wanted; /* one is asked for, or stopping */
+	pthread_t notifier, teller;
+	bool notifying, telling, stopping;
+} http = { .lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER };
 
 const char *cluster_http_address(void)
 {
@@ -79,17 +92,90 @@ static enum MHD_Result refuse(struct ask *a, unsigned status, const char *senten
 	return answer(a, status, "text/plain; charset=utf-8", path_format("%s\n", sentence), 0);
 }
 
-static enum MHD_Result answer_status(struct ask *a)
+/* ---- the status ---- */
+
+/* A thread of its own finds it out: it waits for graphs that start and stop, and for disks, and mounts must not wait with it. */
+
+static char *status_text(void)
 {
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
 
 	if (!to)
-		return MHD_NO;
+		return NULL;
 	cluster_status(to);
 	fclose(to);
-	return answer(a, MHD_HTTP_OK, "application/json", text, 0);
+	return text;
+}
+
+/* With the lock held. */
+static void give_status(struct ask *list, const char *text)
+{
+	while (list) {
+		struct ask *a = list;
+
+		list = a->next;
+		a->status = text ? strdup(text) : NULL;
+		http.statuses--;
+		MHD_resume_connection(a->connection);
+	}
+}
+
+static void *tell(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&http.lock);
+	while (!http.stopping) {
+		struct ask *list = http.asking;
+		char *text;
+
+		if (!list) {
+			pthread_cond_wait(&http.wanted, &http.lock);
+			continue;
+		}
+		http.asking = NULL;
+		pthread_mutex_unlock(&http.lock);
+		text = status_text();
+		pthread_mutex_lock(&http.lock);
+		give_status(list, text);
+		free(text);
+	}
+	give_status(http.asking, NULL);
+	http.asking = NULL;
+	pthread_mutex_unlock(&http.lock);
+	return NULL;
+}
+
+static bool ask_status(struct ask *a)
+{
+	bool may;
+
+	pthread_mutex_lock(&http.lock);
+	may = !http.stopping && http.statuses < STATUSES;
+	if (may) {
+		a->asked = true;
+		a->next = http.asking;
+		http.asking = a;
+		http.statuses++;
+		MHD_suspend_connection(a->connection);
+		pthread_cond_signal(&http.wanted);
+	}
+	pthread_mutex_unlock(&http.lock);
+	return may;
+}
+
+static enum MHD_Result answer_status(struct ask *a)
+{
+	char *text;
+
+	if (!a->asked && ask_status(a))
+		return MHD_YES;
+	text = a->status;
+	a->status = NULL;
+	return text ? answer(a, MHD_HTTP_OK, "application/json", text, 0)
+		    : refuse(a, MHD_HTTP_SERVICE_UNAVAILABLE,
+			     "the status can't be told just now: others wait for it, perhaps for a disk that does not answer");
 }
 
 /* ---- volfiles ---- */
@@ -265,8 +351,12 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
 
 static void completed(void *arg, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code)
 {
+	struct ask *a = *state;
+
 	(void)arg, (void)c, (void)code;
-	free(*state); /* nobody waits with it: a suspended connection is not completed */
+	if (a)
+		free(a->status);
+	free(a); /* nobody waits with it: a suspended connection is not completed */
 	*state = NULL;
 }
 
@@ -353,7 +443,8 @@ int cluster_http_start(const char *address, struct problem *p)
 				   "the volfile service can't start: the limit of processes or open files is reached");
 	}
 	http.notifying = !pthread_create(&http.notifier, NULL, notify, NULL);
-	if (http.notifying)
+	http.telling = !pthread_create(&http.teller, NULL, tell, NULL);
+	if (http.notifying && http.telling)
 		return 0;
 	cluster_http_stop();
 	return problem_set(p, EAGAIN, "no thread for the volfile service: the process limit is reached");
@@ -363,7 +454,12 @@ void cluster_http_stop(void)
 {
 	pthread_mutex_lock(&http.lock);
 	http.stopping = true;
+	pthread_cond_signal(&http.wanted);
 	pthread_mutex_unlock(&http.lock);
+	if (http.telling) {
+		pthread_join(http.teller, NULL);
+		http.telling = false;
+	}
 	if (http.notifying) { /* the caller has called store_wake() */
 		pthread_join(http.notifier, NULL);
 		http.notifying = false;

@@ -659,7 +659,7 @@ static json_t *volume_json(const struct volume *v)
 	return all;
 }
 
-/* Without the lock: a disk that hangs holds up nobody but who asks. */
+/* Without the lock: a disk that hangs holds up nobody but who asks (over HTTP: who asks for the status). */
 static void add_space(json_t *volumes)
 {
 	json_t *volume, *brick;

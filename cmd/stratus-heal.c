@@ -13,20 +13,8 @@
 #include "verbs.h"
 
 struct arguments {
-	struct words words;
-	struct ask_form ask;
+	struct asked asked;
 };
-
-static error_t option(int key, char *value, struct argp_state *state)
-{
-	struct arguments *a = state->input;
-
-	if (key == ARGP_KEY_INIT) {
-		state->child_inputs[0] = &a->ask;
-		return 0;
-	}
-	return words_take(&a->words, key, value, state);
-}
 
 /* Calls fn with the replica sets that the process coordinates. */
 static int with_sets(const struct arguments *a,
@@ -35,7 +23,7 @@ static int with_sets(const struct arguments *a,
 {
 	struct process process = { 0 };
 	json_t *list = NULL;
-	int err = sets_process(a->ask.stratusd, &process, p);
+	int err = sets_process(a->asked.ask.stratusd, &process, p);
 
 	if (!err)
 		err = sets_find(&process, &list, p);
@@ -109,15 +97,15 @@ static int show_status(const struct arguments *a, const struct process *process,
 {
 	json_t *set, *only;
 
-	if (a->words.count == 1) {
-		print_sets(list, a->ask.json);
+	if (a->asked.words.count == 1) {
+		print_sets(list, a->asked.ask.json);
 		return sets_complete(process, list, p);
 	}
-	set = sets_choose(process, list, a->words.word[1], p);
+	set = sets_choose(process, list, a->asked.words.word[1], p);
 	if (!set)
 		return -ENOENT;
 	only = json_pack("[O]", set);
-	print_sets(only, a->ask.json);
+	print_sets(only, a->asked.ask.json);
 	json_decref(only);
 	return 0;
 }
@@ -129,27 +117,24 @@ static int heal_status(const struct arguments *a, struct problem *p)
 
 /* ---- full ---- */
 
-static int conclude(const struct arguments *a, const json_t *set, int member, char *answer, struct problem *p)
+static void conclude(const struct arguments *a, const json_t *set, int member, char *answer)
 {
 	json_t *object;
 
 	answer[strcspn(answer, "\n")] = '\0';
-	if (!strstr(answer, " will be healed"))
-		return problem_set(p, EAGAIN, "%s", answer);
-	if (!a->ask.json) {
+	if (!a->asked.ask.json) {
 		puts(answer);
-		return 0;
+		return;
 	}
 	object = json_pack("{s:s, s:i, s:s}", "volume", json_text(set, "volume"), "member", member, "answer", answer);
 	json_show(object);
 	json_decref(object);
-	return 0;
 }
 
 static int begin_full(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
 {
-	json_t *set = sets_choose(process, list, a->words.word[1], p);
-	int member = set ? set_member(set, a->words.word[2], p) : -ENOENT, err;
+	json_t *set = sets_choose(process, list, a->asked.words.word[1], p);
+	int member = set ? set_member(set, a->asked.words.word[2], p) : -ENOENT, err;
 	cleanup_path char *words = path_format("heal full %d", member);
 	char *answer = NULL;
 
@@ -157,7 +142,7 @@ static int begin_full(const struct arguments *a, const struct process *process, 
 		return member;
 	err = set_ask(process, set, words, &answer, p);
 	if (!err)
-		err = conclude(a, set, member, answer, p);
+		conclude(a, set, member, answer);
 	free(answer);
 	return err;
 }
@@ -172,7 +157,7 @@ int command_heal(int argc, char **argv)
 	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		NULL,
-		option,
+		asked_option,
 		"status [VOLUME]\nfull VOLUME BRICK",
 		"Healing of replica sets, on the server that coordinates them. `status` tells for each brick its state, what is pending "
 		"there, what was healed so far and when it may be done. `full` heals a brick (brickN, its number, or "
@@ -183,8 +168,8 @@ int command_heal(int argc, char **argv)
 	};
 	static const struct verb verbs[] = { { "status", 1, 2, 0, heal_status }, { "full", 3, 3, 0, heal_full }, { 0 } };
 	const char *word[3];
-	struct arguments a = { .words = { word, 1, 3, 0 } };
+	struct arguments a = { .asked.words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	return verbs_run(argv[0], verbs, word[0], a.words.count, 0, &a);
+	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
+	return verbs_run(argv[0], verbs, word[0], a.asked.words.count, 0, &a);
 }

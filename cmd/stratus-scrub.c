@@ -15,20 +15,8 @@
 enum { STOP_MS = 10000, STEP_MS = 100 };
 
 struct arguments {
-	struct words words; /* VOLUME VERB */
-	struct ask_form ask;
+	struct asked asked; /* VOLUME VERB */
 };
-
-static error_t option(int key, char *value, struct argp_state *state)
-{
-	struct arguments *a = state->input;
-
-	if (key == ARGP_KEY_INIT) {
-		state->child_inputs[0] = &a->ask;
-		return 0;
-	}
-	return words_take(&a->words, key, value, state);
-}
 
 /* The coordinator's answer; a sentence in front of it says why it did not do what it was told. */
 static int ask(const struct process *process, const json_t *set, const char *verb, bool json, char **answer, struct problem *p)
@@ -81,7 +69,7 @@ static int print_json(const json_t *set, const char *answer, struct problem *p)
 
 static int scrub(const struct arguments *a, const struct process *process, const json_t *set, struct problem *p)
 {
-	const char *verb = a->words.word[1];
+	const char *verb = a->asked.words.word[1];
 	char *answer = NULL;
 	int err = 0;
 
@@ -94,8 +82,8 @@ static int scrub(const struct arguments *a, const struct process *process, const
 		verb = "status";
 	}
 	if (!err)
-		err = ask(process, set, verb, a->ask.json, &answer, p);
-	if (!err && a->ask.json)
+		err = ask(process, set, verb, a->asked.ask.json, &answer, p);
+	if (!err && a->asked.ask.json)
 		err = print_json(set, answer, p);
 	else if (!err)
 		fputs(answer, stdout);
@@ -107,12 +95,12 @@ static int run(const struct arguments *a, struct problem *p)
 {
 	struct process process = { 0 };
 	json_t *list = NULL, *set = NULL;
-	int err = sets_process(a->ask.stratusd, &process, p);
+	int err = sets_process(a->asked.ask.stratusd, &process, p);
 
 	if (!err)
 		err = sets_find(&process, &list, p);
 	if (!err)
-		set = sets_choose(&process, list, a->words.word[0], p);
+		set = sets_choose(&process, list, a->asked.words.word[0], p);
 	if (!err)
 		err = set ? scrub(a, &process, set, p) : -ENOENT;
 	json_decref(list);
@@ -125,7 +113,7 @@ int command_scrub(int argc, char **argv)
 	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		NULL,
-		option,
+		asked_option,
 		"VOLUME start|check|stop|status",
 		"Compares all objects of all bricks of a replica set, on the server that coordinates it, while the volume is used. `check` "
 		"tells what differs, `start` heals it, too. Both return at once: `status` tells how far it is and what it has found.",
@@ -139,8 +127,8 @@ int command_scrub(int argc, char **argv)
 					     { "status", 2, 2, 0, run },
 					     { 0 } };
 	const char *word[2];
-	struct arguments a = { .words = { word, 2, 2, 0 } };
+	struct arguments a = { .asked.words = { word, 2, 2, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	return verbs_run(argv[0], verbs, word[1], a.words.count, 0, &a);
+	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
+	return verbs_run(argv[0], verbs, word[1], a.asked.words.count, 0, &a);
 }

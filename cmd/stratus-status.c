@@ -12,20 +12,8 @@
 #include "verbs.h"
 
 struct arguments {
-	struct words words;
-	struct ask_form ask;
+	struct asked asked;
 };
-
-static error_t option(int key, char *value, struct argp_state *state)
-{
-	struct arguments *a = state->input;
-
-	if (key == ARGP_KEY_INIT) {
-		state->child_inputs[0] = &a->ask;
-		return 0;
-	}
-	return words_take(&a->words, key, value, state);
-}
 
 static char *as_text(const json_t *value)
 {
@@ -134,11 +122,11 @@ static int show(const struct arguments *a, struct problem *p)
 {
 	struct process keeper = { 0 };
 	json_t *all = NULL;
-	int err = keeper_find(a->ask.stratusd, &keeper, p);
+	int err = keeper_find(a->asked.ask.stratusd, &keeper, p);
 
 	if (!err)
 		err = keeper_ask(&keeper, "cluster status", NULL, &all, p);
-	if (!err && a->ask.json)
+	if (!err && a->asked.ask.json)
 		json_show(all);
 	else if (!err)
 		print_all(all);
@@ -152,7 +140,7 @@ int command_status(int argc, char **argv)
 	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		NULL,
-		option,
+		asked_option,
 		"",
 		"Shows the cluster: its servers and volumes, for each brick its state, clients and free space, for each replica "
 		"set its view and what is still to heal. `stratus ps` lists processes.",
@@ -160,9 +148,9 @@ int command_status(int argc, char **argv)
 		NULL,
 		NULL,
 	};
-	struct arguments a = { .words = { NULL, 0, 0, 0 } };
+	struct arguments a = { .asked.words = { NULL, 0, 0, 0 } };
 	struct problem p = { "" };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
 	return show(&a, &p) ? problem_print(argv[0], &p) : 0;
 }

@@ -73,6 +73,17 @@ static const struct argp_option ask_options[] = {
 };
 const struct argp ask_argp = { ask_options, ask_option, NULL, NULL, NULL, NULL, NULL };
 
+error_t asked_option(int key, char *value, struct argp_state *state)
+{
+	struct asked *a = state->input;
+
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &a->ask;
+		return 0;
+	}
+	return words_take(&a->words, key, value, state);
+}
+
 enum { KEY_REPLICA = 2000, KEY_ARBITER };
 
 static error_t form_option(int key, char *value, struct argp_state *state)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "arguments.h"
+#include "command.h"
 
 /* Options that do not go with each verb of a command. */
 enum {
@@ -35,6 +36,12 @@ struct ask_form {
 	bool json;
 };
 extern const struct argp ask_argp;
+/* A command of words and these, with ask_argp as its first child: asked_option is its parser, the input a struct asked. */
+struct asked {
+	struct words words;
+	struct ask_form ask;
+};
+error_t asked_option(int key, char *value, struct argp_state *);
 /* --replica, --arbiter: the input is a struct spec_form. */
 extern const struct argp form_argp;
 #endif

@@ -23,7 +23,7 @@ epoch() { heal photos | json 'd[0]["epoch"]'; }
 scrub_is() { [ "$("$STRATUS" scrub photos status --json | json 'd["state"]')" = "$1" ]; }
 members() { heal photos | json '[(m["state"], m["pending"], m["to_heal"]) for m in d[0]["members"]]'; }
 whole() { [ "$(members)" = "[('in', 0, False), ('in', 0, False), ('in', 0, False)]" ]; }
-damage() { printf 'XXXX' | dd of="$1" bs=1 seek=2 conv=notrunc status=none; }
+damage() { printf 'XXXX' | dd of="$1" bs=1 seek="${2:-2}" conv=notrunc status=none; } # FILE [OFFSET]
 
 # ---- wrong words ----
 ends 2 "did you mean 'status'" heal statsu
@@ -65,8 +65,11 @@ wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
 "$STRATUS" heal status photos | grep -q "brick1 *alpha:$SCRATCH/r1  in, 0 pending" || fail "heal status: $("$STRATUS" heal status)"
 [ "$("$STRATUS" heal status)" = "$("$STRATUS" heal status --stratusd "$KEEPER" photos)" ] || fail "one set is not all sets"
 
-# ---- a damaged file is told, then healed ----
-damage 'r1/dir/a "large" one'
+# ---- a damaged file is told, then healed; a large one is compared in pieces ----
+"$STRATUS" volume set photos cluster/coordinator heal-piece 64K >/dev/null
+wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
+damage 'r1/dir/a "large" one' 200000
+damage 'r1/dir/a "large" one' 290000
 ! cmp -s r0/dir/a* r1/dir/a* || fail "nothing was damaged"
 "$STRATUS" scrub photos check >out
 grep -q '^scrub: ' out || fail "scrub check says: $(cat out)"
@@ -87,7 +90,7 @@ wait_until 30 whole || fail "the healed brick is not in again: $("$STRATUS" heal
 wait_until 30 scrub_is done && "$STRATUS" scrub photos status | grep -q ', 0 differences' || fail "it still differs"
 
 # ---- one at a time; stop ----
-"$STRATUS" volume set photos cluster/coordinator scrub-rate 2 >/dev/null
+"$STRATUS" volume set photos cluster/coordinator scrub-rate 1 >/dev/null
 wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
 "$STRATUS" scrub photos check >/dev/null
 ends 1 "volume photos: a scrub is running already" scrub photos start
@@ -130,11 +133,29 @@ ends 1 "coordinates no volume 'photos', but volume" scrub $of photos start
 ends 1 "coordinates no volume" heal status --stratusd "${MEMBER_PID[0]}" volume
 kill_member 2
 out() { member_is 2 out; }
+printf 'jello\n' | dd of="${MEMBER_BRICK[2]}/file" conv=notrunc status=none # no index tells of it
 wait_until 20 out || fail "a member that was killed is not out"
 "$STRATUS" heal full $of volume 2 | grep -q 'not in the set just now: it will be healed as a whole when it comes back' ||
 	fail "what is asked for a member that is away is not told"
 start_member 2
 wait_until 30 all_in || fail "a member that is back is not in"
+wait_until 30 cmp "${MEMBER_BRICK[2]}/file" "${MEMBER_BRICK[0]}/file" || fail "what was asked for a member that was away is forgotten"
+wait_until 30 all_in || fail "a member that was healed as a whole is not in"
+
+# ---- what is asked for while a member is healed is done after that ----
+kill_member 2
+wait_until 20 out || fail "a member that was killed is not out"
+head -c 8M /dev/urandom >"$MNT/large"
+sync -f "$MNT"
+"$STRATUS" set "$COORDINATOR_PID" coordinator heal-bandwidth 1M >/dev/null
+start_member 2
+back() { member_is 2 back; }
+wait_until 20 back || fail "a member that is here again is not healed"
+damage "${MEMBER_BRICK[2]}/file" # which did not change of late
+"$STRATUS" heal full $of volume 2 | grep -q 'not in the set just now' || fail "the member was healed too fast for this test"
+"$STRATUS" set "$COORDINATOR_PID" coordinator heal-bandwidth 0 >/dev/null
+again() { [ "$(cat "${MEMBER_BRICK[2]}/file")" = hello ] && all_in; }
+wait_until 40 again || fail "a heal of all that was asked for during another was forgotten"
 
 # ---- the view is lost: nobody guesses who has everything ----
 stop_process "$COORDINATOR_PID" "the coordinator"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is the history one that a single tree could have given? The search of Wing and Gong (1993), with the memory of states already seen that
  * Lowe (2017) adds, apart for each register: the names as one, each block and the length of each file, each xattr, each mode. */
+#include <linux/falloc.h>
+
 #include "history.h"
 
 enum { STEPS_MAX = 3000000 };
@@ -506,6 +508,57 @@ static void check_names(struct entry *list)
 
 /* ---- registers: a number ---- */
 
+static const struct operation *writer_of(unsigned object, uint64_t value);
+
+/* The block is among those that the operation may touch. */
+static bool covers(const struct operation *o, unsigned block)
+{
+	unsigned blocks = o->what == OP_COPY && !operation_unknown(o) ? (unsigned)(o->size / BLOCK) : o->blocks;
+
+	return block >= o->block && block - o->block < blocks;
+}
+
+static bool zeroes(const struct operation *o)
+{
+	return o->value & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE);
+}
+
+static bool is_copied_to(const struct gfid *object)
+{
+	for (unsigned i = 0; operation_at(i); i++)
+		if (operation_at(i)->what == OP_COPY && gfid_equal(&operation_at(i)->object, object))
+			return true;
+	return false;
+}
+
+/* For certain it changed the block before `copy` began, and began after `writer` had ended. */
+static bool between(const struct operation *o, const struct operation *writer, const struct operation *copy, unsigned block)
+{
+	bool changes =
+		o->what == OP_TRUNCATE ? o->block <= block : (o->what == OP_WRITE || o->what == OP_APPEND) && o->block == block;
+
+	return changes && !o->err && gfid_equal(&o->object, &copy->from) && writer->ret < o->call && o->ret < copy->call;
+}
+
+/* May the source have had that value when it was copied? What is not a plain write there is not gone into. */
+static bool may_be_copied(const struct operation *copy, unsigned block, uint64_t value)
+{
+	unsigned source = object_number(&copy->from), at = copy->from_block + (block - copy->block);
+	const struct operation *w = value && source ? writer_of(source - 1, value) : NULL;
+
+	if (!w)
+		return !value || is_copied_to(&copy->from);
+	if (w->call > copy->ret || (w->block != at && w->block != UINT32_MAX))
+		return is_copied_to(&copy->from);
+	for (unsigned i = 0; operation_at(i); i++)
+		if (between(operation_at(i), w, copy, at))
+			return false;
+	return true;
+}
+
+enum { COPIED_SHIFT = 63 };
+static const uint64_t copied = 1ull << COPIED_SHIFT; /* state of a block: the lower bits have the number of the copy */
+
 static bool apply_block(const struct entry *e, void *state)
 {
 	const struct operation *o = e->op;
@@ -520,7 +573,15 @@ static bool apply_block(const struct entry *e, void *state)
 		if (o->block <= e->index)
 			*v = 0;
 		return true;
+	case OP_COPY:
+		*v = copied | o->number;
+		return true;
+	case OP_ALLOCATE:
+		*v = 0;
+		return true;
 	case OP_READ:
+		if (*v & copied)
+			return may_be_copied(operation_at((unsigned)*v), e->index, o->values[e->index]);
 		return *v == o->values[e->index];
 	default:
 		return false;
@@ -536,11 +597,40 @@ static bool touches_block(const struct operation *o, unsigned block)
 		return operation_unknown(o) || o->block == block;
 	case OP_TRUNCATE:
 		return o->block <= block;
+	case OP_COPY:
+		return covers(o, block);
+	case OP_ALLOCATE:
+		return zeroes(o) && covers(o, block);
 	case OP_READ:
 		return true;
 	default:
 		return false;
 	}
+}
+
+/* The index: so many blocks were copied; SOURCE: it is the source's length. */
+enum { SOURCE = 1000 };
+
+static bool apply_size_copy(const struct entry *e, uint64_t *size)
+{
+	const struct operation *o = e->op;
+	uint64_t end = (o->block + e->index) * BLOCK, read_to = o->from_block * BLOCK + o->size;
+
+	if (e->index != SOURCE) {
+		if (e->index && *size < end)
+			*size = end;
+		return true;
+	}
+	return o->size == o->blocks * BLOCK ? *size >= read_to : o->size ? *size == read_to : *size <= read_to;
+}
+
+static bool apply_size_allocate(const struct operation *o, uint64_t *size)
+{
+	uint64_t end = (o->block + o->blocks) * BLOCK;
+
+	if (!(o->value & FALLOC_FL_KEEP_SIZE) && *size < end)
+		*size = end;
+	return true;
 }
 
 static bool apply_size(const struct entry *e, void *state)
@@ -561,6 +651,10 @@ static bool apply_size(const struct entry *e, void *state)
 	case OP_TRUNCATE:
 		*v = o->block * BLOCK;
 		return true;
+	case OP_COPY:
+		return apply_size_copy(e, v);
+	case OP_ALLOCATE:
+		return apply_size_allocate(o, v);
 	case OP_READ:
 	case OP_STAT:
 		return *v == o->size;
@@ -610,6 +704,24 @@ static bool belongs(const struct model *m, const struct operation *o, unsigned i
 	return o->what >= OP_SETXATTR && o->what <= OP_REMOVEXATTR && o->name == index;
 }
 
+/* One that was not answered may have copied any number of blocks. */
+static void add_size_copies(struct entry *list, unsigned *count, const struct operation *o, bool source)
+{
+	bool unknown = operation_unknown(o);
+
+	if (o->err && !unknown)
+		return;
+	if (source) {
+		if (unknown)
+			return;
+		add_entry(list, count, o, SOURCE);
+		list[*count - 1].reads = true;
+		return;
+	}
+	for (unsigned k = unknown ? 1 : (unsigned)(o->size / BLOCK); k <= (unknown ? o->blocks : o->size / BLOCK); k++)
+		add_entry(list, count, o, k);
+}
+
 static void check_register(const struct model *m, struct entry *list, unsigned object, unsigned index, uint64_t initial)
 {
 	unsigned count = 0;
@@ -619,8 +731,14 @@ static void check_register(const struct model *m, struct entry *list, unsigned o
 		const struct operation *o = operation_at(i);
 		bool no_answer = o->err && !operation_unknown(o) && o->err != -ENODATA; /* nothing learned, nothing done */
 
-		if (gfid_equal(&o->object, &objects.gfid[object]) && belongs(m, o, index) && !no_answer)
+		if (m == &size_model && o->what == OP_COPY) {
+			if (gfid_equal(&o->object, &objects.gfid[object]))
+				add_size_copies(list, &count, o, false);
+			if (gfid_equal(&o->from, &objects.gfid[object]))
+				add_size_copies(list, &count, o, true);
+		} else if (gfid_equal(&o->object, &objects.gfid[object]) && belongs(m, o, index) && !no_answer) {
 			add_entry(list, &count, o, index);
+		}
 	}
 	if (!count)
 		return;
@@ -663,13 +781,16 @@ static const struct operation *newer_synced(unsigned object, unsigned block, con
 	return NULL;
 }
 
+/* Or made anew otherwise than by a write. */
 static bool truncated_after(unsigned object, unsigned block, const struct operation *w)
 {
 	for (unsigned i = 0; operation_at(i); i++) {
 		const struct operation *o = operation_at(i);
 
-		if (o->what == OP_TRUNCATE && o->block <= block && o->ret > w->call &&
-		    gfid_equal(&o->object, &objects.gfid[object]))
+		bool there = o->what == OP_TRUNCATE ? o->block <= block
+						    : (o->what == OP_COPY || o->what == OP_ALLOCATE) && covers(o, block);
+
+		if (there && o->ret > w->call && gfid_equal(&o->object, &objects.gfid[object]))
 			return true;
 	}
 	return false;
@@ -683,6 +804,8 @@ static void check_synced_read(const struct operation *o)
 		const struct operation *writer = o->values[b] ? writer_of(object - 1, o->values[b]) : NULL, *lost;
 		char text[512];
 
+		if (o->values[b] && !writer && is_copied_to(&o->object))
+			continue;
 		if (o->values[b] && !writer) {
 			sim_fail("a block has contents that nobody wrote: %llu", (unsigned long long)o->values[b]);
 			return;

@@ -80,9 +80,12 @@ int disk_do_read(struct sim_disk *p, const void *args, void *result)
 
 static void write_at(struct sim_disk *p, struct disk_object *o, uint64_t offset, const void *bytes, size_t size)
 {
-	disk_change(p->disk,
-		    &(struct disk_change){
-			    .kind = CHANGE_WRITE, .gfid = o->attr.gfid, .offset = offset, .bytes = bytes, .size = size });
+	if (size) /* nothing makes a file no longer */
+		disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_WRITE,
+							    .gfid = o->attr.gfid,
+							    .offset = offset,
+							    .bytes = bytes,
+							    .size = size });
 	disk_touch(p, o);
 }
 
@@ -124,6 +127,8 @@ int disk_do_fallocate(struct sim_disk *p, const void *args, void *result)
 	if (in->offset > DISK_FILE_MAX || in->length > DISK_FILE_MAX)
 		return -EFBIG;
 	end = in->offset + in->length;
+	if (disk_faults(p->disk)->full && !(in->mode & FALLOC_FL_PUNCH_HOLE) && end > o->attr.size)
+		return -ENOSPC;
 	till = end < o->attr.size ? end : o->attr.size;
 	if (in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) && in->offset < till) {
 		zeros = calloc(1, till - in->offset);
@@ -132,6 +137,7 @@ int disk_do_fallocate(struct sim_disk *p, const void *args, void *result)
 	}
 	if (!(in->mode & FALLOC_FL_KEEP_SIZE) && end > o->attr.size)
 		disk_resize(p, o, end);
+	disk_touch(p, o); /* as storage/posix does, whatever was there */
 	return 0;
 }
 
@@ -156,11 +162,17 @@ int disk_do_copy_range(struct sim_disk *p, const void *args, void *result)
 	if (!from || !to || in->to_offset > DISK_FILE_MAX)
 		return from && to ? -EFBIG : -ESTALE;
 	if (in->from_offset >= from->attr.size)
-		return 0;
-	if (length > from->attr.size - in->from_offset)
+		length = 0;
+	else if (length > from->attr.size - in->from_offset)
 		length = from->attr.size - in->from_offset;
+	if (length && disk_faults(p->disk)->full && in->to_offset + length > to->attr.size) {
+		length = in->to_offset < to->attr.size ? to->attr.size - in->to_offset : length / 2 / PIECE * PIECE;
+		if (!length)
+			return -ENOSPC;
+	}
 	bytes = malloc(length + 1);
-	memcpy(bytes, from->data + in->from_offset, length);
+	if (length)
+		memcpy(bytes, from->data + in->from_offset, length);
 	write_at(p, to, in->to_offset, bytes, length);
 	free(bytes);
 	((struct copy_range_out *)result)->copied = length;

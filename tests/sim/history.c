@@ -3,9 +3,9 @@
 #include "history.h"
 
 const char *const names[NAMES] = { "d0", "d1", "f0", "f1", "f2", "f3" };
-const char *const what_text[OPS] = { "lookup", "make",	  "open",     "unlink",	  "rmdir",	 "link",
-				     "rename", "readdir", "write",    "append",	  "truncate",	 "read",
-				     "stat",   "chmod",	  "setxattr", "getxattr", "removexattr", "fsync" };
+const char *const what_text[OPS] = { "lookup",	"make",	 "open",     "unlink",	 "rmdir",	"link",	    "rename",
+				     "readdir", "write", "append",   "truncate", "copy",	"allocate", "read",
+				     "stat",	"chmod", "setxattr", "getxattr", "removexattr", "fsync" };
 
 static struct {
 	struct operation **at;
@@ -138,6 +138,13 @@ static void print_data(const struct operation *o, char *to, size_t size)
 		break;
 	case OP_TRUNCATE:
 		snprintf(to, size, " to %u blocks", o->block);
+		break;
+	case OP_COPY:
+		snprintf(to, size, " block %u, %u from %s block %u, copied %llu", o->block, o->blocks,
+			 short_gfid(&o->from, text), o->from_block, (unsigned long long)o->size);
+		break;
+	case OP_ALLOCATE:
+		snprintf(to, size, " block %u, %u, mode %llu", o->block, o->blocks, (unsigned long long)o->value);
 		break;
 	case OP_CHMOD:
 	case OP_STAT:

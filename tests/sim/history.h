@@ -19,6 +19,8 @@ enum what {
 	OP_WRITE,    /* object, block, value */
 	OP_APPEND,   /* object, value -> block */
 	OP_TRUNCATE, /* object, block: number of blocks */
+	OP_COPY,     /* from, from_block, object, block, blocks -> size: bytes copied */
+	OP_ALLOCATE, /* object, block, blocks, value: mode of fallocate */
 	OP_READ,     /* object -> values, size */
 	OP_STAT,     /* object -> size, mode */
 	OP_CHMOD,    /* object, value */
@@ -36,8 +38,8 @@ struct operation {
 	uint64_t call, ret; /* positions in the order of all events; ret UINT64_MAX: never answered */
 	uint64_t call_ns, ret_ns;
 	int err;
-	struct gfid dir, dir2, object, found[NAMES];
-	unsigned name, name2, block;
+	struct gfid dir, dir2, object, from, found[NAMES];
+	unsigned name, name2, block, from_block, blocks;
 	uint64_t value, size; /* size: bytes */
 	uint64_t values[BLOCKS_MAX];
 	bool final;

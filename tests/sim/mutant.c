@@ -44,8 +44,10 @@ int mutant_choose(const char *name)
 	return -ENOENT;
 }
 
+/* Those called bear-... are of one party, and the others must bear them: there is nothing to find. */
 void mutants_list(FILE *to)
 {
 	for (unsigned i = 0; i < mutants.count; i++)
-		fprintf(to, "%s\n", mutants.name[i]);
+		if (strncmp(mutants.name[i], "bear-", 5))
+			fprintf(to, "%s\n", mutants.name[i]);
 }

@@ -35,6 +35,7 @@ run "bad replication is found" --stack naive --faults 0 --seeds 1-10 --expect-fa
 grep -q 'not linearizable\|bricks .* differ' <<<"$out" || { printf '%s\n' "$out"; echo "FAIL: bad replication fails, but for another reason"; exit 1; }
 stack=
 run "replays" --seeds 1-20 --twice
+run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Not all seeds pass yet (doc/check-long.md has what is known of those that don't), and which ones changes with the code: no more may fail
 # than this share of a thousand, which only ever goes down.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the clients do: operations on few names and files, so that they collide. Each one is written into the history. */
 #include <fcntl.h>
+#include <linux/falloc.h>
 
 #include "history.h"
 
@@ -410,6 +411,53 @@ static void do_append(struct worker *w)
 	write_block(w, true);
 }
 
+/* From one file to another: of one and the same the ranges might overlap. */
+static void do_copy(struct worker *w)
+{
+	cleanup_file struct file *from = some_file(w), *to = some_file(w);
+	struct copy_range_in in = { .from = from, .to = to };
+	struct copy_range_out out = { 0 };
+	struct operation *o;
+	int err;
+
+	if (!from || !to || from->inode == to->inode)
+		return;
+	o = begin(w, OP_COPY);
+	o->object = to->inode->gfid;
+	o->from = from->inode->gfid;
+	o->block = (unsigned)pick(SIZE_MAX_BLOCKS);
+	o->from_block = (unsigned)pick(2);
+	o->blocks = 1 + (unsigned)pick(3);
+	in.to_offset = o->block * BLOCK;
+	in.from_offset = o->from_block * BLOCK;
+	in.length = o->blocks * BLOCK;
+	err = call(w, FOP_copy_range, &in, &out);
+	o->size = out.copied;
+	if (!err && (out.copied > in.length || out.copied % BLOCK))
+		sim_fail("%llu of %llu bytes were copied", (unsigned long long)out.copied, (unsigned long long)in.length);
+	end(w, err);
+}
+
+static void do_allocate(struct worker *w)
+{
+	static const uint32_t modes[] = { 0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE };
+	cleanup_file struct file *file = some_file(w);
+	struct fallocate_in in = { .file = file };
+	struct fallocate_out out = { 0 };
+	struct operation *o;
+
+	if (!file)
+		return;
+	o = begin(w, OP_ALLOCATE);
+	o->object = file->inode->gfid;
+	o->block = (unsigned)pick(SIZE_MAX_BLOCKS);
+	o->blocks = 1 + (unsigned)pick(3);
+	o->value = in.mode = modes[pick(3)];
+	in.offset = o->block * BLOCK;
+	in.length = o->blocks * BLOCK;
+	end(w, call(w, FOP_fallocate, &in, &out));
+}
+
 static void take_values(struct operation *o, const struct buffer *data)
 {
 	uint64_t v[VALUES];
@@ -607,9 +655,10 @@ static void do_watch(struct worker *w)
 static const struct {
 	void (*run)(struct worker *);
 	unsigned weight;
-} doings[] = { { do_lookup, 12 }, { do_create, 13 },  { do_mkdir, 2 },	 { do_symlink, 2 }, { do_unlink, 7 }, { do_rmdir, 2 },
-	       { do_rename, 8 },  { do_link, 5 },     { do_readdir, 4 }, { do_write, 18 },  { do_append, 4 }, { do_read, 14 },
-	       { do_fsync, 3 },	  { do_truncate, 4 }, { do_chmod, 3 },	 { do_stat, 6 },    { do_xattr, 10 } };
+} doings[] = { { do_lookup, 12 }, { do_create, 13 }, { do_mkdir, 2 }, { do_symlink, 2 },  { do_unlink, 7 },
+	       { do_rmdir, 2 },	  { do_rename, 8 },  { do_link, 5 },  { do_readdir, 4 },  { do_write, 18 },
+	       { do_append, 4 },  { do_read, 14 },   { do_fsync, 3 }, { do_truncate, 4 }, { do_chmod, 3 },
+	       { do_stat, 6 },	  { do_xattr, 10 },  { do_copy, 5 },  { do_allocate, 3 } };
 
 static void do_something(struct worker *w)
 {

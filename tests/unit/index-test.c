@@ -70,6 +70,54 @@ static void a_record_that_was_cut_does_not_garble_those_that_follow(void **state
 	index_close(&i);
 }
 
+static void what_all_have_synced_is_forgotten(void **state)
+{
+	struct problem p = { "" };
+	struct index_state s;
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(touch(&i, 1), 0);
+	assert_int_equal(index_begin(&i, 5), 0);
+	assert_int_equal(touch(&i, 2), 0);
+	s = index_plan(&i, 3, 3);
+	assert_int_equal(index_store(&i, &s), 0);
+	assert_true(index_find(&i, &(struct gfid){ { [0] = 1, [15] = 1 } }));
+	index_apply(&i, &s);
+	index_remove_files(&i, &s);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(i.count, 1);
+		assert_true(has(&i, 2));
+		assert_int_equal(i.synced, 3);
+		assert_int_equal(i.floor, 3);
+		index_close(&i);
+		assert_int_equal(index_open(&i, directory, &p), 0);
+	}
+	index_close(&i);
+}
+
+static void distrust_outlasts_a_sync_that_was_under_way(void **state)
+{
+	struct problem p = { "" };
+	struct index_state s;
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(index_begin(&i, 9), 0);
+	s = index_plan(&i, 7, 0);
+	assert_int_equal(index_distrust(&i), 0);
+	assert_int_equal(index_store(&i, &s), -ECANCELED);
+	index_apply(&i, &s);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(i.synced, 0);
+		index_close(&i);
+		assert_int_equal(index_open(&i, directory, &p), 0);
+	}
+	index_close(&i);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -88,6 +136,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_record_that_was_cut_does_not_garble_those_that_follow),
+		cmocka_unit_test(what_all_have_synced_is_forgotten),
+		cmocka_unit_test(distrust_outlasts_a_sync_that_was_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views, notes, and how they are packed. */
+/* Views, notes, and how they are packed; the secret. */
 #include "replica.h"
 
+#include <ctype.h>
 #include <endian.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 const struct gfid gfid_rename_token = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 
@@ -530,4 +533,29 @@ int note_of(enum fop fop, const void *in, struct note *n)
 	default:
 		return -EOPNOTSUPP;
 	}
+}
+
+/* ---- the secret ---- */
+
+int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
+{
+	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd < 0)
+		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
+	close(fd);
+	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
+		unsigned byte;
+
+		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
+		    sscanf(text + 2 * i, "%2x", &byte) != 1)
+			got = -1;
+		else
+			secret[i] = byte;
+	}
+	return got == sizeof(text) - 1 ? 0
+				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
+						     2 * REPLICA_SECRET_SIZE);
 }

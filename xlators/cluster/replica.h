@@ -37,6 +37,9 @@ int view_first(const struct view *);				     /* the most senior IN member with d
 unsigned view_mask(const struct view *, enum member_state at_least); /* bit i: member i */
 bool view_has_quorum(const struct view *);
 
+/* 64 hexadecimal digits of a file. */
+int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);
+
 /* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
 extern const struct gfid gfid_rename_token;
 /* EVENT_RECALL names the object by its gfid, in lock.start and lock.end. */
@@ -47,15 +50,15 @@ enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
 	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
-	REPLICA_ACQUIRE,    /* epoch, gfid ; -ERECOVERING: not within a second */
-	REPLICA_RELEASE,    /* epoch, settled, gfids */
+	REPLICA_ACQUIRE,    /* epoch, number, gfid ; -ERECOVERING: not within a second */
+	REPLICA_RELEASE,    /* epoch, settled, number, gfids: not those that were asked for with a higher number: it is late */
 	REPLICA_SETTLE,	    /* epoch, settled */
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */
 	REPLICA_FAILED,	    /* epoch, sequence: it failed, perhaps half done: to be recovered */
 	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
 	REPLICA_DIRECTORY,  /* gfid -> inode, names: of a directory; -ENOENT: not known here, or no directory */
 	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
-	REPLICA_TRY, /* epoch, gfids -> for each a byte: 1, the session has the token now, for nobody else had it or waits for it */
+	REPLICA_TRY, /* epoch, number, gfids -> for each a byte: 1, the session has the token now, for nobody else had it or waits for it */
 	REPLICA_BELIEVE, /* epoch: the session lets others believe what it reads under its tokens; -EVIEW: it must not */
 	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
 	REPLICA_SKIP, /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */

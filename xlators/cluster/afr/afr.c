@@ -249,6 +249,7 @@ const struct xlator_type xlator_type = {
 	.believe = afr_believe,
 	.any = afr_any,
 	.write = afr_write,
+	.copy_range = afr_copy_range,
 	.rename = afr_rename,
 	.rmdir = afr_rmdir,
 	.create = afr_create,

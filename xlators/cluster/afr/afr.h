@@ -39,7 +39,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	bool shared;	/* it was asked back once */
 	struct span *spans;
 	uint64_t sent;	   /* how many changes were sent */
-	uint64_t undone;   /* how many of them failed when they may have been done somewhere */
+	uint64_t undone;   /* afr.undone when one failed last that may have been done somewhere */
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
 	uint64_t size;
@@ -69,8 +69,9 @@ struct opened { /* slot of a file */
 	int lister; /* the member that lists, or -1 */
 	struct seen_entry *seen;
 	uint64_t seen_count, seen_room;
-	uint64_t cookie; /* where `lister` goes on */
-	uint64_t since;	 /* ordinal from which on `lister` listed */
+	uint64_t cookie;  /* where `lister` goes on */
+	uint64_t since;	  /* ordinal from which on `lister` listed */
+	uint64_t *before; /* hashes of the names before, sorted */
 };
 
 /* ---- the translator ---- */
@@ -91,8 +92,9 @@ struct afr {
 	int members, arbiter_at; /* REPLICAS_MAX: none */
 	struct object rename_token;
 	struct task_lock refreshing;
-	atomic_uint up;	   /* children that are connected */
-	atomic_uint local; /* children on this machine */
+	atomic_uint_fast64_t undone; /* changes that failed, when they may have been done somewhere */
+	atomic_uint up;		     /* children that are connected */
+	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t moment; /* the last that was given */
 	pthread_mutex_t lock;	     /* guards what follows */
@@ -108,6 +110,7 @@ struct afr {
 	bool proving;
 	bool settling, stopping;
 	unsigned tasks;
+	uint64_t asked;			      /* for tokens: the number of the last request */
 	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
 	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
 	bool leaves;
@@ -131,6 +134,8 @@ int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct 
 unsigned afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* to several at once; who answered 0 */
 void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
+/* For what nobody asked for: as nobody in particular, within member-timeout. */
+void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
 /* believe.c */
@@ -165,11 +170,13 @@ void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const str
 int spans_lock(struct afr *, struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct afr *, struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,
-		bool);				     /* the change is under way; or it is known that it is not done */
-void spans_undone(struct object **, unsigned count); /* it failed, and members may have done it */
-uint64_t object_undone(struct object *);
-/* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. */
-int spans_settled(struct object *, const struct span *seen, uint64_t deadline);
+		bool); /* the change is under way; or it is known that it is not done */
+void spans_undone(struct afr *, struct object **, unsigned count); /* it failed, and members may have done it */
+/* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. -EAGAIN: one that was
+ * undone since afr.undone was `before`. */
+int spans_settled(struct object *, const struct span *seen, uint64_t before, uint64_t deadline);
+/* Some change of it is under way, or was undone since. */
+bool spans_any(struct object *, uint64_t before);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
@@ -179,7 +186,7 @@ void token_recalled(struct afr *, struct object *);
 /* The token of an object that is not known here, or not any more. */
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
-int object_resolve(struct afr *, struct request *, struct inode *, int child);
+int object_resolve(struct afr *, struct inode *, int child);
 
 /* call.c */
 struct member_result {
@@ -210,13 +217,13 @@ struct member_result *fan_result(struct fan *, int member);
 void fan_free(struct fan *);
 /* The same at one, in this task. */
 int one_call(struct afr *, struct request *, int member, enum fop, const void *in, void *out, const struct replica_stamp *);
-void note_seen(struct afr *, int member, enum fop, const void *in, const void *out);
 
 /* change.c */
 uint64_t name_hash(const char *);
 int afr_change(struct request *, struct xlator *, enum fop, const void *in, void *out);
 void afr_suspect(struct afr *, const struct view *, unsigned members, int err); /* reports them */
 int afr_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+int afr_copy_range(struct request *, struct xlator *, const struct copy_range_in *, struct copy_range_out *);
 int afr_rename(struct request *, struct xlator *, const struct rename_in *, struct rename_out *);
 int afr_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct rmdir_out *);
 
@@ -224,7 +231,17 @@ int afr_create(struct request *, struct xlator *, const struct create_in *, stru
 
 /* read.c */
 int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);
-/* The same; *member tells who answered. */
+/* What a request looks at. A member may show what others have not done yet, and what comes to nothing in the end: so the answer waits until
+ * what was under way when it came has ended; and where that failed it is asked for again. */
+struct look {
+	struct inode *inode; /* borrowed; NULL: nothing that we change */
+	struct span span;
+	uint64_t undone; /* before */
+};
+struct look look_at(struct afr *, struct inode *, enum span_kind, uint64_t start, uint64_t end);
+/* 0: the answer holds; -EAGAIN: it may not; -EIO: not known in time. */
+int look_holds(struct afr *, const struct look *, uint64_t deadline);
+/* As afr_read; *member tells who answered. */
 int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
 
 /* file.c */
@@ -238,8 +255,8 @@ int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, st
 /* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
 struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);
 void opened_free(struct opened *);
-void file_forget(struct afr *, struct file *, int member, const struct file *its); /* that one is stale */
+void files_close(struct afr *, struct request *, struct file *const at[REPLICAS_MAX]); /* those of the members */
+void file_forget(struct afr *, struct file *, int member, const struct file *its);     /* that one is stale */
 /* The member's own file; opened there if it isn't yet. A reference in *at. */
-int file_at(struct afr *, struct request *, struct file *, int member, struct file **at);
-struct opened *opened_of(struct afr *, struct file *);
+int file_at(struct afr *, struct file *, int member, struct file **at);
 #endif

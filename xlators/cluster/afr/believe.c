@@ -104,7 +104,7 @@ enum { WANTED_MAX = 1024, TRY_NS = 1000000000 };
 
 struct wanted {
 	struct afr *a;
-	uint64_t epoch;
+	uint64_t epoch, number;
 	unsigned count, got;
 	struct object *object[WANTED_MAX];
 	int granter[WANTED_MAX];
@@ -127,6 +127,7 @@ static void ask_granter(void *arg)
 	unsigned got = 0;
 
 	pack_u64(&p, w->epoch);
+	pack_u64(&p, w->number);
 	for (unsigned i = 0; i < w->count; i++)
 		if (w->granter[i] == of->granter)
 			pack_gfid(&p, &w->object[i]->inode->gfid);
@@ -199,16 +200,19 @@ static bool held(struct object *o, uint64_t epoch)
 bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirents *d)
 {
 	struct wanted *w = calloc(1, sizeof(*w));
+	uint64_t number;
 	bool again;
 	struct view v;
 
 	pthread_mutex_lock(&a->lock);
 	v = a->view;
+	number = ++a->asked;
 	pthread_mutex_unlock(&a->lock);
 	if (!w || !v.epoch)
 		goto out;
 	w->a = a;
 	w->epoch = v.epoch;
+	w->number = number;
 	pthread_mutex_init(&w->lock, NULL);
 	want(w, &v, directory);
 	if (w->count)

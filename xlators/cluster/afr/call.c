@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One fop at several members at once, each asked by its own names for inodes and files. */
+#include <linux/falloc.h>
+
 #include "afr.h"
 #include "graph.h"
 
@@ -17,7 +19,7 @@ struct fan { /* referred to by the caller and by each branch that runs */
 	struct replica_stamp stamp;
 	pthread_mutex_t lock;
 	struct task_cond answered;
-	int refs, left;
+	int refs;
 	struct branch branch[REPLICAS_MAX];
 };
 
@@ -28,15 +30,15 @@ static bool mask_bit(unsigned mask, int i)
 	return mask >> i & 1;
 }
 
-static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
+static int use_loc(struct afr *a, struct loc *l, int child)
 {
-	int err = l->parent ? object_resolve(a, rq, l->parent, child) : 0;
+	int err = l->parent ? object_resolve(a, l->parent, child) : 0;
 
 	if (err)
 		return err;
 	if (!l->inode)
 		return 0;
-	err = object_resolve(a, rq, l->inode, child);
+	err = object_resolve(a, l->inode, child);
 	if (err && l->parent && l->name) { /* the name is enough */
 		l->inode = NULL;
 		err = 0;
@@ -45,7 +47,7 @@ static int use_loc(struct afr *a, struct request *rq, struct loc *l, int child)
 }
 
 /* Replaces what the fields lend by what the child knows; of files these are references (drop_files). */
-static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, int child)
+static int translate(struct afr *a, enum fop fop, void *in, int child)
 {
 	int err = 0;
 
@@ -53,17 +55,17 @@ static int translate(struct afr *a, struct request *rq, enum fop fop, void *in, 
 		void *at = (char *)in + f->offset;
 
 		if (f->kind == FIELD_LOC) {
-			err = use_loc(a, rq, at, child);
+			err = use_loc(a, at, child);
 		} else if (f->kind == FIELD_INODE && *(struct inode **)at) {
-			err = object_resolve(a, rq, *(struct inode **)at, child);
+			err = object_resolve(a, *(struct inode **)at, child);
 		} else if (f->kind == FIELD_FILE && *(struct file **)at) {
-			err = file_at(a, rq, *(struct file **)at, child, at);
+			err = file_at(a, *(struct file **)at, child, at);
 		}
 	}
 	return err == -ENOENT ? -ENAMELESS : err;
 }
 
-void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
+static void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
 {
 	const struct lookup_in *lookup = in;
 	const struct lookup_out *found = out;
@@ -96,16 +98,33 @@ _Static_assert(offsetof(struct create_out, inode) == 0 && offsetof(struct mknod_
 		       offsetof(struct lookup_out, inode) == 0,
 	       "see note_seen");
 
-/* The arbiter holds no data: it hears only that there was a write. */
+/* The arbiter holds no data: it hears only that there was such a change. Of what is preallocated it does the last byte, without which it
+ * would not refuse what others refuse: another kind, or a place beyond what files may have. */
 static int without_data(struct afr *a, enum fop fop, void *in, int child, struct buffer **empty)
 {
+	struct fallocate_in *f = in;
 	struct write_in *w = in;
 
-	if (child != a->arbiter_at || fop != FOP_write)
+	if (child != a->arbiter_at)
 		return 0;
-	*empty = buffer_create(0);
-	w->data = *empty;
-	return *empty ? 0 : -ENOMEM;
+	switch ((int)fop) {
+	case FOP_write:
+		*empty = buffer_create(0);
+		w->data = *empty;
+		return *empty ? 0 : -ENOMEM;
+	case FOP_fallocate:
+		if (f->length > 1 && f->offset <= UINT64_MAX - f->length) {
+			f->offset += f->length - 1;
+			f->length = 1;
+		}
+		f->mode |= FALLOC_FL_KEEP_SIZE;
+		return 0;
+	case FOP_copy_range:
+		((struct copy_range_in *)in)->length = 0;
+		return 0;
+	default:
+		return 0;
+	}
 }
 
 /* A member that is not connected may come back any moment, but it is not waited for as for one that works. */
@@ -180,7 +199,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 
 	_Static_assert(sizeof(struct compound_in) <= sizeof(copy) && sizeof(struct setattr_in) <= sizeof(copy), "room for all");
 	memcpy(copy, in, fop_info[fop].in_size);
-	err = translate(a, rq, fop, copy, member);
+	err = translate(a, fop, copy, member);
 	if (!err && stamp)
 		err = stamp_attach(rq, stamp);
 	if (!err)
@@ -245,7 +264,6 @@ static void run_branch(void *arg)
 	b->result.answered = err;
 	b->result.granted = !err && granted_of(b->rq);
 	b->result.done = true;
-	f->left--;
 	pthread_mutex_unlock(&f->lock);
 	task_cond_broadcast(&f->answered);
 	fan_unref(f);
@@ -264,7 +282,6 @@ static void start_branch(struct fan *f, struct request *rq, int child)
 		err = -ENOMEM;
 	pthread_mutex_lock(&f->lock);
 	f->refs++;
-	f->left++;
 	pthread_mutex_unlock(&f->lock);
 	if (!err)
 		err = task_spawn(task_shard(task_self()), run_branch, b);
@@ -272,7 +289,6 @@ static void start_branch(struct fan *f, struct request *rq, int child)
 		return;
 	pthread_mutex_lock(&f->lock);
 	f->refs--;
-	f->left--;
 	b->result.answered = err;
 	b->result.done = true;
 	pthread_mutex_unlock(&f->lock);

@@ -112,8 +112,8 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return plan_data(a, p, write->file->inode, write->offset, write->data ? write->data->size : 0);
 	case FOP_fallocate:
 		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
-	case FOP_copy_range:
-		err = plan_data(a, p, copy->from->inode, copy->from_offset, copy->length);
+	case FOP_copy_range: /* a write beyond what is copied may move the end of the source, at which copying ends */
+		err = plan_data(a, p, copy->from->inode, copy->from_offset, UINT64_MAX);
 		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
 	case FOP_link: /* its count of links changes: who has its token relies on knowing it */
 		err = link->inode ? plan_all(a, p, link->inode) : 0;
@@ -296,10 +296,23 @@ static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, cons
 	return none;
 }
 
+/* A copy that was not done where its target is: the source has no name any more, and is not there. */
+static bool lacks_source(struct afr *a, int member, const struct note *n, int err)
+{
+	cleanup_inode struct inode *to = NULL;
+
+	if (n->fop != FOP_copy_range || (err != -ENAMELESS && err != -ESTALE) || MUTANT("copy-of-nothing"))
+		return false;
+	to = inode_find(a->x->inodes, &n->object[0].gfid);
+	return to && !object_resolve(a, to, member);
+}
+
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
 {
 	int err = fan_result(f, member)->status;
 
+	if (lacks_source(a, member, n, err))
+		return v->state[member] == MEMBER_BACK ? skip(a, member, v, n) : -ESTALE;
 	if (err == -ESTALE && n->object[0].kind != NOTE_NAME && has_no_name(a, v, f, n))
 		err = -ENAMELESS;
 	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
@@ -617,7 +630,7 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 static int run(struct changing *c)
 {
 	struct view v = { 0 };
-	bool over = false;
+	bool over = false, undone;
 	int err = 0;
 
 	while (!err && !over) {
@@ -633,9 +646,10 @@ static int run(struct changing *c)
 		else
 			err = attempt(c, &v, &over);
 	}
-	if (err && (c->tries > 1 || !c->clean))
-		spans_undone(c->plan.spanned, c->plan.spans);
+	undone = err && (c->tries > 1 || !c->clean);
 	end_flight(c, err, v.epoch);
+	if (undone) /* members know of it now: who reads from here on sees nothing of it, and who did before asks again */
+		spans_undone(c->a, c->plan.spanned, c->plan.spans);
 	let_go(c);
 	mark_retrying(c, false);
 	return err;
@@ -806,6 +820,38 @@ int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, s
 	return err ? err : change(&c);
 }
 
+/* ---- copies ---- */
+
+/* So much at once: each member must be done with it within member-timeout. */
+enum { COPY_MOST = 16 << 20 };
+
+/* -EXDEV: to be copied by reading and writing. That is what remains when a file without a name is to be copied, and a member that has
+ * joined since does not have it. */
+static int source_everywhere(struct afr *a, const struct request *rq, struct file *from)
+{
+	struct view v;
+	int err = afr_view(a, deadline_of(a, rq), &v);
+
+	for (int i = 0; i < v.members && !err; i++) {
+		struct file *its = NULL;
+
+		if (v.state[i] == MEMBER_IN && atomic_load(&a->up) >> i & 1 && file_at(a, from, i, &its) == -ENOENT)
+			err = -EXDEV;
+		file_unref(its);
+	}
+	return err;
+}
+
+int afr_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in, struct copy_range_out *out)
+{
+	struct copy_range_in part = *in;
+	int err = source_everywhere(afr_of(x), rq, in->from);
+
+	if (part.length > COPY_MOST)
+		part.length = COPY_MOST;
+	return err ? err : afr_change(rq, x, FOP_copy_range, &part, out);
+}
+
 /* ---- names of directories ---- */
 
 /* What stands under the name now, or NULL. */
@@ -902,8 +948,10 @@ static int create_new(struct request *rq, struct xlator *x, const struct create_
 	err = plan_of(c.a, FOP_create, in, &c.plan);
 	if (!err)
 		err = change(&c);
-	if (err)
+	if (err) { /* it may have been made, without anything to show for it */
+		files_close(c.a, rq, files);
 		return err;
+	}
 	out->file = opened_create(c.a, out->inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC), files);
 	if (out->file)
 		return 0;

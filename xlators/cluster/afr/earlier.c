@@ -108,7 +108,7 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 {
 	if (outcome == OUTCOME_NONE && c->append)
 		return -EIO;
-	c->in_doubt = outcome == OUTCOME_NONE;
+	c->in_doubt |= outcome == OUTCOME_NONE; /* of this try or of one before */
 	c->sent = 0;
 	if (!c->append)
 		return 0;

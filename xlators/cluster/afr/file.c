@@ -8,7 +8,7 @@ enum { SOON_MS = 10 };
 
 /* ---- the slot ---- */
 
-struct opened *opened_of(struct afr *a, struct file *f)
+static struct opened *opened_of(struct afr *a, struct file *f)
 {
 	return file_slot(f, a->x);
 }
@@ -18,6 +18,7 @@ void opened_free(struct opened *o)
 	for (int i = 0; i < REPLICAS_MAX; i++)
 		file_unref(o->at[i]);
 	free(o->seen);
+	free(o->before);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
@@ -45,13 +46,6 @@ struct file *opened_create(struct afr *a, struct inode *inode, uint32_t flags, s
 
 /* ---- at the members ---- */
 
-static void own_request(struct afr *a, struct request *rq)
-{
-	request_init(rq, a->x->graph, 0);
-	rq->group_count = 0;
-	rq->deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
-}
-
 /* Permission was given when the file was opened first. */
 static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 {
@@ -60,7 +54,7 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 	struct opendir_out out_dir = { 0 };
 	struct open_out out = { 0 };
 	struct request rq;
-	int err = object_resolve(a, NULL, f->inode, member);
+	int err = object_resolve(a, f->inode, member);
 
 	if (err)
 		return err;
@@ -74,45 +68,63 @@ static int open_at(struct afr *a, struct file *f, int member, struct file **got)
 	return err;
 }
 
-/* Locks that are held through the file are held at every member. */
-static struct lock *locks_through(struct afr *a, struct file *f, unsigned *count)
+static bool other_view(int err)
 {
-	struct object *o = object_of(a, f->inode);
-	struct lock *list = NULL;
-
-	*count = 0;
-	if (!o)
-		return NULL;
-	pthread_mutex_lock(&o->lock);
-	if (o->helds)
-		list = malloc(o->helds * sizeof(*list));
-	for (unsigned i = 0; i < o->helds && list; i++)
-		if (o->held[i].through == opened_of(a, f))
-			list[(*count)++] = o->held[i].lock;
-	pthread_mutex_unlock(&o->lock);
-	return list;
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
 }
 
-static void bring_locks(struct afr *a, struct file *f, struct file *at, int member)
+/* Locks that are held through the file are held at every member. */
+static int locks_through(struct afr *a, struct file *f, struct lock **list, unsigned *count)
 {
+	struct object *o = object_of(a, f->inode);
+	int err = 0;
+
+	*list = NULL;
+	*count = 0;
+	if (!o)
+		return -ENOMEM;
+	pthread_mutex_lock(&o->lock);
+	if (o->helds && !(*list = malloc(o->helds * sizeof(**list))))
+		err = -ENOMEM;
+	for (unsigned i = 0; i < o->helds && !err; i++)
+		if (o->held[i].through == opened_of(a, f))
+			(*list)[(*count)++] = o->held[i].lock;
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+static int bring_lock(struct afr *a, struct file *at, const struct lock *l, int member)
+{
+	struct setlk_in in = { at, *l };
+	struct setlk_out out = { 0 };
+	struct request rq;
+	int err;
+
+	in.lock.wait = 0;
+	own_request(a, &rq);
+	rq.lock_owner = in.lock.owner;
+	err = setlk_on(&rq, a->x->child[member], &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* What the member did not hear of is brought another time, and the file not used there before. Who is refused has lost it there. */
+static int bring_locks(struct afr *a, struct file *f, struct file *at, int member)
+{
+	struct lock *list;
 	unsigned count;
-	struct lock *list = locks_through(a, f, &count);
+	int err = locks_through(a, f, &list, &count);
 
-	for (unsigned i = 0; i < count; i++) {
-		struct setlk_in in = { at, list[i] };
-		struct setlk_out out = { 0 };
-		struct request rq;
-		int err;
+	for (unsigned i = 0; i < count && !err; i++) {
+		int one = bring_lock(a, at, &list[i], member);
 
-		in.lock.wait = 0;
-		own_request(a, &rq);
-		rq.lock_owner = in.lock.owner;
-		err = setlk_on(&rq, a->x->child[member], &in, &out);
-		request_finish(&rq);
-		if (err)
-			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-err));
+		if (other_view(one) || one == -ECANCELED || one == -ENOMEM)
+			err = one;
+		else if (one)
+			log_warning(a->x, NULL, "a lock could not be brought to member %d: %s", member, strerror(-one));
 	}
 	free(list);
+	return err;
 }
 
 static unsigned unlike(struct opened *o)
@@ -169,13 +181,39 @@ static struct file *file_known(struct opened *o, int member)
 	return f;
 }
 
-int file_at(struct afr *a, struct request *rq, struct file *f, int member, struct file **at)
+static int make_alike(struct afr *a, struct file *f, struct file *at, int member)
 {
 	struct opened *o = opened_of(a, f);
-	struct file *got = NULL;
+	int err;
+
+	set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
+	err = bring_locks(a, f, at, member);
+	if (err)
+		set_unlike(o, member, true);
+	return err;
+}
+
+static int open_anew(struct afr *a, struct file *f, int member, struct file **at)
+{
+	struct opened *o = opened_of(a, f);
+	int err = open_at(a, f, member, at);
+
+	if (err)
+		return err;
+	err = make_alike(a, f, *at, member);
+	if (err == -ESTALE)
+		return err;
+	pthread_mutex_lock(&o->lock);
+	o->at[member] = file_ref(*at);
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+int file_at(struct afr *a, struct file *f, int member, struct file **at)
+{
+	struct opened *o = opened_of(a, f);
 	int err = 0;
 
-	(void)rq;
 	if (!o)
 		return -EBADF;
 	*at = file_known(o, member);
@@ -185,18 +223,19 @@ int file_at(struct afr *a, struct request *rq, struct file *f, int member, struc
 	task_shield(true);
 	task_lock(&o->opening, NO_DEADLINE);
 	*at = file_known(o, member);
-	if (*at && unlike(o) >> member & 1) {
-		set_unlike(o, member, false);
-		bring_locks(a, f, *at, member);
+	if (*at && unlike(o) >> member & 1)
+		err = make_alike(a, f, *at, member);
+	if (err == -ESTALE) { /* the member has been started anew, and does not know it by that file */
+		file_forget(a, f, member, *at);
+		file_unref(*at);
+		*at = NULL;
+		err = 0;
 	}
-	if (!*at) {
-		err = open_at(a, f, member, &got);
-		if (!err)
-			bring_locks(a, f, got, member);
-		pthread_mutex_lock(&o->lock);
-		if (!err)
-			*at = file_ref(o->at[member] = got);
-		pthread_mutex_unlock(&o->lock);
+	if (!*at && !err)
+		err = open_anew(a, f, member, at);
+	if (err) {
+		file_unref(*at);
+		*at = NULL;
 	}
 	task_unlock(&o->opening);
 	task_shield(false);
@@ -274,6 +313,13 @@ static void release_all(struct afr *a, struct request *rq, struct file *const at
 	}
 }
 
+void files_close(struct afr *a, struct request *rq, struct file *const at[REPLICAS_MAX])
+{
+	release_all(a, rq, at);
+	for (int i = 0; i < a->members; i++)
+		file_unref(at[i]);
+}
+
 int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
 {
 	struct file *at[REPLICAS_MAX] = { NULL };
@@ -292,9 +338,7 @@ int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, str
 			file_unref(got.file);
 	}
 	if (err) { /* members that are BACK may have opened it */
-		release_all(a, rq, at);
-		for (int i = 0; i < a->members; i++)
-			file_unref(at[i]);
+		files_close(a, rq, at);
 		return err == -ENAMELESS ? -ESTALE : err;
 	}
 	out->file = opened_create(a, in->inode, plain.flags, at);
@@ -337,7 +381,8 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	if (!o)
 		return 0;
 	pthread_mutex_lock(&o->lock);
-	memcpy(at, o->at, sizeof(at));
+	for (int i = 0; i < REPLICAS_MAX; i++) /* a branch of an earlier call may still be under way, and forget one of them */
+		at[i] = o->at[i] ? file_ref(o->at[i]) : NULL;
 	pthread_mutex_unlock(&o->lock);
 	if (of) {
 		pthread_mutex_lock(&of->lock);
@@ -345,7 +390,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 		object_drop_locks(of, LOCK_POSIX, 0, o); /* their owners have closed it */
 		pthread_mutex_unlock(&of->lock);
 	}
-	release_all(afr_of(x), rq, at);
+	files_close(afr_of(x), rq, at);
 	return 0;
 }
 
@@ -478,12 +523,8 @@ static int lock_at(struct afr *a, struct request *rq, int member, const struct s
 	return err;
 }
 
-static bool other_view(int err)
-{
-	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ESTALE;
-}
-
-/* Takes it at the members, the most senior first, which decides; *done: where it was taken. A member that is BACK and can't find the file
+/* Takes it at the members, the most senior first, which decides; *done: where it was taken, or may have been: a member that refuses the
+ * view has it nevertheless. A member that is BACK and can't find the file
  * gets its locks when it is opened there. */
 static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
 {
@@ -496,7 +537,7 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 		if (v->state[i] < MEMBER_BACK)
 			continue;
 		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
-		*done |= one ? 0 : 1u << i;
+		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
 		if (v->state[i] == MEMBER_IN)
 			err = one == -ENAMELESS ? 0 : one;
 		else
@@ -589,12 +630,32 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 /* Offsets are ordinals: the cookies of members differ. Where another member must go on, it begins anew and leaves out what was
  * returned before. */
 
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
 static bool seen_before(const struct opened *o, uint64_t hash)
 {
+	return bsearch(&hash, o->before, o->since, sizeof(hash), by_value);
+}
+
+/* What was returned until now, to be looked for. */
+static int sort_seen(struct opened *o)
+{
+	uint64_t *hash = o->seen_count ? realloc(o->before, o->seen_count * sizeof(*hash)) : o->before;
+
+	if (!hash && o->seen_count)
+		return -ENOMEM;
+	o->before = hash;
+	o->since = o->seen_count;
 	for (uint64_t i = 0; i < o->since; i++)
-		if (o->seen[i].hash == hash)
-			return true;
-	return false;
+		hash[i] = o->seen[i].hash;
+	if (o->since)
+		qsort(hash, o->since, sizeof(*hash), by_value);
+	return 0;
 }
 
 static int remember(struct opened *o, const struct dirent_plus *e)
@@ -657,7 +718,49 @@ static int list_believed(struct afr *a, struct request *rq, int member, const st
 	return err;
 }
 
-static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
+static void drop_entries(struct readdir_out *out)
+{
+	fop_out_clear(FOP_readdir, out);
+	memset(out, 0, sizeof(*out));
+}
+
+/* What is under way in an entry itself is no reason to wait: it comes without attributes, and whoever wants them looks it up. */
+static void drop_unsettled(struct afr *a, struct dirents *d, uint64_t before)
+{
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct dirent_plus *e = &d->entry[i];
+		struct object *o = e->inode ? inode_slot(e->inode, a->x) : NULL;
+
+		if (!o || !spans_any(o, before))
+			continue;
+		inode_unref(e->inode);
+		e->inode = NULL;
+	}
+}
+
+/* As any read: see struct look. */
+static int list_settled(struct afr *a, struct request *rq, int lister, const struct readdir_in *in, uint64_t deadline,
+			struct readdir_out *out)
+{
+	struct look seen;
+	int err;
+
+	do {
+		seen = look_at(a, in->file->inode, SPAN_ALL, 0, UINT64_MAX);
+		err = list_believed(a, rq, lister, in, out);
+		if (err)
+			return err;
+		err = look_holds(a, &seen, deadline);
+		if (err)
+			drop_entries(out);
+		else
+			drop_unsettled(a, &out->entries, seen.undone);
+	} while (err == -EAGAIN && clock_ns() < deadline);
+	return err == -EAGAIN ? -EIO : err;
+}
+
+static int list_once(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, uint64_t deadline,
+		     struct readdir_out *out)
 {
 	struct readdir_in one = *in;
 	uint64_t cookie = o->cookie;
@@ -667,7 +770,7 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		bool end;
 
 		one.offset = cookie;
-		err = list_believed(a, rq, o->lister, &one, out);
+		err = list_settled(a, rq, o->lister, &one, deadline, out);
 		if (err)
 			return err;
 		end = out->entries.end || !out->entries.count;
@@ -676,26 +779,25 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		err = renumber(o, &out->entries);
 		if (err || out->entries.count || end)
 			break;
-		fop_out_clear(FOP_readdir, out); /* all of it was returned before */
-		memset(out, 0, sizeof(*out));
+		drop_entries(out); /* all of it was returned before */
 	} while (true);
-	if (err) {
-		fop_out_clear(FOP_readdir, out);
-		memset(out, 0, sizeof(*out));
-	} else {
+	if (err)
+		drop_entries(out);
+	else
 		o->cookie = cookie;
-	}
 	return err;
 }
 
 static int choose_lister(struct afr *a, const struct view *v, struct opened *o, unsigned tried)
 {
-	int member = afr_reader(a, v, NULL, false, tried);
+	int member = afr_reader(a, v, NULL, false, tried), err;
 
 	if (member < 0)
 		return -EAGAIN;
+	err = sort_seen(o);
+	if (err)
+		return err;
 	o->lister = member;
-	o->since = o->seen_count;
 	o->cookie = 0;
 	return 0;
 }
@@ -717,7 +819,7 @@ static int list(struct afr *a, struct request *rq, const struct readdir_in *in, 
 		if (o->lister < 0)
 			err = choose_lister(a, &v, o, tried);
 		if (!err)
-			err = list_once(a, rq, in, o, out);
+			err = list_once(a, rq, in, o, deadline, out);
 		if (err != -EVIEW && err != -ENOTCONN && err != -ETIMEDOUT && err != -EIO && err != -ESTALE && err != -EAGAIN)
 			return err;
 		if (clock_ns() >= deadline)

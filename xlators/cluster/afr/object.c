@@ -115,7 +115,8 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 
 	if (!o)
 		return;
-	atomic_fetch_or(&o->known, 1u << child);
+	if (!(atomic_load(&o->known) >> child & 1)) /* mostly it is: then the line need not be ours alone */
+		atomic_fetch_or(&o->known, 1u << child);
 	object_named(a, inode, parent, name);
 }
 
@@ -209,26 +210,29 @@ void spans_sent(struct object **o, struct span *s, unsigned count, bool on)
 	}
 }
 
-void spans_undone(struct object **o, unsigned count)
+void spans_undone(struct afr *a, struct object **o, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		pthread_mutex_lock(&o[i]->lock);
-		o[i]->undone++;
+		o[i]->undone = atomic_fetch_add(&a->undone, 1) + 1;
 		pthread_mutex_unlock(&o[i]->lock);
 	}
 }
 
-uint64_t object_undone(struct object *o)
+bool spans_any(struct object *o, uint64_t before)
 {
-	uint64_t undone;
+	const struct span *s;
+	bool any;
 
 	pthread_mutex_lock(&o->lock);
-	undone = o->undone;
+	for (s = o->spans; s && !s->sent; s = s->next)
+		;
+	any = s || o->undone > before;
 	pthread_mutex_unlock(&o->lock);
-	return undone;
+	return any;
 }
 
-int spans_settled(struct object *o, const struct span *seen, uint64_t deadline)
+int spans_settled(struct object *o, const struct span *seen, uint64_t before, uint64_t deadline)
 {
 	const struct span *s;
 	uint64_t until;
@@ -243,6 +247,8 @@ int spans_settled(struct object *o, const struct span *seen, uint64_t deadline)
 		if (s)
 			err = task_cond_wait(&o->changed, &o->lock, deadline);
 	} while (s && !err);
+	if (!err && o->undone > before)
+		err = -EAGAIN;
 	pthread_mutex_unlock(&o->lock);
 	return err == -ETIMEDOUT ? -EIO : err;
 }
@@ -260,15 +266,18 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 {
 	uint64_t until = clock_ns() + VERB_NS;
 	struct pack p = { 0 };
+	uint64_t number;
 	int granter;
 
 	pthread_mutex_lock(&a->lock);
 	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid_of(o)) : -1;
 	a->acquired++;
+	number = ++a->asked;
 	pthread_mutex_unlock(&a->lock);
 	if (granter < 0)
 		return -EVIEW;
 	pack_u64(&p, epoch);
+	pack_u64(&p, number);
 	pack_gfid(&p, gfid_of(o));
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }
@@ -277,7 +286,7 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 
 enum { LEAVING_MAX = 1024, LEAVING_WAIT_MS = 20 };
 
-static void send_leaving(struct afr *a, const struct view *v, unsigned count)
+static void send_leaving(struct afr *a, const struct view *v, uint64_t number, unsigned count)
 {
 	for (int i = 0; i < v->members; i++) {
 		struct pack p = { 0 };
@@ -285,6 +294,7 @@ static void send_leaving(struct afr *a, const struct view *v, unsigned count)
 
 		pack_u64(&p, v->epoch);
 		pack_u64(&p, flights_settled(a));
+		pack_u64(&p, number);
 		for (unsigned k = 0; k < count; k++)
 			if (!gfid_is_null(&a->leaving[k]) && view_granter(v, &a->leaving[k]) == i) {
 				pack_gfid(&p, &a->leaving[k]);
@@ -314,6 +324,7 @@ static void leave_task(void *arg)
 {
 	struct afr *a = arg;
 	bool more = true;
+	uint64_t number;
 	struct view v;
 	unsigned count;
 
@@ -322,10 +333,11 @@ static void leave_task(void *arg)
 		pthread_mutex_lock(&a->lock);
 		count = a->leaving_sent = a->leaving_count;
 		a->released += count;
+		number = a->asked;
 		v = a->view;
 		pthread_mutex_unlock(&a->lock);
 		keep_known(a, count); /* nobody moves the first ones meanwhile */
-		send_leaving(a, &v, count);
+		send_leaving(a, &v, number, count);
 		pthread_mutex_lock(&a->lock);
 		a->leaving_count -= count;
 		memmove(a->leaving, a->leaving + count, a->leaving_count * sizeof(*a->leaving));
@@ -489,15 +501,18 @@ struct giving_back {
 static void release(struct afr *a, const struct gfid *gfid, uint64_t epoch)
 {
 	struct pack p = { 0 };
+	uint64_t number;
 	int granter;
 
 	pthread_mutex_lock(&a->lock);
+	number = a->asked;
 	epoch = epoch ? epoch : a->view.epoch;
 	granter = a->view.epoch == epoch ? view_granter(&a->view, gfid) : -1;
 	a->released++;
 	pthread_mutex_unlock(&a->lock);
 	pack_u64(&p, epoch);
 	pack_u64(&p, flights_settled(a));
+	pack_u64(&p, number); /* it may come so late that the token has been asked for, and granted, anew */
 	pack_gfid(&p, gfid);
 	if (granter >= 0)
 		afr_verb(a, granter, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
@@ -549,6 +564,8 @@ void token_unpin(struct afr *a, struct object *o)
 
 void token_recalled(struct afr *a, struct object *o)
 {
+	if (MUTANT("bear-no-release"))
+		return;
 	pthread_mutex_lock(&o->lock);
 	o->recalled = o->shared = true;
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
@@ -562,57 +579,86 @@ void token_recalled(struct afr *a, struct object *o)
 
 /* ---- making an object known to another member ---- */
 
-/* *lost: the member does not know the parent any more as it was told of it. */
-static int look(struct afr *a, struct request *rq, struct inode *parent, const char *name, int child, struct inode *inode,
-		bool *lost)
+/* One search. What could not be found is not looked for again on another way, of which there are as many as the members tell names, for
+ * each directory above; and all of it ends when a member has had its time. */
+enum { FAILED_MAX = 128 };
+struct resolving {
+	struct afr *a;
+	int child;
+	uint64_t deadline;
+	struct gfid failed[FAILED_MAX]; /* the youngest of them */
+	unsigned count;			/* of all */
+};
+
+static struct gfid *failed_before(struct resolving *r, const struct inode *inode)
 {
+	for (unsigned i = 0; i < r->count && i < FAILED_MAX; i++)
+		if (gfid_equal(&r->failed[i], &inode->gfid))
+			return &r->failed[i];
+	return NULL;
+}
+
+static void note_failed(struct resolving *r, const struct inode *inode)
+{
+	if (!failed_before(r, inode))
+		r->failed[r->count++ % FAILED_MAX] = inode->gfid;
+}
+
+static void forget_failed(struct resolving *r, const struct inode *inode)
+{
+	struct gfid *at = failed_before(r, inode);
+
+	if (at)
+		*at = (struct gfid){ 0 };
+}
+
+/* *lost: the member does not know the parent any more as it was told of it. */
+static int look(struct resolving *r, struct inode *parent, const char *name, struct inode *inode, bool *lost)
+{
+	struct afr *a = r->a;
 	struct replica_stamp stamp = { .flags = REPLICA_READ };
 	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
 	struct lookup_out out = { 0 };
 	struct request own;
 	int err;
 
-	(void)rq;
-	request_init(&own, a->x->graph, 0);
-	own.group_count = 0;
-	own.deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
+	own_request(a, &own);
 	err = stamp_attach(&own, &stamp);
 	if (!err)
-		err = lookup_on(&own, a->x->child[child], &in, &out);
+		err = lookup_on(&own, a->x->child[r->child], &in, &out);
 	request_finish(&own);
 	*lost = err == -ESTALE;
 	if (!err && out.inode)
-		object_seen(a, out.inode, child, NULL, NULL);
+		object_seen(a, out.inode, r->child, NULL, NULL);
 	if (!err && out.inode != inode)
 		err = -ESTALE;
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT ? -ESTALE : err;
 }
 
-static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth);
+static int resolve(struct resolving *, struct inode *, unsigned depth);
 
-static int by_name(struct afr *a, struct request *rq, struct inode *inode, struct inode *parent, const char *name, int child,
-		   unsigned depth)
+static int by_name(struct resolving *r, struct inode *inode, struct inode *parent, const char *name, unsigned depth)
 {
-	int err = resolve(a, rq, parent, child, depth + 1);
+	int err = resolve(r, parent, depth + 1);
 	bool lost = false;
 
 	if (err == -ENOENT) /* the directory has no name any more: that does not mean that the object has none */
 		return -ESTALE;
 	if (!err)
-		err = look(a, rq, parent, name, child, inode, &lost);
+		err = look(r, parent, name, inode, &lost);
 	if (!lost || gfid_equal(&parent->gfid, &gfid_root))
 		return err;
-	atomic_fetch_and(&object_of(a, parent)->known, ~(1u << child)); /* it was healed anew there: names lead to it */
-	err = resolve(a, rq, parent, child, depth + 1);
-	return err == -ENOENT ? -ESTALE : err ? err : look(a, rq, parent, name, child, inode, &lost);
+	atomic_fetch_and(&object_of(r->a, parent)->known, ~(1u << r->child)); /* it was healed anew there: names lead to it */
+	forget_failed(r, parent);
+	err = resolve(r, parent, depth + 1);
+	return err == -ENOENT ? -ESTALE : err ? err : look(r, parent, name, inode, &lost);
 }
 
-static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+static int by_hint(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)
 {
 	cleanup_inode struct inode *parent = NULL;
 	char name[256] = "";
-	int err;
 
 	pthread_mutex_lock(&o->lock);
 	if (o->parent && o->name) {
@@ -620,10 +666,7 @@ static int by_hint(struct afr *a, struct request *rq, struct inode *inode, struc
 		snprintf(name, sizeof(name), "%s", o->name);
 	}
 	pthread_mutex_unlock(&o->lock);
-	if (!parent)
-		return -ESTALE;
-	err = by_name(a, rq, inode, parent, name, child, depth);
-	return err;
+	return parent ? by_name(r, inode, parent, name, depth) : -ESTALE;
 }
 
 /* One name out of the list: 0 and the parent's inode. */
@@ -640,15 +683,15 @@ static int next_link(struct afr *a, struct unpack *u, struct inode **parent, cha
 	return *parent ? 0 : -ENOMEM;
 }
 
-/* By its gfid: a member that has it in use, or in its index, can tell. */
-static int find_directory(struct afr *a, struct inode *inode, int child)
+/* By its gfid, which the member may have in use. DIRECTORY: or in its index; UNLINKED: and it has no name there any more. */
+static int by_gfid(struct afr *a, struct inode *inode, int child, enum replica_verb verb)
 {
 	struct replica_out out = { 0 };
 	struct pack p = { 0 };
 	int err;
 
 	pack_gfid(&p, &inode->gfid);
-	err = afr_ask(a, child, REPLICA_DIRECTORY, NULL, &p, clock_ns() + VERB_NS, &out);
+	err = afr_ask(a, child, verb, NULL, &p, clock_ns() + VERB_NS, &out);
 	if (!err && out.inode == inode)
 		object_seen(a, inode, child, NULL, NULL);
 	else if (!err)
@@ -658,8 +701,9 @@ static int find_directory(struct afr *a, struct inode *inode, int child)
 }
 
 /* Along the names that the member `from` tells. -ENOENT: it has none. */
-static int by_links_of(struct afr *a, struct request *rq, struct inode *inode, int from, int child, unsigned depth, bool *named)
+static int by_links_of(struct resolving *r, struct inode *inode, int from, unsigned depth, bool *named)
 {
+	struct afr *a = r->a;
 	struct blob links = { 0 };
 	int err = -ESTALE;
 	struct unpack u;
@@ -678,52 +722,36 @@ static int by_links_of(struct afr *a, struct request *rq, struct inode *inode, i
 
 		if (next_link(a, &u, &parent, name))
 			break;
-		err = by_name(a, rq, inode, parent, name, child, depth);
+		err = by_name(r, inode, parent, name, depth);
 	}
 	free(links.bytes);
 	return err;
 }
 
 /* The same with all members that know the object and belong to the set: one may know only what it was in vain, before a recovery. */
-static int by_links(struct afr *a, struct request *rq, struct inode *inode, struct object *o, int child, unsigned depth)
+static int by_links(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)
 {
 	bool directory = S_ISDIR(inode->type), named = false;
+	struct afr *a = r->a;
 	int err = -ESTALE;
 	unsigned in;
 
-	if (directory && !find_directory(a, inode, child))
+	if (directory && !by_gfid(a, inode, r->child, REPLICA_DIRECTORY))
 		return 0;
 	pthread_mutex_lock(&a->lock);
-	in = view_mask(&a->view, MEMBER_IN) & ~(1u << child) & atomic_load(&a->up);
+	in = view_mask(&a->view, MEMBER_IN) & ~(1u << r->child) & atomic_load(&a->up);
 	pthread_mutex_unlock(&a->lock);
 	for (int i = 0; i < a->members; i++) {
 		bool known = atomic_load(&o->known) >> i & 1;
 		int one = -ESTALE;
 
-		if (in >> i & 1 && (known || (directory && !find_directory(a, inode, i))))
-			one = by_links_of(a, rq, inode, i, child, depth, &named);
+		if (in >> i & 1 && (known || (directory && !by_gfid(a, inode, i, REPLICA_DIRECTORY))))
+			one = by_links_of(r, inode, i, depth, &named);
 		if (one != -ESTALE && one != -ENOENT)
 			return one;
 		err = one == -ENOENT ? one : err;
 	}
 	return named ? -ESTALE : err;
-}
-
-/* It has no name any more, but the member may have it in use. */
-static int unlinked(struct afr *a, struct inode *inode, int child)
-{
-	struct replica_out out = { 0 };
-	struct pack p = { 0 };
-	int err;
-
-	pack_gfid(&p, &inode->gfid);
-	err = afr_ask(a, child, REPLICA_UNLINKED, NULL, &p, clock_ns() + VERB_NS, &out);
-	if (!err && out.inode == inode)
-		object_seen(a, inode, child, NULL, NULL);
-	else if (!err)
-		err = -ESTALE;
-	fop_out_clear(FOP_replica, &out);
-	return err;
 }
 
 /* In another view it may have a name again: a power cut of all undoes an unlink that was not synced. */
@@ -750,31 +778,42 @@ static void lose(struct afr *a, struct object *o, int child)
 	atomic_fetch_or(&o->lost, 1u << child);
 }
 
-static int resolve(struct afr *a, struct request *rq, struct inode *inode, int child, unsigned depth)
+static int search(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)
 {
-	struct object *o = object_of(a, inode);
+	struct afr *a = r->a;
+	int err;
+
+	pthread_mutex_lock(&a->lock);
+	a->resolves++;
+	pthread_mutex_unlock(&a->lock);
+	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? by_gfid(a, inode, r->child, REPLICA_DIRECTORY) : -ESTALE;
+	if (err)
+		err = by_hint(r, inode, o, depth);
+	if (err == -ESTALE)
+		err = by_links(r, inode, o, depth);
+	if (err == -ENOENT)
+		err = by_gfid(a, inode, r->child, REPLICA_UNLINKED);
+	if (err == -ENOENT) /* what it does not get from now on it must not be asked for */
+		lose(a, o, r->child);
+	return err;
+}
+
+static int resolve(struct resolving *r, struct inode *inode, unsigned depth)
+{
+	struct object *o = object_of(r->a, inode);
 	int err;
 
 	if (!o)
 		return -ENOMEM;
-	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
+	if (atomic_load(&o->known) >> r->child & 1 || gfid_equal(&inode->gfid, &gfid_root))
 		return 0;
-	if (is_lost(a, o, child))
+	if (is_lost(r->a, o, r->child))
 		return -ENOENT;
-	if (depth > DEPTH_MAX)
+	if (depth > DEPTH_MAX || failed_before(r, inode) || clock_ns() > r->deadline)
 		return -ESTALE;
-	pthread_mutex_lock(&a->lock);
-	a->resolves++;
-	pthread_mutex_unlock(&a->lock);
-	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? find_directory(a, inode, child) : -ESTALE;
-	if (err)
-		err = by_hint(a, rq, inode, o, child, depth);
+	err = search(r, inode, o, depth);
 	if (err == -ESTALE)
-		err = by_links(a, rq, inode, o, child, depth);
-	if (err == -ENOENT)
-		err = unlinked(a, inode, child);
-	if (err == -ENOENT) /* what it does not get from now on it must not be asked for */
-		lose(a, o, child);
+		note_failed(r, inode);
 	return err;
 }
 
@@ -796,16 +835,12 @@ static struct inode *above(struct afr *a, struct inode *inode, int child, unsign
 }
 
 /* Of a tree that is deeper than one recursion may be the upper directories are made known first. */
-int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int child)
+static int make_known(struct afr *a, struct inode *inode, int child)
 {
-	const struct object *o = object_of(a, inode);
+	struct resolving r = { .a = a, .child = child, .deadline = clock_ns() + a->member_timeout_ms * 1000000 };
 	unsigned steps = STEPS_MAX, up;
 	int err = 0;
 
-	if (!o)
-		return -ENOMEM;
-	if (atomic_load(&o->known) >> child & 1)
-		return 0;
 	inode_unref(above(a, inode, child, &steps));
 	while (steps > DEPTH_MAX / 2 && !err) {
 		struct inode *at;
@@ -813,8 +848,19 @@ int object_resolve(struct afr *a, struct request *rq, struct inode *inode, int c
 		steps -= DEPTH_MAX / 2;
 		up = steps;
 		at = above(a, inode, child, &up);
-		err = up == steps ? resolve(a, rq, at, child, 0) : -ESTALE;
+		err = up == steps ? resolve(&r, at, 0) : -ESTALE;
 		inode_unref(at);
 	}
-	return resolve(a, rq, inode, child, 0);
+	return resolve(&r, inode, 0);
+}
+
+int object_resolve(struct afr *a, struct inode *inode, int child)
+{
+	const struct object *o = object_of(a, inode);
+
+	if (!o)
+		return -ENOMEM;
+	if (atomic_load(&o->known) >> child & 1 || gfid_equal(&inode->gfid, &gfid_root))
+		return 0;
+	return make_known(a, inode, child);
 }

@@ -37,86 +37,43 @@ static int wait_retried(struct afr *a, struct inode *inode, uint64_t deadline)
 
 /* ---- our own changes that are under way ---- */
 
-/* A member may show what others have not done yet, and what comes to nothing in the end: so the answer waits until what was under way when
- * it came has ended; and where that failed it is asked for again. */
-struct look {
-	struct object *object;
-	struct span span;
-	uint64_t undone; /* before */
-};
-
-static void look_at(struct afr *a, struct look *l, struct inode *inode, enum span_kind kind, uint64_t start, uint64_t end)
+struct look look_at(struct afr *a, struct inode *inode, enum span_kind kind, uint64_t start, uint64_t end)
 {
-	l->object = inode ? inode_slot(inode, a->x) : NULL;
-	l->span = (struct span){ .kind = kind, .start = start, .end = end };
-	l->undone = l->object ? object_undone(l->object) : 0;
+	return (struct look){ inode, { .kind = kind, .start = start, .end = end }, atomic_load(&a->undone) };
 }
 
-/* What the request looks at. */
-static void look(struct afr *a, enum fop fop, const void *in, struct inode *inode, struct look *l)
+static struct look look_of(struct afr *a, enum fop fop, const void *in, struct inode *inode)
 {
 	const struct lookup_in *lookup = in;
 	const struct read_in *read = in;
 	uint64_t h;
 
-	*l = (struct look){ 0 };
 	switch ((int)fop) {
 	case FOP_lookup:
-		h = lookup->loc.name ? name_hash(lookup->loc.name) : 0;
-		if (lookup->loc.name)
-			look_at(a, l, lookup->loc.parent, SPAN_NAME, h, h);
-		else
-			look_at(a, l, inode, SPAN_ALL, 0, UINT64_MAX);
-		break;
+		if (!lookup->loc.name)
+			return look_at(a, inode, SPAN_ALL, 0, UINT64_MAX);
+		h = name_hash(lookup->loc.name);
+		return look_at(a, lookup->loc.parent, SPAN_NAME, h, h);
 	case FOP_getattr:
-	case FOP_readdir:
-		look_at(a, l, inode, SPAN_ALL, 0, UINT64_MAX);
-		break;
+		return look_at(a, inode, SPAN_ALL, 0, UINT64_MAX);
 	case FOP_read:
-		look_at(a, l, inode, SPAN_DATA, read->offset, read->offset + read->size);
-		break;
+		return look_at(a, inode, SPAN_DATA, read->offset, read->offset + read->size);
 	case FOP_seek:
-		look_at(a, l, inode, SPAN_DATA, 0, UINT64_MAX);
-		break;
+		return look_at(a, inode, SPAN_DATA, 0, UINT64_MAX);
 	case FOP_access:
 	case FOP_getxattr:
 	case FOP_listxattr: /* what data and names have nothing to do with */
-		look_at(a, l, inode, SPAN_NAME, 0, 0);
-		break;
+		return look_at(a, inode, SPAN_NAME, 0, 0);
 	default:
-		break;
+		return look_at(a, NULL, SPAN_NAME, 0, 0);
 	}
 }
 
-/* 0: the answer holds; -EAGAIN: it may not. */
-static int holds(const struct look *l, uint64_t deadline)
+int look_holds(struct afr *a, const struct look *l, uint64_t deadline)
 {
-	int err = l->object ? spans_settled(l->object, &l->span, deadline) : 0;
+	struct object *o = l->inode && !MUTANT("read-own-unsettled") ? inode_slot(l->inode, a->x) : NULL;
 
-	if (err || !l->object)
-		return err;
-	return object_undone(l->object) == l->undone ? 0 : -EAGAIN;
-}
-
-static int settled(struct afr *a, enum fop fop, const void *in, const void *out, int status, const struct look *seen,
-		   uint64_t deadline)
-{
-	const struct lookup_in *lookup = in;
-	const struct lookup_out *found = out;
-	struct look child = { 0 };
-	int err;
-
-	if (fop == FOP_lookup && lookup->loc.name && !status && found->inode)
-		look_at(a, &child, found->inode, SPAN_ALL, 0, UINT64_MAX);
-	err = holds(seen, deadline);
-	return err ? err : holds(&child, deadline);
-}
-
-/* Not the request's fault: another member may answer. */
-static bool elsewhere(int err)
-{
-	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -EIO || err == -ESTALE || err == -ENAMELESS ||
-	       err == -EBADF || err == -ERECOVERING;
+	return o ? spans_settled(o, &l->span, l->undone, deadline) : 0;
 }
 
 struct reading {
@@ -130,6 +87,28 @@ struct reading {
 	int member; /* who answered */
 	int last;   /* error of the last member that could not */
 };
+
+/* A name tells of what it stands for, too. */
+static int settled(const struct reading *r, int status, const struct look *seen)
+{
+	const struct lookup_in *lookup = r->in;
+	const struct lookup_out *found = r->out;
+	struct look child = *seen;
+	int err = look_holds(r->a, seen, r->deadline);
+
+	if (err || r->fop != FOP_lookup || !lookup->loc.name || status)
+		return err;
+	child.inode = found->inode;
+	child.span = (struct span){ .kind = SPAN_ALL, .end = UINT64_MAX };
+	return look_holds(r->a, &child, r->deadline);
+}
+
+/* Not the request's fault: another member may answer. */
+static bool elsewhere(int err)
+{
+	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -EIO || err == -ESTALE || err == -ENAMELESS ||
+	       err == -EBADF || err == -ERECOVERING;
+}
 
 /* All members of the view that are IN, one after the other. -EAGAIN: none could, but the view may be another by now. */
 static int each_member(struct reading *r, const struct view *v)
@@ -164,14 +143,14 @@ static int ask(struct reading *r, bool *unsure)
 	struct view v;
 	int holds, err = wait_retried(r->a, r->inode, r->deadline);
 
-	look(r->a, r->fop, r->in, r->inode, &seen);
+	seen = look_of(r->a, r->fop, r->in, r->inode);
 	if (!err)
 		err = afr_view(r->a, r->deadline, &v);
 	if (!err)
 		err = each_member(r, &v);
-	if (err == -EAGAIN || MUTANT("read-own-unsettled"))
+	if (err == -EAGAIN)
 		return err;
-	holds = settled(r->a, r->fop, r->in, r->out, err, &seen, r->deadline);
+	holds = settled(r, err, &seen);
 	if (!holds)
 		return err;
 	if (!err) {

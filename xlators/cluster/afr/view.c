@@ -33,6 +33,13 @@ void afr_task_ends(struct afr *a)
 
 /* ---- verbs ---- */
 
+void own_request(struct afr *a, struct request *rq)
+{
+	request_init(rq, a->x->graph, 0);
+	rq->group_count = 0;
+	rq->deadline_ns = clock_ns() + a->member_timeout_ms * 1000000;
+}
+
 int afr_ask(struct afr *a, int child, enum replica_verb verb, struct inode *inode, struct pack *more, uint64_t deadline,
 	    struct replica_out *out)
 {

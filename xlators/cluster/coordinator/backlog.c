@@ -278,24 +278,22 @@ static int heal_under_token(struct backlog *b, struct request *rq, struct queued
 	return err;
 }
 
-enum { WANTED_NS = 3000000, GIVE_WAY_MS = 500 };
+enum { GIVE_WAY_MS = 500 };
 
-/* *wanted: somebody else had the token. */
+/* *wanted: somebody else asked for the token. */
 static int heal_some(struct backlog *b, struct queued *q, uint64_t *at, bool *wanted)
 {
 	const struct gfid *g = &q->gfid;
-	uint64_t began = clock_ns();
 	struct request rq;
 	int err = session_acquire(b->c, &b->view, g, stops, b);
 
 	if (err)
 		return err;
-	*wanted = clock_ns() - began > WANTED_NS;
 	err = heal_request(&b->c->heal, &rq);
 	if (!err)
 		err = heal_under_token(b, &rq, q, at);
 	heal_request_end(&rq);
-	session_release(b->c, &b->view, g);
+	*wanted = session_release(b->c, &b->view, g);
 	return err;
 }
 

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/coordinator: decides who belongs to a replica set, and heals it. */
-#include <ctype.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "coordinator.h"
 
 static const struct option options[] = {
@@ -35,31 +31,6 @@ static const struct option options[] = {
 	{ NULL },
 };
 
-/* ---- the secret ---- */
-
-static int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
-{
-	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd < 0)
-		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
-	close(fd);
-	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
-		unsigned byte;
-
-		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
-		    sscanf(text + 2 * i, "%2x", &byte) != 1)
-			got = -1;
-		else
-			secret[i] = byte;
-	}
-	return got == sizeof(text) - 1 ? 0
-				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
-						     2 * REPLICA_SECRET_SIZE);
-}
-
 /* ---- what is found while a directory is healed ---- */
 
 static int found(struct heal *h, int to, const struct gfid *g)
@@ -88,10 +59,13 @@ static int read_register(struct coordinator *c)
 	int err = register_read(c, &v, &owes, &version);
 
 	if (err && err != -ENOENT) {
-		log_error(c->x, NULL, "the view can't be read: %s",
-			  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		if (err != c->read_err)
+			log_error(c->x, NULL, "the view can't be read: %s",
+				  err == -EINVAL ? "it is of another set, or damaged" : strerror(-err));
+		c->read_err = err;
 		return err;
 	}
+	c->read_err = 0;
 	pthread_mutex_lock(&c->lock);
 	c->base = v;
 	c->base.members = (uint8_t)c->members;
@@ -296,6 +270,7 @@ static void coordinator_finish(struct xlator *x)
 
 	notes_free(c);
 	list_free(&c->held);
+	list_free(&c->wanted);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->heal.links_lock);
@@ -306,6 +281,11 @@ static void coordinator_notify(struct xlator *x, struct xlator *from, const stru
 {
 	struct coordinator *c = x->private;
 
+	if (e->kind == EVENT_RECALL) {
+		struct gfid g = event_gfid(e);
+
+		session_recalled(c, &g);
+	}
 	if (e->kind != EVENT_CHILD_UP && e->kind != EVENT_CHILD_DOWN)
 		return;
 	pthread_mutex_lock(&c->lock);

@@ -19,7 +19,7 @@ struct remote_member {
 	bool known; /* has answered since this process started */
 	struct lease_reply last;
 	uint64_t heard_ns;     /* when the last answer came */
-	uint64_t asked_ns;     /* when it was asked last */
+	uint64_t asked_ns;     /* when it was asked first after it had been silent for half a lease; 0: it was not */
 	uint64_t clock_at_ns;  /* when the answer came that last.clock is from */
 	uint64_t lease_end_ns; /* it may believe until then that it has a lease */
 	bool leaving;	       /* no more leases in this view */
@@ -81,6 +81,7 @@ struct coordinator {
 	struct task_cond changed;
 	unsigned tasks;
 	struct gfid_list held;	 /* objects whose tokens are asked for or held here: each by one task */
+	struct gfid_list wanted; /* of these: what a client has asked for since */
 	struct task_cond let_go; /* one of them is no more */
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
@@ -101,6 +102,7 @@ struct coordinator {
 	/* The main task's alone. */
 	uint64_t stored;	  /* epoch in the register */
 	uint64_t version;	  /* of the register's value */
+	int read_err;		  /* why the register could not be read: told once */
 	bool stored_owes;	  /* the scrub, as the register has it */
 	struct union_note *notes; /* of the last change of view */
 };
@@ -124,19 +126,33 @@ bool member_live(const struct coordinator *, int); /* lock held: has answered wi
 bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
+/* union.c */
+int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
+/* Adds the one to the other. Where memory is short, the other tells of all. */
+void list_add_all(struct gfid_list *to, const struct gfid_list *from);
+void list_free(struct gfid_list *);
+void list_sort_unique(struct gfid_list *);
+/* Adds what changed at the member after that generation; list->all: it does not know of all that did. */
+int list_index(struct coordinator *, int member, uint64_t above, struct gfid_list *);
+/* All work on coordinator.notes, the union. */
+int notes_collect(struct coordinator *, int member);		     /* adds those of the member */
+void notes_forgotten(struct coordinator *, int member);		     /* it was started anew: it may have done any of them */
+int notes_of_indexes(struct coordinator *, const struct view *next); /* adds all that may differ after a cold start */
+int notes_send(struct coordinator *, unsigned members);
+void notes_free(struct coordinator *);
+
 /* view.c */
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
+
+/* decide.c */
 void decide(struct coordinator *);
 /* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
  * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */
 int view_begin(struct coordinator *, int member);
-
-int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
-void list_free(struct gfid_list *);
+void member_waits_longer(struct remote_member *); /* lock held: it comes and goes, and is taken back later each time */
 
 /* recover.c */
-void notes_free(struct coordinator *);
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
 
@@ -155,7 +171,9 @@ unsigned tell_members(struct coordinator *, unsigned mask, enum replica_verb, co
  * that returned 0 to session_release(). */
 int session_attach(struct coordinator *, const struct view *);
 int session_acquire(struct coordinator *, const struct view *, const struct gfid *, bool (*stop)(void *), void *arg);
-void session_release(struct coordinator *, const struct view *, const struct gfid *);
+/* True: a client has asked for it meanwhile. */
+bool session_release(struct coordinator *, const struct view *, const struct gfid *);
+void session_recalled(struct coordinator *, const struct gfid *);
 
 /* scrub.c: compares all members, object by object. */
 int scrub_start(struct coordinator *, bool repair); /* -EALREADY: one runs */

@@ -128,7 +128,7 @@ bool member_silent(const struct coordinator *c, int i)
 
 	if (!m->known)
 		return now >= c->started_ns + lease;
-	return !member_live(c, i) && m->asked_ns >= m->heard_ns + lease / 2 && now >= m->asked_ns + c->heartbeat_ms * 1000000;
+	return !member_live(c, i) && m->asked_ns && now >= m->asked_ns + c->heartbeat_ms * 1000000;
 }
 
 /* A member that never told has synced nothing as far as anybody knows. */
@@ -181,6 +181,7 @@ static void heard(struct coordinator *c, struct remote_member *m, const struct l
 		m->last.epoch = before;
 	m->known = true;
 	m->heard_ns = m->clock_at_ns = now;
+	m->asked_ns = 0;
 	m->hurry = r->epoch == c->view.epoch && m->leased_epoch != r->epoch && !stepped; /* the next one grants */
 	m->leased_epoch = r->epoch;
 	m->stepped_down = stepped && r->epoch == c->view.epoch;
@@ -199,7 +200,8 @@ static int lease_once(struct coordinator *c, struct remote_member *m)
 
 	pthread_mutex_lock(&c->lock);
 	call = offer(c, m);
-	m->asked_ns = clock_ns();
+	if (!m->asked_ns && clock_ns() >= m->heard_ns + coordinator_lease_ns(c) / 2)
+		m->asked_ns = clock_ns();
 	pthread_mutex_unlock(&c->lock);
 	pack_lease_call(&p, &call);
 	err = ask_member(c, m->number, REPLICA_LEASE, &p, &answer, clock_ns() + coordinator_lease_ns(c) / 2);

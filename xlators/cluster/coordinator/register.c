@@ -68,7 +68,7 @@ static int cluster_write(struct coordinator *c, const struct cluster_register *r
 	return err;
 }
 
-/* ---- a file: for one coordinator, whose process nobody else starts a second time ---- */
+/* ---- a file: for one coordinator ---- */
 
 static int file_read(struct coordinator *c, struct view *v, bool *owes_scrub)
 {
@@ -97,25 +97,64 @@ static int sync_directory(const char *path)
 	return err;
 }
 
+/* Of all processes that were given this file one at a time changes it; until the descriptor is closed. */
+static int file_lock(const struct coordinator *c)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s.lock", c->state_file);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd >= 0 && !fcntl(fd, F_SETLKW, &whole))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -EIO;
+}
+
+/* A second stratusd with the same volfile must not store the epoch that this one stores, too. */
+static int file_is_ours(struct coordinator *c)
+{
+	struct view v = { 0 };
+	bool owes;
+	int err = file_read(c, &v, &owes);
+
+	return err == -ENOENT ? 0 : err ? err : v.epoch == c->stored ? 0 : -ESTALE;
+}
+
+static int file_replace(struct coordinator *c, const struct blob *value)
+{
+	char path[4096];
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "%s.new", c->state_file);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, value->bytes, value->size) != (ssize_t)value->size || fsync(fd))
+		err = -EIO;
+	if (fd >= 0)
+		close(fd);
+	if (!err && rename(path, c->state_file))
+		err = -EIO;
+	return err ? err : sync_directory(c->state_file);
+}
+
 static int file_write(struct coordinator *c, const struct view *v, bool owes_scrub)
 {
 	struct blob value = { 0 };
-	char path[4096];
-	int err = encode(v, owes_scrub, &value), fd;
+	int err = encode(v, owes_scrub, &value), lock;
 
 	if (err)
 		return err;
 	task_blocks();
-	snprintf(path, sizeof(path), "%s.new", c->state_file);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, value.bytes, value.size) != (ssize_t)value.size || fsync(fd))
-		err = -EIO;
-	if (fd >= 0)
-		close(fd);
+	lock = file_lock(c);
+	err = lock < 0 ? lock : file_is_ours(c);
+	if (!err)
+		err = file_replace(c, &value);
+	if (lock >= 0)
+		close(lock);
 	free(value.bytes);
-	if (!err && rename(path, c->state_file))
-		err = -EIO;
-	return err ? err : sync_directory(c->state_file);
+	return err;
 }
 
 int register_read(struct coordinator *c, struct view *v, bool *owes_scrub, uint64_t *version)

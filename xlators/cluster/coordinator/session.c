@@ -41,13 +41,23 @@ int session_attach(struct coordinator *c, const struct view *v)
 
 /* ---- one task at a time ---- */
 
-static size_t place_held(const struct coordinator *c, const struct gfid *g)
+static size_t place_in(const struct gfid_list *l, const struct gfid *g)
 {
 	size_t i = 0;
 
-	while (i < c->held.count && !gfid_equal(&c->held.gfid[i], g))
+	while (i < l->count && !gfid_equal(&l->gfid[i], g))
 		i++;
 	return i;
+}
+
+static bool take_out(struct gfid_list *l, const struct gfid *g)
+{
+	size_t i = place_in(l, g);
+	bool there = i < l->count;
+
+	if (there)
+		l->gfid[i] = l->gfid[--l->count];
+	return there;
 }
 
 /* All tasks here are one session to the granter, which gives it at once what it has already: two of them would heal the same object,
@@ -58,7 +68,7 @@ static int claim(struct coordinator *c, const struct gfid *g, bool (*stop)(void 
 
 	while (err == -EAGAIN && !stop(arg)) {
 		pthread_mutex_lock(&c->lock);
-		if (place_held(c, g) == c->held.count)
+		if (place_in(&c->held, g) == c->held.count)
 			err = list_add(&c->held, g);
 		else if (task_cond_wait(&c->let_go, &c->lock, clock_ns() + LOOK_NS) == -ECANCELED)
 			err = -ECANCELED;
@@ -67,16 +77,24 @@ static int claim(struct coordinator *c, const struct gfid *g, bool (*stop)(void 
 	return err == -EAGAIN ? -ERECOVERING : err;
 }
 
-static void let_go(struct coordinator *c, const struct gfid *g)
+static bool let_go(struct coordinator *c, const struct gfid *g)
 {
-	size_t i;
+	bool wanted;
 
 	pthread_mutex_lock(&c->lock);
-	i = place_held(c, g);
-	if (i < c->held.count)
-		c->held.gfid[i] = c->held.gfid[--c->held.count];
+	take_out(&c->held, g);
+	wanted = take_out(&c->wanted, g);
 	pthread_mutex_unlock(&c->lock);
 	task_cond_broadcast(&c->let_go);
+	return wanted;
+}
+
+void session_recalled(struct coordinator *c, const struct gfid *g)
+{
+	pthread_mutex_lock(&c->lock);
+	if (place_in(&c->held, g) < c->held.count && place_in(&c->wanted, g) == c->wanted.count)
+		list_add(&c->wanted, g); /* no memory: it waits a little longer */
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- tokens ---- */
@@ -92,6 +110,7 @@ int session_acquire(struct coordinator *c, const struct view *v, const struct gf
 		struct pack p = { 0 };
 
 		pack_u64(&p, v->epoch);
+		pack_u64(&p, clock_ns()); /* it only has to rise */
 		pack_gfid(&p, g);
 		err = MUTANT("heal-without-token") ? (pack_free(&p), 0) : client_verb(c, granter, REPLICA_ACQUIRE, &p);
 	}
@@ -100,13 +119,14 @@ int session_acquire(struct coordinator *c, const struct view *v, const struct gf
 	return err;
 }
 
-void session_release(struct coordinator *c, const struct view *v, const struct gfid *g)
+bool session_release(struct coordinator *c, const struct view *v, const struct gfid *g)
 {
 	struct pack p = { 0 };
 
 	pack_u64(&p, v->epoch);
 	pack_u64(&p, 0);
+	pack_u64(&p, clock_ns());
 	pack_gfid(&p, g);
 	client_verb(c, view_granter(v, g), REPLICA_RELEASE, &p);
-	let_go(c, g);
+	return let_go(c, g);
 }

@@ -4,6 +4,40 @@
 
 static const char *const states[] = { "out", "back", "in" };
 
+/* How many bytes the UTF-8 character has that begins here; 0: it is none. */
+static unsigned utf8_length(const char *at)
+{
+	unsigned char c = (unsigned char)*at;
+	unsigned length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+	unsigned char second = length > 1 ? (unsigned char)at[1] : 0;
+
+	for (unsigned i = 1; i < length; i++)
+		if (((unsigned char)at[i] & 0xc0) != 0x80)
+			return 0;
+	if ((c == 0xe0 && second < 0xa0) || (c == 0xed && second > 0x9f) || (c == 0xf0 && second < 0x90) ||
+	    (c == 0xf4 && second > 0x8f))
+		return 0;
+	return length;
+}
+
+/* As a JSON string. Bytes that are no UTF-8 become "?": JSON can't tell them. */
+static void string_json(const char *at, FILE *f)
+{
+	unsigned length;
+
+	fputc('"', f);
+	for (at = at ? at : "?"; *at; at += length ? length : 1) {
+		length = utf8_length(at);
+		if (*at == '"' || *at == '\\')
+			fprintf(f, "\\%c", *at);
+		else if ((unsigned char)*at < 0x20)
+			fprintf(f, "\\u%04x", (unsigned)*at);
+		else
+			fprintf(f, "%.*s", length ? (int)length : 1, length ? at : "?");
+	}
+	fputc('"', f);
+}
+
 /* Seconds until the member is healed at the pace so far; -1: not known. */
 static long long eta(const struct remote_member *m)
 {
@@ -62,10 +96,12 @@ static void member_json(const struct coordinator *c, int i, FILE *f)
 
 static void status_json(struct coordinator *c, FILE *f)
 {
-	fprintf(f,
-		"{\"volume\":\"%s\",\"epoch\":%llu,\"writable\":%s,\"why\":\"%s\",\"generation\":%llu,\"healed_objects\":%llu,"
-		"\"healed_bytes\":%llu,\"members\":[",
-		c->volume, (unsigned long long)c->view.epoch, c->writable ? "true" : "false", c->why,
+	fputs("{\"volume\":", f);
+	string_json(c->volume, f);
+	fprintf(f, ",\"epoch\":%llu,\"writable\":%s,\"why\":", (unsigned long long)c->view.epoch,
+		c->writable ? "true" : "false");
+	string_json(c->why, f);
+	fprintf(f, ",\"generation\":%llu,\"healed_objects\":%llu,\"healed_bytes\":%llu,\"members\":[",
 		(unsigned long long)c->generation, (unsigned long long)atomic_load(&c->heal.objects),
 		(unsigned long long)atomic_load(&c->heal.bytes));
 	for (int i = 0; i < c->members; i++) {
@@ -99,40 +135,6 @@ static void status_text(struct coordinator *c, FILE *f)
 
 /* ---- scrub ---- */
 
-/* How many bytes the UTF-8 character has that begins here; 0: it is none. */
-static unsigned utf8_length(const char *at)
-{
-	unsigned char c = (unsigned char)*at;
-	unsigned length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-	unsigned char second = length > 1 ? (unsigned char)at[1] : 0;
-
-	for (unsigned i = 1; i < length; i++)
-		if (((unsigned char)at[i] & 0xc0) != 0x80)
-			return 0;
-	if ((c == 0xe0 && second < 0xa0) || (c == 0xed && second > 0x9f) || (c == 0xf0 && second < 0x90) ||
-	    (c == 0xf4 && second > 0x8f))
-		return 0;
-	return length;
-}
-
-/* A path as a JSON string. Bytes that are no UTF-8 become "?": JSON can't tell them. */
-static void path_json(const char *at, FILE *f)
-{
-	unsigned length;
-
-	fputc('"', f);
-	for (at = at ? at : "?"; *at; at += length ? length : 1) {
-		length = utf8_length(at);
-		if (*at == '"' || *at == '\\')
-			fprintf(f, "\\%c", *at);
-		else if ((unsigned char)*at < 0x20)
-			fprintf(f, "\\u%04x", (unsigned)*at);
-		else
-			fprintf(f, "%.*s", length ? (int)length : 1, length ? at : "?");
-	}
-	fputc('"', f);
-}
-
 static const char *scrub_state(const struct scrub *s)
 {
 	return s->running ? "running" : !s->started_ns ? "never" : s->status ? "interrupted" : "done";
@@ -157,7 +159,7 @@ static void scrub_status(struct coordinator *c, bool json, FILE *f)
 		(unsigned long long)s->errors, s->repairs ? "true" : "false");
 	for (unsigned i = 0; i < s->findings; i++) {
 		fprintf(f, "%s{\"member\":%d,\"path\":", i ? "," : "", s->finding[i].member);
-		path_json(s->finding[i].path, f);
+		string_json(s->finding[i].path, f);
 		fputc('}', f);
 	}
 	fputs("]}\n", f);

@@ -77,8 +77,16 @@ static uint64_t value_of(enum fop fop, const void *out)
 	return fop == FOP_copy_range ? ((const struct copy_range_out *)out)->copied : 0;
 }
 
-static bool any_blocked(struct member *m, const struct note *n)
+/* What the change reads here, and others there: it must be the same at all, though the change leaves it as it is. */
+static const struct gfid *source_of(enum fop fop, const void *in)
 {
+	return fop == FOP_copy_range ? &((const struct copy_range_in *)in)->from->inode->gfid : NULL;
+}
+
+static bool any_blocked(struct member *m, const struct note *n, const struct gfid *source)
+{
+	if (source && note_blocks(m, source))
+		return true;
 	for (unsigned i = 0; i < n->objects; i++)
 		if (note_blocks(m, &n->object[i].gfid))
 			return true;
@@ -100,9 +108,11 @@ static bool follows(const struct member *m, const struct note *n)
 	}
 }
 
-/* A member that is BACK: what the change touches is not there yet. */
-static bool any_pending(struct member *m, const struct note *n)
+/* A member that is BACK: what the change touches, or copies, is not there yet. */
+static bool any_pending(struct member *m, const struct note *n, const struct gfid *source)
 {
+	if (source && member_pending(m, source) && !MUTANT("copy-pending"))
+		return true;
 	if (follows(m, n))
 		return false;
 	for (unsigned i = 0; i < n->objects; i++)
@@ -155,9 +165,17 @@ struct admitted {
 	uint64_t value;
 };
 
-/* With the lock held. 0, or why not. */
+static bool any_dead(const struct member *m, const struct note *n, const struct gfid *source)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
+			return true;
+	return source && member_dead(m, source);
+}
+
+/* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
-		 struct admitted *a)
+		 const struct gfid *source, struct admitted *a)
 {
 	struct session *s = session_of(m, rq);
 	struct kept_note *before;
@@ -169,7 +187,9 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	session_settle(m, s, stamp->settled);
 	if (stamp->sequence <= s->settled) /* nobody waits for it: it is late, and not the first of its kind */
 		return -EVIEW;
-	before = MUTANT("forget-done") ? NULL : note_find(s, stamp->sequence);
+	if (session_has_failed(m, s, stamp->sequence)) /* its client has given it up */
+		return -EVIEW;
+	before = MUTANT("forget-done") ? NULL : note_find(m, s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
 	if (before && !before->resolved && before->note.status)
@@ -183,14 +203,13 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ENOTDONE;
 	if (!m->writable)
 		return -EROFS;
-	for (unsigned i = 0; i < n->objects; i++)
-		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
-			return -ESTALE;
-	if (any_blocked(m, n) && !MUTANT("change-in-recovery"))
+	if (any_dead(m, n, source))
+		return -ESTALE;
+	if (any_blocked(m, n, source) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
-	if (member_state(m) == MEMBER_BACK && any_pending(m, n) && !MUTANT("change-pending"))
+	if (member_state(m) == MEMBER_BACK && any_pending(m, n, source) && !MUTANT("change-pending"))
 		return skip(m, n);
-	a->in_doubt = !before && stamp->flags & REPLICA_DOUBT;
+	a->in_doubt = stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
@@ -232,6 +251,13 @@ static void ended_late(struct member *m, struct kept_note *k)
 	note_remove(m, k);
 }
 
+static void no_longer_running(struct member *m, unsigned parity)
+{
+	m->running[parity]--;
+	if (m->frozen || !m->running[parity])
+		task_cond_broadcast(&m->event);
+}
+
 /* True if the session has the token of what it made. */
 static bool ended(struct member *m, struct admitted *a, enum fop fop, const void *in, const void *out, int err)
 {
@@ -251,9 +277,7 @@ static bool ended(struct member *m, struct admitted *a, enum fop fop, const void
 	note_keep_inodes(m, a->note);
 	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
 		ended_late(m, a->note);
-	m->running[a->parity]--;
-	if (m->frozen || !m->running[a->parity])
-		task_cond_broadcast(&m->event);
+	no_longer_running(m, a->parity);
 	pthread_mutex_unlock(&m->lock);
 	return granted;
 }
@@ -292,7 +316,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	n.sequence = stamp->sequence;
 	n.status = NOTE_UNKNOWN;
 	pthread_mutex_lock(&m->lock);
-	err = admit(m, rq, stamp, &n, &a);
+	err = admit(m, rq, stamp, &n, source_of(fop, in), &a);
 	m->refused += err && err != -EPENDING;
 	pthread_mutex_unlock(&m->lock);
 	if (err)
@@ -311,13 +335,14 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 
 /* ---- the coordinator ---- */
 
-bool is_coordinator(const struct member *m, const struct request *rq)
+/* It has proved it. */
+static bool is_coordinator(const struct member *m, const struct request *rq)
 {
 	return rq->client && atomic_load(&m->coordinator) == rq->client;
 }
 
 /* What the coordinator removes for good may be open here still, and lacks what was done to it elsewhere. */
-static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc)
+static int note_removed(struct request *rq, struct xlator *x, const struct loc *loc, struct gfid *added)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -330,37 +355,64 @@ static int note_removed(struct request *rq, struct xlator *x, const struct loc *
 		pthread_mutex_lock(&m->lock);
 		err = gfid_set_add(&m->dead, &out.attr.gfid);
 		pthread_mutex_unlock(&m->lock);
+		*added = err > 0 ? out.attr.gfid : (struct gfid){ 0 };
 	}
 	fop_out_clear(FOP_lookup, &out);
 	return err < 0 ? err : 0;
+}
+
+/* With the lock held. What the coordinator mends is under way as any change is: a new view waits for it, and then no more begins. */
+static int heal_begins(struct member *m, const struct replica_stamp *stamp, const struct note *n, unsigned *parity)
+{
+	int err = stamp->epoch != m->view.epoch ? -EVIEW : 0;
+
+	if (err || !n->objects)
+		return err;
+	err = m->frozen ? -EVIEW : touch(m, n);
+	if (err)
+		return err;
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind == NOTE_NEW)
+			gfid_set_remove(&m->dead, &n->object[i].gfid);
+	*parity = m->index.generation & 1;
+	m->running[*parity]++;
+	return 0;
+}
+
+static void heal_ends(struct member *m, enum fop fop, const void *out, int err, unsigned parity, const struct gfid *removed)
+{
+	pthread_mutex_lock(&m->lock);
+	if (!err)
+		touch_made(m, fop, out);
+	else if (!gfid_is_null(removed)) /* it is there yet */
+		gfid_set_remove(&m->dead, removed);
+	no_longer_running(m, parity);
+	pthread_mutex_unlock(&m->lock);
 }
 
 static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		void *out)
 {
 	struct member *m = member_of(x);
+	struct gfid removed = { 0 };
 	struct note n = { 0 };
-	int err = 0;
+	unsigned parity = 0;
+	int err;
 
+	if (note_of(fop, in, &n))
+		n.objects = 0; /* it only looks */
 	pthread_mutex_lock(&m->lock);
-	if (stamp->epoch != m->view.epoch)
-		err = -EVIEW;
-	else if (!note_of(fop, in, &n))
-		err = touch(m, &n);
-	for (unsigned i = 0; i < n.objects && !err; i++)
-		if (n.object[i].kind == NOTE_NEW)
-			gfid_set_remove(&m->dead, &n.object[i].gfid);
+	err = heal_begins(m, stamp, &n, &parity);
 	pthread_mutex_unlock(&m->lock);
+	if (err)
+		return err;
 	rq->time_ns = stamp->time;
-	if (!err && fop == FOP_unlink && !MUTANT("forget-removed"))
-		err = note_removed(rq, x, in); /* what can't be looked at stays, and with it who heals */
+	if (fop == FOP_unlink && !MUTANT("forget-removed"))
+		err = note_removed(rq, x, in, &removed); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
-	if (!err && n.objects) {
-		pthread_mutex_lock(&m->lock);
-		touch_made(m, fop, out);
-		pthread_mutex_unlock(&m->lock);
-	}
+	if (n.objects)
+		heal_ends(m, fop, out, err, parity, &removed);
 	return err;
 }
 
@@ -420,10 +472,21 @@ static unsigned looked_at(enum fop fop, const void *in, const void *out, struct 
 	return 1;
 }
 
+/* Whose changes the reader knows of. Which of several on one connection reads (a change of graphs) reads do not say: then all are foreign. */
+static struct session *reader(struct member *m, const struct request *rq)
+{
+	struct session *s = session_of(m, rq);
+
+	for (const struct session *other = s ? s->next : NULL; other; other = other->next)
+		if (other->client == s->client)
+			return NULL;
+	return s;
+}
+
 /* A note of somebody else's change on what was read. */
 static struct kept_note *foreign(struct member *m, const struct request *rq, const struct seen *seen, unsigned count)
 {
-	struct session *s = session_of(m, rq);
+	struct session *s = reader(m, rq);
 	struct kept_note *k = NULL;
 
 	for (unsigned i = 0; i < count && !k; i++)
@@ -434,7 +497,7 @@ static struct kept_note *foreign(struct member *m, const struct request *rq, con
 /* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
 static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
 {
-	struct session *s = session_of(m, rq);
+	struct session *s = reader(m, rq);
 
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];

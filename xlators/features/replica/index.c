@@ -147,7 +147,7 @@ static size_t make_record(const struct index_entry *e, uint8_t record[RECORD_MAX
 	return RECORD_HEAD + e->handle_size;
 }
 
-static void read_record(struct index *i, uint64_t generation, const uint8_t *record)
+static int read_record(struct index *i, uint64_t generation, const uint8_t *record)
 {
 	struct index_entry *e;
 	struct gfid g;
@@ -158,11 +158,12 @@ static void read_record(struct index *i, uint64_t generation, const uint8_t *rec
 	e = find(i, &g);
 	if (!e)
 		e = add(i, &g);
-	if (!e)
-		return;
+	if (!e) /* the list would lack it, and look whole */
+		return -ENOMEM;
 	e->generation = generation > e->generation ? generation : e->generation;
 	e->type = be32toh(type);
 	set_handle(e, record + RECORD_HEAD, record[20]);
+	return 0;
 }
 
 /* A record that was cut at the end is one whose change was not begun: it goes, for more may follow it. */
@@ -172,26 +173,27 @@ static int load_file(struct index *i, const char *name, uint64_t generation)
 	struct stat st;
 	uint8_t *text = NULL;
 	ssize_t got = -1, at = 0;
+	int err = 0;
 
 	if (fd >= 0 && !fstat(fd, &st) && (text = malloc((size_t)st.st_size + 1)))
 		got = read(fd, text, (size_t)st.st_size);
-	while (at + RECORD_HEAD <= got && at + RECORD_HEAD + text[at + 20] <= got) {
-		read_record(i, generation, text + at);
+	while (!err && at + RECORD_HEAD <= got && at + RECORD_HEAD + text[at + 20] <= got) {
+		err = read_record(i, generation, text + at);
 		at += RECORD_HEAD + text[at + 20];
 	}
-	if (at < got && ftruncate(fd, at))
+	if (!err && at < got && ftruncate(fd, at))
 		got = -1;
 	if (fd >= 0)
 		close(fd);
 	free(text);
-	return got < 0 ? -EIO : 0;
+	return got < 0 ? -EIO : err;
 }
 
-static int write_state(struct index *i)
+static int write_state(struct index *i, uint64_t synced, uint64_t floor)
 {
 	char text[128];
 	int size = snprintf(text, sizeof(text), "stratus index 1\ndisk %016llx\nsynced %llu\nfloor %llu\n",
-			    (unsigned long long)i->disk, (unsigned long long)i->synced, (unsigned long long)i->floor);
+			    (unsigned long long)i->disk, (unsigned long long)synced, (unsigned long long)floor);
 	int fd = openat(i->directory_fd, "state.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int err = fd < 0 ? -errno : 0;
 
@@ -216,7 +218,7 @@ static int new_state(struct index *i, struct problem *p)
 
 	gfid_create(&random);
 	memcpy(&i->disk, random.bytes, sizeof(i->disk));
-	err = write_state(i);
+	err = write_state(i, i->synced, i->floor);
 	return err ? problem_set(p, -err, "can't write to %s: %s", i->directory, strerror(-err)) : 0;
 }
 
@@ -267,7 +269,9 @@ int index_open(struct index *i, const char *directory, struct problem *p)
 {
 	int err;
 
-	*i = (struct index){ .directory = strdup(directory), .directory_fd = -1, .file_fd = -1 };
+	*i = (struct index){
+		.directory = strdup(directory), .directory_fd = -1, .file_fd = -1, .writing = PTHREAD_MUTEX_INITIALIZER
+	};
 	if (mkdir(directory, 0700) && errno != EEXIST)
 		return problem_set(p, errno, "can't make the directory %s: %s", directory, strerror(errno));
 	i->directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -302,11 +306,16 @@ void index_close(struct index *i)
 /* More objects than a list is good for: from now on the other members are compared as a whole. */
 static int overflow(struct index *i)
 {
+	int err;
+
 	log_warning(NULL, NULL, "more than %d objects changed while a member was away: it will be healed as a whole",
 		    INDEX_ENTRIES_MAX);
 	forget_all(i);
+	pthread_mutex_lock(&i->writing);
 	i->floor = i->generation;
-	return write_state(i);
+	err = write_state(i, i->synced, i->floor);
+	pthread_mutex_unlock(&i->writing);
+	return err;
 }
 
 static int append(struct index *i, const struct index_entry *e)
@@ -368,13 +377,71 @@ int index_begin(struct index *i, uint64_t generation)
 	return err;
 }
 
-int index_set_synced(struct index *i, uint64_t generation)
+int index_distrust(struct index *i)
 {
-	i->synced = generation;
-	return write_state(i);
+	int err;
+
+	pthread_mutex_lock(&i->writing);
+	i->distrusted++;
+	i->synced = 0;
+	err = write_state(i, 0, i->floor);
+	pthread_mutex_unlock(&i->writing);
+	return err;
 }
 
-static void remove_files(struct index *i, uint64_t generation)
+struct index_state index_plan(struct index *i, uint64_t synced, uint64_t floor)
+{
+	struct index_state s = { i->synced, i->floor, i->generation, 0 };
+
+	pthread_mutex_lock(&i->writing);
+	s.distrusted = i->distrusted;
+	pthread_mutex_unlock(&i->writing);
+	if (synced > s.synced)
+		s.synced = synced;
+	if (floor > s.floor && floor < i->generation)
+		s.floor = floor;
+	return s;
+}
+
+/* The list may have been given up meanwhile, so that more is missing. */
+int index_store(struct index *i, const struct index_state *s)
+{
+	int err;
+
+	pthread_mutex_lock(&i->writing);
+	err = s->distrusted != i->distrusted ? -ECANCELED
+					     : write_state(i, s->synced, s->floor > i->floor ? s->floor : i->floor);
+	pthread_mutex_unlock(&i->writing);
+	return err;
+}
+
+static void compact(struct index *i)
+{
+	size_t left = 0;
+
+	for (size_t k = 0; k < i->count; k++) {
+		if (i->entry[k].generation <= i->floor)
+			free(i->entry[k].handle);
+		else
+			i->entry[left++] = i->entry[k];
+	}
+	i->count = left;
+	i->compactions++;
+	if (i->buckets)
+		rehash(i);
+}
+
+void index_apply(struct index *i, const struct index_state *s)
+{
+	if (s->distrusted == i->distrusted)
+		i->synced = s->synced;
+	if (s->floor <= i->floor)
+		return;
+	i->floor = s->floor;
+	compact(i);
+}
+
+void index_remove_files(struct index *i, const struct index_state *s)
 {
 	int fd = dup(i->directory_fd);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -388,29 +455,7 @@ static void remove_files(struct index *i, uint64_t generation)
 	}
 	rewinddir(d);
 	while ((e = readdir(d)))
-		if (generation_of(e->d_name, &its) && its <= generation && its < i->generation)
+		if (generation_of(e->d_name, &its) && its <= s->floor && its < s->generation)
 			unlinkat(i->directory_fd, e->d_name, 0);
 	closedir(d);
-}
-
-void index_prune(struct index *i, uint64_t generation)
-{
-	size_t left = 0;
-
-	if (generation <= i->floor || generation >= i->generation)
-		return;
-	i->floor = generation;
-	if (write_state(i)) /* first: what is missing must not look complete */
-		return;
-	for (size_t k = 0; k < i->count; k++) {
-		if (i->entry[k].generation <= generation)
-			free(i->entry[k].handle);
-		else
-			i->entry[left++] = i->entry[k];
-	}
-	i->count = left;
-	i->compactions++;
-	if (i->buckets)
-		rehash(i);
-	remove_files(i, generation);
 }

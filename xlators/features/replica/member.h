@@ -41,19 +41,29 @@ struct index {
 	struct index_entry *entry;
 	uint32_t *bucket;
 	size_t count, room, buckets;
-	uint32_t compactions; /* how often entries changed their places */
+	uint32_t compactions;	 /* how often entries changed their places */
+	pthread_mutex_t writing; /* the state file; taken after member.lock, by who has both */
+	uint64_t distrusted;	 /* how often it was said that nothing is synced; guarded by `writing` */
 };
 int index_open(struct index *, const char *directory, struct problem *);
 void index_close(struct index *);
 /* Enters the object. 0; -errno: it can't be written, so the change must not be done. `leaf` may be NULL (no handle). */
 int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
-int index_begin(struct index *, uint64_t generation);	   /* a new file */
-int index_set_synced(struct index *, uint64_t generation); /* durably */
-void index_prune(struct index *, uint64_t generation);	   /* forgets what did not change after it */
+int index_begin(struct index *, uint64_t generation); /* a new file */
+int index_distrust(struct index *);		      /* durably: nothing counts as synced */
+/* In three steps, for disks are slow: with the lock, without it, with it again. What is listed up to `floor` is forgotten. */
+struct index_state {
+	uint64_t synced, floor, generation, distrusted;
+};
+struct index_state index_plan(struct index *, uint64_t synced, uint64_t floor); /* neither becomes lower */
+int index_store(struct index *, const struct index_state *); /* durably; -ECANCELED: it was distrusted meanwhile */
+void index_apply(struct index *, const struct index_state *);
+void index_remove_files(struct index *, const struct index_state *); /* without the lock again */
 const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 /* ---- notes, sessions, tokens ---- */
 
+enum { FAILED_KEPT = 16 };
 struct session { /* of an afr, known by its id in all epochs */
 	uint8_t id[16];
 	uint64_t tag;		     /* of the id */
@@ -65,36 +75,52 @@ struct session { /* of an afr, known by its id in all epochs */
 	unsigned notes;
 	uint64_t gone_ns; /* since when it has no client */
 	unsigned tokens;
+	unsigned waits;			 /* for tokens: it is in their queues */
 	struct token *oldest, *youngest; /* as they were granted */
+	uint64_t failed[FAILED_KEPT];	 /* the last that failed, and had not come here, in that epoch: should they come late */
+	unsigned failed_count;		 /* of all */
+	uint64_t failed_epoch;
 	struct session *next;
 };
 struct kept_note {
 	struct session *session;
-	struct kept_note *next;
+	struct kept_note *next, *before; /* of the session */
 	struct kept_note *all_next, **all_link;
-	struct kept_note *by[NOTE_OBJECTS]; /* next in the bucket of that object's gfid */
-	struct inode *inode[NOTE_OBJECTS];  /* references, so that the coordinator finds what is to be recovered; may be NULL */
-	bool orphan;			    /* nobody will settle it: the coordinator must */
-	bool recovering;		    /* until the coordinator resolves it */
+	struct kept_note *same_next, **same_link; /* in the bucket of session and sequence */
+	struct kept_note *by[NOTE_OBJECTS];	  /* next in the bucket of that object's gfid */
+	struct kept_note **by_link[NOTE_OBJECTS]; /* what points to it there */
+	struct inode *inode[NOTE_OBJECTS]; /* references, so that the coordinator finds what is to be recovered; may be NULL */
+	bool orphan;			   /* nobody will settle it: the coordinator must */
+	bool recovering;		   /* until the coordinator resolves it */
 	bool resolved;
 	struct note note; /* last: only as many objects as it has */
 };
 struct token_wait {
 	struct session *session;
+	uint64_t number;
 	struct token_wait *next;
 };
 struct token {
 	struct gfid gfid;
 	struct session *holder;
+	uint64_t number; /* with which the holder asked for it last */
 	struct token_wait *first, *last;
 	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
+	uint64_t waited_ns;   /* when somebody last looked whether it is free */
 	uint64_t told_ns;     /* when the holder was asked last */
 	bool stuck;
 	struct token *next;
 	struct token *older, *newer; /* of the holder */
 };
 /* What one client can make a brick remember. */
-enum { NOTE_BUCKETS = 4096, TOKEN_ROOM = 4096, NOTES_MAX = 1 << 18, TOKENS_MAX = 1 << 18, PENDING_MAX = 1 << 22 };
+enum {
+	NOTE_BUCKETS = 4096,
+	TOKEN_ROOM = 4096,
+	NOTES_MAX = 1 << 18,
+	TOKENS_MAX = 1 << 18,
+	PENDING_MAX = 1 << 22,
+	SESSIONS_MAX = 64
+};
 
 struct member {
 	/* options */
@@ -115,13 +141,14 @@ struct member {
 	uint64_t
 		believed_ns; /* when a session was last allowed to let others believe; from the start, for what was before is not known */
 	uint64_t grant_from_ns; /* no token is granted before */
+	uint64_t prune;		/* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
-	unsigned running[2]; /* changes under way, by the parity of the generation in which they began */
+	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
 	struct session *sessions;
-	struct kept_note *notes, *bucket[NOTE_BUCKETS];
-	struct kept_note *staged; /* for the coming epoch (all_next) */
-	struct token **token;	  /* buckets: a power of 2, as many as there are tokens at least */
+	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
+	struct kept_note *staged;						 /* for the coming epoch (all_next) */
+	struct token **token; /* buckets: a power of 2, as many as there are tokens at least */
 	size_t token_room;
 	unsigned tokens, stuck;
 	struct gfid_set pending, healed; /* healed: when all is pending */
@@ -133,6 +160,7 @@ struct member {
 	bool staged_all;
 	/* Removed by healing while somebody may have them open: what happened to them elsewhere did not happen here. */
 	struct gfid_set dead;
+	size_t dead_at; /* where the sweep goes on */
 	uint32_t suspects, reason[REPLICAS_MAX];
 	struct index index;
 	unsigned tasks; /* of ours: stop waits for them */
@@ -166,12 +194,16 @@ int member_add_pending(struct member *, const struct gfid *);
 
 /* sessions.c; with the lock held */
 struct session *session_by_id(struct member *, const uint8_t id[16], bool make);
+/* That many are attached through the client. */
+unsigned sessions_of_client(const struct member *, const struct client *);
 /* Who asks, as the stamp says: attached in this epoch, or NULL. */
 struct session *session_of(struct member *, const struct request *);
 void session_settle(struct member *, struct session *, uint64_t settled);
+void session_fail(struct member *, struct session *, uint64_t sequence); /* whether it has come or not */
+bool session_has_failed(const struct member *, const struct session *, uint64_t sequence);
 void session_orphan(struct member *, struct session *); /* its client is gone: what it holds goes with the epoch */
 void session_detach(struct member *, struct session *); /* it has ended as it should */
-struct kept_note *note_find(const struct session *, uint64_t sequence);
+struct kept_note *note_find(const struct member *, const struct session *, uint64_t sequence);
 /* A note of the session; NULL: no memory. */
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
 void note_remove(struct member *, struct kept_note *);
@@ -190,18 +222,17 @@ bool note_recovering(struct member *, const struct gfid *); /* one that is being
 unsigned orphans(const struct member *);
 
 /* tokens.c */
-int token_acquire(struct member *, struct request *, uint64_t epoch, const struct gfid *);
-bool token_grant_new(struct member *, struct session *, const struct gfid *); /* lock held */
-bool token_try(struct member *, struct session *, const struct gfid *);	      /* lock held; if it is free */
-void token_release(struct member *, struct session *, const struct gfid *);   /* lock held */
-void tokens_drop(struct member *, struct session *);			      /* lock held; NULL: all */
+int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *);
+bool token_grant_new(struct member *, struct session *, const struct gfid *);		 /* lock held */
+bool token_try(struct member *, struct session *, uint64_t number, const struct gfid *); /* lock held; if it is free */
+/* lock held; not if it was asked for again, with a higher number */
+void token_release(struct member *, struct session *, uint64_t number, const struct gfid *);
+void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
-
-int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *);
 
 /* gate.c */
 any_fop gate_any;
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
-void sessions_sweep(struct member *);				    /* lock held: forgets those of which nothing is left */
-bool is_coordinator(const struct member *, const struct request *); /* its stamp says so, and it has proved it */
+void dead_sweep(struct member *);     /* lock held: forgets some of those that nobody has open any more */
+void sessions_sweep(struct member *); /* lock held: forgets those of which nothing is left */
 #endif

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/replica: a brick's part in a replica set. */
-#include <ctype.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "member.h"
 
 static const struct option options[] = {
@@ -75,29 +71,6 @@ void staged_drop(struct member *m)
 }
 
 /* ---- start and stop ---- */
-
-int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct problem *p)
-{
-	char text[2 * REPLICA_SECRET_SIZE + 1] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd < 0)
-		return problem_set(p, errno, "can't open the secret-file %s: %s", path, strerror(errno));
-	close(fd);
-	for (unsigned i = 0; i < REPLICA_SECRET_SIZE && got == sizeof(text) - 1; i++) {
-		unsigned byte;
-
-		if (!isxdigit((unsigned char)text[2 * i]) || !isxdigit((unsigned char)text[2 * i + 1]) ||
-		    sscanf(text + 2 * i, "%2x", &byte) != 1)
-			got = -1;
-		else
-			secret[i] = byte;
-	}
-	return got == sizeof(text) - 1 ? 0
-				       : problem_set(p, EINVAL, "the secret-file %s must have %d hexadecimal digits", path,
-						     2 * REPLICA_SECRET_SIZE);
-}
 
 static struct xlator *leaf_below(struct xlator *x)
 {
@@ -184,13 +157,27 @@ void sessions_sweep(struct member *m)
 
 		if (!s->client && !m->frozen && clock_ns() > s->gone_ns + FORGET_NS)
 			forget_resolved(m, s);
-		if (s->client || s->first || s->tokens) {
+		if (s->client || s->first || s->tokens || s->waits) {
 			at = &s->next;
 			continue;
 		}
 		*at = s->next;
 		free(s);
 	}
+}
+
+void dead_sweep(struct member *m)
+{
+	const struct gfid *g = NULL;
+
+	for (unsigned i = 0; i < 256 && (g = gfid_set_next(&m->dead, &m->dead_at)); i++) {
+		cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
+
+		if (!inode)
+			gfid_set_remove(&m->dead, g);
+	}
+	if (!g)
+		m->dead_at = 0;
 }
 
 static void replica_finish(struct xlator *x)
@@ -212,6 +199,7 @@ static void replica_finish(struct xlator *x)
 	gfid_set_free(&m->healed);
 	gfid_set_free(&m->staged_pending);
 	gfid_set_free(&m->dead);
+	gfid_set_free(&m->follows);
 	index_close(&m->index);
 	pthread_mutex_destroy(&m->lock);
 }

@@ -32,21 +32,41 @@ static void link_objects(struct member *m, struct kept_note *k)
 		if (hangs_by(k, bucket) != i)
 			continue;
 		k->by[i] = m->bucket[bucket];
+		k->by_link[i] = &m->bucket[bucket];
+		if (k->by[i])
+			k->by[i]->by_link[hangs_by(k->by[i], bucket)] = &k->by[i];
 		m->bucket[bucket] = k;
 	}
 }
 
-static void unlink_objects(struct member *m, struct kept_note *k)
+static void unlink_objects(struct kept_note *k)
 {
 	for (unsigned i = 0; i < k->note.objects; i++) {
 		size_t bucket = bucket_of(&k->note.object[i].gfid);
-		struct kept_note **at = &m->bucket[bucket];
 
-		while (*at && *at != k)
-			at = next_in(*at, bucket);
-		if (*at)
-			*at = k->by[i];
+		if (hangs_by(k, bucket) != i)
+			continue;
+		*k->by_link[i] = k->by[i];
+		if (k->by[i])
+			k->by[i]->by_link[hangs_by(k->by[i], bucket)] = k->by_link[i];
 	}
+}
+
+static size_t number_bucket(const struct session *s, uint64_t sequence)
+{
+	return (s->tag ^ sequence) * 0x9e3779b97f4a7c15u >> 52; /* Fibonacci hashing (Knuth 3, 6.4) */
+}
+_Static_assert(NOTE_BUCKETS == 1 << 12, "see number_bucket");
+
+static void link_numbered(struct member *m, struct kept_note *k)
+{
+	struct kept_note **at = &m->numbered[number_bucket(k->session, k->note.sequence)];
+
+	k->same_next = *at;
+	k->same_link = at;
+	if (*at)
+		(*at)->same_link = &k->same_next;
+	*at = k;
 }
 
 void note_keep_inodes(struct member *m, struct kept_note *k)
@@ -75,6 +95,7 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 	memcpy(k->note.session, s->id, sizeof(s->id));
 	k->session = s;
 	s->newest = n->sequence > s->newest ? n->sequence : s->newest;
+	k->before = s->last;
 	if (s->last)
 		s->last->next = k;
 	else
@@ -87,6 +108,7 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 		m->notes->all_link = &k->all_next;
 	m->notes = k;
 	link_objects(m, k);
+	link_numbered(m, k);
 	note_keep_inodes(m, k);
 	atomic_fetch_add(&m->noted, 1);
 	return k;
@@ -95,19 +117,16 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 void note_remove(struct member *m, struct kept_note *k)
 {
 	struct session *s = k->session;
-	struct kept_note *before = NULL, *at = s->first;
 
-	while (at != k) {
-		before = at;
-		at = at->next;
-	}
-	*(before ? &before->next : &s->first) = k->next;
-	if (s->last == k)
-		s->last = before;
+	*(k->before ? &k->before->next : &s->first) = k->next;
+	*(k->next ? &k->next->before : &s->last) = k->before;
+	*k->same_link = k->same_next;
+	if (k->same_next)
+		k->same_next->same_link = k->same_link;
 	*k->all_link = k->all_next;
 	if (k->all_next)
 		k->all_next->all_link = k->all_link;
-	unlink_objects(m, k);
+	unlink_objects(k);
 	s->notes--;
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
@@ -119,12 +138,12 @@ void notes_drop_all(struct member *m)
 		note_remove(m, m->notes);
 }
 
-struct kept_note *note_find(const struct session *s, uint64_t sequence)
+struct kept_note *note_find(const struct member *m, const struct session *s, uint64_t sequence)
 {
-	struct kept_note *k = sequence > s->newest ? NULL : s->first;
+	struct kept_note *k = sequence > s->newest ? NULL : m->numbered[number_bucket(s, sequence)];
 
-	while (k && k->note.sequence != sequence)
-		k = k->next;
+	while (k && (k->session != s || k->note.sequence != sequence))
+		k = k->same_next;
 	return k;
 }
 
@@ -201,6 +220,15 @@ struct session *session_by_id(struct member *m, const uint8_t id[16], bool make)
 	return s;
 }
 
+unsigned sessions_of_client(const struct member *m, const struct client *client)
+{
+	unsigned count = 0;
+
+	for (const struct session *s = m->sessions; s; s = s->next)
+		count += s->client == client;
+	return count;
+}
+
 struct session *session_of(struct member *m, const struct request *rq)
 {
 	struct replica_stamp stamp = { 0 };
@@ -237,6 +265,28 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 		task_cond_broadcast(&m->event);
 }
 
+void session_fail(struct member *m, struct session *s, uint64_t sequence)
+{
+	struct kept_note *k = note_find(m, s, sequence);
+
+	if (k) {
+		k->orphan = true;
+		return;
+	}
+	if (s->failed_epoch != m->view.epoch)
+		s->failed_count = 0;
+	s->failed_epoch = m->view.epoch;
+	s->failed[s->failed_count++ % FAILED_KEPT] = sequence;
+}
+
+bool session_has_failed(const struct member *m, const struct session *s, uint64_t sequence)
+{
+	for (unsigned i = 0; s->failed_epoch == m->view.epoch && i < s->failed_count && i < FAILED_KEPT; i++)
+		if (s->failed[i] == sequence)
+			return true;
+	return false;
+}
+
 /* Its tokens are given to nobody else in this epoch: the client may be there still, and believe in them. */
 void session_orphan(struct member *m, struct session *s)
 {
@@ -250,6 +300,6 @@ void session_orphan(struct member *m, struct session *s)
 
 void session_detach(struct member *m, struct session *s)
 {
+	session_orphan(m, s); /* first: it must not be given a token that it waits for itself */
 	tokens_drop(m, s);
-	session_orphan(m, s);
 }

@@ -70,25 +70,44 @@ static void destroy(struct member *m, struct token **at)
 	free(t);
 }
 
+/* The session that waits longest, and is there yet; it waits no more. */
+static const struct token_wait *next_waiter(struct token *t)
+{
+	const struct token_wait *w = NULL;
+
+	while (t->first && !w) {
+		w = t->first->session->client ? t->first : NULL;
+		t->first = t->first->next;
+	}
+	if (!t->first)
+		t->last = NULL;
+	return w;
+}
+
+static void granted(struct member *m, struct token *t, const struct token_wait *w)
+{
+	give_to(t, w->session);
+	t->number = w->number;
+	m->stuck -= t->stuck;
+	t->stuck = false;
+	t->told_ns = 0;
+	t->recalled_ns = t->first ? clock_ns() : 0;
+}
+
 /* To the one who waits longest; the token goes if there is none. */
 static void pass_on(struct member *m, struct token **at)
 {
 	struct token *t = *at;
+	const struct token_wait *next;
 
 	take_from(t);
-	m->stuck -= t->stuck;
-	t->stuck = false;
-	t->recalled_ns = t->told_ns = 0;
-	if (t->first) {
-		give_to(t, t->first->session);
-		t->first = t->first->next;
-		if (!t->first)
-			t->last = NULL;
-		else
-			t->recalled_ns = clock_ns();
+	next = next_waiter(t);
+	if (next) {
+		granted(m, t, next);
 		task_cond_broadcast(&m->event);
 		return;
 	}
+	m->stuck -= t->stuck;
 	*at = t->next;
 	m->tokens--;
 	free(t);
@@ -109,6 +128,16 @@ static struct token *make(struct member *m, const struct gfid *g)
 
 /* ---- waiting ---- */
 
+/* Who waits comes again and again, with little time in between: it is asked back since the first of them came. */
+static void note_wait(struct token *t)
+{
+	uint64_t now = clock_ns();
+
+	if (!t->recalled_ns || now - t->waited_ns > WAIT_NS)
+		t->recalled_ns = now;
+	t->waited_ns = now;
+}
+
 static void enqueue(struct token *t, struct token_wait *w)
 {
 	if (t->last)
@@ -116,8 +145,7 @@ static void enqueue(struct token *t, struct token_wait *w)
 	else
 		t->first = w;
 	t->last = w;
-	if (!t->recalled_ns)
-		t->recalled_ns = clock_ns();
+	w->session->waits++;
 }
 
 static void dequeue(struct token *t, struct token_wait *w)
@@ -133,8 +161,6 @@ static void dequeue(struct token *t, struct token_wait *w)
 	*(before ? &before->next : &t->first) = w->next;
 	if (t->last == w)
 		t->last = before;
-	if (!t->first)
-		t->recalled_ns = 0;
 }
 
 /* Asks the holder, now and then; the lock is let go meanwhile. */
@@ -200,9 +226,11 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	if (!t && !(t = make(m, g)))
 		return -ENOMEM;
 	if (may_grant(m, g) && (t->holder == s || MUTANT("grant-twice") || (!t->holder && (!t->first || t->first == w)))) {
-		if (t->holder != s)
-			give_to(t, s);
 		dequeue(t, w);
+		if (t->holder != s)
+			granted(m, t, w);
+		if (t->number < w->number)
+			t->number = w->number;
 		thin_out(m, s);
 		return 0;
 	}
@@ -211,6 +239,7 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	if (!*queued)
 		enqueue(t, w);
 	*queued = true;
+	note_wait(t);
 	recall(m, t);
 	return -EAGAIN;
 }
@@ -222,20 +251,23 @@ static uint64_t look_again(const struct member *m)
 	return m->grant_from_ns > now && m->grant_from_ns < soon ? m->grant_from_ns : soon;
 }
 
-int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const struct gfid *g)
+int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t number, const struct gfid *g)
 {
 	uint64_t deadline = clock_ns() + WAIT_NS;
-	struct token_wait w = { 0 };
+	struct token_wait w = { .number = number };
 	bool queued = false;
+	struct session *s;
 	struct token *t;
 	int err;
 
 	pthread_mutex_lock(&m->lock);
 	for (;;) {
-		w.session = session_of(m, rq);
-		err = w.session ? check(m, g, epoch) : -EVIEW;
+		s = session_of(m, rq);
+		err = s && (!queued || s == w.session) ? check(m, g, epoch) : -EVIEW;
+		if (!queued)
+			w.session = s;
 		if (!err)
-			err = attempt(m, w.session, g, &w, &queued);
+			err = attempt(m, s, g, &w, &queued);
 		if (err != -EAGAIN)
 			break;
 		if (clock_ns() >= deadline) {
@@ -252,6 +284,8 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, const st
 		dequeue(t, &w);
 	if (t && !t->holder && !t->first)
 		destroy(m, place(m, g));
+	if (queued)
+		w.session->waits--;
 	pthread_mutex_unlock(&m->lock);
 	return err;
 }
@@ -268,22 +302,23 @@ bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 	return true;
 }
 
-bool token_try(struct member *m, struct session *s, const struct gfid *g)
+bool token_try(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
-	const struct token *t = *place(m, g);
+	struct token *t = *place(m, g);
+	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached) : token_grant_new(m, s, g);
 
-	if (!t)
-		return token_grant_new(m, s, g);
-	return t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached);
+	if (yes && (*place(m, g))->number < number)
+		(*place(m, g))->number = number;
+	return yes;
 }
 
 /* ---- giving up ---- */
 
-void token_release(struct member *m, struct session *s, const struct gfid *g)
+void token_release(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
 	struct token **at = place(m, g);
 
-	if (*at && (*at)->holder == s)
+	if (*at && (*at)->holder == s && (*at)->number <= number)
 		pass_on(m, at);
 }
 

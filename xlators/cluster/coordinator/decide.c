@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who belongs to the set: what is to change, and why. */
+#include <time.h>
+
+#include "coordinator.h"
+
+enum { WAIT_MIN_NS = 1000000000, REASONS = 160 };
+#define WAIT_MAX_NS 150000000000ull
+enum { SAME_AGAIN_NS = 200000000 }; /* between views that change no member */
+
+void member_waits_longer(struct remote_member *m)
+{
+	m->wait_ns = m->wait_ns * 2 < WAIT_MIN_NS ? WAIT_MIN_NS : m->wait_ns < WAIT_MAX_NS ? m->wait_ns * 2 : m->wait_ns;
+}
+
+struct decision {
+	struct view base, next;
+	bool cold, changed;
+	char why[REASONS];
+};
+
+static void reason(struct decision *d, int member, const char *text)
+{
+	if (!d->why[0])
+		snprintf(d->why, sizeof(d->why), member < 0 ? "%s" : "%s: member %d", text, member);
+	d->changed = true;
+}
+
+static uint32_t suspects(const struct coordinator *c)
+{
+	uint32_t mask = 0;
+
+	for (int i = 0; i < c->members; i++)
+		if (c->view.epoch && c->view.state[i] == MEMBER_IN && c->member[i].last.epoch == c->view.epoch)
+			mask |= c->member[i].last.suspects;
+	return mask;
+}
+
+/* Why the member can't stay, or NULL. */
+static const char *unfit(const struct coordinator *c, const struct decision *d, int i)
+{
+	const struct remote_member *m = &c->member[i];
+
+	if (!member_live(c, i))
+		return "no answer";
+	if (m->last.incarnation != d->base.incarnation[i])
+		return "it was started anew";
+	if (c->view.epoch && m->last.epoch != c->view.epoch)
+		return "it lost the view";
+	return NULL;
+}
+
+/* Why it should not stay, if the others can do without it. */
+static const char *unwanted(const struct coordinator *c, int i, uint32_t suspected)
+{
+	if (c->member[i].broken)
+		return "it did not do its part";
+	return suspected >> i & 1 ? "a client could not change something there" : NULL;
+}
+
+static void drop_unwanted(struct coordinator *c, struct decision *d)
+{
+	uint32_t suspected = suspects(c);
+
+	for (int i = 0; i < c->members; i++) {
+		const char *why = d->next.state[i] == MEMBER_OUT ? NULL : unwanted(c, i, suspected);
+		struct view v = d->next;
+
+		if (!why)
+			continue;
+		c->member[i].broken = false; /* it is tried once more, if it has to stay */
+		v.state[i] = MEMBER_OUT;
+		if (d->next.state[i] == MEMBER_IN && !view_has_quorum(&v))
+			continue;
+		d->next = v;
+		reason(d, i, why);
+	}
+}
+
+static void drop_unfit(struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		const char *why = d->base.state[i] == MEMBER_OUT ? NULL : unfit(c, d, i);
+
+		if (!why)
+			continue;
+		d->next.state[i] = MEMBER_OUT;
+		reason(d, i, why);
+	}
+	drop_unwanted(c, d);
+}
+
+/* Who is missing in `v` is here with another disk: what it knew is gone for good, so there is nothing to wait for. */
+static bool rest_is_replaced(const struct coordinator *c, const struct view *base, const struct view *v)
+{
+	for (int i = 0; i < c->members; i++)
+		if (base->state[i] == MEMBER_IN && v->state[i] != MEMBER_IN &&
+		    (!member_live(c, i) || c->member[i].last.disk == base->disk[i]))
+			return false;
+	return view_first(v) >= 0;
+}
+
+static bool all_kept_running(const struct view *base, const struct view *v)
+{
+	for (int i = 0; i < v->members; i++)
+		if (v->state[i] == MEMBER_IN && v->incarnation[i] != base->incarnation[i])
+			return false;
+	return true;
+}
+
+/* All that are IN by the stored view and answer, whatever became of their processes. If they are less than a quorum, and the others' disks
+ * are lost, they heal the others; until these have everything the set can only be read. */
+static bool try_cold(const struct coordinator *c, struct decision *d)
+{
+	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true;
+	struct view v = d->base;
+
+	for (int i = 0; i < c->members; i++) {
+		bool live = member_live(c, i);
+
+		all &= live || v.state[i] != MEMBER_IN;
+		if (v.state[i] != MEMBER_IN || !live || c->member[i].last.disk != d->base.disk[i])
+			v.state[i] = MEMBER_OUT;
+		else
+			v.incarnation[i] = c->member[i].last.incarnation;
+	}
+	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
+		return false;
+	d->next = v;
+	d->cold |= !all_kept_running(&d->base, &v);
+	return true;
+}
+
+/* Who kept running knows the most: it comes first. */
+static void order_cold(const struct coordinator *c, struct decision *d)
+{
+	uint8_t order[REPLICAS_MAX];
+	unsigned at = 0;
+
+	for (int round = 0; round < 2; round++)
+		for (unsigned k = 0; k < d->base.members; k++) {
+			int i = d->base.order[k];
+			bool kept = c->member[i].known && c->member[i].last.incarnation == d->base.incarnation[i];
+
+			if (kept == !round)
+				order[at++] = i;
+		}
+	memcpy(d->next.order, order, at);
+}
+
+static void to_the_end(struct view *v, int member)
+{
+	unsigned left = 0;
+
+	for (unsigned k = 0; k < v->members; k++)
+		if (v->order[k] != member)
+			v->order[left++] = v->order[k];
+	v->order[left] = member;
+}
+
+static void take_back(const struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		const struct remote_member *m = &c->member[i];
+
+		if (d->base.state[i] != MEMBER_OUT || !member_live(c, i) || clock_ns() < m->out_since_ns + m->wait_ns)
+			continue;
+		d->next.state[i] = MEMBER_BACK;
+		d->next.incarnation[i] = m->last.incarnation;
+		d->next.disk[i] = m->last.disk;
+		to_the_end(&d->next, i);
+		reason(d, i, "it is here again");
+	}
+}
+
+static void promote(const struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		if (d->next.state[i] != MEMBER_BACK || d->base.state[i] != MEMBER_BACK || !c->member[i].healthy)
+			continue;
+		d->next.state[i] = MEMBER_IN;
+		reason(d, i, "it has everything again");
+	}
+}
+
+/* Who was found to differ takes the way of one that comes back. */
+static void demote(const struct coordinator *c, struct decision *d)
+{
+	for (int i = 0; i < c->members; i++) {
+		struct view v = d->next;
+
+		if (d->next.state[i] != MEMBER_IN || !c->member[i].demote)
+			continue;
+		v.state[i] = MEMBER_BACK;
+		if (!view_has_quorum(&v))
+			continue;
+		to_the_end(&v, i);
+		d->next = v;
+		reason(d, i, "it is to be healed");
+	}
+}
+
+/* Changes of clients that are gone, or failed half done. */
+static void tidy_up(const struct coordinator *c, struct decision *d)
+{
+	if (c->failed_epoch > c->view.epoch)
+		reason(d, -1, "the last change of view failed half way");
+	if (c->unrecovered && clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
+		reason(d, -1, "the recovery was interrupted");
+	for (int i = 0; i < c->members; i++) {
+		const struct lease_reply *r = &c->member[i].last;
+
+		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && (r->orphans || r->stuck) &&
+		    clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
+			reason(d, -1, r->orphans ? "changes were left half done" : "a client does not give a token back");
+	}
+}
+
+/* Without the view nobody knows who was IN, and so has all that is acknowledged: a set of all that are here might make the others equal
+ * to one that was away for long. (A disk that nothing has happened on is in generation 1.) */
+static bool view_is_lost(struct coordinator *c)
+{
+	for (int i = 0; i < c->members && !c->lost; i++) {
+		const struct lease_reply *r = &c->member[i].last;
+
+		if (!r->epoch && !r->synced && !r->index && r->generation <= 1)
+			continue;
+		c->lost = true;
+		snprintf(c->why, sizeof(c->why), "the view is lost: bring it back, or `begin` anew; see the log");
+		log_error(
+			c->x, NULL,
+			"the view of this set is not in %s, but member %d was in one before: bring it back (is its file system "
+			"mounted?) and restart stratusd; or, if it is gone for good, say which member has everything: "
+			"`stratus ctl PROCESS %s begin NUMBER` heals the others from it as a whole",
+			register_place(c), i, c->x->name);
+	}
+	return c->lost;
+}
+
+/* Members that were started anew have forgotten the epoch, but clients have not, and take no older view than they know: the time in
+ * seconds is more than so many changes, one by one, can have led to. */
+int view_begin(struct coordinator *c, int first)
+{
+	struct view v = { .members = (uint8_t)c->members, .epoch = (uint64_t)time(NULL) };
+	unsigned at = 1;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	err = first == c->heal.arbiter ? -EINVAL : !c->lost ? -EALREADY : !member_live(c, first) ? -ENOTCONN : 0;
+	v.state[first] = MEMBER_IN;
+	v.order[0] = (uint8_t)first;
+	for (int i = 0; i < c->members && !err; i++) {
+		struct remote_member *m = &c->member[i];
+
+		err = clock_ns() < m->lease_end_ns ? -EAGAIN : 0;
+		v.epoch = m->last.epoch > v.epoch ? m->last.epoch : v.epoch; /* or those that still run refuse the next one */
+		v.incarnation[i] = m->last.incarnation;
+		v.disk[i] = m->last.disk;
+		if (i != first)
+			v.order[at++] = (uint8_t)i;
+	}
+	for (int i = 0; i < c->members && !err; i++)
+		if (i != first)
+			c->member[i].differs.all = c->member[i].added = true;
+	if (!err) {
+		c->base = v;
+		c->owes_scrub = true;
+		c->lost = false;
+	}
+	pthread_mutex_unlock(&c->lock);
+	task_cond_broadcast(&c->changed);
+	return err;
+}
+
+static bool first_view(struct coordinator *c, struct decision *d)
+{
+	bool all = true, waited = clock_ns() > c->started_ns + c->cold_wait_ms * 1000000;
+
+	if (view_is_lost(c))
+		return false;
+	for (int i = 0; i < c->members; i++) {
+		all &= member_live(c, i);
+		d->next.state[i] = member_live(c, i) ? MEMBER_IN : MEMBER_OUT;
+		d->next.incarnation[i] = c->member[i].last.incarnation;
+		d->next.disk[i] = c->member[i].last.disk;
+		d->next.order[i] = i;
+	}
+	snprintf(d->why, sizeof(d->why), "the first");
+	return view_has_quorum(&d->next) && (all || waited);
+}
+
+/* A coordinator that has just been started, or stood still, does not leave out who had no time yet to answer. */
+static bool awaits_answers(const struct coordinator *c, const struct decision *d)
+{
+	for (int i = 0; i < c->members; i++)
+		if (d->base.state[i] != MEMBER_OUT && !member_live(c, i) && !member_silent(c, i))
+			return true;
+	return false;
+}
+
+/* Too few would be left, but only because some failed at what others could do: that may have passed, and without them nothing goes on. */
+static bool try_again(struct coordinator *c, struct decision *d)
+{
+	struct view v = d->base;
+
+	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS)
+		return false;
+	for (int i = 0; i < c->members; i++)
+		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] ||
+		    c->member[i].last.epoch != v.epoch)
+			v.state[i] = MEMBER_OUT;
+	if (!view_has_quorum(&v))
+		return false;
+	for (int i = 0; i < c->members; i++)
+		c->member[i].broken = false;
+	d->next = v;
+	d->changed = true;
+	snprintf(d->why, sizeof(d->why), "members that failed are tried again, for without them there are too few");
+	return true;
+}
+
+/* A view of less than a quorum, whose others were replaced, goes on so until they are healed. */
+static bool keeps_all_in(const struct decision *d)
+{
+	for (int i = 0; i < d->base.members; i++)
+		if (d->base.state[i] == MEMBER_IN && d->next.state[i] != MEMBER_IN)
+			return false;
+	return true;
+}
+
+/* A coordinator before this one stored a view of members that had all been started anew, and did not get to telling them: what it was
+ * to recover is not known to them. */
+static bool began_cold(const struct coordinator *c, const struct decision *d)
+{
+	for (int i = 0; i < c->members; i++)
+		if (d->base.state[i] == MEMBER_IN && member_live(c, i) && !c->member[i].last.epoch &&
+		    c->member[i].last.incarnation == d->base.incarnation[i])
+			return true;
+	return false;
+}
+
+/* With the lock held. True: there is something to change. */
+static bool consider(struct coordinator *c, struct decision *d)
+{
+	bool quorum;
+
+	d->base = c->view.epoch ? c->view : c->base;
+	d->base.arbiter = c->arbiter ? 2 : REPLICAS_MAX;
+	d->next = d->base;
+	if (!d->base.epoch)
+		return first_view(c, d);
+	if (awaits_answers(c, d))
+		return false;
+	if (!c->view.epoch) {
+		reason(d, -1, "the coordinator was started");
+		d->cold = began_cold(c, d);
+	}
+	drop_unfit(c, d);
+	quorum = view_has_quorum(&d->next);
+	if (quorum || !c->quorum_lost_ns)
+		c->quorum_lost_ns = quorum ? 0 : clock_ns();
+	if (!quorum) {
+		if (c->writable)
+			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
+		c->writable = false;
+	}
+	if (!quorum && !keeps_all_in(d)) {
+		if (try_again(c, d))
+			return true;
+		if (!try_cold(c, d))
+			return false;
+		order_cold(c, d);
+		snprintf(d->why, sizeof(d->why), "so many went down that those in the last view begin anew");
+	}
+	c->writable |= c->view.epoch && quorum;
+	take_back(c, d);
+	promote(c, d);
+	demote(c, d);
+	tidy_up(c, d);
+	return d->changed;
+}
+
+/* A member that goes again and again is taken back later each time. */
+static void note_leaving(struct coordinator *c, const struct decision *d, const uint64_t was_out_ns[REPLICAS_MAX])
+{
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+
+		if (d->base.state[i] == MEMBER_OUT || d->next.state[i] != MEMBER_OUT)
+			continue;
+		if (m->last.incarnation != d->base.incarnation[i] || !member_live(c, i))
+			m->wait_ns = 0; /* it was down: that is no fault of its disk or its links */
+		else if (clock_ns() > was_out_ns[i] + 600000000000ull)
+			m->wait_ns = WAIT_MIN_NS;
+		else
+			member_waits_longer(m);
+	}
+}
+
+void decide(struct coordinator *c)
+{
+	uint64_t was_out_ns[REPLICAS_MAX] = { 0 };
+	struct decision d = { 0 };
+	bool go;
+
+	pthread_mutex_lock(&c->lock);
+	go = consider(c, &d) && !c->deposed;
+	for (int i = 0; i < c->members; i++)
+		was_out_ns[i] = c->member[i].out_since_ns;
+	c->owes_scrub |= go && d.cold; /* stored with the view */
+	pthread_mutex_unlock(&c->lock);
+	if (!go)
+		return;
+	if (view_change(c, &d.next, d.cold, d.why)) {
+		task_sleep_ms(c->heartbeat_ms);
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	note_leaving(c, &d, was_out_ns);
+	pthread_mutex_unlock(&c->lock);
+	if (!recover(c) && d.cold && scrub_start(c, true))
+		log_warning(c->x, NULL, "the scrub that should follow can't be started");
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What clients ask of a member: attaching, tokens, what is settled or has failed. */
+#include "verbs.h"
+
+static void put_view(struct asked *a)
+{
+	struct reply_view r;
+
+	pthread_mutex_lock(&a->m->lock);
+	r.view = a->m->view;
+	r.serving = !member_serves(a->m, MEMBER_BACK) && !a->m->frozen;
+	r.writable = a->m->writable;
+	pthread_mutex_unlock(&a->m->lock);
+	pack_reply_view(&a->answer, &r);
+}
+
+/* With the lock held. One client has few sessions: one for each afr in its graph, and while that is changed those of two graphs. */
+static int attach_session(struct member *m, const struct client *client, const uint8_t id[16])
+{
+	struct session *s = session_by_id(m, id, false);
+
+	if ((!s || s->client != client) && sessions_of_client(m, client) >= SESSIONS_MAX)
+		return -EMFILE;
+	s = session_by_id(m, id, true);
+	if (!s)
+		return -ENOMEM;
+	s->client = client;
+	s->attached = m->view.epoch;
+	return 0;
+}
+
+int verb_attach(struct asked *a)
+{
+	uint8_t id[16];
+	int err = 0;
+
+	unpack_bytes(&a->u, id, sizeof(id));
+	if (a->u.failed)
+		return -EINVAL;
+	pthread_mutex_lock(&a->m->lock);
+	if (a->m->view.epoch)
+		err = attach_session(a->m, a->rq->client, id);
+	pthread_mutex_unlock(&a->m->lock);
+	put_view(a);
+	return err;
+}
+
+/* The session that asks, if it is attached and speaks of this epoch; with the lock held then. */
+static struct session *in_epoch(struct asked *a)
+{
+	uint64_t epoch = unpack_u64(&a->u);
+	struct session *s;
+
+	pthread_mutex_lock(&a->m->lock);
+	s = session_of(a->m, a->rq);
+	if (s && epoch == a->m->view.epoch && !a->u.failed)
+		return s;
+	pthread_mutex_unlock(&a->m->lock);
+	return NULL;
+}
+
+int verb_acquire(struct asked *a)
+{
+	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
+	struct gfid g = unpack_gfid(&a->u);
+
+	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, number, &g);
+}
+
+int verb_release(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	uint64_t number;
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	number = unpack_u64(&a->u);
+	while (unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		token_release(a->m, s, number, &g);
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+int verb_settle(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	bool frozen;
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	frozen = a->m->frozen;
+	pthread_mutex_unlock(&a->m->lock);
+	return frozen ? -EVIEW : 0;
+}
+
+int verb_detach(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_settle(a->m, s, unpack_u64(&a->u));
+	session_detach(a->m, s);
+	sessions_sweep(a->m);
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+int verb_try(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	uint64_t number;
+
+	if (!s)
+		return -EVIEW;
+	number = unpack_u64(&a->u);
+	while (unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		pack_u8(&a->answer, !a->u.failed && token_try(a->m, s, number, &g));
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+/* What it is told here holds until grant_from_ns of the next view. */
+int verb_believe(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = a->m->frozen ? -EVIEW : member_serves(a->m, MEMBER_BACK);
+	if (!err)
+		a->m->believed_ns = clock_ns();
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
+int verb_suspect(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	uint32_t mask, reason;
+
+	if (!s)
+		return -EVIEW;
+	mask = unpack_u32(&a->u) & view_mask(&a->m->view, MEMBER_BACK) & ~(1u << a->m->number);
+	reason = unpack_u32(&a->u);
+	for (unsigned i = 0; i < REPLICAS_MAX; i++)
+		if (mask >> i & 1)
+			a->m->reason[i] = reason;
+	a->m->suspects |= mask;
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+int verb_failed(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+
+	if (!s)
+		return -EVIEW;
+	session_fail(a->m, s, unpack_u64(&a->u));
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+static enum note_outcome outcome_of(const struct kept_note *k)
+{
+	if (!k)
+		return OUTCOME_NONE;
+	return !k->note.status ? OUTCOME_DONE : k->note.status == -EIO ? OUTCOME_UNKNOWN : OUTCOME_NOT_DONE;
+}
+
+/* Of a change that was sent in an epoch before this one: all that recovery found out is known here, if this member is IN. */
+int verb_outcome(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	const struct kept_note *k;
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = member_serves(a->m, MEMBER_IN);
+	k = note_find(a->m, s, unpack_u64(&a->u));
+	if (!err && k && !k->resolved)
+		err = -ERECOVERING;
+	pack_u8(&a->answer, outcome_of(k));
+	pack_u64(&a->answer, k ? k->note.value : 0);
+	pack_u64(&a->answer, a->m->since);
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
+int verb_skip(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	int err = 0;
+
+	if (!s)
+		return -EVIEW;
+	if (a->m->frozen) /* the coordinator has looked already whether anything is pending */
+		err = -EVIEW;
+	else if (member_state(a->m) != MEMBER_BACK)
+		err = -EINVAL;
+	while (!err && unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		err = a->m->pending.count < PENDING_MAX ? member_add_pending(a->m, &g) : -ENOMEM;
+	}
+	a->m->skipped++;
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where objects are: their names, and how they are found by their gfids. */
+#include "verbs.h"
+
+/* It has no name, and not only none that the leaf can tell (long ones it may not know whole). */
+static int has_no_name(struct request *rq, struct member *m, struct inode *inode, bool *none)
+{
+	struct getattr_in in = { .inode = inode };
+	struct getattr_out out = { 0 };
+	int err = getattr_on(rq, m->x->child[0], &in, &out);
+
+	*none = !err && !out.attr.nlink;
+	return err;
+}
+
+static int links_of(struct request *rq, struct member *m, struct inode *inode, struct blob *links)
+{
+	int err = m->leaf->type->inode_links(m->leaf, inode, links);
+	struct unpack u = unpack_blob(links);
+	bool none = false;
+
+	if (err || unpack_u32(&u))
+		return err;
+	err = has_no_name(rq, m, inode, &none);
+	return err ? err : none ? 0 : -EXDEV;
+}
+
+/* -EXDEV: it has names, but none is told. */
+int verb_links(struct asked *a, struct inode *inode)
+{
+	struct blob links = { 0 };
+	int err;
+
+	if (!inode || !a->m->leaf || !a->m->leaf->type->inode_links)
+		return -EINVAL;
+	err = links_of(a->rq, a->m, inode, &links);
+	if (!err)
+		pack_bytes(&a->answer, links.bytes, links.size);
+	free(links.bytes);
+	return err;
+}
+
+/* The object, if it is in use here and no name leads to it. -EXDEV: one does. */
+int find_nameless(struct request *rq, struct member *m, const struct gfid *g, struct inode **found)
+{
+	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
+	struct blob links = { 0 };
+	struct unpack u;
+	int err;
+
+	if (!inode || !m->leaf->type->inode_links)
+		return -ENOENT;
+	err = links_of(rq, m, inode, &links);
+	u = unpack_blob(&links);
+	if (!err && unpack_u32(&u))
+		err = -EXDEV;
+	free(links.bytes);
+	if (!err)
+		*found = inode_ref(inode);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* It has lost its name elsewhere, and will here. Until then it is not lost to those who have it open, but a member that is BACK need not
+ * hear of it. */
+static int named_yet(struct member *m, const struct gfid *g)
+{
+	int err = -ERECOVERING;
+
+	pthread_mutex_lock(&m->lock);
+	if (member_state(m) == MEMBER_BACK) {
+		err = member_add_pending(m, g);
+		err = err ? err : -EPENDING;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return err;
+}
+
+/* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
+int verb_find_unlinked(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	bool dead;
+	int err;
+
+	pthread_mutex_lock(&a->m->lock);
+	dead = member_dead(a->m, &g);
+	pthread_mutex_unlock(&a->m->lock);
+	err = a->u.failed || dead ? -ENOENT : find_nameless(a->rq, a->m, &g, &a->out->inode);
+	return err == -EXDEV ? named_yet(a->m, &g) : err;
+}
+
+/* In memory, or by the handle that the index keeps. */
+int verb_find(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+	uint8_t handle[INDEX_HANDLE_MAX];
+	const struct index_entry *e;
+	struct member *m = a->m;
+	size_t size = 0;
+	int err = -ENOENT;
+
+	pthread_mutex_lock(&m->lock);
+	if (member_dead(m, &g)) {
+		pthread_mutex_unlock(&m->lock);
+		return -ENOENT;
+	}
+	pthread_mutex_unlock(&m->lock);
+	a->out->inode = inode_find(m->x->inodes, &g);
+	if (!a->out->inode) {
+		pthread_mutex_lock(&m->lock);
+		e = index_find(&m->index, &g);
+		if (e && e->handle) {
+			size = e->handle_size;
+			memcpy(handle, e->handle, size);
+		}
+		pthread_mutex_unlock(&m->lock);
+		if (size && m->leaf->type->inode_from_handle)
+			err = m->leaf->type->inode_from_handle(m->leaf, handle, size, &a->out->inode);
+	}
+	if (a->out->inode)
+		err = verb_links(a, a->out->inode);
+	if (err == -EXDEV) {
+		pack_u32(&a->answer, 0);
+		err = 0;
+	}
+	if (err) {
+		inode_unref(a->out->inode);
+		a->out->inode = NULL;
+		return err == -ESTALE ? -ENOENT : err;
+	}
+	return 0;
+}
+
+/* The way up from what a client has a handle of. */
+int verb_find_directory(struct asked *a)
+{
+	int err = verb_find(a);
+
+	if (err || S_ISDIR(a->out->inode->type))
+		return err;
+	inode_unref(a->out->inode);
+	a->out->inode = NULL;
+	return -ENOENT;
+}
