@@ -501,6 +501,10 @@ static struct inode *changed_by(enum fop fop, const void *in)
 	switch ((int)fop) {
 	case FOP_write:
 		return ((const struct write_in *)in)->file->inode;
+	case FOP_fallocate:
+		return ((const struct fallocate_in *)in)->file->inode;
+	case FOP_copy_range:
+		return ((const struct copy_range_in *)in)->to->inode;
 	case FOP_setattr:
 		return set->file ? set->file->inode : set->inode;
 	case FOP_setxattr:
