@@ -318,18 +318,20 @@ int control_start(const struct control_handler *handler, struct problem *p)
 	const char *dir = control_rundir();
 
 	control.handler = *handler;
-	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s-%d.sock", dir, handler->program,
+	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s-%d.sock~", dir, handler->program,
 			     (int)getpid()) >= sizeof(address.sun_path))
 		return problem_set(p, ENAMETOOLONG,
 				   "the run directory %s is too long for a socket: set STRATUS_RUN to a shorter one", dir);
-	snprintf(control.path, sizeof(control.path), "%s", address.sun_path);
-	unlink(control.path);
+	snprintf(control.path, sizeof(control.path), "%.*s", (int)strlen(address.sun_path) - 1, address.sun_path);
+	unlink(address.sun_path);
 	control.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	/* It gets its name when it answers: one that refuses is taken for a dead process's, and removed. */
 	if (control.listener < 0 || bind(control.listener, (struct sockaddr *)&address, sizeof(address)) ||
-	    chmod(control.path, 0600) || listen(control.listener, 16)) {
+	    chmod(address.sun_path, 0600) || listen(control.listener, 16) || rename(address.sun_path, control.path)) {
 		int err = errno;
 
 		close(control.listener);
+		unlink(address.sun_path);
 		control.listener = -1;
 		return problem_set(p, err, "the control socket %s can't be made: %s; set STRATUS_RUN to a directory of yours",
 				   control.path, strerror(err));

@@ -62,9 +62,9 @@ static void touched_parent(int at, const char *path)
 
 	tree.at = member[at];
 	err = tree_loc(&tree, path, &loc);
-	if (!err && names.on)
+	if (!err && names.on && S_ISDIR(loc.parent->type)) /* a file there names nothing: no brick notes that */
 		note_name(&loc.parent->gfid, loc.name);
-	else if (!err)
+	else if (!err && !names.on)
 		queue_add(&loc.parent->gfid);
 	inode_unref(loc.parent);
 }

@@ -92,6 +92,16 @@ static int plan_name(struct afr *a, struct plan *p, const struct loc *loc)
 	return err ? err : plan_span(a, p, loc->parent, SPAN_NAME, h, h);
 }
 
+/* A write beyond what is copied may move the end of the source, at which copying ends. */
+static int plan_copy(struct afr *a, struct plan *p, const struct copy_range_in *in)
+{
+	bool within = in->from->inode == in->to->inode;
+	uint64_t from = within && in->to_offset < in->from_offset ? in->to_offset : in->from_offset;
+	int err = plan_data(a, p, in->from->inode, from, UINT64_MAX);
+
+	return err || within ? err : plan_data(a, p, in->to->inode, in->to_offset, in->length);
+}
+
 static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 {
 	const struct setattr_in *setattr = in;
@@ -112,9 +122,8 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return plan_data(a, p, write->file->inode, write->offset, write->data ? write->data->size : 0);
 	case FOP_fallocate:
 		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
-	case FOP_copy_range: /* a write beyond what is copied may move the end of the source, at which copying ends */
-		err = plan_data(a, p, copy->from->inode, copy->from_offset, UINT64_MAX);
-		return err ? err : plan_data(a, p, copy->to->inode, copy->to_offset, copy->length);
+	case FOP_copy_range:
+		return plan_copy(a, p, copy);
 	case FOP_link: /* its count of links changes: who has its token relies on knowing it */
 		err = link->inode ? plan_all(a, p, link->inode) : 0;
 		return err ? err : plan_name(a, p, &link->loc);
@@ -171,213 +180,7 @@ static int pin_all(struct afr *a, struct plan *p, uint64_t epoch, uint64_t deadl
 	return 0;
 }
 
-/* ---- what the members answered ---- */
-
-enum outcome {
-	DONE,	 /* acknowledged */
-	ALIKE,	 /* all refuse, for the same reason */
-	AGAIN,	 /* soon, or in another view */
-	SUSPECT, /* some can't; the others could do without them */
-	FAILED,	 /* too many can't */
-	DIFFER	 /* they are not the same any more */
-};
-
-struct answers {
-	unsigned done, suspect, full, other, view, soon; /* masks of members */
-	int error;					 /* of one that failed */
-	int first;					 /* the error of the most senior that failed otherwise */
-};
-
-/* A reason that tells of the member, not of the request. */
-static bool blames_member(int err)
-{
-	return err == -EIO || err == -ENOTCONN || err == -ETIMEDOUT || err == -ENOMEM || err == -ESTALE || err == -EROFS ||
-	       err == -ENODEV || err == -ENXIO || err == -ENFILE || err == -EMFILE || err == -EPROTO || err == -EBADF ||
-	       err == -ECANCELED;
-}
-
-static void sort_answer(struct answers *s, int member, int err)
-{
-	unsigned bit = 1u << member;
-
-	if (!err) {
-		s->done |= bit;
-	} else if (err == -EVIEW) {
-		s->view |= bit;
-	} else if (err == -ERECOVERING) {
-		s->soon |= bit;
-	} else if (err == -ENOSPC || err == -EDQUOT) {
-		s->full |= bit;
-		s->error = err;
-	} else if (blames_member(err)) {
-		s->suspect |= bit;
-		s->error = s->error && err != -EROFS ? s->error : err;
-	} else {
-		s->other |= bit;
-		s->first = s->first ? s->first : err;
-	}
-}
-
-static bool quorum_without(const struct view *v, unsigned gone)
-{
-	struct view less = *v;
-
-	for (int i = 0; i < v->members; i++)
-		if (gone >> i & 1)
-			less.state[i] = MEMBER_OUT;
-	return view_has_quorum(&less);
-}
-
-/* All refuse with the same error, which is not that they can't be reached. */
-static int same_error(const struct view *v, struct fan *f)
-{
-	int err = 0;
-
-	for (int i = 0; i < v->members; i++) {
-		int status = fan_result(f, i)->status;
-
-		if (v->state[i] != MEMBER_IN)
-			continue;
-		if (!status || (err && status != err) || status == -ENOTCONN || status == -ETIMEDOUT || status == -ECANCELED)
-			return 0;
-		err = status;
-	}
-	return err;
-}
-
-static enum outcome weigh(const struct view *v, struct fan *f, const struct answers *s)
-{
-	unsigned bad = s->suspect | s->full;
-
-	if (s->view || s->soon)
-		return AGAIN;
-	if (!bad && !s->other)
-		return s->done ? DONE : ALIKE;
-	if (MUTANT("done-by-one") && s->done)
-		return DONE;
-	if (same_error(v, f) || (!s->done && !bad)) /* done nowhere: whoever is right, nothing has happened */
-		return ALIKE;
-	if (s->error == -EROFS && !s->done && !s->other)
-		return FAILED;
-	if (bad)
-		return quorum_without(v, bad) || (!s->full && s->error != -EROFS) ? SUSPECT : FAILED;
-	return DIFFER;
-}
-
-/* A member that is BACK could not do it: what it touches is pending there from now on. */
-static int skip(struct afr *a, int member, const struct view *v, const struct note *n)
-{
-	struct pack p = { 0 };
-
-	pack_u64(&p, v->epoch);
-	for (unsigned i = 0; i < n->objects; i++)
-		pack_gfid(&p, &n->object[i].gfid);
-	return afr_verb(a, member, REPLICA_SKIP, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL);
-}
-
-/* A member that did the change says that no name leads to its object. */
-static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, const struct note *n)
-{
-	cleanup_inode struct inode *inode = inode_find(a->x->inodes, &n->object[0].gfid);
-	struct blob links = { 0 };
-	struct unpack u;
-	bool none = false;
-
-	for (int i = 0; i < v->members && inode; i++) {
-		if (!fan_result(f, i)->asked || fan_result(f, i)->status)
-			continue;
-		if (afr_verb(a, i, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
-			continue;
-		u = unpack_blob(&links);
-		none = !unpack_u32(&u) && !u.failed;
-		break;
-	}
-	free(links.bytes);
-	return none;
-}
-
-/* A copy that was not done where its target is: the source has no name any more, and is not there. */
-static bool lacks_source(struct afr *a, int member, const struct note *n, int err)
-{
-	cleanup_inode struct inode *to = NULL;
-
-	if (n->fop != FOP_copy_range || (err != -ENAMELESS && err != -ESTALE) || MUTANT("copy-of-nothing"))
-		return false;
-	to = inode_find(a->x->inodes, &n->object[0].gfid);
-	return to && !object_resolve(a, to, member);
-}
-
-static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
-{
-	int err = fan_result(f, member)->status;
-
-	if (lacks_source(a, member, n, err))
-		return v->state[member] == MEMBER_BACK ? skip(a, member, v, n) : -ESTALE;
-	if (err == -ESTALE && n->object[0].kind != NOTE_NAME && has_no_name(a, v, f, n))
-		err = -ENAMELESS;
-	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
-	if (err == -ENAMELESS && (n->fop == FOP_link || n->object[0].kind == NOTE_NAME)) /* a directory that is gone */
-		return -ENOENT;
-	if (err == -EPENDING || err == -ENAMELESS)
-		return 0;
-	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING)
-		return skip(a, member, v, n);
-	return err;
-}
-
-/* A file without a name that this member does not have, and no other did the change. */
-static bool gone_at(const struct view *v, struct fan *f, int member, const struct note *n)
-{
-	int err = fan_result(f, member)->status;
-
-	if ((err != -ENAMELESS && err != -ESTALE) || n->object[0].kind == NOTE_NAME)
-		return false;
-	for (int i = 0; i < v->members; i++)
-		if (fan_result(f, i)->asked && !fan_result(f, i)->status)
-			return false;
-	return true;
-}
-
-/* It did it, or some of it, or is doing it yet. */
-static bool may_be_done(int err)
-{
-	return !err || err == -ENOSPC || err == -EDQUOT || (blames_member(err) && err != -EROFS);
-}
-
-/* A member that is BACK, after those that are IN. If they refused what it may have done, for it has not everything yet, it must be healed
- * there. */
-static void sort_back(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n, struct answers *s)
-{
-	int err = fan_result(f, member)->status;
-
-	if (s->done)
-		err = status_at(a, v, f, member, n);
-	else if (err == -EVIEW || err == -ERECOVERING)
-		;
-	else if (may_be_done(err) && !s->view && !s->soon)
-		err = skip(a, member, v, n);
-	else
-		err = 0;
-	if (s->done || err)
-		sort_answer(s, member, err);
-}
-
-static enum outcome judge(struct afr *a, const struct view *v, struct fan *f, const struct note *n, struct answers *s)
-{
-	*s = (struct answers){ 0 };
-	for (unsigned k = 0; k < v->members; k++) {
-		int i = v->order[k];
-
-		if (v->state[i] != MEMBER_IN)
-			continue;
-		if (!gone_at(v, f, i, n))
-			sort_answer(s, i, status_at(a, v, f, i, n));
-	}
-	for (int i = 0; i < v->members; i++)
-		if (v->state[i] == MEMBER_BACK)
-			sort_back(a, v, f, i, n, s);
-	return weigh(v, f, s);
-}
+/* ---- who is left out ---- */
 
 void afr_suspect(struct afr *a, const struct view *v, unsigned members, int err)
 {
@@ -514,7 +317,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	if (!f)
 		return -ENOMEM;
 	c->sent = v->epoch;
-	switch (judge(c->a, v, f, &c->note, &s)) {
+	switch (answers_judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
 			changing_collect(c, v, f);
@@ -523,11 +326,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		*over = true;
 		break;
 	case ALIKE:
-		err = same_error(v, f);
+		err = answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		if (c->in_doubt && (err == -ENOENT || err == -EEXIST) && c->note.object[0].kind == NOTE_NAME)
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = err != -EROFS && !may_be_done(err);
+		c->clean = err != -EROFS && !answer_may_be_done(err);
 		*over = true;
 		break;
 	case AGAIN:

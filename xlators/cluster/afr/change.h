@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A change under way at this client: what change.c and earlier.c share. */
+/* A change under way at this client: what change.c, answers.c and earlier.c share. */
 #ifndef STRATUS_AFR_CHANGE_H
 #define STRATUS_AFR_CHANGE_H
 #include "afr.h"
@@ -41,6 +41,26 @@ struct changing {
 void changing_collect(struct changing *, const struct view *, struct fan *);
 /* What one of the members in the mask answered becomes the answer. */
 int changing_take(struct changing *, const struct view *, struct fan *, unsigned done);
+
+enum outcome {
+	DONE,	 /* acknowledged */
+	ALIKE,	 /* all refuse, for the same reason */
+	AGAIN,	 /* soon, or in another view */
+	SUSPECT, /* some can't; the others could do without them */
+	FAILED,	 /* too many can't */
+	DIFFER	 /* they are not the same any more */
+};
+
+struct answers {
+	unsigned done, suspect, full, other, view, soon; /* masks of members */
+	int error;					 /* of one that failed */
+	int first;					 /* the error of the most senior that failed otherwise */
+};
+
+/* answers.c: of all members to whom it was sent. */
+enum outcome answers_judge(struct afr *, const struct view *, struct fan *, const struct note *, struct answers *);
+int answers_same_error(const struct view *, struct fan *); /* of all IN members; 0: it differs, or they were not reached */
+bool answer_may_be_done(int err);			   /* a member that gives this error may have done it all the same */
 
 /* earlier.c: what became of it in an earlier view. *over: that is the answer. Else it is to be sent, or to be asked for again. */
 int earlier(struct changing *, const struct view *, bool *over);
