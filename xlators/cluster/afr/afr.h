@@ -187,6 +187,9 @@ void token_recalled(struct afr *, struct object *);
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
 int object_resolve(struct afr *, struct inode *, int child);
+/* What has no name any more, at a child that could not find it. -ENOENT: it is not there, or does not count there; -ERECOVERING: it is, and is
+ * to be asked for again; -ESTALE: it is, but can't be used. */
+int object_absent(struct afr *, struct inode *, int child);
 
 /* call.c */
 struct member_result {

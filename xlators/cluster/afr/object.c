@@ -776,6 +776,22 @@ static void lose(struct afr *a, struct object *o, int child)
 	atomic_store(&o->lost_epoch, a->view.epoch);
 	pthread_mutex_unlock(&a->lock);
 	atomic_fetch_or(&o->lost, 1u << child);
+	atomic_fetch_and(&o->known, ~(1u << child));
+}
+
+int object_absent(struct afr *a, struct inode *inode, int child)
+{
+	struct object *o = object_of(a, inode);
+	bool known;
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	known = atomic_load(&o->known) >> child & 1;
+	err = by_gfid(a, inode, child, REPLICA_UNLINKED);
+	if (err == -ENOENT)
+		lose(a, o, child);
+	return err ? err : known ? -ESTALE : -ERECOVERING;
 }
 
 static int search(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)
