@@ -111,7 +111,7 @@ static bool follows(const struct member *m, const struct note *n)
 /* A member that is BACK: what the change touches, or copies, is not there yet. */
 static bool any_pending(struct member *m, const struct note *n, const struct gfid *source)
 {
-	if (source && member_pending(m, source) && !MUTANT("copy-pending"))
+	if (source && (member_pending(m, source) || gfid_set_has(&m->unhealed, source)) && !MUTANT("copy-pending"))
 		return true;
 	if (follows(m, n))
 		return false;

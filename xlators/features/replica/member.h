@@ -154,6 +154,9 @@ struct member {
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
 	struct gfid_set again; /* became pending since the list was asked for last: what is healed now may lack it */
+	/* Struck off the list at a member that is BACK though they could not be made equal, for nobody knows a name of them: if they are here, in a
+	 * directory that is not healed yet or in the limbo, nothing may be copied from them. */
+	struct gfid_set unhealed;
 	/* Pending, but changed nevertheless: a large file is healed in pieces, between which it is written. */
 	struct gfid_set follows;
 	struct gfid_set staged_pending;

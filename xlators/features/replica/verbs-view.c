@@ -106,6 +106,7 @@ static void take_pending(struct member *m, enum member_state before)
 		gfid_set_free(&m->pending);
 		gfid_set_free(&m->again);
 		gfid_set_free(&m->healed);
+		gfid_set_free(&m->unhealed);
 		m->all_pending = false;
 	}
 	if (now != MEMBER_BACK)
