@@ -377,6 +377,7 @@ static int start_flight(struct changing *c)
 	if (!c->flight)
 		return -ENOMEM;
 	flight_begin(c->a, c->flight);
+	c->time = clock_wall_ns(); /* later than that of all that it waited for */
 	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, true);
 	return 0;
 }
@@ -469,7 +470,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
-	c->pinned = c->sent = 0;
+	c->pinned = c->sent = c->time = 0;
 	c->in_doubt = false;
 	c->tries = c->differed = 0;
 	c->retrying = c->clean = false;
@@ -481,7 +482,6 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->in = in;
 	c->out = out;
 	c->deadline = deadline_of(c->a, rq);
-	c->time = clock_wall_ns();
 	note_of(fop, in, &c->note);
 }
 
@@ -548,7 +548,6 @@ static int change(struct changing *c)
 
 	if (err)
 		return err;
-	c->time = clock_wall_ns();
 	err = run(c);
 	note_size(c, err);
 	if (err && !c->clean)
