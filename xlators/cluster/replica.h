@@ -126,7 +126,7 @@ struct note {
 	uint8_t session[16];
 	uint64_t sequence;
 	uint32_t fop;
-	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -EIO unknown */
+	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -ENOSPC not done as a whole, -EIO unknown */
 	uint64_t value; /* bytes written or copied */
 	bool resolved;	/* the coordinator has made all members equal: status says how */
 	uint32_t objects;

@@ -145,6 +145,7 @@ struct member {
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
+	uint64_t active_ns;  /* since when it is in this view */
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */

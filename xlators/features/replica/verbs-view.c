@@ -172,6 +172,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 			m->believed_ns = clock_ns();
 		m->view = v;
 		m->lease_until_ns = 0;
+		m->active_ns = clock_ns();
 		m->frozen = false;
 		m->grant_from_ns = m->believed_ns + BELIEF_WAIT_MS * 1000000;
 		m->suspects = 0;
