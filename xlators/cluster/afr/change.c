@@ -404,12 +404,31 @@ static int hold(struct changing *c, uint64_t epoch)
 	return err;
 }
 
+/* What its answer tells must not be changed by others between finding that it is done and telling it. */
+static bool shows_what_it_made(const struct changing *c)
+{
+	return c->fop == FOP_create || c->fop == FOP_mknod || c->fop == FOP_mkdir || c->fop == FOP_symlink;
+}
+
+/* It may be done, or yet be done in another view: what is believed of it may not hold. */
+static void doubt(struct changing *c)
+{
+	for (unsigned i = 0; i < c->plan.objects; i++)
+		afr_doubt(c->a, c->plan.object[i]);
+}
+
 static int attempt(struct changing *c, struct view *v, bool *over)
 {
 	int err = afr_view(c->a, c->deadline, v);
 
 	if (err)
 		return err;
+	if (c->sent && c->sent != v->epoch && !c->doubted) { /* others see it as soon as it is settled */
+		c->doubted = true;
+		doubt(c);
+	}
+	if (c->sent && c->sent != v->epoch && !shows_what_it_made(c) && !MUTANT("send-blindly"))
+		return earlier(c, v, over);
 	err = hold(c, v->epoch);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
 		afr_view_stale(c->a, v->epoch);
@@ -473,7 +492,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->pinned = c->sent = c->time = 0;
 	c->in_doubt = false;
 	c->tries = c->differed = 0;
-	c->retrying = c->clean = false;
+	c->retrying = c->clean = c->doubted = false;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);
@@ -533,13 +552,6 @@ static void note_size(const struct changing *c, int err)
 	default:
 		break;
 	}
-}
-
-/* It may be done still, in another view. */
-static void doubt(struct changing *c)
-{
-	for (unsigned i = 0; i < c->plan.objects; i++)
-		afr_doubt(c->a, c->plan.object[i]);
 }
 
 static int change(struct changing *c)

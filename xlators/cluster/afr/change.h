@@ -32,6 +32,7 @@ struct changing {
 	bool in_doubt;	   /* it may have been done, and nobody can tell */
 	unsigned tries, differed;
 	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
+	bool doubted;		       /* nothing is believed of what it touches since it was sent in an earlier view */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	struct file **collect; /* create: the members' files */

@@ -140,7 +140,7 @@ struct member {
 	uint64_t lease_until_ns;
 	uint64_t
 		believed_ns; /* when a session was last allowed to let others believe; from the start, for what was before is not known */
-	uint64_t grant_from_ns; /* no token is granted before */
+	uint64_t grant_from_ns; /* no token is granted before, nor is seen what was recovered and is not settled */
 	uint64_t prune;		/* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
@@ -216,8 +216,8 @@ void note_keep_inodes(struct member *, struct kept_note *);
 void note_free(struct kept_note *);
 int staged_add(struct member *, const struct note *); /* for the epoch to come */
 void staged_drop(struct member *);
-/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, or in recovery. `name` NULL: anything of the
- * object; else, of a directory, that name. */
+/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, in recovery, or recovered
+ * and not to be seen yet. `name` NULL: anything of the object; else, of a directory, that name. */
 struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
