@@ -262,11 +262,10 @@ static int set_or_drop(struct request *rq, struct xlator *x, struct waiter *me)
 
 	if (me->want.lock.type == F_UNLCK)
 		return unlock(x, me);
-	if (me->want.lock.kind == LOCK_FLOCK) { /* the mark tells the end of the file that there are flocks to drop */
-		err = file_slot_set((struct file *)me->want.file, x, x->private);
-		if (err && err != -EEXIST)
-			return -ENOLCK;
-	}
+	err = file_slot_set((struct file *)me->want.file, x,
+			    x->private); /* tells the end of the file that there are locks to drop */
+	if (err && err != -EEXIST)
+		return -ENOLCK;
 	err = admit(rq, x, me);
 	return err ? err : set_range(x, me);
 }
@@ -374,9 +373,11 @@ static void drop_posix(struct request *rq, struct xlator *x, struct file *file, 
 	client_put(x, party.client);
 }
 
-static void drop_flock(struct xlator *x, struct file *file)
+/* The owners of POSIX locks have closed the file, too: a flush of theirs that got lost leaves nothing behind. */
+static void drop_through(struct xlator *x, struct file *file)
 {
 	drop(x, file->inode, LOCK_FLOCK, same_file, file);
+	drop(x, file->inode, LOCK_POSIX, same_file, file);
 }
 
 static int locks_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
@@ -388,14 +389,14 @@ static int locks_flush(struct request *rq, struct xlator *x, const struct flush_
 static int locks_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
 	if (file_slot_take(in->file, x))
-		drop_flock(x, in->file);
+		drop_through(x, in->file);
 	return release_on(rq, x->child[0], in, out);
 }
 
 static void locks_forget_file(struct xlator *x, struct file *file, void *slot)
 {
 	(void)slot;
-	drop_flock(x, file);
+	drop_through(x, file);
 }
 
 /* Flush and release may ride in a compound: what they drop is dropped when the compound is done. */
@@ -415,7 +416,7 @@ static void drop_after(struct request *rq, struct xlator *x, const struct step *
 	if (step->fop == FOP_flush && (file = flush->file ? flush->file : *last))
 		drop_posix(rq, x, file, flush->owner);
 	if (step->fop == FOP_release && (file = release->file ? release->file : *last) && file_slot_take(file, x))
-		drop_flock(x, file);
+		drop_through(x, file);
 }
 
 static int locks_compound(struct request *rq, struct xlator *x, const struct compound_in *in, struct compound_out *out)

@@ -15,7 +15,7 @@ struct held { /* a granted range */
 	struct party party;
 	struct lock lock;
 	uint64_t incarnation;	 /* of the client's session that took it */
-	const struct file *file; /* flock: the open file it was taken through; compared, never followed */
+	const struct file *file; /* the open file it was taken through last; compared, never followed */
 	struct held *next;
 };
 struct waiter { /* on the stack of the task that waits */
