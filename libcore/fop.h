@@ -26,8 +26,10 @@ struct attr {
 	uint64_t rdev, size, blocks; /* blocks of 512 */
 	uint32_t blksize;
 	struct time atime, mtime, ctime, btime;
+	uint32_t flags;
 };
-enum { /* setattr.valid */
+enum { ATTR_NO_ACL = 1 }; /* attr.flags: it has no POSIX ACL for sure, neither of its own nor to pass on */
+enum {			  /* setattr.valid */
        SET_MODE = 1,
        SET_UID = 2,
        SET_GID = 4,

@@ -607,6 +607,27 @@ void event_up(struct xlator *from, const struct event *event)
 	pthread_rwlock_unlock(&topology);
 }
 
+static struct xlator *believer(struct xlator *x)
+{
+	while (!x->type->believe && x->children == 1)
+		x = x->child[0];
+	return x->type->believe ? x : NULL;
+}
+
+uint64_t believe_ms(struct xlator *to, struct inode *inode, enum believe what, uint64_t since)
+{
+	struct xlator *x = since ? believer(to) : NULL;
+
+	return x ? x->type->believe(x, inode, what, since) : 0;
+}
+
+uint64_t moment_now(struct xlator *to)
+{
+	struct xlator *x = believer(to);
+
+	return x ? x->type->believe(x, NULL, BELIEVE_ATTR, 0) : 0;
+}
+
 void graph_dump(struct graph *g, FILE *out)
 {
 	char text[1024];

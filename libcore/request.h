@@ -58,6 +58,7 @@ struct request {
 	uint64_t deadline_ns; /* monotonic; 0: none */
 	uint64_t born_ns;
 	uint64_t time_ns; /* since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock */
+	uint64_t moment;  /* what is answered was read after it (believe_ms); 0: not told. A translator may advance it */
 	bool resent;	  /* the first try may have been done: creation that finds its own gfid is a success */
 	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;

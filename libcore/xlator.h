@@ -33,6 +33,7 @@ enum event_kind {
 	EVENT_RECALL,	  /* lock.start, lock.end: the token of that gfid is wanted by somebody else (doc/replication.md) */
 	EVENT_SETTLE,	  /* inode: somebody waits to hear that the changes under way have come to all replicas */
 	EVENT_VIEW,	  /* the replica set has another view */
+	EVENT_DISBELIEVE, /* inode: what was believed of it (believe_ms) may be wrong from the return of event_up on */
 	EVENT_KINDS
 };
 struct event {
@@ -43,6 +44,14 @@ struct event {
 };
 
 enum { HANDLE_SIZE_MAX = 128 };
+
+/* What a caller may believe of an object without asking again. Moments are numbers that rise; 0 is before all. */
+enum believe {
+	BELIEVE_ATTR, /* its attributes, as they were learnt after the moment; for what has other names than the one it was found by: not */
+	BELIEVE_META, /* mode, owner and ACL */
+	BELIEVE_NAME, /* one name of the directory, or that there is none such; what this client itself does to names, the caller knows */
+	BELIEVE_NAMES, /* all names of the directory, this client's own changes included */
+};
 
 struct xlator_type {
 	unsigned api;	  /* STRATUS_API_VERSION */
@@ -94,6 +103,8 @@ struct xlator_type {
 	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8
 	 * length, name (integers big-endian). The caller frees links->bytes. -ESTALE, -ENOMEM, -EIO. */
 	int (*inode_links)(struct xlator *, struct inode *, struct blob *links);
+	/* See believe_ms() below; with no inode: the moment that is now. */
+	uint64_t (*believe)(struct xlator *, struct inode *, enum believe, uint64_t since);
 	any_fop *any; /* every operation without its own handler */
 #define X(op) int (*op)(struct request *, struct xlator *, const struct op##_in *, struct op##_out *);
 	FOPS(X)
@@ -138,6 +149,12 @@ static inline int fop_pass(struct request *rq, struct xlator *x, enum fop fop, c
 	}
 FOPS(X)
 #undef X
+
+/* For how many ms what was learnt of the inode since that moment may be believed without asking, unless EVENT_DISBELIEVE comes: nobody else
+ * changes it in that time. 0: not at all. An object's attributes may also be changed through the directory that has its name, which must
+ * be asked for BELIEVE_NAME too. Asks the first translator from `to` downward that can tell; nobody: 0. */
+uint64_t believe_ms(struct xlator *to, struct inode *, enum believe, uint64_t since);
+uint64_t moment_now(struct xlator *to); /* 0: nothing is ever to be believed */
 
 /* Tells the parents (each in turn, on the caller's thread or task; handlers must be quick or spawn a task). */
 void event_up(struct xlator *from, const struct event *);

@@ -237,9 +237,21 @@ static bool code_time(struct codec *c, struct time *t)
 	return xdr_int64_t(&c->xdr, &t->sec) && code_u32(c, &t->nsec);
 }
 
+/* One word: the mode takes the lower half. */
+static bool code_mode_flags(struct codec *c, struct attr *a)
+{
+	uint32_t word = (a->mode & UINT16_MAX) | a->flags << 16;
+
+	if (!code_u32(c, &word))
+		return false;
+	a->mode = word & UINT16_MAX;
+	a->flags = word >> 16;
+	return true;
+}
+
 static bool code_attr(struct codec *c, struct attr *a)
 {
-	return code_gfid(c, &a->gfid) && code_u32(c, &a->mode) && code_u32(c, &a->nlink) && code_u32(c, &a->uid) &&
+	return code_gfid(c, &a->gfid) && code_mode_flags(c, a) && code_u32(c, &a->nlink) && code_u32(c, &a->uid) &&
 	       code_u32(c, &a->gid) && code_u64(c, &a->rdev) && code_u64(c, &a->size) && code_u64(c, &a->blocks) &&
 	       code_u32(c, &a->blksize) && code_time(c, &a->atime) && code_time(c, &a->mtime) && code_time(c, &a->ctime) &&
 	       code_time(c, &a->btime);

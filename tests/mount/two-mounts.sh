@@ -114,6 +114,11 @@ check("removed elsewhere", f.read(), "still here")
 f.close()
 END
 
+# What one may believe without asking, it does not believe any more when the other has changed it.
+mkdir "$MNT/random" "$SCRATCH/model"
+chmod 755 "$MNT/random" "$SCRATCH/model"
+python3 "$(dirname "$0")/believed.py" "$MNT/random" "$SCRATCH/other/random" "$SCRATCH/model" $((ROUNDS * 3)) "$SEED" || fail "one mount believes what is no longer so (SEED=$SEED)"
+
 stop_mount "$SCRATCH/other" "$OTHER_PID"
 stop_stack
 pass

@@ -20,6 +20,7 @@ static const char help[] =
 	"  --jobs N           so many processes at a time (1)\n"
 	"  --keep-going       do not stop at the tenth failure\n"
 	"  --members N, --arbiter, --clients N, --tasks N, --ops N, --faults N, --gentle, --wild   instead of what the seed says\n"
+	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
 	"  --mutant NAME      with this deliberate mistake\n"
@@ -33,11 +34,11 @@ enum { HANG_S = 60, REPORT_MAX = 700, FAILURES_SHOWN = 10 };
 struct options {
 	uint64_t from, to;
 	unsigned jobs, members, clients, tasks, operations, faults;
-	int arbiter, wild;
+	int arbiter, wild, kernel;
 	enum stack stack;
 	bool single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
-static struct options options = { .from = 1, .to = 100, .jobs = 1, .arbiter = -1, .wild = -1 };
+static struct options options = { .from = 1, .to = 100, .jobs = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
@@ -97,6 +98,7 @@ static void make_plan(uint64_t seed)
 	if (options.wild >= 0)
 		plan.wild = options.wild;
 	plan.ignore_unlinked = options.ignore_unlinked;
+	plan.kernel = plan.stack == STACK_REPLICA && (options.kernel >= 0 ? options.kernel : (int)(seed & 1));
 	if (plan.stack == STACK_SINGLE)
 		plan.members = 1;
 	if (plan.stack != STACK_REPLICA)
@@ -108,9 +110,10 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 	chance_begin(seed);
 	make_plan(seed);
 	if (verbose)
-		fprintf(stderr, "seed %llu: %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s\n",
+		fprintf(stderr, "seed %llu: %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
 			(unsigned long long)seed, plan.members, plan.arbiter ? " (arbiter)" : "", plan.clients, plan.tasks,
-			plan.operations, plan.faults, plan.wild ? ", wild" : "", plan.cut_all ? ", power cut of all" : "");
+			plan.operations, plan.faults, plan.wild ? ", wild" : "", plan.cut_all ? ", power cut of all" : "",
+			plan.kernel ? ", kernels that believe" : "");
 	world_run(directory);
 	*r = (struct report){ .seed = seed,
 			      .hash = trace_hash(),
@@ -358,6 +361,10 @@ static bool flag(const char *arg)
 		return options.arbiter = 1, true;
 	if (!strcmp(arg, "--wild"))
 		return options.wild = 1, true;
+	if (!strcmp(arg, "--kernel"))
+		return options.kernel = 1, true;
+	if (!strcmp(arg, "--no-kernel"))
+		return options.kernel = 0, true;
 	if (!strcmp(arg, "--gentle"))
 		return options.wild = 0, true;
 	return false;

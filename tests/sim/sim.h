@@ -124,7 +124,7 @@ void server_lost(struct connection *);
 void server_print_counts(FILE *); /* calls by fop */
 
 /* ---- translators, whose modules in tests/sim/xlators only name these ---- */
-extern const struct xlator_type sim_client_type, sim_server_type, sim_disk_type, sim_naive_type;
+extern const struct xlator_type sim_client_type, sim_server_type, sim_disk_type, sim_naive_type, sim_kernel_type;
 
 /* ---- disk.c ---- */
 struct disk;
@@ -156,7 +156,7 @@ enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
 	unsigned members, clients, tasks, operations, faults, sync_s;
-	bool arbiter, wild, cut_all, ignore_unlinked;
+	bool arbiter, wild, cut_all, ignore_unlinked, kernel;
 	enum stack stack;
 };
 extern struct plan plan;

@@ -82,6 +82,8 @@ static char *volfile_of(const struct node *n)
 		put_clients(to);
 	else
 		put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive");
+	if (n->kind == NODE_CLIENT && plan.kernel)
+		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes set\nend-volume\n");
 	fclose(to);
 	return text;
 }

@@ -398,6 +398,20 @@ bool stamp_of(const struct request *rq, struct replica_stamp *s)
 	return true;
 }
 
+void granted_attach(struct request *rq)
+{
+	request_extend(&rq->reply_extensions, REPLICA_EXTENSION, REPLICA_EXTENSION_VERSION, false, NULL, 0);
+}
+
+bool granted_of(const struct request *rq)
+{
+	const struct extension *e = rq->reply_extensions;
+
+	while (e && e->type != REPLICA_EXTENSION)
+		e = e->next;
+	return e;
+}
+
 /* ---- notes ---- */
 
 bool note_same(const struct note *a, const struct note *b)

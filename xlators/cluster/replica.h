@@ -59,6 +59,8 @@ enum replica_verb {
 	REPLICA_LINKS,	    /* `inode` -> names of the object there (see REPLICA_FIND) */
 	REPLICA_DIRECTORY,  /* gfid -> inode, names: of a directory; -ENOENT: not known here, or no directory */
 	REPLICA_UNLINKED,   /* gfid -> inode: of an object in use that has no name any more; -ENOENT */
+	REPLICA_TRY, /* epoch, number, gfids -> for each a byte: 1, the session has the token now, for nobody else had it or waits for it */
+	REPLICA_BELIEVE, /* epoch: the session lets others believe what it reads under its tokens; -EVIEW: it must not */
 	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
 	REPLICA_SKIP, /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
@@ -84,6 +86,11 @@ enum replica_verb {
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
 enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
 
+/* A session whose call of BELIEVE was answered by all members that are IN or BACK may for PROOF_MS, from when it was sent, let its users believe for BELIEF_MS
+ * what it reads of objects whose tokens it holds. A member that comes into a new view grants no token until BELIEF_WAIT_MS after the
+ * last such call. What is more in it than the sum of the other two is for clocks, and for who takes an answer late. */
+enum { BELIEF_MS = 600, BELIEF_PROOF_MS = 400, BELIEF_WAIT_MS = 1200 };
+
 /* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
 #define LIMBO ".stratus.limbo"
 
@@ -103,6 +110,9 @@ struct replica_stamp {
 uint64_t session_tag(const uint8_t session[16]);
 int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
 bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
+/* In the answer of the granter to the making of an object: the session has its token. */
+void granted_attach(struct request *);
+bool granted_of(const struct request *);
 
 /* ---- notes ---- */
 enum note_kind { NOTE_DATA = 1, NOTE_META, NOTE_NAME, NOTE_NEW };
@@ -117,7 +127,7 @@ struct note {
 	uint8_t session[16];
 	uint64_t sequence;
 	uint32_t fop;
-	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -EIO unknown */
+	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -ENOSPC not done as a whole, -EIO unknown */
 	uint64_t value; /* bytes written or copied */
 	bool resolved;	/* the coordinator has made all members equal: status says how */
 	uint32_t objects;

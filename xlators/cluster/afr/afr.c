@@ -73,6 +73,7 @@ static int afr_init(struct xlator *x, struct problem *p)
 	a->flights.next = a->flights.prev = &a->flights;
 	a->view.members = (uint8_t)x->children;
 	atomic_store(&a->local, members_here(x));
+	atomic_store(&a->moment, clock_ns()); /* later than any of an instance before */
 	object_init(&a->rename_token, NULL);
 	return 0;
 }
@@ -128,6 +129,7 @@ static void child_changed(struct xlator *x, int child, bool up)
 
 	pthread_mutex_lock(&a->lock);
 	a->stale = true;
+	a->gaps += !up;
 	pthread_mutex_unlock(&a->lock);
 	task_cond_broadcast(&a->changed);
 	if (up ? !before : before == 1u << child) /* the first came, or the last went */
@@ -244,6 +246,7 @@ const struct xlator_type xlator_type = {
 	.forget_inode = afr_forget_inode,
 	.forget_file = afr_forget_file,
 	.dump = afr_dump,
+	.believe = afr_believe,
 	.any = afr_any,
 	.write = afr_write,
 	.copy_range = afr_copy_range,

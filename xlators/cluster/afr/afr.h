@@ -10,6 +10,7 @@ enum { ENAMELESS = 4200 }; /* inside of afr: the member can't find the object, f
 /* ---- objects ---- */
 
 enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_HELD, TOKEN_RETURNING };
+enum touch { TOUCH_ANY, TOUCH_META };
 enum span_kind { SPAN_DATA, SPAN_NAME, SPAN_ALL };
 struct span { /* of an object, under change by this client; on the stack of the task */
 	enum span_kind kind;
@@ -35,12 +36,18 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t epoch; /* of the token */
 	unsigned pins;	/* changes that use the token just now */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
+	bool shared;	/* it was asked back once */
 	struct span *spans;
 	uint64_t sent;	   /* how many changes were sent */
 	uint64_t undone;   /* afr.undone when one failed last that may have been done somewhere */
 	unsigned retrying; /* changes that are sent anew: reads wait for them */
 	bool size_known;   /* while the token is held */
 	uint64_t size;
+	/* Moments: see believe.c. */
+	uint64_t gained;	/* when the token came */
+	uint64_t touched[2];	/* when this client last changed it: data, attributes, names; mode, owner, xattrs */
+	uint64_t gaps;		/* afr.gaps when the token came */
+	uint64_t listed_ns;	/* when somebody last was told to believe a listing */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
 	unsigned helds;
 	bool locked_ever;
@@ -91,14 +98,18 @@ struct afr {
 	atomic_uint up;		     /* children that are connected */
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
-	pthread_mutex_t lock;	  /* guards what follows */
-	struct task_cond changed; /* the view did, or a member went down */
+	atomic_uint_fast64_t moment; /* the last that was given */
+	pthread_mutex_t lock;	     /* guards what follows */
+	struct task_cond changed;    /* the view did, or a member went down */
 	struct view view;
 	bool stale;
-	uint64_t sequence;     /* the last given */
-	struct flight flights; /* ring */
-	uint64_t told;	       /* settled, as all members know it */
-	uint64_t last_ns;      /* when a change ended last */
+	uint64_t sequence;			       /* the last given */
+	struct flight flights;			       /* ring */
+	uint64_t told;				       /* settled, as all members know it */
+	uint64_t last_ns;			       /* when a change ended last */
+	uint64_t proved_ns, proved_epoch, gaps_proved; /* of the last BELIEVE that all members granted: when it was sent */
+	uint64_t gaps;				       /* connections lost: a brick may have ended the session */
+	bool proving;
 	bool settling, stopping;
 	unsigned tasks;
 	uint64_t asked;			      /* for tokens: the number of the last request */
@@ -129,6 +140,18 @@ int afr_spawn(struct afr *, task_fn *, void *arg);
 void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
+/* believe.c */
+uint64_t afr_moment(struct afr *);
+uint64_t afr_believe(struct xlator *, struct inode *, enum believe, uint64_t since);
+/* With the object's lock held. */
+void object_gained(struct afr *, struct object *);
+void object_touched(struct afr *, struct object *, enum touch);
+/* Takes the tokens of the directory and of what it lists, as far as they are free. True: what was listed must be read again to be believed. */
+bool afr_take_listed(struct afr *, struct inode *directory, const struct dirents *);
+/* Before a token is given back: nobody believes any more what was read under it. Waits a moment, perhaps. */
+void afr_disbelieve(struct afr *, struct object *);
+void afr_doubt(struct afr *, struct object *); /* a change of it failed, perhaps half done */
+
 /* flight.c */
 void flight_begin(struct afr *, struct flight *);
 void flight_end(struct afr *, struct flight *);
@@ -146,8 +169,8 @@ void object_named(struct afr *, struct inode *, struct inode *parent, const char
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
-int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
-void spans_unlock(struct object **, struct span *, unsigned count);
+int spans_lock(struct afr *, struct object **, struct span *, unsigned count, uint64_t deadline);
+void spans_unlock(struct afr *, struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,
 		bool); /* the change is under way; or it is known that it is not done */
 void spans_undone(struct afr *, struct object **, unsigned count); /* it failed, and members may have done it */
@@ -158,16 +181,23 @@ int spans_settled(struct object *, const struct span *seen, uint64_t before, uin
 bool spans_any(struct object *, uint64_t before);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
+bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
+void token_wanted(struct afr *, struct object *, uint64_t epoch, bool got);
+void token_given(struct afr *, struct inode *, uint64_t epoch); /* with the answer to the making of it */
 void token_recalled(struct afr *, struct object *);
 /* The token of an object that is not known here, or not any more. */
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
 int object_resolve(struct afr *, struct inode *, int child);
+/* What has no name any more, at a child that could not find it. -ENOENT: it is not there, or does not count there; -ERECOVERING: it is, and is
+ * to be asked for again; -ESTALE: it is, but can't be used. */
+int object_absent(struct afr *, struct inode *, int child);
 
 /* call.c */
 struct member_result {
 	int status; /* for the caller: -ETIMEDOUT if it had not answered */
 	bool asked, done;
+	bool granted; /* see granted_of */
 	int answered; /* by the branch */
 	union any_out {
 		struct lookup_out lookup;

@@ -92,14 +92,13 @@ static int skip(struct afr *a, int member, const struct view *v, const struct no
 }
 
 /* A member that did the change says that no name leads to its object. */
-static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, const struct note *n)
+static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, struct inode *inode)
 {
-	cleanup_inode struct inode *inode = inode_find(a->x->inodes, &n->object[0].gfid);
 	struct blob links = { 0 };
 	struct unpack u;
 	bool none = false;
 
-	for (int i = 0; i < v->members && inode; i++) {
+	for (int i = 0; i < v->members; i++) {
 		if (!fan_result(f, i)->asked || fan_result(f, i)->status)
 			continue;
 		if (afr_verb(a, i, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
@@ -110,6 +109,18 @@ static bool has_no_name(struct afr *a, const struct view *v, struct fan *f, cons
 	}
 	free(links.bytes);
 	return none;
+}
+
+/* It may have lost its name since the member was asked: that it could not be found there does not mean that nobody has it open there. */
+static int nameless_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
+{
+	cleanup_inode struct inode *inode = inode_find(a->x->inodes, &n->object[0].gfid);
+	int err;
+
+	if (!inode || !has_no_name(a, v, f, inode))
+		return -ESTALE;
+	err = object_absent(a, inode, member);
+	return err == -ENOENT ? -ENAMELESS : err;
 }
 
 /* A copy that was not done where its target is: the source has no name any more, and is not there. */
@@ -129,8 +140,8 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 
 	if (lacks_source(a, member, n, err))
 		return v->state[member] == MEMBER_BACK ? skip(a, member, v, n) : -ESTALE;
-	if (err == -ESTALE && n->object[0].kind != NOTE_NAME && has_no_name(a, v, f, n))
-		err = -ENAMELESS;
+	if (err == -ESTALE && n->object[0].kind != NOTE_NAME)
+		err = nameless_at(a, v, f, member, n);
 	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
 	if (err == -ENAMELESS && (n->fop == FOP_link || n->object[0].kind == NOTE_NAME)) /* a directory that is gone */
 		return -ENOENT;

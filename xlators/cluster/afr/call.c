@@ -138,6 +138,14 @@ static uint64_t member_deadline(struct afr *a, const struct request *rq, int mem
 	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
 }
 
+/* It was not for the object that the member refused, but for the file, or another object. */
+static bool knows_yet(struct afr *a, struct inode *inode, int child)
+{
+	int err = afr_verb(a, child, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, NULL);
+
+	return !err || err == -EXDEV;
+}
+
 /* The member does not know it by that handle any more (its disk was replaced): names may lead there. */
 static void forget_known(struct afr *a, enum fop fop, const void *in, int child)
 {
@@ -155,7 +163,7 @@ static void forget_known(struct afr *a, enum fop fop, const void *in, int child)
 			inode[0] = (*(struct file *const *)at)->inode;
 		}
 		for (int i = 0; i < 2; i++)
-			if (inode[i] && inode_slot(inode[i], a->x))
+			if (inode[i] && inode_slot(inode[i], a->x) && !knows_yet(a, inode[i], child))
 				atomic_fetch_and(&((struct object *)inode_slot(inode[i], a->x))->known, ~(1u << child));
 	}
 }
@@ -262,6 +270,7 @@ static void run_branch(void *arg)
 	pthread_mutex_lock(&f->lock);
 	b->task = NULL;
 	b->result.answered = err;
+	b->result.granted = !err && granted_of(b->rq);
 	b->result.done = true;
 	pthread_mutex_unlock(&f->lock);
 	task_cond_broadcast(&f->answered);

@@ -124,8 +124,9 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return plan_data(a, p, fallocate->file->inode, fallocate->offset, UINT64_MAX);
 	case FOP_copy_range:
 		return plan_copy(a, p, copy);
-	case FOP_link:
-		return plan_name(a, p, &link->loc);
+	case FOP_link: /* its count of links changes: who has its token relies on knowing it */
+		err = link->inode ? plan_all(a, p, link->inode) : 0;
+		return err ? err : plan_name(a, p, &link->loc);
 	case FOP_mknod:
 		return plan_name(a, p, &((const struct mknod_in *)in)->loc);
 	case FOP_mkdir:
@@ -259,6 +260,26 @@ int changing_take(struct changing *c, const struct view *v, struct fan *f, unsig
 	return 0;
 }
 
+/* Of what was made, with the granter's answer; not if something was asked back meanwhile: it may have been this, and is given back. */
+static void take_token(struct changing *c, const struct view *v, struct fan *f)
+{
+	const struct note_object *made = &c->note.object[c->note.objects - 1];
+	cleanup_inode struct inode *inode = NULL;
+	int granter;
+	bool quiet;
+
+	if (!c->note.objects || made->kind != NOTE_NEW)
+		return;
+	pthread_mutex_lock(&c->a->lock);
+	quiet = c->a->recalled == c->recalled;
+	pthread_mutex_unlock(&c->a->lock);
+	granter = quiet ? view_granter(v, &made->gfid) : -1;
+	if (granter >= 0 && fan_result(f, granter)->granted)
+		inode = inode_find(c->a->x->inodes, &made->gfid);
+	if (inode)
+		token_given(c->a, inode, v->epoch);
+}
+
 /* The object is recovered, then it is tried again; the error in the end. */
 static int differ(struct changing *c, const struct view *v, const struct answers *s)
 {
@@ -285,10 +306,14 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 				       MUTANT("new-time") ? clock_wall_ns() : c->time,
 				       c->in_doubt ? REPLICA_DOUBT : 0,
 				       session_tag(c->a->session) };
-	struct fan *f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	struct answers s;
+	struct fan *f;
 	int err = 0;
 
+	pthread_mutex_lock(&c->a->lock);
+	c->recalled = c->a->recalled;
+	pthread_mutex_unlock(&c->a->lock);
+	f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
 	if (!f)
 		return -ENOMEM;
 	c->sent = v->epoch;
@@ -296,6 +321,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case DONE:
 		if (c->collect)
 			changing_collect(c, v, f);
+		take_token(c, v, f);
 		err = changing_take(c, v, f, s.done);
 		*over = true;
 		break;
@@ -351,6 +377,7 @@ static int start_flight(struct changing *c)
 	if (!c->flight)
 		return -ENOMEM;
 	flight_begin(c->a, c->flight);
+	c->time = clock_wall_ns(); /* later than that of all that it waited for */
 	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, true);
 	return 0;
 }
@@ -377,12 +404,31 @@ static int hold(struct changing *c, uint64_t epoch)
 	return err;
 }
 
+/* What its answer tells must not be changed by others between finding that it is done and telling it. */
+static bool shows_what_it_made(const struct changing *c)
+{
+	return c->fop == FOP_create || c->fop == FOP_mknod || c->fop == FOP_mkdir || c->fop == FOP_symlink;
+}
+
+/* It may be done, or yet be done in another view: what is believed of it may not hold. */
+static void doubt(struct changing *c)
+{
+	for (unsigned i = 0; i < c->plan.objects; i++)
+		afr_doubt(c->a, c->plan.object[i]);
+}
+
 static int attempt(struct changing *c, struct view *v, bool *over)
 {
 	int err = afr_view(c->a, c->deadline, v);
 
 	if (err)
 		return err;
+	if (c->sent && c->sent != v->epoch && !c->doubted) { /* others see it as soon as it is settled */
+		c->doubted = true;
+		doubt(c);
+	}
+	if (c->sent && c->sent != v->epoch && !shows_what_it_made(c) && !MUTANT("send-blindly"))
+		return earlier(c, v, over);
 	err = hold(c, v->epoch);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
 		afr_view_stale(c->a, v->epoch);
@@ -443,10 +489,10 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 {
 	memset(c, 0, offsetof(struct changing, note));
 	c->flight = NULL;
-	c->pinned = c->sent = 0;
+	c->pinned = c->sent = c->time = 0;
 	c->in_doubt = false;
 	c->tries = c->differed = 0;
-	c->retrying = c->clean = false;
+	c->retrying = c->clean = c->doubted = false;
 	c->append = NULL;
 	c->collect = NULL;
 	c->a = afr_of(x);
@@ -455,7 +501,6 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->in = in;
 	c->out = out;
 	c->deadline = deadline_of(c->a, rq);
-	c->time = clock_wall_ns();
 	note_of(fop, in, &c->note);
 }
 
@@ -511,14 +556,15 @@ static void note_size(const struct changing *c, int err)
 
 static int change(struct changing *c)
 {
-	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
 
 	if (err)
 		return err;
-	c->time = clock_wall_ns();
 	err = run(c);
 	note_size(c, err);
-	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
+	if (err && !c->clean)
+		doubt(c);
+	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
 	return err;
 }
 

@@ -26,11 +26,13 @@ struct changing {
 	struct note note;
 	struct flight *flight;
 	uint64_t deadline, time;
-	uint64_t pinned; /* epoch of the tokens that are held; 0: none are */
-	uint64_t sent;	 /* epoch in which it was sent last; 0: it was not yet, or is known not to be done */
-	bool in_doubt;	 /* it may have been done, and nobody can tell */
+	uint64_t pinned;   /* epoch of the tokens that are held; 0: none are */
+	uint64_t sent;	   /* epoch in which it was sent last; 0: it was not yet, or is known not to be done */
+	uint64_t recalled; /* afr.recalled when it was sent last */
+	bool in_doubt;	   /* it may have been done, and nobody can tell */
 	unsigned tries, differed;
 	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
+	bool doubted;		       /* nothing is believed of what it touches since it was sent in an earlier view */
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	struct file **collect; /* create: the members' files */

@@ -110,6 +110,7 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 		return -EIO;
 	c->in_doubt |= outcome == OUTCOME_NONE; /* of this try or of one before */
 	c->sent = 0;
+	c->time = clock_wall_ns();
 	if (!c->append)
 		return 0;
 	flight_end(c->a, c->flight);

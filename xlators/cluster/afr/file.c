@@ -463,6 +463,21 @@ static void rewind_to(struct opened *o, uint64_t ordinal)
 		o->lister = -1;
 }
 
+/* What was read before the tokens came is read again. It keeps the inodes meanwhile, with which the tokens would go. */
+static int list_believed(struct afr *a, struct request *rq, int member, const struct readdir_in *in, struct readdir_out *out)
+{
+	int err = one_call(a, rq, member, FOP_readdir, in, out, NULL);
+	struct readdir_out first = *out;
+
+	if (err || !rq->moment || !(in->flags & READDIR_PLUS) || !afr_take_listed(a, in->file->inode, &first.entries))
+		return err;
+	memset(out, 0, sizeof(*out));
+	rq->moment = afr_moment(a);
+	err = one_call(a, rq, member, FOP_readdir, in, out, NULL);
+	fop_out_clear(FOP_readdir, &first);
+	return err;
+}
+
 static void drop_entries(struct readdir_out *out)
 {
 	fop_out_clear(FOP_readdir, out);
@@ -492,7 +507,7 @@ static int list_settled(struct afr *a, struct request *rq, int lister, const str
 
 	do {
 		seen = look_at(a, in->file->inode, SPAN_ALL, 0, UINT64_MAX);
-		err = one_call(a, rq, lister, FOP_readdir, in, out, NULL);
+		err = list_believed(a, rq, lister, in, out);
 		if (err)
 			return err;
 		err = look_holds(a, &seen, deadline);

@@ -166,7 +166,7 @@ static int span_lock(struct object *o, struct span *s, uint64_t deadline)
 	return err;
 }
 
-static void span_unlock(struct object *o, struct span *s)
+static void span_unlock(struct afr *a, struct object *o, struct span *s)
 {
 	struct span **at;
 
@@ -174,28 +174,29 @@ static void span_unlock(struct object *o, struct span *s)
 	for (at = &o->spans; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
+	object_touched(a, o, s->kind == SPAN_ALL ? TOUCH_META : TOUCH_ANY);
 	pthread_mutex_unlock(&o->lock);
 	task_cond_broadcast(&o->changed);
 }
 
-int spans_lock(struct object **o, struct span *s, unsigned count, uint64_t deadline)
+int spans_lock(struct afr *a, struct object **o, struct span *s, unsigned count, uint64_t deadline)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		err = span_lock(o[i], &s[i], deadline);
 		if (err) {
-			spans_unlock(o, s, i);
+			spans_unlock(a, o, s, i);
 			return err == -ETIMEDOUT ? -EIO : err;
 		}
 	}
 	return 0;
 }
 
-void spans_unlock(struct object **o, struct span *s, unsigned count)
+void spans_unlock(struct afr *a, struct object **o, struct span *s, unsigned count)
 {
 	while (count-- > 0)
-		span_unlock(o[count], &s[count]);
+		span_unlock(a, o[count], &s[count]);
 }
 
 void spans_sent(struct object **o, struct span *s, unsigned count, bool on)
@@ -253,6 +254,8 @@ int spans_settled(struct object *o, const struct span *seen, uint64_t before, ui
 }
 
 /* ---- tokens ---- */
+
+static void start_giving_back(struct afr *, struct object *);
 
 static const struct gfid *gfid_of(const struct object *o)
 {
@@ -402,6 +405,7 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	o->token = err ? TOKEN_NONE : TOKEN_HELD;
 	o->epoch = epoch;
 	o->size_known = false;
+	object_gained(a, o);
 	task_cond_broadcast(&o->changed);
 	return err;
 }
@@ -437,6 +441,55 @@ int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline
 	return err;
 }
 
+/* For what is nice to have, but nobody shall have to ask back often: who has asked once goes before. */
+bool token_want(struct afr *a, struct object *o, uint64_t epoch)
+{
+	bool want;
+
+	pthread_mutex_lock(&o->lock);
+	if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
+		o->token = TOKEN_NONE;
+	want = o->token == TOKEN_NONE && !o->shared;
+	if (want) {
+		o->token = TOKEN_ASKED;
+		o->recalled = false;
+	}
+	pthread_mutex_unlock(&o->lock);
+	if (want)
+		token_stays(a, gfid_of(o));
+	return want;
+}
+
+void token_wanted(struct afr *a, struct object *o, uint64_t epoch, bool got)
+{
+	pthread_mutex_lock(&o->lock);
+	o->token = got ? TOKEN_HELD : TOKEN_NONE;
+	o->epoch = epoch;
+	o->size_known = false;
+	object_gained(a, o);
+	if (got && o->recalled && !o->pins)
+		start_giving_back(a, o);
+	pthread_mutex_unlock(&o->lock);
+	task_cond_broadcast(&o->changed);
+}
+
+/* If it was asked back before this was known here it has been given back, or will be: a message may have overtaken the answer. */
+void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
+{
+	struct object *o = object_of(a, inode);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (o->token == TOKEN_NONE && !o->shared) {
+		o->token = TOKEN_HELD;
+		o->epoch = epoch;
+		o->size_known = false;
+		object_gained(a, o);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
 struct giving_back {
 	struct afr *a;
 	struct object *o;
@@ -470,6 +523,7 @@ static void give_back(void *arg)
 {
 	struct giving_back *g = arg;
 
+	afr_disbelieve(g->a, g->o);
 	release(g->a, gfid_of(g->o), g->epoch);
 	pthread_mutex_lock(&g->o->lock);
 	if (g->o->token == TOKEN_RETURNING)
@@ -513,7 +567,7 @@ void token_recalled(struct afr *a, struct object *o)
 	if (MUTANT("bear-no-release"))
 		return;
 	pthread_mutex_lock(&o->lock);
-	o->recalled = true;
+	o->recalled = o->shared = true;
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
 		pthread_mutex_lock(&a->lock);
 		o->epoch = a->view.epoch;
@@ -722,6 +776,22 @@ static void lose(struct afr *a, struct object *o, int child)
 	atomic_store(&o->lost_epoch, a->view.epoch);
 	pthread_mutex_unlock(&a->lock);
 	atomic_fetch_or(&o->lost, 1u << child);
+	atomic_fetch_and(&o->known, ~(1u << child));
+}
+
+int object_absent(struct afr *a, struct inode *inode, int child)
+{
+	struct object *o = object_of(a, inode);
+	bool known;
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	known = atomic_load(&o->known) >> child & 1;
+	err = by_gfid(a, inode, child, REPLICA_UNLINKED);
+	if (err == -ENOENT)
+		lose(a, o, child);
+	return err ? err : known ? -ESTALE : -ERECOVERING;
 }
 
 static int search(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)

@@ -126,6 +126,14 @@ static int outcome_of(const struct union_note *u)
 	return !u->status[u->truth] ? 0 : is_vague(u->status[u->truth]) ? -EIO : -ECANCELED;
 }
 
+/* The same for clients: what is not done may be there in part, where the truth had no more room. */
+static int told_of(const struct union_note *u)
+{
+	int status = u->has[u->truth] ? u->status[u->truth] : 0, outcome = outcome_of(u);
+
+	return outcome && (status == -ENOSPC || status == -EDQUOT) ? -ENOSPC : outcome;
+}
+
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
 static int say_status(struct recovery *r, const struct union_note *u, int to, int status)
 {
@@ -331,7 +339,7 @@ static int resolve(struct recovery *r)
 		for (; u && p.size < REPLICA_BLOB_MAX - 4096; u = u->next) {
 			if (u->note.resolved)
 				continue;
-			u->note.status = MUTANT("all-done") ? 0 : outcome_of(u);
+			u->note.status = MUTANT("all-done") ? 0 : told_of(u);
 			u->note.resolved = true;
 			pack_note(&p, &u->note);
 		}

@@ -87,6 +87,19 @@ static void union_resolved(struct note *all, const struct note *n)
 	}
 }
 
+/* An arbiter is sent no data, so it notes none, or the last byte only. */
+static void union_ranges(struct note *all, const struct note *n)
+{
+	for (unsigned i = 0; i < all->objects && i < n->objects; i++) {
+		struct note_object *o = &all->object[i];
+
+		if (o->kind != NOTE_DATA || n->object[i].kind != NOTE_DATA)
+			continue;
+		o->start = n->object[i].start < o->start ? n->object[i].start : o->start;
+		o->end = n->object[i].end > o->end ? n->object[i].end : o->end;
+	}
+}
+
 static int union_add(struct coordinator *c, int member, const struct note *n)
 {
 	struct union_note *u = union_find(c, n);
@@ -102,6 +115,7 @@ static int union_add(struct coordinator *c, int member, const struct note *n)
 		c->notes = u;
 	}
 	union_resolved(&u->note, n);
+	union_ranges(&u->note, n);
 	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
 		u->note.value = n->value;
 	u->has[member] = true;

@@ -111,7 +111,7 @@ static bool follows(const struct member *m, const struct note *n)
 /* A member that is BACK: what the change touches, or copies, is not there yet. */
 static bool any_pending(struct member *m, const struct note *n, const struct gfid *source)
 {
-	if (source && member_pending(m, source) && !MUTANT("copy-pending"))
+	if (source && (member_pending(m, source) || gfid_set_has(&m->unhealed, source)) && !MUTANT("copy-pending"))
 		return true;
 	if (follows(m, n))
 		return false;
@@ -258,8 +258,11 @@ static void no_longer_running(struct member *m, unsigned parity)
 		task_cond_broadcast(&m->event);
 }
 
-static void ended(struct member *m, struct admitted *a, enum fop fop, const void *out, int err)
+/* True if the session has the token of what it made. */
+static bool ended(struct member *m, struct admitted *a, enum fop fop, const void *in, const void *out, int err)
 {
+	bool granted = false;
+
 	pthread_mutex_lock(&m->lock);
 	if (!err) {
 		made_right(m, &a->note->note);
@@ -269,11 +272,14 @@ static void ended(struct member *m, struct admitted *a, enum fop fop, const void
 	a->note->note.value = err ? 0 : value_of(fop, out);
 	if (!err)
 		touch_made(m, fop, out);
+	if (!err && makes(fop) && !a->note->orphan)
+		granted = token_grant_new(m, a->note->session, made_gfid(fop, in));
 	note_keep_inodes(m, a->note);
 	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
 		ended_late(m, a->note);
 	no_longer_running(m, a->parity);
 	pthread_mutex_unlock(&m->lock);
+	return granted;
 }
 
 /* Copying ends early where the source ends, which is no failure. */
@@ -322,7 +328,8 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
-	ended(m, &a, fop, out, err);
+	if (ended(m, &a, fop, in, out, err))
+		granted_attach(rq);
 	return err;
 }
 

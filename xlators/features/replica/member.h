@@ -138,10 +138,14 @@ struct member {
 	struct task_cond event;			    /* something that somebody may wait for */
 	struct view view;			    /* epoch 0: not active since the start */
 	uint64_t lease_until_ns;
-	uint64_t prune; /* what changed up to this generation need not be listed: all members have synced it */
+	uint64_t
+		believed_ns; /* when a session was last allowed to let others believe; from the start, for what was before is not known */
+	uint64_t grant_from_ns; /* no token is granted before, nor is seen what was recovered and is not settled */
+	uint64_t prune;		/* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
+	uint64_t active_ns;  /* since when it is in this view */
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */
@@ -151,6 +155,9 @@ struct member {
 	struct gfid_set pending, healed; /* healed: when all is pending */
 	bool all_pending;
 	struct gfid_set again; /* became pending since the list was asked for last: what is healed now may lack it */
+	/* Struck off the list at a member that is BACK though they could not be made equal, for nobody knows a name of them: if they are here, in a
+	 * directory that is not healed yet or in the limbo, nothing may be copied from them. */
+	struct gfid_set unhealed;
 	/* Pending, but changed nevertheless: a large file is healed in pieces, between which it is written. */
 	struct gfid_set follows;
 	struct gfid_set staged_pending;
@@ -209,8 +216,8 @@ void note_keep_inodes(struct member *, struct kept_note *);
 void note_free(struct kept_note *);
 int staged_add(struct member *, const struct note *); /* for the epoch to come */
 void staged_drop(struct member *);
-/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, or in recovery. `name` NULL: anything of the
- * object; else, of a directory, that name. */
+/* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, in recovery, or recovered
+ * and not to be seen yet. `name` NULL: anything of the object; else, of a directory, that name. */
 struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
@@ -220,6 +227,8 @@ unsigned orphans(const struct member *);
 
 /* tokens.c */
 int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *);
+bool token_grant_new(struct member *, struct session *, const struct gfid *);		 /* lock held */
+bool token_try(struct member *, struct session *, uint64_t number, const struct gfid *); /* lock held; if it is free */
 /* lock held; not if it was asked for again, with a higher number */
 void token_release(struct member *, struct session *, uint64_t number, const struct gfid *);
 void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */

@@ -91,6 +91,7 @@ static int replica_init(struct xlator *x, struct problem *p)
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));
 	m->incarnation |= 1;
 	m->boot = runtime_boot();
+	m->believed_ns = clock_ns();
 	m->token_room = TOKEN_ROOM;
 	m->token = calloc(m->token_room, sizeof(*m->token));
 	return m->token ? 0 : problem_set(p, ENOMEM, "no memory");
@@ -200,6 +201,7 @@ static void replica_finish(struct xlator *x)
 	gfid_set_free(&m->staged_pending);
 	gfid_set_free(&m->dead);
 	gfid_set_free(&m->follows);
+	gfid_set_free(&m->unhealed);
 	index_close(&m->index);
 	pthread_mutex_destroy(&m->lock);
 }

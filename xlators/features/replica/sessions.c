@@ -158,12 +158,26 @@ static bool touches(const struct note *n, const struct gfid *g, const char *name
 	return false;
 }
 
+enum { SENT_AGAIN_MS = 1200 };
+
+/* Of a change that recovery has resolved. If half of it is there, its client does the rest soon. If it is done, its client may not know yet, and
+ * let others believe what was before. */
+static bool seen_by_others(const struct member *m, const struct kept_note *k)
+{
+	if (!k->note.status)
+		return clock_ns() >= m->grant_from_ns;
+	if (k->note.status == -ENOSPC && k->session->client)
+		return clock_ns() > m->active_ns + SENT_AGAIN_MS * 1000000ull;
+	return true;
+}
+
 struct kept_note *note_on(struct member *m, const struct gfid *g, const char *name, const struct session *not_of)
 {
 	size_t bucket = bucket_of(g);
 	struct kept_note *k = m->bucket[bucket];
 
-	while (k && (k->resolved || (k->session == not_of && !k->recovering && !k->orphan) || !touches(&k->note, g, name)))
+	while (k && ((k->session == not_of && !k->recovering && !k->orphan) || !touches(&k->note, g, name) ||
+		     (k->resolved && seen_by_others(m, k))))
 		k = *next_in(k, bucket);
 	return k;
 }

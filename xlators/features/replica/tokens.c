@@ -3,6 +3,7 @@
 #include "member.h"
 
 enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000 };
+enum { TOKENS_FREELY = TOKENS_MAX / 2 }; /* who has more gets only what it needs for a change */
 
 static struct token **place(struct member *m, const struct gfid *g)
 {
@@ -200,8 +201,11 @@ static void thin_out(struct member *m, struct session *s)
 	pthread_mutex_lock(&m->lock);
 }
 
+/* In a new view not before nobody believes any more what was read under a token of an earlier one. */
 static bool may_grant(struct member *m, const struct gfid *g)
 {
+	if (clock_ns() < m->grant_from_ns && !MUTANT("grant-believed"))
+		return false;
 	return !note_blocks(m, g) || MUTANT("grant-in-recovery");
 }
 
@@ -240,6 +244,13 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 	return -EAGAIN;
 }
 
+static uint64_t look_again(const struct member *m)
+{
+	uint64_t now = clock_ns(), soon = now + TELL_AGAIN_NS;
+
+	return m->grant_from_ns > now && m->grant_from_ns < soon ? m->grant_from_ns : soon;
+}
+
 int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t number, const struct gfid *g)
 {
 	uint64_t deadline = clock_ns() + WAIT_NS;
@@ -264,7 +275,7 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t
 			break;
 		}
 		m->waits++;
-		err = task_cond_wait(&m->event, &m->lock, clock_ns() + TELL_AGAIN_NS);
+		err = task_cond_wait(&m->event, &m->lock, look_again(m));
 		if (err == -ECANCELED)
 			break;
 	}
@@ -277,6 +288,28 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t
 		w.session->waits--;
 	pthread_mutex_unlock(&m->lock);
 	return err;
+}
+
+/* What a session made nobody else can have the token of yet, so it gets it with the answer. */
+bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
+{
+	struct token *t;
+
+	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *place(m, g) || s->tokens >= TOKENS_FREELY ||
+	    !(t = make(m, g)))
+		return false;
+	give_to(t, s);
+	return true;
+}
+
+bool token_try(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
+{
+	struct token *t = *place(m, g);
+	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached) : token_grant_new(m, s, g);
+
+	if (yes && (*place(m, g))->number < number)
+		(*place(m, g))->number = number;
+	return yes;
 }
 
 /* ---- giving up ---- */

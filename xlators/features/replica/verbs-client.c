@@ -111,6 +111,38 @@ int verb_detach(struct asked *a)
 	return 0;
 }
 
+int verb_try(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	uint64_t number;
+
+	if (!s)
+		return -EVIEW;
+	number = unpack_u64(&a->u);
+	while (unpack_more(&a->u)) {
+		struct gfid g = unpack_gfid(&a->u);
+
+		pack_u8(&a->answer, !a->u.failed && token_try(a->m, s, number, &g));
+	}
+	pthread_mutex_unlock(&a->m->lock);
+	return 0;
+}
+
+/* What it is told here holds until grant_from_ns of the next view. */
+int verb_believe(struct asked *a)
+{
+	struct session *s = in_epoch(a);
+	int err;
+
+	if (!s)
+		return -EVIEW;
+	err = a->m->frozen ? -EVIEW : member_serves(a->m, MEMBER_BACK);
+	if (!err)
+		a->m->believed_ns = clock_ns();
+	pthread_mutex_unlock(&a->m->lock);
+	return err;
+}
+
 int verb_suspect(struct asked *a)
 {
 	struct session *s = in_epoch(a);

@@ -66,6 +66,24 @@ static int bury(struct request *rq, struct member *m, uint64_t epoch, struct unp
 	return err < 0 ? err : 0;
 }
 
+/* With the lock held. */
+static int strike(struct member *m, const struct gfid *g, bool gone)
+{
+	int err = 0;
+
+	if (!gone)
+		gfid_set_remove(&m->unhealed, g);
+	else
+		err = gfid_set_add(&m->unhealed, g);
+	if (err >= 0 && m->all_pending)
+		err = gfid_set_add(&m->healed, g);
+	if (err < 0)
+		return err;
+	gfid_set_remove(&m->pending, g);
+	gfid_set_remove(&m->follows, g);
+	return 0;
+}
+
 int verb_strike(struct asked *a, uint64_t epoch)
 {
 	uint8_t flags = unpack_u8(&a->u);
@@ -86,10 +104,7 @@ int verb_strike(struct asked *a, uint64_t epoch)
 			kept++;
 			continue;
 		}
-		gfid_set_remove(&m->pending, &g);
-		gfid_set_remove(&m->follows, &g);
-		if (m->all_pending && gfid_set_add(&m->healed, &g) < 0)
-			err = -ENOMEM;
+		err = strike(m, &g, flags & STRIKE_GONE);
 	}
 	if (!err && flags & STRIKE_REST) {
 		m->all_pending = false;

@@ -106,6 +106,7 @@ static void take_pending(struct member *m, enum member_state before)
 		gfid_set_free(&m->pending);
 		gfid_set_free(&m->again);
 		gfid_set_free(&m->healed);
+		gfid_set_free(&m->unhealed);
 		m->all_pending = false;
 	}
 	if (now != MEMBER_BACK)
@@ -166,9 +167,14 @@ int verb_activate(struct asked *a, uint64_t epoch)
 	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
 		err = -EVIEW;
 	if (!err) {
+		if (before < MEMBER_BACK ||
+		    epoch != m->view.epoch + 1) /* others may have let clients believe without asking here */
+			m->believed_ns = clock_ns();
 		m->view = v;
 		m->lease_until_ns = 0;
+		m->active_ns = clock_ns();
 		m->frozen = false;
+		m->grant_from_ns = m->believed_ns + BELIEF_WAIT_MS * 1000000;
 		m->suspects = 0;
 		tokens_drop(m, NULL);
 		take_pending(m, before);

@@ -15,6 +15,10 @@ static int from_client(struct asked *a)
 		return verb_release(a);
 	case REPLICA_SETTLE:
 		return verb_settle(a);
+	case REPLICA_TRY:
+		return verb_try(a);
+	case REPLICA_BELIEVE:
+		return verb_believe(a);
 	case REPLICA_SUSPECT:
 		return verb_suspect(a);
 	case REPLICA_FAILED:

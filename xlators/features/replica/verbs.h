@@ -23,6 +23,8 @@ int verb_suspect(struct asked *a);
 int verb_failed(struct asked *a);
 int verb_outcome(struct asked *a);
 int verb_skip(struct asked *a);
+int verb_try(struct asked *a);
+int verb_believe(struct asked *a);
 
 /* verbs-names.c */
 int verb_links(struct asked *a, struct inode *inode);

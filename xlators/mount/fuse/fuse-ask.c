@@ -52,6 +52,13 @@ void notify_attributes(struct device *d, uint64_t nodeid)
 		log_debug(d->top, NULL, "the kernel refused a notification: %s", strerror(errno_now()));
 }
 
+void notify_names(struct device *d)
+{
+	struct fuse_out_header note = { sizeof(note), NOTIFY_INC_EPOCH, 0 };
+	if (write(d->fd, &note, sizeof(note)) < 0)
+		log_debug(d->top, NULL, "the kernel refused a notification: %s", strerror(errno_now()));
+}
+
 /* The caller is blocked in this very request, so its groups can't change while we read them. */
 static int load_groups(struct request *rq, gid_t **groups)
 {

@@ -15,6 +15,7 @@ static const uint64_t last = INT64_MAX;
 struct piece {
 	struct ask *ask;
 	bool plus;
+	uint64_t since, believe_ms; /* the names were asked for then, and may be believed for so long */
 	size_t used, room;
 	char bytes[] __attribute__((aligned(8)));
 };
@@ -50,6 +51,8 @@ static bool piece_add(struct piece *p, const char *name, uint64_t ino, mode_t ty
 	memset(at + size - 8, 0, 8); /* the padding */
 	if (p->plus) {
 		entry_fill(p->ask, (struct fuse_entry_out *)at, inode, attr);
+		if (inode && p->believe_ms)
+			believe_listed(p->ask, (struct fuse_entry_out *)at, inode, attr, p->since, p->believe_ms);
 		if (inode)
 			node_remember(p->ask->mount, inode);
 	}
@@ -86,7 +89,7 @@ static bool listing_seek(struct handle *h, uint64_t cookie)
 }
 
 /* A plain listing asks for inodes too: the number that stat(2) shows is made from the gfid. */
-static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_t size)
+static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_t size, bool plus)
 {
 	struct readdir_in in = {
 		.file = h->file,
@@ -96,21 +99,29 @@ static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_
 	};
 	struct readdir_out out = { 0 };
 	listing_drop(h);
+	a->rq.moment = plus ? ask_moment(a) : 0; /* a plain listing is not taken for one that is worth believing */
 	int err = readdir_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
+	h->since = a->rq.moment;
 	h->listing = out.entries;
 	h->cookie = cookie;
 	h->listed = true;
 	return 0;
 }
 
+/* Inodes are of use to the kernel only if it may believe their names for a while. */
 static void piece_fill(struct piece *p, struct handle *h)
 {
+	const struct fuse_private *options = ask_options(p->ask);
+	bool kept = options->attribute_timeout_ms > 0 && options->entry_timeout_ms > 0;
+	p->since = h->since;
+	p->believe_ms = p->plus ? believe_listing(p->ask, h->file->inode, h->since) : 0;
 	while (h->at < h->listing.count) {
 		struct dirent_plus *e = &h->listing.entry[h->at];
 		uint64_t ino = gfid_is_null(&e->gfid) ? UINT32_MAX : gfid_ino(&e->gfid);
-		if (!piece_add(p, e->name, ino, e->type, offset_of(e->next_offset), e->inode, &e->attr))
+		struct inode *inode = kept || p->believe_ms ? e->inode : NULL;
+		if (!piece_add(p, e->name, ino, e->type, offset_of(e->next_offset), inode, &e->attr))
 			return;
 		h->cookie = e->next_offset;
 		h->at++;
@@ -125,7 +136,7 @@ static int piece_make(struct piece *p, struct handle *h, uint64_t offset)
 	offset = piece_add_dots(p, h->file->inode, offset);
 	uint64_t cookie = cookie_of(offset);
 	bool kept = listing_seek(h, cookie) && (h->at < h->listing.count || h->listing.end || h->listing.count == 0);
-	int err = kept ? 0 : listing_fetch(p->ask, h, cookie, p->room);
+	int err = kept ? 0 : listing_fetch(p->ask, h, cookie, p->room, p->plus);
 	if (!err)
 		piece_fill(p, h);
 	return err;
@@ -152,7 +163,7 @@ static int list(struct ask *a, bool plus)
 	struct piece *p = room >= PIECE_MIN ? malloc(sizeof(*p) + room) : NULL;
 	if (!p)
 		return room < PIECE_MIN ? -EINVAL : -ENOMEM;
-	p->ask = a, p->plus = plus, p->used = 0, p->room = room;
+	*p = (struct piece){ .ask = a, .plus = plus, .room = room };
 	int err = task_lock(&h->lock, a->rq.deadline_ns);
 	if (!err) {
 		err = piece_make(p, h, arg->offset);

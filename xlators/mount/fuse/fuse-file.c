@@ -34,7 +34,7 @@ static int reply_open(struct ask *a, struct file *file, uint32_t open_flags)
 	if (!h)
 		return -ENOMEM;
 	struct fuse_open_out out = { .fh = (uintptr_t)h, .open_flags = open_flags };
-	if (a->head.opcode == FUSE_OPEN && ask_options(a)->attribute_timeout_ms == 0)
+	if (a->head.opcode == FUSE_OPEN && ask_options(a)->attribute_timeout_ms == 0 && !believe_told(a, file->inode))
 		notify_attributes(a->device, a->head.nodeid); /* see entry_keep_for_now */
 	if (reply(a, &out, sizeof(out)) != 0)
 		let_go(a, h);
@@ -58,7 +58,7 @@ int serve_opendir(struct ask *a)
 	return err ? err : reply_open(a, out.file, 0);
 }
 
-static int reply_create(struct ask *a, struct create_out *made)
+static int reply_create(struct ask *a, struct inode *directory, struct create_out *made, uint64_t since)
 {
 	struct {
 		struct fuse_entry_out entry;
@@ -69,6 +69,7 @@ static int reply_create(struct ask *a, struct create_out *made)
 	if (!h)
 		return -ENOMEM;
 	entry_fill(a, &out.entry, made->inode, &made->attr);
+	believe_entry(a, &out.entry, directory, made->inode, &made->attr, since);
 	out.open = (struct fuse_open_out){ .fh = (uintptr_t)h, .open_flags = a->mount->open_flags };
 	node_remember(a->mount, made->inode);
 	if (reply(a, &out, sizeof(out)) != 0) {
@@ -88,12 +89,13 @@ int serve_create(struct ask *a)
 		.umask = arg->umask,
 	};
 	struct create_out out = { 0 };
+	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
 		err = create_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
-		err = reply_create(a, &out);
+		err = reply_create(a, in.loc.parent, &out, since);
 	fop_out_clear(FOP_create, &out);
 	return err;
 }

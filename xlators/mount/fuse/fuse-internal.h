@@ -31,7 +31,7 @@ enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
 struct fuse_private { /* of one translator instance */
 	char *mountpoint, *fsname, *mount_options;
 	int64_t allow_other, data_cache, busy_poll_us;
-	bool default_permissions, readonly, selinux;
+	bool default_permissions, readonly, selinux, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
 	struct mount *mount; /* from start on */
 };
@@ -59,6 +59,7 @@ struct handle {
 	struct dirents listing;	    /* entries that are fetched but not yet given away, from [at] on */
 	uint32_t at;
 	uint64_t cookie; /* of the brick, where [at] begins */
+	uint64_t since;	 /* moment at which it was asked for */
 	bool listed;
 };
 
@@ -81,7 +82,8 @@ struct mount {
 	unsigned devices;
 	pthread_mutex_t watch_lock;
 	bool unwatching; /* for good; guarded by watch_lock */
-	bool cloned, plus;
+	bool cloned;
+	bool believes;		    /* the kernel can be told that names are no longer to be believed: see fuse-believe.c */
 	uint32_t minor, open_flags; /* FOPEN_* of regular files */
 	uint64_t features;	    /* FUSE_* of INIT, agreed with the kernel */
 	size_t max_write;
@@ -89,6 +91,7 @@ struct mount {
 	atomic_uint users;  /* asks and tasks that use the mount */
 	atomic_ulong known; /* inodes known to the kernel */
 	atomic_ulong asked;
+	atomic_ulong disbelieved; /* how often something was */
 	struct bucket bucket[BUCKETS];
 	pthread_mutex_t handles_lock;
 	struct handle *handles;
@@ -98,6 +101,12 @@ struct mount {
 struct node_state {
 	atomic_uint opens;  /* handles */
 	atomic_bool locked; /* a POSIX lock was set: from then on each close tells the brick */
+	/* Moments (believe_ms) at which this was learnt of it; 0: it wasn't. */
+	atomic_ulong plain;	 /* it has no ACL */
+	atomic_ulong asked;	 /* its mode, and whether it has an ACL, was asked for */
+	atomic_ulong searchable; /* a directory that everybody may search */
+	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
+	atomic_ulong told, told_count;
 };
 
 struct operation {
@@ -152,6 +161,7 @@ int reply(struct ask *, const void *bytes, size_t size);
 void reply_error(struct device *, uint64_t unique, int err);
 /* The kernel shall ask for the attributes again. Takes none of the kernel's locks that wait for us, so a shard may send it. */
 void notify_attributes(struct device *, uint64_t nodeid);
+void notify_names(struct device *); /* it shall ask for each name again. Takes no lock */
 void ask_start(struct device *, const struct fuse_in_header *, size_t size);
 
 /* ---- fuse-node.c: inodes and open files, as the kernel numbers them ---- */
@@ -166,6 +176,21 @@ void handle_destroy(struct mount *, struct handle *);
 void listing_drop(struct handle *);
 void attr_fill(struct fuse_attr *, const struct attr *);
 void entry_keep_for_now(struct ask *, struct fuse_entry_out *, struct inode *);
+struct node_state *node_state_make(struct mount *, struct inode *);
+
+/* ---- fuse-believe.c ---- */
+uint64_t ask_moment(const struct ask *); /* 0: nothing will be believed */
+/* Lets the kernel believe the name, and the attributes, if they may be believed. `directory` was asked for the name at that moment. Without
+ * inode: that there is none such. */
+void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *directory, struct inode *, const struct attr *,
+		   uint64_t since);
+/* For how long the names of a listing may be believed that was asked for at that moment; and the same as above for one of them. */
+uint64_t believe_listing(struct ask *, struct inode *directory, uint64_t since);
+void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const struct attr *, uint64_t since, uint64_t ms);
+bool believe_plain(struct ask *, struct inode *);      /* it has no ACL */
+bool believe_told(const struct ask *, struct inode *); /* what the kernel was told of its attributes still holds */
+void disbelieve(struct mount *, struct inode *);       /* NULL: all */
+
 /* Without an inode: zeros. */
 void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode *, const struct attr *);
 
@@ -188,9 +213,11 @@ void unmounted(struct device *);
 /* ---- the operations ---- */
 #define OPERATIONS(X)                                                                                                          \
 	X(lookup)                                                                                                              \
-	X(getattr) X(setattr) X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read)    \
-		X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) \
-			X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek)       \
+	X(getattr)                                                                                                             \
+	X(setattr)                                                                                                             \
+	X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs)       \
+		X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir)         \
+			X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek)                  \
 				X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)

@@ -10,7 +10,8 @@
 #ifndef FUSE_DIRECT_IO_ALLOW_MMAP
 #define FUSE_DIRECT_IO_ALLOW_MMAP (1ULL << 36) /* Linux 6.6 */
 #endif
-enum { FUSE_OLDEST_MINOR = 31 }; /* Linux 5.4; what newer ones offer is taken by feature test */
+enum { NOTIFY_INC_EPOCH = 8, NOTIFY_INC_EPOCH_MINOR = 44 }; /* Linux 6.16 */
+enum { FUSE_OLDEST_MINOR = 31 };			    /* Linux 5.4; what newer ones offer is taken by feature test */
 
 /* SETXATTR as it comes without FUSE_SETXATTR_EXT. */
 struct fuse_setxattr_head {

@@ -115,7 +115,7 @@ static int next_request(struct device *d)
 	if (n == -EAGAIN)
 		atomic_store_explicit(&d->empty_reads, d->empty_reads + 1, memory_order_relaxed);
 	if (n == -ENOENT || n == -EINTR)
-		return 1; /* interrupted before we had it */
+		return 1;			     /* interrupted before we had it */
 	if (n < 0 && n != -EAGAIN && n != -ENOMEM) { /* and it would say so for ever */
 		log_error(d->top, NULL, "the kernel can't be asked for requests: %s; the mount ends", strerror(-(int)n));
 		unmounted(d);

@@ -13,9 +13,8 @@ enum { BACKGROUND_MAX = 256, READ_AHEAD_KB = 1024, DRAIN_STEP_MS = 20, DRAIN_GRA
 /* Not FUSE_ASYNC_DIO: with it the kernel sends the pieces of one large write at the same time, and those of an append would be
  * appended in the order in which they arrive. */
 static const uint64_t features_wanted = FUSE_ASYNC_READ | FUSE_POSIX_LOCKS | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
-					FUSE_DONT_MASK | FUSE_FLOCK_LOCKS | FUSE_AUTO_INVAL_DATA |
-					FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_MAX_PAGES | FUSE_INIT_EXT |
-					FUSE_DIRECT_IO_ALLOW_MMAP;
+					FUSE_DONT_MASK | FUSE_FLOCK_LOCKS | FUSE_AUTO_INVAL_DATA | FUSE_PARALLEL_DIROPS |
+					FUSE_HANDLE_KILLPRIV_V2 | FUSE_MAX_PAGES | FUSE_INIT_EXT | FUSE_DIRECT_IO_ALLOW_MMAP;
 
 /* ---- what libfuse says ---- */
 static _Thread_local char complaint[256];
@@ -35,12 +34,15 @@ static const char *reason(void)
 }
 
 /* ---- INIT ---- */
-static void agree(struct mount *m, const struct fuse_private *p, const struct fuse_init_in *in)
+static void agree(struct mount *m, const struct xlator *x, const struct fuse_init_in *in)
 {
+	const struct fuse_private *p = x->private;
 	uint64_t offered = in->flags | (in->flags & FUSE_INIT_EXT ? (uint64_t)in->flags2 << 32 : 0);
 	bool cached = p->attribute_timeout_ms > 0 && p->entry_timeout_ms > 0;
 	/* What readdirplus tells is of use only if the kernel may believe it for a while. */
-	m->features = offered & (features_wanted | (cached ? FUSE_DO_READDIRPLUS : 0));
+	m->believes = in->minor >= NOTIFY_INC_EPOCH_MINOR && moment_now(x->child[0]);
+	m->features = offered & (features_wanted | (cached ? FUSE_DO_READDIRPLUS : 0) |
+				 (m->believes ? FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO : 0));
 	m->minor = in->minor < FUSE_KERNEL_MINOR_VERSION ? in->minor : FUSE_KERNEL_MINOR_VERSION;
 	/* Direct I/O without the means for shared mmap would break programs: then the page cache, checked at each open and read. */
 	if (p->data_cache == DATA_CACHE_OFF && m->features & FUSE_DIRECT_IO_ALLOW_MMAP)
@@ -57,7 +59,7 @@ static ssize_t read_init(int fd, void *bytes, size_t size)
 }
 
 /* The kernel queued INIT when it mounted; nothing else comes before the answer. */
-static int handshake(struct mount *m, const struct fuse_private *p, struct problem *problem)
+static int handshake(struct mount *m, const struct xlator *x, struct problem *problem)
 {
 	cleanup_buffer struct buffer *got = buffer_create(FUSE_MIN_READ_BUFFER);
 	if (!got)
@@ -69,7 +71,7 @@ static int handshake(struct mount *m, const struct fuse_private *p, struct probl
 	if (in->major != FUSE_KERNEL_VERSION || in->minor < FUSE_OLDEST_MINOR)
 		return problem_set(problem, EPROTO, "the kernel speaks FUSE %u.%u; needed is %d.%d (Linux 5.4) or newer",
 				   in->major, in->minor, FUSE_KERNEL_VERSION, FUSE_OLDEST_MINOR);
-	agree(m, p, in);
+	agree(m, x, in);
 	struct {
 		struct fuse_out_header head;
 		struct fuse_init_out init;
@@ -178,7 +180,7 @@ int mount_create(struct xlator *x, struct mount **made, struct problem *problem)
 	if (!err)
 		err = kernel_mount(m, x->private, problem);
 	if (!err)
-		err = handshake(m, x->private, problem);
+		err = handshake(m, x, problem);
 	if (!err)
 		err = devices_open(m, x, problem);
 	if (!err && (err = devices_watch(m)) != 0)

@@ -44,8 +44,8 @@ void nodes_forget_all(struct mount *m, struct inode_table *inodes)
 	inode_table_each(inodes, forget_all_of, m);
 }
 
-/* What the mount, not one of its graphs, knows of an inode. Made at the first open, freed by forget_inode (fuse.c). */
-static struct node_state *state_make(struct mount *m, struct inode *inode)
+/* What the mount, not one of its graphs, knows of an inode. Made when it is first needed, freed by forget_inode (fuse.c). */
+struct node_state *node_state_make(struct mount *m, struct inode *inode)
 {
 	struct node_state *s = inode_slot(inode, &m->anchor);
 	if (s)
@@ -66,7 +66,7 @@ struct node_state *node_state(struct mount *m, struct inode *inode)
 struct handle *handle_create(struct mount *m, struct file *file)
 {
 	struct handle *h = calloc(1, sizeof(*h));
-	struct node_state *s = h ? state_make(m, file->inode) : NULL;
+	struct node_state *s = h ? node_state_make(m, file->inode) : NULL;
 	if (!s) {
 		free(h);
 		file_unref(file);
@@ -120,10 +120,12 @@ void attr_fill(struct fuse_attr *to, const struct attr *from)
 /* What a LOOKUP tells is good for the stat(2) that it belongs to: without it the kernel would ask for the attributes again at
  * once. The kernel counts in ticks, so "1 ns" lasts for one or two. In that time nobody may see attributes that another client
  * has changed, so it is given only where each look is a LOOKUP again: not to open files (opening one takes it back), and not to
- * directories (a process may be in it). */
+ * directories (a process may be in it), not with a name that is believed, or where another name of it may be. */
 void entry_keep_for_now(struct ask *a, struct fuse_entry_out *entry, struct inode *inode)
 {
 	const struct node_state *s = node_state(a->mount, inode);
+	if (entry->entry_valid || entry->entry_valid_nsec || (a->mount->believes && entry->attr.nlink != 1))
+		return;
 	if (!entry->attr_valid && !entry->attr_valid_nsec && !S_ISDIR(inode->type) && (!s || atomic_load(&s->opens) == 0))
 		entry->attr_valid_nsec = 1;
 }

@@ -3,10 +3,11 @@
 #include "fuse-internal.h"
 
 /* Takes over the reference that the fop gave. */
-static int reply_entry(struct ask *a, struct inode *inode, const struct attr *attr)
+static int reply_entry(struct ask *a, struct inode *directory, struct inode *inode, const struct attr *attr, uint64_t since)
 {
 	struct fuse_entry_out out;
 	entry_fill(a, &out, inode, attr);
+	believe_entry(a, &out, directory, inode, attr, since);
 	if (a->head.opcode == FUSE_LOOKUP)
 		entry_keep_for_now(a, &out, inode);
 	node_remember(a->mount, inode);
@@ -43,14 +44,28 @@ static struct loc child_of(const struct ask *a, const char *name)
 	return (struct loc){ .parent = this_node(a), .name = name };
 }
 
+/* The kernel may believe for a while that there is none. */
+static int reply_no_entry(struct ask *a, struct inode *directory, uint64_t since)
+{
+	struct fuse_entry_out out = { 0 };
+	believe_entry(a, &out, directory, NULL, NULL, since);
+	if (!out.entry_valid && !out.entry_valid_nsec)
+		return -ENOENT;
+	reply(a, &out, sizeof(out));
+	return 0;
+}
+
 int serve_lookup(struct ask *a)
 {
 	struct lookup_in in = { .loc = child_of(a, a->arg) };
 	struct lookup_out out = { 0 };
+	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	if (!err)
 		err = lookup_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_entry(a, out.inode, &out.attr);
+	if (err == -ENOENT)
+		return reply_no_entry(a, in.loc.parent, since);
+	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
 int serve_getattr(struct ask *a)
@@ -133,11 +148,12 @@ int serve_mknod(struct ask *a)
 		.loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask, .rdev = arg->rdev
 	};
 	struct mknod_out out = { 0 };
+	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
 		err = mknod_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_entry(a, out.inode, &out.attr);
+	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
 int serve_mkdir(struct ask *a)
@@ -145,22 +161,24 @@ int serve_mkdir(struct ask *a)
 	const struct fuse_mkdir_in *arg = (const void *)a->arg;
 	struct mkdir_in in = { .loc = child_of(a, a->arg + sizeof(*arg)), .mode = arg->mode, .umask = arg->umask };
 	struct mkdir_out out = { 0 };
+	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
 		err = mkdir_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_entry(a, out.inode, &out.attr);
+	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
 int serve_symlink(struct ask *a)
 {
 	struct symlink_in in = { .loc = child_of(a, a->arg), .target = a->arg + strlen(a->arg) + 1 };
 	struct symlink_out out = { 0 };
+	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
 	if (!err)
 		err = symlink_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_entry(a, out.inode, &out.attr);
+	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
 int serve_unlink(struct ask *a)
@@ -213,7 +231,7 @@ int serve_link(struct ask *a)
 	int err = name_check(in.loc.name);
 	if (!err)
 		err = link_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_entry(a, inode_ref(in.inode), &out.attr);
+	return err ? err : reply_entry(a, in.loc.parent, inode_ref(in.inode), &out.attr, 0);
 }
 
 int serve_statfs(struct ask *a)
@@ -268,6 +286,8 @@ int serve_getxattr(struct ask *a)
 	struct getxattr_in in = { .inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in) };
 	struct getxattr_out out = { 0 };
 	int err = xattr_check(a, in.name);
+	if (!err && strncmp(in.name, "system.posix_acl_", 17) == 0 && believe_plain(a, in.inode))
+		err = -ENODATA;
 	if (!err)
 		err = getxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)

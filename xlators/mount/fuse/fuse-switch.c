@@ -77,6 +77,8 @@ struct mount *mount_take(struct xlator *x)
 		waits_restart(m, x);
 	}
 	pthread_mutex_unlock(&mounts_lock);
+	if (m)
+		disbelieve(m, NULL);
 	return m;
 }
 

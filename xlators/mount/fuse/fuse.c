@@ -27,6 +27,9 @@ static const struct option options[] = {
 	  "how long the kernel may believe attributes without asking", 0, 24 * 3600 * 1000, NULL, true },
 	{ "entry-timeout", OPTION_DURATION, AT(entry_timeout_ms), "0", "how long the kernel may believe names without asking",
 	  0, 24 * 3600 * 1000, NULL, true },
+	{ "believe", OPTION_BOOL, AT(believe), "on",
+	  "the kernel keeps what the graph vouches for, that nobody else changes it; off: it asks each time", 0, 0, NULL,
+	  true },
 	{ "request-timeout", OPTION_DURATION, AT(request_timeout_ms), "10m",
 	  "a request that takes longer fails with ETIMEDOUT (waits for locks never do); 0: no limit", 0, 24 * 3600 * 1000, NULL,
 	  true },
@@ -107,6 +110,10 @@ static void notify(struct xlator *x, struct xlator *from, const struct event *ev
 	char text[GFID_TEXT];
 	const char *what = event->inode ? gfid_text(&event->inode->gfid, text) : "?";
 	switch (event->kind) {
+	case EVENT_DISBELIEVE:
+		if (((struct fuse_private *)x->private)->mount)
+			disbelieve(((struct fuse_private *)x->private)->mount, event->inode);
+		break;
 	case EVENT_CHILD_UP:
 		log_info(x, NULL, "%s is reachable", from->name);
 		break;

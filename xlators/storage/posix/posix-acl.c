@@ -4,6 +4,48 @@
 
 #include "posix.h"
 
+static bool has(const struct hold *h, const char *name)
+{
+	ssize_t n = hold_getxattr(h, name, NULL, 0);
+
+	return n != -ENODATA && n != -EOPNOTSUPP;
+}
+
+void acl_learn(struct object *o, const struct hold *h, bool directory)
+{
+	unsigned changes;
+	bool some;
+
+	if (atomic_load(&o->acl) != ACL_UNKNOWN)
+		return;
+	pthread_mutex_lock(&o->lock);
+	changes = o->acl_changes;
+	pthread_mutex_unlock(&o->lock);
+	some = has(h, ACL_ACCESS) || (directory && has(h, ACL_DEFAULT));
+	pthread_mutex_lock(&o->lock);
+	if (o->acl_changes == changes)
+		atomic_store(&o->acl, some ? ACL_SOME : ACL_NONE);
+	pthread_mutex_unlock(&o->lock);
+}
+
+void acl_none(struct object *o)
+{
+	pthread_mutex_lock(&o->lock);
+	if (!o->acl_changes)
+		atomic_store(&o->acl, ACL_NONE);
+	pthread_mutex_unlock(&o->lock);
+}
+
+void acl_changed(struct object *o)
+{
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->acl_changes++;
+	atomic_store(&o->acl, ACL_UNKNOWN);
+	pthread_mutex_unlock(&o->lock);
+}
+
 /* The xattr's form (linux/posix_acl_xattr.h), little-endian. */
 struct acl_entry {
 	uint16_t tag, permissions;

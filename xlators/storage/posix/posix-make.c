@@ -162,8 +162,8 @@ static int make_staged(struct request *rq, struct brick *b, const struct hold *p
 	return err;
 }
 
-static int attach_made(struct request *rq, struct xlator *x, const struct making *m, const struct hold *made, struct time birth,
-		       struct inode **inode, struct attr *attr)
+static int attach_made(struct request *rq, struct xlator *x, const struct making *m, const struct inherited *i,
+		       const struct hold *made, struct time birth, struct inode **inode, struct attr *attr)
 {
 	struct link_name name = { &m->loc->parent->gfid, m->loc->name };
 	struct statx st;
@@ -172,6 +172,8 @@ static int attach_made(struct request *rq, struct xlator *x, const struct making
 	if (!err)
 		err = object_attach(x, made, &st, m->gfid, birth, inode);
 	if (!err) {
+		if (!i->acl.size)
+			acl_none(object_of(x, *inode));
 		attr_fill(x, *inode, &st, attr);
 		atomic_store(&object_of(x, *inode)->seen, name_hash(&name));
 		time_born(rq, x, *inode);
@@ -221,7 +223,7 @@ int object_make(struct request *rq, struct xlator *x, const struct making *m, st
 	if (!err)
 		err = time_bring(rq, x, m->loc->parent, &parent);
 	if (!err)
-		err = attach_made(rq, x, m, &made, birth, inode, attr);
+		err = attach_made(rq, x, m, &inherited, &made, birth, inode, attr);
 	if (!err && fd && S_ISREG(m->mode)) {
 		*fd = made.fd;
 		made.fd = -1;

@@ -30,6 +30,7 @@ void attr_fill(struct xlator *x, struct inode *inode, const struct statx *st, st
 		.mtime = time_of(&st->stx_mtime),
 		.ctime = time_of(&st->stx_ctime),
 		.btime = o->birth,
+		.flags = atomic_load(&o->acl) == ACL_NONE ? ATTR_NO_ACL : 0,
 	};
 	if (inode == brick_of(x)->root && attr->nlink > 2)
 		attr->nlink--; /* our own directory isn't there for anybody */
@@ -42,6 +43,8 @@ int attr_of(struct xlator *x, struct inode *inode, const struct hold *h, struct 
 	struct statx st;
 	int err = object_of(x, inode) ? hold_stat(h, &st) : -ESTALE;
 
+	if (!err)
+		acl_learn(object_of(x, inode), h, S_ISDIR(st.stx_mode));
 	if (!err)
 		attr_fill(x, inode, &st, attr);
 	return err;
@@ -299,6 +302,7 @@ static int find_cold(struct xlator *x, int directory, struct inode *parent, cons
 		err = identify(x, &h, &st, &identity, parent, name, inode);
 	if (err)
 		return err;
+	acl_learn(object_of(x, *inode), &h, S_ISDIR(st.stx_mode));
 	attr_fill(x, *inode, &st, attr);
 	if ((S_ISDIR(st.stx_mode) || st.stx_nlink == 1) && !identity_has(&identity, &parent->gfid, name))
 		repair(x, &h, &st, parent, name);

@@ -36,6 +36,11 @@ static int acl_was_set(struct request *rq, struct xlator *x, struct inode *inode
 	return err || mode == (st.stx_mode & 07777) ? err : hold_mode(h, mode);
 }
 
+static bool is_acl(const char *name)
+{
+	return !strcmp(name, ACL_ACCESS) || !strcmp(name, ACL_DEFAULT);
+}
+
 int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
 	cleanup_passage struct passage passage = { NULL, NULL };
@@ -51,8 +56,12 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 		err = hold_inode(x, in->inode, &h);
 	if (!err)
 		err = brick_room(brick_of(x), in->value.size);
+	if (is_acl(in->name))
+		acl_changed(object_of(x, in->inode));
 	if (!err)
 		err = hold_setxattr(&h, in->name, in->value.bytes ? in->value.bytes : "", in->value.size, (int)in->flags);
+	if (is_acl(in->name))
+		acl_changed(object_of(x, in->inode));
 	if (err == -EEXIST && set_before(rq, in, &h))
 		err = 0;
 	return err ? err : acl_was_set(rq, x, in->inode, in->name, &h);
@@ -69,6 +78,8 @@ int brick_removexattr(struct request *rq, struct xlator *x, const struct removex
 		err = !in->name ? -EINVAL : internal_xattr(in->name) ? -EPERM : hold_inode(x, in->inode, &h);
 	if (!err)
 		err = hold_removexattr(&h, in->name);
+	if (!err && is_acl(in->name))
+		acl_changed(object_of(x, in->inode));
 	return err == -ENODATA && rq->resent ? 0 : err;
 }
 

@@ -107,8 +107,9 @@ struct descriptor {
 	int fd;
 	atomic_uint refs;
 };
+enum acl_state { ACL_UNKNOWN, ACL_NONE, ACL_SOME };
 struct object {
-	pthread_mutex_t lock; /* guards handle, kept, opens */
+	pthread_mutex_t lock; /* guards handle, kept, opens, acl_changes */
 	struct kernel_handle handle;
 	atomic_uint_fast64_t ino;
 	struct gfid gfid;
@@ -121,6 +122,8 @@ struct object {
 	int place;		    /* in the cache, or -1; guarded by the cache's lock */
 	atomic_bool used;	    /* since the clock hand passed */
 	atomic_bool privileged;	    /* may have S_ISUID or S_ISGID */
+	atomic_int acl;		    /* enum acl_state; written with the lock held */
+	unsigned acl_changes;	    /* so that what was read before one is not kept */
 };
 /* A descriptor for the time of one operation. */
 struct hold {
@@ -177,6 +180,10 @@ void directory_drop(struct xlator *, struct inode *); /* it was removed: closes 
 
 void attr_fill(struct xlator *, struct inode *, const struct statx *, struct attr *);
 int attr_of(struct xlator *, struct inode *, const struct hold *, struct attr *);
+/* Does it have an ACL? Asked once. */
+void acl_learn(struct object *, const struct hold *, bool directory);
+void acl_none(struct object *);	   /* it is new and has none */
+void acl_changed(struct object *); /* called before, and after */
 /* The inode with that gfid for the object behind the descriptor. -EEXIST: another living object goes by that gfid. */
 int object_attach(struct xlator *, const struct hold *, const struct statx *, const struct gfid *, struct time birth,
 		  struct inode **);

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What those above may believe without asking (believe_ms in xlator.h), so that the kernel need not look up each name each time.
+ *
+ * Nobody else changes an object while its token is here. It is here until it is given back, before which EVENT_DISBELIEVE goes up, or
+ * until there is another view, of which this client may not hear at once. So it must have had the word of all members, within the last
+ * BELIEF_PROOF_MS, that they are still in this view; in the next one they grant no token before what was believed on the ground
+ * of that word has run out (doc/replication.md).
+ *
+ * What was read may be older than this client's own last change. Moments tell: each time a token comes and each time a change ends
+ * gets one, and what was read is believed if it was asked for after all of them, and no change is under way. */
+#include "afr.h"
+
+enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, LISTING_TAKEN_MS = 20 };
+
+static uint64_t next_moment(struct afr *a)
+{
+	return atomic_fetch_add(&a->moment, 1) + 1;
+}
+
+uint64_t afr_moment(struct afr *a)
+{
+	return atomic_load(&a->moment);
+}
+
+void object_gained(struct afr *a, struct object *o)
+{
+	o->gained = next_moment(a);
+	pthread_mutex_lock(&a->lock);
+	o->gaps = a->gaps;
+	pthread_mutex_unlock(&a->lock);
+}
+
+void object_touched(struct afr *a, struct object *o, enum touch what)
+{
+	o->touched[TOUCH_ANY] = next_moment(a);
+	if (what == TOUCH_META)
+		o->touched[TOUCH_META] = o->touched[TOUCH_ANY];
+}
+
+/* ---- the members' word ---- */
+
+static void prove(struct afr *a)
+{
+	struct pack p = { 0 };
+	uint64_t sent_ns, gaps;
+	unsigned mask;
+	struct view v;
+
+	pthread_mutex_lock(&a->lock);
+	v = a->view;
+	gaps = a->gaps;
+	pthread_mutex_unlock(&a->lock);
+	mask = view_mask(&v, MEMBER_BACK);
+	pack_u64(&p, v.epoch);
+	sent_ns = clock_ns();
+	if (afr_tell(a, mask, REPLICA_BELIEVE, &p) == mask && mask) {
+		pthread_mutex_lock(&a->lock);
+		a->proved_ns = sent_ns;
+		a->proved_epoch = v.epoch;
+		a->gaps_proved = gaps;
+		pthread_mutex_unlock(&a->lock);
+	}
+	pack_free(&p);
+}
+
+static void prove_task(void *arg)
+{
+	struct afr *a = arg;
+
+	prove(a);
+	pthread_mutex_lock(&a->lock);
+	a->proving = false;
+	pthread_mutex_unlock(&a->lock);
+	afr_task_ends(a);
+}
+
+/* The epoch for which their word is good now; 0: none. Asks for it anew in time; who finds none goes without. */
+static uint64_t proved_epoch(struct afr *a, uint64_t *gaps)
+{
+	uint64_t now = clock_ns(), epoch = 0;
+	bool ask = false;
+
+	pthread_mutex_lock(&a->lock);
+	*gaps = a->gaps;
+	if (a->view.epoch && !a->stale && !a->stopping) {
+		if (a->proved_epoch == a->view.epoch && a->gaps_proved == a->gaps &&
+		    now < a->proved_ns + BELIEF_PROOF_MS * 1000000ull)
+			epoch = a->view.epoch;
+		ask = !a->proving && (!epoch || now > a->proved_ns + PROVE_AGAIN_MS * 1000000ull);
+		a->proving |= ask;
+	}
+	pthread_mutex_unlock(&a->lock);
+	if (ask && afr_spawn(a, prove_task, a)) {
+		pthread_mutex_lock(&a->lock);
+		a->proving = false;
+		pthread_mutex_unlock(&a->lock);
+	}
+	return epoch;
+}
+
+/* ---- what is listed ---- */
+
+enum { WANTED_MAX = 1024, TRY_NS = 1000000000 };
+
+struct wanted {
+	struct afr *a;
+	uint64_t epoch, number;
+	unsigned count, got;
+	struct object *object[WANTED_MAX];
+	int granter[WANTED_MAX];
+	pthread_mutex_t lock;
+	struct task_cond done;
+	unsigned left; /* granters that are being asked */
+};
+struct wanted_of {
+	struct wanted *w;
+	int granter;
+};
+
+static void ask_granter(void *arg)
+{
+	const struct wanted_of *of = arg;
+	struct wanted *w = of->w;
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	unsigned got = 0;
+
+	pack_u64(&p, w->epoch);
+	pack_u64(&p, w->number);
+	for (unsigned i = 0; i < w->count; i++)
+		if (w->granter[i] == of->granter)
+			pack_gfid(&p, &w->object[i]->inode->gfid);
+	if (afr_verb(w->a, of->granter, REPLICA_TRY, NULL, &p, clock_ns() + TRY_NS, &answer))
+		answer = (struct blob){ 0 };
+	u = unpack_blob(&answer);
+	for (unsigned i = 0; i < w->count; i++)
+		if (w->granter[i] == of->granter) {
+			bool yes = unpack_u8(&u) && !u.failed;
+
+			token_wanted(w->a, w->object[i], w->epoch, yes);
+			got += yes;
+		}
+	free(answer.bytes);
+	pthread_mutex_lock(&w->lock);
+	w->got += got;
+	w->left--;
+	task_cond_broadcast(&w->done);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void want(struct wanted *w, const struct view *v, struct inode *inode)
+{
+	struct object *o = inode && w->count < WANTED_MAX ? object_of(w->a, inode) : NULL;
+	int granter = o ? view_granter(v, &inode->gfid) : -1;
+
+	if (granter < 0 || !token_want(w->a, o, v->epoch))
+		return;
+	w->object[w->count] = o;
+	w->granter[w->count++] = granter;
+}
+
+static void ask_granters(struct wanted *w)
+{
+	struct wanted_of of[REPLICAS_MAX];
+
+	task_shield(true);
+	for (int i = 0; i < w->a->members; i++) {
+		bool any = false;
+
+		for (unsigned k = 0; k < w->count && !any; k++)
+			any = w->granter[k] == i;
+		if (!any)
+			continue;
+		of[i] = (struct wanted_of){ w, i };
+		pthread_mutex_lock(&w->lock);
+		w->left++;
+		pthread_mutex_unlock(&w->lock);
+		if (task_spawn(task_shard(task_self()), ask_granter, &of[i]))
+			ask_granter(&of[i]);
+	}
+	pthread_mutex_lock(&w->lock);
+	while (w->left)
+		task_cond_wait(&w->done, &w->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&w->lock);
+	task_shield(false);
+}
+
+static bool held(struct object *o, uint64_t epoch)
+{
+	bool yes;
+
+	pthread_mutex_lock(&o->lock);
+	yes = o->token == TOKEN_HELD && o->epoch == epoch && !o->recalled;
+	pthread_mutex_unlock(&o->lock);
+	return yes;
+}
+
+/* The directory first: without it the rest is of no use. */
+bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirents *d)
+{
+	struct wanted *w = calloc(1, sizeof(*w));
+	uint64_t number;
+	bool again;
+	struct view v;
+
+	pthread_mutex_lock(&a->lock);
+	v = a->view;
+	number = ++a->asked;
+	pthread_mutex_unlock(&a->lock);
+	if (!w || !v.epoch)
+		goto out;
+	w->a = a;
+	w->epoch = v.epoch;
+	w->number = number;
+	pthread_mutex_init(&w->lock, NULL);
+	want(w, &v, directory);
+	if (w->count)
+		ask_granters(w);
+	again = w->got;
+	w->count = w->got = 0;
+	if (object_of(a, directory) && held(object_of(a, directory), v.epoch)) {
+		for (uint32_t i = 0; i < d->count; i++)
+			want(w, &v, d->entry[i].inode);
+		if (w->count)
+			ask_granters(w);
+		again |= w->got > 0;
+	}
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+	return again;
+out:
+	free(w);
+	return false;
+}
+
+/* ---- what holds ---- */
+
+static bool changing(const struct object *o, enum believe what)
+{
+	for (const struct span *s = o->spans; s; s = s->next)
+		if (what != BELIEVE_META || s->kind == SPAN_ALL)
+			return true;
+	return false;
+}
+
+/* With the lock held: nobody has changed it since that moment but, for BELIEVE_NAME, this client. */
+static bool holds(const struct object *o, enum believe what, uint64_t since, uint64_t epoch, uint64_t gaps)
+{
+	if (o->token != TOKEN_HELD || o->epoch != epoch || o->gaps != gaps || o->recalled || o->gained > since)
+		return false;
+	if (what == BELIEVE_NAME)
+		return true;
+	return o->touched[what == BELIEVE_META ? TOUCH_META : TOUCH_ANY] <= since && !changing(o, what);
+}
+
+uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
+{
+	struct afr *a = afr_of(x);
+	struct object *o = inode ? inode_slot(inode, x) : NULL;
+	uint64_t epoch, gaps;
+	bool yes;
+
+	if (!inode) {
+		proved_epoch(a, &gaps); /* their word comes while something is read */
+		return afr_moment(a);
+	}
+	if (!o)
+		return 0;
+	epoch = proved_epoch(a, &gaps);
+	if (!epoch)
+		return 0;
+	pthread_mutex_lock(&o->lock);
+	yes = holds(o, what, since, epoch, gaps);
+	if (yes && what == BELIEVE_NAMES)
+		o->listed_ns = clock_ns();
+	pthread_mutex_unlock(&o->lock);
+	return yes ? BELIEF_MS : 0;
+}
+
+void afr_doubt(struct afr *a, struct object *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->gaps = UINT64_MAX; /* of no use until the token comes again */
+	pthread_mutex_unlock(&o->lock);
+	afr_disbelieve(a, o);
+}
+
+/* A listing is taken in by the kernel some time after it was given, as if it were new then: that is waited for. */
+void afr_disbelieve(struct afr *a, struct object *o)
+{
+	struct event e = { .kind = EVENT_DISBELIEVE, .inode = o->inode };
+	uint64_t listed_ns, now = clock_ns();
+
+	if (!o->inode)
+		return;
+	pthread_mutex_lock(&o->lock);
+	listed_ns = o->listed_ns;
+	pthread_mutex_unlock(&o->lock);
+	if (listed_ns && now < listed_ns + LISTING_TAKEN_MS * 1000000)
+		task_sleep_ms(LISTING_TAKEN_MS);
+	event_up(a->x, &e);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernel may believe without asking, where a translator below says that nobody else changes it (believe_ms): names, attributes,
+ * that there is no ACL.
+ *
+ * It is taken back by two notifications: one ends the belief in all names, of all directories; one that in the attributes of an inode. A
+ * LOOKUP that is under way when they come is covered, for the kernel notes when it was asked; so are the attributes of an inode that
+ * it has already. Attributes of an inode that is new to it are reached by a name that is looked up again.
+ *
+ * Below a name that it believes the kernel does not ask whether the caller may search the directory. So names are believed only where
+ * everybody may. */
+#include "fuse-internal.h"
+
+enum { SEARCH_BITS = 0111 };
+
+uint64_t ask_moment(const struct ask *a)
+{
+	return a->mount->believes && ask_options(a)->believe ? moment_now(ask_child(a)) : 0;
+}
+
+static bool believed(const struct ask *a, struct inode *inode, enum believe what, uint64_t since)
+{
+	return believe_ms(ask_child(a), inode, what, since) > 0;
+}
+
+/* Of what attributes tell. */
+static struct node_state *learn(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	struct node_state *s = since ? node_state_make(a->mount, inode) : NULL;
+	bool plain = attr->flags & ATTR_NO_ACL;
+	if (!s)
+		return NULL;
+	atomic_store(&s->plain, plain ? since : 0);
+	atomic_store(&s->searchable, plain && (attr->mode & SEARCH_BITS) == SEARCH_BITS ? since : 0);
+	atomic_store(&s->asked, since);
+	return s;
+}
+
+/* The brick is asked once, and again when somebody may have changed it. */
+static bool searchable(struct ask *a, struct inode *directory)
+{
+	struct node_state *s = node_state_make(a->mount, directory);
+	struct getattr_in in = { .inode = directory };
+	struct getattr_out out = { 0 };
+	uint64_t since = ask_moment(a);
+	if (!s)
+		return false;
+	if (!believed(a, directory, BELIEVE_META, atomic_load(&s->asked))) {
+		if (getattr_on(&a->rq, ask_child(a), &in, &out) != 0)
+			return false;
+		learn(a, directory, &out.attr, since);
+	}
+	return believed(a, directory, BELIEVE_META, atomic_load(&s->searchable));
+}
+
+static void tell(uint64_t *seconds, uint32_t *ns, uint64_t ms)
+{
+	if (*seconds * 1000 + *ns / 1000000 >= ms)
+		return;
+	*seconds = ms / 1000;
+	*ns = ms % 1000 * 1000000;
+}
+
+/* Not of directories: a process may be in one, and look at it without a name. Not of what has other names, through which it may be
+ * changed. */
+static void believe_attributes(struct ask *a, struct fuse_entry_out *out, struct inode *inode, const struct attr *attr,
+			       struct node_state *s, uint64_t since)
+{
+	unsigned long count = atomic_load(&a->mount->disbelieved);
+	bool may = s && !S_ISDIR(attr->mode) && attr->nlink == 1;
+	uint64_t ms = may ? believe_ms(ask_child(a), inode, BELIEVE_ATTR, since) : 0;
+	if (s) {
+		atomic_store(&s->told, ms ? since : 0);
+		atomic_store(&s->told_count, count);
+	}
+	tell(&out->attr_valid, &out->attr_valid_nsec, ms);
+}
+
+void believe_listed(struct ask *a, struct fuse_entry_out *out, struct inode *inode, const struct attr *attr, uint64_t since,
+		    uint64_t ms)
+{
+	struct node_state *s = learn(a, inode, attr, since);
+	believe_attributes(a, out, inode, attr, s, since);
+	tell(&out->entry_valid, &out->entry_valid_nsec, ms);
+}
+
+void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *directory, struct inode *inode,
+		   const struct attr *attr, uint64_t since)
+{
+	struct node_state *s = inode ? learn(a, inode, attr, since) : NULL;
+	uint64_t ms = believe_ms(ask_child(a), directory, BELIEVE_NAME, since);
+	if (!ms)
+		return;
+	if (inode)
+		believe_attributes(a, out, inode, attr, s, since);
+	if (searchable(a, directory))
+		tell(&out->entry_valid, &out->entry_valid_nsec, ms);
+}
+
+uint64_t believe_listing(struct ask *a, struct inode *directory, uint64_t since)
+{
+	return since && searchable(a, directory) ? believe_ms(ask_child(a), directory, BELIEVE_NAMES, since) : 0;
+}
+
+bool believe_plain(struct ask *a, struct inode *inode)
+{
+	struct node_state *s = node_state(a->mount, inode);
+	return s && believed(a, inode, BELIEVE_META, atomic_load(&s->plain));
+}
+
+bool believe_told(const struct ask *a, struct inode *inode)
+{
+	struct node_state *s = node_state(a->mount, inode);
+	return s && atomic_load(&s->told_count) == atomic_load(&a->mount->disbelieved) &&
+	       believed(a, inode, BELIEVE_ATTR, atomic_load(&s->told));
+}
+
+/* Attributes of open files are looked at without a name. The lock keeps the inodes. */
+static void disbelieve_open(struct mount *m)
+{
+	pthread_mutex_lock(&m->handles_lock);
+	for (const struct handle *h = m->handles; h; h = h->next)
+		notify_attributes(m->device, node_id(m, h->file->inode));
+	pthread_mutex_unlock(&m->handles_lock);
+}
+
+void disbelieve(struct mount *m, struct inode *inode)
+{
+	if (!m->believes || atomic_load(&m->gone))
+		return;
+	atomic_fetch_add(&m->disbelieved, 1);
+	if (inode && (inode == m->root || atomic_load(&inode->nlookup) > 0))
+		notify_attributes(m->device, node_id(m, inode));
+	if (inode && !S_ISDIR(inode->type))
+		return;
+	notify_names(m->device);
+	disbelieve_open(m);
+}
