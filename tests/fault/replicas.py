@@ -435,6 +435,9 @@ def run(cluster):
     if not judge.stop.is_set():
         log("faults are over")
         time.sleep(0.5)
+        end = time.monotonic() + 30  # a slow machine has done little meanwhile; whole again, the set lets everybody go on
+        while sum(w.done for w in workers) <= 2 * LEAST_STEPS and time.monotonic() < end and not judge.stop.is_set():
+            time.sleep(0.1)
         judge.stop.set()
     join(workers, judge)
     if not judge.problems:
