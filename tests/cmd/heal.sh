@@ -128,7 +128,11 @@ wait_until 20 all_in || fail "the set without a store is not whole"
 "$STRATUS" scrub $of volume check >/dev/null
 ended() { "$STRATUS" scrub $of volume status | grep -q '^scrub: done.* 0 differences'; }
 wait_until 20 ended || fail "the scrub does not end"
+epoch_now() { "$STRATUS" dump "$COORDINATOR_PID" | awk '$1 == "epoch:" { print $2; exit }'; }
+before=$(epoch_now)
 "$STRATUS" heal full $of volume brick1 | grep -q 'member 1 will be' || fail "no full heal without a store"
+healed_whole() { [ "$(epoch_now)" -ge $((before + 2)) ] && all_in; }
+wait_until 20 healed_whole || fail "the member that is healed as a whole does not come in" # two away are too many
 ends 1 "coordinates no volume 'photos', but volume" scrub $of photos start
 ends 1 "coordinates no volume" heal status --stratusd "${MEMBER_PID[0]}" volume
 kill_member 2

@@ -25,6 +25,9 @@ all_quiet_in() { [ "$("$STRATUS" dump "$COORDINATOR_PID" | grep -c '^  member .:
 coordinator_says() { "$STRATUS" dump "$COORDINATOR_PID" | grep -m 1 "^  $1: "; }
 # The coordinator knows that a member has gone: what it says of it from now on is of the next one.
 missed() { "$STRATUS" dump "$COORDINATOR_PID" | grep -qE "^  member $1: (out|[a-z]+, does not answer)"; }
+epoch_now() { coordinator_says epoch | awk '{ print $2 }'; }
+# A member that was started anew looks as before until the coordinator hears of it: there is a new view for it.
+came_back() { [ "$(epoch_now)" -gt "$1" ] && all_quiet_in; }
 # in_background NAME COMMAND...: its status goes to $SCRATCH/NAME.status.
 in_background() {
 	local name=$1
@@ -179,14 +182,15 @@ case_5() {
 	lines = open(other).read().split("\n")[:-1]
 	assert lines == ["%07d" % n for n in range(i)], f"{len(lines)} lines for {i}"
 	PY
-	local user=$! i status=0
+	local user=$! i status=0 epoch
 	PIDS[$user]=user
 	wait_until 20 test -e "$SCRATCH/five.ready" || fail "case 5: $(tail -n 1 "$SCRATCH/five.out")"
 	for i in 0 1 2; do
+		epoch=$(epoch_now)
 		kill_member "$i"
 		wait_until 20 missed "$i" || fail "case 5: the coordinator does not notice that member $i has ended"
 		start_member "$i"
-		wait_until 40 all_quiet_in || fail "case 5: member $i is not healed"
+		wait_until 40 came_back "$epoch" || fail "case 5: member $i is not healed"
 		sleep 0.3
 	done
 	touch "$SCRATCH/five.stop"
@@ -292,7 +296,7 @@ case_8() {
 
 # What is deeper than any recursion can be changed by a mount that has just begun, at bricks that have just begun.
 case_9() {
-	local i views
+	local i views epoch
 	in_depth() { # DIR make|write
 		timeout 60 python3 - "$1" "$2" <<-'PY'
 		import os, sys
@@ -308,10 +312,11 @@ case_9() {
 	mkdir "$MNT/nine"
 	in_depth "$MNT/nine" make || fail "case 9: the tree can't be made"
 	for i in 0 1 2; do
+		epoch=$(epoch_now)
 		kill_member "$i"
 		wait_until 20 missed "$i" || fail "case 9: the coordinator does not notice that member $i has ended"
 		start_member "$i"
-		wait_until 40 all_quiet_in || fail "case 9: member $i does not come back"
+		wait_until 40 came_back "$epoch" || fail "case 9: member $i does not come back"
 	done
 	stop_mount "$OTHER" "$OTHER_PID"
 	start_mount "$SCRATCH/other"
