@@ -430,6 +430,8 @@ def run(cluster):
     threading.Thread(target=watch_hangs, args=(workers, judge), daemon=True).start()
     for w in workers:
         w.start()
+    while not all(w.began for w in workers) and not judge.stop.is_set():
+        time.sleep(0.02)
     faults = Faults(cluster, random.Random(SEED))
     faults.run()
     if not judge.stop.is_set():

@@ -114,6 +114,7 @@ class Worker(threading.Thread):
         self.names = {}  # path -> File or Dir, of all that is this worker's
         self.held = []  # open files: [descriptor, File, Mount]
         self.serial = self.done = 0
+        self.began = False
         self.now = None  # (what, begin, mount): the call under way
 
     # ---- calls ----
@@ -496,6 +497,7 @@ class Worker(threading.Thread):
     def run(self):
         try:
             self.begin()
+            self.began = True
             while not self.judge.stop.is_set():
                 self.step()
             for fd, _, m in self.held:
