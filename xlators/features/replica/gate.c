@@ -21,7 +21,20 @@ static bool makes(enum fop fop)
 	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink;
 }
 
-/* What was made may have been removed or renamed since, by others: it must not be made again. All four have the loc first. */
+static int open_made(struct request *rq, struct xlator *x, const struct create_in *in, const struct lookup_out *found,
+		     struct create_out *out)
+{
+	struct open_in open = { found->inode, in->flags & ~(uint32_t)(O_CREAT | O_EXCL | O_TRUNC) };
+	struct open_out opened = { 0 };
+	int err = open_on(rq, x->child[0], &open, &opened);
+
+	if (!err)
+		*out = (struct create_out){ .inode = found->inode, .file = opened.file, .attr = found->attr };
+	return err;
+}
+
+/* What was made may have been removed or renamed since, by others, even while this looks at it: so it is found, never made again. All
+ * four have the loc first. */
 static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	const struct loc *loc = in;
@@ -31,11 +44,14 @@ static int answer_made(struct request *rq, struct xlator *x, enum fop fop, const
 
 	if (!err && !gfid_equal(&found.inode->gfid, made_gfid(fop, in)))
 		err = -ENOENT;
+	if (!err && fop == FOP_create)
+		err = open_made(rq, x, in, &found, out);
+	else if (!err)
+		*(struct mknod_out *)out = (struct mknod_out){ found.inode, found.attr }; /* the same for the other three */
+	if (!err)
+		return 0;
 	fop_out_clear(FOP_lookup, &found);
-	if (err)
-		return -EIO; /* it was done, but there is nothing to show for it any more */
-	rq->resent = true;   /* finds its own gfid */
-	return fop_call(rq, x->child[0], fop, in, out);
+	return -EIO; /* it was done, but there is nothing to show for it any more */
 }
 
 /* For a change that was done before, in this view or an earlier one: the answer, without doing it again. */
