@@ -395,12 +395,37 @@ static int heal_begins(struct member *m, const struct replica_stamp *stamp, cons
 	return 0;
 }
 
-static void heal_ends(struct member *m, enum fop fop, const void *out, int err, unsigned parity, const struct gfid *removed)
+/* After an error of the disk it may be gone all the same. */
+static bool is_there(struct request *rq, struct xlator *x, const struct loc *loc, const struct gfid *gfid)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	bool there = !lookup_on(rq, x->child[0], &in, &out) && gfid_equal(&out.inode->gfid, gfid);
+
+	fop_out_clear(FOP_lookup, &out);
+	return there;
+}
+
+/* What gets a place is not removed, whatever an error of the disk made it look like. */
+static void placed(struct member *m, enum fop fop, const void *in)
+{
+	const struct inode *inode = fop == FOP_rename ? ((const struct rename_in *)in)->from.inode
+				    : fop == FOP_link ? ((const struct link_in *)in)->inode
+						      : NULL;
+
+	if (inode)
+		gfid_set_remove(&m->dead, &inode->gfid);
+}
+
+static void heal_ends(struct member *m, enum fop fop, const void *in, const void *out, int err, unsigned parity,
+		      const struct gfid *removed)
 {
 	pthread_mutex_lock(&m->lock);
-	if (!err)
+	if (!err) {
 		touch_made(m, fop, out);
-	else if (!gfid_is_null(removed)) /* it is there yet */
+		placed(m, fop, in);
+	}
+	if (err && !gfid_is_null(removed)) /* it is there yet */
 		gfid_set_remove(&m->dead, removed);
 	no_longer_running(m, parity);
 	pthread_mutex_unlock(&m->lock);
@@ -427,8 +452,10 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 		err = note_removed(rq, x, in, &removed); /* what can't be looked at stays, and with it who heals */
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
+	if (err && !gfid_is_null(&removed) && !is_there(rq, x, in, &removed))
+		removed = (struct gfid){ 0 };
 	if (n.objects)
-		heal_ends(m, fop, out, err, parity, &removed);
+		heal_ends(m, fop, in, out, err, parity, &removed);
 	return err;
 }
 
