@@ -33,7 +33,13 @@ in_background() {
 	local name=$1
 	shift
 	rm -f "$SCRATCH/$name.status"
-	(status=0; "$@" >"$SCRATCH/$name.out" 2>&1 || status=$?; echo "$status" >"$SCRATCH/$name.status") &
+	(
+		status=0
+		"$@" >"$SCRATCH/$name.out" 2>&1 &
+		trap 'kill $! 2>/dev/null' TERM # it does not outlive a case that fails
+		wait $! || status=$?
+		echo "$status" >"$SCRATCH/$name.status"
+	) &
 	PIDS[$!]=$name
 }
 ended_well() { # NAME SECONDS
