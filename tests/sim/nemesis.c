@@ -18,13 +18,14 @@ enum fault {
 	FAULT_FULL,
 	FAULT_REPLACE,
 	FAULT_CUT_ALL,
+	FAULT_IN_TURN,
 	FAULTS
 };
 static const struct {
 	const char *name;
-	unsigned weight;
-	bool brick; /* hurts one */
-	bool loses; /* what the brick had */
+	unsigned weight; /* 0: only where it is asked for */
+	bool brick;	 /* hurts one */
+	bool loses;	 /* what the brick had */
 } faults[FAULTS] = {
 	[FAULT_KILL] = { "kill -9", 14, true },
 	[FAULT_POWER] = { "power cut", 10, true, true },
@@ -41,6 +42,7 @@ static const struct {
 	[FAULT_FULL] = { "full disk", 4, true },
 	[FAULT_REPLACE] = { "replaced disk", 5, true, true },
 	[FAULT_CUT_ALL] = { "power cut of all", 0, true, true },
+	[FAULT_IN_TURN] = { "one after the other", 0, true, true },
 };
 static struct {
 	unsigned begun, under_way, hurting;
@@ -165,6 +167,51 @@ static void cut_all(void)
 		come_back(node_brick(i));
 }
 
+static void cut_off(struct node *n, bool cut)
+{
+	trace("%s: all links of %s", cut ? "cut" : "mended", n->name);
+	cut_links(n, NODE_WORLD, UINT32_MAX, true, true, cut);
+}
+
+/* The one that is left, or the coordinator. If what the others have is not lost the disk may be. */
+static void third_dies(struct node *n, bool spared)
+{
+	bool loses = spared && n->kind == NODE_BRICK && pick(2);
+
+	if (loses && pick(2)) {
+		replace_disk(n);
+	} else {
+		node_crash(n, loses);
+		come_back(n);
+	}
+	last_ms(100, 10000);
+}
+
+/* While one that was away is healed another goes, for longer than is waited for it; and somebody else may be started anew meanwhile. (Of
+ * two with data one keeps what was not synced.) */
+static void in_turn(struct node *first)
+{
+	struct node *second = node_brick((first->number + 1 + (unsigned)pick(plan.members - 1)) % plan.members);
+	struct node *other = pick(2) ? node_coordinator() : node_brick((second->number + 1) % plan.members);
+	bool linked = pick(2), power = !linked && !plan.arbiter && pick(2);
+
+	node_crash(first, !plan.arbiter && pick(2));
+	last_ms(500, 4000);
+	node_start(first);
+	last_ms(100, 2000);
+	if (linked)
+		cut_off(second, true);
+	else
+		node_crash(second, power);
+	last_ms(8000, 20000);
+	if (pick(2))
+		third_dies(other, !power && !plan.arbiter && other != first);
+	if (linked)
+		cut_off(second, false);
+	else
+		node_start(second);
+}
+
 static void bad_disk(enum fault f, struct node *n)
 {
 	struct disk_faults *d = disk_faults(disk_of(n->number));
@@ -239,6 +286,9 @@ static void fault_do(enum fault f, struct node *brick)
 	case FAULT_CUT_ALL:
 		cut_all();
 		break;
+	case FAULT_IN_TURN:
+		in_turn(brick);
+		break;
 	default:
 		bad_disk(f, brick);
 	}
@@ -287,17 +337,24 @@ static bool possible(enum fault f, bool clean)
 	return !faults[f].brick || clean || plan.wild;
 }
 
+static unsigned weight_of(enum fault f, bool clean)
+{
+	unsigned weight = faults[f].weight || !nemesis.restricted ? faults[f].weight : 10;
+
+	return possible(f, clean) ? weight : 0;
+}
+
 static enum fault choose(bool clean)
 {
 	unsigned total = 0, at;
 
 	for (int f = 0; f < FAULTS; f++)
-		total += possible(f, clean) ? faults[f].weight : 0;
+		total += weight_of(f, clean);
 	if (!total)
 		return FAULTS;
 	at = (unsigned)pick(total);
 	for (int f = 0;; f++) {
-		unsigned weight = possible(f, clean) ? faults[f].weight : 0;
+		unsigned weight = weight_of(f, clean);
 
 		if (at < weight)
 			return f;

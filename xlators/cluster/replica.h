@@ -31,6 +31,9 @@ struct view {
 	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
 	uint64_t disk[REPLICAS_MAX];	    /* of its disk, as it was taken in: an empty one in its place has another */
 	uint64_t boot[REPLICAS_MAX];	    /* of its machine's start, as it was taken in; 0: not known. Only in the register */
+	/* Only in the register, bit i for member i: */
+	uint32_t away; /* without a quorum: it is not IN, but had all that was acknowledged */
+	uint32_t late; /* it was away, and is IN now, but the others have not been recovered since: none is made equal to it */
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);

@@ -135,8 +135,9 @@ void list_sort_unique(struct gfid_list *);
 /* Adds what changed at the member after that generation; list->all: it does not know of all that did. */
 int list_index(struct coordinator *, int member, uint64_t above, struct gfid_list *);
 /* All work on coordinator.notes, the union. */
-int notes_collect(struct coordinator *, int member);		     /* adds those of the member */
-void notes_forgotten(struct coordinator *, int member);		     /* it was started anew: it may have done any of them */
+int notes_collect(struct coordinator *, int member);	   /* adds those of the member */
+void notes_forgotten(struct coordinator *, int member);	   /* it was started anew: it may have done any of them */
+void notes_of_away(struct coordinator *, unsigned others); /* members come back that were away while the others went on */
 int notes_of_indexes(struct coordinator *, const struct view *next); /* adds all that may differ after a cold start */
 int notes_send(struct coordinator *, unsigned members);
 void notes_free(struct coordinator *);

@@ -15,7 +15,9 @@ void member_waits_longer(struct remote_member *m)
 
 struct decision {
 	struct view base, next;
-	bool cold, changed;
+	bool changed;
+	bool cold;  /* members that were away or have been started anew become IN: what changed of late is made equal */
+	bool scrub; /* of those that were started anew the indexes may lack something */
 	char why[REASONS];
 };
 
@@ -23,6 +25,13 @@ static void reason(struct decision *d, int member, const char *text)
 {
 	if (!d->why[0])
 		snprintf(d->why, sizeof(d->why), member < 0 ? "%s" : "%s: member %d", text, member);
+	d->changed = true;
+}
+
+/* Rather than what was said before. */
+static void say(struct decision *d, const char *text)
+{
+	snprintf(d->why, sizeof(d->why), "%s", text);
 	d->changed = true;
 }
 
@@ -108,27 +117,63 @@ static bool all_kept_running(const struct view *base, const struct view *v)
 	return true;
 }
 
-/* All that are IN by the stored view and answer, whatever became of their processes. If they are less than a quorum, and the others' disks
- * are lost, they heal the others; until these have everything the set can only be read. */
+/* It had all that was acknowledged when there was a quorum last, and nothing has been since. */
+static bool has_all(const struct view *v, int i)
+{
+	return v->state[i] == MEMBER_IN || v->away >> i & 1;
+}
+
+/* All that have everything by the stored view and answer, whatever became of their processes. If they are less than a quorum, but those
+ * that were IN are there, or their disks are lost, they heal the others; until these have everything the set can only be read. */
 static bool try_cold(const struct coordinator *c, struct decision *d)
 {
 	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true;
 	struct view v = d->base;
 
 	for (int i = 0; i < c->members; i++) {
-		bool live = member_live(c, i);
+		bool live = member_live(c, i), same = c->member[i].last.disk == d->base.disk[i];
 
-		all &= live || v.state[i] != MEMBER_IN;
-		if (v.state[i] != MEMBER_IN || !live || c->member[i].last.disk != d->base.disk[i])
-			v.state[i] = MEMBER_OUT;
-		else
+		all &= live || !has_all(&v, i);
+		v.state[i] = has_all(&v, i) && live && same ? MEMBER_IN : MEMBER_OUT;
+		if (live)
+			v.away &= ~(1u << i); /* it is IN now, or what it had is lost */
+		if (v.state[i] == MEMBER_IN)
 			v.incarnation[i] = c->member[i].last.incarnation;
 	}
 	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
 		return false;
 	d->next = v;
-	d->cold |= !all_kept_running(&d->base, &v);
+	d->scrub |= !all_kept_running(&d->base, &v);
+	d->cold |= d->scrub || (d->base.away & ~v.away);
 	return true;
+}
+
+/* Those that are left go on without a quorum. Nothing can be changed in such a view; but it can be read, and who is not IN is healed, so that
+ * there is a quorum again, perhaps without those that are missing now. These keep what they know for the time when they are back: the view
+ * says so (`away`). They come back by a cold start, so a short absence is waited for. */
+static bool try_few(const struct coordinator *c, struct decision *d)
+{
+	struct view v = d->next;
+
+	if (clock_ns() <= c->quorum_lost_ns + c->cold_wait_ms * 1000000 || view_first(&v) < 0)
+		return false;
+	for (int i = 0; i < c->members; i++)
+		if (d->base.state[i] == MEMBER_IN && v.state[i] != MEMBER_IN &&
+		    (!member_live(c, i) || c->member[i].last.disk == d->base.disk[i]))
+			v.away |= 1u << i;
+	d->next = v;
+	return true;
+}
+
+/* It takes what is there, and somebody to be healed, to make a quorum of them; or else there is no view at all that could be read. */
+static bool few_are_of_use(const struct coordinator *c, const struct decision *d)
+{
+	struct view v = d->next;
+
+	for (int i = 0; i < c->members; i++)
+		if (member_live(c, i) && v.state[i] != MEMBER_IN && d->base.state[i] != MEMBER_IN)
+			v.state[i] = MEMBER_IN;
+	return !c->view.epoch || view_has_quorum(&v);
 }
 
 /* What the member has of what it had in the view. */
@@ -145,15 +190,21 @@ static enum kept kept_by(const struct coordinator *c, const struct view *base, i
 												     : KEPT_SYNCED;
 }
 
+/* Who was away lacks what the others recovered without it; these had synced what they had before that. */
+static unsigned rank_by(const struct coordinator *c, const struct view *base, int i)
+{
+	return kept_by(c, base, i) + (base->state[i] == MEMBER_IN ? 0 : KEPT_WAYS);
+}
+
 /* Who has the most comes first: the others are made equal to it. */
 static void order_cold(const struct coordinator *c, struct decision *d)
 {
 	uint8_t order[REPLICAS_MAX];
 	unsigned at = 0;
 
-	for (enum kept kept = KEPT_ALL; kept < KEPT_WAYS; kept++)
+	for (unsigned rank = 0; rank < 2 * KEPT_WAYS; rank++)
 		for (unsigned k = 0; k < d->base.members; k++)
-			if (kept_by(c, &d->base, d->base.order[k]) == kept)
+			if (rank_by(c, &d->base, d->base.order[k]) == rank)
 				order[at++] = d->base.order[k];
 	memcpy(d->next.order, order, at);
 }
@@ -173,9 +224,12 @@ static void take_back(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		const struct remote_member *m = &c->member[i];
 
-		if (d->base.state[i] != MEMBER_OUT || !member_live(c, i) || clock_ns() < m->out_since_ns + m->wait_ns)
+		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) ||
+		    clock_ns() < m->out_since_ns + m->wait_ns)
 			continue;
 		d->next.state[i] = MEMBER_BACK;
+		if (d->base.disk[i] != m->last.disk)
+			d->next.away &= ~(1u << i);
 		d->next.incarnation[i] = m->last.incarnation;
 		d->next.disk[i] = m->last.disk;
 		to_the_end(&d->next, i);
@@ -324,17 +378,49 @@ static bool try_again(struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken = false;
 	d->next = v;
-	d->changed = true;
-	snprintf(d->why, sizeof(d->why), "members that failed are tried again, for without them there are too few");
+	say(d, "members that failed are tried again, for without them there are too few");
 	return true;
 }
 
-/* A view of less than a quorum, whose others were replaced, goes on so until they are healed. */
+/* A view of less than a quorum goes on so until others are healed, or are back. */
 static bool keeps_all_in(const struct decision *d)
 {
 	for (int i = 0; i < d->base.members; i++)
 		if (d->base.state[i] == MEMBER_IN && d->next.state[i] != MEMBER_IN)
 			return false;
+	return true;
+}
+
+/* Somebody who has everything has come back to a view that has no quorum. */
+static bool away_is_here(const struct coordinator *c, const struct decision *d)
+{
+	for (int i = 0; i < d->base.members; i++)
+		if (d->base.away >> i & 1 && d->next.state[i] == MEMBER_OUT && member_live(c, i))
+			return true;
+	return false;
+}
+
+/* There is no quorum. False: nothing can be done but to wait. */
+static bool with_too_few(struct coordinator *c, struct decision *d)
+{
+	bool keeps = keeps_all_in(d);
+
+	if (keeps && !away_is_here(c, d))
+		return true;
+	if (!keeps && try_again(c, d))
+		return true;
+	if (try_cold(c, d)) {
+		order_cold(c, d);
+		for (int i = 0; i < c->members; i++)
+			c->member[i].broken = false; /* what it did not do was for another view */
+		say(d, keeps ? "who was away has everything" : "so many went down that those in the last view begin anew");
+		return true;
+	}
+	if (keeps)
+		return true;
+	if (!few_are_of_use(c, d) || !try_few(c, d))
+		return false;
+	say(d, "too few are left: it can only be read until others are healed or back");
 	return true;
 }
 
@@ -363,7 +449,7 @@ static bool consider(struct coordinator *c, struct decision *d)
 		return false;
 	if (!c->view.epoch) {
 		reason(d, -1, "the coordinator was started");
-		d->cold = began_cold(c, d);
+		d->cold = d->scrub = began_cold(c, d);
 	}
 	drop_unfit(c, d);
 	quorum = view_has_quorum(&d->next);
@@ -374,16 +460,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
 		c->writable = false;
 	}
-	if (!quorum && !keeps_all_in(d)) {
-		if (try_again(c, d))
-			return true;
-		if (!try_cold(c, d))
-			return false;
-		order_cold(c, d);
-		for (int i = 0; i < c->members; i++)
-			c->member[i].broken = false; /* what it did not do was for another view */
-		snprintf(d->why, sizeof(d->why), "so many went down that those in the last view begin anew");
-	}
+	if (!quorum && !with_too_few(c, d))
+		return false;
 	c->writable |= c->view.epoch && quorum;
 	take_back(c, d);
 	promote(c, d);
@@ -419,7 +497,7 @@ void decide(struct coordinator *c)
 	go = consider(c, &d) && !c->deposed;
 	for (int i = 0; i < c->members; i++)
 		was_out_ns[i] = c->member[i].out_since_ns;
-	c->owes_scrub |= go && d.cold; /* stored with the view */
+	c->owes_scrub |= go && d.scrub; /* stored with the view */
 	pthread_mutex_unlock(&c->lock);
 	if (!go)
 		return;
@@ -430,6 +508,6 @@ void decide(struct coordinator *c)
 	pthread_mutex_lock(&c->lock);
 	note_leaving(c, &d, was_out_ns);
 	pthread_mutex_unlock(&c->lock);
-	if (!recover(c) && d.cold && scrub_start(c, true))
+	if (!recover(c) && d.scrub && scrub_start(c, true))
 		log_warning(c->x, NULL, "the scrub that should follow can't be started");
 }

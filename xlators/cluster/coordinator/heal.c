@@ -325,8 +325,8 @@ int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int
 		return 0;
 	atomic_fetch_add(&h->objects, 1);
 	err = pair_find(&p, gfid);
-	if (!err && p.inode)
-		err = pair_all(&p, start, end);
+	if (!err)
+		err = p.inode ? pair_all(&p, start, end) : -ENXIO;
 	err = why_gone(&p, gfid, err);
 	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, start, end) : err;
 }
@@ -370,8 +370,8 @@ int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 		return 0;
 	atomic_fetch_add(&h->objects, 1);
 	err = pair_find(&p, gfid);
-	if (!err && p.inode)
-		err = pair_all(&p, 0, UINT64_MAX);
+	if (!err)
+		err = p.inode ? pair_all(&p, 0, UINT64_MAX) : -ENXIO;
 	if (!err)
 		err = heal_made(&p, &made);
 	free(made.gfid);

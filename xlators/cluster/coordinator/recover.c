@@ -51,7 +51,7 @@ static int choose_truth(struct coordinator *c, const struct view *v)
 	for (unsigned k = 0; k < v->members && best >= 0; k++) {
 		int i = v->order[k];
 
-		if (v->state[i] == MEMBER_IN && i != v->arbiter && unfitness(c, i) < unfitness(c, best))
+		if (v->state[i] == MEMBER_IN && i != v->arbiter && !(v->late >> i & 1) && unfitness(c, i) < unfitness(c, best))
 			best = i;
 	}
 	return best;
@@ -88,6 +88,9 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
 			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,
 					  o->kind == NOTE_DATA ? o->end : 0);
+		if (err ==
+		    -ENXIO) /* another note's names may bring it to its place, with the data that it had; if none does, nobody sees it */
+			err = r->last ? 0 : -EAGAIN;
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;
@@ -106,12 +109,12 @@ static int note_to(struct recovery *r, const struct union_note *u, int to)
 	return err;
 }
 
-/* Later, when what it waits for has been healed. */
+/* Until what it waits for has been healed by another task. While there is other work to be done that comes first. */
 static int again_to(struct recovery *r, const struct union_note *u, int to)
 {
 	int err = MUTANT("recover-nothing") ? 0 : note_to(r, u, to);
 
-	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
+	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN && r->last; round++) {
 		task_sleep_ms(20);
 		err = note_to(r, u, to);
 	}
@@ -385,6 +388,8 @@ int recover(struct coordinator *c)
 	}
 	pthread_mutex_lock(&c->lock);
 	c->unrecovered = false;
+	if (!count)
+		c->view.late = 0;
 	pthread_mutex_unlock(&c->lock);
 	if (!count || r.truth < 0)
 		return 0;
@@ -402,6 +407,8 @@ int recover(struct coordinator *c)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
+	if (!r.err)
+		c->view.late = 0;
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;

@@ -18,6 +18,8 @@ static int decode(const struct coordinator *c, const struct blob *value, struct 
 	*owes_scrub = unpack_more(&u) && unpack_u8(&u); /* the first ones had no such byte, and no boots */
 	for (unsigned i = 0; i < v->members; i++)
 		v->boot[i] = unpack_more(&u) ? unpack_u64(&u) : 0;
+	v->away = unpack_more(&u) ? unpack_u32(&u) : 0;
+	v->late = unpack_more(&u) ? unpack_u32(&u) : 0;
 	return magic != MAGIC || u.failed || v->members != c->members ? -EINVAL : 0;
 }
 
@@ -30,6 +32,8 @@ static int encode(const struct view *v, bool owes_scrub, struct blob *value)
 	pack_u8(&p, owes_scrub);
 	for (unsigned i = 0; i < v->members; i++)
 		pack_u64(&p, v->boot[i]);
+	pack_u32(&p, v->away);
+	pack_u32(&p, v->late);
 	return pack_end(&p, value);
 }
 

@@ -166,6 +166,26 @@ void notes_forgotten(struct coordinator *c, int member)
 	}
 }
 
+/* What nobody of the others knows they may have done, and forgotten, for they may have been started anew since. That holds for what was
+ * not done when those that were away heard of it last, too. */
+void notes_of_away(struct coordinator *c, unsigned others)
+{
+	for (struct union_note *u = c->notes; u && !MUTANT("trust-the-away"); u = u->next) {
+		bool known = false;
+
+		for (int i = 0; i < c->members; i++)
+			known |= others >> i & 1 && u->has[i];
+		if (known || (u->note.resolved && !u->note.status))
+			continue;
+		u->note.resolved = false;
+		for (int i = 0; i < c->members; i++)
+			if (others >> i & 1) {
+				u->has[i] = true;
+				u->status[i] = -EIO;
+			}
+	}
+}
+
 void notes_free(struct coordinator *c)
 {
 	while (c->notes) {
@@ -227,10 +247,14 @@ int notes_of_indexes(struct coordinator *c, const struct view *next)
 		if (next->state[i] == MEMBER_IN)
 			err = list_index(c, i, least, &l);
 	list_sort_unique(&l);
-	if (l.all)
+	if (l.all) {
+		pthread_mutex_lock(&c->lock);
+		c->owes_scrub = true;
+		pthread_mutex_unlock(&c->lock);
 		log_warning(
 			c->x, NULL,
 			"not all is known that changed before the members went down: they may differ until the scrub that follows is done");
+	}
 	for (size_t i = 0; i < l.count && !err; i++)
 		err = note_whole(c, &l.gfid[i], i + 1);
 	free(l.gfid);

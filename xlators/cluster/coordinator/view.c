@@ -3,6 +3,7 @@
 #include "coordinator.h"
 
 enum { GFIDS_IN_ONE = 3000 };
+#define SYNC_NS 30000000000ull
 
 struct changing {
 	struct coordinator *c;
@@ -127,6 +128,18 @@ static int check_promoted(struct changing *v)
 	return 0;
 }
 
+/* Without a quorum the view will not hold what those that are away have: what members that go on have must not be lost by a power cut. */
+static int sync_few(struct changing *v)
+{
+	unsigned in = view_mask(v->next, MEMBER_IN), good;
+	struct pack nothing = { 0 };
+
+	if (view_has_quorum(v->next) || !view_has_quorum(&v->before) || MUTANT("few-unsynced"))
+		return 0;
+	good = tell_members(v->c, in, REPLICA_SYNC, &nothing, SYNC_NS);
+	return blame_rest(v->c, in, good, "sync its disk");
+}
+
 /* Until those that leave can't believe any more that they belong. */
 static int wait_leases(struct changing *v)
 {
@@ -153,11 +166,13 @@ static int wait_leases(struct changing *v)
 static int gather(struct changing *v)
 {
 	struct coordinator *c = v->c;
+	unsigned knew = view_mask(&v->before, MEMBER_BACK) | v->before.away;
+	unsigned back = view_mask(v->next, MEMBER_IN) & v->before.away;
 	int err = 0;
 
 	notes_free(c);
 	for (int i = 0; i < c->members && !err; i++)
-		if (v->stay >> i & 1 && v->before.state[i] != MEMBER_OUT && !(MUTANT("notes-of-one") && i)) {
+		if (v->stay & knew & 1u << i && !(MUTANT("notes-of-one") && i)) {
 			err = notes_collect(c, i);
 			if (err)
 				blame(c, i, "tell its notes", err);
@@ -165,6 +180,9 @@ static int gather(struct changing *v)
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] != v->next->incarnation[i])
 			notes_forgotten(c, i);
+	v->next->late |= back;
+	if (!err && back)
+		notes_of_away(c, view_mask(v->next, MEMBER_IN) & ~back);
 	if (!err && v->cold)
 		err = notes_of_indexes(c, v->next);
 	return err ? err : list_pending(v, true);
@@ -185,6 +203,8 @@ static int store(struct changing *v)
 	bool owes;
 	int err;
 
+	if (view_has_quorum(v->next) || MUTANT("forget-away"))
+		v->next->away = 0; /* from now on there may be changes without them */
 	pthread_mutex_lock(&c->lock);
 	owes = c->owes_scrub;
 	pthread_mutex_unlock(&c->lock);
@@ -236,7 +256,7 @@ static int activate(struct changing *v)
 		struct remote_member *m = &c->member[i];
 
 		m->leaving = m->stepped_down = m->healthy = false;
-		if (v->next->state[i] == MEMBER_IN && v->before.state[i] != MEMBER_IN)
+		if (v->next->state[i] == MEMBER_IN && v->before.state[i] == MEMBER_BACK)
 			is_healed(m);
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
@@ -296,8 +316,12 @@ static int steps(struct changing *v)
 {
 	int err = list_pending(v, false);
 
+	if (!err)
+		err = sync_few(v); /* the most of it while it is still served */
 	if (!err && !MUTANT("no-freeze"))
 		err = freeze(v);
+	if (!err)
+		err = sync_few(v);
 	if (!err)
 		err = check_promoted(v);
 	if (!err && !MUTANT("no-lease-wait"))

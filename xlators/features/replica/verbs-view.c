@@ -154,6 +154,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
 	enum member_state before;
+	bool missed; /* a view */
 	struct view v;
 	int err = 0;
 
@@ -167,8 +168,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
 		err = -EVIEW;
 	if (!err) {
-		if (before < MEMBER_BACK ||
-		    epoch != m->view.epoch + 1) /* others may have let clients believe without asking here */
+		missed = before < MEMBER_BACK || epoch != m->view.epoch + 1;
+		if (missed) /* others may have let clients believe without asking here */
 			m->believed_ns = clock_ns();
 		m->view = v;
 		m->lease_until_ns = 0;
@@ -179,7 +180,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
-		if (!m->since || member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
+		if (!m->since || missed ||
+		    member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
 			m->since = epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
 			m->view.epoch = 0;
