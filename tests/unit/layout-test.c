@@ -112,6 +112,24 @@ static void owners_never_change_between_versions(void **state)
 		assert_int_equal(layout_owner(&weighed, key(i))->id, by_weight[i]);
 }
 
+static void what_is_written_to_be_renamed_is_made_where_it_will_be(void **state)
+{
+	static const char *const of_data[] = { "data", "data~", "data.tmp", "data.new", "data.part", "data.lock", ".data.x7Yz09" };
+	static const char *const others[] = { ".data", "data.x7Yz09", ".data.x7Yz0", ".data.x7Yz0-", ".data.x7Yz099", "data.tmp.tmp", "Data", "data." };
+	static const char *const themselves[] = { "~", ".tmp", ".x.abcde", "..abcdef", ".", "" };
+	struct gfid d = directory(1), e = directory(2);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(of_data) / sizeof(of_data[0]); i++)
+		assert_true(layout_key(&d, of_data[i]) == layout_key(&d, "data"));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		assert_true(layout_key(&d, others[i]) != layout_key(&d, "data"));
+	for (size_t i = 0; i < sizeof(themselves) / sizeof(themselves[0]); i++)
+		for (size_t k = 0; k < i; k++)
+			assert_true(layout_key(&d, themselves[i]) != layout_key(&d, themselves[k]));
+	assert_true(layout_key(&d, "data") != layout_key(&e, "data"));
+}
+
 static void growing_moves_names_to_new_members_only(void **state)
 {
 	struct layout l = wide(1);
@@ -315,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(owners_never_change_between_versions),
+		cmocka_unit_test(what_is_written_to_be_renamed_is_made_where_it_will_be),
 		cmocka_unit_test(growing_moves_names_to_new_members_only),
 		cmocka_unit_test(shrinking_moves_the_names_of_those_who_leave_only),
 		cmocka_unit_test(shares_follow_weights),

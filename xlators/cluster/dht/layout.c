@@ -32,9 +32,39 @@ static void put(uint8_t *at, uint64_t value, unsigned size)
 
 /* ---- the hash ---- */
 
+/* ".NAME.Ab12Cd" as rsync(1) makes it: how much of it NAME is; 0: it is none. */
+static size_t rsync_name(const char *name, size_t length)
+{
+	enum { RANDOM = 6 };
+
+	if (length < RANDOM + 3 || name[0] != '.' || name[length - RANDOM - 1] != '.')
+		return 0;
+	for (size_t i = length - RANDOM; i < length; i++)
+		if (!((name[i] >= '0' && name[i] <= '9') || (name[i] >= 'A' && name[i] <= 'Z') || (name[i] >= 'a' && name[i] <= 'z')))
+			return 0;
+	return length - RANDOM - 2;
+}
+
+static size_t without_suffix(const char *name, size_t length)
+{
+	static const char *const suffixes[] = { "~", ".tmp", ".new", ".part", ".lock" };
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		size_t suffix = strlen(suffixes[i]);
+
+		if (length > suffix && !memcmp(name + length - suffix, suffixes[i], suffix))
+			return length - suffix;
+	}
+	return length;
+}
+
 uint64_t layout_key(const struct gfid *directory, const char *name)
 {
-	return XXH3_64bits_withSeed(name, strlen(name), get(directory->bytes, 8) ^ get(directory->bytes + 8, 8));
+	size_t length = strlen(name), inner = rsync_name(name, length);
+	uint64_t seed = get(directory->bytes, 8) ^ get(directory->bytes + 8, 8);
+
+	return inner ? XXH3_64bits_withSeed(name + 1, inner, seed)
+		     : XXH3_64bits_withSeed(name, without_suffix(name, length), seed);
 }
 
 uint64_t layout_key_object(const struct gfid *gfid)

@@ -32,7 +32,9 @@ struct layout {
 	struct layout_member member[LAYOUT_MEMBERS_MAX]; /* by rising id */
 };
 
-/* Of a name in a directory: what the functions below take. The same on all machines. */
+/* Of a name in a directory: what the functions below take. The same on all machines. Names under which programs write what they rename
+ * when it is whole have the key of the name that it gets, so the rename stays at one subvolume: ".NAME.Ab12Cd" (rsync), and NAME followed
+ * by ~, .tmp, .new, .part or .lock. */
 uint64_t layout_key(const struct gfid *directory, const char *name);
 /* Of an object as a whole: where its home may be. */
 uint64_t layout_key_object(const struct gfid *);
