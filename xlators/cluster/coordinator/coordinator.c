@@ -19,7 +19,7 @@ static const struct option options[] = {
 	{ "sync-interval", OPTION_DURATION, OPTION_AT(struct coordinator, sync_ms), "10s",
 	  "how often the members sync their disks, so that the list of what changed can be cut", 100, 3600000, .live = true },
 	{ "cold-wait", OPTION_DURATION, OPTION_AT(struct coordinator, cold_wait_ms), "10s",
-	  "when all went down together: how long those that are here wait for the others", 0, 3600000, .live = true },
+	  "when there are too few: how long those that are here wait for the others", 0, 3600000, .live = true },
 	{ "heal-tasks", OPTION_INT, OPTION_AT(struct coordinator, heal_tasks), "16", "objects that are healed at once", 1, 256,
 	  .live = true },
 	{ "heal-bandwidth", OPTION_SIZE, OPTION_AT(struct coordinator, heal_bandwidth), "0",
