@@ -43,12 +43,13 @@ static unsigned unfitness(struct coordinator *c, int member)
 	return vague * 1000 + roomy;
 }
 
-/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. */
-static int choose_truth(struct coordinator *c, const struct view *v)
+/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. But after a
+ * start of all anew only the first has it. */
+static int choose_truth(struct coordinator *c, const struct view *v, bool only_first)
 {
 	int best = view_first(v);
 
-	for (unsigned k = 0; k < v->members && best >= 0; k++) {
+	for (unsigned k = 0; k < v->members && best >= 0 && !only_first; k++) {
 		int i = v->order[k];
 
 		if (v->state[i] == MEMBER_IN && i != v->arbiter && unfitness(c, i) < unfitness(c, best))
@@ -370,12 +371,13 @@ int recover(struct coordinator *c)
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t bandwidth;
 	unsigned count = 0;
-	bool cold = false;
+	bool cold = false, only_first;
 
 	pthread_mutex_lock(&c->lock);
 	r.view = c->view;
+	only_first = c->owed.recovery;
 	pthread_mutex_unlock(&c->lock);
-	r.truth = choose_truth(c, &r.view);
+	r.truth = choose_truth(c, &r.view, only_first);
 	r.next = c->notes;
 	for (const struct union_note *u = c->notes; u; u = u->next) {
 		static const uint8_t nobody[16];
@@ -385,6 +387,7 @@ int recover(struct coordinator *c)
 	}
 	pthread_mutex_lock(&c->lock);
 	c->unrecovered = false;
+	c->owed.recovery &= count != 0;
 	pthread_mutex_unlock(&c->lock);
 	if (!count || r.truth < 0)
 		return 0;
@@ -402,6 +405,7 @@ int recover(struct coordinator *c)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
+	c->owed.recovery &= c->unrecovered;
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;

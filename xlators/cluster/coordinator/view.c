@@ -182,13 +182,13 @@ static int distrust(struct changing *v)
 static int store(struct changing *v)
 {
 	struct coordinator *c = v->c;
-	bool owes;
+	struct owed owed;
 	int err;
 
 	pthread_mutex_lock(&c->lock);
-	owes = c->owes_scrub;
+	owed = c->owed;
 	pthread_mutex_unlock(&c->lock);
-	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owes, c->version);
+	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owed, c->version);
 
 	if (err) {
 		log_warning(c->x, NULL, "the new view could not be stored: %s", strerror(-err));
@@ -199,7 +199,7 @@ static int store(struct changing *v)
 	}
 	c->version++;
 	c->stored = v->next->epoch;
-	c->stored_owes = owes;
+	c->stored_owed = owed;
 	return 0;
 }
 
