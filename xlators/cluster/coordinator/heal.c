@@ -370,8 +370,8 @@ int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 		return 0;
 	atomic_fetch_add(&h->objects, 1);
 	err = pair_find(&p, gfid);
-	if (!err && p.inode)
-		err = pair_all(&p, 0, UINT64_MAX);
+	if (!err)
+		err = p.inode ? pair_all(&p, 0, UINT64_MAX) : -ESRCH;
 	if (!err)
 		err = heal_made(&p, &made);
 	free(made.gfid);

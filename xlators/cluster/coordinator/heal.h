@@ -55,7 +55,8 @@ int heal_object(struct heal *, struct request *, const struct gfid *, int from, 
  * takes nothing off the list that was not found. */
 int heal_piece(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t length,
 	       bool *more);
-/* The same for all of the object, with the contents of what a directory names anew, without found(). */
+/* The same for all of the object, with the contents of what a directory names anew, without found(). -ESRCH: `to` does not have it, or
+ * not where it can be found: its directory there names it later, perhaps. */
 int heal_whole(struct heal *, struct request *, const struct gfid *, int from, int to);
 /* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
  * all its contents, without found(). The directory's own times are set, too. As heal_object. */

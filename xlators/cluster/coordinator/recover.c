@@ -75,9 +75,11 @@ static int names_to(struct recovery *r, struct request *rq, const struct note *n
 	return err;
 }
 
+/* -ESRCH: the member lacks some of them; the others are equal. */
 static int objects_to(struct recovery *r, struct request *rq, const struct union_note *u, int to)
 {
 	const struct note *n = &u->note;
+	bool lacks = false;
 	int err = 0;
 
 	for (unsigned i = 0; i < n->objects && !err; i++) {
@@ -89,9 +91,10 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
 			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,
 					  o->kind == NOTE_DATA ? o->end : 0);
-		err = err == -ENOENT ? 0 : err;
+		lacks |= err == -ESRCH;
+		err = err == -ENOENT || err == -ESRCH ? 0 : err;
 	}
-	return err;
+	return err || !lacks ? err : -ESRCH;
 }
 
 static int note_to(struct recovery *r, const struct union_note *u, int to)
@@ -173,6 +176,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
+	if (err == -ESRCH) /* what names it there is yet to be healed; in the end, nothing that is known of does */
+		err = r->last ? 0 : -EAGAIN;
 	if (!err)
 		err = say_status(r, u, to, outcome_of(u));
 	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1)
