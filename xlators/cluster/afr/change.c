@@ -328,7 +328,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
-		if (c->in_doubt && (err == -ENOENT || err == -EEXIST) && c->note.object[0].kind == NOTE_NAME)
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = err != -EROFS && !answer_may_be_done(err);
 		*over = true;
