@@ -51,7 +51,7 @@ enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
 	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
-	REPLICA_ACQUIRE,    /* epoch, number, gfid ; -ERECOVERING: not within a second */
+	REPLICA_ACQUIRE,    /* epoch, number, gfid, goes on (a byte, or nothing) ; -ERECOVERING: not within a second */
 	REPLICA_RELEASE,    /* epoch, settled, number, gfids: not those that were asked for with a higher number: it is late */
 	REPLICA_SETTLE,	    /* epoch, settled */
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */

@@ -230,6 +230,11 @@ static void mark_retrying(struct changing *c, bool on)
 		pthread_mutex_unlock(&o->lock);
 		task_cond_broadcast(&o->changed);
 	}
+	if (!c->plan.rename_token)
+		return;
+	pthread_mutex_lock(&c->a->rename_token.lock);
+	c->a->rename_token.retrying += on ? 1 : -1;
+	pthread_mutex_unlock(&c->a->rename_token.lock);
 }
 
 void changing_collect(struct changing *c, const struct view *v, struct fan *f)
