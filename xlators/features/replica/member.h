@@ -49,6 +49,8 @@ int index_open(struct index *, const char *directory, struct problem *);
 void index_close(struct index *);
 /* Enters the object. 0; -errno: it can't be written, so the change must not be done. `leaf` may be NULL (no handle). */
 int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
+/* The same for what has just been made: under that gfid there may have been another, of which nothing is left but its handle. */
+int index_made(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
 int index_begin(struct index *, uint64_t generation); /* a new file */
 int index_distrust(struct index *);		      /* durably: nothing counts as synced */
 /* In three steps, for disks are slow: with the lock, without it, with it again. What is listed up to `floor` is forgotten. */
