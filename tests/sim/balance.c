@@ -165,8 +165,8 @@ static void tree(unsigned n, unsigned scatter, unsigned lean)
 		member[i].weight = 1;
 	struct balance b = balance_of(n, total);
 
-	printf("| %u | 1/%u | %u %% | %.0f | %.2f | %.2f | %.3f | %.3f |\n", n, scatter, lean, total, b.most, b.least, b.deviation,
-	       (double)pointers / DIRECTORIES);
+	printf("| %u | 1/%u | %u %% | %.0f | %.2f | %.2f | %.3f | %.3f |\n", n, scatter, lean, total, b.most, b.least,
+	       b.deviation, (double)pointers / DIRECTORIES);
 }
 
 static void trees(void)
@@ -201,8 +201,8 @@ static void costs(void)
 		}
 		unsigned batches = (sizes[i] / spread * 40 + 131071) / 131072;
 
-		printf("| %u | %u | 1 | 1 | %u | %u | %u, %u | %u |\n", sizes[i], spread, spread, spread * (batches ? batches : 1),
-		       spread == 1 ? 1 : 5, spread == 1 ? 1 : 3 * spread + 2, moved);
+		printf("| %u | %u | 1 | 1 | %u | %u | %u, %u | %u |\n", sizes[i], spread, spread,
+		       spread * (batches ? batches : 1), spread == 1 ? 1 : 5, spread == 1 ? 1 : 3 * spread + 2, moved);
 	}
 }
 

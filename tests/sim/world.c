@@ -253,7 +253,7 @@ static void ask_coordinator(void *arg)
 		fputs(text, stderr);
 	rest = text;
 	while (!err && (line = strsep(&rest, "\n"))) {
-		if (!strcmp(line, "a scrub is running") || strstr(line, "is to be healed"))
+		if (!strcmp(line, "a scrub is running") || strstr(line, "is to be healed") || strstr(line, "not equal yet"))
 			break;
 		well += !strncmp(line, "member ", 7) && strstr(line, "  in ") && strstr(line, "  answers") &&
 			strstr(line, "  pending 0");

@@ -183,7 +183,7 @@ static void heal_some(void *arg)
 
 		if (getenv("HEAL_TALK"))
 			fprintf(stderr, "%s at %d: %d\n", gfid_text(&q.gfid, text), to, err);
-		if (err == -ENXIO) /* found() tells of it */
+		if (err == -ESRCH) /* found() tells of it */
 			err = 0;
 		if (err == -ENOTCONN && faults) {
 			enqueue(&q.gfid, q.parent, q.listed);

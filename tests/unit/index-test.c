@@ -97,6 +97,41 @@ static void what_all_have_synced_is_forgotten(void **state)
 	index_close(&i);
 }
 
+static uint8_t serial;
+
+static int handle_of(struct xlator *x, struct inode *inode, void *bytes, size_t *size)
+{
+	(void)x, (void)inode;
+	*(uint8_t *)bytes = serial;
+	*size = 1;
+	return 0;
+}
+
+/* A recovery may have undone it, and its client makes it again with the same gfid. */
+static void what_is_made_again_has_its_new_handle(void **state)
+{
+	struct xlator_type type = { .inode_handle = handle_of };
+	struct xlator leaf = { .type = &type };
+	struct problem p = { "" };
+	struct inode inode = { .type = S_IFDIR };
+	struct gfid g = number(1);
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	for (serial = 1; serial <= 3; serial++) {
+		assert_int_equal(index_touch(&i, &g, 0, &leaf, NULL), 0);
+		assert_int_equal(index_made(&i, &g, S_IFDIR, &leaf, &inode), 0);
+		assert_int_equal(index_find(&i, &g)->handle[0], serial);
+		if (serial == 2)
+			assert_int_equal(index_begin(&i, i.generation + 1), 0);
+	}
+	index_close(&i);
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(index_find(&i, &g)->handle[0], 3);
+	index_close(&i);
+}
+
 static void distrust_outlasts_a_sync_that_was_under_way(void **state)
 {
 	struct problem p = { "" };
@@ -138,6 +173,7 @@ int main(void)
 		cmocka_unit_test(a_record_that_was_cut_does_not_garble_those_that_follow),
 		cmocka_unit_test(what_all_have_synced_is_forgotten),
 		cmocka_unit_test(distrust_outlasts_a_sync_that_was_under_way),
+		cmocka_unit_test(what_is_made_again_has_its_new_handle),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -31,9 +31,7 @@ struct view {
 	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
 	uint64_t disk[REPLICAS_MAX];	    /* of its disk, as it was taken in: an empty one in its place has another */
 	uint64_t boot[REPLICAS_MAX];	    /* of its machine's start, as it was taken in; 0: not known. Only in the register */
-	/* Only in the register, bit i for member i: */
-	uint32_t away; /* without a quorum: it is not IN, but had all that was acknowledged */
-	uint32_t late; /* it was away, and is IN now, but the others have not been recovered since: none is made equal to it */
+	uint32_t away; /* without a quorum, bit i: member i is not IN, but had all that was acknowledged. Only in the register */
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);
@@ -54,7 +52,7 @@ enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
 	REPLICA_DETACH,	    /* epoch, settled: the session ends, with nothing under way: its tokens are free */
-	REPLICA_ACQUIRE,    /* epoch, number, gfid ; -ERECOVERING: not within a second */
+	REPLICA_ACQUIRE,    /* epoch, number, gfid, goes on (a byte, or nothing) ; -ERECOVERING: not within a second */
 	REPLICA_RELEASE,    /* epoch, settled, number, gfids: not those that were asked for with a higher number: it is late */
 	REPLICA_SETTLE,	    /* epoch, settled */
 	REPLICA_SUSPECT,    /* epoch, mask of members, reason (errno) */

@@ -230,6 +230,11 @@ static void mark_retrying(struct changing *c, bool on)
 		pthread_mutex_unlock(&o->lock);
 		task_cond_broadcast(&o->changed);
 	}
+	if (!c->plan.rename_token)
+		return;
+	pthread_mutex_lock(&c->a->rename_token.lock);
+	c->a->rename_token.retrying += on ? 1 : -1;
+	pthread_mutex_unlock(&c->a->rename_token.lock);
 }
 
 void changing_collect(struct changing *c, const struct view *v, struct fan *f)
@@ -328,7 +333,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
-		if (c->in_doubt && (err == -ENOENT || err == -EEXIST) && c->note.object[0].kind == NOTE_NAME)
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = err != -EROFS && !answer_may_be_done(err);
 		*over = true;

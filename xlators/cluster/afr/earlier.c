@@ -33,6 +33,7 @@ static int ask(struct changing *c, const struct view *v, int member, struct told
  * can tell. */
 static int ask_all(struct changing *c, const struct view *v, struct told *t)
 {
+	uint64_t since = UINT64_MAX;
 	int err = 0;
 
 	for (unsigned k = 0; k < v->members; k++) {
@@ -47,8 +48,10 @@ static int ask_all(struct changing *c, const struct view *v, struct told *t)
 			t->outcome = OUTCOME_NOT_DONE;
 		if (!one && t->outcome != OUTCOME_NONE)
 			return 0;
+		since = !one && t->since < since ? t->since : since;
 		err = one ? one : err;
 	}
+	t->since = since;
 	return err;
 }
 
@@ -120,6 +123,13 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 	return 0;
 }
 
+/* It may have been done, and others may have changed the same in a view between, of which nobody knows any more: what they did would be
+ * undone if it were done once more. */
+static bool others_went_on(const struct changing *c, const struct told *t)
+{
+	return t->outcome == OUTCOME_NONE && t->since > c->sent + 1;
+}
+
 int earlier(struct changing *c, const struct view *v, bool *over)
 {
 	struct told t = { 0 };
@@ -133,6 +143,6 @@ int earlier(struct changing *c, const struct view *v, bool *over)
 	}
 	if (t.outcome == OUTCOME_DONE)
 		return take(c, v, t.value, over);
-	*over = t.outcome == OUTCOME_UNKNOWN;
+	*over = t.outcome == OUTCOME_UNKNOWN || others_went_on(c, &t);
 	return *over ? -EIO : send_again(c, t.outcome);
 }

@@ -262,7 +262,7 @@ static const struct gfid *gfid_of(const struct object *o)
 	return o->inode ? &o->inode->gfid : &gfid_rename_token;
 }
 
-static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
+static int ask(struct afr *a, struct object *o, uint64_t epoch, bool goes_on, uint64_t deadline)
 {
 	uint64_t until = clock_ns() + VERB_NS;
 	struct pack p = { 0 };
@@ -279,6 +279,7 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadlin
 	pack_u64(&p, epoch);
 	pack_u64(&p, number);
 	pack_gfid(&p, gfid_of(o));
+	pack_u8(&p, goes_on);
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }
 
@@ -392,6 +393,7 @@ static void token_stays(struct afr *a, const struct gfid *g)
 /* With o->lock held, which is let go meanwhile. */
 static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
 {
+	bool goes_on = o->retrying;
 	int err;
 
 	o->token = TOKEN_ASKED;
@@ -399,7 +401,7 @@ static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t dea
 	pthread_mutex_unlock(&o->lock);
 	task_shield(true);
 	token_stays(a, gfid_of(o));
-	err = ask(a, o, epoch, deadline);
+	err = ask(a, o, epoch, goes_on, deadline);
 	task_shield(false);
 	pthread_mutex_lock(&o->lock);
 	o->token = err ? TOKEN_NONE : TOKEN_HELD;

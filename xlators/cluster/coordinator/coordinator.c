@@ -55,8 +55,8 @@ static int read_register(struct coordinator *c)
 {
 	uint64_t version = 0, until;
 	struct view v = { 0 };
-	bool owes = false;
-	int err = register_read(c, &v, &owes, &version);
+	struct owed owed = { 0 };
+	int err = register_read(c, &v, &owed, &version);
 
 	if (err && err != -ENOENT) {
 		if (err != c->read_err)
@@ -71,8 +71,9 @@ static int read_register(struct coordinator *c)
 	c->base.members = (uint8_t)c->members;
 	c->stored = v.epoch;
 	c->version = version;
-	c->stored_owes = owes;
-	c->owes_scrub |= owes;
+	c->stored_owed = owed;
+	c->owed.scrub |= owed.scrub;
+	c->owed.recovery = owed.recovery;
 	c->view.epoch = 0;
 	c->deposed = false;
 	until = clock_ns() + register_handover_ns() + coordinator_lease_ns(c) * 11 / 10;
@@ -148,20 +149,20 @@ static void tidy_limbos(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* A scrub that was owed is done: the next coordinator need not do it again. */
-static void settle_scrub(struct coordinator *c)
+/* What was owed is done: the next coordinator need not do it again. */
+static void settle_owed(struct coordinator *c)
 {
+	struct owed owed;
 	struct view v;
-	bool owes;
 
 	pthread_mutex_lock(&c->lock);
 	v = c->view;
-	owes = c->owes_scrub;
+	owed = c->owed;
 	pthread_mutex_unlock(&c->lock);
-	if (!v.epoch || owes || !c->stored_owes)
+	if (v.epoch != c->stored || (owed.scrub >= c->stored_owed.scrub && owed.recovery >= c->stored_owed.recovery))
 		return;
-	c->stored_owes = false;
-	if (!register_write(c, &v, false, c->version)) {
+	c->stored_owed = owed;
+	if (!register_write(c, &v, owed, c->version)) {
 		c->version++;
 		return;
 	}
@@ -184,7 +185,7 @@ static void main_task(void *arg)
 			scrub_owed(c);
 			healers_start(c);
 			tidy_limbos(c);
-			settle_scrub(c);
+			settle_owed(c);
 			turn_generation(c);
 		}
 		pthread_mutex_lock(&c->lock);

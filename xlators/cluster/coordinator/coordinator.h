@@ -37,6 +37,11 @@ struct remote_member {
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };
+/* What is left to do after a start of all members anew; stored with the view. */
+struct owed {
+	bool scrub;    /* until one has come to its end */
+	bool recovery; /* until it is done: of the members that are IN only the first has everything */
+};
 enum { FINDINGS_MAX = 64 };
 struct finding {
 	int member;
@@ -96,14 +101,14 @@ struct coordinator {
 	uint64_t generation, generation_ns;
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
-	bool owes_scrub;	/* after a cold start, until one has come to its end; stored with the view */
+	struct owed owed;
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
 	uint64_t stored;	  /* epoch in the register */
 	uint64_t version;	  /* of the register's value */
 	int read_err;		  /* why the register could not be read: told once */
-	bool stored_owes;	  /* the scrub, as the register has it */
+	struct owed stored_owed;  /* as the register has it */
 	struct union_note *notes; /* of the last change of view */
 };
 
@@ -112,9 +117,9 @@ static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
 	return c->lease_ms * 1000000;
 }
 
-/* register.c: where the view is kept, and whether a scrub is owed. May block: never with the lock held. */
-int register_read(struct coordinator *, struct view *, bool *owes_scrub, uint64_t *version); /* -ENOENT: none yet */
-int register_write(struct coordinator *, const struct view *, bool owes_scrub, uint64_t version);
+/* register.c: where the view is kept, and what is owed. May block: never with the lock held. */
+int register_read(struct coordinator *, struct view *, struct owed *, uint64_t *version); /* -ENOENT: none yet */
+int register_write(struct coordinator *, const struct view *, struct owed, uint64_t version);
 const char *register_place(const struct coordinator *); /* what people call it */
 bool register_leads(void);				/* this process may still decide for the cluster */
 uint64_t register_handover_ns(void); /* so long after another has begun to lead, the one before it may not know yet */

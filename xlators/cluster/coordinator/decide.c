@@ -59,6 +59,14 @@ static const char *unfit(const struct coordinator *c, const struct decision *d, 
 	return NULL;
 }
 
+/* Who alone has everything went down before the others had been made equal to it: what they have does not count without it. */
+static bool lacks_first(const struct coordinator *c, const struct decision *d)
+{
+	int first = c->owed.recovery ? view_first(&d->base) : -1;
+
+	return first >= 0 && unfit(c, d, first);
+}
+
 /* Why it should not stay, if the others can do without it. */
 static const char *unwanted(const struct coordinator *c, int i, uint32_t suspected)
 {
@@ -185,7 +193,7 @@ static enum kept kept_by(const struct coordinator *c, const struct view *base, i
 	const struct lease_reply *r = &c->member[i].last;
 
 	if (c->member[i].known && r->incarnation == base->incarnation[i])
-		return KEPT_ALL;
+		return c->owed.recovery ? KEPT_CHANGES : KEPT_ALL;
 	return c->member[i].known && r->boot && r->boot == base->boot[i] && !MUTANT("cold-from-any") ? KEPT_CHANGES
 												     : KEPT_SYNCED;
 }
@@ -196,7 +204,8 @@ static unsigned rank_by(const struct coordinator *c, const struct view *base, in
 	return kept_by(c, base, i) + (base->state[i] == MEMBER_IN ? 0 : KEPT_WAYS);
 }
 
-/* Who has the most comes first: the others are made equal to it. */
+/* Who has the most comes first: the others are made equal to it. If they were not yet since the last time, that order holds, but for who lost
+ * its machine. */
 static void order_cold(const struct coordinator *c, struct decision *d)
 {
 	uint8_t order[REPLICAS_MAX];
@@ -328,7 +337,7 @@ int view_begin(struct coordinator *c, int first)
 			c->member[i].differs.all = c->member[i].added = true;
 	if (!err) {
 		c->base = v;
-		c->owes_scrub = true;
+		c->owed.scrub = true;
 		c->lost = false;
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -367,7 +376,7 @@ static bool try_again(struct coordinator *c, struct decision *d)
 {
 	struct view v = d->base;
 
-	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS)
+	if (!c->view.epoch || clock_ns() < c->last_view_ns + WAIT_MIN_NS || lacks_first(c, d))
 		return false;
 	for (int i = 0; i < c->members; i++)
 		if (!member_live(c, i) || c->member[i].last.incarnation != v.incarnation[i] ||
@@ -418,21 +427,10 @@ static bool with_too_few(struct coordinator *c, struct decision *d)
 	}
 	if (keeps)
 		return true;
-	if (!few_are_of_use(c, d) || !try_few(c, d))
+	if (lacks_first(c, d) || !few_are_of_use(c, d) || !try_few(c, d))
 		return false;
 	say(d, "too few are left: it can only be read until others are healed or back");
 	return true;
-}
-
-/* A coordinator before this one stored a view of members that had all been started anew, and did not get to telling them: what it was
- * to recover is not known to them. */
-static bool began_cold(const struct coordinator *c, const struct decision *d)
-{
-	for (int i = 0; i < c->members; i++)
-		if (d->base.state[i] == MEMBER_IN && member_live(c, i) && !c->member[i].last.epoch &&
-		    c->member[i].last.incarnation == d->base.incarnation[i])
-			return true;
-	return false;
 }
 
 /* With the lock held. True: there is something to change. */
@@ -449,10 +447,10 @@ static bool consider(struct coordinator *c, struct decision *d)
 		return false;
 	if (!c->view.epoch) {
 		reason(d, -1, "the coordinator was started");
-		d->cold = d->scrub = began_cold(c, d);
+		d->cold = c->owed.recovery; /* the coordinator before this one may not have told the members what to recover */
 	}
 	drop_unfit(c, d);
-	quorum = view_has_quorum(&d->next);
+	quorum = view_has_quorum(&d->next) && !lacks_first(c, d);
 	if (quorum || !c->quorum_lost_ns)
 		c->quorum_lost_ns = quorum ? 0 : clock_ns();
 	if (!quorum) {
@@ -491,17 +489,22 @@ void decide(struct coordinator *c)
 {
 	uint64_t was_out_ns[REPLICAS_MAX] = { 0 };
 	struct decision d = { 0 };
-	bool go;
+	bool go, owed;
 
 	pthread_mutex_lock(&c->lock);
 	go = consider(c, &d) && !c->deposed;
 	for (int i = 0; i < c->members; i++)
 		was_out_ns[i] = c->member[i].out_since_ns;
-	c->owes_scrub |= go && d.scrub; /* stored with the view */
+	owed = c->owed.recovery;
+	c->owed.scrub |= go && d.scrub;
+	c->owed.recovery |= go && d.cold;
 	pthread_mutex_unlock(&c->lock);
 	if (!go)
 		return;
 	if (view_change(c, &d.next, d.cold, d.why)) {
+		pthread_mutex_lock(&c->lock);
+		c->owed.recovery = owed;
+		pthread_mutex_unlock(&c->lock);
 		task_sleep_ms(c->heartbeat_ms);
 		return;
 	}

@@ -326,7 +326,7 @@ int heal_object(struct heal *h, struct request *rq, const struct gfid *gfid, int
 	atomic_fetch_add(&h->objects, 1);
 	err = pair_find(&p, gfid);
 	if (!err)
-		err = p.inode ? pair_all(&p, start, end) : -ENXIO;
+		err = p.inode ? pair_all(&p, start, end) : -ESRCH;
 	err = why_gone(&p, gfid, err);
 	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, start, end) : err;
 }
@@ -371,7 +371,7 @@ int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 	atomic_fetch_add(&h->objects, 1);
 	err = pair_find(&p, gfid);
 	if (!err)
-		err = p.inode ? pair_all(&p, 0, UINT64_MAX) : -ENXIO;
+		err = p.inode ? pair_all(&p, 0, UINT64_MAX) : -ESRCH;
 	if (!err)
 		err = heal_made(&p, &made);
 	free(made.gfid);

@@ -48,14 +48,15 @@ int heal_show(struct heal *, struct request *, struct inode *directory, const ch
 /* The same, or it is open there and has no name any more. */
 bool heal_knows(struct heal *, struct request *, const struct gfid *, int from, int at);
 /* Owner, mode, times, xattrs, and: a file's bytes from start to end (UINT64_MAX: all) and its length; a directory's names.
- * -ENXIO: `to` does not have it (it is told to found() when it is named there anew; but if it is there, and only gets another name, its
+ * -ESRCH: `to` does not have it (it is told to found() when it is named there anew; but if it is there, and only gets another name, its
  * data are what they were); -ENOENT: `from` does not have it any more (then nothing is to be done); -EAGAIN: what is healed elsewhere stands in the way, or was at it, so try again later; -errno. */
 int heal_object(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t end);
 /* The same for `length` bytes of a file's data. *more: it has bytes behind them. -EAGAIN, too, while `to` does not have it: who heals
  * takes nothing off the list that was not found. */
 int heal_piece(struct heal *, struct request *, const struct gfid *, int from, int to, uint64_t start, uint64_t length,
 	       bool *more);
-/* The same for all of the object, with the contents of what a directory names anew, without found(). */
+/* The same for all of the object, with the contents of what a directory names anew, without found(). -ESRCH: `to` does not have it, or
+ * not where it can be found: its directory there names it later, perhaps. */
 int heal_whole(struct heal *, struct request *, const struct gfid *, int from, int to);
 /* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
  * all its contents, without found(). The directory's own times are set, too. As heal_object. */

@@ -43,15 +43,16 @@ static unsigned unfitness(struct coordinator *c, int member)
 	return vague * 1000 + roomy;
 }
 
-/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. */
-static int choose_truth(struct coordinator *c, const struct view *v)
+/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. But after a
+ * start of all anew only the first has it. */
+static int choose_truth(struct coordinator *c, const struct view *v, bool only_first)
 {
 	int best = view_first(v);
 
-	for (unsigned k = 0; k < v->members && best >= 0; k++) {
+	for (unsigned k = 0; k < v->members && best >= 0 && !only_first; k++) {
 		int i = v->order[k];
 
-		if (v->state[i] == MEMBER_IN && i != v->arbiter && !(v->late >> i & 1) && unfitness(c, i) < unfitness(c, best))
+		if (v->state[i] == MEMBER_IN && i != v->arbiter && unfitness(c, i) < unfitness(c, best))
 			best = i;
 	}
 	return best;
@@ -74,9 +75,11 @@ static int names_to(struct recovery *r, struct request *rq, const struct note *n
 	return err;
 }
 
+/* -ESRCH: the member lacks some of them; the others are equal. */
 static int objects_to(struct recovery *r, struct request *rq, const struct union_note *u, int to)
 {
 	const struct note *n = &u->note;
+	bool lacks = false;
 	int err = 0;
 
 	for (unsigned i = 0; i < n->objects && !err; i++) {
@@ -88,12 +91,10 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
 			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,
 					  o->kind == NOTE_DATA ? o->end : 0);
-		if (err ==
-		    -ENXIO) /* another note's names may bring it to its place, with the data that it had; if none does, nobody sees it */
-			err = r->last ? 0 : -EAGAIN;
-		err = err == -ENOENT ? 0 : err;
+		lacks |= err == -ESRCH;
+		err = err == -ENOENT || err == -ESRCH ? 0 : err;
 	}
-	return err;
+	return err || !lacks ? err : -ESRCH;
 }
 
 static int note_to(struct recovery *r, const struct union_note *u, int to)
@@ -175,6 +176,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
+	if (err == -ESRCH) /* what names it there is yet to be healed; in the end, nothing that is known of does */
+		err = r->last ? 0 : -EAGAIN;
 	if (!err)
 		err = say_status(r, u, to, outcome_of(u));
 	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1)
@@ -373,12 +376,13 @@ int recover(struct coordinator *c)
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t bandwidth;
 	unsigned count = 0;
-	bool cold = false;
+	bool cold = false, only_first;
 
 	pthread_mutex_lock(&c->lock);
 	r.view = c->view;
+	only_first = c->owed.recovery;
 	pthread_mutex_unlock(&c->lock);
-	r.truth = choose_truth(c, &r.view);
+	r.truth = choose_truth(c, &r.view, only_first);
 	r.next = c->notes;
 	for (const struct union_note *u = c->notes; u; u = u->next) {
 		static const uint8_t nobody[16];
@@ -388,8 +392,7 @@ int recover(struct coordinator *c)
 	}
 	pthread_mutex_lock(&c->lock);
 	c->unrecovered = false;
-	if (!count)
-		c->view.late = 0;
+	c->owed.recovery &= count != 0;
 	pthread_mutex_unlock(&c->lock);
 	if (!count || r.truth < 0)
 		return 0;
@@ -407,8 +410,7 @@ int recover(struct coordinator *c)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
-	if (!r.err)
-		c->view.late = 0;
+	c->owed.recovery &= c->unrecovered;
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the view is kept: in the cluster's register if this process has one, else in a file of its own. */
+/* Where the view is kept, and what is owed: in the cluster's register if this process has one, else in a file of its own. */
 #include <fcntl.h>
 #include <libgen.h>
 #include <unistd.h>
@@ -8,32 +8,33 @@
 #include "register.h"
 
 enum { MAGIC = 0x53565731 /* "SVW1" */, VALUE_MAX = 4096 };
+enum { OWED_SCRUB = 1, OWED_RECOVERY = 2 };
 
-static int decode(const struct coordinator *c, const struct blob *value, struct view *v, bool *owes_scrub)
+static int decode(const struct coordinator *c, const struct blob *value, struct view *v, struct owed *owed)
 {
 	struct unpack u = unpack_blob(value);
 	uint32_t magic = unpack_u32(&u);
+	uint8_t flags;
 
 	unpack_view(&u, v);
-	*owes_scrub = unpack_more(&u) && unpack_u8(&u); /* the first ones had no such byte, and no boots */
+	flags = unpack_more(&u) ? unpack_u8(&u) : 0; /* the first ones had no such byte, and no boots */
+	*owed = (struct owed){ .scrub = flags & OWED_SCRUB, .recovery = flags & OWED_RECOVERY };
 	for (unsigned i = 0; i < v->members; i++)
 		v->boot[i] = unpack_more(&u) ? unpack_u64(&u) : 0;
 	v->away = unpack_more(&u) ? unpack_u32(&u) : 0;
-	v->late = unpack_more(&u) ? unpack_u32(&u) : 0;
 	return magic != MAGIC || u.failed || v->members != c->members ? -EINVAL : 0;
 }
 
-static int encode(const struct view *v, bool owes_scrub, struct blob *value)
+static int encode(const struct view *v, struct owed owed, struct blob *value)
 {
 	struct pack p = { 0 };
 
 	pack_u32(&p, MAGIC);
 	pack_view(&p, v);
-	pack_u8(&p, owes_scrub);
+	pack_u8(&p, (owed.scrub ? OWED_SCRUB : 0) | (owed.recovery ? OWED_RECOVERY : 0));
 	for (unsigned i = 0; i < v->members; i++)
 		pack_u64(&p, v->boot[i]);
 	pack_u32(&p, v->away);
-	pack_u32(&p, v->late);
 	return pack_end(&p, value);
 }
 
@@ -44,7 +45,7 @@ static void key_of(const struct coordinator *c, char key[128])
 	snprintf(key, 128, "view/%s", c->volume);
 }
 
-static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, bool *owes_scrub,
+static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, struct owed *owed,
 			uint64_t *version)
 {
 	struct blob value = { 0 };
@@ -55,17 +56,17 @@ static int cluster_read(struct coordinator *c, const struct cluster_register *r,
 	task_blocks();
 	err = r->get(key, &value, version);
 	if (!err)
-		err = decode(c, &value, v, owes_scrub);
+		err = decode(c, &value, v, owed);
 	free(value.bytes);
 	return err;
 }
 
-static int cluster_write(struct coordinator *c, const struct cluster_register *r, const struct view *v, bool owes_scrub,
+static int cluster_write(struct coordinator *c, const struct cluster_register *r, const struct view *v, struct owed owed,
 			 uint64_t version)
 {
 	struct blob value = { 0 };
 	char key[128];
-	int err = encode(v, owes_scrub, &value);
+	int err = encode(v, owed, &value);
 
 	if (err)
 		return err;
@@ -78,7 +79,7 @@ static int cluster_write(struct coordinator *c, const struct cluster_register *r
 
 /* ---- a file: for one coordinator ---- */
 
-static int file_read(struct coordinator *c, struct view *v, bool *owes_scrub)
+static int file_read(struct coordinator *c, struct view *v, struct owed *owed)
 {
 	uint8_t bytes[VALUE_MAX];
 	struct blob value = { 0, bytes };
@@ -90,7 +91,7 @@ static int file_read(struct coordinator *c, struct view *v, bool *owes_scrub)
 	got = read(fd, bytes, sizeof(bytes));
 	close(fd);
 	value.size = got < 0 ? 0 : (uint32_t)got;
-	return got < 0 ? -EIO : decode(c, &value, v, owes_scrub);
+	return got < 0 ? -EIO : decode(c, &value, v, owed);
 }
 
 static int sync_directory(const char *path)
@@ -125,8 +126,8 @@ static int file_lock(const struct coordinator *c)
 static int file_is_ours(struct coordinator *c)
 {
 	struct view v = { 0 };
-	bool owes;
-	int err = file_read(c, &v, &owes);
+	struct owed owed;
+	int err = file_read(c, &v, &owed);
 
 	return err == -ENOENT ? 0 : err ? err : v.epoch == c->stored ? 0 : -ESTALE;
 }
@@ -147,10 +148,10 @@ static int file_replace(struct coordinator *c, const struct blob *value)
 	return err ? err : sync_directory(c->state_file);
 }
 
-static int file_write(struct coordinator *c, const struct view *v, bool owes_scrub)
+static int file_write(struct coordinator *c, const struct view *v, struct owed owed)
 {
 	struct blob value = { 0 };
-	int err = encode(v, owes_scrub, &value), lock;
+	int err = encode(v, owed, &value), lock;
 
 	if (err)
 		return err;
@@ -165,19 +166,19 @@ static int file_write(struct coordinator *c, const struct view *v, bool owes_scr
 	return err;
 }
 
-int register_read(struct coordinator *c, struct view *v, bool *owes_scrub, uint64_t *version)
+int register_read(struct coordinator *c, struct view *v, struct owed *owed, uint64_t *version)
 {
 	const struct cluster_register *r = cluster_register_get();
 
 	*version = 0;
-	return r ? cluster_read(c, r, v, owes_scrub, version) : file_read(c, v, owes_scrub);
+	return r ? cluster_read(c, r, v, owed, version) : file_read(c, v, owed);
 }
 
-int register_write(struct coordinator *c, const struct view *v, bool owes_scrub, uint64_t version)
+int register_write(struct coordinator *c, const struct view *v, struct owed owed, uint64_t version)
 {
 	const struct cluster_register *r = cluster_register_get();
 
-	return r ? cluster_write(c, r, v, owes_scrub, version) : file_write(c, v, owes_scrub);
+	return r ? cluster_write(c, r, v, owed, version) : file_write(c, v, owed);
 }
 
 const char *register_place(const struct coordinator *c)

@@ -309,7 +309,7 @@ static void finish(struct scrubbing *s, int err)
 		c->member[i].demote |= c->member[i].differs.count || c->member[i].differs.all;
 	c->scrub.running = false;
 	c->scrub.look = NULL;
-	c->owes_scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
+	c->owed.scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
 	pause_longer(c, !err && c->scrub.errors && !c->scrub.differences);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
@@ -367,7 +367,7 @@ void scrub_owed(struct coordinator *c)
 	bool start;
 
 	pthread_mutex_lock(&c->lock);
-	start = c->owes_scrub && c->view.epoch && all_in(c, &c->view) && !c->unrecovered && !c->scrub.running &&
+	start = c->owed.scrub && c->view.epoch && all_in(c, &c->view) && !c->unrecovered && !c->scrub.running &&
 		clock_ns() > c->scrub.ended_ns + c->owed_pause_ns;
 	pthread_mutex_unlock(&c->lock);
 	if (start && scrub_start(c, true))
@@ -377,7 +377,7 @@ void scrub_owed(struct coordinator *c)
 void scrub_stop(struct coordinator *c)
 {
 	pthread_mutex_lock(&c->lock);
-	c->owes_scrub = false;
+	c->owed.scrub = false;
 	pthread_mutex_unlock(&c->lock);
 	scrub_halt(c);
 }

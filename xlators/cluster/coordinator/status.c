@@ -101,9 +101,9 @@ static void status_json(struct coordinator *c, FILE *f)
 	fprintf(f, ",\"epoch\":%llu,\"writable\":%s,\"why\":", (unsigned long long)c->view.epoch,
 		c->writable ? "true" : "false");
 	string_json(c->why, f);
-	fprintf(f, ",\"generation\":%llu,\"healed_objects\":%llu,\"healed_bytes\":%llu,\"members\":[",
-		(unsigned long long)c->generation, (unsigned long long)atomic_load(&c->heal.objects),
-		(unsigned long long)atomic_load(&c->heal.bytes));
+	fprintf(f, ",\"recovery_owed\":%s,\"generation\":%llu,\"healed_objects\":%llu,\"healed_bytes\":%llu,\"members\":[",
+		c->owed.recovery ? "true" : "false", (unsigned long long)c->generation,
+		(unsigned long long)atomic_load(&c->heal.objects), (unsigned long long)atomic_load(&c->heal.bytes));
 	for (int i = 0; i < c->members; i++) {
 		if (i)
 			fputc(',', f);
@@ -129,6 +129,8 @@ static void status_text(struct coordinator *c, FILE *f)
 			fprintf(f, "  ready in about %lld s", eta(m));
 		fputc('\n', f);
 	}
+	if (c->owed.recovery)
+		fputs("all were started anew: they are not equal yet\n", f);
 	if (c->scrub.running)
 		fputs("a scrub is running\n", f);
 }

@@ -249,7 +249,7 @@ int notes_of_indexes(struct coordinator *c, const struct view *next)
 	list_sort_unique(&l);
 	if (l.all) {
 		pthread_mutex_lock(&c->lock);
-		c->owes_scrub = true;
+		c->owed.scrub = true;
 		pthread_mutex_unlock(&c->lock);
 		log_warning(
 			c->x, NULL,

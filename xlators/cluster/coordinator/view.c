@@ -180,7 +180,6 @@ static int gather(struct changing *v)
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] != v->next->incarnation[i])
 			notes_forgotten(c, i);
-	v->next->late |= back;
 	if (!err && back)
 		notes_of_away(c, view_mask(v->next, MEMBER_IN) & ~back);
 	if (!err && v->cold)
@@ -200,15 +199,15 @@ static int distrust(struct changing *v)
 static int store(struct changing *v)
 {
 	struct coordinator *c = v->c;
-	bool owes;
+	struct owed owed;
 	int err;
 
 	if (view_has_quorum(v->next) || MUTANT("forget-away"))
 		v->next->away = 0; /* from now on there may be changes without them */
 	pthread_mutex_lock(&c->lock);
-	owes = c->owes_scrub;
+	owed = c->owed;
 	pthread_mutex_unlock(&c->lock);
-	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owes, c->version);
+	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owed, c->version);
 
 	if (err) {
 		log_warning(c->x, NULL, "the new view could not be stored: %s", strerror(-err));
@@ -219,7 +218,7 @@ static int store(struct changing *v)
 	}
 	c->version++;
 	c->stored = v->next->epoch;
-	c->stored_owes = owes;
+	c->stored_owed = owed;
 	return 0;
 }
 

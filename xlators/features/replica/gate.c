@@ -171,7 +171,7 @@ static void touch_made(struct member *m, enum fop fop, const void *out)
 						   : NULL;
 
 	if (inode)
-		index_touch(&m->index, &inode->gfid, inode->type, m->leaf, inode);
+		index_made(&m->index, &inode->gfid, inode->type, m->leaf, inode);
 }
 
 struct admitted {

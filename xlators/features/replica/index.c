@@ -160,9 +160,10 @@ static int read_record(struct index *i, uint64_t generation, const uint8_t *reco
 		e = add(i, &g);
 	if (!e) /* the list would lack it, and look whole */
 		return -ENOMEM;
-	e->generation = generation > e->generation ? generation : e->generation;
 	e->type = be32toh(type);
-	set_handle(e, record + RECORD_HEAD, record[20]);
+	if (generation >= e->generation) /* files come in any order: the last handle is the one that holds */
+		set_handle(e, record + RECORD_HEAD, record[20]);
+	e->generation = generation > e->generation ? generation : e->generation;
 	return 0;
 }
 
@@ -363,6 +364,18 @@ int index_touch(struct index *i, const struct gfid *g, uint32_t type, struct xla
 	if (err)
 		e->generation = before;
 	return err;
+}
+
+int index_made(struct index *i, const struct gfid *g, uint32_t type, struct xlator *leaf, struct inode *inode)
+{
+	struct index_entry *e = find(i, g);
+
+	if (e) {
+		free(e->handle);
+		e->handle = NULL;
+		e->handle_size = 0;
+	}
+	return index_touch(i, g, type, leaf, inode);
 }
 
 int index_begin(struct index *i, uint64_t generation)

@@ -49,6 +49,8 @@ int index_open(struct index *, const char *directory, struct problem *);
 void index_close(struct index *);
 /* Enters the object. 0; -errno: it can't be written, so the change must not be done. `leaf` may be NULL (no handle). */
 int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
+/* The same for what has just been made: under that gfid there may have been another, of which nothing is left but its handle. */
+int index_made(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
 int index_begin(struct index *, uint64_t generation); /* a new file */
 int index_distrust(struct index *);		      /* durably: nothing counts as synced */
 /* In three steps, for disks are slow: with the lock, without it, with it again. What is listed up to `floor` is forgotten. */
@@ -98,6 +100,7 @@ struct kept_note {
 struct token_wait {
 	struct session *session;
 	uint64_t number;
+	bool goes_on; /* before those that don't */
 	struct token_wait *next;
 };
 struct token {
@@ -140,8 +143,9 @@ struct member {
 	uint64_t lease_until_ns;
 	uint64_t
 		believed_ns; /* when a session was last allowed to let others believe; from the start, for what was before is not known */
-	uint64_t grant_from_ns; /* no token is granted before, nor is seen what was recovered and is not settled */
-	uint64_t prune;		/* what changed up to this generation need not be listed: all members have synced it */
+	uint64_t grant_from_ns;	 /* no token is granted before, nor is seen what was recovered and is not settled */
+	uint64_t go_on_until_ns; /* after a start of all members anew: until then tokens are for what was under way before */
+	uint64_t prune;		 /* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
 	uint64_t coming;     /* epoch, for which it is frozen */
 	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
@@ -226,7 +230,8 @@ bool note_recovering(struct member *, const struct gfid *); /* one that is being
 unsigned orphans(const struct member *);
 
 /* tokens.c */
-int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *);
+/* goes_on: for a change that was sent in an earlier view, perhaps. It goes before others, and waits less after a start of all members anew. */
+int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *, bool goes_on);
 bool token_grant_new(struct member *, struct session *, const struct gfid *);		 /* lock held */
 bool token_try(struct member *, struct session *, uint64_t number, const struct gfid *); /* lock held; if it is free */
 /* lock held; not if it was asked for again, with a higher number */

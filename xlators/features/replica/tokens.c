@@ -94,6 +94,13 @@ static void granted(struct member *m, struct token *t, const struct token_wait *
 	t->recalled_ns = t->first ? clock_ns() : 0;
 }
 
+/* After a start of all members anew nobody knows what was under way but its clients: these get the time to come and do it once more before
+ * others change what it touched. Healing changes nothing of what they see. */
+static bool is_turn(const struct member *m, const struct token_wait *w)
+{
+	return w->goes_on || clock_ns() >= m->go_on_until_ns || w->session->client == atomic_load(&m->coordinator);
+}
+
 /* To the one who waits longest; the token goes if there is none. */
 static void pass_on(struct member *m, struct token **at)
 {
@@ -101,6 +108,12 @@ static void pass_on(struct member *m, struct token **at)
 	const struct token_wait *next;
 
 	take_from(t);
+	if (t->first && !is_turn(m, t->first)) { /* it takes it when it is */
+		m->stuck -= t->stuck;
+		t->stuck = false;
+		t->told_ns = t->recalled_ns = 0;
+		return;
+	}
 	next = next_waiter(t);
 	if (next) {
 		granted(m, t, next);
@@ -140,11 +153,14 @@ static void note_wait(struct token *t)
 
 static void enqueue(struct token *t, struct token_wait *w)
 {
-	if (t->last)
-		t->last->next = w;
-	else
-		t->first = w;
-	t->last = w;
+	struct token_wait **at = &t->first;
+
+	while (*at && ((*at)->goes_on || !w->goes_on))
+		at = &(*at)->next;
+	w->next = *at;
+	*at = w;
+	if (!w->next)
+		t->last = w;
 	w->session->waits++;
 }
 
@@ -220,12 +236,14 @@ static int check(struct member *m, const struct gfid *g, uint64_t epoch)
 static int attempt(struct member *m, struct session *s, const struct gfid *g, struct token_wait *w, bool *queued)
 {
 	struct token *t = *place(m, g);
+	bool free;
 
 	if (!t && s->tokens >= 2 * TOKENS_MAX)
 		return -ERECOVERING;
 	if (!t && !(t = make(m, g)))
 		return -ENOMEM;
-	if (may_grant(m, g) && (t->holder == s || MUTANT("grant-twice") || (!t->holder && (!t->first || t->first == w)))) {
+	free = !t->holder && (!t->first || t->first == w) && is_turn(m, w);
+	if (may_grant(m, g) && (t->holder == s || free || MUTANT("grant-twice"))) {
 		dequeue(t, w);
 		if (t->holder != s)
 			granted(m, t, w);
@@ -248,13 +266,14 @@ static uint64_t look_again(const struct member *m)
 {
 	uint64_t now = clock_ns(), soon = now + TELL_AGAIN_NS;
 
-	return m->grant_from_ns > now && m->grant_from_ns < soon ? m->grant_from_ns : soon;
+	soon = m->grant_from_ns > now && m->grant_from_ns < soon ? m->grant_from_ns : soon;
+	return m->go_on_until_ns > now && m->go_on_until_ns < soon ? m->go_on_until_ns : soon;
 }
 
-int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t number, const struct gfid *g)
+int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t number, const struct gfid *g, bool goes_on)
 {
 	uint64_t deadline = clock_ns() + WAIT_NS;
-	struct token_wait w = { .number = number };
+	struct token_wait w = { .number = number, .goes_on = goes_on };
 	bool queued = false;
 	struct session *s;
 	struct token *t;
@@ -305,7 +324,8 @@ bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 bool token_try(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
 	struct token *t = *place(m, g);
-	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached) : token_grant_new(m, s, g);
+	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached)
+		     : clock_ns() >= m->go_on_until_ns && token_grant_new(m, s, g);
 
 	if (yes && (*place(m, g))->number < number)
 		(*place(m, g))->number = number;

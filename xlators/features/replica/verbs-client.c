@@ -63,8 +63,9 @@ int verb_acquire(struct asked *a)
 {
 	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
 	struct gfid g = unpack_gfid(&a->u);
+	bool goes_on = unpack_more(&a->u) && unpack_u8(&a->u);
 
-	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, number, &g);
+	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, number, &g, goes_on);
 }
 
 int verb_release(struct asked *a)

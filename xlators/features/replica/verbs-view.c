@@ -2,7 +2,8 @@
 /* A new view: freeze, collect the notes, activate, resolve. */
 #include "verbs.h"
 
-enum { FREEZE_NS = 2000000000 };
+/* GO_ON: a client tries to connect once in a second, at least. */
+enum { FREEZE_NS = 2000000000, GO_ON_MS = 3000 };
 
 int verb_freeze(struct asked *a, uint64_t epoch)
 {
@@ -180,6 +181,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
+		if (!m->since && member_state(m) == MEMBER_IN && epoch > 1) /* all were started anew: else it would be BACK */
+			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;
 		if (!m->since || missed ||
 		    member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
 			m->since = epoch;
