@@ -167,7 +167,7 @@ static bool finished(struct shard *s)
  * sleeps at once when somebody does for long: then it would be in the way. It polls only while that succeeds, for up to a few times
  * as long as work usually is in coming; else it tries once in a while, when a sleep was short, to find out. */
 enum { LUCK_MAX = 8, CROWDED_LOSES = 2, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
-enum { POLL_MIN_NS = 50000, POLL_FACTOR = 4, USUAL_SHARE = 8 };
+enum { POLL_MIN_NS = 50000, POLL_FACTOR = 4, USUAL_SHARE = 8, SHARDS_MANY = 4 };
 
 void runtime_busy_poll(uint64_t ns)
 {
@@ -203,9 +203,30 @@ static bool worth_polling(const struct shard *s, int timeout)
 	       (s->luck || s->short_sleeps >= PROBE_EACH);
 }
 
-/* Few loops of a process poll at a time: they take CPUs that others could use. */
-static bool may_poll(void)
+static bool awake(struct shard *s)
 {
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = !s->sleeping;
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+static bool others_awake(const struct shard *s)
+{
+	for (unsigned i = 0; i < rt.shards; i++)
+		if (&rt.shard[i] != s && awake(&rt.shard[i]))
+			return true;
+	return false;
+}
+
+/* Few loops of a process poll at a time: they take CPUs that others could use. Where there are few CPUs one that polls does so while
+ * requests come one by one; not while another loop has work, too. */
+static bool may_poll(const struct shard *s)
+{
+	if (rt.shards < SHARDS_MANY && others_awake(s))
+		return false;
 	if (atomic_fetch_add(&rt.polling, 1) <= rt.shards / 4)
 		return true;
 	atomic_fetch_sub(&rt.polling, 1);
@@ -225,7 +246,7 @@ static int wait_for_events(struct shard *s, struct epoll_event *events, int time
 	bool crowded = false;
 	int n = 0;
 
-	if (worth_polling(s, timeout) && may_poll()) {
+	if (worth_polling(s, timeout) && may_poll(s)) {
 		n = poll_busily(s, events, begin, &crowded);
 		atomic_fetch_sub(&rt.polling, 1);
 		note_luck(s, n > 0, crowded);
@@ -350,16 +371,6 @@ void shard_hand_over(struct shard *s)
 		}
 	}
 	pthread_mutex_unlock(&rt.lock);
-}
-
-static bool awake(struct shard *s)
-{
-	bool yes;
-
-	pthread_mutex_lock(&s->lock);
-	yes = !s->sleeping;
-	pthread_mutex_unlock(&s->lock);
-	return yes;
 }
 
 /* True if a loop is awake. */

@@ -125,6 +125,26 @@ PROPERTY(directories_that_were_removed_are_not_kept_open)
 	CHECK(open_descriptors() <= before + 2);
 }
 
+/* Of two that one request removes the second is closed at once. */
+PROPERTY(a_removed_file_is_closed_when_its_request_ends)
+{
+	unsigned before;
+
+	CHECK_INT(ask_make_file(root, "a", NULL, NULL), 0);
+	CHECK_INT(ask_make_file(root, "b", NULL, NULL), 0);
+	before = open_descriptors();
+	{
+		struct unlink_out out;
+		REQUEST(q, 0);
+
+		CHECK_INT(unlink_on(&q.r, brick, &(struct unlink_in){ { .parent = root, .name = "a" } }, &out), 0);
+		CHECK_INT(open_descriptors(), before + 1);
+		CHECK_INT(unlink_on(&q.r, brick, &(struct unlink_in){ { .parent = root, .name = "b" } }, &out), 0);
+		CHECK_INT(open_descriptors(), before + 1);
+	}
+	CHECK_INT(open_descriptors(), before);
+}
+
 PROPERTY(the_cache_of_directories_is_bounded)
 {
 	static struct inode *d[1300];

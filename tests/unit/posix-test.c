@@ -270,6 +270,7 @@ int main(void)
 		T(the_private_directory_is_hidden),
 		T(listings_give_each_entry_once),
 		T(directories_that_were_removed_are_not_kept_open),
+		T(a_removed_file_is_closed_when_its_request_ends),
 		T(the_cache_of_directories_is_bounded),
 		T(a_compound_stops_at_a_condition_that_fails),
 		T(a_compound_passes_results_on),

@@ -83,6 +83,12 @@ struct flight { /* a change under way, in order of sequence */
 	uint64_t sequence;
 	struct flight *next, *prev;
 };
+enum { KNOWN_DIRECTORIES = 256 };
+struct known_directory {	  /* see known.c */
+	struct gfid parent, gfid; /* gfid 0: the name was changed, and not looked at since */
+	uint64_t name;		  /* its hash */
+	uint64_t since;		  /* a moment: it was seen after it */
+};
 struct afr {
 	/* options */
 	int64_t policy;
@@ -116,6 +122,7 @@ struct afr {
 	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
 	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
 	bool leaves;
+	struct known_directory known[KNOWN_DIRECTORIES];
 	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
 };
 static inline struct afr *afr_of(const struct xlator *x)
@@ -146,11 +153,18 @@ uint64_t afr_believe(struct xlator *, struct inode *, enum believe, uint64_t sin
 /* With the object's lock held. */
 void object_gained(struct afr *, struct object *);
 void object_touched(struct afr *, struct object *, enum touch);
+/* Nobody else has changed names in it since that moment. */
+bool object_names_hold(struct afr *, struct object *, uint64_t since);
 /* Takes the tokens of the directory and of what it lists, as far as they are free. True: what was listed must be read again to be believed. */
 bool afr_take_listed(struct afr *, struct inode *directory, const struct dirents *);
 /* Before a token is given back: nobody believes any more what was read under it. Waits a moment, perhaps. */
 void afr_disbelieve(struct afr *, struct object *);
 void afr_doubt(struct afr *, struct object *); /* a change of it failed, perhaps half done */
+
+/* known.c */
+void directory_seen(struct afr *, const struct inode *parent, const char *name, const struct inode *, uint64_t since);
+void directory_changed(struct afr *, const struct loc *); /* after each change of what the name of a directory stands for */
+struct inode *directory_known(struct afr *, const struct loc *); /* a reference; NULL: it must be looked up */
 
 /* flight.c */
 void flight_begin(struct afr *, struct flight *);
@@ -177,6 +191,7 @@ void spans_undone(struct afr *, struct object **, unsigned count); /* it failed,
 /* Waits until those changes have ended that collide with what was looked at, and are under way now. -EIO: not in time. -EAGAIN: one that was
  * undone since afr.undone was `before`. */
 int spans_settled(struct object *, const struct span *seen, uint64_t before, uint64_t deadline);
+bool spans_collide(struct object *, const struct span *); /* with one that is locked */
 /* Some change of it is under way, or was undone since. */
 bool spans_any(struct object *, uint64_t before);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);

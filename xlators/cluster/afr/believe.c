@@ -254,6 +254,21 @@ static bool holds(const struct object *o, enum believe what, uint64_t since, uin
 	return o->touched[what == BELIEVE_META ? TOUCH_META : TOUCH_ANY] <= since && !changing(o, what);
 }
 
+bool object_names_hold(struct afr *a, struct object *o, uint64_t since)
+{
+	uint64_t epoch, gaps;
+	bool yes;
+
+	pthread_mutex_lock(&a->lock);
+	epoch = a->view.epoch;
+	gaps = a->gaps;
+	pthread_mutex_unlock(&a->lock);
+	pthread_mutex_lock(&o->lock);
+	yes = holds(o, BELIEVE_NAME, since, epoch, gaps);
+	pthread_mutex_unlock(&o->lock);
+	return yes;
+}
+
 uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
 {
 	struct afr *a = afr_of(x);

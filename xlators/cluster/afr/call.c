@@ -65,7 +65,15 @@ static int translate(struct afr *a, enum fop fop, void *in, int child)
 	return err == -ENOENT ? -ENAMELESS : err;
 }
 
-static void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out)
+static void named_seen(struct afr *a, struct inode *inode, int member, struct inode *parent, const char *name, uint64_t since)
+{
+	object_seen(a, inode, member, parent, name);
+	if (inode && parent && name && S_ISDIR(inode->type))
+		directory_seen(a, parent, name, inode, since);
+}
+
+/* `since`: the moment before it was asked. */
+static void note_seen(struct afr *a, int member, enum fop fop, const void *in, const void *out, uint64_t since)
 {
 	const struct lookup_in *lookup = in;
 	const struct lookup_out *found = out;
@@ -73,19 +81,19 @@ static void note_seen(struct afr *a, int member, enum fop fop, const void *in, c
 
 	switch ((int)fop) {
 	case FOP_lookup:
-		object_seen(a, found->inode, member, lookup->loc.name ? lookup->loc.parent : NULL, lookup->loc.name);
+		named_seen(a, found->inode, member, lookup->loc.name ? lookup->loc.parent : NULL, lookup->loc.name, since);
 		break;
 	case FOP_mknod:
 	case FOP_mkdir:
 	case FOP_symlink:
 	case FOP_create: /* all have the loc first, and the inode */
-		object_seen(a, found->inode, member, lookup->loc.parent, lookup->loc.name);
+		named_seen(a, found->inode, member, lookup->loc.parent, lookup->loc.name, since);
 		break;
 	case FOP_readdir:
 		d = &((const struct readdir_out *)out)->entries;
 		for (uint32_t i = 0; i < d->count; i++)
-			object_seen(a, d->entry[i].inode, member, ((const struct readdir_in *)in)->file->inode,
-				    d->entry[i].name);
+			named_seen(a, d->entry[i].inode, member, ((const struct readdir_in *)in)->file->inode, d->entry[i].name,
+				   since);
 		break;
 	default:
 		break;
@@ -201,7 +209,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 		    const struct replica_stamp *stamp)
 {
 	char copy[512] __attribute__((aligned(16)));
-	uint64_t before = rq->deadline_ns;
+	uint64_t before = rq->deadline_ns, since = afr_moment(a);
 	struct buffer *empty = NULL;
 	int err;
 
@@ -223,7 +231,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 	if (!err && empty)
 		((struct write_out *)out)->written = (uint32_t)((const struct write_in *)in)->data->size;
 	if (!err)
-		note_seen(a, member, fop, in, out);
+		note_seen(a, member, fop, in, out, since);
 	buffer_unref(empty);
 	drop_files(a, fop, in, copy, member, err == -ESTALE);
 	return err;

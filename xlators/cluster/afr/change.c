@@ -685,12 +685,13 @@ static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, 
 	return err == -ENOENT ? 0 : err;
 }
 
+/* What stands under the name is what the members must find there, too: else they refuse (ESTALE). */
 int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
 {
-	cleanup_inode struct inode *victim = NULL;
+	cleanup_inode struct inode *victim = in->loc.parent && in->loc.name ? directory_known(afr_of(x), &in->loc) : NULL;
 	struct rmdir_in exact = *in;
 	struct changing c;
-	int err = look_up(rq, x, &in->loc, &victim);
+	int err = victim ? 0 : look_up(rq, x, &in->loc, &victim);
 
 	if (err || !victim)
 		return err ? err : -ENOENT;
@@ -699,7 +700,11 @@ int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, s
 	err = plan_name(c.a, &c.plan, &in->loc);
 	if (!err && S_ISDIR(victim->type))
 		err = plan_all(c.a, &c.plan, victim);
-	return err ? err : change(&c);
+	if (err)
+		return err;
+	err = change(&c);
+	directory_changed(c.a, &in->loc);
+	return err;
 }
 
 /* A directory that goes to another parent waits for all other such renames, so that no circle comes about; one that is replaced
@@ -720,8 +725,11 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 	if (!err && victim && S_ISDIR(victim->type) && victim != moved)
 		err = plan_all(c.a, &c.plan, victim);
 	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));
-	if (!err)
-		err = change(&c);
+	if (err)
+		return err;
+	err = change(&c);
+	directory_changed(c.a, &in->from);
+	directory_changed(c.a, &in->to);
 	if (!err)
 		object_named(c.a, moved, in->to.parent, in->to.name);
 	if (!err && exchange)

@@ -232,6 +232,17 @@ bool spans_any(struct object *o, uint64_t before)
 	return any;
 }
 
+bool spans_collide(struct object *o, const struct span *with)
+{
+	const struct span *s;
+
+	pthread_mutex_lock(&o->lock);
+	for (s = o->spans; s && !collide(s, with); s = s->next)
+		;
+	pthread_mutex_unlock(&o->lock);
+	return s;
+}
+
 int spans_settled(struct object *o, const struct span *seen, uint64_t before, uint64_t deadline)
 {
 	const struct span *s;

@@ -81,13 +81,7 @@ static bool loc_is(struct xlator *x, const struct hold *parent, const struct loc
 /* Nothing must keep an object in memory, and a directory open, that was removed. */
 static void drop_removed(struct xlator *x, const struct hold *h)
 {
-	struct identity identity;
-	struct gfid gfid;
-
-	if (identity_read(h, &identity))
-		return;
-	identity_gfid(&identity, &gfid);
-	cleanup_inode struct inode *inode = inode_find(x->inodes, &gfid);
+	cleanup_inode struct inode *inode = object_in_memory(x, h);
 
 	if (!inode || inode == brick_of(x)->root)
 		return;
@@ -96,17 +90,21 @@ static void drop_removed(struct xlator *x, const struct hold *h)
 		directory_drop(x, inode);
 }
 
-/* The name is gone from the object: while others are left, the identity must not tell of this one. */
-static void note_removal(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed)
+/* The name is gone from the object: while others are left, the identity must not tell of this one. If none is, the file system frees the
+ * blocks when the descriptor is closed; nobody need wait for that. */
+static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed)
 {
 	struct statx st;
 
 	if (hold_stat(h, &st))
 		return;
-	if (S_ISDIR(st.stx_mode) || st.stx_nlink == 0)
-		drop_removed(x, h);
-	else
+	if (!S_ISDIR(st.stx_mode) && st.stx_nlink > 0) {
 		identity_change(x, rq, h, removed, NULL);
+		return;
+	}
+	drop_removed(x, h);
+	request_close_late(rq, h->fd);
+	*h = (struct hold)HOLD_NONE;
 }
 
 /* ---- lookup ---- */

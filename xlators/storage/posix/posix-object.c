@@ -103,6 +103,13 @@ static struct inode *indexed(struct xlator *x, const struct kernel_handle *handl
 	return o ? inode_find(x->inodes, &gfid) : NULL;
 }
 
+struct inode *object_in_memory(struct xlator *x, const struct hold *h)
+{
+	struct kernel_handle handle;
+
+	return kernel_handle_of(h->fd, &handle) ? NULL : indexed(x, &handle);
+}
+
 static bool object_same(struct object *o, const struct hold *h)
 {
 	struct kernel_handle now;

@@ -187,6 +187,7 @@ void acl_changed(struct object *); /* called before, and after */
 /* The inode with that gfid for the object behind the descriptor. -EEXIST: another living object goes by that gfid. */
 int object_attach(struct xlator *, const struct hold *, const struct statx *, const struct gfid *, struct time birth,
 		  struct inode **);
+struct inode *object_in_memory(struct xlator *, const struct hold *); /* a reference to its inode, if it is known here */
 /* Whatever stands under that name: its inode and attributes; gives it an identity if it has none. */
 int object_find(struct xlator *, int directory, struct inode *parent, const char *name, struct inode **, struct attr *);
 
