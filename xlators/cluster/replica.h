@@ -70,7 +70,7 @@ enum replica_verb {
 	REPLICA_NOTES,	     /* index of the first -> notes (as many as fit; none: the end) */
 	REPLICA_ADD_NOTES,   /* notes: of the union, for the epoch to come */
 	REPLICA_ADD_PENDING, /* flag: all ; gfids */
-	REPLICA_ACTIVATE,    /* view ; members become what it says, in that epoch */
+	REPLICA_ACTIVATE,    /* view, mask of members that were away ; members become what it says, in that epoch */
 	REPLICA_RESOLVE,     /* notes, with what became of them: recovered */
 	REPLICA_INDEX,	     /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
 	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */

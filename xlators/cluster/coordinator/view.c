@@ -12,6 +12,7 @@ struct changing {
 	unsigned stay;	  /* members that will be IN or BACK */
 	unsigned coming;  /* those that will be BACK anew */
 	unsigned demoted; /* of these, who was IN, and what it lacks is known */
+	unsigned returns; /* members that were away and will be IN: they have not heard what was told meanwhile */
 	struct gfid_list pending[REPLICAS_MAX];
 };
 
@@ -167,7 +168,6 @@ static int gather(struct changing *v)
 {
 	struct coordinator *c = v->c;
 	unsigned knew = view_mask(&v->before, MEMBER_BACK) | v->before.away;
-	unsigned back = view_mask(v->next, MEMBER_IN) & v->before.away;
 	int err = 0;
 
 	notes_free(c);
@@ -180,8 +180,8 @@ static int gather(struct changing *v)
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] != v->next->incarnation[i])
 			notes_forgotten(c, i);
-	if (!err && back)
-		notes_of_away(c, view_mask(v->next, MEMBER_IN) & ~back);
+	if (!err && v->returns)
+		notes_of_away(c, view_mask(v->next, MEMBER_IN) & ~v->returns);
 	if (!err && v->cold)
 		err = notes_of_indexes(c, v->next);
 	return err ? err : list_pending(v, true);
@@ -248,6 +248,7 @@ static int activate(struct changing *v)
 	if (err)
 		return err;
 	pack_view(&p, v->next);
+	pack_u32(&p, v->returns);
 	good = tell_members(c, v->stay, REPLICA_ACTIVATE, &p, coordinator_lease_ns(c));
 	pack_free(&p);
 	pthread_mutex_lock(&c->lock);
@@ -296,6 +297,7 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 {
 	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
+	v->returns = view_mask(next, MEMBER_IN) & before->away;
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];

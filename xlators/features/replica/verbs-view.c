@@ -155,11 +155,12 @@ int verb_activate(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
 	enum member_state before;
-	bool missed; /* a view */
+	bool returns;
 	struct view v;
 	int err = 0;
 
 	unpack_view(&a->u, &v);
+	returns = unpack_more(&a->u) && unpack_u32(&a->u) >> m->number & 1;
 	if (a->u.failed || v.epoch != epoch || m->number >= v.members)
 		return -EINVAL;
 	pthread_mutex_lock(&m->lock);
@@ -169,8 +170,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 	if ((m->running[0] || m->running[1]) && !MUTANT("freeze-at-once")) /* their notes would be dropped under them */
 		err = -EVIEW;
 	if (!err) {
-		missed = before < MEMBER_BACK || epoch != m->view.epoch + 1;
-		if (missed) /* others may have let clients believe without asking here */
+		if (before < MEMBER_BACK ||
+		    epoch != m->view.epoch + 1) /* others may have let clients believe without asking here */
 			m->believed_ns = clock_ns();
 		m->view = v;
 		m->lease_until_ns = 0;
@@ -183,7 +184,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		err = take_notes(m, !m->since);
 		if (!m->since && member_state(m) == MEMBER_IN && epoch > 1) /* all were started anew: else it would be BACK */
 			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;
-		if (!m->since || missed ||
+		if (!m->since || returns ||
 		    member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
 			m->since = epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
