@@ -123,22 +123,26 @@ static int nameless_at(struct afr *a, const struct view *v, struct fan *f, int m
 	return err == -ENOENT ? -ENAMELESS : err;
 }
 
-/* A copy that was not done where its target is: the source has no name any more, and is not there. */
-static bool lacks_source(struct afr *a, int member, const struct note *n, int err)
+/* A copy that was not done where its target is, or may be: the source has no name any more, and is not there; or it is, and pending, where
+ * nobody was asked about the target. */
+static bool lacks_source(struct afr *a, const struct view *v, int member, const struct note *n, int err)
 {
+	bool back = v->state[member] == MEMBER_BACK;
 	cleanup_inode struct inode *to = NULL;
 
-	if (n->fop != FOP_copy_range || (err != -ENAMELESS && err != -ESTALE) || MUTANT("copy-of-nothing"))
+	if (n->fop != FOP_copy_range || MUTANT("copy-of-nothing"))
+		return false;
+	if (err != -ENAMELESS && err != -ESTALE && (err != -EPENDING || !back))
 		return false;
 	to = inode_find(a->x->inodes, &n->object[0].gfid);
-	return to && !object_resolve(a, to, member);
+	return to && (back || object_resolve(a, to, member) != -ENOENT);
 }
 
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
 {
 	int err = fan_result(f, member)->status;
 
-	if (lacks_source(a, member, n, err))
+	if (lacks_source(a, v, member, n, err))
 		return v->state[member] == MEMBER_BACK ? skip(a, member, v, n) : -ESTALE;
 	if (err == -ESTALE && n->object[0].kind != NOTE_NAME)
 		err = nameless_at(a, v, f, member, n);
