@@ -10,11 +10,13 @@
  * counts. Changes of different clients follow each other (tokens see to that), whatever their clocks say: the last counts. */
 struct change_time {
 	const struct client *by; /* only compared */
+	bool known;		 /* there was one */
 	uint64_t youngest;
 	struct time mtime; /* what that change gave */
 };
 static inline struct time time_of_ns(uint64_t ns)
 {
+	ns &= ~TIME_KEPT;
 	return (struct time){ (int64_t)(ns / 1000000000), (uint32_t)(ns % 1000000000) };
 }
 static inline struct time time_now(void)
@@ -25,8 +27,10 @@ static inline struct time time_now(void)
  * a time overrules all before it. Called, and obeyed, under a lock. */
 static inline struct time change_time(struct change_time *c, const struct request *rq, const struct time *set)
 {
-	if (c->by != rq->client || rq->time_ns >= c->youngest || !rq->time_ns)
-		*c = (struct change_time){ rq->client, rq->time_ns, set ? *set : time_of_ns(rq->time_ns) };
+	bool kept = rq->time_ns & TIME_KEPT && c->known;
+
+	if (!kept && (c->by != rq->client || rq->time_ns >= c->youngest || !rq->time_ns))
+		*c = (struct change_time){ rq->client, true, rq->time_ns & ~TIME_KEPT, set ? *set : time_of_ns(rq->time_ns) };
 	return c->mtime;
 }
 #endif

@@ -41,6 +41,8 @@ struct extension {
 	struct extension *next;
 };
 
+#define TIME_KEPT (1ull << 63) /* see request.time_ns */
+
 enum { TRAIL_MAX = 16 };
 struct trail { /* one translator on the way of the request */
 	_Atomic(const struct xlator *) at;
@@ -57,9 +59,11 @@ struct request {
 	uint64_t lock_owner;
 	uint64_t deadline_ns; /* monotonic; 0: none */
 	uint64_t born_ns;
-	uint64_t time_ns; /* since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock */
-	uint64_t moment;  /* what is answered was read after it (believe_ms); 0: not told. A translator may advance it */
-	bool resent;	  /* the first try may have been done: creation that finds its own gfid is a success */
+	/* Since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock. With TIME_KEPT added to it, mtime
+	 * stays as the change before left it, if the leaf knows of one: else somebody's change would be undone that came just before. */
+	uint64_t time_ns;
+	uint64_t moment;       /* what is answered was read after it (believe_ms); 0: not told. A translator may advance it */
+	bool resent;	       /* the first try may have been done: creation that finds its own gfid is a success */
 	struct client *client; /* NULL for the process's own doings */
 	int closing;	       /* see request_close_late; -1: none */
 	struct graph *graph;

@@ -12,6 +12,8 @@
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
 /* The same, as if it were done at that time. */
 int heal_call_at(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
+/* With that time, unless the brick knows better what the directory's mtime is (TIME_KEPT). */
+int heal_call_kept(struct heal *, struct request *, int member, enum fop, const void *in, void *out, const struct time *);
 /* Whoever calls two members and is told of -EIO alone does not know whose it was. */
 static inline void heal_note_failed(struct heal *h, int member, int err)
 {

@@ -26,19 +26,7 @@ int limbo_find(struct heal *h, struct request *rq, int at, struct inode **limbo)
 	return 0;
 }
 
-/* The limbo comes and goes without a trace in the root's times: it does so at the time that they tell; and where the brick could not
- * do that, they are set. */
-static int keep_times(struct heal *h, struct request *rq, int at, const struct thing *root)
-{
-	struct setattr_in in = {
-		.inode = root->inode,
-		.set = { .valid = SET_ATIME | SET_MTIME, .atime = root->attr.atime, .mtime = root->attr.mtime }
-	};
-	struct setattr_out out = { 0 };
-
-	return heal_call(h, rq, at, FOP_setattr, &in, &out);
-}
-
+/* The limbo comes and goes without a trace in the root's times: whoever changes the root just then has no part in it. */
 static int limbo_make(struct heal *h, struct request *rq, int at)
 {
 	cleanup_thing struct thing root = { 0 };
@@ -49,10 +37,8 @@ static int limbo_make(struct heal *h, struct request *rq, int at)
 	if (err)
 		return err;
 	in.loc.parent = root.inode;
-	err = heal_call_at(h, rq, at, FOP_mkdir, &in, &out, &root.attr.mtime);
+	err = heal_call_kept(h, rq, at, FOP_mkdir, &in, &out, &root.attr.mtime);
 	fop_out_clear(FOP_mkdir, &out);
-	if (!err)
-		err = keep_times(h, rq, at, &root);
 	return err == -EEXIST ? 0 : err;
 }
 
@@ -62,11 +48,7 @@ int limbo_open(struct heal *h, struct request *rq, int at, struct inode **limbo)
 
 	if (err != -ENOENT)
 		return err;
-	err = task_lock(&h->root_times, rq->deadline_ns);
-	if (err)
-		return err;
 	err = limbo_make(h, rq, at);
-	task_unlock(&h->root_times);
 	return err ? err : limbo_find(h, rq, at, limbo);
 }
 
@@ -272,8 +254,7 @@ static int limbo_remove(struct heal *h, struct request *rq, int at)
 	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
 	struct rmdir_out out = { 0 };
 
-	err = heal_call_at(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
-	return err ? err : keep_times(h, rq, at, &root);
+	return heal_call_kept(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
 }
 
 int heal_purge_limbo(struct heal *h, struct request *rq, int at)
@@ -287,11 +268,5 @@ int heal_purge_limbo(struct heal *h, struct request *rq, int at)
 	while (top->up)
 		go_back(&top);
 	inode_unref(first.directory);
-	if (!err)
-		err = task_lock(&h->root_times, rq->deadline_ns);
-	if (err)
-		return err;
-	err = limbo_remove(h, rq, at);
-	task_unlock(&h->root_times);
-	return err;
+	return err ? err : limbo_remove(h, rq, at);
 }

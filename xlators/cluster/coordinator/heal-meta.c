@@ -7,16 +7,8 @@ static int set(struct pair *p, const struct setattr *s)
 	struct setattr_in in = { .inode = p->inode, .set = *s };
 	struct setattr_out out = { 0 };
 
-	bool root = gfid_equal(&p->inode->gfid, &gfid_root);
-	int err = root ? task_lock(&p->h->root_times, p->rq->deadline_ns) : 0;
-
-	if (err)
-		return err;
 	p->changed = true;
-	err = heal_call(p->h, p->rq, p->to, FOP_setattr, &in, &out);
-	if (root)
-		task_unlock(&p->h->root_times);
-	return err;
+	return heal_call(p->h, p->rq, p->to, FOP_setattr, &in, &out);
 }
 
 static bool same_time(const struct time *a, const struct time *b)

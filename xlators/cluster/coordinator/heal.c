@@ -76,6 +76,12 @@ int heal_call_at(struct heal *h, struct request *rq, int member, enum fop fop, c
 	return call(h, rq, member, fop, in, out, t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0);
 }
 
+int heal_call_kept(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out,
+		   const struct time *t)
+{
+	return call(h, rq, member, fop, in, out, (t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0) | TIME_KEPT);
+}
+
 int heal_verb_in(struct heal *h, enum replica_verb verb, struct inode *inode, struct pack *more, struct replica_in *in)
 {
 	struct pack p = { 0 };

@@ -21,7 +21,6 @@ struct heal {
 	atomic_uint failed;		     /* mask of members that gave -EIO; cleared by who wants to know */
 	atomic_uint_fast64_t objects, bytes; /* healed: looked at, and copied */
 	atomic_uint_fast64_t paid_until_ns;  /* see bandwidth */
-	struct task_lock root_times;	     /* held from asking for the root's times until they are set again */
 	/* For a walk through a whole tree: references on all files with several names that were seen, given back by
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
 	struct kept_links *links;   /* made by heal_keep_links(); NULL: none are kept */
