@@ -62,6 +62,38 @@ def lock_bytes(fd, kind, start=0, length=0, wait=False):
     fcntl.fcntl(fd, fcntl.F_SETLKW if wait else fcntl.F_SETLK, struct.pack("hhqqi4x", kind, 0, start, length, 0))
 
 
+class Listing:
+    """The current directory as opendir(3) and its kin show it."""
+
+    def __init__(self):
+        libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
+        libc.telldir.restype = ctypes.c_long
+        self.handle = ctypes.c_void_p(libc.opendir(b"."))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        libc.closedir(self.handle)
+
+    def next(self):
+        entry = libc.readdir(self.handle)
+        return ctypes.string_at(entry + 19).decode() if entry else None
+
+    def to_the_end(self):
+        """[(place before it, name), ...]"""
+        seen = [(libc.telldir(self.handle), self.next())]
+        while seen[-1][1] is not None:
+            seen.append((libc.telldir(self.handle), self.next()))
+        return seen[:-1]
+
+    def seek(self, place):
+        libc.seekdir(self.handle, ctypes.c_long(place))
+
+    def rewind(self):
+        libc.rewinddir(self.handle)
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.dir = os.path.join(MNT, self.id().split(".")[-1])
@@ -441,28 +473,37 @@ class Directories(Case):
     def test_telldir_seekdir_and_rewinddir(self):
         for i in range(500):
             os.mkdir("d%d" % i)
-        libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
-        libc.telldir.restype = ctypes.c_long
-        handle = ctypes.c_void_p(libc.opendir(b"."))
-        name = lambda e: ctypes.string_at(e + 19) if e else None
-        seen = []
-        while True:
-            place = libc.telldir(handle)
-            entry = libc.readdir(handle)
-            if not entry:
-                break
-            seen.append((place, name(entry)))
-        self.assertEqual(len(seen), 502)
-        for place, expected in seen[::-37] + seen[:3]:
-            libc.seekdir(handle, ctypes.c_long(place))
-            self.assertEqual(name(libc.readdir(handle)), expected)
-        os.mkdir("late")
-        libc.rewinddir(handle)
-        again = []
-        while entry := libc.readdir(handle):
-            again.append(name(entry))
-        self.assertIn(b"late", again)
-        libc.closedir(handle)
+        with Listing() as listing:
+            seen = listing.to_the_end()
+            self.assertEqual(len(seen), 502)
+            for place, expected in seen[::-37] + seen[:3]:
+                listing.seek(place)
+                self.assertEqual(listing.next(), expected)
+            os.mkdir("late")
+            listing.rewind()
+            self.assertIn("late", [name for _, name in listing.to_the_end()])
+
+    def test_seekdir_goes_anywhere_while_names_come_and_go(self):
+        for i in range(6000): # several batches
+            os.mknod("name-%04d" % i)
+        with Listing() as listing:
+            seen = listing.to_the_end()
+            for i in range(60): # to and fro
+                place, expected = seen[i * 3001 % len(seen)]
+                listing.seek(place)
+                self.assertEqual(listing.next(), expected)
+            for _, name in seen[1::3]:
+                if name.startswith("name-"):
+                    os.unlink(name)
+            for i in range(500):
+                os.mknod("late-%03d" % i)
+            left = {name for _, name in seen if os.path.exists(name)}
+            for at in list(range(0, len(seen), 301)) + list(range(len(seen) - 1, 0, -401)):
+                listing.seek(seen[at][0])
+                name = listing.next()
+                while name is not None and name not in left: # a late one, or one that was fetched before
+                    name = listing.next()
+                self.assertEqual(name, next((n for _, n in seen[at:] if n in left), None))
 
     def test_removing_while_listing(self):
         for i in range(1000):

@@ -66,14 +66,14 @@ struct opened { /* slot of a file */
 	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
 	bool bringing;		       /* a task brings them there */
 	bool closed;
-	/* of a directory: ordinals are its offsets */
+	/* of a directory */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */
 	struct seen_entry *seen;
 	uint64_t seen_count, seen_room;
 	uint64_t cookie;  /* where `lister` goes on */
-	uint64_t since;	  /* ordinal from which on `lister` listed */
-	uint64_t *before; /* hashes of the names before, sorted */
+	uint64_t since;	  /* so many of `seen` earlier listers gave */
+	uint64_t *before; /* hashes of the names before, sorted: `since` of them */
 };
 
 /* ---- the translator ---- */

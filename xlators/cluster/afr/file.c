@@ -387,7 +387,7 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 
 /* ---- listings ---- */
 
-/* Offsets are ordinals: the cookies of members differ. Where another member must go on, it begins anew and leaves out what was
+/* Offsets are the cookies of the member that lists. Those of others differ: where another must go on, it begins anew and leaves out what was
  * returned before. */
 
 static int by_value(const void *a, const void *b)
@@ -433,8 +433,8 @@ static int remember(struct opened *o, const struct dirent_plus *e)
 	return 0;
 }
 
-/* Leaves out what an earlier member gave, and gives the rest our offsets. */
-static int renumber(struct opened *o, struct dirents *d)
+/* Leaves out what an earlier member gave. */
+static int leave_out_seen(struct opened *o, struct dirents *d)
 {
 	uint32_t left = 0;
 	int err = 0;
@@ -448,19 +448,26 @@ static int renumber(struct opened *o, struct dirents *d)
 			continue;
 		}
 		err = remember(o, e);
-		e->next_offset = o->seen_count;
 		d->entry[left++] = *e;
 	}
 	d->count = left;
 	return err;
 }
 
-/* The listing goes on after that many entries. */
-static void rewind_to(struct opened *o, uint64_t ordinal)
+/* The listing goes on after the entry that came with this offset. Normally it was the last one. What is not among those returned is a place that
+ * the lister told before somebody went back: it knows it still, and if it fails there, its successor begins at the beginning. */
+static void seek_to(struct opened *o, uint64_t offset)
 {
-	o->seen_count = ordinal < o->seen_count ? ordinal : o->seen_count;
-	if (o->seen_count < o->since)
+	uint64_t n = offset ? o->seen_count : 0;
+
+	while (n && o->seen[n - 1].cookie != offset)
+		n--;
+	if (!offset)
+		o->since = 0;
+	else if (n && n < o->since)
 		o->lister = -1;
+	o->seen_count = n ? n : o->since;
+	o->cookie = n && n == o->since ? 0 : offset;
 }
 
 /* What was read before the tokens came is read again. It keeps the inodes meanwhile, with which the tokens would go. */
@@ -536,7 +543,7 @@ static int list_once(struct afr *a, struct request *rq, const struct readdir_in 
 		end = out->entries.end || !out->entries.count;
 		if (out->entries.count)
 			cookie = out->entries.entry[out->entries.count - 1].next_offset;
-		err = renumber(o, &out->entries);
+		err = leave_out_seen(o, &out->entries);
 		if (err || out->entries.count || end)
 			break;
 		drop_entries(out); /* all of it was returned before */
@@ -569,9 +576,7 @@ static int list(struct afr *a, struct request *rq, const struct readdir_in *in, 
 	struct view v;
 	int err;
 
-	rewind_to(o, in->offset);
-	if (o->lister >= 0)
-		o->cookie = o->seen_count == o->since ? 0 : o->seen[o->seen_count - 1].cookie;
+	seek_to(o, in->offset);
 	for (;;) {
 		err = afr_view(a, deadline, &v);
 		if (err)
