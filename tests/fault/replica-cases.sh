@@ -334,18 +334,28 @@ case_9() {
 	healed 9
 }
 
+# heal_with OPTION...: so the coordinator heals from now on; none: as it does without options.
+heal_with() {
+	local option
+	sed -i '/option heal-/d' "$STACK/coordinator.vol"
+	for option; do sed -i "/^ *type cluster\/coordinator/a\    option $option" "$STACK/coordinator.vol"; done
+	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null || fail "the coordinator does not take its options: $*"
+}
+# misses MEMBER BYTES NAME: a file of random bytes is written without that member, which then is back and is healed.
+misses() {
+	kill_member "$1"
+	wait_until 10 member_is "$1" out || fail "$3: the member is not left out"
+	head -c "$2" /dev/urandom >"$SCRATCH/$3"
+	cp "$SCRATCH/$3" "$MNT/$3"
+	start_member "$1"
+	wait_until 20 member_is "$1" back || fail "$3: the member does not come back"
+}
+
 # A large file is healed in pieces: who writes to it meanwhile waits for none of it, though all of it takes longer than a write may.
 case_10() {
-	sed -i '/^ *type cluster\/coordinator/a\    option heal-bandwidth 4M\n    option heal-piece 2M' "$STACK/coordinator.vol"
-	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null || fail "case 10: the coordinator does not take its options"
-	head -c 60000000 /dev/urandom >"$SCRATCH/ten"
-	cp "$SCRATCH/ten" "$MNT/ten"
-	kill_member 2
-	wait_until 10 member_is 2 out || fail "case 10: the member is not left out"
-	head -c 60000000 /dev/urandom >"$SCRATCH/ten"
-	cp "$SCRATCH/ten" "$MNT/ten"
-	start_member 2
-	wait_until 20 member_is 2 back || fail "case 10: the member does not come back"
+	heal_with "heal-bandwidth 4M" "heal-piece 2M"
+	head -c 60000000 /dev/urandom >"$MNT/ten"
+	misses 2 60000000 ten
 	timeout 100 python3 - "$MNT/ten" "$SCRATCH/ten" "$STRATUS" "$COORDINATOR_PID" >"$SCRATCH/ten.out" 2>&1 <<-'PY' || fail "case 10: $(tail -n 1 "$SCRATCH/ten.out")"
 	import os, random, re, subprocess, sys
 	there, here = os.open(sys.argv[1], os.O_RDWR), os.open(sys.argv[2], os.O_RDWR)
@@ -360,8 +370,7 @@ case_10() {
 	    writes += 20
 	assert writes >= 100, f"only {writes} writes while the file was healed"
 	PY
-	sed -i '/option heal-/d' "$STACK/coordinator.vol"
-	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null
+	heal_with
 	healed 10
 	cmp "$SCRATCH/ten" "$OTHER/ten" || fail "case 10: the file is not what was written"
 }
@@ -369,16 +378,8 @@ case_10() {
 # One that is being healed makes a quorum with one that is left: a third that is gone need not come back for that. What is changed without it
 # it gets when it is back.
 case_11() {
-	slowly() { sed -i '/^ *type cluster\/coordinator/a\    option heal-bandwidth 3M' "$STACK/coordinator.vol"; }
-	at_once() { sed -i '/option heal-bandwidth/d' "$STACK/coordinator.vol"; }
-	slowly
-	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null || fail "case 11: the coordinator does not take its options"
-	kill_member 0
-	wait_until 10 member_is 0 out || fail "case 11: the member is not left out"
-	head -c 20000000 /dev/urandom >"$SCRATCH/eleven"
-	cp "$SCRATCH/eleven" "$MNT/eleven"
-	start_member 0
-	wait_until 20 member_is 0 back || fail "case 11: the member does not come back"
+	heal_with "heal-bandwidth 3M"
+	misses 0 20000000 eleven
 	kill_member 2
 	wait_until 20 sh -c "! touch '$MNT/eleven-early' 2>/dev/null" || fail "case 11: changes go on without a quorum"
 	member_is 0 back || fail "case 11: it was healed too soon: nothing is proved"
@@ -386,8 +387,7 @@ case_11() {
 	wait_until 20 sh -c "echo without >'$MNT/eleven-late'" || fail "case 11: no changes though two are whole"
 	cmp "$SCRATCH/eleven" "$OTHER/eleven" || fail "case 11: the file is not what was written"
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is not there"
-	at_once
-	"$STRATUS" reload "$COORDINATOR_PID" >/dev/null
+	heal_with
 	start_member 2
 	healed 11
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is lost"

@@ -143,6 +143,9 @@ int afr_verb(struct afr *, int child, enum replica_verb, struct inode *, struct 
 unsigned afr_tell(struct afr *, unsigned mask, enum replica_verb, const struct pack *); /* to several at once; who answered 0 */
 void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
+/* Starts a task of which there is one at a time, with `a` as argument. *running, which a->lock guards, tells of it; the task sets it to false in the end.
+ * -EALREADY: it runs; else it can't be started, and *running is false. */
+int afr_spawn_single(struct afr *a, bool *running, task_fn *);
 /* For what nobody asked for: as nobody in particular, within member-timeout. */
 void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);

@@ -87,14 +87,10 @@ static uint64_t proved_epoch(struct afr *a, uint64_t *gaps)
 		    now < a->proved_ns + BELIEF_PROOF_MS * 1000000ull)
 			epoch = a->view.epoch;
 		ask = !a->proving && (!epoch || now > a->proved_ns + PROVE_AGAIN_MS * 1000000ull);
-		a->proving |= ask;
 	}
 	pthread_mutex_unlock(&a->lock);
-	if (ask && afr_spawn(a, prove_task, a)) {
-		pthread_mutex_lock(&a->lock);
-		a->proving = false;
-		pthread_mutex_unlock(&a->lock);
-	}
+	if (ask)
+		afr_spawn_single(a, &a->proving, prove_task);
 	return epoch;
 }
 

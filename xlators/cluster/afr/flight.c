@@ -97,13 +97,9 @@ void flight_end(struct afr *a, struct flight *f)
 	f->next->prev = f->prev;
 	a->last_ns = clock_ns();
 	start = !a->settling && !a->stopping;
-	a->settling |= start;
 	pthread_mutex_unlock(&a->lock);
-	if (start && afr_spawn(a, settle_task, a)) {
-		pthread_mutex_lock(&a->lock);
-		a->settling = false;
-		pthread_mutex_unlock(&a->lock);
-	}
+	if (start)
+		afr_spawn_single(a, &a->settling, settle_task);
 }
 
 static void tell_task(void *arg)

@@ -373,15 +373,10 @@ void token_leaves(struct afr *a, const struct gfid *g, uint64_t epoch)
 	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping) {
 		a->leaving[a->leaving_count++] = *g;
 		start = !a->leaves;
-		a->leaves = true;
 	}
 	pthread_mutex_unlock(&a->lock);
-	if (start && afr_spawn(a, leave_task, a)) {
-		pthread_mutex_lock(&a->lock);
-		a->leaves = false;
-		a->leaving_count = 0;
-		pthread_mutex_unlock(&a->lock);
-	}
+	if (start)
+		afr_spawn_single(a, &a->leaves, leave_task); /* if it can't be: with the next one that leaves */
 }
 
 /* It is wanted again: what is on its way back must have come there before it is asked for. */

@@ -23,6 +23,26 @@ int afr_spawn(struct afr *a, task_fn *fn, void *arg)
 	return err;
 }
 
+int afr_spawn_single(struct afr *a, bool *running, task_fn *fn)
+{
+	bool runs;
+	int err;
+
+	pthread_mutex_lock(&a->lock);
+	runs = *running;
+	*running = true;
+	pthread_mutex_unlock(&a->lock);
+	if (runs)
+		return -EALREADY;
+	err = afr_spawn(a, fn, a);
+	if (err) {
+		pthread_mutex_lock(&a->lock);
+		*running = false;
+		pthread_mutex_unlock(&a->lock);
+	}
+	return err;
+}
+
 void afr_task_ends(struct afr *a)
 {
 	pthread_mutex_lock(&a->lock);

@@ -3,7 +3,6 @@
 #include "coordinator.h"
 
 enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
-#define SYNC_NS	    30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
 #define SLICE_NS    100000000ull
 #define TELL_NS	    60000000000ull
 #define PATIENCE_NS 5000000000ull

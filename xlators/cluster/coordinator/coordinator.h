@@ -5,6 +5,8 @@
 #define STRATUS_COORDINATOR_H
 #include "heal.h"
 
+#define SYNC_NS 30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
+
 struct gfid_list { /* objects that may differ */
 	struct gfid *gfid;
 	size_t count, room;
@@ -37,7 +39,7 @@ struct remote_member {
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t healed, heal_started_ns, heal_total;
 };
-/* What is left to do after a start of all members anew; stored with the view. */
+/* What is left to do after a start of all members anew, or after the return of one that was away and had everything; stored with the view. */
 struct owed {
 	bool scrub;    /* until one has come to its end */
 	bool recovery; /* until it is done: of the members that are IN only the first has everything */

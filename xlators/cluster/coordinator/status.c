@@ -130,7 +130,7 @@ static void status_text(struct coordinator *c, FILE *f)
 		fputc('\n', f);
 	}
 	if (c->owed.recovery)
-		fputs("all were started anew: they are not equal yet\n", f);
+		fputs("a recovery is owed: who is in may differ until it is done\n", f);
 	if (c->scrub.running)
 		fputs("a scrub is running\n", f);
 }

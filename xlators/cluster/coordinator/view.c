@@ -3,7 +3,6 @@
 #include "coordinator.h"
 
 enum { GFIDS_IN_ONE = 3000 };
-#define SYNC_NS 30000000000ull
 
 struct changing {
 	struct coordinator *c;

@@ -236,14 +236,14 @@ static int check(struct member *m, const struct gfid *g, uint64_t epoch)
 static int attempt(struct member *m, struct session *s, const struct gfid *g, struct token_wait *w, bool *queued)
 {
 	struct token *t = *place(m, g);
-	bool free;
+	bool vacant;
 
 	if (!t && s->tokens >= 2 * TOKENS_MAX)
 		return -ERECOVERING;
 	if (!t && !(t = make(m, g)))
 		return -ENOMEM;
-	free = !t->holder && (!t->first || t->first == w) && is_turn(m, w);
-	if (may_grant(m, g) && (t->holder == s || free || MUTANT("grant-twice"))) {
+	vacant = !t->holder && (!t->first || t->first == w) && is_turn(m, w);
+	if (may_grant(m, g) && (t->holder == s || vacant || MUTANT("grant-twice"))) {
 		dequeue(t, w);
 		if (t->holder != s)
 			granted(m, t, w);
