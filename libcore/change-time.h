@@ -24,7 +24,8 @@ static inline struct time time_now(void)
 	return time_of_ns(clock_wall_ns());
 }
 /* What mtime is to be after the request's change. `set`: what a setattr asks for (NULL: the time of the change). A setattr without
- * a time overrules all before it. Called, and obeyed, under a lock. */
+ * a time overrules all before it. A request whose time is to be kept (TIME_KEPT) counts as no change, if there was one. Called, and obeyed, under a
+ * lock. */
 static inline struct time change_time(struct change_time *c, const struct request *rq, const struct time *set)
 {
 	bool kept = rq->time_ns & TIME_KEPT && c->known;

@@ -372,6 +372,13 @@ uint64_t session_tag(const uint8_t session[16])
 	return be64toh(tag) | 1;
 }
 
+bool session_is_nobody(const uint8_t session[16])
+{
+	static const uint8_t nobody[16];
+
+	return !memcmp(session, nobody, sizeof(nobody));
+}
+
 int stamp_attach(struct request *rq, const struct replica_stamp *s)
 {
 	uint64_t words[6] = { htobe64(s->epoch), htobe64(s->sequence), htobe64(s->settled),

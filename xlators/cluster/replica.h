@@ -31,7 +31,8 @@ struct view {
 	uint64_t incarnation[REPLICAS_MAX]; /* of the brick's process, as it was taken in; 0: none */
 	uint64_t disk[REPLICAS_MAX];	    /* of its disk, as it was taken in: an empty one in its place has another */
 	uint64_t boot[REPLICAS_MAX];	    /* of its machine's start, as it was taken in; 0: not known. Only in the register */
-	uint32_t away; /* without a quorum, bit i: member i is not IN, but had all that was acknowledged. Only in the register */
+	uint32_t
+		away; /* without a quorum, bit i: member i is not IN, but had all that was acknowledged. Only in the register */
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);
@@ -109,6 +110,7 @@ struct replica_stamp {
 	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
 uint64_t session_tag(const uint8_t session[16]);
+bool session_is_nobody(const uint8_t session[16]);		  /* the coordinator's own notes, after a cold start */
 int stamp_attach(struct request *, const struct replica_stamp *); /* -ENOMEM; replaces one that is there */
 bool stamp_of(const struct request *, struct replica_stamp *);	  /* false: none, or malformed */
 /* In the answer of the granter to the making of an object: the session has its token. */

@@ -358,21 +358,35 @@ static void run_workers(struct backlog *b)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* What is pending now, up to some thousands. */
-static int fetch(struct backlog *b, uint64_t *count, bool *all)
+int pending_ask(struct coordinator *c, int member, uint64_t *count, bool *all, struct blob *answer, struct unpack *rest)
 {
-	struct blob answer = { 0 };
 	struct pack p = { 0 };
 	struct unpack u;
 	int err;
 
 	pack_u64(&p, 0);
-	err = ask_member(b->c, b->to, REPLICA_PENDING, &p, &answer, clock_ns() + coordinator_lease_ns(b->c));
+	err = ask_member(c, member, REPLICA_PENDING, &p, answer, clock_ns() + coordinator_lease_ns(c));
 	if (err)
 		return err;
-	u = unpack_blob(&answer);
+	u = unpack_blob(answer);
 	*count = unpack_u64(&u);
 	*all = unpack_u8(&u);
+	if (rest)
+		*rest = u;
+	return u.failed ? -EPROTO : 0;
+}
+
+/* What is pending now, up to some thousands. */
+static int fetch(struct backlog *b, uint64_t *count, bool *all)
+{
+	struct blob answer = { 0 };
+	struct unpack u;
+	int err = pending_ask(b->c, b->to, count, all, &answer, &u);
+
+	if (err) {
+		free(answer.bytes);
+		return err;
+	}
 	drop_queue(b);
 	while (unpack_more(&u) && !err) {
 		struct gfid g = unpack_gfid(&u);

@@ -68,8 +68,9 @@ struct union_note {
 	bool has[REPLICAS_MAX];
 	int truth;  /* the member to which the others are made equal */
 	bool waits; /* in recovery: for what another note is about */
-	struct union_note *next;
+	struct union_note *next, *same_number;
 };
+enum { NUMBERED = 4096 };
 struct coordinator {
 	/* options */
 	char *volume, *state_file, *secret_file;
@@ -107,11 +108,12 @@ struct coordinator {
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
-	uint64_t stored;	  /* epoch in the register */
-	uint64_t version;	  /* of the register's value */
-	int read_err;		  /* why the register could not be read: told once */
-	struct owed stored_owed;  /* as the register has it */
-	struct union_note *notes; /* of the last change of view */
+	uint64_t stored;		       /* epoch in the register */
+	uint64_t version;		       /* of the register's value */
+	int read_err;			       /* why the register could not be read: told once */
+	struct owed stored_owed;	       /* as the register has it */
+	struct union_note *notes;	       /* of the last change of view */
+	struct union_note *numbered[NUMBERED]; /* the same, by session and sequence */
 };
 
 static inline uint64_t coordinator_lease_ns(const struct coordinator *c)
@@ -133,6 +135,9 @@ bool member_live(const struct coordinator *, int); /* lock held: has answered wi
 bool member_silent(const struct coordinator *, int);
 uint64_t members_synced(const struct coordinator *); /* the least of all */
 
+/* backlog.c. -errno; the rest of the answer, gfids, is in *rest (unless NULL). The caller frees answer->bytes in any case. */
+int pending_ask(struct coordinator *, int member, uint64_t *count, bool *all, struct blob *answer, struct unpack *rest);
+
 /* union.c */
 int list_add(struct gfid_list *, const struct gfid *); /* -ENOMEM */
 /* Adds the one to the other. Where memory is short, the other tells of all. */
@@ -145,8 +150,9 @@ int list_index(struct coordinator *, int member, uint64_t above, struct gfid_lis
 int notes_collect(struct coordinator *, int member);	   /* adds those of the member */
 void notes_forgotten(struct coordinator *, int member);	   /* it was started anew: it may have done any of them */
 void notes_of_away(struct coordinator *, unsigned others); /* members come back that were away while the others went on */
-int notes_of_indexes(struct coordinator *, const struct view *next); /* adds all that may differ after a cold start */
-int notes_send(struct coordinator *, unsigned members);
+/* Adds all that may differ after a cold start. *failed: the member that could not tell, if there is an error; else it is left as it was or any. */
+int notes_of_indexes(struct coordinator *, const struct view *next, int *failed);
+unsigned notes_send(struct coordinator *, unsigned members); /* to whom: who took them all */
 void notes_free(struct coordinator *);
 
 /* view.c */

@@ -68,10 +68,12 @@ static bool lacks_first(const struct coordinator *c, const struct decision *d)
 }
 
 /* Why it should not stay, if the others can do without it. */
-static const char *unwanted(const struct coordinator *c, int i, uint32_t suspected)
+static const char *unwanted(const struct coordinator *c, const struct decision *d, int i, uint32_t suspected)
 {
 	if (c->member[i].broken)
 		return "it did not do its part";
+	if (c->owed.recovery && i == view_first(&d->base)) /* it alone has everything */
+		return NULL;
 	return suspected >> i & 1 ? "a client could not change something there" : NULL;
 }
 
@@ -80,7 +82,7 @@ static void drop_unwanted(struct coordinator *c, struct decision *d)
 	uint32_t suspected = suspects(c);
 
 	for (int i = 0; i < c->members; i++) {
-		const char *why = d->next.state[i] == MEMBER_OUT ? NULL : unwanted(c, i, suspected);
+		const char *why = d->next.state[i] == MEMBER_OUT ? NULL : unwanted(c, d, i, suspected);
 		struct view v = d->next;
 
 		if (!why)
@@ -236,9 +238,10 @@ static void take_back(const struct coordinator *c, struct decision *d)
 		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) ||
 		    clock_ns() < m->out_since_ns + m->wait_ns)
 			continue;
+		if (d->next.away >> i & 1 && d->base.disk[i] == m->last.disk) /* it has everything: it comes by a cold start */
+			continue;
 		d->next.state[i] = MEMBER_BACK;
-		if (d->base.disk[i] != m->last.disk)
-			d->next.away &= ~(1u << i);
+		d->next.away &= ~(1u << i);
 		d->next.incarnation[i] = m->last.incarnation;
 		d->next.disk[i] = m->last.disk;
 		to_the_end(&d->next, i);
@@ -462,8 +465,8 @@ static bool consider(struct coordinator *c, struct decision *d)
 		return false;
 	c->writable |= c->view.epoch && quorum;
 	take_back(c, d);
+	demote(c, d); /* first: who is promoted may turn out to lack something after the freeze */
 	promote(c, d);
-	demote(c, d);
 	tidy_up(c, d);
 	return d->changed;
 }

@@ -337,23 +337,26 @@ static int go_down(struct heal *h, struct request *rq, int at, const struct way 
 	return err == -ENOTDIR ? -ENOENT : err;
 }
 
-/* A directory: it has one name. -EAGAIN: it is not where it should be. */
+/* A directory: it has one name. -EAGAIN: it is not where it should be; -ENOENT: at `from` it went out of the way for good. */
 static int find_directory(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
 {
 	struct way *w = malloc(sizeof(*w));
 	struct gfid up = *gfid;
 	int err = w ? 0 : -ENOMEM;
+	bool gone = false;
 
 	if (w)
 		w->count = 0;
-	while (!err && (err = thing_known(h, rq, &up, at, t)) == -ENOENT)
+	while (!err && !gfid_equal(&up, &gfid_limbo) && (err = thing_known(h, rq, &up, at, t)) == -ENOENT)
 		err = go_up(h, rq, &up, from, w);
-	if (!err)
+	if (!err && t->inode)
 		err = go_down(h, rq, at, w, t);
+	else if (!err)
+		gone = true;
 	if (err)
 		thing_clear(t);
 	free(w);
-	return err == -ENOENT ? -EAGAIN : err;
+	return gone ? -ENOENT : err == -ENOENT ? -EAGAIN : err;
 }
 
 static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, const struct link_told *l,
@@ -397,6 +400,16 @@ static int find_by_links(struct heal *h, struct request *rq, const struct gfid *
 			err = one;
 	}
 	return err;
+}
+
+bool heal_adrift(struct heal *h, struct request *rq, const struct gfid *gfid, int at)
+{
+	cleanup_thing struct thing t = { 0 };
+	cleanup_links struct links_told links = { 0 };
+
+	if (thing_known(h, rq, gfid, at, &t))
+		return false;
+	return links_ask(h, rq, gfid, at, &links) || !links.count;
 }
 
 /* Bricks that were started anew may not know what they have: then any other's names show the way. */

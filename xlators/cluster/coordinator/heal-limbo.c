@@ -26,7 +26,7 @@ int limbo_find(struct heal *h, struct request *rq, int at, struct inode **limbo)
 	return 0;
 }
 
-/* The limbo comes and goes without a trace in the root's times: whoever changes the root just then has no part in it. */
+/* The limbo comes and goes without a trace in the root's times: if somebody changes the root just then, his time stays. */
 static int limbo_make(struct heal *h, struct request *rq, int at)
 {
 	cleanup_thing struct thing root = { 0 };

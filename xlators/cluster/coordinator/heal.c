@@ -71,15 +71,21 @@ int heal_call(struct heal *h, struct request *rq, int member, enum fop fop, cons
 	return call(h, rq, member, fop, in, out, 0);
 }
 
+/* What requests can't tell (before 1970, after 2262) becomes 0. */
+static uint64_t ns_of(const struct time *t)
+{
+	return t->sec > 0 && (uint64_t)t->sec < TIME_KEPT / 1000000000 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0;
+}
+
 int heal_call_at(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out, const struct time *t)
 {
-	return call(h, rq, member, fop, in, out, t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0);
+	return call(h, rq, member, fop, in, out, ns_of(t));
 }
 
 int heal_call_kept(struct heal *h, struct request *rq, int member, enum fop fop, const void *in, void *out,
 		   const struct time *t)
 {
-	return call(h, rq, member, fop, in, out, (t->sec > 0 ? (uint64_t)t->sec * 1000000000 + t->nsec : 0) | TIME_KEPT);
+	return call(h, rq, member, fop, in, out, ns_of(t) | TIME_KEPT);
 }
 
 int heal_verb_in(struct heal *h, enum replica_verb verb, struct inode *inode, struct pack *more, struct replica_in *in)

@@ -44,6 +44,8 @@ int heal_find(struct heal *, struct request *, const struct gfid *, int from, in
  * there is left alone. 0; -errno only where nothing was learned because a member did not answer. */
 int heal_show(struct heal *, struct request *, struct inode *directory, const char *name, const struct gfid *,
 	      unsigned members);
+/* The member has it, and can't tell under which name: nobody has looked at the directory that names it since the member was started. */
+bool heal_adrift(struct heal *, struct request *, const struct gfid *, int at);
 /* The same, or it is open there and has no name any more. */
 bool heal_knows(struct heal *, struct request *, const struct gfid *, int from, int at);
 /* Owner, mode, times, xattrs, and: a file's bytes from start to end (UINT64_MAX: all) and its length; a directory's names.

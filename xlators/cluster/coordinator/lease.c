@@ -95,6 +95,7 @@ unsigned tell_members(struct coordinator *c, unsigned mask, enum replica_verb ve
 			continue;
 		one[i] = (struct told){ &t, i, verb, { 0 } };
 		pack_bytes(&one[i].more, more->bytes, more->size);
+		one[i].more.failed |= more->failed;
 		pthread_mutex_lock(&t.lock);
 		t.left++;
 		pthread_mutex_unlock(&t.lock);

@@ -12,9 +12,10 @@ struct recovery {
 	struct task_cond done;
 	struct union_note *next;
 	unsigned running;
-	bool again;   /* only what waits */
-	bool last;    /* nothing gets better by waiting any more */
-	unsigned bad; /* members that could not be made equal */
+	bool again;    /* only what waits */
+	bool last;     /* nothing gets better by waiting any more */
+	bool doubtful; /* something was not found that may be somewhere */
+	unsigned bad;  /* members that could not be made equal */
 	int err;
 };
 
@@ -43,8 +44,8 @@ static unsigned unfitness(struct coordinator *c, int member)
 	return vague * 1000 + roomy;
 }
 
-/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. But after a
- * start of all anew only the first has it. */
+/* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. But while a
+ * recovery is owed only the first has it. */
 static int choose_truth(struct coordinator *c, const struct view *v, bool only_first)
 {
 	int best = view_first(v);
@@ -75,7 +76,7 @@ static int names_to(struct recovery *r, struct request *rq, const struct note *n
 	return err;
 }
 
-/* -ESRCH: the member lacks some of them; the others are equal. */
+/* -ESRCH: the member lacks some of them, or the truth does not know yet where it has them; the others are equal. */
 static int objects_to(struct recovery *r, struct request *rq, const struct union_note *u, int to)
 {
 	const struct note *n = &u->note;
@@ -91,7 +92,7 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
 			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,
 					  o->kind == NOTE_DATA ? o->end : 0);
-		lacks |= err == -ESRCH;
+		lacks |= err == -ESRCH || (err == -ENOENT && whole && heal_adrift(&r->c->heal, rq, &o->gfid, to));
 		err = err == -ENOENT || err == -ESRCH ? 0 : err;
 	}
 	return err || !lacks ? err : -ESRCH;
@@ -141,11 +142,10 @@ static int told_of(const struct union_note *u)
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
 static int say_status(struct recovery *r, const struct union_note *u, int to, int status)
 {
-	static const uint8_t nobody[16];
 	struct note n = u->note;
 	struct pack p = { 0 };
 
-	if (!memcmp(n.session, nobody, sizeof(nobody)))
+	if (session_is_nobody(n.session))
 		return 0;
 	n.status = status;
 	n.resolved = false;
@@ -176,10 +176,14 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
-	if (err == -ESRCH) /* what names it there is yet to be healed; in the end, nothing that is known of does */
+	if (err == -ESRCH) { /* what names it is yet to be healed; in the end, nothing that is known of does */
 		err = r->last ? 0 : -EAGAIN;
+		pthread_mutex_lock(&r->lock);
+		r->doubtful |= r->last;
+		pthread_mutex_unlock(&r->lock);
+	}
 	if (!err)
-		err = say_status(r, u, to, outcome_of(u));
+		err = say_status(r, u, to, outcome_of(u) == -ECANCELED ? -ENOTDONE : outcome_of(u));
 	if (err == -EIO && atomic_load(&r->c->heal.failed) >> u->truth & 1)
 		*blamed = u->truth; /* else the good ones would be dropped, it would stay the truth, and fail again */
 	atomic_fetch_and(&r->c->heal.failed, ~(1u << to)); /* it may be the truth of another note, and only then it counts */
@@ -253,8 +257,7 @@ static void run(struct recovery *r, unsigned workers)
 		pthread_mutex_unlock(&r->lock);
 		if (task_spawn(NULL, worker, r)) {
 			pthread_mutex_lock(&r->lock);
-			r->running--;
-			r->err = -ENOMEM;
+			r->err = --r->running ? r->err : -ENOMEM; /* others do the work */
 			pthread_mutex_unlock(&r->lock);
 		}
 	}
@@ -385,10 +388,8 @@ int recover(struct coordinator *c)
 	r.truth = choose_truth(c, &r.view, only_first);
 	r.next = c->notes;
 	for (const struct union_note *u = c->notes; u; u = u->next) {
-		static const uint8_t nobody[16];
-
 		count += !u->note.resolved;
-		cold |= !memcmp(u->note.session, nobody, sizeof(nobody));
+		cold |= session_is_nobody(u->note.session);
 	}
 	pthread_mutex_lock(&c->lock);
 	c->unrecovered = false;
@@ -411,6 +412,7 @@ int recover(struct coordinator *c)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
 	c->owed.recovery &= c->unrecovered;
+	c->owed.scrub |= r.doubtful;
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;

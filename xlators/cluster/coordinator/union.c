@@ -65,12 +65,17 @@ int list_index(struct coordinator *c, int member, uint64_t above, struct gfid_li
 
 /* ---- notes ---- */
 
+static struct union_note **same_number(struct coordinator *c, const struct note *n)
+{
+	return &c->numbered[(session_tag(n->session) ^ n->sequence) % NUMBERED];
+}
+
 static struct union_note *union_find(struct coordinator *c, const struct note *n)
 {
-	struct union_note *u = c->notes;
+	struct union_note *u = *same_number(c, n);
 
 	while (u && !note_same(&u->note, n))
-		u = u->next;
+		u = u->same_number;
 	return u;
 }
 
@@ -113,13 +118,15 @@ static int union_add(struct coordinator *c, int member, const struct note *n)
 			u->status[i] = NOTE_UNKNOWN;
 		u->next = c->notes;
 		c->notes = u;
+		u->same_number = *same_number(c, n);
+		*same_number(c, n) = u;
 	}
 	union_resolved(&u->note, n);
 	union_ranges(&u->note, n);
 	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
 		u->note.value = n->value;
 	u->has[member] = true;
-	u->status[member] = n->status;
+	u->status[member] = n->resolved && n->status == -ECANCELED ? -ENOTDONE : n->status;
 	return 0;
 }
 
@@ -194,6 +201,7 @@ void notes_free(struct coordinator *c)
 		c->notes = u->next;
 		free(u);
 	}
+	memset(c->numbered, 0, sizeof(c->numbered));
 }
 
 /* All of an object is to be made equal: as a note of nobody's. */
@@ -232,7 +240,7 @@ void list_sort_unique(struct gfid_list *l)
 }
 
 /* After all members went down together: what changed since the last common sync. */
-int notes_of_indexes(struct coordinator *c, const struct view *next)
+int notes_of_indexes(struct coordinator *c, const struct view *next, int *failed)
 {
 	struct gfid_list l = { 0 };
 	uint64_t least = UINT64_MAX;
@@ -244,8 +252,10 @@ int notes_of_indexes(struct coordinator *c, const struct view *next)
 			least = c->member[i].last.synced;
 	pthread_mutex_unlock(&c->lock);
 	for (int i = 0; i < c->members && !err; i++)
-		if (next->state[i] == MEMBER_IN)
+		if (next->state[i] == MEMBER_IN) {
 			err = list_index(c, i, least, &l);
+			*failed = i;
+		}
 	list_sort_unique(&l);
 	if (l.all) {
 		pthread_mutex_lock(&c->lock);
@@ -256,16 +266,17 @@ int notes_of_indexes(struct coordinator *c, const struct view *next)
 			"not all is known that changed before the members went down: they may differ until the scrub that follows is done");
 	}
 	for (size_t i = 0; i < l.count && !err; i++)
-		err = note_whole(c, &l.gfid[i], i + 1);
+		err = note_whole(c, &l.gfid[i], (next->epoch << 32) + i + 1);
 	free(l.gfid);
 	return err;
 }
 
-int notes_send(struct coordinator *c, unsigned mask)
+unsigned notes_send(struct coordinator *c, unsigned mask)
 {
 	const struct union_note *u = c->notes;
+	unsigned all = mask;
 
-	while (u) {
+	while (u && all) {
 		struct pack p = { 0 };
 		unsigned good;
 
@@ -273,8 +284,7 @@ int notes_send(struct coordinator *c, unsigned mask)
 			pack_note(&p, &u->note);
 		good = p.failed ? 0 : tell_members(c, mask, REPLICA_ADD_NOTES, &p, coordinator_lease_ns(c));
 		pack_free(&p);
-		if (good != mask)
-			return -EIO;
+		all &= good;
 	}
-	return 0;
+	return all;
 }

@@ -91,38 +91,22 @@ static int freeze(struct changing *v)
 	return blame_rest(v->c, v->stay, good, "stop taking changes");
 }
 
-static int count_pending(struct coordinator *c, int member, bool *any)
-{
-	struct blob answer = { 0 };
-	struct pack p = { 0 };
-	struct unpack u;
-	int err;
-
-	pack_u64(&p, 0);
-	err = ask_member(c, member, REPLICA_PENDING, &p, &answer, clock_ns() + coordinator_lease_ns(c));
-	u = unpack_blob(&answer);
-	if (!err) {
-		*any = unpack_u64(&u) != 0;
-		*any |= unpack_u8(&u) != 0;
-		err = u.failed ? -EPROTO : 0;
-	}
-	free(answer.bytes);
-	return err;
-}
-
 /* Who was to become IN may have skipped something between its healing and the freeze: then it stays BACK. */
 static int check_promoted(struct changing *v)
 {
 	for (int i = 0; i < v->c->members; i++) {
-		bool any = false;
+		struct blob answer = { 0 };
+		uint64_t count;
+		bool all;
 		int err;
 
 		if (v->before.state[i] != MEMBER_BACK || v->next->state[i] != MEMBER_IN)
 			continue;
-		err = count_pending(v->c, i, &any);
+		err = pending_ask(v->c, i, &count, &all, &answer, NULL);
+		free(answer.bytes);
 		if (err)
 			return blame(v->c, i, "tell what is pending", err);
-		if (any)
+		if (count || all)
 			v->next->state[i] = MEMBER_BACK;
 	}
 	return 0;
@@ -167,7 +151,7 @@ static int gather(struct changing *v)
 {
 	struct coordinator *c = v->c;
 	unsigned knew = view_mask(&v->before, MEMBER_BACK) | v->before.away;
-	int err = 0;
+	int failed = 0, err = 0;
 
 	notes_free(c);
 	for (int i = 0; i < c->members && !err; i++)
@@ -181,8 +165,11 @@ static int gather(struct changing *v)
 			notes_forgotten(c, i);
 	if (!err && v->returns)
 		notes_of_away(c, view_mask(v->next, MEMBER_IN) & ~v->returns);
-	if (!err && v->cold)
-		err = notes_of_indexes(c, v->next);
+	if (!err && v->cold) {
+		err = notes_of_indexes(c, v->next, &failed);
+		if (err)
+			blame(c, failed, "list what changed", err);
+	}
 	return err ? err : list_pending(v, true);
 }
 
@@ -235,7 +222,7 @@ static int activate(struct changing *v)
 	struct coordinator *c = v->c;
 	struct pack p = { 0 };
 	unsigned good;
-	int err = MUTANT("no-notes") ? 0 : notes_send(c, v->stay);
+	int err = MUTANT("no-notes") ? 0 : blame_rest(c, v->stay, notes_send(c, v->stay), "take the notes");
 
 	for (int i = 0; i < c->members && !err; i++)
 		if (v->coming >> i & 1) {
@@ -257,6 +244,9 @@ static int activate(struct changing *v)
 		m->leaving = m->stepped_down = m->healthy = false;
 		if (v->next->state[i] == MEMBER_IN && v->before.state[i] == MEMBER_BACK)
 			is_healed(m);
+		else if (v->next->state[i] == MEMBER_IN &&
+			 v->before.state[i] == MEMBER_OUT) /* it was away: that is yet to be healed */
+			m->demote = m->differs.all || m->differs.count;
 		if (v->next->state[i] == MEMBER_OUT && v->before.state[i] != MEMBER_OUT)
 			m->out_since_ns = clock_ns();
 		if (v->next->state[i] == MEMBER_OUT)
@@ -298,6 +288,9 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 	v->stay = view_mask(next, MEMBER_BACK);
 	v->returns = view_mask(next, MEMBER_IN) & before->away;
 	pthread_mutex_lock(&c->lock);
+	if (cold && !c->view.epoch && c->stored_owed.recovery && view_first(next) >= 0)
+		/* the coordinator that stored it may not have told the members: any but the first may be one that was away */
+		v->returns |= view_mask(next, MEMBER_IN) & ~(1u << view_first(next));
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
@@ -321,9 +314,9 @@ static int steps(struct changing *v)
 	if (!err && !MUTANT("no-freeze"))
 		err = freeze(v);
 	if (!err)
-		err = sync_few(v);
-	if (!err)
 		err = check_promoted(v);
+	if (!err)
+		err = sync_few(v);
 	if (!err && !MUTANT("no-lease-wait"))
 		err = wait_leases(v);
 	if (!err)

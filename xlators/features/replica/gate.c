@@ -337,7 +337,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	pthread_mutex_unlock(&m->lock);
 	if (err)
 		return err;
-	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time;
+	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time & ~TIME_KEPT;
 	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */

@@ -35,7 +35,7 @@ int verb_attach(struct asked *a)
 	int err = 0;
 
 	unpack_bytes(&a->u, id, sizeof(id));
-	if (a->u.failed)
+	if (a->u.failed || session_is_nobody(id))
 		return -EINVAL;
 	pthread_mutex_lock(&a->m->lock);
 	if (a->m->view.epoch)

@@ -212,7 +212,6 @@ int verb_distrust(struct asked *a, uint64_t epoch)
 
 int verb_resolve(struct asked *a, uint64_t epoch)
 {
-	static const uint8_t nobody[16]; /* the coordinator's own notes, after a cold start */
 	int err = 0;
 
 	pthread_mutex_lock(&a->m->lock);
@@ -224,7 +223,8 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 		struct note n;
 
 		unpack_note(&a->u, &n);
-		s = a->u.failed ? NULL : session_by_id(a->m, n.session, false);
+		err = a->u.failed ? -EINVAL : 0;
+		s = err ? NULL : session_by_id(a->m, n.session, false);
 		k = s ? note_find(a->m, s, n.sequence) : NULL;
 		if (!k)
 			continue;
@@ -234,7 +234,7 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 			continue;
 		k->resolved = true;
 		k->recovering = k->orphan = false;
-		if (!a->m->frozen && (n.sequence <= s->settled || !memcmp(n.session, nobody, sizeof(nobody))))
+		if (!a->m->frozen && (n.sequence <= s->settled || session_is_nobody(n.session)))
 			note_remove(a->m, k);
 	}
 	task_cond_broadcast(&a->m->event);

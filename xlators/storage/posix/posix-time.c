@@ -46,7 +46,7 @@ void time_born(struct request *rq, struct xlator *x, struct inode *inode)
 	struct object *o = object_of(x, inode);
 
 	pthread_mutex_lock(time_mutex(brick_of(x), o));
-	if (!o->changed.youngest) /* somebody may have found and changed it already */
+	if (!o->changed.known) /* somebody may have found and changed it already */
 		change_time(&o->changed, rq, NULL);
 	pthread_mutex_unlock(time_mutex(brick_of(x), o));
 }
