@@ -244,6 +244,7 @@ static void ask_coordinator(void *arg)
 	struct question *q = arg;
 	char *words[] = { (char *)"status" }, *text = NULL, *rest, *line;
 	unsigned well = 0;
+	bool busy = false;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
 	int err = x->type->command(x, 1, words, to);
@@ -253,13 +254,14 @@ static void ask_coordinator(void *arg)
 		fputs(text, stderr);
 	rest = text;
 	while (!err && (line = strsep(&rest, "\n"))) {
-		if (!strcmp(line, "a scrub is running") || strstr(line, "is to be healed") || strstr(line, "not equal yet"))
-			break;
+		busy |= !strcmp(line, "a scrub is running") || strstr(line, "is to be healed") ||
+			strstr(line, "a recovery is owed");
+		busy |= plan.members == 2 && strstr(line, "view is being changed"); /* one of them may be left alone */
 		well += !strncmp(line, "member ", 7) && strstr(line, "  in ") && strstr(line, "  answers") &&
 			strstr(line, "  pending 0");
 	}
 	free(text);
-	q->clean = well == plan.members;
+	q->clean = well == plan.members && !busy;
 	q->answered = true;
 }
 

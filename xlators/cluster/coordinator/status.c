@@ -129,6 +129,8 @@ static void status_text(struct coordinator *c, FILE *f)
 			fprintf(f, "  ready in about %lld s", eta(m));
 		fputc('\n', f);
 	}
+	if (c->view.epoch && atomic_load(&c->heal.epoch) != c->view.epoch)
+		fputs("the view is being changed\n", f);
 	if (c->owed.recovery)
 		fputs("a recovery is owed: who is in may differ until it is done\n", f);
 	if (c->scrub.running)
