@@ -2,6 +2,7 @@
 /* features/access against the kernel: the same objects are made on a real file system and over debug/memory, the same callers ask
  * for the same things, and both must answer alike. Needs root (to be everyone) and a file system with ACLs; else skipped. */
 #include "access-test.h"
+#include "test-tasks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -343,13 +344,6 @@ static int start(void **state)
 	return runtime_start(2, 0);
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -362,5 +356,5 @@ int main(void)
 		cmocka_unit_test(each_step_of_a_compound_is_judged),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, start, tasks_stop);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The debug translators, each over a brick in memory: they do what they are told, and leave the rest alone. */
+#include "test-tasks.h"
 #include "test.h"
 
 #include <errno.h>
@@ -303,19 +304,6 @@ static void trace_writes_a_line_for_the_fop_and_one_for_its_answer(void **state)
 	unlink(path);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -331,5 +319,5 @@ int main(void)
 		cmocka_unit_test(trace_writes_a_line_for_the_fop_and_one_for_its_answer),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

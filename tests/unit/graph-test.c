@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs in process: linking, gaps, options, switching under load, and fan-out with answers that come late. */
+#include "test-tasks.h"
 #include "test.h"
 
 #include <errno.h>
@@ -12,19 +13,6 @@
 #define MEMORY "volume m\n type debug/memory\nend-volume\n"
 #define NULLS                                                                                                                  \
 	"volume n1\n type debug/null\n subvolumes m\nend-volume\nvolume n2\n type debug/null\n subvolumes n1\nend-volume\n"
-
-static int start(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
 
 static struct graph *make(const char *text, struct inode_table *inodes, struct problem *p)
 {
@@ -268,12 +256,12 @@ static void fan_out_waits_for_as_many_as_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(translators_that_handle_nothing_are_skipped, start, stop),
-		cmocka_unit_test_setup_teardown(bad_graphs_are_refused_with_a_sentence, start, stop),
-		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, start, stop),
-		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, start, stop),
-		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, start, stop),
-		cmocka_unit_test_setup_teardown(fan_out_waits_for_as_many_as_asked, start, stop),
+		cmocka_unit_test_setup_teardown(translators_that_handle_nothing_are_skipped, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(bad_graphs_are_refused_with_a_sentence, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(fan_out_waits_for_as_many_as_asked, tasks_start, tasks_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

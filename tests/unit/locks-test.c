@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/locks: ranges against a model of single bytes, waiting, deadlocks, the end of sessions, and the grace period. */
+#include "test-tasks.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -667,19 +668,6 @@ static void a_wrong_state_dir_is_an_error_at_start(void **state)
 	assert_non_null(strstr(problem.text, "absolute"));
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -700,5 +688,5 @@ int main(void)
 		cmocka_unit_test(a_wrong_state_dir_is_an_error_at_start),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -229,19 +229,6 @@ static void below_the_floor_nothing_is_added(void **state)
 	test_run(fill_up_);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -284,5 +271,5 @@ int main(void)
 		puts("not root: skipped");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -2,6 +2,7 @@
 /* What the parts of posix-test share: a brick for each test, checks, and calls to the brick. */
 #ifndef STRATUS_POSIX_TEST_H
 #define STRATUS_POSIX_TEST_H
+#include "test-tasks.h"
 #include "test.h"
 
 #include <stdatomic.h>
@@ -39,15 +40,6 @@ void test_run(task_fn *);
 	do {                                                                                                                   \
 		if (!(condition)) {                                                                                            \
 			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                        \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
-#define CHECK_INT(is, should)                                                                                                  \
-	do {                                                                                                                   \
-		long long is_ = (is), should_ = (should);                                                                      \
-		if (is_ != should_) {                                                                                          \
-			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, should_);               \
 			failures++;                                                                                            \
 			return;                                                                                                \
 		}                                                                                                              \

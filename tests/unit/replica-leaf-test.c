@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What replication needs of a leaf (storage/posix and debug/memory alike): times that come with the request, the names of an object,
  * sync. The first needs root; skipped otherwise. */
+#include "test-tasks.h"
 #include "test.h"
 
 #include <endian.h>
@@ -21,15 +22,6 @@ static int failures;
 static struct client one, two;
 
 #define LONG_NAME "a-name-of-more-than-twenty-four-bytes-which-the-identity-cuts"
-#define CHECK_INT(is, should)                                                                                                  \
-	do {                                                                                                                   \
-		long long is_ = (is), should_ = (should);                                                                      \
-		if (is_ != should_) {                                                                                          \
-			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, should_);               \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -362,19 +354,6 @@ static void names_are_told_whole(void **state)
 	on_posix(names_are_told_, names_are_told_after_a_restart_);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -385,5 +364,5 @@ int main(void)
 		cmocka_unit_test(names_are_told_whole),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Locks and conditions between tasks of several shards. */
+#include "test-tasks.h"
 #include "test.h"
 
 #include <errno.h>
@@ -16,13 +17,6 @@ static int start(void **state)
 	guarded = 0;
 	ended = 0;
 	return runtime_start(2, 0);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
 }
 
 static void count_up(void *arg)
@@ -116,9 +110,9 @@ static void every_signal_serves_one_waiter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_lock_has_one_holder, start, stop),
-		cmocka_unit_test_setup_teardown(who_gives_up_leaves_the_queue, start, stop),
-		cmocka_unit_test_setup_teardown(every_signal_serves_one_waiter, start, stop),
+		cmocka_unit_test_setup_teardown(a_lock_has_one_holder, start, tasks_stop),
+		cmocka_unit_test_setup_teardown(who_gives_up_leaves_the_queue, start, tasks_stop),
+		cmocka_unit_test_setup_teardown(every_signal_serves_one_waiter, start, tasks_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
