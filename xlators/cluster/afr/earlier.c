@@ -119,6 +119,8 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 	flight_end(c->a, c->flight);
 	free(c->flight);
 	c->flight = NULL;
+	spans_undone(c->a, c->plan.spanned,
+		     c->plan.spans); /* a member may have done it in the earlier view, and shown it to who waits now */
 	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, false);
 	return 0;
 }
