@@ -2,8 +2,10 @@
 /* Prepares the directories of bricks. */
 #include "brick.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -76,6 +78,46 @@ int secret_write(const char *path, const char *secret, struct problem *p)
 	return err ? problem_set(p, err, "can't write the secret %s: %s", path, strerror(err)) : 0;
 }
 
+/* A directory that something else is in is left as it is. */
+static int check_empty(const char *directory, struct problem *p)
+{
+	DIR *dir = opendir(directory);
+	const struct dirent *e;
+	bool empty = true;
+	int err;
+
+	if (!dir)
+		return problem_set(p, errno, "can't read %s: %m", directory);
+	while ((errno = 0, e = readdir(dir)))
+		empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, "lost+found") ||
+			 !strcmp(e->d_name, ".stratus");
+	err = errno;
+	closedir(dir);
+	if (err)
+		return problem_set(p, err, "can't read %s: %s", directory, strerror(err));
+	return empty ? 0 : problem_set(p, ENOTEMPTY, "%s is no brick and is not empty: name an empty directory", directory);
+}
+
+/* It is this brick, or may become it. (storage/posix looks more closely.) */
+static int check_ours(const struct spec_brick *b, struct problem *p)
+{
+	cleanup_path char *path = path_format("%s/.stratus/format", b->directory);
+	char found[GFID_TEXT] = "", id[GFID_TEXT];
+	FILE *file = fopen(path, "re");
+	int words;
+
+	if (!file && errno != ENOENT)
+		return problem_set(p, errno, "can't read %s: %m", path);
+	if (!file)
+		return check_empty(b->directory, p);
+	words = fscanf(file, "stratus brick %*d volume %*s brick %36s", found);
+	fclose(file);
+	if (words == 1 && !strcmp(found, gfid_text(&b->id, id)))
+		return 0;
+	return problem_set(p, EINVAL, "%s is brick %s, not brick %s as the specification says: correct one of them",
+			   b->directory, words == 1 ? found : "(its .stratus/format is damaged)", gfid_text(&b->id, id));
+}
+
 int brick_prepare(const struct spec_brick *b, const char *state, const char *secret, struct problem *p)
 {
 	cleanup_path char *mark = mark_of(b, state), *private = path_format("%s/.stratus", b->directory);
@@ -85,7 +127,9 @@ int brick_prepare(const struct spec_brick *b, const char *state, const char *sec
 	err = !access(mark, F_OK) ? check_known(b, p) : path_make_directory(b->directory, 0755, p);
 	if (err || !secret)
 		return err;
-	err = path_make_directory(private, 0700, p);
+	err = check_ours(b, p);
+	if (!err)
+		err = path_make_directory(private, 0700, p);
 	return err ? err : secret_write(file, secret, p);
 }
 

@@ -107,11 +107,19 @@ static int add(const char *name, const char *address, struct problem *p)
 {
 	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 	struct store_member member[SERVERS_MAX];
+	size_t count;
 	int err;
 
 	if (!*name || strlen(name) > NAME_MAX_BYTES || strspn(name, fine) != strlen(name))
 		return problem_set(p, EINVAL, "'%.80s' is no name of a server: take letters, digits, '-', '_' and '.'", name);
-	if (store_members(cluster_store(), member, SERVERS_MAX) == SERVERS_MAX)
+	count = store_members(cluster_store(), member, SERVERS_MAX);
+	for (size_t i = 0; i < count; i++)
+		if (member[i].id == store_member_id(name) && strcmp(member[i].address, address))
+			return problem_set(
+				p, EEXIST,
+				"server %s is a member at %s: to give it another address `stratus server remove %s` first",
+				name, member[i].address, name);
+	if (count == SERVERS_MAX)
 		return problem_set(p, E2BIG, "a cluster has at most %d servers", SERVERS_MAX);
 	err = store_add(cluster_store(), name, address, p);
 	return err ? err : cluster_commit_problem(note(name, address), p);
@@ -145,8 +153,9 @@ static int check_unused(const char *server, struct problem *p)
 static int remove_server(const char *name, struct problem *p)
 {
 	cleanup_path char *key = path_format("server/%s", name);
-	struct blob value;
+	struct blob value = { 0 };
 	uint64_t version;
+	bool known;
 	int err;
 
 	if (!strcmp(name, cluster_name()))
@@ -155,14 +164,16 @@ static int remove_server(const char *name, struct problem *p)
 				   "next",
 				   name);
 	err = check_unused(name, p);
-	if (!err)
-		err = store_remove(cluster_store(), name, p);
 	if (err)
 		return err;
-	if (!store_get(cluster_store(), key, &value, &version))
-		err = cluster_commit_problem(store_replace(cluster_store(), key, version, NULL), p);
+	known = !store_get(cluster_store(), key, &value, &version);
 	free(value.bytes);
-	return err;
+	err = store_remove(cluster_store(), name, p);
+	if (err == -ENOENT && known) { /* an earlier removal came so far */
+		p->text[0] = '\0';
+		err = 0;
+	}
+	return err || !known ? err : cluster_commit_problem(store_replace(cluster_store(), key, version, NULL), p);
 }
 
 int cluster_server_command(int words, char **word, struct problem *p)

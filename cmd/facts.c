@@ -12,9 +12,23 @@ static void print_member(FILE *to, const char *name, json_t *value)
 	json_decref(value);
 }
 
+/* JSON is UTF-8, and paths may be anything. */
+static json_t *text_json(const char *value)
+{
+	json_t *text = json_string(value);
+	char *copy = text ? NULL : strdup(value);
+
+	for (char *at = copy; at && *at; at++)
+		*at = *at & 0x80 ? '?' : *at;
+	if (copy)
+		text = json_string(copy);
+	free(copy);
+	return text;
+}
+
 void fact_string(FILE *to, const char *name, const char *value)
 {
-	print_member(to, name, json_string(value));
+	print_member(to, name, text_json(value));
 }
 
 void fact_strings(FILE *to, const char *name, const char *const *values, size_t count)
@@ -22,7 +36,7 @@ void fact_strings(FILE *to, const char *name, const char *const *values, size_t 
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, json_string(values[i]));
+		json_array_append_new(list, text_json(values[i]));
 	print_member(to, name, list);
 }
 

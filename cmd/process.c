@@ -97,9 +97,12 @@ int processes_find(struct processes *all, struct problem *p)
 {
 	cleanup_path char *pattern = path_format("%s/*.sock", control_rundir());
 	glob_t found = { 0 };
-	int err = glob(pattern, 0, NULL, &found);
+	int err = control_rundir_check(p);
 
 	*all = (struct processes){ 0 };
+	if (err)
+		return err;
+	err = glob(pattern, 0, NULL, &found);
 	if (err && err != GLOB_NOMATCH)
 		return problem_set(p, EACCES, "can't list the processes in %s: %m", control_rundir());
 	all->one = calloc(found.gl_pathc + 1, sizeof *all->one);

@@ -158,7 +158,9 @@ int service_ready(struct service *s, struct problem *p)
 static void write_dump(const struct service *s)
 {
 	char *path = path_format("%s/%s-%d.dump", control_rundir(), s->program, getpid());
-	FILE *file = fopen(path, "we");
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+		      0600); /* the umask may be 0 (storage/posix) */
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
 
 	if (file) {
 		control_dump(file);
@@ -166,6 +168,8 @@ static void write_dump(const struct service *s)
 		log_info(NULL, NULL, "wrote the dump %s", path);
 	} else {
 		log_error(NULL, NULL, "can't write the dump %s: %m", path);
+		if (fd >= 0)
+			close(fd);
 	}
 	free(path);
 }

@@ -79,6 +79,8 @@ int command_umount(int argc, char **argv)
 	if (!err && known && !lazy && process_wait(process_pid(&process), WAIT_SECONDS))
 		err = problem_set(&p, ETIMEDOUT, "%s is unmounted, but its process %d still runs: see its log", word[0],
 				  process_pid(&process));
+	if (!err && !known && !lazy)
+		fprintf(stderr, "%s: the process of %s was not found, so it was not waited for\n", argv[0], word[0]);
 	process_free(&process);
 	return err ? problem_print(argv[0], &p) : 0;
 }

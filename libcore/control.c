@@ -13,7 +13,7 @@
 
 #include "graph.h"
 
-enum { LINE_MAX_BYTES = 4096, WORDS = 64 };
+enum { LINE_MAX_BYTES = 4096, WORDS = 64, NO_FD_US = 100000 };
 
 static struct {
 	struct control_handler handler;
@@ -301,10 +301,12 @@ static void *serve(void *arg)
 	for (;;) {
 		int fd = accept4(control.listener, NULL, NULL, SOCK_CLOEXEC);
 
-		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-			continue;
+		if (fd < 0 && (errno == EINVAL || errno == EBADF))
+			return NULL; /* control_stop() has shut it down */
+		if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
+			usleep(NO_FD_US); /* no descriptor, or no memory, is free just now */
 		if (fd < 0)
-			return NULL;
+			continue;
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 		answer(fd);
@@ -312,11 +314,31 @@ static void *serve(void *arg)
 	}
 }
 
+int control_rundir_check(struct problem *p)
+{
+	const char *dir = control_rundir();
+	struct stat st;
+
+	if (lstat(dir, &st))
+		return problem_set(p, errno, "the run directory %s is not there: %m; set STRATUS_RUN to a directory of yours",
+				   dir);
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
+		return problem_set(
+			p, EPERM,
+			"the run directory %s is not yours alone, so who answers there may be anybody: set STRATUS_RUN "
+			"to a directory that you own and only you can write to",
+			dir);
+	return 0;
+}
+
 int control_start(const struct control_handler *handler, struct problem *p)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const char *dir = control_rundir();
+	int refused = control_rundir_check(p);
 
+	if (refused)
+		return refused;
 	control.handler = *handler;
 	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s-%d.sock~", dir, handler->program,
 			     (int)getpid()) >= sizeof(address.sun_path))

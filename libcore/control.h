@@ -29,6 +29,8 @@ struct control_handler {
 int control_start(const struct control_handler *, struct problem *);
 void control_stop(void);
 const char *control_rundir(void); /* made if it is not there */
+/* Nobody else can put sockets there, or links under the names of files to come. -EPERM and a sentence. */
+int control_rundir_check(struct problem *);
 /* The client's side: sends a line to the socket, and a text that follows it (the line must not name its size; NULL: none), and copies
  * the answer (without "ok") to `out`. 0, or -errno with a sentence; -ETIMEDOUT: no answer for so many seconds. */
 enum { CONTROL_PROBE_S = 5, CONTROL_COMMAND_S = 120 };

@@ -7,7 +7,7 @@
 
 /* A receive takes AHEAD bytes beyond the record that has begun: enough for many small ones. While large bulk parts come, it takes
  * AHEAD_BULK instead: about a head, so that the bulk itself lands in its buffer and not here, to be copied. */
-enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, QUEUED_MAX = 4 << 20, LAST_FRAGMENT = 1 << 31 };
+enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, QUEUED_MAX = 4 << 20, LAST_FRAGMENT = 1 << 31 };
 
 struct outgoing {
 	struct outgoing *next;
@@ -228,28 +228,35 @@ static void deliver(struct stream *s, struct ready *ready)
 	}
 }
 
-static void read_ready(struct stream *s)
+/* One turn: what a few receives bring is delivered before more is taken, however fast the peer sends. */
+static int read_turn(struct stream *s)
 {
 	struct ready ready = { NULL, &ready.first };
 	const char *why = NULL;
 	int more = 1;
 
-	for (int i = 0; more > 0 && (i < ROUNDS || (s->transport->pending && s->transport->pending(s))); i++)
+	for (int i = 0; more > 0 && i < ROUNDS; i++)
 		more = receive(s, &ready, &why);
 	deliver(s, &ready);
 	if (more < 0 && !s->dead) {
 		s->dead = true;
 		s->broken(s, why);
 	}
+	return more;
 }
 
 /* ---- sending; all with the lock held ---- */
 
+static bool reads(const struct stream *s)
+{
+	return (!s->paused && s->queued <= QUEUED_MAX) || s->send_waits_for_read;
+}
+
 static uint32_t wanted(const struct stream *s)
 {
-	bool stop = s->paused || s->queued > QUEUED_MAX;
+	bool out = s->first && !s->send_waits_for_read;
 
-	return (stop && !s->send_waits_for_read ? 0 : EPOLLIN) | (s->first && !s->send_waits_for_read ? EPOLLOUT : 0);
+	return (reads(s) ? EPOLLIN : 0) | (out || (s->held && reads(s)) ? EPOLLOUT : 0);
 }
 
 static void rewatch(struct stream *s)
@@ -381,13 +388,63 @@ int stream_send(struct stream *s, void *head, uint32_t size, struct buffer *cons
 
 /* ---- life ---- */
 
+static bool has_pending(struct stream *s)
+{
+	return s->transport->pending && s->transport->pending(s);
+}
+
+/* The transport holds what no event tells of. */
+static bool is_held(struct stream *s)
+{
+	bool held;
+
+	if (!s->transport->pending)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	held = s->held && reads(s);
+	pthread_mutex_unlock(&s->lock);
+	return held;
+}
+
+/* It goes on with an event that is there at once (EPOLLOUT), or when it is not paused any more. */
+static void hold(struct stream *s, bool on)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->held != on) {
+		s->held = on;
+		rewatch(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static bool may_read(struct stream *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = reads(s);
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+/* What the transport holds is taken in some turns more; after that other streams have theirs. */
+static void read_ready(struct stream *s)
+{
+	int more = read_turn(s);
+
+	for (int i = 0; more > 0 && i < TURNS && has_pending(s) && may_read(s); i++)
+		more = read_turn(s);
+	if (!s->dead && s->transport->pending)
+		hold(s, more > 0 && has_pending(s));
+}
+
 static void ready(struct watch *w, uint32_t events)
 {
 	struct stream *s = (struct stream *)w;
 
 	if (s->dead)
 		return;
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP))
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) || is_held(s))
 		read_ready(s);
 	if (s->dead)
 		return;

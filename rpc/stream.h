@@ -67,6 +67,7 @@ struct stream {
 	pthread_mutex_t lock;
 	bool open, paused, watched;
 	bool send_waits_for_read; /* the transport can't send before something has come */
+	bool held;		  /* the transport holds what has come, and no event will tell */
 	struct outgoing *first, *last;
 	size_t queued;
 	atomic_uint_fast64_t bytes_in, bytes_out, receives, sends; /* the last two: system calls */

@@ -190,14 +190,14 @@ static int read_records(struct locks *p, DIR *dir)
 	uint8_t id[16];
 	int err = 0;
 
-	while (!err && (entry = readdir(dir)))
+	while (!err && (errno = 0, entry = readdir(dir)))
 		if (!id_parse(entry->d_name, id))
 			continue;
 		else if (p->grace_ms)
 			err = expect(p, id);
 		else
 			unlinkat(dirfd(dir), entry->d_name, 0); /* nobody is waited for */
-	return err;
+	return err ? err : -errno;
 }
 
 int grace_start(struct xlator *x, struct problem *problem)
@@ -221,7 +221,7 @@ int grace_start(struct xlator *x, struct problem *problem)
 		log_info(x, NULL, "%u clients held locks; for up to %llu s only they get locks", p->expected,
 			 (unsigned long long)p->grace_ms / 1000);
 	}
-	return err ? problem_set(problem, -err, "%s: not enough memory", x->name) : 0;
+	return err ? problem_set(problem, -err, "%s: can't read state-dir %s: %s", x->name, p->state_dir, strerror(-err)) : 0;
 }
 
 static void end(struct locks *p)

@@ -368,15 +368,16 @@ static int write_port_file(struct server *s, struct problem *p)
 {
 	const char *colon = strrchr(s->listener[0].name, ':');
 	char temporary[4096 + 8];
-	FILE *f;
 	bool ok;
+	int fd;
 
 	if (!*s->port_file)
 		return 0;
 	snprintf(temporary, sizeof(temporary), "%s.new", s->port_file);
-	f = fopen(temporary, "we");
-	ok = f && fprintf(f, "%s\n", colon + 1) > 0;
-	if (f && fclose(f))
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+		  0644); /* the umask may be 0 (storage/posix) */
+	ok = fd >= 0 && dprintf(fd, "%s\n", colon + 1) > 0;
+	if (fd >= 0 && close(fd))
 		ok = false;
 	if (ok && !rename(temporary, s->port_file))
 		return 0;

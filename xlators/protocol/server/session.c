@@ -243,12 +243,13 @@ static void end_task(void *arg)
 
 void sessions_sweep(struct server *server)
 {
-	uint64_t now = clock_ns(), timeout = server->session_timeout_ms * 1000000;
+	uint64_t timeout = server->session_timeout_ms * 1000000;
 
 	pthread_mutex_lock(&server->lock);
 	for (struct session *s = server->sessions; s && !atomic_load(&server->stopping); s = s->next) {
 		pthread_mutex_lock(&s->lock);
-		if (!s->ending && s->alone_since_ns && now - s->alone_since_ns > timeout) {
+		/* The time is read under the lock: it may be alone only since this loop began. */
+		if (!s->ending && s->alone_since_ns && clock_ns() - s->alone_since_ns > timeout) {
 			atomic_fetch_add(&s->refs, 1);
 			atomic_fetch_add(&server->tasks, 1);
 			if (task_spawn(NULL, end_task, s)) {

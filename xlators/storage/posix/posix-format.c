@@ -56,20 +56,21 @@ static int directory_empty(struct brick *b, bool *empty)
 	int fd = openat(b->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
+	int err;
 
 	if (!dir) {
-		int err = result(-1);
-
+		err = result(-1);
 		fd_close(&fd);
 		return err;
 	}
 	*empty = true;
-	while ((e = readdir(dir)))
+	while ((errno = 0, e = readdir(dir)))
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && strcmp(e->d_name, "lost+found") &&
 		    strcmp(e->d_name, PRIVATE_DIRECTORY))
 			*empty = false;
+	err = -errno; /* what can't be read may be somebody's data */
 	closedir(dir);
-	return 0;
+	return err;
 }
 
 static int same_brick(struct brick *b, const struct gfid *volume, const struct gfid *id, struct problem *problem)
@@ -134,11 +135,15 @@ int format_check(struct brick *b, bool *fresh, struct problem *problem)
 /* A directory of ours keeps nothing of what the parent hands down. */
 static int private_directory(int parent, const char *name, int *fd)
 {
+	struct stat st;
+
 	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
 		return result(-1);
 	*fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (*fd < 0)
+	if (*fd < 0 || fstat(*fd, &st) < 0)
 		return result(-1);
+	if (st.st_uid != geteuid()) /* somebody has put his own in its place: keys and ids in it are not ours */
+		return -EPERM;
 	fremovexattr(*fd, ACL_DEFAULT);
 	fremovexattr(*fd, ACL_ACCESS);
 	return result(fchmod(*fd, 0700));
@@ -241,6 +246,12 @@ int format_open(struct brick *b, struct problem *problem)
 	if (err)
 		return err;
 	err = private_directory(b->root_fd, PRIVATE_DIRECTORY, &b->private_fd);
+	if (err == -EPERM)
+		return problem_set(problem, EPERM,
+				   "%s/" PRIVATE_DIRECTORY
+				   " does not belong to the user that serves the brick: who put it there? Find the "
+				   "one that was there before",
+				   b->directory);
 	if (err)
 		return problem_set(problem, -err, "can't make %s/" PRIVATE_DIRECTORY ": %s", b->directory, strerror(-err));
 	return open_locked(b, problem);
