@@ -270,7 +270,7 @@ static int check_form(const struct demo *d, const struct demo_form *form, struct
 	return 0;
 }
 
-/* Neither given: a replica set of three. Replicas given: so many bricks. Bricks given: no replicas. */
+/* Neither given: a replica set of three. Only replicas given: so many bricks. Only bricks given: no replicas. */
 static struct demo_form whole_form(const struct demo_form *form)
 {
 	struct demo_form whole = *form;
