@@ -3,7 +3,7 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system, but for what names things at several (EXDEV); a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all: names, listing, away, sets, or TEST:SPREAD:REPLICA for another test of this directory with such a
+# Arguments are parts to run instead of all: names, listing, away, switch, sets, believed, or TEST:SPREAD:REPLICA for another test of this directory with such a
 # stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
@@ -97,9 +97,52 @@ part_away() {
 	rm "$MNT"/*
 }
 
-four_bricks() { # PART...
+# A mount is told of another graph: what was open goes on, and a listing of the root too.
+part_switch() {
+	local i
+	mkdir "$MNT/dir"
+	for ((i = 0; i < 300; i++)); do : >"$MNT/n$i"; done
+	cp "$CLIENT_VOL" "$SCRATCH/old.vol"
+	MNT=$MNT python3 - "$STRATUS" "$CLIENT_VOL" <<-'END' || fail "something open did not survive a graph switch"
+	import fcntl, os, re, subprocess, sys
+	top = os.environ["MNT"]
+	stratus, volfile = sys.argv[1:]
+	files = [open(f"{top}/n{i}", "w+") for i in range(20)]
+	for f in files:
+	    f.write("before ")
+	    f.flush()
+	    fcntl.lockf(f, fcntl.LOCK_EX)
+	inside = os.open(f"{top}/dir", os.O_RDONLY)
+	os.chdir(f"{top}/dir")
+	listing = os.scandir(top)
+	seen = [next(listing).name for _ in range(10)]
+	text = open(volfile).read()
+	text = re.sub(r"\nvolume mount\n(.*)subvolumes dht", r"\nvolume trace\n    type debug/io-stats\n    subvolumes dht\nend-volume\n\nvolume mount\n\1subvolumes trace", text, flags=re.S)
+	open(volfile, "w").write(text)
+	subprocess.run([stratus, "reload", top], check=True)
+	for f in files:
+	    f.write("after")
+	    f.flush()
+	    assert os.fstat(f.fileno()).st_size == 12
+	open("made", "w").close()
+	assert os.listdir(inside) == ["made"]
+	seen += [e.name for e in listing]
+	assert sorted(seen) == sorted(os.listdir(top)) and len(seen) == 301, len(seen)
+	for i in range(20):
+	    assert open(f"{top}/n{i}").read() == "before after"
+	END
+	"$STRATUS" graph "$CLIENT_VOL" | grep -q io-stats || fail "the volfile was not changed"
+	"$STRATUS" dump "$MNT" >"$SCRATCH/dump"
+	grep -q trace "$SCRATCH/dump" || fail "the mount has the old graph: $(head -c 1500 "$SCRATCH/dump")"
+	cp "$SCRATCH/old.vol" "$CLIENT_VOL"
+	"$STRATUS" reload "$MNT"
+	rm -r "$MNT"/*
+}
+
+on_stack() { # SPREAD REPLICA PART...
 	local part
-	SPREAD=4
+	SPREAD=$1 REPLICA=$2
+	shift 2
 	. "$TOP/tests/mount/spread.sh"
 	scratch
 	start_stack "$SCRATCH" "max-wait 2s"
@@ -164,6 +207,24 @@ two_sets() {
 	pass
 }
 
+# What is believed of the root and below it, while another client changes it.
+believed() {
+	local other
+	SPREAD=2 REPLICA=3
+	. "$TOP/tests/mount/spread.sh"
+	scratch
+	start_stack "$SCRATCH"
+	start_mount "$SCRATCH/other"
+	other=$LAST_PID
+	mkdir "$SCRATCH/model"
+	chmod 755 "$MNT" "$SCRATCH/model"
+	ACROSS=1 python3 "$TOP/tests/mount/believed.py" "$MNT" "$SCRATCH/other" "$SCRATCH/model" $([ "$LONG" = 1 ] && echo 5000 || echo 250) "$SEED" ||
+		fail "one mount believes what is no longer so (SEED=$SEED)"
+	stop_mount "$SCRATCH/other" "$other"
+	stop_stack
+	pass
+}
+
 # ---- other tests ----
 
 RUNS="
@@ -210,8 +271,9 @@ other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 }
 
 case ${1-} in
-in-names | in-listing | in-away) four_bricks "${1#in-}" ;;
+in-names | in-listing | in-away | in-switch) on_stack 4 1 "${1#in-}" ;;
 in-sets) two_sets ;;
+in-believed) believed ;;
 esac
 if [ $# -gt 0 ]; then
 	for run; do
@@ -219,7 +281,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else one "$test" "$0" "in-$test"; fi
 	done
 else
-	for part in names listing away sets; do one "$part" "$0" "in-$part"; done
+	for part in names listing away switch sets believed; do one "$part" "$0" "in-$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

@@ -137,7 +137,7 @@ static int number_of(struct wide *w, uint32_t child, uint64_t cookie, uint64_t *
 /* The last place that is known with that number or a lower one, and how many entries come between. */
 static struct place find(struct wide *w, uint64_t number, uint64_t *skip)
 {
-	size_t low = 0, high = w->count;
+	size_t low = 0, high;
 	struct place p;
 
 	pthread_mutex_lock(&w->lock);
