@@ -99,6 +99,10 @@ for i in 1 2 3 4 5 6 7 8; do echo "$i" >"$M/f$i"; done
 [ "$("$STRATUS" heal status demo --json | json '[m["brick"] for s in d for m in s["members"]]')" = "['brick0', 'brick1', 'brick2', 'brick3']" ] ||
 	fail "heal status: $("$STRATUS" heal status)"
 "$STRATUS" heal full demo:1 brick3 >/dev/null || fail "heal full of a set"
+healed() { # a view ends a scrub: the healed brick leaves, and is in again
+	[ "$("$STRATUS" heal status demo:1 --json | json '[(m["state"], m["to_heal"]) for m in d[0]["members"]], d[0]["epoch"] > 2')" = "[('in', False), ('in', False)] True" ]
+}
+wait_until 30 healed || fail "not healed: $("$STRATUS" heal status demo:1)"
 ! "$STRATUS" heal full demo:1 brick0 2>"$SCRATCH/err" || fail "heal full of another set's brick"
 grep -q 'it has brick2 to brick3' "$SCRATCH/err" || fail "not told which bricks there are: $(cat "$SCRATCH/err")"
 "$STRATUS" scrub demo check >/dev/null || fail "scrub of all sets"

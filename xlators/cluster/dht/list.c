@@ -293,6 +293,8 @@ int root_release(struct request *rq, struct dht *d, struct file *file)
 
 static void drop_first(struct dirents *list, uint64_t count)
 {
+	if (!count)
+		return;
 	for (uint64_t i = 0; i < count; i++) {
 		free(list->entry[i].name);
 		inode_unref(list->entry[i].inode);
