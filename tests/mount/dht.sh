@@ -3,8 +3,8 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system, but for what names things at several (EXDEV); a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all: names, listing, away, switch, sets, believed, or TEST:SPREAD:REPLICA for another test of this directory with such a
-# stack. With LONG=1 these run in full.
+# Arguments are parts to run instead of all (names, listing, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
+# another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
@@ -136,6 +136,38 @@ part_switch() {
 	grep -q trace "$SCRATCH/dump" || fail "the mount has the old graph: $(head -c 1500 "$SCRATCH/dump")"
 	cp "$SCRATCH/old.vol" "$CLIENT_VOL"
 	"$STRATUS" reload "$MNT"
+	rm -r "$MNT"/*
+}
+
+# Messages for each operation, in a directory and in the root: as few as to one brick (tests/bench/counts.sh), and to all for the root itself.
+part_counts() {
+	mkdir "$MNT/dir"
+	: >"$MNT/dir/f"
+	: >"$MNT/f"
+	python3 - "$STRATUS" "$MNT" <<-'END' || fail "more messages than there should be"
+	import os, re, subprocess, sys
+	stratus, top = sys.argv[1:]
+	TIMES = 100
+	def sent():
+	    said = subprocess.run([stratus, "dump", top], check=True, capture_output=True, text=True).stdout
+	    return sum(int(n) for n in re.findall(r"requests (\d+)", said))
+	def create(path):
+	    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+	bad = 0
+	for place in ("/dir", ""):
+	    for what, deed, most in (("stat", lambda i: os.stat(f"{top}{place}/f"), 1), ("create", lambda i: create(f"{top}{place}/c{i}"), 3),
+	                             ("mkdir", lambda i: os.mkdir(f"{top}{place}/d{i}"), 2), ("unlink", lambda i: os.unlink(f"{top}{place}/c{i}"), 2),
+	                             ("rmdir", lambda i: os.rmdir(f"{top}{place}/d{i}"), 2), ("stat of it", lambda i: os.stat(f"{top}{place}"), 1 if place else 4)):
+	        before = sent()
+	        for i in range(TIMES):
+	            deed(i)
+	        each = (sent() - before) / TIMES
+	        if place:
+	            most += 1  # the directory is looked up
+	        print(f"{what} in the {'directory' if place else 'root'}: {each:.2f} messages, at most {most}")
+	        bad += each > most + 0.2
+	sys.exit(bad != 0)
+	END
 	rm -r "$MNT"/*
 }
 
@@ -271,7 +303,8 @@ other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 }
 
 case ${1-} in
-in-names | in-listing | in-away | in-switch) on_stack 4 1 "${1#in-}" ;;
+in-names | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
+in-listing-sets) on_stack 2 3 listing ;;
 in-sets) two_sets ;;
 in-believed) believed ;;
 esac
@@ -281,7 +314,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else one "$test" "$0" "in-$test"; fi
 	done
 else
-	for part in names listing away switch sets believed; do one "$part" "$0" "in-$part"; done
+	for part in names listing counts away switch sets listing-sets believed; do one "$part" "$0" "in-$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "layout.h"
+#include "test-tasks.h"
 #include "tree.h"
 
 enum { SUBVOLUMES = 4 };
@@ -19,15 +20,6 @@ static int failures;
 	do {                                                                                                                   \
 		if (!(condition)) {                                                                                            \
 			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
-#define CHECK_INT(is, should)                                                                                                  \
-	do {                                                                                                                   \
-		long long is_ = (is), should_ = (should);                                                                      \
-		if (is_ != should_) {                                                                                          \
-			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, should_);               \
 			failures++;                                                                                            \
 			return;                                                                                                \
 		}                                                                                                              \
@@ -506,19 +498,6 @@ PROPERTY(what_is_kept_for_dht_is_nobodys)
 	CHECK_INT(tree_mkdir(&tree, "d/.stratus.dht", 0755), 0);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return runtime_start(2, 0);
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	runtime_stop();
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -538,5 +517,5 @@ int main(void)
 		cmocka_unit_test(what_is_kept_for_dht_is_nobodys),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }
