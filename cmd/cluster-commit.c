@@ -208,9 +208,11 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 				   "there is a volume %s with another id: take another name, or delete that one first",
 				   s->volume);
 	if (s->replica != before->replica || s->arbiter != before->arbiter || s->bricks != before->bricks)
-		return problem_set(p, ENOTSUP,
-				   "a volume's bricks can be replaced, but their number, 'replica' and 'arbiter' can't change: "
-				   "that needs distribution, which is not there yet");
+		return problem_set(
+			p, ENOTSUP,
+			"a volume's bricks can be replaced, but their number, 'replica' and 'arbiter' can't change: "
+			"files would have to move, and what moves them (the rebalancer of doc/distribution.md) is not "
+			"built yet");
 	for (size_t i = 0; i < s->bricks; i++)
 		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
 	if (fresh && !s->replica)
@@ -375,13 +377,46 @@ static int command_list(FILE *out)
 	return keys ? 0 : -ENOMEM;
 }
 
-/* The specification, the view and the secret go together. */
+struct removal { /* of what the store has of a volume */
+	char key[SPEC_SUBVOLUMES_MAX + 2][STORE_KEY_MAX];
+	struct store_change change[SPEC_SUBVOLUMES_MAX + 2];
+	size_t changes;
+};
+
+static void note_removal(struct removal *r, const char *kind, const char *name)
+{
+	char *key = r->key[r->changes];
+	struct blob value;
+	uint64_t version;
+
+	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
+	if (!store_get(cluster_store(), key, &value, &version))
+		r->change[r->changes++] = (struct store_change){ key, version, NULL };
+	free(value.bytes);
+}
+
+/* The specification, the views of the sets and the secret go together. */
+static int remove_all(const struct spec *s)
+{
+	struct removal *r = calloc(1, sizeof *r);
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	note_removal(r, "volume", s->volume);
+	note_removal(r, "secret", s->volume);
+	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
+		cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", i);
+
+		note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
+	}
+	err = store_commit(cluster_store(), r->change, r->changes);
+	free(r);
+	return err;
+}
+
 static int command_delete(const char *volume, const char *wanted, struct problem *p)
 {
-	static const char *const kinds[] = { "volume", "view", "secret" };
-	char key[3][STORE_KEY_MAX];
-	struct store_change change[3];
-	size_t changes = 0;
 	struct spec s;
 	uint64_t version;
 	int err = cluster_spec(volume, &s, &version, p);
@@ -390,18 +425,12 @@ static int command_delete(const char *volume, const char *wanted, struct problem
 		err = problem_set(p, EBUSY, "volume %s is in use: `stratus volume stop %s` it first", volume, volume);
 	if (!err)
 		err = check_version(wanted, &s, version, volume, p);
-	spec_free(&s);
-	if (err)
+	if (err) {
+		spec_free(&s);
 		return err;
-	for (size_t i = 0; i < 3; i++) {
-		struct blob value;
-
-		snprintf(key[i], sizeof key[i], "%s/%s", kinds[i], volume);
-		if (!store_get(cluster_store(), key[i], &value, &version))
-			change[changes++] = (struct store_change){ key[i], version, NULL };
-		free(value.bytes);
 	}
-	err = store_commit(cluster_store(), change, changes);
+	err = remove_all(&s);
+	spec_free(&s);
 	if (err == -ESTALE)
 		return stale(volume, p);
 	if (err)

@@ -192,13 +192,12 @@ static bool nothing_new(const struct ask *a)
 	return !err && version <= a->after;
 }
 
-/* The client's file of that brick; of a replica set there is one for all. */
-static char *take_client(struct volgen_files *files, size_t brick)
+static char *take_client(struct volgen_files *files)
 {
 	char *text = NULL;
 
 	for (size_t i = 0; i < files->count && !text; i++)
-		if (files->file[i].kind == VOLGEN_CLIENT && files->file[i].number == brick) {
+		if (files->file[i].kind == VOLGEN_CLIENT) {
 			text = files->file[i].text;
 			files->file[i].text = NULL;
 		}
@@ -213,11 +212,11 @@ static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t
 
 	if (s->stopped)
 		problem_set(&p, EAGAIN, "volume %s is stopped: `stratus volume start %s` starts it", s->volume, s->volume);
-	else if (!s->replica && s->bricks > 1 && !a->names_brick)
-		problem_set(&p, EINVAL, "volume %s has %zu bricks without replicas: mount one of them, as SERVER:/%s/brick0",
-			    s->volume, s->bricks, s->volume);
-	else if (!volgen(s, cluster_state(), &files, &p) && !(text = take_client(&files, a->brick)))
-		problem_set(&p, ENOENT, "volume %s has no such brick to mount", s->volume);
+	else if (a->names_brick &&
+		 s->bricks > 1) /* by a client of a version in which bricks without replicas were mounted one by one */
+		problem_set(&p, EINVAL, "volume %s is mounted as a whole, as SERVER:/%s", s->volume, s->volume);
+	else if (!volgen(s, cluster_state(), &files, &p))
+		text = take_client(&files);
 	volgen_free(&files);
 	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
 }

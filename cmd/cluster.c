@@ -30,6 +30,7 @@ enum { RETRY_MS = 5000, FIRST_MS = 5000 };
 struct unit {
 	char *file, *text; /* the volfile: its name, which tells units of a volume apart, and its text */
 	enum volgen_kind kind;
+	size_t number;	     /* of the set, if it is a coordinator */
 	struct graph *graph; /* NULL: not running */
 	bool wanted;
 	struct problem problem; /* why it is not running */
@@ -240,7 +241,7 @@ static void unit_want(struct volume *v, struct volgen_file *file)
 			return; /* tried again later */
 		v->unit = grown;
 		u = &grown[v->units++];
-		*u = (struct unit){ .file = file->name, .text = file->text, .kind = file->kind };
+		*u = (struct unit){ .file = file->name, .text = file->text, .kind = file->kind, .number = file->number };
 		file->name = file->text = NULL;
 	} else if (strcmp(u->text, file->text)) {
 		unit_change(v, u, file->text);
@@ -619,7 +620,7 @@ static json_t *brick_json(const struct volume *v, size_t number)
 }
 
 /* What the coordinator says of the set: its view, and what is still to heal. */
-static json_t *replica_json(const struct volume *v)
+static json_t *replica_json(const struct volume *v, size_t set)
 {
 	char *words[] = { (char *)"status", (char *)"--json", NULL }, *text = NULL;
 	const struct unit *u = NULL;
@@ -628,7 +629,7 @@ static json_t *replica_json(const struct volume *v)
 	FILE *to;
 
 	for (size_t i = 0; i < v->units; i++)
-		if (v->unit[i].kind == VOLGEN_COORDINATOR)
+		if (v->unit[i].kind == VOLGEN_COORDINATOR && v->unit[i].number == set)
 			u = &v->unit[i];
 	if (!u || !u->graph || !u->graph->top->type->command)
 		return u && u->problem.text[0] ? json_pack("{s:s}", "problem", u->problem.text) : json_null();
@@ -642,6 +643,15 @@ static json_t *replica_json(const struct volume *v)
 	return said ? said : json_null();
 }
 
+static json_t *sets_json(const struct volume *v)
+{
+	json_t *sets = json_array();
+
+	for (size_t i = 0; i < spec_subvolumes(&v->spec); i++)
+		json_array_append_new(sets, replica_json(v, i));
+	return sets;
+}
+
 static json_t *volume_json(const struct volume *v)
 {
 	char id[GFID_TEXT];
@@ -652,8 +662,10 @@ static json_t *volume_json(const struct volume *v)
 	all = json_pack("{s:s, s:s, s:I, s:b, s:i, s:b, s:o}", "name", v->name, "id", gfid_text(&v->spec.id, id), "version",
 			(json_int_t)v->version, "started", !v->spec.stopped, "replica",
 			v->spec.replica ? (int)v->spec.replica : 1, "arbiter", v->spec.arbiter, "bricks", bricks);
-	if (v->spec.replica)
-		json_object_set_new(all, "set", replica_json(v));
+	if (v->spec.replica && spec_subvolumes(&v->spec) == 1)
+		json_object_set_new(all, "set", replica_json(v, 0));
+	else if (v->spec.replica)
+		json_object_set_new(all, "sets", sets_json(v));
 	if (v->problem.text[0])
 		json_object_set_new(all, "problem", json_string(v->problem.text));
 	return all;

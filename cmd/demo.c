@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds, starts and stops a whole cluster on this machine. Its server is known by the directory of its state, its mounts by
- * their mount points. */
+/* Builds, starts and stops a whole cluster on this machine. Its server is known by the directory of its state, its mount by
+ * its mount point. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +29,6 @@ static char *demo_file(const struct demo *d, const char *name)
 	return path_format("%s/%s", d->directory, name);
 }
 
-size_t demo_mounts(const struct demo *d)
-{
-	return d->spec.replica ? 1 : d->spec.bricks;
-}
-
-char *demo_mountpoint(const struct demo *d, size_t number)
-{
-	return demo_mounts(d) == 1 ? path_format("%s", d->mount) : path_format("%s/brick%zu", d->mount, number);
-}
-
 const struct process *demo_server(const struct demo *d)
 {
 	cleanup_path char *state = demo_file(d, "state");
@@ -52,14 +42,12 @@ const struct process *demo_server(const struct demo *d)
 	return NULL;
 }
 
-const struct process *demo_mount(const struct demo *d, size_t number)
+const struct process *demo_mount(const struct demo *d)
 {
-	cleanup_path char *mountpoint = demo_mountpoint(d, number);
-
 	for (size_t i = 0; i < d->running.count; i++) {
 		const char *said = process_mountpoint(&d->running.one[i]);
 
-		if (said && !strcmp(said, mountpoint))
+		if (said && !strcmp(said, d->mount))
 			return &d->running.one[i];
 	}
 	return NULL;
@@ -282,7 +270,7 @@ static int check_form(const struct demo *d, const struct demo_form *form, struct
 	return 0;
 }
 
-/* Neither given: a replica set of three. Replicas given: so many bricks. Bricks given: no replicas. */
+/* Neither given: a replica set of three. Only replicas given: so many bricks. Only bricks given: no replicas. */
 static struct demo_form whole_form(const struct demo_form *form)
 {
 	struct demo_form whole = *form;
@@ -309,7 +297,7 @@ int demo_create(struct demo *d, const char *directory, const struct demo_form *f
 	if (!err && form->mount) {
 		cleanup_path char *absolute = path_absolute(form->mount);
 
-		if (demo_mount(d, 0) && strcmp(absolute, d->mount))
+		if (demo_mount(d) && strcmp(absolute, d->mount))
 			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
 		free(d->mount);
 		d->mount = path_format("%s", absolute);
@@ -400,20 +388,16 @@ static void clear_dead_mount(const char *directory)
 		run(argv, &ignored);
 }
 
-static int start_mount(struct demo *d, size_t number, struct problem *p)
+static int start_mount(struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, number);
+	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-0.log", d->directory);
 	cleanup_path char *source = path_format("127.0.0.1:%u:/%s", d->port, d->spec.volume);
-	cleanup_path char *brick = path_format("%s/brick%zu", source, number), *directory = demo_mountpoint(d, number);
 	int err;
 
-	clear_dead_mount(directory);
-	path_make_parents(directory);
-	err = path_make_directory(directory, 0755, p);
-	return err ? err
-		   : run((char *[]){ exe, (char *)"mount", (char *)"--log", log, demo_mounts(d) > 1 ? brick : source, directory,
-				     NULL },
-			 p);
+	clear_dead_mount(d->mount);
+	path_make_parents(d->mount);
+	err = path_make_directory(d->mount, 0755, p);
+	return err ? err : run((char *[]){ exe, (char *)"mount", (char *)"--log", log, source, d->mount, NULL }, p);
 }
 
 int demo_start(struct demo *d, struct problem *p)
@@ -423,9 +407,8 @@ int demo_start(struct demo *d, struct problem *p)
 
 	if (!err)
 		err = commit(d, p);
-	for (size_t i = 0; i < demo_mounts(d) && !err; i++)
-		if (!demo_mount(d, i))
-			err = start_mount(d, i, p);
+	if (!err && !demo_mount(d))
+		err = start_mount(d, p);
 	if (!err)
 		return refresh(d, p);
 	if (!refresh(d, &ignored))
@@ -435,14 +418,14 @@ int demo_start(struct demo *d, struct problem *p)
 
 /* ---- stopping ---- */
 
-static int stop_mount(struct demo *d, size_t number, struct problem *p)
+static int stop_mount(struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratus"), *directory = demo_mountpoint(d, number);
-	char *argv[] = { exe, (char *)"umount", directory, NULL };
+	cleanup_path char *exe = program("stratus");
+	char *argv[] = { exe, (char *)"umount", d->mount, NULL };
 
-	if (demo_mount(d, number))
+	if (demo_mount(d))
 		return run(argv, p);
-	clear_dead_mount(directory);
+	clear_dead_mount(d->mount);
 	return 0;
 }
 
@@ -461,10 +444,8 @@ static int stop_server(struct demo *d, struct problem *p)
 
 int demo_stop(struct demo *d, struct problem *p)
 {
-	int err = 0;
+	int err = stop_mount(d, p);
 
-	for (size_t i = 0; i < demo_mounts(d) && !err; i++)
-		err = stop_mount(d, i, p);
 	if (!err)
 		err = stop_server(d, p);
 	return err ? err : refresh(d, p);
@@ -514,11 +495,6 @@ int demo_purge(struct demo *d, struct problem *p)
 {
 	int err;
 
-	for (size_t i = 0; i < demo_mounts(d); i++) {
-		cleanup_path char *directory = demo_mountpoint(d, i);
-
-		rmdir(directory);
-	}
 	rmdir(d->mount);
 	err = remove_ours(d->directory);
 	if (err)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A demo: a stratusd with a cluster store, a volume of bricks below one directory, and its mounts, all on this machine. A
- * replica set has one mount, bricks without replicas have one each. */
+/* A demo: a stratusd with a cluster store, a volume of bricks below one directory, and its mount, all on this machine. */
 #ifndef STRATUS_DEMO_H
 #define STRATUS_DEMO_H
 #include <stdbool.h>
@@ -31,7 +30,5 @@ int demo_purge(struct demo *, struct problem *); /* when stopped: what it made i
 void demo_close(struct demo *);
 
 const struct process *demo_server(const struct demo *); /* NULL: not running */
-size_t demo_mounts(const struct demo *);
-const struct process *demo_mount(const struct demo *, size_t number);
-char *demo_mountpoint(const struct demo *, size_t number); /* malloc'ed */
+const struct process *demo_mount(const struct demo *);	/* NULL: not mounted */
 #endif

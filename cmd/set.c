@@ -59,23 +59,45 @@ static int add_set(const struct process *process, const char *coordinator, json_
 	return err;
 }
 
+/* A set is called VOLUME, or VOLUME:NUMBER where there are several (spec_set_name). */
+static bool is_of(const char *set, const char *volume)
+{
+	size_t length = strlen(volume);
+
+	return !strncmp(set, volume, length) && (!set[length] || set[length] == ':');
+}
+
+static size_t number_of(const char *set)
+{
+	const char *colon = strchr(set, ':');
+
+	return colon ? strtoul(colon + 1, NULL, 10) : 0;
+}
+
 /* What the cluster store calls the members: they are the bricks of the volume, in their order. */
+static void name_set(json_t *set, const json_t *volume)
+{
+	size_t first = number_of(json_text(set, "volume")) * (size_t)json_number(volume, "replica"), i;
+	json_t *member, *brick;
+
+	json_array_foreach(json_object_get(set, "members"), i, member)
+	{
+		brick = json_array_get(json_object_get(volume, "bricks"), first + i);
+		json_object_set_new(member, "brick", json_string(json_text(brick, "name")));
+		json_object_set_new(member, "server", json_string(json_text(brick, "server")));
+		json_object_set_new(member, "directory", json_string(json_text(brick, "directory")));
+	}
+}
+
 static void name_members(json_t *list, const json_t *volumes)
 {
-	json_t *volume, *member, *brick;
+	json_t *volume, *set;
 	size_t v, i;
 
-	json_array_foreach((json_t *)volumes, v, volume)
+	json_array_foreach((json_t *)volumes, v, volume) json_array_foreach(list, i, set)
 	{
-		const json_t *set = of_volume(list, "volume", json_text(volume, "name"));
-
-		json_array_foreach(json_object_get(set, "members"), i, member)
-		{
-			brick = json_array_get(json_object_get(volume, "bricks"), i);
-			json_object_set_new(member, "brick", json_string(json_text(brick, "name")));
-			json_object_set_new(member, "server", json_string(json_text(brick, "server")));
-			json_object_set_new(member, "directory", json_string(json_text(brick, "directory")));
-		}
+		if (is_of(json_text(set, "volume"), json_text(volume, "name")))
+			name_set(set, volume);
 	}
 }
 
@@ -121,8 +143,9 @@ static int explain_volume(const json_t *v, const char *name, struct problem *p)
 		"the coordinator of volume %s is not here: it runs on the server that leads, as `stratus status` tells", name);
 }
 
-static int explain(const struct process *process, const json_t *list, const char *volume, struct problem *p)
+static int explain(const struct process *process, const json_t *list, const char *set, struct problem *p)
 {
+	cleanup_path char *volume = path_format("%.*s", (int)strcspn(set, ":"), set);
 	json_t *all = NULL;
 	int err;
 
@@ -136,13 +159,43 @@ static int explain(const struct process *process, const json_t *list, const char
 	return err;
 }
 
-json_t *sets_choose(const struct process *process, const json_t *list, const char *volume, struct problem *p)
+json_t *sets_choose(const struct process *process, const json_t *list, const char *name, struct problem *p)
 {
-	json_t *set = of_volume(list, "volume", volume);
+	json_t *chosen = json_array(), *set;
+	size_t i;
 
-	if (!set)
-		explain(process, list, volume, p);
-	return set;
+	json_array_foreach((json_t *)list, i, set)
+	{
+		if (is_of(json_text(set, "volume"), name))
+			json_array_append(chosen, set);
+	}
+	if (json_array_size(chosen))
+		return chosen;
+	explain(process, list, name, p);
+	json_decref(chosen);
+	return NULL;
+}
+
+/* How many sets the store's volume has. */
+static size_t count_sets(const json_t *v)
+{
+	size_t replica = (size_t)json_number(v, "replica");
+
+	return replica > 1 ? json_array_size(json_object_get(v, "bricks")) / replica : 0;
+}
+
+static bool has_all(const json_t *list, const json_t *v)
+{
+	const char *name = json_text(v, "name");
+	size_t count = count_sets(v);
+	bool all = true;
+
+	for (size_t i = 0; i < count && all; i++) {
+		cleanup_path char *set = count == 1 ? path_format("%s", name) : path_format("%s:%zu", name, i);
+
+		all = of_volume(list, "volume", set);
+	}
+	return all;
 }
 
 int sets_complete(const struct process *process, const json_t *list, struct problem *p)
@@ -153,28 +206,52 @@ int sets_complete(const struct process *process, const json_t *list, struct prob
 
 	json_array_foreach(json_object_get(all, "volumes"), i, v)
 	{
-		bool has_set = json_is_true(json_object_get(v, "started")) && json_number(v, "replica") > 1;
-
-		if (!err && has_set && !of_volume(list, "volume", json_text(v, "name")))
+		if (!err && json_is_true(json_object_get(v, "started")) && !has_all(list, v))
 			err = explain_volume(v, json_text(v, "name"), p);
 	}
 	json_decref(all);
 	return err;
 }
 
-int set_member(const json_t *set, const char *name, struct problem *p)
+/* What the store calls the member; without a store it is counted. malloc'ed. */
+static char *brick_name(const json_t *m, size_t number)
 {
-	json_t *members = json_object_get(set, "members"), *m;
-	size_t i;
+	const char *name = json_text(m, "brick");
 
-	json_array_foreach(members, i, m)
+	return *name ? path_format("%s", name) : path_format("brick%zu", number);
+}
+
+static bool is_called(const json_t *m, const char *name, size_t number)
+{
+	cleanup_path char *brick = brick_name(m, number);
+	cleanup_path char *place = path_format("%s:%s", json_text(m, "server"), json_text(m, "directory"));
+
+	return !strcmp(name, brick) || !strcmp(name, brick + strlen("brick")) ||
+	       (*json_text(m, "server") && !strcmp(name, place));
+}
+
+static void explain_member(const json_t *sets, const char *name, struct problem *p)
+{
+	const json_t *set = json_array_get(sets, 0), *last_set = json_array_get(sets, json_array_size(sets) - 1);
+	const json_t *members = json_object_get(last_set, "members");
+	size_t count = json_array_size(members);
+	cleanup_path char *first = brick_name(json_array_get(json_object_get(set, "members"), 0), 0);
+	cleanup_path char *last = brick_name(json_array_get(members, count - 1), json_array_size(sets) * count - 1);
+
+	problem_set(p, ENOENT, "volume %s has no brick '%s': it has %s to %s", json_text(set, "volume"), name, first, last);
+}
+
+json_t *sets_member(const json_t *sets, const char *name, int *member, struct problem *p)
+{
+	size_t k, i, number = 0;
+	json_t *set, *m;
+
+	json_array_foreach((json_t *)sets, k, set) json_array_foreach(json_object_get(set, "members"), i, m)
 	{
-		cleanup_path char *number = path_format("%zu", i), *brick = path_format("brick%zu", i);
-		cleanup_path char *place = path_format("%s:%s", json_text(m, "server"), json_text(m, "directory"));
-
-		if (!strcmp(name, number) || !strcmp(name, brick) || (*json_text(m, "server") && !strcmp(name, place)))
-			return (int)i;
+		*member = (int)i;
+		if (is_called(m, name, number++))
+			return set;
 	}
-	return problem_set(p, ENOENT, "volume %s has no brick '%s': it has brick0 to brick%zu", json_text(set, "volume"), name,
-			   json_array_size(members) - 1);
+	explain_member(sets, name, p);
+	return NULL;
 }

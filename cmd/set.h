@@ -12,12 +12,14 @@ int sets_process(const char *target, struct process *, struct problem *);
 /* The sets that the process coordinates, as a list of what each coordinator says of itself ("status --json"). To it are added
  * "coordinator", the translator's name, and what the cluster store knows of the members' bricks: "brick", "server", "directory". */
 int sets_find(const struct process *, json_t **list, struct problem *);
-/* The set of that volume among them; NULL, and the reason why there is none. */
-json_t *sets_choose(const struct process *, const json_t *list, const char *volume, struct problem *);
+/* Those of that volume among them, or the one of that name (VOLUME:NUMBER, where a volume has several), as a list of its own; NULL, and the
+ * reason why there is none. */
+json_t *sets_choose(const struct process *, const json_t *list, const char *name, struct problem *);
 /* Whether all started sets of the cluster store are in the list; a sentence for the first that is not. */
 int sets_complete(const struct process *, const json_t *list, struct problem *);
-/* The number of the member that is called so: its number, brickN, or SERVER:/DIRECTORY. -ENOENT and a sentence. */
-int set_member(const json_t *set, const char *name, struct problem *);
+/* The set of them that has a member called so (N, brickN, or SERVER:/DIRECTORY), and the member's number there. Borrowed; NULL and a
+ * sentence. */
+json_t *sets_member(const json_t *sets, const char *name, int *member, struct problem *);
 /* Sends words to the set's coordinator and gives its answer (malloc'ed). */
 int set_ask(const struct process *, const json_t *set, const char *words, char **answer, struct problem *);
 #endif

@@ -19,7 +19,7 @@ enum { SERVERS = 64, PORT = 24006, CONNECT_S = 5, ANSWER_S = 15, POLL_S = 45, TE
 struct source {
 	char *server[SERVERS]; /* "host:port" */
 	size_t servers, last;  /* the one that answered */
-	char *volume, *brick;  /* brick: its number, or NULL */
+	char *volume;
 	CURLM *multi;
 	atomic_bool cancelled;
 };
@@ -91,15 +91,11 @@ static int take_volume(struct source *s, const char *text, struct problem *p)
 {
 	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 	size_t length = strspn(text, fine);
-	const char *rest = text + length, *number = rest + 6;
 
 	s->volume = path_format("%.*s", (int)length, text);
-	if (!strncmp(rest, "/brick", 6) && *number && strlen(number) < 6 && strspn(number, "0123456789") == strlen(number))
-		s->brick = path_format("%s", number);
-	if (!length || length > 64 || (*rest && !s->brick))
-		return problem_set(p, EINVAL,
-				   "'/%s' is no volume: write SERVER:/VOLUME, or SERVER:/VOLUME/brickN for one brick", text);
-	return 0;
+	return length && length <= 64 && !text[length]
+		       ? 0
+		       : problem_set(p, EINVAL, "'/%s' is no volume: write SERVER:/VOLUME", text);
 }
 
 int source_create(const char *text, struct source **made, struct problem *p)
@@ -131,7 +127,6 @@ void source_destroy(struct source *s)
 	for (size_t i = 0; i < s->servers; i++)
 		free(s->server[i]);
 	free(s->volume);
-	free(s->brick);
 	free(s);
 }
 
@@ -234,10 +229,9 @@ static int judge(const char *server, long status, uint64_t after, const struct a
 
 static char *path_of(const struct source *s, const char *server, uint64_t after)
 {
-	cleanup_path char *brick = s->brick ? path_format("brick=%s&", s->brick) : path_format("%s", "");
-	cleanup_path char *wait = after ? path_format("after=%" PRIu64, after) : path_format("%s", "");
+	cleanup_path char *wait = after ? path_format("?after=%" PRIu64, after) : path_format("%s", "");
 
-	return path_format("http://%s/v1/volume/%s/client?%s%s", server, s->volume, brick, wait);
+	return path_format("http://%s/v1/volume/%s/client%s", server, s->volume, wait);
 }
 
 static int ask(struct source *s, const char *server, uint64_t after, char **text, uint64_t *version, struct problem *p)

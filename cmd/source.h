@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A volume named as SERVER[,SERVER...][:PORT]:/VOLUME[/brickN]: its volfile comes from the servers, and changes there. */
+/* A volume named as SERVER[,SERVER...][:PORT]:/VOLUME: its volfile comes from the servers, and changes there. */
 #ifndef STRATUS_SOURCE_H
 #define STRATUS_SOURCE_H
 #include <stdbool.h>

@@ -76,12 +76,11 @@ static json_t *bricks_json(const struct demo *d)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < d->spec.bricks; i++) {
-		cleanup_path char *mountpoint = demo_mountpoint(d, i);
-		const struct process *mount = demo_mount(d, i < demo_mounts(d) ? i : 0);
+		const struct process *mount = demo_mount(d);
 		json_t *pid = mount ? json_integer(process_pid(mount)) : json_null();
 
 		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "brick", d->spec.brick[i].directory, "mount",
-						      mountpoint, "mounted", mount != NULL, "pid", pid));
+						      d->mount, "mounted", mount != NULL, "pid", pid));
 	}
 	return list;
 }
@@ -99,13 +98,12 @@ static void print_json(const struct demo *d)
 	json_decref(all);
 }
 
-static void print_mount(const struct demo *d, size_t number)
+static void print_mount(const struct demo *d)
 {
-	cleanup_path char *mountpoint = demo_mountpoint(d, number);
-	const struct process *mount = demo_mount(d, number);
+	const struct process *mount = demo_mount(d);
 
 	if (mount)
-		printf("mounted at %s by process %d\n", mountpoint, process_pid(mount));
+		printf("mounted at %s by process %d\n", d->mount, process_pid(mount));
 	else
 		printf("not mounted\n");
 }
@@ -119,15 +117,14 @@ static void print_text(const struct demo *d)
 		printf("  server: process %d, volfiles at 127.0.0.1:%u\n", process_pid(server), d->port);
 	else
 		printf("  server: not running\n");
-	for (size_t i = 0; i < d->spec.bricks; i++) {
-		printf("  brick %s%s", d->spec.brick[i].directory, d->spec.replica ? "\n" : ": ");
-		if (!d->spec.replica)
-			print_mount(d, i);
-	}
-	if (d->spec.replica) {
-		printf("  %u replicas, ", d->spec.replica);
-		print_mount(d, 0);
-	}
+	for (size_t i = 0; i < d->spec.bricks; i++)
+		printf("  brick %s\n", d->spec.brick[i].directory);
+	fputs("  ", stdout);
+	if (d->spec.replica)
+		printf("%u replicas, ", d->spec.replica);
+	if (spec_subvolumes(&d->spec) > 1)
+		printf("spread over %zu %s, ", spec_subvolumes(&d->spec), d->spec.replica ? "sets" : "bricks");
+	print_mount(d);
 }
 
 /* For a shell: in quotes if it must be. */
@@ -147,7 +144,7 @@ static char *own_name(void)
 
 static void print_tries(const struct demo *d)
 {
-	cleanup_path char *mountpoint = demo_mountpoint(d, 0), *m = quoted(mountpoint), *self = own_name();
+	cleanup_path char *m = quoted(d->mount), *self = own_name();
 	int server = demo_server(d) ? process_pid(demo_server(d)) : 0;
 	cleanup_path char *brick = quoted(d->spec.brick[0].directory), *dir = quoted(d->directory);
 
@@ -170,11 +167,8 @@ static int start(const struct arguments *a, struct problem *p)
 	struct demo d = { 0 };
 	int err = 0;
 
-	if (a->form.replica > 1 && a->form.bricks && a->form.bricks != a->form.replica)
-		return problem_set(p, EINVAL,
-				   "%u bricks can't be %u replicas: distribution over several sets is not there yet, so give "
-				   "the same number",
-				   a->form.bricks, a->form.replica);
+	if (a->form.replica > 1 && a->form.bricks % a->form.replica)
+		return problem_set(p, EINVAL, "%u bricks are no sets of %u: give a multiple", a->form.bricks, a->form.replica);
 	err = demo_create(&d, a->directory, &a->form, p);
 	if (!err)
 		err = demo_start(&d, p);
@@ -224,10 +218,10 @@ int command_demo(int argc, char **argv)
 	static const struct argp_option options[] = {
 		{ "dir", KEY_DIR, "DATADIR", 0,
 		  "Where all of it lies (/var/lib/stratus-demo for root, ~/.local/share/stratus-demo for others)", 0 },
-		{ "mount", KEY_MOUNT, "DIR", 0,
-		  "Where to mount (/mnt/stratus-demo, or ~/stratus-demo); several bricks without replicas: DIR/brickN", 0 },
-		{ "bricks", KEY_BRICKS, "N", 0, "Number of bricks (3; with --replica, as many)", 0 },
-		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file: all bricks, or 1 (3; with --bricks, 1)", 0 },
+		{ "mount", KEY_MOUNT, "DIR", 0, "Where to mount (/mnt/stratus-demo, or ~/stratus-demo)", 0 },
+		{ "bricks", KEY_BRICKS, "N", 0,
+		  "Number of bricks (3; with --replica, as many); more than R: files are spread over them", 0 },
+		{ "replica", KEY_REPLICA, "R", 0, "Copies of each file; N is a multiple of it (3; with --bricks, 1)", 0 },
 		{ "purge", KEY_PURGE, NULL, 0, "With stop: remove what the demo made in DATADIR", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ 0 },

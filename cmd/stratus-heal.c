@@ -95,18 +95,17 @@ static void print_sets(const json_t *list, bool json)
 
 static int show_status(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
 {
-	json_t *set, *only;
+	json_t *chosen;
 
 	if (a->asked.words.count == 1) {
 		print_sets(list, a->asked.ask.json);
 		return sets_complete(process, list, p);
 	}
-	set = sets_choose(process, list, a->asked.words.word[1], p);
-	if (!set)
+	chosen = sets_choose(process, list, a->asked.words.word[1], p);
+	if (!chosen)
 		return -ENOENT;
-	only = json_pack("[O]", set);
-	print_sets(only, a->asked.ask.json);
-	json_decref(only);
+	print_sets(chosen, a->asked.ask.json);
+	json_decref(chosen);
 	return 0;
 }
 
@@ -133,17 +132,20 @@ static void conclude(const struct arguments *a, const json_t *set, int member, c
 
 static int begin_full(const struct arguments *a, const struct process *process, const json_t *list, struct problem *p)
 {
-	json_t *set = sets_choose(process, list, a->asked.words.word[1], p);
-	int member = set ? set_member(set, a->asked.words.word[2], p) : -ENOENT, err;
-	cleanup_path char *words = path_format("heal full %d", member);
+	json_t *chosen = sets_choose(process, list, a->asked.words.word[1], p), *set;
+	int member = 0, err = -ENOENT;
 	char *answer = NULL;
 
-	if (member < 0)
-		return member;
-	err = set_ask(process, set, words, &answer, p);
+	set = chosen ? sets_member(chosen, a->asked.words.word[2], &member, p) : NULL;
+	if (set) {
+		cleanup_path char *words = path_format("heal full %d", member);
+
+		err = set_ask(process, set, words, &answer, p);
+	}
 	if (!err)
 		conclude(a, set, member, answer);
 	free(answer);
+	json_decref(chosen);
 	return err;
 }
 

@@ -55,19 +55,27 @@ static int await_end(const struct process *process, const json_t *set, struct pr
 			   json_text(set, "volume"));
 }
 
-static int print_json(const json_t *set, const char *answer, struct problem *p)
+/* Of one of several sets it is said which. */
+static void print_text(const json_t *set, const char *answer)
+{
+	if (strchr(json_text(set, "volume"), ':'))
+		printf("%s: ", json_text(set, "volume"));
+	fputs(answer, stdout);
+}
+
+static int add_json(const json_t *set, const char *answer, json_t *all, struct problem *p)
 {
 	json_t *status = json_loads(answer, 0, NULL);
 
 	if (!status)
 		return problem_set(p, EPROTO, "the coordinator has not answered in JSON: it may be of another version");
 	json_object_set(status, "volume", json_object_get(set, "volume"));
-	json_show(status);
-	json_decref(status);
+	json_array_append_new(all, status);
 	return 0;
 }
 
-static int scrub(const struct arguments *a, const struct process *process, const json_t *set, struct problem *p)
+/* One set; what it says is printed, or comes to `all`. */
+static int scrub(const struct arguments *a, const struct process *process, const json_t *set, json_t *all, struct problem *p)
 {
 	const char *verb = a->asked.words.word[1];
 	char *answer = NULL;
@@ -84,25 +92,45 @@ static int scrub(const struct arguments *a, const struct process *process, const
 	if (!err)
 		err = ask(process, set, verb, a->asked.ask.json, &answer, p);
 	if (!err && a->asked.ask.json)
-		err = print_json(set, answer, p);
+		err = add_json(set, answer, all, p);
 	else if (!err)
-		fputs(answer, stdout);
+		print_text(set, answer);
 	free(answer);
+	return err;
+}
+
+/* All sets, also after one that refuses: the last problem is told. */
+static int scrub_each(const struct arguments *a, const struct process *process, const json_t *chosen, struct problem *p)
+{
+	json_t *all = json_array(), *set;
+	int err = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)chosen, i, set)
+	{
+		int one = scrub(a, process, set, all, p);
+
+		err = one ? one : err;
+	}
+	if (json_array_size(all))
+		json_show(json_array_size(chosen) == 1 ? json_array_get(all, 0) : all);
+	json_decref(all);
 	return err;
 }
 
 static int run(const struct arguments *a, struct problem *p)
 {
 	struct process process = { 0 };
-	json_t *list = NULL, *set = NULL;
+	json_t *list = NULL, *chosen = NULL;
 	int err = sets_process(a->asked.ask.stratusd, &process, p);
 
 	if (!err)
 		err = sets_find(&process, &list, p);
 	if (!err)
-		set = sets_choose(&process, list, a->asked.words.word[0], p);
+		chosen = sets_choose(&process, list, a->asked.words.word[0], p);
 	if (!err)
-		err = set ? scrub(a, &process, set, p) : -ENOENT;
+		err = chosen ? scrub_each(a, &process, chosen, p) : -ENOENT;
+	json_decref(chosen);
 	json_decref(list);
 	process_free(&process);
 	return err;

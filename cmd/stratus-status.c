@@ -81,6 +81,7 @@ static void print_brick(const json_t *b)
 static void print_volume(const json_t *v)
 {
 	json_t *bricks = json_object_get(v, "bricks"), *brick, *set = json_object_get(v, "set");
+	json_t *sets = json_object_get(v, "sets");
 	size_t i;
 
 	printf("volume %s: %s, replica %" JSON_INTEGER_FORMAT "%s, version %" JSON_INTEGER_FORMAT "\n", json_text(v, "name"),
@@ -92,6 +93,12 @@ static void print_volume(const json_t *v)
 	if (json_is_object(set)) {
 		puts("  replica set");
 		print_facts(set, 4);
+	}
+	json_array_foreach(sets, i, set)
+	{
+		printf("  replica set %zu\n", i);
+		if (json_is_object(set))
+			print_facts(set, 4);
 	}
 }
 

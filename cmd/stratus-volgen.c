@@ -149,7 +149,7 @@ int command_volgen(int argc, char **argv)
 		  0 },
 		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
 		{ "state", KEY_STATE, "DIR", 0,
-		  "Where the coordinator of a replicated volume keeps its view and secret (/var/lib/stratus)", 0 },
+		  "Where the coordinators of a replicated volume keep their views and its secret (/var/lib/stratus)", 0 },
 		{ 0 },
 	};
 	static const struct argp_child children[] = { { &form_argp, 0, "With --init:", 1 }, { 0 } };
@@ -157,9 +157,9 @@ int command_volgen(int argc, char **argv)
 		options,
 		option,
 		"SPEC\n--init VOLUME HOST:/DIRECTORY...",
-		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol, or "
-		"client-VOLUME-N.vol, one for "
-		"each brick), and of the coordinator of a replicated volume (coordinator-VOLUME.vol), from a specification. doc/volfile.md describes both formats.",
+		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol), and of the coordinator of a "
+		"replicated volume (coordinator-VOLUME.vol; of each of several sets, coordinator-VOLUME:N.vol), from a specification. "
+		"doc/volfile.md describes both formats.",
 		children,
 		NULL,
 		NULL,

@@ -304,8 +304,9 @@ static int brick_count(const struct arguments *a, struct problem *p)
 {
 	return problem_set(
 		p, ENOTSUP,
-		"the number of bricks of volume %s can't change: that needs distribution, which is not there yet; `stratus "
-		"brick replace` gives it another brick in place of one",
+		"the number of bricks of volume %s can't change: files would have to move, and what moves them (the rebalancer of "
+		"doc/distribution.md) is not built yet; `stratus brick replace` gives it another brick in place of one, and a new "
+		"volume can have as many as you like",
 		a->words.word[1]);
 }
 
@@ -389,8 +390,8 @@ int command_brick(int argc, char **argv)
 		option,
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
-		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` and `remove` need distribution, "
-		"which is not there yet.",
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` and `remove` fail: files "
+		"would have to move, and what moves them is not built yet.",
 		ask_child,
 		NULL,
 		NULL,

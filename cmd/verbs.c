@@ -106,8 +106,8 @@ static error_t form_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp_option form_options[] = {
-	{ "replica", KEY_REPLICA, "NUMBER", 0, "So many bricks hold the same files", 0 },
-	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick holds no file data", 0 },
+	{ "replica", KEY_REPLICA, "NUMBER", 0, "So many bricks hold the same files; of more bricks, each so many", 0 },
+	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick of each set holds no file data", 0 },
 	{ 0 },
 };
 const struct argp form_argp = { form_options, form_option, NULL, NULL, NULL, NULL, NULL };

@@ -398,10 +398,12 @@ static int check_replica(struct reader *r)
 
 	if (s->arbiter && s->replica != 3)
 		return bad(r, 1, "'arbiter: true' needs 'replica: 3': two bricks with data and the arbiter");
-	if (s->replica && s->bricks != s->replica)
-		return bad(r, 1,
-			   "'replica: %u' needs %u bricks, not %zu: distribution over several replica sets is not there yet",
-			   s->replica, s->replica, s->bricks);
+	if (s->replica && s->bricks % s->replica)
+		return bad(r, 1, "'replica: %u' needs %u bricks, not %zu; several sets a multiple of that", s->replica,
+			   s->replica, s->bricks);
+	if (spec_subvolumes(s) > SPEC_SUBVOLUMES_MAX)
+		return bad(r, 1, "%zu %s: a volume has at most %d in this version", spec_subvolumes(s),
+			   s->replica ? "replica sets" : "bricks without replicas", SPEC_SUBVOLUMES_MAX);
 	return 0;
 }
 
@@ -525,6 +527,16 @@ void spec_free(struct spec *s)
 unsigned spec_brick_port(const struct spec_brick *b)
 {
 	return b->port ? b->port : b->server->port;
+}
+
+size_t spec_subvolumes(const struct spec *s)
+{
+	return s->replica ? s->bricks / s->replica : s->bricks;
+}
+
+char *spec_set_name(const struct spec *s, size_t number)
+{
+	return spec_subvolumes(s) == 1 ? path_format("%s", s->volume) : path_format("%s:%zu", s->volume, number);
 }
 
 /* ---- writing ---- */

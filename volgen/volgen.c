@@ -116,7 +116,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	const struct spec_brick *b = &w->spec->brick[number];
 	cleanup_path char *locks = path_format("%s/.stratus/locks", b->directory);
 	cleanup_path char *replica = path_format("%s/.stratus/replica", b->directory);
-	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory), *member = path_format("%zu", number);
+	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
+	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -213,23 +214,39 @@ static void write_connection(struct writer *w, size_t number)
 	end(w, "protocol/client", NULL);
 }
 
-/* Connections to all bricks, and the translator over them. */
-static void write_set(struct writer *w, const char *name, const char *type)
+/* What stands over one set, or over all: its name if it is the only one, else that and its number. */
+static char *numbered(const struct writer *w, const char *name, size_t number)
 {
-	cleanup_path char *all = path_format("client0");
-	cleanup_path char *view = path_format("%s/%s.view", w->state, w->spec->volume);
-	cleanup_path char *secret = path_format("%s/%s.secret", w->state, w->spec->volume);
+	return spec_subvolumes(w->spec) == 1 ? path_format("%s", name) : path_format("%s%zu", name, number);
+}
 
-	for (size_t i = 0; i < w->spec->bricks; i++) {
-		char *more = i ? path_format("%s client%zu", all, i) : path_format("%s", all);
+/* "NAME0 NAME1 ..." */
+static char *names_from(const char *name, size_t first, size_t count)
+{
+	char *all = path_format("%s%zu", name, first);
 
-		write_connection(w, i);
+	for (size_t i = first + 1; i < first + count; i++) {
+		char *more = path_format("%s %s%zu", all, name, i);
+
 		free(all);
 		all = more;
 	}
+	return all;
+}
+
+/* Connections to the bricks of a replica set, and the translator over them. */
+static void write_set(struct writer *w, const char *name, const char *type, size_t set)
+{
+	size_t count = w->spec->replica, first = set * count;
+	cleanup_path char *all = names_from("client", first, count), *called = spec_set_name(w->spec, set);
+	cleanup_path char *view = path_format("%s/%s.view", w->state, called);
+	cleanup_path char *secret = path_format("%s/%s.secret", w->state, w->spec->volume);
+
+	for (size_t i = first; i < first + count; i++)
+		write_connection(w, i);
 	begin(w, name, type);
 	if (!strcmp(type, "cluster/coordinator")) {
-		option(w, "volume", w->spec->volume);
+		option(w, "volume", called);
 		option(w, "state-file", view);
 		option(w, "secret-file", secret);
 	}
@@ -238,16 +255,36 @@ static void write_set(struct writer *w, const char *name, const char *type)
 	end(w, type, all);
 }
 
-/* `number`: the brick, of volumes without replicas. */
-static void write_client(struct writer *w, size_t number)
+static void write_subvolume(struct writer *w, size_t number)
 {
-	const struct spec_list *above = &w->spec->client_translators;
-	cleanup_path char *below = w->spec->replica ? path_format("afr") : path_format("client%zu", number);
+	cleanup_path char *name = numbered(w, "afr", number);
 
 	if (w->spec->replica)
-		write_set(w, below, "cluster/afr");
+		write_set(w, name, "cluster/afr", number);
 	else
 		write_connection(w, number);
+}
+
+/* All subvolumes, and what spreads names over them. The name of the top. */
+static char *write_subvolumes(struct writer *w)
+{
+	size_t count = spec_subvolumes(w->spec);
+	cleanup_path char *all = names_from(w->spec->replica ? "afr" : "client", 0, count);
+
+	for (size_t i = 0; i < count; i++)
+		write_subvolume(w, i);
+	if (count == 1)
+		return path_format(w->spec->replica ? "afr" : "client0");
+	begin(w, "dht", "cluster/dht");
+	end(w, "cluster/dht", all);
+	return path_format("dht");
+}
+
+static void write_client(struct writer *w)
+{
+	const struct spec_list *above = &w->spec->client_translators;
+	cleanup_path char *below = write_subvolumes(w);
+
 	for (size_t i = 0; i < above->count; i++) {
 		char *name = stack_name("top", above, i);
 
@@ -334,17 +371,15 @@ static void write_all(struct writer *w, struct volgen_files *files)
 
 	for (size_t i = 0; i < s->servers; i++)
 		write_ports(w, i, files);
-	for (size_t i = 0; i < (s->replica ? 1 : s->bricks); i++) {
+	begin_file(w);
+	write_client(w);
+	end_file(w, files, VOLGEN_CLIENT, 0, path_format("client-%s.vol", s->volume));
+	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
+		cleanup_path char *called = spec_set_name(s, i), *name = numbered(w, "coordinator", i);
+
 		begin_file(w);
-		write_client(w, i);
-		end_file(w, files, VOLGEN_CLIENT, i,
-			 s->replica || s->bricks == 1 ? path_format("client-%s.vol", s->volume)
-						      : path_format("client-%s-%zu.vol", s->volume, i));
-	}
-	if (s->replica) {
-		begin_file(w);
-		write_set(w, "coordinator", "cluster/coordinator");
-		end_file(w, files, VOLGEN_COORDINATOR, 0, path_format("coordinator-%s.vol", s->volume));
+		write_set(w, name, "cluster/coordinator", i);
+		end_file(w, files, VOLGEN_COORDINATOR, i, path_format("coordinator-%s.vol", called));
 	}
 }
 

@@ -37,8 +37,8 @@ struct spec {
 	char *path; /* for messages */
 	char *volume;
 	struct gfid id;
-	unsigned replica; /* bricks of a set; 0: each brick stands for itself */
-	bool arbiter;	  /* the last brick of the set holds no file data */
+	unsigned replica; /* bricks of a set, which follow each other in the list; 0: each brick stands for itself */
+	bool arbiter;	  /* the last brick of each set holds no file data */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -49,7 +49,7 @@ struct spec {
 	bool has_server_translators;
 	bool stopped; /* stratusd does not serve it */
 };
-enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_BRICKS_MAX = 1024, SPEC_REPLICA_MAX = 8 };
+enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
@@ -70,6 +70,10 @@ void spec_set_option(struct spec *, const char *type, const char *name, const ch
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
 unsigned spec_brick_port(const struct spec_brick *);
+/* Over how many sets (or bricks that stand for themselves) names are spread. */
+size_t spec_subvolumes(const struct spec *);
+/* What a replica set is called, in the register and by people: VOLUME if it is the only one, else VOLUME:NUMBER. malloc'ed. */
+char *spec_set_name(const struct spec *, size_t number);
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
 /* For spec-edit.c: one more element at the end of an array, zeroed. */
@@ -77,17 +81,17 @@ void *spec_grow(void *array, size_t *count, size_t size);
 const struct spec_server *spec_server_find(const struct spec *, const char *name);
 
 struct volgen_file {
-	char *name; /* server-NAME.vol, server-NAME-PORT.vol, client-VOLUME.vol, client-VOLUME-N.vol, coordinator-VOLUME.vol */
+	char *name; /* server-NAME.vol, server-NAME-PORT.vol, client-VOLUME.vol, coordinator-SET.vol */
 	char *text;
 	enum volgen_kind kind;
-	size_t number; /* the index of the server, or of the client's brick, in the specification */
+	size_t number; /* the index of the server in the specification; of the set */
 };
 struct volgen_files {
 	struct volgen_file *file;
 	size_t count;
 };
 #define VOLGEN_STATE "/var/lib/stratus"
-/* `state`: where the coordinator keeps its view and the set's secret; NULL: VOLGEN_STATE. */
+/* `state`: where coordinators keep their views and the volume's secret; NULL: VOLGEN_STATE. */
 int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);
 void volgen_free(struct volgen_files *);
 #endif

@@ -49,7 +49,7 @@ volume photos: version 2 committed" ] || fail "the difference is not shown: $(ca
 "$STRATUS" volume start photos | grep -q 'nothing differs' || fail "a second start is a change"
 [ "$(version photos)" = 2 ] || fail "a change without difference has a version"
 refused "no volume 'fotos'" mount 127.0.0.1:"$HTTP":/fotos "$MNT"
-refused "no such brick" mount 127.0.0.1:"$HTTP":/photos/brick1 "$MNT"
+refused "is no volume" mount 127.0.0.1:"$HTTP":/photos/brick0 "$MNT"
 refused "is no volume" mount 127.0.0.1:"$HTTP":/photos/x "$MNT"
 refused "no answer from 127.0.0.1:1:" mount 127.0.0.1:1:/photos "$MNT"
 # a server that is away is passed over; the port is that of the last one
@@ -138,10 +138,10 @@ refused "stop photos. it first" volume delete photos
 refused ":1: 'volume' is missing" apply <(echo "id: $(uuid)")
 [ "$(version photos)" = "$v" ] && [ "$("$STRATUS" volume info)" = photos ] || fail "something refused has changed something"
 
-# ---- two bricks without replicas are mounted one by one ----
+# ---- two bricks without replicas are one mount ----
 "$STRATUS" volume create two --start 127.0.0.1:"$SCRATCH/c0" 127.0.0.1:"$SCRATCH/c1" >/dev/null
-refused "mount one of them" mount 127.0.0.1:"$HTTP":/two "$SCRATCH/run"
-[ "$(get 'volume/two/client?brick=1')" = 200 ] && grep -q 'remote-subvolume brick1' body || fail "no volfile for brick 1"
+[ "$(get 'volume/two/client')" = 200 ] && grep -q 'type cluster/dht' body || fail "no volfile for both bricks: $(cat body)"
+[ "$(get 'volume/two/client?brick=1')" = 409 ] && grep -q 'as a whole' body || fail "there is a volfile for brick 1: $(cat body)"
 
 # ---- killed: all comes back, the mount has waited ----
 kill_keeper

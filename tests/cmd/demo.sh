@@ -11,7 +11,7 @@ stop_demo() { demo stop >/dev/null 2>&1; }
 AT_EXIT=stop_demo
 
 ! demo --bricks 3 --replica 2 2>"$SCRATCH/err" || fail "3 bricks were taken for replica 2"
-grep -q 'distribution' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
+grep -q 'give a multiple' "$SCRATCH/err" && [ ! -e "$D" ] || fail "something was made"
 ! demo status 2>/dev/null || fail "status of no demo"
 mkdir "$SCRATCH/full"; touch "$SCRATCH/full/precious"
 ! "$STRATUS" demo --dir "$SCRATCH/full" 2>"$SCRATCH/err" || fail "a directory with files was taken"
@@ -34,8 +34,14 @@ umount "$SCRATCH/disk"
 
 demo --mount "$M" --bricks 2 >"$SCRATCH/out"
 grep -q "demo stop" "$SCRATCH/out" || fail "does not say what to try"
-echo one >"$M/brick0/file"; echo two >"$M/brick1/file"
-[ "$(cat "$D/brick0/file" "$D/brick1/file" | tr '\n' ' ')" = "one two " ] || fail "not on the bricks"
+on() { # BRICK: a name that is there
+	local i=0
+	until [ "$("$STRATUS" ctl "$M" dht locate "file$i")" = "client$1" ]; do i=$((i + 1)); done
+	echo "file$i"
+}
+A=$(on 0) B=$(on 1)
+echo one >"$M/$A"; echo two >"$M/$B"
+[ "$(cat "$D/brick0/$A" "$D/brick1/$B" | tr '\n' ' ')" = "one two " ] && [ "$(ls "$M" | wc -l)" = 2 ] || fail "not on the bricks"
 [ "$(demo status --json | json 'd["running"], len(d["bricks"]), d["bricks"][1]["mounted"], d["replica"]')" = "True 2 True 1" ] ||
 	fail "demo status --json"
 [ "$("$STRATUS" status --json | json '[b["state"] for b in d["volumes"][0]["bricks"]]')" = "['serving', 'serving']" ] ||
@@ -47,20 +53,20 @@ demo >/dev/null || fail "a second start is no error"
 kill -9 "$(demo status --json | json 'd["server-pid"]')"
 [ "$(demo status --json | json 'd["running"]')" = False ] || fail "a dead server is shown as running"
 demo >/dev/null
-[ "$(timeout 40 cat "$M/brick0/file")" = one ] || fail "the mount did not survive"
+[ "$(timeout 40 cat "$M/$A")" = one ] || fail "the mount did not survive"
 # so does a mount
 kill -9 "$(demo status --json | json 'd["bricks"][1]["pid"]')"
 demo >/dev/null
-[ "$(cat "$M/brick1/file")" = two ] || fail "a dead mount was not replaced"
+[ "$(cat "$M/$B")" = two ] || fail "a dead mount was not replaced"
 
 ! STRATUS_RUN=$SCRATCH demo stop --purge 2>"$SCRATCH/err" || fail "a demo that runs elsewhere was removed"
 grep -q STRATUS_RUN "$SCRATCH/err" || fail "the cause is not told: $(cat "$SCRATCH/err")"
 demo stop >/dev/null
-! mountpoint -q "$M/brick0" || fail "still mounted"
+! mountpoint -q "$M" || fail "still mounted"
 [ "$("$STRATUS" ps --json | json 'len(d)')" = 0 ] || fail "processes are left: $("$STRATUS" ps)"
 demo stop >/dev/null || fail "a second stop is no error"
 demo >/dev/null
-[ "$(cat "$M/brick0/file")" = one ] || fail "the data were not kept"
+[ "$(cat "$M/$A" "$M/$B" | tr '\n' ' ')" = "one two " ] || fail "the data were not kept"
 demo stop --purge >/dev/null
 [ ! -e "$D" ] && [ ! -e "$M" ] || fail "purge leaves $(ls -d "$D" "$M" 2>/dev/null)"
 
@@ -81,5 +87,27 @@ demo --mount "$M" >/dev/null
 echo all >"$M/file"
 cat "$D"/brick?/file >"$SCRATCH/got"
 [ "$(wc -l <"$SCRATCH/got")" = 3 ] || fail "not on all bricks: $(cat "$SCRATCH/got")"
+demo stop --purge >/dev/null
+
+# two sets of two, one mount
+demo --mount "$M" --bricks 4 --replica 2 >"$SCRATCH/out"
+grep -q '2 replicas, spread over 2 sets, mounted' "$SCRATCH/out" || fail "the sets are not told: $(cat "$SCRATCH/out")"
+for i in 1 2 3 4 5 6 7 8; do echo "$i" >"$M/f$i"; done
+[ "$(ls "$D/brick0" "$D/brick2" | grep -c '^f')" = 8 ] && [ "$(ls "$D/brick0")" = "$(ls "$D/brick1")" ] &&
+	[ -n "$(ls "$D/brick0")" ] && [ -n "$(ls "$D/brick2")" ] || fail "not spread: $(ls "$D"/brick?)"
+[ "$("$STRATUS" status --json | json '[s["volume"] for s in d["volumes"][0]["sets"]]')" = "['demo:0', 'demo:1']" ] || fail "status --json: $("$STRATUS" status)"
+[ "$("$STRATUS" heal status demo --json | json '[m["brick"] for s in d for m in s["members"]]')" = "['brick0', 'brick1', 'brick2', 'brick3']" ] ||
+	fail "heal status: $("$STRATUS" heal status)"
+"$STRATUS" heal full demo:1 brick3 >/dev/null || fail "heal full of a set"
+healed() { # a view ends a scrub: the healed brick leaves, and is in again
+	[ "$("$STRATUS" heal status demo:1 --json | json '[(m["state"], m["to_heal"]) for m in d[0]["members"]], d[0]["epoch"] > 2')" = "[('in', False), ('in', False)] True" ]
+}
+wait_until 30 healed || fail "not healed: $("$STRATUS" heal status demo:1)"
+! "$STRATUS" heal full demo:1 brick0 2>"$SCRATCH/err" || fail "heal full of another set's brick"
+grep -q 'it has brick2 to brick3' "$SCRATCH/err" || fail "not told which bricks there are: $(cat "$SCRATCH/err")"
+"$STRATUS" scrub demo check >/dev/null || fail "scrub of all sets"
+scrubbed() { [ "$("$STRATUS" scrub demo status --json | json '[(s["volume"], s["state"], s["differences"]) for s in d]')" = "[('demo:0', 'done', 0), ('demo:1', 'done', 0)]" ]; }
+wait_until 20 scrubbed || fail "scrub status: $("$STRATUS" scrub demo status)"
+"$STRATUS" volume stop demo >/dev/null && "$STRATUS" umount "$M" && "$STRATUS" volume delete demo >/dev/null || fail "the volume can't be deleted"
 demo stop --purge >/dev/null
 pass

@@ -75,10 +75,13 @@ wait_until 10 serves beta 1 || fail "beta does not serve its brick"
 wait_until 10 serves gamma 2 || fail "gamma does not serve its brick"
 refused "has the brick" alpha server remove gamma
 refused "leads the cluster" alpha server remove alpha
-"$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}":/photos/brick1 "$MNT"
+"$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}":/photos "$MNT"
 PIDS[$(cat mnt.pid)]=mount
-echo hello >"$MNT/file"
-[ "$(cat b1/file)" = hello ] || fail "not on beta's brick"
+number=0
+until [ "$("$STRATUS" ctl "$MNT" dht locate "file$number")" = client1 ]; do number=$((number + 1)); done
+FILE=file$number
+echo hello >"$MNT/$FILE"
+[ "$(cat "b1/$FILE")" = hello ] || fail "not on beta's brick"
 
 # ---- a replica set over all servers: its coordinator goes with the lead ----
 cat >set.yaml <<END
@@ -117,7 +120,7 @@ unset "PIDS[${PID[alpha]}]"
 one_leads() { leads beta || leads gamma; }
 wait_until 20 one_leads || fail "nobody leads after alpha was killed"
 leads beta && leader=beta || leader=gamma
-[ "$(cat "$MNT/file")" = hello ] || fail "a brick on another server went away"
+[ "$(cat "$MNT/$FILE")" = hello ] || fail "a brick on another server went away"
 timeout 60 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
 [ "$(timeout 60 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
 on "$leader" volume set photos protocol/client max-wait 61s >/dev/null

@@ -56,8 +56,10 @@ need() {
 
 # REPLICA=3 (or 2; 3a: with an arbiter) gives each test that starts a stack one of so many bricks, each with a server of its own, and a
 # coordinator; ONE_DOWN=1 kills the server of the second before the test begins. See replica.sh.
+# SPREAD=4 spreads it over so many bricks, or sets of REPLICA; see spread.sh.
 REPLICA=${REPLICA:-1}
 ONE_DOWN=${ONE_DOWN:-0}
+SPREAD=${SPREAD:-1}
 
 # Makes $SCRATCH, which goes when the test ends; so do the mounts and processes of this library.
 scratch() {
@@ -195,7 +197,10 @@ write_client_volfile() {
 start_stack() {
 	local dir=$1
 	shift
-	if [ "$REPLICA" != 1 ]; then
+	if [ "$SPREAD" != 1 ]; then
+		start_spread "$dir" "$@"
+		return
+	elif [ "$REPLICA" != 1 ]; then
 		start_replicas "$dir" "$@"
 		return
 	fi
@@ -249,7 +254,10 @@ await_end() { # PID WHAT WHY
 stop_brick() { stop_process "$BRICK_PID" stratusd; }
 stop_stack() {
 	stop_mount "$MNT" "$MOUNT_PID"
-	if [ "$REPLICA" != 1 ]; then
+	if [ "$SPREAD" != 1 ]; then
+		stop_spread
+		return
+	elif [ "$REPLICA" != 1 ]; then
 		stop_replicas
 		return
 	fi
@@ -265,4 +273,8 @@ restart_brick() {
 	start_brick
 }
 
-[ "$REPLICA" = 1 ] || . "$TOP/tests/mount/replica.sh"
+if [ "$SPREAD" != 1 ]; then
+	. "$TOP/tests/mount/spread.sh"
+elif [ "$REPLICA" != 1 ]; then
+	. "$TOP/tests/mount/replica.sh"
+fi

@@ -208,10 +208,10 @@ for i in range(400):
         sys.exit(f"round {i} (seed {seed}): {reader} doesn't read what {writer} wrote at {at}")
     if os.stat(f"{a}/shared").st_size != os.stat(f"{b}/shared").st_size:
         sys.exit(f"round {i} (seed {seed}): sizes differ")
-    os.rename(f"{reader}/shared", f"{reader}/shared2")
+    os.rename(f"{reader}/shared", f"{reader}/shared.new")
     if "shared" in os.listdir(writer) or os.path.exists(f"{writer}/shared"):
         sys.exit(f"round {i} (seed {seed}): the old name is still there")
-    os.rename(f"{writer}/shared2", f"{writer}/shared")
+    os.rename(f"{writer}/shared.new", f"{writer}/shared")
 END
 	rm "$MNT/shared"
 	stop_mount "$SCRATCH/other" "$other"

@@ -53,11 +53,11 @@ for i in range(ROUNDS):
     os.close(b)
     os.chmod(A + name, 0o640)
     check("mode", stat.S_IMODE(os.stat(B + name).st_mode), 0o640)
-    os.rename(A + name, A + "/moved")
+    os.rename(A + name, A + name + "~")  # stays where it is on a volume that is spread
     assert not os.path.exists(B + name)
-    check("moved", open(B + "/moved").read(), "1" * i + "23")
-    os.unlink(B + "/moved")
-    assert not os.path.exists(A + "/moved")
+    check("moved", open(B + name + "~").read(), "1" * i + "23")
+    os.unlink(B + name + "~")
+    assert not os.path.exists(A + name + "~")
     check("listing", sorted(os.listdir(A)), ["f"])
 
 # What was written through a shared mapping and synced.

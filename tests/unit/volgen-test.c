@@ -73,7 +73,7 @@ static void each_server_serves_its_own_bricks(void **state)
 
 	(void)state;
 	make(two_servers, &files);
-	assert_int_equal(files.count, 5);
+	assert_int_equal(files.count, 3);
 	parse(&files, "server-alpha.vol", &v);
 	assert_int_equal(v.volumes, 9);
 	assert_string_equal(v.volume[8].type, "protocol/server");
@@ -102,19 +102,24 @@ static void blanks_and_addresses_survive_the_volfile(void **state)
 	volgen_free(&files);
 }
 
-static void a_client_names_its_brick_and_carries_its_translators(void **state)
+static void a_client_has_all_bricks_and_carries_its_translators(void **state)
 {
-	static const char *const types[] = { "protocol/client", "debug/trace", "debug/io-stats", "mount/fuse" };
+	static const char *const types[] = { "protocol/client", "protocol/client", "protocol/client", "cluster/dht",
+					     "debug/trace",	"debug/io-stats",  "mount/fuse" };
 	struct volgen_files files;
 	struct volfile v;
 
 	(void)state;
 	make(two_servers, &files);
-	parse(&files, "client-vol-1.vol", &v);
-	assert_int_equal(v.volumes, 4);
-	for (size_t i = 0; i < 4; i++)
+	parse(&files, "client-vol.vol", &v);
+	assert_int_equal(v.volumes, 7);
+	for (size_t i = 0; i < 7; i++)
 		assert_string_equal(v.volume[i].type, types[i]);
-	assert_string_equal(v.volume[3].subvolume[0], v.volume[2].name);
+	assert_string_equal(v.volume[3].name, "dht");
+	assert_int_equal(v.volume[3].subvolumes, 3);
+	assert_string_equal(v.volume[3].subvolume[2], "client2");
+	for (size_t i = 4; i < 7; i++)
+		assert_string_equal(v.volume[i].subvolume[0], v.volume[i - 1].name);
 	assert_string_equal(value(&v, "client1", "remote-host"), "2001:db8::1");
 	assert_string_equal(value(&v, "client1", "remote-subvolume"), "brick1");
 	assert_string_equal(value(&v, "client1", "max-wait"), "5s");
@@ -161,6 +166,45 @@ static void a_replica_set_has_one_client_and_a_coordinator(void **state)
 	volgen_free(&files);
 }
 
+/* Six bricks: brickN is the (N % replica)th member of set N / replica. */
+#define BRICK_AT(n) "  - {server: a, directory: /d" #n ", id: " IDS(n) "}\n"
+#define SIX	    "bricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BRICK_AT(4) BRICK_AT(5) BRICK_AT(6)
+
+static void sets_follow_each_other_and_each_has_a_coordinator(void **state)
+{
+	static const char *const types[] = { "protocol/client", "protocol/client", "protocol/client", "cluster/afr",
+					     "protocol/client", "protocol/client", "protocol/client", "cluster/afr",
+					     "cluster/dht",	"mount/fuse" };
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make("volume: v\nid: " IDS(9) "\nreplica: 3\narbiter: true\nservers: {a: {host: h}}\n" SIX, &files);
+	assert_int_equal(files.count, 4);
+	parse(&files, "client-v.vol", &v);
+	assert_int_equal(v.volumes, 10);
+	for (size_t i = 0; i < 10; i++)
+		assert_string_equal(v.volume[i].type, types[i]);
+	assert_string_equal(v.volume[8].subvolume[0], "afr0");
+	assert_string_equal(v.volume[8].subvolume[1], "afr1");
+	assert_string_equal(v.volume[7].subvolume[0], "client3");
+	assert_string_equal(value(&v, "afr1", "arbiter"), "on");
+	volfile_free(&v);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0", "member"), "0");
+	assert_string_equal(value(&v, "brick4", "member"), "1");
+	volfile_free(&v);
+	parse(&files, "coordinator-v:1.vol", &v);
+	assert_int_equal(v.volumes, 4);
+	assert_string_equal(v.volume[3].name, "coordinator1");
+	assert_string_equal(v.volume[3].subvolume[0], "client3");
+	assert_string_equal(value(&v, "coordinator1", "volume"), "v:1");
+	assert_string_equal(value(&v, "coordinator1", "state-file"), "/var/lib/stratus/v:1.view");
+	assert_string_equal(value(&v, "coordinator1", "secret-file"), "/var/lib/stratus/v.secret");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
 {
 	struct volgen_files files;
@@ -170,7 +214,7 @@ static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state
 	make("volume: v\nid: " IDS(9) "\nservers: {a: {host: h}}\nbricks:\n  - {server: a, directory: /d, id: " IDS(
 		     1) "}\n  - {server: a, directory: /e, port: 7000, id: " IDS(2) "}\n",
 	     &files);
-	assert_int_equal(files.count, 4);
+	assert_int_equal(files.count, 3);
 	parse(&files, "server-a.vol", &v);
 	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick0");
 	assert_int_equal(v.volume[v.volumes - 1].subvolumes, 1);
@@ -179,7 +223,7 @@ static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state
 	assert_string_equal(v.volume[v.volumes - 1].subvolume[0], "brick1");
 	assert_string_equal(value(&v, "server", "listen"), "h:7000");
 	volfile_free(&v);
-	parse(&files, "client-v-1.vol", &v);
+	parse(&files, "client-v.vol", &v);
 	assert_string_equal(value(&v, "client1", "remote-port"), "7000");
 	volfile_free(&v);
 	volgen_free(&files);
@@ -355,7 +399,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_server_serves_its_own_bricks),
 		cmocka_unit_test(blanks_and_addresses_survive_the_volfile),
-		cmocka_unit_test(a_client_names_its_brick_and_carries_its_translators),
+		cmocka_unit_test(a_client_has_all_bricks_and_carries_its_translators),
+		cmocka_unit_test(sets_follow_each_other_and_each_has_a_coordinator),
 		cmocka_unit_test(a_replica_set_has_one_client_and_a_coordinator),
 		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
 		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),

@@ -104,9 +104,8 @@ struct afr {
 	atomic_uint up;		     /* children that are connected */
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
-	atomic_uint_fast64_t moment; /* the last that was given */
-	pthread_mutex_t lock;	     /* guards what follows */
-	struct task_cond changed;    /* the view did, or a member went down */
+	pthread_mutex_t lock;	  /* guards what follows */
+	struct task_cond changed; /* the view did, or a member went down */
 	struct view view;
 	bool stale;
 	uint64_t sequence;			       /* the last given */
@@ -151,11 +150,11 @@ void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
 /* believe.c */
-uint64_t afr_moment(struct afr *);
+uint64_t afr_moment(void);
 uint64_t afr_believe(struct xlator *, struct inode *, enum believe, uint64_t since);
 /* With the object's lock held. */
 void object_gained(struct afr *, struct object *);
-void object_touched(struct afr *, struct object *, enum touch);
+void object_touched(struct object *, enum touch);
 /* Nobody else has changed names in it since that moment. */
 bool object_names_hold(struct afr *, struct object *, uint64_t since);
 /* Takes the tokens of the directory and of what it lists, as far as they are free. True: what was listed must be read again to be believed. */
@@ -186,8 +185,8 @@ void object_named(struct afr *, struct inode *, struct inode *parent, const char
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
-int spans_lock(struct afr *, struct object **, struct span *, unsigned count, uint64_t deadline);
-void spans_unlock(struct afr *, struct object **, struct span *, unsigned count);
+int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
+void spans_unlock(struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,
 		bool); /* the change is under way; or it is known that it is not done */
 void spans_undone(struct afr *, struct object **, unsigned count); /* it failed, and members may have done it */

@@ -12,27 +12,31 @@
 
 enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, LISTING_TAKEN_MS = 20 };
 
-static uint64_t next_moment(struct afr *a)
+/* The last that was given. One for all replica sets of the process, so that a translator over several of them (cluster/dht) can hand on what
+ * one of them gave, and later than any of an instance before. */
+static atomic_uint_fast64_t moment = 1;
+
+static uint64_t next_moment(void)
 {
-	return atomic_fetch_add(&a->moment, 1) + 1;
+	return atomic_fetch_add(&moment, 1) + 1;
 }
 
-uint64_t afr_moment(struct afr *a)
+uint64_t afr_moment(void)
 {
-	return atomic_load(&a->moment);
+	return atomic_load(&moment);
 }
 
 void object_gained(struct afr *a, struct object *o)
 {
-	o->gained = next_moment(a);
+	o->gained = next_moment();
 	pthread_mutex_lock(&a->lock);
 	o->gaps = a->gaps;
 	pthread_mutex_unlock(&a->lock);
 }
 
-void object_touched(struct afr *a, struct object *o, enum touch what)
+void object_touched(struct object *o, enum touch what)
 {
-	o->touched[TOUCH_ANY] = next_moment(a);
+	o->touched[TOUCH_ANY] = next_moment();
 	if (what == TOUCH_META)
 		o->touched[TOUCH_META] = o->touched[TOUCH_ANY];
 }
@@ -274,7 +278,7 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 
 	if (!inode) {
 		proved_epoch(a, &gaps); /* their word comes while something is read */
-		return afr_moment(a);
+		return afr_moment();
 	}
 	if (!o)
 		return 0;

@@ -209,7 +209,7 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 		    const struct replica_stamp *stamp)
 {
 	char copy[512] __attribute__((aligned(16)));
-	uint64_t before = rq->deadline_ns, since = afr_moment(a);
+	uint64_t before = rq->deadline_ns, since = afr_moment();
 	struct buffer *empty = NULL;
 	int err;
 

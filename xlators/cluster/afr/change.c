@@ -561,7 +561,7 @@ static void note_size(const struct changing *c, int err)
 
 static int change(struct changing *c)
 {
-	int err = spans_lock(c->a, c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
+	int err = spans_lock(c->plan.spanned, c->plan.span, c->plan.spans, c->deadline);
 
 	if (err)
 		return err;
@@ -569,7 +569,7 @@ static int change(struct changing *c)
 	note_size(c, err);
 	if (err && !c->clean)
 		doubt(c);
-	spans_unlock(c->a, c->plan.spanned, c->plan.span, c->plan.spans);
+	spans_unlock(c->plan.spanned, c->plan.span, c->plan.spans);
 	return err;
 }
 

@@ -479,7 +479,7 @@ static int list_believed(struct afr *a, struct request *rq, int member, const st
 	if (err || !rq->moment || !(in->flags & READDIR_PLUS) || !afr_take_listed(a, in->file->inode, &first.entries))
 		return err;
 	memset(out, 0, sizeof(*out));
-	rq->moment = afr_moment(a);
+	rq->moment = afr_moment();
 	err = one_call(a, rq, member, FOP_readdir, in, out, NULL);
 	fop_out_clear(FOP_readdir, &first);
 	return err;

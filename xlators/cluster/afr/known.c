@@ -32,7 +32,7 @@ void directory_changed(struct afr *a, const struct loc *loc)
 
 	pthread_mutex_lock(&a->lock);
 	k = place(a, &loc->parent->gfid, hash);
-	*k = (struct known_directory){ loc->parent->gfid, { { 0 } }, hash, afr_moment(a) };
+	*k = (struct known_directory){ loc->parent->gfid, { { 0 } }, hash, afr_moment() };
 	pthread_mutex_unlock(&a->lock);
 }
 

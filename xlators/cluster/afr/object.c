@@ -166,7 +166,7 @@ static int span_lock(struct object *o, struct span *s, uint64_t deadline)
 	return err;
 }
 
-static void span_unlock(struct afr *a, struct object *o, struct span *s)
+static void span_unlock(struct object *o, struct span *s)
 {
 	struct span **at;
 
@@ -174,29 +174,29 @@ static void span_unlock(struct afr *a, struct object *o, struct span *s)
 	for (at = &o->spans; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
-	object_touched(a, o, s->kind == SPAN_ALL ? TOUCH_META : TOUCH_ANY);
+	object_touched(o, s->kind == SPAN_ALL ? TOUCH_META : TOUCH_ANY);
 	pthread_mutex_unlock(&o->lock);
 	task_cond_broadcast(&o->changed);
 }
 
-int spans_lock(struct afr *a, struct object **o, struct span *s, unsigned count, uint64_t deadline)
+int spans_lock(struct object **o, struct span *s, unsigned count, uint64_t deadline)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		err = span_lock(o[i], &s[i], deadline);
 		if (err) {
-			spans_unlock(a, o, s, i);
+			spans_unlock(o, s, i);
 			return err == -ETIMEDOUT ? -EIO : err;
 		}
 	}
 	return 0;
 }
 
-void spans_unlock(struct afr *a, struct object **o, struct span *s, unsigned count)
+void spans_unlock(struct object **o, struct span *s, unsigned count)
 {
 	while (count-- > 0)
-		span_unlock(a, o[count], &s[count]);
+		span_unlock(o[count], &s[count]);
 }
 
 void spans_sent(struct object **o, struct span *s, unsigned count, bool on)

@@ -40,9 +40,13 @@ static int encode(const struct view *v, struct owed owed, struct blob *value)
 
 /* ---- the cluster's ---- */
 
+/* "view/VOLUME"; of one of several sets, which is called VOLUME:NUMBER, "view.NUMBER/VOLUME", for keys have no colons. */
 static void key_of(const struct coordinator *c, char key[128])
 {
-	snprintf(key, 128, "view/%s", c->volume);
+	int length = (int)strcspn(c->volume, ":");
+	const char *number = c->volume[length] ? c->volume + length + 1 : "";
+
+	snprintf(key, 128, "view%s%s/%.*s", *number ? "." : "", number, length, c->volume);
 }
 
 static int cluster_read(struct coordinator *c, const struct cluster_register *r, struct view *v, struct owed *owed,

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+# For lib.sh: a volume that is spread over SPREAD bricks, or over SPREAD sets of REPLICA (2, 3, or 3a with an arbiter), as `stratus volgen`
+# makes it. Each server has one brick of each set, and is a process; so is what coordinates the sets.
+#
+# start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
+declare -a SERVER_PID=()
+SETS=$SPREAD
+MEMBERS=${REPLICA%a}
+BRICKS=$((SETS * MEMBERS))
+
+server_of() { if [ "$MEMBERS" = 1 ]; then echo "$1"; else echo $(($1 % MEMBERS)); fi; }
+servers() { if [ "$MEMBERS" = 1 ]; then echo "$BRICKS"; else echo "$MEMBERS"; fi; }
+
+# write_spread_spec ["NAME VALUE"|+TYPE...]
+write_spread_spec() {
+	local i option above= given=
+	for option; do
+		if [ "${option#+}" != "$option" ]; then
+			above=$above${above:+, }${option#+}
+		else
+			given=$given${given:+, }${option%% *}:\ ${option#* }
+		fi
+	done
+	{
+		printf 'volume: v\nid: %s\n' "$VOLUME_ID"
+		[ "$MEMBERS" = 1 ] || printf 'replica: %s\n' "$MEMBERS"
+		[ "$REPLICA" = "$MEMBERS" ] || printf 'arbiter: true\n'
+		printf 'servers:\n'
+		for ((i = 0; i < $(servers); i++)); do printf '  s%s: {host: 127.0.0.1, port: %s}\n' "$i" "$(free_port)"; done
+		printf 'bricks:\n'
+		for ((i = 0; i < BRICKS; i++)); do
+			printf '  - {server: s%s, directory: %s/brick%s, id: %s}\n' "$(server_of "$i")" "$STACK" "$i" "$(uuid)"
+		done
+		printf 'client-translators: [%s]\n' "$above"
+		[ -z "$given" ] || printf 'options: {protocol/client: {%s}}\n' "$given"
+	} >"$STACK/spec.yaml"
+}
+start_server() { # NUMBER
+	"$STRATUSD" --foreground "$STACK/server-s$1.vol" >>"$STACK/server$1.log" 2>&1 &
+	SERVER_PID[$1]=$!
+	PIDS[${SERVER_PID[$1]}]="stratusd of server $1"
+	wait_until 20 server_serves "$1" || fail "server $1 does not listen"
+	! gone "${SERVER_PID[$1]}" || fail "server $1 has ended at its start"
+}
+server_serves() { gone "${SERVER_PID[$1]}" || grep -q "serving" <(tail -n 20 "$STACK/server$1.log"); }
+kill_server() { # NUMBER
+	kill -9 "${SERVER_PID[$1]}"
+	wait "${SERVER_PID[$1]}" 2>/dev/null || true
+	unset "PIDS[${SERVER_PID[$1]}]"
+	: >"$STACK/server$1.log"
+}
+start_coordinators() {
+	"$STRATUSD" --foreground "$STACK"/coordinator-*.vol >>"$STACK/coordinator.log" 2>&1 &
+	COORDINATOR_PID=$!
+	PIDS[$COORDINATOR_PID]=coordinator
+}
+# brick_is NUMBER STATE: out, back or in, by the coordinator of its set.
+brick_is() {
+	[ "$("$STRATUS" heal status --stratusd "$COORDINATOR_PID" --json |
+		json "[s['members'][$(($1 % MEMBERS))]['state'] for s in d if s['volume'].rpartition(':')[2] == '$(($1 / MEMBERS))']")" = "['$2']" ]
+}
+all_in() { local i; for ((i = 0; i < BRICKS; i++)); do brick_is "$i" in || return 1; done; }
+
+start_spread() {
+	local dir=$1 i
+	shift
+	STACK=$dir MNT=$dir/mnt CLIENT_VOL=$dir/client-v.vol VOLUME_ID=$(uuid)
+	mkdir -p "$MNT"
+	write_spread_spec "$@"
+	"$STRATUS" volgen "$STACK/spec.yaml" --out "$STACK" --state "$STACK" >/dev/null || fail "no volfiles"
+	(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$STACK/v.secret")
+	for ((i = 0; i < BRICKS; i++)); do
+		mkdir -p "$STACK/brick$i/.stratus"
+		cp -p "$STACK/v.secret" "$STACK/brick$i/.stratus/secret"
+	done
+	for ((i = 0; i < $(servers); i++)); do start_server "$i"; done
+	if [ "$MEMBERS" != 1 ]; then
+		start_coordinators
+		wait_until 30 all_in || fail "the sets do not come together"
+	fi
+	start_mount "$MNT"
+	MOUNT_PID=$LAST_PID
+}
+stop_spread() {
+	local i
+	[ "$MEMBERS" = 1 ] || compare_sets
+	[ "$MEMBERS" = 1 ] || stop_process "$COORDINATOR_PID" "the coordinator"
+	for ((i = 0; i < $(servers); i++)); do stop_process "${SERVER_PID[i]}" "server $i"; done
+}
+# Nobody is mounted any more: the members come to rest, and then hold the same.
+compare_sets() {
+	local i
+	wait_until 60 sets_rest || fail "the members do not come to rest: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+	for ((i = 0; i < BRICKS; i++)); do
+		[ $((i % MEMBERS)) != 0 ] || continue
+		python3 "$TOP/tests/mount/same.py" "$STACK/brick$((i / MEMBERS * MEMBERS))" "$STACK/brick$i" \
+			$([ "$REPLICA" != "$MEMBERS" ] && [ $((i % MEMBERS)) = 2 ] && echo --no-data) >"$STACK/differences" ||
+			fail "brick $i differs from the first of its set: $(head -n 5 "$STACK/differences")"
+	done
+	say "the bricks of each set are equal"
+}
+sets_rest() {
+	local i
+	all_in || return 1
+	for ((i = 0; i < $(servers); i++)); do
+		[ "$("$STRATUS" dump "${SERVER_PID[i]}" | grep -c -x '  unresolved: 0')" = "$SETS" ] || return 1
+	done
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht over bricks in memory: where names are, what is refused, the root's attributes and listing, and a subvolume that fails. */
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "layout.h"
+#include "test-tasks.h"
+#include "tree.h"
+
+enum { SUBVOLUMES = 4 };
+static struct tree tree;
+static int failures;
+
+#define CHECK(condition)                                                                                                       \
+	do {                                                                                                                   \
+		if (!(condition)) {                                                                                            \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
+			failures++;                                                                                            \
+			return;                                                                                                \
+		}                                                                                                              \
+	} while (0)
+
+/* m0 to m3 in memory, e0 to e3 above them with which they fail, dht above these. */
+static void run(task_fn *fn, const char *options)
+{
+	struct problem problem = { "" };
+	char text[4096];
+	int n = 0;
+
+	for (int i = 0; i < SUBVOLUMES; i++)
+		n += snprintf(
+			text + n, sizeof(text) - n,
+			"volume m%d\n type debug/memory\nend-volume\n"
+			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes m%d\nend-volume\n",
+			i, i, i);
+	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n subvolumes e0 e1 e2 e3\nend-volume\n",
+		 options);
+	failures = 0;
+	if (tree_open(&tree, text, &problem))
+		fail_msg("%s", problem.text);
+	assert_int_equal(task_call(fn, NULL), 0);
+	tree_close(&tree);
+	assert_int_equal(failures, 0);
+}
+
+#define PROPERTY_WITH(name, options)                                                                                           \
+	static void name##_(void *arg);                                                                                        \
+	static void name(void **state)                                                                                         \
+	{                                                                                                                      \
+		(void)state;                                                                                                   \
+		run(name##_, options);                                                                                         \
+	}                                                                                                                      \
+	static void name##_(void *arg __attribute__((unused)))
+#define PROPERTY(name) PROPERTY_WITH(name, "")
+
+static void at(const char *volume)
+{
+	tree.at = tree_find(&tree, volume);
+}
+
+static void set_option(int child, const char *option, const char *value)
+{
+	struct problem problem = { "" };
+	char name[8];
+	struct xlator *x;
+
+	snprintf(name, sizeof(name), "e%d", child);
+	x = tree_find(&tree, name);
+	if (option_change(x->type->options, x->private, x->name, option, value, &problem))
+		abort();
+	x->type->reconfigure(x, option_find(x->type->options, option));
+}
+
+static void let_fail(int child, const char *fops, const char *why)
+{
+	set_option(child, "fops", fops);
+	set_option(child, "errno", why);
+	set_option(child, "percent", "100");
+}
+
+static void let_work(int child)
+{
+	set_option(child, "percent", "0");
+}
+
+/* At which of the bricks there is something called so; -1: at none, -2: at several. */
+static int holder(const char *path)
+{
+	char volume[8];
+	struct attr a;
+	int found = -1;
+
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		if (!tree_getattr(&tree, path, &a))
+			found = found == -1 ? i : -2;
+	}
+	at("dht");
+	return found;
+}
+
+static int owner(const char *name)
+{
+	struct layout l = { .version = 1, .count = SUBVOLUMES };
+
+	for (unsigned i = 0; i < SUBVOLUMES; i++)
+		l.member[i] = (struct layout_member){ i, 1, 1 };
+	return (int)layout_owner(&l, layout_key(&gfid_root, name))->id;
+}
+
+/* A name of the root that is at that subvolume. In one of four buffers. */
+static const char *name_at(int child, const char *prefix)
+{
+	static char names[4][64];
+	static unsigned next;
+	char *name = names[next++ % 4];
+
+	for (int i = 0; !i || owner(name) != child; i++)
+		snprintf(name, 64, "%s%d", prefix, i);
+	return name;
+}
+
+PROPERTY(names_of_the_root_are_at_their_owners_and_what_is_below_with_them)
+{
+	char path[64];
+	int top;
+
+	for (int i = 0; i < 64; i++) {
+		snprintf(path, sizeof(path), "d%d", i);
+		CHECK_INT(tree_mkdir(&tree, path, 0755), 0);
+		CHECK_INT(holder(path), owner(path));
+		snprintf(path, sizeof(path), "d%d/f", i);
+		CHECK_INT(tree_create(&tree, path, O_RDWR, 0644, NULL), 0);
+		snprintf(path, sizeof(path), "d%d/d", i);
+		CHECK_INT(tree_mkdir(&tree, path, 0755), 0);
+		snprintf(path, sizeof(path), "d%d", i);
+		CHECK_INT(holder(path), owner(path));
+		top = owner(path);
+		snprintf(path, sizeof(path), "d%d/f", i);
+		CHECK_INT(holder(path), top);
+	}
+	CHECK_INT(tree_unlink(&tree, "d7/f"), 0);
+	CHECK_INT(tree_rmdir(&tree, "d7/d"), 0);
+	CHECK_INT(tree_rmdir(&tree, "d7"), 0);
+	CHECK_INT(holder("d7"), -1);
+}
+
+PROPERTY(what_is_written_is_read)
+{
+	struct file *file;
+	struct buffer *data = NULL;
+	char name[16];
+	size_t size;
+
+	for (int i = 0; i < 16; i++) {
+		snprintf(name, sizeof(name), "file%d", i);
+		CHECK_INT(tree_create(&tree, name, O_RDWR, 0644, &file), 0);
+		CHECK_INT(tree_write(&tree, file, 0, name, strlen(name)), 0);
+		tree_release(&tree, file);
+		CHECK_INT(tree_open_file(&tree, name, O_RDONLY, &file), 0);
+		CHECK_INT(tree_read(&tree, file, 0, 16, &data), 0);
+		buffer_bytes(data, &size);
+		CHECK_INT(size, strlen(name));
+		buffer_unref(data);
+		tree_release(&tree, file);
+	}
+}
+
+PROPERTY(a_name_under_which_a_file_is_written_first_is_where_it_will_be)
+{
+	static const char *const forms[] = { ".%s.Ab12Cd", "%s.tmp", "%s~", "%s.new", "%s.part", "%s.lock" };
+	char name[32], first[64];
+
+	for (int i = 0; i < 24; i++) {
+		snprintf(name, sizeof(name), "report-%d", i);
+		snprintf(first, sizeof(first), forms[i % 6], name);
+		CHECK_INT(tree_create(&tree, first, O_RDWR, 0644, NULL), 0);
+		CHECK_INT(tree_rename(&tree, first, name, 0), 0);
+		CHECK_INT(holder(name), owner(name));
+	}
+}
+
+PROPERTY(what_is_over_several_subvolumes_is_refused)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(0, "c");
+	struct copy_range_in in = { .length = 10 };
+	struct copy_range_out out = { 0 };
+	char inside[64];
+
+	CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+	snprintf(inside, sizeof(inside), "%s/f", a);
+	CHECK_INT(tree_create(&tree, inside, O_RDWR, 0644, &in.from), 0);
+	CHECK_INT(tree_rename(&tree, inside, b, 0), -EXDEV);
+	CHECK_INT(tree_link(&tree, inside, b), -EXDEV);
+	CHECK_INT(tree_rename(&tree, a, b, 0), -EXDEV);
+	CHECK_INT(holder(b), -1);
+	CHECK_INT(tree_rename(&tree, inside, c, 0), 0); /* at the same */
+	CHECK_INT(tree_link(&tree, c, inside), 0);
+	CHECK_INT(tree_rename(&tree, c, inside, RENAME_EXCHANGE), 0);
+	CHECK_INT(tree_create(&tree, b, O_RDWR, 0644, &in.to), 0);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_copy_range, &in, &out), -EXDEV);
+	tree_release(&tree, in.from);
+	tree_release(&tree, in.to);
+}
+
+/* ---- the root's attributes ---- */
+
+static int chmod_root(mode_t mode)
+{
+	struct setattr set = { .valid = SET_MODE, .mode = mode };
+
+	return tree_setattr(&tree, "", &set);
+}
+
+static unsigned mode_at(int child)
+{
+	char volume[8];
+	struct attr a = { 0 };
+
+	snprintf(volume, sizeof(volume), "m%d", child);
+	at(volume);
+	tree_getattr(&tree, "", &a);
+	at("dht");
+	return a.mode & 07777;
+}
+
+PROPERTY(the_root_has_one_mode_everywhere)
+{
+	CHECK_INT(chmod_root(0751), 0);
+	for (int i = 0; i < SUBVOLUMES; i++)
+		CHECK_INT(mode_at(i), 0751);
+	let_fail(2, "setattr", "EIO");
+	CHECK_INT(chmod_root(0700), -EIO);
+	for (int i = 0; i < SUBVOLUMES; i++)
+		CHECK_INT(mode_at(i), 0751);
+}
+
+PROPERTY(the_roots_acl_is_everywhere_and_other_xattrs_at_home)
+{
+	static const uint8_t acl[] = { 2, 0, 0,	  0,   1,   0,	 7,  0, 255, 255, 255, 255, 4,	 0,
+				       5, 0, 255, 255, 255, 255, 32, 0, 5,   0,	  255, 255, 255, 255 };
+	struct blob value = { 0 };
+	char volume[8];
+
+	CHECK_INT(tree_setxattr(&tree, "", "system.posix_acl_default", acl, sizeof(acl), 0), 0);
+	CHECK_INT(tree_setxattr(&tree, "", "user.note", "x", 1, 0), 0);
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		CHECK_INT(tree_getxattr(&tree, "", "system.posix_acl_default", &value), 0);
+		free(value.bytes);
+		CHECK_INT(tree_getxattr(&tree, "", "user.note", &value), i ? -ENODATA : 0);
+		if (!i)
+			free(value.bytes);
+	}
+	at("dht");
+	let_fail(3, "setxattr,removexattr", "ENOSPC");
+	CHECK_INT(tree_removexattr(&tree, "", "system.posix_acl_default"), -ENOSPC);
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		CHECK_INT(tree_getxattr(&tree, "", "system.posix_acl_default", &value), 0);
+		free(value.bytes);
+	}
+	at("dht");
+	CHECK_INT(tree_setxattr(&tree, "", "trusted.dht.layout", "x", 1, 0), -EPERM);
+}
+
+PROPERTY(the_root_counts_all_its_directories_and_shows_the_latest_times)
+{
+	struct attr before, after;
+	char name[16];
+
+	CHECK_INT(tree_getattr(&tree, "", &before), 0);
+	CHECK_INT(before.nlink, 2);
+	for (int i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "d%d", i);
+		tree.time_ns = (uint64_t)(i + 1) * 1000000000 + before.mtime.sec * 1000000000;
+		CHECK_INT(tree_mkdir(&tree, name, 0755), 0);
+		CHECK_INT(tree_getattr(&tree, "", &after), 0);
+		CHECK_INT(after.nlink, 3 + i);
+		CHECK_INT(after.mtime.sec, before.mtime.sec + i + 1);
+	}
+	tree.time_ns = 0;
+}
+
+/* ---- listings ---- */
+
+struct seen {
+	struct file *file;
+	uint64_t after[2048]; /* where to go on after an entry */
+	char name[2048][32];
+	unsigned count;
+};
+static struct seen seen;
+
+/* As many as come at once from there on; the count, or -errno. */
+static int list_at(uint64_t offset, uint32_t size, struct readdir_out *out)
+{
+	struct readdir_in in = { .file = seen.file, .offset = offset, .size = size, .flags = READDIR_PLUS };
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = tree_call(&tree, tree.at, FOP_readdir, &in, out);
+	return err ? err : (int)out->entries.count;
+}
+
+static int list_all(uint32_t size)
+{
+	struct readdir_out out;
+	uint64_t offset = 0;
+	int n;
+
+	seen.count = 0;
+	while ((n = list_at(offset, size, &out)) > 0) {
+		bool end = out.entries.end;
+
+		for (int i = 0; i < n && seen.count < 2048; i++) {
+			snprintf(seen.name[seen.count], sizeof(seen.name[0]), "%s", out.entries.entry[i].name);
+			offset = seen.after[seen.count++] = out.entries.entry[i].next_offset;
+		}
+		fop_out_clear(FOP_readdir, &out);
+		if (end)
+			break;
+	}
+	return n < 0 ? n : (int)seen.count;
+}
+
+static int make_files(int count)
+{
+	char name[32];
+	int err = 0;
+
+	for (int i = 0; i < count && !err; i++) {
+		snprintf(name, sizeof(name), "f%04d", i);
+		err = tree_create(&tree, name, O_RDWR, 0644, NULL);
+	}
+	return err;
+}
+
+/* The entry that comes at that place. */
+static const char *name_after(uint64_t offset)
+{
+	static char name[32];
+	struct readdir_out out;
+	int n = list_at(offset, 200, &out);
+
+	snprintf(name, sizeof(name), "%s", n > 0 ? out.entries.entry[0].name : n ? "?" : "");
+	if (n >= 0)
+		fop_out_clear(FOP_readdir, &out);
+	return name;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+PROPERTY(each_name_is_listed_once)
+{
+	static char sorted[2048][32];
+
+	CHECK_INT(make_files(500), 0);
+	for (uint32_t size = 200; size < 200000; size *= 10) {
+		CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+		CHECK_INT(list_all(size), 500);
+		memcpy(sorted, seen.name, sizeof(sorted));
+		qsort(sorted, seen.count, sizeof(sorted[0]), compare_names);
+		for (unsigned i = 0; i < 500; i++)
+			CHECK_INT(atoi(sorted[i] + 1), i);
+		tree_release(&tree, seen.file);
+	}
+}
+
+static void seek_about(unsigned times)
+{
+	for (unsigned i = 0; i < times; i++) {
+		unsigned to = (unsigned)rand() % (seen.count - 1);
+
+		if (strcmp(name_after(seen.after[to]), seen.name[to + 1])) {
+			fprintf(stderr, "after %u comes %s, not %s\n", to, name_after(seen.after[to]), seen.name[to + 1]);
+			failures++;
+			return;
+		}
+	}
+}
+
+PROPERTY(seekdir_comes_back_to_the_same_place)
+{
+	CHECK_INT(make_files(600), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 600);
+	seek_about(300);
+	CHECK(!strcmp(name_after(0), seen.name[0]));
+	CHECK(!strcmp(name_after(seen.after[599]), ""));
+	seek_about(300);
+	tree_release(&tree, seen.file);
+}
+
+PROPERTY(places_stay_when_names_come_and_go)
+{
+	char name[32];
+
+	CHECK_INT(make_files(400), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 400);
+	for (unsigned i = 1; i < 400; i += 3) { /* after seen.name[i - 1] comes what came after this one */
+		CHECK_INT(tree_unlink(&tree, seen.name[i]), 0);
+		snprintf(name, sizeof(name), "new%u", i);
+		CHECK_INT(tree_create(&tree, name, O_RDWR, 0644, NULL), 0);
+	}
+	for (unsigned i = 1; i + 2 < 400; i += 3) {
+		const char *next = name_after(seen.after[i]);
+
+		CHECK(!strcmp(next, seen.name[i + 1]) || !strncmp(next, "new", 3));
+		next = name_after(seen.after[i - 1]);
+		CHECK(!strcmp(next, seen.name[i + 1]) || !strncmp(next, "new", 3));
+	}
+	tree_release(&tree, seen.file);
+}
+
+PROPERTY_WITH(a_short_log_finds_old_places_by_counting, "option log-size 256")
+{
+	CHECK_INT(make_files(2000), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 2000);
+	seek_about(500);
+	tree_release(&tree, seen.file);
+}
+
+/* ---- a subvolume that can't be reached ---- */
+
+PROPERTY(only_what_is_at_a_lost_subvolume_is_lost)
+{
+	const char *there = name_at(1, "x"), *elsewhere = name_at(2, "y");
+	struct statfs_in in = { .inode = NULL };
+	struct statfs_out all = { 0 }, some = { 0 };
+	struct attr a;
+	struct event down = { .kind = EVENT_CHILD_DOWN };
+
+	CHECK_INT(tree_create(&tree, there, O_RDWR, 0644, NULL), 0);
+	CHECK_INT(tree_create(&tree, elsewhere, O_RDWR, 0644, NULL), 0);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_statfs, &in, &all), 0);
+	CHECK_INT(make_files(100), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	let_fail(1, "all", "ENOTCONN");
+	CHECK_INT(tree_getattr(&tree, there, &a), -ENOTCONN);
+	CHECK_INT(tree_getattr(&tree, elsewhere, &a), 0);
+	CHECK_INT(tree_getattr(&tree, "", &a), 0);
+	CHECK_INT(tree_access(&tree, "", 4), 0);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_statfs, &in, &some), 0);
+	CHECK(some.statfs.blocks && some.statfs.blocks < all.statfs.blocks);
+	CHECK_INT(list_all(100000), -EIO); /* not a shorter list */
+	CHECK(seen.count > 0);
+	CHECK_INT(chmod_root(0700), -ENOTCONN);
+	CHECK_INT(mode_at(0), 0755);
+	tree_release(&tree, seen.file);
+	event_up(tree_find(&tree, "e1"), &down);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	let_work(1); /* it is back when the listing comes there */
+	CHECK_INT(list_all(100000), 102);
+	tree_release(&tree, seen.file);
+	for (int i = 0; i < SUBVOLUMES; i++)
+		let_fail(i, "all", "ENOTCONN");
+	CHECK_INT(tree_getattr(&tree, "", &a), -ENOTCONN);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_statfs, &in, &some), -ENOTCONN);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), -ENOTCONN);
+}
+
+PROPERTY(an_inode_that_nobody_has_looked_up_here_is_found)
+{
+	const char *name = name_at(3, "f");
+	struct getattr_in in = { 0 };
+	struct getattr_out out = { 0 };
+
+	CHECK_INT(tree_create(&tree, name, O_RDWR, 0640, NULL), 0);
+	at("m3");
+	CHECK_INT(tree_walk(&tree, name, &in.inode), 0);
+	at("dht");
+	CHECK_INT(tree_call(&tree, tree.at, FOP_getattr, &in, &out), 0);
+	CHECK_INT(out.attr.mode & 07777, 0640);
+	inode_unref(in.inode);
+}
+
+PROPERTY(what_is_kept_for_dht_is_nobodys)
+{
+	struct attr a;
+
+	CHECK_INT(tree_mkdir(&tree, ".stratus.dht", 0755), -EPERM);
+	CHECK_INT(tree_getattr(&tree, ".stratus.dht", &a), -ENOENT);
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, "d/.stratus.dht", 0755), 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_the_root_are_at_their_owners_and_what_is_below_with_them),
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(a_name_under_which_a_file_is_written_first_is_where_it_will_be),
+		cmocka_unit_test(what_is_over_several_subvolumes_is_refused),
+		cmocka_unit_test(the_root_has_one_mode_everywhere),
+		cmocka_unit_test(the_roots_acl_is_everywhere_and_other_xattrs_at_home),
+		cmocka_unit_test(the_root_counts_all_its_directories_and_shows_the_latest_times),
+		cmocka_unit_test(each_name_is_listed_once),
+		cmocka_unit_test(seekdir_comes_back_to_the_same_place),
+		cmocka_unit_test(places_stay_when_names_come_and_go),
+		cmocka_unit_test(a_short_log_finds_old_places_by_counting),
+		cmocka_unit_test(only_what_is_at_a_lost_subvolume_is_lost),
+		cmocka_unit_test(an_inode_that_nobody_has_looked_up_here_is_found),
+		cmocka_unit_test(what_is_kept_for_dht_is_nobodys),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

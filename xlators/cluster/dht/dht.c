@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht: one tree over several subvolumes. The root is at all of them, and a name in it at the one that the layout chooses; whatever is
+ * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
+#include "dht.h"
+
+static const struct option options[] = {
+	{ "log-size", OPTION_INT, OPTION_AT(struct dht, log_size), "65536",
+	  "places (24 bytes, and 8 to 16 in a table) that each open root remembers for seekdir(3) before it keeps fewer of the older ones",
+	  256, 1 << 24 },
+	{ NULL },
+};
+
+/* ---- which subvolumes ---- */
+
+uint64_t present_of(struct dht *d)
+{
+	uint64_t present = all_of(d) & ~atomic_load(&d->down);
+
+	return present ? present : all_of(d);
+}
+
+struct inode *root_of(struct dht *d)
+{
+	return inode_get(d->x->inodes, &gfid_root, S_IFDIR);
+}
+
+int root_owner(const struct dht *d, const char *name)
+{
+	return (int)layout_owner(&d->root, layout_key(&gfid_root, name))->id;
+}
+
+/* ---- which one has an object: a number in the inode's slot ---- */
+
+static void *slot_of(int child)
+{
+	return (void *)(uintptr_t)(child + 1);
+}
+
+static int place_of(struct dht *d, struct inode *inode)
+{
+	return (int)(uintptr_t)inode_slot(inode, d->x) - 1;
+}
+
+int note_place(struct dht *d, struct inode *inode, int child)
+{
+	char text[GFID_TEXT];
+	int err, known;
+
+	if (!inode || is_root(inode))
+		return 0;
+	err = place_of(d, inode) == child ? 0 : inode_slot_set(inode, d->x, slot_of(child));
+	known = err == -EEXIST ? place_of(d, inode) : child;
+	if (known == child)
+		return err == -EEXIST ? 0 : err;
+	log_error(d->x, NULL, "object %s is at %s and at %s: somebody has copied what belongs to bricks; remove one by hand",
+		  gfid_text(&inode->gfid, text), d->x->child[known]->name, d->x->child[child]->name);
+	return -EIO;
+}
+
+/* In a graph that has taken an older one's place, inodes are known that nobody has looked up here: all are asked. */
+static int find_place(struct request *rq, struct dht *d, struct inode *inode, int *child)
+{
+	struct lookup_in in = { .loc = { .inode = inode } };
+	struct fanout *f = fanout_start(rq, d->x, FOP_lookup, &in, all_of(d));
+	int result = -ESTALE;
+
+	if (!f)
+		return -ENOMEM;
+	fanout_wait(f, 1, rq->deadline_ns);
+	*child = -1;
+	for (int i = 0; i < d->x->children; i++) {
+		int err;
+
+		if (fanout_out(f, i, &err))
+			*child = i;
+		else if (err != -ESTALE && err != -ENOENT && err != -EINPROGRESS)
+			result = err;
+	}
+	fanout_leave(f, NULL);
+	return *child >= 0 ? note_place(d, inode, *child) : result;
+}
+
+/* ---- which one an operation is for ---- */
+
+enum { ANY = -1 }; /* nothing but the root was named so far */
+struct route {
+	struct request *rq;
+	struct dht *d;
+	int child;
+};
+
+static int route_to(struct route *r, int child)
+{
+	if (r->child != ANY && r->child != child) {
+		atomic_fetch_add(&r->d->across, 1);
+		return -EXDEV;
+	}
+	r->child = child;
+	return 0;
+}
+
+static int route_inode(struct route *r, struct inode *inode)
+{
+	int child, err = 0;
+
+	if (!inode || is_root(inode))
+		return 0;
+	child = place_of(r->d, inode);
+	if (child < 0)
+		err = find_place(r->rq, r->d, inode, &child);
+	return err ? err : route_to(r, child);
+}
+
+static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
+{
+	if (!loc->parent || !loc->name)
+		return route_inode(r, loc->inode);
+	if (!is_root(loc->parent))
+		return route_inode(r, loc->parent);
+	if (!strcmp(loc->name, DHT_HIDDEN))
+		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
+	return route_to(r, root_owner(r->d, loc->name));
+}
+
+/* All that the operation names must be at one subvolume. */
+static int route(struct route *r, enum fop fop, const void *in)
+{
+	int err = 0;
+
+	for (const struct field *f = fop_info[fop].in; f->name && !err; f++) {
+		const void *at = (const char *)in + f->offset;
+
+		if (f->kind == FIELD_LOC)
+			err = route_loc(r, at, fop);
+		else if (f->kind == FIELD_INODE)
+			err = route_inode(r, *(struct inode *const *)at);
+		else if (f->kind == FIELD_FILE && *(struct file *const *)at)
+			err = route_inode(r, (*(struct file *const *)at)->inode);
+	}
+	return err;
+}
+
+static int note_entries(struct dht *d, const struct dirents *list, int child)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < list->count && !err; i++)
+		err = note_place(d, list->entry[i].inode, child);
+	return err;
+}
+
+/* What came is where it came from. */
+static int note_out(struct dht *d, enum fop fop, const void *out, int child)
+{
+	int err = 0;
+
+	for (const struct field *f = fop_info[fop].out; f->name && !err; f++) {
+		const void *at = (const char *)out + f->offset;
+
+		if (f->kind == FIELD_INODE)
+			err = note_place(d, *(struct inode *const *)at, child);
+		else if (f->kind == FIELD_DIRENTS)
+			err = note_entries(d, at, child);
+	}
+	return err;
+}
+
+static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct route r = { rq, x->private, ANY };
+	int err;
+
+	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
+		return -EOPNOTSUPP;
+	err = route(&r, fop, in);
+	if (err)
+		return err;
+	if (r.child == ANY)
+		return root_fop(rq, r.d, fop, in, out);
+	err = fop_call(rq, x->child[r.child], fop, in, out);
+	if (err)
+		return err;
+	err = note_out(r.d, fop, out, r.child);
+	if (err) {
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
+	}
+	return err;
+}
+
+/* ---- what those above may believe ---- */
+
+/* Moments are the same for all replica sets of a process (cluster/afr). The root is believed as far as all vouch for it. */
+static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
+{
+	uint64_t least = UINT64_MAX;
+	int child;
+
+	if (!inode)
+		return moment_now(x->child[0]);
+	child = is_root(inode) ? -1 : place_of(x->private, inode);
+	if (child >= 0)
+		return believe_ms(x->child[child], inode, what, since);
+	if (!is_root(inode))
+		return 0;
+	for (int i = 0; i < x->children && least; i++) {
+		uint64_t ms = believe_ms(x->child[i], inode, what, since);
+
+		least = ms < least ? ms : least;
+	}
+	return least;
+}
+
+/* ---- events, set-up ---- */
+
+static void child_changed(struct xlator *x, const struct xlator *from, bool up)
+{
+	struct dht *d = x->private;
+	uint64_t bit = 0, before;
+	struct event e = { .kind = up ? EVENT_CHILD_UP : EVENT_CHILD_DOWN };
+
+	for (int i = 0; i < x->children; i++)
+		bit |= x->child[i] == from ? 1ull << i : 0;
+	before = up ? atomic_fetch_and(&d->down, ~bit) : atomic_fetch_or(&d->down, bit);
+	if (up)
+		log_info(x, NULL, "%s is reachable", from->name);
+	else
+		log_warning(x, NULL, "%s is not reachable: what is there is missing until it comes back", from->name);
+	if (up ? before == all_of(d) : (before | bit) == all_of(d))
+		event_up(x, &e);
+}
+
+static void dht_notify(struct xlator *x, struct xlator *from, const struct event *e)
+{
+	if (e->kind == EVENT_CHILD_UP || e->kind == EVENT_CHILD_DOWN)
+		child_changed(x, from, e->kind == EVENT_CHILD_UP);
+	else
+		event_up(x, e);
+}
+
+static int dht_init(struct xlator *x, struct problem *p)
+{
+	struct dht *d = x->private;
+
+	(void)p;
+	d->x = x;
+	d->root = (struct layout){ .version = 1, .count = (unsigned)x->children };
+	for (unsigned i = 0; i < d->root.count; i++)
+		d->root.member[i] = (struct layout_member){ i, 1, 1 };
+	return 0;
+}
+
+static void dht_forget_inode(struct xlator *x, struct inode *inode, void *slot)
+{
+	(void)x, (void)inode, (void)slot; /* a number */
+}
+
+static void dht_forget_file(struct xlator *x, struct file *file, void *slot)
+{
+	(void)x, (void)file;
+	wide_free(slot);
+}
+
+static void dht_dump(struct xlator *x, FILE *f)
+{
+	struct dht *d = x->private;
+
+	for (int i = 0; i < x->children; i++)
+		fprintf(f, "  subvolume %d: %s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "");
+	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
+}
+
+/* "locate NAME": where that name of the root is, or would be. */
+static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
+		return -EINVAL;
+	fprintf(f, "%s\n", x->child[root_owner(x->private, argv[1])]->name);
+	return 0;
+}
+
+/* What dht itself will write there (doc/distribution.md) is nobody else's. */
+static bool is_ours(const char *name)
+{
+	static const char prefix[] = "trusted.dht.";
+
+	return !strncmp(name, prefix, sizeof(prefix) - 1);
+}
+
+static int dht_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
+{
+	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_setxattr, in, out);
+}
+
+static int dht_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
+{
+	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_removexattr, in, out);
+}
+
+static int dht_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
+{
+	return is_root(in->inode) ? root_opendir(rq, x->private, out) : dht_any(rq, x, FOP_opendir, in, out);
+}
+
+static int dht_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
+{
+	return is_root(in->file->inode) ? root_readdir(rq, x->private, in, out) : dht_any(rq, x, FOP_readdir, in, out);
+}
+
+static int dht_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
+{
+	return is_root(in->file->inode) ? root_release(rq, x->private, in->file) : dht_any(rq, x, FOP_release, in, out);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "cluster/dht",
+	.summary = "one tree over several subvolumes",
+	.options = options,
+	.private_size = sizeof(struct dht),
+	.min_children = 2,
+	.max_children = SUBVOLUMES_MAX,
+	.init = dht_init,
+	.notify = dht_notify,
+	.forget_inode = dht_forget_inode,
+	.forget_file = dht_forget_file,
+	.dump = dht_dump,
+	.command = dht_command,
+	.believe = dht_believe,
+	.any = dht_any,
+	.opendir = dht_opendir,
+	.readdir = dht_readdir,
+	.release = dht_release,
+	.statfs = dht_statfs,
+	.setxattr = dht_setxattr,
+	.removexattr = dht_removexattr,
+};

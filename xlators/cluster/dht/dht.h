@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c). */
+#ifndef STRATUS_DHT_H
+#define STRATUS_DHT_H
+#include <fcntl.h>
+
+#include "layout.h"
+#include "xlator.h"
+
+/* A mask of subvolumes is one word. */
+enum { SUBVOLUMES_MAX = 64 };
+/* In the root, for what cluster/rebalance will keep there; nobody else makes or sees it. */
+#define DHT_HIDDEN ".stratus.dht"
+
+struct dht {
+	int64_t log_size; /* option: places that an open root remembers */
+
+	struct xlator *x;
+	struct layout root;	     /* all subvolumes, with equal weights; a member's id is the number of the child */
+	atomic_uint_fast64_t down;   /* those that have said so, and not come back since */
+	struct task_lock changing;   /* of the root's attributes, by this client */
+	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
+};
+
+static inline bool is_root(const struct inode *inode)
+{
+	return inode && gfid_equal(&inode->gfid, &gfid_root);
+}
+
+static inline uint64_t all_of(const struct dht *d)
+{
+	return d->x->children < SUBVOLUMES_MAX ? (1ull << d->x->children) - 1 : UINT64_MAX;
+}
+
+/* Those that are not known to be down; all, if all are. */
+uint64_t present_of(struct dht *);
+/* A reference on the root; NULL: no memory. */
+struct inode *root_of(struct dht *);
+/* The subvolume that has, or is to have, that name of the root. */
+int root_owner(const struct dht *, const char *name);
+/* The subvolume has the object (NULL: none). -EIO: another one has it, too; that is told. */
+int note_place(struct dht *, struct inode *, int child);
+
+/* ---- root.c: what is asked of the root itself ---- */
+/* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */
+int root_getattr(struct request *, struct dht *, struct attr *);
+/* Any fop but those on names, listings and statfs, for which the root is the object. */
+int root_fop(struct request *, struct dht *, enum fop, const void *in, void *out);
+int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
+
+/* ---- list.c: an open root ---- */
+struct wide; /* slot of the file: the subvolumes' own files, and the log of places */
+int root_opendir(struct request *, struct dht *, struct opendir_out *);
+int root_readdir(struct request *, struct dht *, const struct readdir_in *, struct readdir_out *);
+int root_release(struct request *, struct dht *, struct file *);
+/* The subvolume's own file of an open root; opened there as the request's user if it isn't yet. A reference in *at. */
+int wide_at(struct request *, struct dht *, struct file *, int child, struct file **at);
+void wide_free(struct wide *);
+#endif

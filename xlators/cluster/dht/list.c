@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listing the root: one subvolume after the other.
+ *
+ * A subvolume's cookies may take all the bits of an offset, so there is no room for its number beside them. Offsets are numbers of places
+ * that an open root has been at: (subvolume, cookie), told from each other by a table. So who goes back by seekdir(3) comes to where he
+ * was, whatever was made or removed meanwhile. Memory is bounded (`log-size`): of the older half of the places one in 64 is kept then, or
+ * fewer, and who goes back to one that is not is brought there by counting entries from the one before it. */
+#include "dht.h"
+
+#include <xxhash.h>
+
+struct place {
+	uint64_t number, cookie;
+	uint32_t child;
+};
+struct wide {
+	pthread_mutex_t lock; /* guards all of it */
+	struct file *at[SUBVOLUMES_MAX];
+	struct place *place; /* by rising number; the first is the start of the first subvolume */
+	size_t count, room, most;
+	uint64_t next_number, stride;
+	uint32_t *table; /* indexes of places by subvolume and cookie; twice `room`, 0: none (nobody looks for the first) */
+};
+enum { STRIDE = 64, ROOM = 128 };
+
+void wide_free(struct wide *w)
+{
+	for (int i = 0; i < SUBVOLUMES_MAX; i++)
+		file_unref(w->at[i]);
+	pthread_mutex_destroy(&w->lock);
+	free(w->place);
+	free(w->table);
+	free(w);
+}
+
+static struct wide *wide_create(const struct dht *d)
+{
+	struct wide *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	pthread_mutex_init(&w->lock, NULL);
+	w->most = (size_t)d->log_size;
+	w->stride = STRIDE;
+	w->room = ROOM;
+	w->place = calloc(w->room, sizeof(*w->place));
+	w->table = calloc(2 * w->room, sizeof(*w->table));
+	w->count = w->next_number = 1;
+	if (w->place && w->table)
+		return w;
+	wide_free(w);
+	return NULL;
+}
+
+/* ---- the log of places ---- */
+
+/* Where it is in the table, or could be. */
+static uint32_t *cell(const struct wide *w, uint32_t child, uint64_t cookie)
+{
+	size_t size = 2 * w->room, i;
+
+	for (i = XXH3_64bits_withSeed(&cookie, sizeof(cookie), child) % size; w->table[i]; i = (i + 1) % size) {
+		const struct place *p = &w->place[w->table[i]];
+
+		if (p->child == child && p->cookie == cookie)
+			break;
+	}
+	return &w->table[i];
+}
+
+static void fill_table(struct wide *w)
+{
+	memset(w->table, 0, 2 * w->room * sizeof(*w->table));
+	for (size_t i = 1; i < w->count; i++)
+		*cell(w, w->place[i].child, w->place[i].cookie) = (uint32_t)i;
+}
+
+static size_t keep_each(struct wide *w, uint64_t stride, bool count_only)
+{
+	size_t half = w->count / 2, kept = 0;
+
+	for (size_t i = 0; i < w->count; i++) {
+		if (i < half && w->place[i].number % stride)
+			continue;
+		if (!count_only)
+			w->place[kept] = w->place[i];
+		kept++;
+	}
+	return kept;
+}
+
+static void thin(struct wide *w)
+{
+	while (keep_each(w, w->stride, true) > w->most / 4 * 3)
+		w->stride *= 2;
+	w->count = keep_each(w, w->stride, false);
+	fill_table(w);
+}
+
+static int grow(struct wide *w)
+{
+	size_t room = 2 * w->room;
+	struct place *place = realloc(w->place, room * sizeof(*place));
+	uint32_t *table = place ? realloc(w->table, 2 * room * sizeof(*table)) : NULL;
+
+	w->place = place ? place : w->place;
+	w->table = table ? table : w->table;
+	if (!table)
+		return -ENOMEM;
+	w->room = room;
+	fill_table(w);
+	return 0;
+}
+
+/* The number of that place; a new one if it has none yet. */
+static int number_of(struct wide *w, uint32_t child, uint64_t cookie, uint64_t *number)
+{
+	uint32_t *at = cell(w, child, cookie);
+	int err = 0;
+
+	if (*at) {
+		*number = w->place[*at].number;
+		return 0;
+	}
+	if (w->count >= w->most)
+		thin(w);
+	else if (w->count == w->room)
+		err = grow(w);
+	if (err)
+		return err;
+	*cell(w, child, cookie) = (uint32_t)w->count;
+	*number = w->next_number++;
+	w->place[w->count++] = (struct place){ *number, cookie, child };
+	return 0;
+}
+
+/* The last place that is known with that number or a lower one, and how many entries come between. */
+static struct place find(struct wide *w, uint64_t number, uint64_t *skip)
+{
+	size_t low = 0, high;
+	struct place p;
+
+	pthread_mutex_lock(&w->lock);
+	high = w->count;
+	while (high - low > 1) {
+		size_t middle = (low + high) / 2;
+
+		if (w->place[middle].number <= number)
+			low = middle;
+		else
+			high = middle;
+	}
+	p = w->place[low];
+	pthread_mutex_unlock(&w->lock);
+	*skip = number - p.number;
+	return p;
+}
+
+/* ---- open roots ---- */
+
+/* A file that an older graph has opened has none yet. NULL: no memory. */
+static struct wide *wide_of(struct dht *d, struct file *file)
+{
+	struct wide *w = file_slot(file, d->x);
+
+	if (w)
+		return w;
+	w = wide_create(d);
+	if (!w || !file_slot_set(file, d->x, w))
+		return w;
+	wide_free(w);
+	return file_slot(file, d->x);
+}
+
+static struct file *known_at(struct wide *w, int child)
+{
+	struct file *file;
+
+	pthread_mutex_lock(&w->lock);
+	file = w->at[child];
+	if (file)
+		file_ref(file);
+	pthread_mutex_unlock(&w->lock);
+	return file;
+}
+
+static void let_go(struct request *rq, struct xlator *child, struct file *file)
+{
+	struct release_in in = { .file = file };
+	struct release_out out = { 0 };
+
+	if (!file)
+		return;
+	release_on(rq, child, &in, &out);
+	file_unref(file);
+}
+
+int wide_at(struct request *rq, struct dht *d, struct file *file, int child, struct file **at)
+{
+	struct wide *w = wide_of(d, file);
+	struct opendir_in in = { .inode = file->inode };
+	struct opendir_out out = { 0 };
+	bool ours;
+	int err;
+
+	if (!w)
+		return -ENOMEM;
+	*at = known_at(w, child);
+	if (*at)
+		return 0;
+	err = opendir_on(rq, d->x->child[child], &in, &out);
+	if (err)
+		return err;
+	pthread_mutex_lock(&w->lock);
+	ours = !w->at[child];
+	if (ours)
+		w->at[child] = out.file;
+	*at = file_ref(w->at[child]);
+	pthread_mutex_unlock(&w->lock);
+	if (!ours)
+		let_go(rq, d->x->child[child], out.file);
+	return 0;
+}
+
+static bool unreached(int err)
+{
+	return err == -ENOTCONN || err == -EIO || err == -ETIMEDOUT;
+}
+
+/* Where it can't be reached it is opened when the listing comes there. */
+static int open_present(struct request *rq, struct dht *d, struct inode *root, struct wide *w)
+{
+	struct opendir_in in = { .inode = root };
+	uint64_t mask = present_of(d);
+	struct fanout *f = fanout_start(rq, d->x, FOP_opendir, &in, mask);
+	int refused = 0, err = -ENOTCONN;
+
+	if (!f)
+		return -ENOMEM;
+	fanout_wait(f, d->x->children, rq->deadline_ns);
+	for (int i = 0; i < d->x->children; i++) {
+		struct opendir_out out = { 0 };
+		int one = mask >> i & 1 ? fanout_take(f, i, &out) : -ENOTCONN;
+
+		w->at[i] = out.file;
+		err = one && err ? one : 0;
+		refused = one && !unreached(one) ? one : refused;
+	}
+	fanout_leave(f, NULL);
+	return refused ? refused : err;
+}
+
+int root_opendir(struct request *rq, struct dht *d, struct opendir_out *out)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	struct wide *w = root ? wide_create(d) : NULL;
+	int err = w ? open_present(rq, d, root, w) : -ENOMEM;
+
+	if (!err) {
+		out->file = file_create(root, O_RDONLY | O_DIRECTORY);
+		err = out->file ? file_slot_set(out->file, d->x, w) : -ENOMEM;
+	}
+	if (!err)
+		return 0;
+	file_unref(out->file);
+	out->file = NULL;
+	for (int i = 0; w && i < d->x->children; i++) {
+		let_go(rq, d->x->child[i], w->at[i]);
+		w->at[i] = NULL;
+	}
+	if (w)
+		wide_free(w);
+	return err;
+}
+
+int root_release(struct request *rq, struct dht *d, struct file *file)
+{
+	struct wide *w = file_slot(file, d->x);
+
+	for (int i = 0; w && i < d->x->children; i++) {
+		struct file *at;
+
+		pthread_mutex_lock(&w->lock);
+		at = w->at[i];
+		w->at[i] = NULL;
+		pthread_mutex_unlock(&w->lock);
+		let_go(rq, d->x->child[i], at);
+	}
+	return 0;
+}
+
+/* ---- reading ---- */
+
+static void drop_first(struct dirents *list, uint64_t count)
+{
+	if (!count)
+		return;
+	for (uint64_t i = 0; i < count; i++) {
+		free(list->entry[i].name);
+		inode_unref(list->entry[i].inode);
+	}
+	list->count -= (uint32_t)count;
+	memmove(list->entry, list->entry + count, list->count * sizeof(*list->entry));
+}
+
+/* After the last entry of a subvolume comes the first of the next. */
+static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child)
+{
+	bool last = (int)child == d->x->children - 1;
+	int err = 0;
+
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = 0; i < list->count && !err; i++) {
+		struct dirent_plus *e = &list->entry[i];
+		bool next = list->end && !last && i + 1 == list->count;
+
+		err = note_place(d, e->inode, (int)child);
+		if (!err)
+			err = number_of(w, next ? child + 1 : child, next ? 0 : e->next_offset, &e->next_offset);
+	}
+	pthread_mutex_unlock(&w->lock);
+	list->end &= last;
+	return err;
+}
+
+/* One batch of one subvolume, without what is to be skipped of it; the place moves on. */
+static int read_at(struct request *rq, struct dht *d, const struct readdir_in *in, struct place *p, uint64_t *skip,
+		   struct readdir_out *out)
+{
+	cleanup_file struct file *at = NULL;
+	struct readdir_in one = { .offset = p->cookie, .size = in->size, .flags = in->flags };
+	struct dirents *list = &out->entries;
+	int err = wide_at(rq, d, in->file, (int)p->child, &at);
+	uint64_t drop;
+
+	one.file = at;
+	if (!err)
+		err = readdir_on(rq, d->x->child[p->child], &one, out);
+	if (err)
+		return unreached(err) ? -EIO : err;
+	list->end |= !list->count;
+	if (list->count)
+		p->cookie = list->entry[list->count - 1].next_offset;
+	drop = *skip < list->count ? *skip : list->count;
+	drop_first(list, drop);
+	*skip -= drop;
+	return 0;
+}
+
+static void clear(struct readdir_out *out)
+{
+	fop_out_clear(FOP_readdir, out);
+	memset(out, 0, sizeof(*out));
+}
+
+int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in, struct readdir_out *out)
+{
+	struct wide *w = wide_of(d, in->file);
+	uint64_t skip;
+	struct place p;
+	int err;
+
+	if (!w)
+		return -ENOMEM;
+	p = find(w, in->offset, &skip);
+	for (;;) {
+		err = read_at(rq, d, in, &p, &skip, out);
+		if (err || out->entries.count)
+			break;
+		if (out->entries.end && (int)p.child == d->x->children - 1)
+			return 0;
+		if (out->entries.end)
+			p = (struct place){ 0, 0, p.child + 1 };
+		clear(out);
+	}
+	if (!err)
+		err = renumber(d, w, &out->entries, p.child);
+	if (err)
+		clear(out);
+	return err;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The root: each subvolume has it whole, with the same owner, mode and ACL. What is changed of it is changed at all, one after the other;
+ * user xattrs are at the home, the first. */
+#include "dht.h"
+
+enum { HOME = 0 };
+
+/* ---- one and the same fop at several, at once ---- */
+
+/* NULL: no memory. *err: 0 if one has succeeded at least, else what they said. */
+static struct fanout *ask(struct request *rq, struct dht *d, enum fop fop, const void *in, uint64_t mask, int *err)
+{
+	struct fanout *f = fanout_start(rq, d->x, fop, in, mask);
+
+	*err = f ? 0 : -ENOMEM;
+	if (!f || fanout_wait(f, d->x->children, rq->deadline_ns))
+		return f;
+	for (int i = 0; i < d->x->children && !*err; i++)
+		if (mask >> i & 1)
+			fanout_out(f, i, err);
+	return f;
+}
+
+/* ---- attributes ---- */
+
+static void latest(struct time *to, const struct time *from)
+{
+	if (from->sec > to->sec || (from->sec == to->sec && from->nsec > to->nsec))
+		*to = *from;
+}
+
+static void join(struct attr *to, const struct attr *from)
+{
+	to->size += from->size;
+	to->blocks += from->blocks;
+	to->nlink = to->nlink < 2 || from->nlink < 2 ? 1 : to->nlink + from->nlink - 2; /* some file systems do not count */
+	to->flags &= from->flags;
+	latest(&to->atime, &from->atime);
+	latest(&to->mtime, &from->mtime);
+	latest(&to->ctime, &from->ctime);
+}
+
+int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	struct getattr_in in = { .inode = root };
+	uint64_t mask = present_of(d);
+	struct fanout *f;
+	bool any = false;
+	int err;
+
+	if (!root)
+		return -ENOMEM;
+	f = ask(rq, d, FOP_getattr, &in, mask, &err);
+	for (int i = 0; i < d->x->children && !err; i++) {
+		const struct getattr_out *out = NULL;
+		int ignored;
+
+		if (mask >> i & 1)
+			out = fanout_out(f, i, &ignored);
+		if (out && any)
+			join(attr, &out->attr);
+		else if (out)
+			*attr = out->attr;
+		any |= out != NULL;
+	}
+	if (f)
+		fanout_leave(f, NULL);
+	return err;
+}
+
+static int root_lookup(struct request *rq, struct dht *d, struct lookup_out *out)
+{
+	int err = root_getattr(rq, d, &out->attr);
+
+	if (!err)
+		out->inode = root_of(d);
+	return err || out->inode ? err : -ENOMEM;
+}
+
+/* ---- statfs ---- */
+
+static uint64_t in_units(uint64_t blocks, uint64_t from, uint64_t to)
+{
+	return (uint64_t)((unsigned __int128)blocks * from / to);
+}
+
+static void add_space(struct statfs *to, const struct statfs *from)
+{
+	uint64_t unit = from->frsize ? from->frsize : to->frsize;
+
+	to->blocks += in_units(from->blocks, unit, to->frsize);
+	to->bfree += in_units(from->bfree, unit, to->frsize);
+	to->bavail += in_units(from->bavail, unit, to->frsize);
+	to->files += from->files;
+	to->ffree += from->ffree;
+	to->namemax = from->namemax < to->namemax ? from->namemax : to->namemax;
+}
+
+/* Of all that are present: what is not there can't be used. */
+int dht_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in, struct statfs_out *out)
+{
+	struct dht *d = x->private;
+	cleanup_inode struct inode *root = root_of(d);
+	struct statfs_in at_root = { .inode = root };
+	uint64_t mask = present_of(d);
+	struct statfs sum = { 0 };
+	struct fanout *f;
+	int err;
+
+	(void)in;
+	if (!root)
+		return -ENOMEM;
+	f = ask(rq, d, FOP_statfs, &at_root, mask, &err);
+	for (int i = 0; i < x->children && !err; i++) {
+		const struct statfs_out *one = NULL;
+		int ignored;
+
+		if (mask >> i & 1)
+			one = fanout_out(f, i, &ignored);
+		if (one && sum.frsize)
+			add_space(&sum, &one->statfs);
+		else if (one) {
+			sum = one->statfs;
+			sum.frsize = sum.frsize ? sum.frsize : 4096;
+		}
+	}
+	if (f)
+		fanout_leave(f, NULL);
+	out->statfs = sum;
+	return err;
+}
+
+/* ---- changes, at all subvolumes ---- */
+
+struct before { /* a change, and how to take it back */
+	struct attr attr;
+	uint32_t valid;	   /* of what: SET_MODE, ... */
+	const char *acl;   /* or NULL */
+	struct blob value; /* that it had */
+	bool had;
+};
+
+static int look(struct request *rq, struct dht *d, struct inode *root, struct before *b)
+{
+	struct getattr_in in = { .inode = root };
+	struct getattr_out out = { 0 };
+	struct getxattr_in in_acl = { .inode = root, .name = b->acl };
+	struct getxattr_out acl = { 0 };
+	int err = getattr_on(rq, d->x->child[HOME], &in, &out);
+
+	b->attr = out.attr;
+	if (err || !b->acl)
+		return err;
+	err = getxattr_on(rq, d->x->child[HOME], &in_acl, &acl);
+	b->had = !err;
+	b->value = acl.value;
+	return err == -ENODATA ? 0 : err;
+}
+
+static int take_back_acl(struct request *rq, struct xlator *child, struct inode *root, const struct before *b)
+{
+	struct setxattr_in in = { .inode = root, .name = b->acl, .value = b->value };
+	struct removexattr_in none = { .inode = root, .name = b->acl };
+	struct removexattr_out out_none = { 0 };
+	struct setxattr_out out = { 0 };
+
+	return b->had ? setxattr_on(rq, child, &in, &out) : removexattr_on(rq, child, &none, &out_none);
+}
+
+/* As root, and not as who made the change: that may not be allowed to give away what was his. */
+static void take_back(struct dht *d, int child, struct inode *root, const struct before *b)
+{
+	struct setattr_in in = {
+		.inode = root,
+		.set = { .valid = b->valid, .mode = b->attr.mode & 07777, .uid = b->attr.uid, .gid = b->attr.gid }
+	};
+	struct setattr_out out = { 0 };
+	struct request rq;
+	int err = 0;
+
+	request_init(&rq, d->x->graph, 0);
+	rq.group_count = 0;
+	if (b->acl)
+		err = take_back_acl(&rq, d->x->child[child], root, b);
+	if (b->valid && (!err || err == -ENODATA))
+		err = setattr_on(&rq, d->x->child[child], &in, &out);
+	request_finish(&rq);
+	if (err)
+		log_error(
+			d->x, NULL,
+			"the root's mode, owner or ACL could be changed at some subvolumes only, and not back at %s: %s; set them again",
+			d->x->child[child]->name, strerror(-err));
+}
+
+/* Those that are down are asked first: if one can't do it, little has been done. */
+static unsigned in_order(struct dht *d, int order[SUBVOLUMES_MAX])
+{
+	uint64_t down = atomic_load(&d->down);
+	unsigned n = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < d->x->children; i++)
+			if ((down >> i & 1) == (pass == 0))
+				order[n++] = i;
+	return n;
+}
+
+static int change_each(struct request *rq, struct dht *d, enum fop fop, const void *in, struct inode *root,
+		       const struct before *b)
+{
+	int order[SUBVOLUMES_MAX], err = 0;
+	unsigned n = in_order(d, order), done = 0;
+
+	while (done < n && !err) {
+		union {
+			struct setattr_out setattr;
+			struct setxattr_out setxattr;
+			struct removexattr_out removexattr;
+		} out = { 0 };
+
+		err = fop_call(rq, d->x->child[order[done]], fop, in, &out);
+		done += !err;
+	}
+	if (!err)
+		return 0;
+	task_shield(true);
+	while (done-- > 0)
+		take_back(d, order[done], root, b);
+	task_shield(false);
+	return err;
+}
+
+static int change_all(struct request *rq, struct dht *d, enum fop fop, const void *in, struct before *b)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	int err = root ? task_lock(&d->changing, rq->deadline_ns) : -ENOMEM;
+
+	if (err)
+		return err;
+	err = look(rq, d, root, b);
+	if (!err)
+		err = change_each(rq, d, fop, in, root, b);
+	task_unlock(&d->changing);
+	free(b->value.bytes);
+	return err;
+}
+
+static int root_setattr(struct request *rq, struct dht *d, const struct setattr_in *in, struct setattr_out *out)
+{
+	struct setattr_in by_inode = { .inode = in->inode ? in->inode : in->file->inode, .set = in->set };
+	struct before b = { .valid = in->set.valid & (SET_MODE | SET_UID | SET_GID) };
+	int err;
+
+	if (b.valid)
+		b.valid |= SET_MODE; /* who gives it away may lose S_ISGID */
+	err = change_all(rq, d, FOP_setattr, &by_inode, &b);
+	return err ? err : root_getattr(rq, d, &out->attr);
+}
+
+/* ---- extended attributes ---- */
+
+static bool is_acl(const char *name)
+{
+	return !strcmp(name, "system.posix_acl_access") || !strcmp(name, "system.posix_acl_default");
+}
+
+static int root_setxattr(struct request *rq, struct dht *d, enum fop fop, const void *in, const char *name, void *out)
+{
+	struct before b = { .valid = SET_MODE, .acl = name };
+
+	return is_acl(name) ? change_all(rq, d, fop, in, &b) : fop_call(rq, d->x->child[HOME], fop, in, out);
+}
+
+/* ---- what one can answer for all ---- */
+
+/* The first that can be reached: mode and owner are the same at all. */
+static int root_access(struct request *rq, struct dht *d, const struct access_in *in, struct access_out *out)
+{
+	uint64_t mask = present_of(d);
+	int err = -ENOTCONN;
+
+	for (int i = 0; i < d->x->children && err == -ENOTCONN; i++)
+		if (mask >> i & 1)
+			err = access_on(rq, d->x->child[i], in, out);
+	return err;
+}
+
+static int root_fsync(struct request *rq, struct dht *d, const struct fsync_in *in, struct fsync_out *out)
+{
+	int err = 0;
+
+	for (int i = 0; i < d->x->children && !err; i++) {
+		cleanup_file struct file *at = NULL;
+		struct fsync_in one = { .datasync = in->datasync };
+
+		err = wide_at(rq, d, in->file, i, &at);
+		one.file = at;
+		if (!err)
+			err = fsync_on(rq, d->x->child[i], &one, out);
+	}
+	return err;
+}
+
+/* At the home, with its own file in place of ours. */
+static int at_home(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+{
+	const struct fop_info *info = &fop_info[fop];
+	cleanup_file struct file *at = NULL;
+	void *copy = malloc(info->in_size);
+	int err = copy ? 0 : -ENOMEM;
+
+	if (copy)
+		memcpy(copy, in, info->in_size);
+	for (const struct field *f = info->in; f->name && !err; f++) {
+		struct file **file = (struct file **)((char *)copy + f->offset);
+
+		if (f->kind != FIELD_FILE || !*file)
+			continue;
+		if (!at)
+			err = wide_at(rq, d, *file, HOME, &at);
+		*file = at;
+	}
+	if (!err)
+		err = fop_call(rq, d->x->child[HOME], fop, copy, out);
+	free(copy);
+	return err;
+}
+
+int root_fop(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+{
+	switch (fop) {
+	case FOP_lookup:
+		return root_lookup(rq, d, out);
+	case FOP_getattr:
+		return root_getattr(rq, d, &((struct getattr_out *)out)->attr);
+	case FOP_setattr:
+		return root_setattr(rq, d, in, out);
+	case FOP_setxattr:
+		return root_setxattr(rq, d, fop, in, ((const struct setxattr_in *)in)->name, out);
+	case FOP_removexattr:
+		return root_setxattr(rq, d, fop, in, ((const struct removexattr_in *)in)->name, out);
+	case FOP_access:
+		return root_access(rq, d, in, out);
+	case FOP_fsync:
+		return root_fsync(rq, d, in, out);
+	default:
+		return at_home(rq, d, fop, in, out);
+	}
+}
