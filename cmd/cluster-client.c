@@ -121,16 +121,7 @@ int keeper_commit(const struct process *keeper, const char *version, bool dry_ru
 		  struct problem *p)
 {
 	cleanup_path char *line = path_format("cluster commit %s%s", version, dry_run ? " dry-run" : "");
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int err;
+	cleanup_path char *text = spec_text(s);
 
-	if (!to)
-		return -ENOMEM;
-	spec_print(s, to);
-	fclose(to);
-	err = keeper_ask(keeper, line, text, answer, p);
-	free(text);
-	return err;
+	return text ? keeper_ask(keeper, line, text, answer, p) : -ENOMEM;
 }

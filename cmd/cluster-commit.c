@@ -22,19 +22,6 @@
 #include "store.h"
 #include "volfiles.h"
 
-static char *print_spec(const struct spec *s)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-
-	if (!to)
-		return NULL;
-	spec_print(s, to);
-	fclose(to);
-	return text;
-}
-
 /* Calls fn for each committed volume but the one called `except`, until it returns an error. */
 static int each_other(const char *except, int (*fn)(const struct spec *other, void *arg, struct problem *), void *arg,
 		      struct problem *p)
@@ -118,13 +105,13 @@ static int choose_ports(struct spec *s, const struct spec *before, struct proble
 
 static int check_servers(const struct spec *s, struct problem *p)
 {
-	for (size_t i = 0; i < s->servers; i++)
-		if (!cluster_has_server(s->server[i].name))
+	for (size_t i = 0; i < s->bricks; i++) /* a server that has no brick any more may have left the cluster */
+		if (!cluster_has_server(s->brick[i].server->name))
 			return problem_set(
 				p, EINVAL,
 				"server '%s' is not of this cluster: `stratus status` names those that are, `stratus "
 				"server add` adds one",
-				s->server[i].name);
+				s->brick[i].server->name);
 	return 0;
 }
 
@@ -255,7 +242,7 @@ static int stale(const char *volume, struct problem *p)
 static int commit(const struct spec *s, uint64_t version, bool is_new, struct problem *p)
 {
 	cleanup_path char *key = path_format("volume/%s", s->volume), *secret_key = path_format("secret/%s", s->volume);
-	cleanup_path char *text = print_spec(s);
+	cleanup_path char *text = spec_text(s);
 	char secret[SECRET_DIGITS + 1] = "";
 	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
 	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old;
@@ -292,7 +279,7 @@ static int check_version(const char *wanted, const struct spec *before, uint64_t
 
 static void answer(const struct spec *s, const char *before, uint64_t version, bool done, FILE *out)
 {
-	cleanup_path char *after = print_spec(s), *problems = done ? cluster_problems(s->volume) : NULL;
+	cleanup_path char *after = spec_text(s), *problems = done ? cluster_problems(s->volume) : NULL;
 	json_t *all = json_pack("{s:s, s:I, s:s, s:s, s:s}", "volume", s->volume, "version", (json_int_t)version, "before",
 				before, "after", after ? after : "", "problems", problems ? problems : "");
 
@@ -308,7 +295,7 @@ static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE 
 	uint64_t version = 0;
 	int err = cluster_spec(s->volume, &before, &version, &none);
 
-	text = before.volume ? print_spec(&before) : path_format("%s", "");
+	text = before.volume ? spec_text(&before) : path_format("%s", "");
 	if (err && err != -ENOENT)
 		err = problem_set(p, -err, "%s", none.text);
 	else
@@ -316,7 +303,7 @@ static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE 
 	if (!err)
 		err = check_all(s, &before, p);
 	if (!err)
-		now = print_spec(s);
+		now = spec_text(s);
 	if (!err && !dry_run && (!text || !now || strcmp(text, now))) {
 		err = commit(s, version, !before.volume, p);
 		version += !err;
@@ -355,7 +342,7 @@ static int command_get(const char *volume, FILE *out, struct problem *p)
 	int err = cluster_spec(volume, &s, &version, p);
 
 	if (!err) {
-		text = print_spec(&s);
+		text = spec_text(&s);
 		all = json_pack("{s:I, s:s}", "version", (json_int_t)version, "text", text ? text : "");
 		json_dumpf(all, out, 0);
 		json_decref(all);

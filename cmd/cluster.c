@@ -30,9 +30,9 @@ enum { RETRY_MS = 5000, FIRST_MS = 5000 };
 struct unit {
 	char *file, *text; /* the volfile: its name, which tells units of a volume apart, and its text */
 	enum volgen_kind kind;
-	size_t number;	     /* of the set, if it is a coordinator */
-	struct graph *graph; /* NULL: not running */
-	bool wanted;
+	size_t number;		/* of the set, if it is a coordinator */
+	struct graph *graph;	/* NULL: not running */
+	bool wanted, marked;	/* marked: see unit_mark() */
 	struct problem problem; /* why it is not running */
 };
 struct volume {
@@ -41,7 +41,7 @@ struct volume {
 	struct spec spec;
 	struct unit *unit;
 	size_t units;
-	bool wanted;
+	bool wanted, understood; /* understood: `spec` is what is committed */
 	struct problem problem;
 };
 
@@ -192,17 +192,28 @@ static int unit_run(struct volume *v, struct unit *u, struct problem *p)
 	else
 		u->graph = g;
 	volfile_free(&file);
+	return err;
+}
+
+/* From now on an empty directory in the place of one of its bricks is no new brick. */
+static int unit_mark(const struct volume *v, struct unit *u, struct problem *p)
+{
+	int err = 0;
+
 	for (size_t i = 0; i < v->spec.bricks && !err; i++)
 		if (serves(u, i))
 			err = brick_mark(&v->spec.brick[i], cluster.state, p);
+	u->marked = !err;
 	return err;
 }
 
 static void unit_start(struct volume *v, struct unit *u)
 {
 	struct problem p = { "" };
-	int err = unit_run(v, u, &p);
+	int err = u->graph ? 0 : unit_run(v, u, &p);
 
+	if (!err)
+		err = unit_mark(v, u, &p);
 	if (!err)
 		log_info(NULL, NULL, "serving volume %s: %s", v->name, u->file);
 	else if (strcmp(p.text, u->problem.text)) /* once, not at each attempt */
@@ -289,18 +300,20 @@ static void volume_want(struct volume *v, bool leads)
 			unit_want(v, f);
 	}
 	volgen_free(&files);
-	if (err)
-		for (size_t i = 0; i < v->units; i++)
-			v->unit[i].wanted = true; /* not understood: what runs goes on */
+	v->understood = !err;
+	for (size_t i = 0; i < v->units && err; i++) /* what runs goes on */
+		v->unit[i].wanted = v->unit[i].kind == VOLGEN_SERVER || leads;
 }
 
 static void volume_start(struct volume *v)
 {
 	static const enum volgen_kind order[] = { VOLGEN_SERVER, VOLGEN_COORDINATOR };
 
+	if (!v->understood) /* nobody knows what its bricks' directories must be */
+		return;
 	for (size_t k = 0; k < 2; k++)
 		for (size_t i = 0; i < v->units; i++)
-			if (v->unit[i].kind == order[k] && !v->unit[i].graph)
+			if (v->unit[i].kind == order[k] && !(v->unit[i].graph && v->unit[i].marked))
 				unit_start(v, &v->unit[i]);
 }
 
@@ -396,7 +409,7 @@ static bool all_served(void)
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)
 		for (size_t k = 0; k < cluster.volume[i].units; k++)
-			all &= cluster.volume[i].unit[k].graph != NULL;
+			all &= cluster.volume[i].unit[k].graph && cluster.volume[i].unit[k].marked;
 	pthread_mutex_unlock(&cluster.lock);
 	return all;
 }
@@ -458,6 +471,30 @@ static int check_kind(const char *alone, const char *shared, bool peers, struct 
 	return 0;
 }
 
+/* The store knows its server, and specifications their bricks, by this name. */
+static int check_name(struct problem *p)
+{
+	cleanup_path char *path = path_format("%s/name", cluster.state), *text = path_format("%s\n", cluster.name);
+	char found[512] = "";
+	FILE *file = fopen(path, "re");
+	bool read;
+
+	if (!file && errno != ENOENT)
+		return problem_set(p, errno, "can't read %s: %m", path);
+	if (!file)
+		return path_write(path, text, strlen(text), p);
+	read = fgets(found, sizeof found, file);
+	fclose(file);
+	found[strcspn(found, "\n")] = '\0';
+	if (read && !strcmp(found, cluster.name))
+		return 0;
+	return problem_set(
+		p, EINVAL,
+		"%s is the state of server '%s', and this one is called '%s' (has the host's name changed?): start it with "
+		"--name %s",
+		cluster.state, found, cluster.name, found);
+}
+
 static int open_store(const struct cluster_config *c, struct problem *p)
 {
 	cleanup_path char *alone = path_format("%s/store", cluster.state), *shared = path_format("%s/raft", cluster.state);
@@ -466,6 +503,8 @@ static int open_store(const struct cluster_config *c, struct problem *p)
 	path_make_parents(alone);
 	chmod(cluster.state, 0700);
 	err = check_kind(alone, shared, c->peers != NULL, p);
+	if (!err)
+		err = check_name(p);
 	if (err)
 		return err;
 	return c->peers ? store_open_shared(shared, cluster.name, c->peers, c->join, &cluster.store, p)

@@ -182,18 +182,9 @@ static int free_port(unsigned *port, struct problem *p)
 static int write_spec(const struct demo *d, struct problem *p)
 {
 	cleanup_path char *path = demo_file(d, "spec.yaml");
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int err;
+	cleanup_path char *text = spec_text(&d->spec);
 
-	if (!to)
-		return -ENOMEM;
-	spec_print(&d->spec, to);
-	fclose(to);
-	err = path_write(path, text, size, p);
-	free(text);
-	return err;
+	return text ? path_write(path, text, strlen(text), p) : -ENOMEM;
 }
 
 static int make_spec(struct demo *d, const struct demo_form *form, struct problem *p)

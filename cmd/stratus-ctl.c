@@ -37,7 +37,7 @@ static const struct argp_option json_option[] = {
 	{ 0 },
 };
 
-#define TARGETS "PROCESS is a pid, a mount point, a volfile or a control socket; `stratus ps` lists them all."
+#define TARGETS "PROCESS is a pid, a program (stratusd, mount) of which one runs, a mount point, a volfile or a control socket; `stratus ps` lists them all."
 
 /* As it is if it is JSON, else as a string. */
 static void print_answer(pid_t pid, char *answer)

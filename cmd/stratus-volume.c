@@ -150,7 +150,7 @@ int command_apply(int argc, char **argv)
 		option,
 		"SPEC",
 		"Checks a specification (doc/volfile.md) and commits it to the cluster store: the volume is made, or changed "
-		"to what it says. Returns when the servers serve it so.",
+		"to what it says. Returns when this server serves its part; the others follow (`stratus status` there tells).",
 		ask_child,
 		NULL,
 		NULL,

@@ -10,7 +10,7 @@
 #include "path.h"
 
 static const struct command commands[] = {
-	{ "mount", "mount a client's volfile", command_mount },
+	{ "mount", "mount a volume", command_mount },
 	{ "umount", "unmount it", command_umount },
 	{ "volgen", "write volfiles from a specification", command_volgen },
 	{ "graph", "draw the graph of a volfile", command_graph },

@@ -56,19 +56,10 @@ static int add_brick(struct spec *s, const char *text, unsigned port, struct pro
 /* What was made by hand is checked, and linked, as if it were read. */
 static int reread(const struct spec *s, const char *path, struct spec *made, struct problem *p)
 {
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int err = to ? 0 : -ENOMEM;
+	cleanup_path char *text = spec_text(s);
 
 	*made = (struct spec){ 0 };
-	if (to) {
-		spec_print(s, to);
-		fclose(to);
-		err = spec_parse(text, size, path, made, p);
-	}
-	free(text);
-	return err;
+	return text ? spec_parse(text, strlen(text), path, made, p) : -ENOMEM;
 }
 
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *form, struct spec *made,

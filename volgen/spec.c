@@ -91,6 +91,18 @@ static int take_host(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+/* The same directory in other words would pass for another one. */
+static bool has_detour(const char *path)
+{
+	for (const char *at = path; (at = strchr(at, '/')); at++) {
+		size_t length = strcspn(at + 1, "/");
+
+		if ((!length && at[1]) || (length == 1 && at[1] == '.') || (length == 2 && at[1] == '.' && at[2] == '.'))
+			return true;
+	}
+	return false;
+}
+
 static int take_path(struct reader *r, yaml_node_t *n, void *target)
 {
 	char **to = target;
@@ -100,6 +112,8 @@ static int take_path(struct reader *r, yaml_node_t *n, void *target)
 		return bad(r, line_of(n), "the directory '%.200s' must be an absolute path", *to);
 	for (size_t length = err ? 0 : strlen(*to); length > 1 && (*to)[length - 1] == '/';)
 		(*to)[--length] = '\0';
+	if (!err && has_detour(*to))
+		return bad(r, line_of(n), "the directory '%.200s' must be written without '//', '.' and '..'", *to);
 	return err;
 }
 
@@ -618,4 +632,17 @@ void spec_print(const struct spec *s, FILE *to)
 		print_list("server-translators", &s->server_translators, to);
 	if (s->types)
 		print_options(s, to);
+}
+
+char *spec_text(const struct spec *s)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return NULL;
+	spec_print(s, to);
+	fclose(to);
+	return text;
 }

@@ -69,6 +69,7 @@ int spec_replace_brick(struct spec *, const char *old, const char *new, struct p
 void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
+char *spec_text(const struct spec *); /* the same; malloc'ed, or NULL */
 unsigned spec_brick_port(const struct spec_brick *);
 /* Over how many sets (or bricks that stand for themselves) names are spread. */
 size_t spec_subvolumes(const struct spec *);

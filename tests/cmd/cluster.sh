@@ -223,6 +223,14 @@ umount mset
 refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
 [ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"
 
+# ---- what comes over the network does not touch this machine's files ----
+"$STRATUS" volume info photos | sed '1d; s|^client-translators:.*|client-translators: [debug/trace]|; s|^options:|options:\n  debug/trace: {file: /etc/stratus-test-trace}|' >traced.yaml
+"$STRATUS" apply traced.yaml >/dev/null 2>err || fail "a trace can't be wanted: $(cat err traced.yaml)"
+mkdir traced
+! timeout 60 "$STRATUS" mount 127.0.0.1:"$HTTP":/photos traced 2>err || fail "a volfile from a server may name a file to write"
+grep -q 'only from a file' err || fail "the cause is not told: $(cat err)"
+[ ! -e /etc/stratus-test-trace ] || fail "a file was written"
+
 # ---- gone ----
 umount "$MNT"
 "$STRATUS" volume stop photos >/dev/null

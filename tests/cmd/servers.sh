@@ -69,6 +69,8 @@ bricks:
   - {server: gamma, directory: $SCRATCH/b2, id: $(uuid)}
 END
 refused "is not of this cluster" alpha apply <(sed 's/gamma/delta/' photos.yaml)
+# One that has no brick any more may have left: nothing is asked of it.
+on alpha apply --dry-run <(sed 's/^servers:/&\n  delta: {host: 127.0.0.1}/' photos.yaml) >/dev/null || fail "a server without bricks must be a member"
 on alpha apply photos.yaml >/dev/null
 wait_until 10 serves alpha 0 || fail "alpha does not serve its brick"
 wait_until 10 serves beta 1 || fail "beta does not serve its brick"
@@ -150,6 +152,8 @@ wait_until 40 follows 'max-wait: 63000ms' || fail "the mount does not follow aft
 
 umount "$MNT"
 for name in alpha beta gamma; do stop_process "${PID[$name]}" "$name"; done
+! timeout 30 "$STRATUSD" --foreground --state "$SCRATCH/alpha" --name omega --listen 127.0.0.1:"${HTTP[alpha]}" 2>err || fail "another name was taken"
+grep -q -- '--cluster\|--name alpha' err || fail "the cause is not told: $(cat err)"
 ! timeout 30 "$STRATUSD" --foreground --state "$SCRATCH/alpha" --name alpha --listen 127.0.0.1:"${HTTP[alpha]}" 2>err || fail "a shared store was opened alone"
 grep -q -- '--cluster' err || fail "the cause is not told: $(cat err)"
 pass

@@ -73,6 +73,7 @@ static int afr_init(struct xlator *x, struct problem *p)
 	a->flights.next = a->flights.prev = &a->flights;
 	a->view.members = (uint8_t)x->children;
 	atomic_store(&a->local, members_here(x));
+	moments_begin();
 	object_init(&a->rename_token, NULL);
 	return 0;
 }

@@ -150,6 +150,7 @@ void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
 /* believe.c */
+void moments_begin(void); /* with each graph: later than any of an instance of this module that was unloaded */
 uint64_t afr_moment(void);
 uint64_t afr_believe(struct xlator *, struct inode *, enum believe, uint64_t since);
 /* With the object's lock held. */

@@ -14,7 +14,15 @@ enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, LISTING_TAKEN_MS = 20 };
 
 /* The last that was given. One for all replica sets of the process, so that a translator over several of them (cluster/dht) can hand on what
  * one of them gave, and later than any of an instance before. */
-static atomic_uint_fast64_t moment = 1;
+static atomic_uint_fast64_t moment;
+
+void moments_begin(void)
+{
+	uint64_t last = atomic_load(&moment), now = clock_ns();
+
+	while (last < now && !atomic_compare_exchange_weak(&moment, &last, now))
+		;
+}
 
 static uint64_t next_moment(void)
 {

@@ -337,6 +337,20 @@ static int bind_to_each(struct server *s, const struct addrinfo *list, bool any_
 	return err ? err : s->listeners > before ? 0 : missing;
 }
 
+/* Debian gives a host's own name the address 127.0.1.1. */
+static bool all_local(const struct addrinfo *list)
+{
+	for (; list; list = list->ai_next) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)list->ai_addr;
+		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)list->ai_addr;
+
+		if (list->ai_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 != 127
+					       : !IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
+			return false;
+	}
+	return true;
+}
+
 static int claim_address(struct server *s, char *text, struct problem *p)
 {
 	char *host, *port, name[128];
@@ -350,6 +364,12 @@ static int claim_address(struct server *s, char *text, struct problem *p)
 	if (err)
 		return err;
 	err = bind_to_each(s, list, !strcmp(port, "0"));
+	if (!err && strspn(host, "0123456789.:[]") != strlen(host) && strcmp(host, "localhost") && all_local(list))
+		log_warning(
+			s->x, NULL,
+			"%s is an address of this machine alone (see /etc/hosts), so no other can connect: give the server another "
+			"address to listen on, or correct /etc/hosts",
+			name);
 	freeaddrinfo(list);
 	if (err == -EADDRINUSE)
 		return problem_set(p, EADDRINUSE,
