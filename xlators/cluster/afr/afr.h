@@ -47,7 +47,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t gained;	/* when the token came */
 	uint64_t touched[2];	/* when this client last changed it: data, attributes, names; mode, owner, xattrs */
 	uint64_t gaps;		/* afr.gaps when the token came */
-	uint64_t listed_ns;	/* when somebody last was told to believe a listing */
+	uint64_t taken_late_ns; /* when somebody last was told to believe what is taken in later: a listing, attributes */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
 	unsigned helds;
 	bool locked_ever;

@@ -10,7 +10,7 @@
  * gets one, and what was read is believed if it was asked for after all of them, and no change is under way. */
 #include "afr.h"
 
-enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, LISTING_TAKEN_MS = 20 };
+enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, TAKEN_MS = 20 };
 
 /* The last that was given. One for all replica sets of the process, so that a translator over several of them (cluster/dht) can hand on what
  * one of them gave, and later than any of an instance before. */
@@ -287,8 +287,8 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 		return 0;
 	pthread_mutex_lock(&o->lock);
 	yes = holds(o, what, since, epoch, gaps);
-	if (yes && what == BELIEVE_NAMES)
-		o->listed_ns = clock_ns();
+	if (yes && (what == BELIEVE_NAMES || what == BELIEVE_ATTR_LATE))
+		o->taken_late_ns = clock_ns();
 	pthread_mutex_unlock(&o->lock);
 	return yes ? BELIEF_MS : 0;
 }
@@ -301,18 +301,18 @@ void afr_doubt(struct afr *a, struct object *o)
 	afr_disbelieve(a, o);
 }
 
-/* A listing is taken in by the kernel some time after it was given, as if it were new then: that is waited for. */
+/* Some of it the kernel takes in some time after it was told, as if it were new then: that is waited for. */
 void afr_disbelieve(struct afr *a, struct object *o)
 {
 	struct event e = { .kind = EVENT_DISBELIEVE, .inode = o->inode };
-	uint64_t listed_ns, now = clock_ns();
+	uint64_t late_ns, now = clock_ns();
 
 	if (!o->inode)
 		return;
 	pthread_mutex_lock(&o->lock);
-	listed_ns = o->listed_ns;
+	late_ns = o->taken_late_ns;
 	pthread_mutex_unlock(&o->lock);
-	if (listed_ns && now < listed_ns + LISTING_TAKEN_MS * 1000000)
-		task_sleep_ms(LISTING_TAKEN_MS);
+	if (late_ns && now < late_ns + TAKEN_MS * 1000000)
+		task_sleep_ms(TAKEN_MS);
 	event_up(a->x, &e);
 }

@@ -107,6 +107,7 @@ struct node_state {
 	atomic_ulong searchable; /* a directory that everybody may search */
 	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
 	atomic_ulong told, told_count;
+	atomic_ulong new_ns; /* when it was told of it without having it: what is told before it has taken that in is lost */
 };
 
 struct operation {
@@ -181,7 +182,7 @@ struct node_state *node_state_make(struct mount *, struct inode *);
 /* ---- fuse-believe.c ---- */
 uint64_t ask_moment(const struct ask *); /* 0: nothing will be believed */
 /* Lets the kernel believe the name, and the attributes, if they may be believed. `directory` was asked for the name at that moment. Without
- * inode: that there is none such. */
+ * inode: that there is none such; without attributes: the name alone. */
 void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *directory, struct inode *, const struct attr *,
 		   uint64_t since);
 /* For how long the names of a listing may be believed that was asked for at that moment; and the same as above for one of them. */
