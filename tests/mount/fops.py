@@ -608,6 +608,49 @@ class Locks(Case):
         os.close(b)
 
 
+class Search(Case):
+    """Who may not search a directory any more reaches nothing in it, though it has done so before."""
+
+    def after(self, deny, name="d/secret"):
+        ask, answer = os.pipe(), os.pipe()
+
+        def other():
+            os.setuid(1001)
+            with open("d/secret"), open("d/sub/f"), os.scandir("d") as it:
+                list(it)
+            os.write(answer[1], b".")
+            os.read(ask[0], 1)
+            try:
+                os.close(os.open(name, os.O_RDONLY))
+            except PermissionError:
+                return True
+            return False
+
+        os.mkdir("d")
+        os.makedirs("d/sub")
+        write_file("d/secret", b"x")
+        write_file("d/sub/f", b"x")
+        pid = in_child(other)
+        os.read(answer[0], 1)
+        deny()
+        os.write(ask[1], b".")
+        self.assertTrue(ended_well(pid))
+        for fd in ask + answer:
+            os.close(fd)
+
+    def test_a_mode_keeps_others_out_at_once(self):
+        self.after(lambda: os.chmod("d", 0o700))
+
+    def test_an_acl_keeps_others_out_at_once(self):
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in (
+            (1, 7, 0xffffffff), (2, 0, 1001), (4, 5, 0xffffffff), (16, 5, 0xffffffff), (32, 5, 0xffffffff)))
+        self.after(lambda: os.setxattr("d", "system.posix_acl_access", acl))
+
+    def test_what_was_moved_to_where_others_may_not_go_is_not_reached(self):
+        os.mkdir("private", 0o700)
+        self.after(lambda: os.rename("d/sub", "private/sub"), "private/sub/f")
+
+
 class Signals(Case):
     def test_a_timer_does_not_disturb_file_operations(self):
         write_file("f", b"x" * 100_000)

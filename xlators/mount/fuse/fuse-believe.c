@@ -55,6 +55,34 @@ static bool searchable(struct ask *a, struct inode *directory)
 	return believed(a, directory, BELIEVE_META, atomic_load(&s->searchable));
 }
 
+/* Names of it may have been told. */
+static bool was_searchable(struct mount *m, struct inode *directory)
+{
+	struct node_state *s = node_state(m, directory);
+	return s && atomic_load(&s->searchable) != 0;
+}
+
+/* That nobody believes more of it from now on is seen to by believe_ms. */
+void search_denied(struct ask *a, struct inode *directory)
+{
+	if (a->mount->believes && S_ISDIR(directory->type) && was_searchable(a->mount, directory))
+		notify_names(a->device);
+}
+
+void mode_set(struct ask *a, struct inode *inode, mode_t mode)
+{
+	if ((mode & SEARCH_BITS) != SEARCH_BITS)
+		search_denied(a, inode);
+}
+
+void name_moved(struct ask *a, struct inode *from, struct inode *to)
+{
+	struct node_state *s = node_state(a->mount, to);
+	if (from == to || (s && believed(a, to, BELIEVE_META, atomic_load(&s->searchable))))
+		return;
+	search_denied(a, from);
+}
+
 static void tell(uint64_t *seconds, uint32_t *ns, uint64_t ms)
 {
 	if (*seconds * 1000 + *ns / 1000000 >= ms)

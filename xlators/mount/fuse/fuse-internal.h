@@ -185,6 +185,10 @@ uint64_t ask_moment(const struct ask *); /* 0: nothing will be believed */
  * inode: that there is none such; without attributes: the name alone. */
 void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *directory, struct inode *, const struct attr *,
 		   uint64_t since);
+/* Before it is said that it is done: names that everybody may reach must be asked for again where not everybody may any more. */
+void mode_set(struct ask *, struct inode *, mode_t);
+void search_denied(struct ask *, struct inode *directory); /* perhaps: it was given an ACL */
+void name_moved(struct ask *, struct inode *from_directory, struct inode *to); /* it is believed as it was before */
 /* For how long the names of a listing may be believed that was asked for at that moment; and the same as above for one of them. */
 uint64_t believe_listing(struct ask *, struct inode *directory, uint64_t since);
 void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const struct attr *, uint64_t since, uint64_t ms);
