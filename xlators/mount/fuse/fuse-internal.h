@@ -33,7 +33,7 @@ struct fuse_private { /* of one translator instance */
 	int64_t allow_other, data_cache, busy_poll_us;
 	bool default_permissions, readonly, selinux, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
-	struct mount *mount; /* from start on */
+	struct mount *mount; /* from start on; guarded by mounts_lock (fuse-switch.c), and may have ended: see mount_use */
 };
 
 /* A shard's way to the kernel. Its lock is short and guards `top`. */
@@ -73,6 +73,7 @@ struct bucket { /* requests in flight, by the kernel's number; the lock is short
 struct mount {
 	char *path;
 	struct mount *next;
+	bool retired; /* as next guarded by mounts_lock (fuse-switch.c): it is to end, and no newer graph takes it */
 	struct fuse_session *session; /* libfuse's: mounts and unmounts, no more */
 	int fd;			      /* libfuse's; the devices have their own */
 	struct xlator anchor;	      /* whose inode slots survive a graph switch: struct node_state */
@@ -145,7 +146,7 @@ static inline struct xlator *ask_child(const struct ask *a)
 }
 
 /* ---- fuse-mount.c ---- */
-int mount_create(struct xlator *, struct mount **, struct problem *);
+int mount_create(struct xlator *, struct problem *);
 void mount_destroy(struct mount *); /* unmounts, waits for what is under way, frees */
 
 /* ---- fuse-loop.c ---- */
@@ -208,8 +209,12 @@ void asks_cancel(struct mount *); /* all of them */
 /* ---- fuse-switch.c ---- */
 /* Waits in the graph of `old` are cancelled; their tasks ask again in the new one. */
 struct mount *mount_take(struct xlator *); /* the live mount of that mount point, now served by x; or NULL */
-void mount_publish(struct mount *);
-bool mount_retire(struct mount *, struct xlator *); /* true: x served it, and it is no longer to be found */
+void mount_publish(struct mount *, struct xlator *);
+struct mount *mount_retire(struct xlator *); /* the mount that x served, which nobody takes any more; NULL: it serves none (now) */
+/* By who is no request of the kernel: the mount of x, which stays until it is let go. NULL: there is none, or it ends. */
+struct mount *mount_use(struct xlator *);
+void mount_let_go(struct mount *);
+void mount_ends(struct mount *); /* from here on nobody uses it who did not before */
 void ask_acquire(struct ask *);			    /* the active graph, with a reference */
 void ask_release(struct ask *);
 bool ask_again(struct ask *, int err);
