@@ -356,6 +356,14 @@ static unsigned view_fetched(struct afr *a, bool stale)
 	return afr_view(a, clock_ns() + LOOK_NS, &v) ? ~0u : view_mask(&v, MEMBER_BACK);
 }
 
+/* Whatever else it says, such as that its member is in no view: it is not to be tried again. */
+static void cancelled(struct fan *f)
+{
+	for (int i = 0; i < f->a->members; i++)
+		if (f->branch[i].result.status)
+			f->branch[i].result.status = -ECANCELED;
+}
+
 /* A call that waits has no deadline, and can be interrupted; whether it was done before that came is known when it has ended. */
 static void wait_patiently(struct fan *f)
 {
@@ -369,7 +377,9 @@ static void wait_patiently(struct fan *f)
 		if (err != -ETIMEDOUT)
 			continue;
 		pthread_mutex_unlock(&f->lock);
+		task_shield(true); /* a cancel, which comes but once, is for the wait */
 		view = view_fetched(f->a, ++looks % LOOKS_STALE == 0);
+		task_shield(false);
 		pthread_mutex_lock(&f->lock);
 	}
 	task_shield(true);
@@ -378,6 +388,8 @@ static void wait_patiently(struct fan *f)
 	while (waits_for_any(f, ~0u) && clock_ns() < until)
 		task_cond_wait(&f->answered, &f->lock, until);
 	give_up_rest(f);
+	if (err == -ECANCELED)
+		cancelled(f);
 	pthread_mutex_unlock(&f->lock);
 	task_shield(false);
 }

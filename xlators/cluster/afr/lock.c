@@ -258,7 +258,7 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 			continue;
 		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
 		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
-		if (v->state[i] == MEMBER_IN)
+		if (v->state[i] == MEMBER_IN || one == -ECANCELED)
 			err = one == -ENAMELESS ? 0 : one;
 		else
 			differs(a, in->file, i, one);

@@ -463,8 +463,11 @@ bool token_want(struct afr *a, struct object *o, uint64_t epoch)
 		o->recalled = false;
 	}
 	pthread_mutex_unlock(&o->lock);
-	if (want)
+	if (want) {
+		task_shield(true);
 		token_stays(a, gfid_of(o));
+		task_shield(false);
+	}
 	return want;
 }
 
