@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 import signal
 import socket
 import stat
@@ -585,6 +586,53 @@ class Locks(Case):
         lock_bytes(fd, fcntl.F_UNLCK)
         lock_bytes(fd, fcntl.F_WRLCK)
         os.close(fd)
+
+    def test_a_lock_is_held_on_when_a_stronger_one_was_waited_for_in_vain(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_RDLCK, 10, 10)
+        ask, answer = os.pipe(), os.pipe()
+
+        def reader():
+            os.close(fd)
+            other = os.open("f", os.O_RDWR)
+            lock_bytes(other, fcntl.F_RDLCK, 0, 100)
+            os.write(answer[1], b".")
+            os.read(ask[0], 1)
+            return True  # its lock goes with it
+
+        def writer():
+            os.close(fd)
+            lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, 12, 4, wait=True)
+            os.write(answer[1], b"!")
+            return True
+
+        pids = [in_child(reader)]
+        os.read(answer[0], 1)
+        pids.append(in_child(writer))
+        time.sleep(0.2)
+
+        class Alarm(Exception):
+            pass
+
+        def ring(*_):
+            raise Alarm
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(Alarm):
+            lock_bytes(fd, fcntl.F_WRLCK, 5, 50, wait=True)
+        os.write(ask[1], b".")
+        self.assertTrue(ended_well(pids[0]))
+        time.sleep(0.6)
+        self.assertEqual(select.select([answer[0]], [], [], 0)[0], [])
+        lock_bytes(fd, fcntl.F_WRLCK, 10, 10)  # nobody has got a part of it meanwhile
+        lock_bytes(fd, fcntl.F_RDLCK, 10, 10)
+        # What was not held before is free.
+        self.assertTrue(ended_well(in_child(lambda: lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, 5, 5) is None)))
+        lock_bytes(fd, fcntl.F_UNLCK, 10, 10)
+        self.assertTrue(ended_well(pids[1]))
+        for end in ask + answer + (fd,):
+            os.close(end)
 
     def waiter_killed(self, name):
         pid = in_child(lambda: lock_bytes(os.open(name, os.O_RDWR), fcntl.F_WRLCK, wait=True))

@@ -286,18 +286,60 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 	return err;
 }
 
-/* It was taken at some members only: they have again what was there before. */
+/* What the lock's owner holds from `at` on, up to *end or to where that changes: the last record that has a place decides. */
+static uint32_t held_at(struct object *o, const struct lock *l, uint64_t at, uint64_t *end)
+{
+	uint32_t type = F_UNLCK;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct lock *h = &o->held[i].lock;
+
+		if (h->kind != l->kind || h->owner != l->owner || h->end < at)
+			continue;
+		if (h->start <= at)
+			type = h->type;
+		if (h->start > at && h->start <= *end)
+			*end = h->start - 1;
+		else if (h->start <= at && h->end < *end)
+			*end = h->end;
+	}
+	return type;
+}
+
+/* A member may have taken it: there it is again what it was before, without a moment in which what is held is free. Where that fails it is
+ * brought. */
+static void undo_part(struct afr *a, struct request *rq, struct setlk_in *part, unsigned done)
+{
+	bool all = true;
+
+	for (int i = a->members; i-- > 0;) {
+		if (!(done >> i & 1) || !lock_at(a, rq, i, part, false))
+			continue;
+		all = false;
+		opened_set_unlike(opened_of(a, part->file), i, true);
+	}
+	if (all)
+		return;
+	if (part->lock.type == F_UNLCK)
+		note_lock(a, part->file, &part->lock);
+	bring_soon(a, part->file);
+}
+
 static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *in, unsigned done)
 {
-	struct setlk_in none = *in;
+	struct object *o = object_of(a, in->file->inode);
+	struct setlk_in part = *in;
 
-	none.lock.type = F_UNLCK;
 	task_shield(true);
-	for (int i = a->members; i-- > 0;) {
-		if (!(done >> i & 1))
-			continue;
-		lock_at(a, rq, i, &none, false);
-		differs(a, in->file, i, true); /* brings those that are held */
+	for (uint64_t at = in->lock.start; o && done; at = part.lock.end + 1) {
+		part.lock.start = at;
+		part.lock.end = in->lock.end;
+		pthread_mutex_lock(&o->lock);
+		part.lock.type = held_at(o, &in->lock, at, &part.lock.end);
+		pthread_mutex_unlock(&o->lock);
+		undo_part(a, rq, &part, done);
+		if (part.lock.end >= in->lock.end)
+			break;
 	}
 	task_shield(false);
 }
