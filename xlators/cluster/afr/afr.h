@@ -185,6 +185,8 @@ void object_named(struct afr *, struct inode *, struct inode *parent, const char
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
+/* The same of the lock's owner within its range; true if there is something that reaches into it from outside. */
+bool object_drop_covered(struct object *, const struct lock *);
 int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,

@@ -67,21 +67,19 @@ int locks_bring(struct afr *a, struct file *f, struct file *at, int member)
 	return err;
 }
 
-/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring, save to where
- * it did not come. */
+/* In order: bringing all of them, unlocks too, gives the same state. The last that has a place decides there: so what lies within it goes, and an
+ * unlock is of use only where an older lock reaches beyond it, or to members to which it did not come. */
 static int note_lock(struct afr *a, struct file *f, const struct lock *l)
 {
 	struct object *o = object_of(a, f->inode);
-	bool whole = l->type == F_UNLCK && !l->start && l->end == UINT64_MAX, all_know = !opened_unlike(opened_of(a, f));
+	bool all_know = !opened_unlike(opened_of(a, f));
 	struct held_lock *grown;
 	int err = 0;
 
 	if (!o)
 		return -ENOLCK;
 	pthread_mutex_lock(&o->lock);
-	if (whole)
-		object_drop_locks(o, l->kind, l->owner, NULL);
-	if (!whole || !all_know) {
+	if (object_drop_covered(o, l) || l->type != F_UNLCK || !all_know) {
 		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
 		if (grown) {
 			o->held = grown;

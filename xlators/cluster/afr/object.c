@@ -133,6 +133,24 @@ void object_drop_locks(struct object *o, uint32_t kind, uint64_t owner, const st
 	o->helds = left;
 }
 
+bool object_drop_covered(struct object *o, const struct lock *by)
+{
+	unsigned left = 0;
+	bool overlaps = false;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct lock *l = &o->held[i].lock;
+		bool same = l->kind == by->kind && l->owner == by->owner;
+
+		if (same && l->start >= by->start && l->end <= by->end)
+			continue;
+		overlaps |= same && l->start <= by->end && by->start <= l->end;
+		o->held[left++] = o->held[i];
+	}
+	o->helds = left;
+	return overlaps;
+}
+
 /* ---- spans ---- */
 
 static bool collide(const struct span *a, const struct span *b)
