@@ -383,15 +383,14 @@ static void leave_task(void *arg)
 /* Where there are too many the brick asks for them when it has too many. */
 void token_leaves(struct afr *a, const struct gfid *g, uint64_t epoch)
 {
-	bool start = false;
+	bool start;
 
 	pthread_mutex_lock(&a->lock);
 	if (!a->leaving)
 		a->leaving = malloc(LEAVING_MAX * sizeof(*a->leaving));
-	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping) {
+	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping)
 		a->leaving[a->leaving_count++] = *g;
-		start = !a->leaves;
-	}
+	start = a->leaving_count && !a->leaves; /* also when the list is full, as it is if the task could not be begun */
 	pthread_mutex_unlock(&a->lock);
 	if (start)
 		afr_spawn_single(a, &a->leaves, leave_task); /* if it can't be: with the next one that leaves */
