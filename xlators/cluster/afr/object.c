@@ -569,12 +569,15 @@ static void start_giving_back(struct afr *a, struct object *o)
 	struct giving_back *g = malloc(sizeof(*g));
 	enum token_state before = o->token;
 
-	if (!g)
-		return; /* it is asked for again */
+	if (!g) {
+		o->recalled = false; /* it is used until it is asked for again */
+		return;
+	}
 	*g = (struct giving_back){ a, o, o->inode ? inode_ref(o->inode) : NULL, o->epoch };
 	o->token = TOKEN_RETURNING;
 	if (afr_spawn(a, give_back, g)) {
 		o->token = before;
+		o->recalled = false;
 		inode_unref(g->inode);
 		free(g);
 	}
@@ -590,16 +593,22 @@ void token_unpin(struct afr *a, struct object *o)
 	task_cond_broadcast(&o->changed);
 }
 
+/* What is not here is given back, too: the granter believes that it is. */
 void token_recalled(struct afr *a, struct object *o)
 {
+	uint64_t epoch;
+
 	if (MUTANT("bear-no-release"))
 		return;
+	pthread_mutex_lock(&a->lock);
+	epoch = a->view.epoch;
+	pthread_mutex_unlock(&a->lock);
 	pthread_mutex_lock(&o->lock);
 	o->recalled = o->shared = true;
+	if (o->token == TOKEN_HELD && o->epoch < epoch && !o->pins)
+		o->token = TOKEN_NONE; /* it ended with its view, and must not pass for one of this view */
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
-		pthread_mutex_lock(&a->lock);
-		o->epoch = a->view.epoch;
-		pthread_mutex_unlock(&a->lock);
+		o->epoch = o->token == TOKEN_NONE ? epoch : o->epoch;
 		start_giving_back(a, o);
 	}
 	pthread_mutex_unlock(&o->lock);
