@@ -164,6 +164,9 @@ static void ask_granters(struct wanted *w)
 {
 	struct wanted_of of[REPLICAS_MAX];
 
+	pthread_mutex_lock(&w->a->lock);
+	w->number = ++w->a->asked; /* now that all that was on its way back has been answered: what comes late is older */
+	pthread_mutex_unlock(&w->a->lock);
 	task_shield(true);
 	for (int i = 0; i < w->a->members; i++) {
 		bool any = false;
@@ -200,19 +203,16 @@ static bool held(struct object *o, uint64_t epoch)
 bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirents *d)
 {
 	struct wanted *w = calloc(1, sizeof(*w));
-	uint64_t number;
 	bool again;
 	struct view v;
 
 	pthread_mutex_lock(&a->lock);
 	v = a->view;
-	number = ++a->asked;
 	pthread_mutex_unlock(&a->lock);
 	if (!w || !v.epoch)
 		goto out;
 	w->a = a;
 	w->epoch = v.epoch;
-	w->number = number;
 	pthread_mutex_init(&w->lock, NULL);
 	want(w, &v, directory);
 	if (w->count)
