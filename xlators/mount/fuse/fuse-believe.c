@@ -12,7 +12,7 @@
  * everybody may. */
 #include "fuse-internal.h"
 
-enum { SEARCH_BITS = 0111 };
+enum { SEARCH_BITS = 0111, BELIEVE_MOST_MS = 2000 };
 #define ON_ITS_WAY_NS 2000000000ul /* an answer is taken in within that time */
 
 uint64_t ask_moment(const struct ask *a)
@@ -104,14 +104,17 @@ static void believe_attributes(struct ask *a, struct fuse_entry_out *out, struct
 {
 	unsigned long count = atomic_load(&a->mount->disbelieved);
 	bool may = s && !S_ISDIR(attr->mode) && attr->nlink == 1;
-	if (may && atomic_load(&inode->nlookup) == 0)
-		atomic_store(&s->new_ns, clock_ns()); /* before it is asked whether they hold */
+	if (may) { /* before it is asked whether they hold */
+		atomic_store(&s->told_ns, clock_ns());
+		if (atomic_load(&inode->nlookup) == 0)
+			atomic_store(&s->new_ns, clock_ns());
+	}
 	uint64_t ms = may ? believe_ms(ask_child(a), inode, as_attributes(a), since) : 0;
 	if (s) {
 		atomic_store(&s->told, ms ? since : 0);
 		atomic_store(&s->told_count, count);
 	}
-	tell(&out->attr_valid, &out->attr_valid_nsec, ms);
+	tell(&out->attr_valid, &out->attr_valid_nsec, ms < BELIEVE_MOST_MS ? ms : BELIEVE_MOST_MS);
 }
 
 void believe_listed(struct ask *a, struct fuse_entry_out *out, struct inode *inode, const struct attr *attr, uint64_t since,
@@ -155,12 +158,20 @@ bool believe_told(const struct ask *a, struct inode *inode)
 	       believed(a, inode, BELIEVE_ATTR, atomic_load(&s->told));
 }
 
+static bool told_lately(struct mount *m, struct inode *inode)
+{
+	struct node_state *s = node_state(m, inode);
+	uint64_t told_ns = s ? atomic_load(&s->told_ns) : 0;
+	return told_ns && clock_ns() < told_ns + BELIEVE_MOST_MS * 1000000ul + ON_ITS_WAY_NS;
+}
+
 /* Attributes of open files are looked at without a name. The lock keeps the inodes. */
 static void disbelieve_open(struct mount *m)
 {
 	pthread_mutex_lock(&m->handles_lock);
 	for (const struct handle *h = m->handles; h; h = h->next)
-		notify_attributes(m->device, node_id(m, h->file->inode));
+		if (told_lately(m, h->file->inode))
+			notify_attributes(m->device, node_id(m, h->file->inode));
 	pthread_mutex_unlock(&m->handles_lock);
 }
 

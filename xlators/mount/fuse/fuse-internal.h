@@ -108,7 +108,8 @@ struct node_state {
 	atomic_ulong searchable; /* a directory that everybody may search */
 	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
 	atomic_ulong told, told_count;
-	atomic_ulong new_ns; /* when it was told of it without having it: what is told before it has taken that in is lost */
+	atomic_ulong told_ns; /* when that was, by the clock */
+	atomic_ulong new_ns;  /* when it was told of it without having it: what is told before it has taken that in is lost */
 };
 
 struct operation {
