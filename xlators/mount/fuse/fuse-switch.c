@@ -103,14 +103,12 @@ static struct mount **place(const struct mount *m)
 
 struct mount *mount_retire(struct xlator *x)
 {
-	struct fuse_private *p = x->private;
+	const struct fuse_private *p = x->private;
 	pthread_mutex_lock(&mounts_lock);
 	struct mount *m = *place(p->mount);
 	bool served = m && m->device[0].top == x;
 	if (served)
 		m->retired = true;
-	else
-		p->mount = NULL;
 	pthread_mutex_unlock(&mounts_lock);
 	return served ? m : NULL;
 }

@@ -2,8 +2,11 @@
 /* mount/fuse, the top of a client graph: the kernel's requests become fops, and their results its answers. */
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "fuse-internal.h"
+
+enum { TAKEN_MS = 20 };
 
 #define AT(field) OPTION_AT(struct fuse_private, field)
 static const struct option options[] = {
@@ -87,12 +90,30 @@ static int start(struct xlator *x, struct problem *problem)
 	return 0;
 }
 
+/* What its last requests told is believed yet, and those below are about to give back the tokens that vouch for it. The kernel takes a
+ * listing in some time after the answer, as if it were new then. */
+static void last_words(struct xlator *x)
+{
+	struct timespec taken = { .tv_nsec = TAKEN_MS * 1000000 };
+	struct mount *m = mount_use(x);
+	if (!m)
+		return;
+	if (m->believes && task_self())
+		task_sleep_ms(TAKEN_MS);
+	else if (m->believes)
+		nanosleep(&taken, NULL);
+	disbelieve(m, NULL);
+	mount_let_go(m);
+}
+
 /* A translator whose mount has gone over to a newer graph leaves it alone. */
 static void stop(struct xlator *x)
 {
 	struct mount *m = mount_retire(x);
 	if (m)
 		mount_destroy(m);
+	else
+		last_words(x);
 }
 
 /* Only a mount's anchor keeps something in inodes. */
