@@ -6,6 +6,7 @@
 #include "replica.h"
 
 enum { ENAMELESS = 4200 }; /* inside of afr: the member can't find the object, for it has no name any more */
+enum { SOON_MS = 10 };	   /* until it is tried again */
 
 /* ---- objects ---- */
 
@@ -36,7 +37,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t epoch; /* of the token */
 	unsigned pins;	/* changes that use the token just now */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
-	bool shared;	/* it was asked back once */
+	bool contended; /* it was asked back once: it is never tried for again, only taken for a change */
 	struct span *spans;
 	uint64_t sent;	   /* how many changes were sent */
 	uint64_t undone;   /* afr.undone when one failed last that may have been done somewhere */
@@ -132,7 +133,8 @@ static inline struct afr *afr_of(const struct xlator *x)
 /* view.c */
 /* The view, fetched if it is not known or out of date. -EIO: none could be had until the deadline. */
 int afr_view(struct afr *, uint64_t deadline, struct view *);
-void afr_view_stale(struct afr *, uint64_t epoch); /* somebody refused that epoch */
+uint64_t afr_deadline(const struct afr *, const struct request *); /* the request's, or after max-wait */
+void afr_view_stale(struct afr *, uint64_t epoch);		   /* somebody refused that epoch */
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
 int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,

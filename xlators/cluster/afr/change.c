@@ -489,13 +489,6 @@ static int run(struct changing *c)
 	return err;
 }
 
-static uint64_t deadline_of(const struct afr *a, const struct request *rq)
-{
-	uint64_t own = clock_ns() + a->max_wait_ms * 1000000;
-
-	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
-}
-
 static void changing_init(struct changing *c, struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	memset(c, 0, offsetof(struct changing, note));
@@ -511,7 +504,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->fop = fop;
 	c->in = in;
 	c->out = out;
-	c->deadline = deadline_of(c->a, rq);
+	c->deadline = afr_deadline(c->a, rq);
 	note_of(fop, in, &c->note);
 }
 
@@ -655,7 +648,7 @@ enum { COPY_MOST = 16 << 20 };
 static int source_everywhere(struct afr *a, const struct request *rq, struct file *from)
 {
 	struct view v;
-	int err = afr_view(a, deadline_of(a, rq), &v);
+	int err = afr_view(a, afr_deadline(a, rq), &v);
 
 	for (int i = 0; i < v.members && !err; i++) {
 		struct file *its = NULL;

@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { SOON_MS = 10, BRING_AGAIN_MS = 300 };
+enum { BRING_AGAIN_MS = 300 };
 
 static bool other_view(int err)
 {
@@ -212,7 +212,7 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	pthread_mutex_unlock(&o->lock);
 	if (!any)
 		return 0;
-	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	err = afr_view(a, afr_deadline(a, rq), &v);
 	if (!err)
 		flush_others(a, rq, in, &v);
 	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
@@ -357,7 +357,7 @@ static void locks_used(struct afr *a, struct inode *inode)
 int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
 	struct afr *a = afr_of(x);
-	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
 	unsigned done = 0;
 	struct view v;
@@ -368,7 +368,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		return -EBADF;
 	locks_used(a, in->file->inode);
 	for (;;) {
-		err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
 			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
 		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))

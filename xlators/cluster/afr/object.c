@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000, SOON_MS = 10 };
+enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000 };
 
 void object_init(struct object *o, struct inode *inode)
 {
@@ -474,7 +474,7 @@ bool token_want(struct afr *a, struct object *o, uint64_t epoch)
 	pthread_mutex_lock(&o->lock);
 	if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
 		o->token = TOKEN_NONE;
-	want = o->token == TOKEN_NONE && !o->shared;
+	want = o->token == TOKEN_NONE && !o->contended;
 	if (want) {
 		o->token = TOKEN_ASKED;
 		o->recalled = false;
@@ -509,7 +509,7 @@ void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 	if (!o)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->token == TOKEN_NONE && !o->shared) {
+	if (o->token == TOKEN_NONE && !o->contended) {
 		o->token = TOKEN_HELD;
 		o->epoch = epoch;
 		o->size_known = false;
@@ -604,7 +604,7 @@ void token_recalled(struct afr *a, struct object *o)
 	epoch = a->view.epoch;
 	pthread_mutex_unlock(&a->lock);
 	pthread_mutex_lock(&o->lock);
-	o->recalled = o->shared = true;
+	o->recalled = o->contended = true;
 	if (o->token == TOKEN_HELD && o->epoch < epoch && !o->pins)
 		o->token = TOKEN_NONE; /* it ended with its view, and must not pass for one of this view */
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {

@@ -10,14 +10,6 @@ static struct handle *handle_of(uint64_t fh)
 	return (struct handle *)(uintptr_t)fh;
 }
 
-static int reply_done(struct ask *a, int err)
-{
-	if (err)
-		return err;
-	reply(a, NULL, 0);
-	return 0;
-}
-
 /* The kernel did not take the answer to an open, and will never send the release. */
 static void let_go(struct ask *a, struct handle *h)
 {

@@ -161,6 +161,7 @@ enum { DATA_AT = 4096, WRITE_HEAD = sizeof(struct fuse_in_header) + sizeof(struc
 /* ---- fuse-ask.c ---- */
 /* Answers with bytes. -errno if the kernel did not take it: what the answer gave must be taken back. */
 int reply(struct ask *, const void *bytes, size_t size);
+int reply_done(struct ask *, int err); /* with nothing; err, if that is not 0 */
 void reply_error(struct device *, uint64_t unique, int err);
 /* The kernel shall ask for the attributes again. Takes none of the kernel's locks that wait for us, so a shard may send it. */
 void notify_attributes(struct device *, uint64_t nodeid);
@@ -173,7 +174,7 @@ uint64_t node_id(const struct mount *, const struct inode *);
 void node_remember(struct mount *, struct inode *);		    /* the kernel is told once more */
 void node_forget(struct mount *, struct inode *, uint64_t nlookup); /* taken back, or forgotten by the kernel */
 void nodes_forget_all(struct mount *, struct inode_table *);
-struct node_state *node_state(struct mount *, struct inode *); /* NULL: never opened */
+struct node_state *node_state(struct mount *, struct inode *); /* NULL: nothing is kept of it */
 struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
 void handle_destroy(struct mount *, struct handle *);
 void listing_drop(struct handle *);

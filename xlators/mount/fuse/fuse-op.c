@@ -28,14 +28,6 @@ static int reply_attr(struct ask *a, const struct attr *attr)
 	return 0;
 }
 
-static int reply_done(struct ask *a, int err)
-{
-	if (err)
-		return err;
-	reply(a, NULL, 0);
-	return 0;
-}
-
 static struct inode *this_node(const struct ask *a)
 {
 	return node(a->mount, a->head.nodeid);
