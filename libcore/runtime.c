@@ -262,7 +262,7 @@ static int next_events(struct shard *s, struct epoll_event *events, int timeout)
 	waited = clock_ns() - begin;
 	if (waited < SHORT_SLEEP_NS) {
 		s->usual_ns += waited / USUAL_SHARE - s->usual_ns / USUAL_SHARE;
-		s->short_sleeps++;
+		s->short_sleeps += s->short_sleeps < PROBE_EACH;
 	}
 	return n;
 }

@@ -51,6 +51,7 @@ enum believe {
 	BELIEVE_META, /* mode, owner and ACL */
 	BELIEVE_NAME, /* one name of the directory, or that there is none such; what this client itself does to names, the caller knows */
 	BELIEVE_NAMES, /* all names of the directory, this client's own changes included */
+	BELIEVE_ATTR_LATE, /* as BELIEVE_ATTR; who is told takes them in somewhat later, and could not be told in between that they have changed */
 };
 
 struct xlator_type {

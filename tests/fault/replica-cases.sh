@@ -393,7 +393,28 @@ case_11() {
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is lost"
 }
 
-for number in ${CASES:-1 2 3 4 5 6 7 8 9 10 11}; do "case_$number"; done
+# Who waits for a lock can be killed while no member serves.
+case_12() {
+	local i waiters=()
+	for i in 1 2 3 4; do
+		python3 -c 'import fcntl, os, sys, time; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX); print(flush=True); time.sleep(100)' \
+			"$MNT/twelve$i" >"$SCRATCH/twelve$i" &
+		PIDS[$!]="holder of a lock"
+		wait_until 10 test -s "$SCRATCH/twelve$i" || fail "case 12: a lock that is free is not given"
+		python3 -c 'import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)' "$OTHER/twelve$i" &
+		PIDS[$!]="waiter for a lock" waiters+=($!)
+	done
+	kill -STOP "$COORDINATOR_PID"
+	sleep 6 # leases end, and who waits has asked for the view in vain
+	kill -9 "${waiters[@]}"
+	wait_until 15 gone "${waiters[@]}" || fail "case 12: who waits for a lock can't be killed" # closing the file takes until max-wait
+	kill -CONT "$COORDINATOR_PID"
+	end_processes waiter || true # that they were killed
+	end_processes holder || true
+	healed 12
+}
+
+for number in ${CASES:-1 2 3 4 5 6 7 8 9 10 11 12}; do "case_$number"; done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass

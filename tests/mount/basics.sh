@@ -24,6 +24,31 @@ wait_until 5 eval '! flock -n "$MNT/lock" true' || fail "flock does not lock"
 flock "$MNT/lock" true || fail "flock did not wait"
 gone "$HOLDER" || wait "$HOLDER"
 
+# A replica set's client notes the locks that are held, and nothing of those that were given back, however long the file is open.
+if [ "$REPLICA" != 1 ]; then
+	python3 - "$MNT/lock" >"$SCRATCH/locks" <<-'END' &
+	import fcntl, os, sys, time
+	fd = os.open(sys.argv[1], os.O_RDWR)
+	for i in range(100):
+	    fcntl.lockf(fd, fcntl.LOCK_EX, 10, i)
+	    fcntl.lockf(fd, fcntl.LOCK_UN, 20, i)
+	fcntl.lockf(fd, fcntl.LOCK_SH, 10, 1000)
+	for i in range(100):
+	    fcntl.lockf(fd, fcntl.LOCK_EX, 30, 1000)
+	    fcntl.lockf(fd, fcntl.LOCK_UN, 20, 1010)
+	print("done", flush=True)
+	time.sleep(100)
+	END
+	HOLDER=$!
+	PIDS[$HOLDER]="holder of locks"
+	wait_until 20 test -s "$SCRATCH/locks" || fail "locks are not given"
+	NOTED=$(facts "$MOUNT_PID" | sed -n 's/^ *locks noted: //p')
+	[ "$NOTED" -le 2 ] || fail "$NOTED locks are noted where one is held"
+	kill "$HOLDER"
+	wait "$HOLDER" 2>/dev/null || true
+	unset "PIDS[$HOLDER]"
+fi
+
 # ACLs by the usual tools, defaults are inherited and the umask then does not count.
 mkdir "$MNT/acl"
 setfacl -m u:1234:rwx,g:2345:r-x "$MNT/acl"

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 import signal
 import socket
 import stat
@@ -586,6 +587,53 @@ class Locks(Case):
         lock_bytes(fd, fcntl.F_WRLCK)
         os.close(fd)
 
+    def test_a_lock_is_held_on_when_a_stronger_one_was_waited_for_in_vain(self):
+        fd = os.open("f", os.O_RDWR | os.O_CREAT)
+        lock_bytes(fd, fcntl.F_RDLCK, 10, 10)
+        ask, answer = os.pipe(), os.pipe()
+
+        def reader():
+            os.close(fd)
+            other = os.open("f", os.O_RDWR)
+            lock_bytes(other, fcntl.F_RDLCK, 0, 100)
+            os.write(answer[1], b".")
+            os.read(ask[0], 1)
+            return True  # its lock goes with it
+
+        def writer():
+            os.close(fd)
+            lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, 12, 4, wait=True)
+            os.write(answer[1], b"!")
+            return True
+
+        pids = [in_child(reader)]
+        os.read(answer[0], 1)
+        pids.append(in_child(writer))
+        time.sleep(0.2)
+
+        class Alarm(Exception):
+            pass
+
+        def ring(*_):
+            raise Alarm
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(Alarm):
+            lock_bytes(fd, fcntl.F_WRLCK, 5, 50, wait=True)
+        os.write(ask[1], b".")
+        self.assertTrue(ended_well(pids[0]))
+        time.sleep(0.6)
+        self.assertEqual(select.select([answer[0]], [], [], 0)[0], [])
+        lock_bytes(fd, fcntl.F_WRLCK, 10, 10)  # nobody has got a part of it meanwhile
+        lock_bytes(fd, fcntl.F_RDLCK, 10, 10)
+        # What was not held before is free.
+        self.assertTrue(ended_well(in_child(lambda: lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, 5, 5) is None)))
+        lock_bytes(fd, fcntl.F_UNLCK, 10, 10)
+        self.assertTrue(ended_well(pids[1]))
+        for end in ask + answer + (fd,):
+            os.close(end)
+
     def waiter_killed(self, name):
         pid = in_child(lambda: lock_bytes(os.open(name, os.O_RDWR), fcntl.F_WRLCK, wait=True))
         time.sleep(0.2)
@@ -606,6 +654,49 @@ class Locks(Case):
             except BlockingIOError:
                 self.assertLess(time.monotonic(), deadline)
         os.close(b)
+
+
+class Search(Case):
+    """Who may not search a directory any more reaches nothing in it, though it has done so before."""
+
+    def after(self, deny, name="d/secret"):
+        ask, answer = os.pipe(), os.pipe()
+
+        def other():
+            os.setuid(1001)
+            with open("d/secret"), open("d/sub/f"), os.scandir("d") as it:
+                list(it)
+            os.write(answer[1], b".")
+            os.read(ask[0], 1)
+            try:
+                os.close(os.open(name, os.O_RDONLY))
+            except PermissionError:
+                return True
+            return False
+
+        os.mkdir("d")
+        os.makedirs("d/sub")
+        write_file("d/secret", b"x")
+        write_file("d/sub/f", b"x")
+        pid = in_child(other)
+        os.read(answer[0], 1)
+        deny()
+        os.write(ask[1], b".")
+        self.assertTrue(ended_well(pid))
+        for fd in ask + answer:
+            os.close(fd)
+
+    def test_a_mode_keeps_others_out_at_once(self):
+        self.after(lambda: os.chmod("d", 0o700))
+
+    def test_an_acl_keeps_others_out_at_once(self):
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in (
+            (1, 7, 0xffffffff), (2, 0, 1001), (4, 5, 0xffffffff), (16, 5, 0xffffffff), (32, 5, 0xffffffff)))
+        self.after(lambda: os.setxattr("d", "system.posix_acl_access", acl))
+
+    def test_what_was_moved_to_where_others_may_not_go_is_not_reached(self):
+        os.mkdir("private", 0o700)
+        self.after(lambda: os.rename("d/sub", "private/sub"), "private/sub/f")
 
 
 class Signals(Case):

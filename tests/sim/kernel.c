@@ -4,7 +4,8 @@
  *
  * - a directory is locked for changes of names, shared for lookups and listings; who finds a name that is believed locks nothing
  * - one epoch for all names, noted when a LOOKUP is sent, but for listings only when they are taken in
- * - attributes that were asked for before the last change, or before they were taken back, are not taken in
+ * - attributes that were asked for before the last change, or before they were taken back, are not taken in; but those of an inode that it
+ *   has not got are, for there is nothing by which they could be taken back
  * - attributes are looked at through a name that is believed, or through an open file
  *
  * From the answer until it is taken in some time may pass. */
@@ -13,7 +14,7 @@
 #include "mutant.h"
 #include "sim.h"
 
-enum { TAKEN_MS = 3, LISTING_TAKEN_MS = 15, SLOW_PPM = 300000 };
+enum { TAKEN_MS = 15, SLOW_PPM = 300000, ON_ITS_WAY_MS = 2000 };
 
 struct known { /* slot of an inode */
 	struct known *next, **link;
@@ -21,6 +22,7 @@ struct known { /* slot of an inode */
 	struct attr attr;
 	uint64_t until, version; /* of the attributes */
 	uint64_t asked;		 /* moment at which the mode was asked for */
+	uint64_t new_ns;	 /* when it was last told of it without having it */
 	unsigned opens, readers;
 	bool writer;
 	struct task_cond changed;
@@ -183,11 +185,23 @@ static bool reachable(const struct kernel *k, const struct known *n)
 	return d || n->opens;
 }
 
-static uint64_t attributes_ms(struct kernel *k, struct inode *inode, const struct attr *attr, uint64_t since)
+/* Is there an inode? Names that are no longer believed keep it, too. */
+static bool present(const struct kernel *k, const struct known *n)
+{
+	const struct dentry *d = k->dentries;
+
+	while (d && d->inode != n->inode)
+		d = d->next;
+	return d || n->opens;
+}
+
+static uint64_t attributes_ms(struct kernel *k, struct inode *inode, const struct attr *attr, enum believe what, uint64_t since)
 {
 	bool may = since && !S_ISDIR(attr->mode) && attr->nlink == 1;
 
-	return may ? believe_ms(below(k), inode, BELIEVE_ATTR, since) : 0;
+	if (may && !present(k, known_of(k, inode)))
+		known_of(k, inode)->new_ns = clock_ns();
+	return may ? believe_ms(below(k), inode, what, since) : 0;
 }
 
 static void on_the_way(uint64_t most_ms)
@@ -207,10 +221,11 @@ static struct asking asking(struct kernel *k)
 }
 
 /* The answer of a lookup, or of the making of something. No inode: there is none such. */
-static void learn(struct kernel *k, const struct loc *loc, struct inode *inode, const struct attr *attr, struct asking a)
+static void learn(struct kernel *k, const struct loc *loc, struct inode *inode, const struct attr *attr, enum believe what,
+		  struct asking a)
 {
 	uint64_t ms = believe_ms(below(k), loc->parent, BELIEVE_NAME, a.moment);
-	uint64_t attr_ms = ms && inode ? attributes_ms(k, inode, attr, a.moment) : 0;
+	uint64_t attr_ms = ms && inode && what != BELIEVE_NAME ? attributes_ms(k, inode, attr, what, a.moment) : 0;
 
 	on_the_way(TAKEN_MS);
 	enter(k, loc->parent, loc->name, inode, a.epoch, ms);
@@ -246,7 +261,7 @@ static int kernel_lookup(struct request *rq, struct xlator *x, const struct look
 	a = asking(k);
 	err = fop_pass(rq, x, FOP_lookup, in, out);
 	if (!err || err == -ENOENT)
-		learn(k, &in->loc, err ? NULL : out->inode, &out->attr, a);
+		learn(k, &in->loc, err ? NULL : out->inode, &out->attr, BELIEVE_ATTR, a);
 	let_go(k, in->loc.parent);
 	return err;
 }
@@ -298,9 +313,10 @@ static int kernel_readdir(struct request *rq, struct xlator *x, const struct rea
 	attr_ms = calloc(out->entries.count + 1, sizeof(*attr_ms));
 	for (uint32_t i = 0; i < out->entries.count && ms; i++)
 		if (out->entries.entry[i].inode)
-			attr_ms[i] = attributes_ms(k, out->entries.entry[i].inode, &out->entries.entry[i].attr, rq->moment);
+			attr_ms[i] = attributes_ms(k, out->entries.entry[i].inode, &out->entries.entry[i].attr,
+						   BELIEVE_ATTR_LATE, rq->moment);
 	if (ms)
-		on_the_way(LISTING_TAKEN_MS);
+		on_the_way(TAKEN_MS);
 	for (uint32_t i = 0; i < out->entries.count && ms; i++) {
 		const struct dirent_plus *e = &out->entries.entry[i];
 
@@ -333,6 +349,14 @@ static int open_found(struct request *rq, struct xlator *x, const struct create_
 	return 0;
 }
 
+/* What a CREATE finds there already is not believed, for its answer is taken in whatever was taken back since. */
+static enum believe as_made(const struct create_in *create, const struct inode *inode)
+{
+	if (!create)
+		return BELIEVE_ATTR;
+	return gfid_equal(&create->gfid, &inode->gfid) ? BELIEVE_ATTR_LATE : BELIEVE_NAME;
+}
+
 /* All four have the loc first; what they give begins with the inode. */
 static int make(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out, const struct attr *attr)
 {
@@ -352,7 +376,7 @@ static int make(struct request *rq, struct xlator *x, enum fop fop, const void *
 		err = fop_pass(rq, x, fop, in, out);
 		if (!err) { /* that a process hears of it from elsewhere before its own kernel has taken in the answer is left out */
 			drop_name(k, loc->parent, loc->name);
-			learn(k, loc, *(struct inode **)out, attr, a);
+			learn(k, loc, *(struct inode **)out, attr, as_made(create, *(struct inode **)out), a);
 		} else if (err == -EEXIST)
 			drop_name(k, loc->parent, loc->name);
 		if (!err && create)
@@ -529,16 +553,20 @@ static int kernel_any(struct request *rq, struct xlator *x, enum fop fop, const 
 static void kernel_notify(struct xlator *x, struct xlator *from, const struct event *e)
 {
 	struct kernel *k = x->private;
+	struct known *n;
 
 	(void)from;
 	if (e->kind != EVENT_DISBELIEVE || MUTANT("keep-believing"))
 		return;
-	if (e->inode)
+	n = e->inode ? known_of(k, e->inode) : NULL;
+	if (n && present(k, n))
 		attributes_gone(k, e->inode);
-	if (e->inode && !S_ISDIR(e->inode->type))
+	if (n && !S_ISDIR(e->inode->type)) {
+		k->epoch += n->new_ns && clock_ns() < n->new_ns + ON_ITS_WAY_MS * MS;
 		return;
+	}
 	k->epoch++;
-	for (struct known *n = k->knowns; n; n = n->next)
+	for (n = k->knowns; n; n = n->next)
 		if (n->opens)
 			attributes_gone(k, n->inode);
 }

@@ -171,6 +171,20 @@ static bool same_object(const char *made, const char *kernel)
 	return true;
 }
 
+static bool has_acl(const char *path)
+{
+	return lgetxattr(path, "system.posix_acl_access", NULL, 0) > 0 ||
+	       lgetxattr(path, "system.posix_acl_default", NULL, 0) > 0;
+}
+
+/* Who is told that there is no ACL, neither of its own nor to hand down, does not ask. */
+static bool told_truth(struct inode *d, const char *name, const char *path, const struct attr *made)
+{
+	struct attr found = { 0 };
+
+	return !ask_find(d, name, NULL, &found) && !(has_acl(path) && (made->flags | found.flags) & ATTR_NO_ACL);
+}
+
 static bool inherit_alike(struct inode *d, mode_t mode, mode_t mask)
 {
 	REQUEST(q, 0);
@@ -187,6 +201,8 @@ static bool inherit_alike(struct inode *d, mode_t mode, mode_t mask)
 	bool good = !create_on(&q.r, brick, &cin, &cout) && !mkdir_on(&q.r, brick, &min, &mout) &&
 		    !mknod_on(&q.r, brick, &nin, &nout);
 
+	good = good && told_truth(d, "f", test_brick_path("d/f"), &cout.attr) &&
+	       told_truth(d, "d", test_brick_path("d/d"), &mout.attr) && told_truth(d, "p", test_brick_path("d/p"), &nout.attr);
 	fop_out_clear(FOP_create, &cout);
 	fop_out_clear(FOP_mkdir, &mout);
 	fop_out_clear(FOP_mknod, &nout);

@@ -202,11 +202,31 @@ static void afr_forget_file(struct xlator *x, struct file *file, void *slot)
 	opened_free(slot);
 }
 
+struct noted {
+	struct xlator *x;
+	unsigned long locks;
+};
+
+static void count_locks(struct inode *inode, void *arg)
+{
+	struct noted *n = arg;
+	struct object *o = inode_slot(inode, n->x);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	n->locks += o->helds;
+	pthread_mutex_unlock(&o->lock);
+}
+
 static void afr_dump(struct xlator *x, FILE *f)
 {
 	static const char *const states[] = { "out", "back", "in" };
 	struct afr *a = x->private;
+	struct noted noted = { x, 0 };
 
+	inode_table_each(x->inodes, count_locks, &noted);
+	fprintf(f, "  locks noted: %lu\n", noted.locks);
 	pthread_mutex_lock(&a->lock);
 	fprintf(f, "  epoch: %llu%s\n", (unsigned long long)a->view.epoch, a->stale ? " (to be fetched)" : "");
 	for (int i = 0; i < a->members; i++)

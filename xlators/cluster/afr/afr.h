@@ -6,6 +6,7 @@
 #include "replica.h"
 
 enum { ENAMELESS = 4200 }; /* inside of afr: the member can't find the object, for it has no name any more */
+enum { SOON_MS = 10 };	   /* until it is tried again */
 
 /* ---- objects ---- */
 
@@ -36,7 +37,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t epoch; /* of the token */
 	unsigned pins;	/* changes that use the token just now */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
-	bool shared;	/* it was asked back once */
+	bool contended; /* it was asked back once: it is never tried for again, only taken for a change */
 	struct span *spans;
 	uint64_t sent;	   /* how many changes were sent */
 	uint64_t undone;   /* afr.undone when one failed last that may have been done somewhere */
@@ -47,7 +48,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t gained;	/* when the token came */
 	uint64_t touched[2];	/* when this client last changed it: data, attributes, names; mode, owner, xattrs */
 	uint64_t gaps;		/* afr.gaps when the token came */
-	uint64_t listed_ns;	/* when somebody last was told to believe a listing */
+	uint64_t taken_late_ns; /* when somebody last was told to believe what is taken in later: a listing, attributes */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
 	unsigned helds;
 	bool locked_ever;
@@ -132,7 +133,8 @@ static inline struct afr *afr_of(const struct xlator *x)
 /* view.c */
 /* The view, fetched if it is not known or out of date. -EIO: none could be had until the deadline. */
 int afr_view(struct afr *, uint64_t deadline, struct view *);
-void afr_view_stale(struct afr *, uint64_t epoch); /* somebody refused that epoch */
+uint64_t afr_deadline(const struct afr *, const struct request *); /* the request's, or after max-wait */
+void afr_view_stale(struct afr *, uint64_t epoch);		   /* somebody refused that epoch */
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
 int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,
@@ -186,6 +188,8 @@ void object_named(struct afr *, struct inode *, struct inode *parent, const char
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
+/* The same of the lock's owner within its range; true if there is something that reaches into it from outside. */
+bool object_drop_covered(struct object *, const struct lock *);
 int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,

@@ -10,7 +10,7 @@
  * gets one, and what was read is believed if it was asked for after all of them, and no change is under way. */
 #include "afr.h"
 
-enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, LISTING_TAKEN_MS = 20 };
+enum { PROVE_AGAIN_MS = BELIEF_PROOF_MS / 3, TAKEN_MS = 20 };
 
 /* The last that was given. One for all replica sets of the process, so that a translator over several of them (cluster/dht) can hand on what
  * one of them gave, and later than any of an instance before. */
@@ -172,6 +172,9 @@ static void ask_granters(struct wanted *w)
 {
 	struct wanted_of of[REPLICAS_MAX];
 
+	pthread_mutex_lock(&w->a->lock);
+	w->number = ++w->a->asked; /* now that all that was on its way back has been answered: what comes late is older */
+	pthread_mutex_unlock(&w->a->lock);
 	task_shield(true);
 	for (int i = 0; i < w->a->members; i++) {
 		bool any = false;
@@ -208,19 +211,16 @@ static bool held(struct object *o, uint64_t epoch)
 bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirents *d)
 {
 	struct wanted *w = calloc(1, sizeof(*w));
-	uint64_t number;
 	bool again;
 	struct view v;
 
 	pthread_mutex_lock(&a->lock);
 	v = a->view;
-	number = ++a->asked;
 	pthread_mutex_unlock(&a->lock);
 	if (!w || !v.epoch)
 		goto out;
 	w->a = a;
 	w->epoch = v.epoch;
-	w->number = number;
 	pthread_mutex_init(&w->lock, NULL);
 	want(w, &v, directory);
 	if (w->count)
@@ -295,8 +295,8 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 		return 0;
 	pthread_mutex_lock(&o->lock);
 	yes = holds(o, what, since, epoch, gaps);
-	if (yes && what == BELIEVE_NAMES)
-		o->listed_ns = clock_ns();
+	if (yes && (what == BELIEVE_NAMES || what == BELIEVE_ATTR_LATE))
+		o->taken_late_ns = clock_ns();
 	pthread_mutex_unlock(&o->lock);
 	return yes ? BELIEF_MS : 0;
 }
@@ -309,18 +309,18 @@ void afr_doubt(struct afr *a, struct object *o)
 	afr_disbelieve(a, o);
 }
 
-/* A listing is taken in by the kernel some time after it was given, as if it were new then: that is waited for. */
+/* Some of it the kernel takes in some time after it was told, as if it were new then: that is waited for. */
 void afr_disbelieve(struct afr *a, struct object *o)
 {
 	struct event e = { .kind = EVENT_DISBELIEVE, .inode = o->inode };
-	uint64_t listed_ns, now = clock_ns();
+	uint64_t late_ns, now = clock_ns();
 
 	if (!o->inode)
 		return;
 	pthread_mutex_lock(&o->lock);
-	listed_ns = o->listed_ns;
+	late_ns = o->taken_late_ns;
 	pthread_mutex_unlock(&o->lock);
-	if (listed_ns && now < listed_ns + LISTING_TAKEN_MS * 1000000)
-		task_sleep_ms(LISTING_TAKEN_MS);
+	if (late_ns && now < late_ns + TAKEN_MS * 1000000)
+		task_sleep_ms(TAKEN_MS);
 	event_up(a->x, &e);
 }

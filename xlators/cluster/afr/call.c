@@ -30,7 +30,8 @@ static bool mask_bit(unsigned mask, int i)
 	return mask >> i & 1;
 }
 
-static int use_loc(struct afr *a, struct loc *l, int child)
+/* `exact`: just that inode, or none. */
+static int use_loc(struct afr *a, struct loc *l, int child, bool exact)
 {
 	int err = l->parent ? object_resolve(a, l->parent, child) : 0;
 
@@ -39,6 +40,8 @@ static int use_loc(struct afr *a, struct loc *l, int child)
 	if (!l->inode)
 		return 0;
 	err = object_resolve(a, l->inode, child);
+	if (exact) /* what is not there has no name there: it is that of another */
+		return err == -ENOENT ? -ESTALE : err;
 	if (err && l->parent && l->name) { /* the name is enough */
 		l->inode = NULL;
 		err = 0;
@@ -55,7 +58,7 @@ static int translate(struct afr *a, enum fop fop, void *in, int child)
 		void *at = (char *)in + f->offset;
 
 		if (f->kind == FIELD_LOC) {
-			err = use_loc(a, at, child);
+			err = use_loc(a, at, child, fop == FOP_rmdir);
 		} else if (f->kind == FIELD_INODE && *(struct inode **)at) {
 			err = object_resolve(a, *(struct inode **)at, child);
 		} else if (f->kind == FIELD_FILE && *(struct file **)at) {
@@ -356,6 +359,14 @@ static unsigned view_fetched(struct afr *a, bool stale)
 	return afr_view(a, clock_ns() + LOOK_NS, &v) ? ~0u : view_mask(&v, MEMBER_BACK);
 }
 
+/* Whatever else it says, such as that its member is in no view: it is not to be tried again. */
+static void cancelled(struct fan *f)
+{
+	for (int i = 0; i < f->a->members; i++)
+		if (f->branch[i].result.status)
+			f->branch[i].result.status = -ECANCELED;
+}
+
 /* A call that waits has no deadline, and can be interrupted; whether it was done before that came is known when it has ended. */
 static void wait_patiently(struct fan *f)
 {
@@ -369,7 +380,9 @@ static void wait_patiently(struct fan *f)
 		if (err != -ETIMEDOUT)
 			continue;
 		pthread_mutex_unlock(&f->lock);
+		task_shield(true); /* a cancel, which comes but once, is for the wait */
 		view = view_fetched(f->a, ++looks % LOOKS_STALE == 0);
+		task_shield(false);
 		pthread_mutex_lock(&f->lock);
 	}
 	task_shield(true);
@@ -378,6 +391,8 @@ static void wait_patiently(struct fan *f)
 	while (waits_for_any(f, ~0u) && clock_ns() < until)
 		task_cond_wait(&f->answered, &f->lock, until);
 	give_up_rest(f);
+	if (err == -ECANCELED)
+		cancelled(f);
 	pthread_mutex_unlock(&f->lock);
 	task_shield(false);
 }

@@ -6,7 +6,7 @@
 
 #include "change.h"
 
-enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
+enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, RMDIR_TRIES = 5 };
 
 /* ---- what a change touches ---- */
 
@@ -302,6 +302,12 @@ static int differ(struct changing *c, const struct view *v, const struct answers
 	return 0;
 }
 
+/* All members refused so: was nothing done? An rmdir that finds another under the name has looked before it did anything. */
+static bool is_clean(enum fop fop, int err)
+{
+	return err != -EROFS && (!answer_may_be_done(err) || (fop == FOP_rmdir && err == -ESTALE));
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -335,7 +341,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA))
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = err != -EROFS && !answer_may_be_done(err);
+		c->clean = is_clean(c->fop, err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -483,13 +489,6 @@ static int run(struct changing *c)
 	return err;
 }
 
-static uint64_t deadline_of(const struct afr *a, const struct request *rq)
-{
-	uint64_t own = clock_ns() + a->max_wait_ms * 1000000;
-
-	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
-}
-
 static void changing_init(struct changing *c, struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	memset(c, 0, offsetof(struct changing, note));
@@ -505,7 +504,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->fop = fop;
 	c->in = in;
 	c->out = out;
-	c->deadline = deadline_of(c->a, rq);
+	c->deadline = afr_deadline(c->a, rq);
 	note_of(fop, in, &c->note);
 }
 
@@ -649,7 +648,7 @@ enum { COPY_MOST = 16 << 20 };
 static int source_everywhere(struct afr *a, const struct request *rq, struct file *from)
 {
 	struct view v;
-	int err = afr_view(a, deadline_of(a, rq), &v);
+	int err = afr_view(a, afr_deadline(a, rq), &v);
 
 	for (int i = 0; i < v.members && !err; i++) {
 		struct file *its = NULL;
@@ -686,7 +685,7 @@ static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, 
 }
 
 /* What stands under the name is what the members must find there, too: else they refuse (ESTALE). */
-int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+static int remove_found(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
 {
 	cleanup_inode struct inode *victim = in->loc.parent && in->loc.name ? directory_known(afr_of(x), &in->loc) : NULL;
 	struct rmdir_in exact = *in;
@@ -703,7 +702,17 @@ int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, s
 	if (err)
 		return err;
 	err = change(&c);
-	directory_changed(c.a, &in->loc);
+	directory_changed(c.a, &in->loc); /* from here on it is looked up */
+	return err;
+}
+
+/* Before the tokens were here another client may have put another directory there. */
+int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+{
+	int err = remove_found(rq, x, in, out);
+
+	for (int i = 0; i < RMDIR_TRIES && err == -ESTALE; i++)
+		err = remove_found(rq, x, in, out);
 	return err;
 }
 

@@ -4,7 +4,7 @@
 #define STRATUS_AFR_CHANGE_H
 #include "afr.h"
 
-enum { OBJECTS = 4, SOON_MS = 10 };
+enum { OBJECTS = 4 };
 
 /* What it touches. */
 struct plan {

@@ -4,8 +4,6 @@
 
 #include "afr.h"
 
-enum { SOON_MS = 10 };
-
 /* ---- the slot ---- */
 
 struct opened *opened_of(struct afr *a, struct file *f)
@@ -216,7 +214,7 @@ static int open_at_all(struct request *rq, struct xlator *x, const struct open_i
 	struct fan *f;
 	struct view v;
 
-	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	err = afr_view(a, afr_deadline(a, rq), &v);
 	if (err)
 		return err;
 	f = fan_call(a, rq, view_mask(&v, MEMBER_BACK), FOP_open, in, NULL);
@@ -346,7 +344,7 @@ static bool sync_counts(const struct view *v, int member, int status)
 int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
 {
 	struct afr *a = afr_of(x);
-	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	uint64_t deadline = afr_deadline(a, rq);
 	int err;
 
 	(void)out;
@@ -571,7 +569,7 @@ static int choose_lister(struct afr *a, const struct view *v, struct opened *o, 
 
 static int list(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
 {
-	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	uint64_t deadline = afr_deadline(a, rq);
 	unsigned tried = 0;
 	struct view v;
 	int err;

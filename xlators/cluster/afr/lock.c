@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { SOON_MS = 10, BRING_AGAIN_MS = 300 };
+enum { BRING_AGAIN_MS = 300 };
 
 static bool other_view(int err)
 {
@@ -67,21 +67,19 @@ int locks_bring(struct afr *a, struct file *f, struct file *at, int member)
 	return err;
 }
 
-/* In order: bringing all of them, unlocks too, gives the same state. A full unlock leaves nothing of the owner's to bring, save to where
- * it did not come. */
+/* In order: bringing all of them, unlocks too, gives the same state. The last that has a place decides there: so what lies within it goes, and an
+ * unlock is of use only where an older lock reaches beyond it, or to members to which it did not come. */
 static int note_lock(struct afr *a, struct file *f, const struct lock *l)
 {
 	struct object *o = object_of(a, f->inode);
-	bool whole = l->type == F_UNLCK && !l->start && l->end == UINT64_MAX, all_know = !opened_unlike(opened_of(a, f));
+	bool all_know = !opened_unlike(opened_of(a, f));
 	struct held_lock *grown;
 	int err = 0;
 
 	if (!o)
 		return -ENOLCK;
 	pthread_mutex_lock(&o->lock);
-	if (whole)
-		object_drop_locks(o, l->kind, l->owner, NULL);
-	if (!whole || !all_know) {
+	if (object_drop_covered(o, l) || l->type != F_UNLCK || !all_know) {
 		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
 		if (grown) {
 			o->held = grown;
@@ -214,7 +212,7 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	pthread_mutex_unlock(&o->lock);
 	if (!any)
 		return 0;
-	err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+	err = afr_view(a, afr_deadline(a, rq), &v);
 	if (!err)
 		flush_others(a, rq, in, &v);
 	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
@@ -258,7 +256,7 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 			continue;
 		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
 		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
-		if (v->state[i] == MEMBER_IN)
+		if (v->state[i] == MEMBER_IN || one == -ECANCELED)
 			err = one == -ENAMELESS ? 0 : one;
 		else
 			differs(a, in->file, i, one);
@@ -286,18 +284,60 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 	return err;
 }
 
-/* It was taken at some members only: they have again what was there before. */
+/* What the lock's owner holds from `at` on, up to *end or to where that changes: the last record that has a place decides. */
+static uint32_t held_at(struct object *o, const struct lock *l, uint64_t at, uint64_t *end)
+{
+	uint32_t type = F_UNLCK;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct lock *h = &o->held[i].lock;
+
+		if (h->kind != l->kind || h->owner != l->owner || h->end < at)
+			continue;
+		if (h->start <= at)
+			type = h->type;
+		if (h->start > at && h->start <= *end)
+			*end = h->start - 1;
+		else if (h->start <= at && h->end < *end)
+			*end = h->end;
+	}
+	return type;
+}
+
+/* A member may have taken it: there it is again what it was before, without a moment in which what is held is free. Where that fails it is
+ * brought. */
+static void undo_part(struct afr *a, struct request *rq, struct setlk_in *part, unsigned done)
+{
+	bool all = true;
+
+	for (int i = a->members; i-- > 0;) {
+		if (!(done >> i & 1) || !lock_at(a, rq, i, part, false))
+			continue;
+		all = false;
+		opened_set_unlike(opened_of(a, part->file), i, true);
+	}
+	if (all)
+		return;
+	if (part->lock.type == F_UNLCK)
+		note_lock(a, part->file, &part->lock);
+	bring_soon(a, part->file);
+}
+
 static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *in, unsigned done)
 {
-	struct setlk_in none = *in;
+	struct object *o = object_of(a, in->file->inode);
+	struct setlk_in part = *in;
 
-	none.lock.type = F_UNLCK;
 	task_shield(true);
-	for (int i = a->members; i-- > 0;) {
-		if (!(done >> i & 1))
-			continue;
-		lock_at(a, rq, i, &none, false);
-		differs(a, in->file, i, true); /* brings those that are held */
+	for (uint64_t at = in->lock.start; o && done; at = part.lock.end + 1) {
+		part.lock.start = at;
+		part.lock.end = in->lock.end;
+		pthread_mutex_lock(&o->lock);
+		part.lock.type = held_at(o, &in->lock, at, &part.lock.end);
+		pthread_mutex_unlock(&o->lock);
+		undo_part(a, rq, &part, done);
+		if (part.lock.end >= in->lock.end)
+			break;
 	}
 	task_shield(false);
 }
@@ -317,7 +357,7 @@ static void locks_used(struct afr *a, struct inode *inode)
 int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
 	struct afr *a = afr_of(x);
-	uint64_t deadline = clock_ns() + a->max_wait_ms * 1000000;
+	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
 	unsigned done = 0;
 	struct view v;
@@ -328,7 +368,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		return -EBADF;
 	locks_used(a, in->file->inode);
 	for (;;) {
-		err = afr_view(a, clock_ns() + a->max_wait_ms * 1000000, &v);
+		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
 			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
 		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))

@@ -4,7 +4,7 @@
 
 #include "afr.h"
 
-enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000, SOON_MS = 10 };
+enum { DEPTH_MAX = 128, STEPS_MAX = 10000, VERB_NS = 5000000000 };
 
 void object_init(struct object *o, struct inode *inode)
 {
@@ -131,6 +131,24 @@ void object_drop_locks(struct object *o, uint32_t kind, uint64_t owner, const st
 			o->held[left++] = *h;
 	}
 	o->helds = left;
+}
+
+bool object_drop_covered(struct object *o, const struct lock *by)
+{
+	unsigned left = 0;
+	bool overlaps = false;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct lock *l = &o->held[i].lock;
+		bool same = l->kind == by->kind && l->owner == by->owner;
+
+		if (same && l->start >= by->start && l->end <= by->end)
+			continue;
+		overlaps |= same && l->start <= by->end && by->start <= l->end;
+		o->held[left++] = o->held[i];
+	}
+	o->helds = left;
+	return overlaps;
 }
 
 /* ---- spans ---- */
@@ -365,15 +383,14 @@ static void leave_task(void *arg)
 /* Where there are too many the brick asks for them when it has too many. */
 void token_leaves(struct afr *a, const struct gfid *g, uint64_t epoch)
 {
-	bool start = false;
+	bool start;
 
 	pthread_mutex_lock(&a->lock);
 	if (!a->leaving)
 		a->leaving = malloc(LEAVING_MAX * sizeof(*a->leaving));
-	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping) {
+	if (a->leaving && a->leaving_count < LEAVING_MAX && (!epoch || epoch == a->view.epoch) && !a->stopping)
 		a->leaving[a->leaving_count++] = *g;
-		start = !a->leaves;
-	}
+	start = a->leaving_count && !a->leaves; /* also when the list is full, as it is if the task could not be begun */
 	pthread_mutex_unlock(&a->lock);
 	if (start)
 		afr_spawn_single(a, &a->leaves, leave_task); /* if it can't be: with the next one that leaves */
@@ -457,14 +474,17 @@ bool token_want(struct afr *a, struct object *o, uint64_t epoch)
 	pthread_mutex_lock(&o->lock);
 	if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins)
 		o->token = TOKEN_NONE;
-	want = o->token == TOKEN_NONE && !o->shared;
+	want = o->token == TOKEN_NONE && !o->contended;
 	if (want) {
 		o->token = TOKEN_ASKED;
 		o->recalled = false;
 	}
 	pthread_mutex_unlock(&o->lock);
-	if (want)
+	if (want) {
+		task_shield(true);
 		token_stays(a, gfid_of(o));
+		task_shield(false);
+	}
 	return want;
 }
 
@@ -489,7 +509,7 @@ void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 	if (!o)
 		return;
 	pthread_mutex_lock(&o->lock);
-	if (o->token == TOKEN_NONE && !o->shared) {
+	if (o->token == TOKEN_NONE && !o->contended) {
 		o->token = TOKEN_HELD;
 		o->epoch = epoch;
 		o->size_known = false;
@@ -549,12 +569,15 @@ static void start_giving_back(struct afr *a, struct object *o)
 	struct giving_back *g = malloc(sizeof(*g));
 	enum token_state before = o->token;
 
-	if (!g)
-		return; /* it is asked for again */
+	if (!g) {
+		o->recalled = false; /* it is used until it is asked for again */
+		return;
+	}
 	*g = (struct giving_back){ a, o, o->inode ? inode_ref(o->inode) : NULL, o->epoch };
 	o->token = TOKEN_RETURNING;
 	if (afr_spawn(a, give_back, g)) {
 		o->token = before;
+		o->recalled = false;
 		inode_unref(g->inode);
 		free(g);
 	}
@@ -570,16 +593,22 @@ void token_unpin(struct afr *a, struct object *o)
 	task_cond_broadcast(&o->changed);
 }
 
+/* What is not here is given back, too: the granter believes that it is. */
 void token_recalled(struct afr *a, struct object *o)
 {
+	uint64_t epoch;
+
 	if (MUTANT("bear-no-release"))
 		return;
+	pthread_mutex_lock(&a->lock);
+	epoch = a->view.epoch;
+	pthread_mutex_unlock(&a->lock);
 	pthread_mutex_lock(&o->lock);
-	o->recalled = o->shared = true;
+	o->recalled = o->contended = true;
+	if (o->token == TOKEN_HELD && o->epoch < epoch && !o->pins)
+		o->token = TOKEN_NONE; /* it ended with its view, and must not pass for one of this view */
 	if (!o->pins && (o->token == TOKEN_HELD || o->token == TOKEN_NONE)) {
-		pthread_mutex_lock(&a->lock);
-		o->epoch = a->view.epoch;
-		pthread_mutex_unlock(&a->lock);
+		o->epoch = o->token == TOKEN_NONE ? epoch : o->epoch;
 		start_giving_back(a, o);
 	}
 	pthread_mutex_unlock(&o->lock);

@@ -2,8 +2,6 @@
 /* Reads: at one member that is IN; another is asked when it can't answer. */
 #include "afr.h"
 
-enum { SOON_MS = 10 };
-
 static struct inode *subject(enum fop fop, const void *in)
 {
 	for (const struct field *f = fop_info[fop].in; f->name; f++) {
@@ -164,12 +162,11 @@ static int ask(struct reading *r, bool *unsure)
 int afr_read_at(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out, int *member)
 {
 	struct reading r = { afr_of(x), rq, fop, in, out, subject(fop, in), 0, -1, -EIO };
-	uint64_t own = clock_ns() + r.a->max_wait_ms * 1000000;
 	unsigned rounds = 0;
 	bool unsure;
 	int err;
 
-	r.deadline = rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
+	r.deadline = afr_deadline(r.a, rq);
 	do {
 		unsure = false;
 		err = ask(&r, &unsure);

@@ -53,6 +53,13 @@ void afr_task_ends(struct afr *a)
 
 /* ---- verbs ---- */
 
+uint64_t afr_deadline(const struct afr *a, const struct request *rq)
+{
+	uint64_t own = clock_ns() + a->max_wait_ms * 1000000;
+
+	return rq->deadline_ns && rq->deadline_ns < own ? rq->deadline_ns : own;
+}
+
 void own_request(struct afr *a, struct request *rq)
 {
 	request_init(rq, a->x->graph, 0);

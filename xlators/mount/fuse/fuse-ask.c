@@ -35,6 +35,14 @@ int reply(struct ask *a, const void *bytes, size_t size)
 	return send_reply(a->device, a->head.unique, 0, bytes, size);
 }
 
+int reply_done(struct ask *a, int err)
+{
+	if (err)
+		return err;
+	reply(a, NULL, 0);
+	return 0;
+}
+
 void reply_error(struct device *d, uint64_t unique, int err)
 {
 	if (err == -ECANCELED)

@@ -4,13 +4,16 @@
  *
  * It is taken back by two notifications: one ends the belief in all names, of all directories; one that in the attributes of an inode. A
  * LOOKUP that is under way when they come is covered, for the kernel notes when it was asked; so are the attributes of an inode that
- * it has already. Attributes of an inode that is new to it are reached by a name that is looked up again.
+ * it has already. Those of an inode that is new to it are not: so the name by which they are reached is looked up again, if they may be on
+ * their way. Where that is of no use (listings, whose names count as new when they are taken in; files that are made and opened at once,
+ * whose attributes are looked at without a name) the translator below waits a moment before it says that all is over.
  *
  * Below a name that it believes the kernel does not ask whether the caller may search the directory. So names are believed only where
  * everybody may. */
 #include "fuse-internal.h"
 
-enum { SEARCH_BITS = 0111 };
+enum { SEARCH_BITS = 0111, BELIEVE_MOST_MS = 2000 };
+#define ON_ITS_WAY_NS 2000000000ul /* an answer is taken in within that time */
 
 uint64_t ask_moment(const struct ask *a)
 {
@@ -52,12 +55,46 @@ static bool searchable(struct ask *a, struct inode *directory)
 	return believed(a, directory, BELIEVE_META, atomic_load(&s->searchable));
 }
 
+/* Names of it may have been told. */
+static bool was_searchable(struct mount *m, struct inode *directory)
+{
+	struct node_state *s = node_state(m, directory);
+	return s && atomic_load(&s->searchable) != 0;
+}
+
+/* That nobody believes more of it from now on is seen to by believe_ms. */
+void search_denied(struct ask *a, struct inode *directory)
+{
+	if (a->mount->believes && S_ISDIR(directory->type) && was_searchable(a->mount, directory))
+		notify_names(a->device);
+}
+
+void mode_set(struct ask *a, struct inode *inode, mode_t mode)
+{
+	if ((mode & SEARCH_BITS) != SEARCH_BITS)
+		search_denied(a, inode);
+}
+
+void name_moved(struct ask *a, struct inode *from, struct inode *to)
+{
+	struct node_state *s = node_state(a->mount, to);
+	if (from == to || (s && believed(a, to, BELIEVE_META, atomic_load(&s->searchable))))
+		return;
+	search_denied(a, from);
+}
+
 static void tell(uint64_t *seconds, uint32_t *ns, uint64_t ms)
 {
 	if (*seconds * 1000 + *ns / 1000000 >= ms)
 		return;
 	*seconds = ms / 1000;
 	*ns = ms % 1000 * 1000000;
+}
+
+static enum believe as_attributes(const struct ask *a)
+{
+	bool late = a->head.opcode == FUSE_CREATE || a->head.opcode == FUSE_READDIRPLUS;
+	return late ? BELIEVE_ATTR_LATE : BELIEVE_ATTR;
 }
 
 /* Not of directories: a process may be in one, and look at it without a name. Not of what has other names, through which it may be
@@ -67,12 +104,17 @@ static void believe_attributes(struct ask *a, struct fuse_entry_out *out, struct
 {
 	unsigned long count = atomic_load(&a->mount->disbelieved);
 	bool may = s && !S_ISDIR(attr->mode) && attr->nlink == 1;
-	uint64_t ms = may ? believe_ms(ask_child(a), inode, BELIEVE_ATTR, since) : 0;
+	if (may) { /* before it is asked whether they hold */
+		atomic_store(&s->told_ns, clock_ns());
+		if (atomic_load(&inode->nlookup) == 0)
+			atomic_store(&s->new_ns, clock_ns());
+	}
+	uint64_t ms = may ? believe_ms(ask_child(a), inode, as_attributes(a), since) : 0;
 	if (s) {
 		atomic_store(&s->told, ms ? since : 0);
 		atomic_store(&s->told_count, count);
 	}
-	tell(&out->attr_valid, &out->attr_valid_nsec, ms);
+	tell(&out->attr_valid, &out->attr_valid_nsec, ms < BELIEVE_MOST_MS ? ms : BELIEVE_MOST_MS);
 }
 
 void believe_listed(struct ask *a, struct fuse_entry_out *out, struct inode *inode, const struct attr *attr, uint64_t since,
@@ -83,16 +125,18 @@ void believe_listed(struct ask *a, struct fuse_entry_out *out, struct inode *ino
 	tell(&out->entry_valid, &out->entry_valid_nsec, ms);
 }
 
+/* What may take a round trip comes first: what is to be believed is told at once when it is known to hold. */
 void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *directory, struct inode *inode,
 		   const struct attr *attr, uint64_t since)
 {
-	struct node_state *s = inode ? learn(a, inode, attr, since) : NULL;
+	struct node_state *s = inode && attr ? learn(a, inode, attr, since) : NULL;
+	bool names = believed(a, directory, BELIEVE_NAME, since) && searchable(a, directory);
 	uint64_t ms = believe_ms(ask_child(a), directory, BELIEVE_NAME, since);
 	if (!ms)
 		return;
-	if (inode)
+	if (inode && attr)
 		believe_attributes(a, out, inode, attr, s, since);
-	if (searchable(a, directory))
+	if (names)
 		tell(&out->entry_valid, &out->entry_valid_nsec, ms);
 }
 
@@ -114,24 +158,41 @@ bool believe_told(const struct ask *a, struct inode *inode)
 	       believed(a, inode, BELIEVE_ATTR, atomic_load(&s->told));
 }
 
+static bool told_lately(struct mount *m, struct inode *inode)
+{
+	struct node_state *s = node_state(m, inode);
+	uint64_t told_ns = s ? atomic_load(&s->told_ns) : 0;
+	return told_ns && clock_ns() < told_ns + BELIEVE_MOST_MS * 1000000ul + ON_ITS_WAY_NS;
+}
+
 /* Attributes of open files are looked at without a name. The lock keeps the inodes. */
 static void disbelieve_open(struct mount *m)
 {
 	pthread_mutex_lock(&m->handles_lock);
 	for (const struct handle *h = m->handles; h; h = h->next)
-		notify_attributes(m->device, node_id(m, h->file->inode));
+		if (told_lately(m, h->file->inode))
+			notify_attributes(m->device, node_id(m, h->file->inode));
 	pthread_mutex_unlock(&m->handles_lock);
+}
+
+/* Perhaps the kernel was told of it, and has not got it yet. */
+static bool on_its_way(struct mount *m, struct inode *inode)
+{
+	struct node_state *s = node_state(m, inode);
+	uint64_t new_ns = s ? atomic_load(&s->new_ns) : 0;
+	return new_ns && clock_ns() < new_ns + ON_ITS_WAY_NS;
 }
 
 void disbelieve(struct mount *m, struct inode *inode)
 {
+	bool file = inode && !S_ISDIR(inode->type);
 	if (!m->believes || atomic_load(&m->gone))
 		return;
 	atomic_fetch_add(&m->disbelieved, 1);
 	if (inode && (inode == m->root || atomic_load(&inode->nlookup) > 0))
 		notify_attributes(m->device, node_id(m, inode));
-	if (inode && !S_ISDIR(inode->type))
-		return;
-	notify_names(m->device);
-	disbelieve_open(m);
+	if (!file || on_its_way(m, inode))
+		notify_names(m->device);
+	if (!file)
+		disbelieve_open(m);
 }

@@ -10,14 +10,6 @@ static struct handle *handle_of(uint64_t fh)
 	return (struct handle *)(uintptr_t)fh;
 }
 
-static int reply_done(struct ask *a, int err)
-{
-	if (err)
-		return err;
-	reply(a, NULL, 0);
-	return 0;
-}
-
 /* The kernel did not take the answer to an open, and will never send the release. */
 static void let_go(struct ask *a, struct handle *h)
 {
@@ -58,8 +50,10 @@ int serve_opendir(struct ask *a)
 	return err ? err : reply_open(a, out.file, 0);
 }
 
-static int reply_create(struct ask *a, struct inode *directory, struct create_out *made, uint64_t since)
+/* What was there already others may change at any time; and what a CREATE tells of it the kernel takes for new, whatever it was told since. */
+static int reply_create(struct ask *a, const struct create_in *in, struct create_out *made, uint64_t since)
 {
+	bool is_new = gfid_equal(&made->inode->gfid, &in->gfid);
 	struct {
 		struct fuse_entry_out entry;
 		struct fuse_open_out open;
@@ -69,7 +63,7 @@ static int reply_create(struct ask *a, struct inode *directory, struct create_ou
 	if (!h)
 		return -ENOMEM;
 	entry_fill(a, &out.entry, made->inode, &made->attr);
-	believe_entry(a, &out.entry, directory, made->inode, &made->attr, since);
+	believe_entry(a, &out.entry, in->loc.parent, made->inode, is_new ? &made->attr : NULL, since);
 	out.open = (struct fuse_open_out){ .fh = (uintptr_t)h, .open_flags = a->mount->open_flags };
 	node_remember(a->mount, made->inode);
 	if (reply(a, &out, sizeof(out)) != 0) {
@@ -95,7 +89,7 @@ int serve_create(struct ask *a)
 	if (!err)
 		err = create_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
-		err = reply_create(a, in.loc.parent, &out, since);
+		err = reply_create(a, &in, &out, since);
 	fop_out_clear(FOP_create, &out);
 	return err;
 }

@@ -33,7 +33,7 @@ struct fuse_private { /* of one translator instance */
 	int64_t allow_other, data_cache, busy_poll_us;
 	bool default_permissions, readonly, selinux, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
-	struct mount *mount; /* from start on */
+	struct mount *mount; /* from start on; guarded by mounts_lock (fuse-switch.c), and may have ended: see mount_use */
 };
 
 /* A shard's way to the kernel. Its lock is short and guards `top`. */
@@ -73,6 +73,7 @@ struct bucket { /* requests in flight, by the kernel's number; the lock is short
 struct mount {
 	char *path;
 	struct mount *next;
+	bool retired; /* as next guarded by mounts_lock (fuse-switch.c): it is to end, and no newer graph takes it */
 	struct fuse_session *session; /* libfuse's: mounts and unmounts, no more */
 	int fd;			      /* libfuse's; the devices have their own */
 	struct xlator anchor;	      /* whose inode slots survive a graph switch: struct node_state */
@@ -107,6 +108,8 @@ struct node_state {
 	atomic_ulong searchable; /* a directory that everybody may search */
 	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
 	atomic_ulong told, told_count;
+	atomic_ulong told_ns; /* when that was, by the clock */
+	atomic_ulong new_ns;  /* when it was told of it without having it: what is told before it has taken that in is lost */
 };
 
 struct operation {
@@ -144,7 +147,7 @@ static inline struct xlator *ask_child(const struct ask *a)
 }
 
 /* ---- fuse-mount.c ---- */
-int mount_create(struct xlator *, struct mount **, struct problem *);
+int mount_create(struct xlator *, struct problem *);
 void mount_destroy(struct mount *); /* unmounts, waits for what is under way, frees */
 
 /* ---- fuse-loop.c ---- */
@@ -158,6 +161,7 @@ enum { DATA_AT = 4096, WRITE_HEAD = sizeof(struct fuse_in_header) + sizeof(struc
 /* ---- fuse-ask.c ---- */
 /* Answers with bytes. -errno if the kernel did not take it: what the answer gave must be taken back. */
 int reply(struct ask *, const void *bytes, size_t size);
+int reply_done(struct ask *, int err); /* with nothing; err, if that is not 0 */
 void reply_error(struct device *, uint64_t unique, int err);
 /* The kernel shall ask for the attributes again. Takes none of the kernel's locks that wait for us, so a shard may send it. */
 void notify_attributes(struct device *, uint64_t nodeid);
@@ -170,7 +174,7 @@ uint64_t node_id(const struct mount *, const struct inode *);
 void node_remember(struct mount *, struct inode *);		    /* the kernel is told once more */
 void node_forget(struct mount *, struct inode *, uint64_t nlookup); /* taken back, or forgotten by the kernel */
 void nodes_forget_all(struct mount *, struct inode_table *);
-struct node_state *node_state(struct mount *, struct inode *); /* NULL: never opened */
+struct node_state *node_state(struct mount *, struct inode *); /* NULL: nothing is kept of it */
 struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
 void handle_destroy(struct mount *, struct handle *);
 void listing_drop(struct handle *);
@@ -181,9 +185,13 @@ struct node_state *node_state_make(struct mount *, struct inode *);
 /* ---- fuse-believe.c ---- */
 uint64_t ask_moment(const struct ask *); /* 0: nothing will be believed */
 /* Lets the kernel believe the name, and the attributes, if they may be believed. `directory` was asked for the name at that moment. Without
- * inode: that there is none such. */
+ * inode: that there is none such; without attributes: the name alone. */
 void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *directory, struct inode *, const struct attr *,
 		   uint64_t since);
+/* Before it is said that it is done: names that everybody may reach must be asked for again where not everybody may any more. */
+void mode_set(struct ask *, struct inode *, mode_t);
+void search_denied(struct ask *, struct inode *directory); /* perhaps: it was given an ACL */
+void name_moved(struct ask *, struct inode *from_directory, struct inode *to); /* it is believed as it was before */
 /* For how long the names of a listing may be believed that was asked for at that moment; and the same as above for one of them. */
 uint64_t believe_listing(struct ask *, struct inode *directory, uint64_t since);
 void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const struct attr *, uint64_t since, uint64_t ms);
@@ -203,8 +211,12 @@ void asks_cancel(struct mount *); /* all of them */
 /* ---- fuse-switch.c ---- */
 /* Waits in the graph of `old` are cancelled; their tasks ask again in the new one. */
 struct mount *mount_take(struct xlator *); /* the live mount of that mount point, now served by x; or NULL */
-void mount_publish(struct mount *);
-bool mount_retire(struct mount *, struct xlator *); /* true: x served it, and it is no longer to be found */
+void mount_publish(struct mount *, struct xlator *);
+struct mount *mount_retire(struct xlator *); /* the mount that x served, which nobody takes any more; NULL: it serves none (now) */
+/* By who is no request of the kernel: the mount of x, which stays until it is let go. NULL: there is none, or it ends. */
+struct mount *mount_use(struct xlator *);
+void mount_let_go(struct mount *);
+void mount_ends(struct mount *); /* from here on nobody uses it who did not before */
 void ask_acquire(struct ask *);			    /* the active graph, with a reference */
 void ask_release(struct ask *);
 bool ask_again(struct ask *, int err);

@@ -171,7 +171,7 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 	return m->path && m->root ? 0 : problem_set(problem, ENOMEM, "out of memory");
 }
 
-int mount_create(struct xlator *x, struct mount **made, struct problem *problem)
+int mount_create(struct xlator *x, struct problem *problem)
 {
 	struct mount *m = calloc(1, sizeof(*m));
 	if (!m)
@@ -183,14 +183,16 @@ int mount_create(struct xlator *x, struct mount **made, struct problem *problem)
 		err = handshake(m, x, problem);
 	if (!err)
 		err = devices_open(m, x, problem);
+	if (!err)
+		mount_publish(m, x); /* before anything is told that may be to be taken back */
 	if (!err && (err = devices_watch(m)) != 0)
 		problem_set(problem, -err, "cannot watch /dev/fuse: %s", strerror(-err));
 	if (err) {
+		mount_retire(x);
 		mount_destroy(m);
 		return err;
 	}
 	raise_read_ahead(m);
-	*made = m;
 	return 0;
 }
 
@@ -217,6 +219,7 @@ static void destroy(struct mount *m)
 	if (m->device) {
 		devices_unwatch(m);
 		atomic_store(&m->gone, true);
+		mount_ends(m);
 		drain(m);
 		devices_close(m);
 	}

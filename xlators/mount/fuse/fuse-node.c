@@ -28,7 +28,12 @@ void node_remember(struct mount *m, struct inode *inode)
 
 void node_forget(struct mount *m, struct inode *inode, uint64_t nlookup)
 {
-	if (inode == m->root || nlookup == 0 || atomic_fetch_sub(&inode->nlookup, nlookup) != nlookup)
+	struct node_state *s = node_state(m, inode);
+	if (inode == m->root || nlookup == 0)
+		return;
+	if (s && atomic_load(&inode->nlookup) != nlookup) /* it had let go of it when it was told of it anew */
+		atomic_store(&s->new_ns, clock_ns());
+	if (atomic_fetch_sub(&inode->nlookup, nlookup) != nlookup)
 		return;
 	atomic_fetch_sub(&m->known, 1);
 	inode_unref(inode);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, attributes and extended attributes: each operation of the kernel becomes one fop. */
+#include <linux/fs.h>
+
 #include "fuse-internal.h"
 
 /* Takes over the reference that the fop gave. */
@@ -23,14 +25,6 @@ static int reply_attr(struct ask *a, const struct attr *attr)
 	struct fuse_attr_out out = { .attr_valid = timeout_ms / 1000, .attr_valid_nsec = timeout_ms % 1000 * 1000000 };
 	attr_fill(&out.attr, attr);
 	reply(a, &out, sizeof(out));
-	return 0;
-}
-
-static int reply_done(struct ask *a, int err)
-{
-	if (err)
-		return err;
-	reply(a, NULL, 0);
 	return 0;
 }
 
@@ -118,6 +112,8 @@ int serve_setattr(struct ask *a)
 	};
 	struct setattr_out out = { 0 };
 	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
+	if (in.set.valid & SET_MODE)
+		mode_set(a, in.inode, in.set.mode);
 	return err ? err : reply_attr(a, &out.attr);
 }
 
@@ -208,7 +204,12 @@ static int rename_names(struct ask *a, const char *names, uint64_t to_directory,
 	int err = name_check(in.from.name);
 	if (!err)
 		err = name_check(in.to.name);
-	return reply_done(a, err ? err : rename_on(&a->rq, ask_child(a), &in, &out));
+	if (!err)
+		err = rename_on(&a->rq, ask_child(a), &in, &out);
+	name_moved(a, in.from.parent, in.to.parent);
+	if (flags & RENAME_EXCHANGE)
+		name_moved(a, in.to.parent, in.from.parent);
+	return reply_done(a, err);
 }
 
 int serve_rename(struct ask *a)
@@ -264,7 +265,11 @@ int serve_setxattr(struct ask *a)
 	};
 	struct setxattr_out out = { 0 };
 	int err = xattr_check(a, name);
-	return reply_done(a, err ? err : setxattr_on(&a->rq, ask_child(a), &in, &out));
+	if (!err)
+		err = setxattr_on(&a->rq, ask_child(a), &in, &out);
+	if (strcmp(name, "system.posix_acl_access") == 0)
+		search_denied(a, in.inode);
+	return reply_done(a, err);
 }
 
 /* The kernel asks with size 0 how much room the value needs. */

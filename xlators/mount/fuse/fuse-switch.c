@@ -9,7 +9,7 @@
 #include "fuse-internal.h"
 
 static pthread_mutex_t mounts_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct mount *mounts; /* live ones */
+static struct mount *mounts; /* those that may be used */
 
 void ask_acquire(struct ask *a)
 {
@@ -67,11 +67,12 @@ static void top_set(struct mount *m, struct xlator *x)
 
 struct mount *mount_take(struct xlator *x)
 {
-	const struct fuse_private *p = x->private;
+	struct fuse_private *p = x->private;
 	pthread_mutex_lock(&mounts_lock);
 	struct mount *m = mounts;
-	while (m && (strcmp(m->path, p->mountpoint) != 0 || m->root->table != x->inodes))
+	while (m && (m->retired || strcmp(m->path, p->mountpoint) != 0 || m->root->table != x->inodes))
 		m = m->next;
+	p->mount = m;
 	if (m) {
 		top_set(m, x);
 		waits_restart(m, x);
@@ -82,25 +83,59 @@ struct mount *mount_take(struct xlator *x)
 	return m;
 }
 
-void mount_publish(struct mount *m)
+void mount_publish(struct mount *m, struct xlator *x)
 {
+	struct fuse_private *p = x->private;
 	pthread_mutex_lock(&mounts_lock);
 	m->next = mounts;
 	mounts = m;
+	p->mount = m;
 	pthread_mutex_unlock(&mounts_lock);
 }
 
-bool mount_retire(struct mount *m, struct xlator *x)
+static struct mount **place(const struct mount *m)
 {
-	pthread_mutex_lock(&mounts_lock);
 	struct mount **at = &mounts;
 	while (*at && *at != m)
 		at = &(*at)->next;
-	bool served = *at && m->device[0].top == x;
+	return at;
+}
+
+struct mount *mount_retire(struct xlator *x)
+{
+	const struct fuse_private *p = x->private;
+	pthread_mutex_lock(&mounts_lock);
+	struct mount *m = *place(p->mount);
+	bool served = m && m->device[0].top == x;
 	if (served)
+		m->retired = true;
+	pthread_mutex_unlock(&mounts_lock);
+	return served ? m : NULL;
+}
+
+struct mount *mount_use(struct xlator *x)
+{
+	const struct fuse_private *p = x->private;
+	pthread_mutex_lock(&mounts_lock);
+	struct mount *m = *place(p->mount);
+	if (m)
+		atomic_fetch_add(&m->users, 1);
+	pthread_mutex_unlock(&mounts_lock);
+	return m;
+}
+
+void mount_let_go(struct mount *m)
+{
+	atomic_fetch_sub(&m->users, 1);
+}
+
+void mount_ends(struct mount *m)
+{
+	pthread_mutex_lock(&mounts_lock);
+	struct mount **at = place(m);
+	if (*at)
 		*at = m->next;
 	pthread_mutex_unlock(&mounts_lock);
-	return served;
 }
 
 /* The kernel says that the mount is no more: the program shall stop. Told once. */

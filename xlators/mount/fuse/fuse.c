@@ -2,8 +2,11 @@
 /* mount/fuse, the top of a client graph: the kernel's requests become fops, and their results its answers. */
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "fuse-internal.h"
+
+enum { TAKEN_MS = 20 };
 
 #define AT(field) OPTION_AT(struct fuse_private, field)
 static const struct option options[] = {
@@ -74,28 +77,43 @@ static int start(struct xlator *x, struct problem *problem)
 {
 	struct fuse_private *p = x->private;
 	runtime_busy_poll(p->busy_poll_us * 1000);
-	p->mount = mount_take(x);
-	if (p->mount)
+	if (mount_take(x))
 		return 0;
 	int err = check_mountpoint(p->mountpoint, problem);
 	if (!err)
-		err = mount_create(x, &p->mount, problem);
+		err = mount_create(x, problem);
 	if (err)
 		return err;
-	mount_publish(p->mount);
 	log_info(x, NULL, "mounted at %s: FUSE 7.%u, %u descriptor%s, %s", p->mountpoint, p->mount->minor,
 		 p->mount->cloned ? p->mount->devices : 1, p->mount->cloned && p->mount->devices > 1 ? "s" : "",
 		 p->mount->open_flags & FOPEN_DIRECT_IO ? "direct I/O" : "page cache");
 	return 0;
 }
 
+/* What its last requests told is believed yet, and those below are about to give back the tokens that vouch for it. The kernel takes a
+ * listing in some time after the answer, as if it were new then. */
+static void last_words(struct xlator *x)
+{
+	struct timespec taken = { .tv_nsec = TAKEN_MS * 1000000 };
+	struct mount *m = mount_use(x);
+	if (!m)
+		return;
+	if (m->believes && task_self())
+		task_sleep_ms(TAKEN_MS);
+	else if (m->believes)
+		nanosleep(&taken, NULL);
+	disbelieve(m, NULL);
+	mount_let_go(m);
+}
+
 /* A translator whose mount has gone over to a newer graph leaves it alone. */
 static void stop(struct xlator *x)
 {
-	struct fuse_private *p = x->private;
-	if (p->mount && mount_retire(p->mount, x))
-		mount_destroy(p->mount);
-	p->mount = NULL;
+	struct mount *m = mount_retire(x);
+	if (m)
+		mount_destroy(m);
+	else
+		last_words(x);
 }
 
 /* Only a mount's anchor keeps something in inodes. */
@@ -105,14 +123,23 @@ static void forget_inode(struct xlator *x, struct inode *inode, void *slot)
 	free(slot);
 }
 
+/* Translators below give tokens back while their graph ends. */
+static void disbelieve_of(struct xlator *x, struct inode *inode)
+{
+	struct mount *m = mount_use(x);
+	if (!m)
+		return;
+	disbelieve(m, inode);
+	mount_let_go(m);
+}
+
 static void notify(struct xlator *x, struct xlator *from, const struct event *event)
 {
 	char text[GFID_TEXT];
 	const char *what = event->inode ? gfid_text(&event->inode->gfid, text) : "?";
 	switch (event->kind) {
 	case EVENT_DISBELIEVE:
-		if (((struct fuse_private *)x->private)->mount)
-			disbelieve(((struct fuse_private *)x->private)->mount, event->inode);
+		disbelieve_of(x, event->inode);
 		break;
 	case EVENT_CHILD_UP:
 		log_info(x, NULL, "%s is reachable", from->name);
@@ -143,7 +170,7 @@ static size_t handles_count(struct mount *m)
 
 static void dump(struct xlator *x, FILE *out)
 {
-	struct mount *m = ((struct fuse_private *)x->private)->mount;
+	struct mount *m = mount_use(x);
 	uint64_t reads = 0, empty = 0;
 	if (!m)
 		return;
@@ -158,6 +185,7 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  reads: %llu, for nothing: %llu\n", (unsigned long long)reads, (unsigned long long)empty);
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
 		atomic_load(&m->known), handles_count(m));
+	mount_let_go(m);
 }
 
 XLATOR_MODULE

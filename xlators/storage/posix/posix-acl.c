@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ACL that an object inherits: for objects that are staged, where the kernel can't know the parent. */
+/* Whether an object has an ACL; and the one that it inherits: for objects that are staged, where the kernel can't know the parent. */
 #include <endian.h>
 
 #include "posix.h"

@@ -9,7 +9,8 @@
 
 /* What the parent directory says about its new child. */
 struct inherited {
-	struct acl acl; /* the parent's default ACL */
+	struct acl acl; /* the parent's default ACL; then what of it is the object's own */
+	bool any_acl;	/* the parent has one: so the object may have one, or hand one down */
 	uid_t uid;
 	gid_t gid;
 	mode_t mode; /* type and permissions; without the umask where there is no default ACL */
@@ -52,6 +53,7 @@ static int inherit(struct request *rq, const struct hold *parent, const struct m
 		err = acl_default(parent, &i->acl);
 	if (err)
 		return err;
+	i->any_acl = i->acl.size;
 	i->uid = rq->uid;
 	i->gid = st.stx_mode & S_ISGID ? st.stx_gid : rq->gid;
 	i->mode = i->acl.size || S_ISLNK(m->mode) ? m->mode : m->mode & ~(m->umask & 0777);
@@ -172,7 +174,7 @@ static int attach_made(struct request *rq, struct xlator *x, const struct making
 	if (!err)
 		err = object_attach(x, made, &st, m->gfid, birth, inode);
 	if (!err) {
-		if (!i->acl.size)
+		if (!i->any_acl)
 			acl_none(object_of(x, *inode));
 		attr_fill(x, *inode, &st, attr);
 		atomic_store(&object_of(x, *inode)->seen, name_hash(&name));

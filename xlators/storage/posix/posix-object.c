@@ -167,6 +167,7 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	pthread_mutex_unlock(&o->lock);
 	atomic_store(&o->ino, st->stx_ino);
 	atomic_store(&o->seen, 0);
+	acl_changed(o);
 	object_index(brick_of(x), o);
 	return 0;
 }

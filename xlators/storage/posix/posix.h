@@ -183,7 +183,7 @@ int attr_of(struct xlator *, struct inode *, const struct hold *, struct attr *)
 /* Does it have an ACL? Asked once. */
 void acl_learn(struct object *, const struct hold *, bool directory);
 void acl_none(struct object *);	   /* it is new and has none */
-void acl_changed(struct object *); /* called before, and after */
+void acl_changed(struct object *); /* called before one is set, and after; after one is removed */
 /* The inode with that gfid for the object behind the descriptor. -EEXIST: another living object goes by that gfid. */
 int object_attach(struct xlator *, const struct hold *, const struct statx *, const struct gfid *, struct time birth,
 		  struct inode **);
