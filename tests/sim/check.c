@@ -774,7 +774,8 @@ static const struct operation *newer_synced(unsigned object, unsigned block, con
 			const struct operation *w = operation_at(k);
 
 			if ((w->what == OP_WRITE || w->what == OP_APPEND) && !w->err && w->block == block && w->ret < f->call &&
-			    gfid_equal(&w->object, &f->object) && (!writer || writer->ret < w->call))
+			    !nemesis_cut_between(w->call_ns, f->ret_ns) && gfid_equal(&w->object, &f->object) &&
+			    (!writer || writer->ret < w->call))
 				return w;
 		}
 	}

@@ -164,3 +164,62 @@ void check_replicas(void)
 		compare_at(&first, &other, &root, &root, "");
 	}
 }
+
+/* ---- what no recovery may lose ---- */
+
+enum { NAMED_MAX = 256 };
+struct named {
+	unsigned count;
+	struct gfid gfid[NAMED_MAX];
+};
+static struct named before;
+
+static bool is_named(const struct named *n, const struct gfid *g)
+{
+	for (unsigned i = 0; i < n->count; i++)
+		if (gfid_equal(&n->gfid[i], g))
+			return true;
+	return false;
+}
+
+/* What has a name on that disk; in the limbo it has none. */
+static void list_named(struct disk *d, const struct gfid *g, struct named *n)
+{
+	struct gfid limbo = { { [15] = LIMBO_GFID } };
+	const struct disk_object *o = disk_find(d, g);
+
+	if (!o || is_named(n, g) || gfid_equal(g, &limbo) || n->count == NAMED_MAX)
+		return;
+	n->gfid[n->count++] = *g;
+	for (const struct disk_entry *e = o->entry; e; e = e->next)
+		list_named(d, &e->gfid, n);
+}
+
+void named_remember(void)
+{
+	unsigned left = 0;
+
+	before.count = 0;
+	list_named(disk_of(0), &gfid_root, &before);
+	for (unsigned i = 1; i < plan.members; i++) {
+		struct named here = { 0 };
+
+		list_named(disk_of(i), &gfid_root, &here);
+		left = 0;
+		for (unsigned k = 0; k < before.count; k++)
+			if (is_named(&here, &before.gfid[k]))
+				before.gfid[left++] = before.gfid[k];
+		before.count = left;
+	}
+}
+
+void named_check(void)
+{
+	struct named here = { 0 };
+	char text[GFID_TEXT];
+
+	list_named(disk_of(0), &gfid_root, &here);
+	for (unsigned i = 0; i < before.count; i++)
+		if (!is_named(&here, &before.gfid[i]))
+			sim_fail("lost by recoveries, and had a name on all disks: %s", gfid_text(&before.gfid[i], text));
+}

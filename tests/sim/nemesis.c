@@ -19,6 +19,7 @@ enum fault {
 	FAULT_REPLACE,
 	FAULT_CUT_ALL,
 	FAULT_IN_TURN,
+	FAULT_CUT_AGAIN,
 	FAULTS
 };
 static const struct {
@@ -43,12 +44,16 @@ static const struct {
 	[FAULT_REPLACE] = { "replaced disk", 5, true, true },
 	[FAULT_CUT_ALL] = { "power cut of all", 0, true, true },
 	[FAULT_IN_TURN] = { "one after the other", 0, true, true },
+	[FAULT_CUT_AGAIN] = { "power cut of all and one again", 0, true, true },
 };
+enum { CUTS_MAX = 64 };
 static struct {
 	unsigned begun, under_way, hurting;
 	bool done, only[FAULTS], restricted;
-	uint64_t all_cut_ns, hurt_ns; /* when a brick was last hurt */
-	uint64_t storm_ns;	      /* when messages were last lost or late */
+	uint64_t cut_ns[CUTS_MAX], all_cut_ns;
+	unsigned cuts;
+	uint64_t hurt_ns;  /* when a brick was last hurt */
+	uint64_t storm_ns; /* when messages were last lost or late */
 	unsigned lost, late;
 } nemesis;
 
@@ -157,14 +162,56 @@ static void replace_disk(struct node *n)
 	come_back(n);
 }
 
-static void cut_all(void)
+static void note_cut(void)
 {
 	nemesis.all_cut_ns = sim_now();
+	if (nemesis.cuts < CUTS_MAX)
+		nemesis.cut_ns[nemesis.cuts++] = sim_now();
+}
+
+static void cut_all(void)
+{
+	note_cut();
 	for (unsigned i = 0; i < plan.members; i++)
 		if (node_brick(i)->shard)
 			node_crash(node_brick(i), true);
 	for (unsigned i = 0; i < plan.members; i++)
 		come_back(node_brick(i));
+}
+
+static void cut_clients(bool cut)
+{
+	for (unsigned i = 0; i < plan.clients; i++)
+		cut_links(node_client(i), NODE_BRICK, UINT32_MAX, true, true, cut);
+}
+
+/* One goes down once more while they recover, for longer than is waited for it, or not so long; no client sees anything before all is done. */
+static void cut_all_again(struct node *n)
+{
+	int quiet = 0;
+
+	note_cut();
+	cut_clients(true);
+	for (unsigned i = 0; i < plan.members; i++)
+		if (node_brick(i)->shard)
+			node_crash(node_brick(i), true);
+	named_remember();
+	for (unsigned i = 0; i < plan.members; i++)
+		node_start(node_brick(i));
+	n->crash_points = 1 + (unsigned)pick(250);
+	for (int i = 0; i < 100 && n->shard; i++)
+		task_sleep_ms(50);
+	if (n->shard || pick(2))
+		node_crash(n, true);
+	last_ms(pick(3) ? 11000 : 100, 15000);
+	node_start(n);
+	for (int i = 0; i < 600 && quiet < 40; i++) { /* a scrub that is owed may begin a little later */
+		quiet = world_quiet() ? quiet + 1 : 0;
+		task_sleep_ms(100);
+	}
+	if (quiet == 40)
+		named_check();
+	cut_clients(false);
 }
 
 static void cut_off(struct node *n, bool cut)
@@ -288,6 +335,9 @@ static void fault_do(enum fault f, struct node *brick)
 		break;
 	case FAULT_IN_TURN:
 		in_turn(brick);
+		break;
+	case FAULT_CUT_AGAIN:
+		cut_all_again(pick(2) ? node_brick(0) : brick);
 		break;
 	default:
 		bad_disk(f, brick);
@@ -424,4 +474,12 @@ unsigned nemesis_faults(void)
 uint64_t nemesis_cut_all(void)
 {
 	return nemesis.all_cut_ns;
+}
+
+bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns)
+{
+	for (unsigned i = 0; i < nemesis.cuts; i++)
+		if (nemesis.cut_ns[i] >= from_ns && nemesis.cut_ns[i] <= to_ns)
+			return true;
+	return false;
 }

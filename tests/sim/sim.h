@@ -165,7 +165,9 @@ int node_start(struct node *);
 void node_crash(struct node *, bool power);
 void node_wipe(struct node *); /* what it keeps beside the disk goes, too */
 struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(void);
-bool world_clean(void);	 /* the coordinator says that all members are IN and nothing is to be healed */
+bool world_clean(void); /* the coordinator says that all members are IN and nothing is to be healed */
+/* The same, whatever links there are to clients, and how long the bricks have been up. */
+bool world_quiet(void);
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
 
 /* ---- nemesis.c ---- */
@@ -173,8 +175,9 @@ enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator k
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);
-uint64_t nemesis_cut_all(void);		/* when all members lost their power at once; 0: never */
-int nemesis_restrict(const char *list); /* only these, by name, apart by commas */
+uint64_t nemesis_cut_all(void);				    /* when all members lost their power at once; 0: never */
+bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all lost their power then */
+int nemesis_restrict(const char *list);			    /* only these, by name, apart by commas */
 void nemesis_names(FILE *);
 
 /* ---- work.c ---- */
@@ -188,6 +191,9 @@ void work_watch(void);	     /* an operation that takes too long is a failure */
 struct operation;
 void check_history(void);
 void check_replicas(void);
+/* Between the two no client changes anything: what has some name on all disks the first time has one the second time. */
+void named_remember(void);
+void named_check(void);
 unsigned check_undecided(void); /* searches that were given up */
 unsigned operations_count(void);
 

@@ -283,6 +283,14 @@ static bool coordinator_says_clean(bool aloud)
 	return clean;
 }
 
+bool world_quiet(void)
+{
+	for (unsigned i = 0; i < plan.members; i++)
+		if (!node_brick(i)->ready)
+			return false;
+	return coordinator_says_clean(false);
+}
+
 bool world_clean(void)
 {
 	for (unsigned i = 0; i < plan.members; i++) /* the coordinator may not know yet that it has been away */

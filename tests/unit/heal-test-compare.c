@@ -144,3 +144,61 @@ void members_compare(const char *path)
 			compare_content(at, path, &a);
 	}
 }
+
+/* ---- all names of one member ---- */
+
+static struct {
+	size_t count, room;
+	struct remembered {
+		char *path;
+		struct gfid gfid;
+	} * name;
+} remembered;
+
+static void remember(int at, const char *path)
+{
+	struct readdir_out out = { 0 };
+	char *below = malloc(PATH_ROOM);
+
+	members_list(at, path, &out);
+	for (uint32_t i = 0; i < out.entries.count; i++) {
+		const struct dirent_plus *e = &out.entries.entry[i];
+		struct attr a = { 0 };
+
+		snprintf(below, PATH_ROOM, "%s", path);
+		tree.at = member[at];
+		if (!path_add(below, e->name) || tree_getattr(&tree, below, &a))
+			continue;
+		if (remembered.count == remembered.room) {
+			remembered.room = 2 * remembered.room + 64;
+			remembered.name = realloc(remembered.name, remembered.room * sizeof(*remembered.name));
+		}
+		remembered.name[remembered.count++] = (struct remembered){ strdup(below), a.gfid };
+		if (S_ISDIR(a.mode))
+			remember(at, below);
+	}
+	free(below);
+	fop_out_clear(FOP_readdir, &out);
+}
+
+void names_remember(int at)
+{
+	remember(at, "");
+}
+
+void names_check(int at)
+{
+	tree.at = member[at];
+	for (size_t i = 0; i < remembered.count; i++) {
+		struct remembered *r = &remembered.name[i];
+		struct attr a = { 0 };
+
+		if (tree_getattr(&tree, r->path, &a))
+			FAIL("\"%s\" has been lost at %d", r->path, at);
+		else if (!gfid_equal(&a.gfid, &r->gfid))
+			FAIL("\"%s\" is another object at %d", r->path, at);
+		free(r->path);
+	}
+	free(remembered.name);
+	memset(&remembered, 0, sizeof(remembered));
+}

@@ -218,6 +218,49 @@ static void purge(int to)
 	heal_request_end(&rq);
 }
 
+/* ---- a heal that does not end, and is undone ---- */
+
+unsigned undo_after;
+
+static int is_undone(void *arg, const struct gfid *directory, const char *name)
+{
+	(void)arg;
+	return gfid_equal(directory, &gfid_limbo) || !*name ? -EIO : 0;
+}
+
+static void undo(int at)
+{
+	struct request rq;
+	int err = heal_request(&heal, &rq);
+
+	if (!err)
+		err = heal_undo(&heal, &rq, at, is_undone, NULL);
+	if (err)
+		FAIL("undoing a heal of %d: %s", at, strerror(-err));
+	heal_request_end(&rq);
+}
+
+void queue_heal_some_and_undo(void *arg)
+{
+	struct request rq;
+	int to = 1;
+
+	(void)arg;
+	heal.logs = true;
+	if (heal_request(&heal, &rq))
+		failures++;
+	for (size_t i = 0; i < noted_count && i < undo_after; i++) {
+		int err = heal_whole(&heal, &rq, &noted[(i * 7 + seed) % noted_count], 0, to);
+
+		if (err && err != -ENOENT && err != -EAGAIN && err != -EEXIST && err != -ESRCH)
+			FAIL("healing at %d: %s", to, strerror(-err));
+	}
+	heal_request_end(&rq);
+	heal.logs = false;
+	undo(to);
+	purge(to);
+}
+
 /* Each name of the notes, in an order by chance; again while some wait for others. */
 static void heal_names(int to)
 {

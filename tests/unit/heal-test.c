@@ -17,6 +17,7 @@ bool on_disk;
 atomic_int failures;
 uint64_t seed;
 static char base[128];
+static bool undone; /* first a heal is begun, and undone */
 
 /* ---- rounds ---- */
 
@@ -136,6 +137,26 @@ static void compare_all_(void *arg)
 	members_compare("");
 }
 
+static void names_remember_(void *arg)
+{
+	(void)arg;
+	names_remember(1);
+}
+
+static void names_check_(void *arg)
+{
+	(void)arg;
+	names_check(1);
+}
+
+static void undo_some(void)
+{
+	undo_after = chance(40);
+	task_call(names_remember_, NULL);
+	task_call(queue_heal_some_and_undo, NULL);
+	task_call(names_check_, NULL);
+}
+
 static void round_of(uint64_t number, bool cold)
 {
 	failures = 0;
@@ -153,7 +174,10 @@ static void round_of(uint64_t number, bool cold)
 		tree_close(&tree);
 		open_members(0);
 	}
-	task_call(queue_heal_all, NULL);
+	if (undone)
+		undo_some();
+	if (!failures)
+		task_call(queue_heal_all, NULL);
 	if (!failures)
 		task_call(compare_all_, NULL);
 	queue_end();
@@ -230,6 +254,7 @@ static int as_at_first(void **s)
 {
 	(void)s;
 	names.on = false;
+	undone = false;
 	faults = 0;
 	return 0;
 }
@@ -241,6 +266,15 @@ static void a_heal_that_fails_is_taken_up_again(void **s)
 	faults = 47;
 	rounds(60, false, false);
 	rounds(20, true, false);
+}
+
+/* Names that healing has moved are what they were, and nothing is lost that was out of the way. */
+static void a_heal_that_does_not_end_is_undone(void **s)
+{
+	(void)s;
+	undone = true;
+	rounds(150, false, false);
+	rounds(40, true, false);
 }
 
 /* ---- files, one by one ---- */
@@ -385,6 +419,7 @@ int main(void)
 		cmocka_unit_test(a_directory_may_wait_for_what_is_below_it),
 		cmocka_unit_test_teardown(names_of_unfinished_changes_become_the_same, as_at_first),
 		cmocka_unit_test_teardown(a_heal_that_fails_is_taken_up_again, as_at_first),
+		cmocka_unit_test_teardown(a_heal_that_does_not_end_is_undone, as_at_first),
 		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
 	};
 

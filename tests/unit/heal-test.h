@@ -75,6 +75,9 @@ bool path_add(char *path, const char *name); /* false: the path would be too lon
 /* ---- heal-test-compare.c ---- */
 /* All names of the directory at that member, sorted; for fop_out_clear(). */
 void members_list(int at, const char *path, struct readdir_out *);
+/* What that member names, all of it, is remembered; later each of these names must stand for the same object again. */
+void names_remember(int at);
+void names_check(int at);
 void members_compare(const char *path); /* at all members, with all below; fails where they differ */
 
 /* ---- heal-test-queue.c ---- */
@@ -87,6 +90,9 @@ void queue_finish(void); /* after the last */
 /* `parent`, which may be NULL, is kept in memory until the object has been healed. */
 void queue_add_below(const struct gfid *, struct inode *parent);
 void queue_add(const struct gfid *);
-void queue_note(void);	     /* what is in the queue is what each member will be healed of */
+void queue_note(void); /* what is in the queue is what each member will be healed of */
+/* Heals so many of what was noted at member 1, as a recovery does it, undoes that, and empties the limbo; a task_fn. */
+extern unsigned undo_after;
+void queue_heal_some_and_undo(void *);
 void queue_heal_all(void *); /* heals all members but the first, by that; a task_fn */
 #endif

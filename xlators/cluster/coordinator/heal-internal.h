@@ -104,13 +104,28 @@ int name_place(struct pair *directory, const char *name);
 
 /* ---- heal-limbo.c ---- */
 
+/* From looking what a name stands for to its rename: a rename takes whatever has the name by then, and other heals give names, too. Not for one
+ * who is between the two already. */
+void move_begin(struct heal *, int at);
+void move_end(struct heal *, int at);
+
 /* The directory at that member. */
 int limbo_find(struct heal *, struct request *, int at, struct inode **);
 int limbo_open(struct heal *, struct request *, int at, struct inode **); /* made if it is not there */
-/* Moves it there under the text of its gfid. 0 also when the name had gone. */
+/* Moves it there under the text of its gfid. 0 also when the name had gone. Between move_begin() and move_end(). */
 int limbo_take(struct heal *, struct request *, int at, struct inode *directory, const char *name, const struct thing *);
 /* Moves it out of there to the name. -ENOENT: it is not there. */
 int limbo_give(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
 /* The same for what lies somewhere below: a directory went there with all that it named. */
 int limbo_dig(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
+/* It is not deleted with the rest, ever. -ENOENT: it is not there. */
+int limbo_keep(struct heal *, struct request *, int at, const struct gfid *);
+
+/* ---- heal-undo.c ---- */
+
+/* Before a name changes: `was` is what it stands for, NULL: nothing. Does nothing where no log is kept. */
+int log_name_was(struct heal *, struct request *, int at, const struct gfid *directory, const char *name,
+		 const struct gfid *was);
+/* The same for a name that is to be given to what is there already. -EEXIST: it stands for something. */
+int log_was_free(struct heal *, struct request *, int at, const struct loc *);
 #endif

@@ -54,6 +54,23 @@ int limbo_open(struct heal *h, struct request *rq, int at, struct inode **limbo)
 
 /* ---- in and out ---- */
 
+void move_begin(struct heal *h, int at)
+{
+	pthread_mutex_lock(&h->links_lock);
+	while (h->moving >> at & 1)
+		task_cond_wait(&h->moved, &h->links_lock, NO_DEADLINE);
+	h->moving |= MUTANT("move-whatever") ? 0 : 1u << at;
+	pthread_mutex_unlock(&h->links_lock);
+}
+
+void move_end(struct heal *h, int at)
+{
+	pthread_mutex_lock(&h->links_lock);
+	h->moving &= ~(1u << at);
+	pthread_mutex_unlock(&h->links_lock);
+	task_cond_broadcast(&h->moved);
+}
+
 static int unlink_name(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name)
 {
 	struct unlink_in in = { .loc = { .parent = directory, .name = name } };
@@ -80,6 +97,8 @@ int limbo_take(struct heal *h, struct request *rq, int at, struct inode *directo
 	struct rename_out out = { 0 };
 	int err = limbo_open(h, rq, at, &limbo);
 
+	if (!err)
+		err = log_name_was(h, rq, at, &directory->gfid, name, &what->inode->gfid);
 	if (err)
 		return err;
 	in.to = (struct loc){ .parent = limbo, .name = place };
@@ -94,7 +113,7 @@ int limbo_take(struct heal *h, struct request *rq, int at, struct inode *directo
 	return is_gone(err) ? 0 : err;
 }
 
-int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+static int give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
 	cleanup_inode struct inode *limbo = NULL;
 	cleanup_thing struct thing t = { 0 };
@@ -107,13 +126,25 @@ int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gf
 		err = thing_lookup(h, rq, at, limbo, gfid_text(gfid, text), &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -ENOENT;
+	if (!err)
+		err = log_was_free(h, rq, at, to);
 	if (err)
 		return err;
 	in.from = (struct loc){ limbo, t.inode, text };
 	return heal_call(h, rq, at, FOP_rename, &in, &out);
 }
 
-int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+{
+	int err;
+
+	move_begin(h, at);
+	err = give(h, rq, at, gfid, to);
+	move_end(h, at);
+	return err;
+}
+
+static int dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
 	cleanup_inode struct inode *limbo = NULL, *in = NULL;
 	cleanup_thing struct thing t = { 0 };
@@ -128,10 +159,38 @@ int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfi
 		err = thing_lookup(h, rq, at, in, name, &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -ENOENT;
+	if (!err)
+		err = log_name_was(h, rq, at, &in->gfid, name, gfid);
+	if (!err)
+		err = log_was_free(h, rq, at, to);
 	if (err)
 		return err;
 	move.from = (struct loc){ in, t.inode, name };
 	return heal_call(h, rq, at, FOP_rename, &move, &out);
+}
+
+int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+{
+	int err;
+
+	move_begin(h, at);
+	err = dig(h, rq, at, gfid, to);
+	move_end(h, at);
+	return err;
+}
+
+#define KEPT "kept."
+
+int limbo_keep(struct heal *h, struct request *rq, int at, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *limbo = NULL;
+	char name[sizeof(KEPT) + GFID_TEXT], text[GFID_TEXT];
+	struct loc to = { .name = name };
+	int err = limbo_find(h, rq, at, &limbo);
+
+	to.parent = limbo;
+	snprintf(name, sizeof(name), KEPT "%s", gfid_text(gfid, text));
+	return err ? err : limbo_give(h, rq, at, gfid, &to);
 }
 
 /* ---- the end ---- */
@@ -194,6 +253,19 @@ static int list_some(struct heal *h, struct request *rq, int at, struct inode *d
 	return err;
 }
 
+static bool is_kept(const struct level *at, const char *name)
+{
+	return !at->up && !strncmp(name, KEPT, strlen(KEPT));
+}
+
+static bool nothing_left(const struct level *at, const struct dirents *names)
+{
+	for (uint32_t i = 0; i < names->count; i++)
+		if (!is_kept(at, names->entry[i].name))
+			return false;
+	return true;
+}
+
 /* Removes what it can. A directory that is not empty becomes the next level, and the rest waits. */
 static int remove_some(struct heal *h, struct request *rq, int at, struct level **top, const struct dirents *names)
 {
@@ -203,6 +275,8 @@ static int remove_some(struct heal *h, struct request *rq, int at, struct level 
 	for (uint32_t i = 0; i < names->count && !err; i++) {
 		const struct dirent_plus *e = &names->entry[i];
 
+		if (is_kept(*top, e->name))
+			continue;
 		if (!S_ISDIR(e->type)) {
 			err = unlink_name(h, rq, at, directory, e->name);
 		} else {
@@ -228,7 +302,7 @@ static int remove_tree(struct heal *h, struct request *rq, int at, struct level 
 		err = list_some(h, rq, at, (*top)->directory, &out);
 		if (err)
 			break;
-		empty = !out.entries.count;
+		empty = nothing_left(*top, &out.entries);
 		if (!empty)
 			err = remove_some(h, rq, at, top, &out.entries);
 		fop_out_clear(FOP_readdir, &out);
@@ -254,7 +328,8 @@ static int limbo_remove(struct heal *h, struct request *rq, int at)
 	struct rmdir_in in = { .loc = { .parent = root.inode, .name = LIMBO } };
 	struct rmdir_out out = { 0 };
 
-	return heal_call_kept(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
+	err = heal_call_kept(h, rq, at, FOP_rmdir, &in, &out, &root.attr.mtime);
+	return err == -ENOTEMPTY || err == -EEXIST ? 0 : err; /* what is kept */
 }
 
 int heal_purge_limbo(struct heal *h, struct request *rq, int at)
@@ -264,7 +339,9 @@ int heal_purge_limbo(struct heal *h, struct request *rq, int at)
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	err = remove_tree(h, rq, at, &top);
+	err = heal_end_log(h, rq, at);
+	if (!err)
+		err = remove_tree(h, rq, at, &top);
 	while (top->up)
 		go_back(&top);
 	inode_unref(first.directory);

@@ -7,15 +7,25 @@
 #endif
 enum { STEPS_UP = 1000 };
 
-int name_move_away(struct pair *p, const char *name, const struct gfid *gfid)
+static int move_away(struct pair *p, const char *name, const struct gfid *gfid)
 {
 	cleanup_thing struct thing t = { 0 };
 	int err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &t);
 
-	p->changed = true;
 	if (err == -ENOENT || (!err && !gfid_equal(&t.inode->gfid, gfid)))
 		return 0; /* another heal has moved it meanwhile */
 	return err ? err : limbo_take(p->h, p->rq, p->to, p->inode, name, &t);
+}
+
+int name_move_away(struct pair *p, const char *name, const struct gfid *gfid)
+{
+	int err;
+
+	p->changed = true;
+	move_begin(p->h, p->to);
+	err = move_away(p, name, gfid);
+	move_end(p->h, p->to);
+	return err;
 }
 
 /* ---- what the member has already ---- */
@@ -24,8 +34,9 @@ static int add_link(struct pair *p, const struct loc *place, struct inode *inode
 {
 	struct link_in in = { .inode = inode, .loc = *place };
 	struct link_out out = { 0 };
+	int err = log_was_free(p->h, p->rq, p->to, place);
 
-	return heal_call(p->h, p->rq, p->to, FOP_link, &in, &out);
+	return err ? err : heal_call(p->h, p->rq, p->to, FOP_link, &in, &out);
 }
 
 /* The directory by which the member names something. */
@@ -39,21 +50,33 @@ static int find_parent(struct pair *p, const struct gfid *gfid, struct thing *pa
 	return directory_search(p->h, p->rq, gfid, p->to, &place, parent);
 }
 
-static int move_link(struct pair *p, const struct loc *place, struct inode *inode, const struct link_told *old)
+static int move_from(struct pair *p, const struct loc *place, struct inode *inode, struct inode *parent, const char *name)
 {
-	cleanup_thing struct thing parent = { 0 }, t = { 0 };
-	struct rename_in in = { .to = *place, .flags = RENAME_NOREPLACE };
+	cleanup_thing struct thing t = { 0 };
+	struct rename_in in = { .from = { parent, inode, name }, .to = *place, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = find_parent(p, &old->parent, &parent);
+	int err = thing_lookup(p->h, p->rq, p->to, parent, name, &t);
 
-	if (!err)
-		err = thing_lookup(p->h, p->rq, p->to, parent.inode, old->name, &t);
 	if (!err && t.inode != inode)
 		err = -ENOENT;
+	if (!err)
+		err = log_name_was(p->h, p->rq, p->to, &parent->gfid, name, &inode->gfid);
+	if (!err)
+		err = log_was_free(p->h, p->rq, p->to, place);
+	return err ? err : heal_call(p->h, p->rq, p->to, FOP_rename, &in, &out);
+}
+
+static int move_link(struct pair *p, const struct loc *place, struct inode *inode, const struct link_told *old)
+{
+	cleanup_thing struct thing parent = { 0 };
+	int err = find_parent(p, &old->parent, &parent);
+
 	if (err)
 		return err;
-	in.from = (struct loc){ parent.inode, inode, old->name };
-	return heal_call(p->h, p->rq, p->to, FOP_rename, &in, &out);
+	move_begin(p->h, p->to);
+	err = move_from(p, place, inode, parent.inode, old->name);
+	move_end(p->h, p->to);
+	return err;
 }
 
 /* A directory that stands elsewhere: it has one name only. -ENOENT: nobody knows where. */
@@ -101,11 +124,16 @@ static int take_link(struct pair *p, const struct gfid *gfid, const struct link_
 	cleanup_thing struct thing parent = { 0 }, t = { 0 };
 	int err = find_parent(p, &l->parent, &parent);
 
-	if (!err)
-		err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	if (err)
+		return err;
+	move_begin(p->h, p->to);
+	err = thing_lookup(p->h, p->rq, p->to, parent.inode, l->name, &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -EAGAIN;
-	return err ? err : limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	if (!err)
+		err = limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
+	move_end(p->h, p->to);
+	return err;
 }
 
 /* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the

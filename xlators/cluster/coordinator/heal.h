@@ -11,6 +11,7 @@ struct heal {
 	atomic_uint_fast64_t epoch;	/* of the messages; a brick that has another refuses them */
 	int arbiter;			/* member without file data, or -1 */
 	bool look;			/* change nothing: what would have to be changed is -EUCLEAN */
+	bool logs;			/* what names stood for is logged at the member before they change: see heal_undo() */
 	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
 	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */
 	/* By heal_object of a directory: it names the object anew on member `to`, so that is to be healed too, by and by. Called before it
@@ -25,6 +26,8 @@ struct heal {
 	 * heal_forget_links(). Without them a brick that has forgotten such a file gets it twice, and not one with two names. */
 	struct kept_links *links;   /* made by heal_keep_links(); NULL: none are kept */
 	pthread_mutex_t links_lock; /* short */
+	unsigned moving;	    /* mask of members at which a task moves a name; guarded by links_lock */
+	struct task_cond moved;
 };
 
 /* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end, also after -ENOMEM. */
@@ -68,6 +71,12 @@ int heal_list(struct heal *, struct request *, int at, struct inode *directory,
 	      int (*each)(void *arg, const struct dirent_plus *), void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
+/* Where a log is: each of its names stands again for what it did before that log was begun (not those of what was made anew where nothing had
+ * been), and the log is ended. `each` is called for each of them before the first is changed; what it returns ends it, unless 0. */
+int heal_undo(struct heal *, struct request *, int at, int (*each)(void *arg, const struct gfid *directory, const char *name),
+	      void *arg);
+/* What the log tells is not wanted any more; 0 if there is none. Then the limbo may be purged. */
+int heal_end_log(struct heal *, struct request *, int at);
 int heal_keep_links(
 	struct heal
 		*); /* before the first heal of a walk; -ENOMEM, and then heal_forget_links() is not due. Walks share them */

@@ -12,10 +12,11 @@ struct recovery {
 	struct task_cond done;
 	struct union_note *next;
 	unsigned running;
-	bool again;    /* only what waits */
-	bool last;     /* nothing gets better by waiting any more */
-	bool doubtful; /* something was not found that may be somewhere */
-	unsigned bad;  /* members that could not be made equal */
+	bool again;	 /* only what waits */
+	bool last;	 /* nothing gets better by waiting any more */
+	bool doubtful;	 /* something was not found that may be somewhere */
+	unsigned bad;	 /* members that could not be made equal */
+	unsigned undone; /* names of the truth */
 	int err;
 };
 
@@ -366,7 +367,7 @@ static void purge(struct recovery *r)
 	for (int i = 0; i < r->view.members; i++) {
 		struct request rq;
 
-		if (r->view.state[i] != MEMBER_IN || i == r->truth)
+		if (r->view.state[i] != MEMBER_IN)
 			continue;
 		if (!heal_request(&r->c->heal, &rq))
 			heal_purge_limbo(&r->c->heal, &rq, i);
@@ -374,45 +375,141 @@ static void purge(struct recovery *r)
 	}
 }
 
+/* ---- an earlier recovery that did not end, from another truth ---- */
+
+static int failed_at(struct recovery *r, int member, const char *what, int err)
+{
+	log_warning(r->c->x, NULL, "member %d could not %s: %s", member, what, strerror(-err));
+	if (!may_be_anybodys(err, false))
+		r->bad |= 1u << member;
+	return err;
+}
+
+static bool names_it(const struct note *n, const struct gfid *directory, const char *name)
+{
+	for (unsigned i = 0; i < n->objects; i++)
+		if (n->object[i].kind == NOTE_NAME && gfid_equal(&n->object[i].gfid, directory) &&
+		    !strcmp(n->object[i].name, name))
+			return true;
+	return false;
+}
+
+/* What the member noted of changes of that name it noted when they had been healed there. What it had done itself nobody knows any more. */
+static int is_undone(void *recovery, const struct gfid *directory, const char *name)
+{
+	struct recovery *r = recovery;
+	int err = 0;
+
+	r->undone++;
+	for (struct union_note *u = r->c->notes; u && !err; u = u->next) {
+		if (u->note.resolved || session_is_nobody(u->note.session) || !names_it(&u->note, directory, name))
+			continue;
+		u->has[r->truth] = true;
+		u->status[r->truth] = -EIO;
+		err = say_status(r, u, r->truth, -EIO);
+	}
+	return err;
+}
+
+/* The truth of now was being made equal to one that is gone: what was moved out of the way there may have no other name yet. So its names
+ * become again what they were before that. */
+static int undo(struct recovery *r)
+{
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	if (!err)
+		err = heal_undo(&r->c->heal, &rq, r->truth, is_undone, r);
+	heal_request_end(&rq);
+	if (r->undone)
+		log_warning(r->c->x, NULL, "%u names of member %d are again what they were before a recovery that did not end",
+			    r->undone, r->truth);
+	return err ? failed_at(r, r->truth, "undo a recovery that did not end", err) : 0;
+}
+
+/* All are equal: from here on nothing is to be undone at any of them, whoever is the truth next. Before somebody changes what was recovered. */
+static int end_logs(struct recovery *r)
+{
+	int err = 0;
+
+	for (int i = 0; i < r->view.members && !err; i++) {
+		struct request rq;
+
+		if (r->view.state[i] != MEMBER_IN)
+			continue;
+		err = heal_request(&r->c->heal, &rq);
+		if (!err)
+			err = heal_end_log(&r->c->heal, &rq, i);
+		heal_request_end(&rq);
+		if (err)
+			failed_at(r, i, "end the log of a recovery", err);
+	}
+	return err;
+}
+
+/* How many notes there are to recover. */
+static unsigned count_notes(const struct coordinator *c, bool *cold)
+{
+	unsigned count = 0;
+
+	for (const struct union_note *u = c->notes; u; u = u->next) {
+		count += !u->note.resolved;
+		*cold |= session_is_nobody(u->note.session);
+	}
+	return count;
+}
+
+static void run_notes(struct recovery *r, unsigned count, bool cold)
+{
+	struct coordinator *c = r->c;
+
+	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r->truth);
+	r->err = choose_truths(r);
+	c->heal.logs = !MUTANT("no-log");
+	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
+	c->heal.logs = false;
+}
+
+/* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
+static void run_recovery(struct recovery *r, unsigned count, bool cold)
+{
+	struct coordinator *c = r->c;
+	uint64_t bandwidth = atomic_exchange(&c->heal.bandwidth, 0);
+
+	atomic_store(&c->heal.failed, 0);
+	r->err = undo(r);
+	if (!r->err && count)
+		run_notes(r, count, cold);
+	if (!r->err)
+		r->err = end_logs(r);
+	if (!r->err && count) {
+		purge(r);
+		r->err = resolve(r);
+	}
+	atomic_store(&c->heal.bandwidth, bandwidth);
+}
+
 int recover(struct coordinator *c)
 {
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
-	uint64_t bandwidth;
-	unsigned count = 0;
-	bool cold = false, only_first;
+	bool cold = false, owed;
+	unsigned count = count_notes(c, &cold);
 
 	pthread_mutex_lock(&c->lock);
 	r.view = c->view;
-	only_first = c->owed.recovery;
+	owed = c->owed.recovery;
 	pthread_mutex_unlock(&c->lock);
-	r.truth = choose_truth(c, &r.view, only_first);
-	r.next = c->notes;
-	for (const struct union_note *u = c->notes; u; u = u->next) {
-		count += !u->note.resolved;
-		cold |= session_is_nobody(u->note.session);
-	}
-	pthread_mutex_lock(&c->lock);
-	c->unrecovered = false;
-	c->owed.recovery &= count != 0;
-	pthread_mutex_unlock(&c->lock);
-	if (!count || r.truth < 0)
-		return 0;
-	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r.truth);
-	bandwidth = atomic_exchange(&c->heal.bandwidth, 0); /* clients wait for this */
-	atomic_store(&c->heal.failed, 0); /* nothing else uses it: healers are stopped, the scrub has its own */
-	r.err = choose_truths(&r);
-	run_all(&r, cold ? (unsigned)c->heal_tasks : 1);
-	if (!r.err) {
-		purge(&r);
-		r.err = resolve(&r);
-	}
-	atomic_store(&c->heal.bandwidth, bandwidth);
+	r.truth = choose_truth(c, &r.view, owed);
+	if (r.truth < 0)
+		count = 0;
+	if (r.truth >= 0 && (count || owed)) /* else no earlier one has been left unfinished: its notes would be here */
+		run_recovery(&r, count, cold);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
-	c->owed.recovery &= c->unrecovered;
-	c->owed.scrub |= r.doubtful;
+	c->owed.recovery &= c->unrecovered || r.truth < 0;
+	c->owed.scrub |= r.doubtful || (r.undone && !count); /* the index that told what to compare was dropped */
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;
