@@ -339,7 +339,8 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
-		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA))
+		if (c->in_doubt &&
+		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (c->fop == FOP_rmdir && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = is_clean(c->fop, err);
 		*over = true;

@@ -6,8 +6,28 @@
 
 /* ---- the slot ---- */
 
+static struct opened *opened_new(void)
+{
+	struct opened *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	pthread_mutex_init(&o->lock, NULL);
+	o->lister = -1;
+	return o;
+}
+
+/* A file of a graph that this one has taken the place of has none: it is opened at the members when it is used. */
 struct opened *opened_of(struct afr *a, struct file *f)
 {
+	struct opened *o = file_slot(f, a->x);
+
+	if (o)
+		return o;
+	o = opened_new();
+	if (!o || !file_slot_set(f, a->x, o))
+		return o;
+	opened_free(o);
 	return file_slot(f, a->x);
 }
 
@@ -24,17 +44,16 @@ void opened_free(struct opened *o)
 struct file *opened_create(struct afr *a, struct inode *inode, uint32_t flags, struct file *const at[REPLICAS_MAX])
 {
 	struct file *f = file_create(inode, flags);
-	struct opened *o = calloc(1, sizeof(*o));
+	struct opened *o = opened_new();
 
 	if (f && o) {
-		pthread_mutex_init(&o->lock, NULL);
-		o->lister = -1;
 		memcpy(o->at, at, sizeof(o->at));
 		if (!file_slot_set(f, a->x, o))
 			return f;
 		opened_free(o);
 	} else {
-		free(o);
+		if (o)
+			opened_free(o);
 		for (int i = 0; i < REPLICAS_MAX; i++)
 			file_unref(at[i]);
 	}
