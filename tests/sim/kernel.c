@@ -14,7 +14,7 @@
 #include "mutant.h"
 #include "sim.h"
 
-enum { TAKEN_MS = 15, SLOW_PPM = 300000, ON_ITS_WAY_MS = 2000 };
+enum { TAKEN_MS = 3, LATE_TAKEN_MS = 15, SLOW_PPM = 300000, ON_ITS_WAY_MS = 2000 };
 
 struct known { /* slot of an inode */
 	struct known *next, **link;
@@ -316,7 +316,7 @@ static int kernel_readdir(struct request *rq, struct xlator *x, const struct rea
 			attr_ms[i] = attributes_ms(k, out->entries.entry[i].inode, &out->entries.entry[i].attr,
 						   BELIEVE_ATTR_LATE, rq->moment);
 	if (ms)
-		on_the_way(TAKEN_MS);
+		on_the_way(LATE_TAKEN_MS);
 	for (uint32_t i = 0; i < out->entries.count && ms; i++) {
 		const struct dirent_plus *e = &out->entries.entry[i];
 

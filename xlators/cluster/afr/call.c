@@ -30,8 +30,7 @@ static bool mask_bit(unsigned mask, int i)
 	return mask >> i & 1;
 }
 
-/* `exact`: just that inode, or none. */
-static int use_loc(struct afr *a, struct loc *l, int child, bool exact)
+static int use_loc(struct afr *a, struct loc *l, int child)
 {
 	int err = l->parent ? object_resolve(a, l->parent, child) : 0;
 
@@ -40,8 +39,6 @@ static int use_loc(struct afr *a, struct loc *l, int child, bool exact)
 	if (!l->inode)
 		return 0;
 	err = object_resolve(a, l->inode, child);
-	if (exact) /* what is not there has no name there: it is that of another */
-		return err == -ENOENT ? -ESTALE : err;
 	if (err && l->parent && l->name) { /* the name is enough */
 		l->inode = NULL;
 		err = 0;
@@ -58,7 +55,7 @@ static int translate(struct afr *a, enum fop fop, void *in, int child)
 		void *at = (char *)in + f->offset;
 
 		if (f->kind == FIELD_LOC) {
-			err = use_loc(a, at, child, fop == FOP_rmdir);
+			err = use_loc(a, at, child);
 		} else if (f->kind == FIELD_INODE && *(struct inode **)at) {
 			err = object_resolve(a, *(struct inode **)at, child);
 		} else if (f->kind == FIELD_FILE && *(struct file **)at) {

@@ -6,7 +6,7 @@
 
 #include "change.h"
 
-enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, RMDIR_TRIES = 5 };
+enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
 
 /* ---- what a change touches ---- */
 
@@ -302,12 +302,6 @@ static int differ(struct changing *c, const struct view *v, const struct answers
 	return 0;
 }
 
-/* All members refused so: was nothing done? An rmdir that finds another under the name has looked before it did anything. */
-static bool is_clean(enum fop fop, int err)
-{
-	return err != -EROFS && (!answer_may_be_done(err) || (fop == FOP_rmdir && err == -ESTALE));
-}
-
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -342,7 +336,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		if (c->in_doubt &&
 		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (c->fop == FOP_rmdir && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = is_clean(c->fop, err);
+		c->clean = err != -EROFS && !answer_may_be_done(err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -686,7 +680,7 @@ static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, 
 }
 
 /* What stands under the name is what the members must find there, too: else they refuse (ESTALE). */
-static int remove_found(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
 {
 	cleanup_inode struct inode *victim = in->loc.parent && in->loc.name ? directory_known(afr_of(x), &in->loc) : NULL;
 	struct rmdir_in exact = *in;
@@ -703,17 +697,7 @@ static int remove_found(struct request *rq, struct xlator *x, const struct rmdir
 	if (err)
 		return err;
 	err = change(&c);
-	directory_changed(c.a, &in->loc); /* from here on it is looked up */
-	return err;
-}
-
-/* Before the tokens were here another client may have put another directory there. */
-int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
-{
-	int err = remove_found(rq, x, in, out);
-
-	for (int i = 0; i < RMDIR_TRIES && err == -ESTALE; i++)
-		err = remove_found(rq, x, in, out);
+	directory_changed(c.a, &in->loc);
 	return err;
 }
 
