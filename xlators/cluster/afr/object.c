@@ -650,11 +650,11 @@ static void forget_failed(struct resolving *r, const struct inode *inode)
 }
 
 /* *lost: the member does not know the parent any more as it was told of it. */
-static int look(struct resolving *r, struct inode *parent, const char *name, struct inode *inode, bool *lost)
+static int look_for(struct resolving *r, const struct loc *loc, struct inode *inode, bool *lost)
 {
 	struct afr *a = r->a;
 	struct replica_stamp stamp = { .flags = REPLICA_READ };
-	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
+	struct lookup_in in = { .loc = *loc };
 	struct lookup_out out = { 0 };
 	struct request own;
 	int err;
@@ -671,6 +671,20 @@ static int look(struct resolving *r, struct inode *parent, const char *name, str
 		err = -ESTALE;
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT ? -ESTALE : err;
+}
+
+static int look(struct resolving *r, struct inode *parent, const char *name, struct inode *inode, bool *lost)
+{
+	return look_for(r, &(struct loc){ .parent = parent, .name = name }, inode, lost);
+}
+
+/* In a graph that has taken another's place nobody has looked up what was in use before; but the connection to the member may be the same, and
+ * know it. */
+static int look_as_before(struct resolving *r, struct inode *inode)
+{
+	bool ignored;
+
+	return look_for(r, &(struct loc){ .inode = inode }, inode, &ignored);
 }
 
 static int resolve(struct resolving *, struct inode *, unsigned depth);
@@ -842,6 +856,8 @@ static int search(struct resolving *r, struct inode *inode, struct object *o, un
 	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? by_gfid(a, inode, r->child, REPLICA_DIRECTORY) : -ESTALE;
 	if (err)
 		err = by_hint(r, inode, o, depth);
+	if (err == -ESTALE && !atomic_load(&o->known))
+		err = look_as_before(r, inode);
 	if (err == -ESTALE)
 		err = by_links(r, inode, o, depth);
 	if (err == -ENOENT)
