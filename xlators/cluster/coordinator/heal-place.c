@@ -220,6 +220,8 @@ static int make(struct pair *p, const struct loc *place, const struct thing *sou
 {
 	int err = p->made ? remember_made(p->made, &source->inode->gfid) : 0;
 
+	if (!err && p->h->logs_made)
+		err = log_was_free(p->h, p->rq, p->to, place);
 	if (err)
 		return err;
 	if (S_ISLNK(source->attr.mode))

@@ -8,10 +8,11 @@
 struct heal {
 	struct xlator *x; /* its children are the members */
 	uint8_t secret[REPLICA_SECRET_SIZE];
-	atomic_uint_fast64_t epoch;	/* of the messages; a brick that has another refuses them */
-	int arbiter;			/* member without file data, or -1 */
-	bool look;			/* change nothing: what would have to be changed is -EUCLEAN */
-	bool logs;			/* what names stood for is logged at the member before they change: see heal_undo() */
+	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
+	int arbiter;		    /* member without file data, or -1 */
+	bool look;		    /* change nothing: what would have to be changed is -EUCLEAN */
+	bool logs;		    /* what names stood for is logged at the member before they change: see heal_undo() */
+	bool logs_made; /* also where nothing was, and an object is made anew: whoever comes to it before it is whole takes it for what it is not */
 	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
 	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */
 	/* By heal_object of a directory: it names the object anew on member `to`, so that is to be healed too, by and by. Called before it
@@ -71,8 +72,8 @@ int heal_list(struct heal *, struct request *, int at, struct inode *directory,
 	      int (*each)(void *arg, const struct dirent_plus *), void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
-/* Where a log is: each of its names stands again for what it did before that log was begun (not those of what was made anew where nothing had
- * been), and the log is ended. `each` is called for each of them before the first is changed; what it returns ends it, unless 0. */
+/* Where a log is: each of its names stands again for what it did before that log was begun (nothing, too, if logs_made was set when
+ * something was made there), and the log is ended. `each` is called for each of them before the first is changed; what it returns ends it, unless 0. */
 int heal_undo(struct heal *, struct request *, int at, int (*each)(void *arg, const struct gfid *directory, const char *name),
 	      void *arg);
 /* What the log tells is not wanted any more; 0 if there is none. Then the limbo may be purged. */

@@ -394,37 +394,58 @@ static bool names_it(const struct note *n, const struct gfid *directory, const c
 	return false;
 }
 
+struct undoing {
+	struct recovery *r;
+	int member;
+	unsigned names;
+};
+
 /* What the member noted of changes of that name it noted when they had been healed there. What it had done itself nobody knows any more. */
-static int is_undone(void *recovery, const struct gfid *directory, const char *name)
+static int is_undone(void *undoing, const struct gfid *directory, const char *name)
 {
-	struct recovery *r = recovery;
+	struct undoing *un = undoing;
+	struct recovery *r = un->r;
 	int err = 0;
 
-	r->undone++;
+	un->names++;
 	for (struct union_note *u = r->c->notes; u && !err; u = u->next) {
 		if (u->note.resolved || session_is_nobody(u->note.session) || !names_it(&u->note, directory, name))
 			continue;
-		u->has[r->truth] = true;
-		u->status[r->truth] = -EIO;
-		err = say_status(r, u, r->truth, -EIO);
+		u->has[un->member] = true;
+		u->status[un->member] = -EIO;
+		err = say_status(r, u, un->member, -EIO);
 	}
 	return err;
 }
 
-/* The truth of now was being made equal to one that is gone: what was moved out of the way there may have no other name yet. So its names
- * become again what they were before that. */
-static int undo(struct recovery *r)
+/* The member was being made equal to a truth, perhaps to one that is gone: what was moved out of the way there may have no other name yet, and what
+ * was made may not be whole. So its names become again what they were before that. Of what is in its limbo then the truth has the original. */
+static int undo_at(struct recovery *r, int member)
 {
+	struct undoing un = { r, member, 0 };
 	struct request rq;
 	int err = heal_request(&r->c->heal, &rq);
 
 	if (!err)
-		err = heal_undo(&r->c->heal, &rq, r->truth, is_undone, r);
+		err = heal_undo(&r->c->heal, &rq, member, is_undone, &un);
+	if (!err && un.names && member != r->truth)
+		heal_purge_limbo(&r->c->heal, &rq, member);
 	heal_request_end(&rq);
-	if (r->undone)
+	if (un.names)
 		log_warning(r->c->x, NULL, "%u names of member %d are again what they were before a recovery that did not end",
-			    r->undone, r->truth);
-	return err ? failed_at(r, r->truth, "undo a recovery that did not end", err) : 0;
+			    un.names, member);
+	r->undone += member == r->truth ? un.names : 0;
+	return err ? failed_at(r, member, "undo a recovery that did not end", err) : 0;
+}
+
+static int undo(struct recovery *r)
+{
+	int err = undo_at(r, r->truth);
+
+	for (int i = 0; i < r->view.members && !err && !MUTANT("undo-truth-only"); i++)
+		if (r->view.state[i] == MEMBER_IN && i != r->truth)
+			err = undo_at(r, i);
+	return err;
 }
 
 /* All are equal: from here on nothing is to be undone at any of them, whoever is the truth next. Before somebody changes what was recovered. */
@@ -466,8 +487,9 @@ static void run_notes(struct recovery *r, unsigned count, bool cold)
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r->truth);
 	r->err = choose_truths(r);
 	c->heal.logs = !MUTANT("no-log");
+	c->heal.logs_made = c->heal.logs && !cold && !MUTANT("keep-half-made");
 	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
-	c->heal.logs = false;
+	c->heal.logs = c->heal.logs_made = false;
 }
 
 /* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
