@@ -19,6 +19,8 @@ struct library {
 };
 static struct library *libraries;
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
+enum { STRAGGLERS_MS = 10000 };
+
 /* Taken for writing while a switch rewires parents, for reading while an event climbs. */
 static pthread_rwlock_t topology = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_uint last_number;
@@ -407,10 +409,19 @@ int graph_start(struct graph *g, struct problem *p)
 	return err;
 }
 
+/* Nobody waits any more for the branches of fan-outs that were left, but they hold what they were given until they have ended; that is soon
+ * after graph_stop(). */
+static void await_stragglers(const struct graph *g)
+{
+	for (int ms = 0; ms < STRAGGLERS_MS && atomic_load(&g->requests); ms++)
+		usleep(1000);
+}
+
 void graph_destroy(struct graph *g)
 {
 	if (!g)
 		return;
+	await_stragglers(g);
 	for (size_t i = g->count; i-- > 0;) {
 		struct xlator *x = g->xlator[i];
 
