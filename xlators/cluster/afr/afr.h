@@ -27,6 +27,7 @@ struct held_lock {
 struct object {		     /* slot of an inode; afr.rename_token has none */
 	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
 	atomic_uint known;   /* bit i: child i can be asked for it by this inode */
+	atomic_bool met;     /* a member has shown it since this graph began */
 	atomic_uint lost;    /* bit i: it had no name any more when child i was asked, and was not there; in that epoch: */
 	atomic_uint_fast64_t lost_epoch;
 	pthread_mutex_t lock; /* guards what follows; never held across a wait */

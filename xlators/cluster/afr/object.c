@@ -115,8 +115,10 @@ void object_seen(struct afr *a, struct inode *inode, int child, struct inode *pa
 
 	if (!o)
 		return;
-	if (!(atomic_load(&o->known) >> child & 1)) /* mostly it is: then the line need not be ours alone */
+	if (!(atomic_load(&o->known) >> child & 1)) { /* mostly it is: then the line need not be ours alone */
 		atomic_fetch_or(&o->known, 1u << child);
+		atomic_store(&o->met, true);
+	}
 	object_named(a, inode, parent, name);
 }
 
@@ -856,7 +858,8 @@ static int search(struct resolving *r, struct inode *inode, struct object *o, un
 	err = S_ISDIR(inode->type) && depth > DEPTH_MAX / 2 ? by_gfid(a, inode, r->child, REPLICA_DIRECTORY) : -ESTALE;
 	if (err)
 		err = by_hint(r, inode, o, depth);
-	if (err == -ESTALE && !atomic_load(&o->known))
+	if (err == -ESTALE &&
+	    !atomic_load(&o->met)) /* else a member that does not know it by now may have another in its place */
 		err = look_as_before(r, inode);
 	if (err == -ESTALE)
 		err = by_links(r, inode, o, depth);
