@@ -3,7 +3,9 @@
 #include "posix-test.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -189,6 +191,80 @@ PROPERTY(renames_and_links_keep_the_identity)
 		CHECK_INT(ask_drop(root, name, false), 0);
 	}
 	CHECK(disk_read(test_brick_path("again"), &i) && i.links == 1 && !i.more && disk_has(&i, root, "again"));
+}
+
+/* As if a crash had come between the change of a name and its note: the text is the one from before. */
+static void put_identity_of(const char *path, const char *text, ssize_t size)
+{
+	CHECK(!setxattr(test_brick_path(path), "trusted.sfs", text, (size_t)size, 0));
+}
+
+PROPERTY(a_name_that_was_not_noted_is_noted_later)
+{
+	cleanup_inode struct inode *f = NULL;
+	struct disk_identity i;
+	char one[1024], two[1024];
+	ssize_t size_one, size_two;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "one", &f, NULL), 0);
+	size_one = getxattr(test_brick_path("one"), "trusted.sfs", one, sizeof one);
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0);
+	size_two = getxattr(test_brick_path("one"), "trusted.sfs", two, sizeof two);
+	put_identity_of("one", one, size_one);
+	CHECK_INT(ask_find(root, "two", NULL, NULL), 0); /* looked up */
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "two"));
+	put_identity_of("one", one, size_one);
+	q.r.resent = true;
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0); /* sent again */
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "two"));
+	q.r.resent = false;
+	CHECK_INT(ask_move(&q.r, root, "two", root, "three", 0, f), 0);
+	put_identity_of("one", one, size_one);
+	q.r.resent = true;
+	CHECK_INT(ask_move(&q.r, root, "two", root, "three", 0, f), 0);
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "three"));
+	q.r.resent = false;
+	CHECK_INT(ask_drop(root, "three", false), 0);
+	put_identity_of("one", two, size_two); /* lists a name that is gone */
+	CHECK_INT(ask_move(&q.r, root, "one", root, "four", 0, f), 0);
+	CHECK_INT(ask_find(root, "four", NULL, NULL), 0);
+	CHECK(disk_read(test_brick_path("four"), &i) && i.links == 1 && disk_has(&i, root, "four"));
+}
+
+/* A directory that may only grow refuses to lose names, and its files can still be written. */
+static bool only_grows(const char *path, bool on)
+{
+	int fd = open(test_brick_path(path), O_RDONLY | O_DIRECTORY), flags = 0;
+	bool can = !ioctl(fd, FS_IOC_GETFLAGS, &flags);
+
+	flags = on ? flags | FS_APPEND_FL : flags & ~FS_APPEND_FL;
+	can = can && !ioctl(fd, FS_IOC_SETFLAGS, &flags);
+	close(fd);
+	return can;
+}
+
+PROPERTY(a_name_that_cannot_go_stays_noted)
+{
+	cleanup_inode struct inode *d = NULL, *f = NULL, *g = NULL;
+	struct disk_identity i;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_directory(root, "d", 0755, &d), 0);
+	CHECK_INT(ask_make_file(d, "one", &f, NULL), 0);
+	CHECK_INT(ask_link(&q.r, f, d, "two"), 0);
+	CHECK_INT(ask_make_file(root, "other", &g, NULL), 0);
+	CHECK_INT(ask_link(&q.r, g, root, "more"), 0);
+	if (!only_grows("d", true))
+		return; /* this file system cannot do it */
+	int err[] = { ask_drop(d, "two", false), ask_move(&q.r, d, "two", root, "three", 0, NULL),
+		      ask_move(&q.r, root, "other", d, "two", 0, NULL) };
+
+	CHECK(only_grows("d", false));
+	for (int n = 0; n < 3; n++)
+		CHECK_INT(err[n], -EPERM);
+	CHECK(disk_read(test_brick_path("d/one"), &i) && i.links == 2 && disk_has(&i, d, "one") && disk_has(&i, d, "two"));
+	CHECK(disk_read(test_brick_path("other"), &i) && i.links == 2 && disk_has(&i, root, "other"));
 }
 
 PROPERTY(the_identity_of_one_link_fits_into_the_inode)

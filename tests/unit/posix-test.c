@@ -242,6 +242,8 @@ int main(void)
 		T(handles_of_removed_objects_are_stale),
 		T(handles_of_another_brick_are_stale),
 		T(renames_and_links_keep_the_identity),
+		T(a_name_that_was_not_noted_is_noted_later),
+		T(a_name_that_cannot_go_stays_noted),
 		T(the_identity_of_one_link_fits_into_the_inode),
 		T(foreign_objects_get_an_identity),
 		T(internal_attributes_are_hidden),

@@ -109,9 +109,9 @@ test_fn nothing_is_visible_without_identity, creation_sets_owner_mode_and_umask,
 	inherited_acls_are_the_kernels;
 /* posix-test-identity.c */
 test_fn forged_handles_are_refused, handles_outlive_a_restart_and_one_key, handles_of_removed_objects_are_stale,
-	handles_of_another_brick_are_stale, renames_and_links_keep_the_identity, the_identity_of_one_link_fits_into_the_inode,
-	foreign_objects_get_an_identity, internal_attributes_are_hidden, a_resent_request_succeeds_if_the_first_was_done,
-	a_gfid_is_given_once;
+	handles_of_another_brick_are_stale, renames_and_links_keep_the_identity, a_name_that_was_not_noted_is_noted_later,
+	a_name_that_cannot_go_stays_noted, the_identity_of_one_link_fits_into_the_inode, foreign_objects_get_an_identity,
+	internal_attributes_are_hidden, a_resent_request_succeeds_if_the_first_was_done, a_gfid_is_given_once;
 /* posix-test-data.c */
 test_fn appends_never_overlap, an_unlinked_open_file_lives_on, direct_io_falls_back_where_it_must,
 	an_open_file_does_only_what_it_was_opened_for, holes_are_punched_found_and_copied,

@@ -89,6 +89,11 @@ bool identity_has(const struct identity *id, const struct gfid *parent, const ch
 	return find_link(id, parent, name) != 0;
 }
 
+bool identity_is_full(const struct identity *id)
+{
+	return id->bytes[AT_FLAGS] & MORE_LINKS;
+}
+
 void identity_add(struct identity *id, const struct gfid *parent, const char *name)
 {
 	size_t length = strlen(name), kept = length;
@@ -169,18 +174,22 @@ static int change(const struct hold *h, const struct link_name *removed, const s
 	struct identity id;
 	struct statx st;
 	int err = identity_read(h, &id);
+	bool changed;
 
 	if (!err)
 		err = hold_stat(h, &st);
 	if (err)
 		return err;
-	if (removed)
-		identity_remove(&id, removed->parent, removed->name);
-	if (added)
+	changed = removed && identity_remove(&id, removed->parent, removed->name);
+	if (added && !identity_has(&id, added->parent, added->name)) {
 		identity_add(&id, added->parent, added->name);
-	if (identity_links(&id) >= (S_ISDIR(st.stx_mode) ? 1 : st.stx_nlink))
+		changed = true;
+	}
+	if (identity_is_full(&id) && identity_links(&id) >= (S_ISDIR(st.stx_mode) ? 1 : st.stx_nlink)) {
 		id.bytes[AT_FLAGS] &= (uint8_t)~MORE_LINKS;
-	return identity_write(h, &id, XATTR_REPLACE);
+		changed = true;
+	}
+	return changed ? identity_write(h, &id, XATTR_REPLACE) : 0;
 }
 
 void identity_change(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed,

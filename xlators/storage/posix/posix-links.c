@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <endian.h>
 #include <limits.h>
+#include <sys/xattr.h>
 
 #include "posix.h"
 
@@ -111,6 +112,69 @@ int posix_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
 	if (!err)
 		err = identity_read(&h, &identity);
 	return err == -ENODATA ? -EIO : err ? err : pack_links(x, &h, &identity, st.stx_ino, links);
+}
+
+/* ---- a list that is wrong ---- */
+
+static bool has_one_name(const struct statx *st)
+{
+	return S_ISDIR(st->stx_mode) || st->stx_nlink == 1;
+}
+
+static bool is_right(const struct identity *id, const struct statx *st, const struct link_name *here)
+{
+	if (has_one_name(st) && identity_links(id) != 1)
+		return false;
+	return identity_has(id, here->parent, here->name) || identity_is_full(id);
+}
+
+static bool still_named(struct xlator *x, const struct hold *h, struct inode *parent, const char *name, struct statx *st)
+{
+	cleanup_hold struct hold directory = HOLD_NONE;
+	struct stat now;
+
+	return !hold_inode(x, parent, &directory) && !fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) &&
+	       !hold_stat(h, st) && now.st_ino == st->stx_ino;
+}
+
+static void forget_links(struct identity *id)
+{
+	struct time birth = identity_birth(id);
+	struct gfid gfid;
+
+	identity_gfid(id, &gfid);
+	identity_make(id, &gfid, birth);
+}
+
+/* Under the name's lock and the identity's, as others may be changing either. */
+static void repair(struct xlator *x, const struct hold *h, struct inode *parent, const char *name)
+{
+	struct link_name here = { &parent->gfid, name };
+	struct identity identity;
+	struct statx st;
+
+	if (!still_named(x, h, parent, name, &st) || identity_read(h, &identity) || is_right(&identity, &st, &here))
+		return;
+	if (has_one_name(&st))
+		forget_links(&identity);
+	identity_add(&identity, here.parent, name);
+	if (!identity_write(h, &identity, XATTR_REPLACE))
+		atomic_fetch_add(&brick_of(x)->repaired, 1);
+}
+
+void links_repair(struct xlator *x, const struct hold *h, const struct statx *st, const struct identity *read,
+		  struct inode *parent, const char *name)
+{
+	struct link_name here = { &parent->gfid, name };
+	cleanup_names struct names_locked locked = { NULL, NULL };
+	pthread_mutex_t *lock = &brick_of(x)->identity_lock[st->stx_ino % MUTEXES];
+
+	if (is_right(read, st, &here))
+		return;
+	names_lock(&locked, brick_of(x), &here, NULL);
+	pthread_mutex_lock(lock);
+	repair(x, h, parent, name);
+	pthread_mutex_unlock(lock);
 }
 
 int posix_sync(struct xlator *x)

@@ -90,8 +90,20 @@ static void drop_removed(struct xlator *x, const struct hold *h)
 		directory_drop(x, inode);
 }
 
-/* The name is gone from the object: while others are left, the identity must not tell of this one. If none is, the file system frees the
- * blocks when the descriptor is closed; nobody need wait for that. */
+/* An object of several names lists none that it has not, as no lookup would ever find that out. So a name is taken from the list before it
+ * goes; if that is where we crash, a lookup by the name puts it back (links_repair). True: it was taken out. */
+static bool leave_out(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *name)
+{
+	struct statx st;
+
+	if (h->fd < 0 || hold_stat(h, &st) || S_ISDIR(st.stx_mode) || st.stx_nlink < 2)
+		return false;
+	identity_change(x, rq, h, name, NULL);
+	return true;
+}
+
+/* The name is gone from the object. If it was the last one, the file system frees the blocks when the descriptor is closed; nobody need wait
+ * for that. Others may be left though it seemed the last: one was made meanwhile. */
 static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed)
 {
 	struct statx st;
@@ -142,6 +154,7 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	cleanup_hold struct hold parent = HOLD_NONE, victim = HOLD_NONE;
 	cleanup_names struct names_locked locked = { NULL, NULL };
 	int err = parent_hold(x, loc, -ENOENT, &parent);
+	bool left_out;
 
 	if (err)
 		return err;
@@ -151,7 +164,10 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
 	if (victim.fd >= 0 && loc->inode && !rq->resent && !loc_is(x, &parent, loc, loc->inode))
 		return -ESTALE; /* another object has the name than the caller decided on */
+	left_out = leave_out(x, rq, &victim, &removed);
 	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
+	if (err && left_out)
+		identity_change(x, rq, &victim, NULL, &removed);
 	if (!err)
 		note_removal(x, rq, &victim, &removed);
 	if (!err)
@@ -194,33 +210,79 @@ static bool moved_before(struct xlator *x, const struct rename_in *in, const str
 	return !(in->flags & RENAME_EXCHANGE) || loc_is(x, from, &in->from, in->to.inode);
 }
 
+struct moving {
+	struct link_name was, is;
+	struct hold moved, other; /* fd < 0: there is none */
+};
+
+static void moving_clear(struct moving *m)
+{
+	hold_end(&m->moved);
+	hold_end(&m->other);
+}
+
+/* What has another name now lists it. */
+static void note_move(struct xlator *x, struct request *rq, struct moving *m, bool exchanged)
+{
+	identity_change(x, rq, &m->moved, &m->was, &m->is);
+	if (m->other.fd >= 0 && exchanged)
+		identity_change(x, rq, &m->other, &m->is, &m->was);
+	else if (m->other.fd >= 0)
+		note_removal(x, rq, &m->other, &m->is);
+}
+
+/* The first try may have ended before its note. */
+static int note_again(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
+		      const struct hold *to, struct moving *m)
+{
+	bool exchanged = in->flags & RENAME_EXCHANGE;
+
+	m->moved = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
+	if (exchanged)
+		m->other = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
+	if (m->moved.fd >= 0)
+		note_move(x, rq, m, exchanged);
+	return 0;
+}
+
+static int move_and_note(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
+			 const struct hold *to, struct moving *m)
+{
+	bool changes = m->moved.fd >= 0 && !same_object(&m->moved, &m->other); /* two names of one object stay as they are */
+	bool moved_out = changes && leave_out(x, rq, &m->moved, &m->was);
+	bool other_out = changes && leave_out(x, rq, &m->other, &m->is);
+	int err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
+
+	if (!err && changes)
+		note_move(x, rq, m, in->flags & RENAME_EXCHANGE);
+	if (err && moved_out)
+		identity_change(x, rq, &m->moved, NULL, &m->was);
+	if (err && other_out)
+		identity_change(x, rq, &m->other, NULL, &m->is);
+	return err;
+}
+
 static int move(struct request *rq, struct xlator *x, const struct rename_in *in, const struct hold *from,
 		const struct hold *to)
 {
-	struct link_name was = { &in->from.parent->gfid, in->from.name }, is = { &in->to.parent->gfid, in->to.name };
-	cleanup_hold struct hold moved = HOLD_NONE, other = HOLD_NONE;
+	__attribute__((cleanup(moving_clear))) struct moving m = { .was = { &in->from.parent->gfid, in->from.name },
+								   .is = { &in->to.parent->gfid, in->to.name },
+								   .moved = HOLD_NONE,
+								   .other = HOLD_NONE };
 	cleanup_names struct names_locked locked = { NULL, NULL };
 	int err;
 
-	names_lock(&locked, brick_of(x), &was, &is);
+	names_lock(&locked, brick_of(x), &m.was, &m.is);
 	if (rq->resent && moved_before(x, in, from, to))
-		return 0;
-	moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
-	other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
-	if (!rq->resent && ((moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
-			    (other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
+		return note_again(x, rq, in, from, to, &m);
+	m.moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
+	m.other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
+	if (!rq->resent && ((m.moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
+			    (m.other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
 		return -ESTALE;
-	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
-	if (err == -ENOENT && rq->resent && !in->from.inode && other.fd >= 0)
-		return 0; /* the caller has seen the old name before: the first try moved it */
-	if (err || moved.fd < 0 || same_object(&moved, &other))
-		return err;
-	identity_change(x, rq, &moved, &was, &is);
-	if (other.fd >= 0 && in->flags & RENAME_EXCHANGE)
-		identity_change(x, rq, &other, &is, &was);
-	else if (other.fd >= 0)
-		note_removal(x, rq, &other, &is);
-	return 0;
+	err = move_and_note(x, rq, in, from, to, &m);
+	/* The caller has seen the old name before: the first try moved it. */
+	return err == -ENOENT && rq->resent && !in->from.inode && m.other.fd >= 0 ? 0 : err;
 }
 
 int brick_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
@@ -254,10 +316,10 @@ static int add_name(struct request *rq, struct xlator *x, const struct link_in *
 
 	names_lock(&locked, brick_of(x), &added, NULL);
 	err = result(linkat(object->fd, "", parent->fd, in->loc.name, AT_EMPTY_PATH));
+	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
+		err = 0; /* by the first try, which may have ended before its note */
 	if (!err)
 		identity_change(x, rq, object, NULL, &added);
-	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
-		return 0;
 	return err;
 }
 

@@ -273,29 +273,6 @@ static int identify(struct xlator *x, const struct hold *h, const struct statx *
 	return err == -EEXIST ? -EIO : err;
 }
 
-/* The identity's only link is not the name just used: it was moved behind our back, or a crash came between a rename
- * and its note. Decided again under the name's lock, as a rename may be at work. */
-static void repair(struct xlator *x, const struct hold *h, const struct statx *st, struct inode *parent, const char *name)
-{
-	struct link_name here = { &parent->gfid, name };
-	cleanup_hold struct hold directory = HOLD_NONE;
-	cleanup_names struct names_locked locked = { NULL, NULL };
-	struct identity identity;
-	struct stat now;
-	struct gfid gfid;
-
-	names_lock(&locked, brick_of(x), &here, NULL);
-	if (hold_inode(x, parent, &directory) || fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    now.st_ino != st->stx_ino || (!S_ISDIR(now.st_mode) && now.st_nlink != 1) || identity_read(h, &identity) ||
-	    identity_has(&identity, &parent->gfid, name))
-		return;
-	identity_gfid(&identity, &gfid);
-	identity_make(&identity, &gfid, identity_birth(&identity));
-	identity_add(&identity, &parent->gfid, name);
-	if (!identity_write(h, &identity, XATTR_REPLACE))
-		atomic_fetch_add(&brick_of(x)->repaired, 1);
-}
-
 /* The slow way: opens the object and asks it who it is. */
 static int find_cold(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
 		     struct attr *attr)
@@ -312,8 +289,7 @@ static int find_cold(struct xlator *x, int directory, struct inode *parent, cons
 		return err;
 	acl_learn(object_of(x, *inode), &h, S_ISDIR(st.stx_mode));
 	attr_fill(x, *inode, &st, attr);
-	if ((S_ISDIR(st.stx_mode) || st.stx_nlink == 1) && !identity_has(&identity, &parent->gfid, name))
-		repair(x, &h, &st, parent, name);
+	links_repair(x, &h, &st, &identity, parent, name);
 	atomic_store(&object_of(x, *inode)->seen, name_hash(&here));
 	return 0;
 }

@@ -204,6 +204,7 @@ void identity_add(struct identity *, const struct gfid *parent, const char *name
 bool identity_remove(struct identity *, const struct gfid *parent, const char *name); /* false: not there */
 bool identity_has(const struct identity *, const struct gfid *parent, const char *name);
 unsigned identity_links(const struct identity *);
+bool identity_is_full(const struct identity *); /* it has more links than there is room for */
 /* Each link in turn: *at is 0 at first. */
 struct identity_link {
 	struct gfid parent;
@@ -224,6 +225,10 @@ void identity_change(struct xlator *, struct request *, const struct hold *, con
 		     const struct link_name *added);
 bool internal_xattr(const char *name);
 /* posix-links.c */
+/* The object h was found under that name. Does its identity, as `read`, not list it (a crash came before the note; it was moved or linked
+ * behind our back)? Then it is put right. What fails is left: it is a hint. */
+void links_repair(struct xlator *, const struct hold *h, const struct statx *, const struct identity *read,
+		  struct inode *parent, const char *name);
 int posix_inode_links(struct xlator *, struct inode *, struct blob *links);
 int posix_sync(struct xlator *);
 
