@@ -187,10 +187,15 @@ void object_init(struct object *, struct inode *);
 /* It has that name now; NULL: nothing is known of it. */
 void object_named(struct afr *, struct inode *, struct inode *parent, const char *name);
 void object_seen(struct afr *, struct inode *, int child, struct inode *parent, const char *name);
+struct inode *object_parent(struct afr *, struct inode *); /* a reference; NULL: none is known */
+enum { STEPS_MAX = 10000 };				   /* up a tree, at most */
 /* Forgets what was locked by that owner, or through that file; with the lock held. */
 void object_drop_locks(struct object *, uint32_t kind, uint64_t owner, const struct opened *through);
 /* The same of the lock's owner within its range; true if there is something that reaches into it from outside. */
 bool object_drop_covered(struct object *, const struct lock *);
+
+/* span.c: of several objects at once */
+/* Waits until nothing that collides is being changed. -EIO: not in time; -ECANCELED. */
 int spans_lock(struct object **, struct span *, unsigned count, uint64_t deadline);
 void spans_unlock(struct object **, struct span *, unsigned count);
 void spans_sent(struct object **, struct span *, unsigned count,
@@ -202,6 +207,10 @@ int spans_settled(struct object *, const struct span *seen, uint64_t before, uin
 bool spans_collide(struct object *, const struct span *); /* with one that is locked */
 /* Some change of it is under way, or was undone since. */
 bool spans_any(struct object *, uint64_t before);
+
+/* token.c */
+/* Has the token of this epoch until token_unpin(); asks for it if need be. -EVIEW, -ENOTCONN, -ETIMEDOUT: with another view perhaps; -EIO: not in
+ * time; -ERECOVERING. */
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
@@ -210,6 +219,10 @@ void token_given(struct afr *, struct inode *, uint64_t epoch); /* with the answ
 void token_recalled(struct afr *, struct object *);
 /* The token of an object that is not known here, or not any more. */
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
+/* For what is asked of a granter, a member that may be slow. */
+#define VERB_NS 5000000000ull
+
+/* resolve.c */
 /* Makes the inode known to the child. -ESTALE: it can't be found there; -ENOENT: it has no name any more. */
 int object_resolve(struct afr *, struct inode *, int child);
 /* What has no name any more, at a child that could not find it. -ENOENT: it is not there, or does not count there; -ERECOVERING: it is, and is
