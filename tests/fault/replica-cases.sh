@@ -393,24 +393,55 @@ case_11() {
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is lost"
 }
 
-# Who waits for a lock can be killed while no member serves.
+has_no_lease() { "$STRATUS" dump "${MEMBER_PID[$1]}" | grep -q 'lease: 0 ms'; }
+was_killed() { # PID
+	local status=0
+	wait "$1" 2>/dev/null || status=$?
+	unset "PIDS[$1]"
+	[ "$status" = 137 ]
+}
+try_lock() { # FILE: 0: got it; 3: it is another's
+	timeout 20 python3 -c '
+import fcntl, os, sys
+try:
+    fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(3)' "$1" 2>/dev/null
+}
+lock_is_free() { try_lock "$1"; }
+is_locked() {
+	local status=0
+	try_lock "$1" || status=$?
+	[ "$status" != 0 ] || fail "case 12: a lock that is held is given to another, too"
+	[ "$status" = 3 ]
+}
+
+# Who waits for a lock can be killed while no member serves; who holds one keeps it.
 case_12() {
-	local i waiters=()
+	local i waiters=() holders=()
 	for i in 1 2 3 4; do
 		python3 -c 'import fcntl, os, sys, time; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX); print(flush=True); time.sleep(100)' \
 			"$MNT/twelve$i" >"$SCRATCH/twelve$i" &
-		PIDS[$!]="holder of a lock"
+		PIDS[$!]="holder of a lock" holders[i]=$!
 		wait_until 10 test -s "$SCRATCH/twelve$i" || fail "case 12: a lock that is free is not given"
 		python3 -c 'import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)' "$OTHER/twelve$i" &
 		PIDS[$!]="waiter for a lock" waiters+=($!)
 	done
 	kill -STOP "$COORDINATOR_PID"
-	sleep 6 # leases end, and who waits has asked for the view in vain
+	for i in 0 1 2; do wait_until 20 has_no_lease "$i" || fail "case 12: member $i serves without a coordinator"; done
+	sleep 4 # who waits has asked for the view in vain
+	for i in "${waiters[@]}"; do ! gone "$i" || fail "case 12: one does not wait for its lock"; done
 	kill -9 "${waiters[@]}"
 	wait_until 15 gone "${waiters[@]}" || fail "case 12: who waits for a lock can't be killed" # closing the file takes until max-wait
+	for i in "${waiters[@]}"; do was_killed "$i" || fail "case 12: one that waited has ended by itself"; done
 	kill -CONT "$COORDINATOR_PID"
-	end_processes waiter || true # that they were killed
-	end_processes holder || true
+	for i in 1 2 3 4; do
+		wait_until 30 is_locked "$OTHER/twelve$i" || fail "case 12: a lock that is held is given to another, too"
+		! gone "${holders[i]}" || fail "case 12: who holds a lock has ended"
+		kill -9 "${holders[i]}"
+		was_killed "${holders[i]}" || fail "case 12: who held a lock had ended"
+		wait_until 30 lock_is_free "$OTHER/twelve$i" || fail "case 12: the lock of a dead process is kept"
+	done
 	healed 12
 }
 

@@ -7,6 +7,7 @@
 # another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/runs.sh"
 need_root
 need_stack
 
@@ -225,8 +226,8 @@ two_sets() {
 	wait_until 60 count_is_above $((count + 5)) || fail "nothing is written afterwards: $(cat "$SCRATCH/writer.log")"
 	touch "$SCRATCH/stop"
 	wait_until 30 gone "$writer" || fail "the writer hangs"
-	wait "$writer" 2>/dev/null || true
 	unset "PIDS[$writer]"
+	wait "$writer" || fail "the writer failed: $(tail -n 3 "$SCRATCH/writer.log")"
 	[ ! -s "$SCRATCH/writer.log" ] || fail "the writer saw errors: $(head -n 5 "$SCRATCH/writer.log")"
 	count=$(cat "$SCRATCH/w.count")
 	for ((i = 1; i <= count; i++)); do
@@ -270,36 +271,13 @@ fsx         4  1  FSX_OPS=2000
 pjdfstest   4  1  rename link unlink rmdir open chmod
 "
 LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 400)
-passed=0 failed=0 skipped=0
-FAILED=()
-one() { # NAME COMMAND...: prints the lines that tests/run.sh counts
-	local name=$1 begin=$SECONDS status=0 output
-	output=$(mktemp)
-	shift
-	timeout --foreground -k 60 "$LIMIT" "$@" >"$output" 2>&1 </dev/null || status=$?
-	if [ "$status" -eq 77 ] && [ "${MUST_RUN:-0}" != 1 ]; then
-		skipped=$((skipped + 1))
-		printf '[  SKIPPED ] %s: %s\n' "$name" "$(tail -n 1 "$output")"
-	elif [ "$status" -eq 0 ]; then
-		passed=$((passed + 1))
-		printf '[       OK ] %s (%s s)\n' "$name" "$((SECONDS - begin))"
-	else
-		failed=$((failed + 1))
-		tail -n 60 "$output" | sed 's/^/    /'
-		printf '[  FAILED  ] %s (status %s)\n' "$name" "$status"
-		FAILED+=("$name")
-	fi
-	rm -f "$output"
-}
+part() { run_one "$1" "$0" "in-$1"; }
 other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
-	local test=$1 spread=$2 replica=$3 word variables=() arguments=()
+	local test=$1 spread=$2 replica=$3
 	shift 3
-	for word; do
-		[ "$LONG" != 1 ] || break
-		case $word in *=*) variables+=("$word") ;; *) arguments+=("$word") ;; esac
-	done
-	one "$test on $spread x $replica" env SPREAD="$spread" REPLICA="$replica" SEED="$SEED" "${variables[@]}" \
-		"$TOP/tests/mount/$test.sh" "${arguments[@]}"
+	sample "$@"
+	run_one "$test on $spread x $replica" env SPREAD="$spread" REPLICA="$replica" SEED="$SEED" "${VARIABLES[@]}" \
+		"$TOP/tests/mount/$test.sh" "${ARGUMENTS[@]}"
 }
 
 case ${1-} in
@@ -311,16 +289,13 @@ esac
 if [ $# -gt 0 ]; then
 	for run; do
 		IFS=: read -r test spread replica <<<"$run"
-		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else one "$test" "$0" "in-$test"; fi
+		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else part "$test"; fi
 	done
 else
-	for part in names listing counts away switch sets listing-sets believed; do one "$part" "$0" "in-$part"; done
+	for part in names listing counts away switch sets listing-sets believed; do part "$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words
 	done <<<"$RUNS"
 fi
-for name in "${FAILED[@]}"; do printf '[  FAILED  ] %s\n' "$name"; done # twice each, as cmocka does
-say "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ] || exit 1
-[ "$passed" -gt 0 ] || exit 77
+runs_end

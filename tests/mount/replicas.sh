@@ -7,6 +7,7 @@
 # LONG=1 each test is run in full with each stack that it has here, otherwise those marked + are, as a sample.
 # limit: 900 s, 36000 s with LONG=1
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/runs.sh"
 need_root
 need_stack
 
@@ -34,35 +35,15 @@ RUNS="
 - programs    3a 0
 "
 LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 300)
-OUTPUT=$(mktemp)
-trap 'rm -f "$OUTPUT"' EXIT
+MUST_SAY='the bricks are equal'
 
-passed=0 failed=0 skipped=0
-one() { # TEST REPLICA DOWN [NAME=VALUE|ARGUMENT...]: prints the lines that tests/run.sh counts
-	local test=$1 replica=$2 down=$3 begin=$SECONDS status=0 word
-	local name="$test of $replica" variables=() arguments=()
+one() { # TEST REPLICA DOWN [NAME=VALUE|ARGUMENT...]
+	local test=$1 replica=$2 down=$3 name="$1 of $2"
 	[ "$down" != 1 ] || name="$name with one down"
 	shift 3
-	for word; do
-		[ "$LONG" != 1 ] || break
-		case $word in *=*) variables+=("$word") ;; *) arguments+=("$word") ;; esac
-	done
-	env REPLICA="$replica" ONE_DOWN="$down" SEED="$SEED" "${variables[@]}" timeout --foreground -k 60 "$LIMIT" "$TOP/tests/mount/$test.sh" \
-		"${arguments[@]}" >"$OUTPUT" 2>&1 </dev/null || status=$?
-	if [ "$status" -eq 77 ] && [ "${MUST_RUN:-0}" != 1 ]; then
-		skipped=$((skipped + 1))
-		printf '[  SKIPPED ] %s: %s\n' "$name" "$(tail -n 1 "$OUTPUT")"
-	elif [ "$status" -eq 0 ] && grep -q 'the bricks are equal' "$OUTPUT"; then
-		passed=$((passed + 1))
-		printf '[       OK ] %s (%s s)\n' "$name" "$((SECONDS - begin))"
-	else
-		failed=$((failed + 1))
-		tail -n 60 "$OUTPUT" | sed 's/^/    /'
-		printf '[  FAILED  ] %s (status %s%s)\n' "$name" "$status" "$([ "$status" -ne 0 ] || echo ', the bricks were not compared')"
-		FAILED+=("$name")
-	fi
+	sample "$@"
+	run_one "$name" env REPLICA="$replica" ONE_DOWN="$down" SEED="$SEED" "${VARIABLES[@]}" "$TOP/tests/mount/$test.sh" "${ARGUMENTS[@]}"
 }
-FAILED=()
 
 if [ $# -gt 0 ]; then
 	for run; do
@@ -77,7 +58,4 @@ else
 		one $words
 	done <<<"$RUNS"
 fi
-for name in "${FAILED[@]}"; do printf '[  FAILED  ] %s\n' "$name"; done # twice each, as cmocka does
-say "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ] || exit 1
-[ "$passed" -gt 0 ] || exit 77
+runs_end
