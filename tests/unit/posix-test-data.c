@@ -96,6 +96,48 @@ PROPERTY(an_unlinked_open_file_lives_on)
 	CHECK_INT(ask_attr(f, NULL, &a), -ESTALE);
 }
 
+static void put_direct_io(const char *value)
+{
+	struct problem p;
+
+	CHECK_INT(option_change(brick->type->options, brick->private, "the brick", "direct-io", value, &p), 0);
+}
+
+/* Of this process. */
+static int direct_descriptors(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 1000; fd++) {
+		int flags = fcntl(fd, F_GETFL);
+
+		count += flags >= 0 && flags & O_DIRECT;
+	}
+	return count;
+}
+
+PROPERTY(direct_io_reaches_the_disk_when_the_provider_says_so)
+{
+	cleanup_inode struct inode *f = NULL;
+	struct open_out out = { 0 };
+	struct create_out made = { 0 };
+	struct create_in in = { .loc = { .parent = root, .name = "g" }, .flags = O_RDWR | O_DIRECT, .mode = 0600 };
+	int before = direct_descriptors();
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	for (int on = 0; on < 2; on++) {
+		put_direct_io(on ? "on" : "off");
+		in.gfid = fresh_gfid();
+		in.loc.name = on ? "g" : "h";
+		CHECK_INT(open_on(&q.r, brick, &(struct open_in){ f, O_RDWR | O_DIRECT }, &out), 0);
+		CHECK_INT(create_on(&q.r, brick, &in, &made), 0);
+		CHECK_INT(direct_descriptors(), before + (on ? 2 : 0));
+		fop_out_clear(FOP_open, &out);
+		fop_out_clear(FOP_create, &made);
+	}
+}
+
 PROPERTY(direct_io_falls_back_where_it_must)
 {
 	cleanup_inode struct inode *f = NULL;
@@ -106,6 +148,7 @@ PROPERTY(direct_io_falls_back_where_it_must)
 	REQUEST(q, 0);
 
 	memset(bytes, 'x', sizeof bytes);
+	put_direct_io("on");
 	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
 	CHECK_INT(open_on(&q.r, brick, &(struct open_in){ f, O_RDWR | O_DIRECT }, &out), 0);
 	file = out.file;

@@ -416,6 +416,40 @@ PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 			  0);
 }
 
+/* As a recovery does that undoes a creation, which its client then sends again. */
+PROPERTY(an_object_that_is_made_again_is_the_new_one)
+{
+	cleanup_inode struct inode *f = NULL;
+	cleanup_file struct file *former = NULL;
+	struct create_in in = { .loc = { .parent = root, .name = "f" }, .flags = O_RDWR | O_EXCL, .mode = 0600 };
+	struct setxattr_in xin = { .name = "user.a", .value = { 1, (void *)"1" } };
+	struct create_out out = { 0 };
+	struct setxattr_out xout;
+	struct attr a;
+	char value[8];
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, &former), 0);
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	in.gfid = f->gfid;
+	CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
+	CHECK(out.inode == f);
+	fop_out_clear(FOP_create, &out);
+	xin.inode = f; /* the former one is open yet */
+	CHECK_INT(setxattr_on(&q.r, brick, &xin, &xout), 0);
+	CHECK_INT(getxattr(test_brick_path("f"), "user.a", value, sizeof value), 1);
+	CHECK_INT(ask_link(&q.r, f, root, "g"), 0);
+	CHECK_INT(ask_attr(f, NULL, &a), 0);
+	CHECK_INT(a.nlink, 2);
+	CHECK_INT(ask_put(&q.r, former, 0, 0, "xyz", 3, NULL), 3);
+	CHECK_INT(ask_attr(f, NULL, &a), 0);
+	CHECK_INT(a.size, 0);
+	CHECK_INT(ask_attr(f, former, &a), 0);
+	CHECK_INT(a.size, 3);
+	in.loc.name = "h";
+	CHECK_INT(create_on(&q.r, brick, &in, &out), -EEXIST);
+}
+
 PROPERTY(a_gfid_is_given_once)
 {
 	cleanup_inode struct inode *f = NULL;

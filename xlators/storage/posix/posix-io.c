@@ -75,9 +75,11 @@ int opened_create(struct xlator *x, struct inode *inode, uint32_t flags, int fd,
 	return 0;
 }
 
-int open_flags(uint32_t flags)
+int open_flags(const struct brick *b, uint32_t flags)
 {
-	return (int)flags & (O_ACCMODE | O_DIRECT | O_SYNC | O_DSYNC);
+	int direct = __atomic_load_n(&b->direct_io, __ATOMIC_RELAXED) ? O_DIRECT : 0;
+
+	return (int)flags & (O_ACCMODE | O_SYNC | O_DSYNC | direct);
 }
 
 int open_truncate(struct request *rq, struct xlator *x, struct inode *inode)
@@ -104,9 +106,9 @@ int brick_open(struct request *rq, struct xlator *x, const struct open_in *in, s
 		return S_ISDIR(in->inode->type) ? -EISDIR : S_ISLNK(in->inode->type) ? -ELOOP : -EINVAL;
 	if ((in->flags & O_ACCMODE) == O_ACCMODE)
 		return -EINVAL;
-	fd = object_reopen(x, in->inode, open_flags(in->flags));
+	fd = object_reopen(x, in->inode, open_flags(brick_of(x), in->flags));
 	if (fd == -EINVAL && in->flags & O_DIRECT)
-		fd = object_reopen(x, in->inode, open_flags(in->flags) & ~O_DIRECT);
+		fd = object_reopen(x, in->inode, open_flags(brick_of(x), in->flags) & ~O_DIRECT);
 	if (fd < 0)
 		return fd;
 	if (in->flags & O_TRUNC)

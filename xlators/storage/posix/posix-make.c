@@ -202,7 +202,7 @@ static bool gfid_taken(struct xlator *x, const struct gfid *gfid)
 	return inode && !hold_inode(x, inode, &h) && !hold_stat(&h, &st) && st.stx_nlink > 0;
 }
 
-int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
+static int make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
 {
 	cleanup_hold struct hold parent = HOLD_NONE, made = HOLD_NONE;
 	struct inherited inherited;
@@ -230,6 +230,18 @@ int object_make(struct request *rq, struct xlator *x, const struct making *m, st
 		*fd = made.fd;
 		made.fd = -1;
 	}
+	return err;
+}
+
+/* Of two requests that make the same object one comes first, and the other finds that the gfid is taken. */
+int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
+{
+	pthread_mutex_t *lock = &brick_of(x)->making_lock[m->gfid->bytes[15] % MUTEXES];
+	int err;
+
+	pthread_mutex_lock(lock);
+	err = make(rq, x, m, inode, attr, fd);
+	pthread_mutex_unlock(lock);
 	return err;
 }
 
@@ -284,7 +296,7 @@ static int open_existing(struct request *rq, struct xlator *x, const struct crea
 int brick_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
 {
 	struct making m = { &in->loc, &in->gfid, S_IFREG | (in->mode & 07777), in->umask,
-			    .open_flags = open_flags(in->flags) & ~O_ACCMODE };
+			    .open_flags = open_flags(brick_of(x), in->flags) & ~O_ACCMODE };
 	cleanup_passage struct passage passage = { NULL, NULL };
 	int fd = -1, err = passage_enter(&passage, rq, x, in->loc.parent, NULL);
 
@@ -293,9 +305,9 @@ int brick_create(struct request *rq, struct xlator *x, const struct create_in *i
 	if (err == -EEXIST && !(in->flags & O_EXCL))
 		err = open_existing(rq, x, in, out);
 	if (!err && fd < 0)
-		fd = object_reopen(x, out->inode, open_flags(in->flags));
+		fd = object_reopen(x, out->inode, open_flags(brick_of(x), in->flags));
 	if (!err && fd == -EINVAL && in->flags & O_DIRECT)
-		fd = object_reopen(x, out->inode, open_flags(in->flags) & ~O_DIRECT);
+		fd = object_reopen(x, out->inode, open_flags(brick_of(x), in->flags) & ~O_DIRECT);
 	if (!err && fd < 0)
 		err = fd;
 	if (!err)

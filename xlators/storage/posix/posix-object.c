@@ -155,6 +155,7 @@ static int alive(struct xlator *x, struct inode *inode)
 /* If the gfid's former object is gone (this one was restored from a copy, say), the inode now means this one. */
 static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st)
 {
+	struct descriptor *former;
 	struct kernel_handle handle;
 	int living = alive(x, inode), err = kernel_handle_of(h->fd, &handle);
 
@@ -164,7 +165,10 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	object_unindex(brick_of(x), o);
 	pthread_mutex_lock(&o->lock);
 	o->handle = handle;
+	former = o->kept; /* somebody may have the former one open yet: nothing more is done to it but by that file */
+	o->kept = NULL;
 	pthread_mutex_unlock(&o->lock);
+	descriptor_unref(former);
 	atomic_store(&o->ino, st->stx_ino);
 	atomic_store(&o->seen, 0);
 	acl_changed(o);

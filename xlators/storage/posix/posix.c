@@ -15,6 +15,9 @@ static const struct option options[] = {
 	  "auto: an empty directory becomes a brick; never: it must be one", .choices = "auto|never" },
 	{ "free-space-floor", OPTION_STRING, OPTION_AT(struct brick, floor_text), "1%",
 	  "with less free space than this (size, or percent of the whole) creations and writes get ENOSPC" },
+	{ "direct-io", OPTION_BOOL, OPTION_AT(struct brick, direct_io), "off",
+	  "what a program reads and writes with O_DIRECT passes by the page cache of the brick, too, not only by that of its client",
+	  .live = true },
 	{ "inodes-kept", OPTION_INT, OPTION_AT(struct brick, inodes_kept), "16384",
 	  "objects that stay known when nobody uses them (about 500 bytes each): a later request finds them without opening", 0,
 	  10000000, .live = true },
@@ -131,6 +134,7 @@ static void locks_init(struct brick *b)
 	for (int i = 0; i < MUTEXES; i++) {
 		pthread_mutex_init(&b->name_lock[i], NULL);
 		pthread_mutex_init(&b->identity_lock[i], NULL);
+		pthread_mutex_init(&b->making_lock[i], NULL);
 		pthread_mutex_init(&b->time_lock[i], NULL);
 	}
 	for (int i = 0; i < GATES; i++)
@@ -224,8 +228,8 @@ static int posix_start(struct xlator *x, struct problem *problem)
 
 static void posix_reconfigure(struct xlator *x, const struct option *o)
 {
-	(void)o; /* the only one that is live */
-	inode_table_keep(x->inodes, (size_t)brick_of(x)->inodes_kept);
+	if (!strcmp(o->name, "inodes-kept"))
+		inode_table_keep(x->inodes, (size_t)brick_of(x)->inodes_kept);
 }
 
 static void posix_dump(struct xlator *x, FILE *out)

@@ -45,6 +45,7 @@ struct handle_index {
 struct brick {
 	char *directory, *volume_text, *brick_text, *floor_text; /* options */
 	int64_t format, inodes_kept;
+	bool direct_io; /* live */
 	struct gfid volume, id;
 	double floor_percent;
 	uint64_t floor_bytes;
@@ -59,7 +60,7 @@ struct brick {
 	pthread_mutex_t compound_lock; /* guards the list of compounds under way */
 	struct compound_run *compound;
 	atomic_uint compounds;
-	pthread_mutex_t name_lock[MUTEXES], identity_lock[MUTEXES], time_lock[MUTEXES];
+	pthread_mutex_t name_lock[MUTEXES], identity_lock[MUTEXES], time_lock[MUTEXES], making_lock[MUTEXES];
 	atomic_uint_fast64_t staged;
 	atomic_uint_fast64_t room_checked_ns; /* see brick_room() */
 	atomic_int_fast64_t room;
@@ -300,7 +301,7 @@ int opened_create(struct xlator *, struct inode *, uint32_t flags, int fd, struc
 struct opened *opened_of(const struct xlator *, struct file *);
 void opened_forget(struct xlator *, struct file *, void *slot);
 /* Which flags of open(2) reach the brick's file system. */
-int open_flags(uint32_t flags);
+int open_flags(const struct brick *, uint32_t flags); /* O_DIRECT only with option direct-io */
 int open_truncate(struct request *, struct xlator *, struct inode *);
 /* A write or truncation by an ordinary user takes setuid and setgid away. */
 int privileges_drop(struct xlator *, struct inode *, const struct hold *);
