@@ -64,7 +64,8 @@ enum replica_verb {
 	REPLICA_TRY, /* epoch, number, gfids -> for each a byte: 1, the session has the token now, for nobody else had it or waits for it */
 	REPLICA_BELIEVE, /* epoch: the session lets others believe what it reads under its tokens; -EVIEW: it must not */
 	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
-	REPLICA_SKIP, /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
+	REPLICA_SKIP,  /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
+	REPLICA_NAMES, /* gfid -> names of the object (see REPLICA_FIND), if the member can find it by that; -ENOENT */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
 	REPLICA_FREEZE,	     /* view to come -> nothing once no change is under way; -EVIEW: it is not for this process */

@@ -20,6 +20,7 @@ struct fan { /* referred to by the caller and by each branch that runs */
 	pthread_mutex_t lock;
 	struct task_cond answered;
 	int refs;
+	bool left; /* by the caller: nobody takes what comes later */
 	struct branch branch[REPLICAS_MAX];
 };
 
@@ -265,10 +266,28 @@ static void fan_unref(struct fan *f)
 	atomic_fetch_sub(&graph->requests, 1);
 }
 
+/* What was opened and nobody takes would stay open at the member until the session ends. */
+static void close_left(struct fan *f, struct branch *b)
+{
+	for (const struct field *field = fop_info[f->fop].out; field->name; field++) {
+		struct file *const *opened = (const void *)((const char *)&b->result.out + field->offset);
+		struct release_in in = { field->kind == FIELD_FILE ? *opened : NULL };
+		struct release_out out = { 0 };
+		struct request rq;
+
+		if (!in.file)
+			continue;
+		own_request(f->a, &rq);
+		release_on(&rq, f->a->x->child[b->child], &in, &out);
+		request_finish(&rq);
+	}
+}
+
 static void run_branch(void *arg)
 {
 	struct branch *b = arg;
 	struct fan *f = b->fan;
+	bool left;
 	int err;
 
 	pthread_mutex_lock(&f->lock);
@@ -280,8 +299,11 @@ static void run_branch(void *arg)
 	b->result.answered = err;
 	b->result.granted = !err && granted_of(b->rq);
 	b->result.done = true;
+	left = f->left;
 	pthread_mutex_unlock(&f->lock);
 	task_cond_broadcast(&f->answered);
+	if (left && !err)
+		close_left(f, b);
 	fan_unref(f);
 }
 
@@ -446,5 +468,17 @@ struct member_result *fan_result(struct fan *f, int member)
 
 void fan_free(struct fan *f)
 {
+	unsigned done = 0;
+
+	pthread_mutex_lock(&f->lock);
+	f->left = true;
+	for (int i = 0; i < f->a->members; i++)
+		done |= f->branch[i].result.done && !f->branch[i].result.answered ? 1u << i : 0;
+	pthread_mutex_unlock(&f->lock);
+	task_shield(true);
+	for (int i = 0; i < f->a->members; i++)
+		if (mask_bit(done, i))
+			close_left(f, &f->branch[i]);
+	task_shield(false);
 	fan_unref(f);
 }

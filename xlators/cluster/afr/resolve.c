@@ -137,8 +137,20 @@ static int by_gfid(struct afr *a, struct inode *inode, int child, enum replica_v
 	return err;
 }
 
+/* The names that a member tells of the object, which it may know by its gfid only. */
+static int links_at(struct afr *a, struct inode *inode, int from, bool known, struct blob *links)
+{
+	uint64_t deadline = clock_ns() + a->member_timeout_ms * 1000000;
+	struct pack p = { 0 };
+
+	if (known)
+		return afr_verb(a, from, REPLICA_LINKS, inode, NULL, deadline, links);
+	pack_gfid(&p, &inode->gfid);
+	return afr_verb(a, from, REPLICA_NAMES, NULL, &p, deadline, links);
+}
+
 /* Along the names that the member `from` tells. -ENOENT: it has none. */
-static int by_links_of(struct resolving *r, struct inode *inode, int from, unsigned depth, bool *named)
+static int by_links_of(struct resolving *r, struct inode *inode, int from, bool known, unsigned depth, bool *named)
 {
 	struct afr *a = r->a;
 	struct blob links = { 0 };
@@ -146,7 +158,7 @@ static int by_links_of(struct resolving *r, struct inode *inode, int from, unsig
 	struct unpack u;
 	unsigned count;
 
-	if (afr_verb(a, from, REPLICA_LINKS, inode, NULL, clock_ns() + a->member_timeout_ms * 1000000, &links))
+	if (links_at(a, inode, from, known, &links))
 		return -ESTALE;
 	u = unpack_blob(&links);
 	count = unpack_u32(&u);
@@ -165,7 +177,8 @@ static int by_links_of(struct resolving *r, struct inode *inode, int from, unsig
 	return err;
 }
 
-/* The same with all members that know the object and belong to the set: one may know only what it was in vain, before a recovery. */
+/* The same with all members that belong to the set: one may know only what it was in vain, before a recovery. The member itself is asked last: it
+ * may have the object under names that nobody has told us of, and the others may be away. */
 static int by_links(struct resolving *r, struct inode *inode, struct object *o, unsigned depth)
 {
 	bool directory = S_ISDIR(inode->type), named = false;
@@ -176,14 +189,13 @@ static int by_links(struct resolving *r, struct inode *inode, struct object *o, 
 	if (directory && !by_gfid(a, inode, r->child, REPLICA_DIRECTORY))
 		return 0;
 	pthread_mutex_lock(&a->lock);
-	in = view_mask(&a->view, MEMBER_IN) & ~(1u << r->child) & atomic_load(&a->up);
+	in = view_mask(&a->view, MEMBER_IN) & atomic_load(&a->up);
 	pthread_mutex_unlock(&a->lock);
-	for (int i = 0; i < a->members; i++) {
-		bool known = atomic_load(&o->known) >> i & 1;
-		int one = -ESTALE;
+	for (int n = 1; n <= a->members; n++) {
+		int one = -ESTALE, i = (r->child + n) % a->members;
 
-		if (in >> i & 1 && (known || (directory && !by_gfid(a, inode, i, REPLICA_DIRECTORY))))
-			one = by_links_of(r, inode, i, depth, &named);
+		if (in >> i & 1)
+			one = by_links_of(r, inode, i, atomic_load(&o->known) >> i & 1, depth, &named);
 		if (one != -ESTALE && one != -ENOENT)
 			return one;
 		err = one == -ENOENT ? one : err;

@@ -90,34 +90,37 @@ int verb_find_unlinked(struct asked *a)
 }
 
 /* In memory, or by the handle that the index keeps. */
-int verb_find(struct asked *a)
+static int find(struct asked *a, struct inode **found)
 {
 	struct gfid g = unpack_gfid(&a->u);
 	uint8_t handle[INDEX_HANDLE_MAX];
 	const struct index_entry *e;
 	struct member *m = a->m;
 	size_t size = 0;
-	int err = -ENOENT;
+	bool dead;
 
 	pthread_mutex_lock(&m->lock);
-	if (member_dead(m, &g)) {
-		pthread_mutex_unlock(&m->lock);
-		return -ENOENT;
+	dead = member_dead(m, &g);
+	pthread_mutex_unlock(&m->lock);
+	*found = dead || a->u.failed ? NULL : inode_find(m->x->inodes, &g);
+	if (dead || a->u.failed || *found)
+		return *found ? 0 : -ENOENT;
+	pthread_mutex_lock(&m->lock);
+	e = index_find(&m->index, &g);
+	if (e && e->handle) {
+		size = e->handle_size;
+		memcpy(handle, e->handle, size);
 	}
 	pthread_mutex_unlock(&m->lock);
-	a->out->inode = inode_find(m->x->inodes, &g);
-	if (!a->out->inode) {
-		pthread_mutex_lock(&m->lock);
-		e = index_find(&m->index, &g);
-		if (e && e->handle) {
-			size = e->handle_size;
-			memcpy(handle, e->handle, size);
-		}
-		pthread_mutex_unlock(&m->lock);
-		if (size && m->leaf->type->inode_from_handle)
-			err = m->leaf->type->inode_from_handle(m->leaf, handle, size, &a->out->inode);
-	}
-	if (a->out->inode)
+	return size && m->leaf->type->inode_from_handle ? m->leaf->type->inode_from_handle(m->leaf, handle, size, found)
+							: -ENOENT;
+}
+
+int verb_find(struct asked *a)
+{
+	int err = find(a, &a->out->inode);
+
+	if (!err)
 		err = verb_links(a, a->out->inode);
 	if (err == -EXDEV) {
 		pack_u32(&a->answer, 0);
@@ -126,9 +129,19 @@ int verb_find(struct asked *a)
 	if (err) {
 		inode_unref(a->out->inode);
 		a->out->inode = NULL;
-		return err == -ESTALE ? -ENOENT : err;
 	}
-	return 0;
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* A client has it open elsewhere, and others have renamed it. */
+int verb_names(struct asked *a)
+{
+	cleanup_inode struct inode *found = NULL;
+	int err = find(a, &found);
+
+	if (!err)
+		err = verb_links(a, found);
+	return err == -ESTALE ? -ENOENT : err;
 }
 
 /* The way up from what a client has a handle of. */

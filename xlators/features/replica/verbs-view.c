@@ -182,7 +182,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
-		if (!m->since && member_state(m) == MEMBER_IN && epoch > 1) /* it comes from a cold start: else it would be BACK */
+		if (!m->since && member_state(m) == MEMBER_IN &&
+		    epoch > 1) /* it comes from a cold start: else it would be BACK */
 			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;
 		if (!m->since || returns ||
 		    member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */

@@ -29,6 +29,8 @@ static int from_client(struct asked *a)
 		return verb_find_directory(a);
 	case REPLICA_UNLINKED:
 		return verb_find_unlinked(a);
+	case REPLICA_NAMES:
+		return verb_names(a);
 	case REPLICA_OUTCOME:
 		return verb_outcome(a);
 	case REPLICA_SKIP:

@@ -33,6 +33,7 @@ int find_nameless(struct request *rq, struct member *m, const struct gfid *g, st
 int verb_find_unlinked(struct asked *a);
 int verb_find(struct asked *a);
 int verb_find_directory(struct asked *a);
+int verb_names(struct asked *a);
 
 /* verbs-lease.c */
 int verb_lease(struct asked *a);
