@@ -113,68 +113,53 @@ int limbo_take(struct heal *h, struct request *rq, int at, struct inode *directo
 	return is_gone(err) ? 0 : err;
 }
 
-static int give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+/* What has the name there gets the other, if it is that object. Between move_begin() and move_end(). */
+static int give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, struct inode *directory, const char *name,
+		const struct loc *to)
 {
-	cleanup_inode struct inode *limbo = NULL;
 	cleanup_thing struct thing t = { 0 };
-	char text[GFID_TEXT];
 	struct rename_in in = { .to = *to, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = limbo_find(h, rq, at, &limbo);
+	int err = thing_lookup(h, rq, at, directory, name, &t);
 
-	if (!err)
-		err = thing_lookup(h, rq, at, limbo, gfid_text(gfid, text), &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -ENOENT;
+	if (!err)
+		err = log_name_was(h, rq, at, &directory->gfid, name, gfid);
 	if (!err)
 		err = log_was_free(h, rq, at, to);
 	if (err)
 		return err;
-	in.from = (struct loc){ limbo, t.inode, text };
+	in.from = (struct loc){ directory, t.inode, name };
 	return heal_call(h, rq, at, FOP_rename, &in, &out);
 }
 
 int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
+	cleanup_inode struct inode *limbo = NULL;
+	char name[GFID_TEXT];
 	int err;
 
 	move_begin(h, at);
-	err = give(h, rq, at, gfid, to);
+	err = limbo_find(h, rq, at, &limbo);
+	if (!err)
+		err = give(h, rq, at, gfid, limbo, gfid_text(gfid, name), to);
 	move_end(h, at);
 	return err;
 }
 
-static int dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
-{
-	cleanup_inode struct inode *limbo = NULL, *in = NULL;
-	cleanup_thing struct thing t = { 0 };
-	char name[256];
-	struct rename_in move = { .to = *to, .flags = RENAME_NOREPLACE };
-	struct rename_out out = { 0 };
-	int err = limbo_find(h, rq, at, &limbo);
-
-	if (!err)
-		err = search_below(h, rq, gfid, at, limbo, &in, name);
-	if (!err)
-		err = thing_lookup(h, rq, at, in, name, &t);
-	if (!err && !gfid_equal(&t.inode->gfid, gfid))
-		err = -ENOENT;
-	if (!err)
-		err = log_name_was(h, rq, at, &in->gfid, name, gfid);
-	if (!err)
-		err = log_was_free(h, rq, at, to);
-	if (err)
-		return err;
-	move.from = (struct loc){ in, t.inode, name };
-	return heal_call(h, rq, at, FOP_rename, &move, &out);
-}
-
 int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
+	cleanup_inode struct inode *limbo = NULL, *in = NULL;
+	char name[256];
 	int err;
 
 	move_begin(h, at);
-	err = dig(h, rq, at, gfid, to);
+	err = limbo_find(h, rq, at, &limbo);
+	if (!err)
+		err = search_below(h, rq, gfid, at, limbo, &in, name);
+	if (!err)
+		err = give(h, rq, at, gfid, in, name, to);
 	move_end(h, at);
 	return err;
 }
