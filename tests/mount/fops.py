@@ -63,6 +63,19 @@ def lock_bytes(fd, kind, start=0, length=0, wait=False):
     fcntl.fcntl(fd, fcntl.F_SETLKW if wait else fcntl.F_SETLK, struct.pack("hhqqi4x", kind, 0, start, length, 0))
 
 
+class Alarm(Exception):
+    pass
+
+
+def alarm_after(seconds):
+    """Alarm is then raised, whatever is waited for."""
+    def ring(*_):
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
 class Listing:
     """The current directory as opendir(3) and its kin show it."""
 
@@ -567,14 +580,7 @@ class Locks(Case):
         lock_bytes(fd, fcntl.F_WRLCK)
 
         def other():
-            class Alarm(Exception):
-                pass
-
-            def ring(*_):
-                raise Alarm
-
-            signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            alarm_after(0.2)
             try:
                 lock_bytes(os.open("f", os.O_RDWR), fcntl.F_WRLCK, wait=True)
             except Alarm:
@@ -610,15 +616,7 @@ class Locks(Case):
         os.read(answer[0], 1)
         pids.append(in_child(writer))
         time.sleep(0.2)
-
-        class Alarm(Exception):
-            pass
-
-        def ring(*_):
-            raise Alarm
-
-        signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        alarm_after(0.2)
         with self.assertRaises(Alarm):
             lock_bytes(fd, fcntl.F_WRLCK, 5, 50, wait=True)
         os.write(ask[1], b".")

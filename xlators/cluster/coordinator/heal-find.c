@@ -2,7 +2,7 @@
 /* Finding an object at a member: where it is known, or along the names that another member tells. */
 #include "heal-internal.h"
 
-enum { WAY_MAX = 256 /* directories on the way up that the member does not know */, LIST_BYTES = 256 << 10 };
+enum { WAY_MAX = 256 /* directories on the way up that the member does not know */ };
 
 void thing_clear(struct thing *t)
 {
@@ -160,8 +160,8 @@ struct search {
 	const struct gfid *gfid;
 	struct link_told *link;
 	size_t count, room;
-	struct inode **left; /* directories not yet looked into: references */
-	bool found;
+	struct inode **left;	 /* directories not yet looked into: references */
+	struct inode *directory; /* that is looked into */
 };
 
 static int put(struct search *s, struct inode *directory)
@@ -179,52 +179,25 @@ static int put(struct search *s, struct inode *directory)
 	return 0;
 }
 
-static int look_at(struct search *s, struct inode *directory, const struct dirent_plus *e)
+/* 1: it is that. */
+static int look_at(void *search, struct dirent_plus *e)
 {
+	struct search *s = search;
 	cleanup_thing struct thing t = { 0 };
-	int err = e->inode ? 0 : thing_lookup(s->h, s->rq, s->at, directory, e->name, &t);
-	struct inode *inode = e->inode ? e->inode : t.inode;
+	struct inode *inode;
+	int err;
 
+	if (e->type && !S_ISDIR(e->type) && !(s->any && gfid_equal(&e->gfid, s->gfid)))
+		return 0;
+	err = e->inode ? 0 : thing_lookup(s->h, s->rq, s->at, s->directory, e->name, &t);
 	if (err)
 		return err == -ENOENT ? 0 : err;
+	inode = e->inode ? e->inode : t.inode;
 	if (!gfid_equal(&inode->gfid, s->gfid))
 		return S_ISDIR(inode->type) ? put(s, inode) : 0;
-	s->link->parent = directory->gfid;
+	s->link->parent = s->directory->gfid;
 	snprintf(s->link->name, sizeof(s->link->name), "%s", e->name);
-	s->found = true;
-	return 0;
-}
-
-static int look_into(struct search *s, struct inode *directory)
-{
-	struct opendir_in open = { .inode = directory };
-	struct opendir_out opened = { 0 };
-	int err = heal_call(s->h, s->rq, s->at, FOP_opendir, &open, &opened);
-	bool end = false;
-
-	if (err)
-		return is_gone(err) ? 0 : err;
-	struct readdir_in in = { .file = opened.file, .size = LIST_BYTES, .flags = READDIR_PLUS };
-	struct release_in release = { .file = opened.file };
-	struct release_out released = { 0 };
-
-	while (!err && !end && !s->found) {
-		struct readdir_out out = { 0 };
-
-		err = heal_call(s->h, s->rq, s->at, FOP_readdir, &in, &out);
-		for (uint32_t i = 0; i < out.entries.count && !err && !s->found; i++) {
-			const struct dirent_plus *e = &out.entries.entry[i];
-
-			in.offset = e->next_offset;
-			if (!e->type || S_ISDIR(e->type) || (s->any && gfid_equal(&e->gfid, s->gfid)))
-				err = look_at(s, directory, e);
-		}
-		end = out.entries.end || !out.entries.count;
-		fop_out_clear(FOP_readdir, &out);
-	}
-	heal_call(s->h, s->rq, s->at, FOP_release, &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
-	return err;
+	return 1;
 }
 
 /* *in: the directory that names it. */
@@ -232,15 +205,15 @@ static int search(struct search *s, struct inode *top, struct inode **in)
 {
 	int err = put(s, top);
 
-	while (!err && s->count && !s->found) {
+	while (!err && s->count) {
 		inode_unref_at(in);
-		*in = s->left[--s->count];
-		err = look_into(s, *in);
+		*in = s->directory = s->left[--s->count];
+		err = directory_list(s->h, s->rq, s->at, *in, LIST_PLUS | LIST_IF_THERE, look_at, s);
 	}
 	while (s->count)
 		inode_unref(s->left[--s->count]);
 	free(s->left);
-	return err ? err : s->found ? 0 : -ENOENT;
+	return err > 0 ? 0 : err ? err : -ENOENT;
 }
 
 int directory_search(struct heal *h, struct request *rq, const struct gfid *gfid, int at, struct link_told *link,

@@ -24,6 +24,15 @@ static inline bool is_gone(int err)
 {
 	return err == -ENOENT || err == -ESTALE;
 }
+enum {
+	LIST_PLUS = 1,	  /* with inodes and attributes; the listing may leave them out of what vanishes or is being changed */
+	LIST_IF_THERE = 2 /* 0 also if the directory has gone */
+};
+/* What the member's directory names, entry by entry, in a listing that is open meanwhile. `each` borrows the entry, but may take its name
+ * (and leaves NULL) or give it the inode that was left out (a reference). What it returns ends the listing and is returned, unless 0.
+ * -ENOENT, -ESTALE: the directory has gone. */
+int directory_list(struct heal *, struct request *, int member, struct inode *directory, unsigned flags,
+		   int (*each)(void *arg, struct dirent_plus *), void *arg);
 
 /* ---- heal-find.c: an object at one member ---- */
 

@@ -5,7 +5,7 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
-enum { SAME_NAME_MAX = 100, LIST_BYTES = 65536 };
+enum { SAME_NAME_MAX = 100 };
 
 const struct gfid gfid_limbo = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3 } };
 
@@ -113,68 +113,53 @@ int limbo_take(struct heal *h, struct request *rq, int at, struct inode *directo
 	return is_gone(err) ? 0 : err;
 }
 
-static int give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
+/* What has the name there gets the other, if it is that object. Between move_begin() and move_end(). */
+static int give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, struct inode *directory, const char *name,
+		const struct loc *to)
 {
-	cleanup_inode struct inode *limbo = NULL;
 	cleanup_thing struct thing t = { 0 };
-	char text[GFID_TEXT];
 	struct rename_in in = { .to = *to, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = limbo_find(h, rq, at, &limbo);
+	int err = thing_lookup(h, rq, at, directory, name, &t);
 
-	if (!err)
-		err = thing_lookup(h, rq, at, limbo, gfid_text(gfid, text), &t);
 	if (!err && !gfid_equal(&t.inode->gfid, gfid))
 		err = -ENOENT;
+	if (!err)
+		err = log_name_was(h, rq, at, &directory->gfid, name, gfid);
 	if (!err)
 		err = log_was_free(h, rq, at, to);
 	if (err)
 		return err;
-	in.from = (struct loc){ limbo, t.inode, text };
+	in.from = (struct loc){ directory, t.inode, name };
 	return heal_call(h, rq, at, FOP_rename, &in, &out);
 }
 
 int limbo_give(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
+	cleanup_inode struct inode *limbo = NULL;
+	char name[GFID_TEXT];
 	int err;
 
 	move_begin(h, at);
-	err = give(h, rq, at, gfid, to);
+	err = limbo_find(h, rq, at, &limbo);
+	if (!err)
+		err = give(h, rq, at, gfid, limbo, gfid_text(gfid, name), to);
 	move_end(h, at);
 	return err;
 }
 
-static int dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
-{
-	cleanup_inode struct inode *limbo = NULL, *in = NULL;
-	cleanup_thing struct thing t = { 0 };
-	char name[256];
-	struct rename_in move = { .to = *to, .flags = RENAME_NOREPLACE };
-	struct rename_out out = { 0 };
-	int err = limbo_find(h, rq, at, &limbo);
-
-	if (!err)
-		err = search_below(h, rq, gfid, at, limbo, &in, name);
-	if (!err)
-		err = thing_lookup(h, rq, at, in, name, &t);
-	if (!err && !gfid_equal(&t.inode->gfid, gfid))
-		err = -ENOENT;
-	if (!err)
-		err = log_name_was(h, rq, at, &in->gfid, name, gfid);
-	if (!err)
-		err = log_was_free(h, rq, at, to);
-	if (err)
-		return err;
-	move.from = (struct loc){ in, t.inode, name };
-	return heal_call(h, rq, at, FOP_rename, &move, &out);
-}
-
 int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfid, const struct loc *to)
 {
+	cleanup_inode struct inode *limbo = NULL, *in = NULL;
+	char name[256];
 	int err;
 
 	move_begin(h, at);
-	err = dig(h, rq, at, gfid, to);
+	err = limbo_find(h, rq, at, &limbo);
+	if (!err)
+		err = search_below(h, rq, gfid, at, limbo, &in, name);
+	if (!err)
+		err = give(h, rq, at, gfid, in, name, to);
 	move_end(h, at);
 	return err;
 }
@@ -200,120 +185,84 @@ struct level { /* of a tree that goes */
 	char name[256];
 	struct level *up;
 };
+struct removal {
+	struct heal *h;
+	struct request *rq;
+	int at;
+	struct level *top; /* the deepest */
+	bool empty;	   /* but for what is kept */
+};
 
-static int rmdir_name(struct heal *h, struct request *rq, int at, struct inode *directory, const char *name)
+static int rmdir_name(struct removal *r, struct inode *directory, const char *name)
 {
 	struct rmdir_in in = { .loc = { .parent = directory, .name = name } };
 	struct rmdir_out out = { 0 };
 
-	return heal_call(h, rq, at, FOP_rmdir, &in, &out);
+	return heal_call(r->h, r->rq, r->at, FOP_rmdir, &in, &out);
 }
 
-static int go_into(struct heal *h, struct request *rq, int at, const char *name, struct level **top)
+/* 1: that is the top now. */
+static int go_into(struct removal *r, const char *name)
 {
 	struct level *l = calloc(1, sizeof(*l));
 	struct thing t = { 0 };
-	int err = l ? thing_lookup(h, rq, at, (*top)->directory, name, &t) : -ENOMEM;
+	int err = l ? thing_lookup(r->h, r->rq, r->at, r->top->directory, name, &t) : -ENOMEM;
 
 	if (err) {
 		free(l);
-		return err == -ENOENT ? 0 : err;
+		return err;
 	}
-	*l = (struct level){ .directory = t.inode, .up = *top };
+	*l = (struct level){ .directory = t.inode, .up = r->top };
 	snprintf(l->name, sizeof(l->name), "%s", name);
-	*top = l;
-	return 0;
+	r->top = l;
+	return 1;
 }
 
-static void go_back(struct level **top)
+static void go_back(struct removal *r)
 {
-	struct level *l = *top;
+	struct level *l = r->top;
 
-	*top = l->up;
+	r->top = l->up;
 	inode_unref(l->directory);
 	free(l);
 }
 
-/* Some of the directory's names, from the beginning. */
-static int list_some(struct heal *h, struct request *rq, int at, struct inode *directory, struct readdir_out *out)
+/* A directory that is not empty becomes the next level, and the rest waits. */
+static int remove_entry(void *removal, struct dirent_plus *e)
 {
-	struct opendir_in open = { .inode = directory };
-	struct opendir_out opened = { 0 };
-	int err = heal_call(h, rq, at, FOP_opendir, &open, &opened);
+	struct removal *r = removal;
+	struct inode *directory = r->top->directory;
+	int err;
 
-	if (err)
-		return err;
-	struct readdir_in in = { .file = opened.file, .size = LIST_BYTES };
-	struct release_in release = { .file = opened.file };
-	struct release_out released = { 0 };
-
-	err = heal_call(h, rq, at, FOP_readdir, &in, out);
-	heal_call(h, rq, at, FOP_release, &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
-	return err;
+	if (!r->top->up && !strncmp(e->name, KEPT, strlen(KEPT)))
+		return 0;
+	r->empty = false;
+	if (!S_ISDIR(e->type)) {
+		err = unlink_name(r->h, r->rq, r->at, directory, e->name);
+	} else {
+		err = rmdir_name(r, directory, e->name);
+		if (err == -ENOTEMPTY || err == -EEXIST)
+			err = go_into(r, e->name);
+	}
+	return err == -ENOENT ? 0 : err;
 }
 
-static bool is_kept(const struct level *at, const char *name)
+/* Everything below the first level. A directory is gone through again and again until it names nothing. */
+static int remove_tree(struct removal *r)
 {
-	return !at->up && !strncmp(name, KEPT, strlen(KEPT));
-}
-
-static bool nothing_left(const struct level *at, const struct dirents *names)
-{
-	for (uint32_t i = 0; i < names->count; i++)
-		if (!is_kept(at, names->entry[i].name))
-			return false;
-	return true;
-}
-
-/* Removes what it can. A directory that is not empty becomes the next level, and the rest waits. */
-static int remove_some(struct heal *h, struct request *rq, int at, struct level **top, const struct dirents *names)
-{
-	struct inode *directory = (*top)->directory;
 	int err = 0;
 
-	for (uint32_t i = 0; i < names->count && !err; i++) {
-		const struct dirent_plus *e = &names->entry[i];
-
-		if (is_kept(*top, e->name))
+	while (err >= 0) {
+		r->empty = true;
+		err = directory_list(r->h, r->rq, r->at, r->top->directory, 0, remove_entry, r);
+		if (err || !r->empty)
 			continue;
-		if (!S_ISDIR(e->type)) {
-			err = unlink_name(h, rq, at, directory, e->name);
-		} else {
-			err = rmdir_name(h, rq, at, directory, e->name);
-			if (err == -ENOTEMPTY || err == -EEXIST)
-				return go_into(h, rq, at, e->name, top);
-		}
+		if (!r->top->up)
+			break;
+		err = rmdir_name(r, r->top->up->directory, r->top->name);
 		if (err == -ENOENT)
 			err = 0;
-	}
-	return err;
-}
-
-/* Everything below the first level. */
-static int remove_tree(struct heal *h, struct request *rq, int at, struct level **top)
-{
-	int err = 0;
-
-	while (!err) {
-		struct readdir_out out = { 0 };
-		bool empty;
-
-		err = list_some(h, rq, at, (*top)->directory, &out);
-		if (err)
-			break;
-		empty = nothing_left(*top, &out.entries);
-		if (!empty)
-			err = remove_some(h, rq, at, top, &out.entries);
-		fop_out_clear(FOP_readdir, &out);
-		if (empty && !(*top)->up)
-			break;
-		if (empty) {
-			err = rmdir_name(h, rq, at, (*top)->up->directory, (*top)->name);
-			if (err == -ENOENT)
-				err = 0;
-			go_back(top);
-		}
+		go_back(r);
 	}
 	return err;
 }
@@ -334,16 +283,17 @@ static int limbo_remove(struct heal *h, struct request *rq, int at)
 
 int heal_purge_limbo(struct heal *h, struct request *rq, int at)
 {
-	struct level first = { 0 }, *top = &first;
+	struct level first = { 0 };
+	struct removal r = { .h = h, .rq = rq, .at = at, .top = &first };
 	int err = limbo_find(h, rq, at, &first.directory);
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	err = heal_end_log(h, rq, at);
 	if (!err)
-		err = remove_tree(h, rq, at, &top);
-	while (top->up)
-		go_back(&top);
+		err = remove_tree(&r);
+	while (r.top->up)
+		go_back(&r);
 	inode_unref(first.directory);
 	return err ? err : limbo_remove(h, rq, at);
 }

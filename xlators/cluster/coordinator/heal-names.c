@@ -2,14 +2,14 @@
 /* What a directory names: both members' lists are compared, and what differs is moved or made. */
 #include "heal-internal.h"
 
-enum { LIST_BYTES = 256 << 10 };
-
 struct entry {
 	char *name;
 	struct gfid gfid;
 	uint32_t type;
 };
 struct listing {
+	struct pair *pair;
+	int at;
 	size_t count, room;
 	struct entry *entry;
 };
@@ -36,10 +36,10 @@ static int grow(struct listing *l)
 }
 
 /* The listing did not tell what has the name: perhaps it has gone since, perhaps it could not be read. */
-static int ask_again(struct pair *p, int at, struct dirent_plus *e)
+static int ask_again(struct listing *l, struct dirent_plus *e)
 {
 	cleanup_thing struct thing t = { 0 };
-	int err = thing_lookup(p->h, p->rq, at, p->inode, e->name, &t);
+	int err = thing_lookup(l->pair->h, l->pair->rq, l->at, l->pair->inode, e->name, &t);
 
 	if (!err) {
 		e->gfid = t.inode->gfid;
@@ -49,9 +49,10 @@ static int ask_again(struct pair *p, int at, struct dirent_plus *e)
 }
 
 /* Takes the name over. */
-static int add(struct pair *p, int at, struct dirent_plus *e, struct listing *l)
+static int add(void *listing, struct dirent_plus *e)
 {
-	int err = gfid_is_null(&e->gfid) ? ask_again(p, at, e) : 0;
+	struct listing *l = listing;
+	int err = gfid_is_null(&e->gfid) ? ask_again(l, e) : 0;
 
 	if (err == -ENOENT || gfid_equal(&e->gfid, &gfid_limbo))
 		return 0;
@@ -59,30 +60,10 @@ static int add(struct pair *p, int at, struct dirent_plus *e, struct listing *l)
 		err = grow(l);
 	if (err)
 		return err;
-	link_keep(p->h, e->inode, &e->attr);
+	link_keep(l->pair->h, e->inode, &e->attr);
 	l->entry[l->count++] = (struct entry){ e->name, e->gfid, e->type & S_IFMT };
 	e->name = NULL;
 	return 0;
-}
-
-static int list_file(struct pair *p, int at, struct file *file, struct listing *l)
-{
-	struct readdir_in in = { .file = file, .size = LIST_BYTES, .flags = READDIR_PLUS };
-	bool end = false;
-	int err = 0;
-
-	while (!err && !end) {
-		struct readdir_out out = { 0 };
-
-		err = heal_call(p->h, p->rq, at, FOP_readdir, &in, &out);
-		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
-			in.offset = out.entries.entry[i].next_offset;
-			err = add(p, at, &out.entries.entry[i], l);
-		}
-		end = out.entries.end || !out.entries.count;
-		fop_out_clear(FOP_readdir, &out);
-	}
-	return err;
 }
 
 static int by_name(const void *a, const void *b)
@@ -90,20 +71,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-static int list(struct pair *p, int at, struct listing *l)
+static int list(struct listing *l)
 {
-	struct opendir_in in = { .inode = p->inode };
-	struct opendir_out opened = { 0 };
-	int err = heal_call(p->h, p->rq, at, FOP_opendir, &in, &opened);
+	int err = directory_list(l->pair->h, l->pair->rq, l->at, l->pair->inode, LIST_PLUS, add, l);
 
-	if (err)
-		return err;
-	struct release_in release = { .file = opened.file };
-	struct release_out released = { 0 };
-
-	err = list_file(p, at, opened.file, l);
-	heal_call(p->h, p->rq, at, FOP_release, &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
 	if (!err && l->count)
 		qsort(l->entry, l->count, sizeof(*l->entry), by_name);
 	return err;
@@ -149,11 +120,11 @@ static int ask_times(struct pair *p)
 
 int pair_names(struct pair *p)
 {
-	cleanup_listing struct listing source = { 0 }, target = { 0 };
-	int err = list(p, p->from, &source);
+	cleanup_listing struct listing source = { .pair = p, .at = p->from }, target = { .pair = p, .at = p->to };
+	int err = list(&source);
 
 	if (!err)
-		err = list(p, p->to, &target);
+		err = list(&target);
 	if (!err)
 		err = heal_listings(p, &source, &target);
 	return err || p->changed ? err : ask_times(p);

@@ -117,27 +117,10 @@ int heal_verb(struct heal *h, struct request *rq, int member, enum replica_verb 
 
 /* ---- listings ---- */
 
-/* A listing may leave out the inode of what is being changed just then. */
-static int one_entry(struct heal *h, struct request *rq, int at, struct inode *directory, const struct dirent_plus *e,
-		     int (*each)(void *arg, const struct dirent_plus *), void *arg)
+static int list_open(struct heal *h, struct request *rq, int at, struct file *file, unsigned flags,
+		     int (*each)(void *arg, struct dirent_plus *), void *arg)
 {
-	cleanup_thing struct thing t = { 0 };
-	struct dirent_plus whole = *e;
-	int err = e->inode ? 0 : thing_lookup(h, rq, at, directory, e->name, &t);
-
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	if (!e->inode) {
-		whole.inode = t.inode;
-		whole.gfid = t.attr.gfid;
-	}
-	return each(arg, &whole);
-}
-
-static int list_open(struct heal *h, struct request *rq, int at, struct file *file,
-		     int (*each)(void *arg, const struct dirent_plus *), void *arg)
-{
-	struct readdir_in in = { .file = file, .size = 128 << 10, .flags = READDIR_PLUS };
+	struct readdir_in in = { .file = file, .size = 256 << 10, .flags = flags & LIST_PLUS ? READDIR_PLUS : 0 };
 	bool end = false;
 	int err = 0;
 
@@ -147,7 +130,7 @@ static int list_open(struct heal *h, struct request *rq, int at, struct file *fi
 		err = heal_call(h, rq, at, FOP_readdir, &in, &out);
 		for (uint32_t i = 0; i < out.entries.count && !err; i++) {
 			in.offset = out.entries.entry[i].next_offset;
-			err = one_entry(h, rq, at, file->inode, &out.entries.entry[i], each, arg);
+			err = each(arg, &out.entries.entry[i]);
 		}
 		end = out.entries.end || !out.entries.count;
 		fop_out_clear(FOP_readdir, &out);
@@ -155,8 +138,8 @@ static int list_open(struct heal *h, struct request *rq, int at, struct file *fi
 	return err;
 }
 
-int heal_list(struct heal *h, struct request *rq, int at, struct inode *directory,
-	      int (*each)(void *arg, const struct dirent_plus *), void *arg)
+int directory_list(struct heal *h, struct request *rq, int at, struct inode *directory, unsigned flags,
+		   int (*each)(void *arg, struct dirent_plus *), void *arg)
 {
 	struct opendir_in open = { directory };
 	struct opendir_out opened = { 0 };
@@ -165,12 +148,45 @@ int heal_list(struct heal *h, struct request *rq, int at, struct inode *director
 	int err = heal_call(h, rq, at, FOP_opendir, &open, &opened);
 
 	if (err)
-		return is_gone(err) ? 0 : err;
-	err = list_open(h, rq, at, opened.file, each, arg);
+		return is_gone(err) && flags & LIST_IF_THERE ? 0 : err;
+	err = list_open(h, rq, at, opened.file, flags, each, arg);
 	release = (struct release_in){ opened.file };
 	heal_call(h, rq, at, FOP_release, &release, &released);
 	fop_out_clear(FOP_opendir, &opened);
 	return err;
+}
+
+struct whole_listing {
+	struct heal *h;
+	struct request *rq;
+	int at;
+	struct inode *directory;
+	int (*each)(void *arg, const struct dirent_plus *);
+	void *arg;
+};
+
+/* With the inode, though the listing may have left it out. */
+static int whole_entry(void *listing, struct dirent_plus *e)
+{
+	struct whole_listing *l = listing;
+	struct thing t = { 0 };
+	int err = e->inode ? 0 : thing_lookup(l->h, l->rq, l->at, l->directory, e->name, &t);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (!e->inode) {
+		e->inode = t.inode;
+		e->gfid = t.attr.gfid;
+	}
+	return l->each(l->arg, e);
+}
+
+int heal_list(struct heal *h, struct request *rq, int at, struct inode *directory,
+	      int (*each)(void *arg, const struct dirent_plus *), void *arg)
+{
+	struct whole_listing l = { h, rq, at, directory, each, arg };
+
+	return directory_list(h, rq, at, directory, LIST_PLUS | LIST_IF_THERE, whole_entry, &l);
 }
 
 int heal_show(struct heal *h, struct request *rq, struct inode *directory, const char *name, const struct gfid *gfid,
