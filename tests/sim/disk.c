@@ -158,9 +158,9 @@ static void apply_enter(struct disk_object *o, const struct disk_change *c)
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
 		(*at)->name = strdup(c->name);
+		(*at)->cookie = c->offset;
 	}
 	(*at)->gfid = c->other;
-	(*at)->cookie = c->offset;
 }
 
 static void apply_leave(struct disk_object *o, const struct disk_change *c)
