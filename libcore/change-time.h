@@ -19,6 +19,10 @@ static inline struct time time_of_ns(uint64_t ns)
 	ns &= ~TIME_KEPT;
 	return (struct time){ (int64_t)(ns / 1000000000), (uint32_t)(ns % 1000000000) };
 }
+static inline uint64_t time_ns(struct time t)
+{
+	return (uint64_t)t.sec * 1000000000 + t.nsec;
+}
 static inline struct time time_now(void)
 {
 	return time_of_ns(clock_wall_ns());

@@ -65,6 +65,10 @@ static void compare_objects(const struct side *a, const struct side *b, const st
 		snprintf(more, sizeof(more), "%lld.%09u and %lld.%09u", (long long)p->mtime.sec, p->mtime.nsec,
 			 (long long)q->mtime.sec, q->mtime.nsec);
 		differ(a, b, path, "mtime", more);
+	} else if (!same_time(&p->btime, &q->btime)) {
+		snprintf(more, sizeof(more), "%lld.%09u and %lld.%09u", (long long)p->btime.sec, p->btime.nsec,
+			 (long long)q->btime.sec, q->btime.nsec);
+		differ(a, b, path, "time of birth", more);
 	}
 }
 

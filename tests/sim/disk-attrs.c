@@ -25,6 +25,8 @@ static void set_times(struct sim_disk *p, struct disk_object *o, struct attr *a,
 	struct time given = p->rq->time_ns ? time_of_ns(p->rq->time_ns) : time_now();
 
 	a->ctime = time_now();
+	if (set->valid & SET_BIRTH && p->rq->time_ns)
+		a->btime = time_of_ns(p->rq->time_ns);
 	if (set->valid & (SET_ATIME | SET_ATIME_NOW))
 		a->atime = set->valid & SET_ATIME_NOW ? given : set->atime;
 	if (set->valid & SET_MTIME_NOW && !p->rq->time_ns)

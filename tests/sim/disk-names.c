@@ -68,6 +68,19 @@ static struct attr fresh_attr(struct sim_disk *p, const struct disk_object *dir,
 	return a;
 }
 
+static void made_again(struct sim_disk *p, struct disk_object *o)
+{
+	struct attr a = o->attr;
+	bool touched = time_ns(a.mtime) != time_ns(a.btime);
+
+	if (!p->rq->time_ns)
+		return;
+	a.btime = time_of_ns(p->rq->time_ns);
+	if (!touched)
+		a.atime = a.mtime = a.btime;
+	disk_put_attr(p, &a);
+}
+
 int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, mode_t mode, const char *target,
 	      struct disk_object **made)
 {
@@ -77,8 +90,13 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 
 	if (err)
 		return err;
-	if (*made)
-		return p->rq->resent && gfid_equal(g, &(*made)->attr.gfid) ? 0 : -EEXIST;
+	if (*made && (!p->rq->resent || !gfid_equal(g, &(*made)->attr.gfid)))
+		return -EEXIST;
+	if (*made) {
+		made_again(p, *made);
+		disk_touch(p, dir);
+		return 0;
+	}
 	if (disk_faults(p->disk)->full)
 		return -ENOSPC;
 	there = disk_find(p->disk, g);

@@ -90,7 +90,13 @@ struct pair {
 	struct made_list
 		*made; /* of a directory: what is made there is listed here; NULL: found() is told of all that is named anew */
 };
-int pair_meta(struct pair *);  /* owner, xattrs, mode, and last the times */
+static inline bool same_time(const struct time *a, const struct time *b)
+{
+	return a->sec == b->sec && a->nsec == b->nsec;
+}
+/* A creation that was undone at one member, and sent again, may have been done twice, at two times. */
+int birth_heal(struct pair *, struct inode *, const struct time *from, const struct time *to);
+int pair_meta(struct pair *);  /* birth, owner, xattrs, mode, and last the times */
 int pair_times(struct pair *); /* only these */
 int pair_data(struct pair *, uint64_t start, uint64_t end);
 

@@ -11,11 +11,6 @@ static int set(struct pair *p, const struct setattr *s)
 	return heal_call(p->h, p->rq, p->to, FOP_setattr, &in, &out);
 }
 
-static bool same_time(const struct time *a, const struct time *b)
-{
-	return a->sec == b->sec && a->nsec == b->nsec;
-}
-
 static bool same_times(const struct pair *p)
 {
 	/* Reading changes atime at one member: that is no difference. */
@@ -28,6 +23,16 @@ int pair_times(struct pair *p)
 	struct setattr s = { .valid = SET_ATIME | SET_MTIME, .atime = p->source.atime, .mtime = p->source.mtime };
 
 	return same_times(p) ? 0 : set(p, &s);
+}
+
+int birth_heal(struct pair *p, struct inode *inode, const struct time *from, const struct time *to)
+{
+	struct setattr_in in = { .inode = inode, .set = { .valid = SET_BIRTH } };
+	struct setattr_out out = { 0 };
+
+	if (same_time(from, to) || gfid_equal(&inode->gfid, &gfid_root)) /* each brick was made at its time */
+		return 0;
+	return heal_call_at(p->h, p->rq, p->to, FOP_setattr, &in, &out, from);
 }
 
 /* ---- extended attributes ---- */
@@ -151,8 +156,10 @@ int pair_meta(struct pair *p)
 			     .mode = p->source.mode & 07777,
 			     .atime = p->source.atime,
 			     .mtime = p->source.mtime };
-	int err = heal_owner(p);
+	int err = birth_heal(p, p->inode, &p->source.btime, &p->target.btime);
 
+	if (!err)
+		err = heal_owner(p);
 	if (!err)
 		err = heal_xattrs(p);
 	if (err)

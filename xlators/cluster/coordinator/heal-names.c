@@ -6,6 +6,7 @@ struct entry {
 	char *name;
 	struct gfid gfid;
 	uint32_t type;
+	struct time birth;
 };
 struct listing {
 	struct pair *pair;
@@ -44,6 +45,7 @@ static int ask_again(struct listing *l, struct dirent_plus *e)
 	if (!err) {
 		e->gfid = t.inode->gfid;
 		e->type = t.inode->type;
+		e->attr = t.attr;
 	}
 	return err;
 }
@@ -61,7 +63,7 @@ static int add(void *listing, struct dirent_plus *e)
 	if (err)
 		return err;
 	link_keep(l->pair->h, e->inode, &e->attr);
-	l->entry[l->count++] = (struct entry){ e->name, e->gfid, e->type & S_IFMT };
+	l->entry[l->count++] = (struct entry){ e->name, e->gfid, e->type & S_IFMT, e->attr.btime };
 	e->name = NULL;
 	return 0;
 }
@@ -80,11 +82,25 @@ static int list(struct listing *l)
 	return err;
 }
 
-static bool listed(const struct listing *l, const struct entry *e)
+static const struct entry *listed(const struct listing *l, const struct entry *e)
 {
 	const struct entry *f = l->count ? bsearch(e, l->entry, l->count, sizeof(*e), by_name) : NULL;
 
-	return f && f->type == e->type && gfid_equal(&f->gfid, &e->gfid);
+	return f && f->type == e->type && gfid_equal(&f->gfid, &e->gfid) ? f : NULL;
+}
+
+/* The same object stands there; was it born when the source was? */
+static int same_object(struct pair *p, const struct entry *source, const struct entry *target)
+{
+	cleanup_thing struct thing t = { 0 };
+	int err;
+
+	if (same_time(&source->birth, &target->birth))
+		return 0;
+	err = thing_lookup(p->h, p->rq, p->to, p->inode, source->name, &t);
+	if (err || !gfid_equal(&t.inode->gfid, &source->gfid))
+		return err == -ENOENT ? 0 : err;
+	return birth_heal(p, t.inode, &source->birth, &t.attr.btime);
 }
 
 /* What must go goes first, so that what moved within the directory is found in the limbo. */
@@ -96,8 +112,9 @@ static int heal_listings(struct pair *p, const struct listing *source, const str
 		if (!listed(source, &target->entry[i]))
 			err = name_move_away(p, target->entry[i].name, &target->entry[i].gfid);
 	for (size_t i = 0; i < source->count && !err; i++) {
-		if (!listed(target, &source->entry[i]))
-			err = name_place(p, source->entry[i].name);
+		const struct entry *same = listed(target, &source->entry[i]);
+
+		err = same ? same_object(p, &source->entry[i], same) : name_place(p, source->entry[i].name);
 		if (err == -EAGAIN) { /* waits for another directory, which may wait for a name that follows here */
 			later = err;
 			err = 0;

@@ -30,6 +30,17 @@ static void set_times(struct request *rq, struct object *o, const struct setattr
 	o->attr.ctime = time_now();
 }
 
+void memory_be_born(const struct request *rq, struct object *o)
+{
+	bool touched = time_ns(o->attr.mtime) != time_ns(o->attr.btime);
+
+	if (!rq->time_ns)
+		return;
+	o->attr.btime = time_of_ns(rq->time_ns);
+	if (!touched)
+		o->attr.atime = o->attr.mtime = o->attr.btime;
+}
+
 int memory_setattr(struct request *rq, struct xlator *x, const struct setattr_in *in, struct setattr_out *out)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
@@ -52,6 +63,8 @@ int memory_setattr(struct request *rq, struct xlator *x, const struct setattr_in
 	if (set->valid & SET_GID)
 		o->attr.gid = set->gid;
 	set_times(rq, o, set);
+	if (set->valid & SET_BIRTH && rq->time_ns)
+		o->attr.btime = time_of_ns(rq->time_ns);
 	out->attr = o->attr;
 	return 0;
 }

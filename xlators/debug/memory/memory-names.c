@@ -65,7 +65,11 @@ int memory_make(struct request *rq, struct xlator *x, const struct loc *loc, con
 		return err;
 	if (*at) {
 		*made = (*at)->object;
-		return rq->resent && gfid_equal(gfid, &(*at)->object->attr.gfid) ? 0 : -EEXIST;
+		if (!rq->resent || !gfid_equal(gfid, &(*at)->object->attr.gfid))
+			return -EEXIST;
+		memory_be_born(rq, *made);
+		memory_touch(rq, dir);
+		return 0;
 	}
 	o = memory_bearer(p, gfid);
 	if (o && o->attr.nlink) {

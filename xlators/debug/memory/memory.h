@@ -62,6 +62,7 @@ struct object *memory_bearer(struct memory *, const struct gfid *);
 struct object *memory_object_of(struct xlator *, struct inode *); /* NULL: there is none */
 /* The object's inode, which is the caller's, and its attributes. 0 or -ENOMEM. */
 int memory_give(struct xlator *, struct object *, struct inode **, struct attr *);
+void memory_be_born(const struct request *, struct object *);	       /* made again, at the request's time */
 void memory_touch(struct request *, struct object *);		       /* the contents have changed: ctime and mtime */
 void memory_drop_link(struct memory *, struct object *);	       /* it may be freed */
 void memory_forget_inode(struct xlator *, struct inode *, void *slot); /* in the translator's table */

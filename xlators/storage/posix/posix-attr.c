@@ -87,6 +87,8 @@ static int set_all(struct request *rq, struct xlator *x, struct inode *inode, co
 		err = set_mode(rq, x, inode, s->mode, h);
 	if (!err && s->valid & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW | (rq->time_ns ? SET_SIZE : 0)))
 		err = time_set(rq, x, inode, s, h);
+	if (!err && s->valid & SET_BIRTH && rq->time_ns)
+		err = time_be_born(rq, x, inode, h);
 	return err;
 }
 

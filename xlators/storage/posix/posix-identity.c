@@ -27,15 +27,21 @@ struct time identity_birth(const struct identity *id)
 	return (struct time){ (int64_t)(ns / 1000000000), (uint32_t)(ns % 1000000000) };
 }
 
+static void put_birth(struct identity *id, struct time birth)
+{
+	uint64_t ns = htobe64(time_ns(birth));
+
+	memcpy(id->bytes + AT_BIRTH, &ns, 8);
+}
+
 void identity_make(struct identity *id, const struct gfid *gfid, struct time birth)
 {
-	uint64_t ns = htobe64((uint64_t)birth.sec * 1000000000 + birth.nsec);
 	struct gfid copy = *gfid;
 
 	id->bytes[0] = VERSION;
 	id->bytes[AT_FLAGS] = 0;
 	memcpy(id->bytes + AT_GFID, copy.bytes, 16);
-	memcpy(id->bytes + AT_BIRTH, &ns, 8);
+	put_birth(id, birth);
 	id->size = AT_LINKS;
 }
 
@@ -208,6 +214,25 @@ void identity_change(struct xlator *x, struct request *rq, const struct hold *h,
 	if (err && err != -ENODATA)
 		log_warning(x, rq, "can't note the new names of an object (\"%s\"): %s; a lookup will",
 			    added ? added->name : removed->name, strerror(-err));
+}
+
+int identity_set_birth(struct xlator *x, const struct hold *h, struct time birth)
+{
+	struct identity id;
+	struct statx st;
+	int err = hold_stat(h, &st);
+
+	if (!err) {
+		pthread_mutex_t *lock = &brick_of(x)->identity_lock[st.stx_ino % MUTEXES];
+
+		pthread_mutex_lock(lock);
+		err = identity_read(h, &id);
+		put_birth(&id, birth);
+		if (!err)
+			err = identity_write(h, &id, XATTR_REPLACE);
+		pthread_mutex_unlock(lock);
+	}
+	return err;
 }
 
 bool internal_xattr(const char *name)

@@ -183,13 +183,34 @@ static int attach_made(struct request *rq, struct xlator *x, const struct making
 	return err == -EEXIST ? -EIO : err;
 }
 
-/* The first try of a resent request was done if the name belongs to just the object that it was to make. */
-static int made_before(struct xlator *x, const struct hold *parent, const struct making *m, struct inode **inode,
-		       struct attr *attr)
+/* Other replicas make it only now. */
+static int born_now(struct request *rq, struct xlator *x, struct inode *inode, struct attr *attr)
 {
-	if (!name_is(x, parent, m->loc->name, m->gfid))
-		return -EEXIST;
-	return object_find(x, parent->fd, m->loc->parent, m->loc->name, inode, attr);
+	bool touched = time_ns(attr->mtime) != time_ns(attr->btime);
+	cleanup_hold struct hold h = HOLD_NONE;
+	int err;
+
+	if (!rq->time_ns || time_ns(attr->btime) == (rq->time_ns & ~TIME_KEPT))
+		return 0;
+	err = hold_inode(x, inode, &h);
+	if (!err)
+		err = time_be_born(rq, x, inode, &h);
+	if (!err && !touched)
+		err = time_birth(rq, &h);
+	return err ? err : attr_of(x, inode, &h, attr);
+}
+
+/* The first try of a resent request was done if the name belongs to just the object that it was to make. */
+static int made_before(struct request *rq, struct xlator *x, const struct hold *parent, const struct making *m,
+		       struct inode **inode, struct attr *attr)
+{
+	int err = name_is(x, parent, m->loc->name, m->gfid) ? 0 : -EEXIST;
+
+	if (!err)
+		err = object_find(x, parent->fd, m->loc->parent, m->loc->name, inode, attr);
+	if (!err)
+		err = born_now(rq, x, *inode, attr);
+	return err ? err : time_bring(rq, x, m->loc->parent, parent);
 }
 
 /* The gfid is of an object that lives: a client that lies, or a bug. */
@@ -221,7 +242,7 @@ static int make(struct request *rq, struct xlator *x, const struct making *m, st
 		err = S_ISREG(m->mode) ? make_file(rq, &parent, m, &inherited, &made, &birth)
 				       : make_staged(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
 	if (err == -EEXIST && rq->resent)
-		return made_before(x, &parent, m, inode, attr);
+		return made_before(rq, x, &parent, m, inode, attr);
 	if (!err)
 		err = time_bring(rq, x, m->loc->parent, &parent);
 	if (!err)

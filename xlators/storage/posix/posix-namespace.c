@@ -159,8 +159,9 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	if (err)
 		return err;
 	names_lock(&locked, brick_of(x), &removed, NULL);
-	if (rq->resent && loc->inode && !loc_is(x, &parent, loc, loc->inode))
-		return 0; /* it went with the first try, and the name may be another's by now */
+	if (rq->resent && loc->inode &&
+	    !loc_is(x, &parent, loc, loc->inode)) /* it went with the first try, and the name may be another's by now */
+		return time_bring(rq, x, loc->parent, &parent);
 	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
 	if (victim.fd >= 0 && loc->inode && !rq->resent && !loc_is(x, &parent, loc, loc->inode))
 		return -ESTALE; /* another object has the name than the caller decided on */
@@ -170,9 +171,9 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 		identity_change(x, rq, &victim, NULL, &removed);
 	if (!err)
 		note_removal(x, rq, &victim, &removed);
-	if (!err)
-		err = time_bring(rq, x, loc->parent, &parent);
-	return err == -ENOENT && rq->resent ? 0 : err;
+	if (err == -ENOENT && rq->resent)
+		err = 0;
+	return err ? err : time_bring(rq, x, loc->parent, &parent);
 }
 
 int brick_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)

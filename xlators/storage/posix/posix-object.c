@@ -29,7 +29,7 @@ void attr_fill(struct xlator *x, struct inode *inode, const struct statx *st, st
 		.atime = time_of(&st->stx_atime),
 		.mtime = time_of(&st->stx_mtime),
 		.ctime = time_of(&st->stx_ctime),
-		.btime = o->birth,
+		.btime = time_of_ns(atomic_load(&o->birth)),
 		.flags = atomic_load(&o->acl) == ACL_NONE ? ATTR_NO_ACL : 0,
 	};
 	if (inode == brick_of(x)->root && attr->nlink > 2)
@@ -134,7 +134,7 @@ static struct object *object_create(const struct hold *h, const struct statx *st
 	pthread_mutex_init(&o->lock, NULL);
 	atomic_init(&o->ino, st->stx_ino);
 	o->gfid = *gfid;
-	o->birth = birth;
+	atomic_init(&o->birth, time_ns(birth));
 	o->place = -1;
 	atomic_store(&o->privileged, st->stx_mode & (S_ISUID | S_ISGID));
 	return o;

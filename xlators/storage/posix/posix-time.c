@@ -41,6 +41,17 @@ int time_birth(struct request *rq, const struct hold *made)
 	return rq->time_ns ? result(utimensat(made->fd, "", both, AT_EMPTY_PATH)) : 0;
 }
 
+int time_be_born(struct request *rq, struct xlator *x, struct inode *inode, const struct hold *h)
+{
+	struct time birth = time_of_ns(rq->time_ns);
+	struct object *o = object_of(x, inode);
+	int err = o ? identity_set_birth(x, h, birth) : -ESTALE;
+
+	if (!err)
+		atomic_store(&o->birth, time_ns(birth));
+	return err;
+}
+
 void time_born(struct request *rq, struct xlator *x, struct inode *inode)
 {
 	struct object *o = object_of(x, inode);

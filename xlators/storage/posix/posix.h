@@ -115,7 +115,7 @@ struct object {
 	atomic_uint_fast64_t ino;
 	struct gfid gfid;
 	struct object *next;	    /* in the index */
-	struct time birth;	    /* of the identity: the same on every replica */
+	atomic_uint_fast64_t birth; /* ns since the epoch; of the identity: the same on every replica */
 	struct change_time changed; /* guarded by the brick's time_lock of its number */
 	atomic_uint_fast64_t seen;  /* name_hash() of the name under which the identity was last checked; 0: not yet */
 	struct descriptor *kept;    /* a directory in the cache, or a file that is open */
@@ -224,6 +224,7 @@ struct link_name {
 /* After a name came (`added`) or went (`removed`); either may be NULL. What fails is logged: it is a hint. */
 void identity_change(struct xlator *, struct request *, const struct hold *, const struct link_name *removed,
 		     const struct link_name *added);
+int identity_set_birth(struct xlator *, const struct hold *, struct time birth);
 bool internal_xattr(const char *name);
 /* posix-links.c */
 /* The object h was found under that name. Does its identity, as `read`, not list it (a crash came before the note; it was moved or linked
@@ -280,6 +281,8 @@ int acl_inherit(struct acl *, mode_t *mode);
 /* After a change of the object: its mtime. */
 int time_bring(struct request *, struct xlator *, struct inode *, const struct hold *);
 int time_bring_file(struct request *, struct xlator *, struct file *);
+int time_be_born(struct request *, struct xlator *, struct inode *,
+		 const struct hold *);				   /* the request's time is that of birth */
 int time_birth(struct request *, const struct hold *made);	   /* atime and mtime of a new object */
 void time_born(struct request *, struct xlator *, struct inode *); /* it is in memory now */
 /* What a setattr says of times; also with none, when it changes the size. */
