@@ -225,6 +225,12 @@ PROPERTY(a_name_that_was_not_noted_is_noted_later)
 	CHECK_INT(ask_move(&q.r, root, "two", root, "three", 0, f), 0);
 	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "three"));
 	q.r.resent = false;
+	size_one = getxattr(test_brick_path("one"), "trusted.sfs", one, sizeof one);
+	CHECK_INT(ask_move(&q.r, root, "three", root, "four", 0, f), 0); /* noted, and not done */
+	CHECK(!rename(test_brick_path("four"), test_brick_path("three")));
+	CHECK_INT(ask_find(root, "three", NULL, NULL), 0);
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "three") &&
+	      disk_has(&i, root, "one"));
 	CHECK_INT(ask_drop(root, "three", false), 0);
 	put_identity_of("one", two, size_two); /* lists a name that is gone */
 	CHECK_INT(ask_move(&q.r, root, "one", root, "four", 0, f), 0);

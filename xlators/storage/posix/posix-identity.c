@@ -198,8 +198,7 @@ static int change(const struct hold *h, const struct link_name *removed, const s
 	return changed ? identity_write(h, &id, XATTR_REPLACE) : 0;
 }
 
-void identity_change(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed,
-		     const struct link_name *added)
+int identity_note(struct xlator *x, const struct hold *h, const struct link_name *removed, const struct link_name *added)
 {
 	struct statx st;
 	int err = hold_stat(h, &st);
@@ -211,7 +210,15 @@ void identity_change(struct xlator *x, struct request *rq, const struct hold *h,
 		err = change(h, removed, added);
 		pthread_mutex_unlock(lock);
 	}
-	if (err && err != -ENODATA)
+	return err == -ENODATA ? 0 : err;
+}
+
+void identity_change(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed,
+		     const struct link_name *added)
+{
+	int err = identity_note(x, h, removed, added);
+
+	if (err)
 		log_warning(x, rq, "can't note the new names of an object (\"%s\"): %s; a lookup will",
 			    added ? added->name : removed->name, strerror(-err));
 }

@@ -2,6 +2,7 @@
 /* The names of an object, as its identity tells of them; and making the brick durable. */
 #include <dirent.h>
 #include <endian.h>
+#include <errno.h>
 #include <limits.h>
 #include <sys/xattr.h>
 
@@ -121,9 +122,15 @@ static bool has_one_name(const struct statx *st)
 	return S_ISDIR(st->stx_mode) || st->stx_nlink == 1;
 }
 
+/* It lists more names than it has, or one that is not its only one. */
+static bool lists_too_many(const struct identity *id, const struct statx *st)
+{
+	return identity_links(id) > (has_one_name(st) ? 1 : st->stx_nlink);
+}
+
 static bool is_right(const struct identity *id, const struct statx *st, const struct link_name *here)
 {
-	if (has_one_name(st) && identity_links(id) != 1)
+	if (lists_too_many(id, st))
 		return false;
 	return identity_has(id, here->parent, here->name) || identity_is_full(id);
 }
@@ -146,6 +153,37 @@ static void forget_links(struct identity *id)
 	identity_make(id, &gfid, birth);
 }
 
+static bool leads_to(struct xlator *x, const struct identity_link *link, uint64_t ino)
+{
+	cleanup_inode struct inode *parent = inode_find(x->inodes, &link->parent);
+	cleanup_hold struct hold directory = HOLD_NONE;
+	struct stat now;
+	char name[256];
+
+	if (!parent || link->kept < link->length || hold_inode(x, parent, &directory))
+		return true; /* nobody can tell */
+	memcpy(name, link->name, link->length);
+	name[link->length] = '\0';
+	return !fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) ? now.st_ino == ino : errno != ENOENT;
+}
+
+/* Those that lead elsewhere: a crash came before a rename that was noted already. */
+static void drop_wrong(struct xlator *x, struct identity *id, uint64_t ino)
+{
+	struct identity all = *id;
+	struct identity_link link;
+
+	for (size_t at = 0; identity_next(&all, &at, &link);) {
+		char name[256];
+
+		if (leads_to(x, &link, ino))
+			continue;
+		memcpy(name, link.name, link.length);
+		name[link.length] = '\0';
+		identity_remove(id, &link.parent, name);
+	}
+}
+
 /* Under the name's lock and the identity's, as others may be changing either. */
 static void repair(struct xlator *x, const struct hold *h, struct inode *parent, const char *name)
 {
@@ -158,6 +196,8 @@ static void repair(struct xlator *x, const struct hold *h, struct inode *parent,
 	if (has_one_name(&st))
 		forget_links(&identity);
 	identity_add(&identity, here.parent, name);
+	if (lists_too_many(&identity, &st))
+		drop_wrong(x, &identity, st.stx_ino);
 	if (!identity_write(h, &identity, XATTR_REPLACE))
 		atomic_fetch_add(&brick_of(x)->repaired, 1);
 }

@@ -90,16 +90,22 @@ static void drop_removed(struct xlator *x, const struct hold *h)
 		directory_drop(x, inode);
 }
 
-/* An object of several names lists none that it has not, as no lookup would ever find that out. So a name is taken from the list before it
- * goes; if that is where we crash, a lookup by the name puts it back (links_repair). True: it was taken out. */
-static bool leave_out(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *name)
+static bool has_others(const struct hold *h)
 {
 	struct statx st;
 
-	if (h->fd < 0 || hold_stat(h, &st) || S_ISDIR(st.stx_mode) || st.stx_nlink < 2)
-		return false;
-	identity_change(x, rq, h, name, NULL);
-	return true;
+	return h->fd >= 0 && !hold_stat(h, &st) && !S_ISDIR(st.stx_mode) && st.stx_nlink > 1;
+}
+
+/* What an object of several names lists nobody would correct by looking up a name that is gone. So a name is taken from the list before it goes;
+ * if that is where we crash, a lookup by the name puts it back (links_repair). True: it was taken out. */
+static bool leave_out(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *name)
+{
+	bool others = has_others(h);
+
+	if (others)
+		identity_change(x, rq, h, name, NULL);
+	return others;
 }
 
 /* The name is gone from the object. If it was the last one, the file system frees the blocks when the descriptor is closed; nobody need wait
@@ -246,20 +252,42 @@ static int note_again(struct xlator *x, struct request *rq, const struct rename_
 	return 0;
 }
 
+/* An object of several names is noted before it moves: then there is room for it, or nothing is done. */
+static int note_early(struct xlator *x, struct moving *m, bool exchange)
+{
+	int err = has_others(&m->moved) ? identity_note(x, &m->moved, &m->was, &m->is) : 0;
+
+	if (err || !exchange || !has_others(&m->other))
+		return err;
+	err = identity_note(x, &m->other, &m->is, &m->was);
+	if (err)
+		identity_note(x, &m->moved, &m->is, &m->was);
+	return err;
+}
+
+static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m, bool exchange, bool victim_out)
+{
+	if (has_others(&m->moved))
+		identity_change(x, rq, &m->moved, &m->is, &m->was);
+	if (exchange ? has_others(&m->other) : victim_out)
+		identity_change(x, rq, &m->other, exchange ? &m->was : NULL, &m->is);
+}
+
 static int move_and_note(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
 			 const struct hold *to, struct moving *m)
 {
 	bool changes = m->moved.fd >= 0 && !same_object(&m->moved, &m->other); /* two names of one object stay as they are */
-	bool moved_out = changes && leave_out(x, rq, &m->moved, &m->was);
-	bool other_out = changes && leave_out(x, rq, &m->other, &m->is);
-	int err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
+	bool exchange = in->flags & RENAME_EXCHANGE, victim_out;
+	int err = changes ? note_early(x, m, exchange) : 0;
 
+	if (err)
+		return err;
+	victim_out = changes && !exchange && leave_out(x, rq, &m->other, &m->is);
+	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
 	if (!err && changes)
-		note_move(x, rq, m, in->flags & RENAME_EXCHANGE);
-	if (err && moved_out)
-		identity_change(x, rq, &m->moved, NULL, &m->was);
-	if (err && other_out)
-		identity_change(x, rq, &m->other, NULL, &m->is);
+		note_move(x, rq, m, exchange);
+	if (err && changes)
+		take_back_notes(x, rq, m, exchange, victim_out);
 	return err;
 }
 
@@ -320,7 +348,9 @@ static int add_name(struct request *rq, struct xlator *x, const struct link_in *
 	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
 		err = 0; /* by the first try, which may have ended before its note */
 	if (!err)
-		identity_change(x, rq, object, NULL, &added);
+		err = identity_note(x, object, NULL, &added);
+	if (err == -ENOSPC)
+		unlinkat(parent->fd, in->loc.name, 0);
 	return err;
 }
 

@@ -221,7 +221,9 @@ struct link_name {
 	const struct gfid *parent;
 	const char *name;
 };
-/* After a name came (`added`) or went (`removed`); either may be NULL. What fails is logged: it is a hint. */
+/* A name comes (`added`) or goes (`removed`); either may be NULL. -errno (-ENOSPC): nothing is changed. */
+int identity_note(struct xlator *, const struct hold *, const struct link_name *removed, const struct link_name *added);
+/* The same, after it came or went: what fails is logged, for it is a hint. */
 void identity_change(struct xlator *, struct request *, const struct hold *, const struct link_name *removed,
 		     const struct link_name *added);
 int identity_set_birth(struct xlator *, const struct hold *, struct time birth);
