@@ -298,16 +298,23 @@ class Faults:
 
     # of others
 
+    def away(self, is_away):
+        self.cluster.judge.coordinator_away, self.cluster.judge.coordinator_back = is_away, time.monotonic()
+
     def kill_coordinator(self):
+        self.away(True)
         self.cluster.coordinator.kill()
         yield self.rng.choice((0, 0.5, 2))
         self.cluster.coordinator.start()
+        self.away(False)
         yield 0.8  # until it knows again who is there
 
     def stop_coordinator(self):
+        self.away(True)
         self.cluster.coordinator.signal(signal.SIGSTOP)
         yield self.rng.choice((0.3, 1, 3))
         self.cluster.coordinator.signal(signal.SIGCONT)
+        self.away(False)
         yield 0.8
 
     def kill_client(self):

@@ -15,7 +15,9 @@ import threading
 import time
 
 BOUND = 15.0  # seconds that any system call may take
-AFTER_KILL = 1.5  # what was under way in a mount that was killed is settled so long after
+# What was under way in a mount that was killed is settled so long after: its sessions end (session-timeout), the coordinator hears of it and
+# recovers. The same after a time without a coordinator.
+AFTER_KILL, AFTER_COORDINATOR = 4.5, 2
 MAX_BYTES = 6 << 20  # of one worker's files
 
 
@@ -52,6 +54,7 @@ class Judge:
         self.stop = threading.Event()
         self.log, self.log_step = log, lambda text: None
         self.slowest = (0, "")
+        self.coordinator_away, self.coordinator_back = False, 0
 
     def broken(self, text):
         self.problems.append(text)
@@ -149,6 +152,8 @@ class Worker(threading.Thread):
         """Asks until a mount answers that is not being killed or cut off; what a killed one had under way is over by then."""
         killed = [m.killed_at for m in self.judge.mounts + self.judge.gone if m.killed_at]
         time.sleep(max(0, (max(killed) if killed else 0) + AFTER_KILL - time.monotonic()))
+        while killed and (self.judge.coordinator_away or time.monotonic() < self.judge.coordinator_back + AFTER_COORDINATOR):
+            time.sleep(0.02)
         while True:
             m = self.mount(*paths)
             try:
