@@ -152,6 +152,7 @@ struct request *request_copy(const struct request *rq)
 	copy->time_ns = rq->time_ns;
 	copy->resent = rq->resent;
 	copy->client = rq->client;
+	copy->load_groups = rq->load_groups; /* uses only the pid */
 	if (rq->group_count > 0) {
 		copy->groups = malloc((size_t)rq->group_count * sizeof(gid_t));
 		err = copy->groups ? 0 : -ENOMEM;

@@ -273,6 +273,29 @@ class Attributes(Case):
         self.assertTrue(ended_well(in_child(lambda: read_as(list(range(7000, 7040)) + [5555]))))
         self.assertFalse(ended_well(in_child(lambda: read_as([5556]))))
 
+    def test_changes_by_supplementary_groups(self):
+        os.chown(".", 0, 5555)
+        os.chmod(".", 0o770)
+
+        def change_as(groups):
+            os.setgroups(groups)
+            os.setgid(1002)
+            os.setuid(1001)
+            try:
+                os.mkdir("d")
+                write_file("f", b"1")
+                os.rename("f", "g")
+                os.chown("g", -1, 5555)
+                os.link("g", "h")
+                os.unlink("g")
+                os.rmdir("d")
+                return os.listdir(".") == ["h"]
+            except OSError as e:
+                return e.errno == errno.EACCES and 5555 not in groups
+
+        self.assertTrue(ended_well(in_child(lambda: change_as([5556]))))
+        self.assertTrue(ended_well(in_child(lambda: change_as([7000, 5555]))))
+
     def test_access_asks_for_the_real_user(self):
         write_file("f", b"1")
         os.chmod("f", 0o600)
