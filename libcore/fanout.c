@@ -183,6 +183,14 @@ void fanout_cancel(struct fanout *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
+void fanout_drop(struct fanout *f)
+{
+	if (!f)
+		return;
+	fanout_cancel(f);
+	fanout_leave(f, NULL);
+}
+
 void fanout_leave(struct fanout *f, void (*late)(struct xlator *, int, int, const void *))
 {
 	pthread_mutex_lock(&f->lock);

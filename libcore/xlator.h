@@ -174,4 +174,5 @@ int fanout_take(struct fanout *, int child, void *out);
 void fanout_cancel(struct fanout *); /* cancels those under way */
 /* The caller goes. `late` (may be NULL) is called, on a task, for each answer that comes later. */
 void fanout_leave(struct fanout *, void (*late)(struct xlator *, int child, int err, const void *out));
+void fanout_drop(struct fanout *); /* cancels and leaves; NULL: nothing */
 #endif

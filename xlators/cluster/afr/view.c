@@ -249,6 +249,16 @@ static bool fetch(struct afr *a, struct view *v)
 	return f.found;
 }
 
+static bool ends(struct afr *a)
+{
+	bool yes;
+
+	pthread_mutex_lock(&a->lock);
+	yes = a->stopping;
+	pthread_mutex_unlock(&a->lock);
+	return yes;
+}
+
 static bool known(struct afr *a, struct view *v)
 {
 	bool yes;
@@ -293,7 +303,7 @@ int afr_view(struct afr *a, uint64_t deadline, struct view *v)
 		if (clock_ns() >= deadline)
 			err = -EIO;
 		else
-			err = task_sleep_ms(pause);
+			err = ends(a) ? -ENOTCONN : task_sleep_ms(pause);
 		pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
 	}
 	task_unlock(&a->refreshing);

@@ -73,10 +73,10 @@ static int find_place(struct request *rq, struct dht *d, struct inode *inode, in
 
 		if (fanout_out(f, i, &err))
 			*child = i;
-		else if (err != -ESTALE && err != -ENOENT && err != -EINPROGRESS)
-			result = err;
+		else if (err != -ESTALE && err != -ENOENT)
+			result = fanout_error(rq, err);
 	}
-	fanout_leave(f, NULL);
+	fanout_drop(f);
 	return *child >= 0 ? note_place(d, inode, *child) : result;
 }
 
@@ -244,6 +244,7 @@ static int dht_init(struct xlator *x, struct problem *p)
 
 	(void)p;
 	d->x = x;
+	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
 	d->root = (struct layout){ .version = 1, .count = (unsigned)x->children };
 	for (unsigned i = 0; i < d->root.count; i++)
 		d->root.member[i] = (struct layout_member){ i, 1, 1 };

@@ -17,7 +17,9 @@ struct dht {
 
 	struct xlator *x;
 	struct layout root;	     /* all subvolumes, with equal weights; a member's id is the number of the child */
-	atomic_uint_fast64_t down;   /* those that have said so, and not come back since */
+	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
+	atomic_bool strays;	     /* that there is something in the wrong root was told */
+	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
 	struct task_lock changing;   /* of the root's attributes, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
 };
@@ -32,7 +34,21 @@ static inline uint64_t all_of(const struct dht *d)
 	return d->x->children < SUBVOLUMES_MAX ? (1ull << d->x->children) - 1 : UINT64_MAX;
 }
 
-/* Those that are not known to be down; all, if all are. */
+/* What the operation ends with if a branch of a fan-out was not waited for: its deadline has come, or it was interrupted. */
+static inline int fanout_error(const struct request *rq, int err)
+{
+	if (err != -EINPROGRESS)
+		return err;
+	return rq->deadline_ns && clock_ns() >= rq->deadline_ns ? -ETIMEDOUT : -ECANCELED;
+}
+
+/* It tells of the subvolume, which others may do without, not of the request. */
+static inline bool unreached(int err)
+{
+	return err == -ENOTCONN || err == -EIO || err == -ETIMEDOUT || err == -EINPROGRESS;
+}
+
+/* Those that have said that they are up, and not that they are down since; all, if none has. */
 uint64_t present_of(struct dht *);
 /* A reference on the root; NULL: no memory. */
 struct inode *root_of(struct dht *);

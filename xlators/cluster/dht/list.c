@@ -22,6 +22,7 @@ struct wide {
 	uint32_t *table; /* indexes of places by subvolume and cookie; twice `room`, 0: none (nobody looks for the first) */
 };
 enum { STRIDE = 64, ROOM = 128 };
+#define CLOSE_NS 5000000000u
 
 void wide_free(struct wide *w)
 {
@@ -222,9 +223,21 @@ int wide_at(struct request *rq, struct dht *d, struct file *file, int child, str
 	return 0;
 }
 
-static bool unreached(int err)
+/* The listing was given up before it was opened there. */
+static void close_late(struct xlator *x, int child, int err, const void *result)
 {
-	return err == -ENOTCONN || err == -EIO || err == -ETIMEDOUT;
+	const struct opendir_out *out = result;
+	struct release_in in = { .file = err ? NULL : out->file };
+	struct release_out done = { 0 };
+	struct request rq;
+
+	if (!in.file)
+		return;
+	request_init(&rq, x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + CLOSE_NS;
+	release_on(&rq, x->child[child], &in, &done);
+	request_finish(&rq);
 }
 
 /* Where it can't be reached it is opened when the listing comes there. */
@@ -246,8 +259,9 @@ static int open_present(struct request *rq, struct dht *d, struct inode *root, s
 		err = one && err ? one : 0;
 		refused = one && !unreached(one) ? one : refused;
 	}
-	fanout_leave(f, NULL);
-	return refused ? refused : err;
+	fanout_cancel(f);
+	fanout_leave(f, close_late);
+	return refused ? refused : fanout_error(rq, err);
 }
 
 int root_opendir(struct request *rq, struct dht *d, struct opendir_out *out)
@@ -303,6 +317,29 @@ static void drop_first(struct dirents *list, uint64_t count)
 	memmove(list->entry, list->entry + count, list->count * sizeof(*list->entry));
 }
 
+/* What stands where its name does not belong nobody could look up: "lost+found" of each brick's own file system, copies made by hand. */
+static void drop_strays(struct dht *d, struct dirents *list, int child)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct dirent_plus *e = &list->entry[i];
+
+		if (root_owner(d, e->name) == child && strcmp(e->name, DHT_HIDDEN) != 0) {
+			list->entry[kept++] = *e;
+			continue;
+		}
+		if (!atomic_exchange(&d->strays, true))
+			log_warning(
+				d->x, NULL,
+				"\"%s\" is in the root of %s, where it does not belong, and is not shown; there may be more",
+				e->name, d->x->child[child]->name);
+		free(e->name);
+		inode_unref(e->inode);
+	}
+	list->count = kept;
+}
+
 /* After the last entry of a subvolume comes the first of the next. */
 static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child)
 {
@@ -341,6 +378,7 @@ static int read_at(struct request *rq, struct dht *d, const struct readdir_in *i
 	list->end |= !list->count;
 	if (list->count)
 		p->cookie = list->entry[list->count - 1].next_offset;
+	drop_strays(d, list, (int)p->child);
 	drop = *skip < list->count ? *skip : list->count;
 	drop_first(list, drop);
 	*skip -= drop;
@@ -373,8 +411,12 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 			p = (struct place){ 0, 0, p.child + 1 };
 		clear(out);
 	}
-	if (!err)
+	if (!err) { /* a graph that has taken another's place numbers what follows as that one would have */
+		pthread_mutex_lock(&w->lock);
+		w->next_number = in->offset >= w->next_number ? in->offset + 1 : w->next_number;
+		pthread_mutex_unlock(&w->lock);
 		err = renumber(d, w, &out->entries, p.child);
+	}
 	if (err)
 		clear(out);
 	return err;

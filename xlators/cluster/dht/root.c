@@ -4,6 +4,7 @@
 #include "dht.h"
 
 enum { HOME = 0 };
+#define TAKE_BACK_NS 30000000000u /* a subvolume that hangs must not keep all others' changes of the root waiting */
 
 /* ---- one and the same fop at several, at once ---- */
 
@@ -18,6 +19,7 @@ static struct fanout *ask(struct request *rq, struct dht *d, enum fop fop, const
 	for (int i = 0; i < d->x->children && !*err; i++)
 		if (mask >> i & 1)
 			fanout_out(f, i, err);
+	*err = fanout_error(rq, *err);
 	return f;
 }
 
@@ -40,6 +42,16 @@ static void join(struct attr *to, const struct attr *from)
 	latest(&to->ctime, &from->ctime);
 }
 
+/* A brick's directory may have been there before the volume, with another mode. */
+static void compare(struct dht *d, const struct attr *a, const struct attr *b, int child)
+{
+	if ((a->mode == b->mode && a->uid == b->uid && a->gid == b->gid) || atomic_exchange(&d->differ, true))
+		return;
+	log_warning(d->x, NULL,
+		    "owner or mode of the root differ: %o of %u:%u, but %o of %u:%u at %s; chown and chmod make them equal",
+		    a->mode & 07777, a->uid, a->gid, b->mode & 07777, b->uid, b->gid, d->x->child[child]->name);
+}
+
 int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 {
 	cleanup_inode struct inode *root = root_of(d);
@@ -59,13 +71,14 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 		if (mask >> i & 1)
 			out = fanout_out(f, i, &ignored);
 		if (out && any)
+			compare(d, attr, &out->attr, i);
+		if (out && any)
 			join(attr, &out->attr);
 		else if (out)
 			*attr = out->attr;
 		any |= out != NULL;
 	}
-	if (f)
-		fanout_leave(f, NULL);
+	fanout_drop(f);
 	return err;
 }
 
@@ -125,8 +138,7 @@ int dht_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in,
 			sum.frsize = sum.frsize ? sum.frsize : 4096;
 		}
 	}
-	if (f)
-		fanout_leave(f, NULL);
+	fanout_drop(f);
 	out->statfs = sum;
 	return err;
 }
@@ -181,6 +193,7 @@ static void take_back(struct dht *d, int child, struct inode *root, const struct
 
 	request_init(&rq, d->x->graph, 0);
 	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + TAKE_BACK_NS;
 	if (b->acl)
 		err = take_back_acl(&rq, d->x->child[child], root, b);
 	if (b->valid && (!err || err == -ENODATA))
@@ -274,15 +287,15 @@ static int root_setxattr(struct request *rq, struct dht *d, enum fop fop, const 
 
 /* ---- what one can answer for all ---- */
 
-/* The first that can be reached: mode and owner are the same at all. */
-static int root_access(struct request *rq, struct dht *d, const struct access_in *in, struct access_out *out)
+/* The first that can be reached: mode, owner and ACL are the same at all. */
+static int anywhere(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
 {
 	uint64_t mask = present_of(d);
 	int err = -ENOTCONN;
 
-	for (int i = 0; i < d->x->children && err == -ENOTCONN; i++)
+	for (int i = 0; i < d->x->children && unreached(err); i++)
 		if (mask >> i & 1)
-			err = access_on(rq, d->x->child[i], in, out);
+			err = fop_call(rq, d->x->child[i], fop, in, out);
 	return err;
 }
 
@@ -341,7 +354,10 @@ int root_fop(struct request *rq, struct dht *d, enum fop fop, const void *in, vo
 	case FOP_removexattr:
 		return root_setxattr(rq, d, fop, in, ((const struct removexattr_in *)in)->name, out);
 	case FOP_access:
-		return root_access(rq, d, in, out);
+		return anywhere(rq, d, fop, in, out);
+	case FOP_getxattr:
+		return is_acl(((const struct getxattr_in *)in)->name) ? anywhere(rq, d, fop, in, out)
+								      : at_home(rq, d, fop, in, out);
 	case FOP_fsync:
 		return root_fsync(rq, d, in, out);
 	default:
