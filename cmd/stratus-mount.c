@@ -75,6 +75,11 @@ static int check_harmless(const struct volfile *v, struct problem *p)
 						   "%s: the servers' volfile has a volume of type %s, which a mount takes only "
 						   "from a file",
 						   v->path, volume->type);
+		if (!strcmp(volume->type, "mount/fuse") && i + 1 < v->volumes)
+			return problem_set(
+				p, EPERM,
+				"%s: the servers' volfile has a second mount, %s, which a mount takes only from a file",
+				v->path, volume->name);
 		for (size_t o = 0; o < volume->options; o++)
 			for (size_t k = 0; k < sizeof options / sizeof *options; k++)
 				if (!strcmp(volume->option[o].name, options[k]))

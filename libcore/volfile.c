@@ -124,9 +124,18 @@ static int begin_volume(struct parser *p, char **words, int count)
 	return 0;
 }
 
+/* KIND/NAME and nothing else: it becomes the path of a file. */
+static bool is_type(const char *word)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+	size_t kind = strspn(word, fine), name = word[kind] == '/' ? strspn(word + kind + 1, fine) : 0;
+
+	return kind && name && !word[kind + 1 + name];
+}
+
 static int set_type(struct parser *p, char **words, int count)
 {
-	if (count != 2 || !strchr(words[1], '/') || strstr(words[1], "..") || words[1][0] == '/')
+	if (count != 2 || !is_type(words[1]))
 		return bad(p, "\"type\" takes one KIND/NAME, such as storage/posix", NULL);
 	if (p->open->type)
 		return bad(p, "a second \"type\" in volume", p->open->name);
