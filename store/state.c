@@ -300,7 +300,7 @@ int state_decode(const void *bytes, size_t size, struct state *s)
 
 /* ---- changes ---- */
 
-enum { CHANGES_MAX = 64 };
+enum { CHANGES_MAX = 128 };
 
 int changes_encode(const struct store_change *change, size_t count, struct blob *out)
 {
@@ -308,8 +308,12 @@ int changes_encode(const struct store_change *change, size_t count, struct blob 
 	size_t size = 0;
 	FILE *to = open_memstream(&text, &size);
 
-	if (!to)
-		return -ENOMEM;
+	if (!to || count > CHANGES_MAX) { /* who applies it would refuse it */
+		if (to)
+			fclose(to);
+		free(text);
+		return to ? -E2BIG : -ENOMEM;
+	}
 	fprintf(to, "changes %zu\n", count);
 	for (size_t i = 0; i < count; i++)
 		encode_document(to, change[i].key, change[i].version + 1, change[i].value);

@@ -66,8 +66,23 @@ part_names() {
 		getfacl -cnp "$STACK/brick$i" 2>/dev/null | grep -qx 'user:1234:rwx' || fail "brick $i does not have the root's ACL"
 	done
 	setfacl -b "$MNT"
+	chmod 770 "$MNT"
+	chown 0:5555 "$MNT"
+	python3 - "$MNT" <<-'END' || fail "a supplementary group that may use the root does not help"
+	import os, sys
+	os.setgroups([7000, 5555])
+	os.setgid(1002)
+	os.setuid(1001)
+	assert "d1" in os.listdir(sys.argv[1])
+	for i in range(8):
+	    os.mkdir(f"{sys.argv[1]}/by-group{i}")
+	END
 	chmod 755 "$MNT"
 	chown 0:0 "$MNT"
+	# what the bricks' own file systems have there is not of the volume
+	for ((i = 0; i < 4; i++)); do mkdir "$STACK/brick$i/lost+found"; done
+	[ "$(ls "$MNT" | grep -c lost)" = 1 ] || fail "lost+found is listed $(ls "$MNT" | grep -c lost) times"
+	rmdir "$STACK"/brick?/lost+found
 	[ "$(stat -f -c %b "$MNT")" -gt $(($(stat -f -c %b "$STACK") * 3)) ] || fail "the space is not that of all bricks"
 	rm -rf "${MNT:?}"/* "$MNT"/.t*
 	[ "$(stat -c %h "$MNT")" = 2 ] && [ -z "$(ls -A "$MNT")" ] || fail "the root is not empty again: $(ls -A "$MNT")"
