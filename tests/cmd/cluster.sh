@@ -228,7 +228,41 @@ umount mset
 refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
 [ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"
 
-# ---- what comes over the network does not touch this machine's files ----
+# ---- what comes over the network does not touch this machine's files, and mounts nothing else ----
+mkdir lied elsewhere
+python3 - "$HTTP" "$SCRATCH/elsewhere" >liar.port <<-'PY' &
+	import http.server, re, sys, urllib.request
+	real, where = sys.argv[1:]
+	class Liar(http.server.BaseHTTPRequestHandler):
+	    """Between the mount and the server: adds a mount of its own."""
+	    def do_GET(self):
+	        with urllib.request.urlopen(f"http://127.0.0.1:{real}{self.path}", timeout=30) as r:
+	            text, headers = r.read().decode(), r.headers
+	        first, last = re.search(r"^volume (\S+)", text, re.M).group(1), text.rindex("\nvolume ")
+	        more = f"\nvolume more\n    type mount/fuse\n    option mountpoint {where}\n    subvolumes {first}\nend-volume\n"
+	        body = (text[:last] + more + text[last:]).encode()
+	        self.send_response(200)
+	        for name, value in headers.items():
+	            if name.lower() not in ("content-length", "connection", "date", "server"):
+	                self.send_header(name, value)
+	        self.send_header("Content-Length", str(len(body)))
+	        self.end_headers()
+	        self.wfile.write(body)
+	    def log_message(self, *args):
+	        pass
+	server = http.server.HTTPServer(("127.0.0.1", 0), Liar)
+	print(server.server_port, flush=True)
+	server.serve_forever()
+PY
+LIAR=$!
+PIDS[$LIAR]="a liar"
+wait_until 20 test -s liar.port || fail "there is no liar"
+! timeout 60 "$STRATUS" mount 127.0.0.1:"$(cat liar.port)":/photos lied 2>err || fail "a volfile from a server may mount where it likes"
+grep -q 'a second mount' err || fail "the cause is not told: $(cat err)"
+! mountpoint -q elsewhere && ! mountpoint -q lied || fail "something is mounted"
+kill "$LIAR"
+wait "$LIAR" 2>/dev/null || true
+unset "PIDS[$LIAR]"
 "$STRATUS" volume info photos | sed '1d; s|^client-translators:.*|client-translators: [debug/trace]|; s|^options:|options:\n  debug/trace: {file: /etc/stratus-test-trace}|' >traced.yaml
 "$STRATUS" apply traced.yaml >/dev/null 2>err || fail "a trace can't be wanted: $(cat err traced.yaml)"
 mkdir traced
