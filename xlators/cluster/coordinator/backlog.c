@@ -254,6 +254,12 @@ static int finish(struct backlog *b, struct request *rq, struct queued *q, int f
 	return err == -EINPROGRESS ? 0 : err;
 }
 
+/* Its name goes with its directory's healing, and until then the unlink may yet be undone: so it stays on the list. */
+static bool may_come_back(struct backlog *b, struct request *rq, const struct queued *q)
+{
+	return b->fruitless < FRUITLESS && heal_named(&b->c->heal, rq, &q->gfid, b->to);
+}
+
 /* A piece of it; *at is where the next begins, 0: it is done. */
 static int heal_under_token(struct backlog *b, struct request *rq, struct queued *q, uint64_t *at)
 {
@@ -270,7 +276,9 @@ static int heal_under_token(struct backlog *b, struct request *rq, struct queued
 		return err;
 	}
 	*at = 0;
-	if (!err || err == -ENOENT) /* gone: its name goes with its directory's healing */
+	if (err == -ENOENT && may_come_back(b, rq, q))
+		return -EAGAIN;
+	if (!err || err == -ENOENT)
 		err = finish(b, rq, q, from, err);
 	if (!err && b->crawl)
 		err = add_children(b, rq, &q->gfid, from);

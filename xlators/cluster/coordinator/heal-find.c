@@ -385,6 +385,18 @@ bool heal_adrift(struct heal *h, struct request *rq, const struct gfid *gfid, in
 	return links_ask(h, rq, gfid, at, &links) || !links.count;
 }
 
+bool heal_named(struct heal *h, struct request *rq, const struct gfid *gfid, int at)
+{
+	cleanup_links struct links_told links = { 0 };
+	bool named = false;
+
+	if (links_ask(h, rq, gfid, at, &links))
+		return false;
+	for (uint32_t i = 0; i < links.count; i++)
+		named |= !gfid_equal(&links.link[i].parent, &gfid_limbo);
+	return named;
+}
+
 /* Bricks that were started anew may not know what they have: then any other's names show the way. */
 int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t)
 {

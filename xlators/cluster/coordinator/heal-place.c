@@ -241,6 +241,8 @@ static int place(struct pair *p, const char *name, const struct thing *source)
 		if (!err)
 			err = place_found(p, &loc, source);
 	}
+	if (!err && p->made && p->h->cold)
+		return remember_made(p->made, &source->inode->gfid);
 	err = err == -ENOENT ? make(p, &loc, source) : err;
 	if (err == -EEXIST) /* it is there already: where it was, in a directory that went to the limbo as a whole? */
 		err = limbo_dig(p->h, p->rq, p->to, &source->inode->gfid, &loc) ? -EEXIST : 0;

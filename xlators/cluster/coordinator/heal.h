@@ -10,8 +10,9 @@ struct heal {
 	uint8_t secret[REPLICA_SECRET_SIZE];
 	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
 	int arbiter;		    /* member without file data, or -1 */
-	bool look;		    /* change nothing: what would have to be changed is -EUCLEAN */
-	bool logs;		    /* what names stood for is logged at the member before they change: see heal_undo() */
+	bool cold; /* all were started anew: what has another place than it should may have other contents, too */
+	bool look; /* change nothing: what would have to be changed is -EUCLEAN */
+	bool logs; /* what names stood for is logged at the member before they change: see heal_undo() */
 	bool logs_made; /* also where nothing was, and an object is made anew: whoever comes to it before it is whole takes it for what it is not */
 	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
 	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */
@@ -48,6 +49,8 @@ int heal_find(struct heal *, struct request *, const struct gfid *, int from, in
  * there is left alone. 0; -errno only where nothing was learned because a member did not answer. */
 int heal_show(struct heal *, struct request *, struct inode *directory, const char *name, const struct gfid *,
 	      unsigned members);
+/* The member knows it, and names it somewhere else than in the limbo. */
+bool heal_named(struct heal *, struct request *, const struct gfid *, int at);
 /* The member has it, and can't tell under which name: nobody has looked at the directory that names it since the member was started. */
 bool heal_adrift(struct heal *, struct request *, const struct gfid *, int at);
 /* The same, or it is open there and has no name any more. */

@@ -488,8 +488,9 @@ static void run_notes(struct recovery *r, unsigned count, bool cold)
 	r->err = choose_truths(r);
 	c->heal.logs = !MUTANT("no-log");
 	c->heal.logs_made = c->heal.logs && !cold && !MUTANT("keep-half-made");
+	c->heal.cold = cold;
 	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
-	c->heal.logs = c->heal.logs_made = false;
+	c->heal.logs = c->heal.logs_made = c->heal.cold = false;
 }
 
 /* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
