@@ -138,6 +138,16 @@ static bool lacks_source(struct afr *a, const struct view *v, int member, const 
 	return to && (back || object_resolve(a, to, member) != -ENOENT);
 }
 
+/* That it can't be found there was seen without regard to the view: in a later one, what the others did in this one may be undone by now. */
+static int still_in(struct afr *a, const struct view *v, int member)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, v->epoch);
+	pack_u64(&p, 0); /* no change: only whether the member is in that epoch */
+	return afr_verb(a, member, REPLICA_OUTCOME, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL) ? -EVIEW : 0;
+}
+
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)
 {
 	int err = fan_result(f, member)->status;
@@ -149,6 +159,8 @@ static int status_at(struct afr *a, const struct view *v, struct fan *f, int mem
 	/* What has no name any more can't be found by a member that joined since: nothing is lost there, save that it can't get one. */
 	if (err == -ENAMELESS && (n->fop == FOP_link || n->object[0].kind == NOTE_NAME)) /* a directory that is gone */
 		return -ENOENT;
+	if (err == -ENAMELESS && v->state[member] == MEMBER_IN)
+		return still_in(a, v, member);
 	if (err == -EPENDING || err == -ENAMELESS)
 		return 0;
 	if (v->state[member] == MEMBER_BACK && err && err != -EVIEW && err != -ERECOVERING)
