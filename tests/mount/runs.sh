@@ -11,7 +11,7 @@ passed=0 failed=0 skipped=0
 FAILED=() MUST_SAY=
 
 _why_not() { # STATUS OUTPUT
-	if [ "$1" -ne 0 ]; then echo "status $1"; elif ! grep -q -- "$MUST_SAY" "$2"; then echo "it does not say that $MUST_SAY"; fi
+	if [ "$1" -ne 0 ]; then echo "status $1"; elif [ -n "$MUST_SAY" ] && ! grep -q -- "$MUST_SAY" "$2"; then echo "it does not say that $MUST_SAY"; fi
 }
 run_one() {
 	local name=$1 begin=$SECONDS status=0 output why

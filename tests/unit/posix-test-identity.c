@@ -431,14 +431,22 @@ PROPERTY(an_object_that_is_made_again_is_the_new_one)
 	struct setxattr_in xin = { .name = "user.a", .value = { 1, (void *)"1" } };
 	struct create_out out = { 0 };
 	struct setxattr_out xout;
+	struct blob links = { 0 };
 	struct attr a;
 	char value[8];
 	REQUEST(q, 0);
 
 	CHECK_INT(ask_make_file(root, "f", &f, &former), 0);
 	CHECK_INT(ask_drop(root, "f", false), 0);
+	CHECK_INT(brick->type->inode_links(brick, f, &links), 0);
+	CHECK(links.size == 4 && !memcmp(links.bytes, "\0\0\0", 4)); /* it has no name any more */
+	free(links.bytes);
 	in.gfid = f->gfid;
+	q.r.time_ns = 1234567890123456789;
 	CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
+	CHECK_INT(ask_attr(f, NULL, &a), 0);
+	CHECK_INT(a.btime.nsec, 123456789);
+	q.r.time_ns = 0;
 	CHECK(out.inode == f);
 	fop_out_clear(FOP_create, &out);
 	xin.inode = f; /* the former one is open yet */

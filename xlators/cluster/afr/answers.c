@@ -145,7 +145,7 @@ static int still_in(struct afr *a, const struct view *v, int member)
 
 	pack_u64(&p, v->epoch);
 	pack_u64(&p, 0); /* no change: only whether the member is in that epoch */
-	return afr_verb(a, member, REPLICA_OUTCOME, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL) ? -EVIEW : 0;
+	return afr_verb(a, member, REPLICA_OUTCOME, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL);
 }
 
 static int status_at(struct afr *a, const struct view *v, struct fan *f, int member, const struct note *n)

@@ -278,7 +278,9 @@ static void close_left(struct fan *f, struct branch *b)
 		if (!in.file)
 			continue;
 		own_request(f->a, &rq);
+		task_shield(true); /* it may have been cancelled */
 		release_on(&rq, f->a->x->child[b->child], &in, &out);
+		task_shield(false);
 		request_finish(&rq);
 	}
 }

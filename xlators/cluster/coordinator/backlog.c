@@ -6,6 +6,7 @@ enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
 #define SLICE_NS    100000000ull
 #define TELL_NS	    60000000000ull
 #define PATIENCE_NS 5000000000ull
+#define GONE_NS	    10000000000ull
 
 struct queued {
 	struct gfid gfid;
@@ -23,7 +24,9 @@ struct backlog { /* of one member */
 	size_t count, room;
 	unsigned running;
 	uint64_t done, failed;
-	int err; /* that ends all of it */
+	int err;		/* that ends all of it */
+	bool met_gone;		/* in this round: something that is gone at the source, and has its name yet */
+	uint64_t gone_since_ns; /* since when each round has met that; 0: the last has not */
 	bool crawl;
 	struct gfid stuck; /* one that failed in this round, and why */
 	int why;
@@ -254,10 +257,20 @@ static int finish(struct backlog *b, struct request *rq, struct queued *q, int f
 	return err == -EINPROGRESS ? 0 : err;
 }
 
-/* Its name goes with its directory's healing, and until then the unlink may yet be undone: so it stays on the list. */
+/* Its name goes with its directory's healing, and until then the unlink may yet be undone: so it stays on the list. Not for ever: a change is
+ * under way for no longer than its client waits for members. */
 static bool may_come_back(struct backlog *b, struct request *rq, const struct queued *q)
 {
-	return b->fruitless < FRUITLESS && heal_named(&b->c->heal, rq, &q->gfid, b->to);
+	uint64_t now = clock_ns(), since;
+
+	if (!heal_named(&b->c->heal, rq, &q->gfid, b->to))
+		return false;
+	pthread_mutex_lock(&b->lock);
+	b->met_gone = true;
+	b->gone_since_ns = b->gone_since_ns ? b->gone_since_ns : now;
+	since = b->gone_since_ns;
+	pthread_mutex_unlock(&b->lock);
+	return now < since + GONE_NS;
 }
 
 /* A piece of it; *at is where the next begins, 0: it is done. */
@@ -513,6 +526,7 @@ static int heal_member(struct backlog *b)
 		err = fetch(b, &count, &all);
 		if (err || (!count && !all))
 			break;
+		b->met_gone = false;
 		if (all) {
 			err = crawl(b);
 			rest(b, !err);
@@ -521,6 +535,7 @@ static int heal_member(struct backlog *b)
 		}
 		b->done = 0;
 		run_workers(b);
+		b->gone_since_ns = b->met_gone ? b->gone_since_ns : 0;
 		err = b->err;
 		rest(b, b->done);
 	}

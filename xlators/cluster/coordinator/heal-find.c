@@ -385,16 +385,37 @@ bool heal_adrift(struct heal *h, struct request *rq, const struct gfid *gfid, in
 	return links_ask(h, rq, gfid, at, &links) || !links.count;
 }
 
+/* The directory, or one above it. */
+static bool in_limbo(struct heal *h, struct request *rq, const struct gfid *directory, int at)
+{
+	struct gfid up = *directory;
+
+	for (int i = 0; i < WAY_MAX && !gfid_equal(&up, &gfid_root); i++) {
+		cleanup_links struct links_told links = { 0 };
+
+		if (gfid_equal(&up, &gfid_limbo))
+			return true;
+		if (links_ask(h, rq, &up, at, &links) || !links.count)
+			return false;
+		up = links.link[0].parent;
+	}
+	return false;
+}
+
 bool heal_named(struct heal *h, struct request *rq, const struct gfid *gfid, int at)
 {
+	cleanup_thing struct thing t = { 0 };
 	cleanup_links struct links_told links = { 0 };
-	bool named = false;
+	int err = thing_known(h, rq, gfid, at, &t);
 
-	if (links_ask(h, rq, gfid, at, &links))
-		return false;
+	if (err)
+		return err != -ENOENT;
+	if (links_ask(h, rq, gfid, at, &links) || !links.count)
+		return true;
 	for (uint32_t i = 0; i < links.count; i++)
-		named |= !gfid_equal(&links.link[i].parent, &gfid_limbo);
-	return named;
+		if (!in_limbo(h, rq, &links.link[i].parent, at))
+			return true;
+	return false;
 }
 
 /* Bricks that were started anew may not know what they have: then any other's names show the way. */

@@ -49,7 +49,7 @@ int heal_find(struct heal *, struct request *, const struct gfid *, int from, in
  * there is left alone. 0; -errno only where nothing was learned because a member did not answer. */
 int heal_show(struct heal *, struct request *, struct inode *directory, const char *name, const struct gfid *,
 	      unsigned members);
-/* The member knows it, and names it somewhere else than in the limbo. */
+/* The member knows it, and it has a name there that is not in the limbo, nor in a tree that lies there. True if that can't be told. */
 bool heal_named(struct heal *, struct request *, const struct gfid *, int at);
 /* The member has it, and can't tell under which name: nobody has looked at the directory that names it since the member was started. */
 bool heal_adrift(struct heal *, struct request *, const struct gfid *, int at);

@@ -236,7 +236,9 @@ static void close_late(struct xlator *x, int child, int err, const void *result)
 	request_init(&rq, x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = clock_ns() + CLOSE_NS;
+	task_shield(true); /* it was cancelled */
 	release_on(&rq, x->child[child], &in, &done);
+	task_shield(false);
 	request_finish(&rq);
 }
 

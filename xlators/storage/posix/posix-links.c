@@ -101,6 +101,16 @@ static int pack_links(struct xlator *x, const struct hold *h, const struct ident
 	return 0;
 }
 
+static void forget_links(struct identity *id)
+{
+	struct time birth = identity_birth(id);
+	struct gfid gfid;
+
+	identity_gfid(id, &gfid);
+	identity_make(id, &gfid, birth);
+}
+
+/* Nobody takes the last name of an object out of the text when it goes. */
 int posix_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
 {
 	cleanup_hold struct hold h = HOLD_NONE;
@@ -112,6 +122,8 @@ int posix_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
 		err = hold_stat(&h, &st);
 	if (!err)
 		err = identity_read(&h, &identity);
+	if (!err && !st.stx_nlink)
+		forget_links(&identity);
 	return err == -ENODATA ? -EIO : err ? err : pack_links(x, &h, &identity, st.stx_ino, links);
 }
 
@@ -142,15 +154,6 @@ static bool still_named(struct xlator *x, const struct hold *h, struct inode *pa
 
 	return !hold_inode(x, parent, &directory) && !fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) &&
 	       !hold_stat(h, st) && now.st_ino == st->stx_ino;
-}
-
-static void forget_links(struct identity *id)
-{
-	struct time birth = identity_birth(id);
-	struct gfid gfid;
-
-	identity_gfid(id, &gfid);
-	identity_make(id, &gfid, birth);
 }
 
 static bool leads_to(struct xlator *x, const struct identity_link *link, uint64_t ino)
@@ -188,16 +191,19 @@ static void drop_wrong(struct xlator *x, struct identity *id, uint64_t ino)
 static void repair(struct xlator *x, const struct hold *h, struct inode *parent, const char *name)
 {
 	struct link_name here = { &parent->gfid, name };
-	struct identity identity;
+	struct identity identity, before;
 	struct statx st;
 
 	if (!still_named(x, h, parent, name, &st) || identity_read(h, &identity) || is_right(&identity, &st, &here))
 		return;
+	before = identity;
 	if (has_one_name(&st))
 		forget_links(&identity);
 	identity_add(&identity, here.parent, name);
 	if (lists_too_many(&identity, &st))
 		drop_wrong(x, &identity, st.stx_ino);
+	if (identity.size == before.size && !memcmp(identity.bytes, before.bytes, before.size))
+		return; /* what leads elsewhere can't be told now */
 	if (!identity_write(h, &identity, XATTR_REPLACE))
 		atomic_fetch_add(&brick_of(x)->repaired, 1);
 }

@@ -219,7 +219,8 @@ static bool moved_before(struct xlator *x, const struct rename_in *in, const str
 
 struct moving {
 	struct link_name was, is;
-	struct hold moved, other; /* fd < 0: there is none */
+	struct hold moved, other;      /* fd < 0: there is none */
+	bool moved_noted, other_noted; /* before the move */
 };
 
 static void moving_clear(struct moving *m)
@@ -255,22 +256,27 @@ static int note_again(struct xlator *x, struct request *rq, const struct rename_
 /* An object of several names is noted before it moves: then there is room for it, or nothing is done. */
 static int note_early(struct xlator *x, struct moving *m, bool exchange)
 {
-	int err = has_others(&m->moved) ? identity_note(x, &m->moved, &m->was, &m->is) : 0;
+	int err = 0;
 
-	if (err || !exchange || !has_others(&m->other))
-		return err;
-	err = identity_note(x, &m->other, &m->is, &m->was);
-	if (err)
+	m->moved_noted = has_others(&m->moved);
+	if (m->moved_noted)
+		err = identity_note(x, &m->moved, &m->was, &m->is);
+	m->other_noted = !err && exchange && has_others(&m->other);
+	if (m->other_noted)
+		err = identity_note(x, &m->other, &m->is, &m->was);
+	if (err && m->other_noted && m->moved_noted)
 		identity_note(x, &m->moved, &m->is, &m->was);
 	return err;
 }
 
-static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m, bool exchange, bool victim_out)
+static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m, bool victim_out)
 {
-	if (has_others(&m->moved))
+	if (m->moved_noted)
 		identity_change(x, rq, &m->moved, &m->is, &m->was);
-	if (exchange ? has_others(&m->other) : victim_out)
-		identity_change(x, rq, &m->other, exchange ? &m->was : NULL, &m->is);
+	if (m->other_noted)
+		identity_change(x, rq, &m->other, &m->was, &m->is);
+	if (victim_out)
+		identity_change(x, rq, &m->other, NULL, &m->is);
 }
 
 static int move_and_note(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
@@ -287,7 +293,7 @@ static int move_and_note(struct xlator *x, struct request *rq, const struct rena
 	if (!err && changes)
 		note_move(x, rq, m, exchange);
 	if (err && changes)
-		take_back_notes(x, rq, m, exchange, victim_out);
+		take_back_notes(x, rq, m, victim_out);
 	return err;
 }
 
@@ -342,14 +348,16 @@ static int add_name(struct request *rq, struct xlator *x, const struct link_in *
 	struct link_name added = { &in->loc.parent->gfid, in->loc.name };
 	cleanup_names struct names_locked locked = { NULL, NULL };
 	int err;
+	bool made;
 
 	names_lock(&locked, brick_of(x), &added, NULL);
 	err = result(linkat(object->fd, "", parent->fd, in->loc.name, AT_EMPTY_PATH));
+	made = !err;
 	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
 		err = 0; /* by the first try, which may have ended before its note */
 	if (!err)
 		err = identity_note(x, object, NULL, &added);
-	if (err == -ENOSPC)
+	if (err && made)
 		unlinkat(parent->fd, in->loc.name, 0);
 	return err;
 }

@@ -153,7 +153,8 @@ static int alive(struct xlator *x, struct inode *inode)
 }
 
 /* If the gfid's former object is gone (this one was restored from a copy, say), the inode now means this one. */
-static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st)
+static int object_replace(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st,
+			  struct time birth)
 {
 	struct descriptor *former;
 	struct kernel_handle handle;
@@ -171,12 +172,15 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	descriptor_unref(former);
 	atomic_store(&o->ino, st->stx_ino);
 	atomic_store(&o->seen, 0);
+	atomic_store(&o->birth, time_ns(birth));
+	time_forget(x, o);
 	acl_changed(o);
 	object_index(brick_of(x), o);
 	return 0;
 }
 
-static int object_confirm(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st)
+static int object_confirm(struct xlator *x, struct inode *inode, struct object *o, const struct hold *h, const struct statx *st,
+			  struct time birth)
 {
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	int err;
@@ -184,7 +188,7 @@ static int object_confirm(struct xlator *x, struct inode *inode, struct object *
 	if (object_same(o, h))
 		return 0;
 	pthread_mutex_lock(&one_at_a_time);
-	err = object_same(o, h) ? 0 : object_replace(x, inode, o, h, st);
+	err = object_same(o, h) ? 0 : object_replace(x, inode, o, h, st, birth);
 	pthread_mutex_unlock(&one_at_a_time);
 	return err;
 }
@@ -209,7 +213,7 @@ static int object_bind(struct xlator *x, struct inode *inode, const struct hold 
 			return err;
 		o = object_of(x, inode);
 	}
-	return object_confirm(x, inode, o, h, st);
+	return object_confirm(x, inode, o, h, st, birth);
 }
 
 int object_attach(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth,

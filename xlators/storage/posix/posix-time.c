@@ -41,6 +41,13 @@ int time_birth(struct request *rq, const struct hold *made)
 	return rq->time_ns ? result(utimensat(made->fd, "", both, AT_EMPTY_PATH)) : 0;
 }
 
+void time_forget(struct xlator *x, struct object *o)
+{
+	pthread_mutex_lock(time_mutex(brick_of(x), o));
+	o->changed = (struct change_time){ 0 };
+	pthread_mutex_unlock(time_mutex(brick_of(x), o));
+}
+
 int time_be_born(struct request *rq, struct xlator *x, struct inode *inode, const struct hold *h)
 {
 	struct time birth = time_of_ns(rq->time_ns);

@@ -283,6 +283,7 @@ int acl_inherit(struct acl *, mode_t *mode);
 /* After a change of the object: its mtime. */
 int time_bring(struct request *, struct xlator *, struct inode *, const struct hold *);
 int time_bring_file(struct request *, struct xlator *, struct file *);
+void time_forget(struct xlator *, struct object *); /* another object has its place: of that no change is known */
 int time_be_born(struct request *, struct xlator *, struct inode *,
 		 const struct hold *);				   /* the request's time is that of birth */
 int time_birth(struct request *, const struct hold *made);	   /* atime and mtime of a new object */
