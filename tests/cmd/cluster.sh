@@ -260,9 +260,11 @@ wait_until 20 test -s liar.port || fail "there is no liar"
 ! timeout 60 "$STRATUS" mount 127.0.0.1:"$(cat liar.port)":/photos lied 2>err || fail "a volfile from a server may mount where it likes"
 grep -q 'a second mount' err || fail "the cause is not told: $(cat err)"
 ! mountpoint -q elsewhere && ! mountpoint -q lied || fail "something is mounted"
-kill "$LIAR"
-wait "$LIAR" 2>/dev/null || true
+kill "$LIAR" || fail "the liar ended by itself"
+status=0
+wait "$LIAR" || status=$?
 unset "PIDS[$LIAR]"
+[ "$status" = 143 ] || fail "the liar ended with status $status"
 "$STRATUS" volume info photos | sed '1d; s|^client-translators:.*|client-translators: [debug/trace]|; s|^options:|options:\n  debug/trace: {file: /etc/stratus-test-trace}|' >traced.yaml
 "$STRATUS" apply traced.yaml >/dev/null 2>err || fail "a trace can't be wanted: $(cat err traced.yaml)"
 mkdir traced

@@ -43,6 +43,12 @@ def read_file(name):
         return f.read()
 
 
+def become_other(groups=()):
+    os.setgroups(list(groups))
+    os.setgid(1002)
+    os.setuid(1001)
+
+
 def in_child(fn):
     """Runs fn in a process of its own; what it returns must be true."""
     pid = os.fork()
@@ -246,9 +252,7 @@ class Attributes(Case):
         os.chmod("f", 0o6777)
 
         def write_as_other():
-            os.setgroups([])
-            os.setgid(1002)
-            os.setuid(1001)
+            become_other()
             fd = os.open("f", os.O_WRONLY)
             return os.write(fd, b"2") == 1
 
@@ -262,9 +266,7 @@ class Attributes(Case):
         os.chmod(".", 0o755)
 
         def read_as(groups):
-            os.setgroups(groups)
-            os.setgid(1002)
-            os.setuid(1001)
+            become_other(groups)
             try:
                 return read_file("f") == b"1"
             except PermissionError:
@@ -278,9 +280,7 @@ class Attributes(Case):
         os.chmod(".", 0o770)
 
         def change_as(groups):
-            os.setgroups(groups)
-            os.setgid(1002)
-            os.setuid(1001)
+            become_other(groups)
             try:
                 os.mkdir("d")
                 write_file("f", b"1")
@@ -301,9 +301,7 @@ class Attributes(Case):
         os.chmod("f", 0o600)
 
         def as_other():
-            os.setgroups([])
-            os.setgid(1002)
-            os.setuid(1001)
+            become_other()
             return os.access("f", os.F_OK) and not os.access("f", os.R_OK)
 
         self.assertTrue(ended_well(in_child(as_other)))
@@ -313,9 +311,7 @@ class Attributes(Case):
         os.chmod("run", 0o711)
 
         def as_other():
-            os.setgroups([])
-            os.setgid(1002)
-            os.setuid(1001)
+            become_other()
             return subprocess.run(["./run"]).returncode == 0
 
         self.assertTrue(ended_well(in_child(as_other)))

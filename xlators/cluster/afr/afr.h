@@ -147,6 +147,7 @@ void afr_detach(struct afr *);
 int afr_spawn(struct afr *, task_fn *, void *arg);
 /* Starts a task of which there is one at a time, with `a` as argument. *running, which a->lock guards, tells of it; the task sets it to false in the end.
  * -EALREADY: it runs; else it can't be started, and *running is false. */
+bool afr_stops(struct afr *); /* its graph ends: nothing is waited for any more */
 int afr_spawn_single(struct afr *a, bool *running, task_fn *);
 /* For what nobody asked for: as nobody in particular, within member-timeout. */
 void own_request(struct afr *, struct request *);

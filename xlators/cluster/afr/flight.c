@@ -149,23 +149,13 @@ static bool known_as_failed(struct abandoned *b)
 	return good == mask;
 }
 
-static bool stopping(struct afr *a)
-{
-	bool yes;
-
-	pthread_mutex_lock(&a->lock);
-	yes = a->stopping;
-	pthread_mutex_unlock(&a->lock);
-	return yes;
-}
-
 static void abandon_task(void *arg)
 {
 	struct abandoned *b = arg;
 	struct afr *a = b->a;
 	struct view v;
 
-	while (!known_as_failed(b) && !stopping(a)) {
+	while (!known_as_failed(b) && !afr_stops(a)) {
 		task_sleep_ms(AGAIN_MS);
 		afr_view(a, clock_ns() + VIEW_NS, &v);
 	}

@@ -249,7 +249,7 @@ static bool fetch(struct afr *a, struct view *v)
 	return f.found;
 }
 
-static bool ends(struct afr *a)
+bool afr_stops(struct afr *a)
 {
 	bool yes;
 
@@ -303,7 +303,7 @@ int afr_view(struct afr *a, uint64_t deadline, struct view *v)
 		if (clock_ns() >= deadline)
 			err = -EIO;
 		else
-			err = ends(a) ? -ENOTCONN : task_sleep_ms(pause);
+			err = afr_stops(a) ? -ENOTCONN : task_sleep_ms(pause);
 		pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
 	}
 	task_unlock(&a->refreshing);

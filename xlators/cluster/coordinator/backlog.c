@@ -6,7 +6,7 @@ enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
 #define SLICE_NS    100000000ull
 #define TELL_NS	    60000000000ull
 #define PATIENCE_NS 5000000000ull
-#define GONE_NS	    10000000000ull
+#define GONE_NS	    60000000000ull /* more than a client waits for members (cluster/afr, max-wait) */
 
 struct queued {
 	struct gfid gfid;
@@ -257,8 +257,8 @@ static int finish(struct backlog *b, struct request *rq, struct queued *q, int f
 	return err == -EINPROGRESS ? 0 : err;
 }
 
-/* Its name goes with its directory's healing, and until then the unlink may yet be undone: so it stays on the list. Not for ever: a change is
- * under way for no longer than its client waits for members. */
+/* Its name goes with its directory's healing, and until then the unlink may yet be undone: so it stays on the list. Not for ever: no
+ * change is under way for longer than its client waits for members. */
 static bool may_come_back(struct backlog *b, struct request *rq, const struct queued *q)
 {
 	uint64_t now = clock_ns(), since;
