@@ -552,7 +552,7 @@ static bool may_be_copied(const struct operation *copy, unsigned block, uint64_t
 		return is_copied_to(&copy->from);
 	for (unsigned i = 0; operation_at(i); i++)
 		if (between(operation_at(i), w, copy, at))
-			return false;
+			return is_copied_to(&copy->from); /* it may have come back */
 	return true;
 }
 

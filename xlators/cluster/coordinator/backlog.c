@@ -455,14 +455,26 @@ static int purge(struct backlog *b)
 	return err;
 }
 
+/* 0: all have answered with success. -EINPROGRESS: not yet. */
+static int syncs_done(const struct fanout *f, unsigned members)
+{
+	int err = 0, one;
+
+	for (unsigned left = members; left && (!err || err == -EINPROGRESS); left &= left - 1) {
+		fanout_out(f, __builtin_ctz(left), &one);
+		err = one ? one : err;
+	}
+	return err;
+}
+
 /* A slow disk must not hold up who stops the coordinator. */
-static int await_sync(struct backlog *b, struct fanout *f, uint64_t deadline)
+static int await_syncs(struct backlog *b, struct fanout *f, unsigned members, uint64_t deadline)
 {
 	int err = -EINPROGRESS;
 
 	while (err == -EINPROGRESS && clock_ns() < deadline && !atomic_load(&b->c->stopping)) {
-		fanout_wait(f, 1, clock_ns() + SLICE_NS);
-		fanout_out(f, b->to, &err);
+		fanout_wait(f, __builtin_popcount(members), clock_ns() + SLICE_NS);
+		err = syncs_done(f, members);
 	}
 	if (err == -EINPROGRESS) {
 		fanout_cancel(f);
@@ -472,9 +484,11 @@ static int await_sync(struct backlog *b, struct fanout *f, uint64_t deadline)
 	return err;
 }
 
-/* What healing wrote was fsynced elsewhere long ago: once the member is IN, it may be the one that all others are made equal to. */
+/* What healing wrote was fsynced elsewhere long ago: once the member is IN, it may be the one that all others are made equal to. And what
+ * healing found there already is in no index of the member's own: so those that have it in theirs must not lose it either. */
 static int make_durable(struct backlog *b)
 {
+	unsigned members = 1u << b->to | view_mask(&b->view, MEMBER_IN);
 	struct heal *h = &b->c->heal;
 	struct replica_in in = { 0 };
 	struct fanout *f = NULL;
@@ -485,9 +499,9 @@ static int make_durable(struct backlog *b)
 	if (!err)
 		err = heal_verb_in(h, REPLICA_SYNC, NULL, NULL, &in);
 	if (!err)
-		f = fanout_start(&rq, b->c->x, FOP_replica, &in, 1ull << b->to);
+		f = fanout_start(&rq, b->c->x, FOP_replica, &in, members);
 	if (f)
-		err = await_sync(b, f, rq.deadline_ns);
+		err = await_syncs(b, f, members, rq.deadline_ns);
 	else if (!err)
 		err = -ENOMEM;
 	free(in.data.bytes);
