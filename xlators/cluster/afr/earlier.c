@@ -106,7 +106,7 @@ static int take(struct changing *c, const struct view *v, uint64_t value, bool *
 	}
 }
 
-/* An append gets another place, for the file may end elsewhere by now. */
+/* It is not done. An append gets another place, for the file may end elsewhere by now. */
 static int send_again(struct changing *c, enum note_outcome outcome)
 {
 	if (outcome == OUTCOME_NONE && c->append)
@@ -114,13 +114,14 @@ static int send_again(struct changing *c, enum note_outcome outcome)
 	c->in_doubt |= outcome == OUTCOME_NONE; /* of this try or of one before */
 	c->sent = 0;
 	c->time = clock_wall_ns();
+	/* A member may have done it in the earlier view, and shown it to who waits now; and others may do something before it is done again. */
+	if (!MUTANT("keep-seen"))
+		spans_undone(c->a, c->plan.spanned, c->plan.spans);
 	if (!c->append)
 		return 0;
 	flight_end(c->a, c->flight);
 	free(c->flight);
 	c->flight = NULL;
-	spans_undone(c->a, c->plan.spanned,
-		     c->plan.spans); /* a member may have done it in the earlier view, and shown it to who waits now */
 	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, false);
 	return 0;
 }

@@ -379,6 +379,20 @@ static int note_removed(struct request *rq, struct xlator *x, const struct loc *
 	return err < 0 ? err : 0;
 }
 
+/* At a member that is IN it is a recovery that makes something, and till it has ended nobody gets to see, or changes, what may not be whole. */
+static int made_by_heal(struct member *m, const struct note *n)
+{
+	for (unsigned i = 0; i < n->objects; i++) {
+		if (n->object[i].kind != NOTE_NEW)
+			continue;
+		gfid_set_remove(&m->dead, &n->object[i].gfid);
+		if (member_state(m) == MEMBER_IN && !MUTANT("show-half-made") &&
+		    gfid_set_add(&m->half_made, &n->object[i].gfid) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* With the lock held. What the coordinator mends is under way as any change is: a new view waits for it, and then no more begins. */
 static int heal_begins(struct member *m, const struct replica_stamp *stamp, const struct note *n, unsigned *parity)
 {
@@ -387,11 +401,10 @@ static int heal_begins(struct member *m, const struct replica_stamp *stamp, cons
 	if (err || !n->objects)
 		return err;
 	err = m->frozen ? -EVIEW : touch(m, n);
+	if (!err)
+		err = made_by_heal(m, n);
 	if (err)
 		return err;
-	for (unsigned i = 0; i < n->objects; i++)
-		if (n->object[i].kind == NOTE_NEW)
-			gfid_set_remove(&m->dead, &n->object[i].gfid);
 	*parity = m->index.generation & 1;
 	m->running[*parity]++;
 	return 0;
@@ -539,6 +552,14 @@ static struct kept_note *foreign(struct member *m, const struct request *rq, con
 	return k;
 }
 
+static bool any_half_made(struct member *m, const struct seen *seen, unsigned count)
+{
+	for (unsigned i = 0; i < count && m->half_made.count; i++)
+		if (gfid_set_has(&m->half_made, seen[i].gfid))
+			return true;
+	return false;
+}
+
 /* Attributes of entries that are being changed are left out: the caller looks them up, and waits there. */
 static void drop_unsettled(struct member *m, const struct request *rq, struct dirents *d)
 {
@@ -547,7 +568,7 @@ static void drop_unsettled(struct member *m, const struct request *rq, struct di
 	for (uint32_t i = 0; i < d->count; i++) {
 		struct dirent_plus *e = &d->entry[i];
 
-		if (!e->inode || !note_on(m, &e->inode->gfid, NULL, s))
+		if (!e->inode || (!note_on(m, &e->inode->gfid, NULL, s) && !gfid_set_has(&m->half_made, &e->inode->gfid)))
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL;
@@ -570,6 +591,15 @@ static int wait_settled(struct member *m, struct kept_note *k, struct inode *ino
 	}
 	err = atomic_load(&m->noted) ? task_cond_wait(&m->event, &m->lock, clock_ns() + SETTLE_ASK_NS) : 0;
 	return err == -ECANCELED ? err : -EAGAIN;
+}
+
+/* The same for what a recovery is making. */
+static int wait_recovered(struct member *m, uint64_t until)
+{
+	if (clock_ns() >= until)
+		return -EVIEW;
+	m->waits++;
+	return task_cond_wait(&m->event, &m->lock, clock_ns() + SETTLE_ASK_NS) == -ECANCELED ? -ECANCELED : -EAGAIN;
 }
 
 /* Hides the directory in which the coordinator keeps what it moves out of the way. */
@@ -609,8 +639,12 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	err = knows ? 0 : member_serves(locked, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
 	for (unsigned i = 0; i < count && !err; i++)
 		err = member_dead(m, seen[i].gfid) ? -ESTALE : knows && note_recovering(m, seen[i].gfid) ? -ERECOVERING : 0;
-	if (err || knows || !atomic_load(&m->noted))
+	if (err || knows)
 		return err;
+	if (any_half_made(m, seen, count))
+		return wait_recovered(m, until);
+	if (!atomic_load(&m->noted))
+		return 0;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);
 	if (k) {
 		cleanup_inode struct inode *inode = inode_find(m->x->inodes, seen[0].gfid);

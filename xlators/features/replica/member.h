@@ -169,6 +169,8 @@ struct member {
 	/* Removed by healing while somebody may have them open: what happened to them elsewhere did not happen here. */
 	struct gfid_set dead;
 	size_t dead_at; /* where the sweep goes on */
+	/* Made by a recovery that has not ended: they may lack their contents yet. Known in the view that made them, and those that follow it. */
+	struct gfid_set half_made;
 	uint32_t suspects, reason[REPLICAS_MAX];
 	struct index index;
 	unsigned tasks; /* of ours: stop waits for them */

@@ -200,6 +200,7 @@ static void replica_finish(struct xlator *x)
 	gfid_set_free(&m->healed);
 	gfid_set_free(&m->staged_pending);
 	gfid_set_free(&m->dead);
+	gfid_set_free(&m->half_made);
 	gfid_set_free(&m->follows);
 	gfid_set_free(&m->unhealed);
 	index_close(&m->index);

@@ -189,7 +189,7 @@ bool note_blocks(struct member *m, const struct gfid *g)
 
 	while (k && (k->resolved || !(k->recovering || k->orphan) || !touches(&k->note, g, NULL)))
 		k = *next_in(k, bucket);
-	return k;
+	return k || gfid_set_has(&m->half_made, g);
 }
 
 bool note_recovering(struct member *m, const struct gfid *g)
@@ -199,7 +199,7 @@ bool note_recovering(struct member *m, const struct gfid *g)
 
 	while (k && (!k->recovering || !touches(&k->note, g, NULL)))
 		k = *next_in(k, bucket);
-	return k;
+	return k || gfid_set_has(&m->half_made, g);
 }
 
 unsigned orphans(const struct member *m)

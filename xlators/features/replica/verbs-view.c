@@ -120,6 +120,15 @@ static void take_pending(struct member *m, enum member_state before)
 	gfid_set_free(&m->staged_pending);
 }
 
+/* Unless something is being recovered yet. */
+static void forget_half_made(struct member *m)
+{
+	for (const struct kept_note *k = m->notes; k && m->half_made.count; k = k->all_next)
+		if (k->recovering)
+			return;
+	gfid_set_free(&m->half_made);
+}
+
 /* All that is not resolved must be recovered; at a member that is BACK it is pending, too. A process that takes part for the first time (`new`)
  * does not know what the one before it had done. */
 static int take_notes(struct member *m, bool new)
@@ -182,6 +191,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
+		forget_half_made(m);
 		if (!m->since && member_state(m) == MEMBER_IN &&
 		    epoch > 1) /* it comes from a cold start: else it would be BACK */
 			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;
@@ -213,6 +223,7 @@ int verb_distrust(struct asked *a, uint64_t epoch)
 
 int verb_resolve(struct asked *a, uint64_t epoch)
 {
+	bool resolved = false;
 	int err = 0;
 
 	pthread_mutex_lock(&a->m->lock);
@@ -233,11 +244,13 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 		k->note.value = n.value;
 		if (!n.resolved) /* only what became of it here, while it is being recovered */
 			continue;
-		k->resolved = true;
+		k->resolved = resolved = true;
 		k->recovering = k->orphan = false;
 		if (!a->m->frozen && (n.sequence <= s->settled || session_is_nobody(n.session)))
 			note_remove(a->m, k);
 	}
+	if (resolved)
+		forget_half_made(a->m);
 	task_cond_broadcast(&a->m->event);
 	pthread_mutex_unlock(&a->m->lock);
 	return err;
