@@ -116,6 +116,53 @@ static long unlink_small(long count)
 	return count;
 }
 
+enum { FILES_IN_SMALL = 10 };
+
+static long make_directories(long count)
+{
+	char name[64];
+
+	for (long i = 0; i < count; i++) {
+		snprintf(name, sizeof name, "d%06ld", i);
+		if (mkdir(name, 0755))
+			err(1, "mkdir %s", name);
+	}
+	return count;
+}
+
+static long fill_directories(long count)
+{
+	char name[64];
+
+	for (long i = 0; i < count * FILES_IN_SMALL; i++) {
+		snprintf(name, sizeof name, "d%06ld/f%ld", i / FILES_IN_SMALL, i % FILES_IN_SMALL);
+		make_file(name, block, 0);
+	}
+	return count;
+}
+
+/* As `ls -l` does it: each name, and the attributes of each. */
+static long list_directories(long count)
+{
+	struct dirent *e;
+	struct stat st;
+	char name[64];
+
+	for (long i = 0; i < count; i++) {
+		DIR *d;
+
+		snprintf(name, sizeof name, "d%06ld", i);
+		d = opendir(name);
+		if (!d)
+			err(1, "opendir %s", name);
+		while ((e = readdir(d)))
+			if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+				err(1, "stat %s/%s", name, e->d_name);
+		closedir(d);
+	}
+	return count;
+}
+
 static long stat_small(long count)
 {
 	struct stat st;
@@ -420,6 +467,9 @@ static const struct {
 	{ "unlink", unlink_small },
 	{ "stat", stat_small },
 	{ "make-flat", make_flat },
+	{ "mkdir", make_directories },
+	{ "fill", fill_directories },
+	{ "list", list_directories },
 	{ "make-big", make_big },
 	{ "forget-big", forget_big },
 	{ "random-read", random_read },
