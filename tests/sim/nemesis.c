@@ -366,7 +366,8 @@ static void fault_run(void *arg)
 
 /* ---- which and when ---- */
 
-/* In bad weather the coordinator may be about to leave out a member that is well: then another's disk is one too many. */
+/* In bad weather the coordinator may be about to leave out a member that is well: then another's disk is one too many. And it may not have
+ * noticed that one was started anew: of two the other must not lose its power then. */
 static bool is_calm(void)
 {
 	return !weather.lost && !weather.late && sim_now() - nemesis.storm_ns > NOTICE_S * S;
@@ -382,7 +383,7 @@ static bool possible(enum fault f, bool clean)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
 		return false;
-	if (f == FAULT_REPLACE && !is_calm())
+	if ((f == FAULT_REPLACE || (faults[f].loses && plan.members - plan.arbiter == 2)) && !is_calm())
 		return false;
 	return !faults[f].brick || clean || plan.wild;
 }
