@@ -280,6 +280,7 @@ basics      4  1
 basics      2  3
 basics      2  2
 two-mounts  4  1
+large-directory 4 1
 programs    4  1  git sqlite rsync two_mounts
 programs    2  3  git
 fsx         4  1  FSX_OPS=2000
