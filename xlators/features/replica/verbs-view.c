@@ -223,7 +223,6 @@ int verb_distrust(struct asked *a, uint64_t epoch)
 
 int verb_resolve(struct asked *a, uint64_t epoch)
 {
-	bool resolved = false;
 	int err = 0;
 
 	pthread_mutex_lock(&a->m->lock);
@@ -244,12 +243,12 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 		k->note.value = n.value;
 		if (!n.resolved) /* only what became of it here, while it is being recovered */
 			continue;
-		k->resolved = resolved = true;
+		k->resolved = true;
 		k->recovering = k->orphan = false;
 		if (!a->m->frozen && (n.sequence <= s->settled || session_is_nobody(n.session)))
 			note_remove(a->m, k);
 	}
-	if (resolved)
+	if (!err)
 		forget_half_made(a->m);
 	task_cond_broadcast(&a->m->event);
 	pthread_mutex_unlock(&a->m->lock);
