@@ -61,12 +61,33 @@ int answers_same_error(const struct view *v, struct fan *f)
 	return err;
 }
 
-static enum outcome weigh(const struct view *v, struct fan *f, const struct answers *s)
+/* Members that copied, but not alike: what they copied from differs, after a power cut of all that took some of it. */
+static bool copies_differ(const struct view *v, struct fan *f, const struct note *n, unsigned done)
+{
+	const struct member_result *first = NULL;
+
+	for (int i = 0; n->fop == FOP_copy_range && i < v->members; i++) {
+		const struct member_result *r = fan_result(f, i);
+
+		if (!(done >> i & 1) || v->state[i] != MEMBER_IN || r->status)
+			continue;
+		if (first && r->out.copy_range.copied != first->out.copy_range.copied)
+			return true;
+		first = r;
+	}
+	return false;
+}
+
+static enum outcome weigh(const struct view *v, struct fan *f, const struct note *n, struct answers *s)
 {
 	unsigned bad = s->suspect | s->full;
 
 	if (s->view || s->soon)
 		return AGAIN;
+	if (!bad && !s->other && copies_differ(v, f, n, s->done)) {
+		s->first = -EIO;
+		return DIFFER;
+	}
 	if (!bad && !s->other)
 		return s->done ? DONE : ALIKE;
 	if (MUTANT("done-by-one") && s->done)
@@ -219,5 +240,5 @@ enum outcome answers_judge(struct afr *a, const struct view *v, struct fan *f, c
 	for (int i = 0; i < v->members; i++)
 		if (v->state[i] == MEMBER_BACK)
 			sort_back(a, v, f, i, n, s);
-	return weigh(v, f, s);
+	return weigh(v, f, n, s);
 }
