@@ -114,6 +114,83 @@ check("removed elsewhere", f.read(), "still here")
 f.close()
 END
 
+# What was listed a moment ago is used again, by who lists it again or rewinds, but only if it is still so, and for those who may list it.
+mkdir "$MNT/often"
+chmod 755 "$MNT/often"
+python3 - "$MNT/often" "$SCRATCH/other/often" "$((ROUNDS / 5))" "$SEED" <<'END' || fail "a listing is not what is there (SEED=$SEED)"
+import os, random, stat, sys
+A, B, ROUNDS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+chance = random.Random(int(sys.argv[4]))
+there = {}  # name -> (mode, size)
+
+def write(root, name, size):
+    with open(f"{root}/{name}", "wb") as f:
+        f.write(bytes(size))
+    there[name] = (there.get(name, (0o644,))[0], size)
+
+def change(root, number):
+    name, other = chance.choice(sorted(there)), f"new{number}"
+    what = chance.choice(["make", "write", "remove", "move", "replace", "mode"])
+    if what in ("make", "write"):
+        write(root, other if what == "make" else name, number)
+    elif what == "remove":
+        os.unlink(f"{root}/{name}")
+        del there[name]
+    elif what in ("move", "replace"):
+        other = other if what == "move" else chance.choice(sorted(set(there) - {name}))
+        os.rename(f"{root}/{name}", f"{root}/{other}")
+        there[other] = there.pop(name)
+    else:
+        os.chmod(f"{root}/{name}", 0o600)
+        there[name] = (0o600, there[name][1])
+    return f"{what} {name} {other} in {root}"
+
+def check(where, names, said):
+    if sorted(names) != sorted(there):
+        sys.exit(f"{where} after {said}: {set(names) ^ set(there)} differ, {len(names)} names")
+
+def look(root, fd, said):
+    check(f"rewound {root}", os.listdir(fd), said)
+    with os.scandir(root) as entries:
+        seen = {e.name: os.lstat(e.path) for e in entries}
+    check(root, seen, said)
+    for name, s in seen.items():
+        if (stat.S_IMODE(s.st_mode), s.st_size) != there[name]:
+            sys.exit(f"{root}/{name} after {said}: {s}")
+
+def refused(root):  # to an ordinary user
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            os.listdir(root)
+        except PermissionError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+os.umask(0o022)
+for i in range(700):
+    write(A, f"f{i}", 0)
+fds = {root: os.open(root, os.O_RDONLY) for root in (A, B)}
+said = "nothing"
+for number in range(ROUNDS):
+    for root in (A, B) if chance.random() < 0.5 else (A, A, A):
+        look(root, fds[root], said)
+    said = change(chance.choice((A, B)), number)
+    look(A, fds[A], said)
+for mode in (0o711, 0o755, 0o700, 0o755):
+    look(A, fds[A], said)
+    os.chmod(B, mode)
+    if refused(A) != (mode != 0o755):
+        sys.exit(f"with mode {mode:o} a user is {'refused' if mode == 0o755 else 'served'}")
+END
+again=$(facts "$MNT" | sed -n 's/^ *listings used again: //p')
+say "listings used again: $again"
+[ "$REPLICA" = 1 ] || [ "$SPREAD" != 1 ] || [ "$again" -gt 0 ] || fail "no listing is used again"
+
 # What one may believe without asking, it does not believe any more when the other has changed it.
 mkdir "$MNT/random" "$SCRATCH/model"
 chmod 755 "$MNT/random" "$SCRATCH/model"

@@ -12,7 +12,7 @@
  * everybody may. */
 #include "fuse-internal.h"
 
-enum { SEARCH_BITS = 0111, BELIEVE_MOST_MS = 2000 };
+enum { SEARCH_BITS = 0111, BELIEVE_MOST_MS = 2000, TELL_AGAIN_MS = 400 };
 #define ON_ITS_WAY_NS 2000000000ul /* an answer is taken in within that time */
 
 uint64_t ask_moment(const struct ask *a)
@@ -123,6 +123,17 @@ void believe_listed(struct ask *a, struct fuse_entry_out *out, struct inode *ino
 	struct node_state *s = learn(a, inode, attr, since);
 	believe_attributes(a, out, inode, attr, s, since);
 	tell(&out->entry_valid, &out->entry_valid_nsec, ms);
+}
+
+bool believe_worth(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	const struct node_state *s = node_state(a->mount, inode);
+	if (!s || S_ISDIR(attr->mode) || attr->nlink != 1)
+		return false;
+	bool told = atomic_load(&s->told) && atomic_load(&s->told_count) == atomic_load(&a->mount->disbelieved);
+	if (told && atomic_load(&inode->nlookup) > 0 && clock_ns() < atomic_load(&s->told_ns) + TELL_AGAIN_MS * 1000000ul)
+		return false;
+	return believed(a, inode, BELIEVE_ATTR, since);
 }
 
 /* What may take a round trip comes first: what is to be believed is told at once when it is known to hold. */

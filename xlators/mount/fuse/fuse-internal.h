@@ -51,16 +51,39 @@ struct device {
 	atomic_ulong reads, empty_reads; /* written by the loop only */
 };
 
+/* What was fetched of a directory, batch by batch in the brick's order. */
+struct batch {
+	struct dirents entries;
+	uint64_t cookie;    /* of the brick, where it begins */
+	uint64_t since;	    /* moment at which it was asked for */
+	bool without_nodes; /* it was given away, and holds no references any more */
+};
+struct listing {
+	struct batch *batch;
+	unsigned batches;
+	uint32_t entries;  /* of all batches */
+	uint64_t begun_ns; /* when the first was asked for */
+	bool whole;	   /* from the start to the end, and each batch asked for at a known moment */
+	bool untold;	   /* the kernel has heard of names without what they stand for */
+	bool again;	   /* it is not read for the first time */
+};
+
 /* An open file or directory as the kernel knows it (fh). */
 struct handle {
 	struct file *file;
 	struct handle *next, *prev; /* in the mount's list */
 	struct task_lock lock;	    /* directories: guards what follows */
-	struct dirents listing;	    /* entries that are fetched but not yet given away, from [at] on */
+	struct listing listing;
+	unsigned batch; /* not yet given away: from entry [at] of this one on */
 	uint32_t at;
-	uint64_t cookie; /* of the brick, where [at] begins */
-	uint64_t since;	 /* moment at which it was asked for */
-	bool listed;
+	uint64_t cookie; /* of the brick, where that begins */
+};
+
+/* Whole listings that nobody reads now, the oldest first: see fuse-dir.c. */
+enum { KEPT_LISTINGS = 8 };
+struct kept_listing {
+	struct gfid directory;
+	struct listing listing;
 };
 
 enum { BUCKETS = 256 };
@@ -96,6 +119,10 @@ struct mount {
 	struct bucket bucket[BUCKETS];
 	pthread_mutex_t handles_lock;
 	struct handle *handles;
+	pthread_mutex_t kept_lock; /* short; guards the two that follow */
+	struct kept_listing kept[KEPT_LISTINGS];
+	unsigned kept_count;
+	atomic_ulong listed_again; /* how often one was used */
 };
 
 /* In the inode's slot of mount->anchor. */
@@ -177,7 +204,6 @@ void nodes_forget_all(struct mount *, struct inode_table *);
 struct node_state *node_state(struct mount *, struct inode *); /* NULL: nothing is kept of it */
 struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
 void handle_destroy(struct mount *, struct handle *);
-void listing_drop(struct handle *);
 void attr_fill(struct fuse_attr *, const struct attr *);
 void entry_keep_for_now(struct ask *, struct fuse_entry_out *, struct inode *);
 struct node_state *node_state_make(struct mount *, struct inode *);
@@ -198,6 +224,13 @@ void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const
 bool believe_plain(struct ask *, struct inode *);      /* it has no ACL */
 bool believe_told(const struct ask *, struct inode *); /* what the kernel was told of its attributes still holds */
 void disbelieve(struct mount *, struct inode *);       /* NULL: all */
+
+/* Is there something to tell of what was listed some time ago? Not if the kernel has heard of it lately, or if it may have changed. */
+bool believe_worth(struct ask *, struct inode *, const struct attr *, uint64_t since);
+
+/* ---- fuse-dir.c ---- */
+void listing_let_go(struct mount *, struct handle *); /* perhaps it is kept for a while */
+void listings_forget(struct mount *);
 
 /* Without an inode: zeros. */
 void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode *, const struct attr *);

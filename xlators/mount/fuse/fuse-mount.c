@@ -167,6 +167,7 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 	for (struct bucket *b = m->bucket; b < m->bucket + BUCKETS; b++)
 		pthread_mutex_init(&b->lock, NULL);
 	pthread_mutex_init(&m->handles_lock, NULL);
+	pthread_mutex_init(&m->kept_lock, NULL);
 	pthread_mutex_init(&m->watch_lock, NULL);
 	return m->path && m->root ? 0 : problem_set(problem, ENOMEM, "out of memory");
 }
@@ -225,6 +226,7 @@ static void destroy(struct mount *m)
 	}
 	while (m->handles)
 		handle_destroy(m, m->handles);
+	listings_forget(m);
 	if (m->root) {
 		nodes_forget_all(m, m->root->table);
 		slots_purge(m->root->table, &m->anchor);

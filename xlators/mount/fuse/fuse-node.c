@@ -95,7 +95,7 @@ void handle_destroy(struct mount *m, struct handle *h)
 	if (h->next)
 		h->next->prev = h->prev;
 	pthread_mutex_unlock(&m->handles_lock);
-	listing_drop(h);
+	listing_let_go(m, h);
 	atomic_fetch_sub(&node_state(m, h->file->inode)->opens, 1);
 	file_unref(h->file);
 	free(h);

@@ -183,6 +183,7 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  files: %s\n", m->open_flags & FOPEN_DIRECT_IO ? "direct I/O" : "page cache, checked");
 	fprintf(out, "  descriptors: %u, %s\n", m->devices, m->cloned ? "cloned" : "one for all shards");
 	fprintf(out, "  reads: %llu, for nothing: %llu\n", (unsigned long long)reads, (unsigned long long)empty);
+	fprintf(out, "  listings used again: %lu\n", atomic_load(&m->listed_again));
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
 		atomic_load(&m->known), handles_count(m));
 	mount_let_go(m);
