@@ -5,12 +5,11 @@
 #include <fcntl.h>
 
 #include "layout.h"
+#include "place.h"
 #include "xlator.h"
 
 /* A mask of subvolumes is one word. */
 enum { SUBVOLUMES_MAX = 64 };
-/* In the root, for what cluster/rebalance will keep there; nobody else makes or sees it. */
-#define DHT_HIDDEN ".stratus.dht"
 
 struct dht {
 	int64_t log_size; /* option: places that an open root remembers */
