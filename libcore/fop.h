@@ -28,8 +28,13 @@ struct attr {
 	struct time atime, mtime, ctime, btime;
 	uint32_t flags;
 };
-enum { ATTR_NO_ACL = 1 }; /* attr.flags: it has no POSIX ACL for sure, neither of its own nor to pass on */
-enum {			  /* setattr.valid */
+enum {			/* attr.flags */
+       ATTR_NO_ACL = 1, /* it has no POSIX ACL for sure, neither of its own nor to pass on */
+       ATTR_POINTER =
+	       2, /* features/layout to cluster/dht: it only says where the object is: gfid is that one's, rdev its subvolume */
+       ATTR_WIDE = 4 /* the same: a directory that has a layout to fetch */
+};
+enum { /* setattr.valid */
        SET_MODE = 1,
        SET_UID = 2,
        SET_GID = 4,

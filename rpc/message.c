@@ -2,6 +2,8 @@
 /* Heads of calls and replies, and the session messages. */
 #include "message.h"
 
+#include "born.h"
+
 #define ENCODING(c) ((c)->xdr.x_op == XDR_ENCODE)
 
 static int outcome(const struct codec *c, bool ok)
@@ -10,6 +12,8 @@ static int outcome(const struct codec *c, bool ok)
 		return c->error;
 	return ok ? 0 : ENCODING(c) ? -EMSGSIZE : -EBADMSG;
 }
+
+_Static_assert((int)EXTENSION_BORN_WITH == BORN_EXTENSION, "the number is on the wire");
 
 bool extension_known(uint32_t type)
 {

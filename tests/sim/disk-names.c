@@ -2,6 +2,7 @@
 /* sim/disk: names and directories. */
 #include <fcntl.h>
 
+#include "born.h"
 #include "disk-xlator.h"
 
 #ifndef RENAME_NOREPLACE
@@ -86,8 +87,11 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 {
 	struct disk_object *dir, *there;
 	struct disk_change c = { .kind = CHANGE_NEW, .gfid = *g };
+	struct born born;
 	int err = resolve(p, loc, &dir, made);
 
+	if (!err)
+		err = born_of(p->rq, &born);
 	if (err)
 		return err;
 	if (*made && (!p->rq->resent || !gfid_equal(g, &(*made)->attr.gfid)))
@@ -109,6 +113,12 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 	c.bytes = target;
 	c.size = c.attr.size = target ? strlen(target) : 0;
 	disk_change(p->disk, &c);
+	for (unsigned i = 0; i < born.count; i++)
+		disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_XATTR,
+							    .gfid = *g,
+							    .name = born.xattr[i].name,
+							    .bytes = born.xattr[i].size ? born.xattr[i].value : "",
+							    .size = born.xattr[i].size });
 	enter(p, dir, loc->name, g);
 	if (S_ISDIR(mode))
 		disk_set_links(p, dir, dir->attr.nlink + 1);

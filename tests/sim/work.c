@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 
+#include "born.h"
 #include "history.h"
 
 enum { FILES_KEPT = 3, OBJECTS_KEPT = 5, WORKERS_MAX = CLIENTS_MAX * 4, VALUES = BLOCK / 8, LIMIT_S = 60, SIZE_MAX_BLOCKS = 6 };
@@ -30,6 +31,18 @@ static uint64_t pick(uint64_t limit)
 	return chance_below(CHANCE_WORK, limit);
 }
 
+/* Half of all objects are born with their gfid in an xattr: compare.c looks for it. */
+static void be_born_with(struct request *rq, enum fop fop, const void *in)
+{
+	const struct gfid *g = fop == FOP_create    ? &((const struct create_in *)in)->gfid
+			       : fop == FOP_mkdir   ? &((const struct mkdir_in *)in)->gfid
+			       : fop == FOP_symlink ? &((const struct symlink_in *)in)->gfid
+						    : NULL;
+
+	if (g && g->bytes[0] & 1)
+		born_attach(rq, &(struct born_xattr){ "trusted.dht.pointer", g->bytes, sizeof(g->bytes) }, 1);
+}
+
 static int call(struct worker *w, enum fop fop, const void *in, void *out)
 {
 	struct request rq;
@@ -37,6 +50,7 @@ static int call(struct worker *w, enum fop fop, const void *in, void *out)
 
 	request_init(&rq, w->graph, 0);
 	rq.group_count = 0;
+	be_born_with(&rq, fop, in);
 	w->fop = fop;
 	w->since_ns = sim_now();
 	err = fop_call(&rq, w->graph->top, fop, in, out);

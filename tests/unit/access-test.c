@@ -294,6 +294,70 @@ static void compounds(void *arg)
 	inode_unref(root);
 }
 
+/* ---- BORN_WITH ---- */
+
+/* A directory with what it is born with, made by the user in a directory that all may write to. */
+static int born_by(struct tree *t, uid_t uid, const char *name, const struct born_xattr *x)
+{
+	struct mkdir_in in = { .mode = 0755 };
+	struct mkdir_out out = { 0 };
+	struct request rq;
+	int err = tree_loc(t, name, &in.loc);
+
+	if (err)
+		return err;
+	gfid_create(&in.gfid);
+	request_init(&rq, t->graph, 0);
+	rq.uid = rq.gid = uid;
+	rq.group_count = 0;
+	err = born_attach(&rq, x, 1);
+	if (!err)
+		err = mkdir_on(&rq, t->at, &in, &out);
+	request_finish(&rq);
+	inode_unref(in.loc.parent);
+	fop_out_clear(FOP_mkdir, &out);
+	return err;
+}
+
+static void births(void *arg)
+{
+	static const struct {
+		const char *name;
+		int by_root, by_user;
+	} each[] = {
+		{ "trusted.dht.pointer", 0, 0 },
+		{ "user.x", 0, 0 },
+		{ "trusted.x", 0, -EPERM },
+		{ "trusted.dhtx", 0, -EPERM },
+		{ "trusted.stratus.x", -EPERM, -EPERM },
+		{ "trusted.sfs", -EPERM, -EPERM },
+		{ "security.capability", 0, -EPERM },
+		{ "security.x", -EOPNOTSUPP, -EPERM },
+		{ "system.posix_acl_default", -EOPNOTSUPP, -EOPNOTSUPP },
+		{ "nonsense", -EOPNOTSUPP, -EOPNOTSUPP },
+	};
+	struct tree *t = arg;
+	struct blob value = { 0 };
+	char name[32];
+
+	caller_become(t, &(struct caller){ 0 });
+	CHECK(!tree_mkdir(t, "b", 0777));
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+		for (int user = 0; user < 2; user++) {
+			struct born_xattr x = { each[i].name, "v", 1 };
+			struct attr attr;
+			int expected = user ? each[i].by_user : each[i].by_root;
+
+			snprintf(name, sizeof(name), "b/%zu-%d", i, user);
+			CHECK(born_by(t, user ? 1000 : 0, name, &x) == expected);
+			CHECK(tree_getattr(t, name, &attr) == (expected ? -ENOENT : 0));
+		}
+	CHECK(!tree_getxattr(t, "b/0-1", "trusted.dht.pointer", &value) && value.size == 1);
+	free(value.bytes);
+	CHECK(!tree_mkdir(t, "closed", 0755)); /* it opens no door */
+	CHECK(born_by(t, 1000, "closed/x", &(struct born_xattr){ "trusted.dht.pointer", "v", 1 }) == -EACCES);
+}
+
 /* ---- the frame ---- */
 
 static void run(task_fn *fn)
@@ -333,6 +397,7 @@ TEST(who_writes_or_truncates_takes_setuid_away, setuid_is_lost)
 TEST(a_forged_request_gets_no_more_than_an_honest_one, tricks)
 TEST(what_is_known_is_not_asked_again, ask_often)
 TEST(each_step_of_a_compound_is_judged, compounds)
+TEST(what_objects_are_born_with_is_judged, births)
 
 static int start(void **state)
 {
@@ -354,6 +419,7 @@ int main(void)
 		cmocka_unit_test(who_writes_or_truncates_takes_setuid_away),
 		cmocka_unit_test(what_is_known_is_not_asked_again),
 		cmocka_unit_test(each_step_of_a_compound_is_judged),
+		cmocka_unit_test(what_objects_are_born_with_is_judged),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "born.h"
 #include "tree.h"
 
 extern unsigned seed; /* of the dice */

@@ -63,6 +63,77 @@ static void make_many_(void *arg)
 	}
 }
 
+/* As watch_directory, for what is born with a pointer. */
+static void *watch_born(void *arg)
+{
+	atomic_int *bare = arg;
+	char value[8];
+
+	while (watching) {
+		DIR *dir = opendir(test_brick_path("d"));
+		struct dirent *e;
+
+		while (dir && (e = readdir(dir))) {
+			char path[600];
+
+			snprintf(path, sizeof path, "%s/%s", test_brick_path("d"), e->d_name);
+			if (e->d_name[0] != '.' && lgetxattr(path, "trusted.dht.pointer", value, sizeof value) != 2)
+				(*bare)++;
+		}
+		if (dir)
+			closedir(dir);
+	}
+	return NULL;
+}
+
+static const struct born_xattr born_two[] = { { "trusted.dht.pointer", "\0p", 2 }, { "trusted.dht.empty", NULL, 0 } };
+
+/* Each of the four kinds; the name says which. */
+static int make_kind(struct request *rq, struct inode *d, const char *name)
+{
+	struct loc loc = { .parent = d, .name = name };
+	union {
+		struct create_out create;
+		struct mkdir_out mkdir;
+		struct mknod_out mknod;
+		struct symlink_out symlink;
+	} out = { 0 };
+	enum fop fop = name[0] == 'f' ? FOP_create : name[0] == 'd' ? FOP_mkdir : name[0] == 'p' ? FOP_mknod : FOP_symlink;
+	int err;
+
+	if (fop == FOP_create)
+		err = create_on(rq, brick, &(struct create_in){ loc, fresh_gfid(), O_RDWR | O_EXCL, 0644, 0 }, &out.create);
+	else if (fop == FOP_mkdir)
+		err = mkdir_on(rq, brick, &(struct mkdir_in){ loc, fresh_gfid(), 0755, 0 }, &out.mkdir);
+	else if (fop == FOP_mknod)
+		err = mknod_on(rq, brick, &(struct mknod_in){ loc, fresh_gfid(), S_IFIFO | 0600, 0, 0 }, &out.mknod);
+	else
+		err = symlink_on(rq, brick, &(struct symlink_in){ loc, fresh_gfid(), "nowhere" }, &out.symlink);
+	if (!err)
+		fop_out_clear((int)fop, &out);
+	return err;
+}
+
+static void make_born_(void *arg)
+{
+	cleanup_inode struct inode *d = NULL;
+	char name[32], path[600], value[8];
+	REQUEST(q, 1000);
+
+	(void)arg;
+	CHECK_INT(born_attach(&q.r, born_two, 2), 0);
+	CHECK_INT(ask_find(root, "d", &d, NULL), 0);
+	for (int i = 0; i < 250; i++)
+		for (const char *kind = "fdlp"; *kind; kind++) {
+			snprintf(name, sizeof name, "%c%d", *kind, i);
+			CHECK_INT(make_kind(&q.r, d, name), 0);
+			snprintf(path, sizeof path, "%s/%s", test_brick_path("d"), name);
+			CHECK_INT(lgetxattr(path, "trusted.dht.pointer", value, sizeof value), 2);
+			CHECK(!memcmp(value, "\0p", 2));
+			CHECK_INT(lgetxattr(path, "trusted.dht.empty", value, sizeof value), 0);
+		}
+}
+
 static void make_parent_(void *arg)
 {
 	(void)arg;
@@ -82,6 +153,93 @@ void nothing_is_visible_without_identity(void **state)
 	watching = false;
 	pthread_join(thread, NULL);
 	assert_int_equal(bare, 0);
+}
+
+void nothing_is_visible_without_what_it_is_born_with(void **state)
+{
+	atomic_int bare = 0;
+	pthread_t thread;
+
+	(void)state;
+	test_run(make_parent_);
+	watching = true;
+	assert_int_equal(pthread_create(&thread, NULL, watch_born, &bare), 0);
+	test_run(make_born_);
+	watching = false;
+	pthread_join(thread, NULL);
+	assert_int_equal(bare, 0);
+}
+
+static unsigned names_in(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n ? n - 2 : UINT32_MAX;
+}
+
+PROPERTY(what_cannot_be_born_leaves_nothing)
+{
+	static const struct {
+		struct born_xattr x;
+		int err;
+	} bad[] = {
+		{ { "trusted.sfs", "x", 1 }, -EPERM },			/* the identity */
+		{ { "trusted.stratus.x", "x", 1 }, -EPERM },		/* the brick's own */
+		{ { "system.posix_acl_access", "x", 1 }, -EOPNOTSUPP }, /* comes from parent and mode */
+		{ { "nonsense", "x", 1 }, -EOPNOTSUPP },		/* the kernel refuses it, after the object is made */
+	};
+	cleanup_inode struct inode *d = NULL;
+
+	CHECK_INT(ask_make_directory(root, "d", 0777, &d), 0);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		for (const char *kind = "fdlp"; *kind; kind++) {
+			char name[2] = { *kind, 0 };
+			struct born_xattr x[] = { born_two[0], bad[i].x };
+			REQUEST(q, 0);
+
+			CHECK_INT(born_attach(&q.r, x, 2), 0);
+			CHECK_INT(make_kind(&q.r, d, name), bad[i].err);
+			CHECK_INT(names_in(test_brick_path("d")), 0);
+			CHECK_INT(names_in(test_brick_path(".stratus/staging")), 0);
+		}
+	REQUEST(q, 0);
+	CHECK_INT(request_extend(&q.r.extensions, BORN_EXTENSION, BORN_EXTENSION_VERSION, true, "\1", 1), 0);
+	CHECK_INT(make_kind(&q.r, d, "f"), -EINVAL);
+	CHECK_INT(names_in(test_brick_path("d")), 0);
+	REQUEST(c, 0);
+	CHECK_INT(born_attach(&c.r, born_two, 2), 0);
+	struct compound_out out = { 0 };
+
+	CHECK_INT(compound_on(&c.r, brick, &(struct compound_in){ 0 }, &out), -EOPNOTSUPP);
+}
+
+/* A file that is there is opened as it is; one that a lost answer had told of is the one that was to be made. */
+PROPERTY(what_exists_is_not_born_again)
+{
+	char value[8];
+	struct create_in in = { { .parent = root, .name = "f" }, fresh_gfid(), O_RDWR, 0644, 0 };
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", NULL, NULL), 0);
+	CHECK_INT(born_attach(&q.r, born_two, 2), 0);
+	struct create_out out = { 0 };
+
+	CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
+	fop_out_clear(FOP_create, &out);
+	CHECK(getxattr(test_brick_path("f"), "trusted.dht.pointer", value, sizeof value) < 0);
+	in.loc.name = "g";
+	for (int i = 0; i < 2; i++) {
+		out = (struct create_out){ 0 };
+		q.r.resent = i;
+		CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
+		fop_out_clear(FOP_create, &out);
+		CHECK_INT(getxattr(test_brick_path("g"), "trusted.dht.pointer", value, sizeof value), 2);
+	}
 }
 
 PROPERTY(creation_sets_owner_mode_and_umask)

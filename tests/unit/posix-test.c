@@ -204,6 +204,10 @@ static void fill_up_(void *arg)
 	CHECK_INT(ask_put(&q.r, file, 0, 0, "x", 1, NULL), -ENOSPC);
 	CHECK_INT(ask_make_file(root, "g", NULL, NULL), -ENOSPC);
 	CHECK_INT(ask_make_directory(root, "h", 0755, NULL), -ENOSPC);
+	CHECK_INT(born_attach(&q.r, &(struct born_xattr){ "trusted.dht.pointer", "p", 1 }, 1), 0);
+	CHECK_INT(ask_make_file_as(&q.r, root, "g", 0644, NULL, NULL), -ENOSPC);
+	CHECK_INT(ask_find(root, "g", NULL, NULL), -ENOENT);
+	CHECK_INT(born_attach(&q.r, NULL, 0), 0);
 	CHECK_INT(fallocate_on(&q.r, brick, &(struct fallocate_in){ file, 0, 0, 4096 }, &(struct fallocate_out){ 0 }), -ENOSPC);
 	struct statfs_out s = { 0 };
 
@@ -234,6 +238,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(nothing_is_visible_without_identity),
+		T(nothing_is_visible_without_what_it_is_born_with),
+		T(what_cannot_be_born_leaves_nothing),
+		T(what_exists_is_not_born_again),
 		T(creation_sets_owner_mode_and_umask),
 		T(an_unknown_group_list_is_asked_for),
 		T(inherited_acls_are_the_kernels),

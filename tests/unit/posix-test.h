@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "born.h"
 #include "graph.h"
 
 #define VOLUME_ID "6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01"
@@ -106,7 +107,8 @@ bool disk_has(const struct disk_identity *, const struct inode *parent, const ch
 typedef void test_fn(void **state);
 /* posix-test-make.c */
 test_fn nothing_is_visible_without_identity, creation_sets_owner_mode_and_umask, an_unknown_group_list_is_asked_for,
-	inherited_acls_are_the_kernels;
+	inherited_acls_are_the_kernels, nothing_is_visible_without_what_it_is_born_with, what_cannot_be_born_leaves_nothing,
+	what_exists_is_not_born_again;
 /* posix-test-identity.c */
 test_fn forged_handles_are_refused, handles_outlive_a_restart_and_one_key, handles_of_removed_objects_are_stale,
 	handles_of_another_brick_are_stale, renames_and_links_keep_the_identity, a_name_that_was_not_noted_is_noted_later,

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "born.h"
 #include "fops.h"
 #include "message.h"
 #include "wire-values.h"
@@ -366,6 +367,135 @@ static void unknown_critical_extensions_fail_the_request(void **test)
 	}
 }
 
+/* ---- BORN_WITH ---- */
+
+static int born_bytes_of(const void *bytes, uint32_t size, struct born *b)
+{
+	struct request rq;
+	uint8_t *exact = malloc(size ? size : 1); /* so that a sanitizer sees a read behind the end */
+	int err;
+
+	request_init(&rq, NULL, 5);
+	memcpy(exact, bytes, size);
+	assert_int_equal(request_extend(&rq.extensions, BORN_EXTENSION, BORN_EXTENSION_VERSION, true, exact, size), 0);
+	err = born_of(&rq, b);
+	for (unsigned i = 0; i < b->count; i++)
+		assert_true(strlen(b->xattr[i].name) - 1 < 255 && b->xattr[i].size <= size);
+	request_finish(&rq);
+	free(exact);
+	return err;
+}
+
+static void what_is_born_with_crosses_the_wire(void **test)
+{
+	static const char value[3000];
+	char longest[256] = { 0 };
+	struct born_xattr x[BORN_MAX] = { { "trusted.dht.a", "\0b", 2 }, { "b", NULL, 0 }, { "c", value, 3000 } };
+	struct request a, b;
+	uint32_t flags = 0;
+	struct codec c;
+	struct born born;
+
+	(void)test;
+	memset(longest, 'x', 255);
+	x[3].name = longest;
+	request_init(&a, NULL, 5);
+	request_init(&b, NULL, 5);
+	assert_int_equal(born_of(&a, &born), 0);
+	assert_int_equal(born.count, 0);
+	assert_int_equal(born_attach(&a, x, 1), 0);
+	assert_int_equal(born_attach(&a, x, 4), 0); /* takes the place of the first */
+	codec_init(&c, XDR_ENCODE, ours, ROOM, NULL, NULL);
+	assert_int_equal(call_head(&c, &a, &flags), 0);
+	codec_init(&c, XDR_DECODE, ours, codec_used(&c), NULL, NULL);
+	assert_int_equal(call_head(&c, &b, &flags), 0);
+	assert_int_equal(born_of(&b, &born), 0);
+	assert_int_equal(born.count, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_string_equal(born.xattr[i].name, x[i].name);
+		assert_int_equal(born.xattr[i].size, x[i].size);
+		if (x[i].size)
+			assert_memory_equal(born.xattr[i].value, x[i].value, x[i].size);
+	}
+	assert_int_equal(born_bytes(&born), 13 + 2 + 1 + 1 + 3000 + 255);
+	assert_int_equal(born_attach(&a, NULL, 0), 0);
+	assert_null(a.extensions);
+	request_finish(&a);
+	request_finish(&b);
+}
+
+static void what_cannot_be_born_with_is_not_sent(void **test)
+{
+	static const char value[70000];
+	char too_long[257] = { 0 };
+	struct born_xattr x[BORN_MAX + 1] = { { "a", "v", 1 } };
+	struct request rq;
+
+	(void)test;
+	memset(too_long, 'x', 256);
+	request_init(&rq, NULL, 5);
+	for (unsigned i = 0; i <= BORN_MAX; i++)
+		x[i] = (struct born_xattr){ i % 2 ? "a" : "b", "v", 1 };
+	assert_int_equal(born_attach(&rq, x, 3), -EINVAL);
+	assert_int_equal(born_attach(&rq, x, BORN_MAX + 1), -EINVAL);
+	assert_int_equal(born_attach(&rq, &(struct born_xattr){ "", "v", 1 }, 1), -EINVAL);
+	assert_int_equal(born_attach(&rq, &(struct born_xattr){ too_long, "v", 1 }, 1), -EINVAL);
+	assert_int_equal(born_attach(&rq, &(struct born_xattr){ "a", value, BORN_BYTES_MAX - 5 }, 1), -E2BIG);
+	assert_int_equal(born_attach(&rq, &(struct born_xattr){ "a", value, sizeof(value) }, 1), -E2BIG);
+	assert_null(rq.extensions);
+	assert_int_equal(born_attach(&rq, &(struct born_xattr){ "a", value, BORN_BYTES_MAX - 6 }, 1), 0);
+	request_finish(&rq);
+}
+
+static void hostile_births_are_refused(void **test)
+{
+	static const char good[] = "\2\3a.b\0\0\1v\1c\0\0\0";
+	static const struct {
+		const char *bytes;
+		uint32_t size;
+	} bad[] = {
+		{ "\0", 1 },			/* none */
+		{ "\1\0\0\0\0", 5 },		/* no name */
+		{ "\1\3a.b!\0\1v", 8 },		/* no NUL */
+		{ "\1\3a\0b\0\0\1v", 9 },	/* one in the name */
+		{ "\2\1a\0\0\0\1a\0\0\0", 11 }, /* twice */
+		{ "\1\1a\0\0\0x", 7 },		/* more behind it */
+		{ "\1\1a\0\377\377x", 7 },	/* the value ends after the bytes */
+		{ "\1\377a\0\0\0", 6 },		/* the name does */
+		{ "\11\1a\0\0\0\1b\0\0\0\1c\0\0\0\1d\0\0\0\1e\0\0\0\1f\0\0\0\1g\0\0\0\1h\0\0\0\1i\0\0\0", 46 },
+	};
+	uint8_t noise[64];
+	struct request rq;
+	struct born b;
+
+	(void)test;
+	assert_int_equal(born_bytes_of(good, sizeof(good) - 1, &b), 0);
+	assert_int_equal(b.count, 2);
+	for (uint32_t size = 0; size < sizeof(good) - 1; size++)
+		assert_int_equal(born_bytes_of(good, size, &b), -EINVAL);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(born_bytes_of(bad[i].bytes, bad[i].size, &b), -EINVAL);
+		assert_int_equal(b.count, 0);
+	}
+	for (int round = 0; round < 100000; round++) {
+		uint32_t size = (uint32_t)random() % sizeof(noise);
+
+		for (uint32_t i = 0; i < size; i++)
+			noise[i] = (uint8_t)(random() % 4);
+		born_bytes_of(noise, size, &b);
+	}
+	request_init(&rq, NULL, 5); /* another version; two of them */
+	request_extend(&rq.extensions, BORN_EXTENSION, 2, true, good, sizeof(good) - 1);
+	assert_int_equal(born_of(&rq, &b), -EOPNOTSUPP);
+	extensions_free(&rq.extensions);
+	for (int i = 0; i < 2; i++) {
+		request_extend(&rq.extensions, EXTENSION_TRACE, 1, false, NULL, 0);
+		request_extend(&rq.extensions, BORN_EXTENSION, BORN_EXTENSION_VERSION, true, good, sizeof(good) - 1);
+		assert_int_equal(born_of(&rq, &b), i ? -EINVAL : 0);
+	}
+	request_finish(&rq);
+}
+
 static int begin(void **test)
 {
 	(void)test;
@@ -397,6 +527,9 @@ int main(void)
 		cmocka_unit_test(a_name_is_looked_up_in_a_directory),
 		cmocka_unit_test(heads_come_back_the_same),
 		cmocka_unit_test(unknown_critical_extensions_fail_the_request),
+		cmocka_unit_test(what_is_born_with_crosses_the_wire),
+		cmocka_unit_test(what_cannot_be_born_with_is_not_sent),
+		cmocka_unit_test(hostile_births_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -36,7 +36,7 @@ static void *slot_of(int child)
 	return (void *)(uintptr_t)(child + 1);
 }
 
-static int place_of(struct dht *d, struct inode *inode)
+static int known_place(struct dht *d, struct inode *inode)
 {
 	return (int)(uintptr_t)inode_slot(inode, d->x) - 1;
 }
@@ -48,8 +48,8 @@ int note_place(struct dht *d, struct inode *inode, int child)
 
 	if (!inode || is_root(inode))
 		return 0;
-	err = place_of(d, inode) == child ? 0 : inode_slot_set(inode, d->x, slot_of(child));
-	known = err == -EEXIST ? place_of(d, inode) : child;
+	err = known_place(d, inode) == child ? 0 : inode_slot_set(inode, d->x, slot_of(child));
+	known = err == -EEXIST ? known_place(d, inode) : child;
 	if (known == child)
 		return err == -EEXIST ? 0 : err;
 	log_error(d->x, NULL, "object %s is at %s and at %s: somebody has copied what belongs to bricks; remove one by hand",
@@ -105,7 +105,7 @@ static int route_inode(struct route *r, struct inode *inode)
 
 	if (!inode || is_root(inode))
 		return 0;
-	child = place_of(r->d, inode);
+	child = known_place(r->d, inode);
 	if (child < 0)
 		err = find_place(r->rq, r->d, inode, &child);
 	return err ? err : route_to(r, child);
@@ -177,7 +177,7 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return err;
 	if (r.child == ANY)
 		return root_fop(rq, r.d, fop, in, out);
-	err = fop_call(rq, x->child[r.child], fop, in, out);
+	err = call_by_layout(rq, r.d, r.child, fop, in, out);
 	if (err)
 		return err;
 	err = note_out(r.d, fop, out, r.child);
@@ -198,7 +198,7 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 
 	if (!inode)
 		return moment_now(x->child[0]);
-	child = is_root(inode) ? -1 : place_of(x->private, inode);
+	child = is_root(inode) ? -1 : known_place(x->private, inode);
 	if (child >= 0)
 		return believe_ms(x->child[child], inode, what, since);
 	if (!is_root(inode))
@@ -283,9 +283,7 @@ static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 /* What dht itself will write there (doc/distribution.md) is nobody else's. */
 static bool is_ours(const char *name)
 {
-	static const char prefix[] = "trusted.dht.";
-
-	return !strncmp(name, prefix, sizeof(prefix) - 1);
+	return !strncmp(name, DHT_XATTR, sizeof(DHT_XATTR) - 1);
 }
 
 static int dht_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)

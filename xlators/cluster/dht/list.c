@@ -9,14 +9,14 @@
 
 #include <xxhash.h>
 
-struct place {
+struct spot {
 	uint64_t number, cookie;
 	uint32_t child;
 };
 struct wide {
 	pthread_mutex_t lock; /* guards all of it */
 	struct file *at[SUBVOLUMES_MAX];
-	struct place *place; /* by rising number; the first is the start of the first subvolume */
+	struct spot *place; /* by rising number; the first is the start of the first subvolume */
 	size_t count, room, most;
 	uint64_t next_number, stride;
 	uint32_t *table; /* indexes of places by subvolume and cookie; twice `room`, 0: none (nobody looks for the first) */
@@ -61,7 +61,7 @@ static uint32_t *cell(const struct wide *w, uint32_t child, uint64_t cookie)
 	size_t size = 2 * w->room, i;
 
 	for (i = XXH3_64bits_withSeed(&cookie, sizeof(cookie), child) % size; w->table[i]; i = (i + 1) % size) {
-		const struct place *p = &w->place[w->table[i]];
+		const struct spot *p = &w->place[w->table[i]];
 
 		if (p->child == child && p->cookie == cookie)
 			break;
@@ -101,7 +101,7 @@ static void thin(struct wide *w)
 static int grow(struct wide *w)
 {
 	size_t room = 2 * w->room;
-	struct place *place = realloc(w->place, room * sizeof(*place));
+	struct spot *place = realloc(w->place, room * sizeof(*place));
 	uint32_t *table = place ? realloc(w->table, 2 * room * sizeof(*table)) : NULL;
 
 	w->place = place ? place : w->place;
@@ -131,15 +131,15 @@ static int number_of(struct wide *w, uint32_t child, uint64_t cookie, uint64_t *
 		return err;
 	*cell(w, child, cookie) = (uint32_t)w->count;
 	*number = w->next_number++;
-	w->place[w->count++] = (struct place){ *number, cookie, child };
+	w->place[w->count++] = (struct spot){ *number, cookie, child };
 	return 0;
 }
 
 /* The last place that is known with that number or a lower one, and how many entries come between. */
-static struct place find(struct wide *w, uint64_t number, uint64_t *skip)
+static struct spot find(struct wide *w, uint64_t number, uint64_t *skip)
 {
 	size_t low = 0, high;
-	struct place p;
+	struct spot p;
 
 	pthread_mutex_lock(&w->lock);
 	high = w->count;
@@ -363,7 +363,7 @@ static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_
 }
 
 /* One batch of one subvolume, without what is to be skipped of it; the place moves on. */
-static int read_at(struct request *rq, struct dht *d, const struct readdir_in *in, struct place *p, uint64_t *skip,
+static int read_at(struct request *rq, struct dht *d, const struct readdir_in *in, struct spot *p, uint64_t *skip,
 		   struct readdir_out *out)
 {
 	cleanup_file struct file *at = NULL;
@@ -397,7 +397,7 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 {
 	struct wide *w = wide_of(d, in->file);
 	uint64_t skip;
-	struct place p;
+	struct spot p;
 	int err;
 
 	if (!w)
@@ -410,7 +410,7 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 		if (out->entries.end && (int)p.child == d->x->children - 1)
 			return 0;
 		if (out->entries.end)
-			p = (struct place){ 0, 0, p.child + 1 };
+			p = (struct spot){ 0, 0, p.child + 1 };
 		clear(out);
 	}
 	if (!err) { /* a graph that has taken another's place numbers what follows as that one would have */

@@ -2,6 +2,7 @@
 /* debug/memory: attributes and extended attributes. */
 #include <sys/xattr.h>
 
+#include "born.h"
 #include "memory.h"
 
 int memory_getattr(struct request *rq, struct xlator *x, const struct getattr_in *in, struct getattr_out *out)
@@ -90,12 +91,40 @@ static int pair_new(struct pair **at, const char *name)
 	return 0;
 }
 
+static int put_xattr(struct object *o, struct pair **at, const char *name, const void *value, uint32_t size)
+{
+	void *bytes = malloc(size ? size : 1);
+
+	if (!bytes || (!*at && pair_new(at, name))) {
+		free(bytes);
+		return -ENOMEM;
+	}
+	if (size)
+		memcpy(bytes, value, size);
+	free((*at)->value.bytes);
+	(*at)->value = (struct blob){ size, bytes };
+	o->attr.ctime = time_now();
+	return 0;
+}
+
+int memory_born(const struct request *rq, struct object *o)
+{
+	struct born born;
+	int err = born_of(rq, &born);
+
+	for (unsigned i = 0; i < born.count && !err; i++) {
+		const struct born_xattr *x = &born.xattr[i];
+
+		err = put_xattr(o, find_xattr(o, x->name), x->name, x->value, x->size);
+	}
+	return err;
+}
+
 int memory_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
 	struct object *o = memory_object_of(x, in->inode);
 	struct pair **at = o ? find_xattr(o, in->name) : NULL;
-	void *bytes;
 
 	(void)rq;
 	(void)p;
@@ -104,17 +133,7 @@ int memory_setxattr(struct request *rq, struct xlator *x, const struct setxattr_
 		return -ESTALE;
 	if (*at ? in->flags & XATTR_CREATE : in->flags & XATTR_REPLACE)
 		return *at ? -EEXIST : -ENODATA;
-	bytes = malloc(in->value.size ? in->value.size : 1);
-	if (!bytes || (!*at && pair_new(at, in->name))) {
-		free(bytes);
-		return -ENOMEM;
-	}
-	if (in->value.size)
-		memcpy(bytes, in->value.bytes, in->value.size);
-	free((*at)->value.bytes);
-	(*at)->value = (struct blob){ in->value.size, bytes };
-	o->attr.ctime = time_now();
-	return 0;
+	return put_xattr(o, at, in->name, in->value.bytes, in->value.size);
 }
 
 int memory_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)

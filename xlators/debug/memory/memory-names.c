@@ -85,12 +85,14 @@ int memory_make(struct request *rq, struct xlator *x, const struct loc *loc, con
 	o->attr.gid = dir->attr.mode & S_ISGID ? dir->attr.gid : rq->gid;
 	if (S_ISDIR(mode))
 		o->attr.mode |= dir->attr.mode & S_ISGID;
-	err = enter(rq, p, dir, at, loc->name, o);
+	err = memory_born(rq, o);
+	if (!err)
+		err = enter(rq, p, dir, at, loc->name, o);
 	if (err)
 		memory_object_free(p, o);
 	else
 		dir->attr.nlink += S_ISDIR(mode);
-	*made = o;
+	*made = err ? NULL : o;
 	return err;
 }
 

@@ -72,6 +72,9 @@ void memory_forget_inode(struct xlator *, struct inode *, void *slot); /* in the
 int memory_make(struct request *, struct xlator *, const struct loc *, const struct gfid *, mode_t, struct object **made);
 int memory_inode_links(struct xlator *, struct inode *, struct blob *); /* in the translator's table */
 
+/* ---- memory-attrs.c ---- */
+int memory_born(const struct request *, struct object *); /* it gets the attributes that the request says */
+
 /* ---- memory-files.c ---- */
 int memory_resize(struct request *, struct memory *, struct object *, uint64_t size); /* -ENOSPC above the limit */
 

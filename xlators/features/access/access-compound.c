@@ -566,6 +566,8 @@ int access_compound(struct request *rq, struct xlator *x, const struct compound_
 
 	if (!well_formed(&in->steps))
 		return -EINVAL;
+	if (request_extension(rq, BORN_EXTENSION)) /* of which step would it be? */
+		return -EOPNOTSUPP;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;

@@ -359,6 +359,27 @@ int decide_setxattr(struct request *rq, struct xlator *x, struct inode *inode, c
 
 /* ---- making objects ---- */
 
+/* What cluster/dht says of an object is its own doing, whoever the user is for whom it makes it. Else as for setxattr, by its owner. */
+int decide_born(const struct request *rq)
+{
+	struct born born;
+	int err = born_of(rq, &born);
+
+	for (unsigned i = 0; i < born.count && !err; i++) {
+		const char *name = born.xattr[i].name;
+
+		if (begins(name, "trusted.dht.") || begins(name, "user."))
+			continue;
+		if (begins(name, "trusted."))
+			err = is_root(rq) && !internal(name) ? 0 : -EPERM;
+		else if (begins(name, "security."))
+			err = !is_root(rq) ? -EPERM : security_known(name) ? 0 : -EOPNOTSUPP;
+		else
+			err = -EOPNOTSUPP;
+	}
+	return err;
+}
+
 int decide_mknod(const struct request *rq, mode_t mode, uint64_t rdev)
 {
 	bool whiteout = S_ISCHR(mode) && rdev == 0;

@@ -26,6 +26,8 @@ static int access_mknod(struct request *rq, struct xlator *x, const struct mknod
 	int err = decide_enter(rq, x, &in->loc);
 
 	if (!err)
+		err = decide_born(rq);
+	if (!err)
 		err = decide_mknod(rq, in->mode, in->rdev);
 	if (!err)
 		err = create_mode(rq, x, in->loc.parent, in->mode, &changed.mode);
@@ -37,6 +39,8 @@ static int access_mkdir(struct request *rq, struct xlator *x, const struct mkdir
 	struct mkdir_in changed = *in;
 	int err = decide_enter(rq, x, &in->loc);
 
+	if (!err)
+		err = decide_born(rq);
 	changed.mode &= 01777; /* setgid comes from the parent alone */
 	return err ? err : mkdir_on(rq, x->child[0], &changed, out);
 }
@@ -45,6 +49,8 @@ static int access_symlink(struct request *rq, struct xlator *x, const struct sym
 {
 	int err = decide_enter(rq, x, &in->loc);
 
+	if (!err)
+		err = decide_born(rq);
 	return err ? err : symlink_on(rq, x->child[0], in, out);
 }
 
@@ -184,6 +190,8 @@ static int access_create(struct request *rq, struct xlator *x, const struct crea
 {
 	int err = decide_search(rq, x, &in->loc), may_enter;
 
+	if (!err)
+		err = decide_born(rq);
 	if (err)
 		return err;
 	may_enter = decide(rq, x, in->loc.parent, MAY_WRITE | MAY_EXEC);

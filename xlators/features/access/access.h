@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "born.h"
 #include "xlator.h"
 
 enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 }; /* the bits of access(2) and of a mode */
@@ -53,6 +54,7 @@ int decide_open(struct request *, struct xlator *, struct inode *, uint32_t flag
 int decide_setattr(struct request *, struct xlator *, const struct setattr_in *, struct setattr *set);
 int decide_getxattr(struct request *, struct xlator *, struct inode *, const char *name);
 int decide_setxattr(struct request *, struct xlator *, struct inode *, const char *name); /* and removexattr */
+int decide_born(const struct request *); /* what it asks a new object to be born with */
 int decide_mknod(const struct request *, mode_t mode, uint64_t rdev);
 bool has_privilege(const struct facts *);
 bool acl_name(const char *xattr);
@@ -61,10 +63,10 @@ int create_mode(struct request *, struct xlator *, struct inode *parent, mode_t 
 
 /* ---- access-names.c ---- */
 int decide_search(struct request *, struct xlator *, const struct loc *);
-int decide_enter(struct request *, struct xlator *, const struct loc *);  /* make the name */
+int decide_enter(struct request *, struct xlator *, const struct loc *); /* make the name */
 /* Take it away. *judged: a reference, if it depended on the object (in a sticky directory): that one it must be. */
 int decide_remove(struct request *, struct xlator *, const struct loc *, struct inode **judged);
-struct renamed { /* the same for both names */
+struct renamed {		 /* the same for both names */
 	struct inode *from, *to; /* references or NULL */
 	bool to_new;		 /* there was nothing, and there must be nothing */
 };

@@ -371,7 +371,8 @@ static void run_steps(struct request *rq, struct xlator *x, const struct steps *
 
 int brick_compound(struct request *rq, struct xlator *x, const struct compound_in *in, struct compound_out *out)
 {
-	int err = check_steps(&in->steps);
+	int err =
+		request_extension(rq, BORN_EXTENSION) ? -EOPNOTSUPP : check_steps(&in->steps); /* of which step would it be? */
 
 	if (err || !in->steps.count)
 		return err;

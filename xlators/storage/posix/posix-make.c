@@ -78,6 +78,28 @@ static int write_identity(struct request *rq, const struct hold *h, const struct
 	return err ? err : identity_write(h, &identity, XATTR_CREATE);
 }
 
+/* What the leaf itself keeps is not for others to set, and an ACL comes from the parent and the mode. */
+static int check_born(struct request *rq, struct born *born)
+{
+	int err = born_of(rq, born);
+
+	for (unsigned i = 0; i < born->count && !err; i++) {
+		const char *name = born->xattr[i].name;
+
+		err = internal_xattr(name) ? -EPERM : !strncmp(name, "system.", 7) ? -EOPNOTSUPP : 0;
+	}
+	return err;
+}
+
+static int write_born(const struct hold *h, const struct born *born)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < born->count && !err; i++)
+		err = hold_setxattr(h, born->xattr[i].name, born->xattr[i].value, born->xattr[i].size, 0);
+	return err;
+}
+
 /* Changing the owner takes these bits away. */
 static int special_bits(const struct hold *h, mode_t mode)
 {
@@ -103,6 +125,8 @@ static int make_file(struct request *rq, const struct hold *parent, const struct
 		err = special_bits(made, i->mode);
 	if (!err)
 		err = write_identity(rq, made, m, birth);
+	if (!err)
+		err = write_born(made, &m->born);
 	return err ? err : result(linkat(made->fd, "", parent->fd, m->loc->name, AT_EMPTY_PATH));
 }
 
@@ -145,7 +169,9 @@ static int stage(struct request *rq, struct brick *b, const struct making *m, st
 		err = hand_down_acl(made, i);
 	if (!err && (acl || (i->mode & 07000)))
 		err = hold_mode(made, i->mode & 07777);
-	return err ? err : write_identity(rq, made, m, birth);
+	if (!err)
+		err = write_identity(rq, made, m, birth);
+	return err ? err : write_born(made, &m->born);
 }
 
 /* What has no nameless form is made in .stratus/staging and moved to its place. */
@@ -223,7 +249,7 @@ static bool gfid_taken(struct xlator *x, const struct gfid *gfid)
 	return inode && !hold_inode(x, inode, &h) && !hold_stat(&h, &st) && st.stx_nlink > 0;
 }
 
-static int make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
+static int make(struct request *rq, struct xlator *x, struct making *m, struct inode **inode, struct attr *attr, int *fd)
 {
 	cleanup_hold struct hold parent = HOLD_NONE, made = HOLD_NONE;
 	struct inherited inherited;
@@ -231,7 +257,9 @@ static int make(struct request *rq, struct xlator *x, const struct making *m, st
 	int err = parent_hold(x, m->loc, -EPERM, &parent);
 
 	if (!err)
-		err = brick_room(brick_of(x), 0);
+		err = check_born(rq, &m->born);
+	if (!err)
+		err = brick_room(brick_of(x), born_bytes(&m->born));
 	if (!err && gfid_is_null(m->gfid))
 		err = -EINVAL;
 	if (!err && gfid_taken(x, m->gfid))
@@ -255,7 +283,7 @@ static int make(struct request *rq, struct xlator *x, const struct making *m, st
 }
 
 /* Of two requests that make the same object one comes first, and the other finds that the gfid is taken. */
-int object_make(struct request *rq, struct xlator *x, const struct making *m, struct inode **inode, struct attr *attr, int *fd)
+int object_make(struct request *rq, struct xlator *x, struct making *m, struct inode **inode, struct attr *attr, int *fd)
 {
 	pthread_mutex_t *lock = &brick_of(x)->making_lock[m->gfid->bytes[15] % MUTEXES];
 	int err;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "born.h"
 #include "change-time.h"
 #include "xlator.h"
 
@@ -260,9 +261,10 @@ struct making {
 	dev_t rdev;
 	const char *target; /* of a symbolic link */
 	int open_flags;	    /* of the descriptor for a regular file */
+	struct born born;   /* object_make fills it from the request */
 };
 /* Makes the object, whole or not at all. *fd (may be NULL): the descriptor of a regular file, for the caller. */
-int object_make(struct request *, struct xlator *, const struct making *, struct inode **, struct attr *, int *fd);
+int object_make(struct request *, struct xlator *, struct making *, struct inode **, struct attr *, int *fd);
 /* Takes S_ISGID from the mode where Linux would: a group-executable file of a group the caller isn't in. */
 int sgid_check(struct request *, gid_t, mode_t *);
 

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory; and pointers'. All big-endian. */
+#include "place.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACE_SIZE = 20, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
+
+void place_detach(struct request *rq)
+{
+	struct extension **at = &rq->extensions;
+
+	while (*at) {
+		struct extension *e = *at;
+
+		if (e->type != PLACE_EXTENSION) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		free(e);
+	}
+}
+
+int place_attach(struct request *rq, const struct place *p)
+{
+	uint32_t flags = htobe32(p->flags);
+	uint64_t version[2] = { htobe64(p->version[0]), htobe64(p->version[1]) };
+	uint8_t bytes[PLACE_SIZE];
+
+	memcpy(bytes, &flags, 4);
+	memcpy(bytes + 4, version, 16);
+	place_detach(rq);
+	return request_extend(&rq->extensions, PLACE_EXTENSION, PLACE_EXTENSION_VERSION, true, bytes, sizeof(bytes));
+}
+
+int place_of(const struct request *rq, struct place *p)
+{
+	const struct extension *e = request_extension(rq, PLACE_EXTENSION);
+	uint64_t version[2];
+
+	*p = (struct place){ 0 };
+	if (!e)
+		return 0;
+	if (e->version != PLACE_EXTENSION_VERSION)
+		return -EOPNOTSUPP;
+	for (const struct extension *other = e->next; other; other = other->next)
+		if (other->type == PLACE_EXTENSION)
+			return -EINVAL;
+	if (e->size != PLACE_SIZE)
+		return -EINVAL;
+	memcpy(&p->flags, e->bytes, 4);
+	memcpy(version, (const uint8_t *)e->bytes + 4, 16);
+	p->flags = be32toh(p->flags);
+	p->version[0] = be64toh(version[0]);
+	p->version[1] = be64toh(version[1]);
+	return p->flags & ~FLAGS_KNOWN ? -EOPNOTSUPP : 1;
+}
+
+void pointer_encode(const struct pointer *p, uint8_t bytes[POINTER_SIZE])
+{
+	uint32_t subvolume = htobe32(p->subvolume);
+
+	bytes[0] = POINTER_FORMAT;
+	memcpy(bytes + 1, &subvolume, 4);
+	memcpy(bytes + 5, p->gfid.bytes, 16);
+}
+
+int pointer_decode(const void *bytes, size_t size, struct pointer *p)
+{
+	const uint8_t *at = bytes;
+
+	if (size != POINTER_SIZE || at[0] != POINTER_FORMAT)
+		return -EINVAL;
+	memcpy(&p->subvolume, at + 1, 4);
+	p->subvolume = be32toh(p->subvolume);
+	memcpy(p->gfid.bytes, at + 5, 16);
+	return gfid_is_null(&p->gfid) || gfid_equal(&p->gfid, &gfid_root) ? -EINVAL : 0;
+}

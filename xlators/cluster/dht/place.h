@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What cluster/dht and features/layout say to each other: the extension PLACE, the errors that answer it, and the xattrs of shards and
+ * pointers (doc/distribution.md). */
+#ifndef STRATUS_PLACE_H
+#define STRATUS_PLACE_H
+#include "request.h"
+
+/* Errors that no application sees; only who sends PLACE gets them. */
+enum {
+	ELAYOUT = 4120,	 /* the shard has another version than PLACE says, or the name does not belong there */
+	EPOINTER = 4121, /* a name leads to a pointer, which is not to be treated as the object */
+	EWIDE = 4122,	 /* other shards of the directory must take part */
+	EMOVED = 4123,	 /* the object is at another subvolume: this is a pointer */
+};
+
+/* In the root of each subvolume, for what has no name there of its own; it belongs to no layout. */
+#define DHT_HIDDEN ".stratus.dht"
+/* All xattrs of cluster/dht begin so. */
+#define DHT_XATTR	  "trusted.dht."
+#define DHT_LAYOUT_XATTR  "trusted.dht.layout"
+#define DHT_POINTER_XATTR "trusted.dht.pointer"
+
+enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 1 };
+enum {
+	PLACE_POINTER = 1, /* where it meets a pointer, that itself is meant, not what it leads to */
+	PLACE_SHARD = 2,   /* the shard alone is meant: who asks sees to the others */
+};
+struct place {
+	uint32_t flags;
+	uint64_t version[2]; /* of the layouts of the directories of the first name and of the second (rename) */
+};
+/* -ENOMEM. Takes the place of what was said before. */
+int place_attach(struct request *, const struct place *);
+void place_detach(struct request *);
+/* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
+ * are not known. */
+int place_of(const struct request *, struct place *);
+
+/* Where a pointer leads: on disk u8 1, u32 subvolume, gfid. */
+struct pointer {
+	uint32_t subvolume;
+	struct gfid gfid;
+};
+enum { POINTER_SIZE = 21 };
+void pointer_encode(const struct pointer *, uint8_t bytes[POINTER_SIZE]);
+int pointer_decode(const void *bytes, size_t size, struct pointer *); /* -EINVAL */
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/layout: what the xattrs of objects say, read once; and the gates. */
+#include "shard.h"
+
+#include <fcntl.h>
+
+struct known *known_of(struct xlator *x, struct inode *inode)
+{
+	struct known *k = inode_slot(inode, x);
+
+	if (k)
+		return k;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	pthread_mutex_init(&k->lock, NULL);
+	if (!inode_slot_set(inode, x, k))
+		return k;
+	known_free(k);
+	return inode_slot(inode, x); /* the other one's; or NULL: no memory */
+}
+
+void known_free(struct known *k)
+{
+	pthread_mutex_destroy(&k->lock);
+	free(k->layout);
+	free(k);
+}
+
+/* With the lock held. */
+static void drop(struct known *k)
+{
+	free(k->layout);
+	k->layout = NULL;
+	k->points = k->read = false;
+	k->broken = 0;
+	k->changes++;
+}
+
+void known_forget(struct xlator *x, struct inode *inode)
+{
+	struct known *k = inode ? inode_slot(inode, x) : NULL;
+
+	if (!k)
+		return;
+	pthread_mutex_lock(&k->lock);
+	drop(k);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- reading ---- */
+
+/* Not every user may read trusted.*, and it is not he who wants to know. */
+static int read_xattr(struct request *rq, struct xlator *x, struct inode *inode, const char *name, struct blob *value)
+{
+	struct getxattr_in in = { .inode = inode, .name = name };
+	struct getxattr_out out = { 0 };
+	uid_t uid = rq->uid;
+	int err;
+
+	rq->uid = 0;
+	err = getxattr_on(rq, x->child[0], &in, &out);
+	rq->uid = uid;
+	*value = out.value;
+	return err;
+}
+
+static int complain(struct xlator *x, const struct inode *inode, const char *name)
+{
+	char text[GFID_TEXT];
+
+	log_error(x, NULL, "%s of %s makes no sense: nothing is done there until it is put right or removed", name,
+		  gfid_text(&inode->gfid, text));
+	return -EIO;
+}
+
+static int read_pointer(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	struct blob value = { 0 };
+	int err = read_xattr(rq, x, inode, DHT_POINTER_XATTR, &value);
+
+	if (!err && pointer_decode(value.bytes, value.size, &k->pointer))
+		k->broken = complain(x, inode, DHT_POINTER_XATTR);
+	k->points = !err;
+	free(value.bytes);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+static int read_layout(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	struct blob value = { 0 };
+	int err = S_ISDIR(inode->type) ? read_xattr(rq, x, inode, DHT_LAYOUT_XATTR, &value) : -ENODATA;
+
+	if (!err) {
+		k->layout = malloc(sizeof(*k->layout));
+		err = k->layout ? 0 : -ENOMEM;
+	}
+	if (!err && layout_decode(value.bytes, value.size, k->layout))
+		k->broken = complain(x, inode, DHT_LAYOUT_XATTR);
+	free(value.bytes);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+/* What was read belongs to k now, unless there has been a change meanwhile, or somebody else has read it. */
+static void keep(struct known *k, struct known *fresh, unsigned changes)
+{
+	if (!k->read && !k->alone && k->changes == changes) {
+		k->read = true;
+		k->broken = fresh->broken;
+		k->points = fresh->points;
+		k->pointer = fresh->pointer;
+		k->layout = fresh->layout;
+		fresh->layout = NULL;
+	}
+}
+
+static struct facts facts_in(const struct known *k)
+{
+	return (struct facts){ .points = k->points, .wide = k->layout && k->layout->count > 1, .pointer = k->pointer };
+}
+
+/* *facts (may be NULL): as they were at some moment of the call. */
+static int read_both(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, struct facts *facts)
+{
+	struct known fresh = { 0 };
+	unsigned changes;
+	int err;
+
+	pthread_mutex_lock(&k->lock);
+	changes = k->changes;
+	if (k->read) {
+		err = k->broken;
+		if (facts)
+			*facts = facts_in(k);
+		pthread_mutex_unlock(&k->lock);
+		return err;
+	}
+	pthread_mutex_unlock(&k->lock);
+	err = read_pointer(rq, x, inode, &fresh);
+	if (!err)
+		err = read_layout(rq, x, inode, &fresh);
+	if (!err) {
+		err = fresh.broken;
+		if (facts)
+			*facts = facts_in(&fresh);
+		pthread_mutex_lock(&k->lock);
+		keep(k, &fresh, changes);
+		pthread_mutex_unlock(&k->lock);
+	}
+	free(fresh.layout);
+	return err;
+}
+
+int known_locked(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	enum { TRIES = 16 }; /* it may have been made anew just now, by a heal */
+	int err = 0;
+
+	for (int tries = 0; !err && tries < TRIES; tries++) {
+		err = read_both(rq, x, inode, k, NULL);
+		if (err)
+			return err;
+		pthread_mutex_lock(&k->lock);
+		if (k->read)
+			return 0;
+		pthread_mutex_unlock(&k->lock);
+	}
+	return -ESTALE;
+}
+
+/* A pointer is empty, a link to one byte, or a node. (A file that was moved away, which has data for a while, will say so when it becomes
+ * a pointer.) */
+static bool could_point(const struct attr *a)
+{
+	return (!S_ISREG(a->mode) || !a->size) && (!S_ISLNK(a->mode) || a->size <= 1);
+}
+
+int facts_of(struct request *rq, struct xlator *x, struct inode *inode, const struct attr *attr, struct facts *facts)
+{
+	struct known *k;
+
+	*facts = (struct facts){ 0 };
+	if (attr && !could_point(attr))
+		return 0;
+	k = known_of(x, inode);
+	return k ? read_both(rq, x, inode, k, facts) : -ENOMEM;
+}
+
+/* ---- gates ---- */
+
+static int enter(struct known *k, uint64_t deadline_ns, bool alone)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&k->lock);
+	k->waiting += alone;
+	while (!err && (k->alone || (alone ? k->inside : k->waiting)))
+		err = task_cond_wait(&k->changed, &k->lock, deadline_ns);
+	k->waiting -= alone;
+	if (err && alone && !k->waiting)
+		task_cond_broadcast(&k->changed);
+	if (!err && alone)
+		k->alone = true;
+	else if (!err)
+		k->inside++;
+	pthread_mutex_unlock(&k->lock);
+	return err;
+}
+
+static void leave(struct known *k, bool alone)
+{
+	pthread_mutex_lock(&k->lock);
+	if (alone)
+		k->alone = false;
+	else
+		k->inside--;
+	if (alone || !k->inside)
+		task_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* In the order of addresses, so that no two wait for each other. */
+int inside_enter(struct inside *i, struct request *rq, struct xlator *x, struct inode *a, struct inode *b)
+{
+	struct known *k = known_of(x, a), *l = b && b != a ? known_of(x, b) : NULL;
+	int err = k && (l || !b || b == a) ? 0 : -ENOMEM;
+
+	*i = (struct inside){ 0 };
+	if (!err)
+		err = enter(l && l < k ? l : k, rq->deadline_ns, false);
+	if (err)
+		return err;
+	i->first = l && l < k ? l : k;
+	if (!l)
+		return 0;
+	err = enter(l < k ? k : l, rq->deadline_ns, false);
+	if (!err)
+		i->second = l < k ? k : l;
+	else
+		inside_leave(i);
+	return err;
+}
+
+void inside_leave(struct inside *i)
+{
+	if (i->second)
+		leave(i->second, false);
+	if (i->first)
+		leave(i->first, false);
+	*i = (struct inside){ 0 };
+}
+
+/* ---- changes ---- */
+
+/* Through an open file, as root: what is not a file or directory is as durable as the leaf has it. */
+static int sync_object(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct opendir_in opendir = { .inode = inode };
+	struct open_in open = { .inode = inode, .flags = O_RDONLY };
+	struct open_out out = { 0 }; /* an opendir_out is the same */
+	struct fsync_in sync = { 0 };
+	struct fsync_out synced = { 0 };
+	struct release_out released = { 0 };
+	uid_t uid = rq->uid;
+	int err;
+
+	if (!S_ISDIR(inode->type) && !S_ISREG(inode->type))
+		return 0;
+	rq->uid = 0;
+	err = S_ISDIR(inode->type) ? opendir_on(rq, x->child[0], &opendir, (struct opendir_out *)&out)
+				   : open_on(rq, x->child[0], &open, &out);
+	sync.file = out.file;
+	if (!err) {
+		err = fsync_on(rq, x->child[0], &sync, &synced);
+		release_on(rq, x->child[0], &(struct release_in){ .file = out.file }, &released);
+	}
+	rq->uid = uid;
+	file_unref(out.file);
+	return err;
+}
+
+int change_alone(struct request *rq, struct xlator *x, enum fop fop, struct inode *inode, const void *in, void *out)
+{
+	struct checks *c = x->private;
+	struct known *k = known_of(x, inode);
+	int err = k ? enter(k, rq->deadline_ns, true) : -ENOMEM;
+
+	if (err)
+		return err;
+	err = fop_call(rq, x->child[0], fop, in, out);
+	if (!err)
+		err = sync_object(rq, x, inode);
+	pthread_mutex_lock(&k->lock);
+	drop(k); /* also when it failed: who knows */
+	pthread_mutex_unlock(&k->lock);
+	leave(k, true);
+	atomic_fetch_add(&c->changes, 1);
+	return err;
+}

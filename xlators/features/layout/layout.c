@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/layout: refuses what a client does by an old layout, or to a pointer as if that were the object; says which is which in
+ * attributes. Requests without PLACE pass: they are heal's, or of a volume of one subvolume. */
+#include <stdio.h>
+
+#include "shard.h"
+
+static const struct option options[] = {
+	{ "subvolume", OPTION_INT, OPTION_AT(struct checks, subvolume), NULL,
+	  "number of this subvolume in layouts and pointers: its place among those of cluster/dht, from 0", 0, UINT32_MAX },
+	{ NULL },
+};
+
+static bool is_ours(const char *name)
+{
+	return name && !strncmp(name, DHT_XATTR, sizeof(DHT_XATTR) - 1);
+}
+
+static bool is_acl(const char *name)
+{
+	return name && !strncmp(name, "system.posix_acl_", 17);
+}
+
+/* ---- what passes alone ---- */
+
+/* Whose xattr of ours is changed; NULL: none is. */
+static struct inode *changed_by(enum fop fop, const void *in)
+{
+	const struct setxattr_in *set = in;
+	const struct removexattr_in *remove = in;
+
+	if (fop == FOP_setxattr)
+		return is_ours(set->name) ? set->inode : NULL;
+	return fop == FOP_removexattr && is_ours(remove->name) ? remove->inode : NULL;
+}
+
+/* Nobody needs it, and what it changes might be known here. */
+static bool steps_change_ours(const struct steps *s)
+{
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct step *step = &s->step[i];
+
+		if (step->in && step->fop == FOP_setxattr && is_ours(((const struct setxattr_in *)step->in)->name))
+			return true;
+		if (step->in && step->fop == FOP_removexattr && is_ours(((const struct removexattr_in *)step->in)->name))
+			return true;
+	}
+	return false;
+}
+
+/* What is made may have the gfid of something that was here before. */
+static void forget_made(struct xlator *x, enum fop fop, const void *out)
+{
+	const struct results *r = &((const struct compound_out *)out)->results;
+
+	switch ((int)fop) {
+	case FOP_create:
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+		known_forget(x, *(struct inode *const *)out); /* all four have it first */
+		break;
+	case FOP_compound:
+		for (uint32_t i = 0; i < r->count; i++)
+			if (r->result[i].out && r->result[i].fop != FOP_compound)
+				forget_made(x, r->result[i].fop, r->result[i].out);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- objects ---- */
+
+/* The object that the request is about; NULL: none, or all pass. */
+static struct inode *object_of(enum fop fop, const void *in)
+{
+	if (fop == FOP_release || fop == FOP_flush || fop == FOP_statfs || fop == FOP_lookup)
+		return NULL;
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		const void *at = (const char *)in + f->offset;
+
+		if (f->kind == FIELD_INODE && *(struct inode *const *)at)
+			return *(struct inode *const *)at;
+		if (f->kind == FIELD_FILE && *(struct file *const *)at)
+			return (*(struct file *const *)at)->inode;
+	}
+	return NULL;
+}
+
+/* It would make the shards differ in what they must have in common. */
+static bool for_all_shards(enum fop fop, const void *in)
+{
+	if (fop == FOP_setattr)
+		return ((const struct setattr_in *)in)->set.valid & (SET_MODE | SET_UID | SET_GID);
+	if (fop == FOP_setxattr)
+		return is_acl(((const struct setxattr_in *)in)->name);
+	return fop == FOP_removexattr && is_acl(((const struct removexattr_in *)in)->name);
+}
+
+static int judge_object(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
+			struct inode *inode)
+{
+	struct facts f;
+	int err = facts_of(rq, x, inode, NULL, &f);
+
+	if (!err && f.points && !(place->flags & PLACE_POINTER))
+		err = -EMOVED;
+	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
+		err = -EWIDE;
+	return err;
+}
+
+static int object_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
+			void *out)
+{
+	const struct copy_range_in *copy = in;
+	struct inode *inode = object_of(fop, in);
+	int err = inode ? judge_object(rq, x, place, fop, in, inode) : 0;
+
+	if (!err && fop == FOP_copy_range)
+		err = judge_object(rq, x, place, fop, in, copy->to->inode);
+	return err ? refused(x, err) : fop_call(rq, x->child[0], fop, in, out);
+}
+
+/* ---- what answers say ---- */
+
+static int mark(struct request *rq, struct xlator *x, struct inode *inode, struct attr *attr)
+{
+	struct facts f;
+	int err = facts_of(rq, x, inode, attr, &f);
+
+	if (err)
+		return err;
+	attr->flags |= f.wide ? ATTR_WIDE : 0;
+	if (!f.points)
+		return 0;
+	attr->flags |= ATTR_POINTER;
+	attr->gfid = f.pointer.gfid;
+	attr->rdev = f.pointer.subvolume;
+	return 0;
+}
+
+/* One that makes no sense is left out of the attributes, so that the others are told; who looks it up gets the error. */
+static void mark_entries(struct request *rq, struct xlator *x, struct dirents *list)
+{
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct dirent_plus *e = &list->entry[i];
+
+		if (!e->inode || !mark(rq, x, e->inode, &e->attr))
+			continue;
+		inode_unref(e->inode);
+		e->inode = NULL;
+	}
+}
+
+static int mark_answer(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	const struct getattr_in *asked = in; /* a setattr_in begins the same */
+	struct lookup_out *found = out;	     /* as what made something gives it, but for create */
+	struct create_out *created = out;
+
+	switch ((int)fop) {
+	case FOP_lookup:
+		return mark(rq, x, found->inode, &found->attr);
+	case FOP_getattr:
+		return mark(rq, x, asked->inode ? asked->inode : asked->file->inode, &((struct getattr_out *)out)->attr);
+	case FOP_readdir:
+		mark_entries(rq, x, &((struct readdir_out *)out)->entries);
+		return 0;
+	/* It is done: what can't be said of it is not an error. */
+	case FOP_setattr:
+		mark(rq, x, asked->inode ? asked->inode : asked->file->inode, &((struct setattr_out *)out)->attr);
+		return 0;
+	case FOP_link:
+		mark(rq, x, ((const struct link_in *)in)->inode, &((struct link_out *)out)->attr);
+		return 0;
+	case FOP_create:
+		mark(rq, x, created->inode, &created->attr);
+		return 0;
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+		mark(rq, x, found->inode, &found->attr);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static int placed(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
+{
+	int err = names_fop(fop, in) ? names_judge(rq, x, place, fop, in, out) : object_judge(rq, x, place, fop, in, out);
+
+	if (err)
+		return err;
+	forget_made(x, fop, out);
+	err = mark_answer(rq, x, fop, in, out);
+	if (err) {
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
+	}
+	return err;
+}
+
+static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct inode *changed = changed_by(fop, in);
+	struct place place;
+	int has = place_of(rq, &place), err;
+
+	if (has < 0)
+		return has;
+	if (changed)
+		return change_alone(rq, x, fop, changed, in, out);
+	if (fop == FOP_compound && steps_change_ours(&((const struct compound_in *)in)->steps))
+		return -EPERM;
+	if (fop == FOP_compound && has) /* of which step would it be? */
+		return -EOPNOTSUPP;
+	if (has)
+		return placed(rq, x, &place, fop, in, out);
+	err = fop_call(rq, x->child[0], fop, in, out);
+	if (!err)
+		forget_made(x, fop, out);
+	return err;
+}
+
+static void layout_forget_inode(struct xlator *x, struct inode *inode, void *slot)
+{
+	(void)x, (void)inode;
+	known_free(slot);
+}
+
+static void layout_dump(struct xlator *x, FILE *f)
+{
+	const struct checks *c = x->private;
+
+	fprintf(f, "  refused, by another layout or elsewhere: %llu\n", (unsigned long long)c->elsewhere);
+	fprintf(f, "  refused, for a name leads to a pointer: %llu\n", (unsigned long long)c->pointers);
+	fprintf(f, "  refused, for there are more shards: %llu\n", (unsigned long long)c->wide);
+	fprintf(f, "  refused, for the object is elsewhere: %llu\n", (unsigned long long)c->moved);
+	fprintf(f, "  changes of layouts and pointers: %llu\n", (unsigned long long)c->changes);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/layout",
+	.summary = "holds clients of cluster/dht to the layouts on disk",
+	.options = options,
+	.private_size = sizeof(struct checks),
+	.min_children = 1,
+	.max_children = 1,
+	.forget_inode = layout_forget_inode,
+	.dump = layout_dump,
+	.any = layout_any,
+};

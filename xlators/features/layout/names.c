@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/layout: may this be done with that name, here and by that layout? All of it inside the gates of the directories. */
+#include "shard.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
+#endif
+enum { TRIES = 16 };
+
+struct call {
+	struct request *rq;
+	struct xlator *x;
+	const struct place *place;
+	enum fop fop;
+	const void *in;
+	void *out;
+};
+
+int refused(struct xlator *x, int err)
+{
+	struct checks *c = x->private;
+	atomic_uint_fast64_t *counter = err == -ELAYOUT	   ? &c->elsewhere
+					: err == -EPOINTER ? &c->pointers
+					: err == -EWIDE	   ? &c->wide
+					: err == -EMOVED   ? &c->moved
+							   : NULL;
+
+	if (counter)
+		atomic_fetch_add(counter, 1);
+	return err;
+}
+
+bool names_fop(enum fop fop, const void *in)
+{
+	switch ((int)fop) {
+	case FOP_lookup:
+		return ((const struct lookup_in *)in)->loc.name;
+	case FOP_create:
+	case FOP_mknod:
+	case FOP_mkdir:
+	case FOP_symlink:
+	case FOP_unlink:
+	case FOP_rmdir:
+	case FOP_rename:
+	case FOP_link:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- where the name belongs ---- */
+
+/* Whoever has had it, while names are moved; but nothing new comes to be where they are moved from. */
+static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool makes)
+{
+	if (layout_owner_next(l, key)->id == self)
+		return true;
+	return l->moving && !makes && layout_owner(l, key)->id == self;
+}
+
+static int judge_place(const struct call *c, const struct loc *loc, uint64_t version, bool makes)
+{
+	const struct checks *p = c->x->private;
+	struct known *k = inode_slot(loc->parent, c->x);
+	uint64_t key = layout_key(&loc->parent->gfid, loc->name);
+	int err;
+
+	if (gfid_equal(&loc->parent->gfid, &gfid_root) && !strcmp(loc->name, DHT_HIDDEN))
+		return 0;
+	err = known_locked(c->rq, c->x, loc->parent, k);
+	if (err)
+		return err;
+	if (k->points)
+		err = -EMOVED;
+	else if ((k->layout ? k->layout->version : 0) != version)
+		err = -ELAYOUT;
+	else if (k->layout && !belongs(k->layout, (uint32_t)p->subvolume, key, makes))
+		err = -ELAYOUT;
+	pthread_mutex_unlock(&k->lock);
+	return err;
+}
+
+/* ---- what has the name ---- */
+
+/* As the user: what he can't look at he can't take away, and the error is the same. */
+static int look(const struct call *c, const struct loc *loc, struct lookup_out *found, struct facts *facts)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	int err = lookup_on(c->rq, c->x->child[0], &in, found);
+
+	if (!err)
+		err = facts_of(c->rq, c->x, found->inode, &found->attr, facts);
+	if (err)
+		fop_out_clear(FOP_lookup, found);
+	return err;
+}
+
+static int judge_victim(const struct call *c, const struct facts *f)
+{
+	if (f->points && !(c->place->flags & PLACE_POINTER))
+		return -EPOINTER;
+	return f->wide && !(c->place->flags & PLACE_SHARD) ? -EWIDE : 0;
+}
+
+/* The leaf refuses another object than was looked at. What the caller says it saw there stands: the leaf compares it, too. */
+static struct loc exactly(const struct loc *loc, struct inode *found)
+{
+	return (struct loc){ .parent = loc->parent, .name = loc->name, .inode = loc->inode ? loc->inode : found };
+}
+
+static int remove_name(const struct call *c)
+{
+	const struct unlink_in *in = c->in; /* a rmdir_in is the same */
+	struct lookup_out found = { 0 };
+	struct facts facts;
+	int err = look(c, &in->loc, &found, &facts);
+
+	if (err == -ENOENT &&
+	    c->rq->resent) /* it went with the first try: the leaf, which is told what that was, removes no other */
+		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
+	if (!err)
+		err = judge_victim(c, &facts);
+	if (!err) {
+		struct unlink_in exact = { .loc = exactly(&in->loc, found.inode) };
+
+		err = fop_call(c->rq, c->x->child[0], c->fop, &exact, c->out);
+	}
+	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+/* ---- rename ---- */
+
+/* What is moved by a name of its own may be a pointer: its anchor goes by its gfid. But where two names change places, or a directory gets
+ * another parent, more must be looked at than this brick can see. */
+static int judge_moved(const struct call *c, const struct rename_in *in, const struct inode *moved, const struct facts *f)
+{
+	bool apart = S_ISDIR(moved->type) && in->from.parent != in->to.parent;
+
+	if (!f->points || c->place->flags & PLACE_POINTER)
+		return 0;
+	return apart || in->flags & RENAME_EXCHANGE ? -EPOINTER : 0;
+}
+
+static int judge_replaced(const struct call *c, const struct rename_in *in, const struct facts *f)
+{
+	struct facts as = *f;
+
+	as.wide &= !(in->flags & RENAME_EXCHANGE); /* that is not replaced */
+	return judge_victim(c, &as);
+}
+
+static int rename_found(const struct call *c, const struct rename_in *in, struct inode *from, bool *again)
+{
+	struct lookup_out found = { 0 };
+	struct rename_in exact = *in;
+	struct facts facts;
+	bool only_new;
+	int err = look(c, &in->to, &found, &facts);
+
+	only_new = err == -ENOENT && !in->flags;
+	if (err == -ENOENT)
+		err = 0;
+	else if (!err)
+		err = judge_replaced(c, in, &facts);
+	if (!err) {
+		exact.from = exactly(&in->from, from);
+		exact.to = exactly(&in->to, found.inode);
+		exact.flags |= only_new ? RENAME_NOREPLACE : 0;
+		err = rename_on(c->rq, c->x->child[0], &exact, c->out);
+	}
+	fop_out_clear(FOP_lookup, &found);
+	*again = err == -EEXIST && only_new; /* the name has come since */
+	return err;
+}
+
+static int rename_name(const struct call *c)
+{
+	const struct rename_in *in = c->in;
+	struct lookup_out found = { 0 };
+	struct facts facts;
+	bool again = true;
+	int err = look(c, &in->from, &found, &facts);
+
+	if (err == -ENOENT && c->rq->resent) /* done by the first try, most likely: the leaf knows */
+		return rename_on(c->rq, c->x->child[0], in, c->out);
+	if (!err)
+		err = judge_moved(c, in, found.inode, &facts);
+	for (int tries = 0; !err && again && tries < TRIES; tries++) {
+		err = rename_found(c, in, found.inode, &again);
+		err = again ? 0 : err;
+	}
+	fop_out_clear(FOP_lookup, &found);
+	return err ? err : again ? -ESTALE : 0;
+}
+
+/* ---- make ---- */
+
+static int link_name(const struct call *c)
+{
+	const struct link_in *in = c->in;
+	struct facts facts;
+	int err = facts_of(c->rq, c->x, in->inode, NULL, &facts);
+
+	if (!err && facts.points && !(c->place->flags & PLACE_POINTER))
+		err = -EPOINTER;
+	return err ? err : link_on(c->rq, c->x->child[0], in, c->out);
+}
+
+/* The name may have changed hands since it was looked at. */
+static int open_existing(const struct call *c, const struct create_in *in)
+{
+	struct create_out *out = c->out;
+	struct release_out released = { 0 };
+	struct facts facts;
+	int err = create_on(c->rq, c->x->child[0], in, out);
+
+	if (err)
+		return err;
+	err = facts_of(c->rq, c->x, out->inode, &out->attr, &facts);
+	if (!err && facts.points)
+		err = -EPOINTER;
+	if (!err)
+		return 0;
+	release_on(c->rq, c->x->child[0], &(struct release_in){ .file = out->file }, &released);
+	fop_out_clear(FOP_create, out);
+	memset(out, 0, sizeof(*out));
+	return err;
+}
+
+/* A new one, or else what is there if it is no pointer: that is never opened. */
+static int create_name(const struct call *c)
+{
+	const struct create_in *in = c->in;
+	struct lookup_out found = { 0 };
+	struct create_in new = *in;
+	struct facts facts;
+	int err = -EEXIST;
+
+	new.flags |= O_EXCL;
+	for (int tries = 0; tries < TRIES && (err == -EEXIST || err == -ENOENT); tries++) {
+		err = create_on(c->rq, c->x->child[0], &new, c->out);
+		if (err != -EEXIST || in->flags & O_EXCL)
+			return err;
+		err = look(c, &in->loc, &found, &facts);
+		if (err)
+			continue;
+		err = facts.points ? -EPOINTER : open_existing(c, in);
+		fop_out_clear(FOP_lookup, &found);
+	}
+	return err;
+}
+
+/* ---- all ---- */
+
+static int judged(const struct call *c)
+{
+	switch ((int)c->fop) {
+	case FOP_unlink:
+	case FOP_rmdir:
+		return remove_name(c);
+	case FOP_rename:
+		return rename_name(c);
+	case FOP_link:
+		return link_name(c);
+	case FOP_create:
+		return create_name(c);
+	default:
+		return fop_call(c->rq, c->x->child[0], c->fop, c->in, c->out);
+	}
+}
+
+static const struct loc *first_loc(enum fop fop, const void *in)
+{
+	return fop == FOP_link	   ? &((const struct link_in *)in)->loc
+	       : fop == FOP_rename ? &((const struct rename_in *)in)->from
+				   : in; /* all others have it first */
+}
+
+static bool makes(enum fop fop)
+{
+	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink || fop == FOP_link;
+}
+
+int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
+{
+	struct call c = { rq, x, place, fop, in, out };
+	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
+	cleanup_inside struct inside inside = { 0 };
+	bool exchange = to && ((const struct rename_in *)in)->flags & RENAME_EXCHANGE;
+	int err = !from->parent || !from->name || (to && (!to->parent || !to->name)) ? -EINVAL : 0;
+
+	if (!err)
+		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : NULL);
+	if (!err)
+		err = judge_place(&c, from, place->version[0], makes(fop) || exchange);
+	if (!err && to)
+		err = judge_place(&c, to, place->version[1], true);
+	if (!err)
+		err = judged(&c);
+	return refused(x, err);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside features/layout: what is known of objects and the gates of directories (known.c), and the judgement of names (names.c). */
+#ifndef STRATUS_SHARD_H
+#define STRATUS_SHARD_H
+#include "layout.h"
+#include "place.h"
+#include "xlator.h"
+
+struct checks {
+	int64_t subvolume; /* option: the number of this one in layouts and pointers */
+	atomic_uint_fast64_t elsewhere, pointers, wide, moved, changes;
+};
+
+/* In an inode's slot. The gate: requests for names of the directory pass together, a change of what its xattrs say passes alone. So what a
+ * request was judged by holds until it is done. */
+struct known {
+	pthread_mutex_t lock; /* guards all of it */
+	struct task_cond changed;
+	unsigned inside, waiting; /* requests that passed together; those that want to be alone */
+	bool alone;
+	unsigned changes; /* so that what was read before one is not kept */
+	bool read;	  /* what follows is what the xattrs say */
+	int broken;	  /* 0, or -EIO: they make no sense */
+	bool points;
+	struct pointer pointer;
+	struct layout *layout; /* NULL: it has none, and is whole */
+};
+/* What a request needs to know of an object. */
+struct facts {
+	bool points, wide;
+	struct pointer pointer;
+};
+
+/* ---- known.c ---- */
+struct known *known_of(struct xlator *, struct inode *); /* NULL: no memory */
+void known_free(struct known *);
+/* It was made, or made anew under the same gfid: what was known is of another object. */
+void known_forget(struct xlator *, struct inode *);
+/* `attr` (may be NULL) saves asking for what can't be a pointer. -EIO: its xattrs make no sense. */
+int facts_of(struct request *, struct xlator *, struct inode *, const struct attr *, struct facts *);
+/* For one who is in its gate, while its xattrs stay as they are: on success the lock is held, and they have been read. */
+int known_locked(struct request *, struct xlator *, struct inode *, struct known *);
+/* Runs a change of the object's xattrs (setxattr, removexattr) alone, and makes it durable: see P1 in doc/distribution.md. */
+int change_alone(struct request *, struct xlator *, enum fop, struct inode *, const void *in, void *out);
+
+struct inside {
+	struct known *first, *second;
+};
+/* Passes the gates of one or two directories (b may be NULL, or a). -ENOMEM, -ETIMEDOUT, -ECANCELED. */
+int inside_enter(struct inside *, struct request *, struct xlator *, struct inode *a, struct inode *b);
+void inside_leave(struct inside *);
+#define cleanup_inside __attribute__((cleanup(inside_leave)))
+
+/* ---- names.c ---- */
+bool names_fop(enum fop, const void *in);
+int names_judge(struct request *, struct xlator *, const struct place *, enum fop, const void *in, void *out);
+/* Counts it. */
+int refused(struct xlator *, int err);
+#endif
