@@ -3,6 +3,7 @@
  * done or not, where a brick's disk is broken, or if it needs room and there is none. */
 #include <dlfcn.h>
 #include <limits.h>
+#include <linux/falloc.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -156,8 +157,25 @@ int truncate(const char *path, off_t size)
 	return (int)change(false, SYS_truncate, (long)path, size, 0, 0, 0);
 }
 
+/* A tmpfs can't make zeros of what is there; but it can punch it out, and allocate it anew. */
+static int make_zeros(int fd, int mode, off_t at, off_t size)
+{
+	struct stat st;
+	long err = syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, size);
+
+	if (!err && !(mode & FALLOC_FL_KEEP_SIZE) && !fstat(fd, &st) && at + size > st.st_size)
+		err = syscall(SYS_ftruncate, fd, at + size);
+	return (int)err;
+}
+
 int fallocate(int fd, int mode, off_t at, off_t size)
 {
+	const struct disk_faults *f = faults_here();
+
+	if (f && !f->full && mode & FALLOC_FL_ZERO_RANGE) {
+		crash_point();
+		return make_zeros(fd, mode, at, size);
+	}
 	return (int)change(true, SYS_fallocate, fd, mode, at, size, 0);
 }
 
