@@ -58,13 +58,14 @@ bool leaf_owns(const char *path)
 
 static void put_posix(FILE *to, unsigned member)
 {
+	static const unsigned kept[] = { 0, 3, 16384 }; /* of what is forgotten the identity must tell */
 	char path[LEAF_PATH];
 
 	fprintf(to,
-		"volume posix\n type storage/posix\n option directory %s\n option free-space-floor 0\n"
+		"volume posix\n type storage/posix\n option directory %s\n option free-space-floor 0\n option inodes-kept %u\n"
 		" option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"
 		" option brick-id 0f0e0d0c-0b0a-4908-8706-05040302010%u\nend-volume\n",
-		leaf_path(member, path), member);
+		leaf_path(member, path), kept[plan.seed / 2 % 3], member);
 }
 
 void leaf_volfile(FILE *to, unsigned member)
@@ -148,7 +149,7 @@ static const struct option options[] = {
 };
 
 /* A shielded sleep: disks are not cancelled. */
-static void spend(uint64_t ns)
+void leaf_spend(uint64_t ns)
 {
 	uint64_t until = clock_ns() + ns;
 
@@ -165,9 +166,9 @@ static void latency(struct disk *d)
 
 	if (f->slow_ns)
 		ns += chance_below(CHANCE_DISK, f->slow_ns);
-	spend(ns);
+	leaf_spend(ns);
 	while (f->stuck_until > sim_now())
-		spend(WAIT_NS);
+		leaf_spend(WAIT_NS);
 	crash_point();
 }
 

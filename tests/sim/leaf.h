@@ -15,6 +15,7 @@ void leaf_hurt(unsigned member);    /* what it notes of names need not be right 
 bool leaf_owns(const char *path);   /* it is on the disk of some brick */
 /* Before a brick's disk is made durable: it takes a while, and may fail. 0 or -errno. */
 int leaf_sync(void);
+void leaf_spend(uint64_t ns);
 
 char *leaf_path(unsigned member, char path[LEAF_PATH]);
 /* When all machines are down: is each brick sound in itself, as it is, or at least once each name was looked up by a fresh process? Then

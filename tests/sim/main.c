@@ -138,7 +138,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 static void mount_own(const char *directory)
 {
 	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("stratus-sim", directory, "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=0700"))
+	    mount("stratus-sim", directory, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, "size=256m,mode=0700"))
 		fprintf(stderr, "sim: no tmpfs of its own: %s\n", strerror(errno));
 }
 

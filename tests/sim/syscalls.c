@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <linux/falloc.h>
+#include <pthread.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -14,7 +15,10 @@
 
 #include "leaf.h"
 
-enum { EIO_SHARE = 8 }; /* a call to the brick is some changes, and sim/shaky fails whole ones, too */
+enum {
+	EIO_SHARE = 8, /* a call to the brick is some changes, and sim/shaky fails whole ones, too */
+	ALONE = 6,     /* before and after a change others get their turn once in so many times */
+};
 
 /* Of the brick whose task is running. One that is just starting is spared: it would not start, and nobody looks after it here. */
 static const struct disk_faults *faults_here(void)
@@ -30,6 +34,29 @@ static int fail(int err)
 	return -1;
 }
 
+/* Between two calls of the kernel other threads do theirs. */
+static void let_others_run(void)
+{
+	int err = errno;
+
+	if (faults_here() && chance_below(CHANCE_DISK, ALONE) == 0)
+		leaf_spend(chance_between(CHANCE_DISK, 500, 60000));
+	errno = err;
+}
+
+/* A thread waits for another; here the other must be given its turn. Callbacks of timers and messages can't wait, nor need they. */
+int pthread_mutex_lock(pthread_mutex_t *m)
+{
+	int err;
+
+	while ((err = pthread_mutex_trylock(m)) == EBUSY) {
+		if (!task_self())
+			abort();
+		leaf_spend(1000);
+	}
+	return err;
+}
+
 /* What storage/posix notes of names may then be wrong, until they are looked up anew. */
 static int refuse(int err)
 {
@@ -43,6 +70,7 @@ static long change_six(bool needs_room, long number, long a, long b, long c, lon
 	bool broken, after;
 	long result;
 
+	let_others_run();
 	crash_point();
 	f = faults_here();
 	if (f && f->full && needs_room)
@@ -52,6 +80,7 @@ static long change_six(bool needs_room, long number, long a, long b, long c, lon
 	if (broken && !after)
 		return refuse(EIO);
 	result = syscall(number, a, b, c, d, e, g);
+	let_others_run();
 	return after && result >= 0 ? refuse(EIO) : result;
 }
 
