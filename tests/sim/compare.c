@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Are the disks of all members the same? Looked at directly, not through any translator. */
-#include "disk.h"
+#include "leaf.h"
 
 enum { LIMBO_GFID = 3 }; /* 15 zeros and a 3: the directory of what the coordinator moves out of the way */
 
@@ -216,6 +216,8 @@ void named_remember(void)
 {
 	unsigned left = 0;
 
+	for (unsigned i = 0; i < plan.members && plan.posix; i++)
+		leaf_scan(i);
 	before.count = 0;
 	list_named(disk_of(0), &gfid_root, &before);
 	for (unsigned i = 1; i < plan.members; i++) {
@@ -235,6 +237,8 @@ void named_check(void)
 	struct named here = { 0 };
 	char text[GFID_TEXT];
 
+	if (plan.posix)
+		leaf_scan(0);
 	list_named(disk_of(0), &gfid_root, &here);
 	for (unsigned i = 0; i < before.count; i++)
 		if (!is_named(&here, &before.gfid[i]))

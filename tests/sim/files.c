@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "leaf.h"
 
 struct synced { /* what is durable of a file */
 	char *path, *bytes;
@@ -134,7 +134,7 @@ static void cut_file(const char *path)
 }
 
 /* The descriptors of a process that has died. */
-static void close_all(const char *directory)
+static unsigned close_some(const char *directory)
 {
 	size_t length = strlen(directory);
 	DIR *dir = opendir("/proc/self/fd");
@@ -143,18 +143,23 @@ static void close_all(const char *directory)
 	unsigned count = 0;
 
 	while (dir && (e = readdir(dir)) && count < 256) {
-		char link[64], path[PATH_MAX];
-		ssize_t n;
+		char path[PATH_MAX];
+		int fd = atoi(e->d_name);
 
-		snprintf(link, sizeof(link), "/proc/self/fd/%.16s", e->d_name);
-		n = readlink(link, path, sizeof(path) - 1);
-		if (n >= (ssize_t)length && !strncmp(path, directory, length))
-			list[count++] = atoi(e->d_name);
+		if (fd > 2 && files_path(fd, path) && !strncmp(path, directory, length))
+			list[count++] = fd;
 	}
 	if (dir)
 		closedir(dir);
 	for (unsigned i = 0; i < count; i++)
 		close(list[i]);
+	return count;
+}
+
+static void close_all(const char *directory)
+{
+	while (close_some(directory))
+		;
 }
 
 void files_crash(const char *directory)
@@ -181,7 +186,7 @@ int files_remove(const char *directory)
 
 /* ---- the C library's, for all that is in this process ---- */
 
-static bool path_of(int fd, char path[PATH_MAX])
+bool files_path(int fd, char path[PATH_MAX])
 {
 	char link[64];
 	ssize_t n;
@@ -194,14 +199,22 @@ static bool path_of(int fd, char path[PATH_MAX])
 	return files.length && !strncmp(path, files.root, files.length);
 }
 
+/* What bricks keep on real disks is not theirs. */
+static bool path_of(int fd, char path[PATH_MAX])
+{
+	return files_path(fd, path) && !leaf_owns(path);
+}
+
 static int synced_now(int fd)
 {
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (!task_self() || fstat(fd, &st) || !path_of(fd, path))
+	if (!task_self() || fstat(fd, &st))
 		return 0;
 	crash_point();
+	if (!path_of(fd, path))
+		return 0;
 	if (S_ISDIR(st.st_mode))
 		files_synced(path);
 	else
@@ -219,9 +232,23 @@ int fdatasync(int fd)
 	return synced_now(fd);
 }
 
+/* storage/posix does this. What lies beside it is durable, too. */
 int syncfs(int fd)
 {
-	return synced_now(fd);
+	const struct node *n = task_self() ? node_self() : NULL;
+	char path[PATH_MAX];
+	int err = 0;
+
+	(void)fd;
+	if (!n || n->kind != NODE_BRICK)
+		return 0;
+	crash_point();
+	if (n->ready)
+		err = leaf_sync();
+	if (!err && snprintf(path, sizeof(path), "%s/%s", files.root, n->name) < PATH_MAX)
+		files_synced(path);
+	errno = -err;
+	return err ? -1 : 0;
 }
 
 ssize_t write(int fd, const void *bytes, size_t size)
@@ -229,17 +256,6 @@ ssize_t write(int fd, const void *bytes, size_t size)
 	if (fd > 2)
 		crash_point();
 	return syscall(SYS_write, fd, bytes, size);
-}
-
-ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
-{
-	crash_point();
-	return syscall(SYS_pwrite64, fd, bytes, size, at);
-}
-
-ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at)
-{
-	return pwrite(fd, bytes, size, at);
 }
 
 int renameat(int from_fd, const char *from, int to_fd, const char *to)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/sim/sim: runs seeds, each in a process of its own. */
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -9,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "leaf.h"
 
 static const char help[] =
 	"Usage: sim [OPTION...]\n"
@@ -23,6 +25,8 @@ static const char help[] =
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
+	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
+	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
 	"  --mutant NAME      with this deliberate mistake\n"
 	"  --list-mutants, --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
@@ -36,7 +40,8 @@ struct options {
 	unsigned jobs, members, clients, tasks, operations, faults;
 	int arbiter, wild, kernel;
 	enum stack stack;
-	bool single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	const char *scratch;
+	bool posix, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
 static struct options options = { .from = 1, .to = 100, .jobs = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
 
@@ -50,7 +55,7 @@ struct child {
 	pid_t pid;
 	int pipe;
 	uint64_t seed;
-	char directory[64];
+	char directory[128];
 	bool again;
 };
 
@@ -97,6 +102,7 @@ static void make_plan(uint64_t seed)
 		plan.faults = options.faults;
 	if (options.wild >= 0)
 		plan.wild = options.wild;
+	plan.posix = options.posix;
 	plan.ignore_unlinked = options.ignore_unlinked;
 	plan.kernel = plan.stack == STACK_REPLICA && (options.kernel >= 0 ? options.kernel : (int)(seed & 1));
 	if (plan.stack == STACK_SINGLE)
@@ -128,6 +134,14 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 		snprintf(r->text, sizeof(r->text), "%s", sim_failure());
 }
 
+/* Goes away with the process, however that ends; and numbers its inodes alike in each run. Where it can't be had storage/posix says what it needs. */
+static void mount_own(const char *directory)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("stratus-sim", directory, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, "size=256m,mode=0700"))
+		fprintf(stderr, "sim: no tmpfs of its own: %s\n", strerror(errno));
+}
+
 static void child_main(uint64_t seed, const char *directory, int to)
 {
 	struct report r = { .seed = seed };
@@ -137,6 +151,8 @@ static void child_main(uint64_t seed, const char *directory, int to)
 		log_threshold = LOG_ERROR;
 		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
 	}
+	if (options.posix && !options.scratch)
+		mount_own(directory);
 	run_seed(seed, directory, &r);
 	if (syscall(SYS_write, to, &r, sizeof(r)) != sizeof(r))
 		_exit(3);
@@ -148,7 +164,7 @@ static int child_start(struct child *c, uint64_t seed)
 	int ends[2];
 
 	c->seed = seed;
-	snprintf(c->directory, sizeof(c->directory), "/dev/shm/stratus-sim.XXXXXX");
+	snprintf(c->directory, sizeof(c->directory), "%s/stratus-sim.XXXXXX", options.scratch ? options.scratch : "/dev/shm");
 	if (!mkdtemp(c->directory) || pipe(ends))
 		return -errno;
 	fflush(NULL);
@@ -408,6 +424,10 @@ static bool word(const char *arg, const char *value)
 		options.single = true;
 	} else if (!strcmp(arg, "--stack")) {
 		options.stack = !strcmp(value, "single") ? STACK_SINGLE : !strcmp(value, "naive") ? STACK_NAIVE : STACK_REPLICA;
+	} else if (!strcmp(arg, "--leaf")) {
+		options.posix = !strcmp(value, "posix");
+	} else if (!strcmp(arg, "--scratch")) {
+		options.scratch = value;
 	} else if (!strcmp(arg, "--mutant")) {
 		if (mutant_choose(value))
 			usage("there is no such mutant");
@@ -460,8 +480,8 @@ static void set_path(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/naive" };
-	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator" };
+	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/shaky", "sim/naive" };
+	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix" };
 	uint64_t begin = real_ns();
 
 	fix_addresses(argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A module for graph.c to find: what it is stands in the program (SIM_TYPE). */
-#include "sim.h"
+#include "leaf.h"
 
 XLATOR_MODULE
 extern struct xlator_type module_type __asm__("xlator_type");

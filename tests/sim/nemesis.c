@@ -157,7 +157,6 @@ static void client_link(void)
 static void replace_disk(struct node *n)
 {
 	node_crash(n, true);
-	disk_replace(disk_of(n->number));
 	node_wipe(n);
 	come_back(n);
 }

@@ -150,20 +150,22 @@ void files_power_cut(const char *directory);
 void files_crash(const char *directory);  /* closes what the dead process had open there */
 int files_remove(const char *directory);  /* with all in it */
 void files_synced(const char *directory); /* all below it */
+bool files_path(int fd, char path[4096]); /* what it has open, if that is in the run's directory */
 
 /* ---- world.c ---- */
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
 	unsigned members, clients, tasks, operations, faults, sync_s;
-	bool arbiter, wild, cut_all, ignore_unlinked, kernel;
+	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	enum stack stack;
+	const char *directory;
 };
 extern struct plan plan;
 void world_run(const char *directory); /* a whole run; sim_failure() tells */
 int node_start(struct node *);
 void node_crash(struct node *, bool power);
-void node_wipe(struct node *); /* what it keeps beside the disk goes, too */
+void node_wipe(struct node *); /* a brick's disk is replaced by an empty one, and what it keeps beside it goes, too */
 struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(void);
 bool world_clean(void); /* the coordinator says that all members are IN and nothing is to be healed */
 /* The same, whatever links there are to clients, and how long the bricks have been up. */

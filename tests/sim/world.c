@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "history.h"
-#include "sim.h"
+#include "leaf.h"
 
 struct node node[NODES_MAX];
 unsigned nodes;
@@ -58,8 +58,11 @@ static void put_brick(FILE *to, unsigned number)
 {
 	bool replica = plan.stack == STACK_REPLICA;
 
-	fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n", number,
-		run_directory, number);
+	if (plan.posix)
+		leaf_volfile(to, number);
+	else
+		fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n",
+			number, run_directory, number);
 	if (replica)
 		fprintf(to,
 			"volume replica\n type features/replica\n option member %u\n option state-dir %s/brick%u\n"
@@ -132,6 +135,17 @@ static char *state_directory(const struct node *n, char path[160])
 	return path;
 }
 
+/* A real directory loses nothing when the power goes: all had been written back. */
+static void crash_disk(unsigned member, bool power)
+{
+	if (plan.posix)
+		leaf_crash(member);
+	else if (power)
+		disk_power_cut(disk_of(member));
+	else
+		disk_forget_orphans(disk_of(member));
+}
+
 void node_crash(struct node *n, bool power)
 {
 	char path[160];
@@ -147,10 +161,8 @@ void node_crash(struct node *n, bool power)
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
-	if (n->kind == NODE_BRICK && power)
-		disk_power_cut(disk_of(n->number));
-	else if (n->kind == NODE_BRICK)
-		disk_forget_orphans(disk_of(n->number));
+	if (n->kind == NODE_BRICK)
+		crash_disk(n->number, power);
 	if (power)
 		files_power_cut(path);
 	n->boot += power;
@@ -162,6 +174,10 @@ void node_wipe(struct node *n)
 
 	files_remove(state_directory(n, path));
 	mkdir(path, 0700);
+	if (plan.posix && n->kind == NODE_BRICK)
+		leaf_replace(n->number);
+	else if (n->kind == NODE_BRICK)
+		disk_replace(disk_of(n->number));
 }
 
 static void add_node(enum node_kind kind, unsigned number, const char *name)
@@ -188,8 +204,11 @@ static void make_nodes(void)
 		add_node(NODE_CLIENT, i, "client");
 	for (unsigned i = 1; i < nodes; i++)
 		mkdir(state_directory(&node[i], path), 0700);
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < plan.members; i++) {
 		disk_create(i);
+		if (plan.posix)
+			leaf_create(i);
+	}
 }
 
 static void make_secret(void)
@@ -374,6 +393,7 @@ static bool is_done(void)
 void world_run(const char *directory)
 {
 	snprintf(run_directory, sizeof(run_directory), "%s", directory);
+	plan.directory = run_directory;
 	files_begin(directory);
 	make_nodes();
 	make_secret();
@@ -383,6 +403,8 @@ void world_run(const char *directory)
 		sim_fail("the run does not end");
 	if (verbose)
 		server_print_counts(stderr);
+	if (plan.posix && !sim_failure())
+		leaf_check_all();
 	for (unsigned i = 0; i < plan.members && verbose; i++)
 		disk_print(disk_of(i), stderr);
 	if (!sim_failure() && plan.stack == STACK_REPLICA)

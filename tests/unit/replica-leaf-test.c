@@ -215,6 +215,29 @@ PROPERTY(changes_of_a_file_give_it_the_time)
 	CHECK_INT(mtime("f"), 77000);
 }
 
+/* So an arbiter hears of writes. */
+PROPERTY(a_write_without_data_is_one)
+{
+	cleanup_file struct file *file = NULL;
+	struct setattr s = { .valid = SET_MODE, .mode = 04755 };
+	struct write_in in = { .flags = WRITE_KILL_PRIV, .offset = 4096 };
+	struct write_out out = { 0 };
+	struct attr a;
+
+	at_ms(2500);
+	CHECK_INT(tree_create(&tree, "f", O_RDWR, 0644, &file), 0);
+	CHECK_INT(tree_setattr(&tree, "f", &s), 0);
+	at_ms(2501);
+	in.file = file;
+	in.data = buffer_create(0);
+	CHECK_INT(tree_call(&tree, leaf, FOP_write, &in, &out), 0);
+	buffer_unref(in.data);
+	CHECK_INT(mtime("f"), 2501);
+	CHECK_INT(tree_getattr(&tree, "f", &a), 0);
+	CHECK_INT(a.mode & 07777, 0755);
+	CHECK_INT((int)a.size, 0);
+}
+
 PROPERTY(the_youngest_change_of_a_client_counts_whatever_the_order)
 {
 	cleanup_file struct file *file = NULL;
@@ -359,6 +382,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_made_and_where_gets_the_time),
 		cmocka_unit_test(changes_of_a_file_give_it_the_time),
+		cmocka_unit_test(a_write_without_data_is_one),
 		cmocka_unit_test(the_youngest_change_of_a_client_counts_whatever_the_order),
 		cmocka_unit_test(the_last_client_counts_whatever_its_clock_says),
 		cmocka_unit_test(names_are_told_whole),

@@ -113,7 +113,7 @@ int memory_write(struct request *rq, struct xlator *x, const struct write_in *in
 	offset = in->flags & WRITE_APPEND ? o->attr.size : in->offset;
 	if (offset > INT64_MAX - size)
 		return -EFBIG;
-	if (offset + size > o->attr.size)
+	if (size && offset + size > o->attr.size)
 		err = memory_resize(rq, p, o, offset + size);
 	if (err)
 		return err;

@@ -138,11 +138,11 @@ int brick_readdir(struct request *rq, struct xlator *x, const struct readdir_in 
 	struct listing l = { .to = &out->entries,
 			     .room = in->size < LISTING_MOST ? in->size : LISTING_MOST,
 			     .plus = in->flags & READDIR_PLUS };
-	int err;
+	int err = opened_check(x, in->file);
 
 	(void)rq;
-	if (!o || !o->directory)
-		return o ? -ENOTDIR : -EBADF;
+	if (err || !o->directory)
+		return err ? err : -ENOTDIR;
 	if (in->offset > INT64_MAX)
 		return -EINVAL;
 	pthread_mutex_lock(&o->lock);

@@ -285,6 +285,8 @@ int hold_open(struct xlator *x, struct inode *inode, struct file *file, struct h
 
 	if (file && inode && file->inode != inode)
 		return -EINVAL;
+	if (opened && opened_check(x, file))
+		return -ESTALE;
 	if (!opened)
 		return hold_inode(x, inode ? inode : file ? file->inode : NULL, h);
 	*h = (struct hold){ .fd = opened->descriptor->fd, .lent = true };

@@ -14,6 +14,16 @@ struct opened *opened_of(const struct xlator *x, struct file *file)
 	return file ? file_slot(file, x) : NULL;
 }
 
+int opened_check(const struct xlator *x, struct file *file)
+{
+	struct opened *o = opened_of(x, file);
+	struct object *object = o ? object_of(x, file->inode) : NULL;
+
+	if (!o)
+		return -EBADF;
+	return object && atomic_load(&object->ino) != o->ino ? -ESTALE : 0;
+}
+
 static void opened_free(struct opened *o)
 {
 	int buffered = atomic_load(&o->buffered);
@@ -40,12 +50,15 @@ static struct opened *opened_new(const struct inode *inode, uint32_t flags, int 
 {
 	struct descriptor *d = descriptor_create(fd);
 	struct opened *o = d ? calloc(1, sizeof *o) : NULL;
+	struct stat st;
 
-	if (!o) {
+	if (!o || fstat(fd, &st) < 0) {
+		free(o);
 		descriptor_unref(d);
 		return NULL;
 	}
 	o->descriptor = d;
+	o->ino = st.st_ino;
 	atomic_init(&o->buffered, -1);
 	pthread_mutex_init(&o->lock, NULL);
 	o->directory = S_ISDIR(inode->type);
@@ -171,11 +184,12 @@ int brick_read(struct request *rq, struct xlator *x, const struct read_in *in, s
 {
 	struct opened *o = opened_of(x, in->file);
 	cleanup_buffer struct buffer *data = NULL;
+	int err = opened_check(x, in->file);
 	size_t done = 0;
 
 	(void)rq;
-	if (!o || !o->readable)
-		return o && o->directory ? -EISDIR : -EBADF;
+	if (err || !o->readable)
+		return !err && o->directory ? -EISDIR : err ? err : -EBADF;
 	if (in->offset > INT64_MAX || in->size > READ_MOST)
 		return -EINVAL;
 	data = buffer_create(in->size);
@@ -268,10 +282,10 @@ static int change_begin(struct request *rq, struct xlator *x, struct file *file,
 {
 	struct opened *o = opened_of(x, file);
 	struct hold h = HOLD_NONE;
-	int err;
+	int err = opened_check(x, file);
 
-	if (!o || !o->writable)
-		return -EBADF;
+	if (err || !o->writable)
+		return err ? err : -EBADF;
 	err = bytes ? brick_room(brick_of(x), bytes) : 0;
 	if (err || !(kill || rq->uid))
 		return err;
@@ -283,30 +297,33 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 {
 	const struct buffer *data = in->data;
 	struct opened *o = opened_of(x, in->file);
+	size_t size = data ? data->size : 0;
 	cleanup_passage struct passage passage = { NULL, NULL };
 	int err = passage_enter(&passage, rq, x, in->file ? in->file->inode : NULL, NULL);
 
-	if (!err && (!o || !o->writable))
+	if (!err)
+		err = opened_check(x, in->file);
+	if (!err && !o->writable)
 		err = -EBADF;
-	if (!err && data && data->size > UINT32_MAX)
+	if (!err && size > UINT32_MAX)
 		err = -EINVAL;
-	if (err || !data || !data->size)
+	if (err || (!size && !rq->time_ns)) /* with a time it is a write elsewhere, whose data an arbiter does not get */
 		return err;
-	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, data->size);
-	if (err)
-		return err;
-	err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
+	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, size);
+	if (!err && size)
+		err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
 int brick_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
 {
 	struct opened *o = opened_of(x, in->file);
+	int err = opened_check(x, in->file);
 
 	(void)rq;
 	(void)out;
-	if (!o)
-		return -EBADF;
+	if (err)
+		return err;
 	task_blocks();
 	return result(in->datasync ? fdatasync(o->descriptor->fd) : fsync(o->descriptor->fd));
 }
@@ -315,11 +332,11 @@ int brick_seek(struct request *rq, struct xlator *x, const struct seek_in *in, s
 {
 	struct opened *o = opened_of(x, in->file);
 	off_t at;
-	int err;
+	int err = opened_check(x, in->file);
 
 	(void)rq;
-	if (!o || o->directory)
-		return -EBADF;
+	if (err || o->directory)
+		return err ? err : -EBADF;
 	if (in->whence != SEEK_DATA && in->whence != SEEK_HOLE)
 		return -EINVAL;
 	if (in->offset > INT64_MAX)
@@ -381,7 +398,9 @@ int brick_copy_range(struct request *rq, struct xlator *x, const struct copy_ran
 	cleanup_passage struct passage passage = { NULL, NULL };
 	int err = passage_enter(&passage, rq, x, in->to ? in->to->inode : NULL, NULL);
 
-	if (!err && (!from || !from->readable))
+	if (!err)
+		err = opened_check(x, in->from);
+	if (!err && !from->readable)
 		err = -EBADF;
 	if (!err && (in->from_offset > INT64_MAX || in->to_offset > INT64_MAX || in->length > INT64_MAX))
 		err = -EINVAL;

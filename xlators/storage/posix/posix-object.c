@@ -166,7 +166,7 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	object_unindex(brick_of(x), o);
 	pthread_mutex_lock(&o->lock);
 	o->handle = handle;
-	former = o->kept; /* somebody may have the former one open yet: nothing more is done to it but by that file */
+	former = o->kept; /* somebody may have the former one open yet: see opened_check() */
 	o->kept = NULL;
 	pthread_mutex_unlock(&o->lock);
 	descriptor_unref(former);

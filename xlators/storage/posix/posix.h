@@ -298,6 +298,7 @@ int time_set(struct request *, struct xlator *, struct inode *, const struct set
 struct opened {
 	struct descriptor *descriptor;
 	atomic_int buffered; /* for requests that O_DIRECT can't do: a second descriptor, or -1 */
+	uint64_t ino;	     /* no other object has it while this one is open */
 	bool direct, writable, readable, directory;
 	pthread_mutex_t lock; /* guards the descriptor's own offset, and what follows */
 	char *entries;	      /* of a directory: what getdents64 gave and readdir has not yet returned */
@@ -307,6 +308,8 @@ struct opened {
 /* Makes the file and its state; takes the fd over in any case. */
 int opened_create(struct xlator *, struct inode *, uint32_t flags, int fd, struct file **);
 struct opened *opened_of(const struct xlator *, struct file *);
+/* 0; -EBADF: it is not open here; -ESTALE: it is of an object that was removed, and its gfid is another's by now (it was made again). */
+int opened_check(const struct xlator *, struct file *);
 void opened_forget(struct xlator *, struct file *, void *slot);
 /* Which flags of open(2) reach the brick's file system. */
 int open_flags(const struct brick *, uint32_t flags); /* O_DIRECT only with option direct-io */
