@@ -23,7 +23,6 @@ static const char *const own[][2] = {
 	{ "storage/posix", "volume-id" },
 	{ "storage/posix", "brick-id" },
 	{ "features/locks", "state-dir" },
-	{ "features/layout", "subvolume" },
 	{ "features/replica", "state-dir" },
 	{ "features/replica", "secret-file" },
 	{ "features/replica", "member" },
@@ -119,15 +118,12 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *replica = path_format("%s/.stratus/replica", b->directory);
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
-	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
 		ids(w, b);
 	} else if (!strcmp(type, "features/locks")) {
 		option(w, "state-dir", locks);
-	} else if (!strcmp(type, "features/layout")) {
-		option(w, "subvolume", subvolume);
 	} else if (!strcmp(type, "features/replica")) {
 		option(w, "state-dir", replica);
 		option(w, "secret-file", secret);
@@ -137,21 +133,17 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 
 enum { STACK_ABOVE = 64 };
 
-/* posix, locks, access, with several subvolumes layout, what the specification puts above them, and features/replica above all. */
+/* posix, locks, access, what the specification puts above them, and features/replica above all. */
 static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
-	char *types[4 + STACK_ABOVE + 1] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access" };
+	char *types[3 + STACK_ABOVE + 1] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
+					     (char *)"debug/io-stats" };
 	const struct spec_list *above = &w->spec->server_translators;
-	struct spec_list list = { types, 3 };
+	struct spec_list list = { types, w->spec->has_server_translators ? 3 + above->count : 4 };
 	cleanup_path char *below = NULL;
 
-	if (spec_subvolumes(w->spec) > 1)
-		types[list.count++] = (char *)"features/layout";
-	if (!w->spec->has_server_translators)
-		types[list.count++] = (char *)"debug/io-stats";
 	if (above->count)
-		memcpy(types + list.count, above->item, above->count * sizeof *types);
-	list.count += above->count;
+		memcpy(types + 3, above->item, above->count * sizeof *types);
 	if (w->spec->replica)
 		types[list.count++] = (char *)"features/replica";
 	for (size_t i = 0; i < list.count; i++) {

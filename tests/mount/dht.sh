@@ -3,7 +3,7 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system, but for what names things at several (EXDEV); a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all (names, listing, layout, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
+# Arguments are parts to run instead of all (names, listing, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
 # another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
@@ -93,36 +93,6 @@ part_listing() {
 	mkdir "$MNT/below"
 	python3 "$TOP/tests/mount/listed.py" "$MNT/below" 300 "$SEED" || fail "seekdir below"
 	rmdir "$MNT/below"
-}
-
-layout_at() { getfattr -h --only-values -n trusted.dht.layout "$1" 2>/dev/null | xxd -p; }
-
-# The root's layout is on each brick; who has the subvolumes in another order, or more of them, does nothing; a volume that was made without layouts
-# goes on and gets them.
-part_layout() {
-	local i other name
-	for ((i = 0; i < 40; i++)); do echo "$i" >"$MNT/f$i"; done
-	for ((i = 0; i < 4; i++)); do
-		[ -n "$(layout_at "$STACK/brick$i")" ] && [ "$(layout_at "$STACK/brick$i")" = "$(layout_at "$STACK/brick0")" ] ||
-			fail "brick $i has the layout $(layout_at "$STACK/brick$i"), brick 0 $(layout_at "$STACK/brick0")"
-	done
-	sed 's/subvolumes client0 client1 client2 client3/subvolumes client0 client2 client1 client3/' "$CLIENT_VOL" >"$SCRATCH/swapped.vol"
-	sed 's/subvolumes client0 client1 client2 client3/subvolumes client0 client1 client2/' "$CLIENT_VOL" >"$SCRATCH/fewer.vol"
-	! cmp -s "$CLIENT_VOL" "$SCRATCH/swapped.vol" || fail "the subvolumes are not swapped"
-	for other in swapped fewer; do
-		start_mount "$SCRATCH/$other" "$SCRATCH/$other.vol"
-		name=$(name_at client1 "$other")
-		! touch "$SCRATCH/$other/$name" 2>"$SCRATCH/err" || fail "$other: a file is made"
-		grep -q 'Input/output error' "$SCRATCH/err" || fail "$other: $(cat "$SCRATCH/err")"
-		! ls -d "$STACK"/brick?/"$name" 2>/dev/null || fail "$other: something was made"
-		stop_mount "$SCRATCH/$other" "$LAST_PID"
-	done
-	kill_server 1
-	setfattr -x trusted.dht.layout "$STACK/brick1" || fail "brick 1 has no layout"
-	start_server 1
-	for ((i = 0; i < 40; i++)); do [ "$(timeout 60 cat "$MNT/f$i")" = "$i" ] || fail "f$i is lost with the layout"; done
-	[ "$(layout_at "$STACK/brick1")" = "$(layout_at "$STACK/brick0")" ] || fail "brick 1 has not got its layout again"
-	rm "$MNT"/f*
 }
 
 part_away() {
@@ -327,7 +297,7 @@ other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 }
 
 case ${1-} in
-in-names | in-listing | in-layout | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
+in-names | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
 in-listing-sets) on_stack 2 3 listing ;;
 in-sets) two_sets ;;
 in-believed) believed ;;
@@ -338,7 +308,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else part "$test"; fi
 	done
 else
-	for part in names listing layout counts away switch sets listing-sets believed; do part "$part"; done
+	for part in names listing counts away switch sets listing-sets believed; do part "$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "layout.h"
-#include "place.h"
 #include "test-tasks.h"
 #include "tree.h"
 
@@ -26,9 +25,8 @@ static int failures;
 		}                                                                                                              \
 	} while (0)
 
-/* m0 to m3 in memory, l0 to l3 above them with their layouts, e0 to e3 with which they fail, dht above these. `numbers`: what l0 to l3 take
- * their bricks for. */
-static void run_as(task_fn *fn, const char *options, const char *numbers)
+/* m0 to m3 in memory, e0 to e3 above them with which they fail, dht above these. */
+static void run(task_fn *fn, const char *options)
 {
 	struct problem problem = { "" };
 	char text[4096];
@@ -38,9 +36,8 @@ static void run_as(task_fn *fn, const char *options, const char *numbers)
 		n += snprintf(
 			text + n, sizeof(text) - n,
 			"volume m%d\n type debug/memory\nend-volume\n"
-			"volume l%d\n type features/layout\n option subvolume %c\n subvolumes m%d\nend-volume\n"
-			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n",
-			i, i, numbers[i], i, i, i);
+			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes m%d\nend-volume\n",
+			i, i, i);
 	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n subvolumes e0 e1 e2 e3\nend-volume\n",
 		 options);
 	failures = 0;
@@ -49,11 +46,6 @@ static void run_as(task_fn *fn, const char *options, const char *numbers)
 	assert_int_equal(task_call(fn, NULL), 0);
 	tree_close(&tree);
 	assert_int_equal(failures, 0);
-}
-
-static void run(task_fn *fn, const char *options)
-{
-	run_as(fn, options, "0123");
 }
 
 #define PROPERTY_WITH(name, options)                                                                                           \
@@ -215,184 +207,6 @@ PROPERTY(what_is_over_several_subvolumes_is_refused)
 	CHECK_INT(tree_call(&tree, tree.at, FOP_copy_range, &in, &out), -EXDEV);
 	tree_release(&tree, in.from);
 	tree_release(&tree, in.to);
-}
-
-/* ---- the layout on the bricks ---- */
-
-/* What is there, at that brick; its size, or -errno. */
-static int layout_at(int child, struct layout *l)
-{
-	struct blob value = { 0 };
-	char volume[8];
-	int err;
-
-	snprintf(volume, sizeof(volume), "m%d", child);
-	at(volume);
-	err = tree_getxattr(&tree, "", DHT_LAYOUT_XATTR, &value);
-	at("dht");
-	if (!err && layout_decode(value.bytes, value.size, l))
-		err = -EINVAL;
-	free(value.bytes);
-	return err;
-}
-
-static bool is_ours(const struct layout *l)
-{
-	bool same = l->version == 1 && !l->home && !l->moving && l->count == SUBVOLUMES;
-
-	for (unsigned i = 0; same && i < SUBVOLUMES; i++)
-		same = l->member[i].id == i && l->member[i].weight == 1;
-	return same;
-}
-
-PROPERTY(the_layout_is_written_where_it_is_needed_and_at_the_home)
-{
-	struct layout l;
-	struct attr a;
-
-	for (int i = 0; i < SUBVOLUMES; i++)
-		CHECK_INT(layout_at(i, &l), -ENODATA); /* a new volume, or one that had none */
-	CHECK_INT(tree_getattr(&tree, name_at(2, "x"), &a), -ENOENT);
-	CHECK_INT(layout_at(2, &l), 0);
-	CHECK(is_ours(&l));
-	CHECK_INT(layout_at(0, &l), 0);
-	CHECK(is_ours(&l));
-	CHECK_INT(layout_at(1, &l), -ENODATA);
-	CHECK_INT(tree_mkdir(&tree, name_at(1, "d"), 0755), 0);
-	CHECK_INT(tree_create(&tree, name_at(3, "f"), O_RDWR, 0644, NULL), 0);
-	for (int i = 0; i < SUBVOLUMES; i++) {
-		CHECK_INT(layout_at(i, &l), 0);
-		CHECK(is_ours(&l));
-	}
-}
-
-/* A user who may do hardly anything is the first. */
-PROPERTY(the_layout_is_written_for_whoever_comes_first)
-{
-	struct layout l;
-	struct attr a;
-
-	tree.uid = tree.gid = 1000;
-	CHECK_INT(tree_getattr(&tree, name_at(3, "x"), &a), -ENOENT);
-	tree.uid = tree.gid = 0;
-	CHECK_INT(layout_at(3, &l), 0);
-}
-
-/* It ends after each of its messages in turn; who comes next goes on. */
-PROPERTY(a_layout_that_is_written_in_part_is_written_on)
-{
-	static const char *const fops[] = { "getxattr", "setxattr" };
-	struct layout l;
-	struct attr a;
-
-	for (int i = 0; i < 2; i++) { /* at the home */
-		let_fail(0, fops[i], "EIO");
-		CHECK_INT(tree_getattr(&tree, name_at(2, "x"), &a), -EIO);
-		CHECK_INT(layout_at(2, &l), -ENODATA); /* never before the home has it */
-		let_work(0);
-	}
-	for (int i = 0; i < 2; i++) {
-		let_fail(2, fops[i], "EIO");
-		CHECK_INT(tree_getattr(&tree, name_at(2, "x"), &a), -EIO);
-		let_work(2);
-		CHECK_INT(layout_at(2, &l), -ENODATA);
-	}
-	CHECK_INT(layout_at(0, &l), 0);
-	CHECK_INT(tree_mkdir(&tree, name_at(2, "x"), 0755), 0);
-	CHECK_INT(layout_at(2, &l), 0);
-	let_fail(0, "all", "ENOTCONN"); /* nobody needs the home then */
-	CHECK_INT(tree_mkdir(&tree, name_at(2, "y"), 0755), 0);
-	CHECK_INT(tree_mkdir(&tree, name_at(1, "y"), 0755), -ENOTCONN);
-	let_work(0);
-	CHECK_INT(tree_mkdir(&tree, name_at(1, "y"), 0755), 0);
-}
-
-/* A volume that has none yet may be full, or below its quorum. */
-PROPERTY(who_can_not_write_the_layout_goes_on_without)
-{
-	static const char *const why[] = { "ENOSPC", "EROFS", "EDQUOT" };
-	struct layout l;
-
-	for (int i = 0; i < 3; i++) {
-		let_fail(0, "setxattr", why[i]);
-		CHECK_INT(tree_mkdir(&tree, name_at(0, why[i]), 0755), 0);
-		CHECK_INT(tree_mkdir(&tree, name_at(2, why[i]), 0755), 0);
-		CHECK_INT(tree_rmdir(&tree, name_at(2, why[i])), 0);
-		CHECK_INT(layout_at(0, &l), -ENODATA);
-		CHECK_INT(layout_at(2, &l), -ENODATA);
-	}
-	let_work(0);
-	CHECK_INT(tree_rmdir(&tree, name_at(0, "EROFS")), 0);
-	CHECK_INT(layout_at(0, &l), 0);
-	let_fail(2, "setxattr", "ENOSPC");
-	CHECK_INT(tree_mkdir(&tree, name_at(2, "d"), 0755), 0);
-	CHECK_INT(layout_at(2, &l), -ENODATA);
-	let_work(2);
-	CHECK_INT(tree_rename(&tree, name_at(2, "d"), name_at(2, "e"), 0), 0);
-	CHECK_INT(layout_at(2, &l), 0);
-	CHECK(is_ours(&l));
-}
-
-/* A volume file with other subvolumes than the volume has. */
-PROPERTY(nothing_is_done_where_another_layout_is)
-{
-	struct layout l = { .version = 1, .count = SUBVOLUMES + 1 }, there;
-	uint8_t bytes[LAYOUT_SIZE_MAX];
-	size_t size;
-
-	for (unsigned i = 0; i < l.count; i++)
-		l.member[i] = (struct layout_member){ i, 1, 1 };
-	size = layout_encode(&l, bytes);
-	for (int version = 1; version < 3; version++) {
-		at("m0");
-		CHECK_INT(tree_setxattr(&tree, "", DHT_LAYOUT_XATTR, bytes, size, 0), 0);
-		at("dht");
-		for (int i = 1; i < SUBVOLUMES; i++) { /* the home's counts for the others */
-			CHECK_INT(tree_mkdir(&tree, name_at(i, "d"), 0755), -EIO);
-			CHECK_INT(layout_at(i, &there), -ENODATA);
-		}
-		l.version = 2;
-		size = layout_encode(&l, bytes);
-	}
-	CHECK_INT(tree_mkdir(&tree, name_at(0, "d"), 0755), -EIO);
-	for (int i = 0; i < SUBVOLUMES; i++)
-		CHECK_INT(holder(name_at(i, "d")), -1);
-	/* what was removed on a brick comes again, from who knows it */
-	for (int i = 0; i < SUBVOLUMES; i++) {
-		char volume[8];
-
-		snprintf(volume, sizeof(volume), "l%d", i);
-		at(volume);
-		tree_removexattr(&tree, "", DHT_LAYOUT_XATTR);
-		at("dht");
-		for (int twice = 0; twice < 2; twice++) {
-			CHECK_INT(tree_mkdir(&tree, name_at(i, twice ? "again" : "d"), 0755), 0);
-			CHECK_INT(layout_at(i, &there), 0);
-			CHECK(is_ours(&there));
-			at(volume);
-			tree_removexattr(&tree, "", DHT_LAYOUT_XATTR);
-			at("dht");
-		}
-	}
-}
-
-/* The same subvolumes in another order. */
-static void other_order_(void *arg)
-{
-	struct attr a;
-
-	(void)arg;
-	for (int i = 1; i < 3; i++) {
-		CHECK_INT(tree_getattr(&tree, name_at(i, "x"), &a), -EIO); /* it may be there: that is not told */
-		CHECK_INT(tree_mkdir(&tree, name_at(i, "x"), 0755), -EIO);
-		CHECK_INT(holder(name_at(i, "x")), -1);
-	}
-	CHECK_INT(tree_mkdir(&tree, name_at(3, "x"), 0755), 0);
-}
-static void subvolumes_in_another_order_are_found_out(void **state)
-{
-	(void)state;
-	run_as(other_order_, "", "0213");
 }
 
 /* ---- the root's attributes ---- */
@@ -691,12 +505,6 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(a_name_under_which_a_file_is_written_first_is_where_it_will_be),
 		cmocka_unit_test(what_is_over_several_subvolumes_is_refused),
-		cmocka_unit_test(the_layout_is_written_where_it_is_needed_and_at_the_home),
-		cmocka_unit_test(the_layout_is_written_for_whoever_comes_first),
-		cmocka_unit_test(a_layout_that_is_written_in_part_is_written_on),
-		cmocka_unit_test(who_can_not_write_the_layout_goes_on_without),
-		cmocka_unit_test(nothing_is_done_where_another_layout_is),
-		cmocka_unit_test(subvolumes_in_another_order_are_found_out),
 		cmocka_unit_test(the_root_has_one_mode_everywhere),
 		cmocka_unit_test(the_roots_acl_is_everywhere_and_other_xattrs_at_home),
 		cmocka_unit_test(the_root_counts_all_its_directories_and_shows_the_latest_times),

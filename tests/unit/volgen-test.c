@@ -75,13 +75,11 @@ static void each_server_serves_its_own_bricks(void **state)
 	make(two_servers, &files);
 	assert_int_equal(files.count, 3);
 	parse(&files, "server-alpha.vol", &v);
-	assert_int_equal(v.volumes, 11);
-	assert_string_equal(v.volume[10].type, "protocol/server");
-	assert_int_equal(v.volume[10].subvolumes, 2);
-	assert_string_equal(v.volume[10].subvolume[0], "brick0");
-	assert_string_equal(v.volume[10].subvolume[1], "brick2");
-	assert_string_equal(value(&v, "brick0-layout", "subvolume"), "0");
-	assert_string_equal(value(&v, "brick2-layout", "subvolume"), "2");
+	assert_int_equal(v.volumes, 9);
+	assert_string_equal(v.volume[8].type, "protocol/server");
+	assert_int_equal(v.volume[8].subvolumes, 2);
+	assert_string_equal(v.volume[8].subvolume[0], "brick0");
+	assert_string_equal(v.volume[8].subvolume[1], "brick2");
 	assert_string_equal(value(&v, "server", "listen"), "192.0.2.1:7000");
 	assert_string_equal(value(&v, "brick2-posix", "directory"), "/srv/b2");
 	assert_string_equal(value(&v, "brick2-posix", "brick-id"), IDS(3));
@@ -195,8 +193,6 @@ static void sets_follow_each_other_and_each_has_a_coordinator(void **state)
 	parse(&files, "server-a.vol", &v);
 	assert_string_equal(value(&v, "brick0", "member"), "0");
 	assert_string_equal(value(&v, "brick4", "member"), "1");
-	assert_string_equal(value(&v, "brick2-layout", "subvolume"), "0");
-	assert_string_equal(value(&v, "brick3-layout", "subvolume"), "1");
 	volfile_free(&v);
 	parse(&files, "coordinator-v:1.vol", &v);
 	assert_int_equal(v.volumes, 4);

@@ -177,7 +177,7 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return err;
 	if (r.child == ANY)
 		return root_fop(rq, r.d, fop, in, out);
-	err = call_by_layout(rq, r.d, r.child, fop, in, out);
+	err = fop_call(rq, x->child[r.child], fop, in, out);
 	if (err)
 		return err;
 	err = note_out(r.d, fop, out, r.child);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster/dht's parts: which subvolume an operation is for (dht.c), that it agrees (agree.c), the root as all of them have it (root.c), its
- * listing (list.c). */
+/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
@@ -19,8 +18,6 @@ struct dht {
 	struct layout root;	     /* all subvolumes, with equal weights; a member's id is the number of the child */
 	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
 	atomic_bool strays;	     /* that there is something in the wrong root was told */
-	atomic_uint_fast64_t agreed; /* those that were found to have this layout of the root on disk */
-	atomic_bool disagrees;	     /* that a subvolume has another layout was told */
 	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
 	struct task_lock changing;   /* of the root's attributes, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
@@ -58,11 +55,6 @@ struct inode *root_of(struct dht *);
 int root_owner(const struct dht *, const char *name);
 /* The subvolume has the object (NULL: none). -EIO: another one has it, too; that is told. */
 int note_place(struct dht *, struct inode *, int child);
-
-/* ---- agree.c ---- */
-/* The fop at that subvolume; if it names what is in the root, only if the subvolume finds by the layout on its disk that it belongs there.
- * Where there is none yet it is written. -EIO: another one is. */
-int call_by_layout(struct request *, struct dht *, int child, enum fop, const void *in, void *out);
 
 /* ---- root.c: what is asked of the root itself ---- */
 /* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */

@@ -9,7 +9,7 @@
 
 enum { PLACE_SIZE = 20, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
 
-void place_detach(struct request *rq)
+static void detach(struct request *rq)
 {
 	struct extension **at = &rq->extensions;
 
@@ -33,7 +33,7 @@ int place_attach(struct request *rq, const struct place *p)
 
 	memcpy(bytes, &flags, 4);
 	memcpy(bytes + 4, version, 16);
-	place_detach(rq);
+	detach(rq);
 	return request_extend(&rq->extensions, PLACE_EXTENSION, PLACE_EXTENSION_VERSION, true, bytes, sizeof(bytes));
 }
 

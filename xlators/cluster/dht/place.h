@@ -31,7 +31,6 @@ struct place {
 };
 /* -ENOMEM. Takes the place of what was said before. */
 int place_attach(struct request *, const struct place *);
-void place_detach(struct request *);
 /* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
  * are not known. */
 int place_of(const struct request *, struct place *);
