@@ -426,6 +426,8 @@ static bool word(const char *arg, const char *value)
 		options.stack = !strcmp(value, "single") ? STACK_SINGLE : !strcmp(value, "naive") ? STACK_NAIVE : STACK_REPLICA;
 	} else if (!strcmp(arg, "--leaf")) {
 		options.posix = !strcmp(value, "posix");
+		if (!options.posix && strcmp(value, "model"))
+			usage("a leaf is model or posix");
 	} else if (!strcmp(arg, "--scratch")) {
 		options.scratch = value;
 	} else if (!strcmp(arg, "--mutant")) {

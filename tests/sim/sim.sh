@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1. SIM_SEEDS=FROM-TO: these instead.
+# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1; and 260 on the real storage/posix. SIM_SEEDS=FROM-TO: these instead.
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -49,6 +49,15 @@ grep -q 'not linearizable\|bricks .* differ' <<<"$out" || { printf '%s\n' "$out"
 stack=
 run "replays" --seeds 1-20 --twice
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
+
+# On the real storage/posix, which needs root, and here a tmpfs of its own.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	run "storage/posix replays" --leaf posix --seeds 1-15 --twice
+	run "storage/posix" --leaf posix --seeds 1-200
+	run "storage/posix, two members" --leaf posix --members 2 --wild --seeds 1-60
+else
+	echo "storage/posix: left out, it needs root"
+fi
 
 # doc/check-long.md has what is known of the seeds that don't pass; which ones changes with the code. The shares only ever go down.
 few 1 "cold starts" --members 2 --wild --only "kill -9,power cut" --seeds 1-300

@@ -264,7 +264,54 @@ static int tell(struct pair *p, const struct thing *source)
 	return p->h->found(p->h, p->to, &source->inode->gfid);
 }
 
-/* Two heals may make the same object under two names: the slower one then gets -EIO or -EEXIST, and finds it the next time. */
+/* Two heals may come to make the same object under two names: the slower one finds it the next time. The member can't be trusted to refuse the
+ * second, for it knows only the gfids that it has in memory. */
+struct placing {
+	struct gfid gfid;
+	int at;
+	struct placing *next;
+};
+
+static bool placing_begin(struct heal *h, struct placing *own)
+{
+	struct placing *other;
+
+	pthread_mutex_lock(&h->links_lock);
+	other = h->placing;
+	while (other && (other->at != own->at || !gfid_equal(&other->gfid, &own->gfid)))
+		other = other->next;
+	if (!other) {
+		own->next = h->placing;
+		h->placing = own;
+	}
+	pthread_mutex_unlock(&h->links_lock);
+	return !other;
+}
+
+static void placing_end(struct heal *h, struct placing *own)
+{
+	struct placing **at = &h->placing;
+
+	pthread_mutex_lock(&h->links_lock);
+	while (*at != own)
+		at = &(*at)->next;
+	*at = own->next;
+	pthread_mutex_unlock(&h->links_lock);
+}
+
+static int place_alone(struct pair *p, const char *name, const struct thing *source)
+{
+	struct placing own = { source->inode->gfid, p->to, NULL };
+	int err;
+
+	if (!placing_begin(p->h, &own))
+		return -EAGAIN;
+	err = place(p, name, source);
+	placing_end(p->h, &own);
+	return err;
+}
+
+/* Another heal, or a client, was faster. */
 static int why_not(struct pair *p, const struct thing *source, int err)
 {
 	cleanup_thing struct thing there = { 0 };
@@ -286,7 +333,7 @@ int name_place(struct pair *p, const char *name)
 		return err;
 	p->changed = true;
 	link_keep(p->h, source.inode, &source.attr);
-	err = place(p, name, &source);
+	err = place_alone(p, name, &source);
 	if (err && is_placed(p, name, &source))
 		err = 0;
 	return err ? why_not(p, &source, err) : tell(p, &source);

@@ -30,6 +30,7 @@ struct heal {
 	pthread_mutex_t links_lock; /* short */
 	unsigned moving;	    /* mask of members at which a task moves a name; guarded by links_lock */
 	struct task_cond moved;
+	struct placing *placing; /* what is just being placed at some member; guarded by links_lock */
 };
 
 /* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end, also after -ENOMEM. */
