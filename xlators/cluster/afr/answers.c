@@ -61,7 +61,7 @@ int answers_same_error(const struct view *v, struct fan *f)
 	return err;
 }
 
-/* Members that copied, but not alike: what they copied from differs, after a power cut of all that took some of it. */
+/* Members that copied, but not alike: what they copied from differs, after a power cut of all that took some of it. (An arbiter copies nothing.) */
 static bool copies_differ(const struct view *v, struct fan *f, const struct note *n, unsigned done)
 {
 	const struct member_result *first = NULL;
@@ -69,7 +69,7 @@ static bool copies_differ(const struct view *v, struct fan *f, const struct note
 	for (int i = 0; n->fop == FOP_copy_range && i < v->members; i++) {
 		const struct member_result *r = fan_result(f, i);
 
-		if (!(done >> i & 1) || v->state[i] != MEMBER_IN || r->status)
+		if (!(done >> i & 1) || v->state[i] != MEMBER_IN || r->status || i == v->arbiter)
 			continue;
 		if (first && r->out.copy_range.copied != first->out.copy_range.copied)
 			return true;

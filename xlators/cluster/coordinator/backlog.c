@@ -455,32 +455,45 @@ static int purge(struct backlog *b)
 	return err;
 }
 
-/* 0: all have answered with success. -EINPROGRESS: not yet. */
-static int syncs_done(const struct fanout *f, unsigned members)
+static int sync_of(const struct fanout *f, int member)
 {
-	int err = 0, one;
+	int err;
 
-	for (unsigned left = members; left && (!err || err == -EINPROGRESS); left &= left - 1) {
-		fanout_out(f, __builtin_ctz(left), &one);
-		err = one ? one : err;
-	}
+	fanout_out(f, member, &err);
 	return err;
 }
 
 /* A slow disk must not hold up who stops the coordinator. */
-static int await_syncs(struct backlog *b, struct fanout *f, unsigned members, uint64_t deadline)
+static void await_syncs(struct backlog *b, struct fanout *f, unsigned members, uint64_t deadline)
 {
-	int err = -EINPROGRESS;
+	int wanted = __builtin_popcount(members);
+	bool waits = true;
 
-	while (err == -EINPROGRESS && clock_ns() < deadline && !atomic_load(&b->c->stopping)) {
-		fanout_wait(f, __builtin_popcount(members), clock_ns() + SLICE_NS);
-		err = syncs_done(f, members);
+	while (waits && clock_ns() < deadline && !atomic_load(&b->c->stopping)) {
+		fanout_wait(f, wanted, clock_ns() + SLICE_NS);
+		waits = false;
+		for (int i = 0; i < b->c->members; i++)
+			waits |= members >> i & 1 && sync_of(f, i) == -EINPROGRESS;
 	}
-	if (err == -EINPROGRESS) {
+	if (waits)
 		fanout_cancel(f);
-		err = atomic_load(&b->c->stopping) ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* Whether the healed one has: the others are asked for more safety. One that can't is as good as lost, and must not keep the set from being whole. */
+static int judge_syncs(struct backlog *b, struct fanout *f, unsigned members)
+{
+	int err = 0;
+
+	for (int i = 0; i < b->c->members; i++) {
+		int one = members >> i & 1 ? sync_of(f, i) : 0;
+
+		if (one == -EINPROGRESS)
+			one = atomic_load(&b->c->stopping) ? -ECANCELED : -ETIMEDOUT;
+		if (one && one != -ECANCELED && one != -EVIEW)
+			log_warning(b->c->x, NULL, "member %d could not sync its disk after member %d was healed: %s", i, b->to,
+				    strerror(-one));
+		err = i == b->to ? one : err;
 	}
-	fanout_leave(f, NULL);
 	return err;
 }
 
@@ -500,10 +513,13 @@ static int make_durable(struct backlog *b)
 		err = heal_verb_in(h, REPLICA_SYNC, NULL, NULL, &in);
 	if (!err)
 		f = fanout_start(&rq, b->c->x, FOP_replica, &in, members);
-	if (f)
-		err = await_syncs(b, f, members, rq.deadline_ns);
-	else if (!err)
+	if (f) {
+		await_syncs(b, f, members, rq.deadline_ns);
+		err = judge_syncs(b, f, members);
+		fanout_leave(f, NULL);
+	} else if (!err) {
 		err = -ENOMEM;
+	}
 	free(in.data.bytes);
 	heal_request_end(&rq);
 	return err;
@@ -582,8 +598,11 @@ static void healer(void *arg)
 	m->syncing = !err;
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
-	if (!err)
+	if (!err) {
 		err = make_durable(&b);
+		for (unsigned spent = 0; err && spent < PAUSE_MS && !stopping(&b); spent += QUIET_MS)
+			task_sleep_ms(QUIET_MS);
+	}
 	pthread_mutex_lock(&c->lock);
 	m->healthy |= !err && c->view.epoch == b.view.epoch;
 	m->syncing = false;

@@ -65,6 +65,7 @@ struct scrub {
 struct union_note {
 	struct note note;
 	int32_t status[REPLICAS_MAX]; /* at each member; NOTE_UNKNOWN: it has none, or it has not ended */
+	uint64_t value[REPLICAS_MAX];
 	bool has[REPLICAS_MAX];
 	int truth;  /* the member to which the others are made equal */
 	bool waits; /* in recovery: for what another note is about */

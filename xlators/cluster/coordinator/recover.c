@@ -140,6 +140,12 @@ static int told_of(const struct union_note *u)
 	return outcome && (status == -ENOSPC || status == -EDQUOT) ? -ENOSPC : outcome;
 }
 
+/* And so much of it. */
+static uint64_t value_of(const struct union_note *u)
+{
+	return u->has[u->truth] && !u->status[u->truth] ? u->value[u->truth] : u->note.value;
+}
+
 /* The member's own note says what it is by now; in case this recovery does not come to its end, and it is the truth of the next. */
 static int say_status(struct recovery *r, const struct union_note *u, int to, int status)
 {
@@ -149,6 +155,7 @@ static int say_status(struct recovery *r, const struct union_note *u, int to, in
 	if (session_is_nobody(n.session))
 		return 0;
 	n.status = status;
+	n.value = value_of(u);
 	n.resolved = false;
 	pack_note(&p, &n);
 	return tell_member(r->c, to, REPLICA_RESOLVE, &p);
@@ -350,6 +357,7 @@ static int resolve(struct recovery *r)
 			if (u->note.resolved)
 				continue;
 			u->note.status = MUTANT("all-done") ? 0 : told_of(u);
+			u->note.value = value_of(u);
 			u->note.resolved = true;
 			pack_note(&p, &u->note);
 		}

@@ -643,7 +643,7 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 		return err;
 	if (any_half_made(m, seen, count))
 		return wait_recovered(m, until);
-	if (!atomic_load(&m->noted))
+	if (!atomic_load(&m->noted) && !m->half_made.count)
 		return 0;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);
 	if (k) {

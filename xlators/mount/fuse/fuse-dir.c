@@ -9,7 +9,7 @@
 #include "fuse-internal.h"
 
 enum { AFTER_DOT = 1, AFTER_DOTS = 2, BATCH_SIZE = 64 * 1024, PIECE_MIN = 1024, PIECE_MAX = 1 << 20 };
-enum { KEPT_ENTRIES = 16384, KEPT_MS = 400 };
+enum { KEPT_ENTRIES = 16384, KEPT_MS = 400, GATHERED_MAX = 8 * KEPT_ENTRIES };
 static const uint64_t last = INT64_MAX;
 
 /* One reply under construction; there is room for both dots at least. */
@@ -44,6 +44,8 @@ static void listing_clear(struct listing *l)
 	for (unsigned i = 0; i < l->batches; i++)
 		batch_clear(&l->batch[i]);
 	free(l->batch);
+	if (l->gathered)
+		atomic_fetch_sub(l->gathered, l->entries);
 	*l = (struct listing){ 0 };
 }
 
@@ -66,19 +68,26 @@ static void strip(struct batch *b)
 	b->without_nodes = true;
 }
 
-/* It continues what was fetched from the start on, which may be of use again. */
-static bool follows(const struct listing *l, const struct batch *b)
+static void strip_all(struct listing *l)
+{
+	for (unsigned i = 0; i < l->batches; i++)
+		strip(&l->batch[i]);
+}
+
+/* It continues what was fetched from the start on, which may be of use again, and there is room for it. */
+static bool follows(const struct mount *m, const struct listing *l, const struct batch *b)
 {
 	const struct dirents *d = l->batches ? &l->batch[l->batches - 1].entries : NULL;
 	return d && d->count && d->entry[d->count - 1].next_offset == b->cookie && l->batch[0].cookie == 0 &&
-	       l->batch[0].since && b->since && l->entries + b->entries.count <= KEPT_ENTRIES;
+	       l->batch[0].since && b->since && l->entries + b->entries.count <= KEPT_ENTRIES && !l->untold &&
+	       clock_ns() < l->begun_ns + KEPT_MS * 1000000ul && atomic_load(&m->gathered) <= GATHERED_MAX;
 }
 
 /* Takes the batch over. */
-static int listing_add(struct handle *h, struct batch b)
+static int listing_add(struct mount *m, struct handle *h, struct batch b)
 {
 	struct listing *l = &h->listing;
-	if (!follows(l, &b))
+	if (!follows(m, l, &b))
 		listing_drop(h);
 	struct batch *more = realloc(l->batch, (l->batches + 1) * sizeof(*more));
 	if (!more) {
@@ -95,6 +104,8 @@ static int listing_add(struct handle *h, struct batch b)
 	h->cookie = b.cookie;
 	l->batch[l->batches++] = b;
 	l->entries += b.entries.count;
+	l->gathered = &m->gathered;
+	atomic_fetch_add(l->gathered, b.entries.count);
 	l->whole = l->batch[0].cookie == 0 && b.since && (b.entries.end || !b.entries.count);
 	return 0;
 }
@@ -145,8 +156,7 @@ void listing_let_go(struct mount *m, struct handle *h)
 		listing_drop(h);
 		return;
 	}
-	for (unsigned i = 0; i < h->listing.batches; i++)
-		strip(&h->listing.batch[i]);
+	strip_all(&h->listing);
 	pthread_mutex_lock(&m->kept_lock);
 	unsigned n = kept_make_room(m, directory, h->listing.entries, out);
 	m->kept[m->kept_count++] = (struct kept_listing){ *directory, h->listing };
@@ -189,6 +199,7 @@ static void listing_begin(struct ask *a, struct handle *h)
 		listing_drop(h);
 		return;
 	}
+	strip_all(&h->listing); /* what is told of a file must not be older than its last change */
 	h->listing.again = true;
 	h->batch = h->at = 0;
 	h->cookie = 0;
@@ -284,7 +295,7 @@ static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_
 		listing_drop(h);
 		return err;
 	}
-	return listing_add(h, (struct batch){ .entries = out.entries, .cookie = cookie, .since = a->rq.moment });
+	return listing_add(a->mount, h, (struct batch){ .entries = out.entries, .cookie = cookie, .since = a->rq.moment });
 }
 
 /* Inodes are of use to the kernel only if it may believe their names for a while. A reference, or NULL. */

@@ -62,6 +62,7 @@ struct listing {
 	struct batch *batch;
 	unsigned batches;
 	uint32_t entries;  /* of all batches */
+	atomic_uint *gathered; /* of the mount, where they are counted */
 	uint64_t begun_ns; /* when the first was asked for */
 	bool whole;	   /* from the start to the end, and each batch asked for at a known moment */
 	bool untold;	   /* the kernel has heard of names without what they stand for */
@@ -122,6 +123,7 @@ struct mount {
 	pthread_mutex_t kept_lock; /* short; guards the two that follow */
 	struct kept_listing kept[KEPT_LISTINGS];
 	unsigned kept_count;
+	atomic_uint gathered;	   /* entries of all listings, those of open directories, too */
 	atomic_ulong listed_again; /* how often one was used */
 };
 
