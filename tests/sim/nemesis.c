@@ -101,9 +101,11 @@ static void die(struct node *n, bool power)
 		node_crash(n, power);
 	} else {
 		n->crash_points = 1 + (unsigned)pick(60);
+		n->crash_in_change = plan.posix && n->kind == NODE_BRICK && pick(2);
 		for (int i = 0; i < 40 && n->shard && n->crash_points; i++)
 			task_sleep_ms(50);
 		n->crash_points = 0;
+		n->crash_in_change = false;
 		if (n->shard)
 			node_crash(n, false);
 	}

@@ -378,15 +378,29 @@ void task_gone(void)
 		task_wait(NO_DEADLINE);
 }
 
-void crash_point(void)
+static void crash_counted(struct node *n)
 {
-	struct node *n = task_self() ? node_self() : NULL;
-
-	if (!n || !n->crash_points || --n->crash_points)
+	if (!n->crash_points || --n->crash_points)
 		return;
 	trace("crashes here");
 	node_crash(n, false);
 	task_gone();
+}
+
+void crash_point(void)
+{
+	struct node *n = task_self() ? node_self() : NULL;
+
+	if (n && !n->crash_in_change)
+		crash_counted(n);
+}
+
+void crash_point_change(void)
+{
+	struct node *n = task_self() ? node_self() : NULL;
+
+	if (n)
+		crash_counted(n);
 }
 
 /* ---- the loop ---- */

@@ -36,6 +36,7 @@ struct node {
 	struct server *server; /* brick: what its sim/server has */
 	int64_t mono_skew, wall_skew, drift_ppm;
 	unsigned crash_points; /* it dies at this one, counted down; 0: not */
+	bool crash_in_change;  /* only those count at which storage/posix is about to change something */
 };
 extern struct node node[NODES_MAX];
 extern unsigned nodes;
@@ -55,6 +56,7 @@ bool sim_run(bool (*done)(void), uint64_t limit_ns);
 void sim_after(struct node *, uint64_t delay_ns, task_fn *fn, void *arg);
 /* Here a machine may crash: if the node's count says so the running task never comes back. */
 void crash_point(void);
+void crash_point_change(void);			/* of a directory, by storage/posix */
 void task_gone(void) __attribute__((noreturn)); /* the task's node has crashed: it ends here */
 
 /* ---- the trace ---- */

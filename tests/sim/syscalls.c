@@ -71,7 +71,7 @@ static long change_six(bool needs_room, long number, long a, long b, long c, lon
 	long result;
 
 	let_others_run();
-	crash_point();
+	crash_point_change();
 	f = faults_here();
 	if (f && f->full && needs_room)
 		return refuse(ENOSPC);

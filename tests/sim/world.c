@@ -158,6 +158,7 @@ void node_crash(struct node *n, bool power)
 	n->ready = false;
 	n->server = NULL;
 	n->crash_points = 0;
+	n->crash_in_change = false;
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
