@@ -199,17 +199,24 @@ static int write_format(struct brick *b)
 	return format_put(b, "format", text, (size_t)n); /* last: without it the rest counts for nothing */
 }
 
-/* What creation relies on: nameless files and trusted attributes. */
+static bool is_full(int err)
+{
+	return err == ENOSPC || err == EDQUOT;
+}
+
+/* What creation relies on: nameless files and trusted attributes. A brick that is full tells nothing of that, and can be read. */
 static int try_creation(struct brick *b, struct problem *problem)
 {
 	cleanup_fd int fd = openat(b->staging_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
+	if (fd < 0 && is_full(errno))
+		return 0;
 	if (fd < 0)
 		return problem_set(problem, errno,
 				   "the file system of %s can't make nameless files (O_TMPFILE: %s): use ext4, XFS "
 				   "or Btrfs",
 				   b->directory, strerror(errno));
-	if (fsetxattr(fd, IDENTITY_XATTR, "", 0, 0) < 0)
+	if (fsetxattr(fd, IDENTITY_XATTR, "", 0, 0) < 0 && !is_full(errno))
 		return problem_set(problem, errno,
 				   "the file system of %s can't keep trusted extended attributes (%s): use ext4, "
 				   "XFS or Btrfs, as root in the first user namespace",
