@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1; and 260 on the real storage/posix. SIM_SEEDS=FROM-TO: these instead.
+# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000; else seeds=1-2000; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000; else seeds=1-2000 real=1-200; fi
 seeds=${SIM_SEEDS:-$seeds}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -53,7 +53,7 @@ run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 # On the real storage/posix, which needs root, and here a tmpfs of its own.
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	run "storage/posix replays" --leaf posix --seeds 1-15 --twice
-	run "storage/posix" --leaf posix --seeds 1-200
+	run "storage/posix" --leaf posix --seeds "$real"
 	run "storage/posix, two members" --leaf posix --members 2 --wild --seeds 1-60
 else
 	echo "storage/posix: left out, it needs root"

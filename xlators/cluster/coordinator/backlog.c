@@ -479,7 +479,23 @@ static void await_syncs(struct backlog *b, struct fanout *f, unsigned members, u
 		fanout_cancel(f);
 }
 
-/* Whether the healed one has: the others are asked for more safety. One that can't is as good as lost, and must not keep the set from being whole. */
+enum { SLOW_SYNCS = 3 };
+
+/* The others are asked for more safety: who is slow is asked again, but one that can't is as good as lost, and must not keep the set from being
+ * whole. */
+static int matters(struct backlog *b, int member, int err)
+{
+	struct remote_member *m = &b->c->member[member];
+	unsigned slow;
+
+	if (member == b->to || err == -ECANCELED)
+		return err;
+	pthread_mutex_lock(&b->c->lock);
+	slow = m->slow_syncs = err == -ETIMEDOUT ? m->slow_syncs + 1 : 0;
+	pthread_mutex_unlock(&b->c->lock);
+	return slow % SLOW_SYNCS ? err : 0;
+}
+
 static int judge_syncs(struct backlog *b, struct fanout *f, unsigned members)
 {
 	int err = 0;
@@ -492,7 +508,8 @@ static int judge_syncs(struct backlog *b, struct fanout *f, unsigned members)
 		if (one && one != -ECANCELED && one != -EVIEW)
 			log_warning(b->c->x, NULL, "member %d could not sync its disk after member %d was healed: %s", i, b->to,
 				    strerror(-one));
-		err = i == b->to ? one : err;
+		one = members >> i & 1 ? matters(b, i, one) : 0;
+		err = one ? one : err;
 	}
 	return err;
 }

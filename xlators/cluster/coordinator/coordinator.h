@@ -32,6 +32,7 @@ struct remote_member {
 	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
 	unsigned workers;
 	bool healing, heal_stop; /* a task heals it; it is to end */
+	unsigned slow_syncs;	 /* in a row it could not sync in time for another to be IN */
 	bool syncing;		 /* healed, and its disk is being synced */
 	bool demote; /* it is to be BACK with that list, for it was found to differ, or is to be healed as a whole */
 	struct gfid_list differs; /* kept until it has been healed and is IN */

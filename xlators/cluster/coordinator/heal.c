@@ -369,23 +369,39 @@ bool heal_knows(struct heal *h, struct request *rq, const struct gfid *gfid, int
 
 /* ---- one name ---- */
 
-/* What has just been made there is healed whole; what a directory among it names is made, too, and so on. */
+enum { MADE_ROUNDS = 10, MADE_PAUSE_MS = 20 };
+
+static int heal_one_made(struct pair *p, struct made_list *made, uint32_t i)
+{
+	cleanup_pair struct pair one = { .h = p->h, .rq = p->rq, .from = p->from, .to = p->to };
+	struct gfid gfid = made->gfid[i];
+	int err;
+
+	one.made = made;
+	err = pair_find(&one, &gfid);
+	if (!err && one.inode)
+		err = pair_all(&one, 0, UINT64_MAX);
+	return is_gone(err) ? 0 : err;
+}
+
+/* What has just been made there is healed whole; what a directory among it names is made, too, and so on. One that waits for another heal does
+ * not keep the rest from being healed: nobody else knows that they are empty. */
 static int heal_made(struct pair *p, struct made_list *made)
 {
-	int err = 0;
+	int err = 0, later = 0;
 
 	for (uint32_t i = 0; i < made->count && !err; i++) {
-		cleanup_pair struct pair one = { .h = p->h, .rq = p->rq, .from = p->from, .to = p->to };
-		struct gfid gfid = made->gfid[i];
-
-		one.made = made;
-		err = pair_find(&one, &gfid);
-		if (!err && one.inode)
-			err = pair_all(&one, 0, UINT64_MAX);
-		if (is_gone(err))
+		err = heal_one_made(p, made, i);
+		for (int round = 0; err == -EAGAIN && round < MADE_ROUNDS; round++) {
+			task_sleep_ms(MADE_PAUSE_MS);
+			err = heal_one_made(p, made, i);
+		}
+		if (err == -EAGAIN) {
+			later = err;
 			err = 0;
+		}
 	}
-	return err;
+	return err ? err : later;
 }
 
 int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to)
@@ -400,8 +416,11 @@ int heal_whole(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 	err = pair_find(&p, gfid);
 	if (!err)
 		err = p.inode ? pair_all(&p, 0, UINT64_MAX) : -ESRCH;
-	if (!err)
-		err = heal_made(&p, &made);
+	if (!err || err == -EAGAIN) { /* who tries again finds them there, and takes them to be whole */
+		int rest = heal_made(&p, &made);
+
+		err = rest ? rest : err;
+	}
 	free(made.gfid);
 	err = why_gone(&p, gfid, err);
 	return err == -ENOENT ? heal_nameless(h, rq, gfid, from, to, 0, UINT64_MAX) : err;

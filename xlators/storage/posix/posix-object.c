@@ -168,9 +168,9 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	o->handle = handle;
 	former = o->kept; /* somebody may have the former one open yet: see opened_check() */
 	o->kept = NULL;
+	atomic_store(&o->ino, st->stx_ino);
 	pthread_mutex_unlock(&o->lock);
 	descriptor_unref(former);
-	atomic_store(&o->ino, st->stx_ino);
 	atomic_store(&o->seen, 0);
 	atomic_store(&o->birth, time_ns(birth));
 	time_forget(x, o);

@@ -4,7 +4,7 @@
 
 static pthread_mutex_t *time_mutex(struct brick *b, const struct object *o)
 {
-	return &b->time_lock[atomic_load(&o->ino) % MUTEXES];
+	return &b->time_lock[o->gfid.bytes[15] % MUTEXES]; /* which stays, whatever becomes of the object meanwhile */
 }
 
 static struct timespec timespec_of(struct time t)
