@@ -18,6 +18,7 @@
  * spare. So a request runs start to end on the thread that read it, without a hand-off, unless it really blocks. */
 
 enum { TICK_US = 1000, IDLE_TICKS = 20, THREADS_MAX = 256, RUN_BATCH = 64, EVENTS = 64 };
+enum { SPARE_KEPT = 4, SPARE_IDLE_S = 5 }; /* a burst of calls that block leaves threads behind: most of them end */
 
 struct thread {
 	pthread_t id;
@@ -31,7 +32,7 @@ static struct {
 	unsigned shards;
 	pthread_mutex_t lock; /* guards what follows */
 	struct thread *spare, *all;
-	unsigned threads;
+	unsigned threads, spares;
 	pthread_t watchdog;
 	pthread_cond_t watchdog_wake;
 	bool has_watchdog;
@@ -303,26 +304,64 @@ static void note_stack(struct driver *d)
 	pthread_attr_destroy(&attr);
 }
 
+static void become_spare(struct thread *me)
+{
+	me->next_spare = rt.spare;
+	rt.spare = me;
+	rt.spares++;
+}
+
+/* A spare thread that nobody needed for long takes itself off the lists and ends. */
+static bool retire(struct thread *me)
+{
+	struct thread **at;
+
+	if (me->shard || rt.spares <= SPARE_KEPT || atomic_load(&rt.stopping))
+		return false;
+	for (at = &rt.spare; *at != me; at = &(*at)->next_spare)
+		;
+	*at = me->next_spare;
+	rt.spares--;
+	for (at = &rt.all; *at != me; at = &(*at)->next_all)
+		;
+	*at = me->next_all;
+	rt.threads--;
+	pthread_detach(me->id);
+	pthread_cond_destroy(&me->work);
+	free(me);
+	return true;
+}
+
+/* Called with rt.lock held. The shard to drive next. NULL: the thread ends, and `me` may be gone. */
+static struct shard *next_shard(struct thread *me)
+{
+	struct shard *s;
+
+	while (!me->shard && !atomic_load(&rt.stopping)) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += SPARE_IDLE_S;
+		if (pthread_cond_clockwait(&me->work, &rt.lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT && retire(me))
+			return NULL;
+	}
+	s = me->shard;
+	me->shard = NULL;
+	return s;
+}
+
 static void *thread_main(void *arg)
 {
 	struct thread *me = arg;
+	struct shard *s;
 
 	note_stack(driver_self());
 	pthread_mutex_lock(&rt.lock);
-	for (;;) {
-		while (!me->shard && !atomic_load(&rt.stopping))
-			pthread_cond_wait(&me->work, &rt.lock);
-		if (!me->shard)
-			break;
-		struct shard *s = me->shard;
-		me->shard = NULL;
+	while ((s = next_shard(me))) {
 		pthread_mutex_unlock(&rt.lock);
 		drive(driver_self(), s);
 		pthread_mutex_lock(&rt.lock);
-		if (!me->shard) {
-			me->next_spare = rt.spare;
-			rt.spare = me;
-		}
+		become_spare(me);
 	}
 	pthread_mutex_unlock(&rt.lock);
 	return NULL;
@@ -361,6 +400,7 @@ void shard_hand_over(struct shard *s)
 	spare = rt.spare;
 	if (spare) {
 		rt.spare = spare->next_spare;
+		rt.spares--;
 		spare->shard = s;
 		pthread_cond_signal(&spare->work);
 	} else {
@@ -486,7 +526,7 @@ void runtime_stop(void)
 		free(t);
 	}
 	rt.spare = NULL;
-	rt.threads = 0;
+	rt.threads = rt.spares = 0;
 	for (unsigned i = 0; i < rt.shards; i++) {
 		run_calls(&rt.shard[i]);
 		close(rt.shard[i].epoll_fd);

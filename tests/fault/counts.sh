@@ -36,11 +36,10 @@ settled() {
 		sleep 0.1
 	done
 }
-# compare_counts BEFORE AFTER KIB: memory may grow by KIB (and $RSS_SLACK_KIB: a sanitizer keeps what was freed), other counts by a few that come and go,
-# threads by as many tasks as may block at once on a busy machine (they are kept, up to 256).
+# compare_counts BEFORE AFTER KIB: memory may grow by KIB (and $RSS_SLACK_KIB: a sanitizer keeps what was freed), other counts by a few that come and go.
 compare_counts() {
 	paste -d ' ' "$1" "$2" | awk -v kib="$(($3 + ${RSS_SLACK_KIB:-0}))" '
-		{slack = $2 == "resident_kib" ? kib : $2 == "threads" ? 16 : $2 == "graphs" ? 0 : 8
+		{slack = $2 == "resident_kib" ? kib : $2 == "graphs" ? 0 : 8
 		 printf "  %-6s %-12s %8d -> %d%s\n", $1, $2, $3, $6, ($6 > $3 + slack) ? "  GROWS" : ""
 		 if ($6 > $3 + slack) bad = 1}
 		END {exit bad}'

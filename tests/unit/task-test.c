@@ -2,6 +2,7 @@
 /* Tasks: waiting, waking, deadlines, cancelling, and loops that are taken over from a blocking task. */
 #include "test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -170,6 +171,40 @@ static void a_blocking_task_delays_no_other(void **state)
 	close(b.pipe[1]);
 }
 
+static int threads_now(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = -2; /* . and .. */
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void threads_of_a_burst_end(void **state)
+{
+	enum { BURST = 20, KEPT_AT_MOST = 10 };
+	struct blocker b = { .others = 0 };
+	char bytes[BURST] = "";
+	int before = threads_now();
+
+	(void)state;
+	assert_int_equal(pipe(b.pipe), 0);
+	for (unsigned round = 0; round < 2; round++) { /* the second: what is left still serves, and new ones are made */
+		for (unsigned i = 0; i < BURST; i++)
+			assert_int_equal(task_spawn(runtime_shard(i), block, &b), 0);
+		assert_true(EVENTUALLY(threads_now() >= before + BURST - 2));
+		assert_int_equal(write(b.pipe[1], bytes, BURST), BURST);
+		for (int i = 0; i < 20 && threads_now() > before + KEPT_AT_MOST; i++)
+			sleep(1);
+		assert_true(threads_now() <= before + KEPT_AT_MOST);
+	}
+	close(b.pipe[0]);
+	close(b.pipe[1]);
+}
+
 static void ring(void *arg)
 {
 	atomic_fetch_add((atomic_int *)arg, 1);
@@ -236,6 +271,7 @@ int main(void)
 		TEST(a_wait_ends_at_its_deadline, 0),
 		TEST(a_cancel_waits_for_the_shield, 0),
 		TEST(a_blocking_task_delays_no_other, 0),
+		TEST(threads_of_a_burst_end, 0),
 		TEST(timers_ring_once_and_cancelled_ones_never, 0),
 		TEST(stacks_keep_their_contents_over_switches, RUNTIME_NEVER_BLOCKS),
 	};
