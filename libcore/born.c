@@ -18,22 +18,6 @@ static bool has_name(const struct born_xattr *x, unsigned n, const char *name)
 
 /* ---- to bytes ---- */
 
-static void detach(struct request *rq)
-{
-	struct extension **at = &rq->extensions;
-
-	while (*at) {
-		struct extension *e = *at;
-
-		if (e->type != BORN_EXTENSION) {
-			at = &e->next;
-			continue;
-		}
-		*at = e->next;
-		free(e);
-	}
-}
-
 static int put(uint8_t *bytes, size_t *used, const struct born_xattr *x)
 {
 	size_t length = strlen(x->name), need = 1 + length + 1 + 2 + x->size;
@@ -65,7 +49,7 @@ int born_attach(struct request *rq, const struct born_xattr *x, unsigned n)
 	if (err)
 		return err;
 	bytes[0] = (uint8_t)n;
-	detach(rq);
+	request_retract(rq, BORN_EXTENSION);
 	return n ? request_extend(&rq->extensions, BORN_EXTENSION, BORN_EXTENSION_VERSION, true, bytes, (uint32_t)used) : 0;
 }
 
@@ -111,9 +95,8 @@ int born_of(const struct request *rq, struct born *b)
 		return 0;
 	if (e->version != BORN_EXTENSION_VERSION)
 		return -EOPNOTSUPP;
-	for (const struct extension *other = e->next; other; other = other->next)
-		if (other->type == BORN_EXTENSION)
-			return -EINVAL; /* who would judge the one, and who set the other? */
+	if (request_extended_twice(e))
+		return -EINVAL; /* who would judge the one, and who set the other? */
 	err = decode(e, b);
 	if (err)
 		b->count = 0;

@@ -113,6 +113,31 @@ const struct extension *request_extension(const struct request *rq, uint32_t typ
 	return e;
 }
 
+void request_retract(struct request *rq, uint32_t type)
+{
+	struct extension **at = &rq->extensions;
+
+	while (*at) {
+		struct extension *e = *at;
+
+		if (e->type != type) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		free(e);
+	}
+}
+
+bool request_extended_twice(const struct extension *e)
+{
+	const struct extension *other = e->next;
+
+	while (other && other->type != e->type)
+		other = other->next;
+	return other;
+}
+
 int request_extend(struct extension **list, uint32_t type, uint32_t version, bool critical, const void *bytes, uint32_t size)
 {
 	struct extension *e = malloc(sizeof(*e) + size);

@@ -88,6 +88,9 @@ int request_groups(struct request *, const gid_t **groups);
 void request_close_late(struct request *, int fd);
 const struct extension *request_extension(const struct request *, uint32_t type);
 int request_extend(struct extension **list, uint32_t type, uint32_t version, bool critical, const void *, uint32_t size);
+void request_retract(struct request *, uint32_t type); /* takes back all of that type */
+bool request_extended_twice(
+	const struct extension *); /* another of its type follows it: from the network they come as they like */
 void extensions_free(struct extension **list);
 struct request *request_copy(const struct request *); /* on the heap, for a fan-out's branch; request_free */
 void request_free(struct request *);

@@ -16,14 +16,15 @@ fill() { # until nothing more can be made, nor written
 	local i
 	for ((i = 0; i < 400; i++)); do echo "$i" >"$MNT/file$i" || break; done 2>/dev/null
 	[ "$i" -gt 20 ] && [ "$i" -lt 400 ] || fail "$i files fill a disk of 256 inodes"
-	# What the brick keeps for itself is used, too.
-	i=0
 	while : >"$BRICK/.stratus/own$i"; do i=$((i + 1)); done 2>/dev/null
-	dd if=/dev/zero of="$BRICK/.stratus/own0" bs=64K 2>/dev/null || true
+	! cat /dev/zero >"$BRICK/.stratus/ballast" 2>/dev/null || fail "a disk of 16 MiB takes all that is written"
+	sync -f "$BRICK"
+	[ "$(stat -f -c %d "$BRICK")" = 0 ] || fail "$(stat -f -c %d "$BRICK") inodes are left"
 }
-empty() { rm -f "$BRICK"/.stratus/own*; }
+empty() { rm -f "$BRICK"/.stratus/own* "$BRICK/.stratus/ballast"; }
 
 echo "what was there" >"$MNT/before"
+: >"$BRICK/.stratus/ballast"
 fill
 stop_brick
 start_brick

@@ -2,8 +2,7 @@
 /* sim/disk: a simulated disk as the leaf of a brick's graph. Each call takes a while before and after the moment at which it is done,
  * and the machine may crash in both. */
 #include "disk-xlator.h"
-
-enum { QUICK_NS = 5000, COMMON_NS = 150000, WAIT_NS = 20000000 };
+#include "leaf.h"
 
 static const struct option options[] = {
 	{ "member", OPTION_INT, OPTION_AT(struct sim_disk, member), NULL, "which disk", 0, BRICKS_MAX },
@@ -11,31 +10,7 @@ static const struct option options[] = {
 	{ NULL }
 };
 
-/* ---- time and faults ---- */
-
-/* A shielded sleep: disks are not cancelled. */
-static void spend(uint64_t ns)
-{
-	uint64_t until = clock_ns() + ns;
-
-	task_shield(true);
-	while (task_wait(until) != -ETIMEDOUT)
-		;
-	task_shield(false);
-}
-
-static void latency(struct disk *d)
-{
-	const struct disk_faults *f = disk_faults(d);
-	uint64_t ns = chance_between(CHANCE_DISK, QUICK_NS, COMMON_NS);
-
-	if (f->slow_ns)
-		ns += chance_below(CHANCE_DISK, f->slow_ns);
-	spend(ns);
-	while (f->stuck_until > sim_now())
-		spend(WAIT_NS);
-	crash_point();
-}
+/* ---- faults ---- */
 
 /* EIO comes before the deed as well as after it. */
 static int perform(struct request *rq, struct xlator *x, enum fop fop, disk_act *fn, const void *in, void *out)
@@ -45,7 +20,7 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, disk_act 
 	bool broken, after;
 	int err;
 
-	latency(p->disk);
+	leaf_latency(p->disk);
 	broken = chance_of(CHANCE_DISK, f->eio);
 	after = broken && chance_below(CHANCE_DISK, 2);
 	if (broken && !after)
@@ -55,7 +30,7 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, disk_act 
 	disk_commit(p->disk);
 	crash_point();
 	if (chance_below(CHANCE_DISK, 2))
-		latency(p->disk);
+		leaf_latency(p->disk);
 	if (!after)
 		return err;
 	if (!err)
@@ -120,7 +95,7 @@ static int disk_sync_hook(struct xlator *x)
 	struct sim_disk *p = x->private;
 
 	if (task_self())
-		latency(p->disk);
+		leaf_latency(p->disk);
 	if (chance_of(CHANCE_DISK, disk_faults(p->disk)->eio))
 		return -EIO;
 	disk_sync(p->disk);

@@ -159,7 +159,7 @@ void leaf_spend(uint64_t ns)
 	task_shield(false);
 }
 
-static void latency(struct disk *d)
+void leaf_latency(struct disk *d)
 {
 	const struct disk_faults *f = disk_faults(d);
 	uint64_t ns = chance_between(CHANCE_DISK, QUICK_NS, COMMON_NS);
@@ -176,7 +176,7 @@ int leaf_sync(void)
 {
 	struct disk *d = disk_of(node_self()->number);
 
-	latency(d);
+	leaf_latency(d);
 	return chance_of(CHANCE_DISK, disk_faults(d)->eio) ? -EIO : 0;
 }
 
@@ -187,7 +187,7 @@ static int shaky_any(struct request *rq, struct xlator *x, enum fop fop, const v
 	bool broken, after;
 	int err;
 
-	latency(p->disk);
+	leaf_latency(p->disk);
 	broken = chance_of(CHANCE_DISK, disk_faults(p->disk)->eio);
 	after = broken && chance_below(CHANCE_DISK, 2);
 	if (broken && !after)
@@ -195,7 +195,7 @@ static int shaky_any(struct request *rq, struct xlator *x, enum fop fop, const v
 	err = fop_pass(rq, x, fop, in, out);
 	crash_point();
 	if (chance_below(CHANCE_DISK, 2))
-		latency(p->disk);
+		leaf_latency(p->disk);
 	if (!after)
 		return err;
 	if (!err)

@@ -15,7 +15,8 @@ void leaf_hurt(unsigned member);    /* what it notes of names need not be right 
 bool leaf_owns(const char *path);   /* it is on the disk of some brick */
 /* Before a brick's disk is made durable: it takes a while, and may fail. 0 or -errno. */
 int leaf_sync(void);
-void leaf_spend(uint64_t ns);
+void leaf_spend(uint64_t ns);	  /* a shielded sleep */
+void leaf_latency(struct disk *); /* as long as its faults make it; the machine may crash in it */
 
 char *leaf_path(unsigned member, char path[LEAF_PATH]);
 /* When all machines are down: is each brick sound in itself, as it is, or at least once each name was looked up by a fresh process? Then

@@ -140,34 +140,31 @@ static void make_parent_(void *arg)
 	CHECK_INT(ask_make_directory(root, "d", 0777, NULL), 0);
 }
 
-void nothing_is_visible_without_identity(void **state)
+/* What `watch` sees of the directory while `make` runs lacks nothing. */
+static void watched(void *(*watch)(void *), task_fn *make)
 {
 	atomic_int bare = 0;
 	pthread_t thread;
 
-	(void)state;
 	test_run(make_parent_);
 	watching = true;
-	assert_int_equal(pthread_create(&thread, NULL, watch_directory, &bare), 0);
-	test_run(make_many_);
+	assert_int_equal(pthread_create(&thread, NULL, watch, &bare), 0);
+	test_run(make);
 	watching = false;
 	pthread_join(thread, NULL);
 	assert_int_equal(bare, 0);
 }
 
+void nothing_is_visible_without_identity(void **state)
+{
+	(void)state;
+	watched(watch_directory, make_many_);
+}
+
 void nothing_is_visible_without_what_it_is_born_with(void **state)
 {
-	atomic_int bare = 0;
-	pthread_t thread;
-
 	(void)state;
-	test_run(make_parent_);
-	watching = true;
-	assert_int_equal(pthread_create(&thread, NULL, watch_born, &bare), 0);
-	test_run(make_born_);
-	watching = false;
-	pthread_join(thread, NULL);
-	assert_int_equal(bare, 0);
+	watched(watch_born, make_born_);
 }
 
 static unsigned names_in(const char *path)

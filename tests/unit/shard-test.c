@@ -1,37 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/layout over a brick: what it refuses and what passes, that a change of layout and requests by the old one are never done at once,
  * and what it makes of nonsense. */
-#include "test.h"
+#include "shard-test.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
-
-#include "born.h"
-#include "layout.h"
-#include "place.h"
-#include "test-tasks.h"
-#include "tree.h"
-
-enum { SELF = 1, MEMBERS = 4 };
-static struct tree tree;
-static atomic_int failures;
+struct tree tree;
+const struct place nowhere;
+atomic_int failures;
 static char dir[64];
 
-#define CHECK(condition)                                                                                                       \
-	do {                                                                                                                   \
-		if (!(condition)) {                                                                                            \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
-
-static void run_on(task_fn *fn, const char *leaf)
+void run_on(task_fn *fn, const char *leaf)
 {
 	struct problem problem = { "" };
 	char text[1024], command[128];
@@ -53,22 +30,7 @@ static void run_on(task_fn *fn, const char *leaf)
 	assert_int_equal(failures, 0);
 }
 
-/* On both leaves, if it may use a disk. */
-#define PROPERTY(name)                                                                                                         \
-	static void name##_(void *arg);                                                                                        \
-	static void name(void **state)                                                                                         \
-	{                                                                                                                      \
-		(void)state;                                                                                                   \
-		run_on(name##_, "type debug/memory");                                                                          \
-		if (!geteuid())                                                                                                \
-			run_on(name##_, "type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"         \
-					" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option directory ");          \
-	}                                                                                                                      \
-	static void name##_(void *arg __attribute__((unused)))
-
 /* ---- calls ---- */
-
-static const struct place nowhere = { .flags = UINT32_MAX }; /* stands for: no PLACE */
 
 /* As root, with what the next thing is born with, if that is said. */
 static struct born_xattr born_next[2];
@@ -96,7 +58,7 @@ static struct loc loc_of(struct inode *parent, const char *name)
 	return (struct loc){ .parent = parent, .name = name };
 }
 
-static int look(const struct place *p, struct inode *parent, const char *name, struct inode **inode, struct attr *attr)
+int look(const struct place *p, struct inode *parent, const char *name, struct inode **inode, struct attr *attr)
 {
 	struct lookup_in in = { .loc = loc_of(parent, name) };
 	struct lookup_out out = { 0 };
@@ -110,7 +72,7 @@ static int look(const struct place *p, struct inode *parent, const char *name, s
 	return err;
 }
 
-static int make_dir(const struct place *p, struct inode *parent, const char *name, struct inode **inode)
+int make_dir(const struct place *p, struct inode *parent, const char *name, struct inode **inode)
 {
 	struct mkdir_in in = { .loc = loc_of(parent, name), .mode = 0755 };
 	struct mkdir_out out = { 0 };
@@ -147,7 +109,7 @@ static int drop(const struct place *p, struct inode *parent, const char *name, e
 	return call(p, fop, &in, &out);
 }
 
-static int move(const struct place *p, struct inode *a, const char *from, struct inode *b, const char *to, uint32_t flags)
+int move(const struct place *p, struct inode *a, const char *from, struct inode *b, const char *to, uint32_t flags)
 {
 	struct rename_in in = { loc_of(a, from), loc_of(b, to), flags };
 	struct rename_out out = { 0 };
@@ -155,7 +117,7 @@ static int move(const struct place *p, struct inode *a, const char *from, struct
 	return call(p, FOP_rename, &in, &out);
 }
 
-static int set(struct inode *inode, const char *name, const void *value, size_t size)
+int set(struct inode *inode, const char *name, const void *value, size_t size)
 {
 	struct setxattr_in in = { inode, name, { (uint32_t)size, (void *)value }, 0 };
 	struct setxattr_out out = { 0 };
@@ -171,7 +133,7 @@ static int unset(struct inode *inode, const char *name)
 	return call(&nowhere, FOP_removexattr, &in, &out);
 }
 
-static struct layout layout_of(uint64_t version)
+struct layout layout_of(uint64_t version)
 {
 	struct layout l = { .version = version, .count = MEMBERS };
 
@@ -180,20 +142,20 @@ static struct layout layout_of(uint64_t version)
 	return l;
 }
 
-static int put_layout(struct inode *inode, const struct layout *l)
+int put_layout(struct inode *inode, const struct layout *l)
 {
 	uint8_t bytes[LAYOUT_SIZE_MAX];
 
 	return set(inode, DHT_LAYOUT_XATTR, bytes, layout_encode(l, bytes));
 }
 
-static struct inode *root(void)
+struct inode *root(void)
 {
 	return inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
 }
 
 /* A name of the directory that is that member's. */
-static const char *find_name(const struct inode *parent, uint32_t member, const char *prefix, char name[64])
+const char *find_name(const struct inode *parent, uint32_t member, const char *prefix, char name[64])
 {
 	struct layout l = layout_of(1);
 
@@ -203,15 +165,13 @@ static const char *find_name(const struct inode *parent, uint32_t member, const 
 }
 
 /* The same in one of four buffers; from one task only. */
-static const char *name_at(const struct inode *parent, uint32_t member, const char *prefix)
+const char *name_at(const struct inode *parent, uint32_t member, const char *prefix)
 {
 	static char names[4][64];
 	static unsigned next;
 
 	return find_name(parent, member, prefix, names[next++ % 4]);
 }
-
-static const struct pointer far = { .subvolume = 3, .gfid = { { 1, 2, 3, [15] = 9 } } };
 
 static void born_pointer(void)
 {
@@ -223,8 +183,6 @@ static void born_pointer(void)
 }
 
 /* ---- versions ---- */
-
-static const struct place v0 = { 0 }, v7 = { .version = { 7, 7 } }, v8 = { .version = { 8, 8 } };
 
 /* Each operation on names of the directory; what each said must be the same. */
 static int each_name_fop(const struct place *p, struct inode *d, const char *old, const char *new)
@@ -689,240 +647,6 @@ PROPERTY(users_get_what_belongs_to_them)
 	CHECK_INT(place_attach(&rq, &v7), 0);
 	CHECK_INT(create_on(&rq, tree.at, &create, &created), -EPOINTER);
 	request_finish(&rq);
-}
-
-/* ---- together ---- */
-
-static void tell(const char *word, const char *what)
-{
-	struct xlator *x = tree_find(&tree, "hold");
-	char *argv[] = { (char *)word, (char *)what, NULL };
-	FILE *f = fopen("/dev/null", "w");
-
-	x->type->command(x, what ? 2 : 1, argv, f);
-	fclose(f);
-}
-
-static unsigned parked(void)
-{
-	struct xlator *x = tree_find(&tree, "hold");
-	char *argv[] = { (char *)"list", NULL }, *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
-	unsigned n = 0;
-
-	x->type->command(x, 1, argv, f);
-	fclose(f);
-	for (const char *at = text; (at = strstr(at, "parked: ")); at++)
-		n++;
-	free(text);
-	return n;
-}
-
-struct job {
-	struct inode *d;
-	const struct place *place;
-	const char *name;
-	struct layout layout;
-	int err;
-	atomic_bool done;
-};
-
-static void mkdir_job(void *arg)
-{
-	struct job *j = arg;
-
-	j->err = make_dir(j->place, j->d, j->name, NULL);
-	j->done = true;
-}
-
-static void layout_job(void *arg)
-{
-	struct job *j = arg;
-
-	j->err = put_layout(j->d, &j->layout);
-	j->done = true;
-}
-
-static void wait_for(atomic_bool *done)
-{
-	for (int i = 0; i < 5000 && !*done; i++)
-		task_sleep_ms(2);
-}
-
-static void wait_parked(unsigned n)
-{
-	for (int i = 0; i < 5000 && parked() != n; i++)
-		task_sleep_ms(2);
-}
-
-PROPERTY(a_layout_waits_for_who_is_inside_and_others_for_it)
-{
-	cleanup_inode struct inode *top = root(), *d = NULL;
-	static struct job old, change, late, new;
-
-	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
-	old = (struct job){ .d = d, .place = &v0, .name = name_at(d, SELF, "old") };
-	change = (struct job){ .d = d, .layout = layout_of(7) };
-	late = (struct job){ .d = d, .place = &v0, .name = name_at(d, SELF, "late") };
-	new = (struct job){ .d = d, .place = &v7, .name = name_at(d, SELF, "new") };
-	tell("hold", "mkdir"); /* it has been judged, and is not done yet */
-	task_spawn(NULL, mkdir_job, &old);
-	wait_parked(1);
-	CHECK_INT(parked(), 1);
-	task_spawn(NULL, layout_job, &change);
-	task_sleep_ms(50);
-	CHECK(!change.done);
-	task_spawn(NULL, mkdir_job, &late); /* by the layout that still counts, but behind the one to come */
-	task_spawn(NULL, mkdir_job, &new);
-	task_sleep_ms(50);
-	CHECK_INT(parked(), 1);
-	CHECK(!late.done && !new.done);
-	tell("hold", "none");
-	tell("release", "all");
-	wait_for(&change.done);
-	wait_for(&old.done);
-	wait_for(&late.done);
-	wait_for(&new.done);
-	CHECK(old.done && change.done && late.done && new.done);
-	CHECK_INT(old.err, 0);
-	CHECK_INT(change.err, 0);
-	CHECK_INT(late.err, -ELAYOUT);
-	CHECK_INT(new.err, 0);
-}
-
-static void look_job(void *arg)
-{
-	struct job *j = arg;
-	cleanup_inode struct inode *top = root();
-
-	j->err = look(&v0, top, "d", NULL, NULL);
-	j->done = true;
-}
-
-PROPERTY(what_was_read_before_a_change_is_not_kept_after_it)
-{
-	cleanup_inode struct inode *top = root(), *d = NULL;
-	static struct job reader;
-	uint8_t bytes[POINTER_SIZE];
-	struct attr attr;
-
-	pointer_encode(&far, bytes);
-	CHECK_INT(make_dir(&nowhere, top, "d", &d), 0);
-	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT); /* the root's are read */
-	reader = (struct job){ .d = d };
-	tell("hold", "getxattr");
-	task_spawn(NULL, look_job, &reader);
-	wait_parked(1);
-	tell("release", NULL); /* it has read that d is no pointer, and is about to read the layout */
-	task_sleep_ms(50);
-	wait_parked(1);
-	CHECK_INT(set(d, DHT_POINTER_XATTR, bytes, sizeof(bytes)), 0);
-	tell("hold", "none");
-	tell("release", "all");
-	wait_for(&reader.done);
-	CHECK_INT(reader.err, 0);
-	CHECK_INT(look(&v0, top, "d", NULL, &attr), 0);
-	CHECK(attr.flags & ATTR_POINTER);
-}
-
-/* D2: whoever did something did it by a version that was the shard's at some moment of the call. */
-struct storm {
-	struct inode *d, *e;
-	atomic_uint_fast64_t begun, set; /* versions */
-	atomic_int running, done, refused, wrong;
-};
-static struct storm storm;
-static char ball[64]; /* a name that belongs here in either directory */
-
-static void changer(void *arg)
-{
-	(void)arg;
-	for (uint64_t v = 1; v <= 60 && !storm.wrong; v++) {
-		struct layout l = layout_of(v);
-
-		storm.begun = v;
-		if (put_layout(storm.d, &l) || put_layout(storm.e, &l))
-			storm.wrong++;
-		storm.set = v;
-		task_yield();
-	}
-	storm.running--;
-}
-
-static void user(void *arg)
-{
-	bool crosses = arg;
-	char prefix[32], name[64];
-
-	for (int i = 0; storm.begun < 60 && !storm.wrong; i++) {
-		uint64_t before = storm.set;
-		struct place p = { .version = { before, before } };
-		int err;
-
-		snprintf(prefix, sizeof(prefix), "%p-%d-", (void *)&name, i);
-		find_name(storm.d, SELF, prefix, name);
-		err = crosses ? move(&p, storm.d, ball, storm.e, ball, 0) : make_dir(&p, storm.d, name, NULL);
-		if (crosses && err == -ENOENT)
-			err = move(&p, storm.e, ball, storm.d, ball, 0);
-		storm.done += !err;
-		storm.refused += err == -ELAYOUT;
-		if (err && err != -ELAYOUT && err != -ENOENT)
-			storm.wrong++;
-		if (!err && storm.begun < before)
-			storm.wrong++;
-		task_yield();
-	}
-	storm.running--;
-}
-
-/* Names by versions that have ended before the call began. None may be done. */
-static void latecomer(void *arg)
-{
-	char name[64];
-
-	(void)arg;
-	find_name(storm.d, SELF, "late", name);
-	while (storm.begun < 60 && !storm.wrong) {
-		uint64_t before = storm.set;
-		struct place p = { .version = { before - 1, before - 1 } };
-
-		if (before && make_dir(&p, storm.d, name, NULL) != -ELAYOUT)
-			storm.wrong++;
-		if (before && look(&p, storm.d, name, NULL, NULL) != -ELAYOUT)
-			storm.wrong++;
-		task_yield();
-	}
-	storm.running--;
-}
-
-PROPERTY(nothing_is_done_by_a_layout_that_has_ended)
-{
-	cleanup_inode struct inode *top = root(), *d = NULL, *e = NULL;
-
-	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
-	CHECK_INT(make_dir(&v0, top, "e", &e), 0);
-	for (int i = 0;; i++) {
-		struct layout l = layout_of(1);
-
-		snprintf(ball, sizeof(ball), "ball%d", i);
-		if (layout_owner(&l, layout_key(&d->gfid, ball))->id == SELF &&
-		    layout_owner(&l, layout_key(&e->gfid, ball))->id == SELF)
-			break;
-	}
-	CHECK_INT(make_dir(&v0, d, ball, NULL), 0);
-	storm = (struct storm){ .d = d, .e = e, .running = 6 };
-	task_spawn(runtime_shard(0), changer, NULL);
-	for (unsigned i = 0; i < 2; i++) {
-		task_spawn(runtime_shard(i), user, NULL);
-		task_spawn(runtime_shard(i), user, &storm);
-	}
-	task_spawn(runtime_shard(1), latecomer, NULL);
-	for (int i = 0; i < 10000 && storm.running; i++)
-		task_sleep_ms(2);
-	CHECK_INT(storm.running, 0);
-	CHECK_INT(storm.wrong, 0);
-	CHECK(storm.done > 0);
 }
 
 int main(void)

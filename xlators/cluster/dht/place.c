@@ -9,22 +9,6 @@
 
 enum { PLACE_SIZE = 20, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
 
-static void detach(struct request *rq)
-{
-	struct extension **at = &rq->extensions;
-
-	while (*at) {
-		struct extension *e = *at;
-
-		if (e->type != PLACE_EXTENSION) {
-			at = &e->next;
-			continue;
-		}
-		*at = e->next;
-		free(e);
-	}
-}
-
 int place_attach(struct request *rq, const struct place *p)
 {
 	uint32_t flags = htobe32(p->flags);
@@ -33,7 +17,7 @@ int place_attach(struct request *rq, const struct place *p)
 
 	memcpy(bytes, &flags, 4);
 	memcpy(bytes + 4, version, 16);
-	detach(rq);
+	request_retract(rq, PLACE_EXTENSION);
 	return request_extend(&rq->extensions, PLACE_EXTENSION, PLACE_EXTENSION_VERSION, true, bytes, sizeof(bytes));
 }
 
@@ -47,10 +31,7 @@ int place_of(const struct request *rq, struct place *p)
 		return 0;
 	if (e->version != PLACE_EXTENSION_VERSION)
 		return -EOPNOTSUPP;
-	for (const struct extension *other = e->next; other; other = other->next)
-		if (other->type == PLACE_EXTENSION)
-			return -EINVAL;
-	if (e->size != PLACE_SIZE)
+	if (request_extended_twice(e) || e->size != PLACE_SIZE)
 		return -EINVAL;
 	memcpy(&p->flags, e->bytes, 4);
 	memcpy(version, (const uint8_t *)e->bytes + 4, 16);

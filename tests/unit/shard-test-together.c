@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/layout: a change of a layout and requests by the old one are never done at once. */
+#include "shard-test.h"
+
+static void tell(const char *word, const char *what)
+{
+	struct xlator *x = tree_find(&tree, "hold");
+	char *argv[] = { (char *)word, (char *)what, NULL };
+	FILE *f = fopen("/dev/null", "w");
+
+	x->type->command(x, what ? 2 : 1, argv, f);
+	fclose(f);
+}
+
+static unsigned parked(void)
+{
+	struct xlator *x = tree_find(&tree, "hold");
+	char *argv[] = { (char *)"list", NULL }, *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	unsigned n = 0;
+
+	x->type->command(x, 1, argv, f);
+	fclose(f);
+	for (const char *at = text; (at = strstr(at, "parked: ")); at++)
+		n++;
+	free(text);
+	return n;
+}
+
+struct job {
+	struct inode *d;
+	const struct place *place;
+	const char *name;
+	struct layout layout;
+	int err;
+	atomic_bool done;
+};
+
+static void mkdir_job(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = make_dir(j->place, j->d, j->name, NULL);
+	j->done = true;
+}
+
+static void layout_job(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = put_layout(j->d, &j->layout);
+	j->done = true;
+}
+
+static void wait_for(atomic_bool *done)
+{
+	for (int i = 0; i < 5000 && !*done; i++)
+		task_sleep_ms(2);
+}
+
+static void wait_parked(unsigned n)
+{
+	for (int i = 0; i < 5000 && parked() != n; i++)
+		task_sleep_ms(2);
+}
+
+PROPERTY_AS(, a_layout_waits_for_who_is_inside_and_others_for_it)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	static struct job old, change, late, new;
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	old = (struct job){ .d = d, .place = &v0, .name = name_at(d, SELF, "old") };
+	change = (struct job){ .d = d, .layout = layout_of(7) };
+	late = (struct job){ .d = d, .place = &v0, .name = name_at(d, SELF, "late") };
+	new = (struct job){ .d = d, .place = &v7, .name = name_at(d, SELF, "new") };
+	tell("hold", "mkdir"); /* it has been judged, and is not done yet */
+	task_spawn(NULL, mkdir_job, &old);
+	wait_parked(1);
+	CHECK_INT(parked(), 1);
+	task_spawn(NULL, layout_job, &change);
+	task_sleep_ms(50);
+	CHECK(!change.done);
+	task_spawn(NULL, mkdir_job, &late); /* by the layout that still counts, but behind the one to come */
+	task_spawn(NULL, mkdir_job, &new);
+	task_sleep_ms(50);
+	CHECK_INT(parked(), 1);
+	CHECK(!late.done && !new.done);
+	tell("hold", "none");
+	tell("release", "all");
+	wait_for(&change.done);
+	wait_for(&old.done);
+	wait_for(&late.done);
+	wait_for(&new.done);
+	CHECK(old.done && change.done && late.done && new.done);
+	CHECK_INT(old.err, 0);
+	CHECK_INT(change.err, 0);
+	CHECK_INT(late.err, -ELAYOUT);
+	CHECK_INT(new.err, 0);
+}
+
+static void look_job(void *arg)
+{
+	struct job *j = arg;
+	cleanup_inode struct inode *top = root();
+
+	j->err = look(&v0, top, "d", NULL, NULL);
+	j->done = true;
+}
+
+PROPERTY_AS(, what_was_read_before_a_change_is_not_kept_after_it)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	static struct job reader;
+	uint8_t bytes[POINTER_SIZE];
+	struct attr attr;
+
+	pointer_encode(&far, bytes);
+	CHECK_INT(make_dir(&nowhere, top, "d", &d), 0);
+	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT); /* the root's are read */
+	reader = (struct job){ .d = d };
+	tell("hold", "getxattr");
+	task_spawn(NULL, look_job, &reader);
+	wait_parked(1);
+	tell("release", NULL); /* it has read that d is no pointer, and is about to read the layout */
+	task_sleep_ms(50);
+	wait_parked(1);
+	CHECK_INT(set(d, DHT_POINTER_XATTR, bytes, sizeof(bytes)), 0);
+	tell("hold", "none");
+	tell("release", "all");
+	wait_for(&reader.done);
+	CHECK_INT(reader.err, 0);
+	CHECK_INT(look(&v0, top, "d", NULL, &attr), 0);
+	CHECK(attr.flags & ATTR_POINTER);
+}
+
+/* D2: whoever did something did it by a version that was the shard's at some moment of the call. */
+struct storm {
+	struct inode *d, *e;
+	atomic_uint_fast64_t begun, set; /* versions */
+	atomic_int running, done, refused, wrong;
+};
+static struct storm storm;
+static char ball[64]; /* a name that belongs here in either directory */
+
+static void changer(void *arg)
+{
+	(void)arg;
+	for (uint64_t v = 1; v <= 60 && !storm.wrong; v++) {
+		struct layout l = layout_of(v);
+
+		storm.begun = v;
+		if (put_layout(storm.d, &l) || put_layout(storm.e, &l))
+			storm.wrong++;
+		storm.set = v;
+		task_yield();
+	}
+	storm.running--;
+}
+
+static void user(void *arg)
+{
+	bool crosses = arg;
+	char prefix[32], name[64];
+
+	for (int i = 0; storm.begun < 60 && !storm.wrong; i++) {
+		uint64_t before = storm.set;
+		struct place p = { .version = { before, before } };
+		int err;
+
+		snprintf(prefix, sizeof(prefix), "%p-%d-", (void *)&name, i);
+		find_name(storm.d, SELF, prefix, name);
+		err = crosses ? move(&p, storm.d, ball, storm.e, ball, 0) : make_dir(&p, storm.d, name, NULL);
+		if (crosses && err == -ENOENT)
+			err = move(&p, storm.e, ball, storm.d, ball, 0);
+		storm.done += !err;
+		storm.refused += err == -ELAYOUT;
+		if (err && err != -ELAYOUT && err != -ENOENT)
+			storm.wrong++;
+		if (!err && storm.begun < before)
+			storm.wrong++;
+		task_yield();
+	}
+	storm.running--;
+}
+
+/* Names by versions that have ended before the call began. None may be done. */
+static void latecomer(void *arg)
+{
+	char name[64];
+
+	(void)arg;
+	find_name(storm.d, SELF, "late", name);
+	while (storm.begun < 60 && !storm.wrong) {
+		uint64_t before = storm.set;
+		struct place p = { .version = { before - 1, before - 1 } };
+
+		if (before && make_dir(&p, storm.d, name, NULL) != -ELAYOUT)
+			storm.wrong++;
+		if (before && look(&p, storm.d, name, NULL, NULL) != -ELAYOUT)
+			storm.wrong++;
+		task_yield();
+	}
+	storm.running--;
+}
+
+PROPERTY_AS(, nothing_is_done_by_a_layout_that_has_ended)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL, *e = NULL;
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	CHECK_INT(make_dir(&v0, top, "e", &e), 0);
+	for (int i = 0;; i++) {
+		struct layout l = layout_of(1);
+
+		snprintf(ball, sizeof(ball), "ball%d", i);
+		if (layout_owner(&l, layout_key(&d->gfid, ball))->id == SELF &&
+		    layout_owner(&l, layout_key(&e->gfid, ball))->id == SELF)
+			break;
+	}
+	CHECK_INT(make_dir(&v0, d, ball, NULL), 0);
+	storm = (struct storm){ .d = d, .e = e, .running = 6 };
+	task_spawn(runtime_shard(0), changer, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		task_spawn(runtime_shard(i), user, NULL);
+		task_spawn(runtime_shard(i), user, &storm);
+	}
+	task_spawn(runtime_shard(1), latecomer, NULL);
+	for (int i = 0; i < 10000 && storm.running; i++)
+		task_sleep_ms(2);
+	CHECK_INT(storm.running, 0);
+	CHECK_INT(storm.wrong, 0);
+	CHECK(storm.done > 0);
+}

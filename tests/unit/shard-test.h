@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of features/layout share. */
+#ifndef STRATUS_SHARD_TEST_H
+#define STRATUS_SHARD_TEST_H
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "born.h"
+#include "layout.h"
+#include "place.h"
+#include "test-tasks.h"
+#include "tree.h"
+
+enum { SELF = 1, MEMBERS = 4 };
+extern const struct place nowhere; /* stands for: no PLACE */
+static const struct place v0 = { 0 }, v7 __attribute__((unused)) = { .version = { 7, 7 } },
+			  v8 __attribute__((unused)) = { .version = { 8, 8 } };
+static const struct pointer far = { .subvolume = 3, .gfid = { { 1, 2, 3, [15] = 9 } } };
+extern struct tree tree;
+extern atomic_int failures;
+
+#define CHECK(condition)                                                                                                       \
+	do {                                                                                                                   \
+		if (!(condition)) {                                                                                            \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
+			failures++;                                                                                            \
+			return;                                                                                                \
+		}                                                                                                              \
+	} while (0)
+
+int look(const struct place *p, struct inode *parent, const char *name, struct inode **inode, struct attr *attr);
+int make_dir(const struct place *p, struct inode *parent, const char *name, struct inode **inode);
+int move(const struct place *p, struct inode *a, const char *from, struct inode *b, const char *to, uint32_t flags);
+int set(struct inode *inode, const char *name, const void *value, size_t size);
+struct layout layout_of(uint64_t version);
+int put_layout(struct inode *inode, const struct layout *l);
+struct inode *root(void);
+const char *find_name(const struct inode *parent, uint32_t member, const char *prefix, char name[64]);
+const char *name_at(const struct inode *parent, uint32_t member, const char *prefix);
+void run_on(task_fn *fn, const char *leaf);
+
+/* On both leaves, if it may use a disk. */
+#define PROPERTY_AS(kind, name)                                                                                                \
+	static void name##_(void *arg);                                                                                        \
+	kind void name(void **state)                                                                                           \
+	{                                                                                                                      \
+		(void)state;                                                                                                   \
+		run_on(name##_, "type debug/memory");                                                                          \
+		if (!geteuid())                                                                                                \
+			run_on(name##_, "type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"         \
+					" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option directory ");          \
+	}                                                                                                                      \
+	static void name##_(void *arg __attribute__((unused)))
+#define PROPERTY(name) PROPERTY_AS(static, name)
+
+/* ---- shard-test-together.c ---- */
+void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
+void what_was_read_before_a_change_is_not_kept_after_it(void **state);
+void nothing_is_done_by_a_layout_that_has_ended(void **state);
+#endif
