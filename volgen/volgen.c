@@ -26,6 +26,7 @@ static const char *const own[][2] = {
 	{ "features/replica", "state-dir" },
 	{ "features/replica", "secret-file" },
 	{ "features/replica", "member" },
+	{ "features/layout", "subvolume" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
 	{ "protocol/client", "remote-port" },
@@ -118,6 +119,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *replica = path_format("%s/.stratus/replica", b->directory);
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
+	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -128,24 +130,38 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		option(w, "state-dir", replica);
 		option(w, "secret-file", secret);
 		option(w, "member", member);
+	} else if (!strcmp(type, "features/layout")) {
+		option(w, "subvolume", subvolume);
 	}
 }
 
 enum { STACK_ABOVE = 64 };
 
-/* posix, locks, access, what the specification puts above them, and features/replica above all. */
+static void put(struct spec_list *list, const char *type)
+{
+	list->item[list->count++] = (char *)type;
+}
+
+/* posix, locks, access, features/layout if there are several subvolumes, what the specification puts above them, and features/replica above
+ * all. */
 static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
-	char *types[3 + STACK_ABOVE + 1] = { (char *)"storage/posix", (char *)"features/locks", (char *)"features/access",
-					     (char *)"debug/io-stats" };
+	char *types[4 + STACK_ABOVE + 1];
 	const struct spec_list *above = &w->spec->server_translators;
-	struct spec_list list = { types, w->spec->has_server_translators ? 3 + above->count : 4 };
+	struct spec_list list = { types, 0 };
 	cleanup_path char *below = NULL;
 
-	if (above->count)
-		memcpy(types + 3, above->item, above->count * sizeof *types);
+	put(&list, "storage/posix");
+	put(&list, "features/locks");
+	put(&list, "features/access");
+	if (spec_subvolumes(w->spec) > 1)
+		put(&list, "features/layout");
+	if (!w->spec->has_server_translators)
+		put(&list, "debug/io-stats");
+	for (size_t i = 0; i < above->count; i++)
+		put(&list, above->item[i]);
 	if (w->spec->replica)
-		types[list.count++] = (char *)"features/replica";
+		put(&list, "features/replica");
 	for (size_t i = 0; i < list.count; i++) {
 		char *name = stack_name(stack, &list, i);
 

@@ -3,7 +3,7 @@
 # makes it. Each server has one brick of each set, and is a process; so is what coordinates the sets.
 #
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
-declare -a SERVER_PID=()
+declare -ga SERVER_PID=()
 SETS=$SPREAD
 MEMBERS=${REPLICA%a}
 BRICKS=$((SETS * MEMBERS))
@@ -11,11 +11,13 @@ BRICKS=$((SETS * MEMBERS))
 server_of() { if [ "$MEMBERS" = 1 ]; then echo "$1"; else echo $(($1 % MEMBERS)); fi; }
 servers() { if [ "$MEMBERS" = 1 ]; then echo "$BRICKS"; else echo "$MEMBERS"; fi; }
 
-# write_spread_spec ["NAME VALUE"|+TYPE...]
+# write_spread_spec ["NAME VALUE"|"TYPE:NAME VALUE"|+TYPE...]: options of protocol/client, and of other types (one each).
 write_spread_spec() {
-	local i option above= given=
+	local i option above= given= others=
 	for option; do
-		if [ "${option#+}" != "$option" ]; then
+		if [[ $option == */*:* ]]; then
+			others=$others${others:+, }$(sed 's|^\([^:]*\):\([^ ]*\) \(.*\)|\1: {\2: \3}|' <<<"$option")
+		elif [ "${option#+}" != "$option" ]; then
 			above=$above${above:+, }${option#+}
 		else
 			given=$given${given:+, }${option%% *}:\ ${option#* }
@@ -32,7 +34,8 @@ write_spread_spec() {
 			printf '  - {server: s%s, directory: %s/brick%s, id: %s}\n' "$(server_of "$i")" "$STACK" "$i" "$(uuid)"
 		done
 		printf 'client-translators: [%s]\n' "$above"
-		[ -z "$given" ] || printf 'options: {protocol/client: {%s}}\n' "$given"
+		others=$others${given:+${others:+, }protocol/client: \{$given\}}
+		[ -z "$others" ] || printf 'options: {%s}\n' "$others"
 	} >"$STACK/spec.yaml"
 }
 start_server() { # NUMBER

@@ -75,11 +75,12 @@ static void each_server_serves_its_own_bricks(void **state)
 	make(two_servers, &files);
 	assert_int_equal(files.count, 3);
 	parse(&files, "server-alpha.vol", &v);
-	assert_int_equal(v.volumes, 9);
-	assert_string_equal(v.volume[8].type, "protocol/server");
-	assert_int_equal(v.volume[8].subvolumes, 2);
-	assert_string_equal(v.volume[8].subvolume[0], "brick0");
-	assert_string_equal(v.volume[8].subvolume[1], "brick2");
+	assert_int_equal(v.volumes, 11);
+	assert_string_equal(v.volume[10].type, "protocol/server");
+	assert_int_equal(v.volume[10].subvolumes, 2);
+	assert_string_equal(v.volume[10].subvolume[0], "brick0");
+	assert_string_equal(v.volume[10].subvolume[1], "brick2");
+	assert_string_equal(value(&v, "brick2-layout", "subvolume"), "2");
 	assert_string_equal(value(&v, "server", "listen"), "192.0.2.1:7000");
 	assert_string_equal(value(&v, "brick2-posix", "directory"), "/srv/b2");
 	assert_string_equal(value(&v, "brick2-posix", "brick-id"), IDS(3));

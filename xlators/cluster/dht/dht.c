@@ -7,6 +7,12 @@ static const struct option options[] = {
 	{ "log-size", OPTION_INT, OPTION_AT(struct dht, log_size), "65536",
 	  "places (24 bytes, and 8 to 16 in a table) that each open root remembers for seekdir(3) before it keeps fewer of the older ones",
 	  256, 1 << 24 },
+	{ "min-free", OPTION_PERCENT, OPTION_AT(struct dht, min_free), "5",
+	  "a subvolume with less of its blocks free gets no new files, as long as others have more; 0: each takes what there is",
+	  .live = true },
+	{ "sweep-interval", OPTION_DURATION, OPTION_AT(struct dht, sweep_ms), "10s",
+	  "how often to look for what died clients began with files that are elsewhere than their names", 10, 86400000,
+	  .live = true },
 	{ NULL },
 };
 
@@ -31,27 +37,44 @@ int root_owner(const struct dht *d, const char *name)
 
 /* ---- which one has an object: a number in the inode's slot ---- */
 
-static void *slot_of(int child)
+static void *slot_of(int child, bool away)
 {
-	return (void *)(uintptr_t)(child + 1);
+	return (void *)(uintptr_t)(2 * child + 2 + away);
 }
 
 static int known_place(struct dht *d, struct inode *inode)
 {
-	return (int)(uintptr_t)inode_slot(inode, d->x) - 1;
+	return (int)((uintptr_t)inode_slot(inode, d->x) / 2) - 1;
 }
 
-int note_place(struct dht *d, struct inode *inode, int child)
+static bool known_away(struct dht *d, struct inode *inode)
+{
+	return (uintptr_t)inode_slot(inode, d->x) & 1;
+}
+
+/* It is known, but maybe found in the other way. Whoever sees no slot in between asks all. */
+static int note_way(struct dht *d, struct inode *inode, int child, bool away)
+{
+	int err;
+
+	if (known_away(d, inode) == away)
+		return 0;
+	inode_slot_take(inode, d->x);
+	err = inode_slot_set(inode, d->x, slot_of(child, away));
+	return err == -EEXIST ? 0 : err;
+}
+
+int note_place(struct dht *d, struct inode *inode, int child, bool away)
 {
 	char text[GFID_TEXT];
 	int err, known;
 
 	if (!inode || is_root(inode))
 		return 0;
-	err = known_place(d, inode) == child ? 0 : inode_slot_set(inode, d->x, slot_of(child));
+	err = known_place(d, inode) == child ? -EEXIST : inode_slot_set(inode, d->x, slot_of(child, away));
 	known = err == -EEXIST ? known_place(d, inode) : child;
-	if (known == child)
-		return err == -EEXIST ? 0 : err;
+	if (known == child || known < 0)
+		return err == -EEXIST ? note_way(d, inode, child, away) : err;
 	log_error(d->x, NULL, "object %s is at %s and at %s: somebody has copied what belongs to bricks; remove one by hand",
 		  gfid_text(&inode->gfid, text), d->x->child[known]->name, d->x->child[child]->name);
 	return -EIO;
@@ -77,7 +100,7 @@ static int find_place(struct request *rq, struct dht *d, struct inode *inode, in
 			result = fanout_error(rq, err);
 	}
 	fanout_drop(f);
-	return *child >= 0 ? note_place(d, inode, *child) : result;
+	return *child >= 0 ? note_place(d, inode, *child, !S_ISDIR(inode->type)) : result; /* believed the least */
 }
 
 /* ---- which one an operation is for ---- */
@@ -145,24 +168,132 @@ static int note_entries(struct dht *d, const struct dirents *list, int child)
 	int err = 0;
 
 	for (uint32_t i = 0; i < list->count && !err; i++)
-		err = note_place(d, list->entry[i].inode, child);
+		err = note_place(d, list->entry[i].inode, child, false);
 	return err;
 }
 
 /* What came is where it came from. */
-static int note_out(struct dht *d, enum fop fop, const void *out, int child)
+static int note_out(struct dht *d, enum fop fop, void *out, int child, bool away)
 {
 	int err = 0;
 
 	for (const struct field *f = fop_info[fop].out; f->name && !err; f++) {
-		const void *at = (const char *)out + f->offset;
+		void *at = (char *)out + f->offset;
 
 		if (f->kind == FIELD_INODE)
-			err = note_place(d, *(struct inode *const *)at, child);
-		else if (f->kind == FIELD_DIRENTS)
+			err = note_place(d, *(struct inode *const *)at, child, away);
+		else if (f->kind == FIELD_DIRENTS) {
+			away_entries(at);
 			err = note_entries(d, at, child);
+		}
 	}
 	return err;
+}
+
+/* ---- names of what may be elsewhere ---- */
+
+static int make_file(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
+{
+	const struct gfid *gfid =
+		fop == FOP_create ? &((const struct create_in *)in)->gfid : &((const struct mknod_in *)in)->gfid;
+	int owner = *child, to = place_for_new(rq, d, owner, gfid), err = -EOPNOTSUPP;
+
+	*child = to;
+	if (to != owner)
+		err = away_make(rq, d, fop, in, out, owner, child);
+	if (!err)
+		atomic_fetch_add(&d->put_away, 1);
+	if (!err || (to != owner && err != -EOPNOTSUPP && err != -EEXIST && err != -ENOSPC && !unreached(err)))
+		return err;
+	*child = owner;
+	err = fop_call(rq, d->x->child[owner], fop, in, out);
+	if (err != -ENOSPC || to != owner)
+		return err;
+	to = place_when_full(rq, d, owner, gfid);
+	if (to < 0)
+		return err;
+	*child = to;
+	err = away_make(rq, d, fop, in, out, owner, child);
+	if (!err)
+		atomic_fetch_add(&d->put_away, 1);
+	return err == -EOPNOTSUPP || err == -EEXIST ? -ENOSPC : err;
+}
+
+/* As the subvolume that has the name does it; *child: where the object is that comes of it. */
+static int call_by_name(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
+{
+	switch ((int)fop) {
+	case FOP_lookup:
+		return away_lookup(rq, d, in, out, child);
+	case FOP_create:
+		return make_file(rq, d, fop, in, out, child);
+	case FOP_mknod:
+		if (S_ISREG(((const struct mknod_in *)in)->mode))
+			return make_file(rq, d, fop, in, out, child);
+		break;
+	default:
+		break;
+	}
+	return fop_call(rq, d->x->child[*child], fop, in, out);
+}
+
+/* A name led to a pointer. */
+static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
+{
+	switch ((int)fop) {
+	case FOP_create:
+		return away_open(rq, d, in, out, child);
+	case FOP_unlink:
+		return away_unlink(rq, d, in, *child);
+	case FOP_rename:
+		return away_rename(rq, d, in, *child);
+	default:
+		return -EIO;
+	}
+}
+
+/* What bricks tell this client, and no application sees. */
+static int for_applications(struct dht *d, enum fop fop, int err)
+{
+	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -ELAYOUT)
+		return err;
+	log_error(d->x, NULL, "%s: refused by the brick's layout (%d): this client knows less of layouts than the volume uses",
+		  fop_info[fop].name, -err);
+	return -EIO;
+}
+
+static int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner)
+{
+	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
+
+	if (err == -EPOINTER)
+		err = by_pointer(rq, d, fop, in, out, &child);
+	if (err)
+		return for_applications(d, fop, err);
+	if (child != owner)
+		atomic_fetch_add(&d->followed, 1);
+	err = note_out(d, fop, out, child, child != owner);
+	if (err) {
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
+	}
+	return err;
+}
+
+/* link(2): the name belongs to one subvolume, the object is at another. */
+static int link_across(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out)
+{
+	struct route name = { rq, d, ANY }, object = { rq, d, ANY };
+	int err = route_loc(&name, &in->loc, FOP_link);
+
+	if (!err)
+		err = route_inode(&object, in->inode);
+	if (err)
+		return err;
+	err = away_link(rq, d, in, out, name.child, object.child);
+	if (!err)
+		note_place(d, in->inode, object.child, true);
+	return for_applications(d, FOP_link, err);
 }
 
 static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -172,20 +303,14 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
 		return -EOPNOTSUPP;
-	err = route(&r, fop, in);
+	err = place_attach(rq, &(struct place){ 0 }); /* no directory has a layout on disk yet */
+	if (!err)
+		err = route(&r, fop, in);
+	if (err == -EXDEV && fop == FOP_link)
+		return link_across(rq, r.d, in, out);
 	if (err)
 		return err;
-	if (r.child == ANY)
-		return root_fop(rq, r.d, fop, in, out);
-	err = fop_call(rq, x->child[r.child], fop, in, out);
-	if (err)
-		return err;
-	err = note_out(r.d, fop, out, r.child);
-	if (err) {
-		fop_out_clear((int)fop, out);
-		memset(out, 0, fop_info[fop].out_size);
-	}
-	return err;
+	return r.child == ANY ? root_fop(rq, r.d, fop, in, out) : call_at(rq, r.d, fop, in, out, r.child);
 }
 
 /* ---- what those above may believe ---- */
@@ -199,8 +324,8 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 	if (!inode)
 		return moment_now(x->child[0]);
 	child = is_root(inode) ? -1 : known_place(x->private, inode);
-	if (child >= 0)
-		return believe_ms(x->child[child], inode, what, since);
+	if (child >= 0) /* what changes through another subvolume's names, that one does not tell */
+		return known_away(x->private, inode) ? 0 : believe_ms(x->child[child], inode, what, since);
 	if (!is_root(inode))
 		return 0;
 	for (int i = 0; i < x->children && least; i++) {
@@ -244,11 +369,39 @@ static int dht_init(struct xlator *x, struct problem *p)
 
 	(void)p;
 	d->x = x;
+	pthread_mutex_init(&d->lock, NULL);
 	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
 	d->root = (struct layout){ .version = 1, .count = (unsigned)x->children };
 	for (unsigned i = 0; i < d->root.count; i++)
 		d->root.member[i] = (struct layout_member){ i, 1, 1 };
 	return 0;
+}
+
+static int dht_start(struct xlator *x, struct problem *p)
+{
+	int err = sweep_start(x->private);
+
+	return err ? problem_set(p, -err, "volume %s: no memory", x->name) : 0;
+}
+
+static void forget_hidden(struct xlator *x)
+{
+	for (int i = 0; i < x->children; i++)
+		hidden_forget(x->private, i);
+}
+
+static void dht_stop(struct xlator *x)
+{
+	sweep_stop(x->private);
+	forget_hidden(x);
+}
+
+static void dht_finish(struct xlator *x)
+{
+	struct dht *d = x->private;
+
+	forget_hidden(x);
+	pthread_mutex_destroy(&d->lock);
 }
 
 static void dht_forget_inode(struct xlator *x, struct inode *inode, void *slot)
@@ -269,6 +422,9 @@ static void dht_dump(struct xlator *x, FILE *f)
 	for (int i = 0; i < x->children; i++)
 		fprintf(f, "  subvolume %d: %s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "");
 	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
+	fprintf(f, "  files made elsewhere than their names: %llu\n", (unsigned long long)atomic_load(&d->put_away));
+	fprintf(f, "  operations that went by a pointer: %llu\n", (unsigned long long)atomic_load(&d->followed));
+	fprintf(f, "  ended for clients that died: %llu\n", (unsigned long long)atomic_load(&d->ended));
 }
 
 /* "locate NAME": where that name of the root is, or would be. */
@@ -298,11 +454,19 @@ static int dht_removexattr(struct request *rq, struct xlator *x, const struct re
 
 static int dht_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
 {
+	int err = place_attach(rq, &(struct place){ 0 });
+
+	if (err)
+		return err;
 	return is_root(in->inode) ? root_opendir(rq, x->private, out) : dht_any(rq, x, FOP_opendir, in, out);
 }
 
 static int dht_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
 {
+	int err = place_attach(rq, &(struct place){ 0 });
+
+	if (err)
+		return err;
 	return is_root(in->file->inode) ? root_readdir(rq, x->private, in, out) : dht_any(rq, x, FOP_readdir, in, out);
 }
 
@@ -321,6 +485,9 @@ const struct xlator_type xlator_type = {
 	.min_children = 2,
 	.max_children = SUBVOLUMES_MAX,
 	.init = dht_init,
+	.start = dht_start,
+	.stop = dht_stop,
+	.finish = dht_finish,
 	.notify = dht_notify,
 	.forget_inode = dht_forget_inode,
 	.forget_file = dht_forget_file,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c). */
+/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
+ * are elsewhere than their names (away.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
+ * with them (sweep.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
@@ -11,8 +13,18 @@
 /* A mask of subvolumes is one word. */
 enum { SUBVOLUMES_MAX = 64 };
 
+/* The room at a subvolume, as it was a moment ago. */
+struct space {
+	atomic_bool known;
+	atomic_uint blocks, least; /* percent of its blocks that are free; the same, or of its inodes if that is less */
+	atomic_uint_fast64_t bytes;
+};
+struct hidden;
+
 struct dht {
-	int64_t log_size; /* option: places that an open root remembers */
+	int64_t log_size;  /* option: places that an open root remembers */
+	double min_free;   /* option: percent; 0: all files are where their names are */
+	uint64_t sweep_ms; /* option */
 
 	struct xlator *x;
 	struct layout root;	     /* all subvolumes, with equal weights; a member's id is the number of the child */
@@ -21,6 +33,17 @@ struct dht {
 	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
 	struct task_lock changing;   /* of the root's attributes, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
+	atomic_uint_fast64_t put_away, followed, ended;
+
+	struct space space[SUBVOLUMES_MAX];
+	atomic_uint_fast64_t space_seen_ns;
+	atomic_bool space_scarce; /* a subvolume has little more than it should keep free, or less */
+
+	pthread_mutex_t lock; /* guards what follows */
+	struct hidden *hidden[SUBVOLUMES_MAX];
+	bool stopping, sweeping;
+	struct task *sweeper;
+	struct task_cond changed;
 };
 
 static inline bool is_root(const struct inode *inode)
@@ -53,8 +76,68 @@ uint64_t present_of(struct dht *);
 struct inode *root_of(struct dht *);
 /* The subvolume that has, or is to have, that name of the root. */
 int root_owner(const struct dht *, const char *name);
-/* The subvolume has the object (NULL: none). -EIO: another one has it, too; that is told. */
-int note_place(struct dht *, struct inode *, int child);
+/* The subvolume has the object (NULL: none), found in place, or by a pointer. -EIO: another one has it, too; that is told. */
+int note_place(struct dht *, struct inode *, int child, bool away);
+
+/* ---- hidden.c ---- */
+enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
+enum work { WORK_NEW, WORK_DEL }; /* a pointer that has no name yet; that has none any more, or will lose it */
+/* Where a pointer leads. */
+struct aim {
+	struct gfid gfid, pgfid; /* of the object; of the pointer itself */
+	int child;
+};
+/* The directory at that subvolume for away objects of such gfids, or for work; with `makes` it is made if it is missing. A reference in *dir;
+ * as root, whoever asks. -ENOENT. */
+int away_dir(struct request *, struct dht *, int child, const struct gfid *, bool makes, struct inode **dir);
+int work_dir(struct request *, struct dht *, int child, unsigned number, bool makes, struct inode **dir);
+/* What was known of them is not so any more. Gives back all references. */
+void hidden_forget(struct dht *, int child);
+bool hidden_there(struct dht *, int child); /* they were seen */
+const char *anchor_name(const struct aim *, char name[HIDDEN_NAME]);
+const char *work_name(enum work, const struct gfid *pgfid, char name[HIDDEN_NAME]);
+int work_parse(const char *name, enum work *, struct gfid *pgfid); /* -EINVAL */
+static inline unsigned work_of(const struct gfid *pgfid)
+{
+	return pgfid->bytes[0] % WORK_DIRS;
+}
+
+struct who {
+	uid_t uid;
+	gid_t gid;
+	int32_t group_count;
+};
+struct who become_root(struct request *); /* who it was */
+void become(struct request *, struct who);
+
+/* ---- space.c ---- */
+/* Where a new file is to be made whose name belongs to that subvolume. */
+int place_for_new(struct request *, struct dht *, int owner, const struct gfid *);
+/* The same when there was no room left; -1: nowhere. */
+int place_when_full(struct request *, struct dht *, int owner, const struct gfid *);
+
+/* ---- away.c: all of it with PLACE attached to the request. `owner`, or *child at first: the subvolume that has the name. ---- */
+/* *child: where the object is. */
+int away_lookup(struct request *, struct dht *, const struct lookup_in *, struct lookup_out *, int *child);
+int away_open(struct request *, struct dht *, const struct create_in *, struct create_out *, int *child);
+/* A listing tells of pointers what it tells of names that have gone since: the name, type and gfid of the object. */
+void away_entries(struct dirents *);
+/* create or mknod of a file, the object at *child. -EOPNOTSUPP: its directory hands on an ACL. */
+int away_make(struct request *, struct dht *, enum fop, const void *in, void *out, int owner, int *child);
+/* The object is at `child`. -EXDEV: not of such an object. */
+int away_link(struct request *, struct dht *, const struct link_in *, struct link_out *, int owner, int child);
+int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
+/* Both names at that subvolume. */
+int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
+/* Ends what was begun with a pointer that has this name in `work`; nlink: its names. As root. */
+int away_end(struct request *, struct dht *, int child, enum work, struct inode *pointer, uint32_t nlink, const struct aim *);
+/* What a pointer's name leads to; *nlink: names it has. A reference in *pointer. -EINVAL: it is no pointer. */
+int pointer_look(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **pointer,
+		 uint32_t *nlink, struct aim *);
+
+/* ---- sweep.c ---- */
+int sweep_start(struct dht *); /* -ENOMEM */
+void sweep_stop(struct dht *); /* waits for its end */
 
 /* ---- root.c: what is asked of the root itself ---- */
 /* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */

@@ -331,7 +331,7 @@ static void drop_strays(struct dht *d, struct dirents *list, int child)
 			list->entry[kept++] = *e;
 			continue;
 		}
-		if (!atomic_exchange(&d->strays, true))
+		if (strcmp(e->name, DHT_HIDDEN) != 0 && !atomic_exchange(&d->strays, true))
 			log_warning(
 				d->x, NULL,
 				"\"%s\" is in the root of %s, where it does not belong, and is not shown; there may be more",
@@ -353,7 +353,7 @@ static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_
 		struct dirent_plus *e = &list->entry[i];
 		bool next = list->end && !last && i + 1 == list->count;
 
-		err = note_place(d, e->inode, (int)child);
+		err = note_place(d, e->inode, (int)child, false);
 		if (!err)
 			err = number_of(w, next ? child + 1 : child, next ? 0 : e->next_offset, &e->next_offset);
 	}
@@ -381,6 +381,7 @@ static int read_at(struct request *rq, struct dht *d, const struct readdir_in *i
 	if (list->count)
 		p->cookie = list->entry[list->count - 1].next_offset;
 	drop_strays(d, list, (int)p->child);
+	away_entries(list);
 	drop = *skip < list->count ? *skip : list->count;
 	drop_first(list, drop);
 	*skip -= drop;

@@ -58,6 +58,7 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 	struct getattr_in in = { .inode = root };
 	uint64_t mask = present_of(d);
 	struct fanout *f;
+	uint32_t uncounted = 0; /* directories that no mount shows */
 	bool any = false;
 	int err;
 
@@ -72,6 +73,8 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 			out = fanout_out(f, i, &ignored);
 		if (out && any)
 			compare(d, attr, &out->attr, i);
+		if (out && hidden_there(d, i))
+			uncounted++;
 		if (out && any)
 			join(attr, &out->attr);
 		else if (out)
@@ -79,6 +82,8 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 		any |= out != NULL;
 	}
 	fanout_drop(f);
+	if (!err && attr->nlink >= 2 + uncounted)
+		attr->nlink -= uncounted;
 	return err;
 }
 

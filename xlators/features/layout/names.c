@@ -113,9 +113,8 @@ static struct loc exactly(const struct loc *loc, struct inode *found)
 	return (struct loc){ .parent = loc->parent, .name = loc->name, .inode = loc->inode ? loc->inode : found };
 }
 
-static int remove_name(const struct call *c)
+static int remove_found(const struct call *c, const struct unlink_in *in)
 {
-	const struct unlink_in *in = c->in; /* a rmdir_in is the same */
 	struct lookup_out found = { 0 };
 	struct facts facts;
 	int err = look(c, &in->loc, &found, &facts);
@@ -131,6 +130,20 @@ static int remove_name(const struct call *c)
 		err = fop_call(c->rq, c->x->child[0], c->fop, &exact, c->out);
 	}
 	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+/* Another client may have put something else there since it was looked at. Who named the object hears of that; who named none meant the name. */
+static int remove_name(const struct call *c)
+{
+	const struct unlink_in *in = c->in; /* a rmdir_in is the same */
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
+		err = remove_found(c, in);
+		if (in->loc.inode)
+			break;
+	}
 	return err;
 }
 
@@ -165,7 +178,7 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 
 	only_new = err == -ENOENT && !in->flags;
 	if (err == -ENOENT)
-		err = 0;
+		err = in->to.inode ? -ESTALE : 0; /* who names what is to be replaced wants that replaced, and nothing else done */
 	else if (!err)
 		err = judge_replaced(c, in, &facts);
 	if (!err) {
@@ -179,24 +192,33 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 	return err;
 }
 
-static int rename_name(const struct call *c)
+static int rename_looked_up(const struct call *c, bool *again)
 {
 	const struct rename_in *in = c->in;
 	struct lookup_out found = { 0 };
 	struct facts facts;
-	bool again = true;
 	int err = look(c, &in->from, &found, &facts);
 
+	*again = false;
 	if (err == -ENOENT && c->rq->resent) /* done by the first try, most likely: the leaf knows */
 		return rename_on(c->rq, c->x->child[0], in, c->out);
 	if (!err)
 		err = judge_moved(c, in, found.inode, &facts);
-	for (int tries = 0; !err && again && tries < TRIES; tries++) {
-		err = rename_found(c, in, found.inode, &again);
-		err = again ? 0 : err;
-	}
+	if (!err)
+		err = rename_found(c, in, found.inode, again);
 	fop_out_clear(FOP_lookup, &found);
-	return err ? err : again ? -ESTALE : 0;
+	*again |= err == -ESTALE && !in->from.inode && !in->to.inode; /* as in remove_name */
+	return err;
+}
+
+static int rename_name(const struct call *c)
+{
+	bool again = true;
+	int err = 0;
+
+	for (int tries = 0; again && tries < TRIES; tries++)
+		err = rename_looked_up(c, &again);
+	return again ? -ESTALE : err;
 }
 
 /* ---- make ---- */

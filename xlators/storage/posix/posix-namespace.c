@@ -312,8 +312,10 @@ static int move(struct request *rq, struct xlator *x, const struct rename_in *in
 		return note_again(x, rq, in, from, to, &m);
 	m.moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
 	m.other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
-	if (!rq->resent && ((m.moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
-			    (m.other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
+	/* Without the old name the first try has been here: whatever has the new one by now is no reason to say otherwise. */
+	if ((!rq->resent || m.moved.fd >= 0) &&
+	    ((m.moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
+	     (m.other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
 		return -ESTALE;
 	err = move_and_note(x, rq, in, from, to, &m);
 	/* The caller has seen the old name before: the first try moved it. */

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""anchors.py BRICK...: one brick of each subvolume, in their order. Every pointer has its anchor and every anchor its pointer, nothing is under
+way, and no two objects of the volume share a gfid. Prints what is not so, and how many pointers there are; exits with 1 then."""
+import os
+import struct
+import sys
+import uuid
+
+wrong = []
+
+
+def walk(top):
+    for path, dirs, files in os.walk(top):
+        if path == top and ".stratus" in dirs:
+            dirs.remove(".stratus")
+        for name in dirs + files:
+            yield os.path.relpath(os.path.join(path, name), top)
+
+
+def xattr(path, name):
+    try:
+        return os.getxattr(path, name, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def gfid_of(path):
+    value = xattr(path, "trusted.sfs")
+    return uuid.UUID(bytes=value[2:18]) if value else None
+
+
+pointers, anchors, homes = {}, {}, {}
+for number, brick in enumerate(sys.argv[1:]):
+    for name in walk(brick):
+        path = os.path.join(brick, name)
+        parts = name.split("/")
+        hidden = parts[0] == ".stratus.dht"
+        if hidden and os.path.isdir(path) and not os.path.islink(path):
+            continue
+        gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
+        if hidden and parts[1] == "work":
+            wrong.append(f"{path} is under way")
+        elif hidden:
+            _, second, first = os.path.basename(name).split(".")
+            anchors[uuid.UUID(first), uuid.UUID(second)] = number, path
+            if uuid.UUID(first) != gfid:
+                wrong.append(f"{path} is the object {gfid}")
+        elif value:
+            kind, subvolume = struct.unpack(">BI", value[:5])
+            pointers[uuid.UUID(bytes=value[5:21]), gfid] = subvolume, path
+        if not value and homes.setdefault(gfid, number) != number:
+            wrong.append(f"{path} is at subvolume {homes[gfid]}, too")
+for key, (subvolume, path) in pointers.items():
+    if key not in anchors:
+        wrong.append(f"{path} leads to nothing")
+    elif anchors[key][0] != subvolume:
+        wrong.append(f"{path} leads to subvolume {subvolume}, and {anchors[key][1]} is there")
+for key in anchors.keys() - pointers.keys():
+    wrong.append(f"nothing leads to {anchors[key][1]}")
+print(f"{len(pointers)} pointers")
+print("\n".join(wrong))
+sys.exit(bool(wrong))

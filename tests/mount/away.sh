@@ -1,0 +1,188 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Files that are elsewhere than their names: a full subvolume is done without, links lead anywhere, and clients and bricks that die half way
+# leave nothing behind.
+#
+# Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/runs.sh"
+need_root
+need_stack
+need mkfs.ext4
+need python3
+SECONDS_EACH=$([ "$LONG" = 1 ] && echo 120 || echo 8)
+
+located() { "$STRATUS" ctl "$MNT" dht locate "$1"; }
+name_at() { # SUBVOLUME PREFIX: a name of the root that is there
+	local i=0
+	until [ "$(located "$2$i")" = "$1" ]; do i=$((i + 1)); done
+	echo "$2$i"
+}
+first_bricks() { local i; for ((i = 0; i < SETS; i++)); do echo "$STACK/brick$((i * MEMBERS))"; done; }
+all_anchored() { python3 "$TOP/tests/mount/anchors.py" $(first_bricks) >"$SCRATCH/anchors"; }
+anchored() { wait_until 60 all_anchored || fail "not all is ended (SEED=$SEED): $(head -n 8 "$SCRATCH/anchors")"; }
+storm() { # MOUNT... [--dies]
+	python3 "$TOP/tests/mount/storm.py" "$@" --seed "$SEED" --seconds "$SECONDS_EACH" >"$SCRATCH/storm.log" 2>&1
+}
+checked() {
+	python3 "$TOP/tests/mount/storm.py" "$MNT" --seed "$SEED" --seconds 0 || fail "after the storm (SEED=$SEED): see above"
+}
+stack() { # SPREAD REPLICA [OPTION...]
+	SPREAD=$1 REPLICA=$2
+	shift 2
+	. "$TOP/tests/mount/spread.sh"
+	say "seed $SEED"
+	start_stack "$SCRATCH" "${@:-cluster/dht:sweep-interval 50ms}"
+}
+
+# ---- a brick without room ----
+
+goes_elsewhere() {
+	: >"$dir/probe"
+	[ -n "$(ls "$STACK"/brick[123]/.stratus.dht/away/?? 2>/dev/null | grep '^a[.]')" ]
+	local status=$?
+	rm "$dir/probe"
+	return $status
+}
+room() {
+	local dir i
+	scratch
+	truncate -s 64M "$SCRATCH/disk"
+	mkfs.ext4 -q -m 0 "$SCRATCH/disk"
+	mkdir "$SCRATCH/brick0"
+	mount -o loop "$SCRATCH/disk" "$SCRATCH/brick0"
+	rmdir "$SCRATCH/brick0/lost+found"
+	stack 4 1 "cluster/dht:min-free 15"
+	dir=$MNT/$(name_at client0 d)
+	mkdir "$dir" "$dir/below"
+	chmod 777 "$dir" "$dir/below"
+	head -c 48M /dev/zero >"$dir/filler" || fail "there is no room for what fills the brick" # of 54.7; it keeps 8.2
+	wait_until 10 goes_elsewhere || fail "the brick is full, and files are made there"
+	for ((i = 0; i < 40; i++)); do head -c 4M /dev/zero | tr '\0' x >"$dir/below/f$i" || fail "no room for f$i, and three bricks have much"; done
+	[ "$(find "$dir" -type f -size 4M | wc -l)" = 40 ] || fail "not all files are whole"
+	[ "$(cat "$dir"/below/* | tr -d x | wc -c)" = 0 ] || fail "files have other data"
+	[ "$(ls "$dir/below" | wc -l)" = 40 ] && [ "$(find "$dir/below" -links 1 -type f | wc -l)" = 40 ] || fail "the list"
+	anchored
+	[ "$(sed -n 's/ pointers//p' "$SCRATCH/anchors")" -ge 40 ] || fail "$(cat "$SCRATCH/anchors"), and there was no room for any file"
+	[ "$(df --output=pcent "$SCRATCH/brick0" | tail -n 1 | tr -dc 0-9)" -lt 100 ] || fail "the brick is quite full"
+	# a user's, in a directory that gives its group, and in one that is sticky
+	chown 0:4321 "$dir"
+	chmod 3777 "$dir"
+	setpriv --reuid 1001 --regid 1001 --clear-groups bash -c "echo own >$dir/mine && chmod 600 $dir/mine" || fail "a user can't make a file there"
+	[ "$(stat -c '%u %g %a' "$dir/mine")" = "1001 4321 600" ] || fail "made as $(stat -c '%u %g %a' "$dir/mine")"
+	! setpriv --reuid 1002 --regid 1002 --clear-groups bash -c "rm -f $dir/mine || cat $dir/mine" 2>/dev/null || fail "another user reads or removes it"
+	setpriv --reuid 1001 --regid 1001 --clear-groups mv "$dir/mine" "$dir/still-mine" || fail "its owner can't rename it"
+	[ "$(cat "$dir/still-mine")" = own ] || fail "it says something else"
+	setpriv --reuid 1001 --regid 1001 --clear-groups rm -f "$dir/still-mine" || fail "its owner can't remove it"
+	! setpriv --reuid 1002 --regid 1002 --clear-groups bash -c "chmod 755 $dir; : >$dir/../no" 2>/dev/null || fail "a user makes names where he may not"
+	setfacl -d -m u:1003:rw "$dir" # such a directory makes its files itself
+	echo text >"$dir/with-acl" || fail "no file in a directory with a default ACL"
+	getfacl -cnp "$dir/with-acl" | grep -q '^user:1003:rw' || fail "the ACL is not handed on"
+	setfacl -k "$dir"
+	# an old copy is written over, and a database of its own works
+	python3 - "$dir" <<-'END' || fail "sqlite in a directory of a full brick"
+	import sqlite3, sys
+	db = sqlite3.connect(f"{sys.argv[1]}/db")
+	db.execute("create table t (a)")
+	for i in range(200):
+	    db.execute("insert into t values (?)", (i,))
+	    db.commit()
+	assert db.execute("select count(*) from t").fetchone()[0] == 200
+	END
+	rm -rf "$dir"
+	[ -z "$(ls -A "$MNT")" ] || fail "the root is not empty: $(ls -A "$MNT")"
+	anchored
+	[ "$(sed -n 's/ pointers//p' "$SCRATCH/anchors")" = 0 ] || fail "$(cat "$SCRATCH/anchors") after all was removed"
+	[ "$(du -sm "$SCRATCH"/brick[123] | awk '{n += $1} END {print n}')" -lt 8 ] || fail "the room is not given back"
+	stop_stack
+	pass
+}
+
+# ---- storms ----
+
+calm() { # after it
+	anchored
+	checked
+	say "$(head -n 1 "$SCRATCH/anchors"); $(tail -n 1 "$SCRATCH/storm.log")"
+}
+
+part_storm() {
+	scratch
+	stack 4 1
+	start_mount "$SCRATCH/other"
+	other=$LAST_PID
+	storm "$MNT" "$SCRATCH/other" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	stop_mount "$SCRATCH/other" "$other"
+	calm
+	stop_stack
+	pass
+}
+
+part_storm_client() {
+	local other killer i
+	scratch
+	stack 4 1
+	for ((i = 0; i < 3; i++)); do
+		start_mount "$SCRATCH/other$i"
+		other=$LAST_PID
+		(sleep $((SECONDS_EACH / 2)); kill -9 "$other") &
+		killer=$!
+		storm "$MNT" "$SCRATCH/other$i" --dies || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+		wait "$killer"
+		wait "$other" 2>/dev/null || true
+		unset "PIDS[$other]"
+		umount -l "$SCRATCH/other$i"
+		calm
+		SEED=$((SEED + 1))
+	done
+	stop_stack
+	pass
+}
+
+# Each brick in turn, while requests wait for it.
+part_storm_brick() {
+	local i
+	scratch
+	stack 4 1
+	storm "$MNT" &
+	writer=$!
+	for ((i = 0; i < 8; i++)); do
+		sleep $((SECONDS_EACH / 8))
+		kill_server $((i % 4))
+		start_server $((i % 4))
+	done
+	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	calm
+	stop_stack
+	pass
+}
+
+part_storm_sets() {
+	local writer
+	scratch
+	stack 2 3
+	storm "$MNT" &
+	writer=$!
+	sleep $((SECONDS_EACH / 4))
+	kill_server 1
+	sleep $((SECONDS_EACH / 2))
+	start_server 1
+	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	wait_until 120 all_in || fail "the bricks do not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+	calm
+	stop_stack # compares the members
+	pass
+}
+
+part() { run_one "$1" "$0" "in-$1"; }
+LIMIT=$((SECONDS_EACH * 4 + 240))
+case ${1-} in
+in-room) room ;;
+in-storm) part_storm ;;
+in-storm-client) part_storm_client ;;
+in-storm-brick) part_storm_brick ;;
+in-storm-sets) part_storm_sets ;;
+esac
+for part in "${@:-room}"; do part "$part"; done
+[ $# -gt 0 ] || for part in storm storm-client storm-brick storm-sets; do part "$part"; done
+runs_end

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""storm.py DIR... --seed N --seconds S [--dies]: links, names and files in directories of several subvolumes, in each DIR (mounts of one volume) by two
+processes that share most of the names. Each file says which it is. With --dies the last mount may end at any time.
+
+Afterwards, through the first: each file has as many names as it has links, its text is its own, and names of one file agree."""
+import argparse
+import collections
+import errno
+import os
+import random
+import sys
+import time
+
+p = argparse.ArgumentParser()
+p.add_argument("mounts", nargs="+")
+p.add_argument("--seed", type=int, required=True)
+p.add_argument("--seconds", type=float, required=True)
+p.add_argument("--dies", action="store_true")
+p.add_argument("--names", type=int, default=6)
+a = p.parse_args()
+DIRS = [f"dir{i}" for i in range(12)]
+EXPECTED = {errno.ENOENT, errno.EEXIST, errno.EXDEV, errno.ESTALE}
+GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ENODEV}
+
+
+def make(path, mark):
+    try:
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+    except FileExistsError:
+        fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)  # what is there
+        os.close(fd)
+        return
+    os.write(fd, mark.encode())
+    os.close(fd)
+
+
+def read(path):
+    with open(path) as f:
+        text = f.read()
+    if text and not text.startswith("mark "):
+        sys.exit(f"{path} says {text[:40]!r}")
+
+
+def work(top, who):
+    rng = random.Random(f"{a.seed}-{who}")
+    end = time.monotonic() + a.seconds
+    count = collections.Counter()
+
+    def some():
+        return f"{top}/{rng.choice(DIRS)}/n{rng.randrange(a.names)}"
+
+    while time.monotonic() < end:
+        what = rng.choice(["make", "make", "link", "link", "link", "unlink", "unlink", "rename", "rename", "read", "list", "stat"])
+        try:
+            if what == "make":
+                make(some(), f"mark {who} {rng.random()}")
+            elif what == "link":
+                os.link(some(), some())
+            elif what == "unlink":
+                os.unlink(some())
+            elif what == "rename":
+                d = rng.choice(DIRS)
+                os.rename(f"{top}/{d}/n{rng.randrange(a.names)}", f"{top}/{d}/n{rng.randrange(a.names)}")
+            elif what == "read":
+                read(some())
+            elif what == "list":
+                os.listdir(f"{top}/{rng.choice(DIRS)}")
+            else:
+                os.stat(some())
+            count[what] += 1
+        except OSError as e:
+            if a.dies and top == a.mounts[-1] and e.errno in GONE:
+                return
+            if e.errno not in EXPECTED:
+                sys.exit(f"{what} in {top}: {e}")
+    if who == 0:
+        print("done:", ", ".join(f"{n} {w}" for w, n in sorted(count.items())))
+
+
+def check(top):
+    names = collections.defaultdict(list)
+    for d in DIRS:
+        for name in os.listdir(f"{top}/{d}"):
+            path = f"{top}/{d}/{name}"
+            names[os.stat(path).st_ino].append(path)
+    bad = 0
+    for ino, paths in names.items():
+        texts = {open(path).read() for path in paths}
+        links = {os.stat(path).st_nlink for path in paths}
+        if len(texts) != 1 or links != {len(paths)} or not all(t == "" or t.startswith("mark ") for t in texts):
+            print(f"{ino}: {paths}: links {links}, texts {texts}")
+            bad += 1
+    print(f"{len(names)} files with {sum(map(len, names.values()))} names")
+    return bad
+
+
+if a.seconds:
+    for d in DIRS:
+        os.makedirs(f"{a.mounts[0]}/{d}", exist_ok=True)
+    children = []
+    for who in range(2 * len(a.mounts)):
+        pid = os.fork()
+        if not pid:
+            try:
+                work(a.mounts[who % len(a.mounts)], who)
+            except SystemExit as e:
+                print(e, flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(pid)
+    if any([os.waitpid(pid, 0)[1] for pid in children]):
+        sys.exit(1)
+else:
+    sys.exit(check(a.mounts[0]) != 0)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of cluster/dht share: a volume over four bricks in memory that can be made to fail. */
+#ifndef STRATUS_DHT_TREE_H
+#define STRATUS_DHT_TREE_H
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "layout.h"
+#include "test-tasks.h"
+#include "tree.h"
+
+enum { SUBVOLUMES = 4 };
+extern struct tree tree;
+extern int failures;
+
+#define CHECK(condition)                                                                                                       \
+	do {                                                                                                                   \
+		if (!(condition)) {                                                                                            \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
+			failures++;                                                                                            \
+			return;                                                                                                \
+		}                                                                                                              \
+	} while (0)
+
+/* m0 to m3 in memory (of so many bytes: "256M"), l0 to l3 above them that hold to layouts, e0 to e3 with which they fail, dht above these.
+ * fn runs in a task. */
+void run(task_fn *fn, const char *options, const char *limit);
+
+#define PROPERTY_WITH(name, options, limit)                                                                                    \
+	static void name##_(void *arg);                                                                                        \
+	static void name(void **state)                                                                                         \
+	{                                                                                                                      \
+		(void)state;                                                                                                   \
+		run(name##_, options, limit);                                                                                  \
+	}                                                                                                                      \
+	static void name##_(void *arg __attribute__((unused)))
+#define PROPERTY(name) PROPERTY_WITH(name, "", "256M")
+
+void at(const char *volume);					   /* whom to call from now on */
+void set_option(int child, const char *option, const char *value); /* of eN */
+void let_fail(int child, const char *fops, const char *why);
+void let_work(int child);
+/* At which of the bricks there is something called so; -1: at none, -2: at several. */
+int holder(const char *path);
+/* The subvolume to which a name of the root belongs, and such a name (in one of four buffers). */
+int owner(const char *name);
+const char *name_at(int child, const char *prefix);
+#endif

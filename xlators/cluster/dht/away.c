@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are not where their names are: a pointer has the name, and the object stands at another subvolume under a name that no mount
+ * shows, its anchor. Each pointer has one, from before its name came until after that went (D7 in doc/distribution.md). */
+#include "dht.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "born.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
+#endif
+enum { TRIES = 8 };
+
+/* From now on pointers themselves are meant, or not. */
+static int mean_pointers(struct request *rq, bool yes)
+{
+	return place_attach(rq, &(struct place){ .flags = yes ? PLACE_POINTER : 0 });
+}
+
+/* ---- reading pointers ---- */
+
+static int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
+{
+	char text[GFID_TEXT];
+
+	*aim = (struct aim){ out->attr.gfid, out->inode->gfid, (int)out->attr.rdev };
+	if (out->attr.rdev < (uint64_t)d->x->children)
+		return 0;
+	log_error(d->x, NULL, "%s is at subvolume %llu, and there are %d here: the volume file is older than the file",
+		  gfid_text(&aim->gfid, text), (unsigned long long)out->attr.rdev, d->x->children);
+	return -EIO;
+}
+
+/* What stands under the anchor. -ENOENT: nothing (any more). */
+static int look_at_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct lookup_out *out)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct lookup_in in = { 0 };
+	char name[HIDDEN_NAME];
+	struct who user;
+	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &dir);
+
+	if (err)
+		return err;
+	in.loc = (struct loc){ .parent = dir, .name = anchor_name(aim, name) };
+	user = become_root(rq);
+	err = lookup_on(rq, d->x->child[aim->child], &in, out);
+	become(rq, user);
+	if (err == -ESTALE)
+		hidden_forget(d, aim->child); /* the directory was made anew */
+	if (!err && (out->attr.flags & ATTR_POINTER || !gfid_equal(&out->inode->gfid, &aim->gfid))) {
+		fop_out_clear(FOP_lookup, out);
+		memset(out, 0, sizeof(*out));
+		return -EIO;
+	}
+	return err;
+}
+
+int pointer_look(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, struct inode **pointer,
+		 uint32_t *nlink, struct aim *aim)
+{
+	struct lookup_in in = { .loc = { .parent = dir, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = lookup_on(rq, d->x->child[child], &in, &out);
+
+	*pointer = NULL;
+	if (!err && !(out.attr.flags & ATTR_POINTER))
+		err = -EINVAL;
+	if (!err)
+		err = aim_of(d, &out, aim);
+	if (!err) {
+		*pointer = inode_ref(out.inode);
+		*nlink = out.attr.nlink;
+	}
+	fop_out_clear(FOP_lookup, &out);
+	return err;
+}
+
+/* The name as its owner has it: *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
+static int look_at_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode **pointer,
+			struct aim *aim)
+{
+	uint32_t nlink;
+	int err = pointer_look(rq, d, child, loc->parent, loc->name, pointer, &nlink, aim);
+
+	return err == -EINVAL ? 0 : err;
+}
+
+static int leads_nowhere(struct dht *d, const struct aim *aim)
+{
+	char text[GFID_TEXT];
+
+	log_error(d->x, NULL,
+		  "the file %s is not at %s, where its name says that it is: it was lost, or that brick is an older copy",
+		  gfid_text(&aim->gfid, text), d->x->child[aim->child]->name);
+	return -EIO;
+}
+
+/* *out is what the owner of the name says: if that is a pointer, it becomes what is said where the object is. -EAGAIN: not there; to be
+ * asked again, unless it is the second time that it is `*last` (may be null at first). */
+static int follow(struct request *rq, struct dht *d, struct lookup_out *out, int *child, struct gfid *last)
+{
+	struct lookup_out there = { 0 };
+	uint64_t moment = rq->moment;
+	struct aim aim;
+	int err;
+
+	if (!(out->attr.flags & ATTR_POINTER))
+		return 0;
+	err = aim_of(d, out, &aim);
+	if (!err)
+		err = look_at_anchor(rq, d, &aim, &there);
+	fop_out_clear(FOP_lookup, out);
+	memset(out, 0, sizeof(*out));
+	rq->moment = moment; /* of the name: what was asked later says nothing of it */
+	if (err == -ENOENT || err == -ESTALE) {
+		bool again = gfid_equal(last, &aim.pgfid);
+
+		*last = aim.pgfid;
+		return again ? leads_nowhere(d, &aim) : -EAGAIN;
+	}
+	*out = there;
+	*child = aim.child;
+	return err;
+}
+
+int away_lookup(struct request *rq, struct dht *d, const struct lookup_in *in, struct lookup_out *out, int *child)
+{
+	int owner = *child, err = -EAGAIN;
+	struct gfid last = { { 0 } };
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++) {
+		err = lookup_on(rq, d->x->child[owner], in, out);
+		if (!err)
+			err = follow(rq, d, out, child, &last);
+	}
+	return err == -EAGAIN ? -EIO : err;
+}
+
+void away_entries(struct dirents *list)
+{
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct dirent_plus *e = &list->entry[i];
+
+		if (!(e->attr.flags & ATTR_POINTER))
+			continue;
+		inode_unref(e->inode);
+		e->inode = NULL; /* who wants attributes looks it up */
+		e->gfid = e->attr.gfid;
+		e->attr = (struct attr){ 0 };
+	}
+}
+
+/* ---- pointers that have no name yet, or none any more ---- */
+
+static struct born_xattr pointing(const struct aim *aim, uint8_t bytes[POINTER_SIZE])
+{
+	pointer_encode(&(struct pointer){ .subvolume = (uint32_t)aim->child, .gfid = aim->gfid }, bytes);
+	return (struct born_xattr){ DHT_POINTER_XATTR, bytes, POINTER_SIZE };
+}
+
+/* Of the object's type, so that a plain listing tells it. */
+static int make_typed(struct request *rq, struct xlator *child, const struct loc *loc, const struct aim *aim, mode_t type,
+		      struct inode **pointer)
+{
+	struct mknod_in node = { .loc = *loc, .gfid = aim->pgfid, .mode = type };
+	struct symlink_in link = { .loc = *loc, .gfid = aim->pgfid, .target = (char *)"-" };
+	struct mknod_out out = { 0 }; /* a symlink_out is the same */
+	int err = S_ISLNK(type) ? symlink_on(rq, child, &link, (struct symlink_out *)&out) : mknod_on(rq, child, &node, &out);
+
+	*pointer = err ? NULL : inode_ref(out.inode);
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+/* new.PGFID at the subvolume that has the name, owned by the user: a sticky directory goes by that. */
+static int make_pointer(struct request *rq, struct dht *d, int child, const struct aim *aim, mode_t type,
+			struct inode **pointer)
+{
+	cleanup_inode struct inode *dir = NULL;
+	uint8_t bytes[POINTER_SIZE];
+	struct born_xattr x = pointing(aim, bytes);
+	char name[HIDDEN_NAME];
+	struct loc loc = { .name = work_name(WORK_NEW, &aim->pgfid, name) };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
+
+	if (!err)
+		err = born_attach(rq, &x, 1);
+	loc.parent = dir;
+	if (!err)
+		err = make_typed(rq, d->x->child[child], &loc, aim, type, pointer);
+	born_attach(rq, NULL, 0);
+	if (err == -ESTALE)
+		hidden_forget(d, child);
+	return err;
+}
+
+static int rename_at(struct request *rq, struct xlator *child, const struct loc *from, const struct loc *to)
+{
+	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+
+	return rename_on(rq, child, &in, &out);
+}
+
+/* As the user, who must be allowed to make the name. -EEXIST, ... */
+static int give_name(struct request *rq, struct dht *d, int child, const struct aim *aim, struct inode *pointer,
+		     const struct loc *loc)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct loc from = { .inode = pointer, .name = work_name(WORK_NEW, &aim->pgfid, name) };
+	struct loc to = { .parent = loc->parent, .name = loc->name };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir), back;
+
+	from.parent = dir;
+	if (!err)
+		err = mean_pointers(rq, true);
+	if (!err)
+		err = rename_at(rq, d->x->child[child], &from, &to);
+	back = mean_pointers(rq, false);
+	return err ? err : back;
+}
+
+static int remove_at(struct request *rq, struct xlator *child, const struct loc *loc)
+{
+	struct unlink_in in = { .loc = *loc };
+	struct unlink_out out = { 0 };
+	int err = unlink_on(rq, child, &in, &out);
+
+	return err == -ENOENT ? 0 : err;
+}
+
+/* del.PGFID is there, and has no other name: its anchor goes, then itself. As root. */
+static int end_removed(struct request *rq, struct dht *d, int child, const struct aim *aim)
+{
+	cleanup_inode struct inode *away = NULL, *work = NULL;
+	char anchor[HIDDEN_NAME], del[HIDDEN_NAME];
+	struct loc there = { .name = anchor_name(aim, anchor) }, here = { .name = work_name(WORK_DEL, &aim->pgfid, del) };
+	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &away);
+
+	there.parent = away;
+	if (!err)
+		err = remove_at(rq, d->x->child[aim->child], &there);
+	if (!err || err == -ENOENT) /* or there is no such directory */
+		err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &work);
+	here.parent = work;
+	return err ? err : remove_at(rq, d->x->child[child], &here);
+}
+
+/* What has lost its name is ended as far as it can be reached; the sweep does the rest (sweep.c). */
+static void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim)
+{
+	struct who user = become_root(rq);
+
+	if (!mean_pointers(rq, true))
+		end_removed(rq, d, child, aim);
+	mean_pointers(rq, false);
+	become(rq, user);
+}
+
+int away_end(struct request *rq, struct dht *d, int child, enum work work, struct inode *pointer, uint32_t nlink,
+	     const struct aim *aim)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char old[HIDDEN_NAME], new[HIDDEN_NAME];
+	struct loc from = { .inode = pointer, .name = work_name(work, &aim->pgfid, old) };
+	struct loc to = { .name = work_name(WORK_DEL, &aim->pgfid, new) };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
+
+	from.parent = to.parent = dir;
+	if (!err)
+		err = mean_pointers(rq, true);
+	if (!err && work == WORK_DEL && nlink > 1) /* it has a name still: a rename over it was given up */
+		err = remove_at(rq, d->x->child[child], &from);
+	else if (!err) {
+		err = work == WORK_NEW ? rename_at(rq, d->x->child[child], &from, &to) : 0; /* now nobody gives it a name */
+		if (!err)
+			err = end_removed(rq, d, child, aim);
+	}
+	mean_pointers(rq, false);
+	return err;
+}
+
+/* It got no name, or nobody knows whether it did: in that case new.PGFID is not there, and nothing is done. */
+static void give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+{
+	struct who user = become_root(rq);
+
+	task_shield(true);
+	away_end(rq, d, child, WORK_NEW, pointer, 1, aim);
+	task_shield(false);
+	become(rq, user);
+}
+
+/* ---- making ---- */
+
+/* What the new file takes from its directory: whether the group, or an ACL. */
+static int inherited(struct request *rq, struct dht *d, int child, struct inode *parent, gid_t *gid, bool *acl)
+{
+	struct getattr_in in = { .inode = parent };
+	struct getattr_out out = { 0 };
+	struct getxattr_in in_acl = { .inode = parent, .name = "system.posix_acl_default" };
+	struct getxattr_out out_acl = { 0 };
+	int err = getattr_on(rq, d->x->child[child], &in, &out);
+
+	*acl = false;
+	*gid = out.attr.mode & S_ISGID ? (gid_t)out.attr.gid : rq->gid;
+	if (err || out.attr.flags & ATTR_NO_ACL)
+		return err;
+	err = getxattr_on(rq, d->x->child[child], &in_acl, &out_acl);
+	*acl = !err && out_acl.value.size;
+	fop_out_clear(FOP_getxattr, &out_acl);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+/* The object under its anchor, by the caller's create or mknod: as the user, whose it is then. */
+static int make_object(struct request *rq, struct dht *d, const struct aim *aim, enum fop fop, const void *in, gid_t gid,
+		       void *out)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct loc loc = { .name = anchor_name(aim, name) };
+	struct create_in create;
+	struct mknod_in mknod;
+	gid_t own = rq->gid;
+	int err = away_dir(rq, d, aim->child, &aim->gfid, true, &dir);
+
+	if (err)
+		return err;
+	loc.parent = dir;
+	rq->gid = gid;
+	if (fop == FOP_create) {
+		create = *(const struct create_in *)in;
+		create.loc = loc;
+		create.flags |= O_EXCL;
+		err = create_on(rq, d->x->child[aim->child], &create, out);
+	} else {
+		mknod = *(const struct mknod_in *)in;
+		mknod.loc = loc;
+		err = mknod_on(rq, d->x->child[aim->child], &mknod, out);
+	}
+	rq->gid = own;
+	if (err == -ESTALE)
+		hidden_forget(d, aim->child);
+	return err;
+}
+
+static void forget_object(struct request *rq, struct dht *d, const struct aim *aim, enum fop fop, void *out)
+{
+	struct release_in in = { .file = fop == FOP_create ? ((struct create_out *)out)->file : NULL };
+	struct release_out released = { 0 };
+
+	if (in.file)
+		release_on(rq, d->x->child[aim->child], &in, &released);
+	fop_out_clear((int)fop, out);
+	memset(out, 0, fop_info[fop].out_size);
+}
+
+int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+{
+	const struct loc *loc = in; /* first in both */
+	struct aim aim = { .child = *child };
+	cleanup_inode struct inode *pointer = NULL;
+	bool acl;
+	gid_t gid;
+	int err = inherited(rq, d, owner, loc->parent, &gid, &acl);
+
+	if (err || acl)
+		return err ? err : -EOPNOTSUPP;
+	aim.gfid = fop == FOP_create ? ((const struct create_in *)in)->gfid : ((const struct mknod_in *)in)->gfid;
+	gfid_create(&aim.pgfid);
+	err = make_pointer(rq, d, owner, &aim, S_IFREG, &pointer);
+	if (err)
+		return err;
+	err = make_object(rq, d, &aim, fop, in, gid, out);
+	if (!err) {
+		err = give_name(rq, d, owner, &aim, pointer, loc);
+		if (err)
+			forget_object(rq, d, &aim, fop, out);
+	}
+	if (err)
+		give_up(rq, d, owner, pointer, &aim);
+	return err;
+}
+
+/* create of a name that leads to a pointer: what is there is opened. */
+int away_open(struct request *rq, struct dht *d, const struct create_in *in, struct create_out *out, int *child)
+{
+	struct lookup_in look = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
+	struct lookup_out found = { 0 };
+	struct open_in open = { .flags = in->flags & ~(uint32_t)(O_CREAT | O_EXCL) };
+	struct open_out opened = { 0 };
+	int err = in->flags & O_EXCL ? -EEXIST : away_lookup(rq, d, &look, &found, child);
+
+	if (err)
+		return err;
+	open.inode = found.inode;
+	err = !S_ISREG(found.attr.mode) ? -EEXIST : open_on(rq, d->x->child[*child], &open, &opened);
+	if (err) {
+		fop_out_clear(FOP_lookup, &found);
+		return err;
+	}
+	*out = (struct create_out){ .inode = found.inode, .file = opened.file, .attr = found.attr };
+	return 0;
+}
+
+/* ---- links ---- */
+
+static int add_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct inode *inode, struct link_out *out)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct link_in in = { .inode = inode, .loc = { .name = anchor_name(aim, name) } };
+	struct who user = become_root(rq);
+	int err = away_dir(rq, d, aim->child, &aim->gfid, true, &dir);
+
+	in.loc.parent = dir;
+	if (!err)
+		err = link_on(rq, d->x->child[aim->child], &in, out);
+	become(rq, user);
+	return err;
+}
+
+/* The pointer belongs to whom the object belongs to. */
+static int make_owned(struct request *rq, struct dht *d, int owner, const struct aim *aim, const struct attr *of,
+		      struct inode **pointer)
+{
+	struct who user = become_root(rq);
+	int err;
+
+	rq->uid = of->uid;
+	rq->gid = of->gid;
+	err = make_pointer(rq, d, owner, aim, of->mode & S_IFMT, pointer);
+	become(rq, user);
+	return err;
+}
+
+int away_link(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
+{
+	struct getattr_in look = { .inode = in->inode };
+	struct getattr_out of = { 0 };
+	struct aim aim = { .gfid = in->inode->gfid, .child = child };
+	cleanup_inode struct inode *pointer = NULL;
+	int err = getattr_on(rq, d->x->child[child], &look, &of);
+
+	if (!err && (S_ISBLK(of.attr.mode) || S_ISCHR(of.attr.mode) || S_ISDIR(of.attr.mode)))
+		err = -EXDEV; /* a pointer to a device would be one itself */
+	gfid_create(&aim.pgfid);
+	if (!err)
+		err = make_owned(rq, d, owner, &aim, &of.attr, &pointer);
+	if (err)
+		return err;
+	err = add_anchor(rq, d, &aim, in->inode, out);
+	if (!err)
+		err = give_name(rq, d, owner, &aim, pointer, &in->loc);
+	if (err)
+		give_up(rq, d, owner, pointer, &aim);
+	return err;
+}
+
+/* ---- removing ---- */
+
+/* A name of the pointer's own in `work` is left over from a rename that was given up, or under way: that one will find that the name has gone. */
+static int drop_left_over(struct request *rq, struct dht *d, int child, const struct loc *del)
+{
+	struct who user = become_root(rq);
+	int err = remove_at(rq, d->x->child[child], del);
+
+	become(rq, user);
+	return err ? err : -EAGAIN;
+}
+
+/* The name becomes del.PGFID: that is the moment. As the user. -EAGAIN: it has changed meanwhile. */
+static int take_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode *pointer,
+		     const struct aim *aim)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct loc from = { .parent = loc->parent, .inode = pointer, .name = loc->name };
+	struct loc to = { .name = work_name(WORK_DEL, &aim->pgfid, name) };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
+
+	to.parent = dir;
+	if (!err)
+		err = mean_pointers(rq, true);
+	if (!err)
+		err = rename_at(rq, d->x->child[child], &from, &to);
+	if (err == -EEXIST)
+		err = drop_left_over(rq, d, child, &to);
+	mean_pointers(rq, false);
+	return err == -ESTALE ? -EAGAIN : err;
+}
+
+/* The name led to a pointer. What it is now decides: -EAGAIN if that is none. */
+static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct aim aim;
+	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim);
+
+	if (err)
+		return err;
+	if (!pointer) {
+		struct unlink_in plain = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
+		struct unlink_out out = { 0 };
+
+		err = unlink_on(rq, d->x->child[owner], &plain, &out);
+		return err == -EPOINTER ? -EAGAIN : err;
+	}
+	err = take_name(rq, d, owner, &in->loc, pointer, &aim);
+	if (!err)
+		end_now(rq, d, owner, &aim);
+	return err;
+}
+
+int away_unlink(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
+{
+	int err = -EAGAIN;
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = unlink_once(rq, d, in, owner);
+	return err == -EAGAIN ? -ESTALE : err;
+}
+
+/* ---- rename at one subvolume ---- */
+
+static int plain_rename(struct request *rq, struct xlator *child, const struct rename_in *in, struct inode *replaced)
+{
+	struct rename_in exact = *in;
+	struct rename_out out = { 0 };
+	int err;
+
+	exact.to.inode = replaced;
+	err = rename_on(rq, child, &exact, &out);
+	return err == -ESTALE ? -EAGAIN : err;
+}
+
+/* The pointer gets the name del.PGFID beside its own: whoever finds that later, and no other name, ends what was begun here. */
+static int prepare_removal(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct link_in in = { .inode = pointer, .loc = { .name = work_name(WORK_DEL, &aim->pgfid, name) } };
+	struct link_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
+
+	in.loc.parent = dir;
+	if (!err)
+		err = link_on(rq, d->x->child[child], &in, &out);
+	if (err == -EEXIST) /* of one who gave up, or is as far: that one's rename, or ours, will not find the pointer */
+		err = 0;
+	become(rq, user);
+	return err;
+}
+
+/* It may have been done all the same. */
+static bool unsure(int err)
+{
+	return unreached(err) || err == -ECANCELED || err == -EINTR;
+}
+
+static int replace_pointer(struct request *rq, struct dht *d, const struct rename_in *in, int child, struct inode *pointer,
+			   const struct aim *aim)
+{
+	struct who user;
+	int err = mean_pointers(rq, true);
+
+	if (!err)
+		err = prepare_removal(rq, d, child, pointer, aim);
+	if (!err)
+		err = plain_rename(rq, d->x->child[child], in, pointer);
+	mean_pointers(rq, false);
+	if (!err)
+		end_now(rq, d, child, aim);
+	if (err && !unsure(err)) {
+		user = become_root(rq);
+		away_end(rq, d, child, WORK_DEL, pointer, 2, aim);
+		become(rq, user);
+	}
+	return err;
+}
+
+/* Two names of one file: rename(2) does nothing then. */
+static bool same(const struct inode *a, const struct aim *of_a, const struct inode *b, const struct aim *of_b)
+{
+	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid);
+}
+
+static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)
+{
+	cleanup_inode struct inode *from = NULL, *to = NULL;
+	struct aim of_from, of_to;
+	int err = look_at_name(rq, d, child, &in->from, &from, &of_from);
+
+	if (!err)
+		err = look_at_name(rq, d, child, &in->to, &to, &of_to);
+	if (err && err != -ENOENT)
+		return err;
+	if (to && in->flags & RENAME_NOREPLACE)
+		return -EEXIST;
+	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from, &of_from, to, &of_to))
+		return 0;
+	if (to && !(in->flags & RENAME_EXCHANGE))
+		return replace_pointer(rq, d, in, child, to, &of_to);
+	/* Where names change places each pointer keeps its anchor, which knows it by its gfid. */
+	err = mean_pointers(rq, in->flags & RENAME_EXCHANGE);
+	if (!err)
+		err = plain_rename(rq, d->x->child[child], in, NULL);
+	mean_pointers(rq, false);
+	return err == -EPOINTER ? -EAGAIN : err;
+}
+
+int away_rename(struct request *rq, struct dht *d, const struct rename_in *in, int child)
+{
+	int err = -EAGAIN;
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = rename_once(rq, d, in, child);
+	return err == -EAGAIN ? -ESTALE : err;
+}

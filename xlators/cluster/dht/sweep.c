@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pointers that somebody was about to give a name, or has taken it from, and then died: now and then each client looks for some, and ends what
+ * has stood there for long. Two who do it at once do no harm. */
+#include "dht.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One directory at a time; what is in it is looked at again after a while. A living client needs some round trips for its work. */
+enum { STALE_LOOKS = 3, SEEN_MAX = 256 };
+#define LOOK_NS 30000000000u
+
+struct seen {
+	char name[HIDDEN_NAME];
+};
+struct sweep {
+	struct dht *d;
+	int child;
+	unsigned dir;
+	struct seen *seen; /* what stood there at the first look */
+	unsigned count, looks;
+};
+
+static bool stops(struct dht *d)
+{
+	bool yes;
+
+	pthread_mutex_lock(&d->lock);
+	yes = d->stopping;
+	pthread_mutex_unlock(&d->lock);
+	return yes;
+}
+
+/* False: it is over. */
+static bool pause_for(struct dht *d, uint64_t ms)
+{
+	uint64_t until = clock_ns() + ms * 1000000;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->stopping && clock_ns() < until)
+		if (task_cond_wait(&d->changed, &d->lock, until) == -ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&d->lock);
+	return !stops(d);
+}
+
+static bool was_seen(const struct sweep *s, const char *name)
+{
+	for (unsigned i = 0; i < s->count; i++)
+		if (!strcmp(s->seen[i].name, name))
+			return true;
+	return false;
+}
+
+static void end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct gfid pgfid;
+	struct aim aim;
+	enum work work;
+	uint32_t nlink;
+
+	if (work_parse(name, &work, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
+		return;
+	if (!gfid_equal(&pgfid, &aim.pgfid))
+		return;
+	if (!away_end(rq, s->d, s->child, work, pointer, nlink, &aim))
+		atomic_fetch_add(&s->d->ended, 1);
+}
+
+/* The first look takes down what is there; the last ends what has been there since. */
+static void meet(struct request *rq, struct sweep *s, struct inode *dir, const struct dirents *list)
+{
+	enum work work;
+	struct gfid pgfid;
+
+	for (uint32_t i = 0; i < list->count && !stops(s->d); i++) {
+		const char *name = list->entry[i].name;
+
+		if (work_parse(name, &work, &pgfid))
+			continue;
+		if (!s->looks && s->count < SEEN_MAX)
+			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
+		else if (s->looks == STALE_LOOKS - 1 && was_seen(s, name))
+			end_one(rq, s, dir, name);
+	}
+}
+
+static int read_all(struct request *rq, struct sweep *s, struct inode *dir, struct file *file)
+{
+	struct readdir_in in = { .file = file, .size = 64 << 10 };
+	bool end = false;
+	int err = 0;
+
+	while (!err && !end) {
+		struct readdir_out out = { 0 };
+
+		err = readdir_on(rq, s->d->x->child[s->child], &in, &out);
+		end = err || out.entries.end || !out.entries.count;
+		if (!err && out.entries.count) {
+			in.offset = out.entries.entry[out.entries.count - 1].next_offset;
+			meet(rq, s, dir, &out.entries);
+		}
+		fop_out_clear(FOP_readdir, &out);
+	}
+	return err;
+}
+
+static int look(struct request *rq, struct sweep *s)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct xlator *child = s->d->x->child[s->child];
+	struct opendir_in in = { 0 };
+	struct opendir_out out = { 0 };
+	struct release_out released = { 0 };
+	int err = place_attach(rq, &(struct place){ 0 });
+
+	if (!err)
+		err = work_dir(rq, s->d, s->child, s->dir, false, &dir);
+	in.inode = dir;
+	if (!err)
+		err = opendir_on(rq, child, &in, &out);
+	if (err == -ESTALE)
+		hidden_forget(s->d, s->child);
+	if (err)
+		return err;
+	err = read_all(rq, s, dir, out.file);
+	release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
+	file_unref(out.file);
+	return err;
+}
+
+static int look_as_root(struct sweep *s)
+{
+	struct request rq;
+	int err;
+
+	request_init(&rq, s->d->x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + LOOK_NS;
+	err = look(&rq, s);
+	request_finish(&rq);
+	return err;
+}
+
+/* One directory of one subvolume. */
+static void sweep_dir(struct sweep *s)
+{
+	s->count = s->looks = 0;
+	while (!stops(s->d) && !look_as_root(s) && s->count && ++s->looks < STALE_LOOKS)
+		if (!pause_for(s->d, s->d->sweep_ms))
+			return;
+}
+
+static void sweep_task(void *arg)
+{
+	struct dht *d = arg;
+	struct sweep s = { .d = d, .seen = malloc(SEEN_MAX * sizeof(struct seen)) };
+	unsigned turn = 0;
+
+	pthread_mutex_lock(&d->lock);
+	d->sweeper = task_self();
+	pthread_mutex_unlock(&d->lock);
+	while (s.seen && pause_for(d, d->sweep_ms)) {
+		s.child = (int)(turn % (unsigned)d->x->children);
+		s.dir = turn / (unsigned)d->x->children % WORK_DIRS;
+		turn++;
+		if (present_of(d) >> s.child & 1)
+			sweep_dir(&s);
+	}
+	free(s.seen);
+	pthread_mutex_lock(&d->lock);
+	d->sweeping = false;
+	d->sweeper = NULL;
+	task_cond_broadcast(&d->changed);
+	pthread_mutex_unlock(&d->lock);
+}
+
+int sweep_start(struct dht *d)
+{
+	int err;
+
+	d->stopping = false;
+	d->sweeping = true;
+	err = task_spawn(NULL, sweep_task, d);
+	d->sweeping = !err;
+	return err;
+}
+
+static void wait_for_end(void *arg)
+{
+	struct dht *d = arg;
+
+	pthread_mutex_lock(&d->lock);
+	d->stopping = true;
+	task_cond_broadcast(&d->changed);
+	if (d->sweeper)
+		task_cancel(d->sweeper); /* what is down keeps nobody waiting */
+	while (d->sweeping)
+		task_cond_wait(&d->changed, &d->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void sweep_stop(struct dht *d)
+{
+	if (task_self())
+		wait_for_end(d);
+	else
+		task_call(wait_for_end, d);
+}
