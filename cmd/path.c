@@ -27,6 +27,25 @@ char *path_format(const char *format, ...)
 	return text;
 }
 
+char *path_shown(const char *path)
+{
+	char *text, *to;
+	bool plain = true;
+
+	for (const char *at = path; *at; at++)
+		plain &= (unsigned char)*at >= ' ' && *at != 0x7f;
+	text = to = plain ? path_format("%s", path) : path_format("$'%*s'", (int)strlen(path) * 4, "");
+	if (plain)
+		return text;
+	for (to += 2; *path; path++)
+		if ((unsigned char)*path < ' ' || *path == 0x7f)
+			to += sprintf(to, "\\%03o", (unsigned char)*path);
+		else
+			to += sprintf(to, *path == '\'' || *path == '\\' ? "\\%c" : "%c", *path);
+	strcpy(to, "'");
+	return text;
+}
+
 void path_free_at(char **path)
 {
 	free(*path);

@@ -8,6 +8,7 @@
 
 struct problem;
 char *path_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* malloc'ed text */
+char *path_shown(const char *path); /* malloc'ed: as it is, or if a line can't show that as $'...', which bash(1) understands */
 char *path_absolute(const char *path);	  /* malloc'ed; the file need not exist; symbolic links stay */
 void path_make_parents(const char *path); /* the directories above it, 0755, for good; who opens it sees the errors */
 bool path_is_directory(const char *path);

@@ -45,7 +45,7 @@ goes_elsewhere() {
 	return $status
 }
 room() {
-	local dir i
+	local dir i told
 	scratch
 	truncate -s 64M "$SCRATCH/disk"
 	mkfs.ext4 -q -m 0 "$SCRATCH/disk"
@@ -65,6 +65,10 @@ room() {
 	anchored
 	[ "$(sed -n 's/ pointers//p' "$SCRATCH/anchors")" -ge 40 ] || fail "$(cat "$SCRATCH/anchors"), and there was no room for any file"
 	[ "$(df --output=pcent "$SCRATCH/brick0" | tail -n 1 | tr -dc 0-9)" -lt 100 ] || fail "the brick is quite full"
+	told=$("$STRATUS" locate --json "$dir/below/f3" | json "d[0]['subvolumes'][0]['bricks'][0]['directory'] + d[0]['subvolumes'][0]['bricks'][0]['paths'][0]")
+	cmp "$told" "$dir/below/f3" || fail "locate tells $told"
+	case $told in "$SCRATCH"/brick[123]/*) ;; *) fail "locate tells $told" ;; esac
+	"$STRATUS" locate "$dir/below/f3" | grep -q 'its name is elsewhere' || fail "locate does not tell why"
 	# a user's, in a directory that gives its group, and in one that is sticky
 	chown 0:4321 "$dir"
 	chmod 3777 "$dir"

@@ -268,6 +268,7 @@ const struct xlator_type xlator_type = {
 	.dump = afr_dump,
 	.believe = afr_believe,
 	.any = afr_any,
+	.getxattr = afr_getxattr,
 	.write = afr_write,
 	.copy_range = afr_copy_range,
 	.rename = afr_rename,

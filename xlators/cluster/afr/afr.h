@@ -246,6 +246,7 @@ struct member_result {
 		struct copy_range_out copy_range;
 		struct statfs_out statfs;
 		struct getlk_out getlk;
+		struct getxattr_out getxattr;
 		struct readdir_out readdir;
 		struct seek_out seek;
 		struct replica_out replica;
@@ -285,6 +286,9 @@ struct look look_at(struct afr *, struct inode *, enum span_kind, uint64_t start
 int look_holds(struct afr *, const struct look *, uint64_t deadline);
 /* As afr_read; *member tells who answered. */
 int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
+
+/* location.c: as afr_read, but where the object is (location.h) all members tell. */
+int afr_getxattr(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
 
 /* file.c */
 int afr_open(struct request *, struct xlator *, const struct open_in *, struct open_out *);

@@ -2,6 +2,7 @@
 /* cluster/dht: one tree over several subvolumes. The root is at all of them, and a name in it at the one that the layout chooses; whatever is
  * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
 #include "dht.h"
+#include "location.h"
 
 static const struct option options[] = {
 	{ "log-size", OPTION_INT, OPTION_AT(struct dht, log_size), "65536",
@@ -122,15 +123,19 @@ static int route_to(struct route *r, int child)
 	return 0;
 }
 
+int subvolume_of(struct request *rq, struct dht *d, struct inode *inode, int *child)
+{
+	*child = known_place(d, inode);
+	return *child < 0 ? find_place(rq, d, inode, child) : 0;
+}
+
 static int route_inode(struct route *r, struct inode *inode)
 {
-	int child, err = 0;
+	int child, err;
 
 	if (!inode || is_root(inode))
 		return 0;
-	child = known_place(r->d, inode);
-	if (child < 0)
-		err = find_place(r->rq, r->d, inode, &child);
+	err = subvolume_of(r->rq, r->d, inode, &child);
 	return err ? err : route_to(r, child);
 }
 
@@ -447,6 +452,11 @@ static int dht_setxattr(struct request *rq, struct xlator *x, const struct setxa
 	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_setxattr, in, out);
 }
 
+static int dht_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	return is_location(in->name) ? dht_location(rq, x->private, in, out) : dht_any(rq, x, FOP_getxattr, in, out);
+}
+
 static int dht_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
 {
 	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_removexattr, in, out);
@@ -500,5 +510,6 @@ const struct xlator_type xlator_type = {
 	.release = dht_release,
 	.statfs = dht_statfs,
 	.setxattr = dht_setxattr,
+	.getxattr = dht_getxattr,
 	.removexattr = dht_removexattr,
 };

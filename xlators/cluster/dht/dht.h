@@ -78,6 +78,8 @@ struct inode *root_of(struct dht *);
 int root_owner(const struct dht *, const char *name);
 /* The subvolume has the object (NULL: none), found in place, or by a pointer. -EIO: another one has it, too; that is told. */
 int note_place(struct dht *, struct inode *, int child, bool away);
+/* The subvolume that has the object, which is not the root; they are asked if it is not known. */
+int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
@@ -145,6 +147,9 @@ int root_getattr(struct request *, struct dht *, struct attr *);
 /* Any fop but those on names, listings and statfs, for which the root is the object. */
 int root_fop(struct request *, struct dht *, enum fop, const void *in, void *out);
 int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
+
+/* ---- location.c: where an object is, and why (location.h) ---- */
+int dht_location(struct request *, struct dht *, const struct getxattr_in *, struct getxattr_out *);
 
 /* ---- list.c: an open root ---- */
 struct wide; /* slot of the file: the subvolumes' own files, and the log of places */

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 
 #include "access.h"
+#include "location.h"
 
 bool is_root(const struct request *rq)
 {
@@ -321,7 +322,7 @@ int decide_getxattr(struct request *rq, struct xlator *x, struct inode *inode, c
 	if (begins(name, "security."))
 		return security_known(name) ? 0 : -ENODATA;
 	if (begins(name, "system."))
-		return acl_name(name) ? 0 : -EOPNOTSUPP;
+		return acl_name(name) || is_location(name) ? 0 : -EOPNOTSUPP;
 	if (!begins(name, "user."))
 		return -EOPNOTSUPP;
 	return has_user_xattrs(inode) ? decide(rq, x, inode, MAY_READ) : -ENODATA;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "client.h"
+#include "location.h"
 
 enum { START_S = 3 };
 
@@ -218,6 +219,70 @@ static int client_release(struct request *rq, struct xlator *x, const struct rel
 	return 0;
 }
 
+/* ---- where an object is ---- */
+
+/* Who asks wants to know what can't be reached, and not to wait for it. */
+#define LOCATION_NS 5000000000ull
+
+static int ask_location(struct remote *r, struct request *rq, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	uint64_t before = rq->deadline_ns, own = clock_ns() + LOCATION_NS;
+	bool up;
+	int err;
+
+	pthread_mutex_lock(&r->lock);
+	up = r->up;
+	pthread_mutex_unlock(&r->lock);
+	if (!up)
+		return -ENOTCONN;
+	rq->deadline_ns = before && before < own ? before : own;
+	err = remote_call(r, rq, FOP_getxattr, in, out);
+	rq->deadline_ns = before;
+	return err;
+}
+
+/* Only what a brick has to tell: the rest is for those on this side. */
+static void add_heard(struct location *to, const struct blob *heard)
+{
+	static const char *const keys[] = { "gfid", "names", "directory", "path" };
+	char *at = heard->bytes, *value;
+	const char *key;
+
+	while ((value = location_next(&at, (char *)heard->bytes + heard->size, &key)))
+		for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+			if (!strcmp(key, keys[i]))
+				location_line(to, key, "%s", value);
+}
+
+/* There is an answer whatever the brick says: which one it is. */
+static int client_location(struct request *rq, struct remote *r, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	struct getxattr_out heard = { 0 };
+	struct location to = { 0 };
+	int err = ask_location(r, rq, in, &heard);
+
+	if (err == -ECANCELED || err == -ERESTARTGRAPH)
+		return err;
+	location_line(&to, "brick", "%s", r->x->name);
+	location_line(&to, "host", "%s", r->remote_host);
+	location_line(&to, "port", "%d", (int)r->remote_port);
+	location_line(&to, "serves", "%s", r->remote_subvolume);
+	if (*r->brick_id)
+		location_line(&to, "id", "%s", r->brick_id);
+	if (err)
+		location_line(&to, "error", "%d", -err);
+	else
+		add_heard(&to, &heard.value);
+	fop_out_clear(FOP_getxattr, &heard);
+	return location_end(&to, &out->value);
+}
+
+static int client_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	return is_location(in->name) ? client_location(rq, x->private, in, out)
+				     : remote_call(x->private, rq, FOP_getxattr, in, out);
+}
+
 static int client_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	int err = remote_call(x->private, rq, fop, in, out);
@@ -329,6 +394,7 @@ const struct xlator_type xlator_type = {
 	.dump = client_dump,
 	.command = client_command,
 	.any = client_any,
+	.getxattr = client_getxattr,
 	.setlk = client_setlk,
 	.flush = client_flush,
 	.release = client_release,

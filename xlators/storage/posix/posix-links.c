@@ -59,7 +59,7 @@ static bool name_from_parent(struct xlator *x, const struct identity_link *link,
 	return found;
 }
 
-static bool whole_name(struct xlator *x, const struct hold *h, uint64_t ino, const struct identity_link *link, char name[256])
+bool link_name_whole(struct xlator *x, const struct hold *h, uint64_t ino, const struct identity_link *link, char name[256])
 {
 	if (link->kept < link->length)
 		return name_from_parent(x, link, ino, name) || name_from_kernel(h, link, name);
@@ -91,7 +91,7 @@ static int pack_links(struct xlator *x, const struct hold *h, const struct ident
 	if (!bytes)
 		return -ENOMEM;
 	for (size_t at = 0; identity_next(identity, &at, &link);)
-		if (whole_name(x, h, ino, &link, name)) {
+		if (link_name_whole(x, h, ino, &link, name)) {
 			size += put_link(bytes + size, &link.parent, name);
 			count++;
 		}

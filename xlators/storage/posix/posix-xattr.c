@@ -4,6 +4,7 @@
 #include <linux/limits.h>
 #include <sys/xattr.h>
 
+#include "location.h"
 #include "posix.h"
 
 enum { SMALL = 1024 };
@@ -108,7 +109,8 @@ int brick_getxattr(struct request *rq, struct xlator *x, const struct getxattr_i
 	cleanup_hold struct hold h = HOLD_NONE;
 	int err = !in->name ? -EINVAL : internal_xattr(in->name) ? -ENODATA : hold_inode(x, in->inode, &h);
 
-	(void)rq;
+	if (!err && is_location(in->name))
+		return posix_location(rq, x, in->inode, &out->value);
 	return err ? err : fetch(&h, in->name, &out->value);
 }
 

@@ -229,6 +229,10 @@ void identity_change(struct xlator *, struct request *, const struct hold *, con
 		     const struct link_name *added);
 int identity_set_birth(struct xlator *, const struct hold *, struct time birth);
 bool internal_xattr(const char *name);
+/* The link's name, of which the identity may have kept the beginning only; false: it is not found. May read the directory. */
+bool link_name_whole(struct xlator *, const struct hold *, uint64_t ino, const struct identity_link *, char name[256]);
+/* posix-location.c: what the brick tells for LOCATION_XATTR (location.h). */
+int posix_location(struct request *, struct xlator *, struct inode *, struct blob *value);
 /* posix-links.c */
 /* The object h was found under that name. Does its identity, as `read`, not list it (a crash came before the note; it was moved or linked
  * behind our back)? Then it is put right. What fails is left: it is a hint. */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where an object is: at which subvolume, and by the hash of which name of the root. The names come from the paths that the bricks tell. */
+#include "dht.h"
+#include "location.h"
+
+static void add_subvolume(const struct dht *d, int child, struct location *to)
+{
+	location_line(to, "subvolume", "%d %s", child, d->x->child[child]->name);
+	location_line(to, "of", "%d", d->x->children);
+}
+
+static void add_weights(const struct dht *d, struct location *to)
+{
+	char text[SUBVOLUMES_MAX * 6 + 1] = "";
+	size_t n = 0;
+
+	for (unsigned i = 0; i < d->root.count; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? " " : "", d->root.member[i].weight);
+	location_line(to, "weights", "%s", text);
+}
+
+static void add_name(const struct dht *d, const char *name, struct location *to)
+{
+	uint64_t key = layout_key(&gfid_root, name);
+
+	location_line(to, "name", "%016llx %u %s", (unsigned long long)key, layout_owner(&d->root, key)->id, name);
+}
+
+/* Each name of the root once, as long as paths of the same follow each other. */
+static void add_names(const struct dht *d, struct blob *told, struct location *to)
+{
+	char *at = told->bytes, *value, last[256] = "";
+	const char *key;
+	bool away = false;
+
+	while ((value = location_next(&at, (char *)told->bytes + told->size, &key))) {
+		if (strcmp(key, "path") || *value != '/')
+			continue;
+		value[1 + strcspn(value + 1, "/")] = '\0';
+		if (!strcmp(value + 1, DHT_HIDDEN)) {
+			away = true;
+			continue;
+		}
+		if (name_check(value + 1) || !strcmp(value + 1, last))
+			continue;
+		snprintf(last, sizeof(last), "%s", value + 1);
+		add_name(d, last, to);
+	}
+	if (away)
+		location_line(to, "away", "yes");
+}
+
+static int locate_one(struct request *rq, struct dht *d, const struct getxattr_in *in, int child, struct location *to)
+{
+	struct getxattr_out told = { 0 };
+	int err = getxattr_on(rq, d->x->child[child], in, &told);
+
+	if (err)
+		return err;
+	add_subvolume(d, child, to);
+	add_weights(d, to);
+	location_add(to, &told.value);
+	add_names(d, &told.value, to);
+	fop_out_clear(FOP_getxattr, &told);
+	return 0;
+}
+
+/* Also of those that are down: protocol/client answers for them. */
+static int locate_root(struct request *rq, struct dht *d, const struct getxattr_in *in, struct location *to)
+{
+	struct fanout *f = fanout_start(rq, d->x, FOP_getxattr, in, all_of(d));
+
+	if (!f)
+		return -ENOMEM;
+	fanout_wait(f, d->x->children, rq->deadline_ns);
+	for (int i = 0; i < d->x->children; i++) {
+		const struct getxattr_out *told;
+		int err;
+
+		add_subvolume(d, i, to);
+		told = fanout_out(f, i, &err);
+		if (told)
+			location_add(to, &told->value);
+		else
+			location_line(to, "error", "%d", -fanout_error(rq, err));
+	}
+	fanout_drop(f);
+	return 0;
+}
+
+int dht_location(struct request *rq, struct dht *d, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	struct location to = { 0 };
+	int child, err;
+
+	if (is_root(in->inode)) {
+		err = locate_root(rq, d, in, &to);
+	} else {
+		err = subvolume_of(rq, d, in->inode, &child);
+		if (!err)
+			err = locate_one(rq, d, in, child, &to);
+	}
+	if (!err)
+		return location_end(&to, &out->value);
+	free(to.text);
+	return err;
+}
