@@ -238,6 +238,80 @@ PROPERTY(a_name_that_was_not_noted_is_noted_later)
 	CHECK(disk_read(test_brick_path("four"), &i) && i.links == 1 && disk_has(&i, root, "four"));
 }
 
+static void make_directory_of(const struct gfid *gfid, const char *name, struct inode **inode)
+{
+	REQUEST(q, 0);
+	struct mkdir_in in = { .loc = { .parent = root, .name = name }, .gfid = *gfid, .mode = 0755 };
+	struct mkdir_out out = { 0 };
+
+	CHECK_INT(mkdir_on(&q.r, brick, &in, &out), 0);
+	*inode = inode_ref(out.inode);
+	fop_out_clear(FOP_mkdir, &out);
+}
+
+static bool is_listed(const char *path, const struct inode *directory, unsigned times)
+{
+	struct disk_identity i;
+	unsigned count = 0;
+
+	if (!disk_read(test_brick_path(path), &i))
+		return false;
+	for (unsigned n = 0; n < i.links; n++)
+		count += gfid_equal(&i.link[n].parent, &directory->gfid) && !strcmp(i.link[n].name, "f");
+	return count == times && i.links == times;
+}
+
+/* A brick that forgets what nobody uses can't tell that a directory is made a second time. */
+PROPERTY(the_same_name_in_two_directories_of_one_gfid_is_noted_twice)
+{
+	cleanup_inode struct inode *f = NULL, *first = NULL, *second = NULL;
+	struct gfid gfid = fresh_gfid();
+	REQUEST(q, 0);
+
+	inode_table_keep(graph->inodes, 0);
+	make_directory_of(&gfid, "first", &first);
+	CHECK_INT(ask_make_file(first, "f", &f, NULL), 0);
+	inode_unref_at(&first);
+	make_directory_of(&gfid, "second", &second);
+	CHECK_INT(ask_link(&q.r, f, second, "f"), 0);
+	CHECK(is_listed("first/f", second, 2));
+	q.r.resent = true;
+	CHECK_INT(ask_link(&q.r, f, second, "f"), 0);
+	q.r.resent = false;
+	CHECK(is_listed("first/f", second, 2));
+	inode_unref_at(&second);
+	CHECK_INT(ask_find(root, "first", &first, NULL), 0);
+	CHECK_INT(ask_drop(first, "f", false), 0);
+	CHECK(is_listed("second/f", first, 1));
+	CHECK_INT(ask_link(&q.r, f, root, "other"), 0);
+	CHECK_INT(ask_move(&q.r, root, "other", first, "f", 0, f), 0);
+	CHECK(is_listed("second/f", first, 2));
+	inode_unref_at(&first);
+	CHECK_INT(ask_find(root, "second", &second, NULL), 0);
+	CHECK_INT(ask_make_file(root, "other", NULL, NULL), 0);
+	CHECK_INT(ask_move(&q.r, root, "other", second, "f", 0, NULL), 0); /* takes the name away */
+	CHECK(is_listed("first/f", second, 1));
+}
+
+PROPERTY(what_is_noted_twice_is_put_right)
+{
+	enum { ONE = 26 };
+	cleanup_inode struct inode *f = NULL;
+	struct disk_identity i;
+	char text[1024];
+	ssize_t size;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "one", &f, NULL), 0);
+	size = getxattr(test_brick_path("one"), "trusted.sfs", text, sizeof text);
+	CHECK(size > ONE);
+	memcpy(text + size, text + ONE, (size_t)(size - ONE));
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0);
+	put_identity_of("one", text, 2 * size - ONE);
+	CHECK_INT(ask_find(root, "two", NULL, NULL), 0);
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "one") && disk_has(&i, root, "two"));
+}
+
 /* A directory that may only grow refuses to lose names, and its files can still be written. */
 static bool only_grows(const char *path, bool on)
 {

@@ -250,6 +250,8 @@ int main(void)
 		T(handles_of_another_brick_are_stale),
 		T(renames_and_links_keep_the_identity),
 		T(a_name_that_was_not_noted_is_noted_later),
+		T(the_same_name_in_two_directories_of_one_gfid_is_noted_twice),
+		T(what_is_noted_twice_is_put_right),
 		T(a_name_that_cannot_go_stays_noted),
 		T(the_identity_of_one_link_fits_into_the_inode),
 		T(foreign_objects_get_an_identity),

@@ -99,25 +99,21 @@ static bool has_others(const struct hold *h)
 
 /* What an object of several names lists nobody would correct by looking up a name that is gone. So a name is taken from the list before it goes;
  * if that is where we crash, a lookup by the name puts it back (links_repair). True: it was taken out. */
-static bool leave_out(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *name)
+static bool leave_out(struct xlator *x, const struct hold *h, const struct link_name *name)
 {
-	bool others = has_others(h);
-
-	if (others)
-		identity_change(x, rq, h, name, NULL);
-	return others;
+	return has_others(h) && !identity_note(x, h, name, NULL, NOTE_FIRST);
 }
 
 /* The name is gone from the object. If it was the last one, the file system frees the blocks when the descriptor is closed; nobody need wait
  * for that. Others may be left though it seemed the last: one was made meanwhile. */
-static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed)
+static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed, bool left_out)
 {
 	struct statx st;
 
 	if (hold_stat(h, &st))
 		return;
 	if (!S_ISDIR(st.stx_mode) && st.stx_nlink > 0) {
-		identity_change(x, rq, h, removed, NULL);
+		identity_change(x, rq, h, left_out ? NULL : removed, NULL, NOTE_FIRST); /* there may be room for all now */
 		return;
 	}
 	drop_removed(x, h);
@@ -171,12 +167,12 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
 	if (victim.fd >= 0 && loc->inode && !rq->resent && !loc_is(x, &parent, loc, loc->inode))
 		return -ESTALE; /* another object has the name than the caller decided on */
-	left_out = leave_out(x, rq, &victim, &removed);
+	left_out = leave_out(x, &victim, &removed);
 	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
 	if (err && left_out)
-		identity_change(x, rq, &victim, NULL, &removed);
+		identity_change(x, rq, &victim, NULL, &removed, NOTE_FIRST);
 	if (!err)
-		note_removal(x, rq, &victim, &removed);
+		note_removal(x, rq, &victim, &removed, left_out);
 	if (err == -ENOENT && rq->resent)
 		err = 0;
 	return err ? err : time_bring(rq, x, loc->parent, &parent);
@@ -219,8 +215,9 @@ static bool moved_before(struct xlator *x, const struct rename_in *in, const str
 
 struct moving {
 	struct link_name was, is;
-	struct hold moved, other;      /* fd < 0: there is none */
-	bool moved_noted, other_noted; /* before the move */
+	struct hold moved, other;		  /* fd < 0: there is none */
+	bool moved_noted, other_noted, other_out; /* before the move */
+	enum noting noting;			  /* after it */
 };
 
 static void moving_clear(struct moving *m)
@@ -229,14 +226,21 @@ static void moving_clear(struct moving *m)
 	hold_end(&m->other);
 }
 
+/* A repair may have come in between the early note and the move, and found that the name leads nowhere. */
+static void note_one(struct xlator *x, struct request *rq, struct moving *m, const struct hold *h, bool noted,
+		     const struct link_name *was, const struct link_name *is)
+{
+	identity_change(x, rq, h, noted ? NULL : was, is, noted ? NOTE_AGAIN : m->noting);
+}
+
 /* What has another name now lists it. */
 static void note_move(struct xlator *x, struct request *rq, struct moving *m, bool exchanged)
 {
-	identity_change(x, rq, &m->moved, &m->was, &m->is);
+	note_one(x, rq, m, &m->moved, m->moved_noted, &m->was, &m->is);
 	if (m->other.fd >= 0 && exchanged)
-		identity_change(x, rq, &m->other, &m->is, &m->was);
+		note_one(x, rq, m, &m->other, m->other_noted, &m->is, &m->was);
 	else if (m->other.fd >= 0)
-		note_removal(x, rq, &m->other, &m->is);
+		note_removal(x, rq, &m->other, &m->is, m->other_out);
 }
 
 /* The first try may have ended before its note. */
@@ -245,6 +249,7 @@ static int note_again(struct xlator *x, struct request *rq, const struct rename_
 {
 	bool exchanged = in->flags & RENAME_EXCHANGE;
 
+	m->noting = NOTE_AGAIN;
 	m->moved = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
 	if (exchanged)
 		m->other = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
@@ -260,40 +265,40 @@ static int note_early(struct xlator *x, struct moving *m, bool exchange)
 
 	m->moved_noted = has_others(&m->moved);
 	if (m->moved_noted)
-		err = identity_note(x, &m->moved, &m->was, &m->is);
+		err = identity_note(x, &m->moved, &m->was, &m->is, NOTE_FIRST);
 	m->other_noted = !err && exchange && has_others(&m->other);
 	if (m->other_noted)
-		err = identity_note(x, &m->other, &m->is, &m->was);
+		err = identity_note(x, &m->other, &m->is, &m->was, NOTE_FIRST);
 	if (err && m->other_noted && m->moved_noted)
-		identity_note(x, &m->moved, &m->is, &m->was);
+		identity_note(x, &m->moved, &m->is, &m->was, NOTE_FIRST);
 	return err;
 }
 
-static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m, bool victim_out)
+static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m)
 {
 	if (m->moved_noted)
-		identity_change(x, rq, &m->moved, &m->is, &m->was);
+		identity_change(x, rq, &m->moved, &m->is, &m->was, NOTE_FIRST);
 	if (m->other_noted)
-		identity_change(x, rq, &m->other, &m->was, &m->is);
-	if (victim_out)
-		identity_change(x, rq, &m->other, NULL, &m->is);
+		identity_change(x, rq, &m->other, &m->was, &m->is, NOTE_FIRST);
+	if (m->other_out)
+		identity_change(x, rq, &m->other, NULL, &m->is, NOTE_FIRST);
 }
 
 static int move_and_note(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
 			 const struct hold *to, struct moving *m)
 {
 	bool changes = m->moved.fd >= 0 && !same_object(&m->moved, &m->other); /* two names of one object stay as they are */
-	bool exchange = in->flags & RENAME_EXCHANGE, victim_out;
+	bool exchange = in->flags & RENAME_EXCHANGE;
 	int err = changes ? note_early(x, m, exchange) : 0;
 
 	if (err)
 		return err;
-	victim_out = changes && !exchange && leave_out(x, rq, &m->other, &m->is);
+	m->other_out = changes && !exchange && leave_out(x, &m->other, &m->is);
 	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
 	if (!err && changes)
 		note_move(x, rq, m, exchange);
 	if (err && changes)
-		take_back_notes(x, rq, m, victim_out);
+		take_back_notes(x, rq, m);
 	return err;
 }
 
@@ -356,7 +361,7 @@ static int add_name(struct request *rq, struct xlator *x, const struct link_in *
 	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
 		err = 0; /* by the first try, which may have ended before its note */
 	if (!err)
-		err = identity_note(x, object, NULL, &added);
+		err = identity_note(x, object, NULL, &added, made ? NOTE_FIRST : NOTE_AGAIN);
 	if (err && made)
 		unlinkat(parent->fd, in->loc.name, 0);
 	return err;
