@@ -79,7 +79,8 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 	return err;
 }
 
-/* A directory that stands elsewhere: it has one name only. -ENOENT: nobody knows where. */
+/* A directory that stands elsewhere: it has one name only. If it is not there any more another heal has just moved it to the limbo. -ENOENT:
+ * nobody knows where. */
 static int move_directory(struct pair *p, const struct loc *place, struct inode *inode)
 {
 	cleanup_links struct links_told links = { 0 };
@@ -89,7 +90,7 @@ static int move_directory(struct pair *p, const struct loc *place, struct inode 
 		err = -ENOENT;
 	for (uint32_t i = 0; i < links.count && err == -ENOENT; i++)
 		err = move_link(p, place, inode, &links.link[i]);
-	return err;
+	return err == -ENOENT ? limbo_give(p->h, p->rq, p->to, &inode->gfid, place) : err;
 }
 
 /* It is at the member under another name. What that name is for is the business of whoever heals its directory. */
