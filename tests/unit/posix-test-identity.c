@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 /* ---- handles ---- */
 
@@ -425,6 +428,81 @@ PROPERTY(internal_attributes_are_hidden)
 	CHECK_INT(listxattr_on(&q.r, brick, &lin, &lout), 0);
 	CHECK(lout.names.size == sizeof "user.mine" && !strcmp(lout.names.bytes, "user.mine"));
 	fop_out_clear(FOP_listxattr, &lout);
+}
+
+/* ---- what can't be read ---- */
+
+/* The next call of the kernel that reads an identity, or a handle, fails. */
+static atomic_bool identities_broken, handles_broken;
+
+#define FOR_THE_BRICK __attribute__((visibility("default")))
+FOR_THE_BRICK ssize_t getxattr(const char *, const char *, void *, size_t);
+FOR_THE_BRICK int name_to_handle_at(int, const char *, struct file_handle *, int *, int);
+
+static bool breaks(atomic_bool *broken)
+{
+	bool now = atomic_exchange(broken, false);
+
+	if (now)
+		errno = EIO;
+	return now;
+}
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	return breaks(&identities_broken) ? -1 : syscall(SYS_getxattr, path, name, value, size);
+}
+
+int name_to_handle_at(int fd, const char *name, struct file_handle *handle, int *mount, int flags)
+{
+	bool broken = flags & AT_EMPTY_PATH && breaks(&handles_broken);
+
+	return broken ? -1 : (int)syscall(SYS_name_to_handle_at, fd, name, handle, mount, flags);
+}
+
+PROPERTY(what_cannot_be_read_is_not_taken_for_gone)
+{
+	cleanup_inode struct inode *f = NULL, *again = NULL;
+	struct unlink_in in = { { .parent = root, .name = "f" } };
+	struct unlink_out out;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	in.loc.inode = f;
+	kept_size = sizeof kept_handle;
+	CHECK_INT(brick->type->inode_handle(brick, f, kept_handle, &kept_size), 0);
+	for (int resent = 0; resent < 2; resent++) {
+		q.r.resent = resent;
+		identities_broken = true;
+		CHECK_INT(unlink_on(&q.r, brick, &in, &out), -EIO);
+		CHECK(!identities_broken);
+		identities_broken = true;
+		CHECK_INT(ask_move(&q.r, root, "f", root, "g", 0, f),
+			  resent ? 0 : -EIO); /* "g" is looked for first, and not there */
+		identities_broken = false;
+		if (resent)
+			CHECK_INT(ask_move(&q.r, root, "g", root, "f", 0, f), 0);
+	}
+	CHECK_INT(ask_find(root, "f", NULL, NULL), 0);
+	inode_table_keep(graph->inodes, 0);
+	inode_unref_at(&f);
+	identities_broken = true;
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &again), -EIO);
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &again), 0);
+}
+
+PROPERTY(a_name_whose_handle_cannot_be_read_keeps_its_identity)
+{
+	cleanup_inode struct inode *f = NULL, *again = NULL;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "one", &f, NULL), 0);
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0);
+	handles_broken = true;
+	CHECK_INT(ask_find(root, "two", NULL, NULL), -EIO);
+	CHECK(!handles_broken);
+	CHECK_INT(ask_find(root, "two", &again, NULL), 0);
+	CHECK(again == f);
 }
 
 /* ---- resent requests ---- */

@@ -253,6 +253,8 @@ int main(void)
 		T(the_same_name_in_two_directories_of_one_gfid_is_noted_twice),
 		T(what_is_noted_twice_is_put_right),
 		T(a_name_that_cannot_go_stays_noted),
+		T(what_cannot_be_read_is_not_taken_for_gone),
+		T(a_name_whose_handle_cannot_be_read_keeps_its_identity),
 		T(the_identity_of_one_link_fits_into_the_inode),
 		T(foreign_objects_get_an_identity),
 		T(internal_attributes_are_hidden),

@@ -253,8 +253,8 @@ void names_unlock(struct names_locked *);
 #define cleanup_names __attribute__((cleanup(names_unlock)))
 /* Checks the loc's parent and name and holds the parent; `private_error` is the answer for the brick's own directory. */
 int parent_hold(struct xlator *, const struct loc *, int private_error, struct hold *parent);
-/* The object of that name has just that gfid. */
-bool name_is(struct xlator *, const struct hold *parent, const char *name, const struct gfid *);
+/* The object of that name has just that gfid: 1, or 0 if another has, or none. -errno: it can't be read. */
+int name_is(struct xlator *, const struct hold *parent, const char *name, const struct gfid *);
 
 /* ---- creation (posix-make.c) and inherited ACLs (posix-acl.c) ---- */
 
