@@ -12,8 +12,10 @@ static int move_away(struct pair *p, const char *name, const struct gfid *gfid)
 	cleanup_thing struct thing t = { 0 };
 	int err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &t);
 
-	if (err == -ENOENT || (!err && !gfid_equal(&t.inode->gfid, gfid)))
+	if (err == -ENOENT)
 		return 0; /* another heal has moved it meanwhile */
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		return -EAGAIN; /* and put another there; or it has just been found to be a copy, and the member gave it an identity of its own */
 	return err ? err : limbo_take(p->h, p->rq, p->to, p->inode, name, &t);
 }
 
