@@ -97,7 +97,7 @@ struct xlator_type {
 	 * (HANDLE_SIZE_MAX is enough), then bytes used. -ENOBUFS, -ESTALE. */
 	int (*inode_handle)(struct xlator *, struct inode *, void *bytes, size_t *size);
 	/* The way back: a reference in *inode; -ESTALE when forged, foreign or gone (that may also show in the fop only, for an
-	 * object that is in memory). May block, never waits. */
+	 * object that is in memory); another -errno when that can't be told. May block, never waits. */
 	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
 	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
 	int (*sync)(struct xlator *);

@@ -248,7 +248,7 @@ static struct name *name_of(struct found *o, const uint8_t *link)
 	return n;
 }
 
-/* Each name is in the identity, and no other is. A name in a directory that is gone nobody can tell from a right one. */
+/* Each name is in the identity, once, and no other is. A name in a directory that is gone nobody can tell from a right one. */
 static void check_names(struct scan *s, struct found *o)
 {
 	size_t at = AT_LINKS;
@@ -259,7 +259,9 @@ static void check_names(struct scan *s, struct found *o)
 		struct gfid parent;
 
 		memcpy(parent.bytes, link, 16);
-		if (n)
+		if (n && n->noted)
+			sim_fail("brick %u: the identity of %s lists its name %s twice", s->member, text_of(o, s), n->text);
+		else if (n)
 			n->noted = true;
 		else if (found_of(s, &parent))
 			sim_fail("brick %u: the identity of %s lists a name that it has not: %.*s", s->member, text_of(o, s),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What storage/posix asks of the kernel to change, for all that is in this process: before each change the machine may crash; and it may fail,
- * done or not, where a brick's disk is broken, or if it needs room and there is none. */
+ * done or not, where a brick's disk is broken, or if it needs room and there is none. And what it asks for to know an object by: others may come
+ * in between, and what lies on a broken disk can't be read. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <linux/falloc.h>
@@ -18,6 +19,7 @@
 enum {
 	EIO_SHARE = 8, /* a call to the brick is some changes, and sim/shaky fails whole ones, too */
 	ALONE = 6,     /* before and after a change others get their turn once in so many times */
+	READS = 12,    /* before a call that only reads */
 };
 
 /* Of the brick whose task is running. One that is just starting is spared: it would not start, and nobody looks after it here. */
@@ -35,11 +37,11 @@ static int fail(int err)
 }
 
 /* Between two calls of the kernel other threads do theirs. */
-static void let_others_run(void)
+static void let_others_run(unsigned alone)
 {
 	int err = errno;
 
-	if (faults_here() && chance_below(CHANCE_DISK, ALONE) == 0)
+	if (faults_here() && chance_below(CHANCE_DISK, alone) == 0)
 		leaf_spend(chance_between(CHANCE_DISK, 500, 60000));
 	errno = err;
 }
@@ -70,7 +72,7 @@ static long change_six(bool needs_room, long number, long a, long b, long c, lon
 	bool broken, after;
 	long result;
 
-	let_others_run();
+	let_others_run(ALONE);
 	crash_point_change();
 	f = faults_here();
 	if (f && f->full && needs_room)
@@ -80,13 +82,24 @@ static long change_six(bool needs_room, long number, long a, long b, long c, lon
 	if (broken && !after)
 		return refuse(EIO);
 	result = syscall(number, a, b, c, d, e, g);
-	let_others_run();
+	let_others_run(ALONE);
 	return after && result >= 0 ? refuse(EIO) : result;
 }
 
 static long change(bool needs_room, long number, long a, long b, long c, long d, long e)
 {
 	return change_six(needs_room, number, a, b, c, d, e, 0);
+}
+
+static long look(long number, long a, long b, long c, long d, long e)
+{
+	const struct disk_faults *f;
+
+	let_others_run(READS);
+	f = faults_here();
+	if (f && chance_of(CHANCE_DISK, f->eio / EIO_SHARE))
+		return refuse(EIO);
+	return syscall(number, a, b, c, d, e);
 }
 
 /* Indexes and views are changed by the same calls, but lie on a disk that is well. */
@@ -177,6 +190,33 @@ int chmod(const char *path, mode_t mode)
 int fchownat(int fd, const char *name, uid_t uid, gid_t gid, int flags)
 {
 	return (int)change(false, SYS_fchownat, fd, (long)name, uid, gid, flags);
+}
+
+/* ---- who is it? ---- */
+
+int name_to_handle_at(int fd, const char *name, struct file_handle *handle, int *mount, int flags)
+{
+	return (int)look(SYS_name_to_handle_at, fd, (long)name, (long)handle, (long)mount, flags);
+}
+
+int open_by_handle_at(int mount, struct file_handle *handle, int flags)
+{
+	return (int)look(SYS_open_by_handle_at, mount, (long)handle, flags, 0, 0);
+}
+
+int statx(int fd, const char *restrict name, int flags, unsigned mask, struct statx *restrict st)
+{
+	return (int)look(SYS_statx, fd, (long)name, flags, mask, (long)st);
+}
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	return look(SYS_getxattr, (long)path, (long)name, (long)value, (long)size, 0);
+}
+
+ssize_t fgetxattr(int fd, const char *name, void *value, size_t size)
+{
+	return look(SYS_fgetxattr, fd, (long)name, (long)value, (long)size, 0);
 }
 
 /* ---- data ---- */

@@ -326,6 +326,8 @@ static int note_entries(struct worker *w, struct operation *o, struct file *file
 		for (uint32_t i = 0; i < out.entries.count; i++) {
 			struct dirent_plus *e = &out.entries.entry[i];
 
+			if (gfid_is_null(&e->gfid)) /* it could not be read, or has gone: the listing tells nothing of it */
+				err = -EIO;
 			for (unsigned n = 0; n < NAMES; n++)
 				if (!strcmp(e->name, names[n]) && gfid_is_null(&o->found[n]))
 					o->found[n] = e->gfid;

@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 /* ---- handles ---- */
 
@@ -238,6 +241,80 @@ PROPERTY(a_name_that_was_not_noted_is_noted_later)
 	CHECK(disk_read(test_brick_path("four"), &i) && i.links == 1 && disk_has(&i, root, "four"));
 }
 
+static void make_directory_of(const struct gfid *gfid, const char *name, struct inode **inode)
+{
+	REQUEST(q, 0);
+	struct mkdir_in in = { .loc = { .parent = root, .name = name }, .gfid = *gfid, .mode = 0755 };
+	struct mkdir_out out = { 0 };
+
+	CHECK_INT(mkdir_on(&q.r, brick, &in, &out), 0);
+	*inode = inode_ref(out.inode);
+	fop_out_clear(FOP_mkdir, &out);
+}
+
+static bool is_listed(const char *path, const struct inode *directory, unsigned times)
+{
+	struct disk_identity i;
+	unsigned count = 0;
+
+	if (!disk_read(test_brick_path(path), &i))
+		return false;
+	for (unsigned n = 0; n < i.links; n++)
+		count += gfid_equal(&i.link[n].parent, &directory->gfid) && !strcmp(i.link[n].name, "f");
+	return count == times && i.links == times;
+}
+
+/* A brick that forgets what nobody uses can't tell that a directory is made a second time. */
+PROPERTY(the_same_name_in_two_directories_of_one_gfid_is_noted_twice)
+{
+	cleanup_inode struct inode *f = NULL, *first = NULL, *second = NULL;
+	struct gfid gfid = fresh_gfid();
+	REQUEST(q, 0);
+
+	inode_table_keep(graph->inodes, 0);
+	make_directory_of(&gfid, "first", &first);
+	CHECK_INT(ask_make_file(first, "f", &f, NULL), 0);
+	inode_unref_at(&first);
+	make_directory_of(&gfid, "second", &second);
+	CHECK_INT(ask_link(&q.r, f, second, "f"), 0);
+	CHECK(is_listed("first/f", second, 2));
+	q.r.resent = true;
+	CHECK_INT(ask_link(&q.r, f, second, "f"), 0);
+	q.r.resent = false;
+	CHECK(is_listed("first/f", second, 2));
+	inode_unref_at(&second);
+	CHECK_INT(ask_find(root, "first", &first, NULL), 0);
+	CHECK_INT(ask_drop(first, "f", false), 0);
+	CHECK(is_listed("second/f", first, 1));
+	CHECK_INT(ask_link(&q.r, f, root, "other"), 0);
+	CHECK_INT(ask_move(&q.r, root, "other", first, "f", 0, f), 0);
+	CHECK(is_listed("second/f", first, 2));
+	inode_unref_at(&first);
+	CHECK_INT(ask_find(root, "second", &second, NULL), 0);
+	CHECK_INT(ask_make_file(root, "other", NULL, NULL), 0);
+	CHECK_INT(ask_move(&q.r, root, "other", second, "f", 0, NULL), 0); /* takes the name away */
+	CHECK(is_listed("first/f", second, 1));
+}
+
+PROPERTY(what_is_noted_twice_is_put_right)
+{
+	enum { ONE = 26 };
+	cleanup_inode struct inode *f = NULL;
+	struct disk_identity i;
+	char text[1024];
+	ssize_t size;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "one", &f, NULL), 0);
+	size = getxattr(test_brick_path("one"), "trusted.sfs", text, sizeof text);
+	CHECK(size > ONE);
+	memcpy(text + size, text + ONE, (size_t)(size - ONE));
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0);
+	put_identity_of("one", text, 2 * size - ONE);
+	CHECK_INT(ask_find(root, "two", NULL, NULL), 0);
+	CHECK(disk_read(test_brick_path("one"), &i) && i.links == 2 && disk_has(&i, root, "one") && disk_has(&i, root, "two"));
+}
+
 /* A directory that may only grow refuses to lose names, and its files can still be written. */
 static bool only_grows(const char *path, bool on)
 {
@@ -353,7 +430,115 @@ PROPERTY(internal_attributes_are_hidden)
 	fop_out_clear(FOP_listxattr, &lout);
 }
 
+/* ---- what can't be read ---- */
+
+/* The next call of the kernel that reads an identity, or a handle, fails. */
+static atomic_bool identities_broken, handles_broken;
+
+#define FOR_THE_BRICK __attribute__((visibility("default")))
+FOR_THE_BRICK ssize_t getxattr(const char *, const char *, void *, size_t);
+FOR_THE_BRICK int name_to_handle_at(int, const char *, struct file_handle *, int *, int);
+
+static bool breaks(atomic_bool *broken)
+{
+	bool now = atomic_exchange(broken, false);
+
+	if (now)
+		errno = EIO;
+	return now;
+}
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	return breaks(&identities_broken) ? -1 : syscall(SYS_getxattr, path, name, value, size);
+}
+
+int name_to_handle_at(int fd, const char *name, struct file_handle *handle, int *mount, int flags)
+{
+	bool broken = flags & AT_EMPTY_PATH && breaks(&handles_broken);
+
+	return broken ? -1 : (int)syscall(SYS_name_to_handle_at, fd, name, handle, mount, flags);
+}
+
+PROPERTY(what_cannot_be_read_is_not_taken_for_gone)
+{
+	cleanup_inode struct inode *f = NULL, *again = NULL;
+	struct unlink_in in = { { .parent = root, .name = "f" } };
+	struct unlink_out out;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	in.loc.inode = f;
+	kept_size = sizeof kept_handle;
+	CHECK_INT(brick->type->inode_handle(brick, f, kept_handle, &kept_size), 0);
+	for (int resent = 0; resent < 2; resent++) {
+		q.r.resent = resent;
+		identities_broken = true;
+		CHECK_INT(unlink_on(&q.r, brick, &in, &out), -EIO);
+		CHECK(!identities_broken);
+		identities_broken = true;
+		CHECK_INT(ask_move(&q.r, root, "f", root, "g", 0, f), -EIO);
+		identities_broken = false;
+	}
+	CHECK_INT(ask_find(root, "f", NULL, NULL), 0);
+	inode_table_keep(graph->inodes, 0);
+	inode_unref_at(&f);
+	identities_broken = true;
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &again), -EIO);
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &again), 0);
+}
+
+PROPERTY(a_name_whose_handle_cannot_be_read_keeps_its_identity)
+{
+	cleanup_inode struct inode *f = NULL, *again = NULL;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "one", &f, NULL), 0);
+	CHECK_INT(ask_link(&q.r, f, root, "two"), 0);
+	handles_broken = true;
+	CHECK_INT(ask_find(root, "two", NULL, NULL), -EIO);
+	CHECK(!handles_broken);
+	CHECK_INT(ask_find(root, "two", &again, NULL), 0);
+	CHECK(again == f);
+}
+
 /* ---- resent requests ---- */
+
+static int replace(struct request *rq, const char *name, struct inode *with, const char *old, struct inode *what)
+{
+	struct rename_in in = { { .parent = root, .name = name, .inode = with },
+				{ .parent = root, .name = old, .inode = what },
+				0 };
+	struct rename_out out;
+
+	return rename_on(rq, brick, &in, &out);
+}
+
+PROPERTY(who_names_what_is_replaced_replaces_nothing_else)
+{
+	cleanup_inode struct inode *new = NULL, *old = NULL, *other = NULL;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "new", &new, NULL), 0);
+	CHECK_INT(ask_make_file(root, "old", &old, NULL), 0);
+	CHECK_INT(ask_move(&q.r, root, "old", root, "elsewhere", 0, old), 0);
+	for (int resent = 0; resent < 2; resent++) {
+		q.r.resent = resent;
+		CHECK_INT(replace(&q.r, "new", new, "old", old), -ESTALE); /* it has gone */
+	}
+	CHECK_INT(ask_make_file(root, "old", &other, NULL), 0);
+	for (int resent = 0; resent < 2; resent++) {
+		q.r.resent = resent;
+		CHECK_INT(replace(&q.r, "new", new, "old", old), -ESTALE); /* another one is there */
+	}
+	q.r.resent = false;
+	CHECK_INT(ask_find(root, "new", NULL, NULL), 0);
+	CHECK_INT(replace(&q.r, "new", new, "old", other), 0);
+	q.r.resent = true;
+	CHECK_INT(replace(&q.r, "new", new, "old", other), 0); /* it was done */
+	q.r.resent = false;
+	CHECK_INT(ask_find(root, "elsewhere", NULL, NULL), 0);
+}
 
 PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 {

@@ -12,8 +12,10 @@ static int move_away(struct pair *p, const char *name, const struct gfid *gfid)
 	cleanup_thing struct thing t = { 0 };
 	int err = thing_lookup(p->h, p->rq, p->to, p->inode, name, &t);
 
-	if (err == -ENOENT || (!err && !gfid_equal(&t.inode->gfid, gfid)))
+	if (err == -ENOENT)
 		return 0; /* another heal has moved it meanwhile */
+	if (!err && !gfid_equal(&t.inode->gfid, gfid))
+		return -EAGAIN; /* and put another there; or it has just been found to be a copy, and the member gave it an identity of its own */
 	return err ? err : limbo_take(p->h, p->rq, p->to, p->inode, name, &t);
 }
 
@@ -79,7 +81,8 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 	return err;
 }
 
-/* A directory that stands elsewhere: it has one name only. -ENOENT: nobody knows where. */
+/* A directory that stands elsewhere: it has one name only. If it is not there any more another heal has just moved it to the limbo. -ENOENT:
+ * nobody knows where. */
 static int move_directory(struct pair *p, const struct loc *place, struct inode *inode)
 {
 	cleanup_links struct links_told links = { 0 };
@@ -89,7 +92,7 @@ static int move_directory(struct pair *p, const struct loc *place, struct inode 
 		err = -ENOENT;
 	for (uint32_t i = 0; i < links.count && err == -ENOENT; i++)
 		err = move_link(p, place, inode, &links.link[i]);
-	return err;
+	return err == -ENOENT ? limbo_give(p->h, p->rq, p->to, &inode->gfid, place) : err;
 }
 
 /* It is at the member under another name. What that name is for is the business of whoever heals its directory. */

@@ -100,14 +100,12 @@ bool identity_is_full(const struct identity *id)
 	return id->bytes[AT_FLAGS] & MORE_LINKS;
 }
 
-void identity_add(struct identity *id, const struct gfid *parent, const char *name)
+static void append(struct identity *id, const struct gfid *parent, const char *name)
 {
 	size_t length = strlen(name), kept = length;
 	bool only = id->size == AT_LINKS;
 	uint8_t *link = id->bytes + id->size;
 
-	if (find_link(id, parent, name))
-		return;
 	if (only && AT_LINKS + LINK_HEAD + length > IN_INODE)
 		kept = IN_INODE - AT_LINKS - LINK_HEAD;
 	if (id->size + LINK_HEAD + kept > IDENTITY_MAX) {
@@ -119,6 +117,12 @@ void identity_add(struct identity *id, const struct gfid *parent, const char *na
 	link[17] = (uint8_t)kept;
 	memcpy(link + LINK_HEAD, name, kept);
 	id->size += LINK_HEAD + kept;
+}
+
+void identity_add(struct identity *id, const struct gfid *parent, const char *name)
+{
+	if (!find_link(id, parent, name))
+		append(id, parent, name);
 }
 
 /* The only link that is left gives back what it needs beyond its share. */
@@ -175,7 +179,19 @@ int identity_write(const struct hold *h, const struct identity *id, int flags)
 	return hold_setxattr(h, IDENTITY_XATTR, id->bytes, id->size, flags);
 }
 
-static int change(const struct hold *h, const struct link_name *removed, const struct link_name *added)
+static unsigned names_of(const struct statx *st)
+{
+	return S_ISDIR(st->stx_mode) ? 1 : st->stx_nlink;
+}
+
+/* A name that is listed may be new all the same, if the object has more of them than are listed. */
+static bool is_noted(const struct identity *id, const struct statx *st, const struct link_name *added, enum noting noting)
+{
+	return identity_has(id, added->parent, added->name) &&
+	       (noting == NOTE_AGAIN || identity_is_full(id) || identity_links(id) >= names_of(st));
+}
+
+static int change(const struct hold *h, const struct link_name *removed, const struct link_name *added, enum noting noting)
 {
 	struct identity id;
 	struct statx st;
@@ -187,18 +203,19 @@ static int change(const struct hold *h, const struct link_name *removed, const s
 	if (err)
 		return err;
 	changed = removed && identity_remove(&id, removed->parent, removed->name);
-	if (added && !identity_has(&id, added->parent, added->name)) {
-		identity_add(&id, added->parent, added->name);
+	if (added && !is_noted(&id, &st, added, noting)) {
+		append(&id, added->parent, added->name);
 		changed = true;
 	}
-	if (identity_is_full(&id) && identity_links(&id) >= (S_ISDIR(st.stx_mode) ? 1 : st.stx_nlink)) {
+	if (identity_is_full(&id) && identity_links(&id) >= names_of(&st)) {
 		id.bytes[AT_FLAGS] &= (uint8_t)~MORE_LINKS;
 		changed = true;
 	}
 	return changed ? identity_write(h, &id, XATTR_REPLACE) : 0;
 }
 
-int identity_note(struct xlator *x, const struct hold *h, const struct link_name *removed, const struct link_name *added)
+int identity_note(struct xlator *x, const struct hold *h, const struct link_name *removed, const struct link_name *added,
+		  enum noting noting)
 {
 	struct statx st;
 	int err = hold_stat(h, &st);
@@ -207,20 +224,21 @@ int identity_note(struct xlator *x, const struct hold *h, const struct link_name
 		pthread_mutex_t *lock = &brick_of(x)->identity_lock[st.stx_ino % MUTEXES];
 
 		pthread_mutex_lock(lock);
-		err = change(h, removed, added);
+		err = change(h, removed, added, noting);
 		pthread_mutex_unlock(lock);
 	}
 	return err == -ENODATA ? 0 : err;
 }
 
 void identity_change(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *removed,
-		     const struct link_name *added)
+		     const struct link_name *added, enum noting noting)
 {
-	int err = identity_note(x, h, removed, added);
+	const struct link_name *name = added ? added : removed;
+	int err = identity_note(x, h, removed, added, noting);
 
 	if (err)
-		log_warning(x, rq, "can't note the new names of an object (\"%s\"): %s; a lookup will",
-			    added ? added->name : removed->name, strerror(-err));
+		log_warning(x, rq, "can't note the new names of an object (\"%s\"): %s; a lookup will", name ? name->name : "",
+			    strerror(-err));
 }
 
 int identity_set_birth(struct xlator *x, const struct hold *h, struct time birth)

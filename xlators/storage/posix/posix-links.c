@@ -170,21 +170,46 @@ static bool leads_to(struct xlator *x, const struct identity_link *link, uint64_
 	return !fstatat(directory.fd, name, &now, AT_SYMLINK_NOFOLLOW) ? now.st_ino == ino : errno != ENOENT;
 }
 
+static void drop(struct identity *id, const struct identity_link *link)
+{
+	char name[256];
+
+	memcpy(name, link->name, link->length);
+	name[link->length] = '\0';
+	identity_remove(id, &link->parent, name);
+}
+
 /* Those that lead elsewhere: a crash came before a rename that was noted already. */
 static void drop_wrong(struct xlator *x, struct identity *id, uint64_t ino)
 {
 	struct identity all = *id;
 	struct identity_link link;
 
-	for (size_t at = 0; identity_next(&all, &at, &link);) {
-		char name[256];
+	for (size_t at = 0; identity_next(&all, &at, &link);)
+		if (!leads_to(x, &link, ino))
+			drop(id, &link);
+}
 
-		if (leads_to(x, &link, ino))
-			continue;
-		memcpy(name, link.name, link.length);
-		name[link.length] = '\0';
-		identity_remove(id, &link.parent, name);
-	}
+static bool is_listed_before(const struct identity *id, size_t end, const struct identity_link *link)
+{
+	struct identity_link other;
+
+	for (size_t at = 0; identity_next(id, &at, &other) && at < end;)
+		if (gfid_equal(&other.parent, &link->parent) && other.length == link->length && other.kept == link->kept &&
+		    !memcmp(other.name, link->name, link->kept))
+			return true;
+	return false;
+}
+
+/* Those that are listed twice though not all names are listed. */
+static void drop_doubles(struct identity *id, const struct statx *st)
+{
+	struct identity all = *id;
+	struct identity_link link;
+
+	for (size_t at = 0; lists_too_many(id, st) && identity_next(&all, &at, &link);)
+		if (link.kept == link.length && is_listed_before(&all, at, &link))
+			drop(id, &link);
 }
 
 /* Under the name's lock and the identity's, as others may be changing either. */
@@ -202,6 +227,7 @@ static void repair(struct xlator *x, const struct hold *h, struct inode *parent,
 	identity_add(&identity, here.parent, name);
 	if (lists_too_many(&identity, &st))
 		drop_wrong(x, &identity, st.stx_ino);
+	drop_doubles(&identity, &st);
 	if (identity.size == before.size && !memcmp(identity.bytes, before.bytes, before.size))
 		return; /* what leads elsewhere can't be told now */
 	if (!identity_write(h, &identity, XATTR_REPLACE))

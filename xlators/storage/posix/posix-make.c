@@ -230,7 +230,7 @@ static int born_now(struct request *rq, struct xlator *x, struct inode *inode, s
 static int made_before(struct request *rq, struct xlator *x, const struct hold *parent, const struct making *m,
 		       struct inode **inode, struct attr *attr)
 {
-	int err = name_is(x, parent, m->loc->name, m->gfid) ? 0 : -EEXIST;
+	int mine = name_is(x, parent, m->loc->name, m->gfid), err = mine < 0 ? mine : mine ? 0 : -EEXIST;
 
 	if (!err)
 		err = object_find(x, parent->fd, m->loc->parent, m->loc->name, inode, attr);
@@ -239,14 +239,19 @@ static int made_before(struct request *rq, struct xlator *x, const struct hold *
 	return err ? err : time_bring(rq, x, m->loc->parent, parent);
 }
 
-/* The gfid is of an object that lives: a client that lies, or a bug. */
-static bool gfid_taken(struct xlator *x, const struct gfid *gfid)
+/* -EEXIST: the gfid is of an object that lives: a client that lies, or a bug. */
+static int gfid_free(struct xlator *x, const struct gfid *gfid)
 {
 	cleanup_inode struct inode *inode = inode_find(x->inodes, gfid);
 	cleanup_hold struct hold h = HOLD_NONE;
 	struct statx st;
+	int err = inode ? hold_inode(x, inode, &h) : -ESTALE;
 
-	return inode && !hold_inode(x, inode, &h) && !hold_stat(&h, &st) && st.stx_nlink > 0;
+	if (!err)
+		err = hold_stat(&h, &st);
+	if (err)
+		return err == -ESTALE ? 0 : err;
+	return st.stx_nlink > 0 ? -EEXIST : 0;
 }
 
 static int make(struct request *rq, struct xlator *x, struct making *m, struct inode **inode, struct attr *attr, int *fd)
@@ -262,8 +267,8 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 		err = brick_room(brick_of(x), born_bytes(&m->born));
 	if (!err && gfid_is_null(m->gfid))
 		err = -EINVAL;
-	if (!err && gfid_taken(x, m->gfid))
-		err = -EEXIST;
+	if (!err)
+		err = gfid_free(x, m->gfid);
 	if (!err)
 		err = inherit(rq, &parent, m, &inherited);
 	if (!err)

@@ -60,22 +60,25 @@ int parent_hold(struct xlator *x, const struct loc *loc, int private_error, stru
 	return hold_inode(x, loc->parent, parent);
 }
 
-bool name_is(struct xlator *x, const struct hold *parent, const char *name, const struct gfid *gfid)
+int name_is(struct xlator *x, const struct hold *parent, const char *name, const struct gfid *gfid)
 {
 	cleanup_hold struct hold h = { .fd = name_open(parent->fd, name), .path = true };
+	int err = h.fd < 0 ? h.fd : 0;
 	struct identity identity;
 	struct gfid found;
 
 	(void)x;
-	if (h.fd < 0 || identity_read(&h, &identity))
-		return false;
+	if (!err)
+		err = identity_read(&h, &identity);
+	if (err) /* nothing has the name, or what was put there behind our back */
+		return err == -ENOENT || err == -EXDEV || err == -ENODATA ? 0 : err;
 	identity_gfid(&identity, &found);
 	return gfid_equal(&found, gfid);
 }
 
-static bool loc_is(struct xlator *x, const struct hold *parent, const struct loc *loc, const struct inode *inode)
+static int loc_is(struct xlator *x, const struct hold *parent, const struct loc *loc, const struct inode *inode)
 {
-	return inode && name_is(x, parent, loc->name, &inode->gfid);
+	return inode ? name_is(x, parent, loc->name, &inode->gfid) : 0;
 }
 
 /* Nothing must keep an object in memory, and a directory open, that was removed. */
@@ -99,25 +102,21 @@ static bool has_others(const struct hold *h)
 
 /* What an object of several names lists nobody would correct by looking up a name that is gone. So a name is taken from the list before it goes;
  * if that is where we crash, a lookup by the name puts it back (links_repair). True: it was taken out. */
-static bool leave_out(struct xlator *x, struct request *rq, const struct hold *h, const struct link_name *name)
+static bool leave_out(struct xlator *x, const struct hold *h, const struct link_name *name)
 {
-	bool others = has_others(h);
-
-	if (others)
-		identity_change(x, rq, h, name, NULL);
-	return others;
+	return has_others(h) && !identity_note(x, h, name, NULL, NOTE_FIRST);
 }
 
 /* The name is gone from the object. If it was the last one, the file system frees the blocks when the descriptor is closed; nobody need wait
  * for that. Others may be left though it seemed the last: one was made meanwhile. */
-static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed)
+static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed, bool left_out)
 {
 	struct statx st;
 
 	if (hold_stat(h, &st))
 		return;
 	if (!S_ISDIR(st.stx_mode) && st.stx_nlink > 0) {
-		identity_change(x, rq, h, removed, NULL);
+		identity_change(x, rq, h, left_out ? NULL : removed, NULL, NOTE_FIRST); /* there may be room for all now */
 		return;
 	}
 	drop_removed(x, h);
@@ -159,24 +158,27 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	struct link_name removed = { loc->parent ? &loc->parent->gfid : NULL, loc->name };
 	cleanup_hold struct hold parent = HOLD_NONE, victim = HOLD_NONE;
 	cleanup_names struct names_locked locked = { NULL, NULL };
-	int err = parent_hold(x, loc, -ENOENT, &parent);
+	int err = parent_hold(x, loc, -ENOENT, &parent), meant = 1;
 	bool left_out;
 
 	if (err)
 		return err;
 	names_lock(&locked, brick_of(x), &removed, NULL);
-	if (rq->resent && loc->inode &&
-	    !loc_is(x, &parent, loc, loc->inode)) /* it went with the first try, and the name may be another's by now */
+	if (loc->inode)
+		meant = loc_is(x, &parent, loc, loc->inode);
+	if (meant < 0)
+		return meant;
+	if (rq->resent && !meant) /* it went with the first try, and the name may be another's by now */
 		return time_bring(rq, x, loc->parent, &parent);
 	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
-	if (victim.fd >= 0 && loc->inode && !rq->resent && !loc_is(x, &parent, loc, loc->inode))
+	if (victim.fd >= 0 && !meant)
 		return -ESTALE; /* another object has the name than the caller decided on */
-	left_out = leave_out(x, rq, &victim, &removed);
+	left_out = leave_out(x, &victim, &removed);
 	err = victim.fd < 0 ? victim.fd : result(unlinkat(parent.fd, loc->name, flags));
 	if (err && left_out)
-		identity_change(x, rq, &victim, NULL, &removed);
+		identity_change(x, rq, &victim, NULL, &removed, NOTE_FIRST);
 	if (!err)
-		note_removal(x, rq, &victim, &removed);
+		note_removal(x, rq, &victim, &removed, left_out);
 	if (err == -ENOENT && rq->resent)
 		err = 0;
 	return err ? err : time_bring(rq, x, loc->parent, &parent);
@@ -202,25 +204,38 @@ int brick_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in,
 
 /* ---- rename ---- */
 
-static bool same_object(const struct hold *a, const struct hold *b)
+/* 1, 0, -errno. */
+static int same_object(const struct hold *a, const struct hold *b)
 {
 	struct statx s, t;
+	int err;
 
-	return a->fd >= 0 && b->fd >= 0 && !hold_stat(a, &s) && !hold_stat(b, &t) && s.stx_ino == t.stx_ino;
+	if (a->fd < 0 || b->fd < 0)
+		return 0;
+	err = hold_stat(a, &s);
+	if (!err)
+		err = hold_stat(b, &t);
+	return err ? err : s.stx_ino == t.stx_ino;
 }
 
-/* Was it done by the first try? Then the new name is the moved object's, and the old one isn't. */
-static bool moved_before(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to)
+/* Was it done by the first try? Then the new name is the moved object's, and the old one isn't. 1, 0, -errno. */
+static int moved_before(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to)
 {
-	if (!loc_is(x, to, &in->to, in->from.inode) || loc_is(x, from, &in->from, in->from.inode))
-		return false;
-	return !(in->flags & RENAME_EXCHANGE) || loc_is(x, from, &in->from, in->to.inode);
+	int there = loc_is(x, to, &in->to, in->from.inode), here;
+
+	if (there <= 0)
+		return there;
+	here = loc_is(x, from, &in->from, in->from.inode);
+	if (here)
+		return here < 0 ? here : 0;
+	return in->flags & RENAME_EXCHANGE ? loc_is(x, from, &in->from, in->to.inode) : 1;
 }
 
 struct moving {
 	struct link_name was, is;
-	struct hold moved, other;      /* fd < 0: there is none */
-	bool moved_noted, other_noted; /* before the move */
+	struct hold moved, other;		  /* fd < 0: there is none */
+	bool moved_noted, other_noted, other_out; /* before the move */
+	enum noting noting;			  /* after it */
 };
 
 static void moving_clear(struct moving *m)
@@ -229,14 +244,21 @@ static void moving_clear(struct moving *m)
 	hold_end(&m->other);
 }
 
+/* A repair may have come in between the early note and the move, and found that the name leads nowhere. */
+static void note_one(struct xlator *x, struct request *rq, struct moving *m, const struct hold *h, bool noted,
+		     const struct link_name *was, const struct link_name *is)
+{
+	identity_change(x, rq, h, noted ? NULL : was, is, noted ? NOTE_AGAIN : m->noting);
+}
+
 /* What has another name now lists it. */
 static void note_move(struct xlator *x, struct request *rq, struct moving *m, bool exchanged)
 {
-	identity_change(x, rq, &m->moved, &m->was, &m->is);
+	note_one(x, rq, m, &m->moved, m->moved_noted, &m->was, &m->is);
 	if (m->other.fd >= 0 && exchanged)
-		identity_change(x, rq, &m->other, &m->is, &m->was);
+		note_one(x, rq, m, &m->other, m->other_noted, &m->is, &m->was);
 	else if (m->other.fd >= 0)
-		note_removal(x, rq, &m->other, &m->is);
+		note_removal(x, rq, &m->other, &m->is, m->other_out);
 }
 
 /* The first try may have ended before its note. */
@@ -245,6 +267,7 @@ static int note_again(struct xlator *x, struct request *rq, const struct rename_
 {
 	bool exchanged = in->flags & RENAME_EXCHANGE;
 
+	m->noting = NOTE_AGAIN;
 	m->moved = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
 	if (exchanged)
 		m->other = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
@@ -260,41 +283,56 @@ static int note_early(struct xlator *x, struct moving *m, bool exchange)
 
 	m->moved_noted = has_others(&m->moved);
 	if (m->moved_noted)
-		err = identity_note(x, &m->moved, &m->was, &m->is);
+		err = identity_note(x, &m->moved, &m->was, &m->is, NOTE_FIRST);
 	m->other_noted = !err && exchange && has_others(&m->other);
 	if (m->other_noted)
-		err = identity_note(x, &m->other, &m->is, &m->was);
+		err = identity_note(x, &m->other, &m->is, &m->was, NOTE_FIRST);
 	if (err && m->other_noted && m->moved_noted)
-		identity_note(x, &m->moved, &m->is, &m->was);
+		identity_note(x, &m->moved, &m->is, &m->was, NOTE_FIRST);
 	return err;
 }
 
-static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m, bool victim_out)
+static void take_back_notes(struct xlator *x, struct request *rq, struct moving *m)
 {
 	if (m->moved_noted)
-		identity_change(x, rq, &m->moved, &m->is, &m->was);
+		identity_change(x, rq, &m->moved, &m->is, &m->was, NOTE_FIRST);
 	if (m->other_noted)
-		identity_change(x, rq, &m->other, &m->was, &m->is);
-	if (victim_out)
-		identity_change(x, rq, &m->other, NULL, &m->is);
+		identity_change(x, rq, &m->other, &m->was, &m->is, NOTE_FIRST);
+	if (m->other_out)
+		identity_change(x, rq, &m->other, NULL, &m->is, NOTE_FIRST);
 }
 
 static int move_and_note(struct xlator *x, struct request *rq, const struct rename_in *in, const struct hold *from,
 			 const struct hold *to, struct moving *m)
 {
-	bool changes = m->moved.fd >= 0 && !same_object(&m->moved, &m->other); /* two names of one object stay as they are */
-	bool exchange = in->flags & RENAME_EXCHANGE, victim_out;
-	int err = changes ? note_early(x, m, exchange) : 0;
+	int same = same_object(&m->moved, &m->other);
+	bool changes = m->moved.fd >= 0 && !same; /* two names of one object stay as they are */
+	bool exchange = in->flags & RENAME_EXCHANGE;
+	int err = same < 0 ? same : changes ? note_early(x, m, exchange) : 0;
 
 	if (err)
 		return err;
-	victim_out = changes && !exchange && leave_out(x, rq, &m->other, &m->is);
+	m->other_out = changes && !exchange && leave_out(x, &m->other, &m->is);
 	err = result(renameat2(from->fd, in->from.name, to->fd, in->to.name, in->flags));
 	if (!err && changes)
 		note_move(x, rq, m, exchange);
 	if (err && changes)
-		take_back_notes(x, rq, m, victim_out);
+		take_back_notes(x, rq, m);
 	return err;
+}
+
+/* Do the names stand for what the caller decided on? 0, -ESTALE if not, or another -errno. Who says what is to be replaced wants nothing else
+ * done, also if that has gone. */
+static int check_moving(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to,
+			const struct moving *m)
+{
+	int meant = in->from.inode ? loc_is(x, from, &in->from, in->from.inode) : 1;
+
+	if (meant > 0 && in->to.inode && m->other.fd < 0)
+		meant = m->other.fd == -ENOENT ? 0 : m->other.fd;
+	else if (meant > 0 && in->to.inode)
+		meant = loc_is(x, to, &in->to, in->to.inode);
+	return meant < 0 ? meant : meant ? 0 : -ESTALE;
 }
 
 static int move(struct request *rq, struct xlator *x, const struct rename_in *in, const struct hold *from,
@@ -305,18 +343,19 @@ static int move(struct request *rq, struct xlator *x, const struct rename_in *in
 								   .moved = HOLD_NONE,
 								   .other = HOLD_NONE };
 	cleanup_names struct names_locked locked = { NULL, NULL };
-	int err;
+	int err, before = 0;
 
 	names_lock(&locked, brick_of(x), &m.was, &m.is);
-	if (rq->resent && moved_before(x, in, from, to))
-		return note_again(x, rq, in, from, to, &m);
+	if (rq->resent)
+		before = moved_before(x, in, from, to);
+	if (before)
+		return before < 0 ? before : note_again(x, rq, in, from, to, &m);
 	m.moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
 	m.other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
 	/* Without the old name the first try has been here: whatever has the new one by now is no reason to say otherwise. */
-	if ((!rq->resent || m.moved.fd >= 0) &&
-	    ((m.moved.fd >= 0 && in->from.inode && !loc_is(x, from, &in->from, in->from.inode)) ||
-	     (m.other.fd >= 0 && in->to.inode && !loc_is(x, to, &in->to, in->to.inode))))
-		return -ESTALE;
+	err = m.moved.fd < 0 ? 0 : check_moving(x, in, from, to, &m);
+	if (err)
+		return err;
 	err = move_and_note(x, rq, in, from, to, &m);
 	/* The caller has seen the old name before: the first try moved it. */
 	return err == -ENOENT && rq->resent && !in->from.inode && m.other.fd >= 0 ? 0 : err;
@@ -349,16 +388,19 @@ static int add_name(struct request *rq, struct xlator *x, const struct link_in *
 {
 	struct link_name added = { &in->loc.parent->gfid, in->loc.name };
 	cleanup_names struct names_locked locked = { NULL, NULL };
-	int err;
+	int err, there;
 	bool made;
 
 	names_lock(&locked, brick_of(x), &added, NULL);
 	err = result(linkat(object->fd, "", parent->fd, in->loc.name, AT_EMPTY_PATH));
 	made = !err;
-	if (err == -EEXIST && rq->resent && loc_is(x, parent, &in->loc, in->inode))
-		err = 0; /* by the first try, which may have ended before its note */
+	if (err == -EEXIST && rq->resent) {
+		there = loc_is(x, parent, &in->loc, in->inode);
+		if (there) /* by the first try, which may have ended before its note */
+			err = there < 0 ? there : 0;
+	}
 	if (!err)
-		err = identity_note(x, object, NULL, &added);
+		err = identity_note(x, object, NULL, &added, made ? NOTE_FIRST : NOTE_AGAIN);
 	if (err && made)
 		unlinkat(parent->fd, in->loc.name, 0);
 	return err;

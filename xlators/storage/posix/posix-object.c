@@ -110,26 +110,29 @@ struct inode *object_in_memory(struct xlator *x, const struct hold *h)
 	return kernel_handle_of(h->fd, &handle) ? NULL : indexed(x, &handle);
 }
 
-static bool object_same(struct object *o, const struct hold *h)
+/* 1, 0, -errno. */
+static int object_same(struct object *o, const struct hold *h)
 {
 	struct kernel_handle now;
-	bool same = !kernel_handle_of(h->fd, &now);
+	int same = kernel_handle_of(h->fd, &now);
 
+	if (same)
+		return same;
 	pthread_mutex_lock(&o->lock);
-	same = same && kernel_handles_equal(&o->handle, &now);
+	same = kernel_handles_equal(&o->handle, &now);
 	pthread_mutex_unlock(&o->lock);
 	return same;
 }
 
-static struct object *object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth)
+static int object_create(const struct hold *h, const struct statx *st, const struct gfid *gfid, struct time birth,
+			 struct object **made)
 {
 	struct object *o = calloc(1, sizeof *o);
+	int err = o ? kernel_handle_of(h->fd, &o->handle) : -ENOMEM;
 
-	if (!o)
-		return NULL;
-	if (kernel_handle_of(h->fd, &o->handle)) {
+	if (err) {
 		free(o);
-		return NULL;
+		return err;
 	}
 	pthread_mutex_init(&o->lock, NULL);
 	atomic_init(&o->ino, st->stx_ino);
@@ -137,7 +140,8 @@ static struct object *object_create(const struct hold *h, const struct statx *st
 	atomic_init(&o->birth, time_ns(birth));
 	o->place = -1;
 	atomic_store(&o->privileged, st->stx_mode & (S_ISUID | S_ISGID));
-	return o;
+	*made = o;
+	return 0;
 }
 
 /* Does the object that the inode means so far still live? 1, 0, -errno. */
@@ -183,14 +187,16 @@ static int object_confirm(struct xlator *x, struct inode *inode, struct object *
 			  struct time birth)
 {
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-	int err;
+	int same = object_same(o, h);
 
-	if (object_same(o, h))
-		return 0;
+	if (same)
+		return same < 0 ? same : 0;
 	pthread_mutex_lock(&one_at_a_time);
-	err = object_same(o, h) ? 0 : object_replace(x, inode, o, h, st, birth);
+	same = object_same(o, h);
+	if (!same)
+		same = object_replace(x, inode, o, h, st, birth);
 	pthread_mutex_unlock(&one_at_a_time);
-	return err;
+	return same < 0 ? same : 0;
 }
 
 static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st, struct time birth)
@@ -198,11 +204,11 @@ static int object_bind(struct xlator *x, struct inode *inode, const struct hold 
 	struct object *o = object_of(x, inode), *fresh;
 
 	if (!o) {
-		fresh = object_create(h, st, &inode->gfid, birth);
-		if (!fresh)
-			return -ENOMEM;
-		int err = inode_slot_set(inode, x, fresh);
+		int err = object_create(h, st, &inode->gfid, birth, &fresh);
 
+		if (err)
+			return err;
+		err = inode_slot_set(inode, x, fresh);
 		if (!err) {
 			object_index(brick_of(x), fresh);
 			return 0;

@@ -230,21 +230,23 @@ static struct inode *find_known(struct xlator *x, const struct gfid *gfid, const
 	return NULL;
 }
 
-/* Not seen since the brick was started: the object must still say that it is the one. */
+/* Not seen since the brick was started: the object must still say that it is the one. If it can't be asked that does not mean it is gone. */
 static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct kernel_handle *handle, struct inode **inode)
 {
 	cleanup_hold struct hold h = { .fd = kernel_handle_open(brick_of(x), handle, O_PATH), .path = true };
 	struct identity identity;
 	struct gfid found;
 	struct statx st;
+	int err = h.fd < 0 ? h.fd : hold_stat(&h, &st);
 
-	if (h.fd < 0 || hold_stat(&h, &st) || identity_read(&h, &identity))
-		return -ESTALE;
+	if (!err)
+		err = identity_read(&h, &identity);
+	if (err)
+		return err == -ENODATA ? -ESTALE : err;
 	identity_gfid(&identity, &found);
 	if (!gfid_equal(&found, gfid))
 		return -ESTALE;
-	int err = object_attach(x, &h, &st, gfid, identity_birth(&identity), inode);
-
+	err = object_attach(x, &h, &st, gfid, identity_birth(&identity), inode);
 	return err == -EEXIST ? -ESTALE : err;
 }
 

@@ -202,7 +202,7 @@ struct identity {
 };
 #define IDENTITY_XATTR "trusted.sfs"
 void identity_make(struct identity *, const struct gfid *, struct time birth);
-void identity_add(struct identity *, const struct gfid *parent, const char *name);
+void identity_add(struct identity *, const struct gfid *parent, const char *name);    /* unless it is there */
 bool identity_remove(struct identity *, const struct gfid *parent, const char *name); /* false: not there */
 bool identity_has(const struct identity *, const struct gfid *parent, const char *name);
 unsigned identity_links(const struct identity *);
@@ -222,11 +222,15 @@ struct link_name {
 	const struct gfid *parent;
 	const char *name;
 };
-/* A name comes (`added`) or goes (`removed`); either may be NULL. -errno (-ENOSPC): nothing is changed. */
-int identity_note(struct xlator *, const struct hold *, const struct link_name *removed, const struct link_name *added);
+/* A name comes (`added`) or goes (`removed`); either may be NULL. -errno (-ENOSPC): nothing is changed.
+ * Two names may be noted alike, for there may be two directories of one gfid for a while: a heal that does not find the first makes the
+ * second, and deletes the first later. So the same name is listed once more, but not if this may be the second note of it. */
+enum noting { NOTE_FIRST, NOTE_AGAIN };
+int identity_note(struct xlator *, const struct hold *, const struct link_name *removed, const struct link_name *added,
+		  enum noting);
 /* The same, after it came or went: what fails is logged, for it is a hint. */
 void identity_change(struct xlator *, struct request *, const struct hold *, const struct link_name *removed,
-		     const struct link_name *added);
+		     const struct link_name *added, enum noting);
 int identity_set_birth(struct xlator *, const struct hold *, struct time birth);
 bool internal_xattr(const char *name);
 /* The link's name, of which the identity may have kept the beginning only; false: it is not found. May read the directory. */
@@ -253,8 +257,8 @@ void names_unlock(struct names_locked *);
 #define cleanup_names __attribute__((cleanup(names_unlock)))
 /* Checks the loc's parent and name and holds the parent; `private_error` is the answer for the brick's own directory. */
 int parent_hold(struct xlator *, const struct loc *, int private_error, struct hold *parent);
-/* The object of that name has just that gfid. */
-bool name_is(struct xlator *, const struct hold *parent, const char *name, const struct gfid *);
+/* The object of that name has just that gfid: 1, or 0 if another has, or none. -errno: it can't be read. */
+int name_is(struct xlator *, const struct hold *parent, const char *name, const struct gfid *);
 
 /* ---- creation (posix-make.c) and inherited ACLs (posix-acl.c) ---- */
 
