@@ -36,7 +36,7 @@ for number, brick in enumerate(sys.argv[1:]):
         path = os.path.join(brick, name)
         parts = name.split("/")
         hidden = parts[0] == ".stratus.dht"
-        if hidden and os.path.isdir(path) and not os.path.islink(path):
+        if hidden and len(parts) <= 3:
             continue
         gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
         if hidden and parts[1] == "work":

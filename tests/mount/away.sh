@@ -145,10 +145,12 @@ part_storm_client() {
 
 # Each brick in turn, while requests wait for it.
 part_storm_brick() {
-	local i
+	local i writer other
 	scratch
 	stack 4 1
-	storm "$MNT" &
+	start_mount "$SCRATCH/other"
+	other=$LAST_PID
+	storm "$MNT" "$SCRATCH/other" &
 	writer=$!
 	for ((i = 0; i < 8; i++)); do
 		sleep $((SECONDS_EACH / 8))
@@ -156,22 +158,26 @@ part_storm_brick() {
 		start_server $((i % 4))
 	done
 	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	stop_mount "$SCRATCH/other" "$other"
 	calm
 	stop_stack
 	pass
 }
 
 part_storm_sets() {
-	local writer
+	local writer other
 	scratch
 	stack 2 3
-	storm "$MNT" &
+	start_mount "$SCRATCH/other"
+	other=$LAST_PID
+	storm "$MNT" "$SCRATCH/other" &
 	writer=$!
 	sleep $((SECONDS_EACH / 4))
 	kill_server 1
 	sleep $((SECONDS_EACH / 2))
 	start_server 1
 	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	stop_mount "$SCRATCH/other" "$other"
 	wait_until 120 all_in || fail "the bricks do not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
 	calm
 	stop_stack # compares the members

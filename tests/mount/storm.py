@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""storm.py DIR... --seed N --seconds S [--dies]: links, names and files in directories of several subvolumes, in each DIR (mounts of one volume) by two
+"""storm.py DIR... --seed N --seconds S [--dies]: links, names, files and small directories in directories of several subvolumes, in each DIR (mounts of one volume) by two
 processes that share most of the names. Each file says which it is. With --dies the last mount may end at any time.
 
 Afterwards, through the first: each file has as many names as it has links, its text is its own, and names of one file agree."""
 import argparse
 import collections
+import ctypes
 import errno
 import os
 import random
@@ -20,7 +21,8 @@ p.add_argument("--dies", action="store_true")
 p.add_argument("--names", type=int, default=6)
 a = p.parse_args()
 DIRS = [f"dir{i}" for i in range(12)]
-EXPECTED = {errno.ENOENT, errno.EEXIST, errno.EXDEV, errno.ESTALE}
+# EPERM: a link to a directory. EINVAL: a directory into itself.
+EXPECTED = {errno.ENOENT, errno.EEXIST, errno.EXDEV, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EPERM, errno.EINVAL}
 GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ENODEV}
 
 
@@ -33,6 +35,14 @@ def make(path, mark):
         return
     os.write(fd, mark.encode())
     os.close(fd)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def exchange(x, y):
+    if LIBC.renameat2(-100, x.encode(), -100, y.encode(), 2):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def read(path):
@@ -51,7 +61,8 @@ def work(top, who):
         return f"{top}/{rng.choice(DIRS)}/n{rng.randrange(a.names)}"
 
     while time.monotonic() < end:
-        what = rng.choice(["make", "make", "link", "link", "link", "unlink", "unlink", "rename", "rename", "read", "list", "stat"])
+        what = rng.choice(["make", "make", "link", "link", "link", "unlink", "unlink", "rename", "rename", "exchange", "mkdir", "rmdir", "read",
+                           "list", "stat"])
         try:
             if what == "make":
                 make(some(), f"mark {who} {rng.random()}")
@@ -62,6 +73,17 @@ def work(top, who):
             elif what == "rename":
                 d = rng.choice(DIRS)
                 os.rename(f"{top}/{d}/n{rng.randrange(a.names)}", f"{top}/{d}/n{rng.randrange(a.names)}")
+            elif what == "exchange":
+                d = rng.choice(DIRS)
+                exchange(f"{top}/{d}/n{rng.randrange(a.names)}", f"{top}/{d}/n{rng.randrange(a.names)}")
+            elif what == "mkdir":
+                path = some()
+                os.mkdir(path)
+                make(f"{path}/precious", "mark inside")
+            elif what == "rmdir":
+                path = some()
+                os.unlink(f"{path}/precious")
+                os.rmdir(path)
             elif what == "read":
                 read(some())
             elif what == "list":
@@ -83,6 +105,8 @@ def check(top):
     for d in DIRS:
         for name in os.listdir(f"{top}/{d}"):
             path = f"{top}/{d}/{name}"
+            if os.path.isdir(path):
+                continue
             names[os.stat(path).st_ino].append(path)
     bad = 0
     for ino, paths in names.items():

@@ -204,9 +204,12 @@ static void fill_up_(void *arg)
 	CHECK_INT(ask_put(&q.r, file, 0, 0, "x", 1, NULL), -ENOSPC);
 	CHECK_INT(ask_make_file(root, "g", NULL, NULL), -ENOSPC);
 	CHECK_INT(ask_make_directory(root, "h", 0755, NULL), -ENOSPC);
-	CHECK_INT(born_attach(&q.r, &(struct born_xattr){ "trusted.dht.pointer", "p", 1 }, 1), 0);
+	CHECK_INT(born_attach(&q.r, &(struct born_xattr){ "user.x", "p", 1 }, 1), 0);
 	CHECK_INT(ask_make_file_as(&q.r, root, "g", 0644, NULL, NULL), -ENOSPC);
 	CHECK_INT(ask_find(root, "g", NULL, NULL), -ENOENT);
+	CHECK_INT(born_attach(&q.r, &(struct born_xattr){ "trusted.dht.pointer", "p", 1 }, 1), 0);
+	CHECK_INT(ask_make_file_as(&q.r, root, "pointer", 0644, NULL, NULL), 0); /* but this, for it saves room */
+	CHECK_INT(ask_drop(root, "pointer", false), 0);
 	CHECK_INT(born_attach(&q.r, NULL, 0), 0);
 	CHECK_INT(fallocate_on(&q.r, brick, &(struct fallocate_in){ file, 0, 0, 4096 }, &(struct fallocate_out){ 0 }), -ENOSPC);
 	struct statfs_out s = { 0 };

@@ -580,9 +580,31 @@ static int with_extension(uint32_t version, const void *bytes, uint32_t size, in
 	return err;
 }
 
+PROPERTY(what_is_expected_is_there_or_nothing_is_done)
+{
+	cleanup_inode struct inode *top = root(), *a = NULL, *b = NULL;
+	struct place p = { 0 };
+
+	CHECK_INT(make_dir(&v0, top, "a", &a), 0);
+	CHECK_INT(make_dir(&v0, top, "b", &b), 0);
+	p.expected[0] = b->gfid;
+	CHECK_INT(drop(&p, top, "a", FOP_rmdir), -ESTALE);
+	CHECK_INT(drop(&p, top, "nothing", FOP_rmdir), -ESTALE);
+	CHECK_INT(move(&p, top, "a", top, "c", 0), -ESTALE);
+	p.expected[0] = a->gfid;
+	p.expected[1] = a->gfid;
+	CHECK_INT(move(&p, top, "a", top, "b", 0), -ESTALE);
+	CHECK_INT(move(&p, top, "a", top, "nothing", 0), -ESTALE);
+	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT);
+	p.expected[1] = b->gfid;
+	CHECK_INT(move(&p, top, "a", top, "b", 0), 0);
+	CHECK_INT(drop(&p, top, "b", FOP_rmdir), 0);
+}
+
 PROPERTY(hostile_places_are_refused)
 {
-	static const uint8_t good[24] = { 0 }, flags[20] = { 0, 0, 0, 4 };
+	enum { SIZE = 52 };
+	static const uint8_t good[SIZE + 4] = { 0 }, flags[SIZE] = { 0, 0, 0, 4 };
 	cleanup_inode struct inode *top = root(), *e = NULL;
 	struct setxattr_in ours = { .name = DHT_LAYOUT_XATTR, .value = { 1, (void *)"x" } };
 	struct step step = { .fop = FOP_setxattr, .in = &ours };
@@ -593,10 +615,11 @@ PROPERTY(hostile_places_are_refused)
 
 	CHECK_INT(make_dir(&v0, top, "e", &e), 0);
 	for (uint32_t size = 0; size <= sizeof(good); size++)
-		CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, good, size, 1), size == 20 ? 0 : -EINVAL);
-	CHECK_INT(with_extension(2, good, 20, 1), -EOPNOTSUPP);
-	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, flags, 20, 1), -EOPNOTSUPP);
-	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, good, 20, 2), -EINVAL);
+		CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, good, size, 1), size == SIZE ? 0 : -EINVAL);
+	CHECK_INT(with_extension(1, good, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(3, good, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, flags, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, good, SIZE, 2), -EINVAL);
 	ours.inode = e;
 	CHECK_INT(call(&nowhere, FOP_compound, &compound, &done), -EPERM); /* what it knows would be old */
 	step.fop = FOP_getattr;
@@ -660,6 +683,7 @@ int main(void)
 		cmocka_unit_test(what_is_made_anew_is_not_what_it_was),
 		cmocka_unit_test(a_pointer_that_is_set_or_removed_is_seen_at_once),
 		cmocka_unit_test(a_layout_that_makes_no_sense_stops_names_there_and_nothing_else),
+		cmocka_unit_test(what_is_expected_is_there_or_nothing_is_done),
 		cmocka_unit_test(hostile_places_are_refused),
 		cmocka_unit_test(users_get_what_belongs_to_them),
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),

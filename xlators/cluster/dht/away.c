@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "born.h"
 
@@ -15,10 +16,20 @@
 #endif
 enum { TRIES = 8 };
 
-/* From now on pointers themselves are meant, or not. */
+/* From now on pointers themselves are meant, or not. (Only the first PLACE of a request can fail.) */
 static int mean_pointers(struct request *rq, bool yes)
 {
 	return place_attach(rq, &(struct place){ .flags = yes ? PLACE_POINTER : 0 });
+}
+
+/* The same, and of the names that are given the first must stand for this, the second for that, or anything (NULL). */
+static int mean_these(struct request *rq, const struct gfid *first, const struct gfid *second)
+{
+	struct place p = { .flags = PLACE_POINTER };
+
+	p.expected[0] = first ? *first : p.expected[0];
+	p.expected[1] = second ? *second : p.expected[1];
+	return place_attach(rq, &p);
 }
 
 /* ---- reading pointers ---- */
@@ -208,22 +219,21 @@ static int rename_at(struct request *rq, struct xlator *child, const struct loc 
 }
 
 /* As the user, who must be allowed to make the name. -EEXIST, ... */
-static int give_name(struct request *rq, struct dht *d, int child, const struct aim *aim, struct inode *pointer,
-		     const struct loc *loc)
+static int give_name(struct request *rq, struct dht *d, int child, const struct aim *aim, const struct loc *loc)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
-	struct loc from = { .inode = pointer, .name = work_name(WORK_NEW, &aim->pgfid, name) };
+	struct loc from = { .name = work_name(WORK_NEW, &aim->pgfid, name) };
 	struct loc to = { .parent = loc->parent, .name = loc->name };
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir), back;
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
 
 	from.parent = dir;
 	if (!err)
-		err = mean_pointers(rq, true);
+		err = mean_these(rq, &aim->pgfid, NULL);
 	if (!err)
 		err = rename_at(rq, d->x->child[child], &from, &to);
-	back = mean_pointers(rq, false);
-	return err ? err : back;
+	mean_pointers(rq, false);
+	return err;
 }
 
 static int remove_at(struct request *rq, struct xlator *child, const struct loc *loc)
@@ -235,64 +245,126 @@ static int remove_at(struct request *rq, struct xlator *child, const struct loc 
 	return err == -ENOENT ? 0 : err;
 }
 
-/* del.PGFID is there, and has no other name: its anchor goes, then itself. As root. */
-static int end_removed(struct request *rq, struct dht *d, int child, const struct aim *aim)
+static int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
 {
-	cleanup_inode struct inode *away = NULL, *work = NULL;
-	char anchor[HIDDEN_NAME], del[HIDDEN_NAME];
-	struct loc there = { .name = anchor_name(aim, anchor) }, here = { .name = work_name(WORK_DEL, &aim->pgfid, del) };
+	cleanup_inode struct inode *away = NULL;
+	char anchor[HIDDEN_NAME];
+	struct loc there = { .name = anchor_name(aim, anchor) };
 	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &away);
 
 	there.parent = away;
 	if (!err)
 		err = remove_at(rq, d->x->child[aim->child], &there);
-	if (!err || err == -ENOENT) /* or there is no such directory */
-		err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &work);
+	return err == -ENOENT ? 0 : err; /* there is no such directory */
+}
+
+static int drop_work(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
+{
+	cleanup_inode struct inode *work = NULL;
+	struct loc here = { .name = name };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &work);
+
 	here.parent = work;
 	return err ? err : remove_at(rq, d->x->child[child], &here);
 }
 
-/* What has lost its name is ended as far as it can be reached; the sweep does the rest (sweep.c). */
+/* The pointer has lost the name that counted, to this client: its anchor goes, then what it is called in `work`. As far as they can be reached;
+ * the sweep does the rest (sweep.c). */
 static void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	struct who user = become_root(rq);
+	char del[HIDDEN_NAME];
 
-	if (!mean_pointers(rq, true))
-		end_removed(rq, d, child, aim);
+	mean_pointers(rq, true);
+	if (!drop_anchor(rq, d, aim))
+		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	mean_pointers(rq, false);
 	become(rq, user);
 }
 
-int away_end(struct request *rq, struct dht *d, int child, enum work work, struct inode *pointer, uint32_t nlink,
-	     const struct aim *aim)
+/* Whether the pointer has no name but that one, which nobody but its maker takes away without renaming it first: so if it is still there at the
+ * second look, it was among those that were counted at the first. */
+static int is_last_name(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, bool *last)
+{
+	cleanup_inode struct inode *first = NULL, *second = NULL;
+	uint32_t nlink, ignored;
+	struct aim aim;
+	int err = pointer_look(rq, d, child, dir, name, &first, &nlink, &aim);
+
+	if (!err)
+		err = pointer_look(rq, d, child, dir, name, &second, &ignored, &aim);
+	*last = !err && nlink == 1;
+	return err;
+}
+
+static int end_own(struct request *rq, struct dht *d, int child, struct inode *dir, const char *own, const struct aim *aim)
+{
+	bool last;
+	int err = is_last_name(rq, d, child, dir, own, &last);
+
+	if (!err && last)
+		err = drop_anchor(rq, d, aim);
+	return err ? err : drop_work(rq, d, child, aim, own);
+}
+
+int away_end(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
 {
 	cleanup_inode struct inode *dir = NULL;
-	char old[HIDDEN_NAME], new[HIDDEN_NAME];
-	struct loc from = { .inode = pointer, .name = work_name(work, &aim->pgfid, old) };
-	struct loc to = { .name = work_name(WORK_DEL, &aim->pgfid, new) };
+	char own[HIDDEN_NAME];
+	struct loc from = { .name = name }, to = { .name = end_name(&aim->pgfid, own) };
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
 
 	from.parent = to.parent = dir;
 	if (!err)
-		err = mean_pointers(rq, true);
-	if (!err && work == WORK_DEL && nlink > 1) /* it has a name still: a rename over it was given up */
-		err = remove_at(rq, d->x->child[child], &from);
-	else if (!err) {
-		err = work == WORK_NEW ? rename_at(rq, d->x->child[child], &from, &to) : 0; /* now nobody gives it a name */
-		if (!err)
-			err = end_removed(rq, d, child, aim);
-	}
+		err = mean_these(rq, &aim->pgfid, NULL);
+	if (!err)
+		err = rename_at(rq, d->x->child[child], &from, &to);
+	mean_pointers(rq, true);
+	if (!err)
+		err = end_own(rq, d, child, dir, own, aim);
 	mean_pointers(rq, false);
 	return err;
 }
 
-/* It got no name, or nobody knows whether it did: in that case new.PGFID is not there, and nothing is done. */
+/* It has no name at all: 0. */
+static int has_ended(struct request *rq, struct dht *d, int child, struct inode *pointer)
+{
+	struct getattr_in in = { .inode = pointer };
+	struct getattr_out out = { 0 };
+	int err = getattr_on(rq, d->x->child[child], &in, &out);
+
+	return err == -ESTALE || err == -ENOENT ? 0 : err ? err : -EBUSY;
+}
+
+/* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
+ * and only the answer was lost. */
+static void after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+{
+	enum { LOOKS = 10, PAUSE_MS = 50 };
+	int err = -EBUSY;
+
+	mean_pointers(rq, true);
+	for (int i = 0; err == -EBUSY && i < LOOKS; i++) {
+		err = has_ended(rq, d, child, pointer);
+		if (err == -EBUSY)
+			task_sleep_ms(PAUSE_MS);
+	}
+	if (!err)
+		drop_anchor(rq, d, aim);
+	mean_pointers(rq, false);
+}
+
+/* It got no name, or nobody knows whether it did. */
 static void give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	struct who user = become_root(rq);
+	char name[HIDDEN_NAME];
+	int err;
 
 	task_shield(true);
-	away_end(rq, d, child, WORK_NEW, pointer, 1, aim);
+	err = away_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, name), aim);
+	if (err == -ENOENT || err == -ESTALE)
+		after_sweep(rq, d, child, pointer, aim);
 	task_shield(false);
 	become(rq, user);
 }
@@ -337,11 +409,13 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 	if (fop == FOP_create) {
 		create = *(const struct create_in *)in;
 		create.loc = loc;
+		create.gfid = aim->gfid;
 		create.flags |= O_EXCL;
 		err = create_on(rq, d->x->child[aim->child], &create, out);
 	} else {
 		mknod = *(const struct mknod_in *)in;
 		mknod.loc = loc;
+		mknod.gfid = aim->gfid;
 		err = mknod_on(rq, d->x->child[aim->child], &mknod, out);
 	}
 	rq->gid = own;
@@ -361,6 +435,12 @@ static void forget_object(struct request *rq, struct dht *d, const struct aim *a
 	memset(out, 0, fop_info[fop].out_size);
 }
 
+/* Where one of them is full or can't be reached, the file can still be made where its name is. */
+static int not_here(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT || unreached(err) ? -EOPNOTSUPP : err;
+}
+
 int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
 {
 	const struct loc *loc = in; /* first in both */
@@ -372,14 +452,14 @@ int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, v
 
 	if (err || acl)
 		return err ? err : -EOPNOTSUPP;
-	aim.gfid = fop == FOP_create ? ((const struct create_in *)in)->gfid : ((const struct mknod_in *)in)->gfid;
+	gfid_create(&aim.gfid); /* not the caller's: if this fails, that may be used where the name is */
 	gfid_create(&aim.pgfid);
 	err = make_pointer(rq, d, owner, &aim, S_IFREG, &pointer);
 	if (err)
-		return err;
-	err = make_object(rq, d, &aim, fop, in, gid, out);
+		return not_here(err);
+	err = not_here(make_object(rq, d, &aim, fop, in, gid, out));
 	if (!err) {
-		err = give_name(rq, d, owner, &aim, pointer, loc);
+		err = give_name(rq, d, owner, &aim, loc);
 		if (err)
 			forget_object(rq, d, &aim, fop, out);
 	}
@@ -400,12 +480,14 @@ int away_open(struct request *rq, struct dht *d, const struct create_in *in, str
 	if (err)
 		return err;
 	open.inode = found.inode;
-	err = !S_ISREG(found.attr.mode) ? -EEXIST : open_on(rq, d->x->child[*child], &open, &opened);
+	err = S_ISREG(found.attr.mode) ? open_on(rq, d->x->child[*child], &open, &opened) : -ENXIO;
 	if (err) {
 		fop_out_clear(FOP_lookup, &found);
 		return err;
 	}
 	*out = (struct create_out){ .inode = found.inode, .file = opened.file, .attr = found.attr };
+	if (in->flags & O_TRUNC)
+		out->attr.size = out->attr.blocks = 0;
 	return 0;
 }
 
@@ -423,6 +505,8 @@ static int add_anchor(struct request *rq, struct dht *d, const struct aim *aim, 
 	if (!err)
 		err = link_on(rq, d->x->child[aim->child], &in, out);
 	become(rq, user);
+	if (err == -ESTALE)
+		hidden_forget(d, aim->child);
 	return err;
 }
 
@@ -457,7 +541,7 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 		return err;
 	err = add_anchor(rq, d, &aim, in->inode, out);
 	if (!err)
-		err = give_name(rq, d, owner, &aim, pointer, &in->loc);
+		err = give_name(rq, d, owner, &aim, &in->loc);
 	if (err)
 		give_up(rq, d, owner, pointer, &aim);
 	return err;
@@ -465,34 +549,35 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 
 /* ---- removing ---- */
 
-/* A name of the pointer's own in `work` is left over from a rename that was given up, or under way: that one will find that the name has gone. */
-static int drop_left_over(struct request *rq, struct dht *d, int child, const struct loc *del)
+/* Its name, which is to be that pointer's. As the user. */
+static int remove_pointer(struct request *rq, struct xlator *child, const struct loc *loc)
 {
-	struct who user = become_root(rq);
-	int err = remove_at(rq, d->x->child[child], del);
+	struct unlink_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct unlink_out out = { 0 };
 
-	become(rq, user);
-	return err ? err : -EAGAIN;
+	return unlink_on(rq, child, &in, &out);
 }
 
-/* The name becomes del.PGFID: that is the moment. As the user. -EAGAIN: it has changed meanwhile. */
-static int take_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode *pointer,
-		     const struct aim *aim)
+/* The name becomes del.PGFID: that is the moment. If the pointer has that one, too, for somebody was about to replace it, the name just goes. As
+ * the user. -EAGAIN: it has changed meanwhile. */
+static int take_name(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
-	struct loc from = { .parent = loc->parent, .inode = pointer, .name = loc->name };
+	struct loc from = { .parent = loc->parent, .name = loc->name };
 	struct loc to = { .name = work_name(WORK_DEL, &aim->pgfid, name) };
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
 
 	to.parent = dir;
 	if (!err)
-		err = mean_pointers(rq, true);
+		err = mean_these(rq, &aim->pgfid, NULL);
 	if (!err)
 		err = rename_at(rq, d->x->child[child], &from, &to);
 	if (err == -EEXIST)
-		err = drop_left_over(rq, d, child, &to);
+		err = remove_pointer(rq, d->x->child[child], loc);
 	mean_pointers(rq, false);
+	if (err == -ESTALE)
+		hidden_forget(d, child); /* or that was made anew */
 	return err == -ESTALE ? -EAGAIN : err;
 }
 
@@ -512,7 +597,7 @@ static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in
 		err = unlink_on(rq, d->x->child[owner], &plain, &out);
 		return err == -EPOINTER ? -EAGAIN : err;
 	}
-	err = take_name(rq, d, owner, &in->loc, pointer, &aim);
+	err = take_name(rq, d, owner, &in->loc, &aim);
 	if (!err)
 		end_now(rq, d, owner, &aim);
 	return err;
@@ -529,18 +614,16 @@ int away_unlink(struct request *rq, struct dht *d, const struct unlink_in *in, i
 
 /* ---- rename at one subvolume ---- */
 
-static int plain_rename(struct request *rq, struct xlator *child, const struct rename_in *in, struct inode *replaced)
+static int plain_rename(struct request *rq, struct xlator *child, const struct rename_in *in)
 {
-	struct rename_in exact = *in;
 	struct rename_out out = { 0 };
-	int err;
+	int err = rename_on(rq, child, in, &out);
 
-	exact.to.inode = replaced;
-	err = rename_on(rq, child, &exact, &out);
 	return err == -ESTALE ? -EAGAIN : err;
 }
 
-/* The pointer gets the name del.PGFID beside its own: whoever finds that later, and no other name, ends what was begun here. */
+/* The pointer gets the name del.PGFID beside its own: whoever finds that later, and no other name, ends what was begun here. There it may stand
+ * already, of one who gave up, or is as far. */
 static int prepare_removal(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	cleanup_inode struct inode *dir = NULL;
@@ -552,37 +635,42 @@ static int prepare_removal(struct request *rq, struct dht *d, int child, struct 
 
 	in.loc.parent = dir;
 	if (!err)
+		err = mean_pointers(rq, true);
+	if (!err)
 		err = link_on(rq, d->x->child[child], &in, &out);
-	if (err == -EEXIST) /* of one who gave up, or is as far: that one's rename, or ours, will not find the pointer */
-		err = 0;
+	mean_pointers(rq, false);
 	become(rq, user);
-	return err;
+	if (err == -ESTALE)
+		hidden_forget(d, child);
+	return err == -EEXIST ? 0 : err == -ESTALE ? -EAGAIN : err;
 }
 
-/* It may have been done all the same. */
-static bool unsure(int err)
+/* Nobody makes us prepare what he may not do. */
+static int may_rename(struct request *rq, struct xlator *child, const struct rename_in *in)
 {
-	return unreached(err) || err == -ECANCELED || err == -EINTR;
+	struct access_in from = { .inode = in->from.parent, .mask = W_OK | X_OK },
+			 to = { .inode = in->to.parent, .mask = W_OK | X_OK };
+	struct access_out out;
+	int err = access_on(rq, child, &from, &out);
+
+	return err || in->from.parent == in->to.parent ? err : access_on(rq, child, &to, &out);
 }
 
+/* If it fails, or nobody knows, del.PGFID stays for the sweep, which sees whether there is another name. */
 static int replace_pointer(struct request *rq, struct dht *d, const struct rename_in *in, int child, struct inode *pointer,
 			   const struct aim *aim)
 {
-	struct who user;
-	int err = mean_pointers(rq, true);
+	int err = may_rename(rq, d->x->child[child], in);
 
 	if (!err)
 		err = prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
-		err = plain_rename(rq, d->x->child[child], in, pointer);
+		err = mean_these(rq, NULL, &aim->pgfid);
+	if (!err)
+		err = plain_rename(rq, d->x->child[child], in);
 	mean_pointers(rq, false);
 	if (!err)
 		end_now(rq, d, child, aim);
-	if (err && !unsure(err)) {
-		user = become_root(rq);
-		away_end(rq, d, child, WORK_DEL, pointer, 2, aim);
-		become(rq, user);
-	}
 	return err;
 }
 
@@ -611,7 +699,7 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 	/* Where names change places each pointer keeps its anchor, which knows it by its gfid. */
 	err = mean_pointers(rq, in->flags & RENAME_EXCHANGE);
 	if (!err)
-		err = plain_rename(rq, d->x->child[child], in, NULL);
+		err = plain_rename(rq, d->x->child[child], in);
 	mean_pointers(rq, false);
 	return err == -EPOINTER ? -EAGAIN : err;
 }

@@ -197,31 +197,35 @@ static int note_out(struct dht *d, enum fop fop, void *out, int child, bool away
 
 /* ---- names of what may be elsewhere ---- */
 
+static int make_away(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+{
+	int err = *child == owner ? -EOPNOTSUPP : away_make(rq, d, fop, in, out, owner, child);
+
+	if (!err)
+		atomic_fetch_add(&d->put_away, 1);
+	else
+		*child = owner;
+	return err;
+}
+
 static int make_file(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
 {
 	const struct gfid *gfid =
 		fop == FOP_create ? &((const struct create_in *)in)->gfid : &((const struct mknod_in *)in)->gfid;
-	int owner = *child, to = place_for_new(rq, d, owner, gfid), err = -EOPNOTSUPP;
+	bool opens = fop == FOP_create && !(((const struct create_in *)in)->flags & O_EXCL);
+	int owner = *child, err;
 
-	*child = to;
-	if (to != owner)
-		err = away_make(rq, d, fop, in, out, owner, child);
-	if (!err)
-		atomic_fetch_add(&d->put_away, 1);
-	if (!err || (to != owner && err != -EOPNOTSUPP && err != -EEXIST && err != -ENOSPC && !unreached(err)))
+	*child = place_for_new(rq, d, owner, gfid);
+	err = make_away(rq, d, fop, in, out, owner, child);
+	if (err != -EOPNOTSUPP && !(err == -EEXIST && opens))
 		return err;
-	*child = owner;
 	err = fop_call(rq, d->x->child[owner], fop, in, out);
-	if (err != -ENOSPC || to != owner)
+	if (err != -ENOSPC)
 		return err;
-	to = place_when_full(rq, d, owner, gfid);
-	if (to < 0)
-		return err;
-	*child = to;
-	err = away_make(rq, d, fop, in, out, owner, child);
-	if (!err)
-		atomic_fetch_add(&d->put_away, 1);
-	return err == -EOPNOTSUPP || err == -EEXIST ? -ENOSPC : err;
+	*child = place_when_full(rq, d, owner, gfid);
+	*child = *child < 0 ? owner : *child;
+	err = make_away(rq, d, fop, in, out, owner, child);
+	return err == -EOPNOTSUPP ? -ENOSPC : err;
 }
 
 /* As the subvolume that has the name does it; *child: where the object is that comes of it. */
@@ -242,16 +246,34 @@ static int call_by_name(struct request *rq, struct dht *d, enum fop fop, const v
 	return fop_call(rq, d->x->child[*child], fop, in, out);
 }
 
+/* What was there may go, and come again. */
+static int open_or_make(struct request *rq, struct dht *d, const struct create_in *in, struct create_out *out, int *child)
+{
+	enum { TRIES = 16 };
+	int owner = *child, err = -EPOINTER;
+	bool pointer = true, nothing = false;
+
+	for (int tries = 0; tries < TRIES && (pointer || nothing); tries++) {
+		*child = owner;
+		err = pointer ? away_open(rq, d, in, out, child) : make_file(rq, d, FOP_create, in, out, child);
+		pointer = err == -EPOINTER || err == -EMOVED;
+		nothing = err == -ENOENT || err == -ESTALE;
+	}
+	return err;
+}
+
 /* A name led to a pointer. */
 static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
 {
 	switch ((int)fop) {
 	case FOP_create:
-		return away_open(rq, d, in, out, child);
+		return open_or_make(rq, d, in, out, child);
 	case FOP_unlink:
 		return away_unlink(rq, d, in, *child);
 	case FOP_rename:
 		return away_rename(rq, d, in, *child);
+	case FOP_rmdir: /* a directory is never away */
+		return -ENOTDIR;
 	default:
 		return -EIO;
 	}
@@ -271,7 +293,7 @@ static int call_at(struct request *rq, struct dht *d, enum fop fop, const void *
 {
 	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
 
-	if (err == -EPOINTER)
+	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
 		err = by_pointer(rq, d, fop, in, out, &child);
 	if (err)
 		return for_applications(d, fop, err);

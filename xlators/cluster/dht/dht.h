@@ -34,6 +34,7 @@ struct dht {
 	struct task_lock changing;   /* of the root's attributes, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
 	atomic_uint_fast64_t put_away, followed, ended;
+	atomic_uint_fast64_t has_hidden; /* subvolumes where .stratus.dht was seen */
 
 	struct space space[SUBVOLUMES_MAX];
 	atomic_uint_fast64_t space_seen_ns;
@@ -83,7 +84,9 @@ int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
-enum work { WORK_NEW, WORK_DEL }; /* a pointer that has no name yet; that has none any more, or will lose it */
+/* What a pointer is called in `work`: new.PGFID, it has no name yet; del.PGFID, it has none any more, or is about to lose it; end.PGFID.FRESH,
+ * somebody finds out which of these, and ends it. */
+enum work { WORK_NEW, WORK_DEL };
 /* Where a pointer leads. */
 struct aim {
 	struct gfid gfid, pgfid; /* of the object; of the pointer itself */
@@ -95,10 +98,10 @@ int away_dir(struct request *, struct dht *, int child, const struct gfid *, boo
 int work_dir(struct request *, struct dht *, int child, unsigned number, bool makes, struct inode **dir);
 /* What was known of them is not so any more. Gives back all references. */
 void hidden_forget(struct dht *, int child);
-bool hidden_there(struct dht *, int child); /* they were seen */
 const char *anchor_name(const struct aim *, char name[HIDDEN_NAME]);
 const char *work_name(enum work, const struct gfid *pgfid, char name[HIDDEN_NAME]);
-int work_parse(const char *name, enum work *, struct gfid *pgfid); /* -EINVAL */
+const char *end_name(const struct gfid *pgfid, char name[HIDDEN_NAME]); /* another one each time */
+int work_parse(const char *name, struct gfid *pgfid);			/* -EINVAL: none of these */
 static inline unsigned work_of(const struct gfid *pgfid)
 {
 	return pgfid->bytes[0] % WORK_DIRS;
@@ -124,15 +127,17 @@ int away_lookup(struct request *, struct dht *, const struct lookup_in *, struct
 int away_open(struct request *, struct dht *, const struct create_in *, struct create_out *, int *child);
 /* A listing tells of pointers what it tells of names that have gone since: the name, type and gfid of the object. */
 void away_entries(struct dirents *);
-/* create or mknod of a file, the object at *child. -EOPNOTSUPP: its directory hands on an ACL. */
+/* create or mknod of a file, the object at *child, with a gfid of its own. -EOPNOTSUPP: it can't be made so, but where its name is (its directory
+ * hands on an ACL, there is no room, it is not reached). */
 int away_make(struct request *, struct dht *, enum fop, const void *in, void *out, int owner, int *child);
 /* The object is at `child`. -EXDEV: not of such an object. */
 int away_link(struct request *, struct dht *, const struct link_in *, struct link_out *, int owner, int child);
 int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
 /* Both names at that subvolume. */
 int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
-/* Ends what was begun with a pointer that has this name in `work`; nlink: its names. As root. */
-int away_end(struct request *, struct dht *, int child, enum work, struct inode *pointer, uint32_t nlink, const struct aim *);
+/* Ends what was begun with a pointer that has this name in `work`: if it has no other its anchor goes, then the name. As root. -ENOENT, -ESTALE:
+ * it has not. */
+int away_end(struct request *, struct dht *, int child, const char *name, const struct aim *);
 /* What a pointer's name leads to; *nlink: names it has. A reference in *pointer. -EINVAL: it is no pointer. */
 int pointer_look(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **pointer,
 		 uint32_t *nlink, struct aim *);

@@ -49,12 +49,24 @@ const char *work_name(enum work work, const struct gfid *pgfid, char name[HIDDEN
 	return name;
 }
 
-int work_parse(const char *name, enum work *work, struct gfid *pgfid)
+const char *end_name(const struct gfid *pgfid, char name[HIDDEN_NAME])
 {
-	*work = !strncmp(name, "new.", 4) ? WORK_NEW : WORK_DEL;
-	if (*work == WORK_DEL && strncmp(name, "del.", 4) != 0)
+	char text[GFID_TEXT], own[GFID_TEXT];
+	struct gfid fresh;
+
+	gfid_create(&fresh);
+	snprintf(name, HIDDEN_NAME, "end.%s.%s", gfid_text(pgfid, text), gfid_text(&fresh, own));
+	return name;
+}
+
+int work_parse(const char *name, struct gfid *pgfid)
+{
+	char text[GFID_TEXT];
+
+	if (strncmp(name, "new.", 4) != 0 && strncmp(name, "del.", 4) != 0 && strncmp(name, "end.", 4) != 0)
 		return -EINVAL;
-	return gfid_parse(name + 4, pgfid);
+	snprintf(text, sizeof(text), "%s", name + 4);
+	return gfid_parse(text, pgfid);
 }
 
 /* ---- the directories ---- */
@@ -154,6 +166,15 @@ static int step(struct request *rq, struct xlator *child, struct inode **dir, co
 	return err;
 }
 
+static int first_step(struct request *rq, struct dht *d, int child, struct inode **dir, bool makes)
+{
+	int err = step(rq, d->x->child[child], dir, DHT_HIDDEN, makes);
+
+	if (!err)
+		atomic_fetch_or(&d->has_hidden, 1ull << child);
+	return err;
+}
+
 /* Whoever makes something in the first makes sure of its mode: who made that may have died before. */
 static int second_step(struct request *rq, struct xlator *child, struct inode **dir, const char *name, bool makes)
 {
@@ -176,7 +197,7 @@ static int walk(struct request *rq, struct dht *d, int child, unsigned at, bool 
 	*dir = root_of(d);
 	if (!*dir)
 		return -ENOMEM;
-	err = step(rq, d->x->child[child], dir, DHT_HIDDEN, makes);
+	err = first_step(rq, d, child, dir, makes);
 	if (!err)
 		err = second_step(rq, d->x->child[child], dir, away ? "away" : "work", makes);
 	if (!err)
@@ -208,14 +229,4 @@ int away_dir(struct request *rq, struct dht *d, int child, const struct gfid *gf
 int work_dir(struct request *rq, struct dht *d, int child, unsigned number, bool makes, struct inode **dir)
 {
 	return find(rq, d, child, WORK_AT + number % WORK_DIRS, makes, dir);
-}
-
-bool hidden_there(struct dht *d, int child)
-{
-	bool there;
-
-	pthread_mutex_lock(&d->lock);
-	there = d->hidden[child];
-	pthread_mutex_unlock(&d->lock);
-	return there;
 }

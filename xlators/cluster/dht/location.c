@@ -19,17 +19,34 @@ static void add_weights(const struct dht *d, struct location *to)
 	location_line(to, "weights", "%s", text);
 }
 
-static void add_name(const struct dht *d, const char *name, struct location *to)
+struct told_names { /* those of the root that were told; there is room for no more */
+	uint64_t key[64];
+	unsigned count;
+};
+
+static bool is_told(const struct told_names *t, uint64_t key)
+{
+	for (unsigned i = 0; i < t->count; i++)
+		if (t->key[i] == key)
+			return true;
+	return t->count == sizeof(t->key) / sizeof(*t->key);
+}
+
+static void add_name(const struct dht *d, const char *name, struct told_names *t, struct location *to)
 {
 	uint64_t key = layout_key(&gfid_root, name);
 
+	if (is_told(t, key))
+		return;
+	t->key[t->count++] = key;
 	location_line(to, "name", "%016llx %u %s", (unsigned long long)key, layout_owner(&d->root, key)->id, name);
 }
 
-/* Each name of the root once, as long as paths of the same follow each other. */
+/* Each name of the root once, though members of a set tell the same. */
 static void add_names(const struct dht *d, struct blob *told, struct location *to)
 {
-	char *at = told->bytes, *value, last[256] = "";
+	char *at = told->bytes, *value;
+	struct told_names names = { .count = 0 };
 	const char *key;
 	bool away = false;
 
@@ -37,14 +54,10 @@ static void add_names(const struct dht *d, struct blob *told, struct location *t
 		if (strcmp(key, "path") || *value != '/')
 			continue;
 		value[1 + strcspn(value + 1, "/")] = '\0';
-		if (!strcmp(value + 1, DHT_HIDDEN)) {
+		if (!strcmp(value + 1, DHT_HIDDEN))
 			away = true;
-			continue;
-		}
-		if (name_check(value + 1) || !strcmp(value + 1, last))
-			continue;
-		snprintf(last, sizeof(last), "%s", value + 1);
-		add_name(d, last, to);
+		else if (!name_check(value + 1))
+			add_name(d, value + 1, &names, to);
 	}
 	if (away)
 		location_line(to, "away", "yes");

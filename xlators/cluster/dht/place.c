@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory; and pointers'. All big-endian. */
+/* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory, gfid of the first name, of the second; and pointers'. All
+ * big-endian. */
 #include "place.h"
 
 #include <endian.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_SIZE = 20, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
+enum { PLACE_SIZE = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
 
 int place_attach(struct request *rq, const struct place *p)
 {
@@ -17,7 +18,13 @@ int place_attach(struct request *rq, const struct place *p)
 
 	memcpy(bytes, &flags, 4);
 	memcpy(bytes + 4, version, 16);
-	request_retract(rq, PLACE_EXTENSION);
+	memcpy(bytes + 20, p->expected[0].bytes, 16);
+	memcpy(bytes + 36, p->expected[1].bytes, 16);
+	for (struct extension *e = rq->extensions; e; e = e->next)
+		if (e->type == PLACE_EXTENSION && e->size == sizeof(bytes)) { /* that can't fail */
+			memcpy(e->bytes, bytes, sizeof(bytes));
+			return 0;
+		}
 	return request_extend(&rq->extensions, PLACE_EXTENSION, PLACE_EXTENSION_VERSION, true, bytes, sizeof(bytes));
 }
 
@@ -38,6 +45,8 @@ int place_of(const struct request *rq, struct place *p)
 	p->flags = be32toh(p->flags);
 	p->version[0] = be64toh(version[0]);
 	p->version[1] = be64toh(version[1]);
+	memcpy(p->expected[0].bytes, (const uint8_t *)e->bytes + 20, 16);
+	memcpy(p->expected[1].bytes, (const uint8_t *)e->bytes + 36, 16);
 	return p->flags & ~FLAGS_KNOWN ? -EOPNOTSUPP : 1;
 }
 

@@ -20,7 +20,7 @@ enum {
 #define DHT_LAYOUT_XATTR  "trusted.dht.layout"
 #define DHT_POINTER_XATTR "trusted.dht.pointer"
 
-enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 1 };
+enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 2 };
 enum {
 	PLACE_POINTER = 1, /* where it meets a pointer, that itself is meant, not what it leads to */
 	PLACE_SHARD = 2,   /* the shard alone is meant: who asks sees to the others */
@@ -28,8 +28,11 @@ enum {
 struct place {
 	uint32_t flags;
 	uint64_t version[2]; /* of the layouts of the directories of the first name and of the second (rename) */
+	/* What must have these names when it is done (unlink, rename), else ESTALE; null: anything may. A loc's inode does not do: replica sets
+	 * drop it where a member has forgotten the object. */
+	struct gfid expected[2];
 };
-/* -ENOMEM. Takes the place of what was said before. */
+/* -ENOMEM, with what was said before as it was. Takes the place of that. */
 int place_attach(struct request *, const struct place *);
 /* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
  * are not known. */

@@ -73,8 +73,7 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 			out = fanout_out(f, i, &ignored);
 		if (out && any)
 			compare(d, attr, &out->attr, i);
-		if (out && hidden_there(d, i))
-			uncounted++;
+		uncounted += out && atomic_load(&d->has_hidden) >> i & 1;
 		if (out && any)
 			join(attr, &out->attr);
 		else if (out)

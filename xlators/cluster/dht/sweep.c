@@ -9,7 +9,8 @@
 
 /* One directory at a time; what is in it is looked at again after a while. A living client needs some round trips for its work. */
 enum { STALE_LOOKS = 3, SEEN_MAX = 256 };
-#define LOOK_NS 30000000000u
+#define LOOK_NS 10000000000u
+#define END_NS	2000000000u
 
 struct seen {
 	char name[HIDDEN_NAME];
@@ -53,32 +54,32 @@ static bool was_seen(const struct sweep *s, const char *name)
 	return false;
 }
 
+/* What leads to where nobody is must wait, and not the others for it. */
 static void end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct gfid pgfid;
 	struct aim aim;
-	enum work work;
 	uint32_t nlink;
 
-	if (work_parse(name, &work, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
+	rq->deadline_ns = clock_ns() + END_NS;
+	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
 		return;
-	if (!gfid_equal(&pgfid, &aim.pgfid))
+	if (!gfid_equal(&pgfid, &aim.pgfid) || !(present_of(s->d) >> aim.child & 1))
 		return;
-	if (!away_end(rq, s->d, s->child, work, pointer, nlink, &aim))
+	if (!away_end(rq, s->d, s->child, name, &aim))
 		atomic_fetch_add(&s->d->ended, 1);
 }
 
 /* The first look takes down what is there; the last ends what has been there since. */
 static void meet(struct request *rq, struct sweep *s, struct inode *dir, const struct dirents *list)
 {
-	enum work work;
 	struct gfid pgfid;
 
 	for (uint32_t i = 0; i < list->count && !stops(s->d); i++) {
 		const char *name = list->entry[i].name;
 
-		if (work_parse(name, &work, &pgfid))
+		if (work_parse(name, &pgfid))
 			continue;
 		if (!s->looks && s->count < SEEN_MAX)
 			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
@@ -126,6 +127,7 @@ static int look(struct request *rq, struct sweep *s)
 	if (err)
 		return err;
 	err = read_all(rq, s, dir, out.file);
+	rq->deadline_ns = clock_ns() + END_NS;
 	release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
 	file_unref(out.file);
 	return err;

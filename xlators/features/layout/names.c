@@ -113,6 +113,21 @@ static struct loc exactly(const struct loc *loc, struct inode *found)
 	return (struct loc){ .parent = loc->parent, .name = loc->name, .inode = loc->inode ? loc->inode : found };
 }
 
+/* The name (0: the first, 1: the second) must stand for what the client says, if it says so. `err` of the look at it. */
+static int expected(const struct call *c, int name, int err, const struct lookup_out *found)
+{
+	const struct gfid *gfid = &c->place->expected[name];
+
+	if (gfid_is_null(gfid) || (err && err != -ENOENT))
+		return err;
+	return err || !gfid_equal(gfid, &found->inode->gfid) ? -ESTALE : 0;
+}
+
+static bool is_named(const struct call *c, const struct loc *loc, int name)
+{
+	return loc->inode || !gfid_is_null(&c->place->expected[name]);
+}
+
 static int remove_found(const struct call *c, const struct unlink_in *in)
 {
 	struct lookup_out found = { 0 };
@@ -122,6 +137,7 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 	if (err == -ENOENT &&
 	    c->rq->resent) /* it went with the first try: the leaf, which is told what that was, removes no other */
 		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
+	err = expected(c, 0, err, &found);
 	if (!err)
 		err = judge_victim(c, &facts);
 	if (!err) {
@@ -141,7 +157,7 @@ static int remove_name(const struct call *c)
 
 	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
 		err = remove_found(c, in);
-		if (in->loc.inode)
+		if (is_named(c, &in->loc, 0))
 			break;
 	}
 	return err;
@@ -176,9 +192,12 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 	bool only_new;
 	int err = look(c, &in->to, &found, &facts);
 
+	err = expected(c, 1, err, &found);
+
 	only_new = err == -ENOENT && !in->flags;
 	if (err == -ENOENT)
-		err = in->to.inode ? -ESTALE : 0; /* who names what is to be replaced wants that replaced, and nothing else done */
+		err = in->to.inode ? -ESTALE
+				   : 0; /* who names what is to be replaced wants that replaced, and nothing else done */
 	else if (!err)
 		err = judge_replaced(c, in, &facts);
 	if (!err) {
@@ -202,12 +221,13 @@ static int rename_looked_up(const struct call *c, bool *again)
 	*again = false;
 	if (err == -ENOENT && c->rq->resent) /* done by the first try, most likely: the leaf knows */
 		return rename_on(c->rq, c->x->child[0], in, c->out);
+	err = expected(c, 0, err, &found);
 	if (!err)
 		err = judge_moved(c, in, found.inode, &facts);
 	if (!err)
 		err = rename_found(c, in, found.inode, again);
 	fop_out_clear(FOP_lookup, &found);
-	*again |= err == -ESTALE && !in->from.inode && !in->to.inode; /* as in remove_name */
+	*again |= err == -ESTALE && !is_named(c, &in->from, 0) && !is_named(c, &in->to, 1); /* as in remove_name */
 	return err;
 }
 

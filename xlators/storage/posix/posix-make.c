@@ -91,6 +91,12 @@ static int check_born(struct request *rq, struct born *born)
 	return err;
 }
 
+/* Pointers of cluster/dht may use the floor: with them a file gets its name though its data must go elsewhere. */
+static bool is_pointer(const struct born *born)
+{
+	return born->count == 1 && !strcmp(born->xattr[0].name, "trusted.dht.pointer");
+}
+
 static int write_born(const struct hold *h, const struct born *born)
 {
 	int err = 0;
@@ -264,7 +270,7 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 	if (!err)
 		err = check_born(rq, &m->born);
 	if (!err)
-		err = brick_room(brick_of(x), born_bytes(&m->born));
+		err = is_pointer(&m->born) ? 0 : brick_room(brick_of(x), born_bytes(&m->born));
 	if (!err && gfid_is_null(m->gfid))
 		err = -EINVAL;
 	if (!err)
