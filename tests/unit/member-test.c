@@ -256,10 +256,54 @@ static void a_file_without_a_name_is_not_changed_while_something_is_recovered(vo
 		on(ON_POSIX, nameless_);
 }
 
+/* As a recovery does that undoes the unlink. */
+static int make_anew(const char *name, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *parent = root();
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_HEAL, .time = 1000000000 };
+	struct mknod_in in = { .loc = { .parent = parent, .name = name }, .gfid = *gfid, .mode = S_IFREG | 0644 };
+	struct mknod_out out = { 0 };
+	int err = call(&coordinator, &stamp, FOP_mknod, &in, &out);
+
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+static void opened_anew_(void *arg)
+{
+	cleanup_file struct file *former = NULL, *file = NULL;
+	struct open_out opened = { 0 };
+	struct open_in open = { .flags = O_RDWR };
+	struct note n;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &former), 0);
+	CHECK_INT(drop("f", &n), 0);
+	CHECK_INT(change_view(&n), 0);
+	CHECK_INT(make_anew("f", &former->inode->gfid), 0);
+	CHECK_INT(put(++sequence, former), -ERECOVERING);
+	CHECK_INT(resolve(&n), 0);
+	CHECK_INT(put(sequence, former), -ESTALE);
+	open.inode = former->inode;
+	CHECK_INT(tree_call(&tree, tree.at, FOP_open, &open, &opened), 0);
+	file = file_ref(opened.file);
+	fop_out_clear(FOP_open, &opened);
+	CHECK_INT(put(sequence, file), 0);
+}
+
+static void what_came_by_a_stale_file_is_done_by_another(void **state)
+{
+	(void)state;
+	if (!geteuid())
+		on(ON_POSIX, opened_anew_);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_something_is_recovered),
+		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

@@ -217,6 +217,13 @@ static bool may_be_made_anew(struct member *m, struct request *rq, const struct 
 	return any;
 }
 
+/* It was refused for a file that had been opened before its object was made anew. Its client has opened that once more since. */
+static bool was_stale(const struct note *n)
+{
+	return n->status == -ESTALE &&
+	       (n->fop == FOP_write || n->fop == FOP_fallocate || n->fop == FOP_copy_range || n->fop == FOP_setattr);
+}
+
 /* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 const struct gfid *source, struct admitted *a)
@@ -237,7 +244,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	before = MUTANT("forget-done") ? NULL : note_find(m, s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
-	if (before && !before->resolved && before->note.status)
+	if (before && !before->resolved && before->note.status && !was_stale(&before->note))
 		return before->note.status;
 	if (before && !before->note.status) {
 		a->done = true;
