@@ -648,6 +648,33 @@ PROPERTY(an_object_that_is_made_again_is_the_new_one)
 	CHECK_INT(create_on(&q.r, brick, &in, &out), -EEXIST);
 }
 
+/* Both have lost their names, and both are open. */
+PROPERTY(a_former_object_does_not_come_back_by_its_handle)
+{
+	cleanup_inode struct inode *f = NULL, *none = NULL;
+	cleanup_file struct file *former = NULL, *file = NULL;
+	struct create_in in = { .loc = { .parent = root, .name = "f" }, .flags = O_RDWR | O_EXCL, .mode = 0600 };
+	struct create_out out = { 0 };
+	char text[4] = "";
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, &former), 0);
+	kept_size = sizeof kept_handle;
+	CHECK_INT(brick->type->inode_handle(brick, f, kept_handle, &kept_size), 0);
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	in.gfid = f->gfid;
+	CHECK_INT(create_on(&q.r, brick, &in, &out), 0);
+	file = file_ref(out.file);
+	fop_out_clear(FOP_create, &out);
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &none), -ESTALE);
+	CHECK_INT(ask_put(&q.r, file, 0, 0, "new", 3, NULL), 3);
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	CHECK_INT(brick->type->inode_from_handle(brick, kept_handle, kept_size, &none), -ESTALE);
+	CHECK_INT(ask_put(&q.r, former, 0, 0, "old", 3, NULL), -ESTALE);
+	CHECK_INT(ask_get(file, 0, text, 3), 3);
+	CHECK(!strcmp(text, "new"));
+}
+
 PROPERTY(a_gfid_is_given_once)
 {
 	cleanup_inode struct inode *f = NULL;

@@ -264,6 +264,7 @@ int main(void)
 		T(a_resent_request_succeeds_if_the_first_was_done),
 		T(who_names_what_is_replaced_replaces_nothing_else),
 		T(an_object_that_is_made_again_is_the_new_one),
+		T(a_former_object_does_not_come_back_by_its_handle),
 		T(a_gfid_is_given_once),
 		T(appends_never_overlap),
 		T(an_unlinked_open_file_lives_on),

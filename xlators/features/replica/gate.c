@@ -189,10 +189,46 @@ static bool any_dead(const struct member *m, const struct note *n, const struct 
 	return source && member_dead(m, source);
 }
 
+/* No name leads to it here, or it is not here any more. */
+static bool is_nameless(struct request *rq, const struct member *m, const struct gfid *g)
+{
+	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
+	struct getattr_in in = { .inode = inode };
+	struct getattr_out out = { 0 };
+
+	return inode && (getattr_on(rq, m->x->child[0], &in, &out) || !out.attr.nlink);
+}
+
+/* With the lock held, but while it looks. A recovery may undo an unlink whose note does not say what had the name. Then it makes that anew from the
+ * truth's copy, and what had been done since to the one that is left here would be lost, though its client was told that it is done. */
+static bool may_be_made_anew(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
+			     const struct gfid *source)
+{
+	bool any = false;
+
+	if (!m->recovering || stamp->epoch != m->view.epoch || member_state(m) != MEMBER_IN)
+		return false;
+	pthread_mutex_unlock(&m->lock);
+	if (source)
+		any = is_nameless(rq, m, source);
+	for (unsigned i = 0; i < n->objects && !any; i++)
+		any = n->object[i].kind != NOTE_NEW && is_nameless(rq, m, &n->object[i].gfid);
+	pthread_mutex_lock(&m->lock);
+	return any;
+}
+
+/* It was refused for a file that had been opened before its object was made anew. Its client has opened that once more since. */
+static bool was_stale(const struct note *n)
+{
+	return n->status == -ESTALE &&
+	       (n->fop == FOP_write || n->fop == FOP_fallocate || n->fop == FOP_copy_range || n->fop == FOP_setattr);
+}
+
 /* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 const struct gfid *source, struct admitted *a)
 {
+	bool anew = may_be_made_anew(m, rq, stamp, n, source);
 	struct session *s = session_of(m, rq);
 	struct kept_note *before;
 	bool now = stamp->epoch == m->view.epoch || MUTANT("accept-old-epoch");
@@ -208,7 +244,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	before = MUTANT("forget-done") ? NULL : note_find(m, s, stamp->sequence);
 	if (before && (before->recovering || (!before->resolved && (before->orphan || before->note.status == NOTE_UNKNOWN))))
 		return -ERECOVERING;
-	if (before && !before->resolved && before->note.status)
+	if (before && !before->resolved && before->note.status && !was_stale(&before->note))
 		return before->note.status;
 	if (before && !before->note.status) {
 		a->done = true;
@@ -221,7 +257,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -EROFS;
 	if (any_dead(m, n, source))
 		return -ESTALE;
-	if (any_blocked(m, n, source) && !MUTANT("change-in-recovery"))
+	if ((anew || any_blocked(m, n, source)) && !MUTANT("change-in-recovery"))
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n, source) && !MUTANT("change-pending"))
 		return skip(m, n);

@@ -153,6 +153,7 @@ struct member {
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */
+	unsigned recovering;							 /* so many of the notes are */
 	struct token **token; /* buckets: a power of 2, as many as there are tokens at least */
 	size_t token_room;
 	unsigned tokens, stuck;

@@ -128,6 +128,7 @@ void note_remove(struct member *m, struct kept_note *k)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(k);
 	s->notes--;
+	m->recovering -= k->recovering;
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
 }

@@ -123,10 +123,8 @@ static void take_pending(struct member *m, enum member_state before)
 /* Unless something is being recovered yet. */
 static void forget_half_made(struct member *m)
 {
-	for (const struct kept_note *k = m->notes; k && m->half_made.count; k = k->all_next)
-		if (k->recovering)
-			return;
-	gfid_set_free(&m->half_made);
+	if (!m->recovering)
+		gfid_set_free(&m->half_made);
 }
 
 /* All that is not resolved must be recovered; at a member that is BACK it is pending, too. A process that takes part for the first time (`new`)
@@ -153,6 +151,7 @@ static int take_notes(struct member *m, bool new)
 			return -ENOMEM;
 		added->resolved = k->note.resolved;
 		added->recovering = !added->resolved;
+		m->recovering += added->recovering;
 		for (unsigned i = 0; i < k->note.objects && added->recovering && member_state(m) == MEMBER_BACK; i++)
 			member_add_pending(m, &k->note.object[i].gfid);
 	}
@@ -244,6 +243,7 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 		if (!n.resolved) /* only what became of it here, while it is being recovered */
 			continue;
 		k->resolved = true;
+		a->m->recovering -= k->recovering;
 		k->recovering = k->orphan = false;
 		if (!a->m->frozen && (n.sequence <= s->settled || session_is_nobody(n.session)))
 			note_remove(a->m, k);

@@ -162,8 +162,13 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 {
 	struct descriptor *former;
 	struct kernel_handle handle;
-	int living = alive(x, inode), err = kernel_handle_of(h->fd, &handle);
+	int living, err;
 
+	/* Itself a former one, which somebody has open yet and may ask for by its handle, but which lacks what was written since. */
+	if (!st->stx_nlink)
+		return -ESTALE;
+	living = alive(x, inode);
+	err = kernel_handle_of(h->fd, &handle);
 	if (err || living)
 		return err ? err : living < 0 ? living : -EEXIST;
 	directory_drop(x, inode);
