@@ -256,6 +256,7 @@ void inode_unkeep(struct inode *i)
 void inode_unref_at(struct inode **i)
 {
 	inode_unref(*i);
+	*i = NULL;
 }
 
 size_t inode_table_count(struct inode_table *t)
