@@ -91,14 +91,24 @@ int pointer_look(struct request *rq, struct dht *d, int child, struct inode *dir
 	return err;
 }
 
-/* The name as its owner has it: *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
+/* The name as its owner has it: what stands there, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
 static int look_at_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode **pointer,
-			struct aim *aim)
+			struct aim *aim, struct gfid *gfid)
 {
-	uint32_t nlink;
-	int err = pointer_look(rq, d, child, loc->parent, loc->name, pointer, &nlink, aim);
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	int err = lookup_on(rq, d->x->child[child], &in, &out);
+	bool points = !err && out.attr.flags & ATTR_POINTER;
 
-	return err == -EINVAL ? 0 : err;
+	*pointer = NULL;
+	if (!err)
+		*gfid = out.inode->gfid;
+	if (points)
+		err = aim_of(d, &out, aim);
+	if (points && !err)
+		*pointer = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err;
 }
 
 static int leads_nowhere(struct dht *d, const struct aim *aim)
@@ -282,47 +292,19 @@ static void end_now(struct request *rq, struct dht *d, int child, const struct a
 	become(rq, user);
 }
 
-/* Whether the pointer has no name but that one, which nobody but its maker takes away without renaming it first: so if it is still there at the
- * second look, it was among those that were counted at the first. */
-static int is_last_name(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, bool *last)
+/* Whether the pointer, a reference, has no name but that one. Such a name is never made twice: so if it is still there at the second look, it was
+ * among those that were counted at the first. */
+static int is_last_name(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name,
+			struct inode **pointer, bool *last)
 {
-	cleanup_inode struct inode *first = NULL, *second = NULL;
+	cleanup_inode struct inode *second = NULL;
 	uint32_t nlink, ignored;
 	struct aim aim;
-	int err = pointer_look(rq, d, child, dir, name, &first, &nlink, &aim);
+	int err = pointer_look(rq, d, child, dir, name, pointer, &nlink, &aim);
 
 	if (!err)
 		err = pointer_look(rq, d, child, dir, name, &second, &ignored, &aim);
 	*last = !err && nlink == 1;
-	return err;
-}
-
-static int end_own(struct request *rq, struct dht *d, int child, struct inode *dir, const char *own, const struct aim *aim)
-{
-	bool last;
-	int err = is_last_name(rq, d, child, dir, own, &last);
-
-	if (!err && last)
-		err = drop_anchor(rq, d, aim);
-	return err ? err : drop_work(rq, d, child, aim, own);
-}
-
-int away_end(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char own[HIDDEN_NAME];
-	struct loc from = { .name = name }, to = { .name = end_name(&aim->pgfid, own) };
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
-
-	from.parent = to.parent = dir;
-	if (!err)
-		err = mean_these(rq, &aim->pgfid, NULL);
-	if (!err)
-		err = rename_at(rq, d->x->child[child], &from, &to);
-	mean_pointers(rq, true);
-	if (!err)
-		err = end_own(rq, d, child, dir, own, aim);
-	mean_pointers(rq, false);
 	return err;
 }
 
@@ -333,7 +315,73 @@ static int has_ended(struct request *rq, struct dht *d, int child, struct inode 
 	struct getattr_out out = { 0 };
 	int err = getattr_on(rq, d->x->child[child], &in, &out);
 
-	return err == -ESTALE || err == -ENOENT ? 0 : err ? err : -EBUSY;
+	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink) ? 0 : err ? err : -EBUSY;
+}
+
+static int rename_to_end(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim,
+			 char own[HIDDEN_NAME])
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct loc from = { .name = name }, to = { .name = end_name(&aim->pgfid, own) };
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
+
+	from.parent = to.parent = dir;
+	if (!err)
+		err = mean_these(rq, &aim->pgfid, NULL);
+	if (!err)
+		err = rename_at(rq, d->x->child[child], &from, &to);
+	mean_pointers(rq, false);
+	return err;
+}
+
+int away_fence(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
+{
+	char own[HIDDEN_NAME];
+
+	return rename_to_end(rq, d, child, name, aim, own);
+}
+
+int away_end_new(struct request *rq, struct dht *d, int child, const struct aim *aim)
+{
+	char new[HIDDEN_NAME], own[HIDDEN_NAME];
+	int err = rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
+
+	mean_pointers(rq, true);
+	if (!err)
+		err = drop_anchor(rq, d, aim);
+	if (!err)
+		err = drop_work(rq, d, child, aim, own);
+	mean_pointers(rq, false);
+	return err;
+}
+
+/* It was one of several names: those that counted then may have gone since, and who took them counts on ours. */
+static int end_spare(struct request *rq, struct dht *d, int child, struct inode *pointer, const char *name,
+		     const struct aim *aim)
+{
+	int err = drop_work(rq, d, child, aim, name);
+
+	if (!err && !has_ended(rq, d, child, pointer)) /* it will never have one again */
+		err = drop_anchor(rq, d, aim);
+	return err;
+}
+
+int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct aim *aim)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	bool last = false;
+	int err = mean_pointers(rq, true);
+
+	if (!err)
+		err = is_last_name(rq, d, child, dir, name, &pointer, &last);
+	if (!err && !last)
+		err = end_spare(rq, d, child, pointer, name, aim);
+	if (!err && last)
+		err = drop_anchor(rq, d, aim);
+	if (!err && last)
+		err = drop_work(rq, d, child, aim, name);
+	mean_pointers(rq, false);
+	return err;
 }
 
 /* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
@@ -358,11 +406,10 @@ static void after_sweep(struct request *rq, struct dht *d, int child, struct ino
 static void give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	struct who user = become_root(rq);
-	char name[HIDDEN_NAME];
 	int err;
 
 	task_shield(true);
-	err = away_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, name), aim);
+	err = away_end_new(rq, d, child, aim);
 	if (err == -ENOENT || err == -ESTALE)
 		after_sweep(rq, d, child, pointer, aim);
 	task_shield(false);
@@ -480,7 +527,8 @@ int away_open(struct request *rq, struct dht *d, const struct create_in *in, str
 	if (err)
 		return err;
 	open.inode = found.inode;
-	err = S_ISREG(found.attr.mode) ? open_on(rq, d->x->child[*child], &open, &opened) : -ENXIO;
+	err = S_ISREG(found.attr.mode) ? open_on(rq, d->x->child[*child], &open, &opened)
+				       : -ESTALE; /* the kernel looks again */
 	if (err) {
 		fop_out_clear(FOP_lookup, &found);
 		return err;
@@ -586,7 +634,8 @@ static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct aim aim;
-	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim);
+	struct gfid gfid;
+	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim, &gfid);
 
 	if (err)
 		return err;
@@ -657,15 +706,15 @@ static int may_rename(struct request *rq, struct xlator *child, const struct ren
 }
 
 /* If it fails, or nobody knows, del.PGFID stays for the sweep, which sees whether there is another name. */
-static int replace_pointer(struct request *rq, struct dht *d, const struct rename_in *in, int child, struct inode *pointer,
-			   const struct aim *aim)
+static int replace_pointer(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct gfid *moved,
+			   struct inode *pointer, const struct aim *aim)
 {
 	int err = may_rename(rq, d->x->child[child], in);
 
 	if (!err)
 		err = prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
-		err = mean_these(rq, NULL, &aim->pgfid);
+		err = mean_these(rq, moved, &aim->pgfid);
 	if (!err)
 		err = plain_rename(rq, d->x->child[child], in);
 	mean_pointers(rq, false);
@@ -684,10 +733,12 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 {
 	cleanup_inode struct inode *from = NULL, *to = NULL;
 	struct aim of_from, of_to;
-	int err = look_at_name(rq, d, child, &in->from, &from, &of_from);
+	struct gfid moved, other;
+	int err = look_at_name(rq, d, child, &in->from, &from, &of_from, &moved);
 
-	if (!err)
-		err = look_at_name(rq, d, child, &in->to, &to, &of_to);
+	if (err) /* the subvolume says what that means */
+		return err;
+	err = look_at_name(rq, d, child, &in->to, &to, &of_to, &other);
 	if (err && err != -ENOENT)
 		return err;
 	if (to && in->flags & RENAME_NOREPLACE)
@@ -695,7 +746,7 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from, &of_from, to, &of_to))
 		return 0;
 	if (to && !(in->flags & RENAME_EXCHANGE))
-		return replace_pointer(rq, d, in, child, to, &of_to);
+		return replace_pointer(rq, d, in, child, &moved, to, &of_to);
 	/* Where names change places each pointer keeps its anchor, which knows it by its gfid. */
 	err = mean_pointers(rq, in->flags & RENAME_EXCHANGE);
 	if (!err)

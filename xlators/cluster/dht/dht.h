@@ -135,9 +135,13 @@ int away_link(struct request *, struct dht *, const struct link_in *, struct lin
 int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
 /* Both names at that subvolume. */
 int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
-/* Ends what was begun with a pointer that has this name in `work`: if it has no other its anchor goes, then the name. As root. -ENOENT, -ESTALE:
- * it has not. */
-int away_end(struct request *, struct dht *, int child, const char *name, const struct aim *);
+/* Of a pointer that has such a name in `work`, as root; -ENOENT, -ESTALE: it has not (any more).
+ * new.: it gets no other any more, so its anchor goes, and that name. */
+int away_end_new(struct request *, struct dht *, int child, const struct aim *);
+/* del.: becomes end., which is looked at later: what was under way is done or undone by then. */
+int away_fence(struct request *, struct dht *, int child, const char *name, const struct aim *);
+/* end.: if it is the only name, the anchor goes first. */
+int away_end(struct request *, struct dht *, int child, struct inode *dir, const char *name, const struct aim *);
 /* What a pointer's name leads to; *nlink: names it has. A reference in *pointer. -EINVAL: it is no pointer. */
 int pointer_look(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **pointer,
 		 uint32_t *nlink, struct aim *);

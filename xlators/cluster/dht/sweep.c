@@ -61,14 +61,33 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 	struct gfid pgfid;
 	struct aim aim;
 	uint32_t nlink;
+	bool done = false;
 
-	rq->deadline_ns = clock_ns() + END_NS;
 	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
 		return;
 	if (!gfid_equal(&pgfid, &aim.pgfid) || !(present_of(s->d) >> aim.child & 1))
 		return;
-	if (!away_end(rq, s->d, s->child, name, &aim))
-		atomic_fetch_add(&s->d->ended, 1);
+	switch (*name) {
+	case 'n':
+		done = !away_end_new(rq, s->d, s->child, &aim);
+		break;
+	case 'd':
+		away_fence(rq, s->d, s->child, name, &aim);
+		break;
+	default:
+		done = !away_end(rq, s->d, s->child, dir, name, &aim);
+		break;
+	}
+	atomic_fetch_add(&s->d->ended, done);
+}
+
+static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
+{
+	uint64_t deadline_ns = rq->deadline_ns;
+
+	rq->deadline_ns = clock_ns() + END_NS;
+	end_one(rq, s, dir, name);
+	rq->deadline_ns = deadline_ns;
 }
 
 /* The first look takes down what is there; the last ends what has been there since. */
@@ -84,7 +103,7 @@ static void meet(struct request *rq, struct sweep *s, struct inode *dir, const s
 		if (!s->looks && s->count < SEEN_MAX)
 			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
 		else if (s->looks == STALE_LOOKS - 1 && was_seen(s, name))
-			end_one(rq, s, dir, name);
+			end_in_time(rq, s, dir, name);
 	}
 }
 

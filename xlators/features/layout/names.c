@@ -123,6 +123,17 @@ static int expected(const struct call *c, int name, int err, const struct lookup
 	return err || !gfid_equal(gfid, &found->inode->gfid) ? -ESTALE : 0;
 }
 
+static bool stands_for(const struct call *c, int name, const struct lookup_out *found)
+{
+	return found->inode && gfid_equal(&c->place->expected[name], &found->inode->gfid);
+}
+
+/* Of a request that is sent again: the name stands for something else by now. */
+static bool taken_since(const struct call *c, int err, const struct lookup_out *found)
+{
+	return c->rq->resent && !err && !gfid_is_null(&c->place->expected[0]) && !stands_for(c, 0, found);
+}
+
 static bool is_named(const struct call *c, const struct loc *loc, int name)
 {
 	return loc->inode || !gfid_is_null(&c->place->expected[name]);
@@ -137,6 +148,10 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 	if (err == -ENOENT &&
 	    c->rq->resent) /* it went with the first try: the leaf, which is told what that was, removes no other */
 		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
+	if (taken_since(c, err, &found)) { /* so did what was expected: what has the name now was made later */
+		fop_out_clear(FOP_lookup, &found);
+		return 0;
+	}
 	err = expected(c, 0, err, &found);
 	if (!err)
 		err = judge_victim(c, &facts);
@@ -211,6 +226,26 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 	return err;
 }
 
+/* It is sent again, and the old name has gone, or is another's (then `otherwise` is the error): was it done by the first try? If the client says
+ * what it moves, or replaces, the new name tells; else the leaf knows. */
+static int rename_again(const struct call *c, const struct rename_in *in, int otherwise)
+{
+	struct lookup_out found = { 0 };
+	bool moves = !gfid_is_null(&c->place->expected[0]), replaces = !gfid_is_null(&c->place->expected[1]), done, undone;
+	struct facts facts;
+	int err;
+
+	if (!moves && !replaces)
+		return rename_on(c->rq, c->x->child[0], in, c->out);
+	err = look(c, &in->to, &found, &facts);
+	done = moves && stands_for(c, 0, &found);
+	undone = moves || (replaces && stands_for(c, 1, &found));
+	fop_out_clear(FOP_lookup, &found);
+	if (err && err != -ENOENT)
+		return err;
+	return done ? 0 : undone ? otherwise : rename_on(c->rq, c->x->child[0], in, c->out);
+}
+
 static int rename_looked_up(const struct call *c, bool *again)
 {
 	const struct rename_in *in = c->in;
@@ -219,8 +254,10 @@ static int rename_looked_up(const struct call *c, bool *again)
 	int err = look(c, &in->from, &found, &facts);
 
 	*again = false;
-	if (err == -ENOENT && c->rq->resent) /* done by the first try, most likely: the leaf knows */
-		return rename_on(c->rq, c->x->child[0], in, c->out);
+	if ((err == -ENOENT && c->rq->resent) || taken_since(c, err, &found)) {
+		fop_out_clear(FOP_lookup, &found);
+		return rename_again(c, in, err ? -ENOENT : -ESTALE);
+	}
 	err = expected(c, 0, err, &found);
 	if (!err)
 		err = judge_moved(c, in, found.inode, &facts);
