@@ -397,18 +397,16 @@ void shard_hand_over(struct shard *s)
 	struct thread *spare;
 
 	pthread_mutex_lock(&rt.lock);
-	spare = rt.spare;
+	while (!(spare = rt.spare) && thread_add(s)) { /* nobody else can drive the loop: wait for a thread */
+		pthread_mutex_unlock(&rt.lock);
+		sched_yield();
+		pthread_mutex_lock(&rt.lock);
+	}
 	if (spare) {
 		rt.spare = spare->next_spare;
 		rt.spares--;
 		spare->shard = s;
 		pthread_cond_signal(&spare->work);
-	} else {
-		while (thread_add(s)) { /* nobody else can drive the loop: wait for a thread */
-			pthread_mutex_unlock(&rt.lock);
-			sched_yield();
-			pthread_mutex_lock(&rt.lock);
-		}
 	}
 	pthread_mutex_unlock(&rt.lock);
 }

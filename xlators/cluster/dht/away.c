@@ -359,11 +359,13 @@ int away_end_new(struct request *rq, struct dht *d, int child, const struct aim 
 static int end_spare(struct request *rq, struct dht *d, int child, struct inode *pointer, const char *name,
 		     const struct aim *aim)
 {
+	struct getattr_in in = { .inode = pointer };
+	struct getattr_out out = { 0 };
 	int err = drop_work(rq, d, child, aim, name);
 
-	if (!err && !has_ended(rq, d, child, pointer)) /* it will never have one again */
+	if (!err && !getattr_on(rq, d->x->child[child], &in, &out) && !out.attr.nlink) /* it will never have one again */
 		err = drop_anchor(rq, d, aim);
-	return err;
+	return err; /* if nothing is known of it any more, its anchor may be left over: better than to lose what has a name */
 }
 
 int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct aim *aim)
@@ -643,8 +645,11 @@ static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in
 		struct unlink_in plain = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
 		struct unlink_out out = { 0 };
 
-		err = unlink_on(rq, d->x->child[owner], &plain, &out);
-		return err == -EPOINTER ? -EAGAIN : err;
+		err = place_attach(rq, &(struct place){ .expected = { gfid } });
+		if (!err)
+			err = unlink_on(rq, d->x->child[owner], &plain, &out);
+		mean_pointers(rq, false);
+		return err == -EPOINTER || err == -ESTALE ? -EAGAIN : err;
 	}
 	err = take_name(rq, d, owner, &in->loc, &aim);
 	if (!err)
@@ -747,8 +752,10 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 		return 0;
 	if (to && !(in->flags & RENAME_EXCHANGE))
 		return replace_pointer(rq, d, in, child, &moved, to, &of_to);
-	/* Where names change places each pointer keeps its anchor, which knows it by its gfid. */
-	err = mean_pointers(rq, in->flags & RENAME_EXCHANGE);
+	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
+		err = mean_pointers(rq, true);
+	else
+		err = place_attach(rq, &(struct place){ .expected = { moved } });
 	if (!err)
 		err = plain_rename(rq, d->x->child[child], in);
 	mean_pointers(rq, false);

@@ -254,10 +254,12 @@ static int open_or_make(struct request *rq, struct dht *d, const struct create_i
 	bool pointer = true, nothing = false;
 
 	for (int tries = 0; tries < TRIES && (pointer || nothing); tries++) {
+		bool opens = pointer;
+
 		*child = owner;
-		err = pointer ? away_open(rq, d, in, out, child) : make_file(rq, d, FOP_create, in, out, child);
+		err = opens ? away_open(rq, d, in, out, child) : make_file(rq, d, FOP_create, in, out, child);
 		pointer = err == -EPOINTER || err == -EMOVED;
-		nothing = err == -ENOENT || err == -ESTALE;
+		nothing = err == -ENOENT || (err == -ESTALE && !opens);
 	}
 	return err;
 }

@@ -195,8 +195,9 @@ static bool is_nameless(struct request *rq, const struct member *m, const struct
 	cleanup_inode struct inode *inode = inode_find(m->x->inodes, g);
 	struct getattr_in in = { .inode = inode };
 	struct getattr_out out = { 0 };
+	int err = inode ? getattr_on(rq, m->x->child[0], &in, &out) : -EIO;
 
-	return inode && (getattr_on(rq, m->x->child[0], &in, &out) || !out.attr.nlink);
+	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink);
 }
 
 /* With the lock held, but while it looks. A recovery may undo an unlink whose note does not say what had the name. Then it makes that anew from the

@@ -321,6 +321,12 @@ static int move_and_note(struct xlator *x, struct request *rq, const struct rena
 	return err;
 }
 
+/* A name that can't be looked at is not one that is not there. (EXDEV: another file system is mounted there.) */
+static int unreadable(const struct hold *h)
+{
+	return h->fd >= 0 || h->fd == -ENOENT || h->fd == -EXDEV ? 0 : h->fd;
+}
+
 /* Do the names stand for what the caller decided on? 0, -ESTALE if not, or another -errno. Who says what is to be replaced wants nothing else
  * done, also if that has gone. */
 static int check_moving(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to,
@@ -329,7 +335,7 @@ static int check_moving(struct xlator *x, const struct rename_in *in, const stru
 	int meant = in->from.inode ? loc_is(x, from, &in->from, in->from.inode) : 1;
 
 	if (meant > 0 && in->to.inode && m->other.fd < 0)
-		meant = m->other.fd == -ENOENT ? 0 : m->other.fd;
+		meant = 0;
 	else if (meant > 0 && in->to.inode)
 		meant = loc_is(x, to, &in->to, in->to.inode);
 	return meant < 0 ? meant : meant ? 0 : -ESTALE;
@@ -352,8 +358,12 @@ static int move(struct request *rq, struct xlator *x, const struct rename_in *in
 		return before < 0 ? before : note_again(x, rq, in, from, to, &m);
 	m.moved = (struct hold){ .fd = name_open(from->fd, in->from.name), .path = true };
 	m.other = (struct hold){ .fd = name_open(to->fd, in->to.name), .path = true };
+	err = unreadable(&m.moved);
+	if (!err)
+		err = unreadable(&m.other);
 	/* Without the old name the first try has been here: whatever has the new one by now is no reason to say otherwise. */
-	err = m.moved.fd < 0 ? 0 : check_moving(x, in, from, to, &m);
+	if (!err && m.moved.fd >= 0)
+		err = check_moving(x, in, from, to, &m);
 	if (err)
 		return err;
 	err = move_and_note(x, rq, in, from, to, &m);
