@@ -188,6 +188,7 @@ static void threads_of_a_burst_end(void **state)
 	enum { BURST = 20, KEPT_AT_MOST = 10 };
 	struct blocker b = { .others = 0 };
 	char bytes[BURST] = "";
+	struct runtime_stats s;
 	int before = threads_now();
 
 	(void)state;
@@ -201,6 +202,7 @@ static void threads_of_a_burst_end(void **state)
 			sleep(1);
 		assert_true(threads_now() <= before + KEPT_AT_MOST);
 	}
+	assert_true(EVENTUALLY((runtime_stats(&s), s.tasks_live == 0))); /* nobody has the pipe any more */
 	close(b.pipe[0]);
 	close(b.pipe[1]);
 }
