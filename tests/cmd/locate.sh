@@ -171,8 +171,8 @@ on_stack() { # SPREAD REPLICA
 	wait_until 20 check_back || fail "a brick that is back is not told: $("$STRATUS" locate "$MNT")"
 	check_all
 	kill -9 "$MOUNT_PID"
-	wait_until 10 gone "$MOUNT_PID"
-	wait "$MOUNT_PID" 2>/dev/null || true
+	wait_until 10 gone "$MOUNT_PID" || fail "the mount outlives its kill"
+	wait "$MOUNT_PID" 2>/dev/null && fail "the mount had ended before it was killed"
 	unset "PIDS[$MOUNT_PID]"
 	refused "the process of its mount has ended" "$MNT/f1"
 	umount "$MNT"

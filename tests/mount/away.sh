@@ -65,6 +65,12 @@ room() {
 	anchored
 	[ "$(sed -n 's/ pointers//p' "$SCRATCH/anchors")" -ge 40 ] || fail "$(cat "$SCRATCH/anchors"), and there was no room for any file"
 	[ "$(df --output=pcent "$SCRATCH/brick0" | tail -n 1 | tr -dc 0-9)" -lt 100 ] || fail "the brick is quite full"
+	# no room at all: a file that grows has taken it
+	! cat /dev/zero >>"$dir/filler" 2>/dev/null || fail "the brick takes all that is written"
+	for ((i = 0; i < 20; i++)); do echo "$i" >"$dir/late$i" || fail "late$i can't be made: the brick is full"; done
+	ln "$dir/late1" "$dir/late-link" && mv "$dir/late2" "$dir/late-moved" || fail "names on a full brick"
+	[ "$(cat "$dir/late7")" = 7 ] && [ "$(cat "$dir/late-link")" = 1 ] || fail "a file of a full brick"
+	truncate -s 48M "$dir/filler"
 	told=$("$STRATUS" locate --json "$dir/below/f3" | json "d[0]['subvolumes'][0]['bricks'][0]['directory'] + d[0]['subvolumes'][0]['bricks'][0]['paths'][0]")
 	cmp "$told" "$dir/below/f3" || fail "locate tells $told"
 	case $told in "$SCRATCH"/brick[123]/*) ;; *) fail "locate tells $told" ;; esac
@@ -123,7 +129,7 @@ part_storm() {
 }
 
 part_storm_client() {
-	local other killer i
+	local other killer status i
 	scratch
 	stack 4 1
 	for ((i = 0; i < 3; i++)); do
@@ -132,8 +138,10 @@ part_storm_client() {
 		(sleep $((SECONDS_EACH / 2)); kill -9 "$other") &
 		killer=$!
 		storm "$MNT" "$SCRATCH/other$i" --dies || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-		wait "$killer"
-		wait "$other" 2>/dev/null || true
+		wait "$killer" || fail "the mount had ended before it was killed"
+		status=0
+		wait "$other" 2>/dev/null || status=$?
+		[ "$status" = 137 ] || fail "the mount ended with $status, not by the kill"
 		unset "PIDS[$other]"
 		umount -l "$SCRATCH/other$i"
 		calm

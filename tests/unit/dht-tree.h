@@ -2,6 +2,7 @@
 /* What the tests of cluster/dht share: a volume over four bricks in memory that can be made to fail. */
 #ifndef STRATUS_DHT_TREE_H
 #define STRATUS_DHT_TREE_H
+#include "test-check.h"
 #include "test.h"
 
 #include <errno.h>
@@ -17,15 +18,6 @@
 enum { SUBVOLUMES = 4 };
 extern struct tree tree;
 extern int failures;
-
-#define CHECK(condition)                                                                                                       \
-	do {                                                                                                                   \
-		if (!(condition)) {                                                                                            \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
 
 /* m0 to m3 in memory (of so many bytes: "256M"), l0 to l3 above them that hold to layouts, e0 to e3 with which they fail, dht above these.
  * fn runs in a task. */

@@ -3,6 +3,7 @@
 #ifndef STRATUS_POSIX_TEST_H
 #define STRATUS_POSIX_TEST_H
 #include "test-tasks.h"
+#include "test-check.h"
 #include "test.h"
 
 #include <stdatomic.h>
@@ -36,15 +37,6 @@ void test_close_brick(void); /* each test begins and ends with an open one */
 /* In a task; the test fails if a check has failed. */
 void test_run(task_fn *);
 
-/* Checks inside tasks return, as cmocka can't jump from one stack to another. */
-#define CHECK(condition)                                                                                                       \
-	do {                                                                                                                   \
-		if (!(condition)) {                                                                                            \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                        \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
 #define PROPERTY(name)                                                                                                         \
 	static void name##_(void *arg);                                                                                        \
 	void name(void **state)                                                                                                \

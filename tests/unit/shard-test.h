@@ -2,6 +2,7 @@
 /* What the tests of features/layout share. */
 #ifndef STRATUS_SHARD_TEST_H
 #define STRATUS_SHARD_TEST_H
+#include "test-check.h"
 #include "test.h"
 
 #include <errno.h>
@@ -25,15 +26,6 @@ static const struct place v0 = { 0 }, v7 __attribute__((unused)) = { .version = 
 static const struct pointer far = { .subvolume = 3, .gfid = { { 1, 2, 3, [15] = 9 } } };
 extern struct tree tree;
 extern atomic_int failures;
-
-#define CHECK(condition)                                                                                                       \
-	do {                                                                                                                   \
-		if (!(condition)) {                                                                                            \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                \
-			failures++;                                                                                            \
-			return;                                                                                                \
-		}                                                                                                              \
-	} while (0)
 
 int look(const struct place *p, struct inode *parent, const char *name, struct inode **inode, struct attr *attr);
 int make_dir(const struct place *p, struct inode *parent, const char *name, struct inode **inode);

@@ -220,12 +220,18 @@ static int make_pointer(struct request *rq, struct dht *d, int child, const stru
 	return err;
 }
 
-static int rename_at(struct request *rq, struct xlator *child, const struct loc *from, const struct loc *to)
+/* The name `from`, which is to be the pointer's (else -ENOENT, -ESTALE), becomes `to`. */
+static int rename_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *from,
+			  const struct loc *to)
 {
 	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
+	int err = mean_these(rq, &aim->pgfid, NULL);
 
-	return rename_on(rq, child, &in, &out);
+	if (!err)
+		err = rename_on(rq, child, &in, &out);
+	mean_pointers(rq, false);
+	return err;
 }
 
 /* As the user, who must be allowed to make the name. -EEXIST, ... */
@@ -238,12 +244,7 @@ static int give_name(struct request *rq, struct dht *d, int child, const struct 
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
 
 	from.parent = dir;
-	if (!err)
-		err = mean_these(rq, &aim->pgfid, NULL);
-	if (!err)
-		err = rename_at(rq, d->x->child[child], &from, &to);
-	mean_pointers(rq, false);
-	return err;
+	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
 }
 
 static int remove_at(struct request *rq, struct xlator *child, const struct loc *loc)
@@ -326,12 +327,7 @@ static int rename_to_end(struct request *rq, struct dht *d, int child, const cha
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
 
 	from.parent = to.parent = dir;
-	if (!err)
-		err = mean_these(rq, &aim->pgfid, NULL);
-	if (!err)
-		err = rename_at(rq, d->x->child[child], &from, &to);
-	mean_pointers(rq, false);
-	return err;
+	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
 }
 
 int away_fence(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
@@ -600,12 +596,16 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 /* ---- removing ---- */
 
 /* Its name, which is to be that pointer's. As the user. */
-static int remove_pointer(struct request *rq, struct xlator *child, const struct loc *loc)
+static int remove_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *loc)
 {
 	struct unlink_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct unlink_out out = { 0 };
+	int err = mean_these(rq, &aim->pgfid, NULL);
 
-	return unlink_on(rq, child, &in, &out);
+	if (!err)
+		err = unlink_on(rq, child, &in, &out);
+	mean_pointers(rq, false);
+	return err;
 }
 
 /* The name becomes del.PGFID: that is the moment. If the pointer has that one, too, for somebody was about to replace it, the name just goes. As
@@ -620,12 +620,9 @@ static int take_name(struct request *rq, struct dht *d, int child, const struct 
 
 	to.parent = dir;
 	if (!err)
-		err = mean_these(rq, &aim->pgfid, NULL);
-	if (!err)
-		err = rename_at(rq, d->x->child[child], &from, &to);
+		err = rename_pointer(rq, d->x->child[child], aim, &from, &to);
 	if (err == -EEXIST)
-		err = remove_pointer(rq, d->x->child[child], loc);
-	mean_pointers(rq, false);
+		err = remove_pointer(rq, d->x->child[child], aim, loc);
 	if (err == -ESTALE)
 		hidden_forget(d, child); /* or that was made anew */
 	return err == -ESTALE ? -EAGAIN : err;
