@@ -278,6 +278,31 @@ PROPERTY(seekdir_comes_back_to_the_same_place)
 	tree_release(&tree, seen.file);
 }
 
+/* As where the first listing was another open root's, which the mount has kept. */
+PROPERTY(a_place_has_one_number_in_whatever_order_it_is_come_to)
+{
+	struct readdir_out out;
+	bool right = true;
+
+	CHECK_INT(make_files(600), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 600);
+	tree_release(&tree, seen.file);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		unsigned to = (unsigned)rand() % (seen.count - 1);
+		int n = list_at(seen.after[to], 200 + (uint32_t)rand() % 2000, &out);
+
+		for (int k = 0; k < n; k++)
+			right &= !strcmp(out.entries.entry[k].name, seen.name[to + 1 + (unsigned)k]) &&
+				 out.entries.entry[k].next_offset == seen.after[to + 1 + (unsigned)k];
+		CHECK(n > 0);
+		fop_out_clear(FOP_readdir, &out);
+	}
+	CHECK(right);
+	tree_release(&tree, seen.file);
+}
+
 PROPERTY(places_stay_when_names_come_and_go)
 {
 	char name[32];
@@ -385,6 +410,7 @@ int main(void)
 		cmocka_unit_test(the_root_counts_all_its_directories_and_shows_the_latest_times),
 		cmocka_unit_test(each_name_is_listed_once),
 		cmocka_unit_test(seekdir_comes_back_to_the_same_place),
+		cmocka_unit_test(a_place_has_one_number_in_whatever_order_it_is_come_to),
 		cmocka_unit_test(places_stay_when_names_come_and_go),
 		cmocka_unit_test(a_short_log_finds_old_places_by_counting),
 		cmocka_unit_test(only_what_is_at_a_lost_subvolume_is_lost),

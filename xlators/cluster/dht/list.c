@@ -4,7 +4,10 @@
  * A subvolume's cookies may take all the bits of an offset, so there is no room for its number beside them. Offsets are numbers of places
  * that an open root has been at: (subvolume, cookie), told from each other by a table. So who goes back by seekdir(3) comes to where he
  * was, whatever was made or removed meanwhile. Memory is bounded (`log-size`): of the older half of the places one in 64 is kept then, or
- * fewer, and who goes back to one that is not is brought there by counting entries from the one before it. */
+ * fewer, and who goes back to one that is not is brought there by counting entries from the one before it.
+ *
+ * While nothing changes the n-th entry is followed by place n, in whatever order places are come to: for a reader may have them from a
+ * listing that another open root has read (mount/fuse keeps such for a while). */
 #include "dht.h"
 
 #include <xxhash.h>
@@ -12,12 +15,14 @@
 struct spot {
 	uint64_t number, cookie;
 	uint32_t child;
+	bool ends; /* nothing came after it in that subvolume */
 };
 struct wide {
 	pthread_mutex_t lock; /* guards all of it */
 	struct file *at[SUBVOLUMES_MAX];
 	struct spot *place; /* by rising number; the first is the start of the first subvolume */
 	size_t count, room, most;
+	size_t sorted; /* so many of them are by rising number: all, but while numbers are given */
 	uint64_t next_number, stride;
 	uint32_t *table; /* indexes of places by subvolume and cookie; twice `room`, 0: none (nobody looks for the first) */
 };
@@ -46,7 +51,7 @@ static struct wide *wide_create(const struct dht *d)
 	w->room = ROOM;
 	w->place = calloc(w->room, sizeof(*w->place));
 	w->table = calloc(2 * w->room, sizeof(*w->table));
-	w->count = w->next_number = 1;
+	w->count = w->sorted = w->next_number = 1;
 	if (w->place && w->table)
 		return w;
 	wide_free(w);
@@ -76,6 +81,22 @@ static void fill_table(struct wide *w)
 		*cell(w, w->place[i].child, w->place[i].cookie) = (uint32_t)i;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	const struct spot *x = a, *y = b;
+
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+static void sort_places(struct wide *w)
+{
+	if (w->sorted < w->count) {
+		qsort(w->place, w->count, sizeof(*w->place), by_number);
+		fill_table(w);
+	}
+	w->sorted = w->count;
+}
+
 static size_t keep_each(struct wide *w, uint64_t stride, bool count_only)
 {
 	size_t half = w->count / 2, kept = 0;
@@ -92,9 +113,10 @@ static size_t keep_each(struct wide *w, uint64_t stride, bool count_only)
 
 static void thin(struct wide *w)
 {
+	sort_places(w);
 	while (keep_each(w, w->stride, true) > w->most / 4 * 3)
 		w->stride *= 2;
-	w->count = keep_each(w, w->stride, false);
+	w->count = w->sorted = keep_each(w, w->stride, false);
 	fill_table(w);
 }
 
@@ -113,36 +135,11 @@ static int grow(struct wide *w)
 	return 0;
 }
 
-/* The number of that place; a new one if it has none yet. */
-static int number_of(struct wide *w, uint32_t child, uint64_t cookie, uint64_t *number)
+/* The index of the last place with that number or a lower one. */
+static size_t index_of(const struct wide *w, uint64_t number)
 {
-	uint32_t *at = cell(w, child, cookie);
-	int err = 0;
+	size_t low = 0, high = w->sorted;
 
-	if (*at) {
-		*number = w->place[*at].number;
-		return 0;
-	}
-	if (w->count >= w->most)
-		thin(w);
-	else if (w->count == w->room)
-		err = grow(w);
-	if (err)
-		return err;
-	*cell(w, child, cookie) = (uint32_t)w->count;
-	*number = w->next_number++;
-	w->place[w->count++] = (struct spot){ *number, cookie, child };
-	return 0;
-}
-
-/* The last place that is known with that number or a lower one, and how many entries come between. */
-static struct spot find(struct wide *w, uint64_t number, uint64_t *skip)
-{
-	size_t low = 0, high;
-	struct spot p;
-
-	pthread_mutex_lock(&w->lock);
-	high = w->count;
 	while (high - low > 1) {
 		size_t middle = (low + high) / 2;
 
@@ -151,7 +148,53 @@ static struct spot find(struct wide *w, uint64_t number, uint64_t *skip)
 		else
 			high = middle;
 	}
-	p = w->place[low];
+	return low;
+}
+
+/* A number for a place that has none: what follows the one before it, if no other place has that. */
+static uint64_t new_number(struct wide *w, uint64_t before)
+{
+	uint64_t number = before + 1;
+
+	if (number < w->next_number && w->place[index_of(w, number)].number != number)
+		return number;
+	return w->next_number++;
+}
+
+/* The place that comes after the one with the number `before`. Its number is what it was when it was come to first. */
+static int number_of(struct wide *w, struct spot p, uint64_t before, uint64_t *number)
+{
+	uint32_t *at = cell(w, p.child, p.cookie);
+	int err = 0;
+
+	if (*at) {
+		w->place[*at].ends = p.ends;
+		*number = w->place[*at].number;
+		return 0;
+	}
+	if (before != w->place[w->count - 1].number)
+		sort_places(w);
+	if (w->count >= w->most)
+		thin(w);
+	else if (w->count == w->room)
+		err = grow(w);
+	if (err)
+		return err;
+	*number = p.number = new_number(w, before);
+	if (w->sorted == w->count && w->place[w->count - 1].number < p.number)
+		w->sorted++;
+	*cell(w, p.child, p.cookie) = (uint32_t)w->count;
+	w->place[w->count++] = p;
+	return 0;
+}
+
+/* The last place that is known with that number or a lower one, and how many entries come between. */
+static struct spot find(struct wide *w, uint64_t number, uint64_t *skip)
+{
+	struct spot p;
+
+	pthread_mutex_lock(&w->lock);
+	p = w->place[index_of(w, number)];
 	pthread_mutex_unlock(&w->lock);
 	*skip = number - p.number;
 	return p;
@@ -343,20 +386,24 @@ static void drop_strays(struct dht *d, struct dirents *list, int child)
 }
 
 /* After the last entry of a subvolume comes the first of the next. */
-static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child)
+static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child, uint64_t before)
 {
 	bool last = (int)child == d->x->children - 1;
 	int err = 0;
 
 	pthread_mutex_lock(&w->lock);
+	/* a graph that has taken another's place numbers what follows as that one would have */
+	w->next_number = before >= w->next_number ? before + 1 : w->next_number;
 	for (uint32_t i = 0; i < list->count && !err; i++) {
 		struct dirent_plus *e = &list->entry[i];
-		bool next = list->end && !last && i + 1 == list->count;
+		struct spot p = { 0, e->next_offset, child, list->end && !last && i + 1 == list->count };
 
 		err = note_place(d, e->inode, (int)child, false);
 		if (!err)
-			err = number_of(w, next ? child + 1 : child, next ? 0 : e->next_offset, &e->next_offset);
+			err = number_of(w, p, before, &e->next_offset);
+		before = e->next_offset;
 	}
+	sort_places(w);
 	pthread_mutex_unlock(&w->lock);
 	list->end &= last;
 	return err;
@@ -404,6 +451,8 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 	if (!w)
 		return -ENOMEM;
 	p = find(w, in->offset, &skip);
+	if (p.ends)
+		p = (struct spot){ .child = p.child + 1 };
 	for (;;) {
 		err = read_at(rq, d, in, &p, &skip, out);
 		if (err || out->entries.count)
@@ -411,15 +460,11 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 		if (out->entries.end && (int)p.child == d->x->children - 1)
 			return 0;
 		if (out->entries.end)
-			p = (struct spot){ 0, 0, p.child + 1 };
+			p = (struct spot){ .child = p.child + 1 };
 		clear(out);
 	}
-	if (!err) { /* a graph that has taken another's place numbers what follows as that one would have */
-		pthread_mutex_lock(&w->lock);
-		w->next_number = in->offset >= w->next_number ? in->offset + 1 : w->next_number;
-		pthread_mutex_unlock(&w->lock);
-		err = renumber(d, w, &out->entries, p.child);
-	}
+	if (!err)
+		err = renumber(d, w, &out->entries, p.child, in->offset);
 	if (err)
 		clear(out);
 	return err;

@@ -193,7 +193,7 @@ static bool still_so(struct ask *a, struct inode *directory, const struct listin
 static void listing_begin(struct ask *a, struct handle *h)
 {
 	struct inode *directory = h->file->inode;
-	if (!h->listing.batches)
+	if (!h->listing.batches && !h->fetched)
 		h->listing = kept_take(a->mount, &directory->gfid);
 	if (!still_so(a, directory, &h->listing)) {
 		listing_drop(h);
@@ -291,6 +291,7 @@ static int listing_fetch(struct ask *a, struct handle *h, uint64_t cookie, size_
 	struct readdir_out out = { 0 };
 	a->rq.moment = plus ? ask_moment(a) : 0; /* a plain listing is not taken for one that is worth believing */
 	int err = readdir_on(&a->rq, ask_child(a), &in, &out);
+	h->fetched = true;
 	if (err) {
 		listing_drop(h);
 		return err;

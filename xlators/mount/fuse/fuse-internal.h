@@ -78,6 +78,7 @@ struct handle {
 	unsigned batch; /* not yet given away: from entry [at] of this one on */
 	uint32_t at;
 	uint64_t cookie; /* of the brick, where that begins */
+	bool fetched;	 /* it has told places of its own, which those of another open directory must not be taken for */
 };
 
 /* Whole listings that nobody reads now, the oldest first: see fuse-dir.c. */
