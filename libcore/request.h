@@ -20,7 +20,7 @@ struct request;
 /* A graph switch cancelled a wait in the old graph: mount/fuse asks again in the new one. Never seen by an application. */
 #define ERESTARTGRAPH 4101
 /* The last of the numbers that are kept for such errors (4110 and on: xlators/cluster/replica.h; 4120 and on: xlators/cluster/dht/place.h). */
-#define ELAST 4123
+#define ELAST 4125
 
 /* One who holds locks and open files: on a server, a client's session. Translators key what they keep by it. */
 struct client {

@@ -39,6 +39,8 @@ for number, brick in enumerate(sys.argv[1:]):
         if hidden and len(parts) <= 3:
             continue
         gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
+        if any(x.startswith("trusted.dht.m.") for x in os.listxattr(path, follow_symlinks=False)):
+            wrong.append(f"names in {path} are marked")
         if hidden and parts[1] == "work":
             wrong.append(f"{path} is under way")
         elif hidden:

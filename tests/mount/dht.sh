@@ -3,7 +3,7 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system, but for renames from one to another (EXDEV); a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all (names, listing, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
+# Arguments are parts to run instead of all (names, across, listing, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
 # another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
@@ -41,10 +41,11 @@ part_names() {
 	ln "$MNT/$a" "$MNT/$b" || fail "a link from one brick to another"
 	[ "$MNT/$a" -ef "$MNT/$b" ] && [ "$(stat -c %h "$MNT/$b")" = 2 ] || fail "the link is another file"
 	rm "$MNT/$b"
-	refused_across python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$MNT/$a" "$MNT/$b"
-	cat "$MNT/$a" >/dev/null && [ ! -e "$MNT/$b" ] || fail "a refused rename has done something"
-	mv "$MNT/$a" "$MNT/$b" || fail "mv does not copy"
+	mv "$MNT/$a" "$MNT/$b" || fail "mv from one brick to another"
 	[ "$(cat "$MNT/$b")" = data ] && [ ! -e "$MNT/$a" ] || fail "mv"
+	mkdir "$MNT/$(name_at client0 whole)"
+	refused_across python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$MNT/$(name_at client0 dir)" "$MNT/$(name_at client1 else)"
+	[ -d "$MNT/$(name_at client0 dir)" ] && [ ! -e "$MNT/$(name_at client1 else)" ] || fail "a refused rename has done something"
 	# the kernel copies what a brick can't: copy_file_range between two of them
 	python3 - "$MNT/$b" "$MNT/$a" <<-'END' || fail "copy_file_range over two bricks"
 	import os, sys
@@ -88,6 +89,20 @@ part_names() {
 	[ "$(stat -f -c %b "$MNT")" -gt $(($(stat -f -c %b "$STACK") * 3)) ] || fail "the space is not that of all bricks"
 	rm -rf "${MNT:?}"/* "$MNT"/.t*
 	[ "$(stat -c %h "$MNT")" = 2 ] && [ -z "$(ls -A "$MNT")" ] || fail "the root is not empty again: $(ls -A "$MNT")"
+}
+
+# rename(2) of what is no directory from one brick to another: as anywhere, whatever the kinds of what is moved and replaced are.
+part_across() {
+	local i top=$MNT
+	for ((i = 0; i < 4; i++)); do mkdir "$top/$(name_at client$i in)"; done
+	python3 "$TOP/tests/mount/across.py" "$top" "$top/$(name_at client0 in)" "$top/$(name_at client1 in)" "$top/$(name_at client2 in)" ||
+		fail "rename across"
+	say "$("$STRATUS" dump "$MNT" 2>/dev/null | grep 'renamed over' || :)"
+	rm -rf "${MNT:?}"/*
+	for ((i = 0; i < 4; i++)); do
+		[ -z "$(find "$STACK/brick$i/.stratus.dht" -type f -o -type l -o -type p 2>/dev/null)" ] || fail "brick $i: something is left: $(find "$STACK/brick$i/.stratus.dht" ! -type d)"
+		! getfattr -d -m 'trusted.dht' -R "$STACK/brick$i" 2>/dev/null | grep -q 'dht.m' || fail "brick $i: a mark is left"
+	done
 }
 
 part_listing() {
@@ -311,10 +326,11 @@ other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 }
 
 case ${1-} in
-in-names | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
+in-names | in-across | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
 in-listing-sets) on_stack 2 3 listing-of-sets ;;
 in-sets) two_sets ;;
 in-believed) believed ;;
+in-*) fail "there is no part ${1#in-}" ;;
 esac
 if [ $# -gt 0 ]; then
 	for run; do
@@ -322,7 +338,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else part "$test"; fi
 	done
 else
-	for part in names listing counts away switch sets listing-sets believed; do part "$part"; done
+	for part in names across listing counts away switch sets listing-sets believed; do part "$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

@@ -71,11 +71,9 @@ def work(top, who):
             elif what == "unlink":
                 os.unlink(some())
             elif what == "rename":
-                d = rng.choice(DIRS)
-                os.rename(f"{top}/{d}/n{rng.randrange(a.names)}", f"{top}/{d}/n{rng.randrange(a.names)}")
+                os.rename(some(), some())
             elif what == "exchange":
-                d = rng.choice(DIRS)
-                exchange(f"{top}/{d}/n{rng.randrange(a.names)}", f"{top}/{d}/n{rng.randrange(a.names)}")
+                exchange(some(), some())
             elif what == "mkdir":
                 path = some()
                 os.mkdir(path)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dht-tree.h"
 
+#include "place.h"
+
 struct tree tree;
 int failures;
 
@@ -15,9 +17,10 @@ void run(task_fn *fn, const char *options, const char *limit)
 			text + n, sizeof(text) - n,
 			"volume m%d\n type debug/memory\n option limit %s\nend-volume\n"
 			"volume l%d\n type features/layout\n option subvolume %d\n subvolumes m%d\nend-volume\n"
-			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n",
-			i, limit, i, i, i, i, i);
-	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n subvolumes e0 e1 e2 e3\nend-volume\n",
+			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
+			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
+			i, limit, i, i, i, i, i, i, i);
+	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n subvolumes c0 c1 c2 c3\nend-volume\n",
 		 options);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
@@ -91,4 +94,117 @@ const char *name_at(int child, const char *prefix)
 	for (int i = 0; !i || owner(name) != child; i++)
 		snprintf(name, 64, "%s%d", prefix, i);
 	return name;
+}
+
+/* ---- what is at the bricks ---- */
+
+static void count_names(const char *path, unsigned *count)
+{
+	struct dirents list = { 0 };
+	struct file *dir = NULL;
+
+	if (tree_opendir(&tree, path, &dir))
+		return;
+	if (!tree_readdir(&tree, dir, &list))
+		*count += list.count;
+	fop_out_clear(FOP_readdir, &list);
+	tree_release(&tree, dir);
+}
+
+struct census census(void)
+{
+	struct census c = { 0 };
+	char volume[8], path[64];
+
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		for (unsigned k = 0; k < 256; k++) {
+			snprintf(path, sizeof(path), DHT_HIDDEN "/away/%02x", k);
+			count_names(path, &c.anchors);
+		}
+		for (unsigned k = 0; k < 16; k++) {
+			snprintf(path, sizeof(path), DHT_HIDDEN "/work/%x", k);
+			count_names(path, &c.work);
+		}
+	}
+	at("dht");
+	return c;
+}
+
+bool settles(unsigned anchors)
+{
+	for (int i = 0; i < 1000; i++) {
+		struct census c = census();
+
+		if (c.anchors == anchors && !c.work)
+			return true;
+		task_sleep_ms(10);
+	}
+	return false;
+}
+
+int put(const char *path, const char *text)
+{
+	struct file *file = NULL;
+	int err = tree_create(&tree, path, O_RDWR | O_CREAT, 0644, &file);
+
+	if (err)
+		return err;
+	err = tree_write(&tree, file, 0, text, strlen(text));
+	tree_release(&tree, file);
+	return err < 0 ? err : 0;
+}
+
+bool reads(const char *path, const char *text)
+{
+	struct buffer *data = NULL;
+	struct file *file = NULL;
+	bool yes;
+
+	if (tree_open_file(&tree, path, O_RDONLY, &file))
+		return false;
+	yes = !tree_read(&tree, file, 0, 100, &data) && data->size == strlen(text) && !memcmp(data->data, text, data->size);
+	buffer_unref(data);
+	tree_release(&tree, file);
+	return yes;
+}
+
+unsigned links(const char *path)
+{
+	struct attr a;
+
+	return tree_getattr(&tree, path, &a) ? 0 : a.nlink;
+}
+
+bool same_file(const char *a, const char *b)
+{
+	struct attr of_a, of_b;
+
+	return !tree_getattr(&tree, a, &of_a) && !tree_getattr(&tree, b, &of_b) && gfid_equal(&of_a.gfid, &of_b.gfid);
+}
+
+static int tell_cut(const char *what, unsigned messages)
+{
+	char number[16], answer[32] = "";
+	char *argv[] = { (char *)what, number };
+	FILE *f = fmemopen(answer, sizeof(answer), "w");
+
+	snprintf(number, sizeof(number), "%u", messages);
+	at("c0");
+	if (!f || tree.at->type->command(tree.at, 2, argv, f))
+		abort();
+	at("dht");
+	fclose(f);
+	return atoi(answer);
+}
+
+void cut_after(unsigned messages, bool done)
+{
+	tell_cut(done ? "unanswered" : "unsent", messages);
+}
+
+unsigned cut_end(void)
+{
+	return (unsigned)tell_cut("end", 0);
 }

@@ -19,8 +19,8 @@ enum { SUBVOLUMES = 4 };
 extern struct tree tree;
 extern int failures;
 
-/* m0 to m3 in memory (of so many bytes: "256M"), l0 to l3 above them that hold to layouts, e0 to e3 with which they fail, dht above these.
- * fn runs in a task. */
+/* m0 to m3 in memory (of so many bytes: "256M"), l0 to l3 above them that hold to layouts, e0 to e3 with which they fail, c0 to c3 with which the
+ * client dies, dht above these. fn runs in a task. */
 void run(task_fn *fn, const char *options, const char *limit);
 
 #define PROPERTY_WITH(name, options, limit)                                                                                    \
@@ -42,4 +42,18 @@ int holder(const char *path);
 /* The subvolume to which a name of the root belongs, and such a name (in one of four buffers). */
 int owner(const char *name);
 const char *name_at(int child, const char *prefix);
+
+struct census {
+	unsigned anchors, work; /* names below .stratus.dht, at all bricks */
+};
+struct census census(void);
+bool settles(unsigned anchors); /* the sweep leaves so many, and nothing under way */
+/* A file with that text, made or opened. */
+int put(const char *path, const char *text);
+bool reads(const char *path, const char *text);
+unsigned links(const char *path); /* 0: it is not there */
+bool same_file(const char *a, const char *b);
+/* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
+void cut_after(unsigned messages, bool done);
+unsigned cut_end(void); /* it can again. How many it has tried to send */
 #endif

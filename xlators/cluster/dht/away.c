@@ -34,7 +34,7 @@ static int mean_these(struct request *rq, const struct gfid *first, const struct
 
 /* ---- reading pointers ---- */
 
-static int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
+int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
 {
 	char text[GFID_TEXT];
 
@@ -46,8 +46,7 @@ static int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
 	return -EIO;
 }
 
-/* What stands under the anchor. -ENOENT: nothing (any more). */
-static int look_at_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct lookup_out *out)
+int look_at_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct lookup_out *out)
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct lookup_in in = { 0 };
@@ -256,7 +255,7 @@ static int remove_at(struct request *rq, struct xlator *child, const struct loc 
 	return err == -ENOENT ? 0 : err;
 }
 
-static int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
 {
 	cleanup_inode struct inode *away = NULL;
 	char anchor[HIDDEN_NAME];
@@ -567,6 +566,21 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	rq->gid = of->gid;
 	err = make_pointer(rq, d, owner, aim, of->mode & S_IFMT, pointer);
 	become(rq, user);
+	return err;
+}
+
+int pointer_prepare(struct request *rq, struct dht *d, int child, const struct aim *aim, struct inode *inode,
+		    const struct attr *of)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct link_out out = { 0 };
+	int err = make_owned(rq, d, child, aim, of, &pointer);
+
+	if (err)
+		return err;
+	err = add_anchor(rq, d, aim, inode, &out);
+	if (err)
+		give_up(rq, d, child, pointer, aim);
 	return err;
 }
 

@@ -115,10 +115,8 @@ struct route {
 
 static int route_to(struct route *r, int child)
 {
-	if (r->child != ANY && r->child != child) {
-		atomic_fetch_add(&r->d->across, 1);
+	if (r->child != ANY && r->child != child)
 		return -EXDEV;
-	}
 	r->child = child;
 	return 0;
 }
@@ -148,6 +146,15 @@ static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
 	if (!strcmp(loc->name, DHT_HIDDEN))
 		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
 	return route_to(r, root_owner(r->d, loc->name));
+}
+
+int subvolume_of_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int *child)
+{
+	struct route r = { rq, d, ANY };
+	int err = route_loc(&r, loc, fop);
+
+	*child = r.child;
+	return err;
 }
 
 /* All that the operation names must be at one subvolume. */
@@ -284,7 +291,7 @@ static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const voi
 /* What bricks tell this client, and no application sees. */
 static int for_applications(struct dht *d, enum fop fop, int err)
 {
-	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -ELAYOUT)
+	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -ELAYOUT && err != -EFENCED)
 		return err;
 	log_error(d->x, NULL, "%s: refused by the brick's layout (%d): this client knows less of layouts than the volume uses",
 		  fop_info[fop].name, -err);
@@ -325,7 +332,26 @@ static int link_across(struct request *rq, struct dht *d, const struct link_in *
 	return for_applications(d, FOP_link, err);
 }
 
-static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+static int renamed(struct request *rq, struct dht *d, const struct rename_in *in)
+{
+	int child[2];
+	int err = subvolume_of_name(rq, d, &in->from, FOP_rename, &child[0]);
+
+	if (!err)
+		err = subvolume_of_name(rq, d, &in->to, FOP_rename, &child[1]);
+	return for_applications(d, FOP_rename, err ? err : rename_across(rq, d, in, child));
+}
+
+/* Not all of it is at one subvolume. */
+static int across(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+{
+	int err = fop == FOP_link ? link_across(rq, d, in, out) : fop == FOP_rename ? renamed(rq, d, in) : -EXDEV;
+
+	atomic_fetch_add(&d->across, err == -EXDEV);
+	return err;
+}
+
+static int call_once(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct route r = { rq, x->private, ANY };
 	int err;
@@ -335,11 +361,28 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	err = place_attach(rq, &(struct place){ 0 }); /* no directory has a layout on disk yet */
 	if (!err)
 		err = route(&r, fop, in);
-	if (err == -EXDEV && fop == FOP_link)
-		return link_across(rq, r.d, in, out);
+	if (err == -EXDEV)
+		return across(rq, r.d, fop, in, out);
 	if (err)
 		return err;
 	return r.child == ANY ? root_fop(rq, r.d, fop, in, out) : call_at(rq, r.d, fop, in, out, r.child);
+}
+
+/* A name that is being renamed over two subvolumes is neither there nor gone: one waits. */
+static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	enum { WAIT_MS = 30000 };
+	uint64_t deadline_ns = rq->deadline_ns;
+	struct patience p = { 0 };
+	int err, waited = 0;
+
+	while ((err = call_once(rq, x, fop, in, out)) == -EMARKED && !waited) {
+		if (!rq->deadline_ns)
+			rq->deadline_ns = clock_ns() + WAIT_MS * 1000000ull;
+		waited = marks_wait(rq, x->private, &p, fop, in);
+	}
+	rq->deadline_ns = deadline_ns;
+	return err == -EMARKED ? waited : err;
 }
 
 /* ---- what those above may believe ---- */
@@ -450,9 +493,11 @@ static void dht_dump(struct xlator *x, FILE *f)
 
 	for (int i = 0; i < x->children; i++)
 		fprintf(f, "  subvolume %d: %s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "");
+	fprintf(f, "  renamed over two subvolumes: %llu\n", (unsigned long long)atomic_load(&d->renamed_across));
 	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
 	fprintf(f, "  files made elsewhere than their names: %llu\n", (unsigned long long)atomic_load(&d->put_away));
 	fprintf(f, "  operations that went by a pointer: %llu\n", (unsigned long long)atomic_load(&d->followed));
+	fprintf(f, "  renames taken over: %llu\n", (unsigned long long)atomic_load(&d->taken_over));
 	fprintf(f, "  ended for clients that died: %llu\n", (unsigned long long)atomic_load(&d->ended));
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
  * are elsewhere than their names (away.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
- * with them (sweep.c). */
+ * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), and who ends those (takeover.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
+#include <limits.h>
 
 #include "layout.h"
 #include "place.h"
@@ -33,7 +34,7 @@ struct dht {
 	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
 	struct task_lock changing;   /* of the root's attributes, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
-	atomic_uint_fast64_t put_away, followed, ended;
+	atomic_uint_fast64_t put_away, followed, ended, renamed_across, taken_over;
 	atomic_uint_fast64_t has_hidden; /* subvolumes where .stratus.dht was seen */
 
 	struct space space[SUBVOLUMES_MAX];
@@ -79,6 +80,8 @@ struct inode *root_of(struct dht *);
 int root_owner(const struct dht *, const char *name);
 /* The subvolume has the object (NULL: none), found in place, or by a pointer. -EIO: another one has it, too; that is told. */
 int note_place(struct dht *, struct inode *, int child, bool away);
+/* The subvolume that has the name, or is to have it. */
+int subvolume_of_name(struct request *, struct dht *, const struct loc *, enum fop, int *child);
 /* The subvolume that has the object, which is not the root; they are asked if it is not known. */
 int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 
@@ -146,7 +149,82 @@ int away_end(struct request *, struct dht *, int child, struct inode *dir, const
 int pointer_look(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **pointer,
 		 uint32_t *nlink, struct aim *);
 
+/* What the name leads to: *out is that of the object under the anchor. -ENOENT: nothing stands there (any more). */
+int look_at_anchor(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
+/* From what a lookup says of a pointer. -EIO: there is no such subvolume. */
+int aim_of(struct dht *, const struct lookup_out *, struct aim *);
+/* A pointer that is called new.PGFID at that subvolume, and is owned as the object is; and its anchor, of the object `inode`. */
+int pointer_prepare(struct request *, struct dht *, int child, const struct aim *, struct inode *, const struct attr *of);
+/* As root: the anchor goes. */
+int drop_anchor(struct request *, struct dht *, const struct aim *);
+
+/* ---- intent.c: what is to be done to two names, as it is written down, and the marks that hold them. As root, whoever asks. ---- */
+enum arrival { ARRIVES_NOTHING, ARRIVES_POINTER, ARRIVES_LINK };
+struct side { /* one of the names */
+	int child;
+	struct gfid parent;
+	char name[NAME_MAX + 1];
+	uint8_t arrival; /* what is to have the name */
+	struct aim aim;	 /* of that: of the pointer, which waits as new.PGFID; or of the object, which waits as l.ID.N */
+};
+/* The record's first letter: steps may be under way, to be taken back; all are done; none is (any more). */
+enum intent_state { INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_UNDONE = 'u' };
+struct intent {
+	struct gfid id, file; /* file: the record's own gfid */
+	uint32_t attempt;
+	enum intent_state state;
+	struct side side[2]; /* the record is where the first is */
+};
+enum kept { KEPT_VICTIM, KEPT_LINK };
+const char *side_name(const struct intent *, int n, enum kept, char name[HIDDEN_NAME]); /* v.ID.N, l.ID.N */
+/* Where that is; a reference. */
+int side_dir(struct request *, struct dht *, const struct intent *, int n, struct inode **dir);
+struct inode *side_parent(struct dht *, const struct side *); /* a reference; NULL: no memory */
+int intent_parse(const char *name, struct intent *);	      /* -EINVAL: it is no record's */
+const char *intent_name(const struct intent *, char name[HIDDEN_NAME]);
+int intent_write(struct request *, struct dht *, struct intent *);
+/* The record of that name at that subvolume. -EINVAL: it makes no sense. As the caller. */
+int intent_read(struct request *, struct dht *, int home, const char *name, struct intent *);
+/* -EFENCED: somebody has taken it over. */
+int intent_stands(struct request *, struct dht *, const struct intent *);
+int intent_becomes(struct request *, struct dht *, struct intent *, enum intent_state);
+int intent_take_over(struct request *, struct dht *, struct intent *);
+int intent_remove(struct request *, struct dht *, const struct intent *);
+/* -EMARKED: another intent holds it. Set again it is on disk, and what was done there before. */
+int side_mark(struct request *, struct dht *, const struct intent *, int n);
+int side_unmark(struct request *, struct dht *, const struct intent *, int n);
+int mark_remove(struct request *, struct dht *, int child, struct inode *parent, const struct mark *);
+/* A rename to a name that is free, under the mark of that side; -EFENCED. `stands`: what is moved. As the caller. */
+int intent_step(struct request *, struct dht *, const struct intent *, int n, const struct loc *from, const struct loc *to,
+		const struct gfid *stands);
+/* The name at that side: in the directory itself, under the mark; or in `work`. */
+int side_look(struct request *, struct dht *, const struct intent *, int n, struct inode *dir, const char *name,
+	      struct lookup_out *);
+/* A name in `work` of that side; 0 also if there is none. */
+int work_remove(struct request *, struct dht *, const struct intent *, int n, const char *name);
+
+/* ---- across.c ---- */
+/* rename(2) between names at different subvolumes. -EXDEV: of directories and devices. */
+int rename_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
+
+/* ---- takeover.c ---- */
+/* A pause for who was told EMARKED. What a client has died over is ended after a while. Not 0: no more of it. */
+struct patience {
+	uint64_t since_ns, taken_over_ns;
+	unsigned pause_ms;
+};
+int marks_wait(struct request *, struct dht *, struct patience *, enum fop, const void *in);
+/* Takes the record of that name over, and ends what it tells of. */
+int intent_end(struct request *, struct dht *, int home, const char *name);
+/* What was decided: victims go, then the record. */
+int intent_finish(struct request *, struct dht *, const struct intent *);
+/* No step was taken, or all were taken back: what waits for a name goes, then the record. */
+int intent_forgo(struct request *, struct dht *, struct intent *);
+
 /* ---- sweep.c ---- */
+/* Tells of all that is in a directory of `work`. The request is to be root's. */
+typedef void meet_entries(struct request *, void *arg, struct inode *dir, const struct dirents *);
+int work_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg);
 int sweep_start(struct dht *); /* -ENOMEM */
 void sweep_stop(struct dht *); /* waits for its end */
 

@@ -11,6 +11,8 @@ enum {
 	EPOINTER = 4121, /* a name leads to a pointer, which is not to be treated as the object */
 	EWIDE = 4122,	 /* other shards of the directory must take part */
 	EMOVED = 4123,	 /* the object is at another subvolume: this is a pointer */
+	EMARKED = 4124,	 /* an intent holds the name; or names in the directory that is to go */
+	EFENCED = 4125,	 /* the intent that PLACE tells of holds the name no more: somebody else ends it */
 };
 
 /* In the root of each subvolume, for what has no name there of its own; it belongs to no layout. */
@@ -20,7 +22,7 @@ enum {
 #define DHT_LAYOUT_XATTR  "trusted.dht.layout"
 #define DHT_POINTER_XATTR "trusted.dht.pointer"
 
-enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 2 };
+enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 3 };
 enum {
 	PLACE_POINTER = 1, /* where it meets a pointer, that itself is meant, not what it leads to */
 	PLACE_SHARD = 2,   /* the shard alone is meant: who asks sees to the others */
@@ -31,6 +33,9 @@ struct place {
 	/* What must have these names when it is done (unlink, rename), else ESTALE; null: anything may. A loc's inode does not do: replica sets
 	 * drop it where a member has forgotten the object. */
 	struct gfid expected[2];
+	/* The intent that this is a step of (null: none), and which try to end it: what it does it may do as long as its marks stand. */
+	struct gfid intent;
+	uint32_t attempt;
 };
 /* -ENOMEM, with what was said before as it was. Takes the place of that. */
 int place_attach(struct request *, const struct place *);
@@ -46,4 +51,19 @@ struct pointer {
 enum { POINTER_SIZE = 21 };
 void pointer_encode(const struct pointer *, uint8_t bytes[POINTER_SIZE]);
 int pointer_decode(const void *bytes, size_t size, struct pointer *); /* -EINVAL */
+
+/* A lock on a name, on disk: an xattr of the directory (of its shard) for each name that an intent holds, called by the name's hash.
+ * The value: u8 1, gfid that is the intent's id, u32 attempt, u32 subvolume where the intent lies. */
+#define DHT_MARK_XATTR "trusted.dht.m."
+struct mark {
+	uint64_t hash;
+	struct gfid intent;
+	uint32_t attempt, subvolume;
+};
+enum { MARK_SIZE = 25, MARK_NAME = 32, MARKS_MAX = 16 }; /* at most so many of one directory: xattrs have little room */
+uint64_t mark_hash(const char *name);
+const char *mark_name(uint64_t hash, char xattr[MARK_NAME]);
+bool is_mark(const char *xattr, uint64_t *hash);
+void mark_encode(const struct mark *, uint8_t bytes[MARK_SIZE]);
+int mark_decode(const void *bytes, size_t size, struct mark *); /* all but the hash. -EINVAL */
 #endif

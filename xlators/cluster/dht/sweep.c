@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers that somebody was about to give a name, or has taken it from, and then died: now and then each client looks for some, and ends what
+/* Pointers that somebody was about to give a name, or has taken it from, and intents, of clients that died: now and then each client looks for some, and ends what
  * has stood there for long. Two who do it at once do no harm. */
 #include "dht.h"
 
@@ -61,8 +61,13 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 	struct gfid pgfid;
 	struct aim aim;
 	uint32_t nlink;
+	struct intent it;
 	bool done = false;
 
+	if (!intent_parse(name, &it)) {
+		atomic_fetch_add(&s->d->ended, !intent_end(rq, s->d, s->child, name));
+		return;
+	}
 	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
 		return;
 	if (!gfid_equal(&pgfid, &aim.pgfid) || !(present_of(s->d) >> aim.child & 1))
@@ -90,15 +95,23 @@ static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, 
 	rq->deadline_ns = deadline_ns;
 }
 
-/* The first look takes down what is there; the last ends what has been there since. */
-static void meet(struct request *rq, struct sweep *s, struct inode *dir, const struct dirents *list)
+static bool to_be_ended(const char *name)
 {
+	struct intent it;
 	struct gfid pgfid;
+
+	return !work_parse(name, &pgfid) || !intent_parse(name, &it);
+}
+
+/* The first look takes down what is there; the last ends what has been there since. */
+static void meet(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct sweep *s = arg;
 
 	for (uint32_t i = 0; i < list->count && !stops(s->d); i++) {
 		const char *name = list->entry[i].name;
 
-		if (work_parse(name, &pgfid))
+		if (!to_be_ended(name))
 			continue;
 		if (!s->looks && s->count < SEEN_MAX)
 			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
@@ -107,7 +120,8 @@ static void meet(struct request *rq, struct sweep *s, struct inode *dir, const s
 	}
 }
 
-static int read_all(struct request *rq, struct sweep *s, struct inode *dir, struct file *file)
+static int read_all(struct request *rq, struct xlator *child, struct inode *dir, struct file *file, meet_entries *met,
+		    void *arg)
 {
 	struct readdir_in in = { .file = file, .size = 64 << 10 };
 	bool end = false;
@@ -116,38 +130,39 @@ static int read_all(struct request *rq, struct sweep *s, struct inode *dir, stru
 	while (!err && !end) {
 		struct readdir_out out = { 0 };
 
-		err = readdir_on(rq, s->d->x->child[s->child], &in, &out);
+		err = readdir_on(rq, child, &in, &out);
 		end = err || out.entries.end || !out.entries.count;
 		if (!err && out.entries.count) {
 			in.offset = out.entries.entry[out.entries.count - 1].next_offset;
-			meet(rq, s, dir, &out.entries);
+			met(rq, arg, dir, &out.entries);
 		}
 		fop_out_clear(FOP_readdir, &out);
 	}
 	return err;
 }
 
-static int look(struct request *rq, struct sweep *s)
+int work_list(struct request *rq, struct dht *d, int child, unsigned number, meet_entries *met, void *arg)
 {
 	cleanup_inode struct inode *dir = NULL;
-	struct xlator *child = s->d->x->child[s->child];
 	struct opendir_in in = { 0 };
 	struct opendir_out out = { 0 };
 	struct release_out released = { 0 };
+	uint64_t deadline_ns = rq->deadline_ns;
 	int err = place_attach(rq, &(struct place){ 0 });
 
 	if (!err)
-		err = work_dir(rq, s->d, s->child, s->dir, false, &dir);
+		err = work_dir(rq, d, child, number, false, &dir);
 	in.inode = dir;
 	if (!err)
-		err = opendir_on(rq, child, &in, &out);
+		err = opendir_on(rq, d->x->child[child], &in, &out);
 	if (err == -ESTALE)
-		hidden_forget(s->d, s->child);
+		hidden_forget(d, child);
 	if (err)
 		return err;
-	err = read_all(rq, s, dir, out.file);
+	err = read_all(rq, d->x->child[child], dir, out.file, met, arg);
 	rq->deadline_ns = clock_ns() + END_NS;
-	release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
+	release_on(rq, d->x->child[child], &(struct release_in){ .file = out.file }, &released);
+	rq->deadline_ns = deadline_ns;
 	file_unref(out.file);
 	return err;
 }
@@ -160,7 +175,7 @@ static int look_as_root(struct sweep *s)
 	request_init(&rq, s->d->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = clock_ns() + LOOK_NS;
-	err = look(&rq, s);
+	err = work_list(&rq, s->d, s->child, s->dir, meet, s);
 	request_finish(&rq);
 	return err;
 }

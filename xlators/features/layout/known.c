@@ -24,6 +24,7 @@ void known_free(struct known *k)
 {
 	pthread_mutex_destroy(&k->lock);
 	free(k->layout);
+	free(k->mark);
 	free(k);
 }
 
@@ -31,7 +32,10 @@ void known_free(struct known *k)
 static void drop(struct known *k)
 {
 	free(k->layout);
+	free(k->mark);
 	k->layout = NULL;
+	k->mark = NULL;
+	k->marks = 0;
 	k->points = k->read = false;
 	k->broken = 0;
 	k->changes++;
@@ -50,8 +54,7 @@ void known_forget(struct xlator *x, struct inode *inode)
 
 /* ---- reading ---- */
 
-/* Not every user may read trusted.*, and it is not he who wants to know. */
-static int read_xattr(struct request *rq, struct xlator *x, struct inode *inode, const char *name, struct blob *value)
+int read_xattr(struct request *rq, struct xlator *x, struct inode *inode, const char *name, struct blob *value)
 {
 	struct getxattr_in in = { .inode = inode, .name = name };
 	struct getxattr_out out = { 0 };
@@ -65,7 +68,7 @@ static int read_xattr(struct request *rq, struct xlator *x, struct inode *inode,
 	return err;
 }
 
-static int complain(struct xlator *x, const struct inode *inode, const char *name)
+int complain(struct xlator *x, const struct inode *inode, const char *name)
 {
 	char text[GFID_TEXT];
 
@@ -89,7 +92,7 @@ static int read_pointer(struct request *rq, struct xlator *x, struct inode *inod
 static int read_layout(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
 {
 	struct blob value = { 0 };
-	int err = S_ISDIR(inode->type) ? read_xattr(rq, x, inode, DHT_LAYOUT_XATTR, &value) : -ENODATA;
+	int err = read_xattr(rq, x, inode, DHT_LAYOUT_XATTR, &value);
 
 	if (!err) {
 		k->layout = malloc(sizeof(*k->layout));
@@ -101,6 +104,18 @@ static int read_layout(struct request *rq, struct xlator *x, struct inode *inode
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
 
+static int read_directory(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	bool has_layout, has_pointer;
+	int err = marks_read(rq, x, inode, k, &has_layout, &has_pointer);
+
+	if (!err && has_pointer)
+		err = read_pointer(rq, x, inode, k);
+	if (!err && has_layout)
+		err = read_layout(rq, x, inode, k);
+	return err;
+}
+
 /* What was read belongs to k now, unless there has been a change meanwhile, or somebody else has read it. */
 static void keep(struct known *k, struct known *fresh, unsigned changes)
 {
@@ -110,17 +125,22 @@ static void keep(struct known *k, struct known *fresh, unsigned changes)
 		k->points = fresh->points;
 		k->pointer = fresh->pointer;
 		k->layout = fresh->layout;
+		k->marks = fresh->marks;
+		k->mark = fresh->mark;
 		fresh->layout = NULL;
+		fresh->mark = NULL;
 	}
 }
 
 static struct facts facts_in(const struct known *k)
 {
-	return (struct facts){ .points = k->points, .wide = k->layout && k->layout->count > 1, .pointer = k->pointer };
+	return (struct facts){
+		.points = k->points, .wide = k->layout && k->layout->count > 1, .marked = k->marks > 0, .pointer = k->pointer
+	};
 }
 
 /* *facts (may be NULL): as they were at some moment of the call. */
-static int read_both(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, struct facts *facts)
+static int read_all(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, struct facts *facts)
 {
 	struct known fresh = { 0 };
 	unsigned changes;
@@ -136,9 +156,7 @@ static int read_both(struct request *rq, struct xlator *x, struct inode *inode, 
 		return err;
 	}
 	pthread_mutex_unlock(&k->lock);
-	err = read_pointer(rq, x, inode, &fresh);
-	if (!err)
-		err = read_layout(rq, x, inode, &fresh);
+	err = S_ISDIR(inode->type) ? read_directory(rq, x, inode, &fresh) : read_pointer(rq, x, inode, &fresh);
 	if (!err) {
 		err = fresh.broken;
 		if (facts)
@@ -148,6 +166,7 @@ static int read_both(struct request *rq, struct xlator *x, struct inode *inode, 
 		pthread_mutex_unlock(&k->lock);
 	}
 	free(fresh.layout);
+	free(fresh.mark);
 	return err;
 }
 
@@ -157,7 +176,7 @@ int known_locked(struct request *rq, struct xlator *x, struct inode *inode, stru
 	int err = 0;
 
 	for (int tries = 0; !err && tries < TRIES; tries++) {
-		err = read_both(rq, x, inode, k, NULL);
+		err = read_all(rq, x, inode, k, NULL);
 		if (err)
 			return err;
 		pthread_mutex_lock(&k->lock);
@@ -183,7 +202,7 @@ int facts_of(struct request *rq, struct xlator *x, struct inode *inode, const st
 	if (attr && !could_point(attr))
 		return 0;
 	k = known_of(x, inode);
-	return k ? read_both(rq, x, inode, k, facts) : -ENOMEM;
+	return k ? read_all(rq, x, inode, k, facts) : -ENOMEM;
 }
 
 /* ---- gates ---- */
@@ -241,8 +260,40 @@ int inside_enter(struct inside *i, struct request *rq, struct xlator *x, struct 
 	return err;
 }
 
+static void leave_victim(struct inside *i)
+{
+	if (i->victim)
+		leave(i->victim, false);
+	i->victim = NULL;
+	inode_unref(i->kept);
+	i->kept = NULL;
+}
+
+/* Who waited here would hold others' gates meanwhile. */
+int inside_enter_victim(struct inside *i, struct xlator *x, struct inode *directory)
+{
+	struct known *k = known_of(x, directory);
+	int err = k ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	leave_victim(i); /* of an earlier try */
+	pthread_mutex_lock(&k->lock);
+	if (k->alone || k->waiting)
+		err = -EMARKED;
+	else
+		k->inside++;
+	pthread_mutex_unlock(&k->lock);
+	if (err)
+		return err;
+	i->victim = k;
+	i->kept = inode_ref(directory);
+	return 0;
+}
+
 void inside_leave(struct inside *i)
 {
+	leave_victim(i);
 	if (i->second)
 		leave(i->second, false);
 	if (i->first)
@@ -279,15 +330,20 @@ static int sync_object(struct request *rq, struct xlator *x, struct inode *inode
 	return err;
 }
 
-int change_alone(struct request *rq, struct xlator *x, enum fop fop, struct inode *inode, const void *in, void *out)
+int change_alone(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, struct inode *inode,
+		 const void *in, void *out)
 {
 	struct checks *c = x->private;
 	struct known *k = known_of(x, inode);
+	bool done = false;
 	int err = k ? enter(k, rq->deadline_ns, true) : -ENOMEM;
 
 	if (err)
 		return err;
-	err = fop_call(rq, x->child[0], fop, in, out);
+	if (place && changes_mark(fop, in))
+		err = mark_may_change(rq, x, place, fop, inode, in, &done);
+	if (!err && !done)
+		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err)
 		err = sync_object(rq, x, inode);
 	pthread_mutex_lock(&k->lock);

@@ -212,7 +212,7 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 	if (has < 0)
 		return has;
 	if (changed)
-		return change_alone(rq, x, fop, changed, in, out);
+		return refused(x, change_alone(rq, x, has ? &place : NULL, fop, changed, in, out));
 	if (fop == FOP_compound && steps_change_ours(&((const struct compound_in *)in)->steps))
 		return -EPERM;
 	if (fop == FOP_compound && has) /* of which step would it be? */
@@ -239,7 +239,8 @@ static void layout_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  refused, for a name leads to a pointer: %llu\n", (unsigned long long)c->pointers);
 	fprintf(f, "  refused, for there are more shards: %llu\n", (unsigned long long)c->wide);
 	fprintf(f, "  refused, for the object is elsewhere: %llu\n", (unsigned long long)c->moved);
-	fprintf(f, "  changes of layouts and pointers: %llu\n", (unsigned long long)c->changes);
+	fprintf(f, "  refused, for an intent holds the name: %llu\n", (unsigned long long)c->marked);
+	fprintf(f, "  changes of layouts, pointers, marks: %llu\n", (unsigned long long)c->changes);
 }
 
 XLATOR_MODULE

@@ -18,6 +18,7 @@ struct call {
 	enum fop fop;
 	const void *in;
 	void *out;
+	struct inside *inside;
 };
 
 int refused(struct xlator *x, int err)
@@ -27,6 +28,7 @@ int refused(struct xlator *x, int err)
 					: err == -EPOINTER ? &c->pointers
 					: err == -EWIDE	   ? &c->wide
 					: err == -EMOVED   ? &c->moved
+					: err == -EMARKED  ? &c->marked
 							   : NULL;
 
 	if (counter)
@@ -63,7 +65,7 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 	return l->moving && !makes && layout_owner(l, key)->id == self;
 }
 
-static int judge_place(const struct call *c, const struct loc *loc, uint64_t version, bool makes)
+static int judge_place(const struct call *c, const struct loc *loc, uint64_t version, bool makes, bool *ours)
 {
 	const struct checks *p = c->x->private;
 	struct known *k = inode_slot(loc->parent, c->x);
@@ -81,6 +83,8 @@ static int judge_place(const struct call *c, const struct loc *loc, uint64_t ver
 		err = -ELAYOUT;
 	else if (k->layout && !belongs(k->layout, (uint32_t)p->subvolume, key, makes))
 		err = -ELAYOUT;
+	if (!err)
+		err = mark_judge(k, c->place, loc->name, ours);
 	pthread_mutex_unlock(&k->lock);
 	return err;
 }
@@ -98,6 +102,20 @@ static int look(const struct call *c, const struct loc *loc, struct lookup_out *
 	if (err)
 		fop_out_clear(FOP_lookup, found);
 	return err;
+}
+
+/* An intent may have to take back what it did in there. */
+static int judge_marks_in(const struct call *c, struct inode *victim)
+{
+	struct facts f;
+	int err;
+
+	if (!S_ISDIR(victim->type))
+		return 0;
+	err = inside_enter_victim(c->inside, c->x, victim);
+	if (!err)
+		err = facts_of(c->rq, c->x, victim, NULL, &f);
+	return err ? err : f.marked ? -EMARKED : 0;
 }
 
 static int judge_victim(const struct call *c, const struct facts *f)
@@ -155,6 +173,8 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 	err = expected(c, 0, err, &found);
 	if (!err)
 		err = judge_victim(c, &facts);
+	if (!err && c->fop == FOP_rmdir)
+		err = judge_marks_in(c, found.inode);
 	if (!err) {
 		struct unlink_in exact = { .loc = exactly(&in->loc, found.inode) };
 
@@ -215,6 +235,8 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 				   : 0; /* who names what is to be replaced wants that replaced, and nothing else done */
 	else if (!err)
 		err = judge_replaced(c, in, &facts);
+	if (!err && found.inode && !(in->flags & RENAME_EXCHANGE))
+		err = judge_marks_in(c, found.inode);
 	if (!err) {
 		exact.from = exactly(&in->from, from);
 		exact.to = exactly(&in->to, found.inode);
@@ -368,18 +390,21 @@ static bool makes(enum fop fop)
 
 int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
-	struct call c = { rq, x, place, fop, in, out };
-	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
 	cleanup_inside struct inside inside = { 0 };
+	struct call c = { rq, x, place, fop, in, out, &inside };
+	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
+	bool ours = false;
 	bool exchange = to && ((const struct rename_in *)in)->flags & RENAME_EXCHANGE;
 	int err = !from->parent || !from->name || (to && (!to->parent || !to->name)) ? -EINVAL : 0;
 
 	if (!err)
 		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : NULL);
 	if (!err)
-		err = judge_place(&c, from, place->version[0], makes(fop) || exchange);
+		err = judge_place(&c, from, place->version[0], makes(fop) || exchange, &ours);
 	if (!err && to)
-		err = judge_place(&c, to, place->version[1], true);
+		err = judge_place(&c, to, place->version[1], true, &ours);
+	if (!err && !ours && !gfid_is_null(&place->intent))
+		err = -EFENCED; /* its marks have gone */
 	if (!err)
 		err = judged(&c);
 	return refused(x, err);

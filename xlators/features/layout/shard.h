@@ -8,7 +8,7 @@
 
 struct checks {
 	int64_t subvolume; /* option: the number of this one in layouts and pointers */
-	atomic_uint_fast64_t elsewhere, pointers, wide, moved, changes;
+	atomic_uint_fast64_t elsewhere, pointers, wide, moved, marked, changes;
 };
 
 /* In an inode's slot. The gate: requests for names of the directory pass together, a change of what its xattrs say passes alone. So what a
@@ -24,10 +24,12 @@ struct known {
 	bool points;
 	struct pointer pointer;
 	struct layout *layout; /* NULL: it has none, and is whole */
+	unsigned marks;
+	struct mark *mark; /* of names in it */
 };
 /* What a request needs to know of an object. */
 struct facts {
-	bool points, wide;
+	bool points, wide, marked; /* names in it are */
 	struct pointer pointer;
 };
 
@@ -40,16 +42,34 @@ void known_forget(struct xlator *, struct inode *);
 int facts_of(struct request *, struct xlator *, struct inode *, const struct attr *, struct facts *);
 /* For one who is in its gate, while its xattrs stay as they are: on success the lock is held, and they have been read. */
 int known_locked(struct request *, struct xlator *, struct inode *, struct known *);
-/* Runs a change of the object's xattrs (setxattr, removexattr) alone, and makes it durable: see P1 in doc/distribution.md. */
-int change_alone(struct request *, struct xlator *, enum fop, struct inode *, const void *in, void *out);
+/* Runs a change of the object's xattrs (setxattr, removexattr) alone, and makes it durable: see P1 in doc/distribution.md. A mark is set and
+ * removed only by whose it is, as `place` (NULL: heal) tells: -EMARKED, -EFENCED. */
+int change_alone(struct request *, struct xlator *, const struct place *, enum fop, struct inode *, const void *in, void *out);
+/* Not every user may read trusted.*, and it is not he who wants to know. The value is the caller's. */
+int read_xattr(struct request *, struct xlator *, struct inode *, const char *name, struct blob *value);
+int complain(struct xlator *, const struct inode *, const char *name);
 
 struct inside {
-	struct known *first, *second;
+	struct known *first, *second, *victim;
+	struct inode *kept; /* a reference: of the victim, which may be known to nobody else when it has gone */
 };
 /* Passes the gates of one or two directories (b may be NULL, or a). -ENOMEM, -ETIMEDOUT, -ECANCELED. */
 int inside_enter(struct inside *, struct request *, struct xlator *, struct inode *a, struct inode *b);
+/* Passes that of a directory which is to go, too, without waiting: -EMARKED. */
+int inside_enter_victim(struct inside *, struct xlator *, struct inode *);
 void inside_leave(struct inside *);
 #define cleanup_inside __attribute__((cleanup(inside_leave)))
+
+/* ---- marks.c ---- */
+/* Those of a directory, from its xattrs. */
+int marks_read(struct request *, struct xlator *, struct inode *, struct known *, bool *has_layout, bool *has_pointer);
+/* May a request of that intent (of none) do something with the name? With the lock held. *ours: the mark is the intent's. */
+int mark_judge(const struct known *, const struct place *, const char *name, bool *ours);
+/* The change of a mark, by itself; *done: nothing is to be changed. -EMARKED, -EFENCED. */
+int mark_may_change(struct request *, struct xlator *, const struct place *, enum fop, struct inode *, const void *in,
+		    bool *done);
+/* The xattr that is changed is a mark. */
+bool changes_mark(enum fop, const void *in);
 
 /* ---- names.c ---- */
 bool names_fop(enum fop, const void *in);

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""across.py TOP A B C: rename(2) of files between the directories A, B, C, which are at three subvolumes, and TOP, which is at all."""
+import ctypes
+import errno
+import itertools
+import os
+import stat
+import sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+NOREPLACE, EXCHANGE = 1, 2
+
+
+def rename2(old, new, flags):
+    if libc.renameat2(-100, old.encode(), -100, new.encode(), flags):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), old)
+
+
+def expect(condition, *words):
+    if not condition:
+        sys.exit(" ".join(str(word) for word in words))
+
+
+def fails(number, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        expect(error.errno == number, call.__name__, *arguments, "gives", error, "instead of", errno.errorcode[number])
+        return
+    sys.exit(f"{call.__name__} {arguments} does not fail")
+
+
+def make(kind, path, text):
+    if kind == "link":
+        os.symlink(text, path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        with open(path, "w") as f:
+            f.write(text)
+
+
+def holds(kind, path, text):
+    if kind == "link":
+        return os.readlink(path) == text
+    if kind == "fifo":
+        return stat.S_ISFIFO(os.lstat(path).st_mode)
+    with open(path) as f:
+        return f.read() == text
+
+
+def is_whole(path, number, links):
+    s = os.lstat(path)
+    return s.st_ino == number and s.st_nlink == links
+
+
+def moved(kind, other, a, b, c):
+    """From a to b, to c, back to a: a name alone, over something, in exchange."""
+    make(kind, f"{a}/x", "one")
+    number = os.lstat(f"{a}/x").st_ino
+    for start, end in itertools.permutations((a, b, c), 2):
+        os.rename(f"{a}/x", f"{start}/x") if start != a else None
+        os.rename(f"{start}/x", f"{end}/y")
+        expect(not os.path.lexists(f"{start}/x"), kind, "the old name is there", start, end)
+        expect(holds(kind, f"{end}/y", "one") and is_whole(f"{end}/y", number, 1), kind, "is not what it was", os.lstat(f"{end}/y"))
+        os.rename(f"{end}/y", f"{a}/x")
+    make(other, f"{b}/x", "two")
+    fails(errno.EEXIST, rename2, f"{a}/x", f"{b}/x", NOREPLACE)
+    fails(errno.ENOENT, os.rename, f"{a}/none", f"{b}/x")
+    fails(errno.ENOENT, rename2, f"{a}/x", f"{b}/none", EXCHANGE)
+    rename2(f"{a}/x", f"{b}/x", EXCHANGE)
+    expect(holds(kind, f"{b}/x", "one") and holds(other, f"{a}/x", "two"), kind, "exchange")
+    rename2(f"{a}/x", f"{b}/x", EXCHANGE)
+    expect(holds(kind, f"{a}/x", "one") and holds(other, f"{b}/x", "two"), kind, "exchange back")
+    os.rename(f"{a}/x", f"{b}/x")
+    expect(holds(kind, f"{b}/x", "one") and not os.path.lexists(f"{a}/x"), kind, "replaces", other)
+    make(other, f"{c}/x", "three")
+    os.rename(f"{c}/x", f"{b}/x")  # a pointer is replaced
+    expect(holds(other, f"{b}/x", "three") and is_whole(f"{b}/x", os.lstat(f"{b}/x").st_ino, 1), other, "replaces a pointer to", kind)
+    os.unlink(f"{b}/x")
+
+
+def links(a, b, c):
+    make("file", f"{a}/x", "one")
+    os.link(f"{a}/x", f"{b}/x")
+    os.rename(f"{a}/x", f"{b}/x")  # two names of one file: nothing is done
+    expect(holds("file", f"{a}/x", "one") and os.stat(f"{a}/x").st_nlink == 2, "two names of one file")
+    os.rename(f"{a}/x", f"{c}/x")
+    number = os.stat(f"{c}/x").st_ino
+    expect(is_whole(f"{b}/x", number, 2) and is_whole(f"{c}/x", number, 2), "links", os.stat(f"{c}/x"))
+    os.rename(f"{b}/x", f"{a}/x")  # home
+    expect(is_whole(f"{a}/x", number, 2), "links", os.stat(f"{a}/x"))
+    os.unlink(f"{c}/x")
+    expect(is_whole(f"{a}/x", number, 1) and holds("file", f"{a}/x", "one"), "links", os.stat(f"{a}/x"))
+    os.unlink(f"{a}/x")
+
+
+def open_files(a, b):
+    f = open(f"{a}/x", "w+")
+    f.write("before ")
+    f.flush()
+    victim = open(f"{b}/x", "w+")
+    victim.write("victim")
+    victim.flush()
+    os.rename(f"{a}/x", f"{b}/x")
+    f.write("after")
+    f.flush()
+    expect(holds("file", f"{b}/x", "before after"), "an open file does not go along")
+    victim.seek(0)
+    expect(victim.read() == "victim" and os.fstat(victim.fileno()).st_nlink == 0, "what was replaced is open no more")
+    os.unlink(f"{b}/x")
+    f.seek(0)
+    expect(f.read() == "before after", "an open file that was moved and removed")
+
+
+def refused(a, b):
+    make("file", f"{a}/x", "one")
+    os.mkdir(f"{b}/d")
+    fails(errno.EISDIR, os.rename, f"{a}/x", f"{b}/d")
+    fails(errno.EXDEV, os.rename, f"{b}/d", f"{a}/d")
+    os.mknod(f"{b}/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    fails(errno.EXDEV, os.rename, f"{b}/null", f"{a}/null")
+    os.unlink(f"{b}/null")
+    for where in a, b:
+        os.chmod(where, 0o555)
+        if not os.fork():
+            os.setuid(12345)
+            fails(errno.EACCES, os.rename, f"{a}/x", f"{b}/x")
+            os._exit(0)
+        expect(os.wait()[1] == 0, "a user")
+        os.chmod(where, 0o777)
+    make("file", f"{b}/x", "root's")
+    os.chown(f"{a}/x", 12345, 12345)
+    os.chmod(b, 0o1777)
+    if not os.fork():
+        os.setgid(12345)
+        os.setuid(12345)
+        fails(errno.EPERM, os.rename, f"{a}/x", f"{b}/x")
+        os.rename(f"{a}/x", f"{b}/own")
+        os.unlink(f"{b}/own")
+        os._exit(0)
+    expect(os.wait()[1] == 0, "a user in a sticky directory")
+    expect(holds("file", f"{b}/x", "root's") and not os.path.exists(f"{a}/x"), "sticky")
+    os.chmod(b, 0o755)
+    os.chmod(a, 0o755)
+    os.unlink(f"{b}/x")
+    os.rmdir(f"{b}/d")
+
+
+def main():
+    top, *places = sys.argv[1:]
+    for kind, other in itertools.product(("file", "link", "fifo"), ("file", "link")):
+        moved(kind, other, *places)
+    links(*places)
+    open_files(*places[:2])
+    refused(*places[:2])
+    names = [f"{top}/{word}" for word in "abcdefghijklmnop"]  # of the root: at all subvolumes
+    make("file", names[0], "root")
+    for old, new in zip(names, names[1:]):
+        os.rename(old, new)
+    expect(holds("file", names[-1], "root") and os.stat(names[-1]).st_nlink == 1, "in the root")
+    os.unlink(names[-1])
+    for place in places:
+        expect(not os.listdir(place), place, "is not empty", os.listdir(place))
+
+
+main()

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht: renames over two subvolumes; who does one may die at any message, and others end it: the tree is as before or as after. */
+#include "dht-tree.h"
+
+#include "place.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
+#endif
+#define SWEEPS "option sweep-interval 10ms"
+
+static int there(const char *path)
+{
+	return !tree_getattr(&tree, path, &(struct attr){ 0 });
+}
+
+PROPERTY(a_file_gets_a_name_at_another_subvolume)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	struct attr before, after;
+
+	CHECK_INT(put(a, "text"), 0);
+	CHECK_INT(tree_getattr(&tree, a, &before), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	CHECK(!there(a) && reads(b, "text"));
+	CHECK_INT(tree_getattr(&tree, b, &after), 0);
+	CHECK(gfid_equal(&before.gfid, &after.gfid) && after.nlink == 1);
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(tree_rename(&tree, b, c, 0), 0); /* a pointer */
+	CHECK(!there(b) && reads(c, "text") && links(c) == 1);
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(tree_rename(&tree, c, a, 0), 0); /* back home: in place again */
+	CHECK(!there(c) && reads(a, "text") && links(a) == 1);
+	CHECK_INT(holder(a), 0);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+	CHECK_INT(tree_rename(&tree, b, a, 0), -ENOENT);
+	CHECK(reads(a, "text"));
+}
+
+PROPERTY(what_is_replaced_goes)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+
+	CHECK_INT(put(a, "text"), 0);
+	CHECK_INT(put(b, "other"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, RENAME_NOREPLACE), -EEXIST);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	CHECK(!there(a) && reads(b, "text"));
+	CHECK_INT(put(c, "third"), 0);
+	CHECK_INT(tree_rename(&tree, c, b, 0), 0); /* over a pointer */
+	CHECK(reads(b, "third"));
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(tree_link(&tree, b, a), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0); /* two names of one file: nothing is done */
+	CHECK(there(a) && links(b) == 2);
+	CHECK_INT(tree_unlink(&tree, a), 0);
+	CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+	CHECK_INT(tree_rename(&tree, b, a, 0), -EISDIR);
+	CHECK_INT(tree_rename(&tree, a, c, 0), -EXDEV);
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+}
+
+PROPERTY(two_files_change_places)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	CHECK_INT(put(a, "text"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, RENAME_EXCHANGE), -ENOENT);
+	CHECK_INT(put(b, "other"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, RENAME_EXCHANGE), 0);
+	CHECK(reads(a, "other") && reads(b, "text"));
+	CHECK_INT(census().anchors, 2);
+	CHECK_INT(tree_rename(&tree, a, b, RENAME_EXCHANGE), 0);
+	CHECK(reads(a, "text") && reads(b, "other") && links(a) == 1 && links(b) == 1);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+}
+
+/* ---- half way ---- */
+
+struct scene {
+	const char *what;
+	int (*build)(const char *a, const char *b, const char *c); /* a at subvolume 0, b at 1, c at 2 */
+	const char *from, *to;					   /* what a and b say before; NULL: there is nothing */
+	unsigned flags;
+};
+
+static int plain(const char *a, const char *b, const char *c)
+{
+	(void)b, (void)c;
+	return put(a, "text");
+}
+
+static int replacing(const char *a, const char *b, const char *c)
+{
+	int err = put(b, "other");
+
+	return err ? err : plain(a, b, c);
+}
+
+static int of_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put(c, "text");
+
+	(void)b;
+	return err ? err : tree_rename(&tree, c, a, 0);
+}
+
+static int homewards(const char *a, const char *b, const char *c)
+{
+	int err = put(b, "text");
+
+	(void)c;
+	return err ? err : tree_rename(&tree, b, a, 0);
+}
+
+static int over_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put(c, "other");
+
+	if (!err)
+		err = tree_rename(&tree, c, b, 0);
+	return err ? err : put(a, "text");
+}
+
+static const struct scene scenes[] = {
+	{ "to a free name", plain, "text", NULL, 0 },
+	{ "over a file", replacing, "text", "other", 0 },
+	{ "of a pointer", of_pointer, "text", NULL, 0 },
+	{ "to where it stands", homewards, "text", NULL, 0 },
+	{ "over a pointer", over_pointer, "text", "other", 0 },
+	{ "in exchange", replacing, "text", "other", RENAME_EXCHANGE },
+	{ "in exchange with a pointer", over_pointer, "text", "other", RENAME_EXCHANGE },
+};
+
+static bool says(const char *path, const char *text)
+{
+	return text ? reads(path, text) && links(path) == 1 : !there(path);
+}
+
+/* By others, who wait for the marks, or by the sweep. */
+static bool gets_whole(const struct scene *s, const char *a, const char *b, bool *done)
+{
+	for (int i = 0; i < 500; i++) {
+		*done = says(b, s->from);
+		if (*done ? says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL) : says(a, s->from) && says(b, s->to))
+			return true;
+		task_sleep_ms(10); /* an arrival that waits has two links for a while */
+	}
+	return false;
+}
+
+/* Cut off after so many messages; *sent: how many there would have been. */
+static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned *sent)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	bool moved;
+	int err;
+
+	CHECK_INT(s->build(a, b, c), 0);
+	cut_after(messages, done);
+	err = tree_rename(&tree, a, b, s->flags);
+	*sent = cut_end();
+	CHECK(gets_whole(s, a, b, &moved));
+	CHECK(moved || err);
+	tree_unlink(&tree, a);
+	tree_unlink(&tree, b);
+}
+
+PROPERTY_WITH(who_dies_half_way_has_done_it_or_not, SWEEPS, "1M")
+{
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++)
+		for (int done = 0; done < 2 && !failures; done++) {
+			unsigned at = 0, sent = 0;
+
+			do {
+				cut_at(&scenes[i], at, done, &sent);
+				if (failures)
+					fprintf(stderr, "%s, after %u messages%s\n", scenes[i].what, at,
+						done ? ", and one that was not answered" : "");
+			} while (!failures && sent > at++);
+			CHECK(at > 10);
+			CHECK(settles(0));
+		}
+}
+
+struct slow {
+	const char *a, *b;
+	int err;
+	bool over;
+};
+
+static void rename_slowly(void *arg)
+{
+	struct slow *s = arg;
+
+	s->err = tree_rename(&tree, s->a, s->b, 0);
+	s->over = true;
+}
+
+PROPERTY_WITH(all_do_it_at_once_and_each_file_has_one_name, SWEEPS, "1M")
+{
+	enum { TIMES = 60, CLIENTS = 3 };
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	for (int i = 0; i < TIMES && !failures; i++) {
+		struct slow s[CLIENTS] = { { a, b, 0, false }, { b, a, 0, false }, { a, b, 0, false } };
+		bool one, other;
+
+		CHECK_INT(put(a, "text"), 0);
+		CHECK_INT(put(b, "other"), 0);
+		for (int k = 0; k < CLIENTS; k++)
+			CHECK_INT(task_spawn(NULL, rename_slowly, &s[k]), 0);
+		for (int k = 0; k < CLIENTS; k++)
+			while (!s[k].over)
+				task_sleep_ms(1);
+		one = there(a);
+		other = there(b);
+		CHECK(one != other); /* each rename leaves one file */
+		CHECK_INT(links(one ? a : b), 1);
+		tree_unlink(&tree, one ? a : b);
+	}
+	CHECK(settles(0));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_file_gets_a_name_at_another_subvolume),
+		cmocka_unit_test(what_is_replaced_goes),
+		cmocka_unit_test(two_files_change_places),
+		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
+		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test/cut: one task is cut off from all that lies below instances of this, after so many messages; as if its client had died there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "xlator.h"
+
+static struct {			    /* of all instances */
+	_Atomic(struct task *) who; /* NULL: nobody */
+	unsigned left, sent;
+	bool done; /* the last message that goes through gets no answer */
+} cut;
+
+static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
+	int err;
+
+	if (!mine)
+		return fop_pass(rq, x, fop, in, out);
+	if (cut.sent++ < cut.left)
+		return fop_pass(rq, x, fop, in, out);
+	if (cut.sent != cut.left + 1 || !cut.done)
+		return -ENOTCONN;
+	err = fop_pass(rq, x, fop, in, out);
+	if (!err) {
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
+	}
+	return -ENOTCONN;
+}
+
+static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	(void)x;
+	if (argc != 2)
+		return -EINVAL;
+	fprintf(f, "%u", cut.sent);
+	cut.done = !strcmp(argv[0], "unanswered");
+	cut.left = (unsigned)atoi(argv[1]);
+	cut.sent = 0;
+	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;
+	return 0;
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "test/cut",
+	.summary = "cuts a task off",
+	.min_children = 1,
+	.max_children = 1,
+	.command = cut_command,
+	.any = cut_any,
+};

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Intents: what is to be done to two names at different subvolumes, written down where the first of them is, and the marks by which it holds
+ * them (doc/distribution.md, Intents). The record is an empty file in `work` with the xattr trusted.dht.intent: u8 1, u8 sides (2), and for each
+ * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name. */
+#include "dht.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "born.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+#define INTENT_XATTR DHT_XATTR "intent"
+enum { FORMAT = 1, SIDES = 2, SIDE_FIXED = 58, RECORD_MAX = 2 + SIDES * (SIDE_FIXED + NAME_MAX) };
+
+/* ---- in bytes ---- */
+
+static void put(uint8_t **at, const void *from, size_t size)
+{
+	memcpy(*at, from, size);
+	*at += size;
+}
+
+static void put_number(uint8_t **at, int number)
+{
+	uint32_t n = htobe32((uint32_t)number);
+
+	put(at, &n, 4);
+}
+
+static void put_byte(uint8_t **at, size_t byte)
+{
+	*(*at)++ = (uint8_t)byte;
+}
+
+static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
+{
+	uint8_t *at = bytes;
+
+	put_byte(&at, FORMAT);
+	put_byte(&at, SIDES);
+	for (int i = 0; i < SIDES; i++) {
+		const struct side *s = &it->side[i];
+
+		put_number(&at, s->child);
+		put(&at, s->parent.bytes, 16);
+		put_byte(&at, s->arrival);
+		put_number(&at, s->aim.child);
+		put(&at, s->aim.gfid.bytes, 16);
+		put(&at, s->aim.pgfid.bytes, 16);
+		put_byte(&at, strlen(s->name));
+		put(&at, s->name, strlen(s->name));
+	}
+	return (uint32_t)(at - bytes);
+}
+
+struct bytes {
+	const uint8_t *at, *end;
+};
+
+/* What is beyond the end is zero, and the end is before `at` then. */
+static void take(struct bytes *b, void *to, size_t size)
+{
+	size_t left = b->at < b->end ? (size_t)(b->end - b->at) : 0;
+
+	memset(to, 0, size);
+	memcpy(to, b->at, size < left ? size : left);
+	b->at = size <= left ? b->at + size : b->end + 1;
+}
+
+static int take_number(struct bytes *b)
+{
+	uint32_t n;
+
+	take(b, &n, 4);
+	return (int)be32toh(n);
+}
+
+static uint8_t take_byte(struct bytes *b)
+{
+	uint8_t byte;
+
+	take(b, &byte, 1);
+	return byte;
+}
+
+static bool child_is(const struct dht *d, int child)
+{
+	return child >= 0 && child < d->x->children;
+}
+
+static bool decode_side(const struct dht *d, struct bytes *b, struct side *s)
+{
+	s->child = take_number(b);
+	take(b, s->parent.bytes, 16);
+	s->arrival = take_byte(b);
+	s->aim.child = take_number(b);
+	take(b, s->aim.gfid.bytes, 16);
+	take(b, s->aim.pgfid.bytes, 16);
+	memset(s->name, 0, sizeof(s->name));
+	take(b, s->name, take_byte(b));
+	return child_is(d, s->child) && child_is(d, s->aim.child) && s->arrival <= ARRIVES_LINK && !name_check(s->name);
+}
+
+static int decode(const struct dht *d, const struct blob *value, struct intent *it)
+{
+	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size };
+	bool good = take_byte(&b) == FORMAT && take_byte(&b) == SIDES;
+
+	for (int i = 0; i < SIDES && good; i++)
+		good = decode_side(d, &b, &it->side[i]);
+	return good && b.at == b.end && it->side[0].child != it->side[1].child ? 0 : -EINVAL;
+}
+
+/* ---- names in `work` ---- */
+
+static const char *name_of(const struct intent *it, enum intent_state state, uint32_t attempt, char name[HIDDEN_NAME])
+{
+	char id[GFID_TEXT];
+
+	snprintf(name, HIDDEN_NAME, "%c.%s.%" PRIu32, state, gfid_text(&it->id, id), attempt);
+	return name;
+}
+
+const char *intent_name(const struct intent *it, char name[HIDDEN_NAME])
+{
+	return name_of(it, it->state, it->attempt, name);
+}
+
+int intent_parse(const char *name, struct intent *it)
+{
+	char id[GFID_TEXT], again[HIDDEN_NAME];
+	size_t length = strlen(name);
+
+	if (length < 2 + GFID_TEXT || !strchr("idu", *name) || name[1] != '.')
+		return -EINVAL;
+	snprintf(id, sizeof(id), "%s", name + 2);
+	if (gfid_parse(id, &it->id))
+		return -EINVAL;
+	it->state = (enum intent_state) * name;
+	it->attempt = (uint32_t)strtoul(name + 2 + GFID_TEXT, NULL, 10);
+	return strcmp(name, intent_name(it, again)) ? -EINVAL : 0;
+}
+
+const char *side_name(const struct intent *it, int n, enum kept what, char name[HIDDEN_NAME])
+{
+	char id[GFID_TEXT];
+
+	snprintf(name, HIDDEN_NAME, "%c.%s.%d", what == KEPT_VICTIM ? 'v' : 'l', gfid_text(&it->id, id), n);
+	return name;
+}
+
+int side_dir(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode **dir)
+{
+	return work_dir(rq, d, it->side[n].child, work_of(&it->id), true, dir);
+}
+
+/* ---- the record ---- */
+
+int intent_write(struct request *rq, struct dht *d, struct intent *it)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct who user = become_root(rq);
+	uint8_t bytes[RECORD_MAX];
+	struct born_xattr x = { INTENT_XATTR, bytes, encode(it, bytes) };
+	struct mknod_in in = { .mode = S_IFREG };
+	struct mknod_out out = { 0 };
+	char name[HIDDEN_NAME];
+	int err = side_dir(rq, d, it, 0, &dir);
+
+	it->state = INTENT_OPEN;
+	it->attempt = 1;
+	gfid_create(&it->file);
+	in.gfid = it->file;
+	in.loc = (struct loc){ .parent = dir, .name = intent_name(it, name) };
+	if (!err)
+		err = born_attach(rq, &x, 1);
+	if (!err)
+		err = mknod_on(rq, d->x->child[it->side[0].child], &in, &out);
+	born_attach(rq, NULL, 0);
+	fop_out_clear(FOP_mknod, &out);
+	become(rq, user);
+	if (err == -ESTALE)
+		hidden_forget(d, it->side[0].child);
+	return err;
+}
+
+int intent_read(struct request *rq, struct dht *d, int home, const char *name, struct intent *it)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct lookup_in look = { 0 };
+	struct lookup_out found = { 0 };
+	struct getxattr_in in = { .name = INTENT_XATTR };
+	struct getxattr_out out = { 0 };
+	int err = intent_parse(name, it);
+
+	if (!err)
+		err = work_dir(rq, d, home, work_of(&it->id), false, &dir);
+	look.loc = (struct loc){ .parent = dir, .name = name };
+	if (!err)
+		err = lookup_on(rq, d->x->child[home], &look, &found);
+	in.inode = found.inode;
+	if (!err)
+		err = getxattr_on(rq, d->x->child[home], &in, &out);
+	if (!err) {
+		it->file = found.inode->gfid;
+		err = decode(d, &out.value, it);
+	}
+	if (!err && it->side[0].child != home)
+		err = -EINVAL;
+	fop_out_clear(FOP_getxattr, &out);
+	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+int intent_stands(struct request *rq, struct dht *d, const struct intent *it)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct lookup_in in = { 0 };
+	struct lookup_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = side_dir(rq, d, it, 0, &dir);
+
+	in.loc = (struct loc){ .parent = dir, .name = intent_name(it, name) };
+	if (!err)
+		err = lookup_on(rq, d->x->child[it->side[0].child], &in, &out);
+	if (!err && !gfid_equal(&out.inode->gfid, &it->file))
+		err = -ENOENT;
+	fop_out_clear(FOP_lookup, &out);
+	become(rq, user);
+	return err == -ENOENT ? -EFENCED : err;
+}
+
+/* One only can do it. -EFENCED: somebody else has done it before. */
+static int record_rename(struct request *rq, struct dht *d, struct intent *it, enum intent_state state, uint32_t attempt)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char from[HIDDEN_NAME], to[HIDDEN_NAME];
+	struct rename_in in = { .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = side_dir(rq, d, it, 0, &dir);
+
+	in.from = (struct loc){ .parent = dir, .name = intent_name(it, from) };
+	in.to = (struct loc){ .parent = dir, .name = name_of(it, state, attempt, to) };
+	if (!err)
+		err = place_attach(rq, &(struct place){ .expected = { it->file } });
+	if (!err)
+		err = rename_on(rq, d->x->child[it->side[0].child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	become(rq, user);
+	if (err)
+		return err == -ENOENT || err == -ESTALE ? -EFENCED : err;
+	it->state = state;
+	it->attempt = attempt;
+	return 0;
+}
+
+int intent_becomes(struct request *rq, struct dht *d, struct intent *it, enum intent_state state)
+{
+	return record_rename(rq, d, it, state, it->attempt);
+}
+
+int intent_take_over(struct request *rq, struct dht *d, struct intent *it)
+{
+	return record_rename(rq, d, it, it->state, it->attempt + 1);
+}
+
+int work_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const char *name)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct unlink_in in = { .loc = { .name = name } };
+	struct unlink_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = side_dir(rq, d, it, n, &dir);
+
+	in.loc.parent = dir;
+	if (!err)
+		err = place_attach(rq, &(struct place){ .flags = PLACE_POINTER });
+	if (!err)
+		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	become(rq, user);
+	return err == -ENOENT ? 0 : err;
+}
+
+int intent_remove(struct request *rq, struct dht *d, const struct intent *it)
+{
+	char name[HIDDEN_NAME];
+
+	return work_remove(rq, d, it, 0, intent_name(it, name));
+}
+
+/* ---- marks ---- */
+
+struct inode *side_parent(struct dht *d, const struct side *s)
+{
+	return inode_get(d->x->inodes, &s->parent, S_IFDIR);
+}
+
+int side_mark(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	const struct side *s = &it->side[n];
+	cleanup_inode struct inode *parent = side_parent(d, s);
+	struct mark m = { mark_hash(s->name), it->id, it->attempt, (uint32_t)it->side[0].child };
+	uint8_t bytes[MARK_SIZE];
+	char xattr[MARK_NAME];
+	struct setxattr_in in = { .inode = parent, .name = mark_name(m.hash, xattr), .value = { MARK_SIZE, bytes } };
+	struct setxattr_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = parent ? place_attach(rq, &(struct place){ .intent = it->id, .attempt = it->attempt }) : -ENOMEM;
+
+	mark_encode(&m, bytes);
+	if (!err)
+		err = setxattr_on(rq, d->x->child[s->child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	become(rq, user);
+	return err;
+}
+
+int mark_remove(struct request *rq, struct dht *d, int child, struct inode *parent, const struct mark *m)
+{
+	char xattr[MARK_NAME];
+	struct removexattr_in in = { .inode = parent, .name = mark_name(m->hash, xattr) };
+	struct removexattr_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = place_attach(rq, &(struct place){ .intent = m->intent, .attempt = m->attempt });
+
+	if (!err)
+		err = removexattr_on(rq, d->x->child[child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	become(rq, user);
+	return err == -ENODATA ? 0 : err;
+}
+
+int side_unmark(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	const struct side *s = &it->side[n];
+	cleanup_inode struct inode *parent = side_parent(d, s);
+	struct mark m = { mark_hash(s->name), it->id, it->attempt, 0 };
+
+	return parent ? mark_remove(rq, d, s->child, parent, &m) : -ENOMEM;
+}
+
+/* ---- steps ---- */
+
+int intent_step(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *from, const struct loc *to,
+		const struct gfid *stands)
+{
+	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	struct place p = { .flags = PLACE_POINTER, .expected = { *stands }, .intent = it->id, .attempt = it->attempt };
+	int err = place_attach(rq, &p);
+
+	if (!err)
+		err = rename_on(rq, d->x->child[it->side[n].child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	return err;
+}
+
+int side_look(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode *parent, const char *name,
+	      struct lookup_out *out)
+{
+	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
+	struct place p = { 0 };
+	int err;
+
+	if (gfid_equal(&parent->gfid, &it->side[n].parent)) { /* not in `work`, where there are no marks */
+		p.intent = it->id;
+		p.attempt = it->attempt;
+	}
+	err = place_attach(rq, &p);
+	if (!err)
+		err = lookup_on(rq, d->x->child[it->side[n].child], &in, out);
+	place_attach(rq, &(struct place){ 0 });
+	return err;
+}

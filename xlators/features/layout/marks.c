@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/layout: names that intents hold (doc/distribution.md, Intents). */
+#include "shard.h"
+
+#include <sys/xattr.h>
+
+bool changes_mark(enum fop fop, const void *in)
+{
+	const char *name =
+		fop == FOP_setxattr ? ((const struct setxattr_in *)in)->name : ((const struct removexattr_in *)in)->name;
+	uint64_t hash;
+
+	return is_mark(name, &hash);
+}
+
+/* ---- reading ---- */
+
+static int names_of(struct request *rq, struct xlator *x, struct inode *inode, struct blob *names)
+{
+	struct listxattr_in in = { .inode = inode };
+	struct listxattr_out out = { 0 };
+	uid_t uid = rq->uid;
+	int err;
+
+	rq->uid = 0;
+	err = listxattr_on(rq, x->child[0], &in, &out);
+	rq->uid = uid;
+	*names = out.names;
+	return err == -EOPNOTSUPP ? 0 : err;
+}
+
+static int add(struct known *k, const struct mark *m)
+{
+	struct mark *more = realloc(k->mark, (k->marks + 1) * sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	k->mark = more;
+	k->mark[k->marks++] = *m;
+	return 0;
+}
+
+static int read_mark(struct request *rq, struct xlator *x, struct inode *inode, const char *name, struct mark *m)
+{
+	struct blob value = { 0 };
+	int err = read_xattr(rq, x, inode, name, &value);
+
+	if (!err && (!is_mark(name, &m->hash) || mark_decode(value.bytes, value.size, m)))
+		err = complain(x, inode, name);
+	free(value.bytes);
+	return err;
+}
+
+int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, bool *has_layout, bool *has_pointer)
+{
+	struct blob names = { 0 };
+	struct mark m;
+	int err = names_of(rq, x, inode, &names);
+	const char *end = (const char *)names.bytes + names.size;
+
+	*has_layout = *has_pointer = false;
+	for (const char *at = names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1) {
+		*has_layout |= !strcmp(at, DHT_LAYOUT_XATTR);
+		*has_pointer |= !strcmp(at, DHT_POINTER_XATTR);
+		if (!is_mark(at, &m.hash))
+			continue;
+		err = read_mark(rq, x, inode, at, &m);
+		if (!err)
+			err = add(k, &m);
+		else if (err == -EIO)
+			k->broken = err;
+		err = err == -ENODATA || err == -EIO ? 0 : err;
+	}
+	free(names.bytes);
+	return err;
+}
+
+/* ---- judging ---- */
+
+static bool of_intent(const struct mark *m, const struct place *p)
+{
+	return gfid_equal(&m->intent, &p->intent);
+}
+
+int mark_judge(const struct known *k, const struct place *p, const char *name, bool *ours)
+{
+	bool step = !gfid_is_null(&p->intent);
+	uint64_t hash;
+
+	if (!k->marks)
+		return 0;
+	hash = mark_hash(name);
+	for (unsigned i = 0; i < k->marks; i++) {
+		const struct mark *m = &k->mark[i];
+
+		if (m->hash != hash)
+			continue;
+		if (!step)
+			return -EMARKED;
+		*ours = of_intent(m, p) && m->attempt == p->attempt;
+		return *ours ? 0 : -EFENCED;
+	}
+	return 0;
+}
+
+/* ---- changes ---- */
+
+static int room_for_one_more(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct known now = { 0 };
+	bool ignored[2];
+	int err = marks_read(rq, x, inode, &now, &ignored[0], &ignored[1]);
+
+	if (!err && now.marks >= MARKS_MAX)
+		err = -EMARKED;
+	free(now.mark);
+	return err;
+}
+
+int mark_may_change(struct request *rq, struct xlator *x, const struct place *p, enum fop fop, struct inode *inode,
+		    const void *in, bool *done)
+{
+	bool sets = fop == FOP_setxattr;
+	const char *name = sets ? ((const struct setxattr_in *)in)->name : ((const struct removexattr_in *)in)->name;
+	struct mark now;
+	int err = read_mark(rq, x, inode, name, &now);
+
+	if (err == -ENODATA) {
+		*done = !sets; /* by an earlier try */
+		return sets ? room_for_one_more(rq, x, inode) : 0;
+	}
+	if (err)
+		return err;
+	if (!of_intent(&now, p))
+		return sets ? -EMARKED : -EFENCED;
+	return (sets ? now.attempt <= p->attempt : now.attempt == p->attempt) ? 0 : -EFENCED;
+}
