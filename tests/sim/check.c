@@ -3,6 +3,7 @@
  * Lowe (2017) adds, apart for each register: the names as one, each block and the length of each file, each xattr, each mode. */
 #include <linux/falloc.h>
 
+#include "away.h"
 #include "history.h"
 
 enum { STEPS_MAX = 3000000 };
@@ -489,6 +490,23 @@ static void add_entry(struct entry *list, unsigned *count, const struct operatio
 					   .index = index };
 }
 
+/* Refused before anything was done: cluster/dht does not rename over several subvolumes yet. */
+static bool was_across(const struct operation *o)
+{
+	bool may = plan.subvolumes > 1 && (!gfid_equal(&o->dir, &o->dir2) || gfid_equal(&o->dir, &gfid_root));
+
+	return o->what == OP_RENAME && o->err == -EXDEV && may;
+}
+
+unsigned operations_across(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; operation_at(i); i++)
+		count += was_across(operation_at(i));
+	return count;
+}
+
 static void check_names(struct entry *list)
 {
 	static const struct model model = { "names", sizeof(struct tree), apply_names };
@@ -500,7 +518,7 @@ static void check_names(struct entry *list)
 
 		for (unsigned n = 0; o->what == OP_READDIR && n < NAMES; n++)
 			add_entry(list, &count, o, n);
-		if (of_names(o) && o->what != OP_READDIR)
+		if (of_names(o) && o->what != OP_READDIR && !was_across(o))
 			add_entry(list, &count, o, 0);
 	}
 	check_entries(&model, list, count, &initial, "names");
@@ -829,10 +847,52 @@ static void check_synced(void)
 	}
 }
 
+/* ---- objects that have another gfid than their makers chose ---- */
+
+/* Of what one operation made at most one object is ever seen. */
+static void give_birth(struct gfid *g)
+{
+	static struct {
+		struct gfid birth, seen;
+	} known[OBJECTS_MAX];
+	static unsigned count;
+	struct gfid birth = away_birth(g);
+	unsigned i = 0;
+	char text[GFID_TEXT];
+
+	while (i < count && !gfid_equal(&known[i].birth, &birth))
+		i++;
+	if (i < count && !gfid_equal(&known[i].seen, g))
+		sim_fail("there are two objects of what was to be %.8s", gfid_text(&birth, text));
+	if (i == count && count < OBJECTS_MAX) {
+		known[count].birth = birth;
+		known[count++].seen = *g;
+	}
+	*g = birth;
+}
+
+static void give_births(void)
+{
+	for (unsigned i = 0; operation_at(i); i++) {
+		struct operation *o = operation_at(i);
+		bool chosen = o->what == OP_MAKE || o->what == OP_OPEN;
+
+		if (!chosen && !gfid_is_null(&o->object))
+			give_birth(&o->object);
+		if (!gfid_is_null(&o->from))
+			give_birth(&o->from);
+		for (unsigned n = 0; n < NAMES; n++)
+			if (!gfid_is_null(&o->found[n]))
+				give_birth(&o->found[n]);
+	}
+}
+
 void check_history(void)
 {
 	struct entry *list = calloc((size_t)operations_count() * NAMES + 1, sizeof(*list));
 
+	if (plan.subvolumes > 1)
+		give_births();
 	collect_objects();
 	if (nemesis_cut_all()) {
 		check_synced();

@@ -435,9 +435,30 @@ static int inherited(struct request *rq, struct dht *d, int child, struct inode 
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
 
+/* What the caller's object is to be born with, off the request and back: it is not for what is made on the way. */
+static struct extension *born_off(struct request *rq)
+{
+	struct extension **at = &rq->extensions, *born;
+
+	while (*at && (*at)->type != BORN_EXTENSION)
+		at = &(*at)->next;
+	born = *at;
+	if (born)
+		*at = born->next;
+	return born;
+}
+
+static void born_on(struct request *rq, struct extension *born)
+{
+	if (!born)
+		return;
+	born->next = rq->extensions;
+	rq->extensions = born;
+}
+
 /* The object under its anchor, by the caller's create or mknod: as the user, whose it is then. */
 static int make_object(struct request *rq, struct dht *d, const struct aim *aim, enum fop fop, const void *in, gid_t gid,
-		       void *out)
+		       struct extension *born, void *out)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
@@ -451,6 +472,7 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 		return err;
 	loc.parent = dir;
 	rq->gid = gid;
+	born_on(rq, born);
 	if (fop == FOP_create) {
 		create = *(const struct create_in *)in;
 		create.loc = loc;
@@ -463,6 +485,7 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 		mknod.gfid = aim->gfid;
 		err = mknod_on(rq, d->x->child[aim->child], &mknod, out);
 	}
+	born_off(rq);
 	rq->gid = own;
 	if (err == -ESTALE)
 		hidden_forget(d, aim->child);
@@ -486,7 +509,8 @@ static int not_here(int err)
 	return err == -ENOSPC || err == -EDQUOT || unreached(err) ? -EOPNOTSUPP : err;
 }
 
-int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+static int make_bare(struct request *rq, struct dht *d, enum fop fop, const void *in, struct extension *born, void *out,
+		     int owner, int *child)
 {
 	const struct loc *loc = in; /* first in both */
 	struct aim aim = { .child = *child };
@@ -502,7 +526,7 @@ int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, v
 	err = make_pointer(rq, d, owner, &aim, S_IFREG, &pointer);
 	if (err)
 		return not_here(err);
-	err = not_here(make_object(rq, d, &aim, fop, in, gid, out));
+	err = not_here(make_object(rq, d, &aim, fop, in, gid, born, out));
 	if (!err) {
 		err = give_name(rq, d, owner, &aim, loc);
 		if (err)
@@ -510,6 +534,15 @@ int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, v
 	}
 	if (err)
 		give_up(rq, d, owner, pointer, &aim);
+	return err;
+}
+
+int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+{
+	struct extension *born = born_off(rq);
+	int err = make_bare(rq, d, fop, in, born, out, owner, child);
+
+	born_on(rq, born); /* the file may still be made where its name is */
 	return err;
 }
 
