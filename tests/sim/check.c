@@ -223,7 +223,7 @@ unsigned check_undecided(void)
 
 /* ---- objects by number ---- */
 
-enum { OBJECTS_MAX = 2000, DIRS_MAX = 24 };
+enum { OBJECTS_MAX = 2000, DIRS_MAX = 80 };
 static struct {
 	struct gfid gfid[OBJECTS_MAX];
 	bool directory[OBJECTS_MAX], there[OBJECTS_MAX]; /* there: in the end it still has a name */
@@ -241,13 +241,14 @@ static unsigned object_number(const struct gfid *g) /* 0: none */
 	return 0;
 }
 
-static void add_object(const struct gfid *g, bool directory)
+/* What was never made has nothing in it. */
+static void add_object(const struct gfid *g, bool directory, bool made)
 {
 	if (object_number(g) || objects.count == OBJECTS_MAX)
 		return;
 	objects.gfid[objects.count] = *g;
 	objects.directory[objects.count++] = directory;
-	if (!directory)
+	if (!directory || !made)
 		return;
 	if (objects.dirs == DIRS_MAX)
 		sim_fail("too many directories for the checker");
@@ -267,12 +268,12 @@ static int dir_number(const struct gfid *g)
 
 static void collect_objects(void)
 {
-	add_object(&gfid_root, true);
+	add_object(&gfid_root, true, true);
 	for (unsigned i = 0; operation_at(i); i++) {
 		const struct operation *o = operation_at(i);
 
 		if (o->what == OP_MAKE || o->what == OP_OPEN)
-			add_object(&o->object, S_ISDIR(o->type));
+			add_object(&o->object, S_ISDIR(o->type), !o->err || operation_unknown(o));
 		if (o->final && o->what == OP_LOOKUP && object_number(&o->object))
 			objects.there[object_number(&o->object) - 1] = true;
 	}
@@ -509,7 +510,7 @@ unsigned operations_across(void)
 
 static void check_names(struct entry *list)
 {
-	static const struct model model = { "names", sizeof(struct tree), apply_names };
+	const struct model model = { "names", objects.dirs * sizeof(uint16_t[NAMES]), apply_names };
 	struct tree initial = { 0 };
 	unsigned count = 0;
 

@@ -378,6 +378,17 @@ static void unlist(struct call *call)
 	*at = call->next;
 }
 
+static void tell(const struct remote *r, const struct request *rq, int fop, const void *in, int err)
+{
+	char text[400];
+
+	if (!verbose || !verbose_calls || fop == FOP_statfs || fop == FOP_replica)
+		return;
+	fop_in_print(fop, in, text, sizeof(text));
+	fprintf(stderr, "%10.6f %s to %s: %llu %s(%s)%s = %d\n", (double)(sim_now() - S) / (double)S, r->self->name,
+		r->to->name, (unsigned long long)rq->id, fop_name(fop), text, rq->resent ? " again" : "", err);
+}
+
 static int remote_call(struct remote *r, struct request *rq, int fop, const void *in, void *out, bool early, uint64_t *session)
 {
 	struct call call = { .remote = r, .rq = rq, .fop = fop, .in = in, .task = task_self(), .early = early };
@@ -405,6 +416,7 @@ static int remote_call(struct remote *r, struct request *rq, int fop, const void
 	}
 	if (call.cancelled)
 		task_shield(false);
+	tell(r, rq, fop, in, err);
 	crash_point();
 	return err;
 }

@@ -19,6 +19,7 @@ static const char help[] =
 	"Runs the replicated stack on a simulated clock, network and disk. One seed is one run, which replays exactly.\n\n"
 	"  --seeds FROM-TO    these seeds (1-100), each in a process of its own; one line for each that fails\n"
 	"  --seed N           one seed, with all that happens on standard error\n"
+	"  --calls            with --seed: also what clients ask bricks\n"
 	"  --quiet            with --seed: only the outcome\n"
 	"  --jobs N           so many processes at a time (1)\n"
 	"  --keep-going       do not stop at the tenth failure\n"
@@ -394,11 +395,9 @@ static bool flag(const char *arg)
 	static const struct {
 		const char *name;
 		bool *at;
-	} flags[] = { { "--quiet", &options.quiet },
-		      { "--keep-going", &options.keep_going },
-		      { "--expect-failure", &options.expect_failure },
-		      { "--twice", &options.twice },
-		      { "--ignore-unlinked", &options.ignore_unlinked } };
+	} flags[] = { { "--quiet", &options.quiet },	       { "--calls", &verbose_calls },
+		      { "--keep-going", &options.keep_going }, { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },	       { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(arg, flags[i].name))

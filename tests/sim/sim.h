@@ -60,7 +60,7 @@ void crash_point_change(void);			/* of a directory, by storage/posix */
 void task_gone(void) __attribute__((noreturn)); /* the task's node has crashed: it ends here */
 
 /* ---- the trace ---- */
-extern bool verbose;
+extern bool verbose, verbose_calls;					   /* calls: those to bricks, too */
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2))); /* prints if verbose; always goes into the hash */
 void trace_mix(uint64_t);						   /* into the hash only */
 uint64_t trace_hash(void);

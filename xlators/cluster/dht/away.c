@@ -384,7 +384,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 
 /* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
  * and only the answer was lost. */
-static void after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+static int after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	enum { LOOKS = 10, PAUSE_MS = 50 };
 	int err = -EBUSY;
@@ -398,20 +398,27 @@ static void after_sweep(struct request *rq, struct dht *d, int child, struct ino
 	if (!err)
 		drop_anchor(rq, d, aim);
 	mean_pointers(rq, false);
+	return err;
 }
 
-/* It got no name, or nobody knows whether it did. */
-static void give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+/* It got no name, or nobody knows whether it did. What the caller is told: `err`, but that a sweep has taken new.PGFID is nobody's business: then
+ * -EAGAIN, or -EIO if that sweep is still at it. */
+static int give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim, int err)
 {
 	struct who user = become_root(rq);
-	int err;
+	bool swept;
+	int ended;
 
 	task_shield(true);
-	err = away_end_new(rq, d, child, aim);
-	if (err == -ENOENT || err == -ESTALE)
-		after_sweep(rq, d, child, pointer, aim);
+	ended = away_end_new(rq, d, child, aim);
+	swept = ended == -ENOENT || ended == -ESTALE;
+	if (swept)
+		ended = after_sweep(rq, d, child, pointer, aim);
 	task_shield(false);
 	become(rq, user);
+	if (!swept || (err != -ENOENT && err != -ESTALE))
+		return err;
+	return ended ? -EIO : -EAGAIN;
 }
 
 /* ---- making ---- */
@@ -532,18 +539,18 @@ static int make_bare(struct request *rq, struct dht *d, enum fop fop, const void
 		if (err)
 			forget_object(rq, d, &aim, fop, out);
 	}
-	if (err)
-		give_up(rq, d, owner, pointer, &aim);
-	return err;
+	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;
 }
 
 int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
 {
 	struct extension *born = born_off(rq);
-	int err = make_bare(rq, d, fop, in, born, out, owner, child);
+	int err = -EAGAIN;
 
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = make_bare(rq, d, fop, in, born, out, owner, child);
 	born_on(rq, born); /* the file may still be made where its name is */
-	return err;
+	return err == -EAGAIN ? -EIO : err;
 }
 
 /* create of a name that leads to a pointer: what is there is opened. */
@@ -603,7 +610,7 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	return err;
 }
 
-int away_link(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
+static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
 {
 	struct getattr_in look = { .inode = in->inode };
 	struct getattr_out of = { 0 };
@@ -621,9 +628,16 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 	err = add_anchor(rq, d, &aim, in->inode, out);
 	if (!err)
 		err = give_name(rq, d, owner, &aim, &in->loc);
-	if (err)
-		give_up(rq, d, owner, pointer, &aim);
-	return err;
+	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;
+}
+
+int away_link(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
+{
+	int err = -EAGAIN;
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = link_once(rq, d, in, out, owner, child);
+	return err == -EAGAIN ? -EIO : err;
 }
 
 /* ---- removing ---- */
