@@ -354,6 +354,13 @@ static bool agrees(const struct verdict *v, const struct operation *o)
 	return !o->err && !v->errors;
 }
 
+/* An anchor is there before its name, and goes after it, or with a sweep: while it is there who still has an object that lost its last name may give it
+ * another. */
+static bool bears_anchor(const struct operation *link)
+{
+	return plan.subvolumes > 1 && (!link->err || operation_unknown(link));
+}
+
 static bool apply_make(const struct operation *o, struct tree *t, int dir)
 {
 	struct verdict v = { .errors = 0 };
@@ -364,7 +371,7 @@ static bool apply_make(const struct operation *o, struct tree *t, int dir)
 	may_fail(&v, dir >= 0 && *at, EEXIST);
 	if (o->what == OP_LINK) {
 		may_fail(&v, is_directory(object), EPERM);
-		may_fail(&v, !linked(t, object), ENOENT);
+		may_fail(&v, !linked(t, object) && !bears_anchor(o), ENOENT);
 	}
 	if (operation_unknown(o) ? v.errors : !agrees(&v, o))
 		return false;

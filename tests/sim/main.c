@@ -82,6 +82,8 @@ static void spread_plan(void)
 	plan.members = options.members ? options.members : form < 2 ? form + 1 : 3;
 	plan.arbiter = plan.members == 3 && (options.arbiter >= 0 ? options.arbiter : plan.arbiter);
 	plan.cut_all = false;
+	if (chance_below(CHANCE_FAULT, 2))
+		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 }
 
 static void make_plan(uint64_t seed)

@@ -410,7 +410,8 @@ static bool possible(enum fault f, bool clean)
 	if ((nemesis.restricted && !nemesis.only[f]) || (faults[f].spread && plan.subvolumes == 1))
 		return false;
 	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))
-		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION; /* a crash takes the kept answers */
+		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION || /* a crash takes the kept answers */
+		       (plan.subvolumes > 1 && (f == FAULT_EIO || f == FAULT_FULL || f == FAULT_ONE_WAY));
 	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
@@ -424,6 +425,8 @@ static unsigned weight_of(enum fault f, bool clean)
 {
 	unsigned weight = faults[f].weight || !nemesis.restricted ? faults[f].weight : 10;
 
+	if (f == FAULT_CLIENT && plan.subvolumes > 1) /* who dies leaves something for sweeps */
+		weight *= 3;
 	return possible(f, clean) ? weight : 0;
 }
 

@@ -161,6 +161,7 @@ enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
+	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	enum stack stack;
 	const char *directory;

@@ -421,6 +421,12 @@ static void end_faults(void)
 	}
 }
 
+static void take_room(void)
+{
+	for (unsigned i = 0; i < bricks_count(); i++)
+		disk_faults(disk_of(i))->low = plan.scarce >> subvolume_of(i) & 1;
+}
+
 static void script(void *arg)
 {
 	uint64_t until;
@@ -430,6 +436,7 @@ static void script(void *arg)
 	if (!wait_clean(FORM_S))
 		sim_fail("the set does not form within %d s", FORM_S);
 	trace("the work begins");
+	take_room();
 	work_begin();
 	nemesis_begin();
 	until = sim_now() + WORK_S * S;

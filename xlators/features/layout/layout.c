@@ -141,7 +141,8 @@ static int mark(struct request *rq, struct xlator *x, struct inode *inode, struc
 	return 0;
 }
 
-/* One that makes no sense is left out of the attributes, so that the others are told; who looks it up gets the error. */
+/* Of one that makes no sense, or can't be read, only the name is told, for the rest may be a pointer's, so that the others are told; who looks it up
+ * gets the error. */
 static void mark_entries(struct request *rq, struct xlator *x, struct dirents *list)
 {
 	for (uint32_t i = 0; i < list->count; i++) {
@@ -151,6 +152,8 @@ static void mark_entries(struct request *rq, struct xlator *x, struct dirents *l
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL;
+		e->gfid = (struct gfid){ { 0 } };
+		e->attr = (struct attr){ 0 };
 	}
 }
 
