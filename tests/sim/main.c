@@ -50,7 +50,7 @@ static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes =
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided, pointers, away, ends, across;
+	unsigned operations, faults, undecided, pointers, away, ends, late, across;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -76,12 +76,14 @@ static uint64_t real_ns(void)
  * their power: nobody mends that yet. */
 static void spread_plan(void)
 {
+	static const unsigned sweep_ms[] = { 30, 300, 300, 1000 };
 	unsigned form = (unsigned)chance_below(CHANCE_FAULT, 4);
 
 	plan.subvolumes = options.subvolumes ? options.subvolumes : 2 + (unsigned)chance_below(CHANCE_FAULT, 2);
 	plan.members = options.members ? options.members : form < 2 ? form + 1 : 3;
 	plan.arbiter = plan.members == 3 && (options.arbiter >= 0 ? options.arbiter : plan.arbiter);
 	plan.cut_all = false;
+	plan.sweep_ms = sweep_ms[chance_below(CHANCE_FAULT, 4)];
 	if (chance_below(CHANCE_FAULT, 2))
 		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 }
@@ -150,7 +152,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .undecided = check_undecided(),
 			      .failed = sim_failure(),
 			      .finished = true };
-	away_counts(&r->pointers, &r->away, &r->ends);
+	away_counts(&r->pointers, &r->away, &r->ends, &r->late);
 	r->across = operations_across();
 	if (sim_failure())
 		snprintf(r->text, sizeof(r->text), "%s", sim_failure());
@@ -223,7 +225,8 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, across, virtual_ns, messages, first_hash;
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, across, virtual_ns, messages,
+		first_hash;
 	bool stop;
 } total;
 
@@ -259,6 +262,7 @@ static void count(const struct report *r)
 	total.pointers += r->pointers;
 	total.away += r->away;
 	total.ends += r->ends;
+	total.late += r->late;
 	total.across += r->across;
 	total.virtual_ns += r->virtual_ns;
 	total.messages += r->messages;
@@ -352,9 +356,9 @@ static int summary(uint64_t begin, char **argv)
 	       seconds > 0 ? (double)total.runs * 60 / seconds : 0);
 	printf("%s%s", mutant_chosen() ? ", mutant " : "", mutant_chosen() ? mutant_chosen() : "");
 	if (options.subvolumes != 1)
-		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu renames across refused",
+		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu anchors left for fsck, %llu renames across refused",
 		       (unsigned long long)total.pointers, (unsigned long long)total.away, (unsigned long long)total.ends,
-		       (unsigned long long)total.across);
+		       (unsigned long long)total.late, (unsigned long long)total.across);
 	if (total.undecided)
 		printf(", %llu searches given up", (unsigned long long)total.undecided);
 	putchar('\n');
@@ -379,8 +383,8 @@ static int run_one_seed(void)
 	       (unsigned long long)r.seed, r.failed ? r.text : "good", (unsigned long long)r.hash, r.operations, r.faults,
 	       (unsigned long long)r.messages, (double)r.virtual_ns / 1e9);
 	if (options.subvolumes != 1)
-		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u renames across refused\n", r.pointers,
-		       r.away, r.ends, r.across);
+		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u anchors left for fsck, %u renames across refused\n",
+		       r.pointers, r.away, r.ends, r.late, r.across);
 	return r.failed;
 }
 

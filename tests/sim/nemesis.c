@@ -54,7 +54,7 @@ static const struct {
 enum { CUTS_MAX = 64 };
 static struct {
 	unsigned begun, under_way, hurting[SUBVOLUMES_MAX];
-	bool done, only[FAULTS], restricted;
+	bool client_died, done, only[FAULTS], restricted;
 	uint64_t cut_ns[CUTS_MAX], all_cut_ns;
 	unsigned cuts;
 	uint64_t hurt_ns[SUBVOLUMES_MAX]; /* when a brick was last hurt */
@@ -336,6 +336,7 @@ static void fault_do(enum fault f, struct node *brick)
 		come_back(brick);
 		break;
 	case FAULT_CLIENT:
+		nemesis.client_died = true;
 		die(client, pick(2));
 		come_back(client);
 		break;
@@ -501,6 +502,11 @@ void nemesis_begin(void)
 bool nemesis_done(void)
 {
 	return nemesis.done;
+}
+
+bool nemesis_client_died(void)
+{
+	return nemesis.client_died;
 }
 
 unsigned nemesis_faults(void)

@@ -161,6 +161,7 @@ enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
+	unsigned sweep_ms;
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	enum stack stack;
@@ -185,6 +186,7 @@ enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator k
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);
+bool nemesis_client_died(void);				    /* some did */
 uint64_t nemesis_cut_all(void);				    /* when all members lost their power at once; 0: never */
 bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all lost their power then */
 int nemesis_restrict(const char *list);			    /* only these, by name, apart by commas */
