@@ -31,7 +31,7 @@ static const char help[] =
 	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
 	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
 	"  --mutant NAME      with this deliberate mistake\n"
-	"  --list-mutants, --list-faults\n"
+	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
 	"  --ignore-unlinked  do not check the contents of what has no name in the end\n"
 	"  --twice            run each seed twice; it fails if the traces differ\n\n"
@@ -519,8 +519,8 @@ static void set_path(void)
 int main(int argc, char **argv)
 {
 	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/shaky", "sim/naive" };
-	static const char *const tested[] = { "cluster/afr",   "features/replica", "cluster/coordinator",
-					      "storage/posix", "cluster/dht",	   "features/layout" };
+	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix" };
+	static const char *const spread[] = { "cluster/dht", "features/layout" };
 	uint64_t begin = real_ns();
 
 	fix_addresses(argv);
@@ -530,11 +530,14 @@ int main(int argc, char **argv)
 		load(types[i], true);
 	for (size_t i = 0; i < sizeof(tested) / sizeof(*tested); i++)
 		load(tested[i], false);
+	mutants_spread();
+	for (size_t i = 0; i < sizeof(spread) / sizeof(*spread); i++)
+		load(spread[i], false);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--help"))
 			return fputs(help, stdout) < 0;
 		if (!strcmp(argv[i], "--list-mutants"))
-			return mutants_list(stdout), 0;
+			return mutants_list(stdout, options.subvolumes != 1), 0;
 		if (!strcmp(argv[i], "--list-faults"))
 			return nemesis_names(stdout), putchar('\n'), 0;
 		if (flag(argv[i]))

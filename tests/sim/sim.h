@@ -214,5 +214,6 @@ unsigned operations_across(void); /* refused, for they were over several subvolu
 /* ---- mutants ---- */
 const char *mutant_chosen(void);
 int mutant_choose(const char *name); /* NULL: none */
-void mutants_list(FILE *);
+void mutants_spread(void);	     /* those that are found now are of several subvolumes */
+void mutants_list(FILE *, bool spread);
 #endif

@@ -167,7 +167,7 @@ void away_entries(struct dirents *list)
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct dirent_plus *e = &list->entry[i];
 
-		if (!(e->attr.flags & ATTR_POINTER))
+		if (!(e->attr.flags & ATTR_POINTER) || MUTANT("list-pointers"))
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL; /* who wants attributes looks it up */
@@ -287,6 +287,8 @@ static void end_now(struct request *rq, struct dht *d, int child, const struct a
 	char del[HIDDEN_NAME];
 
 	mean_pointers(rq, true);
+	if (MUTANT("forget-del"))
+		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	if (!drop_anchor(rq, d, aim))
 		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	mean_pointers(rq, false);
@@ -305,7 +307,7 @@ static int is_last_name(struct request *rq, struct dht *d, int child, struct ino
 
 	if (!err)
 		err = pointer_look(rq, d, child, dir, name, &second, &ignored, &aim);
-	*last = !err && nlink == 1;
+	*last = !err && (nlink == 1 || MUTANT("end-any"));
 	return err;
 }
 
@@ -340,8 +342,10 @@ int away_fence(struct request *rq, struct dht *d, int child, const char *name, c
 int away_end_new(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	char new[HIDDEN_NAME], own[HIDDEN_NAME];
-	int err = rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
+	int err = MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
 
+	if (MUTANT("end-unfenced"))
+		work_name(WORK_NEW, &aim->pgfid, own);
 	mean_pointers(rq, true);
 	if (!err)
 		err = drop_anchor(rq, d, aim);
@@ -416,7 +420,7 @@ static int give_up(struct request *rq, struct dht *d, int child, struct inode *p
 		ended = after_sweep(rq, d, child, pointer, aim);
 	task_shield(false);
 	become(rq, user);
-	if (!swept || (err != -ENOENT && err != -ESTALE))
+	if (!swept || (err != -ENOENT && err != -ESTALE) || MUTANT("tell-swept"))
 		return err;
 	return ended ? -EIO : -EAGAIN;
 }
@@ -457,7 +461,7 @@ static struct extension *born_off(struct request *rq)
 
 static void born_on(struct request *rq, struct extension *born)
 {
-	if (!born)
+	if (!born || MUTANT("lose-born"))
 		return;
 	born->next = rq->extensions;
 	rq->extensions = born;
@@ -625,8 +629,11 @@ static int link_once(struct request *rq, struct dht *d, const struct link_in *in
 		err = make_owned(rq, d, owner, &aim, &of.attr, &pointer);
 	if (err)
 		return err;
-	err = add_anchor(rq, d, &aim, in->inode, out);
+	if (MUTANT("anchor-after-name"))
+		err = give_name(rq, d, owner, &aim, &in->loc);
 	if (!err)
+		err = add_anchor(rq, d, &aim, in->inode, out);
+	if (!err && !MUTANT("anchor-after-name"))
 		err = give_name(rq, d, owner, &aim, &in->loc);
 	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;
 }
@@ -760,7 +767,7 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 {
 	int err = may_rename(rq, d->x->child[child], in);
 
-	if (!err)
+	if (!err && !MUTANT("replace-without-del"))
 		err = prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
 		err = mean_these(rq, moved, &aim->pgfid);
@@ -775,7 +782,7 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 /* Two names of one file: rename(2) does nothing then. */
 static bool same(const struct inode *a, const struct aim *of_a, const struct inode *b, const struct aim *of_b)
 {
-	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid);
+	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid) && !MUTANT("rename-links");
 }
 
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)

@@ -104,7 +104,7 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
-	if (!err && f.points && !(place->flags & PLACE_POINTER))
+	if (!err && f.points && !(place->flags & PLACE_POINTER) && !MUTANT("use-pointers"))
 		err = -EMOVED;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
@@ -152,7 +152,8 @@ static void mark_entries(struct request *rq, struct xlator *x, struct dirents *l
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL;
-		e->gfid = (struct gfid){ { 0 } };
+		if (!MUTANT("list-unjudged"))
+			e->gfid = (struct gfid){ { 0 } };
 		e->attr = (struct attr){ 0 };
 	}
 }
