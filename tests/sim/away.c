@@ -132,6 +132,24 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 	}
 }
 
+static bool is_ours(const struct loc *loc)
+{
+	static const char *const prefix[] = { "new.", "del.", "end.", "a." };
+
+	for (unsigned i = 0; loc->name && i < sizeof(prefix) / sizeof(*prefix); i++)
+		if (!strncmp(loc->name, prefix[i], strlen(prefix[i])))
+			return true;
+	return false;
+}
+
+bool away_concerns(int fop, const void *in)
+{
+	for (const struct field *f = fop_info[fop].in; f->name; f++)
+		if (f->kind == FIELD_LOC && is_ours((const struct loc *)((const char *)in + f->offset)))
+			return true;
+	return false;
+}
+
 bool away_refuses(struct request *rq, enum fop fop, const void *in)
 {
 	struct born born;

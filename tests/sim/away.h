@@ -12,6 +12,8 @@ struct disk_object;
 
 /* At a brick: it was done. */
 void away_note(struct request *, enum fop, const void *in);
+/* It names a pointer that is under way, or an anchor. */
+bool away_concerns(int fop, const void *in);
 /* It needs room that is kept for pointers. */
 bool away_refuses(struct request *, enum fop, const void *in);
 void away_room(struct statfs *, const struct disk_faults *); /* takes away what they take */

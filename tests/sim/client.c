@@ -2,6 +2,7 @@
 /* sim/client: a brick on another machine, as protocol/client shows it, over the simulated network. */
 #include <fcntl.h>
 
+#include "away.h"
 #include "message.h"
 #include "sim.h"
 
@@ -378,6 +379,12 @@ static void unlist(struct call *call)
 	*at = call->next;
 }
 
+static void call_crash_point(const struct remote *r, int fop, const void *in)
+{
+	if (!r->self->crash_in_away || away_concerns(fop, in))
+		crash_point();
+}
+
 static void tell(const struct remote *r, const struct request *rq, int fop, const void *in, int err)
 {
 	char text[400];
@@ -394,7 +401,7 @@ static int remote_call(struct remote *r, struct request *rq, int fop, const void
 	struct call call = { .remote = r, .rq = rq, .fop = fop, .in = in, .task = task_self(), .early = early };
 	int err;
 
-	crash_point();
+	call_crash_point(r, fop, in);
 	call.id = ++r->last_id;
 	call.next = r->calls;
 	r->calls = &call;
@@ -417,7 +424,7 @@ static int remote_call(struct remote *r, struct request *rq, int fop, const void
 	if (call.cancelled)
 		task_shield(false);
 	tell(r, rq, fop, in, err);
-	crash_point();
+	call_crash_point(r, fop, in);
 	return err;
 }
 

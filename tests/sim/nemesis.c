@@ -107,10 +107,13 @@ static void die(struct node *n, bool power)
 	} else {
 		n->crash_points = 1 + (unsigned)pick(60);
 		n->crash_in_change = plan.posix && n->kind == NODE_BRICK && pick(2);
+		n->crash_in_away = plan.subvolumes > 1 && n->kind == NODE_CLIENT && pick(2);
+		if (n->crash_in_away)
+			n->crash_points = 1 + (unsigned)pick(12);
 		for (int i = 0; i < 40 && n->shard && n->crash_points; i++)
 			task_sleep_ms(50);
 		n->crash_points = 0;
-		n->crash_in_change = false;
+		n->crash_in_change = n->crash_in_away = false;
 		if (n->shard)
 			node_crash(n, false);
 	}

@@ -36,6 +36,7 @@ struct node {
 	struct server *server; /* brick: what its sim/server has */
 	int64_t mono_skew, wall_skew, drift_ppm;
 	unsigned crash_points; /* it dies at this one, counted down; 0: not */
+	bool crash_in_away;    /* only those count at which a client has to do with files that are away */
 	bool crash_in_change;  /* only those count at which storage/posix is about to change something */
 };
 extern struct node node[NODES_MAX];

@@ -678,12 +678,24 @@ static const struct {
 	       { do_append, 4 },  { do_read, 14 },   { do_fsync, 3 }, { do_truncate, 4 }, { do_chmod, 3 },
 	       { do_stat, 6 },	  { do_xattr, 10 },  { do_copy, 5 },  { do_allocate, 3 } };
 
+/* What makes and ends pointers. */
+static void do_with_pointers(struct worker *w)
+{
+	static void (*const what[])(struct worker *) = { do_create, do_link, do_link, do_rename, do_rename, do_unlink };
+
+	what[pick(sizeof(what) / sizeof(*what))](w);
+}
+
 static void do_something(struct worker *w)
 {
 	unsigned total = 0, at;
 
 	if (plan.kernel && pick(100) < 15) {
 		do_watch(w);
+		return;
+	}
+	if (plan.subvolumes > 1 && pick(100) < 25) {
+		do_with_pointers(w);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(doings) / sizeof(*doings); i++)

@@ -196,7 +196,7 @@ void node_crash(struct node *n, bool power)
 	n->ready = false;
 	n->server = NULL;
 	n->crash_points = 0;
-	n->crash_in_change = false;
+	n->crash_in_change = n->crash_in_away = false;
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
