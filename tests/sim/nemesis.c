@@ -415,7 +415,7 @@ static bool possible(enum fault f, bool clean)
 		return false;
 	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))
 		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION || /* a crash takes the kept answers */
-		       (plan.subvolumes > 1 && (f == FAULT_EIO || f == FAULT_FULL || f == FAULT_ONE_WAY));
+		       (plan.subvolumes > 1 && (f == FAULT_EIO || f == FAULT_ONE_WAY));
 	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
