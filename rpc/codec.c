@@ -320,12 +320,15 @@ bool codec_extensions(struct codec *c, struct extension **list)
 static bool encode_entry(struct codec *c, struct dirent_plus *e)
 {
 	struct handle h = { 0 };
+	struct gfid gfid = e->gfid;
 	bool there;
 
 	if (e->inode && handle_of(c, e->inode, &h))
 		h.size = 0; /* it vanished */
 	there = h.size;
-	return code_u64(c, &e->next_offset) && code_gfid(c, &e->gfid) && code_u32(c, &e->type) &&
+	if (!there && e->attr.flags & ATTR_POINTER) /* which goes without attributes: what it leads to has the name */
+		gfid = e->attr.gfid;
+	return code_u64(c, &e->next_offset) && code_gfid(c, &gfid) && code_u32(c, &e->type) &&
 	       code_string(c, &e->name, NAME_MAX, false) && code_handle(c, &h) && code_bool(c, &there) &&
 	       (!there || code_attr(c, &e->attr));
 }

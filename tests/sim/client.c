@@ -2,6 +2,7 @@
 /* sim/client: a brick on another machine, as protocol/client shows it, over the simulated network. */
 #include <fcntl.h>
 
+#include "away.h"
 #include "message.h"
 #include "sim.h"
 
@@ -378,12 +379,29 @@ static void unlist(struct call *call)
 	*at = call->next;
 }
 
+static void call_crash_point(const struct remote *r, int fop, const void *in)
+{
+	if (!r->self->crash_in_away || away_concerns(fop, in))
+		crash_point();
+}
+
+static void tell(const struct remote *r, const struct request *rq, int fop, const void *in, int err)
+{
+	char text[400];
+
+	if (!verbose || !verbose_calls || fop == FOP_statfs || fop == FOP_replica)
+		return;
+	fop_in_print(fop, in, text, sizeof(text));
+	fprintf(stderr, "%10.6f %s to %s: %llu %s(%s)%s = %d\n", (double)(sim_now() - S) / (double)S, r->self->name,
+		r->to->name, (unsigned long long)rq->id, fop_name(fop), text, rq->resent ? " again" : "", err);
+}
+
 static int remote_call(struct remote *r, struct request *rq, int fop, const void *in, void *out, bool early, uint64_t *session)
 {
 	struct call call = { .remote = r, .rq = rq, .fop = fop, .in = in, .task = task_self(), .early = early };
 	int err;
 
-	crash_point();
+	call_crash_point(r, fop, in);
 	call.id = ++r->last_id;
 	call.next = r->calls;
 	r->calls = &call;
@@ -405,7 +423,8 @@ static int remote_call(struct remote *r, struct request *rq, int fop, const void
 	}
 	if (call.cancelled)
 		task_shield(false);
-	crash_point();
+	tell(r, rq, fop, in, err);
+	call_crash_point(r, fop, in);
 	return err;
 }
 

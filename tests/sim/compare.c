@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Are the disks of all members the same? Looked at directly, not through any translator. */
+#include "away.h"
 #include "leaf.h"
 
 enum { LIMBO_GFID = 3 }; /* 15 zeros and a 3: the directory of what the coordinator moves out of the way */
@@ -41,15 +42,17 @@ static bool pairs_within(const struct disk_object *a, const struct disk_object *
 	return true;
 }
 
-/* Of what work.c makes each second object has its gfid in an xattr from its first moment. */
-static bool has_birthmark(const struct disk_object *o)
+/* See BIRTHMARK. */
+static bool has_birthmark(const struct disk_object *o, const char *path)
 {
-	const struct gfid *g = &o->attr.gfid;
-	const struct disk_pair *x = pair_find(o, "trusted.dht.pointer");
+	struct gfid g = away_birth(&o->attr.gfid);
+	const struct disk_pair *x = pair_find(o, BIRTHMARK);
 
-	if (gfid_equal(g, &gfid_root) || !(g->bytes[0] & 1))
+	if (away_is_pointer(o) || (away_is_hidden(path) && S_ISDIR(o->attr.mode)))
 		return !x;
-	return x && x->value.size == sizeof(g->bytes) && !memcmp(x->value.bytes, g->bytes, sizeof(g->bytes));
+	if (gfid_equal(&g, &gfid_root) || !(g.bytes[0] & 1 || plan.subvolumes > 1))
+		return !x;
+	return x && x->value.size == sizeof(g.bytes) && !memcmp(x->value.bytes, g.bytes, sizeof(g.bytes));
 }
 
 static void compare_objects(const struct side *a, const struct side *b, const struct disk_object *x,
@@ -72,7 +75,7 @@ static void compare_objects(const struct side *a, const struct side *b, const st
 		differ(a, b, path, "data", "");
 	else if (!pairs_within(x, y) || !pairs_within(y, x))
 		differ(a, b, path, "xattrs", "");
-	else if (!has_birthmark(x))
+	else if (!has_birthmark(x, path))
 		sim_fail("%s has not what it was born with", path);
 	else if (!same_time(&p->mtime, &q->mtime)) {
 		snprintf(more, sizeof(more), "%lld.%09u and %lld.%09u", (long long)p->mtime.sec, p->mtime.nsec,
@@ -168,18 +171,25 @@ static void check_limbo(unsigned member)
 		sim_fail("brick %u still has a limbo%s", member, o->entry ? ", with something in it" : "");
 }
 
-void check_replicas(void)
+/* A single one is compared with itself: it, too, must have what it was born with. */
+static void check_set(unsigned from)
 {
 	struct disk_entry root = { .name = (char *)"/", .gfid = gfid_root };
-	struct side first = { disk_of(0), 0, false };
+	struct side first = { disk_of(from), from, false };
 
-	for (unsigned i = 0; i < plan.members; i++)
-		check_limbo(i);
-	for (unsigned i = 1; i < plan.members && !sim_failure(); i++) {
-		struct side other = { disk_of(i), i, plan.arbiter && i == plan.members - 1 };
+	for (unsigned i = plan.members > 1; i < plan.members && !sim_failure(); i++) {
+		struct side other = { disk_of(from + i), from + i, plan.arbiter && i == plan.members - 1 };
 
 		compare_at(&first, &other, &root, &root, "");
 	}
+}
+
+void check_replicas(void)
+{
+	for (unsigned i = 0; i < bricks_count(); i++)
+		check_limbo(i);
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		check_set(i * plan.members);
 }
 
 /* ---- what no recovery may lose ---- */

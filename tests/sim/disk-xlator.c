@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim/disk: a simulated disk as the leaf of a brick's graph. Each call takes a while before and after the moment at which it is done,
  * and the machine may crash in both. */
+#include "away.h"
 #include "disk-xlator.h"
 #include "leaf.h"
 
@@ -25,9 +26,13 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, disk_act 
 	after = broken && chance_below(CHANCE_DISK, 2);
 	if (broken && !after)
 		return -EIO;
+	if (f->floor && away_refuses(rq, fop, in))
+		return -ENOSPC;
 	p->rq = rq;
 	err = fn(p, in, out);
 	disk_commit(p->disk);
+	if (!err)
+		away_note(rq, fop, in);
 	crash_point();
 	if (chance_below(CHANCE_DISK, 2))
 		leaf_latency(p->disk);
@@ -48,6 +53,7 @@ static int disk_do_statfs(struct sim_disk *p, const void *args, void *result)
 	*s = (struct statfs){ 4096, 4096, 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 255 };
 	if (disk_faults(p->disk)->full)
 		s->bfree = s->bavail = 0;
+	away_room(s, disk_faults(p->disk));
 	return 0;
 }
 

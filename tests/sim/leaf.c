@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "away.h"
 #include "leaf.h"
 
 enum { QUICK_NS = 5000, COMMON_NS = 150000, WAIT_NS = 20000000 };
@@ -129,12 +130,12 @@ void leaf_check_all(void)
 	bool were[BRICKS_MAX];
 
 	memcpy(were, hurt, sizeof(were));
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		node_crash(node_brick(i), false);
 	memcpy(hurt, were, sizeof(were));
-	for (unsigned i = 0; i < plan.members && !sim_failure(); i++)
+	for (unsigned i = 0; i < bricks_count() && !sim_failure(); i++)
 		check_one(node_brick(i));
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		leaf_scan(i);
 }
 
@@ -192,7 +193,13 @@ static int shaky_any(struct request *rq, struct xlator *x, enum fop fop, const v
 	after = broken && chance_below(CHANCE_DISK, 2);
 	if (broken && !after)
 		return -EIO;
+	if (disk_faults(p->disk)->floor && away_refuses(rq, fop, in))
+		return -ENOSPC;
 	err = fop_pass(rq, x, fop, in, out);
+	if (!err)
+		away_note(rq, fop, in);
+	if (!err && fop == FOP_statfs)
+		away_room(&((struct statfs_out *)out)->statfs, disk_faults(p->disk));
 	crash_point();
 	if (chance_below(CHANCE_DISK, 2))
 		leaf_latency(p->disk);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "away.h"
 #include "leaf.h"
 
 static const char help[] =
@@ -18,17 +19,19 @@ static const char help[] =
 	"Runs the replicated stack on a simulated clock, network and disk. One seed is one run, which replays exactly.\n\n"
 	"  --seeds FROM-TO    these seeds (1-100), each in a process of its own; one line for each that fails\n"
 	"  --seed N           one seed, with all that happens on standard error\n"
+	"  --calls            with --seed: also what clients ask bricks\n"
 	"  --quiet            with --seed: only the outcome\n"
 	"  --jobs N           so many processes at a time (1)\n"
 	"  --keep-going       do not stop at the tenth failure\n"
 	"  --members N, --arbiter, --clients N, --tasks N, --ops N, --faults N, --gentle, --wild   instead of what the seed says\n"
+	"  --subvolumes N     2 or 3 (0: as the seed says) of 1 to 3 members each below cluster/dht, or 1: none (1)\n"
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
 	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
 	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
 	"  --mutant NAME      with this deliberate mistake\n"
-	"  --list-mutants, --list-faults\n"
+	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
 	"  --ignore-unlinked  do not check the contents of what has no name in the end\n"
 	"  --twice            run each seed twice; it fails if the traces differ\n\n"
@@ -37,17 +40,17 @@ static const char help[] =
 enum { HANG_S = 60, REPORT_MAX = 700, FAILURES_SHOWN = 10 };
 struct options {
 	uint64_t from, to;
-	unsigned jobs, members, clients, tasks, operations, faults;
+	unsigned jobs, subvolumes, members, clients, tasks, operations, faults;
 	int arbiter, wild, kernel;
 	enum stack stack;
 	const char *scratch;
 	bool posix, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
-static struct options options = { .from = 1, .to = 100, .jobs = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
+static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided;
+	unsigned operations, faults, undecided, pointers, away, ends, late, across;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -68,6 +71,22 @@ static uint64_t real_ns(void)
 }
 
 /* ---- a run ---- */
+
+/* Chosen after all else: so the rest of a seed is what it is without. A pointer whose file was never synced leads to nothing when all have lost
+ * their power: nobody mends that yet. */
+static void spread_plan(void)
+{
+	static const unsigned sweep_ms[] = { 30, 300, 300, 1000 };
+	unsigned form = (unsigned)chance_below(CHANCE_FAULT, 4);
+
+	plan.subvolumes = options.subvolumes ? options.subvolumes : 2 + (unsigned)chance_below(CHANCE_FAULT, 2);
+	plan.members = options.members ? options.members : form < 2 ? form + 1 : 3;
+	plan.arbiter = plan.members == 3 && (options.arbiter >= 0 ? options.arbiter : plan.arbiter);
+	plan.cut_all = false;
+	plan.sweep_ms = sweep_ms[chance_below(CHANCE_FAULT, 4)];
+	if (chance_below(CHANCE_FAULT, 2))
+		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
+}
 
 static void make_plan(uint64_t seed)
 {
@@ -109,6 +128,9 @@ static void make_plan(uint64_t seed)
 		plan.members = 1;
 	if (plan.stack != STACK_REPLICA)
 		plan.arbiter = plan.cut_all = false;
+	plan.subvolumes = 1;
+	if (options.subvolumes != 1)
+		spread_plan();
 }
 
 static void run_seed(uint64_t seed, const char *directory, struct report *r)
@@ -116,10 +138,10 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 	chance_begin(seed);
 	make_plan(seed);
 	if (verbose)
-		fprintf(stderr, "seed %llu: %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
-			(unsigned long long)seed, plan.members, plan.arbiter ? " (arbiter)" : "", plan.clients, plan.tasks,
-			plan.operations, plan.faults, plan.wild ? ", wild" : "", plan.cut_all ? ", power cut of all" : "",
-			plan.kernel ? ", kernels that believe" : "");
+		fprintf(stderr, "seed %llu: %u x %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
+			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.clients,
+			plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
+			plan.cut_all ? ", power cut of all" : "", plan.kernel ? ", kernels that believe" : "");
 	world_run(directory);
 	*r = (struct report){ .seed = seed,
 			      .hash = trace_hash(),
@@ -130,6 +152,8 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .undecided = check_undecided(),
 			      .failed = sim_failure(),
 			      .finished = true };
+	away_counts(&r->pointers, &r->away, &r->ends, &r->late);
+	r->across = operations_across();
 	if (sim_failure())
 		snprintf(r->text, sizeof(r->text), "%s", sim_failure());
 }
@@ -201,7 +225,8 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, virtual_ns, messages, first_hash;
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, across, virtual_ns, messages,
+		first_hash;
 	bool stop;
 } total;
 
@@ -234,6 +259,11 @@ static void count(const struct report *r)
 	total.operations += r->operations;
 	total.faults += r->faults;
 	total.undecided += r->undecided;
+	total.pointers += r->pointers;
+	total.away += r->away;
+	total.ends += r->ends;
+	total.late += r->late;
+	total.across += r->across;
 	total.virtual_ns += r->virtual_ns;
 	total.messages += r->messages;
 	if (!r->failed || (options.expect_failure && mutant_chosen() && !good_without_mutant(r->seed)))
@@ -325,6 +355,10 @@ static int summary(uint64_t begin, char **argv)
 	       (unsigned long long)total.faults, (unsigned long long)total.messages, (double)total.virtual_ns / 1e9, seconds,
 	       seconds > 0 ? (double)total.runs * 60 / seconds : 0);
 	printf("%s%s", mutant_chosen() ? ", mutant " : "", mutant_chosen() ? mutant_chosen() : "");
+	if (options.subvolumes != 1)
+		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu anchors left for fsck, %llu renames across refused",
+		       (unsigned long long)total.pointers, (unsigned long long)total.away, (unsigned long long)total.ends,
+		       (unsigned long long)total.late, (unsigned long long)total.across);
 	if (total.undecided)
 		printf(", %llu searches given up", (unsigned long long)total.undecided);
 	putchar('\n');
@@ -348,6 +382,9 @@ static int run_one_seed(void)
 	printf("seed %llu: %s (trace %016llx, %u operations, %u faults, %llu messages, %.1f virtual s)\n",
 	       (unsigned long long)r.seed, r.failed ? r.text : "good", (unsigned long long)r.hash, r.operations, r.faults,
 	       (unsigned long long)r.messages, (double)r.virtual_ns / 1e9);
+	if (options.subvolumes != 1)
+		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u anchors left for fsck, %u renames across refused\n",
+		       r.pointers, r.away, r.ends, r.late, r.across);
 	return r.failed;
 }
 
@@ -364,11 +401,9 @@ static bool flag(const char *arg)
 	static const struct {
 		const char *name;
 		bool *at;
-	} flags[] = { { "--quiet", &options.quiet },
-		      { "--keep-going", &options.keep_going },
-		      { "--expect-failure", &options.expect_failure },
-		      { "--twice", &options.twice },
-		      { "--ignore-unlinked", &options.ignore_unlinked } };
+	} flags[] = { { "--quiet", &options.quiet },	       { "--calls", &verbose_calls },
+		      { "--keep-going", &options.keep_going }, { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },	       { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(arg, flags[i].name))
@@ -392,7 +427,8 @@ static bool number(const char *arg, const char *value)
 		const char *name;
 		unsigned *at, least, most;
 	} numbers[] = { { "--jobs", &options.jobs, 1, 256 },
-			{ "--members", &options.members, 2, BRICKS_MAX },
+			{ "--subvolumes", &options.subvolumes, 0, SUBVOLUMES_MAX },
+			{ "--members", &options.members, 1, BRICKS_MAX - 1 },
 			{ "--clients", &options.clients, 1, CLIENTS_MAX },
 			{ "--tasks", &options.tasks, 1, 4 },
 			{ "--ops", &options.operations, 1, 2000 },
@@ -484,6 +520,7 @@ int main(int argc, char **argv)
 {
 	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/shaky", "sim/naive" };
 	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix" };
+	static const char *const spread[] = { "cluster/dht", "features/layout" };
 	uint64_t begin = real_ns();
 
 	fix_addresses(argv);
@@ -493,11 +530,14 @@ int main(int argc, char **argv)
 		load(types[i], true);
 	for (size_t i = 0; i < sizeof(tested) / sizeof(*tested); i++)
 		load(tested[i], false);
+	mutants_spread();
+	for (size_t i = 0; i < sizeof(spread) / sizeof(*spread); i++)
+		load(spread[i], false);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--help"))
 			return fputs(help, stdout) < 0;
 		if (!strcmp(argv[i], "--list-mutants"))
-			return mutants_list(stdout), 0;
+			return mutants_list(stdout, options.subvolumes != 1), 0;
 		if (!strcmp(argv[i], "--list-faults"))
 			return nemesis_names(stdout), putchar('\n'), 0;
 		if (flag(argv[i]))
@@ -506,6 +546,9 @@ int main(int argc, char **argv)
 			usage(argv[i]);
 		i++;
 	}
+	if (options.subvolumes == 1 ? options.members == 1
+				    : options.members > BRICKS_MAX / SUBVOLUMES_MAX || options.stack != STACK_REPLICA)
+		usage("so many members go with another number of subvolumes, or of the replica stack");
 	if (options.single && !options.twice)
 		return run_one_seed();
 	run_many();

@@ -6,7 +6,7 @@
 enum { MUTANTS_MAX = 256 };
 static struct {
 	const char *name[MUTANTS_MAX], *chosen;
-	unsigned count;
+	unsigned count, spread; /* from there on they are of several subvolumes */
 } mutants;
 
 void mutants_found(const struct mutant *from, const struct mutant *to)
@@ -44,10 +44,15 @@ int mutant_choose(const char *name)
 	return -ENOENT;
 }
 
-/* Those called bear-... are of one party, and the others must bear them: there is nothing to find. */
-void mutants_list(FILE *to)
+void mutants_spread(void)
 {
-	for (unsigned i = 0; i < mutants.count; i++)
+	mutants.spread = mutants.count;
+}
+
+/* Those called bear-... are of one party, and the others must bear them: there is nothing to find. */
+void mutants_list(FILE *to, bool spread)
+{
+	for (unsigned i = spread ? mutants.spread : 0; i < (spread ? mutants.count : mutants.spread); i++)
 		if (strncmp(mutants.name[i], "bear-", 5))
 			fprintf(to, "%s\n", mutants.name[i]);
 }

@@ -20,6 +20,8 @@ enum fault {
 	FAULT_CUT_ALL,
 	FAULT_IN_TURN,
 	FAULT_CUT_AGAIN,
+	FAULT_LOW,
+	FAULT_FLOOR,
 	FAULTS
 };
 static const struct {
@@ -27,6 +29,7 @@ static const struct {
 	unsigned weight; /* 0: only where it is asked for */
 	bool brick;	 /* hurts one */
 	bool loses;	 /* what the brick had */
+	bool spread;	 /* of a whole subvolume, of several */
 } faults[FAULTS] = {
 	[FAULT_KILL] = { "kill -9", 14, true },
 	[FAULT_POWER] = { "power cut", 10, true, true },
@@ -45,15 +48,17 @@ static const struct {
 	[FAULT_CUT_ALL] = { "power cut of all", 0, true, true },
 	[FAULT_IN_TURN] = { "one after the other", 0, true, true },
 	[FAULT_CUT_AGAIN] = { "power cut of all and one again", 0, true, true },
+	[FAULT_LOW] = { "little room", 30, .spread = true },
+	[FAULT_FLOOR] = { "room for pointers only", 12, .spread = true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
-	unsigned begun, under_way, hurting;
-	bool done, only[FAULTS], restricted;
+	unsigned begun, under_way, hurting[SUBVOLUMES_MAX];
+	bool client_died, done, only[FAULTS], restricted;
 	uint64_t cut_ns[CUTS_MAX], all_cut_ns;
 	unsigned cuts;
-	uint64_t hurt_ns;  /* when a brick was last hurt */
-	uint64_t storm_ns; /* when messages were last lost or late */
+	uint64_t hurt_ns[SUBVOLUMES_MAX]; /* when a brick was last hurt */
+	uint64_t storm_ns;		  /* when messages were last lost or late */
 	unsigned lost, late;
 } nemesis;
 
@@ -102,10 +107,13 @@ static void die(struct node *n, bool power)
 	} else {
 		n->crash_points = 1 + (unsigned)pick(60);
 		n->crash_in_change = plan.posix && n->kind == NODE_BRICK && pick(2);
+		n->crash_in_away = plan.subvolumes > 1 && n->kind == NODE_CLIENT && pick(2);
+		if (n->crash_in_away)
+			n->crash_points = 1 + (unsigned)pick(12);
 		for (int i = 0; i < 40 && n->shard && n->crash_points; i++)
 			task_sleep_ms(50);
 		n->crash_points = 0;
-		n->crash_in_change = false;
+		n->crash_in_change = n->crash_in_away = false;
 		if (n->shard)
 			node_crash(n, false);
 	}
@@ -148,7 +156,7 @@ static void partition(struct node *brick, bool one_way)
 static void client_link(void)
 {
 	struct node *n = node_client((unsigned)pick(plan.clients));
-	unsigned which = 1 + (unsigned)pick((1u << plan.members) - 1);
+	unsigned which = 1 + (unsigned)pick((1u << bricks_count()) - 1);
 	bool one_way = pick(3) == 0;
 
 	cut_links(n, NODE_BRICK, which, true, !one_way, true);
@@ -173,10 +181,10 @@ static void note_cut(void)
 static void cut_all(void)
 {
 	note_cut();
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		if (node_brick(i)->shard)
 			node_crash(node_brick(i), true);
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		come_back(node_brick(i));
 }
 
@@ -193,11 +201,11 @@ static void cut_all_again(struct node *n)
 
 	note_cut();
 	cut_clients(true);
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		if (node_brick(i)->shard)
 			node_crash(node_brick(i), true);
 	named_remember();
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		node_start(node_brick(i));
 	n->crash_points = 1 + (unsigned)pick(250);
 	for (int i = 0; i < 100 && n->shard; i++)
@@ -235,12 +243,20 @@ static void third_dies(struct node *n, bool spared)
 	last_ms(100, 10000);
 }
 
+/* So many after it in its set. */
+static struct node *another(const struct node *brick, unsigned steps)
+{
+	unsigned subvolume = subvolume_of(brick->number);
+
+	return node_brick(subvolume * plan.members + (brick->number % plan.members + steps) % plan.members);
+}
+
 /* While one that was away is healed another goes, for longer than is waited for it; and somebody else may be started anew meanwhile. (Of
  * two with data one keeps what was not synced.) */
 static void in_turn(struct node *first)
 {
-	struct node *second = node_brick((first->number + 1 + (unsigned)pick(plan.members - 1)) % plan.members);
-	struct node *other = pick(2) ? node_coordinator() : node_brick((second->number + 1) % plan.members);
+	struct node *second = another(first, 1 + (unsigned)pick(plan.members - 1));
+	struct node *other = pick(2) ? node_coordinator(subvolume_of(first->number)) : another(second, 1);
 	bool linked = pick(2), power = !linked && !plan.arbiter && pick(2);
 
 	node_crash(first, !plan.arbiter && pick(2));
@@ -280,6 +296,19 @@ static void bad_disk(enum fault f, struct node *n)
 		task_sleep_ms(100);
 }
 
+/* Of a subvolume: new files go elsewhere. */
+static void little_room(enum fault f, unsigned subvolume)
+{
+	bool floor = f == FAULT_FLOOR;
+
+	for (int on = 1; on >= 0; on--) {
+		for (unsigned i = subvolume * plan.members; i < (subvolume + 1) * plan.members; i++)
+			*(floor ? &disk_faults(disk_of(i))->floor : &disk_faults(disk_of(i))->low) = on;
+		if (on)
+			last_ms(3000, 15000);
+	}
+}
+
 static void bad_weather(enum fault f)
 {
 	if (f == FAULT_LOST) {
@@ -310,12 +339,13 @@ static void fault_do(enum fault f, struct node *brick)
 		come_back(brick);
 		break;
 	case FAULT_CLIENT:
+		nemesis.client_died = true;
 		die(client, pick(2));
 		come_back(client);
 		break;
 	case FAULT_COORDINATOR:
-		die(node_coordinator(), false);
-		come_back(node_coordinator());
+		die(node_coordinator(subvolume_of(brick->number)), false);
+		come_back(node_coordinator(subvolume_of(brick->number)));
 		break;
 	case FAULT_LOST:
 	case FAULT_LATE:
@@ -340,6 +370,10 @@ static void fault_do(enum fault f, struct node *brick)
 	case FAULT_CUT_AGAIN:
 		cut_all_again(pick(2) ? node_brick(0) : brick);
 		break;
+	case FAULT_LOW:
+	case FAULT_FLOOR:
+		little_room(f, subvolume_of(brick->number));
+		break;
 	default:
 		bad_disk(f, brick);
 	}
@@ -353,6 +387,7 @@ struct task_of {
 static void fault_run(void *arg)
 {
 	struct task_of t = *(struct task_of *)arg;
+	unsigned subvolume = subvolume_of(t.brick->number);
 
 	free(arg);
 	trace("FAULT %s%s%s", faults[t.fault].name, faults[t.fault].brick ? " of " : "",
@@ -360,8 +395,8 @@ static void fault_run(void *arg)
 	fault_do(t.fault, t.brick);
 	trace("fault ends: %s", faults[t.fault].name);
 	if (faults[t.fault].brick)
-		nemesis.hurt_ns = sim_now();
-	nemesis.hurting -= faults[t.fault].brick;
+		nemesis.hurt_ns[subvolume] = sim_now();
+	nemesis.hurting[subvolume] -= faults[t.fault].brick;
 	nemesis.under_way--;
 }
 
@@ -376,10 +411,11 @@ static bool is_calm(void)
 
 static bool possible(enum fault f, bool clean)
 {
-	if (nemesis.restricted && !nemesis.only[f])
+	if ((nemesis.restricted && !nemesis.only[f]) || (faults[f].spread && plan.subvolumes == 1))
 		return false;
-	if (plan.stack == STACK_SINGLE && (faults[f].brick || f == FAULT_COORDINATOR))
-		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION; /* a crash takes the kept answers */
+	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))
+		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION || /* a crash takes the kept answers */
+		       (plan.subvolumes > 1 && (f == FAULT_EIO || f == FAULT_ONE_WAY));
 	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
@@ -393,6 +429,8 @@ static unsigned weight_of(enum fault f, bool clean)
 {
 	unsigned weight = faults[f].weight || !nemesis.restricted ? faults[f].weight : 10;
 
+	if (f == FAULT_CLIENT && plan.subvolumes > 1) /* who dies leaves something for sweeps */
+		weight *= 3;
 	return possible(f, clean) ? weight : 0;
 }
 
@@ -414,21 +452,21 @@ static enum fault choose(bool clean)
 	}
 }
 
-static void strike(enum fault f)
+static void strike(enum fault f, unsigned subvolume)
 {
 	struct task_of *t = malloc(sizeof(*t));
 
-	*t = (struct task_of){ f, node_brick((unsigned)pick(plan.members)) };
+	*t = (struct task_of){ f, node_brick(subvolume * plan.members + (unsigned)pick(plan.members)) };
 	nemesis.begun++;
 	nemesis.under_way++;
-	nemesis.hurting += faults[f].brick;
+	nemesis.hurting[subvolume] += faults[f].brick;
 	task_spawn(NULL, fault_run, t);
 }
 
 /* All is well, and the coordinator has had the time to find out if it is not. */
-static bool is_clean(void)
+static bool is_clean(unsigned subvolume)
 {
-	return !nemesis.hurting && sim_now() - nemesis.hurt_ns > NOTICE_S * S && world_clean();
+	return !nemesis.hurting[subvolume] && sim_now() - nemesis.hurt_ns[subvolume] > NOTICE_S * S && world_clean(subvolume);
 }
 
 static void nemesis_run(void *arg)
@@ -436,17 +474,18 @@ static void nemesis_run(void *arg)
 	(void)arg;
 	while (nemesis.begun < plan.faults) {
 		bool waits = pick(2);
+		unsigned subvolume = plan.subvolumes > 1 ? (unsigned)pick(plan.subvolumes) : 0;
 		enum fault f;
 
 		last_ms(50, 2500);
-		/* A brick is hurt only when all the others are well, but for the wild seeds. */
-		for (int i = 0; waits && i < 400 && !is_clean(); i++)
+		/* A brick is hurt only when all the others of its set are well, but for the wild seeds. */
+		for (int i = 0; waits && i < 400 && !is_clean(subvolume); i++)
 			task_sleep_ms(50);
-		f = choose(is_clean());
+		f = choose(is_clean(subvolume));
 		if (plan.cut_all && !nemesis.restricted && nemesis.begun == plan.faults / 2)
 			f = FAULT_CUT_ALL;
 		if (f < FAULTS)
-			strike(f);
+			strike(f, subvolume);
 		else if (nemesis.restricted)
 			last_ms(100, 200);
 	}
@@ -466,6 +505,11 @@ void nemesis_begin(void)
 bool nemesis_done(void)
 {
 	return nemesis.done;
+}
+
+bool nemesis_client_died(void)
+{
+	return nemesis.client_died;
 }
 
 unsigned nemesis_faults(void)

@@ -22,7 +22,7 @@ struct sim_shard {
 };
 
 bool runtime_never_blocks = true;
-bool verbose;
+bool verbose, verbose_calls;
 
 static struct {
 	uint64_t now, events;

@@ -9,7 +9,7 @@
 #include "graph.h"
 #include "xlator.h"
 
-enum { BRICKS_MAX = 8, CLIENTS_MAX = 6, NODES_MAX = BRICKS_MAX + 1 + CLIENTS_MAX };
+enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 1 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
 #define MS 1000000ull
 #define S  1000000000ull
 
@@ -26,7 +26,7 @@ enum node_kind { NODE_WORLD, NODE_BRICK, NODE_COORDINATOR, NODE_CLIENT };
 struct server;
 struct node {
 	enum node_kind kind;
-	unsigned number; /* among its kind */
+	unsigned number; /* among its kind; bricks: those of one subvolume after those of the other */
 	char name[16];
 	struct shard *shard; /* of this life; NULL: down */
 	unsigned life, boot; /* boot: how often it lost its power */
@@ -36,6 +36,7 @@ struct node {
 	struct server *server; /* brick: what its sim/server has */
 	int64_t mono_skew, wall_skew, drift_ppm;
 	unsigned crash_points; /* it dies at this one, counted down; 0: not */
+	bool crash_in_away;    /* only those count at which a client has to do with files that are away */
 	bool crash_in_change;  /* only those count at which storage/posix is about to change something */
 };
 extern struct node node[NODES_MAX];
@@ -60,7 +61,7 @@ void crash_point_change(void);			/* of a directory, by storage/posix */
 void task_gone(void) __attribute__((noreturn)); /* the task's node has crashed: it ends here */
 
 /* ---- the trace ---- */
-extern bool verbose;
+extern bool verbose, verbose_calls;					   /* calls: those to bricks, too */
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2))); /* prints if verbose; always goes into the hash */
 void trace_mix(uint64_t);						   /* into the hash only */
 uint64_t trace_hash(void);
@@ -135,6 +136,8 @@ struct disk_faults {
 	uint64_t stuck_until; /* no call ends before */
 	unsigned eio;	      /* parts per million */
 	bool full;
+	bool floor; /* no new objects but pointers (with --subvolumes) */
+	bool low;   /* says that it has little room */
 };
 struct disk *disk_create(unsigned member);
 struct disk *disk_of(unsigned member);
@@ -158,7 +161,9 @@ bool files_path(int fd, char path[4096]); /* what it has open, if that is in the
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
-	unsigned members, clients, tasks, operations, faults, sync_s;
+	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
+	unsigned sweep_ms;
+	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	enum stack stack;
 	const char *directory;
@@ -168,8 +173,11 @@ void world_run(const char *directory); /* a whole run; sim_failure() tells */
 int node_start(struct node *);
 void node_crash(struct node *, bool power);
 void node_wipe(struct node *); /* a brick's disk is replaced by an empty one, and what it keeps beside it goes, too */
-struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(void);
-bool world_clean(void); /* the coordinator says that all members are IN and nothing is to be healed */
+struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(unsigned subvolume);
+unsigned bricks_count(void);
+unsigned subvolume_of(unsigned brick);
+bool is_replicated(void);	      /* bricks are members of replica sets */
+bool world_clean(unsigned subvolume); /* its coordinator says that all members are IN and nothing is to be healed */
 /* The same, whatever links there are to clients, and how long the bricks have been up. */
 bool world_quiet(void);
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
@@ -179,6 +187,7 @@ enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator k
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);
+bool nemesis_client_died(void);				    /* some did */
 uint64_t nemesis_cut_all(void);				    /* when all members lost their power at once; 0: never */
 bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all lost their power then */
 int nemesis_restrict(const char *list);			    /* only these, by name, apart by commas */
@@ -195,14 +204,17 @@ void work_watch(void);	     /* an operation that takes too long is a failure */
 struct operation;
 void check_history(void);
 void check_replicas(void);
+void check_away(void); /* away.c: with several subvolumes */
 /* Between the two no client changes anything: what has some name on all disks the first time has one the second time. */
 void named_remember(void);
 void named_check(void);
 unsigned check_undecided(void); /* searches that were given up */
 unsigned operations_count(void);
+unsigned operations_across(void); /* refused, for they were over several subvolumes */
 
 /* ---- mutants ---- */
 const char *mutant_chosen(void);
 int mutant_choose(const char *name); /* NULL: none */
-void mutants_list(FILE *);
+void mutants_spread(void);	     /* those that are found now are of several subvolumes */
+void mutants_list(FILE *, bool spread);
 #endif

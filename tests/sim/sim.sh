@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
+# Several subvolumes: 1,000 seeds and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000; else seeds=1-2000 real=1-200; fi
-seeds=${SIM_SEEDS:-$seeds}
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-1000 spread_real=1-60; fi
+seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
 [ -x "$sim" ] || { echo "FAIL: no $sim: make check TESTS=, or set STRATUS_BUILD" >&2; exit 1; }
@@ -50,11 +51,20 @@ stack=
 run "replays" --seeds 1-20 --twice
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
+# Several subvolumes below cluster/dht, and what is tested must have happened.
+run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
+run "subvolumes" --subvolumes 0 --seeds "$spread"
+for what in "pointers made" "of files made away" "ended by sweeps"; do
+	! grep -q "[ (]0 $what" <<<"$out" && grep -q "$what" <<<"$out" || { echo "FAIL: no $what in all these seeds: they prove nothing"; exit 1; }
+done
+run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100
+
 # On the real storage/posix, which needs root, and here a tmpfs of its own.
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	run "storage/posix replays" --leaf posix --seeds 1-15 --twice
 	run "storage/posix" --leaf posix --seeds "$real"
 	run "storage/posix, two members" --leaf posix --members 2 --wild --seeds 1-60
+	run "storage/posix, subvolumes" --leaf posix --subvolumes 0 --seeds "$spread_real"
 else
 	echo "storage/posix: left out, it needs root"
 fi

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 
+#include "away.h"
 #include "born.h"
 #include "history.h"
 
@@ -31,7 +32,6 @@ static uint64_t pick(uint64_t limit)
 	return chance_below(CHANCE_WORK, limit);
 }
 
-/* Half of all objects are born with their gfid in an xattr: compare.c looks for it. */
 static void be_born_with(struct request *rq, enum fop fop, const void *in)
 {
 	const struct gfid *g = fop == FOP_create    ? &((const struct create_in *)in)->gfid
@@ -39,8 +39,8 @@ static void be_born_with(struct request *rq, enum fop fop, const void *in)
 			       : fop == FOP_symlink ? &((const struct symlink_in *)in)->gfid
 						    : NULL;
 
-	if (g && g->bytes[0] & 1)
-		born_attach(rq, &(struct born_xattr){ "trusted.dht.pointer", g->bytes, sizeof(g->bytes) }, 1);
+	if (g && (g->bytes[0] & 1 || plan.subvolumes > 1))
+		born_attach(rq, &(struct born_xattr){ BIRTHMARK, g->bytes, sizeof(g->bytes) }, 1);
 }
 
 static int call(struct worker *w, enum fop fop, const void *in, void *out)
@@ -187,7 +187,7 @@ static int create(struct worker *w, struct inode *dir, unsigned name, bool exclu
 	err = call(w, FOP_create, &in, &out);
 	if (!err)
 		o->found[0] = out.inode->gfid;
-	if (!err && exclusive && !gfid_equal(&out.inode->gfid, &in.gfid))
+	if (!err && exclusive && plan.subvolumes == 1 && !gfid_equal(&out.inode->gfid, &in.gfid))
 		sim_fail("an exclusive create gave an object of another gfid");
 	end(w, err);
 	if (err)
@@ -328,6 +328,8 @@ static int note_entries(struct worker *w, struct operation *o, struct file *file
 
 			if (gfid_is_null(&e->gfid)) /* it could not be read, or has gone: the listing tells nothing of it */
 				err = -EIO;
+			if (*e->name == '.')
+				sim_fail("a listing shows %s", e->name);
 			for (unsigned n = 0; n < NAMES; n++)
 				if (!strcmp(e->name, names[n]) && gfid_is_null(&o->found[n]))
 					o->found[n] = e->gfid;
@@ -676,12 +678,24 @@ static const struct {
 	       { do_append, 4 },  { do_read, 14 },   { do_fsync, 3 }, { do_truncate, 4 }, { do_chmod, 3 },
 	       { do_stat, 6 },	  { do_xattr, 10 },  { do_copy, 5 },  { do_allocate, 3 } };
 
+/* What makes and ends pointers. */
+static void do_with_pointers(struct worker *w)
+{
+	static void (*const what[])(struct worker *) = { do_create, do_link, do_link, do_rename, do_rename, do_unlink };
+
+	what[pick(sizeof(what) / sizeof(*what))](w);
+}
+
 static void do_something(struct worker *w)
 {
 	unsigned total = 0, at;
 
 	if (plan.kernel && pick(100) < 15) {
 		do_watch(w);
+		return;
+	}
+	if (plan.subvolumes > 1 && pick(100) < 25) {
+		do_with_pointers(w);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(doings) / sizeof(*doings); i++)

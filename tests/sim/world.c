@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "away.h"
 #include "history.h"
 #include "leaf.h"
 
@@ -19,56 +20,94 @@ struct node *node_brick(unsigned i)
 	return &node[1 + i];
 }
 
-struct node *node_coordinator(void)
+struct node *node_coordinator(unsigned subvolume)
 {
-	return &node[1 + plan.members];
+	return &node[1 + bricks_count() + subvolume];
 }
 
 struct node *node_client(unsigned i)
 {
-	return &node[2 + plan.members + i];
+	return &node[1 + bricks_count() + plan.subvolumes + i];
+}
+
+unsigned bricks_count(void)
+{
+	return plan.subvolumes * plan.members;
+}
+
+unsigned subvolume_of(unsigned brick)
+{
+	return brick / plan.members;
+}
+
+bool is_replicated(void)
+{
+	return plan.stack == STACK_REPLICA && plan.members > 1;
 }
 
 /* ---- volfiles ---- */
 
-static void put_clients(FILE *to)
+static void put_clients(FILE *to, unsigned subvolume)
 {
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = subvolume * plan.members; i < (subvolume + 1) * plan.members; i++)
 		fprintf(to, "volume client%u\n type sim/client\n option brick %u\nend-volume\n", i, i);
 }
 
-static void put_set(FILE *to, const char *type)
+static void put_set(FILE *to, const char *type, unsigned subvolume)
 {
-	put_clients(to);
-	fprintf(to, "volume set\n type %s\n", type);
+	put_clients(to, subvolume);
+	fprintf(to, "volume set%u\n type %s\n", subvolume, type);
 	if (!strcmp(type, "cluster/coordinator"))
 		fprintf(to,
-			" option state-file %s/coordinator/view\n option secret-file %s/secret\n option sync-interval %us\n option heal-piece %u\n",
-			run_directory, run_directory, plan.sync_s,
+			" option state-file %s/%s/view\n option secret-file %s/secret\n option sync-interval %us\n option heal-piece %u\n",
+			run_directory, node_coordinator(subvolume)->name, run_directory, plan.sync_s,
 			plan.sync_s & 1 ? 2 * BLOCK : 1u << 20); /* files have some blocks */
 	if (plan.arbiter && strncmp(type, "sim/", 4))
 		fprintf(to, " option arbiter on\n");
 	fprintf(to, " subvolumes");
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = subvolume * plan.members; i < (subvolume + 1) * plan.members; i++)
 		fprintf(to, " client%u", i);
+	fprintf(to, "\nend-volume\n");
+}
+
+/* What a client has below its kernel. */
+static void put_volume(FILE *to)
+{
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		if (plan.members == 1)
+			put_clients(to, i);
+		else
+			put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive", i);
+	if (plan.subvolumes == 1)
+		return;
+	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n subvolumes", plan.sweep_ms);
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);
 	fprintf(to, "\nend-volume\n");
 }
 
 static void put_brick(FILE *to, unsigned number)
 {
-	bool replica = plan.stack == STACK_REPLICA;
+	const char *top = "disk";
 
 	if (plan.posix)
 		leaf_volfile(to, number);
 	else
 		fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n",
 			number, run_directory, number);
-	if (replica)
+	if (plan.subvolumes > 1) {
+		fprintf(to, "volume layout\n type features/layout\n option subvolume %u\n subvolumes %s\nend-volume\n",
+			subvolume_of(number), top);
+		top = "layout";
+	}
+	if (is_replicated()) {
 		fprintf(to,
 			"volume replica\n type features/replica\n option member %u\n option state-dir %s/brick%u\n"
-			" option secret-file %s/secret\n subvolumes disk\nend-volume\n",
-			number, run_directory, number, run_directory);
-	fprintf(to, "volume server\n type sim/server\n subvolumes %s\nend-volume\n", replica ? "replica" : "disk");
+			" option secret-file %s/secret\n subvolumes %s\nend-volume\n",
+			number % plan.members, run_directory, number, run_directory, top);
+		top = "replica";
+	}
+	fprintf(to, "volume server\n type sim/server\n subvolumes %s\nend-volume\n", top);
 }
 
 static char *volfile_of(const struct node *n)
@@ -80,13 +119,12 @@ static char *volfile_of(const struct node *n)
 	if (n->kind == NODE_BRICK)
 		put_brick(to, n->number);
 	else if (n->kind == NODE_COORDINATOR)
-		put_set(to, "cluster/coordinator");
-	else if (plan.stack == STACK_SINGLE)
-		put_clients(to);
+		put_set(to, "cluster/coordinator", n->number);
 	else
-		put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive");
+		put_volume(to);
 	if (n->kind == NODE_CLIENT && plan.kernel)
-		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes set\nend-volume\n");
+		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes %s\nend-volume\n",
+			plan.subvolumes > 1 ? "distribute" : "set0");
 	fclose(to);
 	return text;
 }
@@ -121,7 +159,7 @@ static void start_run(void *arg)
 
 int node_start(struct node *n)
 {
-	if (n->kind == NODE_COORDINATOR && plan.stack != STACK_REPLICA)
+	if (n->kind == NODE_COORDINATOR && !is_replicated())
 		return 0;
 	shard_begin(n);
 	n->start_ns = sim_now();
@@ -158,7 +196,7 @@ void node_crash(struct node *n, bool power)
 	n->ready = false;
 	n->server = NULL;
 	n->crash_points = 0;
-	n->crash_in_change = false;
+	n->crash_in_change = n->crash_in_away = false;
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
@@ -186,7 +224,8 @@ static void add_node(enum node_kind kind, unsigned number, const char *name)
 	struct node *n = &node[nodes++];
 
 	*n = (struct node){ .kind = kind, .number = number };
-	snprintf(n->name, sizeof(n->name), kind == NODE_COORDINATOR || kind == NODE_WORLD ? "%s" : "%s%u", name, number);
+	snprintf(n->name, sizeof(n->name),
+		 kind == NODE_WORLD || (kind == NODE_COORDINATOR && plan.subvolumes == 1) ? "%s" : "%s%u", name, number);
 	if (kind == NODE_WORLD)
 		return;
 	n->drift_ppm = (int64_t)chance_below(CHANCE_ORDER, 40001) - 20000;
@@ -198,14 +237,15 @@ static void make_nodes(void)
 	char path[160];
 
 	add_node(NODE_WORLD, 0, "world");
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		add_node(NODE_BRICK, i, "brick");
-	add_node(NODE_COORDINATOR, 0, "coordinator");
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		add_node(NODE_COORDINATOR, i, "coordinator");
 	for (unsigned i = 0; i < plan.clients; i++)
 		add_node(NODE_CLIENT, i, "client");
 	for (unsigned i = 1; i < nodes; i++)
 		mkdir(state_directory(&node[i], path), 0700);
-	for (unsigned i = 0; i < plan.members; i++) {
+	for (unsigned i = 0; i < bricks_count(); i++) {
 		disk_create(i);
 		if (plan.posix)
 			leaf_create(i);
@@ -228,6 +268,11 @@ static void make_secret(void)
 
 /* ---- how it is ---- */
 
+static struct node *member_of(unsigned subvolume, unsigned i)
+{
+	return node_brick(subvolume * plan.members + i);
+}
+
 static bool hurt(const struct node *brick)
 {
 	const struct disk_faults *f = disk_faults(disk_of(brick->number));
@@ -240,28 +285,35 @@ static bool hurt(const struct node *brick)
 	return false;
 }
 
-bool world_quorum(void)
+static bool quorum_of(unsigned subvolume)
 {
 	unsigned well = 0;
 
 	for (unsigned i = 0; i < plan.members; i++)
-		well += !hurt(node_brick(i));
-	if (plan.stack == STACK_REPLICA && !node_coordinator()->ready)
+		well += !hurt(member_of(subvolume, i));
+	if (is_replicated() && !node_coordinator(subvolume)->ready)
 		return false;
-	if (plan.stack == STACK_REPLICA && plan.members > 2)
-		return well >= plan.members / 2 + 1 && !weather.lost && !weather.late;
-	return well == plan.members && !weather.lost && !weather.late;
+	return well >= (is_replicated() && plan.members > 2 ? plan.members / 2 + 1 : plan.members);
+}
+
+bool world_quorum(void)
+{
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		if (!quorum_of(i))
+			return false;
+	return !weather.lost && !weather.late;
 }
 
 struct question {
+	unsigned subvolume;
 	bool answered, clean, aloud;
 };
 
 /* On the coordinator's loop. Its words: "member 0  in    answers  pending 0". */
 static void ask_coordinator(void *arg)
 {
-	struct xlator *x = node_coordinator()->graph->top;
 	struct question *q = arg;
+	struct xlator *x = node_coordinator(q->subvolume)->graph->top;
 	char *words[] = { (char *)"status" }, *text = NULL, *rest, *line;
 	unsigned well = 0;
 	bool busy = false;
@@ -285,16 +337,17 @@ static void ask_coordinator(void *arg)
 	q->answered = true;
 }
 
-static bool coordinator_says_clean(bool aloud)
+static bool coordinator_says_clean(unsigned subvolume, bool aloud)
 {
 	struct question *q;
 	bool clean;
 
-	if (!node_coordinator()->ready)
+	if (!node_coordinator(subvolume)->ready)
 		return false;
 	q = calloc(1, sizeof(*q));
+	q->subvolume = subvolume;
 	q->aloud = aloud;
-	sim_after(node_coordinator(), 0, ask_coordinator, q);
+	sim_after(node_coordinator(subvolume), 0, ask_coordinator, q);
 	for (int i = 0; i < 3 && !q->answered; i++)
 		task_sleep_ms(1);
 	clean = q->clean;
@@ -305,29 +358,43 @@ static bool coordinator_says_clean(bool aloud)
 
 bool world_quiet(void)
 {
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		if (!node_brick(i)->ready)
 			return false;
-	return coordinator_says_clean(false);
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		if (!coordinator_says_clean(i, false))
+			return false;
+	return true;
 }
 
-bool world_clean(void)
+bool world_clean(unsigned subvolume)
 {
-	for (unsigned i = 0; i < plan.members; i++) /* the coordinator may not know yet that it has been away */
-		if (hurt(node_brick(i)) || (node_brick(i)->life > 1 && sim_now() - node_brick(i)->start_ns < NOTICE_S * S))
+	for (unsigned i = 0; i < plan.members; i++) { /* the coordinator may not know yet that it has been away */
+		const struct node *n = member_of(subvolume, i);
+
+		if (hurt(n) || (n->life > 1 && sim_now() - n->start_ns < NOTICE_S * S))
 			return false;
-	return plan.stack != STACK_REPLICA || coordinator_says_clean(false);
+	}
+	return !is_replicated() || coordinator_says_clean(subvolume, false);
 }
 
 /* ---- the course of a run: a task of the world ---- */
+
+static bool all_clean(void)
+{
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		if (!world_clean(i))
+			return false;
+	return true;
+}
 
 static bool wait_clean(unsigned seconds)
 {
 	uint64_t until = sim_now() + seconds * S;
 
-	while (!world_clean() && sim_now() < until && !sim_failure())
+	while (!all_clean() && sim_now() < until && !sim_failure())
 		task_sleep_ms(100);
-	return world_clean();
+	return all_clean();
 }
 
 static void start_all(void)
@@ -345,13 +412,19 @@ static void end_faults(void)
 {
 	weather = (struct weather){ 0 };
 	links_heal();
-	for (unsigned i = 0; i < plan.members; i++)
+	for (unsigned i = 0; i < bricks_count(); i++)
 		*disk_faults(disk_of(i)) = (struct disk_faults){ 0 };
 	for (unsigned i = 1; i < nodes; i++) {
 		node[i].crash_points = 0;
 		if (!node[i].shard)
 			node_start(&node[i]);
 	}
+}
+
+static void take_room(void)
+{
+	for (unsigned i = 0; i < bricks_count(); i++)
+		disk_faults(disk_of(i))->low = plan.scarce >> subvolume_of(i) & 1;
 }
 
 static void script(void *arg)
@@ -363,6 +436,7 @@ static void script(void *arg)
 	if (!wait_clean(FORM_S))
 		sim_fail("the set does not form within %d s", FORM_S);
 	trace("the work begins");
+	take_room();
 	work_begin();
 	nemesis_begin();
 	until = sim_now() + WORK_S * S;
@@ -376,10 +450,12 @@ static void script(void *arg)
 	end_faults();
 	task_sleep_ms(QUIET_S * 1000);
 	if (!sim_failure() && !wait_clean(HEAL_S)) {
-		if (plan.stack == STACK_REPLICA)
-			coordinator_says_clean(true);
+		for (unsigned i = 0; i < plan.subvolumes && is_replicated(); i++)
+			coordinator_says_clean(i, true);
 		sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
 	}
+	if (plan.subvolumes > 1 && !sim_failure())
+		task_sleep_ms(away_sweep_ms());
 	if (!sim_failure())
 		work_final_reads();
 	trace("the end");
@@ -406,10 +482,12 @@ void world_run(const char *directory)
 		server_print_counts(stderr);
 	if (plan.posix && !sim_failure())
 		leaf_check_all();
-	for (unsigned i = 0; i < plan.members && verbose; i++)
+	for (unsigned i = 0; i < bricks_count() && verbose; i++)
 		disk_print(disk_of(i), stderr);
 	if (!sim_failure() && plan.stack == STACK_REPLICA)
 		check_replicas();
+	if (!sim_failure() && plan.subvolumes > 1)
+		check_away();
 	if (!sim_failure())
 		check_history();
 }

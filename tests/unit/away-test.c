@@ -2,6 +2,7 @@
 /* cluster/dht: files that are elsewhere than their names, and what is left of them by one who fails half way. */
 #include "dht-tree.h"
 
+#include "born.h"
 #include "place.h"
 
 #ifndef RENAME_NOREPLACE
@@ -198,6 +199,39 @@ PROPERTY_WITH(a_brick_that_is_full_all_at_once_is_done_without, "", "1M")
 	CHECK(reads(name, "text"));
 }
 
+/* And what is made on the way is not. */
+PROPERTY_WITH(what_is_made_elsewhere_is_born_with_what_was_asked_for, "", "1M")
+{
+	const char *name = name_at(3, "f");
+	struct create_in in = { .loc = { .name = name }, .flags = O_RDWR | O_EXCL, .mode = 0644 };
+	struct create_out out = { 0 };
+	struct blob value = { 0 };
+	struct request rq;
+
+	in.loc.parent = inode_get(tree.at->inodes, &gfid_root, S_IFDIR);
+	gfid_create(&in.gfid);
+	let_fail(3, "create", "ENOSPC");
+	request_init(&rq, tree.graph, 0);
+	CHECK_INT(born_attach(&rq, &(struct born_xattr){ "user.birth", "here", 4 }, 1), 0);
+	CHECK_INT(fop_call(&rq, tree.at, FOP_create, &in, &out), 0);
+	request_finish(&rq);
+	let_work(3);
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(tree_getxattr(&tree, name, "user.birth", &value), 0);
+	CHECK_INT(value.size, 4);
+	free(value.bytes);
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		char volume[8];
+
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		CHECK(tree_getxattr(&tree, DHT_HIDDEN, "user.birth", &value) < 0);
+	}
+	at("dht");
+	fop_out_clear(FOP_create, &out);
+	inode_unref(in.loc.parent);
+}
+
 PROPERTY_WITH(without_min_free_a_full_brick_says_so, "option min-free 0", "1M")
 {
 	CHECK(fill(2, 99));
@@ -344,6 +378,7 @@ int main(void)
 		cmocka_unit_test(rename_takes_pointers_along_and_replaces_them),
 		cmocka_unit_test(new_files_go_where_room_is),
 		cmocka_unit_test(a_brick_that_is_full_all_at_once_is_done_without),
+		cmocka_unit_test(what_is_made_elsewhere_is_born_with_what_was_asked_for),
 		cmocka_unit_test(without_min_free_a_full_brick_says_so),
 		cmocka_unit_test(when_all_are_full_files_are_where_their_names_are),
 		cmocka_unit_test(a_link_that_fails_half_way_leaves_nothing),

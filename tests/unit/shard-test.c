@@ -456,6 +456,7 @@ PROPERTY(a_listing_says_what_is_a_pointer)
 		wides += e->inode && e->attr.flags & ATTR_WIDE;
 		unsaid += !e->inode;
 		CHECK(!e->inode == !strcmp(e->name, "broken"));
+		CHECK(gfid_is_null(&e->gfid) == !e->inode); /* it may be a pointer's own */
 		CHECK(!e->inode || !(e->attr.flags & ATTR_POINTER) == (*e->name != 'b' && *e->name != 'd'));
 	}
 	fop_out_clear(FOP_readdir, &out);

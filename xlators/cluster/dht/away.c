@@ -166,7 +166,7 @@ void away_entries(struct dirents *list)
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct dirent_plus *e = &list->entry[i];
 
-		if (!(e->attr.flags & ATTR_POINTER))
+		if (!(e->attr.flags & ATTR_POINTER) || MUTANT("list-pointers"))
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL; /* who wants attributes looks it up */
@@ -286,6 +286,8 @@ static void end_now(struct request *rq, struct dht *d, int child, const struct a
 	char del[HIDDEN_NAME];
 
 	mean_pointers(rq, true);
+	if (MUTANT("forget-del"))
+		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	if (!drop_anchor(rq, d, aim))
 		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	mean_pointers(rq, false);
@@ -304,7 +306,7 @@ static int is_last_name(struct request *rq, struct dht *d, int child, struct ino
 
 	if (!err)
 		err = pointer_look(rq, d, child, dir, name, &second, &ignored, &aim);
-	*last = !err && nlink == 1;
+	*last = !err && (nlink == 1 || MUTANT("end-any"));
 	return err;
 }
 
@@ -339,8 +341,10 @@ int away_fence(struct request *rq, struct dht *d, int child, const char *name, c
 int away_end_new(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	char new[HIDDEN_NAME], own[HIDDEN_NAME];
-	int err = rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
+	int err = MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
 
+	if (MUTANT("end-unfenced"))
+		work_name(WORK_NEW, &aim->pgfid, own);
 	mean_pointers(rq, true);
 	if (!err)
 		err = drop_anchor(rq, d, aim);
@@ -383,7 +387,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 
 /* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
  * and only the answer was lost. */
-static void after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+static int after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	enum { LOOKS = 10, PAUSE_MS = 50 };
 	int err = -EBUSY;
@@ -397,20 +401,27 @@ static void after_sweep(struct request *rq, struct dht *d, int child, struct ino
 	if (!err)
 		drop_anchor(rq, d, aim);
 	mean_pointers(rq, false);
+	return err;
 }
 
-/* It got no name, or nobody knows whether it did. */
-static void give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+/* It got no name, or nobody knows whether it did. What the caller is told: `err`, but that a sweep has taken new.PGFID is nobody's business: then
+ * -EAGAIN, or -EIO if that sweep is still at it. */
+static int give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim, int err)
 {
 	struct who user = become_root(rq);
-	int err;
+	bool swept;
+	int ended;
 
 	task_shield(true);
-	err = away_end_new(rq, d, child, aim);
-	if (err == -ENOENT || err == -ESTALE)
-		after_sweep(rq, d, child, pointer, aim);
+	ended = away_end_new(rq, d, child, aim);
+	swept = ended == -ENOENT || ended == -ESTALE;
+	if (swept)
+		ended = after_sweep(rq, d, child, pointer, aim);
 	task_shield(false);
 	become(rq, user);
+	if (!swept || (err != -ENOENT && err != -ESTALE) || MUTANT("tell-swept"))
+		return err;
+	return ended ? -EIO : -EAGAIN;
 }
 
 /* ---- making ---- */
@@ -434,9 +445,30 @@ static int inherited(struct request *rq, struct dht *d, int child, struct inode 
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
 
+/* What the caller's object is to be born with, off the request and back: it is not for what is made on the way. */
+static struct extension *born_off(struct request *rq)
+{
+	struct extension **at = &rq->extensions, *born;
+
+	while (*at && (*at)->type != BORN_EXTENSION)
+		at = &(*at)->next;
+	born = *at;
+	if (born)
+		*at = born->next;
+	return born;
+}
+
+static void born_on(struct request *rq, struct extension *born)
+{
+	if (!born || MUTANT("lose-born"))
+		return;
+	born->next = rq->extensions;
+	rq->extensions = born;
+}
+
 /* The object under its anchor, by the caller's create or mknod: as the user, whose it is then. */
 static int make_object(struct request *rq, struct dht *d, const struct aim *aim, enum fop fop, const void *in, gid_t gid,
-		       void *out)
+		       struct extension *born, void *out)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
@@ -450,6 +482,7 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 		return err;
 	loc.parent = dir;
 	rq->gid = gid;
+	born_on(rq, born);
 	if (fop == FOP_create) {
 		create = *(const struct create_in *)in;
 		create.loc = loc;
@@ -462,6 +495,7 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 		mknod.gfid = aim->gfid;
 		err = mknod_on(rq, d->x->child[aim->child], &mknod, out);
 	}
+	born_off(rq);
 	rq->gid = own;
 	if (err == -ESTALE)
 		hidden_forget(d, aim->child);
@@ -485,7 +519,8 @@ static int not_here(int err)
 	return err == -ENOSPC || err == -EDQUOT || unreached(err) ? -EOPNOTSUPP : err;
 }
 
-int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+static int make_bare(struct request *rq, struct dht *d, enum fop fop, const void *in, struct extension *born, void *out,
+		     int owner, int *child)
 {
 	const struct loc *loc = in; /* first in both */
 	struct aim aim = { .child = *child };
@@ -501,15 +536,24 @@ int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, v
 	err = make_pointer(rq, d, owner, &aim, S_IFREG, &pointer);
 	if (err)
 		return not_here(err);
-	err = not_here(make_object(rq, d, &aim, fop, in, gid, out));
+	err = not_here(make_object(rq, d, &aim, fop, in, gid, born, out));
 	if (!err) {
 		err = give_name(rq, d, owner, &aim, loc);
 		if (err)
 			forget_object(rq, d, &aim, fop, out);
 	}
-	if (err)
-		give_up(rq, d, owner, pointer, &aim);
-	return err;
+	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;
+}
+
+int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner, int *child)
+{
+	struct extension *born = born_off(rq);
+	int err = -EAGAIN;
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = make_bare(rq, d, fop, in, born, out, owner, child);
+	born_on(rq, born); /* the file may still be made where its name is */
+	return err == -EAGAIN ? -EIO : err;
 }
 
 /* create of a name that leads to a pointer: what is there is opened. */
@@ -584,7 +628,7 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct a
 	return err;
 }
 
-int away_link(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
+static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
 {
 	struct getattr_in look = { .inode = in->inode };
 	struct getattr_out of = { 0 };
@@ -599,12 +643,22 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 		err = make_owned(rq, d, owner, &aim, &of.attr, &pointer);
 	if (err)
 		return err;
-	err = add_anchor(rq, d, &aim, in->inode, out);
-	if (!err)
+	if (MUTANT("anchor-after-name"))
 		err = give_name(rq, d, owner, &aim, &in->loc);
-	if (err)
-		give_up(rq, d, owner, pointer, &aim);
-	return err;
+	if (!err)
+		err = add_anchor(rq, d, &aim, in->inode, out);
+	if (!err && !MUTANT("anchor-after-name"))
+		err = give_name(rq, d, owner, &aim, &in->loc);
+	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;
+}
+
+int away_link(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
+{
+	int err = -EAGAIN;
+
+	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+		err = link_once(rq, d, in, out, owner, child);
+	return err == -EAGAIN ? -EIO : err;
 }
 
 /* ---- removing ---- */
@@ -727,7 +781,7 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 {
 	int err = may_rename(rq, d->x->child[child], in);
 
-	if (!err)
+	if (!err && !MUTANT("replace-without-del"))
 		err = prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
 		err = mean_these(rq, moved, &aim->pgfid);
@@ -742,7 +796,7 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 /* Two names of one file: rename(2) does nothing then. */
 static bool same(const struct inode *a, const struct aim *of_a, const struct inode *b, const struct aim *of_b)
 {
-	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid);
+	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid) && !MUTANT("rename-links");
 }
 
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)

@@ -54,7 +54,10 @@ const char *end_name(const struct gfid *pgfid, char name[HIDDEN_NAME])
 	char text[GFID_TEXT], own[GFID_TEXT];
 	struct gfid fresh;
 
-	gfid_create(&fresh);
+	if (MUTANT("end-again"))
+		fresh = *pgfid;
+	else
+		gfid_create(&fresh);
 	snprintf(name, HIDDEN_NAME, "end.%s.%s", gfid_text(pgfid, text), gfid_text(&fresh, own));
 	return name;
 }

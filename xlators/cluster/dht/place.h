@@ -5,6 +5,12 @@
 #define STRATUS_PLACE_H
 #include "request.h"
 
+#ifdef STRATUS_MUTANTS /* in tests/sim only: a deliberate mistake, if it is the chosen one */
+#include "mutant.h"
+#else
+#define MUTANT(name) false
+#endif
+
 /* Errors that no application sees; only who sends PLACE gets them. */
 enum {
 	ELAYOUT = 4120,	 /* the shard has another version than PLACE says, or the name does not belong there */

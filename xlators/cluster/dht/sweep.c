@@ -113,7 +113,9 @@ static void meet(struct request *rq, void *arg, struct inode *dir, const struct 
 
 		if (!to_be_ended(name))
 			continue;
-		if (!s->looks && s->count < SEEN_MAX)
+		if (MUTANT("sweep-young"))
+			end_in_time(rq, s, dir, name);
+		else if (!s->looks && s->count < SEEN_MAX)
 			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
 		else if (s->looks == STALE_LOOKS - 1 && was_seen(s, name))
 			end_in_time(rq, s, dir, name);

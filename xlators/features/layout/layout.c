@@ -104,7 +104,7 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
-	if (!err && f.points && !(place->flags & PLACE_POINTER))
+	if (!err && f.points && !(place->flags & PLACE_POINTER) && !MUTANT("use-pointers"))
 		err = -EMOVED;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
@@ -141,7 +141,8 @@ static int mark(struct request *rq, struct xlator *x, struct inode *inode, struc
 	return 0;
 }
 
-/* One that makes no sense is left out of the attributes, so that the others are told; who looks it up gets the error. */
+/* Of one that makes no sense, or can't be read, only the name is told, for the rest may be a pointer's, so that the others are told; who looks it up
+ * gets the error. */
 static void mark_entries(struct request *rq, struct xlator *x, struct dirents *list)
 {
 	for (uint32_t i = 0; i < list->count; i++) {
@@ -151,6 +152,9 @@ static void mark_entries(struct request *rq, struct xlator *x, struct dirents *l
 			continue;
 		inode_unref(e->inode);
 		e->inode = NULL;
+		if (!MUTANT("list-unjudged"))
+			e->gfid = (struct gfid){ { 0 } };
+		e->attr = (struct attr){ 0 };
 	}
 }
 

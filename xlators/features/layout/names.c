@@ -120,7 +120,7 @@ static int judge_marks_in(const struct call *c, struct inode *victim)
 
 static int judge_victim(const struct call *c, const struct facts *f)
 {
-	if (f->points && !(c->place->flags & PLACE_POINTER))
+	if (f->points && !(c->place->flags & PLACE_POINTER) && !MUTANT("take-pointers"))
 		return -EPOINTER;
 	return f->wide && !(c->place->flags & PLACE_SHARD) ? -EWIDE : 0;
 }
@@ -128,7 +128,9 @@ static int judge_victim(const struct call *c, const struct facts *f)
 /* The leaf refuses another object than was looked at. What the caller says it saw there stands: the leaf compares it, too. */
 static struct loc exactly(const struct loc *loc, struct inode *found)
 {
-	return (struct loc){ .parent = loc->parent, .name = loc->name, .inode = loc->inode ? loc->inode : found };
+	return (struct loc){ .parent = loc->parent,
+			     .name = loc->name,
+			     .inode = loc->inode || MUTANT("take-another") ? loc->inode : found };
 }
 
 /* The name (0: the first, 1: the second) must stand for what the client says, if it says so. `err` of the look at it. */
@@ -136,7 +138,7 @@ static int expected(const struct call *c, int name, int err, const struct lookup
 {
 	const struct gfid *gfid = &c->place->expected[name];
 
-	if (gfid_is_null(gfid) || (err && err != -ENOENT))
+	if (gfid_is_null(gfid) || (err && err != -ENOENT) || MUTANT("expect-nothing"))
 		return err;
 	return err || !gfid_equal(gfid, &found->inode->gfid) ? -ESTALE : 0;
 }
@@ -149,7 +151,8 @@ static bool stands_for(const struct call *c, int name, const struct lookup_out *
 /* Of a request that is sent again: the name stands for something else by now. */
 static bool taken_since(const struct call *c, int err, const struct lookup_out *found)
 {
-	return c->rq->resent && !err && !gfid_is_null(&c->place->expected[0]) && !stands_for(c, 0, found);
+	return c->rq->resent && !MUTANT("forget-resent") && !err && !gfid_is_null(&c->place->expected[0]) &&
+	       !stands_for(c, 0, found);
 }
 
 static bool is_named(const struct call *c, const struct loc *loc, int name)
@@ -324,7 +327,7 @@ static int open_existing(const struct call *c, const struct create_in *in)
 	if (err)
 		return err;
 	err = facts_of(c->rq, c->x, out->inode, &out->attr, &facts);
-	if (!err && facts.points)
+	if (!err && facts.points && !MUTANT("open-pointers"))
 		err = -EPOINTER;
 	if (!err)
 		return 0;
@@ -351,7 +354,7 @@ static int create_name(const struct call *c)
 		err = look(c, &in->loc, &found, &facts);
 		if (err)
 			continue;
-		err = facts.points ? -EPOINTER : open_existing(c, in);
+		err = facts.points && !MUTANT("open-pointers") ? -EPOINTER : open_existing(c, in);
 		fop_out_clear(FOP_lookup, &found);
 	}
 	return err;

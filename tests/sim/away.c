@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* With several subvolumes: what bricks are asked to make is noted, for a file that is made away has another gfid than its caller chose; and in the
+ * end each pointer must have its anchor, each anchor its pointer, and each object as many names as it has links (see cluster/dht). */
+#include <fcntl.h>
+
+#include "away.h"
+#include "born.h"
+#include "disk.h"
+#include "history.h"
+
+enum { NOTED_MAX = 4096, FOUND_MAX = 1024, NAME_TEXT = 80, HIDDEN_DEPTH = 3 };
+#define HIDDEN	"/.stratus.dht"
+#define POINTER "trusted.dht.pointer"
+
+struct noted {
+	struct gfid gfid, birth; /* of the object; that its maker chose */
+};
+struct pointing { /* what was first done with a pointer */
+	struct gfid gfid;
+	uint64_t anchored, ended; /* sim_events; 0: not yet */
+};
+static struct {
+	struct noted object[NOTED_MAX];
+	struct pointing pointer[NOTED_MAX];
+	char ended[NOTED_MAX][NAME_TEXT];
+	unsigned objects, pointers, ends, late;
+} noted;
+
+/* ---- what is made ---- */
+
+static void note_object(const struct gfid *gfid, const struct gfid *birth)
+{
+	for (unsigned i = 0; i < noted.objects; i++)
+		if (gfid_equal(&noted.object[i].gfid, gfid))
+			return;
+	if (noted.objects < NOTED_MAX)
+		noted.object[noted.objects++] = (struct noted){ *gfid, *birth };
+}
+
+static struct pointing *pointing(const struct gfid *gfid)
+{
+	for (unsigned i = 0; i < noted.pointers; i++)
+		if (gfid_equal(&noted.pointer[i].gfid, gfid))
+			return &noted.pointer[i];
+	return NULL;
+}
+
+static void note_pointer(const struct gfid *gfid)
+{
+	if (!pointing(gfid) && noted.pointers < NOTED_MAX)
+		noted.pointer[noted.pointers++] = (struct pointing){ .gfid = *gfid };
+}
+
+/* NULL: it is not the name of such a thing. */
+static struct pointing *pointing_named(const char *name, const char *prefix)
+{
+	char text[GFID_TEXT];
+	struct gfid gfid;
+
+	if (strncmp(name, prefix, strlen(prefix)))
+		return NULL;
+	snprintf(text, sizeof(text), "%s", name + strlen(prefix));
+	return gfid_parse(text, &gfid) ? NULL : pointing(&gfid);
+}
+
+static void note_anchor(const char *name)
+{
+	struct pointing *p = pointing_named(name, "a.");
+
+	if (p && !p->anchored)
+		p->anchored = sim_events();
+}
+
+static void note_end(const char *name)
+{
+	struct pointing *p = pointing_named(name, "end.");
+
+	if (p && !p->ended)
+		p->ended = sim_events();
+	for (unsigned i = 0; i < noted.ends; i++)
+		if (!strcmp(noted.ended[i], name))
+			return;
+	if (noted.ends < NOTED_MAX)
+		snprintf(noted.ended[noted.ends++], NAME_TEXT, "%s", name);
+}
+
+static const char *new_name(enum fop fop, const void *in)
+{
+	return fop == FOP_create  ? ((const struct create_in *)in)->loc.name
+	       : fop == FOP_mknod ? ((const struct mknod_in *)in)->loc.name
+	       : fop == FOP_link  ? ((const struct link_in *)in)->loc.name
+				  : NULL;
+}
+
+static const struct gfid *made_gfid(enum fop fop, const void *in)
+{
+	switch ((int)fop) {
+	case FOP_create:
+		return &((const struct create_in *)in)->gfid;
+	case FOP_mknod:
+		return &((const struct mknod_in *)in)->gfid;
+	case FOP_symlink:
+		return &((const struct symlink_in *)in)->gfid;
+	default:
+		return NULL;
+	}
+}
+
+void away_note(struct request *rq, enum fop fop, const void *in)
+{
+	const struct gfid *gfid = made_gfid(fop, in);
+	struct born born;
+
+	if (plan.subvolumes == 1)
+		return;
+	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "end.", 4))
+		note_end(((const struct rename_in *)in)->to.name);
+	if (new_name(fop, in))
+		note_anchor(new_name(fop, in));
+	if (!gfid || born_of(rq, &born))
+		return;
+	for (unsigned i = 0; i < born.count; i++) {
+		struct gfid birth;
+
+		if (!strcmp(born.xattr[i].name, POINTER))
+			note_pointer(gfid);
+		if (strcmp(born.xattr[i].name, BIRTHMARK) || born.xattr[i].size != sizeof(birth.bytes))
+			continue;
+		memcpy(birth.bytes, born.xattr[i].value, sizeof(birth.bytes));
+		if (!gfid_equal(&birth, gfid))
+			note_object(gfid, &birth);
+	}
+}
+
+static bool is_ours(const struct loc *loc)
+{
+	static const char *const prefix[] = { "new.", "del.", "end.", "a." };
+
+	for (unsigned i = 0; loc->name && i < sizeof(prefix) / sizeof(*prefix); i++)
+		if (!strncmp(loc->name, prefix[i], strlen(prefix[i])))
+			return true;
+	return false;
+}
+
+bool away_concerns(int fop, const void *in)
+{
+	for (const struct field *f = fop_info[fop].in; f->name; f++)
+		if (f->kind == FIELD_LOC && is_ours((const struct loc *)((const char *)in + f->offset)))
+			return true;
+	return false;
+}
+
+bool away_refuses(struct request *rq, enum fop fop, const void *in)
+{
+	struct born born;
+
+	if (rq->resent || (fop != FOP_create && fop != FOP_mknod && fop != FOP_mkdir && fop != FOP_symlink))
+		return false;
+	if (fop == FOP_create && !(((const struct create_in *)in)->flags & O_EXCL))
+		return false; /* what is there may be opened */
+	return !born_of(rq, &born) && !(born.count == 1 && !strcmp(born.xattr[0].name, POINTER));
+}
+
+void away_room(struct statfs *s, const struct disk_faults *f)
+{
+	if (f->low)
+		s->bfree = s->bavail = s->blocks / 100;
+	if (f->floor)
+		s->bfree = s->bavail = 0;
+}
+
+struct gfid away_birth(const struct gfid *gfid)
+{
+	for (unsigned i = 0; i < noted.objects; i++)
+		if (gfid_equal(&noted.object[i].gfid, gfid))
+			return noted.object[i].birth;
+	return *gfid;
+}
+
+void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late)
+{
+	*pointers = noted.pointers;
+	*objects = noted.objects;
+	*ends = noted.ends;
+	*late = noted.late;
+}
+
+/* ---- what there is in the end ---- */
+
+struct found {
+	struct gfid object, pointer;
+	unsigned subvolume; /* where the object is, or should be */
+	mode_t type;
+	char path[128];
+};
+struct named {
+	struct gfid gfid;
+	unsigned subvolume, names;
+};
+static struct {
+	struct found pointer[FOUND_MAX], anchor[FOUND_MAX];
+	struct named object[FOUND_MAX];
+	unsigned pointers, anchors, objects;
+} found;
+
+static const struct disk_pair *pointer_of(const struct disk_object *o)
+{
+	const struct disk_pair *x = o->xattr;
+
+	while (x && strcmp(x->name, POINTER))
+		x = x->next;
+	return x;
+}
+
+bool away_is_pointer(const struct disk_object *o)
+{
+	return pointer_of(o);
+}
+
+bool away_is_hidden(const char *path)
+{
+	return plan.subvolumes > 1 && !strncmp(path, HIDDEN, strlen(HIDDEN));
+}
+
+static void count_name(const struct gfid *gfid, unsigned subvolume, const char *path)
+{
+	unsigned i = 0;
+
+	while (i < found.objects && !gfid_equal(&found.object[i].gfid, gfid))
+		i++;
+	if (i == FOUND_MAX) {
+		sim_fail("too many objects for the checker");
+		return;
+	}
+	if (i == found.objects)
+		found.object[found.objects++] = (struct named){ *gfid, subvolume, 0 };
+	found.object[i].names++;
+	if (found.object[i].subvolume != subvolume)
+		sim_fail("%s is at subvolume %u and at %u", path, found.object[i].subvolume, subvolume);
+}
+
+static void add_pointer(const struct disk_object *o, unsigned subvolume, const char *path)
+{
+	const struct disk_pair *x = pointer_of(o);
+	struct found *f = &found.pointer[found.pointers++];
+
+	*f = (struct found){ .pointer = o->attr.gfid, .type = o->attr.mode & S_IFMT };
+	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
+	if (x->value.size != 21) {
+		sim_fail("%s is a pointer that makes no sense", f->path);
+		return;
+	}
+	f->subvolume = ((uint8_t *)x->value.bytes)[4];
+	memcpy(f->object.bytes, (uint8_t *)x->value.bytes + 5, 16);
+	if (f->subvolume == subvolume)
+		sim_fail("%s leads to its own subvolume", f->path);
+}
+
+/* a.PGFID.GFID */
+static void add_anchor(const struct disk_object *o, unsigned subvolume, const char *path)
+{
+	struct found *f = &found.anchor[found.anchors++];
+	const char *name = strrchr(path, '/') + 1;
+	char text[GFID_TEXT];
+
+	*f = (struct found){ .subvolume = subvolume, .object = o->attr.gfid, .type = o->attr.mode & S_IFMT };
+	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
+	snprintf(text, sizeof(text), "%s", name + 2);
+	if (strlen(name) != 2 * GFID_TEXT + 1 || gfid_parse(text, &f->pointer))
+		sim_fail("%s is no anchor", f->path);
+	else if (gfid_parse(name + 2 + GFID_TEXT, &f->object) || !gfid_equal(&f->object, &o->attr.gfid))
+		sim_fail("%s is another object", f->path);
+}
+
+static void look_at(const struct disk_object *o, unsigned subvolume, const char *path)
+{
+	if (found.pointers == FOUND_MAX || found.anchors == FOUND_MAX)
+		sim_fail("too many pointers for the checker");
+	else if (!strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6))
+		sim_fail("subvolume %u: %s is still under way", subvolume, path);
+	else if (away_is_hidden(path))
+		add_anchor(o, subvolume, path);
+	else if (pointer_of(o))
+		add_pointer(o, subvolume, path);
+	if (!sim_failure())
+		count_name(&o->attr.gfid, subvolume, path);
+}
+
+/* In .stratus.dht there are directories for a while, which are no objects of the tree. */
+static bool is_frame(const struct disk_object *o, unsigned depth, const char *path)
+{
+	return away_is_hidden(path) && depth < HIDDEN_DEPTH && S_ISDIR(o->attr.mode);
+}
+
+static void walk(struct disk *d, const struct disk_object *dir, unsigned subvolume, unsigned depth, const char *path)
+{
+	char below[512];
+
+	for (const struct disk_entry *e = dir->entry; e && !sim_failure(); e = e->next) {
+		const struct disk_object *o = disk_find(d, &e->gfid);
+
+		snprintf(below, sizeof(below), "%s/%s", path, e->name);
+		if (!o)
+			sim_fail("a name without an object: %s", below);
+		else if (!is_frame(o, depth, below))
+			look_at(o, subvolume, below);
+		if (o && S_ISDIR(o->attr.mode))
+			walk(d, o, subvolume, depth + 1, below);
+	}
+}
+
+static const struct found *same_of(const struct found *list, unsigned count, const struct found *f)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (gfid_equal(&list[i].object, &f->object) && gfid_equal(&list[i].pointer, &f->pointer))
+			return &list[i];
+	return NULL;
+}
+
+/* Who made it had stood still for longer than a sweep takes, and died then: that is left for fsck. */
+static bool is_late(const struct found *anchor)
+{
+	const struct pointing *p = pointing(&anchor->pointer);
+	bool yes = p && p->ended && p->anchored > p->ended && nemesis_client_died();
+
+	noted.late += yes;
+	return yes;
+}
+
+static void check_pairs(void)
+{
+	for (unsigned i = 0; i < found.pointers; i++) {
+		const struct found *p = &found.pointer[i], *a = same_of(found.anchor, found.anchors, p);
+
+		if (!a)
+			sim_fail("%s leads to nothing", p->path);
+		else if (a->subvolume != p->subvolume || a->type != p->type)
+			sim_fail("%s leads to subvolume %u, and %s is there", p->path, p->subvolume, a->path);
+	}
+	for (unsigned i = 0; i < found.anchors; i++)
+		if (!same_of(found.pointer, found.pointers, &found.anchor[i]) && !is_late(&found.anchor[i]))
+			sim_fail("nothing leads to %s", found.anchor[i].path);
+}
+
+static void check_links(void)
+{
+	for (unsigned i = 0; i < found.objects; i++) {
+		const struct named *n = &found.object[i];
+		const struct disk_object *o = disk_find(disk_of(n->subvolume * plan.members), &n->gfid);
+		char text[GFID_TEXT];
+
+		if (!S_ISDIR(o->attr.mode) && o->attr.nlink != n->names)
+			sim_fail("%.8s has %u names and %u links", gfid_text(&n->gfid, text), n->names, o->attr.nlink);
+	}
+}
+
+/* The first member of each set: the others are equal to it. */
+void check_away(void)
+{
+	memset(&found, 0, sizeof(found));
+	for (unsigned i = 0; i < plan.subvolumes && !sim_failure(); i++) {
+		struct disk *d = disk_of(i * plan.members);
+
+		walk(d, disk_find(d, &gfid_root), i, 0, "");
+	}
+	if (!sim_failure())
+		check_pairs();
+	if (!sim_failure())
+		check_links();
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several subvolumes: files that are away. */
+#ifndef STRATUS_SIM_AWAY_H
+#define STRATUS_SIM_AWAY_H
+#include "sim.h"
+
+/* Of what work.c makes each second object has its gfid in this xattr from its first moment; with several subvolumes each one, for then it tells who
+ * made what has another gfid. */
+#define BIRTHMARK "trusted.dht.newborn"
+enum { SWEEP_ROUNDS = 3, WORK_DIRS = 16 };
+struct disk_object;
+
+/* At a brick: it was done. */
+void away_note(struct request *, enum fop, const void *in);
+/* It names a pointer that is under way, or an anchor. */
+bool away_concerns(int fop, const void *in);
+/* It needs room that is kept for pointers. */
+bool away_refuses(struct request *, enum fop, const void *in);
+void away_room(struct statfs *, const struct disk_faults *); /* takes away what they take */
+/* The gfid that its maker chose. */
+struct gfid away_birth(const struct gfid *);
+/* So far: pointers made, files made away, ends of what others began, and anchors left for fsck. */
+void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late);
+bool away_is_pointer(const struct disk_object *);
+bool away_is_hidden(const char *path); /* below .stratus.dht, or itself */
+/* So long until all has been swept. */
+static inline unsigned away_sweep_ms(void)
+{
+	return SWEEP_ROUNDS * WORK_DIRS * plan.subvolumes * plan.sweep_ms;
+}
+#endif
