@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rename(2) of what is no directory, between names at two subvolumes, so that nobody sees half of it (D5, D6 in doc/distribution.md). What
  * arrives waits in `work` beside its name-to-be: a pointer that has its anchor already, or a link where the object is there. Then both
- * names are marked, what has them is moved to v.ID.N, what arrives gets them, it is decided, and the rest is cleared away. The data stay where
- * they are. */
+ * names are marked, what arrives changes places with what had the name, what leaves goes, it is decided, and the rest is cleared away. (Listings
+ * do not wait: they always find the new name, if it was there, and the old one, the new one, or both.) The data stay where they are. */
 #include "dht.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static int look_once(struct move *m, int n)
 	if (!err)
 		err = look_at_anchor(m->rq, m->d, &aim, &out);
 	if (err)
-		return err == -ENOENT ? -EAGAIN : err; /* it has just gone, or moved */
+		return err == -ENOENT || err == -ESTALE ? -EAGAIN : err; /* it has just gone, or moved */
 	return take_found(&m->found[n], &out, aim.child);
 }
 
@@ -89,7 +89,7 @@ static bool can_move(const struct found *f)
 }
 
 /* 1: there is nothing to do. */
-static int judge(struct move *m)
+static int judge_found(const struct move *m)
 {
 	const struct found *from = &m->found[0], *to = &m->found[1];
 
@@ -104,6 +104,18 @@ static int judge(struct move *m)
 	if (S_ISDIR(to->attr.mode))
 		return -EISDIR;
 	return gfid_equal(&from->object->gfid, &to->object->gfid);
+}
+
+/* What is told of both names must have been so of both at one moment. -EAGAIN */
+static int judge(struct move *m)
+{
+	struct gfid first = m->found[0].stands;
+	int verdict = judge_found(m), err;
+
+	if (!verdict)
+		return 0;
+	err = look_at_side(m, 0);
+	return err ? err : gfid_equal(&first, &m->found[0].stands) ? verdict : -EAGAIN;
 }
 
 /* Nobody makes us prepare what he may not do. */
@@ -134,19 +146,31 @@ static void plan_arrival(struct move *m, int n)
 	gfid_create(&s->aim.pgfid);
 }
 
-static int link_in_work(struct move *m, int n)
+static int prepare_link(struct move *m, int n, const struct loc *waits)
 {
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct link_in in = { .inode = m->found[!n].object, .loc = { .name = side_name(&m->it, n, KEPT_LINK, name) } };
+	struct link_in in = { .inode = m->found[!n].object, .loc = *waits };
 	struct link_out out = { 0 };
 	struct who user = become_root(m->rq);
+	int err = link_on(m->rq, m->d->x->child[m->it.side[n].child], &in, &out);
+
+	become(m->rq, user);
+	return err;
+}
+
+static int prepare_arrival(struct move *m, int n)
+{
+	cleanup_inode struct inode *dir = NULL;
+	const struct side *s = &m->it.side[n];
+	const struct found *f = &m->found[!n];
+	char name[HIDDEN_NAME];
+	struct loc waits = { .name = side_name(&m->it, n, name) };
 	int err = side_dir(m->rq, m->d, &m->it, n, &dir);
 
-	in.loc.parent = dir;
-	if (!err)
-		err = link_on(m->rq, m->d->x->child[m->it.side[n].child], &in, &out);
-	become(m->rq, user);
+	waits.parent = dir;
+	if (!err && s->arrival == ARRIVES_POINTER)
+		err = pointer_prepare(m->rq, m->d, s->child, &waits, &s->aim, f->object, &f->attr);
+	else if (!err)
+		err = prepare_link(m, n, &waits);
 	return err;
 }
 
@@ -154,14 +178,9 @@ static int prepare_arrivals(struct move *m)
 {
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++) {
-		const struct side *s = &m->it.side[n];
-
-		if (s->arrival == ARRIVES_POINTER)
-			err = pointer_prepare(m->rq, m->d, s->child, &s->aim, m->found[!n].object, &m->found[!n].attr);
-		else if (s->arrival == ARRIVES_LINK)
-			err = link_in_work(m, n);
-	}
+	for (int n = 0; n < 2 && !err; n++)
+		if (m->it.side[n].arrival != ARRIVES_NOTHING)
+			err = prepare_arrival(m, n);
 	return err;
 }
 
@@ -185,7 +204,7 @@ static void unmark(struct move *m)
 	side_unmark(m->rq, m->d, &m->it, 1);
 }
 
-/* All in one order, so that no two wait for each other. No step was taken yet if it fails: then the marks go, and all else. */
+/* All in one order, so that no two wait for each other. */
 static int mark_both(struct move *m)
 {
 	int first = m->it.side[0].child < m->it.side[1].child ? 0 : 1;
@@ -196,110 +215,85 @@ static int mark_both(struct move *m)
 
 /* ---- under the marks ---- */
 
-/* It is as it was when the intent was written. -EAGAIN */
-static int look_again(struct move *m, int n)
+static int take_step(struct move *m, int n)
 {
-	struct lookup_out out = { 0 };
-	int err = side_look(m->rq, m->d, &m->it, n, m->loc[n]->parent, m->loc[n]->name, &out);
-	struct gfid stands = err ? (struct gfid){ { 0 } } : out.inode->gfid;
-
-	fop_out_clear(FOP_lookup, &out);
-	if (err && err != -ENOENT)
-		return err;
-	return gfid_equal(&stands, &m->found[n].stands) ? 0 : -EAGAIN;
-}
-
-static int leaves(struct move *m, int n)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct loc from = { .parent = m->loc[n]->parent, .name = m->loc[n]->name };
-	struct loc to = { .name = side_name(&m->it, n, KEPT_VICTIM, name) };
-	int err;
-
-	if (gfid_is_null(&m->found[n].stands))
-		return 0;
-	err = side_dir(m->rq, m->d, &m->it, n, &dir);
-	to.parent = dir;
-	return err ? err : intent_step(m->rq, m->d, &m->it, n, &from, &to, &m->found[n].stands);
-}
-
-static int arrives(struct move *m, int n)
-{
-	cleanup_inode struct inode *dir = NULL;
 	const struct side *s = &m->it.side[n];
-	bool pointer = s->arrival == ARRIVES_POINTER;
-	char name[HIDDEN_NAME];
-	struct loc from = { .name = pointer ? work_name(WORK_NEW, &s->aim.pgfid, name)
-					    : side_name(&m->it, n, KEPT_LINK, name) };
-	struct loc to = { .parent = m->loc[n]->parent, .name = m->loc[n]->name };
-	int err;
+	struct step_in in = { .arrives = s->arrival != ARRIVES_NOTHING };
 
-	if (s->arrival == ARRIVES_NOTHING)
-		return 0;
-	err = work_dir(m->rq, m->d, s->child, work_of(pointer ? &s->aim.pgfid : &m->it.id), false, &dir);
-	from.parent = dir;
-	return err ? err : intent_step(m->rq, m->d, &m->it, n, &from, &to, pointer ? &s->aim.pgfid : &s->aim.gfid);
+	if (in.arrives) {
+		in.moved = s->arrival == ARRIVES_POINTER ? s->aim.pgfid : s->aim.gfid;
+		in.other = m->found[n].stands;
+	} else {
+		in.moved = m->found[n].stands;
+	}
+	return side_step(m->rq, m->d, &m->it, n, &in);
 }
 
+/* The new name first: what is renamed is listed twice rather than not at all. What was done there is on disk before it is decided. */
 static int steps(struct move *m)
 {
-	int err = intent_stands(m->rq, m->d, &m->it);
+	int err = take_step(m, 1);
 
-	for (int n = 0; n < 2 && !err; n++)
-		err = look_again(m, n);
-	for (int n = 0; n < 2 && !err; n++)
-		err = leaves(m, n);
-	for (int n = 0; n < 2 && !err; n++)
-		err = arrives(m, n);
-	return err ? err : side_mark(m->rq, m->d, &m->it, 1); /* what was done there is on disk before it is decided */
+	if (!err)
+		err = take_step(m, 0);
+	return err ? err : side_mark(m->rq, m->d, &m->it, 1);
 }
 
 /* ---- the whole ---- */
 
-/* Some steps may have been taken. */
-static void take_back(struct move *m)
+/* Somebody has taken it over before a step: he does not know of anchors that came later. */
+static void lost(struct move *m)
 {
-	char name[HIDDEN_NAME];
+	struct who user = become_root(m->rq);
 
-	intent_end(m->rq, m->d, m->it.side[0].child, intent_name(&m->it, name));
+	for (int n = 0; n < 2; n++)
+		if (m->it.side[n].arrival == ARRIVES_POINTER)
+			drop_anchor(m->rq, m->d, &m->it.side[n].aim);
+	become(m->rq, user);
 }
 
-static int carry_out(struct move *m)
-{
-	int err = mark_both(m);
-
-	if (err) {
-		unmark(m);
-		intent_forgo(m->rq, m->d, &m->it);
-		return err;
-	}
-	err = steps(m);
-	if (!err)
-		err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
-	if (!err) {
-		unmark(m);
-		intent_finish(m->rq, m->d, &m->it);
-		return 0;
-	}
-	if (err != -EFENCED)
-		take_back(m);
-	return err == -EFENCED ? -EAGAIN : err;
-}
-
-static int begin(struct move *m)
+static int prepare(struct move *m)
 {
 	int err = intent_write(m->rq, m->d, &m->it);
 
 	if (err)
 		return err;
 	err = prepare_arrivals(m);
+	if (!err)
+		err = mark_both(m);
+	if (!err)
+		err = intent_becomes(m->rq, m->d, &m->it, INTENT_OPEN); /* both are marked, and nobody has taken it over */
+	if (!err)
+		return 0;
+	unmark(m);
+	if (err == -EFENCED || intent_forgo(m->rq, m->d, &m->it) == -EFENCED)
+		lost(m);
+	return err;
+}
+
+static int carry_out(struct move *m)
+{
+	char name[HIDDEN_NAME];
+	int err = prepare(m);
+
 	if (err)
-		intent_forgo(m->rq, m->d, &m->it);
-	else
-		err = carry_out(m);
-	return err == -ENOENT || err == -ESTALE ? -EAGAIN
-						: err; /* it has changed since, or a sweep has taken what waited here */
+		return err;
+	err = steps(m);
+	if (!err)
+		err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
+	if (!err) {
+		unmark(m);
+		intent_finish(m->rq, m->d, &m->it);
+	} else if (err != -EFENCED) {
+		intent_end(m->rq, m->d, m->it.side[0].child, intent_name(&m->it, name));
+	}
+	return err;
+}
+
+/* Nobody knows of it but who looks at marks: to the caller it has not begun. */
+static bool to_begin_again(int err)
+{
+	return err == -EFENCED || err == -ENOENT || err == -ESTALE || err == -EEXIST;
 }
 
 static void note_places(struct move *m)
@@ -340,7 +334,8 @@ static int across_once(struct move *m, const int child[2])
 	plan_arrival(m, 1);
 	task_shield(true);
 	m->rq->deadline_ns = clock_ns() + STEPS_NS;
-	err = begin(m);
+	err = carry_out(m);
+	err = to_begin_again(err) ? -EAGAIN : err;
 	m->rq->deadline_ns = deadline_ns;
 	task_shield(false);
 	if (!err)

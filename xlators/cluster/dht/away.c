@@ -197,26 +197,32 @@ static int make_typed(struct request *rq, struct xlator *child, const struct loc
 	return err;
 }
 
+static int make_pointer_at(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim,
+			   mode_t type, struct inode **pointer)
+{
+	uint8_t bytes[POINTER_SIZE];
+	struct born_xattr x = pointing(aim, bytes);
+	int err = born_attach(rq, &x, 1);
+
+	if (!err)
+		err = make_typed(rq, d->x->child[child], loc, aim, type, pointer);
+	born_attach(rq, NULL, 0);
+	if (err == -ESTALE)
+		hidden_forget(d, child);
+	return err;
+}
+
 /* new.PGFID at the subvolume that has the name, owned by the user: a sticky directory goes by that. */
 static int make_pointer(struct request *rq, struct dht *d, int child, const struct aim *aim, mode_t type,
 			struct inode **pointer)
 {
 	cleanup_inode struct inode *dir = NULL;
-	uint8_t bytes[POINTER_SIZE];
-	struct born_xattr x = pointing(aim, bytes);
 	char name[HIDDEN_NAME];
 	struct loc loc = { .name = work_name(WORK_NEW, &aim->pgfid, name) };
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
 
-	if (!err)
-		err = born_attach(rq, &x, 1);
 	loc.parent = dir;
-	if (!err)
-		err = make_typed(rq, d->x->child[child], &loc, aim, type, pointer);
-	born_attach(rq, NULL, 0);
-	if (err == -ESTALE)
-		hidden_forget(d, child);
-	return err;
+	return err ? err : make_pointer_at(rq, d, child, &loc, aim, type, pointer);
 }
 
 /* The name `from`, which is to be the pointer's (else -ENOENT, -ESTALE), becomes `to`. */
@@ -613,19 +619,19 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	return err;
 }
 
-int pointer_prepare(struct request *rq, struct dht *d, int child, const struct aim *aim, struct inode *inode,
-		    const struct attr *of)
+int pointer_prepare(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim,
+		    struct inode *inode, const struct attr *of)
 {
 	cleanup_inode struct inode *pointer = NULL;
+	struct who user = become_root(rq);
 	struct link_out out = { 0 };
-	int err = make_owned(rq, d, child, aim, of, &pointer);
+	int err;
 
-	if (err)
-		return err;
-	err = add_anchor(rq, d, aim, inode, &out);
-	if (err)
-		give_up(rq, d, child, pointer, aim);
-	return err;
+	rq->uid = of->uid;
+	rq->gid = of->gid;
+	err = make_pointer_at(rq, d, child, loc, aim, of->mode & S_IFMT, &pointer);
+	become(rq, user);
+	return err ? err : add_anchor(rq, d, aim, inode, &out);
 }
 
 static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)

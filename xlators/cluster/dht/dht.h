@@ -153,8 +153,9 @@ int pointer_look(struct request *, struct dht *, int child, struct inode *dir, c
 int look_at_anchor(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
 /* From what a lookup says of a pointer. -EIO: there is no such subvolume. */
 int aim_of(struct dht *, const struct lookup_out *, struct aim *);
-/* A pointer that is called new.PGFID at that subvolume, and is owned as the object is; and its anchor, of the object `inode`. */
-int pointer_prepare(struct request *, struct dht *, int child, const struct aim *, struct inode *, const struct attr *of);
+/* A pointer of that name, owned as the object `inode` is, and its anchor. */
+int pointer_prepare(struct request *, struct dht *, int child, const struct loc *, const struct aim *, struct inode *,
+		    const struct attr *of);
 /* As root: the anchor goes. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
@@ -165,20 +166,20 @@ struct side { /* one of the names */
 	struct gfid parent;
 	char name[NAME_MAX + 1];
 	uint8_t arrival; /* what is to have the name */
-	struct aim aim;	 /* of that: of the pointer, which waits as new.PGFID; or of the object, which waits as l.ID.N */
+	struct aim aim;	 /* of that: the pointer, or just the object */
 };
-/* The record's first letter: steps may be under way, to be taken back; all are done; none is (any more). */
-enum intent_state { INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_UNDONE = 'u' };
+/* The record's first letter: what arrives is being made, and the names marked; both are marked, and steps may have been taken, which are to be
+ * taken back; all are done; none is (any more). */
+enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_UNDONE = 'u' };
 struct intent {
 	struct gfid id, file; /* file: the record's own gfid */
 	uint32_t attempt;
 	enum intent_state state;
 	struct side side[2]; /* the record is where the first is */
 };
-enum kept { KEPT_VICTIM, KEPT_LINK };
-const char *side_name(const struct intent *, int n, enum kept, char name[HIDDEN_NAME]); /* v.ID.N, l.ID.N */
-/* Where that is; a reference. */
+/* The directory of `work` at that side, a reference, which has what waits for the name, or what had it: w.ID.N. */
 int side_dir(struct request *, struct dht *, const struct intent *, int n, struct inode **dir);
+const char *side_name(const struct intent *, int n, char name[HIDDEN_NAME]);
 struct inode *side_parent(struct dht *, const struct side *); /* a reference; NULL: no memory */
 int intent_parse(const char *name, struct intent *);	      /* -EINVAL: it is no record's */
 const char *intent_name(const struct intent *, char name[HIDDEN_NAME]);
@@ -194,14 +195,22 @@ int intent_remove(struct request *, struct dht *, const struct intent *);
 int side_mark(struct request *, struct dht *, const struct intent *, int n);
 int side_unmark(struct request *, struct dht *, const struct intent *, int n);
 int mark_remove(struct request *, struct dht *, int child, struct inode *parent, const struct mark *);
-/* A rename to a name that is free, under the mark of that side; -EFENCED. `stands`: what is moved. As the caller. */
-int intent_step(struct request *, struct dht *, const struct intent *, int n, const struct loc *from, const struct loc *to,
-		const struct gfid *stands);
-/* The name at that side: in the directory itself, under the mark; or in `work`. */
-int side_look(struct request *, struct dht *, const struct intent *, int n, struct inode *dir, const char *name,
-	      struct lookup_out *);
-/* A name in `work` of that side; 0 also if there is none. */
-int work_remove(struct request *, struct dht *, const struct intent *, int n, const char *name);
+/* One step, under the mark of that side: what waits gets the name, or what has the name waits then. As the caller. -EFENCED; -ESTALE, -ENOENT,
+ * -EEXIST: it is not as it was. */
+struct step_in {
+	bool arrives;
+	struct gfid moved, other; /* what is moved; what changes places with it (null: nothing is there) */
+};
+int side_step(struct request *, struct dht *, const struct intent *, int n, const struct step_in *);
+/* What stands at the name, or waits for it; gfid null: nothing. As the caller. */
+struct standing {
+	struct gfid gfid;
+	bool points;
+	struct aim aim; /* if it does */
+};
+int name_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
+int waits_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
+int waits_remove(struct request *, struct dht *, const struct intent *, int n); /* 0 also if it is not there */
 
 /* ---- across.c ---- */
 /* rename(2) between names at different subvolumes. -EXDEV: of directories and devices. */

@@ -15,6 +15,7 @@
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
 #endif
 #define INTENT_XATTR DHT_XATTR "intent"
 enum { FORMAT = 1, SIDES = 2, SIDE_FIXED = 58, RECORD_MAX = 2 + SIDES * (SIDE_FIXED + NAME_MAX) };
@@ -138,7 +139,7 @@ int intent_parse(const char *name, struct intent *it)
 	char id[GFID_TEXT], again[HIDDEN_NAME];
 	size_t length = strlen(name);
 
-	if (length < 2 + GFID_TEXT || !strchr("idu", *name) || name[1] != '.')
+	if (length < 2 + GFID_TEXT || !strchr("pidu", *name) || name[1] != '.')
 		return -EINVAL;
 	snprintf(id, sizeof(id), "%s", name + 2);
 	if (gfid_parse(id, &it->id))
@@ -148,11 +149,11 @@ int intent_parse(const char *name, struct intent *it)
 	return strcmp(name, intent_name(it, again)) ? -EINVAL : 0;
 }
 
-const char *side_name(const struct intent *it, int n, enum kept what, char name[HIDDEN_NAME])
+const char *side_name(const struct intent *it, int n, char name[HIDDEN_NAME])
 {
 	char id[GFID_TEXT];
 
-	snprintf(name, HIDDEN_NAME, "%c.%s.%d", what == KEPT_VICTIM ? 'v' : 'l', gfid_text(&it->id, id), n);
+	snprintf(name, HIDDEN_NAME, "w.%s.%d", gfid_text(&it->id, id), n);
 	return name;
 }
 
@@ -174,7 +175,7 @@ int intent_write(struct request *rq, struct dht *d, struct intent *it)
 	char name[HIDDEN_NAME];
 	int err = side_dir(rq, d, it, 0, &dir);
 
-	it->state = INTENT_OPEN;
+	it->state = INTENT_PREPARED;
 	it->attempt = 1;
 	gfid_create(&it->file);
 	in.gfid = it->file;
@@ -270,10 +271,10 @@ int intent_becomes(struct request *rq, struct dht *d, struct intent *it, enum in
 
 int intent_take_over(struct request *rq, struct dht *d, struct intent *it)
 {
-	return record_rename(rq, d, it, it->state, it->attempt + 1);
+	return record_rename(rq, d, it, it->state == INTENT_PREPARED ? INTENT_UNDONE : it->state, it->attempt + 1);
 }
 
-int work_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const char *name)
+static int work_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const char *name)
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct unlink_in in = { .loc = { .name = name } };
@@ -351,34 +352,74 @@ int side_unmark(struct request *rq, struct dht *d, const struct intent *it, int 
 
 /* ---- steps ---- */
 
-int intent_step(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *from, const struct loc *to,
-		const struct gfid *stands)
+int waits_remove(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
-	struct rename_out out = { 0 };
-	struct place p = { .flags = PLACE_POINTER, .expected = { *stands }, .intent = it->id, .attempt = it->attempt };
-	int err = place_attach(rq, &p);
+	char name[HIDDEN_NAME];
 
+	return work_remove(rq, d, it, n, side_name(it, n, name));
+}
+
+int side_step(struct request *rq, struct dht *d, const struct intent *it, int n, const struct step_in *s)
+{
+	cleanup_inode struct inode *dir = NULL, *parent = side_parent(d, &it->side[n]);
+	char name[HIDDEN_NAME];
+	struct loc here = { .parent = parent, .name = it->side[n].name };
+	struct loc waits = { .name = side_name(it, n, name) };
+	struct rename_in in = { .flags = gfid_is_null(&s->other) ? RENAME_NOREPLACE : RENAME_EXCHANGE };
+	struct rename_out out = { 0 };
+	struct place p = {
+		.flags = PLACE_POINTER, .expected = { s->moved, s->other }, .intent = it->id, .attempt = it->attempt
+	};
+	int err = parent ? side_dir(rq, d, it, n, &dir) : -ENOMEM;
+
+	waits.parent = dir;
+	in.from = s->arrives ? waits : here;
+	in.to = s->arrives ? here : waits;
+	if (!err)
+		err = place_attach(rq, &p);
 	if (!err)
 		err = rename_on(rq, d->x->child[it->side[n].child], &in, &out);
 	place_attach(rq, &(struct place){ 0 });
 	return err;
 }
 
-int side_look(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode *parent, const char *name,
-	      struct lookup_out *out)
+static int look_at(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *loc,
+		   const struct place *p, struct standing *s)
 {
-	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
-	struct place p = { 0 };
-	int err;
+	struct lookup_in in = { .loc = *loc };
+	struct lookup_out out = { 0 };
+	int err = place_attach(rq, p);
 
-	if (gfid_equal(&parent->gfid, &it->side[n].parent)) { /* not in `work`, where there are no marks */
-		p.intent = it->id;
-		p.attempt = it->attempt;
-	}
-	err = place_attach(rq, &p);
 	if (!err)
-		err = lookup_on(rq, d->x->child[it->side[n].child], &in, out);
+		err = lookup_on(rq, d->x->child[it->side[n].child], &in, &out);
+	if (!err) {
+		s->gfid = out.inode->gfid;
+		s->points = out.attr.flags & ATTR_POINTER;
+	}
+	if (!err && s->points)
+		err = aim_of(d, &out, &s->aim);
+	fop_out_clear(FOP_lookup, &out);
 	place_attach(rq, &(struct place){ 0 });
-	return err;
+	return err == -ENOENT ? 0 : err;
+}
+
+int waits_look(struct request *rq, struct dht *d, const struct intent *it, int n, struct standing *s)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct loc loc = { .name = side_name(it, n, name) };
+	int err = side_dir(rq, d, it, n, &dir);
+
+	*s = (struct standing){ 0 };
+	loc.parent = dir;
+	return err ? err : look_at(rq, d, it, n, &loc, &(struct place){ 0 }, s);
+}
+
+int name_look(struct request *rq, struct dht *d, const struct intent *it, int n, struct standing *s)
+{
+	cleanup_inode struct inode *parent = side_parent(d, &it->side[n]);
+	struct loc loc = { .parent = parent, .name = it->side[n].name };
+
+	*s = (struct standing){ 0 };
+	return parent ? look_at(rq, d, it, n, &loc, &(struct place){ .intent = it->id, .attempt = it->attempt }, s) : -ENOMEM;
 }

@@ -6,50 +6,18 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- what is in `work` ---- */
-
-/* *there: it stands there; the gfid of it, and whether it is a pointer. */
-struct kept_object {
-	bool there, points;
-	struct gfid gfid;
-	struct aim aim;
-};
-
-static int look_in_work(struct request *rq, struct dht *d, const struct intent *it, int n, enum kept what,
-			struct kept_object *o)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct lookup_out out = { 0 };
-	int err = side_dir(rq, d, it, n, &dir);
-
-	*o = (struct kept_object){ 0 };
-	if (!err)
-		err = side_look(rq, d, it, n, dir, side_name(it, n, what, name), &out);
-	if (!err) {
-		o->there = true;
-		o->gfid = out.inode->gfid;
-		o->points = out.attr.flags & ATTR_POINTER;
-	}
-	if (!err && o->points)
-		err = aim_of(d, &out, &o->aim);
-	fop_out_clear(FOP_lookup, &out);
-	return err == -ENOENT ? 0 : err;
-}
-
 /* ---- decided ---- */
 
 static int end_victim(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	struct kept_object victim;
-	char name[HIDDEN_NAME];
-	int err = look_in_work(rq, d, it, n, KEPT_VICTIM, &victim);
+	struct standing victim;
+	int err = waits_look(rq, d, it, n, &victim);
 
-	if (err || !victim.there)
+	if (err || gfid_is_null(&victim.gfid))
 		return err;
 	if (victim.points)
 		err = drop_anchor(rq, d, &victim.aim);
-	return err ? err : work_remove(rq, d, it, n, side_name(it, n, KEPT_VICTIM, name));
+	return err ? err : waits_remove(rq, d, it, n);
 }
 
 int intent_finish(struct request *rq, struct dht *d, const struct intent *it)
@@ -67,17 +35,23 @@ int intent_finish(struct request *rq, struct dht *d, const struct intent *it)
 
 /* ---- not decided ---- */
 
+static const struct gfid *arrival_gfid(const struct side *s)
+{
+	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
+}
+
+/* All steps were taken back: what waits is what would have arrived, or that was not made. */
 static int drop_arrival(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	const struct side *s = &it->side[n];
-	char name[HIDDEN_NAME];
-	int err = 0;
+	struct standing waits;
+	int err = waits_look(rq, d, it, n, &waits);
 
+	if (err || s->arrival == ARRIVES_NOTHING || (!gfid_is_null(&waits.gfid) && !gfid_equal(&waits.gfid, arrival_gfid(s))))
+		return err;
 	if (s->arrival == ARRIVES_POINTER)
-		err = away_end_new(rq, d, s->child, &s->aim);
-	else if (s->arrival == ARRIVES_LINK)
-		err = work_remove(rq, d, it, n, side_name(it, n, KEPT_LINK, name));
-	return err == -ENOENT || err == -ESTALE ? 0 : err; /* it was not made, or a sweep has taken it */
+		err = drop_anchor(rq, d, &s->aim);
+	return err ? err : waits_remove(rq, d, it, n);
 }
 
 int intent_forgo(struct request *rq, struct dht *d, struct intent *it)
@@ -93,56 +67,30 @@ int intent_forgo(struct request *rq, struct dht *d, struct intent *it)
 	return err;
 }
 
-/* A pointer's gfid is in nobody else's hands. Of an object that somebody else may link to that name it tells that our link is gone: the record is no
- * open one any more when that is removed. */
-static int has_arrived(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode *parent, bool *yes)
+/* What arrived goes back to where it waited, in exchange for what had the name before, if anything. While the name is marked nobody else puts the same
+ * there; and it waited before the record said that steps may be taken. */
+static int take_back_arrival(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	const struct side *s = &it->side[n];
-	const struct gfid *gfid = s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
-	struct kept_object waits = { 0 };
-	struct lookup_out out = { 0 };
-	int err = side_look(rq, d, it, n, parent, s->name, &out);
+	const struct gfid *arrival = arrival_gfid(&it->side[n]);
+	struct standing waits, named;
+	int err = waits_look(rq, d, it, n, &waits);
 
-	*yes = !err && gfid_equal(&out.inode->gfid, gfid);
-	fop_out_clear(FOP_lookup, &out);
-	if (err == -ENOENT || (!err && !*yes))
-		return 0;
-	if (!err && s->arrival == ARRIVES_LINK)
-		err = look_in_work(rq, d, it, n, KEPT_LINK, &waits);
-	*yes &= !waits.there;
-	return err;
+	if (err || gfid_equal(&waits.gfid, arrival))
+		return err;
+	err = name_look(rq, d, it, n, &named);
+	if (err || !gfid_equal(&named.gfid, arrival))
+		return err;
+	return side_step(rq, d, it, n, &(struct step_in){ .moved = *arrival, .other = waits.gfid });
 }
 
-static int take_back_arrival(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode *parent)
+static int take_back_leaving(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	cleanup_inode struct inode *dir = NULL;
-	const struct side *s = &it->side[n];
-	bool pointer = s->arrival == ARRIVES_POINTER, arrived = false;
-	char name[HIDDEN_NAME];
-	struct loc from = { .parent = parent, .name = s->name };
-	struct loc to = { .name = pointer ? work_name(WORK_NEW, &s->aim.pgfid, name) : side_name(it, n, KEPT_LINK, name) };
-	int err = s->arrival == ARRIVES_NOTHING ? 0 : has_arrived(rq, d, it, n, parent, &arrived);
+	struct standing waits;
+	int err = waits_look(rq, d, it, n, &waits);
 
-	if (err || !arrived)
+	if (err || gfid_is_null(&waits.gfid))
 		return err;
-	err = work_dir(rq, d, s->child, work_of(pointer ? &s->aim.pgfid : &it->id), true, &dir);
-	to.parent = dir;
-	return err ? err : intent_step(rq, d, it, n, &from, &to, pointer ? &s->aim.pgfid : &s->aim.gfid);
-}
-
-static int take_back_victim(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode *parent)
-{
-	cleanup_inode struct inode *dir = NULL;
-	struct kept_object victim;
-	char name[HIDDEN_NAME];
-	struct loc from = { .name = side_name(it, n, KEPT_VICTIM, name) }, to = { .parent = parent, .name = it->side[n].name };
-	int err = look_in_work(rq, d, it, n, KEPT_VICTIM, &victim);
-
-	if (err || !victim.there)
-		return err;
-	err = side_dir(rq, d, it, n, &dir);
-	from.parent = dir;
-	return err ? err : intent_step(rq, d, it, n, &from, &to, &victim.gfid);
+	return side_step(rq, d, it, n, &(struct step_in){ .arrives = true, .moved = waits.gfid });
 }
 
 /* In the opposite order. */
@@ -150,19 +98,21 @@ static int take_back(struct request *rq, struct dht *d, const struct intent *it)
 {
 	int err = 0;
 
-	for (int n = 1; n >= 0 && !err; n--) {
-		cleanup_inode struct inode *parent = side_parent(d, &it->side[n]);
-
-		err = parent ? take_back_arrival(rq, d, it, n, parent) : -ENOMEM;
-		if (!err)
-			err = take_back_victim(rq, d, it, n, parent);
-	}
+	for (int n = 0; n < 2 && !err; n++)
+		err = it->side[n].arrival == ARRIVES_NOTHING ? take_back_leaving(rq, d, it, n)
+							     : take_back_arrival(rq, d, it, n);
 	return err;
 }
 
 /* ---- taking over ---- */
 
-/* Where another intent's mark is, ours has gone: it was decided, or no step was ever taken, for nobody held all marks. */
+static bool gone(int err)
+{
+	return err == -ENOENT || err == -ESTALE;
+}
+
+/* Where another intent's mark is, ours has gone: it was decided, or no step was ever taken, for nobody held all marks. The same where the directory
+ * has gone, which it can't while names in it are marked. */
 static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, bool *all)
 {
 	int err = 0;
@@ -170,7 +120,7 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 	*all = true;
 	for (int n = 0; n < 2 && !err; n++) {
 		err = side_mark(rq, d, it, n);
-		if (err != -EMARKED)
+		if (err != -EMARKED && !gone(err))
 			continue;
 		*all = false;
 		err = 0;
@@ -180,10 +130,15 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 
 static int unmark(struct request *rq, struct dht *d, const struct intent *it)
 {
-	int first = side_unmark(rq, d, it, 0), second = side_unmark(rq, d, it, 1);
+	int result = 0;
 
-	first = first == -EFENCED ? 0 : first;
-	return first ? first : second == -EFENCED ? 0 : second;
+	for (int n = 0; n < 2; n++) {
+		int err = side_unmark(rq, d, it, n);
+
+		if (err != -EFENCED && !gone(err))
+			result = err ? err : result;
+	}
+	return result;
 }
 
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
@@ -270,7 +225,6 @@ static int mark_of(struct request *rq, struct dht *d, int child, const struct lo
 
 static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
 {
-	struct who user = become_root(rq);
 	struct mark m;
 	int child, err = subvolume_of_name(rq, d, loc, fop, &child);
 
@@ -278,17 +232,24 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 		err = mark_of(rq, d, child, loc, &m);
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
-	become(rq, user);
 }
 
+/* As root, and with nothing of what the caller's request says beside its names. */
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)
 {
+	struct request own;
+
+	request_init(&own, d->x->graph, 0);
+	own.group_count = 0;
+	own.deadline_ns = rq->deadline_ns;
+	place_attach(&own, &(struct place){ 0 });
 	for (const struct field *f = fop_info[fop].in; f->name; f++) {
 		const struct loc *loc = (const void *)((const char *)in + f->offset);
 
 		if (f->kind == FIELD_LOC && loc->parent && loc->name)
-			end_at_name(rq, d, loc, fop);
+			end_at_name(&own, d, loc, fop);
 	}
+	request_finish(&own);
 }
 
 int marks_wait(struct request *rq, struct dht *d, struct patience *p, enum fop fop, const void *in)

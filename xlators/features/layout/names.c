@@ -406,8 +406,8 @@ int names_judge(struct request *rq, struct xlator *x, const struct place *place,
 		err = judge_place(&c, from, place->version[0], makes(fop) || exchange, &ours);
 	if (!err && to)
 		err = judge_place(&c, to, place->version[1], true, &ours);
-	if (!err && !ours && !gfid_is_null(&place->intent))
-		err = -EFENCED; /* its marks have gone */
+	if (!err && !ours && !gfid_is_null(&place->intent) && fop_info[fop].flags & FOP_MUTATES)
+		err = -EFENCED; /* its marks have gone. (Replica sets look up both names of a rename, of which one has none.) */
 	if (!err)
 		err = judged(&c);
 	return refused(x, err);
