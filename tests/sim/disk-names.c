@@ -233,6 +233,12 @@ static void drop_link(struct sim_disk *p, struct disk_object *o)
 	inode_unref(inode);
 }
 
+/* What the caller decided on, if it says so. */
+static bool is_meant(const struct inode *inode, const struct disk_object *o)
+{
+	return !inode || (o && gfid_equal(&inode->gfid, &o->attr.gfid));
+}
+
 static int remove_name(struct sim_disk *p, const struct loc *loc, bool directory)
 {
 	struct disk_object *dir, *o;
@@ -240,8 +246,8 @@ static int remove_name(struct sim_disk *p, const struct loc *loc, bool directory
 
 	if (err)
 		return err;
-	if (!o)
-		return p->rq->resent ? 0 : -ENOENT;
+	if (!o || !is_meant(loc->inode, o))
+		return p->rq->resent ? 0 : o ? -ESTALE : -ENOENT;
 	if (directory != S_ISDIR(o->attr.mode))
 		return directory ? -ENOTDIR : -EISDIR;
 	if (directory && o->entry)
@@ -305,6 +311,16 @@ static void exchange(struct sim_disk *p, const struct rename_in *in, const struc
 	move_subdir(p, m->to_dir, m->from_dir, m->there);
 }
 
+/* As storage/posix has it: by the first try, if the new name is the moved object's and the old one is not. */
+static bool moved_before(const struct rename_in *in, const struct move *m)
+{
+	const struct inode *moved = in->from.inode, *other = in->to.inode;
+
+	if (!moved || !m->there || !is_meant(moved, m->there) || (m->o && is_meant(moved, m->o)))
+		return false;
+	return !(in->flags & RENAME_EXCHANGE) || (other && m->o && is_meant(other, m->o));
+}
+
 static int check_rename(struct sim_disk *p, const struct rename_in *in, struct move *m)
 {
 	int err = resolve(p, &in->from, &m->from_dir, &m->o);
@@ -312,10 +328,12 @@ static int check_rename(struct sim_disk *p, const struct rename_in *in, struct m
 	err = err ? err : resolve(p, &in->to, &m->to_dir, &m->there);
 	if (err)
 		return err;
+	if (p->rq->resent && moved_before(in, m))
+		return 1;
 	if (!m->o)
-		return p->rq->resent && m->there && in->from.inode && gfid_equal(&in->from.inode->gfid, &m->there->attr.gfid)
-			       ? 1
-			       : -ENOENT;
+		return -ENOENT;
+	if (!is_meant(in->from.inode, m->o) || !is_meant(in->to.inode, m->there))
+		return -ESTALE;
 	if (S_ISDIR(m->o->attr.mode) && is_below(p, m->to_dir, m->o))
 		return -EINVAL;
 	if (in->flags & RENAME_EXCHANGE)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
-# Several subvolumes: 1,000 seeds and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# Several subvolumes: 800 seeds, 100 with faults at any time, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-1000 spread_real=1-60; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-800 spread_real=1-60; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 

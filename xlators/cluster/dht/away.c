@@ -805,6 +805,19 @@ static bool same(const struct inode *a, const struct aim *of_a, const struct ino
 	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid) && !MUTANT("rename-links");
 }
 
+/* The name stands for that pointer, as it did before the other was looked at: else what was seen may be one name, before and after a rename. */
+static int still_leads(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct gfid gfid;
+	struct aim now;
+	int err = look_at_name(rq, d, child, loc, &pointer, &now, &gfid);
+
+	if (!err && !MUTANT("look-once") && (!pointer || !gfid_equal(&now.pgfid, &aim->pgfid)))
+		err = -EAGAIN;
+	return err == -ENOENT && MUTANT("look-once") ? 0 : err;
+}
+
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)
 {
 	cleanup_inode struct inode *from = NULL, *to = NULL;
@@ -820,7 +833,7 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 	if (to && in->flags & RENAME_NOREPLACE)
 		return -EEXIST;
 	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from, &of_from, to, &of_to))
-		return 0;
+		return still_leads(rq, d, child, &in->from, &of_from);
 	if (to && !(in->flags & RENAME_EXCHANGE))
 		return replace_pointer(rq, d, in, child, &moved, to, &of_to);
 	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
