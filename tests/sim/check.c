@@ -418,6 +418,7 @@ static bool apply_rename(const struct operation *o, struct tree *t, int dir)
 	bool same = dir >= 0 && dir2 >= 0 && *from && *from == *to;
 
 	may_fail(&v, !alive(t, dir) || !alive(t, dir2) || !*from, ENOENT);
+	may_fail(&v, dir2 >= 0 && *to && o->value, EEXIST);
 	if (dir >= 0 && dir2 >= 0 && !same) {
 		bool moved = is_directory(*from), there = is_directory(*to);
 
@@ -445,6 +446,17 @@ static bool apply_lookup(const struct operation *o, const struct tree *t, int di
 	return there == object_number(found);
 }
 
+/* A file has as many links as names. Those to what is open and has none are told by some members, and by others that it is stale. */
+static bool apply_count(const struct operation *o, const struct tree *t)
+{
+	unsigned object = object_number(&o->object), count = 0;
+
+	for (unsigned d = 0; d < objects.dirs; d++)
+		for (unsigned n = 0; n < NAMES; n++)
+			count += t->name[d][n] == object;
+	return count == o->blocks;
+}
+
 static bool apply_names(const struct entry *e, void *state)
 {
 	const struct operation *o = e->op;
@@ -465,6 +477,8 @@ static bool apply_names(const struct entry *e, void *state)
 		return apply_remove(o, state, dir);
 	case OP_RENAME:
 		return apply_rename(o, state, dir);
+	case OP_STAT:
+		return apply_count(o, state);
 	default:
 		return false;
 	}
@@ -472,6 +486,9 @@ static bool apply_names(const struct entry *e, void *state)
 
 static bool of_names(const struct operation *o)
 {
+	if (o->what == OP_STAT)
+		return plan.layout && !o->err && o->blocks && object_number(&o->object) &&
+		       !is_directory(object_number(&o->object));
 	return o->what <= OP_READDIR;
 }
 

@@ -45,7 +45,7 @@ static bool pairs_within(const struct disk_object *a, const struct disk_object *
 static bool has_birthmark(const struct disk_object *o)
 {
 	const struct gfid *g = &o->attr.gfid;
-	const struct disk_pair *x = pair_find(o, "trusted.dht.pointer");
+	const struct disk_pair *x = pair_find(o, work_birthmark());
 
 	if (gfid_equal(g, &gfid_root) || !(g->bytes[0] & 1))
 		return !x;

@@ -160,6 +160,7 @@ struct plan {
 	uint64_t seed;
 	unsigned members, clients, tasks, operations, faults, sync_s;
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
+	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
 	enum stack stack;
 	const char *directory;
 };
@@ -185,6 +186,7 @@ int nemesis_restrict(const char *list);			    /* only these, by name, apart by c
 void nemesis_names(FILE *);
 
 /* ---- work.c ---- */
+const char *work_birthmark(void); /* the xattr with which half of all objects are born; it has their gfid */
 void work_begin(void);
 bool work_done(void);
 void work_client_up(struct node *), work_client_died(struct node *);

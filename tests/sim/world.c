@@ -63,11 +63,13 @@ static void put_brick(FILE *to, unsigned number)
 	else
 		fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n",
 			number, run_directory, number);
+	if (plan.layout)
+		fprintf(to, "volume layout\n type features/layout\n option subvolume 0\n subvolumes disk\nend-volume\n");
 	if (replica)
 		fprintf(to,
 			"volume replica\n type features/replica\n option member %u\n option state-dir %s/brick%u\n"
-			" option secret-file %s/secret\n subvolumes disk\nend-volume\n",
-			number, run_directory, number, run_directory);
+			" option secret-file %s/secret\n subvolumes %s\nend-volume\n",
+			number, run_directory, number, run_directory, plan.layout ? "layout" : "disk");
 	fprintf(to, "volume server\n type sim/server\n subvolumes %s\nend-volume\n", replica ? "replica" : "disk");
 }
 
