@@ -427,6 +427,7 @@ static bool apply_rename(const struct operation *o, struct tree *t, int dir)
 	bool same = dir >= 0 && dir2 >= 0 && *from && *from == *to;
 
 	may_fail(&v, !alive(t, dir) || !alive(t, dir2) || !*from, ENOENT);
+	may_fail(&v, dir2 >= 0 && *to && o->value, EEXIST);
 	if (dir >= 0 && dir2 >= 0 && !same) {
 		bool moved = is_directory(*from), there = is_directory(*to);
 
@@ -454,6 +455,17 @@ static bool apply_lookup(const struct operation *o, const struct tree *t, int di
 	return there == object_number(found);
 }
 
+/* A file has as many links as names. Those to what is open and has none are told by some members, and by others that it is stale. */
+static bool apply_count(const struct operation *o, const struct tree *t)
+{
+	unsigned object = object_number(&o->object), count = 0;
+
+	for (unsigned d = 0; d < objects.dirs; d++)
+		for (unsigned n = 0; n < NAMES; n++)
+			count += t->name[d][n] == object;
+	return count == o->blocks;
+}
+
 static bool apply_names(const struct entry *e, void *state)
 {
 	const struct operation *o = e->op;
@@ -474,6 +486,8 @@ static bool apply_names(const struct entry *e, void *state)
 		return apply_remove(o, state, dir);
 	case OP_RENAME:
 		return apply_rename(o, state, dir);
+	case OP_STAT:
+		return apply_count(o, state);
 	default:
 		return false;
 	}
@@ -481,6 +495,9 @@ static bool apply_names(const struct entry *e, void *state)
 
 static bool of_names(const struct operation *o)
 {
+	if (o->what == OP_STAT)
+		return plan.layout && !o->err && o->blocks && object_number(&o->object) &&
+		       !is_directory(object_number(&o->object));
 	return o->what <= OP_READDIR;
 }
 
@@ -515,6 +532,21 @@ unsigned operations_across(void)
 	return count;
 }
 
+/* Listings do not wait for a rename over several subvolumes: they may show what it takes back, when its client has died, or another was in its way. */
+static bool may_show_steps(const struct operation *o, unsigned name)
+{
+	for (unsigned i = 0; plan.subvolumes > 1 && operation_at(i); i++) {
+		const struct operation *r = operation_at(i);
+		bool meanwhile = r->call < o->ret && (operation_unknown(r) || r->ret > o->call);
+
+		if (r->what != OP_RENAME || !meanwhile)
+			continue;
+		if ((gfid_equal(&r->dir, &o->dir) && r->name == name) || (gfid_equal(&r->dir2, &o->dir) && r->name2 == name))
+			return true;
+	}
+	return false;
+}
+
 static void check_names(struct entry *list)
 {
 	const struct model model = { "names", objects.dirs * sizeof(uint16_t[NAMES]), apply_names };
@@ -525,7 +557,8 @@ static void check_names(struct entry *list)
 		const struct operation *o = operation_at(i);
 
 		for (unsigned n = 0; o->what == OP_READDIR && n < NAMES; n++)
-			add_entry(list, &count, o, n);
+			if (!may_show_steps(o, n))
+				add_entry(list, &count, o, n);
 		if (of_names(o) && o->what != OP_READDIR && !was_across(o))
 			add_entry(list, &count, o, 0);
 	}

@@ -31,15 +31,16 @@ static const struct disk_pair *pair_find(const struct disk_object *o, const char
 	return x;
 }
 
-static bool pairs_within(const struct disk_object *a, const struct disk_object *b)
+/* The name of one that b lacks, or has with another value; NULL: there is none. */
+static const char *pair_beyond(const struct disk_object *a, const struct disk_object *b)
 {
 	for (const struct disk_pair *x = a->xattr; x; x = x->next) {
 		const struct disk_pair *y = pair_find(b, x->name);
 
 		if (!y || y->value.size != x->value.size || memcmp(x->value.bytes, y->value.bytes, x->value.size))
-			return false;
+			return x->name;
 	}
-	return true;
+	return NULL;
 }
 
 /* See BIRTHMARK. */
@@ -73,8 +74,8 @@ static void compare_objects(const struct side *a, const struct side *b, const st
 		differ(a, b, path, "size", more);
 	} else if ((data || S_ISLNK(p->mode)) && p->size && memcmp(x->data, y->data, p->size))
 		differ(a, b, path, "data", "");
-	else if (!pairs_within(x, y) || !pairs_within(y, x))
-		differ(a, b, path, "xattrs", "");
+	else if (pair_beyond(x, y) || pair_beyond(y, x))
+		differ(a, b, path, "xattrs", pair_beyond(x, y) ?: pair_beyond(y, x));
 	else if (!has_birthmark(x, path))
 		sim_fail("%s has not what it was born with", path);
 	else if (!same_time(&p->mtime, &q->mtime)) {

@@ -148,7 +148,8 @@ static void print_data(const struct operation *o, char *to, size_t size)
 		break;
 	case OP_CHMOD:
 	case OP_STAT:
-		snprintf(to, size, " mode %llo size %llu", (unsigned long long)o->value, (unsigned long long)o->size);
+		snprintf(to, size, " mode %llo size %llu links %u", (unsigned long long)o->value, (unsigned long long)o->size,
+			 o->blocks);
 		break;
 	case OP_SETXATTR:
 	case OP_GETXATTR:

@@ -11,10 +11,10 @@ enum what {
 	OP_LOOKUP, /* dir, name -> object */
 	OP_MAKE,   /* dir, name, object: create (exclusive), mkdir, symlink */
 	OP_OPEN,   /* dir, name, object: create, not exclusive -> found */
-	OP_UNLINK,
+	OP_UNLINK, /* dir, name */
 	OP_RMDIR,
 	OP_LINK,     /* object, dir, name */
-	OP_RENAME,   /* dir, name, dir2, name2 */
+	OP_RENAME,   /* dir, name, dir2, name2; value: of RENAME_NOREPLACE */
 	OP_READDIR,  /* dir -> found[] by name */
 	OP_WRITE,    /* object, block, value */
 	OP_APPEND,   /* object, value -> block */
@@ -22,7 +22,7 @@ enum what {
 	OP_COPY,     /* from, from_block, object, block, blocks -> size: bytes copied */
 	OP_ALLOCATE, /* object, block, blocks, value: mode of fallocate */
 	OP_READ,     /* object -> values, size */
-	OP_STAT,     /* object -> size, mode */
+	OP_STAT,     /* object -> size, value: mode, blocks: links */
 	OP_CHMOD,    /* object, value */
 	OP_SETXATTR, /* object, name, value */
 	OP_GETXATTR,

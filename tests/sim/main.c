@@ -30,6 +30,7 @@ static const char help[] =
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
 	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
 	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
+	"  --layout           bricks with features/layout; clients say what the names stand for that they take; link counts are checked\n"
 	"  --mutant NAME      with this deliberate mistake\n"
 	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
@@ -44,7 +45,7 @@ struct options {
 	int arbiter, wild, kernel;
 	enum stack stack;
 	const char *scratch;
-	bool posix, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	bool posix, layout, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
 static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
 
@@ -122,6 +123,7 @@ static void make_plan(uint64_t seed)
 	if (options.wild >= 0)
 		plan.wild = options.wild;
 	plan.posix = options.posix;
+	plan.layout = options.layout && plan.stack == STACK_REPLICA;
 	plan.ignore_unlinked = options.ignore_unlinked;
 	plan.kernel = plan.stack == STACK_REPLICA && (options.kernel >= 0 ? options.kernel : (int)(seed & 1));
 	if (plan.stack == STACK_SINGLE)
@@ -401,9 +403,13 @@ static bool flag(const char *arg)
 	static const struct {
 		const char *name;
 		bool *at;
-	} flags[] = { { "--quiet", &options.quiet },	       { "--calls", &verbose_calls },
-		      { "--keep-going", &options.keep_going }, { "--expect-failure", &options.expect_failure },
-		      { "--twice", &options.twice },	       { "--ignore-unlinked", &options.ignore_unlinked } };
+	} flags[] = { { "--quiet", &options.quiet },
+		      { "--calls", &verbose_calls },
+		      { "--keep-going", &options.keep_going },
+		      { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },
+		      { "--layout", &options.layout },
+		      { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(arg, flags[i].name))

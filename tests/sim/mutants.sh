@@ -23,6 +23,7 @@ find() {
 	! grep -qx -e "$1" <<<"$spread" || more=(--subvolumes 0)
 	case $1 in
 	no-log | move-whatever) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
+	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
 	while [ "$from" -le "$budget" ] && out=$("$sim" --mutant "$1" "${more[@]}" --expect-failure --seeds "$from-$budget" --jobs "$jobs"); do
 		out=$(printf '%s\n' "$out" | grep -m1 '^seed ')

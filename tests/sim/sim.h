@@ -165,6 +165,7 @@ struct plan {
 	unsigned sweep_ms;
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
+	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
 	enum stack stack;
 	const char *directory;
 };

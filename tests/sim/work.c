@@ -6,7 +6,11 @@
 #include "away.h"
 #include "born.h"
 #include "history.h"
+#include "place.h"
 
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
 enum { FILES_KEPT = 3, OBJECTS_KEPT = 5, WORKERS_MAX = CLIENTS_MAX * 4, VALUES = BLOCK / 8, LIMIT_S = 60, SIZE_MAX_BLOCKS = 6 };
 
 struct worker {
@@ -16,7 +20,8 @@ struct worker {
 	struct inode *root, *object[OBJECTS_KEPT];
 	struct file *file[FILES_KEPT];
 	struct operation *current;
-	enum fop fop; /* the one under way, since when; 0: none */
+	const struct place *place; /* said with the next call, or NULL */
+	enum fop fop;		   /* the one under way, since when; 0: none */
 	uint64_t since_ns;
 	bool ended;
 };
@@ -51,6 +56,8 @@ static int call(struct worker *w, enum fop fop, const void *in, void *out)
 	request_init(&rq, w->graph, 0);
 	rq.group_count = 0;
 	be_born_with(&rq, fop, in);
+	if (w->place)
+		place_attach(&rq, w->place);
 	w->fop = fop;
 	w->since_ns = sim_now();
 	err = fop_call(&rq, w->graph->top, fop, in, out);
@@ -250,18 +257,36 @@ static void do_symlink(struct worker *w)
 	make_symlink(w, dir, 2 + (unsigned)pick(4));
 }
 
+/* What the name stands for, a reference; NULL: nothing, or that can't be told. */
+static struct inode *see(struct worker *w, struct inode *dir, unsigned name, struct gfid *gfid)
+{
+	struct inode *found = NULL;
+
+	if (lookup(w, dir, name, &found))
+		return NULL;
+	*gfid = found->gfid;
+	return found;
+}
+
 static void do_remove(struct worker *w, bool directory)
 {
-	cleanup_inode struct inode *dir = some_directory(w);
+	cleanup_inode struct inode *dir = some_directory(w), *seen = NULL;
 	struct unlink_in in = { .loc = { .parent = dir } };
 	struct unlink_out out = { 0 };
-	struct operation *o = begin(w, directory ? OP_RMDIR : OP_UNLINK);
+	unsigned name = directory ? (unsigned)pick(2) : some_name();
+	struct place place = { 0 };
+	struct operation *o;
 
 	_Static_assert(sizeof(struct unlink_in) == sizeof(struct rmdir_in), "one form for both");
+	if (plan.layout && !directory && !(seen = see(w, dir, name, &place.expected[0])))
+		return;
+	o = begin(w, directory ? OP_RMDIR : OP_UNLINK);
 	o->dir = dir->gfid;
-	o->name = directory ? (unsigned)pick(2) : some_name();
-	in.loc.name = names[o->name];
+	o->name = name;
+	in.loc.name = names[name];
+	w->place = plan.layout && !directory ? &place : NULL;
 	end(w, call(w, directory ? FOP_rmdir : FOP_unlink, &in, &out));
+	w->place = NULL;
 }
 
 static void do_unlink(struct worker *w)
@@ -277,19 +302,30 @@ static void do_rmdir(struct worker *w)
 static void do_rename(struct worker *w)
 {
 	cleanup_inode struct inode *from = some_directory(w), *to = pick(2) ? inode_ref(from) : some_directory(w);
+	cleanup_inode struct inode *moved = NULL, *replaced = NULL;
 	struct rename_in in = { .from = { .parent = from }, .to = { .parent = to } };
 	struct rename_out out = { 0 };
+	struct place place = { 0 };
 	struct operation *o;
 	bool directory = pick(100) < 15;
+	unsigned name = directory ? (unsigned)pick(2) : 2 + (unsigned)pick(4);
+	unsigned name2 = directory ? (unsigned)pick(2) : pick(20) ? 2 + (unsigned)pick(4) : (unsigned)pick(2);
 
+	if (plan.layout && !(moved = see(w, from, name, &place.expected[0])))
+		return;
+	if (plan.layout && !(replaced = see(w, to, name2, &place.expected[1])))
+		in.flags = RENAME_NOREPLACE;
 	o = begin(w, OP_RENAME);
 	o->dir = from->gfid;
 	o->dir2 = to->gfid;
-	o->name = directory ? (unsigned)pick(2) : 2 + (unsigned)pick(4);
-	o->name2 = directory ? (unsigned)pick(2) : pick(20) ? 2 + (unsigned)pick(4) : (unsigned)pick(2);
-	in.from.name = names[o->name];
-	in.to.name = names[o->name2];
+	o->name = name;
+	o->name2 = name2;
+	o->value = in.flags;
+	in.from.name = names[name];
+	in.to.name = names[name2];
+	w->place = plan.layout ? &place : NULL;
 	end(w, call(w, FOP_rename, &in, &out));
+	w->place = NULL;
 }
 
 static void do_link(struct worker *w)
@@ -566,6 +602,7 @@ static int stat_object(struct worker *w, struct inode *object)
 	err = call(w, FOP_getattr, &in, &out);
 	o->size = S_ISREG(object->type) ? out.attr.size : 0;
 	o->value = out.attr.mode & 07777;
+	o->blocks = out.attr.nlink;
 	if (!err && (!gfid_equal(&out.attr.gfid, &object->gfid) || (out.attr.mode & S_IFMT) != object->type))
 		sim_fail("getattr answers for another object");
 	return end(w, err);
@@ -668,6 +705,27 @@ static void do_watch(struct worker *w)
 	}
 }
 
+/* ---- how many names a file has ---- */
+
+enum { COUNTS = 4, BETWEEN_MS = 8 };
+
+static void do_count(struct worker *w)
+{
+	struct inode *object = some_object(w, S_IFREG);
+
+	if (!object || !pick(3)) {
+		do_link(w);
+		return;
+	}
+	inode_ref(object);
+	for (unsigned i = 0; i < COUNTS && work.left; i++) {
+		work.left++; /* does not count as work */
+		stat_object(w, object);
+		task_sleep_ms(pick(BETWEEN_MS));
+	}
+	inode_unref(object);
+}
+
 /* ---- workers ---- */
 
 static const struct {
@@ -696,6 +754,10 @@ static void do_something(struct worker *w)
 	}
 	if (plan.subvolumes > 1 && pick(100) < 25) {
 		do_with_pointers(w);
+		return;
+	}
+	if (plan.layout && pick(100) < 30) {
+		do_count(w);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(doings) / sizeof(*doings); i++)

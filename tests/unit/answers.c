@@ -112,6 +112,9 @@ static int pass(struct request *rq, struct xlator *x, enum fop fop, const void *
 	return -ENOTCONN;
 }
 
+/* In the test's program, if it has one: before a call of a heal is done at that member. */
+__attribute__((weak, visibility("default"))) void test_gets_in(struct xlator *member, enum fop, const void *in);
+
 /* Every change carries the stamp of a heal, or comes from the test itself, which tells so by its time. */
 static int answers_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -122,6 +125,8 @@ static int answers_any(struct request *rq, struct xlator *x, enum fop fop, const
 		return -EVIEW;
 	if (rq->time_ns)
 		return fop_pass(rq, x, fop, in, out);
+	if (test_gets_in)
+		test_gets_in(x, fop, in);
 	rq->time_ns = s.time;
 	err = pass(rq, x, fop, in, out);
 	rq->time_ns = 0;

@@ -94,6 +94,12 @@ void queue_note(void)
 	queue.count = 0;
 }
 
+void queue_drop(void)
+{
+	while (queue.count)
+		forget(&queue.entry[--queue.count]);
+}
+
 void queue_end(void)
 {
 	free(noted);
@@ -315,8 +321,7 @@ void queue_heal_all(void *arg)
 		heal_some(&to);
 		while (queue.running)
 			task_sleep_ms(1);
-		while (queue.count)
-			forget(&queue.entry[--queue.count]);
+		queue_drop();
 		if (!failures)
 			purge(to);
 		heal_forget_links(&heal);

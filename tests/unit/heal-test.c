@@ -391,6 +391,43 @@ static void what_a_file_has_is_copied_where_it_differs(void **s)
 	assert_int_equal(failures, 0);
 }
 
+/* ---- one step of a heal, and then somebody else's ---- */
+
+static void race_on(bool disk, task_fn *fn)
+{
+	failures = 0;
+	seed = 1;
+	names.on = false;
+	on_disk = disk;
+	if (disk)
+		make_directories();
+	open_members(16384);
+	queue_begin(false);
+	task_call(fn, NULL);
+	queue_drop();
+	queue_end();
+	tree_close(&tree);
+	if (disk)
+		nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(failures, 0);
+}
+
+static void a_directory_that_goes_to_the_limbo_meanwhile_is_taken_from_there(void **s)
+{
+	(void)s;
+	race_on(false, race_directory_goes_to_the_limbo);
+	if (!geteuid())
+		race_on(true, race_directory_goes_to_the_limbo);
+}
+
+static void a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other(void **s)
+{
+	(void)s;
+	race_on(false, race_name_changes_hands);
+	if (!geteuid())
+		race_on(true, race_name_changes_hands);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -421,6 +458,8 @@ int main(void)
 		cmocka_unit_test_teardown(a_heal_that_fails_is_taken_up_again, as_at_first),
 		cmocka_unit_test_teardown(a_heal_that_does_not_end_is_undone, as_at_first),
 		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
+		cmocka_unit_test(a_directory_that_goes_to_the_limbo_meanwhile_is_taken_from_there),
+		cmocka_unit_test(a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other),
 	};
 
 	if (getenv("HEAL_TEST"))

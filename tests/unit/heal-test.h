@@ -85,6 +85,7 @@ extern struct heal heal;
 extern unsigned faults; /* each that many-th call of a heal fails at every member; 0: none */
 /* For each round. walk: children of each directory are to be healed, too. */
 void queue_begin(bool walk);
+void queue_drop(void); /* what is left in it */
 void queue_end(void);
 void queue_finish(void); /* after the last */
 /* `parent`, which may be NULL, is kept in memory until the object has been healed. */
@@ -95,4 +96,7 @@ void queue_note(void); /* what is in the queue is what each member will be heale
 extern unsigned undo_after;
 void queue_heal_some_and_undo(void *);
 void queue_heal_all(void *); /* heals all members but the first, by that; a task_fn */
+
+/* ---- heal-test-race.c: what others do at a member while it is healed; task_fns ---- */
+void race_directory_goes_to_the_limbo(void *), race_name_changes_hands(void *);
 #endif

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "dht/place.h"
 #include "replica.h"
 #include "tree.h"
 
@@ -19,8 +21,8 @@
 static struct tree tree;
 static char base[128];
 static int failures;
-static struct client coordinator, client;
-static const uint8_t secret[REPLICA_SECRET_SIZE], session[16] = { 1 };
+static struct client coordinator, client, stranger; /* two sessions of clients */
+static const uint8_t secret[REPLICA_SECRET_SIZE], session[16] = { 1 }, strangers[16] = { 2 };
 static struct view view;
 static uint64_t sequence;
 
@@ -112,15 +114,15 @@ static int lease(struct lease_reply *r)
 	return err;
 }
 
-static int attach(void)
+static int attach(struct client *who, const uint8_t *id)
 {
 	struct replica_in in = { .verb = REPLICA_ATTACH };
 	struct replica_out out = { 0 };
 	struct pack p = { 0 };
 	int err;
 
-	pack_bytes(&p, session, sizeof(session));
-	tree.client = &client;
+	pack_bytes(&p, id, sizeof(session));
+	tree.client = who;
 	err = pack_end(&p, &in.data);
 	if (!err)
 		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
@@ -149,7 +151,8 @@ static int change_view(const struct note *under_way)
 	pack_u32(&p, 0);
 	err = err ? err : tell(REPLICA_ACTIVATE, view.epoch, &p, NULL);
 	err = err ? err : lease(&r);
-	return err ? err : attach();
+	err = err ? err : attach(&client, session);
+	return err ? err : attach(&stranger, strangers);
 }
 
 static int resolve(struct note *n)
@@ -163,7 +166,9 @@ static int resolve(struct note *n)
 
 /* ---- both ---- */
 
-static int call(struct client *from, const struct replica_stamp *stamp, enum fop fop, const void *in, void *out)
+/* With what PLACE says of names, or NULL. */
+static int call(struct client *from, const struct replica_stamp *stamp, const struct place *place, enum fop fop, const void *in,
+		void *out)
 {
 	struct request rq;
 	int err;
@@ -171,6 +176,8 @@ static int call(struct client *from, const struct replica_stamp *stamp, enum fop
 	request_init(&rq, tree.graph, 0);
 	rq.client = from;
 	err = stamp_attach(&rq, stamp);
+	if (!err && place)
+		err = place_attach(&rq, place);
 	if (!err)
 		err = fop_call(&rq, tree.at, fop, in, out);
 	request_finish(&rq);
@@ -181,7 +188,7 @@ static int change(uint64_t number, enum fop fop, const void *in, void *out)
 {
 	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = number, .time = 1000000000 };
 
-	return call(&client, &stamp, fop, in, out);
+	return call(&client, &stamp, NULL, fop, in, out);
 }
 
 static struct inode *root(void)
@@ -229,6 +236,28 @@ static int put(uint64_t number, struct file *file)
 
 /* ---- the tests ---- */
 
+/* A note of the session's next change, as if it had been done here; that of which PLACE tells so, or nothing (NULL). Until the next call. */
+static struct note *note_with(enum fop fop, const void *in, const struct gfid *first, const struct gfid *second)
+{
+	static struct note n;
+	struct place place = { 0 };
+	struct request rq;
+
+	if (first)
+		place.expected[0] = *first;
+	if (second)
+		place.expected[1] = *second;
+	request_init(&rq, tree.graph, 0);
+	if (note_of(fop, in, &n) || place_attach(&rq, &place))
+		failures++;
+	note_expect(&n, &rq);
+	request_finish(&rq);
+	memcpy(n.session, session, sizeof(session));
+	n.sequence = ++sequence;
+	n.status = 0;
+	return &n;
+}
+
 /* What lost its name by an unlink that may be undone is made anew then: what had been done to the one that is left would be lost. */
 static void nameless_(void *arg)
 {
@@ -248,12 +277,199 @@ static void nameless_(void *arg)
 	CHECK_INT(put(sequence, dropped), 0);
 }
 
-static void a_file_without_a_name_is_not_changed_while_something_is_recovered(void **state)
+static void a_file_without_a_name_is_not_changed_while_it_may_be_made_anew(void **state)
 {
 	(void)state;
 	on(ON_MEMORY, nameless_);
 	if (!geteuid())
 		on(ON_POSIX, nameless_);
+}
+
+/* What becomes of a change of what has no name, while that is recovered. */
+static int put_while(struct note *n, struct file *file)
+{
+	int err = change_view(n), resolved;
+
+	if (!err)
+		err = put(++sequence, file);
+	resolved = resolve(n);
+	return resolved ? resolved : err;
+}
+
+static void others_recover_(void *arg)
+{
+	static const uint8_t nobody[16];
+	cleanup_file struct file *dropped = NULL, *other = NULL;
+	cleanup_inode struct inode *parent = root();
+	struct unlink_in unlinked = { .loc = { .parent = parent, .name = "dropped" } };
+	struct rmdir_in removed = { .loc = { .parent = parent, .name = "directory" } };
+	struct rename_in renamed = { .from = { .parent = parent, .name = "from" },
+				     .to = { .parent = parent, .name = "dropped" } };
+	struct write_in wrote = { .data = NULL };
+	const struct gfid *gone, *there;
+	static struct note n;
+	struct note *cold;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("dropped", &dropped), 0);
+	CHECK_INT(make("other", &other), 0);
+	CHECK_INT(drop("dropped", &n), 0);
+	wrote.file = other;
+	gone = &dropped->inode->gfid;
+	there = &other->inode->gfid;
+	CHECK_INT(put_while(note_with(FOP_write, &wrote, NULL, NULL), dropped), 0);
+	CHECK_INT(put_while(note_with(FOP_rmdir, &removed, NULL, NULL), dropped), -ERECOVERING);
+	CHECK_INT(put_while(note_with(FOP_unlink, &unlinked, NULL, NULL), dropped), -ERECOVERING);
+	CHECK_INT(put_while(note_with(FOP_unlink, &unlinked, gone, NULL), dropped), -ERECOVERING);
+	CHECK_INT(put_while(note_with(FOP_unlink, &unlinked, there, NULL), dropped), 0);
+	CHECK_INT(put_while(note_with(FOP_rename, &renamed, there, NULL), dropped), -ERECOVERING);
+	CHECK_INT(put_while(note_with(FOP_rename, &renamed, there, gone), dropped), -ERECOVERING);
+	CHECK_INT(put_while(note_with(FOP_rename, &renamed, there, there), dropped), 0);
+	cold = note_with(FOP_write, &wrote, NULL, NULL);
+	memcpy(cold->session, nobody, sizeof(nobody));
+	CHECK_INT(put_while(cold, dropped), -ERECOVERING);
+	CHECK_INT(put(++sequence, dropped), 0);
+}
+
+static void a_file_without_a_name_is_changed_while_nothing_can_give_it_one(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, others_recover_);
+	if (!geteuid())
+		on(ON_POSIX, others_recover_);
+}
+
+/* ---- how many names there are ---- */
+
+static unsigned waits(void)
+{
+	char *text = NULL, *at;
+	unsigned count = 0;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	tree.at->type->dump(tree.at, f);
+	fclose(f);
+	at = strstr(text, "waits: ");
+	if (at)
+		count = (unsigned)atoi(at + strlen("waits: "));
+	free(text);
+	return count;
+}
+
+struct counting { /* of the names of what is open, by somebody else */
+	struct file *file;
+	atomic_bool ended;
+	int err;
+	uint32_t nlink;
+};
+
+static void count_names(void *arg)
+{
+	struct counting *c = arg;
+	struct getattr_in in = { .inode = c->file->inode };
+	struct getattr_out out = { 0 };
+
+	c->err = call(&stranger, &(struct replica_stamp){ .epoch = view.epoch }, NULL, FOP_getattr, &in, &out);
+	c->nlink = out.attr.nlink;
+	atomic_store(&c->ended, true);
+}
+
+/* True if it waits for something, instead of ending. */
+static bool waits_while_counting(struct counting *c, struct file *file)
+{
+	unsigned before = waits();
+
+	*c = (struct counting){ .file = file };
+	if (task_spawn(NULL, count_names, c))
+		return false;
+	while (!atomic_load(&c->ended) && waits() == before)
+		task_sleep_ms(1);
+	return waits() != before;
+}
+
+static void counted(struct counting *c)
+{
+	while (!atomic_load(&c->ended))
+		task_sleep_ms(1);
+}
+
+static int settle(uint64_t up_to)
+{
+	struct replica_in in = { .verb = REPLICA_SETTLE };
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, up_to);
+	tree.client = &client;
+	err = pack_end(&p, &in.data);
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
+	fop_out_clear(FOP_replica, &out);
+	free(in.data.bytes);
+	return err;
+}
+
+static int give_second_name(struct file *file)
+{
+	cleanup_inode struct inode *parent = root();
+	struct link_in in = { .inode = file->inode, .loc = { .parent = parent, .name = "second" } };
+	struct link_out out = { 0 };
+
+	return change(++sequence, FOP_link, &in, &out);
+}
+
+/* The name "second", as cluster/dht does it with a pointer. */
+static int drop_expected(struct file *file, struct note **n)
+{
+	cleanup_inode struct inode *parent = root();
+	struct unlink_in in = { .loc = { .parent = parent, .name = "second" } };
+	struct unlink_out out = { 0 };
+	struct place place = { .expected = { file->inode->gfid } };
+	struct replica_stamp stamp = { .epoch = view.epoch, .time = 1000000000 };
+
+	*n = note_with(FOP_unlink, &in, &file->inode->gfid, NULL);
+	stamp.sequence = (*n)->sequence;
+	return call(&client, &stamp, &place, FOP_unlink, &in, &out);
+}
+
+static void expected_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	static struct counting c;
+	struct note *n;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("first", &file), 0);
+	CHECK_INT(give_second_name(file), 0);
+	CHECK_INT(settle(sequence), 0);
+	CHECK_INT(drop_expected(file, &n), 0);
+	CHECK_INT(waits_while_counting(&c, file), true);
+	CHECK_INT(settle(sequence), 0);
+	counted(&c);
+	CHECK_INT(c.err, 0);
+	CHECK_INT(c.nlink, 1);
+	CHECK_INT(give_second_name(file), 0);
+	CHECK_INT(settle(sequence), 0);
+	CHECK_INT(drop_expected(file, &n), 0);
+	CHECK_INT(change_view(n), 0);
+	CHECK_INT(waits_while_counting(&c, file), true);
+	n->status = -ECANCELED;
+	CHECK_INT(resolve(n), 0);
+	counted(&c);
+	CHECK_INT(c.err, 0);
+}
+
+static void names_are_not_counted_while_one_is_taken_that_may_come_back(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, expected_);
+	if (!geteuid())
+		on(ON_POSIX, expected_);
 }
 
 /* As a recovery does that undoes the unlink. */
@@ -263,7 +479,7 @@ static int make_anew(const char *name, const struct gfid *gfid)
 	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_HEAL, .time = 1000000000 };
 	struct mknod_in in = { .loc = { .parent = parent, .name = name }, .gfid = *gfid, .mode = S_IFREG | 0644 };
 	struct mknod_out out = { 0 };
-	int err = call(&coordinator, &stamp, FOP_mknod, &in, &out);
+	int err = call(&coordinator, &stamp, NULL, FOP_mknod, &in, &out);
 
 	fop_out_clear(FOP_mknod, &out);
 	return err;
@@ -302,7 +518,9 @@ static void what_came_by_a_stale_file_is_done_by_another(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_something_is_recovered),
+		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_it_may_be_made_anew),
+		cmocka_unit_test(a_file_without_a_name_is_changed_while_nothing_can_give_it_one),
+		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 	};
 

@@ -296,6 +296,39 @@ PROPERTY(the_same_name_in_two_directories_of_one_gfid_is_noted_twice)
 	CHECK(is_listed("first/f", second, 1));
 }
 
+/* A process that died between the note of a removal and the removal leaves one entry too few. */
+PROPERTY(an_object_with_a_name_lists_one)
+{
+	cleanup_inode struct inode *f = NULL, *first = NULL, *second = NULL;
+	struct gfid gfid = fresh_gfid();
+	struct disk_identity i;
+	char text[1024];
+	ssize_t size;
+	REQUEST(q, 0);
+
+	inode_table_keep(graph->inodes, 0);
+	make_directory_of(&gfid, "first", &first);
+	CHECK_INT(ask_make_file(first, "f", &f, NULL), 0);
+	size = getxattr(test_brick_path("first/f"), "trusted.sfs", text, sizeof text);
+	inode_unref_at(&first);
+	make_directory_of(&gfid, "second", &second);
+	CHECK_INT(ask_link(&q.r, f, second, "f"), 0);
+	put_identity_of("first/f", text, size);
+	CHECK_INT(ask_drop(second, "f", false), 0);
+	CHECK(is_listed("first/f", second, 1));
+	CHECK_INT(ask_link(&q.r, f, root, "g"), 0);
+	put_identity_of("first/f", text, size); /* lists what goes now, and not what stays */
+	inode_unref_at(&second);
+	CHECK_INT(ask_find(root, "first", &first, NULL), 0);
+	CHECK_INT(ask_drop(first, "f", false), 0);
+	CHECK(disk_read(test_brick_path("g"), &i) && i.links == 1);
+	CHECK_INT(ask_move(&q.r, root, "g", root, "h", 0, f), 0);
+	CHECK(disk_read(test_brick_path("h"), &i) && i.links == 1 && disk_has(&i, root, "h"));
+	put_identity_of("h", text, size);
+	CHECK_INT(ask_find(root, "h", NULL, NULL), 0);
+	CHECK(disk_read(test_brick_path("h"), &i) && i.links == 1 && disk_has(&i, root, "h"));
+}
+
 PROPERTY(what_is_noted_twice_is_put_right)
 {
 	enum { ONE = 26 };
@@ -435,7 +468,20 @@ PROPERTY(internal_attributes_are_hidden)
 /* The next call of the kernel that reads an identity, or a handle, fails. */
 static atomic_bool identities_broken, handles_broken;
 
+/* Before the next such call somebody else gets in. */
+static void (*before_stat)(void), (*before_identity)(void);
+
+static void get_in(void (**one)(void))
+{
+	void (*now)(void) = *one;
+
+	*one = NULL;
+	if (now)
+		now();
+}
+
 #define FOR_THE_BRICK __attribute__((visibility("default")))
+FOR_THE_BRICK int statx(int, const char *, int, unsigned, struct statx *);
 FOR_THE_BRICK ssize_t getxattr(const char *, const char *, void *, size_t);
 FOR_THE_BRICK int name_to_handle_at(int, const char *, struct file_handle *, int *, int);
 
@@ -448,8 +494,16 @@ static bool breaks(atomic_bool *broken)
 	return now;
 }
 
+int statx(int fd, const char *name, int flags, unsigned mask, struct statx *st)
+{
+	if (flags & AT_EMPTY_PATH)
+		get_in(&before_stat);
+	return (int)syscall(SYS_statx, fd, name, flags, mask, st);
+}
+
 ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
 {
+	get_in(&before_identity);
 	return breaks(&identities_broken) ? -1 : syscall(SYS_getxattr, path, name, value, size);
 }
 
@@ -673,6 +727,44 @@ PROPERTY(a_former_object_does_not_come_back_by_its_handle)
 	CHECK_INT(ask_put(&q.r, former, 0, 0, "old", 3, NULL), -ESTALE);
 	CHECK_INT(ask_get(file, 0, text, 3), 3);
 	CHECK(!strcmp(text, "new"));
+}
+
+static struct gfid anew;
+static struct inode *made_anew;
+
+/* As a heal does it. */
+static void make_f_anew(void)
+{
+	REQUEST(q, 0);
+	struct mknod_in in = { .loc = { .parent = root, .name = "f" }, .gfid = anew, .mode = S_IFREG | 0600 };
+	struct mknod_out out = { 0 };
+
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	CHECK_INT(mknod_on(&q.r, brick, &in, &out), 0);
+	made_anew = inode_ref(out.inode);
+	fop_out_clear(FOP_mknod, &out);
+}
+
+/* The name stood for something of that gfid all the time. */
+PROPERTY(a_name_whose_object_is_made_anew_is_looked_up_again)
+{
+	void (**hooks[])(void) = { &before_stat, &before_identity };
+
+	inode_table_keep(graph->inodes, 0);
+	for (int i = 0; i < 2; i++) {
+		cleanup_inode struct inode *f = NULL, *found = NULL;
+		struct attr a;
+
+		CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+		anew = f->gfid;
+		inode_unref_at(&f); /* forgotten, so it is asked who it is */
+		*hooks[i] = make_f_anew;
+		CHECK_INT(ask_find(root, "f", &found, &a), 0);
+		CHECK(!*hooks[i] && found == made_anew);
+		inode_unref_at(&made_anew);
+		CHECK_INT(a.nlink, 1);
+		CHECK_INT(ask_drop(root, "f", false), 0);
+	}
 }
 
 PROPERTY(a_gfid_is_given_once)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views, notes, and how they are packed; the secret. */
 #include "replica.h"
+#include "dht/place.h"
 
 #include <ctype.h>
 #include <endian.h>
@@ -542,6 +543,41 @@ int note_of(enum fop fop, const void *in, struct note *n)
 	default:
 		return -EOPNOTSUPP;
 	}
+}
+
+/* rmdir is not among them: who removes a directory has its token. */
+static bool takes_names(const struct note *n)
+{
+	return n->fop == FOP_unlink || n->fop == FOP_rename;
+}
+
+void note_expect(struct note *n, const struct request *rq)
+{
+	struct place p;
+
+	if (!takes_names(n) || place_of(rq, &p) <= 0)
+		return;
+	for (int i = 0; i < 2 && n->objects < NOTE_OBJECTS; i++)
+		if (!gfid_is_null(&p.expected[i]))
+			add(n, NOTE_META, &p.expected[i]);
+}
+
+bool note_only_names(const struct note *n, unsigned object)
+{
+	return takes_names(n) && n->object[object].kind == NOTE_META;
+}
+
+bool note_hides(const struct note *n)
+{
+	unsigned names = 0, told = 0;
+
+	if (session_is_nobody(n->session)) /* after a cold start: whole directories are made equal */
+		return true;
+	for (unsigned i = 0; i < n->objects; i++) {
+		names += n->object[i].kind == NOTE_NAME;
+		told += n->object[i].kind == NOTE_META;
+	}
+	return (takes_names(n) || n->fop == FOP_rmdir) && told < names;
 }
 
 /* ---- the secret ---- */

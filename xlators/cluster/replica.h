@@ -146,6 +146,14 @@ enum note_outcome {
 };
 /* What the change touches; 0, or -EOPNOTSUPP for a fop that is no change. Session, sequence and status are left alone. */
 int note_of(enum fop, const void *in, struct note *);
+/* And, as META, the objects that its request says are to have the names which an unlink or rename takes (PLACE, of cluster/dht). All members are told
+ * the same. */
+void note_expect(struct note *, const struct request *);
+/* That object is in the note only because its names change. They are ordered and made equal with their directories; the object itself stays
+ * as it is. */
+bool note_only_names(const struct note *, unsigned object);
+/* It takes a name from something of which it does not tell: whoever undoes it may give the name back to any object. */
+bool note_hides(const struct note *);
 /* The same change, whatever became of it. */
 bool note_same(const struct note *, const struct note *);
 

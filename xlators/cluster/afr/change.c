@@ -7,6 +7,9 @@
 #include "change.h"
 
 enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
+enum {
+	ITS_NAMES = 1
+}; /* where other spans of names have the hash of one: of what is no directory, all names that lead to it */
 
 /* ---- what a change touches ---- */
 
@@ -146,6 +149,40 @@ static int plan_of(struct afr *a, enum fop fop, const void *in, struct plan *p)
 		return -EOPNOTSUPP;
 	}
 }
+
+/* The names of what an unlink or rename takes them from. Their order is that of the directories; but who reads here how many there are must not count on
+ * a change that has not been done by all yet. (What is not in memory nobody reads here: who says what goes has looked at it, and keeps it.) */
+static int plan_expected(struct changing *c)
+{
+	unsigned count = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < c->note.objects && !err; i++) {
+		struct inode *inode = note_only_names(&c->note, i) && !MUTANT("forget-its-names")
+					      ? inode_find(c->a->x->inodes, &c->note.object[i].gfid)
+					      : NULL;
+
+		if (!inode)
+			continue;
+		c->plan.expected[count++] = inode;
+		err = plan_span(c->a, &c->plan, inode, SPAN_NAME, ITS_NAMES, ITS_NAMES);
+	}
+	return err;
+}
+
+static int plan_change(struct changing *c)
+{
+	int err = plan_of(c->a, c->fop, c->in, &c->plan);
+
+	return err ? err : plan_expected(c);
+}
+
+static void changing_clear(struct changing *c)
+{
+	for (int i = 0; i < 2; i++)
+		inode_unref_at(&c->plan.expected[i]);
+}
+#define cleanup_changing __attribute__((cleanup(changing_clear)))
 
 /* ---- tokens ---- */
 
@@ -302,6 +339,12 @@ static int differ(struct changing *c, const struct view *v, const struct answers
 	return 0;
 }
 
+/* So ESTALE tells that the name stands for something else, or nothing. */
+static bool says_what_goes(const struct changing *c)
+{
+	return c->fop == FOP_rmdir || (c->note.objects && note_only_names(&c->note, c->note.objects - 1));
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -334,7 +377,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		err = answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		if (c->in_doubt &&
-		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (c->fop == FOP_rmdir && err == -ESTALE)))
+		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (says_what_goes(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = err != -EROFS && !answer_may_be_done(err);
 		*over = true;
@@ -501,6 +544,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->out = out;
 	c->deadline = afr_deadline(c->a, rq);
 	note_of(fop, in, &c->note);
+	note_expect(&c->note, rq);
 }
 
 static void size_unknown(struct afr *a, struct inode *inode)
@@ -569,11 +613,11 @@ static int change(struct changing *c)
 
 int afr_change(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	struct changing c;
+	cleanup_changing struct changing c;
 	int err;
 
 	changing_init(&c, rq, x, fop, in, out);
-	err = plan_of(c.a, fop, in, &c.plan);
+	err = plan_change(&c);
 	return err ? err : change(&c);
 }
 
@@ -706,7 +750,6 @@ int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, s
 int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
 	cleanup_inode struct inode *moved = NULL, *victim = NULL;
-	struct changing c;
 	bool exchange = in->flags & RENAME_EXCHANGE;
 	int err = look_up(rq, x, &in->from, &moved);
 
@@ -714,8 +757,10 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 		err = look_up(rq, x, &in->to, &victim);
 	if (err || !moved)
 		return err ? err : -ENOENT;
+	cleanup_changing struct changing c;
+
 	changing_init(&c, rq, x, FOP_rename, in, out);
-	err = plan_of(c.a, FOP_rename, in, &c.plan);
+	err = plan_change(&c);
 	if (!err && victim && S_ISDIR(victim->type) && victim != moved)
 		err = plan_all(c.a, &c.plan, victim);
 	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));

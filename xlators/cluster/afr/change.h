@@ -4,16 +4,17 @@
 #define STRATUS_AFR_CHANGE_H
 #include "afr.h"
 
-enum { OBJECTS = 4 };
+enum { OBJECTS = 4, SPANS = 5 };
 
 /* What it touches. */
 struct plan {
 	struct object *object[OBJECTS]; /* sorted by gfid, each once: for tokens */
 	unsigned objects;
 	bool rename_token;
-	struct object *spanned[OBJECTS];
-	struct span span[OBJECTS];
+	struct object *spanned[SPANS];
+	struct span span[SPANS];
 	unsigned spans;
+	struct inode *expected[2]; /* references: nobody else need keep them */
 };
 
 struct changing {

@@ -103,22 +103,29 @@ static int same_object(struct pair *p, const struct entry *source, const struct 
 	return birth_heal(p, t.inode, &source->birth, &t.attr.btime);
 }
 
-/* What must go goes first, so that what moved within the directory is found in the limbo. */
+/* It waits for another directory, which may wait for a name that follows here. */
+static int put_off(int err, int *later)
+{
+	if (err != -EAGAIN)
+		return err;
+	*later = err;
+	return 0;
+}
+
+/* What must go goes first, so that what moved within the directory is found in the limbo. (A name that has changed hands since it was listed leads to
+ * what need not go from here.) */
 static int heal_listings(struct pair *p, const struct listing *source, const struct listing *target)
 {
 	int err = 0, later = 0;
 
 	for (size_t i = 0; i < target->count && !err; i++)
 		if (!listed(source, &target->entry[i]))
-			err = name_move_away(p, target->entry[i].name, &target->entry[i].gfid);
+			err = put_off(name_move_away(p, target->entry[i].name, &target->entry[i].gfid), &later);
 	for (size_t i = 0; i < source->count && !err; i++) {
 		const struct entry *same = listed(target, &source->entry[i]);
 
 		err = same ? same_object(p, &source->entry[i], same) : name_place(p, source->entry[i].name);
-		if (err == -EAGAIN) { /* waits for another directory, which may wait for a name that follows here */
-			later = err;
-			err = 0;
-		}
+		err = put_off(err, &later);
 	}
 	return err ? err : later;
 }

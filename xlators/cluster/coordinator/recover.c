@@ -88,7 +88,7 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 		const struct note_object *o = &n->object[i];
 		bool whole = o->kind == NOTE_NEW;
 
-		if (o->kind == NOTE_NAME)
+		if (o->kind == NOTE_NAME || note_only_names(n, i))
 			continue;
 		err = whole ? heal_whole(&r->c->heal, rq, &o->gfid, u->truth, to)
 			    : heal_object(&r->c->heal, rq, &o->gfid, u->truth, to, o->kind == NOTE_DATA ? o->start : 0,

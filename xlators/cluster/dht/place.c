@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory, gfid of the first name, of the second, of the intent, u32
- * attempt; and pointers and marks. All big-endian. */
+ * attempt; and pointers. All big-endian. */
 #include "place.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-enum { PLACE_SIZE = 72, PLACE_SIZE_2 = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1, MARK_FORMAT = 1 };
+enum { PLACE_SIZE = 72, PLACE_SIZE_2 = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
 
 int place_attach(struct request *rq, const struct place *p)
 {
@@ -79,51 +76,4 @@ int pointer_decode(const void *bytes, size_t size, struct pointer *p)
 	p->subvolume = be32toh(p->subvolume);
 	memcpy(p->gfid.bytes, at + 5, 16);
 	return gfid_is_null(&p->gfid) || gfid_equal(&p->gfid, &gfid_root) ? -EINVAL : 0;
-}
-
-/* ---- marks ---- */
-
-uint64_t mark_hash(const char *name)
-{
-	return XXH3_64bits(name, strlen(name));
-}
-
-const char *mark_name(uint64_t hash, char xattr[MARK_NAME])
-{
-	snprintf(xattr, MARK_NAME, DHT_MARK_XATTR "%016" PRIx64, hash);
-	return xattr;
-}
-
-bool is_mark(const char *xattr, uint64_t *hash)
-{
-	char again[MARK_NAME];
-
-	if (strncmp(xattr, DHT_MARK_XATTR, sizeof(DHT_MARK_XATTR) - 1) != 0)
-		return false;
-	*hash = strtoull(xattr + sizeof(DHT_MARK_XATTR) - 1, NULL, 16);
-	return !strcmp(xattr, mark_name(*hash, again));
-}
-
-void mark_encode(const struct mark *m, uint8_t bytes[MARK_SIZE])
-{
-	uint32_t attempt = htobe32(m->attempt), subvolume = htobe32(m->subvolume);
-
-	bytes[0] = MARK_FORMAT;
-	memcpy(bytes + 1, m->intent.bytes, 16);
-	memcpy(bytes + 17, &attempt, 4);
-	memcpy(bytes + 21, &subvolume, 4);
-}
-
-int mark_decode(const void *bytes, size_t size, struct mark *m)
-{
-	const uint8_t *at = bytes;
-
-	if (size != MARK_SIZE || at[0] != MARK_FORMAT)
-		return -EINVAL;
-	memcpy(m->intent.bytes, at + 1, 16);
-	memcpy(&m->attempt, at + 17, 4);
-	memcpy(&m->subvolume, at + 21, 4);
-	m->attempt = be32toh(m->attempt);
-	m->subvolume = be32toh(m->subvolume);
-	return 0;
 }

@@ -124,6 +124,12 @@ static bool follows(const struct member *m, const struct note *n)
 	}
 }
 
+/* The object must be here, and as it is elsewhere, for the change to do the same here. */
+static bool must_be_right(const struct note *n, unsigned i)
+{
+	return n->object[i].kind != NOTE_NEW && !note_only_names(n, i);
+}
+
 /* A member that is BACK: what the change touches, or copies, is not there yet. */
 static bool any_pending(struct member *m, const struct note *n, const struct gfid *source)
 {
@@ -132,7 +138,7 @@ static bool any_pending(struct member *m, const struct note *n, const struct gfi
 	if (follows(m, n))
 		return false;
 	for (unsigned i = 0; i < n->objects; i++)
-		if (n->object[i].kind != NOTE_NEW && member_pending(m, &n->object[i].gfid))
+		if (must_be_right(n, i) && member_pending(m, &n->object[i].gfid))
 			return true;
 	return false;
 }
@@ -184,7 +190,7 @@ struct admitted {
 static bool any_dead(const struct member *m, const struct note *n, const struct gfid *source)
 {
 	for (unsigned i = 0; i < n->objects; i++)
-		if (n->object[i].kind != NOTE_NEW && member_dead(m, &n->object[i].gfid))
+		if (must_be_right(n, i) && member_dead(m, &n->object[i].gfid))
 			return true;
 	return source && member_dead(m, source);
 }
@@ -200,20 +206,20 @@ static bool is_nameless(struct request *rq, const struct member *m, const struct
 	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink);
 }
 
-/* With the lock held, but while it looks. A recovery may undo an unlink whose note does not say what had the name. Then it makes that anew from the
+/* With the lock held, but while it looks. A recovery may undo an unlink whose note does not say what had the name (note_hides). Then it makes that anew from the
  * truth's copy, and what had been done since to the one that is left here would be lost, though its client was told that it is done. */
 static bool may_be_made_anew(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 			     const struct gfid *source)
 {
 	bool any = false;
 
-	if (!m->recovering || stamp->epoch != m->view.epoch || member_state(m) != MEMBER_IN)
+	if (!m->hidden || stamp->epoch != m->view.epoch || member_state(m) != MEMBER_IN)
 		return false;
 	pthread_mutex_unlock(&m->lock);
 	if (source)
 		any = is_nameless(rq, m, source);
 	for (unsigned i = 0; i < n->objects && !any; i++)
-		any = n->object[i].kind != NOTE_NEW && is_nameless(rq, m, &n->object[i].gfid);
+		any = must_be_right(n, i) && is_nameless(rq, m, &n->object[i].gfid);
 	pthread_mutex_lock(&m->lock);
 	return any;
 }
@@ -368,6 +374,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 
 	if (err)
 		return err;
+	note_expect(&n, rq);
 	n.sequence = stamp->sequence;
 	n.status = NOTE_UNKNOWN;
 	pthread_mutex_lock(&m->lock);

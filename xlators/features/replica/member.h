@@ -153,7 +153,8 @@ struct member {
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */
-	unsigned recovering;							 /* so many of the notes are */
+	unsigned recovering,
+		hidden;	      /* so many of the notes are; and of these so many may give any object a name (note_hides) */
 	struct token **token; /* buckets: a power of 2, as many as there are tokens at least */
 	size_t token_room;
 	unsigned tokens, stuck;
@@ -219,6 +220,7 @@ struct kept_note *note_find(const struct member *, const struct session *, uint6
 struct kept_note *note_add(struct member *, struct session *, const struct note *);
 void note_remove(struct member *, struct kept_note *);
 void notes_drop_all(struct member *);
+void note_recovers(struct member *, struct kept_note *, bool); /* from here on, or not any more */
 void note_keep_inodes(struct member *, struct kept_note *);
 void note_free(struct kept_note *);
 int staged_add(struct member *, const struct note *); /* for the epoch to come */

@@ -114,6 +114,17 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 	return k;
 }
 
+void note_recovers(struct member *m, struct kept_note *k, bool yes)
+{
+	unsigned step = yes ? 1 : -1u;
+
+	if (k->recovering == yes)
+		return;
+	k->recovering = yes;
+	m->recovering += step;
+	m->hidden += note_hides(&k->note) ? step : 0;
+}
+
 void note_remove(struct member *m, struct kept_note *k)
 {
 	struct session *s = k->session;
@@ -128,7 +139,7 @@ void note_remove(struct member *m, struct kept_note *k)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(k);
 	s->notes--;
-	m->recovering -= k->recovering;
+	note_recovers(m, k, false);
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
 }

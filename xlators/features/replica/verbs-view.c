@@ -150,8 +150,7 @@ static int take_notes(struct member *m, bool new)
 		if (!added)
 			return -ENOMEM;
 		added->resolved = k->note.resolved;
-		added->recovering = !added->resolved;
-		m->recovering += added->recovering;
+		note_recovers(m, added, !added->resolved);
 		for (unsigned i = 0; i < k->note.objects && added->recovering && member_state(m) == MEMBER_BACK; i++)
 			member_add_pending(m, &k->note.object[i].gfid);
 	}
@@ -243,8 +242,8 @@ int verb_resolve(struct asked *a, uint64_t epoch)
 		if (!n.resolved) /* only what became of it here, while it is being recovered */
 			continue;
 		k->resolved = true;
-		a->m->recovering -= k->recovering;
-		k->recovering = k->orphan = false;
+		note_recovers(a->m, k, false);
+		k->orphan = false;
 		if (!a->m->frozen && (n.sequence <= s->settled || session_is_nobody(n.session)))
 			note_remove(a->m, k);
 	}

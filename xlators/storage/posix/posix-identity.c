@@ -125,6 +125,15 @@ void identity_add(struct identity *id, const struct gfid *parent, const char *na
 		append(id, parent, name);
 }
 
+void identity_forget_links(struct identity *id)
+{
+	struct time birth = identity_birth(id);
+	struct gfid gfid;
+
+	identity_gfid(id, &gfid);
+	identity_make(id, &gfid, birth);
+}
+
 /* The only link that is left gives back what it needs beyond its share. */
 static void trim(struct identity *id)
 {
@@ -191,6 +200,21 @@ static bool is_noted(const struct identity *id, const struct statx *st, const st
 	       (noting == NOTE_AGAIN || identity_is_full(id) || identity_links(id) >= names_of(st));
 }
 
+/* An object whose list is empty is taken for one without a name. So the last name that is listed stays when others go on without being listed:
+ * after a crash it may be the other of two that read alike; a lookup by another name puts it right. */
+static bool may_go(const struct identity *id, const struct link_name *added)
+{
+	return added || identity_links(id) > 1;
+}
+
+/* Its only name is this one: what was listed before has gone. */
+static void only(struct identity *id, const struct link_name *name)
+{
+	identity_forget_links(id);
+	append(id, name->parent, name->name);
+}
+
+/* 1: the name to be removed stays. */
 static int change(const struct hold *h, const struct link_name *removed, const struct link_name *added, enum noting noting)
 {
 	struct identity id;
@@ -202,9 +226,15 @@ static int change(const struct hold *h, const struct link_name *removed, const s
 		err = hold_stat(h, &st);
 	if (err)
 		return err;
+	if (removed && !may_go(&id, added))
+		return identity_has(&id, removed->parent, removed->name);
 	changed = removed && identity_remove(&id, removed->parent, removed->name);
 	if (added && !is_noted(&id, &st, added, noting)) {
 		append(&id, added->parent, added->name);
+		changed = true;
+	}
+	if (added && identity_links(&id) > 1 && names_of(&st) == 1) {
+		only(&id, added);
 		changed = true;
 	}
 	if (identity_is_full(&id) && identity_links(&id) >= names_of(&st)) {
@@ -236,7 +266,7 @@ void identity_change(struct xlator *x, struct request *rq, const struct hold *h,
 	const struct link_name *name = added ? added : removed;
 	int err = identity_note(x, h, removed, added, noting);
 
-	if (err)
+	if (err < 0)
 		log_warning(x, rq, "can't note the new names of an object (\"%s\"): %s; a lookup will", name ? name->name : "",
 			    strerror(-err));
 }

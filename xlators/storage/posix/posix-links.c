@@ -101,15 +101,6 @@ static int pack_links(struct xlator *x, const struct hold *h, const struct ident
 	return 0;
 }
 
-static void forget_links(struct identity *id)
-{
-	struct time birth = identity_birth(id);
-	struct gfid gfid;
-
-	identity_gfid(id, &gfid);
-	identity_make(id, &gfid, birth);
-}
-
 /* Nobody takes the last name of an object out of the text when it goes. */
 int posix_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
 {
@@ -123,7 +114,7 @@ int posix_inode_links(struct xlator *x, struct inode *inode, struct blob *links)
 	if (!err)
 		err = identity_read(&h, &identity);
 	if (!err && !st.stx_nlink)
-		forget_links(&identity);
+		identity_forget_links(&identity);
 	return err == -ENODATA ? -EIO : err ? err : pack_links(x, &h, &identity, st.stx_ino, links);
 }
 
@@ -144,7 +135,7 @@ static bool is_right(const struct identity *id, const struct statx *st, const st
 {
 	if (lists_too_many(id, st))
 		return false;
-	return identity_has(id, here->parent, here->name) || identity_is_full(id);
+	return identity_has(id, here->parent, here->name) || (identity_is_full(id) && !has_one_name(st));
 }
 
 static bool still_named(struct xlator *x, const struct hold *h, struct inode *parent, const char *name, struct statx *st)
@@ -223,7 +214,7 @@ static void repair(struct xlator *x, const struct hold *h, struct inode *parent,
 		return;
 	before = identity;
 	if (has_one_name(&st))
-		forget_links(&identity);
+		identity_forget_links(&identity);
 	identity_add(&identity, here.parent, name);
 	if (lists_too_many(&identity, &st))
 		drop_wrong(x, &identity, st.stx_ino);

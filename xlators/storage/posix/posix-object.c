@@ -5,6 +5,8 @@
 
 #include "posix.h"
 
+enum { FIND_TRIES = 8 };
+
 /* ---- attributes ---- */
 
 static struct time time_of(const struct statx_timestamp *t)
@@ -162,6 +164,7 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 {
 	struct descriptor *former;
 	struct kernel_handle handle;
+	struct statx now;
 	int living, err;
 
 	/* Itself a former one, which somebody has open yet and may ask for by its handle, but which lacks what was written since. */
@@ -169,8 +172,10 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 		return -ESTALE;
 	living = alive(x, inode);
 	err = kernel_handle_of(h->fd, &handle);
+	if (!err && living > 0)
+		err = hold_stat(h, &now);
 	if (err || living)
-		return err ? err : living < 0 ? living : -EEXIST;
+		return err ? err : living < 0 ? living : now.stx_nlink ? -EEXIST : -ESTALE; /* since it was looked at last */
 	directory_drop(x, inode);
 	object_unindex(brick_of(x), o);
 	pthread_mutex_lock(&o->lock);
@@ -292,9 +297,9 @@ static int identify(struct xlator *x, const struct hold *h, const struct statx *
 	return err == -EEXIST ? -EIO : err;
 }
 
-/* The slow way: opens the object and asks it who it is. */
-static int find_cold(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
-		     struct attr *attr)
+/* -ESTALE: it has lost the name since it was opened. */
+static int find_opened(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
+		       struct attr *attr)
 {
 	cleanup_hold struct hold h = { .fd = name_open(directory, name), .path = true };
 	struct link_name here = { &parent->gfid, name };
@@ -302,6 +307,8 @@ static int find_cold(struct xlator *x, int directory, struct inode *parent, cons
 	struct statx st;
 	int err = h.fd < 0 ? h.fd : hold_stat(&h, &st);
 
+	if (!err && !st.stx_nlink)
+		err = -ESTALE;
 	if (!err)
 		err = identify(x, &h, &st, &identity, parent, name, inode);
 	if (err)
@@ -311,6 +318,17 @@ static int find_cold(struct xlator *x, int directory, struct inode *parent, cons
 	links_repair(x, &h, &st, &identity, parent, name);
 	atomic_store(&object_of(x, *inode)->seen, name_hash(&here));
 	return 0;
+}
+
+/* The slow way: opens the object and asks it who it is. By then another may have the name, under the same gfid even, if a heal makes it anew. */
+static int find_cold(struct xlator *x, int directory, struct inode *parent, const char *name, struct inode **inode,
+		     struct attr *attr)
+{
+	int err = -ESTALE;
+
+	for (int tries = 0; tries < FIND_TRIES && err == -ESTALE; tries++)
+		err = find_opened(x, directory, parent, name, inode, attr);
+	return err;
 }
 
 /* An object that is in memory and was seen under this name before: two system calls, and nothing is opened. -EAGAIN: go

@@ -204,6 +204,7 @@ struct identity {
 void identity_make(struct identity *, const struct gfid *, struct time birth);
 void identity_add(struct identity *, const struct gfid *parent, const char *name);    /* unless it is there */
 bool identity_remove(struct identity *, const struct gfid *parent, const char *name); /* false: not there */
+void identity_forget_links(struct identity *);
 bool identity_has(const struct identity *, const struct gfid *parent, const char *name);
 unsigned identity_links(const struct identity *);
 bool identity_is_full(const struct identity *); /* it has more links than there is room for */
@@ -222,7 +223,8 @@ struct link_name {
 	const struct gfid *parent;
 	const char *name;
 };
-/* A name comes (`added`) or goes (`removed`); either may be NULL. -errno (-ENOSPC): nothing is changed.
+/* A name comes (`added`) or goes (`removed`); either may be NULL. Nothing comes only while the object has other names (not yet gone, or gone
+ * just now). -errno (-ENOSPC): nothing is changed. 1: neither, for `removed` is the last that is listed.
  * Two names may be noted alike, for there may be two directories of one gfid for a while: a heal that does not find the first makes the
  * second, and deletes the first later. So the same name is listed once more, but not if this may be the second note of it. */
 enum noting { NOTE_FIRST, NOTE_AGAIN };

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heal-test: what another heal, or the member itself, does between two steps of a heal. */
+#include "heal-test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Before such a call somebody else gets in, once; and how often such an object was made. */
+static struct {
+	struct xlator *member;
+	struct gfid object; /* a lookup of that without a name, */
+	const char *name;   /* or of that name */
+	void (*fn)(void);
+	struct gfid made;
+	unsigned makes;
+} race;
+
+__attribute__((visibility("default"))) void test_gets_in(struct xlator *, enum fop, const void *in);
+
+static bool is_awaited(const struct lookup_in *in)
+{
+	if (race.name)
+		return in->loc.name && !strcmp(in->loc.name, race.name);
+	return !in->loc.name && gfid_equal(&in->loc.inode->gfid, &race.object);
+}
+
+void test_gets_in(struct xlator *x, enum fop fop, const void *in)
+{
+	void (*fn)(void) = race.fn;
+
+	if (x != race.member)
+		return;
+	race.makes += fop == FOP_mkdir && gfid_equal(&((const struct mkdir_in *)in)->gfid, &race.made);
+	if (fop != FOP_lookup || !fn || !is_awaited(in))
+		return;
+	race.fn = NULL;
+	fn();
+}
+
+/* ---- steps ---- */
+
+static struct gfid make_at(unsigned members, int kind, const char *path)
+{
+	static struct change c;
+
+	c = (struct change){ .kind = kind, .number = 0755 };
+	snprintf(c.a, sizeof(c.a), "%s", path);
+	gfid_create(&c.gfid);
+	change_clock += 1000000007;
+	for (int i = 0; i < MEMBERS; i++)
+		if (members >> i & 1 && change_at(i, &c))
+			FAIL("can't make %s at %d", path, i);
+	tree.time_ns = 1;
+	return c.gfid;
+}
+
+static void do_at(int at, int kind, const char *a, const char *b)
+{
+	static struct change c;
+
+	c = (struct change){ .kind = kind };
+	snprintf(c.a, sizeof(c.a), "%s", a);
+	snprintf(c.b, sizeof(c.b), "%s", b);
+	if (change_at(at, &c))
+		FAIL("can't change %s at %d", a, at);
+	tree.time_ns = 1;
+}
+
+static int heal_it(const struct gfid *gfid)
+{
+	struct request rq;
+	int err = heal_request(&heal, &rq);
+
+	err = err ? err : heal_object(&heal, &rq, gfid, 0, 1, 0, UINT64_MAX);
+	heal_request_end(&rq);
+	return err;
+}
+
+static bool is_at(int at, const char *path)
+{
+	struct attr a;
+
+	tree.at = member[at];
+	return !tree_getattr(&tree, path, &a);
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds)
+		FAIL("it does not hold: %s", what);
+}
+
+/* ---- races ---- */
+
+static struct gfid old_parent;
+
+static void heal_old_parent(void)
+{
+	expect(!heal_it(&old_parent), "the old parent is healed");
+}
+
+/* It has another parent at 0. Whoever heals that has asked where it stands at 1 when the heal of its old parent takes it away there. */
+void race_directory_goes_to_the_limbo(void *arg)
+{
+	struct gfid parent, moved;
+
+	(void)arg;
+	old_parent = make_at(7, MKDIR, "old");
+	parent = make_at(7, MKDIR, "new");
+	moved = make_at(7, MKDIR, "old/moved");
+	make_at(7, FILE_, "old/moved/file");
+	do_at(0, RENAME, "old/moved", "new/moved");
+	race.member = member[1];
+	race.name = NULL;
+	race.object = old_parent;
+	race.made = moved;
+	race.makes = 0;
+	race.fn = heal_old_parent;
+	expect(!heal_it(&parent), "the new parent is healed");
+	expect(!race.fn, "the other heal got in");
+	expect(!race.makes, "the directory is not made anew");
+	expect(is_at(1, "new/moved/file") && !is_at(1, "old/moved"), "the directory has its place");
+	race.member = NULL;
+}
+
+static void give_away(void)
+{
+	do_at(1, RENAME, "d/other", "d/changes");
+	change_begin(1);
+	tree.time_ns = 0;
+}
+
+/* A name that must go stands for another object by the time when it is moved: it is looked at again, and holds up no other name. */
+void race_name_changes_hands(void *arg)
+{
+	struct gfid directory;
+
+	(void)arg;
+	directory = make_at(7, MKDIR, "d");
+	make_at(2, FILE_, "d/changes");
+	make_at(2, FILE_, "d/goes");
+	make_at(2, FILE_, "d/other");
+	make_at(1, FILE_, "d/comes");
+	race.member = member[1];
+	race.name = "changes";
+	race.fn = give_away;
+	expect(heal_it(&directory) == -EAGAIN, "a name that changed hands is looked at again");
+	expect(!race.fn, "somebody got in");
+	expect(is_at(1, "d/changes"), "what was not listed was left where it is");
+	expect(!is_at(1, "d/goes"), "what must go, goes");
+	expect(is_at(1, "d/comes"), "what is to come, comes");
+	for (int i = 0; i < 3 && heal_it(&directory) == -EAGAIN; i++)
+		;
+	expect(!is_at(1, "d/changes"), "it goes the next time");
+	race.member = NULL;
+}
