@@ -241,14 +241,19 @@ static int steps(struct move *m)
 
 /* ---- the whole ---- */
 
-/* Somebody has taken it over before a step: he does not know of anchors that came later. */
+/* Somebody has taken it over before a step, and does not know of what was made since. */
 static void lost(struct move *m)
 {
 	struct who user = become_root(m->rq);
 
-	for (int n = 0; n < 2; n++)
-		if (m->it.side[n].arrival == ARRIVES_POINTER)
-			drop_anchor(m->rq, m->d, &m->it.side[n].aim);
+	for (int n = 0; n < 2; n++) {
+		const struct side *s = &m->it.side[n];
+
+		if (s->arrival == ARRIVES_NOTHING)
+			continue;
+		if (s->arrival != ARRIVES_POINTER || !drop_anchor(m->rq, m->d, &s->aim))
+			waits_remove(m->rq, m->d, &m->it, n);
+	}
 	become(m->rq, user);
 }
 

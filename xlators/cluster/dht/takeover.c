@@ -106,21 +106,52 @@ static int take_back(struct request *rq, struct dht *d, const struct intent *it)
 
 /* ---- taking over ---- */
 
-static bool gone(int err)
+struct parents {	      /* of the names */
+	struct inode *dir[2]; /* references */
+	bool gone;	      /* one of them */
+};
+
+static void parents_clear(struct parents *p)
 {
-	return err == -ENOENT || err == -ESTALE;
+	inode_unref(p->dir[0]);
+	inode_unref(p->dir[1]);
+}
+
+/* This client may not have seen them yet, and what a brick has not told it of is ESTALE. They are kept, so that they stay known. */
+static int find_parents(struct request *rq, struct dht *d, const struct intent *it, struct parents *p)
+{
+	int err = 0;
+
+	for (int n = 0; n < 2 && !err; n++) {
+		const struct side *s = &it->side[n];
+		struct lookup_in in = { 0 };
+		struct lookup_out out = { 0 };
+
+		p->dir[n] = in.loc.inode = side_parent(d, s);
+		if (!is_root(p->dir[n]))
+			err = p->dir[n] ? lookup_on(rq, d->x->child[s->child], &in, &out) : -ENOMEM;
+		fop_out_clear(FOP_lookup, &out);
+		p->gone |= err == -ENOENT || err == -ESTALE;
+		err = err == -ENOENT || err == -ESTALE ? 0 : err;
+	}
+	return err;
+}
+
+static bool gone(const struct parents *p, int err)
+{
+	return p->gone && (err == -ENOENT || err == -ESTALE);
 }
 
 /* Where another intent's mark is, ours has gone: it was decided, or no step was ever taken, for nobody held all marks. The same where the directory
  * has gone, which it can't while names in it are marked. */
-static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, bool *all)
+static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, const struct parents *p, bool *all)
 {
 	int err = 0;
 
 	*all = true;
 	for (int n = 0; n < 2 && !err; n++) {
 		err = side_mark(rq, d, it, n);
-		if (err != -EMARKED && !gone(err))
+		if (err != -EMARKED && !gone(p, err))
 			continue;
 		*all = false;
 		err = 0;
@@ -128,32 +159,41 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 	return err ? err : intent_stands(rq, d, it);
 }
 
-static int unmark(struct request *rq, struct dht *d, const struct intent *it)
+static int unmark(struct request *rq, struct dht *d, const struct intent *it, const struct parents *p)
 {
 	int result = 0;
 
 	for (int n = 0; n < 2; n++) {
 		int err = side_unmark(rq, d, it, n);
 
-		if (err != -EFENCED && !gone(err))
+		if (err != -EFENCED && !gone(p, err))
 			result = err ? err : result;
 	}
 	return result;
 }
 
-static int end_it(struct request *rq, struct dht *d, struct intent *it)
+static int end_marked(struct request *rq, struct dht *d, struct intent *it, const struct parents *p)
 {
 	bool all;
-	int err = intent_take_over(rq, d, it);
+	int err = mark_anew(rq, d, it, p, &all);
 
-	if (!err)
-		err = mark_anew(rq, d, it, &all);
 	if (!err && it->state == INTENT_OPEN && all)
 		err = take_back(rq, d, it);
 	if (!err && it->state == INTENT_OPEN)
 		err = intent_becomes(rq, d, it, INTENT_UNDONE);
+	return err ? err : unmark(rq, d, it, p);
+}
+
+static int end_it(struct request *rq, struct dht *d, struct intent *it)
+{
+	struct parents p = { 0 };
+	int err = find_parents(rq, d, it, &p);
+
 	if (!err)
-		err = unmark(rq, d, it);
+		err = intent_take_over(rq, d, it);
+	if (!err)
+		err = end_marked(rq, d, it, &p);
+	parents_clear(&p);
 	if (err)
 		return err;
 	return it->state == INTENT_DECIDED ? intent_finish(rq, d, it) : intent_forgo(rq, d, it);
