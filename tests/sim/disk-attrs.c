@@ -3,6 +3,7 @@
 #include <sys/xattr.h>
 
 #include "disk-xlator.h"
+#include "location.h"
 
 static struct disk_object *either(struct sim_disk *p, struct inode *inode, struct file *file)
 {
@@ -102,6 +103,31 @@ int disk_do_setxattr(struct sim_disk *p, const void *args, void *result)
 	return 0;
 }
 
+static bool find_below(struct sim_disk *p, const struct gfid *dir, const struct gfid *gfid, char *path, size_t room)
+{
+	const struct disk_object *d = disk_find(p->disk, dir);
+
+	for (const struct disk_entry *e = d ? d->entry : NULL; e; e = e->next) {
+		int n = snprintf(path, room, "/%s", e->name);
+
+		if (gfid_equal(&e->gfid, gfid) || find_below(p, &e->gfid, gfid, path + n, room - (size_t)n))
+			return true;
+	}
+	return false;
+}
+
+/* As much of it as cluster/dht needs: a directory's path. */
+static int tell_location(struct sim_disk *p, const struct gfid *gfid, struct blob *value)
+{
+	char path[1000] = "";
+	struct location to = { 0 };
+
+	if (!find_below(p, &gfid_root, gfid, path, sizeof(path)))
+		return -ENODATA;
+	location_line(&to, "path", "%s", path);
+	return location_end(&to, value);
+}
+
 int disk_do_getxattr(struct sim_disk *p, const void *args, void *result)
 {
 	const struct getxattr_in *in = args;
@@ -109,6 +135,8 @@ int disk_do_getxattr(struct sim_disk *p, const void *args, void *result)
 	struct disk_object *o = disk_object_of(p, in->inode);
 	struct disk_pair *x = o ? pair_of(o, in->name) : NULL;
 
+	if (o && is_location(in->name))
+		return tell_location(p, &in->inode->gfid, &out->value);
 	if (!x)
 		return o ? -ENODATA : -ESTALE;
 	out->value.bytes = malloc(x->value.size + 1);

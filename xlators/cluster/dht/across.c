@@ -333,6 +333,8 @@ static int across_once(struct move *m, const int child[2])
 	if (err)
 		return err;
 	err = may(m);
+	for (int n = 0; n < 2 && !err; n++)
+		err = side_find_path(m->rq, m->d, &m->it.side[n], m->loc[n]->parent);
 	if (err)
 		return err;
 	plan_arrival(m, 0);

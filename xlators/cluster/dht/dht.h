@@ -160,13 +160,15 @@ int pointer_prepare(struct request *, struct dht *, int child, const struct loc 
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
 /* ---- intent.c: what is to be done to two names, as it is written down, and the marks that hold them. As root, whoever asks. ---- */
+enum { SIDE_PATH = 1024 };
 enum arrival { ARRIVES_NOTHING, ARRIVES_POINTER, ARRIVES_LINK };
 struct side { /* one of the names */
 	int child;
 	struct gfid parent;
 	char name[NAME_MAX + 1];
-	uint8_t arrival; /* what is to have the name */
-	struct aim aim;	 /* of that: the pointer, or just the object */
+	char path[SIDE_PATH]; /* of the directory there, for clients that have not seen it; the root's is "" */
+	uint8_t arrival;      /* what is to have the name */
+	struct aim aim;	      /* of that: the pointer, or just the object */
 };
 /* The record's first letter: what arrives is being made, and the names marked; both are marked, and steps may have been taken, which are to be
  * taken back; all are done; none is (any more). */
@@ -177,6 +179,10 @@ struct intent {
 	enum intent_state state;
 	struct side side[2]; /* the record is where the first is */
 };
+/* Writes down by what path others find the directory. -EXDEV: it has none that is short enough. */
+int side_find_path(struct request *, struct dht *, struct side *, struct inode *dir);
+/* The directory, as that subvolume has it: a reference in *dir. -ESTALE: it was removed, or has been moved since. As root. */
+int side_find(struct request *, struct dht *, const struct side *, struct inode **dir);
 /* The directory of `work` at that side, a reference, which has what waits for the name, or what had it: w.ID.N. */
 int side_dir(struct request *, struct dht *, const struct intent *, int n, struct inode **dir);
 const char *side_name(const struct intent *, int n, char name[HIDDEN_NAME]);

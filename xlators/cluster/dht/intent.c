@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intents: what is to be done to two names at different subvolumes, written down where the first of them is, and the marks by which it holds
  * them (doc/distribution.md, Intents). The record is an empty file in `work` with the xattr trusted.dht.intent: u8 1, u8 sides (2), and for each
- * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name. */
+ * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name, u16 length of
+ * the directory's path, the path as it was then. */
 #include "dht.h"
 
 #include <endian.h>
@@ -18,7 +19,7 @@
 #define RENAME_EXCHANGE	 2
 #endif
 #define INTENT_XATTR DHT_XATTR "intent"
-enum { FORMAT = 1, SIDES = 2, SIDE_FIXED = 58, RECORD_MAX = 2 + SIDES * (SIDE_FIXED + NAME_MAX) };
+enum { FORMAT = 1, SIDES = 2, SIDE_FIXED = 60, RECORD_MAX = 2 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) };
 
 /* ---- in bytes ---- */
 
@@ -57,6 +58,9 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 		put(&at, s->aim.pgfid.bytes, 16);
 		put_byte(&at, strlen(s->name));
 		put(&at, s->name, strlen(s->name));
+		put_byte(&at, strlen(s->path) >> 8);
+		put_byte(&at, strlen(s->path) & 0xff);
+		put(&at, s->path, strlen(s->path));
 	}
 	return (uint32_t)(at - bytes);
 }
@@ -98,6 +102,8 @@ static bool child_is(const struct dht *d, int child)
 
 static bool decode_side(const struct dht *d, struct bytes *b, struct side *s)
 {
+	size_t length;
+
 	s->child = take_number(b);
 	take(b, s->parent.bytes, 16);
 	s->arrival = take_byte(b);
@@ -106,6 +112,12 @@ static bool decode_side(const struct dht *d, struct bytes *b, struct side *s)
 	take(b, s->aim.pgfid.bytes, 16);
 	memset(s->name, 0, sizeof(s->name));
 	take(b, s->name, take_byte(b));
+	memset(s->path, 0, sizeof(s->path));
+	length = (size_t)take_byte(b) << 8;
+	length |= take_byte(b);
+	if (length >= sizeof(s->path))
+		return false;
+	take(b, s->path, length);
 	return child_is(d, s->child) && child_is(d, s->aim.child) && s->arrival <= ARRIVES_LINK && !name_check(s->name);
 }
 

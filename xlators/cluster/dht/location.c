@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where an object is: at which subvolume, and by the hash of which name of the root. The names come from the paths that the bricks tell. */
 #include "dht.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "location.h"
 
 static void add_subvolume(const struct dht *d, int child, struct location *to)
@@ -117,4 +122,92 @@ int dht_location(struct request *rq, struct dht *d, const struct getxattr_in *in
 		return location_end(&to, &out->value);
 	free(to.text);
 	return err;
+}
+
+/* ---- of directories of names that are renamed over two subvolumes ---- */
+
+static int first_path(struct blob *told, char path[SIDE_PATH])
+{
+	char *at = told->bytes, *value;
+	const char *key;
+
+	while ((value = location_next(&at, (char *)told->bytes + told->size, &key))) {
+		if (strcmp(key, "path") || *value != '/')
+			continue;
+		if (strlen(value) >= SIDE_PATH)
+			return -EXDEV;
+		memcpy(path, value, strlen(value) + 1);
+		return 0;
+	}
+	return -EXDEV;
+}
+
+int side_find_path(struct request *rq, struct dht *d, struct side *s, struct inode *dir)
+{
+	struct getxattr_in in = { .inode = dir, .name = LOCATION_XATTR };
+	struct getxattr_out out = { 0 };
+	struct who user;
+	int err;
+
+	if (is_root(dir))
+		return 0;
+	user = become_root(rq);
+	err = getxattr_on(rq, d->x->child[s->child], &in, &out);
+	become(rq, user);
+	if (!err)
+		err = first_path(&out.value, s->path);
+	fop_out_clear(FOP_getxattr, &out);
+	return err == -ENODATA || err == -EOPNOTSUPP ? -EXDEV : err;
+}
+
+static int step_down(struct request *rq, struct xlator *child, struct inode **dir, const char *name)
+{
+	struct lookup_in in = { .loc = { .parent = *dir, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = lookup_on(rq, child, &in, &out);
+
+	if (!err && (!S_ISDIR(out.attr.mode) || out.attr.flags & ATTR_POINTER))
+		err = -ENOENT;
+	if (!err) {
+		inode_unref(*dir);
+		*dir = inode_ref(out.inode);
+	}
+	fop_out_clear(FOP_lookup, &out);
+	return err;
+}
+
+static int walk_down(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
+{
+	char path[SIDE_PATH], *rest = path;
+	const char *name;
+	int err = 0;
+
+	memcpy(path, s->path, sizeof(path));
+	*dir = root_of(d);
+	if (!*dir)
+		return -ENOMEM;
+	while (!err && (name = strsep(&rest, "/"))) {
+		if (*name)
+			err = step_down(rq, d->x->child[s->child], dir, name);
+	}
+	return !err && !gfid_equal(&(*dir)->gfid, &s->parent) ? -ESTALE : err;
+}
+
+int side_find(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
+{
+	struct lookup_in in = { 0 };
+	struct lookup_out out = { 0 };
+	int err = 0;
+
+	*dir = in.loc.inode = side_parent(d, s);
+	if (!*dir)
+		return -ENOMEM;
+	if (!is_root(*dir))
+		err = lookup_on(rq, d->x->child[s->child], &in, &out);
+	fop_out_clear(FOP_lookup, &out);
+	if (err != -ESTALE && err != -ENOENT)
+		return err;
+	inode_unref(*dir); /* nothing has told this client of it yet */
+	err = walk_down(rq, d, s, dir);
+	return err == -ENOENT || err == -ENOTDIR ? -ESTALE : err;
 }

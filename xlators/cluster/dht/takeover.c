@@ -117,22 +117,15 @@ static void parents_clear(struct parents *p)
 	inode_unref(p->dir[1]);
 }
 
-/* This client may not have seen them yet, and what a brick has not told it of is ESTALE. They are kept, so that they stay known. */
+/* They are kept, so that they stay known. Of an intent that may have taken steps both are needed: marks keep them from being removed. */
 static int find_parents(struct request *rq, struct dht *d, const struct intent *it, struct parents *p)
 {
 	int err = 0;
 
 	for (int n = 0; n < 2 && !err; n++) {
-		const struct side *s = &it->side[n];
-		struct lookup_in in = { 0 };
-		struct lookup_out out = { 0 };
-
-		p->dir[n] = in.loc.inode = side_parent(d, s);
-		if (!is_root(p->dir[n]))
-			err = p->dir[n] ? lookup_on(rq, d->x->child[s->child], &in, &out) : -ENOMEM;
-		fop_out_clear(FOP_lookup, &out);
-		p->gone |= err == -ENOENT || err == -ESTALE;
-		err = err == -ENOENT || err == -ESTALE ? 0 : err;
+		err = side_find(rq, d, &it->side[n], &p->dir[n]);
+		p->gone |= err == -ESTALE;
+		err = err == -ESTALE && it->state != INTENT_OPEN ? 0 : err;
 	}
 	return err;
 }
