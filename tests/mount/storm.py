@@ -56,6 +56,7 @@ def work(top, who):
     rng = random.Random(f"{a.seed}-{who}")
     end = time.monotonic() + a.seconds
     count = collections.Counter()
+    stale = 0
 
     def some():
         return f"{top}/{rng.choice(DIRS)}/n{rng.randrange(a.names)}"
@@ -92,7 +93,10 @@ def work(top, who):
         except OSError as e:
             if a.dies and top == a.mounts[-1] and e.errno in GONE:
                 return
-            if e.errno not in EXPECTED:
+            # The kernel itself says so where a directory that the other mount has moved is met while this one renames between directories
+            # (__d_unalias does not wait for that), and it may meet it again when it looks once more. That is rare.
+            stale += e.errno == errno.ESTALE
+            if e.errno not in EXPECTED and (e.errno != errno.ESTALE or stale > 10 + sum(count.values()) / 20):
                 sys.exit(f"{what} in {top}: {e}")
     if who == 0:
         print("done:", ", ".join(f"{n} {w}" for w, n in sorted(count.items())))
