@@ -23,7 +23,7 @@ static struct {
 	struct noted object[NOTED_MAX];
 	struct pointing pointer[NOTED_MAX];
 	char ended[NOTED_MAX][NAME_TEXT];
-	unsigned objects, pointers, ends, late;
+	unsigned objects, pointers, ends, late, decided;
 } noted;
 
 /* ---- what is made ---- */
@@ -115,6 +115,9 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 		return;
 	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "end.", 4))
 		note_end(((const struct rename_in *)in)->to.name);
+	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "d.", 2) &&
+	    !strncmp(((const struct rename_in *)in)->from.name, "i.", 2) && !rq->resent)
+		noted.decided++;
 	if (new_name(fop, in))
 		note_anchor(new_name(fop, in));
 	if (!gfid || born_of(rq, &born))
@@ -134,7 +137,7 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 
 static bool is_ours(const struct loc *loc)
 {
-	static const char *const prefix[] = { "new.", "del.", "end.", "a." };
+	static const char *const prefix[] = { "new.", "del.", "end.", "a.", "p.", "i.", "d.", "u.", "w." };
 
 	for (unsigned i = 0; loc->name && i < sizeof(prefix) / sizeof(*prefix); i++)
 		if (!strncmp(loc->name, prefix[i], strlen(prefix[i])))
@@ -177,12 +180,13 @@ struct gfid away_birth(const struct gfid *gfid)
 	return *gfid;
 }
 
-void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late)
+void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late, unsigned *renames)
 {
 	*pointers = noted.pointers;
 	*objects = noted.objects;
 	*ends = noted.ends;
 	*late = noted.late;
+	*renames = noted.decided; /* at each member of a set */
 }
 
 /* ---- what there is in the end ---- */

@@ -51,7 +51,7 @@ static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes =
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided, pointers, away, ends, late, across;
+	unsigned operations, faults, undecided, pointers, away, ends, late, renames, across;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -154,7 +154,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .undecided = check_undecided(),
 			      .failed = sim_failure(),
 			      .finished = true };
-	away_counts(&r->pointers, &r->away, &r->ends, &r->late);
+	away_counts(&r->pointers, &r->away, &r->ends, &r->late, &r->renames);
 	r->across = operations_across();
 	if (sim_failure())
 		snprintf(r->text, sizeof(r->text), "%s", sim_failure());
@@ -227,8 +227,8 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, across, virtual_ns, messages,
-		first_hash;
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, across, virtual_ns,
+		messages, first_hash;
 	bool stop;
 } total;
 
@@ -265,6 +265,7 @@ static void count(const struct report *r)
 	total.away += r->away;
 	total.ends += r->ends;
 	total.late += r->late;
+	total.renames += r->renames;
 	total.across += r->across;
 	total.virtual_ns += r->virtual_ns;
 	total.messages += r->messages;
@@ -358,9 +359,9 @@ static int summary(uint64_t begin, char **argv)
 	       seconds > 0 ? (double)total.runs * 60 / seconds : 0);
 	printf("%s%s", mutant_chosen() ? ", mutant " : "", mutant_chosen() ? mutant_chosen() : "");
 	if (options.subvolumes != 1)
-		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu anchors left for fsck, %llu renames across refused",
+		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu left for fsck, %llu renames across decided, %llu refused",
 		       (unsigned long long)total.pointers, (unsigned long long)total.away, (unsigned long long)total.ends,
-		       (unsigned long long)total.late, (unsigned long long)total.across);
+		       (unsigned long long)total.late, (unsigned long long)total.renames, (unsigned long long)total.across);
 	if (total.undecided)
 		printf(", %llu searches given up", (unsigned long long)total.undecided);
 	putchar('\n');
@@ -385,8 +386,8 @@ static int run_one_seed(void)
 	       (unsigned long long)r.seed, r.failed ? r.text : "good", (unsigned long long)r.hash, r.operations, r.faults,
 	       (unsigned long long)r.messages, (double)r.virtual_ns / 1e9);
 	if (options.subvolumes != 1)
-		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u anchors left for fsck, %u renames across refused\n",
-		       r.pointers, r.away, r.ends, r.late, r.across);
+		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u left for fsck, %u renames across decided, %u refused\n",
+		       r.pointers, r.away, r.ends, r.late, r.renames, r.across);
 	return r.failed;
 }
 

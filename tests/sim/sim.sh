@@ -54,7 +54,7 @@ run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 # Several subvolumes below cluster/dht, and what is tested must have happened.
 run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
 run "subvolumes" --subvolumes 0 --seeds "$spread"
-for what in "pointers made" "of files made away" "ended by sweeps"; do
+for what in "pointers made" "of files made away" "ended by sweeps" "renames across decided"; do
 	! grep -q "[ (]0 $what" <<<"$out" && grep -q "$what" <<<"$out" || { echo "FAIL: no $what in all these seeds: they prove nothing"; exit 1; }
 done
 run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100

@@ -15,7 +15,7 @@ static int end_victim(struct request *rq, struct dht *d, const struct intent *it
 
 	if (err || gfid_is_null(&victim.gfid))
 		return err;
-	if (victim.points)
+	if (victim.points && !MUTANT("keep-victims-anchor"))
 		err = drop_anchor(rq, d, &victim.aim);
 	return err ? err : waits_remove(rq, d, it, n);
 }
@@ -170,7 +170,8 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, cons
 	bool all;
 	int err = mark_anew(rq, d, it, p, &all);
 
-	if (!err && it->state == INTENT_OPEN && all)
+	if (!err &&
+	    (it->state == INTENT_OPEN ? !MUTANT("forget-steps") : it->state == INTENT_DECIDED && MUTANT("undo-decided")) && all)
 		err = take_back(rq, d, it);
 	if (!err && it->state == INTENT_OPEN)
 		err = intent_becomes(rq, d, it, INTENT_UNDONE);

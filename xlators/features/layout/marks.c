@@ -96,8 +96,8 @@ int mark_judge(const struct known *k, const struct place *p, const char *name, b
 		if (m->hash != hash)
 			continue;
 		if (!step)
-			return -EMARKED;
-		*ours = of_intent(m, p) && m->attempt == p->attempt;
+			return MUTANT("pass-marks") ? 0 : -EMARKED;
+		*ours = of_intent(m, p) && (m->attempt == p->attempt || MUTANT("no-fence"));
 		return *ours ? 0 : -EFENCED;
 	}
 	return 0;

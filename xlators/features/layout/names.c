@@ -110,7 +110,7 @@ static int judge_marks_in(const struct call *c, struct inode *victim)
 	struct facts f;
 	int err;
 
-	if (!S_ISDIR(victim->type))
+	if (!S_ISDIR(victim->type) || MUTANT("rmdir-marked"))
 		return 0;
 	err = inside_enter_victim(c->inside, c->x, victim);
 	if (!err)
