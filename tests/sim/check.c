@@ -28,7 +28,7 @@ struct seen {
 	uint64_t hash;
 	uint8_t key[];
 };
-enum { SEEN_BUCKETS = 512, STATE_MAX = 1024 };
+enum { SEEN_BUCKETS = 1 << 14, STATE_MAX = 1024 };
 struct search {
 	const struct model *model;
 	struct entry *entry;
