@@ -14,7 +14,8 @@
 #define RENAME_EXCHANGE	 2
 #endif
 enum { TRIES = 8, RENAMES = 32 };
-#define STEPS_NS 30000000000u /* to end what was begun, whatever becomes of the caller */
+#define MARKS_NS 15000000000u
+#define STEPS_NS 45000000000u /* to end what was begun, whatever becomes of the caller */
 
 /* What has one of the names, and where that is. */
 struct found {
@@ -168,7 +169,8 @@ static int prepare_arrival(struct move *m, int n)
 
 	waits.parent = dir;
 	if (!err && s->arrival == ARRIVES_POINTER)
-		err = pointer_prepare(m->rq, m->d, s->child, &waits, &s->aim, f->object, &f->attr);
+		err = pointer_prepare(m->rq, m->d, s->child, &waits, &s->aim, f->object, &f->attr,
+				      s->aim.child != m->it.side[0].child && s->aim.child != m->it.side[1].child);
 	else if (!err)
 		err = prepare_link(m, n, &waits);
 	return err;
@@ -188,20 +190,16 @@ static int prepare_arrivals(struct move *m)
 
 static int mark_one(struct move *m, int n)
 {
-	struct rename_in names = { .from = *m->loc[n], .to = *m->loc[n] };
+	uint64_t deadline_ns = m->rq->deadline_ns;
 	struct patience p = { 0 };
 	int err;
 
+	m->rq->deadline_ns = clock_ns() + MARKS_NS; /* so that there is time to give up */
 	do
 		err = side_mark(m->rq, m->d, &m->it, n);
-	while (err == -EMARKED && !marks_wait(m->rq, m->d, &p, FOP_rename, &names));
-	return err;
-}
-
-static void unmark(struct move *m)
-{
-	side_unmark(m->rq, m->d, &m->it, 0);
-	side_unmark(m->rq, m->d, &m->it, 1);
+	while (err == -EMARKED && !marks_wait_to_mark(m->rq, m->d, &p, &m->it.side[n], m->loc[n]->parent));
+	m->rq->deadline_ns = deadline_ns;
+	return err == -EMARKED ? -EIO : err;
 }
 
 /* All in one order, so that no two wait for each other. */
@@ -229,19 +227,59 @@ static int take_step(struct move *m, int n)
 	return side_step(m->rq, m->d, &m->it, n, &in);
 }
 
-/* The new name first: what is renamed is listed twice rather than not at all. What was done there is on disk before it is decided. */
-static int steps(struct move *m)
+/* What has the new name by now: another file than before is replaced as well. -EAGAIN: that needs another look. */
+static int look_at_target(struct move *m)
 {
-	int err = take_step(m, 1);
+	struct standing now;
+	int err;
+
+	if (m->flags & RENAME_EXCHANGE)
+		return 0;
+	err = name_look(m->rq, m->d, &m->it, 1, &now);
+	if (err || gfid_equal(&now.gfid, &m->found[1].stands))
+		return err;
+	if (S_ISDIR(now.type) || gfid_equal(now.points ? &now.aim.gfid : &now.gfid, &m->found[0].object->gfid) ||
+	    (m->flags & RENAME_NOREPLACE && !gfid_is_null(&now.gfid)))
+		return -EAGAIN;
+	m->found[1].stands = now.gfid;
+	return 0;
+}
+
+/* On disk, with what is to be decided; a brick that lost its power since may have lost the step. */
+static int confirm(struct move *m, int n)
+{
+	const struct side *s = &m->it.side[n];
+	struct standing now;
+	int err = side_confirm(m->rq, m->d, &m->it, n);
 
 	if (!err)
+		err = name_look(m->rq, m->d, &m->it, n, &now);
+	if (err)
+		return err;
+	if (s->arrival == ARRIVES_NOTHING)
+		return gfid_is_null(&now.gfid) ? 0 : -EAGAIN;
+	return gfid_equal(&now.gfid, s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid) ? 0 : -EAGAIN;
+}
+
+/* That steps may be taken is on disk before the first is. The new name first: what is renamed is listed twice rather than not at all. */
+static int steps(struct move *m)
+{
+	int err = side_confirm(m->rq, m->d, &m->it, 0);
+
+	if (!err)
+		err = look_at_target(m);
+	if (!err)
+		err = take_step(m, 1);
+	if (!err)
 		err = take_step(m, 0);
-	return err ? err : side_mark(m->rq, m->d, &m->it, 1);
+	if (!err)
+		err = confirm(m, 1);
+	return err ? err : confirm(m, 0);
 }
 
 /* ---- the whole ---- */
 
-/* Somebody has taken it over before a step, and does not know of what was made since. */
+/* Somebody has taken it over before a step could be taken, and does not know of what was made since. */
 static void lost(struct move *m)
 {
 	struct who user = become_root(m->rq);
@@ -257,6 +295,33 @@ static void lost(struct move *m)
 	become(m->rq, user);
 }
 
+/* There is time for it, whatever became of the rest. */
+static void begin_to_end(struct move *m)
+{
+	m->rq->deadline_ns = clock_ns() + STEPS_NS;
+}
+
+/* Nobody may take steps yet. What can't be done now is left to others. */
+static void forgo(struct move *m)
+{
+	begin_to_end(m);
+	if (!intent_unmark(m->rq, m->d, &m->it, true) && intent_forgo(m->rq, m->d, &m->it) == -EFENCED)
+		lost(m);
+}
+
+/* Somebody else may have taken it over, or nobody knows what became of it: as the record says. *state: what that was; 0: there is none. */
+static int end_as_recorded(struct move *m, int *state)
+{
+	int home = m->it.side[0].child, err;
+	char name[HIDDEN_NAME];
+	struct intent now;
+
+	begin_to_end(m);
+	err = intent_find(m->rq, m->d, home, &m->it.id, &now);
+	*state = err ? 0 : (int)now.state;
+	return err ? err : intent_end(m->rq, m->d, home, intent_name(&now, name));
+}
+
 static int prepare(struct move *m)
 {
 	int err = intent_write(m->rq, m->d, &m->it);
@@ -266,32 +331,51 @@ static int prepare(struct move *m)
 	err = prepare_arrivals(m);
 	if (!err)
 		err = mark_both(m);
-	if (!err)
-		err = intent_becomes(m->rq, m->d, &m->it, INTENT_OPEN); /* both are marked, and nobody has taken it over */
+	if (err)
+		forgo(m);
+	return err;
+}
+
+/* Both are marked, and nobody has taken it over: from now on steps may be taken. */
+static int open_up(struct move *m)
+{
+	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_OPEN);
+
 	if (!err || (err == -EFENCED && MUTANT("open-anyway")))
 		return 0;
-	unmark(m);
-	if (err == -EFENCED || intent_forgo(m->rq, m->d, &m->it) == -EFENCED)
+	if (end_as_recorded(m, &state) == -ENOENT && !state)
 		lost(m);
 	return err;
 }
 
+/* -EFENCED of the decision: perhaps it was made by a request whose answer was lost, and others have gone on since. */
+static int decide(struct move *m)
+{
+	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
+
+	if (!err) {
+		if (!intent_unmark(m->rq, m->d, &m->it, true))
+			intent_finish(m->rq, m->d, &m->it);
+		return 0;
+	}
+	end_as_recorded(m, &state);
+	if (state == INTENT_DECIDED)
+		return 0;
+	return state ? err : -EIO;
+}
+
 static int carry_out(struct move *m)
 {
-	char name[HIDDEN_NAME];
-	int err = prepare(m);
+	int state, err = prepare(m);
 
+	if (!err)
+		err = open_up(m);
 	if (err)
 		return err;
 	err = steps(m);
 	if (!err)
-		err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
-	if (!err) {
-		unmark(m);
-		intent_finish(m->rq, m->d, &m->it);
-	} else if (err != -EFENCED) {
-		intent_end(m->rq, m->d, m->it.side[0].child, intent_name(&m->it, name));
-	}
+		return decide(m);
+	end_as_recorded(m, &state);
 	return err;
 }
 
@@ -353,7 +437,10 @@ static int across_once(struct move *m, const int child[2])
 int rename_across(struct request *rq, struct dht *d, const struct rename_in *in, const int child[2])
 {
 	struct move m = { .rq = rq, .d = d, .loc = { &in->from, &in->to }, .flags = in->flags };
-	int err = -EAGAIN;
+	int err =
+		in->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE) || in->flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)
+			? -EINVAL
+			: -EAGAIN;
 
 	for (int tries = 0; err == -EAGAIN && tries < RENAMES; tries++) {
 		if (tries)

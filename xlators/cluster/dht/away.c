@@ -619,8 +619,34 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	return err;
 }
 
+/* The directory of its anchor, as root. */
+static int sync_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct xlator *child = d->x->child[aim->child];
+	struct opendir_in in = { 0 };
+	struct opendir_out out = { 0 };
+	struct fsync_in sync = { 0 };
+	struct fsync_out synced = { 0 };
+	struct release_out released = { 0 };
+	struct who user = become_root(rq);
+	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &dir);
+
+	in.inode = dir;
+	if (!err)
+		err = opendir_on(rq, child, &in, &out);
+	sync.file = out.file;
+	if (!err) {
+		err = fsync_on(rq, child, &sync, &synced);
+		release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
+	}
+	file_unref(out.file);
+	become(rq, user);
+	return err;
+}
+
 int pointer_prepare(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim,
-		    struct inode *inode, const struct attr *of)
+		    struct inode *inode, const struct attr *of, bool synced)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct who user = become_root(rq);
@@ -631,7 +657,9 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 	rq->gid = of->gid;
 	err = make_pointer_at(rq, d, child, loc, aim, of->mode & S_IFMT, &pointer);
 	become(rq, user);
-	return err ? err : add_anchor(rq, d, aim, inode, &out);
+	if (!err)
+		err = add_anchor(rq, d, aim, inode, &out);
+	return err || !synced ? err : sync_anchor(rq, d, aim);
 }
 
 static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)

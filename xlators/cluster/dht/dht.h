@@ -153,9 +153,9 @@ int pointer_look(struct request *, struct dht *, int child, struct inode *dir, c
 int look_at_anchor(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
 /* From what a lookup says of a pointer. -EIO: there is no such subvolume. */
 int aim_of(struct dht *, const struct lookup_out *, struct aim *);
-/* A pointer of that name, owned as the object `inode` is, and its anchor. */
+/* A pointer of that name, owned as the object `inode` is, and its anchor; `synced`: that is on disk then. */
 int pointer_prepare(struct request *, struct dht *, int child, const struct loc *, const struct aim *, struct inode *,
-		    const struct attr *of);
+		    const struct attr *of, bool synced);
 /* As root: the anchor goes. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
@@ -192,13 +192,17 @@ const char *intent_name(const struct intent *, char name[HIDDEN_NAME]);
 int intent_write(struct request *, struct dht *, struct intent *);
 /* The record of that name at that subvolume. -EINVAL: it makes no sense. As the caller. */
 int intent_read(struct request *, struct dht *, int home, const char *name, struct intent *);
+/* What the record of that intent is called now: id, state and attempt of *it. -ENOENT: there is none. */
+int intent_find(struct request *, struct dht *, int home, const struct gfid *id, struct intent *it);
 /* -EFENCED: somebody has taken it over. */
 int intent_stands(struct request *, struct dht *, const struct intent *);
 int intent_becomes(struct request *, struct dht *, struct intent *, enum intent_state);
 int intent_take_over(struct request *, struct dht *, struct intent *);
 int intent_remove(struct request *, struct dht *, const struct intent *);
-/* -EMARKED: another intent holds it. Set again it is on disk, and what was done there before. */
+/* -EMARKED: another intent holds it. */
 int side_mark(struct request *, struct dht *, const struct intent *, int n);
+/* The mark is still there, and on disk, with what was done at that subvolume before. -EFENCED */
+int side_confirm(struct request *, struct dht *, const struct intent *, int n);
 int side_unmark(struct request *, struct dht *, const struct intent *, int n);
 int mark_remove(struct request *, struct dht *, int child, struct inode *parent, const struct mark *);
 /* One step, under the mark of that side: what waits gets the name, or what has the name waits then. As the caller. -EFENCED; -ESTALE, -ENOENT,
@@ -212,7 +216,8 @@ int side_step(struct request *, struct dht *, const struct intent *, int n, cons
 struct standing {
 	struct gfid gfid;
 	bool points;
-	struct aim aim; /* if it does */
+	mode_t type;
+	struct aim aim; /* if it points */
 };
 int name_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
 int waits_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
@@ -229,6 +234,10 @@ struct patience {
 	unsigned pause_ms;
 };
 int marks_wait(struct request *, struct dht *, struct patience *, enum fop, const void *in);
+/* The same for who wants to set a mark in that directory. */
+int marks_wait_to_mark(struct request *, struct dht *, struct patience *, const struct side *, struct inode *dir);
+/* Removes the marks of the names. 0 also where they have gone, or others hold them; and (as in a take over) if their directories have. */
+int intent_unmark(struct request *, struct dht *, const struct intent *, bool gone);
 /* Takes the record of that name over, and ends what it tells of. */
 int intent_end(struct request *, struct dht *, int home, const char *name);
 /* What was decided: victims go, then the record. */

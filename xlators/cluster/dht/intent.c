@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/xattr.h>
+
 #include "born.h"
 
 #ifndef RENAME_NOREPLACE
@@ -232,6 +234,41 @@ int intent_read(struct request *rq, struct dht *d, int home, const char *name, s
 	return err;
 }
 
+/* ---- which record there is ---- */
+
+struct search {
+	struct intent it;
+	bool found;
+};
+
+static void meet(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct search *s = arg;
+	struct intent it;
+
+	(void)rq, (void)dir;
+	for (uint32_t i = 0; i < list->count; i++)
+		if (!intent_parse(list->entry[i].name, &it) && gfid_equal(&it.id, &s->it.id)) {
+			s->it = it;
+			s->found = true;
+		}
+}
+
+/* A listing may miss what gets another name meanwhile. */
+int intent_find(struct request *rq, struct dht *d, int home, const struct gfid *id, struct intent *it)
+{
+	enum { LOOKS = 3 };
+	struct search s = { .it.id = *id };
+	struct who user = become_root(rq);
+	int err = 0;
+
+	for (int i = 0; i < LOOKS && !err && !s.found; i++)
+		err = work_list(rq, d, home, work_of(id), meet, &s);
+	become(rq, user);
+	*it = s.it;
+	return err ? err : s.found ? 0 : -ENOENT;
+}
+
 int intent_stands(struct request *rq, struct dht *d, const struct intent *it)
 {
 	cleanup_inode struct inode *dir = NULL;
@@ -318,14 +355,16 @@ struct inode *side_parent(struct dht *d, const struct side *s)
 	return inode_get(d->x->inodes, &s->parent, S_IFDIR);
 }
 
-int side_mark(struct request *rq, struct dht *d, const struct intent *it, int n)
+static int set_mark(struct request *rq, struct dht *d, const struct intent *it, int n, uint32_t flags)
 {
 	const struct side *s = &it->side[n];
 	cleanup_inode struct inode *parent = side_parent(d, s);
 	struct mark m = { mark_hash(s->name), it->id, it->attempt, (uint32_t)it->side[0].child };
 	uint8_t bytes[MARK_SIZE];
 	char xattr[MARK_NAME];
-	struct setxattr_in in = { .inode = parent, .name = mark_name(m.hash, xattr), .value = { MARK_SIZE, bytes } };
+	struct setxattr_in in = {
+		.inode = parent, .name = mark_name(m.hash, xattr), .value = { MARK_SIZE, bytes }, .flags = flags
+	};
 	struct setxattr_out out = { 0 };
 	struct who user = become_root(rq);
 	int err = parent ? place_attach(rq, &(struct place){ .intent = it->id, .attempt = it->attempt }) : -ENOMEM;
@@ -336,6 +375,16 @@ int side_mark(struct request *rq, struct dht *d, const struct intent *it, int n)
 	place_attach(rq, &(struct place){ 0 });
 	become(rq, user);
 	return err;
+}
+
+int side_mark(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	return set_mark(rq, d, it, n, 0);
+}
+
+int side_confirm(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	return set_mark(rq, d, it, n, XATTR_REPLACE);
 }
 
 int mark_remove(struct request *rq, struct dht *d, int child, struct inode *parent, const struct mark *m)
@@ -407,6 +456,7 @@ static int look_at(struct request *rq, struct dht *d, const struct intent *it, i
 	if (!err) {
 		s->gfid = out.inode->gfid;
 		s->points = out.attr.flags & ATTR_POINTER;
+		s->type = out.attr.mode & S_IFMT;
 	}
 	if (!err && s->points)
 		err = aim_of(d, &out, &s->aim);

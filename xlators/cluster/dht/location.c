@@ -130,9 +130,12 @@ static int first_path(struct blob *told, char path[SIDE_PATH])
 {
 	char *at = told->bytes, *value;
 	const char *key;
+	bool up_to_date = true; /* members of a set that are not IN may have it elsewhere */
 
 	while ((value = location_next(&at, (char *)told->bytes + told->size, &key))) {
-		if (strcmp(key, "path") || *value != '/')
+		if (!strcmp(key, "member"))
+			up_to_date = strstr(value, " in");
+		if (strcmp(key, "path") || *value != '/' || !up_to_date)
 			continue;
 		if (strlen(value) >= SIDE_PATH)
 			return -EXDEV;
@@ -188,7 +191,7 @@ static int walk_down(struct request *rq, struct dht *d, const struct side *s, st
 		return -ENOMEM;
 	while (!err && (name = strsep(&rest, "/"))) {
 		if (*name)
-			err = step_down(rq, d->x->child[s->child], dir, name);
+			err = name_check(name) ? -ESTALE : step_down(rq, d->x->child[s->child], dir, name);
 	}
 	return !err && !gfid_equal(&(*dir)->gfid, &s->parent) ? -ESTALE : err;
 }

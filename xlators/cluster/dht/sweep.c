@@ -89,8 +89,9 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
 	uint64_t deadline_ns = rq->deadline_ns;
+	struct intent it;
 
-	rq->deadline_ns = clock_ns() + END_NS;
+	rq->deadline_ns = clock_ns() + (intent_parse(name, &it) ? END_NS : LOOK_NS);
 	end_one(rq, s, dir, name);
 	rq->deadline_ns = deadline_ns;
 }

@@ -8,6 +8,11 @@
 
 /* ---- decided ---- */
 
+static const struct gfid *arrival_gfid(const struct side *s)
+{
+	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
+}
+
 static int end_victim(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	struct standing victim;
@@ -15,6 +20,12 @@ static int end_victim(struct request *rq, struct dht *d, const struct intent *it
 
 	if (err || gfid_is_null(&victim.gfid))
 		return err;
+	if (it->side[n].arrival != ARRIVES_NOTHING && gfid_equal(&victim.gfid, arrival_gfid(&it->side[n]))) {
+		log_error(d->x, NULL,
+			  "what was renamed to \"%s\" waits for its name still, though that was decided: nothing is removed",
+			  it->side[n].name);
+		return -EIO;
+	}
 	if (victim.points && !MUTANT("keep-victims-anchor"))
 		err = drop_anchor(rq, d, &victim.aim);
 	return err ? err : waits_remove(rq, d, it, n);
@@ -34,11 +45,6 @@ int intent_finish(struct request *rq, struct dht *d, const struct intent *it)
 }
 
 /* ---- not decided ---- */
-
-static const struct gfid *arrival_gfid(const struct side *s)
-{
-	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
-}
 
 /* All steps were taken back: what waits is what would have arrived, or that was not made. */
 static int drop_arrival(struct request *rq, struct dht *d, const struct intent *it, int n)
@@ -152,17 +158,38 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 	return err ? err : intent_stands(rq, d, it);
 }
 
-static int unmark(struct request *rq, struct dht *d, const struct intent *it, const struct parents *p)
+int intent_unmark(struct request *rq, struct dht *d, const struct intent *it, bool gone)
 {
 	int result = 0;
 
 	for (int n = 0; n < 2; n++) {
 		int err = side_unmark(rq, d, it, n);
 
-		if (err != -EFENCED && !gone(p, err))
+		if (err != -EFENCED && !(gone && (err == -ENOENT || err == -ESTALE)))
 			result = err ? err : result;
 	}
 	return result;
+}
+
+/* It can't be otherwise if no step was taken. -EIO: it is not so, and somebody has to look at it. */
+static int check_untouched(struct request *rq, struct dht *d, const struct intent *it)
+{
+	struct standing waits;
+	int err = 0;
+
+	for (int n = 0; n < 2 && !err; n++) {
+		const struct side *s = &it->side[n];
+
+		err = waits_look(rq, d, it, n, &waits);
+		if (!err &&
+		    (s->arrival == ARRIVES_NOTHING ? !gfid_is_null(&waits.gfid) : !gfid_equal(&waits.gfid, arrival_gfid(s))))
+			err = -EIO;
+	}
+	if (err == -EIO)
+		log_error(d->x, NULL,
+			  "a rename of \"%s\" to \"%s\" is half done, and has lost its marks: nothing is taken back",
+			  it->side[0].name, it->side[1].name);
+	return err;
 }
 
 static int end_marked(struct request *rq, struct dht *d, struct intent *it, const struct parents *p)
@@ -170,12 +197,14 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, cons
 	bool all;
 	int err = mark_anew(rq, d, it, p, &all);
 
+	if (!err && it->state == INTENT_OPEN && !all)
+		err = check_untouched(rq, d, it);
 	if (!err &&
 	    (it->state == INTENT_OPEN ? !MUTANT("forget-steps") : it->state == INTENT_DECIDED && MUTANT("undo-decided")) && all)
 		err = take_back(rq, d, it);
 	if (!err && it->state == INTENT_OPEN)
 		err = intent_becomes(rq, d, it, INTENT_UNDONE);
-	return err ? err : unmark(rq, d, it, p);
+	return err ? err : intent_unmark(rq, d, it, p->gone);
 }
 
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
@@ -213,48 +242,64 @@ int intent_end(struct request *rq, struct dht *d, int home, const char *name)
 
 /* ---- who waits for a mark ---- */
 
-struct search {
-	struct gfid id;
-	char name[HIDDEN_NAME];
-};
-
-static void meet(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
-{
-	struct search *s = arg;
-	struct intent it;
-
-	(void)rq, (void)dir;
-	for (uint32_t i = 0; i < list->count; i++)
-		if (!intent_parse(list->entry[i].name, &it) && gfid_equal(&it.id, &s->id))
-			snprintf(s->name, sizeof(s->name), "%s", list->entry[i].name);
-}
-
-/* A mark whose intent is not there was left over: intents are there before their marks, and go after them. */
-static int end_holder(struct request *rq, struct dht *d, int child, struct inode *parent, const struct mark *m)
-{
-	struct search s = { .id = m->intent };
-	int home = (int)m->subvolume, err;
-
-	if (home < 0 || home >= d->x->children)
-		return -EIO;
-	err = work_list(rq, d, home, work_of(&m->intent), meet, &s);
-	if (err && err != -ENOENT)
-		return err;
-	return *s.name ? intent_end(rq, d, home, s.name) : mark_remove(rq, d, child, parent, m);
-}
-
-static int mark_of(struct request *rq, struct dht *d, int child, const struct loc *loc, struct mark *m)
+static int mark_of(struct request *rq, struct dht *d, int child, struct inode *dir, uint64_t hash, struct mark *m)
 {
 	char xattr[MARK_NAME];
-	struct getxattr_in in = { .inode = loc->parent, .name = mark_name(mark_hash(loc->name), xattr) };
+	struct getxattr_in in = { .inode = dir, .name = mark_name(hash, xattr) };
 	struct getxattr_out out = { 0 };
 	int err = getxattr_on(rq, d->x->child[child], &in, &out);
 
-	m->hash = mark_hash(loc->name);
+	m->hash = hash;
 	if (!err)
 		err = mark_decode(out.value.bytes, out.value.size, m);
 	fop_out_clear(FOP_getxattr, &out);
 	return err;
+}
+
+/* A mark whose intent is not there was left over: intents are there before their marks, and go after them. */
+static void end_holder(struct request *rq, struct dht *d, int child, struct inode *dir, const struct mark *m)
+{
+	int home = (int)m->subvolume, err;
+	char name[HIDDEN_NAME];
+	struct intent it;
+	struct mark now;
+
+	if (home < 0 || home >= d->x->children)
+		return;
+	err = intent_find(rq, d, home, &m->intent, &it);
+	if (!err)
+		intent_end(rq, d, home, intent_name(&it, name));
+	else if (err == -ENOENT && !mark_of(rq, d, child, dir, m->hash, &now) && gfid_equal(&now.intent, &m->intent) &&
+		 now.attempt == m->attempt)
+		mark_remove(rq, d, child, dir, m);
+}
+
+/* All that hold names in the directory. */
+static void end_holders_in(struct request *rq, struct dht *d, int child, struct inode *dir)
+{
+	struct listxattr_in in = { .inode = dir };
+	struct listxattr_out out = { 0 };
+	const char *at, *end;
+	struct mark m;
+
+	if (listxattr_on(rq, d->x->child[child], &in, &out))
+		return;
+	end = (const char *)out.names.bytes + out.names.size;
+	for (at = out.names.bytes; at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+		if (is_mark(at, &m.hash) && !mark_of(rq, d, child, dir, m.hash, &m))
+			end_holder(rq, d, child, dir, &m);
+	fop_out_clear(FOP_listxattr, &out);
+}
+
+/* The directory is to go, and names in it are marked. */
+static void end_holders_below(struct request *rq, struct dht *d, int child, const struct loc *loc)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+
+	if (!lookup_on(rq, d->x->child[child], &in, &out) && S_ISDIR(out.attr.mode))
+		end_holders_in(rq, d, child, out.inode);
+	fop_out_clear(FOP_lookup, &out);
 }
 
 static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
@@ -263,9 +308,11 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 	int child, err = subvolume_of_name(rq, d, loc, fop, &child);
 
 	if (!err)
-		err = mark_of(rq, d, child, loc, &m);
+		err = mark_of(rq, d, child, loc->parent, mark_hash(loc->name), &m);
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
+	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename))
+		end_holders_below(rq, d, child, loc);
 }
 
 /* As root, and with nothing of what the caller's request says beside its names. */
@@ -286,22 +333,57 @@ static void end_holders(struct request *rq, struct dht *d, enum fop fop, const v
 	request_finish(&own);
 }
 
-int marks_wait(struct request *rq, struct dht *d, struct patience *p, enum fop fop, const void *in)
+/* There is no room for another mark, or this name has one. */
+static void marks_end(struct request *rq, struct dht *d, const struct side *s, struct inode *dir)
 {
-	enum { PAUSE_MOST_MS = 50 };
-	uint64_t now = clock_ns(), since;
-	int err;
+	struct request own;
+
+	request_init(&own, d->x->graph, 0);
+	own.group_count = 0;
+	own.deadline_ns = rq->deadline_ns;
+	if (!place_attach(&own, &(struct place){ 0 }))
+		end_holders_in(&own, d, s->child, dir);
+	request_finish(&own);
+}
+
+static bool is_patient(const struct dht *d, struct patience *p)
+{
+	uint64_t now = clock_ns(), since = p->taken_over_ns ? p->taken_over_ns : p->since_ns;
 
 	if (!p->since_ns)
 		*p = (struct patience){ .since_ns = now, .pause_ms = 1 };
-	if (now >= rq->deadline_ns)
+	else if (now >= since + d->sweep_ms * 1000000)
+		return false;
+	return true;
+}
+
+static int pause_a_little(struct patience *p)
+{
+	enum { PAUSE_MOST_MS = 50 };
+	int err = task_sleep_ms(p->pause_ms);
+
+	p->pause_ms = 2 * p->pause_ms < PAUSE_MOST_MS ? 2 * p->pause_ms : PAUSE_MOST_MS;
+	return err;
+}
+
+int marks_wait_to_mark(struct request *rq, struct dht *d, struct patience *p, const struct side *s, struct inode *dir)
+{
+	if (clock_ns() >= rq->deadline_ns)
 		return -EIO;
-	since = p->taken_over_ns ? p->taken_over_ns : p->since_ns;
-	if (now >= since + d->sweep_ms * 1000000) {
+	if (!is_patient(d, p)) {
+		marks_end(rq, d, s, dir);
+		p->taken_over_ns = clock_ns();
+	}
+	return pause_a_little(p);
+}
+
+int marks_wait(struct request *rq, struct dht *d, struct patience *p, enum fop fop, const void *in)
+{
+	if (clock_ns() >= rq->deadline_ns)
+		return -EIO;
+	if (!is_patient(d, p)) {
 		end_holders(rq, d, fop, in);
 		p->taken_over_ns = clock_ns();
 	}
-	err = task_sleep_ms(p->pause_ms);
-	p->pause_ms = 2 * p->pause_ms < PAUSE_MOST_MS ? 2 * p->pause_ms : PAUSE_MOST_MS;
-	return err;
+	return pause_a_little(p);
 }

@@ -45,8 +45,10 @@ static int read_mark(struct request *rq, struct xlator *x, struct inode *inode, 
 	struct blob value = { 0 };
 	int err = read_xattr(rq, x, inode, name, &value);
 
-	if (!err && (!is_mark(name, &m->hash) || mark_decode(value.bytes, value.size, m)))
-		err = complain(x, inode, name);
+	if (!err && (!is_mark(name, &m->hash) || mark_decode(value.bytes, value.size, m))) {
+		complain(x, inode, name);
+		err = -EBADMSG;
+	}
 	free(value.bytes);
 	return err;
 }
@@ -67,9 +69,9 @@ int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct
 		err = read_mark(rq, x, inode, at, &m);
 		if (!err)
 			err = add(k, &m);
-		else if (err == -EIO)
-			k->broken = err;
-		err = err == -ENODATA || err == -EIO ? 0 : err;
+		else if (err == -EBADMSG)
+			k->broken = -EIO;
+		err = err == -ENODATA || err == -EBADMSG ? 0 : err;
 	}
 	free(names.bytes);
 	return err;
@@ -125,12 +127,14 @@ int mark_may_change(struct request *rq, struct xlator *x, const struct place *p,
 	struct mark now;
 	int err = read_mark(rq, x, inode, name, &now);
 
+	if (err == -ENODATA && sets && ((const struct setxattr_in *)in)->flags & XATTR_REPLACE)
+		return -EFENCED; /* it was removed */
 	if (err == -ENODATA) {
 		*done = !sets; /* by an earlier try */
 		return sets ? room_for_one_more(rq, x, inode) : 0;
 	}
 	if (err)
-		return err;
+		return err == -EBADMSG ? -EIO : err;
 	if (!of_intent(&now, p))
 		return sets ? -EMARKED : -EFENCED;
 	return (sets ? now.attempt <= p->attempt : now.attempt == p->attempt) ? 0 : -EFENCED;
