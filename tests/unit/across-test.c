@@ -188,6 +188,74 @@ PROPERTY_WITH(who_dies_half_way_has_done_it_or_not, SWEEPS, "1M")
 		}
 }
 
+static bool nothing_is_under_way(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (!census().work)
+			return true;
+		task_sleep_ms(10);
+	}
+	return false;
+}
+
+/* Nobody died; and if it was not done, it can be done. */
+static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	bool moved;
+	int err;
+
+	CHECK_INT(s->build(a, b, c), 0);
+	lose_answer(messages);
+	err = tree_rename(&tree, a, b, s->flags);
+	*sent = cut_end();
+	CHECK(gets_whole(s, a, b, &moved));
+	CHECK(moved || err);
+	if (!moved)
+		CHECK_INT(tree_rename(&tree, a, b, s->flags), 0);
+	CHECK(nothing_is_under_way());
+	CHECK(says(b, s->from) && says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL));
+	tree_unlink(&tree, a);
+	tree_unlink(&tree, b);
+}
+
+PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
+{
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++) {
+		unsigned at = 0, sent = 0;
+
+		do {
+			lose_at(&scenes[i], at, &sent);
+			if (failures)
+				fprintf(stderr, "%s, the answer of message %u\n", scenes[i].what, at + 1);
+		} while (!failures && sent > at++);
+		CHECK(at > 10);
+		CHECK(settles(0));
+	}
+}
+
+/* Of one who died: whoever wants the directory away ends it. */
+PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
+{
+	const char *dir = name_at(0, "dir"), *b = name_at(1, "b");
+	char inside[64];
+	unsigned sent = 1;
+
+	for (unsigned at = 6; at < sent + 6 && at < 30 && !failures; at++) {
+		CHECK_INT(tree_mkdir(&tree, dir, 0755), 0);
+		snprintf(inside, sizeof(inside), "%s/x", dir);
+		CHECK_INT(put(inside, "text"), 0);
+		cut_after(at, false);
+		tree_rename(&tree, inside, b, 0);
+		sent = cut_end();
+		if (there(b))
+			CHECK_INT(tree_unlink(&tree, b), 0);
+		else
+			CHECK_INT(tree_unlink(&tree, inside), 0);
+		CHECK_INT(tree_rmdir(&tree, dir), 0);
+	}
+}
+
 struct slow {
 	const char *a, *b;
 	int err;
@@ -234,6 +302,8 @@ int main(void)
 		cmocka_unit_test(what_is_replaced_goes),
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
+		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/cut: one task is cut off from all that lies below instances of this, after so many messages; as if its client had died there. */
+/* test/cut: one task is cut off from all that lies below instances of this, after so many messages, as if its client had died there; or for one
+ * message only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@ static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
 	bool done; /* the last message that goes through gets no answer */
+	bool once; /* the others go through again */
 } cut;
 
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -18,7 +20,7 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
-	if (cut.sent++ < cut.left)
+	if (cut.sent++ < cut.left || (cut.once && cut.sent > cut.left + 1))
 		return fop_pass(rq, x, fop, in, out);
 	if (cut.sent != cut.left + 1 || !cut.done)
 		return -ENOTCONN;
@@ -36,7 +38,8 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	if (argc != 2)
 		return -EINVAL;
 	fprintf(f, "%u", cut.sent);
-	cut.done = !strcmp(argv[0], "unanswered");
+	cut.once = !strcmp(argv[0], "lost");
+	cut.done = cut.once || !strcmp(argv[0], "unanswered");
 	cut.left = (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;

@@ -204,6 +204,11 @@ void cut_after(unsigned messages, bool done)
 	tell_cut(done ? "unanswered" : "unsent", messages);
 }
 
+void lose_answer(unsigned messages)
+{
+	tell_cut("lost", messages);
+}
+
 unsigned cut_end(void)
 {
 	return (unsigned)tell_cut("end", 0);

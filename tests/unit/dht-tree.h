@@ -55,5 +55,6 @@ unsigned links(const char *path); /* 0: it is not there */
 bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
-unsigned cut_end(void); /* it can again. How many it has tried to send */
+void lose_answer(unsigned messages); /* only that of the message after so many */
+unsigned cut_end(void);		     /* it can again. How many it has tried to send */
 #endif
