@@ -469,13 +469,13 @@ PROPERTY(internal_attributes_are_hidden)
 static atomic_bool identities_broken, handles_broken;
 
 /* Before the next such call somebody else gets in. */
-static void (*before_stat)(void), (*before_identity)(void);
+typedef void hook(void);
+static _Atomic(hook *) before_stat, before_identity;
 
-static void get_in(void (**one)(void))
+static void get_in(_Atomic(hook *) *one)
 {
-	void (*now)(void) = *one;
+	hook *now = atomic_exchange(one, NULL);
 
-	*one = NULL;
 	if (now)
 		now();
 }
@@ -748,7 +748,7 @@ static void make_f_anew(void)
 /* The name stood for something of that gfid all the time. */
 PROPERTY(a_name_whose_object_is_made_anew_is_looked_up_again)
 {
-	void (**hooks[])(void) = { &before_stat, &before_identity };
+	_Atomic(hook *) *hooks[] = { &before_stat, &before_identity };
 
 	inode_table_keep(graph->inodes, 0);
 	for (int i = 0; i < 2; i++) {
