@@ -259,7 +259,7 @@ PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
 struct slow {
 	const char *a, *b;
 	int err;
-	bool over;
+	atomic_bool over;
 };
 
 static void rename_slowly(void *arg)
