@@ -114,21 +114,27 @@ static int lease(struct lease_reply *r)
 	return err;
 }
 
-static int attach(struct client *who, const uint8_t *id)
+/* As a client: the brick's answer is not looked at. */
+static int say(struct client *who, uint32_t verb, struct pack *p)
 {
-	struct replica_in in = { .verb = REPLICA_ATTACH };
+	struct replica_in in = { .verb = verb };
 	struct replica_out out = { 0 };
-	struct pack p = { 0 };
-	int err;
+	int err = pack_end(p, &in.data);
 
-	pack_bytes(&p, id, sizeof(session));
 	tree.client = who;
-	err = pack_end(&p, &in.data);
 	if (!err)
 		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
 	fop_out_clear(FOP_replica, &out);
 	free(in.data.bytes);
 	return err;
+}
+
+static int attach(struct client *who, const uint8_t *id)
+{
+	struct pack p = { 0 };
+
+	pack_bytes(&p, id, sizeof(session));
+	return say(who, REPLICA_ATTACH, &p);
 }
 
 /* The next view, of this member alone. `under_way` is recovered in it; NULL: nothing. */
@@ -397,20 +403,11 @@ static void counted(struct counting *c)
 
 static int settle(uint64_t up_to)
 {
-	struct replica_in in = { .verb = REPLICA_SETTLE };
-	struct replica_out out = { 0 };
 	struct pack p = { 0 };
-	int err;
 
 	pack_u64(&p, view.epoch);
 	pack_u64(&p, up_to);
-	tree.client = &client;
-	err = pack_end(&p, &in.data);
-	if (!err)
-		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
-	fop_out_clear(FOP_replica, &out);
-	free(in.data.bytes);
-	return err;
+	return say(&client, REPLICA_SETTLE, &p);
 }
 
 static int give_second_name(struct file *file)

@@ -100,7 +100,7 @@ static int judge_found(const struct move *m)
 		return m->flags & RENAME_EXCHANGE ? -ENOENT : 0;
 	if (m->flags & RENAME_NOREPLACE)
 		return -EEXIST;
-	if (m->flags & RENAME_EXCHANGE ? !can_move(to) : false)
+	if (m->flags & RENAME_EXCHANGE && !can_move(to))
 		return -EXDEV;
 	if (S_ISDIR(to->attr.mode))
 		return -EISDIR;
@@ -219,7 +219,7 @@ static int take_step(struct move *m, int n)
 	struct step_in in = { .arrives = s->arrival != ARRIVES_NOTHING };
 
 	if (in.arrives) {
-		in.moved = s->arrival == ARRIVES_POINTER ? s->aim.pgfid : s->aim.gfid;
+		in.moved = *arrival_gfid(s);
 		in.other = m->found[n].stands;
 	} else {
 		in.moved = m->found[n].stands;
@@ -258,7 +258,7 @@ static int confirm(struct move *m, int n)
 		return err;
 	if (s->arrival == ARRIVES_NOTHING)
 		return gfid_is_null(&now.gfid) ? 0 : -EAGAIN;
-	return gfid_equal(&now.gfid, s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid) ? 0 : -EAGAIN;
+	return gfid_equal(&now.gfid, arrival_gfid(s)) ? 0 : -EAGAIN;
 }
 
 /* That steps may be taken is on disk before the first is. The new name first: what is renamed is listed twice rather than not at all. */

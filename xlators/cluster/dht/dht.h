@@ -173,6 +173,11 @@ struct side { /* one of the names */
 /* The record's first letter: what arrives is being made, and the names marked; both are marked, and steps may have been taken, which are to be
  * taken back; all are done; none is (any more). */
 enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_UNDONE = 'u' };
+/* What stands at the name when it has arrived. */
+static inline const struct gfid *arrival_gfid(const struct side *s)
+{
+	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
+}
 struct intent {
 	struct gfid id, file; /* file: the record's own gfid */
 	uint32_t attempt;

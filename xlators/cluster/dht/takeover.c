@@ -8,11 +8,6 @@
 
 /* ---- decided ---- */
 
-static const struct gfid *arrival_gfid(const struct side *s)
-{
-	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
-}
-
 static int end_victim(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	struct standing victim;
@@ -315,16 +310,21 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 		end_holders_below(rq, d, child, loc);
 }
 
-/* As root, and with nothing of what the caller's request says beside its names. */
+/* As root, and with nothing of what the caller's request says beside its names. Not 0: no memory. */
+static int own_request(const struct request *rq, struct dht *d, struct request *own)
+{
+	request_init(own, d->x->graph, 0);
+	own->group_count = 0;
+	own->deadline_ns = rq->deadline_ns;
+	return place_attach(own, &(struct place){ 0 });
+}
+
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)
 {
 	struct request own;
+	int err = own_request(rq, d, &own);
 
-	request_init(&own, d->x->graph, 0);
-	own.group_count = 0;
-	own.deadline_ns = rq->deadline_ns;
-	place_attach(&own, &(struct place){ 0 });
-	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+	for (const struct field *f = fop_info[fop].in; f->name && !err; f++) {
 		const struct loc *loc = (const void *)((const char *)in + f->offset);
 
 		if (f->kind == FIELD_LOC && loc->parent && loc->name)
@@ -338,10 +338,7 @@ static void marks_end(struct request *rq, struct dht *d, const struct side *s, s
 {
 	struct request own;
 
-	request_init(&own, d->x->graph, 0);
-	own.group_count = 0;
-	own.deadline_ns = rq->deadline_ns;
-	if (!place_attach(&own, &(struct place){ 0 }))
+	if (!own_request(rq, d, &own))
 		end_holders_in(&own, d, s->child, dir);
 	request_finish(&own);
 }
