@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""across.py TOP A B C: rename(2) of files between the directories A, B, C, which are at three subvolumes, and TOP, which is at all."""
+"""across.py TOP A B C: rename(2) of files and directories between the directories A, B, C, which are at three subvolumes, and TOP, which is at all."""
 import ctypes
 import errno
 import itertools
@@ -118,7 +118,7 @@ def refused(a, b):
     make("file", f"{a}/x", "one")
     os.mkdir(f"{b}/d")
     fails(errno.EISDIR, os.rename, f"{a}/x", f"{b}/d")
-    fails(errno.EXDEV, os.rename, f"{b}/d", f"{a}/d")
+    fails(errno.ENOTDIR, os.rename, f"{b}/d", f"{a}/x")
     os.mknod(f"{b}/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     fails(errno.EXDEV, os.rename, f"{b}/null", f"{a}/null")
     os.unlink(f"{b}/null")
@@ -148,6 +148,102 @@ def refused(a, b):
     os.rmdir(f"{b}/d")
 
 
+def full(path, text):
+    os.mkdir(path)
+    make("file", f"{path}/in", text)
+
+
+def says(path, text):
+    return os.listdir(path) == ["in"] and holds("file", f"{path}/in", text)
+
+
+def directories(a, b, c):
+    """From a to b, to c, back to a: alone, over an empty one, in exchange; what is open or a working directory goes along."""
+    full(f"{a}/x", "one")
+    number = os.stat(f"{a}/x").st_ino
+    before = os.open(f"{a}/x", os.O_RDONLY | os.O_DIRECTORY)
+    for start, end in itertools.permutations((a, b, c), 2):
+        os.rename(f"{a}/x", f"{start}/x") if start != a else None
+        os.rename(f"{start}/x", f"{end}/y")
+        expect(not os.path.exists(f"{start}/x") and says(f"{end}/y", "one"), "a directory", start, end)
+        expect(is_whole(f"{end}/y", number, 2) and os.stat(f"{end}/y/..").st_ino == os.stat(end).st_ino, "the directory", end)
+        with open("more", "w", opener=lambda path, flags: os.open(path, flags, dir_fd=before)) as f:
+            f.write("more")
+        os.rename(f"{end}/y/more", f"{end}/more")
+        os.unlink(f"{end}/more")
+        os.rename(f"{end}/y", f"{a}/x")
+    os.close(before)
+    full(f"{b}/x", "two")
+    fails(errno.ENOTEMPTY, os.rename, f"{a}/x", f"{b}/x")
+    fails(errno.EEXIST, rename2, f"{a}/x", f"{b}/x", NOREPLACE)
+    rename2(f"{a}/x", f"{b}/x", EXCHANGE)
+    expect(says(f"{b}/x", "one") and says(f"{a}/x", "two"), "exchange of directories")
+    make("file", f"{c}/f", "file")
+    rename2(f"{a}/x", f"{c}/f", EXCHANGE)
+    expect(says(f"{c}/f", "two") and holds("file", f"{a}/x", "file"), "exchange with a file")
+    os.unlink(f"{a}/x")
+    os.mkdir(f"{a}/empty")
+    os.rename(f"{c}/f", f"{a}/empty")
+    fails(errno.ENOTEMPTY, os.rmdir, f"{a}/empty")
+    fails(errno.EINVAL, os.rename, a, f"{a}/empty/a")
+    fails(errno.EISDIR, os.open, f"{a}/empty", os.O_CREAT | os.O_WRONLY)
+    os.unlink(f"{a}/empty/in")
+    os.rename(f"{b}/x", f"{a}/empty")  # a pointer to an empty one is replaced
+    expect(says(f"{a}/empty", "one"), "over a pointer")
+    os.unlink(f"{a}/empty/in")
+    os.rmdir(f"{a}/empty")
+    fails(errno.ENOENT, os.rmdir, f"{a}/empty")
+
+
+def inside(a, b):
+    """What is below a directory that is away: trees at two subvolumes, moved into each other and out again."""
+    os.makedirs(f"{a}/t/u/v")
+    make("file", f"{a}/t/u/v/f", "deep")
+    os.rename(f"{a}/t", f"{b}/t")
+    os.rename(f"{b}/t/u", f"{b}/u")
+    os.rename(f"{b}/t", f"{b}/u/v/t")
+    fails(errno.EINVAL, os.rename, f"{b}/u", f"{b}/u/v/t/u")
+    expect(holds("file", f"{b}/u/v/f", "deep") and os.listdir(f"{b}/u/v/t") == [], "trees")
+    os.rename(f"{b}/u/v", f"{a}/v")
+    os.rmdir(f"{b}/u")
+    os.rmdir(f"{a}/v/t")
+    os.unlink(f"{a}/v/f")
+    os.rmdir(f"{a}/v")
+
+
+def users(a, b):
+    """Whose directory it is may move it; to another parent, if he may write to it."""
+    for where in a, b:
+        os.chmod(where, 0o1777)
+    if not os.fork():
+        os.setgid(12345)
+        os.setuid(12345)
+        full(f"{a}/mine", "own")
+        os.rename(f"{a}/mine", f"{b}/mine")
+        os.chmod(f"{b}/mine", 0o555)
+        fails(errno.EACCES, os.rename, f"{b}/mine", f"{a}/mine")
+        os.rename(f"{b}/mine", f"{b}/other")
+        os._exit(0)
+    expect(os.wait()[1] == 0, "an owner")
+    if not os.fork():
+        os.setgid(12346)
+        os.setuid(12346)
+        fails(errno.EPERM, os.rename, f"{b}/other", f"{a}/other")
+        fails(errno.EPERM, os.rmdir, f"{b}/other")
+        fails(errno.EACCES, os.unlink, f"{b}/other/in")
+        os._exit(0)
+    expect(os.wait()[1] == 0, "another user")
+    os.unlink(f"{b}/other/in")
+    if not os.fork():
+        os.setuid(12346)
+        fails(errno.EPERM, os.rmdir, f"{b}/other")
+        os._exit(0)
+    expect(os.wait()[1] == 0, "another user, an empty directory")
+    for where in a, b:
+        os.chmod(where, 0o755)
+    os.rmdir(f"{b}/other")
+
+
 def main():
     top, *places = sys.argv[1:]
     for kind, other in itertools.product(("file", "link", "fifo"), ("file", "link")):
@@ -155,12 +251,21 @@ def main():
     links(*places)
     open_files(*places[:2])
     refused(*places[:2])
+    directories(*places)
+    inside(*places[:2])
+    users(*places[:2])
     names = [f"{top}/{word}" for word in "abcdefghijklmnop"]  # of the root: at all subvolumes
     make("file", names[0], "root")
     for old, new in zip(names, names[1:]):
         os.rename(old, new)
     expect(holds("file", names[-1], "root") and os.stat(names[-1]).st_nlink == 1, "in the root")
     os.unlink(names[-1])
+    full(names[0], "root")
+    for old, new in zip(names, names[1:]):
+        os.rename(old, new)
+    expect(says(names[-1], "root"), "a directory in the root")
+    os.unlink(f"{names[-1]}/in")
+    os.rmdir(names[-1])
     for place in places:
         expect(not os.listdir(place), place, "is not empty", os.listdir(place))
 

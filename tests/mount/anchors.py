@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""anchors.py BRICK...: one brick of each subvolume, in their order. Every pointer has its anchor and every anchor its pointer, nothing is under
-way, and no two objects of the volume share a gfid. Prints what is not so, and how many pointers there are; exits with 1 then."""
+"""anchors.py BRICK...: one brick of each subvolume, in their order. Every pointer has its anchor and every anchor its pointer, a directory that is
+away says where its pointer is, nothing is under way, and no two objects of the volume share a gfid. Prints what is not so, and how many pointers there are; exits with 1 then."""
 import os
 import struct
 import sys
@@ -30,8 +30,21 @@ def gfid_of(path):
     return uuid.UUID(bytes=value[2:18]) if value else None
 
 
+def note(table, key, subvolume, path):
+    if key in table:
+        wrong.append(f"{path} and {table[key][1]} are the same")
+    table[key] = subvolume, path
+
+
+def check_marks(path):
+    if any(x.startswith("trusted.dht.m.") for x in os.listxattr(path, follow_symlinks=False)):
+        wrong.append(f"names in {path} are marked")
+
+
+# A file's by its gfid and the pointer's, a directory's by its gfid.
 pointers, anchors, homes = {}, {}, {}
 for number, brick in enumerate(sys.argv[1:]):
+    check_marks(brick)
     for name in walk(brick):
         path = os.path.join(brick, name)
         parts = name.split("/")
@@ -39,18 +52,22 @@ for number, brick in enumerate(sys.argv[1:]):
         if hidden and len(parts) <= 3:
             continue
         gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
-        if any(x.startswith("trusted.dht.m.") for x in os.listxattr(path, follow_symlinks=False)):
-            wrong.append(f"names in {path} are marked")
+        check_marks(path)
         if hidden and parts[1] == "work":
             wrong.append(f"{path} is under way")
-        elif hidden:
+        elif hidden and len(parts) == 4 and parts[3].startswith("d."):
+            note(anchors, gfid, number, path)
+            if parts[3] != f"d.{gfid}":
+                wrong.append(f"{path} is the directory {gfid}")
+        elif hidden and len(parts) == 4:
             _, second, first = os.path.basename(name).split(".")
-            anchors[uuid.UUID(first), uuid.UUID(second)] = number, path
+            note(anchors, (uuid.UUID(first), uuid.UUID(second)), number, path)
             if uuid.UUID(first) != gfid:
                 wrong.append(f"{path} is the object {gfid}")
         elif value:
             kind, subvolume = struct.unpack(">BI", value[:5])
-            pointers[uuid.UUID(bytes=value[5:21]), gfid] = subvolume, path
+            leads_to = uuid.UUID(bytes=value[5:21])
+            note(pointers, leads_to if os.path.isdir(path) else (leads_to, gfid), subvolume, path)
         if not value and homes.setdefault(gfid, number) != number:
             wrong.append(f"{path} is at subvolume {homes[gfid]}, too")
 for key, (subvolume, path) in pointers.items():
@@ -58,6 +75,11 @@ for key, (subvolume, path) in pointers.items():
         wrong.append(f"{path} leads to nothing")
     elif anchors[key][0] != subvolume:
         wrong.append(f"{path} leads to subvolume {subvolume}, and {anchors[key][1]} is there")
+    elif os.path.isdir(path):
+        where = sys.argv[1:].index(next(b for b in sys.argv[1:] if path.startswith(f"{b}/")))
+        said = xattr(anchors[key][1], "trusted.dht.parent")
+        if not said or struct.unpack(">I", said[9:13])[0] != where or uuid.UUID(bytes=said[13:29]) != gfid_of(os.path.dirname(path)):
+            wrong.append(f"{anchors[key][1]} does not say that {path} leads to it")
 for key in anchors.keys() - pointers.keys():
     wrong.append(f"nothing leads to {anchors[key][1]}")
 print(f"{len(pointers)} pointers")

@@ -99,6 +99,8 @@ static const struct gfid *made_gfid(enum fop fop, const void *in)
 		return &((const struct create_in *)in)->gfid;
 	case FOP_mknod:
 		return &((const struct mknod_in *)in)->gfid;
+	case FOP_mkdir:
+		return &((const struct mkdir_in *)in)->gfid;
 	case FOP_symlink:
 		return &((const struct symlink_in *)in)->gfid;
 	default:
@@ -137,7 +139,7 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 
 static bool is_ours(const struct loc *loc)
 {
-	static const char *const prefix[] = { "new.", "del.", "end.", "a.", "p.", "i.", "d.", "u.", "w." };
+	static const char *const prefix[] = { "new.", "del.", "end.", "a.", "p.", "i.", "d.", "s.", "u.", "w." };
 
 	for (unsigned i = 0; loc->name && i < sizeof(prefix) / sizeof(*prefix); i++)
 		if (!strncmp(loc->name, prefix[i], strlen(prefix[i])))
@@ -192,8 +194,9 @@ void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned
 /* ---- what there is in the end ---- */
 
 struct found {
-	struct gfid object, pointer;
-	unsigned subvolume; /* where the object is, or should be */
+	struct gfid object, pointer; /* of a directory's anchor there is no pointer's */
+	struct gfid parent; /* the directory in which it stands; of a directory's anchor what that says its pointer stands in */
+	unsigned subvolume, where; /* where the object is, or should be; where the pointer is, or as that says */
 	mode_t type;
 	char path[128];
 };
@@ -207,23 +210,32 @@ static struct {
 	unsigned pointers, anchors, objects;
 } found;
 
-static const struct disk_pair *pointer_of(const struct disk_object *o)
+static const struct disk_pair *xattr_of(const struct disk_object *o, const char *name)
 {
 	const struct disk_pair *x = o->xattr;
 
-	while (x && strcmp(x->name, POINTER))
+	while (x && strcmp(x->name, name))
 		x = x->next;
 	return x;
 }
 
 bool away_is_pointer(const struct disk_object *o)
 {
-	return pointer_of(o);
+	return xattr_of(o, POINTER);
 }
 
 bool away_is_hidden(const char *path)
 {
 	return plan.subvolumes > 1 && !strncmp(path, HIDDEN, strlen(HIDDEN));
+}
+
+bool away_is_frame(const char *path)
+{
+	unsigned depth = 0;
+
+	for (const char *at = path; *at; at++)
+		depth += *at == '/';
+	return away_is_hidden(path) && depth <= HIDDEN_DEPTH;
 }
 
 static void count_name(const struct gfid *gfid, unsigned subvolume, const char *path)
@@ -243,12 +255,12 @@ static void count_name(const struct gfid *gfid, unsigned subvolume, const char *
 		sim_fail("%s is at subvolume %u and at %u", path, found.object[i].subvolume, subvolume);
 }
 
-static void add_pointer(const struct disk_object *o, unsigned subvolume, const char *path)
+static void add_pointer(const struct disk_object *o, const struct gfid *parent, unsigned subvolume, const char *path)
 {
-	const struct disk_pair *x = pointer_of(o);
+	const struct disk_pair *x = xattr_of(o, POINTER);
 	struct found *f = &found.pointer[found.pointers++];
 
-	*f = (struct found){ .pointer = o->attr.gfid, .type = o->attr.mode & S_IFMT };
+	*f = (struct found){ .pointer = o->attr.gfid, .type = o->attr.mode & S_IFMT, .parent = *parent, .where = subvolume };
 	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
 	if (x->value.size != 21) {
 		sim_fail("%s is a pointer that makes no sense", f->path);
@@ -256,8 +268,27 @@ static void add_pointer(const struct disk_object *o, unsigned subvolume, const c
 	}
 	f->subvolume = ((uint8_t *)x->value.bytes)[4];
 	memcpy(f->object.bytes, (uint8_t *)x->value.bytes + 5, 16);
-	if (f->subvolume == subvolume)
+	if (f->subvolume == subvolume && !S_ISDIR(f->type))
 		sim_fail("%s leads to its own subvolume", f->path);
+}
+
+/* d.GFID. It says below which directory its pointer is: u8 1, u64, u32 subvolume, gfid. */
+static void add_directory(const struct disk_object *o, unsigned subvolume, const char *path)
+{
+	const struct disk_pair *x = xattr_of(o, "trusted.dht.parent");
+	struct found *f = &found.anchor[found.anchors++];
+	char text[GFID_TEXT];
+
+	*f = (struct found){ .subvolume = subvolume, .object = o->attr.gfid, .type = S_IFDIR };
+	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
+	if (strcmp(strrchr(path, '/') + 3, gfid_text(&o->attr.gfid, text)))
+		sim_fail("%s is another directory", f->path);
+	else if (!x || x->value.size != 29)
+		sim_fail("%s does not say where its pointer is", f->path);
+	else {
+		f->where = ((uint8_t *)x->value.bytes)[12];
+		memcpy(f->parent.bytes, (uint8_t *)x->value.bytes + 13, 16);
+	}
 }
 
 /* a.PGFID.GFID */
@@ -286,7 +317,8 @@ static bool waits_for_nothing(const char *path)
 	return yes;
 }
 
-static void look_at(const struct disk_object *o, unsigned subvolume, const char *path)
+static void look_at(const struct disk_object *o, const struct gfid *parent, unsigned subvolume, unsigned depth,
+		    const char *path)
 {
 	bool late = waits_for_nothing(path);
 
@@ -294,18 +326,12 @@ static void look_at(const struct disk_object *o, unsigned subvolume, const char 
 		sim_fail("too many pointers for the checker");
 	else if (!late && !strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6))
 		sim_fail("subvolume %u: %s is still under way", subvolume, path);
-	else if (!late && away_is_hidden(path))
-		add_anchor(o, subvolume, path);
-	else if (pointer_of(o))
-		add_pointer(o, subvolume, path);
+	else if (!late && away_is_hidden(path) && depth == HIDDEN_DEPTH)
+		S_ISDIR(o->attr.mode) ? add_directory(o, subvolume, path) : add_anchor(o, subvolume, path);
+	else if (xattr_of(o, POINTER))
+		add_pointer(o, parent, subvolume, path);
 	if (!sim_failure())
 		count_name(&o->attr.gfid, subvolume, path);
-}
-
-/* In .stratus.dht there are directories for a while, which are no objects of the tree. */
-static bool is_frame(const struct disk_object *o, unsigned depth, const char *path)
-{
-	return away_is_hidden(path) && depth < HIDDEN_DEPTH && S_ISDIR(o->attr.mode);
 }
 
 static void walk(struct disk *d, const struct disk_object *dir, unsigned subvolume, unsigned depth, const char *path)
@@ -318,19 +344,35 @@ static void walk(struct disk *d, const struct disk_object *dir, unsigned subvolu
 		snprintf(below, sizeof(below), "%s/%s", path, e->name);
 		if (!o)
 			sim_fail("a name without an object: %s", below);
-		else if (!is_frame(o, depth, below))
-			look_at(o, subvolume, below);
+		else if (!away_is_frame(below))
+			look_at(o, &dir->attr.gfid, subvolume, depth, below);
 		if (o && S_ISDIR(o->attr.mode))
 			walk(d, o, subvolume, depth + 1, below);
 	}
 }
 
+/* Of a directory there is one anchor, and one pointer. */
 static const struct found *same_of(const struct found *list, unsigned count, const struct found *f)
 {
-	for (unsigned i = 0; i < count; i++)
-		if (gfid_equal(&list[i].object, &f->object) && gfid_equal(&list[i].pointer, &f->pointer))
-			return &list[i];
-	return NULL;
+	const struct found *same = NULL;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!gfid_equal(&list[i].object, &f->object) ||
+		    (!S_ISDIR(f->type) && !gfid_equal(&list[i].pointer, &f->pointer)))
+			continue;
+		if (same && S_ISDIR(f->type))
+			sim_fail("%s and %s are of one directory", same->path, list[i].path);
+		same = &list[i];
+	}
+	return same;
+}
+
+static void check_pair(const struct found *pointer, const struct found *anchor)
+{
+	if (anchor->subvolume != pointer->subvolume || anchor->type != pointer->type)
+		sim_fail("%s leads to subvolume %u, and %s is there", pointer->path, pointer->subvolume, anchor->path);
+	else if (S_ISDIR(pointer->type) && (anchor->where != pointer->where || !gfid_equal(&anchor->parent, &pointer->parent)))
+		sim_fail("%s says that its pointer is elsewhere than %s", anchor->path, pointer->path);
 }
 
 /* Who made it had stood still for longer than a sweep takes, and died then: that is left for fsck. */
@@ -352,8 +394,8 @@ static void check_pairs(void)
 			continue;
 		if (!a)
 			sim_fail("%s leads to nothing", p->path);
-		else if (a->subvolume != p->subvolume || a->type != p->type)
-			sim_fail("%s leads to subvolume %u, and %s is there", p->path, p->subvolume, a->path);
+		else
+			check_pair(p, a);
 	}
 	for (unsigned i = 0; i < found.anchors; i++)
 		if (!same_of(found.pointer, found.pointers, &found.anchor[i]) && !is_late(&found.anchor[i]))

@@ -23,6 +23,7 @@ struct gfid away_birth(const struct gfid *);
 void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late, unsigned *renames);
 bool away_is_pointer(const struct disk_object *);
 bool away_is_hidden(const char *path); /* below .stratus.dht, or itself */
+bool away_is_frame(const char *path);  /* one of the directories there that are no objects of the tree */
 /* So long until all has been swept. */
 static inline unsigned away_sweep_ms(void)
 {

@@ -233,23 +233,6 @@ static bool of_names(const struct operation *o)
 	return o->what <= OP_READDIR;
 }
 
-/* Refused before anything was done: cluster/dht does not rename over several subvolumes yet. */
-static bool was_across(const struct operation *o)
-{
-	bool may = plan.subvolumes > 1 && (!gfid_equal(&o->dir, &o->dir2) || gfid_equal(&o->dir, &gfid_root));
-
-	return o->what == OP_RENAME && o->err == -EXDEV && may;
-}
-
-unsigned operations_across(void)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; operation_at(i); i++)
-		count += was_across(operation_at(i));
-	return count;
-}
-
 /* Listings do not wait for a rename over several subvolumes: they may show what it takes back, when its client has died, or another was in its way. */
 static bool may_show_steps(const struct operation *o, unsigned name)
 {
@@ -277,7 +260,7 @@ void check_names(struct entry *list)
 		for (unsigned n = 0; o->what == OP_READDIR && n < NAMES; n++)
 			if (!may_show_steps(o, n))
 				add_entry(list, &count, o, n);
-		if (of_names(o) && o->what != OP_READDIR && !was_across(o))
+		if (of_names(o) && o->what != OP_READDIR)
 			add_entry(list, &count, o, 0);
 	}
 	check_entries(&model, list, count, &initial, "names");

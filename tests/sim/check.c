@@ -400,11 +400,11 @@ static void give_births(void)
 	for (unsigned i = 0; operation_at(i); i++) {
 		struct operation *o = operation_at(i);
 		bool chosen = o->what == OP_MAKE || o->what == OP_OPEN;
+		struct gfid *const said[] = { &o->dir, &o->dir2, &o->from, chosen ? &o->from : &o->object };
 
-		if (!chosen && !gfid_is_null(&o->object))
-			give_birth(&o->object);
-		if (!gfid_is_null(&o->from))
-			give_birth(&o->from);
+		for (unsigned n = 0; n < sizeof(said) / sizeof(*said); n++)
+			if (!gfid_is_null(said[n]))
+				give_birth(said[n]);
 		for (unsigned n = 0; n < NAMES; n++)
 			if (!gfid_is_null(&o->found[n]))
 				give_birth(&o->found[n]);

@@ -162,7 +162,7 @@ enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
 struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
-	unsigned sweep_ms;
+	unsigned sweep_ms, scatter;
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
@@ -211,7 +211,6 @@ void named_remember(void);
 void named_check(void);
 unsigned check_undecided(void); /* searches that were given up */
 unsigned operations_count(void);
-unsigned operations_across(void); /* refused, for they were over several subvolumes */
 
 /* ---- mutants ---- */
 const char *mutant_chosen(void);

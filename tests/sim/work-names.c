@@ -189,7 +189,7 @@ void do_rename(struct worker *w)
 	struct rename_out out = { 0 };
 	struct place place = { 0 };
 	struct operation *o;
-	bool directory = pick(100) < 15;
+	bool directory = pick(100) < (plan.subvolumes > 1 ? 30 : 15);
 	unsigned name = directory ? (unsigned)pick(2) : 2 + (unsigned)pick(4);
 	unsigned name2 = directory ? (unsigned)pick(2) : pick(20) ? 2 + (unsigned)pick(4) : (unsigned)pick(2);
 

@@ -80,7 +80,8 @@ static void put_volume(FILE *to)
 			put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive", i);
 	if (plan.subvolumes == 1)
 		return;
-	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n subvolumes", plan.sweep_ms);
+	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n subvolumes",
+		plan.sweep_ms, plan.scatter);
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);
 	fprintf(to, "\nend-volume\n");

@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht: renames over two subvolumes; who does one may die at any message, and others end it: the tree is as before or as after. */
-#include "dht-tree.h"
+#include "half-way.h"
 
 #include "place.h"
-
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
-#define SWEEPS "option sweep-interval 10ms"
-
-static int there(const char *path)
-{
-	return !tree_getattr(&tree, path, &(struct attr){ 0 });
-}
 
 PROPERTY(a_file_gets_a_name_at_another_subvolume)
 {
@@ -58,7 +47,7 @@ PROPERTY(what_is_replaced_goes)
 	CHECK_INT(tree_unlink(&tree, a), 0);
 	CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
 	CHECK_INT(tree_rename(&tree, b, a, 0), -EISDIR);
-	CHECK_INT(tree_rename(&tree, a, c, 0), -EXDEV);
+	CHECK_INT(tree_rename(&tree, a, b, 0), -ENOTDIR);
 	CHECK_INT(tree_unlink(&tree, b), 0);
 	CHECK_INT(census().anchors, 0);
 	CHECK_INT(census().work, 0);
@@ -81,13 +70,6 @@ PROPERTY(two_files_change_places)
 }
 
 /* ---- half way ---- */
-
-struct scene {
-	const char *what;
-	int (*build)(const char *a, const char *b, const char *c); /* a at subvolume 0, b at 1, c at 2 */
-	const char *from, *to;					   /* what a and b say before; NULL: there is nothing */
-	unsigned flags;
-};
 
 static int plain(const char *a, const char *b, const char *c)
 {
@@ -128,110 +110,23 @@ static int over_pointer(const char *a, const char *b, const char *c)
 }
 
 static const struct scene scenes[] = {
-	{ "to a free name", plain, "text", NULL, 0 },
-	{ "over a file", replacing, "text", "other", 0 },
-	{ "of a pointer", of_pointer, "text", NULL, 0 },
-	{ "to where it stands", homewards, "text", NULL, 0 },
-	{ "over a pointer", over_pointer, "text", "other", 0 },
-	{ "in exchange", replacing, "text", "other", RENAME_EXCHANGE },
-	{ "in exchange with a pointer", over_pointer, "text", "other", RENAME_EXCHANGE },
+	{ "to a free name", plain, "text", NULL },
+	{ "over a file", replacing, "text", "other" },
+	{ "of a pointer", of_pointer, "text", NULL },
+	{ "to where it stands", homewards, "text", NULL },
+	{ "over a pointer", over_pointer, "text", "other" },
+	{ "in exchange", replacing, "text", "other", .flags = RENAME_EXCHANGE },
+	{ "in exchange with a pointer", over_pointer, "text", "other", .flags = RENAME_EXCHANGE },
 };
-
-static bool says(const char *path, const char *text)
-{
-	return text ? reads(path, text) && links(path) == 1 : !there(path);
-}
-
-/* By others, who wait for the marks, or by the sweep. */
-static bool gets_whole(const struct scene *s, const char *a, const char *b, bool *done)
-{
-	for (int i = 0; i < 500; i++) {
-		*done = says(b, s->from);
-		if (*done ? says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL) : says(a, s->from) && says(b, s->to))
-			return true;
-		task_sleep_ms(10); /* an arrival that waits has two links for a while */
-	}
-	return false;
-}
-
-/* Cut off after so many messages; *sent: how many there would have been. */
-static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned *sent)
-{
-	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
-	bool moved;
-	int err;
-
-	CHECK_INT(s->build(a, b, c), 0);
-	cut_after(messages, done);
-	err = tree_rename(&tree, a, b, s->flags);
-	*sent = cut_end();
-	CHECK(gets_whole(s, a, b, &moved));
-	CHECK(moved || err);
-	tree_unlink(&tree, a);
-	tree_unlink(&tree, b);
-}
 
 PROPERTY_WITH(who_dies_half_way_has_done_it_or_not, SWEEPS, "1M")
 {
-	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++)
-		for (int done = 0; done < 2 && !failures; done++) {
-			unsigned at = 0, sent = 0;
-
-			do {
-				cut_at(&scenes[i], at, done, &sent);
-				if (failures)
-					fprintf(stderr, "%s, after %u messages%s\n", scenes[i].what, at,
-						done ? ", and one that was not answered" : "");
-			} while (!failures && sent > at++);
-			CHECK(at > 10);
-			CHECK(settles(0));
-		}
-}
-
-static bool nothing_is_under_way(void)
-{
-	for (int i = 0; i < 1000; i++) {
-		if (!census().work)
-			return true;
-		task_sleep_ms(10);
-	}
-	return false;
-}
-
-/* Nobody died; and if it was not done, it can be done. */
-static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
-{
-	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
-	bool moved;
-	int err;
-
-	CHECK_INT(s->build(a, b, c), 0);
-	lose_answer(messages);
-	err = tree_rename(&tree, a, b, s->flags);
-	*sent = cut_end();
-	CHECK(gets_whole(s, a, b, &moved));
-	CHECK(moved || err);
-	if (!moved)
-		CHECK_INT(tree_rename(&tree, a, b, s->flags), 0);
-	CHECK(nothing_is_under_way());
-	CHECK(says(b, s->from) && says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL));
-	tree_unlink(&tree, a);
-	tree_unlink(&tree, b);
+	play_dying(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 {
-	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++) {
-		unsigned at = 0, sent = 0;
-
-		do {
-			lose_at(&scenes[i], at, &sent);
-			if (failures)
-				fprintf(stderr, "%s, the answer of message %u\n", scenes[i].what, at + 1);
-		} while (!failures && sent > at++);
-		CHECK(at > 10);
-		CHECK(settles(0));
-	}
+	play_lost_answers(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 /* Of one who died: whoever wants the directory away ends it. */

@@ -20,8 +20,8 @@ void run(task_fn *fn, const char *options, const char *limit)
 			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
 			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
 			i, limit, i, i, i, i, i, i, i);
-	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n subvolumes c0 c1 c2 c3\nend-volume\n",
-		 options);
+	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n",
+		 options, strstr(options, "option lean") ? "" : " option lean 0\n");
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
 		fail_msg("%s", problem.text);

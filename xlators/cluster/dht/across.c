@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rename(2) of what is no directory, between names at two subvolumes, so that nobody sees half of it (D5, D6 in doc/distribution.md). What
+/* rename(2) between names at two subvolumes, so that nobody sees half of it (D5, D6 in doc/distribution.md). What
  * arrives waits in `work` beside its name-to-be: a pointer that has its anchor already, or a link where the object is there. Then both
  * names are marked, what arrives changes places with what had the name, what leaves goes, it is decided, and the rest is cleared away. (Listings
- * do not wait: they always find the new name, if it was there, and the old one, the new one, or both.) The data stay where they are. */
+ * do not wait: they always find the new name, if it was there, and the old one, the new one, or both.) The data stay where they are.
+ *
+ * Directories have one name: what arrives of one is a pointer, and it is put under its own gfid once it is decided that it has left its name. One
+ * that is replaced, or removed by rmdir(2) behind a pointer, must be empty: that the brick could remove it decides. */
 #include "dht.h"
 
 #include <errno.h>
@@ -15,11 +18,13 @@
 #endif
 enum { TRIES = 8, RENAMES = 32 };
 #define MARKS_NS 15000000000u
-#define STEPS_NS 45000000000u /* to end what was begun, whatever becomes of the caller */
+#define MOVES_NS 25000000000u /* all of the volume wait for that one */
+#define STEPS_NS 60000000000u /* to end what was begun, whatever becomes of the caller */
 
 /* What has one of the names, and where that is. */
 struct found {
 	struct gfid stands;   /* what has the name: the object, or a pointer; null: nothing */
+	uid_t owner;	      /* of that */
 	struct inode *object; /* a reference */
 	struct attr attr;     /* of the object */
 	int child;
@@ -61,6 +66,7 @@ static int look_once(struct move *m, int n)
 	if (err)
 		return err;
 	m->found[n].stands = out.inode->gfid;
+	m->found[n].owner = (uid_t)out.attr.uid;
 	if (!(out.attr.flags & ATTR_POINTER))
 		return take_found(&m->found[n], &out, child);
 	err = aim_of(m->d, &out, &aim);
@@ -86,7 +92,12 @@ static int look_at_side(struct move *m, int n)
 
 static bool can_move(const struct found *f)
 {
-	return !S_ISDIR(f->attr.mode) && !S_ISBLK(f->attr.mode) && !S_ISCHR(f->attr.mode);
+	return !S_ISBLK(f->attr.mode) && !S_ISCHR(f->attr.mode);
+}
+
+static bool is_directory(const struct found *f)
+{
+	return f->object && S_ISDIR(f->attr.mode);
 }
 
 /* 1: there is nothing to do. */
@@ -102,8 +113,8 @@ static int judge_found(const struct move *m)
 		return -EEXIST;
 	if (m->flags & RENAME_EXCHANGE && !can_move(to))
 		return -EXDEV;
-	if (S_ISDIR(to->attr.mode))
-		return -EISDIR;
+	if (!(m->flags & RENAME_EXCHANGE) && is_directory(from) != is_directory(to))
+		return is_directory(to) ? -EISDIR : -ENOTDIR;
 	return gfid_equal(&from->object->gfid, &to->object->gfid);
 }
 
@@ -119,17 +130,43 @@ static int judge(struct move *m)
 	return err ? err : gfid_equal(&first, &m->found[0].stands) ? verdict : -EAGAIN;
 }
 
-/* Nobody makes us prepare what he may not do. */
+static int may_change(struct move *m, int child, struct inode *inode, uint32_t mask)
+{
+	struct access_in in = { .inode = inode, .mask = mask };
+	struct access_out out;
+
+	return access_on(m->rq, m->d->x->child[child], &in, &out);
+}
+
+/* In a sticky directory. */
+static int may_remove(struct move *m, int n)
+{
+	struct getattr_in in = { .inode = m->loc[n]->parent };
+	struct getattr_out out = { 0 };
+	uid_t uid = m->rq->uid;
+	int err;
+
+	if (!uid || !m->found[n].object)
+		return 0;
+	err = getattr_on(m->rq, m->d->x->child[m->it.side[n].child], &in, &out);
+	if (err || !(out.attr.mode & S_ISVTX))
+		return err;
+	return out.attr.uid == uid || m->found[n].owner == uid ? 0 : -EPERM;
+}
+
+/* Nobody makes us prepare what he may not do. A directory that gets another parent is changed itself (the bricks, which see it go to `work`
+ * and come from there, leave that to us). */
 static int may(struct move *m)
 {
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++) {
-		struct access_in in = { .inode = m->loc[n]->parent, .mask = W_OK | X_OK };
-		struct access_out out;
-
-		err = access_on(m->rq, m->d->x->child[m->it.side[n].child], &in, &out);
-	}
+	for (int n = 0; n < m->it.sides && !err; n++)
+		err = may_change(m, m->it.side[n].child, m->loc[n]->parent, W_OK | X_OK);
+	for (int n = 0; n < m->it.sides && !err; n++)
+		err = may_remove(m, n);
+	for (int n = 0; n < m->it.sides && !err; n++)
+		if (moves_directory(&m->it, n) && m->it.moves)
+			err = may_change(m, m->found[!n].child, m->found[!n].object, W_OK);
 	return err;
 }
 
@@ -142,9 +179,32 @@ static void plan_arrival(struct move *m, int n)
 
 	if (n == 0 && !(m->flags & RENAME_EXCHANGE))
 		return;
-	s->arrival = f->child == s->child ? ARRIVES_LINK : ARRIVES_POINTER;
-	s->aim = (struct aim){ .gfid = f->object->gfid, .child = f->child };
+	s->arrival = is_directory(f) ? ARRIVES_DIRECTORY : f->child == s->child ? ARRIVES_LINK : ARRIVES_POINTER;
+	s->aim = (struct aim){ .gfid = f->object->gfid, .child = f->child, .dir = is_directory(f) };
 	gfid_create(&s->aim.pgfid);
+}
+
+static void plan_leaver(struct move *m, int n)
+{
+	const struct found *f = &m->found[n];
+	struct aim *goes = &m->it.side[n].goes;
+
+	if (!is_directory(f))
+		return;
+	*goes = (struct aim){ .gfid = f->object->gfid, .child = f->child, .dir = true };
+	if (!gfid_equal(&f->stands, &goes->gfid))
+		goes->pgfid = f->stands;
+}
+
+static void plan(struct move *m)
+{
+	m->it.of_directories = is_directory(&m->found[0]) || is_directory(&m->found[1]) ||
+			       (m->it.sides > 1 && m->it.side[0].child == m->it.side[1].child);
+	m->it.moves = m->it.of_directories && m->it.sides > 1 && m->loc[0]->parent != m->loc[1]->parent;
+	for (int n = 0; n < m->it.sides && m->it.sides > 1; n++)
+		plan_arrival(m, n);
+	if (!(m->flags & RENAME_EXCHANGE))
+		plan_leaver(m, m->it.sides - 1);
 }
 
 static int prepare_link(struct move *m, int n, const struct loc *waits)
@@ -168,7 +228,7 @@ static int prepare_arrival(struct move *m, int n)
 	int err = side_dir(m->rq, m->d, &m->it, n, &dir);
 
 	waits.parent = dir;
-	if (!err && s->arrival == ARRIVES_POINTER)
+	if (!err && s->arrival != ARRIVES_LINK)
 		err = pointer_prepare(m->rq, m->d, s->child, &waits, &s->aim, f->object, &f->attr,
 				      s->aim.child != m->it.side[0].child && s->aim.child != m->it.side[1].child);
 	else if (!err)
@@ -180,7 +240,7 @@ static int prepare_arrivals(struct move *m)
 {
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++)
+	for (int n = 0; n < m->it.sides && !err; n++)
 		if (m->it.side[n].arrival != ARRIVES_NOTHING)
 			err = prepare_arrival(m, n);
 	return err;
@@ -190,25 +250,42 @@ static int prepare_arrivals(struct move *m)
 
 static int mark_one(struct move *m, int n)
 {
+	struct mark_place at = mark_place(&m->it, n);
+	cleanup_inode struct inode *parent = side_parent(m->d, &at.parent);
 	uint64_t deadline_ns = m->rq->deadline_ns;
 	struct patience p = { 0 };
-	int err;
+	int err = parent ? 0 : -ENOMEM;
 
-	m->rq->deadline_ns = clock_ns() + MARKS_NS; /* so that there is time to give up */
+	if (err)
+		return err;
+	m->rq->deadline_ns = clock_ns() + (n == SIDE_MOVES ? MOVES_NS : MARKS_NS); /* so that there is time to give up */
 	do
 		err = side_mark(m->rq, m->d, &m->it, n);
-	while (err == -EMARKED && !marks_wait_to_mark(m->rq, m->d, &p, &m->it.side[n], m->loc[n]->parent));
+	while (err == -EMARKED && !marks_wait_to_mark(m->rq, m->d, &p, at.child, parent));
 	m->rq->deadline_ns = deadline_ns;
 	return err == -EMARKED ? -EIO : err;
 }
 
-/* All in one order, so that no two wait for each other. */
-static int mark_both(struct move *m)
+static bool comes_after(const struct side *a, const struct side *b)
 {
-	int first = m->it.side[0].child < m->it.side[1].child ? 0 : 1;
-	int err = mark_one(m, first);
+	int parents = memcmp(a->parent.bytes, b->parent.bytes, sizeof(a->parent.bytes));
 
-	return err ? err : mark_one(m, !first);
+	if (a->child != b->child)
+		return a->child > b->child;
+	return parents ? parents > 0 : strcmp(a->name, b->name) > 0;
+}
+
+/* All in one order, so that no two wait for each other. */
+static int mark_all(struct move *m)
+{
+	int first = m->it.sides > 1 && comes_after(&m->it.side[0], &m->it.side[1]) ? 1 : 0;
+	int err = m->it.moves && !MUTANT("move-unmarked") ? mark_one(m, SIDE_MOVES) : 0;
+
+	if (!err)
+		err = mark_one(m, first);
+	if (!err && m->it.sides > 1)
+		err = mark_one(m, !first);
+	return err || !has_mark(&m->it, SIDE_GOES) ? err : mark_one(m, SIDE_GOES);
 }
 
 /* ---- under the marks ---- */
@@ -238,11 +315,20 @@ static int look_at_target(struct move *m)
 	err = name_look(m->rq, m->d, &m->it, 1, &now);
 	if (err || gfid_equal(&now.gfid, &m->found[1].stands))
 		return err;
-	if (S_ISDIR(now.type) || gfid_equal(now.points ? &now.aim.gfid : &now.gfid, &m->found[0].object->gfid) ||
+	if (m->it.of_directories || S_ISDIR(now.type) ||
+	    gfid_equal(now.points ? &now.aim.gfid : &now.gfid, &m->found[0].object->gfid) ||
 	    (m->flags & RENAME_NOREPLACE && !gfid_is_null(&now.gfid)))
 		return -EAGAIN;
 	m->found[1].stands = now.gfid;
 	return 0;
+}
+
+static int still_stands(struct move *m, int n)
+{
+	struct standing now;
+	int err = name_look(m->rq, m->d, &m->it, n, &now);
+
+	return err ? err : gfid_equal(&now.gfid, &m->found[n].stands) ? 0 : -EAGAIN;
 }
 
 /* On disk, with what is to be decided; a brick that lost its power since may have lost the step. */
@@ -266,15 +352,17 @@ static int steps(struct move *m)
 {
 	int err = side_confirm(m->rq, m->d, &m->it, 0);
 
+	if (!err && m->it.sides == 1) /* rmdir: the name goes at last */
+		return still_stands(m, 0);
 	if (!err)
 		err = look_at_target(m);
+	for (int n = m->it.sides - 1; n >= 0 && !err; n--)
+		err = take_step(m, n);
 	if (!err)
-		err = take_step(m, 1);
-	if (!err)
-		err = take_step(m, 0);
-	if (!err)
-		err = confirm(m, 1);
-	return err ? err : confirm(m, 0);
+		err = check_no_circle(m->rq, m->d, &m->it);
+	for (int n = m->it.sides - 1; n >= 0 && !err; n--)
+		err = confirm(m, n);
+	return err;
 }
 
 /* ---- the whole ---- */
@@ -284,7 +372,7 @@ static void lost(struct move *m)
 {
 	struct who user = become_root(m->rq);
 
-	for (int n = 0; n < 2; n++) {
+	for (int n = 0; n < m->it.sides; n++) {
 		const struct side *s = &m->it.side[n];
 
 		if (s->arrival == ARRIVES_NOTHING)
@@ -330,7 +418,7 @@ static int prepare(struct move *m)
 		return err;
 	err = prepare_arrivals(m);
 	if (!err)
-		err = mark_both(m);
+		err = mark_all(m);
 	if (err)
 		forgo(m);
 	return err;
@@ -348,18 +436,31 @@ static int open_up(struct move *m)
 	return err;
 }
 
+/* The directory that is to go: if the brick did not take it, or nobody knows, what is there tells, while the marks stand. */
+static int take_leaver(struct move *m)
+{
+	int err = leaver_remove(m->rq, m->d, &m->it);
+	bool gone;
+
+	if (!err || err == -ENOTEMPTY || err == -EMARKED)
+		return err;
+	return leaver_has_gone(m->rq, m->d, &m->it, &gone) ? -EIO : gone ? 0 : err;
+}
+
 /* -EFENCED of the decision: perhaps it was made by a request whose answer was lost, and others have gone on since. */
 static int decide(struct move *m)
 {
 	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
 
 	if (!err) {
-		if (!intent_unmark(m->rq, m->d, &m->it, true))
+		if (!intent_let_go(m->rq, m->d, &m->it, true))
 			intent_finish(m->rq, m->d, &m->it);
 		return 0;
 	}
 	end_as_recorded(m, &state);
-	if (state == INTENT_DECIDED)
+	if (state == INTENT_DECIDED || state == INTENT_SETTLED)
+		return 0;
+	if (!gfid_is_null(&leaver(&m->it)->gfid)) /* that it has gone has decided */
 		return 0;
 	return state ? err : -EIO;
 }
@@ -374,6 +475,8 @@ static int carry_out(struct move *m)
 		return err;
 	err = steps(m);
 	if (!err)
+		err = take_leaver(m);
+	if (!err)
 		return decide(m);
 	end_as_recorded(m, &state);
 	return err;
@@ -387,14 +490,14 @@ static bool to_begin_again(int err)
 
 static void note_places(struct move *m)
 {
-	for (int n = 0; n < 2; n++)
+	for (int n = 0; n < m->it.sides; n++)
 		if (m->it.side[n].arrival != ARRIVES_NOTHING)
-			note_place(m->d, m->found[!n].object, m->found[!n].child, m->it.side[n].arrival == ARRIVES_POINTER);
+			note_place(m->d, m->found[!n].object, m->found[!n].child, m->it.side[n].arrival != ARRIVES_LINK);
 }
 
 static void name_sides(struct move *m, const int child[2])
 {
-	for (int n = 0; n < 2; n++) {
+	for (int n = 0; n < m->it.sides; n++) {
 		struct side *s = &m->it.side[n];
 
 		*s = (struct side){ .child = child[n], .parent = m->loc[n]->parent->gfid };
@@ -403,26 +506,48 @@ static void name_sides(struct move *m, const int child[2])
 	gfid_create(&m->it.id);
 }
 
+/* rmdir(2) of what is in place by now. 1: it has gone. */
+static int remove_in_place(struct move *m)
+{
+	struct rmdir_in in = { .loc = { .parent = m->loc[0]->parent, .name = m->loc[0]->name } };
+	struct rmdir_out out = { 0 };
+	int err = rmdir_on(m->rq, m->d->x->child[m->it.side[0].child], &in, &out);
+
+	return err == -EPOINTER ? -EAGAIN : err ? err : 1;
+}
+
+static int judge_removal(struct move *m)
+{
+	if (!is_directory(&m->found[0]))
+		return -ENOTDIR;
+	return gfid_equal(&m->found[0].stands, &m->found[0].object->gfid) ? remove_in_place(m) : 0;
+}
+
+static int look_and_judge(struct move *m)
+{
+	int err = look_at_side(m, 0);
+
+	if (err || m->it.sides == 1)
+		return err ? err : judge_removal(m);
+	err = look_at_side(m, 1);
+	return err && err != -ENOENT ? err : judge(m);
+}
+
 static int across_once(struct move *m, const int child[2])
 {
 	uint64_t deadline_ns = m->rq->deadline_ns;
 	int err;
 
 	name_sides(m, child);
-	err = look_at_side(m, 0);
-	if (!err)
-		err = look_at_side(m, 1);
-	if (!err || err == -ENOENT)
-		err = !m->found[0].object ? err : judge(m);
+	err = look_and_judge(m);
 	if (err)
 		return err;
+	plan(m);
 	err = may(m);
-	for (int n = 0; n < 2 && !err; n++)
+	for (int n = 0; n < m->it.sides && !err; n++)
 		err = side_find_path(m->rq, m->d, &m->it.side[n], m->loc[n]->parent);
 	if (err)
 		return err;
-	plan_arrival(m, 0);
-	plan_arrival(m, 1);
 	task_shield(true);
 	m->rq->deadline_ns = clock_ns() + STEPS_NS;
 	err = carry_out(m);
@@ -434,22 +559,36 @@ static int across_once(struct move *m, const int child[2])
 	return err;
 }
 
-int rename_across(struct request *rq, struct dht *d, const struct rename_in *in, const int child[2])
+static int try_again_and_again(struct move *m, const int child[2])
 {
-	struct move m = { .rq = rq, .d = d, .loc = { &in->from, &in->to }, .flags = in->flags };
-	int err =
-		in->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE) || in->flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)
-			? -EINVAL
-			: -EAGAIN;
+	int err = -EAGAIN;
 
 	for (int tries = 0; err == -EAGAIN && tries < RENAMES; tries++) {
 		if (tries)
 			task_sleep_ms((uint64_t)tries);
-		err = across_once(&m, child);
+		err = across_once(m, child);
 	}
-	found_clear(&m.found[0]);
-	found_clear(&m.found[1]);
+	found_clear(&m->found[0]);
+	found_clear(&m->found[1]);
+	return err == -EAGAIN ? -ESTALE : err > 0 ? 0 : err;
+}
+
+int rename_across(struct request *rq, struct dht *d, const struct rename_in *in, const int child[2])
+{
+	struct move m = { .rq = rq, .d = d, .loc = { &in->from, &in->to }, .flags = in->flags, .it.sides = 2 };
+	int err;
+
+	if (in->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE) || in->flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+		return -EINVAL;
+	err = try_again_and_again(&m, child);
 	if (!err)
 		atomic_fetch_add(&d->renamed_across, 1);
-	return err == -EAGAIN ? -ESTALE : err > 0 ? 0 : err;
+	return err;
+}
+
+int rmdir_away(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
+{
+	struct move m = { .rq = rq, .d = d, .loc = { &in->loc }, .it.sides = 1 };
+
+	return try_again_and_again(&m, (int[]){ owner, owner });
 }

@@ -38,7 +38,7 @@ int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
 {
 	char text[GFID_TEXT];
 
-	*aim = (struct aim){ out->attr.gfid, out->inode->gfid, (int)out->attr.rdev };
+	*aim = (struct aim){ out->attr.gfid, out->inode->gfid, (int)out->attr.rdev, S_ISDIR(out->attr.mode) };
 	if (out->attr.rdev < (uint64_t)d->x->children)
 		return 0;
 	log_error(d->x, NULL, "%s is at subvolume %llu, and there are %d here: the volume file is older than the file",
@@ -90,9 +90,9 @@ int pointer_look(struct request *rq, struct dht *d, int child, struct inode *dir
 	return err;
 }
 
-/* The name as its owner has it: what stands there, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
+/* The name as its owner has it: what stands there, its type, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
 static int look_at_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode **pointer,
-			struct aim *aim, struct gfid *gfid)
+			struct aim *aim, struct gfid *gfid, bool *dir)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -100,8 +100,10 @@ static int look_at_name(struct request *rq, struct dht *d, int child, const stru
 	bool points = !err && out.attr.flags & ATTR_POINTER;
 
 	*pointer = NULL;
-	if (!err)
+	if (!err) {
 		*gfid = out.inode->gfid;
+		*dir = S_ISDIR(out.attr.mode);
+	}
 	if (points)
 		err = aim_of(d, &out, aim);
 	if (points && !err)
@@ -189,8 +191,11 @@ static int make_typed(struct request *rq, struct xlator *child, const struct loc
 {
 	struct mknod_in node = { .loc = *loc, .gfid = aim->pgfid, .mode = type };
 	struct symlink_in link = { .loc = *loc, .gfid = aim->pgfid, .target = (char *)"-" };
-	struct mknod_out out = { 0 }; /* a symlink_out is the same */
-	int err = S_ISLNK(type) ? symlink_on(rq, child, &link, (struct symlink_out *)&out) : mknod_on(rq, child, &node, &out);
+	struct mkdir_in dir = { .loc = *loc, .gfid = aim->pgfid, .mode = 0700 }; /* its owner may give it another parent */
+	struct mknod_out out = { 0 };						 /* a symlink_out, a mkdir_out is the same */
+	int err = S_ISLNK(type)	  ? symlink_on(rq, child, &link, (struct symlink_out *)&out)
+		  : S_ISDIR(type) ? mkdir_on(rq, child, &dir, (struct mkdir_out *)&out)
+				  : mknod_on(rq, child, &node, &out);
 
 	*pointer = err ? NULL : inode_ref(out.inode);
 	fop_out_clear(FOP_mknod, &out);
@@ -258,10 +263,13 @@ static int remove_at(struct request *rq, struct xlator *child, const struct loc 
 	struct unlink_out out = { 0 };
 	int err = unlink_on(rq, child, &in, &out);
 
+	if (err == -EISDIR)
+		err = rmdir_on(rq, child, (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
 	return err == -ENOENT ? 0 : err;
 }
 
-int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+/* What the pointer leads to loses the name by which it does. */
+static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
 {
 	cleanup_inode struct inode *away = NULL;
 	char anchor[HIDDEN_NAME];
@@ -271,7 +279,18 @@ int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
 	there.parent = away;
 	if (!err)
 		err = remove_at(rq, d->x->child[aim->child], &there);
-	return err == -ENOENT ? 0 : err; /* there is no such directory */
+	return err == -ENOENT ? 0 : err; /* there is none, or nowhere to look */
+}
+
+int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	return aim->dir ? 0 : drop_target(rq, d, aim);
+}
+
+/* Of a pointer that never had a name: what it leads to was made for it. (A directory is removed only if it is empty.) */
+static int drop_made(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	return drop_target(rq, d, aim);
 }
 
 static int drop_work(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
@@ -312,7 +331,7 @@ static int is_last_name(struct request *rq, struct dht *d, int child, struct ino
 
 	if (!err)
 		err = pointer_look(rq, d, child, dir, name, &second, &ignored, &aim);
-	*last = !err && (nlink == 1 || MUTANT("end-any"));
+	*last = !err && (nlink == 1 || aim.dir || MUTANT("end-any")); /* a directory has one name */
 	return err;
 }
 
@@ -353,7 +372,7 @@ int away_end_new(struct request *rq, struct dht *d, int child, const struct aim 
 		work_name(WORK_NEW, &aim->pgfid, own);
 	mean_pointers(rq, true);
 	if (!err)
-		err = drop_anchor(rq, d, aim);
+		err = drop_made(rq, d, aim);
 	if (!err)
 		err = drop_work(rq, d, child, aim, own);
 	mean_pointers(rq, false);
@@ -384,7 +403,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 	if (!err && !last)
 		err = end_spare(rq, d, child, pointer, name, aim);
 	if (!err && last)
-		err = drop_anchor(rq, d, aim);
+		err = drop_made(rq, d, aim);
 	if (!err && last)
 		err = drop_work(rq, d, child, aim, name);
 	mean_pointers(rq, false);
@@ -405,7 +424,7 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 			task_sleep_ms(PAUSE_MS);
 	}
 	if (!err)
-		drop_anchor(rq, d, aim);
+		drop_made(rq, d, aim);
 	mean_pointers(rq, false);
 	return err;
 }
@@ -432,8 +451,8 @@ static int give_up(struct request *rq, struct dht *d, int child, struct inode *p
 
 /* ---- making ---- */
 
-/* What the new file takes from its directory: whether the group, or an ACL. */
-static int inherited(struct request *rq, struct dht *d, int child, struct inode *parent, gid_t *gid, bool *acl)
+/* What the new file takes from its directory: whether the group, or an ACL; a directory may take S_ISGID, too. */
+static int inherited(struct request *rq, struct dht *d, int child, struct inode *parent, bool dir, gid_t *gid, bool *more)
 {
 	struct getattr_in in = { .inode = parent };
 	struct getattr_out out = { 0 };
@@ -441,12 +460,12 @@ static int inherited(struct request *rq, struct dht *d, int child, struct inode 
 	struct getxattr_out out_acl = { 0 };
 	int err = getattr_on(rq, d->x->child[child], &in, &out);
 
-	*acl = false;
+	*more = dir && out.attr.mode & S_ISGID;
 	*gid = out.attr.mode & S_ISGID ? (gid_t)out.attr.gid : rq->gid;
 	if (err || out.attr.flags & ATTR_NO_ACL)
 		return err;
 	err = getxattr_on(rq, d->x->child[child], &in_acl, &out_acl);
-	*acl = !err && out_acl.value.size;
+	*more |= !err && out_acl.value.size;
 	fop_out_clear(FOP_getxattr, &out_acl);
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
@@ -472,15 +491,39 @@ static void born_on(struct request *rq, struct extension *born)
 	rq->extensions = born;
 }
 
-/* The object under its anchor, by the caller's create or mknod: as the user, whose it is then. */
+static int make_at(struct request *rq, struct xlator *child, const struct loc *loc, const struct gfid *gfid, enum fop fop,
+		   const void *in, void *out)
+{
+	struct create_in create;
+	struct mknod_in mknod;
+	struct mkdir_in mkdir;
+
+	if (fop == FOP_create) {
+		create = *(const struct create_in *)in;
+		create.loc = *loc;
+		create.gfid = *gfid;
+		create.flags |= O_EXCL;
+		return create_on(rq, child, &create, out);
+	}
+	if (fop == FOP_mkdir) {
+		mkdir = *(const struct mkdir_in *)in;
+		mkdir.loc = *loc;
+		mkdir.gfid = *gfid;
+		return mkdir_on(rq, child, &mkdir, out);
+	}
+	mknod = *(const struct mknod_in *)in;
+	mknod.loc = *loc;
+	mknod.gfid = *gfid;
+	return mknod_on(rq, child, &mknod, out);
+}
+
+/* The object under its anchor, by the caller's create, mknod or mkdir: as the user, whose it is then. */
 static int make_object(struct request *rq, struct dht *d, const struct aim *aim, enum fop fop, const void *in, gid_t gid,
 		       struct extension *born, void *out)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
 	struct loc loc = { .name = anchor_name(aim, name) };
-	struct create_in create;
-	struct mknod_in mknod;
 	gid_t own = rq->gid;
 	int err = away_dir(rq, d, aim->child, &aim->gfid, true, &dir);
 
@@ -489,18 +532,7 @@ static int make_object(struct request *rq, struct dht *d, const struct aim *aim,
 	loc.parent = dir;
 	rq->gid = gid;
 	born_on(rq, born);
-	if (fop == FOP_create) {
-		create = *(const struct create_in *)in;
-		create.loc = loc;
-		create.gfid = aim->gfid;
-		create.flags |= O_EXCL;
-		err = create_on(rq, d->x->child[aim->child], &create, out);
-	} else {
-		mknod = *(const struct mknod_in *)in;
-		mknod.loc = loc;
-		mknod.gfid = aim->gfid;
-		err = mknod_on(rq, d->x->child[aim->child], &mknod, out);
-	}
+	err = make_at(rq, d->x->child[aim->child], &loc, &aim->gfid, fop, in, out);
 	born_off(rq);
 	rq->gid = own;
 	if (err == -ESTALE)
@@ -528,21 +560,26 @@ static int not_here(int err)
 static int make_bare(struct request *rq, struct dht *d, enum fop fop, const void *in, struct extension *born, void *out,
 		     int owner, int *child)
 {
-	const struct loc *loc = in; /* first in both */
-	struct aim aim = { .child = *child };
+	const struct loc *loc = in; /* first in all */
+	struct aim aim = { .child = *child, .dir = fop == FOP_mkdir };
 	cleanup_inode struct inode *pointer = NULL;
-	bool acl;
+	bool more;
 	gid_t gid;
-	int err = inherited(rq, d, owner, loc->parent, &gid, &acl);
+	int err = inherited(rq, d, owner, loc->parent, aim.dir, &gid, &more);
 
-	if (err || acl)
+	if (err || more)
 		return err ? err : -EOPNOTSUPP;
 	gfid_create(&aim.gfid); /* not the caller's: if this fails, that may be used where the name is */
 	gfid_create(&aim.pgfid);
-	err = make_pointer(rq, d, owner, &aim, S_IFREG, &pointer);
+	err = make_pointer(rq, d, owner, &aim, aim.dir ? S_IFDIR : S_IFREG, &pointer);
 	if (err)
 		return not_here(err);
 	err = not_here(make_object(rq, d, &aim, fop, in, gid, born, out));
+	if (!err && aim.dir) {
+		err = not_here(parent_say_first(rq, d, aim.child, ((struct mkdir_out *)out)->inode, owner, &loc->parent->gfid));
+		if (err)
+			forget_object(rq, d, &aim, fop, out);
+	}
 	if (!err) {
 		err = give_name(rq, d, owner, &aim, loc);
 		if (err)
@@ -574,8 +611,9 @@ int away_open(struct request *rq, struct dht *d, const struct create_in *in, str
 	if (err)
 		return err;
 	open.inode = found.inode;
-	err = S_ISREG(found.attr.mode) ? open_on(rq, d->x->child[*child], &open, &opened)
-				       : -ESTALE; /* the kernel looks again */
+	err = S_ISREG(found.attr.mode)	 ? open_on(rq, d->x->child[*child], &open, &opened)
+	      : S_ISDIR(found.attr.mode) ? -EISDIR
+					 : -ESTALE; /* the kernel looks again */
 	if (err) {
 		fop_out_clear(FOP_lookup, &found);
 		return err;
@@ -657,8 +695,9 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 	rq->gid = of->gid;
 	err = make_pointer_at(rq, d, child, loc, aim, of->mode & S_IFMT, &pointer);
 	become(rq, user);
-	if (!err)
-		err = add_anchor(rq, d, aim, inode, &out);
+	if (err || aim->dir)
+		return err;
+	err = add_anchor(rq, d, aim, inode, &out);
 	return err || !synced ? err : sync_anchor(rq, d, aim);
 }
 
@@ -736,8 +775,11 @@ static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in
 	cleanup_inode struct inode *pointer = NULL;
 	struct aim aim;
 	struct gfid gfid;
-	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim, &gfid);
+	bool dir = false;
+	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim, &gfid, &dir);
 
+	if (!err && dir)
+		err = -EISDIR;
 	if (err)
 		return err;
 	if (!pointer) {
@@ -839,35 +881,69 @@ static int still_leads(struct request *rq, struct dht *d, int child, const struc
 	cleanup_inode struct inode *pointer = NULL;
 	struct gfid gfid;
 	struct aim now;
-	int err = look_at_name(rq, d, child, loc, &pointer, &now, &gfid);
+	bool dir;
+	int err = look_at_name(rq, d, child, loc, &pointer, &now, &gfid, &dir);
 
 	if (!err && !MUTANT("look-once") && (!pointer || !gfid_equal(&now.pgfid, &aim->pgfid)))
 		err = -EAGAIN;
 	return err == -ENOENT && MUTANT("look-once") ? 0 : err;
 }
 
+struct named {		       /* what has one of the names */
+	struct inode *pointer; /* a reference, or NULL: it is in place, or nothing is there */
+	struct aim aim;
+	struct gfid gfid;
+	bool dir;
+};
+
+static void named_clear(struct named *n)
+{
+	inode_unref(n->pointer);
+}
+#define cleanup_named __attribute__((cleanup(named_clear)))
+
+static int look_at_named(struct request *rq, struct dht *d, int child, const struct loc *loc, struct named *n)
+{
+	return look_at_name(rq, d, child, loc, &n->pointer, &n->aim, &n->gfid, &n->dir);
+}
+
+/* Directories behind pointers. -EWIDE: one gets another parent, or goes, so that more must be looked at than these names (across.c). */
+static int judge_directories(const struct rename_in *in, const struct named *from, const struct named *to)
+{
+	bool apart = in->from.parent != in->to.parent, exchange = in->flags & RENAME_EXCHANGE;
+
+	if (apart && ((from->pointer && from->dir) || (exchange && (from->dir || to->dir))))
+		return -EWIDE;
+	if (!to->pointer || exchange)
+		return 0;
+	if (from->dir != to->dir)
+		return to->dir ? -EISDIR : -ENOTDIR;
+	return to->dir ? -EWIDE : 0;
+}
+
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)
 {
-	cleanup_inode struct inode *from = NULL, *to = NULL;
-	struct aim of_from, of_to;
-	struct gfid moved, other;
-	int err = look_at_name(rq, d, child, &in->from, &from, &of_from, &moved);
+	cleanup_named struct named from = { 0 }, to = { 0 };
+	int err = look_at_named(rq, d, child, &in->from, &from);
 
 	if (err) /* the subvolume says what that means */
 		return err;
-	err = look_at_name(rq, d, child, &in->to, &to, &of_to, &other);
+	err = look_at_named(rq, d, child, &in->to, &to);
 	if (err && err != -ENOENT)
 		return err;
-	if (to && in->flags & RENAME_NOREPLACE)
+	if (to.pointer && in->flags & RENAME_NOREPLACE)
 		return -EEXIST;
-	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from, &of_from, to, &of_to))
-		return still_leads(rq, d, child, &in->from, &of_from);
-	if (to && !(in->flags & RENAME_EXCHANGE))
-		return replace_pointer(rq, d, in, child, &moved, to, &of_to);
+	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from.pointer, &from.aim, to.pointer, &to.aim))
+		return still_leads(rq, d, child, &in->from, &from.aim);
+	err = judge_directories(in, &from, &to);
+	if (err)
+		return err;
+	if (to.pointer && !(in->flags & RENAME_EXCHANGE))
+		return replace_pointer(rq, d, in, child, &from.gfid, to.pointer, &to.aim);
 	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
-		err = mean_pointers(rq, true);
+		err = mean_these(rq, &from.gfid, &to.gfid);
 	else
-		err = place_attach(rq, &(struct place){ .expected = { moved } });
+		err = place_attach(rq, &(struct place){ .expected = { from.gfid } });
 	if (!err)
 		err = plain_rename(rq, d->x->child[child], in);
 	mean_pointers(rq, false);

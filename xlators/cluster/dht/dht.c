@@ -11,6 +11,11 @@ static const struct option options[] = {
 	{ "min-free", OPTION_PERCENT, OPTION_AT(struct dht, min_free), "5",
 	  "a subvolume with less of its blocks free gets no new files, as long as others have more; 0: each takes what there is",
 	  .live = true },
+	{ "lean", OPTION_PERCENT, OPTION_AT(struct dht, lean), "2",
+	  "a subvolume of which so many points more are used than of all in the mean gets no new directories; 0: as long as it has room",
+	  .live = true },
+	{ "scatter", OPTION_INT, OPTION_AT(struct dht, scatter), "0",
+	  "one new directory in so many is made elsewhere than its name belongs; 0: none", 0, 1 << 20, .live = true },
 	{ "sweep-interval", OPTION_DURATION, OPTION_AT(struct dht, sweep_ms), "10s",
 	  "how often to look for what died clients began with files that are elsewhere than their names", 10, 86400000,
 	  .live = true },
@@ -235,6 +240,15 @@ static int make_file(struct request *rq, struct dht *d, enum fop fop, const void
 	return err == -EOPNOTSUPP ? -ENOSPC : err;
 }
 
+static int make_directory(struct request *rq, struct dht *d, const struct mkdir_in *in, struct mkdir_out *out, int *child)
+{
+	int owner = *child, err;
+
+	*child = place_for_directory(rq, d, owner, &in->gfid);
+	err = make_away(rq, d, FOP_mkdir, in, out, owner, child);
+	return err == -EOPNOTSUPP ? mkdir_on(rq, d->x->child[owner], in, out) : err;
+}
+
 /* As the subvolume that has the name does it; *child: where the object is that comes of it. */
 static int call_by_name(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int *child)
 {
@@ -243,6 +257,8 @@ static int call_by_name(struct request *rq, struct dht *d, enum fop fop, const v
 		return away_lookup(rq, d, in, out, child);
 	case FOP_create:
 		return make_file(rq, d, fop, in, out, child);
+	case FOP_mkdir:
+		return make_directory(rq, d, in, out, child);
 	case FOP_mknod:
 		if (S_ISREG(((const struct mknod_in *)in)->mode))
 			return make_file(rq, d, fop, in, out, child);
@@ -281,8 +297,8 @@ static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const voi
 		return away_unlink(rq, d, in, *child);
 	case FOP_rename:
 		return away_rename(rq, d, in, *child);
-	case FOP_rmdir: /* a directory is never away */
-		return -ENOTDIR;
+	case FOP_rmdir:
+		return rmdir_away(rq, d, in, *child);
 	default:
 		return -EIO;
 	}
@@ -304,6 +320,8 @@ static int call_at(struct request *rq, struct dht *d, enum fop fop, const void *
 
 	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
 		err = by_pointer(rq, d, fop, in, out, &child);
+	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
+		err = rename_across(rq, d, in, (int[]){ owner, owner });
 	if (err)
 		return for_applications(d, fop, err);
 	if (child != owner)

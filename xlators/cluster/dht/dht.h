@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
  * are elsewhere than their names (away.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
- * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), and who ends those (takeover.c). */
+ * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories
+ * that are elsewhere (parents.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
@@ -25,6 +26,8 @@ struct hidden;
 struct dht {
 	int64_t log_size;  /* option: places that an open root remembers */
 	double min_free;   /* option: percent; 0: all files are where their names are */
+	double lean;	   /* option: points of the room; 0: directories do not care */
+	int64_t scatter;   /* option: one directory in so many is made elsewhere; 0: none */
 	uint64_t sweep_ms; /* option */
 
 	struct xlator *x;
@@ -94,6 +97,7 @@ enum work { WORK_NEW, WORK_DEL };
 struct aim {
 	struct gfid gfid, pgfid; /* of the object; of the pointer itself */
 	int child;
+	bool dir; /* the object is a directory: it has one name, by its own gfid, whatever pointer leads to it */
 };
 /* The directory at that subvolume for away objects of such gfids, or for work; with `makes` it is made if it is missing. A reference in *dir;
  * as root, whoever asks. -ENOENT. */
@@ -121,7 +125,9 @@ void become(struct request *, struct who);
 /* ---- space.c ---- */
 /* Where a new file is to be made whose name belongs to that subvolume. */
 int place_for_new(struct request *, struct dht *, int owner, const struct gfid *);
-/* The same when there was no room left; -1: nowhere. */
+/* Where a new directory is to be made whose name belongs to that subvolume. */
+int place_for_directory(struct request *, struct dht *, int owner, const struct gfid *);
+/* The same as the first when there was no room left; -1: nowhere. */
 int place_when_full(struct request *, struct dht *, int owner, const struct gfid *);
 
 /* ---- away.c: all of it with PLACE attached to the request. `owner`, or *child at first: the subvolume that has the name. ---- */
@@ -130,7 +136,7 @@ int away_lookup(struct request *, struct dht *, const struct lookup_in *, struct
 int away_open(struct request *, struct dht *, const struct create_in *, struct create_out *, int *child);
 /* A listing tells of pointers what it tells of names that have gone since: the name, type and gfid of the object. */
 void away_entries(struct dirents *);
-/* create or mknod of a file, the object at *child, with a gfid of its own. -EOPNOTSUPP: it can't be made so, but where its name is (its directory
+/* create or mknod of a file, or mkdir, the object at *child, with a gfid of its own. -EOPNOTSUPP: it can't be made so, but where its name is (its directory
  * hands on an ACL, there is no room, it is not reached). */
 int away_make(struct request *, struct dht *, enum fop, const void *in, void *out, int owner, int *child);
 /* The object is at `child`. -EXDEV: not of such an object. */
@@ -156,12 +162,12 @@ int aim_of(struct dht *, const struct lookup_out *, struct aim *);
 /* A pointer of that name, owned as the object `inode` is, and its anchor; `synced`: that is on disk then. */
 int pointer_prepare(struct request *, struct dht *, int child, const struct loc *, const struct aim *, struct inode *,
 		    const struct attr *of, bool synced);
-/* As root: the anchor goes. */
+/* As root: the anchor goes. A directory stays. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
 /* ---- intent.c: what is to be done to two names, as it is written down, and the marks that hold them. As root, whoever asks. ---- */
 enum { SIDE_PATH = 1024 };
-enum arrival { ARRIVES_NOTHING, ARRIVES_POINTER, ARRIVES_LINK };
+enum arrival { ARRIVES_NOTHING, ARRIVES_POINTER, ARRIVES_LINK, ARRIVES_DIRECTORY /* a pointer to one */ };
 struct side { /* one of the names */
 	int child;
 	struct gfid parent;
@@ -169,29 +175,59 @@ struct side { /* one of the names */
 	char path[SIDE_PATH]; /* of the directory there, for clients that have not seen it; the root's is "" */
 	uint8_t arrival;      /* what is to have the name */
 	struct aim aim;	      /* of that: the pointer, or just the object */
+	/* A directory that goes for good; gfid null: none. That it has gone decides. pgfid null: it had the name, and waits; else it is away. */
+	struct aim goes;
 };
-/* The record's first letter: what arrives is being made, and the names marked; both are marked, and steps may have been taken, which are to be
- * taken back; all are done; none is (any more). */
-enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_UNDONE = 'u' };
+/* The record's first letter: what arrives is being made, and the names marked; all are marked, and steps may have been taken, which are to be
+ * taken back; all are done; of directories: they stand where they are to stand; none is done (any more). */
+enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_SETTLED = 's', INTENT_UNDONE = 'u' };
+/* The marks: of the names, MARK_MOVES, MARK_GOES. */
+enum { SIDE_MOVES = 2, SIDE_GOES = 3, MARKS = 4 };
 /* What stands at the name when it has arrived. */
 static inline const struct gfid *arrival_gfid(const struct side *s)
 {
-	return s->arrival == ARRIVES_POINTER ? &s->aim.pgfid : &s->aim.gfid;
+	return s->arrival == ARRIVES_LINK ? &s->aim.gfid : &s->aim.pgfid;
 }
 struct intent {
 	struct gfid id, file; /* file: the record's own gfid */
 	uint32_t attempt;
 	enum intent_state state;
+	int sides;	     /* 2; of rmdir 1 */
+	bool of_directories; /* which older clients know nothing of */
+	bool moves;	     /* gives a directory another parent */
 	struct side side[2]; /* the record is where the first is */
 };
-/* Writes down by what path others find the directory. -EXDEV: it has none that is short enough. */
+/* The directory that goes, if one does. */
+static inline const struct aim *leaver(const struct intent *it)
+{
+	return &it->side[it->sides - 1].goes;
+}
+static inline bool has_mark(const struct intent *it, int n)
+{
+	return n < it->sides || (n == SIDE_MOVES && it->moves) || (n == SIDE_GOES && !gfid_is_null(&leaver(it)->gfid));
+}
+struct mark_place {
+	int child;
+	struct gfid parent;
+	const char *name;
+};
+struct mark_place mark_place(const struct intent *, int n);
+/* Whether a directory arrives there, from the other name or behind another pointer. */
+static inline bool moves_directory(const struct intent *it, int n)
+{
+	return n < it->sides && it->side[n].arrival == ARRIVES_DIRECTORY;
+}
+/* Writes down by what path others find the directory; if that is too long, they ask the subvolume (path_at). */
 int side_find_path(struct request *, struct dht *, struct side *, struct inode *dir);
+/* Where the directory of that gfid stands at the subvolume. -ESTALE: nowhere; -EAGAIN: it can't be told now; -EXDEV: nor at
+ * all. As root. */
+int path_at(struct request *, struct dht *, int child, const struct gfid *, char path[PATH_MAX]);
 /* The directory, as that subvolume has it: a reference in *dir. -ESTALE: it was removed, or has been moved since. As root. */
 int side_find(struct request *, struct dht *, const struct side *, struct inode **dir);
 /* The directory of `work` at that side, a reference, which has what waits for the name, or what had it: w.ID.N. */
 int side_dir(struct request *, struct dht *, const struct intent *, int n, struct inode **dir);
 const char *side_name(const struct intent *, int n, char name[HIDDEN_NAME]);
-struct inode *side_parent(struct dht *, const struct side *); /* a reference; NULL: no memory */
+struct inode *side_parent(struct dht *, const struct gfid *); /* a reference; NULL: no memory */
 int intent_parse(const char *name, struct intent *);	      /* -EINVAL: it is no record's */
 const char *intent_name(const struct intent *, char name[HIDDEN_NAME]);
 int intent_write(struct request *, struct dht *, struct intent *);
@@ -217,6 +253,12 @@ struct step_in {
 	struct gfid moved, other; /* what is moved; what changes places with it (null: nothing is there) */
 };
 int side_step(struct request *, struct dht *, const struct intent *, int n, const struct step_in *);
+/* The directory that is to go, if there is one. -ENOTEMPTY, -ESTALE (it is not where it was), -EFENCED. As root. */
+int leaver_remove(struct request *, struct dht *, const struct intent *);
+/* A reference on it, so that it is known; NULL: it is not there. As root, with its names fenced. */
+int leaver_find(struct request *, struct dht *, const struct intent *, struct inode **dir);
+/* It was removed by this intent. */
+int leaver_has_gone(struct request *, struct dht *, const struct intent *, bool *gone);
 /* What stands at the name, or waits for it; gfid null: nothing. As the caller. */
 struct standing {
 	struct gfid gfid;
@@ -229,8 +271,19 @@ int waits_look(struct request *, struct dht *, const struct intent *, int n, str
 int waits_remove(struct request *, struct dht *, const struct intent *, int n); /* 0 also if it is not there */
 
 /* ---- across.c ---- */
-/* rename(2) between names at different subvolumes. -EXDEV: of directories and devices. */
+/* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers. -EXDEV: of devices. */
 int rename_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
+/* rmdir(2) of a name that leads to a pointer. */
+int rmdir_away(struct request *, struct dht *, const struct unlink_in *, int owner);
+
+/* ---- parents.c: of directories that are away. As root. ---- */
+/* A directory that is being made, of which nobody else knows, says that its pointer will be in that one. */
+int parent_say_first(struct request *, struct dht *, int child, struct inode *made, int owner, const struct gfid *parent);
+/* What was moved stands where it is to stand, and says below which directory. Under the intent's marks, when it is decided. */
+int intent_settle(struct request *, struct dht *, const struct intent *);
+/* -EINVAL: a directory that arrived is, or is above, the one that it arrived in. To be asked when it has left its old name, under the mark of
+ * SIDE_MOVES. */
+int check_no_circle(struct request *, struct dht *, const struct intent *);
 
 /* ---- takeover.c ---- */
 /* A pause for who was told EMARKED. What a client has died over is ended after a while. Not 0: no more of it. */
@@ -240,9 +293,11 @@ struct patience {
 };
 int marks_wait(struct request *, struct dht *, struct patience *, enum fop, const void *in);
 /* The same for who wants to set a mark in that directory. */
-int marks_wait_to_mark(struct request *, struct dht *, struct patience *, const struct side *, struct inode *dir);
+int marks_wait_to_mark(struct request *, struct dht *, struct patience *, int child, struct inode *dir);
 /* Removes the marks of the names. 0 also where they have gone, or others hold them; and (as in a take over) if their directories have. */
 int intent_unmark(struct request *, struct dht *, const struct intent *, bool gone);
+/* The same, after what is decided stands where it is to stand: then the record says so. */
+int intent_let_go(struct request *, struct dht *, struct intent *, bool gone);
 /* Takes the record of that name over, and ends what it tells of. */
 int intent_end(struct request *, struct dht *, int home, const char *name);
 /* What was decided: victims go, then the record. */

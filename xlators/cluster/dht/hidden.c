@@ -37,7 +37,10 @@ const char *anchor_name(const struct aim *aim, char name[HIDDEN_NAME])
 {
 	char gfid[GFID_TEXT], pgfid[GFID_TEXT];
 
-	snprintf(name, HIDDEN_NAME, "a.%s.%s", gfid_text(&aim->pgfid, pgfid), gfid_text(&aim->gfid, gfid));
+	if (aim->dir)
+		snprintf(name, HIDDEN_NAME, "d.%s", gfid_text(&aim->gfid, gfid));
+	else
+		snprintf(name, HIDDEN_NAME, "a.%s.%s", gfid_text(&aim->pgfid, pgfid), gfid_text(&aim->gfid, gfid));
 	return name;
 }
 

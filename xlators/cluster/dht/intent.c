@@ -2,7 +2,8 @@
 /* Intents: what is to be done to two names at different subvolumes, written down where the first of them is, and the marks by which it holds
  * them (doc/distribution.md, Intents). The record is an empty file in `work` with the xattr trusted.dht.intent: u8 1, u8 sides (2), and for each
  * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name, u16 length of
- * the directory's path, the path as it was then. */
+ * the directory's path, the path as it was then. Of directories: u8 2, u8 sides (1 or 2), u8 1 if one gets another parent, and after the path of each u32 the
+ * subvolume of the directory that goes, its gfid, gfid of the pointer to it. */
 #include "dht.h"
 
 #include <endian.h>
@@ -21,7 +22,8 @@
 #define RENAME_EXCHANGE	 2
 #endif
 #define INTENT_XATTR DHT_XATTR "intent"
-enum { FORMAT = 1, SIDES = 2, SIDE_FIXED = 60, RECORD_MAX = 2 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) };
+enum { FORMAT = 1, FORMAT_DIRECTORIES = 2, SIDES = 2, SIDE_FIXED = 96 };
+enum { RECORD_MAX = 3 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) };
 
 /* ---- in bytes ---- */
 
@@ -47,9 +49,11 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 {
 	uint8_t *at = bytes;
 
-	put_byte(&at, FORMAT);
-	put_byte(&at, SIDES);
-	for (int i = 0; i < SIDES; i++) {
+	put_byte(&at, it->of_directories ? FORMAT_DIRECTORIES : FORMAT);
+	put_byte(&at, (size_t)it->sides);
+	if (it->of_directories)
+		put_byte(&at, it->moves);
+	for (int i = 0; i < it->sides; i++) {
 		const struct side *s = &it->side[i];
 
 		put_number(&at, s->child);
@@ -63,6 +67,11 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 		put_byte(&at, strlen(s->path) >> 8);
 		put_byte(&at, strlen(s->path) & 0xff);
 		put(&at, s->path, strlen(s->path));
+		if (!it->of_directories)
+			continue;
+		put_number(&at, s->goes.child);
+		put(&at, s->goes.gfid.bytes, 16);
+		put(&at, s->goes.pgfid.bytes, 16);
 	}
 	return (uint32_t)(at - bytes);
 }
@@ -102,35 +111,52 @@ static bool child_is(const struct dht *d, int child)
 	return child >= 0 && child < d->x->children;
 }
 
-static bool decode_side(const struct dht *d, struct bytes *b, struct side *s)
+/* Both are zero where there is none. */
+static bool decode_goes(const struct dht *d, struct bytes *b, struct side *s)
+{
+	s->goes.child = take_number(b);
+	take(b, s->goes.gfid.bytes, 16);
+	take(b, s->goes.pgfid.bytes, 16);
+	s->goes.dir = true;
+	return child_is(d, s->goes.child);
+}
+
+static bool decode_side(const struct dht *d, struct bytes *b, struct side *s, bool of_directories)
 {
 	size_t length;
 
-	s->child = take_number(b);
+	*s = (struct side){ .child = take_number(b) };
 	take(b, s->parent.bytes, 16);
 	s->arrival = take_byte(b);
 	s->aim.child = take_number(b);
 	take(b, s->aim.gfid.bytes, 16);
 	take(b, s->aim.pgfid.bytes, 16);
-	memset(s->name, 0, sizeof(s->name));
+	s->aim.dir = s->arrival == ARRIVES_DIRECTORY;
 	take(b, s->name, take_byte(b));
-	memset(s->path, 0, sizeof(s->path));
 	length = (size_t)take_byte(b) << 8;
 	length |= take_byte(b);
 	if (length >= sizeof(s->path))
 		return false;
 	take(b, s->path, length);
-	return child_is(d, s->child) && child_is(d, s->aim.child) && s->arrival <= ARRIVES_LINK && !name_check(s->name);
+	if (of_directories && !decode_goes(d, b, s))
+		return false;
+	return child_is(d, s->child) && child_is(d, s->aim.child) &&
+	       s->arrival <= (of_directories ? ARRIVES_DIRECTORY : ARRIVES_LINK) && !name_check(s->name);
 }
 
 static int decode(const struct dht *d, const struct blob *value, struct intent *it)
 {
 	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size };
-	bool good = take_byte(&b) == FORMAT && take_byte(&b) == SIDES;
+	uint8_t format = take_byte(&b);
+	bool good = format == FORMAT || format == FORMAT_DIRECTORIES;
 
-	for (int i = 0; i < SIDES && good; i++)
-		good = decode_side(d, &b, &it->side[i]);
-	return good && b.at == b.end && it->side[0].child != it->side[1].child ? 0 : -EINVAL;
+	it->of_directories = format == FORMAT_DIRECTORIES;
+	it->sides = take_byte(&b);
+	good &= it->sides == SIDES || (it->of_directories && it->sides == 1);
+	it->moves = it->of_directories && take_byte(&b);
+	for (int i = 0; i < it->sides && good; i++)
+		good = decode_side(d, &b, &it->side[i], it->of_directories);
+	return good && b.at == b.end && (it->of_directories || it->side[0].child != it->side[1].child) ? 0 : -EINVAL;
 }
 
 /* ---- names in `work` ---- */
@@ -153,7 +179,7 @@ int intent_parse(const char *name, struct intent *it)
 	char id[GFID_TEXT], again[HIDDEN_NAME];
 	size_t length = strlen(name);
 
-	if (length < 2 + GFID_TEXT || !strchr("pidu", *name) || name[1] != '.')
+	if (length < 2 + GFID_TEXT || !strchr("pidsu", *name) || name[1] != '.')
 		return -EINVAL;
 	snprintf(id, sizeof(id), "%s", name + 2);
 	if (gfid_parse(id, &it->id))
@@ -336,6 +362,8 @@ static int work_remove(struct request *rq, struct dht *d, const struct intent *i
 		err = place_attach(rq, &(struct place){ .flags = PLACE_POINTER });
 	if (!err)
 		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
+	if (err == -EISDIR)
+		err = rmdir_on(rq, d->x->child[it->side[n].child], (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
 	place_attach(rq, &(struct place){ 0 });
 	become(rq, user);
 	return err == -ENOENT ? 0 : err;
@@ -350,16 +378,25 @@ int intent_remove(struct request *rq, struct dht *d, const struct intent *it)
 
 /* ---- marks ---- */
 
-struct inode *side_parent(struct dht *d, const struct side *s)
+struct inode *side_parent(struct dht *d, const struct gfid *parent)
 {
-	return inode_get(d->x->inodes, &s->parent, S_IFDIR);
+	return inode_get(d->x->inodes, parent, S_IFDIR);
+}
+
+struct mark_place mark_place(const struct intent *it, int n)
+{
+	if (n == SIDE_MOVES)
+		return (struct mark_place){ 0, gfid_root, MARK_MOVES };
+	if (n == SIDE_GOES)
+		return (struct mark_place){ leaver(it)->child, leaver(it)->gfid, MARK_GOES };
+	return (struct mark_place){ it->side[n].child, it->side[n].parent, it->side[n].name };
 }
 
 static int set_mark(struct request *rq, struct dht *d, const struct intent *it, int n, uint32_t flags)
 {
-	const struct side *s = &it->side[n];
-	cleanup_inode struct inode *parent = side_parent(d, s);
-	struct mark m = { mark_hash(s->name), it->id, it->attempt, (uint32_t)it->side[0].child };
+	struct mark_place at = mark_place(it, n);
+	cleanup_inode struct inode *parent = side_parent(d, &at.parent);
+	struct mark m = { mark_hash(at.name), it->id, it->attempt, (uint32_t)it->side[0].child };
 	uint8_t bytes[MARK_SIZE];
 	char xattr[MARK_NAME];
 	struct setxattr_in in = {
@@ -371,7 +408,7 @@ static int set_mark(struct request *rq, struct dht *d, const struct intent *it, 
 
 	mark_encode(&m, bytes);
 	if (!err)
-		err = setxattr_on(rq, d->x->child[s->child], &in, &out);
+		err = setxattr_on(rq, d->x->child[at.child], &in, &out);
 	place_attach(rq, &(struct place){ 0 });
 	become(rq, user);
 	return err;
@@ -404,11 +441,11 @@ int mark_remove(struct request *rq, struct dht *d, int child, struct inode *pare
 
 int side_unmark(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	const struct side *s = &it->side[n];
-	cleanup_inode struct inode *parent = side_parent(d, s);
-	struct mark m = { mark_hash(s->name), it->id, it->attempt, 0 };
+	struct mark_place at = mark_place(it, n);
+	cleanup_inode struct inode *parent = side_parent(d, &at.parent);
+	struct mark m = { mark_hash(at.name), it->id, it->attempt, 0 };
 
-	return parent ? mark_remove(rq, d, s->child, parent, &m) : -ENOMEM;
+	return parent ? mark_remove(rq, d, at.child, parent, &m) : -ENOMEM;
 }
 
 /* ---- steps ---- */
@@ -422,7 +459,7 @@ int waits_remove(struct request *rq, struct dht *d, const struct intent *it, int
 
 int side_step(struct request *rq, struct dht *d, const struct intent *it, int n, const struct step_in *s)
 {
-	cleanup_inode struct inode *dir = NULL, *parent = side_parent(d, &it->side[n]);
+	cleanup_inode struct inode *dir = NULL, *parent = side_parent(d, &it->side[n].parent);
 	char name[HIDDEN_NAME];
 	struct loc here = { .parent = parent, .name = it->side[n].name };
 	struct loc waits = { .name = side_name(it, n, name) };
@@ -442,6 +479,74 @@ int side_step(struct request *rq, struct dht *d, const struct intent *it, int n,
 		err = rename_on(rq, d->x->child[it->side[n].child], &in, &out);
 	place_attach(rq, &(struct place){ 0 });
 	return err;
+}
+
+/* Where the directory stands that is to go; `dir` is a reference. */
+static int place_of_leaver(struct request *rq, struct dht *d, const struct intent *it, char name[HIDDEN_NAME],
+			   struct inode **dir)
+{
+	int n = it->sides - 1;
+
+	if (gfid_is_null(&leaver(it)->pgfid)) {
+		side_name(it, n, name);
+		return side_dir(rq, d, it, n, dir);
+	}
+	anchor_name(leaver(it), name);
+	return away_dir(rq, d, leaver(it)->child, &leaver(it)->gfid, false, dir);
+}
+
+int leaver_find(struct request *rq, struct dht *d, const struct intent *it, struct inode **dir)
+{
+	cleanup_inode struct inode *parent = side_parent(d, &it->side[it->sides - 1].parent), *work = NULL;
+	struct place p = { .intent = it->id, .attempt = it->attempt };
+	char name[HIDDEN_NAME];
+	struct lookup_in in[2] = { { .loc = { .name = name } },
+				   { .loc = { .parent = parent, .name = it->side[it->sides - 1].name } } };
+	bool away = !gfid_is_null(&leaver(it)->pgfid);
+	int err = parent ? place_of_leaver(rq, d, it, name, &work) : -ENOMEM;
+
+	*dir = NULL;
+	in[0].loc.parent = work;
+	for (int i = 0; i < (away ? 1 : 2) && !err && !*dir; i++) {
+		struct lookup_out out = { 0 };
+
+		err = place_attach(rq, i ? &p : &(struct place){ 0 });
+		if (!err)
+			err = lookup_on(rq, d->x->child[leaver(it)->child], &in[i], &out);
+		if (!err && gfid_equal(&out.inode->gfid, &leaver(it)->gfid))
+			*dir = inode_ref(out.inode);
+		fop_out_clear(FOP_lookup, &out);
+		err = err == -ENOENT || err == -ESTALE ? 0 : err; /* its parent may have gone, too */
+	}
+	place_attach(rq, &(struct place){ 0 });
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Its mark tells whether others have taken that back meanwhile. */
+int leaver_remove(struct request *rq, struct dht *d, const struct intent *it)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct place p = { .expected = { leaver(it)->gfid }, .intent = it->id, .attempt = it->attempt };
+	char name[HIDDEN_NAME];
+	struct rmdir_in in = { .loc = { .name = name } };
+	struct rmdir_out out = { 0 };
+	struct who user;
+	int err;
+
+	if (gfid_is_null(&leaver(it)->gfid))
+		return 0;
+	if (MUTANT("go-unmarked"))
+		p = (struct place){ .expected = { leaver(it)->gfid } };
+	user = become_root(rq);
+	err = place_of_leaver(rq, d, it, name, &dir);
+	in.loc.parent = dir;
+	if (!err)
+		err = place_attach(rq, &p);
+	if (!err)
+		err = rmdir_on(rq, d->x->child[leaver(it)->child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	become(rq, user);
+	return err == -EEXIST ? -ENOTEMPTY : err;
 }
 
 static int look_at(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *loc,
@@ -479,9 +584,50 @@ int waits_look(struct request *rq, struct dht *d, const struct intent *it, int n
 
 int name_look(struct request *rq, struct dht *d, const struct intent *it, int n, struct standing *s)
 {
-	cleanup_inode struct inode *parent = side_parent(d, &it->side[n]);
+	cleanup_inode struct inode *parent = side_parent(d, &it->side[n].parent);
 	struct loc loc = { .parent = parent, .name = it->side[n].name };
 
 	*s = (struct standing){ 0 };
 	return parent ? look_at(rq, d, it, n, &loc, &(struct place){ .intent = it->id, .attempt = it->attempt }, s) : -ENOMEM;
+}
+
+static int anchor_stands(struct request *rq, struct dht *d, const struct aim *aim, bool *stands)
+{
+	struct lookup_out out = { 0 };
+	int err = look_at_anchor(rq, d, aim, &out);
+
+	fop_out_clear(FOP_lookup, &out);
+	*stands = !err;
+	return err == -ENOENT ? 0 : err;
+}
+
+/* It goes when the steps have been taken; of rmdir, which has none, while it still has the name. */
+static bool may_have_gone(const struct intent *it, const struct standing *named, const struct standing *waits)
+{
+	const struct side *s = &it->side[it->sides - 1];
+
+	if (it->sides == 1)
+		return gfid_equal(&named->gfid, &s->goes.pgfid);
+	return gfid_equal(&named->gfid, arrival_gfid(s)) && gfid_equal(&waits->gfid, &s->goes.pgfid);
+}
+
+/* Waiting first: what is taken back goes from there to the name, and nobody takes it from there any more. */
+int leaver_has_gone(struct request *rq, struct dht *d, const struct intent *it, bool *gone)
+{
+	struct standing waits, named = { 0 };
+	bool stands = false;
+	int err;
+
+	*gone = false;
+	if (gfid_is_null(&leaver(it)->gfid))
+		return 0;
+	err = waits_look(rq, d, it, it->sides - 1, &waits);
+	if (!err)
+		err = name_look(rq, d, it, it->sides - 1, &named);
+	if (err || !may_have_gone(it, &named, &waits))
+		return err;
+	if (!gfid_is_null(&leaver(it)->pgfid))
+		err = anchor_stands(rq, d, leaver(it), &stands);
+	*gone = !err && !stands;
+	return err;
 }

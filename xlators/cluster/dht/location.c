@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "location.h"
@@ -126,7 +127,7 @@ int dht_location(struct request *rq, struct dht *d, const struct getxattr_in *in
 
 /* ---- of directories of names that are renamed over two subvolumes ---- */
 
-static int first_path(struct blob *told, char path[SIDE_PATH])
+static int first_path(struct blob *told, char *path, size_t room)
 {
 	char *at = told->bytes, *value;
 	const char *key;
@@ -137,12 +138,12 @@ static int first_path(struct blob *told, char path[SIDE_PATH])
 			up_to_date = strstr(value, " in");
 		if (strcmp(key, "path") || *value != '/' || !up_to_date)
 			continue;
-		if (strlen(value) >= SIDE_PATH)
+		if (strlen(value) >= room)
 			return -EXDEV;
 		memcpy(path, value, strlen(value) + 1);
 		return 0;
 	}
-	return -EXDEV;
+	return -EAGAIN; /* it changed while it was looked at */
 }
 
 int side_find_path(struct request *rq, struct dht *d, struct side *s, struct inode *dir)
@@ -158,7 +159,26 @@ int side_find_path(struct request *rq, struct dht *d, struct side *s, struct ino
 	err = getxattr_on(rq, d->x->child[s->child], &in, &out);
 	become(rq, user);
 	if (!err)
-		err = first_path(&out.value, s->path);
+		err = first_path(&out.value, s->path, sizeof(s->path));
+	fop_out_clear(FOP_getxattr, &out);
+	if (err == -EXDEV || err == -EAGAIN)
+		return 0;
+	return err == -ENODATA || err == -EOPNOTSUPP ? -EXDEV : err;
+}
+
+int path_at(struct request *rq, struct dht *d, int child, const struct gfid *gfid, char path[PATH_MAX])
+{
+	cleanup_inode struct inode *root = root_of(d);
+	char text[GFID_TEXT], name[sizeof(DHT_PATH_XATTR) + GFID_TEXT];
+	struct getxattr_in in = { .inode = root, .name = name };
+	struct getxattr_out out = { 0 };
+	int err = root ? 0 : -ENOMEM;
+
+	snprintf(name, sizeof(name), DHT_PATH_XATTR "%s", gfid_text(gfid, text));
+	if (!err)
+		err = getxattr_on(rq, d->x->child[child], &in, &out);
+	if (!err)
+		err = first_path(&out.value, path, PATH_MAX);
 	fop_out_clear(FOP_getxattr, &out);
 	return err == -ENODATA || err == -EOPNOTSUPP ? -EXDEV : err;
 }
@@ -179,13 +199,12 @@ static int step_down(struct request *rq, struct xlator *child, struct inode **di
 	return err;
 }
 
-static int walk_down(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
+static int walk_down(struct request *rq, struct dht *d, const struct side *s, char *path, struct inode **dir)
 {
-	char path[SIDE_PATH], *rest = path;
+	char *rest = path;
 	const char *name;
 	int err = 0;
 
-	memcpy(path, s->path, sizeof(path));
 	*dir = root_of(d);
 	if (!*dir)
 		return -ENOMEM;
@@ -196,13 +215,34 @@ static int walk_down(struct request *rq, struct dht *d, const struct side *s, st
 	return !err && !gfid_equal(&(*dir)->gfid, &s->parent) ? -ESTALE : err;
 }
 
+/* By the path that was written down, or, if the directory or one above it was moved since, by that which it has now. */
+static int walk_to(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
+{
+	char *path = malloc(PATH_MAX);
+	int err = path ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	memcpy(path, s->path, sizeof(s->path));
+	err = walk_down(rq, d, s, path, dir);
+	if (err == -ENOENT || err == -ENOTDIR || err == -ESTALE) {
+		inode_unref(*dir);
+		*dir = NULL;
+		err = path_at(rq, d, s->child, &s->parent, path);
+		if (!err)
+			err = walk_down(rq, d, s, path, dir);
+	}
+	free(path);
+	return err == -ENOENT || err == -ENOTDIR || err == -EXDEV ? -ESTALE : err;
+}
+
 int side_find(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
 {
 	struct lookup_in in = { 0 };
 	struct lookup_out out = { 0 };
 	int err = 0;
 
-	*dir = in.loc.inode = side_parent(d, s);
+	*dir = in.loc.inode = side_parent(d, &s->parent);
 	if (!*dir)
 		return -ENOMEM;
 	if (!is_root(*dir))
@@ -211,6 +251,6 @@ int side_find(struct request *rq, struct dht *d, const struct side *s, struct in
 	if (err != -ESTALE && err != -ENOENT)
 		return err;
 	inode_unref(*dir); /* nothing has told this client of it yet */
-	err = walk_down(rq, d, s, dir);
-	return err == -ENOENT || err == -ENOTDIR ? -ESTALE : err;
+	*dir = NULL;
+	return walk_to(rq, d, s, dir);
 }

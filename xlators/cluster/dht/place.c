@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory, gfid of the first name, of the second, of the intent, u32
- * attempt; and pointers. All big-endian. */
+ * attempt; pointers, and parents. All big-endian. */
 #include "place.h"
 
 #include <endian.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_SIZE = 72, PLACE_SIZE_2 = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1 };
+enum { PLACE_SIZE = 72, PLACE_SIZE_2 = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1, PARENT_FORMAT = 1 };
 
 int place_attach(struct request *rq, const struct place *p)
 {
@@ -76,4 +76,29 @@ int pointer_decode(const void *bytes, size_t size, struct pointer *p)
 	p->subvolume = be32toh(p->subvolume);
 	memcpy(p->gfid.bytes, at + 5, 16);
 	return gfid_is_null(&p->gfid) || gfid_equal(&p->gfid, &gfid_root) ? -EINVAL : 0;
+}
+
+void parent_encode(const struct parent *p, uint8_t bytes[PARENT_SIZE])
+{
+	uint64_t turn = htobe64(p->turn);
+	uint32_t subvolume = htobe32(p->subvolume);
+
+	bytes[0] = PARENT_FORMAT;
+	memcpy(bytes + 1, &turn, 8);
+	memcpy(bytes + 9, &subvolume, 4);
+	memcpy(bytes + 13, p->gfid.bytes, 16);
+}
+
+int parent_decode(const void *bytes, size_t size, struct parent *p)
+{
+	const uint8_t *at = bytes;
+
+	if (size != PARENT_SIZE || at[0] != PARENT_FORMAT)
+		return -EINVAL;
+	memcpy(&p->turn, at + 1, 8);
+	memcpy(&p->subvolume, at + 9, 4);
+	memcpy(p->gfid.bytes, at + 13, 16);
+	p->turn = be64toh(p->turn);
+	p->subvolume = be32toh(p->subvolume);
+	return 0;
 }

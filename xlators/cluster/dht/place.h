@@ -58,9 +58,29 @@ enum { POINTER_SIZE = 21 };
 void pointer_encode(const struct pointer *, uint8_t bytes[POINTER_SIZE]);
 int pointer_decode(const void *bytes, size_t size, struct pointer *); /* -EINVAL */
 
+/* On a directory that is away: below which one it is. On disk u8 1, u64 turn, u32 subvolume, gfid. It is replaced by a later turn only, so that what a
+ * client says late does no harm. */
+#define DHT_PARENT_XATTR "trusted.dht.parent"
+struct parent {
+	uint64_t turn;
+	uint32_t subvolume;
+	struct gfid gfid;
+};
+enum { PARENT_SIZE = 29 };
+void parent_encode(const struct parent *, uint8_t bytes[PARENT_SIZE]);
+int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL */
+
+/* Read from the root of a subvolume, with PLACE: where the directory of that gfid stands there, as for LOCATION_XATTR (location.h). For who has not
+ * come to it by names. */
+#define DHT_PATH_XATTR "trusted.dht.path."
+
 /* A lock on a name, on disk: an xattr of the directory (of its shard) for each name that an intent holds, called by the name's hash.
  * The value: u8 1, gfid that is the intent's id, u32 attempt, u32 subvolume where the intent lies. */
 #define DHT_MARK_XATTR "trusted.dht.m."
+/* Marks that are of no name (nothing can be called so): of what only one intent of the volume may do at a time, give a directory another parent, in the
+ * root of the first subvolume; of a directory that is to go, in that itself. */
+#define MARK_MOVES "/moves"
+#define MARK_GOES  "/goes"
 struct mark {
 	uint64_t hash;
 	struct gfid intent;

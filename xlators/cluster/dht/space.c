@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which subvolume has room for a new file: the one that has the name, unless it has less than min-free and others have more. */
+/* Which subvolume has room for a new file: the one that has the name, unless it has less than min-free and others have more. Directories take with
+ * them what will be made in them: so these lean away from a subvolume that is fuller than the others long before. */
 #include "dht.h"
 
 enum { PERCENT = 100 };
@@ -107,4 +108,37 @@ int place_when_full(struct request *rq, struct dht *d, int owner, const struct g
 	look(rq, d);
 	atomic_store(&d->space[owner].blocks, 0);
 	return choose(d, owner, gfid);
+}
+
+/* Of blocks or inodes, whichever is less, in points of a hundred; the mean of all that are known. */
+static double mean_free(struct dht *d)
+{
+	unsigned sum = 0, count = 0;
+
+	for (int i = 0; i < d->x->children; i++) {
+		const struct space *s = &d->space[i];
+
+		sum += atomic_load(&s->known) ? atomic_load(&s->least) : 0;
+		count += atomic_load(&s->known);
+	}
+	return count ? (double)sum / count : 0;
+}
+
+static bool is_fuller(struct dht *d, int owner)
+{
+	const struct space *s = &d->space[owner];
+
+	return d->lean > 0 && atomic_load(&s->known) && atomic_load(&s->least) + d->lean < mean_free(d);
+}
+
+int place_for_directory(struct request *rq, struct dht *d, int owner, const struct gfid *gfid)
+{
+	int other = -1;
+
+	if (d->lean <= 0 && d->scatter <= 0)
+		return owner;
+	look(rq, d);
+	if (is_fuller(d, owner) || (d->scatter > 0 && gfid_hash(gfid) / SUBVOLUMES_MAX % (uint64_t)d->scatter == 0))
+		other = choose(d, owner, gfid);
+	return other < 0 ? owner : other;
 }

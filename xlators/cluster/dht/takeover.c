@@ -21,6 +21,12 @@ static int end_victim(struct request *rq, struct dht *d, const struct intent *it
 			  it->side[n].name);
 		return -EIO;
 	}
+	if (S_ISDIR(victim.type) && !victim.points && !gfid_equal(&victim.gfid, &it->side[n].goes.gfid)) {
+		log_error(d->x, NULL,
+			  "the directory that was \"%s\" waits still, though where it went was decided: nothing is removed",
+			  it->side[n].name);
+		return -EIO;
+	}
 	if (victim.points && !MUTANT("keep-victims-anchor"))
 		err = drop_anchor(rq, d, &victim.aim);
 	return err ? err : waits_remove(rq, d, it, n);
@@ -29,10 +35,10 @@ static int end_victim(struct request *rq, struct dht *d, const struct intent *it
 int intent_finish(struct request *rq, struct dht *d, const struct intent *it)
 {
 	struct who user = become_root(rq);
-	int err = end_victim(rq, d, it, 0);
+	int err = 0;
 
-	if (!err)
-		err = end_victim(rq, d, it, 1);
+	for (int n = 0; n < it->sides && !err; n++)
+		err = end_victim(rq, d, it, n);
 	if (!err)
 		err = intent_remove(rq, d, it);
 	become(rq, user);
@@ -60,12 +66,18 @@ int intent_forgo(struct request *rq, struct dht *d, struct intent *it)
 	struct who user = become_root(rq);
 	int err = it->state == INTENT_UNDONE ? 0 : intent_becomes(rq, d, it, INTENT_UNDONE);
 
-	for (int n = 0; n < 2 && !err; n++)
+	for (int n = 0; n < it->sides && !err; n++)
 		err = drop_arrival(rq, d, it, n);
 	if (!err)
 		err = intent_remove(rq, d, it);
 	become(rq, user);
 	return err;
+}
+
+/* In exchange both had something; and so had what replaces a directory. */
+static bool had_something(const struct intent *it, int n)
+{
+	return it->side[!n].arrival != ARRIVES_NOTHING || !gfid_is_null(&it->side[n].goes.gfid);
 }
 
 /* What arrived goes back to where it waited, in exchange for what had the name before, if anything. While the name is marked nobody else puts the same
@@ -81,6 +93,11 @@ static int take_back_arrival(struct request *rq, struct dht *d, const struct int
 	err = name_look(rq, d, it, n, &named);
 	if (err || !gfid_equal(&named.gfid, arrival))
 		return err;
+	if (gfid_is_null(&waits.gfid) && had_something(it, n)) {
+		log_error(d->x, NULL, "what had the name \"%s\" before a rename is not there: nothing is taken back",
+			  it->side[n].name);
+		return -EIO;
+	}
 	return side_step(rq, d, it, n, &(struct step_in){ .moved = *arrival, .other = waits.gfid });
 }
 
@@ -99,7 +116,7 @@ static int take_back(struct request *rq, struct dht *d, const struct intent *it)
 {
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++)
+	for (int n = 0; n < it->sides && !err; n++)
 		err = it->side[n].arrival == ARRIVES_NOTHING ? take_back_leaving(rq, d, it, n)
 							     : take_back_arrival(rq, d, it, n);
 	return err;
@@ -107,15 +124,15 @@ static int take_back(struct request *rq, struct dht *d, const struct intent *it)
 
 /* ---- taking over ---- */
 
-struct parents {	      /* of the names */
-	struct inode *dir[2]; /* references */
-	bool gone;	      /* one of them */
+struct parents {		  /* of the names */
+	struct inode *dir[MARKS]; /* references */
+	bool gone;		  /* one of them */
 };
 
 static void parents_clear(struct parents *p)
 {
-	inode_unref(p->dir[0]);
-	inode_unref(p->dir[1]);
+	for (int n = 0; n < MARKS; n++)
+		inode_unref(p->dir[n]);
 }
 
 /* They are kept, so that they stay known. Of an intent that may have taken steps both are needed: marks keep them from being removed. */
@@ -123,7 +140,7 @@ static int find_parents(struct request *rq, struct dht *d, const struct intent *
 {
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++) {
+	for (int n = 0; n < it->sides && !err; n++) {
 		err = side_find(rq, d, &it->side[n], &p->dir[n]);
 		p->gone |= err == -ESTALE;
 		err = err == -ESTALE && it->state != INTENT_OPEN ? 0 : err;
@@ -131,21 +148,29 @@ static int find_parents(struct request *rq, struct dht *d, const struct intent *
 	return err;
 }
 
-static bool gone(const struct parents *p, int err)
+static bool is_absent(int err)
 {
-	return p->gone && (err == -ENOENT || err == -ESTALE);
+	return err == -ENOENT || err == -ESTALE;
 }
 
 /* Where another intent's mark is, ours has gone: it was decided, or no step was ever taken, for nobody held all marks. The same where the directory
  * has gone, which it can't while names in it are marked. */
-static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, const struct parents *p, bool *all)
+static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, struct parents *p, bool *all)
 {
 	int err = 0;
 
 	*all = true;
-	for (int n = 0; n < 2 && !err; n++) {
+	for (int n = 0; n < MARKS && !err; n++) {
+		if (!has_mark(it, n))
+			continue;
+		if (n == SIDE_GOES) /* the names are fenced: it stands still, or goes */
+			err = leaver_find(rq, d, it, &p->dir[n]);
+		if (err || (n == SIDE_GOES && !p->dir[n]))
+			continue;
 		err = side_mark(rq, d, it, n);
-		if (err != -EMARKED && !gone(p, err))
+		if (n == SIDE_GOES && is_absent(err)) /* it has just gone */
+			err = 0;
+		if (err != -EMARKED && !(p->gone && is_absent(err)))
 			continue;
 		*all = false;
 		err = 0;
@@ -155,15 +180,14 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 
 int intent_unmark(struct request *rq, struct dht *d, const struct intent *it, bool gone)
 {
-	int result = 0;
+	int err = 0;
 
-	for (int n = 0; n < 2; n++) {
-		int err = side_unmark(rq, d, it, n);
-
-		if (err != -EFENCED && !(gone && (err == -ENOENT || err == -ESTALE)))
-			result = err ? err : result;
+	for (int n = 0; n < MARKS && !err; n++) { /* the first syncs what the record says, so the others must not go before */
+		err = has_mark(it, n) ? side_unmark(rq, d, it, n) : 0;
+		if (err == -EFENCED || ((gone || n == SIDE_GOES) && is_absent(err)))
+			err = 0;
 	}
-	return result;
+	return err;
 }
 
 /* It can't be otherwise if no step was taken. -EIO: it is not so, and somebody has to look at it. */
@@ -172,7 +196,7 @@ static int check_untouched(struct request *rq, struct dht *d, const struct inten
 	struct standing waits;
 	int err = 0;
 
-	for (int n = 0; n < 2 && !err; n++) {
+	for (int n = 0; n < it->sides && !err; n++) {
 		const struct side *s = &it->side[n];
 
 		err = waits_look(rq, d, it, n, &waits);
@@ -183,23 +207,59 @@ static int check_untouched(struct request *rq, struct dht *d, const struct inten
 	if (err == -EIO)
 		log_error(d->x, NULL,
 			  "a rename of \"%s\" to \"%s\" is half done, and has lost its marks: nothing is taken back",
-			  it->side[0].name, it->side[1].name);
+			  it->side[0].name, it->sides > 1 ? it->side[1].name : "");
 	return err;
 }
 
-static int end_marked(struct request *rq, struct dht *d, struct intent *it, const struct parents *p)
+/* A directory that went for good has decided. */
+static int take_back_or_go_on(struct request *rq, struct dht *d, struct intent *it)
+{
+	bool decided;
+	int err = leaver_has_gone(rq, d, it, &decided);
+
+	if (err)
+		return err;
+	if (decided)
+		return intent_becomes(rq, d, it, INTENT_DECIDED);
+	err = MUTANT("forget-steps") ? 0 : take_back(rq, d, it);
+	return err ? err : intent_becomes(rq, d, it, INTENT_UNDONE);
+}
+
+/* Marks that were set anew, for they had gone, are of no use; but no intent lets go of its own before it says that it may. */
+static int end_open(struct request *rq, struct dht *d, struct intent *it, bool all)
+{
+	int err;
+
+	if (all)
+		return take_back_or_go_on(rq, d, it);
+	err = check_untouched(rq, d, it);
+	return err ? err : intent_becomes(rq, d, it, INTENT_UNDONE);
+}
+
+int intent_let_go(struct request *rq, struct dht *d, struct intent *it, bool gone)
+{
+	int err = 0;
+
+	if (it->state == INTENT_DECIDED && it->of_directories) {
+		err = side_confirm(rq, d, it, 0); /* that it was decided is on disk before what follows is elsewhere */
+		if (!err)
+			err = intent_settle(rq, d, it);
+		if (!err)
+			err = intent_becomes(rq, d, it, INTENT_SETTLED);
+	}
+	return err ? err : intent_unmark(rq, d, it, gone);
+}
+
+static int end_marked(struct request *rq, struct dht *d, struct intent *it, struct parents *p)
 {
 	bool all;
 	int err = mark_anew(rq, d, it, p, &all);
 
-	if (!err && it->state == INTENT_OPEN && !all)
-		err = check_untouched(rq, d, it);
-	if (!err &&
-	    (it->state == INTENT_OPEN ? !MUTANT("forget-steps") : it->state == INTENT_DECIDED && MUTANT("undo-decided")) && all)
-		err = take_back(rq, d, it);
 	if (!err && it->state == INTENT_OPEN)
-		err = intent_becomes(rq, d, it, INTENT_UNDONE);
-	return err ? err : intent_unmark(rq, d, it, p->gone);
+		err = end_open(rq, d, it, all);
+	else if (!err && it->state == INTENT_DECIDED && all && MUTANT("undo-decided"))
+		err = take_back(rq, d, it);
+	return err ? err : intent_let_go(rq, d, it, p->gone);
 }
 
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
@@ -214,7 +274,7 @@ static int end_it(struct request *rq, struct dht *d, struct intent *it)
 	parents_clear(&p);
 	if (err)
 		return err;
-	return it->state == INTENT_DECIDED ? intent_finish(rq, d, it) : intent_forgo(rq, d, it);
+	return it->state == INTENT_DECIDED || it->state == INTENT_SETTLED ? intent_finish(rq, d, it) : intent_forgo(rq, d, it);
 }
 
 int intent_end(struct request *rq, struct dht *d, int home, const char *name)
@@ -290,11 +350,17 @@ static void end_holders_in(struct request *rq, struct dht *d, int child, struct 
 static void end_holders_below(struct request *rq, struct dht *d, int child, const struct loc *loc)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
-	struct lookup_out out = { 0 };
+	struct lookup_out out = { 0 }, there = { 0 };
+	struct aim aim;
 
-	if (!lookup_on(rq, d->x->child[child], &in, &out) && S_ISDIR(out.attr.mode))
-		end_holders_in(rq, d, child, out.inode);
+	if (!lookup_on(rq, d->x->child[child], &in, &out) && S_ISDIR(out.attr.mode)) {
+		if (!(out.attr.flags & ATTR_POINTER))
+			end_holders_in(rq, d, child, out.inode);
+		else if (!aim_of(d, &out, &aim) && !look_at_anchor(rq, d, &aim, &there))
+			end_holders_in(rq, d, aim.child, there.inode);
+	}
 	fop_out_clear(FOP_lookup, &out);
+	fop_out_clear(FOP_lookup, &there);
 }
 
 static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
@@ -334,12 +400,12 @@ static void end_holders(struct request *rq, struct dht *d, enum fop fop, const v
 }
 
 /* There is no room for another mark, or this name has one. */
-static void marks_end(struct request *rq, struct dht *d, const struct side *s, struct inode *dir)
+static void marks_end(struct request *rq, struct dht *d, int child, struct inode *dir)
 {
 	struct request own;
 
 	if (!own_request(rq, d, &own))
-		end_holders_in(&own, d, s->child, dir);
+		end_holders_in(&own, d, child, dir);
 	request_finish(&own);
 }
 
@@ -363,12 +429,12 @@ static int pause_a_little(struct patience *p)
 	return err;
 }
 
-int marks_wait_to_mark(struct request *rq, struct dht *d, struct patience *p, const struct side *s, struct inode *dir)
+int marks_wait_to_mark(struct request *rq, struct dht *d, struct patience *p, int child, struct inode *dir)
 {
 	if (clock_ns() >= rq->deadline_ns)
 		return -EIO;
 	if (!is_patient(d, p)) {
-		marks_end(rq, d, s, dir);
+		marks_end(rq, d, child, dir);
 		p->taken_over_ns = clock_ns();
 	}
 	return pause_a_little(p);

@@ -3,6 +3,7 @@
 #include <sys/xattr.h>
 
 #include "born.h"
+#include "location.h"
 #include "memory.h"
 
 int memory_getattr(struct request *rq, struct xlator *x, const struct getattr_in *in, struct getattr_out *out)
@@ -136,6 +137,38 @@ int memory_setxattr(struct request *rq, struct xlator *x, const struct setxattr_
 	return put_xattr(o, at, in->name, in->value.bytes, in->value.size);
 }
 
+/* The names from the directory down to the object, before `end`; NULL: it is not there, or the path is too long. */
+static char *path_below(const struct object *directory, const struct object *o, char *start, char *end)
+{
+	for (const struct entry *e = directory->entry; e; e = e->next) {
+		size_t length = strlen(e->name);
+		char *at = e->object == o ? end : path_below(e->object, o, start, end);
+
+		if (!at || at < start + length + 1)
+			continue;
+		at -= length + 1;
+		*at = '/';
+		memcpy(at + 1, e->name, length);
+		return at;
+	}
+	return NULL;
+}
+
+static int tell_location(struct memory *p, const struct object *o, struct blob *value)
+{
+	enum { ROOM = 4096 };
+	char path[ROOM], *end = path + ROOM - 1, *at;
+	const struct object *root = memory_bearer(p, &gfid_root);
+	struct location to = { 0 };
+
+	*end = '\0';
+	at = o == root ? strcpy(end - 1, "/") : path_below(root, o, path, end);
+	if (!at)
+		return -ENODATA;
+	location_line(&to, "path", "%s", at);
+	return location_end(&to, value);
+}
+
 int memory_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
@@ -144,6 +177,8 @@ int memory_getxattr(struct request *rq, struct xlator *x, const struct getxattr_
 
 	(void)rq;
 	(void)p;
+	if (o && is_location(in->name))
+		return tell_location(p, o, &out->value);
 	if (!o || !*at)
 		return o ? -ENODATA : -ESTALE;
 	out->value.bytes = malloc((*at)->value.size + 1);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "access.h"
+#include "place.h"
 
 #ifndef RENAME_EXCHANGE
 #define RENAME_EXCHANGE 2
@@ -105,6 +106,14 @@ int decide_remove(struct request *rq, struct xlator *x, const struct loc *loc, s
 	return err ? err : decide_victim(rq, x, loc, judged, &none);
 }
 
+/* A step of a rename over several subvolumes: whether the directory gets another parent in the end that one knows who sends it. */
+static bool is_step(const struct request *rq)
+{
+	struct place p;
+
+	return place_of(rq, &p) > 0 && !gfid_is_null(&p.intent);
+}
+
 /* A directory that gets another parent has its ".." changed: that takes write permission on itself. */
 static int decide_reparent(struct request *rq, struct xlator *x, const struct loc *loc)
 {
@@ -134,7 +143,7 @@ int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *
 				   exchange ? -ENOENT : -EACCES);
 	if (!err)
 		err = decide_victim(rq, x, &in->to, &who->to, &who->to_new);
-	if (err || in->from.parent == in->to.parent)
+	if (err || in->from.parent == in->to.parent || is_step(rq))
 		return err;
 	err = decide_reparent(rq, x, &in->from);
 	return err || !exchange ? err : decide_reparent(rq, x, &in->to);

@@ -134,9 +134,14 @@ static void keep(struct known *k, struct known *fresh, unsigned changes)
 
 static struct facts facts_in(const struct known *k)
 {
-	return (struct facts){
+	struct facts f = {
 		.points = k->points, .wide = k->layout && k->layout->count > 1, .marked = k->marks > 0, .pointer = k->pointer
 	};
+
+	f.goes = k->marks == 1 && k->mark[0].hash == mark_hash(MARK_GOES);
+	if (f.goes)
+		f.by = k->mark[0];
+	return f;
 }
 
 /* *facts (may be NULL): as they were at some moment of the call. */
@@ -342,6 +347,8 @@ int change_alone(struct request *rq, struct xlator *x, const struct place *place
 		return err;
 	if (place && changes_mark(fop, in))
 		err = mark_may_change(rq, x, place, fop, inode, in, &done);
+	else if (place)
+		err = parent_may_change(rq, x, fop, inode, in, &done);
 	if (!err && !done)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err)

@@ -221,6 +221,8 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		return -EPERM;
 	if (fop == FOP_compound && has) /* of which step would it be? */
 		return -EOPNOTSUPP;
+	if (has && asks_path(fop, in))
+		return path_tell(rq, x, in, out);
 	if (has)
 		return placed(rq, x, &place, fop, in, out);
 	err = fop_call(rq, x->child[0], fop, in, out);

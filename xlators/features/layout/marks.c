@@ -84,6 +84,11 @@ static bool of_intent(const struct mark *m, const struct place *p)
 	return gfid_equal(&m->intent, &p->intent);
 }
 
+bool mark_is_of(const struct mark *m, const struct place *p)
+{
+	return of_intent(m, p) && (m->attempt == p->attempt || MUTANT("no-fence"));
+}
+
 int mark_judge(const struct known *k, const struct place *p, const char *name, bool *ours)
 {
 	bool step = !gfid_is_null(&p->intent);
@@ -99,7 +104,7 @@ int mark_judge(const struct known *k, const struct place *p, const char *name, b
 			continue;
 		if (!step)
 			return MUTANT("pass-marks") ? 0 : -EMARKED;
-		*ours = of_intent(m, p) && (m->attempt == p->attempt || MUTANT("no-fence"));
+		*ours = mark_is_of(m, p);
 		return *ours ? 0 : -EFENCED;
 	}
 	return 0;

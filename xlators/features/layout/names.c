@@ -19,6 +19,7 @@ struct call {
 	const void *in;
 	void *out;
 	struct inside *inside;
+	bool ours; /* a name is marked by the intent of which this is a step */
 };
 
 int refused(struct xlator *x, int err)
@@ -65,7 +66,7 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 	return l->moving && !makes && layout_owner(l, key)->id == self;
 }
 
-static int judge_place(const struct call *c, const struct loc *loc, uint64_t version, bool makes, bool *ours)
+static int judge_place(struct call *c, const struct loc *loc, uint64_t version, bool makes)
 {
 	const struct checks *p = c->x->private;
 	struct known *k = inode_slot(loc->parent, c->x);
@@ -84,7 +85,7 @@ static int judge_place(const struct call *c, const struct loc *loc, uint64_t ver
 	else if (k->layout && !belongs(k->layout, (uint32_t)p->subvolume, key, makes))
 		err = -ELAYOUT;
 	if (!err)
-		err = mark_judge(k, c->place, loc->name, ours);
+		err = mark_judge(k, c->place, loc->name, &c->ours);
 	pthread_mutex_unlock(&k->lock);
 	return err;
 }
@@ -104,18 +105,25 @@ static int look(const struct call *c, const struct loc *loc, struct lookup_out *
 	return err;
 }
 
-/* An intent may have to take back what it did in there. */
+static bool is_step(const struct call *c)
+{
+	return !gfid_is_null(&c->place->intent);
+}
+
+/* An intent may have to take back what it did in there. But one may have marked it as what is to go. */
 static int judge_marks_in(const struct call *c, struct inode *victim)
 {
-	struct facts f;
-	int err;
+	struct facts f = { 0 };
+	int err = 0;
 
 	if (!S_ISDIR(victim->type) || MUTANT("rmdir-marked"))
 		return 0;
 	err = inside_enter_victim(c->inside, c->x, victim);
 	if (!err)
 		err = facts_of(c->rq, c->x, victim, NULL, &f);
-	return err ? err : f.marked ? -EMARKED : 0;
+	if (!err && f.goes && mark_is_of(&f.by, c->place))
+		return 0;
+	return err ? err : f.marked ? -EMARKED : is_step(c) && !c->ours ? -EFENCED : 0;
 }
 
 static int judge_victim(const struct call *c, const struct facts *f)
@@ -166,6 +174,8 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 	struct facts facts;
 	int err = look(c, &in->loc, &found, &facts);
 
+	if (err == -ENOENT && c->rq->resent && is_step(c)) /* nobody but its intent knows */
+		return -ESTALE;
 	if (err == -ENOENT &&
 	    c->rq->resent) /* it went with the first try: the leaf, which is told what that was, removes no other */
 		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
@@ -222,6 +232,30 @@ static int judge_replaced(const struct call *c, const struct rename_in *in, cons
 	return judge_victim(c, &as);
 }
 
+/* A directory gets another parent. */
+static bool reparents(const struct rename_in *in, const struct inode *from, const struct inode *to)
+{
+	if (in->from.parent == in->to.parent)
+		return false;
+	return S_ISDIR(from->type) || (in->flags & RENAME_EXCHANGE && to && S_ISDIR(to->type));
+}
+
+/* One that is moved by an intent, or to and from `work`, was looked at by a client. */
+static int rename_apart(const struct call *c, const struct rename_in *in)
+{
+	struct checks *checks = c->x->private;
+	int err = task_lock(&checks->moving, c->rq->deadline_ns);
+
+	if (err)
+		return err;
+	if (!(c->place->flags & PLACE_POINTER) && !MUTANT("compare-no-trees"))
+		err = trees_compare(c->rq, c->x, in->from.parent, in->to.parent);
+	if (!err)
+		err = rename_on(c->rq, c->x->child[0], in, c->out);
+	task_unlock(&checks->moving);
+	return err;
+}
+
 static int rename_found(const struct call *c, const struct rename_in *in, struct inode *from, bool *again)
 {
 	struct lookup_out found = { 0 };
@@ -244,7 +278,8 @@ static int rename_found(const struct call *c, const struct rename_in *in, struct
 		exact.from = exactly(&in->from, from);
 		exact.to = exactly(&in->to, found.inode);
 		exact.flags |= only_new ? RENAME_NOREPLACE : 0;
-		err = rename_on(c->rq, c->x->child[0], &exact, c->out);
+		err = reparents(in, from, found.inode) ? rename_apart(c, &exact)
+						       : rename_on(c->rq, c->x->child[0], &exact, c->out);
 	}
 	fop_out_clear(FOP_lookup, &found);
 	*again = err == -EEXIST && only_new; /* the name has come since */
@@ -394,19 +429,18 @@ static bool makes(enum fop fop)
 int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
 	cleanup_inside struct inside inside = { 0 };
-	struct call c = { rq, x, place, fop, in, out, &inside };
+	struct call c = { rq, x, place, fop, in, out, &inside, false };
 	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
-	bool ours = false;
 	bool exchange = to && ((const struct rename_in *)in)->flags & RENAME_EXCHANGE;
 	int err = !from->parent || !from->name || (to && (!to->parent || !to->name)) ? -EINVAL : 0;
 
 	if (!err)
 		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : NULL);
 	if (!err)
-		err = judge_place(&c, from, place->version[0], makes(fop) || exchange, &ours);
+		err = judge_place(&c, from, place->version[0], makes(fop) || exchange);
 	if (!err && to)
-		err = judge_place(&c, to, place->version[1], true, &ours);
-	if (!err && !ours && !gfid_is_null(&place->intent) && fop_info[fop].flags & FOP_MUTATES)
+		err = judge_place(&c, to, place->version[1], true);
+	if (!err && !c.ours && is_step(&c) && fop_info[fop].flags & FOP_MUTATES && fop != FOP_rmdir)
 		err = -EFENCED; /* its marks have gone. (Replica sets look up both names of a rename, of which one has none.) */
 	if (!err)
 		err = judged(&c);

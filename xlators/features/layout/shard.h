@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside features/layout: what is known of objects and the gates of directories (known.c), and the judgement of names (names.c). */
+/* Inside features/layout: what is known of objects and the gates of directories (known.c), the judgement of names (names.c), marks of them
+ * (marks.c), and directories that get another parent (trees.c). */
 #ifndef STRATUS_SHARD_H
 #define STRATUS_SHARD_H
 #include "layout.h"
@@ -9,6 +10,7 @@
 struct checks {
 	int64_t subvolume; /* option: the number of this one in layouts and pointers */
 	atomic_uint_fast64_t elsewhere, pointers, wide, moved, marked, changes;
+	struct task_lock moving; /* held while a directory gets another parent: trees stay as they are */
 };
 
 /* In an inode's slot. The gate: requests for names of the directory pass together, a change of what its xattrs say passes alone. So what a
@@ -30,6 +32,8 @@ struct known {
 /* What a request needs to know of an object. */
 struct facts {
 	bool points, wide, marked; /* names in it are */
+	bool goes;		   /* it is marked as one that is to go, and nothing else: by `by` */
+	struct mark by;
 	struct pointer pointer;
 };
 
@@ -65,11 +69,22 @@ void inside_leave(struct inside *);
 int marks_read(struct request *, struct xlator *, struct inode *, struct known *, bool *has_layout, bool *has_pointer);
 /* May a request of that intent (of none) do something with the name? With the lock held. *ours: the mark is the intent's. */
 int mark_judge(const struct known *, const struct place *, const char *name, bool *ours);
+/* Is it of that request's intent, and attempt? */
+bool mark_is_of(const struct mark *, const struct place *);
 /* The change of a mark, by itself; *done: nothing is to be changed. -EMARKED, -EFENCED. */
 int mark_may_change(struct request *, struct xlator *, const struct place *, enum fop, struct inode *, const void *in,
 		    bool *done);
 /* The xattr that is changed is a mark. */
 bool changes_mark(enum fop, const void *in);
+
+/* ---- trees.c ---- */
+/* -EWIDE: one of the two directories is below one that is away, and the other is not. */
+int trees_compare(struct request *, struct xlator *, struct inode *, struct inode *);
+/* DHT_PATH_XATTR. For root. */
+bool asks_path(enum fop, const void *in);
+int path_tell(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
+/* DHT_PARENT_XATTR: to a later turn only, -EFENCED; *done: it says so already. Any other xattr passes. */
+int parent_may_change(struct request *, struct xlator *, enum fop, struct inode *, const void *in, bool *done);
 
 /* ---- names.c ---- */
 bool names_fop(enum fop, const void *in);

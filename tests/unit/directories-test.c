@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht: directories that get a name at another subvolume; who does that may die at any message; and none gets below itself. */
+#include "half-way.h"
+
+#include "place.h"
+
+static char *joined(char to[80], const char *directory, const char *name)
+{
+	if (snprintf(to, 80, "%s/%s", directory, name) >= 80)
+		abort();
+	return to;
+}
+
+PROPERTY(a_directory_gets_a_name_at_another_subvolume)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	struct attr before, after;
+	char path[80], other[80];
+
+	CHECK_INT(put_directory(a, "text"), 0);
+	CHECK_INT(tree_getattr(&tree, a, &before), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	CHECK(says(a, NULL) && says(b, "/text"));
+	CHECK_INT(tree_getattr(&tree, b, &after), 0);
+	CHECK(gfid_equal(&before.gfid, &after.gfid) && after.nlink == before.nlink && S_ISDIR(after.mode));
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(tree_rename(&tree, b, c, 0), 0); /* a pointer */
+	CHECK(says(b, NULL) && says(c, "/text"));
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(put(joined(path, c, "more"), "more"), 0);
+	CHECK_INT(tree_mkdir(&tree, joined(other, c, "dir"), 0755), 0);
+	CHECK_INT(tree_rename(&tree, path, joined(other, c, "dir/more"), 0), 0);
+	CHECK(reads(other, "more"));
+	CHECK_INT(tree_rmdir(&tree, c), -ENOTEMPTY);
+	CHECK_INT(tree_unlink(&tree, c), -EISDIR);
+	CHECK_INT(tree_unlink(&tree, other), 0);
+	CHECK_INT(tree_rmdir(&tree, joined(path, c, "dir")), 0);
+	CHECK_INT(tree_unlink(&tree, joined(path, c, "in")), 0);
+	CHECK_INT(tree_rmdir(&tree, c), 0);
+	CHECK(says(c, NULL));
+	CHECK_INT(tree_rmdir(&tree, c), -ENOENT);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+}
+
+/* All that there is of types and flags. */
+PROPERTY(what_rename_refuses_it_refuses_across)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	char path[80];
+
+	CHECK_INT(put_directory(a, "text"), 0);
+	CHECK_INT(put(b, "file"), 0);
+	CHECK_INT(put_directory(c, "full"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), -ENOTDIR);
+	CHECK_INT(tree_rename(&tree, b, a, 0), -EISDIR);
+	CHECK_INT(tree_rename(&tree, a, c, 0), -ENOTEMPTY);
+	CHECK_INT(tree_rename(&tree, a, c, RENAME_NOREPLACE), -EEXIST);
+	CHECK_INT(tree_rename(&tree, c, c, 0), 0);
+	CHECK(says(a, "/text") && says(b, "file") && says(c, "/full"));
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	CHECK_INT(tree_rename(&tree, c, b, 0), 0); /* the same behind pointers */
+	CHECK_INT(put(c, "file"), 0);
+	CHECK_INT(tree_rename(&tree, c, b, 0), -EISDIR);
+	CHECK_INT(tree_rename(&tree, b, c, 0), -ENOTDIR);
+	CHECK_INT(tree_rename(&tree, a, b, 0), -ENOTEMPTY);
+	CHECK_INT(tree_create(&tree, b, O_RDWR, 0644, NULL), -EISDIR);
+	CHECK_INT(tree_create(&tree, b, O_RDWR | O_EXCL, 0644, NULL), -EEXIST);
+	CHECK_INT(tree_mkdir(&tree, b, 0755), -EEXIST);
+	CHECK_INT(tree_unlink(&tree, joined(path, b, "in")), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	CHECK(says(a, NULL) && says(b, "/text") && says(c, "file"));
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(census().work, 0);
+}
+
+/* The file systems of the bricks see but their own part of the tree. */
+PROPERTY(no_directory_gets_below_itself)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(0, "c");
+	char path[80], deep[80], other[80];
+
+	CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, b, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, c, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, joined(deep, b, "deep"), 0755), 0);
+	CHECK_INT(tree_rename(&tree, b, joined(path, a, "b"), 0), 0); /* a/b leads to subvolume 1 */
+	CHECK_INT(tree_rename(&tree, a, joined(deep, path, "deep/a"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, a, joined(deep, path, "a"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, path, joined(deep, path, "b"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, joined(deep, a, "b/deep"), c, RENAME_EXCHANGE), 0); /* in other trees */
+	CHECK_INT(tree_rename(&tree, joined(deep, a, "b/deep"), joined(other, a, "c"), 0),
+		  0); /* it was c: home, and a pointer */
+	CHECK_INT(tree_rename(&tree, a, joined(deep, a, "c/a"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, a, joined(deep, c, "a"), 0), 0); /* c is deep, at subvolume 1 */
+	CHECK_INT(tree_rename(&tree, c, joined(deep, c, "a/b/c"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, joined(deep, c, "a/b"), c, RENAME_EXCHANGE), -EINVAL);
+	CHECK(there(joined(deep, c, "a/c")) && there(joined(deep, c, "a/b")));
+	CHECK_INT(tree_rmdir(&tree, joined(deep, c, "a/c")), 0);
+	CHECK_INT(tree_rmdir(&tree, joined(deep, c, "a/b")), 0);
+	CHECK_INT(tree_rmdir(&tree, joined(deep, c, "a")), 0);
+	CHECK_INT(tree_rmdir(&tree, c), 0);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+}
+
+#define ELSEWHERE "option lean 0\n option scatter 1\n option sweep-interval 10ms" /* all are made elsewhere than their names */
+
+PROPERTY_WITH(a_directory_is_made_elsewhere_than_its_name, ELSEWHERE, "1M")
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+	char path[80];
+	struct attr attr;
+
+	CHECK_INT(tree_mkdir(&tree, a, 0751), 0);
+	CHECK_INT(tree_getattr(&tree, a, &attr), 0);
+	CHECK(S_ISDIR(attr.mode) && (attr.mode & 0777) == 0751 && attr.nlink == 2);
+	CHECK_INT(tree_mkdir(&tree, a, 0755), -EEXIST);
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(put(joined(path, a, "file"), "text"), 0);
+	CHECK_INT(tree_mkdir(&tree, joined(path, a, "below"), 0755), 0);
+	CHECK_INT(census().anchors, 2);
+	CHECK_INT(tree_rename(&tree, a, joined(path, a, "below/a"), 0), -EINVAL);
+	CHECK_INT(tree_rename(&tree, joined(path, a, "below"), b, 0), 0);
+	CHECK_INT(tree_rename(&tree, a, joined(path, b, "a"), 0), 0);
+	CHECK(reads(joined(path, b, "a/file"), "text"));
+	CHECK_INT(tree_unlink(&tree, path), 0);
+	CHECK_INT(tree_rmdir(&tree, joined(path, b, "a")), 0);
+	CHECK_INT(tree_rmdir(&tree, b), 0);
+	CHECK_INT(census().anchors, 0);
+	CHECK_INT(census().work, 0);
+}
+
+/* Of two bricks of a MiB one is nearly full. */
+PROPERTY_WITH(directories_lean_to_where_more_is_free, "option lean 5", "1M")
+{
+	const char *full = name_at(0, "full"), *a = name_at(0, "a"), *b = name_at(1, "b");
+	static char text[600000];
+	struct file *file = NULL;
+
+	CHECK_INT(tree_create(&tree, full, O_RDWR | O_CREAT, 0644, &file), 0);
+	CHECK(tree_write(&tree, file, 0, text, sizeof(text)) >= 0);
+	tree_release(&tree, file);
+	task_sleep_ms(250); /* so long what is known of the room may be old */
+	CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, b, 0755), 0);
+	CHECK_INT(census().anchors, 1);
+	CHECK_INT(holder(b), 1);
+}
+
+struct mover {
+	char from[80], to[80];
+	int err;
+	atomic_bool over;
+};
+
+static void move(void *arg)
+{
+	struct mover *m = arg;
+
+	m->err = tree_rename(&tree, m->from, m->to, 0);
+	m->over = true;
+}
+
+/* Each alone might; both can't. */
+PROPERTY_WITH(two_that_would_make_a_circle_do_not_both_succeed, SWEEPS, "4M")
+{
+	enum { TIMES = 60 };
+
+	for (int i = 0; i < TIMES && !failures; i++) {
+		const char *a = name_at(0, "a"), *b = name_at(i % 2, i % 2 ? "b" : "bb");
+		struct mover m[2] = { 0 };
+		int done = 0;
+
+		CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+		CHECK_INT(tree_mkdir(&tree, b, 0755), 0);
+		snprintf(m[0].from, 80, "%s", a);
+		snprintf(m[0].to, 80, "%s/x", b);
+		snprintf(m[1].from, 80, "%s", b);
+		snprintf(m[1].to, 80, "%s/x", a);
+		for (int k = 0; k < 2; k++)
+			CHECK_INT(task_spawn(NULL, move, &m[k]), 0);
+		for (int k = 0; k < 2; k++) {
+			while (!m[k].over)
+				task_sleep_ms(1);
+			done += !m[k].err;
+		}
+		CHECK_INT(done, 1);
+		CHECK(there(a) != there(b));
+		CHECK_INT(tree_rmdir(&tree, m[m[0].err ? 1 : 0].to), 0);
+		CHECK_INT(tree_rmdir(&tree, m[m[0].err ? 0 : 1].from), 0);
+	}
+	CHECK(settles(0));
+}
+
+/* ---- half way ---- */
+
+static int plain(const char *a, const char *b, const char *c)
+{
+	(void)b, (void)c;
+	return put_directory(a, "text");
+}
+
+static int replacing(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(b, "");
+
+	return err ? err : plain(a, b, c);
+}
+
+static int of_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(c, "text");
+
+	(void)b;
+	return err ? err : tree_rename(&tree, c, a, 0);
+}
+
+static int homewards(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(b, "text");
+
+	(void)c;
+	return err ? err : tree_rename(&tree, b, a, 0);
+}
+
+static int over_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(c, "");
+
+	if (!err)
+		err = tree_rename(&tree, c, b, 0);
+	return err ? err : put_directory(a, "text");
+}
+
+static int with_directory(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(b, "other");
+
+	return err ? err : plain(a, b, c);
+}
+
+static int with_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(c, "other");
+
+	if (!err)
+		err = tree_rename(&tree, c, b, 0);
+	return err ? err : plain(a, b, c);
+}
+
+static int with_file(const char *a, const char *b, const char *c)
+{
+	int err = put(b, "other");
+
+	return err ? err : plain(a, b, c);
+}
+
+static int empty_pointer(const char *a, const char *b, const char *c)
+{
+	int err = put_directory(c, "");
+
+	(void)b;
+	return err ? err : tree_rename(&tree, c, a, 0);
+}
+
+static int nothing(const char *a, const char *b, const char *c)
+{
+	(void)a, (void)b, (void)c;
+	return 0;
+}
+
+static const struct scene makings[] = {
+	{ "mkdir elsewhere", nothing, NULL, NULL, .makes = true },
+};
+static const struct scene in_the_root[] = {
+	{ "to a free name", plain, "/text", NULL },
+	{ "over an empty directory", replacing, "/text", "/" },
+	{ "of a pointer", of_pointer, "/text", NULL },
+	{ "to where it stands", homewards, "/text", NULL },
+	{ "over a pointer", over_pointer, "/text", "/" },
+	{ "over a pointer at the same subvolume", over_pointer, "/text", "/", .beside = true },
+	{ "rmdir of a pointer", empty_pointer, "/", NULL, .removes = true },
+};
+static const struct scene exchanges[] = {
+	{ "in exchange", with_directory, "/text", "/other", .flags = RENAME_EXCHANGE },
+	{ "in exchange with a pointer", with_pointer, "/text", "/other", .flags = RENAME_EXCHANGE },
+	{ "in exchange with a file", with_file, "/text", "other", .flags = RENAME_EXCHANGE },
+};
+static const struct scene to_other_parents[] = {
+	{ "to another parent", plain, "/text", NULL, .below = true },
+	{ "to another parent, over an empty directory", replacing, "/text", "/", .below = true },
+	{ "to another parent, over a pointer", over_pointer, "/text", "/", .below = true },
+	{ "of a pointer to another parent at the same subvolume", of_pointer, "/text", NULL, .below = true, .beside = true },
+	{ "to another parent in exchange", with_directory, "/text", "/other", .flags = RENAME_EXCHANGE, .below = true },
+	{ "rmdir of a pointer", empty_pointer, "/", NULL, .below = true, .removes = true },
+};
+
+PROPERTY_WITH(who_dies_half_way_has_done_it_or_not, SWEEPS, "1M")
+{
+	play_dying(in_the_root, sizeof(in_the_root) / sizeof(*in_the_root));
+}
+
+PROPERTY_WITH(who_dies_in_an_exchange_has_done_it_or_not, SWEEPS, "1M")
+{
+	play_dying(exchanges, sizeof(exchanges) / sizeof(*exchanges));
+}
+
+PROPERTY_WITH(who_dies_on_the_way_to_another_parent_has_done_it_or_not, SWEEPS, "1M")
+{
+	play_dying(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
+}
+
+PROPERTY_WITH(who_dies_while_making_one_leaves_all_of_it_or_nothing, ELSEWHERE, "1M")
+{
+	play_dying(makings, sizeof(makings) / sizeof(*makings));
+	play_lost_answers(makings, sizeof(makings) / sizeof(*makings));
+}
+
+PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
+{
+	play_lost_answers(in_the_root, sizeof(in_the_root) / sizeof(*in_the_root));
+	play_lost_answers(exchanges, sizeof(exchanges) / sizeof(*exchanges));
+	play_lost_answers(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_directory_gets_a_name_at_another_subvolume),
+		cmocka_unit_test(what_rename_refuses_it_refuses_across),
+		cmocka_unit_test(no_directory_gets_below_itself),
+		cmocka_unit_test(a_directory_is_made_elsewhere_than_its_name),
+		cmocka_unit_test(directories_lean_to_where_more_is_free),
+		cmocka_unit_test(two_that_would_make_a_circle_do_not_both_succeed),
+		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
+		cmocka_unit_test(who_dies_in_an_exchange_has_done_it_or_not),
+		cmocka_unit_test(who_dies_on_the_way_to_another_parent_has_done_it_or_not),
+		cmocka_unit_test(who_dies_while_making_one_leaves_all_of_it_or_nothing),
+		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "half-way.h"
+
+/* ---- what is there ---- */
+
+bool there(const char *path)
+{
+	return !tree_getattr(&tree, path, &(struct attr){ 0 });
+}
+
+static char *inside(const char *path, char in[80])
+{
+	if (snprintf(in, 80, "%s/in", path) >= 80)
+		abort();
+	return in;
+}
+
+int put_directory(const char *path, const char *text)
+{
+	char in[80];
+	int err = tree_mkdir(&tree, path, 0755);
+
+	return err || !*text ? err : put(inside(path, in), text);
+}
+
+static bool directory_says(const char *path, const char *text)
+{
+	char in[80];
+	struct attr a;
+
+	if (tree_getattr(&tree, path, &a) || !S_ISDIR(a.mode))
+		return false;
+	return *text ? reads(inside(path, in), text) : !there(inside(path, in));
+}
+
+bool says(const char *path, const char *what)
+{
+	if (what && *what == '/')
+		return directory_says(path, what + 1);
+	return what ? reads(path, what) && links(path) == 1 : !there(path);
+}
+
+void clear_away(const char *path)
+{
+	char in[80];
+
+	if (tree_unlink(&tree, path) == -EISDIR) {
+		tree_unlink(&tree, inside(path, in));
+		tree_rmdir(&tree, path);
+	}
+}
+
+bool nothing_is_under_way(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (!census().work)
+			return true;
+		task_sleep_ms(10);
+	}
+	return false;
+}
+
+/* ---- the names of a scene ---- */
+
+struct stage {
+	char a[80], b[80];
+	const char *c, *top[2];
+};
+
+static void set_up(const struct scene *s, struct stage *to)
+{
+	const char *a = name_at(0, s->below ? "p" : "a"), *b = name_at(s->beside ? 0 : 1, s->below ? "q" : "b");
+
+	to->top[0] = a;
+	to->top[1] = b;
+	to->c = name_at(2, "c");
+	if (s->below) {
+		CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
+		CHECK_INT(tree_mkdir(&tree, b, 0755), 0);
+	}
+	snprintf(to->a, sizeof(to->a), "%s%s", a, s->below ? "/a" : "");
+	snprintf(to->b, sizeof(to->b), "%s%s", b, s->below ? "/b" : "");
+	CHECK_INT(s->build(to->a, to->b, to->c), 0);
+}
+
+static void tear_down(const struct scene *s, const struct stage *from)
+{
+	clear_away(from->a);
+	clear_away(from->b);
+	for (int i = 0; i < 2 && s->below; i++)
+		CHECK_INT(tree_rmdir(&tree, from->top[i]), 0);
+}
+
+static int perform(const struct scene *s, const struct stage *at)
+{
+	if (s->makes)
+		return tree_mkdir(&tree, at->a, 0755);
+	return s->removes ? tree_rmdir(&tree, at->a) : tree_rename(&tree, at->a, at->b, s->flags);
+}
+
+static bool is_done(const struct scene *s, const struct stage *at)
+{
+	if (s->removes || s->makes)
+		return says(at->a, s->removes ? NULL : "/");
+	return says(at->b, s->from) && says(at->a, s->flags & RENAME_EXCHANGE ? s->to : NULL);
+}
+
+/* By others, who wait for the marks, or by the sweep. */
+static bool gets_whole(const struct scene *s, const struct stage *at, bool *done)
+{
+	for (int i = 0; i < 500; i++) {
+		*done = is_done(s, at);
+		if (*done || (says(at->a, s->from) && (s->removes || s->makes || says(at->b, s->to))))
+			return true;
+		task_sleep_ms(10); /* an arrival that waits has two links for a while */
+	}
+	return false;
+}
+
+/* ---- plays ---- */
+
+/* Cut off after so many messages; *sent: how many there would have been. */
+static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned *sent)
+{
+	struct stage at;
+	bool moved;
+	int err;
+
+	set_up(s, &at);
+	cut_after(messages, done);
+	err = perform(s, &at);
+	*sent = cut_end();
+	CHECK(gets_whole(s, &at, &moved));
+	CHECK(moved || err);
+	tear_down(s, &at);
+}
+
+static void play_cuts(const struct scene *s, bool done)
+{
+	unsigned at = 0, sent = 0;
+
+	do {
+		cut_at(s, at, done, &sent);
+		if (failures)
+			fprintf(stderr, "%s, after %u messages%s\n", s->what, at,
+				done ? ", and one that was not answered" : "");
+	} while (!failures && sent > at++);
+	CHECK(at > (s->makes ? 5 : 10));
+	CHECK(settles(0));
+}
+
+void play_dying(const struct scene *scenes, unsigned count)
+{
+	for (unsigned i = 0; i < count && !failures; i++)
+		for (int done = 0; done < 2 && !failures; done++)
+			play_cuts(&scenes[i], done);
+}
+
+/* Nobody died; and if it was not done, it can be done. */
+static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
+{
+	struct stage at;
+	bool moved;
+	int err;
+
+	set_up(s, &at);
+	lose_answer(messages);
+	err = perform(s, &at);
+	*sent = cut_end();
+	CHECK(gets_whole(s, &at, &moved));
+	CHECK(moved || err);
+	if (!moved)
+		CHECK_INT(perform(s, &at), 0);
+	CHECK(nothing_is_under_way());
+	CHECK(is_done(s, &at));
+	tear_down(s, &at);
+}
+
+void play_lost_answers(const struct scene *scenes, unsigned count)
+{
+	for (unsigned i = 0; i < count && !failures; i++) {
+		unsigned at = 0, sent = 0;
+
+		do {
+			lose_at(&scenes[i], at, &sent);
+			if (failures)
+				fprintf(stderr, "%s, the answer of message %u\n", scenes[i].what, at + 1);
+		} while (!failures && sent > at++);
+		CHECK(at > (scenes[i].makes ? 5 : 10));
+		CHECK(settles(0));
+	}
+}
