@@ -12,7 +12,7 @@ struct disk_object;
 
 /* At a brick: it was done. */
 void away_note(struct request *, enum fop, const void *in);
-/* It names a pointer that is under way, or an anchor. */
+/* It names a pointer that is under way, or an anchor, or changes a mark. */
 bool away_concerns(int fop, const void *in);
 /* It needs room that is kept for pointers. */
 bool away_refuses(struct request *, enum fop, const void *in);

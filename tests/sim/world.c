@@ -301,7 +301,7 @@ bool world_quorum(void)
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		if (!quorum_of(i))
 			return false;
-	return !weather.lost && !weather.late;
+	return !weather.lost && !weather.late && !weather.held;
 }
 
 struct question {
