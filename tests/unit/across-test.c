@@ -234,6 +234,25 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	}
 }
 
+/* Then nothing but the old name leads to the file: the rename begins again. */
+PROPERTY_WITH(an_anchor_that_its_brick_lost_with_its_power_loses_no_file, SWEEPS, "1M")
+{
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++) {
+		const struct scene *s = &scenes[i];
+		const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+
+		CHECK_INT(s->build(a, b, c), 0);
+		forget_anchor();
+		CHECK_INT(tree_rename(&tree, a, b, s->flags), 0);
+		cut_end();
+		CHECK(says(b, s->from) && says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL));
+		CHECK(nothing_is_under_way());
+		tree_unlink(&tree, a);
+		tree_unlink(&tree, b);
+		CHECK(settles(0));
+	}
+}
+
 /* Of one who died: whoever wants the directory away ends it. */
 PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
 {
@@ -303,6 +322,7 @@ int main(void)
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(an_anchor_that_its_brick_lost_with_its_power_loses_no_file),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dht-tree.h"
 
+#include <limits.h>
+
 #include "place.h"
 
 struct tree tree;
@@ -207,6 +209,11 @@ void cut_after(unsigned messages, bool done)
 void lose_answer(unsigned messages)
 {
 	tell_cut("lost", messages);
+}
+
+void forget_anchor(void)
+{
+	tell_cut("forgets", UINT_MAX);
 }
 
 unsigned cut_end(void)
