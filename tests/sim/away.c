@@ -288,25 +288,13 @@ static void add_anchor(const struct disk_object *o, unsigned subvolume, const ch
 		sim_fail("%s is another object", f->path);
 }
 
-/* What was to have a name after a rename over two subvolumes, made by one who stood still until others had ended that, and then died. */
-static bool waits_for_nothing(const char *path)
-{
-	const char *name = strrchr(path, '/') + 1;
-	bool yes = !strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6) && !strncmp(name, "w.", 2) && nemesis_client_died();
-
-	noted.late += yes;
-	return yes;
-}
-
 static void look_at(const struct disk_object *o, unsigned subvolume, const char *path)
 {
-	bool late = waits_for_nothing(path);
-
 	if (found.pointers == FOUND_MAX || found.anchors == FOUND_MAX)
 		sim_fail("too many pointers for the checker");
-	else if (!late && !strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6))
+	else if (!strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6))
 		sim_fail("subvolume %u: %s is still under way", subvolume, path);
-	else if (!late && away_is_hidden(path))
+	else if (away_is_hidden(path))
 		add_anchor(o, subvolume, path);
 	else if (pointer_of(o))
 		add_pointer(o, subvolume, path);
@@ -370,8 +358,6 @@ static void check_pairs(void)
 	for (unsigned i = 0; i < found.pointers; i++) {
 		const struct found *p = &found.pointer[i], *a = same_of(found.anchor, found.anchors, p);
 
-		if (!a && strstr(p->path, HIDDEN "/work/")) /* see waits_for_nothing */
-			continue;
 		if (!a && nemesis_cut_all()) /* a file that was never synced, or removed: see keep.c for others */
 			noted.lost++;
 		else if (!a)

@@ -253,6 +253,44 @@ PROPERTY_WITH(an_anchor_that_its_brick_lost_with_its_power_loses_no_file, SWEEPS
 	}
 }
 
+static void link_at(const char *brick, const char *path, const char *name)
+{
+	at(brick);
+	CHECK_INT(tree_link(&tree, path, name), 0);
+	at("dht");
+}
+
+/* What had the name before, or was to have it: left over by a power cut, or by one who died. */
+PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
+{
+	static const char *const waits = DHT_HIDDEN "/work/0/w.00000000-0000-4000-8000-000000000001.1";
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	for (int i = 0; i < 64; i++) { /* until the directory of `work` is there */
+		CHECK_INT(put(a, "text"), 0);
+		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+		CHECK_INT(put(a, "other"), 0);
+		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+		CHECK_INT(tree_rename(&tree, b, a, 0), 0);
+		CHECK_INT(tree_unlink(&tree, a), 0);
+	}
+	CHECK_INT(put(b, "in place"), 0);
+	link_at("m1", b, waits);
+	CHECK_INT(links(b), 2);
+	CHECK(settles(0));
+	CHECK(reads(b, "in place") && links(b) == 1);
+	CHECK_INT(put(a, "away"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	link_at("m1", b, waits);
+	CHECK(settles(1)); /* a pointer that has its name */
+	CHECK(reads(b, "away") && links(b) == 1);
+	link_at("m1", b, waits);
+	at("m1");
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	at("dht");
+	CHECK(settles(0));
+}
+
 /* Of one who died: whoever wants the directory away ends it. */
 PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
 {
@@ -323,6 +361,7 @@ int main(void)
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(an_anchor_that_its_brick_lost_with_its_power_loses_no_file),
+		cmocka_unit_test(what_waits_for_no_intent_goes),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};

@@ -326,28 +326,31 @@ static int has_ended(struct request *rq, struct dht *d, int child, struct inode 
 	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink) ? 0 : err ? err : -EBUSY;
 }
 
-static int rename_to_end(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim,
-			 char own[HIDDEN_NAME])
+/* `in`: where it is called so; NULL: where pointers of its gfid are. */
+static int rename_to_end(struct request *rq, struct dht *d, int child, struct inode *in, const char *name,
+			 const struct aim *aim, char own[HIDDEN_NAME])
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct loc from = { .name = name }, to = { .name = end_name(&aim->pgfid, own) };
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), in, &dir);
 
-	from.parent = to.parent = dir;
+	from.parent = in ? in : dir;
+	to.parent = dir;
 	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
 }
 
-int away_fence(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
+int away_fence(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct aim *aim)
 {
 	char own[HIDDEN_NAME];
 
-	return rename_to_end(rq, d, child, name, aim, own);
+	return rename_to_end(rq, d, child, dir, name, aim, own);
 }
 
 int away_end_new(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	char new[HIDDEN_NAME], own[HIDDEN_NAME];
-	int err = MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
+	int err =
+		MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, NULL, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
 
 	if (MUTANT("end-unfenced"))
 		work_name(WORK_NEW, &aim->pgfid, own);

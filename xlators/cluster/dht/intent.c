@@ -171,6 +171,20 @@ const char *side_name(const struct intent *it, int n, char name[HIDDEN_NAME])
 	return name;
 }
 
+int waits_parse(const char *name, struct gfid *id)
+{
+	struct intent it = { .attempt = 0 };
+	char text[GFID_TEXT], again[HIDDEN_NAME];
+
+	if (strlen(name) < 2 + GFID_TEXT || name[0] != 'w')
+		return -EINVAL;
+	snprintf(text, sizeof(text), "%s", name + 2);
+	if (gfid_parse(text, &it.id))
+		return -EINVAL;
+	*id = it.id;
+	return strcmp(name, side_name(&it, atoi(name + 2 + GFID_TEXT), again)) ? -EINVAL : 0;
+}
+
 int side_dir(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode **dir)
 {
 	return work_dir(rq, d, it->side[n].child, work_of(&it->id), true, dir);
