@@ -226,6 +226,8 @@ struct standing {
 };
 int name_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
 int waits_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
+/* The name, under its mark, if it stands for that. As the caller. */
+int name_remove(struct request *, struct dht *, const struct intent *, int n, const struct gfid *);
 int waits_remove(struct request *, struct dht *, const struct intent *, int n); /* 0 also if it is not there */
 int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not called w.ID.N */
 

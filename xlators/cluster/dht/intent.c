@@ -458,6 +458,20 @@ int side_step(struct request *rq, struct dht *d, const struct intent *it, int n,
 	return err;
 }
 
+int name_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *parent = side_parent(d, &it->side[n]);
+	struct unlink_in in = { .loc = { .parent = parent, .name = it->side[n].name } };
+	struct unlink_out out = { 0 };
+	struct place p = { .flags = PLACE_POINTER, .expected = { *gfid }, .intent = it->id, .attempt = it->attempt };
+	int err = parent ? place_attach(rq, &p) : -ENOMEM;
+
+	if (!err)
+		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	return err;
+}
+
 static int look_at(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *loc,
 		   const struct place *p, struct standing *s)
 {

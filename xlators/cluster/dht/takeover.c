@@ -69,28 +69,39 @@ int intent_forgo(struct request *rq, struct dht *d, struct intent *it)
 }
 
 /* What arrived goes back to where it waited, in exchange for what had the name before, if anything. While the name is marked nobody else puts the same
- * there; and it waited before the record said that steps may be taken. */
+ * there; and it waited before the record said that steps may be taken.
+ *
+ * A step moves something between two directories. A replica set whose members all lost their power may have it in both then: its members had not come
+ * equally far, and each directory is made equal for itself. One of the two names just goes. (Not of a link, which others may have put there before.) */
 static int take_back_arrival(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	const struct gfid *arrival = arrival_gfid(&it->side[n]);
 	struct standing waits, named;
+	bool link = it->side[n].arrival == ARRIVES_LINK;
 	int err = waits_look(rq, d, it, n, &waits);
 
-	if (err || gfid_equal(&waits.gfid, arrival))
+	if (err || (link && gfid_equal(&waits.gfid, arrival)))
 		return err;
 	err = name_look(rq, d, it, n, &named);
 	if (err || !gfid_equal(&named.gfid, arrival))
 		return err;
+	if (gfid_equal(&waits.gfid, arrival))
+		return name_remove(rq, d, it, n, arrival);
 	return side_step(rq, d, it, n, &(struct step_in){ .moved = *arrival, .other = waits.gfid });
 }
 
 static int take_back_leaving(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	struct standing waits;
+	struct standing waits, named;
 	int err = waits_look(rq, d, it, n, &waits);
 
 	if (err || gfid_is_null(&waits.gfid))
 		return err;
+	err = name_look(rq, d, it, n, &named);
+	if (err)
+		return err;
+	if (gfid_equal(&named.gfid, &waits.gfid))
+		return waits_remove(rq, d, it, n);
 	return side_step(rq, d, it, n, &(struct step_in){ .arrives = true, .moved = waits.gfid });
 }
 
