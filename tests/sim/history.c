@@ -70,9 +70,18 @@ static bool definite(int err)
 	}
 }
 
+/* A single brick that was started anew keeps no answers: what is sent again there may be told as done that was not, or be done to what another client has
+ * made meanwhile. */
+static bool may_be_done_again(const struct operation *o)
+{
+	bool by_name = o->what >= OP_MAKE && o->what <= OP_RENAME;
+
+	return (by_name || o->what == OP_REMOVEXATTR) && nemesis_single_died_between(o->call_ns, o->ret_ns);
+}
+
 bool operation_unknown(const struct operation *o)
 {
-	return o->ret == UINT64_MAX || (o->err && !definite(o->err));
+	return o->ret == UINT64_MAX || (o->err && !definite(o->err)) || may_be_done_again(o);
 }
 
 bool operation_changes(const struct operation *o)

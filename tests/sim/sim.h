@@ -199,8 +199,11 @@ unsigned nemesis_faults(void);
 bool nemesis_client_died(void); /* some did */
 uint64_t nemesis_cut_all(void); /* when all members of a set last lost their power at once; 0: never */
 bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all of some set lost their power then */
-bool nemesis_cuts_sets(void);				    /* it was asked for */
-int nemesis_restrict(const char *list);			    /* only these, by name, apart by commas */
+/* A brick that is a set by itself: the answers that it kept went with it. */
+void nemesis_single_died(void);
+bool nemesis_single_died_between(uint64_t from_ns, uint64_t to_ns);
+bool nemesis_cuts_sets(void);		/* it was asked for */
+int nemesis_restrict(const char *list); /* only these, by name, apart by commas */
 void nemesis_names(FILE *);
 
 /* ---- work.c ---- */

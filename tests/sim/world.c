@@ -200,6 +200,8 @@ void node_crash(struct node *n, bool power)
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
+	if (n->kind == NODE_BRICK && plan.members == 1 && plan.subvolumes > 1)
+		nemesis_single_died();
 	if (n->kind == NODE_BRICK)
 		crash_disk(n->number, power);
 	if (power)
