@@ -61,7 +61,7 @@ enum { CUTS_MAX = 64 };
 static struct {
 	unsigned begun, under_way, hurting[SUBVOLUMES_MAX];
 	bool client_died, done, only[FAULTS], restricted;
-	uint64_t cut_ns[CUTS_MAX], all_cut_ns, died_ns[CUTS_MAX];
+	uint64_t cut_ns[CUTS_MAX], all_cut_ns, died_ns[CUTS_MAX], noticed_ns[CUTS_MAX];
 	unsigned cuts, deaths;
 	uint64_t hurt_ns[SUBVOLUMES_MAX]; /* when a brick was last hurt */
 	uint64_t storm_ns;		  /* when messages were last lost or late */
@@ -598,16 +598,18 @@ uint64_t nemesis_cut_all(void)
 	return nemesis.all_cut_ns;
 }
 
-void nemesis_single_died(void)
+void nemesis_single_died(uint64_t notice_ns)
 {
-	if (nemesis.deaths < CUTS_MAX)
-		nemesis.died_ns[nemesis.deaths++] = sim_now();
+	if (nemesis.deaths == CUTS_MAX)
+		return;
+	nemesis.died_ns[nemesis.deaths] = sim_now();
+	nemesis.noticed_ns[nemesis.deaths++] = sim_now() + notice_ns;
 }
 
 bool nemesis_single_died_between(uint64_t from_ns, uint64_t to_ns)
 {
 	for (unsigned i = 0; i < nemesis.deaths; i++)
-		if (nemesis.died_ns[i] >= from_ns && nemesis.died_ns[i] <= to_ns)
+		if (nemesis.noticed_ns[i] >= from_ns && nemesis.died_ns[i] <= to_ns)
 			return true;
 	return false;
 }

@@ -185,7 +185,7 @@ void net_node_down(struct node *n, bool silent)
 		if ((c->client != n && c->brick != n) || c->broken)
 			continue;
 		c->broken = true;
-		tell(c, c->brick == n, c->client == n, silent ? 6 * S : 2 * MS);
+		tell(c, c->brick == n, c->client == n, silent ? NOTICE_DEATH_S * S : 2 * MS);
 	}
 }
 

@@ -81,6 +81,7 @@ extern struct weather weather;
 void link_cut(const struct node *from, const struct node *to, bool cut);
 bool link_is_cut(const struct node *from, const struct node *to);
 void links_heal(void);
+enum { NOTICE_DEATH_S = 6 };
 void net_node_down(struct node *, bool silent); /* its connections break; silent: the others hear it only by and by */
 uint64_t net_messages(void);
 
@@ -199,8 +200,8 @@ unsigned nemesis_faults(void);
 bool nemesis_client_died(void); /* some did */
 uint64_t nemesis_cut_all(void); /* when all members of a set last lost their power at once; 0: never */
 bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all of some set lost their power then */
-/* A brick that is a set by itself: the answers that it kept went with it. */
-void nemesis_single_died(void);
+/* A brick that is a set by itself: the answers that it kept went with it. So long its clients may not know. */
+void nemesis_single_died(uint64_t notice_ns);
 bool nemesis_single_died_between(uint64_t from_ns, uint64_t to_ns);
 bool nemesis_cuts_sets(void);		/* it was asked for */
 int nemesis_restrict(const char *list); /* only these, by name, apart by commas */

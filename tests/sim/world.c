@@ -201,7 +201,7 @@ void node_crash(struct node *n, bool power)
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
 	if (n->kind == NODE_BRICK && plan.members == 1 && plan.subvolumes > 1)
-		nemesis_single_died();
+		nemesis_single_died(power ? NOTICE_DEATH_S * S : 10 * MS);
 	if (n->kind == NODE_BRICK)
 		crash_disk(n->number, power);
 	if (power)
