@@ -24,7 +24,7 @@ static struct {
 	struct noted object[NOTED_MAX];
 	struct pointing pointer[NOTED_MAX];
 	char ended[NOTED_MAX][NAME_TEXT];
-	unsigned objects, pointers, ends, late, lost, decided;
+	unsigned objects, pointers, ends, late, lost, begun, decided;
 } noted;
 
 /* ---- what is made ---- */
@@ -121,6 +121,8 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 		noted.decided++;
 	if (new_name(fop, in))
 		note_anchor(new_name(fop, in));
+	if (fop == FOP_mknod && !strncmp(new_name(fop, in), "p.", 2))
+		noted.begun++;
 	if (!gfid || born_of(rq, &born))
 		return;
 	for (unsigned i = 0; i < born.count; i++) {
@@ -134,6 +136,11 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 		if (!gfid_equal(&birth, gfid))
 			note_object(gfid, &birth);
 	}
+}
+
+unsigned away_begun(void)
+{
+	return noted.begun;
 }
 
 static bool is_ours(const struct loc *loc)

@@ -21,6 +21,7 @@ void away_room(struct statfs *, const struct disk_faults *); /* takes away what 
 struct gfid away_birth(const struct gfid *);
 /* So far: pointers made, files made away, ends of what others began, and anchors left for fsck. */
 void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late, unsigned *renames);
+unsigned away_begun(void); /* records of renames over several subvolumes, at each member */
 bool away_is_pointer(const struct disk_object *);
 bool away_is_hidden(const char *path); /* below .stratus.dht, or itself */
 /* So long until all has been swept. */

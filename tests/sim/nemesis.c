@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults: what happens to machines, disks and links while the clients work. */
-#include "sim.h"
+#include "away.h"
 
 enum fault {
 	FAULT_KILL,
@@ -212,9 +212,23 @@ static void note_cut(void)
 		nemesis.cut_ns[nemesis.cuts++] = sim_now();
 }
 
+/* Half of the cuts come in the middle of a rename over several subvolumes, if there is one soon. */
+static void wait_for_rename(void)
+{
+	enum { TRIES = 2000, LONG_MS = 25 };
+	unsigned before = away_begun();
+	bool waits = plan.subvolumes > 1 && pick(2);
+
+	for (int i = 0; i < TRIES && waits && away_begun() == before; i++)
+		task_sleep_ms(1);
+	if (waits)
+		task_sleep_ms(pick(LONG_MS));
+}
+
 /* Those bricks go at once, and come back one by one. */
 static void bricks_die(unsigned from, unsigned count, bool power)
 {
+	wait_for_rename();
 	if (power)
 		note_cut();
 	for (unsigned i = from; i < from + count; i++)
@@ -371,6 +385,7 @@ static void fault_do(enum fault f, struct node *brick)
 	switch (f) {
 	case FAULT_KILL:
 	case FAULT_POWER:
+		wait_for_rename();
 		if (f == FAULT_POWER && plan.members == 1)
 			note_cut();
 		die(brick, f == FAULT_POWER);
