@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dht-tree.h"
 
-#include <limits.h>
-
 #include "place.h"
 
 struct tree tree;
@@ -211,9 +209,9 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
-void forget_anchor(void)
+void forget(char kind)
 {
-	tell_cut("forgets", UINT_MAX);
+	tell_cut("forgets", (unsigned char)kind);
 }
 
 unsigned cut_end(void)

@@ -287,10 +287,18 @@ static int confirm_all(struct move *m)
 	return err ? err : confirm_anchor(m, 0);
 }
 
+/* What the record says is on disk. (A brick that lost its power before that says what it was before.) */
+static int confirm_record(struct move *m)
+{
+	int err = side_confirm(m->rq, m->d, &m->it, 0);
+
+	return err || MUTANT("trust-record") ? err : intent_stands(m->rq, m->d, &m->it);
+}
+
 /* That steps may be taken is on disk before the first is. The new name first: what is renamed is listed twice rather than not at all. */
 static int steps(struct move *m)
 {
-	int err = side_confirm(m->rq, m->d, &m->it, 0);
+	int err = confirm_record(m);
 
 	if (!err)
 		err = look_at_target(m);
@@ -377,6 +385,8 @@ static int decide(struct move *m)
 {
 	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
 
+	if (!err)
+		err = confirm_record(m);
 	if (!err) {
 		if (!intent_unmark(m->rq, m->d, &m->it, true))
 			intent_finish(m->rq, m->d, &m->it);

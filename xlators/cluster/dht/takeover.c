@@ -198,6 +198,17 @@ static int check_untouched(struct request *rq, struct dht *d, const struct inten
 	return err;
 }
 
+/* A mark that is set again syncs what was done; what a brick lost with its power before that is done again. */
+static int take_back_surely(struct request *rq, struct dht *d, const struct intent *it, const struct parents *p)
+{
+	bool all;
+	int err = take_back(rq, d, it);
+
+	if (!err)
+		err = mark_anew(rq, d, it, p, &all);
+	return err ? err : take_back(rq, d, it);
+}
+
 static int end_marked(struct request *rq, struct dht *d, struct intent *it, const struct parents *p)
 {
 	bool all;
@@ -207,9 +218,11 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, cons
 		err = check_untouched(rq, d, it);
 	if (!err &&
 	    (it->state == INTENT_OPEN ? !MUTANT("forget-steps") : it->state == INTENT_DECIDED && MUTANT("undo-decided")) && all)
-		err = take_back(rq, d, it);
+		err = take_back_surely(rq, d, it, p);
 	if (!err && it->state == INTENT_OPEN)
 		err = intent_becomes(rq, d, it, INTENT_UNDONE);
+	if (!err && all)
+		err = mark_anew(rq, d, it, p, &all); /* so that is on disk, too */
 	return err ? err : intent_unmark(rq, d, it, p->gone);
 }
 
