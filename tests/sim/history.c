@@ -70,9 +70,7 @@ static bool definite(int err)
 	}
 }
 
-/* A single brick that was started anew keeps no answers: what is sent again there may be told as done that was not, or be done to what another client has
- * made meanwhile. */
-static bool may_be_done_again(const struct operation *o)
+bool operation_may_repeat(const struct operation *o)
 {
 	bool by_name = o->what >= OP_MAKE && o->what <= OP_RENAME;
 
@@ -81,7 +79,7 @@ static bool may_be_done_again(const struct operation *o)
 
 bool operation_unknown(const struct operation *o)
 {
-	return o->ret == UINT64_MAX || (o->err && !definite(o->err)) || may_be_done_again(o);
+	return o->ret == UINT64_MAX || (o->err && !definite(o->err)) || operation_may_repeat(o);
 }
 
 bool operation_changes(const struct operation *o)
