@@ -261,7 +261,7 @@ static int remove_at(struct request *rq, struct xlator *child, const struct loc 
 	return err == -ENOENT ? 0 : err;
 }
 
-int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+static int drop_anchor_once(struct request *rq, struct dht *d, const struct aim *aim)
 {
 	cleanup_inode struct inode *away = NULL;
 	char anchor[HIDDEN_NAME];
@@ -272,6 +272,16 @@ int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
 	if (!err)
 		err = remove_at(rq, d->x->child[aim->child], &there);
 	return err == -ENOENT ? 0 : err; /* there is no such directory */
+}
+
+int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	int err = drop_anchor_once(rq, d, aim);
+
+	if (err != -ESTALE)
+		return err;
+	hidden_forget(d, aim->child); /* the brick lost it with its power, or it was made anew */
+	return drop_anchor_once(rq, d, aim);
 }
 
 static int drop_work(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
