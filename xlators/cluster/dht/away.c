@@ -808,7 +808,9 @@ static int prepare_removal(struct request *rq, struct dht *d, int child, struct 
 	become(rq, user);
 	if (err == -ESTALE)
 		hidden_forget(d, child);
-	return err == -EEXIST ? 0 : err == -ESTALE ? -EAGAIN : err;
+	if (err == -ESTALE || err == -ENOENT)
+		return -EAGAIN; /* another client has just removed it: the name is looked at again */
+	return err == -EEXIST ? 0 : err;
 }
 
 /* Nobody makes us prepare what he may not do. */
