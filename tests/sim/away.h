@@ -12,7 +12,7 @@ struct disk_object;
 
 /* At a brick: it was done. */
 void away_note(struct request *, enum fop, const void *in);
-/* It names a pointer that is under way, or an anchor. */
+/* It names a pointer that is under way, or an anchor, or changes a mark. */
 bool away_concerns(int fop, const void *in);
 /* It needs room that is kept for pointers. */
 bool away_refuses(struct request *, enum fop, const void *in);
@@ -21,6 +21,7 @@ void away_room(struct statfs *, const struct disk_faults *); /* takes away what 
 struct gfid away_birth(const struct gfid *);
 /* So far: pointers made, files made away, ends of what others began, and anchors left for fsck. */
 void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late, unsigned *renames);
+unsigned away_begun(void); /* records of renames over several subvolumes, at each member */
 bool away_is_pointer(const struct disk_object *);
 bool away_is_hidden(const char *path); /* below .stratus.dht, or itself */
 bool away_is_frame(const char *path);  /* one of the directories there that are no objects of the tree */

@@ -262,6 +262,8 @@ void check_names(struct entry *list)
 				add_entry(list, &count, o, n);
 		if (of_names(o) && o->what != OP_READDIR)
 			add_entry(list, &count, o, 0);
+		if (o->what <= OP_RENAME && operation_may_repeat(o))
+			add_entry(list, &count, o, 0);
 	}
 	check_entries(&model, list, count, &initial, "names");
 }

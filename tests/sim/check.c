@@ -254,8 +254,8 @@ static void add_size_copies(struct entry *list, unsigned *count, const struct op
 	if (o->err && !unknown)
 		return;
 	if (source) {
-		if (unknown)
-			return;
+		if (unknown || (o->size < o->blocks * BLOCK && plan.subvolumes > 1))
+			return; /* or a disk was full on the way */
 		add_entry(list, count, o, SOURCE);
 		list[*count - 1].reads = true;
 		return;

@@ -245,6 +245,8 @@ static int send_call(struct remote *r, struct call *call)
 	call->lost = false;
 	call->flying = true;
 	call->give_up_ns = 0;
+	if (r->self->hold_points && away_concerns(call->fop, call->in) && !--r->self->hold_points)
+		net_hold(r->connection, call->id);
 	message_send(r->connection, true, MESSAGE_CALL, call->id, scratch, 16 + codec_used(&c), gather(&c));
 	return 0;
 }

@@ -70,9 +70,16 @@ static bool definite(int err)
 	}
 }
 
+bool operation_may_repeat(const struct operation *o)
+{
+	bool by_name = o->what >= OP_MAKE && o->what <= OP_RENAME;
+
+	return (by_name || o->what == OP_REMOVEXATTR) && nemesis_single_died_between(o->call_ns, o->ret_ns);
+}
+
 bool operation_unknown(const struct operation *o)
 {
-	return o->ret == UINT64_MAX || (o->err && !definite(o->err));
+	return o->ret == UINT64_MAX || (o->err && !definite(o->err)) || operation_may_repeat(o);
 }
 
 bool operation_changes(const struct operation *o)

@@ -51,5 +51,8 @@ struct operation *operation_at(unsigned number); /* NULL: there are no more */
 void operation_print(const struct operation *, char *text, size_t size);
 /* It says nothing about whether it was done. */
 bool operation_unknown(const struct operation *);
+/* A single brick that was started anew keeps no answers: what is sent again there may be told as done that was not, or be done twice, the second time to what
+ * another client has made meanwhile. */
+bool operation_may_repeat(const struct operation *);
 bool operation_changes(const struct operation *);
 #endif

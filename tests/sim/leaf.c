@@ -197,6 +197,8 @@ static int shaky_any(struct request *rq, struct xlator *x, enum fop fop, const v
 		return -EIO;
 	if (disk_faults(p->disk)->floor && away_refuses(rq, fop, in))
 		return -ENOSPC;
+	if (fop == FOP_access)
+		return 0; /* as features/access */
 	err = fop_pass(rq, x, fop, in, out);
 	if (!err)
 		away_note(rq, fop, in);

@@ -73,8 +73,7 @@ static uint64_t real_ns(void)
 
 /* ---- a run ---- */
 
-/* Chosen after all else: so the rest of a seed is what it is without. A pointer whose file was never synced leads to nothing when all have lost
- * their power: nobody mends that yet. */
+/* Chosen after all else: so the rest of a seed is what it is without. */
 static void spread_plan(void)
 {
 	static const unsigned sweep_ms[] = { 30, 300, 300, 1000 };
@@ -83,11 +82,12 @@ static void spread_plan(void)
 	plan.subvolumes = options.subvolumes ? options.subvolumes : 2 + (unsigned)chance_below(CHANCE_FAULT, 2);
 	plan.members = options.members ? options.members : form < 2 ? form + 1 : 3;
 	plan.arbiter = plan.members == 3 && (options.arbiter >= 0 ? options.arbiter : plan.arbiter);
-	plan.cut_all = false;
+	plan.cut_all = false; /* see lossy */
 	plan.sweep_ms = sweep_ms[chance_below(CHANCE_FAULT, 4)];
 	if (chance_below(CHANCE_FAULT, 2))
 		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 	plan.scatter = plan.seed % 3 ? 2 : 0; /* one directory in two is elsewhere than its name */
+	plan.lossy = chance_below(CHANCE_FAULT, 3) == 0 || nemesis_cuts_sets();
 }
 
 static void make_plan(uint64_t seed)

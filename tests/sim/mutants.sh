@@ -23,6 +23,7 @@ find() {
 	! grep -qx -e "$1" <<<"$spread" || more=(--subvolumes 0)
 	case $1 in
 	no-log | move-whatever) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
+	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
 	while [ "$from" -le "$budget" ] && out=$("$sim" --mutant "$1" "${more[@]}" --expect-failure --seeds "$from-$budget" --jobs "$jobs"); do

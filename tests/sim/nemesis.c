@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults: what happens to machines, disks and links while the clients work. */
-#include "sim.h"
+#include "away.h"
 
 enum fault {
 	FAULT_KILL,
@@ -22,6 +22,9 @@ enum fault {
 	FAULT_CUT_AGAIN,
 	FAULT_LOW,
 	FAULT_FLOOR,
+	FAULT_KILL_SET,
+	FAULT_CUT_SET,
+	FAULT_HELD,
 	FAULTS
 };
 static const struct {
@@ -50,13 +53,16 @@ static const struct {
 	[FAULT_CUT_AGAIN] = { "power cut of all and one again", 0, true, true },
 	[FAULT_LOW] = { "little room", 30, .spread = true },
 	[FAULT_FLOOR] = { "room for pointers only", 12, .spread = true },
+	[FAULT_KILL_SET] = { "kill -9 of a set", 8, true, .spread = true },
+	[FAULT_CUT_SET] = { "power cut of a set", 20, true, true, .spread = true },
+	[FAULT_HELD] = { "held requests", 24, .spread = true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
 	unsigned begun, under_way, hurting[SUBVOLUMES_MAX];
 	bool client_died, done, only[FAULTS], restricted;
-	uint64_t cut_ns[CUTS_MAX], all_cut_ns;
-	unsigned cuts;
+	uint64_t cut_ns[CUTS_MAX], all_cut_ns, died_ns[CUTS_MAX], noticed_ns[CUTS_MAX];
+	unsigned cuts, deaths;
 	uint64_t hurt_ns[SUBVOLUMES_MAX]; /* when a brick was last hurt */
 	uint64_t storm_ns;		  /* when messages were last lost or late */
 	unsigned lost, late;
@@ -70,6 +76,12 @@ static uint64_t pick(uint64_t limit)
 static void last_ms(uint64_t least, uint64_t most)
 {
 	task_sleep_ms(chance_between(CHANCE_FAULT, least, most));
+}
+
+/* All of what a subvolume has in memory goes: what was not synced is lost. */
+static bool cuts_set(enum fault f)
+{
+	return f == FAULT_CUT_SET || f == FAULT_CUT_ALL || (f == FAULT_POWER && plan.members == 1);
 }
 
 int nemesis_restrict(const char *list)
@@ -88,6 +100,14 @@ int nemesis_restrict(const char *list)
 	}
 	free(copy);
 	return err;
+}
+
+bool nemesis_cuts_sets(void)
+{
+	for (int f = 0; f < FAULTS; f++)
+		if (nemesis.only[f] && cuts_set(f))
+			return true;
+	return false;
 }
 
 void nemesis_names(FILE *to)
@@ -164,6 +184,20 @@ static void client_link(void)
 	cut_links(n, NODE_BRICK, which, true, !one_way, false);
 }
 
+/* Up to three requests, at a step of what is done with files that are away, or their answers; longer than others wait before they take over. */
+static void hold_requests(struct node *n)
+{
+	for (uint64_t more = 1 + pick(3); more; more--) {
+		n->hold_points = 1 + (unsigned)pick(25);
+		for (int i = 0; i < 60 && n->hold_points; i++)
+			task_sleep_ms(50);
+		n->hold_points = 0;
+	}
+	while (weather.held)
+		task_sleep_ms(50);
+	nemesis.storm_ns = sim_now();
+}
+
 static void replace_disk(struct node *n)
 {
 	node_crash(n, true);
@@ -178,13 +212,29 @@ static void note_cut(void)
 		nemesis.cut_ns[nemesis.cuts++] = sim_now();
 }
 
-static void cut_all(void)
+/* Half of the cuts come in the middle of a rename over several subvolumes, if there is one soon. */
+static void wait_for_rename(void)
 {
-	note_cut();
-	for (unsigned i = 0; i < bricks_count(); i++)
+	enum { TRIES = 2000, LONG_MS = 25 };
+	unsigned before = away_begun();
+	bool waits = plan.subvolumes > 1 && pick(2);
+
+	for (int i = 0; i < TRIES && waits && away_begun() == before; i++)
+		task_sleep_ms(1);
+	if (waits)
+		task_sleep_ms(pick(LONG_MS));
+}
+
+/* Those bricks go at once, and come back one by one. */
+static void bricks_die(unsigned from, unsigned count, bool power)
+{
+	wait_for_rename();
+	if (power)
+		note_cut();
+	for (unsigned i = from; i < from + count; i++)
 		if (node_brick(i)->shard)
-			node_crash(node_brick(i), true);
-	for (unsigned i = 0; i < bricks_count(); i++)
+			node_crash(node_brick(i), power);
+	for (unsigned i = from; i < from + count; i++)
 		come_back(node_brick(i));
 }
 
@@ -335,6 +385,9 @@ static void fault_do(enum fault f, struct node *brick)
 	switch (f) {
 	case FAULT_KILL:
 	case FAULT_POWER:
+		wait_for_rename();
+		if (f == FAULT_POWER && plan.members == 1)
+			note_cut();
 		die(brick, f == FAULT_POWER);
 		come_back(brick);
 		break;
@@ -362,7 +415,14 @@ static void fault_do(enum fault f, struct node *brick)
 		replace_disk(brick);
 		break;
 	case FAULT_CUT_ALL:
-		cut_all();
+		bricks_die(0, bricks_count(), true);
+		break;
+	case FAULT_KILL_SET:
+	case FAULT_CUT_SET:
+		bricks_die(subvolume_of(brick->number) * plan.members, plan.members, f == FAULT_CUT_SET);
+		break;
+	case FAULT_HELD:
+		hold_requests(client);
 		break;
 	case FAULT_IN_TURN:
 		in_turn(brick);
@@ -406,17 +466,48 @@ static void fault_run(void *arg)
  * noticed that one was started anew: of two the other must not lose its power then. */
 static bool is_calm(void)
 {
-	return !weather.lost && !weather.late && sim_now() - nemesis.storm_ns > NOTICE_S * S;
+	return !weather.lost && !weather.late && !weather.held && sim_now() - nemesis.storm_ns > NOTICE_S * S;
+}
+
+static bool is_clean(unsigned subvolume);
+
+static bool all_are_clean(void)
+{
+	for (unsigned i = 0; i < plan.subvolumes; i++)
+		if (!is_clean(i))
+			return false;
+	return true;
+}
+
+/* With sets of one member there are no replicas to be spared. */
+static bool possible_of_one(enum fault f)
+{
+	switch (f) {
+	case FAULT_KILL:
+	case FAULT_KILL_SET:
+	case FAULT_POWER:
+	case FAULT_CUT_SET:
+	case FAULT_CUT_ALL:
+	case FAULT_EIO:
+	case FAULT_ONE_WAY:
+	case FAULT_FULL:
+		return plan.subvolumes > 1;
+	default:
+		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION;
+	}
 }
 
 static bool possible(enum fault f, bool clean)
 {
 	if ((nemesis.restricted && !nemesis.only[f]) || (faults[f].spread && plan.subvolumes == 1))
 		return false;
+	if (plan.subvolumes > 1 && cuts_set(f))
+		return plan.lossy && clean && is_calm() && (f != FAULT_CUT_ALL || all_are_clean());
 	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))
-		return f == FAULT_SLOW || f == FAULT_STUCK || f == FAULT_PARTITION || /* a crash takes the kept answers */
-		       (plan.subvolumes > 1 && (f == FAULT_EIO || f == FAULT_ONE_WAY));
+		return possible_of_one(f);
 	if (plan.stack == STACK_NAIVE && f == FAULT_COORDINATOR)
+		return false;
+	if (f == FAULT_CUT_ALL && !nemesis.restricted)
 		return false;
 	if (faults[f].loses && (!clean || plan.members < 2))
 		return false;
@@ -427,7 +518,7 @@ static bool possible(enum fault f, bool clean)
 
 static unsigned weight_of(enum fault f, bool clean)
 {
-	unsigned weight = faults[f].weight || !nemesis.restricted ? faults[f].weight : 10;
+	unsigned weight = faults[f].weight || !(nemesis.restricted || cuts_set(f)) ? faults[f].weight : 10;
 
 	if (f == FAULT_CLIENT && plan.subvolumes > 1) /* who dies leaves something for sweeps */
 		weight *= 3;
@@ -520,6 +611,22 @@ unsigned nemesis_faults(void)
 uint64_t nemesis_cut_all(void)
 {
 	return nemesis.all_cut_ns;
+}
+
+void nemesis_single_died(uint64_t notice_ns)
+{
+	if (nemesis.deaths == CUTS_MAX)
+		return;
+	nemesis.died_ns[nemesis.deaths] = sim_now();
+	nemesis.noticed_ns[nemesis.deaths++] = sim_now() + notice_ns;
+}
+
+bool nemesis_single_died_between(uint64_t from_ns, uint64_t to_ns)
+{
+	for (unsigned i = 0; i < nemesis.deaths; i++)
+		if (nemesis.noticed_ns[i] >= from_ns && nemesis.died_ns[i] <= to_ns)
+			return true;
+	return false;
 }
 
 bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns)

@@ -86,6 +86,22 @@ static uint64_t travel_ns(void)
 	return ns;
 }
 
+static void holding_ends(void *arg)
+{
+	(void)arg;
+	weather.held--;
+}
+
+static uint64_t held_ns(struct connection *c, bool to_server, uint32_t kind, uint64_t id)
+{
+	if (!c->held_ns || c->held_id != id || kind != (to_server ? MESSAGE_CALL : MESSAGE_REPLY) ||
+	    c->holds_answer == to_server)
+		return 0;
+	trace("%s %llu between %s and %s is held up for %llu ms", to_server ? "call" : "the answer to", (unsigned long long)id,
+	      c->client->name, c->brick->name, (unsigned long long)(c->held_ns / MS));
+	return c->held_ns;
+}
+
 void message_send(struct connection *c, bool to_server, uint32_t kind, uint64_t id, const void *bytes, uint32_t size,
 		  struct buffer *bulk)
 {
@@ -106,7 +122,7 @@ void message_send(struct connection *c, bool to_server, uint32_t kind, uint64_t 
 		trace("message %u of connection %llu lost", kind, (unsigned long long)c->number);
 		connection_break(c);
 	}
-	post(m, travel_ns());
+	post(m, travel_ns() + held_ns(c, to_server, kind, id));
 }
 
 /* ---- connections ---- */
@@ -169,7 +185,7 @@ void net_node_down(struct node *n, bool silent)
 		if ((c->client != n && c->brick != n) || c->broken)
 			continue;
 		c->broken = true;
-		tell(c, c->brick == n, c->client == n, silent ? 6 * S : 2 * MS);
+		tell(c, c->brick == n, c->client == n, silent ? NOTICE_DEATH_S * S : 2 * MS);
 	}
 }
 
@@ -218,6 +234,49 @@ void link_cut(const struct node *from, const struct node *to, bool cut)
 	for (struct connection *c = net.connections; c; c = c->next)
 		if (!c->broken && ((c->client == from && c->brick == to) || (c->client == to && c->brick == from)))
 			sim_after(&node[0], chance_between(CHANCE_NET, S, 6 * S), pinged_out, c);
+}
+
+struct cut {
+	struct node *a, *b;
+};
+
+static void cut_ends(void *arg)
+{
+	struct cut *cut = arg;
+
+	link_cut(cut->a, cut->b, false);
+	link_cut(cut->b, cut->a, false);
+	weather.held--;
+	free(cut);
+}
+
+static void cut_for(struct node *a, struct node *b, uint64_t ns)
+{
+	struct cut *cut = malloc(sizeof(*cut));
+
+	*cut = (struct cut){ a, b };
+	link_cut(a, b, true);
+	link_cut(b, a, true);
+	trace("cut: %s and %s for %llu ms", a->name, b->name, (unsigned long long)(ns / MS));
+	sim_after(&node[0], ns, cut_ends, cut);
+}
+
+void net_hold(struct connection *c, uint64_t id)
+{
+	enum { LEAST = 2, MOST = 40, LONGEST_S = 12 };
+	uint64_t ns = plan.sweep_ms * MS * chance_between(CHANCE_FAULT, LEAST, MOST);
+	uint64_t way = chance_below(CHANCE_FAULT, 3);
+
+	ns = ns < LONGEST_S * S ? ns : LONGEST_S * S;
+	weather.held++;
+	if (way == 2 && !link_is_cut(c->client, c->brick) && !link_is_cut(c->brick, c->client)) {
+		cut_for(c->client, c->brick, ns);
+		return;
+	}
+	c->held_id = id;
+	c->held_ns = ns;
+	c->holds_answer = way == 1;
+	sim_after(&node[0], ns + S, holding_ends, NULL);
 }
 
 void links_heal(void)

@@ -36,8 +36,10 @@ struct node {
 	struct server *server; /* brick: what its sim/server has */
 	int64_t mono_skew, wall_skew, drift_ppm;
 	unsigned crash_points; /* it dies at this one, counted down; 0: not */
-	bool crash_in_away;    /* only those count at which a client has to do with files that are away */
-	bool crash_in_change;  /* only those count at which storage/posix is about to change something */
+	unsigned
+		hold_points; /* a client: this request that has to do with files that are away is held up, counted down; 0: none */
+	bool crash_in_away;   /* only those count at which a client has to do with files that are away */
+	bool crash_in_change; /* only those count at which storage/posix is about to change something */
 };
 extern struct node node[NODES_MAX];
 extern unsigned nodes;
@@ -73,11 +75,13 @@ const char *sim_failure(void); /* NULL: none */
 struct weather { /* parts per million of the messages */
 	unsigned lost, late;
 	uint64_t late_ns; /* at most */
+	unsigned held;	  /* so many messages, or links, are held up for long */
 };
 extern struct weather weather;
 void link_cut(const struct node *from, const struct node *to, bool cut);
 bool link_is_cut(const struct node *from, const struct node *to);
 void links_heal(void);
+enum { NOTICE_DEATH_S = 6 };
 void net_node_down(struct node *, bool silent); /* its connections break; silent: the others hear it only by and by */
 uint64_t net_messages(void);
 
@@ -112,12 +116,16 @@ struct connection {
 	struct remote *remote;	 /* at the client */
 	struct session *session; /* at the brick, once it has greeted */
 	bool client_open, brick_open, broken;
+	uint64_t held_id, held_ns; /* of this call either message is late */
+	bool holds_answer;
 	struct connection *next;
 };
 struct connection *connection_create(struct remote *, struct node *client, struct node *brick);
 /* Takes over `bulk`. */
 void message_send(struct connection *, bool to_server, uint32_t kind, uint64_t id, const void *bytes, uint32_t size,
 		  struct buffer *bulk);
+/* That call, which is about to be sent, or its answer, comes long after; or both sides are cut off that long. */
+void net_hold(struct connection *, uint64_t id);
 void connection_break(struct connection *); /* both sides hear of it, by and by */
 /* client.c and server.c: on the receiver's loop */
 void client_got(struct message *);
@@ -165,6 +173,7 @@ struct plan {
 	unsigned sweep_ms, scatter;
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
+	bool lossy;  /* with several subvolumes: all members of one may lose their power */
 	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
 	enum stack stack;
 	const char *directory;
@@ -188,10 +197,14 @@ enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator k
 void nemesis_begin(void); /* spawns its task */
 bool nemesis_done(void);
 unsigned nemesis_faults(void);
-bool nemesis_client_died(void);				    /* some did */
-uint64_t nemesis_cut_all(void);				    /* when all members lost their power at once; 0: never */
-bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all lost their power then */
-int nemesis_restrict(const char *list);			    /* only these, by name, apart by commas */
+bool nemesis_client_died(void); /* some did */
+uint64_t nemesis_cut_all(void); /* when all members of a set last lost their power at once; 0: never */
+bool nemesis_cut_between(uint64_t from_ns, uint64_t to_ns); /* all of some set lost their power then */
+/* A brick that is a set by itself: the answers that it kept went with it. So long its clients may not know. */
+void nemesis_single_died(uint64_t notice_ns);
+bool nemesis_single_died_between(uint64_t from_ns, uint64_t to_ns);
+bool nemesis_cuts_sets(void);		/* it was asked for */
+int nemesis_restrict(const char *list); /* only these, by name, apart by commas */
 void nemesis_names(FILE *);
 
 /* ---- work.c ---- */

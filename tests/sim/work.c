@@ -210,6 +210,8 @@ static void worker_run(void *arg)
 	struct worker *w = arg;
 
 	w->root = inode_get(w->graph->inodes, &gfid_root, S_IFDIR);
+	if (w->keeps)
+		keeper_run(w);
 	while (work.left) {
 		do_something(w);
 		rest();
@@ -221,12 +223,13 @@ static void worker_run(void *arg)
 	work.running--;
 }
 
-static void begin_worker(struct node *n)
+static void begin_worker(struct node *n, bool keeps)
 {
 	struct worker *w = calloc(1, sizeof(*w));
 
 	w->node = n;
 	w->life = n->life;
+	w->keeps = keeps;
 	w->graph = n->graph;
 	w->number = work.workers;
 	work.worker[work.workers++] = w;
@@ -237,8 +240,8 @@ static void begin_worker(struct node *n)
 /* The client's graph has started. */
 void work_client_up(struct node *n)
 {
-	for (unsigned i = 0; work.begun && work.left && i < plan.tasks; i++)
-		begin_worker(n);
+	for (unsigned i = 0; work.begun && work.left && i < plan.tasks + plan.lossy; i++)
+		begin_worker(n, i == plan.tasks);
 }
 
 void work_client_died(struct node *n)
@@ -321,7 +324,7 @@ static void read_all(struct worker *w, struct inode *dir, unsigned depth)
 		struct inode *found = NULL;
 		int err = lookup(w, dir, n, &found);
 
-		if (err && err != -ENOENT && plan.stack != STACK_NAIVE)
+		if (err && err != -ENOENT && !(err == -EIO && plan.lossy) && plan.stack != STACK_NAIVE)
 			sim_fail("names can't be looked up in the end: %s", strerror(-err));
 		else if (found)
 			read_object(w, found, depth);
@@ -338,6 +341,8 @@ static void final_run(void *arg)
 
 	w->root = inode_get(w->graph->inodes, &gfid_root, S_IFDIR);
 	read_all(w, w->root, 0);
+	if (plan.lossy && !sim_failure())
+		keepers_check(w);
 	for (; operation_at(from); from++)
 		operation_at(from)->final = true;
 	work.final_done = true;

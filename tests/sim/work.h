@@ -18,7 +18,7 @@ struct worker {
 	const struct place *place; /* said with the next call, or NULL */
 	enum fop fop;		   /* the one under way, since when; 0: none */
 	uint64_t since_ns;
-	bool ended;
+	bool ended, keeps; /* keeps: see keep.c */
 };
 extern struct work {
 	struct worker *worker[1024];
@@ -65,5 +65,9 @@ int stat_object(struct worker *w, struct inode *object);
 void do_stat(struct worker *w);
 int get_xattr(struct worker *w, struct inode *object, unsigned name);
 void do_xattr(struct worker *w);
+
+/* ---- keep.c ---- */
+void keeper_run(struct worker *w); /* until the work is done */
+void keepers_check(struct worker *w);
 #pragma GCC visibility pop
 #endif

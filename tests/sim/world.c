@@ -201,6 +201,8 @@ void node_crash(struct node *n, bool power)
 	shard_end(n);
 	net_node_down(n, power);
 	files_crash(state_directory(n, path));
+	if (n->kind == NODE_BRICK && plan.members == 1 && plan.subvolumes > 1)
+		nemesis_single_died(power ? NOTICE_DEATH_S * S : 10 * MS);
 	if (n->kind == NODE_BRICK)
 		crash_disk(n->number, power);
 	if (power)
@@ -302,7 +304,7 @@ bool world_quorum(void)
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		if (!quorum_of(i))
 			return false;
-	return !weather.lost && !weather.late;
+	return !weather.lost && !weather.late && !weather.held;
 }
 
 struct question {

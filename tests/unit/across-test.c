@@ -129,6 +129,148 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
+static void forget_one(const struct scene *s, char kind)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+
+	CHECK_INT(s->build(a, b, c), 0);
+	forget(kind);
+	CHECK_INT(tree_rename(&tree, a, b, s->flags), 0);
+	cut_end();
+	CHECK(says(b, s->from) && says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL));
+	CHECK(nothing_is_under_way());
+	tree_unlink(&tree, a);
+	tree_unlink(&tree, b);
+	CHECK(settles(0));
+}
+
+/* Anchors and what the record says: the rename begins again. */
+PROPERTY_WITH(what_a_brick_lost_with_its_power_loses_no_file, SWEEPS, "1M")
+{
+	static const char kinds[] = "aid";
+
+	for (const char *kind = kinds; *kind; kind++)
+		for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++) {
+			forget_one(&scenes[i], *kind);
+			if (failures)
+				fprintf(stderr, "%s, lost: %c\n", scenes[i].what, *kind);
+		}
+}
+
+static void link_at(const char *brick, const char *path, const char *name)
+{
+	at(brick);
+	CHECK_INT(tree_link(&tree, path, name), 0);
+	at("dht");
+}
+
+/* What had the name before, or was to have it: left over by a power cut, or by one who died. */
+PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
+{
+	static const char *const waits = DHT_HIDDEN "/work/0/w.00000000-0000-4000-8000-000000000001.1";
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	for (int i = 0; i < 64; i++) { /* until the directory of `work` is there */
+		CHECK_INT(put(a, "text"), 0);
+		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+		CHECK_INT(put(a, "other"), 0);
+		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+		CHECK_INT(tree_rename(&tree, b, a, 0), 0);
+		CHECK_INT(tree_unlink(&tree, a), 0);
+	}
+	CHECK_INT(put(b, "in place"), 0);
+	link_at("m1", b, waits);
+	CHECK_INT(links(b), 2);
+	CHECK(settles(0));
+	CHECK(reads(b, "in place") && links(b) == 1);
+	CHECK_INT(put(a, "away"), 0);
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	link_at("m1", b, waits);
+	CHECK(settles(1)); /* a pointer that has its name */
+	CHECK(reads(b, "away") && links(b) == 1);
+	link_at("m1", b, waits);
+	at("m1");
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	at("dht");
+	CHECK(settles(0));
+}
+
+static bool find_open_record(char work[64], char id[64])
+{
+	bool found = false;
+
+	at("m0");
+	for (unsigned k = 0; k < 16 && !found; k++) {
+		struct dirents list = { 0 };
+		struct file *dir = NULL;
+
+		snprintf(work, 64, DHT_HIDDEN "/work/%x", k);
+		if (tree_opendir(&tree, work, &dir))
+			continue;
+		if (!tree_readdir(&tree, dir, &list))
+			for (uint32_t i = 0; i < list.count && !found; i++)
+				found = sscanf(list.entry[i].name, "i.%36s.", id) == 1;
+		fop_out_clear(FOP_readdir, &list);
+		tree_release(&tree, dir);
+	}
+	at("dht");
+	return found;
+}
+
+/* What a step has moved has both names then. */
+static void half_undo(int side, const char *path, bool *moved)
+{
+	char work[64], id[64], waits[160], brick[8];
+
+	*moved = false;
+	if (!find_open_record(work, id))
+		return;
+	snprintf(brick, sizeof(brick), "m%d", side);
+	snprintf(waits, sizeof(waits), "%s/w.%s.%d", work, id, side);
+	at(brick);
+	*moved = there(waits) != there(path);
+	if (*moved)
+		CHECK_INT(there(path) ? tree_link(&tree, path, waits) : tree_link(&tree, waits, path), 0);
+	at("dht");
+}
+
+static void half_undo_at(const struct scene *s, int side, unsigned messages, unsigned *sent)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
+	bool moved;
+
+	CHECK_INT(s->build(a, b, c), 0);
+	cut_after(messages, false);
+	tree_rename(&tree, a, b, s->flags);
+	*sent = cut_end();
+	half_undo(side, side ? b : a, &moved);
+	if (moved)
+		CHECK(gets_whole(s, a, b, &moved));
+	tree_unlink(&tree, a);
+	tree_unlink(&tree, b);
+}
+
+static bool links_arrive(const struct scene *s)
+{
+	return s->build == homewards;
+}
+
+/* As by a replica set whose members lost their power together. (Of a link nobody knows who has put it there.) */
+PROPERTY_WITH(a_step_that_was_half_undone_is_taken_back, SWEEPS, "1M")
+{
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++)
+		for (int side = 0; side < (links_arrive(&scenes[i]) ? 1 : 2) && !failures && !scenes[i].to; side++) {
+			unsigned at = 0, sent = 0;
+
+			do
+				half_undo_at(&scenes[i], side, at, &sent);
+			while (!failures && sent > at++);
+			if (failures)
+				fprintf(stderr, "%s, name %d, after %u messages\n", scenes[i].what, side, at - 1);
+			CHECK(settles(0));
+		}
+}
+
 /* Of one who died: whoever wants the directory away ends it. */
 PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
 {
@@ -198,6 +340,9 @@ int main(void)
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(what_a_brick_lost_with_its_power_loses_no_file),
+		cmocka_unit_test(what_waits_for_no_intent_goes),
+		cmocka_unit_test(a_step_that_was_half_undone_is_taken_back),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test/cut: one task is cut off from all that lies below instances of this, after so many messages, as if its client had died there; or for one
- * message only. */
+ * message only. Or a brick loses with its power what it was asked to make. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,45 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done; /* the last message that goes through gets no answer */
-	bool once; /* the others go through again */
+	bool done;    /* the last message that goes through gets no answer */
+	bool once;    /* the others go through again */
+	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
 } cut;
+
+static int forget_link(struct request *rq, struct xlator *x, const struct loc *loc)
+{
+	struct unlink_in in = { .loc = *loc };
+	struct unlink_out out = { 0 };
+
+	return unlink_on(rq, x->child[0], &in, &out);
+}
+
+static int forget_rename(struct request *rq, struct xlator *x, const struct rename_in *done)
+{
+	struct rename_in in = { .from = done->to, .to = done->from, .flags = done->flags };
+	struct rename_out out = { 0 };
+
+	return rename_on(rq, x->child[0], &in, &out);
+}
+
+static bool is_forgotten(enum fop fop, const void *in)
+{
+	const char *name = fop == FOP_link     ? ((const struct link_in *)in)->loc.name
+			   : fop == FOP_rename ? ((const struct rename_in *)in)->to.name
+					       : "";
+
+	return cut.forgets && name[0] == cut.forgets && name[1] == '.';
+}
+
+static int forget(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	int err = fop_pass(rq, x, fop, in, out);
+
+	cut.forgets = '\0';
+	if (err)
+		return err;
+	return fop == FOP_link ? forget_link(rq, x, &((const struct link_in *)in)->loc) : forget_rename(rq, x, in);
+}
 
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -20,6 +57,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
+	if (is_forgotten(fop, in))
+		return forget(rq, x, fop, in, out);
 	if (cut.sent++ < cut.left || (cut.once && cut.sent > cut.left + 1))
 		return fop_pass(rq, x, fop, in, out);
 	if (cut.sent != cut.left + 1 || !cut.done)
@@ -38,9 +77,10 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	if (argc != 2)
 		return -EINVAL;
 	fprintf(f, "%u", cut.sent);
+	cut.forgets = strcmp(argv[0], "forgets") ? '\0' : (char)atoi(argv[1]);
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
-	cut.left = (unsigned)atoi(argv[1]);
+	cut.left = cut.forgets ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;
 	return 0;

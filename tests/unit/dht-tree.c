@@ -209,6 +209,11 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
+void forget(char kind)
+{
+	tell_cut("forgets", (unsigned char)kind);
+}
+
 unsigned cut_end(void)
 {
 	return (unsigned)tell_cut("end", 0);

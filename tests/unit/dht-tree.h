@@ -56,5 +56,7 @@ bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
 void lose_answer(unsigned messages); /* only that of the message after so many */
-unsigned cut_end(void);		     /* it can again. How many it has tried to send */
+/* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that. */
+void forget(char kind);
+unsigned cut_end(void); /* it can again. How many it has tried to send */
 #endif

@@ -98,19 +98,19 @@ static int perform(const struct scene *s, const struct stage *at)
 	return s->removes ? tree_rmdir(&tree, at->a) : tree_rename(&tree, at->a, at->b, s->flags);
 }
 
-static bool is_done(const struct scene *s, const struct stage *at)
+static bool is_done(const struct scene *s, const char *a, const char *b)
 {
 	if (s->removes || s->makes)
-		return says(at->a, s->removes ? NULL : "/");
-	return says(at->b, s->from) && says(at->a, s->flags & RENAME_EXCHANGE ? s->to : NULL);
+		return says(a, s->removes ? NULL : "/");
+	return says(b, s->from) && says(a, s->flags & RENAME_EXCHANGE ? s->to : NULL);
 }
 
 /* By others, who wait for the marks, or by the sweep. */
-static bool gets_whole(const struct scene *s, const struct stage *at, bool *done)
+bool gets_whole(const struct scene *s, const char *a, const char *b, bool *done)
 {
 	for (int i = 0; i < 500; i++) {
-		*done = is_done(s, at);
-		if (*done || (says(at->a, s->from) && (s->removes || s->makes || says(at->b, s->to))))
+		*done = is_done(s, a, b);
+		if (*done || (says(a, s->from) && (s->removes || s->makes || says(b, s->to))))
 			return true;
 		task_sleep_ms(10); /* an arrival that waits has two links for a while */
 	}
@@ -130,7 +130,7 @@ static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned
 	cut_after(messages, done);
 	err = perform(s, &at);
 	*sent = cut_end();
-	CHECK(gets_whole(s, &at, &moved));
+	CHECK(gets_whole(s, at.a, at.b, &moved));
 	CHECK(moved || err);
 	tear_down(s, &at);
 }
@@ -167,12 +167,12 @@ static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
 	lose_answer(messages);
 	err = perform(s, &at);
 	*sent = cut_end();
-	CHECK(gets_whole(s, &at, &moved));
+	CHECK(gets_whole(s, at.a, at.b, &moved));
 	CHECK(moved || err);
 	if (!moved)
 		CHECK_INT(perform(s, &at), 0);
 	CHECK(nothing_is_under_way());
-	CHECK(is_done(s, &at));
+	CHECK(is_done(s, at.a, at.b));
 	tear_down(s, &at);
 }
 

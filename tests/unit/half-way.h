@@ -24,6 +24,8 @@ bool says(const char *path, const char *what);
 int put_directory(const char *path, const char *text); /* "": an empty one */
 void clear_away(const char *path);
 bool nothing_is_under_way(void); /* in the end */
+/* The rename from a to b that was cut off is done by others, or taken back, in a while. */
+bool gets_whole(const struct scene *, const char *a, const char *b, bool *done);
 /* Each scene as often as it has messages: before and after them the tree is as it was, or as it is to be. */
 void play_dying(const struct scene *, unsigned count);
 void play_lost_answers(const struct scene *, unsigned count);

@@ -347,10 +347,44 @@ static int confirm(struct move *m, int n)
 	return gfid_equal(&now.gfid, arrival_gfid(s)) ? 0 : -EAGAIN;
 }
 
+/* Where the anchor is a sync has come since it was made; but before that the power may have gone there, and it, too: then nothing else would lead to the
+ * file. */
+static int confirm_anchor(struct move *m, int n)
+{
+	const struct side *s = &m->it.side[n];
+	struct lookup_out out = { 0 };
+	int err;
+
+	if (s->arrival != ARRIVES_POINTER || MUTANT("trust-anchor"))
+		return 0;
+	err = look_at_anchor(m->rq, m->d, &s->aim, &out);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT || err == -ESTALE ? -EAGAIN : err;
+}
+
+static int confirm_all(struct move *m)
+{
+	int err = confirm(m, 1);
+
+	if (!err)
+		err = confirm(m, 0);
+	if (!err)
+		err = confirm_anchor(m, 1);
+	return err ? err : confirm_anchor(m, 0);
+}
+
+/* What the record says is on disk. (A brick that lost its power before that says what it was before.) */
+static int confirm_record(struct move *m)
+{
+	int err = side_confirm(m->rq, m->d, &m->it, 0);
+
+	return err || MUTANT("trust-record") ? err : intent_stands(m->rq, m->d, &m->it);
+}
+
 /* That steps may be taken is on disk before the first is. The new name first: what is renamed is listed twice rather than not at all. */
 static int steps(struct move *m)
 {
-	int err = side_confirm(m->rq, m->d, &m->it, 0);
+	int err = confirm_record(m);
 
 	if (!err && m->it.sides == 1) /* rmdir: the name goes at last */
 		return still_stands(m, 0);
@@ -360,9 +394,7 @@ static int steps(struct move *m)
 		err = take_step(m, n);
 	if (!err)
 		err = check_no_circle(m->rq, m->d, &m->it);
-	for (int n = m->it.sides - 1; n >= 0 && !err; n--)
-		err = confirm(m, n);
-	return err;
+	return err ? err : confirm_all(m);
 }
 
 /* ---- the whole ---- */
@@ -452,6 +484,8 @@ static int decide(struct move *m)
 {
 	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_DECIDED);
 
+	if (!err)
+		err = confirm_record(m);
 	if (!err) {
 		if (!intent_let_go(m->rq, m->d, &m->it, true))
 			intent_finish(m->rq, m->d, &m->it);

@@ -268,8 +268,7 @@ static int remove_at(struct request *rq, struct xlator *child, const struct loc 
 	return err == -ENOENT ? 0 : err;
 }
 
-/* What the pointer leads to loses the name by which it does. */
-static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
+static int drop_target_once(struct request *rq, struct dht *d, const struct aim *aim)
 {
 	cleanup_inode struct inode *away = NULL;
 	char anchor[HIDDEN_NAME];
@@ -282,15 +281,20 @@ static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
 	return err == -ENOENT ? 0 : err; /* there is none, or nowhere to look */
 }
 
+/* What the pointer leads to loses the name by which it does. (A directory is removed only if it is empty.) */
+static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	int err = drop_target_once(rq, d, aim);
+
+	if (err != -ESTALE)
+		return err;
+	hidden_forget(d, aim->child); /* the brick lost it with its power, or it was made anew */
+	return drop_target_once(rq, d, aim);
+}
+
 int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
 {
 	return aim->dir ? 0 : drop_target(rq, d, aim);
-}
-
-/* Of a pointer that never had a name: what it leads to was made for it. (A directory is removed only if it is empty.) */
-static int drop_made(struct request *rq, struct dht *d, const struct aim *aim)
-{
-	return drop_target(rq, d, aim);
 }
 
 static int drop_work(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
@@ -345,34 +349,37 @@ static int has_ended(struct request *rq, struct dht *d, int child, struct inode 
 	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink) ? 0 : err ? err : -EBUSY;
 }
 
-static int rename_to_end(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim,
-			 char own[HIDDEN_NAME])
+/* `in`: where it is called so; NULL: where pointers of its gfid are. */
+static int rename_to_end(struct request *rq, struct dht *d, int child, struct inode *in, const char *name,
+			 const struct aim *aim, char own[HIDDEN_NAME])
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct loc from = { .name = name }, to = { .name = end_name(&aim->pgfid, own) };
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
+	int err = work_dir(rq, d, child, work_of(&aim->pgfid), in, &dir);
 
-	from.parent = to.parent = dir;
+	from.parent = in ? in : dir;
+	to.parent = dir;
 	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
 }
 
-int away_fence(struct request *rq, struct dht *d, int child, const char *name, const struct aim *aim)
+int away_fence(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct aim *aim)
 {
 	char own[HIDDEN_NAME];
 
-	return rename_to_end(rq, d, child, name, aim, own);
+	return rename_to_end(rq, d, child, dir, name, aim, own);
 }
 
 int away_end_new(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	char new[HIDDEN_NAME], own[HIDDEN_NAME];
-	int err = MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
+	int err =
+		MUTANT("end-unfenced") ? 0 : rename_to_end(rq, d, child, NULL, work_name(WORK_NEW, &aim->pgfid, new), aim, own);
 
 	if (MUTANT("end-unfenced"))
 		work_name(WORK_NEW, &aim->pgfid, own);
 	mean_pointers(rq, true);
 	if (!err)
-		err = drop_made(rq, d, aim);
+		err = drop_target(rq, d, aim);
 	if (!err)
 		err = drop_work(rq, d, child, aim, own);
 	mean_pointers(rq, false);
@@ -403,7 +410,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 	if (!err && !last)
 		err = end_spare(rq, d, child, pointer, name, aim);
 	if (!err && last)
-		err = drop_made(rq, d, aim);
+		err = drop_target(rq, d, aim);
 	if (!err && last)
 		err = drop_work(rq, d, child, aim, name);
 	mean_pointers(rq, false);
@@ -424,7 +431,7 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 			task_sleep_ms(PAUSE_MS);
 	}
 	if (!err)
-		drop_made(rq, d, aim);
+		drop_target(rq, d, aim);
 	mean_pointers(rq, false);
 	return err;
 }
@@ -837,7 +844,9 @@ static int prepare_removal(struct request *rq, struct dht *d, int child, struct 
 	become(rq, user);
 	if (err == -ESTALE)
 		hidden_forget(d, child);
-	return err == -EEXIST ? 0 : err == -ESTALE ? -EAGAIN : err;
+	if (err == -ESTALE || err == -ENOENT)
+		return -EAGAIN; /* another client has just removed it: the name is looked at again */
+	return err == -EEXIST ? 0 : err;
 }
 
 /* Nobody makes us prepare what he may not do. */

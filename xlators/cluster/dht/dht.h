@@ -147,8 +147,8 @@ int away_rename(struct request *, struct dht *, const struct rename_in *, int ch
 /* Of a pointer that has such a name in `work`, as root; -ENOENT, -ESTALE: it has not (any more).
  * new.: it gets no other any more, so its anchor goes, and that name. */
 int away_end_new(struct request *, struct dht *, int child, const struct aim *);
-/* del.: becomes end., which is looked at later: what was under way is done or undone by then. */
-int away_fence(struct request *, struct dht *, int child, const char *name, const struct aim *);
+/* del., or w. of no intent: becomes end., which is looked at later: what was under way is done or undone by then. */
+int away_fence(struct request *, struct dht *, int child, struct inode *dir, const char *name, const struct aim *);
 /* end.: if it is the only name, the anchor goes first. */
 int away_end(struct request *, struct dht *, int child, struct inode *dir, const char *name, const struct aim *);
 /* What a pointer's name leads to; *nlink: names it has. A reference in *pointer. -EINVAL: it is no pointer. */
@@ -268,7 +268,10 @@ struct standing {
 };
 int name_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
 int waits_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
+/* The name, under its mark, if it stands for that. As the caller. */
+int name_remove(struct request *, struct dht *, const struct intent *, int n, const struct gfid *);
 int waits_remove(struct request *, struct dht *, const struct intent *, int n); /* 0 also if it is not there */
+int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not called w.ID.N */
 
 /* ---- across.c ---- */
 /* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers. -EXDEV: of devices. */

@@ -197,6 +197,20 @@ const char *side_name(const struct intent *it, int n, char name[HIDDEN_NAME])
 	return name;
 }
 
+int waits_parse(const char *name, struct gfid *id)
+{
+	struct intent it = { .attempt = 0 };
+	char text[GFID_TEXT], again[HIDDEN_NAME];
+
+	if (strlen(name) < 2 + GFID_TEXT || name[0] != 'w')
+		return -EINVAL;
+	snprintf(text, sizeof(text), "%s", name + 2);
+	if (gfid_parse(text, &it.id))
+		return -EINVAL;
+	*id = it.id;
+	return strcmp(name, side_name(&it, atoi(name + 2 + GFID_TEXT), again)) ? -EINVAL : 0;
+}
+
 int side_dir(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode **dir)
 {
 	return work_dir(rq, d, it->side[n].child, work_of(&it->id), true, dir);
@@ -547,6 +561,22 @@ int leaver_remove(struct request *rq, struct dht *d, const struct intent *it)
 	place_attach(rq, &(struct place){ 0 });
 	become(rq, user);
 	return err == -EEXIST ? -ENOTEMPTY : err;
+}
+
+int name_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *parent = side_parent(d, &it->side[n].parent);
+	struct unlink_in in = { .loc = { .parent = parent, .name = it->side[n].name } };
+	struct unlink_out out = { 0 };
+	struct place p = { .flags = PLACE_POINTER, .expected = { *gfid }, .intent = it->id, .attempt = it->attempt };
+	int err = parent ? place_attach(rq, &p) : -ENOMEM;
+
+	if (!err)
+		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
+	if (err == -EISDIR)
+		err = rmdir_on(rq, d->x->child[it->side[n].child], (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
+	place_attach(rq, &(struct place){ 0 });
+	return err;
 }
 
 static int look_at(struct request *rq, struct dht *d, const struct intent *it, int n, const struct loc *loc,

@@ -54,6 +54,65 @@ static bool was_seen(const struct sweep *s, const char *name)
 	return false;
 }
 
+static bool is_record(const char *name)
+{
+	struct intent it;
+
+	return !intent_parse(name, &it);
+}
+
+/* No subvolume has a record of it: its owner made this after others had ended it, or its removal was lost with the power of a brick, after the record had
+ * gone at another. (A record that may have taken steps is on disk.) */
+static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid *id)
+{
+	struct intent it;
+	int err = -ENOENT;
+
+	for (int i = 0; i < d->x->children && err == -ENOENT; i++)
+		err = intent_find(rq, d, i, id, &it);
+	return err == -ENOENT;
+}
+
+/* Just that object. Of directories only pointers, which are empty: what they lead to has another, or its name. */
+static int remove_waiting(struct request *rq, struct sweep *s, struct inode *dir, const char *name, bool pointer)
+{
+	struct xlator *child = s->d->x->child[s->child];
+	struct lookup_in look = { .loc = { .parent = dir, .name = name } };
+	struct lookup_out found = { 0 };
+	struct unlink_in in = { .loc = { .parent = dir, .name = name } };
+	struct unlink_out out = { 0 };
+	int err = lookup_on(rq, child, &look, &found);
+
+	if (!err && S_ISDIR(found.attr.mode) && !pointer)
+		err = -EISDIR;
+	if (!err)
+		err = place_attach(rq,
+				   &(struct place){ .flags = pointer ? PLACE_POINTER : 0, .expected = { found.inode->gfid } });
+	if (!err)
+		err = S_ISDIR(found.attr.mode) ? rmdir_on(rq, child, (const struct rmdir_in *)&in, (struct rmdir_out *)&out)
+					       : unlink_on(rq, child, &in, &out);
+	place_attach(rq, &(struct place){ 0 });
+	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+/* A file's pointer may have other names, or an anchor: it is ended as those are that have none. */
+static void end_waiting(struct request *rq, struct sweep *s, struct inode *dir, const char *name, const struct gfid *id)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct aim aim;
+	uint32_t nlink;
+	int err;
+
+	if (present_of(s->d) != all_of(s->d) || !is_of_no_intent(rq, s->d, id))
+		return;
+	err = pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim);
+	if (!err && !aim.dir)
+		away_fence(rq, s->d, s->child, dir, name, &aim);
+	else if (!err || err == -EINVAL)
+		atomic_fetch_add(&s->d->ended, !remove_waiting(rq, s, dir, name, !err));
+}
+
 /* What leads to where nobody is must wait, and not the others for it. */
 static void end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
@@ -61,11 +120,14 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 	struct gfid pgfid;
 	struct aim aim;
 	uint32_t nlink;
-	struct intent it;
 	bool done = false;
 
-	if (!intent_parse(name, &it)) {
+	if (is_record(name)) {
 		atomic_fetch_add(&s->d->ended, !intent_end(rq, s->d, s->child, name));
+		return;
+	}
+	if (!waits_parse(name, &pgfid)) {
+		end_waiting(rq, s, dir, name, &pgfid);
 		return;
 	}
 	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
@@ -77,7 +139,7 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 		done = !away_end_new(rq, s->d, s->child, &aim);
 		break;
 	case 'd':
-		away_fence(rq, s->d, s->child, name, &aim);
+		away_fence(rq, s->d, s->child, dir, name, &aim);
 		break;
 	default:
 		done = !away_end(rq, s->d, s->child, dir, name, &aim);
@@ -89,19 +151,17 @@ static void end_one(struct request *rq, struct sweep *s, struct inode *dir, cons
 static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
 	uint64_t deadline_ns = rq->deadline_ns;
-	struct intent it;
 
-	rq->deadline_ns = clock_ns() + (intent_parse(name, &it) ? END_NS : LOOK_NS);
+	rq->deadline_ns = clock_ns() + (is_record(name) ? LOOK_NS : END_NS);
 	end_one(rq, s, dir, name);
 	rq->deadline_ns = deadline_ns;
 }
 
 static bool to_be_ended(const char *name)
 {
-	struct intent it;
-	struct gfid pgfid;
+	struct gfid gfid;
 
-	return !work_parse(name, &pgfid) || !intent_parse(name, &it);
+	return !work_parse(name, &gfid) || !waits_parse(name, &gfid) || is_record(name);
 }
 
 /* The first look takes down what is there; the last ends what has been there since. */

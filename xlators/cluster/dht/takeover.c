@@ -81,18 +81,24 @@ static bool had_something(const struct intent *it, int n)
 }
 
 /* What arrived goes back to where it waited, in exchange for what had the name before, if anything. While the name is marked nobody else puts the same
- * there; and it waited before the record said that steps may be taken. */
+ * there; and it waited before the record said that steps may be taken.
+ *
+ * A step moves something between two directories. A replica set whose members all lost their power may have it in both then: its members had not come
+ * equally far, and each directory is made equal for itself. One of the two names just goes. (Not of a link, which others may have put there before.) */
 static int take_back_arrival(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	const struct gfid *arrival = arrival_gfid(&it->side[n]);
 	struct standing waits, named;
+	bool link = it->side[n].arrival == ARRIVES_LINK;
 	int err = waits_look(rq, d, it, n, &waits);
 
-	if (err || gfid_equal(&waits.gfid, arrival))
+	if (err || (link && gfid_equal(&waits.gfid, arrival)))
 		return err;
 	err = name_look(rq, d, it, n, &named);
 	if (err || !gfid_equal(&named.gfid, arrival))
 		return err;
+	if (gfid_equal(&waits.gfid, arrival))
+		return name_remove(rq, d, it, n, arrival);
 	if (gfid_is_null(&waits.gfid) && had_something(it, n)) {
 		log_error(d->x, NULL, "what had the name \"%s\" before a rename is not there: nothing is taken back",
 			  it->side[n].name);
@@ -103,11 +109,16 @@ static int take_back_arrival(struct request *rq, struct dht *d, const struct int
 
 static int take_back_leaving(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
-	struct standing waits;
+	struct standing waits, named;
 	int err = waits_look(rq, d, it, n, &waits);
 
 	if (err || gfid_is_null(&waits.gfid))
 		return err;
+	err = name_look(rq, d, it, n, &named);
+	if (err)
+		return err;
+	if (gfid_equal(&named.gfid, &waits.gfid))
+		return waits_remove(rq, d, it, n);
 	return side_step(rq, d, it, n, &(struct step_in){ .arrives = true, .moved = waits.gfid });
 }
 
@@ -163,7 +174,7 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 	for (int n = 0; n < MARKS && !err; n++) {
 		if (!has_mark(it, n))
 			continue;
-		if (n == SIDE_GOES) /* the names are fenced: it stands still, or goes */
+		if (n == SIDE_GOES && !p->dir[n]) /* the names are fenced: it stands still, or goes */
 			err = leaver_find(rq, d, it, &p->dir[n]);
 		if (err || (n == SIDE_GOES && !p->dir[n]))
 			continue;
@@ -211,8 +222,19 @@ static int check_untouched(struct request *rq, struct dht *d, const struct inten
 	return err;
 }
 
+/* A mark that is set again syncs what was done; what a brick lost with its power before that is done again. */
+static int take_back_surely(struct request *rq, struct dht *d, const struct intent *it, struct parents *p)
+{
+	bool all;
+	int err = take_back(rq, d, it);
+
+	if (!err)
+		err = mark_anew(rq, d, it, p, &all);
+	return err ? err : take_back(rq, d, it);
+}
+
 /* A directory that went for good has decided. */
-static int take_back_or_go_on(struct request *rq, struct dht *d, struct intent *it)
+static int take_back_or_go_on(struct request *rq, struct dht *d, struct intent *it, struct parents *p)
 {
 	bool decided;
 	int err = leaver_has_gone(rq, d, it, &decided);
@@ -221,17 +243,17 @@ static int take_back_or_go_on(struct request *rq, struct dht *d, struct intent *
 		return err;
 	if (decided)
 		return intent_becomes(rq, d, it, INTENT_DECIDED);
-	err = MUTANT("forget-steps") ? 0 : take_back(rq, d, it);
+	err = MUTANT("forget-steps") ? 0 : take_back_surely(rq, d, it, p);
 	return err ? err : intent_becomes(rq, d, it, INTENT_UNDONE);
 }
 
 /* Marks that were set anew, for they had gone, are of no use; but no intent lets go of its own before it says that it may. */
-static int end_open(struct request *rq, struct dht *d, struct intent *it, bool all)
+static int end_open(struct request *rq, struct dht *d, struct intent *it, struct parents *p, bool all)
 {
 	int err;
 
 	if (all)
-		return take_back_or_go_on(rq, d, it);
+		return take_back_or_go_on(rq, d, it, p);
 	err = check_untouched(rq, d, it);
 	return err ? err : intent_becomes(rq, d, it, INTENT_UNDONE);
 }
@@ -241,9 +263,7 @@ int intent_let_go(struct request *rq, struct dht *d, struct intent *it, bool gon
 	int err = 0;
 
 	if (it->state == INTENT_DECIDED && it->of_directories) {
-		err = side_confirm(rq, d, it, 0); /* that it was decided is on disk before what follows is elsewhere */
-		if (!err)
-			err = intent_settle(rq, d, it);
+		err = intent_settle(rq, d, it);
 		if (!err)
 			err = intent_becomes(rq, d, it, INTENT_SETTLED);
 	}
@@ -256,9 +276,11 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, stru
 	int err = mark_anew(rq, d, it, p, &all);
 
 	if (!err && it->state == INTENT_OPEN)
-		err = end_open(rq, d, it, all);
+		err = end_open(rq, d, it, p, all);
 	else if (!err && it->state == INTENT_DECIDED && all && MUTANT("undo-decided"))
-		err = take_back(rq, d, it);
+		err = take_back_surely(rq, d, it, p);
+	if (!err && all)
+		err = mark_anew(rq, d, it, p, &all); /* so what the record says is on disk, too */
 	return err ? err : intent_let_go(rq, d, it, p->gone);
 }
 
