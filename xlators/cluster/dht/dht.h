@@ -254,6 +254,9 @@ int intent_forgo(struct request *, struct dht *, struct intent *);
 /* Tells of all that is in a directory of `work`. The request is to be root's. */
 typedef void meet_entries(struct request *, void *arg, struct inode *dir, const struct dirents *);
 int work_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg);
+/* Ends what has stood in that directory of `work` under that name for long. 0: it has ended; 1: it has another name, and is to be looked at again
+ * later. -EINVAL: it is none of these, or makes no sense. The request is to be root's, with PLACE. */
+int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
 int sweep_start(struct dht *); /* -ENOMEM */
 void sweep_stop(struct dht *); /* waits for its end */
 

@@ -55,35 +55,35 @@ static bool was_seen(const struct sweep *s, const char *name)
 }
 
 /* What leads to where nobody is must wait, and not the others for it. */
-static void end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
+int work_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct gfid pgfid;
 	struct aim aim;
 	uint32_t nlink;
 	struct intent it;
-	bool done = false;
+	int err;
 
-	if (!intent_parse(name, &it)) {
-		atomic_fetch_add(&s->d->ended, !intent_end(rq, s->d, s->child, name));
-		return;
-	}
-	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
-		return;
-	if (!gfid_equal(&pgfid, &aim.pgfid) || !(present_of(s->d) >> aim.child & 1))
-		return;
+	if (!intent_parse(name, &it))
+		return intent_end(rq, d, child, name);
+	err = work_parse(name, &pgfid);
+	if (!err)
+		err = pointer_look(rq, d, child, dir, name, &pointer, &nlink, &aim);
+	if (!err && !gfid_equal(&pgfid, &aim.pgfid))
+		err = -EINVAL;
+	if (!err && !(present_of(d) >> aim.child & 1))
+		err = -ENOTCONN;
+	if (err)
+		return err;
 	switch (*name) {
 	case 'n':
-		done = !away_end_new(rq, s->d, s->child, &aim);
-		break;
+		return away_end_new(rq, d, child, &aim);
 	case 'd':
-		away_fence(rq, s->d, s->child, name, &aim);
-		break;
+		err = away_fence(rq, d, child, name, &aim);
+		return err ? err : 1;
 	default:
-		done = !away_end(rq, s->d, s->child, dir, name, &aim);
-		break;
+		return away_end(rq, d, child, dir, name, &aim);
 	}
-	atomic_fetch_add(&s->d->ended, done);
 }
 
 static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
@@ -92,7 +92,7 @@ static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, 
 	struct intent it;
 
 	rq->deadline_ns = clock_ns() + (intent_parse(name, &it) ? END_NS : LOOK_NS);
-	end_one(rq, s, dir, name);
+	atomic_fetch_add(&s->d->ended, !work_end(rq, s->d, s->child, dir, name));
 	rq->deadline_ns = deadline_ns;
 }
 
