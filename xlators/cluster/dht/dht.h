@@ -6,6 +6,7 @@
 #define STRATUS_DHT_H
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 
 #include "layout.h"
 #include "place.h"
@@ -271,6 +272,10 @@ int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, stru
 
 /* ---- location.c: where an object is, and why (location.h) ---- */
 int dht_location(struct request *, struct dht *, const struct getxattr_in *, struct getxattr_out *);
+
+/* ---- fsck.c: looks at all subvolumes and puts right what is not as doc/distribution.md has it ---- */
+/* "[repair] [wait=MS]": writes what was found, as fsck.h tells. -EINVAL: not understood. */
+int fsck_command(struct dht *, int argc, char **argv, FILE *);
 
 /* ---- list.c: an open root ---- */
 struct wide; /* slot of the file: the subvolumes' own files, and the log of places */
