@@ -16,7 +16,7 @@
 #include "source.h"
 #include "task.h"
 
-enum { KEY_REPAIR = 1000, WAIT_S = 5, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
+enum { KEY_REPAIR = 1000, WAIT_S = 10, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
 
 struct arguments {
 	struct words words;
@@ -300,7 +300,7 @@ int command_fsck(int argc, char **argv)
 	static const struct argp_option options[] = {
 		{ "repair", KEY_REPAIR, NULL, 0, "Put right what can be put right without loss", 0 },
 		{ "json", 'j', NULL, 0, "Print JSON", 0 },
-		{ "wait", 'w', "SECONDS", 0, "Time between two looks at what may be wrong (5)", 0 },
+		{ "wait", 'w', "SECONDS", 0, "Time between two looks at what may be wrong (10)", 0 },
 		{ "log", 'l', "FILE", 0, "Write what is put right into FILE, too, and what went wrong on the way", 0 },
 		{ 0 },
 	};

@@ -9,8 +9,9 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done; /* the last message that goes through gets no answer */
-	bool once; /* the others go through again */
+	bool done;	    /* the last message that goes through gets no answer */
+	bool once;	    /* the others go through again */
+	atomic_bool yields; /* between messages other tasks go on */
 } cut;
 
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -18,6 +19,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
 	int err;
 
+	if (cut.yields)
+		task_yield();
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
 	if (cut.sent++ < cut.left || (cut.once && cut.sent > cut.left + 1))
@@ -37,6 +40,10 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	(void)x;
 	if (argc != 2)
 		return -EINVAL;
+	if (!strcmp(argv[0], "yields")) {
+		cut.yields = atoi(argv[1]);
+		return 0;
+	}
 	fprintf(f, "%u", cut.sent);
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");

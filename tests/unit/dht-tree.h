@@ -57,4 +57,5 @@ bool same_file(const char *a, const char *b);
 void cut_after(unsigned messages, bool done);
 void lose_answer(unsigned messages); /* only that of the message after so many */
 unsigned cut_end(void);		     /* it can again. How many it has tried to send */
+void others_go_on(bool);	     /* each message gives other tasks a turn */
 #endif

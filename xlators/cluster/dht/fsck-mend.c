@@ -121,6 +121,8 @@ static enum mended mend_away(struct mend *m)
 
 	if (!err && !gfid_equal(&m->found.inode->gfid, &m->s->own))
 		err = -ENOENT;
+	if (!err && !fsck_was_before(m->f, m->s))
+		return MEND_AGAIN;
 	return err ? failed(m, err, "it can't be looked at") : settle(m, m->s->child);
 }
 

@@ -10,9 +10,9 @@
 
 #include "location.h"
 
-enum { LOOKS = 3, ROUNDS = 6 };
+enum { LOOKS = 3, ROUNDS = 8 };
 #define ASK_NS	   60000000000u
-#define WAIT_MS	   5000
+#define WAIT_MS	   10000
 #define WAIT_MAX_S 3600
 
 static const char *const trouble_names[] = {
@@ -226,6 +226,29 @@ static void tell_number(struct fsck *f, const char *what, uint64_t number)
 
 /* ---- rounds ---- */
 
+bool fsck_was_before(const struct fsck *f, const struct suspect *s)
+{
+	return f->befores && bsearch(&s->key, f->before, f->befores, sizeof(s->key), by_number);
+}
+
+/* A pointer may have been missed, for it was renamed to where the walk had been already. What would come of that is bad enough to look twice as
+ * often. */
+static int note_before(struct fsck *f)
+{
+	uint64_t *key = calloc(f->kept.count + 1, sizeof(*key));
+
+	free(f->before);
+	f->before = key;
+	f->befores = 0;
+	if (!key)
+		return -ENOMEM;
+	for (size_t i = 0; i < f->kept.count; i++)
+		if (f->kept.at[i].trouble == TROUBLE_AWAY)
+			key[f->befores++] = f->kept.at[i].key;
+	qsort(key, f->befores, sizeof(*key), by_number);
+	return 0;
+}
+
 /* How many were put right, or half. */
 static unsigned mend_all(struct fsck *f)
 {
@@ -260,7 +283,8 @@ static int rounds(struct fsck *f)
 		err = look_some_times(f);
 		if (err || !f->kept.count || !f->repairs || !mend_all(f))
 			break;
-		if (i == ROUNDS - 1)
+		err = note_before(f);
+		if (!err && i == ROUNDS - 1)
 			err = fsck_problem(f, -EBUSY,
 					   "something new is found again and again: run it again when there is less to do");
 	}
@@ -298,6 +322,7 @@ static void clear(struct fsck *f)
 	suspects_clear(&f->kept);
 	wanted_clear(f);
 	free(f->away);
+	free(f->before);
 	free(f->filter[0]);
 	free(f->filter[1]);
 	free(f->problem);

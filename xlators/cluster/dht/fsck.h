@@ -88,6 +88,9 @@ struct fsck {
 	size_t wanteds;
 	uint64_t *filter[2]; /* gfids that were seen, perhaps: at subvolumes looked at before, and at this one */
 	unsigned looks;
+	/* from one round to the next */
+	uint64_t *before; /* keys of what had no pointer in the last one, by rising number */
+	size_t befores;
 	char *problem;
 };
 
@@ -149,6 +152,7 @@ enum mended {
 	MEND_GONE, /* it is not as it was any more: others have put it right */
 	MEND_AGAIN /* one half; the rest when it has stood still again */
 };
+bool fsck_was_before(const struct fsck *, const struct suspect *);
 enum mended fsck_mend(struct fsck *, const struct suspect *, char **told);
 
 /* ---- fsck-rescue.c: /lost+found of the volume, made by what dht itself does for applications ---- */
