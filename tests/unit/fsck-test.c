@@ -345,6 +345,9 @@ PROPERTY(an_xattr_that_makes_no_sense_is_set_right_or_goes)
 	at_brick(0);
 	CHECK_INT(tree_setxattr(&tree, kept[2], mark_name(mark_hash("x"), mark), "what", 4, 0), 0);
 	CHECK(found_and_mended("senseless-xattr", 1));
+	at_brick(0);
+	CHECK_INT(tree_setxattr(&tree, "", mark, "what", 4, 0), 0);
+	CHECK(found_and_mended("senseless-xattr", 1));
 	CHECK(is_kept());
 }
 

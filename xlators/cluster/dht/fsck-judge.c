@@ -184,25 +184,44 @@ static char *broken_xattr(struct fsck *f, int child, struct inode *inode, const 
 	return broken;
 }
 
-static int judge_xattrs(struct fsck *f, const struct spot *spot, const struct lookup_out *found)
+/* Takes the path. 1: one of them makes no sense. */
+static int judge_xattrs(struct fsck *f, int child, struct inode *inode, char *path)
 {
-	struct suspect s = {
-		.trouble = TROUBLE_XATTR, .child = spot->child, .type = found->attr.mode & S_IFMT, .own = found->inode->gfid
-	};
-	struct listxattr_in in = { .inode = found->inode };
+	struct suspect s = { .trouble = TROUBLE_XATTR, .child = child, .type = inode->type, .own = inode->gfid };
+	struct listxattr_in in = { .inode = inode };
 	struct listxattr_out out = { 0 };
-	struct away *a = away_find(f, &s.own, spot->child);
-	int err = listxattr_on(f->rq, f->d->x->child[spot->child], &in, &out);
+	struct away *a = away_find(f, &s.own, child);
+	int err = listxattr_on(f->rq, f->d->x->child[child], &in, &out);
 
 	if (!err)
-		s.more = broken_xattr(f, spot->child, found->inode, &out.names);
+		s.more = broken_xattr(f, child, inode, &out.names);
 	fop_out_clear(FOP_listxattr, &out);
-	if (!s.more)
-		return err ? err : -EIO;
+	if (!s.more) {
+		free(path);
+		return err == -EOPNOTSUPP ? 0 : err;
+	}
 	f->incomplete |= S_ISDIR(s.type);
 	if (a)
 		a->seen = true; /* it tells where the pointer is to lead */
-	return suspect_add(f, s, spot_path(spot));
+	err = suspect_add(f, s, path);
+	return err ? err : 1;
+}
+
+int judge_root(struct fsck *f, int child)
+{
+	cleanup_inode struct inode *root = root_of(f->d);
+	char *path = strdup("");
+	int err = root && path ? 0 : -ENOMEM;
+
+	fsck_ask_raw(f);
+	if (!err)
+		err = judge_xattrs(f, child, root, path);
+	else
+		free(path);
+	if (err < 0)
+		fsck_problem(f, err, "%s can't be asked for the root's xattrs: %s", f->d->x->child[child]->name,
+			     strerror(-err));
+	return err < 0 ? err : 0;
 }
 
 int judge_broken(struct fsck *f, const struct spot *spot)
@@ -212,10 +231,12 @@ int judge_broken(struct fsck *f, const struct spot *spot)
 
 	fsck_ask_raw(f);
 	err = fsck_lookup(f, spot->child, spot->dir, spot->entry->name, &out);
-	if (!err)
-		err = judge_xattrs(f, spot, &out);
+	if (!err) {
+		err = judge_xattrs(f, spot->child, out.inode, spot_path(spot));
+		err = err ? err : -EIO; /* it is not that */
+	}
 	fop_out_clear(FOP_lookup, &out);
-	if (err && err != -ENOENT && err != -ESTALE)
+	if (err < 0 && err != -ENOENT && err != -ESTALE)
 		return fsck_problem(f, err, "/%s%s%s can't be looked up at %s: %s", spot->path, *spot->path ? "/" : "",
 				    spot->entry->name, f->d->x->child[spot->child]->name, strerror(-err));
 	return 1;

@@ -370,9 +370,8 @@ static int ask_all(struct fsck *f)
 		struct getattr_out out = { 0 };
 
 		hidden_forget(f->d, child);
-		err = fsck_ask(f);
-		if (!err)
-			err = getattr_on(f->rq, f->d->x->child[child], &in, &out);
+		fsck_ask_raw(f);
+		err = getattr_on(f->rq, f->d->x->child[child], &in, &out);
 		if (err)
 			fsck_problem(f, err, "%s can't be reached (%s): nothing is judged until it is back",
 				     f->d->x->child[child]->name, strerror(-err));
@@ -424,17 +423,10 @@ static int filter_make(struct fsck *f)
 	return 0;
 }
 
-int fsck_look(struct fsck *f)
+static int look_at_all(struct fsck *f)
 {
-	int err = filter_make(f);
+	int err = each_child(f, look_at_away);
 
-	forget_look(f);
-	if (!err)
-		err = wanted_make(f);
-	if (!err)
-		err = ask_all(f);
-	if (!err)
-		err = each_child(f, look_at_away);
 	if (!err && f->aways)
 		qsort(f->away, f->aways, sizeof(*f->away), by_pgfid);
 	if (!err)
@@ -446,4 +438,18 @@ int fsck_look(struct fsck *f)
 	if (!err)
 		err = judge_all_unseen(f);
 	return err ? err : judge_twice(f);
+}
+
+int fsck_look(struct fsck *f)
+{
+	int err = filter_make(f);
+
+	forget_look(f);
+	if (!err)
+		err = wanted_make(f);
+	if (!err)
+		err = ask_all(f);
+	if (!err)
+		err = each_child(f, judge_root);
+	return err || f->now.count ? err : look_at_all(f);
 }

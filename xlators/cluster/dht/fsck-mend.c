@@ -234,10 +234,10 @@ static enum mended mend_mark(struct mend *m)
 /* As heals ask: bricks judge nothing then. */
 static int open_raw(struct mend *m)
 {
-	int err = fsck_find(m->f, m->s->child, m->s->path, &m->dir, &m->name);
+	int err = *m->s->path ? fsck_find(m->f, m->s->child, m->s->path, &m->dir, &m->name) : open_object(m);
 
 	fsck_ask_raw(m->f);
-	if (!err)
+	if (!err && m->dir)
 		err = fsck_lookup(m->f, m->s->child, m->dir, m->name, &m->found);
 	if (!err && !gfid_equal(&m->found.inode->gfid, &m->s->own))
 		err = -ENOENT;

@@ -126,6 +126,20 @@ static int keep(struct fsck *f)
 	return 0;
 }
 
+/* A replica set that waits for a change of a client that died answers only when that is given up. */
+static int look_patiently(struct fsck *f)
+{
+	enum { TRIES = 4 };
+	int err = -EIO;
+
+	for (int tries = 0; tries < TRIES && err == -EIO; tries++) {
+		free(f->problem);
+		f->problem = NULL;
+		err = fsck_look(f);
+	}
+	return err;
+}
+
 /* What is left in f->kept has stood still. */
 static int look_some_times(struct fsck *f)
 {
@@ -137,7 +151,7 @@ static int look_some_times(struct fsck *f)
 			break;
 		if (f->looks)
 			task_sleep_ms(f->wait_ms);
-		err = fsck_look(f);
+		err = look_patiently(f);
 		if (!err)
 			err = keep(f);
 	}

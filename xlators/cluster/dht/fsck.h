@@ -135,6 +135,8 @@ const char *away_path(const struct away *, char path[AWAY_PATH]);
 int suspect_add(struct fsck *, struct suspect s, char *path);
 int judge_directory(struct fsck *, int child, struct inode *dir, const char *path);
 int judge_pointer(struct fsck *, const struct spot *);
+/* If the root's xattrs make no sense nothing can be asked of that subvolume. */
+int judge_root(struct fsck *, int child);
 /* What the listing could not tell of. 1: it was judged, or has gone. */
 int judge_broken(struct fsck *, const struct spot *);
 int judge_work(struct fsck *, const struct spot *);
