@@ -111,7 +111,7 @@ struct away *away_find(struct fsck *f, const struct gfid *pgfid, int child)
 
 /* ---- objects that may be at several subvolumes, or are missed where a pointer says that they are ---- */
 
-enum { FILTER_WORDS = 4 << 20, FILTER_BITS = 4 }; /* 32 MiB: of 10^7 files some hundred are looked at twice in vain */
+enum { FILTER_WORDS = 4 << 20, FILTER_BITS = 4 }; /* 32 MiB: of 10^7 files some thousand are looked at again in vain */
 
 /* Perhaps it was seen at a subvolume before. */
 static bool filter_seen(struct fsck *f, const struct gfid *gfid)
@@ -177,16 +177,14 @@ static int wanted_make(struct fsck *f)
 	return 0;
 }
 
-static int note_wanted(struct fsck *f, struct wanted *w, const struct spot *s)
+static int note_wanted(struct wanted *w, const struct spot *s)
 {
-	bool first = !w->children, other = !first && w->child[0] != s->child && !w->path[1];
+	bool other = w->path[0];
 
-	w->children |= 1ull << s->child;
-	if (!first && !other)
+	if (other && (w->child[0] == s->child || w->path[1]))
 		return 0;
 	w->child[other] = s->child;
 	w->path[other] = spot_path(s);
-	(void)f;
 	return w->path[other] ? 0 : -ENOMEM;
 }
 
@@ -198,7 +196,7 @@ static int meet_object(struct fsck *f, const struct spot *s)
 	bool first_look = f->filter[1];
 
 	if (w)
-		return note_wanted(f, w, s);
+		return note_wanted(w, s);
 	if (!first_look || !filter_seen(f, gfid))
 		return 0;
 	return suspect_add(f, (struct suspect){ .trouble = TROUBLE_TWICE, .own = *gfid }, spot_path(s));

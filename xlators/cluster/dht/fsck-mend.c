@@ -105,9 +105,8 @@ static enum mended settle(struct mend *m, int child)
 		return rescue(m, child);
 	err = remove_name(m, child);
 	if (err == -ENOTEMPTY || err == -EEXIST)
-		return tell(
-			m, MEND_LEFT,
-			"move what is in it, on the brick's directory, by way of a mount to where it belongs, then run it again");
+		return tell(m, MEND_LEFT,
+			    "it is not empty: copy what is in it from the brick to a mount, and remove it on the brick");
 	if (err)
 		return failed(m, err, "it can't be removed");
 	return tell(m, MEND_DONE,

@@ -62,7 +62,6 @@ struct away {
 /* Objects of which all places are wanted. By rising gfid. */
 struct wanted {
 	struct gfid gfid;
-	uint64_t children; /* that have it, as data */
 	int child[2];
 	char *path[2]; /* of the first, and of one at another subvolume */
 };
