@@ -410,7 +410,7 @@ static void drop_records_in(const char *path)
 	tree_release(&tree, dir);
 	for (uint32_t i = 0; i < list.count; i++) {
 		snprintf(name, sizeof(name), "%s/%s", path, list.entry[i].name);
-		if (strchr("pidu", list.entry[i].name[0]) && list.entry[i].name[1] == '.')
+		if (strchr("pidsu", list.entry[i].name[0]) && list.entry[i].name[1] == '.')
 			CHECK_INT(tree_unlink(&tree, name), 0);
 	}
 	fop_out_clear(FOP_readdir, &list);

@@ -242,8 +242,6 @@ struct patience {
 int marks_wait(struct request *, struct dht *, struct patience *, enum fop, const void *in);
 /* The same for who wants to set a mark in that directory. */
 int marks_wait_to_mark(struct request *, struct dht *, struct patience *, const struct side *, struct inode *dir);
-/* The directory's mark of that hash. -ENODATA; -EINVAL: it makes no sense. */
-int mark_of(struct request *, struct dht *, int child, struct inode *dir, uint64_t hash, struct mark *);
 /* Removes the marks of the names. 0 also where they have gone, or others hold them; and (as in a take over) if their directories have. */
 int intent_unmark(struct request *, struct dht *, const struct intent *, bool gone);
 /* Takes the record of that name over, and ends what it tells of. */
@@ -252,6 +250,8 @@ int intent_end(struct request *, struct dht *, int home, const char *name);
 int intent_finish(struct request *, struct dht *, const struct intent *);
 /* No step was taken, or all were taken back: what waits for a name goes, then the record. */
 int intent_forgo(struct request *, struct dht *, struct intent *);
+/* The directory's mark of that hash. -ENODATA; -EINVAL: it makes no sense. */
+int mark_of(struct request *, struct dht *, int child, struct inode *dir, uint64_t hash, struct mark *);
 
 /* ---- sweep.c ---- */
 /* Tells of all that is in a directory of `work`. The request is to be root's. */
