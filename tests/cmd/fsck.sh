@@ -84,8 +84,8 @@ tree_is_whole() {
 
 live() {
 	python3 - "$MNT" >"$SCRATCH/writer.log" 2>&1 <<-'END' &
-	import os, random, sys, time
-	top, end, i = sys.argv[1] + "/live", time.time() + 300, 0
+	import errno, os, random, sys
+	top, i = sys.argv[1] + "/live", 0
 	def work(i):
 	    a, b, d, e = (f"{top}{random.randrange(40)}" for _ in range(4))
 	    open(a, "w").write("x" * (i % 5))
@@ -95,11 +95,14 @@ live() {
 	    os.rename(f"{top}-link{i}", f"{top}-dir{i % 7}/{i % 3}/{i % 11}")
 	    os.rename(f"{top}-dir{i % 7}/{i % 3}/{i % 11}", d)
 	    os.unlink(d)
+	    if i % 5 == 0: # over two subvolumes, if that can be done
+	        os.rename(f"{top}-dir{i % 7}/{i % 3}", f"{top}-dir{(i + 1) % 7}/moved{i % 2}")
 	while not os.path.exists(sys.argv[1] + "/live-end"):
 	    try:
 	        work(i)
-	    except FileNotFoundError:
-	        pass
+	    except OSError as e:
+	        if e.errno not in (errno.ENOENT, errno.EXDEV, errno.ENOTEMPTY):
+	            raise
 	    i += 1
 	print(i)
 	END
