@@ -379,6 +379,16 @@ PROPERTY(directories_have_pointers_too)
 	CHECK(is_clean());
 	CHECK_INT(point(1, name, &(struct pointer){ 2, p.gfid }), 0);
 	CHECK(found_and_mended("pointer-to-nothing", 1));
+	at_brick(0); /* it waits for a rename whose record is lost */
+	tree_mkdir(&tree, DHT_HIDDEN "/work", 0777);
+	tree_mkdir(&tree, DHT_HIDDEN "/work/5", 0777);
+	CHECK_INT(tree_rename(&tree, path, DHT_HIDDEN "/work/5/w.15151515-1515-1515-1515-151515151515.0", 0), 0);
+	CHECK_INT(fsck("wait=1"), 0);
+	CHECK(count("finding ") == 2 && count("finding pointer-to-nothing\n") == 1);
+	CHECK_INT(fsck("repair wait=1"), 0);
+	CHECK(count("done ") == 1 && count("finding ") == 1 && is_clean());
+	at_brick(0);
+	CHECK(reads(inside, "inside"));
 	at_brick(1);
 	CHECK_INT(tree_rmdir(&tree, name), 0); /* nothing leads to it */
 	CHECK(finds("repair wait=1", "away-without-pointer", 1));

@@ -283,6 +283,8 @@ int judge_work(struct fsck *f, const struct spot *spot)
 	}
 	if (a)
 		a->seen = true;
+	else if (wanted_meet(f, spot))
+		return -ENOMEM;
 	s.trouble = trouble_of(f, e->name, &err);
 	if (err)
 		return fsck_problem(f, err, "the records of intents can't be read: %s", strerror(-err));

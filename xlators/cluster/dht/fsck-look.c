@@ -188,6 +188,13 @@ static int note_wanted(struct wanted *w, const struct spot *s)
 	return w->path[other] ? 0 : -ENOMEM;
 }
 
+int wanted_meet(struct fsck *f, const struct spot *s)
+{
+	struct wanted *w = wanted_find(f, &s->entry->inode->gfid);
+
+	return w ? note_wanted(w, s) : 0;
+}
+
 /* An object that has data, or could have. */
 static int meet_object(struct fsck *f, const struct spot *s)
 {

@@ -185,8 +185,10 @@ static enum mended mend_waits(struct mend *m)
 	if (err || !gone)
 		return failed(m, err ? err : -ENOENT, "it can't be looked at");
 	if (!(m->found.attr.flags & ATTR_POINTER))
-		return S_ISDIR(m->found.attr.mode) ? tell(m, MEND_LEFT, "it is a directory: look what is in it")
-						   : settle(m, m->s->child);
+		return S_ISDIR(m->found.attr.mode)
+			       ? tell(m, MEND_LEFT,
+				      "it is a directory, and no pointer leads to it: copy what is in it from the brick to a mount")
+			       : settle(m, m->s->child);
 	err = aim_of(m->f->d, &m->found, &aim);
 	if (err)
 		return failed(m, err, "it leads nowhere");
@@ -357,6 +359,46 @@ static enum mended lead_to_object(struct mend *m, const struct wanted *w)
 			  m->f->d->x->child[a.child]->name);
 }
 
+/* Without a word to the brick's layout, as heals ask: that may have a directory moved only by who holds its names. */
+static int move_away(struct mend *of, int child, const struct gfid *gfid)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct aim aim = { .gfid = *gfid, .child = child };
+	struct away a = { .gfid = *gfid, .directory = true };
+	char path[AWAY_PATH];
+	struct rename_in in = { .from = { .parent = of->dir, .name = of->name }, .flags = RENAME_NOREPLACE };
+	struct rename_out out = { 0 };
+	int err = fsck_ask(of->f);
+
+	if (!err)
+		err = away_dir(of->f->rq, of->f->d, child, &aim.gfid, true, &dir);
+	in.to = (struct loc){ .parent = dir, .name = strrchr(away_path(&a, path), '/') + 1 };
+	fsck_ask_raw(of->f);
+	return err ? err : rename_on(of->f->rq, of->f->d->x->child[child], &in, &out);
+}
+
+/* The directory waits in `work` for a rename whose record has gone; so does nobody else move it. */
+static enum mended lead_to_directory(struct mend *m, const struct wanted *w)
+{
+	struct mend of = { .f = m->f, .s = m->s, .told = m->told };
+	struct away a = { .gfid = m->s->aim.gfid, .child = (uint8_t)w->child[0], .directory = true };
+	struct gfid id;
+	bool gone = false;
+	int err = open_name(&of, w->path[0], w->child[0]);
+
+	if (!err && (!S_ISDIR(of.found.attr.mode) || !gfid_equal(&of.found.inode->gfid, &w->gfid) || waits_parse(of.name, &id)))
+		err = -EAGAIN;
+	if (!err)
+		err = intent_is_gone(m->f, &id, &gone);
+	if (!err)
+		err = gone ? move_away(&of, w->child[0], &w->gfid) : -ENOENT;
+	if (!err && a.child != m->s->aim.child)
+		err = set_pointer(m, &a);
+	close_name(&of);
+	return err ? failed(m, err, "its directory waits in " DHT_HIDDEN "/work, but can't be put where it belongs")
+		   : tell(m, MEND_DONE, "its directory was waiting in " DHT_HIDDEN "/work, and is away again");
+}
+
 static enum mended lay_down(struct mend *m)
 {
 	char *text, gfid[GFID_TEXT], own[GFID_TEXT];
@@ -396,7 +438,9 @@ static enum mended mend_pointer(struct mend *m)
 		return lead_to_anchor(m, a);
 	if (w && w->path[1])
 		return tell(m, MEND_LEFT, "its object is at two subvolumes: remove one of these first");
-	return w && w->path[0] && !directory ? lead_to_object(m, w) : lay_down(m);
+	if (!w || !w->path[0])
+		return lay_down(m);
+	return directory ? lead_to_directory(m, w) : lead_to_object(m, w);
 }
 
 /* ---- names of the root ---- */

@@ -125,6 +125,7 @@ int fsck_look(struct fsck *);
 /* NULL: none. That of the subvolume, if there are several. */
 struct away *away_find(struct fsck *, const struct gfid *pgfid, int child);
 struct wanted *wanted_find(struct fsck *, const struct gfid *); /* NULL */
+int wanted_meet(struct fsck *, const struct spot *);		/* notes where it is, if it is wanted. -ENOMEM */
 void wanted_clear(struct fsck *);
 enum { AWAY_PATH = HIDDEN_NAME + 32 };
 const char *away_path(const struct away *, char path[AWAY_PATH]);
