@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "graph.h"
 #include "log.h"
 #include "path.h"
 
@@ -286,4 +287,37 @@ int source_fetch(struct source *s, uint64_t after, char **text, uint64_t *versio
 			problem_set(p, -err, "%s", one.text);
 	}
 	return err;
+}
+
+/* ---- what came ---- */
+
+int source_check(const struct volfile *v, struct problem *p)
+{
+	static const char *const types[] = { "storage/", "protocol/server", "cluster/coordinator", "features/replica" };
+	static const char *const options[] = { "file", "port-file", "state-dir", "state-file", "secret-file", "directory" };
+
+	for (size_t i = 0; i < v->volumes; i++) {
+		const struct volfile_volume *volume = &v->volume[i];
+
+		for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+			if (!strncmp(volume->type, types[k], strlen(types[k])))
+				return problem_set(p, EPERM,
+						   "%s: the servers' volfile has a volume of type %s, which a mount takes only "
+						   "from a file",
+						   v->path, volume->type);
+		if (!strcmp(volume->type, "mount/fuse") && i + 1 < v->volumes)
+			return problem_set(
+				p, EPERM,
+				"%s: the servers' volfile has a second mount, %s, which a mount takes only from a file",
+				v->path, volume->name);
+		for (size_t o = 0; o < volume->options; o++)
+			for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+				if (!strcmp(volume->option[o].name, options[k]))
+					return problem_set(
+						p, EPERM,
+						"%s: the servers' volfile gives %s the option %s, which a mount takes "
+						"only from a file",
+						v->path, volume->name, options[k]);
+	}
+	return 0;
 }

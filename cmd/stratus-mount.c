@@ -60,45 +60,13 @@ static void unmounted(struct graph *g)
 	service_stop();
 }
 
-/* Volfiles from servers come in the clear: nothing in one may read or write this machine's files, or offer them to others. */
-static int check_harmless(const struct volfile *v, struct problem *p)
-{
-	static const char *const types[] = { "storage/", "protocol/server", "cluster/coordinator", "features/replica" };
-	static const char *const options[] = { "file", "port-file", "state-dir", "state-file", "secret-file", "directory" };
-
-	for (size_t i = 0; i < v->volumes; i++) {
-		const struct volfile_volume *volume = &v->volume[i];
-
-		for (size_t k = 0; k < sizeof types / sizeof *types; k++)
-			if (!strncmp(volume->type, types[k], strlen(types[k])))
-				return problem_set(p, EPERM,
-						   "%s: the servers' volfile has a volume of type %s, which a mount takes only "
-						   "from a file",
-						   v->path, volume->type);
-		if (!strcmp(volume->type, "mount/fuse") && i + 1 < v->volumes)
-			return problem_set(
-				p, EPERM,
-				"%s: the servers' volfile has a second mount, %s, which a mount takes only from a file",
-				v->path, volume->name);
-		for (size_t o = 0; o < volume->options; o++)
-			for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-				if (!strcmp(volume->option[o].name, options[k]))
-					return problem_set(
-						p, EPERM,
-						"%s: the servers' volfile gives %s the option %s, which a mount takes "
-						"only from a file",
-						v->path, volume->name, options[k]);
-	}
-	return 0;
-}
-
 /* From the file, or from the text that a source gave. */
 static int read_volfile(const char *text, struct volfile *v, struct problem *p)
 {
 	int err = text ? volfile_parse(text, strlen(text), mount.volfile, v, p) : volfile_read(mount.volfile, v, p);
 
 	if (!err && text)
-		err = check_harmless(v, p);
+		err = source_check(v, p);
 	return err ? err : mount_options_apply(&mount.options, mount.directory, v, p);
 }
 

@@ -10,9 +10,10 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done;    /* the last message that goes through gets no answer */
-	bool once;    /* the others go through again */
-	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
+	bool done;	    /* the last message that goes through gets no answer */
+	bool once;	    /* the others go through again */
+	char forgets;	    /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
+	atomic_bool yields; /* between messages other tasks go on */
 } cut;
 
 static int forget_link(struct request *rq, struct xlator *x, const struct loc *loc)
@@ -55,6 +56,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
 	int err;
 
+	if (cut.yields)
+		task_yield();
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
 	if (is_forgotten(fop, in))
@@ -76,6 +79,10 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	(void)x;
 	if (argc != 2)
 		return -EINVAL;
+	if (!strcmp(argv[0], "yields")) {
+		cut.yields = atoi(argv[1]);
+		return 0;
+	}
 	fprintf(f, "%u", cut.sent);
 	cut.forgets = strcmp(argv[0], "forgets") ? '\0' : (char)atoi(argv[1]);
 	cut.once = !strcmp(argv[0], "lost");

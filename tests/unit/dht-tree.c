@@ -218,3 +218,8 @@ unsigned cut_end(void)
 {
 	return (unsigned)tell_cut("end", 0);
 }
+
+void others_go_on(bool yes)
+{
+	tell_cut("yields", yes);
+}

@@ -58,5 +58,6 @@ void cut_after(unsigned messages, bool done);
 void lose_answer(unsigned messages); /* only that of the message after so many */
 /* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that. */
 void forget(char kind);
-unsigned cut_end(void); /* it can again. How many it has tried to send */
+unsigned cut_end(void);	 /* it can again. How many it has tried to send */
+void others_go_on(bool); /* each message gives other tasks a turn */
 #endif

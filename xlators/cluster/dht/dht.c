@@ -519,9 +519,11 @@ static void dht_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  ended for clients that died: %llu\n", (unsigned long long)atomic_load(&d->ended));
 }
 
-/* "locate NAME": where that name of the root is, or would be. */
+/* "locate NAME": where that name of the root is, or would be. "fsck ...": see fsck.h. */
 static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
+	if (argc && !strcmp(argv[0], "fsck"))
+		return fsck_command(x->private, argc - 1, argv + 1, f);
 	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
 		return -EINVAL;
 	fprintf(f, "%s\n", x->child[root_owner(x->private, argv[1])]->name);

@@ -7,6 +7,7 @@
 #define STRATUS_DHT_H
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 
 #include "layout.h"
 #include "place.h"
@@ -307,11 +308,16 @@ int intent_end(struct request *, struct dht *, int home, const char *name);
 int intent_finish(struct request *, struct dht *, const struct intent *);
 /* No step was taken, or all were taken back: what waits for a name goes, then the record. */
 int intent_forgo(struct request *, struct dht *, struct intent *);
+/* The directory's mark of that hash. -ENODATA; -EINVAL: it makes no sense. */
+int mark_of(struct request *, struct dht *, int child, struct inode *dir, uint64_t hash, struct mark *);
 
 /* ---- sweep.c ---- */
 /* Tells of all that is in a directory of `work`. The request is to be root's. */
 typedef void meet_entries(struct request *, void *arg, struct inode *dir, const struct dirents *);
 int work_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg);
+/* Ends what has stood in that directory of `work` under that name for long. 0: it has ended; 1: it has another name, and is to be looked at again
+ * later. -EINVAL: it is none of these, or makes no sense. The request is to be root's, with PLACE. */
+int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
 int sweep_start(struct dht *); /* -ENOMEM */
 void sweep_stop(struct dht *); /* waits for its end */
 
@@ -324,6 +330,10 @@ int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, stru
 
 /* ---- location.c: where an object is, and why (location.h) ---- */
 int dht_location(struct request *, struct dht *, const struct getxattr_in *, struct getxattr_out *);
+
+/* ---- fsck.c: looks at all subvolumes and puts right what is not as doc/distribution.md has it ---- */
+/* "[repair] [wait=MS]": writes what was found, as fsck.h tells. -EINVAL: not understood. */
+int fsck_command(struct dht *, int argc, char **argv, FILE *);
 
 /* ---- list.c: an open root ---- */
 struct wide; /* slot of the file: the subvolumes' own files, and the log of places */

@@ -74,9 +74,8 @@ static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid
 }
 
 /* Just that object. Of directories only pointers, which are empty: what they lead to has another, or its name. */
-static int remove_waiting(struct request *rq, struct sweep *s, struct inode *dir, const char *name, bool pointer)
+static int remove_waiting(struct request *rq, struct xlator *child, struct inode *dir, const char *name, bool pointer)
 {
-	struct xlator *child = s->d->x->child[s->child];
 	struct lookup_in look = { .loc = { .parent = dir, .name = name } };
 	struct lookup_out found = { 0 };
 	struct unlink_in in = { .loc = { .parent = dir, .name = name } };
@@ -97,63 +96,63 @@ static int remove_waiting(struct request *rq, struct sweep *s, struct inode *dir
 }
 
 /* A file's pointer may have other names, or an anchor: it is ended as those are that have none. */
-static void end_waiting(struct request *rq, struct sweep *s, struct inode *dir, const char *name, const struct gfid *id)
+static int end_waiting(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct gfid *id)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct aim aim;
 	uint32_t nlink;
 	int err;
 
-	if (present_of(s->d) != all_of(s->d) || !is_of_no_intent(rq, s->d, id))
-		return;
-	err = pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim);
-	if (!err && !aim.dir)
-		away_fence(rq, s->d, s->child, dir, name, &aim);
-	else if (!err || err == -EINVAL)
-		atomic_fetch_add(&s->d->ended, !remove_waiting(rq, s, dir, name, !err));
+	if (present_of(d) != all_of(d) || !is_of_no_intent(rq, d, id))
+		return 1;
+	err = pointer_look(rq, d, child, dir, name, &pointer, &nlink, &aim);
+	if (!err && !aim.dir) {
+		err = away_fence(rq, d, child, dir, name, &aim);
+		return err ? err : 1;
+	}
+	return !err || err == -EINVAL ? remove_waiting(rq, d->x->child[child], dir, name, !err) : err;
 }
 
 /* What leads to where nobody is must wait, and not the others for it. */
-static void end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
+int work_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct gfid pgfid;
 	struct aim aim;
 	uint32_t nlink;
-	bool done = false;
+	struct intent it;
+	int err;
 
-	if (is_record(name)) {
-		atomic_fetch_add(&s->d->ended, !intent_end(rq, s->d, s->child, name));
-		return;
-	}
-	if (!waits_parse(name, &pgfid)) {
-		end_waiting(rq, s, dir, name, &pgfid);
-		return;
-	}
-	if (work_parse(name, &pgfid) || pointer_look(rq, s->d, s->child, dir, name, &pointer, &nlink, &aim))
-		return;
-	if (!gfid_equal(&pgfid, &aim.pgfid) || !(present_of(s->d) >> aim.child & 1))
-		return;
+	if (!intent_parse(name, &it))
+		return intent_end(rq, d, child, name);
+	err = work_parse(name, &pgfid);
+	if (!err)
+		err = pointer_look(rq, d, child, dir, name, &pointer, &nlink, &aim);
+	if (!err && !gfid_equal(&pgfid, &aim.pgfid))
+		err = -EINVAL;
+	if (!err && !(present_of(d) >> aim.child & 1))
+		err = -ENOTCONN;
+	if (err)
+		return err;
 	switch (*name) {
 	case 'n':
-		done = !away_end_new(rq, s->d, s->child, &aim);
-		break;
+		return away_end_new(rq, d, child, &aim);
 	case 'd':
-		away_fence(rq, s->d, s->child, dir, name, &aim);
-		break;
+		err = away_fence(rq, d, child, dir, name, &aim);
+		return err ? err : 1;
 	default:
-		done = !away_end(rq, s->d, s->child, dir, name, &aim);
-		break;
+		return away_end(rq, d, child, dir, name, &aim);
 	}
-	atomic_fetch_add(&s->d->ended, done);
 }
 
 static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
 	uint64_t deadline_ns = rq->deadline_ns;
+	struct gfid id;
 
 	rq->deadline_ns = clock_ns() + (is_record(name) ? LOOK_NS : END_NS);
-	end_one(rq, s, dir, name);
+	atomic_fetch_add(&s->d->ended, waits_parse(name, &id) ? !work_end(rq, s->d, s->child, dir, name)
+							      : !end_waiting(rq, s->d, s->child, dir, name, &id));
 	rq->deadline_ns = deadline_ns;
 }
 

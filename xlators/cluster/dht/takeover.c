@@ -319,7 +319,7 @@ int intent_end(struct request *rq, struct dht *d, int home, const char *name)
 
 /* ---- who waits for a mark ---- */
 
-static int mark_of(struct request *rq, struct dht *d, int child, struct inode *dir, uint64_t hash, struct mark *m)
+int mark_of(struct request *rq, struct dht *d, int child, struct inode *dir, uint64_t hash, struct mark *m)
 {
 	char xattr[MARK_NAME];
 	struct getxattr_in in = { .inode = dir, .name = mark_name(hash, xattr) };
