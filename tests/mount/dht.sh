@@ -309,6 +309,8 @@ programs    4  1  git sqlite rsync two_mounts
 programs    2  3  git
 fsx         4  1  FSX_OPS=2000
 pjdfstest   4  1  rename link unlink rmdir open chmod
+pjdfstest   4  1  SCATTER=2 rename rmdir mkdir unlink
+programs    2  2  SCATTER=3 git
 "
 LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 400)
 part() { run_one "$1" "$0" "in-$1"; }

@@ -2,6 +2,8 @@
 # For lib.sh: a volume that is spread over SPREAD bricks, or over SPREAD sets of REPLICA (2, 3, or 3a with an arbiter), as `stratus volgen`
 # makes it. Each server has one brick of each set, and is a process; so is what coordinates the sets.
 #
+# SCATTER=N: one directory in N is made elsewhere than its name.
+#
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
 declare -ga SERVER_PID=()
 SETS=$SPREAD
@@ -23,6 +25,7 @@ write_spread_spec() {
 			given=$given${given:+, }${option%% *}:\ ${option#* }
 		fi
 	done
+	[ -z "${SCATTER-}" ] || others=$others${others:+, }"cluster/dht: {scatter: $SCATTER}"
 	{
 		printf 'volume: v\nid: %s\n' "$VOLUME_ID"
 		[ "$MEMBERS" = 1 ] || printf 'replica: %s\n' "$MEMBERS"
