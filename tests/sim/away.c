@@ -342,14 +342,15 @@ static void look_at(const struct disk_object *o, const struct gfid *parent, unsi
 		count_name(&o->attr.gfid, subvolume, path);
 }
 
-/* Who has looked up all names has met them all. That of a directory which was to go is met by who wants it to go. */
+/* Who has looked up all names has met them all. Those of no name are met by who wants the same. */
 static void check_marks(const struct disk_object *o, unsigned subvolume, const char *path)
 {
-	char goes[MARK_NAME];
+	char goes[MARK_NAME], moves[MARK_NAME];
 
 	mark_name(mark_hash(MARK_GOES), goes);
+	mark_name(mark_hash(MARK_MOVES), moves);
 	for (const struct disk_pair *x = o->xattr; x; x = x->next)
-		if (!strncmp(x->name, MARK, strlen(MARK)) && strcmp(x->name, goes))
+		if (!strncmp(x->name, MARK, strlen(MARK)) && strcmp(x->name, goes) && strcmp(x->name, moves))
 			sim_fail("subvolume %u: a name in %s is marked for ever", subvolume, path);
 }
 

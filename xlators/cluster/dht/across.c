@@ -494,7 +494,7 @@ static int decide(struct move *m)
 	end_as_recorded(m, &state);
 	if (state == INTENT_DECIDED || state == INTENT_SETTLED)
 		return 0;
-	if (!gfid_is_null(&leaver(&m->it)->gfid)) /* that it has gone has decided */
+	if (!gfid_is_null(&leaver(&m->it)->gfid) && state != INTENT_UNDONE) /* that it has gone has decided */
 		return 0;
 	return state ? err : -EIO;
 }

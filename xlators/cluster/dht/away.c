@@ -422,7 +422,8 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 static int after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	enum { LOOKS = 10, PAUSE_MS = 50 };
-	int err = -EBUSY;
+	int err = -EBUSY, ended = 0;
+	bool first = true;
 
 	mean_pointers(rq, true);
 	for (int i = 0; err == -EBUSY && i < LOOKS; i++) {
@@ -430,7 +431,9 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 		if (err == -EBUSY)
 			task_sleep_ms(PAUSE_MS);
 	}
-	if (!err)
+	if (!err && aim->dir) /* or it was given its name, and since then another pointer leads to the directory */
+		ended = parent_is_first(rq, d, aim, &first);
+	if (!err && !ended && first)
 		drop_target(rq, d, aim);
 	mean_pointers(rq, false);
 	return err;

@@ -281,6 +281,8 @@ int rename_across(struct request *, struct dht *, const struct rename_in *, cons
 int rmdir_away(struct request *, struct dht *, const struct unlink_in *, int owner);
 
 /* ---- parents.c: of directories that are away. As root. ---- */
+/* Nobody has given it another pointer since it was made. */
+int parent_is_first(struct request *, struct dht *, const struct aim *, bool *yes);
 /* A directory that is being made, of which nobody else knows, says that its pointer will be in that one. */
 int parent_say_first(struct request *, struct dht *, int child, struct inode *made, int owner, const struct gfid *parent);
 /* What was moved stands where it is to stand, and says below which directory. Under the intent's marks, when it is decided. */

@@ -143,10 +143,10 @@ static enum mended mend_unended(struct mend *m)
 }
 
 /* The object whose anchor it has keeps a name. */
-static enum mended drop_anchor_of(struct mend *m, const struct aim *aim, bool directory)
+static enum mended drop_anchor_of(struct mend *m, const struct aim *aim)
 {
 	struct mend of = { .f = m->f, .s = m->s, .told = m->told };
-	struct away a = { .gfid = aim->gfid, .pgfid = aim->pgfid, .directory = directory };
+	struct away a = { .gfid = aim->gfid, .pgfid = aim->pgfid };
 	char path[AWAY_PATH];
 	int err = open_name(&of, away_path(&a, path), aim->child);
 	enum mended how = MEND_GONE;
@@ -192,9 +192,9 @@ static enum mended mend_waits(struct mend *m)
 	err = aim_of(m->f->d, &m->found, &aim);
 	if (err)
 		return failed(m, err, "it leads nowhere");
-	if (m->found.attr.nlink < 2 || S_ISDIR(m->found.attr.mode))
-		if (drop_anchor_of(m, &aim, S_ISDIR(m->found.attr.mode)) == MEND_LEFT)
-			return MEND_LEFT;
+	/* What leads to a directory may be one of several, of which the others have names. */
+	if (!S_ISDIR(m->found.attr.mode) && m->found.attr.nlink < 2 && drop_anchor_of(m, &aim) == MEND_LEFT)
+		return MEND_LEFT;
 	return remove_waiting(m);
 }
 
@@ -390,8 +390,12 @@ static enum mended lead_to_directory(struct mend *m, const struct wanted *w)
 		err = -EAGAIN;
 	if (!err)
 		err = intent_is_gone(m->f, &id, &gone);
+	if (!err && !gone)
+		err = -ENOENT;
 	if (!err)
-		err = gone ? move_away(&of, w->child[0], &w->gfid) : -ENOENT;
+		err = parent_say_first(m->f->rq, m->f->d, w->child[0], of.found.inode, m->s->child, &m->dir->gfid);
+	if (!err || err == -EFENCED) /* it says one already, in a later turn */
+		err = move_away(&of, w->child[0], &w->gfid);
 	if (!err && a.child != m->s->aim.child)
 		err = set_pointer(m, &a);
 	close_name(&of);

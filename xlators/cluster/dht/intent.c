@@ -530,7 +530,8 @@ int leaver_find(struct request *rq, struct dht *d, const struct intent *it, stru
 		if (!err && gfid_equal(&out.inode->gfid, &leaver(it)->gfid))
 			*dir = inode_ref(out.inode);
 		fop_out_clear(FOP_lookup, &out);
-		err = err == -ENOENT || err == -ESTALE ? 0 : err; /* its parent may have gone, too */
+		/* its parent may have gone, too; and the name may be another intent's by now */
+		err = err == -ENOENT || err == -ESTALE || err == -EFENCED ? 0 : err;
 	}
 	place_attach(rq, &(struct place){ 0 });
 	return err == -ENOENT ? 0 : err;

@@ -46,13 +46,26 @@ int parent_say_first(struct request *rq, struct dht *d, int child, struct inode 
 	return err;
 }
 
+int parent_is_first(struct request *rq, struct dht *d, const struct aim *aim, bool *yes)
+{
+	struct lookup_out out = { 0 };
+	struct parent p = { 0 };
+	int err = look_at_anchor(rq, d, aim, &out);
+
+	if (!err)
+		err = read_parent(rq, d, aim->child, out.inode, &p);
+	fop_out_clear(FOP_lookup, &out);
+	*yes = !err && p.turn <= 1;
+	return err;
+}
+
 /* While the record stands the name is marked, and the directory gets no other parent: so the turn that was read is the last. */
 static int say_parent(struct request *rq, struct dht *d, const struct intent *it, const struct side *s, struct inode *dir)
 {
 	struct parent p;
 	int err = read_parent(rq, d, s->aim.child, dir, &p);
 
-	if (err || (p.turn && p.subvolume == (uint32_t)s->child && gfid_equal(&p.gfid, &s->parent)))
+	if (err)
 		return err;
 	p = (struct parent){ p.turn + 1, (uint32_t)s->child, s->parent };
 	err = intent_stands(rq, d, it);
@@ -90,12 +103,15 @@ static int put_away(struct request *rq, struct dht *d, const struct intent *it, 
 static int settle(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	const struct side *s = &it->side[n];
+	cleanup_inode struct inode *dir = inode_get(d->x->inodes, &s->aim.gfid, S_IFDIR); /* so that it stays known */
 	struct lookup_out out = { 0 };
 	struct standing waits = { 0 };
-	int err = s->aim.child == it->side[!n].child ? waits_look(rq, d, it, !n, &waits) : 0;
+	int err = !dir ? -ENOMEM : s->aim.child == it->side[!n].child ? waits_look(rq, d, it, !n, &waits) : 0;
 
-	if (!err && !waits.points && gfid_equal(&waits.gfid, &s->aim.gfid))
-		err = put_away(rq, d, it, n);
+	if (!err && !waits.points && gfid_equal(&waits.gfid, &s->aim.gfid)) {
+		err = say_parent(rq, d, it, s, dir); /* nothing is away that does not say it */
+		return err ? err : put_away(rq, d, it, n);
+	}
 	if (!err)
 		err = look_at_anchor(rq, d, &s->aim, &out);
 	if (!err)
@@ -121,7 +137,10 @@ static int remove_pointer(struct request *rq, struct dht *d, const struct intent
 	if (!err)
 		err = rmdir_on(rq, d->x->child[s->child], &in, &out);
 	place_attach(rq, &(struct place){ 0 });
-	return err;
+	if (err != -ENOENT && err != -ESTALE)
+		return err;
+	err = name_look(rq, d, it, 0, &named); /* an earlier try may have done it */
+	return err ? err : gfid_equal(&named.gfid, &s->goes.pgfid) ? -EIO : 0;
 }
 
 int intent_settle(struct request *rq, struct dht *d, const struct intent *it)
@@ -180,7 +199,7 @@ static int climb_over(struct climb *c, const struct gfid *top)
 		err = read_parent(c->rq, c->d, c->child, out.inode, &p);
 	fop_out_clear(FOP_lookup, &out);
 	if (!err && !p.turn)
-		err = -EMARKED; /* it has just been moved, and will say it in a moment */
+		err = -EMARKED; /* somebody has just put it there, and will say it in a moment */
 	if (!err && p.subvolume >= (uint32_t)c->d->x->children)
 		err = -EIO;
 	if (err)

@@ -97,9 +97,9 @@ static int take_back_arrival(struct request *rq, struct dht *d, const struct int
 	err = name_look(rq, d, it, n, &named);
 	if (err || !gfid_equal(&named.gfid, arrival))
 		return err;
-	if (gfid_equal(&waits.gfid, arrival))
+	if (gfid_equal(&waits.gfid, arrival) && !had_something(it, n))
 		return name_remove(rq, d, it, n, arrival);
-	if (gfid_is_null(&waits.gfid) && had_something(it, n)) {
+	if ((gfid_is_null(&waits.gfid) || gfid_equal(&waits.gfid, arrival)) && had_something(it, n)) {
 		log_error(d->x, NULL, "what had the name \"%s\" before a rename is not there: nothing is taken back",
 			  it->side[n].name);
 		return -EIO;
@@ -117,6 +117,11 @@ static int take_back_leaving(struct request *rq, struct dht *d, const struct int
 	err = name_look(rq, d, it, n, &named);
 	if (err)
 		return err;
+	if (gfid_equal(&named.gfid, &waits.gfid) && S_ISDIR(waits.type) && !waits.points) {
+		log_error(d->x, NULL, "the directory \"%s\" has two names after a power cut: nothing is taken back",
+			  it->side[n].name);
+		return -EIO;
+	}
 	if (gfid_equal(&named.gfid, &waits.gfid))
 		return waits_remove(rq, d, it, n);
 	return side_step(rq, d, it, n, &(struct step_in){ .arrives = true, .moved = waits.gfid });

@@ -181,7 +181,7 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
 	if (taken_since(c, err, &found)) { /* so did what was expected: what has the name now was made later */
 		fop_out_clear(FOP_lookup, &found);
-		return 0;
+		return is_step(c) ? -ESTALE : 0;
 	}
 	err = expected(c, 0, err, &found);
 	if (!err)
