@@ -218,6 +218,7 @@ struct found {
 	struct gfid parent; /* the directory in which it stands; of a directory's anchor what that says its pointer stands in */
 	unsigned subvolume, where; /* where the object is, or should be; where the pointer is, or as that says */
 	mode_t type;
+	bool empty; /* of a directory's anchor */
 	char path[128];
 };
 struct named {
@@ -299,7 +300,7 @@ static void add_directory(const struct disk_object *o, unsigned subvolume, const
 	struct found *f = &found.anchor[found.anchors++];
 	char text[GFID_TEXT];
 
-	*f = (struct found){ .subvolume = subvolume, .object = o->attr.gfid, .type = S_IFDIR };
+	*f = (struct found){ .subvolume = subvolume, .object = o->attr.gfid, .type = S_IFDIR, .empty = !o->entry };
 	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
 	if (strcmp(strrchr(path, '/') + 3, gfid_text(&o->attr.gfid, text)))
 		sim_fail("%s is another directory", f->path);
@@ -401,7 +402,8 @@ static void check_pair(const struct found *pointer, const struct found *anchor)
 static bool is_late(const struct found *anchor)
 {
 	const struct pointing *p = pointing(&anchor->pointer);
-	bool yes = nemesis_cut_all() || (p && p->ended && p->anchored > p->ended && nemesis_client_died());
+	bool late = S_ISDIR(anchor->type) ? anchor->empty : p && p->ended && p->anchored > p->ended;
+	bool yes = nemesis_cut_all() || (late && nemesis_client_died());
 
 	noted.late += yes;
 	return yes;

@@ -567,6 +567,42 @@ static int look_and_judge(struct move *m)
 	return err && err != -ENOENT ? err : judge(m);
 }
 
+/* A directory that is to go. What is in it has no say in that, so as root. */
+static int is_empty(struct move *m, const struct found *f)
+{
+	struct xlator *child = m->d->x->child[f->child];
+	struct opendir_in in = { .inode = f->object };
+	struct opendir_out out = { 0 };
+	struct readdir_in read = { .size = 4096 };
+	struct readdir_out list = { 0 };
+	struct release_out released = { 0 };
+	struct who user = become_root(m->rq);
+	int err = opendir_on(m->rq, child, &in, &out);
+
+	read.file = out.file;
+	if (!err) {
+		err = readdir_on(m->rq, child, &read, &list);
+		release_on(m->rq, child, &(struct release_in){ .file = out.file }, &released);
+	}
+	if (!err && list.entries.count)
+		err = -ENOTEMPTY;
+	fop_out_clear(FOP_readdir, &list);
+	file_unref(out.file);
+	become(m->rq, user);
+	return err == -ENOENT || err == -ESTALE ? -EAGAIN : err;
+}
+
+/* What can be seen already is not begun: one of the names may be on the way to the other's directory, and who ends for us what we began would not get
+ * there. (It is looked at again when it counts.) */
+static int may_succeed(struct move *m)
+{
+	int err = check_no_circle(m->rq, m->d, &m->it);
+
+	if (!err && !gfid_is_null(&leaver(&m->it)->gfid))
+		err = is_empty(m, &m->found[m->it.sides - 1]);
+	return err;
+}
+
 static int across_once(struct move *m, const int child[2])
 {
 	uint64_t deadline_ns = m->rq->deadline_ns;
@@ -578,6 +614,8 @@ static int across_once(struct move *m, const int child[2])
 		return err;
 	plan(m);
 	err = may(m);
+	if (!err)
+		err = may_succeed(m);
 	for (int n = 0; n < m->it.sides && !err; n++)
 		err = side_find_path(m->rq, m->d, &m->it.side[n], m->loc[n]->parent);
 	if (err)
