@@ -12,18 +12,15 @@
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
 #endif
 enum { TRIES = 8 };
 
-/* From now on pointers themselves are meant, or not. (Only the first PLACE of a request can fail.) */
-static int mean_pointers(struct request *rq, bool yes)
+int mean_pointers(struct request *rq, bool yes)
 {
 	return place_attach(rq, &(struct place){ .flags = yes ? PLACE_POINTER : 0 });
 }
 
-/* The same, and of the names that are given the first must stand for this, the second for that, or anything (NULL). */
-static int mean_these(struct request *rq, const struct gfid *first, const struct gfid *second)
+int mean_these(struct request *rq, const struct gfid *first, const struct gfid *second)
 {
 	struct place p = { .flags = PLACE_POINTER };
 
@@ -90,9 +87,8 @@ int pointer_look(struct request *rq, struct dht *d, int child, struct inode *dir
 	return err;
 }
 
-/* The name as its owner has it: what stands there, its type, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
-static int look_at_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode **pointer,
-			struct aim *aim, struct gfid *gfid, bool *dir)
+int look_at_name(struct request *rq, struct dht *d, int child, const struct loc *loc, struct inode **pointer, struct aim *aim,
+		 struct gfid *gfid, bool *dir)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -230,9 +226,8 @@ static int make_pointer(struct request *rq, struct dht *d, int child, const stru
 	return err ? err : make_pointer_at(rq, d, child, &loc, aim, type, pointer);
 }
 
-/* The name `from`, which is to be the pointer's (else -ENOENT, -ESTALE), becomes `to`. */
-static int rename_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *from,
-			  const struct loc *to)
+int rename_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *from,
+		   const struct loc *to)
 {
 	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
@@ -307,9 +302,7 @@ static int drop_work(struct request *rq, struct dht *d, int child, const struct 
 	return err ? err : remove_at(rq, d->x->child[child], &here);
 }
 
-/* The pointer has lost the name that counted, to this client: its anchor goes, then what it is called in `work`. As far as they can be reached;
- * the sweep does the rest (sweep.c). */
-static void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim)
+void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim)
 {
 	struct who user = become_root(rq);
 	char del[HIDDEN_NAME];
@@ -742,231 +735,4 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
 		err = link_once(rq, d, in, out, owner, child);
 	return err == -EAGAIN ? -EIO : err;
-}
-
-/* ---- removing ---- */
-
-/* Its name, which is to be that pointer's. As the user. */
-static int remove_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *loc)
-{
-	struct unlink_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
-	struct unlink_out out = { 0 };
-	int err = mean_these(rq, &aim->pgfid, NULL);
-
-	if (!err)
-		err = unlink_on(rq, child, &in, &out);
-	mean_pointers(rq, false);
-	return err;
-}
-
-/* The name becomes del.PGFID: that is the moment. If the pointer has that one, too, for somebody was about to replace it, the name just goes. As
- * the user. -EAGAIN: it has changed meanwhile. */
-static int take_name(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct loc from = { .parent = loc->parent, .name = loc->name };
-	struct loc to = { .name = work_name(WORK_DEL, &aim->pgfid, name) };
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
-
-	to.parent = dir;
-	if (!err)
-		err = rename_pointer(rq, d->x->child[child], aim, &from, &to);
-	if (err == -EEXIST)
-		err = remove_pointer(rq, d->x->child[child], aim, loc);
-	if (err == -ESTALE)
-		hidden_forget(d, child); /* or that was made anew */
-	return err == -ESTALE ? -EAGAIN : err;
-}
-
-/* The name led to a pointer. What it is now decides: -EAGAIN if that is none. */
-static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
-{
-	cleanup_inode struct inode *pointer = NULL;
-	struct aim aim;
-	struct gfid gfid;
-	bool dir = false;
-	int err = look_at_name(rq, d, owner, &in->loc, &pointer, &aim, &gfid, &dir);
-
-	if (!err && dir)
-		err = -EISDIR;
-	if (err)
-		return err;
-	if (!pointer) {
-		struct unlink_in plain = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
-		struct unlink_out out = { 0 };
-
-		err = place_attach(rq, &(struct place){ .expected = { gfid } });
-		if (!err)
-			err = unlink_on(rq, d->x->child[owner], &plain, &out);
-		mean_pointers(rq, false);
-		return err == -EPOINTER || err == -ESTALE ? -EAGAIN : err;
-	}
-	err = take_name(rq, d, owner, &in->loc, &aim);
-	if (!err)
-		end_now(rq, d, owner, &aim);
-	return err;
-}
-
-int away_unlink(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
-{
-	int err = -EAGAIN;
-
-	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
-		err = unlink_once(rq, d, in, owner);
-	return err == -EAGAIN ? -ESTALE : err;
-}
-
-/* ---- rename at one subvolume ---- */
-
-static int plain_rename(struct request *rq, struct xlator *child, const struct rename_in *in)
-{
-	struct rename_out out = { 0 };
-	int err = rename_on(rq, child, in, &out);
-
-	return err == -ESTALE ? -EAGAIN : err;
-}
-
-/* The pointer gets the name del.PGFID beside its own: whoever finds that later, and no other name, ends what was begun here. There it may stand
- * already, of one who gave up, or is as far. */
-static int prepare_removal(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct link_in in = { .inode = pointer, .loc = { .name = work_name(WORK_DEL, &aim->pgfid, name) } };
-	struct link_out out = { 0 };
-	struct who user = become_root(rq);
-	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
-
-	in.loc.parent = dir;
-	if (!err)
-		err = mean_pointers(rq, true);
-	if (!err)
-		err = link_on(rq, d->x->child[child], &in, &out);
-	mean_pointers(rq, false);
-	become(rq, user);
-	if (err == -ESTALE)
-		hidden_forget(d, child);
-	if (err == -ESTALE || err == -ENOENT)
-		return -EAGAIN; /* another client has just removed it: the name is looked at again */
-	return err == -EEXIST ? 0 : err;
-}
-
-/* Nobody makes us prepare what he may not do. */
-static int may_rename(struct request *rq, struct xlator *child, const struct rename_in *in)
-{
-	struct access_in from = { .inode = in->from.parent, .mask = W_OK | X_OK },
-			 to = { .inode = in->to.parent, .mask = W_OK | X_OK };
-	struct access_out out;
-	int err = access_on(rq, child, &from, &out);
-
-	return err || in->from.parent == in->to.parent ? err : access_on(rq, child, &to, &out);
-}
-
-/* If it fails, or nobody knows, del.PGFID stays for the sweep, which sees whether there is another name. */
-static int replace_pointer(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct gfid *moved,
-			   struct inode *pointer, const struct aim *aim)
-{
-	int err = may_rename(rq, d->x->child[child], in);
-
-	if (!err && !MUTANT("replace-without-del"))
-		err = prepare_removal(rq, d, child, pointer, aim);
-	if (!err)
-		err = mean_these(rq, moved, &aim->pgfid);
-	if (!err)
-		err = plain_rename(rq, d->x->child[child], in);
-	mean_pointers(rq, false);
-	if (!err)
-		end_now(rq, d, child, aim);
-	return err;
-}
-
-/* Two names of one file: rename(2) does nothing then. */
-static bool same(const struct inode *a, const struct aim *of_a, const struct inode *b, const struct aim *of_b)
-{
-	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid) && !MUTANT("rename-links");
-}
-
-/* The name stands for that pointer, as it did before the other was looked at: else what was seen may be one name, before and after a rename. */
-static int still_leads(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim)
-{
-	cleanup_inode struct inode *pointer = NULL;
-	struct gfid gfid;
-	struct aim now;
-	bool dir;
-	int err = look_at_name(rq, d, child, loc, &pointer, &now, &gfid, &dir);
-
-	if (!err && !MUTANT("look-once") && (!pointer || !gfid_equal(&now.pgfid, &aim->pgfid)))
-		err = -EAGAIN;
-	return err == -ENOENT && MUTANT("look-once") ? 0 : err;
-}
-
-struct named {		       /* what has one of the names */
-	struct inode *pointer; /* a reference, or NULL: it is in place, or nothing is there */
-	struct aim aim;
-	struct gfid gfid;
-	bool dir;
-};
-
-static void named_clear(struct named *n)
-{
-	inode_unref(n->pointer);
-}
-#define cleanup_named __attribute__((cleanup(named_clear)))
-
-static int look_at_named(struct request *rq, struct dht *d, int child, const struct loc *loc, struct named *n)
-{
-	return look_at_name(rq, d, child, loc, &n->pointer, &n->aim, &n->gfid, &n->dir);
-}
-
-/* Directories behind pointers. -EWIDE: one gets another parent, or goes, so that more must be looked at than these names (across.c). */
-static int judge_directories(const struct rename_in *in, const struct named *from, const struct named *to)
-{
-	bool apart = in->from.parent != in->to.parent, exchange = in->flags & RENAME_EXCHANGE;
-
-	if (apart && ((from->pointer && from->dir) || (exchange && (from->dir || to->dir))))
-		return -EWIDE;
-	if (!to->pointer || exchange)
-		return 0;
-	if (from->dir != to->dir)
-		return to->dir ? -EISDIR : -ENOTDIR;
-	return to->dir ? -EWIDE : 0;
-}
-
-static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)
-{
-	cleanup_named struct named from = { 0 }, to = { 0 };
-	int err = look_at_named(rq, d, child, &in->from, &from);
-
-	if (err) /* the subvolume says what that means */
-		return err;
-	err = look_at_named(rq, d, child, &in->to, &to);
-	if (err && err != -ENOENT)
-		return err;
-	if (to.pointer && in->flags & RENAME_NOREPLACE)
-		return -EEXIST;
-	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from.pointer, &from.aim, to.pointer, &to.aim))
-		return still_leads(rq, d, child, &in->from, &from.aim);
-	err = judge_directories(in, &from, &to);
-	if (err)
-		return err;
-	if (to.pointer && !(in->flags & RENAME_EXCHANGE))
-		return replace_pointer(rq, d, in, child, &from.gfid, to.pointer, &to.aim);
-	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
-		err = mean_these(rq, &from.gfid, &to.gfid);
-	else
-		err = place_attach(rq, &(struct place){ .expected = { from.gfid } });
-	if (!err)
-		err = plain_rename(rq, d->x->child[child], in);
-	mean_pointers(rq, false);
-	return err == -EPOINTER ? -EAGAIN : err;
-}
-
-int away_rename(struct request *rq, struct dht *d, const struct rename_in *in, int child)
-{
-	int err = -EAGAIN;
-
-	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
-		err = rename_once(rq, d, in, child);
-	return err == -EAGAIN ? -ESTALE : err;
 }

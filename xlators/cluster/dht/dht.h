@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
- * are elsewhere than their names (away.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
+ * are elsewhere than their names (away.c, away-names.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
  * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories
  * that are elsewhere (parents.c). */
 #ifndef STRATUS_DHT_H
@@ -142,9 +142,6 @@ void away_entries(struct dirents *);
 int away_make(struct request *, struct dht *, enum fop, const void *in, void *out, int owner, int *child);
 /* The object is at `child`. -EXDEV: not of such an object. */
 int away_link(struct request *, struct dht *, const struct link_in *, struct link_out *, int owner, int child);
-int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
-/* Both names at that subvolume. */
-int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
 /* Of a pointer that has such a name in `work`, as root; -ENOENT, -ESTALE: it has not (any more).
  * new.: it gets no other any more, so its anchor goes, and that name. */
 int away_end_new(struct request *, struct dht *, int child, const struct aim *);
@@ -165,6 +162,24 @@ int pointer_prepare(struct request *, struct dht *, int child, const struct loc 
 		    const struct attr *of, bool synced);
 /* As root: the anchor goes. A directory stays. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
+
+/* From now on pointers themselves are meant, or not. (Only the first PLACE of a request can fail.) */
+int mean_pointers(struct request *, bool yes);
+/* The same, and of the names that are given the first must stand for this, the second for that, or anything (NULL). */
+int mean_these(struct request *, const struct gfid *first, const struct gfid *second);
+/* The name as its owner has it: what stands there, its type, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
+int look_at_name(struct request *, struct dht *, int child, const struct loc *, struct inode **pointer, struct aim *,
+		 struct gfid *, bool *dir);
+/* The name `from`, which is to be the pointer's (else -ENOENT, -ESTALE), becomes `to`. */
+int rename_pointer(struct request *, struct xlator *child, const struct aim *, const struct loc *from, const struct loc *to);
+/* The pointer has lost the name that counted, to this client: its anchor goes, then what it is called in `work`. As far as they can be reached;
+ * the sweep does the rest (sweep.c). */
+void end_now(struct request *, struct dht *, int child, const struct aim *);
+
+/* ---- away-names.c ---- */
+int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
+/* Both names at that subvolume. -EWIDE: of directories, which that one alone can't judge. */
+int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
 
 /* ---- intent.c: what is to be done to two names, as it is written down, and the marks that hold them. As root, whoever asks. ---- */
 enum { SIDE_PATH = 1024 };
