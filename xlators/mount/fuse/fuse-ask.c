@@ -47,6 +47,8 @@ void reply_error(struct device *d, uint64_t unique, int err)
 {
 	if (err == -ECANCELED)
 		err = -EINTR;
+	if (err == -ESTALE)
+		atomic_fetch_add(&d->mount->stale, 1);
 	send_reply(d, unique, err > -ERROR_LIMIT && err < 0 ? err : -EIO, NULL, 0);
 }
 

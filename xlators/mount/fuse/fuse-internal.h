@@ -126,6 +126,7 @@ struct mount {
 	unsigned kept_count;
 	atomic_uint gathered;	   /* entries of all listings, those of open directories, too */
 	atomic_ulong listed_again; /* how often one was used */
+	atomic_ulong stale;	   /* answers of ESTALE */
 };
 
 /* In the inode's slot of mount->anchor. */

@@ -184,6 +184,7 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  descriptors: %u, %s\n", m->devices, m->cloned ? "cloned" : "one for all shards");
 	fprintf(out, "  reads: %llu, for nothing: %llu\n", (unsigned long long)reads, (unsigned long long)empty);
 	fprintf(out, "  listings used again: %lu\n", atomic_load(&m->listed_again));
+	fprintf(out, "  answered ESTALE: %lu\n", atomic_load(&m->stale));
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
 		atomic_load(&m->known), handles_count(m));
 	mount_let_go(m);
