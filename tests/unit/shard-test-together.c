@@ -63,6 +63,7 @@ static void wait_parked(unsigned n)
 {
 	for (int i = 0; i < 5000 && parked() != n; i++)
 		task_sleep_ms(2);
+	CHECK_INT(parked(), n);
 }
 
 PROPERTY_AS(, a_layout_waits_for_who_is_inside_and_others_for_it)
@@ -78,7 +79,6 @@ PROPERTY_AS(, a_layout_waits_for_who_is_inside_and_others_for_it)
 	tell("hold", "mkdir"); /* it has been judged, and is not done yet */
 	task_spawn(NULL, mkdir_job, &old);
 	wait_parked(1);
-	CHECK_INT(parked(), 1);
 	task_spawn(NULL, layout_job, &change);
 	task_sleep_ms(50);
 	CHECK(!change.done);
@@ -113,19 +113,18 @@ PROPERTY_AS(, what_was_read_before_a_change_is_not_kept_after_it)
 {
 	cleanup_inode struct inode *top = root(), *d = NULL;
 	static struct job reader;
+	struct layout l = layout_of(7);
 	uint8_t bytes[POINTER_SIZE];
 	struct attr attr;
 
 	pointer_encode(&far, bytes);
 	CHECK_INT(make_dir(&nowhere, top, "d", &d), 0);
+	CHECK_INT(put_layout(d, &l), 0);
 	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT); /* the root's are read */
 	reader = (struct job){ .d = d };
 	tell("hold", "getxattr");
 	task_spawn(NULL, look_job, &reader);
-	wait_parked(1);
-	tell("release", NULL); /* it has read that d is no pointer, and is about to read the layout */
-	task_sleep_ms(50);
-	wait_parked(1);
+	wait_parked(1); /* it has read that d is no pointer, and is about to read the layout */
 	CHECK_INT(set(d, DHT_POINTER_XATTR, bytes, sizeof(bytes)), 0);
 	tell("hold", "none");
 	tell("release", "all");
