@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs tests one after the other, each with a time limit, and counts:  tests/run.sh RESULTS [--in BUILDDIR] TEST...
+# Runs tests one after the other, or JOBS at once, each with a time limit, and counts:  tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] TEST...
 # A TEST is a cmocka program (its cases are counted) or a script (exit status 0 passed, 77 skipped). The counts are added to the
 # file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints
 # these and the closing line, and judges.
@@ -35,6 +35,11 @@ if [ "${1-}" = --in ]; then
 	cd "$2" || exit 2
 	shift 2
 fi
+jobs=1
+if [ "${1-}" = --jobs ]; then
+	jobs=$2
+	shift 2
+fi
 [ $# -gt 0 ] || { echo "run.sh: no test is named" >&2; exit 2; }
 
 # limit_of TEST: in seconds
@@ -47,28 +52,40 @@ limit_of() {
 }
 may_skip() { [ "${MUST_RUN:-0}" != 1 ] || grep -qxF -- "$1" <<<"$MAY_SKIP"; }
 
-log=$(mktemp)
+logs=$(mktemp -d)
 running=
 end_running() {
-	[ -z "$running" ] || kill "$running" 2>/dev/null
+	[ -z "$running" ] || kill $running 2>/dev/null
 	wait
 	exit 143
 }
-trap 'rm -f "$log"' EXIT
+trap 'rm -rf "$logs"' EXIT
 trap end_running TERM INT HUP
-for test; do
-	begin=$SECONDS
-	case $test in */*) ;; *) test=./$test ;; esac
-	limit=$(limit_of "$test")
-	if [ -n "${CHECK_DEADLINE-}" ]; then
-		left=$((CHECK_DEADLINE - $(date +%s)))
-		if [ "$left" -le 0 ]; then
-			echo "FAIL $label$test: no time left"
-			echo "0 1 0" >>"$results"
-			echo "$label$test: no time left" >>"$results.failed"
-			continue
-		fi
-		limit=$((left < limit ? left : limit))
+
+# The seconds that TEST has; nothing if there is no time left.
+time_for() {
+	local limit left
+	limit=$(limit_of "$1")
+	left=$((${CHECK_DEADLINE:-$(($(date +%s) + limit))} - $(date +%s)))
+	[ "$left" -le 0 ] || echo $((left < limit ? left : limit))
+}
+
+# failure TEST STATUS LIMIT LOG: the reason comes before the logs
+failure() {
+	[ "$2" -eq 124 ] && echo "FAIL $label$1: not done within $3 s"
+	[ "$2" -eq 77 ] && echo "FAIL $label$1: it must run here, but is skipped"
+	{ grep -m 3 ': FAILED: ' "$4"; tail -n 60 "$4"; } | sed 's/^/    /'
+	{ echo "$label$1: status $2"; grep -m 3 -E ': FAILED: |^\[  FAILED  \]|ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
+}
+
+run_test() { # TEST LOG
+	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason=
+	limit=$(time_for "$test")
+	if [ -z "$limit" ]; then
+		echo "FAIL $label$test: no time left"
+		echo "0 1 0" >>"$results"
+		echo "$label$test: no time left" >>"$results.failed"
+		return
 	fi
 	# In a group of its own, to which timeout sends its signals; whoever ends this script ends it, too.
 	env --default-signal timeout -k 60 "$limit" "$test" >"$log" 2>&1 </dev/null &
@@ -80,20 +97,39 @@ for test; do
 	bad=$(grep '^\[  FAILED  \]' "$log" | grep -cv 'test(s), listed below')
 	skip=$(grep -c '^\[  SKIPPED \]' "$log")
 	if [ $status -eq 77 ] && may_skip "$label$test"; then
-		ok=0 bad=0 skip=1 word=SKIP
+		ok=0 bad=0 skip=1 word=SKIP reason=" ($(tail -n 1 "$log"))"
 	elif [ $status -eq 0 ]; then
 		case $test in *.sh) [ "$ok" -gt 0 ] || ok=1 ;; *) [ $((ok + skip)) -gt 0 ] || ok=1 ;; esac
 		word=PASS
 	else
 		word=FAIL
-		[ $status -eq 124 ] && echo "FAIL $label$test: not done within $limit s"
-		[ $status -eq 77 ] && echo "FAIL $label$test: it must run here, but is skipped"
 		bad=$((bad > 1 ? (bad + 1) / 2 : 1)) # cmocka names each failed case twice
-		{ grep -m 3 ': FAILED: ' "$log"; tail -n 60 "$log"; } | sed 's/^/    /' # the reason comes before the logs
-		{ echo "$label$test: status $status"; grep -m 3 -E ': FAILED: |^\[  FAILED  \]|ERROR: |^SUMMARY: ' "$log" | sed 's/^/    /'; } >>"$results.failed"
+		failure "$test" "$status" "$limit" "$log"
 	fi
-	[ "$word" = SKIP ] && reason=" ($(tail -n 1 "$log"))" || reason=
 	echo "$word $label$test$reason ($((SECONDS - begin)) s)"
 	echo "$ok $bad $skip" >>"$results"
+}
+
+# What each prints comes in one piece.
+run_beside() { # TEST LOG
+	trap - EXIT # a trap of the main shell; the others are not inherited
+	trap end_running TERM INT HUP
+	running=
+	run_test "$@" >"$2.out" 2>&1
+	cat "$2.out"
+}
+
+n=0
+for test; do
+	case $test in */*) ;; *) test=./$test ;; esac
+	n=$((n + 1))
+	if [ "$jobs" = 1 ]; then
+		run_test "$test" "$logs/$n"
+		continue
+	fi
+	while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
+	run_beside "$test" "$logs/$n" &
+	running="$running $!"
 done
+wait
 exit 0

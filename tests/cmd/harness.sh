@@ -86,13 +86,28 @@ TEST_LIMIT=15 runs "0 1 0" ./stuck
 grep -q 'not done within 15 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
 nothing_left "after the time limit"
 
+# ---- two at once: each waits for the other ----
+for i in 1 2; do
+	write_test "meets$i" <<-END
+	: >here$i
+	wait_until 20 test -e here$((3 - i)) || fail "the other does not run"
+	[ $i = 1 ] || fail "the second fails"
+	pass
+	END
+done
+: >results
+"$TOP/tests/run.sh" results --jobs 2 ./meets1 ./meets2 ./passes >out 2>&1 || fail "run.sh itself fails: $(cat out)"
+[ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 1 0 1 0 2 1 0 0 " ] || fail "two at once count as $(cat results): $(cat out)"
+
 # ---- the whole run is ended ----
-rm began
-"$TOP/tests/run.sh" results ./stuck >out 2>&1 &
-RUN=$!
-PIDS[$RUN]=run.sh
-wait_until 20 test -e began || fail "the test does not begin: $(cat out)"
-kill "$RUN"
-wait_until 30 gone "$RUN" || fail "run.sh goes on"
-nothing_left "after the run was ended"
+for jobs in 1 2; do
+	rm began
+	"$TOP/tests/run.sh" results --jobs "$jobs" ./stuck >out 2>&1 &
+	RUN=$!
+	PIDS[$RUN]=run.sh
+	wait_until 20 test -e began || fail "the test does not begin: $(cat out)"
+	kill "$RUN"
+	wait_until 30 gone "$RUN" || fail "run.sh goes on"
+	nothing_left "after the run was ended"
+done
 pass
