@@ -82,6 +82,38 @@ static void made_again(struct sim_disk *p, struct disk_object *o)
 	disk_put_attr(p, &a);
 }
 
+struct search {
+	struct sim_disk *disk;
+	const struct gfid *gfid;
+};
+
+static void leave_all(struct disk_object *dir, void *arg)
+{
+	struct search *s = arg;
+	struct disk_entry *e = dir->entry, *next;
+
+	for (; e; e = next) {
+		next = e->next;
+		if (gfid_equal(&e->gfid, s->gfid))
+			leave(s->disk, dir, e->name);
+	}
+}
+
+/* A file system does not know of gfids: an object that is made with the gfid of another one is an object of its own. That happens if a power cut
+ * took the index that would have told healing where the other one is (doc/replication.md, Generations), and a scrub removes that. A disk here
+ * has one object of a gfid, so the other goes at once. */
+static int make_room(struct sim_disk *p, struct disk_object *there)
+{
+	if (!disk_was_cut(p->disk) || S_ISDIR(there->attr.mode)) {
+		trace("an object is made whose gfid is in use");
+		return -EEXIST;
+	}
+	disk_each(p->disk, leave_all, &(struct search){ p, &there->attr.gfid });
+	disk_set_links(p, there, 0);
+	disk_free_if_gone(p, &there->attr.gfid);
+	return 0;
+}
+
 int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, mode_t mode, const char *target,
 	      struct disk_object **made)
 {
@@ -104,10 +136,9 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 	if (disk_faults(p->disk)->full)
 		return -ENOSPC;
 	there = disk_find(p->disk, g);
-	if (there && there->attr.nlink) {
-		trace("an object is made whose gfid is in use");
-		return -EEXIST;
-	}
+	err = there && there->attr.nlink ? make_room(p, there) : 0;
+	if (err)
+		return err;
 	c.attr = fresh_attr(p, dir, g, mode);
 	c.offset = disk_serial(p->disk);
 	c.bytes = target;

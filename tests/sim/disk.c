@@ -22,6 +22,7 @@ struct disk {
 	struct change *first, *last;
 	uint64_t transaction, durable; /* the last one; up to which metadata is durable */
 	uint64_t serials, cookies;
+	bool was_cut;
 	struct disk_faults faults;
 };
 static struct disk *disks[BRICKS_MAX];
@@ -347,6 +348,11 @@ void disk_forget_orphans(struct disk *d)
 	disk_commit(d);
 }
 
+bool disk_was_cut(const struct disk *d)
+{
+	return d->was_cut;
+}
+
 /* Metadata: up to some transaction that is not before what was synced. Data: what was synced, and of the rest whatever had been
  * written back. */
 void disk_power_cut(struct disk *d)
@@ -364,6 +370,7 @@ void disk_power_cut(struct disk *d)
 		drop_first(d);
 	}
 	d->durable = d->transaction;
+	d->was_cut = true;
 	state_copy(&d->live, &d->base);
 	trace("the disk of brick %u forgets %u changes", d->member, lost);
 	disk_forget_orphans(d);

@@ -47,6 +47,7 @@ struct disk_change {
 };
 void disk_change(struct disk *, const struct disk_change *);
 void disk_commit(struct disk *);
+bool disk_was_cut(const struct disk *); /* off its power, once */
 uint64_t disk_serial(struct disk *);
 uint64_t disk_cookie(struct disk *);
 unsigned disk_member(const struct disk *);
