@@ -204,6 +204,7 @@ struct lease_call {
 	uint64_t generation; /* to begin, if the brick is below */
 	uint64_t prune;	     /* index files up to this may go */
 	bool writable;
+	bool unproven; /* it may differ from the first where nobody knows, until a scrub that is owed ends: it serves no reads */
 };
 void pack_lease_call(struct pack *, const struct lease_call *);
 void unpack_lease_call(struct unpack *, struct lease_call *);

@@ -106,6 +106,7 @@ struct afr {
 	atomic_uint up;		     /* children that are connected */
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
+	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
 	pthread_mutex_t lock;	  /* guards what follows */
 	struct task_cond changed; /* the view did, or a member went down */
 	struct view view;
@@ -136,6 +137,7 @@ static inline struct afr *afr_of(const struct xlator *x)
 int afr_view(struct afr *, uint64_t deadline, struct view *);
 uint64_t afr_deadline(const struct afr *, const struct request *); /* the request's, or after max-wait */
 void afr_view_stale(struct afr *, uint64_t epoch);		   /* somebody refused that epoch */
+void afr_unproven(struct afr *, int member); /* it serves no reads: others are asked before it for a while */
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */
 int afr_ask(struct afr *, int child, enum replica_verb, struct inode *, struct pack *more, uint64_t deadline,

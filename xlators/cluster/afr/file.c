@@ -602,12 +602,15 @@ static int list(struct afr *a, struct request *rq, const struct readdir_in *in, 
 			err = choose_lister(a, &v, o, tried);
 		if (!err)
 			err = list_once(a, rq, in, o, deadline, out);
-		if (err != -EVIEW && err != -ENOTCONN && err != -ETIMEDOUT && err != -EIO && err != -ESTALE && err != -EAGAIN)
+		if (err != -EVIEW && err != -ENOTCONN && err != -ETIMEDOUT && err != -EIO && err != -ESTALE && err != -EAGAIN &&
+		    err != -ERECOVERING)
 			return err;
 		if (clock_ns() >= deadline)
-			return err == -EAGAIN || err == -EVIEW ? -EIO : err;
+			return err == -EAGAIN || err == -EVIEW || err == -ERECOVERING ? -EIO : err;
 		if (err == -EVIEW)
 			afr_view_stale(a, v.epoch);
+		if (err == -ERECOVERING)
+			afr_unproven(a, o->lister);
 		tried = o->lister >= 0 && err != -EAGAIN ? tried | 1u << o->lister : 0;
 		o->lister = -1;
 		task_sleep_ms(SOON_MS);

@@ -115,6 +115,7 @@ static int each_member(struct reading *r, const struct view *v)
 	unsigned tried = 0;
 	int member, err;
 
+	r->last = -ERECOVERING;
 	while ((member = afr_reader(r->a, v, r->inode, data, tried)) >= 0) {
 		tried |= 1u << member;
 		r->member = member;
@@ -123,7 +124,10 @@ static int each_member(struct reading *r, const struct view *v)
 			afr_view_stale(r->a, v->epoch);
 		if (!elsewhere(err))
 			return err;
-		r->last = err;
+		if (err == -ERECOVERING)
+			afr_unproven(r->a, member);
+		else
+			r->last = err;
 	}
 	return -EAGAIN;
 }

@@ -338,6 +338,23 @@ static int nth(unsigned mask, unsigned n)
 	return __builtin_ctz(mask);
 }
 
+void afr_unproven(struct afr *a, int member)
+{
+	atomic_store(&a->unproven_ns[member], clock_ns());
+}
+
+#define UNPROVEN_NS 1000000000ul
+static unsigned proven(struct afr *a, unsigned mask)
+{
+	for (int i = 0; i < a->members; i++) {
+		uint64_t refused = atomic_load(&a->unproven_ns[i]);
+
+		if (refused && clock_ns() < refused + UNPROVEN_NS)
+			mask &= ~(1u << i);
+	}
+	return mask;
+}
+
 /* Attributes come from one member as long as it is there (ctime differs between bricks), which clients choose differently. */
 int afr_reader(struct afr *a, const struct view *v, const struct inode *inode, bool data, unsigned not_those)
 {
@@ -352,6 +369,8 @@ int afr_reader(struct afr *a, const struct view *v, const struct inode *inode, b
 	mask = connected ? connected : mask;
 	if (!mask)
 		return -1;
+	near = proven(a, mask);
+	mask = near ? near : mask;
 	near = mask & atomic_load(&a->local);
 	if (a->policy == READ_LOCAL && near)
 		mask = near;

@@ -18,6 +18,7 @@ struct scrubbing {
 	struct heal look; /* changes nothing */
 	struct view view;
 	int truth;
+	bool owed; /* what the members' power left may differ */
 	struct todo *todo;
 	uint64_t next_ns; /* when the rate lets the next object be looked at */
 };
@@ -128,6 +129,7 @@ struct compared {
 	uint64_t at;	/* the piece of a file's data that is compared now */
 	bool more;	/* there is one behind it */
 	unsigned told;	/* members of which it was told that they differ */
+	bool vote;	/* the first may be wrong about it */
 };
 
 /* A piece of it. 0: the same; -EUCLEAN: they differ. */
@@ -145,7 +147,9 @@ static int compare(struct scrubbing *s, struct request *rq, struct compared *o, 
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Where most differ from the first, it is the first that is wrong. */
+/* Where most differ from the first, it is the first that is wrong: its disk may be bad. But each member's names are those of one moment before its
+ * power failed, and a recovery has made some names of the others those of the first. Of a file that was renamed between the moments the others'
+ * name went then; where most are right about the rest its other name, at the first, would go, too. */
 static int judge(struct scrubbing *s, struct request *rq, struct compared *o)
 {
 	unsigned differ = 0, members = view_mask(&s->view, MEMBER_IN) & ~(1u << s->truth);
@@ -162,7 +166,7 @@ static int judge(struct scrubbing *s, struct request *rq, struct compared *o)
 	if (err || !differ)
 		return err;
 	other = __builtin_ctz(differ);
-	if (differ == members && __builtin_popcount(differ) > 1 && other != s->c->heal.arbiter &&
+	if (o->vote && differ == members && __builtin_popcount(differ) > 1 && other != s->c->heal.arbiter &&
 	    !compare(s, rq, o, other, __builtin_ctz(differ & (differ - 1))))
 		differ = 1u << s->truth;
 	for (int i = 0; i < s->c->members; i++)
@@ -241,15 +245,17 @@ static int visit_piece(struct scrubbing *s, struct request *rq, struct todo *t, 
 static int visit(struct scrubbing *s, struct todo *t)
 {
 	struct compared o = { .gfid = t->inode->gfid, .piece = s->c->heal_piece };
+	bool names = S_ISDIR(t->inode->type);
 	struct request rq;
 	int err = heal_request(&s->look, &rq), below = 0;
 
+	o.vote = !names || !s->owed || MUTANT("most-are-right");
 	do {
 		err = err ? err : visit_piece(s, &rq, t, &o);
 	} while (!err && o.more && !stops(s));
 	if (!err && o.more)
 		err = -ECANCELED;
-	if (S_ISDIR(t->inode->type)) /* also if it could not be compared itself */
+	if (names) /* also if it could not be compared itself */
 		below = add_children(s, &rq, t->inode);
 	heal_request_end(&rq);
 	return err ? err : below;
@@ -327,6 +333,7 @@ static void scrub_task(void *arg)
 
 	pthread_mutex_lock(&c->lock);
 	s.view = c->view;
+	s.owed = c->owed.scrub;
 	c->scrub.look = &s.look;
 	atomic_store(&s.look.halt, c->scrub.stop || atomic_load(&c->stopping));
 	pthread_mutex_unlock(&c->lock);

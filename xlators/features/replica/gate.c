@@ -681,6 +681,8 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	int err;
 
 	err = knows ? 0 : member_serves(locked, MUTANT("read-at-back") ? MEMBER_BACK : MEMBER_IN);
+	if (!err && !knows && m->unproven)
+		err = -ERECOVERING;
 	for (unsigned i = 0; i < count && !err; i++)
 		err = member_dead(m, seen[i].gfid) ? -ESTALE : knows && note_recovering(m, seen[i].gfid) ? -ERECOVERING : 0;
 	if (err || knows)
