@@ -84,8 +84,17 @@ static void made_again(struct sim_disk *p, struct disk_object *o)
 
 struct search {
 	struct sim_disk *disk;
-	const struct gfid *gfid;
+	struct gfid gfid;
 };
+
+static void leave_one(struct sim_disk *p, struct disk_object *dir, const struct disk_entry *e)
+{
+	bool below = S_ISDIR(disk_find(p->disk, &e->gfid)->attr.mode);
+
+	leave(p, dir, e->name);
+	if (below)
+		disk_set_links(p, dir, dir->attr.nlink - 1);
+}
 
 static void leave_all(struct disk_object *dir, void *arg)
 {
@@ -94,23 +103,50 @@ static void leave_all(struct disk_object *dir, void *arg)
 
 	for (; e; e = next) {
 		next = e->next;
-		if (gfid_equal(&e->gfid, s->gfid))
-			leave(s->disk, dir, e->name);
+		if (gfid_equal(&e->gfid, &s->gfid))
+			leave_one(s->disk, dir, e);
 	}
+}
+
+static void drop_all(struct sim_disk *p, const struct gfid *g);
+
+static void drop_below(struct sim_disk *p, struct disk_object *dir)
+{
+	while (dir->entry) {
+		struct disk_object *o = disk_find(p->disk, &dir->entry->gfid);
+		struct gfid g = o->attr.gfid;
+
+		leave_one(p, dir, dir->entry);
+		if (!S_ISDIR(o->attr.mode) && o->attr.nlink > 1)
+			disk_set_links(p, o, o->attr.nlink - 1);
+		else
+			drop_all(p, &g);
+	}
+}
+
+/* With its names, and what is below it. */
+static void drop_all(struct sim_disk *p, const struct gfid *g)
+{
+	struct disk_object *o = disk_find(p->disk, g);
+
+	disk_each(p->disk, leave_all, &(struct search){ p, *g });
+	drop_below(p, o);
+	disk_set_links(p, o, 0);
+	disk_free_if_gone(p, g);
 }
 
 /* A file system does not know of gfids: an object that is made with the gfid of another one is an object of its own. That happens if a power cut
  * took the index that would have told healing where the other one is (doc/replication.md, Generations), and a scrub removes that. A disk here
  * has one object of a gfid, so the other goes at once. */
-static int make_room(struct sim_disk *p, struct disk_object *there)
+static int make_room(struct sim_disk *p, const struct disk_object *there)
 {
-	if (!disk_was_cut(p->disk) || S_ISDIR(there->attr.mode)) {
+	struct gfid g = there->attr.gfid;
+
+	if (!disk_was_cut(p->disk)) {
 		trace("an object is made whose gfid is in use");
 		return -EEXIST;
 	}
-	disk_each(p->disk, leave_all, &(struct search){ p, &there->attr.gfid });
-	disk_set_links(p, there, 0);
-	disk_free_if_gone(p, &there->attr.gfid);
+	drop_all(p, &g);
 	return 0;
 }
 

@@ -107,8 +107,8 @@ struct afr {
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
-	pthread_mutex_t lock;	  /* guards what follows */
-	struct task_cond changed; /* the view did, or a member went down */
+	pthread_mutex_t lock;				/* guards what follows */
+	struct task_cond changed;			/* the view did, or a member went down */
 	struct view view;
 	bool stale;
 	uint64_t sequence;			       /* the last given */

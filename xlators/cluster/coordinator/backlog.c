@@ -2,7 +2,7 @@
 /* Heals the members that are BACK: each object on their pending lists, several at once, under its token. */
 #include "coordinator.h"
 
-enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
+enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000, LACKS_SOME = 3 };
 #define SLICE_NS    100000000ull
 #define TELL_NS	    60000000000ull
 #define PATIENCE_NS 5000000000ull
@@ -10,8 +10,9 @@ enum { QUIET_MS = 50, BUSY_MS = 20, FRUITLESS = 20, PAUSE_MS = 2000 };
 
 struct queued {
 	struct gfid gfid;
-	struct inode *inode, *parent;  /* references, in a crawl: so that the member need not look for them */
+	struct inode *inode, *parent;  /* references, in a crawl and above: so that the member need not look for them */
 	uint64_t waits_since_ns, done; /* it waits for others; how many had been healed by then */
+	bool above;		       /* it is on no list, but what is waits for it */
 	bool listed;		       /* what the directory names is in the queue, but it was not healed yet */
 };
 struct backlog { /* of one member */
@@ -134,16 +135,16 @@ static bool ends_all(int err)
 	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED;
 }
 
-static void did(struct backlog *b, const struct gfid *g, int err)
+static void did(struct backlog *b, const struct queued *q, int err)
 {
 	pthread_mutex_lock(&b->lock);
 	b->running--;
-	b->done += !err;
+	b->done += !err && !q->above; /* what it was healed for may wait for something else */
 	b->failed += err != 0;
 	if (ends_all(err)) {
 		b->err = err;
 	} else if (err) {
-		b->stuck = *g;
+		b->stuck = q->gfid;
 		b->why = err;
 	}
 	pthread_mutex_unlock(&b->lock);
@@ -335,6 +336,30 @@ static int heal_one(struct backlog *b, struct queued *q)
 	return !err && at ? -ECANCELED : err;
 }
 
+static int add_above(void *backlog, struct inode *directory)
+{
+	struct backlog *b = backlog;
+	int err;
+
+	pthread_mutex_lock(&b->lock);
+	err = put(b, &(struct queued){ .gfid = directory->gfid, .inode = directory, .above = true }, false);
+	pthread_mutex_unlock(&b->lock);
+	return err;
+}
+
+/* It waits for the directory that names it, and that is on no list: a power cut of all members took what their lists said of it. So that is healed,
+ * too, and those above it as far as the member lacks them. */
+static int heal_above_it(struct backlog *b, const struct gfid *g)
+{
+	struct request rq;
+	int err = heal_request(&b->c->heal, &rq);
+
+	if (!err)
+		err = heal_above(&b->c->heal, &rq, g, view_first(&b->view), add_above, b);
+	heal_request_end(&rq);
+	return err ? err : -EAGAIN;
+}
+
 static void worker(void *arg)
 {
 	struct backlog *b = arg;
@@ -343,10 +368,12 @@ static void worker(void *arg)
 	while (!stopping(b) && take(b, &q)) {
 		int err = heal_one(b, &q);
 
+		if (err == -EAGAIN && !b->crawl && b->fruitless >= LACKS_SOME)
+			err = heal_above_it(b, &q.gfid);
 		if (err == -EAGAIN && b->crawl && may_wait(b, &q) && !(err = enqueue_first(b, &q)))
 			waits(b);
 		else
-			did(b, &q.gfid, err);
+			did(b, &q, err);
 		inode_unref(q.inode);
 		inode_unref(q.parent);
 	}

@@ -436,6 +436,23 @@ int thing_find(struct heal *h, struct request *rq, const struct gfid *gfid, int 
 	return err;
 }
 
+int heal_above(struct heal *h, struct request *rq, const struct gfid *gfid, int at,
+	       int (*each)(void *arg, struct inode *directory), void *arg)
+{
+	cleanup_links struct links_told links = { 0 };
+	int err = gfid_equal(gfid, &gfid_root) ? 0 : place_ask(h, rq, gfid, at, &links);
+
+	for (uint32_t i = 0; i < links.count && !err; i++) {
+		cleanup_thing struct thing above = { 0 };
+
+		err = find_directory(h, rq, &links.link[i].parent, at, at, &above);
+		if (!err)
+			err = each(arg, above.inode);
+		err = not_found(err) ? 0 : err;
+	}
+	return err == -ENOENT ? 0 : err;
+}
+
 int heal_find(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct inode **inode)
 {
 	struct thing t = { 0 };

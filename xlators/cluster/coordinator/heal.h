@@ -74,6 +74,9 @@ int heal_name(struct heal *, struct request *, const struct gfid *directory, con
  * also if the directory has gone. */
 int heal_list(struct heal *, struct request *, int at, struct inode *directory,
 	      int (*each)(void *arg, const struct dirent_plus *), void *arg);
+/* Each directory that names it at `at`, which knows them then. Ends with the first error of `each`, which it returns. 0 also if there is none. */
+int heal_above(struct heal *, struct request *, const struct gfid *, int at, int (*each)(void *arg, struct inode *directory),
+	       void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
 /* Where a log is: each of its names stands again for what it did before that log was begun (nothing, too, if logs_made was set when
