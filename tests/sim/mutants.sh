@@ -24,6 +24,7 @@ find() {
 	case $1 in
 	no-log | move-whatever) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
 	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
+	read-unproven | most-are-right) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
 	while [ "$from" -le "$budget" ] && out=$("$sim" --mutant "$1" "${more[@]}" --expect-failure --seeds "$from-$budget" --jobs "$jobs"); do

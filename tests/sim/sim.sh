@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
-# Several subvolumes: 800 seeds, 100 with faults at any time, 300 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# Several subvolumes: 800 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -59,6 +59,7 @@ for what in "pointers made" "of files made away" "ended by sweeps" "renames acro
 done
 run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100
 run "subvolumes, power cuts" --subvolumes 0 --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-300
+run "subvolumes, power cuts of sets" --subvolumes 0 --only "power cut of a set,power cut of all,power cut" --seeds 1-$([ "${LONG:-0}" = 1 ] && echo 20000 || echo 300)
 
 # On the real storage/posix, which needs root, and here a tmpfs of its own.
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then

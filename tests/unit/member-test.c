@@ -98,9 +98,13 @@ static int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struc
 	return err;
 }
 
+static bool unproven; /* as leases say */
+
 static int lease(struct lease_reply *r)
 {
-	struct lease_call c = { .epoch = view.epoch, .clock = clock_ns(), .lease_ns = LEASE_NS, .writable = true };
+	struct lease_call c = {
+		.epoch = view.epoch, .clock = clock_ns(), .lease_ns = LEASE_NS, .writable = true, .unproven = unproven
+	};
 	struct blob answer = { 0 };
 	struct pack p = { 0 };
 	struct unpack u;
@@ -512,6 +516,45 @@ static void what_came_by_a_stale_file_is_done_by_another(void **state)
 		on(ON_POSIX, opened_anew_);
 }
 
+/* ---- while a scrub is owed ---- */
+
+static int look(void)
+{
+	cleanup_inode struct inode *top = root();
+	struct lookup_in in = { .loc = { .parent = top, .name = "f" } };
+	struct lookup_out out = { 0 };
+	int err;
+
+	tree.client = &client; /* its own changes it may see */
+	err = tree_call(&tree, tree.at, FOP_lookup, &in, &out);
+	fop_out_clear(FOP_lookup, &out);
+	return err;
+}
+
+static void unproven_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(look(), 0);
+	unproven = true;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(look(), -ERECOVERING);
+	CHECK_INT(put(++sequence, file), 0); /* changes go to all */
+	unproven = false;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(look(), 0);
+}
+
+static void who_may_differ_from_the_first_is_not_read(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, unproven_);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -519,6 +562,7 @@ int main(void)
 		cmocka_unit_test(a_file_without_a_name_is_changed_while_nothing_can_give_it_one),
 		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
+		cmocka_unit_test(who_may_differ_from_the_first_is_not_read),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
