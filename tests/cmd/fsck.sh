@@ -177,8 +177,8 @@ by_hand() {
 
 # 16 files, each renamed all the time by one process, between names at all subvolumes; until the mount dies.
 burst() { # MOUNT
-	python3 - "$1" >"$SCRATCH/burst.log" 2>&1 <<-'END' || true
-	import os, random, sys
+	python3 - "$1" >"$SCRATCH/burst.log" 2>&1 <<-'END' || fail "the renames ended otherwise than with their mount: $(cat "$SCRATCH/burst.log")"
+	import errno, os, random, sys
 	top = sys.argv[1]
 	for w in range(16):
 	    if not any(os.path.exists(f"{top}/burst{w}-{k}") for k in range(6)):
@@ -187,10 +187,17 @@ burst() { # MOUNT
 	    if os.fork():
 	        continue
 	    at = next(k for k in range(6) if os.path.exists(f"{top}/burst{w}-{k}"))
-	    while True:
-	        to = (at + random.randrange(1, 6)) % 6
-	        os.rename(f"{top}/burst{w}-{at}", f"{top}/burst{w}-{to}")
-	        at = to
+	    try:
+	        while True:
+	            to = (at + random.randrange(1, 6)) % 6
+	            os.rename(f"{top}/burst{w}-{at}", f"{top}/burst{w}-{to}")
+	            at = to
+	    except OSError as e:
+	        if e.errno not in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO):
+	            print(w, e, flush=True)
+	            os._exit(1)
+	    os._exit(0)
+	sys.exit(any([os.waitpid(-1, 0)[1] for w in range(16)]))
 	END
 }
 burst_is_whole() {
@@ -202,7 +209,7 @@ burst_is_whole() {
 	END
 }
 killed() {
-	local i other found=0 kills=3
+	local i other status found=0 kills=3
 	[ "$MEMBERS" = 1 ] || kills=1 # a set waits for the session of one who was killed
 	for ((i = 0; i < kills; i++)); do
 		start_mount "$SCRATCH/other"
@@ -210,7 +217,9 @@ killed() {
 		(sleep 3; kill -9 "$other") &
 		burst "$SCRATCH/other"
 		wait_until 30 gone "$other" || fail "the mount outlives its kill"
-		wait "$other" 2>/dev/null || true
+		status=0
+		wait "$other" 2>/dev/null || status=$?
+		[ "$status" = 137 ] || fail "the mount ended with $status, not by the kill"
 		unset "PIDS[$other]"
 		umount -l "$SCRATCH/other"
 		fsck 0 --repair

@@ -305,14 +305,35 @@ static void pause_longer(struct coordinator *c, bool in_vain)
 	c->owed_pause_ns = in_vain && c->owed_pause_ns ? longer : OWED_NS;
 }
 
+static bool differs(const struct coordinator *c, int i)
+{
+	return c->member[i].differs.count || c->member[i].differs.all;
+}
+
+/* With the lock held. The others get the names of the first before it gets anything from them: while it is healed another is the first. A later
+ * scrub finds again what is wrong about its files. */
+static void first_comes_last(struct scrubbing *s)
+{
+	struct coordinator *c = s->c;
+	bool others = false;
+
+	for (int i = 0; i < c->members; i++)
+		others |= i != s->truth && differs(c, i);
+	if (!s->owed || s->truth < 0 || !others)
+		return;
+	list_free(&c->member[s->truth].differs);
+	c->member[s->truth].added = false;
+}
+
 /* Members that differ are healed; the view changes for it. */
 static void finish(struct scrubbing *s, int err)
 {
 	struct coordinator *c = s->c;
 
 	pthread_mutex_lock(&c->lock);
+	first_comes_last(s);
 	for (int i = 0; i < c->members; i++)
-		c->member[i].demote |= c->member[i].differs.count || c->member[i].differs.all;
+		c->member[i].demote |= differs(c, i);
 	c->scrub.running = false;
 	c->scrub.look = NULL;
 	c->owed.scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
