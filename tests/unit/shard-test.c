@@ -936,6 +936,7 @@ int main(void)
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),
 		cmocka_unit_test(what_was_read_before_a_change_is_not_kept_after_it),
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),
+		cmocka_unit_test(what_is_replaced_while_it_is_looked_at_is_looked_at_again),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

@@ -86,7 +86,7 @@ static bool follows_layout(const struct call *c, const struct known *k, const st
 		return true;
 	if (place_version(c->place, &loc->parent->gfid, name) != (l ? l->version : 0))
 		return false;
-	if (!l && p->initial && is_root(loc->parent) && !MUTANT("imply-nothing"))
+	if (!l && p->initial && is_root(loc->parent))
 		l = &p->implied;
 	return !l || belongs(l, (uint32_t)p->subvolume, layout_key(&loc->parent->gfid, loc->name), makes);
 }
