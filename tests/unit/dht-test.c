@@ -430,13 +430,24 @@ static int changes_nothing(const char *client, const char *name)
 	return wrong;
 }
 
+static bool fsck_says(const char *client, const char *what)
+{
+	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=1" }, *said = NULL;
+	size_t size;
+	FILE *f = open_memstream(&said, &size);
+	struct xlator *x = tree_find(&tree, client);
+	bool yes = !x->type->command(x, 3, argv, f);
+
+	fclose(f);
+	yes = yes && strstr(said, what);
+	free(said);
+	return yes;
+}
+
 static void other_order_(void *arg)
 {
 	const char *there = name_at(0, "there"), *new = name_at(1, "new"), *at_3 = name_at(3, "x");
-	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=1" }, *said = NULL;
-	size_t size;
 	struct attr a;
-	FILE *f;
 
 	(void)arg;
 	CHECK_INT(tree_mkdir(&tree, there, 0755), 0);
@@ -444,14 +455,14 @@ static void other_order_(void *arg)
 	CHECK_INT(changes_nothing("swapped", there), 0);
 	CHECK_INT(changes_nothing("swapped", new), 0);
 	CHECK_INT(tree_getattr(&tree, at_3, &a), 0); /* it is right about that one */
+	CHECK_INT(tree_rename(&tree, at_3, new, 0), -EIO);
+	CHECK_INT(tree_rename(&tree, at_3, there, RENAME_EXCHANGE), -EIO);
+	CHECK_INT(tree_link(&tree, at_3, new), -EIO);
+	CHECK_INT(tree_getattr(&tree, at_3, &a), 0);
+	CHECK_INT(a.nlink, 1);
 	CHECK_INT(changes_nothing("fewer", at_3), 0);
 	/* to judge by it would be to move all names */
-	at("swapped");
-	f = open_memstream(&said, &size);
-	CHECK_INT(tree.at->type->command(tree.at, 3, argv, f), 0);
-	fclose(f);
-	CHECK(strstr(said, "problem") && !strstr(said, "finding"));
-	free(said);
+	CHECK(fsck_says("swapped", "problem ") && !fsck_says("swapped", "finding "));
 	CHECK_INT(holder(there), 0);
 	CHECK_INT(holder(new), -1);
 	CHECK_INT(holder(at_3), 3);
@@ -566,13 +577,15 @@ static void follows_(void *arg)
 	CHECK_INT(list_all(1000), 60);
 	tree_release(&tree, seen.file);
 	let_work(2);
+	CHECK(!fsck_says("third", "finding ") && fsck_says("third", "files 5")); /* it would move what it takes for strays */
+	CHECK_INT(holder("f5"), layout_owner(&three_of_four, layout_key(&gfid_root, "f5"))->id);
 	CHECK_INT(tree_getxattr(&tree, "", DHT_LAYOUT_XATTR, &value), -ENODATA);
 }
 
 static void a_layout_on_disk_is_followed_in_the_middle_of_work(void **state)
 {
 	(void)state;
-	run_with(follows_, OTHER_CLIENT("second", "c0 c1 c2 c3"));
+	run_with(follows_, OTHER_CLIENT("second", "c0 c1 c2 c3") OTHER_CLIENT("third", "c0 c1 c2 c3"));
 }
 
 PROPERTY(a_layout_that_can_not_be_followed_stops_names_of_the_root)
