@@ -126,6 +126,7 @@ part_layout() {
 	    refused(os.mkdir, new)
 	    refused(os.open, new, os.O_CREAT | os.O_RDWR)
 	    refused(os.rename, there, new)
+	    refused(os.listdir, ".")
 	END
 	[ "$(cd "$STACK" && ls -d brick?/* | tr '\n' ' ')" = "brick0/$there " ] || fail "something else was made: $(ls -d "$STACK"/brick?/*)"
 	[ "$(grep -c 'names of the root are refused by a brick' "$log")" = 1 ] || fail "the log says why $(grep -c refused "$log") times"

@@ -427,6 +427,7 @@ static int changes_nothing(const char *client, const char *name)
 	wrong += tree_rename(&tree, name, "other", 0) != -EIO;
 	wrong += tree_getattr(&tree, name, &a) != -EIO;
 	wrong += tree_open_file(&tree, name, O_RDONLY, &file) != -EIO;
+	wrong += tree_opendir(&tree, "", &file) != -EIO; /* it would be a shorter list */
 	return wrong;
 }
 
@@ -588,6 +589,17 @@ static void a_layout_on_disk_is_followed_in_the_middle_of_work(void **state)
 	run_with(follows_, OTHER_CLIENT("second", "c0 c1 c2 c3") OTHER_CLIENT("third", "c0 c1 c2 c3"));
 }
 
+PROPERTY(a_layout_is_learnt_without_its_home)
+{
+	struct layout l;
+
+	layout_implied(&l, SUBVOLUMES);
+	l.version = 1;
+	CHECK_INT(put_layouts(&l), 0);
+	let_fail(0, "getxattr", "ENOTCONN");
+	CHECK_INT(tree_mkdir(&tree, name_at(1, "d"), 0755), 0);
+}
+
 PROPERTY(a_layout_that_can_not_be_followed_stops_names_of_the_root)
 {
 	struct layout moving = three_of_four, unknown = three_of_four;
@@ -652,6 +664,7 @@ int main(void)
 		cmocka_unit_test(what_is_kept_for_dht_is_nobodys),
 		cmocka_unit_test(who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing),
 		cmocka_unit_test(a_layout_on_disk_is_followed_in_the_middle_of_work),
+		cmocka_unit_test(a_layout_is_learnt_without_its_home),
 		cmocka_unit_test(a_layout_that_can_not_be_followed_stops_names_of_the_root),
 		cmocka_unit_test(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount),
 	};

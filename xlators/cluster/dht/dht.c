@@ -596,6 +596,9 @@ static int dht_opendir(struct request *rq, struct xlator *x, const struct opendi
 
 	if (!is_root(in->inode))
 		return dht_any(rq, x, FOP_opendir, in, out);
+	err = layout_check(rq, d, false); /* the bricks can't tell of a listing whom it was meant for */
+	if (err)
+		return err;
 	learning_begin(d, &l);
 	do {
 		err = place_say(rq, d, &(struct place){ 0 });

@@ -40,7 +40,8 @@ struct dht {
 
 	struct xlator *x;
 	_Atomic(struct spread *) spread;
-	atomic_bool agreed; /* the subvolumes go by it, or went by an older one: this client knows which is which */
+	atomic_uint_fast64_t
+		agreed; /* those that were found to go by it, or by one before it: they are what the graph has there */
 	atomic_uint_fast64_t misplaced_told_ns; /* when it was told that a brick refuses names of the root */
 	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
 	atomic_bool strays;	     /* that there is something in the wrong root was told */
@@ -117,9 +118,9 @@ struct learning {
 };
 void learning_begin(struct dht *, struct learning *);
 int layout_learn(const struct request *, struct dht *, struct learning *);
-/* Asks the subvolumes that can be reached, as who the request is of, whether they go by the layout that is known here, and learns. -EIO: they don't. Leaves
- * PLACE attached. */
-int layout_check(struct request *, struct dht *);
+/* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the layout that is known here, and
+ * learns. -EIO: they don't. Leaves PLACE attached. */
+int layout_check(struct request *, struct dht *, bool anew);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };

@@ -351,7 +351,7 @@ static void check(void *arg)
 	request_init(&rq, f->d->x->graph, 0);
 	rq.group_count = 0;
 	f->rq = &rq;
-	err = layout_check(&rq, f->d);
+	err = layout_check(&rq, f->d, true);
 	if (err)
 		fsck_problem(
 			f, err,

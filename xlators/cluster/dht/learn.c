@@ -185,7 +185,8 @@ static int take_newer(struct dht *d, const struct layout *l)
 static int look_for_newer(const struct request *rq, struct dht *d, struct told *t)
 {
 	const struct layout *now = &spread_of(d)->layout;
-	int err = ask(rq, d, 1ull << now->home, now->version, t);
+	uint64_t home = 1ull << now->home & ~atomic_load(&d->down);
+	int err = home ? ask(rq, d, home, now->version, t) : 0;
 
 	if (!err && (!t->any || t->newest.version <= now->version))
 		err = ask(rq, d, present_of(d), now->version, t);
@@ -222,46 +223,65 @@ int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 
 /* ---- before what would do harm by a wrong one ---- */
 
-/* A name that belongs there, whether something is called so or not. */
+/* A name that belongs there, whether something is called so or not; and, if there is one subvolume more than is known here, to that. So a brick which knows of
+ * more refuses it. */
 static bool name_for(struct dht *d, int child, char name[32])
 {
-	enum { NAMES = 100000 };
+	enum { NAMES = 1 << 20 };
+	struct layout more = spread_of(d)->layout;
+	uint32_t next = (uint32_t)d->x->children;
 
+	if (layout_grow(&more, &(struct layout_member){ .id = next, .weight = more.member[0].weight }, 1))
+		return false;
 	for (int i = 0; i < NAMES; i++) {
+		uint64_t key;
+
 		snprintf(name, 32, "is-at-%d-%d", child, i);
-		if (root_owner(d, name) == child)
+		key = layout_key(&gfid_root, name);
+		if ((int)layout_owner(&more, key)->id == child && layout_owner_next(&more, key)->id == next)
 			return true;
 	}
 	return false;
 }
 
-static int look_at_each(struct request *rq, struct dht *d)
+/* 0: it goes by the layout that is known here, or can't be reached; -ELAYOUT. */
+static int look_at_one(struct request *rq, struct dht *d, struct inode *root, int child)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	uint64_t mask = members_present(d);
-	int err = root ? place_say(rq, d, &(struct place){ 0 }) : -ENOMEM;
+	char name[32];
+	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_out out = { 0 };
+	int err;
 
-	for (int i = 0; i < d->x->children && (!err || unreached(err)); i++) {
-		char name[32];
-		struct lookup_in in = { .loc = { .parent = root, .name = name } };
-		struct lookup_out out = { 0 };
-
-		if (!(mask >> i & 1) || !name_for(d, i, name))
-			continue;
-		err = lookup_on(rq, d->x->child[i], &in, &out);
-		err = err == -ENOENT ? 0 : err;
-		fop_out_clear(FOP_lookup, &out);
-	}
+	if (!name_for(d, child, name))
+		return 0;
+	err = lookup_on(rq, d->x->child[child], &in, &out);
+	fop_out_clear(FOP_lookup, &out);
+	if (err != -ELAYOUT && !unreached(err)) /* who may not look has been judged all the same */
+		atomic_fetch_or(&d->agreed, 1ull << child);
 	return err == -ELAYOUT ? err : 0;
 }
 
-int layout_check(struct request *rq, struct dht *d)
+static int look_at_each(struct request *rq, struct dht *d, bool anew)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	uint64_t mask = members_present(d) & (anew ? UINT64_MAX : ~atomic_load(&d->agreed));
+	int err = root ? 0 : -ENOMEM;
+
+	if (!err && mask)
+		err = place_say(rq, d, &(struct place){ 0 });
+	for (int i = 0; i < d->x->children && !err; i++)
+		if (mask >> i & 1)
+			err = look_at_one(rq, d, root, i);
+	return err;
+}
+
+int layout_check(struct request *rq, struct dht *d, bool anew)
 {
 	struct learning l;
 	int err, none = 0;
 
 	learning_begin(d, &l);
-	while ((err = look_at_each(rq, d)) == -ELAYOUT && !none)
+	while ((err = look_at_each(rq, d, anew)) == -ELAYOUT && !none)
 		none = layout_learn(rq, d, &l);
 	return err == -ELAYOUT ? none : err;
 }

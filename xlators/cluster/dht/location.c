@@ -119,7 +119,7 @@ int dht_location(struct request *rq, struct dht *d, const struct getxattr_in *in
 	if (is_root(in->inode)) {
 		err = locate_root(rq, d, in, &to);
 	} else {
-		err = layout_check(rq, d);
+		err = layout_check(rq, d, true);
 		if (!err)
 			err = subvolume_of(rq, d, in->inode, &child);
 		if (!err)

@@ -230,16 +230,6 @@ int work_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 	return err;
 }
 
-/* By another volume's file it would end what is not ended there. */
-static int has_agreed(struct request *rq, struct dht *d)
-{
-	int err = atomic_load(&d->agreed) ? 0 : layout_check(rq, d);
-
-	if (!err)
-		atomic_store(&d->agreed, true);
-	return err;
-}
-
 static int look_as_root(struct sweep *s)
 {
 	struct request rq;
@@ -248,7 +238,7 @@ static int look_as_root(struct sweep *s)
 	request_init(&rq, s->d->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = clock_ns() + LOOK_NS;
-	err = has_agreed(&rq, s->d);
+	err = layout_check(&rq, s->d, false); /* by another volume's file it would end what is not ended there */
 	if (!err)
 		err = work_list(&rq, s->d, s->child, s->dir, meet, s);
 	request_finish(&rq);
