@@ -570,7 +570,7 @@ static void hide_ours(struct blob *names)
 		size_t size = strnlen(at, (size_t)(end - at)) + 1;
 
 		size = size > (size_t)(end - at) ? (size_t)(end - at) : size;
-		if (!is_ours(at)) {
+		if (size < sizeof(DHT_XATTR) || !is_ours(at)) {
 			memmove(to, at, size);
 			to += size;
 		}
@@ -588,45 +588,12 @@ static int dht_listxattr(struct request *rq, struct xlator *x, const struct list
 	return err;
 }
 
+/* The bricks can't tell of a listing whom it was meant for: by another volume's file it would be a shorter list. */
 static int dht_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
 {
-	struct dht *d = x->private;
-	struct learning l;
-	int err, none = 0;
+	int err = is_root(in->inode) ? layout_check(rq, x->private, false) : 0;
 
-	if (!is_root(in->inode))
-		return dht_any(rq, x, FOP_opendir, in, out);
-	err = layout_check(rq, d, false); /* the bricks can't tell of a listing whom it was meant for */
-	if (err)
-		return err;
-	learning_begin(d, &l);
-	do {
-		err = place_say(rq, d, &(struct place){ 0 });
-		if (!err)
-			err = root_opendir(rq, d, out);
-		if (err == -ELAYOUT)
-			none = layout_learn(rq, d, &l);
-	} while (err == -ELAYOUT && !none);
-	return err == -ELAYOUT ? none : err;
-}
-
-static int dht_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
-{
-	struct dht *d = x->private;
-	struct learning l;
-	int err, none = 0;
-
-	if (!is_root(in->file->inode))
-		return dht_any(rq, x, FOP_readdir, in, out);
-	learning_begin(d, &l);
-	do {
-		err = place_say(rq, d, &(struct place){ 0 });
-		if (!err)
-			err = root_readdir(rq, d, in, out);
-		if (err == -ELAYOUT)
-			none = layout_learn(rq, d, &l);
-	} while (err == -ELAYOUT && !none);
-	return err == -ELAYOUT ? none : err;
+	return err ? err : dht_any(rq, x, FOP_opendir, in, out);
 }
 
 static int dht_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
@@ -655,7 +622,6 @@ const struct xlator_type xlator_type = {
 	.believe = dht_believe,
 	.any = dht_any,
 	.opendir = dht_opendir,
-	.readdir = dht_readdir,
 	.release = dht_release,
 	.statfs = dht_statfs,
 	.setxattr = dht_setxattr,

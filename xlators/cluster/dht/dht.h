@@ -374,7 +374,7 @@ void sweep_stop(struct dht *); /* waits for its end */
 /* ---- root.c: what is asked of the root itself ---- */
 /* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */
 int root_getattr(struct request *, struct dht *, struct attr *);
-/* Any fop but those on names, listings and statfs, for which the root is the object. */
+/* Any fop but those on names and statfs, for which the root is the object. */
 int root_fop(struct request *, struct dht *, enum fop, const void *in, void *out);
 int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
 

@@ -207,7 +207,8 @@ int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 	int err = 0;
 
 	if (l->tries++ == TRIES)
-		return give_up(d, "they have several layouts for long; see with stratus fsck what they have");
+		return give_up(
+			d, "some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' roots");
 	if (spread_of(d)->layout.version == before)
 		err = look_for_newer(rq, d, &t);
 	l->version = spread_of(d)->layout.version;

@@ -374,6 +374,10 @@ int root_fop(struct request *rq, struct dht *d, enum fop fop, const void *in, vo
 	case FOP_getxattr:
 		return is_acl(((const struct getxattr_in *)in)->name) ? anywhere(rq, d, fop, in, out)
 								      : at_home(rq, d, fop, in, out);
+	case FOP_opendir:
+		return root_opendir(rq, d, out);
+	case FOP_readdir:
+		return root_readdir(rq, d, in, out);
 	case FOP_fsync:
 		return root_fsync(rq, d, in, out);
 	default:
