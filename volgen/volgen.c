@@ -27,6 +27,7 @@ static const char *const own[][2] = {
 	{ "features/replica", "secret-file" },
 	{ "features/replica", "member" },
 	{ "features/layout", "subvolume" },
+	{ "features/layout", "initial" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
 	{ "protocol/client", "remote-port" },
@@ -120,6 +121,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
+	cleanup_path char *initial = path_format("%zu", spec_subvolumes(w->spec));
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -132,6 +134,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		option(w, "member", member);
 	} else if (!strcmp(type, "features/layout")) {
 		option(w, "subvolume", subvolume);
+		option(w, "initial", initial);
 	}
 }
 

@@ -3,7 +3,7 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system; a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all (names, across, listing, counts, away, switch, sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
+# Arguments are parts to run instead of all (names, across, layout, listing, counts, away, switch, sets, layout-sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
 # another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
@@ -98,6 +98,44 @@ part_across() {
 		[ -z "$(find "$STACK/brick$i/.stratus.dht" -mindepth 3 2>/dev/null)" ] || fail "brick $i: something is left: $(find "$STACK/brick$i/.stratus.dht" -mindepth 3)"
 		! getfattr -d -m 'trusted.dht' -R "$STACK/brick$i" 2>/dev/null | grep -q 'dht.m' || fail "brick $i: a mark is left"
 	done
+}
+
+# A mount whose volume file has two bricks exchanged makes nothing, finds nothing, and says why.
+part_layout() {
+	local there new wrong i volumes made= log=$STACK/mount-swapped.log
+	read -r -a volumes <<<"$(sed -n '/type cluster\/dht/,/end-volume/s/^ *subvolumes //p' "$CLIENT_VOL")"
+	there=$(name_at "${volumes[0]}" there) new=$(name_at "${volumes[1]}" new)
+	for ((i = 0; i < MEMBERS; i++)); do made="${made}brick$i/$there "; done
+	mkdir "$MNT/$there"
+	sed '/type cluster\/dht/,/end-volume/s/\(subvolumes *\)\([^ ]*\) \([^ ]*\)/\1\3 \2/' "$CLIENT_VOL" >"$SCRATCH/swapped.vol"
+	! cmp -s "$CLIENT_VOL" "$SCRATCH/swapped.vol" || fail "the subvolumes are not exchanged"
+	start_mount "$SCRATCH/swapped" "$SCRATCH/swapped.vol"
+	wrong=$LAST_PID
+	python3 - "$SCRATCH/swapped" "$there" "$new" <<-'END' || fail "a mount with bricks exchanged does something"
+	import errno, os, sys
+	top, there, new = sys.argv[1:]
+	os.chdir(top)
+	def refused(deed, *args):
+	    try:
+	        deed(*args)
+	    except OSError as e:
+	        assert e.errno == errno.EIO, (deed, e)
+	    else:
+	        raise AssertionError((deed, args))
+	for i in range(20):
+	    refused(os.stat, there)
+	    refused(os.mkdir, there)
+	    refused(os.mkdir, new)
+	    refused(os.open, new, os.O_CREAT | os.O_RDWR)
+	    refused(os.rename, there, new)
+	    refused(os.listdir, ".")
+	END
+	[ "$(cd "$STACK" && ls -d brick?/* | tr '\n' ' ')" = "$made" ] || fail "something else was made: $(ls -d "$STACK"/brick?/*)"
+	[ "$(grep -c 'names of the root are refused by a brick' "$log")" = 1 ] || fail "the log says why $(grep -c refused "$log") times"
+	stop_mount "$SCRATCH/swapped" "$wrong"
+	rmdir "$MNT/$there"
+	! getfattr -d -m - "$MNT" 2>/dev/null | grep -q 'trusted.dht' || fail "the root shows xattrs of bricks"
+	! setfattr -n trusted.dht.x -v 1 "$MNT" 2>"$SCRATCH/err" && grep -q 'not supported' "$SCRATCH/err" || fail "trusted.dht.x can be set: $(cat "$SCRATCH/err")"
 }
 
 part_listing() {
@@ -323,7 +361,8 @@ other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 }
 
 case ${1-} in
-in-names | in-across | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
+in-names | in-across | in-layout | in-listing | in-away | in-switch | in-counts) on_stack 4 1 "${1#in-}" ;;
+in-layout-sets) on_stack 2 3 layout ;;
 in-listing-sets) on_stack 2 3 listing-of-sets ;;
 in-sets) two_sets ;;
 in-believed) believed ;;
@@ -335,7 +374,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else part "$test"; fi
 	done
 else
-	for part in names across listing counts away switch sets listing-sets believed; do part "$part"; done
+	for part in names across layout listing counts away switch sets layout-sets listing-sets believed; do part "$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

@@ -97,8 +97,9 @@ static void put_brick(FILE *to, unsigned number)
 		fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n",
 			number, run_directory, number);
 	if (plan.subvolumes > 1 || plan.layout) {
-		fprintf(to, "volume layout\n type features/layout\n option subvolume %u\n subvolumes %s\nend-volume\n",
-			subvolume_of(number), top);
+		fprintf(to,
+			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n subvolumes %s\nend-volume\n",
+			subvolume_of(number), plan.subvolumes > 1 ? plan.subvolumes : 0, top);
 		top = "layout";
 	}
 	if (is_replicated()) {

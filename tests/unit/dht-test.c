@@ -2,6 +2,10 @@
 /* cluster/dht over bricks in memory: where names are, what is refused, the root's attributes and listing, and a subvolume that fails. */
 #include "dht-tree.h"
 
+#include <stdatomic.h>
+
+#include "place.h"
+
 PROPERTY(names_of_the_root_are_at_their_owners_and_what_is_below_with_them)
 {
 	char path[64];
@@ -141,7 +145,7 @@ PROPERTY(the_roots_acl_is_everywhere_and_other_xattrs_at_home)
 		free(value.bytes);
 	}
 	at("dht");
-	CHECK_INT(tree_setxattr(&tree, "", "trusted.dht.layout", "x", 1, 0), -EPERM);
+	CHECK_INT(tree_setxattr(&tree, "", "trusted.dht.layout", "x", 1, 0), -EOPNOTSUPP);
 }
 
 PROPERTY(the_root_counts_all_its_directories_and_shows_the_latest_times)
@@ -395,6 +399,251 @@ PROPERTY(what_is_kept_for_dht_is_nobodys)
 	CHECK_INT(tree_mkdir(&tree, "d/.stratus.dht", 0755), 0);
 }
 
+/* ---- the layout of the root ---- */
+
+#define OTHER_CLIENT(name, subvolumes)                                                                                         \
+	"volume " name "\n type cluster/dht\n option lean 0\n subvolumes " subvolumes "\nend-volume\n"
+
+/* With volumes beside dht that have the same subvolumes. */
+static void run_with(task_fn *fn, const char *clients)
+{
+	more_volumes = clients;
+	run(fn, "", "256M");
+	more_volumes = "";
+}
+
+static int changes_nothing(const char *client, const char *name)
+{
+	struct attr a;
+	struct file *file = NULL;
+	int wrong = 0;
+
+	at(client);
+	wrong += tree_mkdir(&tree, name, 0755) != -EIO;
+	wrong += tree_create(&tree, name, O_RDWR, 0644, NULL) != -EIO;
+	wrong += tree_symlink(&tree, "x", name) != -EIO;
+	wrong += tree_unlink(&tree, name) != -EIO;
+	wrong += tree_rmdir(&tree, name) != -EIO;
+	wrong += tree_rename(&tree, name, "other", 0) != -EIO;
+	wrong += tree_getattr(&tree, name, &a) != -EIO;
+	wrong += tree_open_file(&tree, name, O_RDONLY, &file) != -EIO;
+	wrong += tree_opendir(&tree, "", &file) != -EIO; /* it would be a shorter list */
+	return wrong;
+}
+
+static bool fsck_says(const char *client, const char *what)
+{
+	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=1" }, *said = NULL;
+	size_t size;
+	FILE *f = open_memstream(&said, &size);
+	struct xlator *x = tree_find(&tree, client);
+	bool yes = !x->type->command(x, 3, argv, f);
+
+	fclose(f);
+	yes = yes && strstr(said, what);
+	free(said);
+	return yes;
+}
+
+static void other_order_(void *arg)
+{
+	const char *there = name_at(0, "there"), *new = name_at(1, "new"), *at_3 = name_at(3, "x");
+	struct attr a;
+
+	(void)arg;
+	CHECK_INT(tree_mkdir(&tree, there, 0755), 0);
+	CHECK_INT(tree_create(&tree, at_3, O_RDWR, 0644, NULL), 0);
+	CHECK_INT(changes_nothing("swapped", there), 0);
+	CHECK_INT(changes_nothing("swapped", new), 0);
+	CHECK_INT(tree_getattr(&tree, at_3, &a), 0); /* it is right about that one */
+	CHECK_INT(tree_rename(&tree, at_3, new, 0), -EIO);
+	CHECK_INT(tree_rename(&tree, at_3, there, RENAME_EXCHANGE), -EIO);
+	CHECK_INT(tree_link(&tree, at_3, new), -EIO);
+	CHECK_INT(tree_getattr(&tree, at_3, &a), 0);
+	CHECK_INT(a.nlink, 1);
+	CHECK_INT(changes_nothing("fewer", at_3), 0);
+	/* to judge by it would be to move all names */
+	CHECK(fsck_says("swapped", "problem ") && !fsck_says("swapped", "finding "));
+	CHECK_INT(holder(there), 0);
+	CHECK_INT(holder(new), -1);
+	CHECK_INT(holder(at_3), 3);
+	CHECK_INT(tree_rmdir(&tree, there), 0);
+}
+
+static void who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing(void **state)
+{
+	(void)state;
+	run_with(other_order_, OTHER_CLIENT("swapped", "c1 c0 c2 c3") OTHER_CLIENT("fewer", "c0 c1 c2"));
+}
+
+static const struct layout three_of_four = { .version = 1, .count = 3, .member = { { 0, 1, 1 }, { 1, 1, 1 }, { 3, 1, 1 } } };
+
+static int put_layout(int child, const struct layout *l)
+{
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+	struct setxattr_in in = { .name = DHT_LAYOUT_XATTR, .value = { (uint32_t)layout_encode(l, bytes), bytes } };
+	char volume[8];
+	int err = tree_walk(&tree, "", &in.inode);
+
+	snprintf(volume, sizeof(volume), "l%d", child);
+	if (!err)
+		err = tree_call(&tree, tree_find(&tree, volume), FOP_setxattr, &in, &(struct setxattr_out){ 0 });
+	inode_unref(in.inode);
+	return err;
+}
+
+static int put_layouts(const struct layout *l)
+{
+	int err = 0;
+
+	for (int i = 0; i < SUBVOLUMES && !err; i++)
+		err = put_layout(i, l);
+	return err;
+}
+
+static struct {
+	atomic_int wrong, done;
+	atomic_bool stop, stopped;
+} looker;
+
+/* Looks for what is not there, all the time. */
+static void look_around(void *arg)
+{
+	char name[32];
+	struct attr a;
+
+	(void)arg;
+	for (int i = 0; !looker.stop; i++) {
+		int err;
+
+		snprintf(name, sizeof(name), "nothing%d", i % 200);
+		err = tree_getattr(&tree, name, &a);
+		looker.wrong += err != -ENOENT;
+		looker.done++;
+		task_yield();
+	}
+	looker.stopped = true;
+}
+
+static void follows_(void *arg)
+{
+	struct blob value = { 0 };
+	struct file *root = NULL;
+	struct attr a;
+	char name[32];
+
+	(void)arg;
+	CHECK_INT(tree_mkdir(&tree, name_at(2, "before"), 0755), 0);
+	CHECK_INT(tree_rmdir(&tree, name_at(2, "before")), 0);
+	CHECK_INT(tree_opendir(&tree, "", &root), 0);
+	looker.stop = looker.stopped = false;
+	looker.wrong = looker.done = 0;
+	CHECK_INT(task_spawn(runtime_shard(1), look_around, NULL), 0);
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		task_sleep_ms(20);
+		CHECK_INT(put_layout(i, &three_of_four), 0);
+	}
+	task_sleep_ms(20);
+	looker.stop = true;
+	while (!looker.stopped)
+		task_sleep_ms(1);
+	CHECK_INT(looker.wrong, 0);
+	CHECK(looker.done > 10);
+	for (int i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		CHECK_INT(tree_create(&tree, name, O_RDWR, 0644, NULL), 0);
+		CHECK_INT(holder(name), layout_owner(&three_of_four, layout_key(&gfid_root, name))->id);
+	}
+	seen.file = root;
+	CHECK_INT(list_all(1000), 60);
+	tree_release(&tree, root);
+	CHECK_INT(chmod_root(0711), 0);
+	CHECK_INT(mode_at(2), 0711);
+	CHECK_INT(tree_getattr(&tree, "", &a), 0);
+	CHECK(!(a.flags & ATTR_WIDE));
+	CHECK_INT(tree_rename(&tree, "f1", "f2", 0), 0);
+	CHECK_INT(tree_rename(&tree, "f3", "f4", RENAME_EXCHANGE), 0);
+	/* whoever comes now knows nothing of it yet, and lists first */
+	at("second");
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 59);
+	tree_release(&tree, seen.file);
+	CHECK_INT(tree_getattr(&tree, "f4", &a), 0);
+	CHECK_INT(tree_mkdir(&tree, name_at(2, "d"), 0755), 0);
+	/* a subvolume without names is not asked for any */
+	at("dht");
+	let_fail(2, "all,-release,-releasedir", "ENOTCONN");
+	CHECK_INT(tree_getattr(&tree, "", &a), 0);
+	CHECK_INT(tree_opendir(&tree, "", &seen.file), 0);
+	CHECK_INT(list_all(1000), 60);
+	tree_release(&tree, seen.file);
+	let_work(2);
+	CHECK(!fsck_says("third", "finding ") && fsck_says("third", "files 5")); /* it would move what it takes for strays */
+	CHECK_INT(holder("f5"), layout_owner(&three_of_four, layout_key(&gfid_root, "f5"))->id);
+	CHECK_INT(tree_getxattr(&tree, "", DHT_LAYOUT_XATTR, &value), -ENODATA);
+}
+
+static void a_layout_on_disk_is_followed_in_the_middle_of_work(void **state)
+{
+	(void)state;
+	run_with(follows_, OTHER_CLIENT("second", "c0 c1 c2 c3") OTHER_CLIENT("third", "c0 c1 c2 c3"));
+}
+
+PROPERTY(a_layout_is_learnt_without_its_home)
+{
+	struct layout l;
+
+	layout_implied(&l, SUBVOLUMES);
+	l.version = 1;
+	CHECK_INT(put_layouts(&l), 0);
+	let_fail(0, "getxattr", "ENOTCONN");
+	CHECK_INT(tree_mkdir(&tree, name_at(1, "d"), 0755), 0);
+}
+
+PROPERTY(a_layout_that_can_not_be_followed_stops_names_of_the_root)
+{
+	struct layout moving = three_of_four, unknown = three_of_four;
+	struct attr a;
+
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
+	CHECK_INT(layout_grow(&moving, &(struct layout_member){ .id = 2, .weight = 1 }, 1), 0);
+	CHECK_INT(put_layouts(&moving), 0);
+	CHECK_INT(tree_mkdir(&tree, "e", 0755), -EIO);
+	unknown.version = 3;
+	unknown.member[2].id = SUBVOLUMES;
+	CHECK_INT(put_layouts(&unknown), 0);
+	CHECK_INT(tree_mkdir(&tree, "e", 0755), -EIO);
+	CHECK_INT(tree_getattr(&tree, "d", &a), -EIO);
+	layout_implied(&unknown, SUBVOLUMES);
+	unknown.version = 4;
+	CHECK_INT(put_layouts(&unknown), 0);
+	CHECK_INT(tree_mkdir(&tree, "e", 0755), 0);
+	CHECK_INT(tree_getattr(&tree, "d", &a), 0);
+}
+
+PROPERTY(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount)
+{
+	struct listxattr_in in = { 0 };
+	struct listxattr_out out = { 0 };
+	struct layout l;
+	struct blob value = { 0 };
+
+	layout_implied(&l, SUBVOLUMES);
+	l.version = 1;
+	CHECK_INT(put_layouts(&l), 0);
+	CHECK_INT(tree_setxattr(&tree, "", "user.a", "1", 1, 0), 0);
+	CHECK_INT(tree_setxattr(&tree, "", "user.z", "1", 1, 0), 0);
+	CHECK_INT(tree_walk(&tree, "", &in.inode), 0);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_listxattr, &in, &out), 0);
+	CHECK_INT(out.names.size, 14);
+	CHECK(!memmem(out.names.bytes, out.names.size, "trusted.dht", 11));
+	fop_out_clear(FOP_listxattr, &out);
+	inode_unref(in.inode);
+	CHECK_INT(tree_getxattr(&tree, "", DHT_LAYOUT_XATTR, &value), -ENODATA);
+	CHECK_INT(tree_setxattr(&tree, "", DHT_LAYOUT_XATTR, "x", 1, 0), -EOPNOTSUPP);
+	CHECK_INT(tree_removexattr(&tree, "", DHT_LAYOUT_XATTR), -ENODATA);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -413,6 +662,11 @@ int main(void)
 		cmocka_unit_test(only_what_is_at_a_lost_subvolume_is_lost),
 		cmocka_unit_test(an_inode_that_nobody_has_looked_up_here_is_found),
 		cmocka_unit_test(what_is_kept_for_dht_is_nobodys),
+		cmocka_unit_test(who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing),
+		cmocka_unit_test(a_layout_on_disk_is_followed_in_the_middle_of_work),
+		cmocka_unit_test(a_layout_is_learnt_without_its_home),
+		cmocka_unit_test(a_layout_that_can_not_be_followed_stops_names_of_the_root),
+		cmocka_unit_test(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

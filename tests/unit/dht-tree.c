@@ -5,6 +5,7 @@
 
 struct tree tree;
 int failures;
+const char *more_volumes = "";
 
 void run(task_fn *fn, const char *options, const char *limit)
 {
@@ -16,15 +17,16 @@ void run(task_fn *fn, const char *options, const char *limit)
 		n += snprintf(
 			text + n, sizeof(text) - n,
 			"volume m%d\n type debug/memory\n option limit %s\nend-volume\n"
-			"volume l%d\n type features/layout\n option subvolume %d\n subvolumes m%d\nend-volume\n"
+			"volume l%d\n type features/layout\n option subvolume %d\n option initial %d\n subvolumes m%d\nend-volume\n"
 			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
 			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
-			i, limit, i, i, i, i, i, i, i);
-	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n",
-		 options, strstr(options, "option lean") ? "" : " option lean 0\n");
+			i, limit, i, i, SUBVOLUMES, i, i, i, i, i);
+	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n%s",
+		 options, strstr(options, "option lean") ? "" : " option lean 0\n", more_volumes);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
 		fail_msg("%s", problem.text);
+	at("dht");
 	assert_int_equal(task_call(fn, NULL), 0);
 	tree_close(&tree);
 	assert_int_equal(failures, 0);

@@ -134,6 +134,62 @@ PROPERTY_AS(, what_was_read_before_a_change_is_not_kept_after_it)
 	CHECK(attr.flags & ATTR_POINTER);
 }
 
+/* A file, opened or made. */
+static int make_empty(const struct place *p, struct inode *top, const char *name)
+{
+	struct create_in in = { .loc = { .parent = top, .name = name }, .flags = O_RDWR | O_CREAT, .mode = 0644 };
+	struct create_out out = { 0 };
+	struct release_out released = { 0 };
+	struct request rq;
+	int err;
+
+	request_init(&rq, tree.graph, 0);
+	rq.group_count = 0;
+	gfid_create(&in.gfid);
+	err = p == &nowhere ? 0 : place_attach(&rq, p);
+	if (!err)
+		err = create_on(&rq, tree.at, &in, &out);
+	if (!err)
+		release_on(&rq, tree.at, &(struct release_in){ .file = out.file }, &released);
+	request_finish(&rq);
+	fop_out_clear(FOP_create, &out);
+	return err;
+}
+
+static void make_job(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = make_empty(&v0, j->d, "f");
+	j->done = true;
+}
+
+/* While its xattrs are read another client puts something else there. Who asked meant the name. */
+PROPERTY_AS(, what_is_replaced_while_it_is_looked_at_is_looked_at_again)
+{
+	cleanup_inode struct inode *top = root();
+	static struct job looks, makes;
+
+	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT); /* the root's are read */
+	CHECK_INT(make_dir(&nowhere, top, "d", NULL), 0);
+	CHECK_INT(make_dir(&nowhere, top, "e", NULL), 0);
+	CHECK_INT(make_empty(&nowhere, top, "f"), 0);
+	CHECK_INT(make_empty(&nowhere, top, "g"), 0);
+	looks = makes = (struct job){ .d = top };
+	tell("hold", "listxattr,getxattr");
+	task_spawn(NULL, look_job, &looks);
+	task_spawn(NULL, make_job, &makes);
+	wait_parked(2);
+	CHECK_INT(move(&nowhere, top, "e", top, "d", 0), 0);
+	CHECK_INT(move(&nowhere, top, "g", top, "f", 0), 0);
+	tell("hold", "none");
+	tell("release", "all");
+	wait_for(&looks.done);
+	wait_for(&makes.done);
+	CHECK_INT(looks.err, 0);
+	CHECK_INT(makes.err, 0);
+}
+
 /* D2: whoever did something did it by a version that was the shard's at some moment of the call. */
 struct storm {
 	struct inode *d, *e;

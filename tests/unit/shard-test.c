@@ -7,6 +7,7 @@ struct tree tree;
 const struct place nowhere;
 atomic_int failures;
 static char dir[64];
+static const char *layout_options = ""; /* beside its number */
 
 void run_on(task_fn *fn, const char *leaf)
 {
@@ -18,8 +19,8 @@ void run_on(task_fn *fn, const char *leaf)
 	snprintf(text, sizeof(text),
 		 "volume leaf\n %s%s\nend-volume\nvolume access\n type features/access\n subvolumes leaf\nend-volume\n"
 		 "volume hold\n type debug/hold\n subvolumes access\nend-volume\n"
-		 "volume layout\n type features/layout\n option subvolume %d\n subvolumes hold\nend-volume\n",
-		 leaf, *leaf == 't' && strstr(leaf, "posix") ? dir : "", SELF);
+		 "volume layout\n type features/layout\n option subvolume %d\n%s subvolumes hold\nend-volume\n",
+		 leaf, *leaf == 't' && strstr(leaf, "posix") ? dir : "", SELF, layout_options);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
 		fail_msg("%s", problem.text);
@@ -32,6 +33,27 @@ void run_on(task_fn *fn, const char *leaf)
 
 /* ---- calls ---- */
 
+/* Versions are of the directories of the request's names, in their order, unless it says of which. */
+static int say(struct request *rq, const struct place *p, enum fop fop, const void *in)
+{
+	struct place by_directory = *p;
+	bool said = !gfid_is_null(&p->directory[0]);
+	int n = 0;
+
+	for (const struct field *f = fop_info[fop].in; f->name && n < 2 && !said; f++) {
+		const struct loc *loc = (const void *)((const char *)in + f->offset);
+
+		if (f->kind == FIELD_LOC && loc->parent && p->version[n] &&
+		    (!n || !gfid_equal(&loc->parent->gfid, &by_directory.directory[0])))
+			by_directory.directory[n] = loc->parent->gfid;
+		n += f->kind == FIELD_LOC;
+	}
+	for (n = 0; n < 2; n++)
+		if (gfid_is_null(&by_directory.directory[n]))
+			by_directory.version[n] = 0;
+	return place_attach(rq, &by_directory);
+}
+
 /* As root, with what the next thing is born with, if that is said. */
 static struct born_xattr born_next[2];
 static unsigned born_count;
@@ -42,7 +64,7 @@ static int call(const struct place *p, enum fop fop, const void *in, void *out)
 
 	request_init(&rq, tree.graph, 0);
 	rq.group_count = 0;
-	err = p == &nowhere ? 0 : place_attach(&rq, p);
+	err = p == &nowhere ? 0 : say(&rq, p, fop, in);
 	if (!err)
 		err = born_attach(&rq, born_next, born_count);
 	if (born_count)
@@ -427,6 +449,23 @@ static int list(const struct place *p, struct inode *d, struct readdir_out *out)
 	return err;
 }
 
+PROPERTY(who_lists_goes_by_the_layout_too)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	struct layout l = layout_of(7);
+	struct readdir_out out = { 0 };
+	struct place p = { .version = { 7 } };
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	CHECK_INT(put_layout(d, &l), 0);
+	CHECK_INT(list(&v0, d, &out), -ELAYOUT);
+	CHECK_INT(list(&(struct place){ .flags = PLACE_HERE }, d, &out), 0);
+	fop_out_clear(FOP_readdir, &out);
+	p.directory[0] = d->gfid;
+	CHECK_INT(list(&p, d, &out), 0);
+	fop_out_clear(FOP_readdir, &out);
+}
+
 PROPERTY(a_listing_says_what_is_a_pointer)
 {
 	cleanup_inode struct inode *top = root(), *d = NULL, *wide = NULL;
@@ -559,6 +598,106 @@ PROPERTY(a_layout_that_makes_no_sense_stops_names_there_and_nothing_else)
 	CHECK_INT(make_dir(&nowhere, d, "x", NULL), 0);
 	CHECK_INT(unset(d, DHT_LAYOUT_XATTR), 0);
 	CHECK_INT(look(&v0, d, "x", NULL, NULL), 0);
+}
+
+/* ---- the layout that is implied ---- */
+
+static void each_is_judged(struct inode *top)
+{
+	const char *old = name_at(top, SELF, "old"), *new = name_at(top, SELF, "new");
+	char far_name[64], far_new[64];
+
+	find_name(top, SELF + 1, "old", far_name);
+	find_name(top, SELF + 1, "new", far_new);
+	CHECK_INT(make_file(&v0, top, old, O_EXCL), 0);
+	CHECK_INT(move(&v0, top, old, top, far_name, 0), -ELAYOUT);
+	CHECK_INT(each_name_fop(&v0, top, old, new), 0);	  /* removes it */
+	CHECK_INT(make_file(&nowhere, top, far_name, O_EXCL), 0); /* heal */
+	CHECK_INT(move(&v0, top, far_name, top, new, 0), -ELAYOUT);
+	CHECK_INT(each_name_fop(&v0, top, far_name, far_new), -ELAYOUT);
+	CHECK_INT(look(&(struct place){ .flags = PLACE_HERE }, top, far_name, NULL, NULL), 0);
+	CHECK_INT(look(&v7, top, far_name, NULL, NULL), -ELAYOUT);
+	CHECK_INT(move(&(struct place){ .flags = PLACE_HERE }, top, far_name, top, old, 0), 0);
+	CHECK_INT(drop(&v0, top, old, FOP_unlink), 0);
+}
+
+static void implied_(void *arg)
+{
+	cleanup_inode struct inode *top = root(), *hidden = NULL;
+	struct layout l = layout_of(7);
+	char far_name[64];
+
+	(void)arg;
+	find_name(top, SELF + 1, "far", far_name);
+	each_is_judged(top);
+	CHECK_INT(make_dir(&v0, top, DHT_HIDDEN, &hidden), 0);
+	CHECK_INT(make_dir(&v0, hidden, far_name, NULL), 0);
+	CHECK_INT(put_layout(top, &l), 0);
+	CHECK_INT(make_dir(&v0, top, name_at(top, SELF, "x"), NULL), -ELAYOUT);
+	CHECK_INT(make_dir(&v7, top, name_at(top, SELF, "x"), NULL), 0);
+	CHECK_INT(make_dir(&v7, top, far_name, NULL), -ELAYOUT);
+	CHECK_INT(unset(top, DHT_LAYOUT_XATTR), 0);
+	each_is_judged(top);
+}
+
+static void unknown_(void *arg)
+{
+	cleanup_inode struct inode *top = root();
+	char far_name[64];
+
+	(void)arg;
+	find_name(top, SELF + 1, "far", far_name);
+	CHECK_INT(make_dir(&v0, top, far_name, NULL), 0);
+	CHECK_INT(make_dir(&v7, top, "x", NULL), -ELAYOUT);
+}
+
+static void joined_later_(void *arg)
+{
+	cleanup_inode struct inode *top = root();
+
+	(void)arg;
+	CHECK_INT(make_dir(&v0, top, "x", NULL), -ELAYOUT);
+	CHECK_INT(make_dir(&v0, top, DHT_HIDDEN, NULL), 0);
+}
+
+static void names_of_the_root_are_judged_by_how_many_subvolumes_there_were_first(void **state)
+{
+	static const char disk[] = "type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"
+				   " option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option directory ";
+
+	(void)state;
+	run_on(unknown_, "type debug/memory");
+	layout_options = " option initial 4\n";
+	run_on(implied_, "type debug/memory");
+	if (!geteuid())
+		run_on(implied_, disk);
+	layout_options = " option initial 1\n"; /* this one came later: nothing belongs to it yet */
+	run_on(joined_later_, "type debug/memory");
+	layout_options = "";
+}
+
+/* cluster/afr looks both names of a rename up with the rename's own request. */
+PROPERTY(a_version_is_of_its_directory_whatever_name_is_asked_for)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL, *e = NULL;
+	struct layout l = layout_of(7);
+	struct place p = { .version = { 7, 0 } };
+	const char *name;
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	CHECK_INT(make_dir(&v0, top, "e", &e), 0);
+	CHECK_INT(put_layout(d, &l), 0);
+	name = name_at(d, SELF, "x");
+	p.directory[0] = d->gfid;
+	p.directory[1] = e->gfid;
+	CHECK_INT(look(&p, d, name, NULL, NULL), -ENOENT);
+	CHECK_INT(look(&p, e, "y", NULL, NULL), -ENOENT);
+	p = (struct place){ .version = { 0, 7 }, .directory = { e->gfid, d->gfid } };
+	CHECK_INT(look(&p, d, name, NULL, NULL), -ENOENT);
+	CHECK_INT(look(&p, e, "y", NULL, NULL), -ENOENT);
+	CHECK_INT(make_dir(&p, d, name, NULL), 0);
+	CHECK_INT(move(&p, d, name, e, "y", 0), 0);
+	CHECK_INT(move(&p, e, "y", d, name, 0), 0);
 }
 
 /* ---- who asks ---- */
@@ -694,8 +833,10 @@ PROPERTY(a_directory_has_no_more_marks_than_there_is_room_for)
 
 PROPERTY(hostile_places_are_refused)
 {
-	enum { SIZE = 72, SIZE_2 = 52 };
-	static const uint8_t good[SIZE + 4] = { 0 }, flags[SIZE] = { 0, 0, 0, 4 };
+	enum { SIZE = 104, SIZE_3 = 72, SIZE_2 = 52 };
+	static const uint8_t good[SIZE + 4] = { 0 }, flags[SIZE] = { 0, 0, 0, 8 }, flags_3[SIZE_3] = { 0, 0, 0, PLACE_HERE };
+	static const uint8_t of_none[SIZE] = { [4 + 16 + 7] = 7 }, twice[SIZE] = { [4] = 1, [4 + 24] = 1 };
+	static const uint8_t version_3[SIZE_3] = { [4 + 7] = 7 };
 	cleanup_inode struct inode *top = root(), *e = NULL;
 	struct setxattr_in ours = { .name = DHT_LAYOUT_XATTR, .value = { 1, (void *)"x" } };
 	struct step step = { .fop = FOP_setxattr, .in = &ours };
@@ -710,8 +851,15 @@ PROPERTY(hostile_places_are_refused)
 	CHECK_INT(with_extension(1, good, SIZE, 1), -EOPNOTSUPP);
 	CHECK_INT(with_extension(2, good, SIZE_2, 1), 0); /* of a client from before there were marks */
 	CHECK_INT(with_extension(2, good, SIZE, 1), -EINVAL);
-	CHECK_INT(with_extension(4, good, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(3, good, SIZE_3, 1), 0); /* from before versions said their directories */
+	CHECK_INT(with_extension(3, version_3, SIZE_3, 1), -ELAYOUT);
+	CHECK_INT(with_extension(3, good, SIZE, 1), -EINVAL);
+	CHECK_INT(with_extension(3, flags_3, SIZE_3, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(5, good, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION | 1 << 8, good, SIZE, 1), -EOPNOTSUPP);
 	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, flags, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, of_none, SIZE, 1), -EINVAL);
+	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, twice, SIZE, 1), -EINVAL);
 	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, good, SIZE, 2), -EINVAL);
 	ours.inode = e;
 	CHECK_INT(call(&nowhere, FOP_compound, &compound, &done), -EPERM); /* what it knows would be old */
@@ -745,7 +893,7 @@ PROPERTY(users_get_what_belongs_to_them)
 		rq.uid = rq.gid = 1000;
 		in.loc = loc_of(d, name_at(d, SELF, "u"));
 		gfid_create(&in.gfid);
-		CHECK_INT(place_attach(&rq, good ? &v7 : &v8), 0);
+		CHECK_INT(say(&rq, good ? &v7 : &v8, FOP_mkdir, &in), 0);
 		CHECK_INT(mkdir_on(&rq, tree.at, &in, &out), good ? 0 : -ELAYOUT);
 		CHECK_INT(rq.uid, 1000);
 		request_finish(&rq);
@@ -760,7 +908,7 @@ PROPERTY(users_get_what_belongs_to_them)
 	rq.uid = rq.gid = 1000;
 	create.loc = loc_of(d, name_at(d, SELF, "p"));
 	gfid_create(&create.gfid);
-	CHECK_INT(place_attach(&rq, &v7), 0);
+	CHECK_INT(say(&rq, &v7, FOP_create, &create), 0);
 	CHECK_INT(create_on(&rq, tree.at, &create, &created), -EPOINTER);
 	request_finish(&rq);
 }
@@ -776,6 +924,9 @@ int main(void)
 		cmocka_unit_test(what_is_made_anew_is_not_what_it_was),
 		cmocka_unit_test(a_pointer_that_is_set_or_removed_is_seen_at_once),
 		cmocka_unit_test(a_layout_that_makes_no_sense_stops_names_there_and_nothing_else),
+		cmocka_unit_test(names_of_the_root_are_judged_by_how_many_subvolumes_there_were_first),
+		cmocka_unit_test(a_version_is_of_its_directory_whatever_name_is_asked_for),
+		cmocka_unit_test(who_lists_goes_by_the_layout_too),
 		cmocka_unit_test(what_is_expected_is_there_or_nothing_is_done),
 		cmocka_unit_test(a_marked_name_is_its_intents_alone),
 		cmocka_unit_test(a_directory_with_marked_names_stays),
@@ -785,6 +936,7 @@ int main(void)
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),
 		cmocka_unit_test(what_was_read_before_a_change_is_not_kept_after_it),
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),
+		cmocka_unit_test(what_is_replaced_while_it_is_looked_at_is_looked_at_again),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

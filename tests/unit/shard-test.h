@@ -56,4 +56,5 @@ void run_on(task_fn *fn, const char *leaf);
 void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
 void what_was_read_before_a_change_is_not_kept_after_it(void **state);
 void nothing_is_done_by_a_layout_that_has_ended(void **state);
+void what_is_replaced_while_it_is_looked_at_is_looked_at_again(void **state);
 #endif

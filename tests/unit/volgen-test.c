@@ -81,6 +81,7 @@ static void each_server_serves_its_own_bricks(void **state)
 	assert_string_equal(v.volume[10].subvolume[0], "brick0");
 	assert_string_equal(v.volume[10].subvolume[1], "brick2");
 	assert_string_equal(value(&v, "brick2-layout", "subvolume"), "2");
+	assert_string_equal(value(&v, "brick2-layout", "initial"), "3");
 	assert_string_equal(value(&v, "server", "listen"), "192.0.2.1:7000");
 	assert_string_equal(value(&v, "brick2-posix", "directory"), "/srv/b2");
 	assert_string_equal(value(&v, "brick2-posix", "brick-id"), IDS(3));

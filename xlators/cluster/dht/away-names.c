@@ -15,15 +15,15 @@ enum { TRIES = 8 };
 /* ---- removing ---- */
 
 /* Its name, which is to be that pointer's. As the user. */
-static int remove_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *loc)
+static int remove_pointer(struct request *rq, struct dht *d, int child, const struct aim *aim, const struct loc *loc)
 {
 	struct unlink_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct unlink_out out = { 0 };
-	int err = mean_these(rq, &aim->pgfid, NULL);
+	int err = mean_these(rq, d, &aim->pgfid, NULL);
 
 	if (!err)
-		err = unlink_on(rq, child, &in, &out);
-	mean_pointers(rq, false);
+		err = unlink_on(rq, d->x->child[child], &in, &out);
+	mean_pointers(rq, d, false);
 	return err;
 }
 
@@ -39,9 +39,9 @@ static int take_name(struct request *rq, struct dht *d, int child, const struct 
 
 	to.parent = dir;
 	if (!err)
-		err = rename_pointer(rq, d->x->child[child], aim, &from, &to);
+		err = rename_pointer(rq, d, child, aim, &from, &to);
 	if (err == -EEXIST)
-		err = remove_pointer(rq, d->x->child[child], aim, loc);
+		err = remove_pointer(rq, d, child, aim, loc);
 	if (err == -ESTALE)
 		hidden_forget(d, child); /* or that was made anew */
 	return err == -ESTALE ? -EAGAIN : err;
@@ -64,10 +64,10 @@ static int unlink_once(struct request *rq, struct dht *d, const struct unlink_in
 		struct unlink_in plain = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
 		struct unlink_out out = { 0 };
 
-		err = place_attach(rq, &(struct place){ .expected = { gfid } });
+		err = place_say(rq, d, &(struct place){ .expected = { gfid } });
 		if (!err)
 			err = unlink_on(rq, d->x->child[owner], &plain, &out);
-		mean_pointers(rq, false);
+		mean_pointers(rq, d, false);
 		return err == -EPOINTER || err == -ESTALE ? -EAGAIN : err;
 	}
 	err = take_name(rq, d, owner, &in->loc, &aim);
@@ -108,10 +108,10 @@ static int prepare_removal(struct request *rq, struct dht *d, int child, struct 
 
 	in.loc.parent = dir;
 	if (!err)
-		err = mean_pointers(rq, true);
+		err = mean_pointers(rq, d, true);
 	if (!err)
 		err = link_on(rq, d->x->child[child], &in, &out);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	become(rq, user);
 	if (err == -ESTALE)
 		hidden_forget(d, child);
@@ -140,10 +140,10 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 	if (!err && !MUTANT("replace-without-del"))
 		err = prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
-		err = mean_these(rq, moved, &aim->pgfid);
+		err = mean_these(rq, d, moved, &aim->pgfid);
 	if (!err)
 		err = plain_rename(rq, d->x->child[child], in);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	if (!err)
 		end_now(rq, d, child, aim);
 	return err;
@@ -221,12 +221,12 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 	if (to.pointer && !(in->flags & RENAME_EXCHANGE))
 		return replace_pointer(rq, d, in, child, &from.gfid, to.pointer, &to.aim);
 	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
-		err = mean_these(rq, &from.gfid, &to.gfid);
+		err = mean_these(rq, d, &from.gfid, &to.gfid);
 	else
-		err = place_attach(rq, &(struct place){ .expected = { from.gfid } });
+		err = place_say(rq, d, &(struct place){ .expected = { from.gfid } });
 	if (!err)
 		err = plain_rename(rq, d->x->child[child], in);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	return err == -EPOINTER ? -EAGAIN : err;
 }
 

@@ -15,18 +15,18 @@
 #endif
 enum { TRIES = 8 };
 
-int mean_pointers(struct request *rq, bool yes)
+int mean_pointers(struct request *rq, struct dht *d, bool yes)
 {
-	return place_attach(rq, &(struct place){ .flags = yes ? PLACE_POINTER : 0 });
+	return place_say(rq, d, &(struct place){ .flags = yes ? PLACE_POINTER : 0 });
 }
 
-int mean_these(struct request *rq, const struct gfid *first, const struct gfid *second)
+int mean_these(struct request *rq, struct dht *d, const struct gfid *first, const struct gfid *second)
 {
 	struct place p = { .flags = PLACE_POINTER };
 
 	p.expected[0] = first ? *first : p.expected[0];
 	p.expected[1] = second ? *second : p.expected[1];
-	return place_attach(rq, &p);
+	return place_say(rq, d, &p);
 }
 
 /* ---- reading pointers ---- */
@@ -226,16 +226,16 @@ static int make_pointer(struct request *rq, struct dht *d, int child, const stru
 	return err ? err : make_pointer_at(rq, d, child, &loc, aim, type, pointer);
 }
 
-int rename_pointer(struct request *rq, struct xlator *child, const struct aim *aim, const struct loc *from,
+int rename_pointer(struct request *rq, struct dht *d, int child, const struct aim *aim, const struct loc *from,
 		   const struct loc *to)
 {
 	struct rename_in in = { .from = *from, .to = *to, .flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = mean_these(rq, &aim->pgfid, NULL);
+	int err = mean_these(rq, d, &aim->pgfid, NULL);
 
 	if (!err)
-		err = rename_on(rq, child, &in, &out);
-	mean_pointers(rq, false);
+		err = rename_on(rq, d->x->child[child], &in, &out);
+	mean_pointers(rq, d, false);
 	return err;
 }
 
@@ -249,7 +249,7 @@ static int give_name(struct request *rq, struct dht *d, int child, const struct 
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
 
 	from.parent = dir;
-	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
+	return err ? err : rename_pointer(rq, d, child, aim, &from, &to);
 }
 
 static int remove_at(struct request *rq, struct xlator *child, const struct loc *loc)
@@ -307,12 +307,12 @@ void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim
 	struct who user = become_root(rq);
 	char del[HIDDEN_NAME];
 
-	mean_pointers(rq, true);
+	mean_pointers(rq, d, true);
 	if (MUTANT("forget-del"))
 		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
 	if (!drop_anchor(rq, d, aim))
 		drop_work(rq, d, child, aim, work_name(WORK_DEL, &aim->pgfid, del));
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	become(rq, user);
 }
 
@@ -352,7 +352,7 @@ static int rename_to_end(struct request *rq, struct dht *d, int child, struct in
 
 	from.parent = in ? in : dir;
 	to.parent = dir;
-	return err ? err : rename_pointer(rq, d->x->child[child], aim, &from, &to);
+	return err ? err : rename_pointer(rq, d, child, aim, &from, &to);
 }
 
 int away_fence(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct aim *aim)
@@ -370,12 +370,12 @@ int away_end_new(struct request *rq, struct dht *d, int child, const struct aim 
 
 	if (MUTANT("end-unfenced"))
 		work_name(WORK_NEW, &aim->pgfid, own);
-	mean_pointers(rq, true);
+	mean_pointers(rq, d, true);
 	if (!err)
 		err = drop_target(rq, d, aim);
 	if (!err)
 		err = drop_work(rq, d, child, aim, own);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	return err;
 }
 
@@ -396,7 +396,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 {
 	cleanup_inode struct inode *pointer = NULL;
 	bool last = false;
-	int err = mean_pointers(rq, true);
+	int err = mean_pointers(rq, d, true);
 
 	if (!err)
 		err = is_last_name(rq, d, child, dir, name, &pointer, &last);
@@ -406,7 +406,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 		err = drop_target(rq, d, aim);
 	if (!err && last)
 		err = drop_work(rq, d, child, aim, name);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	return err;
 }
 
@@ -418,7 +418,7 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 	int err = -EBUSY, ended = 0;
 	bool first = true;
 
-	mean_pointers(rq, true);
+	mean_pointers(rq, d, true);
 	for (int i = 0; err == -EBUSY && i < LOOKS; i++) {
 		err = has_ended(rq, d, child, pointer);
 		if (err == -EBUSY)
@@ -428,7 +428,7 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 		ended = parent_is_first(rq, d, aim, &first);
 	if (!err && !ended && first)
 		drop_target(rq, d, aim);
-	mean_pointers(rq, false);
+	mean_pointers(rq, d, false);
 	return err;
 }
 

@@ -36,11 +36,6 @@ struct inode *root_of(struct dht *d)
 	return inode_get(d->x->inodes, &gfid_root, S_IFDIR);
 }
 
-int root_owner(const struct dht *d, const char *name)
-{
-	return (int)layout_owner(&d->root, layout_key(&gfid_root, name))->id;
-}
-
 /* ---- which one has an object: a number in the inode's slot ---- */
 
 static void *slot_of(int child, bool away)
@@ -307,7 +302,7 @@ static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const voi
 /* What bricks tell this client, and no application sees. */
 static int for_applications(struct dht *d, enum fop fop, int err)
 {
-	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -ELAYOUT && err != -EFENCED)
+	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -EFENCED)
 		return err;
 	log_error(d->x, NULL, "%s: refused by the brick's layout (%d): this client knows less of layouts than the volume uses",
 		  fop_info[fop].name, -err);
@@ -376,7 +371,7 @@ static int call_once(struct request *rq, struct xlator *x, enum fop fop, const v
 
 	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
 		return -EOPNOTSUPP;
-	err = place_attach(rq, &(struct place){ 0 }); /* no directory has a layout on disk yet */
+	err = place_say(rq, r.d, &(struct place){ 0 });
 	if (!err)
 		err = route(&r, fop, in);
 	if (err == -EXDEV)
@@ -387,7 +382,7 @@ static int call_once(struct request *rq, struct xlator *x, enum fop fop, const v
 }
 
 /* A name that is being renamed over two subvolumes is neither there nor gone: one waits. */
-static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+static int call_waiting(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	enum { WAIT_MS = 30000 };
 	uint64_t deadline_ns = rq->deadline_ns;
@@ -401,6 +396,17 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	}
 	rq->deadline_ns = deadline_ns;
 	return err == -EMARKED ? waited : err;
+}
+
+static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct learning l;
+	int err, none = 0;
+
+	learning_begin(x->private, &l);
+	while ((err = call_waiting(rq, x, fop, in, out)) == -ELAYOUT && !none)
+		none = layout_learn(rq, x->private, &l);
+	return err == -ELAYOUT ? none : err;
 }
 
 /* ---- what those above may believe ---- */
@@ -419,8 +425,11 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 	if (!is_root(inode))
 		return 0;
 	for (int i = 0; i < x->children && least; i++) {
-		uint64_t ms = believe_ms(x->child[i], inode, what, since);
+		uint64_t ms;
 
+		if (!is_member(x->private, i))
+			continue;
+		ms = believe_ms(x->child[i], inode, what, since);
 		least = ms < least ? ms : least;
 	}
 	return least;
@@ -457,14 +466,10 @@ static int dht_init(struct xlator *x, struct problem *p)
 {
 	struct dht *d = x->private;
 
-	(void)p;
 	d->x = x;
 	pthread_mutex_init(&d->lock, NULL);
 	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
-	d->root = (struct layout){ .version = 1, .count = (unsigned)x->children };
-	for (unsigned i = 0; i < d->root.count; i++)
-		d->root.member[i] = (struct layout_member){ i, 1, 1 };
-	return 0;
+	return spread_start(d) ? problem_set(p, ENOMEM, "volume %s: no memory", x->name) : 0;
 }
 
 static int dht_start(struct xlator *x, struct problem *p)
@@ -491,6 +496,7 @@ static void dht_finish(struct xlator *x)
 	struct dht *d = x->private;
 
 	forget_hidden(x);
+	spread_finish(d);
 	pthread_mutex_destroy(&d->lock);
 }
 
@@ -510,7 +516,9 @@ static void dht_dump(struct xlator *x, FILE *f)
 	struct dht *d = x->private;
 
 	for (int i = 0; i < x->children; i++)
-		fprintf(f, "  subvolume %d: %s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "");
+		fprintf(f, "  subvolume %d: %s%s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "",
+			is_member(d, i) ? "" : ", not in the root's layout");
+	fprintf(f, "  version of the root's layout: %llu\n", (unsigned long long)spread_of(d)->layout.version);
 	fprintf(f, "  renamed over two subvolumes: %llu\n", (unsigned long long)atomic_load(&d->renamed_across));
 	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
 	fprintf(f, "  files made elsewhere than their names: %llu\n", (unsigned long long)atomic_load(&d->put_away));
@@ -530,7 +538,8 @@ static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 	return 0;
 }
 
-/* What dht itself will write there (doc/distribution.md) is nobody else's. */
+/* What is said below of shards and pointers is nothing of the object that the mount shows: there it is as on a file system that does not know such xattrs. So
+ * who copies all that is listed copies none, and who sets one hears that it can't be kept. */
 static bool is_ours(const char *name)
 {
 	return !strncmp(name, DHT_XATTR, sizeof(DHT_XATTR) - 1);
@@ -538,35 +547,53 @@ static bool is_ours(const char *name)
 
 static int dht_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
-	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_setxattr, in, out);
+	return is_ours(in->name) ? -EOPNOTSUPP : dht_any(rq, x, FOP_setxattr, in, out);
 }
 
 static int dht_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
 {
+	if (is_ours(in->name))
+		return -ENODATA;
 	return is_location(in->name) ? dht_location(rq, x->private, in, out) : dht_any(rq, x, FOP_getxattr, in, out);
 }
 
 static int dht_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
 {
-	return is_ours(in->name) ? -EPERM : dht_any(rq, x, FOP_removexattr, in, out);
+	return is_ours(in->name) ? -ENODATA : dht_any(rq, x, FOP_removexattr, in, out);
 }
 
+static void hide_ours(struct blob *names)
+{
+	char *at = names->bytes, *to = at, *end = at ? at + names->size : at;
+
+	while (at < end) {
+		size_t size = strnlen(at, (size_t)(end - at)) + 1;
+
+		size = size > (size_t)(end - at) ? (size_t)(end - at) : size;
+		if (size < sizeof(DHT_XATTR) || !is_ours(at)) {
+			memmove(to, at, size);
+			to += size;
+		}
+		at += size;
+	}
+	names->size = (uint32_t)(to - (char *)names->bytes);
+}
+
+static int dht_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
+{
+	int err = dht_any(rq, x, FOP_listxattr, in, out);
+
+	if (!err && out->names.bytes)
+		hide_ours(&out->names);
+	return err;
+}
+
+/* The bricks can't tell of a listing whom it was meant for: by another volume's file it would be a shorter list. */
 static int dht_opendir(struct request *rq, struct xlator *x, const struct opendir_in *in, struct opendir_out *out)
 {
-	int err = place_attach(rq, &(struct place){ 0 });
+	int err = is_root(in->inode) ? layout_check(rq, x->private, false) : 0;
 
-	if (err)
-		return err;
-	return is_root(in->inode) ? root_opendir(rq, x->private, out) : dht_any(rq, x, FOP_opendir, in, out);
-}
-
-static int dht_readdir(struct request *rq, struct xlator *x, const struct readdir_in *in, struct readdir_out *out)
-{
-	int err = place_attach(rq, &(struct place){ 0 });
-
-	if (err)
-		return err;
-	return is_root(in->file->inode) ? root_readdir(rq, x->private, in, out) : dht_any(rq, x, FOP_readdir, in, out);
+	return err ? err : dht_any(rq, x, FOP_opendir, in, out);
 }
 
 static int dht_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
@@ -595,10 +622,10 @@ const struct xlator_type xlator_type = {
 	.believe = dht_believe,
 	.any = dht_any,
 	.opendir = dht_opendir,
-	.readdir = dht_readdir,
 	.release = dht_release,
 	.statfs = dht_statfs,
 	.setxattr = dht_setxattr,
 	.getxattr = dht_getxattr,
+	.listxattr = dht_listxattr,
 	.removexattr = dht_removexattr,
 };

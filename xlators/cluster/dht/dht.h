@@ -2,7 +2,7 @@
 /* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
  * are elsewhere than their names (away.c, away-names.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
  * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories
- * that are elsewhere (parents.c). */
+ * that are elsewhere (parents.c); and how the layout of the root is learnt (learn.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
@@ -15,6 +15,13 @@
 
 /* A mask of subvolumes is one word. */
 enum { SUBVOLUMES_MAX = 64 };
+
+/* A layout of the root. A member's id is the number of the child. */
+struct spread {
+	struct layout layout;
+	uint64_t members;      /* a mask of children */
+	struct spread *before; /* that was known before it */
+};
 
 /* The room at a subvolume, as it was a moment ago. */
 struct space {
@@ -32,7 +39,10 @@ struct dht {
 	uint64_t sweep_ms; /* option */
 
 	struct xlator *x;
-	struct layout root;	     /* all subvolumes, with equal weights; a member's id is the number of the child */
+	_Atomic(struct spread *) spread;
+	atomic_uint_fast64_t
+		agreed; /* those that were found to go by it, or by one before it: they are what the graph has there */
+	atomic_uint_fast64_t misplaced_told_ns; /* when it was told that a brick refuses names of the root */
 	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
 	atomic_bool strays;	     /* that there is something in the wrong root was told */
 	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
@@ -80,14 +90,37 @@ static inline bool unreached(int err)
 uint64_t present_of(struct dht *);
 /* A reference on the root; NULL: no memory. */
 struct inode *root_of(struct dht *);
-/* The subvolume that has, or is to have, that name of the root. */
-int root_owner(const struct dht *, const char *name);
 /* The subvolume has the object (NULL: none), found in place, or by a pointer. -EIO: another one has it, too; that is told. */
 int note_place(struct dht *, struct inode *, int child, bool away);
 /* The subvolume that has the name, or is to have it. */
 int subvolume_of_name(struct request *, struct dht *, const struct loc *, enum fop, int *child);
 /* The subvolume that has the object, which is not the root; they are asked if it is not known. */
 int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
+
+/* ---- learn.c ---- */
+int spread_start(struct dht *); /* -ENOMEM */
+void spread_finish(struct dht *);
+/* The newest that is known; it stays until the graph ends. */
+const struct spread *spread_of(struct dht *);
+/* The subvolume that has, or is to have, that name of the root. */
+int root_owner(struct dht *, const char *name);
+/* The subvolume has a part of the root; another one may be in the graph, for a layout to come or one that was. */
+bool is_member(struct dht *, int child);
+/* As present_of, of members. */
+uint64_t members_present(struct dht *);
+/* Attaches PLACE, with the version of the root's layout besides. (Only the first one of a request can fail.) */
+int place_say(struct request *, struct dht *, const struct place *);
+/* What an operation needs that was refused with ELAYOUT: begun before it, and asked after each refusal. 0: it is to be done again; -EIO, told in the
+ * log: there is no other layout to go by. */
+struct learning {
+	uint64_t version;
+	unsigned tries;
+};
+void learning_begin(struct dht *, struct learning *);
+int layout_learn(const struct request *, struct dht *, struct learning *);
+/* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the layout that is known here, and
+ * learns. -EIO: they don't. Leaves PLACE attached. */
+int layout_check(struct request *, struct dht *, bool anew);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
@@ -164,14 +197,14 @@ int pointer_prepare(struct request *, struct dht *, int child, const struct loc 
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
 /* From now on pointers themselves are meant, or not. (Only the first PLACE of a request can fail.) */
-int mean_pointers(struct request *, bool yes);
+int mean_pointers(struct request *, struct dht *, bool yes);
 /* The same, and of the names that are given the first must stand for this, the second for that, or anything (NULL). */
-int mean_these(struct request *, const struct gfid *first, const struct gfid *second);
+int mean_these(struct request *, struct dht *, const struct gfid *first, const struct gfid *second);
 /* The name as its owner has it: what stands there, its type, and *aim if it is a pointer, which is in *pointer then (a reference). -ENOENT. */
 int look_at_name(struct request *, struct dht *, int child, const struct loc *, struct inode **pointer, struct aim *,
 		 struct gfid *, bool *dir);
 /* The name `from`, which is to be the pointer's (else -ENOENT, -ESTALE), becomes `to`. */
-int rename_pointer(struct request *, struct xlator *child, const struct aim *, const struct loc *from, const struct loc *to);
+int rename_pointer(struct request *, struct dht *, int child, const struct aim *, const struct loc *from, const struct loc *to);
 /* The pointer has lost the name that counted, to this client: its anchor goes, then what it is called in `work`. As far as they can be reached;
  * the sweep does the rest (sweep.c). */
 void end_now(struct request *, struct dht *, int child, const struct aim *);
@@ -341,7 +374,7 @@ void sweep_stop(struct dht *); /* waits for its end */
 /* ---- root.c: what is asked of the root itself ---- */
 /* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */
 int root_getattr(struct request *, struct dht *, struct attr *);
-/* Any fop but those on names, listings and statfs, for which the root is the object. */
+/* Any fop but those on names and statfs, for which the root is the object. */
 int root_fop(struct request *, struct dht *, enum fop, const void *in, void *out);
 int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
 

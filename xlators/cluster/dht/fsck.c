@@ -43,16 +43,16 @@ int fsck_problem(struct fsck *f, int err, const char *format, ...)
 int fsck_ask(struct fsck *f)
 {
 	f->rq->deadline_ns = clock_ns() + ASK_NS;
-	return place_attach(f->rq, &(struct place){ 0 });
+	return place_say(f->rq, f->d, &(struct place){ .flags = PLACE_HERE });
 }
 
 int fsck_ask_pointers(struct fsck *f, const struct gfid *expected)
 {
-	struct place p = { .flags = PLACE_POINTER };
+	struct place p = { .flags = PLACE_POINTER | PLACE_HERE };
 
 	p.expected[0] = expected ? *expected : p.expected[0];
 	f->rq->deadline_ns = clock_ns() + ASK_NS;
-	return place_attach(f->rq, &p);
+	return place_say(f->rq, f->d, &p);
 }
 
 void fsck_ask_raw(struct fsck *f)
@@ -351,7 +351,13 @@ static void check(void *arg)
 	request_init(&rq, f->d->x->graph, 0);
 	rq.group_count = 0;
 	f->rq = &rq;
-	err = rounds(f);
+	err = layout_check(&rq, f->d, true);
+	if (err)
+		fsck_problem(
+			f, err,
+			"the bricks refuse names of the root: this volume file has other subvolumes, or in another order (see the log)");
+	else
+		err = rounds(f);
 	tell_end(f, err);
 	request_finish(&rq);
 }

@@ -341,10 +341,10 @@ static int record_rename(struct request *rq, struct dht *d, struct intent *it, e
 	in.from = (struct loc){ .parent = dir, .name = intent_name(it, from) };
 	in.to = (struct loc){ .parent = dir, .name = name_of(it, state, attempt, to) };
 	if (!err)
-		err = place_attach(rq, &(struct place){ .expected = { it->file } });
+		err = place_say(rq, d, &(struct place){ .expected = { it->file } });
 	if (!err)
 		err = rename_on(rq, d->x->child[it->side[0].child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	if (err)
 		return err == -ENOENT || err == -ESTALE ? -EFENCED : err;
@@ -373,12 +373,12 @@ static int work_remove(struct request *rq, struct dht *d, const struct intent *i
 
 	in.loc.parent = dir;
 	if (!err)
-		err = place_attach(rq, &(struct place){ .flags = PLACE_POINTER });
+		err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER });
 	if (!err)
 		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
 	if (err == -EISDIR)
 		err = rmdir_on(rq, d->x->child[it->side[n].child], (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	return err == -ENOENT ? 0 : err;
 }
@@ -418,12 +418,12 @@ static int set_mark(struct request *rq, struct dht *d, const struct intent *it, 
 	};
 	struct setxattr_out out = { 0 };
 	struct who user = become_root(rq);
-	int err = parent ? place_attach(rq, &(struct place){ .intent = it->id, .attempt = it->attempt }) : -ENOMEM;
+	int err = parent ? place_say(rq, d, &(struct place){ .intent = it->id, .attempt = it->attempt }) : -ENOMEM;
 
 	mark_encode(&m, bytes);
 	if (!err)
 		err = setxattr_on(rq, d->x->child[at.child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	return err;
 }
@@ -444,11 +444,11 @@ int mark_remove(struct request *rq, struct dht *d, int child, struct inode *pare
 	struct removexattr_in in = { .inode = parent, .name = mark_name(m->hash, xattr) };
 	struct removexattr_out out = { 0 };
 	struct who user = become_root(rq);
-	int err = place_attach(rq, &(struct place){ .intent = m->intent, .attempt = m->attempt });
+	int err = place_say(rq, d, &(struct place){ .intent = m->intent, .attempt = m->attempt });
 
 	if (!err)
 		err = removexattr_on(rq, d->x->child[child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	return err == -ENODATA ? 0 : err;
 }
@@ -488,10 +488,10 @@ int side_step(struct request *rq, struct dht *d, const struct intent *it, int n,
 	in.from = s->arrives ? waits : here;
 	in.to = s->arrives ? here : waits;
 	if (!err)
-		err = place_attach(rq, &p);
+		err = place_say(rq, d, &p);
 	if (!err)
 		err = rename_on(rq, d->x->child[it->side[n].child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	return err;
 }
 
@@ -524,7 +524,7 @@ int leaver_find(struct request *rq, struct dht *d, const struct intent *it, stru
 	for (int i = 0; i < (away ? 1 : 2) && !err && !*dir; i++) {
 		struct lookup_out out = { 0 };
 
-		err = place_attach(rq, i ? &p : &(struct place){ 0 });
+		err = place_say(rq, d, i ? &p : &(struct place){ 0 });
 		if (!err)
 			err = lookup_on(rq, d->x->child[leaver(it)->child], &in[i], &out);
 		if (!err && gfid_equal(&out.inode->gfid, &leaver(it)->gfid))
@@ -533,7 +533,7 @@ int leaver_find(struct request *rq, struct dht *d, const struct intent *it, stru
 		/* its parent may have gone, too; and the name may be another intent's by now */
 		err = err == -ENOENT || err == -ESTALE || err == -EFENCED ? 0 : err;
 	}
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -556,10 +556,10 @@ int leaver_remove(struct request *rq, struct dht *d, const struct intent *it)
 	err = place_of_leaver(rq, d, it, name, &dir);
 	in.loc.parent = dir;
 	if (!err)
-		err = place_attach(rq, &p);
+		err = place_say(rq, d, &p);
 	if (!err)
 		err = rmdir_on(rq, d->x->child[leaver(it)->child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	return err == -EEXIST ? -ENOTEMPTY : err;
 }
@@ -570,13 +570,13 @@ int name_remove(struct request *rq, struct dht *d, const struct intent *it, int 
 	struct unlink_in in = { .loc = { .parent = parent, .name = it->side[n].name } };
 	struct unlink_out out = { 0 };
 	struct place p = { .flags = PLACE_POINTER, .expected = { *gfid }, .intent = it->id, .attempt = it->attempt };
-	int err = parent ? place_attach(rq, &p) : -ENOMEM;
+	int err = parent ? place_say(rq, d, &p) : -ENOMEM;
 
 	if (!err)
 		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
 	if (err == -EISDIR)
 		err = rmdir_on(rq, d->x->child[it->side[n].child], (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	return err;
 }
 
@@ -585,7 +585,7 @@ static int look_at(struct request *rq, struct dht *d, const struct intent *it, i
 {
 	struct lookup_in in = { .loc = *loc };
 	struct lookup_out out = { 0 };
-	int err = place_attach(rq, p);
+	int err = place_say(rq, d, p);
 
 	if (!err)
 		err = lookup_on(rq, d->x->child[it->side[n].child], &in, &out);
@@ -597,7 +597,7 @@ static int look_at(struct request *rq, struct dht *d, const struct intent *it, i
 	if (!err && s->points)
 		err = aim_of(d, &out, &s->aim);
 	fop_out_clear(FOP_lookup, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	return err == -ENOENT ? 0 : err;
 }
 

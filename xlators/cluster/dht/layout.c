@@ -205,6 +205,14 @@ void layout_single(struct layout *l, uint32_t id)
 	*l = (struct layout){ .home = id, .count = 1, .member = { { id, 1, 1 } } };
 }
 
+void layout_implied(struct layout *l, unsigned count)
+{
+	assert(count > 0 && count <= LAYOUT_MEMBERS_MAX);
+	*l = (struct layout){ .count = count };
+	for (unsigned i = 0; i < count; i++)
+		l->member[i] = (struct layout_member){ i, 1, 1 };
+}
+
 const struct layout_member *layout_owner(const struct layout *l, uint64_t key)
 {
 	return l->count == 1 ? l->member : member_best(l->member, l->count, key, false);

@@ -47,6 +47,8 @@ unsigned members_rank(const struct layout_member *, unsigned n, uint64_t key, un
 
 /* All names at one subvolume. */
 void layout_single(struct layout *, uint32_t id);
+/* That of the root of a volume that began with so many (1 to LAYOUT_MEMBERS_MAX), until one is written: members 0, 1, ..., equal weights. */
+void layout_implied(struct layout *, unsigned count);
 /* Who has the name; while names are moved: who had it before, and who is to have it. Never NULL. */
 const struct layout_member *layout_owner(const struct layout *, uint64_t key);
 const struct layout_member *layout_owner_next(const struct layout *, uint64_t key);

@@ -289,7 +289,7 @@ static void close_late(struct xlator *x, int child, int err, const void *result)
 static int open_present(struct request *rq, struct dht *d, struct inode *root, struct wide *w)
 {
 	struct opendir_in in = { .inode = root };
-	uint64_t mask = present_of(d);
+	uint64_t mask = members_present(d);
 	struct fanout *f = fanout_start(rq, d->x, FOP_opendir, &in, mask);
 	int refused = 0, err = -ENOTCONN;
 
@@ -385,10 +385,19 @@ static void drop_strays(struct dht *d, struct dirents *list, int child)
 	list->count = kept;
 }
 
+/* The next one that has a part of the root, from that on; -1: none. */
+static int next_part(struct dht *d, unsigned child)
+{
+	for (int i = (int)child; i < d->x->children; i++)
+		if (is_member(d, i))
+			return i;
+	return -1;
+}
+
 /* After the last entry of a subvolume comes the first of the next. */
 static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child, uint64_t before)
 {
-	bool last = (int)child == d->x->children - 1;
+	bool last = next_part(d, child + 1) < 0;
 	int err = 0;
 
 	pthread_mutex_lock(&w->lock);
@@ -441,27 +450,39 @@ static void clear(struct readdir_out *out)
 	memset(out, 0, sizeof(*out));
 }
 
+/* One that has no part of the root any more is passed over. false: there is none after it. */
+static bool come_to_part(struct dht *d, struct spot *p)
+{
+	int child = next_part(d, p->child);
+
+	if (child >= 0 && (uint32_t)child != p->child)
+		*p = (struct spot){ .child = (uint32_t)child };
+	return child >= 0;
+}
+
 int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in, struct readdir_out *out)
 {
 	struct wide *w = wide_of(d, in->file);
 	uint64_t skip;
 	struct spot p;
-	int err;
+	int err = 0;
 
 	if (!w)
 		return -ENOMEM;
 	p = find(w, in->offset, &skip);
 	if (p.ends)
 		p = (struct spot){ .child = p.child + 1 };
-	for (;;) {
+	while (come_to_part(d, &p)) {
 		err = read_at(rq, d, in, &p, &skip, out);
 		if (err || out->entries.count)
 			break;
-		if (out->entries.end && (int)p.child == d->x->children - 1)
-			return 0;
 		if (out->entries.end)
 			p = (struct spot){ .child = p.child + 1 };
 		clear(out);
+	}
+	if (!err && !out->entries.count) {
+		out->entries.end = true;
+		return 0;
 	}
 	if (!err)
 		err = renumber(d, w, &out->entries, p.child, in->offset);

@@ -15,13 +15,17 @@ static void add_subvolume(const struct dht *d, int child, struct location *to)
 	location_line(to, "of", "%d", d->x->children);
 }
 
-static void add_weights(const struct dht *d, struct location *to)
+static void add_weights(struct dht *d, struct location *to)
 {
+	const struct layout *l = &spread_of(d)->layout;
 	char text[SUBVOLUMES_MAX * 6 + 1] = "";
 	size_t n = 0;
 
-	for (unsigned i = 0; i < d->root.count; i++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? " " : "", d->root.member[i].weight);
+	for (int i = 0; i < d->x->children; i++) {
+		const struct layout_member *m = layout_find(l, (uint32_t)i);
+
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? " " : "", m ? m->weight : 0);
+	}
 	location_line(to, "weights", "%s", text);
 }
 
@@ -38,18 +42,18 @@ static bool is_told(const struct told_names *t, uint64_t key)
 	return t->count == sizeof(t->key) / sizeof(*t->key);
 }
 
-static void add_name(const struct dht *d, const char *name, struct told_names *t, struct location *to)
+static void add_name(struct dht *d, const char *name, struct told_names *t, struct location *to)
 {
 	uint64_t key = layout_key(&gfid_root, name);
 
 	if (is_told(t, key))
 		return;
 	t->key[t->count++] = key;
-	location_line(to, "name", "%016llx %u %s", (unsigned long long)key, layout_owner(&d->root, key)->id, name);
+	location_line(to, "name", "%016llx %d %s", (unsigned long long)key, root_owner(d, name), name);
 }
 
 /* Each name of the root once, though members of a set tell the same. */
-static void add_names(const struct dht *d, struct blob *told, struct location *to)
+static void add_names(struct dht *d, struct blob *told, struct location *to)
 {
 	char *at = told->bytes, *value;
 	struct told_names names = { .count = 0 };
@@ -115,7 +119,9 @@ int dht_location(struct request *rq, struct dht *d, const struct getxattr_in *in
 	if (is_root(in->inode)) {
 		err = locate_root(rq, d, in, &to);
 	} else {
-		err = subvolume_of(rq, d, in->inode, &child);
+		err = layout_check(rq, d, true);
+		if (!err)
+			err = subvolume_of(rq, d, in->inode, &child);
 		if (!err)
 			err = locate_one(rq, d, in, child, &to);
 	}

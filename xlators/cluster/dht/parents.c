@@ -91,10 +91,10 @@ static int put_away(struct request *rq, struct dht *d, const struct intent *it, 
 	in.from.parent = work;
 	in.to.parent = away;
 	if (!err)
-		err = place_attach(rq, &(struct place){ .flags = PLACE_POINTER, .expected = { aim->gfid } });
+		err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER, .expected = { aim->gfid } });
 	if (!err)
 		err = rename_on(rq, d->x->child[aim->child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	if (err == -ESTALE)
 		hidden_forget(d, aim->child);
 	return err;
@@ -133,10 +133,10 @@ static int remove_pointer(struct request *rq, struct dht *d, const struct intent
 
 	if (err || !gfid_equal(&named.gfid, &s->goes.pgfid)) /* it went before */
 		return err;
-	err = place_attach(rq, &p);
+	err = place_say(rq, d, &p);
 	if (!err)
 		err = rmdir_on(rq, d->x->child[s->child], &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
 	if (err != -ENOENT && err != -ESTALE)
 		return err;
 	err = name_look(rq, d, it, 0, &named); /* an earlier try may have done it */

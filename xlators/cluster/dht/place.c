@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PLACE in bytes: u32 flags, u64 version, u64 version of the second directory, gfid of the first name, of the second, of the intent, u32
- * attempt; pointers, and parents. All big-endian. */
+/* PLACE in bytes: u32 flags, twice gfid and u64 version of a directory, gfid of the first name, of the second, of the intent, u32 attempt; pointers, and
+ * parents. All big-endian. */
 #include "place.h"
 
 #include <endian.h>
@@ -8,20 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_SIZE = 72, PLACE_SIZE_2 = 52, FLAGS_KNOWN = PLACE_POINTER | PLACE_SHARD, POINTER_FORMAT = 1, PARENT_FORMAT = 1 };
+enum { PLACE_SIZE = 104, PLACE_SIZE_3 = 72, PLACE_SIZE_2 = 52, POINTER_FORMAT = 1, PARENT_FORMAT = 1 };
+enum { FLAGS_KNOWN_3 = PLACE_POINTER | PLACE_SHARD, FLAGS_KNOWN = FLAGS_KNOWN_3 | PLACE_HERE };
+
+static uint8_t *put(uint8_t *at, const void *bytes, size_t size)
+{
+	memcpy(at, bytes, size);
+	return at + size;
+}
+
+static void encode(const struct place *p, uint8_t bytes[PLACE_SIZE])
+{
+	uint32_t flags = htobe32(p->flags), attempt = htobe32(p->attempt);
+	uint8_t *at = put(bytes, &flags, 4);
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t version = htobe64(p->version[i]);
+
+		at = put(at, p->directory[i].bytes, 16);
+		at = put(at, &version, 8);
+	}
+	at = put(at, p->expected[0].bytes, 16);
+	at = put(at, p->expected[1].bytes, 16);
+	at = put(at, p->intent.bytes, 16);
+	put(at, &attempt, 4);
+}
 
 int place_attach(struct request *rq, const struct place *p)
 {
-	uint32_t flags = htobe32(p->flags), attempt = htobe32(p->attempt);
-	uint64_t version[2] = { htobe64(p->version[0]), htobe64(p->version[1]) };
 	uint8_t bytes[PLACE_SIZE];
 
-	memcpy(bytes, &flags, 4);
-	memcpy(bytes + 4, version, 16);
-	memcpy(bytes + 20, p->expected[0].bytes, 16);
-	memcpy(bytes + 36, p->expected[1].bytes, 16);
-	memcpy(bytes + 52, p->intent.bytes, 16);
-	memcpy(bytes + 68, &attempt, 4);
+	encode(p, bytes);
 	for (struct extension *e = rq->extensions; e; e = e->next)
 		if (e->type == PLACE_EXTENSION && e->size == sizeof(bytes)) { /* that can't fail */
 			memcpy(e->bytes, bytes, sizeof(bytes));
@@ -30,31 +47,80 @@ int place_attach(struct request *rq, const struct place *p)
 	return request_extend(&rq->extensions, PLACE_EXTENSION, PLACE_EXTENSION_VERSION, true, bytes, sizeof(bytes));
 }
 
+static const uint8_t *get(const uint8_t *at, void *to, size_t size)
+{
+	memcpy(to, at, size);
+	return at + size;
+}
+
+static const uint8_t *get_version(const uint8_t *at, uint64_t *version)
+{
+	at = get(at, version, 8);
+	*version = be64toh(*version);
+	return at;
+}
+
+/* Of 2 are clients from before there were intents, of 3 those from before versions said of which directory they are. */
+static size_t size_of(uint32_t version)
+{
+	return version == 2 ? PLACE_SIZE_2 : version == 3 ? PLACE_SIZE_3 : version == PLACE_EXTENSION_VERSION ? PLACE_SIZE : 0;
+}
+
+static void decode(const uint8_t *at, uint32_t version, struct place *p)
+{
+	p->by_position = version < PLACE_EXTENSION_VERSION;
+	at = get(at, &p->flags, 4);
+	p->flags = be32toh(p->flags);
+	for (int i = 0; i < 2; i++) {
+		if (!p->by_position)
+			at = get(at, p->directory[i].bytes, 16);
+		at = get_version(at, &p->version[i]);
+	}
+	at = get(at, p->expected[0].bytes, 16);
+	at = get(at, p->expected[1].bytes, 16);
+	if (version == 2)
+		return;
+	at = get(at, p->intent.bytes, 16);
+	get(at, &p->attempt, 4);
+	p->attempt = be32toh(p->attempt);
+}
+
+/* Each version is of a directory, and there is one of each. */
+static bool makes_sense(const struct place *p)
+{
+	if (p->by_position)
+		return true;
+	for (int i = 0; i < 2; i++)
+		if (gfid_is_null(&p->directory[i]) && p->version[i])
+			return false;
+	return gfid_is_null(&p->directory[0]) || !gfid_equal(&p->directory[0], &p->directory[1]);
+}
+
 int place_of(const struct request *rq, struct place *p)
 {
 	const struct extension *e = request_extension(rq, PLACE_EXTENSION);
-	uint64_t version[2];
 
 	*p = (struct place){ 0 };
 	if (!e)
 		return 0;
-	if (e->version != PLACE_EXTENSION_VERSION && e->version != 2)
+	if (!size_of(e->version))
 		return -EOPNOTSUPP;
-	if (request_extended_twice(e) || e->size != (e->version == 2 ? PLACE_SIZE_2 : PLACE_SIZE))
+	if (request_extended_twice(e) || e->size != size_of(e->version))
 		return -EINVAL;
-	memcpy(&p->flags, e->bytes, 4);
-	memcpy(version, (const uint8_t *)e->bytes + 4, 16);
-	p->flags = be32toh(p->flags);
-	p->version[0] = be64toh(version[0]);
-	p->version[1] = be64toh(version[1]);
-	memcpy(p->expected[0].bytes, (const uint8_t *)e->bytes + 20, 16);
-	memcpy(p->expected[1].bytes, (const uint8_t *)e->bytes + 36, 16);
-	if (e->version > 2) { /* of 2 are clients from before there were intents */
-		memcpy(p->intent.bytes, (const uint8_t *)e->bytes + 52, 16);
-		memcpy(&p->attempt, (const uint8_t *)e->bytes + 68, 4);
-		p->attempt = be32toh(p->attempt);
-	}
-	return p->flags & ~FLAGS_KNOWN ? -EOPNOTSUPP : 1;
+	decode(e->bytes, e->version, p);
+	if (p->flags & ~(uint32_t)(p->by_position ? FLAGS_KNOWN_3 : FLAGS_KNOWN))
+		return -EOPNOTSUPP;
+	return makes_sense(p) ? 1 : -EINVAL;
+}
+
+uint64_t place_version(const struct place *p, const struct gfid *directory, int name)
+{
+	if (p->by_position)
+		return p->version[name];
+	for (int i = 0; i < 2; i++)
+		if (gfid_equal(&p->directory[i], directory))
+			return p->version[i];
+	return 0;
 }
 
 void pointer_encode(const struct pointer *p, uint8_t bytes[POINTER_SIZE])

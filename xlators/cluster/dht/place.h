@@ -28,14 +28,20 @@ enum {
 #define DHT_LAYOUT_XATTR  "trusted.dht.layout"
 #define DHT_POINTER_XATTR "trusted.dht.pointer"
 
-enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 3 };
+enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 4 };
 enum {
 	PLACE_POINTER = 1, /* where it meets a pointer, that itself is meant, not what it leads to */
 	PLACE_SHARD = 2,   /* the shard alone is meant: who asks sees to the others */
+	PLACE_HERE =
+		4, /* the name is meant as it stands there, whether it belongs there or not: of who looks at all subvolumes (fsck) */
 };
 struct place {
 	uint32_t flags;
-	uint64_t version[2]; /* of the layouts of the directories of the first name and of the second (rename) */
+	/* Versions of layouts, each with its directory (null: none). By directory, for translators between may ask for the names of one request in
+	 * any order. That of a directory which is not named here is 0. */
+	struct gfid directory[2];
+	uint64_t version[2];
+	bool by_position; /* of a client that says version 3: of the directories of the first name and of the second (rename), whichever these are */
 	/* What must have these names when it is done (unlink, rename), else ESTALE; null: anything may. A loc's inode does not do: replica sets
 	 * drop it where a member has forgotten the object. */
 	struct gfid expected[2];
@@ -43,11 +49,13 @@ struct place {
 	struct gfid intent;
 	uint32_t attempt;
 };
-/* -ENOMEM, with what was said before as it was. Takes the place of that. */
+/* -ENOMEM, with what was said before as it was. Takes the place of that. `by_position` is not sent. */
 int place_attach(struct request *, const struct place *);
 /* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
  * are not known. */
 int place_of(const struct request *, struct place *);
+/* What it says of that directory, in which the request has its first name (0), or the second (1). */
+uint64_t place_version(const struct place *, const struct gfid *directory, int name);
 
 /* Where a pointer leads: on disk u8 1, u32 subvolume, gfid. */
 struct pointer {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The root: each subvolume has it whole, with the same owner, mode and ACL. What is changed of it is changed at all, one after the other;
- * user xattrs are at the home, the first. */
+ * user xattrs are at the home. */
 #include "dht.h"
 
-enum { HOME = 0 };
 #define TAKE_BACK_NS 30000000000u /* a subvolume that hangs must not keep all others' changes of the root waiting */
+
+static int home_of(struct dht *d)
+{
+	return (int)spread_of(d)->layout.home;
+}
 
 /* ---- one and the same fop at several, at once ---- */
 
@@ -56,7 +60,7 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 {
 	cleanup_inode struct inode *root = root_of(d);
 	struct getattr_in in = { .inode = root };
-	uint64_t mask = present_of(d);
+	uint64_t mask = members_present(d);
 	struct fanout *f;
 	uint32_t uncounted = 0; /* directories that no mount shows */
 	bool any = false;
@@ -81,6 +85,7 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 		any |= out != NULL;
 	}
 	fanout_drop(f);
+	attr->flags &= ~(uint32_t)ATTR_WIDE; /* which is between the brick and this one */
 	if (!err && attr->nlink >= 2 + uncounted)
 		attr->nlink -= uncounted;
 	return err;
@@ -120,7 +125,7 @@ int dht_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in,
 	struct dht *d = x->private;
 	cleanup_inode struct inode *root = root_of(d);
 	struct statfs_in at_root = { .inode = root };
-	uint64_t mask = present_of(d);
+	uint64_t mask = members_present(d);
 	struct statfs sum = { 0 };
 	struct fanout *f;
 	int err;
@@ -163,12 +168,13 @@ static int look(struct request *rq, struct dht *d, struct inode *root, struct be
 	struct getattr_out out = { 0 };
 	struct getxattr_in in_acl = { .inode = root, .name = b->acl };
 	struct getxattr_out acl = { 0 };
-	int err = getattr_on(rq, d->x->child[HOME], &in, &out);
+	struct xlator *at = d->x->child[home_of(d)];
+	int err = getattr_on(rq, at, &in, &out);
 
 	b->attr = out.attr;
 	if (err || !b->acl)
 		return err;
-	err = getxattr_on(rq, d->x->child[HOME], &in_acl, &acl);
+	err = getxattr_on(rq, at, &in_acl, &acl);
 	b->had = !err;
 	b->value = acl.value;
 	return err == -ENODATA ? 0 : err;
@@ -257,7 +263,10 @@ static int change_all(struct request *rq, struct dht *d, enum fop fop, const voi
 		return err;
 	err = look(rq, d, root, b);
 	if (!err)
+		err = place_say(rq, d, &(struct place){ .flags = PLACE_SHARD }); /* of each by itself */
+	if (!err)
 		err = change_each(rq, d, fop, in, root, b);
+	place_say(rq, d, &(struct place){ 0 });
 	task_unlock(&d->changing);
 	free(b->value.bytes);
 	return err;
@@ -286,7 +295,7 @@ static int root_setxattr(struct request *rq, struct dht *d, enum fop fop, const 
 {
 	struct before b = { .valid = SET_MODE, .acl = name };
 
-	return is_acl(name) ? change_all(rq, d, fop, in, &b) : fop_call(rq, d->x->child[HOME], fop, in, out);
+	return is_acl(name) ? change_all(rq, d, fop, in, &b) : fop_call(rq, d->x->child[home_of(d)], fop, in, out);
 }
 
 /* ---- what one can answer for all ---- */
@@ -294,7 +303,7 @@ static int root_setxattr(struct request *rq, struct dht *d, enum fop fop, const 
 /* The first that can be reached: mode, owner and ACL are the same at all. */
 static int anywhere(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
 {
-	uint64_t mask = present_of(d);
+	uint64_t mask = members_present(d);
 	int err = -ENOTCONN;
 
 	for (int i = 0; i < d->x->children && unreached(err); i++)
@@ -311,6 +320,8 @@ static int root_fsync(struct request *rq, struct dht *d, const struct fsync_in *
 		cleanup_file struct file *at = NULL;
 		struct fsync_in one = { .datasync = in->datasync };
 
+		if (!is_member(d, i))
+			continue;
 		err = wide_at(rq, d, in->file, i, &at);
 		one.file = at;
 		if (!err)
@@ -324,6 +335,7 @@ static int at_home(struct request *rq, struct dht *d, enum fop fop, const void *
 {
 	const struct fop_info *info = &fop_info[fop];
 	cleanup_file struct file *at = NULL;
+	int home = home_of(d);
 	void *copy = malloc(info->in_size);
 	int err = copy ? 0 : -ENOMEM;
 
@@ -335,11 +347,11 @@ static int at_home(struct request *rq, struct dht *d, enum fop fop, const void *
 		if (f->kind != FIELD_FILE || !*file)
 			continue;
 		if (!at)
-			err = wide_at(rq, d, *file, HOME, &at);
+			err = wide_at(rq, d, *file, home, &at);
 		*file = at;
 	}
 	if (!err)
-		err = fop_call(rq, d->x->child[HOME], fop, copy, out);
+		err = fop_call(rq, d->x->child[home], fop, copy, out);
 	free(copy);
 	return err;
 }
@@ -362,6 +374,10 @@ int root_fop(struct request *rq, struct dht *d, enum fop fop, const void *in, vo
 	case FOP_getxattr:
 		return is_acl(((const struct getxattr_in *)in)->name) ? anywhere(rq, d, fop, in, out)
 								      : at_home(rq, d, fop, in, out);
+	case FOP_opendir:
+		return root_opendir(rq, d, out);
+	case FOP_readdir:
+		return root_readdir(rq, d, in, out);
 	case FOP_fsync:
 		return root_fsync(rq, d, in, out);
 	default:

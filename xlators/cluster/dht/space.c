@@ -37,7 +37,7 @@ static void note_space(struct space *s, const struct statfs *fs)
 /* One of the callers looks, if what is known is old; the others take what there is. */
 static void look(struct request *rq, struct dht *d)
 {
-	uint64_t now = clock_ns(), seen = atomic_load(&d->space_seen_ns), mask = present_of(d), until = now + LOOK_NS;
+	uint64_t now = clock_ns(), seen = atomic_load(&d->space_seen_ns), mask = members_present(d), until = now + LOOK_NS;
 	cleanup_inode struct inode *root = root_of(d);
 	struct statfs_in in = { .inode = root };
 	uint64_t each = atomic_load(&d->space_scarce) ? LOOK_OFTEN_NS : LOOK_EACH_NS;

@@ -74,23 +74,24 @@ static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid
 }
 
 /* Just that object. Of directories only pointers, which are empty: what they lead to has another, or its name. */
-static int remove_waiting(struct request *rq, struct xlator *child, struct inode *dir, const char *name, bool pointer)
+static int remove_waiting(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, bool pointer)
 {
 	struct lookup_in look = { .loc = { .parent = dir, .name = name } };
 	struct lookup_out found = { 0 };
 	struct unlink_in in = { .loc = { .parent = dir, .name = name } };
 	struct unlink_out out = { 0 };
-	int err = lookup_on(rq, child, &look, &found);
+	struct xlator *at = d->x->child[child];
+	int err = lookup_on(rq, at, &look, &found);
 
 	if (!err && S_ISDIR(found.attr.mode) && !pointer)
 		err = -EISDIR;
 	if (!err)
-		err = place_attach(rq,
-				   &(struct place){ .flags = pointer ? PLACE_POINTER : 0, .expected = { found.inode->gfid } });
+		err = place_say(rq, d,
+				&(struct place){ .flags = pointer ? PLACE_POINTER : 0, .expected = { found.inode->gfid } });
 	if (!err)
-		err = S_ISDIR(found.attr.mode) ? rmdir_on(rq, child, (const struct rmdir_in *)&in, (struct rmdir_out *)&out)
-					       : unlink_on(rq, child, &in, &out);
-	place_attach(rq, &(struct place){ 0 });
+		err = S_ISDIR(found.attr.mode) ? rmdir_on(rq, at, (const struct rmdir_in *)&in, (struct rmdir_out *)&out)
+					       : unlink_on(rq, at, &in, &out);
+	place_say(rq, d, &(struct place){ 0 });
 	fop_out_clear(FOP_lookup, &found);
 	return err;
 }
@@ -110,7 +111,7 @@ static int end_waiting(struct request *rq, struct dht *d, int child, struct inod
 		err = away_fence(rq, d, child, dir, name, &aim);
 		return err ? err : 1;
 	}
-	return !err || err == -EINVAL ? remove_waiting(rq, d->x->child[child], dir, name, !err) : err;
+	return !err || err == -EINVAL ? remove_waiting(rq, d, child, dir, name, !err) : err;
 }
 
 /* What leads to where nobody is must wait, and not the others for it. */
@@ -210,7 +211,7 @@ int work_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 	struct opendir_out out = { 0 };
 	struct release_out released = { 0 };
 	uint64_t deadline_ns = rq->deadline_ns;
-	int err = place_attach(rq, &(struct place){ 0 });
+	int err = place_say(rq, d, &(struct place){ 0 });
 
 	if (!err)
 		err = work_dir(rq, d, child, number, false, &dir);
@@ -237,7 +238,9 @@ static int look_as_root(struct sweep *s)
 	request_init(&rq, s->d->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = clock_ns() + LOOK_NS;
-	err = work_list(&rq, s->d, s->child, s->dir, meet, s);
+	err = layout_check(&rq, s->d, false); /* by another volume's file it would end what is not ended there */
+	if (!err)
+		err = work_list(&rq, s->d, s->child, s->dir, meet, s);
 	request_finish(&rq);
 	return err;
 }

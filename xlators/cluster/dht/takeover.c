@@ -409,7 +409,7 @@ static int own_request(const struct request *rq, struct dht *d, struct request *
 	request_init(own, d->x->graph, 0);
 	own->group_count = 0;
 	own->deadline_ns = rq->deadline_ns;
-	return place_attach(own, &(struct place){ 0 });
+	return place_say(own, d, &(struct place){ 0 });
 }
 
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)

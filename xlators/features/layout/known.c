@@ -138,6 +138,7 @@ static struct facts facts_in(const struct known *k)
 		.points = k->points, .wide = k->layout && k->layout->count > 1, .marked = k->marks > 0, .pointer = k->pointer
 	};
 
+	f.version = k->layout ? k->layout->version : 0;
 	f.goes = k->marks == 1 && k->mark[0].hash == mark_hash(MARK_GOES);
 	if (f.goes)
 		f.by = k->mark[0];

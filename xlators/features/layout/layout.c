@@ -8,6 +8,10 @@
 static const struct option options[] = {
 	{ "subvolume", OPTION_INT, OPTION_AT(struct checks, subvolume), NULL,
 	  "number of this subvolume in layouts and pointers: its place among those of cluster/dht, from 0", 0, UINT32_MAX },
+	{ "initial", OPTION_INT, OPTION_AT(struct checks, initial), "0",
+	  "how many subvolumes the volume began with: names of the root that belong to another of these are refused while the root has no layout on disk; 0: "
+	  "they are not judged then",
+	  0, LAYOUT_MEMBERS_MAX },
 	{ NULL },
 };
 
@@ -106,6 +110,9 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 
 	if (!err && f.points && !(place->flags & PLACE_POINTER) && !MUTANT("use-pointers"))
 		err = -EMOVED;
+	if (!err && (fop == FOP_opendir || fop == FOP_readdir) && !(place->flags & PLACE_HERE) &&
+	    place_version(place, &inode->gfid, 0) != f.version)
+		err = -ELAYOUT;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
 	return err;
@@ -192,7 +199,7 @@ static int mark_answer(struct request *rq, struct xlator *x, enum fop fop, const
 	}
 }
 
-static int placed(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
+static int placed_once(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
 	int err = names_fop(fop, in) ? names_judge(rq, x, place, fop, in, out) : object_judge(rq, x, place, fop, in, out);
 
@@ -204,6 +211,18 @@ static int placed(struct request *rq, struct xlator *x, const struct place *plac
 		fop_out_clear((int)fop, out);
 		memset(out, 0, fop_info[fop].out_size);
 	}
+	return err;
+}
+
+/* What has the name may go while its xattrs are read. */
+static int placed(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
+{
+	enum { TRIES = 16 };
+	bool by_name = fop == FOP_lookup && names_fop(fop, in) && !((const struct lookup_in *)in)->loc.inode;
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < (by_name ? TRIES : 1); tries++)
+		err = placed_once(rq, x, place, fop, in, out);
 	return err;
 }
 
@@ -229,6 +248,16 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 	if (!err)
 		forget_made(x, fop, out);
 	return err;
+}
+
+static int layout_init(struct xlator *x, struct problem *p)
+{
+	struct checks *c = x->private;
+
+	(void)p;
+	if (c->initial)
+		layout_implied(&c->implied, (unsigned)c->initial);
+	return 0;
 }
 
 static void layout_forget_inode(struct xlator *x, struct inode *inode, void *slot)
@@ -258,6 +287,7 @@ const struct xlator_type xlator_type = {
 	.private_size = sizeof(struct checks),
 	.min_children = 1,
 	.max_children = 1,
+	.init = layout_init,
 	.forget_inode = layout_forget_inode,
 	.dump = layout_dump,
 	.any = layout_any,

@@ -66,23 +66,44 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 	return l->moving && !makes && layout_owner(l, key)->id == self;
 }
 
-static int judge_place(struct call *c, const struct loc *loc, uint64_t version, bool makes)
+static bool is_root(const struct inode *inode)
+{
+	return gfid_equal(&inode->gfid, &gfid_root);
+}
+
+static bool is_step(const struct call *c)
+{
+	return !gfid_is_null(&c->place->intent);
+}
+
+/* The steps of an intent pass by its marks: the name is dealt with as it was when it was marked. With the lock of k held. */
+static bool follows_layout(const struct call *c, const struct known *k, const struct loc *loc, int name, bool makes)
 {
 	const struct checks *p = c->x->private;
+	const struct layout *l = k->layout;
+
+	if (is_step(c) || c->place->flags & PLACE_HERE)
+		return true;
+	if (place_version(c->place, &loc->parent->gfid, name) != (l ? l->version : 0))
+		return false;
+	if (!l && p->initial && is_root(loc->parent))
+		l = &p->implied;
+	return !l || belongs(l, (uint32_t)p->subvolume, layout_key(&loc->parent->gfid, loc->name), makes);
+}
+
+static int judge_place(struct call *c, const struct loc *loc, int name, bool makes)
+{
 	struct known *k = inode_slot(loc->parent, c->x);
-	uint64_t key = layout_key(&loc->parent->gfid, loc->name);
 	int err;
 
-	if (gfid_equal(&loc->parent->gfid, &gfid_root) && !strcmp(loc->name, DHT_HIDDEN))
+	if (is_root(loc->parent) && !strcmp(loc->name, DHT_HIDDEN))
 		return 0;
 	err = known_locked(c->rq, c->x, loc->parent, k);
 	if (err)
 		return err;
 	if (k->points)
 		err = -EMOVED;
-	else if ((k->layout ? k->layout->version : 0) != version)
-		err = -ELAYOUT;
-	else if (k->layout && !belongs(k->layout, (uint32_t)p->subvolume, key, makes))
+	else if (!follows_layout(c, k, loc, name, makes))
 		err = -ELAYOUT;
 	if (!err)
 		err = mark_judge(k, c->place, loc->name, &c->ours);
@@ -103,11 +124,6 @@ static int look(const struct call *c, const struct loc *loc, struct lookup_out *
 	if (err)
 		fop_out_clear(FOP_lookup, found);
 	return err;
-}
-
-static bool is_step(const struct call *c)
-{
-	return !gfid_is_null(&c->place->intent);
 }
 
 /* An intent may have to take back what it did in there. But one may have marked it as what is to go. */
@@ -382,7 +398,7 @@ static int create_name(const struct call *c)
 	int err = -EEXIST;
 
 	new.flags |= O_EXCL;
-	for (int tries = 0; tries < TRIES && (err == -EEXIST || err == -ENOENT); tries++) {
+	for (int tries = 0; tries < TRIES && (err == -EEXIST || err == -ENOENT || err == -ESTALE); tries++) {
 		err = create_on(c->rq, c->x->child[0], &new, c->out);
 		if (err != -EEXIST || in->flags & O_EXCL)
 			return err;
@@ -437,9 +453,9 @@ int names_judge(struct request *rq, struct xlator *x, const struct place *place,
 	if (!err)
 		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : NULL);
 	if (!err)
-		err = judge_place(&c, from, place->version[0], makes(fop) || exchange);
+		err = judge_place(&c, from, 0, makes(fop) || exchange);
 	if (!err && to)
-		err = judge_place(&c, to, place->version[1], true);
+		err = judge_place(&c, to, 1, true);
 	if (!err && !c.ours && is_step(&c) && fop_info[fop].flags & FOP_MUTATES && fop != FOP_rmdir)
 		err = -EFENCED; /* its marks have gone. (Replica sets look up both names of a rename, of which one has none.) */
 	if (!err)

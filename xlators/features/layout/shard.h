@@ -8,7 +8,9 @@
 #include "xlator.h"
 
 struct checks {
-	int64_t subvolume; /* option: the number of this one in layouts and pointers */
+	int64_t subvolume;     /* option: the number of this one in layouts and pointers */
+	int64_t initial;       /* option: subvolumes that the volume began with; 0: not known */
+	struct layout implied; /* of those: the root's, while it has none on disk */
 	atomic_uint_fast64_t elsewhere, pointers, wide, moved, marked, changes;
 	struct task_lock moving; /* held while a directory gets another parent: trees stay as they are */
 };
@@ -32,6 +34,7 @@ struct known {
 /* What a request needs to know of an object. */
 struct facts {
 	bool points, wide, marked; /* names in it are */
+	uint64_t version;	   /* of its layout */
 	bool goes;		   /* it is marked as one that is to go, and nothing else: by `by` */
 	struct mark by;
 	struct pointer pointer;

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of the root as this client knows it: at first the one that is implied by the number of subvolumes, then, when a brick refuses what
+ * goes by that, what the subvolumes have on disk. Nothing is written here: a client whose volume file is wrong would be believed. */
+#include "dht.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TRIES = 10 };
+#define ASK_NS	     5000000000u
+#define TELL_EACH_NS 60000000000u
+
+/* ---- what is known ---- */
+
+static int adopt(struct dht *d, const struct layout *l)
+{
+	struct spread *s = calloc(1, sizeof(*s));
+	bool newer;
+
+	if (!s)
+		return -ENOMEM;
+	s->layout = *l;
+	for (unsigned i = 0; i < l->count; i++)
+		s->members |= 1ull << l->member[i].id;
+	pthread_mutex_lock(&d->lock);
+	s->before = atomic_load(&d->spread);
+	newer = !s->before || s->before->layout.version < l->version;
+	if (newer)
+		atomic_store(&d->spread, s);
+	pthread_mutex_unlock(&d->lock);
+	if (!newer)
+		free(s);
+	return 0;
+}
+
+int spread_start(struct dht *d)
+{
+	struct layout implied;
+
+	layout_implied(&implied, (unsigned)d->x->children);
+	return adopt(d, &implied);
+}
+
+/* None is given back before: others may read it. There are few. */
+void spread_finish(struct dht *d)
+{
+	struct spread *s = atomic_load(&d->spread);
+
+	while (s) {
+		struct spread *before = s->before;
+
+		free(s);
+		s = before;
+	}
+}
+
+const struct spread *spread_of(struct dht *d)
+{
+	return atomic_load(&d->spread);
+}
+
+int root_owner(struct dht *d, const char *name)
+{
+	return (int)layout_owner(&spread_of(d)->layout, layout_key(&gfid_root, name))->id;
+}
+
+bool is_member(struct dht *d, int child)
+{
+	return spread_of(d)->members >> child & 1;
+}
+
+uint64_t members_present(struct dht *d)
+{
+	uint64_t members = spread_of(d)->members, present = members & ~atomic_load(&d->down);
+
+	return present ? present : members;
+}
+
+/* By an older version than a name was placed by, or a younger one, the brick refuses: so these two need not be of one moment. */
+int place_say(struct request *rq, struct dht *d, const struct place *p)
+{
+	struct place said = *p;
+
+	said.version[0] = spread_of(d)->layout.version;
+	if (said.version[0])
+		said.directory[0] = gfid_root;
+	return place_attach(rq, &said);
+}
+
+/* ---- what the subvolumes have ---- */
+
+struct told {
+	struct layout newest;
+	bool any, behind; /* one has a layout; one has an older one than is known here, or none */
+};
+
+static void note_layout(struct told *t, const struct layout *l, uint64_t known)
+{
+	t->behind |= l->version < known;
+	if (t->any && l->version <= t->newest.version)
+		return;
+	t->newest = *l;
+	t->any = true;
+}
+
+/* One that makes no sense the brick tells of itself. */
+static void note_answer(struct told *t, int err, const struct getxattr_out *out, uint64_t known)
+{
+	struct layout l;
+
+	if (out && !layout_decode(out->value.bytes, out->value.size, &l))
+		note_layout(t, &l, known);
+	t->behind |= (err == -ENODATA || err == -EOPNOTSUPP) && known;
+}
+
+static int ask_as_root(struct request *rq, struct dht *d, uint64_t mask, uint64_t known, struct told *t)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	struct getxattr_in in = { .inode = root, .name = DHT_LAYOUT_XATTR };
+	struct fanout *f = root ? fanout_start(rq, d->x, FOP_getxattr, &in, mask) : NULL;
+
+	if (!f)
+		return -ENOMEM;
+	fanout_wait(f, d->x->children, rq->deadline_ns);
+	for (int i = 0; i < d->x->children; i++) {
+		int err = 0;
+		const struct getxattr_out *out = mask >> i & 1 ? fanout_out(f, i, &err) : NULL;
+
+		note_answer(t, err, out, known);
+	}
+	fanout_drop(f);
+	return 0;
+}
+
+static int ask(const struct request *for_rq, struct dht *d, uint64_t mask, uint64_t known, struct told *t)
+{
+	struct request rq;
+	uint64_t until = clock_ns() + ASK_NS;
+	int err;
+
+	request_init(&rq, d->x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = for_rq->deadline_ns && for_rq->deadline_ns < until ? for_rq->deadline_ns : until;
+	err = ask_as_root(&rq, d, mask, known, t);
+	request_finish(&rq);
+	return err;
+}
+
+/* ---- learning ---- */
+
+static int give_up(struct dht *d, const char *why)
+{
+	uint64_t now = clock_ns(), told = atomic_load(&d->misplaced_told_ns);
+
+	if ((!told || now - told >= TELL_EACH_NS) && atomic_compare_exchange_strong(&d->misplaced_told_ns, &told, now))
+		log_error(d->x, NULL, "names of the root are refused by a brick: %s", why);
+	return -EIO;
+}
+
+static bool are_known(const struct dht *d, const struct layout *l)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		if (l->member[i].id >= (uint32_t)d->x->children)
+			return false;
+	return true;
+}
+
+static int take_newer(struct dht *d, const struct layout *l)
+{
+	int err;
+
+	if (!are_known(d, l))
+		return give_up(d, "their layout has a subvolume that this volume file lacks; mount with the one that the "
+				  "volume has now");
+	if (l->moving)
+		return give_up(d, "their layout is being changed, which this version does not know; wait until that has ended");
+	err = adopt(d, l);
+	if (!err)
+		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes", (unsigned long long)l->version,
+			 l->count);
+	return err;
+}
+
+/* The home has it first; but a client that knows an old one may know an old home. */
+static int look_for_newer(const struct request *rq, struct dht *d, struct told *t)
+{
+	const struct layout *now = &spread_of(d)->layout;
+	uint64_t home = 1ull << now->home & ~atomic_load(&d->down);
+	int err = home ? ask(rq, d, home, now->version, t) : 0;
+
+	if (!err && (!t->any || t->newest.version <= now->version))
+		err = ask(rq, d, present_of(d), now->version, t);
+	if (err)
+		return err;
+	return t->any && t->newest.version > now->version ? take_newer(d, &t->newest) : 0;
+}
+
+void learning_begin(struct dht *d, struct learning *l)
+{
+	*l = (struct learning){ .version = spread_of(d)->layout.version };
+}
+
+int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
+{
+	uint64_t before = l->version;
+	struct told t = { .any = false };
+	int err = 0;
+
+	if (l->tries++ == TRIES)
+		return give_up(
+			d, "some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' roots");
+	if (spread_of(d)->layout.version == before)
+		err = look_for_newer(rq, d, &t);
+	l->version = spread_of(d)->layout.version;
+	if (err || l->version > before)
+		return err;
+	if (t.behind) /* somebody is giving them the one that is known here */
+		return task_sleep_ms(1u << (l->tries - 1));
+	return give_up(
+		d,
+		"they belong to another of the subvolumes there; this volume file has others, or has them in another order: mount "
+		"with the one that stratus volgen writes");
+}
+
+/* ---- before what would do harm by a wrong one ---- */
+
+/* A name that belongs there, whether something is called so or not; and, if there is one subvolume more than is known here, to that. So a brick which knows of
+ * more refuses it. */
+static bool name_for(struct dht *d, int child, char name[32])
+{
+	enum { NAMES = 1 << 20 };
+	struct layout more = spread_of(d)->layout;
+	uint32_t next = (uint32_t)d->x->children;
+
+	if (layout_grow(&more, &(struct layout_member){ .id = next, .weight = more.member[0].weight }, 1))
+		return false;
+	for (int i = 0; i < NAMES; i++) {
+		uint64_t key;
+
+		snprintf(name, 32, "is-at-%d-%d", child, i);
+		key = layout_key(&gfid_root, name);
+		if ((int)layout_owner(&more, key)->id == child && layout_owner_next(&more, key)->id == next)
+			return true;
+	}
+	return false;
+}
+
+/* 0: it goes by the layout that is known here, or can't be reached; -ELAYOUT. */
+static int look_at_one(struct request *rq, struct dht *d, struct inode *root, int child)
+{
+	char name[32];
+	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_out out = { 0 };
+	int err;
+
+	if (!name_for(d, child, name))
+		return 0;
+	err = lookup_on(rq, d->x->child[child], &in, &out);
+	fop_out_clear(FOP_lookup, &out);
+	if (err != -ELAYOUT && !unreached(err)) /* who may not look has been judged all the same */
+		atomic_fetch_or(&d->agreed, 1ull << child);
+	return err == -ELAYOUT ? err : 0;
+}
+
+static int look_at_each(struct request *rq, struct dht *d, bool anew)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	uint64_t mask = members_present(d) & (anew ? UINT64_MAX : ~atomic_load(&d->agreed));
+	int err = root ? 0 : -ENOMEM;
+
+	if (!err && mask)
+		err = place_say(rq, d, &(struct place){ 0 });
+	for (int i = 0; i < d->x->children && !err; i++)
+		if (mask >> i & 1)
+			err = look_at_one(rq, d, root, i);
+	return err;
+}
+
+int layout_check(struct request *rq, struct dht *d, bool anew)
+{
+	struct learning l;
+	int err, none = 0;
+
+	learning_begin(d, &l);
+	while ((err = look_at_each(rq, d, anew)) == -ELAYOUT && !none)
+		none = layout_learn(rq, d, &l);
+	return err == -ELAYOUT ? none : err;
+}
