@@ -395,6 +395,7 @@ static int create_name(const struct call *c)
 	struct lookup_out found = { 0 };
 	struct create_in new = *in;
 	struct facts facts;
+	bool is_file;
 	int err = -EEXIST;
 
 	new.flags |= O_EXCL;
@@ -406,7 +407,10 @@ static int create_name(const struct call *c)
 		if (err)
 			continue;
 		err = facts.points && !MUTANT("open-pointers") ? -EPOINTER : open_existing(c, in);
+		is_file = S_ISREG(found.attr.mode); /* what is none is not opened, but refused: EEXIST */
 		fop_out_clear(FOP_lookup, &found);
+		if (!is_file)
+			return err;
 	}
 	return err;
 }
