@@ -107,6 +107,7 @@ struct afr {
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
+	atomic_uint_fast64_t unread_ns;			/* when it was last told that who alone may be read does not answer */
 	pthread_mutex_t lock;				/* guards what follows */
 	struct task_cond changed;			/* the view did, or a member went down */
 	struct view view;
@@ -137,6 +138,9 @@ static inline struct afr *afr_of(const struct xlator *x)
 int afr_view(struct afr *, uint64_t deadline, struct view *);
 uint64_t afr_deadline(const struct afr *, const struct request *); /* the request's, or after max-wait */
 void afr_view_stale(struct afr *, uint64_t epoch);		   /* somebody refused that epoch */
+/* The others may not be read, and those that may have not answered `since` then: after some seconds that is told, and they are left out, as
+ * they are if a change does not reach them. */
+void afr_unread(struct afr *, const struct view *, unsigned lost, uint64_t since);
 void afr_unproven(struct afr *, int member); /* it serves no reads: others are asked before it for a while */
 int afr_reader(struct afr *, const struct view *, const struct inode *, bool data, unsigned not_those); /* -1: none */
 /* A verb to one child, with a deadline of its own. `more` is freed. *answer (may be NULL) is the caller's. */

@@ -588,8 +588,9 @@ static int choose_lister(struct afr *a, const struct view *v, struct opened *o, 
 
 static int list(struct afr *a, struct request *rq, const struct readdir_in *in, struct opened *o, struct readdir_out *out)
 {
-	uint64_t deadline = afr_deadline(a, rq);
-	unsigned tried = 0;
+	uint64_t deadline = afr_deadline(a, rq), began = clock_ns();
+	unsigned tried = 0, lost = 0;
+	bool unproven = false;
 	struct view v;
 	int err;
 
@@ -611,6 +612,14 @@ static int list(struct afr *a, struct request *rq, const struct readdir_in *in, 
 			afr_view_stale(a, v.epoch);
 		if (err == -ERECOVERING)
 			afr_unproven(a, o->lister);
+		unproven |= err == -ERECOVERING;
+		lost |= o->lister >= 0 && (err == -ENOTCONN || err == -ETIMEDOUT) ? 1u << o->lister : 0;
+		if (err == -EAGAIN && unproven && lost)
+			afr_unread(a, &v, lost, began);
+		if (err == -EAGAIN) {
+			unproven = false;
+			lost = 0;
+		}
 		tried = o->lister >= 0 && err != -EAGAIN ? tried | 1u << o->lister : 0;
 		o->lister = -1;
 		task_sleep_ms(SOON_MS);

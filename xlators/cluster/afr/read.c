@@ -74,6 +74,7 @@ int look_holds(struct afr *a, const struct look *l, uint64_t deadline)
 	return o ? spans_settled(o, &l->span, l->undone, deadline) : 0;
 }
 
+#define UNREAD_NS 2000000000ul
 struct reading {
 	struct afr *a;
 	struct request *rq;
@@ -82,8 +83,11 @@ struct reading {
 	void *out;
 	struct inode *inode;
 	uint64_t deadline;
-	int member; /* who answered */
-	int last;   /* error of the last member that could not */
+	int member;    /* who answered */
+	int last;      /* error of the last member that could not */
+	bool unproven; /* one may not be read */
+	unsigned lost; /* those that do not answer */
+	uint64_t since;
 };
 
 /* A name tells of what it stands for, too. */
@@ -116,6 +120,8 @@ static int each_member(struct reading *r, const struct view *v)
 	int member, err;
 
 	r->last = -ERECOVERING;
+	r->unproven = false;
+	r->lost = 0;
 	while ((member = afr_reader(r->a, v, r->inode, data, tried)) >= 0) {
 		tried |= 1u << member;
 		r->member = member;
@@ -128,8 +134,20 @@ static int each_member(struct reading *r, const struct view *v)
 			afr_unproven(r->a, member);
 		else
 			r->last = err;
+		r->unproven |= err == -ERECOVERING;
+		r->lost |= err == -ENOTCONN || err == -ETIMEDOUT ? 1u << member : 0;
 	}
 	return -EAGAIN;
+}
+
+void afr_unread(struct afr *a, const struct view *v, unsigned lost, uint64_t since)
+{
+	uint64_t now = clock_ns(), told = atomic_load(&a->unread_ns);
+
+	if (now < since + UNREAD_NS || (told && now < told + UNREAD_NS) ||
+	    !atomic_compare_exchange_strong(&a->unread_ns, &told, now))
+		return;
+	afr_suspect(a, v, lost, -ENOTCONN);
 }
 
 /* What all members say is true of the object, whatever it is: an unlinked file is stale at all of them. */
@@ -150,6 +168,8 @@ static int ask(struct reading *r, bool *unsure)
 		err = afr_view(r->a, r->deadline, &v);
 	if (!err)
 		err = each_member(r, &v);
+	if (err == -EAGAIN && r->unproven && r->lost)
+		afr_unread(r->a, &v, r->lost, r->since);
 	if (err == -EAGAIN)
 		return err;
 	holds = settled(r, err, &seen);
@@ -165,7 +185,7 @@ static int ask(struct reading *r, bool *unsure)
 
 int afr_read_at(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out, int *member)
 {
-	struct reading r = { afr_of(x), rq, fop, in, out, subject(fop, in), 0, -1, -EIO };
+	struct reading r = { afr_of(x), rq, fop, in, out, subject(fop, in), 0, -1, -EIO, false, 0, clock_ns() };
 	unsigned rounds = 0;
 	bool unsure;
 	int err;

@@ -29,7 +29,8 @@ struct backlog { /* of one member */
 	bool met_gone;		/* in this round: something that is gone at the source, and has its name yet */
 	uint64_t gone_since_ns; /* since when each round has met that; 0: the last has not */
 	bool crawl;
-	struct gfid stuck; /* one that failed in this round, and why */
+	struct gfid_list above; /* that were healed in this round for what waits for them */
+	struct gfid stuck;	/* one that failed in this round, and why */
 	int why;
 	/* the healer's own */
 	unsigned fruitless; /* rounds since something was healed */
@@ -339,12 +340,17 @@ static int heal_one(struct backlog *b, struct queued *q)
 static int add_above(void *backlog, struct inode *directory)
 {
 	struct backlog *b = backlog;
-	int err;
+	int err = 0;
 
 	pthread_mutex_lock(&b->lock);
-	err = put(b, &(struct queued){ .gfid = directory->gfid, .inode = directory, .above = true }, false);
+	for (size_t i = 0; i < b->above.count && !err; i++)
+		err = gfid_equal(&b->above.gfid[i], &directory->gfid);
+	if (!err)
+		err = list_add(&b->above, &directory->gfid);
+	if (!err)
+		err = put(b, &(struct queued){ .gfid = directory->gfid, .inode = directory, .above = true }, false);
 	pthread_mutex_unlock(&b->lock);
-	return err;
+	return err > 0 ? 0 : err;
 }
 
 /* It waits for the directory that names it, and that is on no list: a power cut of all members took what their lists said of it. So that is healed,
@@ -608,6 +614,7 @@ static int heal_member(struct backlog *b)
 			continue;
 		}
 		b->done = 0;
+		list_free(&b->above);
 		run_workers(b);
 		b->gone_since_ns = b->met_gone ? b->gone_since_ns : 0;
 		err = b->err;
@@ -636,6 +643,7 @@ static void healer(void *arg)
 	if (err)
 		task_sleep_ms(BUSY_MS);
 	drop_queue(&b);
+	list_free(&b.above);
 	free(b.queue);
 	pthread_mutex_lock(&c->lock); /* the sync may take long, and stands in nobody's way: views may change meanwhile */
 	m->healing = false;

@@ -107,6 +107,8 @@ struct coordinator {
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
 	struct owed owed;
+	uint64_t
+		compared_epoch; /* in this view an owed scrub has found no difference, though perhaps something that can't be read */
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */

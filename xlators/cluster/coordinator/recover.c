@@ -174,6 +174,18 @@ static int truth_answers(struct recovery *r, int truth)
 	return err;
 }
 
+/* A directory that names it is on no list, since the power took what the lists said. So it waits for the scrub that is owed; until that has ended
+ * nobody reads the member. */
+static bool waits_for_scrub(struct recovery *r, int err)
+{
+	bool owed;
+
+	pthread_mutex_lock(&r->c->lock);
+	owed = r->c->owed.scrub;
+	pthread_mutex_unlock(&r->c->lock);
+	return err == -EAGAIN && r->last && owed;
+}
+
 /* *blamed: whose fault it is, if it fails. */
 static int make_equal(struct recovery *r, const struct union_note *u, int to, int *blamed)
 {
@@ -184,7 +196,7 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
-	if (err == -ESRCH) { /* what names it is yet to be healed; in the end, nothing that is known of does */
+	if (err == -ESRCH || waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
 		err = r->last ? 0 : -EAGAIN;
 		pthread_mutex_lock(&r->lock);
 		r->doubtful |= r->last;

@@ -311,18 +311,20 @@ static bool differs(const struct coordinator *c, int i)
 }
 
 /* With the lock held. The others get the names of the first before it gets anything from them: while it is healed another is the first. A later
- * scrub finds again what is wrong about its files. */
+ * scrub finds again what is wrong about its files. And if it is the first no more, nothing counts by which others differ from it. */
 static void first_comes_last(struct scrubbing *s)
 {
 	struct coordinator *c = s->c;
-	bool others = false;
+	bool others = false, still_first = view_first(&c->view) == s->truth;
 
 	for (int i = 0; i < c->members; i++)
 		others |= i != s->truth && differs(c, i);
-	if (!s->owed || s->truth < 0 || !others)
-		return;
-	list_free(&c->member[s->truth].differs);
-	c->member[s->truth].added = false;
+	for (int i = 0; i < c->members && s->owed; i++) {
+		if ((still_first && (i != s->truth || !others)) || c->member[i].differs.all)
+			continue;
+		list_free(&c->member[i].differs);
+		c->member[i].added = false;
+	}
 }
 
 /* Members that differ are healed; the view changes for it. */
@@ -336,6 +338,8 @@ static void finish(struct scrubbing *s, int err)
 		c->member[i].demote |= differs(c, i);
 	c->scrub.running = false;
 	c->scrub.look = NULL;
+	if (s->owed && !err && !c->scrub.differences && all_in(c, &s->view))
+		c->compared_epoch = s->view.epoch;
 	c->owed.scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
 	pause_longer(c, !err && c->scrub.errors && !c->scrub.differences);
 	c->scrub.status = err;

@@ -8,6 +8,7 @@
 
 enum { TRIES = 10 };
 #define ASK_NS	     5000000000u
+#define CHECK_NS     2000000000u
 #define TELL_EACH_NS 60000000000u
 
 /* ---- what is known ---- */
@@ -257,7 +258,7 @@ static int look_at_one(struct request *rq, struct dht *d, struct inode *root, in
 		return 0;
 	err = lookup_on(rq, d->x->child[child], &in, &out);
 	fop_out_clear(FOP_lookup, &out);
-	if (err != -ELAYOUT && !unreached(err)) /* who may not look has been judged all the same */
+	if (!err || err == -ENOENT || err == -EACCES || err == -EMARKED) /* who may not look has been judged all the same */
 		atomic_fetch_or(&d->agreed, 1ull << child);
 	return err == -ELAYOUT ? err : 0;
 }
@@ -276,13 +277,17 @@ static int look_at_each(struct request *rq, struct dht *d, bool anew)
 	return err;
 }
 
+/* Who does not answer soon is not judged: what comes after this waits for it, or does not need it. */
 int layout_check(struct request *rq, struct dht *d, bool anew)
 {
+	uint64_t given = rq->deadline_ns, soon = clock_ns() + (anew ? ASK_NS : CHECK_NS);
 	struct learning l;
 	int err, none = 0;
 
 	learning_begin(d, &l);
+	rq->deadline_ns = given && given < soon ? given : soon;
 	while ((err = look_at_each(rq, d, anew)) == -ELAYOUT && !none)
 		none = layout_learn(rq, d, &l);
+	rq->deadline_ns = given;
 	return err == -ELAYOUT ? none : err;
 }

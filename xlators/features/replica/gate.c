@@ -702,6 +702,16 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	return 0;
 }
 
+/* It is looked at once more afterwards. */
+static bool is_unproven(struct member *m)
+{
+	if (!atomic_load(&m->unproven))
+		return false;
+	cleanup_member struct member *locked = member_locked(m->x);
+
+	return !member_serves(locked, MEMBER_IN);
+}
+
 static int read_only(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	uint64_t until = clock_ns() + READ_WAIT_NS;
@@ -713,6 +723,8 @@ static int read_only(struct request *rq, struct xlator *x, enum fop fop, const v
 	if (fop == FOP_lookup && hidden(&((const struct lookup_in *)in)->loc))
 		return -ENOENT;
 	do {
+		if (!knows && is_unproven(m))
+			return -ERECOVERING;
 		status = fop_call(rq, x->child[0], fop, in, out);
 		if (!status && fop == FOP_readdir)
 			hide_entries(in, &((struct readdir_out *)out)->entries);

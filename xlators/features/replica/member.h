@@ -146,10 +146,11 @@ struct member {
 	uint64_t grant_from_ns;	 /* no token is granted before, nor is seen what was recovered and is not settled */
 	uint64_t go_on_until_ns; /* after a start of all members anew: until then tokens are for what was under way before */
 	uint64_t prune;		 /* what changed up to this generation need not be listed: all members have synced it */
-	bool frozen, writable, unproven;
-	uint64_t coming;     /* epoch, for which it is frozen */
-	unsigned running[2]; /* changes and heals under way, by the parity of the generation in which they began */
-	uint64_t active_ns;  /* since when it is in this view */
+	bool frozen, writable;
+	atomic_bool unproven; /* it serves no reads, as it may differ from the first */
+	uint64_t coming;      /* epoch, for which it is frozen */
+	unsigned running[2];  /* changes and heals under way, by the parity of the generation in which they began */
+	uint64_t active_ns;   /* since when it is in this view */
 	struct session *sessions;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */
