@@ -196,7 +196,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
-	if (err == -ESRCH || waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
+	if (err == -ESRCH ||
+	    waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
 		err = r->last ? 0 : -EAGAIN;
 		pthread_mutex_lock(&r->lock);
 		r->doubtful |= r->last;
