@@ -428,7 +428,7 @@ case_12() {
 		PIDS[$!]="waiter for a lock" waiters+=($!)
 	done
 	kill -STOP "$COORDINATOR_PID"
-	for i in 0 1 2; do wait_until 20 has_no_lease "$i" || fail "case 12: member $i serves without a coordinator"; done
+	for i in 0 1 2; do wait_until 60 has_no_lease "$i" || fail "case 12: member $i serves without a coordinator: $("$STRATUS" dump "${MEMBER_PID[i]}" 2>&1 | grep -A12 -e "lease" -e "replica" | head -40)"; done
 	sleep 4 # who waits has asked for the view in vain
 	for i in "${waiters[@]}"; do ! gone "$i" || fail "case 12: one does not wait for its lock"; done
 	kill -9 "${waiters[@]}"

@@ -271,6 +271,8 @@ int side_find_path(struct request *, struct dht *, struct side *, struct inode *
 /* Where the directory of that gfid stands at the subvolume. -ESTALE: nowhere; -EAGAIN: it can't be told now; -EXDEV: nor at
  * all. As root. */
 int path_at(struct request *, struct dht *, int child, const struct gfid *, char path[PATH_MAX]);
+/* From *dir to the directory that has this name there, which takes its place; -ENOENT: there is none, or a pointer. */
+int step_down(struct request *, struct xlator *child, struct inode **dir, const char *name);
 /* The directory, as that subvolume has it: a reference in *dir. -ESTALE: it was removed, or has been moved since. As root. */
 int side_find(struct request *, struct dht *, const struct side *, struct inode **dir);
 /* The directory of `work` at that side, a reference, which has what waits for the name, or what had it: w.ID.N. */

@@ -208,22 +208,6 @@ int fsck_walk(struct fsck *f, int child, struct inode *top, const char *path, en
 
 /* ---- one path ---- */
 
-/* The directory is given back, and the next one taken. */
-static int step_down(struct fsck *f, int child, struct inode **dir, const char *name)
-{
-	struct lookup_out out = { 0 };
-	int err = fsck_lookup(f, child, *dir, name, &out);
-
-	if (!err && (!S_ISDIR(out.attr.mode) || out.attr.flags & ATTR_POINTER))
-		err = -ENOENT;
-	if (!err) {
-		inode_unref(*dir);
-		*dir = inode_ref(out.inode);
-	}
-	fop_out_clear(FOP_lookup, &out);
-	return err;
-}
-
 int fsck_find(struct fsck *f, int child, const char *path, struct inode **dir, const char **name)
 {
 	char *copy = strdup(path), *rest = copy, *next;
@@ -234,7 +218,7 @@ int fsck_find(struct fsck *f, int child, const char *path, struct inode **dir, c
 	if (!err && !*dir)
 		err = -ENOMEM;
 	while (!err && (next = strsep(&rest, "/")) && rest)
-		err = step_down(f, child, dir, next);
+		err = step_down(f->rq, f->d->x->child[child], dir, next);
 	free(copy);
 	if (!err)
 		return 0;

@@ -189,7 +189,7 @@ int path_at(struct request *rq, struct dht *d, int child, const struct gfid *gfi
 	return err == -ENODATA || err == -EOPNOTSUPP ? -EXDEV : err;
 }
 
-static int step_down(struct request *rq, struct xlator *child, struct inode **dir, const char *name)
+int step_down(struct request *rq, struct xlator *child, struct inode **dir, const char *name)
 {
 	struct lookup_in in = { .loc = { .parent = *dir, .name = name } };
 	struct lookup_out out = { 0 };
