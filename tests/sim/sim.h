@@ -179,6 +179,7 @@ struct plan {
 	const char *directory;
 };
 extern struct plan plan;
+extern bool kernel_asks; /* no name is believed: in the end each is looked up, so that whoever left a mark there is met */
 void world_run(const char *directory); /* a whole run; sim_failure() tells */
 int node_start(struct node *);
 void node_crash(struct node *, bool power);

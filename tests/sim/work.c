@@ -340,6 +340,7 @@ static void final_run(void *arg)
 	unsigned from = operations_count();
 
 	w->root = inode_get(w->graph->inodes, &gfid_root, S_IFDIR);
+	kernel_asks = true;
 	read_all(w, w->root, 0);
 	if (plan.lossy && !sim_failure())
 		keepers_check(w);
