@@ -36,6 +36,9 @@ int put_layout(struct inode *inode, const struct layout *l);
 struct inode *root(void);
 const char *find_name(const struct inode *parent, uint32_t member, const char *prefix, char name[64]);
 const char *name_at(const struct inode *parent, uint32_t member, const char *prefix);
+int call(const struct place *p, enum fop fop, const void *in, void *out);
+int make_file(const struct place *p, struct inode *parent, const char *name, int flags);
+int drop(const struct place *p, struct inode *parent, const char *name, enum fop fop);
 void run_on(task_fn *fn, const char *leaf);
 
 /* On both leaves, if it may use a disk. */
@@ -57,4 +60,9 @@ void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
 void what_was_read_before_a_change_is_not_kept_after_it(void **state);
 void nothing_is_done_by_a_layout_that_has_ended(void **state);
 void what_is_replaced_while_it_is_looked_at_is_looked_at_again(void **state);
+
+/* ---- shard-test-marks.c ---- */
+void a_marked_name_is_its_intents_alone(void **state);
+void a_directory_with_marked_names_stays(void **state);
+void a_directory_has_no_more_marks_than_there_is_room_for(void **state);
 #endif
