@@ -658,6 +658,16 @@ int rename_across(struct request *rq, struct dht *d, const struct rename_in *in,
 	return err;
 }
 
+int name_move(struct request *rq, struct dht *d, const char *name, int from, int to)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	struct loc loc = { .parent = root, .name = name };
+	struct move m = { .rq = rq, .d = d, .loc = { &loc, &loc }, .flags = RENAME_NOREPLACE, .it.sides = 2 };
+	int err = root ? try_again_and_again(&m, (int[]){ from, to }) : -ENOMEM;
+
+	return err == -ENOENT ? 0 : err;
+}
+
 int rmdir_away(struct request *rq, struct dht *d, const struct unlink_in *in, int owner)
 {
 	struct move m = { .rq = rq, .d = d, .loc = { &in->loc }, .it.sides = 1 };

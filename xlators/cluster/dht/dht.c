@@ -16,6 +16,9 @@ static const struct option options[] = {
 	  .live = true },
 	{ "scatter", OPTION_INT, OPTION_AT(struct dht, scatter), "0",
 	  "one new directory in so many is made elsewhere than its name belongs; 0: none", 0, 1 << 20, .live = true },
+	{ "initial", OPTION_INT, OPTION_AT(struct dht, initial), "0",
+	  "how many of the subvolumes, from the first, the volume began with: they have the names until the volume's layout says otherwise; 0: all",
+	  0, SUBVOLUMES_MAX },
 	{ "sweep-interval", OPTION_DURATION, OPTION_AT(struct dht, sweep_ms), "10s",
 	  "how often to look for what died clients began with files that are elsewhere than their names", 10, 86400000,
 	  .live = true },
@@ -309,16 +312,10 @@ static int for_applications(struct dht *d, enum fop fop, int err)
 	return -EIO;
 }
 
-static int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner)
+static int noted(struct dht *d, enum fop fop, void *out, int owner, int child)
 {
-	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
+	int err;
 
-	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
-		err = by_pointer(rq, d, fop, in, out, &child);
-	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
-		err = rename_across(rq, d, in, (int[]){ owner, owner });
-	if (err)
-		return for_applications(d, fop, err);
 	if (child != owner)
 		atomic_fetch_add(&d->followed, 1);
 	err = note_out(d, fop, out, child, child != owner);
@@ -327,6 +324,24 @@ static int call_at(struct request *rq, struct dht *d, enum fop fop, const void *
 		memset(out, 0, fop_info[fop].out_size);
 	}
 	return err;
+}
+
+int open_at(struct request *rq, struct dht *d, const struct create_in *in, struct create_out *out, int owner)
+{
+	int child = owner, err = away_open(rq, d, in, out, &child);
+
+	return err ? for_applications(d, FOP_create, err) : noted(d, FOP_create, out, owner, child);
+}
+
+int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner)
+{
+	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
+
+	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
+		err = by_pointer(rq, d, fop, in, out, &child);
+	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
+		err = rename_across(rq, d, in, (int[]){ owner, owner });
+	return err ? for_applications(d, fop, err) : noted(d, fop, out, owner, child);
 }
 
 /* link(2): the name belongs to one subvolume, the object is at another. */
@@ -345,6 +360,11 @@ static int link_across(struct request *rq, struct dht *d, const struct link_in *
 	return for_applications(d, FOP_link, err);
 }
 
+int call_across(struct request *rq, struct dht *d, const struct rename_in *in, const int child[2])
+{
+	return for_applications(d, FOP_rename, rename_across(rq, d, in, child));
+}
+
 static int renamed(struct request *rq, struct dht *d, const struct rename_in *in)
 {
 	int child[2];
@@ -352,7 +372,7 @@ static int renamed(struct request *rq, struct dht *d, const struct rename_in *in
 
 	if (!err)
 		err = subvolume_of_name(rq, d, &in->to, FOP_rename, &child[1]);
-	return for_applications(d, FOP_rename, err ? err : rename_across(rq, d, in, child));
+	return err ? err : call_across(rq, d, in, child);
 }
 
 /* Not all of it is at one subvolume. */
@@ -372,7 +392,9 @@ static int call_once(struct request *rq, struct xlator *x, enum fop fop, const v
 	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
 		return -EOPNOTSUPP;
 	err = place_say(rq, r.d, &(struct place){ 0 });
-	if (!err)
+	if (!err && spread_of(r.d)->layout.moving && (err = call_moving(rq, r.d, fop, in, out)) != NOT_MOVING)
+		return err;
+	if (err >= 0)
 		err = route(&r, fop, in);
 	if (err == -EXDEV)
 		return across(rq, r.d, fop, in, out);
@@ -398,13 +420,26 @@ static int call_waiting(struct request *rq, struct xlator *x, enum fop fop, cons
 	return err == -EMARKED ? waited : err;
 }
 
+/* What was placed by one layout and not found by the next may have been moved in between. */
+static int call_by_layout(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	const struct spread *before;
+	int err;
+
+	do {
+		before = spread_of(x->private);
+		err = call_waiting(rq, x, fop, in, out);
+	} while (err == -ENOENT && before != spread_of(x->private));
+	return err;
+}
+
 static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct learning l;
 	int err, none = 0;
 
 	learning_begin(x->private, &l);
-	while ((err = call_waiting(rq, x, fop, in, out)) == -ELAYOUT && !none)
+	while ((err = call_by_layout(rq, x, fop, in, out)) == -ELAYOUT && !none)
 		none = layout_learn(rq, x->private, &l);
 	return err == -ELAYOUT ? none : err;
 }
@@ -467,6 +502,9 @@ static int dht_init(struct xlator *x, struct problem *p)
 	struct dht *d = x->private;
 
 	d->x = x;
+	if (d->initial > x->children)
+		return problem_set(p, EINVAL, "volume %s: option initial is %lld, but there are only %d subvolumes", x->name,
+				   (long long)d->initial, x->children);
 	pthread_mutex_init(&d->lock, NULL);
 	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
 	return spread_start(d) ? problem_set(p, ENOMEM, "volume %s: no memory", x->name) : 0;
@@ -487,6 +525,7 @@ static void forget_hidden(struct xlator *x)
 
 static void dht_stop(struct xlator *x)
 {
+	rebalance_stop(x->private);
 	sweep_stop(x->private);
 	forget_hidden(x);
 }
@@ -496,6 +535,7 @@ static void dht_finish(struct xlator *x)
 	struct dht *d = x->private;
 
 	forget_hidden(x);
+	rebalance_free(d);
 	spread_finish(d);
 	pthread_mutex_destroy(&d->lock);
 }
@@ -527,11 +567,13 @@ static void dht_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  ended for clients that died: %llu\n", (unsigned long long)atomic_load(&d->ended));
 }
 
-/* "locate NAME": where that name of the root is, or would be. "fsck ...": see fsck.h. */
+/* "locate NAME": where that name of the root is to be. "fsck ...": see fsck.h. "rebalance ...": rebalance.c. */
 static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	if (argc && !strcmp(argv[0], "fsck"))
 		return fsck_command(x->private, argc - 1, argv + 1, f);
+	if (argc && !strcmp(argv[0], "rebalance"))
+		return rebalance_command(x->private, argc - 1, argv + 1, f);
 	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
 		return -EINVAL;
 	fprintf(f, "%s\n", x->child[root_owner(x->private, argv[1])]->name);

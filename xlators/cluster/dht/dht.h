@@ -2,7 +2,8 @@
 /* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
  * are elsewhere than their names (away.c, away-names.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
  * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories
- * that are elsewhere (parents.c); and how the layout of the root is learnt (learn.c). */
+ * that are elsewhere (parents.c); how the layout of the root is learnt (learn.c), what is done while it changes (transition.c), and who changes
+ * it (rebalance.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
 #include <fcntl.h>
@@ -37,6 +38,7 @@ struct dht {
 	double lean;	   /* option: points of the room; 0: directories do not care */
 	int64_t scatter;   /* option: one directory in so many is made elsewhere; 0: none */
 	uint64_t sweep_ms; /* option */
+	int64_t initial;   /* option: subvolumes that the volume began with; 0: all */
 
 	struct xlator *x;
 	_Atomic(struct spread *) spread;
@@ -60,6 +62,7 @@ struct dht {
 	bool stopping, sweeping;
 	struct task *sweeper;
 	struct task_cond changed;
+	struct rebalance *rebalance; /* NULL: it was never asked for */
 };
 
 static inline bool is_root(const struct inode *inode)
@@ -100,10 +103,20 @@ int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 /* ---- learn.c ---- */
 int spread_start(struct dht *); /* -ENOMEM */
 void spread_finish(struct dht *);
+/* What the subvolumes have by now, with all of them that are needed for it; it is followed from now on. *least: the lowest version that a member of it
+ * has. -errno and *silent: that one does not answer. */
+int layout_ask_all(struct request *, struct dht *, uint64_t *least, int *silent);
 /* The newest that is known; it stays until the graph ends. */
 const struct spread *spread_of(struct dht *);
-/* The subvolume that has, or is to have, that name of the root. */
+/* Who has that name of the root; while names are moved: who had it before, and has it still if it is there, and who is to have it. */
+struct owners {
+	int from, to;
+};
+struct owners root_owners(struct dht *, const char *name);
+/* The one that is to have it. */
 int root_owner(struct dht *, const char *name);
+/* The name may stand there. */
+bool is_at_home(struct dht *, const char *name, int child);
 /* The subvolume has a part of the root; another one may be in the graph, for a layout to come or one that was. */
 bool is_member(struct dht *, int child);
 /* As present_of, of members. */
@@ -121,6 +134,26 @@ int layout_learn(const struct request *, struct dht *, struct learning *);
 /* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the layout that is known here, and
  * learns. -EIO: they don't. Leaves PLACE attached. */
 int layout_check(struct request *, struct dht *, bool anew);
+
+/* ---- transition.c: names that are being moved from one subvolume to another ---- */
+enum { NOT_MOVING = 1 };
+/* The operation, if such a name is in it, and needs another way than by the subvolume that is to have the name: else NOT_MOVING. */
+int call_moving(struct request *, struct dht *, enum fop, const void *in, void *out);
+
+/* ---- dht.c ---- */
+/* The operation as the subvolume does it that has the name. */
+int call_at(struct request *, struct dht *, enum fop, const void *in, void *out, int owner);
+/* Opens what has the name there. -ENOENT; -EEXIST: it was not to be there. */
+int open_at(struct request *, struct dht *, const struct create_in *, struct create_out *, int owner);
+/* rename(2) of names that are (to be) at two subvolumes. */
+int call_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
+
+/* ---- rebalance.c: gives subvolumes that came to the volume their part of the names ---- */
+struct rebalance;
+/* "start", "stop", "status". -EINVAL: not understood. */
+int rebalance_command(struct dht *, int argc, char **argv, FILE *);
+void rebalance_stop(struct dht *); /* waits for its end */
+void rebalance_free(struct dht *);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
@@ -327,6 +360,9 @@ int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not cal
 /* ---- across.c ---- */
 /* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers. -EXDEV: of devices. */
 int rename_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
+/* The name of the root comes from the one to the other subvolume; what had it stays where it is. 0 also if it is not there (any more). -EEXIST: it is at
+ * both. As root. */
+int name_move(struct request *, struct dht *, const char *name, int from, int to);
 /* rmdir(2) of a name that leads to a pointer. */
 int rmdir_away(struct request *, struct dht *, const struct unlink_in *, int owner);
 

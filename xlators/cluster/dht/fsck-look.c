@@ -213,7 +213,7 @@ static int meet_object(struct fsck *f, const struct spot *s)
 
 static bool is_stray(struct fsck *f, const struct spot *s)
 {
-	return !*s->path && root_owner(f->d, s->entry->name) != s->child;
+	return !*s->path && !is_at_home(f->d, s->entry->name, s->child);
 }
 
 /* Each file system has such a one in its root, which is none of ours. */

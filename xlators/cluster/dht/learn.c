@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TRIES = 10 };
+enum { TRIES = 100, PAUSE_MOST_MS = 128 };
 #define ASK_NS	     5000000000u
 #define CHECK_NS     2000000000u
 #define TELL_EACH_NS 60000000000u
@@ -38,7 +38,7 @@ int spread_start(struct dht *d)
 {
 	struct layout implied;
 
-	layout_implied(&implied, (unsigned)d->x->children);
+	layout_implied(&implied, (unsigned)(d->initial ? d->initial : d->x->children));
 	return adopt(d, &implied);
 }
 
@@ -60,9 +60,25 @@ const struct spread *spread_of(struct dht *d)
 	return atomic_load(&d->spread);
 }
 
+struct owners root_owners(struct dht *d, const char *name)
+{
+	const struct layout *l = &spread_of(d)->layout;
+	uint64_t key = layout_key(&gfid_root, name);
+	int to = (int)layout_owner_next(l, key)->id;
+
+	return (struct owners){ l->moving ? (int)layout_owner(l, key)->id : to, to };
+}
+
 int root_owner(struct dht *d, const char *name)
 {
-	return (int)layout_owner(&spread_of(d)->layout, layout_key(&gfid_root, name))->id;
+	return root_owners(d, name).to;
+}
+
+bool is_at_home(struct dht *d, const char *name, int child)
+{
+	struct owners o = root_owners(d, name);
+
+	return o.from == child || o.to == child;
 }
 
 bool is_member(struct dht *d, int child)
@@ -173,12 +189,10 @@ static int take_newer(struct dht *d, const struct layout *l)
 	if (!are_known(d, l))
 		return give_up(d, "their layout has a subvolume that this volume file lacks; mount with the one that the "
 				  "volume has now");
-	if (l->moving)
-		return give_up(d, "their layout is being changed, which this version does not know; wait until that has ended");
 	err = adopt(d, l);
 	if (!err)
-		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes", (unsigned long long)l->version,
-			 l->count);
+		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes%s",
+			 (unsigned long long)l->version, l->count, l->moving ? "; names are being moved" : "");
 	return err;
 }
 
@@ -216,11 +230,61 @@ int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 	if (err || l->version > before)
 		return err;
 	if (t.behind) /* somebody is giving them the one that is known here */
-		return task_sleep_ms(1u << (l->tries - 1));
+		return task_sleep_ms(l->tries > 7 ? PAUSE_MOST_MS : 1u << (l->tries - 1));
 	return give_up(
 		d,
 		"they belong to another of the subvolumes there; this volume file has others, or has them in another order: mount "
 		"with the one that stratus volgen writes");
+}
+
+/* ---- what all of them have: of who changes it ---- */
+
+struct lowest {
+	uint64_t version[SUBVOLUMES_MAX];
+	struct told told;
+	int err, silent;
+};
+
+static void note_each(struct dht *d, struct fanout *f, const struct request *rq, struct lowest *low)
+{
+	for (int i = 0; i < d->x->children; i++) {
+		struct layout l = { 0 };
+		int err = 0;
+		const struct getxattr_out *out = fanout_out(f, i, &err);
+
+		if (out && layout_decode(out->value.bytes, out->value.size, &l))
+			err = -EIO;
+		else if (out)
+			note_layout(&low->told, &l, 0);
+		low->version[i] = l.version;
+		if (!err || err == -ENODATA || low->err)
+			continue;
+		low->err = fanout_error(rq, err);
+		low->silent = i;
+	}
+}
+
+int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *silent)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	struct getxattr_in in = { .inode = root, .name = DHT_LAYOUT_XATTR };
+	struct fanout *f = root ? fanout_start(rq, d->x, FOP_getxattr, &in, all_of(d)) : NULL;
+	struct lowest low = { .silent = -1 };
+	const struct layout *l = &spread_of(d)->layout;
+
+	if (!f)
+		return -ENOMEM;
+	fanout_wait(f, d->x->children, rq->deadline_ns);
+	note_each(d, f, rq, &low);
+	fanout_drop(f);
+	*silent = low.silent;
+	if (!low.err && low.told.any && low.told.newest.version > l->version)
+		low.err = take_newer(d, &low.told.newest);
+	l = &spread_of(d)->layout;
+	*least = l->version;
+	for (unsigned i = 0; i < l->count; i++)
+		*least = low.version[l->member[i].id] < *least ? low.version[l->member[i].id] : *least;
+	return low.err;
 }
 
 /* ---- before what would do harm by a wrong one ---- */
@@ -231,16 +295,19 @@ static bool name_for(struct dht *d, int child, char name[32])
 {
 	enum { NAMES = 1 << 20 };
 	struct layout more = spread_of(d)->layout;
+	bool changes = more.moving; /* then the version alone tells */
 	uint32_t next = (uint32_t)d->x->children;
 
-	if (layout_grow(&more, &(struct layout_member){ .id = next, .weight = more.member[0].weight }, 1))
+	if (!more.moving && layout_grow(&more, &(struct layout_member){ .id = next, .weight = more.member[0].weight }, 1))
 		return false;
 	for (int i = 0; i < NAMES; i++) {
 		uint64_t key;
 
 		snprintf(name, 32, "is-at-%d-%d", child, i);
 		key = layout_key(&gfid_root, name);
-		if ((int)layout_owner(&more, key)->id == child && layout_owner_next(&more, key)->id == next)
+		if ((int)layout_owner(&more, key)->id == child && (changes || layout_owner_next(&more, key)->id == next))
+			return true;
+		if (changes && (int)layout_owner_next(&more, key)->id == child)
 			return true;
 	}
 	return false;

@@ -370,7 +370,7 @@ static void drop_strays(struct dht *d, struct dirents *list, int child)
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct dirent_plus *e = &list->entry[i];
 
-		if (root_owner(d, e->name) == child && strcmp(e->name, DHT_HIDDEN) != 0) {
+		if (is_at_home(d, e->name, child) && strcmp(e->name, DHT_HIDDEN) != 0) {
 			list->entry[kept++] = *e;
 			continue;
 		}

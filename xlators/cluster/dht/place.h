@@ -82,6 +82,11 @@ int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL *
  * come to it by names. */
 #define DHT_PATH_XATTR "trusted.dht.path."
 
+/* Read from the root of a subvolume, with PLACE, as root: how many names in it are marked, a number that rises when such a mark is set or removed, and who
+ * counts. If it is the same text twice, with none, there was none all the time between. */
+#define DHT_MARKS_XATTR "trusted.dht.marks"
+enum { MARKS_TEXT = 96 };
+
 /* A lock on a name, on disk: an xattr of the directory (of its shard) for each name that an intent holds, called by the name's hash.
  * The value: u8 1, gfid that is the intent's id, u32 attempt, u32 subvolume where the intent lies. */
 #define DHT_MARK_XATTR "trusted.dht.m."

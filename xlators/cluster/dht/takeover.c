@@ -390,17 +390,30 @@ static void end_holders_below(struct request *rq, struct dht *d, int child, cons
 	fop_out_clear(FOP_lookup, &there);
 }
 
-static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
+static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int child)
 {
 	struct mark m;
-	int child, err = subvolume_of_name(rq, d, loc, fop, &child);
+	int err = mark_of(rq, d, child, loc->parent, mark_hash(loc->name), &m);
 
-	if (!err)
-		err = mark_of(rq, d, child, loc->parent, mark_hash(loc->name), &m);
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
 	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename))
 		end_holders_below(rq, d, child, loc);
+}
+
+/* While the name is being moved it may be marked at either. */
+static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
+{
+	int child, err = subvolume_of_name(rq, d, loc, fop, &child);
+	struct owners o = { child, child };
+
+	if (err)
+		return;
+	if (is_root(loc->parent))
+		o = root_owners(d, loc->name);
+	end_at(rq, d, loc, fop, o.from);
+	if (o.to != o.from)
+		end_at(rq, d, loc, fop, o.to);
 }
 
 /* As root, and with nothing of what the caller's request says beside its names. Not 0: no memory. */

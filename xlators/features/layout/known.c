@@ -336,6 +336,39 @@ static int sync_object(struct request *rq, struct xlator *x, struct inode *inode
 	return err;
 }
 
+/* DHT_LAYOUT_XATTR: to a later version only, -EFENCED; *done: it says so already. Any other xattr passes. */
+static int layout_may_change(struct request *rq, struct xlator *x, enum fop fop, struct inode *inode, const void *in,
+			     bool *done)
+{
+	const struct setxattr_in *set = in;
+	struct layout now, next;
+	struct blob value = { 0 };
+	int err;
+
+	if (fop != FOP_setxattr || strcmp(set->name, DHT_LAYOUT_XATTR) != 0)
+		return 0;
+	if (layout_decode(set->value.bytes, set->value.size, &next))
+		return -EINVAL;
+	err = read_xattr(rq, x, inode, DHT_LAYOUT_XATTR, &value);
+	if (!err && !layout_decode(value.bytes, value.size, &now) && now.version >= next.version) {
+		*done = value.size == set->value.size && !memcmp(value.bytes, set->value.bytes, value.size);
+		err = *done ? 0 : -EFENCED;
+	}
+	free(value.bytes);
+	return err == -ENODATA ? 0 : err;
+}
+
+static int judge_change(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, struct inode *inode,
+			const void *in, bool *done)
+{
+	int err;
+
+	if (changes_mark(fop, in))
+		return mark_may_change(rq, x, place, fop, inode, in, done);
+	err = layout_may_change(rq, x, fop, inode, in, done);
+	return err || *done ? err : parent_may_change(rq, x, fop, inode, in, done);
+}
+
 int change_alone(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, struct inode *inode,
 		 const void *in, void *out)
 {
@@ -346,10 +379,8 @@ int change_alone(struct request *rq, struct xlator *x, const struct place *place
 
 	if (err)
 		return err;
-	if (place && changes_mark(fop, in))
-		err = mark_may_change(rq, x, place, fop, inode, in, &done);
-	else if (place)
-		err = parent_may_change(rq, x, fop, inode, in, &done);
+	if (place)
+		err = judge_change(rq, x, place, fop, inode, in, &done);
 	if (!err && !done)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err)
@@ -357,6 +388,7 @@ int change_alone(struct request *rq, struct xlator *x, const struct place *place
 	pthread_mutex_lock(&k->lock);
 	drop(k); /* also when it failed: who knows */
 	pthread_mutex_unlock(&k->lock);
+	atomic_fetch_add(&c->root_marks, changes_root_mark(fop, inode, in));
 	leave(k, true);
 	atomic_fetch_add(&c->changes, 1);
 	return err;

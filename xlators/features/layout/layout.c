@@ -102,6 +102,12 @@ static bool for_all_shards(enum fop fop, const void *in)
 	return fop == FOP_removexattr && is_acl(((const struct removexattr_in *)in)->name);
 }
 
+/* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) */
+static bool judged_by_version(enum fop fop, const void *in, const struct facts *f)
+{
+	return fop == FOP_opendir || fop == FOP_readdir || (f->version && for_all_shards(fop, in));
+}
+
 static int judge_object(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
 			struct inode *inode)
 {
@@ -110,7 +116,7 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 
 	if (!err && f.points && !(place->flags & PLACE_POINTER) && !MUTANT("use-pointers"))
 		err = -EMOVED;
-	if (!err && (fop == FOP_opendir || fop == FOP_readdir) && !(place->flags & PLACE_HERE) &&
+	if (!err && judged_by_version(fop, in, &f) && !(place->flags & PLACE_HERE) &&
 	    place_version(place, &inode->gfid, 0) != f.version)
 		err = -ELAYOUT;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
@@ -242,6 +248,8 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		return -EOPNOTSUPP;
 	if (has && asks_path(fop, in))
 		return path_tell(rq, x, in, out);
+	if (has && asks_marks(fop, in))
+		return marks_tell(rq, x, in, out);
 	if (has)
 		return placed(rq, x, &place, fop, in, out);
 	err = fop_call(rq, x->child[0], fop, in, out);
@@ -255,6 +263,7 @@ static int layout_init(struct xlator *x, struct problem *p)
 	struct checks *c = x->private;
 
 	(void)p;
+	gfid_create(&c->self);
 	if (c->initial)
 		layout_implied(&c->implied, (unsigned)c->initial);
 	return 0;

@@ -2,6 +2,9 @@
 /* features/layout: names that intents hold (doc/distribution.md, Intents). */
 #include "shard.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/xattr.h>
 
 bool changes_mark(enum fop fop, const void *in)
@@ -77,6 +80,51 @@ int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct
 	return err;
 }
 
+/* ---- telling ---- */
+
+bool changes_root_mark(enum fop fop, const struct inode *inode, const void *in)
+{
+	const char *name =
+		fop == FOP_setxattr ? ((const struct setxattr_in *)in)->name : ((const struct removexattr_in *)in)->name;
+	uint64_t hash;
+
+	return gfid_equal(&inode->gfid, &gfid_root) && is_mark(name, &hash) && hash != mark_hash(MARK_MOVES);
+}
+
+bool asks_marks(enum fop fop, const void *in)
+{
+	const struct getxattr_in *get = in;
+
+	return fop == FOP_getxattr && get->inode && gfid_equal(&get->inode->gfid, &gfid_root) && get->name &&
+	       !strcmp(get->name, DHT_MARKS_XATTR);
+}
+
+static unsigned names_marked(const struct known *k)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < k->marks; i++)
+		n += k->mark[i].hash != mark_hash(MARK_MOVES);
+	return n;
+}
+
+int marks_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	struct checks *c = x->private;
+	struct known *k = known_of(x, in->inode);
+	char self[GFID_TEXT], text[MARKS_TEXT];
+	int err = rq->uid ? -EPERM : k ? known_locked(rq, x, in->inode, k) : -ENOMEM, size;
+
+	if (err)
+		return err;
+	size = snprintf(text, sizeof(text), "%u %llu %s", names_marked(k), (unsigned long long)atomic_load(&c->root_marks),
+			gfid_text(&c->self, self));
+	pthread_mutex_unlock(&k->lock);
+	out->value.bytes = strdup(text);
+	out->value.size = (uint32_t)size;
+	return out->value.bytes ? 0 : -ENOMEM;
+}
+
 /* ---- judging ---- */
 
 static bool of_intent(const struct mark *m, const struct place *p)
@@ -124,6 +172,17 @@ static int room_for_one_more(struct request *rq, struct xlator *x, struct inode 
 	return err;
 }
 
+/* Who begins an intent has found the names by a layout; who ends one takes nothing for granted. */
+static int may_begin(struct request *rq, struct xlator *x, const struct place *p, struct inode *inode)
+{
+	struct facts f;
+	int err = facts_of(rq, x, inode, NULL, &f);
+
+	if (!err && p->attempt == 1 && place_version(p, &inode->gfid, 0) != f.version && !MUTANT("mark-any-version"))
+		err = -ELAYOUT;
+	return err ? err : room_for_one_more(rq, x, inode);
+}
+
 int mark_may_change(struct request *rq, struct xlator *x, const struct place *p, enum fop fop, struct inode *inode,
 		    const void *in, bool *done)
 {
@@ -136,7 +195,7 @@ int mark_may_change(struct request *rq, struct xlator *x, const struct place *p,
 		return -EFENCED; /* it was removed */
 	if (err == -ENODATA) {
 		*done = !sets; /* by an earlier try */
-		return sets ? room_for_one_more(rq, x, inode) : 0;
+		return sets ? may_begin(rq, x, p, inode) : 0;
 	}
 	if (err)
 		return err == -EBADMSG ? -EIO : err;

@@ -8,9 +8,11 @@
 #include "xlator.h"
 
 struct checks {
-	int64_t subvolume;     /* option: the number of this one in layouts and pointers */
-	int64_t initial;       /* option: subvolumes that the volume began with; 0: not known */
-	struct layout implied; /* of those: the root's, while it has none on disk */
+	int64_t subvolume;		 /* option: the number of this one in layouts and pointers */
+	int64_t initial;		 /* option: subvolumes that the volume began with; 0: not known */
+	struct layout implied;		 /* of those: the root's, while it has none on disk */
+	struct gfid self;		 /* of this process' translator: who counts */
+	atomic_uint_fast64_t root_marks; /* changes of marks of names of the root */
 	atomic_uint_fast64_t elsewhere, pointers, wide, moved, marked, changes;
 	struct task_lock moving; /* held while a directory gets another parent: trees stay as they are */
 };
@@ -79,6 +81,12 @@ int mark_may_change(struct request *, struct xlator *, const struct place *, enu
 		    bool *done);
 /* The xattr that is changed is a mark. */
 bool changes_mark(enum fop, const void *in);
+
+/* What counts as a change of marks of the root's names. */
+bool changes_root_mark(enum fop fop, const struct inode *, const void *in);
+/* DHT_MARKS_XATTR. For root. */
+bool asks_marks(enum fop fop, const void *in);
+int marks_tell(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
 
 /* ---- trees.c ---- */
 /* -EWIDE: one of the two directories is below one that is away, and the other is not. */

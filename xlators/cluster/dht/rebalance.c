@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gives the subvolumes that came to the volume their part of the root's names ("Adding a subvolume, in detail" in doc/distribution.md): writes the layout in
+ * which names are moved, moves them, and writes the one in which they have been. What it knows is on the disks of the bricks: so who is killed is gone
+ * on for by the next one, and two at once do no harm. No data are moved: what had a name stays where it is, behind a pointer. */
+#include "dht.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP_MS = 1000, PAUSE_MS = 20, PROBLEM = 512 };
+#define ASK_NS	30000000000u
+#define MOVE_NS 60000000000u
+
+enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
+static const char *const state_names[] = { "idle", "running", "done", "stopped" };
+
+struct rebalance {
+	struct dht *d;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond changed;
+	enum rebalance_state state;
+	bool stopping, hurry; /* hurry: the graph is to end */
+	struct task *task;
+	const char *step;
+	uint64_t moved, left;
+	char problem[PROBLEM];
+};
+
+/* ---- what status tells ---- */
+
+static void set_step(struct rebalance *r, const char *step)
+{
+	pthread_mutex_lock(&r->lock);
+	r->step = step;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void count(struct rebalance *r, uint64_t moved, uint64_t left)
+{
+	pthread_mutex_lock(&r->lock);
+	r->moved += moved;
+	r->left = left;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static int problem(struct rebalance *r, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What it waits for; returns err. It is told in the log once. */
+static int problem(struct rebalance *r, int err, const char *format, ...)
+{
+	char text[PROBLEM];
+	va_list args;
+	bool is_new;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pthread_mutex_lock(&r->lock);
+	is_new = strcmp(text, r->problem) != 0;
+	memcpy(r->problem, text, sizeof(text));
+	pthread_mutex_unlock(&r->lock);
+	if (is_new)
+		log_warning(r->d->x, NULL, "rebalance: %s", text);
+	return err;
+}
+
+static void no_problem(struct rebalance *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->problem[0] = '\0';
+	pthread_mutex_unlock(&r->lock);
+}
+
+static bool stops(struct rebalance *r)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&r->lock);
+	stopping = r->stopping;
+	pthread_mutex_unlock(&r->lock);
+	return stopping;
+}
+
+/* false: it is to stop. */
+static bool pause_for(struct rebalance *r, uint64_t ms)
+{
+	uint64_t until = clock_ns() + ms * 1000000;
+	bool stopping;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->stopping && clock_ns() < until)
+		task_cond_wait(&r->changed, &r->lock, until);
+	stopping = r->stopping;
+	pthread_mutex_unlock(&r->lock);
+	return !stopping;
+}
+
+/* ---- requests, as root ---- */
+
+static void ask_begin(struct rebalance *r, struct request *rq, uint64_t ns)
+{
+	request_init(rq, r->d->x->graph, 0);
+	rq->group_count = 0;
+	rq->deadline_ns = clock_ns() + ns;
+}
+
+static const char *name_of(const struct rebalance *r, int child)
+{
+	return r->d->x->child[child]->name;
+}
+
+/* ---- the root of one that comes ---- */
+
+static int copy_acl(struct request *rq, struct inode *root, struct xlator *from, struct xlator *to, const char *name)
+{
+	struct getxattr_in get = { .inode = root, .name = name };
+	struct getxattr_out got = { 0 };
+	struct setxattr_in set = { .inode = root, .name = name };
+	struct setxattr_out done = { 0 };
+	struct removexattr_in none = { .inode = root, .name = name };
+	struct removexattr_out none_done = { 0 };
+	int err = getxattr_on(rq, from, &get, &got);
+
+	if (err == -EOPNOTSUPP)
+		return 0;
+	set.value = got.value;
+	if (!err)
+		err = setxattr_on(rq, to, &set, &done);
+	else if (err == -ENODATA)
+		err = removexattr_on(rq, to, &none, &none_done);
+	fop_out_clear(FOP_getxattr, &got);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+/* Owner, mode and ACL as the home has them. */
+static int copy_root(struct request *rq, struct rebalance *r, int home, int child)
+{
+	cleanup_inode struct inode *root = root_of(r->d);
+	struct xlator *from = r->d->x->child[home], *to = r->d->x->child[child];
+	struct getattr_in get = { .inode = root };
+	struct getattr_out got = { 0 };
+	struct setattr_in set = { .inode = root };
+	struct setattr_out done = { 0 };
+	int err = root ? place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD }) : -ENOMEM;
+
+	if (!err)
+		err = getattr_on(rq, from, &get, &got);
+	if (!err)
+		err = copy_acl(rq, root, from, to, "system.posix_acl_access");
+	if (!err)
+		err = copy_acl(rq, root, from, to, "system.posix_acl_default");
+	set.set.valid = SET_MODE | SET_UID | SET_GID;
+	set.set.mode = got.attr.mode & 07777;
+	set.set.uid = got.attr.uid;
+	set.set.gid = got.attr.gid;
+	return err ? err : setattr_on(rq, to, &set, &done);
+}
+
+static int copy_roots(struct rebalance *r, const struct layout *l)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < l->count && !err; i++) {
+		struct request rq;
+
+		if (l->member[i].weight || !l->member[i].next)
+			continue;
+		ask_begin(r, &rq, ASK_NS);
+		err = copy_root(&rq, r, (int)l->home, (int)l->member[i].id);
+		request_finish(&rq);
+		if (err)
+			problem(r, err, "the root's owner, mode and ACL can't be given to %s: %s",
+				name_of(r, (int)l->member[i].id), strerror(-err));
+	}
+	return err;
+}
+
+/* ---- layouts ---- */
+
+static int write_at(struct rebalance *r, const struct layout *l, int child)
+{
+	cleanup_inode struct inode *root = root_of(r->d);
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+	struct setxattr_in in = { .inode = root,
+				  .name = DHT_LAYOUT_XATTR,
+				  .value = { (uint32_t)layout_encode(l, bytes), bytes } };
+	struct setxattr_out out = { 0 };
+	struct request rq;
+	int err;
+
+	ask_begin(r, &rq, ASK_NS);
+	err = root ? place_say(&rq, r->d, &(struct place){ 0 }) : -ENOMEM;
+	if (!err)
+		err = setxattr_on(&rq, r->d->x->child[child], &in, &out);
+	request_finish(&rq);
+	if (err == -EFENCED)
+		return -EAGAIN; /* it has a later one */
+	return err ? problem(r, err, "%s does not take the new layout: %s", name_of(r, child), strerror(-err)) : 0;
+}
+
+/* At the home first, so there is one that counts; where names come to be at last, when nobody goes by the one before any more. All, or it is not 0. */
+static int write_everywhere(struct rebalance *r, const struct layout *l)
+{
+	int err = write_at(r, l, (int)l->home);
+
+	for (int sinks = 0; sinks < 2; sinks++) {
+		int worst = 0;
+
+		for (unsigned i = 0; i < l->count && !err; i++) {
+			bool sink = l->member[i].weight == 0;
+			int one = sink != (sinks > 0) ? 0 : write_at(r, l, (int)l->member[i].id);
+
+			worst = one ? one : worst;
+		}
+		err = err ? err : worst;
+	}
+	return err;
+}
+
+/* The volume has subvolumes that the layout lacks: false: none. */
+static bool grown(const struct dht *d, const struct layout *now, struct layout *l)
+{
+	struct layout_member more[SUBVOLUMES_MAX];
+	uint16_t weight = 1;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < now->count; i++)
+		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
+	for (int i = 0; i < d->x->children; i++)
+		if (!layout_find(now, (uint32_t)i))
+			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
+	*l = *now;
+	return n && !layout_grow(l, more, n);
+}
+
+/* ---- moving names ---- */
+
+struct pass {
+	struct rebalance *r;
+	int child;
+	uint64_t found;
+	int err; /* of a name that can't be moved: the others are moved all the same */
+};
+
+static int move_one(struct pass *p, const char *name, struct owners o)
+{
+	struct rebalance *r = p->r;
+	struct request rq;
+	int err;
+
+	ask_begin(r, &rq, MOVE_NS);
+	err = place_say(&rq, r->d, &(struct place){ 0 });
+	if (!err)
+		err = name_move(&rq, r->d, name, o.from, o.to);
+	request_finish(&rq);
+	count(r, !err, p->found);
+	if (err == -EEXIST)
+		return problem(
+			r, err,
+			"\"%s\" is at %s and at %s: `stratus fsck` may tell which one is to stay; rename or remove the other",
+			name, name_of(r, o.from), name_of(r, o.to));
+	return err ? problem(r, err, "\"%s\" can't be moved from %s to %s: %s", name, name_of(r, o.from), name_of(r, o.to),
+			     strerror(-err))
+		   : 0;
+}
+
+static void move_those_of(struct pass *p, const struct dirents *list)
+{
+	for (uint32_t i = 0; i < list->count && !stops(p->r); i++) {
+		struct owners o = root_owners(p->r->d, list->entry[i].name);
+		int err;
+
+		if (o.from != p->child || o.to == p->child || !strcmp(list->entry[i].name, DHT_HIDDEN))
+			continue;
+		p->found++;
+		err = move_one(p, list->entry[i].name, o);
+		p->err = err ? err : p->err;
+	}
+}
+
+static int read_batch(struct pass *p, struct file *file, uint64_t *offset, struct readdir_out *out)
+{
+	struct readdir_in in = { .file = file, .offset = *offset, .size = 64 << 10 };
+	struct request rq;
+	int err;
+
+	ask_begin(p->r, &rq, ASK_NS);
+	err = place_say(&rq, p->r->d, &(struct place){ 0 });
+	if (!err)
+		err = readdir_on(&rq, p->r->d->x->child[p->child], &in, out);
+	request_finish(&rq);
+	if (!err && out->entries.count)
+		*offset = out->entries.entry[out->entries.count - 1].next_offset;
+	return err;
+}
+
+static int open_root(struct pass *p, struct file **file)
+{
+	cleanup_inode struct inode *root = root_of(p->r->d);
+	struct opendir_in in = { .inode = root };
+	struct opendir_out out = { 0 };
+	struct request rq;
+	int err;
+
+	ask_begin(p->r, &rq, ASK_NS);
+	err = root ? place_say(&rq, p->r->d, &(struct place){ 0 }) : -ENOMEM;
+	if (!err)
+		err = opendir_on(&rq, p->r->d->x->child[p->child], &in, &out);
+	request_finish(&rq);
+	*file = out.file;
+	return err;
+}
+
+static void close_root(struct pass *p, struct file *file)
+{
+	struct release_in in = { .file = file };
+	struct release_out out = { 0 };
+	struct request rq;
+
+	ask_begin(p->r, &rq, ASK_NS);
+	release_on(&rq, p->r->d->x->child[p->child], &in, &out);
+	request_finish(&rq);
+	file_unref(file);
+}
+
+/* All names that stand there and are to be elsewhere. */
+static int pass_over(struct pass *p)
+{
+	struct file *file;
+	uint64_t offset = 0;
+	bool end = false;
+	int err = open_root(p, &file);
+
+	if (err)
+		return err;
+	while (!err && !end && !stops(p->r)) {
+		struct readdir_out out = { 0 };
+
+		err = read_batch(p, file, &offset, &out);
+		end = err || out.entries.end || !out.entries.count;
+		if (!err)
+			move_those_of(p, &out.entries);
+		fop_out_clear(FOP_readdir, &out);
+	}
+	close_root(p, file);
+	return err ? err : stops(p->r) ? -ECANCELED : p->err;
+}
+
+/* What the brick says of marks in the root: it is another text if any was set or removed since, or if it is another brick of the set that says it.
+ * *none: there are none, but of what is no name. */
+static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
+{
+	cleanup_inode struct inode *root = root_of(p->r->d);
+	struct getxattr_in in = { .inode = root, .name = DHT_MARKS_XATTR };
+	struct getxattr_out out = { 0 };
+	struct request rq;
+	int err;
+
+	ask_begin(p->r, &rq, ASK_NS);
+	err = root ? place_say(&rq, p->r->d, &(struct place){ 0 }) : -ENOMEM;
+	if (!err)
+		err = getxattr_on(&rq, p->r->d->x->child[p->child], &in, &out);
+	if (!err)
+		snprintf(text, MARKS_TEXT, "%.*s", (int)out.value.size, (const char *)out.value.bytes);
+	*none = !err && !strncmp(text, "0 ", 2);
+	fop_out_clear(FOP_getxattr, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* 0: no name that is to be elsewhere is there, or can come back. A name that is marked may not be listed, and come back when its intent is taken back: so
+ * there must be none while the listing is read. -EAGAIN: not yet. */
+static int clear_source(struct rebalance *r, int child)
+{
+	struct pass p = { .r = r, .child = child };
+	char before[MARKS_TEXT], after[MARKS_TEXT];
+	bool none, none_after;
+	int err = ask_marks(&p, before, &none);
+
+	if (!err)
+		err = pass_over(&p);
+	if (!err)
+		err = ask_marks(&p, after, &none_after);
+	if (err)
+		return err;
+	if (p.found)
+		return -EAGAIN;
+	return MUTANT("settle-marked") || (none && !strcmp(before, after)) ? 0 : -EAGAIN;
+}
+
+/* Of all of them: what is not there in one stays so. */
+static int clear_sources(struct rebalance *r, const struct layout *l)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < l->count && !err; i++) {
+		if (!layout_is_source(l, &l->member[i]))
+			continue;
+		do
+			err = MUTANT("settle-early") ? 0 : clear_source(r, (int)l->member[i].id);
+		while (err == -EAGAIN && pause_for(r, PAUSE_MS));
+	}
+	return err == -EAGAIN ? -ECANCELED : err;
+}
+
+/* ---- the whole ---- */
+
+static int move_and_settle(struct rebalance *r, const struct layout *moving)
+{
+	struct layout l = *moving;
+	int err = copy_roots(r, &l);
+
+	if (err)
+		return err;
+	set_step(r, "moving");
+	err = clear_sources(r, &l);
+	if (err)
+		return err;
+	set_step(r, "settling");
+	layout_settle(&l);
+	return write_everywhere(r, &l);
+}
+
+/* From where it stands: 1: there is nothing to do. Else once more. */
+static int go_on(struct rebalance *r)
+{
+	struct layout l;
+	struct request rq;
+	uint64_t least = 0;
+	int silent = -1, err;
+
+	ask_begin(r, &rq, ASK_NS);
+	err = layout_ask_all(&rq, r->d, &least, &silent);
+	request_finish(&rq);
+	if (err)
+		return problem(r, err, "waiting for %s: %s", silent < 0 ? "the layout" : name_of(r, silent), strerror(-err));
+	l = spread_of(r->d)->layout;
+	if (l.version > least)
+		err = write_everywhere(r, &l);
+	if (!err && l.moving)
+		return move_and_settle(r, &l);
+	if (err || !grown(r->d, &spread_of(r->d)->layout, &l))
+		return err ? err : 1;
+	set_step(r, "joining");
+	err = copy_roots(r, &l);
+	return err ? err : write_everywhere(r, &l);
+}
+
+static void rebalance_task(void *arg)
+{
+	struct rebalance *r = arg;
+	int err = 0;
+
+	pthread_mutex_lock(&r->lock);
+	r->task = task_self();
+	pthread_mutex_unlock(&r->lock);
+	while (err <= 0 && !stops(r)) {
+		err = go_on(r);
+		if (err >= 0)
+			no_problem(r);
+		else
+			pause_for(r, err == -EAGAIN ? PAUSE_MS : STEP_MS);
+	}
+	pthread_mutex_lock(&r->lock);
+	r->state = err > 0 ? DONE : STOPPED;
+	r->step = NULL;
+	r->task = NULL;
+	task_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+	if (err > 0)
+		log_info(r->d->x, NULL, "rebalance: the root's names are where they belong; %llu were moved",
+			 (unsigned long long)r->moved);
+}
+
+/* ---- commands ---- */
+
+static struct rebalance *rebalance_of(struct dht *d)
+{
+	struct rebalance *r, *new = calloc(1, sizeof(*new));
+
+	pthread_mutex_lock(&d->lock);
+	if (!d->rebalance && new) {
+		pthread_mutex_init(&new->lock, NULL);
+		new->d = d;
+		d->rebalance = new;
+		new = NULL;
+	}
+	r = d->rebalance;
+	pthread_mutex_unlock(&d->lock);
+	free(new);
+	return r;
+}
+
+static int start(struct rebalance *r)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->state != RUNNING) {
+		r->state = RUNNING;
+		r->stopping = false;
+		r->moved = r->left = 0;
+		r->problem[0] = '\0';
+		err = task_spawn(NULL, rebalance_task, r);
+		r->state = err ? STOPPED : RUNNING;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
+static void wait_for_end(void *arg)
+{
+	struct rebalance *r = arg;
+
+	pthread_mutex_lock(&r->lock);
+	r->stopping = true;
+	task_cond_broadcast(&r->changed);
+	if (r->task && r->hurry)
+		task_cancel(r->task); /* what is down keeps nobody waiting */
+	while (r->state == RUNNING)
+		task_cond_wait(&r->changed, &r->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void stop(struct rebalance *r)
+{
+	if (task_self())
+		wait_for_end(r);
+	else
+		task_call(wait_for_end, r);
+}
+
+static void tell(struct rebalance *r, FILE *to)
+{
+	pthread_mutex_lock(&r->lock);
+	fprintf(to, "state %s\n", state_names[r->state]);
+	if (r->state == RUNNING && r->step)
+		fprintf(to, "step %s\n", r->step);
+	fprintf(to, "version %llu\n", (unsigned long long)spread_of(r->d)->layout.version);
+	fprintf(to, "moved %llu\nleft %llu\n", (unsigned long long)r->moved, (unsigned long long)r->left);
+	if (r->problem[0])
+		fprintf(to, "problem %s\n", r->problem);
+	pthread_mutex_unlock(&r->lock);
+}
+
+int rebalance_command(struct dht *d, int argc, char **argv, FILE *to)
+{
+	struct rebalance *r = argc == 1 ? rebalance_of(d) : NULL;
+
+	if (argc != 1)
+		return -EINVAL;
+	if (!r)
+		return -ENOMEM;
+	if (!strcmp(argv[0], "status"))
+		tell(r, to);
+	else if (!strcmp(argv[0], "start"))
+		return start(r);
+	else if (!strcmp(argv[0], "stop"))
+		stop(r);
+	else
+		return -EINVAL;
+	return 0;
+}
+
+void rebalance_stop(struct dht *d)
+{
+	struct rebalance *r;
+
+	pthread_mutex_lock(&d->lock);
+	r = d->rebalance;
+	pthread_mutex_unlock(&d->lock);
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->hurry = true;
+	pthread_mutex_unlock(&r->lock);
+	stop(r);
+}
+
+void rebalance_free(struct dht *d)
+{
+	if (!d->rebalance)
+		return;
+	pthread_mutex_destroy(&d->rebalance->lock);
+	free(d->rebalance);
+	d->rebalance = NULL;
+}
