@@ -6,6 +6,7 @@
 struct tree tree;
 int failures;
 const char *more_volumes = "";
+unsigned initial = SUBVOLUMES;
 
 void run(task_fn *fn, const char *options, const char *limit)
 {
@@ -20,8 +21,9 @@ void run(task_fn *fn, const char *options, const char *limit)
 			"volume l%d\n type features/layout\n option subvolume %d\n option initial %d\n subvolumes m%d\nend-volume\n"
 			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
 			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
-			i, limit, i, i, SUBVOLUMES, i, i, i, i, i);
-	snprintf(text + n, sizeof(text) - n, "volume dht\n type cluster/dht\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n%s",
+			i, limit, i, i, initial, i, i, i, i, i);
+	snprintf(text + n, sizeof(text) - n,
+		 "volume dht\n type cluster/dht\n option initial %u\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n%s", initial,
 		 options, strstr(options, "option lean") ? "" : " option lean 0\n", more_volumes);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))

@@ -22,6 +22,7 @@ extern int failures;
 /* m0 to m3 in memory (of so many bytes: "256M"), l0 to l3 above them that hold to layouts, e0 to e3 with which they fail, c0 to c3 with which the
  * client dies, dht above these. fn runs in a task. */
 void run(task_fn *fn, const char *options, const char *limit);
+extern unsigned initial;	 /* subvolumes with which the volume began; the others have no names */
 extern const char *more_volumes; /* beside dht; at("dht") is where fn begins */
 
 #define PROPERTY_WITH(name, options, limit)                                                                                    \

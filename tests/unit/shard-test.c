@@ -534,6 +534,9 @@ PROPERTY(what_all_shards_must_have_is_not_changed_at_one)
 	CHECK_INT(object_fop(&v0, FOP_setxattr, d), 0);
 	CHECK_INT(move(&v0, top, "d", top, "d2", 0), 0); /* its shards go by its gfid */
 	CHECK_INT(move(&v0, top, "d2", top, "e", RENAME_EXCHANGE), 0);
+	CHECK_INT(object_fop(&alone, FOP_setattr, d), -ELAYOUT); /* who knows no layout does not know where it is to be changed */
+	alone.directory[0] = d->gfid;
+	alone.version[0] = l.version;
 	CHECK_INT(object_fop(&alone, FOP_setattr, d), 0);
 	CHECK_INT(call(&alone, FOP_setxattr, &set_acl, &acl_out), 0);
 	CHECK_INT(drop(&alone, top, "e", FOP_rmdir), 0);

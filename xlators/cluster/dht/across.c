@@ -90,11 +90,6 @@ static int look_at_side(struct move *m, int n)
 	return err == -EAGAIN ? -EIO : err;
 }
 
-static bool can_move(const struct found *f)
-{
-	return !S_ISBLK(f->attr.mode) && !S_ISCHR(f->attr.mode);
-}
-
 static bool is_directory(const struct found *f)
 {
 	return f->object && S_ISDIR(f->attr.mode);
@@ -105,14 +100,10 @@ static int judge_found(const struct move *m)
 {
 	const struct found *from = &m->found[0], *to = &m->found[1];
 
-	if (!can_move(from))
-		return -EXDEV;
 	if (!to->object)
 		return m->flags & RENAME_EXCHANGE ? -ENOENT : 0;
 	if (m->flags & RENAME_NOREPLACE)
 		return -EEXIST;
-	if (m->flags & RENAME_EXCHANGE && !can_move(to))
-		return -EXDEV;
 	if (!(m->flags & RENAME_EXCHANGE) && is_directory(from) != is_directory(to))
 		return is_directory(to) ? -EISDIR : -ENOTDIR;
 	return gfid_equal(&from->object->gfid, &to->object->gfid);

@@ -646,15 +646,22 @@ static int add_anchor(struct request *rq, struct dht *d, const struct aim *aim, 
 	return err;
 }
 
-/* The pointer belongs to whom the object belongs to. */
+/* The pointer belongs to whom the object belongs to. One to a device is one itself (of number 0), which only root may make. */
+static void become_owner(struct request *rq, const struct attr *of)
+{
+	if (S_ISBLK(of->mode) || S_ISCHR(of->mode))
+		return;
+	rq->uid = of->uid;
+	rq->gid = of->gid;
+}
+
 static int make_owned(struct request *rq, struct dht *d, int owner, const struct aim *aim, const struct attr *of,
 		      struct inode **pointer)
 {
 	struct who user = become_root(rq);
 	int err;
 
-	rq->uid = of->uid;
-	rq->gid = of->gid;
+	become_owner(rq, of);
 	err = make_pointer(rq, d, owner, aim, of->mode & S_IFMT, pointer);
 	become(rq, user);
 	return err;
@@ -694,8 +701,7 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 	struct link_out out = { 0 };
 	int err;
 
-	rq->uid = of->uid;
-	rq->gid = of->gid;
+	become_owner(rq, of);
 	err = make_pointer_at(rq, d, child, loc, aim, of->mode & S_IFMT, &pointer);
 	become(rq, user);
 	if (err || aim->dir)
@@ -712,8 +718,8 @@ static int link_once(struct request *rq, struct dht *d, const struct link_in *in
 	cleanup_inode struct inode *pointer = NULL;
 	int err = getattr_on(rq, d->x->child[child], &look, &of);
 
-	if (!err && (S_ISBLK(of.attr.mode) || S_ISCHR(of.attr.mode) || S_ISDIR(of.attr.mode)))
-		err = -EXDEV; /* a pointer to a device would be one itself */
+	if (!err && S_ISDIR(of.attr.mode))
+		err = -EPERM;
 	gfid_create(&aim.pgfid);
 	if (!err)
 		err = make_owned(rq, d, owner, &aim, &of.attr, &pointer);

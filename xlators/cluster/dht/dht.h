@@ -21,6 +21,8 @@ enum { SUBVOLUMES_MAX = 64 };
 struct spread {
 	struct layout layout;
 	uint64_t members;      /* a mask of children */
+	bool grows;	       /* the graph has subvolumes that are not in it */
+	struct layout grown;   /* in which these get their part */
 	struct spread *before; /* that was known before it */
 };
 
@@ -206,7 +208,7 @@ void away_entries(struct dirents *);
 /* create or mknod of a file, or mkdir, the object at *child, with a gfid of its own. -EOPNOTSUPP: it can't be made so, but where its name is (its directory
  * hands on an ACL, there is no room, it is not reached). */
 int away_make(struct request *, struct dht *, enum fop, const void *in, void *out, int owner, int *child);
-/* The object is at `child`. -EXDEV: not of such an object. */
+/* The object is at `child`. -EPERM: of a directory. */
 int away_link(struct request *, struct dht *, const struct link_in *, struct link_out *, int owner, int child);
 /* Of a pointer that has such a name in `work`, as root; -ENOENT, -ESTALE: it has not (any more).
  * new.: it gets no other any more, so its anchor goes, and that name. */

@@ -13,6 +13,22 @@ enum { TRIES = 100, PAUSE_MOST_MS = 128 };
 
 /* ---- what is known ---- */
 
+/* By all subvolumes that the layout lacks; false: none, or it is being changed already. */
+static bool grow(const struct dht *d, const struct layout *now, struct layout *l)
+{
+	struct layout_member more[SUBVOLUMES_MAX];
+	uint16_t weight = 1;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < now->count; i++)
+		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
+	for (int i = 0; i < d->x->children; i++)
+		if (!layout_find(now, (uint32_t)i))
+			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
+	*l = *now;
+	return n && !layout_grow(l, more, n);
+}
+
 static int adopt(struct dht *d, const struct layout *l)
 {
 	struct spread *s = calloc(1, sizeof(*s));
@@ -21,6 +37,7 @@ static int adopt(struct dht *d, const struct layout *l)
 	if (!s)
 		return -ENOMEM;
 	s->layout = *l;
+	s->grows = grow(d, l, &s->grown);
 	for (unsigned i = 0; i < l->count; i++)
 		s->members |= 1ull << l->member[i].id;
 	pthread_mutex_lock(&d->lock);

@@ -17,8 +17,15 @@ struct spot {
 	uint32_t child;
 	bool ends; /* nothing came after it in that subvolume */
 };
+/* A name that was told, and may come again at the subvolume to which it is moved. */
+struct told_name {
+	uint64_t key, number; /* a hash of it; the number of the place after it */
+};
 struct wide {
-	pthread_mutex_t lock; /* guards all of it */
+	pthread_mutex_t lock;	/* guards all of it */
+	struct told_name *told; /* a table by key; number 0: free */
+	size_t tolds, told_room;
+	uint64_t told_last; /* the highest number in it */
 	struct file *at[SUBVOLUMES_MAX];
 	struct spot *place; /* by rising number; the first is the start of the first subvolume */
 	size_t count, room, most;
@@ -36,6 +43,7 @@ void wide_free(struct wide *w)
 	pthread_mutex_destroy(&w->lock);
 	free(w->place);
 	free(w->table);
+	free(w->told);
 	free(w);
 }
 
@@ -198,6 +206,85 @@ static struct spot find(struct wide *w, uint64_t number, uint64_t *skip)
 	pthread_mutex_unlock(&w->lock);
 	*skip = number - p.number;
 	return p;
+}
+
+/* ---- names that were told, and may be moved meanwhile ---- */
+
+static struct told_name *told_cell(const struct wide *w, uint64_t key)
+{
+	size_t i = key % w->told_room;
+
+	while (w->told[i].number && w->told[i].key != key)
+		i = (i + 1) % w->told_room;
+	return &w->told[i];
+}
+
+static int told_grow(struct wide *w)
+{
+	struct wide old = *w;
+
+	w->told_room = old.told_room ? 2 * old.told_room : ROOM;
+	w->told = calloc(w->told_room, sizeof(*w->told));
+	if (!w->told) {
+		w->told = old.told;
+		w->told_room = old.told_room;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < old.told_room; i++)
+		if (old.told[i].number)
+			*told_cell(w, old.told[i].key) = old.told[i];
+	free(old.told);
+	return 0;
+}
+
+static int told_note(struct wide *w, uint64_t key, uint64_t number)
+{
+	int err = 2 * w->tolds < w->told_room ? 0 : told_grow(w);
+	struct told_name *t;
+
+	if (err)
+		return err;
+	t = told_cell(w, key);
+	w->tolds += !t->number;
+	*t = (struct told_name){ key, number };
+	w->told_last = number > w->told_last ? number : w->told_last;
+	return 0;
+}
+
+/* Who goes back reads again what came after that place. */
+static void told_forget_after(struct wide *w, uint64_t number)
+{
+	struct told_name *all = w->told;
+	size_t room = w->told_room;
+
+	if (w->told_last <= number)
+		return;
+	w->told = NULL;
+	w->tolds = w->told_room = w->told_last = 0;
+	for (size_t i = 0; i < room; i++)
+		if (all[i].number && all[i].number <= number)
+			told_note(w, all[i].key, all[i].number); /* without memory it is told twice */
+	free(all);
+}
+
+static uint64_t told_hash(const char *name)
+{
+	return XXH3_64bits(name, strlen(name));
+}
+
+/* It may be told there, and then at another subvolume: names are moved, or will be when a subvolume that the layout lacks gets its part. */
+static bool may_come_again(const struct spread *s, const char *name, uint32_t child)
+{
+	const struct layout *l = s->grows ? &s->grown : &s->layout;
+	uint64_t key = layout_key(&gfid_root, name);
+
+	return l->moving && layout_owner(l, key)->id == child && layout_owner_next(l, key)->id != child;
+}
+
+/* With the lock held. */
+static bool was_told(const struct wide *w, const char *name)
+{
+	return w->tolds && told_cell(w, told_hash(name))->number && !MUTANT("forget-returned");
 }
 
 /* ---- open roots ---- */
@@ -363,18 +450,20 @@ static void drop_first(struct dirents *list, uint64_t count)
 }
 
 /* What stands where its name does not belong nobody could look up: "lost+found" of each brick's own file system, copies made by hand. */
-static void drop_strays(struct dht *d, struct dirents *list, int child)
+static void drop_strays(struct dht *d, struct wide *w, struct dirents *list, int child)
 {
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct dirent_plus *e = &list->entry[i];
 
-		if (is_at_home(d, e->name, child) && strcmp(e->name, DHT_HIDDEN) != 0) {
+		bool belongs = is_at_home(d, e->name, child) && strcmp(e->name, DHT_HIDDEN) != 0;
+
+		if (belongs && !was_told(w, e->name)) {
 			list->entry[kept++] = *e;
 			continue;
 		}
-		if (strcmp(e->name, DHT_HIDDEN) != 0 && !atomic_exchange(&d->strays, true))
+		if (!belongs && strcmp(e->name, DHT_HIDDEN) != 0 && !atomic_exchange(&d->strays, true))
 			log_warning(
 				d->x, NULL,
 				"\"%s\" is in the root of %s, where it does not belong, and is not shown; there may be more",
@@ -398,6 +487,7 @@ static int next_part(struct dht *d, unsigned child)
 static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child, uint64_t before)
 {
 	bool last = next_part(d, child + 1) < 0;
+	const struct spread *s = spread_of(d);
 	int err = 0;
 
 	pthread_mutex_lock(&w->lock);
@@ -410,6 +500,8 @@ static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_
 		err = note_place(d, e->inode, (int)child, false);
 		if (!err)
 			err = number_of(w, p, before, &e->next_offset);
+		if (!err && may_come_again(s, e->name, child))
+			err = told_note(w, told_hash(e->name), e->next_offset);
 		before = e->next_offset;
 	}
 	sort_places(w);
@@ -419,8 +511,8 @@ static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_
 }
 
 /* One batch of one subvolume, without what is to be skipped of it; the place moves on. */
-static int read_at(struct request *rq, struct dht *d, const struct readdir_in *in, struct spot *p, uint64_t *skip,
-		   struct readdir_out *out)
+static int read_at(struct request *rq, struct dht *d, struct wide *w, const struct readdir_in *in, struct spot *p,
+		   uint64_t *skip, struct readdir_out *out)
 {
 	cleanup_file struct file *at = NULL;
 	struct readdir_in one = { .offset = p->cookie, .size = in->size, .flags = in->flags };
@@ -436,7 +528,7 @@ static int read_at(struct request *rq, struct dht *d, const struct readdir_in *i
 	list->end |= !list->count;
 	if (list->count)
 		p->cookie = list->entry[list->count - 1].next_offset;
-	drop_strays(d, list, (int)p->child);
+	drop_strays(d, w, list, (int)p->child);
 	away_entries(list);
 	drop = *skip < list->count ? *skip : list->count;
 	drop_first(list, drop);
@@ -469,11 +561,14 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 
 	if (!w)
 		return -ENOMEM;
+	pthread_mutex_lock(&w->lock);
+	told_forget_after(w, in->offset);
+	pthread_mutex_unlock(&w->lock);
 	p = find(w, in->offset, &skip);
 	if (p.ends)
 		p = (struct spot){ .child = p.child + 1 };
 	while (come_to_part(d, &p)) {
-		err = read_at(rq, d, in, &p, &skip, out);
+		err = read_at(rq, d, w, in, &p, &skip, out);
 		if (err || out->entries.count)
 			break;
 		if (out->entries.end)

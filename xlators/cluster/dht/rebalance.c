@@ -218,22 +218,6 @@ static int write_everywhere(struct rebalance *r, const struct layout *l)
 	return err;
 }
 
-/* The volume has subvolumes that the layout lacks: false: none. */
-static bool grown(const struct dht *d, const struct layout *now, struct layout *l)
-{
-	struct layout_member more[SUBVOLUMES_MAX];
-	uint16_t weight = 1;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < now->count; i++)
-		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
-	for (int i = 0; i < d->x->children; i++)
-		if (!layout_find(now, (uint32_t)i))
-			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
-	*l = *now;
-	return n && !layout_grow(l, more, n);
-}
-
 /* ---- moving names ---- */
 
 struct pass {
@@ -425,6 +409,7 @@ static int move_and_settle(struct rebalance *r, const struct layout *moving)
 /* From where it stands: 1: there is nothing to do. Else once more. */
 static int go_on(struct rebalance *r)
 {
+	const struct spread *now;
 	struct layout l;
 	struct request rq;
 	uint64_t least = 0;
@@ -435,13 +420,15 @@ static int go_on(struct rebalance *r)
 	request_finish(&rq);
 	if (err)
 		return problem(r, err, "waiting for %s: %s", silent < 0 ? "the layout" : name_of(r, silent), strerror(-err));
-	l = spread_of(r->d)->layout;
+	now = spread_of(r->d);
+	l = now->layout;
 	if (l.version > least)
 		err = write_everywhere(r, &l);
 	if (!err && l.moving)
 		return move_and_settle(r, &l);
-	if (err || !grown(r->d, &spread_of(r->d)->layout, &l))
+	if (err || !now->grows)
 		return err ? err : 1;
+	l = now->grown;
 	set_step(r, "joining");
 	err = copy_roots(r, &l);
 	return err ? err : write_everywhere(r, &l);

@@ -116,11 +116,11 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 
 	if (!err && f.points && !(place->flags & PLACE_POINTER) && !MUTANT("use-pointers"))
 		err = -EMOVED;
+	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
+		err = -EWIDE;
 	if (!err && judged_by_version(fop, in, &f) && !(place->flags & PLACE_HERE) &&
 	    place_version(place, &inode->gfid, 0) != f.version)
 		err = -ELAYOUT;
-	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
-		err = -EWIDE;
 	return err;
 }
 
