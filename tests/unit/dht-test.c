@@ -600,22 +600,40 @@ PROPERTY(a_layout_is_learnt_without_its_home)
 	CHECK_INT(tree_mkdir(&tree, name_at(1, "d"), 0755), 0);
 }
 
-PROPERTY(a_layout_that_can_not_be_followed_stops_names_of_the_root)
+static const char *name_by(const struct layout *l, uint32_t id, const char *prefix)
 {
-	struct layout unknown = three_of_four;
+	static char names[4][64];
+	static unsigned next;
+	char *name = names[next++ % 4];
+	int i = 0;
+
+	do
+		snprintf(name, 64, "%s%d", prefix, i++);
+	while (layout_owner(l, layout_key(&gfid_root, name))->id != id);
+	return name;
+}
+
+PROPERTY(names_of_a_subvolume_that_the_volume_file_lacks_are_refused_and_no_others)
+{
+	struct layout l = three_of_four;
+	const char *there, *known;
 	struct attr a;
 
-	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
-	unknown.version = 3;
-	unknown.member[2].id = SUBVOLUMES;
-	CHECK_INT(put_layouts(&unknown), 0);
-	CHECK_INT(tree_mkdir(&tree, "e", 0755), -EIO);
-	CHECK_INT(tree_getattr(&tree, "d", &a), -EIO);
-	layout_implied(&unknown, SUBVOLUMES);
-	unknown.version = 4;
-	CHECK_INT(put_layouts(&unknown), 0);
-	CHECK_INT(tree_mkdir(&tree, "e", 0755), 0);
-	CHECK_INT(tree_getattr(&tree, "d", &a), 0);
+	l.member[2].id = SUBVOLUMES;
+	there = name_by(&l, SUBVOLUMES, "there");
+	known = name_by(&l, 1, "known");
+	CHECK_INT(tree_mkdir(&tree, there, 0755), 0);
+	CHECK_INT(put_layouts(&l), 0);
+	CHECK_INT(changes_nothing("dht", there), 0);
+	CHECK_INT(tree_mkdir(&tree, known, 0755), 0);
+	CHECK_INT(tree_rename(&tree, known, there, 0), -EIO);
+	CHECK_INT(tree_rmdir(&tree, known), 0);
+	CHECK(fsck_says("dht", "problem ") && !fsck_says("dht", "finding "));
+	layout_implied(&l, SUBVOLUMES);
+	l.version = 4;
+	CHECK_INT(put_layouts(&l), 0);
+	CHECK_INT(tree_mkdir(&tree, known, 0755), 0);
+	CHECK_INT(tree_getattr(&tree, there, &a), 0);
 }
 
 PROPERTY(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount)
@@ -662,7 +680,7 @@ int main(void)
 		cmocka_unit_test(who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing),
 		cmocka_unit_test(a_layout_on_disk_is_followed_in_the_middle_of_work),
 		cmocka_unit_test(a_layout_is_learnt_without_its_home),
-		cmocka_unit_test(a_layout_that_can_not_be_followed_stops_names_of_the_root),
+		cmocka_unit_test(names_of_a_subvolume_that_the_volume_file_lacks_are_refused_and_no_others),
 		cmocka_unit_test(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount),
 	};
 

@@ -142,13 +142,16 @@ static int route_inode(struct route *r, struct inode *inode)
 
 static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
 {
+	int owner;
+
 	if (!loc->parent || !loc->name)
 		return route_inode(r, loc->inode);
 	if (!is_root(loc->parent))
 		return route_inode(r, loc->parent);
 	if (!strcmp(loc->name, DHT_HIDDEN))
 		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
-	return route_to(r, owners_said(r->rq, r->d, loc->name).to);
+	owner = owners_said(r->rq, r->d, loc->name).to;
+	return owner < r->d->x->children ? route_to(r, owner) : subvolume_lacking(r->d);
 }
 
 int subvolume_of_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int *child)
@@ -570,13 +573,18 @@ static void dht_dump(struct xlator *x, FILE *f)
 /* "locate NAME": where that name of the root is to be. "fsck ...": see fsck.h. "rebalance ...": rebalance.c. */
 static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
+	int owner;
+
 	if (argc && !strcmp(argv[0], "fsck"))
 		return fsck_command(x->private, argc - 1, argv + 1, f);
 	if (argc && !strcmp(argv[0], "rebalance"))
 		return rebalance_command(x->private, argc - 1, argv + 1, f);
 	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
 		return -EINVAL;
-	fprintf(f, "%s\n", x->child[root_owner(x->private, argv[1])]->name);
+	owner = root_owner(x->private, argv[1]);
+	if (owner >= x->children)
+		return -EIO;
+	fprintf(f, "%s\n", x->child[owner]->name);
 	return 0;
 }
 

@@ -21,6 +21,7 @@ enum { SUBVOLUMES_MAX = 64 };
 struct spread {
 	struct layout layout;
 	uint64_t members;      /* a mask of children */
+	bool lacks;	       /* the graph lacks a member */
 	bool grows;	       /* the graph has subvolumes that are not in it */
 	struct layout grown;   /* in which these get their part */
 	struct spread *before; /* that was known before it */
@@ -115,8 +116,9 @@ struct owners {
 	int from, to;
 };
 struct owners root_owners(struct dht *, const char *name);
-/* The one that is to have it. */
+/* The one that is to have it. It may be none that the graph has: then -EIO is to be answered. */
 int root_owner(struct dht *, const char *name);
+int subvolume_lacking(struct dht *); /* -EIO, told in the log */
 /* The name may stand there. */
 bool is_at_home(struct dht *, const char *name, int child);
 /* The subvolume has a part of the root; another one may be in the graph, for a layout to come or one that was. */

@@ -39,7 +39,10 @@ static int adopt(struct dht *d, const struct layout *l)
 	s->layout = *l;
 	s->grows = grow(d, l, &s->grown);
 	for (unsigned i = 0; i < l->count; i++)
-		s->members |= 1ull << l->member[i].id;
+		if (l->member[i].id < (uint32_t)d->x->children)
+			s->members |= 1ull << l->member[i].id;
+		else
+			s->lacks = true;
 	pthread_mutex_lock(&d->lock);
 	s->before = atomic_load(&d->spread);
 	newer = !s->before || s->before->layout.version < l->version;
@@ -223,21 +226,17 @@ static int give_up(struct dht *d, const char *why)
 	return -EIO;
 }
 
-static bool are_known(const struct dht *d, const struct layout *l)
+int subvolume_lacking(struct dht *d)
 {
-	for (unsigned i = 0; i < l->count; i++)
-		if (l->member[i].id >= (uint32_t)d->x->children)
-			return false;
-	return true;
+	return give_up(d,
+		       "their layout has a subvolume that this volume file lacks; mount with the one that the volume has now");
 }
 
+/* If the graph lacks a subvolume of it, the names of the others are found all the same. */
 static int take_newer(struct dht *d, const struct layout *l)
 {
 	int err;
 
-	if (!are_known(d, l))
-		return give_up(d, "their layout has a subvolume that this volume file lacks; mount with the one that the "
-				  "volume has now");
 	err = adopt(d, l);
 	if (!err)
 		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes%s",
@@ -329,11 +328,15 @@ int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *sile
 	*silent = low.silent;
 	if (!low.err && low.told.any && low.told.newest.version > l->version)
 		low.err = take_newer(d, &low.told.newest);
+	if (!low.err && spread_of(d)->lacks)
+		low.err = subvolume_lacking(d);
+	if (low.err)
+		return low.err;
 	l = &spread_of(d)->layout;
 	*least = l->version;
 	for (unsigned i = 0; i < l->count; i++)
 		*least = low.version[l->member[i].id] < *least ? low.version[l->member[i].id] : *least;
-	return low.err;
+	return 0;
 }
 
 /* ---- before what would do harm by a wrong one ---- */
@@ -405,5 +408,6 @@ int layout_check(struct request *rq, struct dht *d, bool anew)
 	while ((err = look_at_each(rq, d, anew)) == -ELAYOUT && !none)
 		none = layout_learn(rq, d, &l);
 	rq->deadline_ns = given;
-	return err == -ELAYOUT ? none : err;
+	err = err == -ELAYOUT ? none : err;
+	return !err && spread_of(d)->lacks ? subvolume_lacking(d) : err;
 }

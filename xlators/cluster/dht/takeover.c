@@ -404,25 +404,19 @@ static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enu
 /* While the name is being moved it may be marked at either. */
 static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop)
 {
-	int child, err = subvolume_of_name(rq, d, loc, fop, &child);
-	struct owners o = { child, child };
+	struct owners o = { 0 };
+	int child, err = 0;
 
-	if (err)
-		return;
-	if (is_root(loc->parent))
+	if (is_root(loc->parent)) {
 		o = root_owners(d, loc->name);
-	end_at(rq, d, loc, fop, o.from);
-	if (o.to != o.from)
+	} else {
+		err = subvolume_of_name(rq, d, loc, fop, &child);
+		o = (struct owners){ child, child };
+	}
+	if (!err && o.from < d->x->children)
+		end_at(rq, d, loc, fop, o.from);
+	if (!err && o.to != o.from && o.to < d->x->children)
 		end_at(rq, d, loc, fop, o.to);
-}
-
-/* As root, and with nothing of what the caller's request says beside its names. Not 0: no memory. */
-static int own_request(const struct request *rq, struct dht *d, struct request *own)
-{
-	request_init(own, d->x->graph, 0);
-	own->group_count = 0;
-	own->deadline_ns = rq->deadline_ns;
-	return place_say(own, d, &(struct place){ 0 });
 }
 
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)

@@ -24,12 +24,18 @@ static bool is_moving(const struct request *rq, struct dht *d, const struct loc 
 	return o->from != o->to;
 }
 
+/* Its volume file may be older than the layout. */
+static bool has(const struct dht *d, int child)
+{
+	return child < d->x->children;
+}
+
 /* As who asks: what he may not look at he may not change either. */
 static int is_there(struct request *rq, struct dht *d, const struct loc *loc, int child, bool *there)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
-	int err = place_say(rq, d, &(struct place){ 0 });
+	int err = has(d, child) ? place_say(rq, d, &(struct place){ 0 }) : subvolume_lacking(d);
 
 	if (!err)
 		err = lookup_on(rq, d->x->child[child], &in, &out);
@@ -43,11 +49,11 @@ static int is_there(struct request *rq, struct dht *d, const struct loc *loc, in
 static int at_either(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, struct owners o)
 {
 	int first = MUTANT("new-before-old") ? o.to : o.from, second = first == o.from ? o.to : o.from;
-	int err = call_at(rq, d, fop, in, out, first);
+	int err = has(d, first) ? call_at(rq, d, fop, in, out, first) : -ENOENT;
 
 	if (err != -ENOENT)
 		return err;
-	err = place_say(rq, d, &(struct place){ 0 });
+	err = has(d, second) ? place_say(rq, d, &(struct place){ 0 }) : subvolume_lacking(d);
 	return err ? err : call_at(rq, d, fop, in, out, second);
 }
 
@@ -63,7 +69,7 @@ static int make_once(struct request *rq, struct dht *d, enum fop fop, const void
 	if (err)
 		return err;
 	if (!there || MUTANT("skip-old-owner"))
-		return NOT_MOVING;
+		return NOT_MOVING; /* the one that is to have it makes it */
 	if (fop != FOP_create || create->flags & O_EXCL)
 		return -EEXIST;
 	err = open_at(rq, d, create, out, o.from);
@@ -108,6 +114,8 @@ static int clear_the_way(struct request *rq, struct dht *d, const struct loc *lo
 		return err;
 	if (exclusive)
 		return -EEXIST;
+	if (!has(d, o.to))
+		return subvolume_lacking(d);
 	err = move_away(rq, d, loc->name, o);
 	return err ? err : -EAGAIN;
 }
@@ -124,7 +132,7 @@ static int find_source(struct request *rq, struct dht *d, const struct rename_in
 	err = is_there(rq, d, &in->from, o.from, &there);
 	*child = there ? o.from : o.to;
 	*may_move = there;
-	return err;
+	return err || has(d, *child) ? err : subvolume_lacking(d);
 }
 
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, struct rename_out *out)
