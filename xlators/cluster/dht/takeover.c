@@ -419,6 +419,15 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 		end_at(rq, d, loc, fop, o.to);
 }
 
+/* As root, and with nothing of what the caller's request says beside its names. Not 0: no memory. */
+static int own_request(const struct request *rq, struct dht *d, struct request *own)
+{
+	request_init(own, d->x->graph, 0);
+	own->group_count = 0;
+	own->deadline_ns = rq->deadline_ns;
+	return place_say(own, d, &(struct place){ 0 });
+}
+
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)
 {
 	struct request own;
