@@ -10,8 +10,9 @@ enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, NAME_LENGTH = 24 
 static struct {
 	struct node *node;
 	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
-	bool begun, done, asked;      /* asked: and not answered yet */
-	unsigned life, moved, before; /* by the rebalancer that lives; by those that have died */
+	bool begun;
+	uint64_t from, to;	/* events: when it was begun first, when it was done */
+	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
 	char problem[400];
 } grow;
 
@@ -99,6 +100,7 @@ static void start_on(void *arg)
 	int err = x ? x->type->command(x, 2, words, stderr) : 0;
 
 	trace("rebalance start");
+	grow.from = grow.from ? grow.from : sim_now();
 	if (err)
 		sim_fail("`rebalance start` says: %s", strerror(-err));
 }
@@ -113,10 +115,25 @@ void grow_node_up(struct node *n)
 		start_on(n);
 }
 
+static bool is_done(void)
+{
+	return grow.to;
+}
+
+bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns)
+{
+	struct layout l;
+
+	if (!plan_grows() || !grow.from || to_ns < grow.from || (is_done() && from_ns > grow.to))
+		return false;
+	transition(&l);
+	return moves(&l, names[name]);
+}
+
 static void note_line(const char *line)
 {
 	if (!strcmp(line, "state done"))
-		grow.done = true;
+		grow.to = grow.to ? grow.to : sim_now();
 	else if (!strncmp(line, "moved ", 6))
 		grow.moved = (unsigned)strtoul(line + 6, NULL, 10);
 	else if (!strncmp(line, "problem ", 8))
@@ -160,12 +177,12 @@ static void second_run(void *arg)
 static void grow_run(void *arg)
 {
 	begin_at(*(uint64_t *)arg + grow.begin_ns, node_rebalancer());
-	while (!grow.done && !sim_failure()) {
+	while (!is_done() && !sim_failure()) {
 		task_sleep_ms(ASK_MS);
 		if (node_rebalancer()->ready)
 			sim_after(node_rebalancer(), 0, ask_status, NULL);
 	}
-	if (grow.done)
+	if (is_done())
 		trace("rebalance done: %u moved", grow_moved());
 }
 
@@ -183,16 +200,16 @@ void grow_begin(void)
 
 bool grow_goes_on(void)
 {
-	return plan_grows() && grow.begun && !grow.done;
+	return plan_grows() && grow.begun && !is_done();
 }
 
 void grow_end(void)
 {
 	uint64_t until = sim_now() + LIMIT_S * S;
 
-	while (plan_grows() && !grow.done && !sim_failure() && sim_now() < until)
+	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until)
 		task_sleep_ms(ASK_MS);
-	if (plan_grows() && !grow.done)
+	if (plan_grows() && !is_done())
 		sim_fail("the rebalancer did not end %d s after the faults: %s", LIMIT_S,
 			 grow.problem[0] ? grow.problem : "it tells of no problem");
 }
@@ -208,6 +225,28 @@ unsigned grow_kills(void)
 }
 
 /* ---- what there is in the end ---- */
+
+static bool leaves(const struct layout *l, const char *name, const char *mark, unsigned subvolume)
+{
+	char text[MARK_NAME];
+	uint64_t key = layout_key(&gfid_root, name);
+
+	return !strcmp(mark_name(mark_hash(name), text), mark) && layout_owner_next(l, key)->id != subvolume &&
+	       layout_owner(l, key)->id == subvolume;
+}
+
+bool grow_has_left(const char *mark, unsigned subvolume)
+{
+	struct layout l;
+	bool has = false;
+
+	if (!plan_grows())
+		return false;
+	transition(&l);
+	for (unsigned i = 0; i < NAMES && !has; i++)
+		has = leaves(&l, names[i], mark, subvolume);
+	return has;
+}
 
 static const struct disk_pair *layout_of(const struct disk_object *root)
 {

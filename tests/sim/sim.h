@@ -200,8 +200,10 @@ struct node *node_rebalancer(void); /* a client of which nothing is asked but th
 void grow_plan(int grows);	    /* 0, 1, or -1: as the seed says */
 void grow_begin(void);		    /* spawns who has it begun, by and by */
 void grow_node_up(struct node *);
+bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns); /* somebody may move that name of the root then */
 bool grow_goes_on(void);	       /* begun, and not done as far as is known */
 void grow_end(void);		       /* waits until it is done; else the run has failed */
+bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
 void check_grown(void);		       /* the disks */
 unsigned grow_moved(void), grow_kills(void); /* names, as far as is known */
 
