@@ -236,6 +236,9 @@ static bool of_names(const struct operation *o)
 /* Listings do not wait for a rename over several subvolumes: they may show what it takes back, when its client has died, or another was in its way. */
 static bool may_show_steps(const struct operation *o, unsigned name)
 {
+	/* It may be moved by one who finds then that it has gone; but what is there is listed. */
+	if (gfid_equal(&o->dir, &gfid_root) && !gfid_is_null(&o->found[name]) && grow_moves(name, o->call_ns, o->ret_ns))
+		return true;
 	for (unsigned i = 0; plan.subvolumes > 1 && operation_at(i); i++) {
 		const struct operation *r = operation_at(i);
 		bool meanwhile = r->call < o->ret && (operation_unknown(r) || r->ret > o->call);

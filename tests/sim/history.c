@@ -2,7 +2,7 @@
 /* The record of all operations. */
 #include "history.h"
 
-const char *const names[NAMES] = { "d0", "d1", "f0", "f1", "f2", "f3" };
+const char *names[NAMES] = { "d0", "d1", "f0", "f1", "f2", "f3" };
 const char *const what_text[OPS] = { "lookup",	"make",	 "open",     "unlink",	 "rmdir",	"link",	    "rename",
 				     "readdir", "write", "append",   "truncate", "copy",	"allocate", "read",
 				     "stat",	"chmod", "setxattr", "getxattr", "removexattr", "fsync" };

@@ -5,7 +5,7 @@
 #include "sim.h"
 
 enum { BLOCK = 64, BLOCKS_MAX = 24, NAMES = 6, OPEN_END = -1 };
-extern const char *const names[NAMES]; /* "d0", "d1" for directories, too */
+extern const char *names[NAMES]; /* "d0", "d1" for directories, too */
 
 enum what {
 	OP_LOOKUP, /* dir, name -> object */

@@ -25,6 +25,7 @@ static const char help[] =
 	"  --keep-going       do not stop at the tenth failure\n"
 	"  --members N, --arbiter, --clients N, --tasks N, --ops N, --faults N, --gentle, --wild   instead of what the seed says\n"
 	"  --subvolumes N     2 or 3 (0: as the seed says) of 1 to 3 members each below cluster/dht, or 1: none (1)\n"
+	"  --grow, --no-grow  some of the subvolumes come while there is work; all are there from the beginning; else half of the seeds grow\n"
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
@@ -42,16 +43,16 @@ enum { HANG_S = 60, REPORT_MAX = 700, FAILURES_SHOWN = 10 };
 struct options {
 	uint64_t from, to;
 	unsigned jobs, subvolumes, members, clients, tasks, operations, faults;
-	int arbiter, wild, kernel;
+	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
 	bool posix, layout, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
-static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1 };
+static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1 };
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided, pointers, away, ends, late, renames;
+	unsigned operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, kills;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -88,6 +89,7 @@ static void spread_plan(void)
 		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 	plan.scatter = plan.seed % 3 ? 2 : 0; /* one directory in two is elsewhere than its name */
 	plan.lossy = chance_below(CHANCE_FAULT, 3) == 0 || nemesis_cuts_sets();
+	grow_plan(options.grows);
 }
 
 static void make_plan(uint64_t seed)
@@ -131,7 +133,7 @@ static void make_plan(uint64_t seed)
 		plan.members = 1;
 	if (plan.stack != STACK_REPLICA)
 		plan.arbiter = plan.cut_all = false;
-	plan.subvolumes = 1;
+	plan.subvolumes = plan.initial = 1;
 	if (options.subvolumes != 1)
 		spread_plan();
 }
@@ -141,8 +143,8 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 	chance_begin(seed);
 	make_plan(seed);
 	if (verbose)
-		fprintf(stderr, "seed %llu: %u x %u members%s, %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
-			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.clients,
+		fprintf(stderr, "seed %llu: %u x %u members%s (%u subvolumes at first), %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
+			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.initial, plan.clients,
 			plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
 			plan.cut_all ? ", power cut of all" : "", plan.kernel ? ", kernels that believe" : "");
 	world_run(directory);
@@ -153,6 +155,9 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .operations = operations_count(),
 			      .faults = nemesis_faults(),
 			      .undecided = check_undecided(),
+			      .grown = plan_grows(),
+			      .moved = grow_moved(),
+			      .kills = grow_kills(),
 			      .failed = sim_failure(),
 			      .finished = true };
 	away_counts(&r->pointers, &r->away, &r->ends, &r->late, &r->renames);
@@ -227,7 +232,7 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, virtual_ns, messages,
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved, kills, virtual_ns, messages,
 		first_hash;
 	bool stop;
 } total;
@@ -266,6 +271,10 @@ static void count(const struct report *r)
 	total.ends += r->ends;
 	total.late += r->late;
 	total.renames += r->renames;
+	total.grown += r->grown;
+	total.moved += r->moved;
+	total.unmoved += r->grown && !r->moved;
+	total.kills += r->kills;
 	total.virtual_ns += r->virtual_ns;
 	total.messages += r->messages;
 	if (!r->failed || (options.expect_failure && mutant_chosen() && !good_without_mutant(r->seed)))
@@ -361,6 +370,10 @@ static int summary(uint64_t begin, char **argv)
 		printf(", %llu pointers made (%llu of files made away), %llu ended by sweeps, %llu left for fsck, %llu renames across decided",
 		       (unsigned long long)total.pointers, (unsigned long long)total.away, (unsigned long long)total.ends,
 		       (unsigned long long)total.late, (unsigned long long)total.renames);
+	if (total.grown)
+		printf(", %llu volumes that grew (%llu of them without moving anything), %llu names moved, %llu rebalancers killed",
+		       (unsigned long long)total.grown, (unsigned long long)total.unmoved, (unsigned long long)total.moved,
+		       (unsigned long long)total.kills);
 	if (total.undecided)
 		printf(", %llu searches given up", (unsigned long long)total.undecided);
 	putchar('\n');
@@ -387,6 +400,8 @@ static int run_one_seed(void)
 	if (options.subvolumes != 1)
 		printf("%u pointers made (%u of files made away), %u ended by sweeps, %u left for fsck, %u renames across decided\n",
 		       r.pointers, r.away, r.ends, r.late, r.renames);
+	if (r.grown)
+		printf("the volume grew: %u names moved, %u rebalancers killed\n", r.moved, r.kills);
 	return r.failed;
 }
 
@@ -422,6 +437,10 @@ static bool flag(const char *arg)
 		return options.kernel = 1, true;
 	if (!strcmp(arg, "--no-kernel"))
 		return options.kernel = 0, true;
+	if (!strcmp(arg, "--grow"))
+		return options.grows = 1, true;
+	if (!strcmp(arg, "--no-grow"))
+		return options.grows = 0, true;
 	if (!strcmp(arg, "--gentle"))
 		return options.wild = 0, true;
 	return false;

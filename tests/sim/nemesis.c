@@ -25,6 +25,7 @@ enum fault {
 	FAULT_KILL_SET,
 	FAULT_CUT_SET,
 	FAULT_HELD,
+	FAULT_REBALANCER,
 	FAULTS
 };
 static const struct {
@@ -56,6 +57,7 @@ static const struct {
 	[FAULT_KILL_SET] = { "kill -9 of a set", 8, true, .spread = true },
 	[FAULT_CUT_SET] = { "power cut of a set", 20, true, true, .spread = true },
 	[FAULT_HELD] = { "held requests", 24, .spread = true },
+	[FAULT_REBALANCER] = { "rebalancer crash", 60, .spread = true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
@@ -175,7 +177,7 @@ static void partition(struct node *brick, bool one_way)
 
 static void client_link(void)
 {
-	struct node *n = node_client((unsigned)pick(plan.clients));
+	struct node *n = node_client((unsigned)pick(plan.clients + plan_grows()));
 	unsigned which = 1 + (unsigned)pick((1u << bricks_count()) - 1);
 	bool one_way = pick(3) == 0;
 
@@ -382,6 +384,8 @@ static void fault_do(enum fault f, struct node *brick)
 {
 	struct node *client = node_client((unsigned)pick(plan.clients));
 
+	if (f == FAULT_HELD && grow_goes_on() && pick(2))
+		client = node_rebalancer();
 	switch (f) {
 	case FAULT_KILL:
 	case FAULT_POWER:
@@ -423,6 +427,11 @@ static void fault_do(enum fault f, struct node *brick)
 		break;
 	case FAULT_HELD:
 		hold_requests(client);
+		break;
+	case FAULT_REBALANCER:
+		nemesis.client_died = true;
+		die(node_rebalancer(), false);
+		come_back(node_rebalancer());
 		break;
 	case FAULT_IN_TURN:
 		in_turn(brick);
@@ -501,6 +510,8 @@ static bool possible(enum fault f, bool clean)
 {
 	if ((nemesis.restricted && !nemesis.only[f]) || (faults[f].spread && plan.subvolumes == 1))
 		return false;
+	if (f == FAULT_REBALANCER)
+		return grow_goes_on();
 	if (plan.subvolumes > 1 && cuts_set(f))
 		return plan.lossy && clean && is_calm() && (f != FAULT_CUT_ALL || all_are_clean());
 	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))

@@ -9,12 +9,12 @@
 #include "graph.h"
 #include "xlator.h"
 
-enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 1 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
+enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 2 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
 #define MS 1000000ull
 #define S  1000000000ull
 
 /* ---- chance: streams of their own, so that a change of one thing leaves the others as they were ---- */
-enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, STREAMS };
+enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, STREAMS };
 void chance_begin(uint64_t seed);
 uint64_t chance(enum chance_stream);
 uint64_t chance_below(enum chance_stream, uint64_t limit);	     /* 0 .. limit - 1 */
@@ -171,6 +171,7 @@ struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
 	unsigned sweep_ms, scatter;
+	unsigned initial; /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool lossy;  /* with several subvolumes: all members of one may lose their power */
@@ -192,6 +193,19 @@ bool world_clean(unsigned subvolume); /* its coordinator says that all members a
 /* The same, whatever links there are to clients, and how long the bricks have been up. */
 bool world_quiet(void);
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
+
+/* ---- grow.c: a volume of which the last subvolumes come while there is work ---- */
+bool plan_grows(void);
+struct node *node_rebalancer(void); /* a client of which nothing is asked but that; NULL: the volume does not grow */
+void grow_plan(int grows);	    /* 0, 1, or -1: as the seed says */
+void grow_begin(void);		    /* spawns who has it begun, by and by */
+void grow_node_up(struct node *);
+bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns); /* somebody may move that name of the root then */
+bool grow_goes_on(void);	       /* begun, and not done as far as is known */
+void grow_end(void);		       /* waits until it is done; else the run has failed */
+bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
+void check_grown(void);		       /* the disks */
+unsigned grow_moved(void), grow_kills(void); /* names, as far as is known */
 
 /* ---- nemesis.c ---- */
 enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */

@@ -80,8 +80,8 @@ static void put_volume(FILE *to)
 			put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive", i);
 	if (plan.subvolumes == 1)
 		return;
-	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n subvolumes",
-		plan.sweep_ms, plan.scatter);
+	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n option initial %u\n subvolumes",
+		plan.sweep_ms, plan.scatter, plan.initial);
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);
 	fprintf(to, "\nend-volume\n");
@@ -99,7 +99,7 @@ static void put_brick(FILE *to, unsigned number)
 	if (plan.subvolumes > 1 || plan.layout) {
 		fprintf(to,
 			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n subvolumes %s\nend-volume\n",
-			subvolume_of(number), plan.subvolumes > 1 ? plan.subvolumes : 0, top);
+			subvolume_of(number), plan.subvolumes > 1 ? plan.initial : 0, top);
 		top = "layout";
 	}
 	if (is_replicated()) {
@@ -124,7 +124,7 @@ static char *volfile_of(const struct node *n)
 		put_set(to, "cluster/coordinator", n->number);
 	else
 		put_volume(to);
-	if (n->kind == NODE_CLIENT && plan.kernel)
+	if (n->kind == NODE_CLIENT && plan.kernel && n != node_rebalancer())
 		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes %s\nend-volume\n",
 			plan.subvolumes > 1 ? "distribute" : "set0");
 	fclose(to);
@@ -155,8 +155,9 @@ static void start_run(void *arg)
 	}
 	n->ready = true;
 	trace("up");
-	if (n->kind == NODE_CLIENT)
+	if (n->kind == NODE_CLIENT && n != node_rebalancer())
 		work_client_up(n);
+	grow_node_up(n);
 }
 
 int node_start(struct node *n)
@@ -247,6 +248,8 @@ static void make_nodes(void)
 		add_node(NODE_COORDINATOR, i, "coordinator");
 	for (unsigned i = 0; i < plan.clients; i++)
 		add_node(NODE_CLIENT, i, "client");
+	if (plan_grows())
+		add_node(NODE_CLIENT, plan.clients, "rebalancer");
 	for (unsigned i = 1; i < nodes; i++)
 		mkdir(state_directory(&node[i], path), 0700);
 	for (unsigned i = 0; i < bricks_count(); i++) {
@@ -443,6 +446,7 @@ static void script(void *arg)
 	take_room();
 	work_begin();
 	nemesis_begin();
+	grow_begin();
 	until = sim_now() + WORK_S * S;
 	while (!(work_done() && nemesis_done()) && !sim_failure()) {
 		task_sleep_ms(200);
@@ -458,6 +462,8 @@ static void script(void *arg)
 			coordinator_says_clean(i, true);
 		sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
 	}
+	if (!sim_failure())
+		grow_end();
 	if (plan.subvolumes > 1 && !sim_failure())
 		task_sleep_ms(away_sweep_ms());
 	if (!sim_failure())
@@ -492,6 +498,8 @@ void world_run(const char *directory)
 		check_replicas();
 	if (!sim_failure() && plan.subvolumes > 1)
 		check_away();
+	if (!sim_failure())
+		check_grown();
 	if (!sim_failure())
 		check_history();
 }

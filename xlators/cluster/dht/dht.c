@@ -150,7 +150,7 @@ static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
 		return route_inode(r, loc->parent);
 	if (!strcmp(loc->name, DHT_HIDDEN))
 		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
-	owner = root_owner(r->d, loc->name);
+	owner = owners_said(r->rq, r->d, loc->name).to;
 	return owner < r->d->x->children ? route_to(r, owner) : subvolume_lacking(r->d);
 }
 
@@ -394,8 +394,8 @@ static int call_once(struct request *rq, struct xlator *x, enum fop fop, const v
 
 	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
 		return -EOPNOTSUPP;
-	err = place_say(rq, r.d, &(struct place){ 0 });
-	if (!err && spread_of(r.d)->layout.moving && (err = call_moving(rq, r.d, fop, in, out)) != NOT_MOVING)
+	err = place_say_newest(rq, r.d);
+	if (!err && spread_said(rq, r.d)->layout.moving && (err = call_moving(rq, r.d, fop, in, out)) != NOT_MOVING)
 		return err;
 	if (err >= 0)
 		err = route(&r, fop, in);

@@ -125,8 +125,14 @@ bool is_at_home(struct dht *, const char *name, int child);
 bool is_member(struct dht *, int child);
 /* As present_of, of members. */
 uint64_t members_present(struct dht *);
-/* Attaches PLACE, with the version of the root's layout besides. (Only the first one of a request can fail.) */
+/* Attaches PLACE, with the version of the root's layout besides: the one that the request said before, else the newest. (Only the first one of a request
+ * can fail.) */
 int place_say(struct request *, struct dht *, const struct place *);
+/* Before an operation is begun (again): with the newest, and nothing else. */
+int place_say_newest(struct request *, struct dht *);
+/* The one that the request says. */
+const struct spread *spread_said(const struct request *, struct dht *);
+struct owners owners_said(const struct request *, struct dht *, const char *name);
 /* What an operation needs that was refused with ELAYOUT: begun before it, and asked after each refusal. 0: it is to be done again; -EIO, told in the
  * log: there is no other layout to go by. */
 struct learning {

@@ -80,13 +80,35 @@ const struct spread *spread_of(struct dht *d)
 	return atomic_load(&d->spread);
 }
 
-struct owners root_owners(struct dht *d, const char *name)
+const struct spread *spread_said(const struct request *rq, struct dht *d)
 {
-	const struct layout *l = &spread_of(d)->layout;
+	const struct spread *s = spread_of(d);
+	struct place said;
+
+	if (place_of(rq, &said) <= 0)
+		return s;
+	while (s->layout.version > place_version(&said, &gfid_root, 0) && s->before)
+		s = s->before;
+	return s;
+}
+
+static struct owners owners_by(const struct spread *s, const char *name)
+{
+	const struct layout *l = &s->layout;
 	uint64_t key = layout_key(&gfid_root, name);
 	int to = (int)layout_owner_next(l, key)->id;
 
 	return (struct owners){ l->moving ? (int)layout_owner(l, key)->id : to, to };
+}
+
+struct owners root_owners(struct dht *d, const char *name)
+{
+	return owners_by(spread_of(d), name);
+}
+
+struct owners owners_said(const struct request *rq, struct dht *d, const char *name)
+{
+	return owners_by(spread_said(rq, d), name);
 }
 
 int root_owner(struct dht *d, const char *name)
@@ -113,15 +135,25 @@ uint64_t members_present(struct dht *d)
 	return present ? present : members;
 }
 
-/* By an older version than a name was placed by, or a younger one, the brick refuses: so these two need not be of one moment. */
-int place_say(struct request *rq, struct dht *d, const struct place *p)
+static int say(struct request *rq, const struct place *p, uint64_t version)
 {
 	struct place said = *p;
 
-	said.version[0] = spread_of(d)->layout.version;
-	if (said.version[0])
+	said.version[0] = version;
+	if (version)
 		said.directory[0] = gfid_root;
 	return place_attach(rq, &said);
+}
+
+/* Marks are judged by the version alone, and a step of an intent by its mark: so what names were found by is said until the operation is begun again. */
+int place_say(struct request *rq, struct dht *d, const struct place *p)
+{
+	return say(rq, p, spread_said(rq, d)->layout.version);
+}
+
+int place_say_newest(struct request *rq, struct dht *d)
+{
+	return say(rq, &(struct place){ 0 }, spread_of(d)->layout.version);
 }
 
 /* ---- what the subvolumes have ---- */
@@ -357,7 +389,7 @@ static int look_at_each(struct request *rq, struct dht *d, bool anew)
 	int err = root ? 0 : -ENOMEM;
 
 	if (!err && mask)
-		err = place_say(rq, d, &(struct place){ 0 });
+		err = place_say_newest(rq, d);
 	for (int i = 0; i < d->x->children && !err; i++)
 		if (mask >> i & 1)
 			err = look_at_one(rq, d, root, i);

@@ -205,19 +205,22 @@ int step_down(struct request *rq, struct xlator *child, struct inode **dir, cons
 	return err;
 }
 
+/* What stands there, whatever the layout says by now: the path is of when the record was written, and a name of the root may have moved. */
 static int walk_down(struct request *rq, struct dht *d, const struct side *s, char *path, struct inode **dir)
 {
 	char *rest = path;
 	const char *name;
-	int err = 0;
+	int err;
 
 	*dir = root_of(d);
 	if (!*dir)
 		return -ENOMEM;
+	err = place_say(rq, d, &(struct place){ .flags = PLACE_HERE });
 	while (!err && (name = strsep(&rest, "/"))) {
 		if (*name)
 			err = name_check(name) ? -ESTALE : step_down(rq, d->x->child[s->child], dir, name);
 	}
+	place_say(rq, d, &(struct place){ 0 });
 	return !err && !gfid_equal(&(*dir)->gfid, &s->parent) ? -ESTALE : err;
 }
 

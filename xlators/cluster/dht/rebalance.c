@@ -227,6 +227,28 @@ struct pass {
 	int err; /* of a name that can't be moved: the others are moved all the same */
 };
 
+/* Who holds the name may have died; and of one that nobody asks for nobody else would find that out. */
+static int move_waiting(struct request *rq, struct rebalance *r, const char *name, struct owners o)
+{
+	cleanup_inode struct inode *root = root_of(r->d);
+	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct patience p = { 0 };
+	int err = root ? 0 : -ENOMEM;
+
+	do {
+		if (!err || err == -EMARKED)
+			err = place_say_newest(rq, r->d);
+		if (!err)
+			err = name_move(rq, r->d, name, o.from, o.to);
+	} while (err == -EMARKED && !stops(r) && !marks_wait(rq, r->d, &p, FOP_lookup, &in));
+	return err;
+}
+
+static const char *why(int err)
+{
+	return err == -EMARKED ? "it is being renamed" : strerror(-err);
+}
+
 static int move_one(struct pass *p, const char *name, struct owners o)
 {
 	struct rebalance *r = p->r;
@@ -234,18 +256,18 @@ static int move_one(struct pass *p, const char *name, struct owners o)
 	int err;
 
 	ask_begin(r, &rq, MOVE_NS);
-	err = place_say(&rq, r->d, &(struct place){ 0 });
-	if (!err)
-		err = name_move(&rq, r->d, name, o.from, o.to);
+	err = move_waiting(&rq, r, name, o);
 	request_finish(&rq);
 	count(r, !err, p->found);
+	if (err == -ELAYOUT) /* another one was faster */
+		return -EAGAIN;
 	if (err == -EEXIST)
 		return problem(
 			r, err,
 			"\"%s\" is at %s and at %s: `stratus fsck` may tell which one is to stay; rename or remove the other",
 			name, name_of(r, o.from), name_of(r, o.to));
 	return err ? problem(r, err, "\"%s\" can't be moved from %s to %s: %s", name, name_of(r, o.from), name_of(r, o.to),
-			     strerror(-err))
+			     why(err))
 		   : 0;
 }
 
@@ -353,9 +375,21 @@ static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 	return err;
 }
 
+/* Who set them may have died: of a name that nobody asks for nobody else would find that out. */
+static void wait_for_marks(struct rebalance *r, int child, struct patience *patience)
+{
+	cleanup_inode struct inode *root = root_of(r->d);
+	struct request rq;
+
+	ask_begin(r, &rq, ASK_NS);
+	if (root && !place_say(&rq, r->d, &(struct place){ 0 }))
+		marks_wait_to_mark(&rq, r->d, patience, child, root);
+	request_finish(&rq);
+}
+
 /* 0: no name that is to be elsewhere is there, or can come back. A name that is marked may not be listed, and come back when its intent is taken back: so
  * there must be none while the listing is read. -EAGAIN: not yet. */
-static int clear_source(struct rebalance *r, int child)
+static int clear_source(struct rebalance *r, int child, struct patience *patience)
 {
 	struct pass p = { .r = r, .child = child };
 	char before[MARKS_TEXT], after[MARKS_TEXT];
@@ -370,6 +404,8 @@ static int clear_source(struct rebalance *r, int child)
 		return err;
 	if (p.found)
 		return -EAGAIN;
+	if (!none)
+		wait_for_marks(r, child, patience);
 	return MUTANT("settle-marked") || (none && !strcmp(before, after)) ? 0 : -EAGAIN;
 }
 
@@ -379,10 +415,12 @@ static int clear_sources(struct rebalance *r, const struct layout *l)
 	int err = 0;
 
 	for (unsigned i = 0; i < l->count && !err; i++) {
+		struct patience patience = { 0 };
+
 		if (!layout_is_source(l, &l->member[i]))
 			continue;
 		do
-			err = MUTANT("settle-early") ? 0 : clear_source(r, (int)l->member[i].id);
+			err = MUTANT("settle-early") ? 0 : clear_source(r, (int)l->member[i].id, &patience);
 		while (err == -EAGAIN && pause_for(r, PAUSE_MS));
 	}
 	return err == -EAGAIN ? -ECANCELED : err;

@@ -211,7 +211,7 @@ int work_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 	struct opendir_out out = { 0 };
 	struct release_out released = { 0 };
 	uint64_t deadline_ns = rq->deadline_ns;
-	int err = place_say(rq, d, &(struct place){ 0 });
+	int err = place_say_newest(rq, d);
 
 	if (!err)
 		err = work_dir(rq, d, child, number, false, &dir);

@@ -16,11 +16,11 @@ enum { TRIES = 32 };
 #define MOVE_NS 60000000000u
 
 /* Such a name, and whose it is. */
-static bool is_moving(struct dht *d, const struct loc *loc, struct owners *o)
+static bool is_moving(const struct request *rq, struct dht *d, const struct loc *loc, struct owners *o)
 {
 	if (!is_root(loc->parent) || !loc->name || !strcmp(loc->name, DHT_HIDDEN))
 		return false;
-	*o = root_owners(d, loc->name);
+	*o = owners_said(rq, d, loc->name);
 	return o->from != o->to;
 }
 
@@ -108,7 +108,7 @@ static int clear_the_way(struct request *rq, struct dht *d, const struct loc *lo
 {
 	struct owners o;
 	bool there = false;
-	int err = is_moving(d, loc, &o) ? is_there(rq, d, loc, o.from, &there) : 0;
+	int err = is_moving(rq, d, loc, &o) ? is_there(rq, d, loc, o.from, &there) : 0;
 
 	if (err || !there || MUTANT("replace-at-new-owner"))
 		return err;
@@ -126,7 +126,7 @@ static int find_source(struct request *rq, struct dht *d, const struct rename_in
 	bool there;
 	int err;
 
-	*may_move = is_moving(d, &in->from, &o);
+	*may_move = is_moving(rq, d, &in->from, &o);
 	if (!*may_move)
 		return subvolume_of_name(rq, d, &in->from, FOP_rename, child);
 	err = is_there(rq, d, &in->from, o.from, &there);
@@ -159,7 +159,7 @@ static int rename_moving(struct request *rq, struct dht *d, const struct rename_
 	struct owners o;
 	int err = -EAGAIN;
 
-	if (!is_moving(d, &in->from, &o) && !is_moving(d, &in->to, &o))
+	if (!is_moving(rq, d, &in->from, &o) && !is_moving(rq, d, &in->to, &o))
 		return NOT_MOVING;
 	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
 		err = rename_once(rq, d, in, out);
@@ -174,14 +174,14 @@ int call_moving(struct request *rq, struct dht *d, enum fop fop, const void *in,
 	case FOP_lookup:
 	case FOP_unlink:
 	case FOP_rmdir:
-		return is_moving(d, in, &o) ? at_either(rq, d, fop, in, out, o) : NOT_MOVING; /* all three have it first */
+		return is_moving(rq, d, in, &o) ? at_either(rq, d, fop, in, out, o) : NOT_MOVING; /* all three have it first */
 	case FOP_create:
 	case FOP_mknod:
 	case FOP_mkdir:
 	case FOP_symlink:
-		return is_moving(d, in, &o) ? make(rq, d, fop, in, out, o) : NOT_MOVING;
+		return is_moving(rq, d, in, &o) ? make(rq, d, fop, in, out, o) : NOT_MOVING;
 	case FOP_link:
-		return is_moving(d, &((const struct link_in *)in)->loc, &o) ? make(rq, d, fop, in, out, o) : NOT_MOVING;
+		return is_moving(rq, d, &((const struct link_in *)in)->loc, &o) ? make(rq, d, fop, in, out, o) : NOT_MOVING;
 	case FOP_rename:
 		return rename_moving(rq, d, in, out);
 	default:

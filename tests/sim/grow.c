@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A volume that grows: its last subvolumes have no part of the root's names at first; in the midst of the work somebody gives them theirs, and dies at it. */
+#include "away.h"
+#include "disk.h"
+#include "history.h"
+#include "layout.h"
+#include "place.h"
+
+enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, NAME_LENGTH = 24 };
+static struct {
+	struct node *node;
+	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
+	bool begun;
+	uint64_t from, to;	/* events: when it was begun first, when it was done */
+	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
+	char problem[400];
+} grow;
+
+bool plan_grows(void)
+{
+	return plan.initial < plan.subvolumes;
+}
+
+struct node *node_rebalancer(void)
+{
+	return plan_grows() ? &node[nodes - 1] : NULL;
+}
+
+/* ---- which names ---- */
+
+static bool moves(const struct layout *l, const char *name)
+{
+	uint64_t key = layout_key(&gfid_root, name);
+
+	return layout_owner(l, key) != layout_owner_next(l, key);
+}
+
+static void transition(struct layout *l)
+{
+	struct layout_member more[SUBVOLUMES_MAX];
+	unsigned n = 0;
+
+	layout_implied(l, plan.initial);
+	for (unsigned i = plan.initial; i < plan.subvolumes; i++)
+		more[n++] = (struct layout_member){ .id = i, .weight = l->member[0].weight };
+	layout_grow(l, more, n);
+}
+
+/* At least two of them move, and one stays; mostly one of those moves that directories have. */
+static void choose_names(void)
+{
+	static char text[NAMES][NAME_LENGTH];
+	static const char *plain[NAMES];
+	bool directory = chance_below(CHANCE_GROW, 4) > 0;
+	struct layout l;
+
+	memcpy(plain, names, sizeof(plain));
+	transition(&l);
+	for (int tries = 0; tries < TRIES; tries++) {
+		unsigned number = (unsigned)chance_below(CHANCE_GROW, 1000000), count = 0;
+
+		for (unsigned i = 0; i < NAMES; i++) {
+			snprintf(text[i], NAME_LENGTH, "%s-%u", plain[i], number);
+			names[i] = text[i];
+			count += moves(&l, text[i]);
+		}
+		if (count >= 2 && count < NAMES && (!directory || moves(&l, names[0]) || moves(&l, names[1])))
+			return;
+	}
+}
+
+void grow_plan(int grows)
+{
+	bool says = chance_below(CHANCE_GROW, 2);
+
+	plan.initial = plan.subvolumes;
+	if (grows >= 0 ? !grows : !says)
+		return;
+	plan.initial = plan.subvolumes == 3 && !chance_below(CHANCE_GROW, 4) ? 1 : plan.subvolumes - 1;
+	choose_names();
+	/* At once; most often in the middle; sometimes when all is over. */
+	grow.begin_ns = chance_below(CHANCE_GROW, 6)
+				? chance_below(CHANCE_GROW, chance_below(CHANCE_GROW, 6) ? 10 * S : LATE_S * S)
+				: 0;
+	if (!chance_below(CHANCE_GROW, 4))
+		grow.second_ns = 1 + chance_below(CHANCE_GROW, 12 * S);
+}
+
+/* ---- who does it ---- */
+
+static struct xlator *dht_of(const struct node *n)
+{
+	return n->ready ? graph_find(n->graph, "distribute") : NULL;
+}
+
+static void start_on(void *arg)
+{
+	char *words[] = { (char *)"rebalance", (char *)"start" };
+	struct xlator *x = dht_of(arg);
+	int err = x ? x->type->command(x, 2, words, stderr) : 0;
+
+	trace("rebalance start");
+	grow.from = grow.from ? grow.from : sim_now();
+	if (err)
+		sim_fail("`rebalance start` says: %s", strerror(-err));
+}
+
+void grow_node_up(struct node *n)
+{
+	if (n != node_rebalancer())
+		return;
+	grow.before += grow.moved;
+	grow.moved = 0;
+	if (grow.begun)
+		start_on(n);
+}
+
+static bool is_done(void)
+{
+	return grow.to;
+}
+
+bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns)
+{
+	struct layout l;
+
+	if (!plan_grows() || !grow.from || to_ns < grow.from || (is_done() && from_ns > grow.to))
+		return false;
+	transition(&l);
+	return moves(&l, names[name]);
+}
+
+static void note_line(const char *line)
+{
+	if (!strcmp(line, "state done"))
+		grow.to = grow.to ? grow.to : sim_now();
+	else if (!strncmp(line, "moved ", 6))
+		grow.moved = (unsigned)strtoul(line + 6, NULL, 10);
+	else if (!strncmp(line, "problem ", 8))
+		snprintf(grow.problem, sizeof(grow.problem), "%s", line + 8);
+}
+
+/* On the rebalancer's loop. */
+static void ask_status(void *arg)
+{
+	struct xlator *x = dht_of(node_rebalancer());
+	char *words[] = { (char *)"rebalance", (char *)"status" }, *text = NULL, *rest, *line;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	(void)arg;
+	grow.problem[0] = '\0';
+	if (x)
+		x->type->command(x, 2, words, to);
+	fclose(to);
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		note_line(line);
+	free(text);
+}
+
+static void begin_at(uint64_t ns, struct node *n)
+{
+	while (sim_now() < ns && !work_done())
+		task_sleep_ms(20);
+	if (n == node_rebalancer())
+		grow.begun = true;
+	if (n->ready)
+		sim_after(n, 0, start_on, n);
+}
+
+static void second_run(void *arg)
+{
+	begin_at(*(uint64_t *)arg + grow.second_ns, node_client(0));
+}
+
+static void grow_run(void *arg)
+{
+	begin_at(*(uint64_t *)arg + grow.begin_ns, node_rebalancer());
+	while (!is_done() && !sim_failure()) {
+		task_sleep_ms(ASK_MS);
+		if (node_rebalancer()->ready)
+			sim_after(node_rebalancer(), 0, ask_status, NULL);
+	}
+	if (is_done())
+		trace("rebalance done: %u moved", grow_moved());
+}
+
+void grow_begin(void)
+{
+	static uint64_t now;
+
+	if (!plan_grows())
+		return;
+	now = sim_now();
+	task_spawn(NULL, grow_run, &now);
+	if (grow.second_ns)
+		task_spawn(NULL, second_run, &now);
+}
+
+bool grow_goes_on(void)
+{
+	return plan_grows() && grow.begun && !is_done();
+}
+
+void grow_end(void)
+{
+	uint64_t until = sim_now() + LIMIT_S * S;
+
+	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until)
+		task_sleep_ms(ASK_MS);
+	if (plan_grows() && !is_done())
+		sim_fail("the rebalancer did not end %d s after the faults: %s", LIMIT_S,
+			 grow.problem[0] ? grow.problem : "it tells of no problem");
+}
+
+unsigned grow_moved(void)
+{
+	return grow.before + grow.moved;
+}
+
+unsigned grow_kills(void)
+{
+	return plan_grows() ? node_rebalancer()->life - 1 : 0;
+}
+
+/* ---- what there is in the end ---- */
+
+static bool leaves(const struct layout *l, const char *name, const char *mark, unsigned subvolume)
+{
+	char text[MARK_NAME];
+	uint64_t key = layout_key(&gfid_root, name);
+
+	return !strcmp(mark_name(mark_hash(name), text), mark) && layout_owner_next(l, key)->id != subvolume &&
+	       layout_owner(l, key)->id == subvolume;
+}
+
+bool grow_has_left(const char *mark, unsigned subvolume)
+{
+	struct layout l;
+	bool has = false;
+
+	if (!plan_grows())
+		return false;
+	transition(&l);
+	for (unsigned i = 0; i < NAMES && !has; i++)
+		has = leaves(&l, names[i], mark, subvolume);
+	return has;
+}
+
+static const struct disk_pair *layout_of(const struct disk_object *root)
+{
+	const struct disk_pair *x = root->xattr;
+
+	while (x && strcmp(x->name, DHT_LAYOUT_XATTR))
+		x = x->next;
+	return x;
+}
+
+static void check_layout(const struct disk_pair *x, const struct layout *want, unsigned brick)
+{
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+
+	if (!x)
+		sim_fail("brick%u has no layout of the root", brick);
+	else if (x->value.size != layout_encode(want, bytes) || memcmp(x->value.bytes, bytes, x->value.size))
+		sim_fail("brick%u has another layout of the root than that in which all names have come", brick);
+}
+
+static void check_place(const struct layout *l, const char *name, unsigned brick)
+{
+	uint32_t owner = layout_owner(l, layout_key(&gfid_root, name))->id;
+
+	if (strcmp(name, DHT_HIDDEN) != 0 && owner != subvolume_of(brick))
+		sim_fail("brick%u has the name /%s, which belongs to subvolume %u", brick, name, owner);
+}
+
+void check_grown(void)
+{
+	struct layout l;
+
+	if (!plan_grows())
+		return;
+	transition(&l);
+	layout_settle(&l);
+	for (unsigned i = 0; i < bricks_count() && !sim_failure(); i++) {
+		const struct disk_object *root = disk_find(disk_of(i), &gfid_root);
+
+		check_layout(layout_of(root), &l, i);
+		for (const struct disk_entry *e = root->entry; e && !sim_failure(); e = e->next)
+			check_place(&l, e->name, i);
+	}
+}
