@@ -185,22 +185,63 @@ static int check_moved(const struct spec *s, const struct spec *before, struct p
 	return 0;
 }
 
+/* New bricks at the end. */
+static int check_added(const struct spec *before, size_t replaced, struct problem *p)
+{
+	if (replaced)
+		return problem_set(
+			p, EINVAL,
+			"a brick of volume %s would be replaced, and others added, at once: replace it and let it heal, then "
+			"add",
+			before->volume);
+	if (spec_subvolumes(before) == 1)
+		return problem_set(
+			p, ENOTSUP,
+			"volume %s began with one %s, and can't get others in this version: create a new volume with several, "
+			"and copy the files",
+			before->volume, before->replica ? "replica set" : "brick");
+	return 0;
+}
+
+/* With how many subvolumes a volume began is noted when it has several for the first time, and stays. */
+static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
+{
+	size_t began = before->volume ? spec_began_with(before) : 0;
+
+	if (began && s->began && s->began != began)
+		return problem_set(
+			p, EINVAL,
+			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
+			s->volume, began, s->began);
+	if (!s->began && (before->began || s->bricks > before->bricks) && spec_subvolumes(s) > 1)
+		s->began = (unsigned)(began ? began : spec_subvolumes(s));
+	return 0;
+}
+
 /* What a volume that holds data can't change into. */
 static int check_change(const struct spec *s, const struct spec *before, struct problem *p)
 {
 	size_t fresh = 0;
+	int err;
 
 	if (!gfid_equal(&s->id, &before->id))
 		return problem_set(p, EEXIST,
 				   "there is a volume %s with another id: take another name, or delete that one first",
 				   s->volume);
-	if (s->replica != before->replica || s->arbiter != before->arbiter || s->bricks != before->bricks)
+	if (s->replica != before->replica || s->arbiter != before->arbiter)
 		return problem_set(
 			p, ENOTSUP,
-			"a volume's bricks can be replaced, but their number, 'replica' and 'arbiter' can't change: "
-			"files would have to move, and what moves them (the rebalancer of doc/distribution.md) is not "
-			"built yet");
-	for (size_t i = 0; i < s->bricks; i++)
+			"'replica' and 'arbiter' of a volume can't change in this version: make a new volume with them, and "
+			"copy the files");
+	if (s->bricks < before->bricks)
+		return problem_set(
+			p, ENOTSUP,
+			"bricks of a volume can be replaced and added, but not removed: files would have to move, and what "
+			"moves them (doc/distribution.md) is not built yet");
+	err = check_moved(s, before, p);
+	if (err)
+		return err;
+	for (size_t i = 0; i < before->bricks; i++)
 		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
 	if (fresh && !s->replica)
 		return problem_set(p, EINVAL, "volume %s has its data on this brick only: it can't be replaced", s->volume);
@@ -208,7 +249,7 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 		return problem_set(p, EINVAL,
 				   "%zu bricks of volume %s would be new at once: replace one, let it heal, then the next",
 				   fresh, s->volume);
-	return check_moved(s, before, p);
+	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
 }
 
 static int check_all(struct spec *s, const struct spec *before, struct problem *p)
@@ -218,6 +259,8 @@ static int check_all(struct spec *s, const struct spec *before, struct problem *
 
 	if (!err && before->volume)
 		err = check_change(s, before, p);
+	if (!err)
+		err = keep_beginning(s, before, p);
 	if (!err)
 		err = choose_ports(s, before, p);
 	if (!err)

@@ -17,7 +17,7 @@ static const struct command commands[] = {
 	{ "demo", "try it all on this machine", command_demo },
 	{ "apply", "make a volume what its specification says", command_apply },
 	{ "volume", "create, show, start, stop, delete, change volumes", command_volume },
-	{ "brick", "replace a brick of a volume", command_brick },
+	{ "brick", "add bricks to a volume, replace one", command_brick },
 	{ "server", "the servers of the cluster", command_server },
 	{ "status", "servers, bricks, replica sets, free space", command_status },
 	{ "heal", "what is still to heal; heal a brick as a whole", command_heal },
