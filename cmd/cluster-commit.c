@@ -6,6 +6,7 @@
  *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
+ *   cluster rebalance ...                    see cluster-rebalance.c
  *   cluster add-server ..., remove-server    see cluster-servers.c */
 #include <errno.h>
 #include <inttypes.h>
@@ -200,7 +201,7 @@ static int check_added(const struct spec *before, size_t replaced, struct proble
 			"volume %s began with one %s, and can't get others in this version: create a new volume with several, "
 			"and copy the files",
 			before->volume, before->replica ? "replica set" : "brick");
-	return 0;
+	return cluster_rebalance_check(before->volume, p);
 }
 
 /* With how many subvolumes a volume began is noted when it has several for the first time, and stays. */
@@ -408,8 +409,8 @@ static int command_list(FILE *out)
 }
 
 struct removal { /* of what the store has of a volume */
-	char key[SPEC_SUBVOLUMES_MAX + 2][STORE_KEY_MAX];
-	struct store_change change[SPEC_SUBVOLUMES_MAX + 2];
+	char key[SPEC_SUBVOLUMES_MAX + 3][STORE_KEY_MAX];
+	struct store_change change[SPEC_SUBVOLUMES_MAX + 3];
 	size_t changes;
 };
 
@@ -425,7 +426,7 @@ static void note_removal(struct removal *r, const char *kind, const char *name)
 	free(value.bytes);
 }
 
-/* The specification, the views of the sets and the secret go together. */
+/* The specification, the views of the sets, the secret, and what is noted of rebalancing go together. */
 static int remove_all(const struct spec *s)
 {
 	struct removal *r = calloc(1, sizeof *r);
@@ -435,6 +436,7 @@ static int remove_all(const struct spec *s)
 		return -ENOMEM;
 	note_removal(r, "volume", s->volume);
 	note_removal(r, "secret", s->volume);
+	note_removal(r, "rebalance", s->volume);
 	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
 		cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", i);
 
@@ -486,6 +488,8 @@ int cluster_command(int words, char **word, const char *body, FILE *out, bool *k
 		return command_delete(word[2], word[3], p);
 	if (!strcmp(verb, "add-server") || !strcmp(verb, "remove-server"))
 		return cluster_server_command(words, word, p);
+	if (!strcmp(verb, "rebalance"))
+		return cluster_rebalance_command(words, word, out, p);
 	if (!strcmp(verb, "status") && words == 2) {
 		cluster_status(out);
 		return 0;

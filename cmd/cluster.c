@@ -536,12 +536,13 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;
-	return err;
+	return err ? err : cluster_rebalance_start(p);
 }
 
 void cluster_stop(void)
 {
 	stop_watcher();
+	cluster_rebalance_stop(); /* while its bricks are there */
 	cluster_http_stop();
 	for (size_t i = 0; i < cluster.volumes; i++)
 		volume_free(&cluster.volume[i]);
@@ -565,6 +566,7 @@ void cluster_each_graph(void (*fn)(struct graph *, void *), void *arg)
 			if (cluster.volume[i].unit[k].graph)
 				fn(cluster.volume[i].unit[k].graph, arg);
 	pthread_mutex_unlock(&cluster.lock);
+	cluster_rebalance_each_graph(fn, arg);
 }
 
 int cluster_reload(struct problem *p)

@@ -22,6 +22,7 @@ static const struct command commands[] = {
 	{ "status", "servers, bricks, replica sets, free space", command_status },
 	{ "heal", "what is still to heal; heal a brick as a whole", command_heal },
 	{ "scrub", "compare the bricks of a replica set", command_scrub },
+	{ "rebalance", "move names to bricks that were added", command_rebalance },
 	{ "fsck", "check what is spread over subvolumes, and put it right", command_fsck },
 	{ "locate", "on which bricks a file is, and why there", command_locate },
 	{ "ps", "list running servers and mounts", command_ps },

@@ -1,0 +1,194 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A volume gets another subvolume while it is mounted, and names of its root move there: all files are there all the time, on the mount that
+# stays and on a new one, also if the server is killed in the middle of it.
+#
+# Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
+# limit: 400 s
+. "$(dirname "$0")/../mount/lib.sh"
+. "$(dirname "$0")/../mount/runs.sh"
+need_root
+need_stack
+need python3
+
+start_keeper() {
+	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" >>"$SCRATCH/stratusd.log" 2>&1 &
+	KEEPER=$!
+	PIDS[$KEEPER]=stratusd
+	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
+}
+kill_keeper() {
+	kill -9 "$KEEPER"
+	wait "$KEEPER" 2>/dev/null || true
+	unset "PIDS[$KEEPER]"
+}
+refused() { # PATTERN COMMAND...
+	local pattern=$1 status=0
+	shift
+	timeout 60 "$STRATUS" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
+}
+mount_at() { # NAME
+	mkdir -p "$SCRATCH/$1"
+	MOUNTS+=("$SCRATCH/$1")
+	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
+	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
+}
+state() { "$STRATUS" rebalance status v --json | json 'd["state"]'; }
+told() { "$STRATUS" rebalance status v --json | json "$1"; }
+is_state() { [ "$(state)" = "$1" ]; }
+bricks() { # FIRST COUNT [SERVER]: as the verbs take them
+	local i
+	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
+}
+all_in() { # of a volume with replicas: each member of each set
+	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v["sets"] for m in s["members"])')" = True ]
+}
+
+# ---- what is in the root, and what must be there all the time ----
+
+fill() { # MOUNT FROM TO: files and directories with files
+	python3 - "$@" <<-'END'
+	import os, sys
+	top, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+	for i in range(first, last):
+	    if i % 4:
+	        open(f"{top}/file{i}", "w").write(f"this is {i}")
+	    else:
+	        os.makedirs(f"{top}/dir{i}/below")
+	        open(f"{top}/dir{i}/below/file", "w").write(f"this is {i}")
+	END
+}
+is_whole() { # MOUNT COUNT
+	python3 - "$@" <<-'END' || fail "not all is there on $1"
+	import os, sys
+	top, count = sys.argv[1], int(sys.argv[2])
+	want = sorted(f"file{i}" if i % 4 else f"dir{i}" for i in range(count))
+	have = sorted(n for n in os.listdir(top) if n.startswith(("file", "dir")))
+	assert have == want, (sorted(set(want) ^ set(have)), len(have), len(want))
+	for i in range(count):
+	    path = f"{top}/file{i}" if i % 4 else f"{top}/dir{i}/below/file"
+	    with open(path) as f:
+	        text = f.read()
+	    assert text == f"this is {i}", (path, text)
+	END
+}
+keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is there
+	(
+		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
+	) >"$SCRATCH/looks.log" 2>&1 &
+	LOOKS=$!
+	PIDS[$LOOKS]="who looks"
+}
+kept_whole() {
+	: >"$SCRATCH/enough"
+	wait_until 60 gone "$LOOKS" || fail "who looks does not end"
+	wait "$LOOKS" || fail "something was not there for a while: $(cat "$SCRATCH/looks.log")"
+	unset "PIDS[$LOOKS]"
+	rm "$SCRATCH/enough"
+}
+# What stands there under names of the root: each is in place, or a pointer.
+names_on() { find "$SCRATCH/b$1" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l; }
+fsck_clean() {
+	timeout 200 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
+		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+}
+
+# ---- the parts ----
+
+nothing_to_do() {
+	"$STRATUS" rebalance start v >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
+	grep -q 'no subvolume was added' "$SCRATCH/out" && is_state idle || fail "nothing is to be done: $(cat "$SCRATCH/out")"
+	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state idle || fail "a stop of nothing: $(cat "$SCRATCH/out")"
+	refused "there is no volume 'w'" rebalance start w
+	local status=0
+	"$STRATUS" rebalance stop v --wait 2>"$SCRATCH/err" || status=$?
+	[ "$status" = 2 ] && grep -q 'wait goes with start' "$SCRATCH/err" || fail "stop --wait: $(cat "$SCRATCH/err")"
+}
+grow() { # FIRST: adds a subvolume of bricks FIRST...
+	"$STRATUS" brick add v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick add: $(cat "$SCRATCH/out")"
+	grep -q 'stratus rebalance start v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
+	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
+	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
+	[ "$(names_on "$1")" = 0 ] || fail "there are names on the new brick before any was moved"
+	"$STRATUS" rebalance status v | grep -q '1 subvolumes were added to 2' || fail "status: $("$STRATUS" rebalance status v)"
+}
+stop_and_go() {
+	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
+	"$STRATUS" rebalance start v >/dev/null || fail "a second start does harm"
+	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
+	"$STRATUS" rebalance stop v >"$SCRATCH/out" || fail "it does not stop"
+	is_state stopped || is_state done || fail "it is $(state) after it was stopped"
+	is_whole "$SCRATCH/stays" "$1"
+}
+killed_in_the_middle() { # COUNT
+	local moved
+	"$STRATUS" rebalance start v >/dev/null || fail "it does not go on"
+	moves() { moved=$(told 'd.get("moved", 0)') && [ "$moved" -gt 0 ]; }
+	wait_until 60 moves || fail "nothing is moved: $("$STRATUS" rebalance status v)"
+	say "killed when $(told 'd["state"], d.get("step"), d.get("moved"), d.get("left")')"
+	kill_keeper
+	start_keeper
+	is_state running || is_state done || fail "it does not go on after a kill: $("$STRATUS" rebalance status v)"
+	timeout 120 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	is_state "done" && grep -q 'all 3 subvolumes have their part' "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
+}
+all_moved() { # FIRST COUNT: the new brick, names in all
+	local share=$2
+	wait_until 60 is_whole "$SCRATCH/stays" "$2" || fail "the mount that stayed"
+	share=$(names_on "$1")
+	say "$share of $2 names are on the new subvolume"
+	[ "$share" -gt $(($2 / 6)) ] && [ "$share" -lt $(($2 / 2)) ] || fail "not a third of the names"
+	mount_at fresh
+	is_whole "$SCRATCH/fresh" "$2"
+	fill "$SCRATCH/fresh" "$2" $(($2 + 40))
+	is_whole "$SCRATCH/stays" $(($2 + 40))
+	[ "$(names_on "$1")" -gt "$share" ] || fail "no new name is on the new subvolume"
+	fsck_clean
+}
+remembered() {
+	"$STRATUS" rebalance start v >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
+	kill_keeper
+	start_keeper
+	is_state "done" || fail "what it did is forgotten: $(state)"
+	[ "$("$STRATUS" volume info v | sed -n 's/^began-with: //p')" = 2 ] || fail "with how many it began: $("$STRATUS" volume info v)"
+}
+
+on_volume() { # BRICKS REPLICA
+	local count=200
+	REPLICATED=$2
+	scratch
+	cd "$SCRATCH"
+	HTTP=$(free_port)
+	start_keeper
+	if [ "$2" = 1 ]; then
+		"$STRATUS" volume create v --start $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	else
+		"$STRATUS" volume create v --start --replica "$2" $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	fi
+	wait_until 30 all_in || fail "the sets are not whole: $("$STRATUS" status)"
+	mount_at stays
+	fill "$SCRATCH/stays" 0 $count
+	nothing_to_do
+	grow "$1"
+	is_whole "$SCRATCH/stays" $count
+	keeps_whole $count
+	stop_and_go $count
+	killed_in_the_middle $count
+	kept_whole
+	all_moved "$1" $count
+	remembered
+	pass
+}
+
+case ${1-} in
+on) on_volume "$2" "$3" ;;
+esac
+LIMIT=200
+[ $# -gt 0 ] || set -- 2:1 4:2
+for volume; do
+	IFS=: read -r bricks replica <<<"$volume"
+	run_one "$bricks bricks, replica $replica" "$0" on "$bricks" "$replica"
+done
+runs_end
