@@ -136,7 +136,9 @@ static void halt(struct mover *m)
 
 	if (!g)
 		return;
-	ask_for_deed(g, "stop", &ignored); /* between two names. A graph that ends in one leaves it to be ended by others. */
+	if (!*json_text(m->told, "problem")) /* else a brick that is away would be waited for */
+		ask_for_deed(g, "stop",
+			     &ignored); /* between two names: a graph that ends in one leaves it to be ended by others */
 	set_graph(m, NULL);
 	graph_stop(g);
 	graph_destroy(g);
@@ -348,6 +350,8 @@ static void look_at(struct mover *m)
 	free(text);
 	if (has_state(m->told, "done") || has_state(m->told, "failed"))
 		note_end(m);
+	else if (has_state(m->told, "stopped")) /* by hand: the store wants it to run */
+		ask_for_deed(m->graph, "start", &p);
 }
 
 static void *run(void *arg)
@@ -425,7 +429,7 @@ static json_t *describe(const struct spec *s, const json_t *document, json_t *to
 		json_object_update(all, told);
 	if (running)
 		json_object_set_new(all, "state", json_string("running"));
-	else if (told)
+	else if (told && has_state(document, "stopped"))
 		json_object_set_new(all, "state", json_string("stopping"));
 	json_object_set_new(all, "here", json_boolean(told != NULL));
 	json_object_set_new(all, "volume", json_string(s->volume));

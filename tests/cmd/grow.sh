@@ -90,9 +90,8 @@ kept_whole() {
 }
 # What stands there under names of the root: each is in place, or a pointer.
 names_on() { find "$SCRATCH/b$1" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l; }
-fsck_clean() {
-	timeout 200 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
-		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+fsck_is_clean() {
+	timeout 60 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out"
 }
 
 # ---- the parts ----
@@ -145,7 +144,7 @@ all_moved() { # FIRST COUNT: the new brick, names in all
 	fill "$SCRATCH/fresh" "$2" $(($2 + 40))
 	is_whole "$SCRATCH/stays" $(($2 + 40))
 	[ "$(names_on "$1")" -gt "$share" ] || fail "no new name is on the new subvolume"
-	fsck_clean
+	wait_until 60 fsck_is_clean || fail "fsck, after mounts had time to end what was killed: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 }
 remembered() {
 	"$STRATUS" rebalance start v >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
@@ -182,11 +181,82 @@ on_volume() { # BRICKS REPLICA
 	pass
 }
 
+# ---- several servers: the one that leads has no brick, and is killed in the middle ----
+
+start_one() { # NAME [OPTION]
+	local name=$1
+	shift
+	"$STRATUSD" --foreground --state "$SCRATCH/$name" --name "$name" --listen 127.0.0.1:"$(free_port)" --cluster 127.0.0.1:"${PEER[$name]}" "$@" \
+		>>"$SCRATCH/$name.log" 2>&1 &
+	PID[$name]=$!
+	PIDS[$!]="stratusd $name"
+	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
+}
+on_server() { # NAME WORDS...
+	local name=$1
+	shift
+	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
+}
+leads() { [ "$(on_server "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
+one_leads() { leads beta || leads gamma; }
+serves_all() { # COUNT: beta and gamma together
+	[ "$(for name in beta gamma; do on_server $name status --json | json '" ".join(b["state"] for b in d["volumes"][0]["bricks"])'; done | grep -o serving | wc -l)" = "$1" ]
+}
+has_moved() { [ "$(on_server alpha rebalance status v --json | json 'd.get("moved", 0) > 0')" = True ]; }
+led_by_others() {
+	local name
+	declare -gA PID PEER
+	scratch
+	cd "$SCRATCH"
+	for name in alpha beta gamma; do PEER[$name]=$(free_port); done
+	start_one alpha
+	if grep -q 'without libraft' alpha.log; then skip "built without libraft"; fi
+	wait_until 10 leads alpha || fail "a server alone does not lead"
+	for name in beta gamma; do
+		start_one "$name" --join
+		on_server alpha server add "$name" 127.0.0.1:"${PEER[$name]}" >/dev/null
+	done
+	cat >v.yaml <<-END
+	volume: v
+	id: $(uuid)
+	servers: {beta: {host: 127.0.0.1}, gamma: {host: 127.0.0.1}}
+	bricks:
+	  - {server: beta, directory: $SCRATCH/b0, id: $(uuid), port: $(free_port)}
+	  - {server: gamma, directory: $SCRATCH/b1, id: $(uuid), port: $(free_port)}
+	END
+	on_server alpha apply v.yaml >/dev/null
+	wait_until 20 serves_all 2 || fail "not all is served: $(on_server beta status)"
+	HTTP=$(on_server beta status --json | json 'd["self"]["listen"].split(":")[1]')
+	mount_at stays
+	fill "$SCRATCH/stays" 0 300
+	on_server alpha volume info v | sed '1d; /^began-with/d' | sed "\$a\  - {server: beta, directory: $SCRATCH/b2, id: $(uuid), port: $(free_port)}" >v.yaml
+	on_server alpha apply v.yaml >out || fail "a specification with one brick more: $(cat out)"
+	wait_until 20 serves_all 3 || fail "the third brick is not served: $(on_server beta status)"
+	on_server alpha rebalance start v >/dev/null
+	wait_until 20 has_moved || fail "nothing is moved: $(on_server alpha rebalance status v)"
+	on_server beta rebalance status v >out
+	grep -q 'the server that leads\|have their part' out || fail "one that does not lead says: $(cat out)"
+	kill -9 "${PID[alpha]}"
+	wait "${PID[alpha]}" 2>/dev/null || true
+	unset "PIDS[${PID[alpha]}]"
+	wait_until 20 one_leads || fail "nobody leads"
+	timeout 100 "$STRATUS" rebalance start --wait v --stratusd "${PID[$(leads beta && echo beta || echo gamma)]}" >out || fail "the next leader does not end it: $(cat out)"
+	grep -q 'all 3 subvolumes have their part' out || fail "the end: $(cat out)"
+	is_whole "$SCRATCH/stays" 300
+	[ "$(names_on 2)" -gt 50 ] || fail "only $(names_on 2) of 300 names are on the new subvolume"
+	wait_until 60 fsck_is_clean || fail "fsck, after mounts had time to end what was killed: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	pass
+}
+
 case ${1-} in
 on) on_volume "$2" "$3" ;;
+led-by-others) led_by_others ;;
 esac
 LIMIT=200
-[ $# -gt 0 ] || set -- 2:1 4:2
+if [ $# = 0 ]; then
+	set -- 2:1 4:2
+	run_one "the next leader goes on" "$0" led-by-others
+fi
 for volume; do
 	IFS=: read -r bricks replica <<<"$volume"
 	run_one "$bricks bricks, replica $replica" "$0" on "$bricks" "$replica"
