@@ -51,13 +51,16 @@ static void print_running(const json_t *d)
 
 static void print_idle(const json_t *d)
 {
-	json_int_t began = json_number(d, "began-with"), now = json_number(d, "subvolumes");
+	json_int_t spread = json_number(d, "spread-over"), all = json_number(d, "subvolumes");
+	const char *volume = json_text(d, "volume");
 
-	if (began == now)
-		printf("volume %s: no subvolume was added, there is nothing to move\n", json_text(d, "volume"));
+	if (spread == all)
+		printf("volume %s: no bricks were added, there is nothing to move\n", volume);
 	else
-		printf("volume %s: %" N " subvolumes were added to %" N "; `stratus rebalance start %s` moves names there\n",
-		       json_text(d, "volume"), now - began, began, json_text(d, "volume"));
+		printf("volume %s: names are spread over %" N " of %" N
+		       " subvolumes; `stratus rebalance start %s` moves some to the "
+		       "others\n",
+		       volume, spread, all, volume);
 }
 
 static void print_ended(const json_t *d)

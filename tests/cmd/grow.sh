@@ -98,7 +98,7 @@ fsck_is_clean() {
 
 nothing_to_do() {
 	"$STRATUS" rebalance start v >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
-	grep -q 'no subvolume was added' "$SCRATCH/out" && is_state idle || fail "nothing is to be done: $(cat "$SCRATCH/out")"
+	grep -q 'no bricks were added' "$SCRATCH/out" && is_state idle || fail "nothing is to be done: $(cat "$SCRATCH/out")"
 	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state idle || fail "a stop of nothing: $(cat "$SCRATCH/out")"
 	refused "there is no volume 'w'" rebalance start w
 	local status=0
@@ -111,7 +111,8 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
 	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
 	[ "$(names_on "$1")" = 0 ] || fail "there are names on the new brick before any was moved"
-	"$STRATUS" rebalance status v | grep -q '1 subvolumes were added to 2' || fail "status: $("$STRATUS" rebalance status v)"
+	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
+	"$STRATUS" rebalance status v | grep -q 'spread over 2 of 3 subvolumes' || fail "status: $("$STRATUS" rebalance status v)"
 }
 stop_and_go() {
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
@@ -131,6 +132,7 @@ killed_in_the_middle() { # COUNT
 	start_keeper
 	is_state running || is_state done || fail "it does not go on after a kill: $("$STRATUS" rebalance status v)"
 	timeout 120 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	! "$STRATUS" status | grep 'their part of the names' || fail "status, when all is done"
 	is_state "done" && grep -q 'all 3 subvolumes have their part' "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
 }
 all_moved() { # FIRST COUNT: the new brick, names in all
