@@ -212,7 +212,7 @@ grow() { # SPREAD REPLICA
 		sleep "0.$((RANDOM % 6))"
 		[ "$i" = 3 ] && break
 		kill -9 "$mover"
-		wait "$mover" 2>/dev/null
+		wait "$mover" 2>/dev/null || true
 		unset "PIDS[$mover]"
 		umount -l "$SCRATCH/mover$i"
 	done
