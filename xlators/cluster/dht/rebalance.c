@@ -199,22 +199,27 @@ static int write_at(struct rebalance *r, const struct layout *l, int child)
 	return err ? problem(r, err, "%s does not take the new layout: %s", name_of(r, child), strerror(-err)) : 0;
 }
 
-/* At the home first, so there is one that counts; where names come to be at last, when nobody goes by the one before any more. All, or it is not 0. */
+enum { TURNS = 5 };
+
+/* The home is first, so there is one that counts; where names come to be is last, when nobody goes by the layout before any more. */
+static int turn_of(const struct layout *l, const struct layout_member *m)
+{
+	if (m->id == l->home)
+		return MUTANT("home-last") ? 4 : 1;
+	return m->weight ? 2 : MUTANT("sinks-first") ? 0 : 3;
+}
+
+/* All, or it is not 0. */
 static int write_everywhere(struct rebalance *r, const struct layout *l)
 {
-	int err = write_at(r, l, (int)l->home);
+	int err = 0;
 
-	for (int sinks = 0; sinks < 2; sinks++) {
-		int worst = 0;
+	for (int turn = 0; turn < TURNS && !err; turn++)
+		for (unsigned i = 0; i < l->count; i++) {
+			int one = turn_of(l, &l->member[i]) == turn ? write_at(r, l, (int)l->member[i].id) : 0;
 
-		for (unsigned i = 0; i < l->count && !err; i++) {
-			bool sink = l->member[i].weight == 0;
-			int one = sink != (sinks > 0) ? 0 : write_at(r, l, (int)l->member[i].id);
-
-			worst = one ? one : worst;
+			err = one ? one : err;
 		}
-		err = err ? err : worst;
-	}
 	return err;
 }
 
