@@ -6,11 +6,12 @@
 #include "layout.h"
 #include "place.h"
 
-enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, NAME_LENGTH = 24 };
+enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, STALLED_PPM = 50000, STALL_MS = 400, NAME_LENGTH = 24 };
 static struct {
 	struct node *node;
 	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
 	bool begun;
+	bool stalls; /* while names move, what goes to and from other machines is late now and then: a whole move comes between two requests */
 	uint64_t far_ns;	/* each message of the rebalancer takes up to so long: names are moving for longer */
 	uint64_t from, to;	/* events: when it was begun first, when it was done */
 	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
@@ -85,6 +86,7 @@ void grow_plan(int grows)
 				? chance_below(CHANCE_GROW, chance_below(CHANCE_GROW, 6) ? 10 * S : LATE_S * S)
 				: 0;
 	grow.far_ns = far_ms[chance_below(CHANCE_GROW, sizeof(far_ms) / sizeof(*far_ms))] * MS;
+	grow.stalls = chance_below(CHANCE_GROW, 2);
 	if (!chance_below(CHANCE_GROW, 4))
 		grow.second_ns = 1 + chance_below(CHANCE_GROW, 12 * S);
 }
@@ -191,7 +193,11 @@ static void grow_run(void *arg)
 
 uint64_t grow_travel_ns(const struct node *n)
 {
-	return grow.far_ns && n == node_rebalancer() ? chance_below(CHANCE_GROW, grow.far_ns) : 0;
+	if (n == node_rebalancer())
+		return grow.far_ns ? chance_below(CHANCE_GROW, grow.far_ns) : 0;
+	if (!grow.stalls || !grow_goes_on() || !chance_of(CHANCE_GROW, STALLED_PPM))
+		return 0;
+	return chance_below(CHANCE_GROW, STALL_MS * MS);
 }
 
 void grow_begin(void)
