@@ -6,6 +6,7 @@
  *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
+ *   cluster rebalance ...                    see cluster-rebalance.c
  *   cluster add-server ..., remove-server    see cluster-servers.c */
 #include <errno.h>
 #include <inttypes.h>
@@ -185,22 +186,63 @@ static int check_moved(const struct spec *s, const struct spec *before, struct p
 	return 0;
 }
 
+/* New bricks at the end. */
+static int check_added(const struct spec *before, size_t replaced, struct problem *p)
+{
+	if (replaced)
+		return problem_set(
+			p, EINVAL,
+			"a brick of volume %s would be replaced, and others added, at once: replace it and let it heal, then "
+			"add",
+			before->volume);
+	if (spec_subvolumes(before) == 1)
+		return problem_set(
+			p, ENOTSUP,
+			"volume %s began with one %s, and can't get others in this version: create a new volume with several, "
+			"and copy the files",
+			before->volume, before->replica ? "replica set" : "brick");
+	return cluster_rebalance_check(before->volume, p);
+}
+
+/* With how many subvolumes a volume began is noted when it has several for the first time, and stays. */
+static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
+{
+	size_t began = before->volume ? spec_began_with(before) : 0;
+
+	if (began && s->began && s->began != began)
+		return problem_set(
+			p, EINVAL,
+			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
+			s->volume, began, s->began);
+	if (!s->began && (before->began || s->bricks > before->bricks) && spec_subvolumes(s) > 1)
+		s->began = (unsigned)(began ? began : spec_subvolumes(s));
+	return 0;
+}
+
 /* What a volume that holds data can't change into. */
 static int check_change(const struct spec *s, const struct spec *before, struct problem *p)
 {
 	size_t fresh = 0;
+	int err;
 
 	if (!gfid_equal(&s->id, &before->id))
 		return problem_set(p, EEXIST,
 				   "there is a volume %s with another id: take another name, or delete that one first",
 				   s->volume);
-	if (s->replica != before->replica || s->arbiter != before->arbiter || s->bricks != before->bricks)
+	if (s->replica != before->replica || s->arbiter != before->arbiter)
 		return problem_set(
 			p, ENOTSUP,
-			"a volume's bricks can be replaced, but their number, 'replica' and 'arbiter' can't change: "
-			"files would have to move, and what moves them (the rebalancer of doc/distribution.md) is not "
-			"built yet");
-	for (size_t i = 0; i < s->bricks; i++)
+			"'replica' and 'arbiter' of a volume can't change in this version: make a new volume with them, and "
+			"copy the files");
+	if (s->bricks < before->bricks)
+		return problem_set(
+			p, ENOTSUP,
+			"bricks of a volume can be replaced and added, but not removed: files would have to move, and what "
+			"moves them (doc/distribution.md) is not built yet");
+	err = check_moved(s, before, p);
+	if (err)
+		return err;
+	for (size_t i = 0; i < before->bricks; i++)
 		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
 	if (fresh && !s->replica)
 		return problem_set(p, EINVAL, "volume %s has its data on this brick only: it can't be replaced", s->volume);
@@ -208,7 +250,7 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 		return problem_set(p, EINVAL,
 				   "%zu bricks of volume %s would be new at once: replace one, let it heal, then the next",
 				   fresh, s->volume);
-	return check_moved(s, before, p);
+	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
 }
 
 static int check_all(struct spec *s, const struct spec *before, struct problem *p)
@@ -218,6 +260,8 @@ static int check_all(struct spec *s, const struct spec *before, struct problem *
 
 	if (!err && before->volume)
 		err = check_change(s, before, p);
+	if (!err)
+		err = keep_beginning(s, before, p);
 	if (!err)
 		err = choose_ports(s, before, p);
 	if (!err)
@@ -365,8 +409,8 @@ static int command_list(FILE *out)
 }
 
 struct removal { /* of what the store has of a volume */
-	char key[SPEC_SUBVOLUMES_MAX + 2][STORE_KEY_MAX];
-	struct store_change change[SPEC_SUBVOLUMES_MAX + 2];
+	char key[SPEC_SUBVOLUMES_MAX + 3][STORE_KEY_MAX];
+	struct store_change change[SPEC_SUBVOLUMES_MAX + 3];
 	size_t changes;
 };
 
@@ -382,7 +426,7 @@ static void note_removal(struct removal *r, const char *kind, const char *name)
 	free(value.bytes);
 }
 
-/* The specification, the views of the sets and the secret go together. */
+/* The specification, the views of the sets, the secret, and what is noted of rebalancing go together. */
 static int remove_all(const struct spec *s)
 {
 	struct removal *r = calloc(1, sizeof *r);
@@ -392,6 +436,7 @@ static int remove_all(const struct spec *s)
 		return -ENOMEM;
 	note_removal(r, "volume", s->volume);
 	note_removal(r, "secret", s->volume);
+	note_removal(r, "rebalance", s->volume);
 	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
 		cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", i);
 
@@ -443,6 +488,8 @@ int cluster_command(int words, char **word, const char *body, FILE *out, bool *k
 		return command_delete(word[2], word[3], p);
 	if (!strcmp(verb, "add-server") || !strcmp(verb, "remove-server"))
 		return cluster_server_command(words, word, p);
+	if (!strcmp(verb, "rebalance"))
+		return cluster_rebalance_command(words, word, out, p);
 	if (!strcmp(verb, "status") && words == 2) {
 		cluster_status(out);
 		return 0;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "brick.h"
+#include "cluster-rebalance.h"
 #include "config.h"
 #include "facts.h"
 #include "log.h"
@@ -536,12 +537,13 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;
-	return err;
+	return err ? err : movers_start(p);
 }
 
 void cluster_stop(void)
 {
 	stop_watcher();
+	movers_stop(); /* while its bricks are there */
 	cluster_http_stop();
 	for (size_t i = 0; i < cluster.volumes; i++)
 		volume_free(&cluster.volume[i]);
@@ -565,6 +567,7 @@ void cluster_each_graph(void (*fn)(struct graph *, void *), void *arg)
 			if (cluster.volume[i].unit[k].graph)
 				fn(cluster.volume[i].unit[k].graph, arg);
 	pthread_mutex_unlock(&cluster.lock);
+	movers_each_graph(fn, arg);
 }
 
 int cluster_reload(struct problem *p)
@@ -705,6 +708,8 @@ static json_t *volume_json(const struct volume *v)
 		json_object_set_new(all, "set", replica_json(v, 0));
 	else if (v->spec.replica)
 		json_object_set_new(all, "sets", sets_json(v));
+	if (v->understood && cluster_rebalance_pending(&v->spec))
+		json_object_set_new(all, "balanced", json_false());
 	if (v->problem.text[0])
 		json_object_set_new(all, "problem", json_string(v->problem.text));
 	return all;

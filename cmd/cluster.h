@@ -48,6 +48,12 @@ void cluster_members_json(void *list);	    /* appends to a json_t array */
 int cluster_server_command(int words, char **word, struct problem *);
 int cluster_commit_problem(int err, struct problem *); /* the sentence for what store_commit() returned */
 
+/* cluster-rebalance.c */
+int cluster_rebalance_command(int words, char **word, FILE *, struct problem *);
+bool cluster_rebalance_pending(const struct spec *); /* there are subvolumes without their part of the names */
+/* A sentence if names of the volume are still to move, so that it can't get other subvolumes now. */
+int cluster_rebalance_check(const char *volume, struct problem *);
+
 int cluster_http_start(const char *address, struct problem *);
 void cluster_http_stop(void);
 const char *cluster_http_address(void);

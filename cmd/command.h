@@ -28,6 +28,7 @@ int command_status(int argc, char **argv);
 int command_heal(int argc, char **argv);
 int command_scrub(int argc, char **argv);
 int command_fsck(int argc, char **argv);
+int command_rebalance(int argc, char **argv);
 int command_locate(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_dump(int argc, char **argv);

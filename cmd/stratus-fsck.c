@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client-graph.h"
 #include "command.h"
 #include "found.h"
-#include "graph.h"
 #include "json.h"
 #include "location.h"
 #include "path.h"
@@ -26,16 +26,6 @@ struct arguments {
 };
 
 /* ---- the graph ---- */
-
-static void drop_top(struct volfile *v)
-{
-	struct volfile top = { .volume = calloc(1, sizeof *top.volume), .volumes = 1 };
-
-	if (!top.volume)
-		return;
-	*top.volume = v->volume[--v->volumes];
-	volfile_free(&top);
-}
 
 static int read_volfile(const char *name, struct volfile *v, struct problem *p)
 {
@@ -63,28 +53,12 @@ static int read_client(const char *name, struct volfile *v, struct problem *p)
 {
 	int err = read_volfile(name, v, p);
 
-	while (!err && v->volumes > 1 && !strncmp(v->volume[v->volumes - 1].type, "mount/", 6))
-		drop_top(v);
+	if (!err)
+		client_graph_drop_mount(v);
 	if (!err && !strcmp(v->volume[v->volumes - 1].type, "protocol/server"))
 		err = problem_set(p, EINVAL, "%s is the volfile of a server: name the client's volfile, or SERVER:/VOLUME",
 				  name);
 	return err;
-}
-
-static bool is_distributed(const struct volfile *v)
-{
-	for (size_t i = 0; i < v->volumes; i++)
-		if (!strcmp(v->volume[i].type, "cluster/dht"))
-			return true;
-	return false;
-}
-
-static struct xlator *find_dht(const struct graph *g)
-{
-	for (size_t i = 0; i < g->count; i++)
-		if (!strcmp(g->xlator[i]->type->name, "cluster/dht"))
-			return g->xlator[i];
-	return NULL;
 }
 
 /* Who only looks ends nothing that others have begun. */
@@ -97,11 +71,8 @@ static int ask(struct xlator *x, const struct arguments *a, FILE *to, struct pro
 {
 	cleanup_path char *wait = path_format("wait=%u", a->wait_s * 1000);
 	char *word[] = { (char *)"fsck", wait, (char *)"repair" };
-	int err = x->type->command(x, a->repair ? 3 : 2, word, to);
 
-	return err ? problem_set(p, -err, "volume %s (%s) does not take the command: %s; is it of this version?", x->name,
-				 x->type->name, strerror(-err))
-		   : 0;
+	return client_graph_ask(x, a->repair ? 3 : 2, word, to, p);
 }
 
 static int check_graph(const struct volfile *v, const struct arguments *a, FILE *to, struct problem *p)
@@ -112,11 +83,11 @@ static int check_graph(const struct volfile *v, const struct arguments *a, FILE 
 	if (err)
 		return err;
 	if (!a->repair)
-		err = keep_from_sweeping(find_dht(g), p);
+		err = keep_from_sweeping(client_graph_dht(g), p);
 	if (!err)
 		err = graph_start(g, p);
 	if (!err) {
-		err = ask(find_dht(g), a, to, p);
+		err = ask(client_graph_dht(g), a, to, p);
 		graph_stop(g);
 	}
 	graph_destroy(g);
@@ -240,7 +211,7 @@ static int fsck(const struct arguments *a, struct problem *p)
 	int err = read_client(a->words.word[0], &v, p);
 
 	if (!err) {
-		distributed = is_distributed(&v);
+		distributed = client_graph_is_distributed(&v);
 		if (distributed)
 			err = check(&v, a, &text, &size, p);
 	}

@@ -90,6 +90,9 @@ static void print_volume(const json_t *v)
 	if (*json_text(v, "problem"))
 		printf("  %s\n", json_text(v, "problem"));
 	json_array_foreach(bricks, i, brick) print_brick(brick);
+	if (json_is_false(json_object_get(v, "balanced")))
+		printf("  bricks were added and do not have their part of the names yet: see `stratus rebalance status %s`\n",
+		       json_text(v, "name"));
 	if (json_is_object(set)) {
 		puts("  replica set");
 		print_facts(set, 4);

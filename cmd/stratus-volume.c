@@ -300,13 +300,26 @@ static int brick_replace(const struct arguments *a, struct problem *p)
 	return edit(a, a->words.word[1], replace_brick, p);
 }
 
-static int brick_count(const struct arguments *a, struct problem *p)
+static int add_bricks(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_add_bricks(s, a->words.word + 2, (size_t)a->words.count - 2, p);
+}
+
+static int brick_add(const struct arguments *a, struct problem *p)
+{
+	int err = edit(a, a->words.word[1], add_bricks, p);
+
+	if (!err && !a->ask.json && !a->dry_run)
+		printf("names move there by `stratus rebalance start %s`\n", a->words.word[1]);
+	return err;
+}
+
+static int brick_remove(const struct arguments *a, struct problem *p)
 {
 	return problem_set(
 		p, ENOTSUP,
-		"the number of bricks of volume %s can't change: files would have to move, and what moves them (the rebalancer of "
-		"doc/distribution.md) is not built yet; `stratus brick replace` gives it another brick in place of one, and a new "
-		"volume can have as many as you like",
+		"bricks of volume %s can't be removed: files would have to move, and what moves them (doc/distribution.md) is not built "
+		"yet; `stratus brick replace` gives a replica set another brick in place of one",
 		a->words.word[1]);
 }
 
@@ -390,16 +403,17 @@ int command_brick(int argc, char **argv)
 		option,
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
-		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` and `remove` fail: files "
-		"would have to move, and what moves them is not built yet.",
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume of several bricks, "
+		"or replica sets, more of them, whole sets at the end; `stratus rebalance` then moves names there. `remove` fails: files would "
+		"have to move, and what moves them is not built yet.",
 		ask_child,
 		NULL,
 		NULL,
 	};
 	static const struct verb verbs[] = {
 		{ "replace", 4, 4, WITH_DRY_RUN, brick_replace },
-		{ "add", 3, WORDS, WITH_DRY_RUN, brick_count },
-		{ "remove", 3, WORDS, WITH_DRY_RUN, brick_count },
+		{ "add", 3, WORDS, WITH_DRY_RUN, brick_add },
+		{ "remove", 3, WORDS, WITH_DRY_RUN, brick_remove },
 		{ 0 },
 	};
 	static const char *word[WORDS];

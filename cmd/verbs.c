@@ -11,9 +11,8 @@
 
 enum { VERBS_MAX = 16 };
 
-static const char *const option_names[] = {
-	"--dry-run", "--replica", "--arbiter", "--start", "--bricks", "--mount", "--purge"
-};
+static const char *const option_names[] = { "--dry-run", "--replica", "--arbiter", "--start",
+					    "--bricks",	 "--mount",   "--purge",   "--wait" };
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)

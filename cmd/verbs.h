@@ -16,6 +16,7 @@ enum {
 	WITH_BRICKS = 1 << 4,
 	WITH_MOUNT = 1 << 5,
 	WITH_PURGE = 1 << 6,
+	WITH_WAIT = 1 << 7,
 };
 
 struct arguments; /* each command has its own */

@@ -113,6 +113,21 @@ int spec_replace_brick(struct spec *s, const char *old, const char *new, struct 
 	return 0;
 }
 
+int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
+{
+	int err = 0;
+
+	if (s->replica && count % s->replica)
+		return problem_set(
+			p, EINVAL,
+			"volume %s consists of sets of %u bricks (replica: %u), and %zu would be added: name %u for each "
+			"set, in their order",
+			s->volume, s->replica, s->replica, count, s->replica);
+	for (size_t i = 0; i < count && !err; i++)
+		err = add_brick(s, bricks[i], 0, p);
+	return err;
+}
+
 void spec_name_server(struct spec *s, const char *name)
 {
 	if (s->servers != 1)

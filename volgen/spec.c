@@ -117,33 +117,32 @@ static int take_path(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
-static int take_port(struct reader *r, yaml_node_t *n, void *target)
+static int take_number(struct reader *r, yaml_node_t *n, unsigned *to, unsigned min, unsigned max, const char *what)
 {
-	unsigned *to = target;
-	char *text = NULL, *end;
-	int err = take_text(r, n, &text);
-	unsigned long port = err ? 0 : strtoul(text, &end, 10);
-
-	if (!err && (*end || port < 1 || port > 65535))
-		err = bad(r, line_of(n), "'%.80s' is no port: take a number from 1 to 65535", text);
-	*to = port;
-	free(text);
-	return err;
-}
-
-static int take_replica(struct reader *r, yaml_node_t *n, void *target)
-{
-	unsigned *to = target;
 	char *text = NULL, *end;
 	int err = take_text(r, n, &text);
 	unsigned long number = err ? 0 : strtoul(text, &end, 10);
 
-	if (!err && (*end || number < 2 || number > SPEC_REPLICA_MAX))
-		err = bad(r, line_of(n), "'%.80s' is no number of replicas: take one from 2 to %d, or leave 'replica' out",
-			  text, SPEC_REPLICA_MAX);
-	*to = number;
+	if (!err && (*end || number < min || number > max))
+		err = bad(r, line_of(n), "'%.80s' is no %s: take one from %u to %u, or leave it out", text, what, min, max);
+	*to = (unsigned)number;
 	free(text);
 	return err;
+}
+
+static int take_port(struct reader *r, yaml_node_t *n, void *target)
+{
+	return take_number(r, n, target, 1, 65535, "port");
+}
+
+static int take_replica(struct reader *r, yaml_node_t *n, void *target)
+{
+	return take_number(r, n, target, 2, SPEC_REPLICA_MAX, "number of replicas");
+}
+
+static int take_began(struct reader *r, yaml_node_t *n, void *target)
+{
+	return take_number(r, n, target, 1, SPEC_SUBVOLUMES_MAX, "number of subvolumes");
 }
 
 static int take_switch(struct reader *r, yaml_node_t *n, void *target)
@@ -421,6 +420,20 @@ static int check_replica(struct reader *r)
 	return 0;
 }
 
+static int check_began(struct reader *r)
+{
+	const struct spec *s = r->spec;
+
+	if (s->began > spec_subvolumes(s))
+		return bad(r, 1, "'began-with: %u' says more than the volume has: %zu %s", s->began, spec_subvolumes(s),
+			   s->replica ? "replica sets" : "bricks without replicas");
+	if (s->began == 1 && spec_subvolumes(s) > 1)
+		return bad(r, 1,
+			   "'began-with: 1': a volume that began with one subvolume can't get others in this version: make a "
+			   "new volume of several, and copy the files");
+	return 0;
+}
+
 static int check_whole(struct reader *r)
 {
 	const struct spec *s = r->spec;
@@ -436,7 +449,9 @@ static int check_whole(struct reader *r)
 		return bad(r, 1, "more than %d bricks", SPEC_BRICKS_MAX);
 	for (size_t i = 0; i < s->bricks && !err; i++)
 		err = check_brick(r, &s->brick[i]);
-	return err ? err : check_replica(r);
+	if (!err)
+		err = check_replica(r);
+	return err ? err : check_began(r);
 }
 
 static int take_document(struct reader *r)
@@ -451,13 +466,21 @@ static int take_document(struct reader *r)
 		{ "server-translators", take_server_translators },
 		{ "replica", take_replica },
 		{ "arbiter", take_switch },
+		{ "began-with", take_began },
 		{ "stopped", take_switch },
 		{ 0 },
 	};
-	static const size_t offsets[] = {
-		offsetof(struct spec, volume),	offsetof(struct spec, id),     0, 0, 0, 0, 0, offsetof(struct spec, replica),
-		offsetof(struct spec, arbiter), offsetof(struct spec, stopped)
-	};
+	static const size_t offsets[] = { offsetof(struct spec, volume),
+					  offsetof(struct spec, id),
+					  0,
+					  0,
+					  0,
+					  0,
+					  0,
+					  offsetof(struct spec, replica),
+					  offsetof(struct spec, arbiter),
+					  offsetof(struct spec, began),
+					  offsetof(struct spec, stopped) };
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
 		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
@@ -548,6 +571,11 @@ size_t spec_subvolumes(const struct spec *s)
 	return s->replica ? s->bricks / s->replica : s->bricks;
 }
 
+size_t spec_began_with(const struct spec *s)
+{
+	return s->began ? s->began : spec_subvolumes(s);
+}
+
 char *spec_set_name(const struct spec *s, size_t number)
 {
 	return spec_subvolumes(s) == 1 ? path_format("%s", s->volume) : path_format("%s:%zu", s->volume, number);
@@ -617,6 +645,8 @@ void spec_print(const struct spec *s, FILE *to)
 		fputs("stopped: true\n", to);
 	if (s->replica)
 		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
+	if (s->began)
+		fprintf(to, "began-with: %u\n", s->began);
 	print_servers(s, to);
 	fputs("bricks:\n", to);
 	for (size_t i = 0; i < s->bricks; i++) {

@@ -35,6 +35,7 @@ static const char *const own[][2] = {
 	{ "protocol/client", "brick-id" },
 	{ "protocol/client", "remote-subvolume" },
 	{ "cluster/afr", "arbiter" },
+	{ "cluster/dht", "initial" },
 	{ "cluster/coordinator", "volume" },
 	{ "cluster/coordinator", "state-file" },
 	{ "cluster/coordinator", "secret-file" },
@@ -121,7 +122,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
-	cleanup_path char *initial = path_format("%zu", spec_subvolumes(w->spec));
+	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -289,12 +290,14 @@ static char *write_subvolumes(struct writer *w)
 {
 	size_t count = spec_subvolumes(w->spec);
 	cleanup_path char *all = names_from(w->spec->replica ? "afr" : "client", 0, count);
+	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
 
 	for (size_t i = 0; i < count; i++)
 		write_subvolume(w, i);
 	if (count == 1)
 		return path_format(w->spec->replica ? "afr" : "client0");
 	begin(w, "dht", "cluster/dht");
+	option(w, "initial", initial);
 	end(w, "cluster/dht", all);
 	return path_format("dht");
 }

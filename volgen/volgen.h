@@ -39,6 +39,7 @@ struct spec {
 	struct gfid id;
 	unsigned replica; /* bricks of a set, which follow each other in the list; 0: each brick stands for itself */
 	bool arbiter;	  /* the last brick of each set holds no file data */
+	unsigned began;	  /* with how many subvolumes; 0: not said, so with those that there are */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -66,6 +67,8 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 /* Changes by hand: what comes out is to be printed and read again, which checks it. */
 /* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. */
 int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
+/* Whole subvolumes at the end, of bricks with fresh ids. */
+int spec_add_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
 void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
@@ -73,6 +76,8 @@ char *spec_text(const struct spec *); /* the same; malloc'ed, or NULL */
 unsigned spec_brick_port(const struct spec_brick *);
 /* Over how many sets (or bricks that stand for themselves) names are spread. */
 size_t spec_subvolumes(const struct spec *);
+/* With how many of them the volume began: what the root's layout is as long as none is written. */
+size_t spec_began_with(const struct spec *);
 /* What a replica set is called, in the register and by people: VOLUME if it is the only one, else VOLUME:NUMBER. malloc'ed. */
 char *spec_set_name(const struct spec *, size_t number);
 

@@ -126,11 +126,13 @@ before=$(connects)
 # ---- what is refused changes nothing ----
 v=$(version photos)
 refused 'did you mean "max-wait"' volume set photos protocol/client max-wiat 5s
-refused "can't change" apply <(sed 's/^bricks:/&\n  - {server: alpha, directory: \/x, id: 0b9f4f0e-95ce-4bb4-8f5c-95a4f6d7a6a1}/' photos.yaml)
+refused "keep their order" apply <(sed 's/^bricks:/&\n  - {server: alpha, directory: \/x, id: 0b9f4f0e-95ce-4bb4-8f5c-95a4f6d7a6a1}/' photos.yaml)
 refused "with another id" apply <(sed "s/^id: .*/id: $(uuid)/" photos.yaml)
 refused "it can't be replaced" brick replace photos brick0 alpha:"$SCRATCH/b9"
 refused "has no brick 'brick7'" brick replace photos brick7 alpha:"$SCRATCH/b9"
-refused "distribution" brick add photos alpha:"$SCRATCH/b9"
+refused "began with one brick" brick add photos alpha:"$SCRATCH/b9"
+refused "can't be removed" brick remove photos brick0
+refused "'replica' and 'arbiter'" apply <(sed 's/^bricks:/replica: 2\n&\n  - {server: alpha, directory: \/x, id: 0b9f4f0e-95ce-4bb4-8f5c-95a4f6d7a6a1}/' photos.yaml)
 refused "one server.s alone" server add beta 127.0.0.1:1
 refused "is not of this cluster" volume create more alpha:"$SCRATCH/b1" beta:"$SCRATCH/b2"
 refused "overlaps" volume create more alpha:"$SCRATCH/b0/inside"
@@ -142,6 +144,25 @@ refused ":1: 'volume' is missing" apply <(echo "id: $(uuid)")
 "$STRATUS" volume create two --start 127.0.0.1:"$SCRATCH/c0" 127.0.0.1:"$SCRATCH/c1" >/dev/null
 [ "$(get 'volume/two/client')" = 200 ] && grep -q 'type cluster/dht' body || fail "no volfile for both bricks: $(cat body)"
 [ "$(get 'volume/two/client?brick=1')" = 409 ] && grep -q 'as a whole' body || fail "there is a volfile for brick 1: $(cat body)"
+
+# ---- with how many it began stays; others come at the end ----
+told() { "$STRATUS" volume info two | sed -n 's/^began-with: //p'; }
+two_with() { "$STRATUS" volume info two | sed "$1"; }
+[ "$(told)" = 2 ] || fail "the volume does not say with how many it began: $("$STRATUS" volume info two)"
+refused "can't get others in this version" apply <(two_with 's/^began-with: 2/began-with: 1/')
+refused "not removed" apply <(two_with '/^began-with/d' | awk '/- server/ {n++} n < 2')
+"$STRATUS" apply <(two_with '/^began-with/d') | grep -q 'nothing differs' || fail "a specification that does not say it is a change"
+"$STRATUS" brick add two alpha:"$SCRATCH/c2" --dry-run >out
+grep -q '^+ *directory: .*/c2' out && grep -q 'would be changed' out && [ ! -e c2 ] || fail "brick add --dry-run: $(cat out)"
+"$STRATUS" brick add two alpha:"$SCRATCH/c2" >out
+grep -q 'stratus rebalance start two' out || fail "the next step is not told: $(cat out)"
+[ "$(told)" = 2 ] && [ -e c2/.stratus/format ] || fail "the third brick: $("$STRATUS" volume info two; ls -A c2)"
+[ "$("$STRATUS" status --json | json '[b["state"] for v in d["volumes"] if v["name"] == "two" for b in v["bricks"]]')" = "['serving', 'serving', 'serving']" ] ||
+	fail "the third brick is not served: $("$STRATUS" status)"
+[ "$(get 'volume/two/client')" = 200 ] && grep -q 'option initial 2' body && grep -q 'subvolumes client0 client1 client2' body ||
+	fail "the clients' volfile: $(cat body)"
+refused "says otherwise" apply <(two_with 's/^began-with: 2/began-with: 3/')
+refused "overlaps" brick add two alpha:"$SCRATCH/c2/inside"
 
 # ---- killed: all comes back, the mount has waited ----
 kill_keeper
@@ -225,6 +246,8 @@ timeout 60 sh -c 'echo three >>mset/file' || fail "no change is possible after s
 wait_until 30 are_whole || fail "the sets are not whole after stratusd was killed: $(views)"
 cmp r0/file r9/file && cmp r0/file r2/file || fail "the replicas differ"
 umount mset
+refused "one replica set" brick add set alpha:"$SCRATCH/s0" alpha:"$SCRATCH/s1" alpha:"$SCRATCH/s2"
+refused "sets of 3 bricks" brick add set alpha:"$SCRATCH/s0"
 refused "would be new at once" apply <("$STRATUS" volume info set | awk '/    id:/ && n++ < 2 {sub(/id:.*/, "id: '"$(uuid)"'"); sub(/.$/, n)} 1')
 [ "$(stat -c %a "$STATE" "$STATE/store/state" | tr '\n' ' ')" = "700 600 " ] || fail "the store can be read by others"
 

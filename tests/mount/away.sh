@@ -3,7 +3,7 @@
 # Files that are elsewhere than their names: a full subvolume is done without, links lead anywhere, and clients and bricks that die half way
 # leave nothing behind.
 #
-# Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets.
+# Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets, storm-grow, storm-grow-sets.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
 need_root
@@ -195,6 +195,46 @@ part_storm_sets() {
 	pass
 }
 
+# A subvolume gets its part of the names meanwhile, by one who is killed over it, again and again.
+grow() { # SPREAD REPLICA
+	local i writer other mover
+	scratch
+	BEGAN_WITH=$(($1 - 1)) stack "$@"
+	start_mount "$SCRATCH/other"
+	other=$LAST_PID
+	storm "$MNT" "$SCRATCH/other" --top &
+	writer=$!
+	sleep $((SECONDS_EACH / 4))
+	for ((i = 0; i < 4; i++)); do
+		start_mount "$SCRATCH/mover$i"
+		mover=$LAST_PID
+		"$STRATUS" ctl "$SCRATCH/mover$i" dht rebalance start || fail "the rebalance can't be begun"
+		sleep "0.$((RANDOM % 6))"
+		[ "$i" = 3 ] && break
+		kill -9 "$mover"
+		wait "$mover" 2>/dev/null || true
+		unset "PIDS[$mover]"
+		umount -l "$SCRATCH/mover$i"
+	done
+	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	wait_until 60 rebalanced || fail "SEED=$SEED: the rebalance does not end: $(rebalance_says)"
+	say "$(rebalance_says | tr '\n' ' ')"
+	stop_mount "$SCRATCH/mover3" "$mover"
+	stop_mount "$SCRATCH/other" "$other"
+	calm
+	SETS=$1
+	for i in $(first_bricks | tail -n 1)/*; do
+		[ "$(located "$(basename "$i")")" = "$(located_last)" ] || fail "$i does not belong there"
+	done
+	[ -n "$(ls "$(first_bricks | tail -n 1)")" ] || fail "the new brick has no names"
+	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+	stop_stack
+	pass
+}
+located_last() { sed -n '/type cluster\/dht/,/end-volume/s/^ *subvolumes .* //p' "$CLIENT_VOL"; }
+rebalance_says() { "$STRATUS" ctl "$SCRATCH/mover3" dht rebalance status; }
+rebalanced() { rebalance_says | grep -q 'state done'; }
+
 part() { run_one "$1" "$0" "in-$1"; }
 LIMIT=$((SECONDS_EACH * 4 + 240))
 case ${1-} in
@@ -203,7 +243,9 @@ in-storm) part_storm ;;
 in-storm-client) part_storm_client ;;
 in-storm-brick) part_storm_brick ;;
 in-storm-sets) part_storm_sets ;;
+in-storm-grow) grow 4 1 ;;
+in-storm-grow-sets) grow 3 2 ;;
 esac
 for part in "${@:-room}"; do part "$part"; done
-[ $# -gt 0 ] || for part in storm storm-client storm-brick storm-sets; do part "$part"; done
+[ $# -gt 0 ] || for part in storm storm-client storm-brick storm-sets storm-grow storm-grow-sets; do part "$part"; done
 runs_end

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""storm.py DIR... --seed N --seconds S [--dies]: links, names, files and small directories in directories of several subvolumes, in each DIR (mounts of one volume) by two
-processes that share most of the names. Each file says which it is. With --dies the last mount may end at any time.
+"""storm.py DIR... --seed N --seconds S [--dies] [--top]: links, names, files and small directories in directories of several subvolumes, in each DIR (mounts of one volume) by two
+processes that share most of the names. Each file says which it is. With --dies the last mount may end at any time; with --top half of the names are in DIR itself.
 
 Afterwards, through the first: each file has as many names as it has links, its text is its own, and names of one file agree."""
 import argparse
@@ -18,6 +18,7 @@ p.add_argument("mounts", nargs="+")
 p.add_argument("--seed", type=int, required=True)
 p.add_argument("--seconds", type=float, required=True)
 p.add_argument("--dies", action="store_true")
+p.add_argument("--top", action="store_true")
 p.add_argument("--names", type=int, default=6)
 a = p.parse_args()
 DIRS = [f"dir{i}" for i in range(12)]
@@ -59,6 +60,8 @@ def work(top, who):
 
     def some():
         below = f"/n{rng.randrange(a.names)}" if rng.random() < 0.15 else ""
+        if a.top and rng.random() < 0.5:
+            return f"{top}/t{rng.randrange(5 * a.names)}{below}"
         return f"{top}/{rng.choice(DIRS)}/n{rng.randrange(a.names)}{below}"
 
     while time.monotonic() < end:

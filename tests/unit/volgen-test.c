@@ -118,6 +118,7 @@ static void a_client_has_all_bricks_and_carries_its_translators(void **state)
 	for (size_t i = 0; i < 7; i++)
 		assert_string_equal(v.volume[i].type, types[i]);
 	assert_string_equal(v.volume[3].name, "dht");
+	assert_string_equal(value(&v, "dht", "initial"), "3");
 	assert_int_equal(v.volume[3].subvolumes, 3);
 	assert_string_equal(v.volume[3].subvolume[2], "client2");
 	for (size_t i = 4; i < 7; i++)
@@ -205,6 +206,46 @@ static void sets_follow_each_other_and_each_has_a_coordinator(void **state)
 	assert_string_equal(value(&v, "coordinator1", "secret-file"), "/var/lib/stratus/v.secret");
 	volfile_free(&v);
 	volgen_free(&files);
+}
+
+/* A subvolume that came later has no part of the implied layout: bricks and clients must be told the same number. */
+static void bricks_and_clients_know_with_how_many_the_volume_began(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make("volume: v\nid: " IDS(9) "\nreplica: 2\nbegan-with: 2\nservers: {a: {host: h}}\n" SIX, &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0-layout", "initial"), "2");
+	assert_string_equal(value(&v, "brick5-layout", "initial"), "2");
+	assert_string_equal(value(&v, "brick5-layout", "subvolume"), "2");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(value(&v, "dht", "initial"), "2");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void bricks_are_added_as_whole_sets_at_the_end(void **state)
+{
+	static const char *const bricks[] = { "a:/d7", "b.example:/d8" };
+	static const char text[] = "volume: v\nid: " IDS(9) "\nreplica: 2\nservers: {a: {host: h}}\n" SIX;
+	struct problem p = { "" };
+	struct spec s;
+
+	(void)state;
+	assert_int_equal(spec_parse(text, strlen(text), "x.yaml", &s, &p), 0);
+	assert_int_equal(spec_add_bricks(&s, bricks, 1, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "sets of 2 bricks (replica: 2), and 1 would be added"));
+	assert_int_equal(s.bricks, 6);
+	assert_int_equal(spec_add_bricks(&s, bricks, 2, &p), 0);
+	assert_int_equal(s.bricks, 8);
+	assert_string_equal(s.brick[5].directory, "/d6");
+	assert_string_equal(s.brick[6].directory, "/d7");
+	assert_string_equal(s.brick[7].server_name, "b.example");
+	assert_false(gfid_equal(&s.brick[6].id, &s.brick[7].id));
+	spec_free(&s);
 }
 
 static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
@@ -308,6 +349,7 @@ static void a_printed_specification_reads_back_the_same(void **state)
 	(void)state;
 	comes_back(two_servers);
 	comes_back(SET("arbiter: true\nstopped: true\n"));
+	comes_back("volume: v\nid: " IDS(9) "\nreplica: 2\nbegan-with: 2\nservers: {a: {host: h}}\n" SIX);
 	comes_back(HEAD SERVER "bricks: [{server: a, directory: /d, port: 7, id: " IDS(1) "}]\n");
 }
 
@@ -379,6 +421,12 @@ static const struct {
 	{ HEAD SERVER BRICK "arbiter: yes\n", "x.yaml:5: 'yes' is neither 'true' nor 'false'" },
 	{ HEAD SERVER BRICK "arbiter: true\n", "'arbiter: true' needs 'replica: 3'" },
 	{ SET("") "options:\n  features/replica: {member: 1}\n", "option member of features/replica follows" },
+	{ HEAD SERVER BRICK "began-with: 0\n", "x.yaml:5: '0' is no number of subvolumes" },
+	{ HEAD SERVER BRICK "began-with: x\n", "x.yaml:5: 'x' is no number of subvolumes" },
+	{ HEAD SERVER BRICK "began-with: 2\n", "'began-with: 2' says more than the volume has: 1" },
+	{ SET("began-with: 3\n"), "'began-with: 3' says more than the volume has: 1 replica sets" },
+	{ HEAD SERVER SIX "began-with: 1\n", "'began-with: 1'" },
+	{ HEAD SERVER SIX "options:\n  cluster/dht: {initial: 6}\n", "option initial of cluster/dht follows" },
 	{ "volume: &a [*a]\n", "x.yaml:1" },
 };
 
@@ -408,6 +456,8 @@ int main(void)
 		cmocka_unit_test(a_client_has_all_bricks_and_carries_its_translators),
 		cmocka_unit_test(sets_follow_each_other_and_each_has_a_coordinator),
 		cmocka_unit_test(a_replica_set_has_one_client_and_a_coordinator),
+		cmocka_unit_test(bricks_and_clients_know_with_how_many_the_volume_began),
+		cmocka_unit_test(bricks_are_added_as_whole_sets_at_the_end),
 		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
 		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),
 		cmocka_unit_test(an_option_given_comes_before_the_short_wait_of_a_set),

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Takes the mount off a client's graph, and finds cluster/dht in it. */
+#include "client-graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+static void drop_top(struct volfile *v)
+{
+	struct volfile top = { .volume = calloc(1, sizeof *top.volume), .volumes = 1 };
+
+	if (!top.volume)
+		return;
+	*top.volume = v->volume[--v->volumes];
+	volfile_free(&top);
+}
+
+void client_graph_drop_mount(struct volfile *v)
+{
+	while (v->volumes > 1 && !strncmp(v->volume[v->volumes - 1].type, "mount/", 6))
+		drop_top(v);
+}
+
+bool client_graph_is_distributed(const struct volfile *v)
+{
+	for (size_t i = 0; i < v->volumes; i++)
+		if (!strcmp(v->volume[i].type, "cluster/dht"))
+			return true;
+	return false;
+}
+
+struct xlator *client_graph_dht(const struct graph *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if (!strcmp(g->xlator[i]->type->name, "cluster/dht"))
+			return g->xlator[i];
+	return NULL;
+}
+
+int client_graph_ask(struct xlator *dht, int words, char **word, FILE *to, struct problem *p)
+{
+	int err = dht->type->command(dht, words, word, to);
+
+	return err ? problem_set(p, -err, "volume %s (%s) does not take the command: %s; is it of this version?", dht->name,
+				 dht->type->name, strerror(-err))
+		   : 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `cluster rebalance start|stop|status VOLUME`: what is wanted is noted in the store, so that whoever leads goes on with it; the answer, as JSON, is what
+ * the store says, and from the server that leads how far it is.
+ *
+ * A document "rebalance/VOLUME": "state" (running, as long as it is wanted; stopped; done; failed), and what cluster/dht said when it ended: "version",
+ * "moved", "left", "problem", and of how many "subvolumes". */
+#include "cluster-rebalance.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster.h"
+#include "json.h"
+#include "log.h"
+#include "path.h"
+#include "store.h"
+
+/* ---- what the store says ---- */
+
+int rebalance_read(const char *volume, json_t **document, uint64_t *version)
+{
+	cleanup_path char *key = path_format("rebalance/%s", volume);
+	struct blob value = { 0 };
+	int err = store_get(cluster_store(), key, &value, version);
+
+	*document = err ? NULL : json_loadb(value.bytes, value.size, 0, NULL);
+	free(value.bytes);
+	return err == -ENOENT ? 0 : err;
+}
+
+int rebalance_write(const char *volume, json_t *document, uint64_t version)
+{
+	cleanup_path char *key = path_format("rebalance/%s", volume), *text = json_dumps(document, 0);
+	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
+
+	return text ? store_replace(cluster_store(), key, version, &value) : -ENOMEM;
+}
+
+bool rebalance_is(const json_t *document, const char *state)
+{
+	return !strcmp(json_text(document, "state"), state);
+}
+
+json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told)
+{
+	static const char *const kept[] = { "version", "moved", "left", "problem" };
+	json_t *document = json_pack("{s:s, s:I}", "state", state, "subvolumes", (json_int_t)subvolumes);
+
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+		if (json_object_get(told, kept[i]))
+			json_object_set(document, kept[i], json_object_get(told, kept[i]));
+	return document;
+}
+
+/* ---- how it stands ---- */
+
+/* Over how many subvolumes names are spread, as far as the store knows; 0: not when they are moving. */
+static size_t spread_over(const struct spec *s, const json_t *document)
+{
+	if (!document)
+		return spec_began_with(s);
+	return rebalance_is(document, "done") ? (size_t)json_number(document, "subvolumes") : 0;
+}
+
+static const char *state_of(const struct spec *s, const json_t *document, bool here)
+{
+	size_t spread = spread_over(s, document);
+
+	if (here && rebalance_is(document, "stopped"))
+		return "stopping";
+	if (!document || (spread && spread != spec_subvolumes(s)))
+		return "idle";
+	return json_text(document, "state");
+}
+
+/* How it stands: what the store says, and as long as it runs what is told here. */
+static json_t *describe(const struct spec *s, const json_t *document, json_t *told)
+{
+	json_t *all = document ? json_copy((json_t *)document) : json_object();
+	size_t spread = spread_over(s, document);
+
+	if (told && rebalance_is(document, "running"))
+		json_object_update(all, told);
+	if (s->stopped && rebalance_is(document, "running"))
+		json_object_set_new(all, "problem", json_string("the volume is stopped"));
+	json_object_set_new(all, "volume", json_string(s->volume));
+	json_object_set_new(all, "state", json_string(state_of(s, document, told)));
+	json_object_set_new(all, "here", json_boolean(told != NULL));
+	json_object_set_new(all, "subvolumes", json_integer((json_int_t)spec_subvolumes(s)));
+	json_object_set_new(all, "spread-over", spread ? json_integer((json_int_t)spread) : json_null());
+	return all;
+}
+
+static int answer(const struct spec *s, FILE *to)
+{
+	json_t *document, *told, *all;
+	uint64_t version;
+	int err = rebalance_read(s->volume, &document, &version);
+
+	if (err)
+		return err;
+	told = movers_told(s->volume);
+	all = describe(s, document, told);
+	json_dumpf(all, to, 0);
+	json_decref(all);
+	json_decref(told);
+	json_decref(document);
+	return 0;
+}
+
+static int replace_document(const struct spec *s, json_t *document, uint64_t version, struct problem *p)
+{
+	int err = rebalance_write(s->volume, document, version);
+
+	if (err == -ESTALE)
+		return problem_set(p, ESTALE,
+				   "somebody else has started or stopped it in the meantime: look at it and try again");
+	return cluster_commit_problem(err, p);
+}
+
+static int begin(const struct spec *s, const json_t *document, uint64_t version, struct problem *p)
+{
+	json_t *wanted;
+	int err;
+
+	if (s->stopped)
+		return problem_set(p, EBUSY, "volume %s is stopped: `stratus volume start %s` first", s->volume, s->volume);
+	if (rebalance_is(document, "running") || spread_over(s, document) == spec_subvolumes(s))
+		return 0;
+	wanted = rebalance_document("running", spec_subvolumes(s), NULL);
+	err = replace_document(s, wanted, version, p);
+	json_decref(wanted);
+	return err;
+}
+
+static int end(const struct spec *s, const json_t *document, uint64_t version, struct problem *p)
+{
+	json_t *told, *wanted;
+	int err;
+
+	if (!rebalance_is(document, "running"))
+		return 0;
+	told = movers_told(s->volume);
+	wanted = rebalance_document("stopped", spec_subvolumes(s), told);
+	err = replace_document(s, wanted, version, p);
+	json_decref(wanted);
+	json_decref(told);
+	return err;
+}
+
+static int change(const struct spec *s, const char *verb, struct problem *p)
+{
+	json_t *document;
+	uint64_t version;
+	int err = rebalance_read(s->volume, &document, &version);
+
+	if (!err)
+		err = !strcmp(verb, "start") ? begin(s, document, version, p) : end(s, document, version, p);
+	json_decref(document);
+	return err;
+}
+
+int cluster_rebalance_command(int words, char **word, FILE *out, struct problem *p)
+{
+	const char *verb = words == 4 ? word[2] : "";
+	bool changes = !strcmp(verb, "start") || !strcmp(verb, "stop");
+	uint64_t version;
+	struct spec s;
+	int err;
+
+	if (!changes && strcmp(verb, "status"))
+		return problem_set(p, EINVAL, "cluster rebalance takes start, stop or status, and a volume");
+	err = cluster_spec(word[3], &s, &version, p);
+	if (!err && changes)
+		err = change(&s, verb, p);
+	if (!err)
+		err = answer(&s, out);
+	spec_free(&s);
+	return err;
+}
+
+bool cluster_rebalance_pending(const struct spec *s)
+{
+	json_t *document;
+	uint64_t version;
+	int err = rebalance_read(s->volume, &document, &version);
+	bool pending = !err && spread_over(s, document) != spec_subvolumes(s);
+
+	json_decref(document);
+	return pending;
+}
+
+int cluster_rebalance_check(const char *volume, struct problem *p)
+{
+	json_t *document;
+	uint64_t version;
+	int err = rebalance_read(volume, &document, &version);
+
+	if (!err && document && !rebalance_is(document, "done"))
+		err = problem_set(
+			p, EBUSY,
+			"names of volume %s are still to move to what was added last: `stratus rebalance start --wait %s` first",
+			volume, volume);
+	json_decref(document);
+	return err;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names that move to subvolumes that were added: what the store says of it, and the graphs of this server that do it. */
+#ifndef STRATUS_CLUSTER_REBALANCE_H
+#define STRATUS_CLUSTER_REBALANCE_H
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graph.h"
+
+/* ---- documents "rebalance/VOLUME" ---- */
+/* *document: NULL if there is none. *version: the one that a change must name. */
+int rebalance_read(const char *volume, json_t **document, uint64_t *version);
+int rebalance_write(const char *volume, json_t *document, uint64_t version);
+bool rebalance_is(const json_t *document, const char *state);
+/* With what of the numbers cluster/dht has told, which may be NULL. */
+json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told);
+
+/* ---- movers: cluster-movers.c ---- */
+int movers_start(struct problem *); /* the thread that sees to them */
+void movers_stop(void);		    /* after store_wake() */
+void movers_each_graph(void (*fn)(struct graph *, void *), void *arg);
+/* What the volume's one here tells, a copy; NULL if there is none. */
+json_t *movers_told(const char *volume);
+#endif

@@ -1,0 +1,266 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A volume gets another subvolume while it is mounted, and names of its root move there: all files are there all the time, on the mount that
+# stays and on a new one, also if the server is killed in the middle of it.
+#
+# Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
+# limit: 400 s
+. "$(dirname "$0")/../mount/lib.sh"
+. "$(dirname "$0")/../mount/runs.sh"
+need_root
+need_stack
+need python3
+
+start_keeper() {
+	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" >>"$SCRATCH/stratusd.log" 2>&1 &
+	KEEPER=$!
+	PIDS[$KEEPER]=stratusd
+	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
+}
+kill_keeper() {
+	kill -9 "$KEEPER"
+	wait "$KEEPER" 2>/dev/null || true
+	unset "PIDS[$KEEPER]"
+}
+refused() { # PATTERN COMMAND...
+	local pattern=$1 status=0
+	shift
+	timeout 60 "$STRATUS" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
+}
+mount_at() { # NAME
+	mkdir -p "$SCRATCH/$1"
+	MOUNTS+=("$SCRATCH/$1")
+	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
+	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
+}
+state() { "$STRATUS" rebalance status v --json | json 'd["state"]'; }
+told() { "$STRATUS" rebalance status v --json | json "$1"; }
+is_state() { [ "$(state)" = "$1" ]; }
+bricks() { # FIRST COUNT [SERVER]: as the verbs take them
+	local i
+	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
+}
+all_in() { # of a volume with replicas: each member of each set
+	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v["sets"] for m in s["members"])')" = True ]
+}
+
+# ---- what is in the root, and what must be there all the time ----
+
+fill() { # MOUNT FROM TO: files and directories with files
+	python3 - "$@" <<-'END'
+	import os, sys
+	top, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+	for i in range(first, last):
+	    if i % 4:
+	        open(f"{top}/file{i}", "w").write(f"this is {i}")
+	    else:
+	        os.makedirs(f"{top}/dir{i}/below")
+	        open(f"{top}/dir{i}/below/file", "w").write(f"this is {i}")
+	END
+}
+is_whole() { # MOUNT COUNT
+	python3 - "$@" <<-'END' || fail "not all is there on $1"
+	import os, sys
+	top, count = sys.argv[1], int(sys.argv[2])
+	want = sorted(f"file{i}" if i % 4 else f"dir{i}" for i in range(count))
+	have = sorted(n for n in os.listdir(top) if n.startswith(("file", "dir")))
+	assert have == want, (sorted(set(want) ^ set(have)), len(have), len(want))
+	for i in range(count):
+	    path = f"{top}/file{i}" if i % 4 else f"{top}/dir{i}/below/file"
+	    with open(path) as f:
+	        text = f.read()
+	    assert text == f"this is {i}", (path, text)
+	END
+}
+keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is there
+	(
+		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
+	) >"$SCRATCH/looks.log" 2>&1 &
+	LOOKS=$!
+	PIDS[$LOOKS]="who looks"
+}
+kept_whole() {
+	: >"$SCRATCH/enough"
+	wait_until 60 gone "$LOOKS" || fail "who looks does not end"
+	wait "$LOOKS" || fail "something was not there for a while: $(cat "$SCRATCH/looks.log")"
+	unset "PIDS[$LOOKS]"
+	rm "$SCRATCH/enough"
+}
+# What stands there under names of the root: each is in place, or a pointer.
+names_on() { find "$SCRATCH/b$1" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l; }
+fsck_is_clean() {
+	timeout 60 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out"
+}
+
+# ---- the parts ----
+
+nothing_to_do() {
+	"$STRATUS" rebalance start v >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
+	grep -q 'no bricks were added' "$SCRATCH/out" && is_state idle || fail "nothing is to be done: $(cat "$SCRATCH/out")"
+	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state idle || fail "a stop of nothing: $(cat "$SCRATCH/out")"
+	refused "there is no volume 'w'" rebalance start w
+	local status=0
+	"$STRATUS" rebalance stop v --wait 2>"$SCRATCH/err" || status=$?
+	[ "$status" = 2 ] && grep -q 'wait goes with start' "$SCRATCH/err" || fail "stop --wait: $(cat "$SCRATCH/err")"
+}
+grow() { # FIRST: adds a subvolume of bricks FIRST...
+	"$STRATUS" brick add v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick add: $(cat "$SCRATCH/out")"
+	grep -q 'stratus rebalance start v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
+	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
+	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
+	[ "$(names_on "$1")" = 0 ] || fail "there are names on the new brick before any was moved"
+	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
+	"$STRATUS" rebalance status v | grep -q 'spread over 2 of 3 subvolumes' || fail "status: $("$STRATUS" rebalance status v)"
+}
+stop_and_go() {
+	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
+	"$STRATUS" rebalance start v >/dev/null || fail "a second start does harm"
+	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
+	"$STRATUS" rebalance stop v >"$SCRATCH/out" || fail "it does not stop"
+	is_state stopped || is_state done || fail "it is $(state) after it was stopped"
+	is_whole "$SCRATCH/stays" "$1"
+}
+killed_in_the_middle() { # COUNT
+	local moved
+	"$STRATUS" rebalance start v >/dev/null || fail "it does not go on"
+	moves() { moved=$(told 'd.get("moved", 0)') && [ "$moved" -gt 0 ]; }
+	wait_until 60 moves || fail "nothing is moved: $("$STRATUS" rebalance status v)"
+	say "killed when $(told 'd["state"], d.get("step"), d.get("moved"), d.get("left")')"
+	kill_keeper
+	start_keeper
+	is_state running || is_state done || fail "it does not go on after a kill: $("$STRATUS" rebalance status v)"
+	timeout 120 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	! "$STRATUS" status | grep 'their part of the names' || fail "status, when all is done"
+	is_state "done" && grep -q 'all 3 subvolumes have their part' "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
+}
+all_moved() { # FIRST COUNT: the new brick, names in all
+	local share=$2
+	wait_until 60 is_whole "$SCRATCH/stays" "$2" || fail "the mount that stayed"
+	share=$(names_on "$1")
+	say "$share of $2 names are on the new subvolume"
+	[ "$share" -gt $(($2 / 6)) ] && [ "$share" -lt $(($2 / 2)) ] || fail "not a third of the names"
+	mount_at fresh
+	is_whole "$SCRATCH/fresh" "$2"
+	fill "$SCRATCH/fresh" "$2" $(($2 + 40))
+	is_whole "$SCRATCH/stays" $(($2 + 40))
+	[ "$(names_on "$1")" -gt "$share" ] || fail "no new name is on the new subvolume"
+	wait_until 60 fsck_is_clean || fail "fsck, after mounts had time to end what was killed: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+}
+remembered() {
+	"$STRATUS" rebalance start v >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
+	kill_keeper
+	start_keeper
+	is_state "done" || fail "what it did is forgotten: $(state)"
+	[ "$("$STRATUS" volume info v | sed -n 's/^began-with: //p')" = 2 ] || fail "with how many it began: $("$STRATUS" volume info v)"
+}
+
+on_volume() { # BRICKS REPLICA
+	local count=200
+	REPLICATED=$2
+	scratch
+	cd "$SCRATCH"
+	HTTP=$(free_port)
+	start_keeper
+	if [ "$2" = 1 ]; then
+		"$STRATUS" volume create v --start $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	else
+		"$STRATUS" volume create v --start --replica "$2" $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	fi
+	wait_until 30 all_in || fail "the sets are not whole: $("$STRATUS" status)"
+	mount_at stays
+	fill "$SCRATCH/stays" 0 $count
+	nothing_to_do
+	grow "$1"
+	is_whole "$SCRATCH/stays" $count
+	keeps_whole $count
+	stop_and_go $count
+	killed_in_the_middle $count
+	kept_whole
+	all_moved "$1" $count
+	remembered
+	pass
+}
+
+# ---- several servers: the one that leads has no brick, and is killed in the middle ----
+
+start_one() { # NAME [OPTION]
+	local name=$1
+	shift
+	"$STRATUSD" --foreground --state "$SCRATCH/$name" --name "$name" --listen 127.0.0.1:"$(free_port)" --cluster 127.0.0.1:"${PEER[$name]}" "$@" \
+		>>"$SCRATCH/$name.log" 2>&1 &
+	PID[$name]=$!
+	PIDS[$!]="stratusd $name"
+	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
+}
+on_server() { # NAME WORDS...
+	local name=$1
+	shift
+	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
+}
+leads() { [ "$(on_server "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
+one_leads() { leads beta || leads gamma; }
+serves_all() { # COUNT: beta and gamma together
+	[ "$(for name in beta gamma; do on_server $name status --json | json '" ".join(b["state"] for b in d["volumes"][0]["bricks"])'; done | grep -o serving | wc -l)" = "$1" ]
+}
+has_moved() { [ "$(on_server alpha rebalance status v --json | json 'd.get("moved", 0) > 0')" = True ]; }
+led_by_others() {
+	local name
+	declare -gA PID PEER
+	scratch
+	cd "$SCRATCH"
+	for name in alpha beta gamma; do PEER[$name]=$(free_port); done
+	start_one alpha
+	if grep -q 'without libraft' alpha.log; then skip "built without libraft"; fi
+	wait_until 10 leads alpha || fail "a server alone does not lead"
+	for name in beta gamma; do
+		start_one "$name" --join
+		on_server alpha server add "$name" 127.0.0.1:"${PEER[$name]}" >/dev/null
+	done
+	cat >v.yaml <<-END
+	volume: v
+	id: $(uuid)
+	servers: {beta: {host: 127.0.0.1}, gamma: {host: 127.0.0.1}}
+	bricks:
+	  - {server: beta, directory: $SCRATCH/b0, id: $(uuid), port: $(free_port)}
+	  - {server: gamma, directory: $SCRATCH/b1, id: $(uuid), port: $(free_port)}
+	END
+	on_server alpha apply v.yaml >/dev/null
+	wait_until 20 serves_all 2 || fail "not all is served: $(on_server beta status)"
+	HTTP=$(on_server beta status --json | json 'd["self"]["listen"].split(":")[1]')
+	mount_at stays
+	fill "$SCRATCH/stays" 0 300
+	on_server alpha volume info v | sed '1d; /^began-with/d' | sed "\$a\  - {server: beta, directory: $SCRATCH/b2, id: $(uuid), port: $(free_port)}" >v.yaml
+	on_server alpha apply v.yaml >out || fail "a specification with one brick more: $(cat out)"
+	wait_until 20 serves_all 3 || fail "the third brick is not served: $(on_server beta status)"
+	on_server alpha rebalance start v >/dev/null
+	wait_until 20 has_moved || fail "nothing is moved: $(on_server alpha rebalance status v)"
+	on_server beta rebalance status v >out
+	grep -q 'the server that leads\|have their part' out || fail "one that does not lead says: $(cat out)"
+	kill -9 "${PID[alpha]}"
+	wait "${PID[alpha]}" 2>/dev/null || true
+	unset "PIDS[${PID[alpha]}]"
+	wait_until 20 one_leads || fail "nobody leads"
+	timeout 100 "$STRATUS" rebalance start --wait v --stratusd "${PID[$(leads beta && echo beta || echo gamma)]}" >out || fail "the next leader does not end it: $(cat out)"
+	grep -q 'all 3 subvolumes have their part' out || fail "the end: $(cat out)"
+	is_whole "$SCRATCH/stays" 300
+	[ "$(names_on 2)" -gt 50 ] || fail "only $(names_on 2) of 300 names are on the new subvolume"
+	wait_until 60 fsck_is_clean || fail "fsck, after mounts had time to end what was killed: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	pass
+}
+
+case ${1-} in
+on) on_volume "$2" "$3" ;;
+led-by-others) led_by_others ;;
+esac
+LIMIT=200
+if [ $# = 0 ]; then
+	set -- 2:1 4:2
+	run_one "the next leader goes on" "$0" led-by-others
+fi
+for volume; do
+	IFS=: read -r bricks replica <<<"$volume"
+	run_one "$bricks bricks, replica $replica" "$0" on "$bricks" "$replica"
+done
+runs_end
