@@ -20,12 +20,14 @@ struct noted {
 struct pointing { /* what was first done with a pointer */
 	struct gfid gfid;
 	uint64_t anchored, ended; /* sim_events; 0: not yet */
+	struct gfid intent;	  /* with which it was to come, or null */
 };
 static struct {
 	struct noted object[NOTED_MAX];
 	struct pointing pointer[NOTED_MAX];
 	char ended[NOTED_MAX][NAME_TEXT];
-	unsigned objects, pointers, ends, late, lost, begun, decided;
+	struct gfid undone[NOTED_MAX]; /* intents */
+	unsigned objects, pointers, ends, undones, late, lost, begun, decided;
 } noted;
 
 /* ---- what is made ---- */
@@ -47,10 +49,41 @@ static struct pointing *pointing(const struct gfid *gfid)
 	return NULL;
 }
 
-static void note_pointer(const struct gfid *gfid)
+/* PREFIX.GFID.NUMBER */
+static bool intent_named(const char *name, const char *prefix, struct gfid *intent)
 {
-	if (!pointing(gfid) && noted.pointers < NOTED_MAX)
-		noted.pointer[noted.pointers++] = (struct pointing){ .gfid = *gfid };
+	char text[GFID_TEXT];
+
+	if (!name || strncmp(name, prefix, strlen(prefix)) != 0)
+		return false;
+	snprintf(text, sizeof(text), "%s", name + strlen(prefix));
+	return !gfid_parse(text, intent);
+}
+
+static void note_pointer(const struct gfid *gfid, const char *name)
+{
+	struct pointing *p = &noted.pointer[noted.pointers];
+
+	if (pointing(gfid) || noted.pointers == NOTED_MAX)
+		return;
+	*p = (struct pointing){ .gfid = *gfid };
+	if (!intent_named(name, "w.", &p->intent))
+		p->intent = (struct gfid){ 0 };
+	noted.pointers++;
+}
+
+static void note_undone(const char *name)
+{
+	if (noted.undones < NOTED_MAX && intent_named(name, "u.", &noted.undone[noted.undones]))
+		noted.undones++;
+}
+
+static bool was_undone(const struct gfid *intent)
+{
+	for (unsigned i = 0; i < noted.undones; i++)
+		if (gfid_equal(&noted.undone[i], intent))
+			return true;
+	return false;
 }
 
 /* NULL: it is not the name of such a thing. */
@@ -94,6 +127,11 @@ static const char *new_name(enum fop fop, const void *in)
 				  : NULL;
 }
 
+static const char *name_made(enum fop fop, const void *in)
+{
+	return fop == FOP_symlink ? ((const struct symlink_in *)in)->loc.name : new_name(fop, in);
+}
+
 static const struct gfid *made_gfid(enum fop fop, const void *in)
 {
 	switch ((int)fop) {
@@ -119,6 +157,8 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 		return;
 	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "end.", 4))
 		note_end(((const struct rename_in *)in)->to.name);
+	if (fop == FOP_rename)
+		note_undone(((const struct rename_in *)in)->to.name);
 	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "d.", 2) &&
 	    !strncmp(((const struct rename_in *)in)->from.name, "i.", 2) && !rq->resent)
 		noted.decided++;
@@ -132,7 +172,7 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 		struct gfid birth;
 
 		if (!strcmp(born.xattr[i].name, POINTER))
-			note_pointer(gfid);
+			note_pointer(gfid, name_made(fop, in));
 		if (strcmp(born.xattr[i].name, BIRTHMARK) || born.xattr[i].size != sizeof(birth.bytes))
 			continue;
 		memcpy(birth.bytes, born.xattr[i].value, sizeof(birth.bytes));
@@ -413,7 +453,8 @@ static void check_pair(const struct found *pointer, const struct found *anchor)
 static bool is_late(const struct found *anchor)
 {
 	const struct pointing *p = pointing(&anchor->pointer);
-	bool late = S_ISDIR(anchor->type) ? anchor->empty : p && p->ended && p->anchored > p->ended;
+	bool late =
+		S_ISDIR(anchor->type) ? anchor->empty : p && ((p->ended && p->anchored > p->ended) || was_undone(&p->intent));
 	bool yes = nemesis_cut_all() || (late && nemesis_client_died());
 
 	noted.late += yes;

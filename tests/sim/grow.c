@@ -6,11 +6,13 @@
 #include "layout.h"
 #include "place.h"
 
-enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, NAME_LENGTH = 24 };
+enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, STALLED_PPM = 50000, STALL_MS = 400, NAME_LENGTH = 24 };
 static struct {
 	struct node *node;
 	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
 	bool begun;
+	bool stalls; /* while names move, what goes to and from other machines is late now and then: a whole move comes between two requests */
+	uint64_t far_ns;	/* each message of the rebalancer takes up to so long: names are moving for longer */
 	uint64_t from, to;	/* events: when it was begun first, when it was done */
 	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
 	char problem[400];
@@ -71,6 +73,7 @@ static void choose_names(void)
 
 void grow_plan(int grows)
 {
+	static const unsigned far_ms[] = { 0, 5, 20, 60 };
 	bool says = chance_below(CHANCE_GROW, 2);
 
 	plan.initial = plan.subvolumes;
@@ -82,6 +85,8 @@ void grow_plan(int grows)
 	grow.begin_ns = chance_below(CHANCE_GROW, 6)
 				? chance_below(CHANCE_GROW, chance_below(CHANCE_GROW, 6) ? 10 * S : LATE_S * S)
 				: 0;
+	grow.far_ns = far_ms[chance_below(CHANCE_GROW, sizeof(far_ms) / sizeof(*far_ms))] * MS;
+	grow.stalls = chance_below(CHANCE_GROW, 2);
 	if (!chance_below(CHANCE_GROW, 4))
 		grow.second_ns = 1 + chance_below(CHANCE_GROW, 12 * S);
 }
@@ -186,6 +191,15 @@ static void grow_run(void *arg)
 		trace("rebalance done: %u moved", grow_moved());
 }
 
+uint64_t grow_travel_ns(const struct node *n)
+{
+	if (n == node_rebalancer())
+		return grow.far_ns ? chance_below(CHANCE_GROW, grow.far_ns) : 0;
+	if (!grow.stalls || !grow_goes_on() || !chance_of(CHANCE_GROW, STALLED_PPM))
+		return 0;
+	return chance_below(CHANCE_GROW, STALL_MS * MS);
+}
+
 void grow_begin(void)
 {
 	static uint64_t now;
@@ -207,6 +221,7 @@ void grow_end(void)
 {
 	uint64_t until = sim_now() + LIMIT_S * S;
 
+	grow.far_ns = 0; /* who is slower than sweeps never moves anything */
 	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until)
 		task_sleep_ms(ASK_MS);
 	if (plan_grows() && !is_done())

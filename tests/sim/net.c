@@ -122,7 +122,7 @@ void message_send(struct connection *c, bool to_server, uint32_t kind, uint64_t 
 		trace("message %u of connection %llu lost", kind, (unsigned long long)c->number);
 		connection_break(c);
 	}
-	post(m, travel_ns() + held_ns(c, to_server, kind, id));
+	post(m, travel_ns() + grow_travel_ns(c->client) + held_ns(c, to_server, kind, id));
 }
 
 /* ---- connections ---- */

@@ -454,7 +454,7 @@ static int open_up(struct move *m)
 
 	if (!err || (err == -EFENCED && MUTANT("open-anyway")))
 		return 0;
-	if (end_as_recorded(m, &state) == -ENOENT && !state)
+	if (end_as_recorded(m, &state) == -ENOENT) /* the one who took it over may have been about to be done */
 		lost(m);
 	return err;
 }

@@ -69,7 +69,7 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 {
 	if (layout_owner_next(l, key)->id == self)
 		return true;
-	return l->moving && !makes && layout_owner(l, key)->id == self;
+	return l->moving && (!makes || MUTANT("make-moving-at-source")) && layout_owner(l, key)->id == self;
 }
 
 static bool is_root(const struct inode *inode)
@@ -80,6 +80,13 @@ static bool is_root(const struct inode *inode)
 static bool is_step(const struct call *c)
 {
 	return !gfid_is_null(&c->place->intent);
+}
+
+static bool has_version(const struct call *c, const struct loc *loc, int name, uint64_t version)
+{
+	uint64_t said = place_version(c->place, &loc->parent->gfid, name);
+
+	return said == version || (said < version && MUTANT("accept-old-layout"));
 }
 
 /* The steps of an intent pass by its marks: the name is dealt with as it was when it was marked. With the lock of k held. */
@@ -93,7 +100,7 @@ static bool follows_layout(const struct call *c, const struct known *k, const st
 	if (c->place->flags & PLACE_HERE) /* who changes something there has judged it by a layout */
 		return !l || !(fop_info[c->fop].flags & FOP_MUTATES) ||
 		       place_version(c->place, &loc->parent->gfid, name) == l->version;
-	if (place_version(c->place, &loc->parent->gfid, name) != (l ? l->version : 0))
+	if (!has_version(c, loc, name, l ? l->version : 0))
 		return false;
 	if (!l && p->initial && is_root(loc->parent))
 		l = &p->implied;
