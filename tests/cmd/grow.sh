@@ -118,13 +118,19 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
 	"$STRATUS" rebalance status v | grep -q 'spread over 2 of 3 subvolumes' || fail "status: $("$STRATUS" rebalance status v)"
 }
-stop_and_go() {
+stop_and_go() { # COUNT
+	local begin
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
 	"$STRATUS" rebalance start v >/dev/null || fail "a second start does harm"
 	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
 	"$STRATUS" rebalance stop v >"$SCRATCH/out" || fail "it does not stop"
 	is_state stopped || is_state done || fail "it is $(state) after it was stopped"
 	is_whole "$SCRATCH/stays" "$1"
+	"$STRATUS" rebalance start v >/dev/null || fail "it does not go on after it was stopped"
+	begin=$(now_ms)
+	stop_process "$KEEPER" stratusd # in the middle, or at the beginning, of it: it waits for nobody
+	[ $(($(now_ms) - begin)) -lt 10000 ] || fail "stratusd ends $(($(now_ms) - begin)) ms after it was told to"
+	start_keeper
 }
 killed_in_the_middle() { # COUNT
 	local moved
