@@ -205,8 +205,8 @@ enum { TURNS = 5 };
 static int turn_of(const struct layout *l, const struct layout_member *m)
 {
 	if (m->id == l->home)
-		return MUTANT("home-last") ? 4 : 1;
-	return m->weight ? 2 : MUTANT("sinks-first") ? 0 : 3;
+		return MUTANT("bear-home-last") ? 4 : 1;
+	return m->weight ? 2 : MUTANT("bear-sinks-first") ? 0 : 3;
 }
 
 /* All, or it is not 0. */
