@@ -164,10 +164,23 @@ static void ask_status(void *arg)
 	free(text);
 }
 
+/* Half of them begin in the middle of a rename over several subvolumes, if there is one soon: its names have been found by the layout before. */
+static void wait_for_rename(void)
+{
+	enum { TRIES_MS = 3000 };
+	unsigned before = away_begun();
+
+	if (!chance_below(CHANCE_GROW, 2))
+		return;
+	for (int i = 0; i < TRIES_MS && away_begun() == before && !work_done(); i++)
+		task_sleep_ms(1);
+}
+
 static void begin_at(uint64_t ns, struct node *n)
 {
 	while (sim_now() < ns && !work_done())
 		task_sleep_ms(20);
+	wait_for_rename();
 	if (n == node_rebalancer())
 		grow.begun = true;
 	if (n->ready)

@@ -431,7 +431,9 @@ static void fault_do(enum fault f, struct node *brick)
 	case FAULT_REBALANCER:
 		nemesis.client_died = true;
 		die(node_rebalancer(), false);
-		come_back(node_rebalancer());
+		last_ms(1, pick(2) ? 30 : 3000); /* mostly before others have ended what it had begun */
+		if (!node_rebalancer()->shard)
+			node_start(node_rebalancer());
 		break;
 	case FAULT_IN_TURN:
 		in_turn(brick);
@@ -532,7 +534,7 @@ static unsigned weight_of(enum fault f, bool clean)
 	unsigned weight = faults[f].weight || !(nemesis.restricted || cuts_set(f)) ? faults[f].weight : 10;
 
 	if (f == FAULT_CLIENT && plan.subvolumes > 1) /* who dies leaves something for sweeps */
-		weight *= 3;
+		weight *= grow_goes_on() ? 6 : 3;
 	return possible(f, clean) ? weight : 0;
 }
 

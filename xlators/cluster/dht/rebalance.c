@@ -248,7 +248,7 @@ static uint64_t mask_of(const struct layout *l)
 static int write_everywhere(struct rebalance *r, const struct layout *l)
 {
 	uint64_t home = 1ull << l->home;
-	int err = MUTANT("home-last") ? write_at(r, l, mask_of(l) & ~home) : 0;
+	int err = MUTANT("bear-home-last") ? write_at(r, l, mask_of(l) & ~home) : 0;
 
 	err = err ? err : write_at(r, l, home);
 	return err ? err : write_at(r, l, mask_of(l) & ~home);

@@ -69,7 +69,7 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 {
 	if (layout_owner_next(l, key)->id == self)
 		return true;
-	return l->moving && (!makes || MUTANT("make-moving-at-source")) && layout_owner(l, key)->id == self;
+	return l->moving && (!makes || MUTANT("bear-make-moving-at-source")) && layout_owner(l, key)->id == self;
 }
 
 static bool is_root(const struct inode *inode)
