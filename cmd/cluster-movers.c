@@ -89,9 +89,9 @@ static void halt(struct mover *m)
 
 	if (!g)
 		return;
-	if (!*json_text(m->told, "problem")) /* else a brick that is away would be waited for */
-		ask_for_deed(g, "stop",
-			     &ignored); /* between two names: a graph that ends in one leaves it to be ended by others */
+	/* Between two names: a graph that ends in one leaves it to be ended by others. But a brick that is away would be waited for. */
+	if (!*json_text(m->told, "problem"))
+		ask_for_deed(g, "stop", &ignored);
 	set_graph(m, NULL);
 	graph_stop(g);
 	graph_destroy(g);

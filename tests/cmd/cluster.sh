@@ -156,6 +156,7 @@ refused "not removed" apply <(two_with '/^began-with/d' | awk '/- server/ {n++} 
 grep -q '^+ *directory: .*/c2' out && grep -q 'would be changed' out && [ ! -e c2 ] || fail "brick add --dry-run: $(cat out)"
 "$STRATUS" brick add two alpha:"$SCRATCH/c2" >out
 grep -q 'stratus rebalance start two' out || fail "the next step is not told: $(cat out)"
+[ "$("$STRATUS" status --json | json '[v.get("balanced") for v in d["volumes"] if v["name"] == "two"]')" = "[False]" ] || fail "all have names, says the status"
 [ "$(told)" = 2 ] && [ -e c2/.stratus/format ] || fail "the third brick: $("$STRATUS" volume info two; ls -A c2)"
 [ "$("$STRATUS" status --json | json '[b["state"] for v in d["volumes"] if v["name"] == "two" for b in v["bricks"]]')" = "['serving', 'serving', 'serving']" ] ||
 	fail "the third brick is not served: $("$STRATUS" status)"
@@ -175,6 +176,7 @@ wait_until 40 follows 'max-wait: 62000ms' || fail "the mount does not follow a r
 
 # ---- a disk that is not mounted is no new brick ----
 "$STRATUS" volume stop two >/dev/null
+refused "is stopped" rebalance start two
 mv c1 c1-away
 mkdir c1
 refused "mount its disk" volume start two

@@ -14,13 +14,15 @@ enum { BEFORE = 3, NEW = 3, NAMES = 60 };
 
 #define OTHER_CLIENT(name)                                                                                                     \
 	"volume " name "\n type cluster/dht\n option lean 0\n option initial 3\n subvolumes c0 c1 c2 c3\nend-volume\n"
+#define LACKING_CLIENT(name)                                                                                                   \
+	"volume " name "\n type cluster/dht\n option lean 0\n option sweep-interval 10ms\n subvolumes c0 c1 c2\nend-volume\n"
 #define GROWS(name)                                                                                                            \
 	static void name##_(void *arg);                                                                                        \
 	static void name(void **state)                                                                                         \
 	{                                                                                                                      \
 		(void)state;                                                                                                   \
 		initial = BEFORE;                                                                                              \
-		more_volumes = OTHER_CLIENT("second");                                                                         \
+		more_volumes = OTHER_CLIENT("second") LACKING_CLIENT("lacking");                                               \
 		run(name##_, "", "256M");                                                                                      \
 		initial = SUBVOLUMES;                                                                                          \
 		more_volumes = "";                                                                                             \
@@ -543,6 +545,161 @@ GROWS(a_subvolume_that_is_down_is_waited_for)
 	CHECK(is_whole());
 }
 
+/* Nor is it for what needs it not. */
+GROWS(a_subvolume_that_goes_down_while_the_layout_is_given_to_all_stops_only_its_own_names)
+{
+	struct layout l;
+	const char *name = moving_name(0, "n");
+	struct attr a;
+
+	CHECK_INT(put(moving_name(0, "there"), "there"), 0);
+	while_it_moves(&l);
+	CHECK_INT(put_layout(0, &l), 0); /* then who wrote it died, and then that one: */
+	let_fail(1, "all,-release", "ENOTCONN");
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK_INT(tree_getattr(&tree, name, &a), -ENOENT);
+	CHECK_INT(put(name, "new"), 0);
+	CHECK_INT(holder(name), NEW);
+	CHECK(reads(moving_name(0, "there"), "there"));
+	let_work(1);
+	CHECK(is_done("second"));
+	CHECK(is_whole());
+}
+
+/* Each brick's own file system has one. */
+GROWS(lost_and_found_of_a_brick_stays)
+{
+	struct attr a;
+
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		char volume[8];
+
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		CHECK_INT(tree_mkdir(&tree, "lost+found", 0700), 0);
+	}
+	at("dht");
+	CHECK_INT(fill(), 0);
+	CHECK(grows("second"));
+	CHECK(all_there());
+	CHECK_INT(tree_getattr(&tree, "lost+found", &a), 0);
+	CHECK(is_whole());
+}
+
+GROWS(one_name_that_can_not_be_moved_keeps_no_others)
+{
+	const char *bad = moving_name(0, "bad");
+
+	CHECK_INT(put(bad, "old"), 0);
+	CHECK_INT(fill(), 0);
+	at("m3");
+	CHECK_INT(put(bad, "somebody copied it"), 0);
+	at("dht");
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	for (int i = 0; i < 20000 && !all_at_their_owners(); i++)
+		task_sleep_ms(1);
+	CHECK(all_at_their_owners());
+	CHECK_INT(command("second", "rebalance", "status"), 0);
+	CHECK(strstr(told, "state running") && strstr(told, "problem ") && strstr(told, bad));
+	CHECK(reads(bad, "old"));
+	at("m3");
+	CHECK_INT(tree_unlink(&tree, bad), 0);
+	at("dht");
+	CHECK(is_done("second"));
+	CHECK(reads(bad, "old"));
+	CHECK(is_whole());
+}
+
+/* ---- who does not know all ---- */
+
+static void begin_late(void *arg)
+{
+	(void)arg;
+	task_sleep_ms(20);
+	load.wrong += command("second", "rebalance", "start") != 0;
+	load.running--;
+}
+
+GROWS(who_repairs_by_the_layout_before_renames_nothing)
+{
+	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=60" }, *said = NULL;
+	struct xlator *x = tree_find(&tree, "dht");
+	size_t size;
+	FILE *f = open_memstream(&said, &size);
+
+	CHECK_INT(fill(), 0);
+	at("m2"); /* something that fsck wants to look at more than once */
+	CHECK_INT(put(moving_name(0, "stray"), "stray"), 0);
+	at("dht");
+	load.wrong = 0;
+	load.running = 1;
+	CHECK_INT(task_spawn(NULL, begin_late, NULL), 0);
+	CHECK_INT(x->type->command(x, 3, argv, f), 0);
+	fclose(f);
+	CHECK(strstr(said, "problem ") && strstr(said, "run it again"));
+	free(said);
+	while (load.running)
+		task_sleep_ms(1);
+	CHECK_INT(load.wrong, 0);
+	CHECK(is_done("second"));
+	CHECK(all_there());
+	CHECK(all_at_their_owners());
+}
+
+GROWS(a_client_that_lacks_the_new_one_changes_nothing_of_it_and_tells_no_shorter_list)
+{
+	struct reader r = { 0 };
+	struct setattr set = { .valid = SET_MODE, .mode = 0700 };
+	const char *known = moving_name(-1, "known");
+	struct attr a;
+
+	CHECK_INT(fill(), 0);
+	CHECK_INT(put(known, "known"), 0);
+	at("lacking");
+	CHECK_INT(tree_opendir(&tree, "", &r.dir), 0);
+	CHECK_INT(read_more(&r, 1000), 0);
+	at("dht");
+	CHECK(grows("second"));
+	at("lacking");
+	CHECK_INT(read_to_end(&r), -EIO);
+	tree_release(&tree, r.dir);
+	CHECK_INT(tree_opendir(&tree, "", &r.dir), -EIO);
+	CHECK_INT(tree_setattr(&tree, "", &set), -EIO);
+	CHECK(reads(known, "known"));
+	CHECK_INT(tree_unlink(&tree, known), 0);
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		char volume[8];
+
+		snprintf(volume, sizeof(volume), "m%d", i);
+		at(volume);
+		CHECK_INT(tree_getattr(&tree, "", &a), 0);
+		CHECK_INT(a.mode & 07777, 0755);
+	}
+	at("dht");
+	CHECK(all_there());
+}
+
+/* The first subvolume has seen it before, or so it seems; but the name has moved since. */
+GROWS(what_is_asked_for_again_is_not_taken_for_done_where_names_move_away)
+{
+	const char *name = moving_name(0, "n");
+	struct unlink_in in = { .loc = { .name = name } };
+	struct place said = { .directory = { gfid_root }, .version = { 1 } };
+	struct request rq;
+
+	CHECK_INT(put(name, "n"), 0);
+	CHECK_INT(begin_to_move(), 0);
+	CHECK_INT(tree_walk(&tree, "", &in.loc.parent), 0);
+	request_init(&rq, tree.graph, 0);
+	rq.group_count = 0;
+	rq.resent = true;
+	CHECK_INT(place_attach(&rq, &said), 0);
+	CHECK_INT(fop_call(&rq, tree_find(&tree, "l0"), FOP_unlink, &in, &(struct unlink_out){ 0 }), 0);
+	CHECK_INT(fop_call(&rq, tree_find(&tree, "l0"), FOP_unlink, &in, &(struct unlink_out){ 0 }), -ENOENT);
+	request_finish(&rq);
+	inode_unref(in.loc.parent);
+}
+
 /* ---- bricks ---- */
 
 /* As a client that says that version of the root's layout. */
@@ -667,6 +824,12 @@ int main(void)
 		cmocka_unit_test(a_listing_tells_each_name_once_though_names_move_meanwhile),
 		cmocka_unit_test(what_one_rebalancer_began_another_ends),
 		cmocka_unit_test(a_subvolume_that_is_down_is_waited_for),
+		cmocka_unit_test(a_subvolume_that_goes_down_while_the_layout_is_given_to_all_stops_only_its_own_names),
+		cmocka_unit_test(lost_and_found_of_a_brick_stays),
+		cmocka_unit_test(one_name_that_can_not_be_moved_keeps_no_others),
+		cmocka_unit_test(who_repairs_by_the_layout_before_renames_nothing),
+		cmocka_unit_test(a_client_that_lacks_the_new_one_changes_nothing_of_it_and_tells_no_shorter_list),
+		cmocka_unit_test(what_is_asked_for_again_is_not_taken_for_done_where_names_move_away),
 		cmocka_unit_test(an_intent_begins_by_the_layout_that_the_brick_has),
 		cmocka_unit_test(a_layout_is_replaced_by_a_later_one_only),
 		cmocka_unit_test(marks_of_the_root_are_counted),

@@ -558,28 +558,27 @@ static int look_and_judge(struct move *m)
 	return err && err != -ENOENT ? err : judge(m);
 }
 
-/* A directory that is to go. What is in it has no say in that, so as root. */
-static int is_empty(struct move *m, const struct found *f)
+int directory_is_empty(struct request *rq, struct dht *d, int at, struct inode *directory)
 {
-	struct xlator *child = m->d->x->child[f->child];
-	struct opendir_in in = { .inode = f->object };
+	struct xlator *child = d->x->child[at];
+	struct opendir_in in = { .inode = directory };
 	struct opendir_out out = { 0 };
 	struct readdir_in read = { .size = 4096 };
 	struct readdir_out list = { 0 };
 	struct release_out released = { 0 };
-	struct who user = become_root(m->rq);
-	int err = opendir_on(m->rq, child, &in, &out);
+	struct who user = become_root(rq);
+	int err = opendir_on(rq, child, &in, &out);
 
 	read.file = out.file;
 	if (!err) {
-		err = readdir_on(m->rq, child, &read, &list);
-		release_on(m->rq, child, &(struct release_in){ .file = out.file }, &released);
+		err = readdir_on(rq, child, &read, &list);
+		release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
 	}
 	if (!err && list.entries.count)
 		err = -ENOTEMPTY;
 	fop_out_clear(FOP_readdir, &list);
 	file_unref(out.file);
-	become(m->rq, user);
+	become(rq, user);
 	return err == -ENOENT || err == -ESTALE ? -EAGAIN : err;
 }
 
@@ -590,7 +589,7 @@ static int may_succeed(struct move *m)
 	int err = check_no_circle(m->rq, m->d, &m->it);
 
 	if (!err && !gfid_is_null(&leaver(&m->it)->gfid))
-		err = is_empty(m, &m->found[m->it.sides - 1]);
+		err = directory_is_empty(m->rq, m->d, leaver(&m->it)->child, m->found[m->it.sides - 1].object);
 	return err;
 }
 

@@ -646,13 +646,31 @@ static int add_anchor(struct request *rq, struct dht *d, const struct aim *aim, 
 	return err;
 }
 
-/* The pointer belongs to whom the object belongs to. One to a device is one itself (of number 0), which only root may make. */
+/* The pointer belongs to whom the object belongs to. One to a device is one itself (of number 0), which only root may make, and gives away. */
 static void become_owner(struct request *rq, const struct attr *of)
 {
 	if (S_ISBLK(of->mode) || S_ISCHR(of->mode))
 		return;
 	rq->uid = of->uid;
 	rq->gid = of->gid;
+}
+
+static int give_away(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct attr *of)
+{
+	struct setattr_in in = { .inode = pointer, .set = { .valid = SET_UID | SET_GID, .uid = of->uid, .gid = of->gid } };
+	struct setattr_out out = { 0 };
+	struct who user;
+	int err;
+
+	if (!S_ISBLK(of->mode) && !S_ISCHR(of->mode))
+		return 0;
+	user = become_root(rq);
+	err = mean_pointers(rq, d, true);
+	if (!err)
+		err = setattr_on(rq, d->x->child[child], &in, &out);
+	mean_pointers(rq, d, false);
+	become(rq, user);
+	return err;
 }
 
 static int make_owned(struct request *rq, struct dht *d, int owner, const struct aim *aim, const struct attr *of,
@@ -664,7 +682,7 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	become_owner(rq, of);
 	err = make_pointer(rq, d, owner, aim, of->mode & S_IFMT, pointer);
 	become(rq, user);
-	return err;
+	return err ? err : give_away(rq, d, owner, *pointer, of);
 }
 
 /* The directory of its anchor, as root. */
@@ -704,6 +722,8 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 	become_owner(rq, of);
 	err = make_pointer_at(rq, d, child, loc, aim, of->mode & S_IFMT, &pointer);
 	become(rq, user);
+	if (!err)
+		err = give_away(rq, d, child, pointer, of);
 	if (err || aim->dir)
 		return err;
 	err = add_anchor(rq, d, aim, inode, &out);

@@ -106,8 +106,8 @@ int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 /* ---- learn.c ---- */
 int spread_start(struct dht *); /* -ENOMEM */
 void spread_finish(struct dht *);
-/* What the subvolumes have by now, with all of them that are needed for it; it is followed from now on. *least: the lowest version that a member of it
- * has. -errno and *silent: that one does not answer. */
+/* What the subvolumes have by now; it is followed from now on. *least: the lowest version that a member of it has, of those that answer. -errno and
+ * *silent: that one does not; -1: the graph lacks one. */
 int layout_ask_all(struct request *, struct dht *, uint64_t *least, int *silent);
 /* The newest that is known; it stays until the graph ends. */
 const struct spread *spread_of(struct dht *);
@@ -137,7 +137,7 @@ struct owners owners_said(const struct request *, struct dht *, const char *name
  * log: there is no other layout to go by. */
 struct learning {
 	uint64_t version;
-	unsigned tries;
+	unsigned tries, doubts;
 };
 void learning_begin(struct dht *, struct learning *);
 int layout_learn(const struct request *, struct dht *, struct learning *);
@@ -368,11 +368,13 @@ int waits_remove(struct request *, struct dht *, const struct intent *, int n); 
 int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not called w.ID.N */
 
 /* ---- across.c ---- */
-/* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers. -EXDEV: of devices. */
+/* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers.  */
 int rename_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
 /* The name of the root comes from the one to the other subvolume; what had it stays where it is. 0 also if it is not there (any more). -EEXIST: it is at
  * both. As root. */
 int name_move(struct request *, struct dht *, const char *name, int from, int to);
+/* The directory, which is at that subvolume: -ENOTEMPTY. What is in it has no say in that, so as root. -EAGAIN: it has gone. */
+int directory_is_empty(struct request *, struct dht *, int at, struct inode *);
 /* rmdir(2) of a name that leads to a pointer. */
 int rmdir_away(struct request *, struct dht *, const struct unlink_in *, int owner);
 

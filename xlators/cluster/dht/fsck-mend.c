@@ -450,7 +450,7 @@ static enum mended mend_pointer(struct mend *m)
 /* ---- names of the root ---- */
 
 /* Another name that belongs to where it stands. */
-static void name_here(struct mend *m, char name[NAME_MAX + 1])
+static int name_here(struct mend *m, char name[NAME_MAX + 1])
 {
 	char gfid[GFID_TEXT];
 	int n = 0;
@@ -461,6 +461,7 @@ static void name_here(struct mend *m, char name[NAME_MAX + 1])
 		if (n)
 			snprintf(name + strlen(name), 16, ".%d", n);
 	} while (root_owner(m->f->d, name) != m->s->child && ++n < 1 << 16);
+	return root_owner(m->f->d, name) == m->s->child ? 0 : -ENXIO;
 }
 
 static enum mended rename_here(struct mend *m)
@@ -470,9 +471,11 @@ static enum mended rename_here(struct mend *m)
 				.to = { .parent = m->dir, .name = name },
 				.flags = RENAME_NOREPLACE };
 	struct rename_out out = { 0 };
-	int err = fsck_ask_pointers(m->f, &m->s->own);
+	int err = name_here(m, name);
 
-	name_here(m, name);
+	if (err)
+		return tell(m, MEND_LEFT, "no names belong to this subvolume: move it by hand");
+	err = fsck_ask_pointers(m->f, &m->s->own);
 	if (!err)
 		err = rename_on(m->f->rq, child_of(m), &in, &out);
 	return err ? failed(m, err, "it can't be renamed") : tell(m, MEND_DONE, "it is called /%s now", name);
@@ -484,8 +487,11 @@ static enum mended mend_stray(struct mend *m)
 	struct wanted *w = wanted_find(m->f, &m->s->own);
 	struct lookup_out owner = { 0 };
 	bool same = w && w->path[1];
-	int err = open_name(m, m->s->path, m->s->child);
+	int err = fsck_same_layout(m->f);
 
+	if (err)
+		return tell(m, MEND_LEFT, "the layout of the root changes: run it again");
+	err = open_name(m, m->s->path, m->s->child);
 	if (!err && !gfid_equal(&m->found.inode->gfid, &m->s->own))
 		err = -ENOENT;
 	if (err)

@@ -40,6 +40,22 @@ int fsck_problem(struct fsck *f, int err, const char *format, ...)
 	return err;
 }
 
+int fsck_same_layout(struct fsck *f)
+{
+	int err;
+
+	f->rq->deadline_ns = clock_ns() + ASK_NS;
+	err = layout_check(f->rq, f->d, true);
+	if (err)
+		return fsck_problem(
+			f, err,
+			"the bricks refuse names of the root: this volume file has other subvolumes, or in another order (see the log)");
+	if (f->spread && f->spread != spread_of(f->d))
+		return fsck_problem(f, -EAGAIN, "a subvolume is being given its part of the names meanwhile: run it again");
+	f->spread = spread_of(f->d);
+	return 0;
+}
+
 int fsck_ask(struct fsck *f)
 {
 	f->rq->deadline_ns = clock_ns() + ASK_NS;
@@ -151,12 +167,16 @@ static int look_some_times(struct fsck *f)
 			break;
 		if (f->looks)
 			task_sleep_ms(f->wait_ms);
+		err = fsck_same_layout(f);
+		if (err)
+			return err;
 		err = look_patiently(f);
 		if (!err)
 			err = keep(f);
 	}
+	err = err ? err : fsck_same_layout(f);
 	if (err)
-		return fsck_problem(f, err, "not all could be looked at: %s", strerror(-err));
+		return f->problem ? err : fsck_problem(f, err, "not all could be looked at: %s", strerror(-err));
 	if (f->kept.count)
 		qsort(f->kept.at, f->kept.count, sizeof(*f->kept.at), in_order);
 	else if (f->incomplete)
@@ -351,12 +371,8 @@ static void check(void *arg)
 	request_init(&rq, f->d->x->graph, 0);
 	rq.group_count = 0;
 	f->rq = &rq;
-	err = layout_check(&rq, f->d, true);
-	if (err)
-		fsck_problem(
-			f, err,
-			"the bricks refuse names of the root: this volume file has other subvolumes, or in another order (see the log)");
-	else
+	err = fsck_same_layout(f);
+	if (!err)
 		err = rounds(f);
 	tell_end(f, err);
 	request_finish(&rq);

@@ -71,6 +71,7 @@ struct counts {
 struct fsck {
 	struct dht *d;
 	struct request *rq;
+	const struct spread *spread; /* by which names of the root are judged */
 	FILE *to;
 	bool repairs;
 	uint64_t wait_ms; /* between looks */
@@ -95,6 +96,8 @@ struct fsck {
 
 /* Why not all could be looked at; the first counts. Returns err. */
 int fsck_problem(struct fsck *, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The bricks go still by the layout by which all was judged. */
+int fsck_same_layout(struct fsck *);
 /* The next requests: as root, for a while, about what pointers lead to (not judged by the brick's layout: fsck_raw). */
 int fsck_ask(struct fsck *);
 int fsck_ask_pointers(struct fsck *, const struct gfid *expected);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TRIES = 100, PAUSE_MOST_MS = 128 };
+enum { TRIES = 250, PAUSE_MOST_MS = 128, DOUBTS = 4 };
 #define ASK_NS	     5000000000u
 #define CHECK_NS     2000000000u
 #define TELL_EACH_NS 60000000000u
@@ -279,6 +279,8 @@ int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 		return err;
 	if (t.behind) /* somebody is giving them the one that is known here */
 		return task_sleep_ms(l->tries > 7 ? PAUSE_MOST_MS : 1u << (l->tries - 1));
+	if (l->doubts++ < DOUBTS) /* the brick may have been given it since it refused */
+		return task_sleep_ms(1);
 	return give_up(
 		d,
 		"they belong to another of the subvolumes there; this volume file has others, or has them in another order: mount "
@@ -304,8 +306,8 @@ static void note_each(struct dht *d, struct fanout *f, const struct request *rq,
 			err = -EIO;
 		else if (out)
 			note_layout(&low->told, &l, 0);
-		low->version[i] = l.version;
-		if (!err || err == -ENODATA || low->err)
+		low->version[i] = !err || err == -ENODATA ? l.version : UINT64_MAX;
+		if (low->version[i] != UINT64_MAX || low->err)
 			continue;
 		low->err = fanout_error(rq, err);
 		low->silent = i;
@@ -319,6 +321,7 @@ int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *sile
 	struct fanout *f = root ? fanout_start(rq, d->x, FOP_getxattr, &in, all_of(d)) : NULL;
 	struct lowest low = { .silent = -1 };
 	const struct layout *l = &spread_of(d)->layout;
+	int err = 0;
 
 	if (!f)
 		return -ENOMEM;
@@ -326,17 +329,17 @@ int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *sile
 	note_each(d, f, rq, &low);
 	fanout_drop(f);
 	*silent = low.silent;
-	if (!low.err && low.told.any && low.told.newest.version > l->version)
-		low.err = take_newer(d, &low.told.newest);
-	if (!low.err && spread_of(d)->lacks)
-		low.err = subvolume_lacking(d);
-	if (low.err)
-		return low.err;
+	if (low.told.any && low.told.newest.version > l->version)
+		err = take_newer(d, &low.told.newest);
+	if (!err && spread_of(d)->lacks)
+		err = subvolume_lacking(d);
+	if (err)
+		return err;
 	l = &spread_of(d)->layout;
 	*least = l->version;
 	for (unsigned i = 0; i < l->count; i++)
 		*least = low.version[l->member[i].id] < *least ? low.version[l->member[i].id] : *least;
-	return 0;
+	return low.err;
 }
 
 /* ---- before what would do harm by a wrong one ---- */

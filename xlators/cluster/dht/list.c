@@ -486,7 +486,7 @@ static int next_part(struct dht *d, unsigned child)
 /* After the last entry of a subvolume comes the first of the next. */
 static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_t child, uint64_t before)
 {
-	bool last = next_part(d, child + 1) < 0;
+	bool last = next_part(d, child + 1) < 0 && !spread_of(d)->lacks;
 	const struct spread *s = spread_of(d);
 	int err = 0;
 
@@ -575,6 +575,8 @@ int root_readdir(struct request *rq, struct dht *d, const struct readdir_in *in,
 			p = (struct spot){ .child = p.child + 1 };
 		clear(out);
 	}
+	if (!err && !out->entries.count && spread_of(d)->lacks) /* that would be a shorter list */
+		return subvolume_lacking(d);
 	if (!err && !out->entries.count) {
 		out->entries.end = true;
 		return 0;

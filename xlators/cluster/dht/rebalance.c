@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum { STEP_MS = 1000, PAUSE_MS = 20, PROBLEM = 512 };
-#define ASK_NS	30000000000u
-#define MOVE_NS 60000000000u
+#define ASK_NS	 30000000000u
+#define MOVE_NS	 60000000000u
+#define CLOSE_NS 5000000000u
 
 enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
 static const char *const state_names[] = { "idle", "running", "done", "stopped" };
@@ -22,6 +23,7 @@ struct rebalance {
 	struct task_cond changed;
 	enum rebalance_state state;
 	bool stopping, hurry; /* hurry: the graph is to end */
+	unsigned waiters;     /* for its end */
 	struct task *task;
 	const char *step;
 	uint64_t moved, left;
@@ -134,7 +136,7 @@ static int copy_acl(struct request *rq, struct inode *root, struct xlator *from,
 }
 
 /* Owner, mode and ACL as the home has them. */
-static int copy_root(struct request *rq, struct rebalance *r, int home, int child)
+static int copy_root_once(struct request *rq, struct rebalance *r, int home, int child, struct attr *copied)
 {
 	cleanup_inode struct inode *root = root_of(r->d);
 	struct xlator *from = r->d->x->child[home], *to = r->d->x->child[child];
@@ -154,7 +156,27 @@ static int copy_root(struct request *rq, struct rebalance *r, int home, int chil
 	set.set.mode = got.attr.mode & 07777;
 	set.set.uid = got.attr.uid;
 	set.set.gid = got.attr.gid;
+	*copied = got.attr;
 	return err ? err : setattr_on(rq, to, &set, &done);
+}
+
+static bool same_rights(const struct attr *a, const struct attr *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
+}
+
+/* Until it is still so: who changes them meanwhile may have been here before us. */
+static int copy_root(struct request *rq, struct rebalance *r, int home, int child)
+{
+	enum { TRIES = 16 };
+	struct attr before = { 0 }, now = { 0 };
+	int err = copy_root_once(rq, r, home, child, &now);
+
+	for (int tries = 0; tries < TRIES && !err && !(tries && same_rights(&before, &now)); tries++) {
+		before = now;
+		err = copy_root_once(rq, r, home, child, &now);
+	}
+	return err;
 }
 
 static int copy_roots(struct rebalance *r, const struct layout *l)
@@ -178,49 +200,58 @@ static int copy_roots(struct rebalance *r, const struct layout *l)
 
 /* ---- layouts ---- */
 
-static int write_at(struct rebalance *r, const struct layout *l, int child)
+/* At all of the mask at once. -EAGAIN: one has a later one. */
+static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 {
 	cleanup_inode struct inode *root = root_of(r->d);
 	uint8_t bytes[LAYOUT_SIZE_MAX];
 	struct setxattr_in in = { .inode = root,
 				  .name = DHT_LAYOUT_XATTR,
 				  .value = { (uint32_t)layout_encode(l, bytes), bytes } };
-	struct setxattr_out out = { 0 };
+	struct fanout *f = NULL;
 	struct request rq;
 	int err;
 
 	ask_begin(r, &rq, ASK_NS);
 	err = root ? place_say(&rq, r->d, &(struct place){ 0 }) : -ENOMEM;
 	if (!err)
-		err = setxattr_on(&rq, r->d->x->child[child], &in, &out);
+		f = fanout_start(&rq, r->d->x, FOP_setxattr, &in, mask);
+	err = f ? 0 : -ENOMEM;
+	if (f)
+		fanout_wait(f, r->d->x->children, rq.deadline_ns);
+	for (int i = 0; f && i < r->d->x->children; i++) {
+		int one = 0;
+
+		if (!(mask >> i & 1) || fanout_out(f, i, &one))
+			continue;
+		one = fanout_error(&rq, one);
+		err = one == -EFENCED ? -EAGAIN
+				      : problem(r, one, "%s does not take the new layout: %s", name_of(r, i), strerror(-one));
+	}
+	if (f)
+		fanout_drop(f);
 	request_finish(&rq);
-	if (err == -EFENCED)
-		return -EAGAIN; /* it has a later one */
-	return err ? problem(r, err, "%s does not take the new layout: %s", name_of(r, child), strerror(-err)) : 0;
+	return err;
 }
 
-enum { TURNS = 5 };
-
-/* The home is first, so there is one that counts; where names come to be is last, when nobody goes by the layout before any more. */
-static int turn_of(const struct layout *l, const struct layout_member *m)
+static uint64_t mask_of(const struct layout *l)
 {
-	if (m->id == l->home)
-		return MUTANT("bear-home-last") ? 4 : 1;
-	return m->weight ? 2 : MUTANT("bear-sinks-first") ? 0 : 3;
+	uint64_t mask = 0;
+
+	for (unsigned i = 0; i < l->count; i++)
+		mask |= 1ull << l->member[i].id;
+	return mask;
 }
 
-/* All, or it is not 0. */
+/* At the home first, so there is one that counts. All, or it is not 0. (Where names come to be may have it before all where they come from: who makes one there has
+ * heard by the same version that it is not where it was.) */
 static int write_everywhere(struct rebalance *r, const struct layout *l)
 {
-	int err = 0;
+	uint64_t home = 1ull << l->home;
+	int err = MUTANT("bear-home-last") ? write_at(r, l, mask_of(l) & ~home) : 0;
 
-	for (int turn = 0; turn < TURNS && !err; turn++)
-		for (unsigned i = 0; i < l->count; i++) {
-			int one = turn_of(l, &l->member[i]) == turn ? write_at(r, l, (int)l->member[i].id) : 0;
-
-			err = one ? one : err;
-		}
-	return err;
+	err = err ? err : write_at(r, l, home);
+	return err ? err : write_at(r, l, mask_of(l) & ~home);
 }
 
 /* ---- moving names ---- */
@@ -254,6 +285,26 @@ static const char *why(int err)
 	return err == -EMARKED ? "it is being renamed" : strerror(-err);
 }
 
+/* Each file system has such a one in its root, which stays as long as it is empty. (`stratus fsck` of the volume uses that name, too.) */
+static bool is_file_systems_own(struct pass *p, const char *name)
+{
+	cleanup_inode struct inode *root = root_of(p->r->d);
+	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_out out = { 0 };
+	struct request rq;
+	bool own = false;
+
+	if (!root || strcmp(name, "lost+found") != 0)
+		return false;
+	ask_begin(p->r, &rq, ASK_NS);
+	if (!place_say(&rq, p->r->d, &(struct place){ 0 }) && !lookup_on(&rq, p->r->d->x->child[p->child], &in, &out))
+		own = S_ISDIR(out.attr.mode) && !(out.attr.flags & ATTR_POINTER) &&
+		      !directory_is_empty(&rq, p->r->d, p->child, out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	request_finish(&rq);
+	return own;
+}
+
 static int move_one(struct pass *p, const char *name, struct owners o)
 {
 	struct rebalance *r = p->r;
@@ -266,6 +317,10 @@ static int move_one(struct pass *p, const char *name, struct owners o)
 	count(r, !err, p->found);
 	if (err == -ELAYOUT) /* another one was faster */
 		return -EAGAIN;
+	if (err == -EEXIST && is_file_systems_own(p, name)) {
+		p->found--;
+		return 0;
+	}
 	if (err == -EEXIST)
 		return problem(
 			r, err,
@@ -329,8 +384,10 @@ static void close_root(struct pass *p, struct file *file)
 	struct release_out out = { 0 };
 	struct request rq;
 
-	ask_begin(p->r, &rq, ASK_NS);
+	ask_begin(p->r, &rq, CLOSE_NS);
+	task_shield(true); /* it may have been cancelled */
 	release_on(&rq, p->r->d->x->child[p->child], &in, &out);
+	task_shield(false);
 	request_finish(&rq);
 	file_unref(file);
 }
@@ -417,18 +474,20 @@ static int clear_source(struct rebalance *r, int child, struct patience *patienc
 /* Of all of them: what is not there in one stays so. */
 static int clear_sources(struct rebalance *r, const struct layout *l)
 {
-	int err = 0;
+	int worst = 0;
 
-	for (unsigned i = 0; i < l->count && !err; i++) {
+	for (unsigned i = 0; i < l->count && !stops(r); i++) {
 		struct patience patience = { 0 };
+		int err;
 
 		if (!layout_is_source(l, &l->member[i]))
 			continue;
 		do
 			err = MUTANT("settle-early") ? 0 : clear_source(r, (int)l->member[i].id, &patience);
 		while (err == -EAGAIN && pause_for(r, PAUSE_MS));
+		worst = err ? err : worst;
 	}
-	return err == -EAGAIN ? -ECANCELED : err;
+	return stops(r) ? -ECANCELED : worst;
 }
 
 /* ---- the whole ---- */
@@ -456,17 +515,18 @@ static int go_on(struct rebalance *r)
 	struct layout l;
 	struct request rq;
 	uint64_t least = 0;
-	int silent = -1, err;
+	int silent = -1, err, written;
 
 	ask_begin(r, &rq, ASK_NS);
 	err = layout_ask_all(&rq, r->d, &least, &silent);
 	request_finish(&rq);
-	if (err)
-		return problem(r, err, "waiting for %s: %s", silent < 0 ? "the layout" : name_of(r, silent), strerror(-err));
 	now = spread_of(r->d);
 	l = now->layout;
-	if (l.version > least)
-		err = write_everywhere(r, &l);
+	written = !now->lacks && l.version > least ? write_at(r, &l, mask_of(&l)) : 0; /* nobody waits for one that is down */
+	if (err)
+		return problem(r, err, "waiting for %s: %s",
+			       silent < 0 ? "a volume file that has all subvolumes" : name_of(r, silent), strerror(-err));
+	err = written;
 	if (!err && l.moving)
 		return move_and_settle(r, &l);
 	if (err || !now->grows)
@@ -492,15 +552,15 @@ static void rebalance_task(void *arg)
 		else
 			pause_for(r, err == -EAGAIN ? PAUSE_MS : STEP_MS);
 	}
+	if (err > 0)
+		log_info(r->d->x, NULL, "rebalance: the root's names are where they belong; %llu were moved",
+			 (unsigned long long)r->moved);
 	pthread_mutex_lock(&r->lock);
 	r->state = err > 0 ? DONE : STOPPED;
 	r->step = NULL;
 	r->task = NULL;
 	task_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
-	if (err > 0)
-		log_info(r->d->x, NULL, "rebalance: the root's names are where they belong; %llu were moved",
-			 (unsigned long long)r->moved);
+	pthread_mutex_unlock(&r->lock); /* it may be gone now */
 }
 
 /* ---- commands ---- */
@@ -527,7 +587,9 @@ static int start(struct rebalance *r)
 	int err = 0;
 
 	pthread_mutex_lock(&r->lock);
-	if (r->state != RUNNING) {
+	if (r->hurry || r->waiters)
+		err = -ECANCELED;
+	else if (r->state != RUNNING) {
 		r->state = RUNNING;
 		r->stopping = false;
 		r->moved = r->left = 0;
@@ -545,11 +607,13 @@ static void wait_for_end(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	r->stopping = true;
+	r->waiters++;
 	task_cond_broadcast(&r->changed);
 	if (r->task && r->hurry)
 		task_cancel(r->task); /* what is down keeps nobody waiting */
 	while (r->state == RUNNING)
 		task_cond_wait(&r->changed, &r->lock, NO_DEADLINE);
+	r->waiters--;
 	pthread_mutex_unlock(&r->lock);
 }
 

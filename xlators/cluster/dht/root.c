@@ -257,7 +257,7 @@ static int change_each(struct request *rq, struct dht *d, enum fop fop, const vo
 static int change_all(struct request *rq, struct dht *d, enum fop fop, const void *in, struct before *b)
 {
 	cleanup_inode struct inode *root = root_of(d);
-	int err = root ? task_lock(&d->changing, rq->deadline_ns) : -ENOMEM;
+	int err = spread_said(rq, d)->lacks ? subvolume_lacking(d) : root ? task_lock(&d->changing, rq->deadline_ns) : -ENOMEM;
 
 	if (err)
 		return err;

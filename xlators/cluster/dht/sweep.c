@@ -66,7 +66,7 @@ static bool is_record(const char *name)
 static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid *id)
 {
 	struct intent it;
-	int err = -ENOENT;
+	int err = layout_check(rq, d, true) ? -EIO : -ENOENT; /* it may be at one that came, and this graph lacks */
 
 	for (int i = 0; i < d->x->children && err == -ENOENT; i++)
 		err = intent_find(rq, d, i, id, &it);

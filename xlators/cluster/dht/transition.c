@@ -30,8 +30,8 @@ static bool has(const struct dht *d, int child)
 	return child < d->x->children;
 }
 
-/* As who asks: what he may not look at he may not change either. */
-static int is_there(struct request *rq, struct dht *d, const struct loc *loc, int child, bool *there)
+/* What stands there; null: nothing. As who asks: what he may not look at he may not change either. */
+static int is_there(struct request *rq, struct dht *d, const struct loc *loc, int child, struct gfid *there)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -39,8 +39,8 @@ static int is_there(struct request *rq, struct dht *d, const struct loc *loc, in
 
 	if (!err)
 		err = lookup_on(rq, d->x->child[child], &in, &out);
+	*there = err ? (struct gfid){ { 0 } } : out.inode->gfid;
 	fop_out_clear(FOP_lookup, &out);
-	*there = !err;
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -63,12 +63,12 @@ static int make_once(struct request *rq, struct dht *d, enum fop fop, const void
 {
 	const struct create_in *create = in;
 	const struct loc *loc = fop == FOP_link ? &((const struct link_in *)in)->loc : in; /* all others have it first */
-	bool there;
+	struct gfid there;
 	int err = is_there(rq, d, loc, o.from, &there);
 
 	if (err)
 		return err;
-	if (!there || MUTANT("skip-old-owner"))
+	if (gfid_is_null(&there) || MUTANT("skip-old-owner"))
 		return NOT_MOVING; /* the one that is to have it makes it */
 	if (fop != FOP_create || create->flags & O_EXCL)
 		return -EEXIST;
@@ -107,10 +107,10 @@ static int move_away(struct request *rq, struct dht *d, const char *name, struct
 static int clear_the_way(struct request *rq, struct dht *d, const struct loc *loc, bool exclusive)
 {
 	struct owners o;
-	bool there = false;
+	struct gfid there = { { 0 } };
 	int err = is_moving(rq, d, loc, &o) ? is_there(rq, d, loc, o.from, &there) : 0;
 
-	if (err || !there || MUTANT("replace-at-new-owner"))
+	if (err || gfid_is_null(&there) || MUTANT("replace-at-new-owner"))
 		return err;
 	if (exclusive)
 		return -EEXIST;
@@ -120,38 +120,36 @@ static int clear_the_way(struct request *rq, struct dht *d, const struct loc *lo
 	return err ? err : -EAGAIN;
 }
 
-static int find_source(struct request *rq, struct dht *d, const struct rename_in *in, int *child, bool *may_move)
+/* *there: what is renamed, if it may be moved meanwhile. */
+static int find_source(struct request *rq, struct dht *d, const struct rename_in *in, int *child, struct gfid *there)
 {
 	struct owners o;
-	bool there;
 	int err;
 
-	*may_move = is_moving(rq, d, &in->from, &o);
-	if (!*may_move)
+	if (!is_moving(rq, d, &in->from, &o))
 		return subvolume_of_name(rq, d, &in->from, FOP_rename, child);
-	err = is_there(rq, d, &in->from, o.from, &there);
-	*child = there ? o.from : o.to;
-	*may_move = there;
+	err = is_there(rq, d, &in->from, o.from, there);
+	*child = gfid_is_null(there) ? o.to : o.from;
 	return err || has(d, *child) ? err : subvolume_lacking(d);
 }
 
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, struct rename_out *out)
 {
 	int child[2], err = clear_the_way(rq, d, &in->to, in->flags & RENAME_NOREPLACE);
-	bool may_move = false;
+	struct gfid there = { { 0 } };
 
 	if (!err && in->flags & RENAME_EXCHANGE)
 		err = clear_the_way(rq, d, &in->from, false);
 	if (!err)
-		err = find_source(rq, d, in, &child[0], &may_move);
+		err = find_source(rq, d, in, &child[0], &there);
 	if (!err)
 		err = subvolume_of_name(rq, d, &in->to, FOP_rename, &child[1]);
-	if (!err)
-		err = place_say(rq, d, &(struct place){ 0 });
+	if (!err) /* so that a brick which is asked twice does not take what was moved for what was renamed */
+		err = place_say(rq, d, &(struct place){ .expected = { there } });
 	if (err)
 		return err;
 	err = child[0] == child[1] ? call_at(rq, d, FOP_rename, in, out, child[0]) : call_across(rq, d, in, child);
-	return err == -ENOENT && may_move ? -EAGAIN : err;
+	return !gfid_is_null(&there) && (err == -ENOENT || err == -ESTALE) ? -EAGAIN : err;
 }
 
 static int rename_moving(struct request *rq, struct dht *d, const struct rename_in *in, struct rename_out *out)

@@ -19,7 +19,8 @@ struct call {
 	const void *in;
 	void *out;
 	struct inside *inside;
-	bool ours; /* a name is marked by the intent of which this is a step */
+	bool moves; /* its (first) name is to be elsewhere */
+	bool ours;  /* a name is marked by the intent of which this is a step */
 };
 
 int refused(struct xlator *x, int err)
@@ -58,6 +59,11 @@ bool names_fop(enum fop fop, const void *in)
 
 /* ---- where the name belongs ---- */
 
+static bool moves_away(const struct layout *l, uint32_t self, uint64_t key)
+{
+	return l && l->moving && layout_owner_next(l, key)->id != self;
+}
+
 /* Whoever has had it, while names are moved; but nothing new comes to be where they are moved from. */
 static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool makes)
 {
@@ -89,8 +95,11 @@ static bool follows_layout(const struct call *c, const struct known *k, const st
 	const struct checks *p = c->x->private;
 	const struct layout *l = k->layout;
 
-	if (is_step(c) || c->place->flags & PLACE_HERE)
+	if (is_step(c))
 		return true;
+	if (c->place->flags & PLACE_HERE) /* who changes something there has judged it by a layout */
+		return !l || !(fop_info[c->fop].flags & FOP_MUTATES) ||
+		       place_version(c->place, &loc->parent->gfid, name) == l->version;
 	if (!has_version(c, loc, name, l ? l->version : 0))
 		return false;
 	if (!l && p->initial && is_root(loc->parent))
@@ -112,6 +121,9 @@ static int judge_place(struct call *c, const struct loc *loc, int name, bool mak
 		err = -EMOVED;
 	else if (!follows_layout(c, k, loc, name, makes))
 		err = -ELAYOUT;
+	if (!err && !name)
+		c->moves = moves_away(k->layout, (uint32_t)((struct checks *)c->x->private)->subvolume,
+				      layout_key(&loc->parent->gfid, loc->name));
 	if (!err)
 		err = mark_judge(k, c->place, loc->name, &c->ours);
 	pthread_mutex_unlock(&k->lock);
@@ -199,6 +211,9 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 
 	if (err == -ENOENT && c->rq->resent && is_step(c)) /* nobody but its intent knows */
 		return -ESTALE;
+	if (err == -ENOENT && c->rq->resent &&
+	    c->moves) /* nor does anybody know that it was not moved: who has it now is asked */
+		return err;
 	if (err == -ENOENT &&
 	    c->rq->resent) /* it went with the first try: the leaf, which is told what that was, removes no other */
 		return in->loc.inode ? fop_call(c->rq, c->x->child[0], c->fop, in, c->out) : 0;
@@ -456,7 +471,7 @@ static bool makes(enum fop fop)
 int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
 	cleanup_inside struct inside inside = { 0 };
-	struct call c = { rq, x, place, fop, in, out, &inside, false };
+	struct call c = { rq, x, place, fop, in, out, &inside, false, false };
 	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
 	bool exchange = to && ((const struct rename_in *)in)->flags & RENAME_EXCHANGE;
 	int err = !from->parent || !from->name || (to && (!to->parent || !to->name)) ? -EINVAL : 0;
