@@ -199,7 +199,10 @@ part_storm_sets() {
 grow() { # SPREAD REPLICA
 	local i writer other mover
 	scratch
-	BEGAN_WITH=$(($1 - 1)) stack "$@"
+	local -a options=("cluster/dht:sweep-interval 50ms")
+	# who was killed in a change of a set is given up soon
+	[ "$2" = 1 ] || options+=("protocol/server:session-timeout 3s" "features/replica:token-timeout 2s")
+	BEGAN_WITH=$(($1 - 1)) stack "$@" "${options[@]}"
 	start_mount "$SCRATCH/other"
 	other=$LAST_PID
 	storm "$MNT" "$SCRATCH/other" --top &
