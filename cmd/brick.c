@@ -118,6 +118,11 @@ static int check_ours(const struct spec_brick *b, struct problem *p)
 			   b->directory, words == 1 ? found : "(its .stratus/format is damaged)", gfid_text(&b->id, id));
 }
 
+int brick_check_new(const struct spec_brick *b, struct problem *p)
+{
+	return access(b->directory, F_OK) ? 0 : check_ours(b, p);
+}
+
 int brick_prepare(const struct spec_brick *b, const char *state, const char *secret, struct problem *p)
 {
 	cleanup_path char *mark = mark_of(b, state), *private = path_format("%s/.stratus", b->directory);

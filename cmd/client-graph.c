@@ -7,20 +7,21 @@
 
 #include "log.h"
 
-static void drop_top(struct volfile *v)
+static bool drop_top(struct volfile *v)
 {
 	struct volfile top = { .volume = calloc(1, sizeof *top.volume), .volumes = 1 };
 
 	if (!top.volume)
-		return;
+		return false;
 	*top.volume = v->volume[--v->volumes];
 	volfile_free(&top);
+	return true;
 }
 
 void client_graph_drop_mount(struct volfile *v)
 {
-	while (v->volumes > 1 && !strncmp(v->volume[v->volumes - 1].type, "mount/", 6))
-		drop_top(v);
+	while (v->volumes > 1 && !strncmp(v->volume[v->volumes - 1].type, "mount/", 6) && drop_top(v))
+		;
 }
 
 bool client_graph_is_distributed(const struct volfile *v)

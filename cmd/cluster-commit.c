@@ -253,6 +253,17 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
 }
 
+/* What is committed can't be taken back: so those of this server are looked at before. */
+static int check_fresh(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = before->bricks; i < s->bricks && !err; i++)
+		if (!strcmp(s->brick[i].server_name, cluster_name()))
+			err = brick_check_new(&s->brick[i], p);
+	return err;
+}
+
 static int check_all(struct spec *s, const struct spec *before, struct problem *p)
 {
 	struct volgen_files files = { 0 };
@@ -268,6 +279,8 @@ static int check_all(struct spec *s, const struct spec *before, struct problem *
 		err = check_own_bricks(s, p);
 	if (!err)
 		err = each_other(s->volume, check_against, s, p);
+	if (!err && before->volume)
+		err = check_fresh(s, before, p);
 	if (!err)
 		err = volfiles_of(s, cluster_state(), &files, p);
 	volgen_free(&files);

@@ -256,6 +256,14 @@ static bool is_number(const char *key)
 	return !strcmp(key, "version") || !strcmp(key, "moved") || !strcmp(key, "left");
 }
 
+/* Names in it may be of any bytes. */
+static json_t *text_of(const char *value)
+{
+	json_t *text = json_string(value);
+
+	return text ? text : json_string("something with a name that is no UTF-8, as the log tells");
+}
+
 static json_t *read_told(char *text, size_t size)
 {
 	json_t *told = json_object();
@@ -263,7 +271,8 @@ static json_t *read_told(char *text, size_t size)
 	const char *key;
 
 	while ((value = location_next(&at, text + size, &key)))
-		json_object_set_new(told, key, is_number(key) ? json_integer(atoll(value)) : json_string(value));
+		if (!json_object_get(told, key))
+			json_object_set_new(told, key, is_number(key) ? json_integer(atoll(value)) : text_of(value));
 	return told;
 }
 

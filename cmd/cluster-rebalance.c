@@ -87,6 +87,7 @@ static json_t *describe(const struct spec *s, const json_t *document, json_t *to
 	json_object_set_new(all, "volume", json_string(s->volume));
 	json_object_set_new(all, "state", json_string(state_of(s, document, told)));
 	json_object_set_new(all, "here", json_boolean(told != NULL));
+	json_object_set_new(all, "leads", json_boolean(store_leads(cluster_store())));
 	json_object_set_new(all, "subvolumes", json_integer((json_int_t)spec_subvolumes(s)));
 	json_object_set_new(all, "spread-over", spread ? json_integer((json_int_t)spread) : json_null());
 	return all;

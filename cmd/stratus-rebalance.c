@@ -42,7 +42,7 @@ static void print_running(const json_t *d)
 	if (*json_text(d, "step"))
 		printf(" (%s): %" N " moved, %" N " seen that are to", json_text(d, "step"), json_number(d, "moved"),
 		       json_number(d, "left"));
-	else if (!json_is_true(json_object_get(d, "here")))
+	else if (!json_is_true(json_object_get(d, "leads")))
 		printf("; how far it is knows the server that leads, as `stratus status` tells");
 	putchar('\n');
 	if (*json_text(d, "problem"))

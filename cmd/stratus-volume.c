@@ -310,7 +310,8 @@ static int brick_add(const struct arguments *a, struct problem *p)
 	int err = edit(a, a->words.word[1], add_bricks, p);
 
 	if (!err && !a->ask.json && !a->dry_run)
-		printf("names move there by `stratus rebalance start %s`\n", a->words.word[1]);
+		printf("when `stratus status` shows as many clients there as at the other bricks, `stratus rebalance start %s` moves names there\n",
+		       a->words.word[1]);
 	return err;
 }
 

@@ -297,7 +297,8 @@ static char *write_subvolumes(struct writer *w)
 	if (count == 1)
 		return path_format(w->spec->replica ? "afr" : "client0");
 	begin(w, "dht", "cluster/dht");
-	option(w, "initial", initial);
+	if (spec_began_with(w->spec) != count) /* so a client of before there were such serves for a volume that never grew */
+		option(w, "initial", initial);
 	end(w, "cluster/dht", all);
 	return path_format("dht");
 }

@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "location.h"
+
 enum { STEP_MS = 1000, PAUSE_MS = 20, PROBLEM = 512 };
 #define ASK_NS	 30000000000u
 #define MOVE_NS	 60000000000u
 #define CLOSE_NS 5000000000u
+#define STOP_NS	 5000000000u
 
 enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
 static const char *const state_names[] = { "idle", "running", "done", "stopped" };
@@ -604,13 +607,16 @@ static int start(struct rebalance *r)
 static void wait_for_end(void *arg)
 {
 	struct rebalance *r = arg;
+	uint64_t soon = clock_ns() + STOP_NS;
 
 	pthread_mutex_lock(&r->lock);
 	r->stopping = true;
 	r->waiters++;
 	task_cond_broadcast(&r->changed);
-	if (r->task && r->hurry)
-		task_cancel(r->task); /* what is down keeps nobody waiting */
+	while (!r->hurry && r->state == RUNNING && clock_ns() < soon)
+		task_cond_wait(&r->changed, &r->lock, soon);
+	if (r->task)
+		task_cancel(r->task); /* what is down keeps nobody waiting: others end what it was at */
 	while (r->state == RUNNING)
 		task_cond_wait(&r->changed, &r->lock, NO_DEADLINE);
 	r->waiters--;
@@ -627,6 +633,9 @@ static void stop(struct rebalance *r)
 
 static void tell(struct rebalance *r, FILE *to)
 {
+	struct location line = { 0 };
+	struct blob text = { 0 };
+
 	pthread_mutex_lock(&r->lock);
 	fprintf(to, "state %s\n", state_names[r->state]);
 	if (r->state == RUNNING && r->step)
@@ -634,8 +643,11 @@ static void tell(struct rebalance *r, FILE *to)
 	fprintf(to, "version %llu\n", (unsigned long long)spread_of(r->d)->layout.version);
 	fprintf(to, "moved %llu\nleft %llu\n", (unsigned long long)r->moved, (unsigned long long)r->left);
 	if (r->problem[0])
-		fprintf(to, "problem %s\n", r->problem);
+		location_line(&line, "problem", "%s", r->problem); /* a name may be in it */
 	pthread_mutex_unlock(&r->lock);
+	if (!location_end(&line, &text) && text.size)
+		fwrite(text.bytes, 1, text.size, to);
+	free(text.bytes);
 }
 
 int rebalance_command(struct dht *d, int argc, char **argv, FILE *to)
