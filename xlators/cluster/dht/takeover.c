@@ -263,6 +263,19 @@ static int end_open(struct request *rq, struct dht *d, struct intent *it, struct
 	return err ? err : intent_becomes(rq, d, it, INTENT_UNDONE);
 }
 
+/* To those above: what was done to the names was done by this client, so nothing has taken back what it believes of them; and as soon as the marks have gone
+ * others see it. */
+static void tell_changed(struct dht *d, const struct intent *it)
+{
+	for (int n = 0; n < it->sides; n++) {
+		cleanup_inode struct inode *parent = side_parent(d, &it->side[n].parent);
+		struct event e = { .kind = EVENT_DISBELIEVE, .inode = parent };
+
+		if (parent)
+			event_up(d->x, &e);
+	}
+}
+
 int intent_let_go(struct request *rq, struct dht *d, struct intent *it, bool gone)
 {
 	int err = 0;
@@ -272,6 +285,8 @@ int intent_let_go(struct request *rq, struct dht *d, struct intent *it, bool gon
 		if (!err)
 			err = intent_becomes(rq, d, it, INTENT_SETTLED);
 	}
+	if (!err)
+		tell_changed(d, it);
 	return err ? err : intent_unmark(rq, d, it, gone);
 }
 
