@@ -6,7 +6,16 @@
 #include "layout.h"
 #include "place.h"
 
-enum { LIMIT_S = 180, ASK_MS = 100, LATE_S = 40, TRIES = 1000, STALLED_PPM = 50000, STALL_MS = 400, NAME_LENGTH = 24 };
+enum {
+	LIMIT_S = 180,
+	ASK_MS = 100,
+	LATE_S = 40,
+	TRIES = 1000,
+	STALLED_PPM = 50000,
+	STALL_MS = 400,
+	STALLS_S = 10,
+	NAME_LENGTH = 24
+};
 static struct {
 	struct node *node;
 	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
@@ -204,11 +213,16 @@ static void grow_run(void *arg)
 		trace("rebalance done: %u moved", grow_moved());
 }
 
+bool grow_stalls(void)
+{
+	return grow.stalls && grow_goes_on() && sim_now() - grow.from < STALLS_S * S;
+}
+
 uint64_t grow_travel_ns(const struct node *n)
 {
 	if (n == node_rebalancer())
 		return grow.far_ns ? chance_below(CHANCE_GROW, grow.far_ns) : 0;
-	if (!grow.stalls || !grow_goes_on() || !chance_of(CHANCE_GROW, STALLED_PPM))
+	if (!grow_stalls() || !chance_of(CHANCE_GROW, STALLED_PPM))
 		return 0;
 	return chance_below(CHANCE_GROW, STALL_MS * MS);
 }

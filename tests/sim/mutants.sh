@@ -23,6 +23,8 @@ find() {
 	! grep -qx -e "$1" <<<"$spread" || more=(--subvolumes 0)
 	case $1 in
 	no-log | move-whatever) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
+	say-latest | mark-any-version) more=(--subvolumes 0 --grow --members 1 --clients 6 --tasks 4 --ops 250 --faults 3 --only "held requests") ;;
+	new-before-old | skip-old-owner | replace-at-new-owner | settle-early | settle-marked | accept-old-layout) more=(--subvolumes 0 --grow) ;;
 	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
 	read-unproven | most-are-right) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for

@@ -198,6 +198,7 @@ bool world_quorum(void); /* enough bricks are up, connected and unhurt for opera
 bool plan_grows(void);
 struct node *node_rebalancer(void); /* a client of which nothing is asked but that; NULL: the volume does not grow */
 void grow_plan(int grows);	    /* 0, 1, or -1: as the seed says */
+bool grow_stalls(void);			      /* messages of all machines are late now and then */
 uint64_t grow_travel_ns(const struct node *); /* what comes from there, or goes there, takes so much longer */
 void grow_begin(void);		    /* spawns who has it begun, by and by */
 void grow_node_up(struct node *);

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
-# Several subvolumes: 800 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# Several subvolumes, half of them growing: 600 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # limit: 900 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-800 spread_real=1-60; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-600 spread_real=1-60; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -54,8 +54,11 @@ run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 # Several subvolumes below cluster/dht, and what is tested must have happened.
 run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
 run "subvolumes" --subvolumes 0 --seeds "$spread"
-for what in "pointers made" "of files made away" "ended by sweeps" "renames across decided"; do
+for what in "pointers made" "of files made away" "ended by sweeps" "renames across decided" "volumes that grew" "names moved" "rebalancers killed"; do
 	! grep -q "[ (]0 $what" <<<"$out" && grep -q "$what" <<<"$out" || { echo "FAIL: no $what in all these seeds: they prove nothing"; exit 1; }
+done
+for mutant in bear-home-last bear-make-moving-at-source; do
+	run "volumes that grow, $mutant" --subvolumes 0 --grow --mutant "$mutant" --seeds 1-30
 done
 run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100
 run "subvolumes, power cuts" --subvolumes 0 --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-300

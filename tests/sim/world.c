@@ -308,7 +308,7 @@ bool world_quorum(void)
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		if (!quorum_of(i))
 			return false;
-	return !weather.lost && !weather.late && !weather.held;
+	return !weather.lost && !weather.late && !weather.held && !grow_stalls();
 }
 
 struct question {
