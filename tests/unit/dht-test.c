@@ -478,20 +478,6 @@ static void who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing(voi
 
 static const struct layout three_of_four = { .version = 1, .count = 3, .member = { { 0, 1, 1 }, { 1, 1, 1 }, { 3, 1, 1 } } };
 
-static int put_layout(int child, const struct layout *l)
-{
-	uint8_t bytes[LAYOUT_SIZE_MAX];
-	struct setxattr_in in = { .name = DHT_LAYOUT_XATTR, .value = { (uint32_t)layout_encode(l, bytes), bytes } };
-	char volume[8];
-	int err = tree_walk(&tree, "", &in.inode);
-
-	snprintf(volume, sizeof(volume), "l%d", child);
-	if (!err)
-		err = tree_call(&tree, tree_find(&tree, volume), FOP_setxattr, &in, &(struct setxattr_out){ 0 });
-	inode_unref(in.inode);
-	return err;
-}
-
 static int put_layouts(const struct layout *l)
 {
 	int err = 0;

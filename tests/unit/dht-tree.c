@@ -100,6 +100,20 @@ const char *name_at(int child, const char *prefix)
 	return name;
 }
 
+int put_layout(int child, const struct layout *l)
+{
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+	struct setxattr_in in = { .name = DHT_LAYOUT_XATTR, .value = { (uint32_t)layout_encode(l, bytes), bytes } };
+	char volume[8];
+	int err = tree_walk(&tree, "", &in.inode);
+
+	snprintf(volume, sizeof(volume), "l%d", child);
+	if (!err)
+		err = tree_call(&tree, tree_find(&tree, volume), FOP_setxattr, &in, &(struct setxattr_out){ 0 });
+	inode_unref(in.inode);
+	return err;
+}
+
 /* ---- what is at the bricks ---- */
 
 static void count_names(const char *path, unsigned *count)

@@ -45,6 +45,9 @@ int holder(const char *path);
 int owner(const char *name);
 const char *name_at(int child, const char *prefix);
 
+/* As by hand: no client is asked. */
+int put_layout(int child, const struct layout *);
+
 struct census {
 	unsigned anchors, work; /* names below .stratus.dht, at all bricks */
 };

@@ -158,7 +158,7 @@ int open_at(struct request *, struct dht *, const struct create_in *, struct cre
 /* rename(2) of names that are (to be) at two subvolumes. */
 int call_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
 
-/* ---- rebalance.c: gives subvolumes that came to the volume their part of the names ---- */
+/* ---- rebalance.c (rebalance.h): gives subvolumes that came to the volume their part of the names ---- */
 struct rebalance;
 /* "start", "stop", "status". -EINVAL: not understood. */
 int rebalance_command(struct dht *, int argc, char **argv, FILE *);
