@@ -204,6 +204,16 @@ static int check_added(const struct spec *before, size_t replaced, struct proble
 	return cluster_rebalance_check(before->volume, p);
 }
 
+/* Before names have moved to them they hold nothing. */
+static int check_removed(const struct spec *s, const struct spec *before, size_t fresh, struct problem *p)
+{
+	if (fresh)
+		return problem_set(p, EINVAL,
+				   "bricks of volume %s would be replaced, and others removed, at once: one after the other",
+				   before->volume);
+	return cluster_rebalance_check_removal(before, spec_subvolumes(s), p);
+}
+
 /* With how many subvolumes a volume began is noted when it has several for the first time, and stays. */
 static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
 {
@@ -234,15 +244,10 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 			p, ENOTSUP,
 			"'replica' and 'arbiter' of a volume can't change in this version: make a new volume with them, and "
 			"copy the files");
-	if (s->bricks < before->bricks)
-		return problem_set(
-			p, ENOTSUP,
-			"bricks of a volume can be replaced and added, but not removed: files would have to move, and what "
-			"moves them (doc/distribution.md) is not built yet");
 	err = check_moved(s, before, p);
 	if (err)
 		return err;
-	for (size_t i = 0; i < before->bricks; i++)
+	for (size_t i = 0; i < before->bricks && i < s->bricks; i++)
 		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
 	if (fresh && !s->replica)
 		return problem_set(p, EINVAL, "volume %s has its data on this brick only: it can't be replaced", s->volume);
@@ -250,6 +255,8 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 		return problem_set(p, EINVAL,
 				   "%zu bricks of volume %s would be new at once: replace one, let it heal, then the next",
 				   fresh, s->volume);
+	if (s->bricks < before->bricks)
+		return check_removed(s, before, fresh, p);
 	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
 }
 
@@ -295,24 +302,58 @@ static int stale(const char *volume, struct problem *p)
 			   volume);
 }
 
-/* The specification, and for a new set its secret, which goes with it. */
-static int commit(const struct spec *s, uint64_t version, bool is_new, struct problem *p)
+struct removal { /* changes of what the store has of a volume */
+	char key[SPEC_SUBVOLUMES_MAX + 3][STORE_KEY_MAX];
+	struct store_change change[SPEC_SUBVOLUMES_MAX + 3];
+	size_t changes;
+};
+
+static void note_removal(struct removal *r, const char *kind, const char *name)
+{
+	char *key = r->key[r->changes];
+	struct blob value;
+	uint64_t version;
+
+	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
+	if (!store_get(cluster_store(), key, &value, &version))
+		r->change[r->changes++] = (struct store_change){ key, version, NULL };
+	free(value.bytes);
+}
+
+static void note_view_removal(struct removal *r, const struct spec *s, size_t set)
+{
+	cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", set);
+
+	note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
+}
+
+/* The specification; for a new volume of sets its secret, which goes with it; and the views of sets that go do so, too, for one that is added later must not
+ * wait for their members. */
+static int commit(const struct spec *s, const struct spec *before, uint64_t version, struct problem *p)
 {
 	cleanup_path char *key = path_format("volume/%s", s->volume), *secret_key = path_format("secret/%s", s->volume);
 	cleanup_path char *text = spec_text(s);
+	struct removal *r = calloc(1, sizeof *r);
 	char secret[SECRET_DIGITS + 1] = "";
 	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
 	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old;
-	struct store_change change[2] = { { key, version, &value }, { secret_key, 0, &hidden } };
-	int err = text ? 0 : -ENOMEM;
+	int err = text && r ? 0 : -ENOMEM;
 
-	if (!err && is_new && s->replica) {
-		store_get(cluster_store(), secret_key, &old, &change[1].version);
+	if (!err)
+		r->change[r->changes++] = (struct store_change){ key, version, &value };
+	if (!err && !before->volume && s->replica) {
+		struct store_change *c = &r->change[r->changes++];
+
+		*c = (struct store_change){ secret_key, 0, &hidden };
+		store_get(cluster_store(), secret_key, &old, &c->version);
 		free(old.bytes);
 		err = secret_create(secret, p);
 	}
+	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
+		note_view_removal(r, before, i);
 	if (!err)
-		err = store_commit(cluster_store(), change, is_new && s->replica ? 2 : 1);
+		err = store_commit(cluster_store(), r->change, r->changes);
+	free(r);
 	if (err == -ESTALE)
 		return stale(s->volume, p);
 	return cluster_commit_problem(err, p);
@@ -362,7 +403,7 @@ static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE 
 	if (!err)
 		now = spec_text(s);
 	if (!err && !dry_run && (!text || !now || strcmp(text, now))) {
-		err = commit(s, version, !before.volume, p);
+		err = commit(s, &before, version, p);
 		version += !err;
 	}
 	if (!err && !dry_run)
@@ -421,24 +462,6 @@ static int command_list(FILE *out)
 	return keys ? 0 : -ENOMEM;
 }
 
-struct removal { /* of what the store has of a volume */
-	char key[SPEC_SUBVOLUMES_MAX + 3][STORE_KEY_MAX];
-	struct store_change change[SPEC_SUBVOLUMES_MAX + 3];
-	size_t changes;
-};
-
-static void note_removal(struct removal *r, const char *kind, const char *name)
-{
-	char *key = r->key[r->changes];
-	struct blob value;
-	uint64_t version;
-
-	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
-	if (!store_get(cluster_store(), key, &value, &version))
-		r->change[r->changes++] = (struct store_change){ key, version, NULL };
-	free(value.bytes);
-}
-
 /* The specification, the views of the sets, the secret, and what is noted of rebalancing go together. */
 static int remove_all(const struct spec *s)
 {
@@ -450,11 +473,8 @@ static int remove_all(const struct spec *s)
 	note_removal(r, "volume", s->volume);
 	note_removal(r, "secret", s->volume);
 	note_removal(r, "rebalance", s->volume);
-	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
-		cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", i);
-
-		note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
-	}
+	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++)
+		note_view_removal(r, s, i);
 	err = store_commit(cluster_store(), r->change, r->changes);
 	free(r);
 	return err;

@@ -192,6 +192,25 @@ bool cluster_rebalance_pending(const struct spec *s)
 	return pending;
 }
 
+int cluster_rebalance_check_removal(const struct spec *s, size_t left, struct problem *p)
+{
+	json_t *document;
+	uint64_t version;
+	int err = rebalance_read(s->volume, &document, &version);
+	size_t spread = err ? 0 : spread_over(s, document);
+
+	json_decref(document);
+	if (err)
+		return cluster_commit_problem(err, p);
+	if (spread && spread <= left)
+		return 0;
+	return problem_set(
+		p, ENOTSUP,
+		"bricks of volume %s that have names, or are to have them, can't be removed: files would have to move, and what moves "
+		"them (doc/distribution.md) is not built yet",
+		s->volume);
+}
+
 int cluster_rebalance_check(const char *volume, struct problem *p)
 {
 	json_t *document;

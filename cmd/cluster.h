@@ -53,6 +53,8 @@ int cluster_rebalance_command(int words, char **word, FILE *, struct problem *);
 bool cluster_rebalance_pending(const struct spec *); /* there are subvolumes without their part of the names */
 /* A sentence if names of the volume are still to move, so that it can't get other subvolumes now. */
 int cluster_rebalance_check(const char *volume, struct problem *);
+/* So many of its subvolumes may stay, as no names are, or are to be, at the others. -ENOTSUP */
+int cluster_rebalance_check_removal(const struct spec *, size_t left, struct problem *);
 
 int cluster_http_start(const char *address, struct problem *);
 void cluster_http_stop(void);

@@ -315,13 +315,14 @@ static int brick_add(const struct arguments *a, struct problem *p)
 	return err;
 }
 
+static int remove_bricks(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_remove_bricks(s, a->words.word + 2, (size_t)a->words.count - 2, p);
+}
+
 static int brick_remove(const struct arguments *a, struct problem *p)
 {
-	return problem_set(
-		p, ENOTSUP,
-		"bricks of volume %s can't be removed: files would have to move, and what moves them (doc/distribution.md) is not built "
-		"yet; `stratus brick replace` gives a replica set another brick in place of one",
-		a->words.word[1]);
+	return edit(a, a->words.word[1], remove_bricks, p);
 }
 
 /* ---- server ---- */
@@ -405,8 +406,8 @@ int command_brick(int argc, char **argv)
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
 		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume of several bricks, "
-		"or replica sets, more of them, whole sets at the end; `stratus rebalance` then moves names there. `remove` fails: files would "
-		"have to move, and what moves them is not built yet.",
+		"or replica sets, more of them, whole sets at the end; `stratus rebalance` then moves names there. `remove` takes "
+		"back what was added, before that; later files would have to move, and what moves them is not built yet.",
 		ask_child,
 		NULL,
 		NULL,

@@ -113,6 +113,36 @@ int spec_replace_brick(struct spec *s, const char *old, const char *new, struct 
 	return 0;
 }
 
+int spec_remove_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
+{
+	bool goes[SPEC_BRICKS_MAX] = { false };
+	size_t left = s->bricks;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct spec_brick *b = find_brick(s, bricks[i]);
+
+		if (!b)
+			return problem_set(p, ENOENT, "volume %s has no brick '%s': name it brickN or SERVER:/DIRECTORY",
+					   s->volume, bricks[i]);
+		goes[b - s->brick] = true;
+	}
+	while (left > 1 && goes[left - 1])
+		left--;
+	for (size_t i = 0; i < left; i++)
+		if (goes[i])
+			return problem_set(
+				p, ENOTSUP,
+				"brick%zu of volume %s can't be removed: files would have to move, and what moves them "
+				"(doc/distribution.md) is not built yet; only what was added last, and has no names yet, can go again",
+				i, s->volume);
+	for (size_t i = left; i < s->bricks; i++) {
+		free(s->brick[i].server_name);
+		free(s->brick[i].directory);
+	}
+	s->bricks = left;
+	return 0;
+}
+
 int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
 {
 	int err = 0;

@@ -69,6 +69,8 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
 /* Whole subvolumes at the end, of bricks with fresh ids. */
 int spec_add_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
+/* The last ones, in any order, named as in spec_replace_brick. */
+int spec_remove_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
 void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);

@@ -131,7 +131,8 @@ refused "with another id" apply <(sed "s/^id: .*/id: $(uuid)/" photos.yaml)
 refused "it can't be replaced" brick replace photos brick0 alpha:"$SCRATCH/b9"
 refused "has no brick 'brick7'" brick replace photos brick7 alpha:"$SCRATCH/b9"
 refused "began with one brick" brick add photos alpha:"$SCRATCH/b9"
-refused "can't be removed" brick remove photos brick0
+refused "has no brick 'brick7'" brick remove photos brick7
+refused "brick0 of volume photos can't be removed" brick remove photos brick0
 refused "'replica' and 'arbiter'" apply <(sed 's/^bricks:/replica: 2\n&\n  - {server: alpha, directory: \/x, id: 0b9f4f0e-95ce-4bb4-8f5c-95a4f6d7a6a1}/' photos.yaml)
 refused "one server.s alone" server add beta 127.0.0.1:1
 refused "is not of this cluster" volume create more alpha:"$SCRATCH/b1" beta:"$SCRATCH/b2"
@@ -150,7 +151,7 @@ told() { "$STRATUS" volume info two | sed -n 's/^began-with: //p'; }
 two_with() { "$STRATUS" volume info two | sed "$1"; }
 [ "$(told)" = 2 ] || fail "the volume does not say with how many it began: $("$STRATUS" volume info two)"
 refused "can't get others in this version" apply <(two_with 's/^began-with: 2/began-with: 1/')
-refused "not removed" apply <(two_with '/^began-with/d' | awk '/- server/ {n++} n < 2')
+refused "that have names, or are to have them" apply <(two_with '/^began-with/d' | awk '/- server/ {n++} n < 2')
 "$STRATUS" apply <(two_with '/^began-with/d') | grep -q 'nothing differs' || fail "a specification that does not say it is a change"
 "$STRATUS" brick add two alpha:"$SCRATCH/c2" --dry-run >out
 grep -q '^+ *directory: .*/c2' out && grep -q 'would be changed' out && [ ! -e c2 ] || fail "brick add --dry-run: $(cat out)"

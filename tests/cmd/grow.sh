@@ -109,6 +109,24 @@ nothing_to_do() {
 	"$STRATUS" rebalance stop v --wait 2>"$SCRATCH/err" || status=$?
 	[ "$status" = 2 ] && grep -q 'wait goes with start' "$SCRATCH/err" || fail "stop --wait: $(cat "$SCRATCH/err")"
 }
+subvolumes() { told 'd["subvolumes"]'; }
+takes_back() { # what was added last, if it has no names
+	local there
+	mkdir -p "$SCRATCH/b60"
+	: >"$SCRATCH/b60/something"
+	refused "is not empty" brick add v $(bricks 60 "$REPLICATED")
+	[ "$(subvolumes)" = 2 ] || fail "a brick that is not empty was taken in"
+	rm "$SCRATCH/b60/something"
+	"$STRATUS" brick add v $(bricks 60 "$REPLICATED") >/dev/null || fail "brick add"
+	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
+	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
+	there=$(grep -c "switched to version" "$SCRATCH/stays.log")
+	refused "brick0 of volume v can't be removed" brick remove v brick0 $(bricks 60 "$REPLICATED")
+	"$STRATUS" brick remove v $(bricks 60 "$REPLICATED") >/dev/null || fail "what has no names can't be taken back"
+	[ "$(subvolumes)" = 2 ] || fail "it is there still"
+	wait_until 30 eval '[ "$(grep -c "switched to version" "$SCRATCH/stays.log")" -gt '"$there"' ]' || fail "the mount does not go back"
+	: >"$SCRATCH/stays.log"
+}
 grow() { # FIRST: adds a subvolume of bricks FIRST...
 	"$STRATUS" brick add v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick add: $(cat "$SCRATCH/out")"
 	grep -q 'stratus rebalance start v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
@@ -118,6 +136,7 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
 	"$STRATUS" rebalance status v | grep -q 'spread over 2 of 3 subvolumes' || fail "status: $("$STRATUS" rebalance status v)"
 }
+stays() { refused "that have names, or are to have them" brick remove v $(bricks "$1" "$REPLICATED"); }
 stop_and_go() { # COUNT
 	local begin
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
@@ -182,10 +201,12 @@ on_volume() { # BRICKS REPLICA
 	mount_at stays
 	fill "$SCRATCH/stays" 0 $count
 	nothing_to_do
+	takes_back
 	grow "$1"
 	is_whole "$SCRATCH/stays" $count
 	keeps_whole $count
 	stop_and_go $count
+	stays "$1"
 	killed_in_the_middle $count
 	kept_whole
 	all_moved "$1" $count
