@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "brick.h"
+#include "cluster-rebalance.h"
 #include "cluster.h"
 #include "log.h"
 #include "path.h"
@@ -320,6 +321,29 @@ static void note_removal(struct removal *r, const char *kind, const char *name)
 	free(value.bytes);
 }
 
+static int note_change(struct removal *r, const char *kind, const char *name, const struct blob *to)
+{
+	char *key = r->key[r->changes];
+	struct blob value;
+	uint64_t version;
+
+	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
+	store_get(cluster_store(), key, &value, &version);
+	free(value.bytes);
+	r->change[r->changes++] = (struct store_change){ key, version, to };
+	return 0;
+}
+
+/* Of a volume that had grown before this store knew it: whether names have moved nobody knows until `rebalance start` has asked the bricks. malloc'ed. */
+static char *stopped_document(const struct spec *s)
+{
+	json_t *document = rebalance_document("stopped", spec_subvolumes(s), NULL);
+	char *text = json_dumps(document, JSON_COMPACT);
+
+	json_decref(document);
+	return text;
+}
+
 static void note_view_removal(struct removal *r, const struct spec *s, size_t set)
 {
 	cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", set);
@@ -336,7 +360,8 @@ static int commit(const struct spec *s, const struct spec *before, uint64_t vers
 	struct removal *r = calloc(1, sizeof *r);
 	char secret[SECRET_DIGITS + 1] = "";
 	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
-	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old;
+	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old, rebalance;
+	char *document = NULL;
 	int err = text && r ? 0 : -ENOMEM;
 
 	if (!err)
@@ -349,11 +374,17 @@ static int commit(const struct spec *s, const struct spec *before, uint64_t vers
 		free(old.bytes);
 		err = secret_create(secret, p);
 	}
+	if (!err && !before->volume && spec_began_with(s) != spec_subvolumes(s)) {
+		document = stopped_document(s);
+		rebalance = (struct blob){ .size = document ? strlen(document) : 0, .bytes = document };
+		err = document ? note_change(r, "rebalance", s->volume, &rebalance) : -ENOMEM;
+	}
 	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
 		note_view_removal(r, before, i);
 	if (!err)
 		err = store_commit(cluster_store(), r->change, r->changes);
 	free(r);
+	free(document);
 	if (err == -ESTALE)
 		return stale(s->volume, p);
 	return cluster_commit_problem(err, p);

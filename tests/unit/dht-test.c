@@ -544,7 +544,8 @@ static void follows_(void *arg)
 	CHECK_INT(list_all(1000), 60);
 	tree_release(&tree, root);
 	CHECK_INT(chmod_root(0711), 0);
-	CHECK_INT(mode_at(2), 0711);
+	CHECK_INT(mode_at(1), 0711);
+	CHECK_INT(mode_at(2), 0755); /* that has no part of the root; it gets what the others have when it comes */
 	CHECK_INT(tree_getattr(&tree, "", &a), 0);
 	CHECK(!(a.flags & ATTR_WIDE));
 	CHECK_INT(tree_rename(&tree, "f1", "f2", 0), 0);
@@ -645,9 +646,21 @@ PROPERTY(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount)
 	CHECK_INT(tree_removexattr(&tree, "", DHT_LAYOUT_XATTR), -ENODATA);
 }
 
+/* What is listed may come again there, and who seeks back must not miss it for that. */
+static void places_are_the_same_where_a_subvolume_has_no_names_yet(void **state)
+{
+	(void)state;
+	initial = SUBVOLUMES - 1;
+	run(seekdir_comes_back_to_the_same_place_, "", "256M");
+	run(places_stay_when_names_come_and_go_, "", "256M");
+	run(a_short_log_finds_old_places_by_counting_, "option log-size 256", "256M");
+	initial = SUBVOLUMES;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(places_are_the_same_where_a_subvolume_has_no_names_yet),
 		cmocka_unit_test(names_of_the_root_are_at_their_owners_and_what_is_below_with_them),
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(a_name_under_which_a_file_is_written_first_is_where_it_will_be),

@@ -106,9 +106,9 @@ int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 /* ---- learn.c ---- */
 int spread_start(struct dht *); /* -ENOMEM */
 void spread_finish(struct dht *);
-/* What the subvolumes have by now; it is followed from now on. *least: the lowest version that a member of it has, of those that answer. -errno and
+/* *now: what the subvolumes have; it is followed from now on. *least: the lowest version that a member of it has, of those that answer. -errno and
  * *silent: that one does not; -1: the graph lacks one. */
-int layout_ask_all(struct request *, struct dht *, uint64_t *least, int *silent);
+int layout_ask_all(struct request *, struct dht *, const struct spread **now, uint64_t *least, int *silent);
 /* The newest that is known; it stays until the graph ends. */
 const struct spread *spread_of(struct dht *);
 /* Who has that name of the root; while names are moved: who had it before, and has it still if it is there, and who is to have it. */

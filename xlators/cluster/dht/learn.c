@@ -237,6 +237,8 @@ static int take_newer(struct dht *d, const struct layout *l)
 {
 	int err;
 
+	if (l->home >= (uint32_t)d->x->children) /* it is asked for what only it has */
+		return subvolume_lacking(d);
 	err = adopt(d, l);
 	if (!err)
 		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes%s",
@@ -314,7 +316,7 @@ static void note_each(struct dht *d, struct fanout *f, const struct request *rq,
 	}
 }
 
-int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *silent)
+int layout_ask_all(struct request *rq, struct dht *d, const struct spread **now, uint64_t *least, int *silent)
 {
 	cleanup_inode struct inode *root = root_of(d);
 	struct getxattr_in in = { .inode = root, .name = DHT_LAYOUT_XATTR };
@@ -331,11 +333,12 @@ int layout_ask_all(struct request *rq, struct dht *d, uint64_t *least, int *sile
 	*silent = low.silent;
 	if (low.told.any && low.told.newest.version > l->version)
 		err = take_newer(d, &low.told.newest);
-	if (!err && spread_of(d)->lacks)
+	*now = spread_of(d);
+	if (!err && (*now)->lacks)
 		err = subvolume_lacking(d);
 	if (err)
 		return err;
-	l = &spread_of(d)->layout;
+	l = &(*now)->layout;
 	*least = l->version;
 	for (unsigned i = 0; i < l->count; i++)
 		*least = low.version[l->member[i].id] < *least ? low.version[l->member[i].id] : *least;

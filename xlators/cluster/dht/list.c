@@ -20,6 +20,7 @@ struct spot {
 /* A name that was told, and may come again at the subvolume to which it is moved. */
 struct told_name {
 	uint64_t key, number; /* a hash of it; the number of the place after it */
+	int child;	      /* where it was told: there it may be told again, to who goes back */
 };
 struct wide {
 	pthread_mutex_t lock;	/* guards all of it */
@@ -237,7 +238,7 @@ static int told_grow(struct wide *w)
 	return 0;
 }
 
-static int told_note(struct wide *w, uint64_t key, uint64_t number)
+static int told_note(struct wide *w, uint64_t key, uint64_t number, int child)
 {
 	int err = 2 * w->tolds < w->told_room ? 0 : told_grow(w);
 	struct told_name *t;
@@ -246,7 +247,7 @@ static int told_note(struct wide *w, uint64_t key, uint64_t number)
 		return err;
 	t = told_cell(w, key);
 	w->tolds += !t->number;
-	*t = (struct told_name){ key, number };
+	*t = (struct told_name){ key, number, child };
 	w->told_last = number > w->told_last ? number : w->told_last;
 	return 0;
 }
@@ -263,7 +264,7 @@ static void told_forget_after(struct wide *w, uint64_t number)
 	w->tolds = w->told_room = w->told_last = 0;
 	for (size_t i = 0; i < room; i++)
 		if (all[i].number && all[i].number <= number)
-			told_note(w, all[i].key, all[i].number); /* without memory it is told twice */
+			told_note(w, all[i].key, all[i].number, all[i].child); /* without memory it is told twice */
 	free(all);
 }
 
@@ -281,10 +282,19 @@ static bool may_come_again(const struct spread *s, const char *name, uint32_t ch
 	return l->moving && layout_owner(l, key)->id == child && layout_owner_next(l, key)->id != child;
 }
 
-/* With the lock held. */
-static bool was_told(const struct wide *w, const char *name)
+/* By another subvolume. */
+static bool was_told(struct wide *w, const char *name, int child)
 {
-	return w->tolds && told_cell(w, told_hash(name))->number && !MUTANT("forget-returned");
+	const struct told_name *t;
+	bool yes = false;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->tolds && !MUTANT("forget-returned")) {
+		t = told_cell(w, told_hash(name));
+		yes = t->number && t->child != child;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return yes;
 }
 
 /* ---- open roots ---- */
@@ -459,7 +469,7 @@ static void drop_strays(struct dht *d, struct wide *w, struct dirents *list, int
 
 		bool belongs = is_at_home(d, e->name, child) && strcmp(e->name, DHT_HIDDEN) != 0;
 
-		if (belongs && !was_told(w, e->name)) {
+		if (belongs && !was_told(w, e->name, child)) {
 			list->entry[kept++] = *e;
 			continue;
 		}
@@ -501,7 +511,7 @@ static int renumber(struct dht *d, struct wide *w, struct dirents *list, uint32_
 		if (!err)
 			err = number_of(w, p, before, &e->next_offset);
 		if (!err && may_come_again(s, e->name, child))
-			err = told_note(w, told_hash(e->name), e->next_offset);
+			err = told_note(w, told_hash(e->name), e->next_offset, (int)child);
 		before = e->next_offset;
 	}
 	sort_places(w);

@@ -3,73 +3,103 @@
 #include "rebalance.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the root of one that comes ---- */
 
-static int copy_acl(struct request *rq, struct inode *root, struct xlator *from, struct xlator *to, const char *name)
-{
-	struct getxattr_in get = { .inode = root, .name = name };
-	struct getxattr_out got = { 0 };
-	struct setxattr_in set = { .inode = root, .name = name };
-	struct setxattr_out done = { 0 };
-	struct removexattr_in none = { .inode = root, .name = name };
-	struct removexattr_out none_done = { 0 };
-	int err = getxattr_on(rq, from, &get, &got);
+/* Owner, mode and ACLs of the root at one subvolume. */
+enum { ACLS = 2 };
+static const char *const acl_names[ACLS] = { "system.posix_acl_access", "system.posix_acl_default" };
+struct rights {
+	struct attr attr;
+	struct blob acl[ACLS]; /* no bytes: there is none */
+};
 
-	if (err == -EOPNOTSUPP)
-		return 0;
-	set.value = got.value;
-	if (!err)
-		err = setxattr_on(rq, to, &set, &done);
-	else if (err == -ENODATA)
-		err = removexattr_on(rq, to, &none, &none_done);
-	fop_out_clear(FOP_getxattr, &got);
-	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+static void rights_clear(struct rights *r)
+{
+	for (int i = 0; i < ACLS; i++)
+		free(r->acl[i].bytes);
+	*r = (struct rights){ 0 };
 }
 
-/* Owner, mode and ACL as the home has them. */
-static int copy_root_once(struct request *rq, struct rebalance *r, int home, int child, struct attr *copied)
+static int rights_read(struct request *rq, struct xlator *at, struct inode *root, struct rights *r)
 {
-	cleanup_inode struct inode *root = root_of(r->d);
-	struct xlator *from = r->d->x->child[home], *to = r->d->x->child[child];
 	struct getattr_in get = { .inode = root };
 	struct getattr_out got = { 0 };
-	struct setattr_in set = { .inode = root };
-	struct setattr_out done = { 0 };
-	int err = root ? place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD }) : -ENOMEM;
+	int err = getattr_on(rq, at, &get, &got);
 
-	if (!err)
-		err = getattr_on(rq, from, &get, &got);
-	if (!err)
-		err = copy_acl(rq, root, from, to, "system.posix_acl_access");
-	if (!err)
-		err = copy_acl(rq, root, from, to, "system.posix_acl_default");
-	set.set.valid = SET_MODE | SET_UID | SET_GID;
-	set.set.mode = got.attr.mode & 07777;
-	set.set.uid = got.attr.uid;
-	set.set.gid = got.attr.gid;
-	*copied = got.attr;
-	return err ? err : setattr_on(rq, to, &set, &done);
+	*r = (struct rights){ .attr = got.attr };
+	for (int i = 0; i < ACLS && !err; i++) {
+		struct getxattr_in in = { .inode = root, .name = acl_names[i] };
+		struct getxattr_out out = { 0 };
+
+		err = getxattr_on(rq, at, &in, &out);
+		r->acl[i] = out.value;
+		err = err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+	}
+	return err;
 }
 
-static bool same_rights(const struct attr *a, const struct attr *b)
+static bool same_bytes(const struct blob *a, const struct blob *b)
 {
-	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
+	return a->size == b->size && (!a->size || !memcmp(a->bytes, b->bytes, a->size));
 }
 
-/* Until it is still so: who changes them meanwhile may have been here before us. */
+static bool same_rights(const struct rights *a, const struct rights *b)
+{
+	return a->attr.mode == b->attr.mode && a->attr.uid == b->attr.uid && a->attr.gid == b->attr.gid &&
+	       same_bytes(&a->acl[0], &b->acl[0]) && same_bytes(&a->acl[1], &b->acl[1]);
+}
+
+/* The mode at last: an ACL changes it. */
+static int rights_write(struct request *rq, struct xlator *at, struct inode *root, const struct rights *r)
+{
+	struct setattr_in set = { .inode = root,
+				  .set = { .valid = SET_MODE | SET_UID | SET_GID,
+					   .mode = r->attr.mode & 07777,
+					   .uid = r->attr.uid,
+					   .gid = r->attr.gid } };
+	struct setattr_out done = { 0 };
+	int err = 0;
+
+	for (int i = 0; i < ACLS && !err; i++) {
+		struct setxattr_in in = { .inode = root, .name = acl_names[i], .value = r->acl[i] };
+		struct setxattr_out out = { 0 };
+		struct removexattr_in none = { .inode = root, .name = acl_names[i] };
+		struct removexattr_out none_out = { 0 };
+
+		err = r->acl[i].size ? setxattr_on(rq, at, &in, &out) : removexattr_on(rq, at, &none, &none_out);
+		err = err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+	}
+	return err ? err : setattr_on(rq, at, &set, &done);
+}
+
+/* 1: they were the same. */
+static int copy_rights(struct request *rq, struct xlator *from, struct xlator *to, struct inode *root)
+{
+	struct rights home, there;
+	int err = rights_read(rq, to, root, &there), second;
+
+	second = rights_read(rq, from, root, &home);
+	err = err ? err : second;
+	if (!err)
+		err = same_rights(&home, &there) ? 1 : rights_write(rq, to, root, &home);
+	rights_clear(&home);
+	rights_clear(&there);
+	return err;
+}
+
+/* Until they are seen to be the same: somebody may change them meanwhile, at the home first. */
 static int copy_root(struct request *rq, struct rebalance *r, int home, int child)
 {
 	enum { TRIES = 16 };
-	struct attr before = { 0 }, now = { 0 };
-	int err = copy_root_once(rq, r, home, child, &now);
+	cleanup_inode struct inode *root = root_of(r->d);
+	int err = root ? place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD }) : -ENOMEM;
 
-	for (int tries = 0; tries < TRIES && !err && !(tries && same_rights(&before, &now)); tries++) {
-		before = now;
-		err = copy_root_once(rq, r, home, child, &now);
-	}
-	return err;
+	for (int tries = 0; tries < TRIES && !err; tries++)
+		err = copy_rights(rq, r->d->x->child[home], r->d->x->child[child], root);
+	return err > 0 ? 0 : err ? err : -EBUSY;
 }
 
 int copy_roots(struct rebalance *r, const struct layout *l)

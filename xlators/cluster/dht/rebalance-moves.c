@@ -185,6 +185,10 @@ static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 	if (!err)
 		snprintf(text, MARKS_TEXT, "%.*s", (int)out.value.size, (const char *)out.value.bytes);
 	*none = !err && !strncmp(text, "0 ", 2);
+	if (err == -ESTALE) { /* they are being changed */
+		text[0] = '\0';
+		err = 0;
+	}
 	fop_out_clear(FOP_getxattr, &out);
 	request_finish(&rq);
 	return err;

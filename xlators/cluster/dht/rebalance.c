@@ -101,6 +101,8 @@ static int move_and_settle(struct rebalance *r, const struct layout *moving)
 		return err;
 	set_step(r, "moving");
 	err = clear_sources(r, &l);
+	if (!err)
+		err = copy_roots(r, &l); /* by now all that change them know of those that came */
 	if (err)
 		return err;
 	set_step(r, "settling");
@@ -111,16 +113,15 @@ static int move_and_settle(struct rebalance *r, const struct layout *moving)
 /* From where it stands: 1: there is nothing to do. Else once more. */
 static int go_on(struct rebalance *r)
 {
-	const struct spread *now;
+	const struct spread *now = spread_of(r->d);
 	struct layout l;
 	struct request rq;
 	uint64_t least = 0;
 	int silent = -1, err, written;
 
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = layout_ask_all(&rq, r->d, &least, &silent);
+	err = layout_ask_all(&rq, r->d, &now, &least, &silent);
 	request_finish(&rq);
-	now = spread_of(r->d);
 	l = now->layout;
 	written = !now->lacks && l.version > least ? layout_push(r, &l) : 0; /* nobody waits for one that is down */
 	if (err)

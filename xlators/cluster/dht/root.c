@@ -216,15 +216,15 @@ static void take_back(struct dht *d, int child, struct inode *root, const struct
 			d->x->child[child]->name, strerror(-err));
 }
 
-/* Those that are down are asked first: if one can't do it, little has been done. */
-static unsigned in_order(struct dht *d, int order[SUBVOLUMES_MAX])
+/* Members only: who comes gets what they have by then. Those that are down are asked first: if one can't do it, little has been done. */
+static unsigned in_order(const struct request *rq, struct dht *d, int order[SUBVOLUMES_MAX])
 {
-	uint64_t down = atomic_load(&d->down);
+	uint64_t down = atomic_load(&d->down), members = spread_said(rq, d)->members;
 	unsigned n = 0;
 
 	for (int pass = 0; pass < 2; pass++)
 		for (int i = 0; i < d->x->children; i++)
-			if ((down >> i & 1) == (pass == 0))
+			if (members >> i & 1 && (down >> i & 1) == (pass == 0))
 				order[n++] = i;
 	return n;
 }
@@ -233,7 +233,7 @@ static int change_each(struct request *rq, struct dht *d, enum fop fop, const vo
 		       const struct before *b)
 {
 	int order[SUBVOLUMES_MAX], err = 0;
-	unsigned n = in_order(d, order), done = 0;
+	unsigned n = in_order(rq, d, order), done = 0;
 
 	while (done < n && !err) {
 		union {

@@ -271,7 +271,7 @@ static void tell_changed(struct dht *d, const struct intent *it)
 		cleanup_inode struct inode *parent = side_parent(d, &it->side[n].parent);
 		struct event e = { .kind = EVENT_DISBELIEVE, .inode = parent };
 
-		if (parent)
+		if (parent && (!n || !gfid_equal(&it->side[0].parent, &it->side[1].parent)))
 			event_up(d->x, &e);
 	}
 }
