@@ -72,6 +72,14 @@ struct object *memory_bearer(struct memory *p, const struct gfid *gfid)
 	return gone;
 }
 
+/* An inode less knows it. (A second one of the same gfid may do so before the first is forgotten.) */
+static void let_go(struct memory *p, struct object *o)
+{
+	o->known--;
+	if (!o->known && !o->attr.nlink)
+		memory_object_free(p, o);
+}
+
 struct object *memory_object_of(struct xlator *x, struct inode *inode)
 {
 	struct memory *p = x->private;
@@ -84,11 +92,11 @@ struct object *memory_object_of(struct xlator *x, struct inode *inode)
 		return was;
 	if (was) { /* it was removed, and made again with the same gfid */
 		inode_slot_take(inode, x);
-		memory_object_free(p, was);
+		let_go(p, was);
 	}
 	if (inode_slot_set(inode, x, o))
 		return NULL;
-	o->known = true;
+	o->known++;
 	return o;
 }
 
@@ -115,9 +123,7 @@ void memory_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 	struct object *o = slot;
 
 	(void)inode;
-	o->known = false;
-	if (!o->attr.nlink)
-		memory_object_free(p, o);
+	let_go(p, o);
 }
 
 int memory_give(struct xlator *x, struct object *o, struct inode **inode, struct attr *attr)

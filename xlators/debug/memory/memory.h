@@ -25,7 +25,7 @@ struct object {
 	struct entry *entry;
 	struct pair *xattr;
 	struct change_time changed;
-	bool known;	     /* an inode's slot points here */
+	unsigned known;	     /* inodes whose slots point here */
 	struct object *next; /* in the table's bucket */
 };
 enum { BUCKETS = 1024 };
