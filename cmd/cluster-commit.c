@@ -187,6 +187,15 @@ static int check_moved(const struct spec *s, const struct spec *before, struct p
 	return 0;
 }
 
+static int cannot_grow(const struct spec *before, struct problem *p)
+{
+	return problem_set(
+		p, ENOTSUP,
+		"volume %s was created, with one %s, by a version in which such volumes could not grow: create a new one, and "
+		"copy the files",
+		before->volume, before->replica ? "replica set" : "brick");
+}
+
 /* New bricks at the end. */
 static int check_added(const struct spec *before, size_t replaced, struct problem *p)
 {
@@ -196,12 +205,8 @@ static int check_added(const struct spec *before, size_t replaced, struct proble
 			"a brick of volume %s would be replaced, and others added, at once: replace it and let it heal, then "
 			"add",
 			before->volume);
-	if (spec_subvolumes(before) == 1)
-		return problem_set(
-			p, ENOTSUP,
-			"volume %s began with one %s, and can't get others in this version: create a new volume with several, "
-			"and copy the files",
-			before->volume, before->replica ? "replica set" : "brick");
+	if (!spec_is_spread(before))
+		return cannot_grow(before, p);
 	return cluster_rebalance_check(before->volume, p);
 }
 
@@ -215,18 +220,21 @@ static int check_removed(const struct spec *s, const struct spec *before, size_t
 	return cluster_rebalance_check_removal(before, spec_subvolumes(s), p);
 }
 
-/* With how many subvolumes a volume began is noted when it has several for the first time, and stays. */
+/* With how many subvolumes a volume began is noted when it is created, and stays. Those that an older version created have it noted when they grow, but
+ * for those with one: their bricks and mounts do not know of layouts. */
 static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
 {
 	size_t began = before->volume ? spec_began_with(before) : 0;
 
+	if (began && s->began && !spec_is_spread(before))
+		return cannot_grow(before, p);
 	if (began && s->began && s->began != began)
 		return problem_set(
 			p, EINVAL,
 			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
 			s->volume, began, s->began);
-	if (!s->began && (before->began || s->bricks > before->bricks) && spec_subvolumes(s) > 1)
-		s->began = (unsigned)(began ? began : spec_subvolumes(s));
+	if (!before->volume || before->began || (s->bricks > before->bricks && began > 1))
+		s->began = (unsigned)(s->began ? s->began : began ? began : spec_subvolumes(s));
 	return 0;
 }
 
@@ -346,7 +354,7 @@ static char *stopped_document(const struct spec *s)
 
 static void note_view_removal(struct removal *r, const struct spec *s, size_t set)
 {
-	cleanup_path char *kind = spec_subvolumes(s) == 1 ? path_format("view") : path_format("view.%zu", set);
+	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
 
 	note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
 }

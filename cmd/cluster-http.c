@@ -192,18 +192,6 @@ static bool nothing_new(const struct ask *a)
 	return !err && version <= a->after;
 }
 
-static char *take_client(struct volgen_files *files)
-{
-	char *text = NULL;
-
-	for (size_t i = 0; i < files->count && !text; i++)
-		if (files->file[i].kind == VOLGEN_CLIENT) {
-			text = files->file[i].text;
-			files->file[i].text = NULL;
-		}
-	return text;
-}
-
 static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t version)
 {
 	struct volgen_files files = { 0 };
@@ -216,7 +204,7 @@ static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t
 		 s->bricks > 1) /* by a client of a version in which bricks without replicas were mounted one by one */
 		problem_set(&p, EINVAL, "volume %s is mounted as a whole, as SERVER:/%s", s->volume, s->volume);
 	else if (!volgen(s, cluster_state(), &files, &p))
-		text = take_client(&files);
+		text = volgen_take(&files, VOLGEN_CLIENT);
 	volgen_free(&files);
 	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
 }

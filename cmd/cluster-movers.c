@@ -190,18 +190,6 @@ static void drop_unwanted(void)
 
 /* ---- which there are to be ---- */
 
-static char *take_client(struct volgen_files *files)
-{
-	char *text = NULL;
-
-	for (size_t i = 0; i < files->count && !text; i++)
-		if (files->file[i].kind == VOLGEN_CLIENT) {
-			text = files->file[i].text;
-			files->file[i].text = NULL;
-		}
-	return text;
-}
-
 /* The volfile of its clients; NULL: it is not served now. */
 static char *client_text(const char *volume)
 {
@@ -213,7 +201,7 @@ static char *client_text(const char *volume)
 	int err = cluster_spec(volume, &s, &version, &ignored);
 
 	if (!err && !s.stopped && spec_subvolumes(&s) > 1 && !volgen(&s, cluster_state(), &files, &ignored))
-		text = take_client(&files);
+		text = volgen_take(&files, VOLGEN_CLIENT);
 	volgen_free(&files);
 	spec_free(&s);
 	return text;

@@ -427,10 +427,6 @@ static int check_began(struct reader *r)
 	if (s->began > spec_subvolumes(s))
 		return bad(r, 1, "'began-with: %u' says more than the volume has: %zu %s", s->began, spec_subvolumes(s),
 			   s->replica ? "replica sets" : "bricks without replicas");
-	if (s->began == 1 && spec_subvolumes(s) > 1)
-		return bad(r, 1,
-			   "'began-with: 1': a volume that began with one subvolume can't get others in this version: make a "
-			   "new volume of several, and copy the files");
 	return 0;
 }
 
@@ -576,9 +572,19 @@ size_t spec_began_with(const struct spec *s)
 	return s->began ? s->began : spec_subvolumes(s);
 }
 
+bool spec_is_spread(const struct spec *s)
+{
+	return s->began || spec_subvolumes(s) > 1;
+}
+
+bool spec_has_no_number(const struct spec *s, size_t number)
+{
+	return !number && spec_began_with(s) == 1;
+}
+
 char *spec_set_name(const struct spec *s, size_t number)
 {
-	return spec_subvolumes(s) == 1 ? path_format("%s", s->volume) : path_format("%s:%zu", s->volume, number);
+	return spec_has_no_number(s, number) ? path_format("%s", s->volume) : path_format("%s:%zu", s->volume, number);
 }
 
 /* ---- writing ---- */

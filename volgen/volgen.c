@@ -146,7 +146,7 @@ static void put(struct spec_list *list, const char *type)
 	list->item[list->count++] = (char *)type;
 }
 
-/* posix, locks, access, features/layout if there are several subvolumes, what the specification puts above them, and features/replica above
+/* posix, locks, access, features/layout if there are several subvolumes or may be, what the specification puts above them, and features/replica above
  * all. */
 static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
@@ -158,7 +158,7 @@ static void brick_stack(struct writer *w, const char *stack, size_t number)
 	put(&list, "storage/posix");
 	put(&list, "features/locks");
 	put(&list, "features/access");
-	if (spec_subvolumes(w->spec) > 1)
+	if (spec_is_spread(w->spec))
 		put(&list, "features/layout");
 	if (!w->spec->has_server_translators)
 		put(&list, "debug/io-stats");
@@ -234,10 +234,10 @@ static void write_connection(struct writer *w, size_t number)
 	end(w, "protocol/client", NULL);
 }
 
-/* What stands over one set, or over all: its name if it is the only one, else that and its number. */
+/* What stands over one set. */
 static char *numbered(const struct writer *w, const char *name, size_t number)
 {
-	return spec_subvolumes(w->spec) == 1 ? path_format("%s", name) : path_format("%s%zu", name, number);
+	return spec_has_no_number(w->spec, number) ? path_format("%s", name) : path_format("%s%zu", name, number);
 }
 
 /* "NAME0 NAME1 ..." */
@@ -275,31 +275,39 @@ static void write_set(struct writer *w, const char *name, const char *type, size
 	end(w, type, all);
 }
 
-static void write_subvolume(struct writer *w, size_t number)
+/* Its name. */
+static char *write_subvolume(struct writer *w, size_t number)
 {
-	cleanup_path char *name = numbered(w, "afr", number);
+	char *name;
 
-	if (w->spec->replica)
-		write_set(w, name, "cluster/afr", number);
-	else
+	if (!w->spec->replica) {
 		write_connection(w, number);
+		return path_format("client%zu", number);
+	}
+	name = numbered(w, "afr", number);
+	write_set(w, name, "cluster/afr", number);
+	return name;
 }
 
 /* All subvolumes, and what spreads names over them. The name of the top. */
 static char *write_subvolumes(struct writer *w)
 {
-	size_t count = spec_subvolumes(w->spec);
-	cleanup_path char *all = names_from(w->spec->replica ? "afr" : "client", 0, count);
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
+	char *all = write_subvolume(w, 0);
 
-	for (size_t i = 0; i < count; i++)
-		write_subvolume(w, i);
-	if (count == 1)
-		return path_format(w->spec->replica ? "afr" : "client0");
+	for (size_t i = 1; i < spec_subvolumes(w->spec); i++) {
+		cleanup_path char *before = all, *name = write_subvolume(w, i);
+
+		all = path_format("%s %s", before, name);
+	}
+	if (!spec_is_spread(w->spec))
+		return all;
 	begin(w, "dht", "cluster/dht");
-	if (spec_began_with(w->spec) != count) /* so a client of before there were such serves for a volume that never grew */
+	if (spec_began_with(w->spec) !=
+	    spec_subvolumes(w->spec)) /* so a client of before there were such serves for a volume that never grew */
 		option(w, "initial", initial);
 	end(w, "cluster/dht", all);
+	free(all);
 	return path_format("dht");
 }
 
@@ -420,6 +428,18 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 		volgen_free(files);
 	free(w.used);
 	return err;
+}
+
+char *volgen_take(struct volgen_files *files, enum volgen_kind kind)
+{
+	char *text = NULL;
+
+	for (size_t i = 0; i < files->count && !text; i++)
+		if (files->file[i].kind == kind) {
+			text = files->file[i].text;
+			files->file[i].text = NULL;
+		}
+	return text;
 }
 
 void volgen_free(struct volgen_files *files)

@@ -81,6 +81,10 @@ size_t spec_subvolumes(const struct spec *);
 /* With how many of them the volume began: what the root's layout is as long as none is written. */
 size_t spec_began_with(const struct spec *);
 /* What a replica set is called, in the register and by people: VOLUME if it is the only one, else VOLUME:NUMBER. malloc'ed. */
+/* Names are spread over several, or may be one day: those that began with one before `began-with` was written down of all never are. */
+bool spec_is_spread(const struct spec *);
+/* The first one where there was one: what stands over it keeps its name when others come. */
+bool spec_has_no_number(const struct spec *, size_t number);
 char *spec_set_name(const struct spec *, size_t number);
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
@@ -101,5 +105,7 @@ struct volgen_files {
 #define VOLGEN_STATE "/var/lib/stratus"
 /* `state`: where coordinators keep their views and the volume's secret; NULL: VOLGEN_STATE. */
 int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);
+/* The text of the first of that kind, for the caller to free; NULL: there is none (any more). */
+char *volgen_take(struct volgen_files *, enum volgen_kind);
 void volgen_free(struct volgen_files *);
 #endif

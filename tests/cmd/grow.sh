@@ -6,29 +6,12 @@
 # Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
 # limit: 600 s
 . "$(dirname "$0")/../mount/lib.sh"
+. "$(dirname "$0")/keeper.sh"
 . "$(dirname "$0")/../mount/runs.sh"
 need_root
 need_stack
 need python3
 
-start_keeper() {
-	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" >>"$SCRATCH/stratusd.log" 2>&1 &
-	KEEPER=$!
-	PIDS[$KEEPER]=stratusd
-	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
-}
-kill_keeper() {
-	kill -9 "$KEEPER"
-	wait "$KEEPER" 2>/dev/null || true
-	unset "PIDS[$KEEPER]"
-}
-refused() { # PATTERN COMMAND...
-	local pattern=$1 status=0
-	shift
-	timeout 60 "$STRATUS" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
-	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
-}
 mount_at() { # NAME
 	mkdir -p "$SCRATCH/$1"
 	MOUNTS+=("$SCRATCH/$1")
@@ -43,7 +26,7 @@ bricks() { # FIRST COUNT [SERVER]: as the verbs take them
 	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
 }
 all_in() { # of a volume with replicas: each member of each set
-	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v["sets"] for m in s["members"])')" = True ]
+	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v.get("sets", [v.get("set")]) for m in s["members"])')" = True ]
 }
 
 # ---- what is in the root, and what must be there all the time ----
@@ -115,7 +98,7 @@ takes_back() { # what was added last, if it has no names
 	mkdir -p "$SCRATCH/b60"
 	: >"$SCRATCH/b60/something"
 	refused "is not empty" brick add v $(bricks 60 "$REPLICATED")
-	[ "$(subvolumes)" = 2 ] || fail "a brick that is not empty was taken in"
+	[ "$(subvolumes)" = "$BEGAN" ] || fail "a brick that is not empty was taken in"
 	rm "$SCRATCH/b60/something"
 	"$STRATUS" brick add v $(bricks 60 "$REPLICATED") >/dev/null || fail "brick add"
 	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
@@ -123,7 +106,7 @@ takes_back() { # what was added last, if it has no names
 	there=$(grep -c "switched to version" "$SCRATCH/stays.log")
 	refused "brick0 of volume v can't be removed" brick remove v brick0 $(bricks 60 "$REPLICATED")
 	"$STRATUS" brick remove v $(bricks 60 "$REPLICATED") >/dev/null || fail "what has no names can't be taken back"
-	[ "$(subvolumes)" = 2 ] || fail "it is there still"
+	[ "$(subvolumes)" = "$BEGAN" ] || fail "it is there still"
 	wait_until 30 eval '[ "$(grep -c "switched to version" "$SCRATCH/stays.log")" -gt '"$there"' ]' || fail "the mount does not go back"
 	: >"$SCRATCH/stays.log"
 }
@@ -134,7 +117,7 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
 	[ "$(names_on "$1")" = 0 ] || fail "there are names on the new brick before any was moved"
 	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
-	"$STRATUS" rebalance status v | grep -q 'spread over 2 of 3 subvolumes' || fail "status: $("$STRATUS" rebalance status v)"
+	"$STRATUS" rebalance status v | grep -q "spread over $BEGAN of $((BEGAN + 1)) subvolumes" || fail "status: $("$STRATUS" rebalance status v)"
 }
 stays() { refused "that have names, or are to have them" brick remove v $(bricks "$1" "$REPLICATED"); }
 stop_and_go() { # COUNT
@@ -162,14 +145,14 @@ killed_in_the_middle() { # COUNT
 	is_state running || is_state done || fail "it does not go on after a kill: $("$STRATUS" rebalance status v)"
 	timeout 120 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
 	! "$STRATUS" status | grep 'their part of the names' || fail "status, when all is done"
-	is_state "done" && grep -q 'all 3 subvolumes have their part' "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
+	is_state "done" && grep -q "all $((BEGAN + 1)) subvolumes have their part" "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
 }
 all_moved() { # FIRST COUNT: the new brick, names in all
 	local share=$2
 	wait_until 60 is_whole "$SCRATCH/stays" "$2" || fail "the mount that stayed"
 	share=$(names_on "$1")
 	say "$share of $2 names are on the new subvolume"
-	[ "$share" -gt $(($2 / 6)) ] && [ "$share" -lt $(($2 / 2)) ] || fail "not a third of the names"
+	[ $((share * (BEGAN + 1) * 2)) -gt "$2" ] && [ $((share * (BEGAN + 1) * 2)) -lt $(($2 * 3)) ] || fail "not one in $((BEGAN + 1)) of the names"
 	mount_at fresh
 	is_whole "$SCRATCH/fresh" "$2"
 	fill "$SCRATCH/fresh" "$2" $(($2 + 40))
@@ -182,12 +165,12 @@ remembered() {
 	kill_keeper
 	start_keeper
 	is_state "done" || fail "what it did is forgotten: $(state)"
-	[ "$("$STRATUS" volume info v | sed -n 's/^began-with: //p')" = 2 ] || fail "with how many it began: $("$STRATUS" volume info v)"
+	[ "$("$STRATUS" volume info v | sed -n 's/^began-with: //p')" = "$BEGAN" ] || fail "with how many it began: $("$STRATUS" volume info v)"
 }
 
 on_volume() { # BRICKS REPLICA
 	local count=200
-	REPLICATED=$2
+	REPLICATED=$2 BEGAN=$(($1 / $2))
 	scratch
 	cd "$SCRATCH"
 	HTTP=$(free_port)
@@ -269,9 +252,7 @@ led_by_others() {
 	wait_until 20 has_moved || fail "nothing is moved: $(on_server alpha rebalance status v)"
 	on_server beta rebalance status v >out
 	grep -q 'the server that leads\|have their part' out || fail "one that does not lead says: $(cat out)"
-	kill -9 "${PID[alpha]}"
-	wait "${PID[alpha]}" 2>/dev/null || true
-	unset "PIDS[${PID[alpha]}]"
+	kill_hard "${PID[alpha]}" "stratusd of alpha"
 	wait_until 20 one_leads || fail "nobody leads"
 	timeout 100 "$STRATUS" rebalance start --wait v --stratusd "${PID[$(leads beta && echo beta || echo gamma)]}" >out || fail "the next leader does not end it: $(cat out)"
 	grep -q 'all 3 subvolumes have their part' out || fail "the end: $(cat out)"
@@ -287,7 +268,7 @@ led-by-others) led_by_others ;;
 esac
 LIMIT=200
 if [ $# = 0 ]; then
-	set -- 2:1 4:2
+	set -- 1:1 2:1 2:2 4:2
 	run_one "the next leader goes on" "$0" led-by-others
 fi
 for volume; do

@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import sys
+import time
 
 libc = ctypes.CDLL(None, use_errno=True)
 NOREPLACE, EXCHANGE = 1, 2
@@ -256,6 +257,36 @@ def users(a, b):
     os.rmdir(f"{b}/other")
 
 
+def changes(path):
+    """The ctime, and then not before the next moment that a file system can tell from it."""
+    was = os.lstat(path).st_ctime_ns
+    while time.time_ns() < was + 20_000_000:
+        time.sleep(0.001)
+    return was
+
+
+def ctimes(a, b):
+    """A rename of what is away changes its ctime, and neither its times else nor its mode."""
+    for kind in "file", "link", "fifo", "directory":
+        os.mkdir(f"{a}/x") if kind == "directory" else make(kind, f"{a}/x", "text")
+        if kind == "file":
+            os.chmod(f"{a}/x", 0o6755)
+        os.rename(f"{a}/x", f"{b}/x")
+        old = os.lstat(f"{b}/x")
+        was = changes(f"{b}/x")
+        os.rename(f"{b}/x", f"{b}/y")
+        new = os.lstat(f"{b}/y")
+        expect(new.st_ctime_ns > was, kind, "has the ctime that it had before its rename")
+        same = [(s.st_mtime_ns, s.st_atime_ns, s.st_mode, s.st_nlink) for s in (old, new)]
+        expect(same[0] == same[1], kind, "changed:", *same)
+        os.mkdir(f"{b}/z")
+        was = changes(f"{b}/y")
+        rename2(f"{b}/z", f"{b}/y", EXCHANGE)
+        expect(os.lstat(f"{b}/z").st_ctime_ns > was, kind, "has the ctime that it had before it was exchanged")
+        os.rmdir(f"{b}/z") if kind == "directory" else os.unlink(f"{b}/z")
+        os.rmdir(f"{b}/y")
+
+
 def main():
     top, *places = sys.argv[1:]
     for kind, other in itertools.product(("file", "link", "fifo"), ("file", "link")):
@@ -267,6 +298,7 @@ def main():
     directories(*places)
     inside(*places[:2])
     users(*places[:2])
+    ctimes(*places[:2])
     names = [f"{top}/{word}" for word in "abcdefghijklmnop"]  # of the root: at all subvolumes
     make("file", names[0], "root")
     for old, new in zip(names, names[1:]):

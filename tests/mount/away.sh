@@ -214,9 +214,7 @@ grow() { # SPREAD REPLICA
 		"$STRATUS" ctl "$SCRATCH/mover$i" dht rebalance start || fail "the rebalance can't be begun"
 		sleep "0.$((RANDOM % 6))"
 		[ "$i" = 3 ] && break
-		kill -9 "$mover"
-		wait "$mover" 2>/dev/null || true
-		unset "PIDS[$mover]"
+		kill_hard "$mover" "the mover's mount"
 		umount -l "$SCRATCH/mover$i"
 	done
 	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"

@@ -263,11 +263,15 @@ stop_stack() {
 	fi
 	stop_brick
 }
-kill_brick() {
-	kill -9 "$BRICK_PID"
-	wait "$BRICK_PID" 2>/dev/null || true
-	unset "PIDS[$BRICK_PID]"
+# kill_hard PID WHAT: a process of this shell, which has to be alive until then.
+kill_hard() {
+	local status=0
+	kill -9 "$1"
+	wait "$1" 2>/dev/null || status=$?
+	unset "PIDS[$1]"
+	[ "$status" = 137 ] || fail "$2 had ended with status $status before it was killed"
 }
+kill_brick() { kill_hard "$BRICK_PID" "stratusd of the brick"; }
 restart_brick() {
 	kill_brick
 	start_brick

@@ -95,9 +95,7 @@ start_member() {
 }
 member_listens() { gone "${MEMBER_PID[$1]}" || grep -q "serving" <(tail -n 20 "$STACK/member$1.log"); }
 kill_member() {
-	kill -9 "${MEMBER_PID[$1]}"
-	wait "${MEMBER_PID[$1]}" 2>/dev/null || true
-	unset "PIDS[${MEMBER_PID[$1]}]"
+	kill_hard "${MEMBER_PID[$1]}" "stratusd of member $1"
 	: >"$STACK/member$1.log"
 }
 start_coordinator() {

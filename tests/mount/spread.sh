@@ -51,9 +51,7 @@ start_server() { # NUMBER
 }
 server_serves() { gone "${SERVER_PID[$1]}" || grep -q "serving" <(tail -n 20 "$STACK/server$1.log"); }
 kill_server() { # NUMBER
-	kill -9 "${SERVER_PID[$1]}"
-	wait "${SERVER_PID[$1]}" 2>/dev/null || true
-	unset "PIDS[${SERVER_PID[$1]}]"
+	kill_hard "${SERVER_PID[$1]}" "stratusd of server $1"
 	: >"$STACK/server$1.log"
 }
 start_coordinators() {

@@ -421,10 +421,12 @@ PROPERTY(a_pointer_says_where_the_object_is_and_is_not_taken_for_it)
 		CHECK_INT(object_fop(&itself, fops[i], fops[i] == FOP_opendir ? d : file), 0);
 		CHECK_INT(object_fop(&nowhere, fops[i], fops[i] == FOP_opendir ? d : file), 0);
 	}
-	/* it is renamed as it is, and who means itself may remove it */
-	CHECK_INT(move(&v0, top, "p", top, "p2", 0), 0);
-	CHECK_INT(move(&v0, top, "p2", e, "p", 0), 0);
-	CHECK_INT(move(&v0, top, "dp", top, "dp2", 0), 0);
+	CHECK_INT(move(&v0, top, "p", top, "p2", 0), -EPOINTER);
+	CHECK_INT(move(&v0, top, "dp", top, "dp2", 0), -EPOINTER);
+	/* who means itself may rename it as it is, and remove it */
+	CHECK_INT(move(&itself, top, "p", top, "p2", 0), 0);
+	CHECK_INT(move(&itself, top, "p2", e, "p", 0), 0);
+	CHECK_INT(move(&itself, top, "dp", top, "dp2", 0), 0);
 	CHECK_INT(look(&v0, e, "p", NULL, &attr), 0);
 	CHECK(attr.flags & ATTR_POINTER);
 	CHECK_INT(drop(&itself, e, "p", FOP_unlink), 0);

@@ -201,6 +201,56 @@ static int judge_directories(const struct rename_in *in, const struct named *fro
 	return to->dir ? -EWIDE : 0;
 }
 
+/* What is renamed gets a later ctime, as in other file systems: of what a pointer leads to nothing else has been written. Its atime is written as it
+ * is, for that is what setattr can do without changing anything. If its subvolume is away, the name is what counts. */
+static void touch(struct request *rq, struct dht *d, const struct named *n)
+{
+	struct setattr_in in = { .set.valid = SET_ATIME };
+	struct setattr_out changed = { 0 };
+	struct lookup_out found = { 0 };
+	struct who user;
+
+	if (!n->pointer || !(present_of(d) & 1ULL << n->aim.child) || look_at_anchor(rq, d, &n->aim, &found))
+		return;
+	in.inode = found.inode;
+	in.set.atime = found.attr.atime;
+	user = become_root(rq);
+	setattr_on(rq, d->x->child[n->aim.child], &in, &changed);
+	become(rq, user);
+	fop_out_clear(FOP_lookup, &found);
+}
+
+/* The pointer to a name that nothing has, or that has what a rename replaces without more: what was seen there is still so then. */
+static int rename_seen(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct named *from,
+		       const struct named *to)
+{
+	bool nothing = gfid_is_null(&to->gfid) && !(in->flags & RENAME_EXCHANGE);
+	struct rename_in seen = *in;
+	int err = mean_these(rq, d, &from->gfid, &to->gfid);
+
+	seen.flags |= nothing ? RENAME_NOREPLACE : 0;
+	if (!err)
+		err = plain_rename(rq, d->x->child[child], &seen);
+	return err == -EEXIST && nothing && !(in->flags & RENAME_NOREPLACE) ? -EAGAIN : err;
+}
+
+static int rename_named(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct named *from,
+			const struct named *to)
+{
+	int err = judge_directories(in, from, to);
+
+	if (err)
+		return err;
+	if (to->pointer && !(in->flags & RENAME_EXCHANGE))
+		return replace_pointer(rq, d, in, child, &from->gfid, to->pointer, &to->aim);
+	if (from->pointer || in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
+		err = rename_seen(rq, d, in, child, from, to);
+	else if (!(err = place_say(rq, d, &(struct place){ .expected = { from->gfid } })))
+		err = plain_rename(rq, d->x->child[child], in);
+	mean_pointers(rq, d, false);
+	return err == -EPOINTER ? -EAGAIN : err;
+}
+
 static int rename_once(struct request *rq, struct dht *d, const struct rename_in *in, int child)
 {
 	cleanup_named struct named from = { 0 }, to = { 0 };
@@ -215,19 +265,12 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 		return -EEXIST;
 	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from.pointer, &from.aim, to.pointer, &to.aim))
 		return still_leads(rq, d, child, &in->from, &from.aim);
-	err = judge_directories(in, &from, &to);
-	if (err)
-		return err;
-	if (to.pointer && !(in->flags & RENAME_EXCHANGE))
-		return replace_pointer(rq, d, in, child, &from.gfid, to.pointer, &to.aim);
-	if (in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
-		err = mean_these(rq, d, &from.gfid, &to.gfid);
-	else
-		err = place_say(rq, d, &(struct place){ .expected = { from.gfid } });
+	err = rename_named(rq, d, in, child, &from, &to);
 	if (!err)
-		err = plain_rename(rq, d->x->child[child], in);
-	mean_pointers(rq, d, false);
-	return err == -EPOINTER ? -EAGAIN : err;
+		touch(rq, d, &from);
+	if (!err && in->flags & RENAME_EXCHANGE)
+		touch(rq, d, &to);
+	return err;
 }
 
 int away_rename(struct request *rq, struct dht *d, const struct rename_in *in, int child)

@@ -277,9 +277,12 @@ static uint64_t told_hash(const char *name)
 static bool may_come_again(const struct spread *s, const char *name, uint32_t child)
 {
 	const struct layout *l = s->grows ? &s->grown : &s->layout;
-	uint64_t key = layout_key(&gfid_root, name);
+	uint64_t key;
 
-	return l->moving && layout_owner(l, key)->id == child && layout_owner_next(l, key)->id != child;
+	if (!l->moving)
+		return false;
+	key = layout_key(&gfid_root, name);
+	return layout_owner(l, key)->id == child && layout_owner_next(l, key)->id != child;
 }
 
 /* By another subvolume. */

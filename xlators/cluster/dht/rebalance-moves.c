@@ -98,17 +98,25 @@ static void move_those_of(struct pass *p, const struct dirents *list)
 	}
 }
 
-static int read_batch(struct pass *p, struct file *file, uint64_t *offset, struct readdir_out *out)
+/* One operation at the source, as one that knows the newest layout. */
+static int ask_source(struct pass *p, enum fop fop, const void *in, void *out)
 {
-	struct readdir_in in = { .file = file, .offset = *offset, .size = 64 << 10 };
 	struct request rq;
 	int err;
 
 	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
 	err = place_say(&rq, p->r->d, &(struct place){ 0 });
 	if (!err)
-		err = readdir_on(&rq, p->r->d->x->child[p->child], &in, out);
+		err = fop_call(&rq, p->r->d->x->child[p->child], fop, in, out);
 	request_finish(&rq);
+	return err;
+}
+
+static int read_batch(struct pass *p, struct file *file, uint64_t *offset, struct readdir_out *out)
+{
+	struct readdir_in in = { .file = file, .offset = *offset, .size = 64 << 10 };
+	int err = ask_source(p, FOP_readdir, &in, out);
+
 	if (!err && out->entries.count)
 		*offset = out->entries.entry[out->entries.count - 1].next_offset;
 	return err;
@@ -119,14 +127,8 @@ static int open_root(struct pass *p, struct file **file)
 	cleanup_inode struct inode *root = root_of(p->r->d);
 	struct opendir_in in = { .inode = root };
 	struct opendir_out out = { 0 };
-	struct request rq;
-	int err;
+	int err = root ? ask_source(p, FOP_opendir, &in, &out) : -ENOMEM;
 
-	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
-	err = root ? place_say(&rq, p->r->d, &(struct place){ 0 }) : -ENOMEM;
-	if (!err)
-		err = opendir_on(&rq, p->r->d->x->child[p->child], &in, &out);
-	request_finish(&rq);
 	*file = out.file;
 	return err;
 }
@@ -175,13 +177,8 @@ static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 	cleanup_inode struct inode *root = root_of(p->r->d);
 	struct getxattr_in in = { .inode = root, .name = DHT_MARKS_XATTR };
 	struct getxattr_out out = { 0 };
-	struct request rq;
-	int err;
+	int err = root ? ask_source(p, FOP_getxattr, &in, &out) : -ENOMEM;
 
-	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
-	err = root ? place_say(&rq, p->r->d, &(struct place){ 0 }) : -ENOMEM;
-	if (!err)
-		err = getxattr_on(&rq, p->r->d->x->child[p->child], &in, &out);
 	if (!err)
 		snprintf(text, MARKS_TEXT, "%.*s", (int)out.value.size, (const char *)out.value.bytes);
 	*none = !err && !strncmp(text, "0 ", 2);
@@ -190,7 +187,6 @@ static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 		err = 0;
 	}
 	fop_out_clear(FOP_getxattr, &out);
-	request_finish(&rq);
 	return err;
 }
 
