@@ -118,6 +118,13 @@ static int check_ours(const struct spec_brick *b, struct problem *p)
 			   b->directory, words == 1 ? found : "(its .stratus/format is damaged)", gfid_text(&b->id, id));
 }
 
+bool brick_was_served(const struct spec_brick *b)
+{
+	cleanup_path char *format = path_format("%s/.stratus/format", b->directory);
+
+	return !access(format, F_OK);
+}
+
 int brick_check_new(const struct spec_brick *b, struct problem *p)
 {
 	return access(b->directory, F_OK) ? 0 : check_ours(b, p);

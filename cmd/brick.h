@@ -8,6 +8,8 @@ enum { SECRET_DIGITS = 64 };
 
 /* Before it is committed: nothing else is in the directory, or it does not exist yet. */
 int brick_check_new(const struct spec_brick *, struct problem *);
+/* It was served before, by this server or another: it has a format. */
+bool brick_was_served(const struct spec_brick *);
 /* Before the brick is served. Makes the directory if it was never served before; if it was, but is not a brick any more (its disk
  * is not mounted, or is another), says so: -ENODEV. secret: NULL for a brick that is in no set. */
 int brick_prepare(const struct spec_brick *, const char *state, const char *secret, struct problem *);

@@ -220,6 +220,17 @@ static int check_removed(const struct spec *s, const struct spec *before, size_t
 	return cluster_rebalance_check_removal(before, spec_subvolumes(s), p);
 }
 
+/* Where it was a volume of one subvolume that did not say so, mounts may still be there that know nothing of layouts. (Of bricks at other servers nobody
+ * knows here.) */
+static bool may_have_old_mounts(const struct spec *s)
+{
+	bool may = false;
+
+	for (size_t i = 0; i < s->bricks && spec_subvolumes(s) == 1; i++)
+		may |= !strcmp(s->brick[i].server_name, cluster_name()) && brick_was_served(&s->brick[i]);
+	return may;
+}
+
 /* With how many subvolumes a volume began is noted when it is created, and stays. Those that an older version created have it noted when they grow, but
  * for those with one: their bricks and mounts do not know of layouts. */
 static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
@@ -233,7 +244,8 @@ static int keep_beginning(struct spec *s, const struct spec *before, struct prob
 			p, EINVAL,
 			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
 			s->volume, began, s->began);
-	if (!before->volume || before->began || (s->bricks > before->bricks && began > 1))
+	if ((!before->volume && (s->began || !may_have_old_mounts(s))) || before->began ||
+	    (s->bricks > before->bricks && began > 1))
 		s->began = (unsigned)(s->began ? s->began : began ? began : spec_subvolumes(s));
 	return 0;
 }

@@ -59,7 +59,7 @@ static int add_set(const struct process *process, const char *coordinator, json_
 	return err;
 }
 
-/* A set is called VOLUME, or VOLUME:NUMBER where there are several (spec_set_name). */
+/* A set is called VOLUME, or VOLUME:NUMBER in a volume that began with several, and where others came (spec_set_name). */
 static bool is_of(const char *set, const char *volume)
 {
 	size_t length = strlen(volume);
@@ -161,6 +161,8 @@ static int explain(const struct process *process, const json_t *list, const char
 
 json_t *sets_choose(const struct process *process, const json_t *list, const char *name, struct problem *p)
 {
+	cleanup_path char *plain = path_format("%.*s", (int)strcspn(name, ":"), name);
+	const char *colon = strchr(name, ':');
 	json_t *chosen = json_array(), *set;
 	size_t i;
 
@@ -169,6 +171,8 @@ json_t *sets_choose(const struct process *process, const json_t *list, const cha
 		if (is_of(json_text(set, "volume"), name))
 			json_array_append(chosen, set);
 	}
+	if (!json_array_size(chosen) && colon && !strcmp(colon, ":0")) /* the first of a volume that began with it */
+		json_array_append(chosen, of_volume(list, "volume", plain));
 	if (json_array_size(chosen))
 		return chosen;
 	explain(process, list, name, p);
@@ -191,9 +195,9 @@ static bool has_all(const json_t *list, const json_t *v)
 	bool all = true;
 
 	for (size_t i = 0; i < count && all; i++) {
-		cleanup_path char *set = count == 1 ? path_format("%s", name) : path_format("%s:%zu", name, i);
+		cleanup_path char *set = path_format("%s:%zu", name, i);
 
-		all = of_volume(list, "volume", set);
+		all = of_volume(list, "volume", set) || (!i && of_volume(list, "volume", name));
 	}
 	return all;
 }

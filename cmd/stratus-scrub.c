@@ -56,9 +56,9 @@ static int await_end(const struct process *process, const json_t *set, struct pr
 }
 
 /* Of one of several sets it is said which. */
-static void print_text(const json_t *set, const char *answer)
+static void print_text(const json_t *set, bool several, const char *answer)
 {
-	if (strchr(json_text(set, "volume"), ':'))
+	if (several || strchr(json_text(set, "volume"), ':'))
 		printf("%s: ", json_text(set, "volume"));
 	fputs(answer, stdout);
 }
@@ -75,7 +75,8 @@ static int add_json(const json_t *set, const char *answer, json_t *all, struct p
 }
 
 /* One set; what it says is printed, or comes to `all`. */
-static int scrub(const struct arguments *a, const struct process *process, const json_t *set, json_t *all, struct problem *p)
+static int scrub(const struct arguments *a, const struct process *process, const json_t *set, bool several, json_t *all,
+		 struct problem *p)
 {
 	const char *verb = a->asked.words.word[1];
 	char *answer = NULL;
@@ -94,7 +95,7 @@ static int scrub(const struct arguments *a, const struct process *process, const
 	if (!err && a->asked.ask.json)
 		err = add_json(set, answer, all, p);
 	else if (!err)
-		print_text(set, answer);
+		print_text(set, several, answer);
 	free(answer);
 	return err;
 }
@@ -108,7 +109,7 @@ static int scrub_each(const struct arguments *a, const struct process *process, 
 
 	json_array_foreach((json_t *)chosen, i, set)
 	{
-		int one = scrub(a, process, set, all, p);
+		int one = scrub(a, process, set, json_array_size(chosen) > 1, all, p);
 
 		err = one ? one : err;
 	}

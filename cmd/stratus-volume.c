@@ -405,8 +405,8 @@ int command_brick(int argc, char **argv)
 		option,
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
-		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume of several bricks, "
-		"or replica sets, more of them, whole sets at the end; `stratus rebalance` then moves names there. `remove` takes "
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume more bricks, "
+		"whole replica sets at the end; `stratus rebalance` then moves names there. `remove` takes "
 		"back what was added, before that; later files would have to move, and what moves them is not built yet.",
 		ask_child,
 		NULL,

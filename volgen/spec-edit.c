@@ -72,6 +72,7 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 	gfid_create(&s.id);
 	for (size_t i = 0; i < count && !err; i++)
 		err = add_brick(&s, bricks[i], form->port, p);
+	s.began = (unsigned)spec_subvolumes(&s);
 	if (!err)
 		err = reread(&s, "the new specification", made, p);
 	spec_free(&s);

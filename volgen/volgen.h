@@ -80,11 +80,11 @@ unsigned spec_brick_port(const struct spec_brick *);
 size_t spec_subvolumes(const struct spec *);
 /* With how many of them the volume began: what the root's layout is as long as none is written. */
 size_t spec_began_with(const struct spec *);
-/* What a replica set is called, in the register and by people: VOLUME if it is the only one, else VOLUME:NUMBER. malloc'ed. */
 /* Names are spread over several, or may be one day: those that began with one before `began-with` was written down of all never are. */
 bool spec_is_spread(const struct spec *);
 /* The first one where there was one: what stands over it keeps its name when others come. */
 bool spec_has_no_number(const struct spec *, size_t number);
+/* What a replica set is called, in the register and by people: VOLUME:NUMBER, or VOLUME if it has no number. malloc'ed. */
 char *spec_set_name(const struct spec *, size_t number);
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };

@@ -160,6 +160,14 @@ all_moved() { # FIRST COUNT: the new brick, names in all
 	[ "$(names_on "$1")" -gt "$share" ] || fail "no new name is on the new subvolume"
 	fsck_is_clean
 }
+coordinated() { # all sets, and each by its number, also the first of a volume that began with it
+	local i
+	"$STRATUS" heal status >"$SCRATCH/out" || fail "heal status: $(cat "$SCRATCH/out")"
+	[ "$(grep -c '^volume v' "$SCRATCH/out")" = $((BEGAN + 1)) ] || fail "not all sets are told: $(cat "$SCRATCH/out")"
+	for ((i = 0; i <= BEGAN; i++)); do
+		"$STRATUS" scrub "v:$i" status >"$SCRATCH/out" 2>&1 || fail "set $i has no name: $(cat "$SCRATCH/out")"
+	done
+}
 remembered() {
 	"$STRATUS" rebalance start v >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
 	kill_keeper
@@ -194,6 +202,7 @@ on_volume() { # BRICKS REPLICA
 	kept_whole
 	all_moved "$1" $count
 	remembered
+	[ "$2" = 1 ] || coordinated
 	pass
 }
 

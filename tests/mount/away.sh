@@ -6,33 +6,17 @@
 # Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets, storm-grow, storm-grow-sets.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
+. "$(dirname "$0")/storms.sh"
 need_root
 need_stack
 need mkfs.ext4
 need python3
 SECONDS_EACH=$([ "$LONG" = 1 ] && echo 120 || echo 8)
 
-located() { "$STRATUS" ctl "$MNT" dht locate "$1"; }
 name_at() { # SUBVOLUME PREFIX: a name of the root that is there
 	local i=0
 	until [ "$(located "$2$i")" = "$1" ]; do i=$((i + 1)); done
 	echo "$2$i"
-}
-first_bricks() { local i; for ((i = 0; i < SETS; i++)); do echo "$STACK/brick$((i * MEMBERS))"; done; }
-all_anchored() { python3 "$TOP/tests/mount/anchors.py" $(first_bricks) >"$SCRATCH/anchors"; }
-anchored() { wait_until 60 all_anchored || fail "not all is ended (SEED=$SEED): $(head -n 8 "$SCRATCH/anchors")"; }
-storm() { # MOUNT... [--dies]
-	python3 "$TOP/tests/mount/storm.py" "$@" --seed "$SEED" --seconds "$SECONDS_EACH" >"$SCRATCH/storm.log" 2>&1
-}
-checked() {
-	python3 "$TOP/tests/mount/storm.py" "$MNT" --seed "$SEED" --seconds 0 || fail "after the storm (SEED=$SEED): see above"
-}
-stack() { # SPREAD REPLICA [OPTION...]
-	SPREAD=$1 REPLICA=$2
-	shift 2
-	. "$TOP/tests/mount/spread.sh"
-	say "seed $SEED"
-	start_stack "$SCRATCH" "${@:-cluster/dht:sweep-interval 50ms}"
 }
 
 # ---- a brick without room ----
@@ -109,15 +93,6 @@ room() {
 }
 
 # ---- storms ----
-
-# Of what the other mount removes while it is used, perhaps once in a storm: the kernel looks again then.
-few_stale() { [ "$(facts "$MNT" | sed -n 's/^  answered ESTALE: //p')" -lt 20 ]; }
-calm() { # after it
-	anchored
-	checked
-	few_stale || fail "ESTALE is not the kernel's alone (SEED=$SEED): $(facts "$MNT" | grep ESTALE)"
-	say "$(head -n 1 "$SCRATCH/anchors"); $(tail -n 1 "$SCRATCH/storm.log")"
-}
 
 part_storm() {
 	scratch
@@ -197,44 +172,25 @@ part_storm_sets() {
 
 # A subvolume gets its part of the names meanwhile, by one who is killed over it, again and again.
 grow() { # SPREAD REPLICA
-	local i writer other mover
+	local i writer other
 	scratch
-	local -a options=("cluster/dht:sweep-interval 50ms")
-	# who was killed in a change of a set is given up soon
-	[ "$2" = 1 ] || options+=("protocol/server:session-timeout 3s" "features/replica:token-timeout 2s")
-	BEGAN_WITH=$(($1 - 1)) stack "$@" "${options[@]}"
+	growing_stack "$@"
 	start_mount "$SCRATCH/other"
 	other=$LAST_PID
 	storm "$MNT" "$SCRATCH/other" --top &
 	writer=$!
 	sleep $((SECONDS_EACH / 4))
 	for ((i = 0; i < 4; i++)); do
-		start_mount "$SCRATCH/mover$i"
-		mover=$LAST_PID
-		"$STRATUS" ctl "$SCRATCH/mover$i" dht rebalance start || fail "the rebalance can't be begun"
+		[ "$i" = 0 ] || kill_mover
+		start_mover
 		sleep "0.$((RANDOM % 6))"
-		[ "$i" = 3 ] && break
-		kill_hard "$mover" "the mover's mount"
-		umount -l "$SCRATCH/mover$i"
 	done
 	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	wait_until 60 rebalanced || fail "SEED=$SEED: the rebalance does not end: $(rebalance_says)"
-	say "$(rebalance_says | tr '\n' ' ')"
-	stop_mount "$SCRATCH/mover3" "$mover"
 	stop_mount "$SCRATCH/other" "$other"
-	calm
-	SETS=$1
-	for i in $(first_bricks | tail -n 1)/*; do
-		[ "$(located "$(basename "$i")")" = "$(located_last)" ] || fail "$i does not belong there"
-	done
-	[ -n "$(ls "$(first_bricks | tail -n 1)")" ] || fail "the new brick has no names"
-	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+	has_grown
 	stop_stack
 	pass
 }
-located_last() { sed -n '/type cluster\/dht/,/end-volume/s/^ *subvolumes .* //p' "$CLIENT_VOL"; }
-rebalance_says() { "$STRATUS" ctl "$SCRATCH/mover3" dht rebalance status; }
-rebalanced() { rebalance_says | grep -q 'state done'; }
 
 part() { run_one "$1" "$0" "in-$1"; }
 LIMIT=$((SECONDS_EACH * 4 + 240))

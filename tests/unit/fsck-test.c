@@ -493,12 +493,11 @@ PROPERTY(a_rename_whose_record_is_lost_loses_no_file)
 	cut_anywhere(true);
 }
 
-PROPERTY(what_waits_for_nothing_goes_with_its_anchor)
+/* One who dies at each message of a rename, and its record is lost; how often what waits was all that fsck found then. */
+static unsigned lost_while_it_waits(const char *a, const char *b)
 {
-	const char *a = named(0, "a"), *b = named(1, "b");
 	unsigned found = 0, sent = 0, messages = 0;
 
-	CHECK_INT(build_kept(), 0);
 	CHECK_INT(put(a, "text"), 0);
 	do {
 		cut_after(messages, false);
@@ -513,6 +512,20 @@ PROPERTY(what_waits_for_nothing_goes_with_its_anchor)
 		}
 		CHECK_INT(fsck("repair wait=1"), 0);
 	} while (sent > messages++ && reads(a, "text"));
+	tree_unlink(&tree, a);
+	tree_unlink(&tree, b);
+	return found;
+}
+
+/* How many messages a rename takes depends on the directories that are there, and these on its id: so once may not be enough. */
+PROPERTY(what_waits_for_nothing_goes_with_its_anchor)
+{
+	enum { ROUNDS = 20 };
+	unsigned found = 0;
+
+	CHECK_INT(build_kept(), 0);
+	for (int i = 0; i < ROUNDS && found < 2 && !failures; i++)
+		found += lost_while_it_waits(named(0, "a"), named(1, "b"));
 	CHECK(found > 1);
 	CHECK(is_kept());
 }

@@ -536,7 +536,8 @@ PROPERTY(what_all_shards_must_have_is_not_changed_at_one)
 	CHECK_INT(object_fop(&v0, FOP_setxattr, d), 0);
 	CHECK_INT(move(&v0, top, "d", top, "d2", 0), 0); /* its shards go by its gfid */
 	CHECK_INT(move(&v0, top, "d2", top, "e", RENAME_EXCHANGE), 0);
-	CHECK_INT(object_fop(&alone, FOP_setattr, d), -ELAYOUT); /* who knows no layout does not know where it is to be changed */
+	CHECK_INT(object_fop(&alone, FOP_setattr, d),
+		  -ELAYOUT); /* who knows no layout does not know where it is to be changed */
 	alone.directory[0] = d->gfid;
 	alone.version[0] = l.version;
 	CHECK_INT(object_fop(&alone, FOP_setattr, d), 0);
@@ -707,6 +708,36 @@ PROPERTY(a_version_is_of_its_directory_whatever_name_is_asked_for)
 
 /* ---- who asks ---- */
 
+/* As a client of before version 5 asks, who leaves it to the brick. */
+static int rename_of_old(struct inode *top, const char *from, const char *to)
+{
+	static const uint8_t place[104] = { 0 };
+	struct rename_in in = { .from = loc_of(top, from), .to = loc_of(top, to) };
+	struct rename_out out = { 0 };
+	struct request rq;
+	int err;
+
+	request_init(&rq, tree.graph, 0);
+	rq.group_count = 0;
+	request_extend(&rq.extensions, PLACE_EXTENSION, 4, true, place, sizeof(place));
+	err = rename_on(&rq, tree.at, &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+PROPERTY(older_clients_rename_pointers_as_they_did)
+{
+	cleanup_inode struct inode *top = root();
+	struct attr attr;
+
+	born_pointer();
+	CHECK_INT(make_file(&v0, top, "p", O_EXCL), 0);
+	CHECK_INT(move(&v0, top, "p", top, "q", 0), -EPOINTER);
+	CHECK_INT(rename_of_old(top, "p", "q"), 0);
+	CHECK_INT(look(&v0, top, "q", NULL, &attr), 0);
+	CHECK(attr.flags & ATTR_POINTER);
+}
+
 static int with_extension(uint32_t version, const void *bytes, uint32_t size, int times)
 {
 	cleanup_inode struct inode *top = root();
@@ -770,7 +801,8 @@ PROPERTY(hostile_places_are_refused)
 	CHECK_INT(with_extension(3, version_3, SIZE_3, 1), -ELAYOUT);
 	CHECK_INT(with_extension(3, good, SIZE, 1), -EINVAL);
 	CHECK_INT(with_extension(3, flags_3, SIZE_3, 1), -EOPNOTSUPP);
-	CHECK_INT(with_extension(5, good, SIZE, 1), -EOPNOTSUPP);
+	CHECK_INT(with_extension(4, good, SIZE, 1), 0); /* from before pointers were told from what is renamed */
+	CHECK_INT(with_extension(6, good, SIZE, 1), -EOPNOTSUPP);
 	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION | 1 << 8, good, SIZE, 1), -EOPNOTSUPP);
 	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, flags, SIZE, 1), -EOPNOTSUPP);
 	CHECK_INT(with_extension(PLACE_EXTENSION_VERSION, of_none, SIZE, 1), -EINVAL);
@@ -846,6 +878,7 @@ int main(void)
 		cmocka_unit_test(a_marked_name_is_its_intents_alone),
 		cmocka_unit_test(a_directory_with_marked_names_stays),
 		cmocka_unit_test(a_directory_has_no_more_marks_than_there_is_room_for),
+		cmocka_unit_test(older_clients_rename_pointers_as_they_did),
 		cmocka_unit_test(hostile_places_are_refused),
 		cmocka_unit_test(users_get_what_belongs_to_them),
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),

@@ -40,7 +40,7 @@ static int encode(const struct view *v, struct owed owed, struct blob *value)
 
 /* ---- the cluster's ---- */
 
-/* "view/VOLUME"; of one of several sets, which is called VOLUME:NUMBER, "view.NUMBER/VOLUME", for keys have no colons. */
+/* "view/VOLUME"; of a set that is called VOLUME:NUMBER, "view.NUMBER/VOLUME", for keys have no colons. */
 static void key_of(const struct coordinator *c, char key[128])
 {
 	int length = (int)strcspn(c->volume, ":");

@@ -10,7 +10,8 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE	 2
 #endif
-enum { TRIES = 8 };
+enum { TRIES = 8, RENAMES = 32 };
+#define TOUCH_NS 2000000000u
 
 /* ---- removing ---- */
 
@@ -202,15 +203,15 @@ static int judge_directories(const struct rename_in *in, const struct named *fro
 }
 
 /* What is renamed gets a later ctime, as in other file systems: of what a pointer leads to nothing else has been written. Its atime is written as it
- * is, for that is what setattr can do without changing anything. If its subvolume is away, the name is what counts. */
-static void touch(struct request *rq, struct dht *d, const struct named *n)
+ * is, for that is what setattr can do without changing anything. */
+static void touch_object(struct request *rq, struct dht *d, const struct named *n)
 {
 	struct setattr_in in = { .set.valid = SET_ATIME };
 	struct setattr_out changed = { 0 };
 	struct lookup_out found = { 0 };
 	struct who user;
 
-	if (!n->pointer || !(present_of(d) & 1ULL << n->aim.child) || look_at_anchor(rq, d, &n->aim, &found))
+	if (look_at_anchor(rq, d, &n->aim, &found))
 		return;
 	in.inode = found.inode;
 	in.set.atime = found.attr.atime;
@@ -220,11 +221,23 @@ static void touch(struct request *rq, struct dht *d, const struct named *n)
 	fop_out_clear(FOP_lookup, &found);
 }
 
+/* The name is what counts: nobody waits long for a subvolume that is stuck, and not at all for one that is down. */
+static void touch(struct request *rq, struct dht *d, const struct named *n)
+{
+	uint64_t deadline_ns = rq->deadline_ns, soon = clock_ns() + TOUCH_NS;
+
+	if (!n->pointer || atomic_load(&d->down) >> n->aim.child & 1)
+		return;
+	rq->deadline_ns = deadline_ns && deadline_ns < soon ? deadline_ns : soon;
+	touch_object(rq, d, n);
+	rq->deadline_ns = deadline_ns;
+}
+
 /* The pointer to a name that nothing has, or that has what a rename replaces without more: what was seen there is still so then. */
 static int rename_seen(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct named *from,
 		       const struct named *to)
 {
-	bool nothing = gfid_is_null(&to->gfid) && !(in->flags & RENAME_EXCHANGE);
+	bool nothing = gfid_is_null(&to->gfid);
 	struct rename_in seen = *in;
 	int err = mean_these(rq, d, &from->gfid, &to->gfid);
 
@@ -259,7 +272,7 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 	if (err) /* the subvolume says what that means */
 		return err;
 	err = look_at_named(rq, d, child, &in->to, &to);
-	if (err && err != -ENOENT)
+	if (err && (err != -ENOENT || in->flags & RENAME_EXCHANGE))
 		return err;
 	if (to.pointer && in->flags & RENAME_NOREPLACE)
 		return -EEXIST;
@@ -277,7 +290,10 @@ int away_rename(struct request *rq, struct dht *d, const struct rename_in *in, i
 {
 	int err = -EAGAIN;
 
-	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
+	for (int tries = 0; err == -EAGAIN && tries < RENAMES; tries++) {
+		if (tries)
+			task_sleep_ms((uint64_t)tries);
 		err = rename_once(rq, d, in, child);
+	}
 	return err == -EAGAIN ? -ESTALE : err;
 }

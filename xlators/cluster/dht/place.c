@@ -60,15 +60,19 @@ static const uint8_t *get_version(const uint8_t *at, uint64_t *version)
 	return at;
 }
 
-/* Of 2 are clients from before there were intents, of 3 those from before versions said of which directory they are. */
+/* Of 2 are clients from before there were intents, of 3 those from before versions said of which directory they are, of 4 those that expect
+ * pointers to be renamed as if they were files. */
 static size_t size_of(uint32_t version)
 {
-	return version == 2 ? PLACE_SIZE_2 : version == 3 ? PLACE_SIZE_3 : version == PLACE_EXTENSION_VERSION ? PLACE_SIZE : 0;
+	if (version < 2 || version > PLACE_EXTENSION_VERSION)
+		return 0;
+	return version == 2 ? PLACE_SIZE_2 : version == 3 ? PLACE_SIZE_3 : PLACE_SIZE;
 }
 
 static void decode(const uint8_t *at, uint32_t version, struct place *p)
 {
-	p->by_position = version < PLACE_EXTENSION_VERSION;
+	p->by_position = version < 4;
+	p->moves_pointers = version < 5;
 	at = get(at, &p->flags, 4);
 	p->flags = be32toh(p->flags);
 	for (int i = 0; i < 2; i++) {

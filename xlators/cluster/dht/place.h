@@ -28,7 +28,7 @@ enum {
 #define DHT_LAYOUT_XATTR  "trusted.dht.layout"
 #define DHT_POINTER_XATTR "trusted.dht.pointer"
 
-enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 4 };
+enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 5 };
 enum {
 	PLACE_POINTER = 1, /* where it meets a pointer, that itself is meant, not what it leads to */
 	PLACE_SHARD = 2,   /* the shard alone is meant: who asks sees to the others */
@@ -42,6 +42,7 @@ struct place {
 	struct gfid directory[2];
 	uint64_t version[2];
 	bool by_position; /* of a client that says version 3: of the directories of the first name and of the second (rename), whichever these are */
+	bool moves_pointers; /* of one that says version 4 or less: it renames what has a name without a look at whether that is a pointer */
 	/* What must have these names when it is done (unlink, rename), else ESTALE; null: anything may. A loc's inode does not do: replica sets
 	 * drop it where a member has forgotten the object. */
 	struct gfid expected[2];
@@ -49,7 +50,7 @@ struct place {
 	struct gfid intent;
 	uint32_t attempt;
 };
-/* -ENOMEM, with what was said before as it was. Takes the place of that. `by_position` is not sent. */
+/* -ENOMEM, with what was said before as it was. Takes the place of that. `by_position` and `moves_pointers` are not sent. */
 int place_attach(struct request *, const struct place *);
 /* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
  * are not known. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/layout: refuses what a client does by an old layout, or to a pointer as if that were the object; says which is which in
- * attributes. Requests without PLACE pass: they are heal's, or of a volume of one subvolume. */
+ * attributes. Requests without PLACE pass: they are heal's, or of a client that spreads no names (its volume has no `began-with`). */
 #include <stdio.h>
 
 #include "shard.h"

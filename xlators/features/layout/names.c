@@ -253,9 +253,13 @@ static int remove_name(const struct call *c)
 
 /* What is moved may be a pointer, whose anchor goes by its gfid and so stays what it is. But there is more to look at than this brick can see: where
  * two names change places, or a directory gets another parent; and the object's ctime changes. */
-static int judge_moved(const struct call *c, const struct facts *f)
+static int judge_moved(const struct call *c, const struct rename_in *in, const struct inode *moved, const struct facts *f)
 {
-	return f->points && !(c->place->flags & PLACE_POINTER) ? -EPOINTER : 0;
+	bool apart = S_ISDIR(moved->type) && in->from.parent != in->to.parent;
+
+	if (!f->points || c->place->flags & PLACE_POINTER)
+		return 0;
+	return apart || in->flags & RENAME_EXCHANGE || !c->place->moves_pointers ? -EPOINTER : 0;
 }
 
 static int judge_replaced(const struct call *c, const struct rename_in *in, const struct facts *f)
@@ -354,7 +358,7 @@ static int rename_looked_up(const struct call *c, bool *again)
 	}
 	err = expected(c, 0, err, &found);
 	if (!err)
-		err = judge_moved(c, &facts);
+		err = judge_moved(c, in, found.inode, &facts);
 	if (!err)
 		err = rename_found(c, in, found.inode, again);
 	fop_out_clear(FOP_lookup, &found);
