@@ -12,8 +12,8 @@
 #include "location.h"
 
 enum { STEP_MS = 1000, PAUSE_MS = 20 };
-#define STOP_NS                                                                                                                \
-	5000000000u /* then what is under way is cancelled; a step that may not be left half ends by its own time, MOVE_NS at most */
+/* Then what is under way is cancelled; a step that may not be left half ends by its own time, MOVE_NS at most. */
+#define STOP_NS 5000000000u
 
 static const char *const state_names[] = { "idle", "running", "done", "stopped" };
 
