@@ -277,7 +277,7 @@ led-by-others) led_by_others ;;
 esac
 LIMIT=200
 if [ $# = 0 ]; then
-	set -- 1:1 2:1 2:2 4:2
+	set -- 1:1 2:2 4:2
 	run_one "the next leader goes on" "$0" led-by-others
 fi
 for volume; do

@@ -3,7 +3,7 @@
 # Files that are elsewhere than their names: a full subvolume is done without, links lead anywhere, and clients and bricks that die half way
 # leave nothing behind.
 #
-# Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets, storm-grow, storm-grow-sets.
+# Arguments are parts to run instead of all: room, storm, storm-client, storm-brick, storm-sets, storm-grow.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
 . "$(dirname "$0")/storms.sh"
@@ -170,11 +170,11 @@ part_storm_sets() {
 	pass
 }
 
-# A subvolume gets its part of the names meanwhile, by one who is killed over it, again and again.
-grow() { # SPREAD REPLICA
+# A subvolume gets its part of the names meanwhile, by one who is killed over it, again and again. (tests/fault/grow.sh kills servers, too.)
+part_storm_grow() {
 	local i writer other
 	scratch
-	growing_stack "$@"
+	growing_stack 3 2
 	start_mount "$SCRATCH/other"
 	other=$LAST_PID
 	storm "$MNT" "$SCRATCH/other" --top &
@@ -200,9 +200,8 @@ in-storm) part_storm ;;
 in-storm-client) part_storm_client ;;
 in-storm-brick) part_storm_brick ;;
 in-storm-sets) part_storm_sets ;;
-in-storm-grow) grow 4 1 ;;
-in-storm-grow-sets) grow 3 2 ;;
+in-storm-grow) part_storm_grow ;;
 esac
 for part in "${@:-room}"; do part "$part"; done
-[ $# -gt 0 ] || for part in storm storm-client storm-brick storm-sets storm-grow storm-grow-sets; do part "$part"; done
+[ $# -gt 0 ] || for part in storm storm-client storm-brick storm-sets storm-grow; do part "$part"; done
 runs_end

@@ -253,6 +253,7 @@ await_end() { # PID WHAT WHY
 }
 stop_brick() { stop_process "$BRICK_PID" stratusd; }
 stop_stack() {
+	[ "$SPREAD" = 1 ] || end_moving
 	stop_mount "$MNT" "$MOUNT_PID"
 	if [ "$SPREAD" != 1 ]; then
 		stop_spread

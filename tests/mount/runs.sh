@@ -2,7 +2,7 @@
 # Sourced, after lib.sh, by tests that run other tests: each counts as a property of its own.
 #
 #   run_one NAME COMMAND...  prints the lines that tests/run.sh counts; at most $LIMIT seconds
-#   sample WORD...           the NAME=VALUE among them go to VARIABLES, the others to ARGUMENTS; neither with LONG=1, which runs all
+#   sample WORD...           the NAME=VALUE among them go to VARIABLES, the others to ARGUMENTS; neither with LONG=1, which runs all, but for how the volume is spread
 #   runs_end                 the summary and the exit status
 #
 # MUST_SAY: what the output of a test must have, or it has failed; may be empty.
@@ -37,7 +37,7 @@ sample() {
 	local word
 	VARIABLES=() ARGUMENTS=()
 	for word; do
-		[ "$LONG" != 1 ] || break
+		case $word in SCATTER=* | MOVING=*) ;; *) [ "$LONG" != 1 ] || continue ;; esac
 		case $word in *=*) VARIABLES+=("$word") ;; *) ARGUMENTS+=("$word") ;; esac
 	done
 }

@@ -3,6 +3,7 @@
 # makes it. Each server has one brick of each set, and is a process; so is what coordinates the sets.
 #
 # SCATTER=N: one directory in N is made elsewhere than its name. BEGAN_WITH=N: the others came later, and have no names yet.
+# MOVING=N: the last one has just come, and from N names of the root it is given its part while the test runs.
 #
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
 declare -ga SERVER_PID=()
@@ -62,7 +63,7 @@ start_coordinators() {
 # brick_is NUMBER STATE: out, back or in, by the coordinator of its set.
 brick_is() {
 	[ "$("$STRATUS" heal status --stratusd "$COORDINATOR_PID" --json |
-		json "[s['members'][$(($1 % MEMBERS))]['state'] for s in d if s['volume'].rpartition(':')[2] == '$(($1 / MEMBERS))']")" = "['$2']" ]
+		json "[s['members'][$(($1 % MEMBERS))]['state'] for s in d if (s['volume'].partition(':')[2] or '0') == '$(($1 / MEMBERS))']")" = "['$2']" ]
 }
 all_in() { local i; for ((i = 0; i < BRICKS; i++)); do brick_is "$i" in || return 1; done; }
 
@@ -71,6 +72,7 @@ start_spread() {
 	shift
 	STACK=$dir MNT=$dir/mnt CLIENT_VOL=$dir/client-v.vol VOLUME_ID=$(uuid)
 	mkdir -p "$MNT"
+	[ -z "${MOVING-}" ] || BEGAN_WITH=$((SETS - 1))
 	write_spread_spec "$@"
 	"$STRATUS" volgen "$STACK/spec.yaml" --out "$STACK" --state "$STACK" >/dev/null || fail "no volfiles"
 	(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$STACK/v.secret")
@@ -85,6 +87,20 @@ start_spread() {
 	fi
 	start_mount "$MNT"
 	MOUNT_PID=$LAST_PID
+	[ -z "${MOVING-}" ] || begin_moving
+}
+begin_moving() {
+	python3 -c 'import sys
+for i in range(int(sys.argv[2])): open(f"{sys.argv[1]}/moves{i}", "x").close()' "$MNT" "$MOVING" || fail "no names to move"
+	"$STRATUS" ctl "$MNT" dht rebalance start || fail "the rebalance can't be begun"
+}
+# Before the mount goes.
+end_moving() {
+	local told
+	[ -n "${MOVING-}" ] || return 0
+	told=$("$STRATUS" ctl "$MNT" dht rebalance status)
+	say "the rebalance, at the end: $(tr '\n' ' ' <<<"$told")"
+	[ "$(sed -n 's/^moved //p' <<<"$told")" -gt 0 ] && ! grep -q '^problem' <<<"$told" || fail "nothing was moved meanwhile, or not all could be: $told"
 }
 stop_spread() {
 	local i
