@@ -349,7 +349,6 @@ fsx         4  1  FSX_OPS=2000
 pjdfstest   4  1  rename link unlink rmdir open chmod
 pjdfstest   4  1  SCATTER=2 rename rmdir mkdir unlink
 pjdfstest   4  1  MOVING=4000 rename link unlink rmdir
-programs    4  1  MOVING=4000 git
 fsx         2  3  MOVING=1000 FSX_OPS=1000
 programs    2  2  SCATTER=3 git
 "
