@@ -493,10 +493,10 @@ PROPERTY(a_rename_whose_record_is_lost_loses_no_file)
 	cut_anywhere(true);
 }
 
-/* One who dies at each message of a rename, and its record is lost; how often what waits was all that fsck found then. */
-static unsigned lost_while_it_waits(const char *a, const char *b)
+/* One who dies at each message of a rename, and its record is lost; adds to *found how often what waits was all that fsck found then. */
+static void lost_while_it_waits(const char *a, const char *b, unsigned *found)
 {
-	unsigned found = 0, sent = 0, messages = 0;
+	unsigned sent = 0, messages = 0;
 
 	CHECK_INT(put(a, "text"), 0);
 	do {
@@ -506,7 +506,7 @@ static unsigned lost_while_it_waits(const char *a, const char *b)
 		drop_records();
 		CHECK_INT(fsck("wait=1"), 0);
 		if (count("finding waits-without-intent\n") == 1 && count("finding ") == 1 && reads(a, "text")) {
-			found++;
+			*found += 1;
 			CHECK(found_and_mended("waits-without-intent", 1));
 			CHECK(reads(a, "text") && links(a) == 1);
 		}
@@ -514,7 +514,6 @@ static unsigned lost_while_it_waits(const char *a, const char *b)
 	} while (sent > messages++ && reads(a, "text"));
 	tree_unlink(&tree, a);
 	tree_unlink(&tree, b);
-	return found;
 }
 
 /* How many messages a rename takes depends on the directories that are there, and these on its id: so once may not be enough. */
@@ -525,7 +524,7 @@ PROPERTY(what_waits_for_nothing_goes_with_its_anchor)
 
 	CHECK_INT(build_kept(), 0);
 	for (int i = 0; i < ROUNDS && found < 2 && !failures; i++)
-		found += lost_while_it_waits(named(0, "a"), named(1, "b"));
+		lost_while_it_waits(named(0, "a"), named(1, "b"), &found);
 	CHECK(found > 1);
 	CHECK(is_kept());
 }
