@@ -22,11 +22,16 @@ static char *mark_of(const struct spec_brick *b, const char *state)
 	return path_format("%s/bricks/%s", state, gfid_text(&b->id, id));
 }
 
-static int check_known(const struct spec_brick *b, struct problem *p)
+bool brick_was_served(const struct spec_brick *b)
 {
 	cleanup_path char *format = path_format("%s/.stratus/format", b->directory);
 
-	if (!access(format, F_OK))
+	return !access(format, F_OK);
+}
+
+static int check_known(const struct spec_brick *b, struct problem *p)
+{
+	if (brick_was_served(b))
 		return 0;
 	return problem_set(p, ENODEV,
 			   "%s was a brick, but is none now: mount its disk, or give the volume another brick (`stratus brick "
@@ -116,13 +121,6 @@ static int check_ours(const struct spec_brick *b, struct problem *p)
 		return 0;
 	return problem_set(p, EINVAL, "%s is brick %s, not brick %s as the specification says: correct one of them",
 			   b->directory, words == 1 ? found : "(its .stratus/format is damaged)", gfid_text(&b->id, id));
-}
-
-bool brick_was_served(const struct spec_brick *b)
-{
-	cleanup_path char *format = path_format("%s/.stratus/format", b->directory);
-
-	return !access(format, F_OK);
 }
 
 int brick_check_new(const struct spec_brick *b, struct problem *p)

@@ -224,15 +224,25 @@ static int check_removed(const struct spec *s, const struct spec *before, size_t
  * knows here.) */
 static bool may_have_old_mounts(const struct spec *s)
 {
-	bool may = false;
-
-	for (size_t i = 0; i < s->bricks && spec_subvolumes(s) == 1; i++)
-		may |= !strcmp(s->brick[i].server_name, cluster_name()) && brick_was_served(&s->brick[i]);
-	return may;
+	if (spec_subvolumes(s) > 1)
+		return false;
+	for (size_t i = 0; i < s->bricks; i++)
+		if (!strcmp(s->brick[i].server_name, cluster_name()) && brick_was_served(&s->brick[i]))
+			return true;
+	return false;
 }
 
-/* With how many subvolumes a volume began is noted when it is created, and stays. Those that an older version created have it noted when they grow, but
- * for those with one: their bricks and mounts do not know of layouts. */
+/* With how many subvolumes a volume began is noted when it is created, and stays; those that an older version created have it noted when they grow, but
+ * for those with one: their bricks and mounts do not know of layouts. 0: not noted. */
+static size_t noted_beginning(const struct spec *s, const struct spec *before)
+{
+	if (!before->volume)
+		return may_have_old_mounts(s) ? 0 : spec_subvolumes(s);
+	if (before->began)
+		return before->began;
+	return s->bricks > before->bricks && spec_is_spread(before) ? spec_began_with(before) : 0;
+}
+
 static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
 {
 	size_t began = before->volume ? spec_began_with(before) : 0;
@@ -244,9 +254,8 @@ static int keep_beginning(struct spec *s, const struct spec *before, struct prob
 			p, EINVAL,
 			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
 			s->volume, began, s->began);
-	if ((!before->volume && (s->began || !may_have_old_mounts(s))) || before->began ||
-	    (s->bricks > before->bricks && began > 1))
-		s->began = (unsigned)(s->began ? s->began : began ? began : spec_subvolumes(s));
+	if (!s->began)
+		s->began = (unsigned)noted_beginning(s, before);
 	return 0;
 }
 

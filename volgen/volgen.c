@@ -303,8 +303,8 @@ static char *write_subvolumes(struct writer *w)
 	if (!spec_is_spread(w->spec))
 		return all;
 	begin(w, "dht", "cluster/dht");
-	if (spec_began_with(w->spec) !=
-	    spec_subvolumes(w->spec)) /* so a client of before there were such serves for a volume that never grew */
+	/* A client of before there was such an option serves for a volume that never grew. */
+	if (spec_began_with(w->spec) != spec_subvolumes(w->spec))
 		option(w, "initial", initial);
 	end(w, "cluster/dht", all);
 	free(all);

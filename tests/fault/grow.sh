@@ -28,7 +28,7 @@ server_dies() {
 	kill_server "$number"
 	pause
 	start_server "$number"
-	[ "$MEMBERS" = 1 ] || wait_until 120 all_in || fail "SEED=$SEED: server $number does not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+	comes_back "server $number"
 }
 server_stands_still() {
 	local number=$((RANDOM % $(servers)))
@@ -36,26 +36,22 @@ server_stands_still() {
 	kill -STOP "${SERVER_PID[number]}"
 	pause
 	kill -CONT "${SERVER_PID[number]}"
-	[ "$MEMBERS" = 1 ] || wait_until 120 all_in || fail "SEED=$SEED: server $number does not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+	comes_back "server $number"
 }
 
 one_run() { # SPREAD REPLICA
-	local what=(mover_dies server_dies server_stands_still) writer other
+	local what=(mover_dies server_dies server_stands_still)
 	scratch
 	RANDOM=$SEED
 	growing_stack "$@"
-	start_mount "$SCRATCH/other"
-	other=$LAST_PID
-	storm "$MNT" "$SCRATCH/other" --top &
-	writer=$!
+	storm_begins --top
 	pause
 	start_mover
-	until gone "$writer"; do
+	until gone "$WRITER"; do
 		pause
 		"${what[RANDOM % 3]}"
 	done
-	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	stop_mount "$SCRATCH/other" "$other"
+	storm_ends
 	has_grown
 	stop_stack
 	pass

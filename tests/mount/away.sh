@@ -97,10 +97,8 @@ room() {
 part_storm() {
 	scratch
 	stack 4 1
-	start_mount "$SCRATCH/other"
-	other=$LAST_PID
-	storm "$MNT" "$SCRATCH/other" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	stop_mount "$SCRATCH/other" "$other"
+	storm_begins
+	storm_ends
 	calm
 	stop_stack
 	pass
@@ -131,40 +129,31 @@ part_storm_client() {
 
 # Each brick in turn, while requests wait for it.
 part_storm_brick() {
-	local i writer other
+	local i
 	scratch
 	stack 4 1
-	start_mount "$SCRATCH/other"
-	other=$LAST_PID
-	storm "$MNT" "$SCRATCH/other" &
-	writer=$!
+	storm_begins
 	for ((i = 0; i < 8; i++)); do
 		sleep $((SECONDS_EACH / 8))
 		kill_server $((i % 4))
 		start_server $((i % 4))
 	done
-	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	stop_mount "$SCRATCH/other" "$other"
+	storm_ends
 	calm
 	stop_stack
 	pass
 }
 
 part_storm_sets() {
-	local writer other
 	scratch
 	stack 2 3
-	start_mount "$SCRATCH/other"
-	other=$LAST_PID
-	storm "$MNT" "$SCRATCH/other" &
-	writer=$!
+	storm_begins
 	sleep $((SECONDS_EACH / 4))
 	kill_server 1
 	sleep $((SECONDS_EACH / 2))
 	start_server 1
-	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	stop_mount "$SCRATCH/other" "$other"
-	wait_until 120 all_in || fail "the bricks do not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+	storm_ends
+	comes_back "server 1"
 	calm
 	stop_stack # compares the members
 	pass
@@ -172,21 +161,17 @@ part_storm_sets() {
 
 # A subvolume gets its part of the names meanwhile, by one who is killed over it, again and again. (tests/fault/grow.sh kills servers, too.)
 part_storm_grow() {
-	local i writer other
+	local i
 	scratch
 	growing_stack 3 2
-	start_mount "$SCRATCH/other"
-	other=$LAST_PID
-	storm "$MNT" "$SCRATCH/other" --top &
-	writer=$!
+	storm_begins --top
 	sleep $((SECONDS_EACH / 4))
 	for ((i = 0; i < 4; i++)); do
 		[ "$i" = 0 ] || kill_mover
 		start_mover
 		sleep "0.$((RANDOM % 6))"
 	done
-	wait "$writer" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
-	stop_mount "$SCRATCH/other" "$other"
+	storm_ends
 	has_grown
 	stop_stack
 	pass

@@ -8,6 +8,19 @@ anchored() { wait_until 60 all_anchored || fail "not all is ended (SEED=$SEED): 
 storm() { # MOUNT... [--dies]
 	python3 "$TOP/tests/mount/storm.py" "$@" --seed "$SEED" --seconds "$SECONDS_EACH" >"$SCRATCH/storm.log" 2>&1
 }
+storm_begins() { # [--dies|--top...]: on $MNT and another mount, in the background
+	start_mount "$SCRATCH/other"
+	OTHER=$LAST_PID
+	storm "$MNT" "$SCRATCH/other" "$@" &
+	WRITER=$!
+}
+storm_ends() {
+	wait "$WRITER" || fail "SEED=$SEED: $(cat "$SCRATCH/storm.log")"
+	stop_mount "$SCRATCH/other" "$OTHER"
+}
+comes_back() { # what was down is in its replica set again
+	[ "$MEMBERS" = 1 ] || wait_until 120 all_in || fail "SEED=$SEED: $1 does not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
+}
 checked() {
 	python3 "$TOP/tests/mount/storm.py" "$MNT" --seed "$SEED" --seconds 0 || fail "after the storm (SEED=$SEED): see above"
 }

@@ -135,6 +135,12 @@ static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned
 	tear_down(s, &at);
 }
 
+#ifdef __SANITIZE_THREAD__ /* which is slow, and not there for this: not at each message */
+enum { STEP = 3 };
+#else
+enum { STEP = 1 };
+#endif
+
 static void play_cuts(const struct scene *s, bool done)
 {
 	unsigned at = 0, sent = 0;
@@ -144,7 +150,8 @@ static void play_cuts(const struct scene *s, bool done)
 		if (failures)
 			fprintf(stderr, "%s, after %u messages%s\n", s->what, at,
 				done ? ", and one that was not answered" : "");
-	} while (!failures && sent > at++);
+		at += STEP;
+	} while (!failures && sent > at - STEP);
 	CHECK(at > (s->makes ? 5 : 10));
 	CHECK(settles(0));
 }
@@ -185,7 +192,8 @@ void play_lost_answers(const struct scene *scenes, unsigned count)
 			lose_at(&scenes[i], at, &sent);
 			if (failures)
 				fprintf(stderr, "%s, the answer of message %u\n", scenes[i].what, at + 1);
-		} while (!failures && sent > at++);
+			at += STEP;
+		} while (!failures && sent > at - STEP);
 		CHECK(at > (scenes[i].makes ? 5 : 10));
 		CHECK(settles(0));
 	}
