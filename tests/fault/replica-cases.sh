@@ -468,6 +468,7 @@ case_13() {
 	wait_until 20 test -e "$SCRATCH/thirteen.ready" || fail "case 13: $(cat "$SCRATCH/thirteen.out")"
 	views=$(epoch_now)
 	kill_member 1
+	wait_until 20 missed 1 || fail "case 13: the coordinator does not notice that member 1 has ended"
 	start_member 1
 	wait_until 60 came_back "$views" || fail "case 13: the member does not come back"
 	views=$(epoch_now)

@@ -31,6 +31,7 @@ leave_out() { printf '[  SKIPPED ] %s: %s\n' "$TEST" "$*"; } # a part of the tes
 fail() {
 	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2
 	show_logs >&2
+	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2 # again: often only the end of what was printed is kept
 	exit 1
 }
 show_logs() {
