@@ -28,6 +28,7 @@ static const char *const own[][2] = {
 	{ "features/replica", "member" },
 	{ "features/layout", "subvolume" },
 	{ "features/layout", "initial" },
+	{ "features/lease", "record" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
 	{ "protocol/client", "remote-port" },
@@ -119,6 +120,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	const struct spec_brick *b = &w->spec->brick[number];
 	cleanup_path char *locks = path_format("%s/.stratus/locks", b->directory);
 	cleanup_path char *replica = path_format("%s/.stratus/replica", b->directory);
+	cleanup_path char *leases = path_format("%s/.stratus/leases", b->directory);
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
@@ -136,6 +138,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	} else if (!strcmp(type, "features/layout")) {
 		option(w, "subvolume", subvolume);
 		option(w, "initial", initial);
+	} else if (!strcmp(type, "features/lease")) {
+		option(w, "record", leases);
 	}
 }
 
@@ -146,8 +150,8 @@ static void put(struct spec_list *list, const char *type)
 	list->item[list->count++] = (char *)type;
 }
 
-/* posix, locks, access, features/layout if there are several subvolumes or may be, what the specification puts above them, and features/replica above
- * all. */
+/* posix, locks, access, features/layout if there are several subvolumes or may be, what the specification puts above them, and features/replica, or
+ * features/lease where there are no replicas, above all. */
 static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
 	char *types[4 + STACK_ABOVE + 1];
@@ -166,6 +170,8 @@ static void brick_stack(struct writer *w, const char *stack, size_t number)
 		put(&list, above->item[i]);
 	if (w->spec->replica)
 		put(&list, "features/replica");
+	else if (spec_is_spread(w->spec))
+		put(&list, "features/lease");
 	for (size_t i = 0; i < list.count; i++) {
 		char *name = stack_name(stack, &list, i);
 
@@ -214,13 +220,12 @@ static bool gives(const struct spec *s, const char *type, const char *name)
 	return false;
 }
 
-/* The connection to a brick, called clientN. A replica set does without a brick that is away, so nobody waits
+/* The connection to a brick. A replica set does without a brick that is away, so nobody waits
  * long for one, not at the start either. */
-static void write_connection(struct writer *w, size_t number)
+static void write_connection(struct writer *w, const char *name, size_t number)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
 	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", spec_brick_port(b));
-	cleanup_path char *name = path_format("client%zu", number);
 
 	begin(w, name, "protocol/client");
 	option(w, "remote-host", b->server->host);
@@ -254,6 +259,13 @@ static char *names_from(const char *name, size_t first, size_t count)
 	return all;
 }
 
+static void write_member(struct writer *w, size_t number)
+{
+	cleanup_path char *name = path_format("client%zu", number);
+
+	write_connection(w, name, number);
+}
+
 /* Connections to the bricks of a replica set, and the translator over them. */
 static void write_set(struct writer *w, const char *name, const char *type, size_t set)
 {
@@ -263,7 +275,7 @@ static void write_set(struct writer *w, const char *name, const char *type, size
 	cleanup_path char *secret = path_format("%s/%s.secret", w->state, w->spec->volume);
 
 	for (size_t i = first; i < first + count; i++)
-		write_connection(w, i);
+		write_member(w, i);
 	begin(w, name, type);
 	if (!strcmp(type, "cluster/coordinator")) {
 		option(w, "volume", called);
@@ -275,17 +287,29 @@ static void write_set(struct writer *w, const char *name, const char *type, size
 	end(w, type, all);
 }
 
+/* A brick that is a subvolume by itself is called clientN, too. */
+static void write_brick(struct writer *w, const char *name, size_t number)
+{
+	cleanup_path char *connection = path_format("connection%zu", number);
+
+	if (!spec_is_spread(w->spec)) {
+		write_connection(w, name, number);
+		return;
+	}
+	write_connection(w, connection, number);
+	begin(w, name, "features/believe");
+	end(w, "features/believe", connection);
+}
+
 /* Its name. */
 static char *write_subvolume(struct writer *w, size_t number)
 {
-	char *name;
+	char *name = w->spec->replica ? numbered(w, "afr", number) : path_format("client%zu", number);
 
-	if (!w->spec->replica) {
-		write_connection(w, number);
-		return path_format("client%zu", number);
-	}
-	name = numbered(w, "afr", number);
-	write_set(w, name, "cluster/afr", number);
+	if (w->spec->replica)
+		write_set(w, name, "cluster/afr", number);
+	else
+		write_brick(w, name, number);
 	return name;
 }
 

@@ -3,7 +3,7 @@
 # A volume that is spread over several bricks, or sets of them, behaves as one file system; a
 # brick that is away takes what it has with it and nothing else; sets go on without a member and heal it.
 #
-# Arguments are parts to run instead of all (names, across, layout, listing, counts, away, switch, sets, layout-sets, listing-sets, believed), or TEST:SPREAD:REPLICA for
+# Arguments are parts to run instead of all (names, across, layout, listing, counts, away, switch, sets, layout-sets, listing-sets, believed, believed-bricks), or TEST:SPREAD:REPLICA for
 # another test of this directory with such a stack. With LONG=1 these run in full.
 # limit: 900 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
@@ -318,9 +318,9 @@ two_sets() {
 }
 
 # What is believed of the root and below it, while another client changes it.
-believed() {
+believed() { # SPREAD REPLICA
 	local other
-	SPREAD=2 REPLICA=3
+	SPREAD=$1 REPLICA=$2
 	. "$TOP/tests/mount/spread.sh"
 	scratch
 	start_stack "$SCRATCH"
@@ -330,6 +330,7 @@ believed() {
 	chmod 755 "$MNT" "$SCRATCH/model"
 	ACROSS=1 python3 "$TOP/tests/mount/believed.py" "$MNT" "$SCRATCH/other" "$SCRATCH/model" $([ "$LONG" = 1 ] && echo 5000 || echo 250) "$SEED" ||
 		fail "one mount believes what is no longer so (SEED=$SEED)"
+	[ "$REPLICA" != 1 ] || [ "$(facts "$MNT" | sed -n 's/^ *recalls: //p' | sort -n | tail -1)" -gt 0 ] || fail "nothing was recalled"
 	stop_mount "$SCRATCH/other" "$other"
 	stop_stack
 	pass
@@ -367,7 +368,8 @@ in-names | in-across | in-layout | in-listing | in-away | in-switch | in-counts)
 in-layout-sets) on_stack 2 3 layout ;;
 in-listing-sets) on_stack 2 3 listing-of-sets ;;
 in-sets) two_sets ;;
-in-believed) believed ;;
+in-believed) believed 2 3 ;;
+in-believed-bricks) believed 4 1 ;;
 in-*) fail "there is no part ${1#in-}" ;;
 esac
 if [ $# -gt 0 ]; then
@@ -376,7 +378,7 @@ if [ $# -gt 0 ]; then
 		if [ -n "$spread" ]; then other "$test" "$spread" "${replica:-1}"; else part "$test"; fi
 	done
 else
-	for part in names across layout listing counts away switch sets layout-sets listing-sets believed; do part "$part"; done
+	for part in names across layout listing counts away switch sets layout-sets listing-sets believed believed-bricks; do part "$part"; done
 	while read -r words; do
 		# shellcheck disable=SC2086
 		[ -z "$words" ] || other $words

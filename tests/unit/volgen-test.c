@@ -75,13 +75,14 @@ static void each_server_serves_its_own_bricks(void **state)
 	make(two_servers, &files);
 	assert_int_equal(files.count, 3);
 	parse(&files, "server-alpha.vol", &v);
-	assert_int_equal(v.volumes, 11);
-	assert_string_equal(v.volume[10].type, "protocol/server");
-	assert_int_equal(v.volume[10].subvolumes, 2);
-	assert_string_equal(v.volume[10].subvolume[0], "brick0");
-	assert_string_equal(v.volume[10].subvolume[1], "brick2");
+	assert_int_equal(v.volumes, 13);
+	assert_string_equal(v.volume[12].type, "protocol/server");
+	assert_int_equal(v.volume[12].subvolumes, 2);
+	assert_string_equal(v.volume[12].subvolume[0], "brick0");
+	assert_string_equal(v.volume[12].subvolume[1], "brick2");
 	assert_string_equal(value(&v, "brick2-layout", "subvolume"), "2");
 	assert_string_equal(value(&v, "brick2-layout", "initial"), "3");
+	assert_string_equal(value(&v, "brick2", "record"), "/srv/b2/.stratus/leases");
 	assert_string_equal(value(&v, "server", "listen"), "192.0.2.1:7000");
 	assert_string_equal(value(&v, "brick2-posix", "directory"), "/srv/b2");
 	assert_string_equal(value(&v, "brick2-posix", "brick-id"), IDS(3));
@@ -106,26 +107,27 @@ static void blanks_and_addresses_survive_the_volfile(void **state)
 
 static void a_client_has_all_bricks_and_carries_its_translators(void **state)
 {
-	static const char *const types[] = { "protocol/client", "protocol/client", "protocol/client", "cluster/dht",
-					     "debug/trace",	"debug/io-stats",  "mount/fuse" };
+	static const char *const types[] = { "protocol/client", "features/believe", "protocol/client", "features/believe",
+					     "protocol/client", "features/believe", "cluster/dht",     "debug/trace",
+					     "debug/io-stats",	"mount/fuse" };
 	struct volgen_files files;
 	struct volfile v;
 
 	(void)state;
 	make(two_servers, &files);
 	parse(&files, "client-vol.vol", &v);
-	assert_int_equal(v.volumes, 7);
-	for (size_t i = 0; i < 7; i++)
+	assert_int_equal(v.volumes, 10);
+	for (size_t i = 0; i < 10; i++)
 		assert_string_equal(v.volume[i].type, types[i]);
-	assert_string_equal(v.volume[3].name, "dht");
-	assert_int_equal(v.volume[3].options, 0); /* the volume never grew: as it was before that could be */
-	assert_int_equal(v.volume[3].subvolumes, 3);
-	assert_string_equal(v.volume[3].subvolume[2], "client2");
-	for (size_t i = 4; i < 7; i++)
+	assert_string_equal(v.volume[6].name, "dht");
+	assert_int_equal(v.volume[6].options, 0); /* the volume never grew: as it was before that could be */
+	assert_int_equal(v.volume[6].subvolumes, 3);
+	assert_string_equal(v.volume[6].subvolume[2], "client2");
+	for (size_t i = 7; i < 10; i++)
 		assert_string_equal(v.volume[i].subvolume[0], v.volume[i - 1].name);
-	assert_string_equal(value(&v, "client1", "remote-host"), "2001:db8::1");
-	assert_string_equal(value(&v, "client1", "remote-subvolume"), "brick1");
-	assert_string_equal(value(&v, "client1", "max-wait"), "5s");
+	assert_string_equal(value(&v, "connection1", "remote-host"), "2001:db8::1");
+	assert_string_equal(value(&v, "connection1", "remote-subvolume"), "brick1");
+	assert_string_equal(value(&v, "connection1", "max-wait"), "5s");
 	volfile_free(&v);
 	volgen_free(&files);
 }
@@ -312,7 +314,7 @@ static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state
 	assert_string_equal(value(&v, "server", "listen"), "h:7000");
 	volfile_free(&v);
 	parse(&files, "client-v.vol", &v);
-	assert_string_equal(value(&v, "client1", "remote-port"), "7000");
+	assert_string_equal(value(&v, "connection1", "remote-port"), "7000");
 	volfile_free(&v);
 	volgen_free(&files);
 }

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/lease: tells clients that what they read of an object may be believed, and recalls that before somebody else changes the object. The
+ * protocol, and why nobody reads what is old, is in doc/leases.md. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "fop-set.h"
+#include "lease-table.h"
+
+enum { OBJECTS_MOST = 6, LATE_MS = 300 };
+
+struct holder { /* a client that asks for the brick's word */
+	const struct client *client;
+	uint64_t number, epoch;
+	uint64_t proved_ns; /* when it asked last */
+	struct recall *recalls;
+	struct holder *next;
+};
+struct recall {		       /* the waiter's */
+	struct holder *holder; /* NULL: released, or nothing is believed there any more */
+	const struct client *client;
+	uint64_t number, sent_ns;
+	struct gfid gfid;
+	struct recall *next;	  /* of the holder */
+	struct recall *of_waiter; /* all that one change waits for */
+};
+
+struct leases {
+	char *record; /* option */
+
+	struct xlator *x;
+	struct lease_table table;
+	uint64_t quiet_until_ns; /* what an earlier process has told may be believed until then */
+	atomic_uint_fast64_t leased, unleased, recalled, overdue;
+
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond released;
+	struct holder *holders;
+	uint64_t numbers, epochs, recalls;
+	bool recorded;
+};
+
+static const struct option options[] = {
+	{ "record", OPTION_STRING, OPTION_AT(struct leases, record), "",
+	  "a file that is there as long as a client may believe something; without it a start is as if one did" },
+	{ NULL },
+};
+
+/* ---- clients, with the lock held ---- */
+
+static bool is_active(const struct holder *h, uint64_t now)
+{
+	return h->proved_ns && now < h->proved_ns + LEASE_WAIT_MS * 1000000ull;
+}
+
+static struct holder *holder_of(struct leases *l, const struct client *client)
+{
+	struct holder *h = client ? l->holders : NULL;
+
+	while (h && h->client != client)
+		h = h->next;
+	return h;
+}
+
+static struct holder *holder_add(struct leases *l, const struct client *client)
+{
+	struct holder *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->client = client;
+	h->number = ++l->numbers;
+	h->next = l->holders;
+	l->holders = h;
+	return h;
+}
+
+/* It believes nothing any more. */
+static void let_go(struct leases *l, struct holder *h)
+{
+	h->proved_ns = 0;
+	for (struct recall *r = h->recalls; r; r = r->next)
+		r->holder = NULL;
+	h->recalls = NULL;
+	task_cond_broadcast(&l->released);
+}
+
+struct asker {
+	uint64_t number;     /* 0: it can't be given a lease */
+	bool active, others; /* others are active */
+};
+
+static struct asker asker_of(struct leases *l, const struct request *rq)
+{
+	uint64_t now = clock_ns();
+	struct asker a = { 0 };
+
+	pthread_mutex_lock(&l->lock);
+	for (const struct holder *h = l->holders; h; h = h->next) {
+		bool self = h->client == rq->client;
+
+		a.number = self ? h->number : a.number;
+		a.active |= self && is_active(h, now);
+		a.others |= !self && is_active(h, now);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return a;
+}
+
+/* ---- what is changed ---- */
+
+struct changing {
+	struct leases *l;
+	struct asker by;
+	unsigned count, found; /* the last ones of `found` were found by name: references */
+	struct inode *object[OBJECTS_MOST];
+	uint64_t bits[OBJECTS_MOST];
+};
+
+static void note_object(void *arg, struct inode *inode)
+{
+	struct changing *c = arg;
+
+	if (c->count < OBJECTS_MOST)
+		c->object[c->count++] = inode;
+}
+
+static void find_by_name(struct request *rq, struct changing *c, const struct loc *loc)
+{
+	struct request own;
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+
+	if (!loc->parent || !loc->name || loc->inode || c->count == OBJECTS_MOST)
+		return;
+	request_init(&own, rq->graph, 0);
+	own.group_count = 0;
+	own.deadline_ns = rq->deadline_ns;
+	if (!lookup_on(&own, c->l->x->child[0], &in, &out)) {
+		c->object[c->count++] = inode_ref(out.inode);
+		c->found++;
+		fop_out_clear(FOP_lookup, &out);
+	}
+	request_finish(&own);
+}
+
+/* What has a name that the operation takes away, or gives to something else. Only others must hear of it. */
+static void find_victims(struct request *rq, struct changing *c, enum fop fop, const void *in)
+{
+	const struct rename_in *rename = in;
+
+	if (!c->by.others)
+		return;
+	if (fop == FOP_unlink || fop == FOP_rmdir || fop == FOP_create)
+		find_by_name(rq, c, in);
+	if (fop == FOP_rename) {
+		find_by_name(rq, c, &rename->from);
+		find_by_name(rq, c, &rename->to);
+	}
+}
+
+/* ---- recalls ---- */
+
+static struct recall *recall_add(struct leases *l, struct holder *h, const struct gfid *g, struct recall *before)
+{
+	struct recall *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	*r = (struct recall){ h, h->client, ++l->recalls, clock_ns(), *g, h->recalls, before };
+	h->recalls = r;
+	return r;
+}
+
+static void recall_drop(struct recall *r)
+{
+	struct recall **at = r->holder ? &r->holder->recalls : NULL;
+
+	while (at && *at != r)
+		at = &(*at)->next;
+	if (at)
+		*at = r->next;
+}
+
+static void recalls_free(struct leases *l, struct recall *all)
+{
+	pthread_mutex_lock(&l->lock);
+	for (struct recall *r = all; r; r = r->of_waiter)
+		recall_drop(r);
+	pthread_mutex_unlock(&l->lock);
+	while (all) {
+		struct recall *r = all;
+
+		all = r->of_waiter;
+		free(r);
+	}
+}
+
+/* -ENOMEM. */
+static int recalls_make(struct changing *c, struct recall **all)
+{
+	struct leases *l = c->l;
+	uint64_t now = clock_ns();
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	for (struct holder *h = l->holders; h && !err; h = h->next)
+		for (unsigned i = 0; i < c->count && !err && h->number != c->by.number && is_active(h, now); i++) {
+			struct recall *r = NULL;
+
+			if (!(c->bits[i] & client_bit(h->number)))
+				continue;
+			r = recall_add(l, h, &c->object[i]->gfid, *all);
+			err = r ? 0 : -ENOMEM;
+			*all = r ? r : *all;
+		}
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+static void recalls_send(struct leases *l, const struct recall *all)
+{
+	for (const struct recall *r = all; r; r = r->of_waiter) {
+		struct event e = { .kind = EVENT_RECALL, .client = r->client, .lock.owner = r->number };
+
+		memcpy(&e.lock.start, r->gfid.bytes, 8);
+		memcpy(&e.lock.end, r->gfid.bytes + 8, 8);
+		event_up(l->x, &e);
+		atomic_fetch_add(&l->recalled, 1);
+	}
+}
+
+/* Each releases it, or runs out of its word. The wait is short, and what was begun must not be left: it can't be cancelled. */
+static void recalls_wait(struct leases *l, struct recall *all)
+{
+	task_shield(true);
+	pthread_mutex_lock(&l->lock);
+	for (struct recall *r = all; r; r = r->of_waiter)
+		while (r->holder) {
+			struct holder *h = r->holder;
+
+			if (is_active(h, clock_ns())) {
+				task_cond_wait(&l->released, &l->lock, h->proved_ns + LEASE_WAIT_MS * 1000000ull);
+				continue;
+			}
+			atomic_fetch_add(&l->overdue, 1);
+			log_info(l->x, NULL, "%s has not released what was recalled; its leases have run out", h->client->name);
+			let_go(l, h);
+		}
+	pthread_mutex_unlock(&l->lock);
+	task_shield(false);
+}
+
+static int recall_others(struct changing *c)
+{
+	struct recall *all = NULL;
+	uint64_t bits = 0;
+	int err;
+
+	for (unsigned i = 0; i < c->count; i++)
+		bits |= c->bits[i];
+	if (!bits)
+		return 0;
+	err = recalls_make(c, &all);
+	if (!err && all) {
+		recalls_send(c->l, all);
+		recalls_wait(c->l, all);
+	}
+	recalls_free(c->l, all);
+	for (unsigned i = 0; i < c->count && !err; i++)
+		if (c->bits[i])
+			table_clear(&c->l->table, &c->object[i]->gfid, c->by.number);
+	return err;
+}
+
+/* Clients of an earlier process may believe what it told them, and have not heard that it has ended. */
+static void wait_quiet(struct leases *l)
+{
+	uint64_t now = clock_ns();
+
+	task_shield(true);
+	while (now < l->quiet_until_ns) {
+		task_sleep_ms((l->quiet_until_ns - now) / 1000000 + 1);
+		now = clock_ns();
+	}
+	task_shield(false);
+}
+
+static int change(struct request *rq, struct changing *c, enum fop fop, const void *in, void *out)
+{
+	struct leases *l = c->l;
+	int err;
+
+	wait_quiet(l);
+	for (unsigned i = 0; i < c->count; i++)
+		c->bits[i] = table_change(&l->table, &c->object[i]->gfid, c->by.number);
+	err = recall_others(c);
+	if (!err)
+		err = fop_call(rq, l->x->child[0], fop, in, out);
+	for (unsigned i = 0; i < c->count; i++)
+		table_changed(&l->table, &c->object[i]->gfid, c->by.number);
+	for (unsigned i = c->count - c->found; i < c->count; i++)
+		inode_unref(c->object[i]);
+	return err;
+}
+
+/* ---- what is told ---- */
+
+struct telling {
+	struct lease_table *table;
+	uint64_t client, since;
+	bool all;
+};
+
+static void lease_one(void *arg, struct inode *inode)
+{
+	struct telling *t = arg;
+
+	t->all = t->all && table_lease(t->table, &inode->gfid, t->client, t->since);
+}
+
+static void lease_told(struct request *rq, struct leases *l, const struct asker *a, uint64_t since, enum fop fop,
+		       const void *in, const void *out)
+{
+	struct telling t = { &l->table, a->number, since, a->active };
+
+	if (t.all)
+		lease_taught(fop, in, out, lease_one, &t);
+	if (t.all && !request_extend(&rq->reply_extensions, LEASED_EXTENSION, 1, false, "", 0))
+		atomic_fetch_add(&l->leased, 1);
+	else
+		atomic_fetch_add(&l->unleased, 1);
+}
+
+static bool tells_something(enum fop fop)
+{
+	static const uint64_t fops = 1ull << FOP_lookup | 1ull << FOP_getattr | 1ull << FOP_setattr | 1ull << FOP_create |
+				     1ull << FOP_mknod | 1ull << FOP_mkdir | 1ull << FOP_symlink | 1ull << FOP_link |
+				     1ull << FOP_readdir;
+
+	return fop_set_has(fops, fop);
+}
+
+static int lease_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct changing c = { .l = x->private };
+	uint64_t since;
+	int err;
+
+	if (fop == FOP_compound) /* its steps may use what an earlier one of them makes */
+		return -EOPNOTSUPP;
+	lease_changed(fop, in, note_object, &c);
+	if (!c.count && !tells_something(fop))
+		return fop_call(rq, x->child[0], fop, in, out);
+	c.by = asker_of(c.l, rq);
+	since = table_time(&c.l->table);
+	if (c.count) {
+		find_victims(rq, &c, fop, in);
+		err = change(rq, &c, fop, in, out);
+	} else {
+		err = fop_call(rq, x->child[0], fop, in, out);
+	}
+	if (lease_teaches(fop, err) && tells_something(fop))
+		lease_told(rq, c.l, &c.by, since, fop, in, out);
+	return err;
+}
+
+/* ---- what clients say ---- */
+
+/* It outlives a process that is killed: then the next one waits. */
+static void record(struct leases *l)
+{
+	int fd = *l->record && !l->recorded ? open(l->record, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+	l->recorded |= fd >= 0;
+	if (fd >= 0)
+		close(fd);
+}
+
+static int prove(struct leases *l, const struct client *client, uint64_t *epoch)
+{
+	struct holder *h = holder_of(l, client);
+	uint64_t now = clock_ns();
+
+	h = h ? h : holder_add(l, client);
+	if (!h)
+		return -ENOMEM;
+	record(l);
+	if (*l->record && !l->recorded)
+		return -EIO;
+	for (const struct recall *r = h->recalls; r; r = r->next)
+		if (now > r->sent_ns + LATE_MS * 1000000ull)
+			return -EAGAIN;
+	if (!is_active(h, now)) {
+		let_go(l, h);
+		h->epoch = ++l->epochs;
+	}
+	h->proved_ns = now;
+	*epoch = h->epoch;
+	return 0;
+}
+
+static void release(struct leases *l, const struct client *client, uint64_t number)
+{
+	struct holder *h = holder_of(l, client);
+	struct recall **at = h ? &h->recalls : NULL;
+
+	while (at && *at && (*at)->number != number)
+		at = &(*at)->next;
+	if (!at || !*at)
+		return;
+	(*at)->holder = NULL;
+	*at = (*at)->next;
+	task_cond_broadcast(&l->released);
+}
+
+static int lease_lease(struct request *rq, struct xlator *x, const struct lease_in *in, struct lease_out *out)
+{
+	struct leases *l = x->private;
+	int err = 0;
+
+	if (!rq->client)
+		return -EINVAL;
+	pthread_mutex_lock(&l->lock);
+	if (in->verb == LEASE_PROVE)
+		err = prove(l, rq->client, &out->epoch);
+	else if (in->verb == LEASE_RELEASED)
+		release(l, rq->client, in->number);
+	else
+		err = -EOPNOTSUPP;
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+/* ---- set-up ---- */
+
+static int lease_init(struct xlator *x, struct problem *p)
+{
+	struct leases *l = x->private;
+
+	(void)p;
+	l->x = x;
+	pthread_mutex_init(&l->lock, NULL);
+	table_init(&l->table);
+	l->epochs = clock_wall_ns(); /* so that it is another one after a restart */
+	return 0;
+}
+
+static int lease_start(struct xlator *x, struct problem *p)
+{
+	struct leases *l = x->private;
+
+	(void)p;
+	if (!*l->record || !access(l->record, F_OK)) {
+		l->quiet_until_ns = clock_ns() + LEASE_WAIT_MS * 1000000ull;
+		l->recorded = *l->record;
+	}
+	return 0;
+}
+
+static void lease_stop(struct xlator *x)
+{
+	struct leases *l = x->private;
+	uint64_t now = clock_ns();
+	bool active = false;
+
+	pthread_mutex_lock(&l->lock);
+	for (const struct holder *h = l->holders; h; h = h->next)
+		active |= is_active(h, now);
+	if (l->recorded && !active && now >= l->quiet_until_ns)
+		unlink(l->record);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void lease_finish(struct xlator *x)
+{
+	struct leases *l = x->private;
+
+	while (l->holders) {
+		struct holder *h = l->holders;
+
+		l->holders = h->next;
+		free(h);
+	}
+	table_free(&l->table);
+	pthread_mutex_destroy(&l->lock);
+}
+
+static void lease_client_gone(struct xlator *x, const struct client *client)
+{
+	struct leases *l = x->private;
+	struct holder **at = &l->holders, *h;
+
+	pthread_mutex_lock(&l->lock);
+	while (*at && (*at)->client != client)
+		at = &(*at)->next;
+	h = *at;
+	if (h) {
+		*at = h->next;
+		let_go(l, h);
+		free(h);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void lease_dump(struct xlator *x, FILE *f)
+{
+	struct leases *l = x->private;
+	uint64_t now = clock_ns();
+	unsigned active = 0;
+
+	pthread_mutex_lock(&l->lock);
+	for (const struct holder *h = l->holders; h; h = h->next)
+		active += is_active(h, now);
+	pthread_mutex_unlock(&l->lock);
+	fprintf(f, "  clients that believe something: %u\n", active);
+	fprintf(f, "  objects of which they were told: %zu\n", table_count(&l->table));
+	fprintf(f, "  answers with a lease: %" PRIu64 "\n", (uint64_t)l->leased);
+	fprintf(f, "  answers without: %" PRIu64 "\n", (uint64_t)l->unleased);
+	fprintf(f, "  recalls: %" PRIu64 "\n", (uint64_t)l->recalled);
+	fprintf(f, "  recalls that were not answered: %" PRIu64 "\n", (uint64_t)l->overdue);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/lease",
+	.summary = "lets clients believe what they were told, and recalls it before somebody else changes it",
+	.options = options,
+	.private_size = sizeof(struct leases),
+	.min_children = 1,
+	.max_children = 1,
+	.init = lease_init,
+	.start = lease_start,
+	.stop = lease_stop,
+	.finish = lease_finish,
+	.client_gone = lease_client_gone,
+	.dump = lease_dump,
+	.lease = lease_lease,
+	.any = lease_any,
+};
