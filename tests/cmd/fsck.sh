@@ -234,10 +234,10 @@ killed() {
 without_one() {
 	kill_server 1
 	fsck 2
-	grep -q "client1.* can't connect to the brick" "$SCRATCH/err" && [ "$(wc -l <"$SCRATCH/err")" = 1 ] && [ ! -s "$SCRATCH/out" ] ||
+	grep -q "connection1.* can't connect to the brick" "$SCRATCH/err" && [ "$(wc -l <"$SCRATCH/err")" = 1 ] && [ ! -s "$SCRATCH/out" ] ||
 		fail "a subvolume is down: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 	fsck 2 --repair --json
-	[ "$(json 'd["checked"], d["findings"], "client1" in d["problem"]' <"$SCRATCH/out")" = "False [] True" ] || fail "the JSON: $(cat "$SCRATCH/out")"
+	[ "$(json 'd["checked"], d["findings"], "connection1" in d["problem"]' <"$SCRATCH/out")" = "False [] True" ] || fail "the JSON: $(cat "$SCRATCH/out")"
 	start_server 1
 	clean
 }

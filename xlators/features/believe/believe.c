@@ -128,14 +128,14 @@ static void prove_task(void *arg)
 	task_ends(b);
 }
 
-/* It is asked for anew in time; who finds none goes without. */
+/* It is asked for anew in time; who finds none goes without. Recalls go to the graph that has the connection now. */
 static bool proved(struct believer *b)
 {
 	uint64_t now = clock_ns();
 	bool yes, ask;
 
 	pthread_mutex_lock(&b->lock);
-	yes = b->epoch && now < b->proved_ns + LEASE_PROOF_MS * 1000000ull;
+	yes = b->epoch && b->x->child[0]->graph == b->x->graph && now < b->proved_ns + LEASE_PROOF_MS * 1000000ull;
 	ask = atomic_load(&b->up) && !b->proving && (!yes || now > b->proved_ns + PROVE_AGAIN_MS * 1000000ull);
 	b->proving |= ask;
 	pthread_mutex_unlock(&b->lock);

@@ -88,7 +88,7 @@ static void let_go(struct leases *l, struct holder *h)
 
 struct asker {
 	uint64_t number;     /* 0: it can't be given a lease */
-	bool active, others; /* others are active */
+	bool active, others; /* it may believe something; somebody else may */
 };
 
 static struct asker asker_of(struct leases *l, const struct request *rq)
@@ -145,12 +145,13 @@ static void find_by_name(struct request *rq, struct changing *c, const struct lo
 	request_finish(&own);
 }
 
-/* What has a name that the operation takes away, or gives to something else. Only others must hear of it. */
+/* What has a name that the operation takes away, or gives to something else. Only others must hear of it; who comes to believe something after the
+ * directories were marked learns nothing there by which it would be reached. */
 static void find_victims(struct request *rq, struct changing *c, enum fop fop, const void *in)
 {
 	const struct rename_in *rename = in;
 
-	if (!c->by.others)
+	if (!asker_of(c->l, rq).others)
 		return;
 	if (fop == FOP_unlink || fop == FOP_rmdir || fop == FOP_create)
 		find_by_name(rq, c, in);
@@ -287,14 +288,22 @@ static void wait_quiet(struct leases *l)
 	task_shield(false);
 }
 
+static void mark(struct changing *c, unsigned from)
+{
+	for (unsigned i = from; i < c->count; i++)
+		c->bits[i] = table_change(&c->l->table, &c->object[i]->gfid, c->by.number);
+}
+
 static int change(struct request *rq, struct changing *c, enum fop fop, const void *in, void *out)
 {
 	struct leases *l = c->l;
+	unsigned named = c->count;
 	int err;
 
 	wait_quiet(l);
-	for (unsigned i = 0; i < c->count; i++)
-		c->bits[i] = table_change(&l->table, &c->object[i]->gfid, c->by.number);
+	mark(c, 0);
+	find_victims(rq, c, fop, in);
+	mark(c, named);
 	err = recall_others(c);
 	if (!err)
 		err = fop_call(rq, l->x->child[0], fop, in, out);
@@ -355,12 +364,7 @@ static int lease_any(struct request *rq, struct xlator *x, enum fop fop, const v
 		return fop_call(rq, x->child[0], fop, in, out);
 	c.by = asker_of(c.l, rq);
 	since = table_time(&c.l->table);
-	if (c.count) {
-		find_victims(rq, &c, fop, in);
-		err = change(rq, &c, fop, in, out);
-	} else {
-		err = fop_call(rq, x->child[0], fop, in, out);
-	}
+	err = c.count ? change(rq, &c, fop, in, out) : fop_call(rq, x->child[0], fop, in, out);
 	if (lease_teaches(fop, err) && tells_something(fop))
 		lease_told(rq, c.l, &c.by, since, fop, in, out);
 	return err;
