@@ -207,7 +207,26 @@ static int check_added(const struct spec *before, size_t replaced, struct proble
 			before->volume);
 	if (!spec_is_spread(before))
 		return cannot_grow(before, p);
+	if (before->leaving)
+		return problem_set(
+			p, EBUSY,
+			"the last bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
+			"wait until they have left",
+			before->volume, before->volume);
 	return cluster_rebalance_check(before->volume, p);
+}
+
+/* It begins when nothing else moves names, and may be taken back at any time. */
+static int check_leaving(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	if (!s->leaving || before->leaving)
+		return 0;
+	if (s->bricks != before->bricks)
+		return problem_set(p, EINVAL, "bricks of volume %s would come, and others leave, at once: one after the other",
+				   s->volume);
+	if (!spec_is_spread(before))
+		return cannot_grow(before, p);
+	return cluster_rebalance_check(s->volume, p);
 }
 
 /* Before names have moved to them they hold nothing. */
@@ -239,7 +258,7 @@ static size_t noted_beginning(const struct spec *s, const struct spec *before)
 	if (!before->volume)
 		return may_have_old_mounts(s) ? 0 : spec_subvolumes(s);
 	if (before->began)
-		return before->began;
+		return before->began < spec_subvolumes(s) ? before->began : spec_subvolumes(s);
 	return s->bricks > before->bricks && spec_is_spread(before) ? spec_began_with(before) : 0;
 }
 
@@ -247,6 +266,11 @@ static int keep_beginning(struct spec *s, const struct spec *before, struct prob
 {
 	size_t began = before->volume ? spec_began_with(before) : 0;
 
+	if (before->volume && before->leaving &&
+	    began > spec_subvolumes(s)) /* the one that left was there from the beginning */
+		began = spec_subvolumes(s);
+	if (s->has_tenants) /* it neither grows nor shrinks */
+		return 0;
 	if (began && s->began && !spec_is_spread(before))
 		return cannot_grow(before, p);
 	if (began && s->began && s->began != began)
@@ -275,6 +299,8 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 			"'replica' and 'arbiter' of a volume can't change in this version: make a new volume with them, and "
 			"copy the files");
 	err = check_moved(s, before, p);
+	if (!err)
+		err = spec_check_tenants_change(s, before, p);
 	if (err)
 		return err;
 	for (size_t i = 0; i < before->bricks && i < s->bricks; i++)
@@ -285,6 +311,9 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 		return problem_set(p, EINVAL,
 				   "%zu bricks of volume %s would be new at once: replace one, let it heal, then the next",
 				   fresh, s->volume);
+	err = check_leaving(s, before, p);
+	if (err)
+		return err;
 	if (s->bricks < before->bricks)
 		return check_removed(s, before, fresh, p);
 	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
@@ -364,9 +393,9 @@ static int note_change(struct removal *r, const char *kind, const char *name, co
 }
 
 /* Of a volume that had grown before this store knew it: whether names have moved nobody knows until `rebalance start` has asked the bricks. malloc'ed. */
-static char *stopped_document(const struct spec *s)
+static char *document_text(const struct spec *s, const char *state)
 {
-	json_t *document = rebalance_document("stopped", spec_subvolumes(s), NULL);
+	json_t *document = rebalance_document(state, spec_subvolumes(s), NULL);
 	char *text = json_dumps(document, JSON_COMPACT);
 
 	json_decref(document);
@@ -378,6 +407,12 @@ static void note_view_removal(struct removal *r, const struct spec *s, size_t se
 	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
 
 	note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
+}
+
+/* Or stays after all: then it gets its part of the names again. */
+static bool begins_to_leave(const struct spec *s, const struct spec *before)
+{
+	return before->volume && s->leaving != before->leaving && s->bricks == before->bricks;
 }
 
 /* The specification; for a new volume of sets its secret, which goes with it; and the views of sets that go do so, too, for one that is added later must not
@@ -403,8 +438,8 @@ static int commit(const struct spec *s, const struct spec *before, uint64_t vers
 		free(old.bytes);
 		err = secret_create(secret, p);
 	}
-	if (!err && !before->volume && spec_began_with(s) != spec_subvolumes(s)) {
-		document = stopped_document(s);
+	if (!err && (begins_to_leave(s, before) || (!before->volume && spec_began_with(s) != spec_subvolumes(s)))) {
+		document = document_text(s, before->volume ? "running" : "stopped");
 		rebalance = (struct blob){ .size = document ? strlen(document) : 0, .bytes = document };
 		err = document ? note_change(r, "rebalance", s->volume, &rebalance) : -ENOMEM;
 	}
@@ -470,6 +505,28 @@ static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE 
 		cluster_reconcile();
 	if (!err)
 		answer(s, text ? text : "", version, !dry_run, out);
+	spec_free(&before);
+	return err;
+}
+
+int cluster_take_out(const char *volume, struct problem *p)
+{
+	cleanup_path char *text = NULL;
+	struct spec before = { 0 }, s = { 0 };
+	uint64_t version;
+	int err = cluster_spec(volume, &before, &version, p);
+
+	if (!err && before.leaving) {
+		text = spec_text(&before);
+		err = text ? spec_parse(text, strlen(text), "the specification", &s, p) : -ENOMEM;
+		if (!err)
+			spec_take_out(&s);
+		if (!err)
+			err = check_all(&s, &before, p);
+		if (!err)
+			err = commit(&s, &before, version, p);
+	}
+	spec_free(&s);
 	spec_free(&before);
 	return err;
 }

@@ -3,8 +3,10 @@
  *
  *   GET /v1/volume/NAME/client[?brick=N][&after=VERSION]   the client's volfile; X-Stratus-Version says of which version. With
  *       `after`, the answer waits until there is a later version, and is 304 if there is none after 30 s.
- *   GET /v1/status                                         what `stratus status --json` prints */
+ *   GET /v1/status                                         what `stratus status --json` prints
+ *   GET /metrics                                           what tenants are charged here, for Prometheus */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -17,9 +19,11 @@
 
 #include "cluster.h"
 #include "log.h"
+#include "metrics.h"
 #include "path.h"
 #include "store.h"
 #include "task.h"
+#include "tunnel.h"
 
 enum {
 	POLL_MS = 30000,
@@ -40,8 +44,9 @@ struct ask {
 	bool waits;	  /* `after` was given */
 	bool names_brick; /* `brick` was */
 	bool ripe;	  /* has waited long enough */
-	bool asked;	  /* for the status, which is this text, or NULL */
-	char *status;
+	bool asked;	  /* for what is told, which is this text, or NULL */
+	bool of_metrics;  /* it is these, and not the status */
+	char *told;
 	struct ask *next;
 };
 
@@ -50,12 +55,16 @@ static struct {
 	char address[300];
 	pthread_mutex_t lock; /* asks that are suspended, and stopping */
 	struct ask *waiting;
-	struct ask *asking;    /* for the status */
+	struct ask *asking;    /* for the status, or metrics */
 	unsigned statuses;     /* that are asked for and not told yet */
 	pthread_cond_t wanted; /* one is asked for, or stopping */
 	pthread_t notifier, teller;
 	bool notifying, telling, stopping;
-} http = { .lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER };
+	struct tunnels *tunnels; /* NULL: in the clear */
+	pthread_mutex_t peers_lock;
+	char **peer; /* by descriptor: who it is */
+	size_t peers;
+} http = { .lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER, .peers_lock = PTHREAD_MUTEX_INITIALIZER };
 
 const char *cluster_http_address(void)
 {
@@ -92,11 +101,16 @@ static enum MHD_Result refuse(struct ask *a, unsigned status, const char *senten
 	return answer(a, status, "text/plain; charset=utf-8", path_format("%s\n", sentence), 0);
 }
 
-/* ---- the status ---- */
+/* ---- the status, and metrics ---- */
 
 /* A thread of its own finds it out: it waits for graphs that start and stop, and for disks, and mounts must not wait with it. */
 
-static char *status_text(void)
+static void write_metrics(FILE *to)
+{
+	metrics_write(cluster_each_graph, to);
+}
+
+static char *text_of(void (*write)(FILE *))
 {
 	char *text = NULL;
 	size_t size;
@@ -104,19 +118,27 @@ static char *status_text(void)
 
 	if (!to)
 		return NULL;
-	cluster_status(to);
+	write(to);
 	fclose(to);
 	return text;
 }
 
+static bool wants(const struct ask *list, bool metrics)
+{
+	while (list && list->of_metrics != metrics)
+		list = list->next;
+	return list;
+}
+
 /* With the lock held. */
-static void give_status(struct ask *list, const char *text)
+static void give(struct ask *list, const char *status, const char *metrics)
 {
 	while (list) {
 		struct ask *a = list;
+		const char *text = a->of_metrics ? metrics : status;
 
 		list = a->next;
-		a->status = text ? strdup(text) : NULL;
+		a->told = text ? strdup(text) : NULL;
 		http.statuses--;
 		MHD_resume_connection(a->connection);
 	}
@@ -128,7 +150,7 @@ static void *tell(void *arg)
 	pthread_mutex_lock(&http.lock);
 	while (!http.stopping) {
 		struct ask *list = http.asking;
-		char *text;
+		char *status, *metrics;
 
 		if (!list) {
 			pthread_cond_wait(&http.wanted, &http.lock);
@@ -136,12 +158,14 @@ static void *tell(void *arg)
 		}
 		http.asking = NULL;
 		pthread_mutex_unlock(&http.lock);
-		text = status_text();
+		status = wants(list, false) ? text_of(cluster_status) : NULL;
+		metrics = wants(list, true) ? text_of(write_metrics) : NULL;
 		pthread_mutex_lock(&http.lock);
-		give_status(list, text);
-		free(text);
+		give(list, status, metrics);
+		free(status);
+		free(metrics);
 	}
-	give_status(http.asking, NULL);
+	give(http.asking, NULL, NULL);
 	http.asking = NULL;
 	pthread_mutex_unlock(&http.lock);
 	return NULL;
@@ -165,15 +189,16 @@ static bool ask_status(struct ask *a)
 	return may;
 }
 
-static enum MHD_Result answer_status(struct ask *a)
+static enum MHD_Result answer_told(struct ask *a, bool metrics)
 {
 	char *text;
 
+	a->of_metrics = metrics;
 	if (!a->asked && ask_status(a))
 		return MHD_YES;
-	text = a->status;
-	a->status = NULL;
-	return text ? answer(a, MHD_HTTP_OK, "application/json", text, 0)
+	text = a->told;
+	a->told = NULL;
+	return text ? answer(a, MHD_HTTP_OK, metrics ? METRICS_TYPE : "application/json", text, 0)
 		    : refuse(a, MHD_HTTP_SERVICE_UNAVAILABLE,
 			     "the status can't be told just now: others wait for it, perhaps for a disk that does not answer");
 }
@@ -309,6 +334,50 @@ static bool take_number(struct MHD_Connection *c, const char *name, bool *given,
 	return !text || (*text && strlen(text) < 20 && !text[strspn(text, "0123456789")]);
 }
 
+/* By the certificate; "": it has none, or there is no TLS. */
+static void identity_of(struct MHD_Connection *c, char identity[TUNNEL_IDENTITY])
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	*identity = '\0';
+	if (!http.tunnels || !info)
+		return;
+	pthread_mutex_lock(&http.peers_lock);
+	if ((size_t)info->connect_fd < http.peers && http.peer[info->connect_fd])
+		snprintf(identity, TUNNEL_IDENTITY, "%s", http.peer[info->connect_fd]);
+	pthread_mutex_unlock(&http.peers_lock);
+}
+
+/* It names all volumes, bricks and servers. */
+static bool may_see_status(struct MHD_Connection *c)
+{
+	char identity[TUNNEL_IDENTITY];
+
+	identity_of(c, identity);
+	return !http.tunnels || !strcmp(identity, "stratus:admin") || !strcmp(identity, "stratus:server");
+}
+
+/* Tenants may of the volumes that have them. Of others they don't learn whether there are any. */
+static bool may_see_volume(struct MHD_Connection *c, const char *volume)
+{
+	static const char tenants[] = "stratus:tenant/";
+	const struct spec_tenant *t = NULL;
+	char identity[TUNNEL_IDENTITY];
+	struct problem ignored = { "" };
+	struct spec s;
+	uint64_t version;
+	bool may;
+
+	identity_of(c, identity);
+	if (strncmp(identity, tenants, strlen(tenants)))
+		return true;
+	if (!cluster_spec(volume, &s, &version, &ignored))
+		t = spec_tenant_find(&s, identity + strlen(tenants));
+	may = t && t->state != SPEC_TENANT_DELETED;
+	spec_free(&s);
+	return may;
+}
+
 static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *url, const char *method, const char *version,
 			      const char *upload, size_t *upload_size, void **state)
 {
@@ -327,10 +396,16 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
 	}
 	if (strcmp(method, "GET") && strcmp(method, "HEAD"))
 		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "this service only reads: use the command stratus on a server");
-	if (!strcmp(url, "/v1/status"))
-		return answer_status(a);
+	if (!strcmp(url, "/v1/status") || !strcmp(url, "/metrics"))
+		return may_see_status(c)
+			       ? answer_told(a, !strcmp(url, "/metrics"))
+			       : refuse(a, MHD_HTTP_FORBIDDEN,
+					"the status is for administrators and servers: show a certificate of stratus:admin");
 	if (!is_client(url, a))
-		return refuse(a, MHD_HTTP_NOT_FOUND, "there are /v1/status and /v1/volume/NAME/client");
+		return refuse(a, MHD_HTTP_NOT_FOUND, "there are /v1/status, /metrics and /v1/volume/NAME/client");
+	if (!may_see_volume(c, a->volume))
+		return refuse(a, MHD_HTTP_FORBIDDEN,
+			      "a tenant's certificate is good for the volumes that have this tenant, and no others");
 	if (!take_number(c, "after", &a->waits, &a->after) || !take_number(c, "brick", &a->names_brick, &a->brick))
 		return refuse(a, MHD_HTTP_BAD_REQUEST, "'after' and 'brick' are decimal numbers");
 	return a->waits && park(a) ? MHD_YES : answer_client(a);
@@ -342,9 +417,45 @@ static void completed(void *arg, struct MHD_Connection *c, void **state, enum MH
 
 	(void)arg, (void)c, (void)code;
 	if (a)
-		free(a->status);
+		free(a->told);
 	free(a); /* nobody waits with it: a suspended connection is not completed */
 	*state = NULL;
+}
+
+/* ---- TLS ---- */
+
+/* libmicrohttpd's own TLS is GnuTLS, which would judge certificates in its own way, and could not read the files again; so it gets the plain ends
+ * of tunnels. A descriptor is known here before the daemon has it. */
+static bool note_peer(int fd, const char *identity)
+{
+	char *copy = strdup(identity), **grown = http.peer;
+
+	pthread_mutex_lock(&http.peers_lock);
+	if ((size_t)fd >= http.peers && copy) {
+		grown = realloc(http.peer, ((size_t)fd + 1) * sizeof *grown);
+		if (grown) {
+			memset(grown + http.peers, 0, ((size_t)fd + 1 - http.peers) * sizeof *grown);
+			http.peer = grown;
+			http.peers = (size_t)fd + 1;
+		}
+	}
+	if (copy && grown) {
+		free(http.peer[fd]);
+		http.peer[fd] = copy;
+	}
+	pthread_mutex_unlock(&http.peers_lock);
+	if (!grown)
+		free(copy);
+	return copy && grown;
+}
+
+static void accepted(void *arg, int fd, const struct tunnel_peer *peer)
+{
+	(void)arg;
+	if (!note_peer(fd, peer->identity))
+		close(fd);
+	else
+		MHD_add_connection(http.daemon, fd, (const struct sockaddr *)&peer->address, peer->size);
 }
 
 /* ---- start and stop ---- */
@@ -392,19 +503,51 @@ static int make_listener(const char *address, struct problem *p)
 		      : fd;
 }
 
-/* Of the descriptors that this process may have, at most a quarter: the others are the bricks'. */
+/* Of the descriptors that this process may have, at most a quarter: the others are the bricks'. A tunnel has three. */
 static unsigned connection_limit(void)
 {
+	rlim_t share = http.tunnels ? 12 : 4;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 > CONNECTIONS)
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / share > CONNECTIONS)
 		return CONNECTIONS;
-	return (unsigned)limit.rlim_cur / 4;
+	return (unsigned)(limit.rlim_cur / share);
 }
 
-int cluster_http_start(const char *address, struct problem *p)
+static struct MHD_Daemon *start_daemon(int fd)
 {
-	int fd;
+	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+
+	return MHD_start_daemon(flags | (fd < 0 ? MHD_USE_NO_LISTEN_SOCKET : 0), 0, NULL, NULL, handle, NULL,
+				MHD_OPTION_THREAD_POOL_SIZE, THREADS, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
+				MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ONE, MHD_OPTION_CONNECTION_TIMEOUT,
+				CONNECTION_S, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
+				fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
+}
+
+/* Takes the descriptor. */
+static int start_service(int fd, const struct tls_files *tls, struct problem *p)
+{
+	if (tls && !(http.tunnels = tunnels_create(tls, p))) {
+		close(fd);
+		return -EINVAL;
+	}
+	http.daemon = start_daemon(tls ? -1 : fd);
+	if (!http.daemon) {
+		close(fd);
+		return problem_set(p, EAGAIN,
+				   "the volfile service can't start: the limit of processes or open files is reached");
+	}
+	if (tls) {
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+		tunnels_listen(http.tunnels, fd, accepted, NULL);
+	}
+	return 0;
+}
+
+int cluster_http_start(const char *address, const struct tls_files *tls, struct problem *p)
+{
+	int fd, err;
 
 	if (address)
 		snprintf(http.address, sizeof http.address, "%s", address);
@@ -419,16 +562,9 @@ int cluster_http_start(const char *address, struct problem *p)
 	if (fd < 0)
 		return fd;
 	http.stopping = false;
-	http.daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
-				       NULL, handle, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, THREADS,
-				       MHD_OPTION_CONNECTION_LIMIT, connection_limit(), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-				       CONNECTIONS_OF_ONE, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_S,
-				       MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
-	if (!http.daemon) {
-		close(fd);
-		return problem_set(p, EAGAIN,
-				   "the volfile service can't start: the limit of processes or open files is reached");
-	}
+	err = start_service(fd, tls, p);
+	if (err)
+		return err;
 	http.notifying = !pthread_create(&http.notifier, NULL, notify, NULL);
 	http.telling = !pthread_create(&http.teller, NULL, tell, NULL);
 	if (http.notifying && http.telling)
@@ -451,7 +587,14 @@ void cluster_http_stop(void)
 		pthread_join(http.notifier, NULL);
 		http.notifying = false;
 	}
+	tunnels_destroy(http.tunnels); /* before the daemon that they give connections to */
+	http.tunnels = NULL;
 	if (http.daemon)
 		MHD_stop_daemon(http.daemon);
 	http.daemon = NULL;
+	for (size_t i = 0; i < http.peers; i++)
+		free(http.peer[i]);
+	free(http.peer);
+	http.peer = NULL;
+	http.peers = 0;
 }

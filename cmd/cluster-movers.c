@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graphs that move names of a volume's root to subvolumes that were added: each is a client's, without a mount, whose cluster/dht does it (its
- * command "rebalance"). They run where the cluster's leader is, as long as the store wants it.
+/* The graphs that move names of a volume's root to subvolumes that were added, and names of directories that have grown large: each is a client's, without a
+ * mount, whose cluster/dht does it (its command "rebalance"). They run where the cluster's leader is: for the root as long as the store wants it; for large directories
+ * while the volume is served, if its specification says how many names that is (widen-at).
  *
  * One thread starts, stops and asks the graphs: that takes as long as bricks do to answer, and nobody else waits for it. `lock` covers the list of
  * movers and what is told of them, never a graph that starts, stops or is asked. */
@@ -26,7 +27,7 @@ struct mover {
 	char *volume, *text; /* text: the volfile of the graph */
 	struct graph *graph; /* NULL: could not be started yet */
 	json_t *told;	     /* by cluster/dht, or {"problem"} */
-	bool wanted;
+	bool wanted, moves, widens; /* moves: names of the root, as the store wants it; widens: large directories */
 	struct mover *next;
 };
 
@@ -62,19 +63,19 @@ static void set_graph(struct mover *m, struct graph *g)
 	pthread_mutex_unlock(&all.lock);
 }
 
-static int ask(struct graph *g, const char *verb, FILE *to, struct problem *p)
+static int ask(struct graph *g, bool widens, const char *verb, FILE *to, struct problem *p)
 {
-	char *word[] = { (char *)"rebalance", (char *)verb, NULL };
+	char *word[] = { (char *)"rebalance", widens ? (char *)"widen" : (char *)verb, (char *)verb, NULL };
 
-	return client_graph_ask(client_graph_dht(g), 2, word, to, p);
+	return client_graph_ask(client_graph_dht(g), 2 + widens, word, to, p);
 }
 
-static int ask_for_deed(struct graph *g, const char *verb, struct problem *p)
+static int ask_for_deed(struct graph *g, bool widens, const char *verb, struct problem *p)
 {
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
-	int err = to ? ask(g, verb, to, p) : -ENOMEM;
+	int err = to ? ask(g, widens, verb, to, p) : -ENOMEM;
 
 	if (to)
 		fclose(to);
@@ -90,8 +91,10 @@ static void halt(struct mover *m)
 	if (!g)
 		return;
 	/* Between two names: a graph that ends in one leaves it to be ended by others. But a brick that is away would be waited for. */
-	if (!*json_text(m->told, "problem"))
-		ask_for_deed(g, "stop", &ignored);
+	if (!*json_text(m->told, "problem")) {
+		ask_for_deed(g, true, "stop", &ignored);
+		ask_for_deed(g, false, "stop", &ignored);
+	}
 	set_graph(m, NULL);
 	graph_stop(g);
 	graph_destroy(g);
@@ -122,11 +125,12 @@ static void launch(struct mover *m)
 
 	if (starts)
 		err = graph_start(g, &p);
-	if (starts && !err) {
-		err = ask_for_deed(g, "start", &p);
-		if (err)
-			graph_stop(g);
-	}
+	if (starts && !err && m->moves)
+		err = ask_for_deed(g, false, "start", &p);
+	if (starts && !err && m->widens)
+		err = ask_for_deed(g, true, "start", &p);
+	if (starts && err)
+		graph_stop(g);
 	if (!err) {
 		set_graph(m, g);
 		log_info(NULL, NULL, "volume %s: names are moved from here", m->volume);
@@ -155,14 +159,23 @@ static void add_mover(const char *volume, char *text)
 }
 
 /* Takes the text. Another one than before: the graph is made anew. */
-static void want(const char *volume, char *text)
+static void want(const char *volume, char *text, bool moves, bool widens)
 {
 	struct mover *m = find_mover(volume);
 
 	if (!m) {
 		add_mover(volume, text);
+		m = find_mover(volume);
+		if (m) {
+			m->moves = moves;
+			m->widens = widens;
+		}
 		return;
 	}
+	if (m->moves != moves || m->widens != widens)
+		halt(m);
+	m->moves = moves;
+	m->widens = widens;
 	if (strcmp(m->text, text))
 		halt(m);
 	free(m->text);
@@ -190,8 +203,17 @@ static void drop_unwanted(void)
 
 /* ---- which there are to be ---- */
 
-/* The volfile of its clients; NULL: it is not served now. */
-static char *client_text(const char *volume)
+static bool grows_wide(const struct spec *s)
+{
+	for (size_t i = 0; i < s->types; i++)
+		for (size_t k = 0; k < s->by_type[i].options && !strcmp(s->by_type[i].type, "features/layout"); k++)
+			if (!strcmp(s->by_type[i].option[k].name, "widen-at"))
+				return strcmp(s->by_type[i].option[k].value, "0") != 0;
+	return false;
+}
+
+/* The volfile of its clients; NULL: it is not served now, or needs no mover. */
+static char *client_text(const char *volume, bool moves, bool *widens)
 {
 	struct volgen_files files = { 0 };
 	struct problem ignored = { "" };
@@ -200,30 +222,53 @@ static char *client_text(const char *volume)
 	struct spec s;
 	int err = cluster_spec(volume, &s, &version, &ignored);
 
-	if (!err && !s.stopped && spec_subvolumes(&s) > 1 && !volgen(&s, cluster_state(), &files, &ignored))
+	*widens = !err && grows_wide(&s);
+	if (!err && !s.stopped && (moves || *widens) && spec_subvolumes(&s) > 1 && !volgen(&s, cluster_state(), &files, &ignored))
 		text = volgen_take(&files, VOLGEN_CLIENT);
 	volgen_free(&files);
 	spec_free(&s);
 	return text;
 }
 
+/* The last bricks have been emptied, and nothing comes to them any more. If that can't be written now, it is when it is looked at next. */
+static void take_out_emptied(const char *volume, const json_t *document)
+{
+	struct problem p = { "" };
+	uint64_t version;
+	struct spec s;
+	int err = cluster_spec(volume, &s, &version, &p);
+	bool emptied = !err && s.leaving && rebalance_is(document, "done") &&
+		       (size_t)json_number(document, "subvolumes") < spec_subvolumes(&s);
+
+	spec_free(&s);
+	if (!emptied)
+		return;
+	err = cluster_take_out(volume, &p);
+	if (err)
+		log_error(NULL, NULL, "volume %s: its last bricks are empty, and can't be taken out: %s", volume,
+			  *p.text ? p.text : strerror(-err));
+	else
+		log_info(NULL, NULL, "volume %s: its last bricks were empty, and have left it", volume);
+}
+
 static void consider(const char *volume)
 {
 	json_t *document;
 	uint64_t version;
+	bool widens, moves = !rebalance_read(volume, &document, &version) && rebalance_is(document, "running");
 	char *text;
 
-	if (!rebalance_read(volume, &document, &version) && rebalance_is(document, "running")) {
-		text = client_text(volume);
-		if (text)
-			want(volume, text);
-	}
+	take_out_emptied(volume, document);
+	text = client_text(volume, moves, &widens);
+
+	if (text)
+		want(volume, text, moves, widens);
 	json_decref(document);
 }
 
 static void agree(bool leads)
 {
-	static const char prefix[] = "rebalance/";
+	static const char prefix[] = "volume/";
 	char **keys = store_keys(cluster_store(), prefix);
 
 	for (struct mover *m = all.movers; m; m = m->next)
@@ -241,7 +286,12 @@ static void agree(bool leads)
 
 static bool is_number(const char *key)
 {
-	return !strcmp(key, "version") || !strcmp(key, "moved") || !strcmp(key, "left");
+	static const char *const numbers[] = { "version", "moved", "left", "files", "bytes", "copied", "failed" };
+
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (!strcmp(key, numbers[i]))
+			return true;
+	return !strncmp(key, "skipped-", 8) || !strncmp(key, "stays-", 6);
 }
 
 /* Names in it may be of any bytes. */
@@ -272,7 +322,8 @@ static size_t count_subvolumes(const struct graph *g)
 /* It is done, or will not be: the store remembers it, and agree() lets the graph go. If that can't be written now, it is when it is looked at next. */
 static void note_end(const struct mover *m)
 {
-	json_t *now, *document = rebalance_document(json_text(m->told, "state"), count_subvolumes(m->graph), m->told);
+	bool leaves = json_object_get(m->told, "leaving") && rebalance_is(m->told, "done");
+	json_t *now, *document = rebalance_document(json_text(m->told, "state"), count_subvolumes(m->graph) - leaves, m->told);
 	uint64_t version;
 
 	if (!rebalance_read(m->volume, &now, &version) && rebalance_is(now, "running") &&
@@ -294,14 +345,14 @@ static void look_at(struct mover *m)
 
 	if (!to)
 		return;
-	err = ask(m->graph, "status", to, &p);
+	err = ask(m->graph, false, "status", to, &p);
 	fclose(to);
 	set_told(m, err ? json_pack("{s:s}", "problem", p.text) : read_told(text, size));
 	free(text);
 	if (rebalance_is(m->told, "done") || rebalance_is(m->told, "failed"))
 		note_end(m);
 	else if (rebalance_is(m->told, "stopped")) /* by hand: the store wants it to run */
-		ask_for_deed(m->graph, "start", &p);
+		ask_for_deed(m->graph, false, "start", &p);
 }
 
 static void *run(void *arg)
@@ -321,7 +372,7 @@ static void *run(void *arg)
 		index = seen;
 		led = leads;
 		for (struct mover *m = all.movers; m; m = m->next)
-			if (m->graph)
+			if (m->graph && m->moves)
 				look_at(m);
 		store_wait(cluster_store(), index, all.movers ? ASK_MS : RETRY_MS);
 	}
@@ -360,7 +411,7 @@ json_t *movers_told(const char *volume)
 
 	pthread_mutex_lock(&all.lock);
 	m = find_mover(volume);
-	if (m)
+	if (m && m->moves)
 		told = m->told ? json_deep_copy(m->told) : json_object();
 	pthread_mutex_unlock(&all.lock);
 	return told;

@@ -3,7 +3,7 @@
  * the store says, and from the server that leads how far it is.
  *
  * A document "rebalance/VOLUME": "state" (running, as long as it is wanted; stopped; done; failed), and what cluster/dht said when it ended: "version",
- * "moved", "left", "problem", and of how many "subvolumes". */
+ * "moved", "left", "problem", "files", "bytes", "copied", "failed", "skipped-...", and of how many "subvolumes". */
 #include "cluster-rebalance.h"
 
 #include <errno.h>
@@ -44,12 +44,15 @@ bool rebalance_is(const json_t *document, const char *state)
 
 json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told)
 {
-	static const char *const kept[] = { "version", "moved", "left", "problem" };
-	json_t *document = json_pack("{s:s, s:I}", "state", state, "subvolumes", (json_int_t)subvolumes);
+	static const char *const kept[] = { "version", "moved", "left", "problem", "files", "bytes", "copied", "failed" };
+	json_t *document = json_pack("{s:s, s:I}", "state", state, "subvolumes", (json_int_t)subvolumes), *value;
+	const char *key;
 
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
 		if (json_object_get(told, kept[i]))
 			json_object_set(document, kept[i], json_object_get(told, kept[i]));
+	json_object_foreach((json_t *)told, key, value) if (!strncmp(key, "skipped-", 8) || !strncmp(key, "stays-", 6))
+		json_object_set(document, key, value);
 	return document;
 }
 
@@ -69,9 +72,24 @@ static const char *state_of(const struct spec *s, const json_t *document, bool h
 
 	if (here && rebalance_is(document, "stopped"))
 		return "stopping";
+	if (s->leaving && rebalance_is(document, "done")) /* it is about to be taken out */
+		return "running";
 	if (!document || (spread && spread != spec_subvolumes(s)))
 		return "idle";
 	return json_text(document, "state");
+}
+
+static json_t *leaving_bricks(const struct spec *s)
+{
+	json_t *list = json_array();
+	size_t set = s->replica ? s->replica : 1;
+
+	for (size_t i = s->bricks - set; i < s->bricks; i++) {
+		cleanup_path char *name = path_format("%s:%s", s->brick[i].server_name, s->brick[i].directory);
+
+		json_array_append_new(list, json_string(name));
+	}
+	return list;
 }
 
 /* How it stands: what the store says, and as long as it runs what is told here. */
@@ -84,6 +102,8 @@ static json_t *describe(const struct spec *s, const json_t *document, json_t *to
 		json_object_update(all, told);
 	if (s->stopped && rebalance_is(document, "running"))
 		json_object_set_new(all, "problem", json_string("the volume is stopped"));
+	if (s->leaving)
+		json_object_set_new(all, "leaving", leaving_bricks(s));
 	json_object_set_new(all, "volume", json_string(s->volume));
 	json_object_set_new(all, "state", json_string(state_of(s, document, told)));
 	json_object_set_new(all, "here", json_boolean(told != NULL));
@@ -125,9 +145,14 @@ static int begin(const struct spec *s, const json_t *document, uint64_t version,
 	json_t *wanted;
 	int err;
 
+	if (s->has_tenants)
+		return problem_set(
+			p, ENOTSUP,
+			"volume %s has tenants: in this version nothing moves names or files of theirs to other bricks",
+			s->volume);
 	if (s->stopped)
 		return problem_set(p, EBUSY, "volume %s is stopped: `stratus volume start %s` first", s->volume, s->volume);
-	if (rebalance_is(document, "running") || spread_over(s, document) == spec_subvolumes(s))
+	if (rebalance_is(document, "running") || spec_subvolumes(s) == 1)
 		return 0;
 	wanted = rebalance_document("running", spec_subvolumes(s), NULL);
 	err = replace_document(s, wanted, version, p);
@@ -186,7 +211,7 @@ bool cluster_rebalance_pending(const struct spec *s)
 	json_t *document;
 	uint64_t version;
 	int err = rebalance_read(s->volume, &document, &version);
-	bool pending = !err && spread_over(s, document) != spec_subvolumes(s);
+	bool pending = !err && !s->leaving && spread_over(s, document) != spec_subvolumes(s);
 
 	json_decref(document);
 	return pending;
@@ -205,9 +230,9 @@ int cluster_rebalance_check_removal(const struct spec *s, size_t left, struct pr
 	if (spread && spread <= left)
 		return 0;
 	return problem_set(
-		p, ENOTSUP,
-		"bricks of volume %s that have names, or are to have them, can't be removed: files would have to move, and what moves "
-		"them (doc/distribution.md) is not built yet",
+		p, EBUSY,
+		"bricks of volume %s that have names, or are to have them, can't be removed at once: `stratus brick remove` has the last ones "
+		"emptied first",
 		s->volume);
 }
 

@@ -16,6 +16,9 @@ bool rebalance_is(const json_t *document, const char *state);
 /* With what of the numbers cluster/dht has told, which may be NULL. */
 json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told);
 
+/* Commits the specification without the bricks that are to leave, if some are. cluster-commit.c */
+int cluster_take_out(const char *volume, struct problem *);
+
 /* ---- movers: cluster-movers.c ---- */
 int movers_start(struct problem *); /* the thread that sees to them */
 void movers_stop(void);		    /* after store_wake() */

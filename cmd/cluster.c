@@ -508,7 +508,7 @@ static int open_store(const struct cluster_config *c, struct problem *p)
 		err = check_name(p);
 	if (err)
 		return err;
-	return c->peers ? store_open_shared(shared, cluster.name, c->peers, c->join, &cluster.store, p)
+	return c->peers ? store_open_shared(shared, cluster.name, c->peers, c->join, c->tls, &cluster.store, p)
 			: store_open(alone, &cluster.store, p);
 }
 
@@ -533,7 +533,7 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (c->peers && !c->join)
 		await_others();
 	cluster_reconcile();
-	err = cluster_http_start(c->listen, p);
+	err = cluster_http_start(c->listen, c->tls, p);
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;

@@ -9,13 +9,15 @@
 #include "volgen.h"
 
 struct store;
+struct tls_files;
 enum { CLUSTER_PORT = 24006 };
 struct cluster_config {
-	const char *state;  /* directory of the store, secrets and marks */
-	const char *name;   /* of this server in the specifications; NULL: the host's */
-	const char *listen; /* ADDRESS:PORT of the volfile service; NULL: all addresses, CLUSTER_PORT */
-	const char *peers;  /* ADDRESS:PORT where other servers reach the store; NULL: it is this server's alone */
-	bool join;	    /* others will add this server */
+	const char *state;	     /* directory of the store, secrets and marks */
+	const char *name;	     /* of this server in the specifications; NULL: the host's */
+	const char *listen;	     /* ADDRESS:PORT of the volfile service; NULL: all addresses, CLUSTER_PORT */
+	const char *peers;	     /* ADDRESS:PORT where other servers reach the store; NULL: it is this server's alone */
+	bool join;		     /* others will add this server */
+	const struct tls_files *tls; /* for the store and the volfile service; NULL: both in the clear */
 };
 /* Opens the store, brings up what is committed (a volume that can't be served is logged, and tried again), and starts the
  * volfile service. */
@@ -56,7 +58,7 @@ int cluster_rebalance_check(const char *volume, struct problem *);
 /* So many of its subvolumes may stay, as no names are, or are to be, at the others. -ENOTSUP */
 int cluster_rebalance_check_removal(const struct spec *, size_t left, struct problem *);
 
-int cluster_http_start(const char *address, struct problem *);
+int cluster_http_start(const char *address, const struct tls_files *, struct problem *);
 void cluster_http_stop(void);
 const char *cluster_http_address(void);
 #endif

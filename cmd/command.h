@@ -16,12 +16,15 @@ struct command {
 /* The commands, each in the file of its name. */
 int command_mount(int argc, char **argv);
 int command_umount(int argc, char **argv);
+int command_key(int argc, char **argv);
 int command_reload(int argc, char **argv);
 int command_volgen(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_demo(int argc, char **argv);
 int command_apply(int argc, char **argv);
 int command_volume(int argc, char **argv);
+int command_tenant(int argc, char **argv);
+int command_usage(int argc, char **argv);
 int command_brick(int argc, char **argv);
 int command_server(int argc, char **argv);
 int command_status(int argc, char **argv);
@@ -30,6 +33,8 @@ int command_scrub(int argc, char **argv);
 int command_fsck(int argc, char **argv);
 int command_rebalance(int argc, char **argv);
 int command_locate(int argc, char **argv);
+int command_ca(int argc, char **argv);
+int command_cert(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_stats(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,14 +18,16 @@
 #include "cluster-client.h"
 #include "control.h"
 #include "demo.h"
+#include "keyfile.h"
 #include "log.h"
 #include "path.h"
 #include "port.h"
+#include "secret.h"
 
 enum { STOP_SECONDS = 30, PORT = 24006, BRICKS = 3 };
 static const char server_name[] = "local", volume[] = "demo";
 
-static char *demo_file(const struct demo *d, const char *name)
+char *demo_file(const struct demo *d, const char *name)
 {
 	return path_format("%s/%s", d->directory, name);
 }
@@ -42,15 +45,35 @@ const struct process *demo_server(const struct demo *d)
 	return NULL;
 }
 
-const struct process *demo_mount(const struct demo *d)
+size_t demo_mounts(const struct demo *d)
 {
+	return d->spec.has_tenants ? d->spec.tenants : 1;
+}
+
+char *demo_mountpoint(const struct demo *d, size_t number)
+{
+	return d->spec.has_tenants ? path_format("%s/%s", d->mount, d->spec.tenant[number].name) : path_format("%s", d->mount);
+}
+
+const struct process *demo_mount(const struct demo *d, size_t number)
+{
+	cleanup_path char *directory = demo_mountpoint(d, number);
+
 	for (size_t i = 0; i < d->running.count; i++) {
 		const char *said = process_mountpoint(&d->running.one[i]);
 
-		if (said && !strcmp(said, d->mount))
+		if (said && !strcmp(said, directory))
 			return &d->running.one[i];
 	}
 	return NULL;
+}
+
+static bool is_mounted(const struct demo *d)
+{
+	for (size_t i = 0; i < demo_mounts(d); i++)
+		if (demo_mount(d, i))
+			return true;
+	return false;
 }
 
 /* ---- programs ---- */
@@ -190,7 +213,7 @@ static int write_spec(const struct demo *d, struct problem *p)
 static int make_spec(struct demo *d, const struct demo_form *form, struct problem *p)
 {
 	char **list = calloc(form->bricks, sizeof *list);
-	struct spec_form spec = { .replica = form->replica > 1 ? form->replica : 0 };
+	struct spec_form spec = { .replica = form->replica > 1 ? form->replica : 0, .tenants = form->tenants };
 	int err = list ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < form->bricks && !err; i++)
@@ -239,6 +262,8 @@ static int make_all(struct demo *d, const char *directory, const struct demo_for
 		d->directory = real;
 	}
 	err = make_spec(d, form, p);
+	if (!err && form->tenants)
+		err = demo_make_tenants(d, form->tenants, p);
 	if (!err) {
 		cleanup_path char *log = demo_file(d, "log");
 
@@ -258,16 +283,16 @@ static int check_form(const struct demo *d, const struct demo_form *form, struct
 			"the demo in %s has %zu brick%s, replica %u: leave --bricks and --replica out, or begin anew in "
 			"another --dir",
 			d->directory, d->spec.bricks, d->spec.bricks == 1 ? "" : "s", replica);
-	return 0;
+	return form->tenants ? demo_check_tenants(d, form->tenants, p) : 0;
 }
 
-/* Neither given: a replica set of three. Only replicas given: so many bricks. Only bricks given: no replicas. */
+/* Neither given: a replica set of three, or with tenants one brick. Only replicas given: so many bricks. Only bricks given: no replicas. */
 static struct demo_form whole_form(const struct demo_form *form)
 {
 	struct demo_form whole = *form;
 
-	whole.bricks = form->bricks ? form->bricks : form->replica ? form->replica : BRICKS;
-	whole.replica = form->replica ? form->replica : form->bricks ? 1 : BRICKS;
+	whole.bricks = form->bricks ? form->bricks : form->replica ? form->replica : form->tenants ? 1 : BRICKS;
+	whole.replica = form->replica ? form->replica : form->bricks || form->tenants ? 1 : BRICKS;
 	return whole;
 }
 
@@ -284,11 +309,12 @@ int demo_create(struct demo *d, const char *directory, const struct demo_form *f
 	} else {
 		remember(d);
 		err = make_all(d, d->directory, &whole, p);
+		d->fresh = !err;
 	}
 	if (!err && form->mount) {
 		cleanup_path char *absolute = path_absolute(form->mount);
 
-		if (demo_mount(d) && strcmp(absolute, d->mount))
+		if (is_mounted(d) && strcmp(absolute, d->mount))
 			return problem_set(p, EBUSY, "this demo is mounted at %s: `stratus demo stop` it first", d->mount);
 		free(d->mount);
 		d->mount = path_format("%s", absolute);
@@ -311,7 +337,7 @@ void demo_close(struct demo *d)
 static int start_server(struct demo *d, struct problem *p)
 {
 	cleanup_path char *exe = program("stratusd"), *log = demo_file(d, "log/stratusd.log"), *state = demo_file(d, "state");
-	cleanup_path char *listen = NULL;
+	cleanup_path char *listen = NULL, *tls = d->spec.has_tenants ? demo_file(d, "tls") : NULL;
 	int err = free_port(&d->port, p);
 
 	if (!err)
@@ -320,7 +346,7 @@ static int start_server(struct demo *d, struct problem *p)
 		return err;
 	listen = path_format("127.0.0.1:%u", d->port);
 	err = run((char *[]){ exe, (char *)"--log", log, (char *)"--state", state, (char *)"--name", d->spec.server[0].name,
-			      (char *)"--listen", listen, NULL },
+			      (char *)"--listen", listen, tls ? (char *)"--tls-dir" : NULL, tls, NULL },
 		  p);
 	return err ? err : refresh(d, p);
 }
@@ -379,16 +405,83 @@ static void clear_dead_mount(const char *directory)
 		run(argv, &ignored);
 }
 
-static int start_mount(struct demo *d, struct problem *p)
+/* What opens the key file lies beside it: it is for trying out, and the servers are on this machine anyway. */
+static int make_key(const struct demo *d, struct problem *p)
 {
-	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-0.log", d->directory);
-	cleanup_path char *source = path_format("127.0.0.1:%u:/%s", d->port, d->spec.volume);
-	int err;
+	enum { SECRET = 64 };
+	cleanup_path char *key = demo_file(d, "demo.key"), *secret = demo_file(d, "demo.secret");
+	uint8_t bytes[SECRET];
+	struct keyfile k;
+	struct masters *m;
+	int err = getrandom(bytes, SECRET, 0) == SECRET ? path_write_mode(secret, bytes, SECRET, 0600, p)
+							: problem_set(p, EIO, "no random numbers");
 
-	clear_dead_mount(d->mount);
-	path_make_parents(d->mount);
-	err = path_make_directory(d->mount, 0755, p);
-	return err ? err : run((char *[]){ exe, (char *)"mount", (char *)"--log", log, source, d->mount, NULL }, p);
+	if (!err)
+		err = keyfile_create(&k, &m, p);
+	if (!err) {
+		err = keyfile_add(&k, m, SLOT_KEYFILE, "demo", bytes, SECRET, p);
+		secret_free(m, sizeof(*m));
+	}
+	secret_wipe(bytes, sizeof(bytes));
+	return err ? err : keyfile_write(key, &k, true, p);
+}
+
+static bool has_key(const struct demo *d)
+{
+	cleanup_path char *key = demo_file(d, "demo.key");
+
+	return !access(key, F_OK);
+}
+
+int demo_encrypt(struct demo *d, struct problem *p)
+{
+	if (has_key(d))
+		return 0;
+	if (!d->fresh)
+		return problem_set(p, EEXIST,
+				   "the demo in %s is not encrypted: `stratus demo stop --purge` it, or give another --dir",
+				   d->directory);
+	return make_key(d, p);
+}
+
+static int start_mount(struct demo *d, size_t number, struct problem *p)
+{
+	cleanup_path char *exe = program("stratus"), *log = path_format("%s/log/mount-%zu.log", d->directory, number);
+	cleanup_path char *source = path_format("127.0.0.1:%u:/%s", d->port, d->spec.volume);
+	cleanup_path char *directory = demo_mountpoint(d, number), *tls = demo_tls(d, number);
+	cleanup_path char *key = demo_file(d, "demo.key"), *secret = demo_file(d, "demo.secret");
+	char *argv[16] = { exe, (char *)"mount", (char *)"--log", log };
+	int n = 4, err;
+
+	clear_dead_mount(directory);
+	path_make_parents(directory);
+	err = path_make_directory(directory, 0755, p);
+	if (err)
+		return err;
+	if (tls) {
+		argv[n++] = (char *)"--tls-dir";
+		argv[n++] = tls;
+	}
+	if (has_key(d)) {
+		argv[n++] = (char *)"--key";
+		argv[n++] = key;
+		argv[n++] = (char *)"--secret-file";
+		argv[n++] = secret;
+	}
+	argv[n++] = source;
+	argv[n++] = directory;
+	return run(argv, p);
+}
+
+/* Tenants that were suspended or deleted have none. */
+static int start_mounts(struct demo *d, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < demo_mounts(d) && !err; i++)
+		if (!demo_mount(d, i) && (!d->spec.has_tenants || d->spec.tenant[i].state == SPEC_TENANT_ACTIVE))
+			err = start_mount(d, i, p);
+	return err;
 }
 
 int demo_start(struct demo *d, struct problem *p)
@@ -398,8 +491,8 @@ int demo_start(struct demo *d, struct problem *p)
 
 	if (!err)
 		err = commit(d, p);
-	if (!err && !demo_mount(d))
-		err = start_mount(d, p);
+	if (!err)
+		err = start_mounts(d, p);
 	if (!err)
 		return refresh(d, p);
 	if (!refresh(d, &ignored))
@@ -409,15 +502,21 @@ int demo_start(struct demo *d, struct problem *p)
 
 /* ---- stopping ---- */
 
-static int stop_mount(struct demo *d, struct problem *p)
+static int stop_mounts(struct demo *d, struct problem *p)
 {
 	cleanup_path char *exe = program("stratus");
-	char *argv[] = { exe, (char *)"umount", d->mount, NULL };
+	int err = 0;
 
-	if (demo_mount(d))
-		return run(argv, p);
-	clear_dead_mount(d->mount);
-	return 0;
+	for (size_t i = 0; i < demo_mounts(d) && !err; i++) {
+		cleanup_path char *directory = demo_mountpoint(d, i);
+		char *argv[] = { exe, (char *)"umount", directory, NULL };
+
+		if (demo_mount(d, i))
+			err = run(argv, p);
+		else
+			clear_dead_mount(directory);
+	}
+	return err;
 }
 
 static int stop_server(struct demo *d, struct problem *p)
@@ -435,7 +534,7 @@ static int stop_server(struct demo *d, struct problem *p)
 
 int demo_stop(struct demo *d, struct problem *p)
 {
-	int err = stop_mount(d, p);
+	int err = stop_mounts(d, p);
 
 	if (!err)
 		err = stop_server(d, p);
@@ -451,12 +550,14 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 /* Of a demo's directory: what the demo has made there. */
 static bool is_ours(const char *name)
 {
-	static const char *const ours[] = { "state", "log", "demo.json", "spec.yaml" };
+	static const char *const ours[] = { "state", "log", "demo.json", "spec.yaml", "demo.key", "demo.secret", "ca", "tls" };
 	const char *number = name + strlen("brick");
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (!strcmp(name, ours[i]))
 			return true;
+	if (!strncmp(name, "tenant-", strlen("tenant-")))
+		return true;
 	return !strncmp(name, "brick", number - name) && *number && !number[strspn(number, "0123456789")];
 }
 
@@ -486,6 +587,11 @@ int demo_purge(struct demo *d, struct problem *p)
 {
 	int err;
 
+	for (size_t i = 0; i < demo_mounts(d); i++) {
+		cleanup_path char *directory = demo_mountpoint(d, i);
+
+		rmdir(directory);
+	}
 	rmdir(d->mount);
 	err = remove_ours(d->directory);
 	if (err)

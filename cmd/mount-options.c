@@ -7,6 +7,7 @@
 #include "module.h"
 #include "mount-options.h"
 #include "path.h"
+#include "tls-dir.h"
 
 static const char *const for_mount8[] = { "defaults", "rw",    "auto",	"noauto", "nofail", "_netdev", "user", "users",
 					  "nouser",   "owner", "group", "x-*",	  "X-*",    "comment", NULL };
@@ -59,9 +60,10 @@ static int put_for_kernel(struct mount_options *m, const char *name)
 
 static int unknown(const struct xlator_type *fuse, const char *name, struct problem *p)
 {
-	const char *names[64] = { "allow_other", "log", "log-level", "nosuid", "nodev", "noexec", "noatime" };
+	const char *names[64] = { "allow_other", "log",	   "log-level", "tls-dir", "nosuid",
+				  "nodev",	 "noexec", "noatime",	"key",	   "key-secret" };
 	const char *nearest;
-	size_t count = 7;
+	size_t count = 10;
 
 	for (const struct option *o = fuse->options; o->name && count < 63; o++)
 		names[count++] = o->name;
@@ -107,6 +109,17 @@ static int take(struct mount_options *m, const struct xlator_type *fuse, char *n
 
 		free(*to);
 		*to = strcmp(name, "log") ? path_format("%s", value) : path_absolute(value);
+		return 0;
+	}
+	if (value && !strcmp(name, "tls-dir")) {
+		tls_dir_use(value);
+		return 0;
+	}
+	if (value && (!strcmp(name, "key") || !strcmp(name, "key-secret"))) {
+		char **to = strcmp(name, "key") ? &m->key_secret : &m->key;
+
+		free(*to);
+		*to = path_absolute(value);
 		return 0;
 	}
 	o = find_option(fuse, name);
@@ -181,4 +194,6 @@ void mount_options_free(struct mount_options *m)
 	free(m->given);
 	free(m->log);
 	free(m->log_level);
+	free(m->key);
+	free(m->key_secret);
 }

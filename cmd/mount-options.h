@@ -8,7 +8,9 @@ struct mount_options {
 	struct option_value *given; /* for the top volume */
 	size_t count;
 	char *log, *log_level; /* log=FILE, log-level=LEVEL */
+	char *key, *key_secret; /* key=FILE, key-secret=FILE */
 };
+/* tls-dir=DIR is for the process: see tls_dir_use(). */
 /* Takes "a,b=c,..."; may be called again for more. `sloppy`: unknown ones are passed over. -EINVAL and a sentence. */
 int mount_options_parse(struct mount_options *, const char *text, bool sloppy, struct problem *);
 /* Gives the volfile's top volume the mount point and the options; adds a mount/fuse on top where there is none. */

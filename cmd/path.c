@@ -112,10 +112,10 @@ static int write_all(int fd, const char *bytes, size_t size)
 	return fsync(fd) ? -errno : 0;
 }
 
-int path_write(const char *path, const void *bytes, size_t size, struct problem *p)
+int path_write_mode(const char *path, const void *bytes, size_t size, mode_t mode, struct problem *p)
 {
 	cleanup_path char *staged = path_format("%s.new-%d", path, getpid());
-	int fd = open(staged, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644), err;
+	int fd = open(staged, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode), err;
 
 	err = fd < 0 ? -errno : write_all(fd, bytes, size);
 	if (fd >= 0)
@@ -127,6 +127,11 @@ int path_write(const char *path, const void *bytes, size_t size, struct problem 
 	if (fd >= 0)
 		unlink(staged);
 	return problem_set(p, -err, "can't write %s: %s; check the directory and its permissions", path, strerror(-err));
+}
+
+int path_write(const char *path, const void *bytes, size_t size, struct problem *p)
+{
+	return path_write_mode(path, bytes, size, 0644, p);
 }
 
 char *path_read(const char *path, size_t limit, size_t *size, struct problem *p)

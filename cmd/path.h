@@ -15,6 +15,7 @@ bool path_is_directory(const char *path);
 int path_make_directory(const char *path, mode_t mode, struct problem *); /* if it is not there */
 /* A new file takes the place of the old one as a whole, also after a crash. */
 int path_write(const char *path, const void *bytes, size_t size, struct problem *);
+int path_write_mode(const char *path, const void *bytes, size_t size, mode_t mode, struct problem *); /* else it is 0644 */
 char *path_read(const char *path, size_t limit, size_t *size, struct problem *); /* malloc'ed, NUL-ended; NULL: problem */
 void path_free_at(char **);
 #define cleanup_path __attribute__((cleanup(path_free_at)))

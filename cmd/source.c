@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "graph.h"
 #include "log.h"
 #include "path.h"
+#include "tls-dir.h"
 
 enum { SERVERS = 64, PORT = 24006, CONNECT_S = 5, ANSWER_S = 15, POLL_S = 45, TEXT_MAX = 1 << 20 };
 
@@ -21,6 +23,7 @@ struct source {
 	char *server[SERVERS]; /* "host:port" */
 	size_t servers, last;  /* the one that answered */
 	char *volume;
+	struct tls_dir tls; /* all NULL: in the clear */
 	CURLM *multi;
 	atomic_bool cancelled;
 };
@@ -111,6 +114,8 @@ int source_create(const char *text, struct source **made, struct problem *p)
 	*at = '\0';
 	if (!err)
 		err = take_servers(s, copy, p);
+	if (!err && tls_dir_wanted())
+		err = tls_dir_open(tls_dir_wanted(), &s->tls, p);
 	if (!err && (curl_global_init(CURL_GLOBAL_DEFAULT) || !(s->multi = curl_multi_init())))
 		err = problem_set(p, ENOMEM, "libcurl can't be set up");
 	if (err)
@@ -125,6 +130,7 @@ void source_destroy(struct source *s)
 	if (!s)
 		return;
 	curl_multi_cleanup(s->multi);
+	tls_dir_free(&s->tls);
 	for (size_t i = 0; i < s->servers; i++)
 		free(s->server[i]);
 	free(s->volume);
@@ -194,10 +200,22 @@ static CURLcode perform(struct source *s, CURL *easy)
 	return code;
 }
 
+/* Authorities are ours alone: those that the system knows are not asked. The files are read for each connection. */
+static void set_tls(CURL *easy, const struct tls_dir *tls)
+{
+	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_3);
+	curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->certificate);
+	curl_easy_setopt(easy, CURLOPT_SSLKEY, tls->key);
+	curl_easy_setopt(easy, CURLOPT_CAINFO, tls->authorities);
+	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+	if (!access(tls->revoked, F_OK)) /* there may be none yet */
+		curl_easy_setopt(easy, CURLOPT_CRLFILE, tls->revoked);
+}
+
 static void set_options(CURL *easy, const char *url, bool polls, char *reason, struct answer *a)
 {
 	curl_easy_setopt(easy, CURLOPT_URL, url);
-	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
+	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* these are our own servers */
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
@@ -232,7 +250,7 @@ static char *path_of(const struct source *s, const char *server, uint64_t after)
 {
 	cleanup_path char *wait = after ? path_format("?after=%" PRIu64, after) : path_format("%s", "");
 
-	return path_format("http://%s/v1/volume/%s/client%s", server, s->volume, wait);
+	return path_format("%s://%s/v1/volume/%s/client%s", s->tls.key ? "https" : "http", server, s->volume, wait);
 }
 
 static int ask(struct source *s, const char *server, uint64_t after, char **text, uint64_t *version, struct problem *p)
@@ -253,14 +271,17 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 		return -ENOMEM;
 	}
 	set_options(easy, url, after != 0, reason, &a);
+	if (s->tls.key)
+		set_tls(easy, &s->tls);
 	code = perform(s, easy);
 	fclose(a.to);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	if (atomic_load(&s->cancelled))
 		err = -ECANCELED;
 	else if (code)
-		err = problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state?", server,
-				  *reason ? reason : curl_easy_strerror(code));
+		err = problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state%s?", server,
+				  *reason ? reason : curl_easy_strerror(code),
+				  s->tls.key ? ", and with --tls-dir" : ", and without --tls-dir");
 	else
 		err = judge(server, status, after, &a, text, p);
 	curl_easy_cleanup(easy);

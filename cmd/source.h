@@ -8,13 +8,14 @@
 struct problem;
 struct source;
 struct volfile;
+/* With TLS if STRATUS_TLS_DIR is set (cmd/tls-dir.h). */
 bool source_is_one(const char *text); /* else it is a path */
 int source_create(const char *text, struct source **, struct problem *);
 /* The volfile (malloc'ed) and its version, from the first server that answers, beginning with the one that did the last time.
  * `after` not 0: waits for a later version than that, half a minute at most: -EAGAIN if there is none. -ECANCELED after
  * source_cancel(). */
 int source_fetch(struct source *, uint64_t after, char **text, uint64_t *version, struct problem *);
-/* Volfiles from servers come in the clear: nothing in one may read or write this machine's files, or offer them to others. -EPERM. */
+/* Volfiles from servers may come in the clear: nothing in one may read or write this machine's files, or offer them to others. -EPERM. */
 int source_check(const struct volfile *, struct problem *);
 /* Sleeps; -ECANCELED if it was cancelled. */
 int source_rest(struct source *, unsigned seconds);

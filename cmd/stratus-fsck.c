@@ -15,8 +15,9 @@
 #include "service.h"
 #include "source.h"
 #include "task.h"
+#include "tls-dir.h"
 
-enum { KEY_REPAIR = 1000, WAIT_S = 10, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
+enum { KEY_REPAIR = 1000, KEY_TLS, WAIT_S = 10, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
 
 struct arguments {
 	struct words words;
@@ -53,6 +54,8 @@ static int read_client(const char *name, struct volfile *v, struct problem *p)
 {
 	int err = read_volfile(name, v, p);
 
+	if (!err)
+		err = tls_dir_apply(v, p);
 	if (!err)
 		client_graph_drop_mount(v);
 	if (!err && !strcmp(v->volume[v->volumes - 1].type, "protocol/server"))
@@ -240,6 +243,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_REPAIR:
 		a->repair = true;
 		return 0;
+	case KEY_TLS:
+		tls_dir_use(value);
+		return 0;
 	case 'w':
 		a->wait_s = (unsigned)strtoul(value, &end, 10);
 		if (*end || end == value || a->wait_s < 1 || a->wait_s > WAIT_MAX_S)
@@ -271,6 +277,8 @@ int command_fsck(int argc, char **argv)
 	static const struct argp_option options[] = {
 		{ "repair", KEY_REPAIR, NULL, 0, "Put right what can be put right without loss", 0 },
 		{ "json", 'j', NULL, 0, "Print JSON", 0 },
+		{ "tls-dir", KEY_TLS, "DIR", 0,
+		  "Only by TLS, with cert.pem, key.pem, ca.pem and crl.pem in DIR (STRATUS_TLS_DIR)", 0 },
 		{ "wait", 'w', "SECONDS", 0, "Time between two looks at what may be wrong (10)", 0 },
 		{ "log", 'l', "FILE", 0, "Write what is put right into FILE, too, and what went wrong on the way", 0 },
 		{ 0 },

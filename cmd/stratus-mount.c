@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,9 +14,13 @@
 #include "graph.h"
 #include "mount-options.h"
 #include "path.h"
+#include "sealed.h"
+#include "secret.h"
 #include "service.h"
 #include "source.h"
 #include "task.h"
+#include "tls-dir.h"
+#include "unlock.h"
 
 static struct {
 	struct mount_options options;
@@ -29,8 +34,12 @@ static struct {
 	uint64_t version;
 	pthread_t follower;
 	bool follows, sloppy, fake, verbose;
+	char *key; /* the key file; NULL: nothing is encrypted */
+	struct unlock unlock;
 	struct problem problem; /* of an option, found while the command line is read */
 } mount = { .lock = PTHREAD_MUTEX_INITIALIZER, .order = PTHREAD_MUTEX_INITIALIZER, .service = { .program = "mount" } };
+
+enum { KEY_KEY = 1000, KEY_TLS };
 
 static void take_options(const char *text)
 {
@@ -67,7 +76,13 @@ static int read_volfile(const char *text, struct volfile *v, struct problem *p)
 
 	if (!err && text)
 		err = source_check(v, p);
-	return err ? err : mount_options_apply(&mount.options, mount.directory, v, p);
+	if (!err)
+		err = tls_dir_apply(v, p);
+	if (!err && mount.key)
+		sealed_options(v);
+	if (!err)
+		err = mount_options_apply(&mount.options, mount.directory, v, p);
+	return err || !mount.key ? err : sealed_graph(v, mount.key, p);
 }
 
 /* If only live options differ in what the servers say, these change in place. A file is asked to be read again by somebody,
@@ -267,9 +282,49 @@ static int serve(struct problem *p)
 	return err;
 }
 
+static void lock_as_much_as_allowed(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_MEMLOCK, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_MEMLOCK, &limit);
+	}
+}
+
+/* The translator finds them in this process's memory. A core dump would hold what the keys protect. */
+static int unlock_keys(struct problem *p)
+{
+	static const struct rlimit none = { 0, 0 };
+	struct masters *m = NULL;
+	struct keyfile k;
+	int err = keyfile_read(mount.key, &k, p);
+
+	lock_as_much_as_allowed();
+	if (!err)
+		err = unlock_open(&mount.unlock, &k, &m, p);
+	unlock_end(&mount.unlock);
+	if (err)
+		return err;
+	setrlimit(RLIMIT_CORE, &none);
+	err = secret_put(mount.key, m, sizeof(*m));
+	secret_free(m, sizeof(*m));
+	return err ? problem_set(p, -err, "no locked memory for keys: raise the limit (ulimit -l)") : 0;
+}
+
+/* The terminal is there before the process goes to the background, locked memory is kept only afterwards. */
+static int begin(struct problem *p)
+{
+	int err = mount.key ? unlock_ask(&mount.unlock, mount.key, p) : 0;
+
+	if (!err)
+		err = service_begin(&mount.service, p);
+	return err || !mount.key ? err : unlock_keys(p);
+}
+
 static int run(struct problem *p)
 {
-	int err = mount.problem.text[0] ? problem_set(p, EINVAL, "%s", mount.problem.text) : service_begin(&mount.service, p);
+	int err = mount.problem.text[0] ? problem_set(p, EINVAL, "%s", mount.problem.text) : begin(p);
 
 	if (err)
 		return err;
@@ -313,6 +368,10 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 	if (source_is_one(volfile))
 		source_create(volfile, &mount.source, &mount.problem);
 	mount.directory = real ? real : path_absolute(directory);
+	if (mount.options.key && !mount.key)
+		mount.key = path_absolute(mount.options.key);
+	if (mount.options.key_secret && !mount.unlock.secret_file)
+		mount.unlock.secret_file = mount.options.key_secret;
 	mount.service.log_name = mount.log_name = log_name(mount.directory);
 	if (mount.options.log && !mount.service.log)
 		mount.service.log = path_format("%s", mount.options.log);
@@ -324,6 +383,10 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 	status = run(&p) ? problem_print(program, &p) : 0;
 	service_end(&mount.service);
 	mount_options_free(&mount.options);
+	unlock_end(&mount.unlock);
+	if (mount.key)
+		secret_put(mount.key, NULL, 0);
+	free(mount.key);
 	source_destroy(mount.source);
 	free(mount.text);
 	free(mount.volfile);
@@ -337,9 +400,16 @@ static error_t command_option(int key, char *value, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &mount.service;
+		state->child_inputs[1] = &mount.unlock;
+		return 0;
+	case KEY_KEY:
+		mount.key = path_absolute(value);
 		return 0;
 	case 'o':
 		take_options(value);
+		return 0;
+	case KEY_TLS:
+		tls_dir_use(value);
 		return 0;
 	default:
 		return words_take(state->input, key, value, state);
@@ -353,9 +423,13 @@ int command_mount(int argc, char **argv)
 		  "Mount options with commas between: those of mount/fuse (`stratus xlator help mount/fuse`), "
 		  "ro, allow_other, nosuid, nodev, noexec, noatime ...",
 		  0 },
+		{ "tls-dir", KEY_TLS, "DIR", 0,
+		  "Only by TLS, with cert.pem, key.pem, ca.pem and crl.pem in DIR (STRATUS_TLS_DIR; -o tls-dir=DIR)", 0 },
+		{ "key", KEY_KEY, "KEYFILE", 0,
+		  "Encrypt with the keys of KEYFILE (`stratus key`): contents and names leave this machine only so", 0 },
 		{ 0 },
 	};
-	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { 0 } };
+	static const struct argp_child children[] = { { &service_argp, 0, "", 0 }, { &unlock_argp, 0, "", 0 }, { 0 } };
 	static const struct argp argp = {
 		options,
 		command_option,

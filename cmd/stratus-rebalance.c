@@ -36,10 +36,59 @@ static bool is(const json_t *answer, const char *state)
 
 #define N JSON_INTEGER_FORMAT
 
+static const char *why(const char *reason);
+
+/* "alpha:/b1 alpha:/b2 " */
+static void print_leaving(const json_t *d)
+{
+	const json_t *list = json_object_get(d, "leaving");
+	json_t *one;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, one) printf("%s ", json_string_value(one));
+}
+
+static void print_skipped(const json_t *d, const char *what)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)d, key, value) if (!strncmp(key, "skipped-", 8))
+		printf("  %" N " files %s: %s\n", json_integer_value(value), what, why(key + 8));
+}
+
+static void print_emptied(const json_t *d)
+{
+	printf("volume %s: ", json_text(d, "volume"));
+	print_leaving(d);
+	printf("is being emptied%s%s%s: %" N " names have moved, and %" N " files (%" N " bytes)",
+	       *json_text(d, "step") ? " (" : "", json_text(d, "step"), *json_text(d, "step") ? ")" : "",
+	       json_number(d, "moved"), json_number(d, "files"), json_number(d, "bytes"));
+	if (json_object_get(d, "stays-names"))
+		printf("; at the last look it had %" N " names, %" N " files, %" N " directories, and %" N " things under way",
+		       json_number(d, "stays-names"), json_number(d, "stays-files"), json_number(d, "stays-directories"),
+		       json_number(d, "stays-records"));
+	if (json_number(d, "stays-open"))
+		printf("; %" N
+		       " files that have gone were moved just now, or are open since before: it waits until they are closed",
+		       json_number(d, "stays-open"));
+	putchar('\n');
+	print_skipped(d, "can't be brought away now");
+	if (*json_text(d, "problem"))
+		printf("  it waits: %s\n", json_text(d, "problem"));
+}
+
 static void print_running(const json_t *d)
 {
+	if (json_object_get(d, "leaving")) {
+		print_emptied(d);
+		return;
+	}
 	printf("volume %s: names move", json_text(d, "volume"));
-	if (*json_text(d, "step"))
+	if (!strcmp(json_text(d, "step"), "files"))
+		printf(" no more; %" N " files (%" N " bytes) have come to where their names are", json_number(d, "files"),
+		       json_number(d, "bytes"));
+	else if (*json_text(d, "step"))
 		printf(" (%s): %" N " moved, %" N " seen that are to", json_text(d, "step"), json_number(d, "moved"),
 		       json_number(d, "left"));
 	else if (!json_is_true(json_object_get(d, "leads")))
@@ -47,6 +96,25 @@ static void print_running(const json_t *d)
 	putchar('\n');
 	if (*json_text(d, "problem"))
 		printf("  it waits: %s\n", json_text(d, "problem"));
+}
+
+static const char *why(const char *reason)
+{
+	static const char *const reasons[][2] = {
+		{ "kind", "they are links or nodes at bricks of an older version" },
+		{ "links", "they have several names" },
+		{ "locked", "they are locked" },
+		{ "changes", "they are large, and were being changed" },
+		{ "recent", "they were moved, and who had them open then has them open still" },
+		{ "full", "there is no room at their names" },
+		{ "busy", "they were in use by something else that moves names" },
+		{ "wide", "their names are in directories that have grown wide" },
+	};
+
+	for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+		if (!strcmp(reason, reasons[i][0]))
+			return reasons[i][1];
+	return reason;
 }
 
 static void print_idle(const json_t *d)
@@ -63,13 +131,23 @@ static void print_idle(const json_t *d)
 		       volume, spread, all, volume);
 }
 
+static void print_done(const json_t *d, const char *volume)
+{
+	printf("volume %s: all %" N " subvolumes have their part of the names; %" N " have moved, and %" N " files (%" N
+	       " bytes) have come to where their names are\n",
+	       volume, json_number(d, "subvolumes"), json_number(d, "moved"), json_number(d, "files"), json_number(d, "bytes"));
+	print_skipped(d, "stay elsewhere");
+	if (json_number(d, "failed"))
+		printf("  %" N " files could not be brought, as the log tells; `stratus rebalance start %s` tries again\n",
+		       json_number(d, "failed"), volume);
+}
+
 static void print_ended(const json_t *d)
 {
 	const char *volume = json_text(d, "volume");
 
 	if (is(d, "done"))
-		printf("volume %s: all %" N " subvolumes have their part of the names; %" N " have moved\n", volume,
-		       json_number(d, "subvolumes"), json_number(d, "moved"));
+		print_done(d, volume);
 	else if (is(d, "failed"))
 		printf("volume %s: failed after %" N " names: %s; `stratus rebalance start %s` tries again\n", volume,
 		       json_number(d, "moved"), json_text(d, "problem"), volume);
@@ -95,7 +173,9 @@ static void print(const struct arguments *a, const json_t *d)
 
 static bool differs(const json_t *now, const json_t *before)
 {
-	static const char *const told[] = { "state", "step", "moved", "problem" };
+	static const char *const told[] = {
+		"state", "step", "moved", "files", "problem", "stays-files", "stays-directories", "stays-open"
+	};
 	bool other = !before;
 
 	for (size_t i = 0; i < sizeof told / sizeof *told && !other; i++) {

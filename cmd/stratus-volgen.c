@@ -6,17 +6,18 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "graph.h"
 #include "json.h"
 #include "path.h"
 #include "service.h"
 #include "verbs.h"
 #include "volfiles.h"
 
-enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_STATE, BRICKS = 1024 };
+enum { KEY_INIT = 1000, KEY_JSON, KEY_STDOUT, KEY_PORT, KEY_STATE, KEY_TABLE, BRICKS = 1024, TEXT_MAX = 1 << 20 };
 
 struct arguments {
 	struct words words;
-	const char *init, *out;
+	const char *init, *out, *table;
 	char *state;
 	struct spec_form form;
 	bool json, to_stdout;
@@ -48,6 +49,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_STATE:
 		free(a->state);
 		a->state = path_absolute(value);
+		return 0;
+	case KEY_TABLE:
+		a->table = value;
 		return 0;
 	case 'o':
 		a->out = value;
@@ -83,9 +87,12 @@ static void print_files(const struct volgen_files *files, const struct arguments
 
 static int generate(const struct arguments *a, struct problem *p)
 {
-	struct volgen_files files;
-	int err = volfiles_make(a->words.word[0], a->state, &files, p);
+	struct volgen_files files = { 0 };
+	struct spec spec;
+	int err = spec_read(a->words.word[0], &spec, p);
 
+	if (!err)
+		err = volfiles_of(&spec, a->state, &files, p);
 	if (!err && !a->to_stdout)
 		err = volfiles_write(&files, a->out ? a->out : ".", p);
 	if (!err && a->to_stdout && !a->json)
@@ -93,6 +100,9 @@ static int generate(const struct arguments *a, struct problem *p)
 			printf("# ---- %s\n%s\n", files.file[i].name, files.file[i].text);
 	else if (!err)
 		print_files(&files, a);
+	if (!err)
+		warn_of("stratus volgen", &spec);
+	spec_free(&spec);
 	volgen_free(&files);
 	return err;
 }
@@ -122,13 +132,61 @@ static int init(const struct arguments *a, struct problem *p)
 	return err;
 }
 
+/* ---- filter cloud ---- */
+
+static bool is_filter(const struct arguments *a)
+{
+	return !a->init && !strcmp(a->words.word[0], "filter");
+}
+
+static int print_filtered(const struct arguments *a, const char *text, size_t size, struct problem *p)
+{
+	struct volfile file = { 0 };
+	char *made = NULL;
+	size_t length;
+	FILE *to = open_memstream(&made, &length);
+	int err = to ? volfile_parse(text, size, "standard input", &file, p) : -ENOMEM;
+
+	if (!err)
+		err = volgen_filter_cloud(&file, a->table ? a->table : "", to, p);
+	if (to)
+		fclose(to);
+	if (!err && a->out)
+		err = path_write(a->out, made, length, p);
+	else if (!err)
+		fputs(made, stdout);
+	volfile_free(&file);
+	free(made);
+	return err;
+}
+
+static int filter(const struct arguments *a, struct problem *p)
+{
+	char *text = malloc(TEXT_MAX + 1);
+	size_t size = text ? fread(text, 1, TEXT_MAX + 1, stdin) : 0;
+	int err = -ENOMEM;
+
+	if (text && size > TEXT_MAX)
+		err = problem_set(p, EFBIG, "standard input: a volfile has at most %d bytes", TEXT_MAX);
+	else if (text)
+		err = print_filtered(a, text, size, p);
+	free(text);
+	return err;
+}
+
 /* Options that do nothing beside each other. */
 static const char *misused(const struct arguments *a)
 {
-	if (!a->init && a->words.count > 1)
+	if (is_filter(a) && (a->words.count != 2 || strcmp(a->words.word[1], "cloud")))
+		return "there is one filter: `filter cloud`";
+	if (is_filter(a) && (a->state || a->json || a->to_stdout))
+		return "--state, --json and --stdout do not go with a filter";
+	if (a->table && !is_filter(a))
+		return "--table goes with `filter cloud`";
+	if (!a->init && a->words.count > 1 && !is_filter(a))
 		return "one specification at a time";
-	if (!a->init && (a->form.port || a->form.replica || a->form.arbiter))
-		return "--port, --replica and --arbiter go with --init";
+	if (!a->init && (a->form.port || a->form.replica || a->form.arbiter || a->form.tenants || a->form.tls))
+		return "--port, --replica, --arbiter, --tenants and --tls-dir go with --init";
 	if (a->init && (a->state || a->json || a->to_stdout))
 		return "--state, --json and --stdout do not go with --init, which prints a specification";
 	if (a->out && a->to_stdout)
@@ -148,6 +206,7 @@ int command_volgen(int argc, char **argv)
 		{ "init", KEY_INIT, "VOLUME", 0, "Print a specification with fresh ids for bricks given as HOST:/DIRECTORY",
 		  0 },
 		{ "port", KEY_PORT, "NUMBER", 0, "With --init: the port of the servers (24007)", 0 },
+		{ "table", KEY_TABLE, "TENANTS", 0, "With filter cloud: the option tenants of features/cloud", 0 },
 		{ "state", KEY_STATE, "DIR", 0,
 		  "Where the coordinators of a replicated volume keep their views and its secret (/var/lib/stratus)", 0 },
 		{ 0 },
@@ -156,10 +215,10 @@ int command_volgen(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"SPEC\n--init VOLUME HOST:/DIRECTORY...",
+		"SPEC\n--init VOLUME HOST:/DIRECTORY...\nfilter cloud",
 		"Writes the volfiles of the servers (server-NAME.vol) and of the clients (client-VOLUME.vol), and of the coordinator of a "
-		"replicated volume (coordinator-VOLUME.vol; of each of several sets, coordinator-VOLUME:N.vol), from a specification. "
-		"doc/volfile.md describes both formats.",
+		"replicated volume (coordinator-VOLUME.vol; of each of several sets, coordinator-VOLUME:N.vol), from a specification. `filter cloud` reads a "
+		"server's volfile from the standard input and writes it with features/cloud above each brick. doc/volfile.md describes both formats.",
 		children,
 		NULL,
 		NULL,
@@ -175,7 +234,11 @@ int command_volgen(int argc, char **argv)
 	if (wrong)
 		fprintf(stderr, "%s: %s; see %s --help\n", argv[0], wrong, argv[0]);
 	else
-		status = (a.init ? init(&a, &p) : generate(&a, &p)) ? problem_print(argv[0], &p) : 0;
+		status = (a.init	  ? init(&a, &p)
+			  : is_filter(&a) ? filter(&a, &p)
+					  : generate(&a, &p))
+				 ? problem_print(argv[0], &p)
+				 : 0;
 	free(a.state);
 	return status;
 }

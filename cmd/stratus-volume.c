@@ -14,13 +14,14 @@
 #include "service.h"
 #include "verbs.h"
 
-enum { KEY_DRY = 1000, KEY_START, WORDS = 1024 };
+enum { KEY_DRY = 1000, KEY_START, KEY_CANCEL, WORDS = 1024 };
 
 struct arguments {
 	struct words words;
 	struct ask_form ask;
 	struct spec_form form;
-	bool dry_run, start;
+	bool dry_run, start, cancel;
+	bool has_none; /* what is to be removed has no names */
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -39,6 +40,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_START:
 		a->start = true;
 		return 0;
+	case KEY_CANCEL:
+		a->cancel = true;
+		return 0;
 	default:
 		return words_take(&a->words, key, value, state);
 	}
@@ -53,7 +57,8 @@ static const struct argp_child ask_child[] = { { &ask_argp, 0, NULL, 0 }, { 0 } 
 static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
 {
 	unsigned given = (a->dry_run ? WITH_DRY_RUN : 0) | (a->form.replica ? WITH_REPLICA : 0) |
-			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->start ? WITH_START : 0);
+			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->form.tenants ? WITH_TENANTS : 0) |
+			 (a->form.tls ? WITH_TLS : 0) | (a->start ? WITH_START : 0) | (a->cancel ? WITH_CANCEL : 0);
 
 	return verbs_run(program, verbs, a->words.word[0], a->words.count, given, a);
 }
@@ -137,6 +142,8 @@ static int apply(const struct arguments *a, struct problem *p)
 		err = keeper_find(a->ask.stratusd, &keeper, p);
 	if (!err)
 		err = commit(a, &keeper, "any", &s, p);
+	if (!err)
+		warn_of("stratus apply", &s);
 	spec_free(&s);
 	process_free(&keeper);
 	return err;
@@ -181,6 +188,8 @@ static int volume_create(const struct arguments *a, struct problem *p)
 	}
 	if (!err && !a->ask.json && !a->start && !a->dry_run)
 		printf("`stratus volume start %s` starts it\n", s.volume);
+	if (!err)
+		warn_of("stratus volume", &s);
 	spec_free(&s);
 	process_free(&keeper);
 	return err;
@@ -317,12 +326,70 @@ static int brick_add(const struct arguments *a, struct problem *p)
 
 static int remove_bricks(struct spec *s, const struct arguments *a, struct problem *p)
 {
-	return spec_remove_bricks(s, a->words.word + 2, (size_t)a->words.count - 2, p);
+	const char *const *bricks = a->words.word + 2;
+	size_t count = (size_t)a->words.count - 2;
+
+	if (!s->leaving && a->has_none)
+		return spec_remove_bricks(s, bricks, count, p);
+	return spec_let_leave(s, bricks, count, p);
+}
+
+static int keep_bricks(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	(void)a;
+	if (!s->leaving)
+		return problem_set(p, EINVAL, "no bricks of volume %s are leaving it: there is nothing to cancel", s->volume);
+	s->leaving = false;
+	return 0;
+}
+
+/* Names were never spread over what was added last. */
+static int look_for_names(const struct arguments *a, bool *none, struct problem *p)
+{
+	cleanup_path char *line = path_format("cluster rebalance status %s", a->words.word[1]);
+	struct process keeper = { 0 };
+	json_t *answer = NULL;
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err)
+		err = keeper_ask(&keeper, line, NULL, &answer, p);
+	*none = !err && json_is_integer(json_object_get(answer, "spread-over")) &&
+		json_number(answer, "spread-over") < json_number(answer, "subvolumes");
+	json_decref(answer);
+	process_free(&keeper);
+	return err;
+}
+
+static void tell_what_follows(const struct arguments *a)
+{
+	const char *volume = a->words.word[1];
+
+	if (a->ask.json || a->dry_run)
+		return;
+	if (a->cancel)
+		printf("they stay, and get their part of the names again; `stratus rebalance status %s` tells how far that is\n",
+		       volume);
+	else if (!a->has_none)
+		printf("names and files move to the other bricks now, and these are taken out when they are empty: `stratus rebalance status "
+		       "%s` tells how far that is, `stratus brick remove --cancel %s` keeps them\n",
+		       volume, volume);
 }
 
 static int brick_remove(const struct arguments *a, struct problem *p)
 {
-	return edit(a, a->words.word[1], remove_bricks, p);
+	struct arguments known = *a;
+	int err;
+
+	if (a->cancel != (a->words.count == 2))
+		return problem_set(p, EINVAL,
+				   a->cancel ? "remove --cancel takes a volume only"
+					     : "remove takes a volume and its last bricks, or --cancel and a volume");
+	err = look_for_names(a, &known.has_none, p);
+	if (!err)
+		err = edit(&known, a->words.word[1], a->cancel ? keep_bricks : remove_bricks, p);
+	if (!err)
+		tell_what_follows(&known);
+	return err;
 }
 
 /* ---- server ---- */
@@ -382,7 +449,8 @@ int command_volume(int argc, char **argv)
 		NULL,
 	};
 	static const struct verb verbs[] = {
-		{ "create", 3, WORDS, WITH_DRY_RUN | WITH_REPLICA | WITH_ARBITER | WITH_START, volume_create },
+		{ "create", 3, WORDS, WITH_DRY_RUN | WITH_REPLICA | WITH_ARBITER | WITH_TENANTS | WITH_START | WITH_TLS,
+		  volume_create },
 		{ "info", 1, 2, 0, volume_info },
 		{ "start", 2, 2, WITH_DRY_RUN, volume_start },
 		{ "stop", 2, 2, WITH_DRY_RUN, volume_stop },
@@ -399,15 +467,18 @@ int command_volume(int argc, char **argv)
 
 int command_brick(int argc, char **argv)
 {
-	static const struct argp_option options[] = { DRY_OPTION, { 0 } };
+	static const struct argp_option options[] = {
+		DRY_OPTION, { "cancel", KEY_CANCEL, NULL, 0, "With remove: bricks that are leaving the volume stay", 0 }, { 0 }
+	};
 	static const struct argp argp = {
 		options,
 		option,
-		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...",
+		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...\nremove --cancel VOLUME",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
 		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume more bricks, "
-		"whole replica sets at the end; `stratus rebalance` then moves names there. `remove` takes "
-		"back what was added, before that; later files would have to move, and what moves them is not built yet.",
+		"whole replica sets at the end; `stratus rebalance` then moves names there. `remove` has the last brick (or replica set, all of "
+		"it) emptied while the volume is in use, and takes it out when nothing is left there; `stratus rebalance status` tells how far "
+		"that is. What was added and never got names goes at once.",
 		ask_child,
 		NULL,
 		NULL,
@@ -415,7 +486,7 @@ int command_brick(int argc, char **argv)
 	static const struct verb verbs[] = {
 		{ "replace", 4, 4, WITH_DRY_RUN, brick_replace },
 		{ "add", 3, WORDS, WITH_DRY_RUN, brick_add },
-		{ "remove", 3, WORDS, WITH_DRY_RUN, brick_remove },
+		{ "remove", 2, WORDS, WITH_DRY_RUN | WITH_CANCEL, brick_remove },
 		{ 0 },
 	};
 	static const char *word[WORDS];

@@ -15,6 +15,8 @@
 #include "reload.h"
 #include "service.h"
 #include "task.h"
+#include "tls-dir.h"
+#include "tls.h"
 
 struct served {
 	char *path;
@@ -31,8 +33,9 @@ static bool check_only;
 static struct service service = { .program = "stratusd", .log_name = "stratusd" };
 
 static struct cluster_config cluster;
+static bool with_tls; /* --tls-dir */
 
-enum { KEY_STATE = 1000, KEY_NAME, KEY_LISTEN, KEY_PEERS, KEY_JOIN };
+enum { KEY_STATE = 1000, KEY_NAME, KEY_LISTEN, KEY_PEERS, KEY_JOIN, KEY_TLS };
 static const struct argp_option options[] = {
 	{ "check", 'c', NULL, 0, "Load and check the volfiles, start nothing", 0 },
 	{ "state", KEY_STATE, "DIR", 0,
@@ -43,6 +46,10 @@ static const struct argp_option options[] = {
 	  "With --state: share the store with other servers, which reach this one there (a network that only servers are on)",
 	  0 },
 	{ "join", KEY_JOIN, NULL, 0, "With --cluster: begin no cluster, wait until `stratus server add` takes this server in",
+	  0 },
+	{ "tls-dir", KEY_TLS, "DIR", 0,
+	  "With --state: TLS for what servers and mounts say to each other about the cluster, by cert.pem, key.pem, ca.pem and crl.pem in DIR "
+	  "(STRATUS_TLS_DIR)",
 	  0 },
 	{ "listen", KEY_LISTEN, "ADDRESS:PORT", 0, "With --state: where mounts get their volfiles ([::]:24006)", 0 },
 	{ 0 },
@@ -69,6 +76,10 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_PEERS:
 		cluster.peers = value;
 		return 0;
+	case KEY_TLS:
+		tls_dir_use(value);
+		with_tls = true;
+		return 0;
 	case KEY_JOIN:
 		cluster.join = true;
 		return 0;
@@ -79,8 +90,10 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!served_count && !cluster.state)
 			argp_error(state, "name at least one volfile (`stratus volgen` writes them), or --state DIR");
-		if (cluster.state ? served_count || check_only : cluster.name || cluster.listen || cluster.peers)
-			argp_error(state, "--state goes with --name, --listen and --cluster, and without volfiles and --check");
+		if (cluster.state ? served_count || check_only : cluster.name || cluster.listen || cluster.peers || with_tls)
+			argp_error(
+				state,
+				"--state goes with --name, --listen, --cluster and --tls-dir, and without volfiles and --check");
 		if (cluster.join && !cluster.peers)
 			argp_error(state, "--join goes with --cluster");
 		return 0;
@@ -228,11 +241,19 @@ static const struct control_handler cluster_handler = {
 
 static int serve_cluster(struct problem *p)
 {
+	struct tls_dir d = { NULL };
+	struct tls_files tls;
 	int err = service_open_log(&service, p);
 
+	if (!err && tls_dir_wanted())
+		err = tls_dir_open(tls_dir_wanted(), &d, p);
 	if (err)
 		return err;
+	tls = (struct tls_files){ d.certificate, d.key, d.authorities, d.revoked, true };
+	cluster.tls = d.key ? &tls : NULL;
 	err = cluster_start(&cluster, p);
+	tls_dir_free(&d);
+	cluster.tls = NULL;
 	if (!err)
 		err = control_start(&cluster_handler, p);
 	if (!err) {

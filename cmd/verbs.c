@@ -6,13 +6,15 @@
 #include <string.h>
 
 #include "command.h"
+#include "path.h"
 #include "service.h"
 #include "volgen.h"
 
 enum { VERBS_MAX = 16 };
 
-static const char *const option_names[] = { "--dry-run", "--replica", "--arbiter", "--start",
-					    "--bricks",	 "--mount",   "--purge",   "--wait" };
+static const char *const option_names[] = { "--dry-run",	 "--replica", "--arbiter", "--start",	"--bricks",
+					    "--mount",		 "--purge",   "--wait",	   "--tenants", "--ids",
+					    "a limit or weight", "--tls-dir", "--encrypt" };
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)
@@ -83,7 +85,15 @@ error_t asked_option(int key, char *value, struct argp_state *state)
 	return words_take(&a->words, key, value, state);
 }
 
-enum { KEY_REPLICA = 2000, KEY_ARBITER };
+void warn_of(const char *program, const struct spec *s)
+{
+	cleanup_path char *text = spec_warning(s);
+
+	if (text)
+		fprintf(stderr, "%s: warning: %s\n", program, text);
+}
+
+enum { KEY_REPLICA = 2000, KEY_ARBITER, KEY_TENANTS, KEY_TLS };
 
 static error_t form_option(int key, char *value, struct argp_state *state)
 {
@@ -99,6 +109,14 @@ static error_t form_option(int key, char *value, struct argp_state *state)
 	case KEY_ARBITER:
 		form->arbiter = true;
 		return 0;
+	case KEY_TLS:
+		if (*value != '/' || !value[1])
+			argp_error(state, "'%s' is no absolute path: the directory is one of each machine", value);
+		form->tls = value;
+		return 0;
+	case KEY_TENANTS:
+		form->tenants = true;
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -107,6 +125,9 @@ static error_t form_option(int key, char *value, struct argp_state *state)
 static const struct argp_option form_options[] = {
 	{ "replica", KEY_REPLICA, "NUMBER", 0, "So many bricks hold the same files; of more bricks, each so many", 0 },
 	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick of each set holds no file data", 0 },
+	{ "tenants", KEY_TENANTS, NULL, 0, "It is for tenants, who are told apart by their certificates (doc/tenants.md)", 0 },
+	{ "tls-dir", KEY_TLS, "DIR", 0, "With TLS, by cert.pem, key.pem, ca.pem and crl.pem in this directory of each machine",
+	  0 },
 	{ 0 },
 };
 const struct argp form_argp = { form_options, form_option, NULL, NULL, NULL, NULL, NULL };

@@ -17,6 +17,12 @@ enum {
 	WITH_MOUNT = 1 << 5,
 	WITH_PURGE = 1 << 6,
 	WITH_WAIT = 1 << 7,
+	WITH_TENANTS = 1 << 8,
+	WITH_IDS = 1 << 9,
+	WITH_LIMITS = 1 << 10,
+	WITH_TLS = 1 << 11,
+	WITH_ENCRYPT = 1 << 12,
+	WITH_CANCEL = 1 << 13,
 };
 
 struct arguments; /* each command has its own */
@@ -43,6 +49,9 @@ struct asked {
 	struct ask_form ask;
 };
 error_t asked_option(int key, char *value, struct argp_state *);
-/* --replica, --arbiter: the input is a struct spec_form. */
+/* Prints "PROGRAM: warning: SENTENCE" to stderr if there is one (spec_warning()). */
+struct spec;
+void warn_of(const char *program, const struct spec *);
+/* --replica, --arbiter, --tenants, --tls-dir: the input is a struct spec_form. */
 extern const struct argp form_argp;
 #endif

@@ -55,18 +55,6 @@ int volfiles_of(const struct spec *spec, const char *state, struct volgen_files 
 	return err;
 }
 
-int volfiles_make(const char *path, const char *state, struct volgen_files *files, struct problem *p)
-{
-	struct spec spec;
-	int err = spec_read(path, &spec, p);
-
-	*files = (struct volgen_files){ 0 };
-	if (!err)
-		err = volfiles_of(&spec, state, files, p);
-	spec_free(&spec);
-	return err;
-}
-
 int volfiles_write(const struct volgen_files *files, const char *directory, struct problem *p)
 {
 	int err = 0;

@@ -6,6 +6,5 @@
 
 /* `state`: as for volgen(). After an error there are no files. */
 int volfiles_of(const struct spec *, const char *state, struct volgen_files *, struct problem *);
-int volfiles_make(const char *spec_path, const char *state, struct volgen_files *, struct problem *);
 int volfiles_write(const struct volgen_files *, const char *directory, struct problem *);
 #endif

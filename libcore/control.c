@@ -104,15 +104,29 @@ static struct xlator *find_in(struct graph *g, const char *name)
 	return x;
 }
 
+static void visit_one(struct visit *v, struct xlator *x)
+{
+	v->found = true;
+	v->err = v->act(x, v->words, v->word, v->out, v->p);
+}
+
+/* "KIND/NAME": all of that type, in all graphs, until one fails. */
+static void visit_type(struct visit *v, struct graph *g)
+{
+	for (size_t i = 0; i < g->count && !v->err; i++)
+		if (!strcmp(g->xlator[i]->type->name, v->name))
+			visit_one(v, g->xlator[i]);
+}
+
 static void visit_in(struct graph *g, void *arg)
 {
 	struct visit *v = arg;
 	struct xlator *x = v->found ? NULL : find_in(g, v->name);
 
-	if (!x)
-		return;
-	v->found = true;
-	v->err = v->act(x, v->words, v->word, v->out, v->p);
+	if (x)
+		visit_one(v, x);
+	else if (strchr(v->name, '/'))
+		visit_type(v, g);
 }
 
 static int visit(struct visit *v)

@@ -32,7 +32,7 @@ enum {			/* attr.flags */
        ATTR_NO_ACL = 1, /* it has no POSIX ACL for sure, neither of its own nor to pass on */
        ATTR_POINTER =
 	       2, /* features/layout to cluster/dht: it only says where the object is: gfid is that one's, rdev its subvolume */
-       ATTR_WIDE = 4 /* the same: a directory that has a layout to fetch */
+       ATTR_WIDE = 4 /* the same: a directory that has a layout to fetch, or is one's shard */
 };
 enum { /* setattr.valid */
        SET_MODE = 1,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gfids: making, comparing, printing (RFC 4122 text form, version 4). */
 #include <ctype.h>
+#include <endian.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,12 +77,73 @@ int gfid_parse(const char *text, struct gfid *g)
 	return 0;
 }
 
+/* ---- for tables ----
+ *
+ * Clients choose the gfids of what they make, so whoever knew where one lands in a table could make all of his land in one place, and everybody
+ * who asks for something there would walk along them. So each process has a key of its own. What is told by the hash (a table's order, say) is of
+ * no use to anybody outside, for nothing that leaves the process goes by it. */
+
+static struct {
+	pthread_once_t once;
+	uint64_t word[2];
+} key = { .once = PTHREAD_ONCE_INIT };
+
+static void make_key(void)
+{
+	if (getrandom(key.word, sizeof(key.word), 0) != sizeof(key.word))
+		abort(); /* as in gfid_create */
+}
+
+void gfid_hash_key(const uint64_t word[2])
+{
+	pthread_once(&key.once, make_key);
+	memcpy(key.word, word, sizeof(key.word));
+}
+
+static uint64_t rotated(uint64_t x, unsigned bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotated(v[1], 13) ^ v[0];
+	v[3] = rotated(v[3], 16) ^ v[2];
+	v[0] = rotated(v[0], 32) + v[3];
+	v[2] += v[1];
+	v[3] = rotated(v[3], 21) ^ v[0];
+	v[1] = rotated(v[1], 17) ^ v[2];
+	v[2] = rotated(v[2], 32);
+}
+
+static void sip_word(uint64_t v[4], uint64_t word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	v[0] ^= word;
+}
+
+/* SipHash-1-3 (Aumasson and Bernstein, 2012) of the 16 bytes. */
 uint64_t gfid_hash(const struct gfid *g)
 {
-	uint64_t h;
+	static const uint64_t length = sizeof(g->bytes);
+	uint64_t half[2], v[4];
 
-	memcpy(&h, g->bytes + 8, sizeof(h));
-	return h * 0x9e3779b97f4a7c15u >> 20;
+	pthread_once(&key.once, make_key);
+	v[0] = key.word[0] ^ 0x736f6d6570736575;
+	v[1] = key.word[1] ^ 0x646f72616e646f6d;
+	v[2] = key.word[0] ^ 0x6c7967656e657261;
+	v[3] = key.word[1] ^ 0x7465646279746573;
+	memcpy(half, g->bytes, sizeof(half));
+	sip_word(v, le64toh(half[0]));
+	sip_word(v, le64toh(half[1]));
+	sip_word(v, length << 56);
+	v[2] ^= 0xff;
+	for (int i = 0; i < 3; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 uint64_t gfid_ino(const struct gfid *g)

@@ -487,6 +487,18 @@ static int take_over(struct graph *new, struct graph *old, bool *moved)
 	return err;
 }
 
+/* What open files are to those that were made anew. */
+static void hand_on(const struct graph *new, struct graph *old)
+{
+	for (size_t i = 0; i < new->count; i++) {
+		struct xlator *x = new->xlator[i];
+		const struct xlator *before = x->name ? graph_find(old, x->name) : NULL;
+
+		if (x->type->inherit_file && before && before != x && before->type == x->type)
+			slots_inherit(x, before);
+	}
+}
+
 int graph_switch(struct graph **active, const struct volfile *file, struct problem *p)
 {
 	struct graph *old = *active, *new;
@@ -504,6 +516,7 @@ int graph_switch(struct graph **active, const struct volfile *file, struct probl
 		return err;
 	}
 	err = take_over(new, old, moved);
+	hand_on(new, old);
 	*active = new;
 	announce(new, moved);
 	free(moved);

@@ -43,10 +43,7 @@ struct inode_table *inode_table_create(void)
 
 static struct inode **bucket_of(struct inode_table *t, const struct gfid *g)
 {
-	uint64_t hash;
-
-	memcpy(&hash, g->bytes + 8, sizeof(hash)); /* random already */
-	return &t->bucket[(hash * 0x9e3779b97f4a7c15u >> 20) & (t->buckets - 1)];
+	return &t->bucket[gfid_hash(g) & (t->buckets - 1)];
 }
 
 static void grow(struct inode_table *t)
@@ -375,7 +372,12 @@ void file_unref_at(struct file **f)
 
 size_t file_count(void)
 {
-	return files.count;
+	size_t count;
+
+	pthread_mutex_lock(&files.lock);
+	count = files.count;
+	pthread_mutex_unlock(&files.lock);
+	return count;
 }
 
 void files_each(void (*fn)(struct file *, void *), void *arg)

@@ -18,8 +18,10 @@ bool gfid_is_null(const struct gfid *);
 #define GFID_TEXT 37
 const char *gfid_text(const struct gfid *, char text[GFID_TEXT]); /* 8-4-4-4-12 hex digits */
 int gfid_parse(const char *text, struct gfid *);
-uint64_t gfid_hash(const struct gfid *); /* for tables: its low bits are good */
-uint64_t gfid_ino(const struct gfid *);	 /* a 64-bit inode number for stat(2); the root's is 1 */
+/* For tables: all its bits are good. Under a secret key of the process, so that who chooses gfids can't choose places; never stored nor told. */
+uint64_t gfid_hash(const struct gfid *);
+void gfid_hash_key(const uint64_t word[2]); /* for a process that is to run the same again, before it has a table */
+uint64_t gfid_ino(const struct gfid *);	    /* a 64-bit inode number for stat(2); the root's is 1 */
 
 struct xlator;
 struct inode_table;
@@ -89,6 +91,8 @@ int file_slot_set(struct file *, const struct xlator *, void *value);
 void *file_slot_take(struct file *, const struct xlator *);
 /* Calls fn with a reference held for each open file of the process. */
 void files_each(void (*fn)(struct file *, void *arg), void *arg);
+/* For graph.c: what `old` keeps in files becomes the other one's, as far as that takes it on (inherit_file). */
+void slots_inherit(struct xlator *, const struct xlator *old);
 /* For graph.c: removes and destroys all slots of a translator that goes. */
 void slots_purge(struct inode_table *, const struct xlator *);
 #endif

@@ -18,6 +18,8 @@
  *   gfid GFID           storage/posix
  *   names N             that the object has there
  *   directory PATH      of the brick; for root only
+ *   opened N            features/layout, to cluster/dht: how often the file is open there
+ *   locked N            1: somebody has a lock of it there, waits for one, or may get back one that he had
  *   path PATH           from there; of several names for root only, and as many as there is room for
  */
 #ifndef STRATUS_LOCATION_H

@@ -170,6 +170,8 @@ struct request *request_copy(const struct request *rq)
 		return NULL;
 	request_init(copy, rq->graph, rq->id);
 	copy->uid = rq->uid;
+	copy->root = rq->root;
+	copy->tree = rq->tree;
 	copy->gid = rq->gid;
 	copy->pid = rq->pid;
 	copy->lock_owner = rq->lock_owner;

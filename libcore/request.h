@@ -27,6 +27,7 @@ struct client {
 	uint8_t id[16];	      /* chosen by the client at start */
 	uint64_t incarnation; /* rises when the session had to be made anew */
 	const char *name;     /* for logs: host:port or "local" */
+	const char *identity; /* who it is by its certificate, as a URI; NULL: nobody has vouched for it */
 	atomic_uint refs;
 };
 
@@ -53,6 +54,9 @@ struct request {
 	uint64_t id; /* unique in the mount's life; the same in the server's log */
 	uid_t uid;
 	gid_t gid;
+	uid_t root; /* who has root's powers beside uid 0: below features/cloud the root of the tenant that asks. 0: nobody else */
+	struct gfid
+		tree; /* below features/cloud: the directory that is the root of all for the tenant that asks; zeros: for who asks gfid_root is */
 	pid_t pid;
 	int32_t group_count; /* -1: not known yet, ask request_groups() */
 	gid_t *groups;	     /* owned */
@@ -72,6 +76,10 @@ struct request {
 	struct extension *extensions, *reply_extensions;
 	/* Gives the groups (malloc'ed) or -errno; may be NULL (then request_groups says -ENEEDGROUPS). */
 	int (*load_groups)(struct request *, gid_t **groups);
+	/* Told when a translator begins (on) and ends to hold the request back, before anything was done for it; `crowded`: so many are held
+	 * for whoever asks that no more of his should be taken in. May be NULL. */
+	void (*held)(struct request *, bool on, bool crowded);
+	atomic_bool hurry;	       /* it is not to be held back any more: set before its task is woken */
 	struct request *next, *prev;   /* in the list of those in flight */
 	struct trail trail[TRAIL_MAX]; /* last: request_init does not clear it */
 };
@@ -79,6 +87,25 @@ struct request {
 /* Storage is the caller's. Enters the request in the process's list of requests in flight. Takes no reference on client;
  * the caller keeps it. id 0: a new one. */
 void request_init(struct request *, struct graph *, uint64_t id);
+static inline bool request_is_root(const struct request *rq)
+{
+	return rq->uid == 0 || rq->uid == rq->root;
+}
+/* Who asks is a tenant, and what he says of others' objects is to be believed in his own tree only. */
+static inline bool request_is_tenants(const struct request *rq)
+{
+	return !gfid_is_null(&rq->tree);
+}
+/* The directory that who asks knows as gfid_root. */
+static inline const struct gfid *request_top(const struct request *rq)
+{
+	return request_is_tenants(rq) ? &rq->tree : &gfid_root;
+}
+/* As who asks calls the object that has this gfid here. */
+static inline const struct gfid *request_gfid(const struct request *rq, const struct gfid *gfid)
+{
+	return gfid_equal(gfid, request_top(rq)) ? &gfid_root : gfid;
+}
 void request_finish(struct request *);
 /* Number of supplementary groups in *groups (owned by the request), or -errno; -ENEEDGROUPS if they must come from the
  * client. */

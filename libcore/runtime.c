@@ -51,6 +51,13 @@ void shard_kick(struct shard *s)
 		;
 }
 
+/* A loop that is to stop waits for its tasks, and may be about to sleep when the last one has ended. */
+void shard_task_ended(struct shard *s)
+{
+	if (atomic_fetch_sub(&s->live, 1) == 1 && atomic_load(&rt.stopping))
+		shard_kick(s);
+}
+
 void shard_enqueue(struct task *t)
 {
 	struct shard *s = t->shard;

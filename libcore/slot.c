@@ -137,6 +137,27 @@ static void purge_file(struct file *f, void *arg)
 		x->type->forget_file(x, f, value);
 }
 
+struct succession {
+	struct xlator *new;
+	const struct xlator *old;
+};
+
+static void inherit(struct file *f, void *arg)
+{
+	const struct succession *s = arg;
+	void *value = file_slot_take(f, s->old);
+
+	if (!value || (s->new->type->inherit_file(s->new, s->old, f, value) && !file_slot_set(f, s->new, value)))
+		return;
+	if (file_slot_set(f, s->old, value) && s->old->type->forget_file)
+		s->old->type->forget_file((struct xlator *)s->old, f, value);
+}
+
+void slots_inherit(struct xlator *x, const struct xlator *old)
+{
+	files_each(inherit, &(struct succession){ x, old });
+}
+
 void slots_purge(struct inode_table *t, const struct xlator *x)
 {
 	files_each(purge_file, (void *)x);

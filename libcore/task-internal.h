@@ -71,6 +71,7 @@ extern struct runtime_counters {
 
 /* Adds a ready task to its shard's queue, and wakes the loop if it sleeps. */
 void shard_enqueue(struct task *);
+void shard_task_ended(struct shard *);
 void shard_kick(struct shard *);
 /* Runs the task on this thread until it waits or ends. False if the loop was taken over meanwhile: leave it at once. */
 bool task_run(struct driver *, struct shard *, struct task *);

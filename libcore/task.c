@@ -258,7 +258,7 @@ bool task_release_loop(struct driver *d)
 
 static void task_finished(struct task *t)
 {
-	atomic_fetch_sub(&t->shard->live, 1);
+	shard_task_ended(t->shard);
 	atomic_fetch_sub(&runtime_counters.live, 1);
 	atomic_store(&t->state, TASK_IDLE);
 	pool_put(t);

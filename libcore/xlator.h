@@ -86,6 +86,9 @@ struct xlator_type {
 	void (*announce)(struct xlator *);
 	void (*forget_inode)(struct xlator *, struct inode *, void *slot);
 	void (*forget_file)(struct xlator *, struct file *, void *slot);
+	/* In a graph that takes the place of one with a translator of this name and type, before anybody calls it: what `old` has kept in the file is its own from
+	 * now on. Requests that are under way in the old graph may be using it still. False: it stays there, and goes with that graph. Without one nothing is taken on. */
+	bool (*inherit_file)(struct xlator *, const struct xlator *old, struct file *, void *slot);
 	void (*client_gone)(struct xlator *, const struct client *); /* on a server: the session has ended for good */
 	/* On a server that has restarted: the client has asked for all that it held before. */
 	void (*client_reclaimed)(struct xlator *, const struct client *);
@@ -99,6 +102,14 @@ struct xlator_type {
 	/* The way back: a reference in *inode; -ESTALE when forged, foreign or gone (that may also show in the fop only, for an
 	 * object that is in memory); another -errno when that can't be told. May block, never waits. */
 	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
+	/* Leaves only: the same two with a name that is bound to the tenant, too: it is stale to anybody else, and so is a name without a
+	 * tenant, or of another one, to him. Leaves that have none can't have tenants above them. */
+	int (*tenant_handle)(struct xlator *, const struct gfid *tenant, struct inode *, void *bytes, size_t *size);
+	int (*tenant_from_handle)(struct xlator *, const struct gfid *tenant, const void *bytes, size_t size,
+				  struct inode **inode);
+	/* On a server: may this client be here? 0, or -EACCES, or why it can't be told. With `root`, in a task, when it comes: what is its root (a
+	 * reference), and the tenant that its handles are bound to (zeros: none). Without, at any time while it is here: never waits. */
+	int (*admit)(struct xlator *, const struct client *, struct inode **root, struct gfid *tenant);
 	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
 	int (*sync)(struct xlator *);
 	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8

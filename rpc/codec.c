@@ -140,6 +140,16 @@ static int handle_of(struct codec *c, struct inode *inode, struct handle *h)
 	return inode ? c->ops->put_inode(c, inode, h->bytes, &h->size) : 0;
 }
 
+/* Of an object that there is, in results. */
+static bool code_told(struct codec *c, struct gfid *g)
+{
+	struct gfid told = *g;
+
+	if (ENCODING(c) && c->ops && c->ops->tell_gfid)
+		c->ops->tell_gfid(c, &told);
+	return ENCODING(c) ? code_gfid(c, &told) : code_gfid(c, g);
+}
+
 static bool code_inode(struct codec *c, struct inode **inode)
 {
 	struct handle h;
@@ -166,7 +176,7 @@ bool codec_new_inode(struct codec *c, struct inode **inode)
 	if (ENCODING(c)) {
 		gfid = *inode ? (*inode)->gfid : gfid;
 		type = *inode ? (*inode)->type : 0;
-		return check(c, handle_of(c, *inode, &h)) && code_gfid(c, &gfid) && code_u32(c, &type) && code_handle(c, &h);
+		return check(c, handle_of(c, *inode, &h)) && code_told(c, &gfid) && code_u32(c, &type) && code_handle(c, &h);
 	}
 	if (!code_gfid(c, &gfid) || !code_u32(c, &type) || !code_handle(c, &h))
 		return false;
@@ -251,7 +261,7 @@ static bool code_mode_flags(struct codec *c, struct attr *a)
 
 static bool code_attr(struct codec *c, struct attr *a)
 {
-	return code_gfid(c, &a->gfid) && code_mode_flags(c, a) && code_u32(c, &a->nlink) && code_u32(c, &a->uid) &&
+	return code_told(c, &a->gfid) && code_mode_flags(c, a) && code_u32(c, &a->nlink) && code_u32(c, &a->uid) &&
 	       code_u32(c, &a->gid) && code_u64(c, &a->rdev) && code_u64(c, &a->size) && code_u64(c, &a->blocks) &&
 	       code_u32(c, &a->blksize) && code_time(c, &a->atime) && code_time(c, &a->mtime) && code_time(c, &a->ctime) &&
 	       code_time(c, &a->btime);
@@ -328,7 +338,7 @@ static bool encode_entry(struct codec *c, struct dirent_plus *e)
 	there = h.size;
 	if (!there && e->attr.flags & ATTR_POINTER) /* which goes without attributes: what it leads to has the name */
 		gfid = e->attr.gfid;
-	return code_u64(c, &e->next_offset) && code_gfid(c, &gfid) && code_u32(c, &e->type) &&
+	return code_u64(c, &e->next_offset) && code_told(c, &gfid) && code_u32(c, &e->type) &&
 	       code_string(c, &e->name, NAME_MAX, false) && code_handle(c, &h) && code_bool(c, &there) &&
 	       (!there || code_attr(c, &e->attr));
 }

@@ -18,6 +18,7 @@ struct codec_ops {
 	int (*take_file)(struct codec *, uint64_t number, struct file **);
 	int (*add_file)(struct codec *, struct file *, uint64_t *number); /* one that the fop opened */
 	int (*make_file)(struct codec *, uint64_t number, struct inode *, uint32_t flags, struct file **);
+	void (*tell_gfid)(struct codec *, struct gfid *); /* in results, optional: what the peer knows the object by */
 };
 
 struct codec {

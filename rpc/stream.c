@@ -252,9 +252,14 @@ static bool reads(const struct stream *s)
 	return (!s->paused && s->queued <= QUEUED_MAX) || s->send_waits_for_read;
 }
 
-static uint32_t wanted(const struct stream *s)
+static bool unsent(struct stream *s)
 {
-	bool out = s->first && !s->send_waits_for_read;
+	return s->transport->unsent && s->transport->unsent(s);
+}
+
+static uint32_t wanted(struct stream *s)
+{
+	bool out = (s->first && !s->send_waits_for_read) || unsent(s);
 
 	return (reads(s) ? EPOLLIN : 0) | (out || (s->held && reads(s)) ? EPOLLOUT : 0);
 }
@@ -263,6 +268,13 @@ static void rewatch(struct stream *s)
 {
 	if (s->watched)
 		shard_rewatch(&s->watch, wanted(s));
+}
+
+static void count_queued(struct stream *s, size_t more)
+{
+	s->queued += more;
+	if (s->queued_together)
+		atomic_fetch_add(s->queued_together, more);
 }
 
 static int pieces(const struct outgoing *o, struct iovec *iov)
@@ -313,12 +325,14 @@ static void flush(struct stream *s)
 	struct outgoing *o;
 	ssize_t n;
 
+	if (s->open && !s->first && unsent(s))
+		send_some(s, NULL, 0);
 	while (s->open && (o = s->first)) {
 		n = send_some(s, iov, pieces(o, iov));
 		if (n < 0)
 			break;
 		o->sent += n;
-		s->queued -= n;
+		count_queued(s, -(size_t)n);
 		if (o->sent < o->total)
 			break;
 		s->first = o->next;
@@ -348,7 +362,7 @@ static int enqueue(struct stream *s, const void *head, uint32_t size, struct buf
 	else
 		s->first = o;
 	s->last = o;
-	s->queued += total - sent;
+	count_queued(s, total - sent);
 	rewatch(s);
 	return 0;
 }
@@ -367,7 +381,11 @@ static int send_record(struct stream *s, const void *head, uint32_t size, struct
 		n = send_some(s, iov, 1 + count);
 	if (n < 0)
 		return -ENOTCONN;
-	return (size_t)n == total ? 0 : enqueue(s, head, size, buffers, count, n, total);
+	if ((size_t)n < total)
+		return enqueue(s, head, size, buffers, count, n, total);
+	if (unsent(s))
+		rewatch(s);
+	return 0;
 }
 
 int stream_send(struct stream *s, void *head, uint32_t size, struct buffer *const *buffers, unsigned count)
@@ -427,6 +445,17 @@ static bool may_read(struct stream *s)
 	return yes;
 }
 
+/* Reading may write, too: a handshake does. */
+static void watch_unsent(struct stream *s)
+{
+	if (!s->transport->unsent)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (unsent(s))
+		rewatch(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* What the transport holds is taken in some turns more; after that other streams have theirs. */
 static void read_ready(struct stream *s)
 {
@@ -436,6 +465,8 @@ static void read_ready(struct stream *s)
 		more = read_turn(s);
 	if (!s->dead && s->transport->pending)
 		hold(s, more > 0 && has_pending(s));
+	if (!s->dead)
+		watch_unsent(s);
 }
 
 static void ready(struct watch *w, uint32_t events)
@@ -449,7 +480,7 @@ static void ready(struct watch *w, uint32_t events)
 	if (s->dead)
 		return;
 	pthread_mutex_lock(&s->lock);
-	if (s->first && (events & EPOLLOUT || s->send_waits_for_read)) {
+	if (events & EPOLLOUT || (s->first && s->send_waits_for_read)) {
 		s->send_waits_for_read = false;
 		flush(s);
 	}
@@ -511,6 +542,14 @@ size_t stream_queued(struct stream *s)
 	return queued;
 }
 
+void stream_count_queued(struct stream *s, atomic_size_t *together)
+{
+	pthread_mutex_lock(&s->lock);
+	s->queued_together = together;
+	atomic_fetch_add(together, s->queued);
+	pthread_mutex_unlock(&s->lock);
+}
+
 void stream_kill(struct stream *s)
 {
 	pthread_mutex_lock(&s->lock);
@@ -533,7 +572,7 @@ void stream_close(struct stream *s)
 		outgoing_free(o);
 	}
 	s->last = NULL;
-	s->queued = 0;
+	count_queued(s, -s->queued);
 	pthread_mutex_unlock(&s->lock);
 	record_free(s->part);
 	s->part = NULL;

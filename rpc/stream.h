@@ -43,6 +43,8 @@ struct transport {
 	ssize_t (*send)(struct stream *, const struct iovec *, int count);
 	void (*close)(struct stream *);
 	bool (*pending)(struct stream *); /* may be NULL: it holds bytes that the descriptor doesn't show any more */
+	/* May be NULL. It holds bytes that it took, and the socket did not; the next send, of nothing too, goes on with them. With the lock held. */
+	bool (*unsent)(struct stream *);
 };
 extern const struct transport transport_tcp;
 
@@ -70,6 +72,7 @@ struct stream {
 	bool held;		  /* the transport holds what has come, and no event will tell */
 	struct outgoing *first, *last;
 	size_t queued;
+	atomic_size_t *queued_together;				   /* with other streams; NULL: nobody asks */
 	atomic_uint_fast64_t bytes_in, bytes_out, receives, sends; /* the last two: system calls */
 };
 
@@ -83,6 +86,8 @@ void stream_unwatch(struct stream *);
 int stream_send(struct stream *, void *head, uint32_t size, struct buffer *const *buffers, unsigned count);
 /* Bytes that wait for the socket to take them. */
 size_t stream_queued(struct stream *);
+/* From now on they are also in that sum, which is there until the stream is closed. */
+void stream_count_queued(struct stream *, atomic_size_t *together);
 /* No more reading until it is called with false. */
 void stream_pause(struct stream *, bool);
 /* Makes the loop find the stream broken, soon; from any thread, while the memory lives. */

@@ -2,128 +2,30 @@
 /* A stream's bytes through OpenSSL. Its objects are not for two threads at once: reading takes the stream's lock, too. */
 #include "tls.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct tls {
-	SSL_CTX *context;
-	bool server;
-};
-
-/* ---- the files ---- */
-
-static const char *reason(void)
-{
-	unsigned long code = ERR_peek_error(); /* the first is the cause */
-	const char *text = ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
-
-	return text ? text : "not what it should be";
-}
-
-/* A key with a password would make OpenSSL ask for it on the terminal. */
-static int no_password(char *text, int size, int writing, void *arg)
-{
-	(void)text, (void)size, (void)writing, (void)arg;
-	return 0;
-}
-
-static int read_files(SSL_CTX *c, const struct tls_files *f, struct problem *p)
-{
-	SSL_CTX_set_default_passwd_cb(c, no_password);
-	if (SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
-		return problem_set(p, EINVAL, "option tls-certificate: can't use %s: %s", f->certificate, reason());
-	if (SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1 &&
-	    ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH)
-		return problem_set(p, EINVAL, "option tls-key: %s is not the key of the certificate %s", f->key,
-				   f->certificate);
-	if (SSL_CTX_check_private_key(c) != 1)
-		return problem_set(p, EINVAL, "option tls-key: can't use %s: %s; it must be an unencrypted PEM file", f->key,
-				   reason());
-	if (SSL_CTX_load_verify_file(c, f->authorities) != 1)
-		return problem_set(p, EINVAL, "option tls-authorities: can't use %s: %s", f->authorities, reason());
-	return 0;
-}
-
-static int check_given(const struct tls_files *f, struct problem *p)
-{
-	const char *missing = !*f->certificate	 ? "tls-certificate"
-			      : !*f->key	 ? "tls-key"
-			      : !*f->authorities ? "tls-authorities"
-						 : NULL;
-
-	return missing ? problem_set(p, EINVAL, "transport tls needs the option %s, a PEM file", missing) : 0;
-}
-
-static void set_rules(SSL_CTX *c, const struct tls_files *f, bool server)
-{
-	SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION);
-	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-	/* What a full socket refused is offered again from the stream's queue: the same bytes at another address. */
-	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-	if (server) {
-		SSL_CTX_set_num_tickets(c, 0);
-		SSL_CTX_set_client_CA_list(c, SSL_load_client_CA_file(f->authorities));
-	}
-}
-
-struct tls *tls_create(const struct tls_files *f, bool server, struct problem *p)
-{
-	struct tls *t;
-
-	if (check_given(f, p))
-		return NULL;
-	ERR_clear_error();
-	t = calloc(1, sizeof(*t));
-	if (t)
-		t->context = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-	if (!t || !t->context) {
-		problem_set(p, ENOMEM, "OpenSSL can't make a context: %s", reason());
-	} else if (!read_files(t->context, f, p)) {
-		t->server = server;
-		set_rules(t->context, f, server);
-		return t;
-	}
-	tls_destroy(t);
-	return NULL;
-}
-
-void tls_destroy(struct tls *t)
-{
-	if (!t)
-		return;
-	SSL_CTX_free(t->context); /* counts the connections that use it */
-	free(t);
-}
+#include "tls-bio.h"
+#include "tls-context.h"
 
 /* ---- a connection ---- */
 
-static int expect_host(SSL *ssl, const char *host)
-{
-	struct in6_addr address;
-	bool numeric = inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
-
-	if (numeric)
-		return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host);
-	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	return SSL_set1_host(ssl, host) && SSL_set_tlsext_host_name(ssl, host);
-}
-
 int tls_begin(struct stream *s, struct tls *t, const char *host)
 {
-	SSL *ssl = SSL_new(t->context);
+	bool server;
+	SSL *ssl = tls_session(t, &server);
+	BIO *socket = ssl ? tls_bio_create(s->watch.fd) : NULL;
 
-	if (!ssl || !SSL_set_fd(ssl, s->watch.fd) || (host && !expect_host(ssl, host))) {
+	if (!socket || (host && !tls_expect_host(ssl, host))) {
+		BIO_free(socket);
 		SSL_free(ssl);
 		return -ENOMEM;
 	}
-	if (t->server)
+	SSL_set_bio(ssl, socket, socket);
+	if (server)
 		SSL_set_accept_state(ssl);
 	else
 		SSL_set_connect_state(ssl);
@@ -151,7 +53,7 @@ static ssize_t failed(struct stream *s, bool sending)
 		return -1;
 	}
 	snprintf(s->trouble, sizeof(s->trouble), "TLS: %s",
-		 verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : reason());
+		 verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : tls_reason());
 	errno = EPROTO;
 	return -1;
 }
@@ -175,29 +77,53 @@ static ssize_t each_piece(struct stream *s, const struct iovec *iov, int count, 
 	return total;
 }
 
+/* The lock is held. What was gathered goes out, whatever came of it: of what failed the alert, too. */
+static ssize_t flushed(struct stream *s, ssize_t n)
+{
+	int saved = errno, err = tls_bio_flush(SSL_get_wbio(s->session));
+	bool went_on = n >= 0 || saved == EAGAIN;
+
+	errno = err && went_on ? -err : saved;
+	return err && went_on ? -1 : n;
+}
+
 static ssize_t tls_receive(struct stream *s, const struct iovec *iov, int count)
 {
 	ssize_t n;
 
 	pthread_mutex_lock(&s->lock);
-	n = each_piece(s, iov, count, false);
+	n = flushed(s, each_piece(s, iov, count, false));
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
 
-/* The lock is held. */
+/* The lock is held. Nothing is taken before what was taken last has gone to the socket. */
 static ssize_t tls_send(struct stream *s, const struct iovec *iov, int count)
 {
-	return each_piece(s, iov, count, true);
+	ssize_t n = flushed(s, 0);
+
+	if (n < 0)
+		return n;
+	if (tls_bio_holds(SSL_get_wbio(s->session))) {
+		errno = EAGAIN;
+		return -1;
+	}
+	return flushed(s, each_piece(s, iov, count, true));
 }
 
-/* Bytes that have come and been decrypted, of which epoll knows nothing. */
+/* The lock is held. Sent, as far as the stream knows, but not yet taken by the socket. */
+static bool tls_unsent(struct stream *s)
+{
+	return s->session && tls_bio_holds(SSL_get_wbio(s->session));
+}
+
+/* Bytes that have come, of which epoll knows nothing. */
 static bool tls_pending(struct stream *s)
 {
 	bool some;
 
 	pthread_mutex_lock(&s->lock);
-	some = SSL_pending(s->session) > 0;
+	some = SSL_has_pending(s->session) > 0;
 	pthread_mutex_unlock(&s->lock);
 	return some;
 }
@@ -207,6 +133,7 @@ static void tls_close(struct stream *s)
 	if (s->session) {
 		if (!s->trouble[0] && SSL_is_init_finished(s->session))
 			SSL_shutdown(s->session); /* says so; does not wait for the answer */
+		tls_bio_flush(SSL_get_wbio(s->session));
 		SSL_free(s->session);
 	}
 	ERR_clear_error();
@@ -215,4 +142,25 @@ static void tls_close(struct stream *s)
 	s->watch.fd = -1;
 }
 
-const struct transport transport_tls = { "tls", tls_receive, tls_send, tls_close, tls_pending };
+int stream_identity(struct stream *s, char *uri, size_t size)
+{
+	int err = -ENOENT;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->transport == &transport_tls && s->session)
+		err = tls_identity(s->session, uri, size);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+bool stream_is_refused(struct stream *s, struct tls *t)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = s->transport == &transport_tls && s->session && tls_refuses(t, s->session);
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+const struct transport transport_tls = { "tls", tls_receive, tls_send, tls_close, tls_pending, tls_unsent };

@@ -5,10 +5,10 @@
 #include "log.h"
 #include "store.h"
 
-int store_open_shared(const char *directory, const char *name, const char *address, bool join, struct store **opened,
-		      struct problem *p)
+int store_open_shared(const char *directory, const char *name, const char *address, bool join, const struct tls_files *tls,
+		      struct store **opened, struct problem *p)
 {
-	(void)directory, (void)name, (void)address, (void)join, (void)opened;
+	(void)directory, (void)name, (void)address, (void)join, (void)tls, (void)opened;
 	return problem_set(
 		p, ENOTSUP,
 		"this stratusd was built without libraft, so its store can't be shared: install libraft-dev and build "

@@ -16,6 +16,7 @@
 
 #include "backend.h"
 #include "log.h"
+#include "raft-tls.h"
 
 enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
 
@@ -39,6 +40,8 @@ struct job {
 struct shared {
 	struct store *store;
 	char *directory, *address;
+	const struct tls_files *tls; /* NULL: none; the caller's, while it is opened */
+	bool secure;
 	raft_id id;
 	uv_loop_t loop;
 	uv_async_t wake;
@@ -507,12 +510,20 @@ static size_t members(struct store *s, struct store_member *member, size_t max)
 
 /* ---- the loop ---- */
 
+static void transport_close(struct shared *l)
+{
+	if (l->secure)
+		raft_tls_close(&l->transport);
+	else
+		raft_uv_tcp_close(&l->transport);
+}
+
 static void raft_closed(struct raft *raft)
 {
 	struct shared *l = raft->data;
 
 	raft_uv_close(&l->io);
-	raft_uv_tcp_close(&l->transport);
+	transport_close(l);
 	uv_close((uv_handle_t *)&l->wake, NULL);
 	uv_close((uv_handle_t *)&l->tick, NULL);
 }
@@ -563,7 +574,7 @@ static void release(struct shared *l)
 		if (l->made >= MADE_IO)
 			raft_uv_close(&l->io);
 		if (l->made >= MADE_TRANSPORT)
-			raft_uv_tcp_close(&l->transport);
+			transport_close(l);
 		if (l->made >= MADE_TICK)
 			uv_close((uv_handle_t *)&l->tick, NULL);
 		if (l->made >= MADE_WAKE)
@@ -633,7 +644,8 @@ static int set_up(struct shared *l, struct problem *p)
 	if (!err)
 		err = made(l, uv_timer_init(&l->loop, &l->tick));
 	if (!err)
-		err = made(l, raft_uv_tcp_init(&l->transport, &l->loop));
+		err = made(l, l->secure ? raft_tls_init(&l->transport, &l->loop, l->tls, p)
+					: raft_uv_tcp_init(&l->transport, &l->loop));
 	if (!err)
 		err = made(l, raft_uv_init(&l->io, &l->loop, l->directory, &l->transport));
 	if (!err)
@@ -665,8 +677,8 @@ static int start(struct shared *l, bool join, struct problem *p)
 	return err;
 }
 
-int store_open_shared(const char *directory, const char *name, const char *address, bool join, struct store **opened,
-		      struct problem *p)
+int store_open_shared(const char *directory, const char *name, const char *address, bool join, const struct tls_files *tls,
+		      struct store **opened, struct problem *p)
 {
 	struct shared *l;
 	struct store *s;
@@ -687,6 +699,8 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->directory = strdup(directory);
 	l->address = strdup(address);
 	l->id = store_member_id(name);
+	l->tls = tls;
+	l->secure = tls;
 	l->fsm = (struct raft_fsm){ .version = 1, .data = l, .apply = apply, .snapshot = snapshot, .restore = restore };
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_condattr_init(&clock);

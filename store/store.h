@@ -10,6 +10,7 @@
 struct blob;
 struct problem;
 struct store;
+struct tls_files;
 /* Keys: KIND/NAME, each of letters, digits, '-', '_' and '.'. */
 enum { STORE_KEY_MAX = 128, STORE_VALUE_MAX = 1 << 20, STORE_SIZE_MAX = 256 << 20 };
 
@@ -37,11 +38,11 @@ int store_replace(struct store *, const char *key, uint64_t version, const struc
 
 /* ---- several servers ---- */
 /* Opens, or begins, a store that servers share by Raft (Ongaro, Ousterhout 2014; the library is libraft). `address`: where the others
- * reach this one, as IPv4 ADDRESS:PORT; whoever reaches it can change the store, so it must be on a network that only servers
- * are on. `join`: a new member, which waits until the others add it; else a new store begins with this one alone.
+ * reach this one, as IPv4 ADDRESS:PORT. `tls`: the files by which servers know each other (rpc/tls.h); NULL: whoever reaches the address
+ * can change the store, so it must be on a network that only servers are on. `join`: a new member, which waits until the others add it; else a new store begins with this one alone.
  * -ENOTSUP: built without libraft. */
-int store_open_shared(const char *directory, const char *name, const char *address, bool join, struct store **,
-		      struct problem *);
+int store_open_shared(const char *directory, const char *name, const char *address, bool join, const struct tls_files *tls,
+		      struct store **, struct problem *);
 /* Whether this server leads: it alone commits changes, and it has applied all that was committed before. */
 bool store_leads(struct store *);
 /* One server at a time, by the one that leads. Returns when the cluster has agreed on it. */

@@ -75,7 +75,7 @@ failure() {
 	[ "$2" -eq 124 ] && echo "FAIL $label$1: not done within $3 s"
 	[ "$2" -eq 77 ] && echo "FAIL $label$1: it must run here, but is skipped"
 	{ grep -m 3 ': FAILED: ' "$4"; tail -n 60 "$4"; } | sed 's/^/    /'
-	{ echo "$label$1: status $2"; grep -m 3 -E ': FAILED: |^\[  FAILED  \]|ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
+	{ echo "$label$1: status $2"; grep -m 5 -E ': FAILED: |^\[  FAILED  \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
 }
 
 run_test() { # TEST LOG

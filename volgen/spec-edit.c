@@ -65,14 +65,19 @@ static int reread(const struct spec *s, const char *path, struct spec *made, str
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *form, struct spec *made,
 	      struct problem *p)
 {
-	struct spec s = { .volume = path_format("%s", volume), .replica = form->replica, .arbiter = form->arbiter };
+	struct spec s = { .volume = path_format("%s", volume),
+			  .replica = form->replica,
+			  .arbiter = form->arbiter,
+			  .has_tenants = form->tenants };
 	int err = 0;
 
 	*made = (struct spec){ 0 };
 	gfid_create(&s.id);
 	for (size_t i = 0; i < count && !err; i++)
 		err = add_brick(&s, bricks[i], form->port, p);
-	s.began = (unsigned)spec_subvolumes(&s);
+	s.began = s.has_tenants ? 0 : (unsigned)spec_subvolumes(&s);
+	if (form->tls)
+		spec_set_tls(&s, form->tls);
 	if (!err)
 		err = reread(&s, "the new specification", made, p);
 	spec_free(&s);
@@ -114,10 +119,10 @@ int spec_replace_brick(struct spec *s, const char *old, const char *new, struct 
 	return 0;
 }
 
-int spec_remove_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
+/* How many are left without these, which are to be the last ones. */
+static int count_left(struct spec *s, const char *const *bricks, size_t count, size_t *left, struct problem *p)
 {
 	bool goes[SPEC_BRICKS_MAX] = { false };
-	size_t left = s->bricks;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct spec_brick *b = find_brick(s, bricks[i]);
@@ -127,21 +132,69 @@ int spec_remove_bricks(struct spec *s, const char *const *bricks, size_t count, 
 					   s->volume, bricks[i]);
 		goes[b - s->brick] = true;
 	}
-	while (left > 1 && goes[left - 1])
-		left--;
-	for (size_t i = 0; i < left; i++)
+	*left = s->bricks;
+	while (*left > 0 && goes[*left - 1])
+		--*left;
+	if (!*left)
+		return problem_set(p, EINVAL, "volume %s has no other bricks: `stratus volume delete` removes a volume",
+				   s->volume);
+	for (size_t i = 0; i < *left; i++)
 		if (goes[i])
 			return problem_set(
 				p, ENOTSUP,
-				"brick%zu of volume %s can't be removed: files would have to move, and what moves them "
-				"(doc/distribution.md) is not built yet; only what was added last, and has no names yet, can go again",
-				i, s->volume);
+				"brick%zu of volume %s can't be removed in this version: only the subvolume that is the last in the list can be "
+				"taken out, which is brick%zu%s",
+				i, s->volume, s->bricks - (s->replica ? s->replica : 1),
+				s->replica ? " and those after it" : "");
+	return 0;
+}
+
+static void cut(struct spec *s, size_t left)
+{
 	for (size_t i = left; i < s->bricks; i++) {
 		free(s->brick[i].server_name);
 		free(s->brick[i].directory);
 	}
 	s->bricks = left;
+}
+
+int spec_remove_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
+{
+	size_t left;
+	int err = count_left(s, bricks, count, &left, p);
+
+	if (!err)
+		cut(s, left);
+	return err;
+}
+
+int spec_let_leave(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
+{
+	size_t set = s->replica ? s->replica : 1, left;
+	int err = count_left(s, bricks, count, &left, p);
+
+	if (err)
+		return err;
+	if (s->bricks - left != set)
+		return problem_set(p, ENOTSUP,
+				   "volume %s can give up one %s at a time, and these are %zu bricks: name the last %zu",
+				   s->volume, s->replica ? "replica set" : "brick", s->bricks - left, set);
+	if (s->replica && spec_subvolumes(s) == 2 && spec_began_with(s) > 1)
+		return problem_set(p, ENOTSUP,
+				   "volume %s began with %zu replica sets, and such a one keeps two of them in this version",
+				   s->volume, spec_began_with(s));
+	s->leaving = true;
 	return 0;
+}
+
+void spec_take_out(struct spec *s)
+{
+	size_t set = s->replica ? s->replica : 1, left = spec_subvolumes(s) - 1, began = spec_began_with(s);
+
+	cut(s, left * set);
+	/* Also where it was not said: what is left has layouts, and pointers. And one that comes again must not take itself for one that was there first. */
+	s->began = (unsigned)(began < left ? began : left);
+	s->leaving = false;
 }
 
 int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
@@ -154,6 +207,12 @@ int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, str
 			"volume %s consists of sets of %u bricks (replica: %u), and %zu would be added: name %u for each "
 			"set, in their order",
 			s->volume, s->replica, s->replica, count, s->replica);
+	if (s->leaving)
+		return problem_set(
+			p, EBUSY,
+			"the last bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
+			"wait until they have left",
+			s->volume, s->volume);
 	for (size_t i = 0; i < count && !err; i++)
 		err = add_brick(s, bricks[i], 0, p);
 	return err;

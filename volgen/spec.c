@@ -117,6 +117,29 @@ static int take_path(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+static int take_transport(struct reader *r, yaml_node_t *n, void *target)
+{
+	enum spec_transport *to = target;
+	char *text = NULL;
+	int err = take_text(r, n, &text);
+
+	if (!err && strcmp(text, "tls") && strcmp(text, "tcp"))
+		err = bad(r, line_of(n), "'%.80s' is no transport: there are 'tls' and 'tcp'", text);
+	*to = !err && !strcmp(text, "tls") ? SPEC_TLS : SPEC_TCP;
+	free(text);
+	return err;
+}
+
+static int take_file(struct reader *r, yaml_node_t *n, void *target)
+{
+	char **to = target;
+	int err = take_text(r, n, target);
+
+	if (!err && (**to != '/' || !(*to)[1]))
+		return bad(r, line_of(n), "the file '%.200s' must be named by an absolute path", *to);
+	return err;
+}
+
 static int take_number(struct reader *r, yaml_node_t *n, unsigned *to, unsigned min, unsigned max, const char *what)
 {
 	char *text = NULL, *end;
@@ -249,6 +272,26 @@ static int take_mapping(struct reader *r, yaml_node_t *n, const char *what, cons
 	return err;
 }
 
+static int take_tls(struct reader *r, yaml_node_t *n, void *target)
+{
+	static const struct key keys[] = { { "certificate", take_file },
+					   { "key", take_file },
+					   { "authorities", take_file },
+					   { "revoked", take_file },
+					   { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_tls, certificate), offsetof(struct spec_tls, key),
+					  offsetof(struct spec_tls, authorities), offsetof(struct spec_tls, revoked) };
+	struct spec_tls *tls = target;
+	int err = take_mapping(r, n, "'tls'", keys, target, offsets);
+
+	if (!err && (!tls->certificate || !tls->key || !tls->authorities))
+		return bad(r, line_of(n), "'tls' has no '%s'",
+			   !tls->certificate ? "certificate"
+			   : !tls->key	     ? "key"
+					     : "authorities");
+	return err;
+}
+
 static int take_server(struct reader *r, yaml_node_t *name, yaml_node_t *value)
 {
 	static const struct key keys[] = {
@@ -315,6 +358,76 @@ static int take_bricks(struct reader *r, yaml_node_t *n, void *target)
 {
 	(void)target;
 	return each_item(r, n, "'bricks'", take_brick);
+}
+
+static int take_state(struct reader *r, yaml_node_t *n, void *target)
+{
+	char *text = NULL;
+	int err = take_text(r, n, &text), state = err ? err : spec_tenant_state_parse(text);
+
+	if (!err && state < 0)
+		err = bad(r, line_of(n), "'%.80s' is no state: write active, suspended or deleted", text);
+	if (!err)
+		*(enum spec_tenant_state *)target = (enum spec_tenant_state)state;
+	free(text);
+	return err;
+}
+
+static int take_ids(struct reader *r, yaml_node_t *n, void *target)
+{
+	return take_number(r, n, target, 1, UINT32_MAX - 1, "number of user ids");
+}
+
+static int take_amount(struct reader *r, yaml_node_t *n, void *target)
+{
+	char *text = NULL, *end;
+	int err = take_text(r, n, &text);
+	unsigned long long amount = err ? 0 : strtoull(text, &end, 10);
+
+	if (!err && (*end || *text < '0' || *text > '9' || amount > INT64_MAX))
+		err = bad(r, line_of(n), "'%.80s' is no limit: write a whole number, or 0 for none", text);
+	*(uint64_t *)target = amount;
+	free(text);
+	return err;
+}
+
+static int take_tenant(struct reader *r, yaml_node_t *n)
+{
+	static const struct key keys[] = { { "name", take_name },
+					   { "id", take_id },
+					   { "base", take_ids },
+					   { "count", take_ids },
+					   { "state", take_state },
+					   { "bytes", take_amount },
+					   { "inodes", take_amount },
+					   { "ops", take_amount },
+					   { "bandwidth", take_amount },
+					   { "weight", take_amount },
+					   { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	   offsetof(struct spec_tenant, id),
+					  offsetof(struct spec_tenant, base),	   offsetof(struct spec_tenant, count),
+					  offsetof(struct spec_tenant, state),	   offsetof(struct spec_tenant, bytes),
+					  offsetof(struct spec_tenant, inodes),	   offsetof(struct spec_tenant, ops),
+					  offsetof(struct spec_tenant, bandwidth), offsetof(struct spec_tenant, weight) };
+	struct spec_tenant *t = spec_grow(&r->spec->tenant, &r->spec->tenants, sizeof *t);
+	int err;
+
+	t->line = line_of(n);
+	err = take_mapping(r, n, "a tenant", keys, (char *)t, offsets);
+	if (!err && (!t->name || gfid_is_null(&t->id) || !t->base || !t->count))
+		err = bad(r, t->line, "this tenant has no %s: `stratus tenant create` gives it one",
+			  !t->name		 ? "'name'"
+			  : gfid_is_null(&t->id) ? "'id'"
+			  : !t->base		 ? "'base'"
+						 : "'count'");
+	return err;
+}
+
+static int take_tenants(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	r->spec->has_tenants = true;
+	return each_item(r, n, "'tenants'", take_tenant);
 }
 
 static int take_client_translator(struct reader *r, yaml_node_t *n)
@@ -430,6 +543,23 @@ static int check_began(struct reader *r)
 	return 0;
 }
 
+static int check_leaving(struct reader *r)
+{
+	const struct spec *s = r->spec;
+
+	if (s->leaving && s->has_tenants)
+		return bad(r, 1, "'leaving: true': a volume with tenants keeps its bricks in this version: remove it");
+	if (s->leaving && spec_subvolumes(s) < 2)
+		return bad(r, 1,
+			   "'leaving: true' says that the last subvolume is to go, and the volume has no other: remove it");
+	if (s->leaving && s->replica && spec_subvolumes(s) == 2 &&
+	    spec_began_with(s) > 1) /* set 0 would be called otherwise: spec_set_name */
+		return bad(
+			r, 1,
+			"'leaving: true': a volume that began with several replica sets keeps two of them in this version: remove it");
+	return 0;
+}
+
 static int check_whole(struct reader *r)
 {
 	const struct spec *s = r->spec;
@@ -447,7 +577,13 @@ static int check_whole(struct reader *r)
 		err = check_brick(r, &s->brick[i]);
 	if (!err)
 		err = check_replica(r);
-	return err ? err : check_began(r);
+	if (!err)
+		err = check_began(r);
+	if (!err)
+		err = check_leaving(r);
+	if (!err)
+		err = spec_check_transport(r->spec, r->problem);
+	return err ? err : spec_check_tenants(r->spec, r->problem);
 }
 
 static int take_document(struct reader *r)
@@ -463,7 +599,12 @@ static int take_document(struct reader *r)
 		{ "replica", take_replica },
 		{ "arbiter", take_switch },
 		{ "began-with", take_began },
+		{ "leaving", take_switch },
 		{ "stopped", take_switch },
+		{ "transport", take_transport },
+		{ "tls", take_tls },
+		{ "tenants", take_tenants },
+		{ "tenant-base", take_ids },
 		{ 0 },
 	};
 	static const size_t offsets[] = { offsetof(struct spec, volume),
@@ -476,7 +617,12 @@ static int take_document(struct reader *r)
 					  offsetof(struct spec, replica),
 					  offsetof(struct spec, arbiter),
 					  offsetof(struct spec, began),
-					  offsetof(struct spec, stopped) };
+					  offsetof(struct spec, leaving),
+					  offsetof(struct spec, stopped),
+					  offsetof(struct spec, transport),
+					  offsetof(struct spec, tls),
+					  0,
+					  offsetof(struct spec, tenant_base) };
 	yaml_node_t *root = yaml_document_get_root_node(&r->document);
 	int err = root ? take_mapping(r, root, "a specification", keys, (char *)r->spec, offsets)
 		       : bad(r, 1, "the file is empty; `stratus volgen --init` writes a specification");
@@ -547,8 +693,13 @@ void spec_free(struct spec *s)
 	}
 	for (size_t i = 0; i < s->types; i++)
 		free_options(&s->by_type[i]);
+	free(s->tls.certificate);
+	free(s->tls.key);
+	free(s->tls.authorities);
+	free(s->tls.revoked);
 	free_list(&s->client_translators);
 	free_list(&s->server_translators);
+	spec_free_tenants(s);
 	free(s->server);
 	free(s->brick);
 	free(s->by_type);
@@ -574,7 +725,12 @@ size_t spec_began_with(const struct spec *s)
 
 bool spec_is_spread(const struct spec *s)
 {
-	return s->began || spec_subvolumes(s) > 1;
+	return spec_subvolumes(s) > 1 || (s->began && !s->has_tenants);
+}
+
+bool spec_has_leases(const struct spec *s)
+{
+	return !s->replica && (s->has_tenants ? s->bricks == 1 : spec_is_spread(s));
 }
 
 bool spec_has_no_number(const struct spec *s, size_t number)
@@ -589,7 +745,7 @@ char *spec_set_name(const struct spec *s, size_t number)
 
 /* ---- writing ---- */
 
-static void print_scalar(const char *text, FILE *to)
+void spec_print_scalar(const char *text, FILE *to)
 {
 	fputc('"', to);
 	for (; *text; text++) {
@@ -615,13 +771,13 @@ static void print_servers(const struct spec *s, FILE *to)
 		const struct spec_server *server = &s->server[i];
 
 		fprintf(to, "  %s:\n    host: ", server->name);
-		print_scalar(server->host, to);
+		spec_print_scalar(server->host, to);
 		fputc('\n', to);
 		if (server->has_port)
 			fprintf(to, "    port: %u\n", server->port);
 		if (server->listen) {
 			fputs("    listen: ", to);
-			print_scalar(server->listen, to);
+			spec_print_scalar(server->listen, to);
 			fputc('\n', to);
 		}
 	}
@@ -631,10 +787,10 @@ static void print_options(const struct spec *s, FILE *to)
 {
 	fputs("options:\n", to);
 	for (size_t i = 0; i < s->types; i++) {
-		fprintf(to, "  %s:\n", s->by_type[i].type);
+		fprintf(to, "  %s:%s\n", s->by_type[i].type, s->by_type[i].options ? "" : " {}");
 		for (size_t k = 0; k < s->by_type[i].options; k++) {
 			fprintf(to, "    %s: ", s->by_type[i].option[k].name);
-			print_scalar(s->by_type[i].option[k].value, to);
+			spec_print_scalar(s->by_type[i].option[k].value, to);
 			fputc('\n', to);
 		}
 	}
@@ -653,11 +809,14 @@ void spec_print(const struct spec *s, FILE *to)
 		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
 	if (s->began)
 		fprintf(to, "began-with: %u\n", s->began);
+	if (s->leaving)
+		fputs("leaving: true\n", to);
+	spec_print_transport(s, to);
 	print_servers(s, to);
 	fputs("bricks:\n", to);
 	for (size_t i = 0; i < s->bricks; i++) {
 		fprintf(to, "  - server: \"%s\"\n    directory: ", s->brick[i].server_name);
-		print_scalar(s->brick[i].directory, to);
+		spec_print_scalar(s->brick[i].directory, to);
 		fprintf(to, "\n    id: %s\n", gfid_text(&s->brick[i].id, id));
 		if (s->brick[i].port)
 			fprintf(to, "    port: %u\n", s->brick[i].port);
@@ -668,6 +827,7 @@ void spec_print(const struct spec *s, FILE *to)
 		print_list("server-translators", &s->server_translators, to);
 	if (s->types)
 		print_options(s, to);
+	spec_print_tenants(s, to);
 }
 
 char *spec_text(const struct spec *s)

@@ -28,7 +28,15 @@ static const char *const own[][2] = {
 	{ "features/replica", "member" },
 	{ "features/layout", "subvolume" },
 	{ "features/layout", "initial" },
+	{ "features/layout", "leaving" },
 	{ "features/lease", "record" },
+	{ "features/cloud", "tenants" },
+	{ "features/cloud", "spread" },
+	{ "features/throttle", "tenants" },
+	{ "features/usage", "ledger" },
+	{ "features/usage", "accounts" },
+	{ "features/usage", "pool" },
+	{ "features/usage", "pool-bricks" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
 	{ "protocol/client", "remote-port" },
@@ -37,6 +45,7 @@ static const char *const own[][2] = {
 	{ "protocol/client", "remote-subvolume" },
 	{ "cluster/afr", "arbiter" },
 	{ "cluster/dht", "initial" },
+	{ "cluster/dht", "leaving" },
 	{ "cluster/coordinator", "volume" },
 	{ "cluster/coordinator", "state-file" },
 	{ "cluster/coordinator", "secret-file" },
@@ -45,26 +54,10 @@ static const char *const own[][2] = {
 	{ "mount/fuse", "fsname" },
 };
 
-/* A word of the volfile's grammar: in quotes where the parser would read something else without. */
-static void print_word(const char *text, FILE *to)
-{
-	if (*text && !strpbrk(text, " \"") && *text != '#') {
-		fputs(text, to);
-		return;
-	}
-	fputc('"', to);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fputc('\\', to);
-		fputc(*text, to);
-	}
-	fputc('"', to);
-}
-
 static void option(struct writer *w, const char *name, const char *value)
 {
 	fprintf(w->to, "    option %s ", name);
-	print_word(value, w->to);
+	volgen_print_word(value, w->to);
 	fputc('\n', w->to);
 }
 
@@ -125,6 +118,10 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
+	cleanup_path char *tenants = spec_tenant_table(w->spec), *accounts = spec_tenant_accounts(w->spec);
+	cleanup_path char *shares = spec_tenant_shares(w->spec);
+	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
+	char pool[GFID_TEXT];
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -138,8 +135,23 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	} else if (!strcmp(type, "features/layout")) {
 		option(w, "subvolume", subvolume);
 		option(w, "initial", initial);
+		if (w->spec->leaving && number >= w->spec->bricks - (w->spec->replica ? w->spec->replica : 1))
+			option(w, "leaving", "on");
 	} else if (!strcmp(type, "features/lease")) {
 		option(w, "record", leases);
+	} else if (!strcmp(type, "features/cloud")) {
+		option(w, "tenants", tenants);
+		if (spec_is_spread(w->spec))
+			option(w, "spread", "on");
+	} else if (!strcmp(type, "features/throttle")) {
+		option(w, "tenants", shares);
+	} else if (!strcmp(type, "features/usage")) {
+		option(w, "ledger", ledger);
+		option(w, "accounts", accounts);
+		if (spec_is_spread(w->spec))
+			option(w, "pool", gfid_text(&w->spec->id, pool));
+		if (spec_is_spread(w->spec))
+			option(w, "pool-bricks", initial);
 	}
 }
 
@@ -150,16 +162,18 @@ static void put(struct spec_list *list, const char *type)
 	list->item[list->count++] = (char *)type;
 }
 
-/* posix, locks, access, features/layout if there are several subvolumes or may be, what the specification puts above them, and features/replica, or
- * features/lease where there are no replicas, above all. */
+/* posix, features/usage if there are tenants, locks, access, features/layout if there are several subvolumes or may be, what the specification puts above them, features/replica,
+ * or features/lease where there are no replicas, and above all features/throttle and features/cloud. */
 static void brick_stack(struct writer *w, const char *stack, size_t number)
 {
-	char *types[4 + STACK_ABOVE + 1];
+	char *types[5 + STACK_ABOVE + 3];
 	const struct spec_list *above = &w->spec->server_translators;
 	struct spec_list list = { types, 0 };
 	cleanup_path char *below = NULL;
 
 	put(&list, "storage/posix");
+	if (w->spec->has_tenants)
+		put(&list, "features/usage");
 	put(&list, "features/locks");
 	put(&list, "features/access");
 	if (spec_is_spread(w->spec))
@@ -170,8 +184,12 @@ static void brick_stack(struct writer *w, const char *stack, size_t number)
 		put(&list, above->item[i]);
 	if (w->spec->replica)
 		put(&list, "features/replica");
-	else if (spec_is_spread(w->spec))
+	if (spec_has_leases(w->spec))
 		put(&list, "features/lease");
+	if (w->spec->has_tenants) {
+		put(&list, "features/throttle");
+		put(&list, "features/cloud");
+	}
 	for (size_t i = 0; i < list.count; i++) {
 		char *name = stack_name(stack, &list, i);
 
@@ -188,6 +206,21 @@ static char *listen_address(const struct spec_server *s, unsigned port)
 	const char *address = s->listen ? s->listen : s->host;
 
 	return path_format(strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
+}
+
+/* The same files for both sides: what they are called follows from the machine, what is in them from who it is. */
+static void transport(struct writer *w)
+{
+	const struct spec_tls *tls = &w->spec->tls;
+
+	if (w->spec->transport != SPEC_TLS)
+		return;
+	option(w, "transport", "tls");
+	option(w, "tls-certificate", tls->certificate);
+	option(w, "tls-key", tls->key);
+	option(w, "tls-authorities", tls->authorities);
+	if (tls->revoked)
+		option(w, "tls-revoked", tls->revoked);
 }
 
 /* The bricks of a server that listen on one port. */
@@ -208,16 +241,8 @@ static void write_server(struct writer *w, const struct spec_server *server, uns
 	}
 	begin(w, "server", "protocol/server");
 	option(w, "listen", address);
+	transport(w);
 	end(w, "protocol/server", stacks);
-}
-
-static bool gives(const struct spec *s, const char *type, const char *name)
-{
-	for (size_t i = 0; i < s->types; i++)
-		for (size_t k = 0; k < s->by_type[i].options; k++)
-			if (!strcmp(s->by_type[i].type, type) && !strcmp(s->by_type[i].option[k].name, name))
-				return true;
-	return false;
 }
 
 /* The connection to a brick. A replica set does without a brick that is away, so nobody waits
@@ -232,9 +257,10 @@ static void write_connection(struct writer *w, const char *name, size_t number)
 	option(w, "remote-port", port);
 	option(w, "remote-subvolume", brick);
 	ids(w, b);
-	if (w->spec->replica && !gives(w->spec, "protocol/client", "max-wait"))
+	transport(w);
+	if (w->spec->replica && !spec_option(w->spec, "protocol/client", "max-wait"))
 		option(w, "max-wait", "5s");
-	if (w->spec->replica && !gives(w->spec, "protocol/client", "wait-for-brick"))
+	if (w->spec->replica && !spec_option(w->spec, "protocol/client", "wait-for-brick"))
 		option(w, "wait-for-brick", "on");
 	end(w, "protocol/client", NULL);
 }
@@ -292,7 +318,7 @@ static void write_brick(struct writer *w, const char *name, size_t number)
 {
 	cleanup_path char *connection = path_format("connection%zu", number);
 
-	if (!spec_is_spread(w->spec)) {
+	if (!spec_has_leases(w->spec)) {
 		write_connection(w, name, number);
 		return;
 	}
@@ -330,6 +356,8 @@ static char *write_subvolumes(struct writer *w)
 	/* A client of before there was such an option serves for a volume that never grew. */
 	if (spec_began_with(w->spec) != spec_subvolumes(w->spec))
 		option(w, "initial", initial);
+	if (w->spec->leaving)
+		option(w, "leaving", "on");
 	end(w, "cluster/dht", all);
 	free(all);
 	return path_format("dht");
@@ -385,6 +413,29 @@ static int check_options(const struct spec *s, struct problem *p)
 							   "leave it out",
 							   s->path, s->by_type[i].option[k].line, own[o][1], own[o][0]);
 	return 0;
+}
+
+/* A client's certificate is all that tells whose it is. (While it is stopped it can still be said.) */
+static int check_identity(const struct spec *s, struct problem *p)
+{
+	if (!s->has_tenants || s->stopped || spec_has_tls(s))
+		return 0;
+	return problem_set(p, EINVAL,
+			   "%s: volume %s has tenants, who are told apart by their certificates: give it "
+			   "'transport: tls' and the files that go with it",
+			   s->path, s->volume);
+}
+
+/* No mover goes through tenants' trees. */
+static int check_wide(const struct spec *s, struct problem *p)
+{
+	const char *names = s->has_tenants ? spec_option(s, "features/layout", "widen-at") : NULL;
+
+	return names && strcmp(names, "0") ? problem_set(p, EINVAL,
+							 "%s: directories of tenants are at one brick each in this version: "
+							 "remove 'widen-at' of features/layout",
+							 s->path)
+					   : 0;
 }
 
 static int check_used(const struct writer *w, struct problem *p)
@@ -443,6 +494,10 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 	struct writer w = { .spec = s, .state = state ? state : VOLGEN_STATE, .used = calloc(s->types + 1, sizeof *w.used) };
 	int err = w.used ? check_options(s, p) : -ENOMEM;
 
+	if (!err)
+		err = check_identity(s, p);
+	if (!err)
+		err = check_wide(s, p);
 	*files = (struct volgen_files){ 0 };
 	if (!err)
 		write_all(&w, files);

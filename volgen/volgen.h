@@ -29,9 +29,25 @@ struct spec_options { /* for all volumes of one type */
 	size_t options;
 	unsigned line;
 };
+enum spec_transport { SPEC_TRANSPORT_OPEN /* not said: TCP, if no options say otherwise */, SPEC_TCP, SPEC_TLS };
+struct spec_tls { /* absolute paths, on each machine its own files; all NULL unless the transport is TLS */
+	char *certificate, *key, *authorities;
+	char *revoked; /* may be NULL */
+};
 struct spec_list {
 	char **item;
 	size_t count;
+};
+enum spec_tenant_state { SPEC_TENANT_ACTIVE, SPEC_TENANT_SUSPENDED, SPEC_TENANT_DELETED, SPEC_TENANT_STATES };
+struct spec_tenant { /* doc/tenants.md */
+	char *name;
+	struct gfid id;
+	unsigned base, count; /* its user and group ids on the bricks */
+	enum spec_tenant_state state;
+	uint64_t bytes, inodes;	 /* it may have so many on all bricks together; 0: as it likes */
+	uint64_t ops, bandwidth; /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
+	uint64_t weight;	 /* of its share; 0: 1 */
+	unsigned line;
 };
 struct spec {
 	char *path; /* for messages */
@@ -40,6 +56,7 @@ struct spec {
 	unsigned replica; /* bricks of a set, which follow each other in the list; 0: each brick stands for itself */
 	bool arbiter;	  /* the last brick of each set holds no file data */
 	unsigned began;	  /* with how many subvolumes; 0: not said, so with those that there are */
+	bool leaving;	  /* the last subvolume is to go, and is being emptied */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -48,9 +65,17 @@ struct spec {
 	size_t types;
 	struct spec_list client_translators, server_translators; /* from the bottom up */
 	bool has_server_translators;
-	bool stopped; /* stratusd does not serve it */
+	enum spec_transport transport;
+	struct spec_tls tls;
+	bool stopped;	  /* stratusd does not serve it */
+	bool has_tenants; /* from its creation, though it may have none yet */
+	struct spec_tenant *tenant;
+	size_t tenants;
+	unsigned tenant_base; /* the first id that no tenant ever had */
 };
 enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
+enum { SPEC_TENANTS_MAX = 4096, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 65536 };
+#define SPEC_TENANT_END UINT64_C(0xfffffffe) /* beyond their last id: the two that are left mean "nobody" and "unchanged" */
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
@@ -60,7 +85,8 @@ void spec_free(struct spec *);
 struct spec_form {
 	unsigned port; /* of all servers; 0: the usual one */
 	unsigned replica;
-	bool arbiter;
+	bool arbiter, tenants;
+	const char *tls; /* directory of the files of TLS, as `stratus cert issue` writes them; NULL: no TLS */
 };
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
 	      struct problem *);
@@ -69,23 +95,62 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
 /* Whole subvolumes at the end, of bricks with fresh ids. */
 int spec_add_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
-/* The last ones, in any order, named as in spec_replace_brick. */
+/* The last ones, in any order, named as in spec_replace_brick; subvolumes that have no names. */
 int spec_remove_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
+/* Those bricks, which are the last subvolume, are to go when it has been emptied. */
+int spec_let_leave(struct spec *, const char *const *bricks, size_t count, struct problem *);
+/* It has been: the specification without it. */
+void spec_take_out(struct spec *);
 void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
-char *spec_text(const struct spec *); /* the same; malloc'ed, or NULL */
+/* spec-transport.c */
+/* A sentence, malloc'ed, if a server listens without TLS where others may reach it; else NULL. */
+char *spec_warning(const struct spec *);
+/* Whether an option is given to all volumes of the type; its value, or NULL. */
+const char *spec_option(const struct spec *, const char *type, const char *name);
+bool spec_has_tls(const struct spec *); /* bricks are reached by TLS only */
+int spec_check_transport(const struct spec *, struct problem *);
+void spec_print_transport(const struct spec *, FILE *);
+void spec_set_tls(struct spec *, const char *directory); /* with the files that `stratus cert issue` writes there */
+void spec_print_scalar(const char *text, FILE *);	 /* of spec.c: in YAML's quotes */
+char *spec_text(const struct spec *);			 /* the same; malloc'ed, or NULL */
 unsigned spec_brick_port(const struct spec_brick *);
 /* Over how many sets (or bricks that stand for themselves) names are spread. */
 size_t spec_subvolumes(const struct spec *);
 /* With how many of them the volume began: what the root's layout is as long as none is written. */
 size_t spec_began_with(const struct spec *);
-/* Names are spread over several, or may be one day: those that began with one before `began-with` was written down of all never are. */
+/* Names are spread over several, or may be one day: those that began with one before `began-with` was written down of all never are, nor those with tenants that have one. */
 bool spec_is_spread(const struct spec *);
+/* Its bricks tell clients what they may believe (features/lease): replica sets do that by themselves. */
+bool spec_has_leases(const struct spec *);
 /* The first one where there was one: what stands over it keeps its name when others come. */
 bool spec_has_no_number(const struct spec *, size_t number);
 /* What a replica set is called, in the register and by people: VOLUME:NUMBER, or VOLUME if it has no number. malloc'ed. */
 char *spec_set_name(const struct spec *, size_t number);
+
+/* ---- spec-tenants.c ---- */
+struct spec_tenant *spec_tenant_find(const struct spec *, const char *name);
+const char *spec_tenant_state(const struct spec_tenant *);
+int spec_tenant_state_parse(const char *text); /* or -EINVAL */
+/* For spec.c: what must hold, and what follows; printing; freeing. */
+int spec_check_tenants(struct spec *, struct problem *);
+void spec_print_tenants(const struct spec *, FILE *);
+void spec_free_tenants(struct spec *);
+/* What must hold between a specification and the one before it: ids and names are never used again. */
+int spec_check_tenants_change(const struct spec *, const struct spec *before, struct problem *);
+/* The tenant, if there is none yet. count 0: as many ids as usual. */
+int spec_create_tenant(struct spec *, const char *name, uint32_t count, struct problem *);
+int spec_set_tenant(struct spec *, const char *name, enum spec_tenant_state, struct problem *);
+struct spec_limits { /* of a tenant: what is not given stays as it is */
+	bool has_bytes, has_inodes, has_ops, has_bandwidth, has_weight;
+	uint64_t bytes, inodes, ops, bandwidth, weight;
+};
+enum { SPEC_WEIGHT_MAX = 1000, SPEC_BANDWIDTH_MIN = 64 << 10 }; /* as features/throttle takes them */
+int spec_resize_tenant(struct spec *, const char *name, const struct spec_limits *, struct problem *);
+char *spec_tenant_table(const struct spec *);	 /* as features/cloud takes them; malloc'ed */
+char *spec_tenant_accounts(const struct spec *); /* as features/usage does */
+char *spec_tenant_shares(const struct spec *);	 /* as features/throttle does */
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
 /* For spec-edit.c: one more element at the end of an array, zeroed. */
@@ -102,6 +167,11 @@ struct volgen_files {
 	struct volgen_file *file;
 	size_t count;
 };
+/* A word of a volfile's grammar: in quotes where the parser would read something else without. */
+void volgen_print_word(const char *text, FILE *);
+struct volfile;
+/* The volfile of a server with features/cloud above each brick that it offers. */
+int volgen_filter_cloud(const struct volfile *, const char *tenants, FILE *, struct problem *);
 #define VOLGEN_STATE "/var/lib/stratus"
 /* `state`: where coordinators keep their views and the volume's secret; NULL: VOLGEN_STATE. */
 int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);

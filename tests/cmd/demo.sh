@@ -110,4 +110,24 @@ scrubbed() { [ "$("$STRATUS" scrub demo status --json | json '[(s["volume"], s["
 wait_until 20 scrubbed || fail "scrub status: $("$STRATUS" scrub demo status)"
 "$STRATUS" volume stop demo >/dev/null && "$STRATUS" umount "$M" && "$STRATUS" volume delete demo >/dev/null || fail "the volume can't be deleted"
 demo stop --purge >/dev/null
+# tenants: a mount for each, who do not see each other, and a bill
+T=$SCRATCH/tenants TM=$SCRATCH/of
+tenants() { timeout 120 "$STRATUS" demo "$@" --dir "$T"; }
+stop_demos() { demo stop; tenants stop; } >/dev/null 2>&1
+AT_EXIT=stop_demos
+! tenants --tenants acme,a/b 2>"$SCRATCH/err" || fail "a/b is a tenant"
+[ ! -e "$T" ] || fail "something was made for a name that is none"
+! tenants --tenants acme --replica 2 2>"$SCRATCH/err" || fail "tenants with replicas"
+tenants --tenants acme,globex --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants"
+grep -q usage "$SCRATCH/out" || fail "does not say how to see the bills"
+head -c 100000 /dev/zero >"$TM/acme/file"
+[ -z "$(ls "$TM/globex")" ] || fail "globex sees $(ls "$TM/globex")"
+bill() { "$STRATUS" usage --stratusd "$(tenants status --json | json 'd["server-pid"]')" --tenant "$1" --csv | sed -n "2s/^[^,]*,$1,\([0-9]*\),.*/\1/p"; }
+[ $(($(bill acme) - $(bill globex))) = $((102400 + 4096)) ] || fail "a file of 100,000 bytes costs $(bill acme) - $(bill globex)"
+[ "$(tenants status --json | json '[(m["tenant"], m["mounted"]) for m in d["mounts"]]')" = "[('acme', True), ('globex', True)]" ] || fail "status --json: $(tenants status --json)"
+! tenants --tenants initech 2>/dev/null || fail "another tenant was taken"
+tenants stop >/dev/null && tenants >/dev/null || fail "it does not start again"
+[ "$(stat -c %s "$TM/acme/file")" = 100000 ] || fail "the data did not stay"
+tenants stop --purge >/dev/null
+[ ! -e "$T" ] && [ ! -e "$TM/acme" ] || fail "purge has left $(ls "$T" "$TM")"
 pass

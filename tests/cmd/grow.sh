@@ -84,9 +84,11 @@ fsck_is_clean() {
 # ---- the parts ----
 
 nothing_to_do() {
-	"$STRATUS" rebalance start v >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
-	grep -q 'no bricks were added' "$SCRATCH/out" && is_state idle || fail "nothing is to be done: $(cat "$SCRATCH/out")"
-	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state idle || fail "a stop of nothing: $(cat "$SCRATCH/out")"
+	local left=idle says='no bricks were added'
+	[ "$BEGAN" = 1 ] || { left=done says=' 0 have moved, and 0 files'; }
+	timeout 60 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
+	grep -q "$says" "$SCRATCH/out" && is_state "$left" || fail "nothing is to be done: $(cat "$SCRATCH/out")"
+	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state "$left" || fail "a stop of nothing: $(cat "$SCRATCH/out")"
 	refused "there is no volume 'w'" rebalance start w
 	local status=0
 	"$STRATUS" rebalance stop v --wait 2>"$SCRATCH/err" || status=$?
@@ -104,7 +106,7 @@ takes_back() { # what was added last, if it has no names
 	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
 	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
 	there=$(grep -c "switched to version" "$SCRATCH/stays.log")
-	refused "brick0 of volume v can't be removed" brick remove v brick0 $(bricks 60 "$REPLICATED")
+	refused "brick0 of volume v can't be removed\|has no other bricks" brick remove v brick0 $(bricks 60 "$REPLICATED")
 	"$STRATUS" brick remove v $(bricks 60 "$REPLICATED") >/dev/null || fail "what has no names can't be taken back"
 	[ "$(subvolumes)" = "$BEGAN" ] || fail "it is there still"
 	wait_until 30 eval '[ "$(grep -c "switched to version" "$SCRATCH/stays.log")" -gt '"$there"' ]' || fail "the mount does not go back"
@@ -119,7 +121,11 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
 	"$STRATUS" rebalance status v | grep -q "spread over $BEGAN of $((BEGAN + 1)) subvolumes" || fail "status: $("$STRATUS" rebalance status v)"
 }
-stays() { refused "that have names, or are to have them" brick remove v $(bricks "$1" "$REPLICATED"); }
+stays() { # it can't go while names move there; when they have, it would be emptied first
+	"$STRATUS" brick remove --dry-run v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" 2>"$SCRATCH/err" || grep -q "are still to move to what was added last" "$SCRATCH/err" ||
+		fail "not refused as it should be: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	[ -s "$SCRATCH/err" ] || grep -q '+leaving: true' "$SCRATCH/out" || fail "what has names would go at once: $(cat "$SCRATCH/out")"
+}
 stop_and_go() { # COUNT
 	local begin
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
@@ -152,6 +158,7 @@ all_moved() { # FIRST COUNT: the new brick, names in all
 	wait_until 60 is_whole "$SCRATCH/stays" "$2" || fail "the mount that stayed"
 	share=$(names_on "$1")
 	say "$share of $2 names are on the new subvolume"
+	[ "$(told 'd["files"] > 0 and d["bytes"] >= 0 and not d.get("failed")')" = True ] || fail "no file has come along: $("$STRATUS" rebalance status v --json)"
 	[ $((share * (BEGAN + 1) * 2)) -gt "$2" ] && [ $((share * (BEGAN + 1) * 2)) -lt $(($2 * 3)) ] || fail "not one in $((BEGAN + 1)) of the names"
 	mount_at fresh
 	is_whole "$SCRATCH/fresh" "$2"
@@ -169,7 +176,7 @@ coordinated() { # all sets, and each by its number, also the first of a volume t
 	done
 }
 remembered() {
-	"$STRATUS" rebalance start v >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
+	timeout 60 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
 	kill_keeper
 	start_keeper
 	is_state "done" || fail "what it did is forgotten: $(state)"

@@ -8,7 +8,7 @@ seed=${FUZZ_SEED:-1}
 if [ "${LONG:-0}" = 1 ]; then runs=5000000 seconds=300; else runs=100000 seconds=12; fi
 
 command -v clang-14 >/dev/null || command -v clang >/dev/null || { echo "clang is not here: libFuzzer is part of it"; exit 77; }
-for kind in volfile wire stream spec; do
+for kind in volfile wire stream spec crypt; do
 	[ -x "$build/tests/fuzz/$kind-fuzz" ] || {
 		echo "FAIL: no $build/tests/fuzz/$kind-fuzz: configure --enable-fuzzers CC=clang-14 and build, or set STRATUS_FUZZ" >&2
 		exit 1
@@ -35,7 +35,7 @@ run() {
 	exit 1
 }
 
-for kind in volfile wire stream spec; do
+for kind in volfile wire stream spec crypt; do
 	corpus=$top/tests/fuzz/corpus/$kind
 	mkdir "$scratch/$kind"
 	files=("$corpus"/*)

@@ -84,7 +84,7 @@ int tree_walk(struct tree *t, const char *path, struct inode **inode)
 	char *copy = strdup(path), *rest = copy, *name;
 	int err = 0;
 
-	*inode = inode_get(t->graph->inodes, &gfid_root, S_IFDIR);
+	*inode = inode_get(t->graph->inodes, t->root ? t->root : &gfid_root, S_IFDIR);
 	while (!err && (name = strsep(&rest, "/")))
 		if (*name)
 			err = step(t, inode, name);

@@ -9,6 +9,7 @@
 struct tree {
 	struct graph *graph;
 	struct xlator *at; /* whom to call: the top, unless told otherwise */
+	const struct gfid *root; /* where paths begin; NULL: at the graph's root */
 	uid_t uid;
 	gid_t gid;
 	const gid_t *groups;

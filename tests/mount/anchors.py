@@ -42,7 +42,7 @@ def check_marks(path):
 
 
 # A file's by its gfid and the pointer's, a directory's by its gfid.
-pointers, anchors, homes = {}, {}, {}
+pointers, anchors, homes, kept = {}, {}, {}, {}
 for number, brick in enumerate(sys.argv[1:]):
     check_marks(brick)
     for name in walk(brick):
@@ -50,6 +50,9 @@ for number, brick in enumerate(sys.argv[1:]):
         parts = name.split("/")
         hidden = parts[0] == ".stratus.dht"
         if hidden and len(parts) <= 3:
+            continue
+        if hidden and parts[1] == "work" and len(parts) == 4 and len(parts[3]) == 38 and parts[3][:2] in ("s.", "k."):
+            kept.setdefault(parts[3][2:], set()).add(parts[3][0])
             continue
         gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
         check_marks(path)
@@ -80,6 +83,9 @@ for key, (subvolume, path) in pointers.items():
         said = xattr(anchors[key][1], "trusted.dht.parent")
         if not said or struct.unpack(">I", said[9:13])[0] != where or uuid.UUID(bytes=said[13:29]) != gfid_of(os.path.dirname(path)):
             wrong.append(f"{anchors[key][1]} does not say that {path} leads to it")
+for mover, kinds in kept.items():  # of files that were moved, as long as somebody has them open by what they were
+    if kinds == {"s"}:
+        wrong.append(f"the stub s.{mover} is left alone")
 for key in anchors.keys() - pointers.keys():
     wrong.append(f"nothing leads to {anchors[key][1]}")
 print(f"{len(pointers)} pointers")

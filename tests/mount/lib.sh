@@ -61,6 +61,18 @@ need() {
 REPLICA=${REPLICA:-1}
 ONE_DOWN=${ONE_DOWN:-0}
 SPREAD=${SPREAD:-1}
+# TENANT=NAME makes the test a tenant of its one brick. See tenancy.sh.
+TENANT=${TENANT-}
+# CRYPT=1 encrypts: each mount has the key $STACK/key, which is made by the first.
+CRYPT=${CRYPT:-0}
+key_words() {
+	[ "$CRYPT" = 1 ] || return 0
+	[ -e "$STACK/key" ] || {
+		head -c 64 /dev/urandom >"$STACK/key.secret"
+		"$STRATUS" key init --new-secret-file "$STACK/key.secret" "$STACK/key" >&2
+	}
+	echo "--key=$STACK/key --secret-file=$STACK/key.secret"
+}
 
 # Makes $SCRATCH, which goes when the test ends; so do the mounts and processes of this library.
 scratch() {
@@ -170,6 +182,7 @@ write_server_volfile() {
 	    subvolumes access
 	end-volume
 	END
+	[ -z "$TENANT" ] || tenant_server "$1"
 }
 # write_client_volfile FILE PORT VOLUME_ID BRICK_ID ["NAME VALUE" options of the client...] [+TYPE translators above it...]
 write_client_volfile() {
@@ -191,6 +204,7 @@ write_client_volfile() {
 		done
 		printf 'volume fuse\n    type mount/fuse\n    subvolumes %s\nend-volume\n' "$below"
 	} >"$file.new"
+	[ -z "$TENANT" ] || tenant_tls "$file.new" protocol/client client
 	mv "$file.new" "$file"
 }
 
@@ -213,6 +227,7 @@ start_stack() {
 	start_brick
 	start_mount "$MNT"
 	MOUNT_PID=$LAST_PID
+	[ -z "$TENANT" ] || BRICK=$BRICK/tenants/$TENANT
 }
 start_brick() {
 	"$STRATUSD" --foreground "$SERVER_VOL" >>"$STACK/stratusd.log" 2>&1 &
@@ -225,10 +240,12 @@ start_brick() {
 answers_or_gone() { gone "$1" || port_open "$2"; }
 # start_mount DIR [VOLFILE [OPTIONS...]]: one more client. Sets $LAST_PID.
 start_mount() {
-	local dir=$1 volfile=${2:-$CLIENT_VOL}
+	local dir=$1 volfile=${2:-$CLIENT_VOL} key
 	shift; [ $# -eq 0 ] || shift
 	mkdir -p "$dir"
-	"$STRATUS" mount --foreground "$@" "$volfile" "$dir" >>"$STACK/mount-$(basename "$dir").log" 2>&1 &
+	key=$(key_words)
+	# shellcheck disable=SC2086
+	"$STRATUS" mount --foreground $key "$@" "$volfile" "$dir" >>"$STACK/mount-$(basename "$dir").log" 2>&1 &
 	LAST_PID=$!
 	PIDS[$LAST_PID]="mount $dir"
 	MOUNTS+=("$dir")
@@ -245,9 +262,12 @@ stop_process() { # PID WHAT
 	kill "$1"
 	await_end "$1" "$2" "on SIGTERM"
 }
+stacks() { # PID: what its threads do, if gdb is here
+	! command -v gdb >/dev/null || timeout 60 gdb -p "$1" -batch -ex "thread apply all bt 16" 2>/dev/null | grep -E '^(Thread|#)'
+}
 await_end() { # PID WHAT WHY
 	local status=0
-	wait_until 20 gone "$1" || fail "$2 does not end $3"
+	wait_until 20 gone "$1" || { stacks "$1" >&2; fail "$2 does not end $3"; }
 	wait "$1" || status=$?
 	unset "PIDS[$1]"
 	[ "$status" -eq 0 ] || fail "$2 ended with status $status"
@@ -284,3 +304,4 @@ if [ "$SPREAD" != 1 ]; then
 elif [ "$REPLICA" != 1 ]; then
 	. "$TOP/tests/mount/replica.sh"
 fi
+[ -z "$TENANT" ] || . "$TOP/tests/mount/tenancy.sh"

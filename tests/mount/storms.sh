@@ -43,12 +43,13 @@ calm() { # after it
 
 # ---- a volume that grows meanwhile ----
 
-# The last subvolume has no names yet. Who was killed in a change of a set is given up soon.
-growing_stack() { # SPREAD REPLICA
-	local -a options=("cluster/dht:sweep-interval 50ms")
+# Who was killed in a change of a set is given up soon.
+mortal_stack() { # SPREAD REPLICA
+	local -a options=("cluster/dht:sweep-interval 50ms" "features/layout:reopen-time 1s")
 	[ "$2" = 1 ] || options+=("protocol/server:session-timeout 3s" "features/replica:token-timeout 2s")
-	BEGAN_WITH=$(($1 - 1)) stack "$@" "${options[@]}"
+	stack "$@" "${options[@]}"
 }
+growing_stack() { BEGAN_WITH=$(($1 - 1)) mortal_stack "$@"; } # the last subvolume has no names yet
 start_mover() {
 	MOVERS=$((${MOVERS:-0} + 1))
 	start_mount "$SCRATCH/mover$MOVERS"
@@ -74,4 +75,122 @@ has_grown() { # the storm is over: all has come to its end, and what is at the n
 	done
 	[ -n "$(ls "$new")" ] || fail "SEED=$SEED: the new brick has no names"
 	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+}
+
+# ---- a volume that shrinks meanwhile ----
+
+leaving_stack() { LEAVING=on mortal_stack "$@"; } # the last subvolume is to leave, and has its part of the names at first
+# What nobody uses meanwhile, and what must be there afterwards.
+keepsakes() { # make|check MOUNT
+	python3 - "$@" <<-'END' || fail "SEED=$SEED: what was kept is not as it was on $2: see above"
+	import os, stat, sys
+	what, top = sys.argv[1:]
+	for i in range(12):
+	    d = f"{top}/kept{i}"
+	    if what == "make":
+	        os.makedirs(f"{d}/below")
+	        os.mkfifo(f"{top}/keptfifo{i}", 0o640)
+	    for path in [f"{top}/keptfile{i}", f"{d}/file", f"{d}/below/file"]:
+	        link = f"{path}-link"
+	        if what == "make":
+	            open(path, "w").write(f"kept {i}")
+	            os.symlink(f"to {i}", link)
+	            continue
+	        assert open(path).read() == f"kept {i}", path
+	        assert os.readlink(link) == f"to {i}" and os.lstat(link).st_nlink == 1, link
+	    if what == "check":
+	        assert sorted(os.listdir(d)) == ["below", "file", "file-link"], os.listdir(d)
+	        assert sorted(os.listdir(f"{d}/below")) == ["file", "file-link"], os.listdir(f"{d}/below")
+	        assert stat.S_IMODE(os.stat(f"{top}/keptfifo{i}").st_mode) == 0o640 and stat.S_ISFIFO(os.stat(f"{top}/keptfifo{i}").st_mode)
+	assert what == "make" or sum(n.startswith("kept") for n in os.listdir(top)) == 48, sorted(os.listdir(top))
+	END
+}
+# Files with several names stay where they are in this version, and would hold it up.
+one_name_each() {
+	python3 - "$MNT" <<-'END' || fail "SEED=$SEED: names can't be removed"
+	import os, sys
+	seen = set()
+	for path, _, files in os.walk(sys.argv[1]):
+	    for name in files:
+	        ino = os.lstat(f"{path}/{name}").st_ino
+	        if ino in seen:
+	            os.unlink(f"{path}/{name}")
+	        seen.add(ino)
+	END
+}
+last_bricks() { local i; for ((i = BRICKS - MEMBERS; i < BRICKS; i++)); do echo "$STACK/brick$i"; done; }
+stuck_there() { # its directories, where else they are, and what they say
+	local d
+	find $(last_bricks) -path '*/away/*' -name 'd.*' | while read -r d; do
+		find "$STACK"/brick* -name "$(basename "$d")" -exec getfattr -d -m trusted.dht -e hex --absolute-names {} + -exec ls -A {} +
+		find "$STACK"/brick*/.stratus.dht/work ! -type d
+	done
+}
+left_there() { find $(last_bricks) ! -type d ! -path '*/.stratus/*'; }
+mount_without() { # the last subvolume, as a client that comes when it is out
+	local unused=$([ "$MEMBERS" != 1 ] || echo "^  s$((BRICKS - 1)):")
+	mkdir -p "$STACK/without"
+	grep -vE "^leaving|directory: ($(last_bricks | paste -sd '|')),${unused:+|$unused}" "$STACK/spec.yaml" >"$STACK/without/spec.yaml"
+	"$STRATUS" volgen "$STACK/without/spec.yaml" --out "$STACK/without" --state "$STACK" >/dev/null || fail "no volume file without it"
+	start_mount "$SCRATCH/without" "$STACK/without/client-v.vol"
+	WITHOUT_PID=$LAST_PID
+}
+has_shrunk() { # the storm is over: all has gone from it, and nothing is lost
+	one_name_each
+	wait_until 90 rebalanced || fail "SEED=$SEED: it does not get empty: $(rebalance_says; stuck_there)"
+	say "$(rebalance_says | tr '\n' ' ')"
+	stop_mount "$SCRATCH/mover$MOVERS" "$MOVER_PID"
+	[ -z "$(left_there)" ] || fail "SEED=$SEED: something was left behind: $(left_there)"
+	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+	mount_without
+	keepsakes check "$MNT"
+	keepsakes check "$SCRATCH/without"
+	rm -r "$SCRATCH"/without/kept* || fail "SEED=$SEED: what was moved can't be removed"
+	checked
+	stop_mount "$SCRATCH/without" "$WITHOUT_PID"
+	say "$(tail -n 1 "$SCRATCH/storm.log")"
+}
+
+# ---- what happens; in sets one server at a time, so that a quorum lives ----
+
+pause() { sleep "$((RANDOM % 2)).$((RANDOM % 10))"; }
+mover_dies() {
+	kill_mover
+	pause
+	start_mover
+}
+server_dies() {
+	local number=$((RANDOM % $(servers)))
+	say "server $number is killed"
+	kill_server "$number"
+	pause
+	start_server "$number"
+	comes_back "server $number"
+}
+server_stands_still() {
+	local number=$((RANDOM % $(servers)))
+	say "server $number stands still"
+	kill -STOP "${SERVER_PID[number]}"
+	pause
+	kill -CONT "${SERVER_PID[number]}"
+	comes_back "server $number"
+}
+troubled() { # until the storm is over
+	local what=(mover_dies server_dies server_stands_still)
+	until gone "$WRITER"; do
+		pause
+		"${what[RANDOM % 3]}"
+	done
+}
+
+# ---- seeded runs of the calling script ----
+
+seeded_runs() { # 3 (20 with LONG=1), of 4 bricks and of 3 sets of 3 in turn; ONE_SEED: that one; RUNS: so many from there on
+	local seed shape first=${ONE_SEED:-1} runs=${RUNS:-$([ -n "$ONE_SEED" ] && echo 1 || { [ "$LONG" = 1 ] && echo 20 || echo 3; })}
+	LIMIT=$((SECONDS_EACH * 4 + 300))
+	for ((seed = first; seed < first + runs; seed++)); do
+		shape=$([ $((seed % 2)) = 1 ] && echo 3 3 || echo 4 1)
+		SEED=$seed run_one "seed $seed, ${shape/ / x }" "$0" in $shape
+	done
+	runs_end
 }

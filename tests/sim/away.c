@@ -27,7 +27,7 @@ static struct {
 	struct pointing pointer[NOTED_MAX];
 	char ended[NOTED_MAX][NAME_TEXT];
 	struct gfid undone[NOTED_MAX]; /* intents */
-	unsigned objects, pointers, ends, undones, late, lost, begun, decided;
+	unsigned objects, pointers, ends, undones, late, lost, begun, decided, steps;
 } noted;
 
 /* ---- what is made ---- */
@@ -148,6 +148,25 @@ static const struct gfid *made_gfid(enum fop fop, const void *in)
 	}
 }
 
+/* c.GFID, k.ID, s.ID */
+static bool is_of_move(const struct loc *loc)
+{
+	return loc->name && strchr("cks", loc->name[0]) && loc->name[1] == '.' && strlen(loc->name) == 2 + GFID_TEXT - 1;
+}
+
+/* Of a file that is brought home: a step, but for its data. */
+static bool is_step_of_move(enum fop fop, const void *in)
+{
+	const struct setxattr_in *set = in; /* a removexattr_in begins the same */
+
+	if (fop == FOP_setxattr || fop == FOP_removexattr)
+		return !strcmp(set->name, POINTER);
+	for (const struct field *f = fop_info[fop].in; f->name && fop != FOP_lookup; f++)
+		if (f->kind == FIELD_LOC && is_of_move((const struct loc *)((const char *)in + f->offset)))
+			return true;
+	return false;
+}
+
 void away_note(struct request *rq, enum fop fop, const void *in)
 {
 	const struct gfid *gfid = made_gfid(fop, in);
@@ -155,6 +174,7 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 
 	if (plan.subvolumes == 1)
 		return;
+	noted.steps += is_step_of_move(fop, in);
 	if (fop == FOP_rename && !strncmp(((const struct rename_in *)in)->to.name, "end.", 4))
 		note_end(((const struct rename_in *)in)->to.name);
 	if (fop == FOP_rename)
@@ -184,6 +204,11 @@ void away_note(struct request *rq, enum fop fop, const void *in)
 unsigned away_begun(void)
 {
 	return noted.begun;
+}
+
+unsigned away_steps(void)
+{
+	return noted.steps;
 }
 
 static bool is_ours(const struct loc *loc)
@@ -269,8 +294,15 @@ struct named {
 static struct {
 	struct found pointer[FOUND_MAX], anchor[FOUND_MAX];
 	struct named object[FOUND_MAX];
-	unsigned pointers, anchors, objects;
+	char kept[2][FOUND_MAX][GFID_TEXT]; /* ids of movers: of stubs, and of the names of what was moved */
+	unsigned keeps[2];
+	unsigned pointers, anchors, objects, shards;
 } found;
+
+unsigned away_shards(void)
+{
+	return found.shards;
+}
 
 static const struct disk_pair *xattr_of(const struct disk_object *o, const char *name)
 {
@@ -283,12 +315,22 @@ static const struct disk_pair *xattr_of(const struct disk_object *o, const char 
 
 bool away_is_pointer(const struct disk_object *o)
 {
-	return xattr_of(o, POINTER);
+	const struct disk_pair *x = xattr_of(o, POINTER);
+
+	return x && x->value.size != STUB_SIZE; /* a stub is what it was */
 }
 
 bool away_is_hidden(const char *path)
 {
 	return plan.subvolumes > 1 && !strncmp(path, HIDDEN, strlen(HIDDEN));
+}
+
+/* The part of a wide directory that is not at home: it says itself, and has no pointer. */
+bool away_is_shard(const struct disk_object *o, const char *path)
+{
+	const struct disk_pair *x = S_ISDIR(o->attr.mode) && away_is_hidden(path) ? xattr_of(o, "trusted.dht.parent") : NULL;
+
+	return x && x->value.size == 29 && !memcmp((uint8_t *)x->value.bytes + 13, o->attr.gfid.bytes, 16);
 }
 
 bool away_is_frame(const char *path)
@@ -375,12 +417,51 @@ static bool is_of_lost_name(const struct disk_object *o, const char *path)
 	return nemesis_cut_all() && S_ISDIR(o->attr.mode) && !strncmp(strrchr(path, '/'), "/end.", 5) && xattr_of(o, POINTER);
 }
 
+/* Of a file that was moved, as long as somebody has its stub open. */
+static bool is_kept(const struct disk_object *o, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	const struct disk_pair *x = xattr_of(o, POINTER);
+	bool stub = *name == 's';
+
+	if (strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6) || strlen(name) != 2 + GFID_TEXT - 1 || (!stub && *name != 'k'))
+		return false;
+	if (stub != (x && x->value.size == STUB_SIZE) || found.keeps[stub] == FOUND_MAX)
+		return false;
+	snprintf(found.kept[stub][found.keeps[stub]++], GFID_TEXT, "%s", name + 2);
+	return true;
+}
+
+static bool is_among(bool stub, const char *id)
+{
+	for (unsigned i = 0; i < found.keeps[stub]; i++)
+		if (!strcmp(found.kept[stub][i], id))
+			return true;
+	return false;
+}
+
+static void check_kept(void)
+{
+	for (int stub = 0; stub < 2; stub++)
+		for (unsigned i = 0; i < found.keeps[stub]; i++)
+			if (!is_among(!stub, found.kept[stub][i]) && !sim_failure())
+				sim_fail("%c.%s is left alone", stub ? 's' : 'k', found.kept[stub][i]);
+}
+
 static void look_at(const struct disk_object *o, const struct gfid *parent, unsigned subvolume, unsigned depth,
 		    const char *path)
 {
+	if (away_is_shard(o, path)) {
+		found.shards++;
+		return;
+	}
 	if (found.pointers == FOUND_MAX || found.anchors == FOUND_MAX)
 		sim_fail("too many pointers for the checker");
-	else if (!strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6) && is_of_lost_name(o, path)) {
+	else if (is_kept(o, path)) {
+		if (!xattr_of(o, POINTER))
+			count_name(&o->attr.gfid, subvolume, path);
+		return;
+	} else if (!strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6) && is_of_lost_name(o, path)) {
 		add_pointer(o, parent, subvolume, path);
 		found.pointer[found.pointers - 1].ending = true;
 	} else if (!strncmp(path, HIDDEN "/work/", strlen(HIDDEN) + 6))
@@ -508,4 +589,5 @@ void check_away(void)
 		check_pairs();
 	if (!sim_failure())
 		check_links();
+	check_kept();
 }

@@ -20,8 +20,11 @@ void away_room(struct statfs *, const struct disk_faults *); /* takes away what 
 /* The gfid that its maker chose. */
 struct gfid away_birth(const struct gfid *);
 /* So far: pointers made, files made away, ends of what others began, and anchors left for fsck. */
+bool away_is_shard(const struct disk_object *, const char *path);
+unsigned away_shards(void); /* parts of wide directories that were there in the end */
 void away_counts(unsigned *pointers, unsigned *objects, unsigned *ends, unsigned *late, unsigned *renames);
 unsigned away_begun(void); /* records of renames over several subvolumes, at each member */
+unsigned away_steps(void); /* with which files are brought home, at each member */
 bool away_is_pointer(const struct disk_object *);
 bool away_is_hidden(const char *path); /* below .stratus.dht, or itself */
 bool away_is_frame(const char *path);  /* one of the directories there that are no objects of the tree */

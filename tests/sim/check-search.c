@@ -19,6 +19,7 @@ struct search {
 	uint64_t steps;
 	unsigned best; /* the most that could be placed */
 	unsigned *stuck;
+	uint8_t *stood; /* what was placed then */
 	bool undecided;
 };
 
@@ -96,9 +97,10 @@ static void note_best(struct search *s)
 
 	for (unsigned i = 0; i < s->count; i++)
 		placed += !s->entry[i].optional && s->placed[i];
-	if (placed < s->best && s->best)
+	if (placed <= s->best && s->best) /* the first such order has done with the fewest operations that nobody answered */
 		return;
 	s->best = placed;
+	memcpy(s->stood, s->placed, s->count);
 	*s->stuck = UINT32_MAX;
 	for (unsigned i = 0; i < s->count; i++)
 		if (!s->placed[i] && !s->entry[i].optional &&
@@ -166,7 +168,7 @@ static void explain(const struct search *s, unsigned stuck, const char *what)
 	sim_fail("not linearizable: %s: no order explains %s", what, text);
 	for (unsigned i = 0; verbose && i < s->count; i++) {
 		operation_print(s->entry[i].op, line, sizeof(line));
-		fprintf(stderr, "    %s%s\n", s->entry[i].optional ? "(perhaps) " : "", line);
+		fprintf(stderr, "    %s %s%s\n", s->stood[i] ? " " : "?", s->entry[i].optional ? "(perhaps) " : "", line);
 	}
 }
 
@@ -181,6 +183,7 @@ void check_entries(const struct model *m, struct entry *entry, unsigned count, c
 	s = (struct search){ .model = m, .entry = entry, .count = count, .stuck = &stuck };
 	qsort(entry, count, sizeof(*entry), by_call);
 	s.placed = calloc(count + 1, 1);
+	s.stood = calloc(count + 1, 1);
 	for (unsigned i = 0; i < count; i++)
 		s.left += !entry[i].optional;
 	memcpy(state, initial, m->state_size);
@@ -195,6 +198,7 @@ void check_entries(const struct model *m, struct entry *entry, unsigned count, c
 			free(k);
 		}
 	free(s.placed);
+	free(s.stood);
 }
 
 unsigned check_undecided(void)

@@ -49,7 +49,7 @@ static bool has_birthmark(const struct disk_object *o, const char *path)
 	struct gfid g = away_birth(&o->attr.gfid);
 	const struct disk_pair *x = pair_find(o, BIRTHMARK);
 
-	if (away_is_pointer(o) || away_is_frame(path))
+	if (away_is_pointer(o) || away_is_frame(path) || away_is_shard(o, path) || strstr(path, "/g."))
 		return !x;
 	if (gfid_equal(&g, &gfid_root) || !(g.bytes[0] & 1 || plan.subvolumes > 1))
 		return !x;

@@ -2,9 +2,9 @@
 /* A volume that grows: its last subvolumes have no part of the root's names at first; in the midst of the work somebody gives them theirs, and dies at it. */
 #include "away.h"
 #include "disk.h"
-#include "history.h"
 #include "layout.h"
 #include "place.h"
+#include "work.h"
 
 enum {
 	LIMIT_S = 180,
@@ -119,8 +119,20 @@ static void start_on(void *arg)
 		sim_fail("`rebalance start` says: %s", strerror(-err));
 }
 
+static void widen_on(void *arg)
+{
+	char *words[] = { (char *)"rebalance", (char *)"widen", (char *)"start" };
+	struct xlator *x = dht_of(arg);
+	int err = x ? x->type->command(x, 3, words, stderr) : 0;
+
+	if (err)
+		sim_fail("`rebalance widen start` says: %s", strerror(-err));
+}
+
 void grow_node_up(struct node *n)
 {
+	if (plan.widen_at && n == node_client(0))
+		widen_on(n);
 	if (n != node_rebalancer())
 		return;
 	grow.before += grow.moved;
@@ -281,12 +293,15 @@ bool grow_has_left(const char *mark, unsigned subvolume)
 {
 	struct layout l;
 	bool has = false;
+	char name[32];
 
 	if (!plan_grows())
 		return false;
 	transition(&l);
 	for (unsigned i = 0; i < NAMES && !has; i++)
 		has = leaves(&l, names[i], mark, subvolume);
+	for (unsigned i = 0; !has && keepers_name(i, name); i++)
+		has = leaves(&l, name, mark, subvolume);
 	return has;
 }
 

@@ -43,6 +43,19 @@ static struct loc at_place(const struct worker *w, const struct keeper *k, struc
 	return (struct loc){ .parent = place < ROOT_PLACES ? w->root : dir, .name = name };
 }
 
+bool keepers_name(unsigned n, char name[32])
+{
+	unsigned place = n % (1 + ROOT_PLACES);
+
+	if (n / (1 + ROOT_PLACES) >= count)
+		return false;
+	if (place == ROOT_PLACES)
+		snprintf(name, 32, "k%u", n / (1 + ROOT_PLACES));
+	else
+		snprintf(name, 32, "k%u-%u", n / (1 + ROOT_PLACES), place);
+	return true;
+}
+
 /* ---- calls ---- */
 
 static int make_dir(struct worker *w, struct keeper *k, struct inode **dir)
@@ -260,6 +273,16 @@ static unsigned may_be_hit(struct kept *other, unsigned from, unsigned to)
 	return more;
 }
 
+/* Or the file itself may be back where it is to go, and be replaced there by what is back at its place. The same. */
+static unsigned may_be_replaced(struct kept *f, unsigned to)
+{
+	unsigned more = f->since & to ? NOWHERE & ~f->since : 0;
+
+	f->since |= more;
+	f->removed |= more != 0;
+	return more;
+}
+
 /* Both are told of before it is asked for, for this task may die in it. */
 static void move(struct worker *w, struct keeper *k, struct inode *dir, unsigned n, bool over, bool exchange)
 {
@@ -270,11 +293,12 @@ static void move(struct worker *w, struct keeper *k, struct inode *dir, unsigned
 				.to = at_place(w, k, dir, to, name[1]),
 				.flags = over && exchange ? RENAME_EXCHANGE : 0 };
 	struct rename_out out = { 0 };
-	bool removed = other->removed;
-	unsigned more;
+	bool removed = other->removed, itself = f->removed;
+	unsigned more, lost;
 	int err;
 
 	k->unknown = true;
+	lost = over && exchange ? 0 : may_be_replaced(f, 1u << to);
 	may_go(f, 1u << to);
 	if (over)
 		may_go(other, exchange ? 1u << from : NOWHERE);
@@ -290,6 +314,8 @@ static void move(struct worker *w, struct keeper *k, struct inode *dir, unsigned
 	k->unknown = false;
 	f->now = 1u << to;
 	if (!is_cut_since(k)) {
+		f->since &= ~lost;
+		f->removed = itself;
 		other->since &= ~more;
 		other->removed = removed || (over && !exchange);
 	}

@@ -25,6 +25,7 @@ static const char help[] =
 	"  --keep-going       do not stop at the tenth failure\n"
 	"  --members N, --arbiter, --clients N, --tasks N, --ops N, --faults N, --gentle, --wild   instead of what the seed says\n"
 	"  --subvolumes N     2 or 3 (0: as the seed says) of 1 to 3 members each below cluster/dht, or 1: none (1)\n"
+	"  --widen N          directories of N names grow wide (0: none)\n"
 	"  --grow, --no-grow  some of the subvolumes come while there is work; all are there from the beginning; else half of the seeds grow\n"
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
@@ -43,6 +44,7 @@ enum { HANG_S = 60, REPORT_MAX = 700, FAILURES_SHOWN = 10 };
 struct options {
 	uint64_t from, to;
 	unsigned jobs, subvolumes, members, clients, tasks, operations, faults;
+	unsigned widen_at;
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
@@ -52,7 +54,7 @@ static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes =
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, kills;
+	unsigned operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, kills, shards;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -90,6 +92,7 @@ static void spread_plan(void)
 	plan.scatter = plan.seed % 3 ? 2 : 0; /* one directory in two is elsewhere than its name */
 	plan.lossy = chance_below(CHANCE_FAULT, 3) == 0 || nemesis_cuts_sets();
 	grow_plan(options.grows);
+	plan.widen_at = options.widen_at;
 }
 
 static void make_plan(uint64_t seed)
@@ -155,6 +158,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .operations = operations_count(),
 			      .faults = nemesis_faults(),
 			      .undecided = check_undecided(),
+			      .shards = away_shards(),
 			      .grown = plan_grows(),
 			      .moved = grow_moved(),
 			      .kills = grow_kills(),
@@ -232,7 +236,7 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved, kills, virtual_ns, messages,
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved, kills, shards, virtual_ns, messages,
 		first_hash;
 	bool stop;
 } total;
@@ -275,6 +279,7 @@ static void count(const struct report *r)
 	total.moved += r->moved;
 	total.unmoved += r->grown && !r->moved;
 	total.kills += r->kills;
+	total.shards += r->shards;
 	total.virtual_ns += r->virtual_ns;
 	total.messages += r->messages;
 	if (!r->failed || (options.expect_failure && mutant_chosen() && !good_without_mutant(r->seed)))
@@ -374,6 +379,8 @@ static int summary(uint64_t begin, char **argv)
 		printf(", %llu volumes that grew (%llu of them without moving anything), %llu names moved, %llu rebalancers killed",
 		       (unsigned long long)total.grown, (unsigned long long)total.unmoved, (unsigned long long)total.moved,
 		       (unsigned long long)total.kills);
+	if (options.widen_at)
+		printf(", %llu more parts of wide directories in the end", (unsigned long long)total.shards);
 	if (total.undecided)
 		printf(", %llu searches given up", (unsigned long long)total.undecided);
 	putchar('\n');
@@ -454,6 +461,7 @@ static bool number(const char *arg, const char *value)
 	} numbers[] = { { "--jobs", &options.jobs, 1, 256 },
 			{ "--subvolumes", &options.subvolumes, 0, SUBVOLUMES_MAX },
 			{ "--members", &options.members, 1, BRICKS_MAX - 1 },
+			{ "--widen", &options.widen_at, 0, 1000 },
 			{ "--clients", &options.clients, 1, CLIENTS_MAX },
 			{ "--tasks", &options.tasks, 1, 4 },
 			{ "--ops", &options.operations, 1, 2000 },
@@ -549,6 +557,7 @@ int main(int argc, char **argv)
 	uint64_t begin = real_ns();
 
 	fix_addresses(argv);
+	gfid_hash_key((const uint64_t[2]){ 1, 2 }); /* tables have the same order in each run */
 	set_path();
 	options.faults = UINT32_MAX;
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)

@@ -26,6 +26,7 @@ enum fault {
 	FAULT_CUT_SET,
 	FAULT_HELD,
 	FAULT_REBALANCER,
+	FAULT_CUT_MOVE,
 	FAULTS
 };
 static const struct {
@@ -58,6 +59,7 @@ static const struct {
 	[FAULT_CUT_SET] = { "power cut of a set", 20, true, true, .spread = true },
 	[FAULT_HELD] = { "held requests", 24, .spread = true },
 	[FAULT_REBALANCER] = { "rebalancer crash", 60, .spread = true },
+	[FAULT_CUT_MOVE] = { "power cut in a move", 0, true, true, .spread = true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
@@ -83,7 +85,7 @@ static void last_ms(uint64_t least, uint64_t most)
 /* All of what a subvolume has in memory goes: what was not synced is lost. */
 static bool cuts_set(enum fault f)
 {
-	return f == FAULT_CUT_SET || f == FAULT_CUT_ALL || (f == FAULT_POWER && plan.members == 1);
+	return f == FAULT_CUT_SET || f == FAULT_CUT_ALL || f == FAULT_CUT_MOVE || (f == FAULT_POWER && plan.members == 1);
 }
 
 int nemesis_restrict(const char *list)
@@ -227,10 +229,21 @@ static void wait_for_rename(void)
 		task_sleep_ms(pick(LONG_MS));
 }
 
+/* At one of the steps with which a file is brought home, or just after it. */
+static void wait_for_step(void)
+{
+	enum { TRIES = 10000, STEPS = 24, LONG_MS = 3 };
+	unsigned until = away_steps() + 1 + (unsigned)pick(STEPS);
+
+	for (int i = 0; i < TRIES && away_steps() < until; i++)
+		task_sleep_ms(1);
+	if (pick(2))
+		task_sleep_ms(pick(LONG_MS));
+}
+
 /* Those bricks go at once, and come back one by one. */
 static void bricks_die(unsigned from, unsigned count, bool power)
 {
-	wait_for_rename();
 	if (power)
 		note_cut();
 	for (unsigned i = from; i < from + count; i++)
@@ -419,10 +432,16 @@ static void fault_do(enum fault f, struct node *brick)
 		replace_disk(brick);
 		break;
 	case FAULT_CUT_ALL:
+		wait_for_rename();
 		bricks_die(0, bricks_count(), true);
+		break;
+	case FAULT_CUT_MOVE:
+		wait_for_step();
+		bricks_die(subvolume_of(brick->number) * plan.members, plan.members, true);
 		break;
 	case FAULT_KILL_SET:
 	case FAULT_CUT_SET:
+		wait_for_rename();
 		bricks_die(subvolume_of(brick->number) * plan.members, plan.members, f == FAULT_CUT_SET);
 		break;
 	case FAULT_HELD:
@@ -499,6 +518,7 @@ static bool possible_of_one(enum fault f)
 	case FAULT_POWER:
 	case FAULT_CUT_SET:
 	case FAULT_CUT_ALL:
+	case FAULT_CUT_MOVE:
 	case FAULT_EIO:
 	case FAULT_ONE_WAY:
 	case FAULT_FULL:
@@ -514,6 +534,8 @@ static bool possible(enum fault f, bool clean)
 		return false;
 	if (f == FAULT_REBALANCER)
 		return grow_goes_on();
+	if (f == FAULT_CUT_MOVE && !nemesis.restricted)
+		return false;
 	if (plan.subvolumes > 1 && cuts_set(f))
 		return plan.lossy && clean && is_calm() && (f != FAULT_CUT_ALL || all_are_clean());
 	if (plan.members == 1 && (faults[f].brick || f == FAULT_COORDINATOR))

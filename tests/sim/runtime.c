@@ -243,6 +243,11 @@ void shard_end(struct node *n)
 			memmove(&sim.shard[i], &sim.shard[i + 1], (--sim.shards - i) * sizeof(s));
 }
 
+void shard_task_ended(struct shard *s)
+{
+	atomic_fetch_sub(&s->live, 1);
+}
+
 void shard_enqueue(struct task *t)
 {
 	if (((struct sim_shard *)t->shard)->dead)

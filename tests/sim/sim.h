@@ -172,6 +172,7 @@ struct plan {
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
 	unsigned sweep_ms, scatter;
 	unsigned initial; /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
+	unsigned widen_at; /* names with which a directory is large; 0: none is */
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool lossy;  /* with several subvolumes: all members of one may lose their power */
@@ -201,7 +202,7 @@ void grow_plan(int grows);	    /* 0, 1, or -1: as the seed says */
 bool grow_stalls(void);			      /* messages of all machines are late now and then */
 uint64_t grow_travel_ns(const struct node *); /* what comes from there, or goes there, takes so much longer */
 void grow_begin(void);		    /* spawns who has it begun, by and by */
-void grow_node_up(struct node *);
+void grow_node_up(struct node *); /* the first client widens large directories, too */
 bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns); /* somebody may move that name of the root then */
 bool grow_goes_on(void);	       /* begun, and not done as far as is known */
 void grow_end(void);		       /* waits until it is done; else the run has failed */

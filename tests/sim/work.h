@@ -69,5 +69,7 @@ void do_xattr(struct worker *w);
 /* ---- keep.c ---- */
 void keeper_run(struct worker *w); /* until the work is done */
 void keepers_check(struct worker *w);
+bool keepers_name(unsigned n,
+		  char name[32]); /* one after the other, those that they use in the root; false: there are no more */
 #pragma GCC visibility pop
 #endif

@@ -80,7 +80,8 @@ static void put_volume(FILE *to)
 			put_set(to, plan.stack == STACK_REPLICA ? "cluster/afr" : "sim/naive", i);
 	if (plan.subvolumes == 1)
 		return;
-	fprintf(to, "volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n option initial %u\n subvolumes",
+	fprintf(to,
+		"volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n option initial %u\n subvolumes",
 		plan.sweep_ms, plan.scatter, plan.initial);
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);
@@ -98,8 +99,8 @@ static void put_brick(FILE *to, unsigned number)
 			number, run_directory, number);
 	if (plan.subvolumes > 1 || plan.layout) {
 		fprintf(to,
-			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n subvolumes %s\nend-volume\n",
-			subvolume_of(number), plan.subvolumes > 1 ? plan.initial : 0, top);
+			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n option widen-at %u\n option reopen-time 1s\n subvolumes %s\nend-volume\n",
+			subvolume_of(number), plan.subvolumes > 1 ? plan.initial : 0, plan.widen_at, top);
 		top = "layout";
 	}
 	if (is_replicated()) {

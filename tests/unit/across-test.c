@@ -129,6 +129,41 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
+/* Of a rename into an empty directory that is cut off: what others hear of the directory then is what has become of the rename. */
+static void fill_half_way(unsigned messages, bool done, unsigned *sent)
+{
+	const char *file = name_at(0, "a"), *directory = name_at(1, "b"), *other = name_at(2, "c");
+	char in[80];
+	int err;
+
+	snprintf(in, sizeof(in), "%s/in", directory);
+	CHECK_INT(put(file, "text"), 0);
+	CHECK_INT(put_directory(directory, ""), 0);
+	CHECK_INT(put_directory(other, ""), 0);
+	cut_after(messages, done);
+	tree_rename(&tree, file, in, 0);
+	*sent = cut_end();
+	err = tree_rename(&tree, other, directory, 0);
+	CHECK(!err || err == -ENOTEMPTY);
+	CHECK(reads(err ? in : file, "text") && !there(err ? file : in) && there(other) == (err != 0));
+	tree_unlink(&tree, err ? in : file);
+	tree_rmdir(&tree, directory);
+	tree_rmdir(&tree, other);
+	CHECK(settles(0));
+}
+
+PROPERTY_WITH(a_directory_holds_nothing_that_is_taken_back, SWEEPS, "1M")
+{
+	unsigned at, sent;
+
+	for (int done = 0; done < 2; done++)
+		for (at = sent = 0; !failures && sent >= at; at++) {
+			fill_half_way(at, done, &sent);
+			if (failures)
+				fprintf(stderr, "after %u messages%s\n", at, done ? ", and one that was not answered" : "");
+		}
+}
+
 static void forget_one(const struct scene *s, char kind)
 {
 	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c");
@@ -340,6 +375,7 @@ int main(void)
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(a_directory_holds_nothing_that_is_taken_back),
 		cmocka_unit_test(what_a_brick_lost_with_its_power_loses_no_file),
 		cmocka_unit_test(what_waits_for_no_intent_goes),
 		cmocka_unit_test(a_step_that_was_half_undone_is_taken_back),

@@ -5,15 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "location.h"
 #include "xlator.h"
 
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done;	    /* the last message that goes through gets no answer */
-	bool once;	    /* the others go through again */
-	char forgets;	    /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
-	atomic_bool yields; /* between messages other tasks go on */
+	bool done;		/* the last message that goes through gets no answer */
+	bool once;		/* the others go through again */
+	char forgets;		/* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
+	atomic_bool yields;	/* between messages other tasks go on */
+	atomic_bool locked;	/* there is another member, which tells of a lock */
+	atomic_bool unreadable; /* directories, but for the root */
 } cut;
 
 static int forget_link(struct request *rq, struct xlator *x, const struct loc *loc)
@@ -51,6 +54,22 @@ static int forget(struct request *rq, struct xlator *x, enum fop fop, const void
 	return fop == FOP_link ? forget_link(rq, x, &((const struct link_in *)in)->loc) : forget_rename(rq, x, in);
 }
 
+/* As a replica set does it that has two members. */
+static int locate(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	int err = getxattr_on(rq, x->child[0], in, out);
+	struct location to = { 0 };
+
+	if (err)
+		return err;
+	location_line(&to, "member", "0 in");
+	location_add(&to, &out->value);
+	location_line(&to, "member", "1 in");
+	location_line(&to, "locked", "1");
+	fop_out_clear(FOP_getxattr, out);
+	return location_end(&to, &out->value);
+}
+
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
@@ -58,6 +77,10 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 	if (cut.yields)
 		task_yield();
+	if (cut.unreadable && fop == FOP_opendir && !gfid_equal(&((const struct opendir_in *)in)->inode->gfid, &gfid_root))
+		return -EIO;
+	if (cut.locked && fop == FOP_getxattr && is_location(((const struct getxattr_in *)in)->name))
+		return locate(rq, x, in, out);
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
 	if (is_forgotten(fop, in))
@@ -81,6 +104,14 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return -EINVAL;
 	if (!strcmp(argv[0], "yields")) {
 		cut.yields = atoi(argv[1]);
+		return 0;
+	}
+	if (!strcmp(argv[0], "unreadable")) {
+		cut.unreadable = atoi(argv[1]);
+		return 0;
+	}
+	if (!strcmp(argv[0], "locked")) {
+		cut.locked = atoi(argv[1]);
 		return 0;
 	}
 	fprintf(f, "%u", cut.sent);

@@ -389,6 +389,29 @@ PROPERTY(an_inode_that_nobody_has_looked_up_here_is_found)
 	inode_unref(in.inode);
 }
 
+static void an_inode_is_found_(void *arg __attribute__((unused)))
+{
+	const char *name = name_at(1, "f");
+	struct getattr_in in = { 0 };
+	struct getattr_out out = { 0 };
+	uint64_t began_ns = clock_ns();
+
+	CHECK_INT(tree_create(&tree, name, O_RDWR, 0640, NULL), 0);
+	CHECK_INT(tree_walk(&tree, name, &in.inode), 0);
+	CHECK_INT(tree_call(&tree, tree_find(&tree, "newer"), FOP_getattr, &in, &out), 0);
+	CHECK(clock_ns() < began_ns + 5000000000);
+	inode_unref(in.inode);
+}
+
+static void an_inode_that_nobody_has_looked_up_here_is_found_though_a_subvolume_is_silent(void **state)
+{
+	(void)state;
+	more_volumes = "volume h0\n type debug/hold\n option fops lookup\n subvolumes e0\nend-volume\n"
+		       "volume newer\n type cluster/dht\n option initial 4\n subvolumes h0 e1 e2 e3\nend-volume\n";
+	run(an_inode_is_found_, "", "256M");
+	more_volumes = "";
+}
+
 PROPERTY(what_is_kept_for_dht_is_nobodys)
 {
 	struct attr a;
@@ -675,6 +698,7 @@ int main(void)
 		cmocka_unit_test(a_short_log_finds_old_places_by_counting),
 		cmocka_unit_test(only_what_is_at_a_lost_subvolume_is_lost),
 		cmocka_unit_test(an_inode_that_nobody_has_looked_up_here_is_found),
+		cmocka_unit_test(an_inode_that_nobody_has_looked_up_here_is_found_though_a_subvolume_is_silent),
 		cmocka_unit_test(what_is_kept_for_dht_is_nobodys),
 		cmocka_unit_test(who_has_the_subvolumes_in_another_order_or_fewer_changes_nothing),
 		cmocka_unit_test(a_layout_on_disk_is_followed_in_the_middle_of_work),

@@ -6,22 +6,23 @@
 struct tree tree;
 int failures;
 const char *more_volumes = "";
-unsigned initial = SUBVOLUMES;
+unsigned initial = SUBVOLUMES, widen_at = 8192;
 
 void run(task_fn *fn, const char *options, const char *limit)
 {
 	struct problem problem = { "" };
-	char text[4096];
+	static char text[8192];
 	int n = 0;
 
 	for (int i = 0; i < SUBVOLUMES; i++)
 		n += snprintf(
 			text + n, sizeof(text) - n,
 			"volume m%d\n type debug/memory\n option limit %s\nend-volume\n"
-			"volume l%d\n type features/layout\n option subvolume %d\n option initial %d\n subvolumes m%d\nend-volume\n"
+			"volume k%d\n type features/locks\n option grace-period 0\n subvolumes m%d\nend-volume\n"
+			"volume l%d\n type features/layout\n option subvolume %d\n option initial %d\n option widen-at %u\n option reopen-time 0\n subvolumes k%d\nend-volume\n"
 			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
 			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
-			i, limit, i, i, initial, i, i, i, i, i);
+			i, limit, i, i, i, i, initial, widen_at, i, i, i, i, i);
 	snprintf(text + n, sizeof(text) - n,
 		 "volume dht\n type cluster/dht\n option initial %u\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n%s", initial,
 		 options, strstr(options, "option lean") ? "" : " option lean 0\n", more_volumes);
@@ -116,7 +117,13 @@ int put_layout(int child, const struct layout *l)
 
 /* ---- what is at the bricks ---- */
 
-static void count_names(const char *path, unsigned *count)
+/* Left of a file that was moved, until nobody has it open any more. */
+static bool is_kept(const char *name)
+{
+	return strlen(name) == 2 + GFID_TEXT - 1 && (*name == 's' || *name == 'k');
+}
+
+static void count_names(const char *path, unsigned *count, unsigned *kept)
 {
 	struct dirents list = { 0 };
 	struct file *dir = NULL;
@@ -124,7 +131,8 @@ static void count_names(const char *path, unsigned *count)
 	if (tree_opendir(&tree, path, &dir))
 		return;
 	if (!tree_readdir(&tree, dir, &list))
-		*count += list.count;
+		for (uint32_t i = 0; i < list.count; i++)
+			++*(is_kept(list.entry[i].name) ? kept : count);
 	fop_out_clear(FOP_readdir, &list);
 	tree_release(&tree, dir);
 }
@@ -139,11 +147,11 @@ struct census census(void)
 		at(volume);
 		for (unsigned k = 0; k < 256; k++) {
 			snprintf(path, sizeof(path), DHT_HIDDEN "/away/%02x", k);
-			count_names(path, &c.anchors);
+			count_names(path, &c.anchors, &c.kept);
 		}
 		for (unsigned k = 0; k < 16; k++) {
 			snprintf(path, sizeof(path), DHT_HIDDEN "/work/%x", k);
-			count_names(path, &c.work);
+			count_names(path, &c.work, &c.kept);
 		}
 	}
 	at("dht");
@@ -155,7 +163,7 @@ bool settles(unsigned anchors)
 	for (int i = 0; i < 1000; i++) {
 		struct census c = census();
 
-		if (c.anchors == anchors && !c.work)
+		if (c.anchors == anchors && !c.work && !c.kept)
 			return true;
 		task_sleep_ms(10);
 	}
@@ -235,6 +243,16 @@ void forget(char kind)
 unsigned cut_end(void)
 {
 	return (unsigned)tell_cut("end", 0);
+}
+
+void directories_fail(bool yes)
+{
+	tell_cut("unreadable", yes);
+}
+
+void lock_elsewhere(bool yes)
+{
+	tell_cut("locked", yes);
 }
 
 void others_go_on(bool yes)

@@ -23,6 +23,7 @@ extern int failures;
  * client dies, dht above these. fn runs in a task. */
 void run(task_fn *fn, const char *options, const char *limit);
 extern unsigned initial;	 /* subvolumes with which the volume began; the others have no names */
+extern unsigned widen_at;	 /* names of a directory at a brick */
 extern const char *more_volumes; /* beside dht; at("dht") is where fn begins */
 
 #define PROPERTY_WITH(name, options, limit)                                                                                    \
@@ -50,6 +51,7 @@ int put_layout(int child, const struct layout *);
 
 struct census {
 	unsigned anchors, work; /* names below .stratus.dht, at all bricks */
+	unsigned kept;		/* of files that were moved */
 };
 struct census census(void);
 bool settles(unsigned anchors); /* the sweep leaves so many, and nothing under way */
@@ -65,4 +67,6 @@ void lose_answer(unsigned messages); /* only that of the message after so many *
 void forget(char kind);
 unsigned cut_end(void);	 /* it can again. How many it has tried to send */
 void others_go_on(bool); /* each message gives other tasks a turn */
+void directories_fail(bool); /* but for the root: none can be opened */
+void lock_elsewhere(bool); /* files are locked at a member of their replica sets, and not at the one that is read from */
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heal-test: what another heal, or the member itself, does between two steps of a heal. */
+/* heal-test: what another heal, or the member itself, does between two steps of a heal; and what a heal lacks that no list told of. */
 #include "heal-test.h"
 
 #include <errno.h>
@@ -154,4 +154,70 @@ void race_name_changes_hands(void *arg)
 		;
 	expect(!is_at(1, "d/changes"), "it goes the next time");
 	race.member = NULL;
+}
+
+/* ---- directories that no list told of ---- */
+
+static struct {
+	struct gfid gfid[8];
+	unsigned count;
+} missed;
+
+static int note_missed(void *arg, const struct gfid *directory)
+{
+	(void)arg;
+	if (missed.count < 8)
+		missed.gfid[missed.count++] = *directory;
+	return 0;
+}
+
+static bool is_missed(const struct gfid *directory)
+{
+	for (unsigned i = 0; i < missed.count; i++)
+		if (gfid_equal(&missed.gfid[i], directory))
+			return true;
+	return false;
+}
+
+static void look_for_missed(void)
+{
+	struct request rq;
+	int err = heal_request(&heal, &rq);
+
+	missed.count = 0;
+	err = err ? err : heal_missed(&heal, &rq, 0, 1, note_missed, NULL);
+	heal_request_end(&rq);
+	expect(!err, "what lies in the limbo is looked for");
+}
+
+/* Of a rename only the directory that lost the name is healed: what is in the limbo then is found where the other member has it, and where that must be
+ * made first, those above it, too. What nobody has any more is not. */
+void missed_directories_are_told(void *arg)
+{
+	struct gfid old, new, made, below;
+
+	(void)arg;
+	old = make_at(7, MKDIR, "old");
+	new = make_at(7, MKDIR, "new");
+	make_at(7, FILE_, "old/file");
+	make_at(7, FILE_, "old/gone");
+	do_at(0, UNLINK, "old/gone", "");
+	expect(!heal_it(&old), "the directory is healed");
+	look_for_missed();
+	expect(!missed.count, "what was removed is not missed");
+	do_at(0, RENAME, "old/file", "new/file");
+	expect(!heal_it(&old) && !is_at(1, "old/file"), "the old name is healed");
+	look_for_missed();
+	expect(missed.count == 1 && is_missed(&new), "the directory that has the file is missed");
+	expect(!heal_it(&new) && is_at(1, "new/file"), "it gets the file");
+	look_for_missed();
+	expect(!missed.count, "nothing is missed any more");
+	made = make_at(1, MKDIR, "made");
+	below = make_at(1, MKDIR, "made/below");
+	do_at(0, RENAME, "new/file", "made/below/file");
+	expect(!heal_it(&new), "the name is healed once more");
+	look_for_missed();
+	expect(is_missed(&below) && is_missed(&made) && is_missed(&gfid_root), "all is missed that leads to the file");
+	expect(!heal_it(&gfid_root) && !heal_it(&made) && !heal_it(&below), "they are made");
+	expect(is_at(1, "made/below/file"), "the file is in its place");
 }

@@ -428,6 +428,14 @@ static void a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other(v
 		race_on(true, race_name_changes_hands);
 }
 
+static void what_lies_in_the_limbo_is_found_where_no_list_tells_of_it(void **s)
+{
+	(void)s;
+	race_on(false, missed_directories_are_told);
+	if (!geteuid())
+		race_on(true, missed_directories_are_told);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -460,6 +468,7 @@ int main(void)
 		cmocka_unit_test(what_a_file_has_is_copied_where_it_differs),
 		cmocka_unit_test(a_directory_that_goes_to_the_limbo_meanwhile_is_taken_from_there),
 		cmocka_unit_test(a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other),
+		cmocka_unit_test(what_lies_in_the_limbo_is_found_where_no_list_tells_of_it),
 	};
 
 	if (getenv("HEAL_TEST"))

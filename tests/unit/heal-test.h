@@ -97,6 +97,7 @@ extern unsigned undo_after;
 void queue_heal_some_and_undo(void *);
 void queue_heal_all(void *); /* heals all members but the first, by that; a task_fn */
 
-/* ---- heal-test-race.c: what others do at a member while it is healed; task_fns ---- */
+/* ---- heal-test-race.c: what others do at a member while it is healed, and what no list tells of; task_fns ---- */
 void race_directory_goes_to_the_limbo(void *), race_name_changes_hands(void *);
+void missed_directories_are_told(void *);
 #endif

@@ -138,6 +138,59 @@ static void gfids_print_and_parse(void **state)
 	assert_int_equal(gfid_parse("0000000g-0000-0000-0000-000000000001", &back), -EINVAL);
 }
 
+/* ---- gfids that were chosen ---- */
+
+enum { CHOSEN = 64, PLACES = 1024 };
+static const uint64_t nothing[2], another[2] = { 1, 2 };
+
+static int in_one_place(const struct gfid g[CHOSEN])
+{
+	int count[PLACES] = { 0 }, most = 0;
+
+	for (int n = 0; n < CHOSEN; n++)
+		if (++count[gfid_hash(&g[n]) % PLACES] > most)
+			most = count[gfid_hash(&g[n]) % PLACES];
+	return most;
+}
+
+/* What CPython 3.11 says with PYTHONHASHSEED=0: hash(bytes(range(16))). */
+static void gfids_are_hashed_by_siphash_1_3(void **state)
+{
+	struct gfid g;
+
+	(void)state;
+	for (int i = 0; i < 16; i++)
+		g.bytes[i] = (uint8_t)i;
+	gfid_hash_key(nothing);
+	assert_true(gfid_hash(&g) == 0x8972188433a5c5b7);
+}
+
+static void who_knows_one_key_makes_no_chains_under_another(void **state)
+{
+	struct gfid g[CHOSEN];
+
+	(void)state;
+	gfid_hash_key(nothing);
+	for (int n = 0; n < CHOSEN; n++)
+		do
+			gfid_create(&g[n]);
+		while (gfid_hash(&g[n]) % PLACES);
+	assert_int_equal(in_one_place(g), CHOSEN);
+	gfid_hash_key(another);
+	assert_in_range(in_one_place(g), 1, 8);
+}
+
+/* Only the last eight bytes were hashed once. */
+static void gfids_that_end_alike_are_not_in_one_place(void **state)
+{
+	struct gfid g[CHOSEN] = { 0 };
+
+	(void)state;
+	for (int n = 0; n < CHOSEN; n++)
+		g[n].bytes[0] = (uint8_t)n;
+	assert_in_range(in_one_place(g), 1, 8);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -146,6 +199,9 @@ int main(void)
 		cmocka_unit_test(slots_belong_to_their_translator),
 		cmocka_unit_test(threads_agree_on_references),
 		cmocka_unit_test(gfids_print_and_parse),
+		cmocka_unit_test(gfids_that_end_alike_are_not_in_one_place), /* under this process's own key */
+		cmocka_unit_test(gfids_are_hashed_by_siphash_1_3),
+		cmocka_unit_test(who_knows_one_key_makes_no_chains_under_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,6 +145,35 @@ static void growing_moves_names_to_new_members_only(void **state)
 	}
 }
 
+static void one_takes_the_place_of_all(void **state)
+{
+	const struct layout_member new = { .id = 9, .weight = 1 }, old = { .id = 2, .weight = 1 }, none = { .id = 9 };
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+	static struct layout read, mixed; /* they are large */
+	struct layout l = wide(4);
+
+	(void)state;
+	assert_int_equal(layout_replace(&l, &old), -EINVAL);
+	assert_int_equal(layout_replace(&l, &none), -EINVAL);
+	assert_int_equal(layout_replace(&l, &new), 0);
+	assert_int_equal(layout_replace(&l, &new), -EBUSY);
+	assert_int_equal(l.home, 9);
+	for (unsigned i = 0; i < l.count; i++) /* who leaves gives, who comes takes */
+		assert_int_equal(layout_is_source(&l, &l.member[i]), l.member[i].id != 9);
+	for (unsigned i = 0; i < NAMES; i += 97) {
+		assert_true(layout_owner(&l, key(i))->id < 4);
+		assert_int_equal(layout_owner_next(&l, key(i))->id, 9);
+	}
+	assert_int_equal(layout_decode(bytes, layout_encode(&l, bytes), &read), 0);
+	mixed = l;
+	mixed.member[0].next = 1; /* one that stays would be a source and a sink */
+	assert_false(layout_sound(&mixed));
+	layout_settle(&l);
+	assert_int_equal(l.count, 1);
+	assert_int_equal(l.home, 9);
+	assert_true(layout_sound(&l));
+}
+
 static void shrinking_moves_the_names_of_those_who_leave_only(void **state)
 {
 	const uint32_t leave[] = { 0, 3 };
@@ -335,6 +364,7 @@ int main(void)
 		cmocka_unit_test(owners_never_change_between_versions),
 		cmocka_unit_test(what_is_written_to_be_renamed_is_made_where_it_will_be),
 		cmocka_unit_test(growing_moves_names_to_new_members_only),
+		cmocka_unit_test(one_takes_the_place_of_all),
 		cmocka_unit_test(shrinking_moves_the_names_of_those_who_leave_only),
 		cmocka_unit_test(shares_follow_weights),
 		cmocka_unit_test(only_changes_in_which_names_flow_one_way_are_taken),

@@ -468,6 +468,84 @@ static void one_client_gets_so_many_locks_and_no_more(void **state)
 	close_world(&w);
 }
 
+static void belong(const char *first, const char *second, const char *third)
+{
+	clients[0].identity = first;
+	clients[1].identity = second;
+	clients[2].identity = third;
+}
+
+static void take_many_together(void *arg)
+{
+	struct world *w = arg;
+
+	for (int i = 0; i < 100; i++)
+		CHECK(!set(w, i % 2, posix(F_WRLCK, i, 2 * i, 2 * i)));
+	for (int client = 0; client < 2; client++) {
+		CHECK(set(w, client, posix(F_WRLCK, 0, 1000, 1000)) == -ENOLCK);
+		CHECK(set(w, client, waiting(posix(F_WRLCK, 0, 1, 1))) == -ENOLCK);
+	}
+	CHECK(!set(w, 2, posix(F_WRLCK, 0, 1000, 1000)));
+	CHECK(!set(w, 1, posix(F_UNLCK, 1, 2, 2)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 0, 1002, 1002)));
+	CHECK(set(w, 0, posix(F_WRLCK, 0, 1004, 1004)) == -ENOLCK);
+}
+
+static void the_clients_of_one_tenant_get_so_many_locks_together(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	belong("stratus:tenant/acme", "stratus:tenant/acme", "stratus:tenant/globex");
+	task_call(take_many_together, &w);
+	belong(NULL, NULL, NULL);
+	close_world(&w);
+}
+
+static void reclaim_many(void *arg)
+{
+	struct world *w = arg;
+
+	for (int i = 0; i < 100; i++)
+		CHECK(!set(w, 0, reclaiming(posix(F_WRLCK, i, 2 * i, 2 * i))));
+	CHECK(!set(w, 0, reclaiming(posix(F_WRLCK, 7, 14, 14)))); /* it has that one */
+	CHECK(set(w, 0, reclaiming(posix(F_WRLCK, 0, 1000, 1000))) == -ENOLCK);
+}
+
+static void nor_does_one_who_reclaims_get_more(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	task_call(reclaim_many, &w);
+	close_world(&w);
+}
+
+static void take_as_another(void *arg)
+{
+	struct world *w = arg;
+
+	CHECK(!set(w, 0, posix(F_WRLCK, 1, 1, 1)));
+	clients[0].identity = "stratus:tenant/globex";
+	CHECK(set(w, 0, posix(F_UNLCK, 1, 1, 1)) == -ENOLCK);
+	CHECK(set(w, 0, posix(F_WRLCK, 1, 2, 2)) == -ENOLCK);
+	CHECK(seen(w, LOCK_POSIX, 1, 1) == F_WRLCK);
+}
+
+static void the_id_of_another_tenants_client_is_of_no_use(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain);
+	belong("stratus:tenant/acme", NULL, NULL);
+	task_call(take_as_another, &w);
+	belong(NULL, NULL, NULL);
+	close_world(&w);
+}
+
 static void gone(struct world *w, int client)
 {
 	struct xlator *x = tree_find(&w->tree, "locks");
@@ -680,6 +758,9 @@ int main(void)
 		cmocka_unit_test(flush_drops_the_locks_of_that_owner_only),
 		cmocka_unit_test(the_end_of_a_file_drops_what_was_locked_through_it),
 		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
+		cmocka_unit_test(the_clients_of_one_tenant_get_so_many_locks_together),
+		cmocka_unit_test(nor_does_one_who_reclaims_get_more),
+		cmocka_unit_test(the_id_of_another_tenants_client_is_of_no_use),
 		cmocka_unit_test(the_end_of_a_session_frees_its_locks_and_ends_its_waits),
 		cmocka_unit_test(a_client_is_recorded_from_its_first_lock_to_its_end),
 		cmocka_unit_test(in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted),

@@ -555,6 +555,29 @@ static void who_may_differ_from_the_first_is_not_read(void **state)
 	on(ON_MEMORY, unproven_);
 }
 
+/* The secret alone does not do where certificates say who somebody is. */
+static void certified_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	coordinator.identity = "stratus:client/desk";
+	CHECK_INT(lease(&r), -EPERM);
+	coordinator.identity = "stratus:server2";
+	CHECK_INT(lease(&r), -EPERM);
+	coordinator.identity = "stratus:server";
+	CHECK_INT(lease(&r), 0);
+	coordinator.identity = NULL; /* nobody has vouched for it: without TLS */
+	CHECK_INT(lease(&r), 0);
+}
+
+static void with_certificates_only_servers_coordinate(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, certified_);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -563,6 +586,7 @@ int main(void)
 		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 		cmocka_unit_test(who_may_differ_from_the_first_is_not_read),
+		cmocka_unit_test(with_certificates_only_servers_coordinate),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "graph.h"
-#include "test/leaf/leaf.h"
+#include "session-test.h"
 #include "stream.h"
 
-static struct leaf *disk;
-static struct graph *server, *client;
+struct leaf *disk;
+struct graph *server, *client;
 static struct xlator *top;
 static int port;
 
@@ -40,7 +40,7 @@ static struct graph *graph_of(const char *text, struct problem *p)
 	return g;
 }
 
-static void start_server(const char *more)
+void start_server(const char *more)
 {
 	char text[2048], path[] = "/tmp/session-test-XXXXXX";
 	struct problem p;
@@ -75,7 +75,7 @@ static struct graph *client_graph(const char *more, struct problem *p)
 	return graph_of(text, p);
 }
 
-static void start_client(const char *more)
+void start_client(const char *more)
 {
 	char options[512];
 	struct problem p;
@@ -87,7 +87,7 @@ static void start_client(const char *more)
 	top = client->top;
 }
 
-static void stop(struct graph **g)
+void stop(struct graph **g)
 {
 	if (*g) {
 		graph_stop(*g);
@@ -112,7 +112,7 @@ static void command(struct graph *g, const char *what)
 }
 
 /* The n-th number after `key` in the dump of a graph's top, added up over all lines. */
-static unsigned long counter(struct graph *g, const char *key)
+unsigned long counter(struct graph *g, const char *key)
 {
 	unsigned long sum = 0;
 	char *text = NULL;
@@ -143,7 +143,7 @@ static struct inode *root(void)
 		err_;                                                                                                          \
 	})
 
-static struct file *create(const char *name)
+struct file *create(const char *name)
 {
 	struct inode *dir = root();
 	struct create_in in = { .loc = { dir, NULL, name }, .flags = O_RDWR | O_CREAT, .mode = 0644 };
@@ -158,7 +158,7 @@ static struct file *create(const char *name)
 	return file;
 }
 
-static void release(struct file *file)
+void release(struct file *file)
 {
 	struct release_in in = { file };
 	struct release_out out;
@@ -167,7 +167,7 @@ static void release(struct file *file)
 	file_unref(file);
 }
 
-static int write_file(struct file *file, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
+int write_file(struct file *file, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
 {
 	struct write_in in = { file, offset, flags, buffer_from(bytes, size) };
 	struct write_out out = { 0 };
@@ -177,7 +177,7 @@ static int write_file(struct file *file, uint64_t offset, const char *bytes, siz
 	return err ? err : (int)out.written;
 }
 
-static int remove_file(const char *name)
+int remove_file(const char *name)
 {
 	struct inode *dir = root();
 	struct unlink_in in = { { dir, NULL, name } };
@@ -207,14 +207,6 @@ static int stat_root(void)
 	return err;
 }
 
-/* Runs beside the caller's task; *done when it has ended. */
-struct aside {
-	void (*fn)(void *);
-	void *arg;
-	struct task *task;
-	atomic_bool begun, done;
-};
-
 static void run_aside(void *arg)
 {
 	struct aside *a = arg;
@@ -225,20 +217,12 @@ static void run_aside(void *arg)
 	atomic_store(&a->done, true);
 }
 
-static void start_aside(struct aside *a)
+void start_aside(struct aside *a)
 {
 	assert_int_equal(task_spawn(NULL, run_aside, a), 0);
 }
 
-#define UNTIL(condition)                                                                                                       \
-	do {                                                                                                                   \
-		for (int i_ = 0; !(condition) && i_ < 30000; i_++)                                                             \
-			task_sleep_ms(1);                                                                                      \
-		assert_true(condition);                                                                                        \
-	} while (0)
-
-/* A test whose body is a task: cmocka's longjmp must not cross stacks, so failures abort. */
-static void both(void (*body)(void *))
+void both(void (*body)(void *))
 {
 	start_server("");
 	start_client("");
@@ -800,6 +784,8 @@ int main(void)
 		cmocka_unit_test(a_call_in_progress_is_not_run_again),
 		cmocka_unit_test(files_and_locks_survive_a_restart_of_the_brick),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
+		cmocka_unit_test(a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on),
+		cmocka_unit_test(what_is_held_back_is_done_when_the_server_stops),
 		cmocka_unit_test(requests_wait_for_the_brick_up_to_max_wait),
 		cmocka_unit_test(a_waiting_lock_is_cancelled_at_the_brick),
 		cmocka_unit_test(more_requests_than_slots_all_get_their_turn),

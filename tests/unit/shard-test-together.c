@@ -288,3 +288,93 @@ PROPERTY_AS(, nothing_is_done_by_a_layout_that_has_ended)
 	CHECK_INT(storm.wrong, 0);
 	CHECK(storm.done > 0);
 }
+
+/* ---- locks ---- */
+
+static int lock_it(struct file *file, uint32_t type)
+{
+	struct setlk_in in = { .file = file, .lock = { .kind = LOCK_POSIX, .type = type, .owner = 1, .end = UINT64_MAX } };
+	struct setlk_out out = { 0 };
+
+	return call(&v0, FOP_setlk, &in, &out);
+}
+
+struct asking {
+	struct inode *inode;
+	struct file *file;
+	char text[CHANGES_TEXT];
+	int err;
+	atomic_bool done;
+};
+
+static void lock_job(void *arg)
+{
+	struct asking *a = arg;
+
+	a->err = lock_it(a->file, F_WRLCK);
+	a->done = true;
+}
+
+static void ask_job(void *arg)
+{
+	struct asking *a = arg;
+	struct getxattr_in in = { .inode = a->inode, .name = DHT_CHANGES_XATTR };
+	struct getxattr_out out = { 0 };
+
+	a->err = call(&v0, FOP_getxattr, &in, &out);
+	snprintf(a->text, sizeof(a->text), "%.*s", (int)out.value.size, (const char *)out.value.bytes);
+	fop_out_clear(FOP_getxattr, &out);
+	a->done = true;
+}
+
+static bool says_locked(const char *text)
+{
+	char self[GFID_TEXT];
+	unsigned locked = 0;
+
+	return sscanf(text, "%*u %36s %u", self, &locked) == 2 && locked;
+}
+
+/* The request ends while features/locks is being asked, which may have been before it was granted. (It is ended here by an unlock, so that nothing else tells of
+ * it.) */
+static void who_is_about_to_lock_counts_(void *arg __attribute__((unused)))
+{
+	cleanup_inode struct inode *top = root(), *f = NULL;
+	static struct asking lock, ask, later;
+	struct open_in open = { .flags = O_RDWR };
+	struct open_out out = { 0 };
+	struct release_out released = { 0 };
+
+	CHECK_INT(make_file(&v0, top, "f", O_EXCL), 0);
+	CHECK_INT(look(&v0, top, "f", &f, NULL), 0);
+	open.inode = f;
+	CHECK_INT(call(&v0, FOP_open, &open, &out), 0);
+	lock = (struct asking){ .file = out.file };
+	ask = later = (struct asking){ .inode = f };
+	tell("hold", "setlk");
+	task_spawn(NULL, lock_job, &lock);
+	wait_parked(1);
+	tell("hold", "getxattr");
+	task_spawn(NULL, ask_job, &ask);
+	wait_parked(2);
+	tell("hold", "none");
+	tell("release", "1");
+	wait_for(&lock.done);
+	CHECK_INT(lock.err, 0);
+	CHECK_INT(lock_it(out.file, F_UNLCK), 0);
+	tell("release", "all");
+	wait_for(&ask.done);
+	CHECK(!ask.err && says_locked(ask.text));
+	ask_job(&later);
+	CHECK(!later.err && !says_locked(later.text));
+	call(&v0, FOP_release, &(struct release_in){ .file = out.file }, &released);
+	fop_out_clear(FOP_open, &out);
+}
+
+void who_is_about_to_lock_counts(void **state)
+{
+	(void)state;
+	below = "volume memory\n type debug/memory\nend-volume\n";
+	run_on(who_is_about_to_lock_counts_, "type features/locks\n option grace-period 0\n subvolumes memory");
+	below = "";
+}

@@ -8,6 +8,7 @@ const struct place nowhere;
 atomic_int failures;
 static char dir[64];
 static const char *layout_options = ""; /* beside its number */
+const char *below = "";
 
 void run_on(task_fn *fn, const char *leaf)
 {
@@ -17,10 +18,10 @@ void run_on(task_fn *fn, const char *leaf)
 	strcpy(dir, "/var/tmp/shard-test.XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	snprintf(text, sizeof(text),
-		 "volume leaf\n %s%s\nend-volume\nvolume access\n type features/access\n subvolumes leaf\nend-volume\n"
+		 "%svolume leaf\n %s%s\nend-volume\nvolume access\n type features/access\n subvolumes leaf\nend-volume\n"
 		 "volume hold\n type debug/hold\n subvolumes access\nend-volume\n"
 		 "volume layout\n type features/layout\n option subvolume %d\n%s subvolumes hold\nend-volume\n",
-		 leaf, *leaf == 't' && strstr(leaf, "posix") ? dir : "", SELF, layout_options);
+		 below, leaf, *leaf == 't' && strstr(leaf, "posix") ? dir : "", SELF, layout_options);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
 		fail_msg("%s", problem.text);
@@ -533,14 +534,15 @@ PROPERTY(what_all_shards_must_have_is_not_changed_at_one)
 	CHECK_INT(call(&v0, FOP_setattr, &times, &set_out), 0);
 	CHECK(set_out.attr.flags & ATTR_WIDE);
 	CHECK_INT(object_fop(&v0, FOP_getattr, d), 0);
-	CHECK_INT(object_fop(&v0, FOP_setxattr, d), 0);
-	CHECK_INT(move(&v0, top, "d", top, "d2", 0), 0); /* its shards go by its gfid */
+	CHECK_INT(object_fop(&v0, FOP_setxattr, d), -ELAYOUT); /* nor where it is at home */
+	CHECK_INT(move(&v0, top, "d", top, "d2", 0), 0);       /* its shards go by its gfid */
 	CHECK_INT(move(&v0, top, "d2", top, "e", RENAME_EXCHANGE), 0);
 	CHECK_INT(object_fop(&alone, FOP_setattr, d),
 		  -ELAYOUT); /* who knows no layout does not know where it is to be changed */
 	alone.directory[0] = d->gfid;
 	alone.version[0] = l.version;
 	CHECK_INT(object_fop(&alone, FOP_setattr, d), 0);
+	CHECK_INT(object_fop(&alone, FOP_setxattr, d), 0);
 	CHECK_INT(call(&alone, FOP_setxattr, &set_acl, &acl_out), 0);
 	CHECK_INT(drop(&alone, top, "e", FOP_rmdir), 0);
 }
@@ -885,6 +887,7 @@ int main(void)
 		cmocka_unit_test(what_was_read_before_a_change_is_not_kept_after_it),
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),
 		cmocka_unit_test(what_is_replaced_while_it_is_looked_at_is_looked_at_again),
+		cmocka_unit_test(who_is_about_to_lock_counts),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

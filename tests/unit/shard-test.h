@@ -40,6 +40,7 @@ int call(const struct place *p, enum fop fop, const void *in, void *out);
 int make_file(const struct place *p, struct inode *parent, const char *name, int flags);
 int drop(const struct place *p, struct inode *parent, const char *name, enum fop fop);
 void run_on(task_fn *fn, const char *leaf);
+extern const char *below; /* volumes that the leaf is on */
 
 /* On both leaves, if it may use a disk. */
 #define PROPERTY_AS(kind, name)                                                                                                \
@@ -60,6 +61,7 @@ void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
 void what_was_read_before_a_change_is_not_kept_after_it(void **state);
 void nothing_is_done_by_a_layout_that_has_ended(void **state);
 void what_is_replaced_while_it_is_looked_at_is_looked_at_again(void **state);
+void who_is_about_to_lock_counts(void **state);
 
 /* ---- shard-test-marks.c ---- */
 void a_marked_name_is_its_intents_alone(void **state);

@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include "ca.h"
 #include "fop.h"
 #include "log.h"
+#include "path.h"
 #include "store.h"
+#include "tls.h"
 
 enum { SERVERS = 3, PATIENCE_MS = 30000 };
 
@@ -23,7 +27,9 @@ static char top[] = "/tmp/store-raft-XXXXXX";
 static struct server {
 	struct store *store;
 	char name[8], directory[64], address[32];
+	struct tls_files tls;
 } server[SERVERS];
+static bool use_tls;
 
 static int listener(unsigned *port)
 {
@@ -50,7 +56,7 @@ static void open_server(int i, bool join)
 {
 	struct problem p = { "" };
 	struct server *s = &server[i];
-	int err = store_open_shared(s->directory, s->name, s->address, join, &s->store, &p);
+	int err = store_open_shared(s->directory, s->name, s->address, join, use_tls ? &s->tls : NULL, &s->store, &p);
 
 	assert_string_equal(p.text, "");
 	assert_int_equal(err, 0);
@@ -144,6 +150,64 @@ static int end(void **state)
 			close_server(i);
 	snprintf(command, sizeof command, "rm -rf %s", top);
 	return system(command);
+}
+
+/* ---- with certificates ---- */
+
+static void certify(int i, struct subject *who)
+{
+	cleanup_path char *ca = path_format("%s/ca", top), *out = path_format("%s/tls%d", top, i);
+	struct problem p = { "" };
+	struct authority *a;
+	struct pems pems;
+	char serial[CA_SERIAL_TEXT];
+
+	assert_int_equal(authority_open(ca, &a, &p), 0);
+	assert_int_equal(authority_issue(a, who, 0, &pems, serial, &p), 0);
+	assert_int_equal(authority_install(a, &pems, out, true, &p), 0);
+	authority_close(a);
+	pems_free(&pems);
+	subject_free(who);
+}
+
+static void certify_server(int i, const char *host)
+{
+	struct problem p = { "" };
+	struct subject who;
+
+	assert_int_equal(subject_server(&who, host, &p), 0);
+	certify(i, &who);
+}
+
+static int begin_secure(void **state)
+{
+	struct problem p = { "" };
+	cleanup_path char *ca = NULL;
+	bool made;
+
+	begin(state);
+	ca = path_format("%s/ca", top);
+	assert_int_equal(authority_init(ca, "Test", 10, &made, &p), 0);
+	for (int i = 0; i < SERVERS; i++) {
+		certify_server(i, "127.0.0.1");
+		server[i].tls =
+			(struct tls_files){ path_format("%s/tls%d/cert.pem", top, i), path_format("%s/tls%d/key.pem", top, i),
+					    path_format("%s/tls%d/ca.pem", top, i), path_format("%s/tls%d/crl.pem", top, i) };
+	}
+	use_tls = true;
+	return 0;
+}
+
+static int end_secure(void **state)
+{
+	for (int i = 0; i < SERVERS; i++) {
+		free((char *)server[i].tls.certificate);
+		free((char *)server[i].tls.key);
+		free((char *)server[i].tls.authorities);
+		free((char *)server[i].tls.revoked);
+	}
+	use_tls = false;
+	return end(state);
 }
 
 static void begin_three(void)
@@ -307,13 +371,67 @@ static void a_store_that_can_not_start_leaves_nothing_open(void **state)
 	(void)state;
 	snprintf(address, sizeof address, "127.0.0.1:%u", port);
 	before = open_files();
-	assert_true(store_open_shared(server[1].directory, "s1", address, true, &none, &p) < 0);
+	assert_true(store_open_shared(server[1].directory, "s1", address, true, use_tls ? &server[1].tls : NULL, &none, &p) <
+		    0);
 	assert_null(none);
 	assert_true(*p.text);
 	assert_int_equal(open_files(), before);
-	assert_true(store_open_shared("/proc/no/such", "s1", server[1].address, true, &none, &p) < 0);
+	assert_true(store_open_shared("/proc/no/such", "s1", server[1].address, true, use_tls ? &server[1].tls : NULL, &none,
+				      &p) < 0);
 	assert_int_equal(open_files(), before);
 	close(taken);
+}
+
+static bool stranger_has_it(void)
+{
+	struct blob b;
+	uint64_t version;
+	int err = store_get(server[2].store, "volume/a", &b, &version);
+
+	if (!err)
+		free(b.bytes);
+	return !err;
+}
+
+static void is_kept_out(const char *what)
+{
+	for (int i = 0; i < 150; i++) { /* the leader calls it each second */
+		if (stranger_has_it())
+			fail_msg("%s gets the log", what);
+		usleep(20000);
+	}
+	close_server(2);
+}
+
+/* The leader has been told to take it in: the log is to be sent there. */
+static void who_is_no_server_gets_nothing_of_the_log(void **state)
+{
+	cleanup_path char *command = path_format("rm -rf %s", server[2].directory);
+	struct problem p = { "" };
+	struct subject who;
+
+	(void)state;
+	log_set_level(LOG_ERROR);
+	begin_three();
+	assert_int_equal(commit(leader(), 0, "one"), 0);
+	reaches_all(1, "one");
+	close_server(2);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(subject_named(&who, "client", "s2", &p), 0);
+	certify(2, &who);
+	open_server(2, true);
+	is_kept_out("a client's certificate");
+	certify_server(2, "127.0.0.2");
+	open_server(2, true);
+	is_kept_out("another host's certificate");
+	use_tls = false;
+	open_server(2, true);
+	use_tls = true;
+	is_kept_out("a server without TLS");
+	assert_int_equal(commit(leader(), 1, "two"), 0);
+	certify_server(2, "127.0.0.1");
+	open_server(2, true);
+	reaches_all(2, "two");
 }
 
 int main(void)
@@ -322,7 +440,8 @@ int main(void)
 	printf("[  SKIPPED ] store-raft-test: libraft can't be watched by ThreadSanitizer\n");
 	return 77;
 #endif
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#define SECURE(f) cmocka_unit_test_setup_teardown(f, begin_secure, end_secure)
+#define TEST(f)	  cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
 		TEST(one_server_alone_leads_and_keeps_what_it_committed),
 		TEST(what_is_committed_reaches_all_and_only_the_leader_commits),
@@ -332,7 +451,14 @@ int main(void)
 		TEST(a_member_can_go),
 		TEST(a_full_store_refuses_on_all_servers_and_goes_on),
 		TEST(a_store_that_can_not_start_leaves_nothing_open),
+		SECURE(one_server_alone_leads_and_keeps_what_it_committed),
+		SECURE(what_is_committed_reaches_all_and_only_the_leader_commits),
+		SECURE(when_the_leader_goes_another_one_leads),
+		SECURE(a_server_that_was_long_away_catches_up_by_snapshot),
+		SECURE(a_store_that_can_not_start_leaves_nothing_open),
+		SECURE(who_is_no_server_gets_nothing_of_the_log),
 	};
 
+	signal(SIGPIPE, SIG_IGN); /* as stratusd does */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

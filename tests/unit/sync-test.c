@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks and conditions between tasks of several shards. */
+/* Locks and conditions between tasks of several shards, and what one lets others help with. */
 #include "test-tasks.h"
 #include "test.h"
 
 #include <errno.h>
+#include <unistd.h>
 
+#include "spread.h"
 #include "task.h"
 
 static struct task_lock lock;
@@ -107,12 +109,51 @@ static void every_signal_serves_one_waiter(void **state)
 	assert_int_equal(tokens, 0);
 }
 
+/* ---- spread ---- */
+
+enum { ROUNDS = 200, NUMBERS = ROUNDS * 5 };
+static atomic_uint marks[NUMBERS];
+
+static void mark(void *arg, unsigned i)
+{
+	atomic_fetch_add(&marks[i], 1);
+	atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static void spread_many(void *arg)
+{
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		atomic_uint called = 0;
+		unsigned count = round * 5;
+
+		spread(count, 1 + round % 16, mark, &called);
+		if (called != count)
+			atomic_store((atomic_int *)arg, 1);
+	}
+	ended++;
+}
+
+static void each_number_is_called_once_and_waited_for(void **state)
+{
+	atomic_int wrong = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++)
+		task_spawn(runtime_shard(i % 2), spread_many, &wrong);
+	while (ended < 6)
+		usleep(1000);
+	assert_int_equal(wrong, 0);
+	for (unsigned i = 0; i < NUMBERS; i++)
+		assert_int_equal(marks[i], 6 * (ROUNDS - 1 - i / 5)); /* rounds that count further than it */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_lock_has_one_holder, start, tasks_stop),
 		cmocka_unit_test_setup_teardown(who_gives_up_leaves_the_queue, start, tasks_stop),
 		cmocka_unit_test_setup_teardown(every_signal_serves_one_waiter, start, tasks_stop),
+		cmocka_unit_test_setup_teardown(each_number_is_called_once_and_waited_for, start, tasks_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

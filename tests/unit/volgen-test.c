@@ -295,6 +295,51 @@ static void bricks_are_added_as_whole_sets_at_the_end(void **state)
 	spec_free(&s);
 }
 
+static void the_last_set_leaves_and_is_taken_out(void **state)
+{
+	static const char *const last[] = { "brick5", "brick4" }, *const first[] = { "brick0", "brick1" },
+				 *const half[] = { "brick5" }, *const four[] = { "brick2", "brick3", "brick4", "brick5" };
+	static const char text[] = "volume: v\nid: " IDS(9) "\nreplica: 2\nservers: {a: {host: h}}\n" SIX;
+	struct volgen_files files;
+	struct problem p = { "" };
+	struct spec s, again;
+	struct volfile v;
+	char *printed;
+
+	(void)state;
+	assert_int_equal(spec_parse(text, strlen(text), "x.yaml", &s, &p), 0);
+	assert_int_equal(spec_let_leave(&s, first, 2, &p), -ENOTSUP);
+	assert_non_null(strstr(p.text, "only the subvolume that is the last"));
+	assert_int_equal(spec_let_leave(&s, half, 1, &p), -ENOTSUP);
+	assert_int_equal(spec_let_leave(&s, four, 4, &p), -ENOTSUP);
+	assert_false(s.leaving);
+	assert_int_equal(spec_let_leave(&s, last, 2, &p), 0);
+	assert_int_equal(s.bricks, 6);
+	printed = spec_text(&s);
+	assert_int_equal(spec_parse(printed, strlen(printed), "y.yaml", &again, &p), 0);
+	assert_true(again.leaving);
+	make(printed, &files);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(value(&v, "dht", "leaving"), "on");
+	volfile_free(&v);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick4-layout", "leaving"), "on");
+	assert_string_equal(value(&v, "brick5-layout", "leaving"), "on");
+	volfile_free(&v);
+	volgen_free(&files);
+	spec_take_out(&again);
+	assert_int_equal(again.bricks, 4);
+	assert_int_equal(again.began, 2);
+	assert_false(again.leaving);
+	p = (struct problem){ "" };
+	assert_int_equal(spec_let_leave(&again, (const char *const[]){ "brick2", "brick3" }, 2, &p), -ENOTSUP);
+	assert_non_null(strstr(p.text, "keeps two of them")); /* the other one would be called otherwise */
+	assert_true(spec_is_spread(&again));
+	free(printed);
+	spec_free(&again);
+	spec_free(&s);
+}
+
 static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
 {
 	struct volgen_files files;
@@ -395,9 +440,266 @@ static void a_printed_specification_reads_back_the_same(void **state)
 {
 	(void)state;
 	comes_back(two_servers);
+	comes_back(SET("transport: tls\ntls: {certificate: /t/c, key: \"/t/k y\", authorities: /t/a, revoked: /t/r}\n"));
+	comes_back(SET("transport: tcp\n"));
 	comes_back(SET("arbiter: true\nstopped: true\n"));
 	comes_back("volume: v\nid: " IDS(9) "\nreplica: 2\nbegan-with: 2\nservers: {a: {host: h}}\n" SIX);
 	comes_back(HEAD SERVER "bricks: [{server: a, directory: /d, port: 7, id: " IDS(1) "}]\n");
+}
+
+#define TLS "tls: {certificate: /t/c, key: /t/k, authorities: /t/a}\n"
+
+/* Each volume that sends or listens, in each file, has the transport and its files. */
+static void tls_is_everywhere(void **state)
+{
+	static const char *const options[][2] = { { "transport", "tls" },
+						  { "tls-certificate", "/t/c" },
+						  { "tls-key", "/t/k" },
+						  { "tls-authorities", "/t/a" },
+						  { "tls-revoked", "/t/r" } };
+	struct volgen_files files;
+	unsigned ends = 0;
+
+	(void)state;
+	make(SET("transport: tls\ntls: {certificate: /t/c, key: /t/k, authorities: /t/a, revoked: /t/r}\n"), &files);
+	for (size_t i = 0; i < files.count; i++) {
+		struct volfile v;
+
+		parse(&files, files.file[i].name, &v);
+		for (size_t k = 0; k < v.volumes; k++)
+			if (!strncmp(v.volume[k].type, "protocol/", 9)) {
+				ends++;
+				for (size_t o = 0; o < 5; o++)
+					assert_string_equal(value(&v, v.volume[k].name, options[o][0]), options[o][1]);
+			}
+		volfile_free(&v);
+	}
+	assert_int_equal(ends, 3 + 3 + 3); /* bricks, the client's, the coordinator's */
+	volgen_free(&files);
+}
+
+static char *warning(const char *text)
+{
+	struct problem p = { "" };
+	struct spec s;
+	char *said;
+
+	assert_int_equal(spec_parse(text, strlen(text), "x.yaml", &s, &p), 0);
+	said = spec_warning(&s);
+	spec_free(&s);
+	return said;
+}
+
+static void an_open_port_without_tls_is_warned_of(void **state)
+{
+	static const char *const fine[] = { HEAD "servers: {a: {host: 127.0.0.1}}\n" BRICK,
+					    HEAD "servers: {a: {host: h, listen: \"::1\"}}\n" BRICK,
+					    HEAD SERVER BRICK "transport: tls\n" TLS,
+					    HEAD SERVER BRICK "options: {protocol/server: {transport: tls}}\n" };
+	static const char *const open[] = { HEAD SERVER BRICK, HEAD SERVER BRICK "transport: tcp\n",
+					    HEAD "servers: {a: {host: 127.0.0.1, listen: 0.0.0.0}}\n" BRICK };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+		assert_null(warning(fine[i]));
+	for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+		char *said = warning(open[i]);
+
+		assert_non_null(strstr(said, "volume v has no TLS, and server a listens on"));
+		free(said);
+	}
+}
+
+#define TENANT(name, id, rest) "  - {name: " name ", id: " IDS(id) ", " rest "}\n"
+#define TENANTS		       TENANT("acme", 5, "base: 65536, count: 65536") TENANT("globex", 6, "base: 131072, count: 10, state: suspended")
+#define BY_TLS		       "options: {protocol/server: {transport: tls}}\n"
+
+static void tenants_are_told_to_the_brick(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS "tenant-base: 200000\n");
+	comes_back(HEAD SERVER BRICK BY_TLS "tenants: []\n");
+	make(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS, &files);
+	assert_int_equal(files.count, 2);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0", "tenants"),
+			    "acme " IDS(5) " 65536 65536 active, globex " IDS(6) " 131072 10 suspended");
+	for (size_t i = 0; i < v.volumes; i++)
+		assert_string_not_equal(v.volume[i].type, "features/layout");
+	assert_string_equal(v.volume[v.volumes - 2].type, "features/cloud");
+	assert_string_equal(v.volume[v.volumes - 3].type, "features/throttle"); /* where it is known whose a request is */
+	assert_string_equal(v.volume[v.volumes - 4].type, "features/lease");
+	assert_string_equal(value(&v, "brick0-throttle", "tenants"), "acme 65536, globex 131072");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	for (size_t i = 0; i < v.volumes; i++)
+		assert_string_not_equal(v.volume[i].type, "cluster/dht");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+/* Below features/cloud each brick has features/layout, and nothing that tells one client of another's doings. */
+static void tenants_of_several_bricks_spread_names(void **state)
+{
+	static const char *const types[] = { "storage/posix",	"features/usage", "features/locks",    "features/access",
+					     "features/layout", "debug/io-stats", "features/throttle", "features/cloud" };
+	enum { TYPES = sizeof types / sizeof *types };
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER SIX BY_TLS "tenants:\n" TENANT("acme", 8, "base: 65536, count: 65536, bytes: 5, inodes: 6"));
+	make(HEAD SERVER SIX BY_TLS "tenants:\n" TENANT("acme", 8, "base: 65536, count: 65536, bytes: 5, inodes: 6"), &files);
+	parse(&files, "server-a.vol", &v);
+	assert_int_equal(v.volumes, 6 * TYPES + 1);
+	for (size_t i = 0; i + 1 < v.volumes; i++)
+		assert_string_equal(v.volume[i].type, types[i % TYPES]);
+	assert_string_equal(value(&v, "brick5", "spread"), "on");
+	assert_string_equal(value(&v, "brick5-layout", "subvolume"), "5");
+	assert_string_equal(value(&v, "brick5-layout", "initial"), "6");
+	assert_string_equal(value(&v, "brick5-usage", "pool"), IDS(9));
+	assert_string_equal(value(&v, "brick5-usage", "pool-bricks"), "6");
+	assert_string_equal(value(&v, "brick5-usage", "accounts"), "acme 65536 65536 5 6");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(v.volume[6].type, "cluster/dht");
+	assert_string_equal(v.volume[5].type, "protocol/client");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+#define RULED                                                                                                                  \
+	TENANT("acme", 5, "base: 65536, count: 65536, ops: 500, weight: 7")                                                    \
+	TENANT("globex", 6, "base: 131072, count: 10, bandwidth: 65536")                                                       \
+	TENANT("gone", 7, "base: 131082, count: 10, ops: 1, state: deleted")
+
+static void limits_of_tenants_are_told_to_the_brick(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER BRICK BY_TLS "tenants:\n" RULED "tenant-base: 200000\n");
+	make(HEAD SERVER BRICK BY_TLS "tenants:\n" RULED, &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0-throttle", "tenants"), "acme 65536 500 0 7, globex 131072 0 65536 1");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void read_spec(const char *text, struct spec *s)
+{
+	struct problem p = { "" };
+
+	if (spec_parse(text, strlen(text), "x", s, &p))
+		fail_msg("%s", p.text);
+}
+
+static void ids_and_names_of_tenants_are_never_used_again(void **state)
+{
+	struct problem p = { "" };
+	struct spec s, before;
+
+	(void)state;
+	read_spec(HEAD SERVER BRICK "tenants: []\n", &s);
+	assert_int_equal(s.tenant_base, SPEC_TENANT_BASE);
+	assert_int_equal(spec_create_tenant(&s, "acme", 0, &p), 0);
+	assert_int_equal(spec_create_tenant(&s, "acme", 0, &p), 0);
+	assert_int_equal(spec_create_tenant(&s, "acme", 7, &p), -EEXIST);
+	assert_int_equal(spec_create_tenant(&s, "globex", 100, &p), 0);
+	assert_int_equal(s.tenants, 2);
+	assert_int_equal(s.tenant[1].base, 2 * 65536);
+	assert_int_equal(s.tenant_base, 2 * 65536 + 100);
+	assert_int_equal(spec_set_tenant(&s, "globex", SPEC_TENANT_DELETED, &p), 0);
+	assert_int_equal(spec_create_tenant(&s, "globex", 0, &p), -EEXIST);
+	assert_int_equal(spec_set_tenant(&s, "globex", SPEC_TENANT_ACTIVE, &p), -ENOENT);
+	assert_int_equal(spec_create_tenant(&s, "third", UINT32_MAX - 100000, &p), -ENOSPC);
+	assert_int_equal(spec_create_tenant(&s, "third", 0, &p), 0);
+	assert_int_equal(s.tenant[2].base, 2 * 65536 + 100);
+	spec_free(&s);
+	read_spec(HEAD SERVER BRICK "tenants:\n" TENANTS "tenant-base: 200000\n", &before);
+	read_spec(HEAD SERVER BRICK "tenants:\n" TENANTS TENANT("new", 7, "base: 200000, count: 1"), &s);
+	assert_int_equal(spec_check_tenants_change(&s, &before, &p), 0);
+	spec_free(&s);
+	spec_free(&before);
+}
+
+static const char *const forbidden[] = {
+	"",
+	"tenants:\n" TENANTS, /* tenant-base falls */
+	"tenants:\n" TENANTS TENANT("new", 7, "base: 150000, count: 1") "tenant-base: 200000\n",
+	"tenants:\n" TENANT("globex", 6, "base: 131072, count: 10") "tenant-base: 200000\n",
+	"tenants:\n" TENANT("acme", 5, "base: 65536, count: 65536")
+		TENANT("globex", 7, "base: 131072, count: 10") "tenant-base: 200000\n",
+	"tenants:\n" TENANT("acme", 5, "base: 65537, count: 65535")
+		TENANT("globex", 6, "base: 131072, count: 10") "tenant-base: 200000\n",
+	"tenants:\n" TENANT("acme", 5, "base: 65536, count: 65536")
+		TENANT("globex", 6, "base: 131072, count: 11") "tenant-base: 200000\n",
+};
+
+static void what_a_tenant_has_never_changes(void **state)
+{
+	struct spec s, before;
+	char text[2048];
+
+	(void)state;
+	read_spec(HEAD SERVER BRICK "tenants:\n" TENANTS "tenant-base: 200000\n", &before);
+	for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
+		struct problem p = { "" };
+
+		snprintf(text, sizeof text, "%s%s", HEAD SERVER BRICK, forbidden[i]);
+		read_spec(text, &s);
+		if (!spec_check_tenants_change(&s, &before, &p) || !p.text[0])
+			fail_msg("allowed: %s", forbidden[i]);
+		spec_free(&s);
+	}
+	spec_free(&before);
+}
+
+static const char a_server[] = "volume posix\n type storage/posix\n option directory \"/a b\"\nend-volume\n"
+			       "volume access\n type features/access\n subvolumes posix\nend-volume\n"
+			       "volume server\n type protocol/server\n subvolumes access\nend-volume\n";
+
+static int filter(const char *text, struct volfile *made, struct problem *p)
+{
+	struct volfile v;
+	char *out = NULL;
+	size_t size;
+	FILE *to = open_memstream(&out, &size);
+	int err;
+
+	assert_int_equal(volfile_parse(text, strlen(text), "in", &v, p), 0);
+	err = volgen_filter_cloud(&v, "acme " IDS(5) " 65536 1 active", to, p);
+	fclose(to);
+	if (!err)
+		assert_int_equal(volfile_parse(out, size, "out", made, p), 0);
+	volfile_free(&v);
+	free(out);
+	return err;
+}
+
+static void the_filter_puts_cloud_above_each_brick(void **state)
+{
+	struct problem p = { "" };
+	struct volfile v;
+
+	(void)state;
+	assert_int_equal(filter(a_server, &v, &p), 0);
+	assert_int_equal(v.volumes, 4);
+	assert_string_equal(value(&v, "posix", "directory"), "/a b");
+	assert_string_equal(v.volume[1].name, "access-shared");
+	assert_string_equal(v.volume[2].name, "access");
+	assert_string_equal(v.volume[2].type, "features/cloud");
+	assert_string_equal(v.volume[2].subvolume[0], "access-shared");
+	assert_string_equal(value(&v, "access", "tenants"), "acme " IDS(5) " 65536 1 active");
+	assert_string_equal(v.volume[3].subvolume[0], "access");
+	volfile_free(&v);
+	assert_int_equal(filter("volume m\n type debug/memory\nend-volume\n", &v, &p), -EINVAL);
+	assert_int_equal(filter("volume m\n type features/cloud\nend-volume\n", &v, &p), -EEXIST);
+	assert_int_equal(filter("volume m\n type features/replica\nend-volume\n", &v, &p), -ENOTSUP);
 }
 
 static void init_chooses_fresh_ids(void **state)
@@ -470,10 +772,52 @@ static const struct {
 	{ SET("") "options:\n  features/replica: {member: 1}\n", "option member of features/replica follows" },
 	{ HEAD SERVER BRICK "began-with: 0\n", "x.yaml:5: '0' is no number of subvolumes" },
 	{ HEAD SERVER BRICK "began-with: x\n", "x.yaml:5: 'x' is no number of subvolumes" },
+	{ HEAD SERVER BRICK "leaving: true\n", "the volume has no other" },
 	{ HEAD SERVER BRICK "began-with: 2\n", "'began-with: 2' says more than the volume has: 1" },
 	{ SET("began-with: 3\n"), "'began-with: 3' says more than the volume has: 1 replica sets" },
 	{ HEAD SERVER SIX "options:\n  cluster/dht: {initial: 6}\n", "option initial of cluster/dht follows" },
+	{ HEAD SERVER BRICK "transport: udp\n", "x.yaml:5: 'udp' is no transport" },
+	{ HEAD SERVER BRICK "transport: tls\n", "'transport: tls' needs 'tls'" },
+	{ HEAD SERVER BRICK TLS, "'tls' goes with 'transport: tls'" },
+	{ HEAD SERVER BRICK "transport: tcp\n" TLS, "'tls' goes with 'transport: tls'" },
+	{ HEAD SERVER BRICK "transport: tls\ntls: {certificate: /c, key: k}\n",
+	  "x.yaml:6: the file 'k' must be named by an absolute" },
+	{ HEAD SERVER BRICK "transport: tls\ntls: {certificate: /c, authorities: /k}\n", "x.yaml:6: 'tls' has no 'key'" },
+	{ HEAD SERVER BRICK "transport: tls\ntls: {certificate: /c, kay: /k}\n", "did you mean 'key'" },
+	{ HEAD SERVER BRICK "transport: tls\n" TLS "options: {protocol/client: {tls-key: /x}}\n",
+	  "option tls-key of protocol/client follows from 'transport'" },
+	{ HEAD SERVER BRICK "transport: tcp\noptions: {protocol/server: {transport: tls}}\n",
+	  "option transport of protocol/server follows from 'transport'" },
 	{ "volume: &a [*a]\n", "x.yaml:1" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
+	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
+	{ SET("tenants: []\n"), "no replica sets in this version" },
+	{ HEAD SERVER SIX "tenants: []\nbegan-with: 2\n", "keeps the bricks that it began with, and has 6" },
+	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(
+		  2) "}\n"
+		     "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, bytes: 5"),
+	  "tenant 'acme' can't have a limit of bytes or inodes" },
+	{ HEAD SERVER SIX "tenants: []\nleaving: true\n", "a volume with tenants keeps its bricks" },
+	{ HEAD SERVER SIX "tenants: []\ntransport: tls\n" TLS "options: {features/layout: {widen-at: 8192}}\n",
+	  "directories of tenants are at one brick each" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a/b", 5, "base: 65536, count: 1"), "x.yaml:6: 'a/b' is no name" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65535, count: 1"), "x.yaml:6: the ids of tenant 'a' must lie" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 4294967293, count: 2"),
+	  "x.yaml:6: the ids of tenant 'a' must lie" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "count: 2"), "x.yaml:6: this tenant has no 'base'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, state: gone"), "x.yaml:6: 'gone' is no state" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, ops: many"), "x.yaml:6: 'many' is no limit" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, weight: 1001"),
+	  "x.yaml:6: the weight of tenant 'a'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, bandwidth: 65535"),
+	  "x.yaml:6: the bandwidth of tenant 'a'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANTS TENANT("c", 7, "base: 131081, count: 1"),
+	  "x.yaml:8: tenants 'c' and 'globex' have" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANTS TENANT("acme", 7, "base: 231081, count: 1"),
+	  "x.yaml:8: there is a tenant 'acme'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANTS TENANT("c", 6, "base: 231081, count: 1"),
+	  "x.yaml:8: tenant 'c' has the id of 'globex'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANTS "tenant-base: 131080\n", "x.yaml:7: the ids of tenant 'globex' go beyond" },
 };
 
 static void a_wrong_specification_is_one_sentence_with_its_line(void **state)
@@ -505,11 +849,20 @@ int main(void)
 		cmocka_unit_test(bricks_and_clients_know_with_how_many_the_volume_began),
 		cmocka_unit_test(one_that_began_with_one_set_can_get_others),
 		cmocka_unit_test(bricks_are_added_as_whole_sets_at_the_end),
+		cmocka_unit_test(the_last_set_leaves_and_is_taken_out),
 		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
 		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),
 		cmocka_unit_test(an_option_given_comes_before_the_short_wait_of_a_set),
 		cmocka_unit_test(the_same_specification_gives_the_same_bytes),
 		cmocka_unit_test(a_printed_specification_reads_back_the_same),
+		cmocka_unit_test(tls_is_everywhere),
+		cmocka_unit_test(an_open_port_without_tls_is_warned_of),
+		cmocka_unit_test(tenants_are_told_to_the_brick),
+		cmocka_unit_test(tenants_of_several_bricks_spread_names),
+		cmocka_unit_test(limits_of_tenants_are_told_to_the_brick),
+		cmocka_unit_test(ids_and_names_of_tenants_are_never_used_again),
+		cmocka_unit_test(what_a_tenant_has_never_changes),
+		cmocka_unit_test(the_filter_puts_cloud_above_each_brick),
 		cmocka_unit_test(init_chooses_fresh_ids),
 		cmocka_unit_test(a_wrong_specification_is_one_sentence_with_its_line),
 	};

@@ -179,6 +179,8 @@ static void afr_notify(struct xlator *x, struct xlator *from, const struct event
 		pthread_mutex_unlock(&a->lock);
 		break;
 	case EVENT_LOCK_LOST:
+		lock_lost_at(a, child, e);
+		break;
 	case EVENT_STALE_FILE: /* one member's; the others have it */
 		break;
 	default:

@@ -23,6 +23,7 @@ struct opened;
 struct held_lock {
 	struct lock lock;
 	const struct opened *through;
+	unsigned lost; /* bit i: member i has told that it gave it up; also where it has been brought again since */
 };
 struct object {		     /* slot of an inode; afr.rename_token has none */
 	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
@@ -52,6 +53,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t taken_late_ns; /* when somebody last was told to believe what is taken in later: a listing, attributes */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
 	unsigned helds;
+	unsigned losses; /* how often a member told of one that it gave up */
 	bool locked_ever;
 };
 
@@ -317,6 +319,8 @@ int file_at(struct afr *, struct file *, int member, struct file **at);
 
 int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct flush_out *);
 int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
+/* A member has given a lock up. What is above hears of it when others may have it. */
+void lock_lost_at(struct afr *, int member, const struct event *);
 /* What is held through the file, to the member's own of it. -errno: it has not got all. */
 int locks_bring(struct afr *, struct file *, struct file *at, int member);
 #endif

@@ -83,13 +83,75 @@ static int note_lock(struct afr *a, struct file *f, const struct lock *l)
 		grown = realloc(o->held, (o->helds + 1) * sizeof(*grown));
 		if (grown) {
 			o->held = grown;
-			o->held[o->helds++] = (struct held_lock){ *l, opened_of(a, f) };
+			o->held[o->helds++] = (struct held_lock){ .lock = *l, .through = opened_of(a, f) };
 		} else {
 			err = -ENOLCK;
 		}
 	}
 	pthread_mutex_unlock(&o->lock);
 	return err;
+}
+
+/* ---- members that gave them up ---- */
+
+/* Nobody else takes a lock that one member has which is IN, for a lock is taken at all of them. So it may be lost once those that gave it up could be a
+ * view without the others. */
+static bool may_be_lost(const struct afr *a, unsigned lost)
+{
+	struct view v = { .members = (uint8_t)a->members, .arbiter = (uint8_t)a->arbiter_at };
+
+	for (int i = 0; i < a->members; i++) {
+		v.order[i] = (uint8_t)i;
+		v.state[i] = lost >> i & 1 ? MEMBER_IN : MEMBER_OUT;
+	}
+	return view_has_quorum(&v);
+}
+
+static bool same_place(const struct lock *a, const struct lock *b)
+{
+	return a->kind == b->kind && a->owner == b->owner && a->start <= b->end && b->start <= a->end;
+}
+
+void lock_lost_at(struct afr *a, int member, const struct event *e)
+{
+	struct object *o = e->inode ? inode_slot(e->inode, a->x) : NULL;
+	bool lost = false;
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->losses++;
+	for (unsigned i = 0; i < o->helds; i++) {
+		struct held_lock *h = &o->held[i];
+
+		if (h->lock.type == F_UNLCK || !same_place(&h->lock, &e->lock))
+			continue;
+		h->lost |= 1u << member;
+		lost |= may_be_lost(a, h->lost);
+	}
+	pthread_mutex_unlock(&o->lock);
+	if (lost)
+		event_up(a->x, e);
+}
+
+static unsigned losses_of(struct afr *a, struct inode *inode)
+{
+	struct object *o = object_of(a, inode);
+	unsigned losses;
+
+	if (!o)
+		return 0;
+	pthread_mutex_lock(&o->lock);
+	losses = o->losses;
+	pthread_mutex_unlock(&o->lock);
+	return losses;
+}
+
+/* What was lost while it was being taken found no record of it. It may have been another one: it is told all the same. */
+static void lost_meanwhile(struct afr *a, const struct setlk_in *in, unsigned before)
+{
+	if (losses_of(a, in->file->inode) != before)
+		event_up(a->x, &(struct event){ .kind = EVENT_LOCK_LOST, .inode = in->file->inode, .lock = in->lock });
 }
 
 /* ---- members that did not hear of them ---- */
@@ -359,7 +421,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	struct afr *a = afr_of(x);
 	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
-	unsigned done = 0;
+	unsigned done = 0, losses;
 	struct view v;
 	int err;
 
@@ -367,6 +429,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	if (!opened_of(a, in->file))
 		return -EBADF;
 	locks_used(a, in->file->inode);
+	losses = losses_of(a, in->file->inode);
 	for (;;) {
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
@@ -382,5 +445,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		err = note_lock(a, in->file, &in->lock);
 	if (err && !unlock)
 		undo_lock(a, rq, in, done);
+	else if (!unlock)
+		lost_meanwhile(a, in, losses);
 	return err;
 }

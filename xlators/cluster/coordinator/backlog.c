@@ -29,7 +29,8 @@ struct backlog { /* of one member */
 	bool met_gone;		/* in this round: something that is gone at the source, and has its name yet */
 	uint64_t gone_since_ns; /* since when each round has met that; 0: the last has not */
 	bool crawl;
-	struct gfid_list above; /* that were healed in this round for what waits for them */
+	struct gfid_list above;	 /* that were healed in this round for what waits for them */
+	struct gfid_list missed; /* that were on no list, and have what lies in the limbo: each is healed for that once */
 	struct gfid stuck;	/* one that failed in this round, and why */
 	int why;
 	/* the healer's own */
@@ -596,6 +597,44 @@ static void rest(struct backlog *b, bool healed_some)
 		task_sleep_ms(QUIET_MS);
 }
 
+static int add_missed(void *backlog, const struct gfid *directory)
+{
+	struct backlog *b = backlog;
+	struct pack p = { 0 };
+	int err;
+
+	for (size_t i = 0; i < b->missed.count; i++)
+		if (gfid_equal(&b->missed.gfid[i], directory))
+			return 0;
+	err = list_add(&b->missed, directory);
+	if (err)
+		return err;
+	pack_u8(&p, 0);
+	pack_gfid(&p, directory);
+	return tell_member(b->c, b->to, REPLICA_ADD_PENDING, &p);
+}
+
+/* As in a recovery: what the lists don't tell of after a power cut of all must not be deleted for it. *count: directories that are pending now. */
+static int pend_missed(struct backlog *b, uint64_t *count)
+{
+	size_t before = b->missed.count;
+	struct request rq;
+	bool owed;
+	int err;
+
+	pthread_mutex_lock(&b->c->lock);
+	owed = b->c->owed.scrub;
+	pthread_mutex_unlock(&b->c->lock);
+	if (!owed || MUTANT("purge-blindly"))
+		return 0;
+	err = heal_request(&b->c->heal, &rq);
+	if (!err)
+		err = heal_missed(&b->c->heal, &rq, view_first(&b->view), b->to, add_missed, b);
+	heal_request_end(&rq);
+	*count = b->missed.count - before;
+	return err;
+}
+
 static int heal_member(struct backlog *b)
 {
 	uint64_t count = 1;
@@ -604,8 +643,12 @@ static int heal_member(struct backlog *b)
 
 	while (!err && !stopping(b)) {
 		err = fetch(b, &count, &all);
+		if (!err && !count && !all)
+			err = pend_missed(b, &count);
 		if (err || (!count && !all))
 			break;
+		if (!b->count && !all)
+			continue;
 		b->met_gone = false;
 		if (all) {
 			err = crawl(b);
@@ -644,6 +687,7 @@ static void healer(void *arg)
 		task_sleep_ms(BUSY_MS);
 	drop_queue(&b);
 	list_free(&b.above);
+	list_free(&b.missed);
 	free(b.queue);
 	pthread_mutex_lock(&c->lock); /* the sync may take long, and stands in nobody's way: views may change meanwhile */
 	m->healing = false;

@@ -272,6 +272,7 @@ static void coordinator_finish(struct xlator *x)
 	notes_free(c);
 	list_free(&c->held);
 	list_free(&c->wanted);
+	list_free(&c->missed);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->heal.links_lock);

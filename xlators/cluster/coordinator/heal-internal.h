@@ -133,10 +133,14 @@ int limbo_take(struct heal *, struct request *, int at, struct inode *directory,
 int limbo_give(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
 /* The same for what lies somewhere below: a directory went there with all that it named. */
 int limbo_dig(struct heal *, struct request *, int at, const struct gfid *, const struct loc *);
+/* That name in that directory is of what the purge leaves, or of the log. */
+bool limbo_keeps(const struct inode *directory, const char *name);
 /* It is not deleted with the rest, ever. -ENOENT: it is not there. */
 int limbo_keep(struct heal *, struct request *, int at, const struct gfid *);
 
 /* ---- heal-undo.c ---- */
+
+#define LOG "log" /* in the limbo */
 
 /* Before a name changes: `was` is what it stands for, NULL: nothing. Does nothing where no log is kept. */
 int log_name_was(struct heal *, struct request *, int at, const struct gfid *directory, const char *name,

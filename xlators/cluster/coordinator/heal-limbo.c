@@ -166,6 +166,11 @@ int limbo_dig(struct heal *h, struct request *rq, int at, const struct gfid *gfi
 
 #define KEPT "kept."
 
+bool limbo_keeps(const struct inode *directory, const char *name)
+{
+	return gfid_equal(&directory->gfid, &gfid_limbo) && (!strcmp(name, LOG) || !strncmp(name, KEPT, strlen(KEPT)));
+}
+
 int limbo_keep(struct heal *h, struct request *rq, int at, const struct gfid *gfid)
 {
 	cleanup_inode struct inode *limbo = NULL;

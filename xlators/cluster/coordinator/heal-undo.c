@@ -3,7 +3,7 @@
  * in the limbo: log/DIRECTORY/NAME is a symlink whose target is the gfid of what had the name, or "-" for nothing. */
 #include "heal-internal.h"
 
-static const char log_name[] = "log", nothing[] = "-";
+static const char log_name[] = LOG, nothing[] = "-";
 
 /* ---- writing it ---- */
 

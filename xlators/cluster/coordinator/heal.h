@@ -77,6 +77,10 @@ int heal_list(struct heal *, struct request *, int at, struct inode *directory,
 /* Each directory that names it at `at`, which knows them then. Ends with the first error of `each`, which it returns. 0 also if there is none. */
 int heal_above(struct heal *, struct request *, const struct gfid *, int at, int (*each)(void *arg, struct inode *directory),
 	       void *arg);
+/* Each directory that names at `from` what lies in the limbo of `to`, and those above it that `to` lacks: they must be healed, too, before the limbo is
+ * purged. Where something lies there all of the tree at `from` is looked through. Ends with the first error of `each`, which it returns. */
+int heal_missed(struct heal *, struct request *, int from, int to, int (*each)(void *arg, const struct gfid *directory),
+		void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
 /* Where a log is: each of its names stands again for what it did before that log was begun (nothing, too, if logs_made was set when

@@ -489,6 +489,48 @@ static int end_logs(struct recovery *r)
 	return err;
 }
 
+/* ---- what no list told of ---- */
+
+static int is_missed(void *recovery, const struct gfid *directory)
+{
+	struct recovery *r = recovery;
+
+	return missed_add(r->c, directory);
+}
+
+static int find_missed_at(struct recovery *r, int member)
+{
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	if (!err)
+		err = heal_missed(&r->c->heal, &rq, r->truth, member, is_missed, r);
+	heal_request_end(&rq);
+	return err ? failed_at(r, member, "tell what it lost in a recovery", err) : 0;
+}
+
+/* The power took what the lists said of some directories. What another directory lost to be like the truth's may have its name there, in one of these. It
+ * must not be deleted: the member would lack what was synced there, and be the first of a later view. So the recovery begins anew, with these directories,
+ * too, which nobody may change meanwhile. -EAGAIN. */
+static int find_missed(struct recovery *r)
+{
+	size_t before = r->c->missed.count;
+	bool owed;
+	int err = 0;
+
+	pthread_mutex_lock(&r->c->lock);
+	owed = r->c->owed.scrub;
+	pthread_mutex_unlock(&r->c->lock);
+	for (int i = 0; i < r->view.members && owed && !err && !MUTANT("purge-blindly"); i++)
+		if (r->view.state[i] == MEMBER_IN && i != r->truth)
+			err = find_missed_at(r, i);
+	if (err || r->c->missed.count == before)
+		return err;
+	log_info(r->c->x, NULL, "%zu directories more must be made equal: the recovery begins anew",
+		 r->c->missed.count - before);
+	return -EAGAIN;
+}
+
 /* How many notes there are to recover. */
 static unsigned count_notes(const struct coordinator *c, bool *cold)
 {
@@ -524,6 +566,8 @@ static void run_recovery(struct recovery *r, unsigned count, bool cold)
 	r->err = undo(r);
 	if (!r->err && count)
 		run_notes(r, count, cold);
+	if (!r->err && count)
+		r->err = find_missed(r);
 	if (!r->err)
 		r->err = end_logs(r);
 	if (!r->err && count) {
@@ -548,6 +592,8 @@ int recover(struct coordinator *c)
 		count = 0;
 	if (r.truth >= 0 && (count || owed)) /* else no earlier one has been left unfinished: its notes would be here */
 		run_recovery(&r, count, cold);
+	if (!r.err)
+		list_free(&c->missed);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;

@@ -272,6 +272,34 @@ int notes_of_indexes(struct coordinator *c, const struct view *next, int *failed
 	return err;
 }
 
+/* Of all objects that are made equal as a whole, is it one? */
+static bool is_whole(const struct coordinator *c, const struct gfid *g)
+{
+	for (const struct union_note *u = c->notes; u; u = u->next)
+		if (session_is_nobody(u->note.session) && !u->note.resolved && gfid_equal(&u->note.object[0].gfid, g))
+			return true;
+	return false;
+}
+
+int missed_add(struct coordinator *c, const struct gfid *directory)
+{
+	for (size_t i = 0; i < c->missed.count; i++)
+		if (gfid_equal(&c->missed.gfid[i], directory))
+			return 0;
+	return is_whole(c, directory) ? 0 : list_add(&c->missed, directory);
+}
+
+/* After the numbers of notes_of_indexes(). */
+int notes_of_missed(struct coordinator *c, const struct view *next)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < c->missed.count && !err; i++)
+		if (!is_whole(c, &c->missed.gfid[i]))
+			err = note_whole(c, &c->missed.gfid[i], (next->epoch << 32) + (1u << 31) + i + 1);
+	return err;
+}
+
 unsigned notes_send(struct coordinator *c, unsigned mask)
 {
 	const struct union_note *u = c->notes;

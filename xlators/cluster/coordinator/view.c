@@ -170,6 +170,7 @@ static int gather(struct changing *v)
 		if (err)
 			blame(c, failed, "list what changed", err);
 	}
+	err = err ? err : notes_of_missed(c, v->next);
 	return err ? err : list_pending(v, true);
 }
 

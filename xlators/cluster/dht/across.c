@@ -36,6 +36,7 @@ struct move {
 	uint32_t flags;
 	struct found found[2];
 	struct intent it;
+	bool refused; /* perhaps for the layout that was known of a wide directory that is to go */
 };
 
 static void found_clear(struct found *f)
@@ -175,6 +176,18 @@ static void plan_arrival(struct move *m, int n)
 	gfid_create(&s->aim.pgfid);
 }
 
+/* All that the newest layout names, and those that names are moving from or to. The name may lead to a subvolume that has left the directory: that has no part in it. */
+static void plan_shards(struct move *m, int n)
+{
+	const struct spread *s = spread_in(m->d, m->found[n].object);
+
+	if (!layout_find(&s->layout, (uint32_t)m->found[n].child))
+		m->it.side[n].goes.child = (int)s->layout.home;
+	m->it.version = s->layout.version;
+	for (unsigned i = 0; i < s->layout.count; i++)
+		m->it.shard[m->it.shards++] = (int)s->layout.member[i].id;
+}
+
 static void plan_leaver(struct move *m, int n)
 {
 	const struct found *f = &m->found[n];
@@ -185,10 +198,13 @@ static void plan_leaver(struct move *m, int n)
 	*goes = (struct aim){ .gfid = f->object->gfid, .child = f->child, .dir = true };
 	if (!gfid_equal(&f->stands, &goes->gfid))
 		goes->pgfid = f->stands;
+	if (f->attr.flags & ATTR_WIDE)
+		plan_shards(m, n);
 }
 
 static void plan(struct move *m)
 {
+	m->it.shards = 0;
 	m->it.of_directories = is_directory(&m->found[0]) || is_directory(&m->found[1]) ||
 			       (m->it.sides > 1 && m->it.side[0].child == m->it.side[1].child);
 	m->it.moves = m->it.of_directories && m->it.sides > 1 && m->loc[0]->parent != m->loc[1]->parent;
@@ -276,7 +292,10 @@ static int mark_all(struct move *m)
 		err = mark_one(m, first);
 	if (!err && m->it.sides > 1)
 		err = mark_one(m, !first);
-	return err || !has_mark(&m->it, SIDE_GOES) ? err : mark_one(m, SIDE_GOES);
+	for (int n = SIDE_GOES; n < marks_end_of(&m->it) && !err; n++)
+		if (has_mark(&m->it, n))
+			err = mark_one(m, n);
+	return err;
 }
 
 /* ---- under the marks ---- */
@@ -459,12 +478,97 @@ static int open_up(struct move *m)
 	return err;
 }
 
-/* The directory that is to go: if the brick did not take it, or nobody knows, what is there tells, while the marks stand. */
+/* Its first entries, as they stand there. As root: what is in it has no say in what becomes of it. */
+static int first_entries(struct request *rq, struct xlator *child, struct inode *directory, struct readdir_out *list)
+{
+	struct opendir_in in = { .inode = directory };
+	struct opendir_out out = { 0 };
+	struct readdir_in read = { .size = 4096 };
+	struct release_out released = { 0 };
+	int err = opendir_on(rq, child, &in, &out);
+
+	read.file = out.file;
+	if (!err) {
+		err = readdir_on(rq, child, &read, list);
+		release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
+	}
+	file_unref(out.file);
+	return err;
+}
+
+typedef int entries_fn(struct request *, struct xlator *child, struct inode *directory, const struct dirents *);
+
+static int is_empty_by(struct request *rq, struct dht *d, int at, struct inode *directory, entries_fn *say)
+{
+	struct readdir_out list = { 0 };
+	struct who user = become_root(rq);
+	int err = place_say(rq, d, &(struct place){ .flags = PLACE_HERE });
+
+	if (!err)
+		err = first_entries(rq, d->x->child[at], directory, &list);
+	if (!err && list.entries.count)
+		err = say(rq, d->x->child[at], directory, &list.entries);
+	fop_out_clear(FOP_readdir, &list);
+	place_say(rq, d, &(struct place){ 0 });
+	become(rq, user);
+	return err == -ENOENT || err == -ESTALE ? -EAGAIN : err;
+}
+
+static int is_not_empty(struct request *rq, struct xlator *child, struct inode *directory, const struct dirents *list)
+{
+	(void)rq, (void)child, (void)directory, (void)list;
+	return -ENOTEMPTY;
+}
+
+int directory_is_empty(struct request *rq, struct dht *d, int at, struct inode *directory)
+{
+	return is_empty_by(rq, d, at, directory, is_not_empty);
+}
+
+/* What an intent has put there it may take back: so it is not there yet, and was not before. One name that is nobody's is enough. -EMARKED: there is none such; -EAGAIN:
+ * nor any other by now. */
+static int holds_a_name(struct request *rq, struct xlator *child, struct inode *directory, const struct dirents *list)
+{
+	int err = -EAGAIN;
+
+	for (uint32_t i = 0; i < list->count && (err == -EAGAIN || err == -EMARKED); i++) {
+		struct lookup_in in = { .loc = { .parent = directory, .name = list->entry[i].name } };
+		struct lookup_out out = { 0 };
+		int one = lookup_on(rq, child, &in, &out);
+
+		fop_out_clear(FOP_lookup, &out);
+		if (!one)
+			err = -ENOTEMPTY;
+		else if (one != -ENOENT && one != -ESTALE)
+			err = one;
+	}
+	return err;
+}
+
+/* As an operation may say it. (A listing shows names that are marked.) */
+static int may_replace(struct move *m, int at, struct inode *directory)
+{
+	return is_empty_by(m->rq, m->d, at, directory, MUTANT("count-steps") ? is_not_empty : holds_a_name);
+}
+
+/* No name comes to be in a shard that dies: so what is empty stays so. */
+static int shards_are_empty(struct move *m, struct inode *directory)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < m->it.shards && !err; i++)
+		err = may_replace(m, m->it.shard[i], directory);
+	return err;
+}
+
+/* The directory that is to go: if the brick did not take it, or nobody knows, what is there tells, while the marks stand. A wide one goes when it is decided. */
 static int take_leaver(struct move *m)
 {
-	int err = leaver_remove(m->rq, m->d, &m->it);
+	int err = m->it.shards ? shards_are_empty(m, m->found[m->it.sides - 1].object) : leaver_remove(m->rq, m->d, &m->it);
 	bool gone;
 
+	if (m->it.shards)
+		return err;
 	if (!err || err == -ENOTEMPTY || err == -EMARKED)
 		return err;
 	return leaver_has_gone(m->rq, m->d, &m->it, &gone) ? -EIO : gone ? 0 : err;
@@ -485,7 +589,7 @@ static int decide(struct move *m)
 	end_as_recorded(m, &state);
 	if (state == INTENT_DECIDED || state == INTENT_SETTLED)
 		return 0;
-	if (!gfid_is_null(&leaver(&m->it)->gfid) && state != INTENT_UNDONE) /* that it has gone has decided */
+	if (!gfid_is_null(&leaver(&m->it)->gfid) && !m->it.shards && state != INTENT_UNDONE) /* that it has gone has decided */
 		return 0;
 	return state ? err : -EIO;
 }
@@ -507,10 +611,12 @@ static int carry_out(struct move *m)
 	return err;
 }
 
-/* Nobody knows of it but who looks at marks: to the caller it has not begun. */
-static bool to_begin_again(int err)
+/* Nobody knows of it but who looks at marks: to the caller it has not begun. The file may have been brought to another subvolume since it was looked at. */
+static bool to_begin_again(struct move *m, int err)
 {
-	return err == -EFENCED || err == -ENOENT || err == -ESTALE || err == -EEXIST;
+	m->refused = err == -ELAYOUT && m->it.shards;
+	return m->refused || err == -EFENCED || err == -ENOENT || err == -ESTALE || err == -EEXIST || err == -EPOINTER ||
+	       err == -EMOVED;
 }
 
 static void note_places(struct move *m)
@@ -538,13 +644,15 @@ static int remove_in_place(struct move *m)
 	struct rmdir_out out = { 0 };
 	int err = rmdir_on(m->rq, m->d->x->child[m->it.side[0].child], &in, &out);
 
-	return err == -EPOINTER ? -EAGAIN : err ? err : 1;
+	return err == -EPOINTER || err == -EWIDE ? -EAGAIN : err ? err : 1;
 }
 
 static int judge_removal(struct move *m)
 {
 	if (!is_directory(&m->found[0]))
 		return -ENOTDIR;
+	if (m->found[0].attr.flags & ATTR_WIDE)
+		return 0;
 	return gfid_equal(&m->found[0].stands, &m->found[0].object->gfid) ? remove_in_place(m) : 0;
 }
 
@@ -558,28 +666,34 @@ static int look_and_judge(struct move *m)
 	return err && err != -ENOENT ? err : judge(m);
 }
 
-int directory_is_empty(struct request *rq, struct dht *d, int at, struct inode *directory)
+static int reach_all(struct move *m, struct inode *dir)
 {
-	struct xlator *child = d->x->child[at];
-	struct opendir_in in = { .inode = directory };
-	struct opendir_out out = { 0 };
-	struct readdir_in read = { .size = 4096 };
-	struct readdir_out list = { 0 };
-	struct release_out released = { 0 };
-	struct who user = become_root(rq);
-	int err = opendir_on(rq, child, &in, &out);
+	const struct layout *l = &spread_in(m->d, dir)->layout;
+	int err = spread_in(m->d, dir)->lacks ? subvolume_lacking(m->d) : 0;
 
-	read.file = out.file;
-	if (!err) {
-		err = readdir_on(rq, child, &read, &list);
-		release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
-	}
-	if (!err && list.entries.count)
-		err = -ENOTEMPTY;
-	fop_out_clear(FOP_readdir, &list);
-	file_unref(out.file);
-	become(rq, user);
-	return err == -ENOENT || err == -ESTALE ? -EAGAIN : err;
+	for (unsigned i = 0; i < l->count && !err; i++)
+		err = shard_reach(m->rq, m->d, dir, (int)l->member[i].id);
+	return err;
+}
+
+/* Of a wide directory that is to go all shards must be known. -ELAYOUT: that was not why it was refused. */
+static int know_shards(struct move *m)
+{
+	const struct found *f = &m->found[m->it.sides - 1];
+	const struct spread *known = is_directory(f) ? spread_in(m->d, f->object) : NULL;
+	int err;
+
+	if (!is_directory(f) || !(f->attr.flags & ATTR_WIDE) || m->flags & RENAME_EXCHANGE)
+		return 0;
+	err = note_place(m->d, f->object, f->child, !gfid_equal(&f->stands, &f->object->gfid));
+	if (!err && (!known || m->refused))
+		err = learn_newer(m->rq, m->d, f->object);
+	if (err)
+		return err;
+	if (m->refused && known == spread_in(m->d, f->object))
+		return -ELAYOUT;
+	m->refused = false;
+	return is_spread(m->d, f->object) ? reach_all(m, f->object) : -EAGAIN;
 }
 
 /* What can be seen already is not begun: one of the names may be on the way to the other's directory, and who ends for us what we began would not get
@@ -588,8 +702,10 @@ static int may_succeed(struct move *m)
 {
 	int err = check_no_circle(m->rq, m->d, &m->it);
 
-	if (!err && !gfid_is_null(&leaver(&m->it)->gfid))
-		err = directory_is_empty(m->rq, m->d, leaver(&m->it)->child, m->found[m->it.sides - 1].object);
+	if (!err && m->it.shards)
+		err = shards_are_empty(m, m->found[m->it.sides - 1].object);
+	else if (!err && !gfid_is_null(&leaver(&m->it)->gfid))
+		err = may_replace(m, leaver(&m->it)->child, m->found[m->it.sides - 1].object);
 	return err;
 }
 
@@ -600,6 +716,8 @@ static int across_once(struct move *m, const int child[2])
 
 	name_sides(m, child);
 	err = look_and_judge(m);
+	if (!err)
+		err = know_shards(m);
 	if (err)
 		return err;
 	plan(m);
@@ -613,7 +731,7 @@ static int across_once(struct move *m, const int child[2])
 	task_shield(true);
 	m->rq->deadline_ns = clock_ns() + STEPS_NS;
 	err = carry_out(m);
-	err = to_begin_again(err) ? -EAGAIN : err;
+	err = to_begin_again(m, err) ? -EAGAIN : err;
 	m->rq->deadline_ns = deadline_ns;
 	task_shield(false);
 	if (!err)
@@ -648,12 +766,11 @@ int rename_across(struct request *rq, struct dht *d, const struct rename_in *in,
 	return err;
 }
 
-int name_move(struct request *rq, struct dht *d, const char *name, int from, int to)
+int name_move(struct request *rq, struct dht *d, struct inode *dir, const char *name, int from, int to)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	struct loc loc = { .parent = root, .name = name };
+	struct loc loc = { .parent = dir, .name = name };
 	struct move m = { .rq = rq, .d = d, .loc = { &loc, &loc }, .flags = RENAME_NOREPLACE, .it.sides = 2 };
-	int err = root ? try_again_and_again(&m, (int[]){ from, to }) : -ENOMEM;
+	int err = try_again_and_again(&m, (int[]){ from, to });
 
 	return err == -ENOENT ? 0 : err;
 }

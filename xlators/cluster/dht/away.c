@@ -59,10 +59,13 @@ int look_at_anchor(struct request *rq, struct dht *d, const struct aim *aim, str
 	become(rq, user);
 	if (err == -ESTALE)
 		hidden_forget(d, aim->child); /* the directory was made anew */
-	if (!err && (out->attr.flags & ATTR_POINTER || !gfid_equal(&out->inode->gfid, &aim->gfid))) {
+	if (!err && !gfid_equal(&out->inode->gfid, &aim->gfid))
+		err = -EIO;
+	else if (!err && out->attr.flags & ATTR_POINTER) /* it has just been moved to where its name is: that tells, or waits */
+		err = -ENOENT;
+	if (err) {
 		fop_out_clear(FOP_lookup, out);
 		memset(out, 0, sizeof(*out));
-		return -EIO;
 	}
 	return err;
 }
@@ -164,11 +167,14 @@ void away_entries(struct dirents *list)
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct dirent_plus *e = &list->entry[i];
 
-		if (!(e->attr.flags & ATTR_POINTER) || MUTANT("list-pointers"))
+		bool points = e->attr.flags & ATTR_POINTER && !MUTANT("list-pointers");
+
+		if (!points && !(e->attr.flags & ATTR_WIDE))
 			continue;
 		inode_unref(e->inode);
-		e->inode = NULL; /* who wants attributes looks it up */
-		e->gfid = e->attr.gfid;
+		e->inode = NULL; /* who wants attributes looks it up: of a wide directory they are those of all shards */
+		if (points)
+			e->gfid = e->attr.gfid;
 		e->attr = (struct attr){ 0 };
 	}
 }
@@ -279,7 +285,12 @@ static int drop_target_once(struct request *rq, struct dht *d, const struct aim 
 /* What the pointer leads to loses the name by which it does. (A directory is removed only if it is empty.) */
 static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
 {
-	int err = drop_target_once(rq, d, aim);
+	bool first = true;
+	int err = aim->dir ? parent_is_first(rq, d, aim, &first) : 0;
+
+	if (err != -ESTALE && (err || !first)) /* it was not made for this pointer */
+		return err == -ENOENT ? 0 : err;
+	err = drop_target_once(rq, d, aim);
 
 	if (err != -ESTALE)
 		return err;
@@ -728,6 +739,29 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 		return err;
 	err = add_anchor(rq, d, aim, inode, &out);
 	return err || !synced ? err : sync_anchor(rq, d, aim);
+}
+
+int pointer_replace(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct gfid *old,
+		    const struct aim *aim, const struct attr *of)
+{
+	cleanup_inode struct inode *pointer = NULL, *dir = NULL;
+	char name[HIDDEN_NAME];
+	struct rename_in in = { .from.name = work_name(WORK_NEW, &aim->pgfid, name), .to = *loc };
+	struct rename_out out = { 0 };
+	int err = make_owned(rq, d, child, aim, of, &pointer);
+
+	if (!err)
+		err = work_dir(rq, d, child, work_of(&aim->pgfid), true, &dir);
+	in.from.parent = dir;
+	if (!err)
+		err = mean_these(rq, d, &aim->pgfid, old);
+	if (!err)
+		err = rename_on(rq, d->x->child[child], &in, &out);
+	mean_pointers(rq, d, true);
+	if (err && !unreached(err))
+		drop_work(rq, d, child, aim, in.from.name);
+	mean_pointers(rq, d, false);
+	return err;
 }
 
 static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)

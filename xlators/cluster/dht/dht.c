@@ -19,6 +19,12 @@ static const struct option options[] = {
 	{ "initial", OPTION_INT, OPTION_AT(struct dht, initial), "0",
 	  "how many of the subvolumes, from the first, the volume began with: they have the names until the volume's layout says otherwise; 0: all",
 	  0, SUBVOLUMES_MAX },
+	{ "leaving", OPTION_BOOL, OPTION_AT(struct dht, leaving), "off",
+	  "the last of the subvolumes is to leave the volume: nothing new is put there, and a rebalance moves what it has to the others" },
+	{ "rate", OPTION_SIZE, OPTION_AT(struct dht, rate), "0",
+	  "bytes a second that a rebalance copies at most; 0: as fast as it can", .live = true },
+	{ "parallel", OPTION_INT, OPTION_AT(struct dht, parallel), "4", "files that a rebalance copies at a time", 1, 64,
+	  .live = true },
 	{ "sweep-interval", OPTION_DURATION, OPTION_AT(struct dht, sweep_ms), "10s",
 	  "how often to look for what died clients began with files that are elsewhere than their names", 10, 86400000,
 	  .live = true },
@@ -39,71 +45,130 @@ struct inode *root_of(struct dht *d)
 	return inode_get(d->x->inodes, &gfid_root, S_IFDIR);
 }
 
-/* ---- which one has an object: a number in the inode's slot ---- */
+/* ---- which one has an object: a number in the inode's slot; of a wide directory its shards ---- */
+
+enum { NUMBERS = 4096 }; /* no pointer is so low */
 
 static void *slot_of(int child, bool away)
 {
 	return (void *)(uintptr_t)(2 * child + 2 + away);
 }
 
-static int known_place(struct dht *d, struct inode *inode)
+static struct shards *in_slot(void *slot)
 {
-	return (int)((uintptr_t)inode_slot(inode, d->x) / 2) - 1;
+	return (uintptr_t)slot < NUMBERS ? NULL : slot;
+}
+
+struct shards *shards_of(struct dht *d, const struct inode *inode)
+{
+	return is_root(inode) ? &d->root : in_slot(inode_slot((struct inode *)inode, d->x));
+}
+
+int place_known(struct dht *d, const struct inode *inode)
+{
+	void *slot = inode_slot((struct inode *)inode, d->x);
+	const struct shards *s = in_slot(slot);
+
+	return s ? s->home : (int)((uintptr_t)slot / 2) - 1;
 }
 
 static bool known_away(struct dht *d, struct inode *inode)
 {
-	return (uintptr_t)inode_slot(inode, d->x) & 1;
+	void *slot = inode_slot(inode, d->x);
+	struct shards *s = in_slot(slot);
+
+	return s ? atomic_load(&s->away) : (uintptr_t)slot & 1;
 }
 
 /* It is known, but maybe found in the other way. Whoever sees no slot in between asks all. */
 static int note_way(struct dht *d, struct inode *inode, int child, bool away)
 {
-	int err;
+	struct shards *s;
+	int err = 0;
 
 	if (known_away(d, inode) == away)
 		return 0;
-	inode_slot_take(inode, d->x);
-	err = inode_slot_set(inode, d->x, slot_of(child, away));
+	pthread_mutex_lock(&d->lock);
+	s = shards_of(d, inode);
+	if (s) {
+		atomic_store(&s->away, away);
+	} else {
+		inode_slot_take(inode, d->x);
+		err = inode_slot_set(inode, d->x, slot_of(child, away));
+	}
+	pthread_mutex_unlock(&d->lock);
 	return err == -EEXIST ? 0 : err;
+}
+
+void place_moved(struct dht *d, struct inode *inode, int child)
+{
+	inode_slot_take(inode, d->x);
+	inode_slot_set(inode, d->x, slot_of(child, false)); /* without memory: all are asked */
 }
 
 int note_place(struct dht *d, struct inode *inode, int child, bool away)
 {
 	char text[GFID_TEXT];
-	int err, known;
+	int err, known, now;
 
 	if (!inode || is_root(inode))
 		return 0;
-	err = known_place(d, inode) == child ? -EEXIST : inode_slot_set(inode, d->x, slot_of(child, away));
-	known = err == -EEXIST ? known_place(d, inode) : child;
+	err = place_known(d, inode) == child ? -EEXIST : inode_slot_set(inode, d->x, slot_of(child, away));
+	known = err == -EEXIST ? place_known(d, inode) : child;
 	if (known == child || known < 0)
 		return err == -EEXIST ? note_way(d, inode, child, away) : err;
+	if (S_ISDIR(inode->type) && directory_moved(d, inode, known, child))
+		return note_way(d, inode, child, away);
+	now = S_ISDIR(inode->type) ? -EEXIST : place_now(d, inode, known, child);
+	if (now == child) {
+		place_moved(d, inode, child);
+		return note_way(d, inode, child, away);
+	}
+	if (now >= 0)
+		return 0;
 	log_error(d->x, NULL, "object %s is at %s and at %s: somebody has copied what belongs to bricks; remove one by hand",
 		  gfid_text(&inode->gfid, text), d->x->child[known]->name, d->x->child[child]->name);
 	return -EIO;
 }
 
-/* In a graph that has taken an older one's place, inodes are known that nobody has looked up here: all are asked. */
+/* Of those that have answered by now; *stub: only what is left of it, or a copy, has been found. -1: nothing. *err: why others did not have it. */
+static int found_at(const struct request *rq, const struct fanout *f, int children, bool *stub, bool *wide, int *err)
+{
+	int child = -1, why;
+
+	*stub = true;
+	for (int i = 0; i < children && *stub; i++) {
+		const struct lookup_out *out = fanout_out(f, i, &why);
+
+		if (out) {
+			child = i;
+			*stub = out->attr.flags & ATTR_POINTER;
+			*wide = out->attr.flags & ATTR_WIDE;
+		} else if (why != -ESTALE && why != -ENOENT) {
+			*err = fanout_error(rq, why);
+		}
+	}
+	return child;
+}
+
+/* In a graph that has taken an older one's place, inodes are known that nobody has looked up here: all are asked. One has it, so nobody waits for those that are
+ * silent, unless what answers has been moved. */
 static int find_place(struct request *rq, struct dht *d, struct inode *inode, int *child)
 {
 	struct lookup_in in = { .loc = { .inode = inode } };
 	struct fanout *f = fanout_start(rq, d->x, FOP_lookup, &in, all_of(d));
-	int result = -ESTALE;
+	int result = -ESTALE, asked = 0, answered;
+	bool stub, wide = false;
 
 	if (!f)
 		return -ENOMEM;
-	fanout_wait(f, 1, rq->deadline_ns);
-	*child = -1;
-	for (int i = 0; i < d->x->children; i++) {
-		int err;
-
-		if (fanout_out(f, i, &err))
-			*child = i;
-		else if (err != -ESTALE && err != -ENOENT)
-			result = fanout_error(rq, err);
-	}
+	do {
+		answered = fanout_wait(f, ++asked, rq->deadline_ns);
+		*child = found_at(rq, f, d->x->children, &stub, &wide, &result);
+	} while (stub && answered >= asked);
 	fanout_drop(f);
+	if (*child >= 0 && wide && (result = home_of_shard(rq, d, inode, child)))
+		return result;
 	return *child >= 0 ? note_place(d, inode, *child, !S_ISDIR(inode->type)) : result; /* believed the least */
 }
 
@@ -126,7 +191,7 @@ static int route_to(struct route *r, int child)
 
 int subvolume_of(struct request *rq, struct dht *d, struct inode *inode, int *child)
 {
-	*child = known_place(d, inode);
+	*child = place_known(d, inode);
 	return *child < 0 ? find_place(rq, d, inode, child) : 0;
 }
 
@@ -142,16 +207,19 @@ static int route_inode(struct route *r, struct inode *inode)
 
 static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
 {
-	int owner;
+	int owner, err;
 
 	if (!loc->parent || !loc->name)
 		return route_inode(r, loc->inode);
-	if (!is_root(loc->parent))
+	if (!spread_said(r->rq, r->d, loc->parent))
 		return route_inode(r, loc->parent);
-	if (!strcmp(loc->name, DHT_HIDDEN))
+	if (is_root(loc->parent) && !strcmp(loc->name, DHT_HIDDEN))
 		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
-	owner = owners_said(r->rq, r->d, loc->name).to;
-	return owner < r->d->x->children ? route_to(r, owner) : subvolume_lacking(r->d);
+	owner = owners_said(r->rq, r->d, loc->parent, loc->name).to;
+	if (owner >= r->d->x->children)
+		return subvolume_lacking(r->d);
+	err = shard_reach(r->rq, r->d, loc->parent, owner);
+	return err ? err : route_to(r, owner);
 }
 
 int subvolume_of_name(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int *child)
@@ -305,9 +373,17 @@ static int by_pointer(struct request *rq, struct dht *d, enum fop fop, const voi
 	}
 }
 
+/* A file that the operation is about is at another subvolume by now. */
+static bool is_moved(enum fop fop, int err)
+{
+	return (err == -EMOVED && fop != FOP_create) || (err == -EPOINTER && fop == FOP_link);
+}
+
 /* What bricks tell this client, and no application sees. */
 static int for_applications(struct dht *d, enum fop fop, int err)
 {
+	if (is_moved(fop, err))
+		return err;
 	if (err != -EPOINTER && err != -EMOVED && err != -EWIDE && err != -EFENCED)
 		return err;
 	log_error(d->x, NULL, "%s: refused by the brick's layout (%d): this client knows less of layouts than the volume uses",
@@ -322,6 +398,10 @@ static int noted(struct dht *d, enum fop fop, void *out, int owner, int child)
 	if (child != owner)
 		atomic_fetch_add(&d->followed, 1);
 	err = note_out(d, fop, out, child, child != owner);
+	if (!err && fop == FOP_open)
+		note_opened(d, ((struct open_out *)out)->file, child);
+	if (!err && fop == FOP_create)
+		note_opened(d, ((struct create_out *)out)->file, child);
 	if (err) {
 		fop_out_clear((int)fop, out);
 		memset(out, 0, fop_info[fop].out_size);
@@ -344,6 +424,10 @@ int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, voi
 		err = by_pointer(rq, d, fop, in, out, &child);
 	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
 		err = rename_across(rq, d, in, (int[]){ owner, owner });
+	if (err == -EWIDE && fop == FOP_rmdir)
+		err = rmdir_away(rq, d, in, owner);
+	if (err == -EWIDE) /* it is of a directory that is known to be whole */
+		err = -ELAYOUT;
 	return err ? for_applications(d, fop, err) : noted(d, fop, out, owner, child);
 }
 
@@ -387,23 +471,40 @@ static int across(struct request *rq, struct dht *d, enum fop fop, const void *i
 	return err;
 }
 
+/* Files may have been opened elsewhere. */
+static int call_with_files(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int child)
+{
+	char room[IN_ROOM] __attribute__((aligned(16)));
+	int err = files_at(rq, d, fop, &in, room, child);
+
+	if (err)
+		return err == -EXDEV && fop == FOP_flush ? 0 : err;
+	return call_at(rq, d, fop, in, out, child);
+}
+
 static int call_once(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct route r = { rq, x->private, ANY };
+	struct inode *object;
 	int err;
 
 	if (fop == FOP_compound || fop == FOP_replica) /* nobody above sends them */
 		return -EOPNOTSUPP;
-	err = place_say_newest(rq, r.d);
-	if (!err && spread_said(rq, r.d)->layout.moving && (err = call_moving(rq, r.d, fop, in, out)) != NOT_MOVING)
+	err = place_say_for(rq, r.d, fop, in);
+	if (!err && (err = call_moving(rq, r.d, fop, in, out)) != NOT_MOVING)
 		return err;
+	object = err >= 0 ? object_asked(fop, in) : NULL;
+	if (object && spread_said(rq, r.d, object))
+		return shards_fop(rq, r.d, object, fop, in, out);
 	if (err >= 0)
 		err = route(&r, fop, in);
 	if (err == -EXDEV)
 		return across(rq, r.d, fop, in, out);
 	if (err)
 		return err;
-	return r.child == ANY ? root_fop(rq, r.d, fop, in, out) : call_at(rq, r.d, fop, in, out, r.child);
+	if (r.child == ANY) /* nothing is named, or the root alone */
+		return shards_fop(rq, r.d, NULL, fop, in, out);
+	return answer_completed(rq, r.d, fop, in, out, call_with_files(rq, r.d, fop, in, out, r.child));
 }
 
 /* A name that is being renamed over two subvolumes is neither there nor gone: one waits. */
@@ -412,27 +513,32 @@ static int call_waiting(struct request *rq, struct xlator *x, enum fop fop, cons
 	enum { WAIT_MS = 30000 };
 	uint64_t deadline_ns = rq->deadline_ns;
 	struct patience p = { 0 };
+	bool followed = false;
 	int err, waited = 0;
 
-	while ((err = call_once(rq, x, fop, in, out)) == -EMARKED && !waited) {
+	while (((err = call_once(rq, x, fop, in, out)) == -EMARKED || is_moved(fop, err)) && !waited) {
 		if (!rq->deadline_ns)
 			rq->deadline_ns = clock_ns() + WAIT_MS * 1000000ull;
-		waited = marks_wait(rq, x->private, &p, fop, in);
+		if (err != -EMARKED)
+			waited = follow_moved(rq, x->private, fop, in, err);
+		if (err == -EMARKED || waited == -EAGAIN || (!waited && followed))
+			waited = marks_wait(rq, x->private, &p, fop, in);
+		followed = err != -EMARKED;
 	}
 	rq->deadline_ns = deadline_ns;
-	return err == -EMARKED ? waited : err;
+	return err == -EMARKED || is_moved(fop, err) ? waited : err;
 }
 
 /* What was placed by one layout and not found by the next may have been moved in between. */
 static int call_by_layout(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	const struct spread *before;
+	struct learning before;
 	int err;
 
 	do {
-		before = spread_of(x->private);
+		learning_begin(x->private, &before, fop, in);
 		err = call_waiting(rq, x, fop, in, out);
-	} while (err == -ENOENT && before != spread_of(x->private));
+	} while (err == -ENOENT && learning_has_learnt(x->private, &before));
 	return err;
 }
 
@@ -441,7 +547,7 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	struct learning l;
 	int err, none = 0;
 
-	learning_begin(x->private, &l);
+	learning_begin(x->private, &l, fop, in);
 	while ((err = call_by_layout(rq, x, fop, in, out)) == -ELAYOUT && !none)
 		none = layout_learn(rq, x->private, &l);
 	return err == -ELAYOUT ? none : err;
@@ -449,23 +555,26 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 /* ---- what those above may believe ---- */
 
-/* Moments are the same for all replica sets of a process (cluster/afr). The root is believed as far as all vouch for it. */
+/* Moments are the same for all replica sets of a process (cluster/afr). What is at several is believed as far as all vouch for it. */
 static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
 {
+	const struct spread *s = inode ? spread_in(x->private, inode) : NULL;
 	uint64_t least = UINT64_MAX;
 	int child;
 
 	if (!inode)
 		return moment_now(x->child[0]);
-	child = is_root(inode) ? -1 : known_place(x->private, inode);
-	if (child >= 0) /* what changes through another subvolume's names, that one does not tell */
-		return known_away(x->private, inode) ? 0 : believe_ms(x->child[child], inode, what, since);
-	if (!is_root(inode))
+	child = s ? -1 : place_known(x->private, inode);
+	if (!is_root(inode) && (child >= 0 || s) && known_away(x->private, inode))
+		return 0; /* what changes through another subvolume's names, that one does not tell */
+	if (child >= 0)
+		return believe_ms(x->child[child], inode, what, since);
+	if (!s)
 		return 0;
 	for (int i = 0; i < x->children && least; i++) {
 		uint64_t ms;
 
-		if (!is_member(x->private, i))
+		if (!(s->members >> i & 1))
 			continue;
 		ms = believe_ms(x->child[i], inode, what, since);
 		least = ms < least ? ms : least;
@@ -508,6 +617,9 @@ static int dht_init(struct xlator *x, struct problem *p)
 	if (d->initial > x->children)
 		return problem_set(p, EINVAL, "volume %s: option initial is %lld, but there are only %d subvolumes", x->name,
 				   (long long)d->initial, x->children);
+	if (d->leaving && x->children < 2)
+		return problem_set(p, EINVAL, "volume %s: its only subvolume can't leave it: set option leaving to off",
+				   x->name);
 	pthread_mutex_init(&d->lock, NULL);
 	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
 	return spread_start(d) ? problem_set(p, ENOMEM, "volume %s: no memory", x->name) : 0;
@@ -539,19 +651,23 @@ static void dht_finish(struct xlator *x)
 
 	forget_hidden(x);
 	rebalance_free(d);
-	spread_finish(d);
+	spreads_free(&d->root);
 	pthread_mutex_destroy(&d->lock);
 }
 
 static void dht_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 {
-	(void)x, (void)inode, (void)slot; /* a number */
+	(void)x, (void)inode;
+	shards_free(in_slot(slot)); /* else it is a number */
 }
 
 static void dht_forget_file(struct xlator *x, struct file *file, void *slot)
 {
-	(void)x, (void)file;
-	wide_free(slot);
+	(void)x;
+	if (S_ISREG(file->inode->type))
+		followed_free(slot);
+	else
+		wide_free(slot);
 }
 
 static void dht_dump(struct xlator *x, FILE *f)
@@ -566,11 +682,12 @@ static void dht_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
 	fprintf(f, "  files made elsewhere than their names: %llu\n", (unsigned long long)atomic_load(&d->put_away));
 	fprintf(f, "  operations that went by a pointer: %llu\n", (unsigned long long)atomic_load(&d->followed));
+	fprintf(f, "  files brought home: %llu\n", (unsigned long long)atomic_load(&d->brought));
 	fprintf(f, "  renames taken over: %llu\n", (unsigned long long)atomic_load(&d->taken_over));
 	fprintf(f, "  ended for clients that died: %llu\n", (unsigned long long)atomic_load(&d->ended));
 }
 
-/* "locate NAME": where that name of the root is to be. "fsck ...": see fsck.h. "rebalance ...": rebalance.c. */
+/* "bring NAME": the file of that name of the root is brought home. "locate NAME": where that name of the root is to be. "fsck ...": see fsck.h. "rebalance ...": rebalance.c. */
 static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	int owner;
@@ -579,6 +696,8 @@ static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return fsck_command(x->private, argc - 1, argv + 1, f);
 	if (argc && !strcmp(argv[0], "rebalance"))
 		return rebalance_command(x->private, argc - 1, argv + 1, f);
+	if (argc == 2 && !strcmp(argv[0], "bring") && !name_check(argv[1]))
+		return bring_command(x->private, argv[1], f);
 	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
 		return -EINVAL;
 	owner = root_owner(x->private, argv[1]);
@@ -648,7 +767,10 @@ static int dht_opendir(struct request *rq, struct xlator *x, const struct opendi
 
 static int dht_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
-	return is_root(in->file->inode) ? root_release(rq, x->private, in->file) : dht_any(rq, x, FOP_release, in, out);
+	if (S_ISREG(in->file->inode->type) && file_slot(in->file, x))
+		return follow_release(rq, x->private, in->file);
+	return is_spread(x->private, in->file->inode) ? wide_release(rq, x->private, in->file)
+						      : dht_any(rq, x, FOP_release, in, out);
 }
 
 XLATOR_MODULE
@@ -667,6 +789,7 @@ const struct xlator_type xlator_type = {
 	.notify = dht_notify,
 	.forget_inode = dht_forget_inode,
 	.forget_file = dht_forget_file,
+	.inherit_file = wide_inherit,
 	.dump = dht_dump,
 	.command = dht_command,
 	.believe = dht_believe,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root as all of them have it (root.c), its listing (list.c); files that
+/* cluster/dht's parts: which subvolume an operation is for (dht.c), the root and wide directories as all of them have them (root.c), their listing (list.c); files that
  * are elsewhere than their names (away.c, away-names.c), the directories for them (hidden.c), when that is wanted (space.c), and who ends what others began
- * with them (sweep.c); renames over two subvolumes (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories
- * that are elsewhere (parents.c); how the layout of the root is learnt (learn.c), what is done while it changes (transition.c), and who changes
+ * with them (sweep.c); files that are brought home (migrate.c, migrate-copy.c, migrate-end.c), and who had them open (follow.c); renames over two subvolumes
+ * (across.c), what is written down of them (intent.c), who ends those (takeover.c); directories that are elsewhere (parents.c), and such as are at several
+ * subvolumes (shards.c); how layouts are learnt (learn.c), what is done while it changes (transition.c), and who changes
  * it (rebalance.c). */
 #ifndef STRATUS_DHT_H
 #define STRATUS_DHT_H
@@ -17,14 +18,23 @@
 /* A mask of subvolumes is one word. */
 enum { SUBVOLUMES_MAX = 64 };
 
-/* A layout of the root. A member's id is the number of the child. */
+/* A layout of the root, or of another directory that is at several subvolumes. A member's id is the number of the child. */
 struct spread {
 	struct layout layout;
 	uint64_t members;      /* a mask of children */
 	bool lacks;	       /* the graph lacks a member */
 	bool grows;	       /* the graph has subvolumes that are not in it */
-	struct layout grown;   /* in which these get their part */
+	struct layout grown;   /* in which these get their part, when it is settled */
+	bool shrinks;	       /* a member is to leave the volume, and others have a part, too */
+	struct layout shrunk;  /* in which it gives its own to them, when it is settled */
 	struct spread *before; /* that was known before it */
+};
+/* Of a directory that is at several subvolumes: the root; in the inode's slot of any other one that has grown wide. */
+struct shards {
+	_Atomic(struct spread *) spread; /* the newest that is known */
+	atomic_uint_fast64_t reached;	 /* subvolumes whose shards were looked up: requests can name them */
+	atomic_int home;		 /* where its name leads, or led: a shard of it is there */
+	atomic_bool away;		 /* by a pointer */
 };
 
 /* The room at a subvolume, as it was a moment ago. */
@@ -41,19 +51,22 @@ struct dht {
 	double lean;	   /* option: points of the room; 0: directories do not care */
 	int64_t scatter;   /* option: one directory in so many is made elsewhere; 0: none */
 	uint64_t sweep_ms; /* option */
+	uint64_t rate;	   /* option: bytes a second; 0: no limit */
+	int64_t parallel;  /* option */
+	bool leaving;	   /* option: the last subvolume is to go */
 	int64_t initial;   /* option: subvolumes that the volume began with; 0: all */
 
 	struct xlator *x;
-	_Atomic(struct spread *) spread;
+	struct shards root;
 	atomic_uint_fast64_t
 		agreed; /* those that were found to go by it, or by one before it: they are what the graph has there */
 	atomic_uint_fast64_t misplaced_told_ns; /* when it was told that a brick refuses names of the root */
 	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
 	atomic_bool strays;	     /* that there is something in the wrong root was told */
-	atomic_bool differ;	     /* that the roots' owners or modes differ was told */
-	struct task_lock changing;   /* of the root's attributes, by this client */
+	atomic_bool differ;	     /* that the owners or modes of shards differ was told */
+	struct task_lock changing;   /* of the attributes of a directory with several shards, by this client */
 	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
-	atomic_uint_fast64_t put_away, followed, ended, renamed_across, taken_over;
+	atomic_uint_fast64_t put_away, followed, ended, renamed_across, taken_over, brought;
 	atomic_uint_fast64_t has_hidden; /* subvolumes where .stratus.dht was seen */
 
 	struct space space[SUBVOLUMES_MAX];
@@ -65,7 +78,7 @@ struct dht {
 	bool stopping, sweeping;
 	struct task *sweeper;
 	struct task_cond changed;
-	struct rebalance *rebalance; /* NULL: it was never asked for */
+	struct rebalance *rebalance, *widener; /* NULL: it was never asked for */
 };
 
 static inline bool is_root(const struct inode *inode)
@@ -94,54 +107,101 @@ static inline bool unreached(int err)
 
 /* Those that have said that they are up, and not that they are down since; all, if none has. */
 uint64_t present_of(struct dht *);
+/* NULL: the directory is whole, as far as is known. */
+struct shards *shards_of(struct dht *, const struct inode *);
+static inline bool is_spread(struct dht *d, const struct inode *inode)
+{
+	return inode && shards_of(d, inode) != NULL;
+}
+/* Where it is; -1: that is not known. */
+int place_known(struct dht *, const struct inode *);
 /* A reference on the root; NULL: no memory. */
 struct inode *root_of(struct dht *);
 /* The subvolume has the object (NULL: none), found in place, or by a pointer. -EIO: another one has it, too; that is told. */
 int note_place(struct dht *, struct inode *, int child, bool away);
+void place_moved(struct dht *, struct inode *, int child); /* it is there now */
 /* The subvolume that has the name, or is to have it. */
 int subvolume_of_name(struct request *, struct dht *, const struct loc *, enum fop, int *child);
 /* The subvolume that has the object, which is not the root; they are asked if it is not known. */
 int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
 
+/* ---- shards.c ---- */
+/* From now on the directory has some, at first by that layout, if it had none. -ENOMEM. */
+int shards_make(struct dht *, struct inode *, int home, const struct layout *);
+void shards_free(struct shards *);
+/* *child is where a shard is; then where its directory is at home. -EIO: the graph lacks that. */
+int home_of_shard(struct request *, struct dht *, struct inode *dir, int *child);
+/* What an operation is about that names no name; NULL: it names one, or nothing. */
+struct inode *object_asked(enum fop, const void *in);
+/* What one subvolume has answered (err): of a directory that has more shards it is made what all of them say. -ELAYOUT: the operation is to be begun again. */
+int answer_completed(struct request *, struct dht *, enum fop, const void *in, void *out, int err);
+
 /* ---- learn.c ---- */
 int spread_start(struct dht *); /* -ENOMEM */
-void spread_finish(struct dht *);
-/* *now: what the subvolumes have; it is followed from now on. *least: the lowest version that a member of it has, of those that answer. -errno and
- * *silent: that one does not; -1: the graph lacks one. */
-int layout_ask_all(struct request *, struct dht *, const struct spread **now, uint64_t *least, int *silent);
-/* The newest that is known; it stays until the graph ends. */
+int spread_adopt(struct dht *, struct shards *, const struct layout *); /* if it is newer. -ENOMEM */
+void spreads_free(struct shards *);
+/* The newest that is known of the root; it stays until the graph ends. */
 const struct spread *spread_of(struct dht *);
-/* Who has that name of the root; while names are moved: who had it before, and has it still if it is there, and who is to have it. */
+/* The same of any directory; NULL: it is whole. It stays as long as the inode. */
+const struct spread *spread_in(struct dht *, const struct inode *dir);
+/* *now: what the subvolumes have; it is followed from now on; NULL: the directory is whole. *least: the lowest version that a member of it has, of those that
+ * answer. -errno and *silent: that one does not; -1: the graph lacks one. Of the root all are asked, of another directory its members. */
+int layout_ask_all(struct request *, struct dht *, struct inode *dir, const struct spread **now, uint64_t *least, int *silent);
+/* Its shards that were not looked up yet are, as far as they can be reached. */
+void shards_reach(struct request *, struct dht *, struct inode *dir);
+/* The same of one, which is needed. -ESTALE: it is not there. */
+int shard_reach(struct request *, struct dht *, struct inode *dir, int child);
+/* Who has that name of such a directory; while names are moved: who had it before, and has it still if it is there, and who is to have it. */
 struct owners {
 	int from, to;
 };
-struct owners root_owners(struct dht *, const char *name);
-/* The one that is to have it. It may be none that the graph has: then -EIO is to be answered. */
+struct owners owners_in(struct dht *, const struct inode *dir, const char *name);
+/* The one that is to have that name of the root. It may be none that the graph has: then -EIO is to be answered. */
 int root_owner(struct dht *, const char *name);
 int subvolume_lacking(struct dht *); /* -EIO, told in the log */
 /* The name may stand there. */
-bool is_at_home(struct dht *, const char *name, int child);
+bool is_at_home(struct dht *, const struct inode *dir, const char *name, int child);
 /* The subvolume has a part of the root; another one may be in the graph, for a layout to come or one that was. */
 bool is_member(struct dht *, int child);
-/* As present_of, of members. */
+/* The volume is to be without it: nothing new is put there, and what is there goes elsewhere (rebalance-leave.c). */
+bool is_leaving(const struct dht *, int child);
+uint64_t leaving_of(const struct dht *); /* a mask */
+/* As present_of, of members: of the root, of a directory. */
 uint64_t members_present(struct dht *);
-/* Attaches PLACE, with the version of the root's layout besides: the one that the request said before, else the newest. (Only the first one of a request
+uint64_t members_present_in(struct dht *, const struct inode *dir);
+/* Attaches PLACE, with the versions of layouts besides: those that the request said before, else the root's newest. (Only the first one of a request
  * can fail.) */
 int place_say(struct request *, struct dht *, const struct place *);
-/* Before an operation is begun (again): with the newest, and nothing else. */
+/* Before an operation is begun (again): with the root's newest, and nothing else. */
 int place_say_newest(struct request *, struct dht *);
-/* The one that the request says. */
-const struct spread *spread_said(const struct request *, struct dht *);
-struct owners owners_said(const struct request *, struct dht *, const char *name);
+/* The same, with those of the directories that the operation is about, whose shards are reached then. */
+int place_say_for(struct request *, struct dht *, enum fop, const void *in);
+/* Of one directory (and the root). */
+int place_say_in(struct request *, struct dht *, struct inode *dir);
+/* The layout that the request says of the directory; NULL: that is whole. */
+const struct spread *spread_said(const struct request *, struct dht *, const struct inode *dir);
+struct owners owners_said(const struct request *, struct dht *, const struct inode *dir, const char *name);
 /* What an operation needs that was refused with ELAYOUT: begun before it, and asked after each refusal. 0: it is to be done again; -EIO, told in the
- * log: there is no other layout to go by. */
+ * log: there is no other layout to go by. `fop` and `in` are borrowed; NULL: it is of the root. */
 struct learning {
-	uint64_t version;
+	struct inode *dir[2]; /* whose layouts may be others */
+	unsigned dirs;
+	uint64_t version[2];
 	unsigned tries, doubts;
 };
-void learning_begin(struct dht *, struct learning *);
+void learning_begin(struct dht *, struct learning *, enum fop, const void *in);
 int layout_learn(const struct request *, struct dht *, struct learning *);
-/* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the layout that is known here, and
+/* Another layout is known of one of them than before. */
+bool learning_has_learnt(struct dht *, const struct learning *);
+/* Another layout of the directory than is known, if there is one. */
+int learn_newer(const struct request *, struct dht *, struct inode *dir);
+/* The directory was known to be at one of these subvolumes, and its name leads to the other now, where it has a shard, too. */
+bool directory_moved(struct dht *, struct inode *dir, int known, int child);
+/* The same of one that nobody has looked up by its name: it has a shard there. */
+int learn_there(struct request *, struct dht *, struct inode *dir, int child);
+/* A brick says that the directory has shards. */
+int learn_wide(const struct request *, struct dht *, struct inode *dir);
+/* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the root's layout that is known here, and
  * learns. -EIO: they don't. Leaves PLACE attached. */
 int layout_check(struct request *, struct dht *, bool anew);
 
@@ -164,6 +224,8 @@ struct rebalance;
 int rebalance_command(struct dht *, int argc, char **argv, FILE *);
 void rebalance_stop(struct dht *); /* waits for its end */
 void rebalance_free(struct dht *);
+/* g.GFID in `work`: a directory that is given more subvolumes. -EINVAL: it is not called so. */
+int growing_parse(const char *name, struct gfid *);
 
 /* ---- hidden.c ---- */
 enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
@@ -236,6 +298,9 @@ int aim_of(struct dht *, const struct lookup_out *, struct aim *);
 /* A pointer of that name, owned as the object `inode` is, and its anchor; `synced`: that is on disk then. */
 int pointer_prepare(struct request *, struct dht *, int child, const struct loc *, const struct aim *, struct inode *,
 		    const struct attr *of, bool synced);
+/* Of a directory, as root: what has the name, a pointer with that gfid, is replaced by another one that leads to `aim`. */
+int pointer_replace(struct request *, struct dht *, int child, const struct loc *, const struct gfid *old, const struct aim *,
+		    const struct attr *of);
 /* As root: the anchor goes. A directory stays. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
@@ -273,8 +338,14 @@ struct side { /* one of the names */
 /* The record's first letter: what arrives is being made, and the names marked; all are marked, and steps may have been taken, which are to be
  * taken back; all are done; of directories: they stand where they are to stand; none is done (any more). */
 enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_SETTLED = 's', INTENT_UNDONE = 'u' };
-/* The marks: of the names, MARK_MOVES, MARK_GOES. */
-enum { SIDE_MOVES = 2, SIDE_GOES = 3, MARKS = 4 };
+/* The marks: of the names, MARK_MOVES, MARK_GOES; of a file that is brought home also that of the copy; then MARK_DYING of each shard of a wide directory that goes. */
+enum {
+	SIDE_MOVES = 2,
+	SIDE_GOES = 3,
+	SIDE_COPY = 4,
+	SIDE_DYING = 5,
+	MARKS_MOST = SIDE_DYING + SUBVOLUMES_MAX
+};
 /* What stands at the name when it has arrived. */
 static inline const struct gfid *arrival_gfid(const struct side *s)
 {
@@ -287,8 +358,18 @@ struct intent {
 	int sides;	     /* 2; of rmdir 1 */
 	bool of_directories; /* which older clients know nothing of */
 	bool moves;	     /* gives a directory another parent */
+	unsigned shards;     /* of the directory that goes, if it is wide: then the record decides, and they go after that */
+	int shard[SUBVOLUMES_MAX];
+	uint64_t version; /* of its layout, by which these are all */
+	/* Brings a file home (migrate.c): the one name, and in its aim the file, where it is, and the pointer. Older clients leave it alone. */
+	bool of_file;
+	uint32_t marked;     /* not 0: the attempt that the marks say, though the record says a later one */
 	struct side side[2]; /* the record is where the first is */
 };
+static inline uint32_t attempt_of(const struct intent *it)
+{
+	return it->marked ? it->marked : it->attempt;
+}
 /* The directory that goes, if one does. */
 static inline const struct aim *leaver(const struct intent *it)
 {
@@ -296,7 +377,13 @@ static inline const struct aim *leaver(const struct intent *it)
 }
 static inline bool has_mark(const struct intent *it, int n)
 {
-	return n < it->sides || (n == SIDE_MOVES && it->moves) || (n == SIDE_GOES && !gfid_is_null(&leaver(it)->gfid));
+	return n < it->sides || (n == SIDE_MOVES && it->moves) ||
+	       (n == SIDE_GOES && !gfid_is_null(&leaver(it)->gfid) && !it->shards) || n >= SIDE_DYING;
+}
+/* Numbers of marks are lower. */
+static inline int marks_end_of(const struct intent *it)
+{
+	return SIDE_DYING + (int)it->shards;
 }
 struct mark_place {
 	int child;
@@ -332,12 +419,16 @@ int intent_find(struct request *, struct dht *, int home, const struct gfid *id,
 /* -EFENCED: somebody has taken it over. */
 int intent_stands(struct request *, struct dht *, const struct intent *);
 int intent_becomes(struct request *, struct dht *, struct intent *, enum intent_state);
+int intent_renew(struct request *, struct dht *, struct intent *); /* a later attempt of the same */
 int intent_take_over(struct request *, struct dht *, struct intent *);
 int intent_remove(struct request *, struct dht *, const struct intent *);
 /* -EMARKED: another intent holds it. */
 int side_mark(struct request *, struct dht *, const struct intent *, int n);
 /* The mark is still there, and on disk, with what was done at that subvolume before. -EFENCED */
 int side_confirm(struct request *, struct dht *, const struct intent *, int n);
+/* The mark of another name, or of what has no name, in that directory, or on that file. */
+int mark_put(struct request *, struct dht *, const struct intent *, int child, struct inode *, const char *name,
+	     uint32_t flags);
 int side_unmark(struct request *, struct dht *, const struct intent *, int n);
 int mark_remove(struct request *, struct dht *, int child, struct inode *parent, const struct mark *);
 /* One step, under the mark of that side: what waits gets the name, or what has the name waits then. As the caller. -EFENCED; -ESTALE, -ENOENT,
@@ -347,8 +438,12 @@ struct step_in {
 	struct gfid moved, other; /* what is moved; what changes places with it (null: nothing is there) */
 };
 int side_step(struct request *, struct dht *, const struct intent *, int n, const struct step_in *);
-/* The directory that is to go, if there is one. -ENOTEMPTY, -ESTALE (it is not where it was), -EFENCED. As root. */
+/* The directory that is to go, if there is one; of a wide one its shard at home. -ENOTEMPTY, -ESTALE (it is not where it was), -EFENCED. As root. */
 int leaver_remove(struct request *, struct dht *, const struct intent *);
+/* The other shards of a wide one, as far as they are there. As root. */
+int shards_remove(struct request *, struct dht *, const struct intent *);
+/* A reference on the shard that has that mark, so that it is known; NULL: it is not there. As root. */
+int dying_find(struct request *, struct dht *, const struct intent *, int n, struct inode **dir);
 /* A reference on it, so that it is known; NULL: it is not there. As root, with its names fenced. */
 int leaver_find(struct request *, struct dht *, const struct intent *, struct inode **dir);
 /* It was removed by this intent. */
@@ -370,19 +465,84 @@ int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not cal
 /* ---- across.c ---- */
 /* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers.  */
 int rename_across(struct request *, struct dht *, const struct rename_in *, const int child[2]);
-/* The name of the root comes from the one to the other subvolume; what had it stays where it is. 0 also if it is not there (any more). -EEXIST: it is at
- * both. As root. */
-int name_move(struct request *, struct dht *, const char *name, int from, int to);
+/* The name of the directory comes from the one to the other subvolume; what had it stays where it is. 0 also if it is not there (any more). -EEXIST: it is
+ * at both. As root. */
+int name_move(struct request *, struct dht *, struct inode *dir, const char *name, int from, int to);
 /* The directory, which is at that subvolume: -ENOTEMPTY. What is in it has no say in that, so as root. -EAGAIN: it has gone. */
 int directory_is_empty(struct request *, struct dht *, int at, struct inode *);
 /* rmdir(2) of a name that leads to a pointer. */
 int rmdir_away(struct request *, struct dht *, const struct unlink_in *, int owner);
+
+/* ---- migrate.c, migrate-copy.c, migrate-end.c: files that stand elsewhere than their names are brought home ("Migration"). As root. ---- */
+/* Counts what is copied, and slows it down. 1: it is to be asked once more, for 0 bytes; -ECANCELED: it is to stop. */
+struct throttle {
+	int (*pass)(void *arg, uint64_t bytes);
+	void *arg;
+};
+/* Why a file stays where it is. */
+enum bring {
+	BROUGHT,
+	BRING_NOTHING,
+	BRING_KIND,
+	BRING_LINKS,
+	BRING_LOCKED,
+	BRING_CHANGES,
+	BRING_RECENT,
+	BRING_FULL,
+	BRING_BUSY,
+	BRING_WIDE,
+	BRINGS
+};
+/* The file behind the pointer that has this name at the subvolume. One of these, or -errno. *bytes: that it has. */
+int file_bring(struct request *, struct dht *, const struct loc *, int owner, const struct throttle *, uint64_t *bytes);
+/* The same of a name of the root; tells what became of it. */
+int bring_command(struct dht *, const char *name, FILE *to);
+/* The copy's name, in the directory of `work` for the file's gfid; those of a file that was moved, and of its stub, in that for the mover's id. */
+const char *copy_name(const struct gfid *, char name[HIDDEN_NAME]);
+const char *kept_name(const struct gfid *mover, char name[HIDDEN_NAME]);
+const char *stub_name(const struct gfid *mover, char name[HIDDEN_NAME]);
+int kept_parse(const char *name, struct gfid *mover); /* either of the last two. -EINVAL */
+/* Data, xattrs and attributes, from the file to its copy, which is empty or has part of them. */
+int copy_data(struct request *, struct dht *, const struct intent *, struct inode *, const struct throttle *);
+int copy_rest(struct request *, struct dht *, const struct intent *, struct inode *);
+/* A directory's own xattrs, but ACLs, from its old home to the new one, which has no others then. */
+int copy_home(struct request *, struct dht *, struct inode *dir, int from, int to);
+/* Where a file stands that is called so. -ENOENT. */
+int hidden_find(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **found);
+/* What was decided; or nothing was, and what was made goes. With its marks set. */
+int bring_finish(struct request *, struct dht *, struct intent *);
+int bring_undo(struct request *, struct dht *, struct intent *);
+/* Of an intent that is to be ended by another: takes it over, and does one of these. */
+int bring_end(struct request *, struct dht *, struct intent *);
+/* What decides: the file, which is frozen, is a stub from then on. -EFENCED */
+int stub_set(struct request *, struct dht *, const struct intent *, struct inode *file);
+/* What the file says there of where it is. -ENODATA: it is no pointer. */
+int stub_read(struct request *, struct dht *, int child, struct inode *, struct pointer *);
+int kept_read(struct request *, struct dht *, int child, struct inode *, struct pointer *); /* where its stub is. -ENODATA: it has none */
+/* A member of the set says in that line of the file's location something else than 0, or does not tell, or can't be asked; `not_out`: one that is out need not. */
+bool told_by_any(struct request *, struct dht *, int child, struct inode *, const char *line, bool not_out);
+/* k.ID or s.ID, which has stood there for long. 0: it has gone; 1: it is to stay; -errno. */
+int kept_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
+
+/* ---- follow.c: files that were moved while they were in use ---- */
+/* The request says that a file which it names is elsewhere: 0: by now it is known where, -EAGAIN: in a moment; else that is the answer. */
+int follow_moved(struct request *, struct dht *, enum fop, const void *in, int err);
+/* Where the file is that was found at `child`, and is known to be at `known`; if that can't be asked, where it was found. -EEXIST: at both. */
+int place_now(struct dht *, struct inode *, int known, int child);
+/* `in` with the subvolume's own files, if they were opened anew there: a copy in `room`, or itself. */
+enum { IN_ROOM = 512 };
+int files_at(struct request *, struct dht *, enum fop, const void **in, void *room, int child);
+void note_opened(struct dht *, struct file *, int child);
+int follow_release(struct request *, struct dht *, struct file *);
+void followed_free(void *slot);
 
 /* ---- parents.c: of directories that are away. As root. ---- */
 /* Nobody has given it another pointer since it was made. */
 int parent_is_first(struct request *, struct dht *, const struct aim *, bool *yes);
 /* A directory that is being made, of which nobody else knows, says that its pointer will be in that one. */
 int parent_say_first(struct request *, struct dht *, int child, struct inode *made, int owner, const struct gfid *parent);
+/* The directory's pointer, in `above` at `owner`, leads from now on to its shard at `to`, where it is at home, and no more to the one at `from`. */
+int parent_changes_home(struct request *, struct dht *, struct inode *dir, int from, int to, int owner, const struct gfid *above);
 /* What was moved stands where it is to stand, and says below which directory. Under the intent's marks, when it is decided. */
 int intent_settle(struct request *, struct dht *, const struct intent *);
 /* -EINVAL: a directory that arrived is, or is above, the one that it arrived in. To be asked when it has left its old name, under the mark of
@@ -398,10 +558,15 @@ struct patience {
 int marks_wait(struct request *, struct dht *, struct patience *, enum fop, const void *in);
 /* The same for who wants to set a mark in that directory. */
 int marks_wait_to_mark(struct request *, struct dht *, struct patience *, int child, struct inode *dir);
+/* The mark, if its intent is not there. -EMARKED: it is. */
+int mark_end_left_over(struct request *, struct dht *, int child, struct inode *dir, uint64_t hash);
+void marks_sweep(struct request *, struct dht *, int child, struct inode *dir); /* all of a directory that are so */
 /* Removes the marks of the names. 0 also where they have gone, or others hold them; and (as in a take over) if their directories have. */
 int intent_unmark(struct request *, struct dht *, const struct intent *, bool gone);
 /* The same, after what is decided stands where it is to stand: then the record says so. */
 int intent_let_go(struct request *, struct dht *, struct intent *, bool gone);
+/* -EFENCED was told: if others have ended it meanwhile, what was marked since goes, for where a name is not used nobody would ever meet that. */
+void marks_drop(struct request *, struct dht *, const struct intent *);
 /* Takes the record of that name over, and ends what it tells of. */
 int intent_end(struct request *, struct dht *, int home, const char *name);
 /* What was decided: victims go, then the record. */
@@ -415,17 +580,21 @@ int mark_of(struct request *, struct dht *, int child, struct inode *dir, uint64
 /* Tells of all that is in a directory of `work`. The request is to be root's. */
 typedef void meet_entries(struct request *, void *arg, struct inode *dir, const struct dirents *);
 int work_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg);
+int away_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg); /* the same of `away` */
+int directory_list(struct request *, struct dht *, int child, struct inode *, meet_entries *, void *arg);
 /* Ends what has stood in that directory of `work` under that name for long. 0: it has ended; 1: it has another name, and is to be looked at again
  * later. -EINVAL: it is none of these, or makes no sense. The request is to be root's, with PLACE. */
 int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
+/* What has stood anywhere in `work` for as long as it takes. `pause` waits, and says whether it goes on. -ENOMEM */
+int sweep_all(struct dht *, bool (*pause)(void *arg, uint64_t ms), void *arg);
 int sweep_start(struct dht *); /* -ENOMEM */
 void sweep_stop(struct dht *); /* waits for its end */
 
-/* ---- root.c: what is asked of the root itself ---- */
+/* ---- root.c: what is asked of the root itself, or of another directory that is at several subvolumes ---- */
 /* Owner, mode and so on as all have them; the latest times; sizes and link counts of those that are present, summed. */
-int root_getattr(struct request *, struct dht *, struct attr *);
-/* Any fop but those on names and statfs, for which the root is the object. */
-int root_fop(struct request *, struct dht *, enum fop, const void *in, void *out);
+int shards_getattr(struct request *, struct dht *, struct inode *dir, struct attr *);
+/* Any fop but those on names and statfs, for which the directory is the object. */
+int shards_fop(struct request *, struct dht *, struct inode *dir, enum fop, const void *in, void *out);
 int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
 
 /* ---- location.c: where an object is, and why (location.h) ---- */
@@ -435,12 +604,16 @@ int dht_location(struct request *, struct dht *, const struct getxattr_in *, str
 /* "[repair] [wait=MS]": writes what was found, as fsck.h tells. -EINVAL: not understood. */
 int fsck_command(struct dht *, int argc, char **argv, FILE *);
 
-/* ---- list.c: an open root ---- */
+/* ---- list.c: an open directory that is at several subvolumes, or may come to be ---- */
 struct wide; /* slot of the file: the subvolumes' own files, and the log of places */
-int root_opendir(struct request *, struct dht *, struct opendir_out *);
-int root_readdir(struct request *, struct dht *, const struct readdir_in *, struct readdir_out *);
-int root_release(struct request *, struct dht *, struct file *);
-/* The subvolume's own file of an open root; opened there as the request's user if it isn't yet. A reference in *at. */
+int wide_opendir(struct request *, struct dht *, struct inode *dir, struct opendir_out *);
+int wide_readdir(struct request *, struct dht *, const struct readdir_in *, struct readdir_out *);
+int wide_release(struct request *, struct dht *, struct file *);
+/* A batch of a directory that is whole: what was told is not to be told again where it goes, if the directory grows wide before the end. */
+void whole_listed(struct dht *, const struct readdir_in *, const struct dirents *, int child);
+/* The subvolume's own file of such an open directory; opened there as the request's user if it isn't yet. A reference in *at. */
 int wide_at(struct request *, struct dht *, struct file *, int child, struct file **at);
 void wide_free(struct wide *);
+/* The listing goes on in a graph that has taken the other's place (inherit_file). */
+bool wide_inherit(struct xlator *, const struct xlator *old, struct file *, void *slot);
 #endif

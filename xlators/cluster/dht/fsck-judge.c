@@ -253,10 +253,28 @@ static enum trouble trouble_of(struct fsck *f, const char *name, int *err)
 	*err = 0;
 	if (!intent_parse(name, &it) || !work_parse(name, &id))
 		return TROUBLE_UNENDED;
+	if (!growing_parse(name, &id)) {
+		*err = shards_grow(f, &id);
+		return TROUBLES;
+	}
 	if (waits_parse(name, &id))
 		return TROUBLE_UNKNOWN;
 	*err = intent_is_gone(f, &id, &gone);
 	return gone ? TROUBLE_WAITS : TROUBLES;
+}
+
+/* What is left of a file that was moved, for those who have it open, and the copy of one that is being moved, whose name is marked. The same object stands elsewhere, too. */
+static bool is_of_moved_file(struct fsck *f, const struct spot *spot)
+{
+	const char *name = spot->entry->name;
+	struct intent it;
+	struct gfid gfid;
+	struct mark m;
+
+	if (!kept_parse(name, &gfid))
+		return intent_parse(name, &it);
+	return name[0] == 'c' && name[1] == '.' && !gfid_parse(name + 2, &gfid) && !fsck_ask(f) &&
+	       !mark_of(f->rq, f->d, spot->child, spot->dir, mark_hash(name), &m);
 }
 
 int judge_work(struct fsck *f, const struct spot *spot)
@@ -266,6 +284,8 @@ int judge_work(struct fsck *f, const struct spot *spot)
 	struct away *a = NULL;
 	int err;
 
+	if (is_of_moved_file(f, spot))
+		return PASS;
 	if (e->attr.flags & ATTR_POINTER) {
 		s.aim = (struct aim){ e->attr.gfid, e->inode->gfid, (int)e->attr.rdev };
 		a = away_find(f, S_ISDIR(s.type) ? &s.aim.gfid : &s.own, s.aim.child);

@@ -213,7 +213,7 @@ static int meet_object(struct fsck *f, const struct spot *s)
 
 static bool is_stray(struct fsck *f, const struct spot *s)
 {
-	return !*s->path && !is_at_home(f->d, s->entry->name, s->child);
+	return !*s->path && !is_at_home(f->d, s->dir, s->entry->name, s->child);
 }
 
 /* Each file system has such a one in its root, which is none of ours. */
@@ -244,7 +244,8 @@ static int visit_tree(struct fsck *f, const struct spot *s)
 	if (e->attr.flags & ATTR_POINTER)
 		return judge_pointer(f, s);
 	f->counts.files += !S_ISDIR(e->attr.mode);
-	return S_ISDIR(e->attr.mode) ? DESCEND : meet_object(f, s);
+	err = shards_meet(f, s);
+	return err ? err : S_ISDIR(e->attr.mode) ? DESCEND : meet_object(f, s);
 }
 
 /* What has come to be under way while the trees were looked at: then it is asked only which pointers there are. */
@@ -262,11 +263,13 @@ static int visit_work_again(struct fsck *f, const struct spot *s)
 static int visit_in_away(struct fsck *f, const struct spot *s)
 {
 	bool directory = S_ISDIR(s->entry->attr.mode);
+	int err;
 
 	if (s->entry->attr.flags & ATTR_POINTER)
 		return judge_pointer(f, s);
 	f->counts.files += !directory && strlen(s->path) > sizeof(DHT_HIDDEN "/away/00") - 1;
-	return directory ? DESCEND : meet_object(f, s);
+	err = shards_meet(f, s);
+	return err ? err : directory ? DESCEND : meet_object(f, s);
 }
 
 /* One directory of `away`, or of `work`, if there is one. */
@@ -320,11 +323,15 @@ static int judge_unseen(struct fsck *f, const struct away *a)
 	struct lookup_out out = { 0 };
 	char path[AWAY_PATH];
 	const char *name;
+	bool shard = false;
 	int err = fsck_find(f, a->child, away_path(a, path), &dir, &name);
 
 	if (!err)
 		err = fsck_lookup(f, a->child, dir, name, &out);
 	s.type = out.attr.mode & S_IFMT;
+	if (!err && a->directory)
+		err = is_shard(f, a->child, out.inode, &shard);
+	s.trouble = shard ? TROUBLE_SHARD : TROUBLE_AWAY;
 	fop_out_clear(FOP_lookup, &out);
 	if (err == -ENOENT || err == -ESTALE)
 		return 0;
@@ -410,7 +417,7 @@ static int look_at_work_again(struct fsck *f, int child)
 
 static void forget_look(struct fsck *f)
 {
-	f->aways = 0;
+	f->aways = f->broads = 0;
 	f->counts = (struct counts){ 0 };
 	f->incomplete = false;
 	suspects_clear(&f->now);
@@ -440,6 +447,8 @@ static int look_at_all(struct fsck *f)
 		err = each_child(f, look_at_tree);
 	if (!err)
 		err = each_child(f, look_at_work_again);
+	if (!err && !f->incomplete)
+		err = judge_shards(f);
 	if (!err)
 		err = judge_all_unseen(f);
 	return err ? err : judge_twice(f);

@@ -125,6 +125,31 @@ static enum mended mend_away(struct mend *m)
 	return err ? failed(m, err, "it can't be looked at") : settle(m, m->s->child);
 }
 
+/* If somebody needs it, it is not empty. */
+static enum mended mend_shard(struct mend *m)
+{
+	struct rmdir_in in = { 0 };
+	struct rmdir_out out = { 0 };
+	int err;
+
+	if (m->s->mark.hash == SHARD_MISSING)
+		return tell(m, MEND_LEFT, "the names that were in it are lost, unless that brick is an older copy: restore it");
+	err = open_name(m, m->s->path, m->s->child);
+	if (!err && !gfid_equal(&m->found.inode->gfid, &m->s->own))
+		err = -ENOENT;
+	if (!err && !fsck_was_before(m->f, m->s))
+		return MEND_AGAIN;
+	in.loc = (struct loc){ .parent = m->dir, .name = m->name };
+	if (!err)
+		err = place_say(m->f->rq, m->f->d,
+				&(struct place){ .flags = PLACE_SHARD | PLACE_HERE, .expected = { m->s->own } });
+	if (!err)
+		err = rmdir_on(m->f->rq, child_of(m), &in, &out);
+	if (err == -ENOTEMPTY || err == -EEXIST)
+		return tell(m, MEND_LEFT, "names are in it: find out where they belong, and move them by hand");
+	return err ? failed(m, err, "it can't be removed") : tell(m, MEND_DONE, "it was empty, and was removed");
+}
+
 /* ---- what is under way ---- */
 
 static enum mended mend_unended(struct mend *m)
@@ -522,6 +547,8 @@ static enum mended mend_one(struct mend *m)
 		return mend_xattr(m);
 	case TROUBLE_POINTER:
 		return mend_pointer(m);
+	case TROUBLE_SHARD:
+		return mend_shard(m);
 	case TROUBLE_AWAY:
 		return mend_away(m);
 	case TROUBLE_STRAY:

@@ -221,6 +221,8 @@ int fsck_find(struct fsck *f, int child, const char *path, struct inode **dir, c
 		err = step_down(f->rq, f->d->x->child[child], dir, next);
 	free(copy);
 	if (!err)
+		err = fsck_say_layout(f, child, *dir);
+	if (!err)
 		return 0;
 	inode_unref(*dir);
 	*dir = NULL;

@@ -21,6 +21,7 @@ static const char *const trouble_names[] = {
 	[TROUBLE_MARK] = "mark-without-intent",
 	[TROUBLE_XATTR] = "senseless-xattr",
 	[TROUBLE_POINTER] = "pointer-to-nothing",
+	[TROUBLE_SHARD] = "shard",
 	[TROUBLE_AWAY] = "away-without-pointer",
 	[TROUBLE_STRAY] = "stray",
 	[TROUBLE_TWICE] = "twice",
@@ -214,6 +215,11 @@ static void says(const struct fsck *f, const struct suspect *s, struct location 
 		location_line(to, "says", "leads to %s at %s, where no anchor of it stands", gfid_text(&s->aim.gfid, a),
 			      subvolume(f, s->aim.child));
 		break;
+	case TROUBLE_SHARD:
+		location_line(to, "says",
+			      s->mark.hash == SHARD_MISSING ? "is a part of a wide directory that is not there"
+							    : "no layout of a directory names this part of it");
+		break;
 	case TROUBLE_AWAY:
 		location_line(to, "says", "no pointer leads to it%s",
 			      gfid_equal(&s->own, &s->aim.gfid) ? "" : ", which stands for something else than it says");
@@ -277,7 +283,7 @@ static int note_before(struct fsck *f)
 	if (!key)
 		return -ENOMEM;
 	for (size_t i = 0; i < f->kept.count; i++)
-		if (f->kept.at[i].trouble == TROUBLE_AWAY)
+		if (f->kept.at[i].trouble == TROUBLE_AWAY || f->kept.at[i].trouble == TROUBLE_SHARD)
 			key[f->befores++] = f->kept.at[i].key;
 	qsort(key, f->befores, sizeof(*key), by_number);
 	return 0;
@@ -356,6 +362,7 @@ static void clear(struct fsck *f)
 	suspects_clear(&f->kept);
 	wanted_clear(f);
 	free(f->away);
+	free(f->broad);
 	free(f->before);
 	free(f->filter[0]);
 	free(f->filter[1]);

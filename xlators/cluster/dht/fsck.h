@@ -27,6 +27,7 @@ enum trouble {
 	TROUBLE_MARK,	 /* a mark of one that is not there */
 	TROUBLE_XATTR,	 /* trusted.dht.* that makes no sense */
 	TROUBLE_POINTER, /* what it leads to is not there under its anchor */
+	TROUBLE_SHARD,	 /* a part of a wide directory that its layout does not name, or names and is not there */
 	TROUBLE_AWAY,	 /* what stands in `away`, and no pointer leads to it */
 	TROUBLE_STRAY,	 /* a name of the root at a subvolume to which it does not belong */
 	TROUBLE_TWICE,	 /* one file at two subvolumes */
@@ -65,6 +66,12 @@ struct wanted {
 	int child[2];
 	char *path[2]; /* of the first, and of one at another subvolume */
 };
+/* A directory at several subvolumes, or one that is about to come to more (then home is -1). */
+struct broad {
+	struct gfid gfid;
+	int home;
+	uint64_t shards; /* a mask of subvolumes */
+};
 struct counts {
 	uint64_t directories, files, pointers;
 };
@@ -79,6 +86,8 @@ struct fsck {
 	/* one look */
 	struct away *away;
 	size_t aways, away_room;
+	struct broad *broad;
+	size_t broads;
 	struct suspects now;
 	struct counts counts;
 	bool incomplete; /* a directory could not be read: what is in it is not known */
@@ -148,6 +157,15 @@ int intent_is_gone(struct fsck *, const struct gfid *id, bool *gone);
 
 /* 1: what it leads to is there under its anchor; 0: it is not. */
 int look_where_it_leads(struct fsck *, const struct aim *, bool directory);
+
+/* ---- fsck-shards.c ---- */
+enum { SHARD_MISSING = 1 }; /* mark.hash of the suspect, which has no mark */
+int shards_meet(struct fsck *, const struct spot *);	/* of a wide directory, what its layout says is kept */
+int shards_grow(struct fsck *, const struct gfid *);	/* it is about to come to more subvolumes */
+int judge_shards(struct fsck *);			/* when all were met */
+int is_shard(struct fsck *, int child, struct inode *dir, bool *yes);
+/* The next requests change names in that directory, as one does who knows its layout. */
+int fsck_say_layout(struct fsck *, int child, struct inode *dir);
 
 /* ---- fsck-mend.c ---- */
 enum mended {

@@ -3,7 +3,8 @@
  * them (doc/distribution.md, Intents). The record is an empty file in `work` with the xattr trusted.dht.intent: u8 1, u8 sides (2), and for each
  * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name, u16 length of
  * the directory's path, the path as it was then. Of directories: u8 2, u8 sides (1 or 2), u8 1 if one gets another parent, and after the path of each u32 the
- * subvolume of the directory that goes, its gfid, gfid of the pointer to it. */
+ * subvolume of the directory that goes, its gfid, gfid of the pointer to it. Of a file that is brought home: u8 3, u8 1, and its name, as in the first form. Of a wide
+ * directory that goes: u8 4, as of directories, then u64 version of its layout, u8 how many shards, u32 the subvolume of each. */
 #include "dht.h"
 
 #include <endian.h>
@@ -21,9 +22,9 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE	 2
 #endif
-#define INTENT_XATTR DHT_XATTR "intent"
-enum { FORMAT = 1, FORMAT_DIRECTORIES = 2, SIDES = 2, SIDE_FIXED = 96 };
-enum { RECORD_MAX = 3 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) };
+#define INTENT_XATTR DHT_INTENT_XATTR
+enum { FORMAT = 1, FORMAT_DIRECTORIES = 2, FORMAT_FILE = 3, FORMAT_WIDE = 4, SIDES = 2, SIDE_FIXED = 96 };
+enum { RECORD_MAX = 3 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) + 9 + 4 * SUBVOLUMES_MAX };
 
 /* ---- in bytes ---- */
 
@@ -45,11 +46,21 @@ static void put_byte(uint8_t **at, size_t byte)
 	*(*at)++ = (uint8_t)byte;
 }
 
+static void encode_shards(const struct intent *it, uint8_t **at)
+{
+	uint64_t version = htobe64(it->version);
+
+	put(at, &version, 8);
+	put_byte(at, it->shards);
+	for (unsigned i = 0; i < it->shards; i++)
+		put_number(at, it->shard[i]);
+}
+
 static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 {
 	uint8_t *at = bytes;
 
-	put_byte(&at, it->of_directories ? FORMAT_DIRECTORIES : FORMAT);
+	put_byte(&at, it->of_file ? FORMAT_FILE : it->shards ? FORMAT_WIDE : it->of_directories ? FORMAT_DIRECTORIES : FORMAT);
 	put_byte(&at, (size_t)it->sides);
 	if (it->of_directories)
 		put_byte(&at, it->moves);
@@ -73,6 +84,8 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 		put(&at, s->goes.gfid.bytes, 16);
 		put(&at, s->goes.pgfid.bytes, 16);
 	}
+	if (it->shards)
+		encode_shards(it, &at);
 	return (uint32_t)(at - bytes);
 }
 
@@ -144,19 +157,46 @@ static bool decode_side(const struct dht *d, struct bytes *b, struct side *s, bo
 	       s->arrival <= (of_directories ? ARRIVES_DIRECTORY : ARRIVES_LINK) && !name_check(s->name);
 }
 
+static bool decode_shards(const struct dht *d, struct bytes *b, struct intent *it)
+{
+	bool good;
+
+	take(b, &it->version, 8);
+	it->version = be64toh(it->version);
+	it->shards = take_byte(b);
+	good = it->shards && it->shards <= SUBVOLUMES_MAX && !gfid_is_null(&leaver(it)->gfid);
+	for (unsigned i = 0; i < it->shards && good; i++) {
+		it->shard[i] = take_number(b);
+		good = child_is(d, it->shard[i]);
+	}
+	return good;
+}
+
 static int decode(const struct dht *d, const struct blob *value, struct intent *it)
 {
 	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size };
 	uint8_t format = take_byte(&b);
-	bool good = format == FORMAT || format == FORMAT_DIRECTORIES;
+	bool good = format >= FORMAT && format <= FORMAT_WIDE;
 
-	it->of_directories = format == FORMAT_DIRECTORIES;
+	it->of_directories = format == FORMAT_DIRECTORIES || format == FORMAT_WIDE;
+	it->of_file = format == FORMAT_FILE;
+	it->marked = 0;
+	it->shards = 0;
 	it->sides = take_byte(&b);
-	good &= it->sides == SIDES || (it->of_directories && it->sides == 1);
+	good &= it->of_file ? it->sides == 1 : it->sides == SIDES || (it->of_directories && it->sides == 1);
 	it->moves = it->of_directories && take_byte(&b);
 	for (int i = 0; i < it->sides && good; i++)
 		good = decode_side(d, &b, &it->side[i], it->of_directories);
-	return good && b.at == b.end && (it->of_directories || it->side[0].child != it->side[1].child) ? 0 : -EINVAL;
+	if (good && format == FORMAT_WIDE)
+		good = decode_shards(d, &b, it);
+	if (it->of_file) {
+		const struct side *s = &it->side[0];
+
+		good &= s->arrival == ARRIVES_NOTHING && s->aim.child != s->child && !gfid_is_null(&s->aim.gfid);
+	} else if (!it->of_directories) {
+		good &= it->side[0].child != it->side[1].child;
+	}
+	return good && b.at == b.end ? 0 : -EINVAL;
 }
 
 /* ---- names in `work` ---- */
@@ -358,6 +398,11 @@ int intent_becomes(struct request *rq, struct dht *d, struct intent *it, enum in
 	return record_rename(rq, d, it, state, it->attempt);
 }
 
+int intent_renew(struct request *rq, struct dht *d, struct intent *it)
+{
+	return record_rename(rq, d, it, it->state, it->attempt + 1);
+}
+
 int intent_take_over(struct request *rq, struct dht *d, struct intent *it)
 {
 	return record_rename(rq, d, it, it->state == INTENT_PREPARED ? INTENT_UNDONE : it->state, it->attempt + 1);
@@ -401,16 +446,55 @@ struct mark_place mark_place(const struct intent *it, int n)
 {
 	if (n == SIDE_MOVES)
 		return (struct mark_place){ 0, gfid_root, MARK_MOVES };
+	if (it->of_file && n == SIDE_GOES)
+		return (struct mark_place){ it->side[0].aim.child, it->side[0].aim.gfid, MARK_GOES };
+	if (n == SIDE_COPY)
+		return (struct mark_place){ it->side[0].child, it->side[0].aim.gfid, MARK_GOES };
 	if (n == SIDE_GOES)
 		return (struct mark_place){ leaver(it)->child, leaver(it)->gfid, MARK_GOES };
+	if (n >= SIDE_DYING)
+		return (struct mark_place){ it->shard[n - SIDE_DYING], leaver(it)->gfid, MARK_DYING };
 	return (struct mark_place){ it->side[n].child, it->side[n].parent, it->side[n].name };
+}
+
+/* Who has it: a directory, or the file that is brought home. (Of that nobody knows the type who has not found it: nor does the brick know it by that gfid then.) */
+static struct inode *marked(struct dht *d, const struct intent *it, int n, const struct mark_place *at)
+{
+	struct inode *file = it->of_file && n != 0 ? inode_find(d->x->inodes, &at->parent) : NULL;
+
+	return file ? file : inode_get(d->x->inodes, &at->parent, it->of_file && n != 0 ? S_IFREG : S_IFDIR);
+}
+
+/* That of a shard is compared with the version by which there are no others. */
+static int say_shards(struct request *rq, const struct intent *it)
+{
+	struct place p = { .directory = { leaver(it)->gfid }, .version = { it->version } };
+
+	return place_attach(rq, &p);
 }
 
 static int set_mark(struct request *rq, struct dht *d, const struct intent *it, int n, uint32_t flags)
 {
 	struct mark_place at = mark_place(it, n);
-	cleanup_inode struct inode *parent = side_parent(d, &at.parent);
-	struct mark m = { mark_hash(at.name), it->id, it->attempt, (uint32_t)it->side[0].child };
+	cleanup_inode struct inode *parent = marked(d, it, n, &at);
+	struct place before = { 0 };
+	int err = parent ? place_of(rq, &before) : -ENOMEM;
+
+	if (err >= 0)
+		err = n < SIDE_DYING ? 0 : say_shards(rq, it);
+	if (!err)
+		err = mark_put(rq, d, it, at.child, parent, at.name, flags);
+	if (n >= SIDE_DYING) {
+		place_attach(rq, &before);
+		place_say(rq, d, &(struct place){ 0 });
+	}
+	return err;
+}
+
+int mark_put(struct request *rq, struct dht *d, const struct intent *it, int child, struct inode *parent, const char *name,
+	     uint32_t flags)
+{
+	struct mark m = { mark_hash(name), it->id, attempt_of(it), (uint32_t)it->side[0].child };
 	uint8_t bytes[MARK_SIZE];
 	char xattr[MARK_NAME];
 	struct setxattr_in in = {
@@ -418,11 +502,11 @@ static int set_mark(struct request *rq, struct dht *d, const struct intent *it, 
 	};
 	struct setxattr_out out = { 0 };
 	struct who user = become_root(rq);
-	int err = parent ? place_say(rq, d, &(struct place){ .intent = it->id, .attempt = it->attempt }) : -ENOMEM;
+	int err = place_say(rq, d, &(struct place){ .intent = it->id, .attempt = attempt_of(it) });
 
 	mark_encode(&m, bytes);
 	if (!err)
-		err = setxattr_on(rq, d->x->child[at.child], &in, &out);
+		err = setxattr_on(rq, d->x->child[child], &in, &out);
 	place_say(rq, d, &(struct place){ 0 });
 	become(rq, user);
 	return err;
@@ -456,8 +540,8 @@ int mark_remove(struct request *rq, struct dht *d, int child, struct inode *pare
 int side_unmark(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	struct mark_place at = mark_place(it, n);
-	cleanup_inode struct inode *parent = side_parent(d, &at.parent);
-	struct mark m = { mark_hash(at.name), it->id, it->attempt, 0 };
+	cleanup_inode struct inode *parent = marked(d, it, n, &at);
+	struct mark m = { mark_hash(at.name), it->id, attempt_of(it), 0 };
 
 	return parent ? mark_remove(rq, d, at.child, parent, &m) : -ENOMEM;
 }
@@ -480,7 +564,7 @@ int side_step(struct request *rq, struct dht *d, const struct intent *it, int n,
 	struct rename_in in = { .flags = gfid_is_null(&s->other) ? RENAME_NOREPLACE : RENAME_EXCHANGE };
 	struct rename_out out = { 0 };
 	struct place p = {
-		.flags = PLACE_POINTER, .expected = { s->moved, s->other }, .intent = it->id, .attempt = it->attempt
+		.flags = PLACE_POINTER, .expected = { s->moved, s->other }, .intent = it->id, .attempt = attempt_of(it)
 	};
 	int err = parent ? side_dir(rq, d, it, n, &dir) : -ENOMEM;
 
@@ -495,12 +579,17 @@ int side_step(struct request *rq, struct dht *d, const struct intent *it, int n,
 	return err;
 }
 
-/* Where the directory stands that is to go; `dir` is a reference. */
-static int place_of_leaver(struct request *rq, struct dht *d, const struct intent *it, char name[HIDDEN_NAME],
+/* Where the directory stands that is to go; `dir` is a reference. (One in place has its name still, if nothing replaces it.) */
+static int place_of_leaver(struct request *rq, struct dht *d, const struct intent *it, char name[NAME_MAX + 1],
 			   struct inode **dir)
 {
 	int n = it->sides - 1;
 
+	if (gfid_is_null(&leaver(it)->pgfid) && !n) {
+		snprintf(name, NAME_MAX + 1, "%s", it->side[n].name);
+		*dir = side_parent(d, &it->side[n].parent);
+		return *dir ? 0 : -ENOMEM;
+	}
 	if (gfid_is_null(&leaver(it)->pgfid)) {
 		side_name(it, n, name);
 		return side_dir(rq, d, it, n, dir);
@@ -512,8 +601,8 @@ static int place_of_leaver(struct request *rq, struct dht *d, const struct inten
 int leaver_find(struct request *rq, struct dht *d, const struct intent *it, struct inode **dir)
 {
 	cleanup_inode struct inode *parent = side_parent(d, &it->side[it->sides - 1].parent), *work = NULL;
-	struct place p = { .intent = it->id, .attempt = it->attempt };
-	char name[HIDDEN_NAME];
+	struct place p = { .intent = it->id, .attempt = attempt_of(it) };
+	char name[NAME_MAX + 1];
 	struct lookup_in in[2] = { { .loc = { .name = name } },
 				   { .loc = { .parent = parent, .name = it->side[it->sides - 1].name } } };
 	bool away = !gfid_is_null(&leaver(it)->pgfid);
@@ -524,7 +613,7 @@ int leaver_find(struct request *rq, struct dht *d, const struct intent *it, stru
 	for (int i = 0; i < (away ? 1 : 2) && !err && !*dir; i++) {
 		struct lookup_out out = { 0 };
 
-		err = place_say(rq, d, i ? &p : &(struct place){ 0 });
+		err = place_say(rq, d, i || it->sides == 1 ? &p : &(struct place){ 0 });
 		if (!err)
 			err = lookup_on(rq, d->x->child[leaver(it)->child], &in[i], &out);
 		if (!err && gfid_equal(&out.inode->gfid, &leaver(it)->gfid))
@@ -541,8 +630,11 @@ int leaver_find(struct request *rq, struct dht *d, const struct intent *it, stru
 int leaver_remove(struct request *rq, struct dht *d, const struct intent *it)
 {
 	cleanup_inode struct inode *dir = NULL;
-	struct place p = { .expected = { leaver(it)->gfid }, .intent = it->id, .attempt = it->attempt };
-	char name[HIDDEN_NAME];
+	struct place p = { .expected = { leaver(it)->gfid },
+			   .intent = it->id,
+			   .attempt = attempt_of(it),
+			   .flags = it->shards ? PLACE_SHARD : 0 };
+	char name[NAME_MAX + 1];
 	struct rmdir_in in = { .loc = { .name = name } };
 	struct rmdir_out out = { 0 };
 	struct who user;
@@ -564,12 +656,56 @@ int leaver_remove(struct request *rq, struct dht *d, const struct intent *it)
 	return err == -EEXIST ? -ENOTEMPTY : err;
 }
 
+int dying_find(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode **dir)
+{
+	struct aim aim = { .gfid = leaver(it)->gfid, .child = it->shard[n - SIDE_DYING], .dir = true };
+	struct lookup_out out = { 0 };
+	int err;
+
+	*dir = NULL;
+	if (aim.child == leaver(it)->child)
+		return leaver_find(rq, d, it, dir);
+	err = look_at_anchor(rq, d, &aim, &out);
+	if (!err)
+		*dir = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT || err == -ESTALE ? 0 : err;
+}
+
+static int shard_remove(struct request *rq, struct dht *d, const struct intent *it, int child)
+{
+	cleanup_inode struct inode *away = NULL;
+	struct aim aim = { .gfid = leaver(it)->gfid, .child = child, .dir = true };
+	char name[HIDDEN_NAME];
+	struct rmdir_in in = { .loc = { .name = anchor_name(&aim, name) } };
+	struct place p = { .flags = PLACE_SHARD, .expected = { aim.gfid }, .intent = it->id, .attempt = it->attempt };
+	int err = away_dir(rq, d, child, &aim.gfid, false, &away);
+
+	in.loc.parent = away;
+	if (!err)
+		err = place_say(rq, d, &p);
+	if (!err)
+		err = rmdir_on(rq, d->x->child[child], &in, &(struct rmdir_out){ 0 });
+	place_say(rq, d, &(struct place){ 0 });
+	return err == -ENOENT || err == -ESTALE ? 0 : err;
+}
+
+int shards_remove(struct request *rq, struct dht *d, const struct intent *it)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < it->shards && !err; i++)
+		if (it->shard[i] != leaver(it)->child)
+			err = shard_remove(rq, d, it, it->shard[i]);
+	return err;
+}
+
 int name_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const struct gfid *gfid)
 {
 	cleanup_inode struct inode *parent = side_parent(d, &it->side[n].parent);
 	struct unlink_in in = { .loc = { .parent = parent, .name = it->side[n].name } };
 	struct unlink_out out = { 0 };
-	struct place p = { .flags = PLACE_POINTER, .expected = { *gfid }, .intent = it->id, .attempt = it->attempt };
+	struct place p = { .flags = PLACE_POINTER, .expected = { *gfid }, .intent = it->id, .attempt = attempt_of(it) };
 	int err = parent ? place_say(rq, d, &p) : -ENOMEM;
 
 	if (!err)
@@ -619,7 +755,8 @@ int name_look(struct request *rq, struct dht *d, const struct intent *it, int n,
 	struct loc loc = { .parent = parent, .name = it->side[n].name };
 
 	*s = (struct standing){ 0 };
-	return parent ? look_at(rq, d, it, n, &loc, &(struct place){ .intent = it->id, .attempt = it->attempt }, s) : -ENOMEM;
+	return parent ? look_at(rq, d, it, n, &loc, &(struct place){ .intent = it->id, .attempt = attempt_of(it) }, s)
+		      : -ENOMEM;
 }
 
 static int anchor_stands(struct request *rq, struct dht *d, const struct aim *aim, bool *stands)
@@ -650,7 +787,7 @@ int leaver_has_gone(struct request *rq, struct dht *d, const struct intent *it, 
 	int err;
 
 	*gone = false;
-	if (gfid_is_null(&leaver(it)->gfid))
+	if (gfid_is_null(&leaver(it)->gfid) || it->shards)
 		return 0;
 	err = waits_look(rq, d, it, it->sides - 1, &waits);
 	if (!err)

@@ -248,11 +248,13 @@ const struct layout_member *layout_find(const struct layout *l, uint32_t id)
 
 bool layout_is_source(const struct layout *l, const struct layout_member *m)
 {
-	bool growing = false;
+	bool growing = false, leaving = false;
 
-	for (unsigned i = 0; i < l->count; i++)
+	for (unsigned i = 0; i < l->count; i++) {
 		growing |= l->member[i].next > l->member[i].weight;
-	return l->moving && (growing ? m->next == m->weight : m->next < m->weight);
+		leaving |= !l->member[i].next;
+	}
+	return l->moving && (growing && !leaving ? m->next == m->weight : m->next < m->weight);
 }
 
 /* ---- changes ---- */
@@ -306,6 +308,20 @@ int layout_shrink(struct layout *l, const uint32_t *ids, unsigned n, uint32_t ho
 	}
 	changed.home = home;
 	return begin(l, &changed);
+}
+
+int layout_replace(struct layout *l, const struct layout_member *by)
+{
+	struct layout changed = *l;
+	int err;
+
+	if (l->moving)
+		return -EBUSY;
+	for (unsigned i = 0; i < changed.count; i++)
+		changed.member[i].next = 0;
+	err = add(&changed, by->id, by->weight);
+	changed.home = by->id;
+	return err ? err : begin(l, &changed);
 }
 
 int layout_weigh(struct layout *l, uint32_t id, uint16_t weight)
@@ -366,6 +382,8 @@ static bool one_change(const struct kinds *k)
 {
 	unsigned weighed = k->raised + k->lowered;
 
+	if (k->left == k->with && k->came) /* nobody stays, so who leaves gives, and who comes takes */
+		return true;
 	return (k->came > 0) + (k->left > 0) + weighed == 1;
 }
 

@@ -57,15 +57,16 @@ const struct layout_member *layout_find(const struct layout *, uint32_t id); /* 
  * sources first misses nothing. */
 bool layout_is_source(const struct layout *, const struct layout_member *);
 
-/* The three kinds of change. Each begins a transition: version + 1, moving. -EBUSY: in a transition already; -EINVAL: no change, or it is
+/* The four kinds of change. Each begins a transition: version + 1, moving. -EBUSY: in a transition already; -EINVAL: no change, or it is
  * not one of these; -E2BIG: too many members. Nothing is changed then. */
 int layout_grow(struct layout *, const struct layout_member *more, unsigned n); /* members that are new; `next` is not looked at */
 int layout_shrink(struct layout *, const uint32_t *ids, unsigned n, uint32_t home); /* members that leave; the home may move to one that stays */
+int layout_replace(struct layout *, const struct layout_member *by);		     /* all leave, and this one comes, and is the home */
 int layout_weigh(struct layout *, uint32_t id, uint16_t weight);		     /* another weight for one member */
 /* All names are where they are to be: version + 1, and who has left is forgotten. */
 void layout_settle(struct layout *);
 
-/* What the rest relies on: limits, order, and that the transition is one of the three kinds. */
+/* What the rest relies on: limits, order, and that the transition is one of the four kinds. */
 bool layout_sound(const struct layout *);
 
 /* On disk and on the wire: u8 format 1, u8 flags (1: moving), u16 count, u64 version, u32 home, then for each member u32 id, u16 weight,

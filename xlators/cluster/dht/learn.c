@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of the root as this client knows it: at first the one that is implied by the number of subvolumes, then, when a brick refuses what
- * goes by that, what the subvolumes have on disk. Nothing is written here: a client whose volume file is wrong would be believed. */
+/* Layouts as this client knows them. Of the root: at first the one that is implied by the number of subvolumes; any other directory is whole at first. When
+ * a brick refuses what goes by that, or says that a directory has shards: what the subvolumes have on disk. Nothing is written here: a client whose
+ * volume file is wrong would be believed. */
 #include "dht.h"
 
 #include <stdio.h>
@@ -13,7 +14,17 @@ enum { TRIES = 250, PAUSE_MOST_MS = 128, DOUBTS = 4 };
 
 /* ---- what is known ---- */
 
-/* By all subvolumes that the layout lacks; false: none, or it is being changed already. */
+bool is_leaving(const struct dht *d, int child)
+{
+	return d->leaving && child == d->x->children - 1;
+}
+
+uint64_t leaving_of(const struct dht *d)
+{
+	return d->leaving ? 1ull << (d->x->children - 1) : 0;
+}
+
+/* By all subvolumes that the layout lacks, and that are to stay, when it is settled; false: none. */
 static bool grow(const struct dht *d, const struct layout *now, struct layout *l)
 {
 	struct layout_member more[SUBVOLUMES_MAX];
@@ -23,13 +34,32 @@ static bool grow(const struct dht *d, const struct layout *now, struct layout *l
 	for (unsigned i = 0; i < now->count; i++)
 		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
 	for (int i = 0; i < d->x->children; i++)
-		if (!layout_find(now, (uint32_t)i))
+		if (!layout_find(now, (uint32_t)i) && !is_leaving(d, i))
 			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
 	*l = *now;
+	if (l->moving)
+		layout_settle(l);
 	return n && !layout_grow(l, more, n);
 }
 
-static int adopt(struct dht *d, const struct layout *l)
+/* Without the one that is to go, when it is settled; false: it has no part. (Where it has all of it nothing is known yet of who takes its place.) */
+static bool shrink(const struct dht *d, const struct layout *now, struct layout *l)
+{
+	uint32_t id = (uint32_t)d->x->children - 1, home = now->home;
+
+	*l = *now;
+	if (!d->leaving || !layout_find(now, id))
+		return false;
+	if (l->moving)
+		layout_settle(l);
+	if (!layout_find(l, id))
+		return false;
+	if (home == id)
+		home = l->member[0].id;
+	return !layout_shrink(l, &id, 1, home);
+}
+
+int spread_adopt(struct dht *d, struct shards *of, const struct layout *l)
 {
 	struct spread *s = calloc(1, sizeof(*s));
 	bool newer;
@@ -38,16 +68,17 @@ static int adopt(struct dht *d, const struct layout *l)
 		return -ENOMEM;
 	s->layout = *l;
 	s->grows = grow(d, l, &s->grown);
+	s->shrinks = shrink(d, l, &s->shrunk);
 	for (unsigned i = 0; i < l->count; i++)
 		if (l->member[i].id < (uint32_t)d->x->children)
 			s->members |= 1ull << l->member[i].id;
 		else
 			s->lacks = true;
 	pthread_mutex_lock(&d->lock);
-	s->before = atomic_load(&d->spread);
+	s->before = atomic_load(&of->spread);
 	newer = !s->before || s->before->layout.version < l->version;
 	if (newer)
-		atomic_store(&d->spread, s);
+		atomic_store(&of->spread, s);
 	pthread_mutex_unlock(&d->lock);
 	if (!newer)
 		free(s);
@@ -59,13 +90,14 @@ int spread_start(struct dht *d)
 	struct layout implied;
 
 	layout_implied(&implied, (unsigned)(d->initial ? d->initial : d->x->children));
-	return adopt(d, &implied);
+	atomic_store(&d->root.reached, UINT64_MAX);
+	return spread_adopt(d, &d->root, &implied);
 }
 
 /* None is given back before: others may read it. There are few. */
-void spread_finish(struct dht *d)
+void spreads_free(struct shards *of)
 {
-	struct spread *s = atomic_load(&d->spread);
+	struct spread *s = atomic_load(&of->spread);
 
 	while (s) {
 		struct spread *before = s->before;
@@ -77,50 +109,70 @@ void spread_finish(struct dht *d)
 
 const struct spread *spread_of(struct dht *d)
 {
-	return atomic_load(&d->spread);
+	return atomic_load(&d->root.spread);
 }
 
-const struct spread *spread_said(const struct request *rq, struct dht *d)
+const struct spread *spread_in(struct dht *d, const struct inode *dir)
 {
-	const struct spread *s = spread_of(d);
+	struct shards *of = shards_of(d, dir);
+
+	return of ? atomic_load(&of->spread) : NULL;
+}
+
+static uint64_t version_in(struct dht *d, const struct inode *dir)
+{
+	const struct spread *s = spread_in(d, dir);
+
+	return s ? s->layout.version : 0;
+}
+
+static bool says(const struct place *p, const struct gfid *directory)
+{
+	return gfid_equal(&p->directory[0], directory) || gfid_equal(&p->directory[1], directory);
+}
+
+/* A directory that the request does not name is not what it is about. */
+const struct spread *spread_said(const struct request *rq, struct dht *d, const struct inode *dir)
+{
+	const struct spread *s = spread_in(d, dir);
 	struct place said;
 
-	if (!s->before) /* the usual case: there has been one layout */
+	if (!s || (!s->before && is_root(dir))) /* the usual case: there has been one layout */
 		return s;
-	if (place_of(rq, &said) <= 0 || MUTANT("say-latest"))
+	if (place_of(rq, &said) <= 0 || MUTANT("say-latest") || !says(&said, &dir->gfid))
 		return s;
-	while (s->layout.version > place_version(&said, &gfid_root, 0) && s->before)
+	while (s && s->layout.version > place_version(&said, &dir->gfid, 0) && (s->before || !is_root(dir)))
 		s = s->before;
 	return s;
 }
 
-static struct owners owners_by(const struct spread *s, const char *name)
+static struct owners owners_by(const struct spread *s, const struct inode *dir, const char *name)
 {
 	const struct layout *l = &s->layout;
-	uint64_t key = layout_key(&gfid_root, name);
+	uint64_t key = layout_key(&dir->gfid, name);
 	int to = (int)layout_owner_next(l, key)->id;
 
 	return (struct owners){ l->moving ? (int)layout_owner(l, key)->id : to, to };
 }
 
-struct owners root_owners(struct dht *d, const char *name)
+struct owners owners_in(struct dht *d, const struct inode *dir, const char *name)
 {
-	return owners_by(spread_of(d), name);
+	return owners_by(spread_in(d, dir), dir, name);
 }
 
-struct owners owners_said(const struct request *rq, struct dht *d, const char *name)
+struct owners owners_said(const struct request *rq, struct dht *d, const struct inode *dir, const char *name)
 {
-	return owners_by(spread_said(rq, d), name);
+	return owners_by(spread_said(rq, d, dir), dir, name);
 }
 
 int root_owner(struct dht *d, const char *name)
 {
-	return root_owners(d, name).to;
+	return (int)layout_owner_next(&spread_of(d)->layout, layout_key(&gfid_root, name))->id;
 }
 
-bool is_at_home(struct dht *d, const char *name, int child)
+bool is_at_home(struct dht *d, const struct inode *dir, const char *name, int child)
 {
-	struct owners o = root_owners(d, name);
+	struct owners o = owners_in(d, dir, name);
 
 	return o.from == child || o.to == child;
 }
@@ -130,6 +182,13 @@ bool is_member(struct dht *d, int child)
 	return spread_of(d)->members >> child & 1;
 }
 
+uint64_t members_present_in(struct dht *d, const struct inode *dir)
+{
+	uint64_t members = spread_in(d, dir)->members, present = members & ~atomic_load(&d->down);
+
+	return present ? present : members;
+}
+
 uint64_t members_present(struct dht *d)
 {
 	uint64_t members = spread_of(d)->members, present = members & ~atomic_load(&d->down);
@@ -137,25 +196,117 @@ uint64_t members_present(struct dht *d)
 	return present ? present : members;
 }
 
-static int say(struct request *rq, const struct place *p, uint64_t version)
-{
-	struct place said = *p;
+/* ---- what requests say ---- */
 
-	said.version[0] = version;
-	if (version)
-		said.directory[0] = gfid_root;
-	return place_attach(rq, &said);
+/* Also of one that is whole: it may be known to have shards before the operation is over. */
+static void say(struct place *p, unsigned at, const struct gfid *directory, uint64_t version)
+{
+	p->directory[at] = *directory;
+	p->version[at] = version;
 }
 
 /* Marks are judged by the version alone, and a step of an intent by its mark: so what names were found by is said until the operation is begun again. */
 int place_say(struct request *rq, struct dht *d, const struct place *p)
 {
-	return say(rq, p, spread_said(rq, d)->layout.version);
+	struct place said = *p, before;
+
+	if (place_of(rq, &before) > 0 && !MUTANT("say-latest")) {
+		memcpy(said.directory, before.directory, sizeof(said.directory));
+		memcpy(said.version, before.version, sizeof(said.version));
+	} else {
+		say(&said, 0, &gfid_root, spread_of(d)->layout.version);
+	}
+	return place_attach(rq, &said);
 }
 
 int place_say_newest(struct request *rq, struct dht *d)
 {
-	return say(rq, &(struct place){ 0 }, spread_of(d)->layout.version);
+	struct place said = { 0 };
+
+	say(&said, 0, &gfid_root, spread_of(d)->layout.version);
+	return place_attach(rq, &said);
+}
+
+int place_say_in(struct request *rq, struct dht *d, struct inode *dir)
+{
+	struct place said = { 0 };
+
+	shards_reach(rq, d, dir);
+	say(&said, 0, &gfid_root, spread_of(d)->layout.version);
+	if (!is_root(dir))
+		say(&said, 1, &dir->gfid, version_in(d, dir));
+	return place_attach(rq, &said);
+}
+
+/* The directories that an operation is about: those of its names, or the one that is its object. */
+static unsigned directories_of(enum fop fop, const void *in, struct inode *dir[2])
+{
+	unsigned n = 0;
+
+	for (const struct field *f = in ? fop_info[fop].in : NULL; f && f->name && n < 2; f++) {
+		const void *at = (const char *)in + f->offset;
+		const struct loc *loc = at;
+		struct inode *one = NULL;
+
+		if (f->kind == FIELD_LOC)
+			one = loc->parent && loc->name ? loc->parent : loc->inode;
+		else if (f->kind == FIELD_INODE)
+			one = *(struct inode *const *)at;
+		else if (f->kind == FIELD_FILE && *(struct file *const *)at)
+			one = (*(struct file *const *)at)->inode;
+		if (one && S_ISDIR(one->type) && (!n || dir[0] != one))
+			dir[n++] = one;
+	}
+	return n;
+}
+
+/* There is room for two; the root besides, for what is done by the way. */
+int place_say_for(struct request *rq, struct dht *d, enum fop fop, const void *in)
+{
+	struct place said = { 0 };
+	struct inode *dir[2];
+	unsigned n = directories_of(fop, in, dir), at = 0;
+	bool root = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		shards_reach(rq, d, dir[i]);
+		root |= is_root(dir[i]);
+		say(&said, at++, &dir[i]->gfid, version_in(d, dir[i]));
+	}
+	if (!root && at < 2)
+		say(&said, at, &gfid_root, spread_of(d)->layout.version);
+	return place_attach(rq, &said);
+}
+
+/* ---- shards ---- */
+
+int shard_reach(struct request *rq, struct dht *d, struct inode *dir, int child)
+{
+	struct shards *of = shards_of(d, dir);
+	struct aim aim = { .gfid = dir->gfid, .child = child, .dir = true };
+	struct lookup_out out = { 0 };
+	int err;
+
+	if (!of || atomic_load(&of->reached) >> child & 1)
+		return 0;
+	err = look_at_anchor(rq, d, &aim, &out);
+	fop_out_clear(FOP_lookup, &out);
+	if (!err)
+		atomic_fetch_or(&of->reached, 1ull << child);
+	return err == -ENOENT ? -ESTALE : err;
+}
+
+void shards_reach(struct request *rq, struct dht *d, struct inode *dir)
+{
+	struct shards *of = shards_of(d, dir);
+	uint64_t mask;
+
+	if (!of || is_root(dir))
+		return;
+	mask = atomic_load(&of->spread)->members & ~atomic_load(&of->reached) & present_of(d);
+	for (int i = 0; mask && i < d->x->children; i++)
+		if (mask >> i & 1)
+			shard_reach(rq, d, dir, i);
 }
 
 /* ---- what the subvolumes have ---- */
@@ -184,11 +335,13 @@ static void note_answer(struct told *t, int err, const struct getxattr_out *out,
 	t->behind |= (err == -ENODATA || err == -EOPNOTSUPP) && known;
 }
 
-static int ask_as_root(struct request *rq, struct dht *d, uint64_t mask, uint64_t known, struct told *t)
+static int ask_as_root(struct request *rq, struct dht *d, struct inode *dir, uint64_t mask, uint64_t known, struct told *t)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	struct getxattr_in in = { .inode = root, .name = DHT_LAYOUT_XATTR };
-	struct fanout *f = root ? fanout_start(rq, d->x, FOP_getxattr, &in, mask) : NULL;
+	struct getxattr_in in = { .inode = dir, .name = DHT_LAYOUT_XATTR };
+	struct fanout *f;
+
+	shards_reach(rq, d, dir);
+	f = fanout_start(rq, d->x, FOP_getxattr, &in, mask);
 
 	if (!f)
 		return -ENOMEM;
@@ -203,7 +356,7 @@ static int ask_as_root(struct request *rq, struct dht *d, uint64_t mask, uint64_
 	return 0;
 }
 
-static int ask(const struct request *for_rq, struct dht *d, uint64_t mask, uint64_t known, struct told *t)
+static int ask(const struct request *for_rq, struct dht *d, struct inode *dir, uint64_t mask, uint64_t known, struct told *t)
 {
 	struct request rq;
 	uint64_t until = clock_ns() + ASK_NS;
@@ -212,7 +365,7 @@ static int ask(const struct request *for_rq, struct dht *d, uint64_t mask, uint6
 	request_init(&rq, d->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = for_rq->deadline_ns && for_rq->deadline_ns < until ? for_rq->deadline_ns : until;
-	err = ask_as_root(&rq, d, mask, known, t);
+	err = ask_as_root(&rq, d, dir, mask, known, t);
 	request_finish(&rq);
 	return err;
 }
@@ -224,7 +377,7 @@ static int give_up(struct dht *d, const char *why)
 	uint64_t now = clock_ns(), told = atomic_load(&d->misplaced_told_ns);
 
 	if ((!told || now - told >= TELL_EACH_NS) && atomic_compare_exchange_strong(&d->misplaced_told_ns, &told, now))
-		log_error(d->x, NULL, "names of the root are refused by a brick: %s", why);
+		log_error(d->x, NULL, "names of the root, or of a wide directory, are refused by a brick: %s", why);
 	return -EIO;
 }
 
@@ -235,53 +388,127 @@ int subvolume_lacking(struct dht *d)
 }
 
 /* If the graph lacks a subvolume of it, the names of the others are found all the same. */
-static int take_newer(struct dht *d, const struct layout *l)
+static int take_newer(struct dht *d, struct inode *dir, const struct layout *l)
 {
+	struct shards *of;
 	int err;
 
 	if (l->home >= (uint32_t)d->x->children) /* it is asked for what only it has */
 		return subvolume_lacking(d);
-	err = adopt(d, l);
-	if (!err)
+	err = is_root(dir) ? 0 : shards_make(d, dir, (int)l->home, l);
+	of = err ? NULL : shards_of(d, dir);
+	if (of)
+		err = spread_adopt(d, of, l);
+	if (!err && is_root(dir))
 		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes%s",
 			 (unsigned long long)l->version, l->count, l->moving ? "; names are being moved" : "");
 	return err;
 }
 
-/* The home has it first; but a client that knows an old one may know an old home. */
-static int look_for_newer(const struct request *rq, struct dht *d, struct told *t)
+/* -1: it is not known where the directory is. */
+static int home_of(struct dht *d, const struct inode *dir)
 {
-	const struct layout *now = &spread_of(d)->layout;
-	uint64_t home = 1ull << now->home & ~atomic_load(&d->down);
-	int err = home ? ask(rq, d, home, now->version, t) : 0;
+	const struct spread *s = spread_in(d, dir);
 
-	if (!err && (!t->any || t->newest.version <= now->version))
-		err = ask(rq, d, present_of(d), now->version, t);
-	if (err)
-		return err;
-	return t->any && t->newest.version > now->version ? take_newer(d, &t->newest) : 0;
+	return s ? (int)s->layout.home : place_known(d, dir);
 }
 
-void learning_begin(struct dht *d, struct learning *l)
+/* The home has it first; but a client that knows an old one may know an old home. */
+static int look_for_newer(const struct request *rq, struct dht *d, struct inode *dir, struct told *t)
 {
-	*l = (struct learning){ .version = spread_of(d)->layout.version };
+	const struct spread *now = spread_in(d, dir);
+	uint64_t version = now ? now->layout.version : 0, all = is_root(dir) ? present_of(d) : now ? now->members : 0;
+	int home = home_of(d, dir), err = 0;
+
+	if (home >= 0 && present_of(d) >> home & 1)
+		err = ask(rq, d, dir, 1ull << home, version, t);
+	if (!err && all && (!t->any || t->newest.version <= version))
+		err = ask(rq, d, dir, all & present_of(d), version, t);
+	if (err)
+		return err;
+	return t->any && t->newest.version > version ? take_newer(d, dir, &t->newest) : 0;
+}
+
+int learn_newer(const struct request *rq, struct dht *d, struct inode *dir)
+{
+	struct told t = { .any = false };
+
+	return look_for_newer(rq, d, dir, &t);
+}
+
+int learn_there(struct request *rq, struct dht *d, struct inode *dir, int child)
+{
+	int err = is_spread(d, dir) || place_known(d, dir) >= 0 ? 0 : place_say_newest(rq, d);
+
+	if (!err && !is_spread(d, dir) && place_known(d, dir) < 0) {
+		err = home_of_shard(rq, d, dir, &child);
+		if (!err)
+			err = note_place(d, dir, child, true);
+	}
+	return err ? err : learn_newer(rq, d, dir);
+}
+
+bool directory_moved(struct dht *d, struct inode *dir, int known, int child)
+{
+	const struct spread *s = spread_in(d, dir);
+	struct told t = { .any = false };
+	struct request rq;
+	bool yes;
+
+	request_init(&rq, d->x->graph, 0);
+	if (!s && !ask(&rq, d, dir, 1ull << known | 1ull << child, 0, &t) && t.any && !take_newer(d, dir, &t.newest))
+		s = spread_in(d, dir);
+	request_finish(&rq);
+	yes = s && s->members >> child & 1;
+	if (yes)
+		atomic_store(&shards_of(d, dir)->home, child);
+	return yes;
+}
+
+int learn_wide(const struct request *rq, struct dht *d, struct inode *dir)
+{
+	return is_spread(d, dir) ? 0 : learn_newer(rq, d, dir);
+}
+
+void learning_begin(struct dht *d, struct learning *l, enum fop fop, const void *in)
+{
+	*l = (struct learning){ .dirs = directories_of(fop, in, l->dir) };
+	l->dirs = directories_of(fop, in, l->dir);
+	for (unsigned i = 0; i < l->dirs; i++)
+		l->version[i] = version_in(d, l->dir[i]);
+}
+
+bool learning_has_learnt(struct dht *d, const struct learning *l)
+{
+	bool yes = false;
+
+	for (unsigned i = 0; i < l->dirs; i++)
+		yes |= version_in(d, l->dir[i]) > l->version[i];
+	return yes;
+}
+
+static void note_learnt(struct dht *d, struct learning *l)
+{
+	for (unsigned i = 0; i < l->dirs; i++)
+		l->version[i] = version_in(d, l->dir[i]);
 }
 
 int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 {
-	uint64_t before = l->version;
-	struct told t = { .any = false };
+	struct told t[2] = { { .any = false } };
+	bool learnt;
 	int err = 0;
 
 	if (l->tries++ == TRIES)
 		return give_up(
-			d, "some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' roots");
-	if (spread_of(d)->layout.version == before)
-		err = look_for_newer(rq, d, &t);
-	l->version = spread_of(d)->layout.version;
-	if (err || l->version > before)
+			d, "some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' directories");
+	for (unsigned i = 0; i < l->dirs && !err && !learning_has_learnt(d, l); i++)
+		err = look_for_newer(rq, d, l->dir[i], &t[i]);
+	learnt = learning_has_learnt(d, l);
+	note_learnt(d, l);
+	if (err || learnt)
 		return err;
-	if (t.behind) /* somebody is giving them the one that is known here */
+	if (t[0].behind || t[1].behind) /* somebody is giving them the one that is known here */
 		return task_sleep_ms(l->tries > 7 ? PAUSE_MOST_MS : 1u << (l->tries - 1));
 	if (l->doubts++ < DOUBTS) /* the brick may have been given it since it refused */
 		return task_sleep_ms(1);
@@ -299,13 +526,15 @@ struct lowest {
 	int err, silent;
 };
 
-static void note_each(struct dht *d, struct fanout *f, const struct request *rq, struct lowest *low)
+static void note_each(struct dht *d, struct fanout *f, const struct request *rq, uint64_t mask, struct lowest *low)
 {
 	for (int i = 0; i < d->x->children; i++) {
 		struct layout l = { 0 };
 		int err = 0;
-		const struct getxattr_out *out = fanout_out(f, i, &err);
+		const struct getxattr_out *out = mask >> i & 1 ? fanout_out(f, i, &err) : NULL;
 
+		if (!(mask >> i & 1))
+			continue;
 		if (out && layout_decode(out->value.bytes, out->value.size, &l))
 			err = -EIO;
 		else if (out)
@@ -318,28 +547,47 @@ static void note_each(struct dht *d, struct fanout *f, const struct request *rq,
 	}
 }
 
-int layout_ask_all(struct request *rq, struct dht *d, const struct spread **now, uint64_t *least, int *silent)
+/* Whose answers are needed: a directory that is whole is asked where it is. */
+static uint64_t those_of(struct dht *d, struct inode *dir)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	struct getxattr_in in = { .inode = root, .name = DHT_LAYOUT_XATTR };
-	struct fanout *f = root ? fanout_start(rq, d->x, FOP_getxattr, &in, all_of(d)) : NULL;
-	struct lowest low = { .silent = -1 };
-	const struct layout *l = &spread_of(d)->layout;
-	int err = 0;
+	const struct spread *s = spread_in(d, dir);
+	int home = home_of(d, dir);
 
+	return is_root(dir) ? all_of(d) : s ? s->members : home < 0 ? 0 : 1ull << home;
+}
+
+static int ask_those(struct request *rq, struct dht *d, struct inode *dir, uint64_t mask, struct lowest *low)
+{
+	struct getxattr_in in = { .inode = dir, .name = DHT_LAYOUT_XATTR };
+	struct fanout *f;
+
+	shards_reach(rq, d, dir);
+	f = fanout_start(rq, d->x, FOP_getxattr, &in, mask);
 	if (!f)
 		return -ENOMEM;
 	fanout_wait(f, d->x->children, rq->deadline_ns);
-	note_each(d, f, rq, &low);
+	note_each(d, f, rq, mask, low);
 	fanout_drop(f);
+	return low->told.any && low->told.newest.version > version_in(d, dir) ? take_newer(d, dir, &low->told.newest) : 0;
+}
+
+int layout_ask_all(struct request *rq, struct dht *d, struct inode *dir, const struct spread **now, uint64_t *least, int *silent)
+{
+	struct lowest low = { .silent = -1 };
+	uint64_t asked = those_of(d, dir);
+	const struct layout *l;
+	int err = ask_those(rq, d, dir, asked, &low);
+
+	if (!err && those_of(d, dir) & ~asked) { /* of one that has grown wide: there are others */
+		low = (struct lowest){ .silent = -1 };
+		err = ask_those(rq, d, dir, those_of(d, dir), &low);
+	}
 	*silent = low.silent;
-	if (low.told.any && low.told.newest.version > l->version)
-		err = take_newer(d, &low.told.newest);
-	*now = spread_of(d);
-	if (!err && (*now)->lacks)
+	*now = spread_in(d, dir);
+	if (!err && *now && (*now)->lacks)
 		err = subvolume_lacking(d);
-	if (err)
-		return err;
+	if (err || !*now)
+		return err ? err : low.err;
 	l = &(*now)->layout;
 	*least = l->version;
 	for (unsigned i = 0; i < l->count; i++)
@@ -408,10 +656,14 @@ static int look_at_each(struct request *rq, struct dht *d, bool anew)
 int layout_check(struct request *rq, struct dht *d, bool anew)
 {
 	uint64_t given = rq->deadline_ns, soon = clock_ns() + (anew ? ASK_NS : CHECK_NS);
+	cleanup_inode struct inode *root = root_of(d);
+	struct opendir_in of_root = { .inode = root };
 	struct learning l;
 	int err, none = 0;
 
-	learning_begin(d, &l);
+	if (!root)
+		return -ENOMEM;
+	learning_begin(d, &l, FOP_opendir, &of_root);
 	rq->deadline_ns = given && given < soon ? given : soon;
 	while ((err = look_at_each(rq, d, anew)) == -ELAYOUT && !none)
 		none = layout_learn(rq, d, &l);

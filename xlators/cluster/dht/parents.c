@@ -10,6 +10,7 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
+enum { TRIES = 8 }; /* at what each power cut of a subvolume may undo */
 
 /* ---- below which directory it is ---- */
 
@@ -59,6 +60,24 @@ int parent_is_first(struct request *rq, struct dht *d, const struct aim *aim, bo
 	return err;
 }
 
+/* Each once: what is said later by who moves the directory counts. */
+int parent_changes_home(struct request *rq, struct dht *d, struct inode *dir, int from, int to, int owner,
+			const struct gfid *above)
+{
+	struct who user = become_root(rq);
+	struct parent p;
+	int err = read_parent(rq, d, to, dir, &p);
+
+	if (!err && gfid_equal(&p.gfid, &dir->gfid))
+		err = write_parent(rq, d, to, dir, &(struct parent){ p.turn + 1, (uint32_t)owner, *above });
+	if (!err || err == -EFENCED)
+		err = read_parent(rq, d, from, dir, &p);
+	if (!err && !gfid_equal(&p.gfid, &dir->gfid))
+		err = write_parent(rq, d, from, dir, &(struct parent){ p.turn + 1, (uint32_t)to, dir->gfid });
+	become(rq, user);
+	return err;
+}
+
 /* While the record stands the name is marked, and the directory gets no other parent: so the turn that was read is the last. */
 static int say_parent(struct request *rq, struct dht *d, const struct intent *it, const struct side *s, struct inode *dir)
 {
@@ -67,7 +86,7 @@ static int say_parent(struct request *rq, struct dht *d, const struct intent *it
 
 	if (err)
 		return err;
-	p = (struct parent){ p.turn + 1, (uint32_t)s->child, s->parent };
+	p = (struct parent){ p.turn + 2, (uint32_t)s->child, s->parent }; /* 1: parent_changes_home, which may be under way */
 	err = intent_stands(rq, d, it);
 	return err || MUTANT("keep-parent") ? err : write_parent(rq, d, s->aim.child, dir, &p);
 }
@@ -100,17 +119,53 @@ static int put_away(struct request *rq, struct dht *d, const struct intent *it, 
 	return err;
 }
 
+/* It stands still where it waits. */
+static int is_to_be_put_away(struct request *rq, struct dht *d, const struct intent *it, int n, bool *yes)
+{
+	const struct aim *aim = &it->side[n].aim;
+	struct standing waits = { 0 };
+	int err = aim->child == it->side[!n].child ? waits_look(rq, d, it, !n, &waits) : 0;
+
+	*yes = !err && !waits.points && gfid_equal(&waits.gfid, &aim->gfid);
+	return err;
+}
+
+/* On disk before the record says so. Where the mark was taken away others are doing the same. */
+static int confirm_mark(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	int err = side_confirm(rq, d, it, n);
+
+	return err == -EFENCED || err == -EMARKED || err == -ENOENT || err == -ESTALE ? 0 : err;
+}
+
+/* The power may have gone before it was confirmed, and what was done with it: so it is looked at once more. */
+static int put_away_surely(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	bool waits = true;
+	int err = 0;
+
+	for (int tries = 0; !err && waits; tries++) {
+		err = tries < TRIES ? put_away(rq, d, it, n) : -EIO;
+		if (err || MUTANT("trust-settled"))
+			break;
+		err = confirm_mark(rq, d, it, !n);
+		if (!err)
+			err = is_to_be_put_away(rq, d, it, n, &waits);
+	}
+	return err;
+}
+
 static int settle(struct request *rq, struct dht *d, const struct intent *it, int n)
 {
 	const struct side *s = &it->side[n];
 	cleanup_inode struct inode *dir = inode_get(d->x->inodes, &s->aim.gfid, S_IFDIR); /* so that it stays known */
 	struct lookup_out out = { 0 };
-	struct standing waits = { 0 };
-	int err = !dir ? -ENOMEM : s->aim.child == it->side[!n].child ? waits_look(rq, d, it, !n, &waits) : 0;
+	bool waits = false;
+	int err = dir ? is_to_be_put_away(rq, d, it, n, &waits) : -ENOMEM;
 
-	if (!err && !waits.points && gfid_equal(&waits.gfid, &s->aim.gfid)) {
+	if (!err && waits) {
 		err = say_parent(rq, d, it, s, dir); /* nothing is away that does not say it */
-		return err ? err : put_away(rq, d, it, n);
+		return err ? err : put_away_surely(rq, d, it, n);
 	}
 	if (!err)
 		err = look_at_anchor(rq, d, &s->aim, &out);
@@ -120,8 +175,8 @@ static int settle(struct request *rq, struct dht *d, const struct intent *it, in
 	return err;
 }
 
-/* The directory behind it has gone. */
-static int remove_pointer(struct request *rq, struct dht *d, const struct intent *it)
+/* The directory behind it has gone. *stood: the name stood for it still. */
+static int remove_pointer(struct request *rq, struct dht *d, const struct intent *it, bool *stood)
 {
 	const struct side *s = &it->side[0];
 	cleanup_inode struct inode *parent = side_parent(d, &s->parent);
@@ -131,7 +186,8 @@ static int remove_pointer(struct request *rq, struct dht *d, const struct intent
 	struct standing named;
 	int err = parent ? name_look(rq, d, it, 0, &named) : -ENOMEM;
 
-	if (err || !gfid_equal(&named.gfid, &s->goes.pgfid)) /* it went before */
+	*stood = !err && gfid_equal(&named.gfid, &s->goes.pgfid);
+	if (err || !*stood) /* it went before */
 		return err;
 	err = place_say(rq, d, &p);
 	if (!err)
@@ -143,11 +199,39 @@ static int remove_pointer(struct request *rq, struct dht *d, const struct intent
 	return err ? err : gfid_equal(&named.gfid, &s->goes.pgfid) ? -EIO : 0;
 }
 
+/* As in put_away_surely. */
+static int remove_pointer_surely(struct request *rq, struct dht *d, const struct intent *it)
+{
+	bool stood = true;
+	int err = 0;
+
+	for (int tries = 0; !err && stood; tries++) {
+		err = tries < TRIES ? remove_pointer(rq, d, it, &stood) : -EIO;
+		if (MUTANT("trust-settled"))
+			break;
+		if (!err && stood)
+			err = confirm_mark(rq, d, it, 0);
+	}
+	return err;
+}
+
+/* It is decided, and no name can be in them. That at home first: who finds its name finds all of it. */
+static int remove_wide(struct request *rq, struct dht *d, const struct intent *it)
+{
+	int err = leaver_remove(rq, d, it);
+
+	if (err == -ENOENT || err == -ESTALE) /* it went before */
+		err = 0;
+	return err ? err : shards_remove(rq, d, it);
+}
+
 int intent_settle(struct request *rq, struct dht *d, const struct intent *it)
 {
 	struct who user = become_root(rq);
-	int err = it->sides == 1 ? remove_pointer(rq, d, it) : 0;
+	int err = it->shards ? remove_wide(rq, d, it) : 0;
 
+	if (!err && it->sides == 1 && !gfid_is_null(&leaver(it)->pgfid))
+		err = remove_pointer_surely(rq, d, it);
 	for (int n = 0; n < it->sides && !err; n++)
 		if (moves_directory(it, n))
 			err = settle(rq, d, it, n);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_SIZE = 104, PLACE_SIZE_3 = 72, PLACE_SIZE_2 = 52, POINTER_FORMAT = 1, PARENT_FORMAT = 1 };
+enum { PLACE_SIZE = 104, PLACE_SIZE_3 = 72, PLACE_SIZE_2 = 52, POINTER_FORMAT = 1, STUB_FORMAT = 2, PARENT_FORMAT = 1 };
 enum { FLAGS_KNOWN_3 = PLACE_POINTER | PLACE_SHARD, FLAGS_KNOWN = FLAGS_KNOWN_3 | PLACE_HERE };
 
 static uint8_t *put(uint8_t *at, const void *bytes, size_t size)
@@ -136,12 +136,23 @@ void pointer_encode(const struct pointer *p, uint8_t bytes[POINTER_SIZE])
 	memcpy(bytes + 5, p->gfid.bytes, 16);
 }
 
+void stub_encode(const struct pointer *p, uint8_t bytes[STUB_SIZE])
+{
+	pointer_encode(p, bytes);
+	bytes[0] = STUB_FORMAT;
+	memcpy(bytes + POINTER_SIZE, p->mover.bytes, 16);
+}
+
 int pointer_decode(const void *bytes, size_t size, struct pointer *p)
 {
 	const uint8_t *at = bytes;
+	bool stub = size == STUB_SIZE && at[0] == STUB_FORMAT;
 
-	if (size != POINTER_SIZE || at[0] != POINTER_FORMAT)
+	if (!stub && (size != POINTER_SIZE || at[0] != POINTER_FORMAT))
 		return -EINVAL;
+	*p = (struct pointer){ 0 };
+	if (stub)
+		memcpy(p->mover.bytes, at + POINTER_SIZE, 16);
 	memcpy(&p->subvolume, at + 1, 4);
 	p->subvolume = be32toh(p->subvolume);
 	memcpy(p->gfid.bytes, at + 5, 16);

@@ -27,6 +27,7 @@ enum {
 #define DHT_XATTR	  "trusted.dht."
 #define DHT_LAYOUT_XATTR  "trusted.dht.layout"
 #define DHT_POINTER_XATTR "trusted.dht.pointer"
+#define DHT_INTENT_XATTR  "trusted.dht.intent" /* only cluster/dht reads it */
 
 enum { PLACE_EXTENSION = 6, PLACE_EXTENSION_VERSION = 5 };
 enum {
@@ -58,13 +59,15 @@ int place_of(const struct request *, struct place *);
 /* What it says of that directory, in which the request has its first name (0), or the second (1). */
 uint64_t place_version(const struct place *, const struct gfid *directory, int name);
 
-/* Where a pointer leads: on disk u8 1, u32 subvolume, gfid. */
+/* Where a pointer leads: on disk u8 1, u32 subvolume, gfid. Of a stub, which is left of a file that was moved: u8 2, and the id of the intent that moved it
+ * behind that: by work/k.ID others find the file there. */
 struct pointer {
 	uint32_t subvolume;
-	struct gfid gfid;
+	struct gfid gfid, mover; /* mover: null, it is no stub */
 };
-enum { POINTER_SIZE = 21 };
+enum { POINTER_SIZE = 21, STUB_SIZE = 37 };
 void pointer_encode(const struct pointer *, uint8_t bytes[POINTER_SIZE]);
+void stub_encode(const struct pointer *, uint8_t bytes[STUB_SIZE]);
 int pointer_decode(const void *bytes, size_t size, struct pointer *); /* -EINVAL */
 
 /* On a directory that is away: below which one it is. On disk u8 1, u64 turn, u32 subvolume, gfid. It is replaced by a later turn only, so that what a
@@ -83,18 +86,35 @@ int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL *
  * come to it by names. */
 #define DHT_PATH_XATTR "trusted.dht.path."
 
-/* Read from the root of a subvolume, with PLACE, as root: how many names in it are marked, a number that rises when such a mark is set or removed, and who
+/* Read from a directory, with PLACE, as root: how many names in it are marked, a number that rises when such a mark is set or removed, and who
  * counts. If it is the same text twice, with none, there was none all the time between. */
 #define DHT_MARKS_XATTR "trusted.dht.marks"
 enum { MARKS_TEXT = 96 };
+
+/* On a file that was moved: it has a name more, work/k.ID, as long as its stub may be open; features/layout does not count that. As a pointer, to the stub. */
+#define DHT_KEPT_XATTR "trusted.dht.kept"
+
+/* Read from a file, with PLACE, as root: a number that rises with each change of it, who counts, 1 if it has locks, or somebody waits for one, or may get back one that
+ * he had (else 0), and how often it is open. Whoever hears the first two twice knows that nothing was changed in between. */
+#define DHT_CHANGES_XATTR "trusted.dht.changes"
+enum { CHANGES_TEXT = 112 };
+/* How often it is open at a member of the set, and whether it is locked as above: lines of what it tells of its location (location.h). */
+#define OPENED_LINE "opened"
+#define LOCKED_LINE "locked"
+/* Read from the root of a subvolume, with PLACE, as root: gfids of directories of which that subvolume's part has grown large, CANDIDATES_MAX at most, 16 bytes each. They
+ * are told once. */
+#define DHT_CANDIDATES_XATTR "trusted.dht.candidates"
+enum { CANDIDATES_MAX = 64 };
 
 /* A lock on a name, on disk: an xattr of the directory (of its shard) for each name that an intent holds, called by the name's hash.
  * The value: u8 1, gfid that is the intent's id, u32 attempt, u32 subvolume where the intent lies. */
 #define DHT_MARK_XATTR "trusted.dht.m."
 /* Marks that are of no name (nothing can be called so): of what only one intent of the volume may do at a time, give a directory another parent, in the
- * root of the first subvolume; of a directory that is to go, in that itself. */
+ * root of the first subvolume; of a directory that is to go, or a file that is being moved, in that itself; of a directory at several subvolumes that is to go, in all
+ * its shards: no name comes to be there any more. */
 #define MARK_MOVES "/moves"
 #define MARK_GOES  "/goes"
+#define MARK_DYING "/dying"
 struct mark {
 	uint64_t hash;
 	struct gfid intent;

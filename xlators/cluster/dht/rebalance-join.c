@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written before and after names are moved: the roots of those that come, and layouts. */
+/* What is written before and after names are moved: the shards of those that come, and layouts. */
 #include "rebalance.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the root of one that comes ---- */
+/* ---- the shard of one that comes ---- */
 
-/* Owner, mode and ACLs of the root at one subvolume. */
+/* Owner, mode and ACLs of the directory at one subvolume. */
 enum { ACLS = 2 };
 static const char *const acl_names[ACLS] = { "system.posix_acl_access", "system.posix_acl_default" };
 struct rights {
@@ -91,18 +91,28 @@ static int copy_rights(struct request *rq, struct xlator *from, struct xlator *t
 }
 
 /* Until they are seen to be the same: somebody may change them meanwhile, at the home first. */
-static int copy_root(struct request *rq, struct rebalance *r, int home, int child)
+static int copy_shard(struct request *rq, struct rebalance *r, int home, int child)
 {
 	enum { TRIES = 16 };
-	cleanup_inode struct inode *root = root_of(r->d);
-	int err = root ? place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD }) : -ENOMEM;
+	int err = place_say_in(rq, r->d, r->dir);
 
+	if (!err)
+		err = place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD });
 	for (int tries = 0; tries < TRIES && !err; tries++)
-		err = copy_rights(rq, r->d->x->child[home], r->d->x->child[child], root);
+		err = copy_rights(rq, r->d->x->child[home], r->d->x->child[child], r->dir);
 	return err > 0 ? 0 : err ? err : -EBUSY;
 }
 
-int copy_roots(struct rebalance *r, const struct layout *l)
+int home_until(const struct layout *l)
+{
+	const struct layout_member *home = layout_find(l, l->home);
+
+	for (unsigned i = 0; i < l->count && !home->weight; i++)
+		home = l->member[i].weight ? &l->member[i] : home;
+	return (int)home->id;
+}
+
+int copy_shards(struct rebalance *r, const struct layout *l)
 {
 	int err = 0;
 
@@ -112,10 +122,10 @@ int copy_roots(struct rebalance *r, const struct layout *l)
 		if (l->member[i].weight || !l->member[i].next)
 			continue;
 		rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-		err = copy_root(&rq, r, (int)l->home, (int)l->member[i].id);
+		err = copy_shard(&rq, r, home_until(l), (int)l->member[i].id);
 		request_finish(&rq);
 		if (err)
-			rebalance_problem(r, err, "the root's owner, mode and ACL can't be given to %s: %s",
+			rebalance_problem(r, err, "the directory's owner, mode and ACL can't be given to %s: %s",
 					  subvolume_name(r, (int)l->member[i].id), strerror(-err));
 	}
 	return err;
@@ -126,9 +136,8 @@ int copy_roots(struct rebalance *r, const struct layout *l)
 /* At all of the mask at once. -EAGAIN: one has a later one. */
 static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 {
-	cleanup_inode struct inode *root = root_of(r->d);
 	uint8_t bytes[LAYOUT_SIZE_MAX];
-	struct setxattr_in in = { .inode = root,
+	struct setxattr_in in = { .inode = r->dir,
 				  .name = DHT_LAYOUT_XATTR,
 				  .value = { (uint32_t)layout_encode(l, bytes), bytes } };
 	struct fanout *f = NULL;
@@ -136,7 +145,7 @@ static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 	int err;
 
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = root ? place_say(&rq, r->d, &(struct place){ 0 }) : -ENOMEM;
+	err = place_say_in(&rq, r->d, r->dir);
 	if (!err)
 		f = fanout_start(&rq, r->d->x, FOP_setxattr, &in, mask);
 	err = f ? 0 : -ENOMEM;
@@ -148,7 +157,7 @@ static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 		if (!(mask >> i & 1) || fanout_out(f, i, &one))
 			continue;
 		one = fanout_error(&rq, one);
-		err = one == -EFENCED ? -EAGAIN
+		err = one == -EFENCED || one == -EMARKED ? -EAGAIN
 				      : rebalance_problem(r, one, "%s does not take the new layout: %s", subvolume_name(r, i),
 							  strerror(-one));
 	}
@@ -167,16 +176,72 @@ static uint64_t mask_of(const struct layout *l)
 	return mask;
 }
 
+/* From where the home moves by that layout; -1: it does not, or has done so. Its new shard says where the home is as long as it is not that itself. */
+static int home_before(struct rebalance *r, const struct layout *l, int *before)
+{
+	struct getxattr_in in = { .inode = r->dir, .name = DHT_LAYOUT_XATTR };
+	struct getxattr_out out = { 0 };
+	struct layout has = { 0 };
+	struct request rq;
+	int at = (int)l->home, err;
+
+	*before = -1;
+	if (is_root(r->dir) || !l->moving)
+		return 0;
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, r->dir);
+	if (!err)
+		err = getxattr_on(&rq, r->d->x->child[l->home], &in, &out);
+	if (!err && layout_decode(out.value.bytes, out.value.size, &has))
+		err = -EIO;
+	if (!err || err == -ENODATA)
+		err = has.version >= l->version ? 0 : home_of_shard(&rq, r->d, r->dir, &at);
+	*before = at == (int)l->home ? -1 : at;
+	fop_out_clear(FOP_getxattr, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* Where the directory's own xattrs are nobody changes them by that layout, and by the one before nobody does when the old home has it. */
+static int move_home(struct rebalance *r, const struct layout *l, int before)
+{
+	int err = write_at(r, l, 1ull << before);
+	struct request rq;
+
+	if (err)
+		return err;
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = copy_home(&rq, r->d, r->dir, before, (int)l->home);
+	request_finish(&rq);
+	return err ? rebalance_problem(r, err, "a directory's extended attributes can't be copied from %s to %s: %s",
+				       subvolume_name(r, before), subvolume_name(r, (int)l->home), strerror(-err))
+		   : 0;
+}
+
 int layout_push(struct rebalance *r, const struct layout *l)
 {
-	return write_at(r, l, mask_of(l));
+	int before, err = home_before(r, l, &before);
+
+	return err ? err : before < 0 ? write_at(r, l, mask_of(l)) : layout_write(r, l);
+}
+
+void tell_leavers(struct rebalance *r, const struct layout *moving, const struct layout *settled)
+{
+	uint64_t left = mask_of(moving) & ~mask_of(settled);
+
+	if (left)
+		write_at(r, settled, left);
 }
 
 int layout_write(struct rebalance *r, const struct layout *l)
 {
 	uint64_t home = 1ull << l->home;
-	int err = MUTANT("bear-home-last") ? write_at(r, l, mask_of(l) & ~home) : 0;
+	int before, err = home_before(r, l, &before);
 
+	if (!err && before >= 0)
+		err = move_home(r, l, before);
+	if (!err && MUTANT("bear-home-last"))
+		err = write_at(r, l, mask_of(l) & ~home);
 	err = err ? err : write_at(r, l, home);
 	return err ? err : write_at(r, l, mask_of(l) & ~home);
 }

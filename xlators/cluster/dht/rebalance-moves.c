@@ -19,16 +19,15 @@ struct pass {
 /* Who holds the name may have died; and of one that nobody asks for nobody else would find that out. */
 static int move_waiting(struct request *rq, struct rebalance *r, const char *name, struct owners o)
 {
-	cleanup_inode struct inode *root = root_of(r->d);
-	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_in in = { .loc = { .parent = r->dir, .name = name } };
 	struct patience p = { 0 };
-	int err = root ? 0 : -ENOMEM;
+	int err = 0;
 
 	do {
 		if (!err || err == -EMARKED)
-			err = place_say_newest(rq, r->d);
+			err = place_say_in(rq, r->d, r->dir);
 		if (!err)
-			err = name_move(rq, r->d, name, o.from, o.to);
+			err = name_move(rq, r->d, r->dir, name, o.from, o.to);
 	} while (err == -EMARKED && !rebalance_stops(r) && !marks_wait(rq, r->d, &p, FOP_lookup, &in));
 	return err;
 }
@@ -41,13 +40,12 @@ static const char *why(int err)
 /* Each file system has such a one in its root, which stays as long as it is empty. (`stratus fsck` of the volume uses that name, too.) */
 static bool is_file_systems_own(struct pass *p, const char *name)
 {
-	cleanup_inode struct inode *root = root_of(p->r->d);
-	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_in in = { .loc = { .parent = p->r->dir, .name = name } };
 	struct lookup_out out = { 0 };
 	struct request rq;
 	bool own = false;
 
-	if (!root || strcmp(name, "lost+found") != 0)
+	if (!is_root(p->r->dir) || strcmp(name, "lost+found") != 0)
 		return false;
 	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
 	if (!place_say(&rq, p->r->d, &(struct place){ 0 }) && !lookup_on(&rq, p->r->d->x->child[p->child], &in, &out))
@@ -87,10 +85,11 @@ static int move_one(struct pass *p, const char *name, struct owners o)
 static void move_those_of(struct pass *p, const struct dirents *list)
 {
 	for (uint32_t i = 0; i < list->count && !rebalance_stops(p->r); i++) {
-		struct owners o = root_owners(p->r->d, list->entry[i].name);
+		struct owners o = owners_in(p->r->d, p->r->dir, list->entry[i].name);
 		int err;
 
-		if (o.from != p->child || o.to == p->child || !strcmp(list->entry[i].name, DHT_HIDDEN))
+		if (o.from != p->child || o.to == p->child ||
+		    (is_root(p->r->dir) && !strcmp(list->entry[i].name, DHT_HIDDEN)))
 			continue;
 		p->found++;
 		err = move_one(p, list->entry[i].name, o);
@@ -105,7 +104,7 @@ static int ask_source(struct pass *p, enum fop fop, const void *in, void *out)
 	int err;
 
 	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
-	err = place_say(&rq, p->r->d, &(struct place){ 0 });
+	err = place_say_in(&rq, p->r->d, p->r->dir);
 	if (!err)
 		err = fop_call(&rq, p->r->d->x->child[p->child], fop, in, out);
 	request_finish(&rq);
@@ -122,18 +121,17 @@ static int read_batch(struct pass *p, struct file *file, uint64_t *offset, struc
 	return err;
 }
 
-static int open_root(struct pass *p, struct file **file)
+static int open_source(struct pass *p, struct file **file)
 {
-	cleanup_inode struct inode *root = root_of(p->r->d);
-	struct opendir_in in = { .inode = root };
+	struct opendir_in in = { .inode = p->r->dir };
 	struct opendir_out out = { 0 };
-	int err = root ? ask_source(p, FOP_opendir, &in, &out) : -ENOMEM;
+	int err = ask_source(p, FOP_opendir, &in, &out);
 
 	*file = out.file;
 	return err;
 }
 
-static void close_root(struct pass *p, struct file *file)
+static void close_source(struct pass *p, struct file *file)
 {
 	struct release_in in = { .file = file };
 	struct release_out out = { 0 };
@@ -153,7 +151,7 @@ static int pass_over(struct pass *p)
 	struct file *file;
 	uint64_t offset = 0;
 	bool end = false;
-	int err = open_root(p, &file);
+	int err = open_source(p, &file);
 
 	if (err)
 		return err;
@@ -166,18 +164,17 @@ static int pass_over(struct pass *p)
 			move_those_of(p, &out.entries);
 		fop_out_clear(FOP_readdir, &out);
 	}
-	close_root(p, file);
+	close_source(p, file);
 	return err ? err : rebalance_stops(p->r) ? -ECANCELED : p->err;
 }
 
-/* What the brick says of marks in the root: it is another text if any was set or removed since, or if it is another brick of the set that says it.
+/* What the brick says of marks in the directory: it is another text if any was set or removed since, or if it is another brick of the set that says it.
  * *none: there are none, but of what is no name. */
 static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 {
-	cleanup_inode struct inode *root = root_of(p->r->d);
-	struct getxattr_in in = { .inode = root, .name = DHT_MARKS_XATTR };
+	struct getxattr_in in = { .inode = p->r->dir, .name = DHT_MARKS_XATTR };
 	struct getxattr_out out = { 0 };
-	int err = root ? ask_source(p, FOP_getxattr, &in, &out) : -ENOMEM;
+	int err = ask_source(p, FOP_getxattr, &in, &out);
 
 	if (!err)
 		snprintf(text, MARKS_TEXT, "%.*s", (int)out.value.size, (const char *)out.value.bytes);
@@ -191,14 +188,13 @@ static int ask_marks(struct pass *p, char text[MARKS_TEXT], bool *none)
 }
 
 /* Who set them may have died: of a name that nobody asks for nobody else would find that out. */
-static void wait_for_marks(struct rebalance *r, int child, struct patience *patience)
+void wait_for_marks(struct rebalance *r, int child, struct patience *patience)
 {
-	cleanup_inode struct inode *root = root_of(r->d);
 	struct request rq;
 
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	if (root && !place_say(&rq, r->d, &(struct place){ 0 }))
-		marks_wait_to_mark(&rq, r->d, patience, child, root);
+	if (!place_say_in(&rq, r->d, r->dir))
+		marks_wait_to_mark(&rq, r->d, patience, child, r->dir);
 	request_finish(&rq);
 }
 

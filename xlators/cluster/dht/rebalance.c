@@ -19,7 +19,7 @@ static const char *const state_names[] = { "idle", "running", "done", "stopped" 
 
 /* ---- what status tells ---- */
 
-static void set_step(struct rebalance *r, const char *step)
+void rebalance_step(struct rebalance *r, const char *step)
 {
 	pthread_mutex_lock(&r->lock);
 	r->step = step;
@@ -52,7 +52,7 @@ int rebalance_problem(struct rebalance *r, int err, const char *format, ...)
 	return err;
 }
 
-static void no_problem(struct rebalance *r)
+void rebalance_no_problem(struct rebalance *r)
 {
 	pthread_mutex_lock(&r->lock);
 	r->problem[0] = '\0';
@@ -93,22 +93,47 @@ void rebalance_ask(struct rebalance *r, struct request *rq, uint64_t ns)
 
 /* ---- the whole ---- */
 
-static int move_and_settle(struct rebalance *r, const struct layout *moving)
+int move_and_settle(struct rebalance *r, const struct layout *moving)
 {
 	struct layout l = *moving;
-	int err = copy_roots(r, &l);
+	int err = copy_shards(r, &l);
 
 	if (err)
 		return err;
-	set_step(r, "moving");
+	rebalance_step(r, "moving");
 	err = clear_sources(r, &l);
 	if (!err)
-		err = copy_roots(r, &l); /* by now all that change them know of those that came */
+		err = copy_shards(r, &l); /* by now all that change them know of those that came */
 	if (err)
 		return err;
-	set_step(r, "settling");
+	rebalance_step(r, "settling");
 	layout_settle(&l);
-	return layout_write(r, &l);
+	err = layout_write(r, &l);
+	if (!err)
+		tell_leavers(r, moving, &l);
+	return err;
+}
+
+int layout_now(struct rebalance *r, const struct spread **now)
+{
+	struct request rq;
+	uint64_t least = 0;
+	int silent = -1, err, written;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, r->dir);
+	if (!err)
+		err = layout_ask_all(&rq, r->d, r->dir, now, &least, &silent);
+	request_finish(&rq);
+	written = *now && !(*now)->lacks && (*now)->layout.version > least ? layout_push(r, &(*now)->layout)
+									   : 0; /* nobody waits for one that is down */
+	if (err == -ESTALE)
+		return err;
+	if (err)
+		return rebalance_problem(r, err, "waiting for %s: %s",
+					 silent < 0 ? "a volume file that has all subvolumes" : subvolume_name(r, silent),
+					 strerror(-err));
+	return written;
 }
 
 /* From where it stands: 1: there is nothing to do. Else once more. */
@@ -116,28 +141,50 @@ static int go_on(struct rebalance *r)
 {
 	const struct spread *now = spread_of(r->d);
 	struct layout l;
-	struct request rq;
-	uint64_t least = 0;
-	int silent = -1, err, written;
+	int err = layout_now(r, &now);
 
-	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = layout_ask_all(&rq, r->d, &now, &least, &silent);
-	request_finish(&rq);
-	l = now->layout;
-	written = !now->lacks && l.version > least ? layout_push(r, &l) : 0; /* nobody waits for one that is down */
 	if (err)
-		return rebalance_problem(r, err, "waiting for %s: %s",
-					 silent < 0 ? "a volume file that has all subvolumes" : subvolume_name(r, silent),
-					 strerror(-err));
-	err = written;
-	if (!err && l.moving)
+		return err;
+	l = now->layout;
+	if (l.moving)
 		return move_and_settle(r, &l);
-	if (err || !now->grows)
-		return err ? err : 1;
+	if (now->shrinks) {
+		rebalance_step(r, "leaving");
+		return layout_write(r, &now->shrunk);
+	}
+	if (!now->grows)
+		return 1;
 	l = now->grown;
-	set_step(r, "joining");
-	err = copy_roots(r, &l);
+	rebalance_step(r, "joining");
+	err = copy_shards(r, &l);
 	return err ? err : layout_write(r, &l);
+}
+
+static int give_to_those_that_came(struct rebalance *r)
+{
+	int err = 0;
+
+	r->dir = root_of(r->d);
+	while (r->dir && err <= 0 && !rebalance_stops(r)) {
+		err = go_on(r);
+		if (err > 0) {
+			rebalance_step(r, "files");
+			err = r->d->leaving ? empty_leaver(r) : bring_files(r);
+			err = err ? err : 1;
+		}
+		if (err >= 0)
+			rebalance_no_problem(r);
+		else
+			rebalance_pause(r, err == -EAGAIN ? PAUSE_MS : STEP_MS);
+	}
+	if (err > 0)
+		log_info(
+			r->d->x, NULL,
+			"rebalance: the root's names are where they belong; %llu were moved, and %llu files brought to their names",
+			(unsigned long long)r->moved, (unsigned long long)r->files);
+	inode_unref(r->dir);
+	r->dir = NULL;
+	return err;
 }
 
 static void rebalance_task(void *arg)
@@ -148,16 +195,10 @@ static void rebalance_task(void *arg)
 	pthread_mutex_lock(&r->lock);
 	r->task = task_self();
 	pthread_mutex_unlock(&r->lock);
-	while (err <= 0 && !rebalance_stops(r)) {
-		err = go_on(r);
-		if (err >= 0)
-			no_problem(r);
-		else
-			rebalance_pause(r, err == -EAGAIN ? PAUSE_MS : STEP_MS);
-	}
-	if (err > 0)
-		log_info(r->d->x, NULL, "rebalance: the root's names are where they belong; %llu were moved",
-			 (unsigned long long)r->moved);
+	if (r->widens)
+		widen_run(r);
+	else
+		err = give_to_those_that_came(r);
 	pthread_mutex_lock(&r->lock);
 	r->state = err > 0 ? DONE : STOPPED;
 	r->step = NULL;
@@ -168,18 +209,19 @@ static void rebalance_task(void *arg)
 
 /* ---- commands ---- */
 
-static struct rebalance *rebalance_of(struct dht *d)
+static struct rebalance *rebalance_of(struct dht *d, bool widens)
 {
-	struct rebalance *r, *new = calloc(1, sizeof(*new));
+	struct rebalance *r, *new = calloc(1, sizeof(*new)), **at = widens ? &d->widener : &d->rebalance;
 
 	pthread_mutex_lock(&d->lock);
-	if (!d->rebalance && new) {
+	if (!*at && new) {
 		pthread_mutex_init(&new->lock, NULL);
 		new->d = d;
-		d->rebalance = new;
+		new->widens = widens;
+		*at = new;
 		new = NULL;
 	}
-	r = d->rebalance;
+	r = *at;
 	pthread_mutex_unlock(&d->lock);
 	free(new);
 	return r;
@@ -195,7 +237,9 @@ static int start(struct rebalance *r)
 	else if (r->state != RUNNING) {
 		r->state = RUNNING;
 		r->stopping = false;
-		r->moved = r->left = 0;
+		r->moved = r->left = r->files = r->file_bytes = r->failed = r->bytes = 0;
+		memset(r->skipped, 0, sizeof(r->skipped));
+		r->stays = (struct stays){ 0 };
 		r->problem[0] = '\0';
 		err = task_spawn(NULL, rebalance_task, r);
 		r->state = err ? STOPPED : RUNNING;
@@ -231,6 +275,32 @@ static void stop(struct rebalance *r)
 		task_call(wait_for_end, r);
 }
 
+static void tell_files(const struct rebalance *r, FILE *to)
+{
+	static const char *const why[BRINGS] = {
+		[BRING_KIND] = "kind",	   [BRING_LINKS] = "links", [BRING_LOCKED] = "locked", [BRING_CHANGES] = "changes",
+		[BRING_RECENT] = "recent", [BRING_FULL] = "full",   [BRING_BUSY] = "busy",     [BRING_WIDE] = "wide"
+	};
+
+	fprintf(to, "files %llu\nbytes %llu\ncopied %llu\nfailed %llu\n", (unsigned long long)r->files,
+		(unsigned long long)r->file_bytes, (unsigned long long)r->bytes, (unsigned long long)r->failed);
+	for (int i = 0; i < BRINGS; i++)
+		if (why[i] && r->skipped[i])
+			fprintf(to, "skipped-%s %llu\n", why[i], (unsigned long long)r->skipped[i]);
+}
+
+static void tell_stays(const struct rebalance *r, FILE *to)
+{
+	const struct stays *s = &r->stays;
+
+	fprintf(to, "leaving %s\n", subvolume_name(r, r->d->x->children - 1));
+	if (s->looked)
+		fprintf(to, "stays-names %llu\nstays-files %llu\nstays-directories %llu\nstays-records %llu\nstays-open %llu\n",
+			(unsigned long long)s->names, (unsigned long long)s->files,
+			(unsigned long long)(s->directories + s->unsaid), (unsigned long long)s->records,
+			(unsigned long long)s->open);
+}
+
 static void tell(struct rebalance *r, FILE *to)
 {
 	struct location line = { 0 };
@@ -242,6 +312,9 @@ static void tell(struct rebalance *r, FILE *to)
 		fprintf(to, "step %s\n", r->step);
 	fprintf(to, "version %llu\n", (unsigned long long)spread_of(r->d)->layout.version);
 	fprintf(to, "moved %llu\nleft %llu\n", (unsigned long long)r->moved, (unsigned long long)r->left);
+	tell_files(r, to);
+	if (r->d->leaving)
+		tell_stays(r, to);
 	if (r->problem[0])
 		location_line(&line, "problem", "%s", r->problem); /* a name may be in it */
 	pthread_mutex_unlock(&r->lock);
@@ -250,31 +323,40 @@ static void tell(struct rebalance *r, FILE *to)
 	free(text.bytes);
 }
 
+static void once(void *arg)
+{
+	widen_once(arg);
+}
+
 int rebalance_command(struct dht *d, int argc, char **argv, FILE *to)
 {
-	struct rebalance *r = argc == 1 ? rebalance_of(d) : NULL;
+	bool widens = argc == 2 && !strcmp(argv[0], "widen");
+	const char *verb = argc == 1 + widens ? argv[widens] : "";
+	struct rebalance *r = *verb ? rebalance_of(d, widens) : NULL;
 
-	if (argc != 1)
+	if (!*verb)
 		return -EINVAL;
 	if (!r)
 		return -ENOMEM;
-	if (!strcmp(argv[0], "status"))
+	if (!strcmp(verb, "status"))
 		tell(r, to);
-	else if (!strcmp(argv[0], "start"))
+	else if (widens && !strcmp(verb, "once"))
+		return task_self() ? (widen_once(d), 0) : task_call(once, d);
+	else if (!strcmp(verb, "start"))
 		return start(r);
-	else if (!strcmp(argv[0], "stop"))
+	else if (!strcmp(verb, "stop"))
 		stop(r);
 	else
 		return -EINVAL;
 	return 0;
 }
 
-void rebalance_stop(struct dht *d)
+static void stop_for_good(struct dht *d, struct rebalance **at)
 {
 	struct rebalance *r;
 
 	pthread_mutex_lock(&d->lock);
-	r = d->rebalance;
+	r = *at;
 	pthread_mutex_unlock(&d->lock);
 	if (!r)
 		return;
@@ -284,11 +366,23 @@ void rebalance_stop(struct dht *d)
 	stop(r);
 }
 
+void rebalance_stop(struct dht *d)
+{
+	stop_for_good(d, &d->widener);
+	stop_for_good(d, &d->rebalance);
+}
+
+static void destroy(struct rebalance *r)
+{
+	if (!r)
+		return;
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
 void rebalance_free(struct dht *d)
 {
-	if (!d->rebalance)
-		return;
-	pthread_mutex_destroy(&d->rebalance->lock);
-	free(d->rebalance);
-	d->rebalance = NULL;
+	destroy(d->widener);
+	destroy(d->rebalance);
+	d->widener = d->rebalance = NULL;
 }

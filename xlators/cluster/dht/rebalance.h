@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the rebalancer of cluster/dht: the steps and commands (rebalance.c), layouts and the roots of those that come (rebalance-join.c), names that are moved
- * (rebalance-moves.c). All requests are root's. */
+ * (rebalance-moves.c), files that are brought home (rebalance-files.c), directories that have grown large (widen.c). All requests are root's. */
 #ifndef STRATUS_DHT_REBALANCE_H
 #define STRATUS_DHT_REBALANCE_H
 #include "dht.h"
@@ -9,21 +9,35 @@
 
 enum { PROBLEM = 512 };
 enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
+/* What the subvolume that is to go still has, as the last look at it found. `unsaid`: directories of the `directories` that have moved, but for what leads to them. */
+struct stays {
+	bool looked;
+	uint64_t names, files, directories, unsaid, records;
+	uint64_t open; /* files that have gone, but not long ago, or somebody has them open since before that */
+};
 struct rebalance {
 	struct dht *d;
+	struct inode *dir;    /* whose names are moved: a reference, of the task */
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
 	enum rebalance_state state;
+	bool widens;	      /* large directories; else the root, until all of it is where it is to be */
 	bool stopping, hurry; /* hurry: the graph is to end */
 	unsigned waiters;     /* for its end */
 	struct task *task;
 	const char *step;
 	uint64_t moved, left;
+	/* Of files: those that were brought home and what they have, those that stay (by enum bring), those that could not be; bytes copied. */
+	uint64_t files, file_bytes, skipped[BRINGS], failed, bytes;
+	struct stays stays;
+	uint64_t turn_ns;  /* when more may be copied */
+	unsigned bringers; /* tasks that do it */
 	char problem[PROBLEM];
 };
 
 /* What it waits for; returns err. It is told in the log once. */
 int rebalance_problem(struct rebalance *, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void rebalance_step(struct rebalance *, const char *);
 void rebalance_count(struct rebalance *, uint64_t moved, uint64_t left);
 bool rebalance_stops(struct rebalance *);
 bool rebalance_pause(struct rebalance *, uint64_t ms); /* false: it is to stop */
@@ -33,16 +47,49 @@ static inline const char *subvolume_name(const struct rebalance *r, int child)
 	return r->d->x->child[child]->name;
 }
 
+void rebalance_no_problem(struct rebalance *);
+/* What its members have, who get the newest. 1: they have just got it, or one has a later one than was known; *now NULL: the directory is whole. */
+int layout_now(struct rebalance *, const struct spread **now);
+/* Until the directory's names are where that layout, in which they move, has them, and all say so. */
+int move_and_settle(struct rebalance *, const struct layout *);
+
+/* ---- widen.c: directories that have grown large are given more subvolumes, until it is to stop ---- */
+void widen_run(struct rebalance *);
+/* Those that are told of now, in the calling task. */
+void widen_once(struct dht *);
+
+/* A reference in r->dir, of the directory that has a shard there, and where it is at home. -ESTALE: nobody knows of it (any more). */
+int directory_find(struct request *, struct rebalance *, const struct gfid *, int child, int *home);
+/* Shards of r->dir at those that come to it. */
+int make_shards(struct request *, struct rebalance *, const struct layout *);
+
 /* ---- rebalance-join.c ---- */
-/* Those that come get owner, mode and ACL of the home's root. */
-int copy_roots(struct rebalance *, const struct layout *);
+/* The shards of those that come get owner, mode and ACL of the one at home. */
+int copy_shards(struct rebalance *, const struct layout *);
+/* The home; where that comes itself, one that has had names. */
+int home_until(const struct layout *);
 /* To all members at once. -EAGAIN: one has a later one. */
 int layout_push(struct rebalance *, const struct layout *);
 /* At the home first, so there is one that counts. All, or it is not 0. (Where names come to be may have it before all where they come from: who makes one there has
  * heard by the same version that it is not where it was.) */
 int layout_write(struct rebalance *, const struct layout *);
 
+/* Those that left get the settled layout, too, so that who asks them hears of it; but nobody relies on that. */
+void tell_leavers(struct rebalance *, const struct layout *moving, const struct layout *settled);
+
+/* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
+/* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */
+int empty_leaver(struct rebalance *);
+/* The name leads to a directory: if that was there, and has moved, the name leads to where it is at home from now on. 0 also where there is nothing to do. */
+int lead_home(struct rebalance *, struct inode *dir, const char *name, int child);
+
 /* ---- rebalance-moves.c ---- */
 /* Until no name that is to be elsewhere is there, or can come back. -ECANCELED: it is to stop. */
 int clear_sources(struct rebalance *, const struct layout *);
+/* A little; what holds names in the directory there for long is ended. */
+void wait_for_marks(struct rebalance *, int child, struct patience *);
+
+/* ---- rebalance-files.c ---- */
+/* Once over all that there is. -ECANCELED: it is to stop; else of a directory that could not be read. */
+int bring_files(struct rebalance *);
 #endif

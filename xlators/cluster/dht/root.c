@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The root: each subvolume has it whole, with the same owner, mode and ACL. What is changed of it is changed at all, one after the other;
- * user xattrs are at the home. */
+/* The root, and other directories that are at several subvolumes: each has a shard, with the same owner, mode and ACL. What is changed of them is changed at
+ * all, one after the other; user xattrs are at the home. */
 #include "dht.h"
 
 #define TAKE_BACK_NS 30000000000u /* a subvolume that hangs must not keep all others' changes of the root waiting */
 
-static int home_of(struct dht *d)
+static int home_of(struct dht *d, const struct inode *dir)
 {
-	return (int)spread_of(d)->layout.home;
+	return (int)spread_in(d, dir)->layout.home;
 }
 
 /* ---- one and the same fop at several, at once ---- */
@@ -52,22 +52,20 @@ static void compare(struct dht *d, const struct attr *a, const struct attr *b, i
 	if ((a->mode == b->mode && a->uid == b->uid && a->gid == b->gid) || atomic_exchange(&d->differ, true))
 		return;
 	log_warning(d->x, NULL,
-		    "owner or mode of the root differ: %o of %u:%u, but %o of %u:%u at %s; chown and chmod make them equal",
+		    "owner or mode of a directory differ: %o of %u:%u, but %o of %u:%u at %s; chown and chmod make them equal",
 		    a->mode & 07777, a->uid, a->gid, b->mode & 07777, b->uid, b->gid, d->x->child[child]->name);
 }
 
-int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
+int shards_getattr(struct request *rq, struct dht *d, struct inode *dir, struct attr *attr)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	struct getattr_in in = { .inode = root };
-	uint64_t mask = members_present(d);
+	struct getattr_in in = { .inode = dir };
+	uint64_t mask = members_present_in(d, dir);
 	struct fanout *f;
 	uint32_t uncounted = 0; /* directories that no mount shows */
 	bool any = false;
-	int err;
+	int err, gone = 0;
 
-	if (!root)
-		return -ENOMEM;
+	shards_reach(rq, d, dir);
 	f = ask(rq, d, FOP_getattr, &in, mask, &err);
 	for (int i = 0; i < d->x->children && !err; i++) {
 		const struct getattr_out *out = NULL;
@@ -77,13 +75,15 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 			out = fanout_out(f, i, &ignored);
 		if (out && any)
 			compare(d, attr, &out->attr, i);
-		uncounted += out && atomic_load(&d->has_hidden) >> i & 1;
+		uncounted += out && is_root(dir) && atomic_load(&d->has_hidden) >> i & 1;
 		if (out && any)
 			join(attr, &out->attr);
 		else if (out)
 			*attr = out->attr;
 		any |= out != NULL;
 	}
+	if (!err && mask >> home_of(d, dir) & 1 && !fanout_out(f, home_of(d, dir), &gone))
+		err = gone == -ESTALE || gone == -ENOENT ? -ESTALE : 0; /* the others are about to go */
 	fanout_drop(f);
 	attr->flags &= ~(uint32_t)ATTR_WIDE; /* which is between the brick and this one */
 	if (!err && attr->nlink >= 2 + uncounted)
@@ -91,13 +91,13 @@ int root_getattr(struct request *rq, struct dht *d, struct attr *attr)
 	return err;
 }
 
-static int root_lookup(struct request *rq, struct dht *d, struct lookup_out *out)
+static int shards_lookup(struct request *rq, struct dht *d, struct inode *dir, struct lookup_out *out)
 {
-	int err = root_getattr(rq, d, &out->attr);
+	int err = shards_getattr(rq, d, dir, &out->attr);
 
 	if (!err)
-		out->inode = root_of(d);
-	return err || out->inode ? err : -ENOMEM;
+		out->inode = inode_ref(dir);
+	return err;
 }
 
 /* ---- statfs ---- */
@@ -162,13 +162,13 @@ struct before { /* a change, and how to take it back */
 	bool had;
 };
 
-static int look(struct request *rq, struct dht *d, struct inode *root, struct before *b)
+static int look(struct request *rq, struct dht *d, struct inode *dir, struct before *b)
 {
-	struct getattr_in in = { .inode = root };
+	struct getattr_in in = { .inode = dir };
 	struct getattr_out out = { 0 };
-	struct getxattr_in in_acl = { .inode = root, .name = b->acl };
+	struct getxattr_in in_acl = { .inode = dir, .name = b->acl };
 	struct getxattr_out acl = { 0 };
-	struct xlator *at = d->x->child[home_of(d)];
+	struct xlator *at = d->x->child[home_of(d, dir)];
 	int err = getattr_on(rq, at, &in, &out);
 
 	b->attr = out.attr;
@@ -180,10 +180,10 @@ static int look(struct request *rq, struct dht *d, struct inode *root, struct be
 	return err == -ENODATA ? 0 : err;
 }
 
-static int take_back_acl(struct request *rq, struct xlator *child, struct inode *root, const struct before *b)
+static int take_back_acl(struct request *rq, struct xlator *child, struct inode *dir, const struct before *b)
 {
-	struct setxattr_in in = { .inode = root, .name = b->acl, .value = b->value };
-	struct removexattr_in none = { .inode = root, .name = b->acl };
+	struct setxattr_in in = { .inode = dir, .name = b->acl, .value = b->value };
+	struct removexattr_in none = { .inode = dir, .name = b->acl };
 	struct removexattr_out out_none = { 0 };
 	struct setxattr_out out = { 0 };
 
@@ -191,10 +191,10 @@ static int take_back_acl(struct request *rq, struct xlator *child, struct inode 
 }
 
 /* As root, and not as who made the change: that may not be allowed to give away what was his. */
-static void take_back(struct dht *d, int child, struct inode *root, const struct before *b)
+static void take_back(struct dht *d, int child, struct inode *dir, const struct before *b)
 {
 	struct setattr_in in = {
-		.inode = root,
+		.inode = dir,
 		.set = { .valid = b->valid, .mode = b->attr.mode & 07777, .uid = b->attr.uid, .gid = b->attr.gid }
 	};
 	struct setattr_out out = { 0 };
@@ -204,22 +204,25 @@ static void take_back(struct dht *d, int child, struct inode *root, const struct
 	request_init(&rq, d->x->graph, 0);
 	rq.group_count = 0;
 	rq.deadline_ns = clock_ns() + TAKE_BACK_NS;
-	if (b->acl)
-		err = take_back_acl(&rq, d->x->child[child], root, b);
+	err = place_say_in(&rq, d, dir);
+	if (!err)
+		err = place_say(&rq, d, &(struct place){ .flags = PLACE_SHARD });
+	if (!err && b->acl)
+		err = take_back_acl(&rq, d->x->child[child], dir, b);
 	if (b->valid && (!err || err == -ENODATA))
 		err = setattr_on(&rq, d->x->child[child], &in, &out);
 	request_finish(&rq);
 	if (err)
 		log_error(
 			d->x, NULL,
-			"the root's mode, owner or ACL could be changed at some subvolumes only, and not back at %s: %s; set them again",
+			"a directory's mode, owner or ACL could be changed at some subvolumes only, and not back at %s: %s; set them again",
 			d->x->child[child]->name, strerror(-err));
 }
 
 /* Members only: who comes gets what they have by then. Those that are down are asked first: if one can't do it, little has been done. */
-static unsigned in_order(const struct request *rq, struct dht *d, int order[SUBVOLUMES_MAX])
+static unsigned in_order(const struct request *rq, struct dht *d, const struct inode *dir, int order[SUBVOLUMES_MAX])
 {
-	uint64_t down = atomic_load(&d->down), members = spread_said(rq, d)->members;
+	uint64_t down = atomic_load(&d->down), members = spread_said(rq, d, dir)->members;
 	unsigned n = 0;
 
 	for (int pass = 0; pass < 2; pass++)
@@ -229,11 +232,11 @@ static unsigned in_order(const struct request *rq, struct dht *d, int order[SUBV
 	return n;
 }
 
-static int change_each(struct request *rq, struct dht *d, enum fop fop, const void *in, struct inode *root,
+static int change_each(struct request *rq, struct dht *d, enum fop fop, const void *in, struct inode *dir,
 		       const struct before *b)
 {
 	int order[SUBVOLUMES_MAX], err = 0;
-	unsigned n = in_order(rq, d, order), done = 0;
+	unsigned n = in_order(rq, d, dir, order), done = 0;
 
 	while (done < n && !err) {
 		union {
@@ -242,46 +245,48 @@ static int change_each(struct request *rq, struct dht *d, enum fop fop, const vo
 			struct removexattr_out removexattr;
 		} out = { 0 };
 
-		err = fop_call(rq, d->x->child[order[done]], fop, in, &out);
+		err = shard_reach(rq, d, dir, order[done]);
+		if (!err)
+			err = fop_call(rq, d->x->child[order[done]], fop, in, &out);
 		done += !err;
 	}
 	if (!err)
 		return 0;
 	task_shield(true);
 	while (done-- > 0)
-		take_back(d, order[done], root, b);
+		take_back(d, order[done], dir, b);
 	task_shield(false);
 	return err;
 }
 
-static int change_all(struct request *rq, struct dht *d, enum fop fop, const void *in, struct before *b)
+static int change_all(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, struct before *b)
 {
-	cleanup_inode struct inode *root = root_of(d);
-	int err = spread_said(rq, d)->lacks ? subvolume_lacking(d) : root ? task_lock(&d->changing, rq->deadline_ns) : -ENOMEM;
+	int err = spread_said(rq, d, dir)->lacks ? subvolume_lacking(d) : task_lock(&d->changing, rq->deadline_ns);
 
 	if (err)
 		return err;
-	err = look(rq, d, root, b);
+	err = look(rq, d, dir, b);
 	if (!err)
 		err = place_say(rq, d, &(struct place){ .flags = PLACE_SHARD }); /* of each by itself */
 	if (!err)
-		err = change_each(rq, d, fop, in, root, b);
+		err = change_each(rq, d, fop, in, dir, b);
 	place_say(rq, d, &(struct place){ 0 });
 	task_unlock(&d->changing);
 	free(b->value.bytes);
 	return err;
 }
 
-static int root_setattr(struct request *rq, struct dht *d, const struct setattr_in *in, struct setattr_out *out)
+static int shards_setattr(struct request *rq, struct dht *d, struct inode *dir, const struct setattr_in *in,
+			  struct setattr_out *out)
 {
-	struct setattr_in by_inode = { .inode = in->inode ? in->inode : in->file->inode, .set = in->set };
+	struct setattr_in by_inode = { .inode = dir, .set = in->set };
 	struct before b = { .valid = in->set.valid & (SET_MODE | SET_UID | SET_GID) };
 	int err;
 
 	if (b.valid)
 		b.valid |= SET_MODE; /* who gives it away may lose S_ISGID */
-	err = change_all(rq, d, FOP_setattr, &by_inode, &b);
-	return err ? err : root_getattr(rq, d, &out->attr);
+	err = change_all(rq, d, dir, FOP_setattr, &by_inode, &b);
+	return err ? err : shards_getattr(rq, d, dir, &out->attr);
 }
 
 /* ---- extended attributes ---- */
@@ -291,36 +296,39 @@ static bool is_acl(const char *name)
 	return !strcmp(name, "system.posix_acl_access") || !strcmp(name, "system.posix_acl_default");
 }
 
-static int root_setxattr(struct request *rq, struct dht *d, enum fop fop, const void *in, const char *name, void *out)
+static int shards_setxattr(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in,
+			   const char *name, void *out)
 {
 	struct before b = { .valid = SET_MODE, .acl = name };
 
-	return is_acl(name) ? change_all(rq, d, fop, in, &b) : fop_call(rq, d->x->child[home_of(d)], fop, in, out);
+	return is_acl(name) ? change_all(rq, d, dir, fop, in, &b)
+			    : fop_call(rq, d->x->child[home_of(d, dir)], fop, in, out);
 }
 
 /* ---- what one can answer for all ---- */
 
 /* The first that can be reached: mode, owner and ACL are the same at all. */
-static int anywhere(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+static int anywhere(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, void *out)
 {
-	uint64_t mask = members_present(d);
+	uint64_t mask = members_present_in(d, dir);
 	int err = -ENOTCONN;
 
 	for (int i = 0; i < d->x->children && unreached(err); i++)
-		if (mask >> i & 1)
+		if (mask >> i & 1 && !(err = shard_reach(rq, d, dir, i)))
 			err = fop_call(rq, d->x->child[i], fop, in, out);
 	return err;
 }
 
-static int root_fsync(struct request *rq, struct dht *d, const struct fsync_in *in, struct fsync_out *out)
+static int shards_fsync(struct request *rq, struct dht *d, struct inode *dir, const struct fsync_in *in, struct fsync_out *out)
 {
+	uint64_t members = spread_in(d, dir)->members;
 	int err = 0;
 
 	for (int i = 0; i < d->x->children && !err; i++) {
 		cleanup_file struct file *at = NULL;
 		struct fsync_in one = { .datasync = in->datasync };
 
-		if (!is_member(d, i))
+		if (!(members >> i & 1))
 			continue;
 		err = wide_at(rq, d, in->file, i, &at);
 		one.file = at;
@@ -331,11 +339,11 @@ static int root_fsync(struct request *rq, struct dht *d, const struct fsync_in *
 }
 
 /* At the home, with its own file in place of ours. */
-static int at_home(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+static int at_home(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, void *out)
 {
 	const struct fop_info *info = &fop_info[fop];
 	cleanup_file struct file *at = NULL;
-	int home = home_of(d);
+	int home = home_of(d, dir);
 	void *copy = malloc(info->in_size);
 	int err = copy ? 0 : -ENOMEM;
 
@@ -356,31 +364,38 @@ static int at_home(struct request *rq, struct dht *d, enum fop fop, const void *
 	return err;
 }
 
-int root_fop(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out)
+static int shards_do(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, void *out)
 {
 	switch (fop) {
 	case FOP_lookup:
-		return root_lookup(rq, d, out);
+		return shards_lookup(rq, d, dir, out);
 	case FOP_getattr:
-		return root_getattr(rq, d, &((struct getattr_out *)out)->attr);
+		return shards_getattr(rq, d, dir, &((struct getattr_out *)out)->attr);
 	case FOP_setattr:
-		return root_setattr(rq, d, in, out);
+		return shards_setattr(rq, d, dir, in, out);
 	case FOP_setxattr:
-		return root_setxattr(rq, d, fop, in, ((const struct setxattr_in *)in)->name, out);
+		return shards_setxattr(rq, d, dir, fop, in, ((const struct setxattr_in *)in)->name, out);
 	case FOP_removexattr:
-		return root_setxattr(rq, d, fop, in, ((const struct removexattr_in *)in)->name, out);
+		return shards_setxattr(rq, d, dir, fop, in, ((const struct removexattr_in *)in)->name, out);
 	case FOP_access:
-		return anywhere(rq, d, fop, in, out);
+		return anywhere(rq, d, dir, fop, in, out);
 	case FOP_getxattr:
-		return is_acl(((const struct getxattr_in *)in)->name) ? anywhere(rq, d, fop, in, out)
-								      : at_home(rq, d, fop, in, out);
+		return is_acl(((const struct getxattr_in *)in)->name) ? anywhere(rq, d, dir, fop, in, out)
+								      : at_home(rq, d, dir, fop, in, out);
 	case FOP_opendir:
-		return root_opendir(rq, d, out);
+		return wide_opendir(rq, d, dir, out);
 	case FOP_readdir:
-		return root_readdir(rq, d, in, out);
+		return wide_readdir(rq, d, in, out);
 	case FOP_fsync:
-		return root_fsync(rq, d, in, out);
+		return shards_fsync(rq, d, dir, in, out);
 	default:
-		return at_home(rq, d, fop, in, out);
+		return at_home(rq, d, dir, fop, in, out);
 	}
+}
+
+int shards_fop(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, void *out)
+{
+	cleanup_inode struct inode *root = dir ? NULL : root_of(d);
+
+	return dir || root ? shards_do(rq, d, dir ? dir : root, fop, in, out) : -ENOMEM;
 }

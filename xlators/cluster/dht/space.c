@@ -37,7 +37,7 @@ static void note_space(struct space *s, const struct statfs *fs)
 /* One of the callers looks, if what is known is old; the others take what there is. */
 static void look(struct request *rq, struct dht *d)
 {
-	uint64_t now = clock_ns(), seen = atomic_load(&d->space_seen_ns), mask = members_present(d), until = now + LOOK_NS;
+	uint64_t now = clock_ns(), seen = atomic_load(&d->space_seen_ns), mask = 0, until = now + LOOK_NS;
 	cleanup_inode struct inode *root = root_of(d);
 	struct statfs_in in = { .inode = root };
 	uint64_t each = atomic_load(&d->space_scarce) ? LOOK_OFTEN_NS : LOOK_EACH_NS;
@@ -46,6 +46,7 @@ static void look(struct request *rq, struct dht *d)
 
 	if ((seen && now - seen < each) || !root || !atomic_compare_exchange_strong(&d->space_seen_ns, &seen, now))
 		return;
+	mask = members_present(d) & ~leaving_of(d); /* nothing new is put there */
 	f = fanout_start(rq, d->x, FOP_statfs, &in, mask);
 	if (!f)
 		return;
@@ -70,7 +71,7 @@ static int choose(struct dht *d, int owner, const struct gfid *gfid)
 	uint64_t sum = 0, at;
 
 	for (int pass = 0; pass < 2; pass++) {
-		at = sum ? gfid_hash(gfid) % sum : 0;
+		at = sum ? gfid_ino(gfid) % sum : 0;
 		for (int i = 0; i < d->x->children; i++) {
 			const struct space *s = &d->space[i];
 			uint64_t mib = atomic_load(&s->bytes) >> 20;
@@ -138,7 +139,7 @@ int place_for_directory(struct request *rq, struct dht *d, int owner, const stru
 	if (d->lean <= 0 && d->scatter <= 0)
 		return owner;
 	look(rq, d);
-	if (is_fuller(d, owner) || (d->scatter > 0 && gfid_hash(gfid) / SUBVOLUMES_MAX % (uint64_t)d->scatter == 0))
+	if (is_fuller(d, owner) || (d->scatter > 0 && gfid_ino(gfid) / SUBVOLUMES_MAX % (uint64_t)d->scatter == 0))
 		other = choose(d, owner, gfid);
 	return other < 0 ? owner : other;
 }

@@ -146,14 +146,22 @@ int work_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 	}
 }
 
+static int end_one(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
+{
+	struct gfid id;
+
+	if (!kept_parse(name, &id) && !is_record(name))
+		return kept_end(rq, s->d, s->child, dir, name);
+	return waits_parse(name, &id) ? work_end(rq, s->d, s->child, dir, name)
+				      : end_waiting(rq, s->d, s->child, dir, name, &id);
+}
+
 static void end_in_time(struct request *rq, struct sweep *s, struct inode *dir, const char *name)
 {
 	uint64_t deadline_ns = rq->deadline_ns;
-	struct gfid id;
 
 	rq->deadline_ns = clock_ns() + (is_record(name) ? LOOK_NS : END_NS);
-	atomic_fetch_add(&s->d->ended, waits_parse(name, &id) ? !work_end(rq, s->d, s->child, dir, name)
-							      : !end_waiting(rq, s->d, s->child, dir, name, &id));
+	atomic_fetch_add(&s->d->ended, !end_one(rq, s, dir, name));
 	rq->deadline_ns = deadline_ns;
 }
 
@@ -161,7 +169,7 @@ static bool to_be_ended(const char *name)
 {
 	struct gfid gfid;
 
-	return !work_parse(name, &gfid) || !waits_parse(name, &gfid) || is_record(name);
+	return !work_parse(name, &gfid) || !waits_parse(name, &gfid) || !kept_parse(name, &gfid) || is_record(name);
 }
 
 /* The first look takes down what is there; the last ends what has been there since. */
@@ -204,20 +212,14 @@ static int read_all(struct request *rq, struct xlator *child, struct inode *dir,
 	return err;
 }
 
-int work_list(struct request *rq, struct dht *d, int child, unsigned number, meet_entries *met, void *arg)
+int directory_list(struct request *rq, struct dht *d, int child, struct inode *dir, meet_entries *met, void *arg)
 {
-	cleanup_inode struct inode *dir = NULL;
-	struct opendir_in in = { 0 };
+	struct opendir_in in = { .inode = dir };
 	struct opendir_out out = { 0 };
 	struct release_out released = { 0 };
 	uint64_t deadline_ns = rq->deadline_ns;
-	int err = place_say_newest(rq, d);
+	int err = opendir_on(rq, d->x->child[child], &in, &out);
 
-	if (!err)
-		err = work_dir(rq, d, child, number, false, &dir);
-	in.inode = dir;
-	if (!err)
-		err = opendir_on(rq, d->x->child[child], &in, &out);
 	if (err == -ESTALE)
 		hidden_forget(d, child);
 	if (err)
@@ -228,6 +230,36 @@ int work_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 	rq->deadline_ns = deadline_ns;
 	file_unref(out.file);
 	return err;
+}
+
+int work_list(struct request *rq, struct dht *d, int child, unsigned number, meet_entries *met, void *arg)
+{
+	cleanup_inode struct inode *dir = NULL;
+	int err = place_say_newest(rq, d);
+
+	if (!err)
+		err = work_dir(rq, d, child, number, false, &dir);
+	return err ? err : directory_list(rq, d, child, dir, met, arg);
+}
+
+int away_list(struct request *rq, struct dht *d, int child, unsigned number, meet_entries *met, void *arg)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct gfid gfid = { { (uint8_t)number } };
+	int err = place_say_newest(rq, d);
+
+	if (!err)
+		err = away_dir(rq, d, child, &gfid, false, &dir);
+	return err ? err : directory_list(rq, d, child, dir, met, arg);
+}
+
+/* Names of copies are marked there, by who may have been slow, and whose intent is not there any more: nobody else asks for them. */
+static void sweep_marks(struct request *rq, struct sweep *s)
+{
+	cleanup_inode struct inode *dir = NULL;
+
+	if (!work_dir(rq, s->d, s->child, s->dir, false, &dir))
+		marks_sweep(rq, s->d, s->child, dir);
 }
 
 static int look_as_root(struct sweep *s)
@@ -241,6 +273,8 @@ static int look_as_root(struct sweep *s)
 	err = layout_check(&rq, s->d, false); /* by another volume's file it would end what is not ended there */
 	if (!err)
 		err = work_list(&rq, s->d, s->child, s->dir, meet, s);
+	if (!err && !s->looks)
+		sweep_marks(&rq, s);
 	request_finish(&rq);
 	return err;
 }
@@ -252,6 +286,35 @@ static void sweep_dir(struct sweep *s)
 	while (!stops(s->d) && !look_as_root(s) && s->count && ++s->looks < STALE_LOOKS)
 		if (!pause_for(s->d, s->d->sweep_ms))
 			return;
+}
+
+/* All directories of all subvolumes at once, for who waits for that. */
+int sweep_all(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
+{
+	size_t count = (size_t)d->x->children * WORK_DIRS;
+	struct sweep *all = calloc(count, sizeof(*all));
+	bool goes_on = true;
+	int err = all ? 0 : -ENOMEM;
+
+	for (unsigned looks = 0; looks < STALE_LOOKS && !err && goes_on; looks++) {
+		for (size_t i = 0; i < count && !err; i++) {
+			struct sweep *s = &all[i];
+
+			if (!looks)
+				*s = (struct sweep){ .d = d, .child = (int)(i / WORK_DIRS), .dir = i % WORK_DIRS };
+			if (!looks)
+				s->seen = malloc(SEEN_MAX * sizeof(struct seen));
+			err = s->seen ? 0 : -ENOMEM;
+			s->looks = looks;
+			if (!err && (!looks || s->count))
+				look_as_root(s); /* what can't be read now is looked at the next time */
+		}
+		goes_on = looks + 1 == STALE_LOOKS || pause(arg, d->sweep_ms);
+	}
+	for (size_t i = 0; all && i < count; i++)
+		free(all[i].seen);
+	free(all);
+	return err;
 }
 
 static void sweep_task(void *arg)

@@ -140,14 +140,14 @@ static int take_back(struct request *rq, struct dht *d, const struct intent *it)
 
 /* ---- taking over ---- */
 
-struct parents {		  /* of the names */
-	struct inode *dir[MARKS]; /* references */
-	bool gone;		  /* one of them */
+struct parents {		       /* of the names */
+	struct inode *dir[MARKS_MOST]; /* references */
+	bool gone;		       /* one of them */
 };
 
 static void parents_clear(struct parents *p)
 {
-	for (int n = 0; n < MARKS; n++)
+	for (int n = 0; n < MARKS_MOST; n++)
 		inode_unref(p->dir[n]);
 }
 
@@ -176,15 +176,17 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 	int err = 0;
 
 	*all = true;
-	for (int n = 0; n < MARKS && !err; n++) {
+	for (int n = 0; n < marks_end_of(it) && !err; n++) {
+		bool goes = n >= SIDE_GOES;
+
 		if (!has_mark(it, n))
 			continue;
-		if (n == SIDE_GOES && !p->dir[n]) /* the names are fenced: it stands still, or goes */
-			err = leaver_find(rq, d, it, &p->dir[n]);
-		if (err || (n == SIDE_GOES && !p->dir[n]))
+		if (goes && !p->dir[n]) /* the names are fenced: it stands still, or goes */
+			err = n == SIDE_GOES ? leaver_find(rq, d, it, &p->dir[n]) : dying_find(rq, d, it, n, &p->dir[n]);
+		if (err || (goes && !p->dir[n]))
 			continue;
 		err = side_mark(rq, d, it, n);
-		if (n == SIDE_GOES && is_absent(err)) /* it has just gone */
+		if (goes && is_absent(err)) /* it has just gone */
 			err = 0;
 		if (err != -EMARKED && !(p->gone && is_absent(err)))
 			continue;
@@ -198,9 +200,10 @@ int intent_unmark(struct request *rq, struct dht *d, const struct intent *it, bo
 {
 	int err = 0;
 
-	for (int n = 0; n < MARKS && !err; n++) { /* the first syncs what the record says, so the others must not go before */
+	for (int n = 0; n < marks_end_of(it) && !err;
+	     n++) { /* the first syncs what the record says, so the others must not go before */
 		err = has_mark(it, n) ? side_unmark(rq, d, it, n) : 0;
-		if (err == -EFENCED || ((gone || n == SIDE_GOES) && is_absent(err)))
+		if (err == -EFENCED || ((gone || n >= SIDE_GOES) && is_absent(err)))
 			err = 0;
 	}
 	return err;
@@ -304,15 +307,35 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, stru
 	return err ? err : intent_let_go(rq, d, it, p->gone);
 }
 
+void marks_drop(struct request *rq, struct dht *d, const struct intent *it)
+{
+	enum { LOOKS = 4, PAUSE_MS = 10 };
+	struct intent now;
+	int err = 0;
+
+	for (int i = 0; i < LOOKS && !err; i++) { /* the other is at its end, perhaps */
+		err = i ? task_sleep_ms(PAUSE_MS) : 0;
+		if (!err)
+			err = intent_find(rq, d, it->side[0].child, &it->id, &now);
+	}
+	if (err == -ENOENT)
+		intent_unmark(rq, d, it, true);
+}
+
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
 {
 	struct parents p = { 0 };
-	int err = find_parents(rq, d, it, &p);
+	int err;
 
+	if (it->of_file)
+		return bring_end(rq, d, it);
+	err = find_parents(rq, d, it, &p);
 	if (!err)
 		err = intent_take_over(rq, d, it);
 	if (!err)
 		err = end_marked(rq, d, it, &p);
+	if (err == -EFENCED)
+		marks_drop(rq, d, it);
 	parents_clear(&p);
 	if (err)
 		return err;
@@ -371,6 +394,38 @@ static void end_holder(struct request *rq, struct dht *d, int child, struct inod
 		mark_remove(rq, d, child, dir, m);
 }
 
+int mark_end_left_over(struct request *rq, struct dht *d, int child, struct inode *dir, uint64_t hash)
+{
+	struct mark m, now;
+	struct intent it;
+	int err = mark_of(rq, d, child, dir, hash, &m);
+
+	if (err)
+		return err == -ENODATA ? 0 : err;
+	if (m.subvolume >= (uint32_t)d->x->children || intent_find(rq, d, (int)m.subvolume, &m.intent, &it) != -ENOENT)
+		return -EMARKED;
+	err = mark_of(rq, d, child, dir, hash, &now);
+	if (err || !gfid_equal(&now.intent, &m.intent) || now.attempt != m.attempt)
+		return err == -ENODATA ? 0 : -EMARKED;
+	return mark_remove(rq, d, child, dir, &m);
+}
+
+void marks_sweep(struct request *rq, struct dht *d, int child, struct inode *dir)
+{
+	struct listxattr_in in = { .inode = dir };
+	struct listxattr_out out = { 0 };
+	const char *at, *end;
+	uint64_t hash;
+
+	if (listxattr_on(rq, d->x->child[child], &in, &out))
+		return;
+	end = (const char *)out.names.bytes + out.names.size;
+	for (at = out.names.bytes; at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+		if (is_mark(at, &hash))
+			mark_end_left_over(rq, d, child, dir, hash);
+	fop_out_clear(FOP_listxattr, &out);
+}
+
 /* All that hold names in the directory. */
 static void end_holders_in(struct request *rq, struct dht *d, int child, struct inode *dir)
 {
@@ -388,18 +443,38 @@ static void end_holders_in(struct request *rq, struct dht *d, int child, struct 
 	fop_out_clear(FOP_listxattr, &out);
 }
 
-/* The directory is to go, and names in it are marked. */
+/* A file that is being moved. */
+static void end_mover_at(struct request *rq, struct dht *d, int child, struct inode *file)
+{
+	struct mark m;
+
+	if (place_say(rq, d, &(struct place){ .flags = PLACE_POINTER }))
+		return;
+	if (!mark_of(rq, d, child, file, mark_hash(MARK_GOES), &m))
+		end_holder(rq, d, child, file, &m);
+	place_say(rq, d, &(struct place){ 0 });
+}
+
+static void end_holders_of(struct request *rq, struct dht *d, int child, struct inode *object)
+{
+	if (S_ISDIR(object->type))
+		end_holders_in(rq, d, child, object);
+	else
+		end_mover_at(rq, d, child, object);
+}
+
+/* The directory is to go, and names in it are marked; or the file is to change, to get a name more. */
 static void end_holders_below(struct request *rq, struct dht *d, int child, const struct loc *loc)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 }, there = { 0 };
 	struct aim aim;
 
-	if (!lookup_on(rq, d->x->child[child], &in, &out) && S_ISDIR(out.attr.mode)) {
+	if (!lookup_on(rq, d->x->child[child], &in, &out)) {
 		if (!(out.attr.flags & ATTR_POINTER))
-			end_holders_in(rq, d, child, out.inode);
+			end_holders_of(rq, d, child, out.inode);
 		else if (!aim_of(d, &out, &aim) && !look_at_anchor(rq, d, &aim, &there))
-			end_holders_in(rq, d, aim.child, there.inode);
+			end_holders_of(rq, d, aim.child, there.inode);
 	}
 	fop_out_clear(FOP_lookup, &out);
 	fop_out_clear(FOP_lookup, &there);
@@ -412,7 +487,7 @@ static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enu
 
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
-	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename))
+	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename || fop == FOP_create))
 		end_holders_below(rq, d, child, loc);
 }
 
@@ -422,8 +497,8 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 	struct owners o = { 0 };
 	int child, err = 0;
 
-	if (is_root(loc->parent)) {
-		o = root_owners(d, loc->name);
+	if (is_spread(d, loc->parent)) {
+		o = owners_in(d, loc->parent, loc->name);
 	} else {
 		err = subvolume_of_name(rq, d, loc, fop, &child);
 		o = (struct owners){ child, child };
@@ -443,15 +518,28 @@ static int own_request(const struct request *rq, struct dht *d, struct request *
 	return place_say(own, d, &(struct place){ 0 });
 }
 
+static void end_mover(struct request *rq, struct dht *d, struct inode *inode)
+{
+	int child;
+
+	if (inode && !S_ISDIR(inode->type) && !subvolume_of(rq, d, inode, &child))
+		end_mover_at(rq, d, child, inode);
+}
+
 static void end_holders(struct request *rq, struct dht *d, enum fop fop, const void *in)
 {
 	struct request own;
 	int err = own_request(rq, d, &own);
 
 	for (const struct field *f = fop_info[fop].in; f->name && !err; f++) {
-		const struct loc *loc = (const void *)((const char *)in + f->offset);
+		const void *at = (const char *)in + f->offset;
+		const struct loc *loc = at;
 
-		if (f->kind == FIELD_LOC && loc->parent && loc->name)
+		if (f->kind == FIELD_INODE)
+			end_mover(&own, d, *(struct inode *const *)at);
+		else if (f->kind == FIELD_FILE && *(struct file *const *)at)
+			end_mover(&own, d, (*(struct file *const *)at)->inode);
+		else if (f->kind == FIELD_LOC && loc->parent && loc->name)
 			end_at_name(&own, d, loc, fop);
 	}
 	request_finish(&own);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While names of the root are moved from one subvolume to another: "Lookup and create in a transition" of doc/distribution.md.
+/* While names of a directory are moved from one subvolume to another: "Lookup and create in a transition" of doc/distribution.md.
  *
  * Who had such a name is asked first. What is there counts; what is not there never comes to be there again, for bricks refuse to make it. So from then on
  * it is a name of the one that is to have it. A name is never made beside another one: what would be replaced is moved first. */
@@ -18,9 +18,11 @@ enum { TRIES = 32 };
 /* Such a name, and whose it is. */
 static bool is_moving(const struct request *rq, struct dht *d, const struct loc *loc, struct owners *o)
 {
-	if (!is_root(loc->parent) || !loc->name || !strcmp(loc->name, DHT_HIDDEN))
+	const struct spread *s = loc->parent && loc->name ? spread_said(rq, d, loc->parent) : NULL;
+
+	if (!s || !s->layout.moving || (is_root(loc->parent) && !strcmp(loc->name, DHT_HIDDEN)))
 		return false;
-	*o = owners_said(rq, d, loc->name);
+	*o = owners_said(rq, d, loc->parent, loc->name);
 	return o->from != o->to;
 }
 
@@ -38,6 +40,8 @@ static int is_there(struct request *rq, struct dht *d, const struct loc *loc, in
 	int err = has(d, child) ? place_say(rq, d, &(struct place){ 0 }) : subvolume_lacking(d);
 
 	if (!err)
+		err = shard_reach(rq, d, loc->parent, child);
+	if (!err)
 		err = lookup_on(rq, d->x->child[child], &in, &out);
 	*there = err ? (struct gfid){ { 0 } } : out.inode->gfid;
 	fop_out_clear(FOP_lookup, &out);
@@ -49,11 +53,17 @@ static int is_there(struct request *rq, struct dht *d, const struct loc *loc, in
 static int at_either(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, struct owners o)
 {
 	int first = MUTANT("new-before-old") ? o.to : o.from, second = first == o.from ? o.to : o.from;
-	int err = has(d, first) ? call_at(rq, d, fop, in, out, first) : -ENOENT;
+	const struct loc *loc = in;
+	int err = has(d, first) ? shard_reach(rq, d, loc->parent, first) : -ENOENT;
+
+	if (!err)
+		err = call_at(rq, d, fop, in, out, first);
 
 	if (err != -ENOENT)
 		return err;
 	err = has(d, second) ? place_say(rq, d, &(struct place){ 0 }) : subvolume_lacking(d);
+	if (!err)
+		err = shard_reach(rq, d, loc->parent, second);
 	return err ? err : call_at(rq, d, fop, in, out, second);
 }
 
@@ -88,7 +98,7 @@ static int make(struct request *rq, struct dht *d, enum fop fop, const void *in,
 /* ---- rename ---- */
 
 /* Whoever asks for it: it is not he who changes the volume. */
-static int move_away(struct request *rq, struct dht *d, const char *name, struct owners o)
+static int move_away(struct request *rq, struct dht *d, const struct loc *loc, struct owners o)
 {
 	struct request own;
 	int err;
@@ -96,9 +106,9 @@ static int move_away(struct request *rq, struct dht *d, const char *name, struct
 	request_init(&own, d->x->graph, 0);
 	own.group_count = 0;
 	own.deadline_ns = rq->deadline_ns ? rq->deadline_ns : clock_ns() + MOVE_NS;
-	err = place_say(&own, d, &(struct place){ 0 });
+	err = place_say_in(&own, d, loc->parent);
 	if (!err)
-		err = name_move(&own, d, name, o.from, o.to);
+		err = name_move(&own, d, loc->parent, loc->name, o.from, o.to);
 	request_finish(&own);
 	return err == -EEXIST ? -EIO : err;
 }
@@ -116,7 +126,7 @@ static int clear_the_way(struct request *rq, struct dht *d, const struct loc *lo
 		return -EEXIST;
 	if (!has(d, o.to))
 		return subvolume_lacking(d);
-	err = move_away(rq, d, loc->name, o);
+	err = move_away(rq, d, loc, o);
 	return err ? err : -EAGAIN;
 }
 

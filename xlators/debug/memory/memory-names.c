@@ -325,17 +325,28 @@ static int fill(struct xlator *x, const struct entry *e, uint32_t flags, struct 
 	return memory_give(x, e->object, &to->inode, &to->attr);
 }
 
+/* How many entries are given: no more than there are, whatever size is asked for. */
+static uint32_t entries_for(const struct object *dir, uint32_t size)
+{
+	uint32_t there = 0;
+
+	for (const struct entry *e = dir->entry; e && there < size / 64; e = e->next)
+		there++;
+	return there + 1;
+}
+
 static int list(struct xlator *x, const struct readdir_in *in, struct dirents *to)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
 	struct object *o = memory_object_of(x, in->file->inode);
-	uint32_t most = in->size / 64 + 1;
 	const struct entry *e;
+	uint32_t most;
 	int err = 0;
 
 	(void)p;
 	if (!o || !S_ISDIR(o->attr.mode))
 		return o ? -ENOTDIR : -ESTALE;
+	most = entries_for(o, in->size);
 	to->entry = calloc(most, sizeof(*to->entry));
 	if (!to->entry)
 		return -ENOMEM;

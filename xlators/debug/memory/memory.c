@@ -88,6 +88,7 @@ const struct xlator_type xlator_type = {
 	.api = STRATUS_API_VERSION,
 	.name = "debug/memory",
 	.summary = "a brick in memory, for tests",
+	.shareable = true,
 	.options = options,
 	.private_size = sizeof(struct memory),
 	.init = memory_init,

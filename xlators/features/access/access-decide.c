@@ -10,7 +10,7 @@
 
 bool is_root(const struct request *rq)
 {
-	return rq->uid == 0;
+	return request_is_root(rq);
 }
 
 int in_group(struct request *rq, gid_t gid)

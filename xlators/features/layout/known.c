@@ -14,6 +14,7 @@ struct known *known_of(struct xlator *x, struct inode *inode)
 	if (!k)
 		return NULL;
 	pthread_mutex_init(&k->lock, NULL);
+	k->version = atomic_fetch_add(&((struct checks *)x->private)->file_changes, 1) + 1;
 	if (!inode_slot_set(inode, x, k))
 		return k;
 	known_free(k);
@@ -36,7 +37,7 @@ static void drop(struct known *k)
 	k->layout = NULL;
 	k->mark = NULL;
 	k->marks = 0;
-	k->points = k->read = false;
+	k->points = k->kept = k->shard = k->read = false;
 	k->broken = 0;
 	k->changes++;
 }
@@ -49,6 +50,7 @@ void known_forget(struct xlator *x, struct inode *inode)
 		return;
 	pthread_mutex_lock(&k->lock);
 	drop(k);
+	k->version = atomic_fetch_add(&((struct checks *)x->private)->file_changes, 1) + 1;
 	pthread_mutex_unlock(&k->lock);
 }
 
@@ -95,7 +97,7 @@ static int read_layout(struct request *rq, struct xlator *x, struct inode *inode
 	int err = read_xattr(rq, x, inode, DHT_LAYOUT_XATTR, &value);
 
 	if (!err) {
-		k->layout = malloc(sizeof(*k->layout));
+		k->layout = calloc(1, sizeof(*k->layout)); /* one that makes no sense is asked for its version, too */
 		err = k->layout ? 0 : -ENOMEM;
 	}
 	if (!err && layout_decode(value.bytes, value.size, k->layout))
@@ -104,15 +106,31 @@ static int read_layout(struct request *rq, struct xlator *x, struct inode *inode
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
 
-static int read_directory(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+/* A shard that is not at home is below the directory itself. It may have no layout yet: who finds it must not take it for the whole. */
+static int read_home(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
 {
-	bool has_layout, has_pointer;
-	int err = marks_read(rq, x, inode, k, &has_layout, &has_pointer);
+	struct blob value = { 0 };
+	struct parent p;
+	int err = read_xattr(rq, x, inode, DHT_PARENT_XATTR, &value);
 
-	if (!err && has_pointer)
+	k->shard = !err && !parent_decode(value.bytes, value.size, &p) && gfid_equal(&p.gfid, &inode->gfid);
+	free(value.bytes);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+/* All that there may be. */
+static int read_marked(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	struct ours has;
+	int err = marks_read(rq, x, inode, k, &has);
+
+	k->kept = has.kept;
+	if (!err && has.pointer)
 		err = read_pointer(rq, x, inode, k);
-	if (!err && has_layout)
+	if (!err && has.layout)
 		err = read_layout(rq, x, inode, k);
+	if (!err && has.parent)
+		err = read_home(rq, x, inode, k);
 	return err;
 }
 
@@ -123,6 +141,8 @@ static void keep(struct known *k, struct known *fresh, unsigned changes)
 		k->read = true;
 		k->broken = fresh->broken;
 		k->points = fresh->points;
+		k->kept = fresh->kept;
+		k->shard = fresh->shard;
 		k->pointer = fresh->pointer;
 		k->layout = fresh->layout;
 		k->marks = fresh->marks;
@@ -134,12 +154,16 @@ static void keep(struct known *k, struct known *fresh, unsigned changes)
 
 static struct facts facts_in(const struct known *k)
 {
-	struct facts f = {
-		.points = k->points, .wide = k->layout && k->layout->count > 1, .marked = k->marks > 0, .pointer = k->pointer
-	};
+	struct facts f = { .points = k->points,
+			   .wide = k->layout != NULL,
+			   .marked = k->marks > 0,
+			   .kept = k->kept,
+			   .shard = k->shard,
+			   .pointer = k->pointer };
 
 	f.version = k->layout ? k->layout->version : 0;
-	f.goes = k->marks == 1 && k->mark[0].hash == mark_hash(MARK_GOES);
+	f.moving = k->layout && k->layout->moving;
+	f.goes = k->marks == 1 && (k->mark[0].hash == mark_hash(MARK_GOES) || k->mark[0].hash == mark_hash(MARK_DYING));
 	if (f.goes)
 		f.by = k->mark[0];
 	return f;
@@ -162,7 +186,7 @@ static int read_all(struct request *rq, struct xlator *x, struct inode *inode, s
 		return err;
 	}
 	pthread_mutex_unlock(&k->lock);
-	err = S_ISDIR(inode->type) ? read_directory(rq, x, inode, &fresh) : read_pointer(rq, x, inode, &fresh);
+	err = read_marked(rq, x, inode, &fresh);
 	if (!err) {
 		err = fresh.broken;
 		if (facts)
@@ -193,11 +217,11 @@ int known_locked(struct request *rq, struct xlator *x, struct inode *inode, stru
 	return -ESTALE;
 }
 
-/* A pointer is empty, a link to one byte, or a node. (A file that was moved away, which has data for a while, will say so when it becomes
- * a pointer.) */
-static bool could_point(const struct attr *a)
+/* A pointer is empty, a link to one byte, or a node. (A stub has data. But it loses the name by which it could be found before that is not marked any more.) What
+ * has a name that is not counted has several. */
+static bool is_plain(const struct attr *a)
 {
-	return (!S_ISREG(a->mode) || !a->size) && (!S_ISLNK(a->mode) || a->size <= 1);
+	return a->nlink < 2 && ((S_ISREG(a->mode) && a->size) || (S_ISLNK(a->mode) && a->size > 1));
 }
 
 int facts_of(struct request *rq, struct xlator *x, struct inode *inode, const struct attr *attr, struct facts *facts)
@@ -205,7 +229,7 @@ int facts_of(struct request *rq, struct xlator *x, struct inode *inode, const st
 	struct known *k;
 
 	*facts = (struct facts){ 0 };
-	if (attr && !could_point(attr))
+	if (attr && is_plain(attr))
 		return 0;
 	k = known_of(x, inode);
 	return k ? read_all(rq, x, inode, k, facts) : -ENOMEM;
@@ -242,6 +266,16 @@ static void leave(struct known *k, bool alone)
 	if (alone || !k->inside)
 		task_cond_broadcast(&k->changed);
 	pthread_mutex_unlock(&k->lock);
+}
+
+int known_enter(struct known *k, uint64_t deadline_ns)
+{
+	return enter(k, deadline_ns, false);
+}
+
+void known_leave(struct known *k)
+{
+	leave(k, false);
 }
 
 /* In the order of addresses, so that no two wait for each other. */
@@ -309,8 +343,13 @@ void inside_leave(struct inside *i)
 
 /* ---- changes ---- */
 
-/* Through an open file, as root: what is not a file or directory is as durable as the leaf has it. */
-static int sync_object(struct request *rq, struct xlator *x, struct inode *inode)
+static bool can_be_opened(const struct inode *inode)
+{
+	return S_ISDIR(inode->type) || S_ISREG(inode->type);
+}
+
+/* Through an open file, as root. */
+static int sync_opened(struct request *rq, struct xlator *x, struct inode *inode)
 {
 	struct opendir_in opendir = { .inode = inode };
 	struct open_in open = { .inode = inode, .flags = O_RDONLY };
@@ -321,8 +360,6 @@ static int sync_object(struct request *rq, struct xlator *x, struct inode *inode
 	uid_t uid = rq->uid;
 	int err;
 
-	if (!S_ISDIR(inode->type) && !S_ISREG(inode->type))
-		return 0;
 	rq->uid = 0;
 	err = S_ISDIR(inode->type) ? opendir_on(rq, x->child[0], &opendir, (struct opendir_out *)&out)
 				   : open_on(rq, x->child[0], &open, &out);
@@ -334,6 +371,31 @@ static int sync_object(struct request *rq, struct xlator *x, struct inode *inode
 	rq->uid = uid;
 	file_unref(out.file);
 	return err;
+}
+
+/* It is on disk with whatever was changed after it and is synced, for the file system has one journal: so the root is changed a little. */
+static int sync_unopened(struct request *rq, struct xlator *x)
+{
+	cleanup_inode struct inode *root = inode_get(x->inodes, &gfid_root, S_IFDIR);
+	struct setattr_in in = { .inode = root, .set.valid = SET_ATIME_NOW };
+	struct setattr_out out = { 0 };
+	uid_t uid = rq->uid;
+	int err = -ENOMEM;
+
+	rq->uid = 0;
+	if (root)
+		err = setattr_on(rq, x->child[0], &in, &out);
+	rq->uid = uid;
+	return err ? err : sync_opened(rq, x, root);
+}
+
+/* What is about to go gets no more shards. */
+static int dies(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct facts f;
+	int err = facts_of(rq, x, inode, NULL, &f);
+
+	return err ? err : f.goes ? -EMARKED : 0;
 }
 
 /* DHT_LAYOUT_XATTR: to a later version only, -EFENCED; *done: it says so already. Any other xattr passes. */
@@ -355,7 +417,8 @@ static int layout_may_change(struct request *rq, struct xlator *x, enum fop fop,
 		err = *done ? 0 : -EFENCED;
 	}
 	free(value.bytes);
-	return err == -ENODATA ? 0 : err;
+	err = err == -ENODATA ? 0 : err;
+	return err || *done ? err : dies(rq, x, inode);
 }
 
 static int judge_change(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, struct inode *inode,
@@ -365,7 +428,9 @@ static int judge_change(struct request *rq, struct xlator *x, const struct place
 
 	if (changes_mark(fop, in))
 		return mark_may_change(rq, x, place, fop, inode, in, done);
-	err = layout_may_change(rq, x, fop, inode, in, done);
+	err = stub_may_change(rq, x, place, inode, in);
+	if (!err)
+		err = layout_may_change(rq, x, fop, inode, in, done);
 	return err || *done ? err : parent_may_change(rq, x, fop, inode, in, done);
 }
 
@@ -384,11 +449,12 @@ int change_alone(struct request *rq, struct xlator *x, const struct place *place
 	if (!err && !done)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err)
-		err = sync_object(rq, x, inode);
+		err = can_be_opened(inode) ? sync_opened(rq, x, inode) : sync_unopened(rq, x);
 	pthread_mutex_lock(&k->lock);
 	drop(k); /* also when it failed: who knows */
+	if (changes_mark(fop, in))
+		atomic_fetch_add(mark_changes_of(c, &inode->gfid), 1);
 	pthread_mutex_unlock(&k->lock);
-	atomic_fetch_add(&c->root_marks, changes_root_mark(fop, inode, in));
 	leave(k, true);
 	atomic_fetch_add(&c->changes, 1);
 	return err;

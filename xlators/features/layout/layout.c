@@ -3,6 +3,7 @@
  * attributes. Requests without PLACE pass: they are heal's, or of a client that spreads no names (its volume has no `began-with`). */
 #include <stdio.h>
 
+#include "location.h"
 #include "shard.h"
 
 static const struct option options[] = {
@@ -12,6 +13,15 @@ static const struct option options[] = {
 	  "how many subvolumes the volume began with: names of the root that belong to another of these are refused while the root has no layout on disk; 0: "
 	  "they are not judged then",
 	  0, LAYOUT_MEMBERS_MAX },
+	{ "widen-at", OPTION_INT, OPTION_AT(struct checks, widen_at), "0",
+	  "names of a directory at this subvolume at which it is told to who asks for such as are to be at more of them; 0: none is",
+	  0, 1 << 30 },
+	{ "leaving", OPTION_BOOL, OPTION_AT(struct checks, leaving), "off",
+	  "this subvolume is to leave the volume: no object is put away here that was made for a name elsewhere",
+	  .live = true },
+	{ "reopen-time", OPTION_DURATION, OPTION_AT(struct checks, reopen_ms), "30s",
+	  "for so long after the start what is left of files that were moved stays, for clients may open again what they had open before",
+	  .live = true },
 	{ NULL },
 };
 
@@ -74,6 +84,15 @@ static void forget_made(struct xlator *x, enum fop fop, const void *out)
 	}
 }
 
+/* Whoever opens it: who was connected before the brick was started anew does so, too. */
+static void note_opened(struct xlator *x, enum fop fop, const void *out)
+{
+	if (fop == FOP_open)
+		file_opened(x, ((const struct open_out *)out)->file);
+	else if (fop == FOP_create)
+		file_opened(x, ((const struct create_out *)out)->file);
+}
+
 /* ---- objects ---- */
 
 /* The object that the request is about; NULL: none, or all pass. */
@@ -102,10 +121,31 @@ static bool for_all_shards(enum fop fop, const void *in)
 	return fop == FOP_removexattr && is_acl(((const struct removexattr_in *)in)->name);
 }
 
+/* They are at the home, which is another one by a later layout. */
+static bool is_users(const char *name)
+{
+	return name && (!strncmp(name, "user.", 5) || !strncmp(name, "security.", 9) ||
+			(!strncmp(name, "trusted.", 8) && !is_ours(name)));
+}
+
+static bool asks_home(enum fop fop, const void *in)
+{
+	switch ((int)fop) {
+	case FOP_setxattr:
+		return is_users(((const struct setxattr_in *)in)->name);
+	case FOP_getxattr:
+		return is_users(((const struct getxattr_in *)in)->name);
+	case FOP_removexattr:
+		return is_users(((const struct removexattr_in *)in)->name);
+	default:
+		return fop == FOP_listxattr;
+	}
+}
+
 /* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) */
 static bool judged_by_version(enum fop fop, const void *in, const struct facts *f)
 {
-	return fop == FOP_opendir || fop == FOP_readdir || (f->version && for_all_shards(fop, in));
+	return fop == FOP_opendir || fop == FOP_readdir || (f->version && (for_all_shards(fop, in) || asks_home(fop, in)));
 }
 
 static int judge_object(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
@@ -119,9 +159,25 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
 	if (!err && judged_by_version(fop, in, &f) && !(place->flags & PLACE_HERE) &&
-	    place_version(place, &inode->gfid, 0) != f.version)
+	    place_version(place, request_gfid(rq, &inode->gfid), 0) != f.version)
 		err = -ELAYOUT;
 	return err;
+}
+
+/* Inside its gate: when the directory has got another layout nothing is changed by the one before. */
+static int home_change(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out,
+		       struct inode *dir)
+{
+	struct known *k = known_of(x, dir);
+	int err = k ? known_enter(k, rq->deadline_ns) : -ENOMEM;
+
+	if (err)
+		return err;
+	err = judge_object(rq, x, place, fop, in, dir);
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, in, out);
+	known_leave(k);
+	return refused(x, err);
 }
 
 static int object_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
@@ -129,8 +185,14 @@ static int object_judge(struct request *rq, struct xlator *x, const struct place
 {
 	const struct copy_range_in *copy = in;
 	struct inode *inode = object_of(fop, in);
-	int err = inode ? judge_object(rq, x, place, fop, in, inode) : 0;
+	struct inode *changed = file_changed(fop, in);
+	bool at_home = inode && S_ISDIR(inode->type) && fop_info[fop].flags & FOP_MUTATES && asks_home(fop, in);
+	int err = at_home ? 0 : inode ? judge_object(rq, x, place, fop, in, inode) : 0;
 
+	if (at_home)
+		return home_change(rq, x, place, fop, in, out, inode);
+	if (!err && changed)
+		return refused(x, file_change(rq, x, place, fop, in, out, changed));
 	if (!err && fop == FOP_copy_range)
 		err = judge_object(rq, x, place, fop, in, copy->to->inode);
 	return err ? refused(x, err) : fop_call(rq, x->child[0], fop, in, out);
@@ -138,20 +200,26 @@ static int object_judge(struct request *rq, struct xlator *x, const struct place
 
 /* ---- what answers say ---- */
 
-static int mark(struct request *rq, struct xlator *x, struct inode *inode, struct attr *attr)
+static int mark_surely(struct request *rq, struct xlator *x, struct inode *inode, struct attr *attr, bool surely)
 {
 	struct facts f;
-	int err = facts_of(rq, x, inode, attr, &f);
+	int err = facts_of(rq, x, inode, surely ? NULL : attr, &f);
 
 	if (err)
 		return err;
-	attr->flags |= f.wide ? ATTR_WIDE : 0;
+	attr->flags |= f.wide || f.shard ? ATTR_WIDE : 0;
+	attr->nlink -= f.kept && attr->nlink > 1;
 	if (!f.points)
 		return 0;
 	attr->flags |= ATTR_POINTER;
 	attr->gfid = f.pointer.gfid;
 	attr->rdev = f.pointer.subvolume;
 	return 0;
+}
+
+static int mark(struct request *rq, struct xlator *x, struct inode *inode, struct attr *attr)
+{
+	return mark_surely(rq, x, inode, attr, false);
 }
 
 /* Of one that makes no sense, or can't be read, only the name is told, for the rest may be a pointer's, so that the others are told; who looks it up
@@ -179,7 +247,7 @@ static int mark_answer(struct request *rq, struct xlator *x, enum fop fop, const
 
 	switch ((int)fop) {
 	case FOP_lookup:
-		return mark(rq, x, found->inode, &found->attr);
+		return mark_surely(rq, x, found->inode, &found->attr, !names_fop(fop, in));
 	case FOP_getattr:
 		return mark(rq, x, asked->inode ? asked->inode : asked->file->inode, &((struct getattr_out *)out)->attr);
 	case FOP_readdir:
@@ -205,6 +273,19 @@ static int mark_answer(struct request *rq, struct xlator *x, enum fop fop, const
 	}
 }
 
+/* In the directory that a name has come to. */
+static void count_made(struct request *rq, struct xlator *x, enum fop fop, const void *in)
+{
+	const struct rename_in *rename = in;
+
+	if (fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink)
+		grown_count(rq, x, ((const struct loc *)in)->parent); /* all four have it first */
+	else if (fop == FOP_link)
+		grown_count(rq, x, ((const struct link_in *)in)->loc.parent);
+	else if (fop == FOP_rename && rename->from.parent != rename->to.parent)
+		grown_count(rq, x, rename->to.parent);
+}
+
 static int placed_once(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
 	int err = names_fop(fop, in) ? names_judge(rq, x, place, fop, in, out) : object_judge(rq, x, place, fop, in, out);
@@ -212,6 +293,8 @@ static int placed_once(struct request *rq, struct xlator *x, const struct place 
 	if (err)
 		return err;
 	forget_made(x, fop, out);
+	note_opened(x, fop, out);
+	count_made(rq, x, fop, in);
 	err = mark_answer(rq, x, fop, in, out);
 	if (err) {
 		fop_out_clear((int)fop, out);
@@ -232,30 +315,62 @@ static int placed(struct request *rq, struct xlator *x, const struct place *plac
 	return err;
 }
 
+static int location_tell(struct request *rq, struct xlator *x, const struct place *place, const struct getxattr_in *in,
+			 struct getxattr_out *out)
+{
+	int err = placed(rq, x, place, FOP_getxattr, in, out);
+
+	if (err || !S_ISREG(in->inode->type))
+		return err;
+	err = file_tell(rq, x, in->inode, &out->value);
+	if (err)
+		fop_out_clear(FOP_getxattr, out);
+	return err;
+}
+
+static int unjudged(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct inode *file = file_changed(fop, in);
+	int err = fop_call(rq, x->child[0], fop, in, out);
+
+	if (file)
+		file_counted(x, file);
+	if (err)
+		return err;
+	forget_made(x, fop, out);
+	note_opened(x, fop, out);
+	return 0;
+}
+
 static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct inode *changed = changed_by(fop, in);
 	struct place place;
-	int has = place_of(rq, &place), err;
+	int has = place_of(rq, &place), err = 0;
 
-	if (has < 0)
-		return has;
+	if (has >= 0 && request_is_tenants(rq))
+		err = tenant_may_say(rq, has ? &place : NULL, fop, in);
+	if (has < 0 || err)
+		return has < 0 ? has : refused(x, err);
 	if (changed)
 		return refused(x, change_alone(rq, x, has ? &place : NULL, fop, changed, in, out));
 	if (fop == FOP_compound && steps_change_ours(&((const struct compound_in *)in)->steps))
 		return -EPERM;
 	if (fop == FOP_compound && has) /* of which step would it be? */
 		return -EOPNOTSUPP;
-	if (has && asks_path(fop, in))
+	if (has && fop == FOP_getxattr && is_location(((const struct getxattr_in *)in)->name))
+		return location_tell(rq, x, &place, in, out);
+	if (has && asks_path(rq, fop, in))
 		return path_tell(rq, x, in, out);
 	if (has && asks_marks(fop, in))
 		return marks_tell(rq, x, in, out);
+	if (has && asks_candidates(rq, fop, in))
+		return candidates_tell(rq, x, out);
+	if (has && asks_changes(fop, in))
+		return changes_tell(rq, x, in, out);
 	if (has)
 		return placed(rq, x, &place, fop, in, out);
-	err = fop_call(rq, x->child[0], fop, in, out);
-	if (!err)
-		forget_made(x, fop, out);
-	return err;
+	return unjudged(rq, x, fop, in, out);
 }
 
 static int layout_init(struct xlator *x, struct problem *p)
@@ -264,15 +379,28 @@ static int layout_init(struct xlator *x, struct problem *p)
 
 	(void)p;
 	gfid_create(&c->self);
+	grown_init(&c->grown);
+	c->started_ns = clock_ns();
 	if (c->initial)
 		layout_implied(&c->implied, (unsigned)c->initial);
 	return 0;
+}
+
+static void layout_finish(struct xlator *x)
+{
+	grown_finish(&((struct checks *)x->private)->grown);
 }
 
 static void layout_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 {
 	(void)x, (void)inode;
 	known_free(slot);
+}
+
+static void layout_forget_file(struct xlator *x, struct file *file, void *slot)
+{
+	(void)slot; /* that it was counted */
+	file_closed(x, file);
 }
 
 static void layout_dump(struct xlator *x, FILE *f)
@@ -297,7 +425,9 @@ const struct xlator_type xlator_type = {
 	.min_children = 1,
 	.max_children = 1,
 	.init = layout_init,
+	.finish = layout_finish,
 	.forget_inode = layout_forget_inode,
+	.forget_file = layout_forget_file,
 	.dump = layout_dump,
 	.any = layout_any,
 };

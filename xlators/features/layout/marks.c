@@ -56,17 +56,19 @@ static int read_mark(struct request *rq, struct xlator *x, struct inode *inode, 
 	return err;
 }
 
-int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, bool *has_layout, bool *has_pointer)
+int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct known *k, struct ours *has)
 {
 	struct blob names = { 0 };
 	struct mark m;
 	int err = names_of(rq, x, inode, &names);
 	const char *end = (const char *)names.bytes + names.size;
 
-	*has_layout = *has_pointer = false;
+	*has = (struct ours){ 0 };
 	for (const char *at = names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1) {
-		*has_layout |= !strcmp(at, DHT_LAYOUT_XATTR);
-		*has_pointer |= !strcmp(at, DHT_POINTER_XATTR);
+		has->layout |= !strcmp(at, DHT_LAYOUT_XATTR);
+		has->pointer |= !strcmp(at, DHT_POINTER_XATTR);
+		has->kept |= !strcmp(at, DHT_KEPT_XATTR);
+		has->parent |= !strcmp(at, DHT_PARENT_XATTR);
 		if (!is_mark(at, &m.hash))
 			continue;
 		err = read_mark(rq, x, inode, at, &m);
@@ -82,21 +84,18 @@ int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct
 
 /* ---- telling ---- */
 
-bool changes_root_mark(enum fop fop, const struct inode *inode, const void *in)
-{
-	const char *name =
-		fop == FOP_setxattr ? ((const struct setxattr_in *)in)->name : ((const struct removexattr_in *)in)->name;
-	uint64_t hash;
-
-	return gfid_equal(&inode->gfid, &gfid_root) && is_mark(name, &hash) && hash != mark_hash(MARK_MOVES);
-}
-
 bool asks_marks(enum fop fop, const void *in)
 {
 	const struct getxattr_in *get = in;
 
-	return fop == FOP_getxattr && get->inode && gfid_equal(&get->inode->gfid, &gfid_root) && get->name &&
+	return fop == FOP_getxattr && get->inode && S_ISDIR(get->inode->type) && get->name &&
 	       !strcmp(get->name, DHT_MARKS_XATTR);
+}
+
+/* Nothing can be called so. */
+static bool is_of_no_name(uint64_t hash)
+{
+	return hash == mark_hash(MARK_MOVES) || hash == mark_hash(MARK_GOES) || hash == mark_hash(MARK_DYING);
 }
 
 static unsigned names_marked(const struct known *k)
@@ -104,8 +103,13 @@ static unsigned names_marked(const struct known *k)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < k->marks; i++)
-		n += k->mark[i].hash != mark_hash(MARK_MOVES);
+		n += !is_of_no_name(k->mark[i].hash);
 	return n;
+}
+
+atomic_uint_fast64_t *mark_changes_of(struct checks *c, const struct gfid *directory)
+{
+	return &c->mark_changes[gfid_hash(directory) % COUNTERS];
 }
 
 int marks_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
@@ -113,12 +117,15 @@ int marks_tell(struct request *rq, struct xlator *x, const struct getxattr_in *i
 	struct checks *c = x->private;
 	struct known *k = known_of(x, in->inode);
 	char self[GFID_TEXT], text[MARKS_TEXT];
-	int err = rq->uid ? -EPERM : k ? known_locked(rq, x, in->inode, k) : -ENOMEM, size;
+	int err = for_the_brick(rq), size;
+
+	if (!err)
+		err = k ? known_locked(rq, x, in->inode, k) : -ENOMEM;
 
 	if (err)
 		return err;
-	size = snprintf(text, sizeof(text), "%u %llu %s", names_marked(k), (unsigned long long)atomic_load(&c->root_marks),
-			gfid_text(&c->self, self));
+	size = snprintf(text, sizeof(text), "%u %llu %s", names_marked(k),
+			(unsigned long long)atomic_load(mark_changes_of(c, &in->inode->gfid)), gfid_text(&c->self, self));
 	pthread_mutex_unlock(&k->lock);
 	out->value.bytes = strdup(text);
 	out->value.size = (uint32_t)size;
@@ -158,29 +165,45 @@ int mark_judge(const struct known *k, const struct place *p, const char *name, b
 	return 0;
 }
 
+bool is_dying(const struct known *k, const struct place *p)
+{
+	uint64_t hash = k->marks ? mark_hash(MARK_DYING) : 0;
+
+	for (unsigned i = 0; i < k->marks; i++)
+		if (k->mark[i].hash == hash && !mark_is_of(&k->mark[i], p))
+			return true;
+	return false;
+}
+
 /* ---- changes ---- */
 
-static int room_for_one_more(struct request *rq, struct xlator *x, struct inode *inode)
+/* In a directory that dies no name is marked, and it does not begin to die while one is: what an intent may have to put back is never missed. */
+static int room_for_one_more(struct request *rq, struct xlator *x, struct inode *inode, uint64_t hash)
 {
 	struct known now = { 0 };
-	bool ignored[2];
-	int err = marks_read(rq, x, inode, &now, &ignored[0], &ignored[1]);
+	struct ours ignored;
+	int err = marks_read(rq, x, inode, &now, &ignored);
 
-	if (!err && now.marks >= MARKS_MAX)
+	if (!err && (now.marks >= MARKS_MAX || (hash == mark_hash(MARK_DYING) && now.marks)))
 		err = -EMARKED;
+	for (unsigned i = 0; i < now.marks && !err; i++)
+		err = now.mark[i].hash == mark_hash(MARK_DYING) ? -EMARKED : 0;
 	free(now.mark);
 	return err;
 }
 
 /* Who begins an intent has found the names by a layout; who ends one takes nothing for granted. */
-static int may_begin(struct request *rq, struct xlator *x, const struct place *p, struct inode *inode)
+static int may_begin(struct request *rq, struct xlator *x, const struct place *p, struct inode *inode, uint64_t hash)
 {
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
-	if (!err && p->attempt == 1 && place_version(p, &inode->gfid, 0) != f.version && !MUTANT("mark-any-version"))
+	if (!err && p->attempt == 1 && hash != mark_hash(MARK_MOVES) &&
+	    place_version(p, request_gfid(rq, &inode->gfid), 0) != f.version && !MUTANT("mark-any-version"))
 		err = -ELAYOUT;
-	return err ? err : room_for_one_more(rq, x, inode);
+	if (!err && hash == mark_hash(MARK_DYING) && f.moving)
+		err = -EMARKED; /* until all names are where they are to be */
+	return err ? err : room_for_one_more(rq, x, inode, hash);
 }
 
 int mark_may_change(struct request *rq, struct xlator *x, const struct place *p, enum fop fop, struct inode *inode,
@@ -189,13 +212,15 @@ int mark_may_change(struct request *rq, struct xlator *x, const struct place *p,
 	bool sets = fop == FOP_setxattr;
 	const char *name = sets ? ((const struct setxattr_in *)in)->name : ((const struct removexattr_in *)in)->name;
 	struct mark now;
+	uint64_t hash = 0;
 	int err = read_mark(rq, x, inode, name, &now);
 
 	if (err == -ENODATA && sets && ((const struct setxattr_in *)in)->flags & XATTR_REPLACE)
 		return -EFENCED; /* it was removed */
 	if (err == -ENODATA) {
 		*done = !sets; /* by an earlier try */
-		return sets ? may_begin(rq, x, p, inode) : 0;
+		is_mark(name, &hash);
+		return sets ? may_begin(rq, x, p, inode, hash) : 0;
 	}
 	if (err)
 		return err == -EBADMSG ? -EIO : err;

@@ -72,11 +72,6 @@ static bool belongs(const struct layout *l, uint32_t self, uint64_t key, bool ma
 	return l->moving && (!makes || MUTANT("bear-make-moving-at-source")) && layout_owner(l, key)->id == self;
 }
 
-static bool is_root(const struct inode *inode)
-{
-	return gfid_equal(&inode->gfid, &gfid_root);
-}
-
 static bool is_step(const struct call *c)
 {
 	return !gfid_is_null(&c->place->intent);
@@ -84,7 +79,7 @@ static bool is_step(const struct call *c)
 
 static bool has_version(const struct call *c, const struct loc *loc, int name, uint64_t version)
 {
-	uint64_t said = place_version(c->place, &loc->parent->gfid, name);
+	uint64_t said = place_version(c->place, request_gfid(c->rq, &loc->parent->gfid), name);
 
 	return said == version || (said < version && MUTANT("accept-old-layout"));
 }
@@ -93,18 +88,18 @@ static bool has_version(const struct call *c, const struct loc *loc, int name, u
 static bool follows_layout(const struct call *c, const struct known *k, const struct loc *loc, int name, bool makes)
 {
 	const struct checks *p = c->x->private;
+	const struct gfid *directory = request_gfid(c->rq, &loc->parent->gfid);
 	const struct layout *l = k->layout;
 
 	if (is_step(c))
 		return true;
 	if (c->place->flags & PLACE_HERE) /* who changes something there has judged it by a layout */
-		return !l || !(fop_info[c->fop].flags & FOP_MUTATES) ||
-		       place_version(c->place, &loc->parent->gfid, name) == l->version;
+		return !l || !(fop_info[c->fop].flags & FOP_MUTATES) || place_version(c->place, directory, name) == l->version;
 	if (!has_version(c, loc, name, l ? l->version : 0))
 		return false;
-	if (!l && p->initial && is_root(loc->parent))
+	if (!l && p->initial && is_top(c->rq, loc->parent))
 		l = &p->implied;
-	return !l || belongs(l, (uint32_t)p->subvolume, layout_key(&loc->parent->gfid, loc->name), makes);
+	return !l || belongs(l, (uint32_t)p->subvolume, layout_key(directory, loc->name), makes);
 }
 
 static int judge_place(struct call *c, const struct loc *loc, int name, bool makes)
@@ -112,7 +107,7 @@ static int judge_place(struct call *c, const struct loc *loc, int name, bool mak
 	struct known *k = inode_slot(loc->parent, c->x);
 	int err;
 
-	if (is_root(loc->parent) && !strcmp(loc->name, DHT_HIDDEN))
+	if (is_top(c->rq, loc->parent) && !strcmp(loc->name, DHT_HIDDEN))
 		return 0;
 	err = known_locked(c->rq, c->x, loc->parent, k);
 	if (err)
@@ -123,9 +118,11 @@ static int judge_place(struct call *c, const struct loc *loc, int name, bool mak
 		err = -ELAYOUT;
 	if (!err && !name)
 		c->moves = moves_away(k->layout, (uint32_t)((struct checks *)c->x->private)->subvolume,
-				      layout_key(&loc->parent->gfid, loc->name));
+				      layout_key(request_gfid(c->rq, &loc->parent->gfid), loc->name));
 	if (!err)
 		err = mark_judge(k, c->place, loc->name, &c->ours);
+	if (!err && makes && is_dying(k, c->place))
+		err = -EMARKED;
 	pthread_mutex_unlock(&k->lock);
 	return err;
 }
@@ -156,6 +153,8 @@ static int judge_marks_in(const struct call *c, struct inode *victim)
 	err = inside_enter_victim(c->inside, c->x, victim);
 	if (!err)
 		err = facts_of(c->rq, c->x, victim, NULL, &f);
+	if (!err && f.wide && !(c->place->flags & PLACE_SHARD))
+		err = -EWIDE; /* it was not when it was looked at first */
 	if (!err && f.goes && mark_is_of(&f.by, c->place))
 		return 0;
 	return err ? err : f.marked ? -EMARKED : is_step(c) && !c->ours ? -EFENCED : 0;
@@ -378,14 +377,19 @@ static int rename_name(const struct call *c)
 
 /* ---- make ---- */
 
+/* A file that is being moved gets no name more where it was. */
 static int link_name(const struct call *c)
 {
 	const struct link_in *in = c->in;
 	struct facts facts;
-	int err = facts_of(c->rq, c->x, in->inode, NULL, &facts);
+	int err = inside_enter_victim(c->inside, c->x, in->inode);
 
+	if (!err)
+		err = facts_of(c->rq, c->x, in->inode, NULL, &facts);
 	if (!err && facts.points && !(c->place->flags & PLACE_POINTER))
 		err = -EPOINTER;
+	if (!err && facts.goes && !(c->place->flags & PLACE_POINTER))
+		err = -EMARKED;
 	return err ? err : link_on(c->rq, c->x->child[0], in, c->out);
 }
 
@@ -468,6 +472,18 @@ static bool makes(enum fop fop)
 	return fop == FOP_create || fop == FOP_mknod || fop == FOP_mkdir || fop == FOP_symlink || fop == FOP_link;
 }
 
+/* As objects in `away` are called. Who does not know yet that this subvolume is to go makes it where its name is, as when there is no room. */
+static bool puts_away(enum fop fop, const char *name)
+{
+	char text[GFID_TEXT];
+	struct gfid gfid;
+
+	if (fop == FOP_link || !makes(fop) || (strncmp(name, "a.", 2) != 0 && strncmp(name, "d.", 2) != 0))
+		return false;
+	snprintf(text, sizeof(text), "%s", name + 2);
+	return !gfid_parse(text, &gfid);
+}
+
 int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
 	cleanup_inside struct inside inside = { 0 };
@@ -484,6 +500,8 @@ int names_judge(struct request *rq, struct xlator *x, const struct place *place,
 		err = judge_place(&c, to, 1, true);
 	if (!err && !c.ours && is_step(&c) && fop_info[fop].flags & FOP_MUTATES && fop != FOP_rmdir)
 		err = -EFENCED; /* its marks have gone. (Replica sets look up both names of a rename, of which one has none.) */
+	if (!err && ((struct checks *)x->private)->leaving && puts_away(fop, from->name))
+		err = -ENOSPC;
 	if (!err)
 		err = judged(&c);
 	return refused(x, err);

@@ -78,11 +78,11 @@ int trees_compare(struct request *rq, struct xlator *x, struct inode *a, struct 
 
 /* ---- the way up ---- */
 
-bool asks_path(enum fop fop, const void *in)
+bool asks_path(const struct request *rq, enum fop fop, const void *in)
 {
 	const struct getxattr_in *get = in;
 
-	return fop == FOP_getxattr && get->inode && gfid_equal(&get->inode->gfid, &gfid_root) && get->name &&
+	return fop == FOP_getxattr && get->inode && is_top(rq, get->inode) && get->name &&
 	       !strncmp(get->name, DHT_PATH_XATTR, sizeof(DHT_PATH_XATTR) - 1);
 }
 
@@ -93,12 +93,12 @@ int path_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in
 	struct gfid gfid;
 	int err = gfid_parse(in->name + sizeof(DHT_PATH_XATTR) - 1, &gfid);
 
-	if (!err && rq->uid)
+	if (!err && !request_is_root(rq))
 		err = -EPERM;
 	if (err)
 		return err;
-	look.loc.inode = inode_get(x->inodes, &gfid, S_IFDIR);
-	err = look.loc.inode ? lookup_on(rq, x->child[0], &look, &found) : -ENOMEM;
+	look.loc.inode = inode_get(x->inodes, gfid_equal(&gfid, &gfid_root) ? request_top(rq) : &gfid, S_IFDIR);
+	err = look.loc.inode ? lookup_on(rq, x->child[0], &look, &found) : -ESTALE; /* it is known, and no directory */
 	if (!err)
 		err = read_xattr(rq, x, look.loc.inode, LOCATION_XATTR, &out->value);
 	fop_out_clear(FOP_lookup, &found);

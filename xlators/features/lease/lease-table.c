@@ -69,7 +69,12 @@ static bool grow(struct entries *e)
 	return true;
 }
 
-static bool add(struct entries *e, const struct gfid *g, uint64_t hash, uint64_t bits)
+static bool is_anothers(const struct entry *e, uint32_t root)
+{
+	return e && e->told.bits && e->told.root && root && e->told.root != root;
+}
+
+static bool add(struct entries *e, const struct gfid *g, uint64_t hash, struct lessee by)
 {
 	struct entry *at = entry_of(e, g, hash);
 
@@ -80,7 +85,8 @@ static bool add(struct entries *e, const struct gfid *g, uint64_t hash, uint64_t
 		at->gfid = *g;
 		e->used++;
 	}
-	at->bits |= bits;
+	at->told.root = at->told.bits && !by.root ? at->told.root : by.root;
+	at->told.bits |= client_bit(by.number);
 	return true;
 }
 
@@ -96,11 +102,14 @@ static void turn(struct shard_of *s)
 	s->began_ns = now;
 }
 
-static uint64_t bits_of(const struct entries *e, const struct gfid *g, uint64_t hash)
+static void add_told(struct told *sum, const struct entries *e, const struct gfid *g, uint64_t hash)
 {
 	const struct entry *at = entry_of(e, g, hash);
 
-	return at ? at->bits : 0;
+	if (!at || !at->told.bits)
+		return;
+	sum->bits |= at->told.bits;
+	sum->root = at->told.root ? at->told.root : sum->root;
 }
 
 static void keep_bits(const struct entries *e, const struct gfid *g, uint64_t hash, uint64_t bits)
@@ -108,7 +117,7 @@ static void keep_bits(const struct entries *e, const struct gfid *g, uint64_t ha
 	struct entry *at = entry_of(e, g, hash);
 
 	if (at)
-		at->bits &= bits;
+		at->told.bits &= bits;
 }
 
 /* ---- changes ---- */
@@ -129,7 +138,7 @@ static bool others_changed(const struct changes *c, uint64_t client, uint64_t si
 	return (c->running && c->by != client) || (c->last_by == client ? c->other : c->last) > since;
 }
 
-bool table_lease(struct lease_table *t, const struct gfid *g, uint64_t client, uint64_t since)
+bool table_lease(struct lease_table *t, const struct gfid *g, struct lessee by, uint64_t since)
 {
 	uint64_t hash = gfid_hash(g);
 	struct shard_of *s = shard_for(t, hash);
@@ -137,25 +146,28 @@ bool table_lease(struct lease_table *t, const struct gfid *g, uint64_t client, u
 
 	pthread_mutex_lock(&s->lock);
 	turn(s);
-	yes = !others_changed(changes_for(s, hash), client, since) && add(&s->now, g, hash, client_bit(client));
+	yes = !others_changed(changes_for(s, hash), by.number, since) && !is_anothers(entry_of(&s->now, g, hash), by.root) &&
+	      !is_anothers(entry_of(&s->before, g, hash), by.root) && add(&s->now, g, hash, by);
 	pthread_mutex_unlock(&s->lock);
 	return yes;
 }
 
-uint64_t table_change(struct lease_table *t, const struct gfid *g, uint64_t client)
+struct told table_change(struct lease_table *t, const struct gfid *g, uint64_t client)
 {
-	uint64_t hash = gfid_hash(g), bits;
+	uint64_t hash = gfid_hash(g);
 	struct shard_of *s = shard_for(t, hash);
 	struct changes *c = changes_for(s, hash);
+	struct told told = { 0 };
 
 	pthread_mutex_lock(&s->lock);
 	c->by = c->running++ && c->by != client ? MANY : client;
 	if (!client)
 		c->by = MANY;
 	note_change(t, c, client);
-	bits = bits_of(&s->now, g, hash) | bits_of(&s->before, g, hash);
+	add_told(&told, &s->now, g, hash);
+	add_told(&told, &s->before, g, hash);
 	pthread_mutex_unlock(&s->lock);
-	return bits;
+	return told;
 }
 
 void table_clear(struct lease_table *t, const struct gfid *g, uint64_t client)

@@ -9,10 +9,19 @@
 
 enum { TABLE_SHARDS = 64, SHARD_BUCKETS = 64 };
 
-/* Clients by bits: two may have the same one, and are told of recalls together. */
+/* Who was told of an object. Clients by bits: two may have the same one, and are told of recalls together if they are of one tenant; of a tenant's
+ * objects no other tenant is told anything. */
+struct told {
+	uint64_t bits;
+	uint32_t root; /* the tenant's (request.root); 0: the provider's clients only */
+};
 struct entry {
 	struct gfid gfid; /* null: free */
-	uint64_t bits;
+	struct told told;
+};
+struct lessee {
+	uint64_t number; /* of the client; 0: it has none */
+	uint32_t root;
 };
 struct entries {
 	struct entry *at;
@@ -41,11 +50,11 @@ static inline uint64_t table_time(struct lease_table *t)
 {
 	return atomic_load(&t->time);
 }
-/* The client (a number above 0) may believe what was read of the object since that time. false: somebody else changes or has changed it, or there is no
- * memory for it. */
-bool table_lease(struct lease_table *, const struct gfid *, uint64_t client, uint64_t since);
-/* A change by that client (0: one that has no number) begins; what it returns are the bits of those who may believe something of the object. */
-uint64_t table_change(struct lease_table *, const struct gfid *, uint64_t client);
+/* The client (a number above 0) may believe what was read of the object since that time. false: somebody else changes or has changed it, another tenant was
+ * told of it (the provider has moved it), or there is no memory for it. */
+bool table_lease(struct lease_table *, const struct gfid *, struct lessee, uint64_t since);
+/* A change by that client (0: one that has no number) begins; those who may believe something of the object. */
+struct told table_change(struct lease_table *, const struct gfid *, uint64_t client);
 /* The others have released it. While it is changed. */
 void table_clear(struct lease_table *, const struct gfid *, uint64_t client);
 void table_changed(struct lease_table *, const struct gfid *, uint64_t client);

@@ -8,11 +8,12 @@
 #include "fop-set.h"
 #include "lease-table.h"
 
-enum { OBJECTS_MOST = 6, LATE_MS = 300 };
+enum { OBJECTS_MOST = 6, LATE_MS = 300, ROOTS = 256 };
 
 struct holder { /* a client that asks for the brick's word */
 	const struct client *client;
-	uint64_t number, epoch;
+	struct lessee by;
+	uint64_t epoch;
 	uint64_t proved_ns; /* when it asked last */
 	struct recall *recalls;
 	struct holder *next;
@@ -36,7 +37,7 @@ struct leases {
 
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond released;
-	struct holder *holders;
+	struct holder *holders[ROOTS]; /* by tenant: one has nothing to do with another's */
 	uint64_t numbers, epochs, recalls;
 	bool recorded;
 };
@@ -54,25 +55,31 @@ static bool is_active(const struct holder *h, uint64_t now)
 	return h->proved_ns && now < h->proved_ns + LEASE_WAIT_MS * 1000000ull;
 }
 
-static struct holder *holder_of(struct leases *l, const struct client *client)
+/* Those of the provider have 0, and a list that no tenant shares. */
+static struct holder **list_of(struct leases *l, uint32_t root)
 {
-	struct holder *h = client ? l->holders : NULL;
+	return &l->holders[root ? 1 + (root >> 16) % (ROOTS - 1) : 0];
+}
 
-	while (h && h->client != client)
+static struct holder *holder_of(struct leases *l, const struct request *rq)
+{
+	struct holder *h = rq->client ? *list_of(l, rq->root) : NULL;
+
+	while (h && h->client != rq->client)
 		h = h->next;
 	return h;
 }
 
-static struct holder *holder_add(struct leases *l, const struct client *client)
+static struct holder *holder_add(struct leases *l, const struct request *rq)
 {
-	struct holder *h = calloc(1, sizeof(*h));
+	struct holder *h = calloc(1, sizeof(*h)), **list = list_of(l, rq->root);
 
 	if (!h)
 		return NULL;
-	h->client = client;
-	h->number = ++l->numbers;
-	h->next = l->holders;
-	l->holders = h;
+	h->client = rq->client;
+	h->by = (struct lessee){ ++l->numbers, rq->root };
+	h->next = *list;
+	*list = h;
 	return h;
 }
 
@@ -87,23 +94,34 @@ static void let_go(struct leases *l, struct holder *h)
 }
 
 struct asker {
-	uint64_t number;     /* 0: it can't be given a lease */
-	bool active, others; /* it may believe something; somebody else may */
+	struct lessee by;    /* number 0: it can't be given a lease */
+	bool active, others; /* it may believe something; somebody else may, of the same tenant or of the provider */
 };
 
-static struct asker asker_of(struct leases *l, const struct request *rq)
+static void look_at(const struct holder *h, const struct request *rq, struct asker *a)
 {
 	uint64_t now = clock_ns();
-	struct asker a = { 0 };
 
-	pthread_mutex_lock(&l->lock);
-	for (const struct holder *h = l->holders; h; h = h->next) {
+	for (; h; h = h->next) {
 		bool self = h->client == rq->client;
 
-		a.number = self ? h->number : a.number;
-		a.active |= self && is_active(h, now);
-		a.others |= !self && is_active(h, now);
+		a->by.number = self ? h->by.number : a->by.number;
+		a->active |= self && is_active(h, now);
+		a->others |= !self && is_active(h, now);
 	}
+}
+
+/* What the provider's clients change may be any tenant's. */
+static struct asker asker_of(struct leases *l, const struct request *rq)
+{
+	struct asker a = { .by.root = rq->root };
+
+	pthread_mutex_lock(&l->lock);
+	look_at(*list_of(l, 0), rq, &a);
+	if (rq->root)
+		look_at(*list_of(l, rq->root), rq, &a);
+	for (unsigned i = 1; i < ROOTS && !rq->root && !a.others; i++)
+		look_at(l->holders[i], rq, &a);
 	pthread_mutex_unlock(&l->lock);
 	return a;
 }
@@ -115,7 +133,7 @@ struct changing {
 	struct asker by;
 	unsigned count, found; /* the last ones of `found` were found by name: references */
 	struct inode *object[OBJECTS_MOST];
-	uint64_t bits[OBJECTS_MOST];
+	struct told told[OBJECTS_MOST];
 };
 
 static void note_object(void *arg, struct inode *inode)
@@ -198,24 +216,36 @@ static void recalls_free(struct leases *l, struct recall *all)
 	}
 }
 
+static int recalls_of_object(struct changing *c, struct holder *list, unsigned i, struct recall **all)
+{
+	uint64_t now = clock_ns();
+
+	for (struct holder *h = list; h; h = h->next) {
+		struct recall *r;
+
+		if (h->by.number == c->by.by.number || (h->by.root && h->by.root != c->told[i].root) ||
+		    !(c->told[i].bits & client_bit(h->by.number)) || !is_active(h, now))
+			continue;
+		r = recall_add(c->l, h, &c->object[i]->gfid, *all);
+		if (!r)
+			return -ENOMEM;
+		*all = r;
+	}
+	return 0;
+}
+
 /* -ENOMEM. */
 static int recalls_make(struct changing *c, struct recall **all)
 {
 	struct leases *l = c->l;
-	uint64_t now = clock_ns();
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	for (struct holder *h = l->holders; h && !err; h = h->next)
-		for (unsigned i = 0; i < c->count && !err && h->number != c->by.number && is_active(h, now); i++) {
-			struct recall *r = NULL;
-
-			if (!(c->bits[i] & client_bit(h->number)))
-				continue;
-			r = recall_add(l, h, &c->object[i]->gfid, *all);
-			err = r ? 0 : -ENOMEM;
-			*all = r ? r : *all;
-		}
+	for (unsigned i = 0; i < c->count && !err; i++) {
+		err = recalls_of_object(c, *list_of(l, 0), i, all);
+		if (!err && c->told[i].root)
+			err = recalls_of_object(c, *list_of(l, c->told[i].root), i, all);
+	}
 	pthread_mutex_unlock(&l->lock);
 	return err;
 }
@@ -260,7 +290,7 @@ static int recall_others(struct changing *c)
 	int err;
 
 	for (unsigned i = 0; i < c->count; i++)
-		bits |= c->bits[i];
+		bits |= c->told[i].bits;
 	if (!bits)
 		return 0;
 	err = recalls_make(c, &all);
@@ -270,8 +300,8 @@ static int recall_others(struct changing *c)
 	}
 	recalls_free(c->l, all);
 	for (unsigned i = 0; i < c->count && !err; i++)
-		if (c->bits[i])
-			table_clear(&c->l->table, &c->object[i]->gfid, c->by.number);
+		if (c->told[i].bits)
+			table_clear(&c->l->table, &c->object[i]->gfid, c->by.by.number);
 	return err;
 }
 
@@ -291,7 +321,7 @@ static void wait_quiet(struct leases *l)
 static void mark(struct changing *c, unsigned from)
 {
 	for (unsigned i = from; i < c->count; i++)
-		c->bits[i] = table_change(&c->l->table, &c->object[i]->gfid, c->by.number);
+		c->told[i] = table_change(&c->l->table, &c->object[i]->gfid, c->by.by.number);
 }
 
 static int change(struct request *rq, struct changing *c, enum fop fop, const void *in, void *out)
@@ -308,7 +338,7 @@ static int change(struct request *rq, struct changing *c, enum fop fop, const vo
 	if (!err)
 		err = fop_call(rq, l->x->child[0], fop, in, out);
 	for (unsigned i = 0; i < c->count; i++)
-		table_changed(&l->table, &c->object[i]->gfid, c->by.number);
+		table_changed(&l->table, &c->object[i]->gfid, c->by.by.number);
 	for (unsigned i = c->count - c->found; i < c->count; i++)
 		inode_unref(c->object[i]);
 	return err;
@@ -318,7 +348,8 @@ static int change(struct request *rq, struct changing *c, enum fop fop, const vo
 
 struct telling {
 	struct lease_table *table;
-	uint64_t client, since;
+	struct lessee by;
+	uint64_t since;
 	bool all;
 };
 
@@ -326,13 +357,13 @@ static void lease_one(void *arg, struct inode *inode)
 {
 	struct telling *t = arg;
 
-	t->all = t->all && table_lease(t->table, &inode->gfid, t->client, t->since);
+	t->all = t->all && table_lease(t->table, &inode->gfid, t->by, t->since);
 }
 
 static void lease_told(struct request *rq, struct leases *l, const struct asker *a, uint64_t since, enum fop fop,
 		       const void *in, const void *out)
 {
-	struct telling t = { &l->table, a->number, since, a->active };
+	struct telling t = { &l->table, a->by, since, a->active };
 
 	if (t.all)
 		lease_taught(fop, in, out, lease_one, &t);
@@ -382,12 +413,12 @@ static void record(struct leases *l)
 		close(fd);
 }
 
-static int prove(struct leases *l, const struct client *client, uint64_t *epoch)
+static int prove(struct leases *l, const struct request *rq, uint64_t *epoch)
 {
-	struct holder *h = holder_of(l, client);
+	struct holder *h = holder_of(l, rq);
 	uint64_t now = clock_ns();
 
-	h = h ? h : holder_add(l, client);
+	h = h ? h : holder_add(l, rq);
 	if (!h)
 		return -ENOMEM;
 	record(l);
@@ -405,9 +436,9 @@ static int prove(struct leases *l, const struct client *client, uint64_t *epoch)
 	return 0;
 }
 
-static void release(struct leases *l, const struct client *client, uint64_t number)
+static void release(struct leases *l, const struct request *rq, uint64_t number)
 {
-	struct holder *h = holder_of(l, client);
+	struct holder *h = holder_of(l, rq);
 	struct recall **at = h ? &h->recalls : NULL;
 
 	while (at && *at && (*at)->number != number)
@@ -428,9 +459,9 @@ static int lease_lease(struct request *rq, struct xlator *x, const struct lease_
 		return -EINVAL;
 	pthread_mutex_lock(&l->lock);
 	if (in->verb == LEASE_PROVE)
-		err = prove(l, rq->client, &out->epoch);
+		err = prove(l, rq, &out->epoch);
 	else if (in->verb == LEASE_RELEASED)
-		release(l, rq->client, in->number);
+		release(l, rq, in->number);
 	else
 		err = -EOPNOTSUPP;
 	pthread_mutex_unlock(&l->lock);
@@ -463,16 +494,25 @@ static int lease_start(struct xlator *x, struct problem *p)
 	return 0;
 }
 
+/* With the lock held. */
+static unsigned count_active(const struct leases *l)
+{
+	uint64_t now = clock_ns();
+	unsigned active = 0;
+
+	for (unsigned i = 0; i < ROOTS; i++)
+		for (const struct holder *h = l->holders[i]; h; h = h->next)
+			active += is_active(h, now);
+	return active;
+}
+
 static void lease_stop(struct xlator *x)
 {
 	struct leases *l = x->private;
 	uint64_t now = clock_ns();
-	bool active = false;
 
 	pthread_mutex_lock(&l->lock);
-	for (const struct holder *h = l->holders; h; h = h->next)
-		active |= is_active(h, now);
-	if (l->recorded && !active && now >= l->quiet_until_ns)
+	if (l->recorded && !count_active(l) && now >= l->quiet_until_ns)
 		unlink(l->record);
 	pthread_mutex_unlock(&l->lock);
 }
@@ -481,26 +521,36 @@ static void lease_finish(struct xlator *x)
 {
 	struct leases *l = x->private;
 
-	while (l->holders) {
-		struct holder *h = l->holders;
+	for (unsigned i = 0; i < ROOTS; i++)
+		while (l->holders[i]) {
+			struct holder *h = l->holders[i];
 
-		l->holders = h->next;
-		free(h);
-	}
+			l->holders[i] = h->next;
+			free(h);
+		}
 	table_free(&l->table);
 	pthread_mutex_destroy(&l->lock);
+}
+
+/* The event says not whose client it was. */
+static struct holder **place_of(struct leases *l, const struct client *client)
+{
+	for (unsigned i = 0; i < ROOTS; i++)
+		for (struct holder **at = &l->holders[i]; *at; at = &(*at)->next)
+			if ((*at)->client == client)
+				return at;
+	return NULL;
 }
 
 static void lease_client_gone(struct xlator *x, const struct client *client)
 {
 	struct leases *l = x->private;
-	struct holder **at = &l->holders, *h;
+	struct holder **at, *h;
 
 	pthread_mutex_lock(&l->lock);
-	while (*at && (*at)->client != client)
-		at = &(*at)->next;
-	h = *at;
-	if (h) {
+	at = place_of(l, client);
+	if (at) {
+		h = *at;
 		*at = h->next;
 		let_go(l, h);
 		free(h);
@@ -511,12 +561,10 @@ static void lease_client_gone(struct xlator *x, const struct client *client)
 static void lease_dump(struct xlator *x, FILE *f)
 {
 	struct leases *l = x->private;
-	uint64_t now = clock_ns();
-	unsigned active = 0;
+	unsigned active;
 
 	pthread_mutex_lock(&l->lock);
-	for (const struct holder *h = l->holders; h; h = h->next)
-		active += is_active(h, now);
+	active = count_active(l);
 	pthread_mutex_unlock(&l->lock);
 	fprintf(f, "  clients that believe something: %u\n", active);
 	fprintf(f, "  objects of which they were told: %zu\n", table_count(&l->table));

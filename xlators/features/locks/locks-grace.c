@@ -36,6 +36,47 @@ static struct lock_client *add(struct locks *p, const uint8_t id[16])
 	return c;
 }
 
+static bool is_tenant(const struct client *client)
+{
+	static const char tenant[] = "stratus:tenant/";
+
+	return client && client->identity && !strncmp(client->identity, tenant, strlen(tenant));
+}
+
+static struct lock_tenant *tenant_of(struct locks *p, const char *identity)
+{
+	struct lock_tenant *t = p->tenant;
+
+	while (t && strcmp(t->identity, identity))
+		t = t->next;
+	if (t || !(t = calloc(1, sizeof(*t))))
+		return t;
+	t->identity = strdup(identity);
+	if (!t->identity) {
+		free(t);
+		return NULL;
+	}
+	t->next = p->tenant;
+	return p->tenant = t;
+}
+
+void client_count(struct lock_client *c, int more)
+{
+	if (c->tenant)
+		c->tenant->locks += (uint64_t)more;
+}
+
+/* Of which tenant a client is shows when it comes: its record does not tell, but then it holds nothing yet. */
+static bool belongs(struct locks *p, struct lock_client *c, const struct client *client)
+{
+	if (c->tenant)
+		return is_tenant(client) && !strcmp(c->tenant->identity, client->identity);
+	if (!is_tenant(client))
+		return true;
+	c->tenant = tenant_of(p, client->identity);
+	return c->tenant;
+}
+
 struct lock_client *client_get(struct locks *p, const struct client *client, bool make)
 {
 	static const uint8_t nobody[16]; /* the process itself */
@@ -46,6 +87,8 @@ struct lock_client *client_get(struct locks *p, const struct client *client, boo
 	c = find(p, id);
 	if (!c && make)
 		c = add(p, id);
+	if (c && make && !belongs(p, c, client)) /* another's id, or no memory: it gets no lock */
+		c = NULL;
 	if (c)
 		c->users++;
 	pthread_mutex_unlock(&p->lock);
@@ -82,8 +125,15 @@ void client_put(struct xlator *x, struct lock_client *c)
 
 void client_free_all(struct locks *p)
 {
+	struct lock_tenant *t;
+
 	while (p->client)
 		forget(p, p->client);
+	while ((t = p->tenant)) {
+		p->tenant = t->next;
+		free(t->identity);
+		free(t);
+	}
 }
 
 /* ---- records ---- */

@@ -60,6 +60,7 @@ static void insert(struct held **list, const struct held *value, struct held *sp
 	h->next = *list;
 	*list = h;
 	h->party.client->locks++;
+	client_count(h->party.client, 1);
 }
 
 static void erase(struct held **at)
@@ -68,6 +69,7 @@ static void erase(struct held **at)
 
 	*at = h->next;
 	h->party.client->locks--;
+	client_count(h->party.client, -1);
 	free(h);
 }
 

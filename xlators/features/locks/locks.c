@@ -2,6 +2,8 @@
 /* features/locks: POSIX and flock locks of all clients of a brick, waiting ones, and their return after a restart. */
 #include "locks.h"
 
+#include "locked.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -10,8 +12,9 @@ static const struct option options[] = {
 	  "directory for the durable list of clients that hold locks (absolute; empty: none)" },
 	{ "grace-period", OPTION_DURATION, OPTION_AT(struct locks, grace_ms), "30s",
 	  "after a restart clients that held locks may get them back for so long, before anyone gets new ones" },
-	{ "max-locks", OPTION_INT, OPTION_AT(struct locks, max_locks), "65536", "locks that one client may hold or wait for",
-	  .min = 1, .max = 1 << 30, .live = true },
+	{ "max-locks", OPTION_INT, OPTION_AT(struct locks, max_locks), "65536",
+	  "locks that one client, or all clients of one tenant together, may hold or wait for", .min = 1, .max = 1 << 30,
+	  .live = true },
 	{ NULL },
 };
 
@@ -77,6 +80,7 @@ static void unlist(struct locks *p, struct waiter *w)
 		all = &(*all)->all_next;
 	*all = w->all_next;
 	w->want.party.client->waiting--;
+	client_count(w->want.party.client, -1);
 }
 
 static void enlist(struct locks *p, struct waiter *w)
@@ -90,6 +94,7 @@ static void enlist(struct locks *p, struct waiter *w)
 	w->all_next = p->waiter;
 	p->waiter = w;
 	w->want.party.client->waiting++;
+	client_count(w->want.party.client, 1);
 	p->waited++;
 }
 
@@ -166,6 +171,11 @@ static int lost(struct locks *p)
 	return -ENOLCK;
 }
 
+static bool has_most(const struct locks *p, const struct lock_client *c)
+{
+	return c->locks + c->waiting >= (uint64_t)p->max_locks || (c->tenant && c->tenant->locks >= (uint64_t)p->max_locks);
+}
+
 /* A reclaim is good if nothing can have come between: in the grace period, for who has a record. Where no records are kept
  * new locks don't wait, so another may have held the lock meanwhile; then it is given back for as long after the start, if
  * nobody holds it now. What the session never lost is simply still there. */
@@ -177,7 +187,7 @@ static int reclaim(struct locks *p, struct waiter *me)
 
 	if (held_covers(me->at, &me->want))
 		return 0;
-	if (!allowed || held_conflict(me->at, &me->want))
+	if (!allowed || has_most(p, c) || held_conflict(me->at, &me->want))
 		return lost(p);
 	held_apply(me->at, &me->want, me->spare);
 	return 0;
@@ -190,7 +200,7 @@ static int acquire(struct locks *p, struct waiter *me)
 	if (me->want.lock.reclaim)
 		return reclaim(p, me);
 	convert_flock(p, me);
-	if (c->locks + c->waiting >= (uint64_t)p->max_locks)
+	if (has_most(p, c))
 		return -ENOLCK;
 	if (!held_conflict(me->at, &me->want)) {
 		held_apply(me->at, &me->want, me->spare);
@@ -331,6 +341,39 @@ static int locks_getlk(struct request *rq, struct xlator *x, const struct getlk_
 	out->lock.wait = out->lock.reclaim = 0;
 	client_put(x, want.party.client);
 	return 0;
+}
+
+/* ---- for those above ---- */
+
+static bool may_be_reclaimed(const struct locks *p)
+{
+	return p->grace_end_ns || (!*p->state_dir && clock_ns() < p->started_ns + p->grace_ms * 1000000);
+}
+
+/* Nobody who asks waits for the end of the grace period; but it may be over. */
+static bool is_locked(struct xlator *x, const struct lock_inode *at)
+{
+	struct locks *p = x->private;
+	bool over, locked;
+
+	pthread_mutex_lock(&p->lock);
+	over = p->grace_end_ns && clock_ns() >= p->grace_end_ns;
+	pthread_mutex_unlock(&p->lock);
+	if (over)
+		grace_wait(x, clock_ns());
+	pthread_mutex_lock(&p->lock);
+	locked = may_be_reclaimed(p) || (at && (at->held[0] || at->held[1] || at->waiter));
+	pthread_mutex_unlock(&p->lock);
+	return locked;
+}
+
+static int locks_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	if (strcmp(in->name, LOCKED_XATTR) != 0)
+		return getxattr_on(rq, x->child[0], in, out);
+	out->value.bytes = strdup(is_locked(x, inode_slot(in->inode, x)) ? "1" : "0");
+	out->value.size = 1;
+	return out->value.bytes ? 0 : -ENOMEM;
 }
 
 /* ---- the ends of things ---- */
@@ -599,6 +642,7 @@ const struct xlator_type xlator_type = {
 	.client_gone = locks_client_gone,
 	.client_reclaimed = locks_client_reclaimed,
 	.dump = locks_dump,
+	.getxattr = locks_getxattr,
 	.getlk = locks_getlk,
 	.setlk = locks_setlk,
 	.flush = locks_flush,

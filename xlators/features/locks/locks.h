@@ -35,9 +35,15 @@ struct lock_inode {	      /* slot of an inode; made by its first lock */
 	struct waiter *waiter;
 	struct lock_inode *next, *prev;
 };
+struct lock_tenant { /* what all clients of one tenant have together */
+	char *identity;
+	uint64_t locks; /* with those that are waited for */
+	struct lock_tenant *next;
+};
 enum reclaim_state { NOT_EXPECTED, EXPECTED, RECLAIMING };
 struct lock_client {
 	uint8_t id[16];
+	struct lock_tenant *tenant; /* NULL: of none, or it has not come since the start */
 	uint64_t locks;
 	unsigned users; /* requests that work with it */
 	unsigned waiting;
@@ -53,6 +59,7 @@ struct locks {
 	int64_t max_locks;
 	pthread_mutex_t lock; /* guards all below and all structs above; short */
 	struct lock_client *client;
+	struct lock_tenant *tenant; /* as many as there are tenants: they stay */
 	struct lock_inode *inode;
 	struct waiter *waiter; /* of all inodes */
 	uint64_t started_ns;
@@ -80,6 +87,8 @@ bool waits_for_itself(struct locks *, struct waiter *me);
 /* The client with that id, made if it is new and `make`; the caller gives it back with client_put. */
 struct lock_client *client_get(struct locks *, const struct client *, bool make);
 void client_put(struct xlator *, struct lock_client *); /* NULL is fine */
+/* So many more locks that it holds or waits for; the lock is held. */
+void client_count(struct lock_client *, int more);
 void client_free_all(struct locks *);
 int record_write(struct xlator *, struct lock_client *);   /* durable when it returns 0 */
 void record_remove(struct xlator *, struct lock_client *); /* unless another request uses the client */

@@ -90,6 +90,13 @@ static bool secret_is(const struct member *m, const uint8_t given[REPLICA_SECRET
 	return !differs;
 }
 
+/* Who has a certificate that says otherwise is not believed, whatever secret it knows. Without TLS, or where certificates say nothing of the kind,
+ * the secret is all there is. */
+static bool may_coordinate(const struct client *c)
+{
+	return !c || !c->identity || !strcmp(c->identity, "stratus:server");
+}
+
 int member_verb(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
 {
 	struct asked a = { rq, member_of(x), in, out, unpack_blob(&in->data), { 0 } };
@@ -102,7 +109,7 @@ int member_verb(struct request *rq, struct xlator *x, const struct replica_in *i
 	} else {
 		unpack_bytes(&a.u, secret, sizeof(secret));
 		epoch = unpack_u64(&a.u);
-		if (a.u.failed || !secret_is(a.m, secret))
+		if (a.u.failed || !secret_is(a.m, secret) || !may_coordinate(rq->client))
 			return -EPERM;
 		atomic_store(&a.m->coordinator, rq->client);
 		err = from_coordinator(&a, epoch);

@@ -120,7 +120,9 @@ static void serve(void *arg)
 	do {
 		ask_acquire(a);
 		request_fill(a);
-		err = a->op->serve(a);
+		err = sealed_check(a);
+		if (!err)
+			err = a->op->serve(a);
 		again = !a->replied && ask_again(a, err);
 		if (!again) {
 			ask_leave(a); /* before the reply: then the kernel may use the number again */

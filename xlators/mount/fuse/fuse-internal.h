@@ -33,6 +33,7 @@ struct fuse_private { /* of one translator instance */
 	int64_t allow_other, data_cache, busy_poll_us;
 	bool default_permissions, readonly, selinux, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
+	atomic_int sealed;   /* fuse-sealed.c */
 	struct mount *mount; /* from start on; guarded by mounts_lock (fuse-switch.c), and may have ended: see mount_use */
 };
 
@@ -238,6 +239,12 @@ void listings_forget(struct mount *);
 
 /* Without an inode: zeros. */
 void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode *, const struct attr *);
+
+/* ---- fuse-sealed.c ---- */
+/* -ENOKEY: the volume is encrypted, and nobody below has its key. 0: it is not, or did not answer; then who asks first finds out. */
+int sealed_look(struct xlator *, struct problem *);
+int sealed_check(struct ask *);
+bool is_mark(const struct inode *, const char *xattr); /* which says that a volume is encrypted: nobody sets it through a mount */
 
 /* ---- fuse-interrupt.c ---- */
 void ask_enter(struct ask *);

@@ -264,7 +264,7 @@ int serve_setxattr(struct ask *a)
 		.inode = this_node(a), .name = name, .value = { arg->size, (void *)(uintptr_t)value }, .flags = arg->flags
 	};
 	struct setxattr_out out = { 0 };
-	int err = xattr_check(a, name);
+	int err = is_mark(in.inode, name) ? -EPERM : xattr_check(a, name);
 	if (!err)
 		err = setxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (strcmp(name, "system.posix_acl_access") == 0)

@@ -77,9 +77,12 @@ static int start(struct xlator *x, struct problem *problem)
 {
 	struct fuse_private *p = x->private;
 	runtime_busy_poll(p->busy_poll_us * 1000);
+	int err = sealed_look(x, problem);
+	if (err)
+		return err;
 	if (mount_take(x))
 		return 0;
-	int err = check_mountpoint(p->mountpoint, problem);
+	err = check_mountpoint(p->mountpoint, problem);
 	if (!err)
 		err = mount_create(x, problem);
 	if (err)

@@ -21,6 +21,10 @@ static const struct option options[] = {
 	{ "tls-key", OPTION_STRING, AT(key), "", "PEM file: its private key, not encrypted" },
 	{ "tls-authorities", OPTION_STRING, AT(authorities), "",
 	  "PEM file: who may have signed the server's certificate, which must be for remote-host" },
+	{ "tls-revoked", OPTION_STRING, AT(revoked), "",
+	  "PEM file: their lists of revoked certificates (empty: none is revoked); read again, as the others are, when it has changed" },
+	{ "tls-revoked-may-lack", OPTION_BOOL, AT(may_lack_list), "off",
+	  "there may be no file tls-revoked yet: none is revoked until it comes" },
 	{ "max-wait", OPTION_DURATION, AT(max_wait_ms), "30s",
 	  "requests wait this long for a brick that can't be reached, then fail with ENOTCONN", 0, 86400000, .live = true },
 	{ "ping-interval", OPTION_DURATION, AT(ping_interval_ms), "10s",
@@ -45,7 +49,8 @@ static int client_init(struct xlator *x, struct problem *p)
 	if (strlen(r->remote_subvolume) > 255 || strlen(r->volume_id) > 64 || strlen(r->brick_id) > 64)
 		return problem_set(p, EINVAL, "volume %s: remote-subvolume, volume-id or brick-id is too long", x->name);
 	if (r->transport) {
-		r->tls = tls_create(&(struct tls_files){ r->certificate, r->key, r->authorities }, false, p);
+		r->tls = tls_create(&(struct tls_files){ r->certificate, r->key, r->authorities, r->revoked, r->may_lack_list },
+				    false, p);
 		return r->tls ? 0 : -EINVAL;
 	}
 	return 0;
@@ -93,8 +98,12 @@ static int await_brick(struct remote *r, struct problem *p)
 static void client_stop(struct xlator *x)
 {
 	struct remote *r = x->private;
+	struct task *guard;
 
 	atomic_store(&r->stopping, true);
+	guard = atomic_load(&r->guard);
+	if (guard)
+		task_wake(guard);
 	for (unsigned i = 0; i < r->channels; i++) {
 		struct task *keeper = atomic_load(&r->channel[i].keeper);
 
@@ -117,8 +126,21 @@ static void client_stop(struct xlator *x)
 	r->refused = false;
 }
 
+static int spawn(struct remote *r, struct shard *shard, void (*fn)(void *), void *arg)
+{
+	int err;
+
+	atomic_fetch_add(&r->keepers, 1);
+	err = task_spawn(shard, fn, arg);
+	if (err)
+		atomic_fetch_sub(&r->keepers, 1);
+	return err;
+}
+
 static int start_channels(struct remote *r)
 {
+	int err = 0;
+
 	r->channels = runtime_shards() < WIRE_CHANNELS ? runtime_shards() : WIRE_CHANNELS;
 	r->channel = calloc(r->channels, sizeof(*r->channel));
 	if (!r->channel) {
@@ -128,17 +150,11 @@ static int start_channels(struct remote *r)
 	for (unsigned i = 0; i < r->channels; i++)
 		if (channel_init(&r->channel[i], r, i))
 			return -ENOMEM;
-	for (unsigned i = 0; i < r->channels; i++) {
-		int err;
-
-		atomic_fetch_add(&r->keepers, 1);
-		err = task_spawn(r->channel[i].shard, keeper_run, &r->channel[i]);
-		if (err) {
-			atomic_fetch_sub(&r->keepers, 1);
-			return err;
-		}
-	}
-	return 0;
+	for (unsigned i = 0; i < r->channels && !err; i++)
+		err = spawn(r, r->channel[i].shard, keeper_run, &r->channel[i]);
+	if (!err && r->tls)
+		err = spawn(r, r->channel[0].shard, guard_run, r);
+	return err;
 }
 
 static int client_start(struct xlator *x, struct problem *p)
@@ -244,7 +260,7 @@ static int ask_location(struct remote *r, struct request *rq, const struct getxa
 /* Only what a brick has to tell: the rest is for those on this side. */
 static void add_heard(struct location *to, const struct blob *heard)
 {
-	static const char *const keys[] = { "gfid", "names", "directory", "path" };
+	static const char *const keys[] = { "gfid", "names", "directory", "path", "opened", "locked" };
 	char *at = heard->bytes, *value;
 	const char *key;
 

@@ -64,13 +64,14 @@ struct channel {
 
 struct remote {
 	/* options */
-	char *remote_host, *remote_subvolume, *volume_id, *brick_id, *certificate, *key, *authorities;
+	char *remote_host, *remote_subvolume, *volume_id, *brick_id, *certificate, *key, *authorities, *revoked;
 	int64_t remote_port, transport;
 	uint64_t max_wait_ms, ping_interval_ms, ping_timeout_ms;
-	bool wait_for_brick;
+	bool wait_for_brick, may_lack_list;
 
 	struct xlator *x;
 	struct tls *tls;
+	struct task *_Atomic guard; /* looks whether servers were revoked; with tls only */
 	struct addrinfo *address;
 	uint8_t client_id[16], secret[16];
 	struct channel *channel;
@@ -115,6 +116,7 @@ enum {									   /* xids of what is not a fop */
 
 /* keeper.c */
 void keeper_run(void *channel);
+void guard_run(void *remote);
 
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);

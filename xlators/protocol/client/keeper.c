@@ -409,6 +409,20 @@ static int open_stream(struct channel *ch, int fd)
 	return err ? err : stream_watch(&ch->stream, ch->shard);
 }
 
+/* The handshake went by the files of its beginning, and while it lasted drop_refused() did not know the certificate. */
+static int check_server(struct channel *ch)
+{
+	struct tls *tls = ch->remote->tls;
+
+	if (!tls || !stream_is_refused(&ch->stream, tls))
+		return 0;
+	return fail(
+		ch, false,
+		"the server at %s was left: by the files of TLS as they are now its certificate was revoked, or must be checked "
+		"anew%s",
+		"");
+}
+
 static int connect_channel(struct channel *ch)
 {
 	int fd = connect_socket(ch), err;
@@ -418,6 +432,8 @@ static int connect_channel(struct channel *ch)
 	err = open_stream(ch, fd);
 	if (!err)
 		err = greet(ch);
+	if (!err)
+		err = check_server(ch);
 	return err ? err : recover(ch);
 }
 
@@ -523,4 +539,47 @@ void keeper_run(void *arg)
 		pause_for(ch, pause_ms);
 	}
 	atomic_fetch_sub(&ch->remote->keepers, 1);
+}
+
+/* ---- certificates ---- */
+
+enum { GUARD_MS = 1000 };
+
+static void drop_refused(struct remote *r)
+{
+	for (unsigned i = 0; i < r->channels; i++) {
+		struct channel *ch = &r->channel[i];
+		bool refused;
+
+		pthread_mutex_lock(&ch->lock);
+		refused = ch->state != CHANNEL_DOWN && stream_is_refused(&ch->stream, r->tls);
+		pthread_mutex_unlock(&ch->lock);
+		if (!refused)
+			continue;
+		log_warning(
+			r->x, NULL,
+			"connection %u to %s port %lld dropped: by the files of TLS as they are now the server's certificate was "
+			"revoked, or must be checked anew",
+			i, r->remote_host, (long long)r->remote_port);
+		channel_kill(ch);
+	}
+}
+
+/* A server that was revoked is left at once. */
+void guard_run(void *arg)
+{
+	struct remote *r = arg;
+	uint64_t generation = tls_look(r->tls);
+
+	atomic_store(&r->guard, task_self());
+	while (!stopping(r)) {
+		uint64_t now = tls_look(r->tls);
+
+		if (now != generation)
+			drop_refused(r);
+		generation = now;
+		task_wait(in_ms(GUARD_MS));
+	}
+	atomic_store(&r->guard, NULL);
+	atomic_fetch_sub(&r->keepers, 1);
 }

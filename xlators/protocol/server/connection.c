@@ -164,6 +164,9 @@ static void got_call(struct connection *c, struct record *rec)
 	case WIRE_PING:
 		answer_empty(c, xid);
 		break;
+	case WIRE_HELLO:
+		connection_refuse(c, "a second HELLO");
+		break;
 	case WIRE_CANCEL:
 		got_cancel(c, rec);
 		break;
@@ -243,7 +246,7 @@ static bool has_room(struct server *s)
 	bool room, say;
 
 	pthread_mutex_lock(&s->lock);
-	room = s->connection_count < (uint64_t)s->max_connections;
+	room = s->connection_count < (uint64_t)s->max_connections + server_reserve(s);
 	say = !room && !s->full_logged;
 	s->full_logged = !room;
 	s->rejected += !room;
@@ -251,6 +254,27 @@ static bool has_room(struct server *s)
 	if (say)
 		log_warning(s->x, NULL, "more than max-connections %lld: new ones are refused", (long long)s->max_connections);
 	return room;
+}
+
+/* Who means it has greeted long before so many others have come. */
+static void make_way(struct server *s)
+{
+	struct connection *oldest = NULL;
+	uint64_t greeting = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->connection_count >= (uint64_t)s->max_handshakes)
+		for (struct connection *c = s->connections; c; c = c->next) /* the newest is the first */
+			if (!c->welcome && !atomic_load(&c->refused)) {
+				greeting++;
+				oldest = c;
+			}
+	if (oldest && greeting >= (uint64_t)s->max_handshakes) {
+		s->crowded++;
+		atomic_store(&oldest->refused, true);
+		stream_kill(&oldest->stream);
+	}
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void accept_ready(struct watch *w, uint32_t events)
@@ -273,6 +297,7 @@ static void accept_ready(struct watch *w, uint32_t events)
 			close(fd);
 			continue;
 		}
+		make_way(l->server);
 		c = connection_create(l->server, fd);
 		if (c && stream_watch(&c->stream, c->shard))
 			close_connection(c);
@@ -405,6 +430,30 @@ static int write_port_file(struct server *s, struct problem *p)
 			   strerror(errno));
 }
 
+/* Those whose certificates are good no more go at once; by the authorities that are in force now they may come back. */
+static void sweep_refused(struct server *s)
+{
+	uint64_t generation = tls_look(s->tls);
+	unsigned count = 0;
+
+	if (generation == s->tls_generation)
+		return;
+	s->tls_generation = generation;
+	pthread_mutex_lock(&s->lock);
+	for (struct connection *c = s->connections; c; c = c->next)
+		if (stream_is_refused(&c->stream, s->tls)) {
+			stream_kill(&c->stream);
+			count++;
+		}
+	pthread_mutex_unlock(&s->lock);
+	if (count)
+		log_warning(
+			s->x, NULL,
+			"%u connections closed: by the files of TLS as they are now their certificates were revoked, or must be "
+			"checked anew",
+			count);
+}
+
 static void sweep(void *arg)
 {
 	struct server *s = arg;
@@ -418,6 +467,8 @@ static void sweep(void *arg)
 		stream_kill(&c->stream);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (s->tls)
+		sweep_refused(s);
 	sessions_sweep(s);
 	for (unsigned i = 0; i < s->listeners && !atomic_load(&s->stopping); i++)
 		if (!s->listener[i].watched)

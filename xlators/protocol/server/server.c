@@ -15,9 +15,19 @@ static const struct option options[] = {
 	  "PEM file: the server's certificate, then those it was signed by" },
 	{ "tls-key", OPTION_STRING, AT(key), "", "PEM file: its private key, not encrypted" },
 	{ "tls-authorities", OPTION_STRING, AT(authorities), "", "PEM file: who may have signed a client's certificate" },
+	{ "tls-revoked", OPTION_STRING, AT(revoked), "",
+	  "PEM file: their lists of revoked certificates (empty: none is revoked); read again, as the others are, when it has changed" },
 	{ "port-file", OPTION_STRING, AT(port_file), "", "a file that gets the number of the first port (empty: none)" },
 	{ "max-connections", OPTION_INT, AT(max_connections), "4096", "connections, and sessions, at one time", 1, 1000000,
 	  .live = true },
+	{ "max-connections-of-one", OPTION_INT, AT(max_connections_of_one), "0",
+	  "connections, and sessions, of one tenant's certificates at one time; 0: a quarter of max-connections", 0, 1000000,
+	  .live = true },
+	{ "max-files-of-one", OPTION_INT, AT(max_files_of_one), "0",
+	  "files and directories that one tenant's clients may have open at one time; 0: a quarter of the descriptors that the process may have",
+	  0, 100000000, .live = true },
+	{ "max-handshakes", OPTION_INT, AT(max_handshakes), "1024",
+	  "connections that have not greeted yet, at one time; of more the oldest is closed", 1, 1000000, .live = true },
 	{ "handshake-timeout", OPTION_DURATION, AT(handshake_timeout_ms), "10s", "a connection must greet within this time",
 	  100, 3600000, .live = true },
 	{ "session-timeout", OPTION_DURATION, AT(session_timeout_ms), "60s",
@@ -39,7 +49,7 @@ static int server_init(struct xlator *x, struct problem *p)
 			return problem_set(p, EINVAL, "volume %s: there is no brick (storage/posix) below %s", x->name,
 					   x->child[i]->name);
 	if (s->transport) {
-		s->tls = tls_create(&(struct tls_files){ s->certificate, s->key, s->authorities }, true, p);
+		s->tls = tls_create(&(struct tls_files){ s->certificate, s->key, s->authorities, s->revoked }, true, p);
 		return s->tls ? 0 : -EINVAL;
 	}
 	return 0;
@@ -143,6 +153,7 @@ static void server_finish(struct xlator *x)
 	struct server *s = x->private;
 
 	tls_destroy(s->tls);
+	shares_free(s);
 	pthread_mutex_destroy(&s->lock);
 }
 
@@ -160,11 +171,12 @@ static void dump_session(struct session *s, FILE *f)
 {
 	pthread_mutex_lock(&s->lock);
 	fprintf(f,
-		"  session: %s, %s, subvolume %s, connections %u, running %u, waiting %u, files %u, requests %llu, "
+		"  session: %s, %s, %s, subvolume %s, connections %u, running %u, waiting %u, held back %u, files %u, requests %llu, "
 		"duplicates %llu, kept bytes %zu%s\n",
-		s->client.name ? s->client.name : "?", s->origin ? s->origin : "of unknown origin", s->subvolume->name,
-		s->connections, s->running, s->waiting, s->files, (unsigned long long)s->requests,
-		(unsigned long long)s->duplicates, s->kept_bytes, s->ending ? ", ending" : "");
+		s->client.name ? s->client.name : "?", s->client.identity ? s->client.identity : "without identity",
+		s->origin ? s->origin : "of unknown origin", s->subvolume->name, s->connections, s->running, s->waiting,
+		s->held, s->files, (unsigned long long)s->requests, (unsigned long long)s->duplicates, s->kept_bytes,
+		s->ending ? ", ending" : "");
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -191,9 +203,11 @@ static void server_dump(struct xlator *x, FILE *f)
 		fprintf(f, "  listening: %s\n", s->listener[i].name);
 	fprintf(f,
 		"  requests: %llu\n  accepted: %llu\n  rejected: %llu\n  garbage: %llu\n  handshakes expired: %llu\n"
-		"  channels taken over: %llu\n",
+		"  handshakes crowded out: %llu\n  channels taken over: %llu\n",
 		(unsigned long long)atomic_load(&s->requests), (unsigned long long)s->accepted, (unsigned long long)s->rejected,
-		(unsigned long long)s->garbage, (unsigned long long)s->expired, (unsigned long long)s->stale_channels);
+		(unsigned long long)s->garbage, (unsigned long long)s->expired, (unsigned long long)s->crowded,
+		(unsigned long long)s->stale_channels);
+	share_dump(s, f);
 	for (struct session *i = s->sessions; i; i = i->next)
 		dump_session(i, f);
 	for (struct connection *c = s->connections; c; c = c->next)

@@ -13,6 +13,7 @@ enum { REPLIES_MAX = 32 << 20, REPLIES_ALL_MAX = 512 << 20, REPLY_COUNTS = 64 <<
 
 struct server;
 struct session;
+struct share;
 struct work;
 
 struct connection {
@@ -56,8 +57,27 @@ struct open_file {
 	uint32_t turn; /* high half of the number: an old number never finds a new file */
 	uint32_t next_free;
 };
+/* Whom a connection comes from, as its certificate says, and what that one gets. */
+struct guest {
+	char identity[256];  /* "": nobody has vouched for him */
+	struct gfid tenant;  /* to whom his handles are bound; zeros: to nobody */
+	struct gfid root;    /* what he knows as gfid_root */
+	struct inode *inode; /* the same; a reference */
+};
+/* Of all sessions of one tenant. */
+struct share {
+	char identity[256];
+	struct server *server;
+	struct share *next; /* in server.shares; guarded by server.lock */
+	atomic_uint running, waiting, files;
+	atomic_size_t bytes, waiting_bytes; /* of the records of calls */
+	atomic_size_t replying, queued;	    /* of answers: being made, not fetched yet */
+	atomic_bool pausing;		    /* channels may be paused for the sum of them */
+};
 struct session {
 	struct client client; /* first: request.client points here */
+	struct share *share;  /* NULL: of no tenant */
+	struct guest guest;   /* without the inode */
 	uint8_t secret[16];
 	struct server *server;
 	struct xlator *subvolume;
@@ -67,12 +87,14 @@ struct session {
 	struct session *next;	/* in server.sessions; guarded by server.lock */
 	pthread_mutex_t lock;	/* guards what follows */
 	bool ending;
+	bool crowded; /* calls are held back, as are many more of the same tenant: nothing is read until these have gone on */
 	uint64_t alone_since_ns; /* without a connection; 0: has one */
 	unsigned connections;
 	struct session_channel *channel[WIRE_CHANNELS];
 	struct open_file *file;
 	uint32_t files, files_room, free_file; /* free_file: index + 1 */
 	unsigned running, waiting;	       /* calls; waiting: those of FOP_WAITS */
+	unsigned held;			       /* of those that run: calls that a translator holds back */
 	unsigned paused;		       /* channels */
 	size_t bytes, kept_bytes;
 	struct work *works;
@@ -88,6 +110,7 @@ struct work {			       /* a call being done */
 	uint32_t xid;
 	struct task *task; /* guarded by session.lock like the rest below */
 	bool cancelled, waits;
+	struct request *held; /* while a translator holds it back */
 	struct work *next, **link;
 };
 
@@ -99,13 +122,14 @@ struct listener {
 };
 struct server {
 	/* options */
-	char *listen, *port_file, *certificate, *key, *authorities;
+	char *listen, *port_file, *certificate, *key, *authorities, *revoked;
 	int64_t transport; /* 1: TLS */
-	int64_t max_connections, busy_poll_us;
+	int64_t max_connections, max_connections_of_one, max_files_of_one, max_handshakes, busy_poll_us;
 	uint64_t handshake_timeout_ms, session_timeout_ms;
 
 	struct xlator *x;
 	struct tls *tls;
+	uint64_t tls_generation; /* of tls_look(), that the connections were held against; the sweep's */
 	struct listener *listener;
 	unsigned listeners;
 	struct timer sweep;
@@ -114,12 +138,20 @@ struct server {
 	pthread_mutex_t lock; /* guards what follows */
 	struct connection *connections;
 	struct session *sessions;
+	struct share *shares;
 	unsigned connection_count, session_count;
 	bool full_logged;
-	uint64_t accepted, rejected, garbage, expired, stale_channels;
+	uint64_t accepted, rejected, garbage, expired, crowded, stale_channels;
 	atomic_uint_fast64_t requests, bytes_in, bytes_out;
 	atomic_size_t replying; /* as in the sessions, of all */
+	atomic_uint waiting;	/* the same */
 };
+
+/* Places beyond max_connections, which only the provider's own processes may keep. Who that is only TLS can tell. */
+static inline uint64_t server_reserve(const struct server *s)
+{
+	return s->tls ? ((uint64_t)s->max_connections + 15) / 16 : 0;
+}
 
 /* connection.c */
 int listeners_claim(struct server *, struct problem *); /* binds; none is left bound when it fails */
@@ -142,6 +174,22 @@ int session_find_file(struct session *, uint64_t number, struct file **);
 void session_remove_file(struct session *, uint64_t number);
 void session_forget_file(struct session *, const struct file *);
 struct xlator *leaf_of(struct xlator *);
+struct xlator *gate_of(struct xlator *); /* who decides what clients may be there; NULL: all may */
+
+/* share.c */
+struct share *share_of(struct server *, const char *identity); /* with server.lock held; NULL: no memory */
+void shares_free(struct server *);
+void share_begin(struct session *, bool waits, size_t bytes); /* a call */
+void share_end(struct session *, bool waits, size_t bytes);
+bool share_may_wait(const struct session *, size_t bytes);
+bool share_is_full(const struct session *);    /* no more calls are to be read */
+bool share_is_busy(const struct session *);    /* nor those again that were not */
+bool share_may_resume(const struct session *); /* true to one who ends a call: for all channels of the tenant */
+void share_count_replying(const struct session *, size_t bytes);
+bool share_has_reply_room(const struct session *, size_t bytes);
+int share_add_file(const struct session *); /* -ENFILE */
+void share_remove_files(const struct session *, unsigned count);
+void share_dump(const struct server *, FILE *);
 
 /* work.c */
 void answer_status(struct connection *, uint32_t xid, int status);
@@ -149,8 +197,9 @@ void work_arrived(struct connection *, struct record *); /* on the loop: a fop *
 void work_cancel(struct session *, unsigned channel, uint32_t xid);
 void works_cancel(struct session *);
 void works_cancel_waiting(struct session *);
+void resume_channels(struct session *); /* with session.lock held: those that may be read from again */
 struct slot *slot_of(struct session_channel *, uint32_t slot);
 void slot_drop_kept(struct session *, struct slot *);
-int server_put_inode(struct xlator *leaf, struct inode *, uint8_t *handle, uint32_t *size);
+int server_put_inode(struct xlator *leaf, const struct gfid *tenant, struct inode *, uint8_t *handle, uint32_t *size);
 void server_tell(struct server *, struct xlator *from, const struct event *);
 #endif

@@ -30,8 +30,10 @@ static int grow_files(struct session *s)
 
 int session_add_file(struct session *s, struct file *file, uint64_t *number)
 {
-	int err = 0;
+	int err = share_add_file(s);
 
+	if (err)
+		return err;
 	pthread_mutex_lock(&s->lock);
 	if (!s->free_file)
 		err = grow_files(s);
@@ -44,6 +46,8 @@ int session_add_file(struct session *s, struct file *file, uint64_t *number)
 		*number = (uint64_t)s->file[at].turn << 32 | (at + 1);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (err)
+		share_remove_files(s, 1);
 	return err;
 }
 
@@ -94,39 +98,55 @@ void session_remove_file(struct session *s, uint64_t number)
 		s->files--;
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (file)
+		share_remove_files(s, 1);
 	file_unref(file);
 }
 
 static void drop_files(struct session *s)
 {
 	struct open_file *file;
-	uint32_t room;
+	uint32_t room, files;
 
 	pthread_mutex_lock(&s->lock);
 	file = s->file;
 	room = s->files_room;
+	files = s->files;
 	s->file = NULL;
 	s->files = s->files_room = s->free_file = 0;
 	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < room; i++)
 		file_unref(file[i].file);
+	share_remove_files(s, files);
 	free(file);
 }
 
 /* ---- life ---- */
 
-static struct session *session_create(struct server *server, struct xlator *subvolume, const struct wire_hello *h)
+static bool is_tenant(const struct guest *guest)
 {
-	struct session *s = calloc(1, sizeof(*s));
+	return !strncmp(guest->identity, "stratus:tenant/", strlen("stratus:tenant/"));
+}
+
+static struct session *session_create(struct server *server, struct xlator *subvolume, const struct wire_hello *h,
+				      const struct guest *guest)
+{
+	struct share *share = is_tenant(guest) ? share_of(server, guest->identity) : NULL;
+	struct session *s = share || !is_tenant(guest) ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s)
 		return NULL;
 	memcpy(s->client.id, h->client_id, sizeof(s->client.id));
 	memcpy(s->secret, h->secret, sizeof(s->secret));
 	s->client.incarnation = clock_wall_ns();
+	s->guest = *guest;
+	s->guest.inode = NULL;
+	s->client.identity = *s->guest.identity ? s->guest.identity : NULL;
 	atomic_store(&s->client.refs, 1);
-	atomic_store(&s->refs, 1); /* the table's */
+	atomic_store(&s->refs, 1);	/* the table's */
+	s->alone_since_ns = clock_ns(); /* its first connection may come to nothing */
 	s->server = server;
+	s->share = share;
 	s->subvolume = subvolume;
 	pthread_mutex_init(&s->lock, NULL);
 	s->next = server->sessions;
@@ -241,6 +261,22 @@ static void end_task(void *arg)
 	atomic_fetch_sub(&server->tasks, 1);
 }
 
+static bool is_welcome(const struct session *s)
+{
+	struct xlator *gate = gate_of(s->subvolume);
+
+	return !gate || gate->type->admit(gate, &s->client, NULL, NULL) != -EACCES;
+}
+
+/* With its lock held. */
+static void cut(struct session *s)
+{
+	for (unsigned i = 0; i < WIRE_CHANNELS; i++)
+		if (s->channel[i] && s->channel[i]->connection)
+			stream_kill(&s->channel[i]->connection->stream);
+}
+
+/* Sessions that are over: without a connection for too long, or no longer welcome (they are cut off first). */
 void sessions_sweep(struct server *server)
 {
 	uint64_t timeout = server->session_timeout_ms * 1000000;
@@ -249,7 +285,11 @@ void sessions_sweep(struct server *server)
 	for (struct session *s = server->sessions; s && !atomic_load(&server->stopping); s = s->next) {
 		pthread_mutex_lock(&s->lock);
 		/* The time is read under the lock: it may be alone only since this loop began. */
-		if (!s->ending && s->alone_since_ns && clock_ns() - s->alone_since_ns > timeout) {
+		bool welcome = s->ending || is_welcome(s);
+
+		if (!welcome)
+			cut(s);
+		if (!s->ending && (!welcome || (s->alone_since_ns && clock_ns() - s->alone_since_ns > timeout))) {
 			atomic_fetch_add(&s->refs, 1);
 			atomic_fetch_add(&server->tasks, 1);
 			if (task_spawn(NULL, end_task, s)) {
@@ -304,12 +344,22 @@ struct xlator *leaf_of(struct xlator *x)
 	return x->type->inode_handle && x->type->inode_from_handle ? x : NULL;
 }
 
-static const char *given(const struct xlator *x, const char *option)
+struct xlator *gate_of(struct xlator *x)
 {
-	for (size_t i = 0; i < x->given_count; i++)
-		if (!strcmp(x->given[i].name, option))
-			return x->given[i].value;
-	return "";
+	while (x && !x->type->admit)
+		x = x->children ? x->child[0] : NULL;
+	return x;
+}
+
+/* The text of an option that is never changed live. Not of x->given: that is replaced as a whole when any other option changes. */
+static const char *fixed_text(const struct xlator *x, const char *name)
+{
+	const struct option *o = option_find(x->type->options, name);
+	const char *text = NULL;
+
+	if (o && o->kind == OPTION_STRING && !o->live)
+		memcpy(&text, (const char *)x->private + o->offset, sizeof(text));
+	return text ? text : "";
 }
 
 static bool id_fits(const char *have, const char *wanted, uint32_t size)
@@ -339,11 +389,11 @@ static struct xlator *check_hello(struct server *server, const struct wire_hello
 			    (int)h->subvolume.subvolume_len, h->subvolume.subvolume_val);
 	else if (!leaf)
 		problem_set(p, EINVAL, "subvolume \"%s\" has no brick below it", x->name);
-	else if (!id_fits(given(leaf, "volume-id"), h->volume_id.volume_id_val, h->volume_id.volume_id_len))
-		problem_set(p, EINVAL, "this brick belongs to volume %s, not %.*s; check volume-id", given(leaf, "volume-id"),
-			    (int)h->volume_id.volume_id_len, h->volume_id.volume_id_val);
-	else if (!id_fits(given(leaf, "brick-id"), h->brick_id.brick_id_val, h->brick_id.brick_id_len))
-		problem_set(p, EINVAL, "this is brick %s, not %.*s; check brick-id", given(leaf, "brick-id"),
+	else if (!id_fits(fixed_text(leaf, "volume-id"), h->volume_id.volume_id_val, h->volume_id.volume_id_len))
+		problem_set(p, EINVAL, "this brick belongs to volume %s, not %.*s; check volume-id",
+			    fixed_text(leaf, "volume-id"), (int)h->volume_id.volume_id_len, h->volume_id.volume_id_val);
+	else if (!id_fits(fixed_text(leaf, "brick-id"), h->brick_id.brick_id_val, h->brick_id.brick_id_len))
+		problem_set(p, EINVAL, "this is brick %s, not %.*s; check brick-id", fixed_text(leaf, "brick-id"),
 			    (int)h->brick_id.brick_id_len, h->brick_id.brick_id_val);
 	else if (h->channel >= WIRE_CHANNELS)
 		problem_set(p, EINVAL, "channel %u is more than the %d allowed", h->channel, WIRE_CHANNELS);
@@ -384,20 +434,69 @@ static bool critical_unknown(const struct wire_hello *h)
 	return false;
 }
 
+static bool is_provider(const struct guest *guest)
+{
+	return !strcmp(guest->identity, "stratus:server");
+}
+
+static bool takes_over(struct session *s, unsigned channel)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = s->channel[channel] && s->channel[channel]->connection;
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+/* With server.lock held. What an identity has, and may not have more of than `most` each. */
+static bool has_its_share(struct server *server, const char *identity, uint64_t most, bool new_session)
+{
+	uint64_t sessions = 0, connections = 0;
+
+	for (struct session *s = server->sessions; s; s = s->next) {
+		if (strcmp(s->guest.identity, identity))
+			continue;
+		sessions++;
+		pthread_mutex_lock(&s->lock);
+		connections += s->connections;
+		pthread_mutex_unlock(&s->lock);
+	}
+	return connections >= most || (new_session && sessions >= most);
+}
+
+/* With server.lock held. Of a session that is there, or of a new one (NULL). */
+static int check_room(struct server *server, struct session *s, unsigned channel, const struct guest *guest, struct problem *p)
+{
+	uint64_t most = server->max_connections, of_one = server->max_connections_of_one;
+	uint64_t more = is_provider(guest) ? server_reserve(server) : 0;
+
+	if (server->connection_count > most + more)
+		return problem_set(p, EAGAIN, "there are as many connections as max-connections allows");
+	if (!s && server->session_count >= most + more)
+		return problem_set(p, EAGAIN, "there are as many sessions as max-connections allows");
+	if (is_tenant(guest) && !(s && takes_over(s, channel)) &&
+	    has_its_share(server, guest->identity, of_one ? of_one : (most + 3) / 4, !s))
+		return problem_set(p, EAGAIN, "%s has as many connections or sessions as max-connections-of-one allows",
+				   guest->identity);
+	return 0;
+}
+
 /* With server.lock held. */
-static struct session *find_session(struct server *server, struct xlator *x, const struct wire_hello *h, struct problem *p)
+static struct session *find_session(struct server *server, struct xlator *x, const struct wire_hello *h,
+				    const struct guest *guest, struct problem *p)
 {
 	struct session *s = server->sessions;
 
 	while (s && (s->subvolume != x || memcmp(s->client.id, h->client_id, sizeof(s->client.id))))
 		s = s->next;
-	if (s && !same_secret(s->secret, h->secret))
+	if (s && (!same_secret(s->secret, h->secret) || strcmp(s->guest.identity, guest->identity)))
 		return problem_set(p, EACCES, "another client has this client id"), NULL;
+	if (check_room(server, s, h->channel, guest, p))
+		return NULL;
 	if (s)
 		return s;
-	if (server->session_count >= (uint64_t)server->max_connections)
-		return problem_set(p, EAGAIN, "there are as many sessions as max-connections allows"), NULL;
-	s = session_create(server, x, h);
+	s = session_create(server, x, h, guest);
 	if (!s)
 		problem_set(p, ENOMEM, "out of memory");
 	return s;
@@ -428,10 +527,13 @@ static void take_channel(struct session *s, struct connection *c, const struct w
 	s->alone_since_ns = 0;
 	c->channel = h->channel;
 	c->session = s;
+	if (s->share)
+		stream_count_queued(&c->stream, &s->share->queued);
 	atomic_fetch_add(&s->refs, 1);
 }
 
-static struct session *attach(struct connection *c, struct xlator *x, const struct wire_hello *h, struct problem *p)
+static struct session *attach(struct connection *c, struct xlator *x, const struct wire_hello *h, const struct guest *guest,
+			      struct problem *p)
 {
 	struct server *server = c->server;
 	struct connection *old = NULL;
@@ -441,7 +543,7 @@ static struct session *attach(struct connection *c, struct xlator *x, const stru
 	if (c->closed)
 		problem_set(p, ENOTCONN, "the connection is gone");
 	else
-		s = find_session(server, x, h, p);
+		s = find_session(server, x, h, guest, p);
 	if (s) {
 		pthread_mutex_lock(&s->lock);
 		if (!s->origin)
@@ -460,19 +562,70 @@ static struct session *attach(struct connection *c, struct xlator *x, const stru
 	return p->text[0] ? NULL : s;
 }
 
-static int root_handle(struct server *server, struct xlator *x, struct wire_welcome *w)
+/* The handshake went by the files of its beginning, and while it lasted no sweep knew the certificate. From here on each does. */
+static int identify(struct connection *c, struct guest *guest, struct problem *p)
 {
-	struct inode *root = inode_get(server->x->inodes, &gfid_root, S_IFDIR);
+	int err = c->server->tls ? stream_identity(&c->stream, guest->identity, sizeof(guest->identity)) : -ENOENT;
+
+	if (c->server->tls && stream_is_refused(&c->stream, c->server->tls))
+		return problem_set(p, EAGAIN,
+				   "by the files of TLS as they are now the certificate was revoked, or must be checked anew");
+	if (err)
+		*guest->identity = 0;
+	return !err || err == -ENOENT
+		       ? 0
+		       : problem_set(p, EACCES,
+				     "the certificate names its owner (stratus:...) twice, or in a way that makes no sense");
+}
+
+/* A tenant gets a part, and here nobody cuts one off. */
+static int admit_to_all(struct connection *c, struct guest *guest, struct problem *p)
+{
+	if (is_tenant(guest))
+		return problem_set(p, EACCES,
+				   "%s may not use this brick: its volume is not for tenants; mount one that has this tenant",
+				   guest->identity);
+	guest->inode = inode_get(c->server->x->inodes, &gfid_root, S_IFDIR);
+	return guest->inode ? 0 : -ENOMEM;
+}
+
+/* Finds out who has come, and what he may have. */
+static int admit(struct connection *c, struct xlator *x, struct guest *guest, struct problem *p)
+{
+	struct xlator *gate = gate_of(x);
+	struct client client = { .name = c->peer };
+	int err = identify(c, guest, p);
+
+	if (err)
+		return err;
+	client.identity = *guest->identity ? guest->identity : NULL;
+	if (!gate)
+		err = admit_to_all(c, guest, p);
+	else
+		err = gate->type->admit(gate, &client, &guest->inode, &guest->tenant);
+	if (!err && !gfid_is_null(&guest->tenant) && !(leaf_of(x)->type->tenant_handle && leaf_of(x)->type->tenant_from_handle))
+		err = -EOPNOTSUPP;
+	if (err == -EACCES && gate)
+		return problem_set(p, EACCES,
+				   "%s may not use this brick: check its certificate, and that the tenant is not suspended",
+				   client.identity ? client.identity : "a client without an identity");
+	if (!err)
+		guest->root = guest->inode->gfid;
+	return err && !p->text[0] ? problem_set(p, -err, "the brick can't be used: %s", strerror(-err)) : err;
+}
+
+static int root_handle(struct xlator *x, const struct guest *guest, struct wire_welcome *w)
+{
 	uint32_t size = WIRE_HANDLE_MAX;
 	int err = -ENOMEM;
 
 	w->root.handle.wire_inode_val = malloc(WIRE_HANDLE_MAX);
-	if (root && w->root.handle.wire_inode_val)
-		err = server_put_inode(leaf_of(x), root, (uint8_t *)w->root.handle.wire_inode_val, &size);
+	if (w->root.handle.wire_inode_val)
+		err = server_put_inode(leaf_of(x), &guest->tenant, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
+				       &size);
 	w->root.handle.wire_inode_len = size;
 	memcpy(w->root.gfid.bytes, gfid_root.bytes, sizeof(gfid_root.bytes));
 	w->root.type = S_IFDIR;
-	inode_unref(root);
 	return err;
 }
 
@@ -526,12 +679,15 @@ static void greet(struct connection *c, const struct wire_hello *h)
 		? problem_set(&p, EOPNOTSUPP, "HELLO has a critical extension that is unknown here"),
 		      NULL : check_hello(c->server, h, &p);
 	struct session *s = NULL;
-	int err = x ? root_handle(c->server, x, &w) : 0;
+	struct guest guest = { "" };
+	int err = x ? admit(c, x, &guest, &p) : 0;
 
-	if (err)
+	if (x && !err)
+		err = root_handle(x, &guest, &w);
+	if (err && !p.text[0])
 		problem_set(&p, -err, "the brick can't be used: %s", strerror(-err));
 	if (!p.text[0])
-		s = attach(c, x, h, &p);
+		s = attach(c, x, h, &guest, &p);
 	if (s) {
 		w.incarnation = s->client.incarnation;
 		connection_ref(c);
@@ -540,6 +696,7 @@ static void greet(struct connection *c, const struct wire_hello *h)
 	}
 	answer(c, &p, &w);
 	free(w.root.handle.wire_inode_val);
+	inode_unref(guest.inode);
 	if (!s)
 		connection_refuse(c, p.text);
 }

@@ -99,25 +99,32 @@ static bool duplicate(struct session *s, struct slot *slot, struct connection *c
 }
 
 /* 0, or the status with which it is refused. */
-static int admit(struct session *s, int fop, bool waits)
+static int admit(struct session *s, int fop, bool waits, size_t bytes)
 {
-	if (waits && s->waiting >= WIRE_WAIT_SLOTS)
+	if (waits && (s->waiting >= WIRE_WAIT_SLOTS || !share_may_wait(s, bytes)))
 		return -ENOLCK;
 	return keeps(fop) && s->kept_bytes > KEPT_MAX ? -ENOMEM : 0;
 }
 
 static void pause_channel(struct session *s, struct session_channel *ch)
 {
-	if (ch->paused || (s->running < RUNNING_MAX && s->bytes < BYTES_MAX))
+	if (ch->paused || (!s->crowded && s->running < RUNNING_MAX && s->bytes < BYTES_MAX && !share_is_full(s)))
 		return;
 	ch->paused = true;
 	s->paused++;
 	stream_pause(&ch->connection->stream, true);
 }
 
-static void resume_channels(struct session *s)
+static void pause_all(struct session *s)
 {
-	if (!s->paused || s->running > RUNNING_MAX * 3 / 4 || s->bytes > BYTES_MAX * 3ul / 4)
+	for (unsigned i = 0; i < WIRE_CHANNELS; i++)
+		if (s->channel[i] && s->channel[i]->connection)
+			pause_channel(s, s->channel[i]);
+}
+
+void resume_channels(struct session *s)
+{
+	if (!s->paused || s->crowded || s->running > RUNNING_MAX * 3 / 4 || s->bytes > BYTES_MAX * 3ul / 4 || share_is_busy(s))
 		return;
 	for (unsigned i = 0; i < WIRE_CHANNELS; i++) {
 		struct session_channel *ch = s->channel[i];
@@ -128,6 +135,21 @@ static void resume_channels(struct session *s)
 		s->paused--;
 		stream_pause(&ch->connection->stream, false);
 	}
+}
+
+/* Some may be paused that have nothing under way themselves. */
+static void resume_tenant(struct session *s)
+{
+	if (!share_may_resume(s))
+		return;
+	pthread_mutex_lock(&s->server->lock);
+	for (struct session *i = s->server->sessions; i; i = i->next)
+		if (i->share == s->share) {
+			pthread_mutex_lock(&i->lock);
+			resume_channels(i);
+			pthread_mutex_unlock(&i->lock);
+		}
+	pthread_mutex_unlock(&s->server->lock);
 }
 
 static size_t record_bytes(const struct record *r)
@@ -156,6 +178,7 @@ static struct work *work_create(struct session *s, struct connection *c, struct 
 	atomic_fetch_add(&s->refs, 1);
 	*(w->waits ? &s->waiting : &s->running) += 1;
 	s->bytes += record_bytes(rec);
+	share_begin(s, w->waits, record_bytes(rec));
 	s->requests++;
 	slot->work = w;
 	return w;
@@ -191,7 +214,7 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 	slot_drop_kept(s, slot);
 	slot->used = true;
 	slot->xid = xid;
-	status = admit(s, fop, waits);
+	status = admit(s, fop, waits, record_bytes(rec));
 	if (!status && !(w = work_create(s, c, slot, rec, fop)))
 		status = -ENOMEM;
 	slot->refused = status;
@@ -258,12 +281,21 @@ void works_cancel(struct session *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* At the stop: not all of it could be asked for again (see append_unsure). */
+static void hurry(struct work *w)
+{
+	atomic_store(&w->held->hurry, true);
+	task_wake(w->task);
+}
+
 void works_cancel_waiting(struct session *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct work *w = s->works; w; w = w->next)
 		if (w->waits)
 			cancel_one(w);
+		else if (w->held)
+			hurry(w);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -275,10 +307,11 @@ struct doing { /* what the codec's callbacks need */
 	uint64_t number; /* of the last file taken */
 };
 
-int server_put_inode(struct xlator *leaf, struct inode *inode, uint8_t *handle, uint32_t *size)
+int server_put_inode(struct xlator *leaf, const struct gfid *tenant, struct inode *inode, uint8_t *handle, uint32_t *size)
 {
 	size_t room = *size;
-	int err = leaf->type->inode_handle(leaf, inode, handle, &room);
+	int err = gfid_is_null(tenant) ? leaf->type->inode_handle(leaf, inode, handle, &room)
+				       : leaf->type->tenant_handle(leaf, tenant, inode, handle, &room);
 
 	*size = room;
 	return err;
@@ -286,13 +319,26 @@ int server_put_inode(struct xlator *leaf, struct inode *inode, uint8_t *handle, 
 
 static int put_inode(struct codec *c, struct inode *inode, uint8_t *handle, uint32_t *size)
 {
-	return server_put_inode(((struct doing *)c->owner)->leaf, inode, handle, size);
+	struct doing *d = c->owner;
+
+	return server_put_inode(d->leaf, &d->session->guest.tenant, inode, handle, size);
+}
+
+static void tell_gfid(struct codec *c, struct gfid *gfid)
+{
+	struct doing *d = c->owner;
+
+	if (gfid_equal(gfid, &d->session->guest.root))
+		*gfid = gfid_root;
 }
 
 static int take_inode(struct codec *c, const uint8_t *handle, uint32_t size, struct inode **inode)
 {
 	struct doing *d = c->owner;
+	const struct gfid *tenant = &d->session->guest.tenant;
 
+	if (!gfid_is_null(tenant))
+		return d->leaf->type->tenant_from_handle(d->leaf, tenant, handle, size, inode);
 	return d->leaf->type->inode_from_handle(d->leaf, handle, size, inode);
 }
 
@@ -310,7 +356,7 @@ static int add_file(struct codec *c, struct file *file, uint64_t *number)
 }
 
 static const struct codec_ops server_codec = {
-	.put_inode = put_inode, .take_inode = take_inode, .take_file = take_file, .add_file = add_file
+	.put_inode = put_inode, .tell_gfid = tell_gfid, .take_inode = take_inode, .take_file = take_file, .add_file = add_file
 };
 
 /* ---- doing it, in a task ---- */
@@ -324,6 +370,7 @@ static void unlink_work(struct work *w)
 		w->next->link = w->link;
 	*(w->waits ? &s->waiting : &s->running) -= 1;
 	s->bytes -= record_bytes(w->record);
+	share_end(s, w->waits, record_bytes(w->record));
 }
 
 /* Keeps the answer if need be, sends it, and ends the work. size 0: there is no answer. */
@@ -340,6 +387,7 @@ static void finish(struct work *w, char *head, uint32_t size, const struct codec
 	unlink_work(w);
 	resume_channels(s);
 	pthread_mutex_unlock(&s->lock);
+	resume_tenant(s);
 	if (size && !(w->waits && w->cancelled && atomic_load(&s->server->stopping))) /* those are asked again */
 		stream_send(&w->connection->stream, head, size, c->buffer, c->buffers);
 	record_free(w->record);
@@ -433,11 +481,16 @@ static void forget_released(struct session *s, const struct compound_in *in, con
 
 /* ---- the memory of answers ---- */
 
+/* Bulk data, and what else may be long. */
 static size_t will_read(int fop, const void *in)
 {
 	const struct compound_in *compound = in;
 	size_t bytes = 0;
 
+	if (fop == FOP_readdir)
+		return reply_room(fop, in);
+	if (fop == FOP_getxattr || fop == FOP_listxattr)
+		return WIRE_BLOB_MAX;
 	if (fop == FOP_read)
 		return ((const struct read_in *)in)->size;
 	for (uint32_t i = 0; fop == FOP_compound && i < compound->steps.count; i++)
@@ -459,29 +512,59 @@ static bool has_reply_room(struct work *w, size_t bytes)
 {
 	size_t here = atomic_load(&w->session->replying) + queued_for(w), all = atomic_load(&w->session->server->replying);
 
-	return (!here || here + bytes <= REPLIES_MAX) && (!all || all + bytes <= REPLIES_ALL_MAX);
+	return (!here || here + bytes <= REPLIES_MAX) && (!all || all + bytes <= REPLIES_ALL_MAX) &&
+	       share_has_reply_room(w->session, bytes);
 }
 
 static void count_replying(struct session *s, size_t bytes)
 {
 	atomic_fetch_add(&s->replying, bytes);
+	share_count_replying(s, bytes);
 	atomic_fetch_add(&s->server->replying, bytes);
 }
 
-/* Who asks for much and does not take the answers waits. -ECANCELED when the session ends. */
+/* Who asks for much and does not take the answers waits; the longer, the less often it is looked at, for there may be thousands.
+ * -ECANCELED when the session ends. */
 static int take_reply_room(struct work *w, size_t bytes)
 {
 	int err = 0;
 
-	while (!err && !has_reply_room(w, bytes))
-		err = task_sleep_ms(1);
+	for (unsigned ms = 1; !err && !has_reply_room(w, bytes); ms = ms < 64 ? 2 * ms : ms)
+		err = task_sleep_ms(ms);
 	if (!err)
 		count_replying(w->session, bytes);
 	return err;
 }
 
-static void do_fop(struct work *w, struct doing *d, struct request *rq, void *in)
+struct call {		   /* what is known of a request when a translator tells that it holds it back */
+	struct request rq; /* first */
+	struct work *work;
+	size_t replying;
+};
+
+/* Where nothing is made yet, no room for it is kept from others. A session that is crowded is not read from until all that is held back of it has gone on. */
+static void work_held(struct request *rq, bool on, bool crowded)
 {
+	struct call *c = (struct call *)rq;
+	struct work *w = c->work;
+	struct session *s = w->session;
+
+	atomic_fetch_add(&s->server->replying, on ? -c->replying : c->replying);
+	pthread_mutex_lock(&s->lock);
+	w->held = on ? rq : NULL;
+	s->held += on ? 1 : -1;
+	s->crowded = s->held && (s->crowded || crowded);
+	if (on && atomic_load(&s->server->stopping))
+		atomic_store(&rq->hurry, true);
+	if (crowded)
+		pause_all(s);
+	resume_channels(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void do_fop(struct work *w, struct doing *d, struct call *call, void *in)
+{
+	struct request *rq = &call->rq;
 	size_t bytes = will_read(w->fop, in);
 	int fop = w->fop, err = 0;
 	union fop_out out;
@@ -491,9 +574,10 @@ static void do_fop(struct work *w, struct doing *d, struct request *rq, void *in
 		err = take_reply_room(w, bytes);
 	if (err)
 		bytes = 0;
-	else if (append_unsure(rq, fop, in))
+	call->replying = bytes >= REPLY_COUNTS ? bytes : 0;
+	if (!err && append_unsure(rq, fop, in))
 		err = -EIO;
-	else
+	if (!err)
 		err = fop_call(rq, d->session->subvolume, fop, in, &out);
 	if (fop == FOP_release)
 		session_remove_file(d->session, d->number);
@@ -549,20 +633,23 @@ static void work_run(void *arg)
 	struct session *s = w->session;
 	struct server *server = s->server;
 	struct doing d = { s, leaf_of(s->subvolume), 0 };
-	struct request rq;
+	struct call call; /* all of it need not be cleared */
+	struct request *rq = &call.rq;
 	union fop_in in;
 	int err;
 
 	atomic_fetch_add(&server->tasks, 1);
 	begin(w);
-	request_init(&rq, server->x->graph, id_of(w->record));
-	rq.client = &s->client;
+	call.work = w;
+	request_init(rq, server->x->graph, id_of(w->record));
+	rq->client = &s->client;
+	rq->held = work_held;
 	memset(&in, 0, fop_info[w->fop].in_size);
-	err = decode(w, &d, &rq, &in);
+	err = decode(w, &d, rq, &in);
 	if (!err) {
 		int fop = w->fop;
 
-		do_fop(w, &d, &rq, &in);
+		do_fop(w, &d, &call, &in);
 		fop_in_clear(fop, &in);
 	} else {
 		struct connection *c = connection_ref(w->connection);
@@ -572,7 +659,7 @@ static void work_run(void *arg)
 			connection_refuse(c, "a malformed call");
 		connection_unref(c);
 	}
-	request_finish(&rq);
+	request_finish(rq);
 	session_unref(s);
 	atomic_fetch_add_explicit(&server->requests, 1, memory_order_relaxed);
 	atomic_fetch_sub(&server->tasks, 1);
@@ -591,21 +678,47 @@ static void tell_session(struct session *s, void *head, uint32_t size)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void server_tell(struct server *server, struct xlator *from, const struct event *e)
+/* The root of a session is called as all roots are. */
+static void tell_recalled(struct codec *c, struct lock *lock)
+{
+	struct gfid gfid;
+
+	memcpy(gfid.bytes, &lock->start, 8);
+	memcpy(gfid.bytes + 8, &lock->end, 8);
+	tell_gfid(c, &gfid);
+	memcpy(&lock->start, gfid.bytes, 8);
+	memcpy(&lock->end, gfid.bytes + 8, 8);
+}
+
+static void tell(struct session *s, struct xlator *leaf, const struct event *e)
 {
 	char head[512] __attribute__((aligned(8)));
-	struct doing d = { NULL, leaf_of(from), 0 };
+	struct doing d = { s, leaf, 0 };
 	uint32_t at = call_header(head, 0, WIRE_EVENT, 0), kind = e->kind;
 	struct inode *inode = e->inode;
 	struct lock lock = e->lock;
 	struct codec c;
 
 	codec_init(&c, XDR_ENCODE, head + at, sizeof(head) - at, &server_codec, &d);
-	if (!d.leaf || !xdr_u_int(&c.xdr, &kind) || !codec_new_inode(&c, &inode) || !codec_lock(&c, &lock))
-		return;
+	if (kind == EVENT_RECALL)
+		tell_recalled(&c, &lock);
+	if (xdr_u_int(&c.xdr, &kind) && codec_new_inode(&c, &inode) && codec_lock(&c, &lock))
+		tell_session(s, head, at + codec_used(&c));
+}
+
+/* What is for all is not for tenants: it tells of objects that may be another's. */
+static bool concerns(const struct session *s, const struct event *e)
+{
+	return e->client ? e->client == &s->client : gfid_is_null(&s->guest.tenant);
+}
+
+void server_tell(struct server *server, struct xlator *from, const struct event *e)
+{
+	struct xlator *leaf = leaf_of(from);
+
 	pthread_mutex_lock(&server->lock);
-	for (struct session *s = server->sessions; s; s = s->next)
-		if (s->subvolume == from && (!e->client || e->client == &s->client))
-			tell_session(s, head, at + codec_used(&c));
+	for (struct session *s = server->sessions; s && leaf; s = s->next)
+		if (s->subvolume == from && concerns(s, e))
+			tell(s, leaf, e);
 	pthread_mutex_unlock(&server->lock);
 }

@@ -48,7 +48,7 @@ static int set_size(struct request *rq, struct xlator *x, struct inode *inode, c
 		return S_ISDIR(inode->type) ? -EISDIR : -EINVAL;
 	if (s->size > INT64_MAX)
 		return -EFBIG;
-	if (rq->uid || s->valid & SET_KILL_PRIV)
+	if (!request_is_root(rq) || s->valid & SET_KILL_PRIV)
 		err = privileges_drop(x, inode, h);
 	return err ? err : result(truncate(hold_path(h, &path), (off_t)s->size));
 }
@@ -62,7 +62,7 @@ static int set_mode(struct request *rq, struct xlator *x, struct inode *inode, m
 	mode &= 07777;
 	if (S_ISLNK(inode->type))
 		return -EOPNOTSUPP;
-	if (mode & S_ISGID && rq->uid && !S_ISDIR(inode->type)) {
+	if (mode & S_ISGID && !request_is_root(rq) && !S_ISDIR(inode->type)) {
 		err = hold_stat(h, &st);
 		if (!err)
 			err = sgid_check(rq, st.stx_gid, &mode);

@@ -101,7 +101,7 @@ int open_truncate(struct request *rq, struct xlator *x, struct inode *inode)
 	struct hold_path path;
 	int err = hold_inode(x, inode, &h);
 
-	if (!err && rq->uid)
+	if (!err && !request_is_root(rq))
 		err = privileges_drop(x, inode, &h);
 	if (!err)
 		err = result(truncate(hold_path(&h, &path), 0));
@@ -287,7 +287,7 @@ static int change_begin(struct request *rq, struct xlator *x, struct file *file,
 	if (err || !o->writable)
 		return err ? err : -EBADF;
 	err = bytes ? brick_room(brick_of(x), bytes) : 0;
-	if (err || !(kill || rq->uid))
+	if (err || !(kill || !request_is_root(rq)))
 		return err;
 	h = (struct hold){ .fd = o->descriptor->fd, .lent = true };
 	return privileges_drop(x, file->inode, &h);

@@ -9,18 +9,19 @@ enum { PATHS_MAX = 8192 }; /* bytes of paths, after the first */
 struct paths {
 	struct xlator *x;
 	uint64_t ino;
+	struct hold top_hold; /* of the directory that is the root of all for who asks */
+	bool has_top;
 	struct location *to;
-	char top[PATH_MAX], path[PATH_MAX]; /* of the brick's directory; of what is looked at, from there */
+	char top[PATH_MAX], path[PATH_MAX]; /* of that directory; of what is looked at, from there */
 	char first[PATH_MAX];		    /* that was told */
 	size_t told;			    /* bytes */
 };
 
-/* From the brick's directory, which is "". The kernel knows the way to each directory that is open, and to a file mostly. */
+/* From the directory that is the root of all for who asks, which is "". The kernel knows the way to each directory that is open, and to a file mostly. */
 static bool kernel_path(struct paths *p, const struct hold *h)
 {
-	struct hold root = { .fd = brick_of(p->x)->root_fd };
 	struct hold_path link;
-	ssize_t n = readlink(hold_path(&root, &link), p->top, sizeof(p->top));
+	ssize_t n = readlink(hold_path(&p->top_hold, &link), p->top, sizeof(p->top));
 	ssize_t m = readlink(hold_path(h, &link), p->path, sizeof(p->path) - 1);
 
 	if (n <= 0 || m < n || memcmp(p->path, p->top, (size_t)n))
@@ -37,7 +38,7 @@ static bool leads_there(const struct paths *p)
 	const char *path = p->path[0] && p->path[1] ? p->path + 1 : ".";
 	struct stat st;
 
-	return !fstatat(brick_of(p->x)->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) && st.st_ino == p->ino;
+	return !fstatat(p->top_hold.fd, path, &st, AT_SYMLINK_NOFOLLOW) && st.st_ino == p->ino;
 }
 
 static void tell_path(struct paths *p)
@@ -86,36 +87,66 @@ static void tell_paths(struct paths *p, const struct hold *h, uint32_t names)
 
 /* Of a file with several names a user knows the one that he came by, and others may be in directories that he can't search. Where on the
  * server the brick is, is for its administrators. */
-static void tell(struct request *rq, struct xlator *x, const struct inode *inode, const struct hold *h, const struct statx *st,
-		 struct location *to)
+static void tell(struct request *rq, struct paths *p, const struct inode *inode, const struct hold *h, const struct statx *st)
 {
 	uint32_t names = S_ISDIR(st->stx_mode) && st->stx_nlink ? 1 : st->stx_nlink;
-	struct paths *p = calloc(1, sizeof(*p));
 	char gfid[GFID_TEXT];
 
-	location_line(to, "gfid", "%s", gfid_text(&inode->gfid, gfid));
-	location_line(to, "names", "%u", names);
-	if (!rq->uid)
-		location_line(to, "directory", "%s", brick_of(x)->directory);
-	if (p && (names == 1 || (names && !rq->uid))) {
-		*p = (struct paths){ .x = x, .ino = st->stx_ino, .to = to, .first = "?" };
+	location_line(p->to, "gfid", "%s", gfid_text(request_gfid(rq, &inode->gfid), gfid));
+	location_line(p->to, "names", "%u", names);
+	if (!rq->uid && !request_is_tenants(rq))
+		location_line(p->to, "directory", "%s", brick_of(p->x)->directory);
+	if (p->has_top && (names == 1 || (names && request_is_root(rq))))
 		tell_paths(p, h, names);
-	}
-	free(p);
 }
 
-int posix_location(struct request *rq, struct xlator *x, struct inode *inode, struct blob *value)
+/* No top: nobody has been at the root of the tenant that asks for long. Then no path is told. */
+static void hold_top(struct request *rq, struct paths *p)
+{
+	cleanup_inode struct inode *root = request_is_tenants(rq) ? inode_find(p->x->inodes, &rq->tree) : NULL;
+
+	if (!request_is_tenants(rq))
+		p->top_hold = (struct hold){ .fd = brick_of(p->x)->root_fd, .lent = true };
+	p->has_top = !request_is_tenants(rq) || (root && !hold_inode(p->x, root, &p->top_hold));
+}
+
+/* features/layout asks for directories by gfids that a client says: of what is not below his own root a tenant is told nothing. */
+static bool is_hidden(struct request *rq, struct paths *p, const struct inode *inode, const struct hold *h)
+{
+	return request_is_tenants(rq) && p->has_top && S_ISDIR(inode->type) && !kernel_path(p, h);
+}
+
+static int locate(struct request *rq, struct paths *p, struct inode *inode)
 {
 	cleanup_hold struct hold h = HOLD_NONE;
-	struct location to = { 0 };
 	struct statx st;
-	int err = hold_inode(x, inode, &h);
+	int err = hold_inode(p->x, inode, &h);
 
 	if (!err)
 		err = hold_stat(&h, &st);
 	if (err)
 		return err;
 	task_blocks();
-	tell(rq, x, inode, &h, &st, &to);
-	return location_end(&to, value);
+	hold_top(rq, p);
+	p->ino = st.stx_ino;
+	if (is_hidden(rq, p, inode, &h))
+		err = -ESTALE;
+	else
+		tell(rq, p, inode, &h, &st);
+	hold_end(&p->top_hold);
+	return err;
+}
+
+int posix_location(struct request *rq, struct xlator *x, struct inode *inode, struct blob *value)
+{
+	struct location to = { 0 };
+	struct paths *p = calloc(1, sizeof(*p));
+	int err = p ? 0 : -ENOMEM;
+
+	if (!err) {
+		*p = (struct paths){ .x = x, .to = &to, .first = "?", .top_hold = HOLD_NONE };
+		err = locate(rq, p, inode);
+	}
+	free(p);
+	return err ? err : location_end(&to, value);
 }

@@ -34,7 +34,7 @@ int sgid_check(struct request *rq, gid_t gid, mode_t *mode)
 {
 	int member;
 
-	if (rq->uid == 0 || !(*mode & S_ISGID))
+	if (request_is_root(rq) || !(*mode & S_ISGID))
 		return 0;
 	member = in_group(rq, gid);
 	if (member < 0)

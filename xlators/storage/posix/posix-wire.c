@@ -11,8 +11,8 @@
 #include "posix.h"
 
 /* On the wire, big-endian:  key id (4)  gfid (16)  handle type (4)  handle (size - 40)  MAC (16).
- * The MAC is keyed BLAKE2s (RFC 7693) cut to 16 bytes by its parameter block, over volume id, brick id, tenant uuid,
- * access point (both zeros so far), and all that stands before it here. */
+ * The MAC is keyed BLAKE2s (RFC 7693) cut to 16 bytes by its parameter block, over volume id, brick id, tenant uuid (zeros: of
+ * no tenant), access point (zeros so far), and all that stands before it here. */
 enum { MAC_SIZE = 16, AT_GFID = 4, AT_TYPE = 20, AT_HANDLE = 24, WIRE_LEAST = AT_HANDLE + MAC_SIZE };
 _Static_assert(WIRE_LEAST + KERNEL_HANDLE_MAX <= HANDLE_SIZE_MAX, "a handle fits its place on the wire");
 
@@ -30,7 +30,7 @@ static void key_clear(struct key *k)
 static int key_begin(struct brick *b, struct key *k)
 {
 	size_t mac_size = MAC_SIZE;
-	uint8_t place[64] = { 0 }; /* volume, brick, tenant, access point */
+	uint8_t place[32]; /* volume, brick */
 	OSSL_PARAM parameters[] = { OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &mac_size), OSSL_PARAM_construct_end() };
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "BLAKE2SMAC", NULL);
 
@@ -150,25 +150,30 @@ void keys_close(struct brick *b)
 
 /* ---- handles ---- */
 
+static const struct gfid nobody; /* the tenant of who is of none */
+
 /* The MAC over the first `size` bytes; false when the key is not (or no longer) known. */
-static bool compute_mac(struct brick *b, const uint8_t *wire, size_t size, uint32_t id, uint8_t mac[MAC_SIZE])
+static bool compute_mac(struct brick *b, const struct gfid *tenant, const uint8_t *wire, size_t size, uint32_t id,
+			uint8_t mac[MAC_SIZE])
 {
+	uint8_t owner[32] = { 0 }; /* tenant, access point */
 	EVP_MAC_CTX *context = NULL;
 	size_t length = 0;
 	bool done;
 
+	memcpy(owner, tenant->bytes, sizeof tenant->bytes);
 	pthread_rwlock_rdlock(&b->key_lock);
 	for (int i = 0; i < KEYS && !context; i++)
 		if (id && b->key[i].id == id)
 			context = EVP_MAC_CTX_dup(b->key[i].started);
 	pthread_rwlock_unlock(&b->key_lock);
-	done = context && EVP_MAC_update(context, wire, size) && EVP_MAC_final(context, mac, &length, MAC_SIZE) &&
-	       length == MAC_SIZE;
+	done = context && EVP_MAC_update(context, owner, sizeof owner) && EVP_MAC_update(context, wire, size) &&
+	       EVP_MAC_final(context, mac, &length, MAC_SIZE) && length == MAC_SIZE;
 	EVP_MAC_CTX_free(context);
 	return done;
 }
 
-int posix_inode_handle(struct xlator *x, struct inode *inode, void *bytes, size_t *size)
+int posix_tenant_handle(struct xlator *x, const struct gfid *tenant, struct inode *inode, void *bytes, size_t *size)
 {
 	struct brick *b = brick_of(x);
 	struct object *o = object_of(x, inode);
@@ -193,10 +198,16 @@ int posix_inode_handle(struct xlator *x, struct inode *inode, void *bytes, size_
 	memcpy(wire + AT_TYPE, &type_be, 4);
 	memcpy(wire + AT_HANDLE, handle.bytes, handle.size);
 	*size = WIRE_LEAST + handle.size;
-	return compute_mac(b, wire, *size - MAC_SIZE, id, wire + *size - MAC_SIZE) ? 0 : -ENOMEM;
+	return compute_mac(b, tenant, wire, *size - MAC_SIZE, id, wire + *size - MAC_SIZE) ? 0 : -ENOMEM;
 }
 
-static bool genuine(struct brick *b, const uint8_t *wire, size_t size, struct gfid *gfid, struct kernel_handle *handle)
+int posix_inode_handle(struct xlator *x, struct inode *inode, void *bytes, size_t *size)
+{
+	return posix_tenant_handle(x, &nobody, inode, bytes, size);
+}
+
+static bool genuine(struct brick *b, const struct gfid *tenant, const uint8_t *wire, size_t size, struct gfid *gfid,
+		    struct kernel_handle *handle)
 {
 	uint8_t mac[MAC_SIZE];
 	uint32_t id, type;
@@ -209,7 +220,8 @@ static bool genuine(struct brick *b, const uint8_t *wire, size_t size, struct gf
 	handle->type = (int32_t)be32toh(type);
 	handle->size = (uint32_t)(size - WIRE_LEAST);
 	memcpy(handle->bytes, wire + AT_HANDLE, handle->size);
-	return compute_mac(b, wire, size - MAC_SIZE, be32toh(id), mac) && !CRYPTO_memcmp(mac, wire + size - MAC_SIZE, MAC_SIZE);
+	return compute_mac(b, tenant, wire, size - MAC_SIZE, be32toh(id), mac) &&
+	       !CRYPTO_memcmp(mac, wire + size - MAC_SIZE, MAC_SIZE);
 }
 
 /* In memory already, and the same object. */
@@ -250,16 +262,21 @@ static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct 
 	return err == -EEXIST ? -ESTALE : err;
 }
 
-int posix_inode_from_handle(struct xlator *x, const void *bytes, size_t size, struct inode **inode)
+int posix_tenant_from_handle(struct xlator *x, const struct gfid *tenant, const void *bytes, size_t size, struct inode **inode)
 {
 	struct kernel_handle handle;
 	struct gfid gfid;
 
 	*inode = NULL;
-	if (!genuine(brick_of(x), bytes, size, &gfid, &handle)) {
+	if (!genuine(brick_of(x), tenant, bytes, size, &gfid, &handle)) {
 		atomic_fetch_add(&brick_of(x)->forged, 1);
 		return -ESTALE;
 	}
 	*inode = find_known(x, &gfid, &handle);
 	return *inode ? 0 : find_on_disk(x, &gfid, &handle, inode);
+}
+
+int posix_inode_from_handle(struct xlator *x, const void *bytes, size_t size, struct inode **inode)
+{
+	return posix_tenant_from_handle(x, &nobody, bytes, size, inode);
 }

@@ -28,7 +28,7 @@ static int acl_was_set(struct request *rq, struct xlator *x, struct inode *inode
 	mode_t mode;
 	int err;
 
-	if (strcmp(name, ACL_ACCESS) || !rq->uid || S_ISDIR(inode->type) || !o || !atomic_load(&o->privileged))
+	if (strcmp(name, ACL_ACCESS) || request_is_root(rq) || S_ISDIR(inode->type) || !o || !atomic_load(&o->privileged))
 		return 0;
 	err = hold_stat(h, &st);
 	mode = err ? 0 : st.stx_mode & 07777;

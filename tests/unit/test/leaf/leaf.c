@@ -206,11 +206,21 @@ static int leaf_read(struct request *rq, struct xlator *x, const struct read_in 
 	return 0;
 }
 
+static void hold_back(struct request *rq)
+{
+	rq->held(rq, true, true);
+	atomic_fetch_add(&leaf.crowd, 1);
+	while (atomic_load(&leaf.crowded) && !atomic_load(&rq->hurry))
+		task_sleep_ms(1);
+	rq->held(rq, false, false);
+}
+
 static int leaf_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
 {
 	struct leaf_object *o = file_slot(in->file, x);
 
-	(void)rq;
+	if (atomic_load(&leaf.crowded))
+		hold_back(rq);
 	atomic_fetch_add(&leaf.writes, 1);
 	atomic_fetch_add(&leaf.appends, in->flags & WRITE_APPEND ? 1 : 0);
 	while (atomic_load(&leaf.hold))

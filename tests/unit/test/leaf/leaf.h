@@ -21,7 +21,9 @@ struct leaf {
 	struct leaf_object object[LEAF_OBJECTS];
 	struct lock held[LEAF_LOCKS]; /* type 0 (F_RDLCK) with owner 0: none */
 	atomic_uint writes, appends, creates, opens, gone, lock_waits, reclaims, setlks, groups, calls;
-	atomic_bool hold; /* writes wait here, after they were counted */
+	atomic_bool hold;    /* writes wait here, after they were counted */
+	atomic_bool crowded; /* writes are held back before, as a crowd, until this is no more or they are to hurry */
+	atomic_uint crowd;   /* those that are */
 };
 extern struct leaf leaf;
 #endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks each features/usage and features/throttle for what it has counted, and writes it line by line. All lines of one metric stand together, as the format wants. */
+#include "metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+#include "json.h"
+#include "log.h"
+
+static const char ledger_name[] = "/.stratus/usage";
+
+/* ---- asking ---- */
+
+static void ask_one(struct xlator *x, json_t *bricks)
+{
+	char *argv[] = { (char *)"status", (char *)"--json" }, *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	int err = to ? x->type->command(x, 2, argv, to) : -1;
+
+	if (to)
+		fclose(to);
+	if (!err)
+		json_array_append_new(bricks, json_loads(text, 0, NULL)); /* NULL is left out */
+	free(text);
+}
+
+static void ask_each(struct graph *g, const char *type, json_t *bricks)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if (!strcmp(g->xlator[i]->type->name, type) && g->xlator[i]->started)
+			ask_one(g->xlator[i], bricks);
+}
+
+static void ask_usage(struct graph *g, void *bricks)
+{
+	ask_each(g, "features/usage", bricks);
+}
+
+static void ask_throttle(struct graph *g, void *bricks)
+{
+	ask_each(g, "features/throttle", bricks);
+}
+
+/* ---- writing ---- */
+
+static void write_label(const char *name, const char *value, size_t length, FILE *to)
+{
+	fprintf(to, "%s=\"", name);
+	for (size_t i = 0; i < length; i++) {
+		if (value[i] == '\\' || value[i] == '"')
+			fputc('\\', to);
+		if (value[i] == '\n')
+			fputs("\\n", to);
+		else
+			fputc(value[i], to);
+	}
+	fputc('"', to);
+}
+
+static void write_brick(const json_t *brick, FILE *to)
+{
+	const char *ledger = json_text(brick, "ledger"), *tail = strstr(ledger, ledger_name);
+
+	write_label("brick", ledger, tail ? (size_t)(tail - ledger) : strlen(ledger), to);
+}
+
+static void begin(const char *name, const char *help, const char *kind, FILE *to)
+{
+	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void write_accounts(const json_t *bricks, const char *name, const char *help, const char *member, FILE *to)
+{
+	json_t *brick, *account;
+	size_t i, k;
+
+	begin(name, help, "gauge", to);
+	json_array_foreach((json_t *)bricks, i, brick) json_array_foreach(json_object_get(brick, "accounts"), k, account)
+	{
+		const char *tenant = json_text(account, "account");
+
+		fprintf(to, "%s{", name);
+		write_brick(brick, to);
+		fputc(',', to);
+		write_label("tenant", tenant, strlen(tenant), to);
+		fprintf(to, "} %" JSON_INTEGER_FORMAT "\n", json_number(account, member));
+	}
+}
+
+static void write_exact(const json_t *bricks, FILE *to)
+{
+	static const char name[] = "stratus_usage_exact";
+	json_t *brick;
+	size_t i;
+
+	begin(name, "1: what is told of the brick is exact; 0: a recount is under way, or needed", "gauge", to);
+	json_array_foreach((json_t *)bricks, i, brick)
+	{
+		fprintf(to, "%s{", name);
+		write_brick(brick, to);
+		fprintf(to, "} %d\n", json_is_true(json_object_get(brick, "exact")));
+	}
+}
+
+static void write_held_of(const json_t *brick, const json_t *tenant, const char *name, const char *why, const char *member,
+			  double unit, FILE *to)
+{
+	const char *who = json_text(tenant, "tenant"), *where = json_text(brick, "brick");
+
+	fprintf(to, "%s{", name);
+	write_label("brick", where, strlen(where), to);
+	fputc(',', to);
+	write_label("tenant", who, strlen(who), to);
+	fprintf(to, ",why=\"%s\"} %.15g\n", why, (double)json_number(tenant, member) / unit);
+}
+
+static void write_held(const json_t *bricks, const char *name, const char *help, const char *by_limit, const char *by_share,
+		       double unit, FILE *to)
+{
+	json_t *brick, *tenant;
+	size_t i, k;
+
+	begin(name, help, "counter", to);
+	json_array_foreach((json_t *)bricks, i, brick) json_array_foreach(json_object_get(brick, "tenants"), k, tenant)
+	{
+		write_held_of(brick, tenant, name, "limit", by_limit, unit, to);
+		write_held_of(brick, tenant, name, "share", by_share, unit, to);
+	}
+}
+
+static void write_throttle(const json_t *bricks, FILE *to)
+{
+	write_held(bricks, "stratus_throttle_held_total",
+		   "Requests of the tenant that were held back, by its limits or for others", "held_by_limit", "held_by_share",
+		   1, to);
+	write_held(bricks, "stratus_throttle_held_seconds_total", "How long they were held back, added up", "held_by_limit_ns",
+		   "held_by_share_ns", 1e9, to);
+}
+
+void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *arg), FILE *to)
+{
+	json_t *bricks = json_array(), *throttles = json_array();
+
+	each_graph(ask_usage, bricks);
+	each_graph(ask_throttle, throttles);
+	write_accounts(bricks, "stratus_usage_bytes", "Bytes that are charged to the tenant; - is what belongs to none",
+		       "bytes", to);
+	write_accounts(bricks, "stratus_usage_inodes", "Files, directories and links of the tenant", "inodes", to);
+	write_accounts(bricks, "stratus_quota_bytes", "Bytes that the tenant may have; 0 is no limit", "bytes_limit", to);
+	write_accounts(bricks, "stratus_quota_inodes", "Files, directories and links that the tenant may have; 0 is no limit",
+		       "inodes_limit", to);
+	write_exact(bricks, to);
+	write_throttle(throttles, to);
+	json_decref(bricks);
+	json_decref(throttles);
+}

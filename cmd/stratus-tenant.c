@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stratus tenant`: makes, shows, suspends and deletes the tenants of a volume (doc/tenants.md), in its committed specification. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster-client.h"
+#include "command.h"
+#include "difference.h"
+#include "json.h"
+#include "path.h"
+#include "service.h"
+#include "verbs.h"
+
+enum { KEY_DRY = 1000, KEY_IDS, KEY_BYTES, KEY_INODES, KEY_OPS, KEY_BANDWIDTH, KEY_WEIGHT };
+
+struct arguments {
+	struct words words;
+	struct ask_form ask;
+	bool dry_run;
+	uint32_t ids; /* 0: as usual */
+	struct spec_limits limits;
+};
+
+/* A number, or one with K, M, G, T (of 1024); "none" is 0. */
+static int take_amount(const char *text, uint64_t *amount)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	unsigned long long number = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+
+	if (!strcmp(text, "none")) {
+		*amount = 0;
+		return 0;
+	}
+	if (*text < '0' || *text > '9' || (*end && (!unit || end[1])) || number > (uint64_t)INT64_MAX >> shift)
+		return -EINVAL;
+	*amount = (uint64_t)number << shift;
+	return 0;
+}
+
+static void take_rate(struct spec_limits *l, int key, const char *value, struct argp_state *state)
+{
+	if (key == KEY_OPS) {
+		l->has_ops = true;
+		if (take_amount(value, &l->ops))
+			argp_error(state, "'%s' is no number of operations: write 2000, 5K, or none", value);
+	} else if (key == KEY_BANDWIDTH) {
+		l->has_bandwidth = true;
+		if (take_amount(value, &l->bandwidth) || (l->bandwidth && l->bandwidth < SPEC_BANDWIDTH_MIN))
+			argp_error(state, "'%s' is no bandwidth: write bytes in a second, 64K or more (500K, 50M, 1G), or none",
+				   value);
+	} else {
+		l->has_weight = true;
+		if (take_amount(value, &l->weight) || l->weight > SPEC_WEIGHT_MAX)
+			argp_error(state, "'%s' is no weight: write a number from 1 to %d, or none", value, SPEC_WEIGHT_MAX);
+	}
+}
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+	unsigned long long ids;
+	char *end;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->ask;
+		return 0;
+	case KEY_DRY:
+		a->dry_run = true;
+		return 0;
+	case KEY_BYTES:
+		a->limits.has_bytes = true;
+		if (take_amount(value, &a->limits.bytes))
+			argp_error(state, "'%s' is no size: write 500M, 20G, 1T, a number of bytes, or 0 for no limit", value);
+		return 0;
+	case KEY_INODES:
+		a->limits.has_inodes = true;
+		if (take_amount(value, &a->limits.inodes))
+			argp_error(state, "'%s' is no number of files: write 100000, 5M, or 0 for no limit", value);
+		return 0;
+	case KEY_OPS:
+	case KEY_BANDWIDTH:
+	case KEY_WEIGHT:
+		take_rate(&a->limits, key, value, state);
+		return 0;
+	case KEY_IDS:
+		ids = strtoull(value, &end, 10);
+		if (*end || *value < '0' || *value > '9' || !ids || ids >= SPEC_TENANT_END - SPEC_TENANT_BASE)
+			argp_error(state, "'%s' is no number of user ids: %d are usual", value, SPEC_TENANT_IDS);
+		a->ids = (uint32_t)ids;
+		return 0;
+	default:
+		return words_take(&a->words, key, value, state);
+	}
+}
+
+static const char *volume_of(const struct arguments *a)
+{
+	return a->words.word[1];
+}
+
+static const char *name_of(const struct arguments *a)
+{
+	return a->words.word[2];
+}
+
+/* ---- showing ---- */
+
+static json_t *as_json(const struct spec *s, const struct spec_tenant *t)
+{
+	char id[GFID_TEXT];
+
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}", "volume", s->volume, "tenant", t->name,
+			 "id", gfid_text(&t->id, id), "base", (json_int_t)t->base, "count", (json_int_t)t->count, "state",
+			 spec_tenant_state(t), "bytes_limit", (json_int_t)t->bytes, "inodes_limit", (json_int_t)t->inodes,
+			 "ops", (json_int_t)t->ops, "bandwidth", (json_int_t)t->bandwidth, "weight",
+			 (json_int_t)(t->weight ? t->weight : 1));
+}
+
+static void show(const struct arguments *a, const struct spec *s, const struct spec_tenant *t)
+{
+	char id[GFID_TEXT];
+
+	if (a->ask.json) {
+		json_t *one = as_json(s, t);
+		cleanup_path char *identity = path_format("stratus:tenant/%s", t->name);
+
+		json_object_set_new(one, "identity", json_string(identity));
+		json_show(one);
+		json_decref(one);
+		return;
+	}
+	printf("tenant %s of volume %s: %s\n  id %s, user ids %u to %" PRIu64
+	       " on the bricks\n  its certificates say URI:stratus:tenant/%s\n",
+	       t->name, s->volume, spec_tenant_state(t), gfid_text(&t->id, id), t->base, (uint64_t)t->base + t->count - 1,
+	       t->name);
+	if (t->bytes)
+		printf("  it may have %" PRIu64 " bytes\n", t->bytes);
+	if (t->inodes)
+		printf("  it may have %" PRIu64 " files, directories and links\n", t->inodes);
+	if (t->ops)
+		printf("  it may use %" PRIu64 " operations in a second\n", t->ops);
+	if (t->bandwidth)
+		printf("  it may read and write %" PRIu64 " bytes in a second\n", t->bandwidth);
+	if (t->weight)
+		printf("  its share has the weight %" PRIu64 "\n", t->weight);
+}
+
+/* Limits only where there are some. */
+static void show_line(const struct spec_tenant *t)
+{
+	printf("%-24s %-10s %10u %10u", t->name, spec_tenant_state(t), t->base, t->count);
+	if (t->ops)
+		printf("  ops %" PRIu64, t->ops);
+	if (t->bandwidth)
+		printf("  bandwidth %" PRIu64, t->bandwidth);
+	if (t->weight)
+		printf("  weight %" PRIu64, t->weight);
+	putchar('\n');
+}
+
+static void show_all(const struct arguments *a, const struct spec *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->tenants; i++) {
+		const struct spec_tenant *t = &s->tenant[i];
+
+		if (a->ask.json)
+			json_array_append_new(list, as_json(s, t));
+		else
+			show_line(t);
+	}
+	if (a->ask.json)
+		json_show(list);
+	else if (!s->tenants)
+		printf("volume %s has no tenants\n", s->volume);
+	json_decref(list);
+}
+
+/* With the committed specification. */
+static int read_only(const struct arguments *a, int (*fn)(const struct arguments *, struct spec *, struct problem *),
+		     struct problem *p)
+{
+	struct process keeper = { 0 };
+	struct spec s = { 0 };
+	uint64_t version;
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err)
+		err = keeper_get(&keeper, volume_of(a), &s, &version, p);
+	if (!err)
+		err = fn(a, &s, p);
+	spec_free(&s);
+	process_free(&keeper);
+	return err;
+}
+
+static int list(const struct arguments *a, struct spec *s, struct problem *p)
+{
+	if (!s->has_tenants)
+		return problem_set(p, ENOENT, "volume %s was created without tenants", s->volume);
+	show_all(a, s);
+	return 0;
+}
+
+static int info(const struct arguments *a, struct spec *s, struct problem *p)
+{
+	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
+
+	if (!t)
+		return problem_set(p, ENOENT, "volume %s has no tenant '%s': `stratus tenant list %s` shows them", s->volume,
+				   name_of(a), s->volume);
+	show(a, s, t);
+	return 0;
+}
+
+static int tenant_list(const struct arguments *a, struct problem *p)
+{
+	return read_only(a, list, p);
+}
+
+static int tenant_info(const struct arguments *a, struct problem *p)
+{
+	return read_only(a, info, p);
+}
+
+/* ---- changing ---- */
+
+static void tell(const struct arguments *a, const struct spec *s, const json_t *answer)
+{
+	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
+	const char *before = json_text(answer, "before"), *after = json_text(answer, "after");
+
+	if (a->ask.json) {
+		show(a, s, t);
+		return;
+	}
+	if (a->dry_run) {
+		difference_print(before, after, stdout);
+		puts("nothing was changed");
+		return;
+	}
+	if (!strcmp(before, after))
+		fputs("nothing differs: ", stdout);
+	show(a, s, t);
+}
+
+/* What is committed holds; a brick that could not take it over is a failure of the command all the same. */
+static int commit(const struct arguments *a, const struct process *keeper, const struct spec *s, uint64_t version,
+		  struct problem *p)
+{
+	cleanup_path char *number = path_format("%" PRIu64, version);
+	json_t *answer = NULL;
+	int err = keeper_commit(keeper, number, a->dry_run, s, &answer, p);
+	const char *problems = err ? "" : json_text(answer, "problems");
+
+	if (!err)
+		tell(a, s, answer);
+	if (*problems)
+		err = problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
+				  (int)strcspn(problems, "\n"), problems);
+	json_decref(answer);
+	return err;
+}
+
+static int edit(const struct arguments *a, int (*change)(struct spec *, const struct arguments *, struct problem *),
+		struct problem *p)
+{
+	struct process keeper = { 0 };
+	struct spec s = { 0 };
+	uint64_t version = 0;
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err)
+		err = keeper_get(&keeper, volume_of(a), &s, &version, p);
+	if (!err)
+		err = change(&s, a, p);
+	if (!err)
+		err = commit(a, &keeper, &s, version, p);
+	spec_free(&s);
+	process_free(&keeper);
+	return err;
+}
+
+static int create(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	int err = spec_create_tenant(s, name_of(a), a->ids, p);
+
+	return err ? err : spec_resize_tenant(s, name_of(a), &a->limits, p);
+}
+
+static bool has_limits(const struct spec_limits *l)
+{
+	return l->has_bytes || l->has_inodes || l->has_ops || l->has_bandwidth || l->has_weight;
+}
+
+static int resize(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	if (!has_limits(&a->limits))
+		return problem_set(
+			p, EINVAL,
+			"say what it is to have: --quota SIZE, --inodes NUMBER, --ops NUMBER, --bandwidth SIZE, --weight "
+			"NUMBER (none: no limit)");
+	return spec_resize_tenant(s, name_of(a), &a->limits, p);
+}
+
+static int suspend(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_set_tenant(s, name_of(a), SPEC_TENANT_SUSPENDED, p);
+}
+
+static int resume(struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_set_tenant(s, name_of(a), SPEC_TENANT_ACTIVE, p);
+}
+
+static int delete (struct spec *s, const struct arguments *a, struct problem *p)
+{
+	return spec_set_tenant(s, name_of(a), SPEC_TENANT_DELETED, p);
+}
+
+static int tenant_create(const struct arguments *a, struct problem *p)
+{
+	return edit(a, create, p);
+}
+
+static int tenant_resize(const struct arguments *a, struct problem *p)
+{
+	return edit(a, resize, p);
+}
+
+static int tenant_suspend(const struct arguments *a, struct problem *p)
+{
+	return edit(a, suspend, p);
+}
+
+static int tenant_resume(const struct arguments *a, struct problem *p)
+{
+	return edit(a, resume, p);
+}
+
+static int tenant_delete(const struct arguments *a, struct problem *p)
+{
+	return edit(a, delete, p);
+}
+
+int command_tenant(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "dry-run", KEY_DRY, NULL, 0,
+		  "With create, suspend, resume, delete: check it and show the difference, change nothing", 0 },
+		{ "ids", KEY_IDS, "NUMBER", 0, "With create: so many user and group ids (65536); they never change", 0 },
+		{ "quota", KEY_BYTES, "SIZE", 0,
+		  "With create, resize: it may have so many bytes on the brick, as `stratus usage` counts them (500M, 20G, 1T; 0: no limit)",
+		  0 },
+		{ "inodes", KEY_INODES, "NUMBER", 0, "With create, resize: so many files, directories and links (0: no limit)",
+		  0 },
+		{ "ops", KEY_OPS, "NUMBER", 0,
+		  "With create, resize: it may use so many operations in a second (none: no limit)", 0 },
+		{ "bandwidth", KEY_BANDWIDTH, "SIZE", 0,
+		  "With create, resize: it may read and write so many bytes in a second (500K, 50M, 1G; none: no limit)", 0 },
+		{ "weight", KEY_WEIGHT, "NUMBER", 0,
+		  "With create, resize: where several want more than the brick can do, it gets so many parts (1 to 1000; none: 1)",
+		  0 },
+		{ 0 },
+	};
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		options,
+		option,
+		"create VOLUME NAME\nlist VOLUME\ninfo VOLUME NAME\nresize VOLUME NAME\nsuspend VOLUME NAME\nresume VOLUME NAME\ndelete VOLUME NAME",
+		"The tenants of a volume that was created with --tenants. Whose certificate says URI:stratus:tenant/NAME has a tree and user ids "
+		"of its own. `create` of one that is there changes nothing but its limits, if they are given; `resize` changes those. "
+		"`suspend` cuts its clients off until `resume`. `delete` does for good, "
+		"and its files are removed in the background (`stratus dump` of the brick's stratusd shows how far that is); neither its name nor its ids "
+		"are used again. doc/tenants.md has more.",
+		children,
+		NULL,
+		NULL,
+	};
+	static const struct verb verbs[] = {
+		{ "create", 3, 3, WITH_DRY_RUN | WITH_IDS | WITH_LIMITS, tenant_create },
+		{ "resize", 3, 3, WITH_DRY_RUN | WITH_LIMITS, tenant_resize },
+		{ "list", 2, 2, 0, tenant_list },
+		{ "info", 3, 3, 0, tenant_info },
+		{ "suspend", 3, 3, WITH_DRY_RUN, tenant_suspend },
+		{ "resume", 3, 3, WITH_DRY_RUN, tenant_resume },
+		{ "delete", 3, 3, WITH_DRY_RUN, tenant_delete },
+		{ 0 },
+	};
+	const char *word[3];
+	struct arguments a = { .words = { word, 1, 3, 0 } };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count,
+			 (a.dry_run ? WITH_DRY_RUN : 0) | (a.ids ? WITH_IDS : 0) | (has_limits(&a.limits) ? WITH_LIMITS : 0),
+			 &a);
+}

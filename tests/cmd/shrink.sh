@@ -1,0 +1,216 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A volume gives up a subvolume while it is mounted: all files are there all the time, on the mount that stays and on a new one, what is open stays open, also
+# if the server is killed in the middle of it; and the bricks are taken out only when nothing is left there.
+#
+# Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
+# limit: 1300 s
+. "$(dirname "$0")/../mount/lib.sh"
+. "$(dirname "$0")/keeper.sh"
+. "$(dirname "$0")/../mount/runs.sh"
+need_root
+need_stack
+need python3
+
+mount_at() { # NAME
+	mkdir -p "$SCRATCH/$1"
+	MOUNTS+=("$SCRATCH/$1")
+	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
+	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
+}
+told() { "$STRATUS" rebalance status v --json | json "$1"; }
+subvolumes() { told 'd["subvolumes"]'; }
+bricks() { # FIRST COUNT [SERVER]
+	local i
+	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
+}
+all_in() {
+	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v.get("sets", [v.get("set")]) for m in s["members"])')" = True ]
+}
+
+fill() { # MOUNT FROM TO: files, links to them, and directories with directories, files, links and fifos
+	python3 - "$@" <<-'END'
+	import os, sys
+	top, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+	for i in range(first, last):
+	    open(f"{top}/file{i}", "w").write(f"this is {i}")
+	    os.symlink(f"file{i}", f"{top}/link{i}")
+	    if i % 4 == 0:
+	        os.makedirs(f"{top}/dir{i}/below")
+	        os.chmod(f"{top}/dir{i}", 0o750)
+	        os.setxattr(f"{top}/dir{i}", "user.number", str(i).encode())
+	        os.symlink(f"../../file{i}", f"{top}/dir{i}/below/link")
+	        os.mkfifo(f"{top}/dir{i}/below/fifo", 0o640)
+	        for k in range(3):
+	            open(f"{top}/dir{i}/below/file{k}", "w").write(f"this is {i}")
+	END
+}
+is_whole() { # MOUNT COUNT
+	local said
+	said=$(python3 - "$@" 2>&1 <<-'END'
+	import os, sys
+	top, count = sys.argv[1], int(sys.argv[2])
+	want = sorted([f"{what}{i}" for what in ("file", "link") for i in range(count)] + [f"dir{i}" for i in range(0, count, 4)])
+	have = sorted(n for n in os.listdir(top) if n.startswith(("file", "link", "dir")))
+	assert have == want, (sorted(set(want) ^ set(have)), len(have), len(want))
+	for i in range(count):
+	    with open(f"{top}/link{i}") as f:
+	        assert f.read() == f"this is {i}", i
+	    if i % 4 == 0:
+	        d = f"{top}/dir{i}"
+	        assert os.stat(d).st_mode & 0o7777 == 0o750, d
+	        assert os.getxattr(d, "user.number") == str(i).encode(), d
+	        assert os.listdir(d) == ["below"], (d, os.listdir(d))
+	        assert sorted(os.listdir(f"{d}/below")) == ["fifo", "file0", "file1", "file2", "link"], (d, os.listdir(f"{d}/below"))
+	        assert os.readlink(f"{d}/below/link") == f"../../file{i}", d
+	        assert os.stat(f"{d}/below/fifo").st_mode == 0o10640, d
+	        for k in range(3):
+	            with open(f"{d}/below/file{k}") as f:
+	                assert f.read() == f"this is {i}", (d, k)
+	END
+	) || fail "not all is there on $1: $said"
+}
+keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is there
+	(
+		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
+	) >"$SCRATCH/looks.log" 2>&1 &
+	LOOKS=$!
+	PIDS[$LOOKS]="who looks"
+}
+kept_whole() {
+	: >"$SCRATCH/enough"
+	wait_until 60 gone "$LOOKS" || fail "who looks does not end"
+	wait "$LOOKS" || fail "something was not there for a while: $(cat "$SCRATCH/looks.log")"
+	unset "PIDS[$LOOKS]"
+	rm "$SCRATCH/enough"
+}
+keeps_open() { # files that are open write and read on, and say at last that they have
+	python3 - "$SCRATCH/stays" "$SCRATCH/close" "$SCRATCH/closed" <<-'END' >"$SCRATCH/open.log" 2>&1 &
+	import os, sys, time
+	top, close, closed = sys.argv[1:]
+	files = [open(f"{top}/open{i}", "w+b", buffering=0) for i in range(8)]
+	n = 0
+	while not os.path.exists(close):
+	    for f in files:
+	        f.write(b"%08d" % n)
+	        assert os.pread(f.fileno(), 8, 8 * n) == b"%08d" % n
+	    n += 1
+	    time.sleep(0.05)
+	for i, f in enumerate(files):
+	    f.close()
+	    assert open(f"{top}/open{i}", "rb").read() == b"".join(b"%08d" % k for k in range(n)), i
+	open(closed, "w").close()
+	END
+	OPEN=$!
+	PIDS[$OPEN]="who has files open"
+	wait_until 10 test -e "$SCRATCH/stays/open7"
+}
+kept_open() {
+	: >"$SCRATCH/close"
+	wait_until 60 gone "$OPEN" || fail "who has files open does not end"
+	unset "PIDS[$OPEN]"
+	[ -e "$SCRATCH/closed" ] || fail "an open file did not stay open: $(cat "$SCRATCH/open.log")"
+	rm "$SCRATCH/close" "$SCRATCH/closed" "$SCRATCH"/stays/open*
+}
+fsck_is_clean() {
+	timeout 100 "$STRATUS" fsck --wait 1 --repair 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	! grep ' at .*: ' "$SCRATCH/out" | grep -v '^unended ' || fail "fsck finds what no kill leaves: $(cat "$SCRATCH/out")"
+	timeout 100 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
+		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+}
+left_there() { # BRICK: files and names on it, but for what bricks keep for themselves, and directories that are empty
+	find "$SCRATCH/b$1" -mindepth 1 ! -type d ! -path "$SCRATCH/b$1/.stratus/*" | wc -l
+}
+
+refusals() { # LAST
+	refused "can't be removed in this version: only the subvolume that is the last" brick remove v brick0
+	refused "has no other bricks" brick remove v $(bricks 0 $(($1 + REPLICATED)))
+	refused "has no brick" brick remove v brick77
+	refused "nothing to cancel" brick remove --cancel v
+	"$STRATUS" brick remove --dry-run v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "dry-run: $(cat "$SCRATCH/out")"
+	grep -q '+leaving: true' "$SCRATCH/out" && grep -q 'nothing was changed' "$SCRATCH/out" || fail "dry-run: $(cat "$SCRATCH/out")"
+	! "$STRATUS" volume info v | grep leaving || fail "a dry run changes something"
+}
+taken_back() { # LAST
+	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
+	grep -q 'stratus rebalance status v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
+	"$STRATUS" rebalance status v | grep -q 'is being emptied' || fail "status: $("$STRATUS" rebalance status v)"
+	refused "are leaving it" brick add v $(bricks 90 "$REPLICATED")
+	"$STRATUS" brick remove --cancel v >"$SCRATCH/out" || fail "it can't be taken back: $(cat "$SCRATCH/out")"
+	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it does not get its names again: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	[ "$(subvolumes)" = "$BEGAN" ] || fail "it went, though it was to stay"
+	is_whole "$SCRATCH/stays" "$2"
+}
+# All but what is open has gone: what was moved and is open still, or would be moved again. That holds it up, unless the client opened it at its
+# new place when the server came back.
+only_open() {
+	[ "$(told 'd.get("stays-open", 0) + d.get("skipped-recent", 0) > 0 and not d["stays-directories"] + d["stays-names"] and d["stays-files"] <= d.get("skipped-recent", 0)')" = True ]
+}
+only_open_or_out() { only_open || is_out; }
+is_out() { [ "$(subvolumes)" = $((BEGAN - 1)) ] && [ "$(told 'd["state"]')" = "done" ]; }
+goes() { # LAST
+	local moved
+	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
+	moves() { moved=$(told 'd.get("moved", 0)') && [ "$moved" -gt 0 ]; }
+	wait_until 60 moves || fail "nothing is moved: $("$STRATUS" rebalance status v)"
+	say "killed when $(told 'd["state"], d.get("step"), d.get("moved"), d.get("files")')"
+	kill_keeper
+	start_keeper
+	say "goes on: $("$STRATUS" rebalance status v)"
+	wait_until 100 only_open_or_out || fail "more than what is open holds it up: $("$STRATUS" rebalance status v)"
+	kept_open
+	wait_until 200 is_out || fail "it does not leave: $("$STRATUS" rebalance status v; "$STRATUS" rebalance status v --json)"
+	! "$STRATUS" volume info v | grep -E "leaving|b$1\$" || fail "it is there still: $("$STRATUS" volume info v)"
+}
+
+on_volume() { # BRICKS REPLICA
+	local count=80 last=$(($1 - $2)) i
+	REPLICATED=$2 BEGAN=$(($1 / $2))
+	scratch
+	cd "$SCRATCH"
+	HTTP=$(free_port)
+	start_keeper
+	if [ "$2" = 1 ]; then
+		"$STRATUS" volume create v --start $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	else
+		"$STRATUS" volume create v --start --replica "$2" $(bricks 0 "$1" 127.0.0.1) >/dev/null
+	fi
+	wait_until 30 all_in || fail "the sets are not whole: $("$STRATUS" status)"
+	# else what is left of moved files waits half a minute for clients that come back, each time the server is killed
+	"$STRATUS" volume set v features/layout reopen-time 2s >/dev/null
+	"$STRATUS" volume set v cluster/dht sweep-interval 1s >/dev/null
+	mount_at stays
+	fill "$SCRATCH/stays" 0 $count
+	refusals "$last"
+	keeps_whole $count
+	keeps_open
+	taken_back "$last" $count
+	kept_open # what was moved while it was open is not moved again until it is closed, and would hold up more than itself
+	keeps_open
+	goes "$last"
+	kept_whole
+	is_whole "$SCRATCH/stays" $count
+	for ((i = last; i < $1; i++)); do
+		[ "$(left_there $i)" = 0 ] || fail "something was left behind: $(find "$SCRATCH/b$i" ! -type d ! -path "*/.stratus/*")"
+	done
+	mount_at fresh
+	is_whole "$SCRATCH/fresh" $count
+	fill "$SCRATCH/fresh" $count $((count + 20))
+	is_whole "$SCRATCH/stays" $((count + 20))
+	rm -r "$SCRATCH"/fresh/dir*
+	[ "$(ls "$SCRATCH/stays" | grep -c ^dir)" = 0 ] || fail "what was moved can't be removed"
+	fsck_is_clean
+	pass
+}
+
+case ${1-} in
+on) on_volume "$2" "$3" ;;
+esac
+LIMIT=600
+# With sets it takes minutes on few CPUs, for those who read all files all the time keep what was moved from being moved again.
+[ $# != 0 ] || if [ "$LONG" = 1 ]; then set -- 2:1 6:2; else set -- 2:1; fi
+for volume; do
+	IFS=: read -r bricks replica <<<"$volume"
+	run_one "$bricks bricks, replica $replica" "$0" on "$bricks" "$replica"
+done
+runs_end

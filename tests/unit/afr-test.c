@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/afr: who holds a lock hears that it may be lost when those that gave it up could be a view, and not before. */
+#include "test-tasks.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "tree.h"
+
+enum { MOST = 3, OWNER = 7, STRANGER = 8 };
+static struct tree tree;
+static struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
+static int failures, members;
+static struct xlator *member[MOST], *locks[MOST];
+static struct file *file;
+
+/* ---- who is above ---- */
+
+static atomic_int told;
+
+static void witness_notify(struct xlator *x, struct xlator *from, const struct event *e)
+{
+	(void)x;
+	(void)from;
+	if (e->kind == EVENT_LOCK_LOST && e->lock.owner == OWNER)
+		atomic_fetch_add(&told, 1);
+}
+
+static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };
+static struct xlator witness = { .type = &witness_type, .name = "witness" }, *witnesses[] = { &witness };
+
+/* ---- the set ---- */
+
+static struct xlator **own_parents;
+
+static void set_open(int count)
+{
+	struct problem p = { "" };
+	char text[2048], name[16], *at = text;
+
+	members = count;
+	atomic_store(&told, 0);
+	for (int i = 0; i < count; i++)
+		at += sprintf(at,
+			      "volume leaf%d\ntype debug/memory\nend-volume\n"
+			      "volume locks%d\ntype features/locks\nsubvolumes leaf%d\nend-volume\n"
+			      "volume member%d\ntype test/member\noption members %d\nsubvolumes locks%d\nend-volume\n",
+			      i, i, i, i, count, i);
+	sprintf(at, "volume set\ntype cluster/afr\nsubvolumes member0 member1 %s\nend-volume\n", count == 3 ? "member2" : "");
+	if (tree_open(&tree, text, &p))
+		fail_msg("%s", p.text);
+	tree.client = &client;
+	for (int i = 0; i < count; i++) {
+		sprintf(name, "member%d", i);
+		member[i] = tree_find(&tree, name);
+		sprintf(name, "locks%d", i);
+		locks[i] = tree_find(&tree, name);
+		event_up(member[i], &(struct event){ .kind = EVENT_CHILD_UP });
+	}
+	own_parents = tree.graph->top->parent;
+	tree.graph->top->parent = witnesses;
+	tree.graph->top->parents = 1;
+}
+
+static void set_close(void)
+{
+	tree.graph->top->parent = own_parents;
+	tree.graph->top->parents = 0;
+	tree_close(&tree);
+}
+
+static struct lock lock_of(uint32_t type, uint64_t owner)
+{
+	return (struct lock){ .kind = LOCK_POSIX, .type = type, .start = 10, .end = 19, .owner = owner };
+}
+
+static int lock(struct xlator *at, struct file *through, struct lock l)
+{
+	struct setlk_in in = { .file = through, .lock = l };
+	struct setlk_out out = { 0 };
+
+	return tree_call(&tree, at, FOP_setlk, &in, &out);
+}
+
+static void give_up(int i, uint64_t owner)
+{
+	event_up(member[i], &(struct event){ .kind = EVENT_LOCK_LOST, .inode = file->inode, .lock = lock_of(F_WRLCK, owner) });
+}
+
+/* The same file at each member: changes by way of cluster/afr would need tokens. */
+static int make_file(void)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct create_in in = { .loc = { .parent = root, .name = "f" }, .flags = O_RDWR, .mode = 0644 };
+	int err = 0;
+
+	gfid_create(&in.gfid);
+	for (int i = 0; i < members && !err; i++) {
+		struct create_out out = { 0 };
+
+		err = tree_call(&tree, locks[i], FOP_create, &in, &out);
+		if (!err) {
+			struct release_in release = { .file = out.file };
+			struct release_out released = { 0 };
+
+			tree_call(&tree, locks[i], FOP_release, &release, &released);
+		}
+		fop_out_clear(FOP_create, &out);
+	}
+	return err ? err : tree_open_file(&tree, "f", O_RDWR, &file);
+}
+
+/* ---- what holds ---- */
+
+static void told_when_a_majority_gave_it_up(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	give_up(0, OWNER);
+	give_up(0, OWNER);
+	give_up(1, STRANGER);
+	CHECK_INT(told, 0);
+	give_up(2, OWNER);
+	CHECK_INT(told, 1);
+	/* Taken anew, all have it. */
+	CHECK_INT(lock(tree.at, file, lock_of(F_UNLCK, OWNER)), 0);
+	give_up(1, OWNER);
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	give_up(1, OWNER);
+	CHECK_INT(told, 1);
+	give_up(0, OWNER);
+	CHECK_INT(told, 2);
+	tree_release(&tree, file);
+}
+
+static void told_when_one_of_two_gave_it_up(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	give_up(1, OWNER);
+	CHECK_INT(told, 1);
+	tree_release(&tree, file);
+}
+
+struct taker {
+	int result;
+};
+
+static void take(void *arg)
+{
+	struct taker *t = arg;
+	struct lock l = lock_of(F_WRLCK, OWNER);
+
+	l.wait = 1;
+	t->result = lock(tree.at, file, l);
+}
+
+/* The first members have given it, the last lets it wait: what is lost meanwhile is told once it is there. */
+static void told_of_what_was_lost_while_it_was_taken(void *arg)
+{
+	struct taker t = { 1 };
+	struct open_in open = { .flags = O_RDWR };
+	struct open_out opened = { 0 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	open.inode = file->inode;
+	CHECK_INT(tree_call(&tree, locks[2], FOP_open, &open, &opened), 0);
+	CHECK_INT(lock(locks[2], opened.file, lock_of(F_WRLCK, STRANGER)), 0);
+	CHECK_INT(task_spawn(NULL, take, &t), 0);
+	while (lock(locks[1], opened.file, lock_of(F_WRLCK, STRANGER)) != -EAGAIN) /* until it is taken there */
+		lock(locks[1], opened.file, lock_of(F_UNLCK, STRANGER)), task_sleep_ms(1);
+	give_up(0, OWNER);
+	CHECK_INT(t.result, 1);
+	CHECK_INT(lock(locks[2], opened.file, lock_of(F_UNLCK, STRANGER)), 0);
+	while (t.result == 1)
+		task_sleep_ms(1);
+	CHECK_INT(t.result, 0);
+	CHECK_INT(told, 1);
+	fop_out_clear(FOP_open, &opened);
+	tree_release(&tree, file);
+}
+
+static void on_set(int count, task_fn *fn)
+{
+	set_open(count);
+	assert_int_equal(task_call(fn, NULL), 0);
+	set_close();
+	assert_int_equal(failures, 0);
+}
+
+static void a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view(void **state)
+{
+	(void)state;
+	on_set(3, told_when_a_majority_gave_it_up);
+	on_set(2, told_when_one_of_two_gave_it_up);
+}
+
+static void a_loss_while_a_lock_is_taken_is_told(void **state)
+{
+	(void)state;
+	on_set(3, told_of_what_was_lost_while_it_was_taken);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
+		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that reach over many groups: few messages, and the same bytes as ever, though several cores seal and open them. */
+#include "crypt-test.h"
+
+enum { MIB = 1 << 20, MOST = 4 * MIB };
+
+struct large {
+	struct bed *bed;
+	struct chance chance;
+	struct file *file, *other;
+	uint8_t bytes[MOST], fresh[MOST];
+	size_t size;
+};
+
+static bool read_is_right(struct large *l, struct tree *by, struct file *file, uint64_t offset, size_t size)
+{
+	struct buffer *data = NULL;
+	size_t got = 0, want = offset < l->size ? l->size - offset : 0;
+	int err = tree_read(by, file, offset, size, &data);
+	const void *bytes = err ? NULL : buffer_bytes(data, &got);
+	bool right = !err && got == (want < size ? want : size) && !memcmp(bytes, l->bytes + offset, got);
+
+	if (!right)
+		fprintf(stderr, "%zu bytes at %llu of %zu: %s, %zu\n", size, (unsigned long long)offset, l->size,
+			strerror(-err), got);
+	buffer_unref(data);
+	return right;
+}
+
+static int put(struct large *l, struct tree *by, struct file *file, uint64_t offset, size_t size)
+{
+	fill(&l->chance, l->fresh, size);
+	memcpy(l->bytes + offset, l->fresh, size);
+	l->size = offset + size > l->size ? offset + size : l->size;
+	return tree_write(by, file, offset, l->fresh, size);
+}
+
+static void forget_counts(struct bed *bed)
+{
+	bed_lie(bed, "reads", 0);
+	bed_lie(bed, "writes", 0);
+}
+
+/* A message brings 1 MiB of the brick, with the slots. */
+static void count_messages(struct large *l)
+{
+	static const struct {
+		uint64_t offset, size;
+		unsigned reads;
+	} read[] = { { 0, 100, 1 },
+		     { 700000, 100, 2 },
+		     { 0, 64 * BLOCK, 1 },
+		     { 5 * BLOCK, 128 * BLOCK, 1 },
+		     { 0, 192 * BLOCK, 1 },
+		     { 0, MIB, 2 },
+		     { MIB, MIB, 2 },
+		     { 40 * BLOCK + 7, MIB, 2 },
+		     { 2 * MIB + 12345, MIB, 2 } };
+
+	CHECK_INT(put(l, &l->bed->a, l->file, 0, 3 * MIB + 50000), 0);
+	for (unsigned i = 0; i < sizeof(read) / sizeof(*read); i++) {
+		forget_counts(l->bed);
+		CHECK_INT(read_is_right(l, &l->bed->a, l->file, read[i].offset, read[i].size), true);
+		CHECK_INT(bed_count(l->bed, "reads"), read[i].reads);
+	}
+	forget_counts(l->bed);
+	CHECK_INT(put(l, &l->bed->a, l->file, MIB, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "reads"), 2);
+	CHECK_INT(bed_count(l->bed, "writes"), 8); /* slots and blocks of four groups */
+	forget_counts(l->bed);
+	CHECK_INT(put(l, &l->bed->a, l->file, 5, 3 * BLOCK), 0);
+	CHECK_INT(bed_count(l->bed, "reads"), 1);
+}
+
+static void do_anything(struct large *l)
+{
+	for (int i = 0; i < 120 && !failures; i++) {
+		bool b = chance(&l->chance, 2);
+		uint64_t offset = chance(&l->chance, l->size), size = 1 + chance(&l->chance, 2 * MIB);
+
+		size = size < MOST - offset ? size : MOST - offset;
+		if (chance(&l->chance, 3) == 0)
+			CHECK_INT(put(l, b ? &l->bed->b : &l->bed->a, b ? l->other : l->file, offset, size), 0);
+		offset = chance(&l->chance, l->size);
+		CHECK_INT(read_is_right(l, &l->bed->a, l->file, offset, size), true);
+		CHECK_INT(read_is_right(l, &l->bed->b, l->other, offset / BLOCK * BLOCK, size), true);
+	}
+}
+
+void large_requests_take_few_messages(void *bed)
+{
+	struct large *l = calloc(1, sizeof(*l));
+
+	l->bed = bed;
+	l->chance.state = seed_of_run(11);
+	if (tree_create(&l->bed->a, "large", O_RDWR | O_EXCL, 0644, &l->file) ||
+	    tree_open_file(&l->bed->b, "large", O_RDWR, &l->other))
+		failures++;
+	if (!failures)
+		count_messages(l);
+	if (!failures)
+		do_anything(l);
+	tree_release(&l->bed->a, l->file);
+	tree_release(&l->bed->b, l->other);
+	free(l);
+}

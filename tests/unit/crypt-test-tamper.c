@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A provider changes what it keeps: nothing wrong is ever read. Whole blocks cut off at the end are not seen (doc/crypt.md says so). */
+#include "crypt-test.h"
+
+#include "log.h"
+
+enum { BLOCKS = 70, SIZE = BLOCKS * BLOCK - 1000, ROOM = (BLOCKS + 4) * BLOCK };
+
+struct victim {
+	struct bed *bed;
+	struct chance chance;
+	struct gfid gfid, other;
+	struct model contents, elsewhere;
+	uint8_t whole[ROOM], foreign[ROOM], changed[ROOM];
+	size_t size, changed_size, foreign_size;
+};
+
+static int make(struct bed *bed, const char *name, const struct model *m, struct gfid *gfid, uint8_t *raw, size_t *size)
+{
+	struct file *file;
+	int err = tree_create(&bed->a, name, O_RDWR | O_EXCL, 0644, &file);
+
+	if (err)
+		return err;
+	err = tree_write(&bed->a, file, 0, m->bytes, m->size);
+	if (!err) /* again, so that both slots of some blocks are in use */
+		err = tree_write(&bed->a, file, 5000, m->bytes + 5000, 20000);
+	*gfid = file->inode->gfid;
+	*size = ROOM;
+	tree_release(&bed->a, file);
+	return err ? err : raw_read(bed, gfid, raw, size);
+}
+
+static void flip(struct victim *v)
+{
+	v->changed[chance(&v->chance, v->size)] ^= (uint8_t)(1 << chance(&v->chance, 8));
+}
+
+static void swap(uint8_t *a, uint8_t *b, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		uint8_t kept = a[i];
+
+		a[i] = b[i];
+		b[i] = kept;
+	}
+}
+
+/* With their slots, so that each fits its seal. */
+static void swap_blocks(struct victim *v)
+{
+	uint64_t a = chance(&v->chance, BLOCKS - 1), b = chance(&v->chance, BLOCKS - 1);
+
+	swap(v->changed + block_at(a), v->changed + block_at(b), a == b ? 0 : BLOCK);
+	swap(v->changed + slots_at(a), v->changed + slots_at(b), a == b ? 0 : SLOT_PAIR);
+}
+
+static void take_foreign_block(struct victim *v)
+{
+	uint64_t a = chance(&v->chance, BLOCKS - 1);
+
+	memcpy(v->changed + block_at(a), v->foreign + block_at(a), BLOCK);
+	memcpy(v->changed + slots_at(a), v->foreign + slots_at(a), SLOT_PAIR);
+}
+
+static void take_foreign_contents(struct victim *v)
+{
+	memcpy(v->changed, v->foreign, v->foreign_size);
+}
+
+static void cut_tail(struct victim *v)
+{
+	v->changed_size = v->size - 1 - chance(&v->chance, v->size - 1);
+}
+
+static void lengthen_tail(struct victim *v)
+{
+	v->changed_size = v->size + 1 + chance(&v->chance, 999);
+}
+
+static void zero_block(struct victim *v)
+{
+	uint64_t a = chance(&v->chance, BLOCKS - 1);
+
+	memset(v->changed + block_at(a), 0, BLOCK);
+	if (chance(&v->chance, 2))
+		memset(v->changed + slots_at(a), 0, SLOT_PAIR);
+}
+
+static void write_noise(struct victim *v)
+{
+	size_t at = chance(&v->chance, v->size - 1), size = 1 + chance(&v->chance, v->size - at);
+
+	fill(&v->chance, v->changed + at, size < 5000 ? size : 5000);
+}
+
+/* EIO, or the truth; and if less of it, then whole blocks. */
+static bool is_refused_or_true(struct victim *v, struct file *file, uint64_t offset, size_t want)
+{
+	struct buffer *data = NULL;
+	size_t size = 0;
+	int err = tree_read(&v->bed->b, file, offset, want, &data);
+	const void *bytes = err ? NULL : buffer_bytes(data, &size);
+	size_t there = v->contents.size - offset < want ? v->contents.size - offset : want;
+	bool right = err == -EIO || (!err && size <= there && !memcmp(bytes, v->contents.bytes + offset, size) &&
+				     (size == there || (offset + size) % BLOCK == 0 || !size));
+
+	if (!right)
+		fprintf(stderr, "%zu bytes at %llu: %s, %zu bytes\n", want, (unsigned long long)offset, strerror(-err), size);
+	buffer_unref(data);
+	return right;
+}
+
+typedef void edit(struct victim *);
+static edit *const edits[] = { flip,	 flip,		swap_blocks, take_foreign_block, take_foreign_contents,
+			       cut_tail, lengthen_tail, zero_block,  write_noise };
+
+static bool one_edit(struct victim *v, struct file *file, unsigned number)
+{
+	unsigned kind = (unsigned)chance(&v->chance, sizeof(edits) / sizeof(*edits));
+	bool right;
+
+	memcpy(v->changed, v->whole, ROOM);
+	v->changed_size = v->size;
+	edits[kind](v);
+	right = !raw_write(v->bed, &v->gfid, v->changed, v->changed_size);
+	if (number % 16 == 0)
+		right = right && is_refused_or_true(v, file, 0, SIZE + 5000);
+	for (int i = 0; i < 4; i++)
+		right = right && is_refused_or_true(v, file, chance(&v->chance, SIZE), 1 + chance(&v->chance, 10000));
+	right = right && is_refused_or_true(v, file, SIZE - 4000, 8000);
+	if (!right)
+		fprintf(stderr, "edit %u, of kind %u\n", number, kind);
+	return right;
+}
+
+static int victim_make(struct victim *v)
+{
+	int err;
+
+	v->contents.size = v->elsewhere.size = SIZE;
+	fill(&v->chance, v->contents.bytes, SIZE);
+	fill(&v->chance, v->elsewhere.bytes, SIZE);
+	err = make(v->bed, "victim", &v->contents, &v->gfid, v->whole, &v->size);
+	return err ? err : make(v->bed, "other", &v->elsewhere, &v->other, v->foreign, &v->foreign_size);
+}
+
+static void edit_often(struct victim *v)
+{
+	struct file *file;
+
+	CHECK_INT(victim_make(v), 0);
+	CHECK_INT(tree_open_file(&v->bed->b, "victim", O_RDONLY, &file), 0);
+	CHECK_INT(is_refused_or_true(v, file, 0, SIZE), true);
+	for (unsigned i = 0; i < 10000; i++)
+		CHECK_INT(one_edit(v, file, i), true);
+	CHECK_INT(raw_write(v->bed, &v->gfid, v->whole, v->size), 0);
+	CHECK_INT(is_refused_or_true(v, file, 0, SIZE), true);
+	tree_release(&v->bed->b, file);
+}
+
+void tampering_is_refused(void *bed)
+{
+	struct victim *v = calloc(1, sizeof(*v));
+
+	v->bed = bed;
+	v->chance.state = seed_of_run(3);
+	log_open("/dev/null");
+	edit_often(v);
+	log_open("/dev/stderr");
+	free(v);
+}
+
+/* ---- headers ---- */
+
+static int get_header(struct victim *v, const struct gfid *gfid, uint8_t *bytes)
+{
+	cleanup_inode struct inode *inode = inode_get(v->bed->brick.graph->inodes, gfid, S_IFREG);
+	struct getxattr_in in = { .inode = inode, .name = (char *)HEADER_XATTR };
+	struct getxattr_out out = { 0 };
+	int err = tree_call(&v->bed->brick, v->bed->brick.at, FOP_getxattr, &in, &out);
+
+	if (!err)
+		memcpy(bytes, out.value.bytes, HEADER_SIZE);
+	fop_out_clear(FOP_getxattr, &out);
+	return err;
+}
+
+/* The node that knew the right header goes with the last reference to its inode. */
+static void is_refused(struct victim *v, const uint8_t *header, size_t size)
+{
+	struct buffer *data = NULL;
+	struct file *file;
+
+	CHECK_INT(raw_header(v->bed, &v->gfid, header, size), 0);
+	CHECK_INT(tree_open_file(&v->bed->b, "victim", O_RDWR, &file), 0);
+	CHECK_INT(tree_read(&v->bed->b, file, 0, 100, &data), -EIO);
+	CHECK_INT(tree_write(&v->bed->b, file, 10, "x", 1), -EIO);
+	tree_release(&v->bed->b, file);
+	task_sleep_ms(60); /* until the lock was given back: that keeps the inode */
+}
+
+static void try_headers(struct victim *v)
+{
+	uint8_t right[HEADER_SIZE], foreign[HEADER_SIZE], changed[HEADER_SIZE];
+
+	CHECK_INT(victim_make(v), 0);
+	task_sleep_ms(100);
+	CHECK_INT(get_header(v, &v->gfid, right), 0);
+	CHECK_INT(get_header(v, &v->other, foreign), 0);
+	is_refused(v, foreign, HEADER_SIZE);
+	is_refused(v, right, HEADER_SIZE - 1);
+	is_refused(v, right, 0);
+	for (unsigned i = 0; i < HEADER_SIZE && !failures; i += i < 12 ? 1 : 7) {
+		memcpy(changed, right, HEADER_SIZE);
+		changed[i] ^= i == 5 ? 3 : 1; /* version, cipher, flags, epoch: what a downgrade would change */
+		is_refused(v, changed, HEADER_SIZE);
+	}
+	CHECK_INT(raw_header(v->bed, &v->gfid, right, HEADER_SIZE), 0);
+}
+
+void foreign_headers_are_refused(void *bed)
+{
+	struct victim *v = calloc(1, sizeof(*v));
+
+	v->bed = bed;
+	v->chance.state = 5;
+	log_open("/dev/null");
+	try_headers(v);
+	log_open("/dev/stderr");
+	free(v);
+}

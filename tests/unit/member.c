@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test/member: a member of a set whose view never changes: all are IN. For tests of cluster/afr that change no object. */
+#include "replica.h"
+
+struct member {
+	int64_t members;
+};
+static const struct option options[] = {
+	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
+	{ NULL },
+};
+
+static int member_replica(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
+{
+	const struct member *m = x->private;
+	struct reply_view r = { .serving = true, .writable = true };
+	struct pack p = { 0 };
+
+	(void)rq;
+	if (in->verb == REPLICA_DETACH)
+		return 0;
+	if (in->verb != REPLICA_ATTACH)
+		return -EOPNOTSUPP;
+	r.view = (struct view){ .epoch = 1, .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
+	for (int i = 0; i < m->members; i++) {
+		r.view.order[i] = (uint8_t)i;
+		r.view.state[i] = MEMBER_IN;
+		r.view.incarnation[i] = 1;
+	}
+	pack_reply_view(&p, &r);
+	return pack_end(&p, &out->data);
+}
+
+static int member_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	return fop_pass(rq, x, fop, in, out);
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "test/member",
+	.summary = "a member of a set that never changes",
+	.options = options,
+	.private_size = sizeof(struct member),
+	.min_children = 1,
+	.max_children = 1,
+	.any = member_any,
+	.replica = member_replica,
+};

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/dht: files that stand elsewhere than their names are brought home while they are in use; who does it may die at any message, and others end it. */
+#include "migrate-tree.h"
+
+#include <sys/xattr.h>
+
+#include "place.h"
+
+/* ---- what is moved ---- */
+
+static bool rebalances(void)
+{
+	static char text[1024];
+	char *start[] = { (char *)"rebalance", (char *)"start" }, *status[] = { (char *)"rebalance", (char *)"status" };
+	struct xlator *x = tree_find(&tree, "dht");
+
+	if (x->type->command(x, 2, start, stderr))
+		return false;
+	for (int i = 0; i < 1000; i++) {
+		FILE *f = fmemopen(text, sizeof(text), "w");
+
+		x->type->command(x, 2, status, f);
+		fclose(f);
+		if (strstr(text, "state done"))
+			break;
+		task_sleep_ms(10);
+	}
+	memcpy(told, text, sizeof(told) - 1);
+	return strstr(text, "state done");
+}
+
+/* At subvolume 0, with its name at 1. */
+static const char *put_away(const char *text)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	if (put(a, text) || tree_rename(&tree, a, b, 0) || census().anchors != 1) {
+		fprintf(stderr, "%s can't be put away\n", b);
+		failures++;
+	}
+	return b;
+}
+
+MOVES(a_file_is_brought_to_where_its_name_is, SWEEPS)
+{
+	const char *b = put_away("text");
+	struct attr before, after;
+
+	CHECK_INT(tree_getattr(&tree, b, &before), 0);
+	CHECK(brings(b, "brought"));
+	CHECK(reads(b, "text") && links(b) == 1);
+	CHECK_INT(tree_getattr(&tree, b, &after), 0);
+	CHECK(gfid_equal(&before.gfid, &after.gfid) && before.mode == after.mode && before.uid == after.uid);
+	CHECK(before.mtime.sec == after.mtime.sec && before.mtime.nsec == after.mtime.nsec);
+	CHECK_INT(census().anchors, 0);
+	CHECK(brings(b, "nothing"));
+	CHECK(settles(0));
+	CHECK_INT(holder(b), 1);
+	CHECK_INT(put(b, "TEXT"), 0);
+	CHECK(reads(b, "TEXT") && links(b) == 1);
+	at("second");
+	CHECK(reads(b, "TEXT") && links(b) == 1);
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	at("dht");
+	CHECK(settles(0));
+}
+
+MOVES(what_belongs_to_it_comes_along, SWEEPS)
+{
+	static const char big[100000] = "begin";
+	struct setattr set = { .valid = SET_MODE | SET_UID | SET_GID, .mode = 04751, .uid = 7, .gid = 8 };
+	struct setattr times = { .valid = SET_ATIME | SET_MTIME, .atime = { 11, 12 }, .mtime = { 13, 14 } };
+	struct blob value = { 0 };
+	struct file *file = NULL;
+	const char *b = put_away("x");
+	struct attr a;
+
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	CHECK_INT(tree_write(&tree, file, 3 << 20, big, sizeof(big)), 0);
+	tree_release(&tree, file);
+	CHECK_INT(tree_setxattr(&tree, b, "user.one", "1", 1, 0), 0);
+	CHECK_INT(tree_setxattr(&tree, b, "user.two", "22", 2, 0), 0);
+	CHECK_INT(tree_setattr(&tree, b, &set), 0);
+	CHECK_INT(tree_setattr(&tree, b, &times), 0);
+	CHECK(brings(b, "brought"));
+	CHECK_INT(tree_getattr(&tree, b, &a), 0);
+	CHECK(a.size == (3 << 20) + sizeof(big) && (a.mode & 07777) == 04751 && a.uid == 7 && a.gid == 8);
+	CHECK(a.mtime.sec == 13 && a.mtime.nsec == 14 && a.atime.sec == 11);
+	CHECK_INT(tree_getxattr(&tree, b, "user.two", &value), 0);
+	CHECK(value.size == 2 && !memcmp(value.bytes, "22", 2));
+	free(value.bytes);
+	CHECK(settles(0));
+}
+
+/* ---- in use ---- */
+
+static bool file_reads(struct file *file, const char *text)
+{
+	struct buffer *data = NULL;
+	int err = tree_read(&tree, file, 0, 100, &data);
+	bool yes = !err && data->size == strlen(text) && !memcmp(data->data, text, data->size);
+
+	if (!yes)
+		fprintf(stderr, "reads: %s\n", err ? strerror(-err) : "something else");
+	buffer_unref(data);
+	return yes;
+}
+
+MOVES(who_has_it_open_goes_on, SWEEPS)
+{
+	struct file *first = NULL, *second = NULL;
+	const char *b = put_away("text");
+
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &first), 0);
+	at("second");
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &second), 0);
+	at("dht");
+	CHECK(brings(b, "brought"));
+	CHECK(file_reads(first, "text"));
+	CHECK_INT(tree_write(&tree, first, 0, "TEXT", 4), 0);
+	at("second");
+	CHECK(file_reads(second, "TEXT"));
+	CHECK_INT(tree_write(&tree, second, 4, "ed", 2), 0);
+	at("dht");
+	CHECK(reads(b, "TEXTed") && links(b) == 1);
+	CHECK(file_reads(first, "TEXTed"));
+	tree_release(&tree, first);
+	task_sleep_ms(100); /* sweeps leave the stub alone that is open */
+	at("second");
+	CHECK(file_reads(second, "TEXTed"));
+	tree_release(&tree, second);
+	at("dht");
+	CHECK(settles(0));
+	CHECK(reads(b, "TEXTed"));
+}
+
+MOVES(who_has_it_open_has_it_after_it_was_removed, SWEEPS)
+{
+	struct file *file = NULL;
+	const char *b = put_away("text");
+
+	at("second");
+	CHECK_INT(tree_open_file(&tree, b, O_RDONLY, &file), 0);
+	at("dht");
+	CHECK(brings(b, "brought"));
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	task_sleep_ms(200);
+	at("second");
+	CHECK(file_reads(file, "text"));
+	tree_release(&tree, file);
+	at("dht");
+	CHECK(settles(0));
+}
+
+MOVES(what_was_moved_a_moment_ago_stays, "option sweep-interval 1h")
+{
+	const char *b = put_away("text"), *c = name_at(2, "c");
+
+	CHECK(brings(b, "brought"));
+	CHECK_INT(tree_rename(&tree, b, c, 0), 0);
+	CHECK(brings(c, "moved recently"));
+	CHECK(reads(c, "text") && links(c) == 1);
+}
+
+static int lock(struct file *file, uint32_t type)
+{
+	struct setlk_in in = { .file = file, .lock = { .kind = LOCK_FLOCK, .type = type, .owner = 1, .end = UINT64_MAX } };
+	struct setlk_out out = { 0 };
+
+	return tree_call(&tree, tree.at, FOP_setlk, &in, &out);
+}
+
+MOVES(what_is_locked_stays, SWEEPS)
+{
+	struct file *file = NULL;
+	const char *b = put_away("text");
+
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	CHECK_INT(lock(file, F_WRLCK), 0);
+	CHECK(brings(b, "locked"));
+	CHECK_INT(lock(file, F_UNLCK), 0);
+	CHECK(brings(b, "brought"));
+	CHECK_INT(lock(file, F_WRLCK), 0);
+	CHECK_INT(lock(file, F_UNLCK), 0);
+	tree_release(&tree, file);
+	CHECK(settles(0));
+}
+
+/* A member that joined later does not know of it. */
+MOVES(what_is_locked_at_any_member_stays, SWEEPS)
+{
+	const char *b = put_away("text");
+
+	lock_elsewhere(true);
+	CHECK(brings(b, "locked"));
+	lock_elsewhere(false);
+	CHECK(brings(b, "brought"));
+	CHECK(settles(0));
+}
+
+static int lock_posix(struct file *file, uint32_t type, uint64_t owner)
+{
+	struct setlk_in in = { .file = file, .lock = { .kind = LOCK_POSIX, .type = type, .owner = owner, .end = UINT64_MAX } };
+	struct setlk_out out = { 0 };
+
+	return tree_call(&tree, tree.at, FOP_setlk, &in, &out);
+}
+
+/* Also of what was locked by another open file: so it is for POSIX. */
+MOVES(who_closes_a_moved_file_loses_his_locks, SWEEPS)
+{
+	struct file *file = NULL, *other = NULL;
+	struct flush_in in = { .owner = 1 };
+	struct flush_out out = { 0 };
+	const char *b = put_away("text");
+
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &other), 0);
+	CHECK(brings(b, "brought"));
+	CHECK_INT(lock_posix(file, F_WRLCK, 1), 0);
+	CHECK_INT(lock_posix(file, F_WRLCK, 2), -EAGAIN);
+	in.file = other;
+	CHECK_INT(tree_call(&tree, tree.at, FOP_flush, &in, &out), 0);
+	CHECK_INT(lock_posix(file, F_WRLCK, 2), 0);
+	tree_release(&tree, file);
+	tree_release(&tree, other);
+	CHECK(settles(0));
+}
+
+/* Who knows it where it was. */
+MOVES(what_was_moved_is_there_without_the_subvolume_where_it_was, SWEEPS)
+{
+	cleanup_inode struct inode *known = NULL;
+	char dir[64], path[80];
+	struct dirents list = { 0 };
+	struct file *file = NULL;
+	const char *a = name_at(0, "a");
+
+	snprintf(dir, sizeof(dir), "%s", name_at(1, "dir"));
+	snprintf(path, sizeof(path), "%s/b", dir);
+	CHECK_INT(tree_mkdir(&tree, dir, 0755), 0);
+	CHECK_INT(put(a, "text"), 0);
+	CHECK_INT(tree_rename(&tree, a, path, 0), 0);
+	at("second");
+	CHECK_INT(tree_walk(&tree, path, &known), 0);
+	at("dht");
+	CHECK(rebalances());
+	CHECK(settles(0));
+	let_fail(0, "all", "ENOTCONN");
+	at("second");
+	CHECK(reads(path, "text"));
+	CHECK_INT(tree_opendir(&tree, dir, &file), 0);
+	CHECK_INT(tree_readdir(&tree, file, &list), 0);
+	CHECK_INT(list.count, 1);
+	fop_out_clear(FOP_readdir, &list);
+	tree_release(&tree, file);
+	let_work(0);
+	at("dht");
+}
+
+MOVES(what_has_several_names_stays, SWEEPS)
+{
+	const char *b = put_away("text"), *c = name_at(2, "c");
+
+	CHECK_INT(tree_link(&tree, b, c), 0);
+	CHECK(brings(b, "several names"));
+	CHECK(reads(b, "text") && reads(c, "text") && links(b) == 2);
+	CHECK_INT(tree_unlink(&tree, c), 0);
+	CHECK(brings(b, "brought"));
+	CHECK(settles(0));
+}
+
+/* ---- changes meanwhile ---- */
+
+struct writer {
+	const char *name;
+	struct file *file;
+	unsigned written;
+	int err;
+	atomic_bool stop, over;
+};
+
+static void go_on_writing(void *arg)
+{
+	struct writer *w = arg;
+	char text[16];
+
+	while (!w->stop && !w->err) {
+		int n = snprintf(text, sizeof(text), "%08u", w->written + 1);
+
+		w->err = tree_write(&tree, w->file, 0, text, (size_t)n);
+		w->written += !w->err;
+		task_sleep_ms(0);
+		task_yield();
+	}
+	w->over = true;
+}
+
+MOVES(no_change_is_lost, "option sweep-interval 100ms")
+{
+	others_go_on(true);
+	for (int i = 0; i < 40 && !failures; i++) {
+		const char *b = put_away("text");
+		struct writer w = { .name = b };
+		char last[16];
+
+		at("second");
+		CHECK_INT(tree_open_file(&tree, b, O_RDWR, &w.file), 0);
+		CHECK_INT(task_spawn(NULL, go_on_writing, &w), 0);
+		task_sleep_ms((uint64_t)i % 4);
+		CHECK_INT(bring(b), 0);
+		task_sleep_ms(2);
+		w.stop = true;
+		while (!w.over)
+			task_sleep_ms(1);
+		CHECK_INT(w.err, 0);
+		snprintf(last, sizeof(last), "%08u", w.written);
+		CHECK(file_reads(w.file, last));
+		tree_release(&tree, w.file);
+		at("dht");
+		CHECK(reads(b, last));
+		CHECK_INT(tree_unlink(&tree, b), 0);
+	}
+	others_go_on(false);
+	CHECK(settles(0));
+}
+
+/* ---- who does it dies ---- */
+
+static bool is_whole(const char *b, const char *text)
+{
+	for (int i = 0; i < 500; i++) {
+		if (reads(b, text) && links(b) == 1 && census().work == 0)
+			return true;
+		task_sleep_ms(10);
+	}
+	return false;
+}
+
+static void cut_at(unsigned messages, bool done, unsigned *sent)
+{
+	const char *b = put_away("text");
+	struct file *file = NULL;
+	bool home;
+
+	at("second");
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	at("dht");
+	cut_after(messages, done);
+	bring(b);
+	*sent = cut_end();
+	at("second");
+	CHECK(file_reads(file, "text"));
+	CHECK_INT(tree_write(&tree, file, 0, "TEXT", 4), 0);
+	tree_release(&tree, file);
+	CHECK(is_whole(b, "TEXT"));
+	at("dht");
+	CHECK(reads(b, "TEXT"));
+	home = holder(b) == 1 && census().anchors == 0;
+	CHECK(brings(b, home ? "nothing" : "brought"));
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	CHECK(settles(0));
+}
+
+/* `done`: what is on the disks is what it is one message later, and not done; so there it need not be each. */
+static void play_cuts(bool done, unsigned step)
+{
+	unsigned at_message = 0, sent = 0;
+
+	do {
+		cut_at(at_message, done, &sent);
+		if (failures)
+			fprintf(stderr, "after %u messages%s\n", at_message, done ? ", and one that was not answered" : "");
+		at_message += step;
+	} while (!failures && sent > at_message - step);
+	CHECK(at_message > 30);
+}
+
+MOVES(who_dies_half_way_has_moved_it_or_not, SWEEPS)
+{
+	play_cuts(false, STEP);
+	play_cuts(true, 8 * STEP);
+}
+
+/* The record outlives the marks: until a sweep comes by, the name is anybody's. */
+MOVES(what_died_at_its_very_end_keeps_nobody_from_the_name, SWEEPS)
+{
+	unsigned sent = 0;
+
+	cut_at(1000, false, &sent);
+	for (unsigned i = 0; i < 12 && !failures; i++) {
+		const char *b = put_away("text"), *o = name_at((int)i % 4, "o");
+
+		cut_after(sent - 1 - i / 4, i % 2);
+		bring(b);
+		cut_end();
+		at("second");
+		CHECK_INT(i & 2 ? tree_unlink(&tree, b) : tree_rename(&tree, b, o, 0), 0);
+		CHECK(i & 2 || is_whole(o, "text"));
+		at("dht");
+		CHECK_INT(put(b, "new"), 0);
+		CHECK(is_whole(b, "new"));
+		CHECK(i & 2 || (!put(o, "TEXT") && reads(o, "TEXT")));
+		CHECK(i & 2 || !tree_unlink(&tree, o));
+		CHECK_INT(tree_unlink(&tree, b), 0);
+		CHECK(settles(0));
+		if (failures)
+			fprintf(stderr, "cut %u\n", i);
+	}
+}
+
+MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
+{
+	unsigned at_message = 0, sent = 0;
+
+	do {
+		const char *b = put_away("text");
+
+		lose_answer(at_message);
+		bring(b);
+		sent = cut_end();
+		CHECK(is_whole(b, "text"));
+		CHECK_INT(tree_unlink(&tree, b), 0);
+		CHECK(settles(0));
+		if (failures)
+			fprintf(stderr, "the answer of message %u\n", at_message + 1);
+		at_message += STEP;
+	} while (!failures && sent > at_message - STEP);
+}
+
+/* ---- names meanwhile ---- */
+
+static bool has_xattr(int subvolume, struct inode *inode, const char *name)
+{
+	struct getxattr_in in = { .inode = inode, .name = (char *)name };
+	struct getxattr_out out = { 0 };
+	char volume[8];
+	bool yes;
+
+	snprintf(volume, sizeof(volume), "m%d", subvolume);
+	yes = !tree_call(&tree, tree_find(&tree, volume), FOP_getxattr, &in, &out);
+	fop_out_clear(FOP_getxattr, &out);
+	return yes;
+}
+
+/* What was given up leaves no such mark, nor does what was brought at its new place; a stub keeps its mark. (A write would end it, but only after
+ * a while.) */
+static bool is_frozen(const char *path)
+{
+	char mark[MARK_NAME];
+	struct inode *inode = NULL;
+	bool yes = tree_walk(&tree, path, &inode);
+
+	mark_name(mark_hash(MARK_GOES), mark);
+	for (int i = 0; i < SUBVOLUMES && !yes; i++)
+		yes = has_xattr(i, inode, mark) && !has_xattr(i, inode, DHT_POINTER_XATTR);
+	inode_unref(inode);
+	return yes;
+}
+
+/* As many messages before the other begins as there are in all. */
+MOVES(its_name_is_used_meanwhile, SWEEPS)
+{
+	static int (*const deeds[])(const char *) = { unlink_it, rename_it, link_it };
+
+	others_go_on(true);
+	for (int i = 0; i < 60 && !failures; i++) {
+		const char *b = put_away("text");
+		struct deed d = { .perform = deeds[i % 3], .b = b };
+
+		other_name = name_at(i % 4, "o");
+		at("second");
+		CHECK_INT(task_spawn(NULL, perform, &d), 0);
+		for (int k = 0; k < i; k++)
+			task_yield();
+		CHECK_INT(bring(b), 0);
+		while (!d.over)
+			task_sleep_ms(1);
+		CHECK_INT(d.err, 0);
+		CHECK(i % 3 == 0 || !is_frozen(other_name));
+		CHECK(i % 3 == 0 ? links(b) == 0 : reads(other_name, "text"));
+		CHECK(i % 3 != 1 || links(b) == 0);
+		CHECK(i % 3 != 2 || (links(b) == 2 && same_file(b, other_name)));
+		tree_unlink(&tree, b);
+		tree_unlink(&tree, other_name);
+		at("dht");
+		CHECK(settles(0));
+		if (failures)
+			fprintf(stderr, "deed %d\n", i);
+	}
+	others_go_on(false);
+}
+
+/* ---- who has looked just before ---- */
+
+static void tell_hold(const char *word, const char *what)
+{
+	struct xlator *x = tree_find(&tree, "h0");
+	char *argv[] = { (char *)word, (char *)what, NULL };
+	FILE *f = fopen("/dev/null", "w");
+
+	x->type->command(x, what ? 2 : 1, argv, f);
+	fclose(f);
+}
+
+static bool is_held(void)
+{
+	struct xlator *x = tree_find(&tree, "h0");
+	char *argv[] = { (char *)"list", NULL }, *text = NULL;
+	bool yes = false;
+	size_t size;
+
+	for (int i = 0; i < 1000 && !yes; i++) {
+		FILE *f = open_memstream(&text, &size);
+
+		x->type->command(x, 1, argv, f);
+		fclose(f);
+		yes = strstr(text, "parked: ");
+		free(text);
+		task_sleep_ms(2);
+	}
+	return yes;
+}
+
+/* From where the name is he has come to where the file was, and there it is moved, or was: by one who dies after so many messages. */
+static bool goes_on(struct deed *d, const char *fop, unsigned messages)
+{
+	const char *b = d->b;
+
+	tell_hold("hold", fop);
+	at("slow");
+	if (task_spawn(NULL, perform, d) || !is_held())
+		return false;
+	at("dht");
+	cut_after(messages, false);
+	bring(b);
+	cut_end();
+	at("slow");
+	tell_hold("hold", "none");
+	tell_hold("release", "all");
+	while (!d->over)
+		task_sleep_ms(1);
+	if (d->err)
+		fprintf(stderr, "%u messages: %s\n", messages, strerror(-d->err));
+	at("dht");
+	return !d->err;
+}
+
+static int look_at_it(const char *b)
+{
+	struct attr a;
+
+	return tree_getattr(&tree, b, &a);
+}
+
+MOVES(an_empty_file_is_found_while_it_is_moved, SWEEPS)
+{
+	unsigned sent = 0;
+
+	cut_at(1000, false, &sent);
+	for (unsigned i = 0; i < 18 && !failures; i++) {
+		const char *b = put_away("");
+		struct deed d = { .perform = look_at_it, .b = b };
+
+		CHECK(goes_on(&d, "lookup", sent - i));
+		CHECK(is_whole(b, ""));
+		CHECK_INT(tree_unlink(&tree, b), 0);
+		CHECK(settles(0));
+	}
+}
+
+MOVES(what_was_moved_since_it_was_looked_at_is_renamed, SWEEPS)
+{
+	const char *b = put_away("text");
+	struct deed d = { .perform = rename_it, .b = b };
+
+	other_name = name_at(2, "o");
+	CHECK(goes_on(&d, "link", 1000));
+	CHECK(is_whole(other_name, "text"));
+}
+
+/* ---- what fails ---- */
+
+MOVES(no_room_while_it_is_copied_is_no_room, SWEEPS)
+{
+	const char *b = put_away("text");
+
+	let_fail(1, "write", "ENOSPC");
+	CHECK(brings(b, "no room"));
+	let_work(1);
+	CHECK(is_whole(b, "text"));
+	CHECK(brings(b, "brought"));
+	CHECK(settles(0));
+}
+
+/* ---- all of them ---- */
+
+MOVES(a_rebalance_brings_all_files_home, SWEEPS)
+{
+	enum { FILES = 40 };
+	char dir[64], from[FILES][96], to[FILES][96];
+
+	snprintf(dir, sizeof(dir), "%s", name_at(2, "dir"));
+	CHECK_INT(tree_mkdir(&tree, dir, 0755), 0);
+	for (int i = 0; i < FILES; i++) {
+		char prefix[16];
+
+		snprintf(prefix, sizeof(prefix), "f%d-", i);
+		snprintf(from[i], sizeof(from[i]), "%s", name_at(0, prefix));
+		if (i % 2)
+			snprintf(to[i], sizeof(to[i]), "%s/%s", dir, from[i]);
+		else
+			snprintf(to[i], sizeof(to[i]), "%s", name_at(1, prefix));
+		CHECK_INT(put(from[i], from[i]), 0);
+		CHECK_INT(tree_rename(&tree, from[i], to[i], 0), 0);
+	}
+	CHECK_INT(census().anchors, FILES);
+	CHECK(rebalances());
+	CHECK(strstr(told, "files 40"));
+	CHECK_INT(census().anchors, 0);
+	for (int i = 0; i < FILES; i++) {
+		CHECK(reads(to[i], from[i]) && links(to[i]) == 1);
+		CHECK(i % 2 || holder(to[i]) == 1);
+	}
+	CHECK(settles(0));
+}
+
+MOVES(a_directory_that_cant_be_read_does_not_hold_up_the_others, SWEEPS)
+{
+	const char *b = put_away("text");
+
+	CHECK_INT(tree_mkdir(&tree, name_at(1, "bad"), 0755), 0);
+	directories_fail(true);
+	CHECK(rebalances());
+	directories_fail(false);
+	CHECK(strstr(told, "files 1") && !strstr(told, "failed 0"));
+	CHECK_INT(holder(b), 1);
+	CHECK(settles(0));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_file_is_brought_to_where_its_name_is),
+		cmocka_unit_test(what_belongs_to_it_comes_along),
+		cmocka_unit_test(who_has_it_open_goes_on),
+		cmocka_unit_test(who_has_it_open_has_it_after_it_was_removed),
+		cmocka_unit_test(what_was_moved_a_moment_ago_stays),
+		cmocka_unit_test(what_is_locked_stays),
+		cmocka_unit_test(what_is_locked_at_any_member_stays),
+		cmocka_unit_test(who_closes_a_moved_file_loses_his_locks),
+		cmocka_unit_test(what_was_moved_is_there_without_the_subvolume_where_it_was),
+		cmocka_unit_test(what_has_several_names_stays),
+		cmocka_unit_test(no_change_is_lost),
+		cmocka_unit_test(who_dies_half_way_has_moved_it_or_not),
+		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),
+		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(its_name_is_used_meanwhile),
+		cmocka_unit_test(an_empty_file_is_found_while_it_is_moved),
+		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),
+		cmocka_unit_test(no_room_while_it_is_copied_is_no_room),
+		cmocka_unit_test(a_rebalance_brings_all_files_home),
+		cmocka_unit_test(a_directory_that_cant_be_read_does_not_hold_up_the_others),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ledgers of one volume's bricks in one process: a limit is for all of them together, whoever claims at which. */
+#include "test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "usage.h"
+
+enum { BRICKS = 4, BASE = 65536, THREADS = 8, LIMIT_UNITS = 10007, INODES = 1000003, KEPT = 1 << 20 };
+#define UNIT                                                                                                                   \
+	(struct amount)                                                                                                        \
+	{                                                                                                                      \
+		CHARGE_UNIT, 1                                                                                                 \
+	}
+
+static char dir[64];
+static struct ledger ledger[BRICKS];
+static uint32_t row[BRICKS];
+
+static void give(struct ledger *l, int64_t bytes, int64_t inodes)
+{
+	struct problem p = { "" };
+	struct ranges r;
+	char text[128];
+
+	snprintf(text, sizeof(text), "globex 131072 65536, acme %d 65536 %lld %lld", BASE, (long long)bytes, (long long)inodes);
+	assert_int_equal(ranges_parse(text, &r, &p), 0);
+	assert_int_equal(ledger_ranges(l, &r), 0);
+	ranges_free(&r);
+}
+
+static void start(unsigned i, const char *pool)
+{
+	struct problem p = { "" };
+	char path[128];
+	bool owed;
+
+	ledger[i] = (struct ledger){ .fd = -1 };
+	snprintf(path, sizeof(path), "%s/%u", dir, i);
+	if (ledger_open(&ledger[i], path, &owed, &p))
+		fail_msg("%s", p.text);
+	give(&ledger[i], (int64_t)LIMIT_UNITS * CHARGE_UNIT, INODES);
+	row[i] = ledger_row(&ledger[i], BASE);
+	if (*pool)
+		assert_int_equal(pool_join(&ledger[i], pool, BRICKS), 0);
+}
+
+static void stop(unsigned i)
+{
+	char path[128];
+
+	pool_leave(&ledger[i]);
+	ledger_close(&ledger[i], true);
+	snprintf(path, sizeof(path), "%s/%u", dir, i);
+	unlink(path);
+}
+
+static void with_bricks(void (*fn)(void))
+{
+	strcpy(dir, "/var/tmp/pool-test.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	for (unsigned i = 0; i < BRICKS; i++)
+		start(i, "one");
+	fn();
+	for (unsigned i = 0; i < BRICKS; i++)
+		stop(i);
+	rmdir(dir);
+}
+
+/* ---- races ---- */
+
+static int64_t claimed[THREADS];
+
+/* Half of what is claimed is charged, and its claim ends, as when the change is done. */
+static void *claims(void *arg)
+{
+	size_t number = (int64_t *)arg - claimed;
+	unsigned i = (unsigned)number % BRICKS;
+	struct key key = { number + 1, 1 };
+	struct entry was = { row[i], { 0 }, false }, is = was;
+
+	while (!ledger_claim(&ledger[i], row[i], UNIT, true)) {
+		claimed[number]++;
+		if (claimed[number] % 2)
+			continue;
+		is.amount = (struct amount){ was.amount.bytes + UNIT.bytes, was.amount.inodes + UNIT.inodes };
+		ledger_move(&ledger[i], NO_NOTE, &key, &was, &is);
+		ledger_unclaim(&ledger[i], row[i], UNIT);
+		was = is;
+	}
+	return NULL;
+}
+
+static void race(void)
+{
+	pthread_t thread[THREADS];
+	int64_t sum = 0;
+
+	memset(claimed, 0, sizeof(claimed));
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, claims, &claimed[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < THREADS; i++)
+		sum += claimed[i];
+	assert_int_equal(sum, LIMIT_UNITS);
+	for (unsigned i = 0; i < BRICKS; i++)
+		assert_int_equal(ledger_claim(&ledger[i], row[i], UNIT, true), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true), 0); /* who has no limit */
+}
+
+static void who_races_gets_the_limit_to_the_last_unit_and_no_more(void **state)
+{
+	(void)state;
+	with_bricks(race);
+}
+
+static void kept(void)
+{
+	struct amount all = { (int64_t)LIMIT_UNITS * CHARGE_UNIT - KEPT, 1 };
+
+	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ all.bytes + 1, 1 }, false), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], all, false), 0);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, false), -EDQUOT);
+	for (int i = 0; i < KEPT / CHARGE_UNIT; i++)
+		assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true), 0);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true), -EDQUOT);
+}
+
+static void what_is_kept_free_is_for_putting_aside(void **state)
+{
+	(void)state;
+	with_bricks(kept);
+}
+
+/* ---- a brick that is not there ---- */
+
+static void missing(void)
+{
+	assert_int_equal(ledger_claim(&ledger[3], row[3], (struct amount){ (int64_t)LIMIT_UNITS * CHARGE_UNIT, 1 }, true), 0);
+	stop(1);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EAGAIN);
+	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true), 0);
+	start(1, "other"); /* of another volume */
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EAGAIN);
+	stop(1);
+	start(1, "one");
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EDQUOT);
+	ledger_unclaim(&ledger[3], row[3], UNIT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), 0);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EDQUOT);
+}
+
+static void nothing_grows_to_a_limit_while_a_brick_is_missing(void **state)
+{
+	(void)state;
+	with_bricks(missing);
+}
+
+/* ---- df ---- */
+
+static void shares(void)
+{
+	struct amount limit, left, usable, limits = { 0 }, lefts = { 0 }, usables = { 0 };
+
+	assert_int_equal(ledger_claim(&ledger[2], row[2], (struct amount){ 0, 10 }, true), 0);
+	ledger_move(&ledger[2], NO_NOTE, &(struct key){ 1, 1 }, &(struct entry){ row[2], { 0 }, false },
+		    &(struct entry){ row[2], { 5 * CHARGE_UNIT, 10 }, false });
+	ledger_unclaim(&ledger[2], row[2], (struct amount){ 0, 10 });
+	for (unsigned i = 0; i < BRICKS; i++) {
+		assert_true(ledger_left(&ledger[i], BASE + 7, &limit, &left, &usable));
+		limits = (struct amount){ limits.bytes + limit.bytes, limits.inodes + limit.inodes };
+		lefts = (struct amount){ lefts.bytes + left.bytes, lefts.inodes + left.inodes };
+		usables = (struct amount){ usables.bytes + usable.bytes, usables.inodes + usable.inodes };
+	}
+	assert_int_equal(limits.bytes, (int64_t)LIMIT_UNITS * CHARGE_UNIT);
+	assert_int_equal(limits.inodes, INODES);
+	assert_int_equal(lefts.bytes, (int64_t)(LIMIT_UNITS - 5) * CHARGE_UNIT);
+	assert_int_equal(lefts.inodes, INODES - 10);
+	assert_int_equal(usables.bytes, lefts.bytes - KEPT);
+	assert_int_equal(usables.inodes, lefts.inodes - 64);
+	for (unsigned i = 0; i < BRICKS; i++)
+		give(&ledger[i], 2, 0); /* less than there are bricks, and less than is used */
+	for (unsigned i = 0; i < BRICKS; i++) {
+		assert_true(ledger_left(&ledger[i], BASE, &limit, &left, &usable));
+		assert_int_equal(limit.bytes, 1);
+		assert_int_equal(left.bytes, 0);
+		assert_int_equal(limit.inodes, 0);
+	}
+	assert_false(ledger_left(&ledger[0], 131072, &limit, &left, &usable));
+}
+
+static void the_shares_of_the_bricks_are_the_limit_together(void **state)
+{
+	(void)state;
+	with_bricks(shares);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_races_gets_the_limit_to_the_last_unit_and_no_more),
+		cmocka_unit_test(what_is_kept_free_is_for_putting_aside),
+		cmocka_unit_test(nothing_grows_to_a_limit_while_a_brick_is_missing),
+		cmocka_unit_test(the_shares_of_the_bricks_are_the_limit_together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

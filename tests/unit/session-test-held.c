@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What protocol/server makes of calls that a translator holds back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "session-test.h"
+
+enum { MORE = 5, MOMENT_MS = 50 };
+
+static struct file *file;
+static int written;
+
+static void append_one(void *arg)
+{
+	(void)arg;
+	written = write_file(file, 0, "x", 1, WRITE_APPEND);
+}
+
+static void begin(struct aside *first)
+{
+	disk->crowd = 0;
+	disk->crowded = true;
+	file = create("held");
+	*first = (struct aside){ .fn = append_one };
+	start_aside(first);
+	UNTIL(disk->crowd == 1);
+}
+
+static void end(void)
+{
+	release(file);
+	assert_int_equal(remove_file("held"), 0);
+}
+
+static bool all_done(struct aside *a, int count)
+{
+	while (count && a[count - 1].done)
+		count--;
+	return !count;
+}
+
+/* A moment is enough, mostly: if it is not this sees nothing, and does not fail. */
+static void crowd(void *arg)
+{
+	static struct aside call[MORE + 1];
+	unsigned before = disk->appends;
+
+	(void)arg;
+	begin(&call[0]);
+	for (int i = 1; i <= MORE; i++) {
+		call[i] = (struct aside){ .fn = append_one };
+		start_aside(&call[i]);
+	}
+	task_sleep_ms(MOMENT_MS);
+	assert_int_equal(disk->crowd, 1);
+	assert_int_equal(counter(server, "held back "), 1);
+	disk->crowded = false;
+	UNTIL(all_done(call, MORE + 1));
+	assert_int_equal(disk->appends - before, MORE + 1);
+	assert_int_equal(counter(server, "held back "), 0);
+	end();
+}
+
+void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **state)
+{
+	(void)state;
+	both(crowd);
+}
+
+static struct aside held;
+
+static void begin_held(void *arg)
+{
+	(void)arg;
+	begin(&held);
+}
+
+static void end_held(void *arg)
+{
+	(void)arg;
+	UNTIL(held.done);
+	end();
+}
+
+/* It could not be asked for again: that is an error, for it might have been done. */
+void what_is_held_back_is_done_when_the_server_stops(void **state)
+{
+	unsigned before = disk->appends;
+
+	(void)state;
+	start_server("");
+	start_client("");
+	task_call(begin_held, NULL);
+	stop(&server);
+	assert_int_equal(disk->appends - before, 1);
+	disk->crowded = false;
+	start_server("");
+	task_call(end_held, NULL);
+	assert_int_equal(written, 1);
+	assert_int_equal(disk->appends - before, 1);
+	stop(&client);
+	stop(&server);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of session-test share: a client and a server over TCP, and what a client asks. */
+#ifndef SESSION_TEST_H
+#define SESSION_TEST_H
+#include "graph.h"
+#include "test/leaf/leaf.h"
+
+extern struct leaf *disk;
+extern struct graph *server, *client;
+
+void start_server(const char *more); /* at the port of the one before */
+void start_client(const char *more);
+void stop(struct graph **);
+/* The n-th number after `key` in the dump of a graph's top, added up over all lines. */
+unsigned long counter(struct graph *, const char *key);
+/* A test whose body is a task: cmocka's longjmp must not cross stacks, so failures abort. */
+void both(void (*body)(void *));
+
+/* From a task. */
+struct file *create(const char *name);
+void release(struct file *);
+int write_file(struct file *, uint64_t offset, const char *bytes, size_t size, uint32_t flags);
+int remove_file(const char *name);
+
+/* Runs beside the caller's task; *done when it has ended. */
+struct aside {
+	void (*fn)(void *);
+	void *arg;
+	struct task *task;
+	atomic_bool begun, done;
+};
+void start_aside(struct aside *);
+
+#define UNTIL(condition)                                                                                                       \
+	do {                                                                                                                   \
+		for (int i_ = 0; !(condition) && i_ < 30000; i_++)                                                             \
+			task_sleep_ms(1);                                                                                      \
+		assert_true(condition);                                                                                        \
+	} while (0)
+
+/* session-test-held.c */
+void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
+void what_is_held_back_is_done_when_the_server_stops(void **);
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A brick under features/usage, and an independent count of what is on it. */
+#include "usage-test.h"
+
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+const uint32_t owner[OWNERS] = { 0, BASE_A + 7, BASE_B };
+static const char *const account[OWNERS] = { "-", "acme", "globex" };
+
+static char base[512];
+struct tree tree;
+int limit_bytes, limit_inodes;
+int slow_ms;
+uint64_t seed;
+
+/* ---- an independent count ---- */
+
+static struct sums walked;
+static ino_t linked[4096];
+static int linked_count;
+
+static bool counted_before(const struct stat *st)
+{
+	for (int i = 0; i < linked_count; i++)
+		if (linked[i] == st->st_ino)
+			return true;
+	if (st->st_nlink > 1 && !S_ISDIR(st->st_mode))
+		linked[linked_count++] = st->st_ino;
+	return false;
+}
+
+static uint64_t xattrs_of(const char *path, uint64_t *end)
+{
+	char names[8192], value[65536];
+	ssize_t size = llistxattr(path, names, sizeof(names)), got;
+	uint64_t sum = 0;
+
+	*end = 0;
+	for (char *at = names; size > 0 && at < names + size; at += strlen(at) + 1) {
+		if (!strncmp(at, "trusted.sfs", 11) || !strncmp(at, "trusted.stratus", 15))
+			continue;
+		got = lgetxattr(path, at, value, sizeof(value));
+		assert_true(got >= 0);
+		sum += strlen(at) + (size_t)got;
+		if (!strcmp(at, "trusted.usage.end"))
+			for (int i = 0; i < 8; i++)
+				*end = *end << 8 | (uint8_t)value[i];
+	}
+	return sum;
+}
+
+static int count_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	int who = st->st_uid >= BASE_A && st->st_uid < BASE_A + COUNT	? 1
+		  : st->st_uid >= BASE_B && st->st_uid < BASE_B + COUNT ? 2
+									: 0;
+	uint64_t end, xattrs, length;
+
+	(void)type;
+	if (ftw->level == 1 && !strcmp(path + ftw->base, ".stratus"))
+		return FTW_SKIP_SUBTREE;
+	if (counted_before(st))
+		return 0;
+	xattrs = xattrs_of(path, &end);
+	length = (uint64_t)st->st_size > end ? (uint64_t)st->st_size : end;
+	walked.bytes[who] += (int64_t)((length + 4095) / 4096 * 4096 + 4096 + (xattrs > 4096 ? xattrs - 4096 : 0));
+	walked.inodes[who]++;
+	return 0;
+}
+
+static const char *path_in(const char *name)
+{
+	static __thread char text[4][1024];
+	static __thread unsigned turn;
+	char *t = text[turn++ % 4];
+
+	snprintf(t, sizeof(text[0]), "%s/%s", base, name);
+	return t;
+}
+
+struct sums walk(void)
+{
+	walked = (struct sums){ 0 };
+	linked_count = 0;
+	assert_int_equal(nftw(path_in("brick"), count_one, 64, FTW_PHYS | FTW_ACTIONRETVAL), 0);
+	return walked;
+}
+
+/* ---- what the translator says ---- */
+
+int64_t number_after(const char *text, const char *name, const char *key)
+{
+	char what[64];
+	const char *at;
+
+	snprintf(what, sizeof(what), "\"account\": \"%s\"", name);
+	at = strstr(text, what);
+	assert_non_null(at);
+	at = strstr(at, key);
+	assert_non_null(at);
+	return strtoll(at + strlen(key), NULL, 10);
+}
+
+void tell(const char *word, const char *more, char **text)
+{
+	struct xlator *x = tree_find(&tree, "usage");
+	char *argv[] = { (char *)word, (char *)more };
+	size_t size;
+	FILE *f = open_memstream(text, &size);
+
+	assert_int_equal(x->type->command(x, more ? 2 : 1, argv, f), 0);
+	fclose(f);
+}
+
+bool is_exact(void)
+{
+	char *text;
+	bool exact;
+
+	tell("status", "--json", &text);
+	exact = strstr(text, "\"exact\": true");
+	free(text);
+	return exact;
+}
+
+void expect_equal(void)
+{
+	struct sums sums = walk();
+	char *text;
+
+	tell("status", "--json", &text);
+	for (int i = 0; i < OWNERS; i++) {
+		int64_t bytes = number_after(text, account[i], "\"bytes\": "),
+			inodes = number_after(text, account[i], "\"inodes\": ");
+
+		if (bytes != sums.bytes[i] || inodes != sums.inodes[i])
+			fail_msg("seed %" PRIu64 ": %s: charged %" PRId64 " bytes, %" PRId64 " inodes; there are %" PRId64
+				 ", %" PRId64,
+				 seed, account[i], bytes, inodes, sums.bytes[i], sums.inodes[i]);
+	}
+	free(text);
+}
+
+/* ---- a brick ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+void open_tree(void)
+{
+	char text[4096];
+	struct problem p = { 0 };
+
+	snprintf(
+		text, sizeof(text),
+		"volume posix\n type storage/posix\n option directory %s/brick\n option free-space-floor 0\n"
+		" option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n"
+		"end-volume\nvolume delay\n type debug/delay-gen\n option fops readdir\n option delay %dms\n subvolumes posix\nend-volume\n"
+		"volume usage\n type features/usage\n option ledger %s/ledger\n option accounts \"acme %d %d %d %d, globex %d %d\"\n"
+		" subvolumes delay\nend-volume\n",
+		base, slow_ms, base, BASE_A, COUNT, limit_bytes, limit_inodes, BASE_B, COUNT);
+	if (tree_open(&tree, text, &p))
+		fail_msg("%s", p.text);
+}
+
+int setup(void **s)
+{
+	(void)s;
+	if (geteuid())
+		skip();
+	assert_non_null(getcwd(base, sizeof(base) - 32));
+	strcat(base, "/usage-test-XXXXXX");
+	assert_non_null(mkdtemp(base));
+	assert_int_equal(mkdir(path_in("brick"), 0755), 0);
+	seed = getenv("USAGE_SEED") ? strtoull(getenv("USAGE_SEED"), NULL, 10)
+				    : (uint64_t)time(NULL) << 16 ^ (uint64_t)getpid();
+	return 0;
+}
+
+int teardown(void **s)
+{
+	(void)s;
+	nftw(base, remove_one, 64, FTW_PHYS | FTW_DEPTH);
+	return 0;
+}

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/usage above storage/posix: what it has charged is what an independent walk over the brick finds. Needs root. */
+#include "usage-test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* ---- random work ---- */
+
+static uint64_t rng;
+static uint32_t any(uint32_t below)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (uint32_t)(rng >> 20) % below;
+}
+
+static char *any_name(char name[64])
+{
+	snprintf(name, 64, any(2) ? "/d%u/f%u" : "/f%u", any(3), any(6));
+	return name;
+}
+
+static void any_write(const char *name)
+{
+	char bytes[9000] = { 0 };
+	struct file *file = NULL;
+
+	if (tree_create(&tree, name, O_RDWR | (any(4) ? 0 : O_TRUNC), 0644, &file))
+		return;
+	tree_write(&tree, file, any(20000), bytes, 1 + any(sizeof(bytes) - 1));
+	if (!any(4)) {
+		struct fallocate_in in = {
+			.file = file, .mode = any(3) ? FALLOC_FL_KEEP_SIZE : 0, .offset = any(30000), .length = 1 + any(30000)
+		};
+		struct fallocate_out out = { 0 };
+
+		tree_call(&tree, tree.at, FOP_fallocate, &in, &out);
+	}
+	if (!any(3))
+		tree_unlink(&tree, name); /* while it is open */
+	if (!any(3))
+		tree_write(&tree, file, any(50000), bytes, sizeof(bytes));
+	tree_release(&tree, file);
+}
+
+static void one_step(void)
+{
+	char a[64], b[64], value[3000] = { 0 };
+	struct setattr set = { .valid = SET_SIZE, .size = any(40000) };
+
+	any_name(a);
+	any_name(b);
+	switch (any(13)) {
+	case 0:
+	case 1:
+	case 2:
+		any_write(a);
+		break;
+	case 3:
+		tree_unlink(&tree, a);
+		break;
+	case 4:
+		tree_rename(&tree, a, b, any(3) ? 0 : 2);
+		break;
+	case 5:
+		tree_link(&tree, a, b);
+		break;
+	case 6:
+		tree_symlink(&tree, "somewhere", a);
+		break;
+	case 7:
+		tree_setattr(&tree, a, &set);
+		break;
+	case 8:
+		set = (struct setattr){ .valid = SET_UID, .uid = owner[any(OWNERS)] };
+		tree_setattr(&tree, a, &set);
+		break;
+	case 9:
+		tree_setxattr(&tree, a, any(2) ? "user.one" : "user.two", value, any(sizeof(value)), 0);
+		break;
+	case 10:
+		tree_removexattr(&tree, a, any(2) ? "user.one" : "user.two");
+		break;
+	case 12:
+		snprintf(a, sizeof(a), "/d%u", any(3));
+		snprintf(b, sizeof(b), "/e/d%u", any(3));
+		tree_mkdir(&tree, "/e", 0755);
+		any(2) ? tree_rename(&tree, a, b, 0) : tree_rename(&tree, b, a, 0);
+		break;
+	case 11:
+		snprintf(a, sizeof(a), "/d%u", any(3));
+		any(3) ? tree_mkdir(&tree, a, 0755) : tree_rmdir(&tree, a);
+		break;
+	}
+}
+
+static void many_steps(void *steps)
+{
+	for (int i = 0; i < *(int *)steps; i++)
+		one_step();
+}
+
+static void work(int steps)
+{
+	assert_int_equal(task_call(many_steps, &steps), 0);
+}
+
+/* ---- the properties ---- */
+
+static void what_is_charged_is_what_is_there(void **s)
+{
+	(void)s;
+	rng = seed | 1;
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	for (int i = 0; i < 20; i++) {
+		work(200);
+		expect_equal();
+	}
+	tree_close(&tree);
+	open_tree();
+	assert_true(is_exact());
+	expect_equal();
+	tree_close(&tree);
+}
+
+static void a_recount_beside_changes_is_exact(void **s)
+{
+	char *text;
+
+	(void)s;
+	rng = seed | 1;
+	slow_ms = 4;
+	open_tree();
+	slow_ms = 0;
+	for (int i = 0; i < 10; i++) {
+		tell("recount", NULL, &text);
+		free(text);
+		work(100);
+		assert_true(EVENTUALLY(is_exact()));
+		expect_equal();
+	}
+	tree_close(&tree);
+}
+
+static void shrunk_after_growth(void *arg)
+{
+	struct setattr set = { .valid = SET_SIZE, .size = 10 };
+	struct fallocate_in in = { .mode = FALLOC_FL_KEEP_SIZE, .offset = 0, .length = 1 << 20 };
+	struct fallocate_out out = { 0 };
+
+	(void)arg;
+	assert_int_equal(tree_create(&tree, "/f", O_RDWR, 0644, &in.file), 0);
+	assert_int_equal(tree_call(&tree, tree.at, FOP_fallocate, &in, &out), 0);
+	tree_write(&tree, in.file, 0, "0123456789abcdef", 16);
+	assert_int_equal(tree_setattr(&tree, "/f", arg ? arg : &set), 0);
+	tree_release(&tree, in.file);
+}
+
+static void what_is_reserved_is_charged_until_it_is_cut(void **s)
+{
+	struct setattr longer = { .valid = SET_SIZE, .size = 100 };
+	struct sums sums;
+
+	(void)s;
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(shrunk_after_growth, &longer), 0);
+	expect_equal();
+	sums = walk();
+	assert_true(sums.bytes[0] > 1 << 20);
+	assert_int_equal(task_call(shrunk_after_growth, NULL), 0);
+	expect_equal();
+	sums = walk();
+	assert_true(sums.bytes[0] < 1 << 20);
+	tree_close(&tree);
+}
+
+/* ---- clients that choose gfids as they like ---- */
+
+static int create_as(const char *path, const struct gfid *gfid, struct file **file)
+{
+	struct create_in in = { .gfid = *gfid, .flags = O_RDWR | O_CREAT | O_EXCL, .mode = 0644 };
+	struct create_out out = { 0 };
+	int err = tree_loc(&tree, path, &in.loc);
+
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_create, &in, &out);
+	if (!err && file)
+		*file = file_ref(out.file);
+	fop_out_clear(FOP_create, &out);
+	inode_unref(in.loc.parent);
+	return err;
+}
+
+static int mkdir_as(const char *path, const struct gfid *gfid)
+{
+	struct mkdir_in in = { .gfid = *gfid, .mode = 0755 };
+	struct mkdir_out out = { 0 };
+	int err = tree_loc(&tree, path, &in.loc);
+
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_mkdir, &in, &out);
+	fop_out_clear(FOP_mkdir, &out);
+	inode_unref(in.loc.parent);
+	return err;
+}
+
+struct twice {
+	int first, again, other_type, charged_open;
+};
+
+static void use_twice(void *arg)
+{
+	static const char bytes[50000];
+	struct twice *t = arg;
+	struct file *file = NULL;
+	struct gfid g;
+
+	gfid_create(&g);
+	t->first = create_as("/one", &g, &file);
+	if (t->first)
+		return;
+	tree_write(&tree, file, 0, bytes, sizeof(bytes));
+	tree_unlink(&tree, "/one"); /* it is open */
+	t->again = create_as("/one", &g, NULL);
+	t->other_type = mkdir_as("/other", &g);
+	tree_release(&tree, file);
+}
+
+static void a_gfid_of_what_is_open_is_not_used_twice(void **s)
+{
+	struct twice t = { 0 };
+
+	(void)s;
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(use_twice, &t), 0);
+	assert_int_equal(t.first, 0);
+	assert_int_equal(t.again, -EEXIST);
+	assert_int_equal(t.other_type, -EEXIST);
+	expect_equal();
+	tree_close(&tree);
+}
+
+static void make_alike(void *arg)
+{
+	struct gfid g;
+	char name[16];
+
+	gfid_create(&g);
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "/a%d", i);
+		g.bytes[0]++;
+		*(int *)arg |= create_as(name, &g, NULL);
+	}
+}
+
+static void objects_with_gfids_that_are_alike_are_all_counted(void **s)
+{
+	char *text;
+	int err = 0;
+
+	(void)s;
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(make_alike, &err), 0);
+	assert_int_equal(err, 0);
+	tell("recount", NULL, &text);
+	free(text);
+	assert_true(EVENTUALLY(is_exact()));
+	expect_equal();
+	tree_close(&tree);
+}
+
+static void ask_compound(void *arg)
+{
+	struct compound_in in = { .steps = { 0, NULL } };
+	struct compound_out out = { 0 };
+
+	*(int *)arg = tree_call(&tree, tree.at, FOP_compound, &in, &out);
+}
+
+static void cut_by_opening(void *arg)
+{
+	struct fallocate_in in = { .mode = FALLOC_FL_KEEP_SIZE, .length = 1 << 20 };
+	struct fallocate_out out = { 0 };
+
+	*(int *)arg = tree_create(&tree, "/r", O_RDWR, 0644, &in.file);
+	if (*(int *)arg)
+		return;
+	*(int *)arg = tree_call(&tree, tree.at, FOP_fallocate, &in, &out);
+	tree_release(&tree, in.file);
+	*(int *)arg |= tree_open_file(&tree, "/r", O_RDWR | O_TRUNC, NULL);
+}
+
+static void nothing_passes_by(void **s)
+{
+	int err = 0;
+
+	(void)s;
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(ask_compound, &err), 0);
+	assert_int_equal(err, -EOPNOTSUPP);
+	assert_int_equal(task_call(cut_by_opening, &err), 0);
+	assert_int_equal(err, 0);
+	expect_equal();
+	assert_true(walk().bytes[0] < 1 << 20);
+	tree_close(&tree);
+}
+
+/* As long as names of tenants may be. */
+static void names_of_accounts_have_64_characters(void **s)
+{
+	struct problem p = { 0 };
+	char text[256];
+	struct xlator *x;
+
+	(void)s;
+	open_tree();
+	x = tree_find(&tree, "usage");
+	for (int length = 64; length < 66; length++) {
+		char name[80] = "";
+
+		memset(name, 'n', (size_t)length);
+		snprintf(text, sizeof(text), "%s 300000 100", name);
+		assert_int_equal(option_change(x->type->options, x->private, "usage", "accounts", text, &p), 0);
+		x->type->reconfigure(x, option_find(x->type->options, "accounts"));
+		{
+			char *told;
+
+			tell("status", "--json", &told);
+			assert_int_equal(strstr(told, name) != NULL, length == 64);
+			free(told);
+		}
+	}
+	tree_close(&tree);
+}
+
+/* ---- limits ---- */
+
+enum { WRITERS = 8, LIMIT_BYTES = 4 << 20, LIMIT_INODES = 120 };
+static atomic_int writing, over, refusals;
+
+static struct sums charged(void)
+{
+	struct sums sums = { 0 };
+	char *text;
+
+	tell("status", "--json", &text);
+	sums.bytes[1] = number_after(text, "acme", "\"bytes\": ");
+	sums.inodes[1] = number_after(text, "acme", "\"inodes\": ");
+	free(text);
+	return sums;
+}
+
+/* One of several users of acme: makes files longer and shorter, and removes few. */
+static void write_one(struct tree *t, uint64_t *random)
+{
+	static const char bytes[40000];
+	struct setattr set = { .valid = SET_SIZE };
+	struct file *file = NULL;
+	char name[64];
+	int err;
+
+	*random = *random * 6364136223846793005 + 1442695040888963407;
+	snprintf(name, sizeof(name), "/w/f%u", (unsigned)(*random >> 33) % 150);
+	set.size = *random >> 40 & 0xffff;
+	if (!(*random >> 20 & 15)) {
+		tree_unlink(t, name);
+	} else if (!(*random >> 24 & 3)) {
+		tree_setattr(t, name, &set);
+	} else if (!(err = tree_create(t, name, O_RDWR | (*random >> 28 & 7 ? 0 : O_TRUNC), 0644, &file))) {
+		err = tree_write(t, file, set.size, bytes, sizeof(bytes));
+		tree_release(t, file);
+		refusals += err == -EDQUOT;
+	} else {
+		refusals += err == -EDQUOT;
+	}
+}
+
+static void writer(void *arg)
+{
+	struct tree mine = tree;
+	uint64_t random = seed + (uint64_t)(uintptr_t)arg;
+
+	mine.uid = BASE_A + (uid_t)(uintptr_t)arg;
+	for (int i = 0; i < 400; i++) {
+		struct sums now;
+
+		write_one(&mine, &random);
+		now = charged();
+		over += now.bytes[1] > LIMIT_BYTES || now.inodes[1] > LIMIT_INODES;
+	}
+	writing--;
+}
+
+static void make_room(void *arg)
+{
+	struct setattr owner_is = { .valid = SET_UID, .uid = BASE_A };
+
+	(void)arg;
+	tree_mkdir(&tree, "/w", 0777);
+	tree_setattr(&tree, "/w", &owner_is);
+}
+
+static void nobody_has_more_than_his_limit(void **s)
+{
+	(void)s;
+	limit_bytes = LIMIT_BYTES;
+	limit_inodes = LIMIT_INODES;
+	open_tree();
+	limit_bytes = limit_inodes = 0;
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(make_room, NULL), 0);
+	over = refusals = 0;
+	writing = WRITERS;
+	for (uintptr_t i = 0; i < WRITERS; i++)
+		assert_int_equal(task_spawn(runtime_shard(i % 2), writer, (void *)i), 0);
+	for (int tries = 0; writing && tries < 6; tries++)
+		(void)EVENTUALLY(!writing);
+	assert_int_equal(writing, 0);
+	assert_int_equal(over, 0);
+	assert_true(refusals > 0);
+	expect_equal();
+	tree_close(&tree);
+}
+
+/* In pieces, until the first is refused: and then all but a small rest has been used. */
+static void fill(void *arg)
+{
+	static const char bytes[4096];
+	struct tree mine = tree;
+	struct file *file = NULL;
+	struct statfs_in in = { 0 };
+	struct statfs_out out = { 0 };
+	int err;
+
+	mine.uid = BASE_A;
+	*(int *)arg = tree_create(&mine, "/w/full", O_RDWR, 0644, &file);
+	if (*(int *)arg)
+		return;
+	for (uint64_t at = 0; !(err = tree_write(&mine, file, at, bytes, sizeof(bytes))); at += sizeof(bytes))
+		;
+	*(int *)arg = err;
+	if (!tree_call(&mine, mine.at, FOP_statfs, &in, &out) && out.statfs.blocks * out.statfs.frsize != LIMIT_BYTES)
+		*(int *)arg = -ERANGE;
+	tree_release(&mine, file);
+}
+
+static void all_of_it_can_be_had(void **s)
+{
+	int err = 0;
+
+	(void)s;
+	limit_bytes = LIMIT_BYTES;
+	open_tree();
+	limit_bytes = 0;
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(task_call(make_room, NULL), 0);
+	assert_int_equal(task_call(fill, &err), 0);
+	assert_int_equal(err, -EDQUOT);
+	assert_true(charged().bytes[1] > LIMIT_BYTES - LIMIT_BYTES / 100);
+	assert_true(charged().bytes[1] <= LIMIT_BYTES);
+	expect_equal();
+	tree_close(&tree);
+}
+
+/* The process is killed in the middle of its work, as often as it says; the next one settles what was noted. */
+static void a_killed_process_loses_and_gains_nothing(void **s)
+{
+	(void)s;
+	for (int i = 0; i < 12; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			rng = (seed + (uint64_t)i) | 1;
+			runtime_start(1, 0);
+			open_tree();
+			work(1000000);
+			_exit(1);
+		}
+		usleep(20000 + (useconds_t)(seed >> i) % 60000); /* where it is killed is left to chance */
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	{
+		int status;
+		pid_t child = fork();
+
+		if (!child) {
+			runtime_start(1, 0);
+			open_tree();
+			if (!EVENTUALLY(is_exact()))
+				_exit(2);
+			expect_equal();
+			tree_close(&tree);
+			_exit(0);
+		}
+		waitpid(child, &status, 0);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest killed[] = { cmocka_unit_test_setup_teardown(a_killed_process_loses_and_gains_nothing,
+										    setup, teardown) };
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_charged_is_what_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_recount_beside_changes_is_exact, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_reserved_is_charged_until_it_is_cut, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_gfid_of_what_is_open_is_not_used_twice, setup, teardown),
+		cmocka_unit_test_setup_teardown(objects_with_gfids_that_are_alike_are_all_counted, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_passes_by, setup, teardown),
+		cmocka_unit_test_setup_teardown(names_of_accounts_have_64_characters, setup, teardown),
+		cmocka_unit_test_setup_teardown(nobody_has_more_than_his_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(all_of_it_can_be_had, setup, teardown),
+	};
+	int failed = cmocka_run_group_tests(killed, NULL, NULL); /* forks, so before there are threads */
+
+	return failed + cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of features/usage share: a brick with two accounts, acme and globex, what has been charged, and what is there. */
+#ifndef USAGE_TEST_H
+#define USAGE_TEST_H
+#include "test.h"
+#include "test-tasks.h"
+
+#include "tree.h"
+
+enum { BASE_A = 100000, BASE_B = 200000, COUNT = 1000, OWNERS = 3 };
+extern const uint32_t owner[OWNERS]; /* a user of nobody, of acme, of globex */
+
+extern struct tree tree;
+extern int limit_bytes, limit_inodes; /* of acme, from the next open_tree on */
+extern int slow_ms;		      /* listings take so long: much happens during a recount */
+extern uint64_t seed;
+
+struct sums {
+	int64_t bytes[OWNERS], inodes[OWNERS];
+};
+
+int setup(void **);
+int teardown(void **);
+void open_tree(void);
+
+struct sums walk(void); /* counts what is on the brick */
+int64_t number_after(const char *text, const char *name, const char *key);
+void tell(const char *word, const char *more, char **text); /* a command to the translator; free(*text) */
+bool is_exact(void);
+void expect_equal(void); /* charged is what is there */
+#endif

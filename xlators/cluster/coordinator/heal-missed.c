@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies in a member's limbo though another has it, in a directory that no list told of: where that is. */
+#include <stdlib.h>
+
+#include "heal-internal.h"
+
+enum { STEPS_UP = 256 };
+
+struct gfids {
+	struct gfid *gfid;
+	size_t count, room;
+};
+
+static int gfids_add(struct gfids *l, const struct gfid *g)
+{
+	size_t room = l->room ? 2 * l->room : 64;
+	struct gfid *grown = l->count < l->room ? l->gfid : realloc(l->gfid, room * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	if (l->count == l->room)
+		l->room = room;
+	l->gfid = grown;
+	l->gfid[l->count++] = *g;
+	return 0;
+}
+
+static int by_gfid(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct gfid));
+}
+
+static bool gfids_have(const struct gfids *l, const struct gfid *g)
+{
+	return l->count && bsearch(g, l->gfid, l->count, sizeof(*g), by_gfid);
+}
+
+/* ---- a tree of one member ---- */
+
+struct walk {
+	struct heal *h;
+	struct request *rq;
+	int at;
+	struct inode **left; /* directories not yet looked into: references */
+	size_t count, room;
+	struct inode *directory;    /* that is looked into */
+	const struct gfids *wanted; /* NULL: all that is there is told */
+	struct gfids *told;	    /* gfids of these; or of the directories that name what is wanted */
+};
+
+static int put(struct walk *w, struct inode *directory)
+{
+	size_t room = w->room ? 2 * w->room : 64;
+	struct inode **grown = w->count < w->room ? w->left : realloc(w->left, room * sizeof(struct inode *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (w->count == w->room)
+		w->room = room;
+	w->left = grown;
+	w->left[w->count++] = inode_ref(directory);
+	return 0;
+}
+
+static bool is_last_told(const struct walk *w)
+{
+	return w->told->count && gfid_equal(&w->told->gfid[w->told->count - 1], &w->directory->gfid);
+}
+
+static int visit(void *walk, const struct dirent_plus *e)
+{
+	struct walk *w = walk;
+	int err = 0;
+
+	if (gfid_equal(&e->gfid, &gfid_limbo) || limbo_keeps(w->directory, e->name))
+		return 0;
+	if (!w->wanted)
+		err = gfids_add(w->told, &e->gfid);
+	else if (gfids_have(w->wanted, &e->gfid) && !is_last_told(w))
+		err = gfids_add(w->told, &w->directory->gfid);
+	return !err && S_ISDIR(e->inode->type) ? put(w, e->inode) : err;
+}
+
+/* A directory that can't be read, for the disk is bad there, is passed over: without it nothing is known of what it names, with or without the rest. */
+static int look_into(struct walk *w)
+{
+	int err;
+
+	w->directory = w->left[--w->count];
+	err = heal_list(w->h, w->rq, w->at, w->directory, visit, w);
+	inode_unref(w->directory);
+	return err == -EIO ? 0 : err;
+}
+
+static int walk(struct walk *w, struct inode *top)
+{
+	int err = put(w, top);
+
+	while (!err && w->count)
+		err = look_into(w);
+	while (w->count)
+		inode_unref(w->left[--w->count]);
+	free(w->left);
+	return err;
+}
+
+/* ---- what is missed ---- */
+
+static int list_limbo(struct heal *h, struct request *rq, int at, struct gfids *lies)
+{
+	struct walk w = { .h = h, .rq = rq, .at = at, .told = lies };
+	cleanup_inode struct inode *limbo = NULL;
+	int err = limbo_find(h, rq, at, &limbo);
+
+	if (!err)
+		err = walk(&w, limbo);
+	if (!err && lies->count)
+		qsort(lies->gfid, lies->count, sizeof(*lies->gfid), by_gfid);
+	return err == -ENOENT ? 0 : err;
+}
+
+static int find_names(struct heal *h, struct request *rq, int at, const struct gfids *lies, struct gfids *directories)
+{
+	struct walk w = { .h = h, .rq = rq, .at = at, .wanted = lies, .told = directories };
+	cleanup_thing struct thing root = { 0 };
+	int err = thing_known(h, rq, &gfid_root, at, &root);
+
+	return err ? err : walk(&w, root.inode);
+}
+
+struct missing {
+	struct heal *h;
+	struct request *rq;
+	int from, to;
+	int (*each)(void *arg, const struct gfid *directory);
+	void *arg;
+};
+
+/* The directory, and those above it as far as `to` does not have them. */
+static int tell_up(struct missing *m, struct gfid directory)
+{
+	int err = 0;
+
+	for (int i = 0; i < STEPS_UP && !err; i++) {
+		cleanup_links struct links_told links = { 0 };
+		cleanup_thing struct thing there = { 0 };
+
+		err = m->each(m->arg, &directory);
+		if (err || !thing_known(m->h, m->rq, &directory, m->to, &there))
+			break;
+		err = gfid_equal(&directory, &gfid_root) ? -ENOENT : place_ask(m->h, m->rq, &directory, m->from, &links);
+		if (!err && links.count)
+			directory = links.link[0].parent;
+		else
+			err = err ? err : -ENOENT;
+	}
+	return err == -ENOENT ? 0 : err;
+}
+
+int heal_missed(struct heal *h, struct request *rq, int from, int to, int (*each)(void *, const struct gfid *), void *arg)
+{
+	struct missing m = { h, rq, from, to, each, arg };
+	struct gfids lies = { 0 }, directories = { 0 };
+	int err = list_limbo(h, rq, to, &lies);
+
+	if (!err && lies.count)
+		err = find_names(h, rq, from, &lies, &directories);
+	for (size_t i = 0; i < directories.count && !err; i++)
+		err = tell_up(&m, directories.gfid[i]);
+	free(lies.gfid);
+	free(directories.gfid);
+	return err;
+}

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A subvolume is to leave the volume ("Taking a subvolume out, in detail" in doc/distribution.md): when the root's names have left it, its directories are given to
+ * others, files are brought to where their names are by now, and names that led to directories there lead to where these have gone. Then it is looked at: it may go if
+ * nothing is left. What is known of it is on the bricks' disks, so that a round can begin anew at any time. */
+#include "rebalance.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAUSE_MS = 20, HELD_MS = 5000 };
+#define FIND_NS 60000000000u
+
+struct leaving {
+	struct rebalance *r;
+	int child; /* who leaves */
+	struct stays stays;
+	uint64_t kept;
+	int err; /* of what could not be looked at */
+};
+
+static int leaver_of(const struct rebalance *r)
+{
+	return r->d->x->children - 1;
+}
+
+/* ---- directories ---- */
+
+/* Names go to the others that have some; if there are none, all of it to the best of those that stay. */
+static int next_layout(struct rebalance *r, struct layout *l, uint32_t id)
+{
+	struct layout_member pool[SUBVOLUMES_MAX];
+	unsigned n = 0, best;
+	uint32_t home = l->home;
+
+	for (int i = 0; i < r->d->x->children; i++)
+		if (is_member(r->d, i) && !is_leaving(r->d, i) && (l->count == 1 || layout_find(l, (uint32_t)i)))
+			pool[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = 1 };
+	if (!members_rank(pool, n, layout_key_object(&r->dir->gfid), 1, &best))
+		return -ENOTCONN;
+	if (home == id)
+		home = pool[best].id;
+	return l->count == 1 ? layout_replace(l, &pool[best]) : layout_shrink(l, &id, 1, home);
+}
+
+static int begin(struct rebalance *r, struct layout *l, uint32_t id)
+{
+	struct request rq;
+	int err = next_layout(r, l, id);
+
+	if (err)
+		return err;
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, r->dir);
+	if (!err)
+		err = make_shards(&rq, r, l);
+	request_finish(&rq);
+	if (!err)
+		err = copy_shards(r, l);
+	return err ? err : layout_write(r, l);
+}
+
+/* From where it stands. 1: who leaves has no part of it any more. */
+static int step(struct rebalance *r, int child, int home)
+{
+	const struct spread *now = NULL;
+	struct layout l;
+	int err = layout_now(r, &now);
+
+	if (err)
+		return err;
+	if (now)
+		l = now->layout;
+	else
+		layout_single(&l, (uint32_t)home);
+	if (l.moving)
+		return move_and_settle(r, &l);
+	return layout_find(&l, (uint32_t)child) ? begin(r, &l, (uint32_t)child) : 1;
+}
+
+static int give_directory(struct rebalance *r, const struct gfid *gfid, int child)
+{
+	struct inode *before = r->dir;
+	struct request rq;
+	int home, err;
+
+	r->dir = NULL;
+	rebalance_ask(r, &rq, FIND_NS);
+	err = place_say_newest(&rq, r->d);
+	if (!err)
+		err = directory_find(&rq, r, gfid, child, &home);
+	request_finish(&rq);
+	while (!err && !rebalance_stops(r) && (err = step(r, child, home)) == -EAGAIN && rebalance_pause(r, PAUSE_MS))
+		err = 0;
+	inode_unref(r->dir);
+	r->dir = before;
+	return err;
+}
+
+/* d.GFID, or another one. */
+static int directory_parse(const char *name, struct gfid *gfid)
+{
+	return strncmp(name, "d.", 2) != 0 ? -EINVAL : gfid_parse(name + 2, gfid);
+}
+
+/* One that has gone meanwhile is none; one that can't be given away now keeps no others. */
+static void give_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct leaving *v = arg;
+
+	(void)dir;
+	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+		struct gfid gfid;
+		int err = directory_parse(list->entry[i].name, &gfid) ? 1 : 0;
+
+		while (!err && !rebalance_stops(v->r))
+			err = give_directory(v->r, &gfid, v->child);
+		if (err < 0 && err != -ESTALE && err != -ENOENT)
+			rebalance_problem(v->r, err, "the directory %s can't be given to others by %s: %s",
+					  list->entry[i].name + 2, subvolume_name(v->r, v->child), strerror(-err));
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+	}
+}
+
+/* All directories of `away`, or what there is of them. */
+static int each_away(struct leaving *v, meet_entries *met)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < AWAY_DIRS && !err && !rebalance_stops(v->r); i++) {
+		struct request rq;
+
+		rebalance_ask(v->r, &rq, REBALANCE_ASK_NS);
+		err = away_list(&rq, v->r->d, v->child, i, met, v);
+		request_finish(&rq);
+		err = err == -ENOENT ? 0 : err;
+	}
+	return err;
+}
+
+/* ---- names that lead to them ---- */
+
+static int layout_at(struct request *rq, struct rebalance *r, int child, struct inode *dir, struct layout *l)
+{
+	struct getxattr_in in = { .inode = dir, .name = DHT_LAYOUT_XATTR };
+	struct getxattr_out out = { 0 };
+	int err = getxattr_on(rq, r->d->x->child[child], &in, &out);
+
+	if (!err && layout_decode(out.value.bytes, out.value.size, l))
+		err = -EIO;
+	fop_out_clear(FOP_getxattr, &out);
+	return err;
+}
+
+/* It is told so to who leaves at last: then nobody comes there by its name any more. */
+static int lead(struct request *rq, struct rebalance *r, const struct loc *loc, int child, const struct aim *now,
+		const struct lookup_out *found, const struct layout *l)
+{
+	struct aim next = { .gfid = now->gfid, .child = (int)l->home, .dir = true };
+	struct lookup_out there = { 0 };
+	int err = look_at_anchor(rq, r->d, &next, &there), leaver = leaver_of(r);
+
+	gfid_create(&next.pgfid);
+	if (!err && now->child == leaver)
+		err = pointer_replace(rq, r->d, child, loc, &now->pgfid, &next, &found->attr);
+	if (!err)
+		err = parent_changes_home(rq, r->d, found->inode, leaver, next.child, child, &loc->parent->gfid);
+	fop_out_clear(FOP_lookup, &there);
+	return err;
+}
+
+static int lead_by(struct request *rq, struct rebalance *r, const struct loc *loc, int child)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct lookup_out found = { 0 };
+	struct layout l = { 0 };
+	struct gfid gfid;
+	struct aim now, was;
+	bool dir = false;
+	int err = look_at_name(rq, r->d, child, loc, &pointer, &now, &gfid, &dir);
+
+	if (err || !pointer || !dir)
+		return err;
+	was = (struct aim){ .gfid = now.gfid, .child = leaver_of(r), .dir = true };
+	err = look_at_anchor(rq, r->d, &was, &found);
+	if (!err)
+		err = layout_at(rq, r, was.child, found.inode, &l);
+	if (!err && !l.moving && l.home != (uint32_t)was.child && now.child == (int)l.home)
+		err = parent_changes_home(rq, r->d, found.inode, was.child, now.child, child, &loc->parent->gfid);
+	else if (!err && !l.moving && l.home != (uint32_t)was.child && now.child == was.child)
+		err = lead(rq, r, loc, child, &now, &found, &l);
+	fop_out_clear(FOP_lookup, &found);
+	return err == -ENODATA ? 0 : err;
+}
+
+/* What is marked, or has been renamed since, is for the next round. */
+int lead_home(struct rebalance *r, struct inode *dir, const char *name, int child)
+{
+	struct loc loc = { .parent = dir, .name = name };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, dir);
+	if (!err)
+		err = lead_by(&rq, r, &loc, child);
+	if (err == -ELAYOUT && !learn_there(&rq, r->d, dir, child) && !(err = place_say_in(&rq, r->d, dir)))
+		err = lead_by(&rq, r, &loc, child);
+	request_finish(&rq);
+	return err == -EMARKED || err == -ENOENT || err == -ESTALE || err == -ELAYOUT ? 0 : err;
+}
+
+/* ---- is it empty? ---- */
+
+static void count_names(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct leaving *v = arg;
+
+	(void)rq, (void)dir;
+	for (uint32_t i = 0; i < list->count; i++)
+		v->stays.names +=
+			strcmp(list->entry[i].name, DHT_HIDDEN) != 0 &&
+			strcmp(list->entry[i].name, "lost+found") != 0; /* the file system's own: else it would have moved */
+}
+
+/* Where it was at home last it is not any more: it was removed before somebody came by its name. */
+static int has_gone(struct request *rq, struct leaving *v, const struct gfid *gfid, int home, bool *gone)
+{
+	struct aim aim = { .gfid = *gfid, .child = home, .dir = true };
+	struct lookup_out there = { 0 };
+	int err = home == v->child || home >= v->r->d->x->children ? 0 : look_at_anchor(rq, v->r->d, &aim, &there);
+
+	*gone = err == -ENOENT;
+	fop_out_clear(FOP_lookup, &there);
+	return *gone ? 0 : err;
+}
+
+/* Its home is elsewhere, and so does what leads to it, or it has gone; and it has no names. */
+static int judge_directory(struct request *rq, struct leaving *v, const struct gfid *gfid)
+{
+	struct rebalance *r = v->r;
+	struct aim aim = { .gfid = *gfid, .child = v->child, .dir = true };
+	struct lookup_out found = { 0 };
+	struct layout l = { 0 };
+	int home = v->child, err = look_at_anchor(rq, r->d, &aim, &found);
+	const struct layout_member *m;
+	bool gone = false;
+
+	if (!err)
+		err = layout_at(rq, r, v->child, found.inode, &l);
+	m = err ? NULL : layout_find(&l, (uint32_t)v->child);
+	if (!err)
+		err = home_of_shard(rq, r->d, found.inode, &home);
+	if (!err && !l.moving && !m && home == v->child)
+		err = has_gone(rq, v, gfid, (int)l.home, &gone);
+	if (!err && (l.moving || m))
+		v->stays.directories++;
+	else if (!err && home == v->child && !gone)
+		v->stays.unsaid++;
+	else if (!err)
+		err = directory_is_empty(rq, r->d, v->child, found.inode);
+	fop_out_clear(FOP_lookup, &found);
+	if (err == -ENODATA || err == -ENOTEMPTY)
+		v->stays.directories++;
+	return err == -ENODATA || err == -ENOTEMPTY || err == -ENOENT ? 0 : err;
+}
+
+static void judge_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct leaving *v = arg;
+
+	(void)dir;
+	for (uint32_t i = 0; i < list->count && !v->err; i++) {
+		struct gfid gfid;
+
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+		if (!directory_parse(list->entry[i].name, &gfid))
+			v->err = judge_directory(rq, v, &gfid);
+		else
+			v->stays.files++;
+	}
+}
+
+static void count_records(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct leaving *v = arg;
+	struct intent it;
+	struct gfid id;
+
+	(void)rq, (void)dir;
+	for (uint32_t i = 0; i < list->count; i++) {
+		const char *name = list->entry[i].name;
+
+		if (*name == 's' && !kept_parse(name, &id) && intent_parse(name, &it))
+			v->stays.open++;
+		else
+			v->stays.records++;
+	}
+}
+
+static bool names_leaver(const struct intent *it, int leaver)
+{
+	bool yes = false;
+
+	for (int i = 0; i < it->sides; i++)
+		yes |= it->side[i].child == leaver || it->side[i].aim.child == leaver || it->side[i].goes.child == leaver;
+	for (unsigned i = 0; i < it->shards; i++)
+		yes |= it->shard[i] == leaver;
+	return yes;
+}
+
+/* At another subvolume: what is under way there, or is kept there of what was moved, has to do with the one that leaves. */
+static int judge_record(struct request *rq, struct leaving *v, int child, struct inode *dir, const char *name)
+{
+	cleanup_inode struct inode *found = NULL;
+	struct pointer p = { 0 };
+	struct gfid id;
+	uint32_t nlink;
+	struct aim aim;
+	struct intent it;
+	int err;
+
+	if (!intent_parse(name, &it)) {
+		err = intent_read(rq, v->r->d, child, name, &it);
+		v->stays.records += err == -EINVAL || (!err && names_leaver(&it, v->child));
+		return err;
+	}
+	if (!kept_parse(name, &id)) {
+		err = hidden_find(rq, v->r->d, child, dir, name, &found);
+		if (!err)
+			err = kept_read(rq, v->r->d, child, found, &p);
+		v->kept += !err && (int)p.subvolume == v->child; /* until its stub has gone */
+		return err;
+	}
+	if (work_parse(name, &id) && waits_parse(name, &id))
+		return 0; /* copies, directories that grow: these have records, and marks, and no part of who leaves */
+	err = pointer_look(rq, v->r->d, child, dir, name, &found, &nlink, &aim);
+	v->stays.records += !err && aim.child == v->child;
+	return err;
+}
+
+struct elsewhere {
+	struct leaving *v;
+	int child;
+};
+
+static void judge_records(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct elsewhere *e = arg;
+
+	for (uint32_t i = 0; i < list->count && !e->v->err; i++) {
+		int err;
+
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+		err = judge_record(rq, e->v, e->child, dir, list->entry[i].name);
+		if (err && err != -ENOENT && err != -ESTALE && err != -ENODATA && err != -EINVAL)
+			e->v->err = err;
+	}
+}
+
+static int each_work(struct leaving *v, int child)
+{
+	struct elsewhere e = { v, child };
+	int err = 0;
+
+	for (unsigned i = 0; i < WORK_DIRS && !err; i++) {
+		struct request rq;
+
+		rebalance_ask(v->r, &rq, REBALANCE_ASK_NS);
+		err = child == v->child ? work_list(&rq, v->r->d, child, i, count_records, v)
+					: work_list(&rq, v->r->d, child, i, judge_records, &e);
+		request_finish(&rq);
+		err = err == -ENOENT ? 0 : err ? err : v->err;
+	}
+	return err;
+}
+
+/* Marks of the root there: an intent may have a name to put back. */
+static int look_at_root(struct leaving *v)
+{
+	struct rebalance *r = v->r;
+	struct getxattr_in in = { .inode = r->dir, .name = DHT_MARKS_XATTR };
+	struct getxattr_out out = { 0 };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say(&rq, r->d, &(struct place){ .flags = PLACE_HERE });
+	if (!err)
+		err = directory_list(&rq, r->d, v->child, r->dir, count_names, v);
+	if (!err)
+		err = getxattr_on(&rq, r->d->x->child[v->child], &in, &out);
+	v->stays.records += !err && (out.value.size < 2 || memcmp(out.value.bytes, "0 ", 2) != 0);
+	fop_out_clear(FOP_getxattr, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* Nothing new comes there: names are refused by the layouts, and objects by the bricks, who know that they leave. So what is found to have none has none. */
+static int look(struct leaving *v)
+{
+	int err = look_at_root(v);
+
+	for (int i = 0; i < v->r->d->x->children && !err; i++)
+		err = each_work(v, i);
+	if (!err)
+		err = each_away(v, judge_each);
+	err = err ? err : v->err;
+	if (err)
+		return rebalance_problem(v->r, err, "what %s still has can't be looked at: %s", subvolume_name(v->r, v->child),
+					 strerror(-err));
+	v->stays.open = v->kept > v->stays.open ? v->kept : v->stays.open;
+	v->stays.looked = true;
+	return 0;
+}
+
+static bool is_empty(const struct stays *s)
+{
+	return s->looked && !s->names && !s->files && !s->directories && !s->unsaid && !s->records && !s->open;
+}
+
+/* ---- the whole ---- */
+
+static uint64_t sum_of(const struct stays *s)
+{
+	return s->names + s->files + s->directories + s->unsaid + s->records + s->open;
+}
+
+/* What was moved so far, as a number that rises. */
+static uint64_t deeds_of(struct rebalance *r)
+{
+	uint64_t deeds;
+
+	pthread_mutex_lock(&r->lock);
+	deeds = r->moved + r->files;
+	pthread_mutex_unlock(&r->lock);
+	return deeds;
+}
+
+/* Where nothing gets less nobody need hurry. */
+static void note_stays(struct rebalance *r, const struct stays *s, uint64_t deeds_before)
+{
+	bool idle = deeds_of(r) == deeds_before;
+
+	pthread_mutex_lock(&r->lock);
+	idle &= r->stays.looked && sum_of(s) >= sum_of(&r->stays);
+	r->stays = *s;
+	pthread_mutex_unlock(&r->lock);
+	if (idle)
+		rebalance_pause(r, r->d->sweep_ms < HELD_MS ? r->d->sweep_ms : HELD_MS);
+}
+
+static void forget_skipped(struct rebalance *r)
+{
+	pthread_mutex_lock(&r->lock);
+	memset(r->skipped, 0, sizeof(r->skipped));
+	r->failed = 0;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static bool pause_for(void *arg, uint64_t ms)
+{
+	return rebalance_pause(arg, ms);
+}
+
+/* Nothing but what is under way, or is kept for those who had files open: that goes when it is old. */
+static bool only_records(const struct stays *s)
+{
+	return (s->records || s->open) && !s->names && !s->files && !s->directories && !s->unsaid;
+}
+
+int empty_leaver(struct rebalance *r)
+{
+	struct leaving v = { .r = r, .child = leaver_of(r) };
+	uint64_t deeds = deeds_of(r);
+	int err;
+
+	rebalance_step(r, "directories");
+	err = each_away(&v, give_each);
+	forget_skipped(r);
+	rebalance_step(r, "files");
+	if (!err)
+		err = bring_files(r);
+	if (err || rebalance_stops(r))
+		return err ? err : -ECANCELED;
+	rebalance_step(r, "looking");
+	err = look(&v);
+	if (err)
+		return err;
+	note_stays(r, &v.stays, deeds);
+	if (only_records(&v.stays)) {
+		rebalance_step(r, "waiting for what is open");
+		sweep_all(r->d, pause_for, r);
+	}
+	return is_empty(&v.stays) ? 0 : -EAGAIN;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tenants' trees are: directories of the brick by the tenants' names, each with the tenant's id as its gfid. */
+#include "cloud.h"
+
+enum { TRIES = 2000 }; /* one each millisecond */
+
+const struct gfid gfid_tenants = { { [15] = 2 } };
+
+struct inode *brick_root(struct xlator *x)
+{
+	return inode_get(x->inodes, &gfid_root, S_IFDIR);
+}
+
+static int look(struct request *rq, struct xlator *x, struct inode *parent, const char *name, struct inode **inode)
+{
+	struct lookup_in in = { .loc = { .parent = parent, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = lookup_on(rq, x->child[0], &in, &out);
+
+	*inode = out.inode;
+	return err;
+}
+
+static int make(struct request *rq, struct xlator *x, struct inode *parent, const char *name, const struct gfid *gfid,
+		mode_t mode, struct inode **inode)
+{
+	struct mkdir_in in = { .loc = { .parent = parent, .name = name }, .gfid = *gfid, .mode = mode };
+	struct mkdir_out out = { 0 };
+	int err = mkdir_on(rq, x->child[0], &in, &out);
+
+	*inode = out.inode;
+	return err;
+}
+
+/* Several clients of one tenant may come at the same time: below, what another is just making is refused (EEXIST) before it can be found. */
+static int look_or_make(struct request *rq, struct xlator *x, struct inode *parent, const char *name, const struct gfid *gfid,
+			mode_t mode, struct inode **inode)
+{
+	int err = look(rq, x, parent, name, inode);
+
+	for (int tries = 0; err == -ENOENT && tries < TRIES; tries++) {
+		if (tries && task_sleep_ms(1))
+			return -ECANCELED;
+		err = make(rq, x, parent, name, gfid, mode, inode);
+		if (err == -EEXIST)
+			err = look(rq, x, parent, name, inode);
+	}
+	if (!err && !S_ISDIR((*inode)->type)) {
+		inode_unref(*inode);
+		*inode = NULL;
+		return -ENOTDIR;
+	}
+	return err;
+}
+
+int tree_all(struct request *rq, struct xlator *x, struct inode **inode)
+{
+	cleanup_inode struct inode *root = brick_root(x);
+
+	*inode = NULL;
+	return root ? look(rq, x, root, TENANTS_DIRECTORY, inode) : -ENOMEM;
+}
+
+static int find_or_make(struct request *rq, struct xlator *x, const struct tenant *t, struct inode **inode)
+{
+	cleanup_inode struct inode *root = brick_root(x), *all = NULL;
+	int err = root ? look_or_make(rq, x, root, TENANTS_DIRECTORY, &gfid_tenants, 0700, &all) : -ENOMEM;
+
+	if (err)
+		return err;
+	rq->uid = rq->root = t->base; /* whose it is to be */
+	rq->gid = t->base;
+	return look_or_make(rq, x, all, t->name, &t->id, 0755, inode);
+}
+
+int tree_root(struct xlator *x, const struct tenant *t, struct inode **inode)
+{
+	struct request rq;
+	int err;
+
+	*inode = NULL;
+	request_init(&rq, x->graph, 0);
+	err = find_or_make(&rq, x, t, inode);
+	request_finish(&rq);
+	if (!err && !gfid_equal(&(*inode)->gfid, &t->id)) {
+		log_error(x, NULL,
+			  "the directory " TENANTS_DIRECTORY "/%s of the brick is not that of the tenant %s: move it away",
+			  t->name, t->name);
+		inode_unref(*inode);
+		*inode = NULL;
+		err = -EIO;
+	}
+	return err;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/cloud: one brick for many tenants. Each has a tree of his own, ids of his own, and sees nothing else. doc/tenants.md has the reasons. */
+#include "cloud.h"
+#include "place.h"
+
+#define AT(field) OPTION_AT(struct cloud, field)
+static const struct option options[] = {
+	{ "tenants", OPTION_STRING, AT(tenants), "",
+	  "the tenants, apart by commas, each NAME ID BASE COUNT STATE: whose certificate says stratus:tenant/NAME has the tree whose "
+	  "gfid is ID, with BASE + u in place of its user and group u, which is below COUNT; STATE is active, suspended or deleted",
+	  .live = true },
+	{ "security-xattrs", OPTION_STRING, AT(security), "",
+	  "names of extended attributes security.NAME that tenants have, apart by commas or blanks; the server's kernel may honour what they say" },
+	{ "privileges", OPTION_ENUM, AT(privileges), "store",
+	  "set-user-id and set-group-id bits of files. store: they are kept (a program run from the brick's own directory would have the tenant's ids); "
+	  "drop: they are not",
+	  .choices = "store|drop", .live = true },
+	{ "devices", OPTION_ENUM, AT(devices), "store",
+	  "device nodes. store: the root of a tenant can make them, and the server never opens them; refuse: EPERM",
+	  .choices = "store|refuse", .live = true },
+	{ "spread", OPTION_BOOL, AT(spread), "off",
+	  "the volume has several bricks: tenants' clients have cluster/dht, and may say what that says to features/layout below, each of its own tree" },
+	{ NULL }
+};
+
+/* ---- requests ---- */
+
+static int ask(struct request *rq, struct xlator *x, const struct tenant *t, enum fop fop, const void *in, void *out)
+{
+	struct cloud *c = x->private;
+	struct mapping m = { .cloud = c, .tenant = t };
+	struct asker was;
+	union any_in mapped;
+	int err = map_request(c, t, rq, &was);
+
+	if (err)
+		return err;
+	err = map_in(&m, fop, in, &mapped);
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, &mapped, out);
+	mapping_end(&m);
+	unmap_request(t, rq, &was);
+	if (err)
+		return err;
+	err = map_out(c, t, fop, in, out);
+	if (err)
+		fop_out_clear(fop, out);
+	return err;
+}
+
+/* Over several bricks there is no tree that has all tenants' trees in it: each brick has a part of each, by itself. Who would take them for one, as a mount or `stratus
+ * fsck` with a server's certificate, would see names that are everywhere, and move them. */
+static bool is_misplaced(const struct cloud *c, const struct request *rq)
+{
+	return c->spread && request_extension(rq, PLACE_EXTENSION);
+}
+
+static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	struct cloud *c = x->private;
+	struct tenant t;
+	int who = whose(c, rq->client, &t);
+
+	if (who == MAY_ALL && is_misplaced(c, rq))
+		return -EOPNOTSUPP;
+	if (who == MAY_ALL)
+		return fop_pass(rq, x, fop, in, out);
+	if (who) {
+		atomic_fetch_add_explicit(&c->refused, 1, memory_order_relaxed);
+		return who;
+	}
+	return ask(rq, x, &t, fop, in, out);
+}
+
+static int cloud_admit(struct xlator *x, const struct client *client, struct inode **root, struct gfid *tenant)
+{
+	struct tenant t;
+	int who = whose(x->private, client, &t);
+
+	if (!root || who < 0)
+		return who < 0 ? who : 0;
+	if (who == MAY_ALL) {
+		*tenant = (struct gfid){ { 0 } };
+		*root = brick_root(x);
+		return *root ? 0 : -ENOMEM;
+	}
+	*tenant = t.id;
+	return tree_root(x, &t, root);
+}
+
+/* ---- life ---- */
+
+static int take_table(struct cloud *c, struct problem *p)
+{
+	struct table fresh, old;
+	int err = table_parse(c->tenants, &fresh, p);
+
+	if (err)
+		return err;
+	pthread_rwlock_wrlock(&c->table_lock);
+	old = c->table;
+	c->table = fresh;
+	pthread_rwlock_unlock(&c->table_lock);
+	table_free(&old);
+	return 0;
+}
+
+static int cloud_init(struct xlator *x, struct problem *p)
+{
+	struct cloud *c = x->private;
+	struct problem why = { "" };
+	int err;
+
+	pthread_rwlock_init(&c->table_lock, NULL);
+	pthread_mutex_init(&c->lock, NULL);
+	err = take_table(c, &why);
+	return err ? problem_set(p, -err, "volume %s: option tenants: %s", x->name, why.text) : 0;
+}
+
+static void cloud_finish(struct xlator *x)
+{
+	struct cloud *c = x->private;
+
+	table_free(&c->table);
+	pthread_mutex_destroy(&c->lock);
+	pthread_rwlock_destroy(&c->table_lock);
+}
+
+static int cloud_start(struct xlator *x, struct problem *p)
+{
+	(void)p;
+	purge_wake(x);
+	return 0;
+}
+
+/* What makes no sense changes nothing: who was suspended stays so. */
+static void cloud_reconfigure(struct xlator *x, const struct option *option)
+{
+	struct problem p = { "" };
+
+	if (strcmp(option->name, "tenants"))
+		return;
+	if (take_table(x->private, &p))
+		log_error(x, NULL, "the tenants stay as they were: %s", p.text);
+	else
+		purge_wake(x);
+}
+
+/* ---- for people ---- */
+
+static size_t in_state(struct cloud *c, enum tenant_state state)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->table.count; i++)
+		n += c->table.tenant[i].state == state;
+	return n;
+}
+
+static void print_purge(struct cloud *c, FILE *f)
+{
+	pthread_mutex_lock(&c->lock);
+	fprintf(f, "  purging: %s\n  purged: %llu\n",
+		c->purge.name[0]   ? c->purge.name
+		: c->purge.running ? "looking"
+				   : "nothing",
+		(unsigned long long)atomic_load(&c->purge.removed));
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void cloud_dump(struct xlator *x, FILE *f)
+{
+	struct cloud *c = x->private;
+
+	pthread_rwlock_rdlock(&c->table_lock);
+	for (enum tenant_state s = 0; s < TENANT_STATES; s++)
+		fprintf(f, "  %s: %zu\n", tenant_state_name(s), in_state(c, s));
+	pthread_rwlock_unlock(&c->table_lock);
+	fprintf(f, "  refused: %llu\n  strange-ids: %llu\n", (unsigned long long)atomic_load(&c->refused),
+		(unsigned long long)atomic_load(&c->strange_ids));
+	print_purge(c, f);
+}
+
+static void print_tenants(struct cloud *c, FILE *f)
+{
+	char id[GFID_TEXT];
+
+	pthread_rwlock_rdlock(&c->table_lock);
+	for (size_t i = 0; i < c->table.count; i++) {
+		const struct tenant *t = &c->table.tenant[i];
+
+		fprintf(f, "%s %s %u %u %s\n", t->name, gfid_text(&t->id, id), t->base, t->count, tenant_state_name(t->state));
+	}
+	pthread_rwlock_unlock(&c->table_lock);
+}
+
+static int cloud_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	if (argc != 1)
+		return -EINVAL;
+	if (!strcmp(argv[0], "tenants")) {
+		print_tenants(x->private, f);
+	} else if (!strcmp(argv[0], "purge")) {
+		purge_wake(x);
+		print_purge(x->private, f);
+	} else {
+		return -EINVAL;
+	}
+	return 0;
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/cloud",
+	.summary = "gives each tenant of a brick a tree and ids of its own",
+	.options = options,
+	.private_size = sizeof(struct cloud),
+	.min_children = 1,
+	.max_children = 1,
+	.init = cloud_init,
+	.start = cloud_start,
+	.stop = purge_stop,
+	.finish = cloud_finish,
+	.reconfigure = cloud_reconfigure,
+	.dump = cloud_dump,
+	.command = cloud_command,
+	.admit = cloud_admit,
+	.any = cloud_any,
+};

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside features/cloud: the tenants of a brick, and what is put into another form on the way to their trees and back. */
+#ifndef CLOUD_H
+#define CLOUD_H
+#include <pthread.h>
+
+#include "xlator.h"
+
+enum {
+	TENANT_NAME = 64,
+	TENANTS_MAX = 16384,
+	ID_FIRST = 65536,     /* no tenant has one of the server's own ids */
+	ID_LAST = 0xfffffffd, /* the two above mean "nobody" here and there, and "unchanged" */
+	ID_NOBODY = 65534,    /* what a tenant sees of who is not his */
+	MASK_PRIVILEGES = 06000,
+};
+/* By their directory in the brick's root the trees of the tenants are found; each replica gives it this gfid: 15 zeros and a 2. */
+#define TENANTS_DIRECTORY "tenants"
+extern const struct gfid gfid_tenants;
+
+enum tenant_state { TENANT_ACTIVE, TENANT_SUSPENDED, TENANT_DELETED, TENANT_STATES };
+struct tenant {
+	struct gfid id;	      /* also the gfid of its root */
+	uint32_t base, count; /* its id u is base + u here */
+	uint8_t state;
+	char name[TENANT_NAME + 1];
+};
+struct table {
+	struct tenant *tenant; /* by name */
+	struct gfid *id;       /* of all, in order */
+	size_t count;
+};
+
+/* What the text of the option says: NAME ID BASE COUNT STATE, the next after a comma. -EINVAL and a sentence; -ENOMEM. */
+int table_parse(const char *text, struct table *, struct problem *);
+void table_free(struct table *);
+const char *tenant_state_name(enum tenant_state);
+
+struct purge { /* of deleted tenants; guarded by cloud.lock, but for the counter */
+	bool running, again, stop;
+	struct task *task;
+	char name[TENANT_NAME + 1]; /* whose tree is being removed; "": none */
+	atomic_uint_fast64_t removed;
+};
+struct cloud {
+	char *tenants, *security;    /* options */
+	int64_t privileges, devices; /* 0: stored, 1: not */
+	bool spread;		     /* option: tenants' clients spread names over several bricks */
+
+	pthread_rwlock_t table_lock;
+	struct table table;
+	pthread_mutex_t lock;
+	struct purge purge;
+	atomic_uint_fast64_t refused;	  /* requests of those who may not */
+	atomic_uint_fast64_t strange_ids; /* refused on the way in, or shown as 65534 */
+};
+enum { MAY_ALL = 1 };
+/* Whose request it is: 0 with a copy of the tenant, MAY_ALL (the brick's own side: servers, and this process), or -EACCES. */
+int whose(struct cloud *, const struct client *, struct tenant *);
+bool is_tenants_root(struct cloud *, const struct gfid *); /* of any tenant */
+
+/* ---- cloud-map.c: ids ---- */
+int id_in(struct cloud *, const struct tenant *, uint32_t *id); /* -EINVAL: none of the tenant's */
+void id_out(struct cloud *, const struct tenant *, uint32_t *id);
+
+/* Arguments in their other form, which borrow from those that came; all zeros at first. */
+struct mapping {
+	struct cloud *cloud;
+	const struct tenant *tenant;
+	void *steps;
+	void *owned[2 * COMPOUND_MAX]; /* values */
+	unsigned count;
+};
+union any_in {
+#define X(op) struct op##_in op;
+	FOPS(X)
+#undef X
+};
+/* `to` has room for the fop's arguments. 0, or why the tenant may not ask that. Ended by mapping_end in both cases. */
+int map_in(struct mapping *, int fop, const void *in, void *to);
+void mapping_end(struct mapping *);
+/* In place. `in` is what the tenant asked. 0, or -errno with the results left for the caller to clear. */
+int map_out(struct cloud *, const struct tenant *, int fop, const void *in, void *out);
+/* The ids and extensions of the request. It is the tenant's own again after unmap_request. */
+struct asker {
+	uid_t uid, root;
+	gid_t gid;
+	struct gfid tree;
+};
+int map_request(struct cloud *, const struct tenant *, struct request *, struct asker *);
+void unmap_request(const struct tenant *, struct request *, const struct asker *);
+
+/* ---- cloud-xattr.c ---- */
+bool is_acl(const char *name);
+int xattr_may_get(const struct cloud *, const char *name); /* 0, -ENODATA, -EOPNOTSUPP */
+int xattr_may_set(const struct cloud *, const char *name); /* 0, -EPERM, -EOPNOTSUPP */
+int acl_in(struct cloud *, const struct tenant *, void *acl,
+	   uint32_t size); /* -EINVAL: none, or of ids that the tenant has not */
+int acl_out(struct cloud *, const struct tenant *, void *acl, uint32_t size); /* -EIO: none */
+void names_out(const struct cloud *, struct blob *names);
+int born_may(const struct cloud *, const struct request *);
+
+/* ---- cloud-tree.c; in a task ---- */
+/* The root of the tenant's tree, made if need be; a reference. */
+int tree_root(struct xlator *, const struct tenant *, struct inode **);
+/* The directory of all trees; -ENOENT. A reference. */
+int tree_all(struct request *, struct xlator *, struct inode **);
+struct inode *brick_root(struct xlator *);
+
+/* ---- cloud-purge.c ---- */
+void purge_wake(struct xlator *); /* there may be deleted tenants whose trees are there */
+void purge_stop(struct xlator *);
+#endif

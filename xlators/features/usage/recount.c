@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counts all objects anew, beside those that change them: after a power cut, or when told to.
+ *
+ * The tree is walked; each object that is met comes into the sum as it is charged at that moment, once (16 bytes tell it from others). From
+ * then on its changes change the sum as well; and what is changed before it is met comes in as it is after that. What is moved meanwhile comes in
+ * as it is moved, and directories that are moved are walked soon. So the sum is exact when the walk has ended, and the renames of that time. */
+#include <errno.h>
+
+#include "usage.h"
+
+enum { MOVED_MAX = 65536, BATCH = 64 << 10, AGAIN_S = 10 };
+
+/* ---- what moves meanwhile ---- */
+
+/* Of those that are under way when a recount begins nobody knows whether they have been looked at: it waits for them. */
+unsigned recount_rename_begins(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+	unsigned turn;
+
+	pthread_mutex_lock(&u->lock);
+	turn = u->turn & 1;
+	u->renames[turn]++;
+	pthread_mutex_unlock(&u->lock);
+	return turn;
+}
+
+void recount_rename_ends(struct xlator *x, unsigned turn)
+{
+	struct usage *u = usage_of(x);
+
+	pthread_mutex_lock(&u->lock);
+	if (!--u->renames[turn])
+		task_cond_broadcast(&u->changed);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static void await_renames(struct usage *u)
+{
+	unsigned before;
+
+	pthread_mutex_lock(&u->lock);
+	before = u->turn++ & 1;
+	while (u->renames[before] && !u->stopping)
+		task_cond_wait(&u->changed, &u->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&u->lock);
+}
+
+/* It is walked soon, if it was not yet: each directory is walked once. More than that at one time: this recount is in vain. */
+void recount_moved(struct xlator *x, struct inode *dir)
+{
+	struct usage *u = usage_of(x);
+	struct inode **grown = NULL;
+
+	pthread_mutex_lock(&u->lock);
+	if (u->counting && u->moved_count < MOVED_MAX)
+		grown = realloc(u->moved, (u->moved_count + 1) * sizeof(*grown));
+	if (grown) {
+		u->moved = grown;
+		grown[u->moved_count++] = inode_ref(dir);
+	}
+	u->missed |= u->counting && !grown;
+	pthread_mutex_unlock(&u->lock);
+}
+
+static struct inode *next_moved(struct usage *u)
+{
+	struct inode *dir = NULL;
+
+	pthread_mutex_lock(&u->lock);
+	if (u->moved_count)
+		dir = u->moved[--u->moved_count];
+	pthread_mutex_unlock(&u->lock);
+	return dir;
+}
+
+/* Whether the walk, which has ended so, has met all. */
+static bool is_whole(struct usage *u, int err)
+{
+	bool whole;
+
+	pthread_mutex_lock(&u->lock);
+	whole = !err && !u->missed && !u->moved_count;
+	pthread_mutex_unlock(&u->lock);
+	return whole;
+}
+
+static void drop_moved(struct usage *u)
+{
+	pthread_mutex_lock(&u->lock);
+	while (u->moved_count)
+		inode_unref(u->moved[--u->moved_count]);
+	free(u->moved);
+	u->moved = NULL;
+	u->missed = false;
+	pthread_mutex_unlock(&u->lock);
+}
+
+struct level { /* a directory that is being read; nothing of it is open while what is below is walked */
+	struct inode *dir;
+	uint64_t offset;
+	struct inode **below; /* directories of the last batch that are to be walked yet */
+	size_t count;
+	bool end;
+};
+struct walk {
+	struct request *rq;
+	struct xlator *x;
+	struct level *level;
+	size_t depth, room;
+};
+
+static bool stops(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+	bool stopping;
+
+	pthread_mutex_lock(&u->lock);
+	stopping = u->stopping;
+	pthread_mutex_unlock(&u->lock);
+	return stopping;
+}
+
+/* ---- the walk ---- */
+
+/* Takes the reference over. Each directory is walked once, by whatever way it is met first. */
+static int enter(struct walk *w, struct inode *dir)
+{
+	struct key key;
+
+	if (charge_key(w->x, dir, &key) || !ledger_walks(&usage_of(w->x)->ledger, &key)) {
+		inode_unref(dir);
+		return 0;
+	}
+	if (w->depth == w->room) {
+		size_t room = w->room ? 2 * w->room : 16;
+		struct level *grown = realloc(w->level, room * sizeof(*grown));
+
+		if (!grown) {
+			inode_unref(dir);
+			return -ENOMEM;
+		}
+		w->level = grown;
+		w->room = room;
+	}
+	w->level[w->depth++] = (struct level){ .dir = dir };
+	return 0;
+}
+
+static void leave(struct walk *w)
+{
+	struct level *l = &w->level[--w->depth];
+
+	while (l->count)
+		inode_unref(l->below[--l->count]);
+	free(l->below);
+	inode_unref(l->dir);
+}
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+static int meet(struct walk *w, struct level *l, const struct dirent_plus *e)
+{
+	struct inode **grown;
+	int err;
+
+	if (!e->inode || is_dots(e->name))
+		return 0;
+	err = charge_count(w->rq, w->x, e->inode);
+	if (err || !S_ISDIR(e->inode->type))
+		return err == -ESTALE || err == -ENOENT ? 0 : err; /* counted by who removed it */
+	grown = realloc(l->below, (l->count + 1) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	l->below = grown;
+	grown[l->count++] = inode_ref(e->inode);
+	return 0;
+}
+
+static int take_batch(struct walk *w, struct level *l, struct file *file)
+{
+	struct readdir_in in = { .file = file, .offset = l->offset, .size = BATCH, .flags = READDIR_PLUS };
+	struct readdir_out out = { 0 };
+	int err = readdir_on(w->rq, w->x->child[0], &in, &out);
+
+	l->end = err || out.entries.end || !out.entries.count;
+	for (uint32_t i = 0; i < out.entries.count && !err; i++) {
+		l->offset = out.entries.entry[i].next_offset;
+		err = meet(w, l, &out.entries.entry[i]);
+	}
+	fop_out_clear(FOP_readdir, &out);
+	return err;
+}
+
+static int read_batch(struct walk *w, struct level *l)
+{
+	struct opendir_in in = { .inode = l->dir };
+	struct opendir_out out = { 0 };
+	struct release_in release = { 0 };
+	struct release_out released = { 0 };
+	int err = opendir_on(w->rq, w->x->child[0], &in, &out);
+
+	if (!err) {
+		err = take_batch(w, l, out.file);
+		release.file = out.file;
+		release_on(w->rq, w->x->child[0], &release, &released);
+		file_unref(out.file);
+	}
+	if (err == -ENOENT || err == -ESTALE) { /* removed meanwhile: then it was empty */
+		l->end = true;
+		err = 0;
+	}
+	return err;
+}
+
+static int go_on(struct walk *w)
+{
+	struct level *l = &w->level[w->depth - 1];
+	struct inode *moved = next_moved(usage_of(w->x));
+
+	if (moved)
+		return enter(w, moved);
+	if (l->count)
+		return enter(w, l->below[--l->count]); /* may move the levels */
+	if (!l->end)
+		return read_batch(w, l);
+	leave(w);
+	return 0;
+}
+
+static int walk(struct request *rq, struct xlator *x, struct inode *top)
+{
+	struct walk w = { .rq = rq, .x = x };
+	int err = charge_count(rq, x, top);
+
+	if (!err)
+		err = enter(&w, inode_ref(top));
+	while (!err && w.depth)
+		err = stops(x) ? -ECANCELED : go_on(&w);
+	while (w.depth)
+		leave(&w);
+	free(w.level);
+	return err;
+}
+
+/* ---- the task ---- */
+
+static int walk_moved(struct request *rq, struct xlator *x)
+{
+	struct inode *moved;
+	int err = 0;
+
+	while (!err && (moved = next_moved(usage_of(x)))) {
+		err = walk(rq, x, moved);
+		err = err == -ESTALE ? 0 : err;
+		inode_unref(moved);
+	}
+	return err;
+}
+
+/* What a rename has moved in the middle of the walk is counted when it ends. */
+static int count_all(struct request *rq, struct xlator *x)
+{
+	cleanup_inode struct inode *root = inode_get(x->inodes, &gfid_root, S_IFDIR);
+	int err = root ? walk(rq, x, root) : -ENOMEM;
+
+	if (!err)
+		err = walk_moved(rq, x);
+	if (!err)
+		await_renames(usage_of(x));
+	return err ? err : walk_moved(rq, x);
+}
+
+/* Whether it has met all. */
+static bool count_once(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+	struct request rq;
+	int err = ledger_count_begin(&u->ledger);
+	bool whole;
+
+	request_init(&rq, x->graph, 0);
+	rq.group_count = 0;
+	if (!err)
+		await_renames(u);
+	if (!err)
+		err = count_all(&rq, x);
+	whole = is_whole(u, err);
+	ledger_count_end(&u->ledger, whole);
+	request_finish(&rq);
+	drop_moved(u);
+	if (!whole && err != -ECANCELED)
+		log_warning(x, NULL, "a recount has not met all (%s); it begins again",
+			    err ? strerror(-err) : "too much was moved meanwhile");
+	return whole;
+}
+
+static bool pause_before_next(struct usage *u)
+{
+	uint64_t until = clock_ns() + AGAIN_S * 1000000000ull;
+	bool goes_on;
+
+	pthread_mutex_lock(&u->lock);
+	while (!u->stopping && clock_ns() < until)
+		task_cond_wait(&u->changed, &u->lock, until);
+	goes_on = !u->stopping;
+	pthread_mutex_unlock(&u->lock);
+	return goes_on;
+}
+
+static void recount_task(void *arg)
+{
+	struct xlator *x = arg;
+	struct usage *u = usage_of(x);
+
+	while (!count_once(x) && pause_before_next(u))
+		;
+	pthread_mutex_lock(&u->lock);
+	u->counting = false;
+	task_cond_broadcast(&u->changed);
+	pthread_mutex_unlock(&u->lock);
+}
+
+int recount_start(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+	int err = 0;
+
+	pthread_mutex_lock(&u->lock);
+	if (u->counting || u->stopping)
+		err = -EBUSY;
+	else
+		u->counting = true;
+	pthread_mutex_unlock(&u->lock);
+	if (err)
+		return err;
+	err = task_spawn(NULL, recount_task, x);
+	if (err) {
+		pthread_mutex_lock(&u->lock);
+		u->counting = false;
+		pthread_mutex_unlock(&u->lock);
+	}
+	return err;
+}
+
+static void wait_for_end(void *arg)
+{
+	struct usage *u = arg;
+
+	pthread_mutex_lock(&u->lock);
+	u->stopping = true;
+	task_cond_broadcast(&u->changed);
+	while (u->counting)
+		task_cond_wait(&u->changed, &u->lock, NO_DEADLINE);
+	pthread_mutex_unlock(&u->lock);
+}
+
+void recount_stop(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+
+	if (task_self())
+		wait_for_end(u);
+	else
+		task_call(wait_for_end, u);
+}

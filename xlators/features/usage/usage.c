@@ -1,0 +1,854 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/usage: knows to the byte what is charged to each account on this brick. Stands right above the leaf, so that nothing passes by it. */
+#include "usage.h"
+
+#include "born.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE	 2
+#endif
+enum { TRIES = 16 };
+
+static const struct option options[] = {
+	{ "ledger", OPTION_PATH, OPTION_AT(struct usage, ledger_path), NULL,
+	  "the file of the counters, on the brick's own disk" },
+	{ "accounts", OPTION_STRING, OPTION_AT(struct usage, accounts), "",
+	  "\"NAME BASE COUNT [BYTES [INODES]], ...\": to whom the objects of which user ids are charged, and how much each may have; all "
+	  "others are charged to nobody",
+	  .live = true },
+	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
+	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
+	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
+	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512 },
+	{ NULL },
+};
+
+struct xlator *usage_leaf(struct xlator *x)
+{
+	while (!x->type->inode_handle && x->children)
+		x = x->child[0];
+	return x;
+}
+
+/* ---- the length of a file ---- */
+
+static uint64_t end_of(uint64_t offset, uint64_t length)
+{
+	return offset > INT64_MAX - length ? INT64_MAX : offset + length;
+}
+
+/* What it is once it has been written up to there. */
+static struct extent extent_to(struct charge *c, uint64_t end)
+{
+	struct extent e = charge_extent(c);
+
+	e.size = end > e.size ? end : e.size;
+	return e;
+}
+
+/* Where an append ends nobody knows before: each claims its own length, and what rounding may add. */
+static int claim_write(struct request *rq, struct xlator *x, struct charge *c, const struct write_in *in, struct claim *claim)
+{
+	struct extent then = extent_to(c, end_of(in->offset, in->data->size));
+
+	if (in->flags & WRITE_APPEND)
+		return claim_more(rq, x, c, in->data->size + CHARGE_UNIT, false, claim);
+	return claim_growth(rq, x, c, &then, claim);
+}
+
+/* Most writes change no length: then nobody need look. What others do to the length meanwhile they look at. */
+static int usage_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	struct inode *inode = in->file->inode;
+	struct claim claim;
+	struct charge *c;
+	int err = charge_begin(rq, x, inode, &c);
+
+	if (err)
+		return err;
+	err = claim_write(rq, x, c, in, &claim);
+	if (!err)
+		err = write_on(rq, x->child[0], in, out);
+	if (err || out->offset + out->written > charge_extent(c).size)
+		charge_end(rq, x, inode, c);
+	else
+		charge_end_unchanged(x, c);
+	claim_end(x, &claim);
+	return err;
+}
+
+static int usage_copy_range(struct request *rq, struct xlator *x, const struct copy_range_in *in, struct copy_range_out *out)
+{
+	struct extent then;
+	struct claim claim;
+	struct charge *c;
+	int err = charge_begin(rq, x, in->to->inode, &c);
+
+	if (err)
+		return err;
+	then = extent_to(c, end_of(in->to_offset, in->length));
+	err = claim_growth(rq, x, c, &then, &claim);
+	if (!err)
+		err = copy_range_on(rq, x->child[0], in, out);
+	charge_end(rq, x, in->to->inode, c);
+	claim_end(x, &claim);
+	return err;
+}
+
+static int set_reserved(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, uint64_t end)
+{
+	uint64_t big = htobe64(end);
+	struct setxattr_in set = { .inode = inode, .name = RESERVED_XATTR, .value = { sizeof(big), &big } };
+	struct removexattr_in remove = { .inode = inode, .name = RESERVED_XATTR };
+	struct setxattr_out set_out = { 0 };
+	struct removexattr_out removed = { 0 };
+	int err = end ? setxattr_on(rq, x->child[0], &set, &set_out) : removexattr_on(rq, x->child[0], &remove, &removed);
+
+	if (err == -ENODATA)
+		err = 0;
+	return err ? err : charge_relearn(rq, x, inode, c);
+}
+
+static int usage_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
+{
+	struct charge *c;
+	int err;
+
+	if (!(in->flags & O_TRUNC))
+		return open_on(rq, x->child[0], in, out);
+	err = charge_begin_alone(rq, x, in->inode, &c);
+	if (err)
+		return err;
+	err = open_on(rq, x->child[0], in, out);
+	if (!err && charge_extent(c).reserved)
+		set_reserved(rq, x, in->inode, c, 0);
+	charge_end(rq, x, in->inode, c);
+	return err;
+}
+
+/* ---- what is reserved beyond the length ---- */
+
+/* Whose it becomes must have room for all of it. */
+static int claim_attributes(struct request *rq, struct xlator *x, struct charge *c, const struct setattr *set,
+			    struct claim *claim)
+{
+	struct ledger *l = &usage_of(x)->ledger;
+	struct extent then = charge_extent(c);
+	uint32_t row = set->valid & SET_UID ? ledger_row(l, set->uid) : c->row;
+
+	if (set->valid & SET_SIZE)
+		then.size = set->size;
+	return row == c->row ? claim_growth(rq, x, c, &then, claim) : claim_row(rq, x, row, charge_amount(&then), false, claim);
+}
+
+/* Cut shorter, a file loses all that was reserved beyond its end; made longer, it keeps that. */
+static int set_alone(struct request *rq, struct xlator *x, const struct setattr_in *in, struct setattr_out *out,
+		     struct charge *c)
+{
+	struct inode *inode = in->inode ? in->inode : in->file->inode;
+	struct extent before = charge_extent(c);
+	int err = setattr_on(rq, x->child[0], in, out);
+
+	if (!err && in->set.valid & SET_SIZE && in->set.size <= before.size && before.reserved)
+		set_reserved(rq, x, inode, c, 0); /* a failure charges too much; the next cut tries again */
+	return err;
+}
+
+static int usage_setattr(struct request *rq, struct xlator *x, const struct setattr_in *in, struct setattr_out *out)
+{
+	struct inode *inode = in->inode ? in->inode : in->file->inode;
+	struct claim claim;
+	struct charge *c;
+	int err;
+
+	if (!(in->set.valid & (SET_SIZE | SET_UID)))
+		return setattr_on(rq, x->child[0], in, out);
+	err = charge_begin_alone(rq, x, inode, &c);
+	if (err)
+		return err;
+	err = claim_attributes(rq, x, c, &in->set, &claim);
+	if (!err)
+		err = set_alone(rq, x, in, out, c);
+	charge_end(rq, x, inode, c);
+	claim_end(x, &claim);
+	return err;
+}
+
+static int reserve(struct request *rq, struct xlator *x, const struct fallocate_in *in, struct fallocate_out *out,
+		   struct charge *c)
+{
+	uint64_t end = in->offset + in->length, before = charge_extent(c).reserved;
+	bool more = end > before;
+	int err;
+
+	if (end > LENGTH_MAX)
+		return -EFBIG;
+	err = more ? set_reserved(rq, x, in->file->inode, c, end) : 0;
+	if (!err)
+		err = fallocate_on(rq, x->child[0], in, out);
+	if (more && (err == -EOPNOTSUPP || err == -EINVAL || err == -EFBIG)) /* else some of it may have been done */
+		set_reserved(rq, x, in->file->inode, c, before);
+	return err;
+}
+
+static bool reserves_beyond(const struct fallocate_in *in, struct charge *c)
+{
+	return in->mode & FALLOC_FL_KEEP_SIZE && !(in->mode & FALLOC_FL_PUNCH_HOLE) && in->length <= INT64_MAX &&
+	       in->offset <= INT64_MAX - in->length && in->offset + in->length > charge_extent(c).size;
+}
+
+static int usage_fallocate(struct request *rq, struct xlator *x, const struct fallocate_in *in, struct fallocate_out *out)
+{
+	struct inode *inode = in->file->inode;
+	struct claim claim;
+	struct extent then;
+	struct charge *c;
+	int err = charge_begin_alone(rq, x, inode, &c);
+
+	if (err)
+		return err;
+	then = charge_extent(c);
+	if (in->mode & FALLOC_FL_INSERT_RANGE)
+		then.size = end_of(then.size, in->length);
+	else if (!(in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)))
+		then = extent_to(c, end_of(in->offset, in->length));
+	then.xattrs += sizeof(RESERVED_XATTR) + sizeof(uint64_t);
+	err = claim_growth(rq, x, c, &then, &claim);
+	if (!err)
+		err = reserves_beyond(in, c) ? reserve(rq, x, in, out, c) : fallocate_on(rq, x->child[0], in, out);
+	charge_end(rq, x, inode, c);
+	claim_end(x, &claim);
+	return err;
+}
+
+/* ---- extended attributes ---- */
+
+static int change_xattrs(struct request *rq, struct xlator *x, struct inode *inode, enum fop fop, const void *in, void *out,
+			 uint64_t more)
+{
+	struct extent then;
+	struct claim claim;
+	struct charge *c;
+	int err = charge_begin_alone(rq, x, inode, &c);
+
+	if (err)
+		return err;
+	then = charge_extent(c);
+	then.xattrs += more;
+	err = claim_growth(rq, x, c, &then, &claim);
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, in, out);
+	if (charge_relearn(rq, x, inode, c) && !err)
+		ledger_owe(&usage_of(x)->ledger);
+	charge_end(rq, x, inode, c);
+	claim_end(x, &claim);
+	return err;
+}
+
+static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
+{
+	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size);
+}
+
+static int usage_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
+{
+	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0);
+}
+
+/* ---- names ---- */
+
+/* Directories in which names change, and what they stood for. */
+struct changes {
+	struct {
+		struct inode *inode; /* a reference */
+		struct charge *charge;
+	} at[5];
+	int count;
+};
+
+static int begin(struct request *rq, struct xlator *x, struct changes *c, struct inode *inode)
+{
+	int err;
+
+	for (int i = 0; i < c->count; i++)
+		if (c->at[i].inode == inode)
+			return 0;
+	err = c->count ? charge_begin_another(rq, x, inode, &c->at[c->count].charge)
+		       : charge_begin(rq, x, inode, &c->at[c->count].charge);
+	if (!err)
+		c->at[c->count++].inode = inode_ref(inode);
+	return err;
+}
+
+static int claim_name(struct request *rq, struct xlator *x, struct changes *c, struct inode *dir, bool last,
+		      struct claim *claim)
+{
+	for (int i = 0; i < c->count; i++)
+		if (c->at[i].inode == dir)
+			return claim_more(rq, x, c->at[i].charge, DIRECTORY_SLACK, last, claim);
+	return 0;
+}
+
+static void end(struct request *rq, struct xlator *x, struct changes *c)
+{
+	for (int i = 0; i < c->count; i++) {
+		charge_end(rq, x, c->at[i].inode, c->at[i].charge);
+		inode_unref(c->at[i].inode);
+	}
+	c->count = 0;
+}
+
+/* What has the name: *found is a reference, NULL if nothing has. */
+static int find(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **found)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	int err;
+
+	*found = loc->inode ? inode_ref(loc->inode) : NULL;
+	if (loc->inode)
+		return 0;
+	err = lookup_on(rq, x->child[0], &in, &out);
+	if (!err)
+		*found = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* ---- making ---- */
+
+struct birth {
+	const struct loc *loc;
+	const struct gfid *gfid;
+	mode_t type;
+	uint64_t size; /* of what is made, at most */
+};
+
+/* A first try of the same request has made it, and was counted: a reference, or NULL. */
+static struct inode *made_before(struct request *rq, struct xlator *x, const struct birth *b)
+{
+	struct loc loc = { .parent = b->loc->parent, .name = b->loc->name };
+	struct inode *found = NULL;
+
+	if (rq->resent && !find(rq, x, &loc, &found) && found && !gfid_equal(&found->gfid, b->gfid))
+		inode_unref_at(&found);
+	return found;
+}
+
+/* It may go, and be made again, before the request comes to the leaf: so it is settled after that. */
+static int make_again(struct request *rq, struct xlator *x, struct inode *made, enum fop fop, const void *in, void *out)
+{
+	struct charge *c;
+	int err = charge_begin_another(rq, x, made, &c);
+
+	if (err)
+		return err;
+	err = fop_call(rq, x->child[0], fop, in, out);
+	charge_end(rq, x, made, c);
+	return err;
+}
+
+static int make_counted(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out)
+{
+	cleanup_inode struct inode *born = NULL;
+	struct charge *c = NULL;
+	int err = charge_begin_birth(rq, x, b->loc, b->gfid, b->type, &born, &c);
+
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, in, out);
+	if (c)
+		charge_end(rq, x, born, c);
+	return err;
+}
+
+/* A directory that gets a name may grow. */
+static int make_claimed(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out,
+			struct charge *dir)
+{
+	struct claim made = { 0 }, parent = { 0 };
+	bool last = is_put_aside(b->loc->name);
+	struct born with;
+	int err = born_of(rq, &with);
+
+	if (!err) /* a default ACL of the directory may come to it twice */
+		err = claim_birth(rq, x, b->size, born_bytes(&with) + 2 * charge_extent(dir).xattrs, last, &made);
+
+	if (!err)
+		err = claim_more(rq, x, dir, DIRECTORY_SLACK, last, &parent);
+	if (!err)
+		err = make_counted(rq, x, b, fop, in, out);
+	claim_end(x, &parent);
+	claim_end(x, &made);
+	return err;
+}
+
+static int make(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out)
+{
+	cleanup_inode struct inode *made = NULL;
+	struct charge *dir;
+	int err = charge_begin(rq, x, b->loc->parent, &dir);
+
+	if (err)
+		return err;
+	made = made_before(rq, x, b);
+	err = made ? make_again(rq, x, made, fop, in, out) : make_claimed(rq, x, b, fop, in, out, dir);
+	charge_end(rq, x, b->loc->parent, dir);
+	return err;
+}
+
+static int usage_mknod(struct request *rq, struct xlator *x, const struct mknod_in *in, struct mknod_out *out)
+{
+	struct birth b = { &in->loc, &in->gfid, in->mode & S_IFMT ? in->mode & S_IFMT : S_IFREG, 0 };
+
+	return make(rq, x, &b, FOP_mknod, in, out);
+}
+
+static int usage_mkdir(struct request *rq, struct xlator *x, const struct mkdir_in *in, struct mkdir_out *out)
+{
+	return make(rq, x, &(struct birth){ &in->loc, &in->gfid, S_IFDIR, DIRECTORY_SLACK }, FOP_mkdir, in, out);
+}
+
+static int usage_symlink(struct request *rq, struct xlator *x, const struct symlink_in *in, struct symlink_out *out)
+{
+	return make(rq, x, &(struct birth){ &in->loc, &in->gfid, S_IFLNK, strlen(in->target) }, FOP_symlink, in, out);
+}
+
+/* Cut separately: what has the name may be another one until it is open. */
+static int cut_opened(struct request *rq, struct xlator *x, struct create_out *out)
+{
+	struct setattr_in in = { .inode = out->inode, .set = { .valid = SET_SIZE | SET_KILL_PRIV } };
+	struct setattr_out cut = { 0 };
+	int err = usage_setattr(rq, x, &in, &cut);
+
+	if (err)
+		fop_out_clear(FOP_create, out);
+	else
+		out->attr = cut.attr;
+	return err;
+}
+
+/* Who may make nothing more may still open what is there. */
+static int open_there(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	struct lookup_in look = { .loc = { .parent = in->loc.parent, .name = in->loc.name } };
+	struct lookup_out found = { 0 };
+	struct open_in open = { .flags = in->flags & ~(O_CREAT | O_TRUNC) };
+	struct open_out opened = { 0 };
+	int err = lookup_on(rq, x->child[0], &look, &found);
+
+	open.inode = found.inode;
+	if (!err && !S_ISREG(found.inode->type))
+		err = -EEXIST;
+	if (!err)
+		err = open_on(rq, x->child[0], &open, &opened);
+	if (!err)
+		*out = (struct create_out){ .inode = inode_ref(found.inode), .file = opened.file, .attr = found.attr };
+	fop_out_clear(FOP_lookup, &found);
+	return err;
+}
+
+static int usage_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	struct birth b = { &in->loc, &in->gfid, S_IFREG, 0 };
+	struct create_in whole = *in;
+	int err;
+
+	whole.flags &= ~O_TRUNC;
+	err = make(rq, x, &b, FOP_create, &whole, out);
+	if (err == -EDQUOT && !(in->flags & O_EXCL) && open_there(rq, x, in, out) == 0)
+		err = 0;
+	if (!err && in->flags & O_TRUNC && !gfid_equal(&out->inode->gfid, &in->gfid))
+		err = cut_opened(rq, x, out);
+	return err;
+}
+
+static int usage_link(struct request *rq, struct xlator *x, const struct link_in *in, struct link_out *out)
+{
+	struct changes c = { .count = 0 };
+	struct claim claim = { 0 };
+	int err = begin(rq, x, &c, in->loc.parent);
+
+	if (!err)
+		err = begin(rq, x, &c, in->inode);
+	if (!err)
+		err = claim_name(rq, x, &c, in->loc.parent, is_put_aside(in->loc.name), &claim);
+	if (!err)
+		err = link_on(rq, x->child[0], in, out);
+	end(rq, x, &c);
+	claim_end(x, &claim);
+	return err;
+}
+
+/* ---- removing ---- */
+
+/* The leaf is told which object was noted, and removes no other. */
+static int remove_once(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
+{
+	struct changes c = { .count = 0 };
+	cleanup_inode struct inode *victim = NULL;
+	struct unlink_in exact = *in;
+	int err = find(rq, x, &in->loc, &victim);
+
+	if (!err &&
+	    !victim) /* whoever makes something of that name meanwhile wants it kept; a first try of the request has removed it */
+		return rq->resent ? 0 : -ENOENT;
+	if (!err)
+		err = begin(rq, x, &c, in->loc.parent);
+	if (!err)
+		err = begin(rq, x, &c, victim);
+	exact.loc.inode = victim;
+	if (!err)
+		err = fop_call(rq, x->child[0], fop, &exact, out);
+	end(rq, x, &c);
+	return err;
+}
+
+static int take_name(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
+{
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
+		err = remove_once(rq, x, fop, in, out);
+		if (in->loc.inode)
+			break;
+	}
+	return err;
+}
+
+static int usage_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)
+{
+	return take_name(rq, x, FOP_unlink, in, out);
+}
+
+static int usage_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+{
+	struct unlink_in as = { .loc = in->loc };
+
+	return take_name(rq, x, FOP_rmdir, &as, out);
+}
+
+/* ---- rename ---- */
+
+/* What is moved is noted by its handle before its name goes: it may just be made. */
+static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc)
+{
+	cleanup_inode struct inode *moved = NULL;
+	int err = find(rq, x, loc, &moved);
+
+	if (err || !moved)
+		return err;
+	err = begin(rq, x, c, moved);
+	if (!err && S_ISDIR(moved->type))
+		recount_moved(x, moved);
+	return err;
+}
+
+static int begin_rename(struct request *rq, struct xlator *x, struct changes *c, const struct rename_in *in,
+			struct inode *victim, struct claim *claim)
+{
+	int err = begin(rq, x, c, in->from.parent);
+
+	if (!err)
+		err = begin(rq, x, c, in->to.parent);
+	if (!err && victim)
+		err = begin(rq, x, c, victim);
+	if (!err)
+		err = begin_moved(rq, x, c, &in->from);
+	if (!err && victim && S_ISDIR(victim->type) && in->flags & RENAME_EXCHANGE)
+		recount_moved(x, victim);
+	if (!err && !victim)
+		err = claim_name(rq, x, c, in->to.parent, true, claim);
+	return err;
+}
+
+/* Nothing else than was noted may be replaced. */
+static int rename_once(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out, bool *again)
+{
+	struct changes c = { .count = 0 };
+	cleanup_inode struct inode *victim = NULL;
+	struct rename_in exact = *in;
+	struct claim claim = { 0 };
+	int err = find(rq, x, &in->to, &victim);
+
+	if (!err)
+		err = begin_rename(rq, x, &c, in, victim, &claim);
+	exact.to.inode = victim;
+	if (!victim)
+		exact.flags |= in->flags & RENAME_EXCHANGE ? 0 : RENAME_NOREPLACE;
+	if (!err)
+		err = rename_on(rq, x->child[0], &exact, out);
+	*again = !in->to.inode && (err == -ESTALE || (err == -EEXIST && exact.flags != in->flags));
+	end(rq, x, &c);
+	claim_end(x, &claim);
+	return err;
+}
+
+static int usage_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	unsigned turn = recount_rename_begins(x);
+	bool again = true;
+	int err = 0;
+
+	for (int tries = 0; again && tries < TRIES; tries++)
+		err = rename_once(rq, x, in, out, &again);
+	recount_rename_ends(x, turn);
+	return err;
+}
+
+/* ---- compound ---- */
+
+/* Several steps at one moment, of which a later one may use what an earlier one makes: nobody here can tell beforehand what they add. */
+static int usage_compound(struct request *rq, struct xlator *x, const struct compound_in *in, struct compound_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -EOPNOTSUPP;
+}
+
+/* ---- life ---- */
+
+static int take_accounts(struct xlator *x, struct problem *p)
+{
+	struct usage *u = usage_of(x);
+	struct ranges r = { 0 };
+	int err = ranges_parse(u->accounts, &r, p);
+
+	if (err)
+		return err;
+	err = ledger_ranges(&u->ledger, &r);
+	ranges_free(&r);
+	return err ? problem_set(p, -err, "accounts: more than %d have been charged on this brick", ACCOUNTS_MAX - 1) : 0;
+}
+
+static void usage_reconfigure(struct xlator *x, const struct option *o)
+{
+	struct problem p = { 0 };
+
+	if (!strcmp(o->name, "accounts") && usage_of(x)->ledger.file && take_accounts(x, &p))
+		log_error(x, NULL, "%s; the accounts stay as they were", p.text);
+}
+
+static int usage_init(struct xlator *x, struct problem *p)
+{
+	struct usage *u = usage_of(x);
+	struct ranges r;
+
+	u->ledger.fd = -1;
+	pthread_mutex_init(&u->lock, NULL);
+	if (ranges_parse(u->accounts, &r, p))
+		return -EINVAL;
+	ranges_free(&r);
+	if (!usage_leaf(x)->type->inode_handle || !usage_leaf(x)->type->inode_from_handle)
+		return problem_set(p, EINVAL, "volume %s (features/usage) must stand above storage/posix", x->name);
+	return 0;
+}
+
+struct recovering {
+	struct xlator *x;
+	int err;
+};
+
+static void recover_task(void *arg)
+{
+	struct recovering *r = arg;
+
+	r->err = charges_recover(r->x);
+}
+
+static void recover(struct xlator *x, bool *owed)
+{
+	struct recovering r = { .x = x };
+
+	if (task_self())
+		recover_task(&r);
+	else if (task_call(recover_task, &r))
+		r.err = -ENOMEM;
+	if (r.err) {
+		log_warning(x, NULL, "not all that was under way when the server ended can be looked at: all is counted anew");
+		*owed = true;
+	}
+}
+
+static int usage_start(struct xlator *x, struct problem *p)
+{
+	struct usage *u = usage_of(x);
+	bool owed = false;
+	int err = ledger_open(&u->ledger, u->ledger_path, &owed, p);
+
+	u->stopping = false;
+	if (err)
+		return err;
+	err = take_accounts(x, p);
+	if (!err && *u->pool)
+		err = pool_join(&u->ledger, u->pool, (unsigned)u->pool_bricks);
+	if (err) {
+		ledger_close(&u->ledger, false);
+		return err;
+	}
+	recover(x, &owed);
+	if (owed)
+		ledger_owe(&u->ledger);
+	if (owed && recount_start(x))
+		log_warning(x, NULL, "the recount that is needed could not be started: stratus ctl PROCESS %s recount",
+			    x->name);
+	return 0;
+}
+
+/* Files without a name go with the process that has them open. */
+static void forget_orphan(struct inode *inode, void *arg)
+{
+	struct xlator *x = arg;
+	void *c = inode_slot_take(inode, x);
+
+	if (c)
+		charge_forget(x, inode, c);
+}
+
+static void usage_stop(struct xlator *x)
+{
+	struct usage *u = usage_of(x);
+	struct xlator *leaf = usage_leaf(x);
+
+	if (!u->ledger.file)
+		return;
+	recount_stop(x);
+	inode_table_each(x->inodes, forget_orphan, x);
+	pool_leave(&u->ledger);
+	ledger_close(&u->ledger, leaf->type->sync && !leaf->type->sync(leaf));
+}
+
+static void usage_finish(struct xlator *x)
+{
+	pthread_mutex_destroy(&usage_of(x)->lock);
+}
+
+/* ---- looking at it ---- */
+
+static void print_account(FILE *out, const char *name, struct amount a, struct amount limit, bool json)
+{
+	if (json)
+		fprintf(out,
+			"{\"account\": \"%s\", \"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"bytes_limit\": %" PRId64
+			", \"inodes_limit\": %" PRId64 "}",
+			name, a.bytes, a.inodes, limit.bytes, limit.inodes);
+	else
+		fprintf(out, "%-32s %20" PRId64 " %12" PRId64 " %20" PRId64 " %12" PRId64 "\n", name, a.bytes, a.inodes,
+			limit.bytes, limit.inodes);
+}
+
+static void print_accounts(struct ledger *l, FILE *out, bool json)
+{
+	size_t count;
+
+	print_account(out, "-", ledger_amount(l, 0), (struct amount){ 0 }, json);
+	pthread_mutex_lock(&l->lock);
+	count = l->ranges.count;
+	pthread_mutex_unlock(&l->lock);
+	for (size_t i = 0; i < count; i++) {
+		struct range r = { .count = 0 };
+
+		pthread_mutex_lock(&l->lock);
+		if (i < l->ranges.count)
+			r = l->ranges.range[i];
+		pthread_mutex_unlock(&l->lock);
+		if (!r.count)
+			continue;
+		if (json)
+			fputs(", ", out);
+		print_account(out, r.name, ledger_amount(l, r.row), r.limit, json);
+	}
+}
+
+static int print_status(struct xlator *x, FILE *out, bool json)
+{
+	struct usage *u = usage_of(x);
+	bool counting = atomic_load(&u->ledger.counting), owed = ledger_owes(&u->ledger);
+
+	if (json)
+		fprintf(out,
+			"{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"recount\": %s, \"recounted\": %zu, \"counted_at\": %" PRIu64
+			", \"accounts\": [",
+			u->ledger_path, u->pool, owed ? "false" : "true", counting ? "true" : "false",
+			ledger_seen_count(&u->ledger), ledger_counted_at(&u->ledger));
+	else
+		fprintf(out, "%-32s %20s %12s %20s %12s\n", "ACCOUNT", "BYTES", "INODES", "OF BYTES", "OF INODES");
+	print_accounts(&u->ledger, out, json);
+	if (json)
+		fputs("]}\n", out);
+	else if (owed && counting)
+		fprintf(out, "These are not exact: %zu objects have been recounted so far.\n", ledger_seen_count(&u->ledger));
+	else if (owed)
+		fputs("These may not be exact: a recount is needed.\n", out);
+	return 0;
+}
+
+/* status [--json] | recount */
+static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
+{
+	int err;
+
+	if (argc == 1 && !strcmp(argv[0], "status"))
+		return print_status(x, out, false);
+	if (argc == 2 && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))
+		return print_status(x, out, true);
+	if (argc != 1 || strcmp(argv[0], "recount"))
+		return -EINVAL;
+	err = recount_start(x);
+	if (err == -EBUSY)
+		fputs("a recount is under way\n", out);
+	return err == -EBUSY ? 0 : err;
+}
+
+static void usage_dump(struct xlator *x, FILE *out)
+{
+	struct usage *u = usage_of(x);
+	struct amount others = ledger_amount(&u->ledger, 0);
+
+	fprintf(out, "  ledger: %s\n  exact: %s\n  recount: %s\n", u->ledger_path, ledger_owes(&u->ledger) ? "no" : "yes",
+		atomic_load(&u->ledger.counting) ? "under way" : "none");
+	fprintf(out, "  charged to nobody: %" PRId64 " bytes, %" PRId64 " inodes\n", others.bytes, others.inodes);
+	fprintf(out, "  refused: %" PRIuFAST64 "\n", atomic_load(&u->refused));
+	fprintf(out, "  settled: %" PRIuFAST64 "\n  without a note: %" PRIuFAST64 "\n  recovered: %" PRIuFAST64 "\n",
+		atomic_load(&u->settled), atomic_load(&u->unnoted), atomic_load(&u->recovered));
+}
+
+XLATOR_MODULE
+const struct xlator_type xlator_type = {
+	.api = STRATUS_API_VERSION,
+	.name = "features/usage",
+	.summary = "counts what is charged to each account on this brick",
+	.options = options,
+	.private_size = sizeof(struct usage),
+	.min_children = 1,
+	.max_children = 1,
+	.init = usage_init,
+	.start = usage_start,
+	.stop = usage_stop,
+	.finish = usage_finish,
+	.reconfigure = usage_reconfigure,
+	.forget_inode = charge_forget,
+	.dump = usage_dump,
+	.command = usage_command,
+	.setattr = usage_setattr,
+	.mknod = usage_mknod,
+	.mkdir = usage_mkdir,
+	.symlink = usage_symlink,
+	.unlink = usage_unlink,
+	.rmdir = usage_rmdir,
+	.rename = usage_rename,
+	.link = usage_link,
+	.create = usage_create,
+	.open = usage_open,
+	.write = usage_write,
+	.setxattr = usage_setxattr,
+	.removexattr = usage_removexattr,
+	.fallocate = usage_fallocate,
+	.copy_range = usage_copy_range,
+	.compound = usage_compound,
+	.statfs = usage_statfs,
+};

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of features/usage share: the ledger on the brick's disk, and what is charged for an object. doc/usage.md has the argument. */
+#ifndef STRATUS_USAGE_H
+#define STRATUS_USAGE_H
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "xlator.h"
+
+enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
+/* Longer than that no file is: so sums stay numbers. */
+#define LENGTH_MAX     ((uint64_t)1 << 60)
+#define RESERVED_XATTR "trusted.usage.end" /* u64, big-endian: blocks are reserved up to there, beyond the file's length */
+
+struct amount {
+	int64_t bytes, inodes;
+};
+static inline bool amounts_equal(struct amount a, struct amount b)
+{
+	return a.bytes == b.bytes && a.inodes == b.inodes;
+}
+
+/* ---- accounts.c: whose an owner's objects are ---- */
+
+struct range { /* user ids base ... base + count - 1 belong to one account */
+	uint64_t base, count;
+	struct amount limit; /* 0: none */
+	uint32_t row;
+	char name[65];
+};
+struct ranges {
+	size_t count;
+	struct range *range; /* by base */
+};
+/* "NAME BASE COUNT [BYTES [INODES]]", the next after a comma. -EINVAL and the sentence. */
+int ranges_parse(const char *text, struct ranges *, struct problem *);
+const struct range *range_of(const struct ranges *, uint32_t uid); /* NULL: nobody's */
+void ranges_free(struct ranges *);
+
+/* ---- ledger.c: the counters, and what is being changed, in a mapped file that outlives the process ---- */
+
+struct row { /* an account: the first is of what is nobody's */
+	uint64_t base;
+	struct amount amount;
+	uint64_t spare;
+};
+/* An object that may be changed just now. The counters have `charged` of it, whatever it is by now. */
+struct note {
+	_Atomic uint32_t state; /* enum note_state; the first, which is stored last */
+	uint32_t row;
+	struct amount charged;
+	struct gfid gfid;
+	uint32_t handle_size, parent_size;
+	uint8_t handle[HANDLE_SIZE_MAX]; /* of the object */
+	uint8_t parent[HANDLE_SIZE_MAX]; /* while it is made: of its parent, in which it has the name */
+	char name[256];
+};
+enum note_state { NOTE_FREE, NOTE_OBJECT, NOTE_BIRTH };
+
+/* What the charge of an object follows from. */
+struct extent {
+	uint64_t size;	   /* its length */
+	uint64_t reserved; /* the end of what is reserved beyond it, or 0 */
+	uint64_t xattrs;   /* bytes of names and values */
+};
+struct amount charge_amount(const struct extent *);
+
+struct hold {			      /* of an account */
+	struct amount limit, claimed; /* by changes under way: what they may add */
+	struct amount orphans; /* files without a name that are open: they go with the process, so they are in no ledger */
+};
+
+/* An object on this brick, by its handle (XXH3, 128 bits): gfids are chosen by clients, and may be alike. */
+struct key {
+	uint64_t high, low; /* both 0: not known yet */
+};
+struct seen { /* of a recount: what is in its sum, or was walked */
+	struct key *at;
+	size_t size, used;
+	bool failed; /* there was no memory for one: the sum is wrong */
+};
+struct ledger {
+	pthread_mutex_t lock; /* guards all; taken after a charge's */
+	int fd;
+	struct ledger_file *file; /* mapped */
+	struct ranges ranges;
+	atomic_bool counting;	  /* a recount is under way: */
+	struct seen seen, walked; /* walked: directories */
+	struct amount *sum;	  /* by row */
+	struct charge *owner[NOTES];
+	unsigned hand;
+	struct hold *hold;   /* by row */
+	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
+	struct ledger *next; /* in it */
+};
+/* Maps the file, made if it is not there, and ends a change of the counters that a crash has cut off. *owed: it must be recounted. */
+int ledger_open(struct ledger *, const char *path, bool *owed, struct problem *);
+void ledger_close(struct ledger *, bool clean); /* clean: all that it tells of is on the disk */
+/* The accounts are these from now on (taken over). -ENOSPC: more than ACCOUNTS_MAX have ever been charged. */
+int ledger_ranges(struct ledger *, struct ranges *);
+uint32_t ledger_row(struct ledger *, uint32_t uid);
+struct amount ledger_amount(struct ledger *, uint32_t row);
+/* What is charged for one object. */
+struct entry {
+	uint32_t row;
+	struct amount amount;
+	bool orphan;
+};
+/* The object that the note is of (NO_NOTE: none) is charged so instead of so, all or nothing, also if the process is killed meanwhile. */
+void ledger_move(struct ledger *, int note, const struct key *, const struct entry *from, const struct entry *to);
+int ledger_note(struct ledger *, struct charge *, const struct note *); /* its number, or NO_NOTE: all are in use */
+void ledger_unnote(struct ledger *, int note);
+void ledger_note_born(struct ledger *, int note, const struct note *); /* what was made has that handle from now on */
+struct note *ledger_notes(struct ledger *);			       /* at start, while nobody changes anything */
+/* So much may come to be charged. -EDQUOT: that would be more than the account may have. -EAGAIN: it has a limit, and others of the pool are not there.
+ * last: of what is kept free in a pool, too. */
+int ledger_claim(struct ledger *, uint32_t row, struct amount, bool last);
+void ledger_unclaim(struct ledger *, uint32_t row, struct amount);
+/* True: the account of that user has a limit, of which so much is left, and so much of that is for any use. In a pool it is this ledger's part of each: all parts together are
+ * the whole. */
+bool ledger_left(struct ledger *, uint32_t uid, struct amount *limit, struct amount *left, struct amount *usable);
+/* What the account that begins with that user id has, and claims. */
+struct amount ledger_taken(struct ledger *, uint64_t base);
+void ledger_unnoted(struct ledger *, int more); /* so many changes without a note have begun, or (-1) ended */
+void ledger_owe(struct ledger *);		/* the counters may be wrong: a recount is needed */
+bool ledger_owes(struct ledger *);
+uint64_t ledger_counted_at(struct ledger *); /* seconds since the epoch; 0: never */
+int ledger_count_begin(struct ledger *);
+void ledger_seen(struct ledger *, const struct key *, const struct entry *);
+bool ledger_walks(struct ledger *, const struct key *); /* the directory is walked now; false: it was before, or is to be */
+size_t ledger_seen_count(struct ledger *);
+void ledger_count_end(struct ledger *, bool whole); /* the sums count from now on; not whole: they are dropped */
+
+/* ---- pool.c ---- */
+
+int pool_join(struct ledger *, const char *name, unsigned bricks); /* -ENOMEM */
+void pool_leave(struct ledger *);				   /* if it is in one */
+/* What the others have of that account, and claim; it does not become more before pool_exit. False: they are not all there. */
+bool pool_enter(struct ledger *, uint64_t base, struct amount *others);
+void pool_exit(struct ledger *);
+struct amount pool_share(struct ledger *, struct amount whole); /* between pool_enter and pool_exit */
+
+/* ---- charge.c ---- */
+
+/* What is known of an object that is, or was, changed: in its inode's slot. */
+struct charge {
+	pthread_mutex_t lock;
+	struct gfid gfid;
+	struct key key;
+	bool known;  /* what follows is */
+	bool born;   /* its note is that of its birth */
+	bool orphan; /* has no name, but is open: charged until it is forgotten */
+	int note;
+	struct task_cond changed;
+	bool alone;	      /* whoever changes it does so alone */
+	unsigned waiting;     /* for being alone: nobody else begins */
+	unsigned unnoted;     /* changes under way that have none */
+	unsigned users;	      /* changes under way; the note stays while there are any */
+	uint64_t turn;	      /* rises each time it is settled */
+	struct extent extent; /* as it was settled last */
+	uint32_t row;
+	struct amount charged;
+};
+/* A change of the object begins: it is noted. Each begin needs an end. 0 or -errno (-ESTALE: it is gone). */
+int charge_begin(struct request *, struct xlator *, struct inode *, struct charge **);
+/* The same for who has begun with another object: does not wait for who waits for being alone, who may wait for that one. */
+int charge_begin_another(struct request *, struct xlator *, struct inode *, struct charge **);
+/* The same, and nobody else changes it meanwhile: for what makes it smaller, or changes whose it is, so that no growth under way has counted on
+ * what is no more. Who holds one so begins no other. */
+int charge_begin_alone(struct request *, struct xlator *, struct inode *, struct charge **);
+/* It is to be made under that name. *inode: a reference, for charge_end. -EEXIST: the gfid is another's. */
+int charge_begin_birth(struct request *, struct xlator *, const struct loc *, const struct gfid *, mode_t type, struct inode **,
+		       struct charge **);
+/* The change has been done, or has failed: what is charged becomes what the object is now. */
+void charge_end(struct request *, struct xlator *, struct inode *, struct charge *);
+void charge_end_unchanged(struct xlator *, struct charge *);				/* nothing that counts was changed */
+int charge_relearn(struct request *, struct xlator *, struct inode *, struct charge *); /* its xattrs were changed */
+void charge_forget(struct xlator *, struct inode *, void *slot);
+struct extent charge_extent(struct charge *); /* as it is just now */
+/* Settles it, and counts it in if a recount is under way. */
+int charge_count(struct request *, struct xlator *, struct inode *);
+int charge_key(struct xlator *, struct inode *, struct key *); /* of one that was counted. -ESTALE */
+int charges_recover(struct xlator *);			       /* after a crash: what was noted is charged as it is now */
+
+/* ---- quota.c: nobody may have more than his account's limit ---- */
+
+/* What a change may add to what is charged, kept free for it while it is under way. Zeros: nothing. */
+struct claim {
+	uint32_t row;
+	struct amount amount;
+};
+enum { DIRECTORY_SLACK = 4 * CHARGE_UNIT }; /* by so much a directory may grow when it gets one name */
+/* 0 or -EDQUOT. What the provider's own processes do (who is in no account: healing, moving) is never refused. */
+int claim_growth(struct request *, struct xlator *, struct charge *, const struct extent *then, struct claim *);
+/* last: see ledger_claim. */
+int claim_row(struct request *, struct xlator *, uint32_t row, struct amount more, bool last, struct claim *);
+int claim_more(struct request *, struct xlator *, struct charge *, uint64_t bytes, bool last, struct claim *);
+int claim_birth(struct request *, struct xlator *, uint64_t size, uint64_t xattrs, bool last, struct claim *);
+/* So cluster/dht calls what it puts aside (doc/distribution.md). Who calls files of his own so has what is kept free used up by them. */
+bool is_put_aside(const char *name);
+void claim_end(struct xlator *, struct claim *);
+int usage_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
+
+/* ---- recount.c ---- */
+
+int recount_start(struct xlator *); /* in a task of its own; -EBUSY: there is one */
+void recount_stop(struct xlator *);
+/* A rename begins and ends: what it moves may go from where is to be walked yet to where was walked. The recount waits for those that began before it. */
+unsigned recount_rename_begins(struct xlator *);
+void recount_rename_ends(struct xlator *, unsigned);
+void recount_moved(struct xlator *, struct inode *); /* a directory is to have another parent */
+
+/* ---- usage.c ---- */
+
+struct usage {
+	char *ledger_path, *accounts, *pool; /* options */
+	int64_t pool_bricks;		     /* too */
+	struct ledger ledger;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task_cond changed;
+	bool counting, stopping, missed;
+	unsigned turn, renames[2]; /* under way; of even turns and odd ones */
+	struct inode **moved;	   /* directories that a recount looks at in the end */
+	size_t moved_count;
+	atomic_uint_fast64_t settled, unnoted, recovered, refused;
+	atomic_bool lonely; /* it was told that other bricks are missing */
+};
+static inline struct usage *usage_of(const struct xlator *x)
+{
+	return x->private;
+}
+struct xlator *usage_leaf(struct xlator *); /* what names objects by handles */
+#endif
