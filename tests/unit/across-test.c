@@ -230,7 +230,16 @@ PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
 	CHECK(settles(0));
 }
 
-static bool find_open_record(char work[64], char id[64])
+static bool is_record(const char *name, char state, unsigned attempt, char id[37])
+{
+	char letter;
+	unsigned n;
+
+	return sscanf(name, "%c.%36[^.].%u", &letter, id, &n) == 3 && letter == state && n == attempt;
+}
+
+/* At subvolume 0. */
+static bool find_record(char state, unsigned attempt, char work[64], char id[37])
 {
 	bool found = false;
 
@@ -244,7 +253,7 @@ static bool find_open_record(char work[64], char id[64])
 			continue;
 		if (!tree_readdir(&tree, dir, &list))
 			for (uint32_t i = 0; i < list.count && !found; i++)
-				found = sscanf(list.entry[i].name, "i.%36s.", id) == 1;
+				found = is_record(list.entry[i].name, state, attempt, id);
 		fop_out_clear(FOP_readdir, &list);
 		tree_release(&tree, dir);
 	}
@@ -255,10 +264,10 @@ static bool find_open_record(char work[64], char id[64])
 /* What a step has moved has both names then. */
 static void half_undo(int side, const char *path, bool *moved)
 {
-	char work[64], id[64], waits[160], brick[8];
+	char work[64], id[37], waits[160], brick[8];
 
 	*moved = false;
-	if (!find_open_record(work, id))
+	if (!find_record('i', 1, work, id))
 		return;
 	snprintf(brick, sizeof(brick), "m%d", side);
 	snprintf(waits, sizeof(waits), "%s/w.%s.%d", work, id, side);
@@ -328,6 +337,85 @@ PROPERTY_WITH(a_mark_that_was_left_over_keeps_no_directory, SWEEPS, "1M")
 	}
 }
 
+static bool is_marked(int child, const char *name)
+{
+	char brick[8], xattr[MARK_NAME];
+	struct blob value = { 0 };
+	bool yes;
+
+	snprintf(brick, sizeof(brick), "m%d", child);
+	at(brick);
+	yes = !tree_getxattr(&tree, "", mark_name(mark_hash(name), xattr), &value);
+	at("dht");
+	free(value.bytes);
+	return yes;
+}
+
+static bool stands_at(int child, const char *name)
+{
+	char brick[8];
+	bool yes;
+
+	snprintf(brick, sizeof(brick), "m%d", child);
+	at(brick);
+	yes = there(name);
+	at("dht");
+	return yes;
+}
+
+/* As if the others had ended it, who have not taken a step. */
+static void end_by_hand(const char *record, const char *b)
+{
+	char xattr[MARK_NAME];
+
+	at("m1");
+	tree_removexattr(&tree, "", mark_name(mark_hash(b), xattr));
+	at("m0");
+	CHECK_INT(tree_unlink(&tree, record), 0);
+	at("dht");
+}
+
+/* False: the rename was not as far as that, or too far; or others were sooner. */
+static bool mark_late(const char *a, const char *b)
+{
+	char work[64], id[37], record[128];
+	bool open, prepared;
+
+	if (!is_marked(0, a) || !stands_at(0, a) || stands_at(1, b))
+		return false;
+	fence_take_over();
+	tree_getattr(&tree, a, &(struct attr){ 0 });
+	cut_end();
+	open = find_record('i', 9, work, id);
+	prepared = !open && find_record('u', 9, work, id);
+	if (!open && !prepared)
+		return false;
+	snprintf(record, sizeof(record), "%s/%c.%s.9", work, open ? 'i' : 'u', id);
+	end_by_hand(record, b);
+	return true;
+}
+
+/* Of one who takes an intent over when others do it, too, and is slow: they are at their end when he sets marks, which nobody meets. */
+PROPERTY_WITH(marks_of_who_came_late_go, "option sweep-interval 50ms", "1M")
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+	unsigned late = 0;
+
+	for (unsigned messages = 12; messages < 40 && !failures; messages++) {
+		CHECK_INT(put(a, "text"), 0);
+		cut_after(messages, false);
+		tree_rename(&tree, a, b, 0);
+		cut_end();
+		late += mark_late(a, b);
+		for (int i = 0; i < 1000 && (is_marked(0, a) || is_marked(1, b)); i++)
+			task_sleep_ms(10);
+		CHECK(!is_marked(0, a) && !is_marked(1, b));
+		CHECK_INT(tree_unlink(&tree, there(a) ? a : b), 0);
+	}
+	CHECK(late > 0);
+	CHECK(nothing_is_under_way());
+}
+
 struct slow {
 	const char *a, *b;
 	int err;
@@ -380,6 +468,7 @@ int main(void)
 		cmocka_unit_test(what_waits_for_no_intent_goes),
 		cmocka_unit_test(a_step_that_was_half_undone_is_taken_back),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
+		cmocka_unit_test(marks_of_who_came_late_go),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};
 

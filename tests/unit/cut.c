@@ -2,6 +2,7 @@
 /* test/cut: one task is cut off from all that lies below instances of this, after so many messages, as if its client had died there; or for one
  * message only. Or a brick loses with its power what it was asked to make. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ static struct {			    /* of all instances */
 	unsigned left, sent;
 	bool done;		/* the last message that goes through gets no answer */
 	bool once;		/* the others go through again */
+	bool fences;		/* who takes a record over is taken over at once, and can set one mark */
 	char forgets;		/* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
 	atomic_bool yields;	/* between messages other tasks go on */
 	atomic_bool locked;	/* there is another member, which tells of a lock */
@@ -54,6 +56,31 @@ static int forget(struct request *rq, struct xlator *x, enum fop fop, const void
 	return fop == FOP_link ? forget_link(rq, x, &((const struct link_in *)in)->loc) : forget_rename(rq, x, in);
 }
 
+static bool is_taking_over(enum fop fop, const void *in)
+{
+	const struct rename_in *to = in;
+
+	return cut.fences && fop == FOP_rename && to->from.name[1] == '.' && strchr("piu", to->from.name[0]) &&
+	       to->to.name[0] != 'w';
+}
+
+/* As if another had taken it over as well, a later attempt. */
+static int fence(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	int err = rename_on(rq, x->child[0], in, out);
+	struct rename_in later = { .from = in->to, .to = { .parent = in->to.parent } };
+	struct rename_out ignored = { 0 };
+	char name[NAME_MAX + 1];
+
+	if (err)
+		return err;
+	snprintf(name, sizeof(name), "%.*s.9", (int)(strrchr(in->to.name, '.') - in->to.name), in->to.name);
+	later.to.name = name;
+	cut.fences = false;
+	cut.left = cut.sent + 1;
+	return rename_on(rq, x->child[0], &later, &ignored);
+}
+
 /* As a replica set does it that has two members. */
 static int locate(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
 {
@@ -85,6 +112,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return fop_pass(rq, x, fop, in, out);
 	if (is_forgotten(fop, in))
 		return forget(rq, x, fop, in, out);
+	if (is_taking_over(fop, in))
+		return fence(rq, x, in, out);
 	if (cut.sent++ < cut.left || (cut.once && cut.sent > cut.left + 1))
 		return fop_pass(rq, x, fop, in, out);
 	if (cut.sent != cut.left + 1 || !cut.done)
@@ -118,7 +147,8 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	cut.forgets = strcmp(argv[0], "forgets") ? '\0' : (char)atoi(argv[1]);
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
-	cut.left = cut.forgets ? UINT_MAX : (unsigned)atoi(argv[1]);
+	cut.fences = !strcmp(argv[0], "fences");
+	cut.left = cut.forgets || cut.fences ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;
 	return 0;

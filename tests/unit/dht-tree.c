@@ -235,6 +235,11 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
+void fence_take_over(void)
+{
+	tell_cut("fences", 1);
+}
+
 void forget(char kind)
 {
 	tell_cut("forgets", (unsigned char)kind);

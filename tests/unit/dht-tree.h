@@ -63,10 +63,12 @@ bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
 void lose_answer(unsigned messages); /* only that of the message after so many */
+void fence_take_over(
+	void); /* this task takes an intent over, is taken over itself at once (as attempt 9), and can send one message more */
 /* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that. */
 void forget(char kind);
-unsigned cut_end(void);	 /* it can again. How many it has tried to send */
-void others_go_on(bool); /* each message gives other tasks a turn */
+unsigned cut_end(void);	     /* it can again. How many it has tried to send */
+void others_go_on(bool);     /* each message gives other tasks a turn */
 void directories_fail(bool); /* but for the root: none can be opened */
-void lock_elsewhere(bool); /* files are locked at a member of their replica sets, and not at the one that is read from */
+void lock_elsewhere(bool);   /* files are locked at a member of their replica sets, and not at the one that is read from */
 #endif

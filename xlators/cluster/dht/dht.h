@@ -77,6 +77,8 @@ struct dht {
 	struct hidden *hidden[SUBVOLUMES_MAX];
 	bool stopping, sweeping;
 	struct task *sweeper;
+	struct owed *owed; /* marks that this client may have left over, the oldest first */
+	unsigned owed_count;
 	struct task_cond changed;
 	struct rebalance *rebalance, *widener; /* NULL: it was never asked for */
 };
@@ -137,7 +139,7 @@ struct inode *object_asked(enum fop, const void *in);
 int answer_completed(struct request *, struct dht *, enum fop, const void *in, void *out, int err);
 
 /* ---- learn.c ---- */
-int spread_start(struct dht *); /* -ENOMEM */
+int spread_start(struct dht *);						/* -ENOMEM */
 int spread_adopt(struct dht *, struct shards *, const struct layout *); /* if it is newer. -ENOMEM */
 void spreads_free(struct shards *);
 /* The newest that is known of the root; it stays until the graph ends. */
@@ -339,13 +341,7 @@ struct side { /* one of the names */
  * taken back; all are done; of directories: they stand where they are to stand; none is done (any more). */
 enum intent_state { INTENT_PREPARED = 'p', INTENT_OPEN = 'i', INTENT_DECIDED = 'd', INTENT_SETTLED = 's', INTENT_UNDONE = 'u' };
 /* The marks: of the names, MARK_MOVES, MARK_GOES; of a file that is brought home also that of the copy; then MARK_DYING of each shard of a wide directory that goes. */
-enum {
-	SIDE_MOVES = 2,
-	SIDE_GOES = 3,
-	SIDE_COPY = 4,
-	SIDE_DYING = 5,
-	MARKS_MOST = SIDE_DYING + SUBVOLUMES_MAX
-};
+enum { SIDE_MOVES = 2, SIDE_GOES = 3, SIDE_COPY = 4, SIDE_DYING = 5, MARKS_MOST = SIDE_DYING + SUBVOLUMES_MAX };
 /* What stands at the name when it has arrived. */
 static inline const struct gfid *arrival_gfid(const struct side *s)
 {
@@ -518,7 +514,8 @@ int bring_end(struct request *, struct dht *, struct intent *);
 int stub_set(struct request *, struct dht *, const struct intent *, struct inode *file);
 /* What the file says there of where it is. -ENODATA: it is no pointer. */
 int stub_read(struct request *, struct dht *, int child, struct inode *, struct pointer *);
-int kept_read(struct request *, struct dht *, int child, struct inode *, struct pointer *); /* where its stub is. -ENODATA: it has none */
+int kept_read(struct request *, struct dht *, int child, struct inode *,
+	      struct pointer *); /* where its stub is. -ENODATA: it has none */
 /* A member of the set says in that line of the file's location something else than 0, or does not tell, or can't be asked; `not_out`: one that is out need not. */
 bool told_by_any(struct request *, struct dht *, int child, struct inode *, const char *line, bool not_out);
 /* k.ID or s.ID, which has stood there for long. 0: it has gone; 1: it is to stay; -errno. */
@@ -542,7 +539,8 @@ int parent_is_first(struct request *, struct dht *, const struct aim *, bool *ye
 /* A directory that is being made, of which nobody else knows, says that its pointer will be in that one. */
 int parent_say_first(struct request *, struct dht *, int child, struct inode *made, int owner, const struct gfid *parent);
 /* The directory's pointer, in `above` at `owner`, leads from now on to its shard at `to`, where it is at home, and no more to the one at `from`. */
-int parent_changes_home(struct request *, struct dht *, struct inode *dir, int from, int to, int owner, const struct gfid *above);
+int parent_changes_home(struct request *, struct dht *, struct inode *dir, int from, int to, int owner,
+			const struct gfid *above);
 /* What was moved stands where it is to stand, and says below which directory. Under the intent's marks, when it is decided. */
 int intent_settle(struct request *, struct dht *, const struct intent *);
 /* -EINVAL: a directory that arrived is, or is above, the one that it arrived in. To be asked when it has left its old name, under the mark of
@@ -565,8 +563,11 @@ void marks_sweep(struct request *, struct dht *, int child, struct inode *dir); 
 int intent_unmark(struct request *, struct dht *, const struct intent *, bool gone);
 /* The same, after what is decided stands where it is to stand: then the record says so. */
 int intent_let_go(struct request *, struct dht *, struct intent *, bool gone);
-/* -EFENCED was told: if others have ended it meanwhile, what was marked since goes, for where a name is not used nobody would ever meet that. */
+/* It could not be taken over to its end: what was marked meanwhile goes when others have ended it, for where a name is not used nobody would ever meet
+ * that. Now, or in a sweep. */
 void marks_drop(struct request *, struct dht *, const struct intent *);
+/* -EBUSY: the intent is still there. */
+int marks_drop_now(struct request *, struct dht *, const struct intent *);
 /* Takes the record of that name over, and ends what it tells of. */
 int intent_end(struct request *, struct dht *, int home, const char *name);
 /* What was decided: victims go, then the record. */
@@ -587,6 +588,8 @@ int directory_list(struct request *, struct dht *, int child, struct inode *, me
 int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
 /* What has stood anywhere in `work` for as long as it takes. `pause` waits, and says whether it goes on. -ENOMEM */
 int sweep_all(struct dht *, bool (*pause)(void *arg, uint64_t ms), void *arg);
+/* The marks of that attempt go as soon as others have ended the intent. Of very many the oldest are left to who meets them. */
+void marks_owe(struct dht *, const struct intent *);
 int sweep_start(struct dht *); /* -ENOMEM */
 void sweep_stop(struct dht *); /* waits for its end */
 

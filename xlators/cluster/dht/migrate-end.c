@@ -550,16 +550,17 @@ int bring_end(struct request *rq, struct dht *d, struct intent *it)
 
 	if (!err)
 		err = intent_take_over(rq, d, it);
-	if (!err)
-		err = mark_parts(rq, d, it, &p);
+	if (err)
+		return err;
+	err = mark_parts(rq, d, it, &p);
 	if (!err)
 		err = intent_stands(rq, d, it);
 	if (!err && it->state == INTENT_OPEN)
 		err = judge_open(rq, d, it, &p);
-	if (err == -EFENCED)
+	if (err) {
 		marks_drop(rq, d, it);
-	if (err)
 		return err;
+	}
 	return it->state == INTENT_DECIDED ? finish(rq, d, it, &p) : undo(rq, d, it, &p);
 }
 

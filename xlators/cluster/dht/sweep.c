@@ -9,6 +9,7 @@
 
 /* One directory at a time; what is in it is looked at again after a while. A living client needs some round trips for its work. */
 enum { STALE_LOOKS = 3, SEEN_MAX = 256 };
+enum { OWED_MAX = 256 };
 #define LOOK_NS 10000000000u
 #define END_NS	2000000000u
 
@@ -21,6 +22,11 @@ struct sweep {
 	unsigned dir;
 	struct seen *seen; /* what stood there at the first look */
 	unsigned count, looks;
+};
+
+struct owed {
+	struct owed *next;
+	struct intent it;
 };
 
 static bool stops(struct dht *d)
@@ -317,6 +323,85 @@ int sweep_all(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
 	return err;
 }
 
+/* ---- marks that were left over ---- */
+
+/* NULL: there is none. The caller's, and the lock is held. */
+static struct owed *take_oldest(struct dht *d)
+{
+	struct owed *first = d->owed;
+
+	if (first) {
+		d->owed = first->next;
+		d->owed_count--;
+	}
+	return first;
+}
+
+static void owe(struct dht *d, struct owed *more)
+{
+	struct owed **end, *dropped = NULL;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->owed_count == OWED_MAX)
+		dropped = take_oldest(d);
+	for (end = &d->owed; *end; end = &(*end)->next)
+		;
+	more->next = NULL;
+	*end = more;
+	d->owed_count++;
+	pthread_mutex_unlock(&d->lock);
+	free(dropped);
+}
+
+void marks_owe(struct dht *d, const struct intent *it)
+{
+	struct owed *more = malloc(sizeof(*more));
+
+	if (!more)
+		return;
+	more->it = *it;
+	owe(d, more);
+}
+
+static int drop_as_root(struct dht *d, const struct intent *it)
+{
+	struct request rq;
+	int err;
+
+	request_init(&rq, d->x->graph, 0);
+	rq.group_count = 0;
+	rq.deadline_ns = clock_ns() + END_NS;
+	err = layout_check(&rq, d, false);
+	if (!err)
+		err = marks_drop_now(&rq, d, it);
+	request_finish(&rq);
+	return err;
+}
+
+/* One in each turn: they are few. */
+static void sweep_owed(struct dht *d)
+{
+	struct owed *first;
+
+	pthread_mutex_lock(&d->lock);
+	first = take_oldest(d);
+	pthread_mutex_unlock(&d->lock);
+	if (first && drop_as_root(d, &first->it))
+		owe(d, first);
+	else
+		free(first);
+}
+
+static void forget_owed(struct dht *d)
+{
+	struct owed *first;
+
+	while ((first = take_oldest(d)))
+		free(first);
+}
+
+/* ---- the task ---- */
+
 static void sweep_task(void *arg)
 {
 	struct dht *d = arg;
@@ -330,6 +415,7 @@ static void sweep_task(void *arg)
 		s.child = (int)(turn % (unsigned)d->x->children);
 		s.dir = turn / (unsigned)d->x->children % WORK_DIRS;
 		turn++;
+		sweep_owed(d);
 		if (present_of(d) >> s.child & 1)
 			sweep_dir(&s);
 	}
@@ -363,6 +449,7 @@ static void wait_for_end(void *arg)
 		task_cancel(d->sweeper); /* what is down keeps nobody waiting */
 	while (d->sweeping)
 		task_cond_wait(&d->changed, &d->lock, NO_DEADLINE);
+	forget_owed(d);
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -307,19 +307,44 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, stru
 	return err ? err : intent_let_go(rq, d, it, p->gone);
 }
 
+/* A directory that was removed has taken its marks along. */
+static int unmark_found(struct request *rq, struct dht *d, const struct intent *it)
+{
+	struct parents p = { 0 };
+	int err = 0;
+
+	for (int n = 0; n < it->sides && !err; n++) {
+		err = side_find(rq, d, &it->side[n], &p.dir[n]);
+		err = is_absent(err) ? 0 : err;
+	}
+	if (!err)
+		err = intent_unmark(rq, d, it, true);
+	parents_clear(&p);
+	return err;
+}
+
+int marks_drop_now(struct request *rq, struct dht *d, const struct intent *it)
+{
+	struct intent now;
+	int err = intent_find(rq, d, it->side[0].child, &it->id, &now);
+
+	if (err == -ENOENT)
+		return unmark_found(rq, d, it);
+	return err ? err : -EBUSY;
+}
+
 void marks_drop(struct request *rq, struct dht *d, const struct intent *it)
 {
 	enum { LOOKS = 4, PAUSE_MS = 10 };
-	struct intent now;
-	int err = 0;
+	int err = -EBUSY;
 
-	for (int i = 0; i < LOOKS && !err; i++) { /* the other is at its end, perhaps */
+	for (int i = 0; i < LOOKS && err == -EBUSY; i++) { /* the other is at its end, perhaps */
 		err = i ? task_sleep_ms(PAUSE_MS) : 0;
 		if (!err)
-			err = intent_find(rq, d, it->side[0].child, &it->id, &now);
+			err = marks_drop_now(rq, d, it);
 	}
-	if (err == -ENOENT)
-		intent_unmark(rq, d, it, true);
+	if (err)
+		marks_owe(d, it);
 }
 
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
@@ -332,10 +357,11 @@ static int end_it(struct request *rq, struct dht *d, struct intent *it)
 	err = find_parents(rq, d, it, &p);
 	if (!err)
 		err = intent_take_over(rq, d, it);
-	if (!err)
+	if (!err) {
 		err = end_marked(rq, d, it, &p);
-	if (err == -EFENCED)
-		marks_drop(rq, d, it);
+		if (err)
+			marks_drop(rq, d, it);
+	}
 	parents_clear(&p);
 	if (err)
 		return err;
