@@ -3,7 +3,7 @@
 # Deliberate mistakes in the replicated stack must be found by the simulator: those of mutants.seeds, at least 20, and 10 in what is done over several
 # subvolumes, by the seeds that found them before or, when these find nothing any more, within 400; LONG=1: every one within 2,000.
 # SIM_MUTANTS="A B": only these. SIM_RECORD=1: writes the seeds that found something to mutants.seeds.
-# limit: 900 s, 21600 s with LONG=1
+# limit: 2400 s, 21600 s with LONG=1
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
 # Several subvolumes, half of them growing: 600 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
-# limit: 900 s, 36000 s with LONG=1
+# limit: 2400 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
