@@ -52,6 +52,8 @@ struct words {
 	int min, max, count;
 };
 error_t words_take(struct words *, int key, char *value, struct argp_state *);
+/* The number of days that an option says, 1 to `most`; exits 2 if it says anything else. */
+unsigned days_take(const char *value, unsigned most, struct argp_state *);
 
 enum { EXIT_USAGE = 2 };
 /* A word that a command does not know (the names end with NULL), or too many or too few behind it: say so on stderr, return

@@ -22,7 +22,6 @@ struct arguments {
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
-	char *end;
 
 	switch (key) {
 	case KEY_DIR:
@@ -33,9 +32,7 @@ static error_t option(int key, char *value, struct argp_state *state)
 		a->name = value;
 		return 0;
 	case KEY_DAYS:
-		a->days = strtoul(value, &end, 10);
-		if (*end || a->days < 1 || a->days > CA_DAYS_MAX)
-			argp_error(state, "'%s' is no number of days: take one from 1 to %d", value, CA_DAYS_MAX);
+		a->days = days_take(value, CA_DAYS_MAX, state);
 		return 0;
 	default:
 		return words_take(&a->words, key, value, state);

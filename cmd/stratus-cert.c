@@ -25,7 +25,6 @@ struct arguments {
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
-	char *end;
 
 	switch (key) {
 	case KEY_DIR:
@@ -42,9 +41,7 @@ static error_t option(int key, char *value, struct argp_state *state)
 		a->whom = value;
 		return 0;
 	case KEY_DAYS:
-		a->days = strtoul(value, &end, 10);
-		if (*end || a->days < 1 || a->days > CA_DAYS_MAX)
-			argp_error(state, "'%s' is no number of days: take one from 1 to %d", value, CA_DAYS_MAX);
+		a->days = days_take(value, CA_DAYS_MAX, state);
 		return 0;
 	case KEY_REPLACE:
 		a->replace = true;

@@ -80,6 +80,16 @@ error_t words_take(struct words *w, int key, char *value, struct argp_state *sta
 	}
 }
 
+unsigned days_take(const char *value, unsigned most, struct argp_state *state)
+{
+	char *end;
+	unsigned long days = strtoul(value, &end, 10);
+
+	if (*end || days < 1 || days > most)
+		argp_error(state, "'%s' is no number of days: take one from 1 to %u", value, most);
+	return (unsigned)days;
+}
+
 int word_unknown(const char *program, const char *word, const char *const *names)
 {
 	const char *nearest = nearest_name(word, names);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "graph.h"
+#include "graph-of.h"
 #include "session-test.h"
 #include "stream.h"
 
@@ -22,23 +22,6 @@ static struct xlator *top;
 static int port;
 
 /* ---- graphs ---- */
-
-static struct graph *graph_of(const char *text, struct problem *p)
-{
-	struct volfile file = { 0 };
-	struct graph *g = NULL;
-
-	p->text[0] = 0;
-	assert_int_equal(volfile_parse(text, strlen(text), "test", &file, p), 0);
-	if (graph_create(&file, NULL, NULL, &g, p))
-		g = NULL;
-	volfile_free(&file);
-	if (g && graph_start(g, p)) {
-		graph_destroy(g);
-		g = NULL;
-	}
-	return g;
-}
 
 void start_server(const char *more)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "ca.h"
-#include "graph.h"
+#include "graph-of.h"
 #include "halter.h"
 #include "log.h"
 #include "message.h"
@@ -62,23 +62,6 @@ static void revoke_at(const char *whose, const char *where)
 }
 
 /* ---- graphs ---- */
-
-static struct graph *graph_of(const char *text, struct problem *p)
-{
-	struct volfile file = { 0 };
-	struct graph *g = NULL;
-
-	p->text[0] = 0;
-	assert_int_equal(volfile_parse(text, strlen(text), "test", &file, p), 0);
-	if (graph_create(&file, NULL, NULL, &g, p))
-		g = NULL;
-	volfile_free(&file);
-	if (g && graph_start(g, p)) {
-		graph_destroy(g);
-		g = NULL;
-	}
-	return g;
-}
 
 static char *tls_of(const char *who)
 {
@@ -199,21 +182,23 @@ static void stays_out(struct graph *g, struct halter *h)
 
 /* ---- the tests ---- */
 
-static void a_client_that_is_revoked_during_its_handshake_stays_out(void **state)
+/* Bytes of that way wait while one end is revoked, as the other's list has it. */
+static void is_revoked_meanwhile(int way, const char *whose, const char *list)
 {
 	struct halter h;
 	struct graph *witness, *late;
 
-	(void)state;
 	start_server(brick, "");
 	witness = welcome("client");
 	halter_start(&h, port);
-	atomic_store(&h.keep[UP], true);
+	atomic_store(&h.keep[way], true);
 	late = caller("client", h.port);
 	await_kept(&h);
-	revoke_at("client", "server");
-	await_words(witness, "brick: down"); /* the server has read the list, and looked at all */
-	atomic_store(&h.keep[UP], false);
+	revoke_at(whose, list);
+	await_words(witness, "brick: down"); /* who has read the list has looked at all */
+	if (way == DOWN)
+		usleep(1500000); /* each client looks once a second; of the other's look nothing tells */
+	atomic_store(&h.keep[way], false);
 	stays_out(late, &h);
 	leave(late);
 	leave(witness);
@@ -221,27 +206,16 @@ static void a_client_that_is_revoked_during_its_handshake_stays_out(void **state
 	leave(server);
 }
 
+static void a_client_that_is_revoked_during_its_handshake_stays_out(void **state)
+{
+	(void)state;
+	is_revoked_meanwhile(UP, "client", "server");
+}
+
 static void a_server_that_is_revoked_during_its_handshake_is_left(void **state)
 {
-	struct halter h;
-	struct graph *witness, *late;
-
 	(void)state;
-	start_server(brick, "");
-	witness = welcome("client");
-	halter_start(&h, port);
-	atomic_store(&h.keep[DOWN], true);
-	late = caller("client", h.port);
-	await_kept(&h);
-	revoke_at("server", "client");
-	await_words(witness, "brick: down");
-	usleep(1500000); /* each client looks once a second; of the other's look nothing tells */
-	atomic_store(&h.keep[DOWN], false);
-	stays_out(late, &h);
-	leave(late);
-	leave(witness);
-	halter_stop(&h);
-	leave(server);
+	is_revoked_meanwhile(DOWN, "server", "client");
 }
 
 static void is_refused(const char *who, const char *words)
