@@ -5,29 +5,10 @@
 #
 # Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
 # limit: 600 s
-. "$(dirname "$0")/../mount/lib.sh"
-. "$(dirname "$0")/keeper.sh"
-. "$(dirname "$0")/../mount/runs.sh"
-need_root
-need_stack
-need python3
+. "$(dirname "$0")/moving.sh"
 
-mount_at() { # NAME
-	mkdir -p "$SCRATCH/$1"
-	MOUNTS+=("$SCRATCH/$1")
-	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
-	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
-}
 state() { "$STRATUS" rebalance status v --json | json 'd["state"]'; }
-told() { "$STRATUS" rebalance status v --json | json "$1"; }
 is_state() { [ "$(state)" = "$1" ]; }
-bricks() { # FIRST COUNT [SERVER]: as the verbs take them
-	local i
-	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
-}
-all_in() { # of a volume with replicas: each member of each set
-	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v.get("sets", [v.get("set")]) for m in s["members"])')" = True ]
-}
 
 # ---- what is in the root, and what must be there all the time ----
 
@@ -57,29 +38,8 @@ is_whole() { # MOUNT COUNT
 	    assert text == f"this is {i}", (path, text)
 	END
 }
-keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is there
-	(
-		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
-	) >"$SCRATCH/looks.log" 2>&1 &
-	LOOKS=$!
-	PIDS[$LOOKS]="who looks"
-}
-kept_whole() {
-	: >"$SCRATCH/enough"
-	wait_until 60 gone "$LOOKS" || fail "who looks does not end"
-	wait "$LOOKS" || fail "something was not there for a while: $(cat "$SCRATCH/looks.log")"
-	unset "PIDS[$LOOKS]"
-	rm "$SCRATCH/enough"
-}
 # What stands there under names of the root: each is in place, or a pointer.
 names_on() { find "$SCRATCH/b$1" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l; }
-# What was killed in the middle of a name may have left records, which mounts come upon in minutes; nothing else.
-fsck_is_clean() {
-	timeout 100 "$STRATUS" fsck --wait 1 --repair 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-	! grep ' at .*: ' "$SCRATCH/out" | grep -v '^unended ' || fail "fsck finds what no kill leaves: $(cat "$SCRATCH/out")"
-	timeout 100 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
-		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-}
 
 # ---- the parts ----
 
@@ -94,7 +54,6 @@ nothing_to_do() {
 	"$STRATUS" rebalance stop v --wait 2>"$SCRATCH/err" || status=$?
 	[ "$status" = 2 ] && grep -q 'wait goes with start' "$SCRATCH/err" || fail "stop --wait: $(cat "$SCRATCH/err")"
 }
-subvolumes() { told 'd["subvolumes"]'; }
 takes_back() { # what was added last, if it has no names
 	local there
 	mkdir -p "$SCRATCH/b60"
@@ -185,17 +144,7 @@ remembered() {
 
 on_volume() { # BRICKS REPLICA
 	local count=200
-	REPLICATED=$2 BEGAN=$(($1 / $2))
-	scratch
-	cd "$SCRATCH"
-	HTTP=$(free_port)
-	start_keeper
-	if [ "$2" = 1 ]; then
-		"$STRATUS" volume create v --start $(bricks 0 "$1" 127.0.0.1) >/dev/null
-	else
-		"$STRATUS" volume create v --start --replica "$2" $(bricks 0 "$1" 127.0.0.1) >/dev/null
-	fi
-	wait_until 30 all_in || fail "the sets are not whole: $("$STRATUS" status)"
+	begin_volume "$1" "$2"
 	mount_at stays
 	fill "$SCRATCH/stays" 0 $count
 	nothing_to_do

@@ -5,28 +5,7 @@
 #
 # Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
 # limit: 1300 s
-. "$(dirname "$0")/../mount/lib.sh"
-. "$(dirname "$0")/keeper.sh"
-. "$(dirname "$0")/../mount/runs.sh"
-need_root
-need_stack
-need python3
-
-mount_at() { # NAME
-	mkdir -p "$SCRATCH/$1"
-	MOUNTS+=("$SCRATCH/$1")
-	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
-	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
-}
-told() { "$STRATUS" rebalance status v --json | json "$1"; }
-subvolumes() { told 'd["subvolumes"]'; }
-bricks() { # FIRST COUNT [SERVER]
-	local i
-	for ((i = $1; i < $1 + $2; i++)); do echo "${3:-alpha}:$SCRATCH/b$i"; done
-}
-all_in() {
-	[ "$REPLICATED" = 1 ] || [ "$("$STRATUS" status --json | json 'all(m["state"] == "in" for v in d["volumes"] for s in v.get("sets", [v.get("set")]) for m in s["members"])')" = True ]
-}
+. "$(dirname "$0")/moving.sh"
 
 fill() { # MOUNT FROM TO: files, links to them, and directories with directories, files, links and fifos
 	python3 - "$@" <<-'END'
@@ -70,20 +49,6 @@ is_whole() { # MOUNT COUNT
 	END
 	) || fail "not all is there on $1: $said"
 }
-keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is there
-	(
-		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
-	) >"$SCRATCH/looks.log" 2>&1 &
-	LOOKS=$!
-	PIDS[$LOOKS]="who looks"
-}
-kept_whole() {
-	: >"$SCRATCH/enough"
-	wait_until 60 gone "$LOOKS" || fail "who looks does not end"
-	wait "$LOOKS" || fail "something was not there for a while: $(cat "$SCRATCH/looks.log")"
-	unset "PIDS[$LOOKS]"
-	rm "$SCRATCH/enough"
-}
 keeps_open() { # files that are open write and read on, and say at last that they have
 	python3 - "$SCRATCH/stays" "$SCRATCH/close" "$SCRATCH/closed" <<-'END' >"$SCRATCH/open.log" 2>&1 &
 	import os, sys, time
@@ -111,12 +76,6 @@ kept_open() {
 	unset "PIDS[$OPEN]"
 	[ -e "$SCRATCH/closed" ] || fail "an open file did not stay open: $(cat "$SCRATCH/open.log")"
 	rm "$SCRATCH/close" "$SCRATCH/closed" "$SCRATCH"/stays/open*
-}
-fsck_is_clean() {
-	timeout 100 "$STRATUS" fsck --wait 1 --repair 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-	! grep ' at .*: ' "$SCRATCH/out" | grep -v '^unended ' || fail "fsck finds what no kill leaves: $(cat "$SCRATCH/out")"
-	timeout 100 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
-		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 }
 left_there() { # BRICK: files and names on it, but for what bricks keep for themselves, and directories that are empty
 	find "$SCRATCH/b$1" -mindepth 1 ! -type d ! -path "$SCRATCH/b$1/.stratus/*" | wc -l
@@ -165,17 +124,7 @@ goes() { # LAST
 
 on_volume() { # BRICKS REPLICA
 	local count=80 last=$(($1 - $2)) i
-	REPLICATED=$2 BEGAN=$(($1 / $2))
-	scratch
-	cd "$SCRATCH"
-	HTTP=$(free_port)
-	start_keeper
-	if [ "$2" = 1 ]; then
-		"$STRATUS" volume create v --start $(bricks 0 "$1" 127.0.0.1) >/dev/null
-	else
-		"$STRATUS" volume create v --start --replica "$2" $(bricks 0 "$1" 127.0.0.1) >/dev/null
-	fi
-	wait_until 30 all_in || fail "the sets are not whole: $("$STRATUS" status)"
+	begin_volume "$1" "$2"
 	# else what is left of moved files waits half a minute for clients that come back, each time the server is killed
 	"$STRATUS" volume set v features/layout reopen-time 2s >/dev/null
 	"$STRATUS" volume set v cluster/dht sweep-interval 1s >/dev/null
