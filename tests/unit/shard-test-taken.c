@@ -5,6 +5,7 @@
 struct asked {
 	struct inode *d;
 	const char *name;
+	struct task *task;
 	int err;
 	atomic_bool done;
 };
@@ -14,6 +15,7 @@ static void unlink_job(void *arg)
 {
 	struct asked *a = arg;
 
+	a->task = task_self();
 	a->err = drop(&v8, a->d, a->name, FOP_unlink);
 	a->done = true;
 }
@@ -98,7 +100,27 @@ PROPERTY_AS(, a_moving_name_is_gone_when_that_is_on_disk)
 	hold_tell("hold", "none");
 }
 
-/* So the unlink that waits for its turn at the brick counts for who comes after it. */
+PROPERTY_AS(, what_was_taken_is_told_to_who_is_interrupted_before_it_is_on_disk)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	static struct asked drops;
+	struct layout l;
+
+	make_moving(top, &d, &l);
+	CHECK_INT(put_layout(d, &l), 0);
+	drops = (struct asked){ .d = d, .name = goes };
+	hold_tell("hold", "fsync");
+	task_spawn(NULL, unlink_job, &drops);
+	hold_wait(1);
+	task_cancel(drops.task);
+	hold_wait(1);
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
+	wait_for(&drops.done);
+	CHECK_INT(drops.err, 0);
+}
+
+/* One that is under way may have been done, as far as others know. */
 PROPERTY_AS(, who_misses_a_name_while_one_is_taken_waits_for_the_disk)
 {
 	cleanup_inode struct inode *top = root(), *d = NULL;
@@ -111,7 +133,7 @@ PROPERTY_AS(, who_misses_a_name_while_one_is_taken_waits_for_the_disk)
 	CHECK_INT(drop(&v8, d, goes_too, FOP_unlink), 0);
 	looks = (struct asked){ .d = d, .name = goes_too };
 	hold_tell("hold", "unlink,fsync");
-	task_spawn(NULL, unlink_job, &drops); /* it may have been done, as far as others know */
+	task_spawn(NULL, unlink_job, &drops);
 	hold_wait(1);
 	task_spawn(NULL, look_job, &looks);
 	hold_wait(2);

@@ -69,6 +69,7 @@ void who_is_about_to_lock_counts(void **state);
 
 /* ---- shard-test-taken.c ---- */
 void a_moving_name_is_gone_when_that_is_on_disk(void **state);
+void what_was_taken_is_told_to_who_is_interrupted_before_it_is_on_disk(void **state);
 void who_misses_a_name_while_one_is_taken_waits_for_the_disk(void **state);
 void what_was_taken_before_the_start_is_on_disk_before_it_is_missed(void **state);
 void without_a_transition_no_name_waits_for_the_disk(void **state);

@@ -475,8 +475,13 @@ static int judged_moving(struct call *c, struct inode *parent)
 	err = judged(c);
 	if (takes)
 		taking_end(k, err != -ENOENT);
-	if (takes ? !err : err == -ENOENT)
+	if (takes && !err) {
+		task_shield(true); /* it is done: who is not waited for any more hears that, and no error */
 		synced = taken_sync(c->rq, c->x, parent);
+		task_shield(false);
+	} else if (!takes && err == -ENOENT) {
+		synced = taken_sync(c->rq, c->x, parent);
+	}
 	return synced ? synced : err;
 }
 
