@@ -25,6 +25,7 @@ static struct {
 	uint64_t from, to;	/* events: when it was begun first, when it was done */
 	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
 	char problem[400];
+	char lost[24]; /* a name that is being removed, for it leads to nothing; empty: none */
 } grow;
 
 bool plan_grows(void)
@@ -256,13 +257,44 @@ bool grow_goes_on(void)
 	return plan_grows() && grow.begun && !is_done();
 }
 
+/* As an administrator does who has been told so. */
+static void remove_lost(void *arg)
+{
+	struct node *n = arg;
+	struct unlink_in in = { .loc.name = grow.lost };
+	struct unlink_out out = { 0 };
+	struct request rq;
+	int err;
+
+	in.loc.parent = inode_get(n->graph->inodes, &gfid_root, S_IFDIR);
+	request_init(&rq, n->graph, 0);
+	err = unlink_on(&rq, n->graph->top, &in, &out);
+	request_finish(&rq);
+	inode_unref(in.loc.parent);
+	trace("rebalance: %s leads to nothing, and is removed: %d", grow.lost, err);
+	grow.lost[0] = '\0';
+}
+
+/* Power cuts may take an anchor, or give a name back that was removed: the rebalancer waits until somebody removes the name. */
+static void remove_what_is_lost(void)
+{
+	struct node *n = node_rebalancer();
+
+	if (!plan.lossy || !n->ready || grow.lost[0] || !strstr(grow.problem, " leads to nothing: "))
+		return;
+	if (sscanf(grow.problem, "\"%23[^\"]", grow.lost) == 1)
+		task_spawn(n->shard, remove_lost, n);
+}
+
 void grow_end(void)
 {
 	uint64_t until = sim_now() + LIMIT_S * S;
 
 	grow.far_ns = 0; /* who is slower than sweeps never moves anything */
-	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until)
+	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until) {
 		task_sleep_ms(ASK_MS);
+		remove_what_is_lost();
+	}
 	if (plan_grows() && !is_done())
 		sim_fail("the rebalancer did not end %d s after the faults: %s", LIMIT_S,
 			 grow.problem[0] ? grow.problem : "it tells of no problem");

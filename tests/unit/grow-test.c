@@ -596,6 +596,26 @@ GROWS(one_name_that_can_not_be_moved_keeps_no_others)
 	CHECK(is_whole());
 }
 
+/* As after a power cut. What it led to may have another name, so nobody but fsck, and who knows, removes it. */
+GROWS(a_name_that_leads_to_nothing_is_told_and_waited_for)
+{
+	const char *lost = moving_name(0, "lost"), *file = moving_name(1, "file");
+
+	CHECK_INT(put(file, "old"), 0);
+	forget('a');
+	CHECK_INT(tree_link(&tree, file, lost), 0);
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	for (int i = 0; i < 20000 && !strstr(told, "leads to nothing"); i++) {
+		task_sleep_ms(1);
+		CHECK_INT(command("second", "rebalance", "status"), 0);
+	}
+	CHECK(strstr(told, "state running") && strstr(told, "leads to nothing") && strstr(told, lost));
+	CHECK_INT(tree_unlink(&tree, lost), 0);
+	CHECK(is_done("second"));
+	CHECK(reads(file, "old"));
+	CHECK(is_whole());
+}
+
 /* ---- who does not know all ---- */
 
 static void begin_late(void *arg)
@@ -813,6 +833,7 @@ int main(void)
 		cmocka_unit_test(a_subvolume_that_goes_down_while_the_layout_is_given_to_all_stops_only_its_own_names),
 		cmocka_unit_test(lost_and_found_of_a_brick_stays),
 		cmocka_unit_test(one_name_that_can_not_be_moved_keeps_no_others),
+		cmocka_unit_test(a_name_that_leads_to_nothing_is_told_and_waited_for),
 		cmocka_unit_test(who_repairs_by_the_layout_before_renames_nothing),
 		cmocka_unit_test(a_client_that_lacks_the_new_one_changes_nothing_of_it_and_tells_no_shorter_list),
 		cmocka_unit_test(what_is_asked_for_again_is_not_taken_for_done_where_names_move_away),

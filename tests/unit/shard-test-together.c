@@ -2,7 +2,7 @@
 /* features/layout: a change of a layout and requests by the old one are never done at once. */
 #include "shard-test.h"
 
-static void tell(const char *word, const char *what)
+void hold_tell(const char *word, const char *what)
 {
 	struct xlator *x = tree_find(&tree, "hold");
 	char *argv[] = { (char *)word, (char *)what, NULL };
@@ -12,7 +12,7 @@ static void tell(const char *word, const char *what)
 	fclose(f);
 }
 
-static unsigned parked(void)
+unsigned hold_parked(void)
 {
 	struct xlator *x = tree_find(&tree, "hold");
 	char *argv[] = { (char *)"list", NULL }, *text = NULL;
@@ -26,6 +26,19 @@ static unsigned parked(void)
 		n++;
 	free(text);
 	return n;
+}
+
+void hold_wait(unsigned n)
+{
+	for (int i = 0; i < 5000 && hold_parked() != n; i++)
+		task_sleep_ms(2);
+	CHECK_INT(hold_parked(), n);
+}
+
+void wait_for(atomic_bool *done)
+{
+	for (int i = 0; i < 5000 && !*done; i++)
+		task_sleep_ms(2);
 }
 
 struct job {
@@ -53,19 +66,6 @@ static void layout_job(void *arg)
 	j->done = true;
 }
 
-static void wait_for(atomic_bool *done)
-{
-	for (int i = 0; i < 5000 && !*done; i++)
-		task_sleep_ms(2);
-}
-
-static void wait_parked(unsigned n)
-{
-	for (int i = 0; i < 5000 && parked() != n; i++)
-		task_sleep_ms(2);
-	CHECK_INT(parked(), n);
-}
-
 PROPERTY_AS(, a_layout_waits_for_who_is_inside_and_others_for_it)
 {
 	cleanup_inode struct inode *top = root(), *d = NULL;
@@ -76,19 +76,19 @@ PROPERTY_AS(, a_layout_waits_for_who_is_inside_and_others_for_it)
 	change = (struct job){ .d = d, .layout = layout_of(7) };
 	late = (struct job){ .d = d, .place = &v0, .name = name_at(d, SELF, "late") };
 	new = (struct job){ .d = d, .place = &v7, .name = name_at(d, SELF, "new") };
-	tell("hold", "mkdir"); /* it has been judged, and is not done yet */
+	hold_tell("hold", "mkdir"); /* it has been judged, and is not done yet */
 	task_spawn(NULL, mkdir_job, &old);
-	wait_parked(1);
+	hold_wait(1);
 	task_spawn(NULL, layout_job, &change);
 	task_sleep_ms(50);
 	CHECK(!change.done);
 	task_spawn(NULL, mkdir_job, &late); /* by the layout that still counts, but behind the one to come */
 	task_spawn(NULL, mkdir_job, &new);
 	task_sleep_ms(50);
-	CHECK_INT(parked(), 1);
+	CHECK_INT(hold_parked(), 1);
 	CHECK(!late.done && !new.done);
-	tell("hold", "none");
-	tell("release", "all");
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
 	wait_for(&change.done);
 	wait_for(&old.done);
 	wait_for(&late.done);
@@ -122,12 +122,12 @@ PROPERTY_AS(, what_was_read_before_a_change_is_not_kept_after_it)
 	CHECK_INT(put_layout(d, &l), 0);
 	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT); /* the root's are read */
 	reader = (struct job){ .d = d };
-	tell("hold", "getxattr");
+	hold_tell("hold", "getxattr");
 	task_spawn(NULL, look_job, &reader);
-	wait_parked(1); /* it has read that d is no pointer, and is about to read the layout */
+	hold_wait(1); /* it has read that d is no pointer, and is about to read the layout */
 	CHECK_INT(set(d, DHT_POINTER_XATTR, bytes, sizeof(bytes)), 0);
-	tell("hold", "none");
-	tell("release", "all");
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
 	wait_for(&reader.done);
 	CHECK_INT(reader.err, 0);
 	CHECK_INT(look(&v0, top, "d", NULL, &attr), 0);
@@ -176,14 +176,14 @@ PROPERTY_AS(, what_is_replaced_while_it_is_looked_at_is_looked_at_again)
 	CHECK_INT(make_empty(&nowhere, top, "f"), 0);
 	CHECK_INT(make_empty(&nowhere, top, "g"), 0);
 	looks = makes = (struct job){ .d = top };
-	tell("hold", "listxattr,getxattr");
+	hold_tell("hold", "listxattr,getxattr");
 	task_spawn(NULL, look_job, &looks);
 	task_spawn(NULL, make_job, &makes);
-	wait_parked(2);
+	hold_wait(2);
 	CHECK_INT(move(&nowhere, top, "e", top, "d", 0), 0);
 	CHECK_INT(move(&nowhere, top, "g", top, "f", 0), 0);
-	tell("hold", "none");
-	tell("release", "all");
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
 	wait_for(&looks.done);
 	wait_for(&makes.done);
 	CHECK_INT(looks.err, 0);
@@ -351,18 +351,18 @@ static void who_is_about_to_lock_counts_(void *arg __attribute__((unused)))
 	CHECK_INT(call(&v0, FOP_open, &open, &out), 0);
 	lock = (struct asking){ .file = out.file };
 	ask = later = (struct asking){ .inode = f };
-	tell("hold", "setlk");
+	hold_tell("hold", "setlk");
 	task_spawn(NULL, lock_job, &lock);
-	wait_parked(1);
-	tell("hold", "getxattr");
+	hold_wait(1);
+	hold_tell("hold", "getxattr");
 	task_spawn(NULL, ask_job, &ask);
-	wait_parked(2);
-	tell("hold", "none");
-	tell("release", "1");
+	hold_wait(2);
+	hold_tell("hold", "none");
+	hold_tell("release", "1");
 	wait_for(&lock.done);
 	CHECK_INT(lock.err, 0);
 	CHECK_INT(lock_it(out.file, F_UNLCK), 0);
-	tell("release", "all");
+	hold_tell("release", "all");
 	wait_for(&ask.done);
 	CHECK(!ask.err && says_locked(ask.text));
 	ask_job(&later);

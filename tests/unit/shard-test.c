@@ -888,6 +888,11 @@ int main(void)
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),
 		cmocka_unit_test(what_is_replaced_while_it_is_looked_at_is_looked_at_again),
 		cmocka_unit_test(who_is_about_to_lock_counts),
+		cmocka_unit_test(a_moving_name_is_gone_when_that_is_on_disk),
+		cmocka_unit_test(what_was_taken_is_told_to_who_is_interrupted_before_it_is_on_disk),
+		cmocka_unit_test(who_misses_a_name_while_one_is_taken_waits_for_the_disk),
+		cmocka_unit_test(what_was_taken_before_the_start_is_on_disk_before_it_is_missed),
+		cmocka_unit_test(without_a_transition_no_name_waits_for_the_disk),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

@@ -57,11 +57,22 @@ extern const char *below; /* volumes that the leaf is on */
 #define PROPERTY(name) PROPERTY_AS(static, name)
 
 /* ---- shard-test-together.c ---- */
+void hold_tell(const char *word, const char *what); /* a command to debug/hold, which is below features/layout */
+unsigned hold_parked(void);
+void hold_wait(unsigned n); /* until so many are parked */
+void wait_for(atomic_bool *done);
 void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
 void what_was_read_before_a_change_is_not_kept_after_it(void **state);
 void nothing_is_done_by_a_layout_that_has_ended(void **state);
 void what_is_replaced_while_it_is_looked_at_is_looked_at_again(void **state);
 void who_is_about_to_lock_counts(void **state);
+
+/* ---- shard-test-taken.c ---- */
+void a_moving_name_is_gone_when_that_is_on_disk(void **state);
+void what_was_taken_is_told_to_who_is_interrupted_before_it_is_on_disk(void **state);
+void who_misses_a_name_while_one_is_taken_waits_for_the_disk(void **state);
+void what_was_taken_before_the_start_is_on_disk_before_it_is_missed(void **state);
+void without_a_transition_no_name_waits_for_the_disk(void **state);
 
 /* ---- shard-test-marks.c ---- */
 void a_marked_name_is_its_intents_alone(void **state);

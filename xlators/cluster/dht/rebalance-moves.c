@@ -56,6 +56,29 @@ static bool is_file_systems_own(struct pass *p, const char *name)
 	return own;
 }
 
+/* Its object was lost with the power of where it was; or both had gone, and the power took back only that the name had. */
+static bool leads_to_nothing(struct pass *p, const char *name)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct loc loc = { .parent = p->r->dir, .name = name };
+	struct lookup_out out = { 0 };
+	struct gfid gfid;
+	struct request rq;
+	struct aim aim;
+	bool dir;
+	int err;
+
+	rebalance_ask(p->r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, p->r->d, p->r->dir);
+	if (!err)
+		err = look_at_name(&rq, p->r->d, p->child, &loc, &pointer, &aim, &gfid, &dir);
+	if (!err && pointer)
+		err = look_at_anchor(&rq, p->r->d, &aim, &out);
+	fop_out_clear(FOP_lookup, &out);
+	request_finish(&rq);
+	return pointer && err == -ENOENT;
+}
+
 static int move_one(struct pass *p, const char *name, struct owners o)
 {
 	struct rebalance *r = p->r;
@@ -77,6 +100,10 @@ static int move_one(struct pass *p, const char *name, struct owners o)
 			r, err,
 			"\"%s\" is at %s and at %s: `stratus fsck` may tell which one is to stay; rename or remove the other",
 			name, subvolume_name(r, o.from), subvolume_name(r, o.to));
+	if (err == -EIO && leads_to_nothing(p, name))
+		return rebalance_problem(r, err,
+					 "\"%s\" at %s leads to nothing: `stratus fsck` may find what it led to, or remove it",
+					 name, subvolume_name(r, o.from));
 	return err ? rebalance_problem(r, err, "\"%s\" can't be moved from %s to %s: %s", name, subvolume_name(r, o.from),
 				       subvolume_name(r, o.to), why(err))
 		   : 0;
@@ -88,8 +115,7 @@ static void move_those_of(struct pass *p, const struct dirents *list)
 		struct owners o = owners_in(p->r->d, p->r->dir, list->entry[i].name);
 		int err;
 
-		if (o.from != p->child || o.to == p->child ||
-		    (is_root(p->r->dir) && !strcmp(list->entry[i].name, DHT_HIDDEN)))
+		if (o.from != p->child || o.to == p->child || (is_root(p->r->dir) && !strcmp(list->entry[i].name, DHT_HIDDEN)))
 			continue;
 		p->found++;
 		err = move_one(p, list->entry[i].name, o);

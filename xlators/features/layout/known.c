@@ -14,6 +14,7 @@ struct known *known_of(struct xlator *x, struct inode *inode)
 	if (!k)
 		return NULL;
 	pthread_mutex_init(&k->lock, NULL);
+	k->taken = 1; /* perhaps, by who was here before */
 	k->version = atomic_fetch_add(&((struct checks *)x->private)->file_changes, 1) + 1;
 	if (!inode_slot_set(inode, x, k))
 		return k;
@@ -50,6 +51,7 @@ void known_forget(struct xlator *x, struct inode *inode)
 		return;
 	pthread_mutex_lock(&k->lock);
 	drop(k);
+	k->taken++;
 	k->version = atomic_fetch_add(&((struct checks *)x->private)->file_changes, 1) + 1;
 	pthread_mutex_unlock(&k->lock);
 }
@@ -348,8 +350,7 @@ static bool can_be_opened(const struct inode *inode)
 	return S_ISDIR(inode->type) || S_ISREG(inode->type);
 }
 
-/* Through an open file, as root. */
-static int sync_opened(struct request *rq, struct xlator *x, struct inode *inode)
+int sync_opened(struct request *rq, struct xlator *x, struct inode *inode)
 {
 	struct opendir_in opendir = { .inode = inode };
 	struct open_in open = { .inode = inode, .flags = O_RDONLY };
@@ -434,6 +435,17 @@ static int judge_change(struct request *rq, struct xlator *x, const struct place
 	return err || *done ? err : parent_may_change(rq, x, fop, inode, in, done);
 }
 
+static int change_and_sync(struct request *rq, struct xlator *x, struct known *k, enum fop fop, struct inode *inode,
+			   const void *in, void *out, bool done)
+{
+	int err = done ? 0 : fop_call(rq, x->child[0], fop, in, out);
+
+	if (!err)
+		err = can_be_opened(inode) ? sync_opened(rq, x, inode) : sync_unopened(rq, x);
+	taken_synced(k, err);
+	return err;
+}
+
 int change_alone(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, struct inode *inode,
 		 const void *in, void *out)
 {
@@ -446,10 +458,8 @@ int change_alone(struct request *rq, struct xlator *x, const struct place *place
 		return err;
 	if (place)
 		err = judge_change(rq, x, place, fop, inode, in, &done);
-	if (!err && !done)
-		err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err)
-		err = can_be_opened(inode) ? sync_opened(rq, x, inode) : sync_unopened(rq, x);
+		err = change_and_sync(rq, x, k, fop, inode, in, out, done);
 	pthread_mutex_lock(&k->lock);
 	drop(k); /* also when it failed: who knows */
 	if (changes_mark(fop, in))

@@ -112,6 +112,15 @@ atomic_uint_fast64_t *mark_changes_of(struct checks *c, const struct gfid *direc
 	return &c->mark_changes[gfid_hash(directory) % COUNTERS];
 }
 
+/* Who asks has listed the names, and may make it final that one is not there: so that is on disk. */
+static int sync_absences(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct facts f;
+	int err = facts_of(rq, x, inode, NULL, &f);
+
+	return err || !f.moving ? err : taken_sync(rq, x, inode);
+}
+
 int marks_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
 {
 	struct checks *c = x->private;
@@ -119,6 +128,8 @@ int marks_tell(struct request *rq, struct xlator *x, const struct getxattr_in *i
 	char self[GFID_TEXT], text[MARKS_TEXT];
 	int err = for_the_brick(rq), size;
 
+	if (!err)
+		err = sync_absences(rq, x, in->inode);
 	if (!err)
 		err = k ? known_locked(rq, x, in->inode, k) : -ENOMEM;
 

@@ -460,6 +460,31 @@ static int judged(const struct call *c)
 	}
 }
 
+/* The name moves away from here: that it has gone is on disk before anybody sees it, for then it may be made where it is to be, and must not be back here after a
+ * power cut. (What an intent takes nobody sees before its mark goes, and that is synced.) */
+static int judged_moving(struct call *c, struct inode *parent)
+{
+	struct known *k = inode_slot(parent, c->x);
+	bool takes = c->fop == FOP_unlink || c->fop == FOP_rmdir || c->fop == FOP_rename;
+	int err, synced = 0;
+
+	if (c->ours)
+		return judged(c);
+	if (takes)
+		taking_begin(k);
+	err = judged(c);
+	if (takes)
+		taking_end(k, err != -ENOENT);
+	if (takes && !err) {
+		task_shield(true); /* it is done: who is not waited for any more hears that, and no error */
+		synced = taken_sync(c->rq, c->x, parent);
+		task_shield(false);
+	} else if (!takes && err == -ENOENT) {
+		synced = taken_sync(c->rq, c->x, parent);
+	}
+	return synced ? synced : err;
+}
+
 static const struct loc *first_loc(enum fop fop, const void *in)
 {
 	return fop == FOP_link	   ? &((const struct link_in *)in)->loc
@@ -503,6 +528,6 @@ int names_judge(struct request *rq, struct xlator *x, const struct place *place,
 	if (!err && ((struct checks *)x->private)->leaving && puts_away(fop, from->name))
 		err = -ENOSPC;
 	if (!err)
-		err = judged(&c);
+		err = c.moves ? judged_moving(&c, from->parent) : judged(&c);
 	return refused(x, err);
 }

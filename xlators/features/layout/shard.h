@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside features/layout: what is known of objects and the gates of directories (known.c), the judgement of names (names.c), marks of them
- * (marks.c), what tenants may say (tenants.c), directories that get another parent (trees.c), files that are moved (files.c), and directories that have grown large (grown.c). */
+ * (marks.c), names that have gone while they move (taken.c), what tenants may say (tenants.c), directories that get another parent (trees.c), files that are moved (files.c), and directories
+ * that have grown large (grown.c). */
 #ifndef STRATUS_SHARD_H
 #define STRATUS_SHARD_H
 #include "layout.h"
@@ -48,9 +49,13 @@ struct known {
 	bool points, kept;
 	bool shard; /* it is one of a directory whose home is elsewhere */
 	struct pointer pointer;
-	uint64_t version;      /* of a file: number of its last change, or of when it came to be known */
-	unsigned lockers;      /* of a file: requests for locks that are under way */
-	unsigned opened;       /* of a file: how often it is open */
+	uint64_t version; /* of a file: number of its last change, or of when it came to be known */
+	unsigned lockers; /* of a file: requests for locks that are under way */
+	unsigned opened;  /* of a file: how often it is open */
+	unsigned taken;	  /* of a directory: names that were taken from it (taken.c); they wrap around */
+	unsigned on_disk; /* as many of them are */
+	unsigned taking;  /* requests that may be taking one just now */
+	bool syncing;
 	struct layout *layout; /* NULL: it has none, and is whole */
 	unsigned marks;
 	struct mark *mark; /* of names in it */
@@ -94,6 +99,9 @@ int change_alone(struct request *, struct xlator *, const struct place *, enum f
 int read_xattr(struct request *, struct xlator *, struct inode *, const char *name, struct blob *value);
 int complain(struct xlator *, const struct inode *, const char *name);
 
+/* Through an open file, as root: a directory or a regular file. */
+int sync_opened(struct request *, struct xlator *, struct inode *);
+
 /* Passes the gate of one alone; known_leave. -ETIMEDOUT, -ECANCELED. */
 int known_enter(struct known *, uint64_t deadline_ns);
 void known_leave(struct known *);
@@ -132,6 +140,14 @@ bool is_dying(const struct known *, const struct place *);
 /* DHT_MARKS_XATTR. For root. */
 bool asks_marks(enum fop fop, const void *in);
 int marks_tell(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
+
+/* ---- taken.c: names that move away, and are taken (removed, renamed) where they were. Inside the gate, or of one who waits for nothing ---- */
+void taking_begin(struct known *);
+void taking_end(struct known *, bool taken); /* `taken`: or who knows */
+/* That what was taken up to now has gone is on disk when this returns 0. Those who come together share one fsync; if nothing was taken since the last one there is none. */
+int taken_sync(struct request *, struct xlator *, struct inode *directory);
+/* Alone in the gate: the directory was synced, or that failed. */
+void taken_synced(struct known *, int err);
 
 /* ---- trees.c ---- */
 /* -EWIDE: one of the two directories is below one that is away, and the other is not. */
