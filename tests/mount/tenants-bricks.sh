@@ -133,9 +133,16 @@ all = [json.loads(line) for line in sys.stdin if line.strip()]
 print(sorted((n, sum(d[n]["bytes"] for d in all), sum(d[n]["inodes"] for d in all)) for n in ("acme", "globex")))'
 }
 as_there() { [ "$(sum)" = "$(there)" ]; }
+verified() { # on each brick by itself
+	"$STRATUS" usage verify --json >verified || fail "usage verify: $(cat verified)"
+	[ "$(json 'sorted(((b["brick"][-1], a["account"]) for b in d for a in b["accounts"] if a["result"] == "agrees")) == sorted((str(i), n) for i in range(4) for n in ("-", "acme", "globex"))' <verified)" = True ] ||
+		fail "usage verify tells of other bricks or tenants: $(cat verified)"
+}
 wait_until 20 as_there || fail "charged: $(sum), there are: $(there)"
 [ "$("$STRATUS" usage --json | json 'len(d)')" = 4 ] && [ "$("$STRATUS" usage --total --json | json '[b["bricks"] for b in d]')" = "[4]" ] ||
 	fail "usage tells of other bricks: $("$STRATUS" usage)"
+
+verified
 
 # ---- a limit, which eight race into ----
 LIMIT=$((48 << 20))
@@ -202,6 +209,7 @@ start_keeper
 back() { timeout 5 cat "$G/secret" && timeout 5 cat "$A/moved1"; }
 wait_until 60 back || fail "after kill -9 the tenants do not come back"
 wait_until 20 as_there || fail "after kill -9 charged: $(sum), there are: $(there)"
+verified
 "$STRATUS" tenant delete photos acme >/dev/null
 gone_everywhere() { ! ls -d b?/tenants/acme 2>/dev/null; }
 wait_until 60 gone_everywhere || fail "the files of a deleted tenant stay: $(find b?/tenants/acme | head)"

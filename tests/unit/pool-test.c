@@ -200,6 +200,59 @@ static void the_shares_of_the_bricks_are_the_limit_together(void **state)
 	with_bricks(shares);
 }
 
+/* ---- readings ---- */
+
+/* Of acme's account on the first brick; the other accounts are never busy, unless `all`. */
+static struct reading read_acme(bool all)
+{
+	struct reading *list, acme = { .begun = 0 };
+	size_t count;
+
+	assert_int_equal(ledger_read(&ledger[0], &list, &count), 0);
+	assert_int_equal(count, 3);
+	for (size_t i = 0; i < count; i++)
+		if (list[i].range.base == BASE)
+			acme = list[i];
+		else
+			assert_int_equal(list[i].busy, all);
+	free(list);
+	return acme;
+}
+
+static void busy(void)
+{
+	struct charge c = { .lock = PTHREAD_MUTEX_INITIALIZER, .row = row[0], .users = 1 };
+	struct note n = { .state = NOTE_OBJECT, .row = row[0], .handle_size = 8 };
+	uint64_t begun = read_acme(false).begun;
+	int note = ledger_note(&ledger[0], &c, &n);
+
+	ledger_begins(&ledger[0], row[0]);
+	assert_true(read_acme(false).busy);
+	assert_true(read_acme(false).begun != begun);
+	c.users = 0;
+	begun = read_acme(false).begun;
+	assert_false(read_acme(false).busy);
+	assert_true(read_acme(false).begun == begun);
+	pthread_mutex_lock(&c.lock); /* who holds it is about to begin, or to end */
+	assert_true(read_acme(false).busy);
+	pthread_mutex_unlock(&c.lock);
+	ledger_unnote(&ledger[0], note);
+	ledger_unnoted(&ledger[0], 1);
+	assert_true(read_acme(true).busy);
+	ledger_unnoted(&ledger[0], -1);
+	assert_false(read_acme(false).busy);
+	ledger_move(&ledger[0], NO_NOTE, &(struct key){ 1, 1 }, &(struct entry){ 0, { 0 }, false },
+		    &(struct entry){ row[0], { CHARGE_UNIT, 1 }, false });
+	assert_true(read_acme(false).begun != begun); /* it got what was another's */
+	assert_int_equal(read_acme(false).amount.bytes, CHARGE_UNIT);
+}
+
+static void a_reading_tells_what_is_under_way_and_what_has_begun(void **state)
+{
+	(void)state;
+	with_bricks(busy);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -207,6 +260,7 @@ int main(void)
 		cmocka_unit_test(what_is_kept_free_is_for_putting_aside),
 		cmocka_unit_test(nothing_grows_to_a_limit_while_a_brick_is_missing),
 		cmocka_unit_test(the_shares_of_the_bricks_are_the_limit_together),
+		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,7 @@ static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum
 		take_key(c, n.handle, n.handle_size);
 		take_note(x, c, &n);
 	}
+	ledger_begins(&usage_of(x)->ledger, c->row);
 	pthread_mutex_unlock(&c->lock);
 	*of = c;
 	return 0;
@@ -263,6 +264,7 @@ static void be_born(struct request *rq, struct xlator *x, const struct loc *loc,
 	snprintf(n.name, sizeof(n.name), "%s", loc->name);
 	take_note(x, c, &n);
 	c->users++;
+	ledger_begins(&usage_of(x)->ledger, c->row);
 }
 
 int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *loc, const struct gfid *gfid, mode_t type,

@@ -138,6 +138,7 @@ int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *
 
 	pthread_mutex_init(&l->lock, NULL);
 	l->file = NULL;
+	l->opened_ns = clock_ns();
 	l->hold = calloc(ACCOUNTS_MAX, sizeof(*l->hold));
 	err = l->hold ? map(l, path, p) : problem_set(p, ENOMEM, "no memory for the accounts");
 	if (!err)
@@ -244,6 +245,11 @@ static struct amount kept(const struct entry *e)
 	return e->orphan ? (struct amount){ 0 } : e->amount;
 }
 
+void ledger_begins(struct ledger *l, uint32_t row)
+{
+	atomic_fetch_add(&l->hold[row].begun, 1);
+}
+
 /* Of a recount: what is not in its sum yet comes in as it is now. */
 static void count_move(struct ledger *l, const struct key *k, const struct entry *from, const struct entry *to)
 {
@@ -276,6 +282,10 @@ void ledger_move(struct ledger *l, int note, const struct key *k, const struct e
 	finish_pending(l);
 	move_orphan(l, from, to);
 	count_move(l, k, from, to);
+	if (from->row != to->row) {
+		ledger_begins(l, from->row);
+		ledger_begins(l, to->row);
+	}
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -485,6 +495,68 @@ uint64_t ledger_counted_at(struct ledger *l)
 	at = l->file->counted_at;
 	pthread_mutex_unlock(&l->lock);
 	return at;
+}
+
+/* ---- readings, with which a count by somebody else is compared ---- */
+
+static struct reading read_row(const struct ledger *l, const struct range *r)
+{
+	uint32_t row = r ? r->row : 0;
+
+	return (struct reading){ .range = r ? *r : (struct range){ .name = "-" },
+				 .amount = l->file->row[l->file->bank][row].amount,
+				 .begun = atomic_load(&l->hold[row].begun) };
+}
+
+/* In whose note a change may be under way. Who holds a charge's lock may be about to begin one. */
+static bool is_busy(struct ledger *l, unsigned note, uint32_t *row)
+{
+	struct charge *c = l->owner[note];
+	bool busy;
+
+	*row = l->file->note[note].row;
+	if (!c || pthread_mutex_trylock(&c->lock))
+		return c;
+	*row = c->row;
+	busy = c->users;
+	pthread_mutex_unlock(&c->lock);
+	return busy;
+}
+
+/* What has no note may be of any account. */
+static void mark_busy(struct ledger *l, struct reading *list, size_t count, bool *by_row)
+{
+	uint32_t row;
+
+	for (unsigned note = 0; note < NOTES; note++)
+		if (is_busy(l, note, &row))
+			by_row[row] = true;
+	for (size_t i = 0; i < count; i++)
+		list[i].busy = l->file->unnoted || by_row[i ? list[i].range.row : 0];
+}
+
+/* The numbers are taken before what is under way is looked at: see ledger_begins. */
+int ledger_read(struct ledger *l, struct reading **list, size_t *count)
+{
+	bool *by_row = calloc(ACCOUNTS_MAX, sizeof(*by_row));
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	*count = l->ranges.count + 1;
+	*list = malloc(*count * sizeof(**list));
+	if (!*list || !by_row)
+		err = -ENOMEM;
+	for (size_t i = 0; i < *count && !err; i++)
+		(*list)[i] = read_row(l, i ? &l->ranges.range[i - 1] : NULL);
+	if (!err)
+		mark_busy(l, *list, *count, by_row);
+	pthread_mutex_unlock(&l->lock);
+	free(by_row);
+	if (err) {
+		free(*list);
+		*list = NULL;
+	}
+	return err;
 }
 
 /* ---- recounts ---- */

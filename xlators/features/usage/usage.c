@@ -787,11 +787,39 @@ static int print_status(struct xlator *x, FILE *out, bool json)
 	return 0;
 }
 
-/* status [--json] | recount */
+/* For who counts by himself (`stratus usage verify`): one line of JSON. */
+static int print_reading(struct xlator *x, FILE *out)
+{
+	struct usage *u = usage_of(x);
+	struct reading *list = NULL;
+	size_t count;
+	int err = ledger_read(&u->ledger, &list, &count);
+
+	if (err)
+		return err;
+	fprintf(out, "{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"since\": %" PRIu64 ", \"accounts\": [",
+		u->ledger_path, u->pool, ledger_owes(&u->ledger) ? "false" : "true", u->ledger.opened_ns);
+	for (size_t i = 0; i < count; i++) {
+		const struct reading *r = &list[i];
+
+		fprintf(out,
+			"%s{\"account\": \"%s\", \"base\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRId64
+			", \"inodes\": %" PRId64 ", \"begun\": %" PRIu64 ", \"busy\": %s}",
+			i ? ", " : "", r->range.name, r->range.base, r->range.count, r->amount.bytes, r->amount.inodes,
+			r->begun, r->busy ? "true" : "false");
+	}
+	fputs("]}\n", out);
+	free(list);
+	return 0;
+}
+
+/* status [--json] | reading | recount */
 static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 {
 	int err;
 
+	if (argc == 1 && !strcmp(argv[0], "reading"))
+		return print_reading(x, out);
 	if (argc == 1 && !strcmp(argv[0], "status"))
 		return print_status(x, out, false);
 	if (argc == 2 && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))

@@ -67,7 +67,8 @@ struct amount charge_amount(const struct extent *);
 
 struct hold {			      /* of an account */
 	struct amount limit, claimed; /* by changes under way: what they may add */
-	struct amount orphans; /* files without a name that are open: they go with the process, so they are in no ledger */
+	struct amount orphans;	    /* files without a name that are open: they go with the process, so they are in no ledger */
+	atomic_uint_fast64_t begun; /* changes; only ever compared */
 };
 
 /* An object on this brick, by its handle (XXH3, 128 bits): gfids are chosen by clients, and may be alike. */
@@ -90,6 +91,7 @@ struct ledger {
 	struct charge *owner[NOTES];
 	unsigned hand;
 	struct hold *hold;   /* by row */
+	uint64_t opened_ns;  /* tells this time of it from others */
 	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
 	struct ledger *next; /* in it */
 };
@@ -100,6 +102,18 @@ void ledger_close(struct ledger *, bool clean); /* clean: all that it tells of i
 int ledger_ranges(struct ledger *, struct ranges *);
 uint32_t ledger_row(struct ledger *, uint32_t uid);
 struct amount ledger_amount(struct ledger *, uint32_t row);
+/* A change of what the row is charged for has begun, and is noted (or counted as one without a note). */
+void ledger_begins(struct ledger *, uint32_t row);
+/* What is charged to an account for objects that have names; `begun` is another number if a change has begun since, and only if `busy` is false was none under
+ * way. So between two readings with one number, the first not busy, nothing of the account was changed. */
+struct reading {
+	struct range range; /* count 0: of what is nobody's */
+	struct amount amount;
+	uint64_t begun;
+	bool busy;
+};
+/* One for each account, malloc'ed, the first of what is nobody's, all of one moment. -ENOMEM */
+int ledger_read(struct ledger *, struct reading **, size_t *count);
 /* What is charged for one object. */
 struct entry {
 	uint32_t row;
