@@ -152,6 +152,16 @@ void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *
 	write_accounts(bricks, "stratus_quota_bytes", "Bytes that the tenant may have; 0 is no limit", "bytes_limit", to);
 	write_accounts(bricks, "stratus_quota_inodes", "Files, directories and links that the tenant may have; 0 is no limit",
 		       "inodes_limit", to);
+	write_accounts(bricks, "stratus_quota_soft_bytes", "Bytes that the tenant should not have more of; 0 is no limit",
+		       "bytes_soft", to);
+	write_accounts(bricks, "stratus_quota_soft_inodes",
+		       "Files, directories and links that the tenant should not have more of; 0 is no limit", "inodes_soft",
+		       to);
+	write_accounts(bricks, "stratus_quota_soft_bytes_exceeded_timestamp_seconds",
+		       "Since when the tenant has had more bytes than its soft limit; 0: it has not", "bytes_over_since", to);
+	write_accounts(bricks, "stratus_quota_soft_inodes_exceeded_timestamp_seconds",
+		       "Since when the tenant has had more files, directories and links than its soft limit; 0: it has not",
+		       "inodes_over_since", to);
 	write_exact(bricks, to);
 	write_throttle(throttles, to);
 	json_decref(bricks);

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "charged.h"
 #include "command.h"
 #include "json.h"
+#include "path.h"
 #include "process.h"
 #include "service.h"
 #include "usage-verify.h"
@@ -190,18 +192,16 @@ static json_t *account_of(json_t *brick, const char *name)
 /* Limits are of the sum, and each brick tells the same. */
 static void add_accounts(json_t *to, json_t *brick)
 {
-	static const char *const numbers[] = { "bytes", "inodes" };
 	json_t *account, *sum;
 	size_t i;
 
 	json_array_foreach(json_object_get(brick, "accounts"), i, account)
 	{
 		sum = account_of(to, json_text(account, "account"));
-		if (!sum)
+		if (sum)
+			charged_add(sum, account);
+		else
 			json_array_append(json_object_get(to, "accounts"), account);
-		for (size_t k = 0; sum && k < sizeof numbers / sizeof *numbers; k++)
-			json_object_set_new(sum, numbers[k],
-					    json_integer(json_number(sum, numbers[k]) + json_number(account, numbers[k])));
 	}
 }
 
@@ -240,18 +240,26 @@ static json_t *add_up(json_t *bricks)
 	return sums;
 }
 
-static void print_one(const struct arguments *a, const json_t *brick, const json_t *account)
-{
-	const char *form = a->csv ? "%s,%s,%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT
-				    ",%" JSON_INTEGER_FORMAT ",%s\n"
-				  : "%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %16" JSON_INTEGER_FORMAT
-				    " %10" JSON_INTEGER_FORMAT " %s\n";
+#define N "%" JSON_INTEGER_FORMAT
 
-	printf(form, json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
-	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"),
-	       a->csv		 ? is_exact(brick) ? "yes" : "no"
-	       : is_exact(brick) ? ""
-				 : "(not exact)");
+static void print_csv(const json_t *brick, const json_t *account)
+{
+	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N "\n", json_text(brick, "brick"),
+	       json_text(account, "account"), json_number(account, "bytes"), json_number(account, "inodes"),
+	       json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), is_exact(brick) ? "yes" : "no",
+	       json_number(account, "bytes_soft"), json_number(account, "inodes_soft"),
+	       json_number(account, "bytes_over_since"), json_number(account, "inodes_over_since"));
+}
+
+static void print_line(const json_t *brick, const json_t *account)
+{
+	cleanup_path char *over = charged_over(account);
+
+	printf("%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %16" JSON_INTEGER_FORMAT
+	       " %10" JSON_INTEGER_FORMAT " %s%s\n",
+	       json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
+	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), over,
+	       is_exact(brick) ? "" : " (not exact)");
 }
 
 static void print_all(const struct arguments *a, const json_t *bricks)
@@ -260,12 +268,13 @@ static void print_all(const struct arguments *a, const json_t *bricks)
 	size_t i, k;
 
 	if (a->csv)
-		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact");
+		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since");
 	else
 		printf("%-32s %-24s %16s %10s %16s %10s\n", "BRICK", "TENANT", "BYTES", "INODES", "OF BYTES", "OF INODES");
 	json_array_foreach((json_t *)bricks, i, brick)
 	{
-		json_array_foreach(json_object_get(brick, "accounts"), k, account) print_one(a, brick, account);
+		json_array_foreach(json_object_get(brick, "accounts"), k, account)(a->csv ? print_csv : print_line)(brick,
+														    account);
 	}
 	json_array_foreach((json_t *)bricks, i, brick)
 	{

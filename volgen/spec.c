@@ -393,22 +393,20 @@ static int take_amount(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_tenant(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = { { "name", take_name },
-					   { "id", take_id },
-					   { "base", take_ids },
-					   { "count", take_ids },
-					   { "state", take_state },
-					   { "bytes", take_amount },
-					   { "inodes", take_amount },
-					   { "ops", take_amount },
-					   { "bandwidth", take_amount },
-					   { "weight", take_amount },
-					   { 0 } };
-	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	   offsetof(struct spec_tenant, id),
-					  offsetof(struct spec_tenant, base),	   offsetof(struct spec_tenant, count),
-					  offsetof(struct spec_tenant, state),	   offsetof(struct spec_tenant, bytes),
-					  offsetof(struct spec_tenant, inodes),	   offsetof(struct spec_tenant, ops),
-					  offsetof(struct spec_tenant, bandwidth), offsetof(struct spec_tenant, weight) };
+	static const struct key keys[] = { { "name", take_name },	   { "id", take_id },
+					   { "base", take_ids },	   { "count", take_ids },
+					   { "state", take_state },	   { "bytes", take_amount },
+					   { "inodes", take_amount },	   { "soft-bytes", take_amount },
+					   { "soft-inodes", take_amount }, { "grace", take_amount },
+					   { "ops", take_amount },	   { "bandwidth", take_amount },
+					   { "weight", take_amount },	   { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	     offsetof(struct spec_tenant, id),
+					  offsetof(struct spec_tenant, base),	     offsetof(struct spec_tenant, count),
+					  offsetof(struct spec_tenant, state),	     offsetof(struct spec_tenant, bytes),
+					  offsetof(struct spec_tenant, inodes),	     offsetof(struct spec_tenant, soft_bytes),
+					  offsetof(struct spec_tenant, soft_inodes), offsetof(struct spec_tenant, grace),
+					  offsetof(struct spec_tenant, ops),	     offsetof(struct spec_tenant, bandwidth),
+					  offsetof(struct spec_tenant, weight) };
 	struct spec_tenant *t = spec_grow(&r->spec->tenant, &r->spec->tenants, sizeof *t);
 	int err;
 

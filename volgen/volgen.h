@@ -44,9 +44,11 @@ struct spec_tenant { /* doc/tenants.md */
 	struct gfid id;
 	unsigned base, count; /* its user and group ids on the bricks */
 	enum spec_tenant_state state;
-	uint64_t bytes, inodes;	 /* it may have so many on all bricks together; 0: as it likes */
-	uint64_t ops, bandwidth; /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
-	uint64_t weight;	 /* of its share; 0: 1 */
+	uint64_t bytes, inodes;		  /* it may have so many on all bricks together; 0: as it likes */
+	uint64_t soft_bytes, soft_inodes; /* more than that is noted and told; 0: nothing is */
+	uint64_t grace;			  /* seconds for which it may have more than that; 0: for ever */
+	uint64_t ops, bandwidth;	  /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
+	uint64_t weight;		  /* of its share; 0: 1 */
 	unsigned line;
 };
 struct spec {
@@ -143,10 +145,14 @@ int spec_check_tenants_change(const struct spec *, const struct spec *before, st
 int spec_create_tenant(struct spec *, const char *name, uint32_t count, struct problem *);
 int spec_set_tenant(struct spec *, const char *name, enum spec_tenant_state, struct problem *);
 struct spec_limits { /* of a tenant: what is not given stays as it is */
-	bool has_bytes, has_inodes, has_ops, has_bandwidth, has_weight;
-	uint64_t bytes, inodes, ops, bandwidth, weight;
+	bool has_bytes, has_inodes, has_soft_bytes, has_soft_inodes, has_grace, has_ops, has_bandwidth, has_weight;
+	uint64_t bytes, inodes, soft_bytes, soft_inodes, grace, ops, bandwidth, weight;
 };
-enum { SPEC_WEIGHT_MAX = 1000, SPEC_BANDWIDTH_MIN = 64 << 10 }; /* as features/throttle takes them */
+enum {
+	SPEC_WEIGHT_MAX = 1000,
+	SPEC_BANDWIDTH_MIN = 64 << 10 /* as features/throttle takes them */,
+	SPEC_GRACE_MAX = 10 * 366 * 86400
+};
 int spec_resize_tenant(struct spec *, const char *name, const struct spec_limits *, struct problem *);
 char *spec_tenant_table(const struct spec *);	 /* as features/cloud takes them; malloc'ed */
 char *spec_tenant_accounts(const struct spec *); /* as features/usage does */

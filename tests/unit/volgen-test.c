@@ -576,6 +576,24 @@ static void tenants_of_several_bricks_spread_names(void **state)
 	TENANT("globex", 6, "base: 131072, count: 10, bandwidth: 65536")                                                       \
 	TENANT("gone", 7, "base: 131082, count: 10, ops: 1, state: deleted")
 
+#define SOFT                                                                                                                   \
+	TENANT("acme", 5, "base: 65536, count: 65536, soft-bytes: 7")                                                          \
+	TENANT("globex", 6, "base: 131072, count: 10, bytes: 9, inodes: 8, soft-bytes: 7, soft-inodes: 6, grace: 60")
+
+static void soft_limits_of_tenants_are_told_to_the_brick(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER BRICK BY_TLS "tenants:\n" SOFT);
+	make(HEAD SERVER BRICK BY_TLS "tenants:\n" SOFT, &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0-usage", "accounts"), "acme 65536 65536 0 0 7 0, globex 131072 10 9 8 7 6 60");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 static void limits_of_tenants_are_told_to_the_brick(void **state)
 {
 	struct volgen_files files;
@@ -807,6 +825,12 @@ static const struct {
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "count: 2"), "x.yaml:6: this tenant has no 'base'" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, state: gone"), "x.yaml:6: 'gone' is no state" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, ops: many"), "x.yaml:6: 'many' is no limit" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, bytes: 5, soft-bytes: 6"),
+	  "x.yaml:6: the soft limit of bytes of tenant 'a' is more than its limit, which is 5" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, inodes: 5, soft-inodes: 6"),
+	  "x.yaml:6: the soft limit of inodes of tenant 'a'" },
+	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, grace: 60"),
+	  "x.yaml:6: the time of grace of tenant 'a' is for more than a soft limit" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, weight: 1001"),
 	  "x.yaml:6: the weight of tenant 'a'" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a", 5, "base: 65536, count: 1, bandwidth: 65535"),
@@ -859,6 +883,7 @@ int main(void)
 		cmocka_unit_test(an_open_port_without_tls_is_warned_of),
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
+		cmocka_unit_test(soft_limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(ids_and_names_of_tenants_are_never_used_again),
 		cmocka_unit_test(what_a_tenant_has_never_changes),

@@ -290,6 +290,13 @@ int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *l
 	return err;
 }
 
+static void check_limits(struct xlator *x, const struct entry *was, const struct entry *is)
+{
+	soft_check(&usage_of(x)->ledger, x, is->row);
+	if (was->row != is->row)
+		soft_check(&usage_of(x)->ledger, x, was->row);
+}
+
 /* With the charge's lock held. NULL: it is gone. */
 static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 {
@@ -304,6 +311,7 @@ static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 	    atomic_load(&u->ledger.counting)) {
 		ledger_move(&u->ledger, c->note, &c->key, &was, &is);
 		atomic_fetch_add(&u->settled, 1);
+		check_limits(x, &was, &is);
 	}
 	c->row = is.row;
 	c->charged = is.amount;

@@ -137,6 +137,7 @@ int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *
 	int err;
 
 	pthread_mutex_init(&l->lock, NULL);
+	pthread_mutex_init(&l->soft_lock, NULL);
 	l->file = NULL;
 	l->opened_ns = clock_ns();
 	l->hold = calloc(ACCOUNTS_MAX, sizeof(*l->hold));
@@ -168,6 +169,7 @@ void ledger_close(struct ledger *l, bool clean)
 	l->file = NULL;
 	l->fd = -1;
 	pthread_mutex_destroy(&l->lock);
+	pthread_mutex_destroy(&l->soft_lock);
 }
 
 /* ---- accounts ---- */
@@ -188,6 +190,13 @@ static int find_row(struct ledger_file *f, uint64_t base, uint32_t *row)
 	return 0;
 }
 
+static void take_limits(struct ledger *l, uint32_t row, const struct range *r)
+{
+	l->hold[row].limit = r->limit;
+	l->hold[row].soft = r->soft;
+	l->hold[row].grace = r->grace;
+}
+
 int ledger_ranges(struct ledger *l, struct ranges *r)
 {
 	int err = 0;
@@ -203,9 +212,9 @@ int ledger_ranges(struct ledger *l, struct ranges *r)
 	}
 	if (!err) {
 		for (size_t i = 0; i < l->ranges.count; i++)
-			l->hold[l->ranges.range[i].row].limit = (struct amount){ 0 };
+			take_limits(l, l->ranges.range[i].row, &(struct range){ .count = 0 });
 		for (size_t i = 0; i < r->count; i++)
-			l->hold[r->range[i].row].limit = r->range[i].limit;
+			take_limits(l, r->range[i].row, &r->range[i]);
 		ranges_free(&l->ranges);
 		l->ranges = *r;
 		*r = (struct ranges){ 0 };
@@ -309,9 +318,31 @@ static struct amount kept_free(const struct ledger *l, struct amount limit)
 				limit.inodes / PART < INODES ? limit.inodes / PART : INODES };
 }
 
-static struct amount limit_for(const struct ledger *l, const struct hold *h, bool last)
+static bool has_limit(const struct hold *h)
 {
-	return last ? h->limit : minus(h->limit, kept_free(l, h->limit));
+	return h->limit.bytes || h->limit.inodes || h->grace;
+}
+
+/* What it may have now: no more than the soft limit, if it has been above that for longer than it may. */
+static struct amount limit_now(const struct ledger *l, uint32_t row)
+{
+	const struct hold *h = &l->hold[row];
+	struct over since = l->file->row[0][row].over;
+	struct amount limit = h->limit;
+	uint64_t now = h->grace && (since.bytes || since.inodes) ? (uint64_t)time(NULL) : 0;
+
+	if (h->soft.bytes && since.bytes && now >= since.bytes + h->grace)
+		limit.bytes = h->soft.bytes;
+	if (h->soft.inodes && since.inodes && now >= since.inodes + h->grace)
+		limit.inodes = h->soft.inodes;
+	return limit;
+}
+
+static struct amount limit_for(const struct ledger *l, uint32_t row, bool last)
+{
+	struct amount limit = limit_now(l, row);
+
+	return last ? limit : minus(limit, kept_free(l, limit));
 }
 
 int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
@@ -322,9 +353,9 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	limit = limit_for(l, h, last);
+	limit = limit_for(l, row, last);
 	used = plus(others, plus(l->file->row[l->file->bank][row].amount, h->orphans));
-	if (!whole && (h->limit.bytes || h->limit.inodes))
+	if (!whole && has_limit(h))
 		err = -EAGAIN;
 	else if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
 		 is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
@@ -361,14 +392,17 @@ struct amount ledger_taken(struct ledger *l, uint64_t base)
 	return taken;
 }
 
+/* *found has the limits that hold now. */
 static bool find_range(struct ledger *l, uint32_t uid, struct range *found)
 {
 	const struct range *r;
 
 	pthread_mutex_lock(&l->lock);
 	r = range_of(&l->ranges, uid);
-	if (r)
+	if (r) {
 		*found = *r;
+		found->limit = limit_now(l, r->row);
+	}
 	pthread_mutex_unlock(&l->lock);
 	return r;
 }
@@ -395,6 +429,76 @@ bool ledger_left(struct ledger *l, uint32_t uid, struct amount *limit, struct am
 	*left = pool_share(l, *left);
 	pool_exit(l);
 	return true;
+}
+
+/* ---- soft limits ---- */
+
+bool ledger_has_soft(struct ledger *l, uint32_t row, struct range *found)
+{
+	const struct range *r;
+	const struct hold *h = &l->hold[row];
+	bool has;
+
+	pthread_mutex_lock(&l->lock);
+	has = row && (h->soft.bytes || h->soft.inodes || l->file->row[0][row].over.bytes || l->file->row[0][row].over.inodes);
+	r = has ? range_of(&l->ranges, (uint32_t)l->file->row[0][row].base) : NULL;
+	if (r)
+		*found = *r;
+	pthread_mutex_unlock(&l->lock);
+	return r;
+}
+
+struct amount ledger_used(struct ledger *l, uint64_t base, struct over *over, bool told[2])
+{
+	struct amount used = { 0 };
+	const struct range *r;
+
+	*over = (struct over){ 0 };
+	pthread_mutex_lock(&l->lock);
+	r = range_of(&l->ranges, (uint32_t)base);
+	if (r) {
+		used = used_by(l, r);
+		*over = l->file->row[0][r->row].over;
+		told[0] |= l->hold[r->row].told[0];
+		told[1] |= l->hold[r->row].told[1];
+	}
+	pthread_mutex_unlock(&l->lock);
+	return used;
+}
+
+void ledger_set_over(struct ledger *l, uint64_t base, struct over over, const bool told[2])
+{
+	const struct range *r;
+
+	pthread_mutex_lock(&l->lock);
+	r = range_of(&l->ranges, (uint32_t)base);
+	if (r) {
+		l->file->row[0][r->row].over = over;
+		memcpy(l->hold[r->row].told, told, sizeof(l->hold[r->row].told));
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+struct over ledger_over(struct ledger *l, uint32_t row)
+{
+	struct over over;
+
+	pthread_mutex_lock(&l->lock);
+	over = l->file->row[0][row].over;
+	pthread_mutex_unlock(&l->lock);
+	return over;
+}
+
+bool ledger_row_at(struct ledger *l, size_t number, uint32_t *row)
+{
+	bool is;
+
+	pthread_mutex_lock(&l->lock);
+	is = number < l->ranges.count;
+	if (is)
+		*row = l->ranges.range[number].row;
+	pthread_mutex_unlock(&l->lock);
+	return is;
 }
 
 /* ---- notes ---- */

@@ -19,8 +19,9 @@ static const struct option options[] = {
 	{ "ledger", OPTION_PATH, OPTION_AT(struct usage, ledger_path), NULL,
 	  "the file of the counters, on the brick's own disk" },
 	{ "accounts", OPTION_STRING, OPTION_AT(struct usage, accounts), "",
-	  "\"NAME BASE COUNT [BYTES [INODES]], ...\": to whom the objects of which user ids are charged, and how much each may have; all "
-	  "others are charged to nobody",
+	  "\"NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]], ...\": to whom the objects of which user ids are charged, "
+	  "how much each may have (0: no limit), above how much that is noted and told, and after how many seconds of that it may have no more; "
+	  "all others are charged to nobody",
 	  .live = true },
 	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
@@ -629,8 +630,12 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 {
 	struct problem p = { 0 };
 
-	if (!strcmp(o->name, "accounts") && usage_of(x)->ledger.file && take_accounts(x, &p))
+	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
+		return;
+	if (take_accounts(x, &p))
 		log_error(x, NULL, "%s; the accounts stay as they were", p.text);
+	else
+		soft_check_all(&usage_of(x)->ledger, x);
 }
 
 static int usage_init(struct xlator *x, struct problem *p)
@@ -691,6 +696,7 @@ static int usage_start(struct xlator *x, struct problem *p)
 		return err;
 	}
 	recover(x, &owed);
+	soft_check_all(&usage_of(x)->ledger, x);
 	if (owed)
 		ledger_owe(&u->ledger);
 	if (owed && recount_start(x))
@@ -729,23 +735,29 @@ static void usage_finish(struct xlator *x)
 
 /* ---- looking at it ---- */
 
-static void print_account(FILE *out, const char *name, struct amount a, struct amount limit, bool json)
+static void print_json(FILE *out, const struct range *r, struct amount a, struct over since)
 {
-	if (json)
-		fprintf(out,
-			"{\"account\": \"%s\", \"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"bytes_limit\": %" PRId64
-			", \"inodes_limit\": %" PRId64 "}",
-			name, a.bytes, a.inodes, limit.bytes, limit.inodes);
-	else
-		fprintf(out, "%-32s %20" PRId64 " %12" PRId64 " %20" PRId64 " %12" PRId64 "\n", name, a.bytes, a.inodes,
-			limit.bytes, limit.inodes);
+	fprintf(out,
+		"{\"account\": \"%s\", \"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"bytes_limit\": %" PRId64
+		", \"inodes_limit\": %" PRId64 ", \"bytes_soft\": %" PRId64 ", \"inodes_soft\": %" PRId64
+		", \"grace\": %" PRIu64 ", \"bytes_over_since\": %" PRIu32 ", \"inodes_over_since\": %" PRIu32 "}",
+		r->name, a.bytes, a.inodes, r->limit.bytes, r->limit.inodes, r->soft.bytes, r->soft.inodes, r->grace,
+		since.bytes, since.inodes);
+}
+
+static void print_account(FILE *out, const struct range *r, struct amount a, struct over since)
+{
+	fprintf(out, "%-32s %20" PRId64 " %12" PRId64 " %20" PRId64 " %12" PRId64 "%s\n", r->name, a.bytes, a.inodes,
+		r->limit.bytes, r->limit.inodes, since.bytes || since.inodes ? " (above its soft limit)" : "");
 }
 
 static void print_accounts(struct ledger *l, FILE *out, bool json)
 {
 	size_t count;
 
-	print_account(out, "-", ledger_amount(l, 0), (struct amount){ 0 }, json);
+	void (*print)(FILE *, const struct range *, struct amount, struct over) = json ? print_json : print_account;
+
+	print(out, &(struct range){ .name = "-" }, ledger_amount(l, 0), (struct over){ 0 });
 	pthread_mutex_lock(&l->lock);
 	count = l->ranges.count;
 	pthread_mutex_unlock(&l->lock);
@@ -760,7 +772,7 @@ static void print_accounts(struct ledger *l, FILE *out, bool json)
 			continue;
 		if (json)
 			fputs(", ", out);
-		print_account(out, r.name, ledger_amount(l, r.row), r.limit, json);
+		print(out, &r, ledger_amount(l, r.row), ledger_over(l, r.row));
 	}
 }
 
