@@ -72,7 +72,8 @@ static void begin(const char *name, const char *help, const char *kind, FILE *to
 	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void write_accounts(const json_t *bricks, const char *name, const char *help, const char *member, FILE *to)
+static void write_accounts_with(const json_t *bricks, const char *name, const char *help, const char *member,
+				const char *condition, FILE *to)
 {
 	json_t *brick, *account;
 	size_t i, k;
@@ -82,12 +83,36 @@ static void write_accounts(const json_t *bricks, const char *name, const char *h
 	{
 		const char *tenant = json_text(account, "account");
 
+		if (condition && !json_number(account, condition))
+			continue;
 		fprintf(to, "%s{", name);
 		write_brick(brick, to);
 		fputc(',', to);
 		write_label("tenant", tenant, strlen(tenant), to);
 		fprintf(to, "} %" JSON_INTEGER_FORMAT "\n", json_number(account, member));
 	}
+}
+
+static void write_accounts(const json_t *bricks, const char *name, const char *help, const char *member, FILE *to)
+{
+	write_accounts_with(bricks, name, help, member, NULL, to);
+}
+
+/* Of who has one: there may be many thousands who have none. */
+static void write_soft(const json_t *bricks, FILE *to)
+{
+	write_accounts_with(bricks, "stratus_quota_soft_bytes", "Bytes that the tenant should not have more of", "bytes_soft",
+			    "bytes_soft", to);
+	write_accounts_with(bricks, "stratus_quota_soft_inodes",
+			    "Files, directories and links that the tenant should not have more of", "inodes_soft",
+			    "inodes_soft", to);
+	write_accounts_with(bricks, "stratus_quota_soft_bytes_exceeded_timestamp_seconds",
+			    "Since when the tenant has had more bytes than its soft limit; 0: it has not", "bytes_over_since",
+			    "bytes_soft", to);
+	write_accounts_with(
+		bricks, "stratus_quota_soft_inodes_exceeded_timestamp_seconds",
+		"Since when the tenant has had more files, directories and links than its soft limit; 0: it has not",
+		"inodes_over_since", "inodes_soft", to);
 }
 
 static void write_exact(const json_t *bricks, FILE *to)
@@ -152,6 +177,7 @@ void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *
 	write_accounts(bricks, "stratus_quota_bytes", "Bytes that the tenant may have; 0 is no limit", "bytes_limit", to);
 	write_accounts(bricks, "stratus_quota_inodes", "Files, directories and links that the tenant may have; 0 is no limit",
 		       "inodes_limit", to);
+	write_soft(bricks, to);
 	write_exact(bricks, to);
 	write_throttle(throttles, to);
 	json_decref(bricks);

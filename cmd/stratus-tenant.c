@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "charged.h"
 #include "cluster-client.h"
 #include "command.h"
 #include "difference.h"
@@ -13,7 +14,18 @@
 #include "service.h"
 #include "verbs.h"
 
-enum { KEY_DRY = 1000, KEY_IDS, KEY_BYTES, KEY_INODES, KEY_OPS, KEY_BANDWIDTH, KEY_WEIGHT };
+enum {
+	KEY_DRY = 1000,
+	KEY_IDS,
+	KEY_BYTES,
+	KEY_INODES,
+	KEY_OPS,
+	KEY_BANDWIDTH,
+	KEY_WEIGHT,
+	KEY_SOFT_BYTES,
+	KEY_SOFT_INODES,
+	KEY_GRACE
+};
 
 struct arguments {
 	struct words words;
@@ -40,6 +52,42 @@ static int take_amount(const char *text, uint64_t *amount)
 		return -EINVAL;
 	*amount = (uint64_t)number << shift;
 	return 0;
+}
+
+/* "7d", "12h", "30m", "90s", seconds; "none" is 0. */
+static int take_duration(const char *text, uint64_t *seconds)
+{
+	static const char units[] = "smhd";
+	static const uint64_t unit_s[] = { 1, 60, 3600, 86400 };
+	char *end;
+	unsigned long long number = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end) : units;
+
+	*seconds = 0;
+	if (!strcmp(text, "none"))
+		return 0;
+	if (*text < '0' || *text > '9' || !unit || (*end && end[1]) || number > SPEC_GRACE_MAX / unit_s[unit - units])
+		return -EINVAL;
+	*seconds = number * unit_s[unit - units];
+	return 0;
+}
+
+static void take_soft(struct spec_limits *l, int key, const char *value, struct argp_state *state)
+{
+	if (key == KEY_GRACE) {
+		l->has_grace = true;
+		if (take_duration(value, &l->grace))
+			argp_error(state, "'%s' is no time of grace: write 7d, 12h, 30m, 90s, 10 years at most, or none",
+				   value);
+	} else if (key == KEY_SOFT_BYTES) {
+		l->has_soft_bytes = true;
+		if (take_amount(value, &l->soft_bytes))
+			argp_error(state, "'%s' is no size: write 500M, 20G, 1T, a number of bytes, or 0 for no limit", value);
+	} else {
+		l->has_soft_inodes = true;
+		if (take_amount(value, &l->soft_inodes))
+			argp_error(state, "'%s' is no number of files: write 100000, 5M, or 0 for no limit", value);
+	}
 }
 
 static void take_rate(struct spec_limits *l, int key, const char *value, struct argp_state *state)
@@ -83,6 +131,11 @@ static error_t option(int key, char *value, struct argp_state *state)
 		if (take_amount(value, &a->limits.inodes))
 			argp_error(state, "'%s' is no number of files: write 100000, 5M, or 0 for no limit", value);
 		return 0;
+	case KEY_SOFT_BYTES:
+	case KEY_SOFT_INODES:
+	case KEY_GRACE:
+		take_soft(&a->limits, key, value, state);
+		return 0;
 	case KEY_OPS:
 	case KEY_BANDWIDTH:
 	case KEY_WEIGHT:
@@ -115,14 +168,41 @@ static json_t *as_json(const struct spec *s, const struct spec_tenant *t)
 {
 	char id[GFID_TEXT];
 
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}", "volume", s->volume, "tenant", t->name,
-			 "id", gfid_text(&t->id, id), "base", (json_int_t)t->base, "count", (json_int_t)t->count, "state",
-			 spec_tenant_state(t), "bytes_limit", (json_int_t)t->bytes, "inodes_limit", (json_int_t)t->inodes,
-			 "ops", (json_int_t)t->ops, "bandwidth", (json_int_t)t->bandwidth, "weight",
-			 (json_int_t)(t->weight ? t->weight : 1));
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "volume", s->volume,
+			 "tenant", t->name, "id", gfid_text(&t->id, id), "base", (json_int_t)t->base, "count",
+			 (json_int_t)t->count, "state", spec_tenant_state(t), "bytes_limit", (json_int_t)t->bytes,
+			 "inodes_limit", (json_int_t)t->inodes, "bytes_soft", (json_int_t)t->soft_bytes, "inodes_soft",
+			 (json_int_t)t->soft_inodes, "grace", (json_int_t)t->grace, "ops", (json_int_t)t->ops, "bandwidth",
+			 (json_int_t)t->bandwidth, "weight", (json_int_t)(t->weight ? t->weight : 1));
 }
 
-static void show(const struct arguments *a, const struct spec *s, const struct spec_tenant *t)
+static void show_amounts(const struct spec_tenant *t)
+{
+	if (t->bytes)
+		printf("  it may have %" PRIu64 " bytes\n", t->bytes);
+	if (t->inodes)
+		printf("  it may have %" PRIu64 " files, directories and links\n", t->inodes);
+	if (t->soft_bytes)
+		printf("  it should not have more than %" PRIu64 " bytes\n", t->soft_bytes);
+	if (t->soft_inodes)
+		printf("  it should not have more than %" PRIu64 " files, directories and links\n", t->soft_inodes);
+	if (t->grace)
+		printf("  with more than it should have for %" PRIu64 " s it may have no more\n", t->grace);
+}
+
+/* What this server's bricks tell; elsewhere they are asked there. */
+static void show_charged(const json_t *charged)
+{
+	cleanup_path char *over = charged ? charged_over(charged) : NULL;
+
+	if (charged)
+		printf("  it has %" JSON_INTEGER_FORMAT " bytes and %" JSON_INTEGER_FORMAT
+		       " files, directories and links%s%s%s\n",
+		       json_number(charged, "bytes"), json_number(charged, "inodes"), *over ? ", " : "", over,
+		       json_is_true(json_object_get(charged, "exact")) ? "" : " (not exact)");
+}
+
+static void show(const struct arguments *a, const struct spec *s, const struct spec_tenant *t, const json_t *charged)
 {
 	char id[GFID_TEXT];
 
@@ -131,6 +211,8 @@ static void show(const struct arguments *a, const struct spec *s, const struct s
 		cleanup_path char *identity = path_format("stratus:tenant/%s", t->name);
 
 		json_object_set_new(one, "identity", json_string(identity));
+		if (charged)
+			json_object_set(one, "charged", (json_t *)charged);
 		json_show(one);
 		json_decref(one);
 		return;
@@ -139,16 +221,14 @@ static void show(const struct arguments *a, const struct spec *s, const struct s
 	       " on the bricks\n  its certificates say URI:stratus:tenant/%s\n",
 	       t->name, s->volume, spec_tenant_state(t), gfid_text(&t->id, id), t->base, (uint64_t)t->base + t->count - 1,
 	       t->name);
-	if (t->bytes)
-		printf("  it may have %" PRIu64 " bytes\n", t->bytes);
-	if (t->inodes)
-		printf("  it may have %" PRIu64 " files, directories and links\n", t->inodes);
+	show_amounts(t);
 	if (t->ops)
 		printf("  it may use %" PRIu64 " operations in a second\n", t->ops);
 	if (t->bandwidth)
 		printf("  it may read and write %" PRIu64 " bytes in a second\n", t->bandwidth);
 	if (t->weight)
 		printf("  its share has the weight %" PRIu64 "\n", t->weight);
+	show_charged(charged);
 }
 
 /* Limits only where there are some. */
@@ -184,7 +264,8 @@ static void show_all(const struct arguments *a, const struct spec *s)
 }
 
 /* With the committed specification. */
-static int read_only(const struct arguments *a, int (*fn)(const struct arguments *, struct spec *, struct problem *),
+static int read_only(const struct arguments *a,
+		     int (*fn)(const struct arguments *, const struct process *keeper, struct spec *, struct problem *),
 		     struct problem *p)
 {
 	struct process keeper = { 0 };
@@ -195,28 +276,32 @@ static int read_only(const struct arguments *a, int (*fn)(const struct arguments
 	if (!err)
 		err = keeper_get(&keeper, volume_of(a), &s, &version, p);
 	if (!err)
-		err = fn(a, &s, p);
+		err = fn(a, &keeper, &s, p);
 	spec_free(&s);
 	process_free(&keeper);
 	return err;
 }
 
-static int list(const struct arguments *a, struct spec *s, struct problem *p)
+static int list(const struct arguments *a, const struct process *keeper, struct spec *s, struct problem *p)
 {
+	(void)keeper;
 	if (!s->has_tenants)
 		return problem_set(p, ENOENT, "volume %s was created without tenants", s->volume);
 	show_all(a, s);
 	return 0;
 }
 
-static int info(const struct arguments *a, struct spec *s, struct problem *p)
+static int info(const struct arguments *a, const struct process *keeper, struct spec *s, struct problem *p)
 {
 	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
+	json_t *charged;
 
 	if (!t)
 		return problem_set(p, ENOENT, "volume %s has no tenant '%s': `stratus tenant list %s` shows them", s->volume,
 				   name_of(a), s->volume);
-	show(a, s, t);
+	charged = charged_to(keeper, s->volume, t->name);
+	show(a, s, t, charged);
+	json_decref(charged);
 	return 0;
 }
 
@@ -235,20 +320,19 @@ static int tenant_info(const struct arguments *a, struct problem *p)
 static void tell(const struct arguments *a, const struct spec *s, const json_t *answer)
 {
 	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
-	const char *before = json_text(answer, "before"), *after = json_text(answer, "after");
 
 	if (a->ask.json) {
-		show(a, s, t);
+		show(a, s, t, NULL);
 		return;
 	}
 	if (a->dry_run) {
-		difference_print(before, after, stdout);
+		difference_print(json_text(answer, "before"), json_text(answer, "after"), stdout);
 		puts("nothing was changed");
 		return;
 	}
-	if (!strcmp(before, after))
+	if (!json_is_true(json_object_get(answer, "changed")))
 		fputs("nothing differs: ", stdout);
-	show(a, s, t);
+	show(a, s, t, NULL);
 }
 
 /* What is committed holds; a brick that could not take it over is a failure of the command all the same. */
@@ -257,7 +341,7 @@ static int commit(const struct arguments *a, const struct process *keeper, const
 {
 	cleanup_path char *number = path_format("%" PRIu64, version);
 	json_t *answer = NULL;
-	int err = keeper_commit(keeper, number, a->dry_run, s, &answer, p);
+	int err = keeper_commit(keeper, number, a->dry_run ? COMMIT_DRY : COMMIT_BRIEFLY, s, &answer, p);
 	const char *problems = err ? "" : json_text(answer, "problems");
 
 	if (!err)
@@ -297,7 +381,8 @@ static int create(struct spec *s, const struct arguments *a, struct problem *p)
 
 static bool has_limits(const struct spec_limits *l)
 {
-	return l->has_bytes || l->has_inodes || l->has_ops || l->has_bandwidth || l->has_weight;
+	return l->has_bytes || l->has_inodes || l->has_soft_bytes || l->has_soft_inodes || l->has_grace || l->has_ops ||
+	       l->has_bandwidth || l->has_weight;
 }
 
 static int resize(struct spec *s, const struct arguments *a, struct problem *p)
@@ -305,7 +390,7 @@ static int resize(struct spec *s, const struct arguments *a, struct problem *p)
 	if (!has_limits(&a->limits))
 		return problem_set(
 			p, EINVAL,
-			"say what it is to have: --quota SIZE, --inodes NUMBER, --ops NUMBER, --bandwidth SIZE, --weight "
+			"say what it is to have: --quota SIZE, --inodes NUMBER, --soft-quota SIZE, --soft-inodes NUMBER, --grace TIME, --ops NUMBER, --bandwidth SIZE, --weight "
 			"NUMBER (none: no limit)");
 	return spec_resize_tenant(s, name_of(a), &a->limits, p);
 }
@@ -360,6 +445,15 @@ int command_tenant(int argc, char **argv)
 		  "With create, resize: it may have so many bytes on the brick, as `stratus usage` counts them (500M, 20G, 1T; 0: no limit)",
 		  0 },
 		{ "inodes", KEY_INODES, "NUMBER", 0, "With create, resize: so many files, directories and links (0: no limit)",
+		  0 },
+		{ "soft-quota", KEY_SOFT_BYTES, "SIZE", 0,
+		  "With create, resize: more bytes than that are told of: by `stratus usage`, in the metrics, in the log (0: none are)",
+		  0 },
+		{ "soft-inodes", KEY_SOFT_INODES, "NUMBER", 0,
+		  "With create, resize: more files, directories and links are told of (0: none are)", 0 },
+		{ "grace", KEY_GRACE, "TIME", 0,
+		  "With create, resize: when it has had more than a soft limit for so long (7d, 12h, 30m, 90s) it may have no more, until it has less "
+		  "(none: for ever)",
 		  0 },
 		{ "ops", KEY_OPS, "NUMBER", 0,
 		  "With create, resize: it may use so many operations in a second (none: no limit)", 0 },

@@ -5,22 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "charged.h"
 #include "command.h"
 #include "json.h"
+#include "path.h"
 #include "process.h"
 #include "service.h"
+#include "usage-verify.h"
 
-enum { KEY_JSON = 1000, KEY_CSV, KEY_TENANT, KEY_STRATUSD, KEY_TOTAL };
+enum { KEY_JSON = 1000, KEY_CSV, KEY_TENANT, KEY_STRATUSD, KEY_TOTAL, KEY_WAIT };
+enum { WAIT_S = 60, WAIT_MAX_S = 86400 };
 static const char ledger_name[] = "/.stratus/usage";
 
 struct arguments {
 	const char *stratusd, *tenant; /* NULL: all */
-	bool json, csv, total;
+	bool json, csv, total, verify;
+	int wait_s; /* -1: not given */
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
 {
 	struct arguments *a = state->input;
+	char *end;
 
 	switch (key) {
 	case KEY_JSON:
@@ -38,12 +44,23 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_STRATUSD:
 		a->stratusd = value;
 		return 0;
+	case KEY_WAIT:
+		a->wait_s = (int)strtol(value, &end, 10);
+		if (*end || end == value || a->wait_s < 0 || a->wait_s > WAIT_MAX_S)
+			argp_error(state, "--wait takes seconds, 0 to %d, and not '%s'", WAIT_MAX_S, value);
+		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is too much: usage takes options only", value);
+		if (a->verify || strcmp(value, "verify"))
+			argp_error(state, "'%s' is too much: usage takes options, and the word verify", value);
+		a->verify = true;
 		return 0;
 	case ARGP_KEY_END:
 		if (a->json && a->csv)
 			argp_error(state, "--json and --csv are two forms of the same: choose one");
+		if (a->verify && (a->csv || a->total))
+			argp_error(state, "verify tells of each brick, as a table or with --json");
+		if (!a->verify && a->wait_s >= 0)
+			argp_error(state, "--wait goes with verify");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -83,14 +100,20 @@ static bool counts(const struct process *process)
 	return false;
 }
 
-static int ask_process(const struct process *process, json_t *bricks, struct problem *p)
+typedef int process_fn(const struct arguments *, const struct process *, json_t *bricks, struct problem *);
+
+static int verify(const struct arguments *a, const struct process *process, json_t *bricks, struct problem *p)
+{
+	return verify_process(process, a->tenant, a->wait_s < 0 ? WAIT_S : (unsigned)a->wait_s, bricks, p);
+}
+
+static int ask_process(const struct arguments *a, const struct process *process, json_t *bricks, struct problem *p)
 {
 	char *answer = NULL;
 	const char *at;
 	int err;
 
-	if (!counts(process))
-		return 0;
+	(void)a;
 	err = process_ask(process, "ctl features/usage status --json", &answer, p);
 	at = err ? NULL : answer;
 	while (at && *at)
@@ -102,28 +125,28 @@ static int ask_process(const struct process *process, json_t *bricks, struct pro
 	return err;
 }
 
-static int ask_all(json_t *bricks, struct problem *p)
+static int ask_all(const struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
 {
 	struct processes all = { 0 };
 	int err = processes_find(&all, p);
 
 	for (size_t i = 0; i < all.count && !err; i++)
-		if (!strcmp(process_program(&all.one[i]), "stratusd") && process_answers(&all.one[i]))
-			err = ask_process(&all.one[i], bricks, p);
+		if (!strcmp(process_program(&all.one[i]), "stratusd") && process_answers(&all.one[i]) && counts(&all.one[i]))
+			err = fn(a, &all.one[i], bricks, p);
 	processes_free(&all);
 	return err;
 }
 
-static int ask(const struct arguments *a, json_t *bricks, struct problem *p)
+static int ask(const struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
 {
 	struct process one = { 0 };
 	int err;
 
 	if (!a->stratusd)
-		return ask_all(bricks, p);
+		return ask_all(a, fn, bricks, p);
 	err = process_find(a->stratusd, &one, p);
-	if (!err)
-		err = ask_process(&one, bricks, p);
+	if (!err && counts(&one))
+		err = fn(a, &one, bricks, p);
 	process_free(&one);
 	return err;
 }
@@ -169,18 +192,16 @@ static json_t *account_of(json_t *brick, const char *name)
 /* Limits are of the sum, and each brick tells the same. */
 static void add_accounts(json_t *to, json_t *brick)
 {
-	static const char *const numbers[] = { "bytes", "inodes" };
 	json_t *account, *sum;
 	size_t i;
 
 	json_array_foreach(json_object_get(brick, "accounts"), i, account)
 	{
 		sum = account_of(to, json_text(account, "account"));
-		if (!sum)
+		if (sum)
+			charged_add(sum, account);
+		else
 			json_array_append(json_object_get(to, "accounts"), account);
-		for (size_t k = 0; sum && k < sizeof numbers / sizeof *numbers; k++)
-			json_object_set_new(sum, numbers[k],
-					    json_integer(json_number(sum, numbers[k]) + json_number(account, numbers[k])));
 	}
 }
 
@@ -219,18 +240,26 @@ static json_t *add_up(json_t *bricks)
 	return sums;
 }
 
-static void print_one(const struct arguments *a, const json_t *brick, const json_t *account)
-{
-	const char *form = a->csv ? "%s,%s,%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT
-				    ",%" JSON_INTEGER_FORMAT ",%s\n"
-				  : "%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %16" JSON_INTEGER_FORMAT
-				    " %10" JSON_INTEGER_FORMAT " %s\n";
+#define N "%" JSON_INTEGER_FORMAT
 
-	printf(form, json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
-	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"),
-	       a->csv		 ? is_exact(brick) ? "yes" : "no"
-	       : is_exact(brick) ? ""
-				 : "(not exact)");
+static void print_csv(const json_t *brick, const json_t *account)
+{
+	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N "\n", json_text(brick, "brick"),
+	       json_text(account, "account"), json_number(account, "bytes"), json_number(account, "inodes"),
+	       json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), is_exact(brick) ? "yes" : "no",
+	       json_number(account, "bytes_soft"), json_number(account, "inodes_soft"),
+	       json_number(account, "bytes_over_since"), json_number(account, "inodes_over_since"));
+}
+
+static void print_line(const json_t *brick, const json_t *account)
+{
+	cleanup_path char *over = charged_over(account);
+
+	printf("%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %16" JSON_INTEGER_FORMAT
+	       " %10" JSON_INTEGER_FORMAT " %s%s\n",
+	       json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
+	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), over,
+	       is_exact(brick) ? "" : " (not exact)");
 }
 
 static void print_all(const struct arguments *a, const json_t *bricks)
@@ -239,12 +268,13 @@ static void print_all(const struct arguments *a, const json_t *bricks)
 	size_t i, k;
 
 	if (a->csv)
-		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact");
+		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since");
 	else
 		printf("%-32s %-24s %16s %10s %16s %10s\n", "BRICK", "TENANT", "BYTES", "INODES", "OF BYTES", "OF INODES");
 	json_array_foreach((json_t *)bricks, i, brick)
 	{
-		json_array_foreach(json_object_get(brick, "accounts"), k, account) print_one(a, brick, account);
+		json_array_foreach(json_object_get(brick, "accounts"), k, account)(a->csv ? print_csv : print_line)(brick,
+														    account);
 	}
 	json_array_foreach((json_t *)bricks, i, brick)
 	{
@@ -261,7 +291,8 @@ static int show(const struct arguments *a, json_t *bricks, struct problem *p)
 	json_t *brick;
 	size_t i;
 
-	keep_tenant(bricks, a->tenant);
+	if (!a->verify)
+		keep_tenant(bricks, a->tenant);
 	json_array_foreach(bricks, i, brick) some |= json_array_size(json_object_get(brick, "accounts")) > 0;
 	if (!json_array_size(bricks))
 		return problem_set(p, ENOENT, "no brick that counts is served here: those of volumes with tenants do");
@@ -269,9 +300,30 @@ static int show(const struct arguments *a, json_t *bricks, struct problem *p)
 		return problem_set(p, ENOENT, "no brick here knows a tenant '%s'", a->tenant);
 	if (a->json)
 		json_show(bricks);
+	else if (a->verify)
+		verify_print(bricks);
 	else
 		print_all(a, bricks);
 	return 0;
+}
+
+static int tell_verified(const char *program, const struct arguments *a, const json_t *bricks)
+{
+	static const char *const sentences[] = {
+		[VERIFY_AGREES] = "what is charged is what there is",
+		[VERIFY_DIFFERS] =
+			"what is charged is not what there is: `stratus ctl PROCESS features/usage recount` counts anew",
+		[VERIFY_UNKNOWN] =
+			"not all could be compared: what is in use can be when it rests, or while its tenant is suspended",
+	};
+	static const int status[] = { [VERIFY_AGREES] = 0, [VERIFY_DIFFERS] = 1, [VERIFY_UNKNOWN] = 2 };
+	enum verified result = verify_result(bricks);
+
+	if (result != VERIFY_AGREES)
+		fprintf(stderr, "%s: %s\n", program, sentences[result]);
+	else if (!a->json)
+		puts(sentences[result]);
+	return status[result];
 }
 
 int command_usage(int argc, char **argv)
@@ -282,25 +334,29 @@ int command_usage(int argc, char **argv)
 		{ "csv", KEY_CSV, NULL, 0, "Print lines of values, commas between them", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ "stratusd", KEY_STRATUSD, "PROCESS", 0, "Of this stratusd (pid, socket); else of all on this machine", 0 },
+		{ "wait", KEY_WAIT, "SECONDS", 0, "With verify: look again at what is in use, on each brick for so long (60)",
+		  0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		options,
 		option,
-		NULL,
+		"\nverify",
 		"What is charged to each tenant on the bricks of this machine, and the limits: bytes and inodes, exact to the byte unless it says "
-		"otherwise. What belongs to no tenant is charged to '-'. doc/usage.md says how an object is charged.",
+		"otherwise. What belongs to no tenant is charged to '-'. doc/usage.md says how an object is charged. "
+		"`verify`, as root on the server, counts what is on the bricks and compares. Exit status then: 0 all agrees; 1 something differs; 2 "
+		"not all could be compared, or wrong command line.",
 		NULL,
 		NULL,
 		NULL,
 	};
-	struct arguments a = { 0 };
+	struct arguments a = { .wait_s = -1 };
 	struct problem p = { 0 };
 	json_t *bricks = json_array(), *sums;
-	int err;
+	int err, status = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	err = ask(&a, bricks, &p);
+	err = ask(&a, a.verify ? verify : ask_process, bricks, &p);
 	if (a.total) {
 		sums = add_up(bricks);
 		json_decref(bricks);
@@ -308,6 +364,10 @@ int command_usage(int argc, char **argv)
 	}
 	if (!err)
 		err = show(&a, bricks, &p);
+	if (!err && a.verify)
+		status = tell_verified(argv[0], &a, bricks);
 	json_decref(bricks);
-	return err ? problem_print(argv[0], &p) : 0;
+	if (err)
+		problem_print(argv[0], &p);
+	return err ? a.verify ? 2 : 1 : status;
 }

@@ -18,7 +18,9 @@
 #include "log.h"
 #include "raft-tls.h"
 
-enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16, KEEP_ENTRIES = 256, SNAPSHOT_AFTER = 512 };
+enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16 };
+/* The log is in memory, too: large entries are kept in smaller numbers. */
+enum { SNAPSHOT_AFTER = 512, SNAPSHOT_AFTER_LEAST = 16, LOG_BYTES = 64 << 20 };
 
 enum { MADE_LOOP = 1, MADE_WAKE, MADE_TICK, MADE_TRANSPORT, MADE_IO, MADE_RAFT };
 
@@ -52,6 +54,7 @@ struct shared {
 	struct raft raft;
 	struct raft_barrier barrier;
 	bool barrier_pending, barrier_is_old, told; /* on the loop only */
+	size_t entry_bytes;			    /* so, too: of the largest of late */
 	int made;				    /* how far set_up() came */
 	pthread_t thread;
 	bool running;
@@ -86,6 +89,19 @@ uint64_t store_member_id(const char *name)
 
 /* ---- the machine ---- */
 
+/* How many entries there may be before a snapshot takes their place; half of them stay, for who was away. */
+static void bound_log(struct shared *l, size_t bytes)
+{
+	size_t entries;
+
+	l->entry_bytes -= l->entry_bytes / 64;
+	l->entry_bytes = bytes > l->entry_bytes ? bytes : l->entry_bytes;
+	entries = LOG_BYTES / (l->entry_bytes + 1);
+	entries = entries > SNAPSHOT_AFTER ? SNAPSHOT_AFTER : entries < SNAPSHOT_AFTER_LEAST ? SNAPSHOT_AFTER_LEAST : entries;
+	raft_set_snapshot_threshold(&l->raft, (unsigned)entries);
+	raft_set_snapshot_trailing(&l->raft, (unsigned)entries / 2);
+}
+
 static int apply(struct raft_fsm *fsm, const struct raft_buffer *text, void **result)
 {
 	struct shared *l = fsm->data;
@@ -105,6 +121,7 @@ static int apply(struct raft_fsm *fsm, const struct raft_buffer *text, void **re
 			  "out of memory while the cluster's state was changed: this server's part of the store stops");
 		return RAFT_NOMEM;
 	}
+	bound_log(l, text->len);
 	*result = (void *)(intptr_t)err;
 	return 0;
 }
@@ -655,8 +672,7 @@ static int set_up(struct shared *l, struct problem *p)
 				   *l->io.errmsg ? l->io.errmsg : raft_strerror(err));
 	l->raft.data = l->wake.data = l->tick.data = l;
 	raft_set_pre_vote(&l->raft, true);
-	raft_set_snapshot_threshold(&l->raft, SNAPSHOT_AFTER);
-	raft_set_snapshot_trailing(&l->raft, KEEP_ENTRIES);
+	bound_log(l, 0);
 	return 0;
 }
 

@@ -88,6 +88,18 @@ int store_get(struct store *s, const char *key, struct blob *value, uint64_t *ve
 	return err;
 }
 
+uint64_t store_version(struct store *s, const char *key)
+{
+	const struct document *d;
+	uint64_t version;
+
+	pthread_mutex_lock(&s->lock);
+	d = state_find(&s->state, key);
+	version = d ? d->version : 0;
+	pthread_mutex_unlock(&s->lock);
+	return version;
+}
+
 char **store_keys(struct store *s, const char *prefix)
 {
 	size_t count = 0, room, length = strlen(prefix);

@@ -12,7 +12,7 @@ struct problem;
 struct store;
 struct tls_files;
 /* Keys: KIND/NAME, each of letters, digits, '-', '_' and '.'. */
-enum { STORE_KEY_MAX = 128, STORE_VALUE_MAX = 1 << 20, STORE_SIZE_MAX = 256 << 20 };
+enum { STORE_KEY_MAX = 128, STORE_VALUE_MAX = 8 << 20, STORE_SIZE_MAX = 256 << 20 };
 
 /* Opens the store that lies in the directory, or begins an empty one there; the directory is made. One process at a time:
  * -EBUSY. A damaged file is never overwritten: -EINVAL. */
@@ -22,6 +22,8 @@ void store_close(struct store *); /* nobody uses it any more */
 /* value->bytes: malloc'ed, the caller's, with a NUL behind it. -ENOENT: *version is the one that a change must name to make the
  * document, 0 if there never was one. */
 int store_get(struct store *, const char *key, struct blob *value, uint64_t *version);
+uint64_t store_version(struct store *,
+		       const char *key); /* of the document; one that is gone has one, too; 0: there never was one */
 /* The keys that begin so, sorted, NULL-ended, as one piece of memory. NULL: memory is short. */
 char **store_keys(struct store *, const char *prefix);
 

@@ -69,7 +69,11 @@ static struct spec_tenant **sorted(const struct spec *s, tenant_order *order)
 		abort(); /* as spec_grow */
 	for (size_t i = 0; i < s->tenants; i++)
 		list[i] = &s->tenant[i];
-	qsort(list, s->tenants, sizeof(*list), order);
+	for (size_t i = 1; i < s->tenants; i++)
+		if (order(&list[i - 1], &list[i]) > 0) { /* by some orders they mostly stand already */
+			qsort(list, s->tenants, sizeof(*list), order);
+			break;
+		}
 	return list;
 }
 
@@ -120,13 +124,32 @@ static int check_neighbours(const struct spec *s, tenant_order *order,
 /* What is charged at all bricks is added up within one process. */
 static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
 {
-	for (size_t i = 1; i < s->bricks && (t->bytes || t->inodes); i++)
+	bool limited = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
+
+	for (size_t i = 1; i < s->bricks && limited; i++)
 		if (s->brick[i].server != s->brick[0].server)
 			return bad(
 				s, t->line,
 				"tenant '%s' can't have a limit of bytes or inodes: in this version they hold where all bricks "
 				"are of one server",
 				t->name);
+	return 0;
+}
+
+static int check_soft(const struct spec *s, const struct spec_tenant *t, struct problem *p)
+{
+	bool bytes = t->bytes && t->soft_bytes > t->bytes, inodes = t->inodes && t->soft_inodes > t->inodes;
+
+	if (bytes || inodes)
+		return bad(s, t->line,
+			   "the soft limit of %s of tenant '%s' is more than its limit, which is %" PRIu64
+			   ": one that tells before is less",
+			   bytes ? "bytes" : "inodes", t->name, bytes ? t->bytes : t->inodes);
+	if (t->grace && !t->soft_bytes && !t->soft_inodes)
+		return bad(s, t->line, "the time of grace of tenant '%s' is for more than a soft limit, and it has none",
+			   t->name);
+	if (t->grace > SPEC_GRACE_MAX)
+		return bad(s, t->line, "the time of grace of tenant '%s' is more than 10 years: 0 is for ever", t->name);
 	return 0;
 }
 
@@ -145,7 +168,7 @@ static int check_tenant(const struct spec *s, const struct spec_tenant *t, struc
 		return bad(s, t->line,
 			   "the bandwidth of tenant '%s' is less than %d bytes in a second: give it more, or 0 for no limit",
 			   t->name, SPEC_BANDWIDTH_MIN);
-	return check_limits(s, t, p);
+	return check_soft(s, t, p) ? -EINVAL : check_limits(s, t, p);
 }
 
 int spec_check_tenants(struct spec *s, struct problem *p)
@@ -279,6 +302,9 @@ int spec_resize_tenant(struct spec *s, const char *name, const struct spec_limit
 				   name, s->volume);
 	t->bytes = l->has_bytes ? l->bytes : t->bytes;
 	t->inodes = l->has_inodes ? l->inodes : t->inodes;
+	t->soft_bytes = l->has_soft_bytes ? l->soft_bytes : t->soft_bytes;
+	t->soft_inodes = l->has_soft_inodes ? l->soft_inodes : t->soft_inodes;
+	t->grace = l->has_grace ? l->grace : t->soft_bytes || t->soft_inodes ? t->grace : 0;
 	t->ops = l->has_ops ? l->ops : t->ops;
 	t->bandwidth = l->has_bandwidth ? l->bandwidth : t->bandwidth;
 	t->weight = l->has_weight ? l->weight : t->weight;
@@ -309,6 +335,9 @@ void spec_print_tenants(const struct spec *s, FILE *to)
 			fprintf(to, "    state: %s\n", spec_tenant_state(t));
 		print_limit("bytes", t->bytes, to);
 		print_limit("inodes", t->inodes, to);
+		print_limit("soft-bytes", t->soft_bytes, to);
+		print_limit("soft-inodes", t->soft_inodes, to);
+		print_limit("grace", t->grace, to);
 		print_limit("ops", t->ops, to);
 		print_limit("bandwidth", t->bandwidth, to);
 		print_limit("weight", t->weight, to);
@@ -345,8 +374,12 @@ char *spec_tenant_accounts(const struct spec *s)
 		const struct spec_tenant *t = &s->tenant[i];
 
 		fprintf(to, "%s%s %u %u", i ? ", " : "", t->name, t->base, t->count);
-		if (t->bytes || t->inodes)
+		if (t->bytes || t->inodes || t->soft_bytes || t->soft_inodes)
 			fprintf(to, " %" PRIu64 " %" PRIu64, t->bytes, t->inodes);
+		if (t->soft_bytes || t->soft_inodes)
+			fprintf(to, " %" PRIu64 " %" PRIu64, t->soft_bytes, t->soft_inodes);
+		if (t->grace)
+			fprintf(to, " %" PRIu64, t->grace);
 	}
 	fclose(to);
 	return text;

@@ -393,22 +393,20 @@ static int take_amount(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_tenant(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = { { "name", take_name },
-					   { "id", take_id },
-					   { "base", take_ids },
-					   { "count", take_ids },
-					   { "state", take_state },
-					   { "bytes", take_amount },
-					   { "inodes", take_amount },
-					   { "ops", take_amount },
-					   { "bandwidth", take_amount },
-					   { "weight", take_amount },
-					   { 0 } };
-	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	   offsetof(struct spec_tenant, id),
-					  offsetof(struct spec_tenant, base),	   offsetof(struct spec_tenant, count),
-					  offsetof(struct spec_tenant, state),	   offsetof(struct spec_tenant, bytes),
-					  offsetof(struct spec_tenant, inodes),	   offsetof(struct spec_tenant, ops),
-					  offsetof(struct spec_tenant, bandwidth), offsetof(struct spec_tenant, weight) };
+	static const struct key keys[] = { { "name", take_name },	   { "id", take_id },
+					   { "base", take_ids },	   { "count", take_ids },
+					   { "state", take_state },	   { "bytes", take_amount },
+					   { "inodes", take_amount },	   { "soft-bytes", take_amount },
+					   { "soft-inodes", take_amount }, { "grace", take_amount },
+					   { "ops", take_amount },	   { "bandwidth", take_amount },
+					   { "weight", take_amount },	   { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	     offsetof(struct spec_tenant, id),
+					  offsetof(struct spec_tenant, base),	     offsetof(struct spec_tenant, count),
+					  offsetof(struct spec_tenant, state),	     offsetof(struct spec_tenant, bytes),
+					  offsetof(struct spec_tenant, inodes),	     offsetof(struct spec_tenant, soft_bytes),
+					  offsetof(struct spec_tenant, soft_inodes), offsetof(struct spec_tenant, grace),
+					  offsetof(struct spec_tenant, ops),	     offsetof(struct spec_tenant, bandwidth),
+					  offsetof(struct spec_tenant, weight) };
 	struct spec_tenant *t = spec_grow(&r->spec->tenant, &r->spec->tenants, sizeof *t);
 	int err;
 
@@ -634,12 +632,14 @@ int spec_parse(const char *text, size_t size, const char *path, struct spec *spe
 {
 	struct reader r = { .spec = spec, .problem = p };
 	yaml_parser_t parser;
+	cleanup_path char *rest = NULL;
 	int err;
 
 	*spec = (struct spec){ .path = path_format("%s", path) };
 	if (!yaml_parser_initialize(&parser))
 		return problem_set(p, ENOMEM, "out of memory");
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+	rest = spec_take_written(text, size, spec, &size);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)(rest ? rest : text), size);
 	if (yaml_parser_load(&parser, &r.document)) {
 		err = take_document(&r);
 		yaml_document_delete(&r.document);
@@ -800,8 +800,8 @@ void spec_print(const struct spec *s, FILE *to)
 {
 	char id[GFID_TEXT];
 
-	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
-		    "or copy them.\n");
+	fprintf(to, SPEC_HEAD " `stratus volgen` makes volfiles from this. Ids are for ever: never change "
+			      "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
 	if (s->stopped)
 		fputs("stopped: true\n", to);

@@ -44,9 +44,11 @@ struct spec_tenant { /* doc/tenants.md */
 	struct gfid id;
 	unsigned base, count; /* its user and group ids on the bricks */
 	enum spec_tenant_state state;
-	uint64_t bytes, inodes;	 /* it may have so many on all bricks together; 0: as it likes */
-	uint64_t ops, bandwidth; /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
-	uint64_t weight;	 /* of its share; 0: 1 */
+	uint64_t bytes, inodes;		  /* it may have so many on all bricks together; 0: as it likes */
+	uint64_t soft_bytes, soft_inodes; /* more than that is noted and told; 0: nothing is */
+	uint64_t grace;			  /* seconds for which it may have more than that; 0: for ever */
+	uint64_t ops, bandwidth;	  /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
+	uint64_t weight;		  /* of its share; 0: 1 */
 	unsigned line;
 };
 struct spec {
@@ -73,8 +75,8 @@ struct spec {
 	size_t tenants;
 	unsigned tenant_base; /* the first id that no tenant ever had */
 };
-enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
-enum { SPEC_TENANTS_MAX = 4096, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 65536 };
+enum { SPEC_MAX = 8 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
+enum { SPEC_TENANTS_MAX = 16384, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 65536 };
 #define SPEC_TENANT_END UINT64_C(0xfffffffe) /* beyond their last id: the two that are left mean "nobody" and "unchanged" */
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
@@ -137,16 +139,24 @@ int spec_tenant_state_parse(const char *text); /* or -EINVAL */
 int spec_check_tenants(struct spec *, struct problem *);
 void spec_print_tenants(const struct spec *, FILE *);
 void spec_free_tenants(struct spec *);
+#define SPEC_HEAD "# A StratusFS volume;" /* with which spec_print() begins */
+/* spec-written.c, for spec.c: takes the tenants out of a text that was written by spec_print(), and gives the rest of it, malloc'ed; NULL: nothing was taken, for the text
+ * differs from what that writes, or has none. */
+char *spec_take_written(const char *text, size_t size, struct spec *, size_t *rest);
 /* What must hold between a specification and the one before it: ids and names are never used again. */
 int spec_check_tenants_change(const struct spec *, const struct spec *before, struct problem *);
 /* The tenant, if there is none yet. count 0: as many ids as usual. */
 int spec_create_tenant(struct spec *, const char *name, uint32_t count, struct problem *);
 int spec_set_tenant(struct spec *, const char *name, enum spec_tenant_state, struct problem *);
 struct spec_limits { /* of a tenant: what is not given stays as it is */
-	bool has_bytes, has_inodes, has_ops, has_bandwidth, has_weight;
-	uint64_t bytes, inodes, ops, bandwidth, weight;
+	bool has_bytes, has_inodes, has_soft_bytes, has_soft_inodes, has_grace, has_ops, has_bandwidth, has_weight;
+	uint64_t bytes, inodes, soft_bytes, soft_inodes, grace, ops, bandwidth, weight;
 };
-enum { SPEC_WEIGHT_MAX = 1000, SPEC_BANDWIDTH_MIN = 64 << 10 }; /* as features/throttle takes them */
+enum {
+	SPEC_WEIGHT_MAX = 1000,
+	SPEC_BANDWIDTH_MIN = 64 << 10 /* as features/throttle takes them */,
+	SPEC_GRACE_MAX = 10 * 366 * 86400
+};
 int spec_resize_tenant(struct spec *, const char *name, const struct spec_limits *, struct problem *);
 char *spec_tenant_table(const struct spec *);	 /* as features/cloud takes them; malloc'ed */
 char *spec_tenant_accounts(const struct spec *); /* as features/usage does */

@@ -133,13 +133,23 @@ all = [json.loads(line) for line in sys.stdin if line.strip()]
 print(sorted((n, sum(d[n]["bytes"] for d in all), sum(d[n]["inodes"] for d in all)) for n in ("acme", "globex")))'
 }
 as_there() { [ "$(sum)" = "$(there)" ]; }
+verified() { # on each brick by itself
+	"$STRATUS" usage verify --json >verified || fail "usage verify: $(cat verified)"
+	[ "$(json 'sorted(((b["brick"][-1], a["account"]) for b in d for a in b["accounts"] if a["result"] == "agrees")) == sorted((str(i), n) for i in range(4) for n in ("-", "acme", "globex"))' <verified)" = True ] ||
+		fail "usage verify tells of other bricks or tenants: $(cat verified)"
+}
 wait_until 20 as_there || fail "charged: $(sum), there are: $(there)"
 [ "$("$STRATUS" usage --json | json 'len(d)')" = 4 ] && [ "$("$STRATUS" usage --total --json | json '[b["bricks"] for b in d]')" = "[4]" ] ||
 	fail "usage tells of other bricks: $("$STRATUS" usage)"
 
+verified
+
 # ---- a limit, which eight race into ----
 LIMIT=$((48 << 20))
-"$STRATUS" tenant resize photos globex --quota 48M --inodes 4001 >/dev/null
+refused "soft limit of bytes of tenant 'globex' is more than its limit" tenant resize photos globex --quota 48M --soft-quota 49M
+"$STRATUS" tenant resize photos globex --quota 48M --inodes 4001 --soft-quota 32M >/dev/null
+above() { "$STRATUS" tenant info photos globex | grep -c 'above its soft limit of bytes for'; }
+[ "$(above)" = 0 ] || fail "$("$STRATUS" tenant info photos globex)"
 size_is() { [ "$(df -B1 --output=size "$G" | tail -n 1 | tr -d ' ')" = $1 ]; }
 wait_until 10 size_is $LIMIT || fail "df does not show the limit: $(df -B1 "$G")"
 inodes=$(df --output=itotal "$G" | tail -n 1 | tr -d ' ')
@@ -187,14 +197,23 @@ for ((n = 0; n < RACES; n++)); do
 	[ "$(on_disk)" -le "$LIMIT" ] || fail "race $n: there are $(on_disk) of $LIMIT"
 	wait_until 20 as_there || fail "race $n: charged: $(sum), there are: $(there)"
 	[ "$(df -B1 --output=avail "$G" | tail -n 1 | tr -d ' ')" -le $((1 << 20)) ] || fail "df shows room: $(df -B1 "$G")"
+	# told once in the log, whichever brick it was, and everywhere else
+	[ "$(grep -c 'globex has [0-9]* bytes, more than its soft limit of 33554432$' stratusd.log)" = $((n + 1)) ] || fail "race $n: of the soft limit the log says: $(grep soft stratusd.log)"
+	[ "$(above)" = 1 ] && "$STRATUS" usage --total --tenant globex | grep -q 'above its soft limit of bytes for' || fail "race $n: $("$STRATUS" tenant info photos globex; "$STRATUS" usage)"
+	[ "$(curl -fsS "http://127.0.0.1:$HTTP/metrics" | grep -c '^stratus_quota_soft_bytes_exceeded_timestamp_seconds{.*tenant="globex"} [1-9]')" = 4 ] || fail "race $n: the metrics do not tell that a soft limit is exceeded"
 	# what is there can be read, and goes, when nothing more can be had
 	cat "$G"/race* >/dev/null || fail "race $n: what is there can't be read"
 	! dd if=/dev/zero of="$G/race.last" bs=4k count=512 2>/dev/null || fail "race $n: the limit was not reached" # and nothing is left of it
 	rm "$G"/[ah]$n && rmdir "$G/l$n" || fail "race $n: with a full account what is away can't be removed"
 	rm "$G2"/race* || fail "race $n: with a full account nothing can be removed"
+	below() { [ "$(above)" = 0 ] && [ "$(grep -c 'globex has [0-9]* bytes, less than its soft limit of 33554432 again$' stratusd.log)" = $((n + 1)) ]; }
+	wait_until 20 below || fail "race $n: less than the soft limit again, but: $("$STRATUS" tenant info photos globex; grep soft stratusd.log)"
 done
 dd if=/dev/zero of="$A/large" bs=1M count=60 2>/dev/null || fail "one tenant's limit stops another"
-"$STRATUS" tenant resize photos globex --quota 0 --inodes 0 >/dev/null
+"$STRATUS" tenant resize photos globex --quota 0 --inodes 0 --soft-quota 0 --soft-inodes 3 --grace 7d >/dev/null
+since() { "$STRATUS" usage --json --tenant globex | json 'sorted({(a["bytes_over_since"], a["inodes_over_since"]) for b in d for a in b["accounts"]})'; }
+is_above() { SINCE=$(since) && [[ $SINCE =~ ^"[(0, "[1-9][0-9]*")]"$ ]]; }
+wait_until 20 is_above || fail "a soft limit below what is there: $(since)"
 
 # ---- after kill -9, and deleted ----
 kill_keeper
@@ -202,6 +221,8 @@ start_keeper
 back() { timeout 5 cat "$G/secret" && timeout 5 cat "$A/moved1"; }
 wait_until 60 back || fail "after kill -9 the tenants do not come back"
 wait_until 20 as_there || fail "after kill -9 charged: $(sum), there are: $(there)"
+[ "$(since)" = "$SINCE" ] || fail "before kill -9 above a soft limit since $SINCE, after it since $(since)"
+verified
 "$STRATUS" tenant delete photos acme >/dev/null
 gone_everywhere() { ! ls -d b?/tenants/acme 2>/dev/null; }
 wait_until 60 gone_everywhere || fail "the files of a deleted tenant stay: $(find b?/tenants/acme | head)"

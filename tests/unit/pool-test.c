@@ -200,6 +200,215 @@ static void the_shares_of_the_bricks_are_the_limit_together(void **state)
 	with_bricks(shares);
 }
 
+/* ---- readings ---- */
+
+/* Of acme's account on the first brick; the other accounts are never busy, unless `all`. */
+static struct reading read_acme(bool all)
+{
+	struct reading *list, acme = { .begun = 0 };
+	size_t count;
+
+	assert_int_equal(ledger_read(&ledger[0], &list, &count), 0);
+	assert_int_equal(count, 3);
+	for (size_t i = 0; i < count; i++)
+		if (list[i].range.base == BASE)
+			acme = list[i];
+		else
+			assert_int_equal(list[i].busy, all);
+	free(list);
+	return acme;
+}
+
+static void busy(void)
+{
+	struct charge c = { .lock = PTHREAD_MUTEX_INITIALIZER, .row = row[0], .users = 1 };
+	struct note n = { .state = NOTE_OBJECT, .row = row[0], .handle_size = 8 };
+	uint64_t begun = read_acme(false).begun;
+	int note = ledger_note(&ledger[0], &c, &n);
+
+	ledger_begins(&ledger[0], row[0]);
+	assert_true(read_acme(false).busy);
+	assert_true(read_acme(false).begun != begun);
+	c.users = 0;
+	begun = read_acme(false).begun;
+	assert_false(read_acme(false).busy);
+	assert_true(read_acme(false).begun == begun);
+	pthread_mutex_lock(&c.lock); /* who holds it is about to begin, or to end */
+	assert_true(read_acme(false).busy);
+	pthread_mutex_unlock(&c.lock);
+	ledger_unnote(&ledger[0], note);
+	ledger_unnoted(&ledger[0], 1);
+	assert_true(read_acme(true).busy);
+	ledger_unnoted(&ledger[0], -1);
+	assert_false(read_acme(false).busy);
+	ledger_move(&ledger[0], NO_NOTE, &(struct key){ 1, 1 }, &(struct entry){ 0, { 0 }, false },
+		    &(struct entry){ row[0], { CHARGE_UNIT, 1 }, false });
+	assert_true(read_acme(false).begun != begun); /* it got what was another's */
+	assert_int_equal(read_acme(false).amount.bytes, CHARGE_UNIT);
+}
+
+static void a_reading_tells_what_is_under_way_and_what_has_begun(void **state)
+{
+	(void)state;
+	with_bricks(busy);
+}
+
+/* ---- soft limits ---- */
+
+enum { SOFT = 20, HARD = 60 };
+
+static void give_soft(struct ledger *l, unsigned soft_units, unsigned grace)
+{
+	struct problem p = { "" };
+	struct ranges r;
+	char text[128];
+
+	snprintf(text, sizeof(text), "acme %d 65536 %d %d %u %u %u", BASE, HARD * CHARGE_UNIT, HARD, soft_units * CHARGE_UNIT,
+		 soft_units, grace);
+	assert_int_equal(ranges_parse(text, &r, &p), 0);
+	assert_int_equal(ledger_ranges(l, &r), 0);
+	ranges_free(&r);
+}
+
+/* So many units more, or less, are charged at that brick. */
+static void charge(unsigned i, int units)
+{
+	struct entry was = { row[i], { units < 0 ? -units * CHARGE_UNIT : 0, units < 0 ? -units : 0 }, false };
+	struct entry is = { row[i], { units > 0 ? units * CHARGE_UNIT : 0, units > 0 ? units : 0 }, false };
+
+	ledger_move(&ledger[i], NO_NOTE, &(struct key){ 1, i }, &was, &is);
+	soft_check(&ledger[i], NULL, row[i]);
+}
+
+static unsigned logged(const char *what)
+{
+	char path[128], line[512];
+	unsigned count = 0;
+	FILE *log;
+
+	snprintf(path, sizeof(path), "%s/log", dir);
+	log = fopen(path, "r");
+	assert_non_null(log);
+	while (fgets(line, sizeof(line), log))
+		count += strstr(line, what) != NULL;
+	fclose(log);
+	return count;
+}
+
+static struct over over_at_all(void)
+{
+	struct over first = ledger_over(&ledger[0], row[0]);
+
+	for (unsigned i = 1; i < BRICKS; i++) {
+		assert_int_equal(ledger_over(&ledger[i], row[i]).bytes, first.bytes);
+		assert_int_equal(ledger_over(&ledger[i], row[i]).inodes, first.inodes);
+	}
+	return first;
+}
+
+static void log_here(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/log", dir);
+	assert_int_equal(log_open(path), 0);
+}
+
+static void log_elsewhere(void)
+{
+	char path[128];
+
+	assert_int_equal(log_open("/dev/null"), 0);
+	snprintf(path, sizeof(path), "%s/log", dir);
+	unlink(path);
+}
+
+static void reopen(unsigned i)
+{
+	struct problem p = { "" };
+	char path[128];
+	bool owed;
+
+	pool_leave(&ledger[i]);
+	ledger_close(&ledger[i], true);
+	ledger[i] = (struct ledger){ .fd = -1 };
+	snprintf(path, sizeof(path), "%s/%u", dir, i);
+	assert_int_equal(ledger_open(&ledger[i], path, &owed, &p), 0);
+	give_soft(&ledger[i], SOFT, 0);
+	assert_int_equal(pool_join(&ledger[i], "one", BRICKS), 0);
+	soft_check_all(&ledger[i], NULL);
+}
+
+static void crossings(void)
+{
+	struct over since;
+
+	log_here();
+	for (unsigned i = 0; i < BRICKS; i++)
+		give_soft(&ledger[i], SOFT, 0);
+	for (unsigned i = 0; i < BRICKS; i++)
+		charge(i, SOFT / BRICKS);
+	assert_int_equal(over_at_all().bytes, 0); /* as much as it should have is not more */
+	charge(2, 1);
+	since = over_at_all();
+	assert_true(since.bytes && since.inodes);
+	charge(3, 5);
+	assert_int_equal(logged("bytes, more than its soft limit"), 1);
+	assert_int_equal(logged("inodes, more than its soft limit"), 1);
+	charge(3, -6);
+	assert_int_equal(over_at_all().bytes, 0); /* exactly the limit: not above, not clearly below */
+	charge(0, 1);
+	assert_int_equal(logged("bytes, more than its soft limit"), 1);
+	since = over_at_all();
+	assert_true(since.bytes);
+	for (unsigned i = 0; i < BRICKS; i++) { /* one after the other, as bricks do */
+		reopen(i);
+		assert_int_equal(over_at_all().bytes, since.bytes);
+	}
+	assert_int_equal(logged("bytes, more than its soft limit"), 1);
+	charge(0, -3);
+	assert_int_equal(logged("less than its soft limit of 81920 again"), 1);
+	charge(1, 3);
+	assert_int_equal(logged("bytes, more than its soft limit"), 2);
+	for (unsigned i = 0; i < BRICKS; i++) {
+		give_soft(&ledger[i], 0, 0);
+		soft_check_all(&ledger[i], NULL);
+	}
+	assert_int_equal(over_at_all().bytes, 0); /* no limit, nothing above it */
+	log_elsewhere();
+}
+
+static void what_is_above_a_soft_limit_is_told_once_and_survives_a_restart(void **state)
+{
+	(void)state;
+	with_bricks(crossings);
+}
+
+static void grace(void)
+{
+	for (unsigned i = 0; i < BRICKS; i++)
+		give_soft(&ledger[i], SOFT, 1);
+	charge(0, SOFT + 1);
+	while (!ledger_claim(&ledger[1], row[1], UNIT, true)) /* until the second is over */
+		ledger_unclaim(&ledger[1], row[1], UNIT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), -EDQUOT);
+	charge(0, -1);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ 2 * CHARGE_UNIT, 2 }, true),
+			 0); /* it has what it should */
+	ledger_unclaim(&ledger[1], row[1], (struct amount){ 2 * CHARGE_UNIT, 2 });
+	for (unsigned i = 0; i < BRICKS; i++)
+		give_soft(&ledger[i], SOFT, 3600);
+	charge(3, 5);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), 0);
+	ledger_unclaim(&ledger[1], row[1], UNIT);
+}
+
+static void after_the_grace_a_soft_limit_is_hard_until_there_is_less(void **state)
+{
+	(void)state;
+	with_bricks(grace);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -207,6 +416,9 @@ int main(void)
 		cmocka_unit_test(what_is_kept_free_is_for_putting_aside),
 		cmocka_unit_test(nothing_grows_to_a_limit_while_a_brick_is_missing),
 		cmocka_unit_test(the_shares_of_the_bricks_are_the_limit_together),
+		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
+		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
+		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -349,6 +349,29 @@ static void a_full_store_refuses_on_all_servers_and_goes_on(void **state)
 	store_size_max = STORE_SIZE_MAX;
 }
 
+/* And who was away while there were many gets them: they are more than the log keeps. */
+static void documents_as_large_as_can_be_reach_all(void **state)
+{
+	enum { COMMITS = 24 };
+	char *large = malloc(STORE_VALUE_MAX + 1);
+
+	(void)state;
+	memset(large, 'x', STORE_VALUE_MAX);
+	large[STORE_VALUE_MAX] = '\0';
+	begin_three();
+	for (uint64_t version = 0; version < COMMITS; version++) {
+		if (version == 2) {
+			reaches_all(version, large);
+			close_server(2);
+		}
+		large[0] = (char)('a' + version);
+		assert_int_equal(commit(leader(), version, large), 0);
+	}
+	open_server(2, true);
+	reaches_all(COMMITS, large);
+	free(large);
+}
+
 static unsigned open_files(void)
 {
 	DIR *list = opendir("/proc/self/fd");
@@ -450,11 +473,13 @@ int main(void)
 		TEST(a_server_that_was_long_away_catches_up_by_snapshot),
 		TEST(a_member_can_go),
 		TEST(a_full_store_refuses_on_all_servers_and_goes_on),
+		TEST(documents_as_large_as_can_be_reach_all),
 		TEST(a_store_that_can_not_start_leaves_nothing_open),
 		SECURE(one_server_alone_leads_and_keeps_what_it_committed),
 		SECURE(what_is_committed_reaches_all_and_only_the_leader_commits),
 		SECURE(when_the_leader_goes_another_one_leads),
 		SECURE(a_server_that_was_long_away_catches_up_by_snapshot),
+		SECURE(documents_as_large_as_can_be_reach_all),
 		SECURE(a_store_that_can_not_start_leaves_nothing_open),
 		SECURE(who_is_no_server_gets_nothing_of_the_log),
 	};

@@ -36,11 +36,11 @@ static int parse_one(const char *line, struct range *r)
 		for (const char *at = line + strcspn(line, " \t"); *at; at++)
 			if (*at == '-' || *at == '+')
 				return -EINVAL;
-	n = sscanf(line, "%64s %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %c", r->name, &r->base, &r->count,
-		   &r->limit.bytes, &r->limit.inodes, &more);
+	n = sscanf(line, "%64s %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %c", r->name,
+		   &r->base, &r->count, &r->limit.bytes, &r->limit.inodes, &r->soft.bytes, &r->soft.inodes, &r->grace, &more);
 	if (strcspn(line, " \t") > sizeof(r->name) - 1)
 		return -EINVAL;
-	if (n < 3 || n > 5 || !r->count || r->base > UINT32_MAX || r->count > UINT32_MAX - r->base)
+	if (n < 3 || n > 8 || !r->count || r->base > UINT32_MAX || r->count > UINT32_MAX - r->base)
 		return -EINVAL;
 	return 1;
 }
@@ -69,8 +69,8 @@ int ranges_parse(const char *text, struct ranges *r, struct problem *p)
 		if (is < 0)
 			err = problem_set(
 				p, EINVAL,
-				"accounts: \"%.80s\" is none: write a name, the first user id, how many there are, and limits of bytes and "
-				"inodes if there are any",
+				"accounts: \"%.80s\" is none: write a name, the first user id, how many there are, and if there are any limits of bytes and "
+				"inodes, soft ones, and seconds of grace",
 				word);
 		else if (is)
 			err = add(r, &one);

@@ -230,6 +230,7 @@ static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum
 		take_key(c, n.handle, n.handle_size);
 		take_note(x, c, &n);
 	}
+	ledger_begins(&usage_of(x)->ledger, c->row);
 	pthread_mutex_unlock(&c->lock);
 	*of = c;
 	return 0;
@@ -263,6 +264,7 @@ static void be_born(struct request *rq, struct xlator *x, const struct loc *loc,
 	snprintf(n.name, sizeof(n.name), "%s", loc->name);
 	take_note(x, c, &n);
 	c->users++;
+	ledger_begins(&usage_of(x)->ledger, c->row);
 }
 
 int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *loc, const struct gfid *gfid, mode_t type,
@@ -288,6 +290,13 @@ int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *l
 	return err;
 }
 
+static void check_limits(struct xlator *x, const struct entry *was, const struct entry *is)
+{
+	soft_check(&usage_of(x)->ledger, x, is->row);
+	if (was->row != is->row)
+		soft_check(&usage_of(x)->ledger, x, was->row);
+}
+
 /* With the charge's lock held. NULL: it is gone. */
 static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 {
@@ -302,6 +311,7 @@ static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 	    atomic_load(&u->ledger.counting)) {
 		ledger_move(&u->ledger, c->note, &c->key, &was, &is);
 		atomic_fetch_add(&u->settled, 1);
+		check_limits(x, &was, &is);
 	}
 	c->row = is.row;
 	c->charged = is.amount;

@@ -137,7 +137,9 @@ int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *
 	int err;
 
 	pthread_mutex_init(&l->lock, NULL);
+	pthread_mutex_init(&l->soft_lock, NULL);
 	l->file = NULL;
+	l->opened_ns = clock_ns();
 	l->hold = calloc(ACCOUNTS_MAX, sizeof(*l->hold));
 	err = l->hold ? map(l, path, p) : problem_set(p, ENOMEM, "no memory for the accounts");
 	if (!err)
@@ -167,6 +169,7 @@ void ledger_close(struct ledger *l, bool clean)
 	l->file = NULL;
 	l->fd = -1;
 	pthread_mutex_destroy(&l->lock);
+	pthread_mutex_destroy(&l->soft_lock);
 }
 
 /* ---- accounts ---- */
@@ -187,6 +190,13 @@ static int find_row(struct ledger_file *f, uint64_t base, uint32_t *row)
 	return 0;
 }
 
+static void take_limits(struct ledger *l, uint32_t row, const struct range *r)
+{
+	l->hold[row].limit = r->limit;
+	l->hold[row].soft = r->soft;
+	l->hold[row].grace = r->grace;
+}
+
 int ledger_ranges(struct ledger *l, struct ranges *r)
 {
 	int err = 0;
@@ -202,9 +212,9 @@ int ledger_ranges(struct ledger *l, struct ranges *r)
 	}
 	if (!err) {
 		for (size_t i = 0; i < l->ranges.count; i++)
-			l->hold[l->ranges.range[i].row].limit = (struct amount){ 0 };
+			take_limits(l, l->ranges.range[i].row, &(struct range){ .count = 0 });
 		for (size_t i = 0; i < r->count; i++)
-			l->hold[r->range[i].row].limit = r->range[i].limit;
+			take_limits(l, r->range[i].row, &r->range[i]);
 		ranges_free(&l->ranges);
 		l->ranges = *r;
 		*r = (struct ranges){ 0 };
@@ -244,6 +254,11 @@ static struct amount kept(const struct entry *e)
 	return e->orphan ? (struct amount){ 0 } : e->amount;
 }
 
+void ledger_begins(struct ledger *l, uint32_t row)
+{
+	atomic_fetch_add(&l->hold[row].begun, 1);
+}
+
 /* Of a recount: what is not in its sum yet comes in as it is now. */
 static void count_move(struct ledger *l, const struct key *k, const struct entry *from, const struct entry *to)
 {
@@ -276,6 +291,10 @@ void ledger_move(struct ledger *l, int note, const struct key *k, const struct e
 	finish_pending(l);
 	move_orphan(l, from, to);
 	count_move(l, k, from, to);
+	if (from->row != to->row) {
+		ledger_begins(l, from->row);
+		ledger_begins(l, to->row);
+	}
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -299,9 +318,31 @@ static struct amount kept_free(const struct ledger *l, struct amount limit)
 				limit.inodes / PART < INODES ? limit.inodes / PART : INODES };
 }
 
-static struct amount limit_for(const struct ledger *l, const struct hold *h, bool last)
+static bool has_limit(const struct hold *h)
 {
-	return last ? h->limit : minus(h->limit, kept_free(l, h->limit));
+	return h->limit.bytes || h->limit.inodes || h->grace;
+}
+
+/* What it may have now: no more than the soft limit, if it has been above that for longer than it may. */
+static struct amount limit_now(const struct ledger *l, uint32_t row)
+{
+	const struct hold *h = &l->hold[row];
+	struct over since = l->file->row[0][row].over;
+	struct amount limit = h->limit;
+	uint64_t now = h->grace && (since.bytes || since.inodes) ? (uint64_t)time(NULL) : 0;
+
+	if (h->soft.bytes && since.bytes && now >= since.bytes + h->grace)
+		limit.bytes = h->soft.bytes;
+	if (h->soft.inodes && since.inodes && now >= since.inodes + h->grace)
+		limit.inodes = h->soft.inodes;
+	return limit;
+}
+
+static struct amount limit_for(const struct ledger *l, uint32_t row, bool last)
+{
+	struct amount limit = limit_now(l, row);
+
+	return last ? limit : minus(limit, kept_free(l, limit));
 }
 
 int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
@@ -312,9 +353,9 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	limit = limit_for(l, h, last);
+	limit = limit_for(l, row, last);
 	used = plus(others, plus(l->file->row[l->file->bank][row].amount, h->orphans));
-	if (!whole && (h->limit.bytes || h->limit.inodes))
+	if (!whole && has_limit(h))
 		err = -EAGAIN;
 	else if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
 		 is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
@@ -351,14 +392,17 @@ struct amount ledger_taken(struct ledger *l, uint64_t base)
 	return taken;
 }
 
+/* *found has the limits that hold now. */
 static bool find_range(struct ledger *l, uint32_t uid, struct range *found)
 {
 	const struct range *r;
 
 	pthread_mutex_lock(&l->lock);
 	r = range_of(&l->ranges, uid);
-	if (r)
+	if (r) {
 		*found = *r;
+		found->limit = limit_now(l, r->row);
+	}
 	pthread_mutex_unlock(&l->lock);
 	return r;
 }
@@ -385,6 +429,76 @@ bool ledger_left(struct ledger *l, uint32_t uid, struct amount *limit, struct am
 	*left = pool_share(l, *left);
 	pool_exit(l);
 	return true;
+}
+
+/* ---- soft limits ---- */
+
+bool ledger_has_soft(struct ledger *l, uint32_t row, struct range *found)
+{
+	const struct range *r;
+	const struct hold *h = &l->hold[row];
+	bool has;
+
+	pthread_mutex_lock(&l->lock);
+	has = row && (h->soft.bytes || h->soft.inodes || l->file->row[0][row].over.bytes || l->file->row[0][row].over.inodes);
+	r = has ? range_of(&l->ranges, (uint32_t)l->file->row[0][row].base) : NULL;
+	if (r)
+		*found = *r;
+	pthread_mutex_unlock(&l->lock);
+	return r;
+}
+
+struct amount ledger_used(struct ledger *l, uint64_t base, struct over *over, bool told[2])
+{
+	struct amount used = { 0 };
+	const struct range *r;
+
+	*over = (struct over){ 0 };
+	pthread_mutex_lock(&l->lock);
+	r = range_of(&l->ranges, (uint32_t)base);
+	if (r) {
+		used = used_by(l, r);
+		*over = l->file->row[0][r->row].over;
+		told[0] |= l->hold[r->row].told[0];
+		told[1] |= l->hold[r->row].told[1];
+	}
+	pthread_mutex_unlock(&l->lock);
+	return used;
+}
+
+void ledger_set_over(struct ledger *l, uint64_t base, struct over over, const bool told[2])
+{
+	const struct range *r;
+
+	pthread_mutex_lock(&l->lock);
+	r = range_of(&l->ranges, (uint32_t)base);
+	if (r) {
+		l->file->row[0][r->row].over = over;
+		memcpy(l->hold[r->row].told, told, sizeof(l->hold[r->row].told));
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+struct over ledger_over(struct ledger *l, uint32_t row)
+{
+	struct over over;
+
+	pthread_mutex_lock(&l->lock);
+	over = l->file->row[0][row].over;
+	pthread_mutex_unlock(&l->lock);
+	return over;
+}
+
+bool ledger_row_at(struct ledger *l, size_t number, uint32_t *row)
+{
+	bool is;
+
+	pthread_mutex_lock(&l->lock);
+	is = number < l->ranges.count;
+	if (is)
+		*row = l->ranges.range[number].row;
+	pthread_mutex_unlock(&l->lock);
+	return is;
 }
 
 /* ---- notes ---- */
@@ -485,6 +599,68 @@ uint64_t ledger_counted_at(struct ledger *l)
 	at = l->file->counted_at;
 	pthread_mutex_unlock(&l->lock);
 	return at;
+}
+
+/* ---- readings, with which a count by somebody else is compared ---- */
+
+static struct reading read_row(const struct ledger *l, const struct range *r)
+{
+	uint32_t row = r ? r->row : 0;
+
+	return (struct reading){ .range = r ? *r : (struct range){ .name = "-" },
+				 .amount = l->file->row[l->file->bank][row].amount,
+				 .begun = atomic_load(&l->hold[row].begun) };
+}
+
+/* In whose note a change may be under way. Who holds a charge's lock may be about to begin one. */
+static bool is_busy(struct ledger *l, unsigned note, uint32_t *row)
+{
+	struct charge *c = l->owner[note];
+	bool busy;
+
+	*row = l->file->note[note].row;
+	if (!c || pthread_mutex_trylock(&c->lock))
+		return c;
+	*row = c->row;
+	busy = c->users;
+	pthread_mutex_unlock(&c->lock);
+	return busy;
+}
+
+/* What has no note may be of any account. */
+static void mark_busy(struct ledger *l, struct reading *list, size_t count, bool *by_row)
+{
+	uint32_t row;
+
+	for (unsigned note = 0; note < NOTES; note++)
+		if (is_busy(l, note, &row))
+			by_row[row] = true;
+	for (size_t i = 0; i < count; i++)
+		list[i].busy = l->file->unnoted || by_row[i ? list[i].range.row : 0];
+}
+
+/* The numbers are taken before what is under way is looked at: see ledger_begins. */
+int ledger_read(struct ledger *l, struct reading **list, size_t *count)
+{
+	bool *by_row = calloc(ACCOUNTS_MAX, sizeof(*by_row));
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	*count = l->ranges.count + 1;
+	*list = malloc(*count * sizeof(**list));
+	if (!*list || !by_row)
+		err = -ENOMEM;
+	for (size_t i = 0; i < *count && !err; i++)
+		(*list)[i] = read_row(l, i ? &l->ranges.range[i - 1] : NULL);
+	if (!err)
+		mark_busy(l, *list, *count, by_row);
+	pthread_mutex_unlock(&l->lock);
+	free(by_row);
+	if (err) {
+		free(*list);
+		*list = NULL;
+	}
+	return err;
 }
 
 /* ---- recounts ---- */

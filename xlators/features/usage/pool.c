@@ -113,6 +113,14 @@ void pool_exit(struct ledger *l)
 		pthread_mutex_unlock(&l->pool->lock);
 }
 
+void pool_each(struct ledger *l, void (*fn)(struct ledger *, void *), void *arg)
+{
+	if (!l->pool)
+		fn(l, arg);
+	for (struct ledger *at = l->pool ? l->pool->first : NULL; at; at = at->next)
+		fn(at, arg);
+}
+
 static int64_t part(int64_t whole, unsigned parts, unsigned number)
 {
 	return whole > 0 ? whole / parts + (number < whole % parts) : 0;

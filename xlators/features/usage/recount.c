@@ -290,6 +290,7 @@ static bool count_once(struct xlator *x)
 		err = count_all(&rq, x);
 	whole = is_whole(u, err);
 	ledger_count_end(&u->ledger, whole);
+	soft_check_all(&u->ledger, x);
 	request_finish(&rq);
 	drop_moved(u);
 	if (!whole && err != -ECANCELED)

@@ -19,8 +19,9 @@ static const struct option options[] = {
 	{ "ledger", OPTION_PATH, OPTION_AT(struct usage, ledger_path), NULL,
 	  "the file of the counters, on the brick's own disk" },
 	{ "accounts", OPTION_STRING, OPTION_AT(struct usage, accounts), "",
-	  "\"NAME BASE COUNT [BYTES [INODES]], ...\": to whom the objects of which user ids are charged, and how much each may have; all "
-	  "others are charged to nobody",
+	  "\"NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]], ...\": to whom the objects of which user ids are charged, "
+	  "how much each may have (0: no limit), above how much that is noted and told, and after how many seconds of that it may have no more; "
+	  "all others are charged to nobody",
 	  .live = true },
 	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
@@ -629,8 +630,12 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 {
 	struct problem p = { 0 };
 
-	if (!strcmp(o->name, "accounts") && usage_of(x)->ledger.file && take_accounts(x, &p))
+	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
+		return;
+	if (take_accounts(x, &p))
 		log_error(x, NULL, "%s; the accounts stay as they were", p.text);
+	else
+		soft_check_all(&usage_of(x)->ledger, x);
 }
 
 static int usage_init(struct xlator *x, struct problem *p)
@@ -691,6 +696,7 @@ static int usage_start(struct xlator *x, struct problem *p)
 		return err;
 	}
 	recover(x, &owed);
+	soft_check_all(&usage_of(x)->ledger, x);
 	if (owed)
 		ledger_owe(&u->ledger);
 	if (owed && recount_start(x))
@@ -729,23 +735,29 @@ static void usage_finish(struct xlator *x)
 
 /* ---- looking at it ---- */
 
-static void print_account(FILE *out, const char *name, struct amount a, struct amount limit, bool json)
+static void print_json(FILE *out, const struct range *r, struct amount a, struct over since)
 {
-	if (json)
-		fprintf(out,
-			"{\"account\": \"%s\", \"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"bytes_limit\": %" PRId64
-			", \"inodes_limit\": %" PRId64 "}",
-			name, a.bytes, a.inodes, limit.bytes, limit.inodes);
-	else
-		fprintf(out, "%-32s %20" PRId64 " %12" PRId64 " %20" PRId64 " %12" PRId64 "\n", name, a.bytes, a.inodes,
-			limit.bytes, limit.inodes);
+	fprintf(out,
+		"{\"account\": \"%s\", \"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"bytes_limit\": %" PRId64
+		", \"inodes_limit\": %" PRId64 ", \"bytes_soft\": %" PRId64 ", \"inodes_soft\": %" PRId64
+		", \"grace\": %" PRIu64 ", \"bytes_over_since\": %" PRIu32 ", \"inodes_over_since\": %" PRIu32 "}",
+		r->name, a.bytes, a.inodes, r->limit.bytes, r->limit.inodes, r->soft.bytes, r->soft.inodes, r->grace,
+		since.bytes, since.inodes);
+}
+
+static void print_account(FILE *out, const struct range *r, struct amount a, struct over since)
+{
+	fprintf(out, "%-32s %20" PRId64 " %12" PRId64 " %20" PRId64 " %12" PRId64 "%s\n", r->name, a.bytes, a.inodes,
+		r->limit.bytes, r->limit.inodes, since.bytes || since.inodes ? " (above its soft limit)" : "");
 }
 
 static void print_accounts(struct ledger *l, FILE *out, bool json)
 {
 	size_t count;
 
-	print_account(out, "-", ledger_amount(l, 0), (struct amount){ 0 }, json);
+	void (*print)(FILE *, const struct range *, struct amount, struct over) = json ? print_json : print_account;
+
+	print(out, &(struct range){ .name = "-" }, ledger_amount(l, 0), (struct over){ 0 });
 	pthread_mutex_lock(&l->lock);
 	count = l->ranges.count;
 	pthread_mutex_unlock(&l->lock);
@@ -760,7 +772,7 @@ static void print_accounts(struct ledger *l, FILE *out, bool json)
 			continue;
 		if (json)
 			fputs(", ", out);
-		print_account(out, r.name, ledger_amount(l, r.row), r.limit, json);
+		print(out, &r, ledger_amount(l, r.row), ledger_over(l, r.row));
 	}
 }
 
@@ -787,11 +799,39 @@ static int print_status(struct xlator *x, FILE *out, bool json)
 	return 0;
 }
 
-/* status [--json] | recount */
+/* For who counts by himself (`stratus usage verify`): one line of JSON. */
+static int print_reading(struct xlator *x, FILE *out)
+{
+	struct usage *u = usage_of(x);
+	struct reading *list = NULL;
+	size_t count;
+	int err = ledger_read(&u->ledger, &list, &count);
+
+	if (err)
+		return err;
+	fprintf(out, "{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"since\": %" PRIu64 ", \"accounts\": [",
+		u->ledger_path, u->pool, ledger_owes(&u->ledger) ? "false" : "true", u->ledger.opened_ns);
+	for (size_t i = 0; i < count; i++) {
+		const struct reading *r = &list[i];
+
+		fprintf(out,
+			"%s{\"account\": \"%s\", \"base\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRId64
+			", \"inodes\": %" PRId64 ", \"begun\": %" PRIu64 ", \"busy\": %s}",
+			i ? ", " : "", r->range.name, r->range.base, r->range.count, r->amount.bytes, r->amount.inodes,
+			r->begun, r->busy ? "true" : "false");
+	}
+	fputs("]}\n", out);
+	free(list);
+	return 0;
+}
+
+/* status [--json] | reading | recount */
 static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 {
 	int err;
 
+	if (argc == 1 && !strcmp(argv[0], "reading"))
+		return print_reading(x, out);
 	if (argc == 1 && !strcmp(argv[0], "status"))
 		return print_status(x, out, false);
 	if (argc == 2 && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))

@@ -25,6 +25,8 @@ static inline bool amounts_equal(struct amount a, struct amount b)
 struct range { /* user ids base ... base + count - 1 belong to one account */
 	uint64_t base, count;
 	struct amount limit; /* 0: none */
+	struct amount soft;  /* so much is a warning; 0: none */
+	uint64_t grace;	     /* seconds above it after which it is as hard as the limit; 0: never */
 	uint32_t row;
 	char name[65];
 };
@@ -32,17 +34,21 @@ struct ranges {
 	size_t count;
 	struct range *range; /* by base */
 };
-/* "NAME BASE COUNT [BYTES [INODES]]", the next after a comma. -EINVAL and the sentence. */
+/* "NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]]", the next after a comma. -EINVAL and the sentence. */
 int ranges_parse(const char *text, struct ranges *, struct problem *);
 const struct range *range_of(const struct ranges *, uint32_t uid); /* NULL: nobody's */
 void ranges_free(struct ranges *);
 
 /* ---- ledger.c: the counters, and what is being changed, in a mapped file that outlives the process ---- */
 
+/* Since when there has been more than the soft limit, in seconds since the epoch; 0: there is not. */
+struct over {
+	uint32_t bytes, inodes;
+};
 struct row { /* an account: the first is of what is nobody's */
 	uint64_t base;
 	struct amount amount;
-	uint64_t spare;
+	struct over over; /* in the first bank */
 };
 /* An object that may be changed just now. The counters have `charged` of it, whatever it is by now. */
 struct note {
@@ -67,7 +73,11 @@ struct amount charge_amount(const struct extent *);
 
 struct hold {			      /* of an account */
 	struct amount limit, claimed; /* by changes under way: what they may add */
-	struct amount orphans; /* files without a name that are open: they go with the process, so they are in no ledger */
+	struct amount orphans;	    /* files without a name that are open: they go with the process, so they are in no ledger */
+	atomic_uint_fast64_t begun; /* changes; only ever compared */
+	struct amount soft;
+	uint64_t grace;
+	bool told[2]; /* that it has more than the soft limit of bytes, of inodes */
 };
 
 /* An object on this brick, by its handle (XXH3, 128 bits): gfids are chosen by clients, and may be alike. */
@@ -89,7 +99,9 @@ struct ledger {
 	struct amount *sum;	  /* by row */
 	struct charge *owner[NOTES];
 	unsigned hand;
-	struct hold *hold;   /* by row */
+	struct hold *hold;	   /* by row */
+	uint64_t opened_ns;	   /* tells this time of it from others */
+	pthread_mutex_t soft_lock; /* of soft.c; taken before the pool's */
 	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
 	struct ledger *next; /* in it */
 };
@@ -100,6 +112,18 @@ void ledger_close(struct ledger *, bool clean); /* clean: all that it tells of i
 int ledger_ranges(struct ledger *, struct ranges *);
 uint32_t ledger_row(struct ledger *, uint32_t uid);
 struct amount ledger_amount(struct ledger *, uint32_t row);
+/* A change of what the row is charged for has begun, and is noted (or counted as one without a note). */
+void ledger_begins(struct ledger *, uint32_t row);
+/* What is charged to an account for objects that have names; `begun` is another number if a change has begun since, and only if `busy` is false was none under
+ * way. So between two readings with one number, the first not busy, nothing of the account was changed. */
+struct reading {
+	struct range range; /* count 0: of what is nobody's */
+	struct amount amount;
+	uint64_t begun;
+	bool busy;
+};
+/* One for each account, malloc'ed, the first of what is nobody's, all of one moment. -ENOMEM */
+int ledger_read(struct ledger *, struct reading **, size_t *count);
 /* What is charged for one object. */
 struct entry {
 	uint32_t row;
@@ -108,6 +132,13 @@ struct entry {
 };
 /* The object that the note is of (NO_NOTE: none) is charged so instead of so, all or nothing, also if the process is killed meanwhile. */
 void ledger_move(struct ledger *, int note, const struct key *, const struct entry *from, const struct entry *to);
+/* True: the row's account has a soft limit, or had more than one that is none any more; *range is of it. */
+bool ledger_has_soft(struct ledger *, uint32_t row, struct range *);
+/* What the account that begins with that user id has, without claims, since when more than it should; told becomes true where it is. */
+struct amount ledger_used(struct ledger *, uint64_t base, struct over *, bool told[2]);
+void ledger_set_over(struct ledger *, uint64_t base, struct over, const bool told[2]);
+struct over ledger_over(struct ledger *, uint32_t row);
+bool ledger_row_at(struct ledger *, size_t number, uint32_t *row);	/* of each account; false: there are no more */
 int ledger_note(struct ledger *, struct charge *, const struct note *); /* its number, or NO_NOTE: all are in use */
 void ledger_unnote(struct ledger *, int note);
 void ledger_note_born(struct ledger *, int note, const struct note *); /* what was made has that handle from now on */
@@ -139,6 +170,8 @@ void pool_leave(struct ledger *);				   /* if it is in one */
 bool pool_enter(struct ledger *, uint64_t base, struct amount *others);
 void pool_exit(struct ledger *);
 struct amount pool_share(struct ledger *, struct amount whole); /* between pool_enter and pool_exit */
+void pool_each(struct ledger *, void (*fn)(struct ledger *, void *),
+	       void *arg); /* so, too: of each that is there, this one among them */
 
 /* ---- charge.c ---- */
 
@@ -200,6 +233,12 @@ int claim_birth(struct request *, struct xlator *, uint64_t size, uint64_t xattr
 bool is_put_aside(const char *name);
 void claim_end(struct xlator *, struct claim *);
 int usage_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
+
+/* ---- soft.c ---- */
+
+/* After what the row is charged has changed: notes, and tells, whether its account has come to be above a soft limit, or below it. The translator is for the log. */
+void soft_check(struct ledger *, const struct xlator *, uint32_t row);
+void soft_check_all(struct ledger *, const struct xlator *); /* limits, or what is there, may have changed */
 
 /* ---- recount.c ---- */
 
