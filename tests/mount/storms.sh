@@ -41,6 +41,12 @@ calm() { # after it
 	say "$(head -n 1 "$SCRATCH/anchors"); $(tail -n 1 "$SCRATCH/storm.log")"
 }
 
+whole() { # nothing is to be put right
+	local found
+	found=$("$STRATUS" fsck "$CLIENT_VOL" 2>&1) || fail "SEED=$SEED: fsck finds something: $found"
+	say "$found"
+}
+
 # ---- a volume that grows meanwhile ----
 
 # Who was killed in a change of a set is given up soon.
@@ -74,7 +80,7 @@ has_grown() { # the storm is over: all has come to its end, and what is at the n
 		[ "$(located "$(basename "$i")")" = "$(located_last)" ] || fail "SEED=$SEED: $i does not belong there"
 	done
 	[ -n "$(ls "$new")" ] || fail "SEED=$SEED: the new brick has no names"
-	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+	whole
 }
 
 # ---- a volume that shrinks meanwhile ----
@@ -141,7 +147,7 @@ has_shrunk() { # the storm is over: all has gone from it, and nothing is lost
 	say "$(rebalance_says | tr '\n' ' ')"
 	stop_mount "$SCRATCH/mover$MOVERS" "$MOVER_PID"
 	[ -z "$(left_there)" ] || fail "SEED=$SEED: something was left behind: $(left_there)"
-	"$STRATUS" fsck "$CLIENT_VOL" || fail "SEED=$SEED: fsck finds something"
+	whole
 	mount_without
 	keepsakes check "$MNT"
 	keepsakes check "$SCRATCH/without"

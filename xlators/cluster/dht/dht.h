@@ -538,8 +538,12 @@ void followed_free(void *slot);
 int parent_is_first(struct request *, struct dht *, const struct aim *, bool *yes);
 /* A directory that is being made, of which nobody else knows, says that its pointer will be in that one. */
 int parent_say_first(struct request *, struct dht *, int child, struct inode *made, int owner, const struct gfid *parent);
+/* What the directory's shard in `away` there says; turn 0: nothing yet. */
+int parent_look(struct request *, struct dht *, int child, const struct gfid *dir, struct parent *);
+/* No pointer leads to the directory's shard at `from` any more, nor will: it says from now on that the one at `to` is at home. 0 also if it said so before. */
+int parent_leads_on(struct request *, struct dht *, const struct gfid *dir, int from, int to);
 /* The directory's pointer, in `above` at `owner`, leads from now on to its shard at `to`, where it is at home, and no more to the one at `from`. */
-int parent_changes_home(struct request *, struct dht *, struct inode *dir, int from, int to, int owner,
+int parent_changes_home(struct request *, struct dht *, const struct gfid *dir, int from, int to, int owner,
 			const struct gfid *above);
 /* What was moved stands where it is to stand, and says below which directory. Under the intent's marks, when it is decided. */
 int intent_settle(struct request *, struct dht *, const struct intent *);
@@ -581,8 +585,9 @@ int mark_of(struct request *, struct dht *, int child, struct inode *dir, uint64
 /* Tells of all that is in a directory of `work`. The request is to be root's. */
 typedef void meet_entries(struct request *, void *arg, struct inode *dir, const struct dirents *);
 int work_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg);
-int away_list(struct request *, struct dht *, int child, unsigned number, meet_entries *, void *arg); /* the same of `away` */
-int directory_list(struct request *, struct dht *, int child, struct inode *, meet_entries *, void *arg);
+/* The same of `away`, or any directory, with flags as of readdir. */
+int away_list(struct request *, struct dht *, int child, unsigned number, uint32_t flags, meet_entries *, void *arg);
+int directory_list(struct request *, struct dht *, int child, struct inode *, uint32_t flags, meet_entries *, void *arg);
 /* Ends what has stood in that directory of `work` under that name for long. 0: it has ended; 1: it has another name, and is to be looked at again
  * later. -EINVAL: it is none of these, or makes no sense. The request is to be root's, with PLACE. */
 int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);

@@ -128,6 +128,8 @@ static int find(struct bringing *b, int owner)
 	err = find_name(b, &pointer, &gfid, &dir);
 	if (err == -ELAYOUT && !is_root(b->loc->parent)) /* its names are being moved; or nobody knows where it is at home */
 		return BRING_WIDE;
+	if (err == -EMARKED) /* perhaps by one who died, and of a name that nobody asks for */
+		mark_end_left_over(b->rq, b->d, owner, b->loc->parent, mark_hash(s->name));
 	if (err || !pointer || dir || s->aim.child == owner)
 		return err == -ENOENT || !err ? BRING_NOTHING : err == -EMARKED ? BRING_BUSY : err;
 	err = look_at_file(b);

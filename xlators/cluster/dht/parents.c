@@ -49,33 +49,58 @@ int parent_say_first(struct request *rq, struct dht *d, int child, struct inode 
 
 int parent_is_first(struct request *rq, struct dht *d, const struct aim *aim, bool *yes)
 {
-	struct lookup_out out = { 0 };
 	struct parent p = { 0 };
-	int err = look_at_anchor(rq, d, aim, &out);
+	int err = parent_look(rq, d, aim->child, &aim->gfid, &p);
 
-	if (!err)
-		err = read_parent(rq, d, aim->child, out.inode, &p);
-	fop_out_clear(FOP_lookup, &out);
 	*yes = !err && p.turn <= 1;
 	return err;
 }
 
-/* Each once: what is said later by who moves the directory counts. */
-int parent_changes_home(struct request *rq, struct dht *d, struct inode *dir, int from, int to, int owner,
-			const struct gfid *above)
+int parent_look(struct request *rq, struct dht *d, int child, const struct gfid *dir, struct parent *p)
 {
+	struct aim aim = { .gfid = *dir, .child = child, .dir = true };
+	struct lookup_out there = { 0 };
 	struct who user = become_root(rq);
-	struct parent p;
-	int err = read_parent(rq, d, to, dir, &p);
+	int err = look_at_anchor(rq, d, &aim, &there);
 
-	if (!err && gfid_equal(&p.gfid, &dir->gfid))
-		err = write_parent(rq, d, to, dir, &(struct parent){ p.turn + 1, (uint32_t)owner, *above });
-	if (!err || err == -EFENCED)
-		err = read_parent(rq, d, from, dir, &p);
-	if (!err && !gfid_equal(&p.gfid, &dir->gfid))
-		err = write_parent(rq, d, from, dir, &(struct parent){ p.turn + 1, (uint32_t)to, dir->gfid });
+	if (!err)
+		err = read_parent(rq, d, child, there.inode, p);
+	fop_out_clear(FOP_lookup, &there);
 	become(rq, user);
 	return err;
+}
+
+/* Once: if it says that it is at home elsewhere, or that it is here. What is said later by who moves the directory counts. The shard is looked up first: a brick
+ * can't be asked for what it has not told of. */
+static int say_once(struct request *rq, struct dht *d, int child, const struct gfid *dir, bool elsewhere, struct parent next)
+{
+	struct aim aim = { .gfid = *dir, .child = child, .dir = true };
+	struct lookup_out there = { 0 };
+	struct who user = become_root(rq);
+	struct parent p = { 0 };
+	int err = look_at_anchor(rq, d, &aim, &there);
+
+	if (!err)
+		err = read_parent(rq, d, child, there.inode, &p);
+	next.turn = p.turn + 1;
+	if (!err && gfid_equal(&p.gfid, dir) == elsewhere)
+		err = write_parent(rq, d, child, there.inode, &next);
+	fop_out_clear(FOP_lookup, &there);
+	become(rq, user);
+	return err;
+}
+
+int parent_leads_on(struct request *rq, struct dht *d, const struct gfid *dir, int from, int to)
+{
+	return say_once(rq, d, from, dir, false, (struct parent){ .subvolume = (uint32_t)to, .gfid = *dir });
+}
+
+int parent_changes_home(struct request *rq, struct dht *d, const struct gfid *dir, int from, int to, int owner,
+			const struct gfid *above)
+{
+	int err = say_once(rq, d, to, dir, true, (struct parent){ .subvolume = (uint32_t)owner, .gfid = *above });
+
+	return err && err != -EFENCED ? err : parent_leads_on(rq, d, dir, from, to);
 }
 
 /* While the record stands the name is marked, and the directory gets no other parent: so the turn that was read is the last. */

@@ -202,10 +202,34 @@ static int home_before(struct rebalance *r, const struct layout *l, int *before)
 	return err;
 }
 
+bool directory_has_gone(struct rebalance *r, int home)
+{
+	struct getattr_in in = { .inode = r->dir };
+	struct getattr_out out = { 0 };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_newest(&rq, r->d);
+	if (!err)
+		err = getattr_on(&rq, r->d->x->child[home], &in, &out);
+	request_finish(&rq);
+	return err == -ESTALE || err == -ENOENT || (!err && !out.attr.nlink);
+}
+
+/* A directory in which names begin to move: who has it open there may have kept it from being known that it was removed, so that it took the layout. If it is there
+ * after it has taken that it stays, for nobody removes what is in a transition: so no shard elsewhere has a layout of a directory that is not there. */
+static int write_first(struct rebalance *r, const struct layout *l, int home)
+{
+	int err = write_at(r, l, 1ull << home);
+
+	return err || !l->moving || is_root(r->dir) || !directory_has_gone(r, home) ? err : -ESTALE;
+}
+
 /* Where the directory's own xattrs are nobody changes them by that layout, and by the one before nobody does when the old home has it. */
 static int move_home(struct rebalance *r, const struct layout *l, int before)
 {
-	int err = write_at(r, l, 1ull << before);
+	int err = write_first(r, l, before);
 	struct request rq;
 
 	if (err)
@@ -236,12 +260,13 @@ void tell_leavers(struct rebalance *r, const struct layout *moving, const struct
 int layout_write(struct rebalance *r, const struct layout *l)
 {
 	uint64_t home = 1ull << l->home;
-	int before, err = home_before(r, l, &before);
+	int before = -1, err = home_before(r, l, &before);
 
 	if (!err && before >= 0)
 		err = move_home(r, l, before);
 	if (!err && MUTANT("bear-home-last"))
 		err = write_at(r, l, mask_of(l) & ~home);
-	err = err ? err : write_at(r, l, home);
+	if (!err)
+		err = before < 0 ? write_first(r, l, (int)l->home) : write_at(r, l, home);
 	return err ? err : write_at(r, l, mask_of(l) & ~home);
 }

@@ -19,11 +19,6 @@ struct leaving {
 	int err; /* of what could not be looked at */
 };
 
-static int leaver_of(const struct rebalance *r)
-{
-	return r->d->x->children - 1;
-}
-
 /* ---- directories ---- */
 
 /* Names go to the others that have some; if there are none, all of it to the best of those that stay. */
@@ -122,8 +117,8 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 	}
 }
 
-/* All directories of `away`, or what there is of them. */
-static int each_away(struct leaving *v, meet_entries *met)
+/* All directories of `away` there, or what there is of them. */
+static int each_away_at(struct leaving *v, int child, uint32_t flags, meet_entries *met, void *arg)
 {
 	int err = 0;
 
@@ -131,83 +126,31 @@ static int each_away(struct leaving *v, meet_entries *met)
 		struct request rq;
 
 		rebalance_ask(v->r, &rq, REBALANCE_ASK_NS);
-		err = away_list(&rq, v->r->d, v->child, i, met, v);
+		err = away_list(&rq, v->r->d, child, i, flags, met, arg);
 		request_finish(&rq);
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;
 }
 
-/* ---- names that lead to them ---- */
-
-static int layout_at(struct request *rq, struct rebalance *r, int child, struct inode *dir, struct layout *l)
+static int each_away(struct leaving *v, meet_entries *met)
 {
-	struct getxattr_in in = { .inode = dir, .name = DHT_LAYOUT_XATTR };
-	struct getxattr_out out = { 0 };
-	int err = getxattr_on(rq, r->d->x->child[child], &in, &out);
-
-	if (!err && layout_decode(out.value.bytes, out.value.size, l))
-		err = -EIO;
-	fop_out_clear(FOP_getxattr, &out);
-	return err;
+	return each_away_at(v, v->child, 0, met, v);
 }
 
-/* It is told so to who leaves at last: then nobody comes there by its name any more. */
-static int lead(struct request *rq, struct rebalance *r, const struct loc *loc, int child, const struct aim *now,
-		const struct lookup_out *found, const struct layout *l)
+/* By what they say themselves: the walk may have missed their names. */
+static void lead_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {
-	struct aim next = { .gfid = now->gfid, .child = (int)l->home, .dir = true };
-	struct lookup_out there = { 0 };
-	int err = look_at_anchor(rq, r->d, &next, &there), leaver = leaver_of(r);
+	struct leaving *v = arg;
 
-	gfid_create(&next.pgfid);
-	if (!err && now->child == leaver)
-		err = pointer_replace(rq, r->d, child, loc, &now->pgfid, &next, &found->attr);
-	if (!err)
-		err = parent_changes_home(rq, r->d, found->inode, leaver, next.child, child, &loc->parent->gfid);
-	fop_out_clear(FOP_lookup, &there);
-	return err;
-}
+	(void)dir;
+	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+		struct gfid gfid;
 
-static int lead_by(struct request *rq, struct rebalance *r, const struct loc *loc, int child)
-{
-	cleanup_inode struct inode *pointer = NULL;
-	struct lookup_out found = { 0 };
-	struct layout l = { 0 };
-	struct gfid gfid;
-	struct aim now, was;
-	bool dir = false;
-	int err = look_at_name(rq, r->d, child, loc, &pointer, &now, &gfid, &dir);
-
-	if (err || !pointer || !dir)
-		return err;
-	was = (struct aim){ .gfid = now.gfid, .child = leaver_of(r), .dir = true };
-	err = look_at_anchor(rq, r->d, &was, &found);
-	if (!err)
-		err = layout_at(rq, r, was.child, found.inode, &l);
-	if (!err && !l.moving && l.home != (uint32_t)was.child && now.child == (int)l.home)
-		err = parent_changes_home(rq, r->d, found.inode, was.child, now.child, child, &loc->parent->gfid);
-	else if (!err && !l.moving && l.home != (uint32_t)was.child && now.child == was.child)
-		err = lead(rq, r, loc, child, &now, &found, &l);
-	fop_out_clear(FOP_lookup, &found);
-	return err == -ENODATA ? 0 : err;
-}
-
-/* What is marked, or has been renamed since, is for the next round. */
-int lead_home(struct rebalance *r, struct inode *dir, const char *name, int child)
-{
-	struct loc loc = { .parent = dir, .name = name };
-	struct request rq;
-	int err;
-
-	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = place_say_in(&rq, r->d, dir);
-	if (!err)
-		err = lead_by(&rq, r, &loc, child);
-	if (err == -ELAYOUT && !learn_there(&rq, r->d, dir, child) && !(err = place_say_in(&rq, r->d, dir)))
-		err = lead_by(&rq, r, &loc, child);
-	request_finish(&rq);
-	return err == -EMARKED || err == -ENOENT || err == -ESTALE || err == -ELAYOUT ? 0 : err;
+		if (!directory_parse(list->entry[i].name, &gfid))
+			lead_gone(v->r, &gfid);
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+	}
 }
 
 /* ---- is it empty? ---- */
@@ -247,7 +190,7 @@ static int judge_directory(struct request *rq, struct leaving *v, const struct g
 	bool gone = false;
 
 	if (!err)
-		err = layout_at(rq, r, v->child, found.inode, &l);
+		err = layout_at(rq, r->d, v->child, found.inode, &l);
 	m = err ? NULL : layout_find(&l, (uint32_t)v->child);
 	if (!err)
 		err = home_of_shard(rq, r->d, found.inode, &home);
@@ -387,7 +330,7 @@ static int look_at_root(struct leaving *v)
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
 	err = place_say(&rq, r->d, &(struct place){ .flags = PLACE_HERE });
 	if (!err)
-		err = directory_list(&rq, r->d, v->child, r->dir, count_names, v);
+		err = directory_list(&rq, r->d, v->child, r->dir, 0, count_names, v);
 	if (!err)
 		err = getxattr_on(&rq, r->d->x->child[v->child], &in, &out);
 	v->stays.records += !err && (out.value.size < 2 || memcmp(out.value.bytes, "0 ", 2) != 0);
@@ -417,6 +360,44 @@ static int look(struct leaving *v)
 static bool is_empty(const struct stays *s)
 {
 	return s->looked && !s->names && !s->files && !s->directories && !s->unsaid && !s->records && !s->open;
+}
+
+/* ---- what was made for directories that went meanwhile ---- */
+
+/* It has nothing but leavers by now, so what says that it is at home there, and is none of them, has gone. */
+static void drop_if_gone(struct request *rq, struct elsewhere *e, const struct gfid *gfid)
+{
+	struct aim aim = { .gfid = *gfid, .child = e->v->child, .dir = true };
+	struct lookup_out found = { 0 };
+
+	if (look_at_anchor(rq, e->v->r->d, &aim, &found) == -ENOENT)
+		shard_drop(rq, e->v->r->d, gfid, e->child, e->v->child);
+	fop_out_clear(FOP_lookup, &found);
+}
+
+static void drop_those(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct elsewhere *e = arg;
+
+	(void)dir;
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct gfid gfid;
+
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+		if (list->entry[i].attr.flags & ATTR_WIDE && !directory_parse(list->entry[i].name, &gfid))
+			drop_if_gone(rq, e, &gfid);
+	}
+}
+
+/* A shard that was made for a directory which was removed before a layout named it, by who may have died since: of whatever can't be asked now fsck tells. */
+static void drop_all(struct leaving *v)
+{
+	for (int i = 0; i < v->r->d->x->children; i++) {
+		struct elsewhere e = { v, i };
+
+		if (i != v->child)
+			each_away_at(v, i, READDIR_PLUS, drop_those, &e);
+	}
 }
 
 /* ---- the whole ---- */
@@ -481,6 +462,8 @@ int empty_leaver(struct rebalance *r)
 	rebalance_step(r, "files");
 	if (!err)
 		err = bring_files(r);
+	if (!err)
+		err = each_away(&v, lead_each);
 	if (err || rebalance_stops(r))
 		return err ? err : -ECANCELED;
 	rebalance_step(r, "looking");
@@ -492,5 +475,8 @@ int empty_leaver(struct rebalance *r)
 		rebalance_step(r, "waiting for what is open");
 		sweep_all(r->d, pause_for, r);
 	}
-	return is_empty(&v.stays) ? 0 : -EAGAIN;
+	if (!is_empty(&v.stays))
+		return -EAGAIN;
+	drop_all(&v);
+	return rebalance_stops(r) ? -ECANCELED : 0;
 }

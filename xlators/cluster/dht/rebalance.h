@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the rebalancer of cluster/dht: the steps and commands (rebalance.c), layouts and the roots of those that come (rebalance-join.c), names that are moved
- * (rebalance-moves.c), files that are brought home (rebalance-files.c), directories that have grown large (widen.c). All requests are root's. */
+ * (rebalance-moves.c), files that are brought home (rebalance-files.c), a subvolume that is to leave (rebalance-leave.c), and what leads to its directories
+ * (rebalance-lead.c), directories that have grown large (widen.c). All requests are root's. */
 #ifndef STRATUS_DHT_REBALANCE_H
 #define STRATUS_DHT_REBALANCE_H
 #include "dht.h"
@@ -60,8 +61,12 @@ void widen_once(struct dht *);
 
 /* A reference in r->dir, of the directory that has a shard there, and where it is at home. -ESTALE: nobody knows of it (any more). */
 int directory_find(struct request *, struct rebalance *, const struct gfid *, int child, int *home);
+/* The directory of a side, a reference, as that subvolume knows it, by its path, or in `away`. -ESTALE */
+int directory_at(struct request *, struct dht *, const struct side *, struct inode **dir);
 /* Shards of r->dir at those that come to it. */
 int make_shards(struct request *, struct rebalance *, const struct layout *);
+/* The shard there, if it is empty, has no layout, and says that the directory is at home at `home`, where it has gone. */
+void shard_drop(struct request *, struct dht *, const struct gfid *, int child, int home);
 
 /* ---- rebalance-join.c ---- */
 /* The shards of those that come get owner, mode and ACL of the one at home. */
@@ -70,6 +75,8 @@ int copy_shards(struct rebalance *, const struct layout *);
 int home_until(const struct layout *);
 /* To all members at once. -EAGAIN: one has a later one. */
 int layout_push(struct rebalance *, const struct layout *);
+/* r->dir: its home has known it by the same handle, so it can tell. */
+bool directory_has_gone(struct rebalance *, int home);
 /* At the home first, so there is one that counts. All, or it is not 0. (Where names come to be may have it before all where they come from: who makes one there has
  * heard by the same version that it is not where it was.) */
 int layout_write(struct rebalance *, const struct layout *);
@@ -80,8 +87,19 @@ void tell_leavers(struct rebalance *, const struct layout *moving, const struct 
 /* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
 /* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */
 int empty_leaver(struct rebalance *);
-/* The name leads to a directory: if that was there, and has moved, the name leads to where it is at home from now on. 0 also where there is nothing to do. */
+static inline int leaver_of(const struct rebalance *r)
+{
+	return r->d->x->children - 1;
+}
+
+/* ---- rebalance-lead.c ---- */
+/* The name leads to a directory: if that was there, and has moved, the name leads to where it is at home from now on. 0 also where there is nothing to do, or the name is
+ * in use. */
 int lead_home(struct rebalance *, struct inode *dir, const char *name, int child);
+/* The same of the name, wherever it is, of a directory of the one that is to leave, as far as what that says of it leads there. */
+void lead_gone(struct rebalance *, const struct gfid *);
+/* What the shard there says. -ENODATA: it has no layout. */
+int layout_at(struct request *, struct dht *, int child, struct inode *dir, struct layout *);
 
 /* ---- rebalance-moves.c ---- */
 /* Until no name that is to be elsewhere is there, or can come back. -ECANCELED: it is to stop. */

@@ -197,10 +197,9 @@ static void meet(struct request *rq, void *arg, struct inode *dir, const struct 
 	}
 }
 
-static int read_all(struct request *rq, struct xlator *child, struct inode *dir, struct file *file, meet_entries *met,
+static int read_all(struct request *rq, struct xlator *child, struct inode *dir, struct readdir_in in, meet_entries *met,
 		    void *arg)
 {
-	struct readdir_in in = { .file = file, .size = 64 << 10 };
 	bool end = false;
 	int err = 0;
 
@@ -218,7 +217,8 @@ static int read_all(struct request *rq, struct xlator *child, struct inode *dir,
 	return err;
 }
 
-int directory_list(struct request *rq, struct dht *d, int child, struct inode *dir, meet_entries *met, void *arg)
+int directory_list(struct request *rq, struct dht *d, int child, struct inode *dir, uint32_t flags, meet_entries *met,
+		   void *arg)
 {
 	struct opendir_in in = { .inode = dir };
 	struct opendir_out out = { 0 };
@@ -230,7 +230,8 @@ int directory_list(struct request *rq, struct dht *d, int child, struct inode *d
 		hidden_forget(d, child);
 	if (err)
 		return err;
-	err = read_all(rq, d->x->child[child], dir, out.file, met, arg);
+	err = read_all(rq, d->x->child[child], dir, (struct readdir_in){ .file = out.file, .size = 64 << 10, .flags = flags },
+		       met, arg);
 	rq->deadline_ns = clock_ns() + END_NS;
 	release_on(rq, d->x->child[child], &(struct release_in){ .file = out.file }, &released);
 	rq->deadline_ns = deadline_ns;
@@ -245,10 +246,10 @@ int work_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 
 	if (!err)
 		err = work_dir(rq, d, child, number, false, &dir);
-	return err ? err : directory_list(rq, d, child, dir, met, arg);
+	return err ? err : directory_list(rq, d, child, dir, 0, met, arg);
 }
 
-int away_list(struct request *rq, struct dht *d, int child, unsigned number, meet_entries *met, void *arg)
+int away_list(struct request *rq, struct dht *d, int child, unsigned number, uint32_t flags, meet_entries *met, void *arg)
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct gfid gfid = { { (uint8_t)number } };
@@ -256,7 +257,7 @@ int away_list(struct request *rq, struct dht *d, int child, unsigned number, mee
 
 	if (!err)
 		err = away_dir(rq, d, child, &gfid, false, &dir);
-	return err ? err : directory_list(rq, d, child, dir, met, arg);
+	return err ? err : directory_list(rq, d, child, dir, flags, met, arg);
 }
 
 /* Names of copies are marked there, by who may have been slow, and whose intent is not there any more: nobody else asks for them. */

@@ -195,19 +195,19 @@ static int check_not_ours(struct request *rq, struct rebalance *r, const struct 
 }
 
 /* As the brick knows it, or by the path that the record says; or it has been put away since, and the brick was restarted. */
-static int find_there(struct request *rq, struct rebalance *r, const struct side *s)
+int directory_at(struct request *rq, struct dht *d, const struct side *s, struct inode **dir)
 {
 	struct aim aim = { .gfid = s->parent, .child = s->child, .dir = true };
 	struct lookup_out out = { 0 };
-	int err = side_find(rq, r->d, s, &r->dir);
+	int err = side_find(rq, d, s, dir);
 
 	if (err != -ESTALE)
 		return err;
-	inode_unref(r->dir);
-	r->dir = NULL;
-	err = look_at_anchor(rq, r->d, &aim, &out);
+	inode_unref(*dir);
+	*dir = NULL;
+	err = look_at_anchor(rq, d, &aim, &out);
 	if (!err)
-		r->dir = inode_ref(out.inode);
+		*dir = inode_ref(out.inode);
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT ? -ESTALE : err;
 }
@@ -221,7 +221,7 @@ static int find(struct request *rq, struct rebalance *r, const struct growing *g
 	if (!err && g->begun)
 		err = record_path(rq, r, g, s.path);
 	if (!err)
-		err = find_there(rq, r, &s);
+		err = directory_at(rq, r->d, &s, &r->dir);
 	*home = g->child;
 	if (!err)
 		err = home_of_shard(rq, r->d, r->dir, home);
@@ -230,7 +230,7 @@ static int find(struct request *rq, struct rebalance *r, const struct growing *g
 	s = (struct side){ .child = *home, .parent = g->gfid };
 	inode_unref(r->dir);
 	r->dir = NULL;
-	err = find_there(rq, r, &s);
+	err = directory_at(rq, r->d, &s, &r->dir);
 	return err ? err : note_place(r->d, r->dir, *home, true);
 }
 
@@ -285,25 +285,32 @@ int make_shards(struct request *rq, struct rebalance *r, const struct layout *l)
 	return err;
 }
 
+void shard_drop(struct request *rq, struct dht *d, const struct gfid *gfid, int child, int home)
+{
+	cleanup_inode struct inode *away = NULL;
+	struct aim aim = { .gfid = *gfid, .child = child, .dir = true };
+	char name[HIDDEN_NAME];
+	struct rmdir_in in = { .loc = { .name = anchor_name(&aim, name) } };
+	struct lookup_out found = { 0 };
+	struct layout named;
+	int at = child;
+
+	if (look_at_anchor(rq, d, &aim, &found))
+		return;
+	if (!home_of_shard(rq, d, found.inode, &at) && at == home && layout_at(rq, d, child, found.inode, &named) == -ENODATA &&
+	    !away_dir(rq, d, child, gfid, false, &away)) {
+		in.loc.parent = away;
+		rmdir_on(rq, d->x->child[child], &in, &(struct rmdir_out){ 0 });
+	}
+	fop_out_clear(FOP_lookup, &found);
+}
+
 /* Those that no layout names: the directory went before one did. */
 static void drop_shards(struct request *rq, struct rebalance *r, const struct gfid *gfid, int home)
 {
-	for (int i = 0; i < r->d->x->children; i++) {
-		cleanup_inode struct inode *away = NULL;
-		struct aim aim = { .gfid = *gfid, .child = i, .dir = true };
-		char name[HIDDEN_NAME];
-		struct rmdir_in in = { .loc = { .name = anchor_name(&aim, name) } };
-		struct lookup_out found = { 0 };
-		int at = i;
-
-		if (i == home || look_at_anchor(rq, r->d, &aim, &found))
-			continue;
-		if (!home_of_shard(rq, r->d, found.inode, &at) && at == home && !away_dir(rq, r->d, i, gfid, false, &away)) {
-			in.loc.parent = away;
-			rmdir_on(rq, r->d->x->child[i], &in, &(struct rmdir_out){ 0 });
-		}
-		fop_out_clear(FOP_lookup, &found);
-	}
+	for (int i = 0; i < r->d->x->children; i++)
+		if (i != home)
+			shard_drop(rq, r->d, gfid, i, home);
 }
 
 /* ---- its next layout ---- */
@@ -363,22 +370,6 @@ static int step(struct rebalance *r, struct growing *g, int home)
 	return grow(r, &l, g->want) ? begin(r, &l) : 1;
 }
 
-/* Its home has known it by the same handle, so it can tell. */
-static bool is_gone(struct rebalance *r, int home)
-{
-	struct getattr_in in = { .inode = r->dir };
-	struct getattr_out out = { 0 };
-	struct request rq;
-	int err;
-
-	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = place_say_newest(&rq, r->d);
-	if (!err)
-		err = getattr_on(&rq, r->d->x->child[home], &in, &out);
-	request_finish(&rq);
-	return err == -ESTALE || err == -ENOENT;
-}
-
 /* It may go meanwhile: nobody looks for its shards then but who made them. */
 static int end(struct rebalance *r, const struct growing *g, int home, bool gone)
 {
@@ -414,7 +405,7 @@ static int widen(struct rebalance *r, struct growing *g)
 		rebalance_no_problem(r);
 	if (err == -EAGAIN)
 		wait_for_marks(r, home, &g->patience);
-	if (err == -ESTALE && !is_gone(r, home))
+	if (err == -ESTALE && !directory_has_gone(r, home))
 		err = rebalance_problem(r, -EIO, "a shard of a wide directory is not there: `stratus fsck` tells which");
 	if (err > 0 || err == -ESTALE)
 		return end(r, g, home, err == -ESTALE);
