@@ -117,10 +117,11 @@ int keeper_get(const struct process *keeper, const char *volume, struct spec *s,
 	return err;
 }
 
-int keeper_commit(const struct process *keeper, const char *version, bool dry_run, const struct spec *s, json_t **answer,
-		  struct problem *p)
+int keeper_commit(const struct process *keeper, const char *version, enum commit_form form, const struct spec *s,
+		  json_t **answer, struct problem *p)
 {
-	cleanup_path char *line = path_format("cluster commit %s%s", version, dry_run ? " dry-run" : "");
+	static const char *const forms[] = { [COMMIT] = "", [COMMIT_BRIEFLY] = " brief", [COMMIT_DRY] = " dry-run" };
+	cleanup_path char *line = path_format("cluster commit %s%s", version, forms[form]);
 	cleanup_path char *text = spec_text(s);
 
 	return text ? keeper_ask(keeper, line, text, answer, p) : -ENOMEM;

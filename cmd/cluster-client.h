@@ -16,7 +16,9 @@ bool keeper_knows(const struct process *, const char *server);
 int keeper_ask(const struct process *, const char *line, const char *body, json_t **answer, struct problem *);
 /* The committed specification. */
 int keeper_get(const struct process *, const char *volume, struct spec *, uint64_t *version, struct problem *);
-/* Commits it in place of `version` ("any", "new" or a number). The answer: version, before, after, problems. */
-int keeper_commit(const struct process *, const char *version, bool dry_run, const struct spec *, json_t **answer,
+/* Commits it in place of `version` ("any", "new" or a number). The answer: version, before, after (the texts, which may be long), problems; COMMIT_BRIEFLY: changed instead
+ * of the texts; COMMIT_DRY: nothing is changed. */
+enum commit_form { COMMIT, COMMIT_BRIEFLY, COMMIT_DRY };
+int keeper_commit(const struct process *, const char *version, enum commit_form, const struct spec *, json_t **answer,
 		  struct problem *);
 #endif

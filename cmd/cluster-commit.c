@@ -4,6 +4,7 @@
  *   cluster get VOLUME                       JSON: version, text of the specification
  *   cluster list                             JSON: names
  *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
+ *   cluster commit any|new|VERSION brief     the same; JSON: version, changed, problems: a specification may be long
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
  *   cluster rebalance ...                    see cluster-rebalance.c
@@ -470,17 +471,29 @@ static int check_version(const char *wanted, const struct spec *before, uint64_t
 	return 0;
 }
 
-static void answer(const struct spec *s, const char *before, uint64_t version, bool done, FILE *out)
-{
-	cleanup_path char *after = spec_text(s), *problems = done ? cluster_problems(s->volume) : NULL;
-	json_t *all = json_pack("{s:s, s:I, s:s, s:s, s:s}", "volume", s->volume, "version", (json_int_t)version, "before",
-				before, "after", after ? after : "", "problems", problems ? problems : "");
+struct form {
+	const char *wanted; /* the version that it is to replace */
+	bool dry_run, brief;
+};
 
+static void answer(const struct spec *s, const struct form *f, const char *before, const char *after, uint64_t version,
+		   FILE *out)
+{
+	cleanup_path char *problems = f->dry_run ? NULL : cluster_problems(s->volume);
+	json_t *all = json_pack("{s:s, s:I, s:s}", "volume", s->volume, "version", (json_int_t)version, "problems",
+				problems ? problems : "");
+
+	if (f->brief) {
+		json_object_set_new(all, "changed", json_boolean(strcmp(before, after)));
+	} else {
+		json_object_set_new(all, "before", json_string(before));
+		json_object_set_new(all, "after", json_string(after));
+	}
 	json_dumpf(all, out, 0);
 	json_decref(all);
 }
 
-static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE *out, struct problem *p)
+static int commit_parsed(const struct form *f, struct spec *s, FILE *out, struct problem *p)
 {
 	cleanup_path char *text = NULL, *now = NULL;
 	struct problem none = { "" };
@@ -492,19 +505,21 @@ static int commit_parsed(const char *wanted, bool dry_run, struct spec *s, FILE 
 	if (err && err != -ENOENT)
 		err = problem_set(p, -err, "%s", none.text);
 	else
-		err = check_version(wanted, &before, version, s->volume, p);
+		err = check_version(f->wanted, &before, version, s->volume, p);
 	if (!err)
 		err = check_all(s, &before, p);
 	if (!err)
 		now = spec_text(s);
-	if (!err && !dry_run && (!text || !now || strcmp(text, now))) {
+	if (!err && (!text || !now))
+		err = problem_set(p, ENOMEM, "not enough memory for the specification of volume %s", s->volume);
+	if (!err && !f->dry_run && strcmp(text, now)) {
 		err = commit(s, &before, version, p);
 		version += !err;
 	}
-	if (!err && !dry_run)
+	if (!err && !f->dry_run)
 		cluster_reconcile();
 	if (!err)
-		answer(s, text ? text : "", version, !dry_run, out);
+		answer(s, f, text, now, version, out);
 	spec_free(&before);
 	return err;
 }
@@ -533,15 +548,17 @@ int cluster_take_out(const char *volume, struct problem *p)
 
 static int command_commit(int words, char **word, const char *body, FILE *out, struct problem *p)
 {
-	bool dry_run = words > 3 && !strcmp(word[3], "dry-run");
+	struct form f = { .dry_run = words > 3 && !strcmp(word[3], "dry-run"),
+			  .brief = words > 3 && !strcmp(word[3], "brief") };
 	struct spec s;
 	int err;
 
-	if (words < 3 || !body || (words > 3 && !dry_run))
+	if (words < 3 || !body || (words > 3 && !f.dry_run && !f.brief))
 		return problem_set(p, EINVAL, "cluster commit takes a version and a specification");
+	f.wanted = word[2];
 	err = spec_parse(body, strlen(body), "the specification", &s, p);
 	if (!err)
-		err = commit_parsed(word[2], dry_run, &s, out, p);
+		err = commit_parsed(&f, &s, out, p);
 	spec_free(&s);
 	return err;
 }
@@ -550,20 +567,18 @@ static int command_commit(int words, char **word, const char *body, FILE *out, s
 
 static int command_get(const char *volume, FILE *out, struct problem *p)
 {
-	cleanup_path char *text = NULL;
-	struct spec s;
+	struct blob text;
 	uint64_t version;
 	json_t *all;
-	int err = cluster_spec(volume, &s, &version, p);
+	int err = cluster_spec_text(volume, &text, &version, p);
 
-	if (!err) {
-		text = spec_text(&s);
-		all = json_pack("{s:I, s:s}", "version", (json_int_t)version, "text", text ? text : "");
-		json_dumpf(all, out, 0);
-		json_decref(all);
-	}
-	spec_free(&s);
-	return err;
+	if (err)
+		return err;
+	all = json_pack("{s:I, s:s}", "version", (json_int_t)version, "text", text.bytes);
+	json_dumpf(all, out, 0);
+	json_decref(all);
+	free(text.bytes);
+	return 0;
 }
 
 static int command_list(FILE *out)

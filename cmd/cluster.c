@@ -43,6 +43,7 @@ struct volume {
 	struct unit *unit;
 	size_t units;
 	bool wanted, understood; /* understood: `spec` is what is committed */
+	bool settled, led;	 /* settled: the units are what `version` asks for, of a server that leads or (led) not */
 	struct problem problem;
 };
 
@@ -75,18 +76,26 @@ const char *cluster_state(void)
 	return cluster.state;
 }
 
-int cluster_spec(const char *volume, struct spec *spec, uint64_t *version, struct problem *p)
+int cluster_spec_text(const char *volume, struct blob *text, uint64_t *version, struct problem *p)
 {
-	cleanup_path char *key = path_format("volume/%s", volume), *path = path_format("volume %s", volume);
-	struct blob text;
-	int err = store_get(cluster.store, key, &text, version);
+	cleanup_path char *key = path_format("volume/%s", volume);
+	int err = store_get(cluster.store, key, text, version);
 
-	*spec = (struct spec){ 0 };
 	if (err == -ENOENT)
 		return problem_set(p, ENOENT, "there is no volume '%s' here: `stratus volume info` lists those there are",
 				   volume);
+	return err ? problem_set(p, -err, "the cluster store can't be read: %s; see stratusd's log", strerror(-err)) : 0;
+}
+
+int cluster_spec(const char *volume, struct spec *spec, uint64_t *version, struct problem *p)
+{
+	cleanup_path char *path = path_format("volume %s", volume);
+	struct blob text;
+	int err = cluster_spec_text(volume, &text, version, p);
+
+	*spec = (struct spec){ 0 };
 	if (err)
-		return problem_set(p, -err, "the cluster store can't be read: %s; see stratusd's log", strerror(-err));
+		return err;
 	err = spec_parse(text.bytes, text.size, path, spec, p);
 	free(text.bytes);
 	return err;
@@ -240,8 +249,8 @@ static void unit_change(const struct volume *v, struct unit *u, char *text)
 	u->text = text;
 }
 
-/* Takes the file's name and text if the unit is new or differs. */
-static void unit_want(struct volume *v, struct volgen_file *file)
+/* Takes the file's name and text if the unit is new or differs. False: memory is short, and it must be tried again. */
+static bool unit_want(struct volume *v, struct volgen_file *file)
 {
 	struct unit *u = v->unit, *grown;
 
@@ -250,7 +259,7 @@ static void unit_want(struct volume *v, struct volgen_file *file)
 	if (u == v->unit + v->units) {
 		grown = realloc(v->unit, (v->units + 1) * sizeof *grown);
 		if (!grown)
-			return; /* tried again later */
+			return false;
 		v->unit = grown;
 		u = &grown[v->units++];
 		*u = (struct unit){ .file = file->name, .text = file->text, .kind = file->kind, .number = file->number };
@@ -260,6 +269,7 @@ static void unit_want(struct volume *v, struct volgen_file *file)
 		file->text = NULL;
 	}
 	u->wanted = true;
+	return true;
 }
 
 /* ---- volumes ---- */
@@ -280,14 +290,26 @@ static void volume_drop_unwanted(struct volume *v)
 	v->units = kept;
 }
 
+/* A specification may be long, and others change, too: what was put into effect is not made once more. */
+static bool is_settled(const struct volume *v, bool leads)
+{
+	cleanup_path char *key = path_format("volume/%s", v->name);
+
+	return v->settled && v->led == leads && store_version(cluster.store, key) == v->version;
+}
+
 /* What its specification asks of this server: its own bricks, and the coordinator if it leads. */
 static void volume_want(struct volume *v, bool leads)
 {
 	struct volgen_files files = { 0 };
 	int err;
 
+	if (is_settled(v, leads)) /* who is not wanted was dropped then */
+		return;
 	for (size_t i = 0; i < v->units; i++)
 		v->unit[i].wanted = false;
+	v->settled = true;
+	v->led = leads;
 	spec_free(&v->spec);
 	v->problem = (struct problem){ "" };
 	err = cluster_spec(v->name, &v->spec, &v->version, &v->problem);
@@ -298,10 +320,11 @@ static void volume_want(struct volume *v, bool leads)
 
 		if ((f->kind == VOLGEN_SERVER && !strcmp(v->spec.server[f->number].name, cluster.name)) ||
 		    (f->kind == VOLGEN_COORDINATOR && leads))
-			unit_want(v, f);
+			v->settled &= unit_want(v, f);
 	}
 	volgen_free(&files);
 	v->understood = !err;
+	v->settled &= v->understood;
 	for (size_t i = 0; i < v->units && err; i++) /* what runs goes on */
 		v->unit[i].wanted = v->unit[i].kind == VOLGEN_SERVER || leads;
 }

@@ -8,6 +8,7 @@
 #include "graph.h"
 #include "volgen.h"
 
+struct blob;
 struct store;
 struct tls_files;
 enum { CLUSTER_PORT = 24006 };
@@ -36,6 +37,8 @@ const char *cluster_name(void);
 const char *cluster_state(void);
 /* The committed specification of a volume. -ENOENT and a sentence: there is no such volume. */
 int cluster_spec(const char *volume, struct spec *, uint64_t *version, struct problem *);
+/* Its text, as it was printed when it was committed: text->bytes is malloc'ed, the caller's. */
+int cluster_spec_text(const char *volume, struct blob *text, uint64_t *version, struct problem *);
 /* Serves what is committed now: returns when graphs have started and stopped accordingly. */
 void cluster_reconcile(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */

@@ -384,7 +384,7 @@ static int commit(struct demo *d, struct problem *p)
 	err = keeper_get(keeper, d->spec.volume, &s, &version, &none);
 	if (!err)
 		s.stopped = false;
-	err = keeper_commit(keeper, "any", false, err ? &d->spec : &s, &answer, p);
+	err = keeper_commit(keeper, "any", COMMIT, err ? &d->spec : &s, &answer, p);
 	spec_free(&s);
 	problems = json_string_value(json_object_get(answer, "problems"));
 	if (!err && problems && *problems)

@@ -320,18 +320,17 @@ static int tenant_info(const struct arguments *a, struct problem *p)
 static void tell(const struct arguments *a, const struct spec *s, const json_t *answer)
 {
 	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
-	const char *before = json_text(answer, "before"), *after = json_text(answer, "after");
 
 	if (a->ask.json) {
 		show(a, s, t, NULL);
 		return;
 	}
 	if (a->dry_run) {
-		difference_print(before, after, stdout);
+		difference_print(json_text(answer, "before"), json_text(answer, "after"), stdout);
 		puts("nothing was changed");
 		return;
 	}
-	if (!strcmp(before, after))
+	if (!json_is_true(json_object_get(answer, "changed")))
 		fputs("nothing differs: ", stdout);
 	show(a, s, t, NULL);
 }
@@ -342,7 +341,7 @@ static int commit(const struct arguments *a, const struct process *keeper, const
 {
 	cleanup_path char *number = path_format("%" PRIu64, version);
 	json_t *answer = NULL;
-	int err = keeper_commit(keeper, number, a->dry_run, s, &answer, p);
+	int err = keeper_commit(keeper, number, a->dry_run ? COMMIT_DRY : COMMIT_BRIEFLY, s, &answer, p);
 	const char *problems = err ? "" : json_text(answer, "problems");
 
 	if (!err)

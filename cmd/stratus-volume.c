@@ -99,7 +99,7 @@ static int commit(const struct arguments *a, const struct process *keeper, const
 		  struct problem *p)
 {
 	json_t *answer = NULL;
-	int err = keeper_commit(keeper, version, a->dry_run, s, &answer, p);
+	int err = keeper_commit(keeper, version, a->dry_run ? COMMIT_DRY : COMMIT, s, &answer, p);
 
 	if (!err)
 		err = conclude(a, answer, p);

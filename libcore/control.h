@@ -14,7 +14,7 @@ struct problem;
  *   set XLATOR OPTION VALUE | ctl XLATOR WORDS... | reload | stop
  * and what the program itself takes (command). A line whose last word is +SIZE is followed by so many bytes, at most
  * CONTROL_BODY_MAX. An XLATOR that several graphs have can be named as GRAPH:XLATOR, GRAPH being the graph's path. */
-enum { CONTROL_BODY_MAX = 2 << 20 };
+enum { CONTROL_BODY_MAX = 9 << 20 };
 struct control_handler {
 	const char *program; /* "stratusd", "mount" */
 	/* Calls fn for each graph, none of which may go while it runs; a command of a translator runs in there. */

@@ -56,19 +56,28 @@ const char *gfid_text(const struct gfid *g, char text[GFID_TEXT])
 	return text;
 }
 
+static int nibble(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 int gfid_parse(const char *text, struct gfid *g)
 {
 	struct gfid parsed;
 
 	for (int i = 0; i < 16; i++) {
-		char pair[3] = { 0 };
+		int high, low;
 
 		if ((i == 4 || i == 6 || i == 8 || i == 10) && *text++ != '-')
 			return -EINVAL;
-		if (!isxdigit((unsigned char)text[0]) || !isxdigit((unsigned char)text[1]))
+		high = nibble(*text);
+		low = high < 0 ? -1 : nibble(text[1]);
+		if (low < 0)
 			return -EINVAL;
-		memcpy(pair, text, 2);
-		parsed.bytes[i] = (uint8_t)strtoul(pair, NULL, 16);
+		parsed.bytes[i] = (uint8_t)(high << 4 | low);
 		text += 2;
 	}
 	if (*text)

@@ -10,7 +10,7 @@
 
 #include "graph.h"
 
-enum { TEXT_MAX = 1 << 20, VOLUMES_MAX = 4096, WORDS_MAX = 1024, OPTIONS_MAX = 256 };
+enum { TEXT_MAX = 64 << 20, VOLUMES_MAX = 4096, WORDS_MAX = 1024, OPTIONS_MAX = 256 };
 
 struct parser {
 	const char *at, *end, *path;
@@ -266,7 +266,7 @@ int volfile_parse(const char *text, size_t size, const char *path, struct volfil
 
 	*v = (struct volfile){ .path = strdup(path) };
 	if (size > TEXT_MAX)
-		err = problem_set(problem, EINVAL, "%s: larger than 1 MiB, so it can't be a volfile", path);
+		err = problem_set(problem, EINVAL, "%s: larger than 64 MiB, so it can't be a volfile", path);
 	else
 		err = v->path ? parse_lines(&p) : -ENOMEM;
 	if (err == -ENOMEM)
@@ -281,24 +281,27 @@ int volfile_read(const char *path, struct volfile *v, struct problem *problem)
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
 	struct stat st;
 	char *text = NULL;
-	size_t size = 0;
+	size_t size = 0, room = 0;
 	ssize_t n = 1;
 
 	*v = (struct volfile){ 0 };
 	if (fd < 0)
 		return problem_set(problem, errno, "the volfile %s can't be opened: %s", path, strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
-		err = problem_set(problem, EINVAL, "%s is not a volfile: give a text file of at most 1 MiB", path);
-	if (!err && !(text = malloc(TEXT_MAX + 1)))
+		err = problem_set(problem, EINVAL, "%s is not a volfile: give a text file of at most 64 MiB", path);
+	room = err ? 0 : (size_t)st.st_size + 1;
+	if (!err && !(text = malloc(room)))
 		err = -ENOMEM;
-	while (!err && n > 0 && size <= TEXT_MAX) {
-		n = read(fd, text + size, TEXT_MAX + 1 - size);
+	while (!err && n > 0 && size < room) {
+		n = read(fd, text + size, room - size);
 		if (n < 0)
 			err = problem_set(problem, errno, "the volfile %s can't be read: %s", path, strerror(errno));
 		else
 			size += (size_t)n;
 	}
 	close(fd);
+	if (!err && size == room)
+		err = problem_set(problem, EAGAIN, "the volfile %s has grown while it was read: try again", path);
 	if (!err)
 		err = volfile_parse(text, size, path, v, problem);
 	free(text);

@@ -15,10 +15,13 @@ void volgen_print_word(const char *text, FILE *to)
 		return;
 	}
 	fputc('"', to);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fputc('\\', to);
-		fputc(*text, to);
+	while (*text) {
+		size_t plain = strcspn(text, "\"\\");
+
+		fwrite(text, 1, plain, to);
+		text += plain;
+		if (*text)
+			fprintf(to, "\\%c", *text++);
 	}
 	fputc('"', to);
 }

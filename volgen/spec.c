@@ -632,12 +632,14 @@ int spec_parse(const char *text, size_t size, const char *path, struct spec *spe
 {
 	struct reader r = { .spec = spec, .problem = p };
 	yaml_parser_t parser;
+	cleanup_path char *rest = NULL;
 	int err;
 
 	*spec = (struct spec){ .path = path_format("%s", path) };
 	if (!yaml_parser_initialize(&parser))
 		return problem_set(p, ENOMEM, "out of memory");
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+	rest = spec_take_written(text, size, spec, &size);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)(rest ? rest : text), size);
 	if (yaml_parser_load(&parser, &r.document)) {
 		err = take_document(&r);
 		yaml_document_delete(&r.document);
@@ -798,8 +800,8 @@ void spec_print(const struct spec *s, FILE *to)
 {
 	char id[GFID_TEXT];
 
-	fprintf(to, "# A StratusFS volume; `stratus volgen` makes volfiles from this. Ids are for ever: never change "
-		    "or copy them.\n");
+	fprintf(to, SPEC_HEAD " `stratus volgen` makes volfiles from this. Ids are for ever: never change "
+			      "or copy them.\n");
 	fprintf(to, "volume: \"%s\"\nid: %s\n", s->volume, gfid_text(&s->id, id));
 	if (s->stopped)
 		fputs("stopped: true\n", to);

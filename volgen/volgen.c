@@ -15,6 +15,8 @@ struct writer {
 	char *text;
 	size_t size;
 	bool *used; /* by index in spec->by_type */
+	char *tenants, *accounts,
+		*shares; /* as the translators take them, the same for all bricks: there may be many thousands */
 };
 
 /* What volgen writes itself: the same text for all volumes of a type would be wrong. */
@@ -118,8 +120,6 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
-	cleanup_path char *tenants = spec_tenant_table(w->spec), *accounts = spec_tenant_accounts(w->spec);
-	cleanup_path char *shares = spec_tenant_shares(w->spec);
 	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
 	char pool[GFID_TEXT];
 
@@ -140,14 +140,14 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	} else if (!strcmp(type, "features/lease")) {
 		option(w, "record", leases);
 	} else if (!strcmp(type, "features/cloud")) {
-		option(w, "tenants", tenants);
+		option(w, "tenants", w->tenants);
 		if (spec_is_spread(w->spec))
 			option(w, "spread", "on");
 	} else if (!strcmp(type, "features/throttle")) {
-		option(w, "tenants", shares);
+		option(w, "tenants", w->shares);
 	} else if (!strcmp(type, "features/usage")) {
 		option(w, "ledger", ledger);
-		option(w, "accounts", accounts);
+		option(w, "accounts", w->accounts);
 		if (spec_is_spread(w->spec))
 			option(w, "pool", gfid_text(&w->spec->id, pool));
 		if (spec_is_spread(w->spec))
@@ -499,13 +499,20 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 	if (!err)
 		err = check_wide(s, p);
 	*files = (struct volgen_files){ 0 };
-	if (!err)
+	if (!err) {
+		w.tenants = spec_tenant_table(s);
+		w.accounts = spec_tenant_accounts(s);
+		w.shares = spec_tenant_shares(s);
 		write_all(&w, files);
+	}
 	if (!err)
 		err = check_used(&w, p);
 	if (err)
 		volgen_free(files);
 	free(w.used);
+	free(w.tenants);
+	free(w.accounts);
+	free(w.shares);
 	return err;
 }
 

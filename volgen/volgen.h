@@ -75,8 +75,8 @@ struct spec {
 	size_t tenants;
 	unsigned tenant_base; /* the first id that no tenant ever had */
 };
-enum { SPEC_MAX = 1 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
-enum { SPEC_TENANTS_MAX = 4096, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 65536 };
+enum { SPEC_MAX = 8 << 20, SPEC_PORT = 24007, SPEC_REPLICA_MAX = 8, SPEC_SUBVOLUMES_MAX = 64, SPEC_BRICKS_MAX = 512 };
+enum { SPEC_TENANTS_MAX = 16384, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 65536 };
 #define SPEC_TENANT_END UINT64_C(0xfffffffe) /* beyond their last id: the two that are left mean "nobody" and "unchanged" */
 
 /* -EINVAL and a sentence with file and line. What it made is freed by spec_free, also after an error. */
@@ -139,6 +139,10 @@ int spec_tenant_state_parse(const char *text); /* or -EINVAL */
 int spec_check_tenants(struct spec *, struct problem *);
 void spec_print_tenants(const struct spec *, FILE *);
 void spec_free_tenants(struct spec *);
+#define SPEC_HEAD "# A StratusFS volume;" /* with which spec_print() begins */
+/* spec-written.c, for spec.c: takes the tenants out of a text that was written by spec_print(), and gives the rest of it, malloc'ed; NULL: nothing was taken, for the text
+ * differs from what that writes, or has none. */
+char *spec_take_written(const char *text, size_t size, struct spec *, size_t *rest);
 /* What must hold between a specification and the one before it: ids and names are never used again. */
 int spec_check_tenants_change(const struct spec *, const struct spec *before, struct problem *);
 /* The tenant, if there is none yet. count 0: as many ids as usual. */

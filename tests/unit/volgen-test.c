@@ -594,6 +594,147 @@ static void soft_limits_of_tenants_are_told_to_the_brick(void **state)
 	volgen_free(&files);
 }
 
+/* ---- what is read line by line is what YAML says ---- */
+
+#define MANY_TENANTS                                                                                                           \
+	TENANT("acme", 5, "base: 65536, count: 65536, soft-bytes: 7, grace: 60")                                               \
+	TENANT("globex", 6, "base: 131072, count: 10, bytes: 9, inodes: 8, soft-bytes: 7, soft-inodes: 6, ops: 3")             \
+	TENANT("gone", 7, "base: 131082, count: 10, bandwidth: 65536, weight: 4, state: deleted")                              \
+	TENANT("rests", 8, "base: 131092, count: 10, state: suspended")
+
+static char *printed(const char *text)
+{
+	struct problem p = { "" };
+	struct spec s;
+	char *out;
+
+	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), 0);
+	out = spec_text(&s);
+	spec_free(&s);
+	return out;
+}
+
+/* 0, or the error; what was read, or what is said. */
+static int read_as(const char *text, char **said)
+{
+	struct problem p = { "" };
+	struct spec s;
+	int err = spec_parse(text, strlen(text), "x", &s, &p);
+
+	*said = err ? strdup(p.text) : spec_text(&s);
+	if (!err)
+		for (size_t i = 0; i < s.tenants; i++) { /* which messages tell */
+			char *more = NULL;
+
+			assert_true(asprintf(&more, "%s%u ", *said, s.tenant[i].line) > 0);
+			free(*said);
+			*said = more;
+		}
+	spec_free(&s);
+	return err;
+}
+
+/* With another first line of the same length nobody takes it for a text that was written. */
+static void reads_the_same(const char *text)
+{
+	char *other = strdup(text), *one, *two;
+
+	assert_memory_equal(text, SPEC_HEAD, strlen(SPEC_HEAD));
+	other[2] = 'a';
+	assert_int_equal(read_as(text, &one), read_as(other, &two));
+	assert_string_equal(one, two);
+	free(other);
+	free(one);
+	free(two);
+}
+
+static char *replaced(const char *text, const char *from, const char *to)
+{
+	const char *at = strstr(text, from);
+	char *out = NULL;
+
+	assert_non_null(at);
+	assert_true(asprintf(&out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+	return out;
+}
+
+static void tenants_that_were_written_read_as_YAML_says(void **state)
+{
+	static const char *const changes[][2] = {
+		{ "base: 65536", "base: 0" },
+		{ "base: 65536", "base: 4294967295" },
+		{ "base: 65536", "base: 065536" },
+		{ "base: 65536", "base: x" },
+		{ "base: 65536", "base: 65536\n    base: 65536" },
+		{ "    base: 65536\n", "" },
+		{ "    base: 65536\n", "    # none\n    base: 65536\n" },
+		{ "    base: 65536\n", "\n    base: 65536\n" },
+		{ "count: 10", "count: 10 " },
+		{ "count: 10", "count:  10" },
+		{ "soft-bytes: 7", "soft-bytes: 0" },
+		{ "soft-bytes: 7", "soft-bytes: 9223372036854775808" },
+		{ "soft-bytes: 7", "soft-bytes: 99999999999999999999" },
+		{ "soft-bytes: 7", "soft-bites: 7" },
+		{ "state: deleted", "state: dead" },
+		{ "state: deleted", "state: active" },
+		{ "state: deleted", "state: deleted\n    state: deleted" },
+		{ "\"globex\"", "globex" },
+		{ "\"globex\"", "\"glo bex\"" },
+		{ "\"globex\"", "\"-globex\"" },
+		{ "\"globex\"", "\"glo\\x62ex\"" },
+		{ "\"globex\"", "\"globex" },
+		{ "\"globex\"", "\"acme\"" },
+		{ "  - name: \"globex\"", "  - name:" },
+		{ "  - name: \"globex\"", "  -  name: \"globex\"" },
+		{ "tenant-base: ", "tenant-base: x" },
+		{ "tenant-base: ", "\ntenant-base: " },
+		{ "tenant-base: ", "tenants:\n  - name: \"other\"\ntenant-base: " },
+		{ "tenant-base: ", "  \ntenant-base: " },
+		{ "tenant-base: ", "- name: \"other\"\ntenant-base: " },
+		{ "tenants:\n", "tenants: \n" },
+		{ "tenants:\n", "tenants:\n\n" },
+		{ "00000000-", "0000000g-" },
+		{ "    soft-bytes: 7\n", "\n    soft-bytes: 7\n" },
+		{ "    state: suspended\n", "\n    state: suspended\n" },
+		{ "    state: suspended\n", "# none\n    state: suspended\n" },
+		{ "host: \"h\"", "host: \"h\ntenants:\n  - name: \"" },
+		{ "host: \"h\"", "host: [\ntenants:\n  - name: \"x\"\n]" },
+		{ "host: \"h\"", "listen: |\ntenants:\n  - name: \"x\"\n" },
+	};
+	char *text = printed(HEAD SERVER BRICK BY_TLS "tenants:\n" MANY_TENANTS);
+
+	(void)state;
+	reads_the_same(text);
+	for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+		char *changed = replaced(text, changes[i][0], changes[i][1]);
+
+		reads_the_same(changed);
+		free(changed);
+	}
+	for (size_t size = strlen(text); size > strlen(SPEC_HEAD); size--) { /* cut off anywhere */
+		text[size - 1] = '\0';
+		reads_the_same(text);
+	}
+	free(text);
+}
+
+static void written_tenants_are_taken_line_by_line(void **state)
+{
+	char *text = printed(HEAD SERVER BRICK BY_TLS "tenants:\n" MANY_TENANTS), *rest;
+	struct spec s = { 0 };
+	size_t size;
+
+	(void)state;
+	rest = spec_take_written(text, strlen(text), &s, &size);
+	assert_non_null(rest);
+	assert_int_equal(s.tenants, 4);
+	assert_string_equal(s.tenant[3].name, "rests");
+	assert_null(memmem(rest, size, "acme", 4));
+	spec_free_tenants(&s);
+	free(rest);
+	free(text);
+}
+
 static void limits_of_tenants_are_told_to_the_brick(void **state)
 {
 	struct volgen_files files;
@@ -883,6 +1024,8 @@ int main(void)
 		cmocka_unit_test(an_open_port_without_tls_is_warned_of),
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
+		cmocka_unit_test(tenants_that_were_written_read_as_YAML_says),
+		cmocka_unit_test(written_tenants_are_taken_line_by_line),
 		cmocka_unit_test(soft_limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(ids_and_names_of_tenants_are_never_used_again),
