@@ -146,10 +146,10 @@ static int add(struct walk *w, const char *path, const struct stat *st)
 
 /* ---- the walk ---- */
 
-static int push(struct walk *w, int at, const char *name)
+static int push(struct walk *w, int dir, const char *name)
 {
 	struct file_handle *h = malloc(sizeof *h + MAX_HANDLE_SZ);
-	int mount, err = 0;
+	int mount, err;
 
 	if (h && w->count == w->room) {
 		size_t room = w->room ? 2 * w->room : 64;
@@ -163,10 +163,14 @@ static int push(struct walk *w, int at, const char *name)
 		return -ENOMEM;
 	}
 	h->handle_bytes = MAX_HANDLE_SZ;
-	if (name_to_handle_at(at, name, h, &mount, *name ? 0 : AT_EMPTY_PATH))
-		err = is_gone(errno) ? 0 : -errno, free(h);
-	else
-		w->todo[w->count++] = h;
+	if (!name_to_handle_at(dir, name, h, &mount, 0)) {
+		struct file_handle *small = realloc(h, sizeof *h + h->handle_bytes); /* there may be very many */
+
+		w->todo[w->count++] = small ? small : h;
+		return 0;
+	}
+	err = is_gone(errno) ? 0 : -errno;
+	free(h);
 	return err;
 }
 
@@ -225,11 +229,12 @@ static int read_next(struct walk *w)
 static int walk_all(struct walk *w, const char *brick)
 {
 	struct stat st;
-	int err = fstat(w->top, &st) ? -errno : 0, fd;
+	int err, fd;
 
+	if (fstat(w->top, &st))
+		return -errno;
 	w->device = st.st_dev;
-	if (!err)
-		err = add(w, brick, &st);
+	err = add(w, brick, &st);
 	fd = err ? -1 : openat(w->top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!err)
 		err = fd < 0 ? -errno : read_directory(w, fd, true);

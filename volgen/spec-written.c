@@ -175,7 +175,8 @@ static bool take_all(const char **at, const char *end, unsigned *number, struct 
 		if (!t->name)
 			return false;
 	}
-	return s->tenants && is_whole(s) && (*at == end || **at != ' '); /* else: a last line without an end */
+	return s->tenants && is_whole(s) &&
+	       (*at == end || (**at >= 'a' && **at <= 'z')); /* behind it there is another key, or nothing */
 }
 
 static unsigned lines_in(const char *at, const char *end)
@@ -210,6 +211,31 @@ static char *without(const char *text, const char *from, const char *to, const c
 	return rest;
 }
 
+/* Whether nothing that begins in a line goes on in the next: no quote, list, mapping in braces, or block of text. Then what stands at the beginning of a line is what it looks
+ * like. Of what is printed this holds. */
+static bool ends_with_lines(const char *at, const char *end)
+{
+	bool quoted = false;
+	int lists = 0;
+
+	for (; at < end; at++) {
+		unsigned char c = (unsigned char)*at;
+
+		if (c == '\n' && (quoted || lists))
+			return false;
+		if (quoted) {
+			at += c == '\\' && at + 1 < end && at[1] != '\n';
+			quoted = c != '"';
+			continue;
+		}
+		if (c != '\n' && (c < ' ' || c > '~' || strchr("'{|>&*!%@", c)))
+			return false;
+		quoted = c == '"';
+		lists += (c == '[') - (c == ']');
+	}
+	return true;
+}
+
 char *spec_take_written(const char *text, size_t size, struct spec *s, size_t *rest)
 {
 	static const char head[] = "\ntenants:\n";
@@ -222,6 +248,8 @@ char *spec_take_written(const char *text, size_t size, struct spec *s, size_t *r
 	if (!from)
 		return NULL;
 	from = to = from + strlen(head);
+	if (!ends_with_lines(text, from))
+		return NULL;
 	line = lines_in(text, from);
 	if (take_all(&to, end, &line, s))
 		return without(text, from, to, end, rest);

@@ -694,6 +694,12 @@ static void tenants_that_were_written_read_as_YAML_says(void **state)
 		{ "tenants:\n", "tenants: \n" },
 		{ "tenants:\n", "tenants:\n\n" },
 		{ "00000000-", "0000000g-" },
+		{ "    soft-bytes: 7\n", "\n    soft-bytes: 7\n" },
+		{ "    state: suspended\n", "\n    state: suspended\n" },
+		{ "    state: suspended\n", "# none\n    state: suspended\n" },
+		{ "host: \"h\"", "host: \"h\ntenants:\n  - name: \"" },
+		{ "host: \"h\"", "host: [\ntenants:\n  - name: \"x\"\n]" },
+		{ "host: \"h\"", "listen: |\ntenants:\n  - name: \"x\"\n" },
 	};
 	char *text = printed(HEAD SERVER BRICK BY_TLS "tenants:\n" MANY_TENANTS);
 
