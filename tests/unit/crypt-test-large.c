@@ -7,7 +7,7 @@ enum { MIB = 1 << 20, MOST = 4 * MIB };
 struct large {
 	struct bed *bed;
 	struct chance chance;
-	struct file *file, *other;
+	struct file *file, *other, *grown;
 	uint8_t bytes[MOST], fresh[MOST];
 	size_t size;
 };
@@ -39,6 +39,36 @@ static void forget_counts(struct bed *bed)
 {
 	bed_lie(bed, "reads", 0);
 	bed_lie(bed, "writes", 0);
+	bed_lie(bed, "reads-at-once", 0);
+	bed_lie(bed, "writes-at-once", 0);
+}
+
+/* Reads and writes wait for each other in such numbers. */
+static void let_meet(struct bed *bed, int reads, int writes)
+{
+	forget_counts(bed);
+	bed_lie(bed, "reads-meet", reads);
+	bed_lie(bed, "writes-meet", writes);
+}
+
+/* What does not depend on each other goes side by side; what makes the file longer does not. */
+static void count_at_once(struct large *l)
+{
+	let_meet(l->bed, 2, 4);
+	CHECK_INT(read_is_right(l, &l->bed->a, l->file, 0, MIB), true);
+	CHECK_INT(bed_count(l->bed, "reads"), 2);
+	CHECK_INT(read_is_right(l, &l->bed->a, l->file, 40 * BLOCK, BLOCK), true);
+	CHECK_INT(bed_count(l->bed, "reads"), 4); /* a block, and its slots */
+	CHECK_INT(put(l, &l->bed->a, l->file, MIB, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "writes"), 8);
+	CHECK_INT(bed_count(l->bed, "reads"), 6);
+	CHECK_INT(bed_count(l->bed, "missed"), 0);
+	let_meet(l->bed, 0, 0);
+	bed_yield(l->bed, true);
+	CHECK_INT(tree_write(&l->bed->a, l->grown, 0, l->fresh, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "writes"), 2); /* two groups each, with their slots */
+	CHECK_INT(bed_count(l->bed, "writes-at-once"), 1);
+	bed_yield(l->bed, false);
 }
 
 /* A message brings 1 MiB of the brick, with the slots. */
@@ -94,13 +124,17 @@ void large_requests_take_few_messages(void *bed)
 	l->bed = bed;
 	l->chance.state = seed_of_run(11);
 	if (tree_create(&l->bed->a, "large", O_RDWR | O_EXCL, 0644, &l->file) ||
-	    tree_open_file(&l->bed->b, "large", O_RDWR, &l->other))
+	    tree_open_file(&l->bed->b, "large", O_RDWR, &l->other) ||
+	    tree_create(&l->bed->a, "grown", O_RDWR | O_EXCL, 0644, &l->grown))
 		failures++;
 	if (!failures)
 		count_messages(l);
 	if (!failures)
+		count_at_once(l);
+	if (!failures)
 		do_anything(l);
 	tree_release(&l->bed->a, l->file);
 	tree_release(&l->bed->b, l->other);
+	tree_release(&l->bed->a, l->grown);
 	free(l);
 }
