@@ -102,6 +102,31 @@ static void count_messages(struct large *l)
 	CHECK_INT(bed_count(l->bed, "reads"), 1);
 }
 
+/* The brick takes two blocks of the first of four groups: that is what was written; of the others, which went beside it, each block is old or new. */
+static void one_of_several_is_short(struct large *l)
+{
+	struct write_in in = { .file = l->file, .offset = MIB };
+	struct write_out out = { 0 };
+	struct buffer *data = NULL;
+	const uint8_t *bytes;
+	size_t size;
+
+	fill(&l->chance, l->fresh, MIB);
+	in.data = buffer_from(l->fresh, MIB);
+	bed_lie(l->bed, "short", 2 * BLOCK);
+	CHECK_INT(tree_call(&l->bed->a, l->bed->a.at, FOP_write, &in, &out), 0);
+	CHECK_INT(out.written, 2 * BLOCK);
+	buffer_unref(in.data);
+	CHECK_INT(tree_read(&l->bed->b, l->other, MIB, MIB, &data), 0);
+	bytes = buffer_bytes(data, &size);
+	CHECK_INT(size, MIB);
+	CHECK_INT(memcmp(bytes, l->fresh, 2 * BLOCK), 0);
+	for (size_t at = 0; at < MIB; at += BLOCK)
+		CHECK_INT(!memcmp(bytes + at, l->fresh + at, BLOCK) || !memcmp(bytes + at, l->bytes + MIB + at, BLOCK), true);
+	memcpy(l->bytes + MIB, bytes, MIB);
+	buffer_unref(data);
+}
+
 static void do_anything(struct large *l)
 {
 	for (int i = 0; i < 120 && !failures; i++) {
@@ -131,6 +156,8 @@ void large_requests_take_few_messages(void *bed)
 		count_messages(l);
 	if (!failures)
 		count_at_once(l);
+	if (!failures)
+		one_of_several_is_short(l);
 	if (!failures)
 		do_anything(l);
 	tree_release(&l->bed->a, l->file);
