@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client dies after each of its messages, and the last write stops at each page: what another one reads then is, block by block, what was
- * there before or what was to be there. */
+/* A client dies after each of its messages, and the last write stops at each page; those that were sent beside it have come, or not: what another
+ * one reads then is, block by block, what was there before or what was to be there. */
 #include "crypt-test.h"
 
 struct wreck {
@@ -9,6 +9,7 @@ struct wreck {
 	struct model before, after;
 	struct deed deed;
 	unsigned messages, pages;
+	bool through, large; /* large: a file that gets many groups at once */
 	char name[32];
 };
 
@@ -48,6 +49,23 @@ static void look(struct wreck *w)
 	tree_release(&w->bed->b, file);
 }
 
+/* Of two groups in one message, and one more after it; over what is there, or behind it. */
+static struct deed large_write(struct chance *c, const struct model *m)
+{
+	struct deed d = { .kind = DEED_WRITE, .offset = chance(c, 2) ? m->size : 0, .size = 1 + chance(c, 9000) };
+
+	if (m->size)
+		d.size = BED_MOST - d.offset - chance(c, 5000);
+	d.bytes = malloc(d.size);
+	fill(c, d.bytes, d.size);
+	return d;
+}
+
+static struct deed choose(const struct wreck *w, struct chance *c)
+{
+	return w->large ? large_write(c, &w->before) : deed_choose(c, &w->before);
+}
+
 /* A beginning of some deeds, the same each time; then one that is cut off. True: it was. */
 static bool one(struct wreck *w, uint64_t seed)
 {
@@ -57,19 +75,19 @@ static bool one(struct wreck *w, uint64_t seed)
 	bool cut;
 
 	memset(&w->before, 0, sizeof(w->before));
-	for (int i = 0; i < 3 && !err; i++) {
-		struct deed d = deed_choose(&c, &w->before);
+	for (int i = 0; i < (w->large ? 1 : 3) && !err; i++) {
+		struct deed d = choose(w, &c);
 
 		err = deed_do(&w->bed->a, file, &d);
 		deed_model(&w->before, &d);
 		free(d.bytes);
 	}
 	w->after = w->before;
-	w->deed = deed_choose(&c, &w->before);
+	w->deed = choose(w, &c);
 	deed_model(&w->after, &w->deed);
 	if (err)
 		failures++;
-	bed_cut(w->bed, w->messages, w->pages);
+	bed_cut(w->bed, w->messages, w->pages, w->through);
 	deed_do(&w->bed->a, file, &w->deed);
 	cut = bed_heal(w->bed) > w->messages;
 	look(w);
@@ -80,22 +98,33 @@ static bool one(struct wreck *w, uint64_t seed)
 	return cut;
 }
 
+static bool cut_at(struct wreck *w, uint64_t seed, const unsigned *pages, unsigned n, bool through)
+{
+	bool cut = false;
+
+	w->through = through;
+	for (unsigned i = 0; i < n && !failures; i++) {
+		w->pages = pages[i];
+		cut |= one(w, seed);
+	}
+	return cut;
+}
+
 static void all_cuts(struct wreck *w, uint64_t seed)
 {
-	static const unsigned pages[] = { 0, 1, 2, 5, 40 };
+	static const unsigned pages[] = { 0, 1, 2, 5, 40, 66 }; /* the last: into the second of two groups */
+	static const unsigned through[] = { 0, 1, 66 };
 	bool cut = true;
 
-	for (w->messages = 0; cut && !failures; w->messages++) {
-		cut = false;
-		for (unsigned i = 0; i < sizeof(pages) / sizeof(*pages) && !failures; i++) {
-			w->pages = pages[i];
-			cut |= one(w, seed);
-		}
+	for (w->messages = 0; cut && !failures; w->messages += !failures) {
+		cut = cut_at(w, seed, pages, sizeof(pages) / sizeof(*pages), false);
+		cut |= cut_at(w, seed, through, sizeof(through) / sizeof(*through), true);
 	}
 	if (failures)
-		fprintf(stderr, "seed %llu: %s of %llu at %llu, a file of %zu, cut after %u messages and %u pages\n",
+		fprintf(stderr, "seed %llu: %s of %llu at %llu, a file of %zu, cut after %u messages and %u pages%s\n",
 			(unsigned long long)seed, deed_name(&w->deed), (unsigned long long)w->deed.size,
-			(unsigned long long)w->deed.offset, w->before.size, w->messages, w->pages);
+			(unsigned long long)w->deed.offset, w->before.size, w->messages, w->pages,
+			w->through ? ", what was sent beside it came" : "");
 }
 
 void crash_leaves_old_or_new(void *arg)
@@ -106,6 +135,9 @@ void crash_leaves_old_or_new(void *arg)
 	w->bed = arg;
 	strcpy(w->name, "wreck");
 	for (uint64_t i = 0; i < 60 && !failures; i++)
+		all_cuts(w, seed + i);
+	w->large = true;
+	for (uint64_t i = 0; i < 6 && !failures; i++)
 		all_cuts(w, seed + i);
 	free(w);
 }

@@ -7,7 +7,7 @@ enum { MIB = 1 << 20, MOST = 4 * MIB };
 struct large {
 	struct bed *bed;
 	struct chance chance;
-	struct file *file, *other;
+	struct file *file, *other, *grown;
 	uint8_t bytes[MOST], fresh[MOST];
 	size_t size;
 };
@@ -39,6 +39,36 @@ static void forget_counts(struct bed *bed)
 {
 	bed_lie(bed, "reads", 0);
 	bed_lie(bed, "writes", 0);
+	bed_lie(bed, "reads-at-once", 0);
+	bed_lie(bed, "writes-at-once", 0);
+}
+
+/* Reads and writes wait for each other in such numbers. */
+static void let_meet(struct bed *bed, int reads, int writes)
+{
+	forget_counts(bed);
+	bed_lie(bed, "reads-meet", reads);
+	bed_lie(bed, "writes-meet", writes);
+}
+
+/* What does not depend on each other goes side by side; what makes the file longer does not. */
+static void count_at_once(struct large *l)
+{
+	let_meet(l->bed, 2, 4);
+	CHECK_INT(read_is_right(l, &l->bed->a, l->file, 0, MIB), true);
+	CHECK_INT(bed_count(l->bed, "reads"), 2);
+	CHECK_INT(read_is_right(l, &l->bed->a, l->file, 40 * BLOCK, BLOCK), true);
+	CHECK_INT(bed_count(l->bed, "reads"), 4); /* a block, and its slots */
+	CHECK_INT(put(l, &l->bed->a, l->file, MIB, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "writes"), 8);
+	CHECK_INT(bed_count(l->bed, "reads"), 6);
+	CHECK_INT(bed_count(l->bed, "missed"), 0);
+	let_meet(l->bed, 0, 0);
+	bed_yield(l->bed, true);
+	CHECK_INT(tree_write(&l->bed->a, l->grown, 0, l->fresh, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "writes"), 2); /* two groups each, with their slots */
+	CHECK_INT(bed_count(l->bed, "writes-at-once"), 1);
+	bed_yield(l->bed, false);
 }
 
 /* A message brings 1 MiB of the brick, with the slots. */
@@ -72,6 +102,31 @@ static void count_messages(struct large *l)
 	CHECK_INT(bed_count(l->bed, "reads"), 1);
 }
 
+/* The brick takes two blocks of the first of four groups: that is what was written; of the others, which went beside it, each block is old or new. */
+static void one_of_several_is_short(struct large *l)
+{
+	struct write_in in = { .file = l->file, .offset = MIB };
+	struct write_out out = { 0 };
+	struct buffer *data = NULL;
+	const uint8_t *bytes;
+	size_t size;
+
+	fill(&l->chance, l->fresh, MIB);
+	in.data = buffer_from(l->fresh, MIB);
+	bed_lie(l->bed, "short", 2 * BLOCK);
+	CHECK_INT(tree_call(&l->bed->a, l->bed->a.at, FOP_write, &in, &out), 0);
+	CHECK_INT(out.written, 2 * BLOCK);
+	buffer_unref(in.data);
+	CHECK_INT(tree_read(&l->bed->b, l->other, MIB, MIB, &data), 0);
+	bytes = buffer_bytes(data, &size);
+	CHECK_INT(size, MIB);
+	CHECK_INT(memcmp(bytes, l->fresh, 2 * BLOCK), 0);
+	for (size_t at = 0; at < MIB; at += BLOCK)
+		CHECK_INT(!memcmp(bytes + at, l->fresh + at, BLOCK) || !memcmp(bytes + at, l->bytes + MIB + at, BLOCK), true);
+	memcpy(l->bytes + MIB, bytes, MIB);
+	buffer_unref(data);
+}
+
 static void do_anything(struct large *l)
 {
 	for (int i = 0; i < 120 && !failures; i++) {
@@ -94,13 +149,19 @@ void large_requests_take_few_messages(void *bed)
 	l->bed = bed;
 	l->chance.state = seed_of_run(11);
 	if (tree_create(&l->bed->a, "large", O_RDWR | O_EXCL, 0644, &l->file) ||
-	    tree_open_file(&l->bed->b, "large", O_RDWR, &l->other))
+	    tree_open_file(&l->bed->b, "large", O_RDWR, &l->other) ||
+	    tree_create(&l->bed->a, "grown", O_RDWR | O_EXCL, 0644, &l->grown))
 		failures++;
 	if (!failures)
 		count_messages(l);
 	if (!failures)
+		count_at_once(l);
+	if (!failures)
+		one_of_several_is_short(l);
+	if (!failures)
 		do_anything(l);
 	tree_release(&l->bed->a, l->file);
 	tree_release(&l->bed->b, l->other);
+	tree_release(&l->bed->a, l->grown);
 	free(l);
 }

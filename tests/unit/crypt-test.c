@@ -113,13 +113,20 @@ unsigned bed_count(struct bed *bed, const char *what)
 	return command(bed->lie, 2, argv);
 }
 
-void bed_cut(struct bed *bed, unsigned messages, unsigned pages)
+void bed_cut(struct bed *bed, unsigned messages, unsigned pages, bool through)
 {
-	char left[16], most[16], *argv[] = { (char *)"cut", left, most, NULL };
+	char left[16], most[16], *argv[] = { (char *)"cut", left, most, (char *)"through", NULL };
 
 	snprintf(left, sizeof(left), "%u", messages);
 	snprintf(most, sizeof(most), "%u", pages);
-	command(bed->tear, 3, argv);
+	command(bed->tear, through ? 4 : 3, argv);
+}
+
+void bed_yield(struct bed *bed, bool on)
+{
+	char *argv[] = { (char *)"yields", (char *)(on ? "1" : "0"), NULL };
+
+	command(bed->tear, 2, argv);
 }
 
 unsigned bed_heal(struct bed *bed)
@@ -434,7 +441,7 @@ static void seals_are_durable_before_what_they_replace(void *arg)
 	CHECK_INT(tree_create(&bed->a, "order", O_RDWR | O_EXCL, 0644, &file), 0);
 	CHECK_INT(was_done(bed, ""), true);
 	CHECK_INT(tree_write(&bed->a, file, 0, bytes, sizeof(bytes)), 0);
-	CHECK_INT(was_done(bed, "www"), true); /* three groups, each with its slots */
+	CHECK_INT(was_done(bed, "ww"), true); /* three groups with their slots: two in one message, and the third */
 	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
 	CHECK_INT(was_done(bed, "wfw"), true);
 	CHECK_INT(tree_write(&bed->a, file, 10, bytes, 590000), 0);

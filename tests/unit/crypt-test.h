@@ -27,8 +27,10 @@ enum { BED_MOST = 700000 }; /* bytes of a file in these tests */
 
 void bed_make(struct bed *, const char *options); /* of both translators */
 void bed_end(struct bed *);
-void bed_cut(struct bed *, unsigned messages, unsigned pages);
-unsigned bed_heal(struct bed *); /* messages since the cut; A's locks are gone, as when its session has ended */
+/* `through`: what was sent beside the message that was cut comes to the brick. */
+void bed_cut(struct bed *, unsigned messages, unsigned pages, bool through);
+void bed_yield(struct bed *, bool); /* each message of A's lets other tasks run, so that they can go side by side */
+unsigned bed_heal(struct bed *);    /* messages since the cut; A's locks are gone, as when its session has ended */
 
 void bed_lie(struct bed *, const char *what, int value); /* see lie.c */
 unsigned bed_count(struct bed *, const char *what);

@@ -71,6 +71,24 @@ static inline struct op op_on(struct request *rq, struct xlator *x, struct inode
 	return (struct op){ .rq = rq, .x = x, .c = crypt_of(x), .inode = inode, .n = n };
 }
 
+/* ---- aside.c ---- */
+/* A part of a request that is done while its task does something else. */
+struct aside {
+	struct op o; /* its own, with a copy of the request */
+	int (*fn)(struct op *, void *arg);
+	void *arg;
+	struct task *caller;
+	pthread_mutex_t lock; /* guards what follows */
+	struct task *task;    /* while it runs */
+	bool done, cancelled;
+	int err;
+};
+/* Begins fn(a copy of *o, arg), which runs as soon as the caller waits, or yields; without memory, at once. It must not give the turn, nor change
+ * what belongs to it. Each is ended, in any order, before what it uses goes. */
+void aside_start(struct aside *, const struct op *, int (*fn)(struct op *, void *arg), void *arg);
+/* Waits for it and gives what it has returned; why it failed goes to *o. -ECANCELED: a cancel came meanwhile, which it was told. */
+int aside_end(struct aside *, struct op *);
+
 /* ---- cipher.c: blocks ---- */
 int cipher_load(void);
 void cipher_unload(void);
@@ -131,14 +149,20 @@ struct piece { /* blocks, as they are on the brick; perhaps of several groups */
 	unsigned count;
 	struct buffer *data, *slots; /* the second: of the first group, where the data begin behind them */
 	uint64_t at;		     /* where the data begin */
+	unsigned apart;		     /* slots that a message of their own brings */
+	struct aside aside;	     /* while it is being read beside others */
 };
 struct found {
 	int slot; /* the one that fits; -1: it is a hole, or not there, or nothing fits */
 	uint8_t serial;
 };
 enum { PIECE_BLOCKS = 256, SPREAD = 16 }; /* blocks: of a piece at most; that are worth a core's while */
-/* As many of the blocks as one message brings: p->count; if it can't be all, then up to the end of a group, if it can. */
-int piece_read(struct op *, uint64_t first, unsigned count, struct piece *);
+/* As many of the blocks as one message brings: p->count; if it can't be all, then up to the end of a group, if it can. Nothing is read yet. */
+void piece_plan(uint64_t first, unsigned count, struct piece *);
+int piece_read(struct op *, struct piece *);
+/* Of several that go side by side. What was started is ended, whatever the others say, and cleared. */
+void piece_start(struct op *, struct piece *);
+int piece_end(struct op *, struct piece *);
 void piece_clear(struct piece *);
 const uint8_t *piece_pair(const struct piece *, unsigned at); /* its slots; NULL: they are not there */
 /* What needs nobody's help, on whatever thread. -EBADMSG: no slot fits. */

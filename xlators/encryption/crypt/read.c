@@ -7,6 +7,7 @@
 enum {
 	TOGETHER = 8, /* blocks so near to their slots are read with them in one request */
 	TRIES = 3,    /* the last with the lock */
+	AT_ONCE = 4,  /* messages */
 };
 
 /* ---- from the brick ---- */
@@ -51,19 +52,60 @@ static unsigned blocks_in_message(uint64_t first, unsigned count, uint64_t begin
 	return n < count && more < n ? n - more : n;
 }
 
-int piece_read(struct op *o, uint64_t first, unsigned count, struct piece *p)
+void piece_plan(uint64_t first, unsigned count, struct piece *p)
 {
 	unsigned before = (unsigned)(first % GROUP);
 	bool together = before <= TOGETHER || before <= count / 4;
-	int err = 0;
 
 	*p = (struct piece){ .first = first, .at = together ? slots_at(first - before) : block_at(first) };
 	p->count = blocks_in_message(first, count, p->at);
 	if (!together)
-		err = read_at(o, slots_at(first), (p->count < GROUP - before ? p->count : GROUP - before) * (size_t)SLOT_PAIR,
-			      &p->slots);
+		p->apart = p->count < GROUP - before ? p->count : GROUP - before;
+}
+
+static int read_slots(struct op *o, void *arg)
+{
+	struct piece *p = arg;
+
+	return read_at(o, slots_at(p->first), p->apart * (size_t)SLOT_PAIR, &p->slots);
+}
+
+static int read_data(struct op *o, struct piece *p)
+{
+	return read_at(o, p->at, (size_t)(block_at(p->first + p->count - 1) + BLOCK - p->at), &p->data);
+}
+
+int piece_read(struct op *o, struct piece *p)
+{
+	struct aside slots;
+	int err = 0, other = 0;
+
+	if (p->apart)
+		aside_start(&slots, o, read_slots, p);
+	err = read_data(o, p);
+	if (p->apart)
+		other = aside_end(&slots, o);
 	if (!err)
-		err = read_at(o, p->at, (size_t)(block_at(first + p->count - 1) + BLOCK - p->at), &p->data);
+		err = other;
+	if (err)
+		piece_clear(p);
+	return err;
+}
+
+static int read_piece(struct op *o, void *arg)
+{
+	return piece_read(o, arg);
+}
+
+void piece_start(struct op *o, struct piece *p)
+{
+	aside_start(&p->aside, o, read_piece, p);
+}
+
+int piece_end(struct op *o, struct piece *p)
+{
+	int err = aside_end(&p->aside, o);
+
 	if (err)
 		piece_clear(p);
 	return err;
@@ -207,22 +249,40 @@ static int open_blocks(struct op *o, const struct file_key *key, const struct pi
 	return n < 0 ? n : 0;
 }
 
+/* The messages go side by side, and what the first has brought is opened while the others are on their way. */
+static int read_pieces(struct op *o, const struct file_key *key, struct piece *p, unsigned n, char *to, size_t *got)
+{
+	int err = 0, failed = 0;
+
+	for (unsigned i = 1; i < n; i++)
+		piece_start(o, &p[i]);
+	for (unsigned i = 0; i < n; i++) {
+		size_t at = (size_t)(p[i].first - p[0].first) * BLOCK, more = 0;
+
+		err = i ? piece_end(o, &p[i]) : piece_read(o, &p[i]);
+		if (!err && !failed && *got == at)
+			err = open_blocks(o, key, &p[i], to + at, &more);
+		*got += more;
+		piece_clear(&p[i]);
+		failed = failed ? failed : err;
+	}
+	return failed;
+}
+
 static int read_blocks(struct op *o, const struct file_key *key, uint64_t first, unsigned count, char *to, size_t *got)
 {
 	int err = 0;
 
 	*got = 0;
 	for (unsigned done = 0; done < count && !err && *got == done * (size_t)BLOCK;) {
-		struct piece p;
+		struct piece p[AT_ONCE];
+		unsigned begin = done, n = 0;
 		size_t more = 0;
 
-		err = piece_read(o, first + done, count - done, &p);
-		if (err)
-			return err;
-		err = open_blocks(o, key, &p, to + done * (size_t)BLOCK, &more);
-		done += p.count;
+		for (; done < count && n < AT_ONCE; done += p[n++].count)
+			piece_plan(first + done, count - done, &p[n]);
+		err = read_pieces(o, key, p, n, to + begin * (size_t)BLOCK, &more);
 		*got += more;
-		piece_clear(&p);
 	}
 	return err;
 }

@@ -76,7 +76,8 @@ static int prepare_end(struct op *o, uint64_t size)
 
 	if (err)
 		return err;
-	err = piece_read(o, size / BLOCK, 1, &p);
+	piece_plan(size / BLOCK, 1, &p);
+	err = piece_read(o, &p);
 	if (err)
 		return err;
 	err = piece_block_of(o, key, &p, 0, o->n->size, plain, &found);

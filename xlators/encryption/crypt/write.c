@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing, by groups: read what is kept or may still be needed, write the new slots beside those that fit, then the blocks. Until a block
- * is there its old slot fits, from then on its new one: so whatever ends the writing between two pages leaves the old block or the new one. */
+ * is there its old slot fits, from then on its new one: so whatever ends the writing between two pages leaves the old block or the new one.
+ * Where the order does not matter messages go side by side, and while blocks are on their way what comes after them is sealed. */
 #include <openssl/rand.h>
 
 #include "crypt.h"
@@ -21,7 +22,29 @@ struct change { /* of blocks of one group */
 	struct buffer *sealed, *slots; /* what is to be written, and where; NULL: the slots are in front of the blocks */
 	uint64_t at;
 };
-enum { TOGETHER = 8, NONCE = 12 };
+enum { TOGETHER = 8, MERGED = 2, NONCE = 12 }; /* groups: that go on together at most; that go into one message */
+
+/* What goes to the brick in one message. */
+struct sending {
+	struct aside aside;
+	bool under_way;
+	uint64_t at;
+	struct buffer *data;
+	uint32_t flags;
+	size_t written;
+	int err;
+};
+
+/* Groups that go on together. Either such as lie within the file, each group's blocks a message of its own, or such as make it longer: these are
+ * one message, pages in order, or there might be blocks behind an end that is not there yet. */
+struct batch {
+	struct change c[TOGETHER];
+	unsigned n;
+	bool grows;
+	struct buffer *merged; /* of those that grow; the groups' buffers are parts of it */
+	struct sending blocks[TOGETHER];
+	unsigned messages;
+};
 
 static uint64_t at_most(uint64_t value, uint64_t most)
 {
@@ -75,13 +98,20 @@ int write_sealed(struct op *o, uint64_t offset, struct buffer *data, uint32_t fl
 
 /* ---- composing ---- */
 
+static bool is_all_new(const struct change *c, unsigned i)
+{
+	uint64_t begin = (c->first + i) * BLOCK;
+
+	return c->offset <= begin && c->offset + c->size >= begin + length_in(c->first + i, c->new_size);
+}
+
 /* The plaintext of block i as it is to be: in the caller's bytes if they are all of it, else put together in `scratch`. */
 static const char *plain_of(const struct change *c, unsigned i, char scratch[BLOCK])
 {
 	uint64_t begin = (c->first + i) * BLOCK, end = begin + length_in(c->first + i, c->new_size);
 	uint64_t from = c->offset > begin ? c->offset : begin, to = at_most(c->offset + c->size, end);
 
-	if (from == begin && to == end)
+	if (is_all_new(c, i))
 		return c->bytes + (begin - c->offset);
 	if (from < to)
 		memcpy(scratch + (from - begin), c->bytes + (from - c->offset), to - from);
@@ -128,7 +158,8 @@ static int seal_simply(const struct file_key *key, const struct change *c, unsig
 
 	if (i < c->existing && (n < 0 || (unsigned)n != was))
 		return -EAGAIN;
-	memset(scratch + was, 0, sizeof(scratch) - was);
+	if (!is_all_new(c, i))
+		memset(scratch + was, 0, sizeof(scratch) - was);
 	return seal_block(key, c, i, scratch, &found);
 }
 
@@ -197,63 +228,120 @@ int make_durable(struct op *o)
 	return o->c->ordered ? fsync_on(o->rq, o->x->child[0], &in, &out) : 0;
 }
 
-/* Where the seals are to be. Slots and blocks of a group that begins here are one: pages come to the brick in order, so one request does for both. */
-static int make_room(struct change *c)
+/* Slots and blocks of a group that begins here are one: pages come to the brick in order, so one request does for both. */
+static bool begins(const struct change *c)
 {
-	bool begins = !c->existing && c->first % GROUP == 0;
-	size_t lead = begins ? BLOCK : 0;
+	return !c->existing && c->first % GROUP == 0;
+}
 
-	c->at = begins ? slots_at(c->first) : block_at(c->first);
+static size_t sealed_size(const struct change *c)
+{
+	return (begins(c) ? BLOCK : 0) + bytes_of(c);
+}
+
+/* Where the seals are to be: in `merged`, or in a buffer of their own. */
+static int make_room(struct change *c, struct buffer *merged, size_t merged_at)
+{
+	bool in_front = begins(c);
+
+	c->at = in_front ? slots_at(c->first) : block_at(c->first);
 	c->nonces = malloc(c->count * (size_t)NONCE);
-	c->slots = begins ? NULL : buffer_create(c->count * (size_t)SLOT_PAIR);
-	c->sealed = buffer_create(lead + c->count * (size_t)BLOCK);
-	if (!c->nonces || !c->sealed || (!begins && !c->slots))
+	c->slots = in_front ? NULL : buffer_create(c->count * (size_t)SLOT_PAIR);
+	c->sealed = merged ? buffer_slice(merged, merged_at, sealed_size(c)) : buffer_create(sealed_size(c));
+	if (!c->nonces || !c->sealed || (!in_front && !c->slots))
 		return -ENOMEM;
-	memset(begins ? c->sealed->data : c->slots->data, 0, begins ? BLOCK : c->slots->size);
-	c->sealed->size = lead + bytes_of(c);
+	memset(in_front ? c->sealed->data : c->slots->data, 0, in_front ? BLOCK : c->slots->size);
 	return RAND_bytes(c->nonces, (int)(c->count * NONCE)) > 0 ? 0 : -EIO;
 }
 
-static void change_clear(struct change *c)
+static int make_rooms(struct batch *b)
 {
-	free(c->nonces);
-	buffer_unref(c->slots);
-	buffer_unref(c->sealed);
-}
-
-/* What is there, with few messages: the groups lie behind each other. */
-static int read_existing(struct op *o, struct change *c, unsigned n, struct piece *p)
-{
-	const struct piece *last = NULL;
-	unsigned left = 0;
+	size_t all = 0, at = 0;
 	int err = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		left += c[i].existing;
-	for (unsigned i = 0; i < n && c[i].existing && !err; left -= c[i++].existing) {
-		if (!last || c[i].first + c[i].existing > last->first + last->count) {
-			err = piece_read(o, c[i].first, left, p);
-			last = p++;
-		}
-		c[i].piece = last;
-		c[i].in_piece = (unsigned)(c[i].first - last->first);
+	for (unsigned i = 0; i < b->n && b->grows; i++)
+		all += sealed_size(&b->c[i]);
+	if (all && !(b->merged = buffer_create(all)))
+		return -ENOMEM;
+	for (unsigned i = 0; i < b->n && !err; i++) {
+		err = make_room(&b->c[i], b->merged, at);
+		at += err ? 0 : b->c[i].sealed->size;
 	}
 	return err;
 }
 
-/* All but what goes to the brick. */
-static int prepare(struct op *o, const struct file_key *key, struct change *c, unsigned n)
+static void batch_clear(struct batch *b)
 {
-	struct piece piece[TOGETHER] = { 0 };
-	int err = read_existing(o, c, n, piece);
+	for (unsigned i = 0; i < b->n; i++) {
+		free(b->c[i].nonces);
+		buffer_unref(b->c[i].slots);
+		buffer_unref(b->c[i].sealed);
+	}
+	buffer_unref(b->merged);
+	b->merged = NULL;
+	b->n = 0;
+}
 
-	for (unsigned i = 0; i < n && !err; i++)
-		err = make_room(&c[i]);
-	if (!err)
-		err = seal_all(o, key, c, n);
-	for (unsigned i = 0; i < TOGETHER; i++)
-		piece_clear(&piece[i]);
-	return err;
+/* Which pieces bring what is there: few, as the groups lie behind each other. */
+static unsigned plan_pieces(struct batch *b, struct piece piece[TOGETHER])
+{
+	unsigned left = 0, pieces = 0;
+
+	for (unsigned i = 0; i < b->n; i++)
+		left += b->c[i].existing;
+	for (unsigned i = 0; i < b->n && b->c[i].existing; left -= b->c[i++].existing) {
+		struct change *c = &b->c[i];
+		const struct piece *last = pieces ? &piece[pieces - 1] : NULL;
+
+		if (!last || c->first + c->existing > last->first + last->count) {
+			last = &piece[pieces++];
+			piece_plan(c->first, left, &piece[pieces - 1]);
+		}
+		c->piece = last;
+		c->in_piece = (unsigned)(c->first - last->first);
+	}
+	return pieces;
+}
+
+/* The groups from `from` on that this piece has brought; without one, those of which nothing was there. */
+static unsigned groups_of(const struct batch *b, unsigned from, const struct piece *p)
+{
+	unsigned n = from;
+
+	while (n < b->n && b->c[n].piece == p)
+		n++;
+	return n - from;
+}
+
+/* What one message has brought is sealed while the others are on their way. */
+static int seal_pieces(struct op *o, const struct file_key *key, struct batch *b, struct piece *p, unsigned pieces)
+{
+	unsigned at = 0;
+	int err = 0, one;
+
+	for (unsigned i = 1; i < pieces; i++)
+		piece_start(o, &p[i]);
+	for (unsigned i = 0; i < pieces; i++) {
+		unsigned n = groups_of(b, at, &p[i]);
+
+		one = i ? piece_end(o, &p[i]) : piece_read(o, &p[i]);
+		err = err ? err : one;
+		if (!err)
+			err = seal_all(o, key, b->c + at, n);
+		piece_clear(&p[i]);
+		at += n;
+	}
+	return err ? err : seal_all(o, key, b->c + at, groups_of(b, at, NULL));
+}
+
+/* All but what goes to the brick. */
+static int prepare(struct op *o, const struct file_key *key, struct batch *b)
+{
+	struct piece piece[TOGETHER];
+	unsigned pieces = plan_pieces(b, piece);
+	int err = make_rooms(b);
+
+	return err ? err : seal_pieces(o, key, b, piece, pieces);
 }
 
 /* The next group's part of what is to be written. */
@@ -269,19 +357,29 @@ static struct change next_change(uint64_t size_now, uint64_t offset, const char 
 	return c;
 }
 
-/* Groups that go together, so that they need be ordered only once: such as lie within the file as it is. The others come one by one, or slots
- * might be written behind an end that is not there yet. */
-static unsigned plan(struct op *o, uint64_t offset, const char *bytes, size_t size, uint32_t flags, struct change c[TOGETHER])
+/* Such as lie within the file as it is need be ordered only once. */
+static bool goes_along(const struct batch *b, const struct change *next)
 {
-	unsigned n = 0;
+	return b->grows ? b->n < MERGED && begins(next) : next->new_size == next->old_size;
+}
 
-	do {
-		c[n] = next_change(o->n->size, offset, bytes, size, flags);
-		offset += c[n].size;
-		bytes += c[n].size;
-		size -= c[n].size;
-	} while (c[n++].new_size == o->n->size && size && n < TOGETHER && offset < o->n->size);
-	return n;
+/* *size_now: of the file, and what it will be then. Returns for how many bytes the plan is. */
+static size_t plan(uint64_t *size_now, uint64_t offset, const char *bytes, size_t size, uint32_t flags, struct batch *b)
+{
+	size_t planned = 0;
+
+	*b = (struct batch){ 0 };
+	while (planned < size && b->n < TOGETHER) {
+		struct change c = next_change(*size_now, offset + planned, bytes + planned, size - planned, flags);
+
+		if (b->n && !goes_along(b, &c))
+			break;
+		b->c[b->n++] = c;
+		b->grows |= c.new_size > *size_now;
+		*size_now = c.new_size;
+		planned += c.size;
+	}
+	return planned;
 }
 
 /* What came to the brick of a group's blocks: whole ones count. If what came ends within one that is new, that one is cut off again, as it fits no
@@ -297,50 +395,129 @@ static void count_written(struct op *o, const struct change *c, size_t written, 
 		set_size(o, end > c->old_size ? end : c->old_size);
 }
 
-static int write_blocks(struct op *o, const struct change *c, size_t *done)
+/* The same for a message, which has the blocks of all groups that grow, or those of one. */
+static void count_message(struct op *o, const struct change *c, unsigned n, size_t written, size_t *done)
 {
-	size_t written;
-	int err = write_some(o, c->at, c->sealed, c->flags, &written);
+	for (unsigned i = 0; i < n && (written || !i); i++) {
+		size_t part = (size_t)at_most(written, c[i].sealed->size);
 
-	if (err) {
-		count_written(o, c, written, done);
-		return err;
+		count_written(o, &c[i], part, done);
+		written -= part;
 	}
-	*done += c->size;
-	o->n->size = c->new_size;
-	return 0;
 }
 
-static int write_together(struct op *o, const struct file_key *key, struct change *c, unsigned n, size_t *done)
-{
-	int err = prepare(o, key, c, n);
+/* ---- side by side ---- */
 
-	for (unsigned i = 0; i < n && !err; i++)
-		err = c[i].slots ? write_sealed(o, slots_at(c[i].first), c[i].slots, 0) : 0;
-	if (!err && c[0].existing)
-		err = make_durable(o);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = write_blocks(o, &c[i], done);
+static int send_one(struct op *o, void *arg)
+{
+	struct sending *s = arg;
+
+	return write_some(o, s->at, s->data, s->flags, &s->written);
+}
+
+static void send_start(struct op *o, struct sending *s)
+{
+	aside_start(&s->aside, o, send_one, s);
+	s->under_way = true;
+}
+
+static void send_end(struct op *o, struct sending *s)
+{
+	task_shield(true); /* what changes something is not cancelled */
+	s->err = aside_end(&s->aside, o);
+	task_shield(false);
+	s->under_way = false;
+}
+
+static int send_slots(struct op *o, const struct batch *b)
+{
+	struct sending s[TOGETHER];
+	unsigned n = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->c[i].slots)
+			s[n++] = (struct sending){ .at = slots_at(b->c[i].first), .data = b->c[i].slots };
+	if (n == 1)
+		return send_one(o, &s[0]);
 	for (unsigned i = 0; i < n; i++)
-		change_clear(&c[i]);
-	if (err)
-		turn_forget_size(o);
+		send_start(o, &s[i]);
+	for (unsigned i = 0; i < n; i++) {
+		send_end(o, &s[i]);
+		err = err ? err : s[i].err;
+	}
 	return err;
 }
 
-/* In order: what is written is a beginning of what was asked. */
+/* What needs to be there before the blocks; then these. If there is something else to do they are under way when it returns. */
+static int batch_send(struct op *o, struct batch *b, bool more)
+{
+	int err = send_slots(o, b);
+
+	if (!err && b->c[0].existing)
+		err = make_durable(o);
+	b->messages = err ? 0 : b->grows ? 1 : b->n;
+	for (unsigned i = 0; i < b->messages; i++) {
+		struct buffer *data = b->merged ?: b->c[i].sealed;
+
+		b->blocks[i] = (struct sending){ .at = b->c[i].at, .data = data, .flags = b->c[i].flags };
+		if (b->messages == 1 && !more)
+			b->blocks[i].err = send_one(o, &b->blocks[i]);
+		else
+			send_start(o, &b->blocks[i]);
+	}
+	if (more)
+		task_yield(); /* so that they leave now */
+	return err;
+}
+
+/* Counts what is a beginning of what was asked. */
+static int batch_end(struct op *o, struct batch *b, size_t *done)
+{
+	unsigned each = b->grows ? b->n : 1;
+	int err = 0;
+
+	for (unsigned i = 0; i < b->messages; i++)
+		if (b->blocks[i].under_way)
+			send_end(o, &b->blocks[i]);
+	for (unsigned i = 0; i < b->messages && !err; i++) {
+		err = b->blocks[i].err;
+		if (err)
+			count_message(o, &b->c[i], each, b->blocks[i].written, done);
+		for (unsigned k = 0; k < each && !err; k++)
+			*done += b->c[i + k].size;
+	}
+	batch_clear(b);
+	return err;
+}
+
+/* In order: what is written is a beginning of what was asked. While the blocks of some groups are on their way the next ones are sealed. */
 static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
 			    uint32_t flags)
 {
-	size_t done = 0;
-	int err = 0;
+	struct batch *two = malloc(2 * sizeof(*two)), *last = NULL;
+	uint64_t size_then = o->n->size;
+	size_t done = 0, planned = 0;
+	int err = two ? 0 : -ENOMEM, sent;
 
-	while (done < size && !err) {
-		struct change c[TOGETHER];
-		unsigned n = plan(o, offset + done, bytes + done, size - done, flags, c);
+	for (unsigned i = 0; planned < size && !err; i++) {
+		struct batch *b = &two[i % 2];
 
-		err = write_together(o, key, c, n, &done);
+		planned += plan(&size_then, offset + planned, bytes + planned, size - planned, flags, b);
+		err = prepare(o, key, b);
+		sent = last ? batch_end(o, last, &done) : 0;
+		err = sent ? sent : err;
+		if (!err)
+			err = batch_send(o, b, planned < size);
+		last = b;
 	}
+	sent = last ? batch_end(o, last, &done) : 0;
+	err = err ? err : sent;
+	free(two);
+	if (err)
+		turn_forget_size(o);
+	else
+		o->n->size = size_then;
 	return done ? (ssize_t)done : err;
 }
 
