@@ -245,6 +245,7 @@ static void wait_for_tasks(void *arg)
 		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&c->lock);
 	scrub_free(&c->scrub);
+	missed_clear(c);
 }
 
 static void coordinator_stop(struct xlator *x)
@@ -272,7 +273,6 @@ static void coordinator_finish(struct xlator *x)
 	notes_free(c);
 	list_free(&c->held);
 	list_free(&c->wanted);
-	list_free(&c->missed);
 	for (int i = 0; i < c->members; i++)
 		list_free(&c->member[i].differs);
 	pthread_mutex_destroy(&c->heal.links_lock);

@@ -118,6 +118,7 @@ struct coordinator {
 	struct owed stored_owed;	       /* as the register has it */
 	struct union_note *notes;	       /* of the last change of view */
 	struct gfid_list missed; /* directories that no list told of, and a recovery needs: until one has come to its end */
+	struct inode **missed_kept; /* a reference on each, or NULL: so that who has it knows it by its gfid in the next view, too */
 	struct union_note *numbered[NUMBERED]; /* the same, by session and sequence */
 };
 
@@ -158,7 +159,8 @@ void notes_of_away(struct coordinator *, unsigned others); /* members come back 
 /* Adds all that may differ after a cold start. *failed: the member that could not tell, if there is an error; else it is left as it was or any. */
 int notes_of_indexes(struct coordinator *, const struct view *next, int *failed);
 /* A recovery found that it must be made equal, too: noted with the next change of view. Nothing is added if it is noted already. */
-int missed_add(struct coordinator *, const struct gfid *directory);
+int missed_add(struct coordinator *, const struct gfid *directory, struct inode *); /* the inode (NULL: not known) is borrowed */
+void missed_clear(struct coordinator *);
 int notes_of_missed(struct coordinator *, const struct view *next);
 unsigned notes_send(struct coordinator *, unsigned members); /* to whom: who took them all */
 void notes_free(struct coordinator *);

@@ -35,36 +35,56 @@ static bool gfids_have(const struct gfids *l, const struct gfid *g)
 	return l->count && bsearch(g, l->gfid, l->count, sizeof(*g), by_gfid);
 }
 
+/* References, so that the member knows by their gfids what has been found there. */
+struct held {
+	struct inode **inode;
+	size_t count, room;
+};
+
+static int hold(struct held *l, struct inode *inode)
+{
+	size_t room = l->room ? 2 * l->room : 16;
+	struct inode **grown = l->count < l->room ? l->inode : realloc(l->inode, room * sizeof(struct inode *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (l->count == l->room)
+		l->room = room;
+	l->inode = grown;
+	l->inode[l->count++] = inode_ref(inode);
+	return 0;
+}
+
+static void held_clear(struct held *l)
+{
+	while (l->count)
+		inode_unref(l->inode[--l->count]);
+	free(l->inode);
+}
+
 /* ---- a tree of one member ---- */
 
 struct walk {
 	struct heal *h;
 	struct request *rq;
 	int at;
-	struct inode **left; /* directories not yet looked into: references */
-	size_t count, room;
+	struct held left;	    /* directories not yet looked into */
 	struct inode *directory;    /* that is looked into */
 	const struct gfids *wanted; /* NULL: all that is there is told */
 	struct gfids *told;	    /* gfids of these; or of the directories that name what is wanted */
+	struct held *naming;	    /* those directories */
 };
-
-static int put(struct walk *w, struct inode *directory)
-{
-	size_t room = w->room ? 2 * w->room : 64;
-	struct inode **grown = w->count < w->room ? w->left : realloc(w->left, room * sizeof(struct inode *));
-
-	if (!grown)
-		return -ENOMEM;
-	if (w->count == w->room)
-		w->room = room;
-	w->left = grown;
-	w->left[w->count++] = inode_ref(directory);
-	return 0;
-}
 
 static bool is_last_told(const struct walk *w)
 {
 	return w->told->count && gfid_equal(&w->told->gfid[w->told->count - 1], &w->directory->gfid);
+}
+
+static int tell_directory(struct walk *w)
+{
+	int err = hold(w->naming, w->directory);
+
+	return err ? err : gfids_add(w->told, &w->directory->gfid);
 }
 
 static int visit(void *walk, const struct dirent_plus *e)
@@ -77,8 +97,8 @@ static int visit(void *walk, const struct dirent_plus *e)
 	if (!w->wanted)
 		err = gfids_add(w->told, &e->gfid);
 	else if (gfids_have(w->wanted, &e->gfid) && !is_last_told(w))
-		err = gfids_add(w->told, &w->directory->gfid);
-	return !err && S_ISDIR(e->inode->type) ? put(w, e->inode) : err;
+		err = tell_directory(w);
+	return !err && S_ISDIR(e->inode->type) ? hold(&w->left, e->inode) : err;
 }
 
 /* A directory that can't be read, for the disk is bad there, is passed over: without it nothing is known of what it names, with or without the rest. */
@@ -86,7 +106,7 @@ static int look_into(struct walk *w)
 {
 	int err;
 
-	w->directory = w->left[--w->count];
+	w->directory = w->left.inode[--w->left.count];
 	err = heal_list(w->h, w->rq, w->at, w->directory, visit, w);
 	inode_unref(w->directory);
 	return err == -EIO ? 0 : err;
@@ -94,13 +114,11 @@ static int look_into(struct walk *w)
 
 static int walk(struct walk *w, struct inode *top)
 {
-	int err = put(w, top);
+	int err = hold(&w->left, top);
 
-	while (!err && w->count)
+	while (!err && w->left.count)
 		err = look_into(w);
-	while (w->count)
-		inode_unref(w->left[--w->count]);
-	free(w->left);
+	held_clear(&w->left);
 	return err;
 }
 
@@ -119,9 +137,10 @@ static int list_limbo(struct heal *h, struct request *rq, int at, struct gfids *
 	return err == -ENOENT ? 0 : err;
 }
 
-static int find_names(struct heal *h, struct request *rq, int at, const struct gfids *lies, struct gfids *directories)
+static int find_names(struct heal *h, struct request *rq, int at, const struct gfids *lies, struct gfids *directories,
+		      struct held *naming)
 {
-	struct walk w = { .h = h, .rq = rq, .at = at, .wanted = lies, .told = directories };
+	struct walk w = { .h = h, .rq = rq, .at = at, .wanted = lies, .told = directories, .naming = naming };
 	cleanup_thing struct thing root = { 0 };
 	int err = thing_known(h, rq, &gfid_root, at, &root);
 
@@ -161,12 +180,14 @@ int heal_missed(struct heal *h, struct request *rq, int from, int to, int (*each
 {
 	struct missing m = { h, rq, from, to, each, arg };
 	struct gfids lies = { 0 }, directories = { 0 };
+	struct held naming = { 0 };
 	int err = list_limbo(h, rq, to, &lies);
 
 	if (!err && lies.count)
-		err = find_names(h, rq, from, &lies, &directories);
+		err = find_names(h, rq, from, &lies, &directories, &naming);
 	for (size_t i = 0; i < directories.count && !err; i++)
 		err = tell_up(&m, directories.gfid[i]);
+	held_clear(&naming);
 	free(lies.gfid);
 	free(directories.gfid);
 	return err;

@@ -78,7 +78,8 @@ int heal_list(struct heal *, struct request *, int at, struct inode *directory,
 int heal_above(struct heal *, struct request *, const struct gfid *, int at, int (*each)(void *arg, struct inode *directory),
 	       void *arg);
 /* Each directory that names at `from` what lies in the limbo of `to`, and those above it that `to` lacks: they must be healed, too, before the limbo is
- * purged. Where something lies there all of the tree at `from` is looked through. Ends with the first error of `each`, which it returns. */
+ * purged. Where something lies there all of the tree at `from` is looked through; it knows the former by their gfids as long as this goes on. Ends with the first error of `each`,
+ * which it returns. */
 int heal_missed(struct heal *, struct request *, int from, int to, int (*each)(void *arg, const struct gfid *directory),
 		void *arg);
 /* What was moved out of the way for good: deletes it. */

@@ -494,8 +494,14 @@ static int end_logs(struct recovery *r)
 static int is_missed(void *recovery, const struct gfid *directory)
 {
 	struct recovery *r = recovery;
+	cleanup_inode struct inode *inode = NULL;
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
 
-	return missed_add(r->c, directory);
+	if (!err && !MUTANT("forget-missed"))
+		heal_find(&r->c->heal, &rq, directory, -1, r->truth, &inode);
+	heal_request_end(&rq);
+	return err ? err : missed_add(r->c, directory, inode);
 }
 
 static int find_missed_at(struct recovery *r, int member)
@@ -593,7 +599,7 @@ int recover(struct coordinator *c)
 	if (r.truth >= 0 && (count || owed)) /* else no earlier one has been left unfinished: its notes would be here */
 		run_recovery(&r, count, cold);
 	if (!r.err)
-		list_free(&c->missed);
+		missed_clear(c);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;

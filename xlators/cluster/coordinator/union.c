@@ -281,12 +281,38 @@ static bool is_whole(const struct coordinator *c, const struct gfid *g)
 	return false;
 }
 
-int missed_add(struct coordinator *c, const struct gfid *directory)
+static bool is_missed(const struct coordinator *c, const struct gfid *directory)
 {
 	for (size_t i = 0; i < c->missed.count; i++)
 		if (gfid_equal(&c->missed.gfid[i], directory))
-			return 0;
-	return is_whole(c, directory) ? 0 : list_add(&c->missed, directory);
+			return true;
+	return false;
+}
+
+int missed_add(struct coordinator *c, const struct gfid *directory, struct inode *inode)
+{
+	struct inode **kept;
+	int err;
+
+	if (is_missed(c, directory) || is_whole(c, directory))
+		return 0;
+	kept = realloc(c->missed_kept, (c->missed.count + 1) * sizeof(struct inode *));
+	if (!kept)
+		return -ENOMEM;
+	c->missed_kept = kept;
+	err = list_add(&c->missed, directory);
+	if (!err)
+		kept[c->missed.count - 1] = inode ? inode_ref(inode) : NULL;
+	return err;
+}
+
+void missed_clear(struct coordinator *c)
+{
+	for (size_t i = 0; i < c->missed.count; i++)
+		inode_unref(c->missed_kept[i]);
+	free(c->missed_kept);
+	c->missed_kept = NULL;
+	list_free(&c->missed);
 }
 
 /* After the numbers of notes_of_indexes(). */
