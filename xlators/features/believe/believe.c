@@ -322,15 +322,23 @@ static int believe_init(struct xlator *x, struct problem *p)
 	return 0;
 }
 
-static void believe_stop(struct xlator *x)
+static void wait_for_tasks(void *arg)
 {
-	struct believer *b = x->private;
+	struct believer *b = arg;
 
 	pthread_mutex_lock(&b->lock);
 	b->stopping = true;
 	while (b->tasks)
 		task_cond_wait(&b->ended, &b->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&b->lock);
+}
+
+static void believe_stop(struct xlator *x)
+{
+	if (task_self())
+		wait_for_tasks(x->private);
+	else
+		task_call(wait_for_tasks, x->private); /* who follows the volume's file is a thread of its own */
 }
 
 static void believe_finish(struct xlator *x)
