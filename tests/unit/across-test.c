@@ -416,6 +416,21 @@ PROPERTY_WITH(marks_of_who_came_late_go, "option sweep-interval 50ms", "1M")
 	CHECK(nothing_is_under_way());
 }
 
+/* Of the owner, who has set marks when others were at their end: the rename begins anew, and would wait for them until a sweep. */
+PROPERTY_WITH(an_owner_who_was_late_leaves_no_marks, "option sweep-interval 1h", "1M")
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+	int err;
+
+	CHECK_INT(put(a, "text"), 0);
+	end_meanwhile();
+	err = tree_rename(&tree, a, b, 0);
+	cut_end();
+	CHECK(!is_marked(0, a) && !is_marked(1, b));
+	CHECK_INT(err, 0);
+	CHECK(reads(b, "text") && !there(a));
+}
+
 struct slow {
 	const char *a, *b;
 	int err;
@@ -469,6 +484,7 @@ int main(void)
 		cmocka_unit_test(a_step_that_was_half_undone_is_taken_back),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(marks_of_who_came_late_go),
+		cmocka_unit_test(an_owner_who_was_late_leaves_no_marks),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 	};
 

@@ -14,6 +14,7 @@ static struct {			    /* of all instances */
 	unsigned left, sent;
 	bool done;		/* the last message that goes through gets no answer */
 	bool once;		/* the others go through again */
+	bool ends;		/* the record of the next intent that is to be opened was ended by others */
 	bool fences;		/* who takes a record over is taken over at once, and can set one mark */
 	char forgets;		/* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
 	atomic_bool yields;	/* between messages other tasks go on */
@@ -56,12 +57,22 @@ static int forget(struct request *rq, struct xlator *x, enum fop fop, const void
 	return fop == FOP_link ? forget_link(rq, x, &((const struct link_in *)in)->loc) : forget_rename(rq, x, in);
 }
 
-static bool is_taking_over(enum fop fop, const void *in)
+static bool is_record_renamed(enum fop fop, const void *in)
 {
 	const struct rename_in *to = in;
 
-	return cut.fences && fop == FOP_rename && to->from.name[1] == '.' && strchr("piu", to->from.name[0]) &&
-	       to->to.name[0] != 'w';
+	return fop == FOP_rename && to->from.name[1] == '.' && strchr("piu", to->from.name[0]) && to->to.name[0] != 'w';
+}
+
+/* As if others had ended it: they have taken no step, and marks that are set yet are none of theirs. */
+static int end_record(struct request *rq, struct xlator *x, const struct rename_in *in)
+{
+	struct unlink_in record = { .loc = in->from };
+	struct unlink_out ignored = { 0 };
+
+	cut.ends = false;
+	unlink_on(rq, x->child[0], &record, &ignored);
+	return -ENOENT;
 }
 
 /* As if another had taken it over as well, a later attempt. */
@@ -112,7 +123,9 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return fop_pass(rq, x, fop, in, out);
 	if (is_forgotten(fop, in))
 		return forget(rq, x, fop, in, out);
-	if (is_taking_over(fop, in))
+	if (cut.ends && is_record_renamed(fop, in))
+		return end_record(rq, x, in);
+	if (cut.fences && is_record_renamed(fop, in))
 		return fence(rq, x, in, out);
 	if (cut.sent++ < cut.left || (cut.once && cut.sent > cut.left + 1))
 		return fop_pass(rq, x, fop, in, out);
@@ -148,7 +161,8 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
 	cut.fences = !strcmp(argv[0], "fences");
-	cut.left = cut.forgets || cut.fences ? UINT_MAX : (unsigned)atoi(argv[1]);
+	cut.ends = !strcmp(argv[0], "ends");
+	cut.left = cut.forgets || cut.fences || cut.ends ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;
 	return 0;

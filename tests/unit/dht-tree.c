@@ -235,6 +235,11 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
+void end_meanwhile(void)
+{
+	tell_cut("ends", 1);
+}
+
 void fence_take_over(void)
 {
 	tell_cut("fences", 1);

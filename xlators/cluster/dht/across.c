@@ -466,15 +466,27 @@ static int prepare(struct move *m)
 	return err;
 }
 
+/* Those that were set when others had removed theirs. */
+static void drop_own_marks(struct move *m)
+{
+	struct who user = become_root(m->rq);
+
+	marks_drop(m->rq, m->d, &m->it);
+	become(m->rq, user);
+}
+
 /* Both are marked, and nobody has taken it over: from now on steps may be taken. */
 static int open_up(struct move *m)
 {
-	int state, err = intent_becomes(m->rq, m->d, &m->it, INTENT_OPEN);
+	int state, ended, err = intent_becomes(m->rq, m->d, &m->it, INTENT_OPEN);
 
 	if (!err || (err == -EFENCED && MUTANT("open-anyway")))
 		return 0;
-	if (end_as_recorded(m, &state) == -ENOENT) /* the one who took it over may have been about to be done */
+	ended = end_as_recorded(m, &state);
+	if (ended == -ENOENT) /* the one who took it over may have been about to be done */
 		lost(m);
+	if (ended)
+		drop_own_marks(m);
 	return err;
 }
 
