@@ -164,7 +164,24 @@ static int find_unnamed(struct request *rq, struct dht *d, const struct intent *
 	return is_absent(err) || err == -EFENCED ? 0 : err;
 }
 
-/* By that, or by the name that it keeps. */
+/* By the name that it was to get, which is marked. NULL: that stands for something else. */
+static int find_named(struct request *rq, struct dht *d, const struct intent *it, struct inode *parent, struct inode **copy)
+{
+	const struct side *s = &it->side[0];
+	struct lookup_in in = { .loc = { .parent = parent, .name = s->name } };
+	struct lookup_out out = { 0 };
+	int err = place_say(rq, d, &(struct place){ .intent = it->id, .attempt = attempt_of(it) });
+
+	if (!err)
+		err = lookup_on(rq, d->x->child[s->child], &in, &out);
+	if (!err && gfid_equal(&out.inode->gfid, &s->aim.gfid))
+		*copy = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	place_say(rq, d, &(struct place){ 0 });
+	return is_absent(err) || err == -EFENCED ? 0 : err;
+}
+
+/* By that, or by the name that it keeps; or by its name, if a power cut has taken the one that it keeps. */
 static int find_copy(struct request *rq, struct dht *d, const struct intent *it, struct parts *p)
 {
 	char name[HIDDEN_NAME];
@@ -172,7 +189,10 @@ static int find_copy(struct request *rq, struct dht *d, const struct intent *it,
 
 	if (!err && !p->copy)
 		err = find_in_work(rq, d, it->side[0].child, &it->id, kept_name(&it->id, name), &p->copy);
-	return is_absent(err) ? 0 : err;
+	err = is_absent(err) ? 0 : err;
+	if (!err && !p->copy && p->parent && it->state == INTENT_DECIDED && !MUTANT("seek-no-name"))
+		err = find_named(rq, d, it, p->parent, &p->copy);
+	return err;
 }
 
 static int find_parts(struct request *rq, struct dht *d, const struct intent *it, struct parts *p)
@@ -405,29 +425,57 @@ static int put_stub_surely(struct request *rq, struct dht *d, const struct inten
 	return err;
 }
 
-/* The copy gets the name, and the pointer that had it goes. */
-static int give_name(struct request *rq, struct dht *d, const struct intent *it, const struct parts *p)
+static int rename_copy(struct request *rq, struct dht *d, const struct intent *it, const struct parts *p)
 {
 	const struct side *s = &it->side[0];
 	char name[HIDDEN_NAME];
 	struct rename_in in = { .from = { .parent = p->dir, .name = copy_name(&s->aim.gfid, name) },
 				.to = { .parent = p->parent, .name = s->name } };
 	struct rename_out out = { 0 };
+	int err = place_say(rq, d,
+			    &(struct place){ .flags = PLACE_POINTER,
+					     .expected = { s->aim.gfid, s->aim.pgfid },
+					     .intent = it->id,
+					     .attempt = attempt_of(it) });
+
+	if (!err)
+		err = rename_on(rq, d->x->child[s->child], &in, &out);
+	place_say(rq, d, &(struct place){ 0 });
+	return err;
+}
+
+/* After a power cut it may have no name but the one that it keeps. */
+static int name_copy_again(struct request *rq, struct dht *d, const struct intent *it, const struct parts *p)
+{
+	char name[HIDDEN_NAME];
+	struct link_in in = { .inode = p->copy, .loc = { .parent = p->dir, .name = copy_name(&it->side[0].aim.gfid, name) } };
+	struct link_out out = { 0 };
+	int err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER, .intent = it->id, .attempt = attempt_of(it) });
+
+	if (!err)
+		err = link_on(rq, d->x->child[it->side[0].child], &in, &out);
+	place_say(rq, d, &(struct place){ 0 });
+	return err == -EEXIST ? 0 : err;
+}
+
+/* The copy gets the name, and the pointer that had it goes. */
+static int give_name(struct request *rq, struct dht *d, const struct intent *it, const struct parts *p)
+{
+	const struct side *s = &it->side[0];
+	char name[HIDDEN_NAME];
 	struct standing now;
 	int err = p->parent ? name_look(rq, d, it, 0, &now) : -EIO;
 
 	if (err)
 		return err;
 	if (gfid_equal(&now.gfid, &s->aim.gfid)) /* by an earlier try; after a power cut it may have both */
-		return or_not_ours(remove_hidden(rq, d, s->child, p->dir, name, &s->aim.gfid, it));
-	err = place_say(rq, d,
-			&(struct place){ .flags = PLACE_POINTER,
-					 .expected = { s->aim.gfid, s->aim.pgfid },
-					 .intent = it->id,
-					 .attempt = attempt_of(it) });
-	if (!err)
-		err = rename_on(rq, d->x->child[s->child], &in, &out);
-	place_say(rq, d, &(struct place){ 0 });
+		return or_not_ours(remove_hidden(rq, d, s->child, p->dir, copy_name(&s->aim.gfid, name), &s->aim.gfid, it));
+	err = rename_copy(rq, d, it, p);
+	if (is_absent(err) && !MUTANT("seek-no-name")) {
+		err = name_copy_again(rq, d, it, p);
+		if (!err)
+			err = rename_copy(rq, d, it, p);
+	}
 	if (is_absent(err)) { /* an earlier try may have done it */
 		err = name_look(rq, d, it, 0, &now);
 		err = err ? err : gfid_equal(&now.gfid, &s->aim.gfid) ? 0 : -EIO;
