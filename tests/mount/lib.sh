@@ -137,12 +137,13 @@ now_ms() { local t=${EPOCHREALTIME/[^0-9]/}; echo $(( t / 1000 )); }
 # json EXPRESSION: of python, where d is the JSON on standard input.
 json() { python3 -c "import json,sys; d = json.load(sys.stdin); print($1)"; }
 uuid() { cat /proc/sys/kernel/random/uuid; }
-# Below the range from which the kernel picks ports by itself, so that no connection sits on it when a server restarts.
+# Below the range from which the kernel picks ports by itself, so that no connection sits on it when a server restarts. Each is given once.
 free_port() {
 	local port
+	mkdir -p "$SCRATCH/.ports"
 	while :; do
 		port=$(( 20000 + (RANDOM << 15 | RANDOM) % 10000 ))
-		port_open "$port" || { echo "$port"; return; }
+		port_open "$port" || ! mkdir "$SCRATCH/.ports/$port" 2>/dev/null || { echo "$port"; return; }
 	done
 }
 port_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
