@@ -175,10 +175,16 @@ static int removed(const char *dir, const char *what, int to)
 /* A wide directory with NAMES files, that nobody widens any more. */
 static bool make_wide(const char *dir)
 {
-	bool done = !tree_mkdir(&tree, dir, 0755) && !fill(dir, "f", 0, NAMES) && !widening("third", "start") &&
-		    becomes_wide(dir, 2) && !widening("third", "stop");
+	bool done = !tree_mkdir(&tree, dir, 0755) && !fill(dir, "f", 0, NAMES), settled = false;
 
-	return done && becomes_wide(dir, 2);
+	while (done && !settled) { /* who is stopped may have begun to make it wider still */
+		done = !widening("third", "start") && becomes_wide(dir, 2) && !widening("third", "stop");
+		for (int i = 0; done && !settled && i < 1000; i++) {
+			settled = members_of(dir, &settled) >= 2 && settled && !census().work;
+			task_sleep_ms(1);
+		}
+	}
+	return done;
 }
 
 /* ---- properties ---- */
