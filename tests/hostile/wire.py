@@ -85,6 +85,7 @@ def connect(who, port=None):
     if who:
         context.load_cert_chain(f"{place['directory']}/{who}.pem", f"{place['directory']}/{who}.key")
     plain = socket.create_connection(("127.0.0.1", port or place["port"]))
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.settimeout(60)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
