@@ -259,3 +259,23 @@ json_t *sets_member(const json_t *sets, const char *name, int *member, struct pr
 	explain_member(sets, name, p);
 	return NULL;
 }
+
+void set_print_member(const json_t *m)
+{
+	json_int_t eta = json_number(m, "eta_seconds");
+
+	fputs(json_text(m, "state"), stdout);
+	if (!json_is_true(json_object_get(m, "answers")))
+		fputs(", does not answer", stdout);
+	else if (json_is_true(json_object_get(m, "all_pending")))
+		fputs(", all is pending", stdout);
+	else
+		printf(", %" JSON_INTEGER_FORMAT " pending", json_number(m, "pending"));
+	if (json_is_true(json_object_get(m, "healing")))
+		printf(", healed %" JSON_INTEGER_FORMAT, json_number(m, "healed"));
+	if (json_is_true(json_object_get(m, "to_heal")))
+		fputs(", is to be healed", stdout);
+	if (eta >= 0)
+		printf(", ready in about %" JSON_INTEGER_FORMAT " s", eta);
+	putchar('\n');
+}

@@ -46,23 +46,8 @@ static void print_name(const json_t *m)
 
 static void print_member(const json_t *m)
 {
-	json_int_t pending = json_number(m, "pending"), eta = json_number(m, "eta_seconds");
-
 	print_name(m);
-	fputs(json_text(m, "state"), stdout);
-	if (!json_is_true(json_object_get(m, "answers")))
-		fputs(", does not answer", stdout);
-	else if (json_is_true(json_object_get(m, "all_pending")))
-		fputs(", all is pending", stdout);
-	else
-		printf(", %" JSON_INTEGER_FORMAT " pending", pending);
-	if (json_is_true(json_object_get(m, "healing")))
-		printf(", healed %" JSON_INTEGER_FORMAT, json_number(m, "healed"));
-	if (json_is_true(json_object_get(m, "to_heal")))
-		fputs(", is to be healed", stdout);
-	if (eta >= 0)
-		printf(", ready in about %" JSON_INTEGER_FORMAT " s", eta);
-	putchar('\n');
+	set_print_member(m);
 }
 
 static void print_set(const json_t *set)

@@ -9,58 +9,12 @@
 #include "command.h"
 #include "json.h"
 #include "service.h"
+#include "set.h"
 #include "verbs.h"
 
 struct arguments {
 	struct asked asked;
 };
-
-static char *as_text(const json_t *value)
-{
-	char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
-
-	return text ? text : strdup("");
-}
-
-/* "name value, name value" */
-static void print_line(const json_t *object, int indent)
-{
-	const char *name, *between = "";
-	json_t *value;
-
-	printf("%*s", indent, "");
-	json_object_foreach((json_t *)object, name, value)
-	{
-		char *text = as_text(value);
-
-		printf("%s%s %s", between, name, text);
-		between = ", ";
-		free(text);
-	}
-	putchar('\n');
-}
-
-/* Whatever a translator says about itself: "name: value", nested ones further in, lists of objects a line each. */
-static void print_facts(const json_t *object, int indent)
-{
-	const char *name;
-	json_t *value;
-
-	json_object_foreach((json_t *)object, name, value)
-	{
-		bool is_list = json_is_array(value) && json_is_object(json_array_get(value, 0));
-		char *text = json_is_object(value) || is_list ? strdup("") : as_text(value);
-		json_t *one;
-		size_t i;
-
-		printf("%*s%s: %s\n", indent, "", name, text);
-		if (json_is_object(value))
-			print_facts(value, indent + 2);
-		if (is_list)
-			json_array_foreach(value, i, one) print_line(one, indent + 2);
-		free(text);
-	}
-}
 
 static void print_brick(const json_t *b)
 {
@@ -78,10 +32,39 @@ static void print_brick(const json_t *b)
 		printf("           %s\n", json_text(b, "problem"));
 }
 
+/* `first` is the number of the set's first brick. Where the coordinator runs on another server nothing is known of the set here. */
+static void print_set(const json_t *v, const json_t *set, size_t first)
+{
+	json_t *bricks = json_object_get(v, "bricks"), *member;
+	size_t i;
+
+	if (*json_text(set, "problem"))
+		printf("  replica set: %s\n", json_text(set, "problem"));
+	if (!json_object_get(set, "members"))
+		return;
+	printf("  replica set: %s, view %" JSON_INTEGER_FORMAT " (%s)%s\n",
+	       json_is_true(json_object_get(set, "writable")) ? "writable" : "read only", json_number(set, "epoch"),
+	       json_text(set, "why"), json_is_true(json_object_get(set, "recovery_owed")) ? ", recovery is under way" : "");
+	json_array_foreach(json_object_get(set, "members"), i, member)
+	{
+		printf("    %-8s ", json_text(json_array_get(bricks, first + i), "name"));
+		set_print_member(member);
+	}
+}
+
+static void print_sets(const json_t *v)
+{
+	json_t *sets = json_object_get(v, "sets"), *set = json_object_get(v, "set");
+	size_t i;
+
+	if (json_is_object(set))
+		print_set(v, set, 0);
+	json_array_foreach(sets, i, set) if (json_is_object(set)) print_set(v, set, i * (size_t)json_number(v, "replica"));
+}
+
 static void print_volume(const json_t *v)
 {
-	json_t *bricks = json_object_get(v, "bricks"), *brick, *set = json_object_get(v, "set");
-	json_t *sets = json_object_get(v, "sets");
+	json_t *bricks = json_object_get(v, "bricks"), *brick;
 	size_t i;
 
 	printf("volume %s: %s, replica %" JSON_INTEGER_FORMAT "%s, version %" JSON_INTEGER_FORMAT "\n", json_text(v, "name"),
@@ -93,16 +76,7 @@ static void print_volume(const json_t *v)
 	if (json_is_false(json_object_get(v, "balanced")))
 		printf("  bricks were added and do not have their part of the names yet: see `stratus rebalance status %s`\n",
 		       json_text(v, "name"));
-	if (json_is_object(set)) {
-		puts("  replica set");
-		print_facts(set, 4);
-	}
-	json_array_foreach(sets, i, set)
-	{
-		printf("  replica set %zu\n", i);
-		if (json_is_object(set))
-			print_facts(set, 4);
-	}
+	print_sets(v);
 }
 
 static void print_server(const json_t *s)
