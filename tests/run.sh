@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs tests one after the other, or JOBS at once, each with a time limit, and counts:  tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] TEST...
+# Runs tests one after the other, or JOBS at once, each with a time limit, and counts:
+#   tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] [--own-network] TEST...
+# With --own-network each has a loopback of its own, so that no port is taken by the test beside it (root only; else JOBS is 1). A
+# script with a line "# alone: REASON" among its first 20 has the machine to itself: it comes after all others.
+#
 # A TEST is a cmocka program (its cases are counted) or a script (exit status 0 passed, 77 skipped). The counts are added to the
 # file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints
 # these and the closing line, and judges.
@@ -40,6 +44,12 @@ if [ "${1-}" = --jobs ]; then
 	jobs=$2
 	shift 2
 fi
+network=()
+if [ "${1-}" = --own-network ]; then
+	shift
+	# Each becomes the next, so the test keeps its place in the group.
+	if [ "$(id -u)" = 0 ]; then network=(unshare --net -- sh -c 'ip link set lo up && exec "$0"'); else jobs=1; fi
+fi
 [ $# -gt 0 ] || { echo "run.sh: no test is named" >&2; exit 2; }
 
 # limit_of TEST: in seconds
@@ -50,6 +60,7 @@ limit_of() {
 	set -- $own
 	if [ "$long" = 1 ]; then echo "${2:-7200}"; else echo "${1:-400}"; fi
 }
+is_alone() { case $1 in *.sh) sed -n 1,20p "$1" | grep -q '^# alone: ' ;; *) return 1 ;; esac; }
 may_skip() { [ "${MUST_RUN:-0}" != 1 ] || grep -qxF -- "$1" <<<"$MAY_SKIP"; }
 
 logs=$(mktemp -d)
@@ -88,7 +99,7 @@ run_test() { # TEST LOG
 		return
 	fi
 	# In a group of its own, to which timeout sends its signals; whoever ends this script ends it, too.
-	env --default-signal timeout -k 60 "$limit" "$test" >"$log" 2>&1 </dev/null &
+	env --default-signal timeout -k 60 "$limit" "${network[@]}" "$test" >"$log" 2>&1 </dev/null &
 	running=$!
 	wait "$running"
 	status=$?
@@ -120,16 +131,24 @@ run_beside() { # TEST LOG
 }
 
 n=0
-for test; do
+start() { # TEST: at once if it is one of several, else until it ends
+	local test=$1
 	case $test in */*) ;; *) test=./$test ;; esac
 	n=$((n + 1))
 	if [ "$jobs" = 1 ]; then
 		run_test "$test" "$logs/$n"
-		continue
+		return
 	fi
 	while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
 	run_beside "$test" "$logs/$n" &
 	running="$running $!"
+}
+alone=()
+for test; do
+	if [ "$jobs" -gt 1 ] && is_alone "$test"; then alone+=("$test"); else start "$test"; fi
 done
 wait
+running=
+jobs=1
+for test in "${alone[@]}"; do start "$test"; done
 exit 0

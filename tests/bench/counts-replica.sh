@@ -7,6 +7,7 @@
 # Only the mounts are watched: the coordinator's leases go between other processes. Not counted is what nobody waits for: the message
 # that tells, 20 ms after the last change, that all are settled (a slow machine has such pauses between operations), and pings. All else
 # is, whoever asked for it. `counts-replica.sh --print` prints the numbers and asserts nothing.
+# alone: it counts messages and calls that pauses add to
 REPLICA=3
 . "$(dirname "$0")/../mount/lib.sh"
 need_root

@@ -99,6 +99,26 @@ done
 "$TOP/tests/run.sh" results --jobs 2 ./meets1 ./meets2 ./passes >out 2>&1 || fail "run.sh itself fails: $(cat out)"
 [ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 1 0 1 0 2 1 0 0 " ] || fail "two at once count as $(cat results): $(cat out)"
 
+# ---- each with a loopback of its own, where the port of the test beside it is free; who is alone comes after them ----
+for i in 1 2; do
+	write_test "listens$i.sh" <<-END
+	python3 -c '
+	import os, socket, time
+	listening = socket.create_server(("127.0.0.1", 20000))
+	open("listens$i", "w").close()
+	while not (os.path.exists("listens1") and os.path.exists("listens2")): time.sleep(0.02)'
+	: >done$i
+	END
+done
+write_test alone.sh <<'END'
+# alone: sees whether others run
+[ -e done1 ] && [ -e done2 ] || fail "others have not ended"
+pass
+END
+: >results
+TEST_LIMIT=30 "$TOP/tests/run.sh" results --jobs 2 --own-network ./alone.sh ./listens1.sh ./listens2.sh >out 2>&1 || fail "run.sh itself fails: $(cat out)"
+[ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 3 1 0 0 " ] || fail "with a network of their own they count as $(cat results): $(cat out)"
+
 # ---- the whole run is ended ----
 for jobs in 1 2; do
 	rm began

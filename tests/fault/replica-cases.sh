@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A replica set of three through single faults: each case says which property it proves. CASES="1 4" does only these;
 # REPLICA=3a is for case 14.
+# alone: leases of a second and less, and a limit for each operation
 REPLICA=${REPLICA:-3}
 COORDINATOR_OPTIONS=$'option lease 1500ms\n    option heartbeat 100ms\n    option sync-interval 1s\n    option cold-wait 5s'
 AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 8s'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two tenants of one brick, over TLS: one that floods it is held to its limits, and the other one's work goes on; limits and shares change while they
 # work, and who is held back gets no error.
+# alone: it tells shares from each other
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
