@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -46,7 +47,8 @@ struct tls {
 	atomic_uint_fast64_t looked_ns, generation;
 	pthread_mutex_t lock; /* guards what follows */
 	struct context now;
-	uintptr_t epoch; /* rises with other authorities; each SSL_CTX has that of its time */
+	uintptr_t epoch;		/* rises with other authorities; each SSL_CTX has that of its time */
+	atomic_int_least64_t first_end; /* when the first of the peers' certificates ends, by time(2); changed under the lock */
 };
 
 static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
@@ -257,9 +259,26 @@ static void look_again(struct tls *t)
 	}
 }
 
+/* One ends now: each connection is to be asked, and those whose end is to come are known again by that. */
+static void look_at_ends(struct tls *t)
+{
+	int64_t now = time(NULL);
+
+	if (now < atomic_load(&t->first_end))
+		return;
+	pthread_mutex_lock(&t->lock);
+	if (now >= atomic_load(&t->first_end)) {
+		atomic_store(&t->first_end, INT64_MAX);
+		atomic_fetch_add(&t->generation, 1);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 uint64_t tls_look(struct tls *t)
 {
 	uint64_t now = clock_ns();
+
+	look_at_ends(t);
 
 	if (now - atomic_load(&t->looked_ns) >= LOOK_NS && !pthread_mutex_trylock(&t->looking)) {
 		atomic_store(&t->looked_ns, now);
@@ -301,6 +320,7 @@ static struct tls *make(const char *const *path, bool server, bool may_lack_list
 		t->references = 1;
 		t->server = server;
 		t->may_lack_list = may_lack_list;
+		atomic_store(&t->first_end, INT64_MAX);
 		pthread_mutex_init(&t->looking, NULL);
 		pthread_mutex_init(&t->lock, NULL);
 		for (int i = 0; i < FILES; i++)
@@ -395,14 +415,40 @@ static bool is_listed(STACK_OF(X509_CRL) * lists, X509 *certificate)
 	return found;
 }
 
+/* Seconds since 1970; what can't be told has ended. */
+static int64_t end_of(const X509 *certificate)
+{
+	struct tm end;
+
+	return ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1 ? timegm(&end) : 0;
+}
+
+/* The peer's certificate, or an authority's between it and the one that is trusted, whichever ends first; INT64_MAX: there is none yet. */
+static int64_t end_of_peer(SSL *ssl)
+{
+	X509 *certificate = SSL_get0_peer_certificate(ssl);
+	STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
+	int64_t end = certificate ? end_of(certificate) : INT64_MAX;
+
+	for (int i = 0; certificate && i < sk_X509_num(chain); i++) {
+		int64_t one = end_of(sk_X509_value(chain, i));
+
+		end = one < end ? one : end;
+	}
+	return end;
+}
+
 bool tls_refuses(struct tls *t, SSL *ssl)
 {
 	X509 *certificate = SSL_get0_peer_certificate(ssl);
+	int64_t end = end_of_peer(ssl);
 	bool yes;
 
 	pthread_mutex_lock(&t->lock);
-	yes = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)) != (void *)t->epoch ||
+	yes = end <= time(NULL) || SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)) != (void *)t->epoch ||
 	      (certificate && is_listed(t->now.lists, certificate));
+	if (!yes && end < atomic_load(&t->first_end))
+		atomic_store(&t->first_end, end);
 	pthread_mutex_unlock(&t->lock);
 	return yes;
 }

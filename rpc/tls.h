@@ -17,8 +17,8 @@ struct tls; /* what connections share */
 struct tls *tls_create(const struct tls_files *, bool server, struct problem *);
 void tls_destroy(struct tls *); /* NULL is fine; connections may live on */
 /* Looks whether the files have changed, at most twice a second however often it is called (new connections do so, too), and reads them
- * again; what is bad then changes nothing but the log. Returns a number that rises when authorities or lists have changed: then
- * each connection is to be asked stream_is_refused(). */
+ * again; what is bad then changes nothing but the log. Returns a number that rises when authorities or lists have changed, or a certificate has
+ * ended whose connection was asked before: then each connection is to be asked stream_is_refused(). */
 uint64_t tls_look(struct tls *);
 
 extern const struct transport transport_tls;
@@ -29,7 +29,7 @@ int tls_begin(struct stream *, struct tls *, const char *host);
  * handshake is done, and from then on the same. -ENOENT: it has none (or the stream has no TLS); -EBADMSG: several, one with
  * other characters than visible ASCII, or one that does not fit. */
 int stream_identity(struct stream *, char *uri, size_t size);
-/* By the files as they are now it may not go on: its peer's certificate was revoked, or the authorities are others than when it began
- * (then it may come back). */
+/* It may not go on: its peer's certificate has ended, or by the files as they are now it was revoked, or the authorities are others than when it
+ * began (then it may come back). To be asked once when the handshake is done, too: by that the certificate's end is known. */
 bool stream_is_refused(struct stream *, struct tls *);
 #endif

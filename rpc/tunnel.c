@@ -297,7 +297,7 @@ static void refuse(struct tunnel *t, const char *why)
 	linger(t);
 }
 
-static const char no_more[] = "by the files as they are now the certificate was revoked, or must be checked anew";
+static const char no_more[] = "by the files as they are now the certificate was revoked, has expired, or must be checked anew";
 
 /* What changed while the handshake lasted no sweep has asked about; from here on each does. */
 static bool is_refused(struct tunnel *t)

@@ -420,6 +420,59 @@ static void who_is_revoked_is_refused_also_while_connected(void **state)
 	tls_destroy(server);
 }
 
+/* The certificate in the directory `whose` gets so few seconds, and the authority's name anew. */
+static void end_soon(const char *ca, const char *whose, long seconds)
+{
+	cleanup_path char *path = file(whose, "cert.pem"), *secret = file(ca, "ca.key");
+	FILE *from = fopen(path, "r"), *key_file = fopen(secret, "r"), *to;
+	X509 *certificate = PEM_read_X509(from, NULL, NULL, NULL);
+	EVP_PKEY *key = PEM_read_PrivateKey(key_file, NULL, NULL, NULL);
+
+	assert_non_null(certificate);
+	assert_non_null(key);
+	assert_non_null(X509_gmtime_adj(X509_getm_notAfter(certificate), seconds));
+	assert_true(X509_sign(certificate, key, EVP_sha256()) > 0);
+	fclose(from);
+	fclose(key_file);
+	to = fopen(path, "w");
+	assert_int_equal(PEM_write_X509(to, certificate), 1);
+	fclose(to);
+	X509_free(certificate);
+	EVP_PKEY_free(key);
+}
+
+/* Of two the one that ends later stays known, and ends in its turn. */
+static void who_expires_is_refused_also_while_connected(void **state)
+{
+	struct tls *server = use("server", true), *clients[2];
+	static const char *const names[] = { "first", "second" };
+	struct pair c[2];
+	uint64_t before;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		tenant_certificate("ca", names[i], names[i]);
+		end_soon("ca", names[i], 4 + 3 * i);
+		clients[i] = use(names[i], false);
+		join(&c[i], clients[i], server);
+		assert_true(talk(&c[i]));
+		assert_false(stream_is_refused(&c[i].server, server));
+	}
+	before = tls_look(server);
+	assert_true(changes(server, before));
+	assert_true(stream_is_refused(&c[0].server, server));
+	assert_false(stream_is_refused(&c[1].server, server));
+	assert_false(meet(clients[0], server));
+	before = tls_look(server);
+	assert_true(changes(server, before));
+	assert_true(stream_is_refused(&c[1].server, server));
+	for (int i = 0; i < 2; i++) {
+		part(&c[i]);
+		tls_destroy(clients[i]);
+	}
+	tls_destroy(server);
+}
+
 static void a_server_that_is_revoked_is_left(void **state)
 {
 	struct tls *server = use("server", true), *client = use("client", false);
@@ -568,6 +621,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_full_socket_did_not_take_goes_out_later, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(another_authority_and_another_use_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_revoked_is_refused_also_while_connected, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(who_expires_is_refused_also_while_connected, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_server_that_is_revoked_is_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_certificate_is_replaced_without_a_restart, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(bad_files_change_nothing, set_up, tear_down),

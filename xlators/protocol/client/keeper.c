@@ -418,8 +418,8 @@ static int check_server(struct channel *ch)
 		return 0;
 	return fail(
 		ch, false,
-		"the server at %s was left: by the files of TLS as they are now its certificate was revoked, or must be checked "
-		"anew%s",
+		"the server at %s was left: by the files of TLS as they are now its certificate was revoked, has expired, or "
+		"must be checked anew%s",
 		"");
 }
 
@@ -559,7 +559,7 @@ static void drop_refused(struct remote *r)
 		log_warning(
 			r->x, NULL,
 			"connection %u to %s port %lld dropped: by the files of TLS as they are now the server's certificate was "
-			"revoked, or must be checked anew",
+			"revoked, has expired, or must be checked anew",
 			i, r->remote_host, (long long)r->remote_port);
 		channel_kill(ch);
 	}

@@ -449,8 +449,8 @@ static void sweep_refused(struct server *s)
 	if (count)
 		log_warning(
 			s->x, NULL,
-			"%u connections closed: by the files of TLS as they are now their certificates were revoked, or must be "
-			"checked anew",
+			"%u connections closed: by the files of TLS as they are now their certificates were revoked, have expired, or "
+			"must be checked anew",
 			count);
 }
 

@@ -568,8 +568,9 @@ static int identify(struct connection *c, struct guest *guest, struct problem *p
 	int err = c->server->tls ? stream_identity(&c->stream, guest->identity, sizeof(guest->identity)) : -ENOENT;
 
 	if (c->server->tls && stream_is_refused(&c->stream, c->server->tls))
-		return problem_set(p, EAGAIN,
-				   "by the files of TLS as they are now the certificate was revoked, or must be checked anew");
+		return problem_set(
+			p, EAGAIN,
+			"by the files of TLS as they are now the certificate was revoked, has expired, or must be checked anew");
 	if (err)
 		*guest->identity = 0;
 	return !err || err == -ENOENT
