@@ -42,6 +42,58 @@ def check_texts(masters, gfid, name):
         check(what + ": one text", siv.encrypt(plain.encode(), [gfid]) == text(sealed))
 
 
+DIGITS = [d for d in range(0x21, 0x7f) if d != ord("/")] + list(range(0x80, 0x100))
+CLASSES = [(0x10000, 144, 1 << 20), (0x800, 141, 21163), (0x80, 128, 148), (0, 0, 1)]  # first character, lead, base
+
+
+def packed(name):
+    number = 0
+    for code in map(ord, reversed(name)):
+        first, lead, base = next(c for c in CLASSES if code >= c[0])
+        number = (number * base + (code - first) % base) * 145 + lead + (code - first) // base
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def long_text(siv, gfid, name):
+    """What is sealed of a long name, and the text of it: by its form."""
+    try:
+        form, plain = b"~", packed(name.decode())
+    except UnicodeDecodeError:
+        form, plain = b"=", name
+    sealed = siv.encrypt(plain, [gfid + form])
+    number, digits = int.from_bytes(sealed, "big"), []
+    for _ in range(-(-len(sealed) * 1028 // 1000)):
+        number, digit = divmod(number, 221)
+        digits.append(DIGITS[digit])
+    check("the digits of a long name", number == 0)
+    return form + bytes(reversed(digits))
+
+
+def open_long(siv, gfid, text):
+    """And back, without knowing it."""
+    number = 0
+    for digit in text[1:]:
+        number = number * 221 + DIGITS.index(digit)
+    plain = siv.decrypt(number.to_bytes((len(text) - 1) * 1000 // 1028, "big"), [gfid + text[:1]])
+    if text[:1] == b"=":
+        return plain
+    number, name = int.from_bytes(plain, "big"), ""
+    while number:
+        number, lead = divmod(number, 145)
+        first, least, base = next(c for c in CLASSES if lead >= c[1])
+        number, rest = divmod(number, base)
+        name += chr(first + (lead - least) * base + rest)
+    return name.encode()
+
+
+def check_long(masters, gfid, name, sealed, xattr):
+    siv = AESSIV(derive(masters[0], b"name"))
+    check("a long name", long_text(siv, gfid, name) == sealed and len(sealed) <= 255)
+    check("a long name, opened", open_long(siv, gfid, sealed) == name)
+    siv = AESSIV(derive(masters[0], b"xattr name"))
+    check("the long name of an attribute", xattr[:6] == b"user.~" and long_text(siv, gfid, name[:220]) == xattr[6:] and len(xattr) <= 255)
+
+
 def check_block(masters, gfid, b):
     header = b["header"]
     magic, version, cipher, flags, zero, epoch = struct.unpack(">4sBBBBI", header[:12])
@@ -64,7 +116,7 @@ def check_block(masters, gfid, b):
 
 
 def main():
-    masters, blocks, named, value, mark, gfid = [], [], {}, b"", b"", b""
+    masters, blocks, named, longs, value, mark, gfid = [], [], {}, [], b"", b"", b""
     for word, rest in lines():
         if word in ("master1", "master2"):
             masters.append(bytes.fromhex(rest[0]))
@@ -72,6 +124,10 @@ def main():
             gfid = bytes.fromhex(rest[0])
         elif word in ("name", "target", "xattr-name"):
             named[word] = rest
+        elif word == "long":
+            longs.append([bytes.fromhex(rest[0])])
+        elif word in ("long-name", "long-xattr-name"):
+            longs[-1].append(bytes.fromhex(rest[0]))
         elif word == "xattr-value":
             value = bytes.fromhex(rest[0])
         elif word == "mark":
@@ -82,8 +138,10 @@ def main():
             blocks[-1]["block"] = [int(n) for n in rest]
         else:
             blocks[-1][word] = bytes.fromhex(rest[0])
-    check("the number of answers", len(masters) == 2 and len(blocks) == 2 and len(named) == 3)
+    check("the number of answers", len(masters) == 2 and len(blocks) == 2 and len(named) == 3 and len(longs) == 9)
     check_texts(masters, gfid, named)
+    for long in longs:
+        check_long(masters, gfid, *long)
     nonce = value[:16]
     siv = AESSIV(derive(masters[0], b"xattr value"))
     check("an attribute's value", siv.decrypt(value[16:], [nonce + gfid + b"user.colour"]) == b"\1green")

@@ -3,9 +3,11 @@
  * so, and without a key nothing is. */
 #include "fuzz.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dense.h"
 #include "format.h"
 
 static struct crypt_keys keys;
@@ -32,6 +34,44 @@ static void try_texts(const uint8_t *bytes, size_t size)
 		MUST(xattr_name_open(&keys, &id, text, name) < 0);
 }
 
+/* What is taken for sealed bytes, written as digits: it does not open either. And what reads as digits is written so, and no other way. */
+static void try_dense(const uint8_t *bytes, size_t size)
+{
+	char text[NAME_ROOM], again[NAME_ROOM], name[NAME_ROOM];
+	uint8_t back[DENSE_BYTES_MAX];
+	size_t n = size < 247 ? size : 247;
+
+	if (!n)
+		return;
+	text[0] = bytes[0] & 1 ? '~' : '=';
+	dense_write(bytes, n, text + 1);
+	MUST(name_open(&keys, &id, text, name) < 0);
+	MUST(dense_read(text + 1, strlen(text + 1), back) == (int)n && !memcmp(back, bytes, n));
+	text_of(bytes, size, text, sizeof(text));
+	if (dense_read(text, strlen(text), back) > 0) {
+		dense_write(back, dense_bytes(strlen(text)), again);
+		MUST(!strcmp(text, again));
+	}
+	if (!dense_unpack(bytes, size, name)) {
+		MUST(dense_pack(name, strlen(name), back) == (int)size);
+		MUST(!memcmp(back, bytes, size));
+	}
+}
+
+/* As a name: what can be sealed opens to the same, and all can that is packed. */
+static void try_name(const uint8_t *bytes, size_t size)
+{
+	char name[NAME_ROOM], sealed[NAME_ROOM], back[NAME_ROOM];
+	uint8_t packed[DENSE_BYTES_MAX];
+	int err;
+
+	text_of(bytes, size, name, sizeof(name));
+	err = name_seal(&keys, &id, name, sealed);
+	MUST(!err || !*name || (err == -ENAMETOOLONG && dense_pack(name, strlen(name), packed) < 0));
+	MUST(err || (strlen(sealed) <= NAME_MAX_BYTES && !strchr(sealed, '/')));
+	MUST(err || (!name_open(&keys, &id, sealed, back) && !strcmp(name, back)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static struct keyfile k;
@@ -50,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		MUST(s.length <= BLOCK);
 	}
 	try_texts(bytes, size);
+	try_dense(bytes, size);
+	try_name(bytes, size);
 	if (!keyfile_decode(bytes, size, &k))
 		MUST(k.slots && k.slots <= KEYFILE_SLOTS && k.body_size <= sizeof(k.body));
 	return 0;

@@ -17,6 +17,7 @@ bricks() { if [ "$REPLICA" = 1 ]; then echo "$BRICK"; else echo "${MEMBER_BRICK[
 mkdir "$MNT/secret-directory"
 printf 'the-secret-contents %.0s' {1..20000} >"$MNT/secret-directory/secret-name"
 ln -s secret-target "$MNT/secret-link"
+touch "$MNT/$(printf 'secret-%.0s' {1..36})xyz" # 255 bytes
 setfattr -n user.secret-attribute -v the-secret-value "$MNT/secret-directory/secret-name"
 [ "$(readlink "$MNT/secret-link")" = secret-target ] || fail "a link's target is another one"
 [ "$(getfattr --only-values -n user.secret-attribute "$MNT/secret-directory/secret-name")" = the-secret-value ] || fail "an attribute is lost"
@@ -109,6 +110,15 @@ if [ "$LONG" = 1 ]; then
 else
 	in_some_order 9 "$SEED"
 fi
+# ---- names of 255 bytes, by two mounts ----
+mkdir "$SCRATCH/kicks"
+timeout 120 python3 "$TOP/tests/mount/long-names.py" "$MNT" "$SCRATCH/other" "$SCRATCH/kicks" "$SEED" &
+WRITERS=$!
+for kick in 0 1; do
+	wait_until 60 test -e "$SCRATCH/kicks/kick-$kick" || fail "those who change long names don't get on"
+	if [ "$REPLICA" = 1 ]; then restart_brick; else kill_member 1 && start_member 1; fi
+done
+wait "$WRITERS" || fail "long names are lost, or others than were made (SEED=$SEED)"
 stop_mount "$SCRATCH/other" "$OTHER_PID"
 setfattr -n user.stratus.volume -v SFV1 "$MNT" 2>/dev/null && fail "the mark of an encrypted volume can be set through a mount"
 

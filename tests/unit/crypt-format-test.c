@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "crypt.h"
+#include "dense.h"
 #include "secret.h"
 #include "siv.h"
 
@@ -84,16 +85,17 @@ static void headers_fit_one_file_only(void **state)
 
 static void names_have_one_text_in_one_directory(void **state)
 {
-	char name[NAME_ROOM], sealed[NAME_ROOM], again[NAME_ROOM], longest[NAME_PLAIN_MAX + 2];
+	char name[NAME_ROOM], sealed[NAME_ROOM], again[NAME_ROOM], longest[NAME_MAX_BYTES + 2];
 	struct gfid other = id;
 
 	(void)state;
 	other.bytes[15]++;
-	for (size_t length = 1; length <= NAME_PLAIN_MAX; length++) {
+	for (size_t length = 1; length <= NAME_MAX_BYTES; length++) {
 		memset(longest, 'x', length);
 		longest[length] = '\0';
 		assert_int_equal(name_seal(keys, &id, longest, sealed), 0);
-		assert_true(strlen(sealed) <= 255 && !strchr(sealed, '/') && !strchr(sealed, '.'));
+		assert_true(strlen(sealed) <= 255 && !strchr(sealed, '/') && sealed[0] != '.');
+		assert_int_equal(length > NAME_SHORT_MAX, sealed[0] == '~');
 		assert_int_equal(name_open(keys, &id, sealed, name), 0);
 		assert_string_equal(name, longest);
 		assert_int_equal(name_open(keys, &other, sealed, name), -EBADMSG);
@@ -102,11 +104,220 @@ static void names_have_one_text_in_one_directory(void **state)
 		sealed[strlen(sealed) - 1] ^= 1; /* also where only bits that are left over change */
 		assert_int_equal(name_open(keys, &id, sealed, name), -EBADMSG);
 	}
-	longest[NAME_PLAIN_MAX] = 'x';
-	longest[NAME_PLAIN_MAX + 1] = '\0';
+	longest[NAME_MAX_BYTES] = 'x';
+	longest[NAME_MAX_BYTES + 1] = '\0';
 	assert_int_equal(name_seal(keys, &id, longest, sealed), -ENAMETOOLONG);
+	assert_int_equal(name_seal(keys, &id, "", sealed), -EINVAL);
 	assert_int_equal(name_open(keys, &id, "", name), -EBADMSG);
 	assert_int_equal(name_open(keys, &id, "not base64!", name), -EBADMSG);
+	assert_int_equal(name_most(255), 255);
+	assert_int_equal(name_most(143), 91); /* 107 bytes, 16 of them the tag */
+	assert_int_equal(name_most(20), 0);
+}
+
+/* ---- long names ---- */
+
+static uint32_t chance(uint64_t *state, uint32_t below)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(*state >> 33) % below;
+}
+
+/* Of so many bytes, most of them of characters with `width` bytes: such as they come, or those that cost most. */
+static void fill_utf8(uint64_t *state, unsigned width, bool dearest, size_t length, char *text)
+{
+	static const uint32_t first[] = { 1, 0x80, 0x800, 0x10000 }, past[] = { 0x80, 0x800, 0x10000, 0x110000 };
+	static const uint8_t mark[] = { 0, 0xc0, 0xe0, 0xf0 };
+	size_t at = 0;
+
+	while (at < length) {
+		unsigned more = at + width > length || (!dearest && !chance(state, 4)) ? 0 : width - 1;
+		uint32_t code = dearest ? past[more] - 1 : first[more] + chance(state, past[more] - first[more]);
+
+		if ((code >= 0xd800 && code <= 0xdfff) || code == '/')
+			continue;
+		for (unsigned i = more; i > 0; i--, code >>= 6)
+			text[at + i] = (char)(0x80 | (code & 0x3f));
+		text[at] = (char)(mark[more] | code);
+		at += more + 1;
+	}
+	text[length] = '\0';
+}
+
+static void comes_back(const char *name)
+{
+	char sealed[NAME_ROOM], back[NAME_ROOM];
+
+	assert_int_equal(name_seal(keys, &id, name, sealed), 0);
+	assert_true(strlen(sealed) <= 255 && !strchr(sealed, '/'));
+	assert_int_equal(name_open(keys, &id, sealed, back), 0);
+	assert_string_equal(back, name);
+}
+
+static void xattr_name_comes_back(const char *name)
+{
+	char sealed[NAME_ROOM], back[NAME_ROOM];
+
+	assert_int_equal(xattr_name_seal(keys, &id, name, sealed), 0);
+	assert_true(strlen(sealed) <= 255 && !strncmp(sealed, SEALED_XATTR, strlen(SEALED_XATTR)));
+	assert_int_equal(xattr_name_open(keys, &id, sealed, back), 0);
+	assert_string_equal(back, name);
+}
+
+static void all_utf8_fits_up_to_255_bytes(void **state)
+{
+	char name[NAME_ROOM] = "user.";
+	uint64_t seed = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < 8000; i++) {
+		size_t length = i < 1000 ? NAME_MAX_BYTES : NAME_SHORT_MAX + chance(&seed, NAME_MAX_BYTES - NAME_SHORT_MAX + 1);
+
+		fill_utf8(&seed, i % 4 + 1, i % 8 < 4, length, name);
+		comes_back(name);
+		memcpy(name, "user.", 5);
+		fill_utf8(&seed, i % 4 + 1, i % 8 < 4, length - 5, name + 5);
+		xattr_name_comes_back(name);
+	}
+}
+
+static void what_is_no_utf8_fits_up_to_231_bytes(void **state)
+{
+	static const char *const wrong[] = { "\xff",	 "\xc0\xaf",	    "\xed\xa0\x80", "\xf4\x90\x80\x80",
+					     "\xe2\x82", "\x80\x80\x80\x80" };
+	char name[NAME_ROOM], sealed[NAME_ROOM], xattr[NAME_ROOM];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		for (size_t length = NAME_SHORT_MAX - 5; length <= NAME_MAX_BYTES; length++) {
+			memset(name, 'x', length);
+			strcpy(name + length - strlen(wrong[i]), wrong[i]);
+			if (length > 231)
+				assert_int_equal(name_seal(keys, &id, name, sealed), -ENAMETOOLONG);
+			else
+				comes_back(name);
+		}
+	memcpy(xattr, "user.", 5);
+	memset(xattr + 5, 0xff, 250);
+	xattr[5 + 226] = '\0';
+	assert_int_equal(xattr_name_seal(keys, &id, xattr, sealed), -ENAMETOOLONG);
+	xattr[5 + 225] = '\0';
+	xattr_name_comes_back(xattr);
+}
+
+/* A change of any digit, the other form, less or more. */
+static void long_texts_are_refused_when_changed(void **state)
+{
+	char name[NAME_ROOM], sealed[NAME_ROOM], back[NAME_ROOM], changed[NAME_ROOM];
+
+	(void)state;
+	memset(name, 'x', 200);
+	name[200] = '\0';
+	assert_int_equal(name_seal(keys, &id, name, sealed), 0);
+	for (size_t i = 0; sealed[i]; i++) {
+		strcpy(changed, sealed);
+		changed[i] ^= changed[i] == '.' || changed[i] == '0' ? 2 : 1; /* not to be a '/' */
+		assert_int_equal(name_open(keys, &id, changed, back), -EBADMSG);
+		memcpy(changed, sealed, i);
+		changed[i] = '\0';
+		assert_int_equal(name_open(keys, &id, changed, back), -EBADMSG);
+	}
+	strcpy(changed, sealed);
+	changed[0] = '=';
+	assert_int_equal(name_open(keys, &id, changed, back), -EBADMSG);
+	strcpy(changed, sealed);
+	strcat(changed, "!");
+	assert_int_equal(name_open(keys, &id, changed, back), -EBADMSG);
+}
+
+/* The bytes of a short name may happen to be those of a long one that is packed: its seal, written as a long one's, must not show that. */
+static void a_short_seal_is_no_long_one(void **state)
+{
+	char wanted[NAME_ROOM], short_name[NAME_ROOM], text[NAME_ROOM], back[NAME_ROOM];
+	uint8_t packed[DENSE_BYTES_MAX], raw[NAME_ROOM];
+	uint64_t seed = 1;
+	int size;
+
+	(void)state;
+	do {
+		fill_utf8(&seed, 1, false, 190, wanted);
+		size = dense_pack(wanted, 190, packed);
+		assert_in_range(size, 1, NAME_SHORT_MAX);
+	} while (memchr(packed, 0, (size_t)size) || memchr(packed, '/', (size_t)size));
+	memcpy(short_name, packed, (size_t)size);
+	short_name[size] = '\0';
+	comes_back(short_name); /* it can be made */
+	assert_int_equal(siv_seal(keys->name, id.bytes, 16, short_name, (size_t)size, raw), 0);
+	for (int form = 0; form < 2; form++) {
+		text[0] = "~="[form];
+		dense_write(raw, (size_t)size + 16, text + 1);
+		assert_int_equal(name_open(keys, &id, text, back), -EBADMSG);
+	}
+}
+
+/* What another program would have to seal for it: two texts for one name, or a name that can't be. */
+static void only_one_long_text_is_right(void **state)
+{
+	static const struct {
+		char form;
+		const char *bytes;
+		size_t size;
+	} wrong[] = { { '=', "short", 5 }, { '~', "\1", 1 }, { '~', "\0\1", 2 } };
+	uint8_t data[17], raw[NAME_ROOM + 16], packed[DENSE_BYTES_MAX];
+	char name[NAME_ROOM], text[NAME_ROOM];
+
+	(void)state;
+	memcpy(data, id.bytes, 16);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		data[16] = (uint8_t)(text[0] = wrong[i].form);
+		assert_int_equal(siv_seal(keys->name, data, 17, wrong[i].bytes, wrong[i].size, raw), 0);
+		dense_write(raw, wrong[i].size + 16, text + 1);
+		assert_int_equal(name_open(keys, &id, text, name), -EBADMSG);
+	}
+	memset(name, 'x', 230);
+	data[16] = (uint8_t)(text[0] = '='); /* UTF-8, not packed */
+	assert_int_equal(siv_seal(keys->name, data, 17, name, 230, raw), 0);
+	dense_write(raw, 246, text + 1);
+	assert_int_equal(name_open(keys, &id, text, name), -EBADMSG);
+	name[0] = (char)0xff; /* no UTF-8, and no name */
+	name[200] = '\0';
+	assert_int_equal(siv_seal(keys->name, data, 17, name, 230, raw), 0);
+	dense_write(raw, 246, text + 1);
+	assert_int_equal(name_open(keys, &id, text, name), -EBADMSG);
+	memset(packed, 0xff, sizeof(packed)); /* more characters than a name has */
+	assert_int_equal(dense_unpack(packed, 240, name), -EBADMSG);
+}
+
+static void digits_and_bytes_are_one_to_one(void **state)
+{
+	uint8_t bytes[DENSE_BYTES_MAX], back[DENSE_BYTES_MAX];
+	char text[NAME_ROOM], again[NAME_ROOM];
+	uint64_t seed = 5;
+
+	(void)state;
+	for (size_t size = 1; dense_digits(size) <= 255; size++)
+		for (int fill = 0; fill < 6; fill++) {
+			for (size_t i = 0; i < size; i++)
+				bytes[i] = (uint8_t)(fill < 2 ? 255 * fill : (int)chance(&seed, 256));
+			dense_write(bytes, size, text);
+			assert_int_equal(strlen(text), dense_digits(size));
+			assert_int_equal(dense_read(text, strlen(text), back), size);
+			assert_memory_equal(back, bytes, size);
+		}
+	for (size_t digits = 0; digits <= 255; digits++)
+		for (int fill = 0; fill < 4; fill++) { /* any text is refused, or the only one of its bytes */
+			int size;
+
+			for (size_t i = 0; i < digits; i++)
+				text[i] = (char)(fill ? 1 + chance(&seed, fill == 1 ? 255 : 0x7e) : 0xff);
+			text[digits] = '\0';
+			size = dense_read(text, digits, back);
+			if (size < 0)
+				continue;
+			dense_write(back, (size_t)size, again);
+			assert_string_equal(again, text);
+		}
+	assert_int_equal(dense_read("\xff\xff\xff", 3, back), -EBADMSG); /* more than two bytes hold */
 }
 
 static void targets_and_values_come_back(void **state)
@@ -183,6 +394,35 @@ static void print_blocks(uint8_t cipher)
 	printf("block 77 %llu %llu\n", (unsigned long long)slots_at(77), (unsigned long long)block_at(77));
 }
 
+/* Of any bytes; as hexadecimal digits. */
+static void print_long(const char *name)
+{
+	char text[NAME_ROOM], xattr[NAME_ROOM] = "user.";
+
+	print_bytes("long", name, strlen(name));
+	name_seal(keys, &id, name, text);
+	print_bytes("long-name", text, strlen(text));
+	strncat(xattr, name, 220);
+	xattr_name_seal(keys, &id, xattr, text);
+	print_bytes("long-xattr-name", text, strlen(text));
+}
+
+static void print_long_names(void)
+{
+	char name[NAME_ROOM];
+	uint64_t seed = 3;
+
+	for (unsigned width = 1; width <= 4; width++) {
+		fill_utf8(&seed, width, false, NAME_MAX_BYTES, name);
+		print_long(name);
+		fill_utf8(&seed, width, true, NAME_SHORT_MAX + 60, name);
+		print_long(name);
+	}
+	memset(name, 0xff, 231);
+	name[231] = '\0';
+	print_long(name);
+}
+
 static void print_vectors(void)
 {
 	char text[NAME_ROOM], *target;
@@ -204,6 +444,7 @@ static void print_vectors(void)
 	free(value);
 	mark_encode(keys, mark);
 	print_bytes("mark", mark, sizeof(mark));
+	print_long_names();
 	print_blocks(CIPHER_AES_256_GCM);
 	print_blocks(CIPHER_CHACHA20_POLY1305);
 }
@@ -214,6 +455,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(sizes_go_to_the_brick_and_back),
 		cmocka_unit_test(headers_fit_one_file_only),
 		cmocka_unit_test(names_have_one_text_in_one_directory),
+		cmocka_unit_test(all_utf8_fits_up_to_255_bytes),
+		cmocka_unit_test(what_is_no_utf8_fits_up_to_231_bytes),
+		cmocka_unit_test(long_texts_are_refused_when_changed),
+		cmocka_unit_test(a_short_seal_is_no_long_one),
+		cmocka_unit_test(only_one_long_text_is_right),
+		cmocka_unit_test(digits_and_bytes_are_one_to_one),
 		cmocka_unit_test(targets_and_values_come_back),
 		cmocka_unit_test(a_mark_tells_the_key),
 	};

@@ -471,7 +471,7 @@ static int names_in(struct tree *t, const char *path, const char *wanted, bool *
 static void names_are_sealed_on_the_brick_and_plain_above(void *arg)
 {
 	struct bed *bed = arg;
-	char longest[NAME_PLAIN_MAX + 2];
+	char longest[NAME_MAX_BYTES + 2];
 	struct attr attr;
 	bool found;
 
@@ -487,9 +487,9 @@ static void names_are_sealed_on_the_brick_and_plain_above(void *arg)
 	CHECK_INT(tree_getattr(&bed->b, "directory/again", &attr), 0);
 	CHECK_INT(attr.nlink, 2);
 	memset(longest, 'n', sizeof(longest));
-	longest[NAME_PLAIN_MAX + 1] = '\0';
+	longest[NAME_MAX_BYTES + 1] = '\0';
 	CHECK_INT(tree_mkdir(&bed->a, longest, 0755), -ENAMETOOLONG);
-	longest[NAME_PLAIN_MAX] = '\0';
+	longest[NAME_MAX_BYTES] = '\0';
 	CHECK_INT(tree_mkdir(&bed->a, longest, 0755), 0);
 	CHECK_INT(names_in(&bed->a, "", longest, &found), 0);
 	CHECK_INT(found, true);
@@ -674,6 +674,10 @@ ON_A_BED(crashes, crash_leaves_old_or_new, "")
 ON_A_BED(tampering, tampering_is_refused, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
 ON_A_BED(large, large_requests_take_few_messages, "")
+ON_A_BED(long_names, long_names_do_all_that_short_ones_do, "")
+ON_A_BED(long_xattrs, attributes_have_long_names, "")
+ON_A_BED(names_cut, a_crash_leaves_one_of_the_names, "")
+ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
 
 int main(void)
 {
@@ -689,6 +693,8 @@ int main(void)
 		cmocka_unit_test(lying),      cmocka_unit_test(short_writes),
 		cmocka_unit_test(headers),    cmocka_unit_test(epochs),
 		cmocka_unit_test(renewed),    cmocka_unit_test(large),
+		cmocka_unit_test(long_names), cmocka_unit_test(long_xattrs),
+		cmocka_unit_test(names_cut),  cmocka_unit_test(names_forged),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

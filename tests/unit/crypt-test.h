@@ -77,5 +77,9 @@ void a_short_write_counts_whole_blocks(void *bed);
 void crash_leaves_old_or_new(void *bed);
 void tampering_is_refused(void *bed);
 void foreign_headers_are_refused(void *bed);
+void long_names_do_all_that_short_ones_do(void *bed);
+void attributes_have_long_names(void *bed);
+void a_crash_leaves_one_of_the_names(void *bed);
+void a_provider_shows_no_wrong_long_name(void *bed);
 int run_without_locked_memory(void); /* tests of their own, in a runtime that they start */
 #endif

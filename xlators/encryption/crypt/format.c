@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dense.h"
 #include "secret.h"
 #include "siv.h"
 
@@ -249,25 +250,108 @@ static int from_text(const char *text, size_t length, uint8_t *bytes)
 
 /* ---- names ---- */
 
-static int text_seal(const uint8_t key[64], const struct gfid *id, const char *plain, size_t most, char *text)
+/* How one kind of texts is sealed. */
+struct manner {
+	const uint8_t *key;
+	const struct gfid *id;
+	size_t most_short, most; /* bytes of a text in the short form, and at all */
+	size_t room;		 /* of a sealed text, without its NUL */
+};
+
+static struct manner of_names(const struct crypt_keys *k, const struct gfid *directory)
+{
+	return (struct manner){ k->name, directory, NAME_SHORT_MAX, NAME_MAX_BYTES, NAME_MAX_BYTES };
+}
+
+static struct manner of_xattrs(const struct crypt_keys *k, const struct gfid *id)
+{
+	return (struct manner){ k->xattr_name, id, XATTR_SHORT_MAX, XATTR_PLAIN_MAX,
+				NAME_MAX_BYTES + 1 - sizeof(SEALED_XATTR) };
+}
+
+/* The long form begins with what is no digit of the short one, and says how the plain text stands in it. That is sealed, too: else one text's
+ * seal could be taken for another's. */
+enum { FORM_PACKED = '~', FORM_BYTES = '=' };
+
+static void long_data(const struct gfid *id, char form, uint8_t data[16 + 1])
+{
+	memcpy(data, id->bytes, 16);
+	data[16] = (uint8_t)form;
+}
+
+static int long_seal(const struct manner *m, const char *plain, size_t length, char *text)
+{
+	uint8_t packed[DENSE_BYTES_MAX], sealed[DENSE_BYTES_MAX + SIV_TAG], data[16 + 1];
+	int size = dense_pack(plain, length, packed), err;
+	bool is_packed = size > 0;
+
+	if (!is_packed)
+		size = (int)length;
+	if (length > m->most || 1 + dense_digits((size_t)size + SIV_TAG) > m->room)
+		return -ENAMETOOLONG;
+	text[0] = is_packed ? FORM_PACKED : FORM_BYTES;
+	long_data(m->id, text[0], data);
+	err = siv_seal(m->key, data, sizeof(data), is_packed ? (const void *)packed : plain, (size_t)size, sealed);
+	if (!err)
+		dense_write(sealed, (size_t)size + SIV_TAG, text + 1);
+	return err;
+}
+
+/* As long_seal does it, so that nothing has two texts. */
+static bool is_of_form(char form, const char *plain)
+{
+	uint8_t packed[DENSE_BYTES_MAX];
+
+	return (form == FORM_PACKED) == (dense_pack(plain, strlen(plain), packed) > 0);
+}
+
+static int long_open(const struct manner *m, const char *text, size_t length, char plain[NAME_ROOM])
+{
+	uint8_t sealed[DENSE_BYTES_MAX], bytes[DENSE_BYTES_MAX], data[16 + 1];
+	int size = length > m->room ? -EBADMSG : dense_read(text + 1, length - 1, sealed), err;
+
+	if (size <= SIV_TAG)
+		return -EBADMSG;
+	long_data(m->id, text[0], data);
+	err = siv_open(m->key, data, sizeof(data), sealed, (size_t)size, bytes);
+	size -= SIV_TAG;
+	if (!err && text[0] == FORM_PACKED) {
+		err = dense_unpack(bytes, (size_t)size, plain);
+	} else if (!err) {
+		memcpy(plain, bytes, (size_t)size);
+		plain[size] = '\0';
+		err = memchr(plain, 0, (size_t)size) ? -EBADMSG : 0;
+	}
+	if (err)
+		return err;
+	return strlen(plain) > m->most_short && strlen(plain) <= m->most && is_of_form(text[0], plain) ? 0 : -EBADMSG;
+}
+
+static int text_seal(const struct manner *m, const char *plain, char *text)
 {
 	uint8_t bytes[NAME_BYTES];
 	size_t length = strlen(plain);
-	int err = !length ? -EINVAL : length > most ? -ENAMETOOLONG : siv_seal(key, id->bytes, 16, plain, length, bytes);
+	int err;
 
+	if (length > m->most_short)
+		return long_seal(m, plain, length, text);
+	err = length ? siv_seal(m->key, m->id->bytes, 16, plain, length, bytes) : -EINVAL;
 	if (!err)
 		to_text(bytes, length + SIV_TAG, text);
 	return err;
 }
 
-static int text_open(const uint8_t key[64], const struct gfid *id, const char *text, char plain[NAME_ROOM])
+static int text_open(const struct manner *m, const char *text, char plain[NAME_ROOM])
 {
 	uint8_t bytes[NAME_BYTES];
 	size_t length = strlen(text), size = bytes_size(length);
-	int err = length > NAME_BYTES || size <= SIV_TAG ? -EBADMSG : from_text(text, length, bytes);
+	int err;
 
+	if (text[0] == FORM_PACKED || text[0] == FORM_BYTES)
+		return long_open(m, text, length, plain);
+	err = length > m->room || size <= SIV_TAG ? -EBADMSG : from_text(text, length, bytes);
 	if (!err)
-		err = siv_open(key, id->bytes, 16, bytes, size, (uint8_t *)plain);
+		err = siv_open(m->key, m->id->bytes, 16, bytes, size, (uint8_t *)plain);
 	if (err)
 		return err;
 	plain[size - SIV_TAG] = '\0';
@@ -276,24 +360,38 @@ static int text_open(const uint8_t key[64], const struct gfid *id, const char *t
 
 int name_seal(const struct crypt_keys *k, const struct gfid *directory, const char *name, char sealed[NAME_ROOM])
 {
-	return text_seal(k->name, directory, name, NAME_PLAIN_MAX, sealed);
+	struct manner m = of_names(k, directory);
+
+	return text_seal(&m, name, sealed);
 }
 
 int name_open(const struct crypt_keys *k, const struct gfid *directory, const char *sealed, char name[NAME_ROOM])
 {
-	return text_open(k->name, directory, sealed, name);
+	struct manner m = of_names(k, directory);
+
+	return text_open(&m, sealed, name);
+}
+
+uint64_t name_most(uint64_t sealed)
+{
+	size_t bytes = sealed < NAME_MAX_BYTES ? bytes_size((size_t)sealed) : 0;
+
+	return sealed >= NAME_MAX_BYTES ? NAME_MAX_BYTES : bytes > SIV_TAG ? bytes - SIV_TAG : 0;
 }
 
 int xattr_name_seal(const struct crypt_keys *k, const struct gfid *id, const char *name, char sealed[NAME_ROOM])
 {
+	struct manner m = of_xattrs(k, id);
+
 	memcpy(sealed, SEALED_XATTR, sizeof(SEALED_XATTR) - 1);
-	return text_seal(k->xattr_name, id, name + 5, XATTR_PLAIN_MAX, sealed + sizeof(SEALED_XATTR) - 1);
+	return text_seal(&m, name + 5, sealed + sizeof(SEALED_XATTR) - 1);
 }
 
 int xattr_name_open(const struct crypt_keys *k, const struct gfid *id, const char *sealed, char name[NAME_ROOM])
 {
+	struct manner m = of_xattrs(k, id);
 	char plain[NAME_ROOM];
-	int err = text_open(k->xattr_name, id, sealed + sizeof(SEALED_XATTR) - 1, plain);
+	int err = text_open(&m, sealed + sizeof(SEALED_XATTR) - 1, plain);
 
 	if (!err) {
 		memcpy(name, "user.", 5);

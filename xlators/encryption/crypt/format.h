@@ -17,10 +17,12 @@ enum {
 	SLOT_PAIR = 64,	  /* of a block: two slots */
 	HEADER_SIZE = 60, /* magic[4], u8 version, u8 cipher, u8 flags, u8 0, u32 epoch, sealed file key[48] */
 	MARK_SIZE = 32,	  /* of the volume: magic[4], u8 version, u8[3] 0, sealed[24] */
-	NAME_PLAIN_MAX = 175,
+	NAME_MAX_BYTES = 255,
+	NAME_SHORT_MAX = 175, /* what is longer has the long form */
 	NAME_ROOM = 256,
 	TARGET_PLAIN_MAX = 3055,
-	XATTR_PLAIN_MAX = 170, /* of a name, behind "user." */
+	XATTR_PLAIN_MAX = 250, /* of a name, behind "user." */
+	XATTR_SHORT_MAX = 170,
 	XATTR_VALUE_MORE = 33, /* bytes by which a value grows */
 };
 #define HEADER_XATTR "user.stratus.crypt"
@@ -81,10 +83,12 @@ int mark_encode(const struct crypt_keys *, uint8_t bytes[MARK_SIZE]);
 /* -EKEYREJECTED: of another key; -EBADMSG: not one. */
 int mark_decode(const struct crypt_keys *, const void *bytes, size_t size);
 
-/* ---- names and other texts: letters, digits, '-' and '_' (RFC 4648, section 5, without padding) ---- */
-/* 0, -ENAMETOOLONG, -ENOMEM. */
+/* ---- names and other texts: letters, digits, '-' and '_' (RFC 4648, section 5, without padding); long ones see dense.h ---- */
+/* 0, -ENOMEM; -ENAMETOOLONG, and that is: more than 255 bytes, or no UTF-8 and more than 231. */
 int name_seal(const struct crypt_keys *, const struct gfid *directory, const char *name, char sealed[NAME_ROOM]);
 int name_open(const struct crypt_keys *, const struct gfid *directory, const char *sealed, char name[NAME_ROOM]); /* -EBADMSG */
+/* Bytes of a plain name, where a sealed one may have so many. */
+uint64_t name_most(uint64_t sealed);
 /* The texts are the caller's, by malloc. */
 int target_seal(const struct crypt_keys *, const struct gfid *, const char *target, char **sealed);
 int target_open(const struct crypt_keys *, const struct gfid *, const char *sealed, char **target);

@@ -232,7 +232,7 @@ int crypt_statfs(struct request *rq, struct xlator *x, const struct statfs_in *i
 {
 	int err = statfs_on(rq, x->child[0], in, out);
 
-	if (!err && out->statfs.namemax > NAME_PLAIN_MAX)
-		out->statfs.namemax = NAME_PLAIN_MAX;
+	if (!err)
+		out->statfs.namemax = name_most(out->statfs.namemax);
 	return err;
 }
