@@ -29,7 +29,7 @@ faults() {
 	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
 	read-unproven | most-are-right) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;
 	purge-blindly | forget-missed | take-unsynced) more=(--subvolumes 0 --grow --only "power cut of a set,power cut of all,power cut") ;;
-	trust-settled | trust-steps | seek-no-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
+	trust-settled | trust-steps | seek-no-name | lose-kept-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
