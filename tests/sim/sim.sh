@@ -66,6 +66,9 @@ sets=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut")
 if [ "${LONG:-0}" = 1 ]; then few 1 "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-20000; else run "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-300; fi
 run "subvolumes, a first that leaves while a scrub is owed" "${sets[@]}" --grow --seeds 2040-2040
 run "subvolumes, a first that leaves after that" "${sets[@]}" --grow --seeds 2509-2509
+run "subvolumes, members that lack a directory" "${sets[@]}" --seeds 1208-1208
+run "subvolumes, members that lack a directory" "${sets[@]}" --grow --seeds 2133-2133
+run "subvolumes, a kept name that the power took" --subvolumes 0 --grow --only "power cut in a move" --seeds 181-181
 run "subvolumes, power cuts while files come home" --subvolumes 0 --grow --only "power cut in a move" --seeds 1-100
 
 # On the real storage/posix, which needs root, and here a tmpfs of its own.

@@ -288,7 +288,7 @@ static void heal_names(int to)
 			int err = heal_name(&heal, &rq, &names.note[i].directory, names.note[i].name, 0, to);
 
 			waiting += err == -EAGAIN;
-			if (err && err != -EAGAIN && err != -ENOENT)
+			if (err && err != -EAGAIN && err != -ENOENT && err != -ESRCH)
 				FAIL("healing the name %s at %d: %s", names.note[i].name, to, strerror(-err));
 		}
 		if (tries++ > 20)

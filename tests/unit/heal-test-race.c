@@ -221,3 +221,40 @@ void missed_directories_are_told(void *arg)
 	expect(!heal_it(&gfid_root) && !heal_it(&made) && !heal_it(&below), "they are made");
 	expect(is_at(1, "made/below/file"), "the file is in its place");
 }
+
+/* ---- what a member lacks ---- */
+
+static int look_for_lacking(const struct gfid *gfid)
+{
+	struct request rq;
+	int err = heal_request(&heal, &rq);
+
+	missed.count = 0;
+	err = err ? err : heal_lacking(&heal, &rq, gfid, 0, 1, note_missed, NULL);
+	heal_request_end(&rq);
+	return err;
+}
+
+/* A member that lacks the directory of a name, or of a file, is told from one that has it; and which directories it must get, from the first that it has. */
+void lacking_directories_are_told(void *arg)
+{
+	struct gfid upper, lower, file, both;
+	struct request rq;
+
+	(void)arg;
+	both = make_at(7, MKDIR, "both");
+	make_at(7, FILE_, "both/file");
+	upper = make_at(1, MKDIR, "both/upper");
+	lower = make_at(1, MKDIR, "both/upper/lower");
+	file = make_at(1, FILE_, "both/upper/lower/file");
+	expect(!look_for_lacking(&both) && !missed.count, "what is there is not lacking");
+	expect(!look_for_lacking(&lower) && missed.count == 3, "it lacks the directory, and the one above it");
+	expect(is_missed(&lower) && is_missed(&upper) && is_missed(&both), "up to that which it has");
+	expect(!look_for_lacking(&file) && missed.count == 3 && is_missed(&lower), "so it lacks the file");
+	expect(!heal_request(&heal, &rq), "a request");
+	expect(heal_name(&heal, &rq, &upper, "lower", 0, 1) == -ESRCH, "a name in what it lacks");
+	heal_request_end(&rq);
+	expect(!heal_it(&both) && !heal_it(&upper) && !heal_it(&lower), "they are made");
+	expect(is_at(1, "both/upper/lower/file"), "the file is there");
+	expect(!look_for_lacking(&file) && !missed.count, "nothing is lacking any more");
+}

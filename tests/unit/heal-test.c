@@ -436,6 +436,14 @@ static void what_lies_in_the_limbo_is_found_where_no_list_tells_of_it(void **s)
 		race_on(true, missed_directories_are_told);
 }
 
+static void what_a_member_lacks_is_told_with_all_that_leads_to_it(void **s)
+{
+	(void)s;
+	race_on(false, lacking_directories_are_told);
+	if (!geteuid())
+		race_on(true, lacking_directories_are_told);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -469,6 +477,7 @@ int main(void)
 		cmocka_unit_test(a_directory_that_goes_to_the_limbo_meanwhile_is_taken_from_there),
 		cmocka_unit_test(a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other),
 		cmocka_unit_test(what_lies_in_the_limbo_is_found_where_no_list_tells_of_it),
+		cmocka_unit_test(what_a_member_lacks_is_told_with_all_that_leads_to_it),
 	};
 
 	if (getenv("HEAL_TEST"))

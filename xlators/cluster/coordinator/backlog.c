@@ -29,9 +29,10 @@ struct backlog { /* of one member */
 	bool met_gone;		/* in this round: something that is gone at the source, and has its name yet */
 	uint64_t gone_since_ns; /* since when each round has met that; 0: the last has not */
 	bool crawl;
-	struct gfid_list above;	 /* that were healed in this round for what waits for them */
-	struct gfid_list missed; /* that were on no list, and have what lies in the limbo: each is healed for that once */
-	struct gfid stuck;	/* one that failed in this round, and why */
+	struct gfid_list above;	    /* that were healed in this round for what waits for them */
+	struct gfid_list missed;    /* that were on no list, and have what lies in the limbo: each is healed for that once */
+	struct inode **missed_kept; /* a reference on each, or NULL: so that the first knows it by its gfid until then */
+	struct gfid stuck;	    /* one that failed in this round, and why */
 	int why;
 	/* the healer's own */
 	unsigned fruitless; /* rounds since something was healed */
@@ -597,6 +598,36 @@ static void rest(struct backlog *b, bool healed_some)
 		task_sleep_ms(QUIET_MS);
 }
 
+/* What the first does not know by its gfid would count as gone, and be struck off. */
+static int keep_missed(struct backlog *b, const struct gfid *directory)
+{
+	struct inode **grown = realloc(b->missed_kept, (b->missed.count + 1) * sizeof(struct inode *)), *inode = NULL;
+	struct request rq;
+	int err;
+
+	if (!grown)
+		return -ENOMEM;
+	b->missed_kept = grown;
+	err = heal_request(&b->c->heal, &rq);
+	if (!err && !MUTANT("forget-missed-back"))
+		heal_find(&b->c->heal, &rq, directory, -1, view_first(&b->view), &inode);
+	heal_request_end(&rq);
+	err = err ? err : list_add(&b->missed, directory);
+	if (!err)
+		grown[b->missed.count - 1] = inode;
+	else
+		inode_unref(inode);
+	return err;
+}
+
+static void forget_missed(struct backlog *b)
+{
+	for (size_t i = 0; i < b->missed.count; i++)
+		inode_unref(b->missed_kept[i]);
+	free(b->missed_kept);
+	list_free(&b->missed);
+}
+
 static int add_missed(void *backlog, const struct gfid *directory)
 {
 	struct backlog *b = backlog;
@@ -606,7 +637,7 @@ static int add_missed(void *backlog, const struct gfid *directory)
 	for (size_t i = 0; i < b->missed.count; i++)
 		if (gfid_equal(&b->missed.gfid[i], directory))
 			return 0;
-	err = list_add(&b->missed, directory);
+	err = keep_missed(b, directory);
 	if (err)
 		return err;
 	pack_u8(&p, 0);
@@ -687,7 +718,7 @@ static void healer(void *arg)
 		task_sleep_ms(BUSY_MS);
 	drop_queue(&b);
 	list_free(&b.above);
-	list_free(&b.missed);
+	forget_missed(&b);
 	free(b.queue);
 	pthread_mutex_lock(&c->lock); /* the sync may take long, and stands in nobody's way: views may change meanwhile */
 	m->healing = false;

@@ -347,11 +347,6 @@ static int find_link(struct heal *h, struct request *rq, const struct gfid *gfid
 	return err == -ENOTDIR ? -ENOENT : err;
 }
 
-static bool not_found(int err)
-{
-	return err == -ENOENT || err == -EAGAIN || err == -ENOLINK;
-}
-
 /* Along the names that `from` tells. *told: it knows the object. */
 static int find_by_links(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int at, struct thing *t,
 			 bool *told)

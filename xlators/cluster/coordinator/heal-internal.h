@@ -34,6 +34,7 @@ enum {
 int directory_list(struct heal *, struct request *, int member, struct inode *directory, unsigned flags,
 		   int (*each)(void *arg, struct dirent_plus *), void *arg);
 
+
 /* ---- heal-find.c: an object at one member ---- */
 
 struct thing {
@@ -47,6 +48,11 @@ int thing_lookup(struct heal *, struct request *, int at, struct inode *director
 /* As heal_find. -ENOENT: it is not there under any name that it has at `from`. -EAGAIN: a directory that names it at `from` is not in
  * its place, so it may be there. -ENOLINK: not all of its names are told. */
 int thing_find(struct heal *, struct request *, const struct gfid *, int from, int at, struct thing *);
+/* Of what thing_find() gives: it is not there, so far as can be told. */
+static inline bool not_found(int err)
+{
+	return err == -ENOENT || err == -EAGAIN || err == -ENOLINK;
+}
 /* The same without looking along names of another member: only where the member itself knows it. */
 int thing_known(struct heal *, struct request *, const struct gfid *, int at, struct thing *);
 /* The same for a file that the member keeps only because somebody has it open: no name leads there. */

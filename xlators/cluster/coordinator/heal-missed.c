@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in a member's limbo though another has it, in a directory that no list told of: where that is. */
+/* What a member lacks, or what lies in its limbo, though another has it in a directory that no list told of: where that is. */
 #include <stdlib.h>
 
 #include "heal-internal.h"
@@ -191,4 +191,29 @@ int heal_missed(struct heal *h, struct request *rq, int from, int to, int (*each
 	free(lies.gfid);
 	free(directories.gfid);
 	return err;
+}
+
+static int tell_above(struct missing *m, const struct gfid *gfid)
+{
+	cleanup_links struct links_told links = { 0 };
+	int err = links_ask(m->h, m->rq, gfid, m->from, &links);
+
+	for (uint32_t i = 0; i < links.count && !err; i++)
+		err = tell_up(m, links.link[i].parent);
+	return err == -ENOENT ? 0 : err;
+}
+
+int heal_lacking(struct heal *h, struct request *rq, const struct gfid *gfid, int from, int to,
+		 int (*each)(void *, const struct gfid *), void *arg)
+{
+	struct missing m = { h, rq, from, to, each, arg };
+	cleanup_thing struct thing source = { 0 }, target = { 0 };
+	int err = thing_find(h, rq, gfid, to, from, &source);
+
+	if (err)
+		return not_found(err) ? 0 : err;
+	err = thing_find(h, rq, gfid, from, to, &target);
+	if (!not_found(err))
+		return err;
+	return S_ISDIR(source.inode->type) ? tell_up(&m, *gfid) : tell_above(&m, gfid);
 }

@@ -458,6 +458,8 @@ int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, 
 			err = heal_made(&p, &made);
 		if (!err)
 			err = pair_times(&p);
+	} else if (!err) {
+		err = -ESRCH;
 	}
 	free(made.gfid);
 	return why_gone(&p, directory, err);

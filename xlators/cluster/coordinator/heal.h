@@ -68,7 +68,8 @@ int heal_piece(struct heal *, struct request *, const struct gfid *, int from, i
  * not where it can be found: its directory there names it later, perhaps. */
 int heal_whole(struct heal *, struct request *, const struct gfid *, int from, int to);
 /* What the name stands for in that directory: the same object, or nothing, as at `from`. An object that is new at `to` is made with
- * all its contents, without found(). The directory's own times are set, too. As heal_object. */
+ * all its contents, without found(). The directory's own times are set, too. -ESRCH: `to` does not have the
+ * directory; else as heal_object. */
 int heal_name(struct heal *, struct request *, const struct gfid *directory, const char *name, int from, int to);
 /* Each entry of the member's directory, with its inode. Ends with the first error of `each`, which it returns. 0
  * also if the directory has gone. */
@@ -82,6 +83,10 @@ int heal_above(struct heal *, struct request *, const struct gfid *, int at, int
  * which it returns. */
 int heal_missed(struct heal *, struct request *, int from, int to, int (*each)(void *arg, const struct gfid *directory),
 		void *arg);
+/* Each directory that must be healed so that `to` finds this object where `from` has it: the object itself if it is a directory, else those that name
+ * it, and those above as far as `to` lacks them. None if `to` has it, or `from` does not. Ends with the first error of `each`, which it returns. */
+int heal_lacking(struct heal *, struct request *, const struct gfid *, int from, int to,
+		 int (*each)(void *arg, const struct gfid *directory), void *arg);
 /* What was moved out of the way for good: deletes it. */
 int heal_purge_limbo(struct heal *, struct request *, int at);
 /* Where a log is: each of its names stands again for what it did before that log was begun (nothing, too, if logs_made was set when

@@ -17,6 +17,7 @@ struct recovery {
 	bool doubtful;	 /* something was not found that may be somewhere */
 	unsigned bad;	 /* members that could not be made equal */
 	unsigned undone; /* names of the truth */
+	size_t missed;	 /* directories that were known to be missed when it began */
 	int err;
 };
 
@@ -60,20 +61,29 @@ static int choose_truth(struct coordinator *c, const struct view *v, bool only_f
 	return best;
 }
 
+/* Each of them once. *lacks: the member does not have a directory. */
+static int each_name_to(struct recovery *r, struct request *rq, const struct note *n, int to, bool *lacks)
+{
+	int err = 0;
+
+	*lacks = false;
+	for (unsigned i = 0; i < n->objects && (!err || err == -EAGAIN); i++) {
+		const struct note_object *o = &n->object[i];
+		int one = o->kind == NOTE_NAME ? heal_name(&r->c->heal, rq, &o->gfid, o->name, r->truth, to) : 0;
+
+		*lacks |= one == -ESRCH;
+		err = one && one != -ENOENT && one != -ESRCH ? one : err;
+	}
+	return err;
+}
+
 /* Names may wait for each other, as those of a rename do. */
-static int names_to(struct recovery *r, struct request *rq, const struct note *n, int to)
+static int names_to(struct recovery *r, struct request *rq, const struct note *n, int to, bool *lacks)
 {
 	int err = -EAGAIN;
 
-	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++) {
-		err = 0;
-		for (unsigned i = 0; i < n->objects && (!err || err == -EAGAIN); i++) {
-			const struct note_object *o = &n->object[i];
-			int one = o->kind == NOTE_NAME ? heal_name(&r->c->heal, rq, &o->gfid, o->name, r->truth, to) : 0;
-
-			err = one && one != -ENOENT ? one : err;
-		}
-	}
+	for (int round = 0; round < NAME_ROUNDS && err == -EAGAIN; round++)
+		err = each_name_to(r, rq, n, to, lacks);
 	return err;
 }
 
@@ -99,17 +109,19 @@ static int objects_to(struct recovery *r, struct request *rq, const struct union
 	return err || !lacks ? err : -ESRCH;
 }
 
+/* -ESRCH: as objects_to(), or it lacks a directory that a name is in. */
 static int note_to(struct recovery *r, const struct union_note *u, int to)
 {
+	bool lacks = false;
 	struct request rq;
 	int err = heal_request(&r->c->heal, &rq);
 
 	if (!err)
-		err = names_to(r, &rq, &u->note, to);
+		err = names_to(r, &rq, &u->note, to, &lacks);
 	if (!err)
 		err = objects_to(r, &rq, u, to);
 	heal_request_end(&rq);
-	return err;
+	return !err && lacks ? -ESRCH : err;
 }
 
 /* Until what it waits for has been healed by another task. While there is other work to be done that comes first. */
@@ -186,6 +198,54 @@ static bool waits_for_scrub(struct recovery *r, int err)
 	return err == -EAGAIN && r->last && owed;
 }
 
+/* ---- what no list told of ---- */
+
+static int is_missed(void *recovery, const struct gfid *directory)
+{
+	struct recovery *r = recovery;
+	cleanup_inode struct inode *inode = NULL;
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	if (!err && !MUTANT("forget-missed"))
+		heal_find(&r->c->heal, &rq, directory, -1, r->truth, &inode);
+	heal_request_end(&rq);
+	pthread_mutex_lock(&r->lock);
+	err = err ? err : missed_add(r->c, directory, inode);
+	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
+static int tell_lacking(struct recovery *r, const struct note *n, int to)
+{
+	struct request rq;
+	int err = heal_request(&r->c->heal, &rq);
+
+	for (unsigned i = 0; i < n->objects && !err; i++)
+		if (!note_only_names(n, i))
+			err = heal_lacking(&r->c->heal, &rq, &n->object[i].gfid, r->truth, to, is_missed, r);
+	heal_request_end(&rq);
+	return err;
+}
+
+/* In the end: nothing that is known of gives the member what a client changed at the truth. True: the directories that lead to it are missed, so the
+ * recovery begins anew. */
+static bool lacks_directories(struct recovery *r, const struct union_note *u, int to, int *err)
+{
+	bool lacks;
+	int failed;
+
+	if (!r->last || (*err != -ESRCH && *err != -EAGAIN) || session_is_nobody(u->note.session) || MUTANT("leave-lacking"))
+		return false;
+	failed = tell_lacking(r, &u->note, to);
+	*err = failed ? failed : *err;
+	pthread_mutex_lock(&r->lock);
+	lacks = !failed && r->c->missed.count > r->missed;
+	r->doubtful |= lacks;
+	pthread_mutex_unlock(&r->lock);
+	return lacks;
+}
+
 /* *blamed: whose fault it is, if it fails. */
 static int make_equal(struct recovery *r, const struct union_note *u, int to, int *blamed)
 {
@@ -196,6 +256,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		err = say_status(r, u, to, -EIO);
 	if (!err)
 		err = again_to(r, u, to);
+	if (lacks_directories(r, u, to, &err))
+		return 0; /* its note says as yet that it does not know */
 	if (err == -ESRCH ||
 	    waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
 		err = r->last ? 0 : -EAGAIN;
@@ -489,20 +551,7 @@ static int end_logs(struct recovery *r)
 	return err;
 }
 
-/* ---- what no list told of ---- */
-
-static int is_missed(void *recovery, const struct gfid *directory)
-{
-	struct recovery *r = recovery;
-	cleanup_inode struct inode *inode = NULL;
-	struct request rq;
-	int err = heal_request(&r->c->heal, &rq);
-
-	if (!err && !MUTANT("forget-missed"))
-		heal_find(&r->c->heal, &rq, directory, -1, r->truth, &inode);
-	heal_request_end(&rq);
-	return err ? err : missed_add(r->c, directory, inode);
-}
+/* ---- what lies in a limbo, and no list told of it ---- */
 
 static int find_missed_at(struct recovery *r, int member)
 {
@@ -520,7 +569,6 @@ static int find_missed_at(struct recovery *r, int member)
  * too, which nobody may change meanwhile. -EAGAIN. */
 static int find_missed(struct recovery *r)
 {
-	size_t before = r->c->missed.count;
 	bool owed;
 	int err = 0;
 
@@ -530,10 +578,10 @@ static int find_missed(struct recovery *r)
 	for (int i = 0; i < r->view.members && owed && !err && !MUTANT("purge-blindly"); i++)
 		if (r->view.state[i] == MEMBER_IN && i != r->truth)
 			err = find_missed_at(r, i);
-	if (err || r->c->missed.count == before)
+	if (err || r->c->missed.count == r->missed)
 		return err;
 	log_info(r->c->x, NULL, "%zu directories more must be made equal: the recovery begins anew",
-		 r->c->missed.count - before);
+		 r->c->missed.count - r->missed);
 	return -EAGAIN;
 }
 
@@ -585,7 +633,7 @@ static void run_recovery(struct recovery *r, unsigned count, bool cold)
 
 int recover(struct coordinator *c)
 {
-	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER, .missed = c->missed.count };
 	bool cold = false, owed;
 	unsigned count = count_notes(c, &cold);
 

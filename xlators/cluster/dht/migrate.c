@@ -327,6 +327,26 @@ static int is_kept(struct bringing *b, bool *yes)
 	return err;
 }
 
+/* It was given before anybody counted: so it is looked at. 1: it had gone, and is given anew. */
+static int keep_name_still(struct bringing *b)
+{
+	cleanup_inode struct inode *dir = NULL, *found = NULL;
+	int err, child = side_of(b)->child;
+	char name[HIDDEN_NAME];
+
+	if (MUTANT("lose-kept-name"))
+		return 0;
+	err = work_dir(b->rq, b->d, child, work_of(&b->it.id), false, &dir);
+	if (!err)
+		err = hidden_find(b->rq, b->d, child, dir, kept_name(&b->it.id, name), &found);
+	if (!err && found == b->file)
+		return 0;
+	if (err && err != -ENOENT && err != -ESTALE)
+		return err;
+	err = keep_name(b);
+	return err ? err : 1;
+}
+
 static int complete(struct bringing *b)
 {
 	enum { TRIES = 3 };
@@ -334,12 +354,18 @@ static int complete(struct bringing *b)
 	int err = 0;
 
 	for (int tries = 0; !err && !kept; tries++) {
+		int anew = 0;
+
 		if (tries)
 			err = tries < TRIES ? copy_again(b) : BRING_CHANGES;
 		if (!err)
 			err = copy_rest(b->rq, b->d, &b->it, b->file);
 		if (!err)
 			err = is_kept(b, &kept);
+		if (!err && kept)
+			anew = keep_name_still(b);
+		err = anew < 0 ? anew : err;
+		kept &= !anew;
 	}
 	return err;
 }
