@@ -14,6 +14,8 @@ static struct {
 	void (*fn)(void);
 	struct gfid made;
 	unsigned makes;
+	struct gfid synced; /* such an object: when it was synced last, and when a name was last moved, in calls */
+	unsigned calls, moved_at, synced_at;
 } race;
 
 __attribute__((visibility("default"))) void test_gets_in(struct xlator *, enum fop, const void *in);
@@ -31,6 +33,11 @@ void test_gets_in(struct xlator *x, enum fop fop, const void *in)
 
 	if (x != race.member)
 		return;
+	race.calls++;
+	if (fop == FOP_rename)
+		race.moved_at = race.calls;
+	if (fop == FOP_fsync && gfid_equal(&((const struct fsync_in *)in)->file->inode->gfid, &race.synced))
+		race.synced_at = race.calls;
 	race.makes += fop == FOP_mkdir && gfid_equal(&((const struct mkdir_in *)in)->gfid, &race.made);
 	if (fop != FOP_lookup || !fn || !is_awaited(in))
 		return;
@@ -257,4 +264,55 @@ void lacking_directories_are_told(void *arg)
 	expect(!heal_it(&both) && !heal_it(&upper) && !heal_it(&lower), "they are made");
 	expect(is_at(1, "both/upper/lower/file"), "the file is there");
 	expect(!look_for_lacking(&file) && !missed.count, "nothing is lacking any more");
+}
+
+/* ---- what a recovery takes ---- */
+
+static bool synced_after_move(void)
+{
+	bool synced = race.synced_at > race.moved_at && race.moved_at;
+
+	race.moved_at = race.synced_at = 0;
+	return synced;
+}
+
+static int recover_name(const struct gfid *directory, const char *name)
+{
+	struct request rq;
+	int err = heal_request(&heal, &rq);
+
+	err = err ? err : heal_name(&heal, &rq, directory, name, 0, 1);
+	heal_request_end(&rq);
+	return err;
+}
+
+/* A name that is taken from a directory must not be back after a power cut, when others have seen that it has gone. */
+void what_is_taken_is_synced(void *arg)
+{
+	struct gfid directory, other;
+
+	(void)arg;
+	directory = make_at(7, MKDIR, "d");
+	other = make_at(7, MKDIR, "other");
+	for (const char *name = "abc"; *name; name++)
+		make_at(6, FILE_, (char[]){ 'd', '/', *name, '\0' });
+	make_at(7, MKDIR, "d/moves");
+	do_at(0, RENAME, "d/moves", "other/moved");
+	race.member = member[1];
+	race.synced = directory;
+	expect(!recover_name(&directory, "a") && !is_at(1, "d/a"), "the name goes");
+	expect(!synced_after_move(), "nothing is synced for one that comes back");
+	heal.syncs = true;
+	expect(!recover_name(&directory, "b") && !is_at(1, "d/b"), "the name goes in a recovery");
+	expect(synced_after_move(), "which syncs the directory after that");
+	expect(!recover_name(&other, "moved") && !is_at(1, "d/moves"), "a directory gets another place");
+	expect(synced_after_move(), "the one that had it is synced");
+	expect(!heal_it(&directory) && !is_at(1, "d/c"), "all names are made equal");
+	expect(synced_after_move(), "and on disk");
+	race.synced_at = 0;
+	expect(!heal_it(&directory) && !race.synced_at, "where nothing was taken nothing is synced");
+	heal.cold = true;
+	expect(!heal_it(&directory) && race.synced_at, "but after a start of all members");
+	heal.cold = heal.syncs = false;
+	race.member = NULL;
 }

@@ -444,6 +444,14 @@ static void what_a_member_lacks_is_told_with_all_that_leads_to_it(void **s)
 		race_on(true, lacking_directories_are_told);
 }
 
+static void what_a_recovery_takes_from_a_directory_is_synced(void **s)
+{
+	(void)s;
+	race_on(false, what_is_taken_is_synced);
+	if (!geteuid())
+		race_on(true, what_is_taken_is_synced);
+}
+
 static int start(void **s)
 {
 	(void)s;
@@ -478,6 +486,7 @@ int main(void)
 		cmocka_unit_test(a_name_that_changed_hands_is_looked_at_again_and_holds_up_no_other),
 		cmocka_unit_test(what_lies_in_the_limbo_is_found_where_no_list_tells_of_it),
 		cmocka_unit_test(what_a_member_lacks_is_told_with_all_that_leads_to_it),
+		cmocka_unit_test(what_a_recovery_takes_from_a_directory_is_synced),
 	};
 
 	if (getenv("HEAL_TEST"))

@@ -99,5 +99,5 @@ void queue_heal_all(void *); /* heals all members but the first, by that; a task
 
 /* ---- heal-test-race.c: what others do at a member while it is healed, and what no list tells of; task_fns ---- */
 void race_directory_goes_to_the_limbo(void *), race_name_changes_hands(void *);
-void missed_directories_are_told(void *), lacking_directories_are_told(void *);
+void missed_directories_are_told(void *), lacking_directories_are_told(void *), what_is_taken_is_synced(void *);
 #endif

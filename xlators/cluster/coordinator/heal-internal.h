@@ -6,7 +6,8 @@
 
 /* ---- heal.c: asking a member ---- */
 
-#define HEAL_CALL_NS 5000000000ull /* so long a member may take for one answer */
+#define HEAL_CALL_NS 5000000000ull  /* so long a member may take for one answer */
+#define HEAL_SYNC_NS 30000000000ull /* and to sync a directory: its disk may have much to write before that */
 
 /* The fop at that member, with the stamp of a heal in the epoch of now. */
 int heal_call(struct heal *, struct request *, int member, enum fop, const void *in, void *out);
@@ -34,6 +35,8 @@ enum {
 int directory_list(struct heal *, struct request *, int member, struct inode *directory, unsigned flags,
 		   int (*each)(void *arg, struct dirent_plus *), void *arg);
 
+/* Its names are on disk as they are now. 0 also if it has gone. */
+int directory_sync(struct heal *, struct request *, int member, struct inode *directory);
 
 /* ---- heal-find.c: an object at one member ---- */
 
@@ -93,6 +96,7 @@ struct pair {
 	struct inode *inode; /* can be used at both */
 	struct attr source, target;
 	bool changed; /* something at `to`, so its times are others by now */
+	bool taken;   /* a name may have been taken from it at `to` */
 	struct made_list
 		*made; /* of a directory: what is made there is listed here; NULL: found() is told of all that is named anew */
 };
@@ -110,6 +114,8 @@ int pair_data(struct pair *, uint64_t start, uint64_t end);
 
 /* Both directories' names made equal; the directories' own times are the caller's. */
 int pair_names(struct pair *directory);
+/* What was taken from the directory is on disk, if the heal syncs. Is given what became of the names, and returns that; or its own error. */
+int pair_sync(struct pair *directory, int err);
 
 /* ---- heal-links.c ---- */
 

@@ -13,6 +13,7 @@ struct heal {
 	bool cold; /* all were started anew: what has another place than it should may have other contents, too */
 	bool look; /* change nothing: what would have to be changed is -EUCLEAN */
 	bool logs; /* what names stood for is logged at the member before they change: see heal_undo() */
+	bool syncs; /* a directory that a name was taken from is synced then; after a start of all members each that is made equal, at both */
 	bool logs_made; /* also where nothing was, and an object is made anew: whoever comes to it before it is whole takes it for what it is not */
 	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
 	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */

@@ -606,8 +606,9 @@ static void run_notes(struct recovery *r, unsigned count, bool cold)
 	c->heal.logs = !MUTANT("no-log");
 	c->heal.logs_made = c->heal.logs && !cold && !MUTANT("keep-half-made");
 	c->heal.cold = cold;
+	c->heal.syncs = true;
 	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
-	c->heal.logs = c->heal.logs_made = c->heal.cold = false;
+	c->heal.logs = c->heal.logs_made = c->heal.cold = c->heal.syncs = false;
 }
 
 /* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
