@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "identity.h"
 #include "log.h"
 #include "metrics.h"
 #include "path.h"
@@ -334,46 +335,44 @@ static bool take_number(struct MHD_Connection *c, const char *name, bool *given,
 	return !text || (*text && strlen(text) < 20 && !text[strspn(text, "0123456789")]);
 }
 
-/* By the certificate; "": it has none, or there is no TLS. */
-static void identity_of(struct MHD_Connection *c, char identity[TUNNEL_IDENTITY])
+/* By the certificate; nobody: it has none, or there is no TLS. (The tunnels refuse those that make no sense.) */
+static struct identity identity_of(struct MHD_Connection *c)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct identity who = { IDENTITY_NOBODY, "", "" };
 
-	*identity = '\0';
 	if (!http.tunnels || !info)
-		return;
+		return who;
 	pthread_mutex_lock(&http.peers_lock);
-	if ((size_t)info->connect_fd < http.peers && http.peer[info->connect_fd])
-		snprintf(identity, TUNNEL_IDENTITY, "%s", http.peer[info->connect_fd]);
+	if ((size_t)info->connect_fd < http.peers)
+		identity_parse(http.peer[info->connect_fd], &who);
 	pthread_mutex_unlock(&http.peers_lock);
+	return who;
 }
 
 /* It names all volumes, bricks and servers. */
 static bool may_see_status(struct MHD_Connection *c)
 {
-	char identity[TUNNEL_IDENTITY];
+	enum identity_kind kind = identity_of(c).kind;
 
-	identity_of(c, identity);
-	return !http.tunnels || !strcmp(identity, "stratus:admin") || !strcmp(identity, "stratus:server");
+	return !http.tunnels || kind == IDENTITY_ADMIN || kind == IDENTITY_SERVER;
 }
 
 /* Tenants may of the volumes that have them. Of others they don't learn whether there are any. */
 static bool may_see_volume(struct MHD_Connection *c, const char *volume)
 {
-	static const char tenants[] = "stratus:tenant/";
+	struct identity who = identity_of(c);
 	const struct spec_tenant *t = NULL;
-	char identity[TUNNEL_IDENTITY];
 	struct problem ignored = { "" };
 	struct spec s;
 	uint64_t version;
 	bool may;
 
-	identity_of(c, identity);
-	if (strncmp(identity, tenants, strlen(tenants)))
+	if (!identity_is_tenants(&who))
 		return true;
 	if (!cluster_spec(volume, &s, &version, &ignored))
-		t = spec_tenant_find(&s, identity + strlen(tenants));
-	may = t && t->state != SPEC_TENANT_DELETED;
+		t = spec_tenant_find(&s, who.name);
+	may = t && t->state != SPEC_TENANT_DELETED && who.kind != IDENTITY_ACCESS;
 	spec_free(&s);
 	return may;
 }

@@ -520,6 +520,8 @@ static void admission(void *arg)
 					      "stratus:tenant/nobody",
 					      "stratus:tenant/acm",
 					      "stratus:tenant/acme/x",
+					      "stratus:tenant/acme/access/x",
+					      "stratus:tenant/nobody/admin",
 					      "stratus:servers",
 					      "tenant/acme" };
 	struct client stranger = acme;

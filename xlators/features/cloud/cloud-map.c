@@ -67,12 +67,13 @@ static int groups_in(struct cloud *c, const struct tenant *t, struct request *rq
 	return 0;
 }
 
-int map_request(struct cloud *c, const struct tenant *t, struct request *rq, struct asker *was)
+int map_request(struct cloud *c, const struct guest *g, struct request *rq, struct asker *was)
 {
+	const struct tenant *t = &g->tenant;
 	uint32_t uid = rq->uid, gid = rq->gid;
 	int err = extensions_in(c, rq);
 
-	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree };
+	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree, rq->administers };
 	if (!err)
 		err = born_may(c, rq);
 	if (!err)
@@ -87,6 +88,7 @@ int map_request(struct cloud *c, const struct tenant *t, struct request *rq, str
 	rq->gid = gid;
 	rq->root = t->base;
 	rq->tree = t->id;
+	rq->administers = g->administers;
 	return 0;
 }
 
@@ -98,6 +100,7 @@ void unmap_request(const struct tenant *t, struct request *rq, const struct aske
 	rq->gid = was->gid;
 	rq->root = was->root;
 	rq->tree = was->tree;
+	rq->administers = was->administers;
 }
 
 /* ---- arguments ---- */

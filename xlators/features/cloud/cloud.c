@@ -25,13 +25,14 @@ static const struct option options[] = {
 
 /* ---- requests ---- */
 
-static int ask(struct request *rq, struct xlator *x, const struct tenant *t, enum fop fop, const void *in, void *out)
+static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum fop fop, const void *in, void *out)
 {
 	struct cloud *c = x->private;
+	const struct tenant *t = &g->tenant;
 	struct mapping m = { .cloud = c, .tenant = t };
 	struct asker was;
 	union any_in mapped;
-	int err = map_request(c, t, rq, &was);
+	int err = map_request(c, g, rq, &was);
 
 	if (err)
 		return err;
@@ -58,8 +59,8 @@ static bool is_misplaced(const struct cloud *c, const struct request *rq)
 static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct cloud *c = x->private;
-	struct tenant t;
-	int who = whose(c, rq->client, &t);
+	struct guest g;
+	int who = whose(c, rq->client, &g);
 
 	if (who == MAY_ALL && is_misplaced(c, rq))
 		return -EOPNOTSUPP;
@@ -69,13 +70,13 @@ static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const v
 		atomic_fetch_add_explicit(&c->refused, 1, memory_order_relaxed);
 		return who;
 	}
-	return ask(rq, x, &t, fop, in, out);
+	return ask(rq, x, &g, fop, in, out);
 }
 
 static int cloud_admit(struct xlator *x, const struct client *client, struct inode **root, struct gfid *tenant)
 {
-	struct tenant t;
-	int who = whose(x->private, client, &t);
+	struct guest g;
+	int who = whose(x->private, client, &g);
 
 	if (!root || who < 0)
 		return who < 0 ? who : 0;
@@ -84,8 +85,8 @@ static int cloud_admit(struct xlator *x, const struct client *client, struct ino
 		*root = brick_root(x);
 		return *root ? 0 : -ENOMEM;
 	}
-	*tenant = t.id;
-	return tree_root(x, &t, root);
+	*tenant = g.tenant.id;
+	return tree_root(x, &g.tenant, root);
 }
 
 /* ---- life ---- */

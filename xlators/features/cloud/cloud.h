@@ -4,6 +4,7 @@
 #define CLOUD_H
 #include <pthread.h>
 
+#include "identity.h"
 #include "xlator.h"
 
 enum {
@@ -24,6 +25,10 @@ struct tenant {
 	uint32_t base, count; /* its id u is base + u here */
 	uint8_t state;
 	char name[TENANT_NAME + 1];
+};
+struct guest { /* of the tenant that he is of */
+	struct tenant tenant;
+	bool administers;
 };
 struct table {
 	struct tenant *tenant; /* by name */
@@ -56,7 +61,7 @@ struct cloud {
 };
 enum { MAY_ALL = 1 };
 /* Whose request it is: 0 with a copy of the tenant, MAY_ALL (the brick's own side: servers, and this process), or -EACCES. */
-int whose(struct cloud *, const struct client *, struct tenant *);
+int whose(struct cloud *, const struct client *, struct guest *);
 bool is_tenants_root(struct cloud *, const struct gfid *); /* of any tenant */
 
 /* ---- cloud-map.c: ids ---- */
@@ -86,8 +91,9 @@ struct asker {
 	uid_t uid, root;
 	gid_t gid;
 	struct gfid tree;
+	bool administers;
 };
-int map_request(struct cloud *, const struct tenant *, struct request *, struct asker *);
+int map_request(struct cloud *, const struct guest *, struct request *, struct asker *);
 void unmap_request(const struct tenant *, struct request *, const struct asker *);
 
 /* ---- cloud-xattr.c ---- */
