@@ -15,6 +15,7 @@ char dir[64];
 atomic_int failures;
 struct xlator *cloud, *leaf;
 const struct asks *asked;
+struct bearer bearer;
 struct client acme = { .identity = "stratus:tenant/acme", .name = "acme", .id = { 1 } },
 	      admin = { .identity = "stratus:tenant/acme/admin", .name = "admin", .id = { 2 } },
 	      server = { .identity = "stratus:server", .name = "server", .id = { 3 } };
@@ -64,9 +65,8 @@ int change(const char *option, const char *text)
 int become(struct tree *t, struct client *who, uint32_t id)
 {
 	static struct gfid root;
-	struct gfid tenant;
 	struct inode *inode = NULL;
-	int err = cloud->type->admit(cloud, who, &inode, &tenant);
+	int err = cloud->type->admit(cloud, who, &inode, &bearer);
 
 	t->client = who;
 	t->uid = t->gid = id;
@@ -131,6 +131,13 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_administrator_is_a_client_that_is_told_from_the_others),
+		cmocka_unit_test(an_access_point_shows_its_directory_and_nothing_else),
+		cmocka_unit_test(its_directory_is_what_has_the_path_when_a_session_begins),
+		cmocka_unit_test(its_clients_are_who_it_says_whoever_they_say_they_are),
+		cmocka_unit_test(by_one_that_reads_nothing_is_changed),
+		cmocka_unit_test(an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended),
+		cmocka_unit_test(there_are_none_on_several_bricks),
+		cmocka_unit_test(tables_of_access_points_that_make_no_sense_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

@@ -172,9 +172,11 @@ int whose(struct cloud *c, const struct client *client, struct guest *g)
 		return -EACCES;
 	if (who.kind == IDENTITY_SERVER)
 		return MAY_ALL;
-	if (who.kind != IDENTITY_TENANT && who.kind != IDENTITY_TENANT_ADMIN)
+	if (!identity_is_tenants(&who))
 		return -EACCES;
-	g->administers = who.kind == IDENTITY_TENANT_ADMIN;
+	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN };
+	if (who.kind == IDENTITY_ACCESS && point_find(c, &who, g))
+		return -EACCES;
 	return find(c, who.name, &g->tenant);
 }
 

@@ -62,7 +62,7 @@ struct open_file {
 struct guest {
 	char identity[IDENTITY_TEXT]; /* "": nobody has vouched for him */
 	struct identity who;	      /* the same */
-	struct gfid tenant;	      /* to whom his handles are bound; zeros: to nobody */
+	struct bearer bearer;	      /* whom his handles are bound to */
 	struct gfid root;	      /* what he knows as gfid_root */
 	struct inode *inode;	      /* the same; a reference */
 };
@@ -202,6 +202,6 @@ void works_cancel_waiting(struct session *);
 void resume_channels(struct session *); /* with session.lock held: those that may be read from again */
 struct slot *slot_of(struct session_channel *, uint32_t slot);
 void slot_drop_kept(struct session *, struct slot *);
-int server_put_inode(struct xlator *leaf, const struct gfid *tenant, struct inode *, uint8_t *handle, uint32_t *size);
+int server_put_inode(struct xlator *leaf, const struct bearer *, struct inode *, uint8_t *handle, uint32_t *size);
 void server_tell(struct server *, struct xlator *from, const struct event *);
 #endif

@@ -604,8 +604,9 @@ static int admit(struct connection *c, struct xlator *x, struct guest *guest, st
 	if (!gate)
 		err = admit_to_all(c, guest, p);
 	else
-		err = gate->type->admit(gate, &client, &guest->inode, &guest->tenant);
-	if (!err && !gfid_is_null(&guest->tenant) && !(leaf_of(x)->type->tenant_handle && leaf_of(x)->type->tenant_from_handle))
+		err = gate->type->admit(gate, &client, &guest->inode, &guest->bearer);
+	if (!err && !gfid_is_null(&guest->bearer.tenant) &&
+	    !(leaf_of(x)->type->tenant_handle && leaf_of(x)->type->tenant_from_handle))
 		err = -EOPNOTSUPP;
 	if (err == -EACCES && gate)
 		return problem_set(p, EACCES,
@@ -623,7 +624,7 @@ static int root_handle(struct xlator *x, const struct guest *guest, struct wire_
 
 	w->root.handle.wire_inode_val = malloc(WIRE_HANDLE_MAX);
 	if (w->root.handle.wire_inode_val)
-		err = server_put_inode(leaf_of(x), &guest->tenant, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
+		err = server_put_inode(leaf_of(x), &guest->bearer, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
 				       &size);
 	w->root.handle.wire_inode_len = size;
 	memcpy(w->root.gfid.bytes, gfid_root.bytes, sizeof(gfid_root.bytes));
