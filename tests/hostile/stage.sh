@@ -39,6 +39,7 @@ certificates() {
 	identity nobody --client desk
 	identity admin --admin root
 	identity point --access acme/photos
+	identity keeper --tenant-admin acme
 	CA=other-ca identity foreign --tenant acme
 	expired expired stratus:tenant/acme
 	"$STRATUS" cert revoke --dir ca issued-revoked/cert.pem >/dev/null
