@@ -29,6 +29,8 @@ struct subject {
 int subject_server(struct subject *, const char *hosts, struct problem *); /* HOST[,HOST...] */
 /* KIND: "client", "admin" or "tenant". */
 int subject_named(struct subject *, const char *kind, const char *name, struct problem *);
+int subject_tenant_admin(struct subject *, const char *tenant, struct problem *);
+int subject_access(struct subject *, const char *point, struct problem *); /* TENANT/ID */
 int subject_uri(struct subject *, const char *uri, struct problem *);
 void subject_free(struct subject *);
 

@@ -7,20 +7,13 @@
 #include <string.h>
 
 #include "ca.h"
+#include "identity.h"
 #include "log.h"
 #include "path.h"
 
-enum { NAME_MAX_BYTES = 64, HOST_MAX = 253, LABEL_MAX = 63 };
+enum { HOST_MAX = 253, LABEL_MAX = 63 };
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
-
-/* As names of volumes are. */
-static bool is_name(const char *text, size_t size)
-{
-	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-
-	return size && size <= NAME_MAX_BYTES && *text != '.' && *text != '-' && strspn(text, fine) >= size;
-}
 
 /* ---- servers ---- */
 
@@ -88,55 +81,51 @@ void subject_free(struct subject *s)
 int subject_named(struct subject *s, const char *kind, const char *name, struct problem *p)
 {
 	*s = (struct subject){ .uri = "stratus:admin" };
-	if (!is_name(name, strlen(name)))
+	if (!identity_is_name(name, strlen(name)))
 		return problem_set(p, EINVAL, "'%.80s' is no name: take 1 to %d letters, digits, '-', '_' and '.'", name,
-				   NAME_MAX_BYTES);
+				   IDENTITY_NAME);
 	snprintf(s->name, sizeof s->name, "%s", name);
 	if (strcmp(kind, "admin")) /* which admin it is makes no difference to what it may do */
 		snprintf(s->uri, sizeof s->uri, "stratus:%s/%s", kind, name);
 	return 0;
 }
 
-/* "NAME" or "NAME/NAME": of them `parts` at most. */
-static bool is_path(const char *text, unsigned parts)
+int subject_tenant_admin(struct subject *s, const char *tenant, struct problem *p)
 {
-	for (; parts; parts--) {
-		size_t length = strcspn(text, "/");
+	int err = subject_named(s, "tenant", tenant, p);
 
-		if (!is_name(text, length))
-			return false;
-		if (!text[length])
-			return true;
-		text += length + 1;
-	}
-	return false;
+	if (!err)
+		strcat(s->uri, "/admin"); /* a name is so short that there is room */
+	return err;
 }
 
-static bool is_identity(const char *uri)
+int subject_access(struct subject *s, const char *point, struct problem *p)
 {
-	static const char client[] = "stratus:client/", tenant[] = "stratus:tenant/";
+	const char *slash = strchr(point, '/');
+	cleanup_path char *tenant = path_format("%.*s", (int)strcspn(point, "/"), point);
+	cleanup_path char *uri = path_format("stratus:tenant/%s/access/%s", tenant, slash ? slash + 1 : "");
+	struct identity who;
 
-	if (!strncmp(uri, client, strlen(client)))
-		return is_path(uri + strlen(client), 1);
-	if (!strncmp(uri, tenant, strlen(tenant)))
-		return is_path(uri + strlen(tenant), 2);
-	return !strcmp(uri, "stratus:admin");
+	if (strlen(uri) >= sizeof s->uri || identity_parse(uri, &who))
+		return problem_set(p, EINVAL, "'%.80s' is no access point: write TENANT/ID", point);
+	return subject_uri(s, uri, p);
 }
 
 int subject_uri(struct subject *s, const char *uri, struct problem *p)
 {
 	const char *last = strrchr(uri, '/');
+	struct identity who;
+	int err = identity_parse(uri, &who);
 
 	*s = (struct subject){ "" };
-	if (!strcmp(uri, "stratus:server"))
+	if (who.kind == IDENTITY_SERVER)
 		return problem_set(p, EINVAL, "a server's certificate has the server's names in it: use --server HOST");
-	if (!is_identity(uri))
-		return problem_set(
-			p, EINVAL,
-			"'%.80s' is no identity: there are stratus:admin, stratus:client/NAME, stratus:tenant/NAME and "
-			"stratus:tenant/NAME/ACCESSPOINT",
-			uri);
+	if (err || who.kind == IDENTITY_NOBODY)
+		return problem_set(p, EINVAL,
+				   "'%.80s' is no identity: there are stratus:admin, stratus:client/NAME, stratus:tenant/NAME, "
+				   "stratus:tenant/NAME/admin and stratus:tenant/NAME/access/ID",
+				   uri);
 	snprintf(s->uri, sizeof s->uri, "%s", uri);
-	snprintf(s->name, sizeof s->name, "%s", last ? last + 1 : "admin");
+	snprintf(s->name, sizeof s->name, "%s", who.kind == IDENTITY_TENANT_ADMIN ? who.name : last ? last + 1 : "admin");
 	return 0;
 }

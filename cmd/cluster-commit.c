@@ -25,6 +25,8 @@
 #include "store.h"
 #include "volfiles.h"
 
+enum { EDITS = 5 };
+
 /* Calls fn for each committed volume but the one called `except`, until it returns an error. */
 static int each_other(const char *except, int (*fn)(const struct spec *other, void *arg, struct problem *), void *arg,
 		      struct problem *p)
@@ -544,6 +546,45 @@ int cluster_take_out(const char *volume, struct problem *p)
 	spec_free(&s);
 	spec_free(&before);
 	return err;
+}
+
+static int edit_once(const char *volume, int (*change)(struct spec *, void *, struct problem *), void *arg, struct problem *p)
+{
+	cleanup_path char *text = NULL, *now = NULL;
+	struct spec before = { 0 }, edited = { 0 }, s = { 0 };
+	uint64_t version;
+	int err = cluster_spec(volume, &before, &version, p);
+
+	text = err ? NULL : spec_text(&before);
+	if (!err)
+		err = text ? spec_parse(text, strlen(text), "the specification", &edited, p) : -ENOMEM;
+	if (!err)
+		err = change(&edited, arg, p);
+	now = err ? NULL : spec_text(&edited);
+	if (!err) /* which checks it */
+		err = now ? spec_parse(now, strlen(now), "the specification", &s, p) : -ENOMEM;
+	if (!err)
+		err = check_all(&s, &before, p);
+	if (!err)
+		err = commit(&s, &before, version, p);
+	spec_free(&s);
+	spec_free(&edited);
+	spec_free(&before);
+	return err;
+}
+
+int cluster_edit(const char *volume, int (*change)(struct spec *, void *, struct problem *), void *arg, struct problem *p)
+{
+	struct problem one = { "" };
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < EDITS; tries++) {
+		one = (struct problem){ "" };
+		err = edit_once(volume, change, arg, &one);
+	}
+	if (!err)
+		cluster_reconcile();
+	return err ? problem_set(p, -err, "%s", one.text) : 0;
 }
 
 static int command_commit(int words, char **word, const char *body, FILE *out, struct problem *p)

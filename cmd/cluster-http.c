@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The volfile service: read-only HTTP, for mounts and for whoever watches.
+/* The volfile service: HTTP for mounts and for whoever watches, who may only read, and for tenants' administrators (cluster-tenant.c).
  *
  *   GET /v1/volume/NAME/client[?brick=N][&after=VERSION]   the client's volfile; X-Stratus-Version says of which version. With
  *       `after`, the answer waits until there is a later version, and is 304 if there is none after 30 s.
@@ -15,9 +15,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cluster-tenant.h"
 #include "cluster.h"
+#include "identity.h"
 #include "log.h"
 #include "metrics.h"
 #include "path.h"
@@ -32,7 +35,10 @@ enum {
 	CONNECTIONS = 4096,
 	CONNECTIONS_OF_ONE = 512,
 	CONNECTION_S = 60,
-	STATUSES = 16
+	STATUSES = 16,
+	WISHES = 64, /* of tenants' administrators, that wait */
+	WISHES_OF_ONE = 4,
+	BODY_MAX = 4096
 };
 
 /* One request, from its first line until its answer has left. */
@@ -47,6 +53,11 @@ struct ask {
 	bool asked;	  /* for what is told, which is this text, or NULL */
 	bool of_metrics;  /* it is these, and not the status */
 	char *told;
+	char tenant[IDENTITY_NAME + 1]; /* by whose administrator it is asked; of these: */
+	char *method, *url, *body;
+	size_t body_size;
+	bool body_too_long;
+	unsigned status; /* of what is told */
 	struct ask *next;
 };
 
@@ -58,13 +69,18 @@ static struct {
 	struct ask *asking;    /* for the status, or metrics */
 	unsigned statuses;     /* that are asked for and not told yet */
 	pthread_cond_t wanted; /* one is asked for, or stopping */
-	pthread_t notifier, teller;
-	bool notifying, telling, stopping;
+	struct ask *wish;      /* of administrators, in the order in which they came */
+	pthread_cond_t wished;
+	pthread_t notifier, teller, manager;
+	bool notifying, telling, managing, stopping;
 	struct tunnels *tunnels; /* NULL: in the clear */
 	pthread_mutex_t peers_lock;
 	char **peer; /* by descriptor: who it is */
 	size_t peers;
-} http = { .lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER, .peers_lock = PTHREAD_MUTEX_INITIALIZER };
+} http = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	   .wanted = PTHREAD_COND_INITIALIZER,
+	   .wished = PTHREAD_COND_INITIALIZER,
+	   .peers_lock = PTHREAD_MUTEX_INITIALIZER };
 
 const char *cluster_http_address(void)
 {
@@ -203,6 +219,85 @@ static enum MHD_Result answer_told(struct ask *a, bool metrics)
 			     "the status can't be told just now: others wait for it, perhaps for a disk that does not answer");
 }
 
+/* ---- what tenants' administrators ask for ---- */
+
+/* A thread of its own does it, one after the other: it waits for the store, and neither mounts nor the status must wait with it. */
+static void *manage(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&http.lock);
+	while (!http.stopping) {
+		struct ask *a = http.wish;
+
+		if (!a) {
+			pthread_cond_wait(&http.wished, &http.lock);
+			continue;
+		}
+		http.wish = a->next;
+		pthread_mutex_unlock(&http.lock);
+		a->status = cluster_tenant_answer(a->tenant, a->method, a->url, a->body, &a->told);
+		pthread_mutex_lock(&http.lock);
+		MHD_resume_connection(a->connection);
+	}
+	for (struct ask *a = http.wish; a; a = a->next)
+		MHD_resume_connection(a->connection);
+	http.wish = NULL;
+	pthread_mutex_unlock(&http.lock);
+	return NULL;
+}
+
+/* With the lock held: where one more of that tenant is to stand, or NULL: there are too many. */
+static struct ask **end_of_line(const char *tenant)
+{
+	struct ask **at = &http.wish;
+	unsigned all = 0, own = 0;
+
+	for (; *at; at = &(*at)->next) {
+		all++;
+		own += !strcmp((*at)->tenant, tenant);
+	}
+	return all < WISHES && own < WISHES_OF_ONE ? at : NULL;
+}
+
+static bool stand_in_line(struct ask *a)
+{
+	struct ask **end;
+
+	pthread_mutex_lock(&http.lock);
+	end = http.stopping ? NULL : end_of_line(a->tenant);
+	if (end) {
+		a->asked = true;
+		a->next = NULL;
+		*end = a;
+		MHD_suspend_connection(a->connection);
+		pthread_cond_signal(&http.wished);
+	}
+	pthread_mutex_unlock(&http.lock);
+	return end;
+}
+
+static enum MHD_Result answer_administrator(struct ask *a, const struct identity *who, const char *method, const char *url)
+{
+	char *text = a->told;
+
+	if (who->kind != IDENTITY_TENANT_ADMIN)
+		return refuse(a, MHD_HTTP_FORBIDDEN,
+			      "this is for a tenant's administrator: show a certificate of stratus:tenant/NAME/admin");
+	if (a->body_too_long)
+		return refuse(a, MHD_HTTP_CONTENT_TOO_LARGE, "that is longer than anything that can be asked for");
+	if (!a->asked) {
+		snprintf(a->tenant, sizeof a->tenant, "%s", who->name);
+		a->method = strdup(method);
+		a->url = strdup(url);
+		if (a->method && a->url && stand_in_line(a))
+			return MHD_YES;
+	}
+	a->told = NULL;
+	if (!text)
+		return refuse(a, MHD_HTTP_SERVICE_UNAVAILABLE, "too much is asked for just now: try again in a while");
+	return answer(a, a->status, a->status < 400 ? "application/json" : "text/plain; charset=utf-8", text, 0);
+}
+
 /* ---- volfiles ---- */
 
 /* The volume is there, and no later than the asker has it. */
@@ -334,66 +429,95 @@ static bool take_number(struct MHD_Connection *c, const char *name, bool *given,
 	return !text || (*text && strlen(text) < 20 && !text[strspn(text, "0123456789")]);
 }
 
-/* By the certificate; "": it has none, or there is no TLS. */
-static void identity_of(struct MHD_Connection *c, char identity[TUNNEL_IDENTITY])
+/* By the certificate; nobody: it has none, or there is no TLS. (The tunnels refuse those that make no sense.) */
+static struct identity identity_of(struct MHD_Connection *c)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct identity who = { IDENTITY_NOBODY, "", "" };
 
-	*identity = '\0';
 	if (!http.tunnels || !info)
-		return;
+		return who;
 	pthread_mutex_lock(&http.peers_lock);
-	if ((size_t)info->connect_fd < http.peers && http.peer[info->connect_fd])
-		snprintf(identity, TUNNEL_IDENTITY, "%s", http.peer[info->connect_fd]);
+	if ((size_t)info->connect_fd < http.peers)
+		identity_parse(http.peer[info->connect_fd], &who);
 	pthread_mutex_unlock(&http.peers_lock);
+	return who;
 }
 
 /* It names all volumes, bricks and servers. */
 static bool may_see_status(struct MHD_Connection *c)
 {
-	char identity[TUNNEL_IDENTITY];
+	enum identity_kind kind = identity_of(c).kind;
 
-	identity_of(c, identity);
-	return !http.tunnels || !strcmp(identity, "stratus:admin") || !strcmp(identity, "stratus:server");
+	return !http.tunnels || kind == IDENTITY_ADMIN || kind == IDENTITY_SERVER;
+}
+
+static bool has_access(const struct spec_tenant *t, const struct identity *who)
+{
+	const struct spec_access *a;
+	struct gfid id;
+
+	if (gfid_parse(who->access, &id))
+		return false;
+	a = spec_access_find(t, &id);
+	return a && !spec_access_has_expired(a, (uint64_t)time(NULL));
 }
 
 /* Tenants may of the volumes that have them. Of others they don't learn whether there are any. */
 static bool may_see_volume(struct MHD_Connection *c, const char *volume)
 {
-	static const char tenants[] = "stratus:tenant/";
+	struct identity who = identity_of(c);
 	const struct spec_tenant *t = NULL;
-	char identity[TUNNEL_IDENTITY];
 	struct problem ignored = { "" };
 	struct spec s;
 	uint64_t version;
 	bool may;
 
-	identity_of(c, identity);
-	if (strncmp(identity, tenants, strlen(tenants)))
+	if (!identity_is_tenants(&who))
 		return true;
 	if (!cluster_spec(volume, &s, &version, &ignored))
-		t = spec_tenant_find(&s, identity + strlen(tenants));
-	may = t && t->state != SPEC_TENANT_DELETED;
+		t = spec_tenant_find(&s, who.name);
+	may = t && t->state != SPEC_TENANT_DELETED && (who.kind != IDENTITY_ACCESS || has_access(t, &who));
 	spec_free(&s);
 	return may;
+}
+
+static void take_body(struct ask *a, const char *upload, size_t size)
+{
+	char *grown = a->body_size + size > BODY_MAX ? NULL : realloc(a->body, a->body_size + size + 1);
+
+	if (!grown) {
+		a->body_too_long = true;
+		return;
+	}
+	memcpy(grown + a->body_size, upload, size);
+	a->body = grown;
+	a->body_size += size;
+	a->body[a->body_size] = '\0';
 }
 
 static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *url, const char *method, const char *version,
 			      const char *upload, size_t *upload_size, void **state)
 {
 	struct ask *a = *state;
+	struct identity who;
 
-	(void)arg, (void)version, (void)upload;
+	(void)arg, (void)version;
 	if (!a) { /* the header is there */
 		*state = a = calloc(1, sizeof *a);
 		if (a)
 			a->connection = c;
 		return a ? MHD_YES : MHD_NO;
 	}
-	if (*upload_size) { /* nobody is asked for one */
+	who = identity_of(c);
+	if (*upload_size) {
+		if (who.kind == IDENTITY_TENANT_ADMIN) /* nobody else is asked for one */
+			take_body(a, upload, *upload_size);
 		*upload_size = 0;
 		return MHD_YES;
 	}
+	if (cluster_tenant_has(url))
+		return answer_administrator(a, &who, method, url);
 	if (strcmp(method, "GET") && strcmp(method, "HEAD"))
 		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "this service only reads: use the command stratus on a server");
 	if (!strcmp(url, "/v1/status") || !strcmp(url, "/metrics"))
@@ -416,8 +540,12 @@ static void completed(void *arg, struct MHD_Connection *c, void **state, enum MH
 	struct ask *a = *state;
 
 	(void)arg, (void)c, (void)code;
-	if (a)
+	if (a) {
 		free(a->told);
+		free(a->method);
+		free(a->url);
+		free(a->body);
+	}
 	free(a); /* nobody waits with it: a suspended connection is not completed */
 	*state = NULL;
 }
@@ -567,7 +695,8 @@ int cluster_http_start(const char *address, const struct tls_files *tls, struct 
 		return err;
 	http.notifying = !pthread_create(&http.notifier, NULL, notify, NULL);
 	http.telling = !pthread_create(&http.teller, NULL, tell, NULL);
-	if (http.notifying && http.telling)
+	http.managing = !pthread_create(&http.manager, NULL, manage, NULL);
+	if (http.notifying && http.telling && http.managing)
 		return 0;
 	cluster_http_stop();
 	return problem_set(p, EAGAIN, "no thread for the volfile service: the process limit is reached");
@@ -578,7 +707,13 @@ void cluster_http_stop(void)
 	pthread_mutex_lock(&http.lock);
 	http.stopping = true;
 	pthread_cond_signal(&http.wanted);
+	pthread_cond_signal(&http.wished);
 	pthread_mutex_unlock(&http.lock);
+	if (http.managing) {
+		pthread_join(http.manager, NULL);
+		http.managing = false;
+		cluster_tenant_finish();
+	}
 	if (http.telling) {
 		pthread_join(http.teller, NULL);
 		http.telling = false;

@@ -41,6 +41,9 @@ int cluster_spec(const char *volume, struct spec *, uint64_t *version, struct pr
 int cluster_spec_text(const char *volume, struct blob *text, uint64_t *version, struct problem *);
 /* Serves what is committed now: returns when graphs have started and stopped accordingly. */
 void cluster_reconcile(void);
+/* Commits what `change` makes of the specification of a volume, and serves it; again, when somebody else was faster. Besides what `change` says: -ENOENT, -EREMOTE, -ETIMEDOUT
+ * (see store_commit()), -ESTALE. */
+int cluster_edit(const char *volume, int (*change)(struct spec *, void *arg, struct problem *), void *arg, struct problem *);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
 void cluster_status(FILE *); /* as JSON */

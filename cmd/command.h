@@ -24,6 +24,7 @@ int command_demo(int argc, char **argv);
 int command_apply(int argc, char **argv);
 int command_volume(int argc, char **argv);
 int command_tenant(int argc, char **argv);
+int command_access(int argc, char **argv);
 int command_usage(int argc, char **argv);
 int command_brick(int argc, char **argv);
 int command_server(int argc, char **argv);

@@ -11,7 +11,21 @@
 #include "service.h"
 #include "verbs.h"
 
-enum { KEY_DIR = 1000, KEY_SERVER, KEY_CLIENT, KEY_ADMIN, KEY_TENANT, KEY_URI, KEY_DAYS, KEY_REPLACE, KEY_JSON };
+enum {
+	KEY_DIR = 1000,
+	KEY_SERVER,
+	KEY_CLIENT,
+	KEY_ADMIN,
+	KEY_TENANT,
+	KEY_TENANT_ADMIN,
+	KEY_ACCESS,
+	KEY_URI,
+	KEY_DAYS,
+	KEY_REPLACE,
+	KEY_JSON
+};
+
+#define KINDS "--server, --client, --admin, --tenant, --tenant-admin, --access and --uri"
 
 struct arguments {
 	struct words words;
@@ -35,6 +49,8 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_CLIENT:
 	case KEY_ADMIN:
 	case KEY_TENANT:
+	case KEY_TENANT_ADMIN:
+	case KEY_ACCESS:
 	case KEY_URI:
 		a->twice |= a->kind != 0;
 		a->kind = key;
@@ -70,6 +86,10 @@ static int take_subject(const struct arguments *a, struct subject *s, struct pro
 		return subject_named(s, "admin", a->whom, p);
 	case KEY_TENANT:
 		return subject_named(s, "tenant", a->whom, p);
+	case KEY_TENANT_ADMIN:
+		return subject_tenant_admin(s, a->whom, p);
+	case KEY_ACCESS:
+		return subject_access(s, a->whom, p);
 	default:
 		return subject_uri(s, a->whom, p);
 	}
@@ -194,11 +214,11 @@ static const char *misused(const struct arguments *a)
 	bool issues = !strcmp(a->words.word[0], "issue");
 
 	if (a->twice)
-		return "a certificate has one owner: one of --server, --client, --admin, --tenant and --uri";
+		return "a certificate has one owner: one of " KINDS;
 	if (issues && !a->kind)
-		return "whom shall it be for? One of --server, --client, --admin, --tenant and --uri";
+		return "whom shall it be for? One of " KINDS;
 	if (!issues && (a->kind || a->days || a->replace || a->out))
-		return "--server, --client, --admin, --tenant, --uri, --days, --replace and --out go with issue";
+		return KINDS ", like --days, --replace and --out, go with issue";
 	if (a->json && !strcmp(a->words.word[0], "revoke"))
 		return "--json goes with issue and list";
 	return NULL;
@@ -212,8 +232,11 @@ int command_cert(int argc, char **argv)
 		  0 },
 		{ "client", KEY_CLIENT, "NAME", 0, "For a client that is no tenant's", 0 },
 		{ "admin", KEY_ADMIN, "NAME", 0, "For an administrator of the cluster", 0 },
-		{ "tenant", KEY_TENANT, "NAME", 0, "For a tenant", 0 },
-		{ "uri", KEY_URI, "URI", 0, "For another identity, such as stratus:tenant/NAME/ACCESSPOINT", 0 },
+		{ "tenant", KEY_TENANT, "NAME", 0, "For a tenant's clients", 0 },
+		{ "tenant-admin", KEY_TENANT_ADMIN, "NAME", 0,
+		  "For a tenant's administrator: all that its clients may, and administration of what is this tenant's", 0 },
+		{ "access", KEY_ACCESS, "TENANT/ID", 0, "For a client that is confined to an access point of a tenant", 0 },
+		{ "uri", KEY_URI, "URI", 0, "For an identity by its URI, such as stratus:tenant/NAME/access/ID", 0 },
 		{ "days", KEY_DAYS, "NUMBER", 0, "How long it is good (365)", 0 },
 		{ "out", 'o', "DIR", 0,
 		  "Where cert.pem and key.pem go, with ca.pem and crl.pem: what --tls-dir takes (the working directory)", 0 },
@@ -224,7 +247,7 @@ int command_cert(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"issue (--server|--client|--admin|--tenant|--uri) WHOM\nrevoke SERIAL|FILE\nlist",
+		"issue (--server|--client|--admin|--tenant|--tenant-admin|--access|--uri) WHOM\nrevoke SERIAL|FILE\nlist",
 		"Certificates of the authority that `stratus ca init` made. `issue` makes a key and its certificate, `revoke` puts one on the "
 		"list crl.pem, `list` tells all there are. doc/security.md says what the certificates mean.",
 		NULL,

@@ -11,7 +11,9 @@
 #include "difference.h"
 #include "json.h"
 #include "path.h"
+#include "remote.h"
 #include "service.h"
+#include "tenant-json.h"
 #include "verbs.h"
 
 enum {
@@ -30,6 +32,7 @@ enum {
 struct arguments {
 	struct words words;
 	struct ask_form ask;
+	struct remote remote;
 	bool dry_run;
 	uint32_t ids; /* 0: as usual */
 	struct spec_limits limits;
@@ -117,6 +120,7 @@ static error_t option(int key, char *value, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->ask;
+		state->child_inputs[1] = &a->remote;
 		return 0;
 	case KEY_DRY:
 		a->dry_run = true;
@@ -164,18 +168,6 @@ static const char *name_of(const struct arguments *a)
 
 /* ---- showing ---- */
 
-static json_t *as_json(const struct spec *s, const struct spec_tenant *t)
-{
-	char id[GFID_TEXT];
-
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "volume", s->volume,
-			 "tenant", t->name, "id", gfid_text(&t->id, id), "base", (json_int_t)t->base, "count",
-			 (json_int_t)t->count, "state", spec_tenant_state(t), "bytes_limit", (json_int_t)t->bytes,
-			 "inodes_limit", (json_int_t)t->inodes, "bytes_soft", (json_int_t)t->soft_bytes, "inodes_soft",
-			 (json_int_t)t->soft_inodes, "grace", (json_int_t)t->grace, "ops", (json_int_t)t->ops, "bandwidth",
-			 (json_int_t)t->bandwidth, "weight", (json_int_t)(t->weight ? t->weight : 1));
-}
-
 static void show_amounts(const struct spec_tenant *t)
 {
 	if (t->bytes)
@@ -202,12 +194,22 @@ static void show_charged(const json_t *charged)
 		       json_is_true(json_object_get(charged, "exact")) ? "" : " (not exact)");
 }
 
+static void show_rates(const struct spec_tenant *t)
+{
+	if (t->ops)
+		printf("  it may use %" PRIu64 " operations in a second\n", t->ops);
+	if (t->bandwidth)
+		printf("  it may read and write %" PRIu64 " bytes in a second\n", t->bandwidth);
+	if (t->weight)
+		printf("  its share has the weight %" PRIu64 "\n", t->weight);
+}
+
 static void show(const struct arguments *a, const struct spec *s, const struct spec_tenant *t, const json_t *charged)
 {
 	char id[GFID_TEXT];
 
 	if (a->ask.json) {
-		json_t *one = as_json(s, t);
+		json_t *one = tenant_json(s, t, true);
 		cleanup_path char *identity = path_format("stratus:tenant/%s", t->name);
 
 		json_object_set_new(one, "identity", json_string(identity));
@@ -222,12 +224,7 @@ static void show(const struct arguments *a, const struct spec *s, const struct s
 	       t->name, s->volume, spec_tenant_state(t), gfid_text(&t->id, id), t->base, (uint64_t)t->base + t->count - 1,
 	       t->name);
 	show_amounts(t);
-	if (t->ops)
-		printf("  it may use %" PRIu64 " operations in a second\n", t->ops);
-	if (t->bandwidth)
-		printf("  it may read and write %" PRIu64 " bytes in a second\n", t->bandwidth);
-	if (t->weight)
-		printf("  its share has the weight %" PRIu64 "\n", t->weight);
+	show_rates(t);
 	show_charged(charged);
 }
 
@@ -252,7 +249,7 @@ static void show_all(const struct arguments *a, const struct spec *s)
 		const struct spec_tenant *t = &s->tenant[i];
 
 		if (a->ask.json)
-			json_array_append_new(list, as_json(s, t));
+			json_array_append_new(list, tenant_json(s, t, true));
 		else
 			show_line(t);
 	}
@@ -310,9 +307,47 @@ static int tenant_list(const struct arguments *a, struct problem *p)
 	return read_only(a, list, p);
 }
 
+static uint64_t amount(const json_t *o, const char *name)
+{
+	return (uint64_t)json_number(o, name);
+}
+
+/* What stratusd tells the tenant's administrator. */
+static void show_told(const json_t *o)
+{
+	const struct spec_tenant t = { .bytes = amount(o, "bytes_limit"),
+				       .inodes = amount(o, "inodes_limit"),
+				       .soft_bytes = amount(o, "bytes_soft"),
+				       .soft_inodes = amount(o, "inodes_soft"),
+				       .grace = amount(o, "grace"),
+				       .ops = amount(o, "ops"),
+				       .bandwidth = amount(o, "bandwidth"),
+				       .weight = amount(o, "weight") > 1 ? amount(o, "weight") : 0 };
+
+	printf("tenant %s of volume %s: %s\n  user ids 0 to %" JSON_INTEGER_FORMAT "\n", json_text(o, "tenant"),
+	       json_text(o, "volume"), json_text(o, "state"), json_number(o, "count") - 1);
+	show_amounts(&t);
+	show_rates(&t);
+	show_charged(json_object_get(o, "charged"));
+}
+
+static int info_remotely(const struct arguments *a, struct problem *p)
+{
+	cleanup_path char *path = remote_path(volume_of(a), name_of(a), "", p);
+	json_t *answer = NULL;
+	int err = path ? remote_ask(&a->remote, "GET", path, NULL, &answer, p) : -EINVAL;
+
+	if (!err && a->ask.json)
+		json_show(answer);
+	else if (!err)
+		show_told(answer);
+	json_decref(answer);
+	return err;
+}
+
 static int tenant_info(const struct arguments *a, struct problem *p)
 {
-	return read_only(a, info, p);
+	return a->remote.servers ? info_remotely(a, p) : read_only(a, info, p);
 }
 
 /* ---- changing ---- */
@@ -464,7 +499,7 @@ int command_tenant(int argc, char **argv)
 		  0 },
 		{ 0 },
 	};
-	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { &remote_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
@@ -473,7 +508,7 @@ int command_tenant(int argc, char **argv)
 		"of its own. `create` of one that is there changes nothing but its limits, if they are given; `resize` changes those. "
 		"`suspend` cuts its clients off until `resume`. `delete` does for good, "
 		"and its files are removed in the background (`stratus dump` of the brick's stratusd shows how far that is); neither its name nor its ids "
-		"are used again. doc/tenants.md has more.",
+		"are used again. With --server the tenant's administrator may ask for `info`, by a certificate of stratus:tenant/NAME/admin. doc/tenants.md has more.",
 		children,
 		NULL,
 		NULL,
@@ -482,7 +517,7 @@ int command_tenant(int argc, char **argv)
 		{ "create", 3, 3, WITH_DRY_RUN | WITH_IDS | WITH_LIMITS, tenant_create },
 		{ "resize", 3, 3, WITH_DRY_RUN | WITH_LIMITS, tenant_resize },
 		{ "list", 2, 2, 0, tenant_list },
-		{ "info", 3, 3, 0, tenant_info },
+		{ "info", 3, 3, WITH_SERVER, tenant_info },
 		{ "suspend", 3, 3, WITH_DRY_RUN, tenant_suspend },
 		{ "resume", 3, 3, WITH_DRY_RUN, tenant_resume },
 		{ "delete", 3, 3, WITH_DRY_RUN, tenant_delete },
@@ -493,6 +528,7 @@ int command_tenant(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count,
-			 (a.dry_run ? WITH_DRY_RUN : 0) | (a.ids ? WITH_IDS : 0) | (has_limits(&a.limits) ? WITH_LIMITS : 0),
+			 (a.dry_run ? WITH_DRY_RUN : 0) | (a.ids ? WITH_IDS : 0) | (has_limits(&a.limits) ? WITH_LIMITS : 0) |
+				 (a.remote.servers ? WITH_SERVER : 0),
 			 &a);
 }

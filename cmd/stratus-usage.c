@@ -10,6 +10,7 @@
 #include "json.h"
 #include "path.h"
 #include "process.h"
+#include "remote.h"
 #include "service.h"
 #include "usage-verify.h"
 
@@ -21,6 +22,7 @@ struct arguments {
 	const char *stratusd, *tenant; /* NULL: all */
 	bool json, csv, total, verify;
 	int wait_s; /* -1: not given */
+	struct remote remote;
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -29,6 +31,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	char *end;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->remote;
+		return 0;
 	case KEY_JSON:
 		a->json = true;
 		return 0;
@@ -61,6 +66,8 @@ static error_t option(int key, char *value, struct argp_state *state)
 			argp_error(state, "verify tells of each brick, as a table or with --json");
 		if (!a->verify && a->wait_s >= 0)
 			argp_error(state, "--wait goes with verify");
+		if (a->remote.servers && (a->verify || a->stratusd))
+			argp_error(state, "--server asks over the network: verify and --stratusd are for the server itself");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -148,6 +155,17 @@ static int ask(const struct arguments *a, process_fn *fn, json_t *bricks, struct
 	if (!err && counts(&one))
 		err = fn(a, &one, bricks, p);
 	process_free(&one);
+	return err;
+}
+
+/* What they tell the tenant's administrator. */
+static int ask_servers(const struct arguments *a, json_t *bricks, struct problem *p)
+{
+	json_t *list = NULL;
+	int err = remote_collect(&a->remote, "/v1/usage", &list, p);
+
+	json_array_extend(bricks, list);
+	json_decref(list);
 	return err;
 }
 
@@ -296,6 +314,8 @@ static int show(const struct arguments *a, json_t *bricks, struct problem *p)
 	json_array_foreach(bricks, i, brick) some |= json_array_size(json_object_get(brick, "accounts")) > 0;
 	if (!json_array_size(bricks))
 		return problem_set(p, ENOENT, "no brick that counts is served here: those of volumes with tenants do");
+	if (!some && a->remote.servers)
+		return problem_set(p, ENOENT, "no brick there tells you of a tenant '%s'", a->tenant);
 	if (!some)
 		return problem_set(p, ENOENT, "no brick here knows a tenant '%s'", a->tenant);
 	if (a->json)
@@ -338,6 +358,7 @@ int command_usage(int argc, char **argv)
 		  0 },
 		{ 0 },
 	};
+	static const struct argp_child children[] = { { &remote_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		options,
 		option,
@@ -345,8 +366,9 @@ int command_usage(int argc, char **argv)
 		"What is charged to each tenant on the bricks of this machine, and the limits: bytes and inodes, exact to the byte unless it says "
 		"otherwise. What belongs to no tenant is charged to '-'. doc/usage.md says how an object is charged. "
 		"`verify`, as root on the server, counts what is on the bricks and compares. Exit status then: 0 all agrees; 1 something differs; 2 "
-		"not all could be compared, or wrong command line.",
-		NULL,
+		"not all could be compared, or wrong command line. With --server the tenant's administrator asks, by a certificate of "
+		"stratus:tenant/NAME/admin, and is told of his tenant.",
+		children,
 		NULL,
 		NULL,
 	};
@@ -356,7 +378,7 @@ int command_usage(int argc, char **argv)
 	int err, status = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	err = ask(&a, a.verify ? verify : ask_process, bricks, &p);
+	err = a.remote.servers ? ask_servers(&a, bricks, &p) : ask(&a, a.verify ? verify : ask_process, bricks, &p);
 	if (a.total) {
 		sums = add_up(bricks);
 		json_decref(bricks);

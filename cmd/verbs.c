@@ -12,9 +12,12 @@
 
 enum { VERBS_MAX = 16 };
 
-static const char *const option_names[] = { "--dry-run",	 "--replica", "--arbiter", "--start",	"--bricks",
-					    "--mount",		 "--purge",   "--wait",	   "--tenants", "--ids",
-					    "a limit or weight", "--tls-dir", "--encrypt" };
+static const char *const option_names[] = {
+	"--dry-run",	     "--replica", "--arbiter", "--start",   "--bricks",
+	"--mount",	     "--purge",	  "--wait",    "--tenants", "--ids",
+	"a limit or weight", "--tls-dir", "--encrypt", "--cancel",  "what an access point is to be",
+	"--server"
+};
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)

@@ -23,6 +23,8 @@ enum {
 	WITH_TLS = 1 << 11,
 	WITH_ENCRYPT = 1 << 12,
 	WITH_CANCEL = 1 << 13,
+	WITH_ACCESS = 1 << 14,
+	WITH_SERVER = 1 << 15,
 };
 
 struct arguments; /* each command has its own */

@@ -172,6 +172,7 @@ struct request *request_copy(const struct request *rq)
 	copy->uid = rq->uid;
 	copy->root = rq->root;
 	copy->tree = rq->tree;
+	copy->administers = rq->administers;
 	copy->gid = rq->gid;
 	copy->pid = rq->pid;
 	copy->lock_owner = rq->lock_owner;

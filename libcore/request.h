@@ -57,6 +57,7 @@ struct request {
 	uid_t root; /* who has root's powers beside uid 0: below features/cloud the root of the tenant that asks. 0: nobody else */
 	struct gfid
 		tree; /* below features/cloud: the directory that is the root of all for the tenant that asks; zeros: for who asks gfid_root is */
+	bool administers; /* below features/cloud: who asks has the certificate of the tenant's own administrator */
 	pid_t pid;
 	int32_t group_count; /* -1: not known yet, ask request_groups() */
 	gid_t *groups;	     /* owned */
@@ -95,6 +96,11 @@ static inline bool request_is_root(const struct request *rq)
 static inline bool request_is_tenants(const struct request *rq)
 {
 	return !gfid_is_null(&rq->tree);
+}
+/* Who asks may administer the tenant whose tree this is, and nobody else's. */
+static inline bool request_is_tenants_admin(const struct request *rq)
+{
+	return request_is_tenants(rq) && rq->administers;
 }
 /* The directory that who asks knows as gfid_root. */
 static inline const struct gfid *request_top(const struct request *rq)

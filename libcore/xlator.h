@@ -54,6 +54,10 @@ enum believe {
 	BELIEVE_ATTR_LATE, /* as BELIEVE_ATTR; who is told takes them in somewhat later, and could not be told in between that they have changed */
 };
 
+struct bearer {		    /* whom handles are bound to */
+	struct gfid tenant; /* zeros: of none */
+	struct gfid access; /* its access point; zeros: none, all of the tree */
+};
 struct xlator_type {
 	unsigned api;	  /* STRATUS_API_VERSION */
 	bool shareable;	  /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
@@ -102,14 +106,13 @@ struct xlator_type {
 	/* The way back: a reference in *inode; -ESTALE when forged, foreign or gone (that may also show in the fop only, for an
 	 * object that is in memory); another -errno when that can't be told. May block, never waits. */
 	int (*inode_from_handle)(struct xlator *, const void *bytes, size_t size, struct inode **inode);
-	/* Leaves only: the same two with a name that is bound to the tenant, too: it is stale to anybody else, and so is a name without a
-	 * tenant, or of another one, to him. Leaves that have none can't have tenants above them. */
-	int (*tenant_handle)(struct xlator *, const struct gfid *tenant, struct inode *, void *bytes, size_t *size);
-	int (*tenant_from_handle)(struct xlator *, const struct gfid *tenant, const void *bytes, size_t size,
-				  struct inode **inode);
+	/* Leaves only: the same two with a name that is bound to its bearer, too: it is stale to anybody else, and so is a name without a
+	 * bearer, or of another one, to him. Leaves that have none can't have tenants above them. */
+	int (*tenant_handle)(struct xlator *, const struct bearer *, struct inode *, void *bytes, size_t *size);
+	int (*tenant_from_handle)(struct xlator *, const struct bearer *, const void *bytes, size_t size, struct inode **inode);
 	/* On a server: may this client be here? 0, or -EACCES, or why it can't be told. With `root`, in a task, when it comes: what is its root (a
-	 * reference), and the tenant that its handles are bound to (zeros: none). Without, at any time while it is here: never waits. */
-	int (*admit)(struct xlator *, const struct client *, struct inode **root, struct gfid *tenant);
+	 * reference), and whom its handles are bound to. Without, at any time while it is here: never waits. */
+	int (*admit)(struct xlator *, const struct client *, struct inode **root, struct bearer *);
 	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
 	int (*sync)(struct xlator *);
 	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "log.h"
 
 enum { CERTIFICATE, KEY, AUTHORITIES, REVOKED, FILES };
@@ -466,18 +467,11 @@ bool tls_expect_host(SSL *ssl, const char *host)
 
 /* ---- the peer's name ---- */
 
-static bool is_visible(const char *text, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		if (text[i] <= ' ' || text[i] >= 0x7f)
-			return false;
-	return true;
-}
-
 /* Also a second name is looked at: which of them counts would be anybody's guess. */
 static int take_uri(const GENERAL_NAMES *names, char *uri, size_t size)
 {
 	static const char scheme[] = "stratus:";
+	struct identity ignored;
 	int found = -ENOENT;
 
 	for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
@@ -487,11 +481,13 @@ static int take_uri(const GENERAL_NAMES *names, char *uri, size_t size)
 
 		if (length < strlen(scheme) || memcmp(text, scheme, strlen(scheme)))
 			continue;
-		if (!found || length >= size || !is_visible(text, length))
+		if (!found || length >= size || memchr(text, '\0', length))
 			return -EBADMSG;
 		memcpy(uri, text, length);
 		uri[length] = 0;
-		found = 0;
+		found = identity_parse(uri, &ignored);
+		if (found)
+			return found;
 	}
 	return found;
 }

@@ -25,9 +25,9 @@ extern const struct transport transport_tls;
 /* Right after stream_open() with that transport. `host`: the name or address that the server's certificate must have (clients).
  * The handshake goes on by itself with the first bytes that are sent or awaited. 0 or -ENOMEM. */
 int tls_begin(struct stream *, struct tls *, const char *host);
-/* Who the peer is by its certificate: the one URI of scheme `stratus:` among the subject's alternative names (doc/security.md). Once the
- * handshake is done, and from then on the same. -ENOENT: it has none (or the stream has no TLS); -EBADMSG: several, one with
- * other characters than visible ASCII, or one that does not fit. */
+/* Who the peer is by its certificate: the one URI of scheme `stratus:` among the subject's alternative names (doc/security.md), which is of one
+ * of the forms that identity_parse() knows. Once the handshake is done, and from then on the same. -ENOENT: it has none (or the stream has
+ * no TLS); -EBADMSG: several, one of no such form, or one that does not fit. */
 int stream_identity(struct stream *, char *uri, size_t size);
 /* It may not go on: its peer's certificate has ended, or by the files as they are now it was revoked, or the authorities are others than when it
  * began (then it may come back). To be asked once when the handshake is done, too: by that the certificate's end is known. */

@@ -197,6 +197,8 @@ int spec_check_tenants(struct spec *s, struct problem *p)
 		err = check_neighbours(s, by_id, same_id, p);
 	if (!err)
 		err = check_neighbours(s, by_base, common_ids, p);
+	if (!err)
+		err = spec_check_access(s, p);
 	if (!err && !s->tenant_base)
 		s->tenant_base = (uint32_t)end;
 	return err;
@@ -216,7 +218,7 @@ static int check_kept(const struct spec *s, const struct spec_tenant *t, const s
 		return problem_set(p, EINVAL,
 				   "tenant %s of volume %s is deleted, and can't come back: create one of another name",
 				   t->name, s->volume);
-	return 0;
+	return spec_check_access_change(now, t, p);
 }
 
 int spec_check_tenants_change(const struct spec *s, const struct spec *before, struct problem *p)
@@ -290,6 +292,8 @@ int spec_set_tenant(struct spec *s, const char *name, enum spec_tenant_state sta
 	if (t->state == SPEC_TENANT_DELETED && state != SPEC_TENANT_DELETED)
 		return problem_set(p, ENOENT, "tenant %s is deleted", name);
 	t->state = state;
+	if (state == SPEC_TENANT_DELETED)
+		spec_free_access(t);
 	return 0;
 }
 
@@ -341,6 +345,7 @@ void spec_print_tenants(const struct spec *s, FILE *to)
 		print_limit("ops", t->ops, to);
 		print_limit("bandwidth", t->bandwidth, to);
 		print_limit("weight", t->weight, to);
+		spec_print_access(t, to);
 	}
 	if (s->tenant_base)
 		fprintf(to, "tenant-base: %u\n", s->tenant_base);
@@ -411,7 +416,9 @@ char *spec_tenant_shares(const struct spec *s)
 
 void spec_free_tenants(struct spec *s)
 {
-	for (size_t i = 0; i < s->tenants; i++)
+	for (size_t i = 0; i < s->tenants; i++) {
 		free(s->tenant[i].name);
+		spec_free_access(&s->tenant[i]);
+	}
 	free(s->tenant);
 }

@@ -119,10 +119,71 @@ static bool take_field(struct line *l, const struct field *f, struct spec_tenant
 	return true;
 }
 
-static bool take_member(struct line *l, struct spec_tenant *t)
+/* ---- its access points: '      - id: ID', then '        KEY: VALUE' ---- */
+
+static char *take_directory(struct line *l)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+@=~%";
+	char *path;
+	size_t length;
+
+	if (!skip(l, "\"") || l->at == l->end || l->end[-1] != '"')
+		return NULL;
+	length = strspn(l->at, fine);
+	if (l->at + length + 1 != l->end)
+		return NULL;
+	path = path_format("%.*s", (int)length, l->at);
+	if (!spec_access_decode(path))
+		return path;
+	free(path);
+	return NULL;
+}
+
+static bool take_user(struct line *l, unsigned *id)
+{
+	uint64_t number;
+
+	if (*id != SPEC_ACCESS_ANY || !take_number(l, 0, UINT32_MAX - 1, &number))
+		return false;
+	*id = (unsigned)number;
+	return true;
+}
+
+static bool take_access(struct line *l, struct spec_tenant *t, unsigned line)
+{
+	struct spec_access *a = t->accesses ? &t->access[t->accesses - 1] : NULL;
+
+	if (skip(l, "- id: ")) {
+		a = spec_grow(&t->access, &t->accesses, sizeof *a);
+		a->uid = a->gid = SPEC_ACCESS_ANY;
+		a->line = line;
+		return take_id(l, &a->id);
+	}
+	if (!a || !skip(l, "  "))
+		return false;
+	if (skip(l, "directory: "))
+		return !a->directory && (a->directory = take_directory(l));
+	if (skip(l, "uid: "))
+		return take_user(l, &a->uid);
+	if (skip(l, "gid: "))
+		return take_user(l, &a->gid);
+	if (skip(l, "expires: "))
+		return !a->expires && take_number(l, 1, INT64_MAX, &a->expires);
+	return skip(l, "read-only: true") && l->at == l->end && !a->read_only && (a->read_only = true);
+}
+
+/* *within: the lines before were of the access points. */
+static bool take_member(struct line *l, struct spec_tenant *t, bool *within, unsigned line)
 {
 	if (!skip(l, "    "))
 		return false;
+	if (*within && skip(l, "  "))
+		return take_access(l, t, line);
+	if (*within && !t->accesses)
+		return false;
+	*within = skip(l, "access:");
+	if (*within)
+		return !t->accesses && l->at == l->end;
 	for (size_t i = 0; i < FIELDS; i++)
 		if (skip(l, fields[i].key))
 			return take_field(l, &fields[i], t);
@@ -131,11 +192,11 @@ static bool take_member(struct line *l, struct spec_tenant *t)
 	return skip(l, "state: ") && t->state == SPEC_TENANT_ACTIVE && take_state(l, &t->state);
 }
 
-static bool is_whole(const struct spec *s)
+static bool is_whole(const struct spec *s, bool within)
 {
 	const struct spec_tenant *t = s->tenants ? &s->tenant[s->tenants - 1] : NULL;
 
-	return !t || (!gfid_is_null(&t->id) && t->base && t->count);
+	return !t || (!gfid_is_null(&t->id) && t->base && t->count && (!within || t->accesses));
 }
 
 /* ---- all ---- */
@@ -156,6 +217,7 @@ static bool take_all(const char **at, const char *end, unsigned *number, struct 
 {
 	const char *next = *at;
 	size_t room = 0;
+	bool within = false;
 	struct line l;
 
 	for (; next_line(&next, end, &l) && l.at < l.end && *l.at == ' '; *at = next) {
@@ -163,19 +225,20 @@ static bool take_all(const char **at, const char *end, unsigned *number, struct 
 
 		++*number;
 		if (!skip(&l, "  - name: ")) {
-			if (!s->tenants || !take_member(&l, &s->tenant[s->tenants - 1]))
+			if (!s->tenants || !take_member(&l, &s->tenant[s->tenants - 1], &within, *number))
 				return false;
 			continue;
 		}
-		if (!is_whole(s))
+		if (!is_whole(s, within))
 			return false;
+		within = false;
 		t = add(s, &room);
 		t->line = *number;
 		t->name = take_name(&l);
 		if (!t->name)
 			return false;
 	}
-	return s->tenants && is_whole(s) &&
+	return s->tenants && is_whole(s, within) &&
 	       (*at == end || (**at >= 'a' && **at <= 'z')); /* behind it there is another key, or nothing */
 }
 

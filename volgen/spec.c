@@ -391,22 +391,71 @@ static int take_amount(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+static int take_directory(struct reader *r, yaml_node_t *n, void *target)
+{
+	char **to = target;
+	int err = take_text(r, n, target);
+
+	return !err && spec_access_decode(*to)
+		       ? bad(r, line_of(n), "in '%.80s' a %% is not followed by two digits of 0 to f", *to)
+		       : err;
+}
+
+static int take_user(struct reader *r, yaml_node_t *n, void *target)
+{
+	return take_number(r, n, target, 0, UINT32_MAX - 1, "user or group id");
+}
+
+static int take_access_point(struct reader *r, yaml_node_t *n)
+{
+	static const struct key keys[] = { { "id", take_id },
+					   { "directory", take_directory },
+					   { "uid", take_user },
+					   { "gid", take_user },
+					   { "read-only", take_switch },
+					   { "expires", take_amount },
+					   { 0 } };
+	static const size_t offsets[] = { offsetof(struct spec_access, id),	   offsetof(struct spec_access, directory),
+					  offsetof(struct spec_access, uid),	   offsetof(struct spec_access, gid),
+					  offsetof(struct spec_access, read_only), offsetof(struct spec_access, expires) };
+	struct spec_tenant *t = &r->spec->tenant[r->spec->tenants - 1];
+	struct spec_access *a = spec_grow(&t->access, &t->accesses, sizeof *a);
+
+	a->uid = a->gid = SPEC_ACCESS_ANY;
+	a->line = line_of(n);
+	return take_mapping(r, n, "an access point", keys, (char *)a, offsets);
+}
+
+static int take_access(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	return each_item(r, n, "'access'", take_access_point);
+}
+
 static int take_tenant(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = { { "name", take_name },	   { "id", take_id },
-					   { "base", take_ids },	   { "count", take_ids },
-					   { "state", take_state },	   { "bytes", take_amount },
-					   { "inodes", take_amount },	   { "soft-bytes", take_amount },
-					   { "soft-inodes", take_amount }, { "grace", take_amount },
-					   { "ops", take_amount },	   { "bandwidth", take_amount },
-					   { "weight", take_amount },	   { 0 } };
+	static const struct key keys[] = { { "name", take_name },
+					   { "id", take_id },
+					   { "base", take_ids },
+					   { "count", take_ids },
+					   { "state", take_state },
+					   { "bytes", take_amount },
+					   { "inodes", take_amount },
+					   { "soft-bytes", take_amount },
+					   { "soft-inodes", take_amount },
+					   { "grace", take_amount },
+					   { "ops", take_amount },
+					   { "bandwidth", take_amount },
+					   { "weight", take_amount },
+					   { "access", take_access },
+					   { 0 } };
 	static const size_t offsets[] = { offsetof(struct spec_tenant, name),	     offsetof(struct spec_tenant, id),
 					  offsetof(struct spec_tenant, base),	     offsetof(struct spec_tenant, count),
 					  offsetof(struct spec_tenant, state),	     offsetof(struct spec_tenant, bytes),
 					  offsetof(struct spec_tenant, inodes),	     offsetof(struct spec_tenant, soft_bytes),
 					  offsetof(struct spec_tenant, soft_inodes), offsetof(struct spec_tenant, grace),
 					  offsetof(struct spec_tenant, ops),	     offsetof(struct spec_tenant, bandwidth),
-					  offsetof(struct spec_tenant, weight) };
+					  offsetof(struct spec_tenant, weight),	     0 };
 	struct spec_tenant *t = spec_grow(&r->spec->tenant, &r->spec->tenants, sizeof *t);
 	int err;
 

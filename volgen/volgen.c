@@ -15,7 +15,7 @@ struct writer {
 	char *text;
 	size_t size;
 	bool *used; /* by index in spec->by_type */
-	char *tenants, *accounts,
+	char *tenants, *access, *accounts,
 		*shares; /* as the translators take them, the same for all bricks: there may be many thousands */
 };
 
@@ -33,6 +33,7 @@ static const char *const own[][2] = {
 	{ "features/layout", "leaving" },
 	{ "features/lease", "record" },
 	{ "features/cloud", "tenants" },
+	{ "features/cloud", "access" },
 	{ "features/cloud", "spread" },
 	{ "features/throttle", "tenants" },
 	{ "features/usage", "ledger" },
@@ -143,6 +144,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		option(w, "tenants", w->tenants);
 		if (spec_is_spread(w->spec))
 			option(w, "spread", "on");
+		else
+			option(w, "access", w->access);
 	} else if (!strcmp(type, "features/throttle")) {
 		option(w, "tenants", w->shares);
 	} else if (!strcmp(type, "features/usage")) {
@@ -501,6 +504,7 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 	*files = (struct volgen_files){ 0 };
 	if (!err) {
 		w.tenants = spec_tenant_table(s);
+		w.access = spec_access_table(s);
 		w.accounts = spec_tenant_accounts(s);
 		w.shares = spec_tenant_shares(s);
 		write_all(&w, files);
@@ -511,6 +515,7 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 		volgen_free(files);
 	free(w.used);
 	free(w.tenants);
+	free(w.access);
 	free(w.accounts);
 	free(w.shares);
 	return err;

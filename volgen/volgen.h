@@ -39,6 +39,15 @@ struct spec_list {
 	size_t count;
 };
 enum spec_tenant_state { SPEC_TENANT_ACTIVE, SPEC_TENANT_SUSPENDED, SPEC_TENANT_DELETED, SPEC_TENANT_STATES };
+#define SPEC_ACCESS_ANY UINT32_MAX
+struct spec_access { /* an access point: doc/tenants.md */
+	struct gfid id;
+	char *directory;   /* from the tenant's root: "/", "/a/b" */
+	unsigned uid, gid; /* as whom its clients act; SPEC_ACCESS_ANY: as whom they say */
+	bool read_only;
+	uint64_t expires; /* seconds since the epoch; 0: never */
+	unsigned line;
+};
 struct spec_tenant { /* doc/tenants.md */
 	char *name;
 	struct gfid id;
@@ -49,6 +58,8 @@ struct spec_tenant { /* doc/tenants.md */
 	uint64_t grace;			  /* seconds for which it may have more than that; 0: for ever */
 	uint64_t ops, bandwidth;	  /* it may use so many, and so many bytes, in a second on each brick; 0: as it likes */
 	uint64_t weight;		  /* of its share; 0: 1 */
+	struct spec_access *access;
+	size_t accesses;
 	unsigned line;
 };
 struct spec {
@@ -161,6 +172,23 @@ int spec_resize_tenant(struct spec *, const char *name, const struct spec_limits
 char *spec_tenant_table(const struct spec *);	 /* as features/cloud takes them; malloc'ed */
 char *spec_tenant_accounts(const struct spec *); /* as features/usage does */
 char *spec_tenant_shares(const struct spec *);	 /* as features/throttle does */
+
+/* ---- spec-access.c ---- */
+enum { SPEC_ACCESS_OF_ONE = 64, SPEC_ACCESS_MAX = 4096, SPEC_ACCESS_DIRECTORY_MAX = 255 };
+struct spec_access *spec_access_find(const struct spec_tenant *, const struct gfid *id);
+bool spec_access_has_expired(const struct spec_access *, uint64_t now); /* seconds since the epoch */
+/* For spec.c and spec-tenants.c, as those for tenants; for what is printed: a path with %xx for what words and quotes can't have, malloc'ed,
+ * and the way back in place (-EINVAL). */
+int spec_check_access(const struct spec *, struct problem *);
+int spec_check_access_change(const struct spec_tenant *now, const struct spec_tenant *before, struct problem *);
+void spec_print_access(const struct spec_tenant *, FILE *);
+void spec_free_access(struct spec_tenant *);
+char *spec_access_path(const char *directory);
+int spec_access_decode(char *text);
+/* A new one with the directory, ids, mode and end of `like`, and a fresh id. */
+int spec_create_access(struct spec *, const char *tenant, const struct spec_access *like, struct gfid *id, struct problem *);
+int spec_revoke_access(struct spec *, const char *tenant, const struct gfid *id, struct problem *);
+char *spec_access_table(const struct spec *); /* as features/cloud takes them; malloc'ed */
 
 enum volgen_kind { VOLGEN_SERVER, VOLGEN_CLIENT, VOLGEN_COORDINATOR };
 /* For spec-edit.c: one more element at the end of an array, zeroed. */

@@ -39,9 +39,10 @@ cert issue --server alpha.example,alpha,10.9.0.1,2001:db8::1 --out alpha
 cert issue --tenant acme --out acme --days 30
 cert issue --client mounter --out client
 cert issue --admin root --out admin
-cert issue --uri stratus:tenant/acme/photos --out access
+cert issue --access acme/photos --out access
+cert issue --tenant-admin acme --out keeper
 [ "$(stat -c %a alpha/key.pem)" = 600 ] || fail "the key may be read by others"
-for one in alpha acme client admin access; do
+for one in alpha acme client admin access keeper; do
 	is_good -purpose sslclient "$one/cert.pem"
 	[ "$(openssl x509 -in $one/cert.pem -noout -pubkey)" = "$(openssl pkey -in $one/key.pem -pubout)" ] || fail "$one: another key"
 	cmp "$one/ca.pem" ca/ca.pem && cmp "$one/crl.pem" ca/crl.pem || fail "$one: another authority"
@@ -50,14 +51,14 @@ is_good -purpose sslserver alpha/cert.pem
 for host in alpha.example alpha; do is_good -purpose sslserver -verify_hostname $host alpha/cert.pem; done
 for address in 10.9.0.1 2001:db8::1; do is_good -verify_ip $address alpha/cert.pem; done
 is_bad 'hostname mismatch' -verify_hostname beta.example alpha/cert.pem
-for one in acme client admin access; do is_bad 'purpose' -purpose sslserver $one/cert.pem; done
+for one in acme client admin access keeper; do is_bad 'purpose' -purpose sslserver $one/cert.pem; done
 # a certificate signs no other
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout x.key -out x.csr -subj /CN=x 2>/dev/null
 openssl x509 -req -in x.csr -CA acme/cert.pem -CAkey acme/key.pem -CAcreateserial -out x.pem 2>/dev/null
 is_bad 'invalid CA\|issuer' -untrusted acme/cert.pem x.pem
 uri() { openssl x509 -in "$1/cert.pem" -noout -ext subjectAltName | grep -o 'URI:[^,]*'; }
-[ "$(for one in alpha acme client admin access; do uri $one; done | tr '\n' ' ')" = \
-"URI:stratus:server URI:stratus:tenant/acme URI:stratus:client/mounter URI:stratus:admin URI:stratus:tenant/acme/photos " ] ||
+[ "$(for one in alpha acme client admin access keeper; do uri $one; done | tr '\n' ' ')" = \
+"URI:stratus:server URI:stratus:tenant/acme URI:stratus:client/mounter URI:stratus:admin URI:stratus:tenant/acme/access/photos URI:stratus:tenant/acme/admin " ] ||
 	fail "wrong identities"
 openssl x509 -in acme/cert.pem -noout -checkend $((29 * 86400)) >/dev/null || fail "it ends before its days"
 ! openssl x509 -in acme/cert.pem -noout -checkend $((31 * 86400)) >/dev/null || fail "it ends after its days"
@@ -66,7 +67,7 @@ openssl x509 -in acme/cert.pem -noout -checkend $((29 * 86400)) >/dev/null || fa
 cp -r acme kept
 refused 1 'has a certificate already.*--replace' cert issue --tenant other --out acme --dir ca
 diff -r kept acme || fail "a refused issue has changed files"
-[ "$("$STRATUS" cert list --dir ca --json | json 'len(d)')" = 5 ] || fail "a refused issue has issued something"
+[ "$("$STRATUS" cert list --dir ca --json | json 'len(d)')" = 6 ] || fail "a refused issue has issued something"
 cert issue --tenant acme --out acme --replace
 is_good acme/cert.pem
 ! cmp -s kept/cert.pem acme/cert.pem && ! cmp -s kept/key.pem acme/key.pem || fail "--replace has replaced nothing"
@@ -93,21 +94,22 @@ cert revoke admin/cert.pem
 openssl crl -in ca/crl.pem -CAfile ca/ca.pem -noout 2>verdict
 grep -q 'verify OK' verdict || fail "the list is not signed by the authority: $(cat verdict)"
 "$STRATUS" cert list --dir ca --json >list.json
-[ "$(json '" ".join(c["state"] for c in d)' <list.json)" = "valid revoked revoked revoked valid valid valid" ] ||
+[ "$(json '" ".join(c["state"] for c in d)' <list.json)" = "valid revoked revoked revoked valid valid valid valid" ] ||
 	fail "wrong states: $(cat list.json)"
-[ "$("$STRATUS" cert list --dir ca | grep -c '  valid ')" = 4 ] || fail "the table differs: $("$STRATUS" cert list --dir ca)"
+[ "$("$STRATUS" cert list --dir ca | grep -c '  valid ')" = 5 ] || fail "the table differs: $("$STRATUS" cert list --dir ca)"
 
 # ---- two at once: each is in the registry ----
 for i in 1 2 3 4 5 6; do "$STRATUS" cert issue --client c$i --out c$i --dir ca >/dev/null & done
 wait
-[ "$("$STRATUS" cert list --dir ca --json | json 'len({c["serial"] for c in d})')" = 13 ] || fail "the registry has lost one"
+[ "$("$STRATUS" cert list --dir ca --json | json 'len({c["serial"] for c in d})')" = 14 ] || fail "the registry has lost one"
 
 # ---- mistakes ----
 for host in 'a b' '*.example' '10.0.0.256' '' 'a,,b'; do refused 1 'neither a host name' cert issue --server "$host" --dir ca --out n; done
 for name in 'a/b' '' '.x' 'ä'; do refused 1 'is no name' cert issue --tenant "$name" --dir ca --out n; done
-for uri in https://a stratus:server2 stratus:tenant/ stratus:tenant/a/b/c; do
+for uri in https://a stratus:server2 stratus:tenant/ stratus:tenant/a/b stratus:tenant/a/access/b/c; do
 	refused 1 'is no identity' cert issue --uri "$uri" --dir ca --out n
 done
+refused 1 'is no access point' cert issue --access acme --dir ca --out n
 refused 1 'use --server' cert issue --uri stratus:server --dir ca --out n
 refused 1 'the authority itself ends in' cert issue --client a --days 2000 --dir ca --out n
 refused 1 'neither a serial number' cert revoke nothing --dir ca

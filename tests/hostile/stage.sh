@@ -38,7 +38,8 @@ certificates() {
 	for name in acme globex stranger revoked; do identity "$name" --tenant "${name/revoked/acme}"; done
 	identity nobody --client desk
 	identity admin --admin root
-	identity point --uri stratus:tenant/acme/photos
+	identity point --access acme/photos
+	identity keeper --tenant-admin acme
 	CA=other-ca identity foreign --tenant acme
 	expired expired stratus:tenant/acme
 	"$STRATUS" cert revoke --dir ca issued-revoked/cert.pem >/dev/null

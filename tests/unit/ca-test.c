@@ -283,6 +283,7 @@ static void a_damaged_registry_is_not_used(void **state)
 static void bad_names_are_refused(void **state)
 {
 	static const char *const hosts[] = { "", "a,,b", "*.example", "a b", "-a", "a..b", "10.0.0.256", "a:1", "a\n" };
+	static const char *const points[] = { "", "a", "/b", "a/", "a/b/c", "a//b", "a/.b" };
 	static const char *const names[] = { "", "a/b", "a b", ".a", "-a", "\xc3\xa4" };
 	static const char *const uris[] = { "",
 					    "stratus:",
@@ -290,7 +291,10 @@ static void bad_names_are_refused(void **state)
 					    "stratus:admin/x",
 					    "stratus:tenant/",
 					    "stratus:tenant/a/",
+					    "stratus:tenant/a/b",
 					    "stratus:tenant/a/b/c",
+					    "stratus:tenant/a/access/b/c",
+					    "stratus:tenant/a/admin/b",
 					    "stratus:client/a/b",
 					    "https://example.org/",
 					    "stratus:tenant/a b" };
@@ -307,8 +311,17 @@ static void bad_names_are_refused(void **state)
 		assert_int_equal(subject_named(&s, "client", names[i], &p), -EINVAL);
 	for (size_t i = 0; i < sizeof uris / sizeof *uris; i++)
 		assert_int_equal(subject_uri(&s, uris[i], &p), -EINVAL);
-	assert_int_equal(subject_uri(&s, "stratus:tenant/acme/photos", &p), 0);
-	assert_string_equal(s.uri, "stratus:tenant/acme/photos");
+	for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+		assert_int_equal(subject_access(&s, points[i], &p), -EINVAL);
+	assert_int_equal(subject_tenant_admin(&s, "a/b", &p), -EINVAL);
+	assert_int_equal(subject_uri(&s, "stratus:tenant/acme/access/photos", &p), 0);
+	assert_string_equal(s.uri, "stratus:tenant/acme/access/photos");
+	assert_string_equal(s.name, "photos");
+	assert_int_equal(subject_access(&s, "acme/web", &p), 0);
+	assert_string_equal(s.uri, "stratus:tenant/acme/access/web");
+	assert_int_equal(subject_tenant_admin(&s, "acme", &p), 0);
+	assert_string_equal(s.uri, "stratus:tenant/acme/admin");
+	assert_string_equal(s.name, "acme");
 }
 
 static void keys_are_their_owners_alone(void **state)

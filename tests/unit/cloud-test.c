@@ -59,9 +59,9 @@ void with(const char *options, const char *tenants, void (*fn)(void *))
 int become(struct tree *t, struct client *who, uint32_t id)
 {
 	static struct gfid root;
-	struct gfid tenant;
+	struct bearer bearer;
 	struct inode *inode = NULL;
-	int err = cloud->type->admit(cloud, who, &inode, &tenant);
+	int err = cloud->type->admit(cloud, who, &inode, &bearer);
 
 	t->client = who;
 	t->uid = t->gid = id;
@@ -140,14 +140,14 @@ static int handle_of(struct tree *t, const struct gfid *tenant, const char *path
 	*size = HANDLE_SIZE_MAX;
 	if (err)
 		return err;
-	return tenant ? leaf->type->tenant_handle(leaf, tenant, inode, bytes, size)
+	return tenant ? leaf->type->tenant_handle(leaf, &(struct bearer){ .tenant = *tenant }, inode, bytes, size)
 		      : leaf->type->inode_handle(leaf, inode, bytes, size);
 }
 
 static int by_handle(const struct gfid *tenant, const uint8_t *bytes, size_t size)
 {
 	struct inode *inode = NULL;
-	int err = tenant ? leaf->type->tenant_from_handle(leaf, tenant, bytes, size, &inode)
+	int err = tenant ? leaf->type->tenant_from_handle(leaf, &(struct bearer){ .tenant = *tenant }, bytes, size, &inode)
 			 : leaf->type->inode_from_handle(leaf, bytes, size, &inode);
 
 	inode_unref(inode);
@@ -520,6 +520,8 @@ static void admission(void *arg)
 					      "stratus:tenant/nobody",
 					      "stratus:tenant/acm",
 					      "stratus:tenant/acme/x",
+					      "stratus:tenant/acme/access/x",
+					      "stratus:tenant/nobody/admin",
 					      "stratus:servers",
 					      "tenant/acme" };
 	struct client stranger = acme;

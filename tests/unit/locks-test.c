@@ -497,7 +497,7 @@ static void the_clients_of_one_tenant_get_so_many_locks_together(void **state)
 
 	(void)state;
 	open_world(&w, plain);
-	belong("stratus:tenant/acme", "stratus:tenant/acme", "stratus:tenant/globex");
+	belong("stratus:tenant/acme", "stratus:tenant/acme/access/web", "stratus:tenant/globex");
 	task_call(take_many_together, &w);
 	belong(NULL, NULL, NULL);
 	close_world(&w);
@@ -531,6 +531,8 @@ static void take_as_another(void *arg)
 	clients[0].identity = "stratus:tenant/globex";
 	CHECK(set(w, 0, posix(F_UNLCK, 1, 1, 1)) == -ENOLCK);
 	CHECK(set(w, 0, posix(F_WRLCK, 1, 2, 2)) == -ENOLCK);
+	clients[0].identity = "stratus:tenant/acme/access/web";
+	CHECK(set(w, 0, posix(F_UNLCK, 1, 1, 1)) == -ENOLCK);
 	CHECK(seen(w, LOCK_POSIX, 1, 1) == F_WRLCK);
 }
 

@@ -279,7 +279,7 @@ static int identity_with(const char *names, char *uri, size_t size)
 	return err;
 }
 
-static void an_identity_is_one_and_visible(void **state)
+static void an_identity_is_one_of_a_known_form(void **state)
 {
 	char uri[64];
 
@@ -292,6 +292,14 @@ static void an_identity_is_one_and_visible(void **state)
 	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a,URI:stratus:tenant/b", uri, sizeof(uri)), -EBADMSG);
 	assert_int_equal(identity_with("DNS:localhost,URI:stratus:admin,URI:stratus:admin", uri, sizeof(uri)), -EBADMSG);
 	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a b", uri, sizeof(uri)), -EBADMSG);
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a/admin", uri, sizeof(uri)), 0);
+	assert_string_equal(uri, "stratus:tenant/a/admin");
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a/access/b", uri, sizeof(uri)), 0);
+	assert_string_equal(uri, "stratus:tenant/a/access/b");
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a/b", uri, sizeof(uri)), -EBADMSG);
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a/admin/", uri, sizeof(uri)), -EBADMSG);
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:tenant/a/access/b/c", uri, sizeof(uri)), -EBADMSG);
+	assert_int_equal(identity_with("DNS:localhost,URI:stratus:administrator", uri, sizeof(uri)), -EBADMSG);
 }
 
 /* RFC 9525, section 6.3: also where there is no other name. */
@@ -615,7 +623,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_peer_is_known_by_its_uri, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(an_identity_is_one_and_visible, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(an_identity_is_one_of_a_known_form, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_common_name_is_no_name_of_a_host, set_up, tear_down),
 		cmocka_unit_test(a_plain_stream_has_no_identity),
 		cmocka_unit_test_setup_teardown(what_a_full_socket_did_not_take_goes_out_later, set_up, tear_down),

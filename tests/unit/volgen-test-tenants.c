@@ -88,7 +88,10 @@ static void soft_limits_of_tenants_are_told_to_the_brick(void **state)
 	TENANT("acme", 5, "base: 65536, count: 65536, soft-bytes: 7, grace: 60")                                               \
 	TENANT("globex", 6, "base: 131072, count: 10, bytes: 9, inodes: 8, soft-bytes: 7, soft-inodes: 6, ops: 3")             \
 	TENANT("gone", 7, "base: 131082, count: 10, bandwidth: 65536, weight: 4, state: deleted")                              \
-	TENANT("rests", 8, "base: 131092, count: 10, state: suspended")
+	TENANT("rests", 8,                                                                                                     \
+	       "base: 131092, count: 10, state: suspended, access: [{id: " IDS(                                                \
+		       3) ", directory: /a/b, uid: 7, gid: 0}, "                                                               \
+			  "{id: " IDS(4) ", directory: \"/od%20d\", read-only: true, expires: 1999999999}]")
 
 static char *printed(const char *text)
 {
@@ -185,6 +188,31 @@ static void tenants_that_were_written_read_as_YAML_says(void **state)
 		{ "    soft-bytes: 7\n", "\n    soft-bytes: 7\n" },
 		{ "    state: suspended\n", "\n    state: suspended\n" },
 		{ "    state: suspended\n", "# none\n    state: suspended\n" },
+		{ "    access:\n", "    access: []\n" },
+		{ "    access:\n", "    access:\n    access:\n" },
+		{ "    access:\n", "" },
+		{ "    access:\n", "    access:\n    ops: 7\n" },
+		{ "    access:\n", "    access:\n  - name: \"x\"\n" },
+		{ "      - id: ", "      -  id: " },
+		{ "      - id: ", "    - id: " },
+		{ "      - id: ", "      - " },
+		{ "        directory: \"/a/b\"\n", "" },
+		{ "directory: \"/a/b\"", "directory: /a/b" },
+		{ "directory: \"/a/b\"", "directory: \"/a\\\"b\"" },
+		{ "directory: \"/a/b\"", "directory: \"/a%2fb%2\"" },
+		{ "directory: \"/a/b\"", "directory: \"/a%2fb%2e\"" },
+		{ "directory: \"/a/b\"", "directory: \"/a\"\n        directory: \"/b\"" },
+		{ "        uid: 7", "        uid: 10" },
+		{ "        uid: 7", "        uid: 7\n        uid: 7" },
+		{ "        uid: 7", "        uid: 4294967295" },
+		{ "        gid: 0\n", "" },
+		{ "        gid: 0", "      gid: 0" },
+		{ "read-only: true", "read-only: false" },
+		{ "read-only: true", "read-only: true\n        read-only: true" },
+		{ "read-only: true", "read-only: true\n    state: active" },
+		{ "read-only: true", "read-only: true\n    weight: 3" },
+		{ "expires: 1999999999", "expires: 0" },
+		{ "expires: 1999999999", "expires: x" },
 		{ "host: \"h\"", "host: \"h\ntenants:\n  - name: \"" },
 		{ "host: \"h\"", "host: [\ntenants:\n  - name: \"x\"\n]" },
 		{ "host: \"h\"", "listen: |\ntenants:\n  - name: \"x\"\n" },

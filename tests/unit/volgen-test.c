@@ -657,5 +657,5 @@ int main(void)
 		cmocka_unit_test(a_wrong_specification_is_one_sentence_with_its_line),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) + tenants_of_specifications();
+	return cmocka_run_group_tests(tests, NULL, NULL) + tenants_of_specifications() + access_of_specifications();
 }

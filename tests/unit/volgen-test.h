@@ -35,4 +35,5 @@ void has(const struct volfile *v, const char *volume, const char *type);
 void comes_back(const char *text);
 
 int tenants_of_specifications(void); /* the tests of volgen-test-tenants.c: how many failed */
+int access_of_specifications(void);  /* of volgen-test-access.c */
 #endif

@@ -67,37 +67,44 @@ static int groups_in(struct cloud *c, const struct tenant *t, struct request *rq
 	return 0;
 }
 
-int map_request(struct cloud *c, const struct tenant *t, struct request *rq, struct asker *was)
+int map_request(struct cloud *c, const struct guest *g, struct request *rq, struct asker *was)
 {
-	uint32_t uid = rq->uid, gid = rq->gid;
+	const struct tenant *t = &g->tenant;
+	uint32_t uid = g->forced ? g->uid : rq->uid, gid = g->forced ? g->gid : rq->gid;
 	int err = extensions_in(c, rq);
 
-	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree };
+	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree, rq->administers, rq->group_count };
 	if (!err)
 		err = born_may(c, rq);
 	if (!err)
 		err = id_in(c, t, &uid);
 	if (!err)
 		err = id_in(c, t, &gid);
-	if (!err)
+	if (!err && !g->forced)
 		err = groups_in(c, t, rq);
 	if (err)
 		return err;
+	if (g->forced)
+		rq->group_count = 0; /* known, and none */
 	rq->uid = uid;
 	rq->gid = gid;
 	rq->root = t->base;
 	rq->tree = t->id;
+	rq->administers = g->administers;
 	return 0;
 }
 
-void unmap_request(const struct tenant *t, struct request *rq, const struct asker *was)
+void unmap_request(const struct guest *g, struct request *rq, const struct asker *was)
 {
 	for (int32_t i = 0; i < rq->group_count; i++)
-		rq->groups[i] -= t->base;
+		rq->groups[i] -= g->tenant.base;
+	if (g->forced)
+		rq->group_count = was->group_count;
 	rq->uid = was->uid;
 	rq->gid = was->gid;
 	rq->root = was->root;
 	rq->tree = was->tree;
+	rq->administers = was->administers;
 }
 
 /* ---- arguments ---- */

@@ -2,9 +2,6 @@
 /* Who the tenants are: the table that the option `tenants` gives, and to whom a session belongs. */
 #include "cloud.h"
 
-#define TENANT_URI "stratus:tenant/"
-#define SERVER_URI "stratus:server"
-
 static const char *const states[TENANT_STATES] = { "active", "suspended", "deleted" };
 
 const char *tenant_state_name(enum tenant_state state)
@@ -155,8 +152,6 @@ static int find(struct cloud *c, const char *name, struct tenant *copy)
 {
 	struct tenant key, *found = NULL;
 
-	if (strlen(name) > TENANT_NAME)
-		return -EACCES;
 	strcpy(key.name, name);
 	pthread_rwlock_rdlock(&c->table_lock);
 	if (c->table.count)
@@ -167,17 +162,22 @@ static int find(struct cloud *c, const char *name, struct tenant *copy)
 	return found && copy->state == TENANT_ACTIVE ? 0 : -EACCES;
 }
 
-int whose(struct cloud *c, const struct client *client, struct tenant *t)
+int whose(struct cloud *c, const struct client *client, struct guest *g)
 {
+	struct identity who;
+
 	if (!client)
 		return MAY_ALL; /* the process's own doings: from the network none comes without a client */
-	if (!client->identity)
+	if (identity_parse(client->identity, &who))
 		return -EACCES;
-	if (!strcmp(client->identity, SERVER_URI))
+	if (who.kind == IDENTITY_SERVER)
 		return MAY_ALL;
-	if (strncmp(client->identity, TENANT_URI, strlen(TENANT_URI)))
+	if (!identity_is_tenants(&who))
 		return -EACCES;
-	return find(c, client->identity + strlen(TENANT_URI), t);
+	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN };
+	if (who.kind == IDENTITY_ACCESS && point_find(c, &who, g))
+		return -EACCES;
+	return find(c, who.name, &g->tenant);
 }
 
 bool is_tenants_root(struct cloud *c, const struct gfid *gfid)

@@ -92,3 +92,45 @@ int tree_root(struct xlator *x, const struct tenant *t, struct inode **inode)
 	}
 	return err;
 }
+
+static int step_down(struct request *rq, struct xlator *x, char *path, struct inode **inode)
+{
+	char *name;
+	int err = 0;
+
+	while (!err && (name = strsep(&path, "/"))) {
+		struct inode *below = NULL;
+
+		if (!*name)
+			continue; /* before the first, and "/" */
+		err = look(rq, x, *inode, name, &below);
+		if (!err && !S_ISDIR(below->type))
+			err = -ENOTDIR;
+		inode_unref(*inode);
+		*inode = err ? NULL : below;
+		if (err)
+			inode_unref(below);
+	}
+	return err;
+}
+
+int tree_below(struct xlator *x, const struct tenant *t, const char *path, struct inode **inode)
+{
+	int err = tree_root(x, t, inode);
+	char *copy = err ? NULL : strdup(path);
+	struct request rq;
+
+	if (err)
+		return err;
+	request_init(&rq, x->graph, 0);
+	rq.uid = rq.root = t->base;
+	rq.gid = t->base;
+	err = copy ? step_down(&rq, x, copy, inode) : -ENOMEM;
+	request_finish(&rq);
+	free(copy);
+	if (err) {
+		inode_unref(*inode);
+		*inode = NULL;
+	}
+	return err;
+}

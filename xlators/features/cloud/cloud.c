@@ -9,6 +9,11 @@ static const struct option options[] = {
 	  "the tenants, apart by commas, each NAME ID BASE COUNT STATE: whose certificate says stratus:tenant/NAME has the tree whose "
 	  "gfid is ID, with BASE + u in place of its user and group u, which is below COUNT; STATE is active, suspended or deleted",
 	  .live = true },
+	{ "access", OPTION_STRING, AT(access), "",
+	  "access points, apart by commas, each TENANT ID UID GID MODE EXPIRES DIRECTORY: whose certificate says stratus:tenant/TENANT/access/ID has "
+	  "that directory of the tenant's tree, as /a/b with %xx for what words can't have; all that it does it does as UID and GID (- and -: as it says), "
+	  "MODE is rw or ro, EXPIRES in seconds since 1970 (0: never)",
+	  .live = true },
 	{ "security-xattrs", OPTION_STRING, AT(security), "",
 	  "names of extended attributes security.NAME that tenants have, apart by commas or blanks; the server's kernel may honour what they say" },
 	{ "privileges", OPTION_ENUM, AT(privileges), "store",
@@ -25,21 +30,24 @@ static const struct option options[] = {
 
 /* ---- requests ---- */
 
-static int ask(struct request *rq, struct xlator *x, const struct tenant *t, enum fop fop, const void *in, void *out)
+static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum fop fop, const void *in, void *out)
 {
 	struct cloud *c = x->private;
+	const struct tenant *t = &g->tenant;
 	struct mapping m = { .cloud = c, .tenant = t };
 	struct asker was;
 	union any_in mapped;
-	int err = map_request(c, t, rq, &was);
+	int err = g->read_only && changes(fop, in) ? -EROFS : 0;
 
+	if (!err)
+		err = map_request(c, g, rq, &was);
 	if (err)
 		return err;
 	err = map_in(&m, fop, in, &mapped);
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, &mapped, out);
 	mapping_end(&m);
-	unmap_request(t, rq, &was);
+	unmap_request(g, rq, &was);
 	if (err)
 		return err;
 	err = map_out(c, t, fop, in, out);
@@ -58,8 +66,8 @@ static bool is_misplaced(const struct cloud *c, const struct request *rq)
 static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct cloud *c = x->private;
-	struct tenant t;
-	int who = whose(c, rq->client, &t);
+	struct guest g;
+	int who = whose(c, rq->client, &g);
 
 	if (who == MAY_ALL && is_misplaced(c, rq))
 		return -EOPNOTSUPP;
@@ -69,23 +77,38 @@ static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const v
 		atomic_fetch_add_explicit(&c->refused, 1, memory_order_relaxed);
 		return who;
 	}
-	return ask(rq, x, &t, fop, in, out);
+	return ask(rq, x, &g, fop, in, out);
 }
 
-static int cloud_admit(struct xlator *x, const struct client *client, struct inode **root, struct gfid *tenant)
+static int access_root(struct xlator *x, const struct guest *g, struct inode **root)
 {
-	struct tenant t;
-	int who = whose(x->private, client, &t);
+	char *directory;
+	int err = point_directory(x->private, &g->access, &directory);
+
+	if (err)
+		return err;
+	err = tree_below(x, &g->tenant, directory, root);
+	if (err)
+		log_warning(x, NULL, "the directory %s of an access point of tenant %s can't be shown: %s", directory,
+			    g->tenant.name, strerror(-err));
+	free(directory);
+	return err;
+}
+
+static int cloud_admit(struct xlator *x, const struct client *client, struct inode **root, struct bearer *bearer)
+{
+	struct guest g;
+	int who = whose(x->private, client, &g);
 
 	if (!root || who < 0)
 		return who < 0 ? who : 0;
 	if (who == MAY_ALL) {
-		*tenant = (struct gfid){ { 0 } };
+		*bearer = (struct bearer){ .tenant = { { 0 } } };
 		*root = brick_root(x);
 		return *root ? 0 : -ENOMEM;
 	}
-	*tenant = t.id;
-	return tree_root(x, &t, root);
+	*bearer = (struct bearer){ g.tenant.id, g.access };
+	return gfid_is_null(&g.access) ? tree_root(x, &g.tenant, root) : access_root(x, &g, root);
 }
 
 /* ---- life ---- */
@@ -105,6 +128,21 @@ static int take_table(struct cloud *c, struct problem *p)
 	return 0;
 }
 
+static int take_points(struct cloud *c, struct problem *p)
+{
+	struct points fresh, old;
+	int err = points_parse(c->access, &fresh, p);
+
+	if (err)
+		return err;
+	pthread_rwlock_wrlock(&c->table_lock);
+	old = c->points;
+	c->points = fresh;
+	pthread_rwlock_unlock(&c->table_lock);
+	points_free(&old);
+	return 0;
+}
+
 static int cloud_init(struct xlator *x, struct problem *p)
 {
 	struct cloud *c = x->private;
@@ -114,13 +152,17 @@ static int cloud_init(struct xlator *x, struct problem *p)
 	pthread_rwlock_init(&c->table_lock, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	err = take_table(c, &why);
-	return err ? problem_set(p, -err, "volume %s: option tenants: %s", x->name, why.text) : 0;
+	if (err)
+		return problem_set(p, -err, "volume %s: option tenants: %s", x->name, why.text);
+	err = take_points(c, &why);
+	return err ? problem_set(p, -err, "volume %s: option access: %s", x->name, why.text) : 0;
 }
 
 static void cloud_finish(struct xlator *x)
 {
 	struct cloud *c = x->private;
 
+	points_free(&c->points);
 	table_free(&c->table);
 	pthread_mutex_destroy(&c->lock);
 	pthread_rwlock_destroy(&c->table_lock);
@@ -138,6 +180,8 @@ static void cloud_reconfigure(struct xlator *x, const struct option *option)
 {
 	struct problem p = { "" };
 
+	if (!strcmp(option->name, "access") && take_points(x->private, &p))
+		log_error(x, NULL, "the access points stay as they were: %s", p.text);
 	if (strcmp(option->name, "tenants"))
 		return;
 	if (take_table(x->private, &p))
@@ -175,6 +219,7 @@ static void cloud_dump(struct xlator *x, FILE *f)
 	pthread_rwlock_rdlock(&c->table_lock);
 	for (enum tenant_state s = 0; s < TENANT_STATES; s++)
 		fprintf(f, "  %s: %zu\n", tenant_state_name(s), in_state(c, s));
+	fprintf(f, "  access-points: %zu\n", c->points.count);
 	pthread_rwlock_unlock(&c->table_lock);
 	fprintf(f, "  refused: %llu\n  strange-ids: %llu\n", (unsigned long long)atomic_load(&c->refused),
 		(unsigned long long)atomic_load(&c->strange_ids));
@@ -200,6 +245,8 @@ static int cloud_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return -EINVAL;
 	if (!strcmp(argv[0], "tenants")) {
 		print_tenants(x->private, f);
+	} else if (!strcmp(argv[0], "access")) {
+		points_print(x->private, f);
 	} else if (!strcmp(argv[0], "purge")) {
 		purge_wake(x);
 		print_purge(x->private, f);

@@ -4,11 +4,13 @@
 #define CLOUD_H
 #include <pthread.h>
 
+#include "identity.h"
 #include "xlator.h"
 
 enum {
 	TENANT_NAME = 64,
 	TENANTS_MAX = 16384,
+	POINTS_MAX = 4096,    /* access points of all tenants */
 	ID_FIRST = 65536,     /* no tenant has one of the server's own ids */
 	ID_LAST = 0xfffffffd, /* the two above mean "nobody" here and there, and "unchanged" */
 	ID_NOBODY = 65534,    /* what a tenant sees of who is not his */
@@ -24,6 +26,26 @@ struct tenant {
 	uint32_t base, count; /* its id u is base + u here */
 	uint8_t state;
 	char name[TENANT_NAME + 1];
+};
+struct guest { /* of the tenant that he is of */
+	struct tenant tenant;
+	bool administers;
+	struct gfid access; /* the access point that he has come by; zeros: none. Of that: */
+	bool read_only;
+	bool forced; /* whoever he says he is, he is: */
+	uint32_t uid, gid;
+};
+struct point { /* an access point */
+	struct gfid id;
+	char tenant[TENANT_NAME + 1];
+	char *directory; /* from the tenant's root: "/", "/a/b" */
+	bool forced, read_only;
+	uint32_t uid, gid;
+	uint64_t expires; /* seconds since the epoch; 0: never */
+};
+struct points {
+	struct point *point; /* by id */
+	size_t count;
 };
 struct table {
 	struct tenant *tenant; /* by name */
@@ -43,12 +65,13 @@ struct purge { /* of deleted tenants; guarded by cloud.lock, but for the counter
 	atomic_uint_fast64_t removed;
 };
 struct cloud {
-	char *tenants, *security;    /* options */
-	int64_t privileges, devices; /* 0: stored, 1: not */
-	bool spread;		     /* option: tenants' clients spread names over several bricks */
+	char *tenants, *access, *security; /* options */
+	int64_t privileges, devices;	   /* 0: stored, 1: not */
+	bool spread;			   /* option: tenants' clients spread names over several bricks */
 
 	pthread_rwlock_t table_lock;
 	struct table table;
+	struct points points;
 	pthread_mutex_t lock;
 	struct purge purge;
 	atomic_uint_fast64_t refused;	  /* requests of those who may not */
@@ -56,8 +79,18 @@ struct cloud {
 };
 enum { MAY_ALL = 1 };
 /* Whose request it is: 0 with a copy of the tenant, MAY_ALL (the brick's own side: servers, and this process), or -EACCES. */
-int whose(struct cloud *, const struct client *, struct tenant *);
+int whose(struct cloud *, const struct client *, struct guest *);
 bool is_tenants_root(struct cloud *, const struct gfid *); /* of any tenant */
+
+/* ---- cloud-access.c ---- */
+/* What the text of the option says. -EINVAL and a sentence; -ENOMEM. */
+int points_parse(const char *text, struct points *, struct problem *);
+void points_free(struct points *);
+void points_print(struct cloud *, FILE *);
+/* By which access point the guest comes: 0, or -EACCES: there is none (any more). The tenant is for the caller to find. */
+int point_find(struct cloud *, const struct identity *, struct guest *);
+int point_directory(struct cloud *, const struct gfid *id, char **directory); /* malloc'ed */
+bool changes(int fop, const void *in);					      /* what one that only reads may not */
 
 /* ---- cloud-map.c: ids ---- */
 int id_in(struct cloud *, const struct tenant *, uint32_t *id); /* -EINVAL: none of the tenant's */
@@ -86,9 +119,11 @@ struct asker {
 	uid_t uid, root;
 	gid_t gid;
 	struct gfid tree;
+	bool administers;
+	int32_t group_count;
 };
-int map_request(struct cloud *, const struct tenant *, struct request *, struct asker *);
-void unmap_request(const struct tenant *, struct request *, const struct asker *);
+int map_request(struct cloud *, const struct guest *, struct request *, struct asker *);
+void unmap_request(const struct guest *, struct request *, const struct asker *);
 
 /* ---- cloud-xattr.c ---- */
 bool is_acl(const char *name);
@@ -103,6 +138,8 @@ int born_may(const struct cloud *, const struct request *);
 /* ---- cloud-tree.c; in a task ---- */
 /* The root of the tenant's tree, made if need be; a reference. */
 int tree_root(struct xlator *, const struct tenant *, struct inode **);
+/* A directory of it by its path ("/a/b"): what is there now, symbolic links are not followed. -ENOENT, -ENOTDIR. A reference. */
+int tree_below(struct xlator *, const struct tenant *, const char *path, struct inode **);
 /* The directory of all trees; -ENOENT. A reference. */
 int tree_all(struct request *, struct xlator *, struct inode **);
 struct inode *brick_root(struct xlator *);

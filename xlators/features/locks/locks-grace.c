@@ -36,26 +36,15 @@ static struct lock_client *add(struct locks *p, const uint8_t id[16])
 	return c;
 }
 
-static bool is_tenant(const struct client *client)
-{
-	static const char tenant[] = "stratus:tenant/";
-
-	return client && client->identity && !strncmp(client->identity, tenant, strlen(tenant));
-}
-
-static struct lock_tenant *tenant_of(struct locks *p, const char *identity)
+static struct lock_tenant *tenant_of(struct locks *p, const char *name)
 {
 	struct lock_tenant *t = p->tenant;
 
-	while (t && strcmp(t->identity, identity))
+	while (t && strcmp(t->name, name))
 		t = t->next;
 	if (t || !(t = calloc(1, sizeof(*t))))
 		return t;
-	t->identity = strdup(identity);
-	if (!t->identity) {
-		free(t);
-		return NULL;
-	}
+	snprintf(t->name, sizeof(t->name), "%s", name);
 	t->next = p->tenant;
 	return p->tenant = t;
 }
@@ -66,14 +55,18 @@ void client_count(struct lock_client *c, int more)
 		c->tenant->locks += (uint64_t)more;
 }
 
-/* Of which tenant a client is shows when it comes: its record does not tell, but then it holds nothing yet. */
+/* Who a client is, and of which tenant, shows when it comes: its record does not tell, but then it holds nothing yet. What one of a tenant's certificates has locked is no
+ * other one's: an access point may not take away what the tenant's own clients have. */
 static bool belongs(struct locks *p, struct lock_client *c, const struct client *client)
 {
-	if (c->tenant)
-		return is_tenant(client) && !strcmp(c->tenant->identity, client->identity);
-	if (!is_tenant(client))
+	struct identity who;
+
+	if (c->identity)
+		return client && client->identity && !strcmp(c->identity, client->identity);
+	if (!client || identity_parse(client->identity, &who) || !identity_is_tenants(&who))
 		return true;
-	c->tenant = tenant_of(p, client->identity);
+	c->identity = strdup(client->identity);
+	c->tenant = c->identity ? tenant_of(p, who.name) : NULL;
 	return c->tenant;
 }
 
@@ -102,6 +95,7 @@ static void forget(struct locks *p, struct lock_client *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
+	free(c->identity);
 	free(c);
 }
 
@@ -131,7 +125,6 @@ void client_free_all(struct locks *p)
 		forget(p, p->client);
 	while ((t = p->tenant)) {
 		p->tenant = t->next;
-		free(t->identity);
 		free(t);
 	}
 }

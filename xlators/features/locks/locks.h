@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "identity.h"
 #include "xlator.h"
 
 struct party { /* whose lock it is */
@@ -36,7 +37,7 @@ struct lock_inode {	      /* slot of an inode; made by its first lock */
 	struct lock_inode *next, *prev;
 };
 struct lock_tenant { /* what all clients of one tenant have together */
-	char *identity;
+	char name[IDENTITY_NAME + 1];
 	uint64_t locks; /* with those that are waited for */
 	struct lock_tenant *next;
 };
@@ -44,6 +45,7 @@ enum reclaim_state { NOT_EXPECTED, EXPECTED, RECLAIMING };
 struct lock_client {
 	uint8_t id[16];
 	struct lock_tenant *tenant; /* NULL: of none, or it has not come since the start */
+	char *identity;		    /* of a tenant's: who it is. NULL as the other is */
 	uint64_t locks;
 	unsigned users; /* requests that work with it */
 	unsigned waiting;

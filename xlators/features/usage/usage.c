@@ -751,13 +751,15 @@ static void print_account(FILE *out, const struct range *r, struct amount a, str
 		r->limit.bytes, r->limit.inodes, since.bytes || since.inodes ? " (above its soft limit)" : "");
 }
 
-static void print_accounts(struct ledger *l, FILE *out, bool json)
+/* name NULL: all, and what is nobody's. */
+static void print_accounts(struct ledger *l, FILE *out, bool json, const char *name)
 {
 	size_t count;
 
 	void (*print)(FILE *, const struct range *, struct amount, struct over) = json ? print_json : print_account;
 
-	print(out, &(struct range){ .name = "-" }, ledger_amount(l, 0), (struct over){ 0 });
+	if (!name)
+		print(out, &(struct range){ .name = "-" }, ledger_amount(l, 0), (struct over){ 0 });
 	pthread_mutex_lock(&l->lock);
 	count = l->ranges.count;
 	pthread_mutex_unlock(&l->lock);
@@ -768,15 +770,15 @@ static void print_accounts(struct ledger *l, FILE *out, bool json)
 		if (i < l->ranges.count)
 			r = l->ranges.range[i];
 		pthread_mutex_unlock(&l->lock);
-		if (!r.count)
+		if (!r.count || (name && strcmp(r.name, name)))
 			continue;
-		if (json)
+		if (json && !name)
 			fputs(", ", out);
 		print(out, &r, ledger_amount(l, r.row), ledger_over(l, r.row));
 	}
 }
 
-static int print_status(struct xlator *x, FILE *out, bool json)
+static int print_status(struct xlator *x, FILE *out, bool json, const char *name)
 {
 	struct usage *u = usage_of(x);
 	bool counting = atomic_load(&u->ledger.counting), owed = ledger_owes(&u->ledger);
@@ -789,7 +791,7 @@ static int print_status(struct xlator *x, FILE *out, bool json)
 			ledger_seen_count(&u->ledger), ledger_counted_at(&u->ledger));
 	else
 		fprintf(out, "%-32s %20s %12s %20s %12s\n", "ACCOUNT", "BYTES", "INODES", "OF BYTES", "OF INODES");
-	print_accounts(&u->ledger, out, json);
+	print_accounts(&u->ledger, out, json, name);
 	if (json)
 		fputs("]}\n", out);
 	else if (owed && counting)
@@ -825,7 +827,7 @@ static int print_reading(struct xlator *x, FILE *out)
 	return 0;
 }
 
-/* status [--json] | reading | recount */
+/* status [--json [ACCOUNT]] | reading | recount */
 static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 {
 	int err;
@@ -833,9 +835,9 @@ static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 	if (argc == 1 && !strcmp(argv[0], "reading"))
 		return print_reading(x, out);
 	if (argc == 1 && !strcmp(argv[0], "status"))
-		return print_status(x, out, false);
-	if (argc == 2 && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))
-		return print_status(x, out, true);
+		return print_status(x, out, false, NULL);
+	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))
+		return print_status(x, out, true, argc == 3 ? argv[2] : NULL);
 	if (argc != 1 || strcmp(argv[0], "recount"))
 		return -EINVAL;
 	err = recount_start(x);

@@ -2,6 +2,7 @@
 /* protocol/server's parts: listeners, connections, sessions with their channels, slots and files, and calls being done. */
 #ifndef STRATUS_PROTOCOL_SERVER_H
 #define STRATUS_PROTOCOL_SERVER_H
+#include "identity.h"
 #include "message.h"
 #include "tls.h"
 
@@ -59,14 +60,15 @@ struct open_file {
 };
 /* Whom a connection comes from, as its certificate says, and what that one gets. */
 struct guest {
-	char identity[256];  /* "": nobody has vouched for him */
-	struct gfid tenant;  /* to whom his handles are bound; zeros: to nobody */
-	struct gfid root;    /* what he knows as gfid_root */
-	struct inode *inode; /* the same; a reference */
+	char identity[IDENTITY_TEXT]; /* "": nobody has vouched for him */
+	struct identity who;	      /* the same */
+	struct bearer bearer;	      /* whom his handles are bound to */
+	struct gfid root;	      /* what he knows as gfid_root */
+	struct inode *inode;	      /* the same; a reference */
 };
 /* Of all sessions of one tenant. */
 struct share {
-	char identity[256];
+	char tenant[IDENTITY_NAME + 1];
 	struct server *server;
 	struct share *next; /* in server.shares; guarded by server.lock */
 	atomic_uint running, waiting, files;
@@ -177,7 +179,7 @@ struct xlator *leaf_of(struct xlator *);
 struct xlator *gate_of(struct xlator *); /* who decides what clients may be there; NULL: all may */
 
 /* share.c */
-struct share *share_of(struct server *, const char *identity); /* with server.lock held; NULL: no memory */
+struct share *share_of(struct server *, const char *tenant); /* with server.lock held; NULL: no memory */
 void shares_free(struct server *);
 void share_begin(struct session *, bool waits, size_t bytes); /* a call */
 void share_end(struct session *, bool waits, size_t bytes);
@@ -200,6 +202,6 @@ void works_cancel_waiting(struct session *);
 void resume_channels(struct session *); /* with session.lock held: those that may be read from again */
 struct slot *slot_of(struct session_channel *, uint32_t slot);
 void slot_drop_kept(struct session *, struct slot *);
-int server_put_inode(struct xlator *leaf, const struct gfid *tenant, struct inode *, uint8_t *handle, uint32_t *size);
+int server_put_inode(struct xlator *leaf, const struct bearer *, struct inode *, uint8_t *handle, uint32_t *size);
 void server_tell(struct server *, struct xlator *from, const struct event *);
 #endif

@@ -125,13 +125,13 @@ static void drop_files(struct session *s)
 
 static bool is_tenant(const struct guest *guest)
 {
-	return !strncmp(guest->identity, "stratus:tenant/", strlen("stratus:tenant/"));
+	return identity_is_tenants(&guest->who);
 }
 
 static struct session *session_create(struct server *server, struct xlator *subvolume, const struct wire_hello *h,
 				      const struct guest *guest)
 {
-	struct share *share = is_tenant(guest) ? share_of(server, guest->identity) : NULL;
+	struct share *share = is_tenant(guest) ? share_of(server, guest->who.name) : NULL;
 	struct session *s = share || !is_tenant(guest) ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s)
@@ -436,7 +436,7 @@ static bool critical_unknown(const struct wire_hello *h)
 
 static bool is_provider(const struct guest *guest)
 {
-	return !strcmp(guest->identity, "stratus:server");
+	return guest->who.kind == IDENTITY_SERVER;
 }
 
 static bool takes_over(struct session *s, unsigned channel)
@@ -449,13 +449,13 @@ static bool takes_over(struct session *s, unsigned channel)
 	return yes;
 }
 
-/* With server.lock held. What an identity has, and may not have more of than `most` each. */
-static bool has_its_share(struct server *server, const char *identity, uint64_t most, bool new_session)
+/* With server.lock held. What a tenant has, by whichever of its certificates, and may not have more of than `most` each. */
+static bool has_its_share(struct server *server, const char *tenant, uint64_t most, bool new_session)
 {
 	uint64_t sessions = 0, connections = 0;
 
 	for (struct session *s = server->sessions; s; s = s->next) {
-		if (strcmp(s->guest.identity, identity))
+		if (!is_tenant(&s->guest) || strcmp(s->guest.who.name, tenant))
 			continue;
 		sessions++;
 		pthread_mutex_lock(&s->lock);
@@ -476,9 +476,10 @@ static int check_room(struct server *server, struct session *s, unsigned channel
 	if (!s && server->session_count >= most + more)
 		return problem_set(p, EAGAIN, "there are as many sessions as max-connections allows");
 	if (is_tenant(guest) && !(s && takes_over(s, channel)) &&
-	    has_its_share(server, guest->identity, of_one ? of_one : (most + 3) / 4, !s))
-		return problem_set(p, EAGAIN, "%s has as many connections or sessions as max-connections-of-one allows",
-				   guest->identity);
+	    has_its_share(server, guest->who.name, of_one ? of_one : (most + 3) / 4, !s))
+		return problem_set(p, EAGAIN,
+				   "stratus:tenant/%s has as many connections or sessions as max-connections-of-one allows",
+				   guest->who.name);
 	return 0;
 }
 
@@ -573,6 +574,7 @@ static int identify(struct connection *c, struct guest *guest, struct problem *p
 			"by the files of TLS as they are now the certificate was revoked, has expired, or must be checked anew");
 	if (err)
 		*guest->identity = 0;
+	identity_parse(guest->identity, &guest->who); /* it was when it was read */
 	return !err || err == -ENOENT
 		       ? 0
 		       : problem_set(p, EACCES,
@@ -603,8 +605,9 @@ static int admit(struct connection *c, struct xlator *x, struct guest *guest, st
 	if (!gate)
 		err = admit_to_all(c, guest, p);
 	else
-		err = gate->type->admit(gate, &client, &guest->inode, &guest->tenant);
-	if (!err && !gfid_is_null(&guest->tenant) && !(leaf_of(x)->type->tenant_handle && leaf_of(x)->type->tenant_from_handle))
+		err = gate->type->admit(gate, &client, &guest->inode, &guest->bearer);
+	if (!err && !gfid_is_null(&guest->bearer.tenant) &&
+	    !(leaf_of(x)->type->tenant_handle && leaf_of(x)->type->tenant_from_handle))
 		err = -EOPNOTSUPP;
 	if (err == -EACCES && gate)
 		return problem_set(p, EACCES,
@@ -622,7 +625,7 @@ static int root_handle(struct xlator *x, const struct guest *guest, struct wire_
 
 	w->root.handle.wire_inode_val = malloc(WIRE_HANDLE_MAX);
 	if (w->root.handle.wire_inode_val)
-		err = server_put_inode(leaf_of(x), &guest->tenant, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
+		err = server_put_inode(leaf_of(x), &guest->bearer, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
 				       &size);
 	w->root.handle.wire_inode_len = size;
 	memcpy(w->root.gfid.bytes, gfid_root.bytes, sizeof(gfid_root.bytes));

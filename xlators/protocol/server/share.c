@@ -14,15 +14,15 @@ enum {
 };
 
 /* It stays until the server is gone: there are as many as tenants. Called with server.lock held. */
-struct share *share_of(struct server *server, const char *identity)
+struct share *share_of(struct server *server, const char *tenant)
 {
 	struct share *s = server->shares;
 
-	while (s && strcmp(s->identity, identity))
+	while (s && strcmp(s->tenant, tenant))
 		s = s->next;
 	if (s || !(s = calloc(1, sizeof(*s))))
 		return s;
-	snprintf(s->identity, sizeof(s->identity), "%s", identity);
+	snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
 	s->server = server;
 	s->next = server->shares;
 	server->shares = s;
@@ -156,8 +156,9 @@ void share_remove_files(const struct session *s, unsigned count)
 void share_dump(const struct server *server, FILE *f)
 {
 	for (struct share *h = server->shares; h; h = h->next)
-		fprintf(f, "  share: %s, running %u, waiting %u, bytes %zu, files %u, replying %zu, queued %zu\n", h->identity,
-			atomic_load(&h->running), atomic_load(&h->waiting),
+		fprintf(f,
+			"  share: stratus:tenant/%s, running %u, waiting %u, bytes %zu, files %u, replying %zu, queued %zu\n",
+			h->tenant, atomic_load(&h->running), atomic_load(&h->waiting),
 			atomic_load(&h->bytes) + atomic_load(&h->waiting_bytes), atomic_load(&h->files),
 			atomic_load(&h->replying), atomic_load(&h->queued));
 }

@@ -307,11 +307,11 @@ struct doing { /* what the codec's callbacks need */
 	uint64_t number; /* of the last file taken */
 };
 
-int server_put_inode(struct xlator *leaf, const struct gfid *tenant, struct inode *inode, uint8_t *handle, uint32_t *size)
+int server_put_inode(struct xlator *leaf, const struct bearer *bearer, struct inode *inode, uint8_t *handle, uint32_t *size)
 {
 	size_t room = *size;
-	int err = gfid_is_null(tenant) ? leaf->type->inode_handle(leaf, inode, handle, &room)
-				       : leaf->type->tenant_handle(leaf, tenant, inode, handle, &room);
+	int err = gfid_is_null(&bearer->tenant) ? leaf->type->inode_handle(leaf, inode, handle, &room)
+						: leaf->type->tenant_handle(leaf, bearer, inode, handle, &room);
 
 	*size = room;
 	return err;
@@ -321,7 +321,7 @@ static int put_inode(struct codec *c, struct inode *inode, uint8_t *handle, uint
 {
 	struct doing *d = c->owner;
 
-	return server_put_inode(d->leaf, &d->session->guest.tenant, inode, handle, size);
+	return server_put_inode(d->leaf, &d->session->guest.bearer, inode, handle, size);
 }
 
 static void tell_gfid(struct codec *c, struct gfid *gfid)
@@ -335,10 +335,10 @@ static void tell_gfid(struct codec *c, struct gfid *gfid)
 static int take_inode(struct codec *c, const uint8_t *handle, uint32_t size, struct inode **inode)
 {
 	struct doing *d = c->owner;
-	const struct gfid *tenant = &d->session->guest.tenant;
+	const struct bearer *bearer = &d->session->guest.bearer;
 
-	if (!gfid_is_null(tenant))
-		return d->leaf->type->tenant_from_handle(d->leaf, tenant, handle, size, inode);
+	if (!gfid_is_null(&bearer->tenant))
+		return d->leaf->type->tenant_from_handle(d->leaf, bearer, handle, size, inode);
 	return d->leaf->type->inode_from_handle(d->leaf, handle, size, inode);
 }
 
@@ -709,7 +709,7 @@ static void tell(struct session *s, struct xlator *leaf, const struct event *e)
 /* What is for all is not for tenants: it tells of objects that may be another's. */
 static bool concerns(const struct session *s, const struct event *e)
 {
-	return e->client ? e->client == &s->client : gfid_is_null(&s->guest.tenant);
+	return e->client ? e->client == &s->client : gfid_is_null(&s->guest.bearer.tenant);
 }
 
 void server_tell(struct server *server, struct xlator *from, const struct event *e)

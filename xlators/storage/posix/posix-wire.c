@@ -150,18 +150,19 @@ void keys_close(struct brick *b)
 
 /* ---- handles ---- */
 
-static const struct gfid nobody; /* the tenant of who is of none */
+static const struct bearer nobody; /* who is of no tenant */
 
 /* The MAC over the first `size` bytes; false when the key is not (or no longer) known. */
-static bool compute_mac(struct brick *b, const struct gfid *tenant, const uint8_t *wire, size_t size, uint32_t id,
+static bool compute_mac(struct brick *b, const struct bearer *bearer, const uint8_t *wire, size_t size, uint32_t id,
 			uint8_t mac[MAC_SIZE])
 {
-	uint8_t owner[32] = { 0 }; /* tenant, access point */
+	uint8_t owner[2 * sizeof(struct gfid)];
 	EVP_MAC_CTX *context = NULL;
 	size_t length = 0;
 	bool done;
 
-	memcpy(owner, tenant->bytes, sizeof tenant->bytes);
+	memcpy(owner, bearer->tenant.bytes, sizeof bearer->tenant.bytes);
+	memcpy(owner + sizeof(struct gfid), bearer->access.bytes, sizeof bearer->access.bytes);
 	pthread_rwlock_rdlock(&b->key_lock);
 	for (int i = 0; i < KEYS && !context; i++)
 		if (id && b->key[i].id == id)
@@ -173,7 +174,7 @@ static bool compute_mac(struct brick *b, const struct gfid *tenant, const uint8_
 	return done;
 }
 
-int posix_tenant_handle(struct xlator *x, const struct gfid *tenant, struct inode *inode, void *bytes, size_t *size)
+int posix_tenant_handle(struct xlator *x, const struct bearer *bearer, struct inode *inode, void *bytes, size_t *size)
 {
 	struct brick *b = brick_of(x);
 	struct object *o = object_of(x, inode);
@@ -198,7 +199,7 @@ int posix_tenant_handle(struct xlator *x, const struct gfid *tenant, struct inod
 	memcpy(wire + AT_TYPE, &type_be, 4);
 	memcpy(wire + AT_HANDLE, handle.bytes, handle.size);
 	*size = WIRE_LEAST + handle.size;
-	return compute_mac(b, tenant, wire, *size - MAC_SIZE, id, wire + *size - MAC_SIZE) ? 0 : -ENOMEM;
+	return compute_mac(b, bearer, wire, *size - MAC_SIZE, id, wire + *size - MAC_SIZE) ? 0 : -ENOMEM;
 }
 
 int posix_inode_handle(struct xlator *x, struct inode *inode, void *bytes, size_t *size)
@@ -206,7 +207,7 @@ int posix_inode_handle(struct xlator *x, struct inode *inode, void *bytes, size_
 	return posix_tenant_handle(x, &nobody, inode, bytes, size);
 }
 
-static bool genuine(struct brick *b, const struct gfid *tenant, const uint8_t *wire, size_t size, struct gfid *gfid,
+static bool genuine(struct brick *b, const struct bearer *bearer, const uint8_t *wire, size_t size, struct gfid *gfid,
 		    struct kernel_handle *handle)
 {
 	uint8_t mac[MAC_SIZE];
@@ -220,7 +221,7 @@ static bool genuine(struct brick *b, const struct gfid *tenant, const uint8_t *w
 	handle->type = (int32_t)be32toh(type);
 	handle->size = (uint32_t)(size - WIRE_LEAST);
 	memcpy(handle->bytes, wire + AT_HANDLE, handle->size);
-	return compute_mac(b, tenant, wire, size - MAC_SIZE, be32toh(id), mac) &&
+	return compute_mac(b, bearer, wire, size - MAC_SIZE, be32toh(id), mac) &&
 	       !CRYPTO_memcmp(mac, wire + size - MAC_SIZE, MAC_SIZE);
 }
 
@@ -262,13 +263,14 @@ static int find_on_disk(struct xlator *x, const struct gfid *gfid, const struct 
 	return err == -EEXIST ? -ESTALE : err;
 }
 
-int posix_tenant_from_handle(struct xlator *x, const struct gfid *tenant, const void *bytes, size_t size, struct inode **inode)
+int posix_tenant_from_handle(struct xlator *x, const struct bearer *bearer, const void *bytes, size_t size,
+			     struct inode **inode)
 {
 	struct kernel_handle handle;
 	struct gfid gfid;
 
 	*inode = NULL;
-	if (!genuine(brick_of(x), tenant, bytes, size, &gfid, &handle)) {
+	if (!genuine(brick_of(x), bearer, bytes, size, &gfid, &handle)) {
 		atomic_fetch_add(&brick_of(x)->forged, 1);
 		return -ESTALE;
 	}

@@ -96,8 +96,8 @@ int keys_open(struct brick *, struct problem *);
 int keys_rotate(struct brick *);
 void keys_close(struct brick *);
 int posix_inode_handle(struct xlator *, struct inode *, void *bytes, size_t *size);
-int posix_tenant_handle(struct xlator *, const struct gfid *tenant, struct inode *, void *bytes, size_t *size);
-int posix_tenant_from_handle(struct xlator *, const struct gfid *tenant, const void *bytes, size_t size, struct inode **);
+int posix_tenant_handle(struct xlator *, const struct bearer *, struct inode *, void *bytes, size_t *size);
+int posix_tenant_from_handle(struct xlator *, const struct bearer *, const void *bytes, size_t size, struct inode **);
 int posix_inode_from_handle(struct xlator *, const void *bytes, size_t size, struct inode **);
 
 /* ---- objects: what the brick knows of an inode, and descriptors of it (posix-handle.c, posix-object.c) ---- */

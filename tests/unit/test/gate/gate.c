@@ -5,12 +5,12 @@
 
 #include "xlator.h"
 
-static int gate_admit(struct xlator *x, const struct client *client, struct inode **root, struct gfid *tenant)
+static int gate_admit(struct xlator *x, const struct client *client, struct inode **root, struct bearer *bearer)
 {
 	(void)client;
 	if (!root)
 		return 0;
-	*tenant = (struct gfid){ { 0 } };
+	*bearer = (struct bearer){ .tenant = { { 0 } } };
 	*root = inode_get(x->inodes, &gfid_root, S_IFDIR);
 	return *root ? 0 : -ENOMEM;
 }

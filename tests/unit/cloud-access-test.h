@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of cloud-access-test share: a brick for the tenant acme, its clients, and who was seen below. */
+#ifndef CLOUD_ACCESS_TEST_H
+#define CLOUD_ACCESS_TEST_H
+#include "test.h"
+#include "test-check.h"
+#include "test-tasks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "asks.h"
+#include "tree.h"
+
+enum { ACME = 65536 };
+#define TENANTS(acme) "acme aaaaaaaa-0000-4000-8000-000000000001 65536 65536 " acme
+
+extern char dir[64]; /* the brick */
+extern atomic_int failures;
+extern struct xlator *cloud, *leaf;
+extern const struct asks *asked;
+extern struct client acme, admin, server;
+extern struct bearer bearer; /* of who one has become */
+
+/* Runs fn in a task, with a tree of a new brick; fails if `failures` have been counted. */
+void with(const char *options, void (*fn)(void *));
+int change(const char *option, const char *text); /* live */
+/* From here on the tree is that one's, as the user `id`; paths begin at what he has as root. */
+int become(struct tree *, struct client *who, uint32_t id);
+int put(struct tree *, const char *path, const char *text); /* a new file */
+/* ---- cloud-access-test-points.c ---- */
+void an_access_point_shows_its_directory_and_nothing_else(void **state);
+void its_directory_is_what_has_the_path_when_a_session_begins(void **state);
+void its_clients_are_who_it_says_whoever_they_say_they_are(void **state);
+void by_one_that_reads_nothing_is_changed(void **state);
+void an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended(void **state);
+void there_are_none_on_several_bricks(void **state);
+void tables_of_access_points_that_make_no_sense_are_refused(void **state);
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access points of a specification: what bricks are told of them, what is refused, and how they come and go. */
+#include "volgen-test.h"
+
+#define TENANT_WITH(points) "  - {name: acme, id: " IDS(5) ", base: 65536, count: 1000, access: [" points "]}\n"
+#define POINT(id, rest)	    "{id: " IDS(id) ", " rest "}"
+#define SOME                                                                                                                   \
+	TENANT_WITH(POINT(6, "directory: /a/b, uid: 7, gid: 8") ", " POINT(                                                    \
+		7, "directory: \"/od%20d/\\\"é\", read-only: true, expires: 1999999999") ", " POINT(8, "directory: /"))
+
+static void access_points_are_told_to_the_brick(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER BRICK BY_TLS "tenants:\n" SOME);
+	make(HEAD SERVER BRICK BY_TLS "tenants:\n" SOME, &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0", "access"),
+			    "acme " IDS(6) " 7 8 rw 0 /a/b, acme " IDS(7) " - - ro 1999999999 /od%20d/%22%c3%a9, acme " IDS(
+				    8) " - - rw 0 /");
+	volfile_free(&v);
+	volgen_free(&files);
+	make(HEAD SERVER BRICK BY_TLS "tenants: []\n", &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0", "access"), "");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
+static void access_points_that_make_no_sense_are_refused(void **state)
+{
+	static const char *const bad[][2] = {
+		{ POINT(6, "uid: 1, gid: 1"), "has no 'directory'" },
+		{ "{directory: /a}", "has no 'id'" },
+		{ POINT(6, "directory: a"), "from the tenant's root" },
+		{ POINT(6, "directory: /a/../b"), "from the tenant's root" },
+		{ POINT(6, "directory: /%2e%2e"), "from the tenant's root" },
+		{ POINT(6, "directory: /a/"), "from the tenant's root" },
+		{ POINT(6, "directory: /a%0"), "two digits" },
+		{ POINT(6, "directory: /a%00"), "two digits" },
+		{ POINT(6, "directory: /a, uid: 1"), "or neither" },
+		{ POINT(6, "directory: /a, uid: 1000, gid: 0"), "0 to 999" },
+		{ POINT(6, "directory: /a, expires: soon"), "is no limit" },
+		{ POINT(6, "directory: /a, read-only: 1"), "neither 'true'" },
+		{ POINT(6, "directory: /a, readonly: true"), "did you mean 'read-only'" },
+		{ POINT(6, "directory: /a") ", " POINT(6, "directory: /b"), "the same id" },
+	};
+	char text[2048];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct problem p = { "" };
+		struct spec s;
+
+		snprintf(text, sizeof text,
+			 HEAD SERVER BRICK
+			 "tenants:\n  - {name: acme, id: " IDS(5) ", base: 65536, count: 1000, access: [%s]}\n",
+			 bad[i][0]);
+		if (!spec_parse(text, strlen(text), "x", &s, &p))
+			fail_msg("taken: %s", bad[i][0]);
+		if (!strstr(p.text, bad[i][1]))
+			fail_msg("of %s it is said: %s", bad[i][0], p.text);
+		spec_free(&s);
+	}
+}
+
+static void access_points_are_of_volumes_with_one_brick(void **state)
+{
+	static const char text[] = HEAD SERVER SIX "tenants:\n" SOME, none[] = HEAD SERVER SIX "tenants:\n" TENANTS;
+	struct spec_access like = { .directory = (char *)"/a", .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY };
+	struct problem p = { "" };
+	struct gfid id;
+	struct spec s;
+
+	(void)state;
+	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "with one brick"));
+	spec_free(&s);
+	assert_int_equal(spec_parse(none, strlen(none), "x", &s, &p), 0);
+	assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), -ENOTSUP);
+	spec_free(&s);
+}
+
+static void open_spec(struct spec *s)
+{
+	static const char text[] = HEAD SERVER BRICK "tenants:\n" TENANTS;
+	struct problem p = { "" };
+
+	assert_int_equal(spec_parse(text, strlen(text), "x", s, &p), 0);
+}
+
+static void they_come_and_go_and_never_change(void **state)
+{
+	struct spec_access like = { .directory = (char *)"/a", .uid = 9, .gid = 9, .expires = 100 };
+	struct problem p = { "" };
+	struct spec s, before;
+	struct gfid id, more;
+
+	(void)state;
+	open_spec(&s);
+	open_spec(&before);
+	assert_int_equal(spec_create_access(&s, "nobody", &like, &id, &p), -ENOENT);
+	assert_int_equal(spec_create_access(&s, "globex", &like, &id, &p), 0);
+	like.uid = 10;
+	assert_int_equal(spec_create_access(&s, "globex", &like, &more, &p), -EINVAL);
+	like = (struct spec_access){ .directory = (char *)"a", .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY };
+	assert_int_equal(spec_create_access(&s, "acme", &like, &more, &p), -EINVAL);
+	like.directory = (char *)"/a";
+	for (int i = 0; i < SPEC_ACCESS_OF_ONE; i++)
+		assert_int_equal(spec_create_access(&s, "acme", &like, &more, &p), 0);
+	assert_int_equal(spec_create_access(&s, "acme", &like, &more, &p), -ENOSPC);
+	assert_int_equal(spec_revoke_access(&s, "acme", &id, &p), -ENOENT); /* it is globex's */
+	assert_int_equal(spec_revoke_access(&s, "acme", &more, &p), 0);
+	assert_int_equal(spec_revoke_access(&s, "acme", &more, &p), -ENOENT);
+	assert_int_equal(spec_create_access(&s, "acme", &like, &more, &p), 0);
+	assert_int_equal(spec_check_tenants_change(&s, &before, &p), 0);
+	assert_int_equal(spec_check_tenants_change(&before, &s, &p), 0);
+	assert_int_equal(spec_create_access(&before, "globex", &like, &more, &p), 0);
+	before.tenant[1].access[0].id = id;
+	p = (struct problem){ "" };
+	assert_int_equal(spec_check_tenants_change(&s, &before, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "they never change"));
+	assert_true(spec_access_has_expired(&s.tenant[1].access[0], 100));
+	assert_false(spec_access_has_expired(&s.tenant[1].access[0], 99));
+	assert_int_equal(spec_set_tenant(&s, "globex", SPEC_TENANT_DELETED, &p), 0);
+	assert_int_equal(s.tenant[1].accesses, 0);
+	spec_free(&s);
+	spec_free(&before);
+}
+
+int access_of_specifications(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(access_points_are_told_to_the_brick),
+		cmocka_unit_test(access_points_that_make_no_sense_are_refused),
+		cmocka_unit_test(access_points_are_of_volumes_with_one_brick),
+		cmocka_unit_test(they_come_and_go_and_never_change),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access points: parts of tenants' trees for whom the tenant lets in, as the option `access` gives them. What a client of one may is here, and what
+ * becomes of his ids; that he stays below the directory is the work of handles (doc/tenants.md, A1). */
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "cloud.h"
+
+enum { WORDS = 7 };
+
+/* ---- reading ---- */
+
+static int take_number(const char *text, uint64_t most, uint64_t *number)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9' || strlen(text) > 19)
+		return -EINVAL;
+	*number = strtoull(text, &end, 10);
+	return *end || *number > most ? -EINVAL : 0;
+}
+
+/* "-": the client says who it is. */
+static int take_id(const char *text, bool *given, uint32_t *id)
+{
+	uint64_t number = 0;
+
+	*given = strcmp(text, "-") != 0;
+	if (*given && take_number(text, ID_LAST, &number))
+		return -EINVAL;
+	*id = (uint32_t)number;
+	return 0;
+}
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* %xx in place: names may have what the option's words can't. */
+static int decode(char *text)
+{
+	char *to = text;
+
+	for (; *text; to++) {
+		if (*text != '%') {
+			*to = *text++;
+			continue;
+		}
+		if (digit(text[1]) < 0 || digit(text[2]) < 0)
+			return -EINVAL;
+		*to = (char)(digit(text[1]) << 4 | digit(text[2]));
+		if (!*to)
+			return -EINVAL;
+		text += 3;
+	}
+	*to = '\0';
+	return 0;
+}
+
+/* "/", or "/NAME/NAME", each a name that a directory may have. */
+static bool is_directory(const char *path)
+{
+	if (*path != '/')
+		return false;
+	if (!path[1])
+		return true;
+	while (*path) {
+		size_t length = strcspn(++path, "/");
+
+		if (!length || length > NAME_MAX || (*path == '.' && (length == 1 || (length == 2 && path[1] == '.'))))
+			return false;
+		path += length;
+	}
+	return true;
+}
+
+static int take_words(char **word, struct point *one)
+{
+	bool has_uid, has_gid;
+
+	if (!identity_is_name(word[0], strlen(word[0])) || gfid_parse(word[1], &one->id) || gfid_is_null(&one->id) ||
+	    take_id(word[2], &has_uid, &one->uid) || take_id(word[3], &has_gid, &one->gid) || has_uid != has_gid ||
+	    (strcmp(word[4], "rw") && strcmp(word[4], "ro")) || take_number(word[5], INT64_MAX, &one->expires) ||
+	    decode(word[6]) || !is_directory(word[6]))
+		return -EINVAL;
+	strcpy(one->tenant, word[0]);
+	one->forced = has_uid;
+	one->read_only = !strcmp(word[4], "ro");
+	one->directory = strdup(word[6]);
+	return one->directory ? 0 : -ENOMEM;
+}
+
+static int take_point(char *text, struct point *one, struct problem *p)
+{
+	char *word[WORDS], *rest = text, *at, whole[160];
+	unsigned words = 0;
+	int err;
+
+	snprintf(whole, sizeof(whole), "%s", text + strspn(text, " \t"));
+	while ((at = strsep(&rest, " \t")))
+		if (*at && words++ < WORDS)
+			word[words - 1] = at;
+	err = words == WORDS ? take_words(word, one) : -EINVAL;
+	return err ? problem_set(
+			     p, -err,
+			     "\"%s\" is no access point: write TENANT ID UID|- GID|- rw|ro EXPIRES /DIRECTORY, with %%xx for what "
+			     "words can't have",
+			     whole)
+		   : 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return memcmp(&((const struct point *)a)->id, &((const struct point *)b)->id, sizeof(struct gfid));
+}
+
+static int check(struct points *all, struct problem *p)
+{
+	char id[GFID_TEXT];
+
+	if (all->count)
+		qsort(all->point, all->count, sizeof(*all->point), by_id);
+	for (size_t i = 1; i < all->count; i++)
+		if (!by_id(&all->point[i - 1], &all->point[i]))
+			return problem_set(p, EINVAL, "there are two access points %s", gfid_text(&all->point[i].id, id));
+	return 0;
+}
+
+int points_parse(const char *text, struct points *all, struct problem *p)
+{
+	char *copy = strdup(text), *rest = copy, *one;
+	size_t most = 1;
+	int err = copy ? 0 : problem_set(p, ENOMEM, "out of memory");
+
+	*all = (struct points){ NULL, 0 };
+	for (const char *at = text; *at; at++)
+		most += *at == ',';
+	if (!err && most > POINTS_MAX)
+		err = problem_set(p, EINVAL, "more than %d access points", POINTS_MAX);
+	if (!err && !(all->point = calloc(most, sizeof(*all->point))))
+		err = problem_set(p, ENOMEM, "out of memory");
+	while (!err && (one = strsep(&rest, ",")))
+		if (one[strspn(one, " \t")])
+			err = take_point(one, &all->point[all->count++], p);
+	if (!err)
+		err = check(all, p);
+	free(copy);
+	if (err)
+		points_free(all);
+	return err;
+}
+
+void points_free(struct points *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		free(all->point[i].directory);
+	free(all->point);
+	*all = (struct points){ NULL, 0 };
+}
+
+/* ---- asking ---- */
+
+/* With table_lock held. */
+static const struct point *find(const struct cloud *c, const struct gfid *id)
+{
+	struct point key = { .id = *id };
+
+	return c->points.count ? bsearch(&key, c->points.point, c->points.count, sizeof(key), by_id) : NULL;
+}
+
+int point_find(struct cloud *c, const struct identity *who, struct guest *g)
+{
+	const struct point *found;
+	struct gfid id;
+	int err = -EACCES;
+
+	if (c->spread || gfid_parse(who->access, &id))
+		return err;
+	pthread_rwlock_rdlock(&c->table_lock);
+	found = find(c, &id);
+	if (found && !strcmp(found->tenant, who->name) && (!found->expires || clock_wall_ns() / 1000000000 < found->expires)) {
+		g->access = id;
+		g->forced = found->forced;
+		g->read_only = found->read_only;
+		g->uid = found->uid;
+		g->gid = found->gid;
+		err = 0;
+	}
+	pthread_rwlock_unlock(&c->table_lock);
+	return err;
+}
+
+int point_directory(struct cloud *c, const struct gfid *id, char **directory)
+{
+	const struct point *found;
+
+	pthread_rwlock_rdlock(&c->table_lock);
+	found = find(c, id);
+	*directory = found ? strdup(found->directory) : NULL;
+	pthread_rwlock_unlock(&c->table_lock);
+	return *directory ? 0 : found ? -ENOMEM : -EACCES;
+}
+
+/* ---- what one that only reads may ---- */
+
+static bool opens_to_write(uint32_t flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+}
+
+/* A lock that keeps others from reading is one of who writes. */
+static bool locks_to_write(const struct lock *lock)
+{
+	return lock->type != F_RDLCK && lock->type != F_UNLCK;
+}
+
+static bool compound_changes(const struct compound_in *in)
+{
+	for (uint32_t i = 0; i < in->steps.count; i++)
+		if (in->steps.step[i].fop == FOP_compound || changes((int)in->steps.step[i].fop, in->steps.step[i].in))
+			return true;
+	return false;
+}
+
+bool changes(int fop, const void *in)
+{
+	switch (fop) {
+	case FOP_access:
+		return ((const struct access_in *)in)->mask & W_OK;
+	case FOP_open:
+		return opens_to_write(((const struct open_in *)in)->flags);
+	case FOP_setlk:
+		return locks_to_write(&((const struct setlk_in *)in)->lock);
+	case FOP_compound:
+		return compound_changes(in);
+	case FOP_fsync: /* of what others have written */
+		return false;
+	default:
+		return fop_info[fop].flags & FOP_MUTATES;
+	}
+}
+
+/* ---- for people ---- */
+
+void points_print(struct cloud *c, FILE *f)
+{
+	char id[GFID_TEXT];
+
+	pthread_rwlock_rdlock(&c->table_lock);
+	for (size_t i = 0; i < c->points.count; i++) {
+		const struct point *one = &c->points.point[i];
+
+		fprintf(f, "%s %s ", one->tenant, gfid_text(&one->id, id));
+		if (one->forced)
+			fprintf(f, "%u %u", one->uid, one->gid);
+		else
+			fputs("- -", f);
+		fprintf(f, " %s %llu %s\n", one->read_only ? "ro" : "rw", (unsigned long long)one->expires, one->directory);
+	}
+	pthread_rwlock_unlock(&c->table_lock);
+}
