@@ -194,6 +194,17 @@ static void show_charged(const json_t *charged)
 		       json_is_true(json_object_get(charged, "exact")) ? "" : " (not exact)");
 }
 
+/* Of one that was deleted: how far its removal is. What is charged is what is left. */
+static void show_left(const json_t *charged)
+{
+	if (charged && json_number(charged, "inodes"))
+		printf("  its files are being removed: %" JSON_INTEGER_FORMAT " bytes and %" JSON_INTEGER_FORMAT
+		       " files, directories and links are left\n",
+		       json_number(charged, "bytes"), json_number(charged, "inodes"));
+	else if (charged)
+		puts("  its files are removed");
+}
+
 static void show_rates(const struct spec_tenant *t)
 {
 	if (t->ops)
@@ -223,6 +234,10 @@ static void show(const struct arguments *a, const struct spec *s, const struct s
 	       " on the bricks\n  its certificates say URI:stratus:tenant/%s\n",
 	       t->name, s->volume, spec_tenant_state(t), gfid_text(&t->id, id), t->base, (uint64_t)t->base + t->count - 1,
 	       t->name);
+	if (t->state == SPEC_TENANT_DELETED) {
+		show_left(charged);
+		return;
+	}
 	show_amounts(t);
 	show_rates(t);
 	show_charged(charged);

@@ -158,6 +158,8 @@ mkdir "$A/many" && touch "$A"/many/{1..500}
 wait_until 3 cut_off || fail "a deleted tenant works on"
 hidden() { [ ! -e b0/tenants/acme ]; }
 wait_until 30 hidden || fail "the files of a deleted tenant stay: $(find b0/tenants/acme | head)"
+removed() { "$STRATUS" tenant info photos acme | grep -q 'its files are removed'; }
+wait_until 20 removed || fail "how far the removal is, is not told: $("$STRATUS" tenant info photos acme)"
 refused "take another name" tenant create photos acme
 refused "is deleted" tenant resume photos acme
 "$STRATUS" tenant create photos initech | grep -q 'user ids 196608 to' || fail "ids are used again: $("$STRATUS" tenant list photos)"
