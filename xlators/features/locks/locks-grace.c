@@ -67,6 +67,10 @@ static bool belongs(struct locks *p, struct lock_client *c, const struct client 
 		return true;
 	c->identity = strdup(client->identity);
 	c->tenant = c->identity ? tenant_of(p, who.name) : NULL;
+	if (!c->tenant) {
+		free(c->identity);
+		c->identity = NULL; /* it is asked for again */
+	}
 	return c->tenant;
 }
 
