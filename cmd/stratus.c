@@ -20,6 +20,7 @@ static const struct command commands[] = {
 	{ "volume", "create, show, start, stop, delete, change volumes", command_volume },
 	{ "usage", "what each tenant is charged on the bricks of this machine", command_usage },
 	{ "tenant", "create, show, suspend, delete tenants of a volume", command_tenant },
+	{ "quota", "how much a directory of a mount may have", command_quota },
 	{ "brick", "add bricks to a volume, replace one", command_brick },
 	{ "server", "the servers of the cluster", command_server },
 	{ "status", "servers, bricks, replica sets, free space", command_status },

@@ -384,7 +384,7 @@ void dirs_met(struct xlator *x, struct inode *inode, const struct extent *e, uin
 	struct ledger *l = &usage_of(x)->ledger;
 	struct dir d = { .id = e->dir, .limit = e->limit, .account = account };
 
-	if (ledger_dirs_known(l) || ledger_dir_lives(l, e->dir))
+	if (ledger_dirs_known(l))
 		return;
 	d.handle_size = usage_handle(x, inode, d.handle);
 	if (!d.handle_size || ledger_dir_add(l, &d))

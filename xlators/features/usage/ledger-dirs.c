@@ -118,7 +118,8 @@ void dirs_read(const struct ledger *l, struct reading *list)
 		const struct hold *h = &l->hold[ACCOUNTS_MAX + i];
 
 		if (d->id)
-			*list++ = (struct reading){ .dir = d->id,
+			*list++ = (struct reading){ .range.base = l->file->row[0][d->account % ACCOUNTS_MAX].base,
+						    .dir = d->id,
 						    .row = ACCOUNTS_MAX + i,
 						    .amount = d->amount[l->file->bank],
 						    .begun = atomic_load(&h->begun),
@@ -238,7 +239,7 @@ bool ledger_dir_lives(struct ledger *l, uint64_t id)
 	if (!id)
 		return false;
 	pthread_mutex_lock(&l->lock);
-	lives = number_of(l, id);
+	lives = number_of(l, id) || !l->file->dirs_known;
 	pthread_mutex_unlock(&l->lock);
 	return lives;
 }

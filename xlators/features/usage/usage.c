@@ -893,7 +893,8 @@ static int print_reading(struct xlator *x, FILE *out)
 	for (size_t i = 0, printed = 0; i < count; i++) {
 		if (!list[i].dir)
 			continue;
-		fprintf(out, "%s{\"directory\": %" PRIu64 ", ", printed++ ? ", " : "", list[i].dir);
+		fprintf(out, "%s{\"directory\": %" PRIu64 ", \"base\": %" PRIu64 ", ", printed++ ? ", " : "", list[i].dir,
+			list[i].range.base);
 		print_counted(out, &list[i]);
 	}
 	fputs("]}\n", out);

@@ -194,8 +194,8 @@ int ledger_dir_add(struct ledger *, const struct dir *); /* with nothing charged
 void ledger_dir_settled(struct ledger *, uint64_t id);	 /* what it is itself has been charged: until then it is busy */
 void ledger_dir_limit(struct ledger *, uint64_t id, struct amount);
 void ledger_dir_drop(struct ledger *, uint64_t id);
-size_t ledger_dirs(struct ledger *); /* how many there are */
-bool ledger_dir_lives(struct ledger *, uint64_t id);
+size_t ledger_dirs(struct ledger *);		     /* how many there are */
+bool ledger_dir_lives(struct ledger *, uint64_t id); /* or may: */
 /* False: some may be missing that have their attribute; whoever meets one adds it, and after a whole recount none is missing. */
 bool ledger_dirs_known(struct ledger *);
 bool ledger_dir_read(struct ledger *, uint64_t id, struct dir *, struct amount *used);
