@@ -188,8 +188,8 @@ static void show_dir(const struct dir *d, struct amount used, struct statfs *s)
 	if (files) {
 		uint64_t left = not_below_0(d->limit.inodes - used.inodes);
 
-		s->ffree = smaller(s->ffree, left);
-		s->files = smaller(s->files, files);
+		s->ffree = s->files ? smaller(s->ffree, left) : left; /* some file systems do not count them */
+		s->files = s->files ? smaller(s->files, files) : files;
 	}
 }
 
