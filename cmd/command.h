@@ -26,6 +26,7 @@ int command_volume(int argc, char **argv);
 int command_tenant(int argc, char **argv);
 int command_access(int argc, char **argv);
 int command_usage(int argc, char **argv);
+int command_quota(int argc, char **argv);
 int command_brick(int argc, char **argv);
 int command_server(int argc, char **argv);
 int command_status(int argc, char **argv);

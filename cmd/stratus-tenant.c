@@ -38,25 +38,6 @@ struct arguments {
 	struct spec_limits limits;
 };
 
-/* A number, or one with K, M, G, T (of 1024); "none" is 0. */
-static int take_amount(const char *text, uint64_t *amount)
-{
-	static const char units[] = "KMGT";
-	char *end;
-	unsigned long long number = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
-	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-
-	if (!strcmp(text, "none")) {
-		*amount = 0;
-		return 0;
-	}
-	if (*text < '0' || *text > '9' || (*end && (!unit || end[1])) || number > (uint64_t)INT64_MAX >> shift)
-		return -EINVAL;
-	*amount = (uint64_t)number << shift;
-	return 0;
-}
-
 /* "7d", "12h", "30m", "90s", seconds; "none" is 0. */
 static int take_duration(const char *text, uint64_t *seconds)
 {
@@ -84,11 +65,11 @@ static void take_soft(struct spec_limits *l, int key, const char *value, struct 
 				   value);
 	} else if (key == KEY_SOFT_BYTES) {
 		l->has_soft_bytes = true;
-		if (take_amount(value, &l->soft_bytes))
+		if (amount_take(value, &l->soft_bytes))
 			argp_error(state, "'%s' is no size: write 500M, 20G, 1T, a number of bytes, or 0 for no limit", value);
 	} else {
 		l->has_soft_inodes = true;
-		if (take_amount(value, &l->soft_inodes))
+		if (amount_take(value, &l->soft_inodes))
 			argp_error(state, "'%s' is no number of files: write 100000, 5M, or 0 for no limit", value);
 	}
 }
@@ -97,16 +78,16 @@ static void take_rate(struct spec_limits *l, int key, const char *value, struct 
 {
 	if (key == KEY_OPS) {
 		l->has_ops = true;
-		if (take_amount(value, &l->ops))
+		if (amount_take(value, &l->ops))
 			argp_error(state, "'%s' is no number of operations: write 2000, 5K, or none", value);
 	} else if (key == KEY_BANDWIDTH) {
 		l->has_bandwidth = true;
-		if (take_amount(value, &l->bandwidth) || (l->bandwidth && l->bandwidth < SPEC_BANDWIDTH_MIN))
+		if (amount_take(value, &l->bandwidth) || (l->bandwidth && l->bandwidth < SPEC_BANDWIDTH_MIN))
 			argp_error(state, "'%s' is no bandwidth: write bytes in a second, 64K or more (500K, 50M, 1G), or none",
 				   value);
 	} else {
 		l->has_weight = true;
-		if (take_amount(value, &l->weight) || l->weight > SPEC_WEIGHT_MAX)
+		if (amount_take(value, &l->weight) || l->weight > SPEC_WEIGHT_MAX)
 			argp_error(state, "'%s' is no weight: write a number from 1 to %d, or none", value, SPEC_WEIGHT_MAX);
 	}
 }
@@ -127,12 +108,12 @@ static error_t option(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_BYTES:
 		a->limits.has_bytes = true;
-		if (take_amount(value, &a->limits.bytes))
+		if (amount_take(value, &a->limits.bytes))
 			argp_error(state, "'%s' is no size: write 500M, 20G, 1T, a number of bytes, or 0 for no limit", value);
 		return 0;
 	case KEY_INODES:
 		a->limits.has_inodes = true;
-		if (take_amount(value, &a->limits.inodes))
+		if (amount_take(value, &a->limits.inodes))
 			argp_error(state, "'%s' is no number of files: write 100000, 5M, or 0 for no limit", value);
 		return 0;
 	case KEY_SOFT_BYTES:

@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{ "usage", "what each tenant is charged on the bricks of this machine", command_usage },
 	{ "tenant", "create, show, suspend, delete tenants of a volume", command_tenant },
 	{ "access", "create, show, revoke access points of a tenant", command_access },
+	{ "quota", "how much a directory of a mount may have", command_quota },
 	{ "brick", "add bricks to a volume, replace one", command_brick },
 	{ "server", "the servers of the cluster", command_server },
 	{ "status", "servers, bricks, replica sets, free space", command_status },

@@ -22,8 +22,10 @@ static const char *const words[] = {
 	[IN_USE] = "in use", [RECOUNTED] = "being recounted", [AGREES] = "agrees", [DIFFERED] = "in use", [DIFFERS] = "differs"
 };
 
-struct check { /* of one account on one brick */
-	char *name;
+struct check {		      /* of one account on one brick, or of a directory with a limit */
+	char *name;	      /* of the account */
+	json_int_t directory; /* its tag; 0: it is none */
+	size_t place;	      /* in the reading */
 	enum state state;
 	json_int_t bytes, inodes;	      /* charged */
 	json_int_t found_bytes, found_inodes; /* by the walk */
@@ -35,7 +37,7 @@ struct brick {
 	char *path, *pool;
 	struct check *check; /* as `account` */
 	struct walk_account *account;
-	size_t count;
+	size_t accounts, count; /* behind the accounts are the directories */
 	unsigned walks;
 };
 
@@ -73,17 +75,62 @@ static void free_checks(struct brick *b)
 	b->count = 0;
 }
 
+/* A directory is somebody's by the account that it belonged to when it got its limit. */
+static char *name_of_owner(const struct brick *b, json_int_t base)
+{
+	size_t i = b->accounts - 1;
+
+	while (i && (json_int_t)b->account[i].base != base)
+		i--;
+	return path_format("%s", b->check[i].name);
+}
+
+struct tagged {
+	json_int_t tag;
+	size_t place;
+};
+
+static int compare_tags(const void *a, const void *b)
+{
+	const struct tagged *x = a, *y = b;
+
+	return x->tag < y->tag ? -1 : x->tag > y->tag;
+}
+
+/* By their tags. */
+static void take_directories(struct brick *b, const json_t *list)
+{
+	size_t count = json_array_size(list);
+	struct tagged *order = calloc(count + 1, sizeof *order);
+
+	if (!order)
+		abort(); /* as path_format */
+	for (size_t i = 0; i < count; i++)
+		order[i] = (struct tagged){ json_number(json_array_get(list, i), "directory"), i };
+	qsort(order, count, sizeof *order, compare_tags);
+	for (size_t i = 0; i < count; i++) {
+		struct check *c = &b->check[b->accounts + i];
+
+		c->directory = order[i].tag;
+		c->place = order[i].place;
+		c->name = name_of_owner(b, json_number(json_array_get(list, c->place), "base"));
+		b->account[b->accounts + i].base = (uint64_t)c->directory;
+	}
+	free(order);
+}
+
 /* The accounts are those of the first reading: who comes later is none of this check. */
 static void take_accounts(struct brick *b, const json_t *reading)
 {
-	const json_t *list = json_object_get(reading, "accounts"), *one;
+	const json_t *list = json_object_get(reading, "accounts"), *directories = json_object_get(reading, "directories"), *one;
 	size_t i;
 
 	b->path = path_format("%s", json_text(reading, "ledger"));
 	if (strlen(b->path) > strlen(ledger_name))
 		b->path[strlen(b->path) - strlen(ledger_name)] = '\0';
 	b->pool = path_format("%s", json_text(reading, "pool"));
-	b->count = json_array_size(list);
+	b->accounts = json_array_size(list);
+	b->count = b->accounts + json_array_size(directories);
 	b->check = calloc(b->count + 1, sizeof *b->check);
 	b->account = calloc(b->count + 1, sizeof *b->account);
 	if (!b->check || !b->account)
@@ -91,9 +138,12 @@ static void take_accounts(struct brick *b, const json_t *reading)
 	json_array_foreach((json_t *)list, i, one)
 	{
 		b->check[i].name = path_format("%s", json_text(one, "account"));
+		b->check[i].place = i;
 		b->account[i].base = (uint64_t)json_number(one, "base");
 		b->account[i].count = (uint64_t)json_number(one, "count");
 	}
+	if (b->accounts)
+		take_directories(b, directories);
 }
 
 /* ---- comparing ---- */
@@ -103,11 +153,24 @@ static bool same(const json_t *a, const json_t *b, const char *member)
 	return json_equal(json_object_get(a, member), json_object_get(b, member));
 }
 
-/* Nothing of it was under way between the readings, nor of the directories that are nobody's, by which whole trees may be moved. */
-static bool was_quiet(const json_t *before, const json_t *after, size_t i)
+/* What the reading says of it; NULL: a directory that has no limit any more. */
+static const json_t *reading_of(const json_t *reading, const struct check *c)
 {
-	const json_t *was = json_array_get(json_object_get(before, "accounts"), i);
-	const json_t *is = json_array_get(json_object_get(after, "accounts"), i);
+	const json_t *list = json_object_get(reading, c->directory ? "directories" : "accounts");
+	const json_t *one = json_array_get(list, c->place);
+
+	if (!c->directory || json_number(one, "directory") == c->directory)
+		return one;
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (json_number(json_array_get(list, i), "directory") == c->directory)
+			return json_array_get(list, i);
+	return NULL;
+}
+
+/* Nothing of it was under way between the readings. */
+static bool was_quiet(const json_t *before, const json_t *after, const struct check *c)
+{
+	const json_t *was = reading_of(before, c), *is = reading_of(after, c);
 
 	return was && is && !json_is_true(json_object_get(was, "busy")) && same(was, is, "begun") && same(was, is, "base");
 }
@@ -138,15 +201,17 @@ static void judge(struct brick *b, const json_t *before, const json_t *after)
 {
 	const json_t *list = json_object_get(after, "accounts");
 	bool exact = json_is_true(json_object_get(before, "exact")) && json_is_true(json_object_get(after, "exact"));
-	bool usable = same(before, after, "since") && json_array_size(list) >= b->count;
+	bool usable = same(before, after, "since") && json_array_size(list) >= b->accounts;
+	bool still = usable && was_quiet(before, after,
+					 &b->check[0]); /* of what is nobody's: with a directory whole trees may be moved */
 
 	for (size_t i = 0; i < b->count; i++) {
 		struct check *c = &b->check[i];
-		bool quiet = usable && was_quiet(before, after, i) && was_quiet(before, after, 0);
+		bool quiet = still && was_quiet(before, after, c);
 
 		if (is_decided(b, c) || (c->state == DIFFERED && !quiet))
 			continue;
-		compare(c, &b->account[i], json_array_get(list, i));
+		compare(c, &b->account[i], reading_of(after, c));
 		if (!exact)
 			c->state = RECOUNTED;
 		else if (!quiet)
@@ -164,7 +229,7 @@ static int walk_once(struct brick *b, struct problem *p)
 	if (!err && !b->check)
 		take_accounts(b, before);
 	if (!err)
-		err = walk_brick(b->path, b->account, b->count, p);
+		err = walk_brick(b->path, b->account, b->accounts, b->account + b->accounts, b->count - b->accounts, p);
 	if (!err)
 		after = read_counters(b, p);
 	if (after) {
@@ -193,18 +258,23 @@ static bool is_suspicious(const struct brick *b)
 	return false;
 }
 
+static json_t *check_json(const struct check *c)
+{
+	json_t *one = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "account", c->name, "result", words[c->state], "bytes",
+				c->bytes, "inodes", c->inodes, "found_bytes", c->found_bytes, "found_inodes", c->found_inodes);
+
+	if (c->directory)
+		json_object_set_new(one, "directory", json_integer(c->directory));
+	return one;
+}
+
 static json_t *brick_json(const struct brick *b)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < b->count; i++) {
-		const struct check *c = &b->check[i];
-
-		if (matters(b, c->name))
-			json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "account", c->name, "result",
-							      words[c->state], "bytes", c->bytes, "inodes", c->inodes,
-							      "found_bytes", c->found_bytes, "found_inodes", c->found_inodes));
-	}
+	for (size_t i = 0; i < b->count; i++)
+		if (matters(b, b->check[i].name))
+			json_array_append_new(list, check_json(&b->check[i]));
 	return json_pack("{s:s, s:s, s:i, s:o}", "brick", b->path, "pool", b->pool, "walks", (int)b->walks, "accounts", list);
 }
 
@@ -277,8 +347,12 @@ static void print_one(const char *brick, const json_t *account)
 	bool agrees = !strcmp(json_text(account, "result"), words[AGREES]);
 	json_int_t bytes = json_number(account, "bytes"), inodes = json_number(account, "inodes");
 
-	printf("%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %s", brick, json_text(account, "account"),
-	       bytes, inodes, json_text(account, "result"));
+	json_int_t directory = json_number(account, "directory");
+	cleanup_path char *name = directory ? path_format("%s/%" JSON_INTEGER_FORMAT, json_text(account, "account"), directory)
+					    : path_format("%s", json_text(account, "account"));
+
+	printf("%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %s", brick, name, bytes, inodes,
+	       json_text(account, "result"));
 	if (!agrees)
 		printf(": found %" JSON_INTEGER_FORMAT " bytes, %" JSON_INTEGER_FORMAT " inodes",
 		       json_number(account, "found_bytes"), json_number(account, "found_inodes"));

@@ -2,6 +2,8 @@
 /* Finds a command's verb, and refuses options that do not go with it. */
 #include "verbs.h"
 
+#include <errno.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +14,24 @@
 
 enum { VERBS_MAX = 16 };
 
-static const char *const option_names[] = {
-	"--dry-run",	     "--replica", "--arbiter", "--start",   "--bricks",
-	"--mount",	     "--purge",	  "--wait",    "--tenants", "--ids",
-	"a limit or weight", "--tls-dir", "--encrypt", "--cancel",  "what an access point is to be",
-	"--server"
-};
+static const char *const option_names[] = { "--dry-run",
+					    "--replica",
+					    "--arbiter",
+					    "--start",
+					    "--bricks",
+					    "--mount",
+					    "--purge",
+					    "--wait",
+					    "--tenants",
+					    "--ids",
+					    "a limit or weight",
+					    "--tls-dir",
+					    "--encrypt",
+					    "--cancel",
+					    "what an access point is to be",
+					    "--server",
+					    "--bytes or --inodes",
+					    "--json" };
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)
@@ -53,6 +67,24 @@ int verbs_run(const char *program, const struct verb *verbs, const char *word, i
 }
 
 /* ---- options that several commands have ---- */
+
+int amount_take(const char *text, uint64_t *amount)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	unsigned long long number = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+
+	if (!strcmp(text, "none")) {
+		*amount = 0;
+		return 0;
+	}
+	if (*text < '0' || *text > '9' || (*end && (!unit || end[1])) || number > (uint64_t)INT64_MAX >> shift)
+		return -EINVAL;
+	*amount = (uint64_t)number << shift;
+	return 0;
+}
 
 static error_t ask_option(int key, char *value, struct argp_state *state)
 {

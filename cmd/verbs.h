@@ -3,6 +3,7 @@
 #ifndef STRATUS_VERBS_H
 #define STRATUS_VERBS_H
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "arguments.h"
 #include "command.h"
@@ -25,6 +26,8 @@ enum {
 	WITH_CANCEL = 1 << 13,
 	WITH_ACCESS = 1 << 14,
 	WITH_SERVER = 1 << 15,
+	WITH_QUOTA = 1 << 16,
+	WITH_JSON = 1 << 17,
 };
 
 struct arguments; /* each command has its own */
@@ -39,6 +42,8 @@ struct verb {
  * that were. Returns the exit status; on EXIT_USAGE nothing was done. */
 int verbs_run(const char *program, const struct verb *, const char *word, int words, unsigned given, const struct arguments *);
 
+/* A number, or one with K, M, G, T (of 1024); "none" is 0. -EINVAL */
+int amount_take(const char *text, uint64_t *amount);
 /* --json, --stratusd: the input is a struct ask_form. */
 struct ask_form {
 	const char *stratusd; /* NULL: the only one */

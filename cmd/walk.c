@@ -19,7 +19,7 @@
 
 /* The rules of doc/usage.md, once more. */
 enum { UNIT = 4096, LIST_MAX = 65536 };
-static const char reserved_name[] = "trusted.usage.end";
+static const char reserved_name[] = "trusted.usage.end", tag_name[] = "trusted.usage.quota";
 
 struct walk {
 	int top; /* the brick */
@@ -30,6 +30,8 @@ struct walk {
 	size_t seen_size, seen_count;
 	struct walk_account *account;
 	size_t accounts;
+	struct walk_account *directory;
+	size_t directories;
 	char *names; /* of attributes: LIST_MAX */
 };
 
@@ -90,20 +92,26 @@ static bool is_gone(int error)
 	return error == ENOENT || error == ENODATA || error == ENOTSUP || error == ESTALE;
 }
 
-static int look_at_xattr(const char *path, const char *name, uint64_t *bytes, uint64_t *reserved)
+struct found { /* in the attributes of an object */
+	uint64_t bytes, reserved, tag;
+};
+
+static int look_at_xattr(const char *path, const char *name, struct found *f)
 {
-	uint64_t end;
+	uint64_t number[3];
 	ssize_t size = lgetxattr(path, name, NULL, 0);
 
 	if (size < 0)
 		return is_gone(errno) ? 0 : -errno;
-	*bytes += strlen(name) + (uint64_t)size;
-	if (!strcmp(name, reserved_name) && lgetxattr(path, name, &end, sizeof end) == sizeof end)
-		*reserved = be64toh(end);
+	f->bytes += strlen(name) + (uint64_t)size;
+	if (!strcmp(name, reserved_name) && lgetxattr(path, name, number, sizeof number[0]) == sizeof number[0])
+		f->reserved = be64toh(number[0]);
+	if (!strcmp(name, tag_name) && lgetxattr(path, name, number, sizeof number) >= (ssize_t)sizeof number[0])
+		f->tag = be64toh(number[0]);
 	return 0;
 }
 
-static int look_at_xattrs(struct walk *w, const char *path, uint64_t *bytes, uint64_t *reserved)
+static int look_at_xattrs(struct walk *w, const char *path, struct found *f)
 {
 	ssize_t size = llistxattr(path, w->names, LIST_MAX);
 	int err = 0;
@@ -112,7 +120,7 @@ static int look_at_xattrs(struct walk *w, const char *path, uint64_t *bytes, uin
 		return is_gone(errno) ? 0 : -errno;
 	for (const char *name = w->names; name < w->names + size && !err; name += strlen(name) + 1)
 		if (!is_bricks_own(name))
-			err = look_at_xattr(path, name, bytes, reserved);
+			err = look_at_xattr(path, name, f);
 	return err;
 }
 
@@ -131,16 +139,33 @@ static struct walk_account *account_of(const struct walk *w, uint64_t uid)
 	return low > 1 && uid - w->account[low - 1].base < w->account[low - 1].count ? &w->account[low - 1] : &w->account[0];
 }
 
+static int compare_bases(const void *a, const void *b)
+{
+	const struct walk_account *x = a, *y = b;
+
+	return x->base < y->base ? -1 : x->base > y->base;
+}
+
+static void charge(struct walk_account *a, int64_t bytes)
+{
+	a->bytes += bytes;
+	a->inodes++;
+}
+
 static int add(struct walk *w, const char *path, const struct stat *st)
 {
-	struct walk_account *a = account_of(w, st->st_uid);
-	uint64_t xattrs = 0, length = 0;
-	int err = look_at_xattrs(w, path, &xattrs, &length);
+	struct walk_account *directory;
+	struct found f = { 0 };
+	int err = look_at_xattrs(w, path, &f);
+	uint64_t length = f.reserved > (uint64_t)st->st_size ? f.reserved : (uint64_t)st->st_size;
+	int64_t bytes = (int64_t)((length + UNIT - 1) / UNIT * UNIT + UNIT + (f.bytes > UNIT ? f.bytes - UNIT : 0));
 
-	if (length < (uint64_t)st->st_size)
-		length = (uint64_t)st->st_size;
-	a->bytes += (int64_t)((length + UNIT - 1) / UNIT * UNIT + UNIT + (xattrs > UNIT ? xattrs - UNIT : 0));
-	a->inodes++;
+	charge(account_of(w, st->st_uid), bytes);
+	directory = f.tag && w->directories ? bsearch(&(struct walk_account){ .base = f.tag }, w->directory, w->directories,
+						      sizeof *w->directory, compare_bases)
+					    : NULL;
+	if (directory)
+		charge(directory, bytes);
 	return err;
 }
 
@@ -243,13 +268,20 @@ static int walk_all(struct walk *w, const char *brick)
 	return err;
 }
 
-int walk_brick(const char *brick, struct walk_account *account, size_t count, struct problem *p)
+int walk_brick(const char *brick, struct walk_account *account, size_t count, struct walk_account *directory,
+	       size_t directories, struct problem *p)
 {
-	struct walk w = { .account = account, .accounts = count, .names = malloc(LIST_MAX) };
+	struct walk w = { .account = account,
+			  .accounts = count,
+			  .directory = directory,
+			  .directories = directories,
+			  .names = malloc(LIST_MAX) };
 	int err;
 
 	for (size_t i = 0; i < count; i++)
 		account[i].bytes = account[i].inodes = 0;
+	for (size_t i = 0; i < directories; i++)
+		directory[i].bytes = directory[i].inodes = 0;
 	w.top = open(brick, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = w.top < 0 ? -errno : w.names ? walk_all(&w, brick) : -ENOMEM;
 	while (w.count)

@@ -10,7 +10,8 @@ struct walk_account {
 	uint64_t base, count;  /* its user ids; count 0: all that are nobody else's */
 	int64_t bytes, inodes; /* found */
 };
-/* Adds up what is below the directory, but its .stratus, for the accounts: the first is nobody's, the others stand by `base`, and have no ids in common. Needs
- * the rights to read all and to open handles. What comes and goes meanwhile may be met or not. 0, or -errno and a sentence. */
-int walk_brick(const char *brick, struct walk_account *, size_t count, struct problem *);
+/* Adds up what is below the directory, but its .stratus, for the accounts: the first is nobody's, the others stand by `base`, and have no ids in common; and for the directories with
+ * limits, whose tag is `base`, and which stand by it, too. Needs the rights to read all and to open handles. What comes and goes meanwhile may be met or not. 0, or -errno and a sentence. */
+int walk_brick(const char *brick, struct walk_account *, size_t count, struct walk_account *directory, size_t directories,
+	       struct problem *);
 #endif

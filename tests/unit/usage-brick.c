@@ -36,13 +36,31 @@ static bool counted_before(const struct stat *st)
 	return false;
 }
 
-static uint64_t xattrs_of(const char *path, uint64_t *end)
+/* What was found below each directory with a limit, by the tag. */
+enum { TAGS = 512 };
+static struct {
+	uint64_t tag;
+	int64_t bytes, inodes;
+} tagged[TAGS];
+
+static void add_tagged(uint64_t tag, int64_t bytes)
+{
+	int i = 0;
+
+	while (i < TAGS - 1 && tagged[i].tag && tagged[i].tag != tag)
+		i++;
+	tagged[i].tag = tag;
+	tagged[i].bytes += bytes;
+	tagged[i].inodes++;
+}
+
+static uint64_t xattrs_of(const char *path, uint64_t *end, uint64_t *tag)
 {
 	char names[8192], value[65536];
 	ssize_t size = llistxattr(path, names, sizeof(names)), got;
 	uint64_t sum = 0;
 
-	*end = 0;
+	*end = *tag = 0;
 	for (char *at = names; size > 0 && at < names + size; at += strlen(at) + 1) {
 		if (!strncmp(at, "trusted.sfs", 11) || !strncmp(at, "trusted.stratus", 15))
 			continue;
@@ -52,6 +70,9 @@ static uint64_t xattrs_of(const char *path, uint64_t *end)
 		if (!strcmp(at, "trusted.usage.end"))
 			for (int i = 0; i < 8; i++)
 				*end = *end << 8 | (uint8_t)value[i];
+		if (!strcmp(at, "trusted.usage.quota"))
+			for (int i = 0; i < 8; i++)
+				*tag = *tag << 8 | (uint8_t)value[i];
 	}
 	return sum;
 }
@@ -61,21 +82,25 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
 	int who = st->st_uid >= BASE_A && st->st_uid < BASE_A + COUNT	? 1
 		  : st->st_uid >= BASE_B && st->st_uid < BASE_B + COUNT ? 2
 									: 0;
-	uint64_t end, xattrs, length;
+	uint64_t end, xattrs, length, tag;
+	int64_t bytes;
 
 	(void)type;
 	if (ftw->level == 1 && !strcmp(path + ftw->base, ".stratus"))
 		return FTW_SKIP_SUBTREE;
 	if (counted_before(st))
 		return 0;
-	xattrs = xattrs_of(path, &end);
+	xattrs = xattrs_of(path, &end, &tag);
 	length = (uint64_t)st->st_size > end ? (uint64_t)st->st_size : end;
-	walked.bytes[who] += (int64_t)((length + 4095) / 4096 * 4096 + 4096 + (xattrs > 4096 ? xattrs - 4096 : 0));
+	bytes = (int64_t)((length + 4095) / 4096 * 4096 + 4096 + (xattrs > 4096 ? xattrs - 4096 : 0));
+	if (tag)
+		add_tagged(tag, bytes);
+	walked.bytes[who] += bytes;
 	walked.inodes[who]++;
 	return 0;
 }
 
-static const char *path_in(const char *name)
+const char *path_in(const char *name)
 {
 	static __thread char text[4][1024];
 	static __thread unsigned turn;
@@ -88,6 +113,7 @@ static const char *path_in(const char *name)
 struct sums walk(void)
 {
 	walked = (struct sums){ 0 };
+	memset(tagged, 0, sizeof(tagged));
 	linked_count = 0;
 	assert_int_equal(nftw(path_in("brick"), count_one, 64, FTW_PHYS | FTW_ACTIONRETVAL), 0);
 	return walked;
@@ -130,6 +156,28 @@ bool is_exact(void)
 	return exact;
 }
 
+static void expect_equal_directories(void)
+{
+	static const char word[] = "{\"directory\": ";
+	char *text, *at;
+
+	tell("directories", "--json", &text);
+	for (at = text; (at = strstr(at, word)); at += strlen(word)) {
+		uint64_t tag = strtoull(at + strlen(word), NULL, 10);
+		int64_t bytes = strtoll(strstr(at, "\"bytes\": ") + 9, NULL, 10),
+			inodes = strtoll(strstr(at, "\"inodes\": ") + 10, NULL, 10);
+		int i = 0;
+
+		while (i < TAGS - 1 && tagged[i].tag && tagged[i].tag != tag)
+			i++;
+		if (bytes != tagged[i].bytes || inodes != tagged[i].inodes)
+			fail_msg("seed %" PRIu64 ": directory %" PRIu64 ": charged %" PRId64 " bytes, %" PRId64
+				 " inodes; there are %" PRId64 ", %" PRId64,
+				 seed, tag, bytes, inodes, tagged[i].bytes, tagged[i].inodes);
+	}
+	free(text);
+}
+
 void expect_equal(void)
 {
 	struct sums sums = walk();
@@ -146,6 +194,7 @@ void expect_equal(void)
 				 seed, account[i], bytes, inodes, sums.bytes[i], sums.inodes[i]);
 	}
 	free(text);
+	expect_equal_directories();
 }
 
 /* ---- a brick ---- */

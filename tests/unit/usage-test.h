@@ -27,5 +27,6 @@ struct sums walk(void); /* counts what is on the brick */
 int64_t number_after(const char *text, const char *name, const char *key);
 void tell(const char *word, const char *more, char **text); /* a command to the translator; free(*text) */
 bool is_exact(void);
-void expect_equal(void); /* charged is what is there */
+void expect_equal(void);	       /* charged is what is there, to accounts and to directories with limits */
+const char *path_in(const char *name); /* "brick": the brick; "ledger". Good until three more were asked for */
 #endif

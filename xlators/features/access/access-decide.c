@@ -7,6 +7,7 @@
 
 #include "access.h"
 #include "location.h"
+#include "quota.h"
 
 bool is_root(const struct request *rq)
 {
@@ -322,7 +323,7 @@ int decide_getxattr(struct request *rq, struct xlator *x, struct inode *inode, c
 	if (begins(name, "security."))
 		return security_known(name) ? 0 : -ENODATA;
 	if (begins(name, "system."))
-		return acl_name(name) || is_location(name) ? 0 : -EOPNOTSUPP;
+		return acl_name(name) || is_location(name) || is_quota(name) ? 0 : -EOPNOTSUPP;
 	if (!begins(name, "user."))
 		return -EOPNOTSUPP;
 	return has_user_xattrs(inode) ? decide(rq, x, inode, MAY_READ) : -ENODATA;
@@ -351,6 +352,8 @@ int decide_setxattr(struct request *rq, struct xlator *x, struct inode *inode, c
 		return is_root(rq) && !internal(name) ? 0 : -EPERM;
 	if (begins(name, "security."))
 		return !is_root(rq) ? -EPERM : security_known(name) ? 0 : -EOPNOTSUPP;
+	if (is_quota(name)) /* features/usage knows who may, if it is there */
+		return is_root(rq) ? 0 : -EPERM;
 	if (begins(name, "system."))
 		return acl_name(name) ? decide_owner(rq, x, inode) : -EOPNOTSUPP;
 	if (!begins(name, "user."))

@@ -9,6 +9,7 @@
 #include "cloud.h"
 #include "location.h"
 #include "place.h"
+#include "quota.h"
 
 static bool begins(const char *name, const char *prefix)
 {
@@ -45,14 +46,14 @@ static bool has(const struct cloud *c, const char *name)
 
 int xattr_may_get(const struct cloud *c, const char *name)
 {
-	if (has(c, name) || (c->spread && is_location(name)))
+	if (has(c, name) || is_quota(name) || (c->spread && is_location(name)))
 		return 0;
 	return begins(name, XATTR_TRUSTED_PREFIX) || begins(name, XATTR_SECURITY_PREFIX) ? -ENODATA : -EOPNOTSUPP;
 }
 
 int xattr_may_set(const struct cloud *c, const char *name)
 {
-	return has(c, name) ? 0 : begins(name, XATTR_TRUSTED_PREFIX) ? -EPERM : -EOPNOTSUPP;
+	return has(c, name) || is_quota(name) ? 0 : begins(name, XATTR_TRUSTED_PREFIX) ? -EPERM : -EOPNOTSUPP;
 }
 
 void names_out(const struct cloud *c, struct blob *names)
@@ -77,7 +78,8 @@ int born_may(const struct cloud *c, const struct request *rq)
 	int err = born_of(rq, &born);
 
 	for (unsigned i = 0; !err && i < born.count; i++)
-		err = is_acl(born.xattr[i].name) ? -EOPNOTSUPP : xattr_may_set(c, born.xattr[i].name);
+		err = is_acl(born.xattr[i].name) || is_quota(born.xattr[i].name) ? -EOPNOTSUPP
+										 : xattr_may_set(c, born.xattr[i].name);
 	return err;
 }
 

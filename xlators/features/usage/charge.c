@@ -26,6 +26,19 @@ struct amount charge_amount(const struct extent *e)
 
 /* ---- what is learnt ---- */
 
+static void take_tag(struct extent *e, const struct blob *value)
+{
+	uint64_t part[3];
+
+	if (value->size != sizeof(part[0]) && value->size != sizeof(part))
+		return;
+	memcpy(part, value->bytes, value->size);
+	e->dir = be64toh(part[0]);
+	e->is_top = value->size == sizeof(part);
+	if (e->is_top)
+		e->limit = (struct amount){ (int64_t)be64toh(part[1]), (int64_t)be64toh(part[2]) };
+}
+
 static int xattr_size(struct request *rq, struct xlator *x, struct inode *inode, const char *name, struct extent *e)
 {
 	struct getxattr_in in = { .inode = inode, .name = name };
@@ -37,6 +50,8 @@ static int xattr_size(struct request *rq, struct xlator *x, struct inode *inode,
 	if (err)
 		return err;
 	e->xattrs += strlen(name) + out.value.size;
+	if (!strcmp(name, DIR_XATTR))
+		take_tag(e, &out.value);
 	if (!strcmp(name, RESERVED_XATTR) && out.value.size == sizeof(e->reserved)) {
 		memcpy(&e->reserved, out.value.bytes, sizeof(e->reserved));
 		e->reserved = be64toh(e->reserved);
@@ -45,7 +60,7 @@ static int xattr_size(struct request *rq, struct xlator *x, struct inode *inode,
 	return 0;
 }
 
-/* Sets `xattrs` and `reserved` only. */
+/* Sets all but `size`. */
 static int learn_xattrs(struct request *rq, struct xlator *x, struct inode *inode, struct extent *e)
 {
 	struct listxattr_in in = { .inode = inode };
@@ -53,7 +68,7 @@ static int learn_xattrs(struct request *rq, struct xlator *x, struct inode *inod
 	int err = listxattr_on(rq, x->child[0], &in, &out);
 	const char *name = out.names.bytes;
 
-	e->xattrs = e->reserved = 0;
+	*e = (struct extent){ .size = e->size };
 	if (err == -EOPNOTSUPP)
 		err = 0;
 	for (uint32_t at = 0; !err && at < out.names.size; at += strlen(name + at) + 1)
@@ -81,15 +96,6 @@ struct extent charge_extent(struct charge *c)
 	e = c->extent;
 	pthread_mutex_unlock(&c->lock);
 	return e;
-}
-
-/* 0: there is none. */
-static uint32_t handle_of(struct xlator *x, struct inode *inode, uint8_t handle[HANDLE_SIZE_MAX])
-{
-	struct xlator *leaf = usage_leaf(x);
-	size_t size = HANDLE_SIZE_MAX;
-
-	return leaf->type->inode_handle(leaf, inode, handle, &size) ? 0 : (uint32_t)size;
 }
 
 static void take_key(struct charge *c, const uint8_t *handle, uint32_t size)
@@ -142,6 +148,8 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 		err = learn_xattrs(rq, x, inode, &found);
 	if (err)
 		return err;
+	if (found.is_top)
+		dirs_met(x, inode, &found, ledger_row(&usage_of(x)->ledger, a.uid));
 	pthread_mutex_lock(&c->lock);
 	if (turn != c->turn && !c->known)
 		err = -EAGAIN; /* somebody learnt, changed and removed it since the look */
@@ -149,6 +157,7 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 		found.size = a.size;
 		c->extent = found;
 		c->row = ledger_row(&usage_of(x)->ledger, a.uid);
+		c->dir = found.dir;
 		/* One without a name was settled as gone, and is open all the same. */
 		c->charged = a.nlink ? charge_amount(&found) : (struct amount){ 0 };
 		c->known = true;
@@ -226,11 +235,12 @@ static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum
 	c->users++;
 	c->alone = how == ALONE;
 	if (c->note < 0) {
-		n.handle_size = handle_of(x, inode, n.handle);
+		n.handle_size = usage_handle(x, inode, n.handle);
 		take_key(c, n.handle, n.handle_size);
 		take_note(x, c, &n);
 	}
 	ledger_begins(&usage_of(x)->ledger, c->row);
+	ledger_dir_begins(&usage_of(x)->ledger, c->dir);
 	pthread_mutex_unlock(&c->lock);
 	*of = c;
 	return 0;
@@ -259,8 +269,9 @@ static void be_born(struct request *rq, struct xlator *x, const struct loc *loc,
 	c->known = c->born = true;
 	c->extent = (struct extent){ 0 };
 	c->key = (struct key){ 0 };
+	c->dir = 0; /* its parent's is busy with the parent */
 	c->row = ledger_row(&usage_of(x)->ledger, rq->uid);
-	n.parent_size = handle_of(x, loc->parent, n.parent);
+	n.parent_size = usage_handle(x, loc->parent, n.parent);
 	snprintf(n.name, sizeof(n.name), "%s", loc->name);
 	take_note(x, c, &n);
 	c->users++;
@@ -301,19 +312,20 @@ static void check_limits(struct xlator *x, const struct entry *was, const struct
 static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 {
 	struct usage *u = usage_of(x);
-	struct entry was = { c->row, c->charged, c->orphan }, is = { c->row, { 0 }, false };
+	struct entry was = { c->row, c->charged, c->orphan, c->dir }, is = { c->row, { 0 }, false, c->dir };
 
 	c->turn++;
 	c->extent.size = a ? a->size : 0;
 	if (a)
-		is = (struct entry){ ledger_row(&u->ledger, a->uid), charge_amount(&c->extent), !a->nlink };
-	if (is.row != was.row || is.orphan != was.orphan || !amounts_equal(is.amount, was.amount) ||
+		is = (struct entry){ ledger_row(&u->ledger, a->uid), charge_amount(&c->extent), !a->nlink, c->extent.dir };
+	if (is.row != was.row || is.dir != was.dir || is.orphan != was.orphan || !amounts_equal(is.amount, was.amount) ||
 	    atomic_load(&u->ledger.counting)) {
 		ledger_move(&u->ledger, c->note, &c->key, &was, &is);
 		atomic_fetch_add(&u->settled, 1);
 		check_limits(x, &was, &is);
 	}
 	c->row = is.row;
+	c->dir = is.dir;
 	c->charged = is.amount;
 	c->orphan = is.orphan;
 }
@@ -347,7 +359,7 @@ static void note_born(struct xlator *x, struct inode *inode, struct charge *c)
 	c->born = false;
 	if (c->note < 0)
 		return;
-	n.handle_size = handle_of(x, inode, n.handle);
+	n.handle_size = usage_handle(x, inode, n.handle);
 	if (n.handle_size)
 		ledger_note_born(&usage_of(x)->ledger, c->note, &n);
 	else
@@ -358,6 +370,8 @@ static void note_born(struct xlator *x, struct inode *inode, struct charge *c)
 static void forget_gone(struct xlator *x, struct charge *c)
 {
 	c->born = false;
+	if (c->extent.is_top)
+		ledger_dir_drop(&usage_of(x)->ledger, c->dir);
 	if (c->users)
 		return;
 	unnote(x, c);
@@ -411,7 +425,7 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	if (!err) {
 		uint8_t handle[HANDLE_SIZE_MAX];
 
-		take_key(c, handle, c->key.low ? 0 : handle_of(x, inode, handle));
+		take_key(c, handle, c->key.low ? 0 : usage_handle(x, inode, handle));
 		settle(x, c, &a);
 		note_born(x, inode, c);
 	} else if (err == -ESTALE) {
@@ -439,11 +453,52 @@ int charge_count(struct request *rq, struct xlator *x, struct inode *inode)
 		return err;
 	err = look_in_turn(rq, x, inode, c, &a);
 	if (!err && c->known && !c->born) {
-		take_key(c, handle, c->key.low ? 0 : handle_of(x, inode, handle));
+		take_key(c, handle, c->key.low ? 0 : usage_handle(x, inode, handle));
 		settle(x, c, &a);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return err;
+}
+
+static uint64_t living(struct xlator *x, uint64_t id)
+{
+	return ledger_dir_lives(&usage_of(x)->ledger, id) ? id : 0;
+}
+
+int charge_dir(struct request *rq, struct xlator *x, struct inode *inode, uint64_t *id)
+{
+	struct charge *c = slot_of(x, inode);
+	int err = c ? learn(rq, x, inode, c) : -ENOMEM;
+
+	*id = 0;
+	if (!err)
+		*id = charge_dir_now(x, c);
+	return err;
+}
+
+uint64_t charge_dir_now(struct xlator *x, struct charge *c)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&c->lock);
+	id = c->dir;
+	pthread_mutex_unlock(&c->lock);
+	return living(x, id);
+}
+
+uint64_t charge_dir_outside(struct xlator *x, struct charge *c)
+{
+	return charge_extent(c).is_top ? 0 : charge_dir_now(x, c);
+}
+
+int charge_look(struct request *rq, struct xlator *x, struct inode *inode, struct extent *e)
+{
+	struct attr a;
+	int err = look(rq, x, inode, &a);
+
+	if (!err && !a.nlink)
+		err = -ESTALE;
+	return err ? err : learn_xattrs(rq, x, inode, e);
 }
 
 int charge_key(struct xlator *x, struct inode *inode, struct key *key)
@@ -526,7 +581,7 @@ static int recover(struct request *rq, struct xlator *x, int number)
 	cleanup_inode struct inode *inode = NULL;
 	struct attr a = { 0 };
 	struct extent found = { 0 };
-	struct entry was = { n->row, n->charged, false }, is = { n->row, { 0 }, false };
+	struct entry was = { n->row, n->charged, false, ledger_note_dir(&u->ledger, number) }, is = { n->row, { 0 }, false, 0 };
 	int err = find_noted(rq, x, n, &inode);
 
 	if (!err)
@@ -539,7 +594,7 @@ static int recover(struct request *rq, struct xlator *x, int number)
 		return err;
 	found.size = a.size;
 	if (!err)
-		is = (struct entry){ ledger_row(&u->ledger, a.uid), charge_amount(&found), false };
+		is = (struct entry){ ledger_row(&u->ledger, a.uid), charge_amount(&found), false, found.dir };
 	ledger_move(&u->ledger, number, &(struct key){ 0 }, &was, &is);
 	ledger_unnote(&u->ledger, number);
 	atomic_fetch_add(&u->recovered, 1);
@@ -553,6 +608,7 @@ int charges_recover(struct xlator *x)
 
 	request_init(&rq, x->graph, 0);
 	rq.group_count = 0;
+	dirs_check(&rq, x);
 	for (int i = 0; i < NOTES; i++)
 		if (ledger_notes(&usage_of(x)->ledger)[i].state != NOTE_FREE && recover(&rq, x, i))
 			err = -EIO;

@@ -11,39 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "usage.h"
-
-#define MAGIC "SFSUSAGE"
-enum { VERSION = 1, ORDER = 0x01020304 };
-
-struct pending { /* what rows and a note are to become */
-	uint32_t row[2];
-	struct amount after[2];
-	int32_t note;
-	uint32_t note_row;
-	struct amount note_after;
-};
-struct ledger_file {
-	char magic[8];
-	uint32_t version, order; /* of bytes: as the machine has them */
-	uint64_t boot, counted_at;
-	uint32_t owed, clean, bank, rows;
-	uint32_t unnoted;	    /* changes under way for which there was no note: a crash in them means a recount */
-	_Atomic uint32_t half_done; /* `pending` is to be done */
-	struct pending pending;
-	struct row row[2][ACCOUNTS_MAX];
-	struct note note[NOTES];
-};
-
-static struct amount plus(struct amount a, struct amount b)
-{
-	return (struct amount){ a.bytes + b.bytes, a.inodes + b.inodes };
-}
-
-static struct amount minus(struct amount a, struct amount b)
-{
-	return (struct amount){ a.bytes - b.bytes, a.inodes - b.inodes };
-}
+#include "ledger-file.h"
 
 /* ---- the file ---- */
 
@@ -56,9 +24,9 @@ static int map(struct ledger *l, const char *path, struct problem *p)
 	if (l->fd < 0)
 		return problem_set(p, errno, "can't open the ledger %s: %s", path, strerror(errno));
 	size = lseek(l->fd, 0, SEEK_END);
-	if (size && size != sizeof(struct ledger_file))
+	if (size && size != sizeof(struct ledger_file) && size != LEDGER_SIZE_1)
 		return problem_set(p, EINVAL, "%s is no ledger of this version: move it away, and all is counted anew", path);
-	if (!size && ftruncate(l->fd, sizeof(struct ledger_file)) < 0)
+	if (size != sizeof(struct ledger_file) && ftruncate(l->fd, sizeof(struct ledger_file)) < 0)
 		return problem_set(p, errno, "can't make the ledger %s: %s", path, strerror(errno));
 	at = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE, MAP_SHARED, l->fd, 0);
 	if (at == MAP_FAILED)
@@ -79,7 +47,8 @@ static int reserve(struct ledger *l, const char *path, struct problem *p)
 
 static bool makes_sense(const struct ledger_file *f)
 {
-	return f->version == VERSION && f->order == ORDER && f->bank < 2 && f->rows && f->rows <= ACCOUNTS_MAX;
+	return (f->version == 1 || f->version == VERSION) && f->order == ORDER && f->bank < 2 && f->rows &&
+	       f->rows <= ACCOUNTS_MAX;
 }
 
 static void begin_anew(struct ledger_file *f)
@@ -92,17 +61,31 @@ static void begin_anew(struct ledger_file *f)
 	f->owed = 1;
 }
 
+/* What version 1 had no room for is zeros: it knew of no directories with limits. */
+static void become_current(struct ledger_file *f)
+{
+	if (f->version == VERSION)
+		return;
+	f->dirs_known = 1;
+	f->version = VERSION;
+}
+
 static void finish_pending(struct ledger *l)
 {
 	struct ledger_file *f = l->file;
 	const struct pending *p = &f->pending;
+	const struct pending_dirs *d = &f->pending_dirs;
 
 	for (int i = 0; i < 2; i++)
 		if (p->row[i] < ACCOUNTS_MAX)
 			f->row[f->bank][p->row[i]].amount = p->after[i];
+	for (int i = 0; i < 2; i++)
+		if (d->number[i] && d->number[i] <= DIRS_MAX)
+			f->dir[d->number[i] - 1].amount[f->bank] = d->after[i];
 	if (p->note >= 0 && p->note < NOTES) {
 		f->note[p->note].row = p->note_row;
 		f->note[p->note].charged = p->note_after;
+		f->note_dir[p->note] = d->note_dir;
 	}
 	atomic_store(&f->half_done, 0);
 }
@@ -117,10 +100,12 @@ static int take_up(struct ledger *l, const char *path, struct problem *p)
 		begin_anew(f);
 	else if (memcmp(f->magic, MAGIC, sizeof(f->magic)) || !makes_sense(f))
 		return problem_set(p, EINVAL, "%s is no ledger, or a damaged one: move it away, and all is counted anew", path);
+	become_current(f);
 	if (atomic_load(&f->half_done))
 		finish_pending(l);
 	if (!f->clean && (!boot || f->boot != boot)) {
 		f->owed = 1;
+		f->dirs_known = 0;
 		memset(f->note, 0, sizeof(f->note));
 	}
 	if (f->unnoted)
@@ -140,17 +125,20 @@ int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *
 	pthread_mutex_init(&l->soft_lock, NULL);
 	l->file = NULL;
 	l->opened_ns = clock_ns();
-	l->hold = calloc(ACCOUNTS_MAX, sizeof(*l->hold));
-	err = l->hold ? map(l, path, p) : problem_set(p, ENOMEM, "no memory for the accounts");
+	l->hold = calloc(ROWS, sizeof(*l->hold));
+	l->dir_place = calloc(DIR_PLACES, sizeof(*l->dir_place));
+	err = l->hold && l->dir_place ? map(l, path, p) : problem_set(p, ENOMEM, "no memory for the accounts");
 	if (!err)
 		err = reserve(l, path, p);
 	if (!err)
 		err = take_up(l, path, p);
-	if (err)
+	if (err) {
 		ledger_close(l, false);
-	else
-		*owed = l->file->owed;
-	return err;
+		return err;
+	}
+	*owed = l->file->owed;
+	dirs_index(l);
+	return 0;
 }
 
 void ledger_close(struct ledger *l, bool clean)
@@ -165,7 +153,9 @@ void ledger_close(struct ledger *l, bool clean)
 		close(l->fd);
 	ranges_free(&l->ranges);
 	free(l->hold);
+	free(l->dir_place);
 	l->hold = NULL;
+	l->dir_place = NULL;
 	l->file = NULL;
 	l->fd = -1;
 	pthread_mutex_destroy(&l->lock);
@@ -249,11 +239,6 @@ struct amount ledger_amount(struct ledger *l, uint32_t row)
 
 static bool seen_add(struct seen *, const struct key *); /* true: it is new */
 
-static struct amount kept(const struct entry *e)
-{
-	return e->orphan ? (struct amount){ 0 } : e->amount;
-}
-
 void ledger_begins(struct ledger *l, uint32_t row)
 {
 	atomic_fetch_add(&l->hold[row].begun, 1);
@@ -264,9 +249,12 @@ static void count_move(struct ledger *l, const struct key *k, const struct entry
 {
 	if (!atomic_load(&l->counting))
 		return;
-	if (!seen_add(&l->seen, k))
+	if (!seen_add(&l->seen, k)) {
 		l->sum[from->row] = minus(l->sum[from->row], kept(from));
+		dirs_count(l, from->dir, minus((struct amount){ 0 }, kept(from)));
+	}
 	l->sum[to->row] = plus(l->sum[to->row], kept(to));
+	dirs_count(l, to->dir, kept(to));
 }
 
 static void move_orphan(struct ledger *l, const struct entry *from, const struct entry *to)
@@ -275,6 +263,7 @@ static void move_orphan(struct ledger *l, const struct entry *from, const struct
 		l->hold[from->row].orphans = minus(l->hold[from->row].orphans, from->amount);
 	if (to->orphan)
 		l->hold[to->row].orphans = plus(l->hold[to->row].orphans, to->amount);
+	dirs_move_orphan(l, from, to);
 }
 
 void ledger_move(struct ledger *l, int note, const struct key *k, const struct entry *from, const struct entry *to)
@@ -287,6 +276,7 @@ void ledger_move(struct ledger *l, int note, const struct key *k, const struct e
 	row = f->row[f->bank];
 	*p = (struct pending){ { from->row, to->row }, { minus(row[from->row].amount, kept(from)) }, note, to->row, kept(to) };
 	p->after[1] = plus(from->row == to->row ? p->after[0] : row[to->row].amount, kept(to));
+	f->pending_dirs = dirs_after(l, from, to);
 	atomic_store(&f->half_done, 1);
 	finish_pending(l);
 	move_orphan(l, from, to);
@@ -295,17 +285,11 @@ void ledger_move(struct ledger *l, int note, const struct key *k, const struct e
 		ledger_begins(l, from->row);
 		ledger_begins(l, to->row);
 	}
+	dirs_moved(l, from, to);
 	pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- limits ---- */
-
-/* Without a limit, too, numbers must stay numbers. */
-static bool is_over(int64_t limit, int64_t used, int64_t claimed, int64_t more)
-{
-	limit = limit ? limit : INT64_MAX / 2;
-	return more > 0 && (more > limit || used + claimed > limit - more);
-}
 
 /* Over several bricks something is put aside before it is removed, and who is at his limit must be able to do that. */
 static struct amount kept_free(const struct ledger *l, struct amount limit)
@@ -536,6 +520,7 @@ int ledger_note(struct ledger *l, struct charge *c, const struct note *what)
 
 		atomic_store(&n->state, NOTE_FREE);
 		memcpy(&n->row, &what->row, sizeof(*n) - offsetof(struct note, row));
+		l->file->note_dir[found] = c->dir;
 		atomic_store(&n->state, what->state);
 		l->owner[found] = c;
 	}
@@ -565,6 +550,11 @@ void ledger_note_born(struct ledger *l, int note, const struct note *what)
 struct note *ledger_notes(struct ledger *l)
 {
 	return l->file->note;
+}
+
+uint64_t ledger_note_dir(struct ledger *l, int note)
+{
+	return l->file->note_dir[note];
 }
 
 void ledger_unnoted(struct ledger *l, int more)
@@ -608,20 +598,23 @@ static struct reading read_row(const struct ledger *l, const struct range *r)
 	uint32_t row = r ? r->row : 0;
 
 	return (struct reading){ .range = r ? *r : (struct range){ .name = "-" },
+				 .row = row,
 				 .amount = l->file->row[l->file->bank][row].amount,
 				 .begun = atomic_load(&l->hold[row].begun) };
 }
 
 /* In whose note a change may be under way. Who holds a charge's lock may be about to begin one. */
-static bool is_busy(struct ledger *l, unsigned note, uint32_t *row)
+static bool is_busy(struct ledger *l, unsigned note, uint32_t *row, uint64_t *dir)
 {
 	struct charge *c = l->owner[note];
 	bool busy;
 
 	*row = l->file->note[note].row;
+	*dir = l->file->note_dir[note];
 	if (!c || pthread_mutex_trylock(&c->lock))
 		return c;
 	*row = c->row;
+	*dir = c->dir;
 	busy = c->users;
 	pthread_mutex_unlock(&c->lock);
 	return busy;
@@ -631,27 +624,34 @@ static bool is_busy(struct ledger *l, unsigned note, uint32_t *row)
 static void mark_busy(struct ledger *l, struct reading *list, size_t count, bool *by_row)
 {
 	uint32_t row;
+	uint64_t dir;
 
 	for (unsigned note = 0; note < NOTES; note++)
-		if (is_busy(l, note, &row))
+		if (is_busy(l, note, &row, &dir)) {
 			by_row[row] = true;
+			by_row[dirs_row(l, dir)] |= dir != 0;
+		}
 	for (size_t i = 0; i < count; i++)
-		list[i].busy = l->file->unnoted || by_row[i ? list[i].range.row : 0];
+		list[i].busy |= l->file->unnoted || by_row[list[i].row];
 }
 
 /* The numbers are taken before what is under way is looked at: see ledger_begins. */
 int ledger_read(struct ledger *l, struct reading **list, size_t *count)
 {
-	bool *by_row = calloc(ACCOUNTS_MAX, sizeof(*by_row));
+	bool *by_row = calloc(ROWS, sizeof(*by_row));
+	size_t accounts;
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	*count = l->ranges.count + 1;
+	accounts = l->ranges.count + 1;
+	*count = accounts + dirs_many(l);
 	*list = malloc(*count * sizeof(**list));
 	if (!*list || !by_row)
 		err = -ENOMEM;
-	for (size_t i = 0; i < *count && !err; i++)
+	for (size_t i = 0; i < accounts && !err; i++)
 		(*list)[i] = read_row(l, i ? &l->ranges.range[i - 1] : NULL);
+	if (!err)
+		dirs_read(l, *list + accounts);
 	if (!err)
 		mark_busy(l, *list, *count, by_row);
 	pthread_mutex_unlock(&l->lock);
@@ -714,7 +714,8 @@ int ledger_count_begin(struct ledger *l)
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	l->sum = calloc(ACCOUNTS_MAX, sizeof(*l->sum));
+	l->sum = calloc(ROWS, sizeof(*l->sum));
+	l->unmet = false;
 	if (!l->sum || !seen_grow(&l->seen) || !seen_grow(&l->walked))
 		err = -ENOMEM;
 	l->counting = !err;
@@ -729,8 +730,10 @@ int ledger_count_begin(struct ledger *l)
 void ledger_seen(struct ledger *l, const struct key *k, const struct entry *e)
 {
 	pthread_mutex_lock(&l->lock);
-	if (atomic_load(&l->counting) && seen_add(&l->seen, k))
+	if (atomic_load(&l->counting) && seen_add(&l->seen, k)) {
 		l->sum[e->row] = plus(l->sum[e->row], kept(e));
+		dirs_count(l, e->dir, kept(e));
+	}
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -754,14 +757,21 @@ size_t ledger_seen_count(struct ledger *l)
 	return n;
 }
 
-void ledger_count_end(struct ledger *l, bool whole)
+bool ledger_count_end(struct ledger *l, bool whole)
 {
 	struct ledger_file *f = l->file;
 
 	pthread_mutex_lock(&l->lock);
-	if (l->counting && whole && !l->seen.failed && !l->walked.failed) {
+	whole = whole && l->counting && !l->seen.failed && !l->walked.failed;
+	if (whole) { /* all directories with a limit have been met; but what was met before them was charged to nobody */
+		f->dirs_known = 1;
+		whole = !l->unmet;
+	}
+	if (whole) {
 		for (uint32_t i = 0; i < f->rows; i++)
 			f->row[1 - f->bank][i].amount = l->sum[i];
+		for (uint32_t i = 0; i < DIRS_MAX; i++)
+			f->dir[i].amount[1 - f->bank] = l->sum[ACCOUNTS_MAX + i];
 		atomic_thread_fence(memory_order_seq_cst);
 		f->bank = 1 - f->bank;
 		f->owed = 0;
@@ -774,4 +784,5 @@ void ledger_count_end(struct ledger *l, bool whole)
 	l->sum = NULL;
 	l->seen = l->walked = (struct seen){ 0 };
 	pthread_mutex_unlock(&l->lock);
+	return whole;
 }

@@ -22,51 +22,97 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 	return err == -EAGAIN ? -EDQUOT : err;
 }
 
+static struct amount growth(struct amount more)
+{
+	return (struct amount){ more.bytes > 0 ? more.bytes : 0, more.inodes > 0 ? more.inodes : 0 };
+}
+
+static bool is_nothing(struct amount a)
+{
+	return !a.bytes && !a.inodes;
+}
+
+/* Of the account, and of the directory in which it is. */
+struct wanted {
+	uint32_t row;
+	struct amount more;
+	uint64_t dir;
+	struct amount dir_more;
+};
+
 /* With what others add meanwhile: they have claims of their own. */
-int claim_row(struct request *rq, struct xlator *x, uint32_t row, struct amount more, bool last, struct claim *c)
+static int claim(struct request *rq, struct xlator *x, const struct wanted *w, bool last, struct claim *c)
 {
 	struct usage *u = usage_of(x);
-	int err;
+	struct amount more = growth(w->more), dir_more = growth(w->dir_more);
+	int err = 0;
 
 	*c = (struct claim){ 0 };
-	if ((more.bytes <= 0 && more.inodes <= 0) || !row || !ledger_row(&u->ledger, rq->uid))
+	if (!ledger_row(&u->ledger, rq->uid))
 		return 0;
-	if (more.bytes < 0)
-		more.bytes = 0;
-	err = claim_of_pool(rq, x, row, more, last);
-	if (err)
+	if (w->row && !is_nothing(more)) {
+		err = claim_of_pool(rq, x, w->row, more, last);
+		if (!err)
+			c->row = w->row, c->amount = more;
+	}
+	if (!err && w->dir && !is_nothing(dir_more)) {
+		err = ledger_dir_claim(&u->ledger, w->dir, dir_more);
+		if (!err)
+			c->dir = w->dir, c->dir_amount = dir_more;
+	}
+	if (err) {
+		claim_end(x, c);
 		atomic_fetch_add(&u->refused, 1);
-	else
-		*c = (struct claim){ row, more };
+	}
 	return err;
+}
+
+static struct wanted held_by(struct charge *of, struct amount *now)
+{
+	struct wanted w = { .row = 0 };
+
+	pthread_mutex_lock(&of->lock);
+	w.row = of->row;
+	w.dir = of->dir;
+	*now = of->charged;
+	pthread_mutex_unlock(&of->lock);
+	return w;
 }
 
 int claim_growth(struct request *rq, struct xlator *x, struct charge *of, const struct extent *e, struct claim *c)
 {
 	struct amount then = charge_amount(e), now;
-	uint32_t row;
+	struct wanted w = held_by(of, &now);
 
-	pthread_mutex_lock(&of->lock);
-	row = of->row;
-	now = of->charged;
-	pthread_mutex_unlock(&of->lock);
-	return claim_row(rq, x, row, (struct amount){ then.bytes - now.bytes, 0 }, false, c);
+	w.more = w.dir_more = (struct amount){ then.bytes - now.bytes, 0 };
+	return claim(rq, x, &w, false, c);
+}
+
+int claim_given(struct request *rq, struct xlator *x, struct charge *of, uint32_t row, const struct extent *e, struct claim *c)
+{
+	struct amount then = charge_amount(e), now;
+	struct wanted w = held_by(of, &now);
+
+	w.row = row;
+	w.more = then;
+	w.dir_more = (struct amount){ then.bytes - now.bytes, 0 };
+	return claim(rq, x, &w, false, c);
 }
 
 int claim_more(struct request *rq, struct xlator *x, struct charge *of, uint64_t bytes, bool last, struct claim *c)
 {
-	uint32_t row;
+	struct amount now;
+	struct wanted w = held_by(of, &now);
 
-	pthread_mutex_lock(&of->lock);
-	row = of->row;
-	pthread_mutex_unlock(&of->lock);
-	return claim_row(rq, x, row, (struct amount){ (int64_t)bytes, 0 }, last, c);
+	w.more = w.dir_more = (struct amount){ (int64_t)bytes, 0 };
+	return claim(rq, x, &w, last, c);
 }
 
-int claim_birth(struct request *rq, struct xlator *x, uint64_t size, uint64_t xattrs, bool last, struct claim *c)
+int claim_birth(struct request *rq, struct xlator *x, const struct extent *born, bool last, struct claim *c)
 {
-	return claim_row(rq, x, ledger_row(&usage_of(x)->ledger, rq->uid),
-			 charge_amount(&(struct extent){ .size = size, .xattrs = xattrs }), last, c);
+	struct amount more = charge_amount(born);
+
+	return claim(rq, x, &(struct wanted){ ledger_row(&usage_of(x)->ledger, rq->uid), more, born->dir, more }, last, c);
 }
 
 static bool is_number(const char *name)
@@ -92,6 +138,8 @@ void claim_end(struct xlator *x, struct claim *c)
 {
 	if (c->amount.bytes || c->amount.inodes)
 		ledger_unclaim(&usage_of(x)->ledger, c->row, c->amount);
+	if (c->dir)
+		ledger_dir_unclaim(&usage_of(x)->ledger, c->dir, c->dir_amount);
 	*c = (struct claim){ 0 };
 }
 
@@ -100,26 +148,64 @@ static uint64_t not_below_0(int64_t n)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-/* Who has a limit sees that as the size of the file system. */
-int usage_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in, struct statfs_out *out)
+/* Who has a limit sees that as the size of the file system. What is used is what is charged, though the brick be full of others' files. */
+static void show_account(struct ledger *l, uint32_t uid, struct statfs *s)
 {
 	struct amount limit, left, usable;
-	struct statfs *s = &out->statfs;
-	int err = statfs_on(rq, x->child[0], in, out);
 
-	if (err || !ledger_left(&usage_of(x)->ledger, rq->uid, &limit, &left, &usable) || !s->frsize)
-		return err;
+	if (!ledger_left(l, uid, &limit, &left, &usable))
+		return;
 	if (limit.bytes) {
 		s->blocks = (uint64_t)limit.bytes / s->frsize;
 		s->bfree = not_below_0(left.bytes) / s->frsize;
 		usable.bytes = (int64_t)(not_below_0(usable.bytes) / s->frsize);
-		if (s->bavail >
-		    (uint64_t)usable.bytes) /* what is used is what is charged, though the brick be full of others' files */
+		if (s->bavail > (uint64_t)usable.bytes)
 			s->bavail = (uint64_t)usable.bytes;
 	}
 	if (limit.inodes) {
 		s->files = (uint64_t)limit.inodes;
 		s->ffree = not_below_0(left.inodes);
 	}
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Below a directory with a limit the smaller of both is shown. */
+static void show_dir(const struct dir *d, struct amount used, struct statfs *s)
+{
+	uint64_t blocks = (uint64_t)d->limit.bytes / s->frsize, files = (uint64_t)d->limit.inodes;
+
+	if (d->limit.bytes) {
+		uint64_t left = not_below_0(d->limit.bytes - used.bytes) / s->frsize;
+
+		s->bfree = blocks < s->blocks ? left : smaller(s->bfree, left);
+		s->bavail = smaller(s->bavail, left);
+		s->blocks = smaller(s->blocks, blocks);
+	}
+	if (files) {
+		uint64_t left = not_below_0(d->limit.inodes - used.inodes);
+
+		s->ffree = s->files ? smaller(s->ffree, left) : left; /* some file systems do not count them */
+		s->files = s->files ? smaller(s->files, files) : files;
+	}
+}
+
+int usage_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in, struct statfs_out *out)
+{
+	struct ledger *l = &usage_of(x)->ledger;
+	struct statfs *s = &out->statfs;
+	struct amount used;
+	struct dir d;
+	uint64_t id;
+	int err = statfs_on(rq, x->child[0], in, out);
+
+	if (err || !s->frsize)
+		return err;
+	show_account(l, rq->uid, s);
+	if (in->inode && !charge_dir(rq, x, in->inode, &id) && ledger_dir_read(l, id, &d, &used))
+		show_dir(&d, used, s);
 	return 0;
 }

@@ -280,7 +280,7 @@ static bool count_once(struct xlator *x)
 	struct usage *u = usage_of(x);
 	struct request rq;
 	int err = ledger_count_begin(&u->ledger);
-	bool whole;
+	bool complete, whole;
 
 	request_init(&rq, x->graph, 0);
 	rq.group_count = 0;
@@ -288,14 +288,16 @@ static bool count_once(struct xlator *x)
 		await_renames(u);
 	if (!err)
 		err = count_all(&rq, x);
-	whole = is_whole(u, err);
-	ledger_count_end(&u->ledger, whole);
+	complete = is_whole(u, err);
+	whole = ledger_count_end(&u->ledger, complete);
 	soft_check_all(&u->ledger, x);
 	request_finish(&rq);
 	drop_moved(u);
 	if (!whole && err != -ECANCELED)
 		log_warning(x, NULL, "a recount has not met all (%s); it begins again",
-			    err ? strerror(-err) : "too much was moved meanwhile");
+			    err	       ? strerror(-err)
+			    : complete ? "directories that have limits were met after what is in them"
+				       : "too much was moved meanwhile");
 	return whole;
 }
 

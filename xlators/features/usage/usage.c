@@ -3,6 +3,7 @@
 #include "usage.h"
 
 #include "born.h"
+#include "quota.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -29,6 +30,14 @@ static const struct option options[] = {
 	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512 },
 	{ NULL },
 };
+
+uint32_t usage_handle(struct xlator *x, struct inode *inode, uint8_t handle[HANDLE_SIZE_MAX])
+{
+	struct xlator *leaf = usage_leaf(x);
+	size_t size = HANDLE_SIZE_MAX;
+
+	return leaf->type->inode_handle(leaf, inode, handle, &size) ? 0 : (uint32_t)size;
+}
 
 struct xlator *usage_leaf(struct xlator *x)
 {
@@ -145,7 +154,7 @@ static int claim_attributes(struct request *rq, struct xlator *x, struct charge 
 
 	if (set->valid & SET_SIZE)
 		then.size = set->size;
-	return row == c->row ? claim_growth(rq, x, c, &then, claim) : claim_row(rq, x, row, charge_amount(&then), false, claim);
+	return row == c->row ? claim_growth(rq, x, c, &then, claim) : claim_given(rq, x, c, row, &then, claim);
 }
 
 /* Cut shorter, a file loses all that was reserved beyond its end; made longer, it keeps that. */
@@ -254,12 +263,44 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 
 static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
+	if (is_quota(in->name))
+		return dirs_set(rq, x, in);
+	if (is_own_xattr(in->name))
+		return -EPERM;
 	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size);
 }
 
 static int usage_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
 {
+	if (is_quota(in->name))
+		return dirs_remove(rq, x, in);
+	if (is_own_xattr(in->name))
+		return -EPERM;
 	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0);
+}
+
+static int usage_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	return is_quota(in->name) ? dirs_tell(rq, x, in, &out->value) : getxattr_on(rq, x->child[0], in, out);
+}
+
+/* Who copies all attributes of an object could not set these. */
+static int usage_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
+{
+	int err = listxattr_on(rq, x->child[0], in, out);
+	char *list = out->names.bytes;
+	uint32_t kept = 0, length;
+
+	for (uint32_t at = 0; !err && at < out->names.size; at += length) {
+		length = (uint32_t)strlen(list + at) + 1;
+		if (is_own_xattr(list + at))
+			continue;
+		memmove(list + kept, list + at, length);
+		kept += length;
+	}
+	if (!err)
+		out->names.size = kept;
+	return err;
 }
 
 /* ---- names ---- */
@@ -287,13 +328,25 @@ static int begin(struct request *rq, struct xlator *x, struct changes *c, struct
 	return err;
 }
 
+/* NULL: it is none of these. */
+static struct charge *charge_of(const struct changes *c, const struct inode *inode)
+{
+	for (int i = 0; i < c->count; i++)
+		if (c->at[i].inode == inode)
+			return c->at[i].charge;
+	return NULL;
+}
+
 static int claim_name(struct request *rq, struct xlator *x, struct changes *c, struct inode *dir, bool last,
 		      struct claim *claim)
 {
-	for (int i = 0; i < c->count; i++)
-		if (c->at[i].inode == dir)
-			return claim_more(rq, x, c->at[i].charge, DIRECTORY_SLACK, last, claim);
-	return 0;
+	return claim_more(rq, x, charge_of(c, dir), DIRECTORY_SLACK, last, claim);
+}
+
+/* Whether it would come to have a name where another limit holds than for itself, or none. Both have begun. */
+static bool crosses(struct xlator *x, const struct changes *c, const struct inode *inode, const struct inode *into)
+{
+	return charge_dir_outside(x, charge_of(c, inode)) != charge_dir_now(x, charge_of(c, into));
 }
 
 static void end(struct request *rq, struct xlator *x, struct changes *c)
@@ -374,12 +427,14 @@ static int make_claimed(struct request *rq, struct xlator *x, const struct birth
 {
 	struct claim made = { 0 }, parent = { 0 };
 	bool last = is_put_aside(b->loc->name);
+	struct extent then = { .size = b->size, .dir = charge_dir_now(x, dir) };
 	struct born with;
 	int err = born_of(rq, &with);
 
-	if (!err) /* a default ACL of the directory may come to it twice */
-		err = claim_birth(rq, x, b->size, born_bytes(&with) + 2 * charge_extent(dir).xattrs, last, &made);
-
+	then.xattrs =
+		born_bytes(&with) + 2 * charge_extent(dir).xattrs; /* a default ACL of the directory may come to it twice */
+	if (!err)
+		err = claim_birth(rq, x, &then, last, &made);
 	if (!err)
 		err = claim_more(rq, x, dir, DIRECTORY_SLACK, last, &parent);
 	if (!err)
@@ -393,12 +448,17 @@ static int make(struct request *rq, struct xlator *x, const struct birth *b, enu
 {
 	cleanup_inode struct inode *made = NULL;
 	struct charge *dir;
+	bool tagged;
 	int err = charge_begin(rq, x, b->loc->parent, &dir);
 
 	if (err)
 		return err;
 	made = made_before(rq, x, b);
-	err = made ? make_again(rq, x, made, fop, in, out) : make_claimed(rq, x, b, fop, in, out, dir);
+	err = dirs_born(rq, charge_dir_now(x, dir), &tagged);
+	if (!err)
+		err = made ? make_again(rq, x, made, fop, in, out) : make_claimed(rq, x, b, fop, in, out, dir);
+	if (tagged)
+		dirs_unborn(rq);
 	charge_end(rq, x, b->loc->parent, dir);
 	return err;
 }
@@ -477,6 +537,8 @@ static int usage_link(struct request *rq, struct xlator *x, const struct link_in
 
 	if (!err)
 		err = begin(rq, x, &c, in->inode);
+	if (!err && crosses(x, &c, in->inode, in->loc.parent))
+		err = -EXDEV;
 	if (!err)
 		err = claim_name(rq, x, &c, in->loc.parent, is_put_aside(in->loc.name), &claim);
 	if (!err)
@@ -537,7 +599,7 @@ static int usage_rmdir(struct request *rq, struct xlator *x, const struct rmdir_
 /* ---- rename ---- */
 
 /* What is moved is noted by its handle before its name goes: it may just be made. */
-static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc)
+static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc, const struct inode *to)
 {
 	cleanup_inode struct inode *moved = NULL;
 	int err = find(rq, x, loc, &moved);
@@ -545,6 +607,8 @@ static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, 
 	if (err || !moved)
 		return err;
 	err = begin(rq, x, c, moved);
+	if (!err && loc->parent != to && crosses(x, c, moved, to))
+		err = -EXDEV;
 	if (!err && S_ISDIR(moved->type))
 		recount_moved(x, moved);
 	return err;
@@ -560,7 +624,10 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 	if (!err && victim)
 		err = begin(rq, x, c, victim);
 	if (!err)
-		err = begin_moved(rq, x, c, &in->from);
+		err = begin_moved(rq, x, c, &in->from, in->to.parent);
+	if (!err && victim && in->flags & RENAME_EXCHANGE && in->from.parent != in->to.parent &&
+	    crosses(x, c, victim, in->from.parent))
+		err = -EXDEV;
 	if (!err && victim && S_ISDIR(victim->type) && in->flags & RENAME_EXCHANGE)
 		recount_moved(x, victim);
 	if (!err && !victim)
@@ -801,6 +868,12 @@ static int print_status(struct xlator *x, FILE *out, bool json, const char *name
 	return 0;
 }
 
+static void print_counted(FILE *out, const struct reading *r)
+{
+	fprintf(out, "\"bytes\": %" PRId64 ", \"inodes\": %" PRId64 ", \"begun\": %" PRIu64 ", \"busy\": %s}", r->amount.bytes,
+		r->amount.inodes, r->begun, r->busy ? "true" : "false");
+}
+
 /* For who counts by himself (`stratus usage verify`): one line of JSON. */
 static int print_reading(struct xlator *x, FILE *out)
 {
@@ -813,27 +886,35 @@ static int print_reading(struct xlator *x, FILE *out)
 		return err;
 	fprintf(out, "{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"since\": %" PRIu64 ", \"accounts\": [",
 		u->ledger_path, u->pool, ledger_owes(&u->ledger) ? "false" : "true", u->ledger.opened_ns);
-	for (size_t i = 0; i < count; i++) {
-		const struct reading *r = &list[i];
-
-		fprintf(out,
-			"%s{\"account\": \"%s\", \"base\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRId64
-			", \"inodes\": %" PRId64 ", \"begun\": %" PRIu64 ", \"busy\": %s}",
-			i ? ", " : "", r->range.name, r->range.base, r->range.count, r->amount.bytes, r->amount.inodes,
-			r->begun, r->busy ? "true" : "false");
+	for (size_t i = 0; i < count && !list[i].dir; i++) {
+		fprintf(out, "%s{\"account\": \"%s\", \"base\": %" PRIu64 ", \"count\": %" PRIu64 ", ", i ? ", " : "",
+			list[i].range.name, list[i].range.base, list[i].range.count);
+		print_counted(out, &list[i]);
+	}
+	fputs("], \"directories\": [", out);
+	for (size_t i = 0, printed = 0; i < count; i++) {
+		if (!list[i].dir)
+			continue;
+		fprintf(out, "%s{\"directory\": %" PRIu64 ", \"base\": %" PRIu64 ", ", printed++ ? ", " : "", list[i].dir,
+			list[i].range.base);
+		print_counted(out, &list[i]);
 	}
 	fputs("]}\n", out);
 	free(list);
 	return 0;
 }
 
-/* status [--json [ACCOUNT]] | reading | recount */
+/* status [--json [ACCOUNT]] | directories [--json] | reading | recount */
 static int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 {
 	int err;
 
 	if (argc == 1 && !strcmp(argv[0], "reading"))
 		return print_reading(x, out);
+	if ((argc == 1 || (argc == 2 && !strcmp(argv[1], "--json"))) && !strcmp(argv[0], "directories")) {
+		dirs_print(x, out, argc == 2);
+		return 0;
+	}
 	if (argc == 1 && !strcmp(argv[0], "status"))
 		return print_status(x, out, false, NULL);
 	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))
@@ -854,6 +935,7 @@ static void usage_dump(struct xlator *x, FILE *out)
 	fprintf(out, "  ledger: %s\n  exact: %s\n  recount: %s\n", u->ledger_path, ledger_owes(&u->ledger) ? "no" : "yes",
 		atomic_load(&u->ledger.counting) ? "under way" : "none");
 	fprintf(out, "  charged to nobody: %" PRId64 " bytes, %" PRId64 " inodes\n", others.bytes, others.inodes);
+	fprintf(out, "  directories with limits: %zu\n", ledger_dirs(&u->ledger));
 	fprintf(out, "  refused: %" PRIuFAST64 "\n", atomic_load(&u->refused));
 	fprintf(out, "  settled: %" PRIuFAST64 "\n  without a note: %" PRIuFAST64 "\n  recovered: %" PRIuFAST64 "\n",
 		atomic_load(&u->settled), atomic_load(&u->unnoted), atomic_load(&u->recovered));
@@ -888,6 +970,8 @@ const struct xlator_type xlator_type = {
 	.open = usage_open,
 	.write = usage_write,
 	.setxattr = usage_setxattr,
+	.getxattr = usage_getxattr,
+	.listxattr = usage_listxattr,
 	.removexattr = usage_removexattr,
 	.fallocate = usage_fallocate,
 	.copy_range = usage_copy_range,

@@ -8,9 +8,13 @@
 #include "xlator.h"
 
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
+enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limits: on the brick, and of one account */
 /* Longer than that no file is: so sums stay numbers. */
 #define LENGTH_MAX     ((uint64_t)1 << 60)
 #define RESERVED_XATTR "trusted.usage.end" /* u64, big-endian: blocks are reserved up to there, beyond the file's length */
+/* By what directory's limit it is held: that one's number, u64, big-endian. The directory itself has the limits after that: bytes, inodes. */
+#define DIR_XATTR "trusted.usage.quota"
+#define OWN_XATTR "trusted.usage." /* nobody above has these */
 
 struct amount {
 	int64_t bytes, inodes;
@@ -61,13 +65,25 @@ struct note {
 	uint8_t parent[HANDLE_SIZE_MAX]; /* while it is made: of its parent, in which it has the name */
 	char name[256];
 };
+/* A directory that has a limit. */
+struct dir {
+	_Atomic uint64_t id;	 /* its number, below 2^63; 0: there is none */
+	struct amount amount[2]; /* what it and all below it is charged, in each bank */
+	struct amount limit;	 /* 0: none */
+	uint32_t account;	 /* the row of whom it belonged to when it got a limit */
+	uint32_t handle_size;
+	uint8_t handle[HANDLE_SIZE_MAX];
+};
 enum note_state { NOTE_FREE, NOTE_OBJECT, NOTE_BIRTH };
 
 /* What the charge of an object follows from. */
 struct extent {
-	uint64_t size;	   /* its length */
-	uint64_t reserved; /* the end of what is reserved beyond it, or 0 */
-	uint64_t xattrs;   /* bytes of names and values */
+	uint64_t size;	     /* its length */
+	uint64_t reserved;   /* the end of what is reserved beyond it, or 0 */
+	uint64_t xattrs;     /* bytes of names and values */
+	uint64_t dir;	     /* by its tag; 0: none */
+	bool is_top;	     /* it is that directory itself, */
+	struct amount limit; /* with these */
 };
 struct amount charge_amount(const struct extent *);
 
@@ -77,6 +93,7 @@ struct hold {			      /* of an account */
 	atomic_uint_fast64_t begun; /* changes; only ever compared */
 	struct amount soft;
 	uint64_t grace;
+	bool fresh;   /* of a directory: it has no charge of itself yet */
 	bool told[2]; /* that it has more than the soft limit of bytes, of inodes */
 };
 
@@ -99,7 +116,10 @@ struct ledger {
 	struct amount *sum;	  /* by row */
 	struct charge *owner[NOTES];
 	unsigned hand;
-	struct hold *hold;	   /* by row */
+	bool unmet;	     /* it has met what a directory holds that has not been met before */
+	struct hold *hold;   /* by row; after the accounts the directories */
+	uint16_t *dir_place; /* where a directory is in the file, plus 1, by its number */
+	size_t dirs;
 	uint64_t opened_ns;	   /* tells this time of it from others */
 	pthread_mutex_t soft_lock; /* of soft.c; taken before the pool's */
 	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
@@ -118,17 +138,20 @@ void ledger_begins(struct ledger *, uint32_t row);
  * way. So between two readings with one number, the first not busy, nothing of the account was changed. */
 struct reading {
 	struct range range; /* count 0: of what is nobody's */
+	uint64_t dir;	    /* not 0: it is of this directory, not of an account */
+	uint32_t row;
 	struct amount amount;
 	uint64_t begun;
 	bool busy;
 };
-/* One for each account, malloc'ed, the first of what is nobody's, all of one moment. -ENOMEM */
+/* One for each account, malloc'ed, the first of what is nobody's, then one for each directory with a limit, all of one moment. -ENOMEM */
 int ledger_read(struct ledger *, struct reading **, size_t *count);
 /* What is charged for one object. */
 struct entry {
 	uint32_t row;
 	struct amount amount;
 	bool orphan;
+	uint64_t dir; /* whose limit holds it, too; one that has none (any more) counts for nothing */
 };
 /* The object that the note is of (NO_NOTE: none) is charged so instead of so, all or nothing, also if the process is killed meanwhile. */
 void ledger_move(struct ledger *, int note, const struct key *, const struct entry *from, const struct entry *to);
@@ -143,6 +166,7 @@ int ledger_note(struct ledger *, struct charge *, const struct note *); /* its n
 void ledger_unnote(struct ledger *, int note);
 void ledger_note_born(struct ledger *, int note, const struct note *); /* what was made has that handle from now on */
 struct note *ledger_notes(struct ledger *);			       /* at start, while nobody changes anything */
+uint64_t ledger_note_dir(struct ledger *, int note);
 /* So much may come to be charged. -EDQUOT: that would be more than the account may have. -EAGAIN: it has a limit, and others of the pool are not there.
  * last: of what is kept free in a pool, too. */
 int ledger_claim(struct ledger *, uint32_t row, struct amount, bool last);
@@ -160,7 +184,26 @@ int ledger_count_begin(struct ledger *);
 void ledger_seen(struct ledger *, const struct key *, const struct entry *);
 bool ledger_walks(struct ledger *, const struct key *); /* the directory is walked now; false: it was before, or is to be */
 size_t ledger_seen_count(struct ledger *);
-void ledger_count_end(struct ledger *, bool whole); /* the sums count from now on; not whole: they are dropped */
+bool ledger_count_end(struct ledger *, bool whole); /* the sums count from now on; not whole, or false: they are dropped */
+int ledger_sync(struct ledger *);		    /* to the disk. -EIO */
+
+/* ---- ledger-dirs.c: directories with a limit. One that is not there (any more) has none, and is charged nothing. ---- */
+
+uint64_t ledger_dir_new(void);				 /* a number that was never used */
+int ledger_dir_add(struct ledger *, const struct dir *); /* with nothing charged; one that is there stays. -ENOSPC: too many */
+void ledger_dir_settled(struct ledger *, uint64_t id);	 /* what it is itself has been charged: until then it is busy */
+void ledger_dir_limit(struct ledger *, uint64_t id, struct amount);
+void ledger_dir_drop(struct ledger *, uint64_t id);
+size_t ledger_dirs(struct ledger *);		     /* how many there are */
+bool ledger_dir_lives(struct ledger *, uint64_t id); /* or may: */
+/* False: some may be missing that have their attribute; whoever meets one adds it, and after a whole recount none is missing. */
+bool ledger_dirs_known(struct ledger *);
+bool ledger_dir_read(struct ledger *, uint64_t id, struct dir *, struct amount *used);
+/* The next from *number on, which goes behind it; false: there is none. */
+bool ledger_dir_next(struct ledger *, uint32_t *number, struct dir *, struct amount *used);
+void ledger_dir_begins(struct ledger *, uint64_t id);		   /* as ledger_begins */
+int ledger_dir_claim(struct ledger *, uint64_t id, struct amount); /* -EDQUOT */
+void ledger_dir_unclaim(struct ledger *, uint64_t id, struct amount);
 
 /* ---- pool.c ---- */
 
@@ -192,6 +235,7 @@ struct charge {
 	uint64_t turn;	      /* rises each time it is settled */
 	struct extent extent; /* as it was settled last */
 	uint32_t row;
+	uint64_t dir; /* as the counters have it; the tag of one that lives no more counts for nothing */
 	struct amount charged;
 };
 /* A change of the object begins: it is noted. Each begin needs an end. 0 or -errno (-ESTALE: it is gone). */
@@ -212,6 +256,13 @@ void charge_forget(struct xlator *, struct inode *, void *slot);
 struct extent charge_extent(struct charge *); /* as it is just now */
 /* Settles it, and counts it in if a recount is under way. */
 int charge_count(struct request *, struct xlator *, struct inode *);
+/* By what directory's limit it is held, once that is learnt; 0: none. */
+int charge_dir(struct request *, struct xlator *, struct inode *, uint64_t *id);
+/* The same, of one whose change has begun; and outside, where it has its name: of the directory itself that is 0. */
+uint64_t charge_dir_now(struct xlator *, struct charge *);
+uint64_t charge_dir_outside(struct xlator *, struct charge *);
+/* What there is, read anew; its length is not. -ESTALE: it is gone. */
+int charge_look(struct request *, struct xlator *, struct inode *, struct extent *);
 int charge_key(struct xlator *, struct inode *, struct key *); /* of one that was counted. -ESTALE */
 int charges_recover(struct xlator *);			       /* after a crash: what was noted is charged as it is now */
 
@@ -221,14 +272,17 @@ int charges_recover(struct xlator *);			       /* after a crash: what was noted 
 struct claim {
 	uint32_t row;
 	struct amount amount;
+	uint64_t dir; /* of its limit, too */
+	struct amount dir_amount;
 };
 enum { DIRECTORY_SLACK = 4 * CHARGE_UNIT }; /* by so much a directory may grow when it gets one name */
 /* 0 or -EDQUOT. What the provider's own processes do (who is in no account: healing, moving) is never refused. */
 int claim_growth(struct request *, struct xlator *, struct charge *, const struct extent *then, struct claim *);
+/* It is given to another account, and is then so. */
+int claim_given(struct request *, struct xlator *, struct charge *, uint32_t row, const struct extent *then, struct claim *);
 /* last: see ledger_claim. */
-int claim_row(struct request *, struct xlator *, uint32_t row, struct amount more, bool last, struct claim *);
 int claim_more(struct request *, struct xlator *, struct charge *, uint64_t bytes, bool last, struct claim *);
-int claim_birth(struct request *, struct xlator *, uint64_t size, uint64_t xattrs, bool last, struct claim *);
+int claim_birth(struct request *, struct xlator *, const struct extent *born, bool last, struct claim *);
 /* So cluster/dht calls what it puts aside (doc/distribution.md). Who calls files of his own so has what is kept free used up by them. */
 bool is_put_aside(const char *name);
 void claim_end(struct xlator *, struct claim *);
@@ -249,6 +303,22 @@ unsigned recount_rename_begins(struct xlator *);
 void recount_rename_ends(struct xlator *, unsigned);
 void recount_moved(struct xlator *, struct inode *); /* a directory is to have another parent */
 
+/* ---- dirs.c: limits of directories ---- */
+
+/* What the request makes is held by this limit (0: by none): the attribute is added to what it is born with, until dirs_unborn. *changed: it was. -EPERM: who asks
+ * has said what is not for him to say. */
+int dirs_born(struct request *, uint64_t id, bool *changed);
+void dirs_unborn(struct request *);
+bool is_own_xattr(const char *name);
+/* quota.h says what these are, and which errors there are. */
+int dirs_set(struct request *, struct xlator *, const struct setxattr_in *);
+int dirs_remove(struct request *, struct xlator *, const struct removexattr_in *);
+int dirs_tell(struct request *, struct xlator *, const struct getxattr_in *, struct blob *value);
+void dirs_print(struct xlator *, FILE *, bool json);
+void dirs_met(struct xlator *, struct inode *, const struct extent *,
+	      uint32_t account);		    /* such a directory, by who has learnt what it is */
+void dirs_check(struct request *, struct xlator *); /* at start: those that went with the last process are dropped */
+
 /* ---- usage.c ---- */
 
 struct usage {
@@ -268,5 +338,6 @@ static inline struct usage *usage_of(const struct xlator *x)
 {
 	return x->private;
 }
-struct xlator *usage_leaf(struct xlator *); /* what names objects by handles */
+struct xlator *usage_leaf(struct xlator *);						 /* what names objects by handles */
+uint32_t usage_handle(struct xlator *, struct inode *, uint8_t handle[HANDLE_SIZE_MAX]); /* its size; 0: there is none */
 #endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Directories that have a limit of their own: each has a row in the ledger as an account has, found by the number that is the tag of all that is below it. One whose limit is
+ * taken away leaves its tags behind, which no row has any more, and numbers are never given again. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "ledger-file.h"
+
+/* ---- finding ---- */
+
+static uint16_t *place_of(const struct ledger *l, uint64_t id)
+{
+	size_t i = id & (DIR_PLACES - 1);
+
+	while (l->dir_place[i] && l->file->dir[l->dir_place[i] - 1].id != id)
+		i = (i + 1) & (DIR_PLACES - 1);
+	return &l->dir_place[i];
+}
+
+void dirs_index(struct ledger *l)
+{
+	memset(l->dir_place, 0, DIR_PLACES * sizeof(*l->dir_place));
+	l->dirs = 0;
+	for (unsigned i = 0; i < DIRS_MAX; i++)
+		if (l->file->dir[i].id) {
+			*place_of(l, l->file->dir[i].id) = (uint16_t)(i + 1);
+			l->hold[ACCOUNTS_MAX + i].limit = l->file->dir[i].limit;
+			l->dirs++;
+		}
+}
+
+/* 1 and more; 0: there is none. */
+static uint32_t number_of(const struct ledger *l, uint64_t id)
+{
+	return id ? *place_of(l, id) : 0;
+}
+
+uint32_t dirs_row(const struct ledger *l, uint64_t id)
+{
+	uint32_t number = number_of(l, id);
+
+	return number ? ACCOUNTS_MAX + number - 1 : 0;
+}
+
+static struct hold *hold_of(struct ledger *l, uint64_t id)
+{
+	uint32_t row = dirs_row(l, id);
+
+	return row ? &l->hold[row] : NULL;
+}
+
+static void begins(struct ledger *l, uint64_t id)
+{
+	struct hold *h = hold_of(l, id);
+
+	if (h)
+		atomic_fetch_add(&h->begun, 1);
+}
+
+static struct amount used_below(const struct ledger *l, uint32_t number)
+{
+	return plus(l->file->dir[number - 1].amount[l->file->bank], l->hold[ACCOUNTS_MAX + number - 1].orphans);
+}
+
+/* ---- what is charged ---- */
+
+struct pending_dirs dirs_after(const struct ledger *l, const struct entry *from, const struct entry *to)
+{
+	const struct ledger_file *f = l->file;
+	struct pending_dirs p = { { number_of(l, from->dir), number_of(l, to->dir) }, { { 0 } }, to->dir };
+
+	if (p.number[0])
+		p.after[0] = minus(f->dir[p.number[0] - 1].amount[f->bank], kept(from));
+	if (p.number[1])
+		p.after[1] = plus(p.number[0] == p.number[1] ? p.after[0] : f->dir[p.number[1] - 1].amount[f->bank], kept(to));
+	return p;
+}
+
+void dirs_move_orphan(struct ledger *l, const struct entry *from, const struct entry *to)
+{
+	struct hold *was = from->orphan ? hold_of(l, from->dir) : NULL, *is = to->orphan ? hold_of(l, to->dir) : NULL;
+
+	if (was)
+		was->orphans = minus(was->orphans, from->amount);
+	if (is)
+		is->orphans = plus(is->orphans, to->amount);
+}
+
+void dirs_moved(struct ledger *l, const struct entry *from, const struct entry *to)
+{
+	if (from->dir == to->dir)
+		return;
+	begins(l, from->dir);
+	begins(l, to->dir);
+}
+
+/* Of a tag that no row has nobody knows whether it is of a directory that is to be met yet. */
+void dirs_count(struct ledger *l, uint64_t id, struct amount more)
+{
+	uint32_t row = dirs_row(l, id);
+
+	if (row)
+		l->sum[row] = plus(l->sum[row], more);
+	else if (id && !l->file->dirs_known)
+		l->unmet = true;
+}
+
+size_t dirs_many(const struct ledger *l)
+{
+	return l->dirs;
+}
+
+void dirs_read(const struct ledger *l, struct reading *list)
+{
+	for (uint32_t i = 0; i < DIRS_MAX; i++) {
+		const struct dir *d = &l->file->dir[i];
+		const struct hold *h = &l->hold[ACCOUNTS_MAX + i];
+
+		if (d->id)
+			*list++ = (struct reading){ .range.base = l->file->row[0][d->account % ACCOUNTS_MAX].base,
+						    .dir = d->id,
+						    .row = ACCOUNTS_MAX + i,
+						    .amount = d->amount[l->file->bank],
+						    .begun = atomic_load(&h->begun),
+						    .busy = h->fresh };
+	}
+}
+
+void ledger_dir_begins(struct ledger *l, uint64_t id)
+{
+	if (!id)
+		return;
+	pthread_mutex_lock(&l->lock);
+	begins(l, id);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- limits ---- */
+
+uint64_t ledger_dir_new(void)
+{
+	uint64_t id;
+
+	while (getrandom(&id, sizeof(id), 0) != sizeof(id) || !(id & INT64_MAX))
+		;
+	return id & INT64_MAX; /* numbers of JSON have a sign */
+}
+
+static int free_number(const struct ledger *l, uint32_t account, uint32_t *number)
+{
+	unsigned of_account = 0;
+
+	*number = 0;
+	for (uint32_t i = 0; i < DIRS_MAX; i++) {
+		const struct dir *d = &l->file->dir[i];
+
+		of_account += d->id && d->account == account;
+		if (!d->id && !*number)
+			*number = i + 1;
+	}
+	return !*number || of_account >= DIRS_OF_ACCOUNT ? -ENOSPC : 0;
+}
+
+/* With the lock held. The number is stored last: who is killed before has added nothing. */
+static void take(struct ledger *l, uint32_t number, const struct dir *what)
+{
+	struct dir *d = &l->file->dir[number - 1];
+	struct hold *h = &l->hold[ACCOUNTS_MAX + number - 1];
+
+	h->limit = what->limit;
+	h->claimed = h->orphans = (struct amount){ 0 };
+	h->fresh = true;
+	if (l->sum)
+		l->sum[ACCOUNTS_MAX + number - 1] = (struct amount){ 0 };
+	memcpy((char *)d + sizeof(d->id), (const char *)what + sizeof(d->id), sizeof(*d) - sizeof(d->id));
+	memset(d->amount, 0, sizeof(d->amount));
+	atomic_store(&d->id, what->id);
+	*place_of(l, what->id) = (uint16_t)number;
+	l->dirs++;
+}
+
+int ledger_dir_add(struct ledger *l, const struct dir *what)
+{
+	uint32_t number;
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	if (!number_of(l, what->id)) {
+		err = free_number(l, what->account, &number);
+		if (!err)
+			take(l, number, what);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+void ledger_dir_settled(struct ledger *l, uint64_t id)
+{
+	struct hold *h;
+
+	pthread_mutex_lock(&l->lock);
+	h = hold_of(l, id);
+	if (h)
+		h->fresh = false;
+	pthread_mutex_unlock(&l->lock);
+}
+
+void ledger_dir_limit(struct ledger *l, uint64_t id, struct amount limit)
+{
+	uint32_t number;
+
+	pthread_mutex_lock(&l->lock);
+	number = number_of(l, id);
+	if (number) {
+		l->file->dir[number - 1].limit = limit;
+		l->hold[ACCOUNTS_MAX + number - 1].limit = limit;
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+void ledger_dir_drop(struct ledger *l, uint64_t id)
+{
+	uint32_t number;
+
+	pthread_mutex_lock(&l->lock);
+	number = number_of(l, id);
+	if (number) {
+		atomic_store(&l->file->dir[number - 1].id, 0);
+		dirs_index(l);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+bool ledger_dir_lives(struct ledger *l, uint64_t id)
+{
+	bool lives;
+
+	if (!id)
+		return false;
+	pthread_mutex_lock(&l->lock);
+	lives = number_of(l, id) || !l->file->dirs_known;
+	pthread_mutex_unlock(&l->lock);
+	return lives;
+}
+
+size_t ledger_dirs(struct ledger *l)
+{
+	size_t many;
+
+	pthread_mutex_lock(&l->lock);
+	many = l->dirs;
+	pthread_mutex_unlock(&l->lock);
+	return many;
+}
+
+bool ledger_dirs_known(struct ledger *l)
+{
+	bool known;
+
+	pthread_mutex_lock(&l->lock);
+	known = l->file->dirs_known;
+	pthread_mutex_unlock(&l->lock);
+	return known;
+}
+
+bool ledger_dir_next(struct ledger *l, uint32_t *number, struct dir *copy, struct amount *used)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&l->lock);
+	for (; !found && *number < DIRS_MAX; ++*number)
+		if (l->file->dir[*number].id) {
+			*copy = l->file->dir[*number];
+			*used = used_below(l, *number + 1);
+			found = true;
+		}
+	pthread_mutex_unlock(&l->lock);
+	return found;
+}
+
+bool ledger_dir_read(struct ledger *l, uint64_t id, struct dir *copy, struct amount *used)
+{
+	uint32_t number;
+
+	pthread_mutex_lock(&l->lock);
+	number = number_of(l, id);
+	if (number) {
+		*copy = l->file->dir[number - 1];
+		*used = used_below(l, number);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return number;
+}
+
+int ledger_dir_claim(struct ledger *l, uint64_t id, struct amount more)
+{
+	uint32_t number;
+	struct amount used;
+	struct hold *h;
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	number = number_of(l, id);
+	if (number) {
+		h = &l->hold[ACCOUNTS_MAX + number - 1];
+		used = used_below(l, number);
+		if (is_over(h->limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
+		    is_over(h->limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
+			err = -EDQUOT;
+		else
+			h->claimed = plus(h->claimed, more);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+/* The row may have gone, and with it what was claimed. */
+void ledger_dir_unclaim(struct ledger *l, uint64_t id, struct amount more)
+{
+	struct hold *h;
+
+	pthread_mutex_lock(&l->lock);
+	h = hold_of(l, id);
+	if (h)
+		h->claimed = minus(h->claimed, more);
+	pthread_mutex_unlock(&l->lock);
+}
+
+int ledger_sync(struct ledger *l)
+{
+	task_blocks();
+	return msync(l->file, sizeof(*l->file), MS_SYNC) ? -errno : 0;
+}
