@@ -155,6 +155,8 @@ static int cloud_init(struct xlator *x, struct problem *p)
 	if (err)
 		return problem_set(p, -err, "volume %s: option tenants: %s", x->name, why.text);
 	err = take_points(c, &why);
+	if (err)
+		table_free(&c->table); /* what has not begun is not finished */
 	return err ? problem_set(p, -err, "volume %s: option access: %s", x->name, why.text) : 0;
 }
 
