@@ -23,12 +23,12 @@ faults() {
 	more=()
 	! grep -qx -e "$1" <<<"$spread" || more=(--subvolumes 0)
 	case $1 in
-	no-log | move-whatever) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
+	no-log | move-whatever | keep-half-made) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
 	say-latest | mark-any-version) more=(--subvolumes 0 --grow --members 1 --clients 6 --tasks 4 --ops 250 --faults 3 --only "held requests") ;;
 	new-before-old | skip-old-owner | replace-at-new-owner | settle-early | settle-marked | accept-old-layout | thaw-early | stub-without-marks) more=(--subvolumes 0 --grow) ;;
 	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
 	read-unproven | most-are-right | leave-lacking) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;
-	purge-blindly | forget-missed | forget-missed-back | take-unsynced) more=(--subvolumes 0 --grow --only "power cut of a set,power cut of all,power cut") ;;
+	purge-blindly | forget-missed | take-unsynced) more=(--subvolumes 0 --grow --only "power cut of a set,power cut of all,power cut") ;;
 	trust-settled | trust-steps | seek-no-name | lose-kept-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for

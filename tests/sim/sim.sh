@@ -49,6 +49,7 @@ run "bad replication is found" --stack naive --faults 0 --seeds 1-10 --expect-fa
 grep -q 'not linearizable\|bricks .* differ' <<<"$out" || { printf '%s\n' "$out"; echo "FAIL: bad replication fails, but for another reason"; exit 1; }
 stack=
 run "replays" --seeds 1-20 --twice
+run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Several subvolumes below cluster/dht, and what is tested must have happened.

@@ -609,7 +609,7 @@ static int keep_missed(struct backlog *b, const struct gfid *directory)
 		return -ENOMEM;
 	b->missed_kept = grown;
 	err = heal_request(&b->c->heal, &rq);
-	if (!err && !MUTANT("forget-missed-back"))
+	if (!err)
 		heal_find(&b->c->heal, &rq, directory, -1, view_first(&b->view), &inode);
 	heal_request_end(&rq);
 	err = err ? err : list_add(&b->missed, directory);

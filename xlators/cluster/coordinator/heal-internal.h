@@ -35,9 +35,6 @@ enum {
 int directory_list(struct heal *, struct request *, int member, struct inode *directory, unsigned flags,
 		   int (*each)(void *arg, struct dirent_plus *), void *arg);
 
-/* Its names are on disk as they are now. 0 also if it has gone. */
-int directory_sync(struct heal *, struct request *, int member, struct inode *directory);
-
 /* ---- heal-find.c: an object at one member ---- */
 
 struct thing {
@@ -114,8 +111,13 @@ int pair_data(struct pair *, uint64_t start, uint64_t end);
 
 /* Both directories' names made equal; the directories' own times are the caller's. */
 int pair_names(struct pair *directory);
-/* What was taken from the directory is on disk, if the heal syncs. Is given what became of the names, and returns that; or its own error. */
-int pair_sync(struct pair *directory, int err);
+
+/* ---- heal-sync.c ---- */
+
+/* A name was taken from the directory at that member: it is synced in the end, if the heal syncs. -ENOMEM. */
+int note_taken(struct heal *, int at, struct inode *directory);
+/* The same of a pair of directories, where one was. Is given what became of the names, and returns that; or its own error. */
+int pair_note_taken(struct pair *directory, int err);
 
 /* ---- heal-links.c ---- */
 

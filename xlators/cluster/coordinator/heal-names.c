@@ -142,21 +142,6 @@ static int ask_times(struct pair *p)
 	return err;
 }
 
-/* For who finds a name missing may make it elsewhere, and a power cut must not bring it back here ("Power cuts" in doc/distribution.md). A process that was
- * started anew does not know what the one before it has taken. */
-int pair_sync(struct pair *p, int err)
-{
-	int synced = 0;
-
-	if (!p->h->syncs || (err && err != -EAGAIN))
-		return err;
-	if (p->taken || p->h->cold)
-		synced = directory_sync(p->h, p->rq, p->to, p->inode);
-	if (!synced && p->h->cold)
-		synced = directory_sync(p->h, p->rq, p->from, p->inode);
-	return synced ? synced : err;
-}
-
 int pair_names(struct pair *p)
 {
 	cleanup_listing struct listing source = { .pair = p, .at = p->from }, target = { .pair = p, .at = p->to };
@@ -165,6 +150,6 @@ int pair_names(struct pair *p)
 	if (!err)
 		err = list(&target);
 	if (!err)
-		err = pair_sync(p, heal_listings(p, &source, &target));
+		err = pair_note_taken(p, heal_listings(p, &source, &target));
 	return err || p->changed ? err : ask_times(p);
 }

@@ -78,7 +78,7 @@ static int move_link(struct pair *p, const struct loc *place, struct inode *inod
 	move_begin(p->h, p->to);
 	err = move_from(p, place, inode, parent.inode, old->name);
 	move_end(p->h, p->to);
-	return err || !p->h->syncs ? err : directory_sync(p->h, p->rq, p->to, parent.inode);
+	return err ? err : note_taken(p->h, p->to, parent.inode);
 }
 
 /* A directory that stands elsewhere: it has one name only. If it is not there any more another heal has just moved it to the limbo. -ENOENT:
@@ -136,7 +136,7 @@ static int take_link(struct pair *p, const struct gfid *gfid, const struct link_
 	if (!err)
 		err = limbo_take(p->h, p->rq, p->to, parent.inode, l->name, &t);
 	move_end(p->h, p->to);
-	return err || !p->h->syncs ? err : directory_sync(p->h, p->rq, p->to, parent.inode);
+	return err ? err : note_taken(p->h, p->to, parent.inode);
 }
 
 /* The directory lies below what is to be placed in it. So some directory on the way up has another place at `from`: it goes to the

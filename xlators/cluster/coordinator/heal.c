@@ -156,29 +156,6 @@ int directory_list(struct heal *h, struct request *rq, int at, struct inode *dir
 	return err;
 }
 
-int directory_sync(struct heal *h, struct request *rq, int at, struct inode *directory)
-{
-	struct opendir_in open = { directory };
-	struct opendir_out opened = { 0 };
-	struct fsync_out synced = { 0 };
-	struct release_out released = { 0 };
-	struct fsync_in sync = { 0 };
-	struct release_in release;
-	uint64_t given = rq->deadline_ns;
-	int err = heal_call(h, rq, at, FOP_opendir, &open, &opened);
-
-	if (err)
-		return is_gone(err) ? 0 : err;
-	sync.file = opened.file;
-	rq->deadline_ns = given ? given : clock_ns() + HEAL_SYNC_NS;
-	err = heal_call(h, rq, at, FOP_fsync, &sync, &synced);
-	rq->deadline_ns = given;
-	release = (struct release_in){ opened.file };
-	heal_call(h, rq, at, FOP_release, &release, &released);
-	fop_out_clear(FOP_opendir, &opened);
-	return is_gone(err) ? 0 : err;
-}
-
 struct whole_listing {
 	struct heal *h;
 	struct request *rq;
@@ -476,7 +453,7 @@ int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, 
 	if (!err && p.inode && !S_ISDIR(p.inode->type))
 		err = -ENOTDIR;
 	if (!err && p.inode) {
-		err = pair_sync(&p, name_heal(&p, name));
+		err = pair_note_taken(&p, name_heal(&p, name));
 		if (!err)
 			err = heal_made(&p, &made);
 		if (!err)

@@ -10,10 +10,10 @@ struct heal {
 	uint8_t secret[REPLICA_SECRET_SIZE];
 	atomic_uint_fast64_t epoch; /* of the messages; a brick that has another refuses them */
 	int arbiter;		    /* member without file data, or -1 */
-	bool cold; /* all were started anew: what has another place than it should may have other contents, too */
-	bool look; /* change nothing: what would have to be changed is -EUCLEAN */
-	bool logs; /* what names stood for is logged at the member before they change: see heal_undo() */
-	bool syncs; /* a directory that a name was taken from is synced then; after a start of all members each that is made equal, at both */
+	bool cold;  /* all were started anew: what has another place than it should may have other contents, too */
+	bool look;  /* change nothing: what would have to be changed is -EUCLEAN */
+	bool logs;  /* what names stood for is logged at the member before they change: see heal_undo() */
+	bool syncs; /* heal_sync() is to sync directories that a name was taken from; after a start of all members each that is made equal, at both */
 	bool logs_made; /* also where nothing was, and an object is made anew: whoever comes to it before it is whole takes it for what it is not */
 	atomic_bool halt;		/* end soon: what would be asked of a member is -ECANCELED, but to close what is open */
 	atomic_uint_fast64_t bandwidth; /* bytes copied in a second, at most; 0: as fast as it goes */
@@ -32,6 +32,7 @@ struct heal {
 	unsigned moving;	    /* mask of members at which a task moves a name; guarded by links_lock */
 	struct task_cond moved;
 	struct placing *placing; /* what is just being placed at some member; guarded by links_lock */
+	struct to_sync *to_sync; /* see syncs; guarded by links_lock */
 };
 
 /* A request of the coordinator's own: uid 0, with the stamp REPLICA_HEAL. Ended by heal_request_end, also after -ENOMEM. */
@@ -96,6 +97,10 @@ int heal_undo(struct heal *, struct request *, int at, int (*each)(void *arg, co
 	      void *arg);
 /* What the log tells is not wanted any more; 0 if there is none. Then the limbo may be purged. */
 int heal_end_log(struct heal *, struct request *, int at);
+/* What was taken since `syncs` was set is on disk at all members; then that is not set any more. *failed: the member that could not, after an error. */
+int heal_sync(struct heal *, struct request *, int *failed);
+/* Without that. */
+void heal_forget_sync(struct heal *);
 int heal_keep_links(
 	struct heal
 		*); /* before the first heal of a walk; -ENOMEM, and then heal_forget_links() is not due. Walks share them */

@@ -585,6 +585,18 @@ static int find_missed(struct recovery *r)
 	return -EAGAIN;
 }
 
+/* Before anybody looks there: nobody is to see that a name has gone which a power cut may bring back. */
+static int sync_taken(struct recovery *r)
+{
+	struct request rq;
+	int failed = r->truth, err = heal_request(&r->c->heal, &rq);
+
+	if (!err)
+		err = heal_sync(&r->c->heal, &rq, &failed);
+	heal_request_end(&rq);
+	return err ? failed_at(r, failed, "sync what a recovery has changed", err) : 0;
+}
+
 /* How many notes there are to recover. */
 static unsigned count_notes(const struct coordinator *c, bool *cold)
 {
@@ -604,11 +616,11 @@ static void run_notes(struct recovery *r, unsigned count, bool cold)
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r->truth);
 	r->err = choose_truths(r);
 	c->heal.logs = !MUTANT("no-log");
-	c->heal.logs_made = c->heal.logs && !cold && !MUTANT("keep-half-made");
+	c->heal.logs_made = c->heal.logs && !MUTANT("keep-half-made");
 	c->heal.cold = cold;
 	c->heal.syncs = true;
 	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
-	c->heal.logs = c->heal.logs_made = c->heal.cold = c->heal.syncs = false;
+	c->heal.logs = c->heal.logs_made = c->heal.cold = false;
 }
 
 /* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
@@ -623,6 +635,9 @@ static void run_recovery(struct recovery *r, unsigned count, bool cold)
 		run_notes(r, count, cold);
 	if (!r->err && count)
 		r->err = find_missed(r);
+	if (!r->err && count)
+		r->err = sync_taken(r);
+	heal_forget_sync(&c->heal);
 	if (!r->err)
 		r->err = end_logs(r);
 	if (!r->err && count) {
