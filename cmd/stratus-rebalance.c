@@ -102,7 +102,7 @@ static const char *why(const char *reason)
 {
 	static const char *const reasons[][2] = {
 		{ "kind", "they are links or nodes at bricks of an older version" },
-		{ "links", "they have several names" },
+		{ "links", "they are where another of their names is" },
 		{ "locked", "they are locked" },
 		{ "changes", "they are large, and were being changed" },
 		{ "recent", "they were moved, and who had them open then has them open still" },

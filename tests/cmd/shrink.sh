@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A volume gives up a subvolume while it is mounted: all files are there all the time, on the mount that stays and on a new one, what is open stays open, also
+# A volume gives up a subvolume while it is mounted: all files are there all the time, by all their names, on the mount that stays and on a new one, what is open stays open, also
 # if the server is killed in the middle of it; and the bricks are taken out only when nothing is left there.
 #
 # Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
@@ -22,6 +22,9 @@ fill() { # MOUNT FROM TO: files, links to them, and directories with directories
 	        os.mkfifo(f"{top}/dir{i}/below/fifo", 0o640)
 	        for k in range(3):
 	            open(f"{top}/dir{i}/below/file{k}", "w").write(f"this is {i}")
+	        os.link(f"{top}/file{i}", f"{top}/name{i}")
+	        os.link(f"{top}/file{i}", f"{top}/dir{i}/below/name")
+	        os.link(f"{top}/dir{i}/below/file0", f"{top}/dir{i}/name")
 	END
 }
 is_whole() { # MOUNT COUNT
@@ -39,8 +42,13 @@ is_whole() { # MOUNT COUNT
 	        d = f"{top}/dir{i}"
 	        assert os.stat(d).st_mode & 0o7777 == 0o750, d
 	        assert os.getxattr(d, "user.number") == str(i).encode(), d
-	        assert os.listdir(d) == ["below"], (d, os.listdir(d))
-	        assert sorted(os.listdir(f"{d}/below")) == ["fifo", "file0", "file1", "file2", "link"], (d, os.listdir(f"{d}/below"))
+	        assert sorted(os.listdir(d)) == ["below", "name"], (d, os.listdir(d))
+	        assert sorted(os.listdir(f"{d}/below")) == ["fifo", "file0", "file1", "file2", "link", "name"], (d, os.listdir(f"{d}/below"))
+	        for names in [f"{top}/file{i}", f"{top}/name{i}", f"{d}/below/name"], [f"{d}/below/file0", f"{d}/name"]:
+	            for name in names:
+	                assert os.path.samefile(names[0], name) and os.stat(name).st_nlink == len(names), (name, os.stat(name))
+	                with open(name) as f:
+	                    assert f.read() == f"this is {i}", name
 	        assert os.readlink(f"{d}/below/link") == f"../../file{i}", d
 	        assert os.stat(f"{d}/below/fifo").st_mode == 0o10640, d
 	        for k in range(3):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""anchors.py BRICK...: one brick of each subvolume, in their order. Every pointer has its anchor and every anchor its pointer, a directory that is
+"""anchors.py BRICK...: one brick of each subvolume, in their order. Every pointer has its anchor and every anchor its pointer (the anchor of what is left of a file that was moved leads on to the same one where that is), a directory that is
 away says where its pointer is, nothing is under way, and no two objects of the volume share a gfid. Prints what is not so, and how many pointers there are; exits with 1 then."""
 import os
 import struct
@@ -43,6 +43,7 @@ def check_marks(path):
 
 # A file's by its gfid and the pointer's, a directory's by its gfid.
 pointers, anchors, homes, kept = {}, {}, {}, {}
+stubs = {}  # anchors of what is left of files that were moved with several names, and where these are
 for number, brick in enumerate(sys.argv[1:]):
     check_marks(brick)
     for name in walk(brick):
@@ -55,7 +56,8 @@ for number, brick in enumerate(sys.argv[1:]):
             kept.setdefault(parts[3][2:], set()).add(parts[3][0])
             continue
         gfid, value = gfid_of(path), xattr(path, "trusted.dht.pointer")
-        check_marks(path)
+        if not value or value[0] != 2:  # what is left of a file keeps the mark with which it was moved
+            check_marks(path)
         if hidden and parts[1] == "work":
             wrong.append(f"{path} is under way")
         elif hidden and len(parts) == 4 and parts[3].startswith("d."):
@@ -64,7 +66,10 @@ for number, brick in enumerate(sys.argv[1:]):
                 wrong.append(f"{path} is the directory {gfid}")
         elif hidden and len(parts) == 4:
             _, second, first = os.path.basename(name).split(".")
-            note(anchors, (uuid.UUID(first), uuid.UUID(second)), number, path)
+            if value and value[0] == 2:
+                note(stubs, (uuid.UUID(first), uuid.UUID(second)), (number, struct.unpack(">I", value[1:5])[0]), path)
+            else:
+                note(anchors, (uuid.UUID(first), uuid.UUID(second)), number, path)
             if uuid.UUID(first) != gfid:
                 wrong.append(f"{path} is the object {gfid}")
         elif value:
@@ -74,6 +79,8 @@ for number, brick in enumerate(sys.argv[1:]):
         if not value and homes.setdefault(gfid, number) != number:
             wrong.append(f"{path} is at subvolume {homes[gfid]}, too")
 for key, (subvolume, path) in pointers.items():
+    if key in stubs and stubs[key][0][0] == subvolume:
+        subvolume = stubs.pop(key)[0][1]
     if key not in anchors:
         wrong.append(f"{path} leads to nothing")
     elif anchors[key][0] != subvolume:
@@ -88,6 +95,8 @@ for mover, kinds in kept.items():  # of files that were moved, as long as somebo
         wrong.append(f"the stub s.{mover} is left alone")
 for key in anchors.keys() - pointers.keys():
     wrong.append(f"nothing leads to {anchors[key][1]}")
+for key in stubs:
+    wrong.append(f"nothing leads to {stubs[key][1]}")
 print(f"{len(pointers)} pointers")
 print("\n".join(wrong))
 sys.exit(bool(wrong))

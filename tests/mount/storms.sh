@@ -96,32 +96,22 @@ keepsakes() { # make|check MOUNT
 	    if what == "make":
 	        os.makedirs(f"{d}/below")
 	        os.mkfifo(f"{top}/keptfifo{i}", 0o640)
-	    for path in [f"{top}/keptfile{i}", f"{d}/file", f"{d}/below/file"]:
-	        link = f"{path}-link"
+	    for n, path in enumerate([f"{top}/keptfile{i}", f"{d}/file", f"{d}/below/file"]):
+	        link, again = f"{path}-link", [f"{path}-again", f"{top}/kept-{n}-{i}"]
 	        if what == "make":
 	            open(path, "w").write(f"kept {i}")
 	            os.symlink(f"to {i}", link)
+	            for name in again:
+	                os.link(path, name)
 	            continue
-	        assert open(path).read() == f"kept {i}", path
+	        for name in [path, *again]:
+	            assert open(name).read() == f"kept {i}" and os.stat(name).st_nlink == 3 and os.path.samefile(name, path), (name, os.stat(name))
 	        assert os.readlink(link) == f"to {i}" and os.lstat(link).st_nlink == 1, link
 	    if what == "check":
-	        assert sorted(os.listdir(d)) == ["below", "file", "file-link"], os.listdir(d)
-	        assert sorted(os.listdir(f"{d}/below")) == ["file", "file-link"], os.listdir(f"{d}/below")
+	        assert sorted(os.listdir(d)) == ["below", "file", "file-again", "file-link"], os.listdir(d)
+	        assert sorted(os.listdir(f"{d}/below")) == ["file", "file-again", "file-link"], os.listdir(f"{d}/below")
 	        assert stat.S_IMODE(os.stat(f"{top}/keptfifo{i}").st_mode) == 0o640 and stat.S_ISFIFO(os.stat(f"{top}/keptfifo{i}").st_mode)
-	assert what == "make" or sum(n.startswith("kept") for n in os.listdir(top)) == 48, sorted(os.listdir(top))
-	END
-}
-# Files with several names stay where they are in this version, and would hold it up.
-one_name_each() {
-	python3 - "$MNT" <<-'END' || fail "SEED=$SEED: names can't be removed"
-	import os, sys
-	seen = set()
-	for path, _, files in os.walk(sys.argv[1]):
-	    for name in files:
-	        ino = os.lstat(f"{path}/{name}").st_ino
-	        if ino in seen:
-	            os.unlink(f"{path}/{name}")
-	        seen.add(ino)
+	assert what == "make" or sum(n.startswith("kept") for n in os.listdir(top)) == 96, sorted(os.listdir(top))
 	END
 }
 last_bricks() { local i; for ((i = BRICKS - MEMBERS; i < BRICKS; i++)); do echo "$STACK/brick$i"; done; }
@@ -142,7 +132,6 @@ mount_without() { # the last subvolume, as a client that comes when it is out
 	WITHOUT_PID=$LAST_PID
 }
 has_shrunk() { # the storm is over: all has gone from it, and nothing is lost
-	one_name_each
 	wait_until 90 rebalanced || fail "SEED=$SEED: it does not get empty: $(rebalance_says; stuck_there)"
 	say "$(rebalance_says | tr '\n' ' ')"
 	stop_mount "$SCRATCH/mover$MOVERS" "$MOVER_PID"

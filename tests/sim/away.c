@@ -283,8 +283,10 @@ struct found {
 	struct gfid parent; /* the directory in which it stands; of a directory's anchor what that says its pointer stands in */
 	unsigned subvolume, where; /* where the object is, or should be; where the pointer is, or as that says */
 	mode_t type;
-	bool empty;  /* of a directory's anchor */
-	bool ending; /* a pointer that somebody ends */
+	bool empty;	/* of a directory's anchor */
+	bool ending;	/* a pointer that somebody ends */
+	bool stub, met; /* an anchor of what is left of a file that was moved with several names; its pointer was met */
+	unsigned next;	/* where that is by now */
 	char path[128];
 };
 struct named {
@@ -318,6 +320,13 @@ bool away_is_pointer(const struct disk_object *o)
 	const struct disk_pair *x = xattr_of(o, POINTER);
 
 	return x && x->value.size != STUB_SIZE; /* a stub is what it was */
+}
+
+static bool is_stub(const struct disk_object *o)
+{
+	const struct disk_pair *x = xattr_of(o, POINTER);
+
+	return x && x->value.size == STUB_SIZE;
 }
 
 bool away_is_hidden(const char *path)
@@ -372,8 +381,6 @@ static void add_pointer(const struct disk_object *o, const struct gfid *parent, 
 	}
 	f->subvolume = ((uint8_t *)x->value.bytes)[4];
 	memcpy(f->object.bytes, (uint8_t *)x->value.bytes + 5, 16);
-	if (f->subvolume == subvolume && !S_ISDIR(f->type))
-		sim_fail("%s leads to its own subvolume", f->path);
 }
 
 /* d.GFID. It says below which directory its pointer is: u8 1, u64, u32 subvolume, gfid. */
@@ -399,10 +406,13 @@ static void add_directory(const struct disk_object *o, unsigned subvolume, const
 static void add_anchor(const struct disk_object *o, unsigned subvolume, const char *path)
 {
 	struct found *f = &found.anchor[found.anchors++];
+	const struct disk_pair *x = xattr_of(o, POINTER);
 	const char *name = strrchr(path, '/') + 1;
 	char text[GFID_TEXT];
 
 	*f = (struct found){ .subvolume = subvolume, .object = o->attr.gfid, .type = o->attr.mode & S_IFMT };
+	f->stub = x && x->value.size == STUB_SIZE;
+	f->next = f->stub ? ((uint8_t *)x->value.bytes)[4] : 0;
 	snprintf(f->path, sizeof(f->path), "%u:%.100s", subvolume, path);
 	snprintf(text, sizeof(text), "%s", name + 2);
 	if (strlen(name) != 2 * GFID_TEXT + 1 || gfid_parse(text, &f->pointer))
@@ -470,7 +480,7 @@ static void look_at(const struct disk_object *o, const struct gfid *parent, unsi
 		S_ISDIR(o->attr.mode) ? add_directory(o, subvolume, path) : add_anchor(o, subvolume, path);
 	else if (xattr_of(o, POINTER))
 		add_pointer(o, parent, subvolume, path);
-	if (!sim_failure())
+	if (!sim_failure() && !is_stub(o))
 		count_name(&o->attr.gfid, subvolume, path);
 }
 
@@ -512,7 +522,7 @@ static const struct found *same_of(const struct found *list, unsigned count, con
 	const struct found *same = NULL;
 
 	for (unsigned i = 0; i < count; i++) {
-		if (!gfid_equal(&list[i].object, &f->object) ||
+		if (list[i].stub || !gfid_equal(&list[i].object, &f->object) ||
 		    (!S_ISDIR(f->type) && !gfid_equal(&list[i].pointer, &f->pointer)))
 			continue;
 		if (same && S_ISDIR(f->type))
@@ -520,6 +530,21 @@ static const struct found *same_of(const struct found *list, unsigned count, con
 		same = &list[i];
 	}
 	return same;
+}
+
+/* What is left where the pointer leads, if the file was moved, leads on to where that is. */
+static void lead_on(struct found *pointer)
+{
+	for (unsigned i = 0; i < found.anchors; i++) {
+		struct found *a = &found.anchor[i];
+
+		if (!a->stub || a->subvolume != pointer->subvolume || !gfid_equal(&a->object, &pointer->object) ||
+		    !gfid_equal(&a->pointer, &pointer->pointer))
+			continue;
+		a->met = true;
+		pointer->subvolume = a->next;
+		return;
+	}
 }
 
 static void check_pair(const struct found *pointer, const struct found *anchor)
@@ -545,8 +570,10 @@ static bool is_late(const struct found *anchor)
 static void check_pairs(void)
 {
 	for (unsigned i = 0; i < found.pointers; i++) {
-		const struct found *p = &found.pointer[i], *a = same_of(found.anchor, found.anchors, p);
+		struct found *p = &found.pointer[i];
+		const struct found *a = same_of(found.anchor, found.anchors, p);
 
+		lead_on(p);
 		if (p->ending && (!a || a->empty))
 			sim_fail("%s is still under way", p->path);
 		else if (p->ending) /* left for fsck */
@@ -559,7 +586,9 @@ static void check_pairs(void)
 			check_pair(p, a);
 	}
 	for (unsigned i = 0; i < found.anchors; i++)
-		if (!same_of(found.pointer, found.pointers, &found.anchor[i]) && !is_late(&found.anchor[i]))
+		if (!(found.anchor[i].stub ? found.anchor[i].met
+					   : same_of(found.pointer, found.pointers, &found.anchor[i]) != NULL) &&
+		    !is_late(&found.anchor[i]))
 			sim_fail("nothing leads to %s", found.anchor[i].path);
 }
 

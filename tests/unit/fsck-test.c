@@ -282,6 +282,56 @@ PROPERTY(a_pointer_whose_object_has_other_names_gets_its_anchor_back)
 	CHECK(is_kept());
 }
 
+/* A file at 1 that was brought by one of its names; the other leads there by what is left at 0. */
+static const char *first, *second;
+
+static void bring_with_names(void)
+{
+	const char *a = named(0, "a");
+	char *argv[] = { (char *)"bring", NULL };
+
+	first = named(1, "b");
+	second = named(2, "c");
+	argv[1] = (char *)first;
+	CHECK_INT(build_kept(), 0);
+	CHECK_INT(put(a, "text"), 0);
+	CHECK_INT(tree_rename(&tree, a, first, 0), 0);
+	CHECK_INT(tree_link(&tree, first, second), 0);
+	CHECK_INT(tree.at->type->command(tree.at, 2, argv, stderr), 0);
+	CHECK_INT(holder(first), 1);
+}
+
+PROPERTY(what_leads_on_by_what_is_left_of_a_moved_file_is_right)
+{
+	bring_with_names();
+	CHECK(is_clean());
+	CHECK(finds("repair wait=1", "nothing", 0));
+	CHECK(same_file(first, second) && reads(second, "text") && links(first) == 2);
+	CHECK(is_kept());
+}
+
+PROPERTY(both_anchors_of_a_name_that_leads_on_go_with_it)
+{
+	bring_with_names();
+	at_brick(2);
+	CHECK_INT(tree_unlink(&tree, second), 0);
+	at("dht");
+	CHECK_INT(links(first), 2);
+	CHECK(found_and_mended("away-without-pointer", 2));
+	CHECK(reads(first, "text") && links(first) == 1 && is_kept());
+}
+
+PROPERTY(a_name_that_leads_on_to_no_anchor_gets_one)
+{
+	bring_with_names();
+	CHECK_INT(drop_anchors(1, second), 0);
+	CHECK(finds("wait=1", "pointer-to-nothing", 1));
+	CHECK_INT(fsck("repair wait=1"), 0);
+	CHECK(is_clean());
+	CHECK(same_file(first, second) && reads(second, "text") && links(first) == 2);
+	CHECK(is_kept());
+}
+
 static int point(int child, const char *path, const struct pointer *p)
 {
 	uint8_t bytes[POINTER_SIZE];
@@ -713,6 +763,9 @@ int main(void)
 		cmocka_unit_test(the_last_name_of_a_file_is_not_lost),
 		cmocka_unit_test(a_pointer_to_nothing_becomes_a_text),
 		cmocka_unit_test(a_pointer_whose_object_has_other_names_gets_its_anchor_back),
+		cmocka_unit_test(what_leads_on_by_what_is_left_of_a_moved_file_is_right),
+		cmocka_unit_test(both_anchors_of_a_name_that_leads_on_go_with_it),
+		cmocka_unit_test(a_name_that_leads_on_to_no_anchor_gets_one),
 		cmocka_unit_test(a_pointer_that_tells_a_wrong_place_is_set_right),
 		cmocka_unit_test(an_xattr_that_makes_no_sense_is_set_right_or_goes),
 		cmocka_unit_test(directories_have_pointers_too),

@@ -644,19 +644,28 @@ LEAVES(a_listing_tells_each_name_once_though_they_go_and_come_back)
 LEAVES(what_can_not_go_is_kept_and_told)
 {
 	char name[64], second[64];
+	struct file *file = NULL;
+	struct setlk_in lock = { .lock = { .kind = LOCK_FLOCK, .type = F_WRLCK, .owner = 1, .end = UINT64_MAX } };
+	struct setlk_out out = { 0 };
 
 	snprintf(name, sizeof(name), "%s", name_at(LEAVER, "f"));
 	snprintf(second, sizeof(second), "%s", name_at(0, "g"));
 	CHECK_INT(put(name, "two names"), 0);
 	CHECK_INT(tree_link(&tree, name, second), 0);
+	CHECK_INT(tree_open_file(&tree, name, O_RDWR, &file), 0);
+	lock.file = file;
+	CHECK_INT(tree_call(&tree, tree.at, FOP_setlk, &lock, &out), 0);
 	CHECK(!command("dht", "rebalance", "start"));
-	CHECK(says("dht", "skipped-links"));
+	CHECK(says("dht", "skipped-locked"));
 	CHECK(says("dht", "stays-files 2\n"));
 	CHECK(!strstr(told, "state done"));
 	CHECK(reads(name, "two names") && reads(second, "two names"));
-	CHECK_INT(tree_unlink(&tree, second), 0);
+	lock.lock.type = F_UNLCK;
+	CHECK_INT(tree_call(&tree, tree.at, FOP_setlk, &lock, &out), 0);
+	tree_release(&tree, file);
 	CHECK(says("dht", "state done"));
-	CHECK(reads(name, "two names"));
+	CHECK(reads(name, "two names") && reads(second, "two names"));
+	CHECK(links(name) == 2 && same_file(name, second));
 }
 
 int main(void)

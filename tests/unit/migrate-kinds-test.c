@@ -108,16 +108,25 @@ MOVES(who_knows_it_where_it_was_goes_on, "option sweep-interval 1h")
 	}
 }
 
-MOVES(one_that_has_several_names_stays, SWEEPS)
+MOVES(those_that_have_several_names_are_brought_with_all_of_them, SWEEPS)
 {
-	const char *b = put_away(LINK), *c = name_at(2, "c");
+	static const enum kind kinds[] = { LINK, FIFO, DEVICE };
 
-	CHECK_INT(tree_link(&tree, b, c), 0);
-	CHECK(brings(b, "several names"));
-	CHECK_INT(tree_unlink(&tree, c), 0);
-	CHECK(brings(b, "brought"));
-	CHECK(is_as_made(LINK, b));
-	CHECK(settles(0));
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		const char *b = put_away(kinds[i]), *c = name_at(2, "c");
+
+		CHECK_INT(tree_link(&tree, b, c), 0);
+		CHECK(brings(b, "brought, and has other names"));
+		CHECK(brings(c, "led"));
+		CHECK(links(b) == 2 && same_file(b, c));
+		CHECK_INT(tree_unlink(&tree, b), 0);
+		CHECK(is_as_made(kinds[i], c));
+		CHECK(settles(1));
+		CHECK(brings(c, "brought"));
+		CHECK(is_as_made(kinds[i], c));
+		CHECK_INT(tree_unlink(&tree, c), 0);
+		CHECK(settles(0));
+	}
 }
 
 /* ---- who does it dies: after the same messages as of a file (migrate-test), so not after each ---- */
@@ -230,7 +239,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(links_and_nodes_are_brought_with_all_that_belongs_to_them),
 		cmocka_unit_test(who_knows_it_where_it_was_goes_on),
-		cmocka_unit_test(one_that_has_several_names_stays),
+		cmocka_unit_test(those_that_have_several_names_are_brought_with_all_of_them),
 		cmocka_unit_test(who_dies_half_way_has_moved_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(it_is_used_meanwhile),

@@ -258,18 +258,6 @@ MOVES(what_was_moved_is_there_without_the_subvolume_where_it_was, SWEEPS)
 	at("dht");
 }
 
-MOVES(what_has_several_names_stays, SWEEPS)
-{
-	const char *b = put_away("text"), *c = name_at(2, "c");
-
-	CHECK_INT(tree_link(&tree, b, c), 0);
-	CHECK(brings(b, "several names"));
-	CHECK(reads(b, "text") && reads(c, "text") && links(b) == 2);
-	CHECK_INT(tree_unlink(&tree, c), 0);
-	CHECK(brings(b, "brought"));
-	CHECK(settles(0));
-}
-
 /* ---- changes meanwhile ---- */
 
 struct writer {
@@ -650,7 +638,6 @@ int main(void)
 		cmocka_unit_test(what_is_locked_at_any_member_stays),
 		cmocka_unit_test(who_closes_a_moved_file_loses_his_locks),
 		cmocka_unit_test(what_was_moved_is_there_without_the_subvolume_where_it_was),
-		cmocka_unit_test(what_has_several_names_stays),
 		cmocka_unit_test(no_change_is_lost),
 		cmocka_unit_test(who_dies_half_way_has_moved_it_or_not),
 		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),

@@ -58,7 +58,7 @@ static int take_found(struct found *f, struct lookup_out *out, int child)
 
 static int look_once(struct move *m, int n)
 {
-	int child = m->it.side[n].child, err;
+	int child = m->it.side[n].child, err, at;
 	struct lookup_in in = { .loc = { .parent = m->loc[n]->parent, .name = m->loc[n]->name } };
 	struct lookup_out out = { 0 };
 	struct aim aim;
@@ -74,10 +74,10 @@ static int look_once(struct move *m, int n)
 	fop_out_clear(FOP_lookup, &out);
 	memset(&out, 0, sizeof(out));
 	if (!err)
-		err = look_at_anchor(m->rq, m->d, &aim, &out);
+		err = object_look(m->rq, m->d, &aim, &out, &at);
 	if (err)
 		return err == -ENOENT || err == -ESTALE ? -EAGAIN : err; /* it has just gone, or moved */
-	return take_found(&m->found[n], &out, aim.child);
+	return take_found(&m->found[n], &out, at);
 }
 
 static int look_at_side(struct move *m, int n)

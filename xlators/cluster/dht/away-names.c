@@ -98,7 +98,7 @@ static int plain_rename(struct request *rq, struct xlator *child, const struct r
 
 /* The pointer gets the name del.PGFID beside its own: whoever finds that later, and no other name, ends what was begun here. There it may stand
  * already, of one who gave up, or is as far. */
-static int prepare_removal(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
+int pointer_prepare_removal(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
 	cleanup_inode struct inode *dir = NULL;
 	char name[HIDDEN_NAME];
@@ -139,7 +139,7 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 	int err = may_rename(rq, d->x->child[child], in);
 
 	if (!err && !MUTANT("replace-without-del"))
-		err = prepare_removal(rq, d, child, pointer, aim);
+		err = pointer_prepare_removal(rq, d, child, pointer, aim);
 	if (!err)
 		err = mean_these(rq, d, moved, &aim->pgfid);
 	if (!err)
@@ -150,14 +150,8 @@ static int replace_pointer(struct request *rq, struct dht *d, const struct renam
 	return err;
 }
 
-/* Two names of one file: rename(2) does nothing then. */
-static bool same(const struct inode *a, const struct aim *of_a, const struct inode *b, const struct aim *of_b)
-{
-	return a && b && gfid_equal(&of_a->gfid, &of_b->gfid) && !MUTANT("rename-links");
-}
-
-/* The name stands for that pointer, as it did before the other was looked at: else what was seen may be one name, before and after a rename. */
-static int still_leads(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim)
+/* The name stands for that pointer, or file, as it did before the other was looked at: else what was seen may be one name, before and after a rename. */
+static int still_stands(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct gfid *what)
 {
 	cleanup_inode struct inode *pointer = NULL;
 	struct gfid gfid;
@@ -165,7 +159,7 @@ static int still_leads(struct request *rq, struct dht *d, int child, const struc
 	bool dir;
 	int err = look_at_name(rq, d, child, loc, &pointer, &now, &gfid, &dir);
 
-	if (!err && !MUTANT("look-once") && (!pointer || !gfid_equal(&now.pgfid, &aim->pgfid)))
+	if (!err && !MUTANT("look-once") && !gfid_equal(pointer ? &now.pgfid : &gfid, what))
 		err = -EAGAIN;
 	return err == -ENOENT && MUTANT("look-once") ? 0 : err;
 }
@@ -186,6 +180,19 @@ static void named_clear(struct named *n)
 static int look_at_named(struct request *rq, struct dht *d, int child, const struct loc *loc, struct named *n)
 {
 	return look_at_name(rq, d, child, loc, &n->pointer, &n->aim, &n->gfid, &n->dir);
+}
+
+static const struct gfid *object_of(const struct named *n)
+{
+	return n->pointer ? &n->aim.gfid : &n->gfid;
+}
+
+/* Two names of one file: rename(2) does nothing then. (If both are in place the subvolume sees that. One may be a pointer to the other: the file has come to where that is.) */
+static bool same(const struct named *a, const struct named *b)
+{
+	bool points = a->dir ? a->pointer && b->pointer : a->pointer || b->pointer;
+
+	return points && gfid_equal(object_of(a), object_of(b)) && !MUTANT("rename-links");
 }
 
 /* Directories behind pointers. -EWIDE: one gets another parent, or goes, so that more must be looked at than these names (across.c). */
@@ -210,13 +217,14 @@ static void touch_object(struct request *rq, struct dht *d, const struct named *
 	struct setattr_out changed = { 0 };
 	struct lookup_out found = { 0 };
 	struct who user;
+	int child;
 
-	if (look_at_anchor(rq, d, &n->aim, &found))
+	if (object_look(rq, d, &n->aim, &found, &child))
 		return;
 	in.inode = found.inode;
 	in.set.atime = found.attr.atime;
 	user = become_root(rq);
-	setattr_on(rq, d->x->child[n->aim.child], &in, &changed);
+	setattr_on(rq, d->x->child[child], &in, &changed);
 	become(rq, user);
 	fop_out_clear(FOP_lookup, &found);
 }
@@ -276,8 +284,8 @@ static int rename_once(struct request *rq, struct dht *d, const struct rename_in
 		return err;
 	if (to.pointer && in->flags & RENAME_NOREPLACE)
 		return -EEXIST;
-	if (!err && !(in->flags & RENAME_EXCHANGE) && same(from.pointer, &from.aim, to.pointer, &to.aim))
-		return still_leads(rq, d, child, &in->from, &from.aim);
+	if (!err && !(in->flags & RENAME_EXCHANGE) && same(&from, &to))
+		return still_stands(rq, d, child, &in->from, from.pointer ? &from.aim.pgfid : &from.gfid);
 	err = rename_named(rq, d, in, child, &from, &to);
 	if (!err)
 		touch(rq, d, &from);

@@ -43,33 +43,6 @@ int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
 	return -EIO;
 }
 
-int look_at_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct lookup_out *out)
-{
-	cleanup_inode struct inode *dir = NULL;
-	struct lookup_in in = { 0 };
-	char name[HIDDEN_NAME];
-	struct who user;
-	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &dir);
-
-	if (err)
-		return err;
-	in.loc = (struct loc){ .parent = dir, .name = anchor_name(aim, name) };
-	user = become_root(rq);
-	err = lookup_on(rq, d->x->child[aim->child], &in, out);
-	become(rq, user);
-	if (err == -ESTALE)
-		hidden_forget(d, aim->child); /* the directory was made anew */
-	if (!err && !gfid_equal(&out->inode->gfid, &aim->gfid))
-		err = -EIO;
-	else if (!err && out->attr.flags & ATTR_POINTER) /* it has just been moved to where its name is: that tells, or waits */
-		err = -ENOENT;
-	if (err) {
-		fop_out_clear(FOP_lookup, out);
-		memset(out, 0, sizeof(*out));
-	}
-	return err;
-}
-
 int pointer_look(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, struct inode **pointer,
 		 uint32_t *nlink, struct aim *aim)
 {
@@ -128,13 +101,14 @@ static int follow(struct request *rq, struct dht *d, struct lookup_out *out, int
 	struct lookup_out there = { 0 };
 	uint64_t moment = rq->moment;
 	struct aim aim;
-	int err;
+	int err, at;
 
 	if (!(out->attr.flags & ATTR_POINTER))
 		return 0;
 	err = aim_of(d, out, &aim);
+	at = aim.child;
 	if (!err)
-		err = look_at_anchor(rq, d, &aim, &there);
+		err = object_look(rq, d, &aim, &there, &at);
 	fop_out_clear(FOP_lookup, out);
 	memset(out, 0, sizeof(*out));
 	rq->moment = moment; /* of the name: what was asked later says nothing of it */
@@ -145,7 +119,7 @@ static int follow(struct request *rq, struct dht *d, struct lookup_out *out, int
 		return again ? leads_nowhere(d, &aim) : -EAGAIN;
 	}
 	*out = there;
-	*child = aim.child;
+	*child = at;
 	return err;
 }
 
@@ -256,51 +230,6 @@ static int give_name(struct request *rq, struct dht *d, int child, const struct 
 
 	from.parent = dir;
 	return err ? err : rename_pointer(rq, d, child, aim, &from, &to);
-}
-
-static int remove_at(struct request *rq, struct xlator *child, const struct loc *loc)
-{
-	struct unlink_in in = { .loc = *loc };
-	struct unlink_out out = { 0 };
-	int err = unlink_on(rq, child, &in, &out);
-
-	if (err == -EISDIR)
-		err = rmdir_on(rq, child, (const struct rmdir_in *)&in, (struct rmdir_out *)&out);
-	return err == -ENOENT ? 0 : err;
-}
-
-static int drop_target_once(struct request *rq, struct dht *d, const struct aim *aim)
-{
-	cleanup_inode struct inode *away = NULL;
-	char anchor[HIDDEN_NAME];
-	struct loc there = { .name = anchor_name(aim, anchor) };
-	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &away);
-
-	there.parent = away;
-	if (!err)
-		err = remove_at(rq, d->x->child[aim->child], &there);
-	return err == -ENOENT ? 0 : err; /* there is none, or nowhere to look */
-}
-
-/* What the pointer leads to loses the name by which it does. (A directory is removed only if it is empty.) */
-static int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
-{
-	bool first = true;
-	int err = aim->dir ? parent_is_first(rq, d, aim, &first) : 0;
-
-	if (err != -ESTALE && (err || !first)) /* it was not made for this pointer */
-		return err == -ENOENT ? 0 : err;
-	err = drop_target_once(rq, d, aim);
-
-	if (err != -ESTALE)
-		return err;
-	hidden_forget(d, aim->child); /* the brick lost it with its power, or it was made anew */
-	return drop_target_once(rq, d, aim);
-}
-
-int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)
-{
-	return aim->dir ? 0 : drop_target(rq, d, aim);
 }
 
 static int drop_work(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
@@ -640,23 +569,6 @@ int away_open(struct request *rq, struct dht *d, const struct create_in *in, str
 
 /* ---- links ---- */
 
-static int add_anchor(struct request *rq, struct dht *d, const struct aim *aim, struct inode *inode, struct link_out *out)
-{
-	cleanup_inode struct inode *dir = NULL;
-	char name[HIDDEN_NAME];
-	struct link_in in = { .inode = inode, .loc = { .name = anchor_name(aim, name) } };
-	struct who user = become_root(rq);
-	int err = away_dir(rq, d, aim->child, &aim->gfid, true, &dir);
-
-	in.loc.parent = dir;
-	if (!err)
-		err = link_on(rq, d->x->child[aim->child], &in, out);
-	become(rq, user);
-	if (err == -ESTALE)
-		hidden_forget(d, aim->child);
-	return err;
-}
-
 /* The pointer belongs to whom the object belongs to. One to a device is one itself (of number 0), which only root may make, and gives away. */
 static void become_owner(struct request *rq, const struct attr *of)
 {
@@ -696,32 +608,6 @@ static int make_owned(struct request *rq, struct dht *d, int owner, const struct
 	return err ? err : give_away(rq, d, owner, *pointer, of);
 }
 
-/* The directory of its anchor, as root. */
-static int sync_anchor(struct request *rq, struct dht *d, const struct aim *aim)
-{
-	cleanup_inode struct inode *dir = NULL;
-	struct xlator *child = d->x->child[aim->child];
-	struct opendir_in in = { 0 };
-	struct opendir_out out = { 0 };
-	struct fsync_in sync = { 0 };
-	struct fsync_out synced = { 0 };
-	struct release_out released = { 0 };
-	struct who user = become_root(rq);
-	int err = away_dir(rq, d, aim->child, &aim->gfid, false, &dir);
-
-	in.inode = dir;
-	if (!err)
-		err = opendir_on(rq, child, &in, &out);
-	sync.file = out.file;
-	if (!err) {
-		err = fsync_on(rq, child, &sync, &synced);
-		release_on(rq, child, &(struct release_in){ .file = out.file }, &released);
-	}
-	file_unref(out.file);
-	become(rq, user);
-	return err;
-}
-
 int pointer_prepare(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct aim *aim,
 		    struct inode *inode, const struct attr *of, bool synced)
 {
@@ -737,8 +623,26 @@ int pointer_prepare(struct request *rq, struct dht *d, int child, const struct l
 		err = give_away(rq, d, child, pointer, of);
 	if (err || aim->dir)
 		return err;
-	err = add_anchor(rq, d, aim, inode, &out);
-	return err || !synced ? err : sync_anchor(rq, d, aim);
+	err = anchor_add(rq, d, aim, inode, &out);
+	return err || !synced ? err : anchor_sync(rq, d, aim);
+}
+
+int pointer_make(struct request *rq, struct dht *d, int child, const struct aim *aim, struct inode *inode,
+		 const struct attr *of)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct lookup_out found = { 0 };
+	struct link_out out = { 0 };
+	int err = make_owned(rq, d, child, aim, of, &pointer);
+
+	if (!err)
+		err = anchor_add(rq, d, aim, inode, &out);
+	if (!err)
+		err = anchor_sync(rq, d, aim);
+	if (!err) /* which the power may have taken before that */
+		err = look_at_anchor(rq, d, aim, &found);
+	fop_out_clear(FOP_lookup, &found);
+	return err;
 }
 
 int pointer_replace(struct request *rq, struct dht *d, int child, const struct loc *loc, const struct gfid *old,
@@ -782,7 +686,7 @@ static int link_once(struct request *rq, struct dht *d, const struct link_in *in
 	if (MUTANT("anchor-after-name"))
 		err = give_name(rq, d, owner, &aim, &in->loc);
 	if (!err)
-		err = add_anchor(rq, d, &aim, in->inode, out);
+		err = anchor_add(rq, d, &aim, in->inode, out);
 	if (!err && !MUTANT("anchor-after-name"))
 		err = give_name(rq, d, owner, &aim, &in->loc);
 	return err ? give_up(rq, d, owner, pointer, &aim, err) : 0;

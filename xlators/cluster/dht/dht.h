@@ -293,8 +293,6 @@ int away_end(struct request *, struct dht *, int child, struct inode *dir, const
 int pointer_look(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **pointer,
 		 uint32_t *nlink, struct aim *);
 
-/* What the name leads to: *out is that of the object under the anchor. -ENOENT: nothing stands there (any more). */
-int look_at_anchor(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
 /* From what a lookup says of a pointer. -EIO: there is no such subvolume. */
 int aim_of(struct dht *, const struct lookup_out *, struct aim *);
 /* A pointer of that name, owned as the object `inode` is, and its anchor; `synced`: that is on disk then. */
@@ -303,7 +301,26 @@ int pointer_prepare(struct request *, struct dht *, int child, const struct loc 
 /* Of a directory, as root: what has the name, a pointer with that gfid, is replaced by another one that leads to `aim`. */
 int pointer_replace(struct request *, struct dht *, int child, const struct loc *, const struct gfid *old, const struct aim *,
 		    const struct attr *of);
-/* As root: the anchor goes. A directory stays. */
+/* new.PGFID there, owned as the object is, and its anchor, which is on disk then. */
+int pointer_make(struct request *, struct dht *, int child, const struct aim *, struct inode *, const struct attr *of);
+
+/* ---- anchors.c: of what pointers lead to ---- */
+/* *out is that of the object under the anchor. -ENOENT: nothing stands there (any more); -EMARKED: it is just being moved, with other names. */
+int look_at_anchor(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
+/* The same; *child: where it is, or was asked for last. */
+int object_look(struct request *, struct dht *, const struct aim *, struct lookup_out *out, int *child);
+/* What has the anchor, also if that is a stub, or the copy of what is being moved. */
+int anchor_look(struct request *, struct dht *, const struct aim *, struct lookup_out *out);
+/* One for the object, which is there; as root. -EMARKED, -EPOINTER: it is moved. */
+int anchor_add(struct request *, struct dht *, const struct aim *, struct inode *, struct link_out *);
+/* Its directory, or another one, is on disk; as root. */
+int anchor_sync(struct request *, struct dht *, const struct aim *);
+int directory_sync(struct request *, struct dht *, int child, struct inode *dir);
+/* The name, of whatever kind. 0 also if it has gone. */
+int remove_at(struct request *, struct xlator *child, const struct loc *);
+/* As root: what the pointer leads to loses the name by which it does. -EMARKED: later. (A directory is removed only if it was made for this pointer, and is empty.) */
+int drop_target(struct request *, struct dht *, const struct aim *);
+/* The same, but a directory stays. */
 int drop_anchor(struct request *, struct dht *, const struct aim *);
 
 /* From now on pointers themselves are meant, or not. (Only the first PLACE of a request can fail.) */
@@ -320,6 +337,8 @@ int rename_pointer(struct request *, struct dht *, int child, const struct aim *
 void end_now(struct request *, struct dht *, int child, const struct aim *);
 
 /* ---- away-names.c ---- */
+/* The pointer, which is to be replaced, gets the name del.PGFID beside its own. -EAGAIN: it has just gone. */
+int pointer_prepare_removal(struct request *, struct dht *, int child, struct inode *pointer, const struct aim *);
 int away_unlink(struct request *, struct dht *, const struct unlink_in *, int owner);
 /* Both names at that subvolume. -EWIDE: of directories, which that one alone can't judge. */
 int away_rename(struct request *, struct dht *, const struct rename_in *, int child);
@@ -359,6 +378,7 @@ struct intent {
 	uint64_t version; /* of its layout, by which these are all */
 	/* Brings a file home (migrate.c): the one name, and in its aim the file, where it is, and the pointer. Older clients leave it alone. */
 	bool of_file;
+	bool several;	     /* which has, or had, several names: which older clients leave alone, too */
 	uint32_t marked;     /* not 0: the attempt that the marks say, though the record says a later one */
 	struct side side[2]; /* the record is where the first is */
 };
@@ -478,6 +498,8 @@ struct throttle {
 /* Why a file stays where it is. */
 enum bring {
 	BROUGHT,
+	BROUGHT_NAMES, /* and it has other names, which lead to it by where it was */
+	BRING_LED,     /* it was brought by another of its names: so this one leads to there now */
 	BRING_NOTHING,
 	BRING_KIND,
 	BRING_LINKS,
@@ -503,6 +525,26 @@ int copy_data(struct request *, struct dht *, const struct intent *, struct inod
 int copy_rest(struct request *, struct dht *, const struct intent *, struct inode *);
 /* A directory's own xattrs, but ACLs, from its old home to the new one, which has no others then. */
 int copy_home(struct request *, struct dht *, struct inode *dir, int from, int to);
+/* ---- migrate-names.c: of a file with several names, each of which leads to it by an anchor. As root. ---- */
+struct anchors { /* of one object at one subvolume: the gfids of their pointers */
+	struct gfid *pointer;
+	unsigned count, room;
+	struct gfid object;
+	int err;
+};
+int anchors_read(struct request *, struct dht *, int child, const struct gfid *object, struct anchors *);
+void anchors_clear(struct anchors *);
+/* Where the file is, and where its copy is, none of its anchors comes or goes, or is looked up, but by the intent. -EMARKED */
+int anchors_hold(struct request *, struct dht *, const struct intent *);
+int anchors_let_go(struct request *, struct dht *, const struct intent *);
+/* All of these but that of the name for the copy, as steps of the intent; on disk then. */
+int anchors_copy(struct request *, struct dht *, const struct intent *, struct inode *copy, const struct anchors *);
+/* Those of the copy, as steps. *left: some were there, and that they have gone is not on disk. */
+int anchors_undo(struct request *, struct dht *, const struct intent *);
+int anchors_left(struct request *, struct dht *, const struct intent *, bool *left);
+/* The name, with that pointer, leads to where the file has been moved: it gets another pointer, to there. BRING_LED; BRING_BUSY; -errno. */
+int name_lead(struct request *, struct dht *, const struct loc *, int owner, struct inode *pointer, const struct aim *);
+
 /* Where a file stands that is called so. -ENOENT. */
 int hidden_find(struct request *, struct dht *, int child, struct inode *dir, const char *name, struct inode **found);
 /* What was decided; or nothing was, and what was made goes. With its marks set. */

@@ -111,8 +111,8 @@ int judge_directory(struct fsck *f, int child, struct inode *dir, const char *pa
 
 /* ---- pointers ---- */
 
-/* A file that was made away since `away` was listed has an anchor that is not known. */
-int look_where_it_leads(struct fsck *f, const struct aim *aim, bool directory)
+/* *next: where what is left of a file that was moved leads; else -1. */
+static int look_under_anchor(struct fsck *f, const struct aim *aim, bool directory, int *next)
 {
 	struct away a = { .gfid = aim->gfid, .pgfid = aim->pgfid, .directory = directory };
 	cleanup_inode struct inode *dir = NULL;
@@ -121,12 +121,27 @@ int look_where_it_leads(struct fsck *f, const struct aim *aim, bool directory)
 	const char *name;
 	int err = fsck_find(f, aim->child, away_path(&a, path), &dir, &name);
 
+	*next = -1;
 	if (!err)
 		err = fsck_lookup(f, aim->child, dir, name, &out);
 	if (!err)
 		err = gfid_equal(&out.inode->gfid, &aim->gfid) && !(out.attr.flags & ATTR_POINTER);
+	if (out.attr.flags & ATTR_POINTER && !directory && out.attr.rdev < (uint64_t)f->d->x->children)
+		*next = (int)out.attr.rdev;
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT || err == -ESTALE ? 0 : err;
+}
+
+/* A file that was made away since `away` was listed has an anchor that is not known. */
+int look_where_it_leads(struct fsck *f, const struct aim *aim, bool directory)
+{
+	struct aim there = *aim;
+	int next, err = look_under_anchor(f, aim, directory, &next);
+
+	if (err || next < 0 || next == aim->child)
+		return err;
+	there.child = next;
+	return look_under_anchor(f, &there, directory, &next);
 }
 
 static bool leads_to(const struct away *a, const struct suspect *s)
@@ -146,9 +161,8 @@ int judge_pointer(struct fsck *f, const struct spot *spot)
 	int err = 0;
 
 	f->counts.pointers++;
-	if (a)
-		a->seen = true; /* also if it is elsewhere: then it is the pointer that has to be put right */
-	if (leads_to(a, &s))
+	away_meet(f, a); /* also if it is elsewhere: then it is the pointer that has to be put right */
+	if (leads_to(a, &s) && (!a->leads_on || away_next(f, a)))
 		return 0;
 	if (e->attr.rdev < (uint64_t)f->d->x->children)
 		err = look_where_it_leads(f, &s.aim, S_ISDIR(s.type));
@@ -201,8 +215,7 @@ static int judge_xattrs(struct fsck *f, int child, struct inode *inode, char *pa
 		return err == -EOPNOTSUPP ? 0 : err;
 	}
 	f->incomplete |= S_ISDIR(s.type);
-	if (a)
-		a->seen = true; /* it tells where the pointer is to lead */
+	away_meet(f, a); /* it tells where the pointer is to lead */
 	err = suspect_add(f, s, path);
 	return err ? err : 1;
 }
@@ -290,9 +303,8 @@ int judge_work(struct fsck *f, const struct spot *spot)
 		s.aim = (struct aim){ e->attr.gfid, e->inode->gfid, (int)e->attr.rdev };
 		a = away_find(f, S_ISDIR(s.type) ? &s.aim.gfid : &s.own, s.aim.child);
 	}
-	if (a)
-		a->seen = true;
-	else if (wanted_meet(f, spot))
+	away_meet(f, a);
+	if (!a && wanted_meet(f, spot))
 		return -ENOMEM;
 	s.trouble = trouble_of(f, e->name, &err);
 	if (err)

@@ -78,8 +78,10 @@ static int visit_away(struct fsck *f, const struct spot *s)
 		return suspect_add(f, (struct suspect){ .trouble = TROUBLE_UNKNOWN, .child = s->child, .own = e->inode->gfid },
 				   spot_path(s));
 	away_path(&a, path);
+	a.leads_on = e->attr.flags & ATTR_POINTER && !a.directory && e->attr.rdev < (uint64_t)f->d->x->children;
+	a.next = a.leads_on ? (uint8_t)e->attr.rdev : 0;
 	fits = gfid_equal(&e->inode->gfid, &a.gfid) && S_ISDIR(e->attr.mode) == a.directory &&
-	       !(e->attr.flags & ATTR_POINTER) && !strncmp(path, s->path, length);
+	       (!(e->attr.flags & ATTR_POINTER) || a.leads_on) && !strncmp(path, s->path, length);
 	if (!fits)
 		return suspect_add(f,
 				   (struct suspect){ .trouble = TROUBLE_AWAY,
@@ -107,6 +109,24 @@ struct away *away_find(struct fsck *f, const struct gfid *pgfid, int child)
 		if (at->child == child)
 			return at;
 	return any;
+}
+
+struct away *away_next(struct fsck *f, const struct away *stub)
+{
+	struct away *next = away_find(f, &stub->pgfid, stub->next);
+
+	return next && next->child == stub->next && next->child != stub->child && gfid_equal(&next->gfid, &stub->gfid) ? next
+														       : NULL;
+}
+
+void away_meet(struct fsck *f, struct away *a)
+{
+	struct away *next = a && a->leads_on ? away_next(f, a) : NULL;
+
+	if (a)
+		a->seen = true;
+	if (next)
+		next->seen = true;
 }
 
 /* ---- objects that may be at several subvolumes, or are missed where a pointer says that they are ---- */
@@ -254,9 +274,16 @@ static int visit_work_again(struct fsck *f, const struct spot *s)
 	struct away *a =
 		s->entry->attr.flags & ATTR_POINTER ? away_find(f, &s->entry->inode->gfid, (int)s->entry->attr.rdev) : NULL;
 
-	if (a)
-		a->seen = true;
+	away_meet(f, a);
 	return PASS;
+}
+
+/* An anchor of what is left of a file that was moved, or of the copy of one that is being moved: these are no pointers that have a name. */
+static bool is_anchor(const struct spot *s)
+{
+	struct gfid pointer, object;
+
+	return strlen(s->path) == sizeof(DHT_HIDDEN "/away/00") - 1 && !anchor_parse(s->entry->name, &pointer, &object);
 }
 
 /* Its files are met where their names are, too, if they have some there. */
@@ -266,7 +293,7 @@ static int visit_in_away(struct fsck *f, const struct spot *s)
 	int err;
 
 	if (s->entry->attr.flags & ATTR_POINTER)
-		return judge_pointer(f, s);
+		return is_anchor(s) ? PASS : judge_pointer(f, s);
 	f->counts.files += !directory && strlen(s->path) > sizeof(DHT_HIDDEN "/away/00") - 1;
 	err = shards_meet(f, s);
 	return err ? err : directory ? DESCEND : meet_object(f, s);

@@ -463,7 +463,7 @@ static enum mended mend_pointer(struct mend *m)
 	}
 	if (err)
 		return failed(m, err, "it can't be looked at");
-	if (a && a->directory == directory)
+	if (a && a->directory == directory && !a->leads_on)
 		return lead_to_anchor(m, a);
 	if (w && w->path[1])
 		return tell(m, MEND_LEFT, "its object is at two subvolumes: remove one of these first");

@@ -59,6 +59,8 @@ struct away {
 	struct gfid gfid, pgfid; /* a directory's pgfid is its gfid: it has a single pointer */
 	uint8_t child;
 	bool directory, seen; /* seen: its pointer was */
+	bool leads_on;	      /* of a stub: the file was moved, with all its names, and has the same anchor there: */
+	uint8_t next;
 };
 /* Objects of which all places are wanted. By rising gfid. */
 struct wanted {
@@ -136,6 +138,9 @@ int fsck_find(struct fsck *, int child, const char *path, struct inode **dir, co
 int fsck_look(struct fsck *);
 /* NULL: none. That of the subvolume, if there are several. */
 struct away *away_find(struct fsck *, const struct gfid *pgfid, int child);
+/* Where the file is now of which that is what is left, it has the same anchor. NULL: no. */
+struct away *away_next(struct fsck *, const struct away *stub);
+void away_meet(struct fsck *, struct away *);			/* its pointer was met; NULL: nothing is known */
 struct wanted *wanted_find(struct fsck *, const struct gfid *); /* NULL */
 int wanted_meet(struct fsck *, const struct spot *);		/* notes where it is, if it is wanted. -ENOMEM */
 void wanted_clear(struct fsck *);
@@ -159,10 +164,10 @@ int intent_is_gone(struct fsck *, const struct gfid *id, bool *gone);
 int look_where_it_leads(struct fsck *, const struct aim *, bool directory);
 
 /* ---- fsck-shards.c ---- */
-enum { SHARD_MISSING = 1 }; /* mark.hash of the suspect, which has no mark */
-int shards_meet(struct fsck *, const struct spot *);	/* of a wide directory, what its layout says is kept */
-int shards_grow(struct fsck *, const struct gfid *);	/* it is about to come to more subvolumes */
-int judge_shards(struct fsck *);			/* when all were met */
+enum { SHARD_MISSING = 1 };			     /* mark.hash of the suspect, which has no mark */
+int shards_meet(struct fsck *, const struct spot *); /* of a wide directory, what its layout says is kept */
+int shards_grow(struct fsck *, const struct gfid *); /* it is about to come to more subvolumes */
+int judge_shards(struct fsck *);		     /* when all were met */
 int is_shard(struct fsck *, int child, struct inode *dir, bool *yes);
 /* The next requests change names in that directory, as one does who knows its layout. */
 int fsck_say_layout(struct fsck *, int child, struct inode *dir);

@@ -3,7 +3,7 @@
  * them (doc/distribution.md, Intents). The record is an empty file in `work` with the xattr trusted.dht.intent: u8 1, u8 sides (2), and for each
  * u32 subvolume, gfid of the directory, u8 what arrives, u32 its subvolume, gfid, gfid of the pointer, u8 length of the name, the name, u16 length of
  * the directory's path, the path as it was then. Of directories: u8 2, u8 sides (1 or 2), u8 1 if one gets another parent, and after the path of each u32 the
- * subvolume of the directory that goes, its gfid, gfid of the pointer to it. Of a file that is brought home: u8 3, u8 1, and its name, as in the first form. Of a wide
+ * subvolume of the directory that goes, its gfid, gfid of the pointer to it. Of a file that is brought home: u8 3 (5: it has several names), u8 1, and its name, as in the first form. Of a wide
  * directory that goes: u8 4, as of directories, then u64 version of its layout, u8 how many shards, u32 the subvolume of each. */
 #include "dht.h"
 
@@ -23,7 +23,7 @@
 #define RENAME_EXCHANGE	 2
 #endif
 #define INTENT_XATTR DHT_INTENT_XATTR
-enum { FORMAT = 1, FORMAT_DIRECTORIES = 2, FORMAT_FILE = 3, FORMAT_WIDE = 4, SIDES = 2, SIDE_FIXED = 96 };
+enum { FORMAT = 1, FORMAT_DIRECTORIES = 2, FORMAT_FILE = 3, FORMAT_WIDE = 4, FORMAT_NAMES = 5, SIDES = 2, SIDE_FIXED = 96 };
 enum { RECORD_MAX = 3 + SIDES * (SIDE_FIXED + NAME_MAX + SIDE_PATH) + 9 + 4 * SUBVOLUMES_MAX };
 
 /* ---- in bytes ---- */
@@ -56,11 +56,18 @@ static void encode_shards(const struct intent *it, uint8_t **at)
 		put_number(at, it->shard[i]);
 }
 
+static uint8_t format_of(const struct intent *it)
+{
+	if (it->of_file)
+		return it->several ? FORMAT_NAMES : FORMAT_FILE;
+	return it->shards ? FORMAT_WIDE : it->of_directories ? FORMAT_DIRECTORIES : FORMAT;
+}
+
 static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 {
 	uint8_t *at = bytes;
 
-	put_byte(&at, it->of_file ? FORMAT_FILE : it->shards ? FORMAT_WIDE : it->of_directories ? FORMAT_DIRECTORIES : FORMAT);
+	put_byte(&at, format_of(it));
 	put_byte(&at, (size_t)it->sides);
 	if (it->of_directories)
 		put_byte(&at, it->moves);
@@ -176,10 +183,11 @@ static int decode(const struct dht *d, const struct blob *value, struct intent *
 {
 	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size };
 	uint8_t format = take_byte(&b);
-	bool good = format >= FORMAT && format <= FORMAT_WIDE;
+	bool good = format >= FORMAT && format <= FORMAT_NAMES;
 
 	it->of_directories = format == FORMAT_DIRECTORIES || format == FORMAT_WIDE;
-	it->of_file = format == FORMAT_FILE;
+	it->of_file = format == FORMAT_FILE || format == FORMAT_NAMES;
+	it->several = format == FORMAT_NAMES;
 	it->marked = 0;
 	it->shards = 0;
 	it->sides = take_byte(&b);

@@ -12,6 +12,26 @@
 
 enum { MARK_FORMAT = 1 };
 
+const char *anchors_mark(const struct gfid *object, char name[ANCHORS_NAME])
+{
+	char text[GFID_TEXT];
+
+	snprintf(name, ANCHORS_NAME, "/%s", gfid_text(object, text));
+	return name;
+}
+
+int anchor_parse(const char *name, struct gfid *pointer, struct gfid *object)
+{
+	enum { FIRST = 2, SECOND = FIRST + GFID_TEXT };
+	char first[GFID_TEXT];
+
+	if (name[0] != 'a' || name[1] != '.' || strlen(name) != SECOND + GFID_TEXT - 1 || name[SECOND - 1] != '.')
+		return -EINVAL;
+	memcpy(first, name + FIRST, GFID_TEXT - 1);
+	first[GFID_TEXT - 1] = '\0';
+	return gfid_parse(first, pointer) ? -EINVAL : gfid_parse(name + SECOND, object);
+}
+
 uint64_t mark_hash(const char *name)
 {
 	return XXH3_64bits(name, strlen(name));

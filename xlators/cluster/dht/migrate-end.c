@@ -51,7 +51,7 @@ int hidden_find(struct request *rq, struct dht *d, int child, struct inode *dir,
 {
 	struct lookup_in in = { .loc = { .parent = dir, .name = name } };
 	struct lookup_out out = { 0 };
-	int err = place_say(rq, d, &(struct place){ 0 });
+	int err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER }); /* also if its anchors are held */
 
 	*found = NULL;
 	if (!err)
@@ -59,6 +59,7 @@ int hidden_find(struct request *rq, struct dht *d, int child, struct inode *dir,
 	if (!err)
 		*found = inode_ref(out.inode);
 	fop_out_clear(FOP_lookup, &out);
+	place_say(rq, d, &(struct place){ 0 });
 	return err;
 }
 
@@ -223,6 +224,8 @@ static int mark_parts(struct request *rq, struct dht *d, const struct intent *it
 		err = or_gone(mark_put(rq, d, it, s->child, p->dir, copy_name(&s->aim.gfid, name), 0));
 	if (!err && p->file)
 		err = or_gone(side_mark(rq, d, it, SIDE_GOES));
+	if (!err && it->several)
+		err = or_gone(anchors_hold(rq, d, it));
 	if (!err)
 		err = find_copy(rq, d, it, p);
 	if (!err && p->copy)
@@ -242,6 +245,8 @@ static int let_go_of_names(struct request *rq, struct dht *d, const struct inten
 	struct mark m = { mark_hash(copy_name(&s->aim.gfid, name)), it->id, attempt_of(it), 0 };
 	int err = or_not_ours(mark_remove(rq, d, s->child, p->dir, &m));
 
+	if (!err && it->several)
+		err = anchors_let_go(rq, d, it);
 	if (!err && p->parent)
 		err = or_not_ours(side_unmark(rq, d, it, 0));
 	return err ? err : intent_remove(rq, d, it);
@@ -316,6 +321,8 @@ static int remove_copy(struct request *rq, struct dht *d, const struct intent *i
 
 	if (!err)
 		err = remove_hidden(rq, d, s->child, dir, kept_name(&it->id, name), &s->aim.gfid, NULL);
+	if (!err && it->several)
+		err = anchors_undo(rq, d, it);
 	if (!err)
 		err = or_not_ours(remove_hidden(rq, d, s->child, p->dir, copy_name(&s->aim.gfid, name), &s->aim.gfid, it));
 	return err;
@@ -340,6 +347,8 @@ static int remove_copy_surely(struct request *rq, struct dht *d, const struct in
 		stands = copy;
 		inode_unref(copy);
 		copy = NULL;
+		if (!err && !stands && it->several)
+			err = anchors_left(rq, d, it, &stands);
 	}
 	return err;
 }
@@ -369,7 +378,19 @@ static int drop_anchor_of_stub(struct request *rq, struct dht *d, const struct i
 	const struct aim *aim = &it->side[0].aim;
 	char name[HIDDEN_NAME];
 
-	return remove_hidden(rq, d, aim->child, away, anchor_name(aim, name), &aim->gfid, NULL);
+	return remove_hidden(rq, d, aim->child, away, anchor_name(aim, name), &aim->gfid, it->several ? it : NULL);
+}
+
+/* Held anchors change by steps only. */
+static int say_put(struct request *rq, struct dht *d, const struct intent *it)
+{
+	struct place p = { .flags = PLACE_POINTER, .expected = { it->side[0].aim.gfid } };
+
+	if (it->several) {
+		p.intent = it->id;
+		p.attempt = attempt_of(it);
+	}
+	return place_say(rq, d, &p);
 }
 
 /* Nobody finds the stub by the pointer any more; and by that name it is not taken for the file. */
@@ -386,13 +407,13 @@ static int put_stub(struct request *rq, struct dht *d, const struct intent *it, 
 
 	in.to.parent = work;
 	if (!err)
-		err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER, .expected = { aim->gfid } });
+		err = say_put(rq, d, it);
 	if (!err)
 		err = rename_on(rq, d->x->child[aim->child], &in, &out);
 	place_say(rq, d, &(struct place){ 0 });
 	if (err == -EEXIST)
 		err = drop_anchor_of_stub(rq, d, it, away);
-	return is_absent(err) ? 0 : err;
+	return or_not_ours(err);
 }
 
 /* On disk: nobody would end a stub that has its anchor again after a power cut. */
@@ -671,6 +692,19 @@ static int name_end(struct request *rq, struct dht *d, int child, struct inode *
 	return remove_hidden(rq, d, child, dir, name, &inode->gfid, NULL);
 }
 
+/* Pointers lead to it still. */
+static bool has_anchors(struct request *rq, struct dht *d, int child, struct inode *stub)
+{
+	struct getattr_in in = { .inode = stub };
+	struct getattr_out out = { 0 };
+	int err = mean_pointers(rq, d, true);
+
+	if (!err)
+		err = getattr_on(rq, d->x->child[child], &in, &out);
+	mean_pointers(rq, d, false);
+	return err || out.attr.nlink > 1;
+}
+
 static int stub_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct gfid *id,
 		    struct inode *stub)
 {
@@ -681,7 +715,7 @@ static int stub_end(struct request *rq, struct dht *d, int child, struct inode *
 
 	if (err)
 		return err;
-	if (is_under_way(rq, d, (int)p.subvolume, id) ||
+	if (is_under_way(rq, d, (int)p.subvolume, id) || has_anchors(rq, d, child, stub) ||
 	    (S_ISREG(stub->type) && told_by_any(rq, d, child, stub, OPENED_LINE, false)))
 		return 1;
 	err = remove_hidden(rq, d, child, dir, name, &stub->gfid, NULL);

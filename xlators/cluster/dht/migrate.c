@@ -27,6 +27,7 @@ struct bringing {
 	const struct throttle *throttle;
 	struct intent it;
 	struct inode *file, *dir;      /* references: the file, which the copy is, too; the directory of the copy's name */
+	struct anchors anchors;	       /* of one with several names, as long as it is held */
 	struct attr attr;	       /* of the file */
 	struct counted before, copied; /* of the file, and of the copy, when the copying began */
 	uint64_t renewed_ns;
@@ -73,18 +74,32 @@ static bool was_moved(struct bringing *b)
 	return err != -ENODATA;
 }
 
+/* As it is there, whoever holds it. Links are added and removed meanwhile: of which kind it was is written down. BRING_LED: it is elsewhere by now. */
 static int look_at_file(struct bringing *b)
 {
 	struct lookup_out out = { 0 };
-	int err = look_at_anchor(b->rq, b->d, &side_of(b)->aim, &out);
+	int err = mean_pointers(b->rq, b->d, true);
 
+	if (!err)
+		err = anchor_look(b->rq, b->d, &side_of(b)->aim, &out);
+	mean_pointers(b->rq, b->d, false);
 	if (!err && !b->file)
 		b->file = inode_ref(out.inode);
 	b->attr = out.attr;
 	fop_out_clear(FOP_lookup, &out);
 	if (err)
 		return err == -ENOENT || err == -ESTALE ? BRING_BUSY : err;
-	return b->attr.nlink != 1 ? BRING_LINKS : 0;
+	return b->attr.flags & ATTR_POINTER ? BRING_LED : 0;
+}
+
+/* All its names lead to it: else it is at home by one of them, or somebody is just giving it one. */
+static int read_anchors(struct bringing *b)
+{
+	int err;
+
+	anchors_clear(&b->anchors);
+	err = anchors_read(b->rq, b->d, side_of(b)->aim.child, &side_of(b)->aim.gfid, &b->anchors);
+	return err ? err : b->anchors.count != b->attr.nlink ? BRING_LINKS : 0;
 }
 
 static bool has_room(struct bringing *b)
@@ -134,9 +149,13 @@ static int find(struct bringing *b, int owner)
 		return err == -ENOENT || !err ? BRING_NOTHING : err == -EMARKED ? BRING_BUSY : err;
 	err = look_at_file(b);
 	if (err)
-		return err;
+		return err == BRING_LED ? name_lead(b->rq, b->d, b->loc, owner, pointer, &s->aim) : err;
 	if (was_moved(b))
 		return BRING_RECENT;
+	b->it.several = b->attr.nlink != 1;
+	err = b->it.several ? read_anchors(b) : 0;
+	if (err)
+		return err;
 	if (!has_room(b))
 		return BRING_FULL;
 	err = read_counted(b, s->aim.child, &b->before);
@@ -164,7 +183,7 @@ static int claim(struct bringing *b)
 		err = intent_stands(b->rq, b->d, &b->it);
 	if (!err)
 		err = look_at_file(b);
-	return err == -EMARKED || err == -EFENCED ? BRING_BUSY : err;
+	return err == -EMARKED || err == -EFENCED || err == BRING_LED ? BRING_BUSY : err;
 }
 
 static int read_target(struct bringing *b, struct readlink_out *out)
@@ -292,9 +311,16 @@ static int hold(struct bringing *b)
 		return BRING_BUSY;
 	if (!err)
 		err = side_mark(b->rq, b->d, &b->it, SIDE_GOES);
+	if (!err && b->it.several)
+		err = anchors_hold(b->rq, b->d, &b->it);
 	if (err)
 		return err == -EMARKED || err == -ESTALE || err == -ENOENT || err == -ELAYOUT ? BRING_BUSY : err;
-	return look_at_file(b);
+	err = look_at_file(b);
+	if (!err && b->it.several)
+		err = read_anchors(b);
+	else if (!err && b->attr.nlink != 1)
+		err = BRING_LINKS;
+	return err == BRING_LED || err == BRING_LINKS ? BRING_BUSY : err;
 }
 
 static int copy_again(struct bringing *b)
@@ -370,11 +396,24 @@ static int complete(struct bringing *b)
 	return err;
 }
 
+/* It has all of its anchors there, too. (If all members have lost their power since the copy was begun, nobody knows what each has kept of them.) */
+static int arrive_with_names(struct bringing *b)
+{
+	bool kept = true;
+	int err = MUTANT("move-one-name") ? 0 : anchors_copy(b->rq, b->d, &b->it, b->file, &b->anchors);
+
+	if (!err)
+		err = is_kept(b, &kept);
+	return err ? err : kept ? 0 : BRING_CHANGES;
+}
+
 /* What the record says is on disk, and all that was done there before. */
 static int arrive(struct bringing *b)
 {
 	int err = intent_becomes(b->rq, b->d, &b->it, INTENT_OPEN);
 
+	if (!err && b->it.several)
+		err = arrive_with_names(b);
 	if (!err && !MUTANT("stub-without-marks"))
 		err = side_confirm(b->rq, b->d, &b->it, 0);
 	return err ? err : intent_stands(b->rq, b->d, &b->it);
@@ -387,6 +426,8 @@ static void give_up(struct bringing *b)
 	b->rq->deadline_ns = clock_ns() + STEPS_NS;
 	if (!intent_becomes(b->rq, b->d, &b->it, INTENT_UNDONE))
 		bring_undo(b->rq, b->d, &b->it);
+	else if (b->it.several) /* others have ended it, and may have let go before this one marked */
+		marks_drop(b->rq, b->d, &b->it);
 }
 
 /* Nobody knows whether it was decided, or somebody else has taken it over: as the file says. */
@@ -404,6 +445,12 @@ static int end_as_it_is(struct bringing *b, int err)
 	if (name_look(b->rq, b->d, &b->it, 0, &now) || !gfid_equal(&now.gfid, &side_of(b)->aim.gfid))
 		return err;
 	return BROUGHT;
+}
+
+/* By another of its names others may have been sooner. */
+static int why_not(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT ? BRING_FULL : err == -EMOVED || err == -EPOINTER ? BRING_BUSY : err;
 }
 
 static int carry_out(struct bringing *b)
@@ -427,14 +474,16 @@ static int carry_out(struct bringing *b)
 		err = arrive(b);
 	if (err) {
 		give_up(b);
-		return err == -ENOSPC || err == -EDQUOT ? BRING_FULL : err;
+		return why_not(err);
 	}
 	err = stub_set(b->rq, b->d, &b->it, b->file);
 	if (!err)
 		err = intent_becomes(b->rq, b->d, &b->it, INTENT_DECIDED);
 	if (!err)
 		err = bring_finish(b->rq, b->d, &b->it);
-	return err ? end_as_it_is(b, err) : BROUGHT;
+	if (err)
+		err = end_as_it_is(b, err);
+	return err ? err : b->anchors.count > 1 ? BROUGHT_NAMES : BROUGHT;
 }
 
 int file_bring(struct request *rq, struct dht *d, const struct loc *loc, int owner, const struct throttle *throttle,
@@ -452,8 +501,9 @@ int file_bring(struct request *rq, struct dht *d, const struct loc *loc, int own
 		err = carry_out(&b);
 		task_shield(false);
 	}
-	if (err == BROUGHT)
+	if (err == BROUGHT || err == BROUGHT_NAMES)
 		atomic_fetch_add(&d->brought, 1);
+	anchors_clear(&b.anchors);
 	inode_unref(b.file);
 	inode_unref(b.dir);
 	return err;
@@ -471,9 +521,11 @@ struct bring_call {
 static void bring_asked(void *arg)
 {
 	static const char *const why[BRINGS] = { "brought",
+						 "brought, and has other names",
+						 "led to where it is",
 						 "nothing to bring",
 						 "of a kind that its brick does not move",
-						 "several names",
+						 "at home by another of its names",
 						 "locked",
 						 "changing",
 						 "moved recently",

@@ -121,6 +121,11 @@ struct mark {
 	uint32_t attempt, subvolume;
 };
 enum { MARK_SIZE = 25, MARK_NAME = 32, MARKS_MAX = 16 }; /* at most so many of one directory: xattrs have little room */
+/* A mark in a directory of `away` that holds all anchors of one object: no such name comes or goes, nor is it looked up, but by who has that mark. (Who says PLACE_POINTER
+ * may look.) Anchors are called a.PGFID.GFID, and so is nothing else. */
+enum { ANCHORS_NAME = 40 };
+const char *anchors_mark(const struct gfid *object, char name[ANCHORS_NAME]);
+int anchor_parse(const char *name, struct gfid *pointer, struct gfid *object); /* -EINVAL: it is none */
 uint64_t mark_hash(const char *name);
 const char *mark_name(uint64_t hash, char xattr[MARK_NAME]);
 bool is_mark(const char *xattr, uint64_t *hash);

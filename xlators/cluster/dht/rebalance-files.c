@@ -64,6 +64,8 @@ static int pass(void *arg, uint64_t bytes)
 static void note(struct rebalance *r, int what, uint64_t bytes)
 {
 	pthread_mutex_lock(&r->lock);
+	r->again |= what == BROUGHT_NAMES;
+	what = what == BROUGHT_NAMES ? BROUGHT : what;
 	r->files += what == BROUGHT;
 	r->file_bytes += what == BROUGHT ? bytes : 0;
 	if (what > BRING_NOTHING && what < BRINGS)
@@ -314,7 +316,7 @@ static int walk_child(struct rebalance *r, int child)
 	return err;
 }
 
-int bring_files(struct rebalance *r)
+static int walk_all(struct rebalance *r)
 {
 	int err = 0;
 
@@ -326,4 +328,29 @@ int bring_files(struct rebalance *r)
 	}
 	wait_for_bringers(r, 0);
 	return rebalance_stops(r) ? -ECANCELED : err;
+}
+
+/* Other names of a file that was brought may have been passed by before. */
+static bool goes_again(struct rebalance *r)
+{
+	bool again;
+
+	pthread_mutex_lock(&r->lock);
+	again = r->again;
+	r->again = false;
+	if (again)
+		rebalance_forget_skipped(r);
+	pthread_mutex_unlock(&r->lock);
+	return again;
+}
+
+int bring_files(struct rebalance *r)
+{
+	int err;
+
+	goes_again(r);
+	do
+		err = walk_all(r);
+	while (!err && goes_again(r));
+	return err;
 }

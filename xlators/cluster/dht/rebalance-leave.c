@@ -434,8 +434,7 @@ static void note_stays(struct rebalance *r, const struct stays *s, uint64_t deed
 static void forget_skipped(struct rebalance *r)
 {
 	pthread_mutex_lock(&r->lock);
-	memset(r->skipped, 0, sizeof(r->skipped));
-	r->failed = 0;
+	rebalance_forget_skipped(r);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -4,6 +4,8 @@
  * (rebalance-lead.c), directories that have grown large (widen.c). All requests are root's. */
 #ifndef STRATUS_DHT_REBALANCE_H
 #define STRATUS_DHT_REBALANCE_H
+#include <string.h>
+
 #include "dht.h"
 
 #define REBALANCE_ASK_NS 30000000000u
@@ -33,6 +35,7 @@ struct rebalance {
 	struct stays stays;
 	uint64_t turn_ns;  /* when more may be copied */
 	unsigned bringers; /* tasks that do it */
+	bool again;	   /* a file was brought that has other names, which lead to it by where it was */
 	char problem[PROBLEM];
 };
 
@@ -49,6 +52,12 @@ static inline const char *subvolume_name(const struct rebalance *r, int child)
 }
 
 void rebalance_no_problem(struct rebalance *);
+/* All is looked at once more. With the lock held. */
+static inline void rebalance_forget_skipped(struct rebalance *r)
+{
+	memset(r->skipped, 0, sizeof(r->skipped));
+	r->failed = 0;
+}
 /* What its members have, who get the newest. 1: they have just got it, or one has a later one than was known; *now NULL: the directory is whole. */
 int layout_now(struct rebalance *, const struct spread **now);
 /* Until the directory's names are where that layout, in which they move, has them, and all say so. */

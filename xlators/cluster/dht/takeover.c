@@ -319,6 +319,8 @@ static int unmark_found(struct request *rq, struct dht *d, const struct intent *
 	}
 	if (!err)
 		err = intent_unmark(rq, d, it, true);
+	if (!err && it->several)
+		err = anchors_let_go(rq, d, it);
 	parents_clear(&p);
 	return err;
 }
@@ -489,21 +491,44 @@ static void end_holders_of(struct request *rq, struct dht *d, int child, struct 
 		end_mover_at(rq, d, child, object);
 }
 
-/* The directory is to go, and names in it are marked; or the file is to change, to get a name more. */
+/* A file is being moved with all its names, and this leads to it by one of them. */
+static void end_holder_of_anchors(struct request *rq, struct dht *d, const struct aim *aim, int child)
+{
+	cleanup_inode struct inode *dir = NULL;
+	char held[ANCHORS_NAME];
+	struct mark m;
+
+	if (!away_dir(rq, d, child, &aim->gfid, false, &dir) &&
+	    !mark_of(rq, d, child, dir, mark_hash(anchors_mark(&aim->gfid, held)), &m))
+		end_holder(rq, d, child, dir, &m);
+}
+
+static void end_holders_behind(struct request *rq, struct dht *d, const struct aim *aim)
+{
+	struct lookup_out there = { 0 };
+	int child, err = object_look(rq, d, aim, &there, &child);
+
+	if (err == -EMARKED)
+		end_holder_of_anchors(rq, d, aim, child);
+	else if (!err)
+		end_holders_of(rq, d, child, there.inode);
+	fop_out_clear(FOP_lookup, &there);
+}
+
+/* The directory is to go, and names in it are marked; or the file is to change, to get a name more; or it is looked up by one of several that are held together. */
 static void end_holders_below(struct request *rq, struct dht *d, int child, const struct loc *loc)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
-	struct lookup_out out = { 0 }, there = { 0 };
+	struct lookup_out out = { 0 };
 	struct aim aim;
 
 	if (!lookup_on(rq, d->x->child[child], &in, &out)) {
 		if (!(out.attr.flags & ATTR_POINTER))
 			end_holders_of(rq, d, child, out.inode);
-		else if (!aim_of(d, &out, &aim) && !look_at_anchor(rq, d, &aim, &there))
-			end_holders_of(rq, d, aim.child, there.inode);
+		else if (!aim_of(d, &out, &aim))
+			end_holders_behind(rq, d, &aim);
 	}
 	fop_out_clear(FOP_lookup, &out);
-	fop_out_clear(FOP_lookup, &there);
 }
 
 static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int child)
@@ -513,7 +538,7 @@ static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enu
 
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
-	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename || fop == FOP_create))
+	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename || fop == FOP_create || fop == FOP_lookup))
 		end_holders_below(rq, d, child, loc);
 }
 

@@ -270,6 +270,17 @@ static int exchange(struct request *rq, struct object *from_dir, struct entry *f
 	return 0;
 }
 
+/* The name keeps its place in listings, as in most file systems. */
+static void replace(struct request *rq, struct memory *p, struct object *dir, struct entry *e, struct object *by)
+{
+	struct object *gone = e->object;
+
+	e->object = by;
+	dir->attr.nlink -= S_ISDIR(gone->attr.mode);
+	memory_drop_link(p, gone);
+	memory_touch(rq, dir);
+}
+
 int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
@@ -296,13 +307,10 @@ int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *
 		err = in->flags & RENAME_NOREPLACE ? -EEXIST : may_replace(o, (*to)->object);
 		if (err)
 			return err;
-		struct object *gone = (*to)->object;
-
-		memory_entry_free(to);
-		to_dir->attr.nlink -= S_ISDIR(gone->attr.mode);
-		memory_drop_link(p, gone);
+		replace(rq, p, to_dir, *to, o);
+	} else {
+		err = enter(rq, p, to_dir, to, in->to.name, o);
 	}
-	err = enter(rq, p, to_dir, find(to_dir, in->to.name), in->to.name, o);
 	if (err)
 		return err;
 	move_subdir(from_dir, to_dir, o);

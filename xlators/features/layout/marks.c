@@ -155,14 +155,10 @@ bool mark_is_of(const struct mark *m, const struct place *p)
 	return of_intent(m, p) && (m->attempt == p->attempt || MUTANT("no-fence"));
 }
 
-int mark_judge(const struct known *k, const struct place *p, const char *name, bool *ours)
+static int judge_hash(const struct known *k, const struct place *p, uint64_t hash, bool *ours)
 {
 	bool step = !gfid_is_null(&p->intent);
-	uint64_t hash;
 
-	if (!k->marks)
-		return 0;
-	hash = mark_hash(name);
 	for (unsigned i = 0; i < k->marks; i++) {
 		const struct mark *m = &k->mark[i];
 
@@ -174,6 +170,24 @@ int mark_judge(const struct known *k, const struct place *p, const char *name, b
 		return *ours ? 0 : -EFENCED;
 	}
 	return 0;
+}
+
+/* All anchors of an object may be held by one mark. Who means the anchor itself may look at it. */
+static int judge_anchor(const struct known *k, const struct place *p, const char *name, bool looks, bool *ours)
+{
+	struct gfid pointer, object;
+	char held[ANCHORS_NAME];
+
+	if ((looks && p->flags & PLACE_POINTER) || anchor_parse(name, &pointer, &object) || MUTANT("free-anchors"))
+		return 0;
+	return judge_hash(k, p, mark_hash(anchors_mark(&object, held)), ours);
+}
+
+int mark_judge(const struct known *k, const struct place *p, const char *name, bool looks, bool *ours)
+{
+	int err = k->marks ? judge_hash(k, p, mark_hash(name), ours) : 0;
+
+	return err || *ours || !k->marks ? err : judge_anchor(k, p, name, looks, ours);
 }
 
 bool is_dying(const struct known *k, const struct place *p)

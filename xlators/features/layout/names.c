@@ -120,7 +120,7 @@ static int judge_place(struct call *c, const struct loc *loc, int name, bool mak
 		c->moves = moves_away(k->layout, (uint32_t)((struct checks *)c->x->private)->subvolume,
 				      layout_key(request_gfid(c->rq, &loc->parent->gfid), loc->name));
 	if (!err)
-		err = mark_judge(k, c->place, loc->name, &c->ours);
+		err = mark_judge(k, c->place, loc->name, c->fop == FOP_lookup, &c->ours);
 	if (!err && makes && is_dying(k, c->place))
 		err = -EMARKED;
 	pthread_mutex_unlock(&k->lock);
@@ -165,6 +165,13 @@ static int judge_victim(const struct call *c, const struct facts *f)
 	if (f->points && !(c->place->flags & PLACE_POINTER) && !MUTANT("take-pointers"))
 		return -EPOINTER;
 	return f->wide && !(c->place->flags & PLACE_SHARD) ? -EWIDE : 0;
+}
+
+/* What is left of a file that was moved keeps its anchors for the pointers that lead there still. Where it is now has the same, and those go first: who takes one away here
+ * says that he knows, by what he expects. */
+static bool leads_on(const struct call *c, const struct facts *f)
+{
+	return f->points && !gfid_is_null(&f->pointer.mover) && gfid_is_null(&c->place->expected[0]) && !MUTANT("drop-once");
 }
 
 /* The leaf refuses another object than was looked at. What the caller says it saw there stands: the leaf compares it, too. */
@@ -222,7 +229,7 @@ static int remove_found(const struct call *c, const struct unlink_in *in)
 	}
 	err = expected(c, 0, err, &found);
 	if (!err)
-		err = judge_victim(c, &facts);
+		err = leads_on(c, &facts) ? -EPOINTER : judge_victim(c, &facts);
 	if (!err && c->fop == FOP_rmdir)
 		err = judge_marks_in(c, found.inode);
 	if (!err) {

@@ -123,8 +123,8 @@ struct ours { /* what else the object has */
 	bool layout, pointer, kept, parent;
 };
 int marks_read(struct request *, struct xlator *, struct inode *, struct known *, struct ours *);
-/* May a request of that intent (of none) do something with the name? With the lock held. *ours: the mark is the intent's. */
-int mark_judge(const struct known *, const struct place *, const char *name, bool *ours);
+/* May a request of that intent (of none) do something with the name (`looks`: just look it up)? With the lock held. *ours: the mark is the intent's. */
+int mark_judge(const struct known *, const struct place *, const char *name, bool looks, bool *ours);
 /* Is it of that request's intent, and attempt? */
 bool mark_is_of(const struct mark *, const struct place *);
 /* The change of a mark, by itself; *done: nothing is to be changed. -EMARKED, -EFENCED. */
