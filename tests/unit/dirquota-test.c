@@ -109,6 +109,7 @@ static uint64_t tag_of(const char *path, bool *top)
 }
 
 static char *living;
+static int tops; /* of those */
 
 static uint64_t living_tag(const char *path, bool *top)
 {
@@ -133,6 +134,7 @@ static int compare_tags(const char *path, const struct stat *st, int type, struc
 		return FTW_SKIP_SUBTREE;
 	snprintf(parent, sizeof(parent), "%.*s", ftw->base - 1, path);
 	outside = living_tag(parent, &ignored);
+	tops += top && tag;
 	if (top && tag ? outside : tag != outside)
 		fail_msg("seed %" PRIu64 ": %s has tag %" PRIu64 "%s, its directory %" PRIu64, seed, path, tag,
 			 top ? " (its own)" : "", outside);
@@ -143,8 +145,10 @@ static void expect_right(void)
 {
 	expect_equal();
 	tell("directories", "--json", &living);
+	tops = 0;
 	assert_int_equal(nftw(path_in("brick"), compare_tags, 64, FTW_PHYS | FTW_ACTIONRETVAL), 0);
 	free(living);
+	assert_int_equal(tops, directories()); /* no row is left of a directory that went */
 }
 
 /* ---- random work ---- */
@@ -767,6 +771,45 @@ static void a_ledger_of_version_1_is_taken_over(void **s)
 	tree_close(&tree);
 }
 
+static void make_three(void *arg)
+{
+	static const char *const names[] = { "/p", "/q", "/r" };
+
+	(void)arg;
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(make_dir(names[i]), 0);
+		CHECK_INT(set_quota(names[i], "300000 30"), 0);
+	}
+}
+
+static void find_one(void *arg)
+{
+	(void)arg;
+	CHECK_INT(directories(), 1);
+	CHECK_INT((int)told("/r", "bytes-limit "), 7);
+	CHECK_INT((int)told("/q", "x"), -ENODATA);
+}
+
+/* As when it was killed between the directory and the row. */
+static void at_start_the_directories_are_right(void **s)
+{
+	static const uint8_t seven[16] = { [7] = 7, [15] = 8 };
+	uint8_t value[24];
+
+	(void)s;
+	open_exact();
+	run(make_three, NULL);
+	tree_close(&tree);
+	assert_int_equal(rmdir(path_in("brick/p")), 0);
+	assert_int_equal(lremovexattr(path_in("brick/q"), DIR_XATTR), 0);
+	assert_int_equal(lgetxattr(path_in("brick/r"), DIR_XATTR, value, sizeof(value)), sizeof(value));
+	memcpy(value + 8, seven, sizeof(seven));
+	assert_int_equal(lsetxattr(path_in("brick/r"), DIR_XATTR, value, sizeof(value), 0), 0);
+	open_exact();
+	run(find_one, NULL);
+	tree_close(&tree);
+}
+
 /* ---- killed ---- */
 
 static void a_killed_process_loses_and_gains_nothing(void **s)
@@ -820,6 +863,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_comes_in_meanwhile_has_the_tag_or_none_gets_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ledger_that_is_gone_is_made_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ledger_of_version_1_is_taken_over, setup, teardown),
+		cmocka_unit_test_setup_teardown(at_start_the_directories_are_right, setup, teardown),
 	};
 	int failed = cmocka_run_group_tests(killed, NULL, NULL); /* forks, so before there are threads */
 
