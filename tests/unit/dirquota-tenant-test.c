@@ -35,7 +35,7 @@ static void become(struct client *who, uint32_t id)
 {
 	static struct gfid root;
 	struct xlator *cloud = tree_find(&tree, "cloud");
-	struct gfid tenant;
+	struct bearer tenant;
 	struct inode *inode = NULL;
 
 	CHECK_INT(cloud->type->admit(cloud, who, &inode, &tenant), 0);
