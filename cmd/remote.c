@@ -11,6 +11,7 @@
 #include "identity.h"
 #include "log.h"
 #include "path.h"
+#include "source.h"
 #include "tls-dir.h"
 
 enum { PORT = 24006, CONNECT_S = 5, ANSWER_S = 60, TEXT_MAX = 4 << 20, KEY_SERVER = 3000, KEY_TLS };
@@ -77,17 +78,6 @@ static size_t take(char *bytes, size_t one, size_t count, void *arg)
 	return size;
 }
 
-static void set_tls(CURL *easy, const struct tls_dir *tls)
-{
-	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_3);
-	curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->certificate);
-	curl_easy_setopt(easy, CURLOPT_SSLKEY, tls->key);
-	curl_easy_setopt(easy, CURLOPT_CAINFO, tls->authorities);
-	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-	if (!access(tls->revoked, F_OK))
-		curl_easy_setopt(easy, CURLOPT_CRLFILE, tls->revoked);
-}
-
 static void set_options(CURL *easy, const char *url, const char *method, const char *body, char *reason, struct text *t)
 {
 	curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -147,7 +137,7 @@ static int ask_one(const char *server, const char *method, const char *path, con
 		return -ENOMEM;
 	}
 	set_options(easy, url, method, body, reason, &t);
-	set_tls(easy, &tls);
+	source_set_tls(easy, &tls);
 	code = curl_easy_perform(easy);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	err = code ? problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state and --tls-dir?",

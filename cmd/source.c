@@ -200,8 +200,8 @@ static CURLcode perform(struct source *s, CURL *easy)
 	return code;
 }
 
-/* Authorities are ours alone: those that the system knows are not asked. The files are read for each connection. */
-static void set_tls(CURL *easy, const struct tls_dir *tls)
+/* The files are read for each connection. */
+void source_set_tls(void *easy, const struct tls_dir *tls)
 {
 	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_3);
 	curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->certificate);
@@ -272,7 +272,7 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 	}
 	set_options(easy, url, after != 0, reason, &a);
 	if (s->tls.key)
-		set_tls(easy, &s->tls);
+		source_set_tls(easy, &s->tls);
 	code = perform(s, easy);
 	fclose(a.to);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

@@ -7,6 +7,7 @@
 
 struct problem;
 struct source;
+struct tls_dir;
 struct volfile;
 /* With TLS if STRATUS_TLS_DIR is set (cmd/tls-dir.h). */
 bool source_is_one(const char *text); /* else it is a path */
@@ -21,4 +22,6 @@ int source_check(const struct volfile *, struct problem *);
 int source_rest(struct source *, unsigned seconds);
 void source_cancel(struct source *); /* from any thread; all that comes later fails, too */
 void source_destroy(struct source *);
+/* A handle of libcurl: TLS 1.3 with the files of the directory, and with no other authorities than theirs. */
+void source_set_tls(void *easy, const struct tls_dir *);
 #endif

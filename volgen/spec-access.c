@@ -9,6 +9,7 @@
 #include "log.h"
 #include "path.h"
 #include "volgen.h"
+#include "word.h"
 
 #define bad(s, line, format, ...) problem_set(p, EINVAL, "%s:%u: " format, (s)->path, (line), ##__VA_ARGS__)
 
@@ -30,46 +31,9 @@ char *spec_access_path(const char *directory)
 	return text;
 }
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int spec_access_decode(char *text)
-{
-	char *to = text;
-
-	for (; *text; to++) {
-		if (*text != '%') {
-			*to = *text++;
-			continue;
-		}
-		if (digit(text[1]) < 0 || digit(text[2]) < 0)
-			return -EINVAL;
-		*to = (char)(digit(text[1]) << 4 | digit(text[2]));
-		if (!*to)
-			return -EINVAL;
-		text += 3;
-	}
-	*to = '\0';
-	return 0;
-}
-
-/* "/", or "/NAME/NAME". */
 static bool is_directory(const char *path)
 {
-	if (*path != '/' || strlen(path) > SPEC_ACCESS_DIRECTORY_MAX)
-		return false;
-	if (!path[1])
-		return true;
-	while (*path) {
-		size_t length = strcspn(++path, "/");
-
-		if (!length || length > NAME_MAX || (*path == '.' && (length == 1 || (length == 2 && path[1] == '.'))))
-			return false;
-		path += length;
-	}
-	return true;
+	return strlen(path) <= SPEC_ACCESS_DIRECTORY_MAX && word_is_directory(path);
 }
 
 /* ---- what must hold ---- */

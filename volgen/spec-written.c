@@ -7,6 +7,7 @@
 
 #include "path.h"
 #include "volgen.h"
+#include "word.h"
 
 struct field {
 	const char *key;
@@ -133,7 +134,7 @@ static char *take_directory(struct line *l)
 	if (l->at + length + 1 != l->end)
 		return NULL;
 	path = path_format("%.*s", (int)length, l->at);
-	if (!spec_access_decode(path))
+	if (!word_decode(path))
 		return path;
 	free(path);
 	return NULL;

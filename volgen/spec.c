@@ -8,6 +8,7 @@
 #include "log.h"
 #include "path.h"
 #include "volgen.h"
+#include "word.h"
 
 struct reader {
 	yaml_document_t document;
@@ -396,7 +397,7 @@ static int take_directory(struct reader *r, yaml_node_t *n, void *target)
 	char **to = target;
 	int err = take_text(r, n, target);
 
-	return !err && spec_access_decode(*to)
+	return !err && word_decode(*to)
 		       ? bad(r, line_of(n), "in '%.80s' a %% is not followed by two digits of 0 to f", *to)
 		       : err;
 }

@@ -177,14 +177,12 @@ char *spec_tenant_shares(const struct spec *);	 /* as features/throttle does */
 enum { SPEC_ACCESS_OF_ONE = 64, SPEC_ACCESS_MAX = 4096, SPEC_ACCESS_DIRECTORY_MAX = 255 };
 struct spec_access *spec_access_find(const struct spec_tenant *, const struct gfid *id);
 bool spec_access_has_expired(const struct spec_access *, uint64_t now); /* seconds since the epoch */
-/* For spec.c and spec-tenants.c, as those for tenants; for what is printed: a path with %xx for what words and quotes can't have, malloc'ed,
- * and the way back in place (-EINVAL). */
+/* For spec.c and spec-tenants.c, as those for tenants; for what is printed: a path with %xx for what words and quotes can't have (word.h), malloc'ed. */
 int spec_check_access(const struct spec *, struct problem *);
 int spec_check_access_change(const struct spec_tenant *now, const struct spec_tenant *before, struct problem *);
 void spec_print_access(const struct spec_tenant *, FILE *);
 void spec_free_access(struct spec_tenant *);
 char *spec_access_path(const char *directory);
-int spec_access_decode(char *text);
 /* A new one with the directory, ids, mode and end of `like`, and a fresh id. */
 int spec_create_access(struct spec *, const char *tenant, const struct spec_access *like, struct gfid *id, struct problem *);
 int spec_revoke_access(struct spec *, const char *tenant, const struct gfid *id, struct problem *);

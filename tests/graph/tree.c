@@ -41,6 +41,22 @@ struct xlator *tree_find(struct tree *t, const char *volume)
 	return x;
 }
 
+int tree_become(struct tree *t, struct xlator *admits, struct client *who, uint32_t id, struct bearer *bearer)
+{
+	struct inode *inode = NULL;
+	int err = admits->type->admit(admits, who, &inode, bearer);
+
+	t->client = who;
+	t->uid = t->gid = id;
+	t->group_count = 0;
+	if (err)
+		return err;
+	t->admitted = inode->gfid;
+	t->root = &t->admitted;
+	inode_unref(inode);
+	return 0;
+}
+
 int tree_call(struct tree *t, struct xlator *at, enum fop fop, const void *in, void *out)
 {
 	struct request rq;
@@ -239,6 +255,18 @@ int tree_create(struct tree *t, const char *path, int flags, mode_t mode, struct
 		inode_unref(out.inode);
 	}
 	inode_unref(in.loc.parent);
+	return err;
+}
+
+int tree_put(struct tree *t, const char *path, const char *text)
+{
+	struct file *file = NULL;
+	int err = tree_create(t, path, O_RDWR | O_CREAT | O_EXCL, 0644, &file);
+
+	if (!err)
+		err = tree_write(t, file, 0, text, strlen(text));
+	if (file)
+		tree_release(t, file);
 	return err;
 }
 

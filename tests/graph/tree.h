@@ -8,8 +8,9 @@
 
 struct tree {
 	struct graph *graph;
-	struct xlator *at; /* whom to call: the top, unless told otherwise */
+	struct xlator *at;	 /* whom to call: the top, unless told otherwise */
 	const struct gfid *root; /* where paths begin; NULL: at the graph's root */
+	struct gfid admitted;	 /* by tree_become() */
 	uid_t uid;
 	gid_t gid;
 	const gid_t *groups;
@@ -22,6 +23,10 @@ struct tree {
 int tree_open(struct tree *, const char *volfile, struct problem *);
 void tree_close(struct tree *);
 struct xlator *tree_find(struct tree *, const char *volume); /* never NULL: exits with a sentence */
+
+struct bearer;
+/* From here on the tree is that client's, as the user `id`, and paths begin at what the translator admits him to. */
+int tree_become(struct tree *, struct xlator *admits, struct client *, uint32_t id, struct bearer *);
 
 /* Runs a fop of the tree's user, below. From a task. */
 int tree_call(struct tree *, struct xlator *at, enum fop, const void *in, void *out);
@@ -39,6 +44,7 @@ int tree_unlink(struct tree *, const char *path);
 int tree_rmdir(struct tree *, const char *path);
 int tree_rename(struct tree *, const char *from, const char *to, unsigned flags);
 int tree_create(struct tree *, const char *path, int flags, mode_t mode, struct file **); /* file may be NULL */
+int tree_put(struct tree *, const char *path, const char *text);			  /* a new file */
 int tree_open_file(struct tree *, const char *path, int flags, struct file **);		  /* file may be NULL */
 int tree_opendir(struct tree *, const char *path, struct file **);			  /* file may be NULL */
 void tree_release(struct tree *, struct file *);

@@ -30,10 +30,10 @@ static void furnish(struct tree *t)
 	CHECK_INT(tree_mkdir(t, "web/below", 0777), 0);
 	CHECK_INT(tree_mkdir(t, "private", 0777), 0);
 	CHECK_INT(tree_mkdir(t, "od d,", 0755), 0);
-	CHECK_INT(put(t, "private/secret", "s"), 0);
-	CHECK_INT(put(t, "web/page", "page"), 0);
-	CHECK_INT(put(t, "web/roots", "r"), 0);
-	CHECK_INT(put(t, "docs/text", "text"), 0);
+	CHECK_INT(tree_put(t, "private/secret", "s"), 0);
+	CHECK_INT(tree_put(t, "web/page", "page"), 0);
+	CHECK_INT(tree_put(t, "web/roots", "r"), 0);
+	CHECK_INT(tree_put(t, "docs/text", "text"), 0);
 	CHECK_INT(tree_setattr(t, "web", &own), 0);
 	CHECK_INT(tree_setattr(t, "docs", &own), 0);
 	CHECK_INT(tree_setattr(t, "docs/text", &own), 0);
@@ -95,11 +95,11 @@ static void confined(void *arg)
 	fop_out_clear(FOP_readdir, &(struct readdir_out){ listed });
 	tree_release(t, f);
 	CHECK_INT(become(t, &nested, 0), 0);
-	CHECK_INT(put(t, "deep", "d"), 0);
+	CHECK_INT(tree_put(t, "deep", "d"), 0);
 	CHECK_INT(become(t, &web, 0), 0);
 	CHECK_INT(tree_getattr(t, "below/deep", &a), 0);
 	CHECK_INT(become(t, &unforced, 0), 0);
-	CHECK_INT(put(t, "here", "h"), 0);
+	CHECK_INT(tree_put(t, "here", "h"), 0);
 	is_of_one_only(t, &web, "page");
 	is_of_one_only(t, &web, "below/deep");
 	is_of_one_only(t, &web, "");
@@ -132,7 +132,7 @@ static void found_by_path(void *arg)
 	CHECK_INT(become(t, &docs, 0), -ENOTDIR);
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_unlink(t, "docs"), 0);
-	CHECK_INT(put(t, "docs", "a file"), 0);
+	CHECK_INT(tree_put(t, "docs", "a file"), 0);
 	CHECK_INT(become(t, &docs, 0), -ENOTDIR);
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_rename(t, "web", "moved", 0), 0);
@@ -176,7 +176,7 @@ static void forced(void *arg)
 		CHECK_INT(tree_setattr(t, "page", &to_root), -EPERM);
 		CHECK_INT(tree_access(t, "roots", 2), -EACCES);
 	}
-	CHECK_INT(put(t, "made", "m"), 0);
+	CHECK_INT(tree_put(t, "made", "m"), 0);
 	CHECK_INT(tree_getattr(t, "roots", &a), 0);
 	CHECK_INT(a.uid, 0); /* as it is */
 	snprintf(path, sizeof(path), "%s/tenants/acme/web/made", dir);

@@ -64,31 +64,7 @@ int change(const char *option, const char *text)
 
 int become(struct tree *t, struct client *who, uint32_t id)
 {
-	static struct gfid root;
-	struct inode *inode = NULL;
-	int err = cloud->type->admit(cloud, who, &inode, &bearer);
-
-	t->client = who;
-	t->uid = t->gid = id;
-	t->group_count = 0;
-	if (err)
-		return err;
-	root = inode->gfid;
-	t->root = &root;
-	inode_unref(inode);
-	return 0;
-}
-
-int put(struct tree *t, const char *path, const char *text)
-{
-	struct file *f = NULL;
-	int err = tree_create(t, path, O_RDWR | O_CREAT | O_EXCL, 0644, &f);
-
-	if (!err)
-		err = tree_write(t, f, 0, text, strlen(text));
-	if (f)
-		tree_release(t, f);
-	return err;
+	return tree_become(t, cloud, who, id, &bearer);
 }
 
 /* ---- the administrator ---- */
@@ -99,13 +75,13 @@ static void administration(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	CHECK(asked->tenants && !asked->administers);
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_getattr(t, "file", &a), 0); /* all that a client may */
 	CHECK(asked->tenants && asked->administers);
 	CHECK_INT(asked->uid, ACME);
-	CHECK_INT(put(t, "other", "x"), 0);
+	CHECK_INT(tree_put(t, "other", "x"), 0);
 	CHECK_INT(become(t, &server, 0), 0);
 	CHECK_INT(tree_getattr(t, "tenants/acme/other", &a), 0);
 	CHECK_INT(a.uid, ACME);

@@ -31,7 +31,6 @@ void with(const char *options, void (*fn)(void *));
 int change(const char *option, const char *text); /* live */
 /* From here on the tree is that one's, as the user `id`; paths begin at what he has as root. */
 int become(struct tree *, struct client *who, uint32_t id);
-int put(struct tree *, const char *path, const char *text); /* a new file */
 /* ---- cloud-access-test-points.c ---- */
 void an_access_point_shows_its_directory_and_nothing_else(void **state);
 void its_directory_is_what_has_the_path_when_a_session_begins(void **state);

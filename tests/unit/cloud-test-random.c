@@ -164,7 +164,7 @@ static void random_operations(void *arg)
 	for (int i = 0; i < 2; i++) {
 		CHECK_INT(become(t, who[i], 0), 0);
 		check_at_the_mount(t);
-		CHECK_INT(put(t, "acl", "x"), 0);
+		CHECK_INT(tree_put(t, "acl", "x"), 0);
 		round_trip(t);
 	}
 }

@@ -131,14 +131,14 @@ static void foreign_gfids(void *arg)
 
 	CHECK_INT(become(t, &globex, 0), 0);
 	CHECK_INT(tree_mkdir(t, "secret", 0755), 0);
-	CHECK_INT(put(t, "secret/file", "x"), 0);
+	CHECK_INT(tree_put(t, "secret/file", "x"), 0);
 	foreign[0] = gfid_at(t, "secret");
 	foreign[1] = gfid_at(t, "secret/file");
 	CHECK_INT(gfid_parse(GLOBEX_ID, &foreign[2]), 0);
 	foreign[3] = (struct gfid){ { [15] = 2 } };
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_mkdir(t, "own", 0755), 0);
-	CHECK_INT(put(t, "own/file", "x"), 0);
+	CHECK_INT(tree_put(t, "own/file", "x"), 0);
 	foreign[4] = gfid_at(t, "own/file"); /* no directory: as if nobody had it */
 	gfid_create(&unknown);
 	CHECK_INT(path_of(t, &unknown, NULL), -ESTALE);
@@ -170,7 +170,7 @@ static void where_it_is(void *arg)
 
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_mkdir(t, "own", 0755), 0);
-	CHECK_INT(put(t, "own/file", "x"), 0);
+	CHECK_INT(tree_put(t, "own/file", "x"), 0);
 	CHECK_INT(tree_link(t, "own/file", "own/other"), 0);
 	for (uint32_t user = 0; user < 2; user++) {
 		t->uid = user;
@@ -195,7 +195,7 @@ static void what_is_told_of_all(void *arg)
 
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_mkdir(t, "own", 0755), 0);
-	CHECK_INT(put(t, "own/file", "x"), 0);
+	CHECK_INT(tree_put(t, "own/file", "x"), 0);
 	CHECK_INT(get(t, "own", DHT_MARKS_XATTR, NULL), -EOPNOTSUPP);
 	CHECK_INT(get(t, "own/file", DHT_CHANGES_XATTR, NULL), -EOPNOTSUPP);
 	CHECK_INT(get(t, "", DHT_CANDIDATES_XATTR, NULL), -EOPNOTSUPP);

@@ -58,32 +58,9 @@ void with(const char *options, const char *tenants, void (*fn)(void *))
 
 int become(struct tree *t, struct client *who, uint32_t id)
 {
-	static struct gfid root;
 	struct bearer bearer;
-	struct inode *inode = NULL;
-	int err = cloud->type->admit(cloud, who, &inode, &bearer);
 
-	t->client = who;
-	t->uid = t->gid = id;
-	t->group_count = 0;
-	if (err)
-		return err;
-	root = inode->gfid;
-	t->root = &root;
-	inode_unref(inode);
-	return 0;
-}
-
-int put(struct tree *t, const char *path, const char *text)
-{
-	struct file *f = NULL;
-	int err = tree_create(t, path, O_RDWR | O_CREAT | O_EXCL, 0644, &f);
-
-	if (!err)
-		err = tree_write(t, f, 0, text, strlen(text));
-	if (f)
-		tree_release(t, f);
-	return err;
+	return tree_become(t, cloud, who, id, &bearer);
 }
 
 /* ---- apart from each other ---- */
@@ -96,10 +73,10 @@ static void apart(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "same", "acme's"), 0);
-	CHECK_INT(put(t, "only", "acme's"), 0);
+	CHECK_INT(tree_put(t, "same", "acme's"), 0);
+	CHECK_INT(tree_put(t, "only", "acme's"), 0);
 	CHECK_INT(become(t, &globex, 0), 0);
-	CHECK_INT(put(t, "same", "of globex"), 0);
+	CHECK_INT(tree_put(t, "same", "of globex"), 0);
 	CHECK_INT(tree_getattr(t, "only", &a), -ENOENT);
 	CHECK_INT(tree_getattr(t, "same", &a), 0);
 	CHECK_INT((long long)a.size, 9);
@@ -161,7 +138,7 @@ static void handles(void *arg)
 	size_t size, root_size, plain_size;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "secret"), 0);
+	CHECK_INT(tree_put(t, "file", "secret"), 0);
 	CHECK_INT(handle_of(t, &acme_id, "file", good, &size), 0);
 	CHECK_INT(handle_of(t, &acme_id, "", root, &root_size), 0);
 	CHECK_INT(handle_of(t, NULL, "file", plain, &plain_size), 0);
@@ -234,7 +211,7 @@ static void strange_ids(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	CHECK_INT(tree_walk(t, "file", &inode), 0);
 	for (size_t i = 0; i < sizeof(strange) / sizeof(*strange); i++) {
 		uint32_t id = strange[i];
@@ -275,7 +252,7 @@ static void others_ids(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	snprintf(path, sizeof(path), "%s/tenants/acme/file", dir);
 	CHECK_INT(chown(path, ACME + RANGE, ACME - 1), 0);
 	CHECK_INT(tree_getattr(t, "file", &a), 0);
@@ -305,7 +282,7 @@ static void each_answer(void *arg)
 	struct request rq;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	CHECK_INT(tree_setattr(t, "file", &give), 0);
 	CHECK_INT(tree_walk(t, "file", &inode), 0);
 	get.inode = inode;
@@ -396,7 +373,7 @@ static void internal(void *arg)
 	char path[128];
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		int err = tree_getxattr(t, "file", names[i], &value);
 
@@ -453,9 +430,9 @@ static void powers(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 1000), 0);
-	CHECK_INT(put(t, "no", "x"), -EACCES); /* the root is the tenant's root's */
+	CHECK_INT(tree_put(t, "no", "x"), -EACCES); /* the root is the tenant's root's */
 	t->uid = t->gid = 0;
-	CHECK_INT(put(t, "given", "x"), 0);
+	CHECK_INT(tree_put(t, "given", "x"), 0);
 	CHECK_INT(tree_setattr(t, "given", &give), 0);
 	CHECK_INT(tree_setattr(t, "given", &mode), 0);
 	CHECK_INT(tree_access(t, "given", R_OK | W_OK), 0); /* root's powers */
@@ -487,7 +464,7 @@ static void policy(void *arg)
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_mknod(t, "null", S_IFCHR | 0666, makedev(1, 3)), -EPERM);
 	CHECK_INT(tree_mknod(t, "fifo", S_IFIFO | 0666, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	CHECK_INT(tree_setattr(t, "file", &mode), 0);
 	CHECK_INT(tree_getattr(t, "file", &a), 0);
 	CHECK_INT(a.mode & 07777, 0755);
@@ -529,7 +506,7 @@ static void admission(void *arg)
 	struct attr a;
 
 	CHECK_INT(become(t, &acme, 0), 0);
-	CHECK_INT(put(t, "file", "x"), 0);
+	CHECK_INT(tree_put(t, "file", "x"), 0);
 	for (size_t i = 0; i < sizeof(nobody) / sizeof(*nobody); i++) {
 		stranger.identity = nobody[i];
 		CHECK_INT(cloud->type->admit(cloud, &stranger, NULL, NULL), -EACCES);
@@ -593,13 +570,13 @@ static void deletion(void *arg)
 	char path[64] = "d", name[64];
 
 	CHECK_INT(become(t, &globex, 0), 0);
-	CHECK_INT(put(t, "stays", "x"), 0);
+	CHECK_INT(tree_put(t, "stays", "x"), 0);
 	CHECK_INT(become(t, &acme, 0), 0);
 	for (int depth = 0; depth < 20; depth++) {
 		CHECK_INT(tree_mkdir(t, path, 0), 0);
 		for (int i = 0; i < 20; i++) {
 			snprintf(name, sizeof(name), "%.40s/f%d", path, i);
-			CHECK_INT(put(t, name, "x"), 0);
+			CHECK_INT(tree_put(t, name, "x"), 0);
 		}
 		strcat(path, "/d");
 	}

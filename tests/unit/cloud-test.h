@@ -32,7 +32,6 @@ extern struct client acme, globex, server;
 void with(const char *options, const char *tenants, void (*fn)(void *));
 /* From here on the tree is that one's, as the user `id`; paths begin at what he has as root. */
 int become(struct tree *, struct client *who, uint32_t id);
-int put(struct tree *, const char *path, const char *text); /* a new file */
 struct blob acl_of(uint32_t user, uint32_t group);	    /* static storage: one at a time */
 unsigned next_random(void);
 

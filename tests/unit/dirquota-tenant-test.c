@@ -33,18 +33,9 @@ static struct client acme = { .identity = "stratus:tenant/acme", .name = "acme",
 
 static void become(struct client *who, uint32_t id)
 {
-	static struct gfid root;
-	struct xlator *cloud = tree_find(&tree, "cloud");
-	struct bearer tenant;
-	struct inode *inode = NULL;
+	struct bearer bearer;
 
-	CHECK_INT(cloud->type->admit(cloud, who, &inode, &tenant), 0);
-	root = inode->gfid;
-	inode_unref(inode);
-	tree.root = &root;
-	tree.client = who;
-	tree.uid = tree.gid = id;
-	tree.group_count = 0;
+	CHECK_INT(tree_become(&tree, tree_find(&tree, "cloud"), who, id, &bearer), 0);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

@@ -445,30 +445,6 @@ static void nobody_has_too_many(void **s)
 enum { WRITERS = 8, LIMIT_BYTES = 4 << 20, LIMIT_INODES = 120 };
 static atomic_int writing, over, refusals;
 
-static void write_one(struct tree *t, uint64_t *random)
-{
-	static const char bytes[40000];
-	struct setattr set = { .valid = SET_SIZE };
-	struct file *file = NULL;
-	char name[64];
-	int err;
-
-	*random = *random * 6364136223846793005 + 1442695040888963407;
-	snprintf(name, sizeof(name), "/q/f%u", (unsigned)(*random >> 33) % 150);
-	set.size = *random >> 40 & 0xffff;
-	if (!(*random >> 20 & 15)) {
-		tree_unlink(t, name);
-	} else if (!(*random >> 24 & 3)) {
-		tree_setattr(t, name, &set);
-	} else if (!(err = tree_create(t, name, O_RDWR | (*random >> 28 & 7 ? 0 : O_TRUNC), 0644, &file))) {
-		err = tree_write(t, file, set.size, bytes, sizeof(bytes));
-		tree_release(t, file);
-		refusals += err == -EDQUOT;
-	} else {
-		refusals += err == -EDQUOT;
-	}
-}
-
 static void writer(void *arg)
 {
 	struct tree mine = tree;
@@ -476,7 +452,7 @@ static void writer(void *arg)
 
 	mine.uid = BASE_A + (uid_t)(uintptr_t)arg;
 	for (int i = 0; i < 400; i++) {
-		write_one(&mine, &random);
+		refusals += change_one(&mine, "/q", &random) == -EDQUOT;
 		over += told("/q", "bytes ") > LIMIT_BYTES || told("/q", "\ninodes ") > LIMIT_INODES;
 	}
 	writing--;

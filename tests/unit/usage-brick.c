@@ -2,6 +2,7 @@
 /* A brick under features/usage, and an independent count of what is on it. */
 #include "usage-test.h"
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -241,4 +242,31 @@ int teardown(void **s)
 	(void)s;
 	nftw(base, remove_one, 64, FTW_PHYS | FTW_DEPTH);
 	return 0;
+}
+
+int change_one(struct tree *t, const char *directory, uint64_t *random)
+{
+	static const char bytes[40000];
+	struct setattr set = { .valid = SET_SIZE };
+	struct file *file = NULL;
+	char name[64];
+	int err;
+
+	*random = *random * 6364136223846793005 + 1442695040888963407;
+	snprintf(name, sizeof(name), "%s/f%u", directory, (unsigned)(*random >> 33) % 150);
+	set.size = *random >> 40 & 0xffff;
+	if (!(*random >> 20 & 15)) {
+		tree_unlink(t, name);
+		return 0;
+	}
+	if (!(*random >> 24 & 3)) {
+		tree_setattr(t, name, &set);
+		return 0;
+	}
+	err = tree_create(t, name, O_RDWR | (*random >> 28 & 7 ? 0 : O_TRUNC), 0644, &file);
+	if (err)
+		return err;
+	err = tree_write(t, file, set.size, bytes, sizeof(bytes));
+	tree_release(t, file);
+	return err;
 }

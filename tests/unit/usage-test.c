@@ -361,31 +361,6 @@ static struct sums charged(void)
 	return sums;
 }
 
-/* One of several users of acme: makes files longer and shorter, and removes few. */
-static void write_one(struct tree *t, uint64_t *random)
-{
-	static const char bytes[40000];
-	struct setattr set = { .valid = SET_SIZE };
-	struct file *file = NULL;
-	char name[64];
-	int err;
-
-	*random = *random * 6364136223846793005 + 1442695040888963407;
-	snprintf(name, sizeof(name), "/w/f%u", (unsigned)(*random >> 33) % 150);
-	set.size = *random >> 40 & 0xffff;
-	if (!(*random >> 20 & 15)) {
-		tree_unlink(t, name);
-	} else if (!(*random >> 24 & 3)) {
-		tree_setattr(t, name, &set);
-	} else if (!(err = tree_create(t, name, O_RDWR | (*random >> 28 & 7 ? 0 : O_TRUNC), 0644, &file))) {
-		err = tree_write(t, file, set.size, bytes, sizeof(bytes));
-		tree_release(t, file);
-		refusals += err == -EDQUOT;
-	} else {
-		refusals += err == -EDQUOT;
-	}
-}
-
 static void writer(void *arg)
 {
 	struct tree mine = tree;
@@ -395,7 +370,7 @@ static void writer(void *arg)
 	for (int i = 0; i < 400; i++) {
 		struct sums now;
 
-		write_one(&mine, &random);
+		refusals += change_one(&mine, "/w", &random) == -EDQUOT;
 		now = charged();
 		over += now.bytes[1] > LIMIT_BYTES || now.inodes[1] > LIMIT_INODES;
 	}

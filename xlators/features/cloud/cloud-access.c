@@ -2,10 +2,11 @@
 /* Access points: parts of tenants' trees for whom the tenant lets in, as the option `access` gives them. What a client of one may is here, and what
  * becomes of his ids; that he stays below the directory is the work of handles (doc/tenants.md, A1). */
 #include <fcntl.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include "cloud.h"
+
+#include "word.h"
 
 enum { WORDS = 7 };
 
@@ -33,49 +34,6 @@ static int take_id(const char *text, bool *given, uint32_t *id)
 	return 0;
 }
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* %xx in place: names may have what the option's words can't. */
-static int decode(char *text)
-{
-	char *to = text;
-
-	for (; *text; to++) {
-		if (*text != '%') {
-			*to = *text++;
-			continue;
-		}
-		if (digit(text[1]) < 0 || digit(text[2]) < 0)
-			return -EINVAL;
-		*to = (char)(digit(text[1]) << 4 | digit(text[2]));
-		if (!*to)
-			return -EINVAL;
-		text += 3;
-	}
-	*to = '\0';
-	return 0;
-}
-
-/* "/", or "/NAME/NAME", each a name that a directory may have. */
-static bool is_directory(const char *path)
-{
-	if (*path != '/')
-		return false;
-	if (!path[1])
-		return true;
-	while (*path) {
-		size_t length = strcspn(++path, "/");
-
-		if (!length || length > NAME_MAX || (*path == '.' && (length == 1 || (length == 2 && path[1] == '.'))))
-			return false;
-		path += length;
-	}
-	return true;
-}
-
 static int take_words(char **word, struct point *one)
 {
 	bool has_uid, has_gid;
@@ -83,7 +41,7 @@ static int take_words(char **word, struct point *one)
 	if (!identity_is_name(word[0], strlen(word[0])) || gfid_parse(word[1], &one->id) || gfid_is_null(&one->id) ||
 	    take_id(word[2], &has_uid, &one->uid) || take_id(word[3], &has_gid, &one->gid) || has_uid != has_gid ||
 	    (strcmp(word[4], "rw") && strcmp(word[4], "ro")) || take_number(word[5], INT64_MAX, &one->expires) ||
-	    decode(word[6]) || !is_directory(word[6]))
+	    word_decode(word[6]) || !word_is_directory(word[6]))
 		return -EINVAL;
 	strcpy(one->tenant, word[0]);
 	one->forced = has_uid;
