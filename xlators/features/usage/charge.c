@@ -476,6 +476,16 @@ int charge_dir(struct request *rq, struct xlator *x, struct inode *inode, uint64
 	return err;
 }
 
+uint32_t charge_row(struct charge *c)
+{
+	uint32_t row;
+
+	pthread_mutex_lock(&c->lock);
+	row = c->row;
+	pthread_mutex_unlock(&c->lock);
+	return row;
+}
+
 uint64_t charge_dir_now(struct xlator *x, struct charge *c)
 {
 	uint64_t id;

@@ -163,7 +163,7 @@ static int erase_tag(struct request *rq, struct xlator *x, struct inode *inode)
 static int add(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, struct amount limit)
 {
 	struct ledger *l = &usage_of(x)->ledger;
-	struct dir d = { .limit = limit, .account = c->row };
+	struct dir d = { .limit = limit, .account = charge_row(c) };
 	int err = with_open(rq, x, inode, read_entries);
 
 	d.id = ledger_dir_new();
@@ -184,12 +184,12 @@ static int add(struct request *rq, struct xlator *x, struct inode *inode, struct
 	return err;
 }
 
-static int change_limit(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, struct amount limit)
+static int change_limit(struct request *rq, struct xlator *x, struct inode *inode, uint64_t id, struct amount limit)
 {
-	int err = write_tag(rq, x, inode, c->dir, limit);
+	int err = write_tag(rq, x, inode, id, limit);
 
 	if (!err)
-		ledger_dir_limit(&usage_of(x)->ledger, c->dir, limit);
+		ledger_dir_limit(&usage_of(x)->ledger, id, limit);
 	return err;
 }
 
@@ -197,11 +197,12 @@ static int change_limit(struct request *rq, struct xlator *x, struct inode *inod
 static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, struct amount limit)
 {
 	struct extent then = charge_extent(c);
+	uint64_t id = charge_dir_now(x, c);
 	struct claim claim;
 	int err;
 
-	if (charge_dir_now(x, c))
-		return then.is_top ? change_limit(rq, x, inode, c, limit) : -EEXIST;
+	if (id)
+		return then.is_top ? change_limit(rq, x, inode, id, limit) : -EEXIST;
 	then.xattrs += sizeof(DIR_XATTR) + 3 * sizeof(uint64_t);
 	err = claim_growth(rq, x, c, &then, &claim);
 	if (!err)
@@ -248,18 +249,20 @@ int dirs_remove(struct request *rq, struct xlator *x, const struct removexattr_i
 	struct ledger *l = &usage_of(x)->ledger;
 	struct inode *inode = in->inode;
 	struct charge *c;
+	uint64_t id;
 	int err = strcmp(in->name, QUOTA_XATTR) ? -EOPNOTSUPP : administer(rq, x, inode);
 
 	if (!err)
 		err = charge_begin_alone(rq, x, inode, &c);
 	if (err)
 		return err;
-	if (!charge_dir_now(x, c) || !charge_extent(c).is_top)
+	id = charge_dir_now(x, c);
+	if (!id || !charge_extent(c).is_top)
 		err = -ENODATA;
 	if (!err)
 		err = erase_tag(rq, x, inode);
 	if (!err) {
-		ledger_dir_drop(l, c->dir);
+		ledger_dir_drop(l, id);
 		with_open(rq, x, inode, make_durable); /* else a power cut may bring it back */
 		ledger_sync(l);
 	}

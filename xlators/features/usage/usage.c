@@ -150,11 +150,11 @@ static int claim_attributes(struct request *rq, struct xlator *x, struct charge 
 {
 	struct ledger *l = &usage_of(x)->ledger;
 	struct extent then = charge_extent(c);
-	uint32_t row = set->valid & SET_UID ? ledger_row(l, set->uid) : c->row;
+	uint32_t was = charge_row(c), row = set->valid & SET_UID ? ledger_row(l, set->uid) : was;
 
 	if (set->valid & SET_SIZE)
 		then.size = set->size;
-	return row == c->row ? claim_growth(rq, x, c, &then, claim) : claim_given(rq, x, c, row, &then, claim);
+	return row == was ? claim_growth(rq, x, c, &then, claim) : claim_given(rq, x, c, row, &then, claim);
 }
 
 /* Cut shorter, a file loses all that was reserved beyond its end; made longer, it keeps that. */

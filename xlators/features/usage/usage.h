@@ -260,6 +260,7 @@ int charge_count(struct request *, struct xlator *, struct inode *);
 int charge_dir(struct request *, struct xlator *, struct inode *, uint64_t *id);
 /* The same, of one whose change has begun; and outside, where it has its name: of the directory itself that is 0. */
 uint64_t charge_dir_now(struct xlator *, struct charge *);
+uint32_t charge_row(struct charge *); /* the account's that it is charged to */
 uint64_t charge_dir_outside(struct xlator *, struct charge *);
 /* What there is, read anew; its length is not. -ESTALE: it is gone. */
 int charge_look(struct request *, struct xlator *, struct inode *, struct extent *);
