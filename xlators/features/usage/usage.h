@@ -341,4 +341,9 @@ static inline struct usage *usage_of(const struct xlator *x)
 }
 struct xlator *usage_leaf(struct xlator *);						 /* what names objects by handles */
 uint32_t usage_handle(struct xlator *, struct inode *, uint8_t handle[HANDLE_SIZE_MAX]); /* its size; 0: there is none */
+
+/* ---- tell.c ---- */
+
+int usage_command(struct xlator *, int argc, char **argv, FILE *out);
+void usage_dump(struct xlator *, FILE *out);
 #endif
