@@ -18,6 +18,7 @@ int tree_open(struct tree *t, const char *text, struct problem *problem)
 	err = graph_start(t->graph, problem);
 	if (err) {
 		graph_destroy(t->graph);
+		t->graph = NULL;
 		return err;
 	}
 	t->at = t->graph->top;
@@ -28,6 +29,7 @@ void tree_close(struct tree *t)
 {
 	graph_stop(t->graph);
 	graph_destroy(t->graph);
+	t->graph = NULL;
 }
 
 struct xlator *tree_find(struct tree *t, const char *volume)

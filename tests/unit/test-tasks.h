@@ -26,6 +26,7 @@ static inline int tasks_start(void **state)
 static inline int tasks_stop(void **state)
 {
 	(void)state;
+	fflush(NULL); /* what has failed is to be read, though a task of the failed test may hold this up */
 	runtime_stop();
 	return 0;
 }
