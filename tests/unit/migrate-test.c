@@ -291,16 +291,18 @@ MOVES(no_change_is_lost, "option sweep-interval 100ms")
 		const char *b = put_away("text");
 		struct writer w = { .name = b };
 		char last[16];
+		int err;
 
 		at("second");
 		CHECK_INT(tree_open_file(&tree, b, O_RDWR, &w.file), 0);
 		CHECK_INT(task_spawn(NULL, go_on_writing, &w), 0);
 		task_sleep_ms((uint64_t)i % 4);
-		CHECK_INT(bring(b), 0);
+		err = bring(b);
 		task_sleep_ms(2);
 		w.stop = true;
 		while (!w.over)
 			task_sleep_ms(1);
+		CHECK_INT(err, 0); /* or it is busy: who is slow may seem dead, and another ends it */
 		CHECK_INT(w.err, 0);
 		snprintf(last, sizeof(last), "%08u", w.written);
 		CHECK(file_reads(w.file, last));
@@ -650,5 +652,7 @@ int main(void)
 		cmocka_unit_test(a_directory_that_cant_be_read_does_not_hold_up_the_others),
 	};
 
+	if (getenv("MIGRATE_TEST")) /* a pattern of names */
+		cmocka_set_test_filter(getenv("MIGRATE_TEST"));
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -447,10 +447,12 @@ static int end_as_it_is(struct bringing *b, int err)
 	return BROUGHT;
 }
 
-/* By another of its names others may have been sooner. */
+/* By another of its names others may have been sooner; and who was so slow that he seemed dead was taken over. */
 static int why_not(int err)
 {
-	return err == -ENOSPC || err == -EDQUOT ? BRING_FULL : err == -EMOVED || err == -EPOINTER ? BRING_BUSY : err;
+	if (err == -ENOSPC || err == -EDQUOT)
+		return BRING_FULL;
+	return err == -EMOVED || err == -EPOINTER || err == -EFENCED ? BRING_BUSY : err;
 }
 
 static int carry_out(struct bringing *b)
@@ -482,7 +484,7 @@ static int carry_out(struct bringing *b)
 	if (!err)
 		err = bring_finish(b->rq, b->d, &b->it);
 	if (err)
-		err = end_as_it_is(b, err);
+		err = why_not(end_as_it_is(b, err));
 	return err ? err : b->anchors.count > 1 ? BROUGHT_NAMES : BROUGHT;
 }
 
