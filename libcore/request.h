@@ -19,6 +19,10 @@ struct request;
 #define ENEEDGROUPS 4100
 /* A graph switch cancelled a wait in the old graph: mount/fuse asks again in the new one. Never seen by an application. */
 #define ERESTARTGRAPH 4101
+/* A member of a replica set whose account's limit is near (LIMITS_ASK): nothing is done before the set's first member has decided. Never seen by an application. */
+#define EASKFIRST 4102
+/* What EDQUOT is in a set (LIMITS_FIRST, LIMITS_DECIDED): the limit refused it, and nothing of it was done. cluster/afr tells applications EDQUOT. */
+#define EOVERLIMIT 4103
 /* The last of the numbers that are kept for such errors (4110 and on: xlators/cluster/replica.h; 4120 and on: xlators/cluster/dht/place.h). */
 #define ELAST 4125
 
@@ -44,6 +48,15 @@ struct extension {
 
 #define TIME_KEPT (1ull << 63) /* see request.time_ns */
 
+/* What features/usage does about an account's limit, as features/replica above it tells (doc/usage.md, "In a replica set"). */
+enum limits_rule {
+	LIMITS_ALONE,	/* no replica: what is above the limit is refused */
+	LIMITS_FIRST,	/* the set's first member: so it is here, too, and that decides */
+	LIMITS_ASK,	/* another one: what may be too much is to be asked of the first, before anything is done */
+	LIMITS_DECIDED, /* another one: the first has decided; only what is far above the limit is refused */
+	LIMITS_HEAL	/* whoever makes members equal: nothing is refused */
+};
+
 enum { TRAIL_MAX = 16 };
 struct trail { /* one translator on the way of the request */
 	_Atomic(const struct xlator *) at;
@@ -57,6 +70,7 @@ struct request {
 	uid_t root; /* who has root's powers beside uid 0: below features/cloud the root of the tenant that asks. 0: nobody else */
 	struct gfid
 		tree; /* below features/cloud: the directory that is the root of all for the tenant that asks; zeros: for who asks gfid_root is */
+	enum limits_rule limits;
 	bool administers; /* below features/cloud: who asks has the certificate of the tenant's own administrator */
 	pid_t pid;
 	int32_t group_count; /* -1: not known yet, ask request_groups() */

@@ -78,6 +78,12 @@ static void may_fail(struct verdict *v, bool when, int error)
 		v->error[v->errors++] = error;
 }
 
+/* Whether there was room for it is not looked at. */
+static bool found_no_room(const struct operation *o)
+{
+	return plan.limit && o->err == -EDQUOT;
+}
+
 static bool agrees(const struct verdict *v, const struct operation *o)
 {
 	for (unsigned i = 0; i < v->errors; i++)
@@ -203,6 +209,8 @@ static bool apply_names(const struct entry *e, void *state)
 	const struct operation *o = e->op;
 	int dir = dir_number(&o->dir);
 
+	if (found_no_room(o) && !operation_unknown(o))
+		return true;
 	switch (o->what) {
 	case OP_LOOKUP:
 		return apply_lookup(o, state, dir, o->name, &o->object);

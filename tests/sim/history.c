@@ -64,6 +64,7 @@ static bool definite(int err)
 	case ENODATA:
 	case EPERM:
 	case ELOOP:
+	case EDQUOT: /* nothing of it is left */
 		return true;
 	default:
 		return false;

@@ -33,6 +33,7 @@ static const char help[] =
 	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
 	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
 	"  --layout           bricks with features/layout; clients say what the names stand for that they take; link counts are checked\n"
+	"  --limit            all is one account's, which has a small limit (features/usage): in the end no member has more\n"
 	"  --mutant NAME      with this deliberate mistake\n"
 	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
@@ -48,7 +49,7 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool posix, layout, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	bool posix, layout, limit, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
 static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1 };
 
@@ -139,6 +140,8 @@ static void make_plan(uint64_t seed)
 	plan.subvolumes = plan.initial = 1;
 	if (options.subvolumes != 1)
 		spread_plan();
+	else if (options.limit && is_replicated())
+		limit_plan();
 }
 
 static void run_seed(uint64_t seed, const char *directory, struct report *r)
@@ -431,6 +434,7 @@ static bool flag(const char *arg)
 		      { "--expect-failure", &options.expect_failure },
 		      { "--twice", &options.twice },
 		      { "--layout", &options.layout },
+		      { "--limit", &options.limit },
 		      { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
@@ -552,7 +556,7 @@ static void set_path(void)
 int main(int argc, char **argv)
 {
 	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/shaky", "sim/naive" };
-	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix" };
+	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix", "features/usage" };
 	static const char *const spread[] = { "cluster/dht", "features/layout" };
 	uint64_t begin = real_ns();
 

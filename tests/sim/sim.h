@@ -14,7 +14,7 @@ enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 2 + BRIC
 #define S  1000000000ull
 
 /* ---- chance: streams of their own, so that a change of one thing leaves the others as they were ---- */
-enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, STREAMS };
+enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, CHANCE_LIMIT, STREAMS };
 void chance_begin(uint64_t seed);
 uint64_t chance(enum chance_stream);
 uint64_t chance_below(enum chance_stream, uint64_t limit);	     /* 0 .. limit - 1 */
@@ -177,6 +177,7 @@ struct plan {
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool lossy;  /* with several subvolumes: all members of one may lose their power */
 	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
+	unsigned limit, limit_inodes, near; /* of all that is in it, and features/usage's option near; limit 0: there is none */
 	enum stack stack;
 	const char *directory;
 };
@@ -209,6 +210,12 @@ void grow_end(void);		       /* waits until it is done; else the run has failed 
 bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
 void check_grown(void);		       /* the disks */
 unsigned grow_moved(void), grow_kills(void); /* names, as far as is known */
+
+/* ---- limit.c: one account that has a small limit ---- */
+void limit_plan(void);
+void limit_put(FILE *, unsigned brick); /* the part of its volfile, above "disk" */
+void limit_end(void); /* waits until all are exact; in a task of the world's */
+void check_limit(void);
 
 /* ---- nemesis.c ---- */
 enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */

@@ -97,6 +97,10 @@ static void put_brick(FILE *to, unsigned number)
 	else
 		fprintf(to, "volume disk\n type sim/disk\n option member %u\n option state-dir %s/brick%u\nend-volume\n",
 			number, run_directory, number);
+	if (plan.limit) {
+		limit_put(to, number);
+		top = "usage";
+	}
 	if (plan.subvolumes > 1 || plan.layout) {
 		fprintf(to,
 			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n option widen-at %u\n option reopen-time 1s\n subvolumes %s\nend-volume\n",
@@ -468,6 +472,8 @@ static void script(void *arg)
 	if (plan.subvolumes > 1 && !sim_failure())
 		task_sleep_ms(away_sweep_ms());
 	if (!sim_failure())
+		limit_end();
+	if (!sim_failure())
 		work_final_reads();
 	trace("the end");
 	script_done = true;
@@ -497,6 +503,8 @@ void world_run(const char *directory)
 		disk_print(disk_of(i), stderr);
 	if (!sim_failure() && plan.stack == STACK_REPLICA)
 		check_replicas();
+	if (!sim_failure())
+		check_limit();
 	if (!sim_failure() && plan.subvolumes > 1)
 		check_away();
 	if (!sim_failure())

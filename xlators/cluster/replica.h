@@ -99,7 +99,7 @@ enum { BELIEF_MS = 600, BELIEF_PROOF_MS = 400, BELIEF_WAIT_MS = 1200 };
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
 enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8, REPLICA_DECIDED = 16 };
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
@@ -107,7 +107,7 @@ struct replica_stamp {
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
 	uint32_t flags;
 	/* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before;
-	 * REPLICA_DOUBT: it may have been done before, and nobody can tell */
+	 * REPLICA_DOUBT: it may have been done before, and nobody can tell; REPLICA_DECIDED: the first member has answered to it, so a limit refuses it no more */
 	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
 uint64_t session_tag(const uint8_t session[16]);

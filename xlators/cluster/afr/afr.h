@@ -109,6 +109,7 @@ struct afr {
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
+	atomic_uint_fast64_t near_ns;			/* until then the first member is asked first for what adds to an account's charge */
 	atomic_uint_fast64_t unread_ns;			/* when it was last told that who alone may be read does not answer */
 	pthread_mutex_t lock;				/* guards what follows */
 	struct task_cond changed;			/* the view did, or a member went down */
@@ -264,6 +265,8 @@ struct fan;
 /* The fop at each member of the mask, with that member's own files and inodes, stamped (epoch 0: not). Returns when all have
  * answered or left the view `epoch`; fan_free by the caller. NULL: no memory. */
 struct fan *fan_call(struct afr *, struct request *, unsigned mask, enum fop, const void *in, const struct replica_stamp *);
+/* Asks those, who were not asked, or have answered, once more, with another stamp; their answers take the place of the first ones. */
+void fan_again(struct fan *, struct request *, unsigned mask, const struct replica_stamp *);
 struct member_result *fan_result(struct fan *, int member);
 void fan_free(struct fan *);
 /* The same at one, in this task. */

@@ -22,6 +22,10 @@ static void sort_answer(struct answers *s, int member, int err)
 		s->view |= bit;
 	} else if (err == -ERECOVERING) {
 		s->soon |= bit;
+	} else if (err == -EOVERLIMIT) {
+		s->over |= bit;
+	} else if (err == -EASKFIRST) {
+		s->asks |= bit;
 	} else if (err == -ENOSPC || err == -EDQUOT) {
 		s->full |= bit;
 		s->error = err;
@@ -78,6 +82,20 @@ static bool copies_differ(const struct view *v, struct fan *f, const struct note
 	return false;
 }
 
+/* The first member decides: where it refused nobody is to have done it, and what others have done all the same is undone. */
+static enum outcome weigh_limit(const struct view *v, struct answers *s)
+{
+	int first = view_first(v);
+	bool refused = first >= 0 && s->over >> first & 1;
+
+	if (refused && ((!s->done && !s->full) || MUTANT("refused-is-clean")))
+		return ALIKE;
+	s->error = s->first = -EDQUOT;
+	if (!refused && s->full)
+		return quorum_without(v, s->full) ? SUSPECT : FAILED;
+	return refused ? FAILED : s->over ? DIFFER : AGAIN;
+}
+
 static enum outcome weigh(const struct view *v, struct fan *f, const struct note *n, struct answers *s)
 {
 	unsigned bad = s->suspect | s->full;
@@ -88,6 +106,8 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct note
 		s->first = -EIO;
 		return DIFFER;
 	}
+	if (!s->suspect && (s->over || s->asks))
+		return weigh_limit(v, s);
 	if (!bad && !s->other)
 		return s->done ? DONE : ALIKE;
 	if (MUTANT("done-by-one") && s->done)

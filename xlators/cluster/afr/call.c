@@ -10,13 +10,13 @@ struct branch {
 	struct request *rq;
 	struct task *task; /* while it runs; guarded by fan.lock */
 	int child;
+	struct replica_stamp stamp;
 	struct member_result result;
 };
 struct fan { /* referred to by the caller and by each branch that runs */
 	struct afr *a;
 	enum fop fop;
 	void *in;
-	struct replica_stamp stamp;
 	pthread_mutex_t lock;
 	struct task_cond answered;
 	int refs;
@@ -295,7 +295,7 @@ static void run_branch(void *arg)
 	pthread_mutex_lock(&f->lock);
 	b->task = b->rq->task = task_self();
 	pthread_mutex_unlock(&f->lock);
-	err = one_call(f->a, b->rq, b->child, f->fop, f->in, &b->result.out, f->stamp.epoch ? &f->stamp : NULL);
+	err = one_call(f->a, b->rq, b->child, f->fop, f->in, &b->result.out, b->stamp.epoch ? &b->stamp : NULL);
 	pthread_mutex_lock(&f->lock);
 	b->task = NULL;
 	b->result.answered = err;
@@ -309,13 +309,14 @@ static void run_branch(void *arg)
 	fan_unref(f);
 }
 
-static void start_branch(struct fan *f, struct request *rq, int child)
+static void start_branch(struct fan *f, struct request *rq, int child, const struct replica_stamp *stamp)
 {
 	struct branch *b = &f->branch[child];
 	int err = 0;
 
 	b->fan = f;
 	b->child = child;
+	b->stamp = stamp ? *stamp : (struct replica_stamp){ 0 };
 	b->result.asked = true;
 	b->rq = request_copy(rq);
 	if (!b->rq)
@@ -445,7 +446,6 @@ struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop 
 	f->a = a;
 	f->fop = fop;
 	f->refs = 1;
-	f->stamp = stamp ? *stamp : (struct replica_stamp){ 0 };
 	f->in = calloc(1, fop_info[fop].in_size);
 	if (!f->in || fop_in_copy((int)fop, f->in, in)) {
 		free(f->in);
@@ -455,12 +455,27 @@ struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop 
 	}
 	for (int i = 0; i < a->members; i++)
 		if (mask_bit(mask, i))
-			start_branch(f, rq, i);
+			start_branch(f, rq, i, stamp);
 	if (fop_info[fop].flags & FOP_WAITS)
 		wait_patiently(f);
 	else
 		wait_all(f, true);
 	return f;
+}
+
+void fan_again(struct fan *f, struct request *rq, unsigned mask, const struct replica_stamp *stamp)
+{
+	for (int i = 0; i < f->a->members; i++) {
+		struct branch *b = &f->branch[i];
+
+		if (!mask_bit(mask, i) || (b->result.asked && !b->result.done))
+			continue;
+		if (b->rq)
+			request_free(b->rq);
+		b->result = (struct member_result){ 0 };
+		start_branch(f, rq, i, stamp);
+	}
+	wait_all(f, true);
 }
 
 struct member_result *fan_result(struct fan *f, int member)

@@ -361,10 +361,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	pthread_mutex_lock(&c->a->lock);
 	c->recalled = c->a->recalled;
 	pthread_mutex_unlock(&c->a->lock);
-	f = fan_call(c->a, c->rq, view_mask(v, MUTANT("only-in") ? MEMBER_IN : MEMBER_BACK), c->fop, c->in, &stamp);
+	f = fan_call(c->a, c->rq, limit_asks(c, v), c->fop, c->in, &stamp);
 	if (!f)
 		return -ENOMEM;
 	c->sent = v->epoch;
+	limit_decided(c, v, f, &stamp);
 	switch (answers_judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
@@ -374,12 +375,12 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		*over = true;
 		break;
 	case ALIKE:
-		err = answers_same_error(v, f);
+		err = s.over ? -EDQUOT : answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		if (c->in_doubt &&
 		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (says_what_goes(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = err != -EROFS && !answer_may_be_done(err);
+		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err));
 		*over = true;
 		break;
 	case AGAIN:
@@ -826,7 +827,7 @@ static int create_new(struct request *rq, struct xlator *x, const struct create_
 }
 
 /* What is there may be removed by somebody else before it is opened: then it is made after all. */
-int afr_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+static int create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
 {
 	int err = create_new(rq, x, in, out);
 
@@ -836,4 +837,12 @@ int afr_create(struct request *rq, struct xlator *x, const struct create_in *in,
 			err = create_new(rq, x, in, out);
 	}
 	return err;
+}
+
+/* Who may make nothing more may still open what is there. */
+int afr_create(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	int err = create(rq, x, in, out);
+
+	return err == -EDQUOT && !(in->flags & O_EXCL) && !open_existing(rq, x, in, out) ? 0 : err;
 }

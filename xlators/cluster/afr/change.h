@@ -54,7 +54,7 @@ enum outcome {
 };
 
 struct answers {
-	unsigned done, suspect, full, other, view, soon; /* masks of members */
+	unsigned done, suspect, full, other, view, soon, over, asks; /* masks of members; over: the limit; asks: of the first, whether there is room */
 	int error;					 /* of one that failed */
 	int first;					 /* the error of the most senior that failed otherwise */
 };
@@ -63,6 +63,12 @@ struct answers {
 enum outcome answers_judge(struct afr *, const struct view *, struct fan *, const struct note *, struct answers *);
 int answers_same_error(const struct view *, struct fan *); /* of all IN members; 0: it differs, or they were not reached */
 bool answer_may_be_done(int err);			   /* a member that gives this error may have done it all the same */
+
+/* limit.c: near the limit of an account */
+/* Those who are to be asked at once. */
+unsigned limit_asks(struct changing *, const struct view *);
+/* When they have answered: the others, if the first has decided. */
+void limit_decided(struct changing *, const struct view *, struct fan *, const struct replica_stamp *);
 
 /* earlier.c: what became of it in an earlier view. *over: that is the answer. Else it is to be sent, or to be asked for again. */
 int earlier(struct changing *, const struct view *, bool *over);

@@ -183,6 +183,7 @@ static void touch_made(struct member *m, enum fop fop, const void *out)
 struct admitted {
 	struct kept_note *note;
 	unsigned parity;
+	enum limits_rule limits;
 	bool done, in_doubt;
 	uint64_t value;
 };
@@ -229,6 +230,14 @@ static bool was_stale(const struct note *n)
 {
 	return n->status == -ESTALE &&
 	       (n->fop == FOP_write || n->fop == FOP_fallocate || n->fop == FOP_copy_range || n->fop == FOP_setattr);
+}
+
+/* One member decides whether there is room within a limit, so that none does what others refuse (T11 in doc/tenants.md). It is the truth of a recovery, too. */
+static enum limits_rule limits_here(const struct member *m, const struct replica_stamp *stamp)
+{
+	if (view_first(&m->view) == (int)m->number && !MUTANT("nobody-refuses"))
+		return LIMITS_FIRST;
+	return stamp->flags & REPLICA_DECIDED || MUTANT("nobody-refuses") ? LIMITS_DECIDED : LIMITS_ASK;
 }
 
 /* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
@@ -279,6 +288,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	a->note = note_add(m, s, n);
 	if (!a->note)
 		return -ENOMEM;
+	a->limits = limits_here(m, stamp);
 	a->parity = m->index.generation & 1;
 	m->running[a->parity]++;
 	m->changes++;
@@ -336,8 +346,8 @@ static bool ended(struct member *m, struct admitted *a, enum fop fop, const void
 	note_keep_inodes(m, a->note);
 	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
 		ended_late(m, a->note);
-	else if (err == -ENEEDGROUPS && !a->note->orphan && !a->note->recovering)
-		note_remove(m, a->note); /* nothing was done: it is sent once more, with the groups */
+	else if ((err == -ENEEDGROUPS || err == -EASKFIRST) && !a->note->orphan && !a->note->recovering)
+		note_remove(m, a->note); /* nothing was done: it is sent once more, with the groups, or when the first member has decided */
 	no_longer_running(m, a->parity);
 	pthread_mutex_unlock(&m->lock);
 	return granted;
@@ -387,6 +397,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
+	rq->limits = a.limits;
 	err = fop_call(rq, x->child[0], fop, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
@@ -507,6 +518,7 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 	if (err)
 		return err;
 	rq->time_ns = stamp->time;
+	rq->limits = MUTANT("refuse-heals") ? LIMITS_FIRST : LIMITS_HEAL;
 	if (fop == FOP_unlink && !MUTANT("forget-removed"))
 		err = note_removed(rq, x, in, &removed); /* what can't be looked at stays, and with it who heals */
 	if (!err)

@@ -21,6 +21,7 @@ struct amount charge_amount(const struct extent *e)
 {
 	uint64_t bytes = rounded(e->size > e->reserved ? e->size : e->reserved) + CHARGE_UNIT;
 
+	bytes += e->links * FURTHER_NAME;
 	return (struct amount){ (int64_t)(bytes + (e->xattrs > XATTRS_FREE ? e->xattrs - XATTRS_FREE : 0)), 1 };
 }
 
@@ -68,7 +69,7 @@ static int learn_xattrs(struct request *rq, struct xlator *x, struct inode *inod
 	int err = listxattr_on(rq, x->child[0], &in, &out);
 	const char *name = out.names.bytes;
 
-	*e = (struct extent){ .size = e->size };
+	*e = (struct extent){ .size = e->size, .links = e->links };
 	if (err == -EOPNOTSUPP)
 		err = 0;
 	for (uint32_t at = 0; !err && at < out.names.size; at += strlen(name + at) + 1)
@@ -86,6 +87,16 @@ static int look(struct request *rq, struct xlator *x, struct inode *inode, struc
 	*a = out.attr;
 	fop_out_clear(FOP_getattr, &out);
 	return err;
+}
+
+/* How long a directory is depends on the file system, and on what was in it: copies of one differ in that. So in a replica set it is charged as an empty one, its names as far
+ * as they are not paid for with the objects, which have one each. */
+static void take_size(const struct xlator *x, struct extent *e, const struct attr *a)
+{
+	bool set = usage_of(x)->replicated, dir = S_ISDIR(a->mode);
+
+	e->size = set && dir ? CHARGE_UNIT : a->size;
+	e->links = set && !dir && a->nlink > 1 ? a->nlink - 1 : 0;
 }
 
 struct extent charge_extent(struct charge *c)
@@ -154,7 +165,7 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 	if (turn != c->turn && !c->known)
 		err = -EAGAIN; /* somebody learnt, changed and removed it since the look */
 	if (!err && !c->known) {
-		found.size = a.size;
+		take_size(x, &found, &a);
 		c->extent = found;
 		c->row = ledger_row(&usage_of(x)->ledger, a.uid);
 		c->dir = found.dir;
@@ -175,6 +186,7 @@ int charge_relearn(struct request *rq, struct xlator *x, struct inode *inode, st
 		return err;
 	pthread_mutex_lock(&c->lock);
 	found.size = c->extent.size;
+	found.links = c->extent.links;
 	c->extent = found;
 	pthread_mutex_unlock(&c->lock);
 	return 0;
@@ -315,7 +327,10 @@ static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 	struct entry was = { c->row, c->charged, c->orphan, c->dir }, is = { c->row, { 0 }, false, c->dir };
 
 	c->turn++;
-	c->extent.size = a ? a->size : 0;
+	if (a)
+		take_size(x, &c->extent, a);
+	else
+		c->extent.size = c->extent.links = 0;
 	if (a)
 		is = (struct entry){ ledger_row(&u->ledger, a->uid), charge_amount(&c->extent), !a->nlink, c->extent.dir };
 	if (is.row != was.row || is.dir != was.dir || is.orphan != was.orphan || !amounts_equal(is.amount, was.amount) ||
@@ -602,7 +617,7 @@ static int recover(struct request *rq, struct xlator *x, int number)
 		err = learn_xattrs(rq, x, inode, &found);
 	if (err && err != -ESTALE && err != -ENOENT)
 		return err;
-	found.size = a.size;
+	take_size(x, &found, &a);
 	if (!err)
 		is = (struct entry){ ledger_row(&u->ledger, a.uid), charge_amount(&found), false, found.dir };
 	ledger_move(&u->ledger, number, &(struct key){ 0 }, &was, &is);

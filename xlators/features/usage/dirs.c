@@ -215,8 +215,8 @@ static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, 
 
 static int administer(struct request *rq, struct xlator *x, const struct inode *inode)
 {
-	if (*usage_of(x)->pool)
-		return -EXDEV; /* what is put away, or removed, passes directories of other tags there */
+	if (*usage_of(x)->pool || usage_of(x)->replicated)
+		return -EXDEV; /* what is put away, or removed, or healed, passes directories of other tags there */
 	if (!may_administer(rq))
 		return -EPERM;
 	if (!S_ISDIR(inode->type))

@@ -90,7 +90,7 @@ static void finish_pending(struct ledger *l)
 	atomic_store(&f->half_done, 0);
 }
 
-static int take_up(struct ledger *l, const char *path, struct problem *p)
+static int take_up(struct ledger *l, const char *path, bool replicated, struct problem *p)
 {
 	static const char nothing[8];
 	struct ledger_file *f = l->file;
@@ -103,7 +103,7 @@ static int take_up(struct ledger *l, const char *path, struct problem *p)
 	become_current(f);
 	if (atomic_load(&f->half_done))
 		finish_pending(l);
-	if (!f->clean && (!boot || f->boot != boot)) {
+	if (f->replicated != replicated || (!f->clean && (!boot || f->boot != boot))) {
 		f->owed = 1;
 		f->dirs_known = 0;
 		memset(f->note, 0, sizeof(f->note));
@@ -111,13 +111,14 @@ static int take_up(struct ledger *l, const char *path, struct problem *p)
 	if (f->unnoted)
 		f->owed = 1;
 	f->unnoted = 0;
+	f->replicated = replicated;
 	f->boot = boot;
 	f->clean = 0;
 	return msync(f, sizeof(*f), MS_SYNC) ? problem_set(p, errno, "can't write the ledger %s: %s", path, strerror(errno))
 					     : 0;
 }
 
-int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *p)
+int ledger_open(struct ledger *l, const char *path, bool replicated, bool *owed, struct problem *p)
 {
 	int err;
 
@@ -131,7 +132,7 @@ int ledger_open(struct ledger *l, const char *path, bool *owed, struct problem *
 	if (!err)
 		err = reserve(l, path, p);
 	if (!err)
-		err = take_up(l, path, p);
+		err = take_up(l, path, replicated, p);
 	if (err) {
 		ledger_close(l, false);
 		return err;
@@ -329,7 +330,38 @@ static struct amount limit_for(const struct ledger *l, uint32_t row, bool last)
 	return last ? limit : minus(limit, kept_free(l, limit));
 }
 
-int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
+static int64_t part_or(int64_t limit, int64_t least)
+{
+	enum { PART = 16 };
+
+	return limit / PART > least ? limit / PART : least;
+}
+
+static int64_t below(int64_t limit, int64_t by)
+{
+	return !limit ? 0 : limit > by ? limit - by : 1;
+}
+
+/* At a member of a replica set which is not the first. It asks so early that what is under way at the first, and has not come here, is less than that; and where it
+ * does as the first has decided, or as a client says that it has, it may be above the limit for the same reason, and by no more. A soft limit that may become hard counts as
+ * one before it is time: the members' clocks differ. */
+static struct amount limit_of_other(const struct ledger *l, uint32_t row, enum limits_rule rule)
+{
+	enum { INODE = 65536 }; /* so many bytes to each */
+	const struct hold *h = &l->hold[row];
+	struct amount limit = h->limit, by;
+
+	if (rule == LIMITS_ASK && h->grace) {
+		limit.bytes = h->soft.bytes ? h->soft.bytes : limit.bytes;
+		limit.inodes = h->soft.inodes ? h->soft.inodes : limit.inodes;
+	}
+	by = (struct amount){ part_or(limit.bytes, l->near), part_or(limit.inodes, l->near / INODE) };
+	if (rule == LIMITS_ASK)
+		return (struct amount){ below(limit.bytes, by.bytes), below(limit.inodes, by.inodes) };
+	return (struct amount){ limit.bytes ? limit.bytes + by.bytes : 0, limit.inodes ? limit.inodes + by.inodes : 0 };
+}
+
+int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last, enum limits_rule rule)
 {
 	struct hold *h = &l->hold[row];
 	struct amount others, used, limit;
@@ -337,14 +369,14 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	limit = limit_for(l, row, last);
+	limit = rule == LIMITS_ASK || rule == LIMITS_DECIDED ? limit_of_other(l, row, rule) : limit_for(l, row, last);
 	used = plus(others, plus(l->file->row[l->file->bank][row].amount, h->orphans));
 	if (!whole && has_limit(h))
 		err = -EAGAIN;
 	else if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
 		 is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
-		err = -EDQUOT;
-	else
+		err = rule == LIMITS_ASK ? -EASKFIRST : -EDQUOT;
+	else if (!MUTANT("claim-nothing"))
 		h->claimed = plus(h->claimed, more);
 	pthread_mutex_unlock(&l->lock);
 	pool_exit(l);
@@ -354,7 +386,8 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last)
 void ledger_unclaim(struct ledger *l, uint32_t row, struct amount more)
 {
 	pthread_mutex_lock(&l->lock);
-	l->hold[row].claimed = minus(l->hold[row].claimed, more);
+	if (!MUTANT("claim-nothing"))
+		l->hold[row].claimed = minus(l->hold[row].claimed, more);
 	pthread_mutex_unlock(&l->lock);
 }
 

@@ -10,12 +10,12 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 {
 	enum { WAIT_MS = 5000, STEP_MS = 10 };
 	struct usage *u = usage_of(x);
-	int err = ledger_claim(&u->ledger, row, more, last);
+	int err = ledger_claim(&u->ledger, row, more, last, rq->limits);
 
 	for (int ms = 0; err == -EAGAIN && ms < WAIT_MS; ms += STEP_MS) {
 		if (task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns))
 			return -EDQUOT;
-		err = ledger_claim(&u->ledger, row, more, last);
+		err = ledger_claim(&u->ledger, row, more, last, rq->limits);
 	}
 	if (err == -EAGAIN && !atomic_exchange(&u->lonely, true))
 		log_error(x, NULL, "not all bricks of the volume are served by this process: nothing grows of who has a limit");
@@ -48,26 +48,27 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	int err = 0;
 
 	*c = (struct claim){ 0 };
-	if (!ledger_row(&u->ledger, rq->uid))
+	if (rq->limits == LIMITS_HEAL || !ledger_row(&u->ledger, rq->uid))
 		return 0;
 	if (w->row && !is_nothing(more)) {
 		err = claim_of_pool(rq, x, w->row, more, last);
 		if (!err)
 			c->row = w->row, c->amount = more;
 	}
-	if (!err && w->dir && !is_nothing(dir_more)) {
+	if (!err && w->dir && !is_nothing(dir_more) && rq->limits <= LIMITS_FIRST) {
 		err = ledger_dir_claim(&u->ledger, w->dir, dir_more);
 		if (!err)
 			c->dir = w->dir, c->dir_amount = dir_more;
 	}
 	if (err) {
 		claim_end(x, c);
-		atomic_fetch_add(&u->refused, 1);
+		atomic_fetch_add(&u->refused, err != -EASKFIRST);
 	}
-	return err;
+	return err == -EDQUOT && rq->limits != LIMITS_ALONE ? -EOVERLIMIT : err;
 }
 
-static struct wanted held_by(struct charge *of, struct amount *now)
+/* then: gets as many names as it has now, so that no link(2) meanwhile counts for a part of what is to be claimed; or NULL. */
+static struct wanted held_by(struct charge *of, struct amount *now, struct extent *then)
 {
 	struct wanted w = { .row = 0 };
 
@@ -75,24 +76,30 @@ static struct wanted held_by(struct charge *of, struct amount *now)
 	w.row = of->row;
 	w.dir = of->dir;
 	*now = of->charged;
+	if (then)
+		then->links = of->extent.links;
 	pthread_mutex_unlock(&of->lock);
 	return w;
 }
 
 int claim_growth(struct request *rq, struct xlator *x, struct charge *of, const struct extent *e, struct claim *c)
 {
-	struct amount then = charge_amount(e), now;
-	struct wanted w = held_by(of, &now);
+	struct extent whole = *e;
+	struct amount then, now;
+	struct wanted w = held_by(of, &now, &whole);
 
+	then = charge_amount(&whole);
 	w.more = w.dir_more = (struct amount){ then.bytes - now.bytes, 0 };
 	return claim(rq, x, &w, false, c);
 }
 
 int claim_given(struct request *rq, struct xlator *x, struct charge *of, uint32_t row, const struct extent *e, struct claim *c)
 {
-	struct amount then = charge_amount(e), now;
-	struct wanted w = held_by(of, &now);
+	struct extent whole = *e;
+	struct amount then, now;
+	struct wanted w = held_by(of, &now, &whole);
 
+	then = charge_amount(&whole);
 	w.row = row;
 	w.more = then;
 	w.dir_more = (struct amount){ then.bytes - now.bytes, 0 };
@@ -102,7 +109,7 @@ int claim_given(struct request *rq, struct xlator *x, struct charge *of, uint32_
 int claim_more(struct request *rq, struct xlator *x, struct charge *of, uint64_t bytes, bool last, struct claim *c)
 {
 	struct amount now;
-	struct wanted w = held_by(of, &now);
+	struct wanted w = held_by(of, &now, NULL);
 
 	w.more = w.dir_more = (struct amount){ (int64_t)bytes, 0 };
 	return claim(rq, x, &w, last, c);

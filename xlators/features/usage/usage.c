@@ -14,7 +14,7 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE	 2
 #endif
-enum { TRIES = 16 };
+enum { TRIES = 16, NEAR = 64 << 20 };
 
 static const struct option options[] = {
 	{ "ledger", OPTION_PATH, OPTION_AT(struct usage, ledger_path), NULL,
@@ -28,6 +28,11 @@ static const struct option options[] = {
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
 	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
 	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512 },
+	{ "replicated", OPTION_BOOL, OPTION_AT(struct usage, replicated), "off",
+	  "the brick is a member of a replica set: what is charged is the same for equal copies, and the first member decides about limits" },
+	{ "near", OPTION_SIZE, OPTION_AT(struct usage, near), "64M",
+	  "replicated: so near to a limit, or a sixteenth of it if that is more, the first member is asked before others do what adds to the charge",
+	  4096, 1ll << 50 },
 	{ NULL },
 };
 
@@ -261,11 +266,17 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 	return err;
 }
 
+/* What is reserved is charged, so whoever makes copies equal sees it, and says it. */
+static bool is_forbidden(const struct request *rq, const char *name)
+{
+	return is_own_xattr(name) && (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0 || MUTANT("hide-reserved"));
+}
+
 static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
 	if (is_quota(in->name))
 		return dirs_set(rq, x, in);
-	if (is_own_xattr(in->name))
+	if (is_forbidden(rq, in->name))
 		return -EPERM;
 	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size);
 }
@@ -274,7 +285,7 @@ static int usage_removexattr(struct request *rq, struct xlator *x, const struct 
 {
 	if (is_quota(in->name))
 		return dirs_remove(rq, x, in);
-	if (is_own_xattr(in->name))
+	if (is_forbidden(rq, in->name))
 		return -EPERM;
 	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0);
 }
@@ -293,7 +304,7 @@ static int usage_listxattr(struct request *rq, struct xlator *x, const struct li
 
 	for (uint32_t at = 0; !err && at < out->names.size; at += length) {
 		length = (uint32_t)strlen(list + at) + 1;
-		if (is_own_xattr(list + at))
+		if (is_forbidden(rq, list + at))
 			continue;
 		memmove(list + kept, list + at, length);
 		kept += length;
@@ -340,7 +351,7 @@ static struct charge *charge_of(const struct changes *c, const struct inode *ino
 static int claim_name(struct request *rq, struct xlator *x, struct changes *c, struct inode *dir, bool last,
 		      struct claim *claim)
 {
-	return claim_more(rq, x, charge_of(c, dir), DIRECTORY_SLACK, last, claim);
+	return claim_more(rq, x, charge_of(c, dir), usage_of(x)->replicated ? 0 : DIRECTORY_SLACK, last, claim);
 }
 
 /* Whether it would come to have a name where another limit holds than for itself, or none. Both have begun. */
@@ -436,7 +447,7 @@ static int make_claimed(struct request *rq, struct xlator *x, const struct birth
 	if (!err)
 		err = claim_birth(rq, x, &then, last, &made);
 	if (!err)
-		err = claim_more(rq, x, dir, DIRECTORY_SLACK, last, &parent);
+		err = claim_more(rq, x, dir, usage_of(x)->replicated ? 0 : DIRECTORY_SLACK, last, &parent);
 	if (!err)
 		err = make_counted(rq, x, b, fop, in, out);
 	claim_end(x, &parent);
@@ -472,7 +483,7 @@ static int usage_mknod(struct request *rq, struct xlator *x, const struct mknod_
 
 static int usage_mkdir(struct request *rq, struct xlator *x, const struct mkdir_in *in, struct mkdir_out *out)
 {
-	return make(rq, x, &(struct birth){ &in->loc, &in->gfid, S_IFDIR, DIRECTORY_SLACK }, FOP_mkdir, in, out);
+	return make(rq, x, &(struct birth){ &in->loc, &in->gfid, S_IFDIR, usage_of(x)->replicated ? CHARGE_UNIT : DIRECTORY_SLACK }, FOP_mkdir, in, out);
 }
 
 static int usage_symlink(struct request *rq, struct xlator *x, const struct symlink_in *in, struct symlink_out *out)
@@ -539,7 +550,9 @@ static int usage_link(struct request *rq, struct xlator *x, const struct link_in
 		err = begin(rq, x, &c, in->inode);
 	if (!err && crosses(x, &c, in->inode, in->loc.parent))
 		err = -EXDEV;
-	if (!err)
+	if (!err && usage_of(x)->replicated)
+		err = claim_more(rq, x, charge_of(&c, in->inode), FURTHER_NAME, false, &claim);
+	else if (!err)
 		err = claim_name(rq, x, &c, in->loc.parent, is_put_aside(in->loc.name), &claim);
 	if (!err)
 		err = link_on(rq, x->child[0], in, out);
@@ -750,8 +763,9 @@ static int usage_start(struct xlator *x, struct problem *p)
 {
 	struct usage *u = usage_of(x);
 	bool owed = false;
-	int err = ledger_open(&u->ledger, u->ledger_path, &owed, p);
+	int err = ledger_open(&u->ledger, u->ledger_path, u->replicated, &owed, p);
 
+	u->ledger.near = u->near;
 	u->stopping = false;
 	if (err)
 		return err;

@@ -7,7 +7,14 @@
 
 #include "xlator.h"
 
+#ifdef STRATUS_MUTANTS /* in tests/sim only: a deliberate mistake, if it is the chosen one */
+#include "mutant.h"
+#else
+#define MUTANT(name) false
+#endif
+
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
+enum { FURTHER_NAME = 512 }; /* in a replica set: of an object that has more than one */
 enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limits: on the brick, and of one account */
 /* Longer than that no file is: so sums stay numbers. */
 #define LENGTH_MAX     ((uint64_t)1 << 60)
@@ -78,7 +85,8 @@ enum note_state { NOTE_FREE, NOTE_OBJECT, NOTE_BIRTH };
 
 /* What the charge of an object follows from. */
 struct extent {
-	uint64_t size;	     /* its length */
+	uint64_t size;	     /* its length; of a directory in a replica set that of an empty one */
+	uint64_t links;	     /* in a replica set: how many names it has beyond the first */
 	uint64_t reserved;   /* the end of what is reserved beyond it, or 0 */
 	uint64_t xattrs;     /* bytes of names and values */
 	uint64_t dir;	     /* by its tag; 0: none */
@@ -122,11 +130,13 @@ struct ledger {
 	size_t dirs;
 	uint64_t opened_ns;	   /* tells this time of it from others */
 	pthread_mutex_t soft_lock; /* of soft.c; taken before the pool's */
+	int64_t near;	     /* in a replica set: bytes below a limit from where the first member is asked */
 	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
 	struct ledger *next; /* in it */
 };
 /* Maps the file, made if it is not there, and ends a change of the counters that a crash has cut off. *owed: it must be recounted. */
-int ledger_open(struct ledger *, const char *path, bool *owed, struct problem *);
+/* replicated: it is charged as in a replica set; if it was not before, a recount is owed, and the notes are dropped. */
+int ledger_open(struct ledger *, const char *path, bool replicated, bool *owed, struct problem *);
 void ledger_close(struct ledger *, bool clean); /* clean: all that it tells of is on the disk */
 /* The accounts are these from now on (taken over). -ENOSPC: more than ACCOUNTS_MAX have ever been charged. */
 int ledger_ranges(struct ledger *, struct ranges *);
@@ -168,8 +178,8 @@ void ledger_note_born(struct ledger *, int note, const struct note *); /* what w
 struct note *ledger_notes(struct ledger *);			       /* at start, while nobody changes anything */
 uint64_t ledger_note_dir(struct ledger *, int note);
 /* So much may come to be charged. -EDQUOT: that would be more than the account may have. -EAGAIN: it has a limit, and others of the pool are not there.
- * last: of what is kept free in a pool, too. */
-int ledger_claim(struct ledger *, uint32_t row, struct amount, bool last);
+ * -EASKFIRST: the limit is near, and another member of the set decides (LIMITS_ASK). last: of what is kept free in a pool, too. */
+int ledger_claim(struct ledger *, uint32_t row, struct amount, bool last, enum limits_rule);
 void ledger_unclaim(struct ledger *, uint32_t row, struct amount);
 /* True: the account of that user has a limit, of which so much is left, and so much of that is for any use. In a pool it is this ledger's part of each: all parts together are
  * the whole. */
@@ -324,7 +334,8 @@ void dirs_check(struct request *, struct xlator *); /* at start: those that went
 
 struct usage {
 	char *ledger_path, *accounts, *pool; /* options */
-	int64_t pool_bricks;		     /* too */
+	int64_t pool_bricks, near;	     /* too */
+	bool replicated;		     /* too */
 	struct ledger ledger;
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
