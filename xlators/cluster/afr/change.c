@@ -375,7 +375,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		*over = true;
 		break;
 	case ALIKE:
-		err = s.over ? -EDQUOT : answers_same_error(v, f);
+		err = s.over ? s.first ? s.first : -EDQUOT : answers_same_error(v, f);
 		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
 		if (c->in_doubt &&
 		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (says_what_goes(c) && err == -ESTALE)))
