@@ -29,10 +29,13 @@ static void take(json_t **sum, const json_t *brick, const char *tenant)
 	{
 		if (strcmp(json_text(account, "account"), tenant))
 			continue;
+		if (*sum && *json_text(brick, "set") && !strcmp(json_text(*sum, "set"), json_text(brick, "set")))
+			continue; /* another copy of the same */
 		if (*sum)
 			charged_add(*sum, account);
 		else
 			*sum = json_incref(account);
+		json_object_set_new(*sum, "set", json_string(json_text(brick, "set")));
 		json_object_set_new(*sum, "bricks", json_integer(json_number(*sum, "bricks") + 1));
 		if (json_is_false(json_object_get(brick, "exact")))
 			json_object_set_new(*sum, "exact", json_false());

@@ -236,6 +236,60 @@ static json_t *brick_of_pool(json_t *bricks, const char *pool)
 	return NULL;
 }
 
+static bool same_charges(json_t *a, json_t *b)
+{
+	json_t *account;
+	size_t i;
+
+	json_array_foreach(json_object_get(a, "accounts"), i, account)
+	{
+		const json_t *other = account_of(b, json_text(account, "account"));
+
+		if (strcmp(json_text(account, "account"), "-") != 0 &&
+		    (!other || json_number(other, "bytes") != json_number(account, "bytes") ||
+		     json_number(other, "inodes") != json_number(account, "inodes")))
+			return false;
+	}
+	return true;
+}
+
+static json_t *place_of_set(json_t *bricks, const char *set, size_t *place)
+{
+	json_t *brick;
+	size_t i;
+
+	json_array_foreach(bricks, i, brick)
+	{
+		*place = i;
+		if (*set && !strcmp(json_text(brick, "set"), set))
+			return brick;
+	}
+	return NULL;
+}
+
+/* Members of a replica set are charged for copies of the same: the bill is that of the first member, if it is served here. */
+static json_t *one_of_each_set(json_t *bricks)
+{
+	json_t *some = json_array(), *brick, *other;
+	size_t i, place;
+
+	json_array_foreach(bricks, i, brick)
+	{
+		other = place_of_set(some, json_text(brick, "set"), &place);
+		if (!other) {
+			json_array_append(some, brick);
+			continue;
+		}
+		if (!same_charges(brick, other)) {
+			json_object_set_new(other, "members_differ", json_true());
+			json_object_set_new(brick, "members_differ", json_true());
+		}
+		if (json_is_true(json_object_get(brick, "first")))
+			json_array_set(some, place, brick);
+	}
+	return some;
+}
+
 /* Those of one volume become one. */
 static json_t *add_up(json_t *bricks)
 {
@@ -277,7 +331,9 @@ static void print_line(const json_t *brick, const json_t *account)
 	       " %10" JSON_INTEGER_FORMAT " %s%s\n",
 	       json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
 	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), over,
-	       is_exact(brick) ? "" : " (not exact)");
+	       !is_exact(brick)						? " (not exact)"
+	       : json_is_true(json_object_get(brick, "members_differ")) ? " (members of the set differ)"
+									: "");
 }
 
 static void print_all(const struct arguments *a, const json_t *bricks)
@@ -379,6 +435,11 @@ int command_usage(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	err = a.remote.servers ? ask_servers(&a, bricks, &p) : ask(&a, a.verify ? verify : ask_process, bricks, &p);
+	if (!a.verify) {
+		sums = one_of_each_set(bricks);
+		json_decref(bricks);
+		bricks = sums;
+	}
 	if (a.total) {
 		sums = add_up(bricks);
 		json_decref(bricks);

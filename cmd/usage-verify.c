@@ -229,7 +229,8 @@ static int walk_once(struct brick *b, struct problem *p)
 	if (!err && !b->check)
 		take_accounts(b, before);
 	if (!err)
-		err = walk_brick(b->path, b->account, b->accounts, b->account + b->accounts, b->count - b->accounts, p);
+		err = walk_brick(b->path, *json_text(before, "set"), b->account, b->accounts, b->account + b->accounts,
+				 b->count - b->accounts, p);
 	if (!err)
 		after = read_counters(b, p);
 	if (after) {

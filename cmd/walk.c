@@ -18,7 +18,7 @@
 #include "log.h"
 
 /* The rules of doc/usage.md, once more. */
-enum { UNIT = 4096, LIST_MAX = 65536 };
+enum { UNIT = 4096, FURTHER_NAME = 512, LIST_MAX = 65536 };
 static const char reserved_name[] = "trusted.usage.end", tag_name[] = "trusted.usage.quota";
 
 struct walk {
@@ -32,6 +32,7 @@ struct walk {
 	size_t accounts;
 	struct walk_account *directory;
 	size_t directories;
+	bool in_set;
 	char *names; /* of attributes: LIST_MAX */
 };
 
@@ -157,8 +158,11 @@ static int add(struct walk *w, const char *path, const struct stat *st)
 	struct walk_account *directory;
 	struct found f = { 0 };
 	int err = look_at_xattrs(w, path, &f);
-	uint64_t length = f.reserved > (uint64_t)st->st_size ? f.reserved : (uint64_t)st->st_size;
-	int64_t bytes = (int64_t)((length + UNIT - 1) / UNIT * UNIT + UNIT + (f.bytes > UNIT ? f.bytes - UNIT : 0));
+	bool dir = S_ISDIR(st->st_mode);
+	uint64_t size = w->in_set && dir ? UNIT : (uint64_t)st->st_size, length = f.reserved > size ? f.reserved : size;
+	uint64_t names = w->in_set && !dir && st->st_nlink > 1 ? st->st_nlink - 1 : 0;
+	int64_t bytes = (int64_t)(names * FURTHER_NAME) +
+			(int64_t)((length + UNIT - 1) / UNIT * UNIT + UNIT + (f.bytes > UNIT ? f.bytes - UNIT : 0));
 
 	charge(account_of(w, st->st_uid), bytes);
 	directory = f.tag && w->directories ? bsearch(&(struct walk_account){ .base = f.tag }, w->directory, w->directories,
@@ -268,13 +272,14 @@ static int walk_all(struct walk *w, const char *brick)
 	return err;
 }
 
-int walk_brick(const char *brick, struct walk_account *account, size_t count, struct walk_account *directory,
+int walk_brick(const char *brick, bool in_set, struct walk_account *account, size_t count, struct walk_account *directory,
 	       size_t directories, struct problem *p)
 {
 	struct walk w = { .account = account,
 			  .accounts = count,
 			  .directory = directory,
 			  .directories = directories,
+			  .in_set = in_set,
 			  .names = malloc(LIST_MAX) };
 	int err;
 

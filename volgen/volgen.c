@@ -40,6 +40,7 @@ static const char *const own[][2] = {
 	{ "features/usage", "accounts" },
 	{ "features/usage", "pool" },
 	{ "features/usage", "pool-bricks" },
+	{ "features/usage", "set" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
 	{ "protocol/client", "remote-port" },
@@ -123,6 +124,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
 	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
 	char pool[GFID_TEXT];
+	cleanup_path char *set = path_format("%s.%s", gfid_text(&w->spec->id, pool), subvolume);
 
 	if (!strcmp(type, "storage/posix")) {
 		option(w, "directory", b->directory);
@@ -155,6 +157,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 			option(w, "pool", gfid_text(&w->spec->id, pool));
 		if (spec_is_spread(w->spec))
 			option(w, "pool-bricks", initial);
+		if (w->spec->replica)
+			option(w, "set", set);
 	}
 }
 

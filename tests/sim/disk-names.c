@@ -135,6 +135,13 @@ static void drop_all(struct sim_disk *p, const struct gfid *g)
 	disk_free_if_gone(p, g);
 }
 
+static bool dropped[BRICKS_MAX];
+
+bool disk_has_dropped(unsigned member)
+{
+	return dropped[member];
+}
+
 /* A file system does not know of gfids: an object that is made with the gfid of another one is an object of its own. That happens if a power cut
  * took the index that would have told healing where the other one is (doc/replication.md, Generations), and a scrub removes that. A disk here
  * has one object of a gfid, so the other goes at once. */
@@ -147,6 +154,7 @@ static int make_room(struct sim_disk *p, const struct disk_object *there)
 		return -EEXIST;
 	}
 	drop_all(p, &g);
+	dropped[disk_member(p->disk)] = true;
 	return 0;
 }
 

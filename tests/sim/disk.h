@@ -47,6 +47,8 @@ struct disk_change {
 };
 void disk_change(struct disk *, const struct disk_change *);
 void disk_commit(struct disk *);
+bool disk_has_dropped(
+	unsigned member); /* an object went for another one of the same gfid: no file system does that, and nobody was told */
 bool disk_was_cut(const struct disk *); /* off its power, once */
 uint64_t disk_serial(struct disk *);
 uint64_t disk_cookie(struct disk *);

@@ -51,7 +51,9 @@ struct options {
 	const char *scratch;
 	bool posix, layout, limit, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
-static struct options options = { .from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1 };
+static struct options options = {
+	.from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1
+};
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
@@ -149,9 +151,10 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 	chance_begin(seed);
 	make_plan(seed);
 	if (verbose)
-		fprintf(stderr, "seed %llu: %u x %u members%s (%u subvolumes at first), %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
-			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.initial, plan.clients,
-			plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
+		fprintf(stderr,
+			"seed %llu: %u x %u members%s (%u subvolumes at first), %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
+			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.initial,
+			plan.clients, plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
 			plan.cut_all ? ", power cut of all" : "", plan.kernel ? ", kernels that believe" : "");
 	world_run(directory);
 	*r = (struct report){ .seed = seed,
@@ -239,8 +242,8 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved, kills, shards, virtual_ns, messages,
-		first_hash;
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved,
+		kills, shards, virtual_ns, messages, first_hash;
 	bool stop;
 } total;
 
@@ -428,14 +431,10 @@ static bool flag(const char *arg)
 	static const struct {
 		const char *name;
 		bool *at;
-	} flags[] = { { "--quiet", &options.quiet },
-		      { "--calls", &verbose_calls },
-		      { "--keep-going", &options.keep_going },
-		      { "--expect-failure", &options.expect_failure },
-		      { "--twice", &options.twice },
-		      { "--layout", &options.layout },
-		      { "--limit", &options.limit },
-		      { "--ignore-unlinked", &options.ignore_unlinked } };
+	} flags[] = { { "--quiet", &options.quiet },	       { "--calls", &verbose_calls },
+		      { "--keep-going", &options.keep_going }, { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },	       { "--layout", &options.layout },
+		      { "--limit", &options.limit },	       { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(arg, flags[i].name))
@@ -556,7 +555,8 @@ static void set_path(void)
 int main(int argc, char **argv)
 {
 	static const char *const types[] = { "sim/client", "sim/server", "sim/disk", "sim/shaky", "sim/naive" };
-	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix", "features/usage" };
+	static const char *const tested[] = { "cluster/afr", "features/replica", "cluster/coordinator", "storage/posix",
+					      "features/usage" };
 	static const char *const spread[] = { "cluster/dht", "features/layout" };
 	uint64_t begin = real_ns();
 

@@ -14,7 +14,17 @@ enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 2 + BRIC
 #define S  1000000000ull
 
 /* ---- chance: streams of their own, so that a change of one thing leaves the others as they were ---- */
-enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, CHANCE_LIMIT, STREAMS };
+enum chance_stream {
+	CHANCE_ORDER,
+	CHANCE_NET,
+	CHANCE_DISK,
+	CHANCE_FAULT,
+	CHANCE_WORK,
+	CHANCE_RANDOM,
+	CHANCE_GROW,
+	CHANCE_LIMIT,
+	STREAMS
+};
 void chance_begin(uint64_t seed);
 uint64_t chance(enum chance_stream);
 uint64_t chance_below(enum chance_stream, uint64_t limit);	     /* 0 .. limit - 1 */
@@ -171,12 +181,12 @@ struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
 	unsigned sweep_ms, scatter;
-	unsigned initial; /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
+	unsigned initial;  /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
 	unsigned widen_at; /* names with which a directory is large; 0: none is */
-	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
+	unsigned scarce;   /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
-	bool lossy;  /* with several subvolumes: all members of one may lose their power */
-	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
+	bool lossy;			    /* with several subvolumes: all members of one may lose their power */
+	bool layout;			    /* features/layout on the bricks, and clients that say what names stand for */
 	unsigned limit, limit_inodes, near; /* of all that is in it, and features/usage's option near; limit 0: there is none */
 	enum stack stack;
 	const char *directory;
@@ -198,23 +208,23 @@ bool world_quorum(void); /* enough bricks are up, connected and unhurt for opera
 
 /* ---- grow.c: a volume of which the last subvolumes come while there is work ---- */
 bool plan_grows(void);
-struct node *node_rebalancer(void); /* a client of which nothing is asked but that; NULL: the volume does not grow */
-void grow_plan(int grows);	    /* 0, 1, or -1: as the seed says */
+struct node *node_rebalancer(void);	      /* a client of which nothing is asked but that; NULL: the volume does not grow */
+void grow_plan(int grows);		      /* 0, 1, or -1: as the seed says */
 bool grow_stalls(void);			      /* messages of all machines are late now and then */
 uint64_t grow_travel_ns(const struct node *); /* what comes from there, or goes there, takes so much longer */
-void grow_begin(void);		    /* spawns who has it begun, by and by */
-void grow_node_up(struct node *); /* the first client widens large directories, too */
+void grow_begin(void);			      /* spawns who has it begun, by and by */
+void grow_node_up(struct node *);	      /* the first client widens large directories, too */
 bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns); /* somebody may move that name of the root then */
-bool grow_goes_on(void);	       /* begun, and not done as far as is known */
-void grow_end(void);		       /* waits until it is done; else the run has failed */
+bool grow_goes_on(void);					  /* begun, and not done as far as is known */
+void grow_end(void);						  /* waits until it is done; else the run has failed */
 bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
-void check_grown(void);		       /* the disks */
-unsigned grow_moved(void), grow_kills(void); /* names, as far as is known */
+void check_grown(void);					  /* the disks */
+unsigned grow_moved(void), grow_kills(void);		  /* names, as far as is known */
 
 /* ---- limit.c: one account that has a small limit ---- */
 void limit_plan(void);
 void limit_put(FILE *, unsigned brick); /* the part of its volfile, above "disk" */
-void limit_end(void); /* waits until all are exact; in a task of the world's */
+void limit_end(void);			/* waits until all are exact; in a task of the world's */
 void check_limit(void);
 
 /* ---- nemesis.c ---- */

@@ -8,7 +8,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000; else seeds=1-2000 real=1-200 spread=1-600 spread_real=1-60; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000; else seeds=1-2000 real=1-200 spread=1-600 spread_real=1-60 limited=1-200; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -50,6 +50,8 @@ grep -q 'not linearizable\|bricks .* differ' <<<"$out" || { printf '%s\n' "$out"
 stack=
 run "replays" --seeds 1-20 --twice
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
+run "a limit: replays" --limit --seeds 1-10 --twice
+run "a limit" --limit --seeds "$limited"
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Several subvolumes below cluster/dht, and what is tested must have happened.

@@ -109,10 +109,10 @@ struct afr {
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
-	atomic_uint_fast64_t near_ns;			/* until then the first member is asked first for what adds to an account's charge */
-	atomic_uint_fast64_t unread_ns;			/* when it was last told that who alone may be read does not answer */
-	pthread_mutex_t lock;				/* guards what follows */
-	struct task_cond changed;			/* the view did, or a member went down */
+	atomic_uint_fast64_t near_ns;	/* until then the first member is asked first for what adds to an account's charge */
+	atomic_uint_fast64_t unread_ns; /* when it was last told that who alone may be read does not answer */
+	pthread_mutex_t lock;		/* guards what follows */
+	struct task_cond changed;	/* the view did, or a member went down */
 	struct view view;
 	bool stale;
 	uint64_t sequence;			       /* the last given */

@@ -88,7 +88,8 @@ static enum outcome weigh_limit(const struct view *v, struct answers *s)
 	int first = view_first(v);
 	bool refused = first >= 0 && s->over >> first & 1;
 
-	if (s->over && ((!s->done && !s->full) || (refused && MUTANT("refused-is-clean")))) /* the first may have found another reason */
+	if (s->over &&
+	    ((!s->done && !s->full) || (refused && MUTANT("refused-is-clean")))) /* the first may have found another reason */
 		return ALIKE;
 	s->error = s->first = -EDQUOT;
 	if (!refused && s->full)

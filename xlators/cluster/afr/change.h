@@ -54,9 +54,10 @@ enum outcome {
 };
 
 struct answers {
-	unsigned done, suspect, full, other, view, soon, over, asks; /* masks of members; over: the limit; asks: of the first, whether there is room */
-	int error;					 /* of one that failed */
-	int first;					 /* the error of the most senior that failed otherwise */
+	unsigned done, suspect, full, other, view, soon, over,
+		asks; /* masks of members; over: the limit; asks: of the first, whether there is room */
+	int error;    /* of one that failed */
+	int first;    /* the error of the most senior that failed otherwise */
 };
 
 /* answers.c: of all members to whom it was sent. */

@@ -32,7 +32,8 @@ unsigned limit_asks(struct changing *c, const struct view *v)
 	uint64_t until = atomic_load(&c->a->near_ns);
 	int first = view_first(v);
 
-	if (c->sent == v->epoch && !MUTANT("forget-the-others")) /* others may have done it: what the first says alone is not all */
+	if (c->sent == v->epoch &&
+	    !MUTANT("forget-the-others")) /* others may have done it: what the first says alone is not all */
 		return members_of(v);
 	return until && first >= 0 && clock_ns() < until && may_grow(c) ? 1u << first : members_of(v);
 }
@@ -42,7 +43,8 @@ static bool has_decided(int err)
 {
 	if (err == -ESTALE || err == -ENAMELESS)
 		return true;
-	return !err || (err != -EOVERLIMIT && err != -EVIEW && err != -ERECOVERING && !answer_may_be_done(err) && err != -EROFS);
+	return !err ||
+	       (err != -EOVERLIMIT && err != -EVIEW && err != -ERECOVERING && !answer_may_be_done(err) && err != -EROFS);
 }
 
 void limit_decided(struct changing *c, const struct view *v, struct fan *f, const struct replica_stamp *stamp)

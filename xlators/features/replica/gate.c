@@ -347,7 +347,9 @@ static bool ended(struct member *m, struct admitted *a, enum fop fop, const void
 	if (a->note->note.sequence <= a->note->session->settled && !a->note->orphan && !a->note->recovering)
 		ended_late(m, a->note);
 	else if ((err == -ENEEDGROUPS || err == -EASKFIRST) && !a->note->orphan && !a->note->recovering)
-		note_remove(m, a->note); /* nothing was done: it is sent once more, with the groups, or when the first member has decided */
+		note_remove(
+			m,
+			a->note); /* nothing was done: it is sent once more, with the groups, or when the first member has decided */
 	no_longer_running(m, a->parity);
 	pthread_mutex_unlock(&m->lock);
 	return granted;

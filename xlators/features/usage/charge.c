@@ -290,6 +290,9 @@ static void be_born(struct request *rq, struct xlator *x, const struct loc *loc,
 	ledger_begins(&usage_of(x)->ledger, c->row);
 }
 
+static void settle(struct xlator *, struct charge *, const struct attr *);
+static void forget_gone(struct xlator *, struct charge *);
+
 int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *loc, const struct gfid *gfid, mode_t type,
 		       struct inode **inode, struct charge **of)
 {
@@ -304,6 +307,11 @@ int charge_begin_birth(struct request *rq, struct xlator *x, const struct loc *l
 	if (!c)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
+	if (rq->limits == LIMITS_HEAL && c->known && c->orphan &&
+	    !c->users) { /* made anew by a recovery while it is open: that one counts no more */
+		settle(x, c, NULL);
+		forget_gone(x, c);
+	}
 	if (c->known) /* what is open by that gfid, though it may have no name, would be charged to nobody */
 		err = -EEXIST;
 	else

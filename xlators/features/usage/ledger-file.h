@@ -39,7 +39,7 @@ struct ledger_file {
 	struct pending_dirs pending_dirs;
 	uint64_t note_dir[NOTES]; /* by what directory's limit the object of the note is held */
 	uint32_t dirs_known;	  /* no directory has a limit but those that stand here */
-	uint32_t replicated; /* 1: charged as in a replica set. 0 was here before that was */
+	uint32_t replicated;	  /* 1: charged as in a replica set. 0 was here before that was */
 	struct dir dir[DIRS_MAX];
 };
 enum { LEDGER_SIZE_1 = offsetof(struct ledger_file, pending_dirs) };

@@ -48,6 +48,8 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	int err = 0;
 
 	*c = (struct claim){ 0 };
+	if (rq->limits != LIMITS_ALONE && rq->limits != LIMITS_HEAL)
+		atomic_store_explicit(&u->first, rq->limits == LIMITS_FIRST, memory_order_relaxed);
 	if (rq->limits == LIMITS_HEAL || !ledger_row(&u->ledger, rq->uid))
 		return 0;
 	if (w->row && !is_nothing(more)) {

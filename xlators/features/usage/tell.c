@@ -57,10 +57,10 @@ static int print_status(struct xlator *x, FILE *out, bool json, const char *name
 
 	if (json)
 		fprintf(out,
-			"{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"recount\": %s, \"recounted\": %zu, \"counted_at\": %" PRIu64
+			"{\"ledger\": \"%s\", \"pool\": \"%s\", \"set\": \"%s\", \"first\": %s, \"exact\": %s, \"recount\": %s, \"recounted\": %zu, \"counted_at\": %" PRIu64
 			", \"accounts\": [",
-			u->ledger_path, u->pool, owed ? "false" : "true", counting ? "true" : "false",
-			ledger_seen_count(&u->ledger), ledger_counted_at(&u->ledger));
+			u->ledger_path, u->pool, u->set, atomic_load(&u->first) ? "true" : "false", owed ? "false" : "true",
+			counting ? "true" : "false", ledger_seen_count(&u->ledger), ledger_counted_at(&u->ledger));
 	else
 		fprintf(out, "%-32s %20s %12s %20s %12s\n", "ACCOUNT", "BYTES", "INODES", "OF BYTES", "OF INODES");
 	print_accounts(&u->ledger, out, json, name);
@@ -89,8 +89,10 @@ static int print_reading(struct xlator *x, FILE *out)
 
 	if (err)
 		return err;
-	fprintf(out, "{\"ledger\": \"%s\", \"pool\": \"%s\", \"exact\": %s, \"since\": %" PRIu64 ", \"accounts\": [",
-		u->ledger_path, u->pool, ledger_owes(&u->ledger) ? "false" : "true", u->ledger.opened_ns);
+	fprintf(out,
+		"{\"ledger\": \"%s\", \"pool\": \"%s\", \"set\": \"%s\", \"exact\": %s, \"since\": %" PRIu64
+		", \"accounts\": [",
+		u->ledger_path, u->pool, u->set, ledger_owes(&u->ledger) ? "false" : "true", u->ledger.opened_ns);
 	for (size_t i = 0; i < count && !list[i].dir; i++) {
 		fprintf(out, "%s{\"account\": \"%s\", \"base\": %" PRIu64 ", \"count\": %" PRIu64 ", ", i ? ", " : "",
 			list[i].range.name, list[i].range.base, list[i].range.count);

@@ -28,10 +28,10 @@ static const struct option options[] = {
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
 	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
 	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512 },
-	{ "replicated", OPTION_BOOL, OPTION_AT(struct usage, replicated), "off",
-	  "the brick is a member of a replica set: what is charged is the same for equal copies, and the first member decides about limits" },
+	{ "set", OPTION_STRING, OPTION_AT(struct usage, set), "",
+	  "the id of the replica set, if the brick is a member of one: what is charged is the same for equal copies, and the first member decides about limits" },
 	{ "near", OPTION_SIZE, OPTION_AT(struct usage, near), "64M",
-	  "replicated: so near to a limit, or a sixteenth of it if that is more, the first member is asked before others do what adds to the charge",
+	  "in a set: so near to a limit, or a sixteenth of it if that is more, the first member is asked before others do what adds to the charge",
 	  4096, 1ll << 50 },
 	{ NULL },
 };
@@ -269,7 +269,8 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 /* What is reserved is charged, so whoever makes copies equal sees it, and says it. */
 static bool is_forbidden(const struct request *rq, const char *name)
 {
-	return is_own_xattr(name) && (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0 || MUTANT("hide-reserved"));
+	return is_own_xattr(name) &&
+	       (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0 || MUTANT("hide-reserved"));
 }
 
 static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
@@ -425,6 +426,13 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 	struct charge *c = NULL;
 	int err = charge_begin_birth(rq, x, b->loc, b->gfid, b->type, &born, &c);
 
+	if (err == -EEXIST &&
+	    rq->limits == LIMITS_HEAL) { /* the power took what would have told where the other one is: a scrub removes that */
+		err = fop_call(rq, x->child[0], fop, in, out);
+		if (!err)
+			ledger_owe(&usage_of(x)->ledger);
+		return err;
+	}
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (c)
@@ -483,7 +491,9 @@ static int usage_mknod(struct request *rq, struct xlator *x, const struct mknod_
 
 static int usage_mkdir(struct request *rq, struct xlator *x, const struct mkdir_in *in, struct mkdir_out *out)
 {
-	return make(rq, x, &(struct birth){ &in->loc, &in->gfid, S_IFDIR, usage_of(x)->replicated ? CHARGE_UNIT : DIRECTORY_SLACK }, FOP_mkdir, in, out);
+	return make(rq, x,
+		    &(struct birth){ &in->loc, &in->gfid, S_IFDIR, usage_of(x)->replicated ? CHARGE_UNIT : DIRECTORY_SLACK },
+		    FOP_mkdir, in, out);
 }
 
 static int usage_symlink(struct request *rq, struct xlator *x, const struct symlink_in *in, struct symlink_out *out)
@@ -763,8 +773,10 @@ static int usage_start(struct xlator *x, struct problem *p)
 {
 	struct usage *u = usage_of(x);
 	bool owed = false;
-	int err = ledger_open(&u->ledger, u->ledger_path, u->replicated, &owed, p);
+	int err;
 
+	u->replicated = *u->set;
+	err = ledger_open(&u->ledger, u->ledger_path, u->replicated, &owed, p);
 	u->ledger.near = u->near;
 	u->stopping = false;
 	if (err)

@@ -14,7 +14,7 @@
 #endif
 
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
-enum { FURTHER_NAME = 512 }; /* in a replica set: of an object that has more than one */
+enum { FURTHER_NAME = 512 };			  /* in a replica set: of an object that has more than one */
 enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limits: on the brick, and of one account */
 /* Longer than that no file is: so sums stay numbers. */
 #define LENGTH_MAX     ((uint64_t)1 << 60)
@@ -130,7 +130,7 @@ struct ledger {
 	size_t dirs;
 	uint64_t opened_ns;	   /* tells this time of it from others */
 	pthread_mutex_t soft_lock; /* of soft.c; taken before the pool's */
-	int64_t near;	     /* in a replica set: bytes below a limit from where the first member is asked */
+	int64_t near;		   /* in a replica set: bytes below a limit from where the first member is asked */
 	struct pool *pool;   /* of the volume's other bricks here, with whom its limits hold together; NULL: it stands alone */
 	struct ledger *next; /* in it */
 };
@@ -333,9 +333,10 @@ void dirs_check(struct request *, struct xlator *); /* at start: those that went
 /* ---- usage.c ---- */
 
 struct usage {
-	char *ledger_path, *accounts, *pool; /* options */
-	int64_t pool_bricks, near;	     /* too */
-	bool replicated;		     /* too */
+	char *ledger_path, *accounts, *pool, *set; /* options */
+	int64_t pool_bricks, near;		   /* too */
+	bool replicated;			   /* it is in a set */
+	atomic_bool first;			   /* it decided about the last change of a client that it saw */
 	struct ledger ledger;
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
