@@ -41,7 +41,7 @@ static void start(unsigned i, const char *pool)
 
 	ledger[i] = (struct ledger){ .fd = -1 };
 	snprintf(path, sizeof(path), "%s/%u", dir, i);
-	if (ledger_open(&ledger[i], path, &owed, &p))
+	if (ledger_open(&ledger[i], path, false, &owed, &p))
 		fail_msg("%s", p.text);
 	give(&ledger[i], (int64_t)LIMIT_UNITS * CHARGE_UNIT, INODES);
 	row[i] = ledger_row(&ledger[i], BASE);
@@ -83,7 +83,7 @@ static void *claims(void *arg)
 	struct key key = { number + 1, 1 };
 	struct entry was = { row[i], { 0 }, false }, is = was;
 
-	while (!ledger_claim(&ledger[i], row[i], UNIT, true)) {
+	while (!ledger_claim(&ledger[i], row[i], UNIT, true, LIMITS_ALONE)) {
 		claimed[number]++;
 		if (claimed[number] % 2)
 			continue;
@@ -109,8 +109,9 @@ static void race(void)
 		sum += claimed[i];
 	assert_int_equal(sum, LIMIT_UNITS);
 	for (unsigned i = 0; i < BRICKS; i++)
-		assert_int_equal(ledger_claim(&ledger[i], row[i], UNIT, true), -EDQUOT);
-	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true), 0); /* who has no limit */
+		assert_int_equal(ledger_claim(&ledger[i], row[i], UNIT, true, LIMITS_ALONE), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true, LIMITS_ALONE),
+			 0); /* who has no limit */
 }
 
 static void who_races_gets_the_limit_to_the_last_unit_and_no_more(void **state)
@@ -123,12 +124,12 @@ static void kept(void)
 {
 	struct amount all = { (int64_t)LIMIT_UNITS * CHARGE_UNIT - KEPT, 1 };
 
-	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ all.bytes + 1, 1 }, false), -EDQUOT);
-	assert_int_equal(ledger_claim(&ledger[1], row[1], all, false), 0);
-	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, false), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ all.bytes + 1, 1 }, false, LIMITS_ALONE), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], all, false, LIMITS_ALONE), 0);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, false, LIMITS_ALONE), -EDQUOT);
 	for (int i = 0; i < KEPT / CHARGE_UNIT; i++)
-		assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true), 0);
-	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true), -EDQUOT);
+		assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true, LIMITS_ALONE), 0);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true, LIMITS_ALONE), -EDQUOT);
 }
 
 static void what_is_kept_free_is_for_putting_aside(void **state)
@@ -141,18 +142,20 @@ static void what_is_kept_free_is_for_putting_aside(void **state)
 
 static void missing(void)
 {
-	assert_int_equal(ledger_claim(&ledger[3], row[3], (struct amount){ (int64_t)LIMIT_UNITS * CHARGE_UNIT, 1 }, true), 0);
+	assert_int_equal(ledger_claim(&ledger[3], row[3], (struct amount){ (int64_t)LIMIT_UNITS * CHARGE_UNIT, 1 }, true,
+				      LIMITS_ALONE),
+			 0);
 	stop(1);
-	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EAGAIN);
-	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true), 0);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE), -EAGAIN);
+	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true, LIMITS_ALONE), 0);
 	start(1, "other"); /* of another volume */
-	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EAGAIN);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE), -EAGAIN);
 	stop(1);
 	start(1, "one");
-	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE), -EDQUOT);
 	ledger_unclaim(&ledger[3], row[3], UNIT);
-	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), 0);
-	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true, LIMITS_ALONE), 0);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE), -EDQUOT);
 }
 
 static void nothing_grows_to_a_limit_while_a_brick_is_missing(void **state)
@@ -167,7 +170,7 @@ static void shares(void)
 {
 	struct amount limit, left, usable, limits = { 0 }, lefts = { 0 }, usables = { 0 };
 
-	assert_int_equal(ledger_claim(&ledger[2], row[2], (struct amount){ 0, 10 }, true), 0);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], (struct amount){ 0, 10 }, true, LIMITS_ALONE), 0);
 	ledger_move(&ledger[2], NO_NOTE, &(struct key){ 1, 1 }, &(struct entry){ row[2], { 0 }, false },
 		    &(struct entry){ row[2], { 5 * CHARGE_UNIT, 10 }, false });
 	ledger_unclaim(&ledger[2], row[2], (struct amount){ 0, 10 });
@@ -253,6 +256,30 @@ static void a_reading_tells_what_is_under_way_and_what_has_begun(void **state)
 	with_bricks(busy);
 }
 
+/* ---- members of a replica set ---- */
+
+static void other_member(void)
+{
+	struct ledger *l = &ledger[0];
+	int64_t limit = (int64_t)LIMIT_UNITS * CHARGE_UNIT, near = limit / 16;
+
+	pool_leave(l);
+	l->near = CHARGE_UNIT; /* a sixteenth is more */
+	assert_int_equal(ledger_claim(l, row[0], (struct amount){ limit - near + 1, 1 }, false, LIMITS_ASK), -EASKFIRST);
+	assert_int_equal(ledger_claim(l, row[0], (struct amount){ limit - near, 1 }, false, LIMITS_ASK), 0);
+	assert_int_equal(ledger_claim(l, row[0], UNIT, false, LIMITS_ASK), -EASKFIRST);
+	assert_int_equal(ledger_claim(l, row[0], (struct amount){ near, 1 }, false, LIMITS_FIRST), 0);
+	assert_int_equal(ledger_claim(l, row[0], UNIT, false, LIMITS_FIRST), -EDQUOT);
+	assert_int_equal(ledger_claim(l, row[0], (struct amount){ near, 1 }, false, LIMITS_DECIDED), 0);
+	assert_int_equal(ledger_claim(l, row[0], UNIT, false, LIMITS_DECIDED), -EDQUOT); /* whoever says so, and never asked */
+}
+
+static void a_member_that_is_not_the_first_asks_near_a_limit_and_follows(void **state)
+{
+	(void)state;
+	with_bricks(other_member);
+}
+
 /* ---- soft limits ---- */
 
 enum { SOFT = 20, HARD = 60 };
@@ -333,7 +360,7 @@ static void reopen(unsigned i)
 	ledger_close(&ledger[i], true);
 	ledger[i] = (struct ledger){ .fd = -1 };
 	snprintf(path, sizeof(path), "%s/%u", dir, i);
-	assert_int_equal(ledger_open(&ledger[i], path, &owed, &p), 0);
+	assert_int_equal(ledger_open(&ledger[i], path, false, &owed, &p), 0);
 	give_soft(&ledger[i], SOFT, 0);
 	assert_int_equal(pool_join(&ledger[i], "one", BRICKS), 0);
 	soft_check_all(&ledger[i], NULL);
@@ -389,17 +416,17 @@ static void grace(void)
 	for (unsigned i = 0; i < BRICKS; i++)
 		give_soft(&ledger[i], SOFT, 1);
 	charge(0, SOFT + 1);
-	while (!ledger_claim(&ledger[1], row[1], UNIT, true)) /* until the second is over */
+	while (!ledger_claim(&ledger[1], row[1], UNIT, true, LIMITS_ALONE)) /* until the second is over */
 		ledger_unclaim(&ledger[1], row[1], UNIT);
-	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true, LIMITS_ALONE), -EDQUOT);
 	charge(0, -1);
-	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ 2 * CHARGE_UNIT, 2 }, true),
+	assert_int_equal(ledger_claim(&ledger[1], row[1], (struct amount){ 2 * CHARGE_UNIT, 2 }, true, LIMITS_ALONE),
 			 0); /* it has what it should */
 	ledger_unclaim(&ledger[1], row[1], (struct amount){ 2 * CHARGE_UNIT, 2 });
 	for (unsigned i = 0; i < BRICKS; i++)
 		give_soft(&ledger[i], SOFT, 3600);
 	charge(3, 5);
-	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true), 0);
+	assert_int_equal(ledger_claim(&ledger[1], row[1], UNIT, true, LIMITS_ALONE), 0);
 	ledger_unclaim(&ledger[1], row[1], UNIT);
 }
 
@@ -419,6 +446,7 @@ int main(void)
 		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
 		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
 		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),
+		cmocka_unit_test(a_member_that_is_not_the_first_asks_near_a_limit_and_follows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
