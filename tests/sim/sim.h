@@ -9,12 +9,12 @@
 #include "graph.h"
 #include "xlator.h"
 
-enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 2 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
+enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 3 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
 #define MS 1000000ull
 #define S  1000000000ull
 
 /* ---- chance: streams of their own, so that a change of one thing leaves the others as they were ---- */
-enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, STREAMS };
+enum chance_stream { CHANCE_ORDER, CHANCE_NET, CHANCE_DISK, CHANCE_FAULT, CHANCE_WORK, CHANCE_RANDOM, CHANCE_GROW, CHANCE_LIES, STREAMS };
 void chance_begin(uint64_t seed);
 uint64_t chance(enum chance_stream);
 uint64_t chance_below(enum chance_stream, uint64_t limit);	     /* 0 .. limit - 1 */
@@ -176,6 +176,8 @@ struct plan {
 	unsigned scarce; /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool lossy;  /* with several subvolumes: all members of one may lose their power */
+	bool tenants; /* clients are a tenant's, by their certificates */
+	bool liar;    /* one more, of another tenant, lies */
 	bool layout; /* features/layout on the bricks, and clients that say what names stand for */
 	enum stack stack;
 	const char *directory;
@@ -209,6 +211,12 @@ void grow_end(void);		       /* waits until it is done; else the run has failed 
 bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
 void check_grown(void);		       /* the disks */
 unsigned grow_moved(void), grow_kills(void); /* names, as far as is known */
+
+/* ---- liar.c ---- */
+struct node *node_liar(void); /* NULL: there is none */
+void liar_begin(void), liar_end(void);
+bool liar_owns(const char *path); /* of a disk: the top of its tree, in which the members may differ */
+unsigned liar_lies(void);
 
 /* ---- nemesis.c ---- */
 enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */

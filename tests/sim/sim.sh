@@ -52,6 +52,11 @@ run "replays" --seeds 1-20 --twice
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
+# Tenants, whose word moves nobody; and one of them lies.
+run "tenants" --tenants --seeds 1-150
+run "a client that lies, and nothing else" --liar --faults 0 --seeds 1-60
+run "a client that lies" --liar --seeds 1-150
+
 # Several subvolumes below cluster/dht, and what is tested must have happened.
 run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
 run "subvolumes" --subvolumes 0 --seeds "$spread"
