@@ -114,6 +114,8 @@ int disk_do_write(struct sim_disk *p, const void *args, void *result)
 	return 0;
 }
 
+#define HUGE_FILE (1ull << 44) /* there is no room for it, but it might be */
+
 int disk_do_fallocate(struct sim_disk *p, const void *args, void *result)
 {
 	const struct fallocate_in *in = args;
@@ -125,7 +127,7 @@ int disk_do_fallocate(struct sim_disk *p, const void *args, void *result)
 	if (!o)
 		return -ESTALE;
 	if (in->offset > DISK_FILE_MAX || in->length > DISK_FILE_MAX)
-		return -EFBIG;
+		return in->offset > DISK_FILE_MAX || in->length > HUGE_FILE ? -EFBIG : -ENOSPC;
 	end = in->offset + in->length;
 	if (disk_faults(p->disk)->full && !(in->mode & FALLOC_FL_PUNCH_HOLE) && end > o->attr.size)
 		return -ENOSPC;

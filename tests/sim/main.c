@@ -32,6 +32,8 @@ static const char help[] =
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
 	"  --leaf model|posix what the bricks stand on: a simulated disk, or the real storage/posix on a real directory (as root)\n"
 	"  --scratch DIR      where these directories are made; else on a tmpfs of the run's own\n"
+	"  --tenants          clients are a tenant's: what they say of members is not believed\n"
+	"  --liar             the same, and one more client, of another tenant, lies\n"
 	"  --layout           bricks with features/layout; clients say what the names stand for that they take; link counts are checked\n"
 	"  --limit            all is one account's, which has a small limit (features/usage): in the end no member has more\n"
 	"  --mutant NAME      with this deliberate mistake\n"
@@ -49,7 +51,7 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool posix, layout, limit, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	bool tenants, liar, posix, layout, limit, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
 static struct options options = {
 	.from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1
@@ -133,6 +135,8 @@ static void make_plan(uint64_t seed)
 		plan.wild = options.wild;
 	plan.posix = options.posix;
 	plan.layout = options.layout && plan.stack == STACK_REPLICA;
+	plan.tenants = (options.tenants || options.liar) && plan.stack == STACK_REPLICA;
+	plan.liar = options.liar && plan.stack == STACK_REPLICA && options.subvolumes == 1;
 	plan.ignore_unlinked = options.ignore_unlinked;
 	plan.kernel = plan.stack == STACK_REPLICA && (options.kernel >= 0 ? options.kernel : (int)(seed & 1));
 	if (plan.stack == STACK_SINGLE)
@@ -431,10 +435,16 @@ static bool flag(const char *arg)
 	static const struct {
 		const char *name;
 		bool *at;
-	} flags[] = { { "--quiet", &options.quiet },	       { "--calls", &verbose_calls },
-		      { "--keep-going", &options.keep_going }, { "--expect-failure", &options.expect_failure },
-		      { "--twice", &options.twice },	       { "--layout", &options.layout },
-		      { "--limit", &options.limit },	       { "--ignore-unlinked", &options.ignore_unlinked } };
+	} flags[] = { { "--quiet", &options.quiet },
+		      { "--calls", &verbose_calls },
+		      { "--keep-going", &options.keep_going },
+		      { "--expect-failure", &options.expect_failure },
+		      { "--twice", &options.twice },
+		      { "--layout", &options.layout },
+		      { "--limit", &options.limit },
+		      { "--tenants", &options.tenants },
+		      { "--liar", &options.liar },
+		      { "--ignore-unlinked", &options.ignore_unlinked } };
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(arg, flags[i].name))

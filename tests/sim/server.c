@@ -377,6 +377,14 @@ void server_lost(struct connection *c)
 	sim_after(s->server->self, s->server->session_timeout_ms * MS, sweep, sw);
 }
 
+/* As its certificate says. */
+static const char *identity_of(const struct node *n)
+{
+	if (!plan.tenants)
+		return NULL;
+	return n->kind != NODE_CLIENT ? "stratus:server" : n == node_liar() ? "stratus:tenant/globex" : "stratus:tenant/acme";
+}
+
 static struct session *session_of(struct server *server, const struct message *m)
 {
 	struct session *s = server->sessions;
@@ -390,6 +398,7 @@ static struct session *session_of(struct server *server, const struct message *m
 	s->client.incarnation = chance(CHANCE_RANDOM) | 1;
 	s->client.name = s->name;
 	snprintf(s->name, sizeof(s->name), "%s", m->connection->client->name);
+	s->client.identity = identity_of(m->connection->client);
 	atomic_store(&s->client.refs, 1);
 	s->server = server;
 	s->next = server->sessions;

@@ -9,7 +9,7 @@
 #include "graph.h"
 #include "xlator.h"
 
-enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 2 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
+enum { BRICKS_MAX = 9, SUBVOLUMES_MAX = 3, CLIENTS_MAX = 6, NODES_MAX = 3 + BRICKS_MAX + SUBVOLUMES_MAX + CLIENTS_MAX };
 #define MS 1000000ull
 #define S  1000000000ull
 
@@ -23,6 +23,7 @@ enum chance_stream {
 	CHANCE_RANDOM,
 	CHANCE_GROW,
 	CHANCE_LIMIT,
+	CHANCE_LIES,
 	STREAMS
 };
 void chance_begin(uint64_t seed);
@@ -186,6 +187,8 @@ struct plan {
 	unsigned scarce;   /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
 	bool lossy;			    /* with several subvolumes: all members of one may lose their power */
+	bool tenants;			    /* clients are a tenant's, by their certificates */
+	bool liar;			    /* one more, of another tenant, lies */
 	bool layout;			    /* features/layout on the bricks, and clients that say what names stand for */
 	unsigned limit, limit_inodes, near; /* of all that is in it, and features/usage's option near; limit 0: there is none */
 	enum stack stack;
@@ -226,6 +229,12 @@ void limit_plan(void);
 void limit_put(FILE *, unsigned brick); /* the part of its volfile, above "disk" */
 void limit_end(void);			/* waits until all are exact; in a task of the world's */
 void check_limit(void);
+
+/* ---- liar.c ---- */
+struct node *node_liar(void); /* NULL: there is none */
+void liar_begin(void), liar_end(void);
+bool liar_owns(const char *path); /* of a disk: the top of its tree, in which the members may differ */
+unsigned liar_lies(void);
 
 /* ---- nemesis.c ---- */
 enum { NOTICE_S = 3 };	  /* so long a brick may be away before the coordinator knows */

@@ -54,6 +54,11 @@ run "a limit: replays" --limit --seeds 1-10 --twice
 run "a limit" --limit --seeds "$limited"
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
+# Tenants, whose word moves nobody; and one of them lies.
+run "tenants" --tenants --seeds 1-150
+run "a client that lies, and nothing else" --liar --faults 0 --seeds 1-60
+run "a client that lies" --liar --seeds 1-150
+
 # Several subvolumes below cluster/dht, and what is tested must have happened.
 run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
 run "subvolumes" --subvolumes 0 --seeds "$spread"

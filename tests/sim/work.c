@@ -42,6 +42,8 @@ int call(struct worker *w, enum fop fop, const void *in, void *out)
 	err = fop_call(&rq, w->graph->top, fop, in, out);
 	w->fop = 0;
 	request_finish(&rq);
+	if (err == -EIO && plan.liar && !plan.faults)
+		sim_fail("%s fails, though nothing is wrong but that another tenant's client lies", fop_name(fop));
 	return err;
 }
 

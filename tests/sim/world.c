@@ -129,7 +129,7 @@ static char *volfile_of(const struct node *n)
 		put_set(to, "cluster/coordinator", n->number);
 	else
 		put_volume(to);
-	if (n->kind == NODE_CLIENT && plan.kernel && n != node_rebalancer())
+	if (n->kind == NODE_CLIENT && plan.kernel && n != node_rebalancer() && n != node_liar())
 		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes %s\nend-volume\n",
 			plan.subvolumes > 1 ? "distribute" : "set0");
 	fclose(to);
@@ -160,7 +160,7 @@ static void start_run(void *arg)
 	}
 	n->ready = true;
 	trace("up");
-	if (n->kind == NODE_CLIENT && n != node_rebalancer())
+	if (n->kind == NODE_CLIENT && n != node_rebalancer() && n != node_liar())
 		work_client_up(n);
 	grow_node_up(n);
 }
@@ -255,6 +255,8 @@ static void make_nodes(void)
 		add_node(NODE_CLIENT, i, "client");
 	if (plan_grows())
 		add_node(NODE_CLIENT, plan.clients, "rebalancer");
+	if (plan.liar)
+		add_node(NODE_CLIENT, plan.clients + plan_grows(), "liar");
 	for (unsigned i = 1; i < nodes; i++)
 		mkdir(state_directory(&node[i], path), 0700);
 	for (unsigned i = 0; i < bricks_count(); i++) {
@@ -447,6 +449,7 @@ static void script(void *arg)
 	start_all();
 	if (!wait_clean(FORM_S))
 		sim_fail("the set does not form within %d s", FORM_S);
+	liar_begin();
 	trace("the work begins");
 	take_room();
 	work_begin();
@@ -459,6 +462,7 @@ static void script(void *arg)
 		if (sim_now() > until)
 			sim_fail("the work does not end within %d s", WORK_S);
 	}
+	liar_end();
 	trace("the work is done");
 	end_faults();
 	task_sleep_ms(QUIET_S * 1000);

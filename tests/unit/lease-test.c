@@ -6,9 +6,19 @@
 
 #include "replica.h"
 
+enum { WITHOUT_TENANTS = 3 * 4 + 16 + 8 }; /* three numbers, and one failure */
+
 static struct lease_reply told(uint32_t cut)
 {
-	struct lease_reply before = { .clock = 1, .incarnation = 2, .disk = 3, .free = 4, .boot = 5 }, after = { 0 };
+	struct lease_reply before = { .clock = 1,
+				      .incarnation = 2,
+				      .disk = 3,
+				      .free = 4,
+				      .boot = 5,
+				      .tenants_left = 6,
+				      .doubted = 7,
+				      .failures = 1 },
+			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
 	struct unpack u;
@@ -26,6 +36,9 @@ static struct lease_reply told(uint32_t cut)
 static void a_member_tells_the_boot_of_its_machine(void **s)
 {
 	(void)s;
+	assert_int_equal(told(0).tenants_left, 6);
+	assert_int_equal(told(0).doubted, 7);
+	assert_int_equal(told(0).failures, 1);
 	assert_int_equal(told(0).boot, 5);
 	assert_int_equal(told(0).free, 4);
 }
@@ -33,8 +46,16 @@ static void a_member_tells_the_boot_of_its_machine(void **s)
 static void a_member_that_tells_no_boot_is_understood(void **s)
 {
 	(void)s;
-	assert_int_equal(told(8).boot, 0);
-	assert_int_equal(told(8).free, 4);
+	assert_int_equal(told(WITHOUT_TENANTS + 8).boot, 0);
+	assert_int_equal(told(WITHOUT_TENANTS + 8).free, 4);
+}
+
+static void a_member_that_tells_nothing_of_tenants_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(WITHOUT_TENANTS).boot, 5);
+	assert_int_equal(told(WITHOUT_TENANTS).tenants_left, 0);
+	assert_int_equal(told(WITHOUT_TENANTS).failures, 0);
 }
 
 /* As a later version might have it. */
@@ -67,6 +88,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_member_tells_the_boot_of_its_machine),
 		cmocka_unit_test(a_member_that_tells_no_boot_is_understood),
+		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};

@@ -24,6 +24,7 @@ static int failures;
 static struct client coordinator, client, stranger; /* two sessions of clients */
 static const uint8_t secret[REPLICA_SECRET_SIZE], session[16] = { 1 }, strangers[16] = { 2 };
 static struct view view;
+static unsigned others; /* members of the view beside this one, which are IN as far as it knows */
 static uint64_t sequence;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -49,7 +50,8 @@ static void open_member(const char *leaf)
 	fclose(f);
 	snprintf(text, sizeof(text),
 		 "volume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
-		 " option secret-file %s/secret\n option member 0\n subvolumes leaf\nend-volume\n",
+		 " option secret-file %s/secret\n option member 0\n option tenant-sessions 2\n option tenant-tokens 16\n"
+		 " option tenant-changes 16\n subvolumes leaf\nend-volume\n",
 		 leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
 	failures = 0;
 	sequence = 0;
@@ -148,8 +150,11 @@ static int change_view(const struct note *under_way)
 	struct pack p = { 0 };
 	int err = lease(&r);
 
-	view = (struct view){ .epoch = r.epoch + 1, .members = 1, .arbiter = REPLICAS_MAX };
-	view.state[0] = MEMBER_IN;
+	view = (struct view){ .epoch = r.epoch + 1, .members = (uint8_t)(1 + others), .arbiter = REPLICAS_MAX };
+	for (unsigned i = 0; i < view.members; i++) {
+		view.state[i] = MEMBER_IN;
+		view.order[i] = (uint8_t)i;
+	}
 	view.incarnation[0] = r.incarnation;
 	pack_view(&p, &view);
 	err = err ? err : tell(REPLICA_FREEZE, view.epoch, &p, NULL);
@@ -578,9 +583,186 @@ static void with_certificates_only_servers_coordinate(void **state)
 	on(ON_MEMORY, certified_);
 }
 
+/* ---- tenants (doc/tenants.md, T9 and T10) ---- */
+
+static struct client acme = { .identity = "stratus:tenant/acme" }, acmes = { .identity = "stratus:tenant/acme/admin" },
+		     globex = { .identity = "stratus:tenant/globex" };
+static const uint8_t acme_id[16] = { 3 }, acmes_id[16] = { 4 }, globex_id[16] = { 5 }, more_id[16] = { 6 };
+
+static int say_number(struct client *who, enum replica_verb verb, uint64_t number)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, number);
+	return say(who, verb, &p);
+}
+
+static int suspect(struct client *who, uint32_t members)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u32(&p, members);
+	pack_u32(&p, EIO);
+	return say(who, REPLICA_SUSPECT, &p);
+}
+
+static int acquire(struct client *who, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, ++sequence);
+	pack_gfid(&p, g);
+	return say(who, REPLICA_ACQUIRE, &p);
+}
+
+/* After a start nothing is granted for a moment. */
+static int acquire_first(struct client *who, const struct gfid *g)
+{
+	int err = -ERECOVERING;
+
+	for (int i = 0; i < 10 && err == -ERECOVERING; i++)
+		err = acquire(who, g);
+	return err;
+}
+
+/* A change of the root's attributes. */
+static int touch_root(struct client *who, uint64_t number)
+{
+	cleanup_inode struct inode *inode = root();
+	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = number, .time = 1000000000 };
+	struct setattr_in in = { .inode = inode, .set = { .valid = SET_MODE, .mode = 0755 } };
+	struct setattr_out out = { 0 };
+
+	return call(who, &stamp, NULL, FOP_setattr, &in, &out);
+}
+
+static int next_view(void)
+{
+	int err = change_view(NULL);
+
+	err = err ? err : attach(&acme, acme_id);
+	return err ? err : attach(&globex, globex_id);
+}
+
+static void suspects_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	others = 2;
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(suspect(&acme, 4), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.suspects, 0);
+	CHECK_INT(r.doubted, 4);
+	CHECK_INT(suspect(&acme, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.doubted, 0); /* it has just been heard */
+	CHECK_INT(suspect(&globex, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.doubted, 2);
+	CHECK_INT(r.suspects, 0);
+	CHECK_INT(suspect(&client, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.suspects, 2);
+	others = 0;
+}
+
+static void a_tenant_has_members_asked_and_no_more(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, suspects_);
+}
+
+static void left_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(touch_root(&acme, 1), 0);
+	CHECK_INT(say_number(&acme, REPLICA_FAILED, 1), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.orphans, 0);
+	CHECK_INT(r.tenants_left, 1);
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(touch_root(&acme, 2), 0);
+	CHECK_INT(say_number(&acme, REPLICA_FAILED, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.tenants_left, 0); /* not so soon again */
+	CHECK_INT(touch_root(&globex, 1), -ERECOVERING);
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(touch_root(&client, 1), 0);
+	CHECK_INT(say_number(&client, REPLICA_FAILED, 1), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.orphans, 1);
+	CHECK_INT(r.tenants_left, 0);
+}
+
+static void what_a_tenant_leaves_makes_few_views(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, left_);
+}
+
+static void bounds_(void *arg)
+{
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(attach(&globex, acme_id), -EACCES);
+	CHECK_INT(attach(&client, acme_id), -EACCES);
+	CHECK_INT(attach(&acmes, acmes_id), 0);
+	CHECK_INT(attach(&acmes, more_id), -EMFILE); /* two of all its clients */
+	CHECK_INT(attach(&globex, more_id), 0);
+	for (int i = 0; i < 16; i++) {
+		gfid_create(&g);
+		CHECK_INT(acquire_first(i & 1 ? &acme : &acmes, &g), 0);
+	}
+	gfid_create(&g);
+	CHECK_INT(acquire(&acme, &g), -ENOLCK);
+	CHECK_INT(acquire(&globex, &g), 0);
+	for (uint64_t i = 1; i <= 16; i++)
+		CHECK_INT(touch_root(&acme, i), 0);
+	CHECK_INT(touch_root(&acme, 17), -ERECOVERING);
+	CHECK_INT(touch_root(&globex, 1), 0);
+	CHECK_INT(say_number(&acme, REPLICA_SETTLE, 1), 0);
+	CHECK_INT(touch_root(&acme, 17), 0);
+}
+
+static void one_tenants_sessions_tokens_and_changes_are_bounded(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, bounds_);
+}
+
+static void moves_(void *arg)
+{
+	(void)arg;
+	CHECK_INT(next_view(), 0);
+	CHECK_INT(acquire_first(&acme, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&globex, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&client, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&stranger, &gfid_rename_token), -ERECOVERING);
+}
+
+static void tenants_do_not_wait_for_each_others_renames(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, moves_);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
+		cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
+		cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),
+		cmocka_unit_test(tenants_do_not_wait_for_each_others_renames),
 		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_it_may_be_made_anew),
 		cmocka_unit_test(a_file_without_a_name_is_changed_while_nothing_can_give_it_one),
 		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),

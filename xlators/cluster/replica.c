@@ -287,6 +287,13 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 	pack_u64(p, r->space);
 	pack_u64(p, r->free);
 	pack_u64(p, r->boot);
+	pack_u32(p, r->tenants_left);
+	pack_u32(p, r->doubted);
+	pack_u32(p, r->failures);
+	for (unsigned i = 0; i < r->failures; i++) {
+		pack_bytes(p, r->failure[i].session, sizeof(r->failure[i].session));
+		pack_u64(p, r->failure[i].sequence);
+	}
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -309,6 +316,17 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 	r->space = unpack_u64(u);
 	r->free = unpack_u64(u);
 	r->boot = unpack_more(u) ? unpack_u64(u) : 0;
+	r->tenants_left = unpack_more(u) ? unpack_u32(u) : 0;
+	r->doubted = unpack_more(u) ? unpack_u32(u) : 0;
+	r->failures = unpack_more(u) ? unpack_u32(u) : 0;
+	if (r->failures > FAILURES_TOLD) {
+		u->failed = true;
+		r->failures = 0;
+	}
+	for (unsigned i = 0; i < r->failures; i++) {
+		unpack_bytes(u, r->failure[i].session, sizeof(r->failure[i].session));
+		r->failure[i].sequence = unpack_u64(u);
+	}
 }
 
 void pack_note(struct pack *p, const struct note *n)
@@ -318,7 +336,7 @@ void pack_note(struct pack *p, const struct note *n)
 	pack_u32(p, n->fop);
 	pack_u32(p, (uint32_t)n->status);
 	pack_u64(p, n->value);
-	pack_u8(p, n->resolved);
+	pack_u8(p, n->resolved | n->tenants << 1);
 	pack_u8(p, n->objects);
 	for (unsigned i = 0; i < n->objects; i++) {
 		const struct note_object *o = &n->object[i];
@@ -337,13 +355,17 @@ void pack_note(struct pack *p, const struct note *n)
 
 void unpack_note(struct unpack *u, struct note *n)
 {
+	uint8_t flags;
+
 	memset(n, 0, offsetof(struct note, object));
 	unpack_bytes(u, n->session, sizeof(n->session));
 	n->sequence = unpack_u64(u);
 	n->fop = unpack_u32(u);
 	n->status = (int32_t)unpack_u32(u);
 	n->value = unpack_u64(u);
-	n->resolved = unpack_u8(u);
+	flags = unpack_u8(u);
+	n->resolved = flags & 1;
+	n->tenants = flags & 2;
 	n->objects = unpack_u8(u);
 	if (n->objects > NOTE_OBJECTS || !n->fop || n->fop >= FOP_COUNT)
 		u->failed = true;
@@ -427,6 +449,21 @@ bool granted_of(const struct request *rq)
 bool note_same(const struct note *a, const struct note *b)
 {
 	return a->sequence == b->sequence && !memcmp(a->session, b->session, sizeof(a->session));
+}
+
+bool note_alike(const struct note *a, const struct note *b, bool for_arbiter)
+{
+	if (!note_same(a, b) || a->fop != b->fop || a->objects != b->objects)
+		return false;
+	for (unsigned i = 0; i < a->objects; i++) {
+		const struct note_object *x = &a->object[i], *y = &b->object[i];
+
+		if (x->kind != y->kind || !gfid_equal(&x->gfid, &y->gfid) || (x->kind == NOTE_NAME && strcmp(x->name, y->name)))
+			return false;
+		if (x->kind == NOTE_DATA && !for_arbiter && (x->start != y->start || x->end != y->end))
+			return false;
+	}
+	return true;
 }
 
 static struct note_object *add(struct note *n, enum note_kind kind, const struct gfid *gfid)

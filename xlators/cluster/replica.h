@@ -84,6 +84,7 @@ enum replica_verb {
 			 * before does not count */
 	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
+	REPLICA_DID,	  /* session, sequence -> nothing, or that change's note: what it was, and what became of it here */
 };
 
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
@@ -134,6 +135,7 @@ struct note {
 	int32_t status; /* 0 or -errno, at the member that tells; after RESOLVE: 0 done, -ECANCELED not done, -ENOSPC not done as a whole, -EIO unknown */
 	uint64_t value; /* bytes written or copied */
 	bool resolved;	/* the coordinator has made all members equal: status says how */
+	bool tenants;	/* by a tenant's client, which may have sent others something else */
 	uint32_t objects;
 	struct note_object object[NOTE_OBJECTS];
 };
@@ -154,8 +156,10 @@ void note_expect(struct note *, const struct request *);
 bool note_only_names(const struct note *, unsigned object);
 /* It takes a name from something of which it does not tell: whoever undoes it may give the name back to any object. */
 bool note_hides(const struct note *);
-/* The same change, whatever became of it. */
+/* It has the same number of the same client, whatever became of it. */
 bool note_same(const struct note *, const struct note *);
+/* And it is of the same names and bytes; but for_arbiter: which bytes does not matter. */
+bool note_alike(const struct note *, const struct note *, bool for_arbiter);
 
 /* ---- packing ---- */
 struct pack { /* a growing blob */
@@ -208,6 +212,7 @@ struct lease_call {
 };
 void pack_lease_call(struct pack *, const struct lease_call *);
 void unpack_lease_call(struct unpack *, struct lease_call *);
+enum { FAILURES_TOLD = 4 };
 struct lease_reply {
 	uint64_t clock, incarnation;
 	uint64_t disk;
@@ -221,6 +226,14 @@ struct lease_reply {
 	uint64_t index, notes, tokens;
 	uint64_t space, free; /* bytes */
 	uint64_t boot;	      /* of the machine (runtime_boot); 0: not known. The first bricks did not tell */
+	/* Of tenants, whose word is not enough (doc/tenants.md, T9). The first bricks did not tell: */
+	uint32_t tenants_left; /* as `orphans` and `stuck`, of those that may have a view made */
+	uint32_t doubted;      /* mask: these are to be asked whether they are well */
+	uint32_t failures; /* changes that this member's disk failed at, or has not ended for long: REPLICA_DID tells which */
+	struct failure_told {
+		uint8_t session[16];
+		uint64_t sequence;
+	} failure[FAILURES_TOLD];
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

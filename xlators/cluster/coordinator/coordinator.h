@@ -29,6 +29,7 @@ struct remote_member {
 	bool hurry; /* the next lease message is due now */
 	uint64_t leased_epoch;
 	bool broken;			/* did not do what a new view or a recovery asked of it */
+	bool failed;			/* its disk did not do a tenant's change that others did */
 	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
 	unsigned workers;
 	bool healing, heal_stop; /* a task heals it; it is to end */
@@ -103,6 +104,7 @@ struct coordinator {
 	uint64_t failed_epoch; /* of the last change of view that failed */
 	uint64_t limbo_epoch;  /* in which the limbos were emptied last */
 	uint64_t last_view_ns;
+	uint64_t tenants_view_ns; /* the last that was made for what tenants' clients had left */
 	uint64_t generation, generation_ns;
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
@@ -112,13 +114,15 @@ struct coordinator {
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
-	uint64_t stored;		       /* epoch in the register */
-	uint64_t version;		       /* of the register's value */
-	int read_err;			       /* why the register could not be read: told once */
-	struct owed stored_owed;	       /* as the register has it */
-	struct union_note *notes;	       /* of the last change of view */
-	struct gfid_list missed; /* directories that no list told of, and a recovery needs: until one has come to its end */
-	struct inode **missed_kept; /* a reference on each, or NULL: so that who has it knows it by its gfid in the next view, too */
+	uint64_t stored;	  /* epoch in the register */
+	uint64_t version;	  /* of the register's value */
+	int read_err;		  /* why the register could not be read: told once */
+	struct owed stored_owed;  /* as the register has it */
+	struct union_note *notes; /* of the last change of view */
+	unsigned tenants_failed;  /* so many recoveries in a row could not make a tenant's objects equal */
+	struct gfid_list missed;  /* directories that no list told of, and a recovery needs: until one has come to its end */
+	struct inode *
+		*missed_kept; /* a reference on each, or NULL: so that who has it knows it by its gfid in the next view, too */
 	struct union_note *numbered[NUMBERED]; /* the same, by session and sequence */
 };
 
@@ -159,7 +163,8 @@ void notes_of_away(struct coordinator *, unsigned others); /* members come back 
 /* Adds all that may differ after a cold start. *failed: the member that could not tell, if there is an error; else it is left as it was or any. */
 int notes_of_indexes(struct coordinator *, const struct view *next, int *failed);
 /* A recovery found that it must be made equal, too: noted with the next change of view. Nothing is added if it is noted already. */
-int missed_add(struct coordinator *, const struct gfid *directory, struct inode *); /* the inode (NULL: not known) is borrowed */
+int missed_add(struct coordinator *, const struct gfid *directory,
+	       struct inode *); /* the inode (NULL: not known) is borrowed */
 void missed_clear(struct coordinator *);
 int notes_of_missed(struct coordinator *, const struct view *next);
 unsigned notes_send(struct coordinator *, unsigned members); /* to whom: who took them all */

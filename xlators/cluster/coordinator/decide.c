@@ -6,7 +6,8 @@
 
 enum { WAIT_MIN_NS = 1000000000, REASONS = 160 };
 #define WAIT_MAX_NS 150000000000ull
-enum { SAME_AGAIN_NS = 200000000 }; /* between views that change no member */
+enum { SAME_AGAIN_NS = 200000000 };	/* between views that change no member */
+#define TENANTS_AGAIN_NS 10000000000ull /* between those that are made for tenants' clients, of all of them together */
 
 void member_waits_longer(struct remote_member *m)
 {
@@ -16,8 +17,9 @@ void member_waits_longer(struct remote_member *m)
 struct decision {
 	struct view base, next;
 	bool changed;
-	bool cold;  /* members that were away or have been started anew become IN: what changed of late is made equal */
-	bool scrub; /* of those that were started anew the indexes may lack something */
+	bool tenants; /* made for what tenants' clients have left */
+	bool cold;    /* members that were away or have been started anew become IN: what changed of late is made equal */
+	bool scrub;   /* of those that were started anew the indexes may lack something */
 	char why[REASONS];
 };
 
@@ -74,6 +76,8 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 		return "it did not do its part";
 	if (c->owed.recovery && i == view_first(&d->base)) /* it alone has everything */
 		return NULL;
+	if (c->member[i].failed)
+		return "its disk did not do what others did";
 	return suspected >> i & 1 ? "a client could not change something there" : NULL;
 }
 
@@ -87,7 +91,7 @@ static void drop_unwanted(struct coordinator *c, struct decision *d)
 
 		if (!why)
 			continue;
-		c->member[i].broken = false; /* it is tried once more, if it has to stay */
+		c->member[i].broken = c->member[i].failed = false; /* it is tried once more, if it has to stay */
 		v.state[i] = MEMBER_OUT;
 		if (d->next.state[i] == MEMBER_IN && !view_has_quorum(&v))
 			continue;
@@ -289,6 +293,11 @@ static void tidy_up(const struct coordinator *c, struct decision *d)
 		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && (r->orphans || r->stuck) &&
 		    clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
 			reason(d, -1, r->orphans ? "changes were left half done" : "a client does not give a token back");
+		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && r->tenants_left &&
+		    (!c->tenants_view_ns || clock_ns() > c->tenants_view_ns + TENANTS_AGAIN_NS)) {
+			reason(d, -1, "a tenant's client left changes half done, or keeps a token");
+			d->tenants = true;
+		}
 	}
 }
 
@@ -512,6 +521,8 @@ void decide(struct coordinator *c)
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
+	if (d.tenants)
+		c->tenants_view_ns = clock_ns();
 	note_leaving(c, &d, was_out_ns);
 	pthread_mutex_unlock(&c->lock);
 	if (!recover(c) && d.scrub && scrub_start(c, true))

@@ -167,6 +167,13 @@ static struct lease_call offer(struct coordinator *c, struct remote_member *m)
 	return call;
 }
 
+/* Whom a tenant doubts is asked at once; what he answers counts, or that he does not. With the lock held. */
+static void ask_doubted(struct coordinator *c, uint32_t doubted)
+{
+	for (int i = 0; i < c->members; i++)
+		c->member[i].hurry |= doubted >> i & 1;
+}
+
 static void heard(struct coordinator *c, struct remote_member *m, const struct lease_reply *r, bool stepped)
 {
 	uint64_t now = clock_ns();
@@ -187,7 +194,68 @@ static void heard(struct coordinator *c, struct remote_member *m, const struct l
 	m->hurry = r->epoch == c->view.epoch && m->leased_epoch != r->epoch && !stepped; /* the next one grants */
 	m->leased_epoch = r->epoch;
 	m->stepped_down = stepped && r->epoch == c->view.epoch;
+	ask_doubted(c, r->doubted);
 	task_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- what a disk did not do ---- */
+
+/* The member's note of that change. -ENOENT: it has none. */
+static int ask_did(struct coordinator *c, int member, const struct failure_told *f, uint64_t deadline, struct note *n)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	int err;
+
+	pack_bytes(&p, f->session, sizeof(f->session));
+	pack_u64(&p, f->sequence);
+	err = ask_member(c, member, REPLICA_DID, &p, &answer, deadline);
+	if (err)
+		return err;
+	u = unpack_blob(&answer);
+	err = unpack_more(&u) ? 0 : -ENOENT;
+	if (!err)
+		unpack_note(&u, n);
+	free(answer.bytes);
+	return err ? err : u.failed ? -EPROTO : 0;
+}
+
+/* A change of a tenant's client, which may have sent it to this member alone, or something else to others. So it tells of the disk only if so many of the
+ * others did just that, and say so, that they would do without the member. */
+static bool others_did(struct coordinator *c, const struct view *v, int member, const struct failure_told *f, uint64_t deadline)
+{
+	struct note mine, its;
+	struct view left = *v;
+
+	if (ask_did(c, member, f, deadline, &mine) || mine.status >= 0 || mine.resolved)
+		return false;
+	for (int i = 0; i < v->members; i++)
+		if (i == member || v->state[i] != MEMBER_IN || ask_did(c, i, f, deadline, &its) || its.status ||
+		    !note_alike(&mine, &its, i == v->arbiter || member == v->arbiter))
+			left.state[i] = MEMBER_OUT;
+	return view_has_quorum(&left);
+}
+
+static void judge(struct coordinator *c, struct remote_member *m, const struct lease_reply *r)
+{
+	uint64_t deadline = clock_ns() + c->heartbeat_ms * 1000000; /* its next lease is due then */
+	struct view v;
+	bool failed = false;
+
+	pthread_mutex_lock(&c->lock);
+	v = c->view;
+	pthread_mutex_unlock(&c->lock);
+	if (!v.epoch || r->epoch != v.epoch || v.state[m->number] != MEMBER_IN)
+		return;
+	v.arbiter = c->arbiter ? 2 : REPLICAS_MAX;
+	for (unsigned i = 0; i < r->failures && !failed; i++)
+		failed = others_did(c, &v, m->number, &r->failure[i], deadline) || MUTANT("believe-failure");
+	pthread_mutex_lock(&c->lock);
+	m->failed |= failed && c->view.epoch == v.epoch;
+	if (failed)
+		task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -215,6 +283,8 @@ static int lease_once(struct coordinator *c, struct remote_member *m)
 	if (u.failed)
 		return -EPROTO;
 	heard(c, m, &r, !call.lease_ns);
+	if (r.failures)
+		judge(c, m, &r);
 	return 0;
 }
 

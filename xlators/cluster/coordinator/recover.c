@@ -17,6 +17,7 @@ struct recovery {
 	bool doubtful;	 /* something was not found that may be somewhere */
 	unsigned bad;	 /* members that could not be made equal */
 	unsigned undone; /* names of the truth */
+	bool tenants;	 /* it failed at what a tenant's client has made */
 	size_t missed;	 /* directories that were known to be missed when it began */
 	int err;
 };
@@ -228,6 +229,13 @@ static int tell_lacking(struct recovery *r, const struct note *n, int to)
 	return err;
 }
 
+/* A scrub is owed for it. A tenant's client can make members lack directories by what it sends them, as often as it likes; where a power cut did that, a scrub is
+ * owed already. */
+static bool is_doubtful(const struct union_note *u)
+{
+	return !u->note.tenants || MUTANT("scrub-for-liars");
+}
+
 /* In the end: nothing that is known of gives the member what a client changed at the truth. True: the directories that lead to it are missed, so the
  * recovery begins anew. */
 static bool lacks_directories(struct recovery *r, const struct union_note *u, int to, int *err)
@@ -241,7 +249,7 @@ static bool lacks_directories(struct recovery *r, const struct union_note *u, in
 	*err = failed ? failed : *err;
 	pthread_mutex_lock(&r->lock);
 	lacks = !failed && r->c->missed.count > r->missed;
-	r->doubtful |= lacks;
+	r->doubtful |= lacks && is_doubtful(u);
 	pthread_mutex_unlock(&r->lock);
 	return lacks;
 }
@@ -262,7 +270,7 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 	    waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
 		err = r->last ? 0 : -EAGAIN;
 		pthread_mutex_lock(&r->lock);
-		r->doubtful |= r->last;
+		r->doubtful |= r->last && is_doubtful(u);
 		pthread_mutex_unlock(&r->lock);
 	}
 	if (!err)
@@ -279,6 +287,42 @@ static bool may_be_anybodys(int err, bool truth)
 	return err == -ENOTCONN || err == -EVIEW || (err == -ETIMEDOUT && !truth);
 }
 
+/* What a client can bring about that sent members different things: no fault of theirs. */
+static bool is_of_its_making(const struct union_note *u, int err)
+{
+	switch (err) {
+	case -EAGAIN:
+	case -ESRCH:
+	case -ENOENT:
+	case -EEXIST:
+	case -ENOTEMPTY:
+	case -ENOTDIR:
+	case -EISDIR:
+	case -EINVAL:
+	case -ELOOP:
+	case -EMLINK:
+		return u->note.tenants;
+	default:
+		return false;
+	}
+}
+
+/* It may pass, as where a directory comes to its place by another note; else the set would never come to an end with it. Then the copies of that tenant's objects
+ * differ until a scrub, and nobody knows what became of the change. */
+enum { TENANTS_TRIES = 3 };
+
+/* True: it is left as it is. */
+static bool leave_unequal(struct recovery *r, const struct union_note *u, int to, int err)
+{
+	if (r->c->tenants_failed < TENANTS_TRIES || !is_of_its_making(u, err))
+		return false;
+	log_error(
+		r->c->x, NULL,
+		"member %d can't be made equal to member %d in what a tenant's client has changed: %s; the copies differ until a scrub",
+		to, u->truth, strerror(-err));
+	return !say_status(r, u, to, -EIO);
+}
+
 static void recover_note(struct recovery *r, struct union_note *u)
 {
 	u->waits = false;
@@ -292,13 +336,14 @@ static void recover_note(struct recovery *r, struct union_note *u)
 			u->waits = true;
 			continue;
 		}
-		if (!err)
+		if (!err || leave_unequal(r, u, to, err))
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
 			    u->truth, strerror(-err));
 		pthread_mutex_lock(&r->lock);
-		if (!may_be_anybodys(err, blamed == u->truth))
+		if (!may_be_anybodys(err, blamed == u->truth) && !is_of_its_making(u, err))
 			r->bad |= 1u << blamed;
+		r->tenants |= is_of_its_making(u, err);
 		r->err = err;
 		pthread_mutex_unlock(&r->lock);
 	}
@@ -664,6 +709,7 @@ int recover(struct coordinator *c)
 		run_recovery(&r, count, cold);
 	if (!r.err)
 		missed_clear(c);
+	c->tenants_failed = r.tenants ? c->tenants_failed + 1 : r.err ? c->tenants_failed : 0;
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;

@@ -125,6 +125,7 @@ static int union_add(struct coordinator *c, int member, const struct note *n)
 	union_ranges(&u->note, n);
 	if (!n->status && !u->note.resolved && n->value > u->note.value) /* an arbiter writes nothing */
 		u->note.value = n->value;
+	u->note.tenants |= n->tenants;
 	u->has[member] = true;
 	u->value[member] = n->value;
 	u->status[member] = n->resolved && n->status == -ECANCELED ? -ENOTDONE : n->status;

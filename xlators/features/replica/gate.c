@@ -5,6 +5,7 @@
 #include "member.h"
 
 enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
+enum { COPY_MOST = 16 << 20 }; /* bytes, of a tenant's client */
 
 /* ---- changes ---- */
 
@@ -240,6 +241,14 @@ static enum limits_rule limits_here(const struct member *m, const struct replica
 	return stamp->flags & REPLICA_DECIDED || MUTANT("nobody-refuses") ? LIMITS_DECIDED : LIMITS_ASK;
 }
 
+/* A new view waits for what is under way, and a member that is not done with it in time would be taken for broken. cluster/afr copies no more at once. */
+static bool takes_long(const struct note *n)
+{
+	const struct note_object *o = &n->object[0];
+
+	return n->fop == FOP_copy_range && n->objects && o->kind == NOTE_DATA && o->end - o->start > COPY_MOST;
+}
+
 /* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 const struct gfid *source, struct admitted *a)
@@ -271,6 +280,8 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ENOTDONE;
 	if (!m->writable)
 		return -EROFS;
+	if (s->tenant && takes_long(n))
+		return -EINVAL;
 	if (any_dead(m, n, source))
 		return -ESTALE;
 	if ((anew || any_blocked(m, n, source)) && !MUTANT("change-in-recovery"))
@@ -283,7 +294,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	err = MUTANT("skip-index") ? 0 : touch(m, n);
 	if (err)
 		return err;
-	if (s->notes >= NOTES_MAX) /* of a client that never settles */
+	if (s->notes >= NOTES_MAX || tenant_notes_full(m, s)) /* of a client that never settles */
 		return -ERECOVERING;
 	a->note = note_add(m, s, n);
 	if (!a->note)
@@ -376,6 +387,20 @@ static bool is_short(struct request *rq, struct xlator *x, enum fop fop, const v
 	return data && ((const struct write_out *)out)->written < data->size;
 }
 
+/* Of a client whose word would not be enough the member tells itself what its disk did not do. */
+static void tell_failed(struct member *m, struct request *rq, const struct note *n, int err)
+{
+	struct session *s;
+
+	if (err != -EIO && err != -ENOSPC && err != -EROFS)
+		return;
+	pthread_mutex_lock(&m->lock);
+	s = session_of(m, rq);
+	if (s && s->tenant && m->writable)
+		tenant_failed(s, n, err);
+	pthread_mutex_unlock(&m->lock);
+}
+
 static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		  void *out)
 {
@@ -393,8 +418,10 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	err = admit(m, rq, stamp, &n, source_of(fop, in), &a);
 	m->refused += err && err != -EPENDING;
 	pthread_mutex_unlock(&m->lock);
-	if (err)
+	if (err) {
+		tell_failed(m, rq, &n, err);
 		return err;
+	}
 	rq->time_ns = MUTANT("own-time") ? 0 : stamp->time & ~TIME_KEPT;
 	if (a.done)
 		return answer_done(rq, x, fop, in, out, a.value);
@@ -405,6 +432,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		err = -ENOSPC;
 	if (ended(m, &a, fop, in, out, err))
 		granted_attach(rq);
+	tell_failed(m, rq, &n, err);
 	return err;
 }
 

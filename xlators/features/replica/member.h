@@ -3,6 +3,7 @@
  * See doc/replication.md. */
 #ifndef STRATUS_MEMBER_H
 #define STRATUS_MEMBER_H
+#include "identity.h"
 #include "replica.h"
 
 /* ---- sets of gfids ---- */
@@ -65,11 +66,31 @@ const struct index_entry *index_find(const struct index *, const struct gfid *);
 
 /* ---- notes, sessions, tokens ---- */
 
+/* A change of a tenant's client that this member's disk failed at, or has not ended: the coordinator asks the others whether they did it. */
+struct failed_change {
+	uint64_t at_ns; /* when it failed last; 0: none */
+	struct note note;
+};
+/* What all clients of a tenant have here, and what they have caused: see tenants.c. Kept for a while after the last of them has gone. */
+struct tenant {
+	char name[IDENTITY_NAME + 1];
+	unsigned sessions, tokens, notes, stuck;
+	unsigned left;	       /* by the last count: what only a new view tidies up */
+	uint64_t suspected_ns; /* when its word of a member was passed on last */
+	uint64_t tidied_ns;    /* when a view last tidied up after it */
+	uint64_t pause_ns;     /* so long after that it is not a reason for another */
+	uint64_t refused_ns;   /* when the log last said that it has too much */
+	struct failed_change failed;
+	struct tenant *next;
+};
+
 enum { FAILED_KEPT = 16 };
 struct session { /* of an afr, known by its id in all epochs */
 	uint8_t id[16];
 	uint64_t tag;		     /* of the id */
 	const struct client *client; /* through which it is attached, or NULL */
+	struct tenant *tenant;	     /* whose it is; NULL: no tenant's */
+	bool owned;		     /* a client has attached it: it is no other tenant's from then on */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
 	struct kept_note *first, *last; /* in order of arrival */
@@ -95,6 +116,7 @@ struct kept_note {
 	bool orphan;			   /* nobody will settle it: the coordinator must */
 	bool recovering;		   /* until the coordinator resolves it */
 	bool resolved;
+	uint64_t begun_ns;
 	struct note note; /* last: only as many objects as it has */
 };
 struct token_wait {
@@ -105,6 +127,7 @@ struct token_wait {
 };
 struct token {
 	struct gfid gfid;
+	const struct tenant *tree; /* of the rename token: in whose tree directories move; NULL: for who has all of them */
 	struct session *holder;
 	uint64_t number; /* with which the holder asked for it last */
 	struct token_wait *first, *last;
@@ -112,6 +135,7 @@ struct token {
 	uint64_t waited_ns;   /* when somebody last looked whether it is free */
 	uint64_t told_ns;     /* when the holder was asked last */
 	bool stuck;
+	struct tenant *stuck_by; /* whose client does not give it back; NULL: no tenant's */
 	struct token *next;
 	struct token *older, *newer; /* of the holder */
 };
@@ -130,6 +154,7 @@ struct member {
 	char *state_dir, *secret_file;
 	int64_t number;
 	uint64_t token_timeout_ms;
+	int64_t tenant_sessions, tenant_tokens, tenant_changes;
 
 	struct xlator *x, *leaf;
 	uint8_t secret[REPLICA_SECRET_SIZE];
@@ -152,6 +177,7 @@ struct member {
 	unsigned running[2];  /* changes and heals under way, by the parity of the generation in which they began */
 	uint64_t active_ns;   /* since when it is in this view */
 	struct session *sessions;
+	struct tenant *tenants;
 	struct kept_note *notes, *bucket[NOTE_BUCKETS], *numbered[NOTE_BUCKETS]; /* all; by object; by session and sequence */
 	struct kept_note *staged;						 /* for the coming epoch (all_next) */
 	unsigned recovering,
@@ -175,6 +201,7 @@ struct member {
 	/* Made by a recovery that has not ended: they may lack their contents yet. Known in the view that made them, and those that follow it. */
 	struct gfid_set half_made;
 	uint32_t suspects, reason[REPLICAS_MAX];
+	uint32_t doubted; /* members of which tenants say what others' word would be enough for */
 	struct index index;
 	unsigned tasks; /* of ours: stop waits for them */
 	bool stopping;
@@ -233,7 +260,25 @@ struct kept_note *note_on(struct member *, const struct gfid *, const char *name
 bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
 /* What only a new view tidies up: notes that nobody will settle, and sessions that ended with tokens. */
-unsigned orphans(const struct member *);
+unsigned orphans(const struct member *); /* of tenants: nothing */
+
+/* tenants.c; with the lock held */
+int tenant_of(struct member *, const struct client *, struct tenant **); /* NULL: no tenant's; -ENOMEM */
+/* 0, or why the session can't be attached by a client of that tenant (NULL: of none). */
+int tenant_admits(struct member *, const struct session *, struct tenant *);
+void session_belongs(struct session *, struct tenant *);
+bool tenant_notes_full(struct member *, const struct session *);
+bool tenant_tokens_full(struct member *, const struct session *);
+bool tenant_tokens_many(const struct member *, const struct session *); /* so many that it gets no more but for changes */
+bool tenant_tokens_over(const struct member *, const struct session *); /* so many that some are asked back */
+struct session *tenant_greedy(struct member *, struct session *);	/* of its tenant, the one with most tokens */
+void tenant_suspects(struct member *, struct tenant *, uint32_t members);
+/* It failed here, as the status says. */
+void tenant_failed(struct session *, const struct note *, int status);
+const struct note *tenant_failure(const struct member *, const uint8_t session[16], uint64_t sequence);
+unsigned tenants_left(struct member *, bool charge); /* of those that may have a view made; charge: it is being made */
+void tenants_tell(struct member *, struct lease_reply *);
+void tenants_sweep(struct member *, bool all);
 
 /* tokens.c */
 /* goes_on: for a change that was sent in an earlier view, perhaps. It goes before others, and waits less after a start of all members anew. */

@@ -11,6 +11,13 @@ static const struct option options[] = {
 	  REPLICAS_MAX - 1 },
 	{ "token-timeout", OPTION_DURATION, OPTION_AT(struct member, token_timeout_ms), "5s",
 	  "a client that does not give a token back for so long is taken for dead", 100, 3600000, .live = true },
+	{ "tenant-sessions", OPTION_INT, OPTION_AT(struct member, tenant_sessions), "256",
+	  "sessions of one tenant's clients; one more is refused (EMFILE)", 1, 1000000, .live = true },
+	{ "tenant-tokens", OPTION_INT, OPTION_AT(struct member, tenant_tokens), "131072",
+	  "tokens that one tenant's clients hold; from half of them on the oldest are asked back, beyond all of them a change is refused (ENOLCK)",
+	  16, 16777216, .live = true },
+	{ "tenant-changes", OPTION_INT, OPTION_AT(struct member, tenant_changes), "8192",
+	  "changes of one tenant's clients that are not known to be everywhere; one more waits", 16, 1048576, .live = true },
 	{ NULL },
 };
 
@@ -163,8 +170,11 @@ void sessions_sweep(struct member *m)
 			continue;
 		}
 		*at = s->next;
+		if (s->tenant)
+			s->tenant->sessions--;
 		free(s);
 	}
+	tenants_sweep(m, false);
 }
 
 void dead_sweep(struct member *m)
@@ -195,6 +205,7 @@ static void replica_finish(struct xlator *x)
 		m->sessions = s->next;
 		free(s);
 	}
+	tenants_sweep(m, true);
 	gfid_set_free(&m->pending);
 	gfid_set_free(&m->again);
 	gfid_set_free(&m->healed);

@@ -102,6 +102,9 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 		s->first = k;
 	s->last = k;
 	s->notes++;
+	if (s->tenant)
+		s->tenant->notes++;
+	k->begun_ns = clock_ns();
 	k->all_next = m->notes;
 	k->all_link = &m->notes;
 	if (m->notes)
@@ -139,6 +142,8 @@ void note_remove(struct member *m, struct kept_note *k)
 		k->all_next->all_link = k->all_link;
 	unlink_objects(k);
 	s->notes--;
+	if (s->tenant)
+		s->tenant->notes--;
 	note_recovers(m, k, false);
 	atomic_fetch_sub(&m->noted, 1);
 	note_free(k);
@@ -214,14 +219,19 @@ bool note_recovering(struct member *m, const struct gfid *g)
 	return k || gfid_set_has(&m->half_made, g);
 }
 
+static bool counts(const struct session *s)
+{
+	return !s->tenant || MUTANT("move-on-failed");
+}
+
 unsigned orphans(const struct member *m)
 {
 	unsigned count = 0;
 
 	for (const struct session *s = m->sessions; s; s = s->next)
-		count += !s->client && s->tokens;
+		count += !s->client && s->tokens && counts(s);
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
-		count += k->orphan && !k->recovering && !k->resolved;
+		count += k->orphan && !k->recovering && !k->resolved && counts(k->session);
 	return count;
 }
 

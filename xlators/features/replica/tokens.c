@@ -5,13 +5,24 @@
 enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000 };
 enum { TOKENS_FREELY = TOKENS_MAX / 2 }; /* who has more gets only what it needs for a change */
 
-static struct token **place(struct member *m, const struct gfid *g)
+static struct token **place_in(struct member *m, const struct gfid *g, const struct tenant *tree)
 {
 	struct token **at = &m->token[gfid_hash(g) & (m->token_room - 1)];
 
-	while (*at && !gfid_equal(&(*at)->gfid, g))
+	while (*at && (!gfid_equal(&(*at)->gfid, g) || (*at)->tree != tree))
 		at = &(*at)->next;
 	return at;
+}
+
+/* Directories of one tenant's tree never come into another's, so who moves one does not wait for who moves one elsewhere. */
+static const struct tenant *tree_of(const struct session *s, const struct gfid *g)
+{
+	return s && gfid_equal(g, &gfid_rename_token) && !MUTANT("one-rename-token") ? s->tenant : NULL;
+}
+
+static struct token **place(struct member *m, const struct gfid *g, const struct session *s)
+{
+	return place_in(m, g, tree_of(s, g));
 }
 
 /* Stays as it is if memory is short. */
@@ -46,6 +57,8 @@ static void take_from(struct token *t)
 	t->older = t->newer = NULL;
 	t->holder = NULL;
 	s->tokens--;
+	if (s->tenant)
+		s->tenant->tokens--;
 }
 
 static void give_to(struct token *t, struct session *s)
@@ -56,6 +69,28 @@ static void give_to(struct token *t, struct session *s)
 	*(s->youngest ? &s->youngest->newer : &s->oldest) = t;
 	s->youngest = t;
 	s->tokens++;
+	if (s->tenant)
+		s->tenant->tokens++;
+}
+
+static void stick(struct member *m, struct token *t)
+{
+	t->stuck = true;
+	t->stuck_by = t->holder->tenant;
+	if (t->stuck_by)
+		t->stuck_by->stuck++;
+	else
+		m->stuck++;
+}
+
+static void unstick(struct member *m, struct token *t)
+{
+	if (t->stuck && t->stuck_by)
+		t->stuck_by->stuck--;
+	else
+		m->stuck -= t->stuck;
+	t->stuck = false;
+	t->stuck_by = NULL;
 }
 
 /* The waiters are on the stacks of tasks that will find their queue gone. */
@@ -64,7 +99,7 @@ static void destroy(struct member *m, struct token **at)
 	struct token *t = *at;
 
 	take_from(t);
-	m->stuck -= t->stuck;
+	unstick(m, t);
 	*at = t->next;
 	m->tokens--;
 	free(t);
@@ -88,8 +123,7 @@ static void granted(struct member *m, struct token *t, const struct token_wait *
 {
 	give_to(t, w->session);
 	t->number = w->number;
-	m->stuck -= t->stuck;
-	t->stuck = false;
+	unstick(m, t);
 	t->told_ns = 0;
 	t->recalled_ns = t->first ? clock_ns() : 0;
 }
@@ -109,8 +143,7 @@ static void pass_on(struct member *m, struct token **at)
 
 	take_from(t);
 	if (t->first && !is_turn(m, t->first)) { /* it takes it when it is */
-		m->stuck -= t->stuck;
-		t->stuck = false;
+		unstick(m, t);
 		t->told_ns = t->recalled_ns = 0;
 		return;
 	}
@@ -120,13 +153,13 @@ static void pass_on(struct member *m, struct token **at)
 		task_cond_broadcast(&m->event);
 		return;
 	}
-	m->stuck -= t->stuck;
+	unstick(m, t);
 	*at = t->next;
 	m->tokens--;
 	free(t);
 }
 
-static struct token *make(struct member *m, const struct gfid *g)
+static struct token *make(struct member *m, const struct gfid *g, const struct session *s)
 {
 	struct token *t = calloc(1, sizeof(*t));
 
@@ -135,8 +168,9 @@ static struct token *make(struct member *m, const struct gfid *g)
 	if (m->tokens >= m->token_room)
 		grow(m);
 	t->gfid = *g;
+	t->tree = tree_of(s, g);
 	m->tokens++;
-	return *place(m, g) = t;
+	return *place(m, g, s) = t;
 }
 
 /* ---- waiting ---- */
@@ -187,10 +221,8 @@ static void recall(struct member *m, struct token *t)
 
 	/* The coordinator may need long to heal a large file; it gives the token back. */
 	if (!t->stuck && t->recalled_ns && t->holder && t->holder->client != atomic_load(&m->coordinator) &&
-	    now - t->recalled_ns > m->token_timeout_ms * 1000000) {
-		t->stuck = true;
-		m->stuck++;
-	}
+	    now - t->recalled_ns > m->token_timeout_ms * 1000000)
+		stick(m, t);
 	if (!e.client || (t->told_ns && now - t->told_ns < TELL_AGAIN_NS))
 		return;
 	event_set_gfid(&e, &t->gfid);
@@ -201,13 +233,17 @@ static void recall(struct member *m, struct token *t)
 	pthread_mutex_lock(&m->lock);
 }
 
-/* A client that holds very many is asked for the one that it has had for longest. */
+/* A client that holds very many is asked for the one that it has had for longest; of a tenant's clients together, the one that has most. */
 static void thin_out(struct member *m, struct session *s)
 {
-	struct token *t = s->oldest;
-	struct event e = { .kind = EVENT_RECALL, .client = s->client };
+	bool over = tenant_tokens_over(m, s);
+	struct token *t;
+	struct event e = { .kind = EVENT_RECALL };
 
-	if (s->tokens <= TOKENS_MAX || !e.client || e.client == atomic_load(&m->coordinator))
+	s = over ? tenant_greedy(m, s) : s;
+	t = s->oldest;
+	e.client = s->client;
+	if ((!over && s->tokens <= TOKENS_MAX) || !t || !e.client || e.client == atomic_load(&m->coordinator))
 		return;
 	event_set_gfid(&e, &t->gfid);
 	give_to(t, s); /* to the end: it may be in use */
@@ -235,12 +271,14 @@ static int check(struct member *m, const struct gfid *g, uint64_t epoch)
 /* One look. 0: granted; -EAGAIN: wait. */
 static int attempt(struct member *m, struct session *s, const struct gfid *g, struct token_wait *w, bool *queued)
 {
-	struct token *t = *place(m, g);
+	struct token *t = *place(m, g, s);
 	bool vacant;
 
 	if (!t && s->tokens >= 2 * TOKENS_MAX)
 		return -ERECOVERING;
-	if (!t && !(t = make(m, g)))
+	if (!t && tenant_tokens_full(m, s))
+		return -ENOLCK;
+	if (!t && !(t = make(m, g, s)))
 		return -ENOMEM;
 	vacant = !t->holder && (!t->first || t->first == w) && is_turn(m, w);
 	if (may_grant(m, g) && (t->holder == s || vacant || MUTANT("grant-twice"))) {
@@ -298,11 +336,11 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t
 		if (err == -ECANCELED)
 			break;
 	}
-	t = *place(m, g);
+	t = *place(m, g, w.session);
 	if (t)
 		dequeue(t, &w);
 	if (t && !t->holder && !t->first)
-		destroy(m, place(m, g));
+		destroy(m, place(m, g, w.session));
 	if (queued)
 		w.session->waits--;
 	pthread_mutex_unlock(&m->lock);
@@ -314,8 +352,8 @@ bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 {
 	struct token *t;
 
-	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *place(m, g) || s->tokens >= TOKENS_FREELY ||
-	    !(t = make(m, g)))
+	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *place(m, g, s) || s->tokens >= TOKENS_FREELY ||
+	    tenant_tokens_many(m, s) || !(t = make(m, g, s)))
 		return false;
 	give_to(t, s);
 	return true;
@@ -323,12 +361,12 @@ bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 
 bool token_try(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
-	struct token *t = *place(m, g);
+	struct token *t = *place(m, g, s);
 	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached)
 		     : clock_ns() >= m->go_on_until_ns && token_grant_new(m, s, g);
 
-	if (yes && (*place(m, g))->number < number)
-		(*place(m, g))->number = number;
+	if (yes && (*place(m, g, s))->number < number)
+		(*place(m, g, s))->number = number;
 	return yes;
 }
 
@@ -336,7 +374,7 @@ bool token_try(struct member *m, struct session *s, uint64_t number, const struc
 
 void token_release(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
-	struct token **at = place(m, g);
+	struct token **at = place(m, g, s);
 
 	if (*at && (*at)->holder == s && (*at)->number <= number)
 		pass_on(m, at);
@@ -348,7 +386,7 @@ void tokens_drop(struct member *m, struct session *s)
 		while (m->token[i])
 			destroy(m, &m->token[i]);
 	while (s && s->oldest)
-		pass_on(m, place(m, &s->oldest->gfid));
+		pass_on(m, place_in(m, &s->oldest->gfid, s->oldest->tree));
 	task_cond_broadcast(&m->event);
 }
 

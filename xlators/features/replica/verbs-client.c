@@ -18,12 +18,19 @@ static void put_view(struct asked *a)
 static int attach_session(struct member *m, const struct client *client, const uint8_t id[16])
 {
 	struct session *s = session_by_id(m, id, false);
+	struct tenant *t;
+	int err = tenant_of(m, client, &t);
 
+	if (!err)
+		err = tenant_admits(m, s, t);
+	if (err)
+		return err;
 	if ((!s || s->client != client) && sessions_of_client(m, client) >= SESSIONS_MAX)
 		return -EMFILE;
 	s = session_by_id(m, id, true);
 	if (!s)
 		return -ENOMEM;
+	session_belongs(s, t);
 	s->client = client;
 	s->attached = m->view.epoch;
 	return 0;
@@ -153,6 +160,11 @@ int verb_suspect(struct asked *a)
 		return -EVIEW;
 	mask = unpack_u32(&a->u) & view_mask(&a->m->view, MEMBER_BACK) & ~(1u << a->m->number);
 	reason = unpack_u32(&a->u);
+	if (s->tenant && !MUTANT("believe-suspect")) {
+		tenant_suspects(a->m, s->tenant, mask);
+		pthread_mutex_unlock(&a->m->lock);
+		return 0;
+	}
 	for (unsigned i = 0; i < REPLICAS_MAX; i++)
 		if (mask >> i & 1)
 			a->m->reason[i] = reason;

@@ -142,7 +142,31 @@ int verb_lease(struct asked *a)
 	r.index = m->index.count;
 	r.notes = atomic_load(&m->noted);
 	r.tokens = m->tokens;
+	tenants_tell(m, &r);
 	pthread_mutex_unlock(&m->lock);
 	pack_lease_reply(&a->answer, &r);
+	return 0;
+}
+
+/* Of a change that some member's disk failed at. */
+int verb_did(struct asked *a)
+{
+	uint8_t id[16];
+	const struct kept_note *k;
+	const struct note *n;
+	struct session *s;
+	uint64_t sequence;
+
+	unpack_bytes(&a->u, id, sizeof(id));
+	sequence = unpack_u64(&a->u);
+	if (a->u.failed)
+		return -EINVAL;
+	pthread_mutex_lock(&a->m->lock);
+	s = session_by_id(a->m, id, false);
+	k = s ? note_find(a->m, s, sequence) : NULL;
+	n = tenant_failure(a->m, id, sequence);
+	if (n || k)
+		pack_note(&a->answer, n ? n : &k->note);
+	pthread_mutex_unlock(&a->m->lock);
 	return 0;
 }

@@ -47,6 +47,7 @@ int verb_notes(struct asked *a, uint64_t epoch)
 			continue;
 		memcpy(&n, &k->note, offsetof(struct note, object) + k->note.objects * sizeof(n.object[0]));
 		n.resolved = k->resolved;
+		n.tenants = k->session->tenant;
 		pack_note(&a->answer, &n);
 	}
 	pthread_mutex_unlock(&a->m->lock);
@@ -185,7 +186,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		m->active_ns = clock_ns();
 		m->frozen = false;
 		m->grant_from_ns = m->believed_ns + BELIEF_WAIT_MS * 1000000;
-		m->suspects = 0;
+		m->suspects = m->doubted = 0;
+		tenants_left(m, true);
 		tokens_drop(m, NULL);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);

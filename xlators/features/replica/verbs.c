@@ -75,6 +75,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
 	case REPLICA_CHECKSUM:
 		return verb_checksum(a);
+	case REPLICA_DID:
+		return verb_did(a);
 	default:
 		return -EOPNOTSUPP;
 	}

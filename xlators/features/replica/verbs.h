@@ -37,6 +37,7 @@ int verb_names(struct asked *a);
 
 /* verbs-lease.c */
 int verb_lease(struct asked *a);
+int verb_did(struct asked *a);
 
 /* verbs-view.c */
 int verb_freeze(struct asked *a, uint64_t epoch);
