@@ -35,6 +35,7 @@ static const char *const own[][2] = {
 	{ "features/cloud", "tenants" },
 	{ "features/cloud", "access" },
 	{ "features/cloud", "spread" },
+	{ "features/cloud", "replicas" },
 	{ "features/throttle", "tenants" },
 	{ "features/usage", "ledger" },
 	{ "features/usage", "accounts" },
@@ -146,7 +147,9 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		option(w, "tenants", w->tenants);
 		if (spec_is_spread(w->spec))
 			option(w, "spread", "on");
-		else
+		if (w->spec->replica)
+			option(w, "replicas", "on");
+		if (w->spec->bricks == 1)
 			option(w, "access", w->access);
 	} else if (!strcmp(type, "features/throttle")) {
 		option(w, "tenants", w->shares);

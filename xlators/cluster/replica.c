@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+const struct gfid gfid_limbo = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3 } };
+const struct gfid gfid_tenants = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 const struct gfid gfid_rename_token = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 
 void event_set_gfid(struct event *e, const struct gfid *g)
@@ -39,10 +41,16 @@ unsigned view_mask(const struct view *v, enum member_state at_least)
 	return mask;
 }
 
+uint8_t gfid_spread(const struct gfid *g)
+{
+	return g->bytes[15] ^ g->bytes[7];
+}
+
 int view_granter(const struct view *v, const struct gfid *gfid)
 {
+	uint8_t spread = v->tenant && gfid_equal(gfid, &gfid_root) ? v->root : gfid_spread(gfid);
 	unsigned mask = view_mask(v, MEMBER_IN), count = (unsigned)__builtin_popcount(mask);
-	unsigned nth = count ? (gfid->bytes[15] ^ gfid->bytes[7]) % count : 0;
+	unsigned nth = count ? spread % count : 0;
 
 	for (int i = 0; i < v->members; i++)
 		if (mask >> i & 1 && !nth--)
@@ -236,6 +244,10 @@ void pack_reply_view(struct pack *p, const struct reply_view *r)
 	pack_view(p, &r->view);
 	pack_u8(p, r->serving);
 	pack_u8(p, r->writable);
+	if (!r->view.tenant)
+		return;
+	pack_u8(p, r->view.tenant);
+	pack_u8(p, r->view.root);
 }
 
 void unpack_reply_view(struct unpack *u, struct reply_view *r)
@@ -243,6 +255,8 @@ void unpack_reply_view(struct unpack *u, struct reply_view *r)
 	unpack_view(u, &r->view);
 	r->serving = unpack_u8(u);
 	r->writable = unpack_u8(u);
+	r->view.tenant = unpack_more(u) && unpack_u8(u);
+	r->view.root = r->view.tenant ? unpack_u8(u) : 0;
 }
 
 void pack_lease_call(struct pack *p, const struct lease_call *c)

@@ -33,9 +33,13 @@ struct view {
 	uint64_t boot[REPLICAS_MAX];	    /* of its machine's start, as it was taken in; 0: not known. Only in the register */
 	uint32_t
 		away; /* without a quorum, bit i: member i is not IN, but had all that was acknowledged. Only in the register */
+	/* Only in a tenant's cluster/afr: the members want a voucher with each gfid, and call his root otherwise: this is that gfid's gfid_spread. */
+	bool tenant;
+	uint8_t root;
 };
 /* The member that grants the token of the object. -1: nobody is IN. */
 int view_granter(const struct view *, const struct gfid *);
+uint8_t gfid_spread(const struct gfid *);			     /* all of the gfid that decides which that is */
 int view_first(const struct view *);				     /* the most senior IN member with data; -1 */
 unsigned view_mask(const struct view *, enum member_state at_least); /* bit i: member i */
 bool view_has_quorum(const struct view *);
@@ -49,6 +53,8 @@ extern const struct gfid gfid_rename_token;
 void event_set_gfid(struct event *, const struct gfid *);
 struct gfid event_gfid(const struct event *);
 
+/* What shows to all members of a set that one of them has told the tenant of an object: a keyed MAC. It follows each gfid that a tenant's session names in
+ * ACQUIRE, DIRECTORY, UNLINKED, TRY, SKIP and NAMES (doc/tenants.md, T8); any will do with the root's gfid, and with the rename token's in ACQUIRE. */
 enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
@@ -95,12 +101,15 @@ enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
  * last such call. What is more in it than the sum of the other two is for clocks, and for who takes an answer late. */
 enum { BELIEF_MS = 600, BELIEF_PROOF_MS = 400, BELIEF_WAIT_MS = 1200 };
 
-/* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. */
+/* The directory in the root in which the coordinator keeps what it moves out of the way; nobody else sees it. Its gfid is 15 zeros and a 3. */
 #define LIMBO ".stratus.limbo"
+extern const struct gfid gfid_limbo;
+/* The directory in the root that has the tenants' trees (features/cloud): 15 zeros and a 2. */
+extern const struct gfid gfid_tenants;
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
 enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8, REPLICA_DECIDED = 16 };
+enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8, REPLICA_DECIDED = 16, REPLICA_OWN = 32 };
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
@@ -108,7 +117,8 @@ struct replica_stamp {
 	uint64_t time;	   /* ns since the epoch: what mtime becomes; 0: the brick's clock */
 	uint32_t flags;
 	/* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before;
-	 * REPLICA_DOUBT: it may have been done before, and nobody can tell; REPLICA_DECIDED: the first member has answered to it, so a limit refuses it no more */
+	 * REPLICA_DOUBT: it may have been done before, and nobody can tell; REPLICA_DECIDED: the first member has answered to it, so a limit refuses it no more;
+	 * REPLICA_OWN: each member does it by itself, of its own accord: the trees of tenants. No client may say that */
 	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
 uint64_t session_tag(const uint8_t session[16]);

@@ -162,6 +162,12 @@ int afr_spawn_single(struct afr *a, bool *running, task_fn *);
 void own_request(struct afr *, struct request *);
 void afr_task_ends(struct afr *);
 
+/* voucher.c: for a tenant's clients (doc/tenants.md, T8); for others nothing is packed. */
+void pack_named(struct afr *, struct pack *, const struct gfid *); /* the gfid, and its voucher as far as there is one */
+/* The same; the object is looked for at the child if no member has shown it yet. */
+void pack_found(struct afr *, struct pack *, struct inode *, int child);
+bool voucher_known(struct afr *, const struct gfid *);
+
 /* believe.c */
 void moments_begin(void); /* with each graph: later than any of an instance of this module that was unloaded */
 uint64_t afr_moment(void);

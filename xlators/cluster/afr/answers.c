@@ -129,7 +129,9 @@ static int skip(struct afr *a, int member, const struct view *v, const struct no
 
 	pack_u64(&p, v->epoch);
 	for (unsigned i = 0; i < n->objects; i++)
-		pack_gfid(&p, &n->object[i].gfid);
+		if (n->object[i].kind != NOTE_NEW ||
+		    voucher_known(a, &n->object[i].gfid)) /* else healing its directory brings it */
+			pack_named(a, &p, &n->object[i].gfid);
 	return afr_verb(a, member, REPLICA_SKIP, NULL, &p, clock_ns() + a->member_timeout_ms * 1000000, NULL);
 }
 

@@ -138,7 +138,7 @@ static void ask_granter(void *arg)
 	pack_u64(&p, w->number);
 	for (unsigned i = 0; i < w->count; i++)
 		if (w->granter[i] == of->granter)
-			pack_gfid(&p, &w->object[i]->inode->gfid);
+			pack_named(w->a, &p, &w->object[i]->inode->gfid);
 	if (afr_verb(w->a, of->granter, REPLICA_TRY, NULL, &p, clock_ns() + TRY_NS, &answer))
 		answer = (struct blob){ 0 };
 	u = unpack_blob(&answer);

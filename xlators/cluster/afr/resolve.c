@@ -127,7 +127,7 @@ static int by_gfid(struct afr *a, struct inode *inode, int child, enum replica_v
 	struct pack p = { 0 };
 	int err;
 
-	pack_gfid(&p, &inode->gfid);
+	pack_named(a, &p, &inode->gfid);
 	err = afr_ask(a, child, verb, NULL, &p, clock_ns() + VERB_NS, &out);
 	if (!err && out.inode == inode)
 		object_seen(a, inode, child, NULL, NULL);
@@ -145,7 +145,7 @@ static int links_at(struct afr *a, struct inode *inode, int from, bool known, st
 
 	if (known)
 		return afr_verb(a, from, REPLICA_LINKS, inode, NULL, deadline, links);
-	pack_gfid(&p, &inode->gfid);
+	pack_named(a, &p, &inode->gfid);
 	return afr_verb(a, from, REPLICA_NAMES, NULL, &p, deadline, links);
 }
 

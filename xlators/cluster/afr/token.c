@@ -25,7 +25,10 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, bool goes_on, ui
 		return -EVIEW;
 	pack_u64(&p, epoch);
 	pack_u64(&p, number);
-	pack_gfid(&p, gfid_of(o));
+	if (o->inode)
+		pack_found(a, &p, o->inode, granter);
+	else
+		pack_named(a, &p, gfid_of(o));
 	pack_u8(&p, goes_on);
 	return afr_verb(a, granter, REPLICA_ACQUIRE, NULL, &p, until < deadline ? until : deadline, NULL);
 }

@@ -7,8 +7,6 @@
 #endif
 enum { SAME_NAME_MAX = 100 };
 
-const struct gfid gfid_limbo = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3 } };
-
 /* ---- the directory ---- */
 
 int limbo_find(struct heal *h, struct request *rq, int at, struct inode **limbo)

@@ -105,5 +105,4 @@ int heal_keep_links(
 	struct heal
 		*); /* before the first heal of a walk; -ENOMEM, and then heal_forget_links() is not due. Walks share them */
 void heal_forget_links(struct heal *);
-extern const struct gfid gfid_limbo; /* 15 zeros and a 3 */
 #endif

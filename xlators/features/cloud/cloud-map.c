@@ -35,7 +35,8 @@ enum {
 /* The others are what the parts of a volume's own stack say to each other: no tenant has a use for them, whatever he calls critical. */
 static bool is_for_tenants(const struct cloud *c, uint32_t type)
 {
-	return type == EXTENSION_TRACE || type == EXTENSION_BORN_WITH || (c->spread && type == EXTENSION_PLACE);
+	return type == EXTENSION_TRACE || type == EXTENSION_BORN_WITH || (c->spread && type == EXTENSION_PLACE) ||
+	       (c->replicas && type == EXTENSION_REPLICA);
 }
 
 static int extensions_in(const struct cloud *c, struct request *rq)
@@ -148,7 +149,9 @@ static int set_in(struct mapping *m, struct setattr_in *in)
 /* What is to be born can't be what the brick itself has by that gfid. */
 static int gfid_may(struct mapping *m, const struct gfid *gfid)
 {
-	return gfid_equal(gfid, &gfid_root) || gfid_equal(gfid, &gfid_tenants) || is_tenants_root(m->cloud, gfid) ? -EINVAL : 0;
+	bool brick = gfid_equal(gfid, &gfid_root) || gfid_equal(gfid, &gfid_tenants) || gfid_equal(gfid, &gfid_limbo);
+
+	return brick || is_tenants_root(m->cloud, gfid) ? -EINVAL : 0;
 }
 
 static int mknod_in(struct mapping *m, struct mknod_in *in)
@@ -243,8 +246,8 @@ int map_in(struct mapping *m, int fop, const void *in, void *to)
 		return compound_in(m, to);
 	case FOP_lease:
 		return lease_may(to);
-	case FOP_replica:
-		return -EOPNOTSUPP; /* the brick's own side says these */
+	case FOP_replica: /* what is not for clients of a set is for the brick's own side */
+		return m->cloud->replicas && ((const struct replica_in *)to)->verb < REPLICA_LEASE ? 0 : -EOPNOTSUPP;
 	default:
 		return 0;
 	}

@@ -5,7 +5,7 @@
 
 #include "cloud.h"
 
-enum { BATCH = 16 << 10, REST_MS = 1 };
+enum { BATCH = 16 << 10, REST_MS = 1, AGAIN_MS = 100 };
 
 struct level { /* a directory on the way down, and what it is called in the one above */
 	struct inode *dir;
@@ -141,6 +141,8 @@ static int remove_tree(struct descent *d, struct inode *all)
 		} else if (err > 0) {
 			err = task_sleep_ms(REST_MS); /* others come first */
 		}
+		if (err == -EVIEW || err == -ERECOVERING) /* the set is busy with itself */
+			err = stopping(cloud_of(d->x)) ? -ECANCELED : task_sleep_ms(AGAIN_MS);
 	}
 	while (d->depth)
 		pop(d);
@@ -195,8 +197,9 @@ static void purge_all(struct xlator *x)
 
 	if (!next_deleted(cloud_of(x), &t))
 		return;
-	request_init(&rq, x->graph, 0);
-	err = tree_all(&rq, x, &all);
+	err = own_begin(&rq, x);
+	if (!err)
+		err = tree_all(&rq, x, &all);
 	t.name[0] = 0;
 	while (!err && !stopping(cloud_of(x)) && next_deleted(cloud_of(x), &t)) {
 		int failed = purge_tenant(&rq, x, all, &t);

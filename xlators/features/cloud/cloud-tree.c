@@ -4,7 +4,17 @@
 
 enum { TRIES = 2000 }; /* one each millisecond */
 
-const struct gfid gfid_tenants = { { [15] = 2 } };
+/* Members of a set must have the same times: of what each makes by itself they are this one. */
+#define TREES_TIME_NS 1000000000ull
+
+int own_begin(struct request *rq, struct xlator *x)
+{
+	struct replica_stamp stamp = { .flags = REPLICA_OWN, .time = TREES_TIME_NS };
+	const struct cloud *c = x->private;
+
+	request_init(rq, x->graph, 0);
+	return c->replicas ? stamp_attach(rq, &stamp) : 0;
+}
 
 struct inode *brick_root(struct xlator *x)
 {
@@ -38,13 +48,15 @@ static int look_or_make(struct request *rq, struct xlator *x, struct inode *pare
 {
 	int err = look(rq, x, parent, name, inode);
 
-	for (int tries = 0; err == -ENOENT && tries < TRIES; tries++) {
+	for (int tries = 0; (err == -ENOENT || err == -EVIEW) && tries < TRIES; tries++) {
 		if (tries && task_sleep_ms(1))
 			return -ECANCELED;
 		err = make(rq, x, parent, name, gfid, mode, inode);
 		if (err == -EEXIST)
 			err = look(rq, x, parent, name, inode);
 	}
+	if (err == -EVIEW) /* it has been frozen for so long: the client comes again */
+		return -EAGAIN;
 	if (!err && !S_ISDIR((*inode)->type)) {
 		inode_unref(*inode);
 		*inode = NULL;
@@ -79,8 +91,9 @@ int tree_root(struct xlator *x, const struct tenant *t, struct inode **inode)
 	int err;
 
 	*inode = NULL;
-	request_init(&rq, x->graph, 0);
-	err = find_or_make(&rq, x, t, inode);
+	err = own_begin(&rq, x);
+	if (!err)
+		err = find_or_make(&rq, x, t, inode);
 	request_finish(&rq);
 	if (!err && !gfid_equal(&(*inode)->gfid, &t->id)) {
 		log_error(x, NULL,
@@ -122,10 +135,11 @@ int tree_below(struct xlator *x, const struct tenant *t, const char *path, struc
 
 	if (err)
 		return err;
-	request_init(&rq, x->graph, 0);
+	err = own_begin(&rq, x);
 	rq.uid = rq.root = t->base;
 	rq.gid = t->base;
-	err = copy ? step_down(&rq, x, copy, inode) : -ENOMEM;
+	if (!err)
+		err = copy ? step_down(&rq, x, copy, inode) : -ENOMEM;
 	request_finish(&rq);
 	free(copy);
 	if (err) {

@@ -46,7 +46,7 @@ static bool has(const struct cloud *c, const char *name)
 
 int xattr_may_get(const struct cloud *c, const char *name)
 {
-	if (has(c, name) || is_quota(name) || (c->spread && is_location(name)))
+	if (has(c, name) || is_quota(name) || ((c->spread || c->replicas) && is_location(name)))
 		return 0;
 	return begins(name, XATTR_TRUSTED_PREFIX) || begins(name, XATTR_SECURITY_PREFIX) ? -ENODATA : -EOPNOTSUPP;
 }

@@ -25,6 +25,8 @@ static const struct option options[] = {
 	  .choices = "store|refuse", .live = true },
 	{ "spread", OPTION_BOOL, AT(spread), "off",
 	  "the volume has several bricks: tenants' clients have cluster/dht, and may say what that says to features/layout below, each of its own tree" },
+	{ "replicas", OPTION_BOOL, AT(replicas), "off",
+	  "the brick is one of a replica set: tenants' clients have cluster/afr, and may say what that says to features/replica below, each of its own tree" },
 	{ NULL }
 };
 

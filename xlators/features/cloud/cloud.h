@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "identity.h"
+#include "replica.h"
 #include "xlator.h"
 
 enum {
@@ -18,7 +19,6 @@ enum {
 };
 /* By their directory in the brick's root the trees of the tenants are found; each replica gives it this gfid: 15 zeros and a 2. */
 #define TENANTS_DIRECTORY "tenants"
-extern const struct gfid gfid_tenants;
 
 enum tenant_state { TENANT_ACTIVE, TENANT_SUSPENDED, TENANT_DELETED, TENANT_STATES };
 struct tenant {
@@ -68,6 +68,7 @@ struct cloud {
 	char *tenants, *access, *security; /* options */
 	int64_t privileges, devices;	   /* 0: stored, 1: not */
 	bool spread;			   /* option: tenants' clients spread names over several bricks */
+	bool replicas;			   /* option: the brick is of a replica set, and features/replica is below */
 
 	pthread_rwlock_t table_lock;
 	struct table table;
@@ -136,6 +137,8 @@ void names_out(const struct cloud *, struct blob *names);
 int born_may(const struct cloud *, const struct request *);
 
 /* ---- cloud-tree.c; in a task ---- */
+/* For requests of this translator itself, which no client sent: a member of a set does them of its own accord, at a time that all members agree on. */
+int own_begin(struct request *, struct xlator *);
 /* The root of the tenant's tree, made if need be; a reference. */
 int tree_root(struct xlator *, const struct tenant *, struct inode **);
 /* A directory of it by its path ("/a/b"): what is there now, symbolic links are not followed. -ENOENT, -ENOTDIR. A reference. */

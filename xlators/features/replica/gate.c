@@ -154,8 +154,7 @@ static int skip(struct member *m, const struct note *n)
 	return err ? err : -EPENDING;
 }
 
-/* Enters what the change touches in the index, before it is done. */
-static int touch(struct member *m, const struct note *n)
+int touch(struct member *m, const struct note *n)
 {
 	int err = 0;
 
@@ -168,8 +167,7 @@ static int touch(struct member *m, const struct note *n)
 	return err;
 }
 
-/* What was made has a handle only now. */
-static void touch_made(struct member *m, enum fop fop, const void *out)
+void touch_made(struct member *m, enum fop fop, const void *out)
 {
 	struct inode *inode = fop == FOP_create	   ? ((const struct create_out *)out)->inode
 			      : fop == FOP_mknod   ? ((const struct mknod_out *)out)->inode
@@ -331,7 +329,7 @@ static void ended_late(struct member *m, struct kept_note *k)
 	note_remove(m, k);
 }
 
-static void no_longer_running(struct member *m, unsigned parity)
+void no_longer_running(struct member *m, unsigned parity)
 {
 	m->running[parity]--;
 	if (m->frozen || !m->running[parity])
@@ -840,6 +838,8 @@ int gate_any(struct request *rq, struct xlator *x, enum fop fop, const void *in,
 
 	if (fop == FOP_replica)
 		return member_verb(rq, x, in, out);
+	if (stamped && stamp.flags & REPLICA_OWN)
+		return rq->client ? -EPERM : own_call(rq, x, fop, &stamp, in, out);
 	if (stamped && stamp.flags & REPLICA_HEAL)
 		return is_coordinator(m, rq) ? heal(rq, x, fop, &stamp, in, out) : -EPERM;
 	if (passes(fop, in))

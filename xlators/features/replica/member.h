@@ -3,6 +3,8 @@
  * See doc/replication.md. */
 #ifndef STRATUS_MEMBER_H
 #define STRATUS_MEMBER_H
+#include <openssl/evp.h>
+
 #include "identity.h"
 #include "replica.h"
 
@@ -158,6 +160,7 @@ struct member {
 
 	struct xlator *x, *leaf;
 	uint8_t secret[REPLICA_SECRET_SIZE];
+	EVP_MAC_CTX *voucher;			    /* keyed with it */
 	uint64_t incarnation, boot;		    /* of the process, of the machine */
 	uint64_t since;				    /* the epoch from which on this process knows what became of changes */
 	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
@@ -290,7 +293,19 @@ void token_release(struct member *, struct session *, uint64_t number, const str
 void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
 
+/* voucher.c */
+int voucher_begin(struct member *, struct problem *);
+int voucher_make(struct xlator *, const struct gfid *tenant, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
+bool voucher_is_good(struct member *, const struct gfid *tenant, const struct gfid *, const uint8_t voucher[VOUCHER_SIZE]);
+
+/* own.c: what the member does of its own accord (REPLICA_OWN) */
+int own_call(struct request *, struct xlator *, enum fop, const struct replica_stamp *, const void *in, void *out);
+
 /* gate.c */
+/* With the lock held. Enters what the change touches in the index, before it is done; and once more what was made, which has a handle only then. */
+int touch(struct member *, const struct note *);
+void touch_made(struct member *, enum fop, const void *out);
+void no_longer_running(struct member *, unsigned parity);
 any_fop gate_any;
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
 void dead_sweep(struct member *);     /* lock held: forgets some of those that nobody has open any more */

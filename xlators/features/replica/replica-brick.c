@@ -114,6 +114,8 @@ static int replica_start(struct xlator *x, struct problem *p)
 		return problem_set(p, EINVAL,
 				   "features/replica must stand above one leaf that can be synced, such as storage/posix");
 	err = secret_read(m->secret_file, m->secret, p);
+	if (!err)
+		err = voucher_begin(m, p);
 	return err ? err : index_open(&m->index, m->state_dir, p);
 }
 
@@ -215,6 +217,7 @@ static void replica_finish(struct xlator *x)
 	gfid_set_free(&m->follows);
 	gfid_set_free(&m->unhealed);
 	index_close(&m->index);
+	EVP_MAC_CTX_free(m->voucher);
 	pthread_mutex_destroy(&m->lock);
 }
 
@@ -268,5 +271,6 @@ const struct xlator_type xlator_type = {
 	.finish = replica_finish,
 	.client_gone = replica_client_gone,
 	.dump = replica_dump,
+	.vouch = voucher_make,
 	.any = gate_any,
 };

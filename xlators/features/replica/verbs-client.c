@@ -11,6 +11,10 @@ static void put_view(struct asked *a)
 	r.serving = !member_serves(a->m, MEMBER_BACK) && !a->m->frozen;
 	r.writable = a->m->writable;
 	pthread_mutex_unlock(&a->m->lock);
+	r.view.tenant = request_is_tenants(a->rq);
+	r.view.root = gfid_spread(&a->rq->tree);
+	for (unsigned i = 0; i < r.view.members && r.view.tenant; i++) /* of processes and disks he need not know */
+		r.view.incarnation[i] = r.view.disk[i] = 0;
 	pack_reply_view(&a->answer, &r);
 }
 
@@ -53,9 +57,8 @@ int verb_attach(struct asked *a)
 }
 
 /* The session that asks, if it is attached and speaks of this epoch; with the lock held then. */
-static struct session *in_epoch(struct asked *a)
+static struct session *in_that_epoch(struct asked *a, uint64_t epoch)
 {
-	uint64_t epoch = unpack_u64(&a->u);
 	struct session *s;
 
 	pthread_mutex_lock(&a->m->lock);
@@ -66,13 +69,30 @@ static struct session *in_epoch(struct asked *a)
 	return NULL;
 }
 
+static struct session *in_epoch(struct asked *a)
+{
+	return in_that_epoch(a, unpack_u64(&a->u));
+}
+
+/* All gfids that follow, without the lock: looking at vouchers takes its time. One that may not be named is zeros. malloc'ed; NULL: no memory. */
+static struct gfid *named(struct asked *a, size_t *count)
+{
+	struct gfid *list = malloc((size_t)(a->u.end - a->u.at) + sizeof(*list));
+
+	for (*count = 0; list && unpack_more(&a->u); ++*count)
+		if (verb_gfid(a, &list[*count]))
+			list[*count] = (struct gfid){ { 0 } };
+	return list;
+}
+
 int verb_acquire(struct asked *a)
 {
 	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
-	struct gfid g = unpack_gfid(&a->u);
+	struct gfid g;
+	int err = verb_gfid(a, &g);
 	bool goes_on = unpack_more(&a->u) && unpack_u8(&a->u);
 
-	return a->u.failed ? -EINVAL : token_acquire(a->m, a->rq, epoch, number, &g, goes_on);
+	return err ? err : token_acquire(a->m, a->rq, epoch, number, &g, goes_on);
 }
 
 int verb_release(struct asked *a)
@@ -85,7 +105,7 @@ int verb_release(struct asked *a)
 	session_settle(a->m, s, unpack_u64(&a->u));
 	number = unpack_u64(&a->u);
 	while (unpack_more(&a->u)) {
-		struct gfid g = unpack_gfid(&a->u);
+		struct gfid g = verb_gfid_held(a);
 
 		token_release(a->m, s, number, &g);
 	}
@@ -121,19 +141,17 @@ int verb_detach(struct asked *a)
 
 int verb_try(struct asked *a)
 {
-	struct session *s = in_epoch(a);
-	uint64_t number;
+	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
+	size_t count;
+	struct gfid *list = named(a, &count);
+	struct session *s = list ? in_that_epoch(a, epoch) : NULL;
 
-	if (!s)
-		return -EVIEW;
-	number = unpack_u64(&a->u);
-	while (unpack_more(&a->u)) {
-		struct gfid g = unpack_gfid(&a->u);
-
-		pack_u8(&a->answer, !a->u.failed && token_try(a->m, s, number, &g));
-	}
-	pthread_mutex_unlock(&a->m->lock);
-	return 0;
+	for (size_t i = 0; i < count && s; i++)
+		pack_u8(&a->answer, !gfid_is_null(&list[i]) && token_try(a->m, s, number, &list[i]));
+	if (s)
+		pthread_mutex_unlock(&a->m->lock);
+	free(list);
+	return s ? 0 : list ? -EVIEW : -ENOMEM;
 }
 
 /* What it is told here holds until grant_from_ns of the next view. */
@@ -211,23 +229,32 @@ int verb_outcome(struct asked *a)
 	return err;
 }
 
+/* With the lock held. */
+static int skip(struct member *m, const struct gfid *g)
+{
+	if (gfid_is_null(g))
+		return -ESTALE;
+	return m->pending.count < PENDING_MAX ? member_add_pending(m, g) : -ENOMEM;
+}
+
 int verb_skip(struct asked *a)
 {
-	struct session *s = in_epoch(a);
-	int err = 0;
+	uint64_t epoch = unpack_u64(&a->u);
+	size_t count;
+	struct gfid *list = named(a, &count);
+	struct session *s = list ? in_that_epoch(a, epoch) : NULL;
+	int err = s ? 0 : list ? -EVIEW : -ENOMEM;
 
-	if (!s)
-		return -EVIEW;
-	if (a->m->frozen) /* the coordinator has looked already whether anything is pending */
+	if (s && a->m->frozen) /* the coordinator has looked already whether anything is pending */
 		err = -EVIEW;
-	else if (member_state(a->m) != MEMBER_BACK)
+	else if (s && member_state(a->m) != MEMBER_BACK)
 		err = -EINVAL;
-	while (!err && unpack_more(&a->u)) {
-		struct gfid g = unpack_gfid(&a->u);
-
-		err = a->m->pending.count < PENDING_MAX ? member_add_pending(a->m, &g) : -ENOMEM;
+	for (size_t i = 0; i < count && !err; i++)
+		err = skip(a->m, &list[i]);
+	if (s) {
+		a->m->skipped++;
+		pthread_mutex_unlock(&a->m->lock);
 	}
-	a->m->skipped++;
-	pthread_mutex_unlock(&a->m->lock);
+	free(list);
 	return err;
 }

@@ -25,6 +25,33 @@ static int links_of(struct request *rq, struct member *m, struct inode *inode, s
 	return err ? err : none ? 0 : -EXDEV;
 }
 
+/* Of names that are in no directory of the tenant's he is not told: those of his root, and in the limbo. 0 or -EXDEV: there are only such. */
+static int pack_tenants_links(struct asked *a, const struct blob *links)
+{
+	struct unpack u = unpack_blob(links);
+	uint32_t count = unpack_u32(&u), told = 0;
+	struct pack names = { 0 };
+
+	for (uint32_t i = 0; i < count && !u.failed; i++) {
+		struct gfid parent = unpack_gfid(&u);
+		uint8_t length = unpack_u8(&u);
+		char name[UINT8_MAX];
+
+		unpack_bytes(&u, name, length);
+		if (u.failed || gfid_equal(&parent, &gfid_limbo) || gfid_equal(&parent, &gfid_tenants))
+			continue;
+		pack_gfid(&names, request_gfid(a->rq, &parent));
+		pack_u8(&names, length);
+		pack_bytes(&names, name, length);
+		told++;
+	}
+	pack_u32(&a->answer, told);
+	pack_bytes(&a->answer, names.bytes, names.size);
+	a->answer.failed |= names.failed;
+	pack_free(&names);
+	return count && !told ? -EXDEV : 0;
+}
+
 /* -EXDEV: it has names, but none is told. */
 int verb_links(struct asked *a, struct inode *inode)
 {
@@ -34,7 +61,9 @@ int verb_links(struct asked *a, struct inode *inode)
 	if (!inode || !a->m->leaf || !a->m->leaf->type->inode_links)
 		return -EINVAL;
 	err = links_of(a->rq, a->m, inode, &links);
-	if (!err)
+	if (!err && request_is_tenants(a->rq))
+		err = pack_tenants_links(a, &links);
+	else if (!err)
 		pack_bytes(&a->answer, links.bytes, links.size);
 	free(links.bytes);
 	return err;
@@ -78,32 +107,38 @@ static int named_yet(struct member *m, const struct gfid *g)
 /* A client that has such an object open elsewhere can't find it here by a name. Whoever knows the gfid had it open, or may. */
 int verb_find_unlinked(struct asked *a)
 {
-	struct gfid g = unpack_gfid(&a->u);
+	struct gfid g;
 	bool dead;
-	int err;
+	int err = verb_gfid(a, &g);
 
+	if (err)
+		return err == -EINVAL ? -ENOENT : err;
 	pthread_mutex_lock(&a->m->lock);
 	dead = member_dead(a->m, &g);
 	pthread_mutex_unlock(&a->m->lock);
-	err = a->u.failed || dead ? -ENOENT : find_nameless(a->rq, a->m, &g, &a->out->inode);
+	err = dead ? -ENOENT : find_nameless(a->rq, a->m, &g, &a->out->inode);
 	return err == -EXDEV ? named_yet(a->m, &g) : err;
 }
 
 /* In memory, or by the handle that the index keeps. */
 static int find(struct asked *a, struct inode **found)
 {
-	struct gfid g = unpack_gfid(&a->u);
+	struct gfid g;
 	uint8_t handle[INDEX_HANDLE_MAX];
 	const struct index_entry *e;
 	struct member *m = a->m;
+	int err = verb_gfid(a, &g);
 	size_t size = 0;
 	bool dead;
 
+	*found = NULL;
+	if (err)
+		return err == -EINVAL ? -ENOENT : err;
 	pthread_mutex_lock(&m->lock);
 	dead = member_dead(m, &g);
 	pthread_mutex_unlock(&m->lock);
-	*found = dead || a->u.failed ? NULL : inode_find(m->x->inodes, &g);
-	if (dead || a->u.failed || *found)
+	*found = dead ? NULL : inode_find(m->x->inodes, &g);
+	if (dead || *found)
 		return *found ? 0 : -ENOENT;
 	pthread_mutex_lock(&m->lock);
 	e = index_find(&m->index, &g);
@@ -123,6 +158,7 @@ int verb_find(struct asked *a)
 	if (!err)
 		err = verb_links(a, a->out->inode);
 	if (err == -EXDEV) {
+		pack_free(&a->answer);
 		pack_u32(&a->answer, 0);
 		err = 0;
 	}

@@ -2,6 +2,38 @@
 /* The verbs of the fop `replica`: what clients and the coordinator ask of a member. */
 #include "verbs.h"
 
+static struct gfid called_here(const struct asked *a, const struct gfid *g)
+{
+	return gfid_equal(g, &gfid_root) ? *request_top(a->rq) : *g;
+}
+
+struct gfid verb_gfid_held(struct asked *a)
+{
+	struct gfid g = unpack_gfid(&a->u);
+
+	return called_here(a, &g);
+}
+
+/* The rename token has the gfid of a directory that is no tenant's. */
+static bool needs_voucher(const struct asked *a, const struct gfid *said)
+{
+	return request_is_tenants(a->rq) && !gfid_equal(said, &gfid_root) &&
+	       !(a->in->verb == REPLICA_ACQUIRE && gfid_equal(said, &gfid_rename_token));
+}
+
+int verb_gfid(struct asked *a, struct gfid *g)
+{
+	struct gfid said = unpack_gfid(&a->u);
+	uint8_t voucher[VOUCHER_SIZE];
+
+	*g = called_here(a, &said);
+	if (request_is_tenants(a->rq))
+		unpack_bytes(&a->u, voucher, sizeof(voucher));
+	if (a->u.failed)
+		return -EINVAL;
+	return !needs_voucher(a, &said) || voucher_is_good(a->m, &a->rq->tree, g, voucher) ? 0 : -ESTALE;
+}
+
 static int from_client(struct asked *a)
 {
 	switch (a->in->verb) {
@@ -108,6 +140,8 @@ int member_verb(struct request *rq, struct xlator *x, const struct replica_in *i
 
 	if (in->verb < REPLICA_LEASE) {
 		err = from_client(&a);
+	} else if (request_is_tenants(rq)) {
+		return -EOPNOTSUPP;
 	} else {
 		unpack_bytes(&a.u, secret, sizeof(secret));
 		epoch = unpack_u64(&a.u);

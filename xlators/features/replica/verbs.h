@@ -13,6 +13,13 @@ struct asked {
 	struct pack answer;
 };
 
+/* verbs.c */
+/* The gfid that is named next. A tenant's root is what it is called here; of all else he must have a voucher, but of the rename token. -ESTALE: he has
+ * none; -EINVAL: there is no gfid. */
+int verb_gfid(struct asked *a, struct gfid *);
+/* The same without a voucher: where only what the session has already is given up. */
+struct gfid verb_gfid_held(struct asked *a);
+
 /* verbs-client.c */
 int verb_attach(struct asked *a);
 int verb_acquire(struct asked *a);

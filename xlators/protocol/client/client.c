@@ -409,6 +409,7 @@ const struct xlator_type xlator_type = {
 	.forget_file = client_forget_file,
 	.dump = client_dump,
 	.command = client_command,
+	.voucher = remote_voucher,
 	.any = client_any,
 	.getxattr = client_getxattr,
 	.setlk = client_setlk,

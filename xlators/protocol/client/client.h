@@ -121,6 +121,8 @@ void guard_run(void *remote);
 /* object.c: what the slots of inodes and files hold */
 struct remote_inode *remote_inode(struct remote *, struct inode *, const uint8_t *handle, uint32_t size);
 struct remote_inode *remote_inode_of(struct remote *, struct inode *); /* NULL: not known here; the root always is */
+/* The end of the handle (voucher(), in a replica set for a tenant). */
+int remote_voucher(struct xlator *, struct inode *, uint8_t voucher[VOUCHER_SIZE]);
 /* What a reply tells of the size of a file. */
 void remote_note_size(struct remote *, int fop, const void *in, const void *out);
 bool remote_size(struct remote *, struct inode *, uint64_t *size); /* false: not heard of yet */

@@ -55,6 +55,22 @@ struct remote_inode *remote_inode_of(struct remote *r, struct inode *inode)
 	return remote_inode(r, inode, handle, size);
 }
 
+int remote_voucher(struct xlator *x, struct inode *inode, uint8_t voucher[VOUCHER_SIZE])
+{
+	struct remote_inode *i = inode_slot(inode, x);
+	int err = -ENODATA;
+
+	if (!i)
+		return err;
+	pthread_mutex_lock(&i->lock);
+	if (i->size >= VOUCHER_SIZE) {
+		memcpy(voucher, i->handle + i->size - VOUCHER_SIZE, VOUCHER_SIZE);
+		err = 0;
+	}
+	pthread_mutex_unlock(&i->lock);
+	return err;
+}
+
 static void note_size(struct remote *r, struct inode *inode, uint64_t size, bool exact)
 {
 	struct remote_inode *i = S_ISREG(inode->type) ? remote_inode_of(r, inode) : NULL;

@@ -65,6 +65,7 @@ struct guest {
 	struct bearer bearer;	      /* whom his handles are bound to */
 	struct gfid root;	      /* what he knows as gfid_root */
 	struct inode *inode;	      /* the same; a reference */
+	struct xlator *set; /* a tenant's, in a replica set: who vouches for what he is told of (vouch()); else NULL */
 };
 /* Of all sessions of one tenant. */
 struct share {
@@ -202,6 +203,6 @@ void works_cancel_waiting(struct session *);
 void resume_channels(struct session *); /* with session.lock held: those that may be read from again */
 struct slot *slot_of(struct session_channel *, uint32_t slot);
 void slot_drop_kept(struct session *, struct slot *);
-int server_put_inode(struct xlator *leaf, const struct bearer *, struct inode *, uint8_t *handle, uint32_t *size);
+int server_put_inode(struct xlator *leaf, const struct guest *, struct inode *, uint8_t *handle, uint32_t *size);
 void server_tell(struct server *, struct xlator *from, const struct event *);
 #endif

@@ -351,6 +351,14 @@ struct xlator *gate_of(struct xlator *x)
 	return x;
 }
 
+/* Who vouches to the other members of a replica set. */
+static struct xlator *voucher_of(struct xlator *x)
+{
+	while (x && !x->type->vouch)
+		x = x->children ? x->child[0] : NULL;
+	return x;
+}
+
 /* The text of an option that is never changed live. Not of x->given: that is replaced as a whole when any other option changes. */
 static const char *fixed_text(const struct xlator *x, const char *name)
 {
@@ -615,6 +623,8 @@ static int admit(struct connection *c, struct xlator *x, struct guest *guest, st
 				   client.identity ? client.identity : "a client without an identity");
 	if (!err)
 		guest->root = guest->inode->gfid;
+	if (!err && !gfid_is_null(&guest->bearer.tenant))
+		guest->set = voucher_of(x);
 	return err && !p->text[0] ? problem_set(p, -err, "the brick can't be used: %s", strerror(-err)) : err;
 }
 
@@ -625,8 +635,7 @@ static int root_handle(struct xlator *x, const struct guest *guest, struct wire_
 
 	w->root.handle.wire_inode_val = malloc(WIRE_HANDLE_MAX);
 	if (w->root.handle.wire_inode_val)
-		err = server_put_inode(leaf_of(x), &guest->bearer, guest->inode, (uint8_t *)w->root.handle.wire_inode_val,
-				       &size);
+		err = server_put_inode(leaf_of(x), guest, guest->inode, (uint8_t *)w->root.handle.wire_inode_val, &size);
 	w->root.handle.wire_inode_len = size;
 	memcpy(w->root.gfid.bytes, gfid_root.bytes, sizeof(gfid_root.bytes));
 	w->root.type = S_IFDIR;

@@ -307,13 +307,24 @@ struct doing { /* what the codec's callbacks need */
 	uint64_t number; /* of the last file taken */
 };
 
-int server_put_inode(struct xlator *leaf, const struct bearer *bearer, struct inode *inode, uint8_t *handle, uint32_t *size)
+/* In a set the voucher is the end of the handle: what is before it is for this brick, the voucher is for all. */
+static int put_voucher(const struct guest *g, const struct inode *inode, uint8_t *handle, size_t room, size_t *size)
 {
-	size_t room = *size;
-	int err = gfid_is_null(&bearer->tenant) ? leaf->type->inode_handle(leaf, inode, handle, &room)
-						: leaf->type->tenant_handle(leaf, bearer, inode, handle, &room);
+	if (*size + VOUCHER_SIZE > room)
+		return -ENOBUFS;
+	*size += VOUCHER_SIZE;
+	return g->set->type->vouch(g->set, &g->bearer.tenant, &inode->gfid, handle + *size - VOUCHER_SIZE);
+}
 
-	*size = room;
+int server_put_inode(struct xlator *leaf, const struct guest *g, struct inode *inode, uint8_t *handle, uint32_t *size)
+{
+	size_t room = *size, used = room;
+	int err = gfid_is_null(&g->bearer.tenant) ? leaf->type->inode_handle(leaf, inode, handle, &used)
+						  : leaf->type->tenant_handle(leaf, &g->bearer, inode, handle, &used);
+
+	if (!err && g->set)
+		err = put_voucher(g, inode, handle, room, &used);
+	*size = used;
 	return err;
 }
 
@@ -321,7 +332,7 @@ static int put_inode(struct codec *c, struct inode *inode, uint8_t *handle, uint
 {
 	struct doing *d = c->owner;
 
-	return server_put_inode(d->leaf, &d->session->guest.bearer, inode, handle, size);
+	return server_put_inode(d->leaf, &d->session->guest, inode, handle, size);
 }
 
 static void tell_gfid(struct codec *c, struct gfid *gfid)
@@ -337,6 +348,8 @@ static int take_inode(struct codec *c, const uint8_t *handle, uint32_t size, str
 	struct doing *d = c->owner;
 	const struct bearer *bearer = &d->session->guest.bearer;
 
+	if (d->session->guest.set)
+		size -= size < VOUCHER_SIZE ? size : VOUCHER_SIZE;
 	if (!gfid_is_null(&bearer->tenant))
 		return d->leaf->type->tenant_from_handle(d->leaf, bearer, handle, size, inode);
 	return d->leaf->type->inode_from_handle(d->leaf, handle, size, inode);

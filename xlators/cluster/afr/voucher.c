@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tenant's client must show with each gfid that it names to a member: that some member has told it of the object. Each member's handle of
+ * it has the same voucher. */
+#include "afr.h"
+
+static struct xlator *connection(const struct afr *a, int child)
+{
+	struct xlator *x = a->x->child[child];
+
+	while (x && !x->type->voucher)
+		x = x->children == 1 ? x->child[0] : NULL;
+	return x;
+}
+
+static int voucher(const struct afr *a, struct inode *inode, uint8_t voucher[VOUCHER_SIZE])
+{
+	int err = -ENODATA;
+
+	for (int i = 0; i < a->members && err; i++) {
+		struct xlator *x = connection(a, i);
+
+		err = x ? x->type->voucher(x, inode, voucher) : err;
+	}
+	return err;
+}
+
+static bool is_tenants(struct afr *a)
+{
+	bool yes;
+
+	pthread_mutex_lock(&a->lock);
+	yes = a->view.tenant;
+	pthread_mutex_unlock(&a->lock);
+	return yes;
+}
+
+static int voucher_of(struct afr *a, const struct gfid *g, uint8_t bytes[VOUCHER_SIZE])
+{
+	cleanup_inode struct inode *inode = inode_find(a->x->inodes, g);
+
+	memset(bytes, 0, VOUCHER_SIZE);
+	return inode ? voucher(a, inode, bytes) : -ENODATA;
+}
+
+void pack_named(struct afr *a, struct pack *p, const struct gfid *g)
+{
+	uint8_t bytes[VOUCHER_SIZE];
+
+	pack_gfid(p, g);
+	if (!is_tenants(a))
+		return;
+	voucher_of(a, g, bytes);
+	pack_bytes(p, bytes, sizeof(bytes));
+}
+
+void pack_found(struct afr *a, struct pack *p, struct inode *inode, int child)
+{
+	uint8_t bytes[VOUCHER_SIZE];
+
+	if (is_tenants(a) && voucher(a, inode, bytes))
+		object_resolve(a, inode, child);
+	pack_named(a, p, &inode->gfid);
+}
+
+bool voucher_known(struct afr *a, const struct gfid *g)
+{
+	uint8_t bytes[VOUCHER_SIZE];
+
+	return !is_tenants(a) || gfid_equal(g, &gfid_root) || !voucher_of(a, g, bytes);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vouchers: by which a tenant's session shows to one member of a set that another has told it of an object. A handle is of one brick, and what is
+ * asked by a gfid is asked where there is none yet. doc/tenants.md, T8. */
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+
+#include "member.h"
+
+/* Keyed BLAKE2s (RFC 7693), cut to 16 bytes by its parameter block, with the volume's secret as the key, over this word, the tenant's id, and the gfid. */
+static const char word[] = "voucher";
+
+int voucher_begin(struct member *m, struct problem *p)
+{
+	size_t size = VOUCHER_SIZE;
+	OSSL_PARAM parameters[] = { OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &size), OSSL_PARAM_construct_end() };
+	EVP_MAC *mac = EVP_MAC_fetch(NULL, "BLAKE2SMAC", NULL);
+
+	EVP_MAC_CTX_free(m->voucher); /* of the start before */
+	m->voucher = mac ? EVP_MAC_CTX_new(mac) : NULL;
+	EVP_MAC_free(mac);
+	if (m->voucher && EVP_MAC_init(m->voucher, m->secret, sizeof(m->secret), parameters) &&
+	    EVP_MAC_update(m->voucher, (const unsigned char *)word, sizeof(word)))
+		return 0;
+	return problem_set(p, ENOTSUP, "OpenSSL here has no BLAKE2SMAC: its default provider is needed");
+}
+
+int voucher_make(struct xlator *x, const struct gfid *tenant, const struct gfid *g, uint8_t voucher[VOUCHER_SIZE])
+{
+	EVP_MAC_CTX *context = EVP_MAC_CTX_dup(member_of(x)->voucher);
+	size_t length = 0;
+	bool done = context && EVP_MAC_update(context, tenant->bytes, sizeof(tenant->bytes)) &&
+		    EVP_MAC_update(context, g->bytes, sizeof(g->bytes)) &&
+		    EVP_MAC_final(context, voucher, &length, VOUCHER_SIZE) && length == VOUCHER_SIZE;
+
+	EVP_MAC_CTX_free(context);
+	return done ? 0 : -ENOMEM;
+}
+
+bool voucher_is_good(struct member *m, const struct gfid *tenant, const struct gfid *g, const uint8_t voucher[VOUCHER_SIZE])
+{
+	uint8_t right[VOUCHER_SIZE];
+
+	return !voucher_make(m->x, tenant, g, right) && !CRYPTO_memcmp(right, voucher, VOUCHER_SIZE);
+}
