@@ -212,8 +212,6 @@ static int start(const struct arguments *a, struct problem *p)
 	struct demo d = { 0 };
 	int err = 0;
 
-	if (a->form.tenants && a->form.replica > 1)
-		return problem_set(p, EINVAL, "a volume with tenants has no replicas in this version: leave --replica out");
 	if (a->form.replica > 1 && a->form.bricks % a->form.replica)
 		return problem_set(p, EINVAL, "%u bricks are no sets of %u: give a multiple", a->form.bricks, a->form.replica);
 	if (a->form.tenants)

@@ -126,6 +126,10 @@ static int check_limits(const struct spec *s, const struct spec_tenant *t, struc
 {
 	bool limited = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
 
+	if (limited && s->replica)
+		return bad(s, t->line,
+			   "tenant '%s' can't have a limit of bytes or inodes: in this version a volume with replicas has none",
+			   t->name);
 	for (size_t i = 1; i < s->bricks && limited; i++)
 		if (s->brick[i].server != s->brick[0].server)
 			return bad(
@@ -178,11 +182,12 @@ int spec_check_tenants(struct spec *s, struct problem *p)
 
 	if (!s->has_tenants)
 		return s->tenant_base ? bad(s, 1, "'tenant-base' needs 'tenants'") : 0;
-	if (s->replica)
+	if (s->replica && spec_subvolumes(s) > 1)
 		return bad(
 			s, 1,
-			"a volume with tenants has no replica sets in this version: several bricks, or one, without 'replica'");
-	if (s->began && s->began != s->bricks)
+			"a volume with tenants has one replica set in this version, or bricks without 'replica': take %u bricks",
+			s->replica);
+	if (s->began && s->began != spec_subvolumes(s))
 		return bad(s, 1, "'began-with: %u': a volume with tenants keeps the bricks that it began with, and has %zu",
 			   s->began, s->bricks);
 	if (s->tenants > SPEC_TENANTS_MAX)

@@ -117,7 +117,7 @@ stop_demos() { demo stop; tenants stop; } >/dev/null 2>&1
 AT_EXIT=stop_demos
 ! tenants --tenants acme,a/b 2>"$SCRATCH/err" || fail "a/b is a tenant"
 [ ! -e "$T" ] || fail "something was made for a name that is none"
-! tenants --tenants acme --replica 2 2>"$SCRATCH/err" || fail "tenants with replicas"
+! tenants --tenants acme --bricks 4 --replica 2 2>"$SCRATCH/err" || fail "tenants on several sets"
 tenants --tenants acme,globex --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants"
 grep -q usage "$SCRATCH/out" || fail "does not say how to see the bills"
 head -c 100000 /dev/zero >"$TM/acme/file"
@@ -130,4 +130,8 @@ tenants stop >/dev/null && tenants >/dev/null || fail "it does not start again"
 [ "$(stat -c %s "$TM/acme/file")" = 100000 ] || fail "the data did not stay"
 tenants stop --purge >/dev/null
 [ ! -e "$T" ] && [ ! -e "$TM/acme" ] || fail "purge has left $(ls "$T" "$TM")"
+tenants --tenants acme,globex --replica 3 --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants on replicas"
+echo everywhere >"$TM/acme/file" && [ -z "$(ls "$TM/globex")" ] || fail "globex sees $(ls "$TM/globex")"
+[ "$(cat "$T"/*/tenants/acme/file 2>/dev/null | grep -c everywhere)" = 3 ] || fail "not at each of three bricks: $(ls -d "$T"/*/tenants/acme/file)"
+tenants stop --purge >/dev/null
 pass

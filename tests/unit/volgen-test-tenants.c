@@ -59,6 +59,33 @@ static void tenants_of_several_bricks_spread_names(void **state)
 	volgen_free(&files);
 }
 
+/* features/replica knows tenants by what features/cloud above it says, and nothing below it holds a change back. */
+static void tenants_of_a_replica_set_have_cloud_above_it(void **state)
+{
+	static const char *const types[] = { "storage/posix",  "features/usage",   "features/locks",	"features/access",
+					     "debug/io-stats", "features/replica", "features/throttle", "features/cloud" };
+	enum { TYPES = sizeof types / sizeof *types, MEMBERS = 3 };
+	static const char text[] =
+		HEAD SERVER "replica: 3\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BY_TLS "tenants:\n" TENANTS;
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(text);
+	make(text, &files);
+	assert_int_equal(files.count, 3);
+	parse(&files, "server-a.vol", &v);
+	assert_int_equal(v.volumes, MEMBERS * TYPES + 1);
+	for (size_t i = 0; i + 1 < v.volumes; i++)
+		assert_string_equal(v.volume[i].type, types[i % TYPES]);
+	assert_string_equal(value(&v, "brick2", "replicas"), "on");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(v.volume[MEMBERS].type, "cluster/afr");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 #define RULED                                                                                                                  \
 	TENANT("acme", 5, "base: 65536, count: 65536, ops: 500, weight: 7")                                                    \
 	TENANT("globex", 6, "base: 131072, count: 10, bandwidth: 65536")                                                       \
@@ -382,6 +409,7 @@ int tenants_of_specifications(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
+		cmocka_unit_test(tenants_of_a_replica_set_have_cloud_above_it),
 		cmocka_unit_test(soft_limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_that_were_written_read_as_YAML_says),
 		cmocka_unit_test(written_tenants_are_taken_line_by_line),

@@ -581,7 +581,7 @@ static const struct {
 	{ "volume: &a [*a]\n", "x.yaml:1" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
 	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
-	{ SET("tenants: []\n"), "no replica sets in this version" },
+	{ HEAD SERVER "replica: 3\n" SIX "tenants: []\n", "has one replica set in this version" },
 	{ HEAD SERVER SIX "tenants: []\nbegan-with: 2\n", "keeps the bricks that it began with, and has 6" },
 	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(
 		  2) "}\n"

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hostile client of a tenant on a replica set: what cluster/afr says to features/replica, said by one that lies. It prints what it was given.
+
+   sets.py PORT,PORT... DIRECTORY SEED OWN_ID FOREIGN_ID [SECRET...]    as forge.py; the ids are those of the tenants acme and globex, in hex
+"""
+import os
+import random
+import struct
+import sys
+
+import wire
+from wire import *
+
+PORTS, SEED, OWN_ID, FOREIGN_ID = sys.argv[1].split(","), int(sys.argv[3]), bytes.fromhex(sys.argv[4]), bytes.fromhex(sys.argv[5])
+SECRETS = [bytes.fromhex(secret) for secret in sys.argv[6:]]
+random.seed(SEED)
+ATTACH, DETACH, ACQUIRE, RELEASE, SETTLE, SUSPECT, FAILED, LINKS, DIRECTORY, UNLINKED, TRY, BELIEVE, OUTCOME, SKIP, NAMES = range(1, 16)
+COORDINATOR = range(64, 81)
+EVIEW, EPENDING, ERECOVERING, ENOTDONE = range(4110, 4114)
+VOUCHER, HEAL, OWN = 16, 1, 16
+TENANTS, LIMBO = bytes(15) + b"\2", bytes(15) + b"\3"
+ROUNDS = 200
+
+
+def stamp(epoch=0, sequence=0, settled=0, flags=0, session=0):
+    return extension(4, longs(epoch, sequence, settled, 0, flags, session), 1, 2)
+
+
+def stamped(**what):
+    return head(extensions=(stamp(**what),))
+
+
+class Member(Client):
+    """One that is attached to a member of a set."""
+
+    def __init__(self, who, number, session=None):
+        wire.stage(PORTS[number], sys.argv[2], SECRETS if who == "acme" else ())
+        wire.brick = b"brick%d" % number
+        super().__init__(who, watched=who == "acme")
+        self.session, self.number = session or os.urandom(16), 0
+        self.view = self.say(ATTACH, self.session)[1]
+        self.epoch = struct.unpack_from(">Q", self.view)[0]
+
+    def say(self, verb, data=b"", inode=b""):
+        """Status and the answer's blob."""
+        status, results = self.call(REPLICA, words(verb) + opaque(inode) + opaque(data), head())
+        if status:
+            return status, b""
+        at = blob_at(results)
+        return 0, results[at + 4:at + 4 + struct.unpack_from(">I", results, at)[0]]
+
+    def count(self):
+        self.number += 1
+        return self.number
+
+    def acquire(self, named):
+        return self.say(ACQUIRE, longs(self.epoch, self.count()) + named + b"\0")
+
+    def release(self, gfid):
+        return self.say(RELEASE, longs(self.epoch, 0, self.number) + gfid)
+
+    def object(self, name):
+        """Gfid and handle, the end of which is the voucher."""
+        status, results = self.call(LOOKUP, loc(self.root, name))
+        expect(f"lookup of {name}", status, 0)
+        return results[:16], handle_in(results)
+
+
+def blob_at(results):
+    """Behind the inode: there is one, or none."""
+    (there,) = struct.unpack_from(">I", results)
+    if not there:
+        return 4
+    (size,) = struct.unpack_from(">I", results, 4 + 16 + 4)
+    return 4 + 16 + 4 + 4 + (size + 3) // 4 * 4
+
+
+def namings(thief, victim):
+    """How one can name what is not one's own: gfid and voucher."""
+    own = thief.object(b"own")[1][-VOUCHER:]
+    theirs = [victim.object(name) for name in (b"secret", b"large")]
+    for gfid, voucher in [(g, h[-VOUCHER:]) for g, h in theirs] + [(FOREIGN_ID, victim.root[-VOUCHER:])]:
+        for said in voucher, own, thief.root[-VOUCHER:], bytes(VOUCHER), os.urandom(VOUCHER):
+            yield gfid, said
+    for gfid in LIMBO, TENANTS:
+        yield gfid, bytes(VOUCHER)
+        yield gfid, own
+
+
+def verbs(member, gfid, voucher):
+    named = gfid + voucher
+    yield "ACQUIRE", lambda: member.acquire(named)
+    yield "TRY", lambda: member.say(TRY, longs(member.epoch, member.count()) + named + named)
+    yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
+    yield "UNLINKED", lambda: member.say(UNLINKED, named)
+    yield "NAMES", lambda: member.say(NAMES, named)
+    yield "SKIP", lambda: member.say(SKIP, longs(member.epoch) + named)
+    yield "RELEASE", lambda: member.release(gfid)
+
+
+def foreign_gfids(thief, victim):
+    """Each is answered like one that nobody has; and none of it is granted, found, or told."""
+    for gfid, voucher in namings(thief, victim):
+        unknown = {what: say() for what, say in verbs(thief, os.urandom(16), os.urandom(VOUCHER))}
+        for what, say in verbs(thief, gfid, voucher):
+            answer = say()
+            if answer != unknown[what] and (what, gfid) != ("ACQUIRE", TENANTS):  # the rename token: each tenant has his own
+                wrong(f"{what} of {gfid.hex()} with {voucher.hex()}: {answer}, of one that nobody has: {unknown[what]}")
+    expect("ACQUIRE", unknown["ACQUIRE"][0], ESTALE)
+    expect("TRY", unknown["TRY"], (0, b"\0\0"))
+    for what in "DIRECTORY", "UNLINKED", "NAMES":
+        expect(what, unknown[what][0], ESTALE)
+    expect("SKIP", unknown["SKIP"][0], EINVAL, ESTALE)
+
+
+def random_gfids(thief):
+    for _ in range(ROUNDS):
+        many = b"".join(os.urandom(16 + VOUCHER) for _ in range(100))
+        expect("TRY of random gfids", thief.say(TRY, longs(thief.epoch, thief.count()) + many), (0, bytes(100)))
+        for verb in DIRECTORY, UNLINKED, NAMES:
+            expect(f"verb {verb} of a random gfid", thief.say(verb, os.urandom(16 + VOUCHER))[0], ESTALE)
+
+
+def own_objects(thief):
+    """The same verbs, of what it was told: so the refusals are not of the form."""
+    gfid, handle = thief.object(b"own")
+    named = gfid + handle[-VOUCHER:]
+    status, names = thief.say(NAMES, named)
+    expect("NAMES of an own file", status, 0)
+    if names != words(1) + ROOT + b"\3own":
+        wrong(f"NAMES of an own file: {names.hex()}")
+    expect("LINKS of it", thief.say(LINKS, inode=handle), (0, names))
+    expect("UNLINKED of a file that has a name", thief.say(UNLINKED, named)[0], ERECOVERING, EPENDING)
+    expect("DIRECTORY of the root", thief.say(DIRECTORY, ROOT + bytes(VOUCHER))[0], 0)
+    expect("RELEASE of what it has not", thief.release(gfid)[0], 0)
+
+
+def tokens(thieves, victims):
+    """One of the members grants; the victim gets its own at once, whatever the thief holds."""
+    gfid, handle = thieves[0].object(b"own")
+    granted = [t.acquire(gfid + handle[-VOUCHER:])[0] for t in thieves]
+    expect("members that grant the token of an own file", sorted(granted), [0] + [EVIEW] * (len(thieves) - 1))
+    for rename in TENANTS, ROOT:
+        granted = [t.acquire(rename + bytes(VOUCHER))[0] for t in thieves]
+        expect("members that grant the own tokens of root and rename", sorted(granted), [0] + [EVIEW] * (len(thieves) - 1))
+        granted = [v.acquire(rename + bytes(VOUCHER))[0] for v in victims]
+        if 0 not in granted and ERECOVERING in granted and rename == TENANTS:
+            wrong("the rename token of one tenant keeps others from theirs")
+        for v in victims:
+            v.release(rename)
+
+
+def handles(thief, victim):
+    """Of another tenant, and with another's voucher behind one's own."""
+    secret, (own_gfid, own) = victim.object(b"secret")[1], thief.object(b"own")
+    for handle in secret, victim.root, secret[:-VOUCHER] + own[-VOUCHER:], os.urandom(len(secret)), secret[-VOUCHER:], b"\0" * VOUCHER, b"x":
+        expect("LINKS by a foreign handle", thief.say(LINKS, inode=handle)[0], ESTALE)
+        expect("a lookup by a foreign handle", thief.call(LOOKUP, loc(inode=handle))[0], ESTALE)
+    status, names = thief.say(LINKS, inode=thief.root)
+    if status != EXDEV and names != words(0):
+        wrong(f"LINKS of the root: {status} {names.hex()}")
+    status, names = thief.say(NAMES, ROOT + bytes(VOUCHER))
+    if status != EXDEV and names != words(0):
+        wrong(f"NAMES of the root: {status} {names.hex()}")
+    for gfid in TENANTS, LIMBO, ROOT, OWN_ID, FOREIGN_ID:
+        status, _ = thief.call(MKDIR, loc(thief.root, b"made") + gfid + words(0o755, 0), stamped(epoch=thief.epoch, sequence=thief.count()))
+        expect(f"a directory with the gfid {gfid.hex()}", status, EINVAL)
+
+
+def others_side(thief, victim):
+    """What only the coordinator may say, and what only the brick itself does."""
+    for verb in list(COORDINATOR) + [0, 16, 63, 81, 1 << 31]:
+        for data in b"", os.urandom(40), bytes(32) + longs(thief.epoch) + bytes(64):
+            expect(f"verb {verb}", thief.say(verb, data, thief.root)[0], EOPNOTSUPP)
+    gfid = os.urandom(16)
+    for flags in HEAL, OWN, HEAL | OWN, HEAL | 2, OWN | 4:
+        who = stamped(epoch=thief.epoch, sequence=1, flags=flags)
+        expect(f"a change with the flags {flags}", thief.call(MKDIR, loc(thief.root, b"forged") + gfid + words(0o755, 0), who)[0], EPERM)
+        expect(f"a look with the flags {flags}", thief.call(LOOKUP, loc(thief.root, b"own"), who)[0], EPERM)
+    expect("a change that is not stamped", thief.call(MKDIR, loc(thief.root, b"forged") + gfid + words(0o755, 0))[0], EOPNOTSUPP)
+    expect("the session of another tenant", thief.say(ATTACH, victim.session)[0], EACCES)
+    if any(thief.view[10 + 18 * i + 2:10 + 18 * (i + 1)] != bytes(16) for i in range(thief.view[8])):
+        wrong(f"the view tells of processes and disks: {thief.view.hex()}")
+
+
+def malformed(thief):
+    for verb in range(1, 16):
+        for size in 0, 1, 7, 8, 16, 23, 24, 31, 32, 40, 47, 60000:
+            thief.say(verb, os.urandom(size))
+            thief.say(verb, longs(thief.epoch) + os.urandom(size))
+
+
+thieves = [Member("acme", i) for i in range(len(PORTS))]
+session = os.urandom(16)
+victims = [Member("globex", i, session) for i in range(len(PORTS))]
+for thief, victim in zip(thieves, victims):
+    own_objects(thief)
+    foreign_gfids(thief, victim)
+    random_gfids(thief)
+    handles(thief, victim)
+    others_side(thief, victim)
+tokens(thieves, victims)
+for thief in thieves:
+    malformed(thief)
+done()
