@@ -121,16 +121,12 @@ static int check_neighbours(const struct spec *s, tenant_order *order,
 	return err;
 }
 
-/* What is charged at all bricks is added up within one process. */
+/* What is charged at all bricks is added up within one process; members of a set have the same, and count for themselves. */
 static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
 {
 	bool limited = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
 
-	if (limited && s->replica)
-		return bad(s, t->line,
-			   "tenant '%s' can't have a limit of bytes or inodes: in this version a volume with replicas has none",
-			   t->name);
-	for (size_t i = 1; i < s->bricks && limited; i++)
+	for (size_t i = 1; i < s->bricks && limited && !s->replica; i++)
 		if (s->brick[i].server != s->brick[0].server)
 			return bad(
 				s, t->line,

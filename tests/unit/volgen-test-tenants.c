@@ -72,6 +72,9 @@ static void tenants_of_a_replica_set_have_cloud_above_it(void **state)
 
 	(void)state;
 	comes_back(text);
+	comes_back(SET(BY_TLS
+		       "tenants:\n" TENANT("acme", 8,
+					   "base: 65536, count: 1, bytes: 5"))); /* of three servers: each counts for itself */
 	make(text, &files);
 	assert_int_equal(files.count, 3);
 	parse(&files, "server-a.vol", &v);

@@ -123,12 +123,6 @@ static void a_client_has_all_bricks_and_carries_its_translators(void **state)
 	volgen_free(&files);
 }
 
-#define SET(n)                                                                                                                 \
-	"volume: v\nid: " IDS(                                                                                                 \
-		9) "\nreplica: 3\n" n "servers: {a: {host: h}, b: {host: i}, c: {host: j}}\n"                                  \
-		   "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: b, directory: /d, id: " IDS(         \
-			   2) "}\n  - {server: c, directory: /d, id: " IDS(3) "}\n"
-
 static void a_replica_set_has_one_client_and_a_coordinator(void **state)
 {
 	struct volgen_files files;

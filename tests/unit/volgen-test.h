@@ -22,7 +22,13 @@
 #define TLS		       "tls: {certificate: /t/c, key: /t/k, authorities: /t/a}\n"
 #define TENANT(name, id, rest) "  - {name: " name ", id: " IDS(id) ", " rest "}\n"
 #define TENANTS		       TENANT("acme", 5, "base: 65536, count: 65536") TENANT("globex", 6, "base: 131072, count: 10, state: suspended")
-#define BY_TLS		       "options: {protocol/server: {transport: tls}}\n"
+/* One replica set of three servers. */
+#define SET(n)                                                                                                                 \
+	"volume: v\nid: " IDS(                                                                                                 \
+		9) "\nreplica: 3\n" n "servers: {a: {host: h}, b: {host: i}, c: {host: j}}\n"                                  \
+		   "bricks:\n  - {server: a, directory: /d, id: " IDS(1) "}\n  - {server: b, directory: /d, id: " IDS(         \
+			   2) "}\n  - {server: c, directory: /d, id: " IDS(3) "}\n"
+#define BY_TLS "options: {protocol/server: {transport: tls}}\n"
 
 /* A specification's files; volgen_free. It must be right. */
 void make(const char *text, struct volgen_files *files);
