@@ -189,11 +189,13 @@ static int ask(struct player *p)
 	struct statfs_in statfs = { .inode = root };
 	struct readdir_in readdir = { .file = &file, .size = p->size };
 	struct flush_in flush = { .file = &file };
+	struct replica_in replica = { 0 }; /* which nobody here knows: it is answered all the same */
 	union {
 		struct getattr_out getattr;
 		struct statfs_out statfs;
 		struct readdir_out readdir;
 		struct flush_out flush;
+		struct replica_out replica;
 	} out;
 	struct request rq;
 	int err;
@@ -209,6 +211,7 @@ static int ask(struct player *p)
 		       p->fop == FOP_getattr   ? (void *)&getattr
 		       : p->fop == FOP_statfs  ? (void *)&statfs
 		       : p->fop == FOP_readdir ? (void *)&readdir
+		       : p->fop == FOP_replica ? (void *)&replica
 					       : (void *)&flush,
 		       &out);
 	atomic_store(&p->rq, NULL);
@@ -402,7 +405,7 @@ static void nothing_is_left_idle(void **state)
 
 static void what_frees_and_what_is_the_providers_is_never_held_back(void **state)
 {
-	struct player *p[3];
+	struct player *p[4];
 
 	(void)state;
 	open_stack("getattr", "1", "acme 65536 1 0 1");
@@ -411,11 +414,12 @@ static void what_frees_and_what_is_the_providers_is_never_held_back(void **state
 	p[0] = start(ACME, FOP_flush, 50);
 	p[1] = start(0, FOP_statfs, 50);
 	p[2] = start(0, FOP_readdir, 50);
-	for (int i = 0; i < 3; i++)
+	p[3] = start(ACME, FOP_replica, 50);
+	for (int i = 0; i < 4; i++)
 		go(p[i]);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		assert_true(EVENTUALLY(p[i]->ended));
-	assert_int_equal(p[0]->done + p[1]->done + p[2]->done, 150);
+	assert_int_equal(p[0]->done + p[1]->done + p[2]->done + p[3]->done, 200);
 	close_stack();
 }
 

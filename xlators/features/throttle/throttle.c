@@ -50,7 +50,8 @@ static struct cost cost_of(enum fop fop, const void *in)
 	case FOP_release:
 	case FOP_setlk:
 	case FOP_getlk:
-	case FOP_lease: /* others of the tenant wait for what it gives up */
+	case FOP_lease:	  /* others of the tenant wait for what it gives up */
+	case FOP_replica: /* and for a token one waits here */
 		return (struct cost){ .ops = 1 };
 	case FOP_read:
 		return cost_of_data(((const struct read_in *)in)->size, 0);
