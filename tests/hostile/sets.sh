@@ -24,6 +24,7 @@ python3 "$HOSTILE/sets.py" "$(IFS=,; echo "${PORTS[*]}")" "$SCRATCH" "$SEED" "$(
 victim_works "forged verbs of a set"
 curtain
 wait_until 60 whole || fail "the set is not whole: $("$STRATUS" heal status)"
+rm "$V/large" # all of it would be read
 stop_mount "$V" "$VICTIMS"
 for i in 1 2; do
 	python3 "$TOP/tests/mount/same.py" b0 b$i >differ 2>&1 || fail "the bricks differ: $(cat differ)"
