@@ -187,16 +187,28 @@ static int truth_answers(struct recovery *r, int truth)
 	return err;
 }
 
-/* A directory that names it is on no list, since the power took what the lists said. So it waits for the scrub that is owed; until that has ended
- * nobody reads the member. */
-static bool waits_for_scrub(struct recovery *r, int err)
+static bool scrub_is_owed(struct recovery *r)
 {
 	bool owed;
 
 	pthread_mutex_lock(&r->c->lock);
 	owed = r->c->owed.scrub;
 	pthread_mutex_unlock(&r->c->lock);
-	return err == -EAGAIN && r->last && owed;
+	return owed;
+}
+
+/* A directory that names it is on no list, since the power took what the lists said. So it waits for the scrub that is owed; until that has ended
+ * nobody reads the member. */
+static bool waits_for_scrub(struct recovery *r, int err)
+{
+	return err == -EAGAIN && r->last && scrub_is_owed(r);
+}
+
+/* That a member lacks a directory tells of lists that the power took. A tenant's client can bring that about by what it sends members, as often as it likes; so of
+ * its changes it tells something only where a scrub is owed already. */
+static bool is_doubtful(struct recovery *r, const struct union_note *u)
+{
+	return !u->note.tenants || scrub_is_owed(r) || MUTANT("scrub-for-liars");
 }
 
 /* ---- what no list told of ---- */
@@ -229,13 +241,6 @@ static int tell_lacking(struct recovery *r, const struct note *n, int to)
 	return err;
 }
 
-/* A scrub is owed for it. A tenant's client can make members lack directories by what it sends them, as often as it likes; where a power cut did that, a scrub is
- * owed already. */
-static bool is_doubtful(const struct union_note *u)
-{
-	return !u->note.tenants || MUTANT("scrub-for-liars");
-}
-
 /* In the end: nothing that is known of gives the member what a client changed at the truth. True: the directories that lead to it are missed, so the
  * recovery begins anew. */
 static bool lacks_directories(struct recovery *r, const struct union_note *u, int to, int *err)
@@ -243,13 +248,14 @@ static bool lacks_directories(struct recovery *r, const struct union_note *u, in
 	bool lacks;
 	int failed;
 
-	if (!r->last || (*err != -ESRCH && *err != -EAGAIN) || session_is_nobody(u->note.session) || MUTANT("leave-lacking"))
+	if (!r->last || (*err != -ESRCH && *err != -EAGAIN) || session_is_nobody(u->note.session) || MUTANT("leave-lacking") ||
+	    !is_doubtful(r, u))
 		return false;
 	failed = tell_lacking(r, &u->note, to);
 	*err = failed ? failed : *err;
 	pthread_mutex_lock(&r->lock);
 	lacks = !failed && r->c->missed.count > r->missed;
-	r->doubtful |= lacks && is_doubtful(u);
+	r->doubtful |= lacks;
 	pthread_mutex_unlock(&r->lock);
 	return lacks;
 }
@@ -268,9 +274,11 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 		return 0; /* its note says as yet that it does not know */
 	if (err == -ESRCH ||
 	    waits_for_scrub(r, err)) { /* what names it is yet to be healed; in the end, nothing that is known of does */
+		bool doubtful = r->last && is_doubtful(r, u);
+
 		err = r->last ? 0 : -EAGAIN;
 		pthread_mutex_lock(&r->lock);
-		r->doubtful |= r->last && is_doubtful(u);
+		r->doubtful |= doubtful;
 		pthread_mutex_unlock(&r->lock);
 	}
 	if (!err)
@@ -309,7 +317,7 @@ static bool is_of_its_making(const struct union_note *u, int err)
 
 /* It may pass, as where a directory comes to its place by another note; else the set would never come to an end with it. Then the copies of that tenant's objects
  * differ until a scrub, and nobody knows what became of the change. */
-enum { TENANTS_TRIES = 3 };
+enum { TENANTS_TRIES = 1 };
 
 /* True: it is left as it is. */
 static bool leave_unequal(struct recovery *r, const struct union_note *u, int to, int err)
