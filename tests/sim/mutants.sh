@@ -31,7 +31,7 @@ faults() {
 	purge-blindly | forget-missed | take-unsynced) more=(--subvolumes 0 --grow --only "power cut of a set,power cut of all,power cut") ;;
 	trust-settled | trust-steps | seek-no-name | lose-kept-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
-	refused-is-clean | refuse-heals | nobody-refuses | hide-reserved | claim-nothing | forget-the-others) more=(--limit) ;;
+	refused-is-clean | refuse-heals | nobody-refuses | forget-the-others) more=(--limit) ;;
 	believe-suspect | move-on-failed | one-rename-token) more=(--liar --faults 0) ;; # of tenants
 	believe-failure | believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for

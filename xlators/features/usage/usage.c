@@ -269,8 +269,7 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 /* What is reserved is charged, so whoever makes copies equal sees it, and says it. */
 static bool is_forbidden(const struct request *rq, const char *name)
 {
-	return is_own_xattr(name) &&
-	       (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0 || MUTANT("hide-reserved"));
+	return is_own_xattr(name) && (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0);
 }
 
 static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)

@@ -7,12 +7,6 @@
 
 #include "xlator.h"
 
-#ifdef STRATUS_MUTANTS /* in tests/sim only: a deliberate mistake, if it is the chosen one */
-#include "mutant.h"
-#else
-#define MUTANT(name) false
-#endif
-
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
 enum { FURTHER_NAME = 512 };			  /* in a replica set: of an object that has more than one */
 enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limits: on the brick, and of one account */
