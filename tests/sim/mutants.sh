@@ -32,7 +32,7 @@ faults() {
 	trust-settled | trust-steps | seek-no-name | lose-kept-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	believe-suspect | move-on-failed | one-rename-token) more=(--liar --faults 0) ;; # of tenants
-	believe-failure | believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
+	believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
 }
