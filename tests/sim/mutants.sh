@@ -33,7 +33,7 @@ faults() {
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	refused-is-clean | refuse-heals | nobody-refuses | forget-the-others) more=(--limit) ;;
 	believe-suspect | move-on-failed | one-rename-token) more=(--liar --faults 0) ;; # of tenants
-	believe-failure | believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
+	believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for
 	esac
 }
