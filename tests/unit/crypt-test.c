@@ -432,20 +432,41 @@ static bool was_done(struct bed *bed, const char *order)
 	return so;
 }
 
+static int sync_file(struct tree *t, struct file *file)
+{
+	struct fsync_in in = { .file = file };
+	struct fsync_out out = { 0 };
+
+	return tree_call(t, t->at, FOP_fsync, &in, &out);
+}
+
+/* Of a file that was empty when the lock was taken nothing is durable by anybody's wish, until somebody has it. */
 static void seals_are_durable_before_what_they_replace(void *arg)
 {
 	static const uint8_t bytes[600000];
 	struct bed *bed = arg;
-	struct file *file;
+	struct file *file, *other;
 
 	CHECK_INT(tree_create(&bed->a, "order", O_RDWR | O_EXCL, 0644, &file), 0);
 	CHECK_INT(was_done(bed, ""), true);
 	CHECK_INT(tree_write(&bed->a, file, 0, bytes, sizeof(bytes)), 0);
 	CHECK_INT(was_done(bed, "ww"), true); /* three groups with their slots: two in one message, and the third */
 	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
-	CHECK_INT(was_done(bed, "wfw"), true);
+	CHECK_INT(was_done(bed, "ww"), true);
+	CHECK_INT(sync_file(&bed->a, file), 0);
+	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
+	CHECK_INT(was_done(bed, "fwfw"), true);
 	CHECK_INT(tree_write(&bed->a, file, 10, bytes, 590000), 0);
 	CHECK_INT(was_done(bed, "wwwfwww"), true);
+	CHECK_INT(truncate_to(&bed->a, file, 0), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(was_done(bed, "www"), true);
+	CHECK_INT(tree_open_file(&bed->b, "order", O_RDONLY, &other), 0);
+	CHECK_INT(sync_file(&bed->b, other), 0); /* the other one's */
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(was_done(bed, "wfw"), true);
+	tree_release(&bed->b, other);
 	tree_release(&bed->a, file);
 }
 
@@ -671,6 +692,7 @@ ON_A_BED(lying, a_brick_that_lies_changes_nothing, "")
 ON_A_BED(short_writes, a_short_write_counts_whole_blocks, "")
 ON_A_BED(renewed, an_empty_file_may_get_another_key, "")
 ON_A_BED(crashes, crash_leaves_old_or_new, "")
+ON_A_BED(crashes_anew, crash_leaves_old_or_new, "option hold 0\n")
 ON_A_BED(tampering, tampering_is_refused, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
 ON_A_BED(large, large_requests_take_few_messages, "")
@@ -682,19 +704,20 @@ ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),   cmocka_unit_test(contents_chacha),
-		cmocka_unit_test(write_only), cmocka_unit_test(order),
-		cmocka_unit_test(seeking),    cmocka_unit_test(names),
-		cmocka_unit_test(attributes), cmocka_unit_test(attribute_names),
-		cmocka_unit_test(writers),    cmocka_unit_test(locks),
-		cmocka_unit_test(crashes),    cmocka_unit_test(tampering),
-		cmocka_unit_test(holes),      cmocka_unit_test(lost),
-		cmocka_unit_test(stuck),      cmocka_unit_test(deaf),
-		cmocka_unit_test(lying),      cmocka_unit_test(short_writes),
-		cmocka_unit_test(headers),    cmocka_unit_test(epochs),
-		cmocka_unit_test(renewed),    cmocka_unit_test(large),
-		cmocka_unit_test(long_names), cmocka_unit_test(long_xattrs),
-		cmocka_unit_test(names_cut),  cmocka_unit_test(names_forged),
+		cmocka_unit_test(contents),	cmocka_unit_test(contents_chacha),
+		cmocka_unit_test(write_only),	cmocka_unit_test(order),
+		cmocka_unit_test(seeking),	cmocka_unit_test(names),
+		cmocka_unit_test(attributes),	cmocka_unit_test(attribute_names),
+		cmocka_unit_test(writers),	cmocka_unit_test(locks),
+		cmocka_unit_test(crashes),	cmocka_unit_test(crashes_anew),
+		cmocka_unit_test(tampering),	cmocka_unit_test(holes),
+		cmocka_unit_test(lost),		cmocka_unit_test(stuck),
+		cmocka_unit_test(deaf),		cmocka_unit_test(lying),
+		cmocka_unit_test(short_writes), cmocka_unit_test(headers),
+		cmocka_unit_test(epochs),	cmocka_unit_test(renewed),
+		cmocka_unit_test(large),	cmocka_unit_test(long_names),
+		cmocka_unit_test(long_xattrs),	cmocka_unit_test(names_cut),
+		cmocka_unit_test(names_forged),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();
