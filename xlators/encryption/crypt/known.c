@@ -79,7 +79,8 @@ static void compare(struct known *known, struct buffer *page, uint64_t hold)
 	const uint8_t *bytes = buffer_bytes(page, &size);
 
 	for (size_t i = 0; i < GROUP; i++)
-		if (size < (i + 1) * SLOT_PAIR || memcmp(bytes + i * SLOT_PAIR, known->pairs + i * SLOT_PAIR, SLOT_PAIR) != 0)
+		if (known->which[i] != KNOWN_NOT &&
+		    (size < (i + 1) * SLOT_PAIR || memcmp(bytes + i * SLOT_PAIR, known->pairs + i * SLOT_PAIR, SLOT_PAIR) != 0))
 			known->which[i] = KNOWN_NOT;
 	known->hold = hold;
 }
