@@ -35,8 +35,14 @@ fail() {
 	exit 1
 }
 show_logs() {
-	local log
+	local log pid status
 	[ -n "$SCRATCH" ] || return 0
+	for pid in "${!PIDS[@]}"; do # one that went by itself may have left no other trace
+		kill -0 "$pid" 2>/dev/null && continue
+		status=0
+		wait "$pid" || status=$?
+		printf -- '--- %s has ended, status %d\n' "${PIDS[$pid]}" "$status"
+	done
 	for log in "$SCRATCH"/*.log "$SCRATCH"/*/*.log; do
 		[ -s "$log" ] || continue
 		printf -- '--- the end of %s\n' "${log#"$SCRATCH"/}"

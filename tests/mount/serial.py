@@ -4,7 +4,7 @@ those that did not overlap in time?
 
 serial.py A B DIR SECONDS SEED     A, B: the file by each mount. Every 3 seconds DIR/kick-N appears, for who wants to kill a server.
 """
-import hashlib, os, random, sys, time
+import hashlib, os, random, signal, sys, time
 
 SIZE, MOST, KICK_S = 400000, 20000, 3
 
@@ -106,11 +106,15 @@ def judge(writes, data):
 
 
 def main(a, b, directory, seconds, seed):
+    doing = "the file is made"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"seed {seed}: stopped while {doing}"))
     open(a, "wb").write(bytes(SIZE))
+    doing = "the writers write"
     pids, begin = [], time.monotonic()
     for number, path in enumerate((a, b)):
         pid = os.fork()
         if not pid:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             write_for(path, number, seconds, seed, f"{directory}/writes-{number}")
             os._exit(0)
         pids.append(pid)
@@ -119,10 +123,12 @@ def main(a, b, directory, seconds, seed):
         open(f"{directory}/kick-{kick}", "w").close()
     if any(os.waitpid(pid, 0)[1] for pid in pids):
         sys.exit("a writer failed")
+    doing = "it is read"
     writes = [Write(line) for number in (0, 1) for line in open(f"{directory}/writes-{number}")]
     zeros = Write("0 1 0 %d -2 1" % SIZE)  # what the file was before
     zeros.bytes = bytes(SIZE)
     left = [open(path, "rb").read() for path in (a, b)]
+    doing = "it is judged"
     wrong = "the mounts read different things" if left[0] != left[1] else judge(writes + [zeros], left[0])
     if wrong:
         sys.exit(f"seed {seed}: {wrong}, of {len(writes)} writes")

@@ -98,6 +98,24 @@ static unsigned command(struct xlator *to, int argc, char **argv)
 	return sent;
 }
 
+unsigned bed_locks(struct bed *bed)
+{
+	static const char key[] = "locks taken: ";
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	const char *at;
+	unsigned locks;
+
+	bed->a.at->type->dump(bed->a.at, f);
+	fclose(f);
+	at = strstr(text, key);
+	assert_non_null(at);
+	locks = (unsigned)atoi(at + strlen(key));
+	free(text);
+	return locks;
+}
+
 void bed_lie(struct bed *bed, const char *what, int value)
 {
 	char text[16], *argv[] = { (char *)what, text, NULL };
@@ -432,20 +450,58 @@ static bool was_done(struct bed *bed, const char *order)
 	return so;
 }
 
+static int sync_file(struct tree *t, struct file *file)
+{
+	struct fsync_in in = { .file = file };
+	struct fsync_out out = { 0 };
+
+	return tree_call(t, t->at, FOP_fsync, &in, &out);
+}
+
+/* Written, a part once more, emptied, and written twice; false: not all of it was under one lock, as it took long. */
+static bool write_new(struct bed *bed, const char *name, struct file **file)
+{
+	static const uint8_t bytes[600000];
+	unsigned locks = bed_locks(bed);
+
+	return !tree_create(&bed->a, name, O_RDWR | O_EXCL, 0644, file) &&
+	       !tree_write(&bed->a, *file, 0, bytes, sizeof(bytes)) && !tree_write(&bed->a, *file, 5000, bytes, 3) &&
+	       !truncate_to(&bed->a, *file, 0) && !tree_write(&bed->a, *file, 0, bytes, sizeof(bytes)) &&
+	       !tree_write(&bed->a, *file, 0, bytes, 9000) && bed_locks(bed) == locks + 1;
+}
+
+/* Of a file that was empty when the lock was taken nothing is durable by anybody's wish, until somebody has it. */
 static void seals_are_durable_before_what_they_replace(void *arg)
 {
 	static const uint8_t bytes[600000];
 	struct bed *bed = arg;
-	struct file *file;
+	struct file *file = NULL, *other;
+	char name[16];
+	bool in_one = false;
 
-	CHECK_INT(tree_create(&bed->a, "order", O_RDWR | O_EXCL, 0644, &file), 0);
-	CHECK_INT(was_done(bed, ""), true);
-	CHECK_INT(tree_write(&bed->a, file, 0, bytes, sizeof(bytes)), 0);
-	CHECK_INT(was_done(bed, "ww"), true); /* three groups with their slots: two in one message, and the third */
+	for (int i = 0; i < 100 && !in_one; i++) {
+		snprintf(name, sizeof(name), "order-%d", i);
+		in_one = write_new(bed, name, &file);
+		if (!in_one && file) {
+			was_done(bed, "");
+			tree_release(&bed->a, file);
+		}
+	}
+	CHECK_INT(in_one, true);
+	CHECK_INT(was_done(bed, "wwwwwwww"), true); /* three groups with their slots are two messages */
+	CHECK_INT(sync_file(&bed->a, file), 0);
 	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
-	CHECK_INT(was_done(bed, "wfw"), true);
+	CHECK_INT(was_done(bed, "fwfw"), true);
 	CHECK_INT(tree_write(&bed->a, file, 10, bytes, 590000), 0);
 	CHECK_INT(was_done(bed, "wwwfwww"), true);
+	CHECK_INT(truncate_to(&bed->a, file, 0), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(was_done(bed, "w"), true);
+	CHECK_INT(tree_open_file(&bed->b, name, O_RDONLY, &other), 0);
+	CHECK_INT(sync_file(&bed->b, other), 0); /* the other one's */
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(was_done(bed, "wfw"), true);
+	tree_release(&bed->b, other);
 	tree_release(&bed->a, file);
 }
 
@@ -656,7 +712,7 @@ ON_A_BED(contents, a_file_is_as_the_model_says, "")
 ON_A_BED(contents_chacha, a_file_is_as_the_model_says, "option cipher chacha20-poly1305\noption hold 0\n")
 ON_A_BED(write_only, who_may_only_write_still_writes_parts_of_blocks, "")
 ON_A_BED(seeking, seek_tells_places_in_the_contents, "")
-ON_A_BED(order, seals_are_durable_before_what_they_replace, "")
+ON_A_BED(order, seals_are_durable_before_what_they_replace, "option hold 10s\n")
 ON_A_BED(names, names_are_sealed_on_the_brick_and_plain_above, "")
 ON_A_BED(attributes, links_and_attributes_are_sealed, "")
 ON_A_BED(attribute_names, names_of_attributes_come_back_alone, "")
@@ -671,9 +727,10 @@ ON_A_BED(lying, a_brick_that_lies_changes_nothing, "")
 ON_A_BED(short_writes, a_short_write_counts_whole_blocks, "")
 ON_A_BED(renewed, an_empty_file_may_get_another_key, "")
 ON_A_BED(crashes, crash_leaves_old_or_new, "")
+ON_A_BED(crashes_anew, crash_leaves_old_or_new, "option hold 0\n")
 ON_A_BED(tampering, tampering_is_refused, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
-ON_A_BED(large, large_requests_take_few_messages, "")
+ON_A_BED(large, large_requests_take_few_messages, "option hold 10s\n")
 ON_A_BED(long_names, long_names_do_all_that_short_ones_do, "")
 ON_A_BED(long_xattrs, attributes_have_long_names, "")
 ON_A_BED(names_cut, a_crash_leaves_one_of_the_names, "")
@@ -682,19 +739,20 @@ ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),   cmocka_unit_test(contents_chacha),
-		cmocka_unit_test(write_only), cmocka_unit_test(order),
-		cmocka_unit_test(seeking),    cmocka_unit_test(names),
-		cmocka_unit_test(attributes), cmocka_unit_test(attribute_names),
-		cmocka_unit_test(writers),    cmocka_unit_test(locks),
-		cmocka_unit_test(crashes),    cmocka_unit_test(tampering),
-		cmocka_unit_test(holes),      cmocka_unit_test(lost),
-		cmocka_unit_test(stuck),      cmocka_unit_test(deaf),
-		cmocka_unit_test(lying),      cmocka_unit_test(short_writes),
-		cmocka_unit_test(headers),    cmocka_unit_test(epochs),
-		cmocka_unit_test(renewed),    cmocka_unit_test(large),
-		cmocka_unit_test(long_names), cmocka_unit_test(long_xattrs),
-		cmocka_unit_test(names_cut),  cmocka_unit_test(names_forged),
+		cmocka_unit_test(contents),	cmocka_unit_test(contents_chacha),
+		cmocka_unit_test(write_only),	cmocka_unit_test(order),
+		cmocka_unit_test(seeking),	cmocka_unit_test(names),
+		cmocka_unit_test(attributes),	cmocka_unit_test(attribute_names),
+		cmocka_unit_test(writers),	cmocka_unit_test(locks),
+		cmocka_unit_test(crashes),	cmocka_unit_test(crashes_anew),
+		cmocka_unit_test(tampering),	cmocka_unit_test(holes),
+		cmocka_unit_test(lost),		cmocka_unit_test(stuck),
+		cmocka_unit_test(deaf),		cmocka_unit_test(lying),
+		cmocka_unit_test(short_writes), cmocka_unit_test(headers),
+		cmocka_unit_test(epochs),	cmocka_unit_test(renewed),
+		cmocka_unit_test(large),	cmocka_unit_test(long_names),
+		cmocka_unit_test(long_xattrs),	cmocka_unit_test(names_cut),
+		cmocka_unit_test(names_forged),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

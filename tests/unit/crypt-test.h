@@ -32,6 +32,7 @@ void bed_cut(struct bed *, unsigned messages, unsigned pages, bool through);
 void bed_yield(struct bed *, bool); /* each message of A's lets other tasks run, so that they can go side by side */
 unsigned bed_heal(struct bed *);    /* messages since the cut; A's locks are gone, as when its session has ended */
 
+unsigned bed_locks(struct bed *);			 /* how often A has taken the brick's lock */
 void bed_lie(struct bed *, const char *what, int value); /* see lie.c */
 unsigned bed_count(struct bed *, const char *what);
 

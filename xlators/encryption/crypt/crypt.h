@@ -9,6 +9,8 @@
 #include "xlator.h"
 
 struct key_page;
+struct known;
+struct tail;
 
 struct crypt {
 	char *key_file, *secret_file;
@@ -24,7 +26,10 @@ struct crypt {
 	bool told_unlocked;
 	unsigned tenders; /* tasks that give brick locks back */
 	bool stopping;
-	atomic_uint_fast64_t refused, hidden, locks, reread;
+	pthread_mutex_t known_lock; /* guards what follows; short */
+	struct known **known;
+	atomic_uint_fast64_t nodes, holds; /* so many there have been */
+	atomic_uint_fast64_t refused, hidden, locks, reread, asked, unread, unordered;
 };
 static inline struct crypt *crypt_of(const struct xlator *x)
 {
@@ -41,6 +46,8 @@ struct node {
 	atomic_bool born;      /* this mount has made the file, with the key, and has not written it yet */
 	atomic_bool sparse;    /* its header says so */
 	atomic_bool lost;      /* the brick gave our lock up, or may have */
+	uint64_t born_at;      /* the moment (believe_ms) before this mount has made it */
+	uint64_t number;       /* which node it is */
 	atomic_uint_fast64_t told_ns; /* when the log was last told what is wrong with it */
 	/* Who changes the file has the turn among the tasks of this mount; the lock at the brick, which keeps other mounts out, stays over
 	 * several turns. All below belongs to who has the turn. */
@@ -50,6 +57,22 @@ struct node {
 	uint64_t held_ns, used_ns;
 	bool tended, size_known, owed; /* owed: the brick has not answered that it has the lock back */
 	uint64_t size;		       /* of the contents, while the lock is held */
+	uint64_t hold;		       /* which time it is that the lock is held */
+	bool fresh; /* while it is held: all that is in the file was written since it was empty, and nobody has asked to make it durable */
+	struct tail *tail; /* while it is held: contents of the block in which the last write ended; NULL */
+};
+
+/* A block's contents, as they are on the brick. */
+struct tail {
+	uint64_t block;
+	char plain[BLOCK];
+};
+enum { KNOWN_NOT = 255, KNOWN_SMALL = 2 }; /* a file with no more groups is forgotten with the lock */
+/* The slots of a group on the brick, and which of them fits. */
+struct known {
+	uint64_t node, group, hold;
+	uint8_t which[GROUP]; /* 0, 1; KNOWN_NOT: the block's slots are not known */
+	uint8_t pairs[GROUP * SLOT_PAIR];
 };
 
 /* One request's work on one file. */
@@ -124,6 +147,10 @@ struct who {
 struct who become_root(struct request *);
 void become(struct request *, struct who);
 
+/* ---- known.c ---- */
+void known_finish(struct crypt *);
+void known_forget_small(struct crypt *, const struct node *);
+
 /* ---- hold.c: turns and locks ---- */
 int turn_take(struct op *);
 void turn_give(struct op *);
@@ -136,6 +163,8 @@ int change_begin(struct op *);
 void change_end(void);
 int turn_size(struct op *, uint64_t *size); /* of the contents */
 void turn_forget_size(struct op *);	    /* ask again next time */
+void turn_begin_anew(struct op *); /* what is known of contents and slots is not sure any more: somebody cuts, or punches */
+int crypt_fsync(struct request *, struct xlator *, const struct fsync_in *, struct fsync_out *);
 void hold_file_closes(struct request *, struct xlator *, struct file *);
 bool hold_lost(struct xlator *, const struct event *); /* true: it was about a lock of ours, and nobody above need hear */
 void hold_stop(struct xlator *);
@@ -160,6 +189,7 @@ enum { PIECE_BLOCKS = 256, SPREAD = 16 }; /* blocks: of a piece at most; that ar
 /* As many of the blocks as one message brings: p->count; if it can't be all, then up to the end of a group, if it can. Nothing is read yet. */
 void piece_plan(uint64_t first, unsigned count, struct piece *);
 int piece_read(struct op *, struct piece *);
+int read_sealed(struct op *, uint64_t offset, size_t size, struct buffer **data); /* as it is on the brick */
 /* Of several that go side by side. What was started is ended, whatever the others say, and cleared. */
 void piece_start(struct op *, struct piece *);
 int piece_end(struct op *, struct piece *);

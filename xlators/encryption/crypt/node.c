@@ -94,6 +94,7 @@ void keys_free(struct crypt *c)
 
 static void node_free(struct crypt *c, struct node *n)
 {
+	free(n->tail);
 	key_give(c, n->key);
 	for (unsigned i = 0; i < KEYS_BEFORE; i++)
 		key_give(c, n->older[i]);
@@ -111,6 +112,7 @@ struct node *node_of(struct xlator *x, struct inode *inode)
 	if (!n)
 		return NULL;
 	pthread_mutex_init(&n->lock, NULL);
+	n->number = atomic_fetch_add(&crypt_of(x)->nodes, 1) + 1;
 	if (!inode_slot_set(inode, x, n))
 		return n;
 	node_free(crypt_of(x), n);

@@ -153,11 +153,12 @@ static int born_with_key(struct request *rq, struct xlator *x, const struct gfid
 }
 
 /* What was there already has a key of its own; and what cluster/dht has made with another gfid gets one when it is first written. */
-static void keep_key(struct xlator *x, struct inode *inode, const struct gfid *wanted, struct file_key *key)
+static void keep_key(struct xlator *x, struct inode *inode, const struct gfid *wanted, struct file_key *key, uint64_t since)
 {
 	struct node *n = inode && gfid_equal(&inode->gfid, wanted) ? node_of(x, inode) : NULL;
 
 	if (n) {
+		n->born_at = since;
 		atomic_store(&n->born, true);
 		node_set_key(crypt_of(x), n, key);
 	} else {
@@ -180,6 +181,7 @@ static int create_below(struct request *rq, struct xlator *x, const struct creat
 
 static int create_sealed(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
 {
+	uint64_t since = moment_now(x->child[0]);
 	struct file_key *key;
 	int err = born_with_key(rq, x, &in->gfid, &key);
 
@@ -187,7 +189,7 @@ static int create_sealed(struct request *rq, struct xlator *x, const struct crea
 		return err;
 	err = create_below(rq, x, in, out);
 	born_attach(rq, NULL, 0);
-	keep_key(x, err ? NULL : out->inode, &in->gfid, key);
+	keep_key(x, err ? NULL : out->inode, &in->gfid, key, since);
 	return err;
 }
 
@@ -212,6 +214,7 @@ int crypt_create(struct request *rq, struct xlator *x, const struct create_in *i
 int crypt_mknod(struct request *rq, struct xlator *x, const struct mknod_in *in, struct mknod_out *out)
 {
 	bool regular = S_ISREG(in->mode) || !(in->mode & S_IFMT);
+	uint64_t since = moment_now(x->child[0]);
 	struct mknod_in below = *in;
 	struct sealed_loc sealed;
 	struct file_key *key = NULL;
@@ -225,7 +228,7 @@ int crypt_mknod(struct request *rq, struct xlator *x, const struct mknod_in *in,
 	err = mknod_on(rq, x->child[0], &below, out);
 	if (regular) {
 		born_attach(rq, NULL, 0);
-		keep_key(x, err ? NULL : out->inode, &in->gfid, key);
+		keep_key(x, err ? NULL : out->inode, &in->gfid, key, since);
 	}
 	if (!err)
 		attr_translate(&out->attr);

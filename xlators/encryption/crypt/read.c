@@ -12,7 +12,7 @@ enum {
 
 /* ---- from the brick ---- */
 
-static int read_at(struct op *o, uint64_t offset, size_t size, struct buffer **data)
+int read_sealed(struct op *o, uint64_t offset, size_t size, struct buffer **data)
 {
 	struct read_in in = { .file = o->file, .offset = offset, .size = (uint32_t)size };
 	struct read_out out = { 0 };
@@ -67,12 +67,12 @@ static int read_slots(struct op *o, void *arg)
 {
 	struct piece *p = arg;
 
-	return read_at(o, slots_at(p->first), p->apart * (size_t)SLOT_PAIR, &p->slots);
+	return read_sealed(o, slots_at(p->first), p->apart * (size_t)SLOT_PAIR, &p->slots);
 }
 
 static int read_data(struct op *o, struct piece *p)
 {
-	return read_at(o, p->at, (size_t)(block_at(p->first + p->count - 1) + BLOCK - p->at), &p->data);
+	return read_sealed(o, p->at, (size_t)(block_at(p->first + p->count - 1) + BLOCK - p->at), &p->data);
 }
 
 int piece_read(struct op *o, struct piece *p)

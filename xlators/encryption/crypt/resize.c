@@ -141,11 +141,14 @@ static int resize_in_turn(struct op *o, const struct setattr_in *in, struct seta
 
 	if (err)
 		return err;
+	turn_begin_anew(o);
 	err = change_size(o, in, out);
 	if (err)
 		o->n->size_known = false;
 	else
 		o->n->size = in->set.size;
+	o->n->fresh |= !err && !in->set.size;
+	turn_begin_anew(o);
 	turn_give(o);
 	return err && o->again ? resize_in_turn(o, in, out) : err;
 }
@@ -301,7 +304,9 @@ static int allocate_in_turn(struct op *o, const struct fallocate_in *in)
 
 	if (err)
 		return err;
+	turn_begin_anew(o);
 	err = allocate(o, in);
+	turn_begin_anew(o);
 	turn_give(o);
 	return err && o->again ? allocate_in_turn(o, in) : err;
 }

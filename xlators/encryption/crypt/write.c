@@ -2,27 +2,10 @@
 /* Writing, by groups: read what is kept or may still be needed, write the new slots beside those that fit, then the blocks. Until a block
  * is there its old slot fits, from then on its new one: so whatever ends the writing between two pages leaves the old block or the new one.
  * Where the order does not matter messages go side by side, and while blocks are on their way what comes after them is sealed. */
+#include <fcntl.h>
 #include <openssl/rand.h>
 
-#include "crypt.h"
-#include "spread.h"
-
-struct change { /* of blocks of one group */
-	uint64_t first;
-	unsigned count;
-	uint64_t offset; /* of the new bytes, in the file */
-	const char *bytes;
-	size_t size;
-	uint64_t old_size, new_size; /* of the file */
-	uint32_t flags;
-	unsigned existing;	   /* blocks that were there before: the first ones */
-	const struct piece *piece; /* with these as they are, from block `in_piece` of it on */
-	unsigned in_piece;
-	uint8_t *nonces;	       /* 12 bytes for each block */
-	struct buffer *sealed, *slots; /* what is to be written, and where; NULL: the slots are in front of the blocks */
-	uint64_t at;
-};
-enum { TOGETHER = 8, MERGED = 2, NONCE = 12 }; /* groups: that go on together at most; that go into one message */
+#include "write.h"
 
 /* What goes to the brick in one message. */
 struct sending {
@@ -46,34 +29,6 @@ struct batch {
 	unsigned messages;
 };
 
-static uint64_t at_most(uint64_t value, uint64_t most)
-{
-	return value < most ? value : most;
-}
-
-/* Bytes of a block in a file of that size. */
-static unsigned length_in(uint64_t block, uint64_t size)
-{
-	return size > block * BLOCK ? (unsigned)at_most(size - block * BLOCK, BLOCK) : 0;
-}
-
-int piece_block_of(struct op *o, const struct file_key *key, const struct piece *p, unsigned at, uint64_t size, void *to,
-		   struct found *found)
-{
-	int n = piece_block(o, key, p, at, to, found);
-
-	if (n < 0 || (unsigned)n == length_in(p->first + at, size))
-		return n < 0 ? n : 0;
-	turn_forget_size(o);
-	if (atomic_load(&o->n->lost)) {
-		o->again = true;
-		return -ESTALE;
-	}
-	o->where = p->first + at;
-	o->why = "it does not have the length that the file's length says";
-	return -EREMOTEIO;
-}
-
 static int write_some(struct op *o, uint64_t offset, struct buffer *data, uint32_t flags, size_t *written)
 {
 	struct write_in in = { .file = o->file, .offset = offset, .flags = flags & ~(uint32_t)WRITE_APPEND, .data = data };
@@ -96,122 +51,6 @@ int write_sealed(struct op *o, uint64_t offset, struct buffer *data, uint32_t fl
 	return write_some(o, offset, data, flags, &written);
 }
 
-/* ---- composing ---- */
-
-static bool is_all_new(const struct change *c, unsigned i)
-{
-	uint64_t begin = (c->first + i) * BLOCK;
-
-	return c->offset <= begin && c->offset + c->size >= begin + length_in(c->first + i, c->new_size);
-}
-
-/* The plaintext of block i as it is to be: in the caller's bytes if they are all of it, else put together in `scratch`. */
-static const char *plain_of(const struct change *c, unsigned i, char scratch[BLOCK])
-{
-	uint64_t begin = (c->first + i) * BLOCK, end = begin + length_in(c->first + i, c->new_size);
-	uint64_t from = c->offset > begin ? c->offset : begin, to = at_most(c->offset + c->size, end);
-
-	if (is_all_new(c, i))
-		return c->bytes + (begin - c->offset);
-	if (from < to)
-		memcpy(scratch + (from - begin), c->bytes + (from - c->offset), to - from);
-	return scratch;
-}
-
-static bool keeps_some(const struct change *c, unsigned i)
-{
-	uint64_t begin = (c->first + i) * BLOCK, old_end = begin + length_in(c->first + i, c->old_size);
-
-	return i < c->existing && (c->offset > begin || c->offset + c->size < old_end);
-}
-
-static char *sealed_block(const struct change *c, unsigned i)
-{
-	return c->sealed->data + (c->slots ? 0 : BLOCK) + i * (size_t)BLOCK;
-}
-
-/* Seals block i, whose plaintext is put together in `scratch` if need be, and puts its new slot where the one that fits is not. */
-static int seal_block(const struct file_key *key, const struct change *c, unsigned i, char scratch[BLOCK],
-		      const struct found *found)
-{
-	struct slot_value s = { .length = (uint16_t)length_in(c->first + i, c->new_size) };
-	uint8_t *pair = (uint8_t *)(c->slots ?: c->sealed)->data + i * (size_t)SLOT_PAIR;
-	const uint8_t *was = i < c->existing ? piece_pair(c->piece, c->in_piece + i) : NULL;
-	int err;
-
-	if (was)
-		memcpy(pair, was, SLOT_PAIR);
-	memcpy(s.nonce, c->nonces + i * NONCE, NONCE);
-	s.flags = (uint16_t)((uint8_t)(found->serial + 1) << SLOT_SERIAL_SHIFT);
-	err = block_seal(key, c->first + i, &s, plain_of(c, i, scratch), sealed_block(c, i));
-	slot_encode(&s, pair + (found->slot == 0 ? SLOT : 0));
-	return err;
-}
-
-/* What needs nobody's help, on whatever thread: nearly all blocks. -EAGAIN: this one does. */
-static int seal_simply(const struct file_key *key, const struct change *c, unsigned i)
-{
-	struct found found = { .slot = -1 };
-	char scratch[BLOCK];
-	unsigned was = length_in(c->first + i, c->old_size);
-	int n = i < c->existing ? piece_open(key, c->piece, c->in_piece + i, scratch, &found) : 0;
-
-	if (i < c->existing && (n < 0 || (unsigned)n != was))
-		return -EAGAIN;
-	if (!is_all_new(c, i))
-		memset(scratch + was, 0, sizeof(scratch) - was);
-	return seal_block(key, c, i, scratch, &found);
-}
-
-static int seal_one(struct op *o, const struct file_key *key, const struct change *c, unsigned i)
-{
-	struct found found = { .slot = -1 };
-	char scratch[BLOCK] = { 0 };
-	unsigned was = length_in(c->first + i, c->old_size);
-	int n = piece_block_of(o, key, c->piece, c->in_piece + i, c->old_size, scratch, &found);
-
-	if (n < 0 && (n != -EBADMSG || o->again || keeps_some(c, i)))
-		return n;
-	if (n < 0)
-		memset(scratch, 0, sizeof(scratch)); /* it could not be read any more; all of it is replaced */
-	else
-		memset(scratch + was, 0, sizeof(scratch) - was);
-	return seal_block(key, c, i, scratch, &found);
-}
-
-/* Of all groups that go together. */
-struct sealing {
-	const struct file_key *key;
-	struct change *c;
-	int8_t result[TOGETHER * GROUP];
-};
-
-static void seal_some(void *arg, unsigned i)
-{
-	struct sealing *s = arg;
-	const struct change *c = s->c;
-	unsigned at = i;
-
-	for (; at >= c->count; c++)
-		at -= c->count;
-	s->result[i] = (int8_t)seal_simply(s->key, c, at);
-}
-
-static int seal_all(struct op *o, const struct file_key *key, struct change *c, unsigned n)
-{
-	struct sealing s = { .key = key, .c = c };
-	unsigned all = 0, at = 0;
-	int err = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		all += c[i].count;
-	spread(all, SPREAD, seal_some, &s);
-	for (unsigned i = 0; i < n && !err; at += c[i++].count)
-		for (unsigned k = 0; k < c[i].count && !err; k++)
-			err = s.result[at + k] == -EAGAIN ? seal_one(o, key, &c[i], k) : s.result[at + k];
-	return err;
-}
-
 /* ---- to the brick ---- */
 
 static size_t bytes_of(const struct change *c)
@@ -225,7 +64,9 @@ int make_durable(struct op *o)
 	struct fsync_in in = { .file = o->file, .datasync = 1 };
 	struct fsync_out out = { 0 };
 
-	return o->c->ordered ? fsync_on(o->rq, o->x->child[0], &in, &out) : 0;
+	if (o->n->fresh)
+		atomic_fetch_add(&o->c->unordered, 1);
+	return o->c->ordered && !o->n->fresh ? fsync_on(o->rq, o->x->child[0], &in, &out) : 0;
 }
 
 /* Slots and blocks of a group that begins here are one: pages come to the brick in order, so one request does for both. */
@@ -276,39 +117,49 @@ static void batch_clear(struct batch *b)
 		free(b->c[i].nonces);
 		buffer_unref(b->c[i].slots);
 		buffer_unref(b->c[i].sealed);
+		free(b->c[i].known);
 	}
 	buffer_unref(b->merged);
 	b->merged = NULL;
 	b->n = 0;
 }
 
-/* Which pieces bring what is there: few, as the groups lie behind each other. */
+/* So many blocks behind each other must be read from this group on. */
+static unsigned needs_from(const struct change *c, const struct change *end)
+{
+	unsigned n = c->needs;
+
+	for (; c + 1 < end && c[1].needs && c[1].first + c[1].need == c->first + c->need + c->needs; c++)
+		n += c[1].needs;
+	return n;
+}
+
+/* Which pieces bring what must be read: few, as the groups lie behind each other. */
 static unsigned plan_pieces(struct batch *b, struct piece piece[TOGETHER])
 {
-	unsigned left = 0, pieces = 0;
+	struct piece *last = NULL;
+	unsigned pieces = 0;
 
-	for (unsigned i = 0; i < b->n; i++)
-		left += b->c[i].existing;
-	for (unsigned i = 0; i < b->n && b->c[i].existing; left -= b->c[i++].existing) {
-		struct change *c = &b->c[i];
-		const struct piece *last = pieces ? &piece[pieces - 1] : NULL;
-
-		if (!last || c->first + c->existing > last->first + last->count) {
+	for (struct change *c = b->c; c < b->c + b->n; c++) {
+		change_needs(c);
+		c->piece = NULL;
+	}
+	for (struct change *c = b->c; c < b->c + b->n; c++) {
+		if (c->needs && (!last || c->first + c->need + c->needs > last->first + last->count)) {
 			last = &piece[pieces++];
-			piece_plan(c->first, left, &piece[pieces - 1]);
+			piece_plan(c->first + c->need, needs_from(c, b->c + b->n), last);
 		}
-		c->piece = last;
-		c->in_piece = (unsigned)(c->first - last->first);
+		c->piece = c->needs ? last : NULL;
 	}
 	return pieces;
 }
 
-/* The groups from `from` on that this piece has brought; without one, those of which nothing was there. */
+/* The groups from `from` on for which this piece is enough. */
 static unsigned groups_of(const struct batch *b, unsigned from, const struct piece *p)
 {
 	unsigned n = from;
 
-	while (n < b->n && b->c[n].piece == p)
+	while (n < b->n && (!b->c[n].piece || b->c[n].piece == p))
 		n++;
 	return n - from;
 }
@@ -327,21 +178,28 @@ static int seal_pieces(struct op *o, const struct file_key *key, struct batch *b
 		one = i ? piece_end(o, &p[i]) : piece_read(o, &p[i]);
 		err = err ? err : one;
 		if (!err)
-			err = seal_all(o, key, b->c + at, n);
+			err = change_seal(o, key, b->c + at, n);
 		piece_clear(&p[i]);
 		at += n;
 	}
-	return err ? err : seal_all(o, key, b->c + at, groups_of(b, at, NULL));
+	return err ? err : change_seal(o, key, b->c + at, b->n - at);
 }
 
 /* All but what goes to the brick. */
 static int prepare(struct op *o, const struct file_key *key, struct batch *b)
 {
 	struct piece piece[TOGETHER];
-	unsigned pieces = plan_pieces(b, piece);
-	int err = make_rooms(b);
+	unsigned pieces;
+	int err = known_get(o, b->c, b->n);
 
-	return err ? err : seal_pieces(o, key, b, piece, pieces);
+	if (!err)
+		err = make_rooms(b);
+	if (err)
+		return err;
+	pieces = plan_pieces(b, piece);
+	if (!pieces && b->c[0].existing)
+		atomic_fetch_add(&o->c->unread, 1);
+	return seal_pieces(o, key, b, piece, pieces);
 }
 
 /* The next group's part of what is to be written. */
@@ -363,8 +221,22 @@ static bool goes_along(const struct batch *b, const struct change *next)
 	return b->grows ? b->n < MERGED && begins(next) : next->new_size == next->old_size;
 }
 
+/* Contents of a block before and after a write, of which only a part is written. */
+struct tails {
+	struct tail *before, *after;
+};
+
+static void use_tails(struct change *c, const struct tails *t)
+{
+	const struct tail *before = t->before;
+
+	c->before = before && before->block >= c->first && before->block < c->first + c->count ? before : NULL;
+	c->after = t->after && t->after->block == c->first + c->count - 1 ? t->after : NULL;
+}
+
 /* *size_now: of the file, and what it will be then. Returns for how many bytes the plan is. */
-static size_t plan(uint64_t *size_now, uint64_t offset, const char *bytes, size_t size, uint32_t flags, struct batch *b)
+static size_t plan(uint64_t *size_now, uint64_t offset, const char *bytes, size_t size, uint32_t flags,
+		   const struct tails *tails, struct batch *b)
 {
 	size_t planned = 0;
 
@@ -374,6 +246,7 @@ static size_t plan(uint64_t *size_now, uint64_t offset, const char *bytes, size_
 
 		if (b->n && !goes_along(b, &c))
 			break;
+		use_tails(&c, tails);
 		b->c[b->n++] = c;
 		b->grows |= c.new_size > *size_now;
 		*size_now = c.new_size;
@@ -484,16 +357,44 @@ static int batch_end(struct op *o, struct batch *b, size_t *done)
 		err = b->blocks[i].err;
 		if (err)
 			count_message(o, &b->c[i], each, b->blocks[i].written, done);
-		for (unsigned k = 0; k < each && !err; k++)
+		for (unsigned k = 0; k < each && !err; k++) {
 			*done += b->c[i + k].size;
+			known_learn(o, &b->c[i + k]);
+		}
 	}
 	batch_clear(b);
 	return err;
 }
 
+/* The tail of the last write is the caller's until tails_give. */
+static struct tails tails_take(struct op *o, uint64_t end)
+{
+	struct tails t = { .before = o->n->tail };
+
+	o->n->tail = NULL;
+	if (end % BLOCK)
+		t.after = malloc(sizeof(*t.after));
+	if (t.after)
+		t.after->block = end / BLOCK;
+	return t;
+}
+
+static void tails_give(struct op *o, struct tails *t, uint64_t offset, uint64_t end, int err)
+{
+	bool stays = t->before && (t->before->block < offset / BLOCK || t->before->block * BLOCK >= end);
+	struct tail **kept = err ? NULL : t->after ? &t->after : stays ? &t->before : NULL;
+
+	if (kept) {
+		o->n->tail = *kept;
+		*kept = NULL;
+	}
+	free(t->before);
+	free(t->after);
+}
+
 /* In order: what is written is a beginning of what was asked. While the blocks of some groups are on their way the next ones are sealed. */
-static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
-			    uint32_t flags)
+static ssize_t write_batches(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
+			     uint32_t flags, const struct tails *tails, int *failed)
 {
 	struct batch *two = malloc(2 * sizeof(*two)), *last = NULL;
 	uint64_t size_then = o->n->size;
@@ -503,7 +404,7 @@ static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t o
 	for (unsigned i = 0; planned < size && !err; i++) {
 		struct batch *b = &two[i % 2];
 
-		planned += plan(&size_then, offset + planned, bytes + planned, size - planned, flags, b);
+		planned += plan(&size_then, offset + planned, bytes + planned, size - planned, flags, tails, b);
 		err = prepare(o, key, b);
 		sent = last ? batch_end(o, last, &done) : 0;
 		err = sent ? sent : err;
@@ -518,7 +419,19 @@ static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t o
 		turn_forget_size(o);
 	else
 		o->n->size = size_then;
+	*failed = err;
 	return done ? (ssize_t)done : err;
+}
+
+static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
+			    uint32_t flags)
+{
+	struct tails tails = tails_take(o, offset + size);
+	int err;
+	ssize_t n = write_batches(o, key, offset, bytes, size, flags, &tails, &err);
+
+	tails_give(o, &tails, offset, offset + size, err);
+	return n;
 }
 
 int write_zeros(struct op *o, uint64_t offset, uint64_t size)
@@ -575,6 +488,8 @@ static int write_in_turn(struct op *o, const struct write_in *in, struct write_o
 
 	if (err)
 		return err;
+	if (in->file->flags & (O_SYNC | O_DSYNC))
+		o->n->fresh = false;
 	if (in->flags & WRITE_APPEND)
 		err = turn_size(o, &offset);
 	n = err ? err : write_bytes(o, offset, bytes, size, in->flags);
