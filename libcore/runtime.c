@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shards: event loops, the threads that drive them, and the watchdog that finds loops stuck in a system call. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -39,7 +40,10 @@ static struct {
 	atomic_bool watchdog_asleep, stopping;
 	atomic_uint polling; /* loops that poll busily */
 	atomic_uint_fast64_t busy_poll_ns;
-} rt = { .lock = PTHREAD_MUTEX_INITIALIZER, .watchdog_wake = PTHREAD_COND_INITIALIZER };
+	atomic_uint_fast64_t looked_ns; /* at how many threads want a CPU */
+	atomic_uint short_of_cpus;	/* how often there were too few, in 1/SHORT_ALWAYS of the last looks */
+	int load_fd, cpus;
+} rt = { .load_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .watchdog_wake = PTHREAD_COND_INITIALIZER };
 
 bool runtime_never_blocks;
 
@@ -171,10 +175,12 @@ static bool finished(struct shard *s)
 /* ---- busy polling ---- */
 
 /* A CPU that sleeps, above all a virtual one, takes longer to wake up (20 to 200 us) than a request needs. So while requests
- * come in quick succession a loop polls for the next one for a while before it sleeps. It yields to whoever can use the CPU, and
- * sleeps at once when somebody does for long: then it would be in the way. It polls only while that succeeds, for up to a few times
- * as long as work usually is in coming; else it tries once in a while, when a sleep was short, to find out. */
-enum { LUCK_MAX = 8, CROWDED_LOSES = 2, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
+ * come in quick succession a loop polls for the next one for a while before it sleeps. It yields to whoever can use the CPU. Whoever
+ * gets it may keep it for a slice, while work that has come waits: who sleeps would have been woken, and mostly run at once. So after such
+ * a yield, whatever was found after it, the loop sleeps for many times as long as was lost before it polls again. It polls only while that
+ * succeeds, for up to a few times as long as work usually is in coming; else it tries once in a while, when a sleep was short, to find out. */
+enum { LUCK_MAX = 8, CROWDED_LOSES = 2, CROWDED_SHARE = 32, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
+enum { LOOK_NS = 2000000, SHORT_ALWAYS = 64, SHORT_SHARE = 8 };
 enum { POLL_MIN_NS = 50000, POLL_FACTOR = 4, USUAL_SHARE = 8, SHARDS_MANY = 4 };
 
 void runtime_busy_poll(uint64_t ns)
@@ -201,14 +207,49 @@ static int poll_busily(struct shard *s, struct epoll_event *events, uint64_t now
 		before = now;
 		now = clock_ns();
 		*crowded = now - before > CROWDED_NS;
+		if (*crowded)
+			s->poll_after_ns = now + CROWDED_SHARE * (now - before);
 	}
 	return n;
 }
 
-static bool worth_polling(const struct shard *s, int timeout)
+/* Threads of this machine that run or want to; 0: not known. */
+static unsigned threads_running(void)
 {
-	return timeout && atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed) &&
-	       (s->luck || s->short_sleeps >= PROBE_EACH);
+	char text[64];
+	ssize_t n = rt.load_fd < 0 ? -1 : pread(rt.load_fd, text, sizeof(text) - 1, 0);
+	unsigned running;
+
+	text[n > 0 ? n : 0] = '\0';
+	return sscanf(text, "%*s %*s %*s %u", &running) == 1 ? running : 0;
+}
+
+/* Who polls keeps a CPU from threads that wait in the queue of another one, and a yield does not tell of them. So while there are mostly
+ * more of them than CPUs nobody polls. */
+static bool cpus_are_short(uint64_t now)
+{
+	uint64_t last = atomic_load_explicit(&rt.looked_ns, memory_order_relaxed);
+	unsigned share = atomic_load_explicit(&rt.short_of_cpus, memory_order_relaxed);
+
+	if (now - last > LOOK_NS && atomic_compare_exchange_strong(&rt.looked_ns, &last, now)) {
+		share -= share / SHORT_SHARE;
+		share += threads_running() > (unsigned)rt.cpus ? SHORT_ALWAYS / SHORT_SHARE : 0;
+		atomic_store_explicit(&rt.short_of_cpus, share, memory_order_relaxed);
+	}
+	return share > SHORT_ALWAYS / 2;
+}
+
+static bool worth_polling(const struct shard *s, int timeout, uint64_t now)
+{
+	bool worth = timeout && atomic_load_explicit(&rt.busy_poll_ns, memory_order_relaxed) &&
+		     (s->luck || s->short_sleeps >= PROBE_EACH);
+
+	if (!worth)
+		return false;
+	if (!cpus_are_short(now))
+		return now >= s->poll_after_ns;
+	atomic_fetch_add(&runtime_counters.not_polled, 1);
+	return false;
 }
 
 static bool awake(struct shard *s)
@@ -254,10 +295,10 @@ static int wait_for_events(struct shard *s, struct epoll_event *events, int time
 	bool crowded = false;
 	int n = 0;
 
-	if (worth_polling(s, timeout) && may_poll(s)) {
+	if (worth_polling(s, timeout, begin) && may_poll(s)) {
 		n = poll_busily(s, events, begin, &crowded);
 		atomic_fetch_sub(&rt.polling, 1);
-		note_luck(s, n > 0, crowded);
+		note_luck(s, n > 0 && !crowded, crowded);
 	}
 	return n ? n : epoll_wait(s->epoll_fd, events, EVENTS, timeout);
 }
@@ -490,6 +531,8 @@ int runtime_start(unsigned shards, unsigned flags)
 	if (!rt.shard)
 		return -ENOMEM;
 	rt.shards = shards;
+	rt.cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	rt.load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
 	runtime_never_blocks = flags & RUNTIME_NEVER_BLOCKS;
 	atomic_store(&rt.stopping, false);
 	for (unsigned i = 0; i < shards && !err; i++)
@@ -539,6 +582,9 @@ void runtime_stop(void)
 		free(rt.shard[i].heap);
 	}
 	free(rt.shard);
+	if (rt.load_fd >= 0)
+		close(rt.load_fd);
+	rt.load_fd = -1;
 	rt.shard = NULL;
 	rt.shards = 0;
 	task_pool_destroy();
@@ -604,5 +650,5 @@ void runtime_stats(struct runtime_stats *stats)
 {
 	const struct runtime_counters *c = &runtime_counters;
 
-	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks };
+	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks, c->not_polled };
 }

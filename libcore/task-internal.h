@@ -50,6 +50,7 @@ struct shard {
 	atomic_uint_fast64_t live; /* tasks */
 	int luck, short_sleeps;	   /* of busy polling; the driver's own, like the next */
 	uint64_t usual_ns;	   /* how long work is in coming */
+	uint64_t poll_after_ns;	   /* not before that */
 };
 
 /* What a thread knows of itself. */
@@ -66,7 +67,7 @@ struct driver {
 struct driver *driver_self(void);
 extern bool runtime_never_blocks;
 extern struct runtime_counters {
-	atomic_uint_fast64_t live, peak, total, switches, takeovers, stacks;
+	atomic_uint_fast64_t live, peak, total, switches, takeovers, stacks, not_polled;
 } runtime_counters;
 
 /* Adds a ready task to its shard's queue, and wakes the loop if it sleeps. */

@@ -86,6 +86,7 @@ int errno_now(void);
 
 struct runtime_stats {
 	uint64_t tasks_live, tasks_peak, tasks_total, switches, takeovers, stacks;
+	uint64_t not_polled; /* times that a loop slept at once, for lack of CPUs, where it would have polled */
 };
 void runtime_stats(struct runtime_stats *);
 

@@ -20,7 +20,7 @@ read-4k    1  7  5  5
 write-4k   1  7  5  5
 create     3 24 27 27
 mkdir      2 14 17 20
-unlink     2 16 17 21
+unlink     2 16 17 17
 "
 scratch
 missed=0

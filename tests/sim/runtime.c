@@ -354,7 +354,7 @@ void runtime_stats(struct runtime_stats *stats)
 {
 	const struct runtime_counters *c = &runtime_counters;
 
-	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks };
+	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks, c->not_polled };
 }
 
 /* There are no descriptors to watch in here. */

@@ -260,6 +260,71 @@ static void stacks_keep_their_contents_over_switches(void **state)
 		assert_true(EVENTUALLY(result[i]));
 }
 
+static void *spin(void *stop)
+{
+	while (!atomic_load((atomic_bool *)stop))
+		;
+	return NULL;
+}
+
+struct swing {
+	_Atomic(struct task *) task[2];
+	atomic_bool stop;
+};
+
+/* Wakes the other one, and waits: so both loops sleep shortly, again and again. */
+static void swing(struct swing *s, int me)
+{
+	s->task[me] = task_self();
+	while (!s->stop) {
+		if (s->task[!me])
+			task_wake(s->task[!me]);
+		task_wait(clock_ns() + 500000);
+	}
+}
+static void swing_here(void *arg)
+{
+	swing(arg, 0);
+}
+static void swing_there(void *arg)
+{
+	swing(arg, 1);
+}
+
+static bool polled_less_than_before(uint64_t before)
+{
+	struct runtime_stats s;
+
+	runtime_stats(&s);
+	return s.not_polled > before;
+}
+
+static void nobody_polls_while_threads_wait_for_cpus(void **state)
+{
+	unsigned spinners = (unsigned)sysconf(_SC_NPROCESSORS_ONLN) + 2;
+	pthread_t thread[64];
+	struct swing s = { .stop = false };
+	struct runtime_stats before;
+	atomic_bool enough = false;
+
+	(void)state;
+	if (spinners < 4 || spinners > 64 || access("/proc/loadavg", R_OK))
+		skip(); /* one CPU: nobody ever polls. Many: this is no test of them */
+	runtime_stats(&before);
+	runtime_busy_poll(500000);
+	for (unsigned i = 0; i < spinners; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, spin, &enough), 0);
+	assert_int_equal(task_spawn(runtime_shard(0), swing_here, &s), 0);
+	assert_int_equal(task_spawn(runtime_shard(1), swing_there, &s), 0);
+	bool less = EVENTUALLY(polled_less_than_before(before.not_polled));
+	runtime_busy_poll(0);
+	enough = s.stop = true;
+	for (unsigned i = 0; i < spinners; i++)
+		pthread_join(thread[i], NULL);
+	assert_true(less);
+	assert_true(EVENTUALLY((runtime_stats(&before), before.tasks_live == 0)));
+}
+
 #define TEST(name, flags)                                                                                                      \
 	{                                                                                                                      \
 #name, name, start, stop, (void *)(uintptr_t)(flags)                                                           \
@@ -276,6 +341,7 @@ int main(void)
 		TEST(threads_of_a_burst_end, 0),
 		TEST(timers_ring_once_and_cancelled_ones_never, 0),
 		TEST(stacks_keep_their_contents_over_switches, RUNTIME_NEVER_BLOCKS),
+		TEST(nobody_polls_while_threads_wait_for_cpus, RUNTIME_NEVER_BLOCKS),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

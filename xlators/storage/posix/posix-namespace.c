@@ -60,20 +60,27 @@ int parent_hold(struct xlator *x, const struct loc *loc, int private_error, stru
 	return hold_inode(x, loc->parent, parent);
 }
 
-int name_is(struct xlator *x, const struct hold *parent, const char *name, const struct gfid *gfid)
+/* What was found under a name: 1, 0, -errno. */
+static int found_is(const struct hold *h, const struct gfid *gfid)
 {
-	cleanup_hold struct hold h = { .fd = name_open(parent->fd, name), .path = true };
-	int err = h.fd < 0 ? h.fd : 0;
+	int err = h->fd < 0 ? h->fd : 0;
 	struct identity identity;
 	struct gfid found;
 
-	(void)x;
 	if (!err)
-		err = identity_read(&h, &identity);
+		err = identity_read(h, &identity);
 	if (err) /* nothing has the name, or what was put there behind our back */
 		return err == -ENOENT || err == -EXDEV || err == -ENODATA ? 0 : err;
 	identity_gfid(&identity, &found);
 	return gfid_equal(&found, gfid);
+}
+
+int name_is(struct xlator *x, const struct hold *parent, const char *name, const struct gfid *gfid)
+{
+	cleanup_hold struct hold h = { .fd = name_open(parent->fd, name), .path = true };
+
+	(void)x;
+	return found_is(&h, gfid);
 }
 
 static int loc_is(struct xlator *x, const struct hold *parent, const struct loc *loc, const struct inode *inode)
@@ -164,13 +171,13 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	if (err)
 		return err;
 	names_lock(&locked, brick_of(x), &removed, NULL);
+	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
 	if (loc->inode)
-		meant = loc_is(x, &parent, loc, loc->inode);
+		meant = found_is(&victim, &loc->inode->gfid);
 	if (meant < 0)
 		return meant;
 	if (rq->resent && !meant) /* it went with the first try, and the name may be another's by now */
 		return time_bring(rq, x, loc->parent, &parent);
-	victim = (struct hold){ .fd = name_open(parent.fd, loc->name), .path = true };
 	if (victim.fd >= 0 && !meant)
 		return -ESTALE; /* another object has the name than the caller decided on */
 	left_out = leave_out(x, &victim, &removed);
@@ -329,15 +336,14 @@ static int unreadable(const struct hold *h)
 
 /* Do the names stand for what the caller decided on? 0, -ESTALE if not, or another -errno. Who says what is to be replaced wants nothing else
  * done, also if that has gone. */
-static int check_moving(struct xlator *x, const struct rename_in *in, const struct hold *from, const struct hold *to,
-			const struct moving *m)
+static int check_moving(const struct rename_in *in, const struct moving *m)
 {
-	int meant = in->from.inode ? loc_is(x, from, &in->from, in->from.inode) : 1;
+	int meant = in->from.inode ? found_is(&m->moved, &in->from.inode->gfid) : 1;
 
 	if (meant > 0 && in->to.inode && m->other.fd < 0)
 		meant = 0;
 	else if (meant > 0 && in->to.inode)
-		meant = loc_is(x, to, &in->to, in->to.inode);
+		meant = found_is(&m->other, &in->to.inode->gfid);
 	return meant < 0 ? meant : meant ? 0 : -ESTALE;
 }
 
@@ -363,7 +369,7 @@ static int move(struct request *rq, struct xlator *x, const struct rename_in *in
 		err = unreadable(&m.other);
 	/* Without the old name the first try has been here: whatever has the new one by now is no reason to say otherwise. */
 	if (!err && m.moved.fd >= 0)
-		err = check_moving(x, in, from, to, &m);
+		err = check_moving(in, &m);
 	if (err)
 		return err;
 	err = move_and_note(x, rq, in, from, to, &m);
