@@ -24,6 +24,18 @@ void client_graph_drop_mount(struct volfile *v)
 		;
 }
 
+int client_graph_act_for(struct volfile *v, const struct gfid *tenant)
+{
+	char id[GFID_TEXT];
+	int err = 0;
+
+	gfid_text(tenant, id);
+	for (size_t i = 0; i < v->volumes && !err; i++)
+		if (!strcmp(v->volume[i].type, "protocol/client"))
+			err = volfile_set_option(&v->volume[i], "acts-for", id);
+	return err;
+}
+
 bool client_graph_is_distributed(const struct volfile *v)
 {
 	for (size_t i = 0; i < v->volumes; i++)

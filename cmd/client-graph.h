@@ -8,6 +8,8 @@
 
 /* What is to be mounted is not. */
 void client_graph_drop_mount(struct volfile *);
+/* Its connections are the provider's, for what that tenant has. */
+int client_graph_act_for(struct volfile *, const struct gfid *tenant);
 bool client_graph_is_distributed(const struct volfile *);
 struct xlator *client_graph_dht(const struct graph *);
 /* Sends words to cluster/dht. An error is one of the command itself. */

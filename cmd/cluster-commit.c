@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "brick.h"
+#include "cluster-fleet.h"
 #include "cluster-rebalance.h"
 #include "cluster.h"
 #include "log.h"
@@ -192,6 +193,12 @@ static int check_moved(const struct spec *s, const struct spec *before, struct p
 
 static int cannot_grow(const struct spec *before, struct problem *p)
 {
+	if (before->has_tenants)
+		return problem_set(
+			p, ENOTSUP,
+			"volume %s has tenants and was created with one brick that is not to have others beside it: a new volume of several, or "
+			"created with --growable, can grow",
+			before->volume);
 	return problem_set(
 		p, ENOTSUP,
 		"volume %s was created, with one %s, by a version in which such volumes could not grow: create a new one, and "
@@ -258,6 +265,8 @@ static bool may_have_old_mounts(const struct spec *s)
  * for those with one: their bricks and mounts do not know of layouts. 0: not noted. */
 static size_t noted_beginning(const struct spec *s, const struct spec *before)
 {
+	if (!before->volume && s->has_tenants) /* with one brick it is made for leases, if it does not say otherwise */
+		return spec_subvolumes(s) > 1 ? spec_subvolumes(s) : 0;
 	if (!before->volume)
 		return may_have_old_mounts(s) ? 0 : spec_subvolumes(s);
 	if (before->began)
@@ -272,8 +281,6 @@ static int keep_beginning(struct spec *s, const struct spec *before, struct prob
 	if (before->volume && before->leaving &&
 	    began > spec_subvolumes(s)) /* the one that left was there from the beginning */
 		began = spec_subvolumes(s);
-	if (s->has_tenants) /* it neither grows nor shrinks */
-		return 0;
 	if (began && s->began && !spec_is_spread(before))
 		return cannot_grow(before, p);
 	if (began && s->began && s->began != began)
@@ -526,6 +533,19 @@ static int commit_parsed(const struct form *f, struct spec *s, FILE *out, struct
 	return err;
 }
 
+/* A tenant that came at the last moment may have names there. */
+static int check_emptied(const struct spec *s, struct problem *p)
+{
+	json_t *document;
+	uint64_t version;
+	int err = rebalance_read(s->volume, &document, &version);
+
+	if (!err && s->has_tenants && fleet_lacks(s, document))
+		err = problem_set(p, EAGAIN, "a tenant has come meanwhile, whose names are moved first");
+	json_decref(document);
+	return err;
+}
+
 int cluster_take_out(const char *volume, struct problem *p)
 {
 	cleanup_path char *text = NULL;
@@ -533,6 +553,8 @@ int cluster_take_out(const char *volume, struct problem *p)
 	uint64_t version;
 	int err = cluster_spec(volume, &before, &version, p);
 
+	if (!err && before.leaving)
+		err = check_emptied(&before, p);
 	if (!err && before.leaving) {
 		text = spec_text(&before);
 		err = text ? spec_parse(text, strlen(text), "the specification", &s, p) : -ENOMEM;

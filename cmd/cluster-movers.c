@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graphs that move names of a volume's root to subvolumes that were added, and names of directories that have grown large: each is a client's, without a
  * mount, whose cluster/dht does it (its command "rebalance"). They run where the cluster's leader is: for the root as long as the store wants it; for large directories
- * while the volume is served, if its specification says how many names that is (widen-at).
+ * while the volume is served, if its specification says how many names that is (widen-at). Of a volume with tenants: one for each of some of them at a time
+ * (cluster-fleet.c).
  *
  * One thread starts, stops and asks the graphs: that takes as long as bricks do to answer, and nobody else waits for it. `lock` covers the list of
  * movers and what is told of them, never a graph that starts, stops or is asked. */
@@ -12,22 +13,27 @@
 #include <string.h>
 
 #include "client-graph.h"
+#include "cluster-fleet.h"
 #include "cluster-rebalance.h"
 #include "cluster.h"
 #include "json.h"
-#include "location.h"
 #include "log.h"
+#include "mover-graph.h"
 #include "path.h"
 #include "store.h"
 #include "task.h"
 
-enum { ASK_MS = 500, RETRY_MS = 5000 };
+enum { ASK_MS = 500, FLEET_MS = 20, RETRY_MS = 5000 };
+#define NOTE_NS 2000000000u
 
 struct mover {
-	char *volume, *text; /* text: the volfile of the graph */
-	struct graph *graph; /* NULL: could not be started yet */
-	json_t *told;	     /* by cluster/dht, or {"problem"} */
+	char *volume, *text;	    /* text: the volfile of the graph */
+	struct graph *graph;	    /* NULL: could not be started yet */
+	json_t *told;		    /* by cluster/dht, or {"problem"} */
 	bool wanted, moves, widens; /* moves: names of the root, as the store wants it; widens: large directories */
+	struct fleet *fleet;	    /* of a volume with tenants, in place of the graph */
+	json_int_t noted_through;
+	uint64_t noted_ns;
 	struct mover *next;
 };
 
@@ -63,72 +69,43 @@ static void set_graph(struct mover *m, struct graph *g)
 	pthread_mutex_unlock(&all.lock);
 }
 
-static int ask(struct graph *g, bool widens, const char *verb, FILE *to, struct problem *p)
+static void set_fleet(struct mover *m, struct fleet *f)
 {
-	char *word[] = { (char *)"rebalance", widens ? (char *)"widen" : (char *)verb, (char *)verb, NULL };
-
-	return client_graph_ask(client_graph_dht(g), 2 + widens, word, to, p);
-}
-
-static int ask_for_deed(struct graph *g, bool widens, const char *verb, struct problem *p)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int err = to ? ask(g, widens, verb, to, p) : -ENOMEM;
-
-	if (to)
-		fclose(to);
-	free(text);
-	return err;
+	pthread_mutex_lock(&all.lock);
+	m->fleet = f;
+	pthread_mutex_unlock(&all.lock);
 }
 
 static void halt(struct mover *m)
 {
-	struct problem ignored = { "" };
 	struct graph *g = m->graph;
+	struct fleet *f = m->fleet;
 
-	if (!g)
-		return;
-	/* Between two names: a graph that ends in one leaves it to be ended by others. But a brick that is away would be waited for. */
-	if (!*json_text(m->told, "problem")) {
-		ask_for_deed(g, true, "stop", &ignored);
-		ask_for_deed(g, false, "stop", &ignored);
+	set_fleet(m, NULL);
+	fleet_destroy(f);
+	if (g) {
+		set_graph(m, NULL);
+		mover_graph_end(g, *json_text(m->told, "problem"));
 	}
-	set_graph(m, NULL);
-	graph_stop(g);
-	graph_destroy(g);
-	log_info(NULL, NULL, "volume %s: names are not moved from here any more", m->volume);
-}
-
-static int make_graph(const struct mover *m, struct graph **g, struct problem *p)
-{
-	cleanup_path char *name = path_format("%s:rebalance", m->volume);
-	struct volfile file = { 0 };
-	int err = volfile_parse(m->text, strlen(m->text), name, &file, p);
-
-	if (!err) {
-		client_graph_drop_mount(&file);
-		err = graph_create(&file, NULL, NULL, g, p);
-	}
-	volfile_free(&file);
-	return err;
+	if (f || g)
+		log_info(NULL, NULL, "volume %s: names are not moved from here any more", m->volume);
 }
 
 /* What fails is tried again. */
 static void launch(struct mover *m)
 {
+	cleanup_path char *name = path_format("%s:rebalance", m->volume);
 	struct problem p = { "" };
 	struct graph *g = NULL;
-	int err = make_graph(m, &g, &p);
+	int err = mover_graph_create(name, m->text, NULL, &g, &p);
 	bool starts = !err;
 
 	if (starts)
 		err = graph_start(g, &p);
 	if (starts && !err && m->moves)
-		err = ask_for_deed(g, false, "start", &p);
+		err = mover_graph_tell(g, false, "start", &p);
 	if (starts && !err && m->widens)
-		err = ask_for_deed(g, true, "start", &p);
+		err = mover_graph_tell(g, true, "start", &p);
 	if (starts && err)
 		graph_stop(g);
 	if (!err) {
@@ -156,6 +133,28 @@ static void add_mover(const char *volume, char *text)
 	m->next = all.movers;
 	all.movers = m;
 	pthread_mutex_unlock(&all.lock);
+}
+
+/* Takes the text, of a volume with tenants. */
+static void want_fleet(const struct spec *s, char *text, const json_t *document)
+{
+	struct mover *m = find_mover(s->volume);
+
+	if (!m)
+		add_mover(s->volume, path_format("%s", text));
+	m = m ? m : find_mover(s->volume);
+	if (m) {
+		m->wanted = m->moves = true;
+		if (!m->fleet) {
+			set_fleet(m, fleet_create(document));
+			log_info(NULL, NULL, "volume %s: names of its tenants are moved from here", m->volume);
+		}
+		if (m->fleet)
+			fleet_want(m->fleet, s, text);
+		free(m->text);
+		m->text = path_format("%s", text);
+	}
+	free(text);
 }
 
 /* Takes the text. Another one than before: the graph is made anew. */
@@ -212,57 +211,68 @@ static bool grows_wide(const struct spec *s)
 	return false;
 }
 
-/* The volfile of its clients; NULL: it is not served now, or needs no mover. */
-static char *client_text(const char *volume, bool moves, bool *widens)
+/* The volfile of its clients; NULL: none can be made. */
+static char *client_text(const struct spec *s)
 {
 	struct volgen_files files = { 0 };
 	struct problem ignored = { "" };
-	char *text = NULL;
-	uint64_t version;
-	struct spec s;
-	int err = cluster_spec(volume, &s, &version, &ignored);
+	char *text = volgen(s, cluster_state(), &files, &ignored) ? NULL : volgen_take(&files, VOLGEN_CLIENT);
 
-	*widens = !err && grows_wide(&s);
-	if (!err && !s.stopped && (moves || *widens) && spec_subvolumes(&s) > 1 && !volgen(&s, cluster_state(), &files, &ignored))
-		text = volgen_take(&files, VOLGEN_CLIENT);
 	volgen_free(&files);
-	spec_free(&s);
 	return text;
 }
 
 /* The last bricks have been emptied, and nothing comes to them any more. If that can't be written now, it is when it is looked at next. */
-static void take_out_emptied(const char *volume, const json_t *document)
+static void take_out_emptied(const struct spec *s, const json_t *document)
 {
 	struct problem p = { "" };
-	uint64_t version;
-	struct spec s;
-	int err = cluster_spec(volume, &s, &version, &p);
-	bool emptied = !err && s.leaving && rebalance_is(document, "done") &&
-		       (size_t)json_number(document, "subvolumes") < spec_subvolumes(&s);
+	int err;
 
-	spec_free(&s);
-	if (!emptied)
+	if (!s->leaving || !rebalance_is(document, "done") ||
+	    (size_t)json_number(document, "subvolumes") >= spec_subvolumes(s) || (s->has_tenants && fleet_lacks(s, document)))
 		return;
-	err = cluster_take_out(volume, &p);
+	err = cluster_take_out(s->volume, &p);
 	if (err)
-		log_error(NULL, NULL, "volume %s: its last bricks are empty, and can't be taken out: %s", volume,
+		log_error(NULL, NULL, "volume %s: its last bricks are empty, and can't be taken out: %s", s->volume,
 			  *p.text ? p.text : strerror(-err));
 	else
-		log_info(NULL, NULL, "volume %s: its last bricks were empty, and have left it", volume);
+		log_info(NULL, NULL, "volume %s: its last bricks were empty, and have left it", s->volume);
+}
+
+/* Who became a tenant when names had moved, or were moving, has his over the bricks with which the volume began, until they have moved, too. */
+static bool has_new_tenants(const struct spec *s, const json_t *document)
+{
+	return s->has_tenants && rebalance_is(document, "done") && (s->leaving || spec_began_with(s) < spec_subvolumes(s)) &&
+	       fleet_lacks(s, document);
+}
+
+static void consider_spec(const struct spec *s, const json_t *document)
+{
+	bool moves = rebalance_is(document, "running") || has_new_tenants(s, document);
+	bool widens = !s->has_tenants && grows_wide(s);
+	char *text = NULL;
+
+	take_out_emptied(s, document);
+	if (!s->stopped && (moves || widens) && spec_subvolumes(s) > 1)
+		text = client_text(s);
+	if (text && s->has_tenants)
+		want_fleet(s, text, document);
+	else if (text)
+		want(s->volume, text, moves, widens);
 }
 
 static void consider(const char *volume)
 {
+	struct problem ignored = { "" };
 	json_t *document;
 	uint64_t version;
-	bool widens, moves = !rebalance_read(volume, &document, &version) && rebalance_is(document, "running");
-	char *text;
+	struct spec s;
 
-	take_out_emptied(volume, document);
-	text = client_text(volume, moves, &widens);
-
-	if (text)
-		want(volume, text, moves, widens);
+	if (rebalance_read(volume, &document, &version))
+		json_decref(document), document = NULL;
+	if (!cluster_spec(volume, &s, &version, &ignored))
+		consider_spec(&s, document);
+	spec_free(&s);
 	json_decref(document);
 }
 
@@ -278,87 +288,116 @@ static void agree(bool leads)
 	free(keys);
 	drop_unwanted();
 	for (struct mover *m = all.movers; m; m = m->next)
-		if (!m->graph && !atomic_load(&all.ending))
+		if (!m->graph && !m->fleet && !atomic_load(&all.ending))
 			launch(m);
 }
 
 /* ---- how far they are ---- */
-
-static bool is_number(const char *key)
-{
-	static const char *const numbers[] = { "version", "moved", "left", "files", "bytes", "copied", "failed" };
-
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-		if (!strcmp(key, numbers[i]))
-			return true;
-	return !strncmp(key, "skipped-", 8) || !strncmp(key, "stays-", 6);
-}
-
-/* Names in it may be of any bytes. */
-static json_t *text_of(const char *value)
-{
-	json_t *text = json_string(value);
-
-	return text ? text : json_string("something with a name that is no UTF-8, as the log tells");
-}
-
-static json_t *read_told(char *text, size_t size)
-{
-	json_t *told = json_object();
-	char *at = text, *value;
-	const char *key;
-
-	while ((value = location_next(&at, text + size, &key)))
-		if (!json_object_get(told, key))
-			json_object_set_new(told, key, is_number(key) ? json_integer(atoll(value)) : text_of(value));
-	return told;
-}
 
 static size_t count_subvolumes(const struct graph *g)
 {
 	return (size_t)client_graph_dht(g)->children;
 }
 
-/* It is done, or will not be: the store remembers it, and agree() lets the graph go. If that can't be written now, it is when it is looked at next. */
-static void note_end(const struct mover *m)
+static void note_end_as(const struct mover *m, size_t subvolumes, const char *state, const json_t *told)
 {
-	bool leaves = json_object_get(m->told, "leaving") && rebalance_is(m->told, "done");
-	json_t *now, *document = rebalance_document(json_text(m->told, "state"), count_subvolumes(m->graph) - leaves, m->told);
+	json_t *now, *document = rebalance_document(state, subvolumes, told);
 	uint64_t version;
 
-	if (!rebalance_read(m->volume, &now, &version) && rebalance_is(now, "running") &&
+	if (!rebalance_read(m->volume, &now, &version) &&
+	    (rebalance_is(now, "running") || (m->fleet && rebalance_is(now, "done"))) &&
 	    !rebalance_write(m->volume, document, version))
-		log_info(NULL, NULL, "volume %s: moving names is %s: %" JSON_INTEGER_FORMAT " moved%s%s", m->volume,
-			 json_text(m->told, "state"), json_number(m->told, "moved"), *json_text(m->told, "problem") ? "; " : "",
-			 json_text(m->told, "problem"));
+		log_info(NULL, NULL, "volume %s: moving names is %s: %" JSON_INTEGER_FORMAT " moved%s%s", m->volume, state,
+			 json_number(told, "moved"), *json_text(told, "problem") ? "; " : "", json_text(told, "problem"));
 	json_decref(now);
 	json_decref(document);
 }
 
+/* It is done, or will not be: the store remembers it, and agree() lets the graph go. If that can't be written now, it is when it is looked at next. */
+static void note_end(const struct mover *m)
+{
+	bool leaves = json_object_get(m->told, "leaving") && rebalance_is(m->told, "done");
+
+	note_end_as(m, count_subvolumes(m->graph) - leaves, json_text(m->told, "state"), m->told);
+}
+
 static void look_at(struct mover *m)
 {
-	struct problem p = { "" };
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int err;
+	struct problem ignored;
 
-	if (!to)
-		return;
-	err = ask(m->graph, false, "status", to, &p);
-	fclose(to);
-	set_told(m, err ? json_pack("{s:s}", "problem", p.text) : read_told(text, size));
-	free(text);
+	set_told(m, mover_graph_ask(m->graph));
 	if (rebalance_is(m->told, "done") || rebalance_is(m->told, "failed"))
 		note_end(m);
 	else if (rebalance_is(m->told, "stopped")) /* by hand: the store wants it to run */
-		ask_for_deed(m->graph, false, "start", &p);
+		mover_graph_tell(m->graph, false, "start", &ignored);
+}
+
+/* ---- tenants ---- */
+
+/* How far it is, now and then: who leads next goes on from there. */
+static void note_progress(struct mover *m, const json_t *done)
+{
+	json_t *now, *document;
+	uint64_t version;
+
+	if (clock_ns() < m->noted_ns + NOTE_NS || json_number(done, "through") == m->noted_through)
+		return;
+	if (!rebalance_read(m->volume, &now, &version) && rebalance_is(now, "running")) {
+		document = rebalance_document("running", (size_t)json_number(now, "subvolumes"), done);
+		if (!rebalance_write(m->volume, document, version))
+			m->noted_through = json_number(done, "through");
+		json_decref(document);
+	}
+	m->noted_ns = clock_ns();
+	json_decref(now);
+}
+
+/* By the specification as it is now: a tenant may have come since. */
+static void note_fleet_end(struct mover *m, const json_t *done)
+{
+	struct problem ignored = { "" };
+	uint64_t version;
+	struct spec s;
+
+	if (!cluster_spec(m->volume, &s, &version, &ignored)) {
+		if (!fleet_lacks(&s, done))
+			note_end_as(m, spec_subvolumes(&s) - s.leaving, "done", done);
+		else
+			fleet_want(m->fleet, &s, m->text);
+	}
+	spec_free(&s);
+}
+
+static void work_at(struct mover *m)
+{
+	bool all_done = fleet_work(m->fleet);
+	json_t *done = fleet_done(m->fleet);
+
+	if (all_done)
+		note_fleet_end(m, done);
+	else
+		note_progress(m, done);
+	json_decref(done);
+}
+
+static bool work(void)
+{
+	bool fleets = false;
+
+	for (struct mover *m = all.movers; m; m = m->next) {
+		if (m->fleet)
+			work_at(m);
+		else if (m->graph && m->moves)
+			look_at(m);
+		fleets |= m->fleet != NULL;
+	}
+	return fleets;
 }
 
 static void *run(void *arg)
 {
 	uint64_t index = UINT64_MAX, seen, next_ns = 0;
-	bool led = false;
+	bool led = false, fleets;
 
 	(void)arg;
 	while (!atomic_load(&all.ending)) {
@@ -371,10 +410,8 @@ static void *run(void *arg)
 		}
 		index = seen;
 		led = leads;
-		for (struct mover *m = all.movers; m; m = m->next)
-			if (m->graph && m->moves)
-				look_at(m);
-		store_wait(cluster_store(), index, all.movers ? ASK_MS : RETRY_MS);
+		fleets = work();
+		store_wait(cluster_store(), index, fleets ? FLEET_MS : all.movers ? ASK_MS : RETRY_MS);
 	}
 	agree(false);
 	return NULL;
@@ -401,6 +438,8 @@ void movers_each_graph(void (*fn)(struct graph *, void *), void *arg)
 	for (struct mover *m = all.movers; m; m = m->next)
 		if (m->graph)
 			fn(m->graph, arg);
+		else if (m->fleet)
+			fleet_each_graph(m->fleet, fn, arg);
 	pthread_mutex_unlock(&all.lock);
 }
 
@@ -411,7 +450,9 @@ json_t *movers_told(const char *volume)
 
 	pthread_mutex_lock(&all.lock);
 	m = find_mover(volume);
-	if (m && m->moves)
+	if (m && m->fleet)
+		told = fleet_told(m->fleet);
+	else if (m && m->moves)
 		told = m->told ? json_deep_copy(m->told) : json_object();
 	pthread_mutex_unlock(&all.lock);
 	return told;

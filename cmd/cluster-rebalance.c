@@ -44,7 +44,8 @@ bool rebalance_is(const json_t *document, const char *state)
 
 json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told)
 {
-	static const char *const kept[] = { "version", "moved", "left", "problem", "files", "bytes", "copied", "failed" };
+	static const char *const kept[] = { "version", "moved",	 "left",    "problem", "files",	      "bytes",
+					    "copied",  "failed", "through", "tenants", "tenants-done" };
 	json_t *document = json_pack("{s:s, s:I}", "state", state, "subvolumes", (json_int_t)subvolumes), *value;
 	const char *key;
 
@@ -143,18 +144,17 @@ static int replace_document(const struct spec *s, json_t *document, uint64_t ver
 static int begin(const struct spec *s, const json_t *document, uint64_t version, struct problem *p)
 {
 	json_t *wanted;
+	bool goes_on; /* with the tenants that had not had their turn */
 	int err;
 
-	if (s->has_tenants)
-		return problem_set(
-			p, ENOTSUP,
-			"volume %s has tenants: in this version nothing moves names or files of theirs to other bricks",
-			s->volume);
 	if (s->stopped)
 		return problem_set(p, EBUSY, "volume %s is stopped: `stratus volume start %s` first", s->volume, s->volume);
 	if (rebalance_is(document, "running") || spec_subvolumes(s) == 1)
 		return 0;
-	wanted = rebalance_document("running", spec_subvolumes(s), NULL);
+	goes_on = s->has_tenants && rebalance_is(document, "stopped") &&
+		  (size_t)json_number(document, "subvolumes") == spec_subvolumes(s);
+	wanted = rebalance_document("running", spec_subvolumes(s), goes_on ? document : NULL);
+	json_object_del(wanted, "problem");
 	err = replace_document(s, wanted, version, p);
 	json_decref(wanted);
 	return err;

@@ -57,6 +57,29 @@ static void print_skipped(const json_t *d, const char *what)
 		printf("  %" N " files %s: %s\n", json_integer_value(value), what, why(key + 8));
 }
 
+/* Of a volume with tenants: each has names of his own. */
+static void print_tenants(const json_t *d)
+{
+	json_int_t left = json_number(d, "seconds-left");
+	const char *before = " (at work: ";
+	json_t *one;
+	size_t i;
+
+	if (!json_object_get(d, "tenants"))
+		return;
+	printf("  %" N " of %" N " tenants are done", json_number(d, "tenants-done"), json_number(d, "tenants"));
+	json_array_foreach(json_object_get(d, "at-work"), i, one)
+	{
+		printf("%s%s", before, json_string_value(one));
+		before = ", ";
+	}
+	if (i)
+		putchar(')');
+	if (left)
+		printf("; about %" N " s are left, if the others have as much", left);
+	putchar('\n');
+}
+
 static void print_emptied(const json_t *d)
 {
 	printf("volume %s: ", json_text(d, "volume"));
@@ -73,6 +96,7 @@ static void print_emptied(const json_t *d)
 		       " files that have gone were moved just now, or are open since before: it waits until they are closed",
 		       json_number(d, "stays-open"));
 	putchar('\n');
+	print_tenants(d);
 	print_skipped(d, "can't be brought away now");
 	if (*json_text(d, "problem"))
 		printf("  it waits: %s\n", json_text(d, "problem"));
@@ -94,6 +118,7 @@ static void print_running(const json_t *d)
 	else if (!json_is_true(json_object_get(d, "leads")))
 		printf("; how far it is knows the server that leads, as `stratus status` tells");
 	putchar('\n');
+	print_tenants(d);
 	if (*json_text(d, "problem"))
 		printf("  it waits: %s\n", json_text(d, "problem"));
 }
@@ -174,7 +199,7 @@ static void print(const struct arguments *a, const json_t *d)
 static bool differs(const json_t *now, const json_t *before)
 {
 	static const char *const told[] = {
-		"state", "step", "moved", "files", "problem", "stays-files", "stays-directories", "stays-open"
+		"state", "step", "moved", "files", "problem", "stays-files", "stays-directories", "stays-open", "tenants-done"
 	};
 	bool other = !before;
 

@@ -57,7 +57,7 @@ static const struct argp_child ask_child[] = { { &ask_argp, 0, NULL, 0 }, { 0 } 
 static int run_verb(const char *program, const struct verb *verbs, const struct arguments *a)
 {
 	unsigned given = (a->dry_run ? WITH_DRY_RUN : 0) | (a->form.replica ? WITH_REPLICA : 0) |
-			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->form.tenants ? WITH_TENANTS : 0) |
+			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->form.tenants || a->form.growable ? WITH_TENANTS : 0) |
 			 (a->form.tls ? WITH_TLS : 0) | (a->start ? WITH_START : 0) | (a->cancel ? WITH_CANCEL : 0);
 
 	return verbs_run(program, verbs, a->words.word[0], a->words.count, given, a);

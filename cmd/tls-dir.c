@@ -68,23 +68,6 @@ static struct option_value *find(struct volfile_volume *v, const char *name)
 	return NULL;
 }
 
-static int put(struct volfile_volume *v, const char *name, const char *value)
-{
-	struct option_value *o = find(v, name);
-
-	if (o) {
-		free(o->value);
-		o->value = path_format("%s", value);
-		return 0;
-	}
-	o = realloc(v->option, (v->options + 1) * sizeof *o);
-	if (!o)
-		return -ENOMEM;
-	v->option = o;
-	o[v->options++] = (struct option_value){ path_format("%s", name), path_format("%s", value), 0 };
-	return 0;
-}
-
 static int apply_to(struct volfile_volume *v, const char *path, const struct tls_dir *d, struct problem *p)
 {
 	const struct option_value *transport = find(v, "transport");
@@ -96,14 +79,14 @@ static int apply_to(struct volfile_volume *v, const char *path, const struct tls
 			"%s: %s is to be reached without TLS, which --tls-dir forbids: give the volume's specification "
 			"'transport: tls', or leave --tls-dir out",
 			path, v->name);
-	err = put(v, "tls-certificate", d->certificate);
+	err = volfile_set_option(v, "tls-certificate", d->certificate);
 	if (!err)
-		err = put(v, "tls-key", d->key);
+		err = volfile_set_option(v, "tls-key", d->key);
 	if (!err)
-		err = put(v, "tls-authorities", d->authorities);
+		err = volfile_set_option(v, "tls-authorities", d->authorities);
 	if (!err)
-		err = put(v, "tls-revoked", d->revoked);
-	return err ? err : put(v, "tls-revoked-may-lack", "on");
+		err = volfile_set_option(v, "tls-revoked", d->revoked);
+	return err ? err : volfile_set_option(v, "tls-revoked-may-lack", "on");
 }
 
 int tls_dir_apply(struct volfile *v, struct problem *p)

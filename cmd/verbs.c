@@ -128,7 +128,7 @@ void warn_of(const char *program, const struct spec *s)
 		fprintf(stderr, "%s: warning: %s\n", program, text);
 }
 
-enum { KEY_REPLICA = 2000, KEY_ARBITER, KEY_TENANTS, KEY_TLS };
+enum { KEY_REPLICA = 2000, KEY_ARBITER, KEY_TENANTS, KEY_TLS, KEY_GROWABLE };
 
 static error_t form_option(int key, char *value, struct argp_state *state)
 {
@@ -152,6 +152,9 @@ static error_t form_option(int key, char *value, struct argp_state *state)
 	case KEY_TENANTS:
 		form->tenants = true;
 		return 0;
+	case KEY_GROWABLE:
+		form->growable = true;
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -161,6 +164,9 @@ static const struct argp_option form_options[] = {
 	{ "replica", KEY_REPLICA, "NUMBER", 0, "So many bricks hold the same files; of more bricks, each so many", 0 },
 	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick of each set holds no file data", 0 },
 	{ "tenants", KEY_TENANTS, NULL, 0, "It is for tenants, who are told apart by their certificates (doc/tenants.md)", 0 },
+	{ "growable", KEY_GROWABLE, NULL, 0,
+	  "With --tenants and one brick: others can be added; tenants' mounts have no leases then, and there are no access points",
+	  0 },
 	{ "tls-dir", KEY_TLS, "DIR", 0, "With TLS, by cert.pem, key.pem, ca.pem and crl.pem in this directory of each machine",
 	  0 },
 	{ 0 },

@@ -23,6 +23,8 @@ struct volfile {
 /* Parses; never more than 1 MiB of text, 4096 volumes. -EINVAL and a sentence with file and line. */
 int volfile_parse(const char *text, size_t size, const char *path, struct volfile *, struct problem *);
 int volfile_read(const char *path, struct volfile *, struct problem *);
+/* In place of the value that it has, if it has one. -ENOMEM */
+int volfile_set_option(struct volfile_volume *, const char *name, const char *value);
 void volfile_free(struct volfile *);
 
 /* ---- the graph ---- */

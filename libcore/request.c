@@ -173,6 +173,7 @@ struct request *request_copy(const struct request *rq)
 	copy->root = rq->root;
 	copy->tree = rq->tree;
 	copy->administers = rq->administers;
+	copy->moves = rq->moves;
 	copy->gid = rq->gid;
 	copy->pid = rq->pid;
 	copy->lock_owner = rq->lock_owner;

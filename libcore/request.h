@@ -32,6 +32,8 @@ struct client {
 	uint64_t incarnation; /* rises when the session had to be made anew */
 	const char *name;     /* for logs: host:port or "local" */
 	const char *identity; /* who it is by its certificate, as a URI; NULL: nobody has vouched for it */
+	struct gfid
+		acts_for; /* it says that it moves what this tenant has: features/cloud judges whether it may. Zeros: it does not */
 	atomic_uint refs;
 };
 
@@ -72,6 +74,7 @@ struct request {
 		tree; /* below features/cloud: the directory that is the root of all for the tenant that asks; zeros: for who asks gfid_root is */
 	enum limits_rule limits;
 	bool administers; /* below features/cloud: who asks has the certificate of the tenant's own administrator */
+	bool moves;	  /* below features/cloud: who asks is the provider's, and moves names and files of the tenant */
 	pid_t pid;
 	int32_t group_count; /* -1: not known yet, ask request_groups() */
 	gid_t *groups;	     /* owned */
@@ -115,6 +118,12 @@ static inline bool request_is_tenants(const struct request *rq)
 static inline bool request_is_tenants_admin(const struct request *rq)
 {
 	return request_is_tenants(rq) && rq->administers;
+}
+/* The provider moves what the tenant has whose tree this is: that is neither refused for the tenant's limits nor one of his requests, and he who asks may know what concerns the
+ * brick. */
+static inline bool request_is_movers(const struct request *rq)
+{
+	return request_is_tenants(rq) && rq->moves;
 }
 /* The directory that who asks knows as gfid_root. */
 static inline const struct gfid *request_top(const struct request *rq)

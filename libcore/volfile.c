@@ -308,6 +308,43 @@ int volfile_read(const char *path, struct volfile *v, struct problem *problem)
 	return err;
 }
 
+static struct option_value *find_option(struct volfile_volume *v, const char *name)
+{
+	for (size_t i = 0; i < v->options; i++)
+		if (!strcmp(v->option[i].name, name))
+			return &v->option[i];
+	return NULL;
+}
+
+static int append_option(struct volfile_volume *v, const char *name, char *value)
+{
+	struct option_value *grown = realloc(v->option, (v->options + 1) * sizeof(*grown));
+	char *copy = strdup(name);
+
+	v->option = grown ? grown : v->option;
+	if (!grown || !copy) {
+		free(copy);
+		free(value);
+		return -ENOMEM;
+	}
+	grown[v->options++] = (struct option_value){ copy, value, 0 };
+	return 0;
+}
+
+int volfile_set_option(struct volfile_volume *v, const char *name, const char *value)
+{
+	struct option_value *o = find_option(v, name);
+	char *copy = strdup(value);
+
+	if (!copy)
+		return -ENOMEM;
+	if (!o)
+		return append_option(v, name, copy);
+	free(o->value);
+	o->value = copy;
+	return 0;
+}
+
 void volfile_free(struct volfile *v)
 {
 	for (size_t i = 0; i < v->volumes; i++) {

@@ -62,7 +62,7 @@ static int check_tenant(const struct spec *s, const struct spec_tenant *t, struc
 
 	if (!t->accesses)
 		return 0;
-	if (s->bricks > 1)
+	if (spec_is_spread(s))
 		return bad(s, t->access->line,
 			   "tenant '%s' can't have access points: in this version they are of volumes with one brick", t->name);
 	if (t->accesses > SPEC_ACCESS_OF_ONE)
@@ -161,7 +161,7 @@ int spec_create_access(struct spec *s, const char *tenant, const struct spec_acc
 
 	if (!t)
 		return -ENOENT;
-	if (s->bricks > 1)
+	if (spec_is_spread(s))
 		return problem_set(p, ENOTSUP,
 				   "volume %s has several bricks: in this version access points are of volumes with one brick",
 				   s->volume);

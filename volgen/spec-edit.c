@@ -72,10 +72,12 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 	int err = 0;
 
 	*made = (struct spec){ 0 };
+	if (form->growable && !form->tenants)
+		err = problem_set(p, EINVAL, "'growable' is for volumes with tenants: any other can have bricks added");
 	gfid_create(&s.id);
 	for (size_t i = 0; i < count && !err; i++)
 		err = add_brick(&s, bricks[i], form->port, p);
-	s.began = s.has_tenants ? 0 : (unsigned)spec_subvolumes(&s);
+	s.began = s.has_tenants && spec_subvolumes(&s) == 1 && !form->growable ? 0 : (unsigned)spec_subvolumes(&s);
 	if (form->tls)
 		spec_set_tls(&s, form->tls);
 	if (!err)

@@ -183,9 +183,6 @@ int spec_check_tenants(struct spec *s, struct problem *p)
 			s, 1,
 			"a volume with tenants has one replica set in this version, or bricks without 'replica': take %u bricks",
 			s->replica);
-	if (s->began && s->began != spec_subvolumes(s))
-		return bad(s, 1, "'began-with: %u': a volume with tenants keeps the bricks that it began with, and has %zu",
-			   s->began, s->bricks);
 	if (s->tenants > SPEC_TENANTS_MAX)
 		return bad(s, 1, "more than %d tenants: a second volume can have others", SPEC_TENANTS_MAX);
 	for (size_t i = 0; i < s->tenants && !err; i++) {
@@ -232,11 +229,6 @@ int spec_check_tenants_change(const struct spec *s, const struct spec *before, s
 				   s->volume,
 				   before->has_tenants ? "has tenants, and keeps them"
 						       : "was created without tenants, and can't get any");
-	if (s->has_tenants && s->bricks != before->bricks)
-		return problem_set(
-			p, ENOTSUP,
-			"volume %s has tenants, and keeps the %zu bricks that it began with in this version: a new volume can have more",
-			s->volume, before->bricks);
 	if (s->tenant_base < before->tenant_base)
 		return problem_set(p, EINVAL, "'tenant-base' of volume %s can't fall below %u: ids are never used again",
 				   s->volume, before->tenant_base);

@@ -397,9 +397,8 @@ static int take_directory(struct reader *r, yaml_node_t *n, void *target)
 	char **to = target;
 	int err = take_text(r, n, target);
 
-	return !err && word_decode(*to)
-		       ? bad(r, line_of(n), "in '%.80s' a %% is not followed by two digits of 0 to f", *to)
-		       : err;
+	return !err && word_decode(*to) ? bad(r, line_of(n), "in '%.80s' a %% is not followed by two digits of 0 to f", *to)
+					: err;
 }
 
 static int take_user(struct reader *r, yaml_node_t *n, void *target)
@@ -595,8 +594,6 @@ static int check_leaving(struct reader *r)
 {
 	const struct spec *s = r->spec;
 
-	if (s->leaving && s->has_tenants)
-		return bad(r, 1, "'leaving: true': a volume with tenants keeps its bricks in this version: remove it");
 	if (s->leaving && spec_subvolumes(s) < 2)
 		return bad(r, 1,
 			   "'leaving: true' says that the last subvolume is to go, and the volume has no other: remove it");
@@ -775,12 +772,12 @@ size_t spec_began_with(const struct spec *s)
 
 bool spec_is_spread(const struct spec *s)
 {
-	return spec_subvolumes(s) > 1 || (s->began && !s->has_tenants);
+	return spec_subvolumes(s) > 1 || s->began;
 }
 
 bool spec_has_leases(const struct spec *s)
 {
-	return !s->replica && (s->has_tenants ? s->bricks == 1 : spec_is_spread(s));
+	return !s->replica && s->has_tenants != spec_is_spread(s);
 }
 
 bool spec_has_no_number(const struct spec *s, size_t number)

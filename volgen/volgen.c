@@ -123,7 +123,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
-	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
+	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory),
+			  *all = path_format("%zu", spec_subvolumes(w->spec));
 	char pool[GFID_TEXT];
 	cleanup_path char *set = path_format("%s.%s", gfid_text(&w->spec->id, pool), subvolume);
 
@@ -159,7 +160,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		if (spec_is_spread(w->spec))
 			option(w, "pool", gfid_text(&w->spec->id, pool));
 		if (spec_is_spread(w->spec))
-			option(w, "pool-bricks", initial);
+			option(w, "pool-bricks", all);
 		if (w->spec->replica)
 			option(w, "set", set);
 	}

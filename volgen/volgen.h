@@ -99,6 +99,7 @@ struct spec_form {
 	unsigned port; /* of all servers; 0: the usual one */
 	unsigned replica;
 	bool arbiter, tenants;
+	bool growable; /* of a volume with tenants and one brick: others can be added; it has no leases and no access points */
 	const char *tls; /* directory of the files of TLS, as `stratus cert issue` writes them; NULL: no TLS */
 };
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,

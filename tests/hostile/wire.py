@@ -93,14 +93,15 @@ def connect(who, port=None):
 class Client:
     """watched: nothing that is another's may come to it."""
 
-    def __init__(self, who, client_id=None, secret=None, channel=0, watched=True):
+    def __init__(self, who, client_id=None, secret=None, channel=0, watched=True, says=()):
         self.who, self.id, self.secret, self.channel, self.watched = who, client_id or os.urandom(16), secret or os.urandom(16), channel, watched
+        self.says = list(says)  # extensions of HELLO
         self.generation, self.sequence, self.socket, self.brick, self.port, self.events = 0, 0, None, brick, place["port"], []
         self.refused = self.hello()
 
     def greeting(self, generation):
         return (opaque(self.brick) + opaque(b"") + opaque(b"") + self.id + self.secret + words(self.channel) +
-                struct.pack(">Q", generation) + words(0))
+                struct.pack(">Q", generation) + words(len(self.says)) + b"".join(self.says))
 
     def hello(self):
         self.socket = connect(self.who, self.port)

@@ -2,6 +2,7 @@
 /* Tenants of several bricks: what their clients say to features/layout is of their own trees, whatever they say. */
 #include "cloud-test.h"
 
+#include "born.h"
 #include "layout.h"
 #include "location.h"
 #include "place.h"
@@ -23,6 +24,20 @@ static int ask(struct tree *t, const struct place *p, enum fop fop, const void *
 	err = place_attach(&rq, p);
 	if (!err)
 		err = fop_call(&rq, t->at, fop, in, out);
+	request_finish(&rq);
+	return err;
+}
+
+/* As who has no cluster/dht. */
+static int unplaced(struct tree *t, enum fop fop, const void *in, void *out)
+{
+	struct request rq;
+	int err;
+
+	request_init(&rq, t->graph, 0);
+	rq.client = t->client;
+	rq.group_count = 0;
+	err = fop_call(&rq, t->at, fop, in, out);
 	request_finish(&rq);
 	return err;
 }
@@ -263,4 +278,154 @@ void names_are_spread_by_tenants_only(void **state)
 	(void)state;
 	with("option spread on\n", TENANTS("active", "active"), a_server_spreads);
 	with("", TENANTS("active", "active"), not_spread);
+}
+
+/* ---- who moves ---- */
+
+static struct client mover(const char *identity, const char *id)
+{
+	struct client c = { .identity = identity, .name = "mover", .id = { 9 } };
+
+	if (gfid_parse(id, &c.acts_for))
+		fail();
+	return c;
+}
+
+static void what_a_mover_has(void *arg)
+{
+	struct client moves = mover("stratus:server", ACME_ID), others = mover("stratus:server", GLOBEX_ID);
+	struct tree *t = arg;
+	struct attr a;
+
+	CHECK_INT(become(t, &others, 0), 0);
+	CHECK_INT(tree_mkdir(t, "secret", 0755), 0);
+	CHECK_INT(become(t, &moves, 0), 0);
+	CHECK_INT(tree_mkdir(t, "own", 0755), 0);
+	CHECK_INT(tree_getattr(t, "own", &a), 0);
+	CHECK_INT(a.uid, 0);
+	CHECK_INT(tree_getattr(t, "secret", &a), -ENOENT);
+	CHECK_INT(tree_getattr(t, "tenants", &a), -ENOENT);
+	CHECK_INT(look(t, DHT_HIDDEN), -ENOENT);
+	CHECK_INT(get(t, "own", DHT_MARKS_XATTR, NULL), 0);
+	CHECK_INT(get(t, "", DHT_CANDIDATES_XATTR, NULL), 0);
+	CHECK_INT(get(t, "own", "trusted.sfs", NULL), -ENODATA);
+	CHECK_INT(set(t, "trusted.sfs", "x", 1), -EPERM);
+	t->uid = 7;
+	CHECK_INT(get(t, "own", DHT_MARKS_XATTR, NULL), -EPERM);
+	CHECK_INT(become(t, &server, 0), 0);
+	CHECK_INT(tree_getattr(t, "tenants/acme/own", &a), 0);
+	CHECK_INT(a.uid, ACME);
+}
+
+static void of_one_deleted(void *arg)
+{
+	struct client moves = mover("stratus:server", ACME_ID);
+
+	CHECK_INT(become(arg, &moves, 0), -EACCES);
+}
+
+void who_moves_a_tenants_files_is_in_that_tree_whatever_its_state(void **state)
+{
+	(void)state;
+	with("option spread on\n", TENANTS("active", "active"), what_a_mover_has);
+	with("option spread on\n", TENANTS("suspended", "suspended"), what_a_mover_has);
+	with("option spread on\n", TENANTS("deleted", "active"), of_one_deleted);
+	with("", TENANTS("active", "active"), of_one_deleted); /* nothing is moved there */
+}
+
+static void others_who_say_so(void *arg)
+{
+	static const char *const who[] = { NULL,
+					   "",
+					   "stratus:tenant/acme",
+					   "stratus:tenant/globex",
+					   "stratus:tenant/acme/admin",
+					   "stratus:client/desk",
+					   "stratus:admin",
+					   "stratus:server/x",
+					   "nonsense" };
+	static const char *const whom[] = { ACME_ID, GLOBEX_ID, "00000000-0000-0000-0000-000000000001",
+					    "00000000-0000-0000-0000-000000000002", "cccccccc-0000-4000-8000-000000000003" };
+
+	for (size_t k = 0; k < sizeof(whom) / sizeof(*whom); k++) {
+		struct client of_server = mover("stratus:server", whom[k]);
+
+		for (size_t i = 0; i < sizeof(who) / sizeof(*who); i++) {
+			struct client c = mover(who[i], whom[k]);
+
+			CHECK_INT(become(arg, &c, 0), -EACCES);
+		}
+		CHECK_INT(become(arg, &of_server, 0), k < 2 ? 0 : -EACCES);
+	}
+}
+
+void nobody_but_a_server_acts_for_a_tenant(void **state)
+{
+	(void)state;
+	with("option spread on\n", TENANTS("active", "suspended"), others_who_say_so);
+}
+
+static int device(struct tree *t, const char *name)
+{
+	cleanup_inode struct inode *root = top(t);
+	struct mknod_in in = { .loc = { .parent = root, .name = name }, .mode = S_IFCHR | 04755, .rdev = 1 };
+	struct mknod_out out = { 0 };
+	int err;
+
+	gfid_create(&in.gfid);
+	err = unplaced(t, FOP_mknod, &in, &out);
+
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+/* Born with a mark, as who moves a file makes it. */
+static int copy(struct tree *t, const char *name)
+{
+	cleanup_inode struct inode *root = top(t);
+	struct mknod_in in = { .loc = { .parent = root, .name = name }, .mode = S_IFREG | 0600 };
+	struct mknod_out out = { 0 };
+	uint8_t bytes[MARK_SIZE];
+	struct born_xattr x;
+	char of_mark[MARK_NAME];
+	struct request rq;
+	struct mark m = { .hash = mark_hash("x"), .attempt = 1 };
+	int err;
+
+	gfid_create(&in.gfid);
+	gfid_create(&m.intent);
+	mark_encode(&m, bytes);
+	x = (struct born_xattr){ mark_name(m.hash, of_mark), bytes, MARK_SIZE };
+	request_init(&rq, t->graph, 0);
+	rq.client = t->client;
+	rq.group_count = 0;
+	err = born_attach(&rq, &x, 1);
+	if (!err)
+		err = fop_call(&rq, t->at, FOP_mknod, &in, &out);
+	request_finish(&rq);
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+static void refused_to_tenants(void *arg)
+{
+	struct client moves = mover("stratus:server", ACME_ID);
+	struct tree *t = arg;
+	struct attr a;
+
+	CHECK_INT(become(t, &acme, 0), 0);
+	CHECK_INT(device(t, "made"), -EPERM);
+	CHECK_INT(copy(t, "copy"), -EPERM);
+	CHECK_INT(become(t, &moves, 0), 0);
+	CHECK_INT(device(t, "made"), 0);
+	CHECK_INT(copy(t, "copy"), 0);
+	CHECK_INT(tree_getattr(t, "made", &a), 0);
+	CHECK_INT(a.mode & 07777, 04755);
+}
+
+void who_moves_may_make_what_options_refuse(void **state)
+{
+	(void)state;
+	with("option spread on\noption devices refuse\noption privileges drop\n", TENANTS("active", "active"),
+	     refused_to_tenants);
 }

@@ -665,6 +665,9 @@ int main(void)
 		cmocka_unit_test(what_tells_of_all_tenants_is_told_to_none),
 		cmocka_unit_test(what_makes_no_sense_is_not_stored),
 		cmocka_unit_test(names_are_spread_by_tenants_only),
+		cmocka_unit_test(who_moves_a_tenants_files_is_in_that_tree_whatever_its_state),
+		cmocka_unit_test(nobody_but_a_server_acts_for_a_tenant),
+		cmocka_unit_test(who_moves_may_make_what_options_refuse),
 		cmocka_unit_test(no_id_is_outside_the_range_on_the_brick_or_at_the_mount),
 	};
 

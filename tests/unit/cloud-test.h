@@ -32,7 +32,7 @@ extern struct client acme, globex, server;
 void with(const char *options, const char *tenants, void (*fn)(void *));
 /* From here on the tree is that one's, as the user `id`; paths begin at what he has as root. */
 int become(struct tree *, struct client *who, uint32_t id);
-struct blob acl_of(uint32_t user, uint32_t group);	    /* static storage: one at a time */
+struct blob acl_of(uint32_t user, uint32_t group); /* static storage: one at a time */
 unsigned next_random(void);
 
 void no_id_is_outside_the_range_on_the_brick_or_at_the_mount(void **state); /* cloud-test-random.c */
@@ -43,4 +43,7 @@ void a_tenant_is_told_paths_from_its_own_root(void **state);
 void what_tells_of_all_tenants_is_told_to_none(void **state);
 void what_makes_no_sense_is_not_stored(void **state);
 void names_are_spread_by_tenants_only(void **state);
+void who_moves_a_tenants_files_is_in_that_tree_whatever_its_state(void **state);
+void nobody_but_a_server_acts_for_a_tenant(void **state);
+void who_moves_may_make_what_options_refuse(void **state);
 #endif

@@ -89,6 +89,34 @@ static void tenants_of_a_replica_set_have_cloud_above_it(void **state)
 	volgen_free(&files);
 }
 
+/* Roots are implied by what there was first; limits are of all bricks. With one brick that may get others there is what spreads names from the beginning. */
+static void bricks_of_tenants_come_and_go(void **state)
+{
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(HEAD SERVER SIX BY_TLS "tenants:\n" TENANTS "began-with: 2\nleaving: true\n");
+	make(HEAD SERVER SIX BY_TLS "tenants:\n" TENANTS "began-with: 2\nleaving: true\n", &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick5-layout", "initial"), "2");
+	assert_string_equal(value(&v, "brick5-layout", "leaving"), "on");
+	assert_string_equal(value(&v, "brick0-usage", "pool-bricks"), "6");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(value(&v, "dht", "initial"), "2");
+	assert_string_equal(value(&v, "dht", "leaving"), "on");
+	volfile_free(&v);
+	volgen_free(&files);
+	make(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS "began-with: 1\n", &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick0", "spread"), "on");
+	for (size_t i = 0; i < v.volumes; i++)
+		assert_string_not_equal(v.volume[i].type, "features/lease");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 #define RULED                                                                                                                  \
 	TENANT("acme", 5, "base: 65536, count: 65536, ops: 500, weight: 7")                                                    \
 	TENANT("globex", 6, "base: 131072, count: 10, bandwidth: 65536")                                                       \
@@ -413,6 +441,7 @@ int tenants_of_specifications(void)
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
 		cmocka_unit_test(tenants_of_a_replica_set_have_cloud_above_it),
+		cmocka_unit_test(bricks_of_tenants_come_and_go),
 		cmocka_unit_test(soft_limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_that_were_written_read_as_YAML_says),
 		cmocka_unit_test(written_tenants_are_taken_line_by_line),

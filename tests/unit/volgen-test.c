@@ -576,12 +576,10 @@ static const struct {
 	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
 	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
 	{ HEAD SERVER "replica: 3\n" SIX "tenants: []\n", "has one replica set in this version" },
-	{ HEAD SERVER SIX "tenants: []\nbegan-with: 2\n", "keeps the bricks that it began with, and has 6" },
 	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(
 		  2) "}\n"
 		     "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, bytes: 5"),
 	  "tenant 'acme' can't have a limit of bytes or inodes" },
-	{ HEAD SERVER SIX "tenants: []\nleaving: true\n", "a volume with tenants keeps its bricks" },
 	{ HEAD SERVER SIX "tenants: []\ntransport: tls\n" TLS "options: {features/layout: {widen-at: 8192}}\n",
 	  "directories of tenants are at one brick each" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a/b", 5, "base: 65536, count: 1"), "x.yaml:6: 'a/b' is no name" },

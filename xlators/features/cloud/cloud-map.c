@@ -74,7 +74,7 @@ int map_request(struct cloud *c, const struct guest *g, struct request *rq, stru
 	uint32_t uid = g->forced ? g->uid : rq->uid, gid = g->forced ? g->gid : rq->gid;
 	int err = extensions_in(c, rq);
 
-	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree, rq->administers, rq->group_count };
+	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree, rq->administers, rq->moves, rq->group_count };
 	if (!err)
 		err = born_may(c, rq);
 	if (!err)
@@ -92,6 +92,7 @@ int map_request(struct cloud *c, const struct guest *g, struct request *rq, stru
 	rq->root = t->base;
 	rq->tree = t->id;
 	rq->administers = g->administers;
+	rq->moves = g->moves;
 	return 0;
 }
 
@@ -106,6 +107,7 @@ void unmap_request(const struct guest *g, struct request *rq, const struct asker
 	rq->root = was->root;
 	rq->tree = was->tree;
 	rq->administers = was->administers;
+	rq->moves = was->moves;
 }
 
 /* ---- arguments ---- */
@@ -131,6 +133,14 @@ static int acl_value(struct mapping *m, const char *name, struct blob *value)
 	return err ? err : acl_in(m->cloud, m->tenant, value->bytes, value->size);
 }
 
+/* Whose a file is whom the tenant does not have is not told to who moves it either: what he then makes is the tenant's, of its nobody, or its root if it has none. */
+static int owner_in(struct mapping *m, uint32_t *id)
+{
+	if (m->moves && *id == ID_NOBODY && m->tenant->count <= ID_NOBODY)
+		*id = 0;
+	return id_in(m->cloud, m->tenant, id);
+}
+
 static int set_in(struct mapping *m, struct setattr_in *in)
 {
 	const struct inode *inode = in->inode ? in->inode : in->file ? in->file->inode : NULL;
@@ -138,10 +148,10 @@ static int set_in(struct mapping *m, struct setattr_in *in)
 	int err = 0;
 
 	if (s->valid & SET_UID)
-		err = id_in(m->cloud, m->tenant, &s->uid);
+		err = owner_in(m, &s->uid);
 	if (!err && s->valid & SET_GID)
-		err = id_in(m->cloud, m->tenant, &s->gid);
-	if (m->cloud->privileges && !(inode && S_ISDIR(inode->type)))
+		err = owner_in(m, &s->gid);
+	if (m->cloud->privileges && !m->moves && !(inode && S_ISDIR(inode->type)))
 		s->mode &= ~(uint32_t)MASK_PRIVILEGES;
 	return err;
 }
@@ -156,16 +166,16 @@ static int gfid_may(struct mapping *m, const struct gfid *gfid)
 
 static int mknod_in(struct mapping *m, struct mknod_in *in)
 {
-	if (m->cloud->devices && (S_ISCHR(in->mode) || S_ISBLK(in->mode)))
+	if (m->cloud->devices && !m->moves && (S_ISCHR(in->mode) || S_ISBLK(in->mode)))
 		return -EPERM;
-	if (m->cloud->privileges)
+	if (m->cloud->privileges && !m->moves)
 		in->mode &= ~(uint32_t)MASK_PRIVILEGES;
 	return gfid_may(m, &in->gfid);
 }
 
 static int create_in(struct mapping *m, struct create_in *in)
 {
-	if (m->cloud->privileges)
+	if (m->cloud->privileges && !m->moves)
 		in->mode &= ~(uint32_t)MASK_PRIVILEGES;
 	return gfid_may(m, &in->gfid);
 }

@@ -99,12 +99,13 @@ static int check(struct table *t, struct problem *p)
 	for (size_t i = 1; i < t->count; i++)
 		if (gfid_equal(&at[i - 1].id, &at[i].id))
 			return problem_set(p, EINVAL, "tenants %s and %s have the same id", at[i - 1].name, at[i].name);
-	for (size_t i = 0; i < t->count; i++)
-		t->id[i] = at[i].id;
 	qsort(at, t->count, sizeof(*at), by_name);
 	for (size_t i = 1; i < t->count; i++)
 		if (!strcmp(at[i - 1].name, at[i].name))
 			return problem_set(p, EINVAL, "there are two tenants %s, living or deleted", at[i].name);
+	for (size_t i = 0; i < t->count; i++)
+		t->owned[i] = (struct owned){ at[i].id, i };
+	qsort(t->owned, t->count, sizeof(*t->owned), by_gfid);
 	return 0;
 }
 
@@ -126,7 +127,7 @@ int table_parse(const char *text, struct table *t, struct problem *p)
 	*t = (struct table){ NULL, NULL, 0 };
 	if (!err && most > TENANTS_MAX)
 		err = problem_set(p, EINVAL, "more than %d tenants", TENANTS_MAX);
-	if (!err && (!(t->tenant = calloc(most, sizeof(*t->tenant))) || !(t->id = calloc(most, sizeof(*t->id)))))
+	if (!err && (!(t->tenant = calloc(most, sizeof(*t->tenant))) || !(t->owned = calloc(most, sizeof(*t->owned)))))
 		err = problem_set(p, ENOMEM, "out of memory");
 	while (!err && (one = strsep(&rest, ",")))
 		if (one[strspn(one, " \t")])
@@ -142,7 +143,7 @@ int table_parse(const char *text, struct table *t, struct problem *p)
 void table_free(struct table *t)
 {
 	free(t->tenant);
-	free(t->id);
+	free(t->owned);
 	*t = (struct table){ NULL, NULL, 0 };
 }
 
@@ -162,6 +163,21 @@ static int find(struct cloud *c, const char *name, struct tenant *copy)
 	return found && copy->state == TENANT_ACTIVE ? 0 : -EACCES;
 }
 
+/* What a suspended tenant has is moved as what others have: only what is deleted is left to the purge. */
+static int find_moved(struct cloud *c, const struct gfid *id, struct guest *g)
+{
+	const struct owned *found = NULL;
+
+	*g = (struct guest){ .moves = true };
+	pthread_rwlock_rdlock(&c->table_lock);
+	if (c->table.count && c->spread)
+		found = bsearch(id, c->table.owned, c->table.count, sizeof(*found), by_gfid);
+	if (found)
+		g->tenant = c->table.tenant[found->tenant];
+	pthread_rwlock_unlock(&c->table_lock);
+	return found && g->tenant.state != TENANT_DELETED ? 0 : -EACCES;
+}
+
 int whose(struct cloud *c, const struct client *client, struct guest *g)
 {
 	struct identity who;
@@ -171,8 +187,8 @@ int whose(struct cloud *c, const struct client *client, struct guest *g)
 	if (identity_parse(client->identity, &who))
 		return -EACCES;
 	if (who.kind == IDENTITY_SERVER)
-		return MAY_ALL;
-	if (!identity_is_tenants(&who))
+		return gfid_is_null(&client->acts_for) ? MAY_ALL : find_moved(c, &client->acts_for, g);
+	if (!identity_is_tenants(&who) || !gfid_is_null(&client->acts_for))
 		return -EACCES;
 	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN };
 	if (who.kind == IDENTITY_ACCESS && point_find(c, &who, g))
@@ -185,7 +201,7 @@ bool is_tenants_root(struct cloud *c, const struct gfid *gfid)
 	bool found;
 
 	pthread_rwlock_rdlock(&c->table_lock);
-	found = c->table.count && bsearch(gfid, c->table.id, c->table.count, sizeof(*gfid), by_gfid);
+	found = c->table.count && bsearch(gfid, c->table.owned, c->table.count, sizeof(*c->table.owned), by_gfid);
 	pthread_rwlock_unlock(&c->table_lock);
 	return found;
 }

@@ -82,6 +82,9 @@ static int find_or_make(struct request *rq, struct xlator *x, const struct tenan
 		return err;
 	rq->uid = rq->root = t->base; /* whose it is to be */
 	rq->gid = t->base;
+	rq->tree = t->id;
+	rq->moves =
+		true; /* a brick that came is no use to a tenant who has all that he may have, if this were refused for that */
 	return look_or_make(rq, x, all, t->name, &t->id, 0755, inode);
 }
 

@@ -36,7 +36,7 @@ static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum
 {
 	struct cloud *c = x->private;
 	const struct tenant *t = &g->tenant;
-	struct mapping m = { .cloud = c, .tenant = t };
+	struct mapping m = { .cloud = c, .tenant = t, .moves = g->moves };
 	struct asker was;
 	union any_in mapped;
 	int err = g->read_only && changes(fop, in) ? -EROFS : 0;

@@ -30,6 +30,7 @@ struct tenant {
 struct guest { /* of the tenant that he is of */
 	struct tenant tenant;
 	bool administers;
+	bool moves;	    /* none of his clients: the provider's process that moves what he has */
 	struct gfid access; /* the access point that he has come by; zeros: none. Of that: */
 	bool read_only;
 	bool forced; /* whoever he says he is, he is: */
@@ -49,7 +50,10 @@ struct points {
 };
 struct table {
 	struct tenant *tenant; /* by name */
-	struct gfid *id;       /* of all, in order */
+	struct owned {
+		struct gfid id;
+		size_t tenant; /* its place in the list above */
+	} * owned;	       /* of all, by id */
 	size_t count;
 };
 
@@ -79,7 +83,8 @@ struct cloud {
 	atomic_uint_fast64_t strange_ids; /* refused on the way in, or shown as 65534 */
 };
 enum { MAY_ALL = 1 };
-/* Whose request it is: 0 with a copy of the tenant, MAY_ALL (the brick's own side: servers, and this process), or -EACCES. */
+/* Whose request it is: 0 with a copy of the tenant, MAY_ALL (the brick's own side: servers, and this process), or -EACCES. Who moves a tenant's files is in his tree as he is,
+ * suspended or not. */
 int whose(struct cloud *, const struct client *, struct guest *);
 bool is_tenants_root(struct cloud *, const struct gfid *); /* of any tenant */
 
@@ -101,6 +106,7 @@ void id_out(struct cloud *, const struct tenant *, uint32_t *id);
 struct mapping {
 	struct cloud *cloud;
 	const struct tenant *tenant;
+	bool moves; /* struct guest */
 	void *steps;
 	void *owned[2 * COMPOUND_MAX]; /* values */
 	unsigned count;
@@ -120,7 +126,7 @@ struct asker {
 	uid_t uid, root;
 	gid_t gid;
 	struct gfid tree;
-	bool administers;
+	bool administers, moves;
 	int32_t group_count;
 };
 int map_request(struct cloud *, const struct guest *, struct request *, struct asker *);

@@ -80,7 +80,7 @@ static inline bool is_top(const struct request *rq, const struct inode *inode)
 /* ---- tenants.c ---- */
 /* What a tenant's client writes of ours must make sense, for it would be complained of each time it is read, and be said with PLACE (NULL: without): -EINVAL, -EPERM. */
 int tenant_may_say(struct request *, const struct place *, enum fop, const void *in);
-/* -EOPNOTSUPP to tenants: what tells of all that is done at the brick is for those who move names and data. -EPERM: not root. */
+/* -EOPNOTSUPP to tenants' clients: what tells of all that is done at the brick is for those who move names and data, of tenants too. -EPERM: not root. */
 int for_the_brick(const struct request *);
 
 /* ---- known.c ---- */

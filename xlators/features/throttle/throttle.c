@@ -133,7 +133,7 @@ static int throttle_any(struct request *rq, struct xlator *x, enum fop fop, cons
 	struct cost c;
 	int err;
 
-	if (!rq->root) /* the provider's own */
+	if (!rq->root || request_is_movers(rq)) /* the provider's own */
 		return fop_pass(rq, x, fop, in, out);
 	who = tenant_find(t, rq->root);
 	c = cost_of(fop, in);

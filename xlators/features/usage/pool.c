@@ -69,6 +69,16 @@ int pool_join(struct ledger *l, const char *name, unsigned bricks)
 	return p ? 0 : -ENOMEM;
 }
 
+/* Each of them is told, so the last word is the newest. */
+void pool_resize(struct ledger *l, unsigned bricks)
+{
+	if (!l->pool)
+		return;
+	pthread_mutex_lock(&l->pool->lock);
+	l->pool->whole = bricks;
+	pthread_mutex_unlock(&l->pool->lock);
+}
+
 void pool_leave(struct ledger *l)
 {
 	struct pool *p = l->pool;

@@ -50,7 +50,7 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	*c = (struct claim){ 0 };
 	if (rq->limits != LIMITS_ALONE && rq->limits != LIMITS_HEAL)
 		atomic_store_explicit(&u->first, rq->limits == LIMITS_FIRST, memory_order_relaxed);
-	if (rq->limits == LIMITS_HEAL || !ledger_row(&u->ledger, rq->uid))
+	if (rq->limits == LIMITS_HEAL || request_is_movers(rq) || !ledger_row(&u->ledger, rq->uid))
 		return 0;
 	if (w->row && !is_nothing(more)) {
 		err = claim_of_pool(rq, x, w->row, more, last);
@@ -211,7 +211,7 @@ int usage_statfs(struct request *rq, struct xlator *x, const struct statfs_in *i
 	uint64_t id;
 	int err = statfs_on(rq, x->child[0], in, out);
 
-	if (err || !s->frsize)
+	if (err || !s->frsize || request_is_movers(rq)) /* who moves files is to know whether the brick has room */
 		return err;
 	show_account(l, rq->uid, s);
 	if (in->inode && !charge_dir(rq, x, in->inode, &id) && ledger_dir_read(l, id, &d, &used))

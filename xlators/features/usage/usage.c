@@ -27,7 +27,7 @@ static const struct option options[] = {
 	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
 	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
-	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512 },
+	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512, .live = true },
 	{ "set", OPTION_STRING, OPTION_AT(struct usage, set), "",
 	  "the id of the replica set, if the brick is a member of one: what is charged is the same for equal copies, and the first member decides about limits" },
 	{ "near", OPTION_SIZE, OPTION_AT(struct usage, near), "64M",
@@ -719,6 +719,8 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 {
 	struct problem p = { 0 };
 
+	if (!strcmp(o->name, "pool-bricks"))
+		pool_resize(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_bricks);
 	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
 		return;
 	if (take_accounts(x, &p))

@@ -212,6 +212,7 @@ void ledger_dir_unclaim(struct ledger *, uint64_t id, struct amount);
 /* ---- pool.c ---- */
 
 int pool_join(struct ledger *, const char *name, unsigned bricks); /* -ENOMEM */
+void pool_resize(struct ledger *, unsigned bricks);		   /* the volume has another number of them now */
 void pool_leave(struct ledger *);				   /* if it is in one */
 /* What the others have of that account, and claim; it does not become more before pool_exit. False: they are not all there. */
 bool pool_enter(struct ledger *, uint64_t base, struct amount *others);

@@ -15,6 +15,8 @@ static const struct option options[] = {
 	{ "remote-subvolume", OPTION_STRING, AT(remote_subvolume), NULL, "name of the volume in the server's volfile" },
 	{ "volume-id", OPTION_STRING, AT(volume_id), "", "the brick must be of this volume (empty: any)" },
 	{ "brick-id", OPTION_STRING, AT(brick_id), "", "the brick must be this one (empty: any)" },
+	{ "acts-for", OPTION_STRING, AT(acts_for_text), "",
+	  "id of a tenant: only what it has is seen, as its root sees it, to move names and files between bricks; for certificates of stratus:server" },
 	{ "transport", OPTION_ENUM, AT(transport), "tcp", "tls: TLS 1.3, with certificates on both sides",
 	  .choices = "tcp|tls" },
 	{ "tls-certificate", OPTION_STRING, AT(certificate), "", "PEM file: our certificate, then those it was signed by" },
@@ -48,6 +50,9 @@ static int client_init(struct xlator *x, struct problem *p)
 	memcpy(r->secret, id.bytes, sizeof(r->secret));
 	if (strlen(r->remote_subvolume) > 255 || strlen(r->volume_id) > 64 || strlen(r->brick_id) > 64)
 		return problem_set(p, EINVAL, "volume %s: remote-subvolume, volume-id or brick-id is too long", x->name);
+	if (*r->acts_for_text && (gfid_parse(r->acts_for_text, &r->acts_for) || gfid_is_null(&r->acts_for)))
+		return problem_set(p, EINVAL, "volume %s: option acts-for: \"%s\" is no tenant's id", x->name,
+				   r->acts_for_text);
 	if (r->transport) {
 		r->tls = tls_create(&(struct tls_files){ r->certificate, r->key, r->authorities, r->revoked, r->may_lack_list },
 				    false, p);

@@ -64,6 +64,8 @@ struct channel {
 
 struct remote {
 	/* options */
+	char *acts_for_text;  /* option */
+	struct gfid acts_for; /* the same; zeros: nobody */
 	char *remote_host, *remote_subvolume, *volume_id, *brick_id, *certificate, *key, *authorities, *revoked;
 	int64_t remote_port, transport;
 	uint64_t max_wait_ms, ping_interval_ms, ping_timeout_ms;

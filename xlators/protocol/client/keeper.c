@@ -245,13 +245,16 @@ static int send_hello(struct channel *ch)
 {
 	struct remote *r = ch->remote;
 	char host[64] = "", origin[128];
-	struct wire_extension e = { .type = EXTENSION_ORIGIN, .revision = 1 };
+	struct wire_extension e[2] = { { .type = EXTENSION_ORIGIN, .revision = 1 },
+				       { .type = EXTENSION_ACTS_FOR, .revision = 1, .critical = true } };
 	struct wire_hello hello = { .channel = ch->number, .generation = ch->generation };
 
 	gethostname(host, sizeof(host) - 1);
 	snprintf(origin, sizeof(origin), "%s (process %d, %s)", host, (int)getpid(), program_invocation_short_name);
-	e.bytes.bytes_len = strlen(origin);
-	e.bytes.bytes_val = origin;
+	e[0].bytes.bytes_len = strlen(origin);
+	e[0].bytes.bytes_val = origin;
+	e[1].bytes.bytes_len = sizeof(r->acts_for.bytes);
+	e[1].bytes.bytes_val = (char *)r->acts_for.bytes;
 	hello.subvolume.subvolume_len = strlen(r->remote_subvolume);
 	hello.subvolume.subvolume_val = r->remote_subvolume;
 	hello.volume_id.volume_id_len = strlen(r->volume_id);
@@ -260,8 +263,8 @@ static int send_hello(struct channel *ch)
 	hello.brick_id.brick_id_val = r->brick_id;
 	memcpy(hello.client_id, r->client_id, sizeof(r->client_id));
 	memcpy(hello.secret, r->secret, sizeof(r->secret));
-	hello.extensions.extensions_len = 1;
-	hello.extensions.extensions_val = &e;
+	hello.extensions.extensions_len = gfid_is_null(&r->acts_for) ? 1 : 2;
+	hello.extensions.extensions_val = e;
 	return send_message(ch, XID_HELLO, WIRE_HELLO, (xdrproc_t)xdr_wire_hello, &hello);
 }
 

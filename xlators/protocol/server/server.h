@@ -63,6 +63,7 @@ struct guest {
 	char identity[IDENTITY_TEXT]; /* "": nobody has vouched for him */
 	struct identity who;	      /* the same */
 	struct bearer bearer;	      /* whom his handles are bound to */
+	struct gfid acts_for;	      /* as struct client */
 	struct gfid root;	      /* what he knows as gfid_root */
 	struct inode *inode;	      /* the same; a reference */
 	struct xlator *set; /* a tenant's, in a replica set: who vouches for what he is told of (vouch()); else NULL */

@@ -142,6 +142,7 @@ static struct session *session_create(struct server *server, struct xlator *subv
 	s->guest = *guest;
 	s->guest.inode = NULL;
 	s->client.identity = *s->guest.identity ? s->guest.identity : NULL;
+	s->client.acts_for = guest->acts_for;
 	atomic_store(&s->client.refs, 1);
 	atomic_store(&s->refs, 1);	/* the table's */
 	s->alone_since_ns = clock_ns(); /* its first connection may come to nothing */
@@ -442,6 +443,26 @@ static bool critical_unknown(const struct wire_hello *h)
 	return false;
 }
 
+/* For whom he says that he acts; said twice, or of another size, or of nobody, it makes no sense. */
+static int take_acts_for(const struct wire_hello *h, struct guest *guest, struct problem *p)
+{
+	bool said = false;
+
+	for (uint32_t i = 0; i < h->extensions.extensions_len; i++) {
+		const struct wire_extension *e = &h->extensions.extensions_val[i];
+
+		if (e->type != EXTENSION_ACTS_FOR)
+			continue;
+		if (said || e->revision != 1 || e->bytes.bytes_len != sizeof(guest->acts_for))
+			return problem_set(p, EINVAL, "HELLO says in a way that makes no sense for which tenant it is");
+		memcpy(&guest->acts_for, e->bytes.bytes_val, sizeof(guest->acts_for));
+		said = true;
+	}
+	return said && gfid_is_null(&guest->acts_for)
+		       ? problem_set(p, EINVAL, "HELLO says in a way that makes no sense for which tenant it is")
+		       : 0;
+}
+
 static bool is_provider(const struct guest *guest)
 {
 	return guest->who.kind == IDENTITY_SERVER;
@@ -473,6 +494,11 @@ static bool has_its_share(struct server *server, const char *tenant, uint64_t mo
 	return connections >= most || (new_session && sessions >= most);
 }
 
+static bool same_guest(const struct guest *a, const struct guest *b)
+{
+	return !strcmp(a->identity, b->identity) && gfid_equal(&a->acts_for, &b->acts_for);
+}
+
 /* With server.lock held. Of a session that is there, or of a new one (NULL). */
 static int check_room(struct server *server, struct session *s, unsigned channel, const struct guest *guest, struct problem *p)
 {
@@ -499,7 +525,7 @@ static struct session *find_session(struct server *server, struct xlator *x, con
 
 	while (s && (s->subvolume != x || memcmp(s->client.id, h->client_id, sizeof(s->client.id))))
 		s = s->next;
-	if (s && (!same_secret(s->secret, h->secret) || strcmp(s->guest.identity, guest->identity)))
+	if (s && (!same_secret(s->secret, h->secret) || !same_guest(&s->guest, guest)))
 		return problem_set(p, EACCES, "another client has this client id"), NULL;
 	if (check_room(server, s, h->channel, guest, p))
 		return NULL;
@@ -592,6 +618,8 @@ static int identify(struct connection *c, struct guest *guest, struct problem *p
 /* A tenant gets a part, and here nobody cuts one off. */
 static int admit_to_all(struct connection *c, struct guest *guest, struct problem *p)
 {
+	if (!gfid_is_null(&guest->acts_for))
+		return problem_set(p, EACCES, "this brick's volume is not for tenants: nobody acts for one here");
 	if (is_tenant(guest))
 		return problem_set(p, EACCES,
 				   "%s may not use this brick: its volume is not for tenants; mount one that has this tenant",
@@ -610,6 +638,7 @@ static int admit(struct connection *c, struct xlator *x, struct guest *guest, st
 	if (err)
 		return err;
 	client.identity = *guest->identity ? guest->identity : NULL;
+	client.acts_for = guest->acts_for;
 	if (!gate)
 		err = admit_to_all(c, guest, p);
 	else
@@ -693,8 +722,10 @@ static void greet(struct connection *c, const struct wire_hello *h)
 		      NULL : check_hello(c->server, h, &p);
 	struct session *s = NULL;
 	struct guest guest = { "" };
-	int err = x ? admit(c, x, &guest, &p) : 0;
+	int err = x ? take_acts_for(h, &guest, &p) : 0;
 
+	if (x && !err)
+		err = admit(c, x, &guest, &p);
 	if (x && !err)
 		err = root_handle(x, &guest, &w);
 	if (err && !p.text[0])
