@@ -8,7 +8,8 @@
 
 static struct lease_reply told(uint32_t cut)
 {
-	struct lease_reply before = { .clock = 1, .incarnation = 2, .disk = 3, .free = 4, .boot = 5 }, after = { 0 };
+	struct lease_reply before = { .clock = 1, .incarnation = 2, .disk = 3, .free = 4, .boot = 5, .repeated = 6 },
+			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
 	struct unpack u;
@@ -33,8 +34,16 @@ static void a_member_tells_the_boot_of_its_machine(void **s)
 static void a_member_that_tells_no_boot_is_understood(void **s)
 {
 	(void)s;
-	assert_int_equal(told(8).boot, 0);
-	assert_int_equal(told(8).free, 4);
+	assert_int_equal(told(12).boot, 0);
+	assert_int_equal(told(12).free, 4);
+}
+
+static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(0).repeated, 6);
+	assert_int_equal(told(4).repeated, 0);
+	assert_int_equal(told(4).boot, 5);
 }
 
 /* As a later version might have it. */
@@ -67,6 +76,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_member_tells_the_boot_of_its_machine),
 		cmocka_unit_test(a_member_that_tells_no_boot_is_understood),
+		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};

@@ -287,6 +287,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 	pack_u64(p, r->space);
 	pack_u64(p, r->free);
 	pack_u64(p, r->boot);
+	pack_u32(p, r->repeated);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -309,6 +310,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 	r->space = unpack_u64(u);
 	r->free = unpack_u64(u);
 	r->boot = unpack_more(u) ? unpack_u64(u) : 0;
+	r->repeated = unpack_more(u) ? unpack_u32(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

@@ -84,6 +84,7 @@ enum replica_verb {
 			 * before does not count */
 	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
+	REPLICA_REPEATED, /* nothing -> notes of changes that were done there and sent once more in this view, as many as fit */
 };
 
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
@@ -221,6 +222,7 @@ struct lease_reply {
 	uint64_t index, notes, tokens;
 	uint64_t space, free; /* bytes */
 	uint64_t boot;	      /* of the machine (runtime_boot); 0: not known. The first bricks did not tell */
+	uint32_t repeated;    /* changes that were done there and sent once more in this view. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

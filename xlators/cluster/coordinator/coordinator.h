@@ -4,6 +4,7 @@
 #ifndef STRATUS_COORDINATOR_H
 #define STRATUS_COORDINATOR_H
 #include "heal.h"
+#include "lacking-limit.h"
 
 #define SYNC_NS 30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
 
@@ -62,6 +63,20 @@ struct scrub {
 	struct inode **kept;
 	size_t kepts, kept_room;
 };
+/* What members that are IN lack, as the coordinator has found by asking them. */
+enum { LACKS_MAX = 64 };
+struct lack {
+	int member;
+	struct inode *directory; /* a reference */
+};
+struct lacking {
+	struct heal look;	      /* the task's that looks: changes nothing */
+	bool looking;		      /* it runs */
+	uint64_t next_ns;	      /* when the next may */
+	struct lack found[LACKS_MAX]; /* to be made equal with the next view */
+	unsigned count;
+	struct lacking_limit limit;
+};
 /* Changes that are not known to be everywhere, of all members. */
 struct union_note {
 	struct note note;
@@ -104,6 +119,7 @@ struct coordinator {
 	uint64_t limbo_epoch;  /* in which the limbos were emptied last */
 	uint64_t last_view_ns;
 	uint64_t generation, generation_ns;
+	struct lacking lacking;
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
 	struct owed owed;
@@ -112,13 +128,14 @@ struct coordinator {
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
-	uint64_t stored;		       /* epoch in the register */
-	uint64_t version;		       /* of the register's value */
-	int read_err;			       /* why the register could not be read: told once */
-	struct owed stored_owed;	       /* as the register has it */
-	struct union_note *notes;	       /* of the last change of view */
-	struct gfid_list missed; /* directories that no list told of, and a recovery needs: until one has come to its end */
-	struct inode **missed_kept; /* a reference on each, or NULL: so that who has it knows it by its gfid in the next view, too */
+	uint64_t stored;	  /* epoch in the register */
+	uint64_t version;	  /* of the register's value */
+	int read_err;		  /* why the register could not be read: told once */
+	struct owed stored_owed;  /* as the register has it */
+	struct union_note *notes; /* of the last change of view */
+	struct gfid_list missed;  /* directories that no list told of, and a recovery needs: until one has come to its end */
+	struct inode *
+		*missed_kept; /* a reference on each, or NULL: so that who has it knows it by its gfid in the next view, too */
 	struct union_note *numbered[NUMBERED]; /* the same, by session and sequence */
 };
 
@@ -159,7 +176,8 @@ void notes_of_away(struct coordinator *, unsigned others); /* members come back 
 /* Adds all that may differ after a cold start. *failed: the member that could not tell, if there is an error; else it is left as it was or any. */
 int notes_of_indexes(struct coordinator *, const struct view *next, int *failed);
 /* A recovery found that it must be made equal, too: noted with the next change of view. Nothing is added if it is noted already. */
-int missed_add(struct coordinator *, const struct gfid *directory, struct inode *); /* the inode (NULL: not known) is borrowed */
+int missed_add(struct coordinator *, const struct gfid *directory,
+	       struct inode *); /* the inode (NULL: not known) is borrowed */
 void missed_clear(struct coordinator *);
 int notes_of_missed(struct coordinator *, const struct view *next);
 unsigned notes_send(struct coordinator *, unsigned members); /* to whom: who took them all */
@@ -179,6 +197,13 @@ void member_waits_longer(struct remote_member *); /* lock held: it comes and goe
 /* recover.c */
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
+
+/* lacking.c */
+void lacking_look(struct coordinator *);	 /* starts a task, if there is reason to */
+bool lacking_is_due(const struct coordinator *); /* lock held: something was found, and may be made equal by now */
+/* What was found at members that stay IN in the view to come is made equal by its recovery. Before that view is made. */
+void lacking_take_all(struct coordinator *, const struct view *next);
+void lacking_forget(struct coordinator *);
 
 /* backlog.c */
 void healers_start(struct coordinator *); /* one for each member that is BACK and has none */

@@ -94,6 +94,7 @@ struct kept_note {
 	struct inode *inode[NOTE_OBJECTS]; /* references, so that the coordinator finds what is to be recovered; may be NULL */
 	bool orphan;			   /* nobody will settle it: the coordinator must */
 	bool recovering;		   /* until the coordinator resolves it */
+	bool repeated;			   /* it is done, and its client has sent it once more, in this view */
 	bool resolved;
 	struct note note; /* last: only as many objects as it has */
 };
@@ -234,6 +235,8 @@ bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
 /* What only a new view tidies up: notes that nobody will settle, and sessions that ended with tokens. */
 unsigned orphans(const struct member *);
+/* Changes that are done here, and that their clients have sent once more in this view: others may not be able to do them. */
+unsigned repeated(const struct member *);
 
 /* tokens.c */
 /* goes_on: for a change that was sent in an earlier view, perhaps. It goes before others, and waits less after a start of all members anew. */
