@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { SOON_MS = 5, TRIES = 2000 };
 
@@ -129,6 +130,41 @@ static void what_changed_is_listed_by_a_process_that_is_started_anew(void **stat
 {
 	(void)state;
 	on(ON_MEMORY, started_anew_);
+}
+
+static uint64_t synced_now(void)
+{
+	struct lease_reply r = { 0 };
+
+	return lease(&r) ? 0 : r.synced;
+}
+
+/* It has synced its disk; then it is found to differ, and started anew before it was healed. */
+static void distrusted_(void *arg)
+{
+	struct pack p = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	for (int i = 0; i < TRIES && !synced_now(); i++) {
+		generation++;
+		task_sleep_ms(SOON_MS);
+	}
+	CHECK_INT(synced_now() > 0, true);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(synced_now() > 0, true);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(freeze(), 0);
+	CHECK_INT(tell(REPLICA_DISTRUST, view.epoch, &p, NULL), 0);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(synced_now(), 0);
+}
+
+static void who_is_found_to_differ_has_synced_nothing_when_it_is_started_anew(void **state)
+{
+	(void)state;
+	if (!geteuid())
+		on(ON_POSIX, distrusted_);
 }
 
 /* ---- notes ---- */
@@ -342,15 +378,43 @@ static void what_healing_removed_does_not_count_any_more_for_who_has_it_open(voi
 	on(ON_MEMORY, removed_);
 }
 
+/* ---- disks that fill up ---- */
+
+static void short_(void *arg)
+{
+	struct xlator *lie = tree_find(&tree, "leaf");
+	char *cut[] = { (char[]){ "short" }, (char[]){ "2" } };
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	lie->type->command(lie, 2, cut, stdout);
+	CHECK_INT(put(++sequence, file), -ENOSPC);
+	CHECK_INT(put(++sequence, file), 0);
+}
+
+/* Another member may have taken more of it. */
+static void a_write_that_the_disk_takes_in_part_has_failed(void **state)
+{
+	(void)state;
+	below = "volume base\n type debug/memory\nend-volume\n";
+	on(" type test/lie\n subvolumes base\n", short_);
+	below = "";
+}
+
 const struct CMUnitTest guards[] = {
 	cmocka_unit_test(nothing_is_read_without_a_lease),
 	cmocka_unit_test(who_is_healed_is_not_read_but_begins_generations),
 	cmocka_unit_test(what_is_not_settled_counts_in_the_next_generation_too),
 	cmocka_unit_test(what_changed_is_listed_by_a_process_that_is_started_anew),
+	cmocka_unit_test(who_is_found_to_differ_has_synced_nothing_when_it_is_started_anew),
 	cmocka_unit_test(what_is_done_is_told_when_a_quorum_has_it),
 	cmocka_unit_test(a_session_that_ends_leaves_what_is_not_settled_to_the_coordinator),
 	cmocka_unit_test(what_is_recovered_is_not_changed_nor_its_token_granted),
 	cmocka_unit_test(what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early),
+	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 };
 const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);

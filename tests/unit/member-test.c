@@ -19,6 +19,7 @@ const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
 struct view view;
 uint64_t sequence, generation;
 bool unproven, unwritable;
+const char *below = "";
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -42,9 +43,9 @@ static void open_member(const char *leaf)
 	fprintf(f, "%064d\n", 0);
 	fclose(f);
 	snprintf(volfile, sizeof(volfile),
-		 "volume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
+		 "%svolume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
 		 " option secret-file %s/secret\n option member 0\n subvolumes leaf\nend-volume\n",
-		 leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
+		 below, leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
 	failures = 0;
 	sequence = generation = 0;
 	if (tree_open(&tree, volfile, &problem))
@@ -67,10 +68,6 @@ void on(const char *leaf, task_fn *fn)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	assert_int_equal(failures, 0);
 }
-
-#define ON_POSIX                                                                                                               \
-	" type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"                                        \
-	" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option free-space-floor 0\n option directory "
 
 /* ---- the coordinator ---- */
 

@@ -13,6 +13,9 @@
 
 #define LEASE_NS  60000000000ull
 #define ON_MEMORY " type debug/memory\n"
+#define ON_POSIX                                                                                                               \
+	" type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"                                        \
+	" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option free-space-floor 0\n option directory "
 
 extern struct tree tree;
 extern int failures;
@@ -22,6 +25,7 @@ extern struct view view;
 extern uint64_t sequence;
 extern uint64_t generation; /* as leases say */
 extern bool unproven, unwritable;
+extern const char *below; /* volumes that the leaf is on */
 
 void on(const char *leaf, task_fn *);
 int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
