@@ -504,9 +504,9 @@ generation_now() { coordinator_says generation | awk '{ print $2 }'; }
 synced_since() { [ "$(generation_now)" -gt $(($1 + 4)) ]; } # what was changed then is in no index any more
 
 # Two members that are IN disagree about a directory that no list tells of, and neither can be left out (as after a power cut of all): who makes
-# something there is not told that it is done before both have it.
+# something there is not told that it is done before both have it; and it is done, for the coordinator finds what one lacks.
 case_15() {
-	local generation lower=${MEMBER_BRICK[2]}/fifteen/lower
+	local generation views lower=${MEMBER_BRICK[2]}/fifteen/lower
 	mkdir -p "$MNT/fifteen/lower"
 	echo old >"$MNT/fifteen/lower/old"
 	generation=$(generation_now)
@@ -518,7 +518,10 @@ case_15() {
 	rm -r "$lower"
 	start_member 2
 	wait_until 60 member_is 2 in || fail "case 15: the second does not come back"
-	wait_until 90 sh -c "echo new >'$MNT/fifteen/lower/new'" || fail "case 15: nothing can be made in a directory that one lacks"
+	views=$(epoch_now)
+	echo new >"$MNT/fifteen/lower/new" || fail "case 15: nothing can be made in a directory that one lacks: $(coordinator_says why)"
+	[[ "$(coordinator_says why)" == *lacks* ]] || fail "case 15: it was not the coordinator that found what one lacks: $(coordinator_says why)"
+	[ $(($(epoch_now) - views)) -le 2 ] || fail "case 15: $(($(epoch_now) - views)) views were made for one directory"
 	[ "$(cat "$lower/new" "$lower/old")" = $'new\nold' ] || fail "case 15: it was told to be done, and the second does not have it"
 	start_member 1
 	healed 15

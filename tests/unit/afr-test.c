@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster/afr: who holds a lock hears that it may be lost when those that gave it up could be a view, and not before. */
+/* cluster/afr: who holds a lock hears that it may be lost when those that gave it up could be a view, and not before; and what goes to a member that is
+ * being healed, too. */
 #include "test-tasks.h"
 #include "test.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tree.h"
@@ -11,7 +13,7 @@
 enum { MOST = 3, OWNER = 7, STRANGER = 8 };
 static struct tree tree;
 static struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
-static int failures, members;
+static int failures, members, back = -1; /* a member that is BACK */
 static struct xlator *member[MOST], *locks[MOST];
 static struct file *file;
 
@@ -42,11 +44,12 @@ static void set_open(int count)
 	members = count;
 	atomic_store(&told, 0);
 	for (int i = 0; i < count; i++)
-		at += sprintf(at,
-			      "volume leaf%d\ntype debug/memory\nend-volume\n"
-			      "volume locks%d\ntype features/locks\nsubvolumes leaf%d\nend-volume\n"
-			      "volume member%d\ntype test/member\noption members %d\nsubvolumes locks%d\nend-volume\n",
-			      i, i, i, i, count, i);
+		at += sprintf(
+			at,
+			"volume leaf%d\ntype debug/memory\nend-volume\n"
+			"volume locks%d\ntype features/locks\nsubvolumes leaf%d\nend-volume\n"
+			"volume member%d\ntype test/member\noption members %d\noption back %d\nsubvolumes locks%d\nend-volume\n",
+			i, i, i, i, count, back, i);
 	sprintf(at, "volume set\ntype cluster/afr\nsubvolumes member0 member1 %s\nend-volume\n", count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
@@ -205,11 +208,63 @@ static void a_loss_while_a_lock_is_taken_is_told(void **state)
 	on_set(3, told_of_what_was_lost_while_it_was_taken);
 }
 
+/* ---- a member that is BACK ---- */
+
+static unsigned fsyncs_at(int i)
+{
+	char *text = NULL;
+	unsigned count;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	member[i]->type->dump(member[i], f);
+	fclose(f);
+	count = (unsigned)atoi(text + strlen("fsyncs: "));
+	free(text);
+	return count;
+}
+
+static int look_at(int i, const char *name)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct lookup_in in = { .loc = { .parent = root, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = tree_call(&tree, locks[i], FOP_lookup, &in, &out);
+
+	fop_out_clear(FOP_lookup, &out);
+	return err;
+}
+
+/* It becomes IN as it is: so it gets every change, and what is to be durable is so there, too. */
+static void goes_to_back(void *arg)
+{
+	struct fsync_out out = { 0 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(look_at(i, "d"), 0);
+	CHECK_INT(tree_call(&tree, tree.at, FOP_fsync, &(struct fsync_in){ .file = file }, &out), 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(fsyncs_at(i), 1);
+	tree_release(&tree, file);
+}
+
+static void who_is_healed_gets_every_change_and_sync(void **state)
+{
+	(void)state;
+	back = 2;
+	on_set(3, goes_to_back);
+	back = -1;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
+		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

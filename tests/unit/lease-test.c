@@ -6,7 +6,7 @@
 
 #include "replica.h"
 
-enum { WITHOUT_TENANTS = 3 * 4 + 16 + 8 }; /* three numbers, and one failure */
+enum { WITHOUT_REPEATED = 4, WITHOUT_TENANTS = 3 * 4 + 16 + 8 }; /* three numbers, and one failure */
 
 static struct lease_reply told(uint32_t cut)
 {
@@ -17,7 +17,8 @@ static struct lease_reply told(uint32_t cut)
 				      .boot = 5,
 				      .tenants_left = 6,
 				      .doubted = 7,
-				      .failures = 1 },
+				      .failures = 1,
+				      .repeated = 8 },
 			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
@@ -46,16 +47,24 @@ static void a_member_tells_the_boot_of_its_machine(void **s)
 static void a_member_that_tells_no_boot_is_understood(void **s)
 {
 	(void)s;
-	assert_int_equal(told(WITHOUT_TENANTS + 8).boot, 0);
-	assert_int_equal(told(WITHOUT_TENANTS + 8).free, 4);
+	assert_int_equal(told(WITHOUT_REPEATED + WITHOUT_TENANTS + 8).boot, 0);
+	assert_int_equal(told(WITHOUT_REPEATED + WITHOUT_TENANTS + 8).free, 4);
 }
 
 static void a_member_that_tells_nothing_of_tenants_is_understood(void **s)
 {
 	(void)s;
-	assert_int_equal(told(WITHOUT_TENANTS).boot, 5);
-	assert_int_equal(told(WITHOUT_TENANTS).tenants_left, 0);
-	assert_int_equal(told(WITHOUT_TENANTS).failures, 0);
+	assert_int_equal(told(WITHOUT_REPEATED + WITHOUT_TENANTS).boot, 5);
+	assert_int_equal(told(WITHOUT_REPEATED + WITHOUT_TENANTS).tenants_left, 0);
+	assert_int_equal(told(WITHOUT_REPEATED + WITHOUT_TENANTS).failures, 0);
+}
+
+static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(0).repeated, 8);
+	assert_int_equal(told(WITHOUT_REPEATED).repeated, 0);
+	assert_int_equal(told(WITHOUT_REPEATED).failures, 1);
 }
 
 /* As a later version might have it. */
@@ -89,6 +98,7 @@ int main(void)
 		cmocka_unit_test(a_member_tells_the_boot_of_its_machine),
 		cmocka_unit_test(a_member_that_tells_no_boot_is_understood),
 		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
+		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/replica: what a member refuses while a recovery is under way, and what it does once that has ended. The test is its coordinator and its
  * client. On debug/memory, or (as root) on storage/posix. */
-#include "test-tasks.h"
-#include "test.h"
+#include "member-test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdatomic.h>
@@ -12,20 +10,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "dht/place.h"
-#include "replica.h"
-#include "tree.h"
-
-#define LEASE_NS 60000000000ull
-
-static struct tree tree;
-static char base[128];
-static int failures;
-static struct client coordinator, client, stranger; /* two sessions of clients */
-static const uint8_t secret[REPLICA_SECRET_SIZE], session[16] = { 1 }, strangers[16] = { 2 };
-static struct view view;
+struct tree tree;
+static char base[128], volfile[1024];
+int failures;
+struct client coordinator, client, stranger;
+static const uint8_t secret[REPLICA_SECRET_SIZE];
+const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
+struct view view;
 static unsigned others; /* members of the view beside this one, which are IN as far as it knows */
-static uint64_t sequence;
+uint64_t sequence, generation;
+bool unproven, unwritable;
+const char *below = "";
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -36,7 +31,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void open_member(const char *leaf)
 {
 	struct problem problem = { "" };
-	char text[1024], path[160];
+	char path[160];
 	FILE *f;
 
 	snprintf(base, sizeof(base), "%s/member.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
@@ -48,18 +43,26 @@ static void open_member(const char *leaf)
 	assert_non_null(f);
 	fprintf(f, "%064d\n", 0);
 	fclose(f);
-	snprintf(text, sizeof(text),
-		 "volume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
+	snprintf(volfile, sizeof(volfile),
+		 "%svolume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
 		 " option secret-file %s/secret\n option member 0\n option tenant-sessions 2\n option tenant-tokens 16\n"
 		 " option tenant-changes 16\n subvolumes leaf\nend-volume\n",
-		 leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
+		 below, leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
 	failures = 0;
-	sequence = 0;
-	if (tree_open(&tree, text, &problem))
+	sequence = generation = 0;
+	if (tree_open(&tree, volfile, &problem))
 		fail_msg("%s", problem.text);
 }
 
-static void on(const char *leaf, task_fn *fn)
+int reopen(void)
+{
+	struct problem problem = { "" };
+
+	tree_close(&tree);
+	return tree_open(&tree, volfile, &problem);
+}
+
+void on(const char *leaf, task_fn *fn)
 {
 	open_member(leaf);
 	assert_int_equal(task_call(fn, NULL), 0);
@@ -68,15 +71,9 @@ static void on(const char *leaf, task_fn *fn)
 	assert_int_equal(failures, 0);
 }
 
-#define ON_MEMORY " type debug/memory\n"
-#define ON_POSIX                                                                                                               \
-	" type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"                                        \
-	" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option free-space-floor 0\n option directory "
-
 /* ---- the coordinator ---- */
 
-/* Takes what `more` holds. */
-static int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struct blob *answer)
+int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struct blob *answer)
 {
 	struct replica_in in = { .verb = verb };
 	struct replica_out out = { 0 };
@@ -100,13 +97,14 @@ static int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struc
 	return err;
 }
 
-static bool unproven; /* as leases say */
-
-static int lease(struct lease_reply *r)
+int lease(struct lease_reply *r)
 {
-	struct lease_call c = {
-		.epoch = view.epoch, .clock = clock_ns(), .lease_ns = LEASE_NS, .writable = true, .unproven = unproven
-	};
+	struct lease_call c = { .epoch = view.epoch,
+				.clock = clock_ns(),
+				.lease_ns = LEASE_NS,
+				.generation = generation,
+				.writable = !unwritable,
+				.unproven = unproven };
 	struct blob answer = { 0 };
 	struct pack p = { 0 };
 	struct unpack u;
@@ -121,7 +119,7 @@ static int lease(struct lease_reply *r)
 }
 
 /* As a client: the brick's answer is not looked at. */
-static int say(struct client *who, uint32_t verb, struct pack *p)
+int say(struct client *who, uint32_t verb, struct pack *p)
 {
 	struct replica_in in = { .verb = verb };
 	struct replica_out out = { 0 };
@@ -143,25 +141,31 @@ static int attach(struct client *who, const uint8_t *id)
 	return say(who, REPLICA_ATTACH, &p);
 }
 
-/* The next view, of this member alone. `under_way` is recovered in it; NULL: nothing. */
-static int change_view(const struct note *under_way)
+/* The next view, with this member in that state. Of several it is BACK, and another is IN. */
+static int next_view(enum member_state state)
 {
 	struct lease_reply r = { 0 };
 	struct pack p = { 0 };
 	int err = lease(&r);
 
-	view = (struct view){ .epoch = r.epoch + 1, .members = (uint8_t)(1 + others), .arbiter = REPLICAS_MAX };
-	for (unsigned i = 0; i < view.members; i++) {
+	view = (struct view){ .epoch = r.epoch + 1, .members = 2, .arbiter = REPLICAS_MAX, .order = { 0, 1 } };
+	view.members = (uint8_t)(state == MEMBER_IN ? 1 + others : 2);
+	view.state[1] = state == MEMBER_IN ? MEMBER_OUT : MEMBER_IN;
+	view.state[0] = state;
+	for (unsigned i = 1; i <= others; i++) {
 		view.state[i] = MEMBER_IN;
 		view.order[i] = (uint8_t)i;
 	}
 	view.incarnation[0] = r.incarnation;
 	pack_view(&p, &view);
-	err = err ? err : tell(REPLICA_FREEZE, view.epoch, &p, NULL);
-	if (!err && under_way) {
-		pack_note(&p, under_way);
-		err = tell(REPLICA_ADD_NOTES, view.epoch, &p, NULL);
-	}
+	return err ? err : tell(REPLICA_FREEZE, view.epoch, &p, NULL);
+}
+
+static int activate(int err)
+{
+	struct lease_reply r;
+	struct pack p = { 0 };
+
 	pack_view(&p, &view);
 	pack_u32(&p, 0);
 	err = err ? err : tell(REPLICA_ACTIVATE, view.epoch, &p, NULL);
@@ -170,7 +174,34 @@ static int change_view(const struct note *under_way)
 	return err ? err : attach(&stranger, strangers);
 }
 
-static int resolve(struct note *n)
+int freeze(void)
+{
+	return next_view(MEMBER_IN);
+}
+
+int change_view(const struct note *under_way)
+{
+	struct pack p = { 0 };
+	int err = freeze();
+
+	if (!err && under_way) {
+		pack_note(&p, under_way);
+		err = tell(REPLICA_ADD_NOTES, view.epoch, &p, NULL);
+	}
+	return activate(err);
+}
+
+int come_back(const struct gfid *pending)
+{
+	struct pack p = { 0 };
+	int err = next_view(MEMBER_BACK);
+
+	pack_u8(&p, 0);
+	pack_gfid(&p, pending);
+	return activate(err ? err : tell(REPLICA_ADD_PENDING, view.epoch, &p, NULL));
+}
+
+int resolve(struct note *n)
 {
 	struct pack p = { 0 };
 
@@ -181,9 +212,8 @@ static int resolve(struct note *n)
 
 /* ---- both ---- */
 
-/* With what PLACE says of names, or NULL. */
-static int call(struct client *from, const struct replica_stamp *stamp, const struct place *place, enum fop fop, const void *in,
-		void *out)
+int call(struct client *from, const struct replica_stamp *stamp, const struct place *place, enum fop fop, const void *in,
+	 void *out)
 {
 	struct request rq;
 	int err;
@@ -199,19 +229,19 @@ static int call(struct client *from, const struct replica_stamp *stamp, const st
 	return err;
 }
 
-static int change(uint64_t number, enum fop fop, const void *in, void *out)
+int change(uint64_t number, enum fop fop, const void *in, void *out)
 {
 	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = number, .time = 1000000000 };
 
 	return call(&client, &stamp, NULL, fop, in, out);
 }
 
-static struct inode *root(void)
+struct inode *root(void)
 {
 	return inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
 }
 
-static int make(const char *name, struct file **file)
+int make(const char *name, struct file **file)
 {
 	cleanup_inode struct inode *parent = root();
 	struct create_in in = { .loc = { .parent = parent, .name = name }, .flags = O_RDWR, .mode = 0644 };
@@ -225,8 +255,7 @@ static int make(const char *name, struct file **file)
 	return err;
 }
 
-/* *n: its note. */
-static int drop(const char *name, struct note *n)
+int drop(const char *name, struct note *n)
 {
 	cleanup_inode struct inode *parent = root();
 	struct unlink_in in = { .loc = { .parent = parent, .name = name } };
@@ -239,7 +268,7 @@ static int drop(const char *name, struct note *n)
 	return err ? err : change(sequence, FOP_unlink, &in, &out);
 }
 
-static int put(uint64_t number, struct file *file)
+int put(uint64_t number, struct file *file)
 {
 	struct write_in in = { .file = file, .data = buffer_from("data", 4) };
 	struct write_out out = { 0 };
@@ -251,8 +280,7 @@ static int put(uint64_t number, struct file *file)
 
 /* ---- the tests ---- */
 
-/* A note of the session's next change, as if it had been done here; that of which PLACE tells so, or nothing (NULL). Until the next call. */
-static struct note *note_with(enum fop fop, const void *in, const struct gfid *first, const struct gfid *second)
+struct note *note_with(enum fop fop, const void *in, const struct gfid *first, const struct gfid *second)
 {
 	static struct note n;
 	struct place place = { 0 };
@@ -410,7 +438,7 @@ static void counted(struct counting *c)
 		task_sleep_ms(1);
 }
 
-static int settle(uint64_t up_to)
+int settle(uint64_t up_to)
 {
 	struct pack p = { 0 };
 
@@ -523,7 +551,7 @@ static void what_came_by_a_stale_file_is_done_by_another(void **state)
 
 /* ---- while a scrub is owed ---- */
 
-static int look(void)
+int look(void)
 {
 	cleanup_inode struct inode *top = root();
 	struct lookup_in in = { .loc = { .parent = top, .name = "f" } };
@@ -558,6 +586,58 @@ static void who_may_differ_from_the_first_is_not_read(void **state)
 {
 	(void)state;
 	on(ON_MEMORY, unproven_);
+}
+
+/* ---- what clients send once more ---- */
+
+/* How many changes the member tells of as sent once more; *err: of the answer. */
+static unsigned tell_repeated(uint64_t epoch, int *err)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	unsigned count = 0;
+
+	*err = tell(REPLICA_REPEATED, epoch, &p, &answer);
+	u = unpack_blob(&answer);
+	while (!*err && unpack_more(&u)) {
+		struct note n;
+
+		unpack_note(&u, &n);
+		count += n.fop == FOP_write && n.sequence == sequence && !n.status;
+	}
+	free(answer.bytes);
+	return count;
+}
+
+static void repeated_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+	int err;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.repeated, 0);
+	CHECK_INT(put(sequence, file), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.repeated, 1);
+	CHECK_INT(tell_repeated(view.epoch, &err), 1);
+	CHECK_INT(err, 0);
+	tell_repeated(view.epoch - 1, &err);
+	CHECK_INT(err, -EVIEW);
+	CHECK_INT(settle(sequence), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.repeated, 0);
+}
+
+static void a_member_tells_what_was_sent_once_more(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, repeated_);
 }
 
 /* The secret alone does not do where certificates say who somebody is. */
@@ -639,7 +719,7 @@ static int touch_root(struct client *who, uint64_t number)
 	return call(who, &stamp, NULL, FOP_setattr, &in, &out);
 }
 
-static int next_view(void)
+static int view_with_tenants(void)
 {
 	int err = change_view(NULL);
 
@@ -653,7 +733,7 @@ static void suspects_(void *arg)
 
 	(void)arg;
 	others = 2;
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(suspect(&acme, 4), 0);
 	CHECK_INT(lease(&r), 0);
 	CHECK_INT(r.suspects, 0);
@@ -682,19 +762,19 @@ static void left_(void *arg)
 	struct lease_reply r;
 
 	(void)arg;
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(touch_root(&acme, 1), 0);
 	CHECK_INT(say_number(&acme, REPLICA_FAILED, 1), 0);
 	CHECK_INT(lease(&r), 0);
 	CHECK_INT(r.orphans, 0);
 	CHECK_INT(r.tenants_left, 1);
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(touch_root(&acme, 2), 0);
 	CHECK_INT(say_number(&acme, REPLICA_FAILED, 2), 0);
 	CHECK_INT(lease(&r), 0);
 	CHECK_INT(r.tenants_left, 0); /* not so soon again */
 	CHECK_INT(touch_root(&globex, 1), -ERECOVERING);
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(touch_root(&client, 1), 0);
 	CHECK_INT(say_number(&client, REPLICA_FAILED, 1), 0);
 	CHECK_INT(lease(&r), 0);
@@ -713,7 +793,7 @@ static void bounds_(void *arg)
 	struct gfid g;
 
 	(void)arg;
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(attach(&globex, acme_id), -EACCES);
 	CHECK_INT(attach(&client, acme_id), -EACCES);
 	CHECK_INT(attach(&acmes, acmes_id), 0);
@@ -743,7 +823,7 @@ static void one_tenants_sessions_tokens_and_changes_are_bounded(void **state)
 static void moves_(void *arg)
 {
 	(void)arg;
-	CHECK_INT(next_view(), 0);
+	CHECK_INT(view_with_tenants(), 0);
 	CHECK_INT(acquire_first(&acme, &gfid_rename_token), 0);
 	CHECK_INT(acquire(&globex, &gfid_rename_token), 0);
 	CHECK_INT(acquire(&client, &gfid_rename_token), 0);
@@ -768,8 +848,11 @@ int main(void)
 		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 		cmocka_unit_test(who_may_differ_from_the_first_is_not_read),
+		cmocka_unit_test(a_member_tells_what_was_sent_once_more),
 		cmocka_unit_test(with_certificates_only_servers_coordinate),
 	};
 
-	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+
+	return failed + _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/member: a member of a set whose view never changes: all are IN. For tests of cluster/afr that change no object. */
+/* test/member: a member of a set whose view never changes: all are IN, but for one that may be BACK. It gives every token to who asks for it. */
+#include <stdatomic.h>
+
 #include "replica.h"
 
 struct member {
-	int64_t members;
+	int64_t members, back;
+	atomic_uint fsyncs;
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
+	{ "back", OPTION_INT, OPTION_AT(struct member, back), "-1", "number of a member that is BACK; -1: none", -1,
+	  REPLICAS_MAX },
 	{ NULL },
 };
 
@@ -17,14 +22,15 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	struct pack p = { 0 };
 
 	(void)rq;
-	if (in->verb == REPLICA_DETACH)
+	if (in->verb == REPLICA_DETACH || in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_RELEASE ||
+	    in->verb == REPLICA_SETTLE)
 		return 0;
 	if (in->verb != REPLICA_ATTACH)
 		return -EOPNOTSUPP;
 	r.view = (struct view){ .epoch = 1, .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
 	for (int i = 0; i < m->members; i++) {
 		r.view.order[i] = (uint8_t)i;
-		r.view.state[i] = MEMBER_IN;
+		r.view.state[i] = i == m->back ? MEMBER_BACK : MEMBER_IN;
 		r.view.incarnation[i] = 1;
 	}
 	pack_reply_view(&p, &r);
@@ -33,7 +39,18 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 
 static int member_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
+	struct member *m = x->private;
+
+	if (fop == FOP_fsync)
+		atomic_fetch_add(&m->fsyncs, 1);
 	return fop_pass(rq, x, fop, in, out);
+}
+
+static void member_dump(struct xlator *x, FILE *f)
+{
+	struct member *m = x->private;
+
+	fprintf(f, "fsyncs: %u\n", atomic_load(&m->fsyncs));
 }
 
 XLATOR_MODULE
@@ -47,4 +64,5 @@ const struct xlator_type xlator_type = {
 	.max_children = 1,
 	.any = member_any,
 	.replica = member_replica,
+	.dump = member_dump,
 };

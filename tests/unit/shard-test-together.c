@@ -190,6 +190,45 @@ PROPERTY_AS(, what_is_replaced_while_it_is_looked_at_is_looked_at_again)
 	CHECK_INT(makes.err, 0);
 }
 
+static void drop_job(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = drop(&v0, j->d, "f", FOP_unlink);
+	j->done = true;
+}
+
+/* Between the look at it and the leaf another client puts a pointer there, which is not for everybody to remove. (debug/memory does not
+ * compare what it is told to remove.) */
+static void taken_late_(void *arg __attribute__((unused)))
+{
+	struct place pointers = { .flags = PLACE_POINTER };
+	cleanup_inode struct inode *top = root();
+	static struct job drops;
+
+	CHECK_INT(look(&v0, top, "nothing", NULL, NULL), -ENOENT);
+	CHECK_INT(make_empty(&nowhere, top, "f"), 0);
+	born_pointer();
+	CHECK_INT(make_file(&pointers, top, "g", O_EXCL), 0);
+	drops = (struct job){ .d = top };
+	hold_tell("hold", "unlink");
+	task_spawn(NULL, drop_job, &drops);
+	hold_wait(1);
+	CHECK_INT(move(&pointers, top, "g", top, "f", 0), 0);
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
+	wait_for(&drops.done);
+	CHECK_INT(drops.err, -EPOINTER);
+	CHECK_INT(drop(&pointers, top, "f", FOP_unlink), 0);
+}
+
+void what_came_while_a_name_is_taken_is_not_taken(void **state)
+{
+	(void)state;
+	if (!geteuid())
+		run_on(taken_late_, LEAF_POSIX);
+}
+
 /* D2: whoever did something did it by a version that was the shard's at some moment of the call. */
 struct storm {
 	struct inode *d, *e;

@@ -58,6 +58,7 @@ static int say(struct request *rq, const struct place *p, enum fop fop, const vo
 /* As root, with what the next thing is born with, if that is said. */
 static struct born_xattr born_next[2];
 static unsigned born_count;
+bool sent_again;
 int call(const struct place *p, enum fop fop, const void *in, void *out)
 {
 	struct request rq;
@@ -65,6 +66,7 @@ int call(const struct place *p, enum fop fop, const void *in, void *out)
 
 	request_init(&rq, tree.graph, 0);
 	rq.group_count = 0;
+	rq.resent = sent_again;
 	err = p == &nowhere ? 0 : say(&rq, p, fop, in);
 	if (!err)
 		err = born_attach(&rq, born_next, born_count);
@@ -196,7 +198,7 @@ const char *name_at(const struct inode *parent, uint32_t member, const char *pre
 	return find_name(parent, member, prefix, names[next++ % 4]);
 }
 
-static void born_pointer(void)
+void born_pointer(void)
 {
 	static uint8_t bytes[POINTER_SIZE];
 
@@ -779,6 +781,24 @@ PROPERTY(what_is_expected_is_there_or_nothing_is_done)
 	CHECK_INT(drop(&p, top, "b", FOP_rmdir), 0);
 }
 
+/* The answer to the first was lost: it has been done, and what has the name now was made since. */
+PROPERTY(what_is_sent_again_takes_nothing_that_was_made_since)
+{
+	cleanup_inode struct inode *top = root(), *first = NULL, *second = NULL, *there = NULL;
+	struct place p = { 0 };
+
+	CHECK_INT(make_dir(&v0, top, "a", &first), 0);
+	CHECK_INT(drop(&v0, top, "a", FOP_rmdir), 0);
+	CHECK_INT(make_dir(&v0, top, "a", &second), 0);
+	p.expected[0] = first->gfid;
+	sent_again = true;
+	CHECK_INT(drop(&p, top, "a", FOP_rmdir), 0);
+	sent_again = false;
+	CHECK_INT(look(&v0, top, "a", &there, NULL), 0);
+	CHECK_INT(there == second, 1);
+	CHECK_INT(drop(&p, top, "a", FOP_rmdir), -ESTALE);
+}
+
 PROPERTY(hostile_places_are_refused)
 {
 	enum { SIZE = 104, SIZE_3 = 72, SIZE_2 = 52 };
@@ -876,6 +896,7 @@ int main(void)
 		cmocka_unit_test(names_of_the_root_are_judged_by_how_many_subvolumes_there_were_first),
 		cmocka_unit_test(a_version_is_of_its_directory_whatever_name_is_asked_for),
 		cmocka_unit_test(who_lists_goes_by_the_layout_too),
+		cmocka_unit_test(what_is_sent_again_takes_nothing_that_was_made_since),
 		cmocka_unit_test(what_is_expected_is_there_or_nothing_is_done),
 		cmocka_unit_test(a_marked_name_is_its_intents_alone),
 		cmocka_unit_test(a_directory_with_marked_names_stays),
@@ -886,6 +907,7 @@ int main(void)
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),
 		cmocka_unit_test(what_was_read_before_a_change_is_not_kept_after_it),
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),
+		cmocka_unit_test(what_came_while_a_name_is_taken_is_not_taken),
 		cmocka_unit_test(what_is_replaced_while_it_is_looked_at_is_looked_at_again),
 		cmocka_unit_test(who_is_about_to_lock_counts),
 		cmocka_unit_test(a_moving_name_is_gone_when_that_is_on_disk),

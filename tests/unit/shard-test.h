@@ -39,9 +39,14 @@ const char *name_at(const struct inode *parent, uint32_t member, const char *pre
 int call(const struct place *p, enum fop fop, const void *in, void *out);
 int make_file(const struct place *p, struct inode *parent, const char *name, int flags);
 int drop(const struct place *p, struct inode *parent, const char *name, enum fop fop);
+void born_pointer(void); /* what is made next is a pointer */
+extern bool sent_again;	 /* all requests are */
 void run_on(task_fn *fn, const char *leaf);
 extern const char *below; /* volumes that the leaf is on */
 
+#define LEAF_POSIX                                                                                                             \
+	"type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"                                         \
+	" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option directory "
 /* On both leaves, if it may use a disk. */
 #define PROPERTY_AS(kind, name)                                                                                                \
 	static void name##_(void *arg);                                                                                        \
@@ -50,8 +55,7 @@ extern const char *below; /* volumes that the leaf is on */
 		(void)state;                                                                                                   \
 		run_on(name##_, "type debug/memory");                                                                          \
 		if (!geteuid())                                                                                                \
-			run_on(name##_, "type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"         \
-					" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option directory ");          \
+			run_on(name##_, LEAF_POSIX);                                                                           \
 	}                                                                                                                      \
 	static void name##_(void *arg __attribute__((unused)))
 #define PROPERTY(name) PROPERTY_AS(static, name)
@@ -65,6 +69,7 @@ void a_layout_waits_for_who_is_inside_and_others_for_it(void **state);
 void what_was_read_before_a_change_is_not_kept_after_it(void **state);
 void nothing_is_done_by_a_layout_that_has_ended(void **state);
 void what_is_replaced_while_it_is_looked_at_is_looked_at_again(void **state);
+void what_came_while_a_name_is_taken_is_not_taken(void **state);
 void who_is_about_to_lock_counts(void **state);
 
 /* ---- shard-test-taken.c ---- */

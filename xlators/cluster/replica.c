@@ -308,6 +308,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 		pack_bytes(p, r->failure[i].session, sizeof(r->failure[i].session));
 		pack_u64(p, r->failure[i].sequence);
 	}
+	pack_u32(p, r->repeated);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -341,6 +342,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 		unpack_bytes(u, r->failure[i].session, sizeof(r->failure[i].session));
 		r->failure[i].sequence = unpack_u64(u);
 	}
+	r->repeated = unpack_more(u) ? unpack_u32(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

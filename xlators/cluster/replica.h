@@ -91,6 +91,7 @@ enum replica_verb {
 	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 	REPLICA_DID,	  /* session, sequence -> nothing, or that change's note: what it was, and what became of it here */
+	REPLICA_REPEATED, /* nothing -> notes of changes that were done there and sent once more in this view, as many as fit */
 };
 
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
@@ -244,6 +245,7 @@ struct lease_reply {
 		uint8_t session[16];
 		uint64_t sequence;
 	} failure[FAILURES_TOLD];
+	uint32_t repeated;    /* changes that were done there and sent once more in this view. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

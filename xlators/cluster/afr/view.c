@@ -358,8 +358,7 @@ static unsigned proven(struct afr *a, unsigned mask)
 /* Attributes come from one member as long as it is there (ctime differs between bricks), which clients choose differently. */
 int afr_reader(struct afr *a, const struct view *v, const struct inode *inode, bool data, unsigned not_those)
 {
-	unsigned mask = view_mask(v, MUTANT("ask-back") ? MEMBER_BACK : MEMBER_IN) & ~not_those,
-		 connected = mask & atomic_load(&a->up);
+	unsigned mask = view_mask(v, MEMBER_IN) & ~not_those, connected = mask & atomic_load(&a->up);
 	unsigned near;
 
 	if (a->arbiter_at < REPLICAS_MAX) { /* it does not know how long files are */

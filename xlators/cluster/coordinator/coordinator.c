@@ -182,6 +182,7 @@ static void main_task(void *arg)
 		if (ready) {
 			atomic_store(&c->heal.bandwidth, c->heal_bandwidth);
 			decide(c);
+			lacking_look(c);
 			scrub_owed(c);
 			healers_start(c);
 			tidy_limbos(c);
@@ -202,6 +203,7 @@ static void main_task(void *arg)
 static int coordinator_init(struct xlator *x, struct problem *p)
 {
 	struct coordinator *c = x->private;
+	int err;
 
 	if (c->arbiter && x->children != 3)
 		return problem_set(p, EINVAL, "volume %s: an arbiter makes sense only as the last of three members, not of %d",
@@ -216,11 +218,16 @@ static int coordinator_init(struct xlator *x, struct problem *p)
 	gfid_create(&c->session);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->heal.links_lock, NULL);
+	c->lacking.look.x = x;
+	c->lacking.look.arbiter = c->heal.arbiter;
+	c->lacking.look.look = true;
 	for (int i = 0; i < c->members; i++) {
 		c->member[i].c = c;
 		c->member[i].number = i;
 	}
-	return secret_read(c->secret_file, c->heal.secret, p);
+	err = secret_read(c->secret_file, c->heal.secret, p);
+	memcpy(c->lacking.look.secret, c->heal.secret, sizeof(c->heal.secret));
+	return err;
 }
 
 static int coordinator_start(struct xlator *x, struct problem *p)
@@ -245,6 +252,7 @@ static void wait_for_tasks(void *arg)
 		task_cond_wait(&c->changed, &c->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&c->lock);
 	scrub_free(&c->scrub);
+	lacking_forget(c);
 	missed_clear(c);
 }
 
@@ -254,6 +262,7 @@ static void coordinator_stop(struct xlator *x)
 
 	atomic_store(&c->stopping, true);
 	atomic_store(&c->heal.halt, true);
+	atomic_store(&c->lacking.look.halt, true);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].heal_stop = true;

@@ -4,6 +4,7 @@
 #ifndef STRATUS_COORDINATOR_H
 #define STRATUS_COORDINATOR_H
 #include "heal.h"
+#include "lacking-limit.h"
 
 #define SYNC_NS 30000000000ull /* a sync that takes longer goes on at the member, and the next one is the sooner done */
 
@@ -63,6 +64,20 @@ struct scrub {
 	struct inode **kept;
 	size_t kepts, kept_room;
 };
+/* What members that are IN lack, as the coordinator has found by asking them. */
+enum { LACKS_MAX = 64 };
+struct lack {
+	int member;
+	struct inode *directory; /* a reference */
+};
+struct lacking {
+	struct heal look;	      /* the task's that looks: changes nothing */
+	bool looking;		      /* it runs */
+	uint64_t next_ns;	      /* when the next may */
+	struct lack found[LACKS_MAX]; /* to be made equal with the next view */
+	unsigned count;
+	struct lacking_limit limit;
+};
 /* Changes that are not known to be everywhere, of all members. */
 struct union_note {
 	struct note note;
@@ -106,6 +121,7 @@ struct coordinator {
 	uint64_t last_view_ns;
 	uint64_t tenants_view_ns; /* the last that was made for what tenants' clients had left */
 	uint64_t generation, generation_ns;
+	struct lacking lacking;
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
 	struct owed owed;
@@ -184,6 +200,13 @@ void member_waits_longer(struct remote_member *); /* lock held: it comes and goe
 /* recover.c */
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
+
+/* lacking.c */
+void lacking_look(struct coordinator *);	 /* starts a task, if there is reason to */
+bool lacking_is_due(const struct coordinator *); /* lock held: something was found, and may be made equal by now */
+/* What was found at members that stay IN in the view to come is made equal by its recovery. Before that view is made. */
+void lacking_take_all(struct coordinator *, const struct view *next);
+void lacking_forget(struct coordinator *);
 
 /* backlog.c */
 void healers_start(struct coordinator *); /* one for each member that is BACK and has none */

@@ -287,6 +287,8 @@ static void tidy_up(const struct coordinator *c, struct decision *d)
 		reason(d, -1, "the last change of view failed half way");
 	if (c->unrecovered && clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
 		reason(d, -1, "the recovery was interrupted");
+	if (lacking_is_due(c) && clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
+		reason(d, -1, "a member lacks a directory that a change needs");
 	for (int i = 0; i < c->members; i++) {
 		const struct lease_reply *r = &c->member[i].last;
 
@@ -513,6 +515,7 @@ void decide(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 	if (!go)
 		return;
+	lacking_take_all(c, &d.next);
 	if (view_change(c, &d.next, d.cold, d.why)) {
 		pthread_mutex_lock(&c->lock);
 		c->owed.recovery = owed;

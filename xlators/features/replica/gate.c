@@ -272,6 +272,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (before && !before->note.status) {
 		a->done = true;
 		a->value = before->note.value;
+		before->repeated = !before->resolved;
 		return 0;
 	}
 	if (stamp->flags & REPLICA_ASK)

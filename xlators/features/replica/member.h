@@ -117,6 +117,7 @@ struct kept_note {
 	struct inode *inode[NOTE_OBJECTS]; /* references, so that the coordinator finds what is to be recovered; may be NULL */
 	bool orphan;			   /* nobody will settle it: the coordinator must */
 	bool recovering;		   /* until the coordinator resolves it */
+	bool repeated;			   /* it is done, and its client has sent it once more, in this view */
 	bool resolved;
 	uint64_t begun_ns;
 	struct note note; /* last: only as many objects as it has */
@@ -264,6 +265,8 @@ bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
 /* What only a new view tidies up: notes that nobody will settle, and sessions that ended with tokens. */
 unsigned orphans(const struct member *); /* of tenants: nothing */
+/* Changes that are done here, and that their clients have sent once more in this view: others may not be able to do them. */
+unsigned repeated(const struct member *);
 
 /* tenants.c; with the lock held */
 int tenant_of(struct member *, const struct client *, struct tenant **); /* NULL: no tenant's; -ENOMEM */

@@ -235,6 +235,15 @@ unsigned orphans(const struct member *m)
 	return count;
 }
 
+unsigned repeated(const struct member *m)
+{
+	unsigned count = 0;
+
+	for (const struct kept_note *k = m->notes; k; k = k->all_next)
+		count += k->repeated;
+	return count;
+}
+
 /* ---- sessions ---- */
 
 struct session *session_by_id(struct member *m, const uint8_t id[16], bool make)

@@ -138,6 +138,7 @@ int verb_lease(struct asked *a)
 	memcpy(r.reason, m->reason, sizeof(r.reason));
 	r.orphans = orphans(m);
 	r.stuck = tokens_stuck(m);
+	r.repeated = repeated(m);
 	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
 	r.index = m->index.count;
 	r.notes = atomic_load(&m->noted);

@@ -32,6 +32,16 @@ int verb_freeze(struct asked *a, uint64_t epoch)
 	return err;
 }
 
+static void put_note(struct asked *a, const struct kept_note *k)
+{
+	struct note n;
+
+	memcpy(&n, &k->note, offsetof(struct note, object) + k->note.objects * sizeof(n.object[0]));
+	n.resolved = k->resolved;
+	n.tenants = k->session->tenant;
+	pack_note(&a->answer, &n);
+}
+
 /* Not of one that was started anew since it was frozen: it has forgotten them, and has another disk perhaps. */
 int verb_notes(struct asked *a, uint64_t epoch)
 {
@@ -40,18 +50,24 @@ int verb_notes(struct asked *a, uint64_t epoch)
 
 	pthread_mutex_lock(&a->m->lock);
 	frozen = a->m->frozen && a->m->coming == epoch;
-	for (const struct kept_note *k = a->m->notes; k && a->answer.size < REPLICA_BLOB_MAX - 2048; k = k->all_next) {
-		struct note n;
-
-		if (at++ < from)
-			continue;
-		memcpy(&n, &k->note, offsetof(struct note, object) + k->note.objects * sizeof(n.object[0]));
-		n.resolved = k->resolved;
-		n.tenants = k->session->tenant;
-		pack_note(&a->answer, &n);
-	}
+	for (const struct kept_note *k = a->m->notes; k && a->answer.size < REPLICA_BLOB_MAX - 2048; k = k->all_next)
+		if (at++ >= from)
+			put_note(a, k);
 	pthread_mutex_unlock(&a->m->lock);
 	return frozen || MUTANT("notes-unfrozen") ? 0 : -EVIEW;
+}
+
+int verb_repeated(struct asked *a, uint64_t epoch)
+{
+	bool now;
+
+	pthread_mutex_lock(&a->m->lock);
+	now = epoch == a->m->view.epoch;
+	for (const struct kept_note *k = a->m->notes; k && now && a->answer.size < REPLICA_BLOB_MAX / 8; k = k->all_next)
+		if (k->repeated)
+			put_note(a, k);
+	pthread_mutex_unlock(&a->m->lock);
+	return now ? 0 : -EVIEW;
 }
 
 int verb_add_notes(struct asked *a, uint64_t epoch)

@@ -81,6 +81,8 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return verb_freeze(a, epoch);
 	case REPLICA_NOTES:
 		return verb_notes(a, epoch);
+	case REPLICA_REPEATED:
+		return verb_repeated(a, epoch);
 	case REPLICA_ADD_NOTES:
 		return verb_add_notes(a, epoch);
 	case REPLICA_ADD_PENDING:

@@ -49,6 +49,7 @@ int verb_did(struct asked *a);
 /* verbs-view.c */
 int verb_freeze(struct asked *a, uint64_t epoch);
 int verb_notes(struct asked *a, uint64_t epoch);
+int verb_repeated(struct asked *a, uint64_t epoch);
 int verb_add_notes(struct asked *a, uint64_t epoch);
 int verb_add_pending(struct asked *a, uint64_t epoch);
 int verb_activate(struct asked *a, uint64_t epoch);

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/replica: what a member must refuse, remember and tell, one by one. Each of these tests fails with one of the mutants (tests/sim/mutants.seeds)
+ * that the simulator needs luck to find. */
+#include "member-test.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SOON_MS = 5, TRIES = 2000 };
+
+/* ---- leases, generations ---- */
+
+/* A view without a lease as yet; then one that had ended when it came. */
+static void ended_lease_(void *arg)
+{
+	struct lease_call late = { .clock = clock_ns() - 2000000000, .lease_ns = 1000000000, .writable = true };
+	cleanup_file struct file *file = NULL;
+	struct pack p = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(look(), 0);
+	CHECK_INT(freeze(), 0);
+	pack_view(&p, &view);
+	pack_u32(&p, 0);
+	CHECK_INT(tell(REPLICA_ACTIVATE, view.epoch, &p, NULL), 0);
+	late.epoch = view.epoch;
+	pack_lease_call(&p, &late);
+	CHECK_INT(tell(REPLICA_LEASE, view.epoch, &p, NULL), 0);
+	CHECK_INT(look(), -EVIEW);
+}
+
+static void nothing_is_read_without_a_lease(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, ended_lease_);
+}
+
+static void back_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(come_back(&gfid_root), 0);
+	CHECK_INT(look(), -EVIEW);
+	generation = 7;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.generation, 7);
+}
+
+static void who_is_healed_is_not_read_but_begins_generations(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, back_);
+}
+
+/* Is it in the list of what changed after that generation? */
+static bool is_listed(const struct gfid *g, uint64_t above)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	bool found = false;
+
+	pack_u64(&p, above);
+	pack_u64(&p, 0);
+	if (tell(REPLICA_INDEX, view.epoch, &p, &answer))
+		return false;
+	u = unpack_blob(&answer);
+	unpack_u8(&u);
+	unpack_u64(&u);
+	while (unpack_more(&u)) {
+		struct gfid one = unpack_gfid(&u);
+
+		unpack_u32(&u);
+		found |= gfid_equal(&one, g);
+	}
+	free(answer.bytes);
+	return found;
+}
+
+static void unsettled_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *other = NULL;
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("other", &other), 0);
+	CHECK_INT(settle(sequence), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(lease(&r), 0);
+	generation = r.generation + 1;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.generation, generation);
+	CHECK_INT(is_listed(&file->inode->gfid, generation - 1), true);
+	CHECK_INT(is_listed(&other->inode->gfid, generation - 1), false);
+}
+
+static void what_is_not_settled_counts_in_the_next_generation_too(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, unsettled_);
+}
+
+static void started_anew_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	g = file->inode->gfid;
+	file_unref(file);
+	file = NULL;
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(is_listed(&g, 0), true);
+}
+
+static void what_changed_is_listed_by_a_process_that_is_started_anew(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, started_anew_);
+}
+
+static uint64_t synced_now(void)
+{
+	struct lease_reply r = { 0 };
+
+	return lease(&r) ? 0 : r.synced;
+}
+
+/* It has synced its disk; then it is found to differ, and started anew before it was healed. */
+static void distrusted_(void *arg)
+{
+	struct pack p = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	for (int i = 0; i < TRIES && !synced_now(); i++) {
+		generation++;
+		task_sleep_ms(SOON_MS);
+	}
+	CHECK_INT(synced_now() > 0, true);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(synced_now() > 0, true);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(freeze(), 0);
+	CHECK_INT(tell(REPLICA_DISTRUST, view.epoch, &p, NULL), 0);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(synced_now(), 0);
+}
+
+static void who_is_found_to_differ_has_synced_nothing_when_it_is_started_anew(void **state)
+{
+	(void)state;
+	if (!geteuid())
+		on(ON_POSIX, distrusted_);
+}
+
+/* ---- notes ---- */
+
+static int ask_outcome(uint64_t number)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, number);
+	return say(&client, REPLICA_OUTCOME, &p);
+}
+
+static void told_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+	struct pack p = { 0 };
+	struct note n;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	pack_u64(&p, 0);
+	CHECK_INT(tell(REPLICA_NOTES, view.epoch, &p, NULL), -EVIEW);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(drop("f", &n), 0);
+	CHECK_INT(change_view(&n), 0);
+	CHECK_INT(ask_outcome(n.sequence), -ERECOVERING);
+	CHECK_INT(resolve(&n), 0);
+	unwritable = true;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(ask_outcome(n.sequence), -ERECOVERING);
+	unwritable = false;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(ask_outcome(n.sequence), 0);
+}
+
+static void what_is_done_is_told_when_a_quorum_has_it(void **state)
+{
+	(void)state;
+	unwritable = false;
+	on(ON_MEMORY, told_);
+}
+
+static void orphan_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+	struct pack p = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, 0);
+	CHECK_INT(say(&client, REPLICA_DETACH, &p), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.orphans > 0, true);
+}
+
+static void a_session_that_ends_leaves_what_is_not_settled_to_the_coordinator(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, orphan_);
+}
+
+static int acquire(const struct gfid *g)
+{
+	static uint64_t number;
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, ++number);
+	pack_gfid(&p, g);
+	return say(&stranger, REPLICA_ACQUIRE, &p);
+}
+
+/* A write of the file `f` is recovered. The token of another shows when tokens are granted again at all. */
+static void recovered_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *other = NULL;
+	struct write_in wrote = { .data = NULL };
+	static struct note n;
+	int err = -ERECOVERING;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make("other", &other), 0);
+	wrote.file = file;
+	n = *note_with(FOP_write, &wrote, NULL, NULL);
+	CHECK_INT(change_view(&n), 0);
+	CHECK_INT(put(++sequence, file), -ERECOVERING);
+	CHECK_INT(put(++sequence, other), 0);
+	for (int i = 0; i < TRIES && err == -ERECOVERING; i++)
+		err = acquire(&other->inode->gfid);
+	CHECK_INT(err, 0);
+	CHECK_INT(acquire(&file->inode->gfid), -ERECOVERING);
+	CHECK_INT(resolve(&n), 0);
+	CHECK_INT(acquire(&file->inode->gfid), 0);
+}
+
+static void what_is_recovered_is_not_changed_nor_its_token_granted(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, recovered_);
+}
+
+/* ---- what is pending ---- */
+
+static int copy(uint64_t number, struct file *from, struct file *to)
+{
+	struct copy_range_in in = { .from = from, .to = to, .length = 4 };
+	struct copy_range_out out = { 0 };
+
+	return change(number, FOP_copy_range, &in, &out);
+}
+
+static unsigned pending_now(int *err)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	unsigned count;
+
+	pack_u64(&p, 0);
+	*err = tell(REPLICA_PENDING, view.epoch, &p, &answer);
+	u = unpack_blob(&answer);
+	count = (unsigned)unpack_u64(&u);
+	free(answer.bytes);
+	return count;
+}
+
+/* How many of them stay. */
+static int strike(const struct gfid *g, uint32_t *kept)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	struct unpack u;
+	int err;
+
+	pack_u8(&p, 0);
+	pack_gfid(&p, g);
+	err = tell(REPLICA_STRIKE, view.epoch, &p, &answer);
+	u = unpack_blob(&answer);
+	*kept = unpack_u32(&u);
+	free(answer.bytes);
+	return err;
+}
+
+static void pending_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *other = NULL;
+	uint32_t kept;
+	int err;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make("other", &other), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	CHECK_INT(come_back(&file->inode->gfid), 0);
+	CHECK_INT(copy(++sequence, file, other), -EPENDING);
+	CHECK_INT(pending_now(&err), 2); /* the target, too */
+	CHECK_INT(err, 0);
+	CHECK_INT(strike(&other->inode->gfid, &kept), 0);
+	CHECK_INT(kept, 0);
+	CHECK_INT(put(++sequence, file), -EPENDING);
+	CHECK_INT(strike(&file->inode->gfid, &kept), 0);
+	CHECK_INT(kept, 1);
+	CHECK_INT(pending_now(&err), 1);
+	CHECK_INT(strike(&file->inode->gfid, &kept), 0);
+	CHECK_INT(kept, 0);
+	CHECK_INT(put(++sequence, file), 0);
+}
+
+static void what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, pending_);
+}
+
+/* ---- what healing removes ---- */
+
+static int remove_for_good(const char *name)
+{
+	cleanup_inode struct inode *parent = root();
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_HEAL, .time = 1000000000 };
+	struct unlink_in in = { .loc = { .parent = parent, .name = name } };
+	struct unlink_out out = { 0 };
+
+	return call(&coordinator, &stamp, NULL, FOP_unlink, &in, &out);
+}
+
+static void removed_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(settle(sequence), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	CHECK_INT(remove_for_good("f"), 0);
+	CHECK_INT(put(++sequence, file), -ESTALE);
+}
+
+static void what_healing_removed_does_not_count_any_more_for_who_has_it_open(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, removed_);
+}
+
+/* ---- disks that fill up ---- */
+
+static void short_(void *arg)
+{
+	struct xlator *lie = tree_find(&tree, "leaf");
+	char *cut[] = { (char[]){ "short" }, (char[]){ "2" } };
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	lie->type->command(lie, 2, cut, stdout);
+	CHECK_INT(put(++sequence, file), -ENOSPC);
+	CHECK_INT(put(++sequence, file), 0);
+}
+
+/* Another member may have taken more of it. */
+static void a_write_that_the_disk_takes_in_part_has_failed(void **state)
+{
+	(void)state;
+	below = "volume base\n type debug/memory\nend-volume\n";
+	on(" type test/lie\n subvolumes base\n", short_);
+	below = "";
+}
+
+const struct CMUnitTest guards[] = {
+	cmocka_unit_test(nothing_is_read_without_a_lease),
+	cmocka_unit_test(who_is_healed_is_not_read_but_begins_generations),
+	cmocka_unit_test(what_is_not_settled_counts_in_the_next_generation_too),
+	cmocka_unit_test(what_changed_is_listed_by_a_process_that_is_started_anew),
+	cmocka_unit_test(who_is_found_to_differ_has_synced_nothing_when_it_is_started_anew),
+	cmocka_unit_test(what_is_done_is_told_when_a_quorum_has_it),
+	cmocka_unit_test(a_session_that_ends_leaves_what_is_not_settled_to_the_coordinator),
+	cmocka_unit_test(what_is_recovered_is_not_changed_nor_its_token_granted),
+	cmocka_unit_test(what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early),
+	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
+	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
+};
+const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);

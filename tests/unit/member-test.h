@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member whose coordinator and client is the test: what the files of member-test share. */
+#ifndef STRATUS_MEMBER_TEST_H
+#define STRATUS_MEMBER_TEST_H
+#include "test-tasks.h"
+#include "test.h"
+
+#include <errno.h>
+
+#include "dht/place.h"
+#include "replica.h"
+#include "tree.h"
+
+#define LEASE_NS  60000000000ull
+#define ON_MEMORY " type debug/memory\n"
+#define ON_POSIX                                                                                                               \
+	" type storage/posix\n option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n"                                        \
+	" option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n option free-space-floor 0\n option directory "
+
+extern struct tree tree;
+extern int failures;
+extern struct client coordinator, client, stranger; /* two sessions of clients */
+extern const uint8_t session[16], strangers[16];
+extern struct view view;
+extern uint64_t sequence;
+extern uint64_t generation; /* as leases say */
+extern bool unproven, unwritable;
+extern const char *below; /* volumes that the leaf is on */
+
+void on(const char *leaf, task_fn *);
+int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
+
+/* As the coordinator. Takes what `more` holds. */
+int tell(enum replica_verb, uint64_t epoch, struct pack *more, struct blob *answer);
+int lease(struct lease_reply *);
+int change_view(
+	const struct note *under_way); /* the next one, of this member alone. `under_way` is recovered in it; NULL: nothing */
+/* In that view it is BACK, and that object is pending. */
+int come_back(const struct gfid *pending);
+int freeze(void); /* for the next view */
+int resolve(struct note *);
+
+/* As a client. */
+int say(struct client *, uint32_t verb, struct pack *);
+/* With what PLACE says of names, or NULL. */
+int call(struct client *from, const struct replica_stamp *, const struct place *, enum fop, const void *in, void *out);
+int change(uint64_t number, enum fop, const void *in, void *out);
+struct inode *root(void);
+int make(const char *name, struct file **);
+int drop(const char *name, struct note *); /* *n: its note */
+int put(uint64_t number, struct file *);
+int look(void); /* for "f" */
+int settle(uint64_t up_to);
+/* A note of the session's next change, as if it had been done here; that of which PLACE tells so, or nothing (NULL). Until the next call. */
+struct note *note_with(enum fop, const void *in, const struct gfid *first, const struct gfid *second);
+
+/* member-test-guards.c */
+extern const struct CMUnitTest guards[];
+extern const unsigned guards_count;
+#endif

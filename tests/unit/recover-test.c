@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/coordinator: the steps of a recovery. The test is the members, and what heals them. */
+#include "test-tasks.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator.h"
+
+static int failures;
+static unsigned undone, told; /* members whose logs were undone, or that were told what a change is by now */
+static bool truth_is_gone;
+
+/* ---- what is around it ---- */
+
+int heal_request(struct heal *h, struct request *rq)
+{
+	(void)h;
+	request_init(rq, NULL, 0);
+	return 0;
+}
+
+void heal_request_end(struct request *rq)
+{
+	request_finish(rq);
+}
+
+int heal_find(struct heal *h, struct request *rq, const struct gfid *g, int from, int at, struct inode **inode)
+{
+	(void)h, (void)rq, (void)g, (void)from;
+	*inode = NULL;
+	return truth_is_gone && !at ? -ENOTCONN : 0;
+}
+
+int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, const char *name, int from, int to)
+{
+	(void)h, (void)rq, (void)directory, (void)name, (void)from, (void)to;
+	return 0;
+}
+
+int heal_object(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t end)
+{
+	(void)h, (void)rq, (void)g, (void)from, (void)to, (void)start, (void)end;
+	return truth_is_gone ? -ENOTCONN : 0;
+}
+
+int heal_whole(struct heal *h, struct request *rq, const struct gfid *g, int from, int to)
+{
+	(void)h, (void)rq, (void)g, (void)from, (void)to;
+	return 0;
+}
+
+bool heal_adrift(struct heal *h, struct request *rq, const struct gfid *g, int at)
+{
+	(void)h, (void)rq, (void)g, (void)at;
+	return false;
+}
+
+bool heal_knows(struct heal *h, struct request *rq, const struct gfid *g, int from, int at)
+{
+	(void)h, (void)rq, (void)g, (void)from, (void)at;
+	return true;
+}
+
+int heal_lacking(struct heal *h, struct request *rq, const struct gfid *g, int from, int to,
+		 int (*each)(void *, const struct gfid *), void *arg)
+{
+	(void)h, (void)rq, (void)g, (void)from, (void)to, (void)each, (void)arg;
+	return 0;
+}
+
+int heal_missed(struct heal *h, struct request *rq, int from, int to, int (*each)(void *, const struct gfid *), void *arg)
+{
+	(void)h, (void)rq, (void)from, (void)to, (void)each, (void)arg;
+	return 0;
+}
+
+int heal_undo(struct heal *h, struct request *rq, int at, int (*each)(void *, const struct gfid *, const char *), void *arg)
+{
+	(void)h, (void)rq, (void)each, (void)arg;
+	undone |= 1u << at;
+	return 0;
+}
+
+int heal_end_log(struct heal *h, struct request *rq, int at)
+{
+	(void)h, (void)rq, (void)at;
+	return 0;
+}
+
+int heal_purge_limbo(struct heal *h, struct request *rq, int at)
+{
+	(void)h, (void)rq, (void)at;
+	return 0;
+}
+
+int heal_sync(struct heal *h, struct request *rq, int *failed)
+{
+	(void)h, (void)rq, (void)failed;
+	return 0;
+}
+
+void heal_forget_sync(struct heal *h)
+{
+	(void)h;
+}
+
+int tell_member(struct coordinator *c, int member, enum replica_verb verb, struct pack *more)
+{
+	(void)c;
+	told |= verb == REPLICA_RESOLVE ? 1u << member : 0;
+	pack_free(more);
+	return 0;
+}
+
+unsigned tell_members(struct coordinator *c, unsigned mask, enum replica_verb verb, const struct pack *more,
+		      uint64_t timeout_ns)
+{
+	(void)c, (void)verb, (void)more, (void)timeout_ns;
+	return mask;
+}
+
+int missed_add(struct coordinator *c, const struct gfid *directory, struct inode *inode)
+{
+	(void)c, (void)directory, (void)inode;
+	return 0;
+}
+
+void missed_clear(struct coordinator *c)
+{
+	(void)c;
+}
+
+/* ---- what holds ---- */
+
+/* Of three, all IN: a change of an object that only the first has done. Its error. */
+static int recovered(bool owed)
+{
+	struct coordinator *c = calloc(1, sizeof(*c));
+	static struct union_note u;
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	undone = told = 0;
+	pthread_mutex_init(&c->lock, NULL);
+	c->members = 3;
+	c->lease_ms = 2000;
+	c->heal_tasks = 1;
+	c->owed.recovery = owed;
+	c->view = (struct view){ .epoch = 2, .members = 3, .arbiter = REPLICAS_MAX, .order = { 0, 1, 2 } };
+	for (int i = 0; i < 3; i++)
+		c->view.state[i] = MEMBER_IN;
+	u = (struct union_note){ .note = { .session = { 1 }, .sequence = 1, .fop = FOP_setattr, .objects = 1 },
+				 .has = { true } };
+	u.note.object[0].kind = NOTE_META;
+	u.note.object[0].gfid = (struct gfid){ { 7 } };
+	u.status[1] = u.status[2] = NOTE_UNKNOWN;
+	c->notes = &u;
+	err = recover(c);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+	return err;
+}
+
+static void well_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	CHECK_INT(recovered(true), 0);
+	CHECK_INT(undone, 7);
+	CHECK_INT(told, 6);
+}
+
+/* An earlier recovery may have been half done at any of them, by another truth. */
+static void a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(well_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void gone_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = true;
+	CHECK_INT(recovered(false) != 0, true);
+	CHECK_INT(told, 0);
+}
+
+/* Or whoever is left would know no more what was done. */
+static void no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(gone_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one),
+		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
+	};
+
+	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+}
