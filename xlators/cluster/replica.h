@@ -245,7 +245,7 @@ struct lease_reply {
 		uint8_t session[16];
 		uint64_t sequence;
 	} failure[FAILURES_TOLD];
-	uint32_t repeated;    /* changes that were done there and sent once more in this view. Nor this */
+	uint32_t repeated; /* changes that were done there and sent once more in this view. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);
