@@ -24,7 +24,7 @@ static struct gfid number(uint8_t n)
 	return (struct gfid){ { [0] = 1, [15] = n } };
 }
 
-static int touch(struct index *i, uint8_t n)
+static int touch_object(struct index *i, uint8_t n)
 {
 	struct gfid g = number(n);
 
@@ -58,11 +58,11 @@ static void a_record_that_was_cut_does_not_garble_those_that_follow(void **state
 	assert_int_equal(index_open(&i, directory, &p), 0);
 	room(3 * 21 + 5);
 	for (uint8_t n = 1; n <= 3; n++)
-		assert_int_equal(touch(&i, n), 0);
-	assert_int_not_equal(touch(&i, 4), 0);
-	assert_int_not_equal(touch(&i, 4), 0);
+		assert_int_equal(touch_object(&i, n), 0);
+	assert_int_not_equal(touch_object(&i, 4), 0);
+	assert_int_not_equal(touch_object(&i, 4), 0);
 	room(RLIM_INFINITY);
-	assert_int_equal(touch(&i, 5), 0);
+	assert_int_equal(touch_object(&i, 5), 0);
 	index_close(&i);
 	assert_int_equal(index_open(&i, directory, &p), 0);
 	assert_true(has(&i, 1) && has(&i, 2) && has(&i, 3) && has(&i, 5));
@@ -78,9 +78,9 @@ static void what_all_have_synced_is_forgotten(void **state)
 
 	(void)state;
 	assert_int_equal(index_open(&i, directory, &p), 0);
-	assert_int_equal(touch(&i, 1), 0);
+	assert_int_equal(touch_object(&i, 1), 0);
 	assert_int_equal(index_begin(&i, 5), 0);
-	assert_int_equal(touch(&i, 2), 0);
+	assert_int_equal(touch_object(&i, 2), 0);
 	s = index_plan(&i, 3, 3);
 	assert_int_equal(index_store(&i, &s), 0);
 	assert_true(index_find(&i, &(struct gfid){ { [0] = 1, [15] = 1 } }));

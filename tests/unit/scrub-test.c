@@ -12,8 +12,6 @@ static int failures;
 
 /* ---- what is around it ---- */
 
-const struct gfid gfid_limbo = { { [15] = 3 } };
-
 int heal_piece(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t length,
 	       bool *more)
 {
