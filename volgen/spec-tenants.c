@@ -183,6 +183,10 @@ int spec_check_tenants(struct spec *s, struct problem *p)
 			s, 1,
 			"a volume with tenants has one replica set in this version, or bricks without 'replica': take %u bricks",
 			s->replica);
+	if (s->arbiter) /* it stores no contents, so it could not charge for them, and would be first at times */
+		return bad(
+			s, 1,
+			"a volume with tenants has no arbiter in this version: take 'replica: 3' with three bricks for data, or 'replica: 2'");
 	if (s->tenants > SPEC_TENANTS_MAX)
 		return bad(s, 1, "more than %d tenants: a second volume can have others", SPEC_TENANTS_MAX);
 	for (size_t i = 0; i < s->tenants && !err; i++) {

@@ -576,6 +576,8 @@ static const struct {
 	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
 	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
 	{ HEAD SERVER "replica: 3\n" SIX "tenants: []\n", "has one replica set in this version" },
+	{ HEAD SERVER "replica: 3\narbiter: true\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) "tenants: []\n",
+	  "has no arbiter in this version" },
 	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(
 		  2) "}\n"
 		     "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, bytes: 5"),
