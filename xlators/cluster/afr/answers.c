@@ -82,7 +82,8 @@ static bool copies_differ(const struct view *v, struct fan *f, const struct note
 	return false;
 }
 
-/* The first member decides: where it refused nobody is to have done it, and what others have done all the same is undone. */
+/* The first member decides: where it refused nobody is to have done it, and what others have done all the same is undone. But it is not told to be refused before that: the first
+ * may leave, and then what another has done stays. */
 static enum outcome weigh_limit(const struct view *v, struct answers *s)
 {
 	int first = view_first(v);
@@ -94,7 +95,7 @@ static enum outcome weigh_limit(const struct view *v, struct answers *s)
 	s->error = s->first = -EDQUOT;
 	if (!refused && s->full)
 		return quorum_without(v, s->full) ? SUSPECT : FAILED;
-	return refused ? FAILED : s->over ? DIFFER : AGAIN;
+	return s->over ? DIFFER : AGAIN;
 }
 
 static enum outcome weigh(const struct view *v, struct fan *f, const struct note *n, struct answers *s)
