@@ -52,6 +52,8 @@ run "replays" --seeds 1-20 --twice
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
 run "a limit: replays" --limit --seeds 1-10 --twice
 run "a limit" --limit --seeds "$limited"
+run "a limit, a first that refused and left" --limit --seeds 418-418
+run "a limit, a gfid that was in use" --limit --seeds 523-523
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Tenants, whose word moves nobody; and one of them lies.

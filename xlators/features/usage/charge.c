@@ -465,6 +465,16 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	pthread_mutex_unlock(&c->lock);
 }
 
+void charge_end_unborn(struct xlator *x, struct inode *inode, struct charge *c)
+{
+	pthread_mutex_lock(&c->lock);
+	settle(x, c, NULL);
+	one_ended(x, c);
+	forget_gone(x, c);
+	inode_unkeep(inode);
+	pthread_mutex_unlock(&c->lock);
+}
+
 int charge_count(struct request *rq, struct xlator *x, struct inode *inode)
 {
 	struct charge *c = slot_of(x, inode);

@@ -434,7 +434,9 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 	}
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
-	if (c)
+	if (c && err == -EEXIST)
+		charge_end_unborn(x, born, c);
+	else if (c)
 		charge_end(rq, x, born, c);
 	return err;
 }
