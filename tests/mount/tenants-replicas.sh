@@ -10,7 +10,8 @@ need openssl python3 setfacl getfacl setfattr
 scratch
 cd "$SCRATCH"
 STACK=$SCRATCH
-declare -A PID HTTP PEER MOUNT
+declare -A MOUNT
+. "$TOP/tests/mount/cluster.sh"
 
 # ---- the cluster ----
 "$STRATUS" ca init --dir ca >/dev/null
@@ -18,29 +19,7 @@ cert() { "$STRATUS" cert "$@" --dir ca >/dev/null || fail "stratus cert $*"; }
 for name in alpha beta gamma; do cert issue --server 127.0.0.1,localhost --out $name; done
 for name in acme globex stranger; do cert issue --tenant $name --out $name; done
 cp -r alpha own # each machine has its files at the same place; these three share one
-start_server() { # NAME [OPTIONS]
-	local name=$1
-	shift
-	"$STRATUSD" --foreground --state "$SCRATCH/state-$name" --name "$name" --listen 127.0.0.1:"${HTTP[$name]}" \
-		--cluster 127.0.0.1:"${PEER[$name]}" --tls-dir "$SCRATCH/$name" "$@" >>"$name.log" 2>&1 &
-	PID[$name]=$!
-	PIDS[$!]="stratusd $name"
-	wait_until 30 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
-}
-on() { # NAME WORDS...
-	local name=$1
-	shift
-	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
-}
-leads() { [ "$(on "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
-for name in alpha beta gamma; do HTTP[$name]=$(free_port) PEER[$name]=$(free_port); done
-start_server alpha
-if grep -q 'without libraft' alpha.log; then skip "built without libraft"; fi
-wait_until 10 leads alpha || fail "a server alone does not lead"
-for name in beta gamma; do
-	start_server $name --join
-	on alpha server add $name 127.0.0.1:"${PEER[$name]}" >/dev/null
-done
+start_three
 specification() { # BRICKS OF A SET
 	local name
 	printf 'volume: photos\nid: %s\nreplica: %s\ntransport: tls\ntls:\n' "$VOLUME" "$1"

@@ -8,7 +8,7 @@ need_stack
 need openssl python3 curl
 scratch
 cd "$SCRATCH"
-declare -A PID HTTP PEER
+. "$TOP/tests/mount/cluster.sh"
 
 # ---- certificates ----
 "$STRATUS" ca init --dir ca >/dev/null
@@ -45,29 +45,7 @@ openssl ca -batch -config expired.cnf -cert ca/ca.pem -keyfile ca/ca.key -in exp
 	-startdate 20200101000000Z -enddate 20200201000000Z 2>openssl.log || fail "openssl: $(cat openssl.log)"
 
 # ---- the cluster ----
-start_server() { # NAME [OPTIONS]
-	local name=$1
-	shift
-	"$STRATUSD" --foreground --state "$SCRATCH/state-$name" --name "$name" --listen 127.0.0.1:"${HTTP[$name]}" \
-		--cluster 127.0.0.1:"${PEER[$name]}" --tls-dir "$SCRATCH/$name" "$@" >>"$name.log" 2>&1 &
-	PID[$name]=$!
-	PIDS[$!]="stratusd $name"
-	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
-}
-on() { # NAME WORDS...
-	local name=$1
-	shift
-	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
-}
-leads() { [ "$(on "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
-for name in alpha beta gamma; do HTTP[$name]=$(free_port) PEER[$name]=$(free_port); done
-start_server alpha
-if grep -q 'without libraft' alpha.log; then skip "built without libraft"; fi
-wait_until 10 leads alpha || fail "a server alone does not lead"
-for name in beta gamma; do
-	start_server $name --join
-	on alpha server add $name 127.0.0.1:"${PEER[$name]}" >/dev/null
-done
+start_three
 # Each machine has its files at the same place; these three share one, so each server's bricks get the paths of one of them.
 cp -r alpha own
 {

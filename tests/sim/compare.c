@@ -164,13 +164,28 @@ void disk_print(struct disk *d, FILE *to)
 	print_object(d, &gfid_root, "/", 0, to);
 }
 
-/* Nothing may be left there, not even itself. */
-static void check_limbo(unsigned member)
+static const struct disk_object *limbo_of(unsigned member)
 {
 	struct gfid limbo = { { [15] = LIMBO_GFID } };
 	const struct disk_object *o = disk_find(disk_of(member), &limbo);
 
-	if (o && o->attr.nlink)
+	return o && o->attr.nlink ? o : NULL;
+}
+
+bool disks_have_limbos(void)
+{
+	for (unsigned i = 0; i < bricks_count(); i++)
+		if (limbo_of(i))
+			return true;
+	return false;
+}
+
+/* Nothing may be left there, not even itself. */
+static void check_limbo(unsigned member)
+{
+	const struct disk_object *o = limbo_of(member);
+
+	if (o)
 		sim_fail("brick %u still has a limbo%s", member, o->entry ? ", with something in it" : "");
 }
 

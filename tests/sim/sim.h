@@ -165,6 +165,7 @@ void disk_forget_orphans(struct disk *); /* after a crash: what has no name */
 void disk_power_cut(struct disk *);	 /* what was not synced may be lost */
 void disk_replace(struct disk *);	 /* by an empty one */
 void disk_print(struct disk *, FILE *);
+bool disks_have_limbos(void); /* any brick */
 /* Makes durable all that was done before. */
 void disk_sync(struct disk *);
 

@@ -479,6 +479,9 @@ static void script(void *arg)
 		limit_end();
 	if (!sim_failure())
 		work_final_reads();
+	/* What the liar has left makes a view when its pause is over: perhaps a recovery is under way just now. */
+	for (unsigned s = 0; plan.liar && s < HEAL_S && !sim_failure() && disks_have_limbos(); s++)
+		task_sleep_ms(1000);
 	trace("the end");
 	script_done = true;
 }
