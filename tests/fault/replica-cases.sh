@@ -380,8 +380,8 @@ case_10() {
 # One that is being healed makes a quorum with one that is left: a third that is gone need not come back for that. What is changed without it
 # it gets when it is back.
 case_11() {
-	heal_with "heal-bandwidth 3M"
-	misses 0 20000000 eleven
+	heal_with "heal-bandwidth 2M"
+	misses 0 50000000 eleven
 	kill_member 2
 	wait_until 20 sh -c "! touch '$MNT/eleven-early' 2>/dev/null" || fail "case 11: changes go on without a quorum"
 	member_is 0 back || fail "case 11: it was healed too soon: nothing is proved"

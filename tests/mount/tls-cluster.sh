@@ -160,7 +160,7 @@ wait_until 10 down || fail "a mount whose certificate is revoked goes on: $(fact
 say "revoked: cut off after $(( $(now_ms) - begin )) ms"
 [ $(( $(now_ms) - begin )) -lt 8000 ] || fail "it took too long" # a second or so, but other tests run, too
 ! timeout 5 sh -c "echo x >'$SCRATCH/cut/new'" 2>/dev/null || fail "it can still write"
-grep -q 'certificate revoked' mount-cut.log || fail "the mount does not say why: $(tail -n 5 mount-cut.log)"
+wait_until 10 grep -q 'certificate revoked' mount-cut.log || fail "the mount does not say why: $(tail -n 5 mount-cut.log)"
 cmp data "$MNT/data" || fail "the other mount was cut off, too"
 refused "a revoked certificate" 'certificate revoked' "$SCRATCH/lost"
 kill_hard "$CUT" "mount of the one who is revoked"
