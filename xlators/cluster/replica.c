@@ -548,7 +548,7 @@ int note_of(enum fop fop, const void *in, struct note *n)
 	n->fop = fop;
 	n->objects = 0;
 	n->value = 0;
-	n->resolved = false;
+	n->resolved = n->tenants = false;
 	switch ((int)fop) {
 	case FOP_setattr:
 		note_setattr(&u->setattr, n);
