@@ -62,9 +62,13 @@ static void write_label(const char *name, const char *value, size_t length, FILE
 
 static void write_brick(const json_t *brick, FILE *to)
 {
-	const char *ledger = json_text(brick, "ledger"), *tail = strstr(ledger, ledger_name);
+	const char *ledger = json_text(brick, "ledger"), *tail = strstr(ledger, ledger_name), *set = json_text(brick, "set");
 
 	write_label("brick", ledger, tail ? (size_t)(tail - ledger) : strlen(ledger), to);
+	if (*set) {
+		fputc(',', to);
+		write_label("set", set, strlen(set), to);
+	}
 }
 
 static void begin(const char *name, const char *help, const char *kind, FILE *to)
@@ -115,19 +119,30 @@ static void write_soft(const json_t *bricks, FILE *to)
 		"inodes_over_since", "inodes_soft", to);
 }
 
-static void write_exact(const json_t *bricks, FILE *to)
+static void write_of_bricks(const json_t *bricks, const char *name, const char *help, bool (*is_so)(const json_t *brick),
+			    FILE *to)
 {
-	static const char name[] = "stratus_usage_exact";
 	json_t *brick;
 	size_t i;
 
-	begin(name, "1: what is told of the brick is exact; 0: a recount is under way, or needed", "gauge", to);
+	begin(name, help, "gauge", to);
 	json_array_foreach((json_t *)bricks, i, brick)
 	{
 		fprintf(to, "%s{", name);
 		write_brick(brick, to);
-		fprintf(to, "} %d\n", json_is_true(json_object_get(brick, "exact")));
+		fprintf(to, "} %d\n", is_so(brick));
 	}
+}
+
+static bool is_exact(const json_t *brick)
+{
+	return json_is_true(json_object_get(brick, "exact"));
+}
+
+/* A gauge of its own, no label: the first member of a set may be another one any time, and what is charged is a series of each brick. */
+static bool is_billed(const json_t *brick)
+{
+	return !*json_text(brick, "set") || json_is_true(json_object_get(brick, "first"));
 }
 
 static void write_held_of(const json_t *brick, const json_t *tenant, const char *name, const char *why, const char *member,
@@ -178,7 +193,11 @@ void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *
 	write_accounts(bricks, "stratus_quota_inodes", "Files, directories and links that the tenant may have; 0 is no limit",
 		       "inodes_limit", to);
 	write_soft(bricks, to);
-	write_exact(bricks, to);
+	write_of_bricks(bricks, "stratus_usage_exact",
+			"1: what is told of the brick is exact; 0: a recount is under way, or needed", is_exact, to);
+	write_of_bricks(bricks, "stratus_usage_billed",
+			"1: what is charged here is billed; 0: it is a copy of what the first member of the set is charged",
+			is_billed, to);
 	write_throttle(throttles, to);
 	json_decref(bricks);
 	json_decref(throttles);

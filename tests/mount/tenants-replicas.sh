@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need openssl python3 setfacl getfacl setfattr
+need curl openssl python3 setfacl getfacl setfattr
 scratch
 cd "$SCRATCH"
 STACK=$SCRATCH
@@ -136,6 +136,15 @@ done
 on alpha scrub photos check >/dev/null 2>&1 || on beta scrub photos check >/dev/null 2>&1 || on gamma scrub photos check >/dev/null
 scrubbed() { for name in alpha beta gamma; do on $name scrub photos status 2>/dev/null | grep -q ', 0 differences' && return; done; return 1; }
 wait_until 60 scrubbed || fail "a scrub finds: $(for name in alpha beta gamma; do on $name scrub photos status 2>&1; done)"
+
+# ---- one bill of the three: one member says that what it charges is billed, and all charge the same ----
+metrics() { for name in alpha beta gamma; do curl -fsS --cacert own/ca.pem --cert own/cert.pem --key own/key.pem "https://127.0.0.1:${HTTP[$name]}/metrics"; done; }
+one_bill() {
+	metrics >metrics || return
+	[ "$(grep -c '^stratus_usage_billed{.*,set="[^"]*"} 1$' metrics)" = 1 ] && [ "$(grep -c '^stratus_usage_billed{.*} 0$' metrics)" = 2 ] &&
+		[ "$(grep '^stratus_usage_bytes{.*,set=.*tenant="acme"}' metrics | sed 's/.* //' | uniq -c | awk '{print $1, ($2 > 0)}')" = "3 1" ]
+}
+wait_until 60 one_bill || fail "the metrics tell no bill: $(grep -E '^stratus_usage_(billed|bytes)' metrics)"
 
 # ---- a deleted one is gone at all of them ----
 on alpha tenant delete photos globex >/dev/null
