@@ -404,6 +404,49 @@ static void a_write_that_the_disk_takes_in_part_has_failed(void **state)
 	below = "";
 }
 
+/* ---- what is to be durable ---- */
+
+static int syncs, sync_error; /* how often the leaf was to sync its disk; what it says */
+
+static int counted_sync(struct xlator *leaf)
+{
+	(void)leaf;
+	syncs++;
+	return sync_error;
+}
+
+static int sync_when_the_disk_says(int err)
+{
+	struct pack none = { 0 };
+
+	sync_error = err;
+	return tell(REPLICA_SYNC, view.epoch, &none, NULL);
+}
+
+static void synced_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	static struct xlator_type counting;
+
+	(void)arg;
+	counting = *leaf->type;
+	counting.sync = counted_sync;
+	sync_error = 0;
+	leaf->type = &counting;
+	CHECK_INT(change_view(NULL), 0);
+	syncs = 0;
+	CHECK_INT(sync_when_the_disk_says(0), 0);
+	CHECK_INT(syncs, 1);
+	CHECK_INT(sync_when_the_disk_says(-EIO), -EIO);
+}
+
+/* What a heal or a recovery has brought counts as durable when that is answered: marks go, and who has it alone may leave. */
+static void who_is_told_to_sync_has_done_so_when_it_answers(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, synced_);
+}
+
 const struct CMUnitTest guards[] = {
 	cmocka_unit_test(nothing_is_read_without_a_lease),
 	cmocka_unit_test(who_is_healed_is_not_read_but_begins_generations),
@@ -416,5 +459,6 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early),
 	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
+	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
 };
 const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);

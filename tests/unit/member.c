@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/member: a member of a set whose view never changes: all are IN, but for one that may be BACK. It gives every token to who asks for it. */
+/* test/member: a member of a set whose view never changes but when it is told to: all are IN, but for one that may be BACK. It gives every token to who asks
+ * for it. Commands, `NAME NUMBER`: see member_command. */
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "replica.h"
 
 struct member {
 	int64_t members, back;
-	atomic_uint fsyncs;
+	atomic_uint fsyncs, lookups, reads; /* that were answered */
+	atomic_uint refused, releases;
+	atomic_uint epoch;
+	atomic_bool refuses;  /* writes, as in another view */
+	atomic_bool nameless; /* of all that is asked for: it has no name */
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
@@ -15,19 +22,12 @@ static const struct option options[] = {
 	{ NULL },
 };
 
-static int member_replica(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
+static int view_now(const struct member *m, struct replica_out *out)
 {
-	const struct member *m = x->private;
 	struct reply_view r = { .serving = true, .writable = true };
 	struct pack p = { 0 };
 
-	(void)rq;
-	if (in->verb == REPLICA_DETACH || in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_RELEASE ||
-	    in->verb == REPLICA_SETTLE)
-		return 0;
-	if (in->verb != REPLICA_ATTACH)
-		return -EOPNOTSUPP;
-	r.view = (struct view){ .epoch = 1, .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
+	r.view = (struct view){ .epoch = 1 + atomic_load(&m->epoch), .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
 	for (int i = 0; i < m->members; i++) {
 		r.view.order[i] = (uint8_t)i;
 		r.view.state[i] = i == m->back ? MEMBER_BACK : MEMBER_IN;
@@ -37,20 +37,84 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	return pack_end(&p, &out->data);
 }
 
+static int no_names(struct replica_out *out)
+{
+	struct pack p = { 0 };
+
+	pack_u32(&p, 0);
+	return pack_end(&p, &out->data);
+}
+
+static int member_replica(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
+{
+	struct member *m = x->private;
+	bool nameless = atomic_load(&m->nameless);
+
+	(void)rq;
+	switch ((int)in->verb) {
+	case REPLICA_RELEASE:
+		atomic_fetch_add(&m->releases, 1);
+		return 0;
+	case REPLICA_DETACH:
+	case REPLICA_ACQUIRE:
+	case REPLICA_SETTLE:
+	case REPLICA_OUTCOME:
+		return 0;
+	case REPLICA_ATTACH:
+		return view_now(m, out);
+	case REPLICA_LINKS:
+	case REPLICA_NAMES:
+		return nameless ? no_names(out) : -EOPNOTSUPP;
+	case REPLICA_UNLINKED:
+		return nameless ? -ENOENT : -EOPNOTSUPP;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
 static int member_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct member *m = x->private;
+	int err;
 
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
-	return fop_pass(rq, x, fop, in, out);
+	if (fop == FOP_write && atomic_load(&m->refuses)) {
+		atomic_fetch_add(&m->refused, 1);
+		return -EVIEW;
+	}
+	err = fop_pass(rq, x, fop, in, out);
+	if (fop == FOP_read)
+		atomic_fetch_add(&m->reads, 1);
+	if (fop == FOP_lookup)
+		atomic_fetch_add(&m->lookups, 1);
+	return err;
 }
 
 static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\n", atomic_load(&m->fsyncs));
+	fprintf(f, "fsyncs: %u\nlookups: %u\nreads: %u\nrefused: %u\nreleases: %u\n", atomic_load(&m->fsyncs),
+		atomic_load(&m->lookups), atomic_load(&m->reads), atomic_load(&m->refused), atomic_load(&m->releases));
+}
+
+static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
+{
+	struct member *m = x->private;
+
+	(void)f;
+	if (argc != 2)
+		return -EINVAL;
+	if (!strcmp(argv[0], "refuses"))
+		atomic_store(&m->refuses, atoi(argv[1]));
+	else if (!strcmp(argv[0], "nameless"))
+		atomic_store(&m->nameless, atoi(argv[1]));
+	else if (!strcmp(argv[0], "views")) /* so many more views than one there have been */
+		atomic_store(&m->epoch, atoi(argv[1]));
+	else
+		return -EINVAL;
+	return 0;
 }
 
 XLATOR_MODULE
@@ -65,4 +129,5 @@ const struct xlator_type xlator_type = {
 	.any = member_any,
 	.replica = member_replica,
 	.dump = member_dump,
+	.command = member_command,
 };
