@@ -313,6 +313,21 @@ static bool is_written_at(int i)
 	return !tree_call(&tree, locks[i], FOP_getattr, &in, &out) && out.attr.size == 4;
 }
 
+static unsigned sum_of(const char *what)
+{
+	unsigned sum = 0;
+
+	for (int i = 0; i < members; i++)
+		sum += counted_at(i, what);
+	return sum;
+}
+
+static void await(const char *what, unsigned count)
+{
+	while (sum_of(what) < count)
+		task_sleep_ms(1);
+}
+
 /* One member has it, the others not yet: if they never get it, nobody may have read it. */
 static void reads_what_is_under_way(void *arg)
 {
@@ -328,8 +343,7 @@ static void reads_what_is_under_way(void *arg)
 	while (!is_written_at(0))
 		task_sleep_ms(1);
 	task_spawn(NULL, read_data, &reads);
-	while (counted_at(0, "reads: ") + counted_at(1, "reads: ") + counted_at(2, "reads: ") == 0)
-		task_sleep_ms(1);
+	await("reads: ", 1);
 	task_sleep_ms(100); /* a member has answered it: without a reason to wait it would be done by now */
 	CHECK_INT(atomic_load(&reads.done), false);
 	CHECK_INT(atomic_load(&writes.done), false);
@@ -344,6 +358,58 @@ static void reads_what_is_under_way(void *arg)
 	tree_release(&tree, file);
 }
 
+static void all_say(char *word, char *more)
+{
+	for (int i = 0; i < members; i++)
+		say(member[i], word, more);
+}
+
+static void next_view(void)
+{
+	all_say("views", "1");
+	for (int i = 0; i < members; i++)
+		event_up(member[i], &(struct event){ .kind = EVENT_VIEW });
+}
+
+/* There is another view before the others have it, in which it was not done, and others may do something before it is done again: who has read it, and waits
+ * for it, must ask anew. */
+static void reads_what_is_undone(void *arg)
+{
+	struct doing writes = { .err = 1 }, reads = { .err = 1 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	say(hold[1], "hold", "write");
+	say(hold[2], "hold", "write");
+	task_spawn(NULL, write_data, &writes);
+	while (!is_written_at(0))
+		task_sleep_ms(1);
+	task_spawn(NULL, read_data, &reads);
+	await("reads: ", 1);
+	for (int i = 1; i < members; i++) {
+		say(member[i], "refuses", "1");
+		say(hold[i], "hold", "none");
+	}
+	next_view();
+	for (int i = 1; i < members; i++)
+		say(hold[i], "release", "all");
+	await("refused: ", 2);
+	for (int i = 1; i < members; i++)
+		say(member[i], "refuses", "0");
+	while (!atomic_load(&writes.done) || !atomic_load(&reads.done))
+		task_sleep_ms(1);
+	CHECK_INT(writes.err, 0);
+	CHECK_INT(reads.err, 0);
+	CHECK_INT(sum_of("reads: ") > 1, true);
+	tree_release(&tree, file);
+}
+
+static void what_is_read_of_a_change_that_is_sent_anew_is_read_anew(void **state)
+{
+	(void)state;
+	on_set(3, reads_what_is_undone);
+}
+
 static void what_is_under_way_is_read_when_it_has_been_done(void **state)
 {
 	(void)state;
@@ -351,21 +417,6 @@ static void what_is_under_way_is_read_when_it_has_been_done(void **state)
 }
 
 /* ---- tokens ---- */
-
-static unsigned sum_of(const char *what)
-{
-	unsigned sum = 0;
-
-	for (int i = 0; i < members; i++)
-		sum += counted_at(i, what);
-	return sum;
-}
-
-static void await_more(const char *what, unsigned more)
-{
-	for (unsigned before = sum_of(what); sum_of(what) < before + more;)
-		task_sleep_ms(1);
-}
 
 /* One member does not take it yet, so it is sent again and again; meanwhile another client wants the token. If it got it now, what it changes would come before
  * this at one member, and after it at the others. */
@@ -379,10 +430,10 @@ static void keeps_its_token(void *arg)
 	event_set_gfid(&wanted, &file->inode->gfid);
 	say(member[2], "refuses", "1");
 	task_spawn(NULL, write_data, &writes);
-	await_more("refused: ", 1);
+	await("refused: ", 1);
 	for (int i = 0; i < members; i++)
 		event_up(member[i], &wanted);
-	await_more("refused: ", 3);
+	await("refused: ", sum_of("refused: ") + 3);
 	CHECK_INT(sum_of("releases: "), 0);
 	say(member[2], "refuses", "0");
 	while (!atomic_load(&writes.done))
@@ -444,12 +495,6 @@ static uint32_t mode_at(int i, struct inode *inode)
 	return tree_call(&tree, locks[i], FOP_getattr, &in, &out) ? 0 : out.attr.mode & 0777;
 }
 
-static void all_say(char *word, char *more)
-{
-	for (int i = 0; i < members; i++)
-		say(member[i], word, more);
-}
-
 /* Its name goes everywhere, and at one member so does the file, which gets no changes from then on. Then the power takes that back there: in the next view it is
  * a file like others, and what is acknowledged is done there, too. */
 static void has_it_again(void *arg)
@@ -469,9 +514,7 @@ static void has_it_again(void *arg)
 	CHECK_INT(change_mode(0620), 0);
 	CHECK_INT(mode_at(other, inode), 0644);
 	all_say("nameless", "0");
-	all_say("views", "1");
-	for (int i = 0; i < members; i++)
-		event_up(member[i], &(struct event){ .kind = EVENT_VIEW });
+	next_view();
 	CHECK_INT(change_mode(0640), 0);
 	for (int i = 0; i < members; i++)
 		CHECK_INT(mode_at(i, inode), 0640);
@@ -490,6 +533,7 @@ int main(void)
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 		cmocka_unit_test(what_is_under_way_is_read_when_it_has_been_done),
+		cmocka_unit_test(what_is_read_of_a_change_that_is_sent_anew_is_read_anew),
 		cmocka_unit_test(a_token_is_kept_until_all_have_answered),
 		cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 	};

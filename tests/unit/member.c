@@ -37,6 +37,17 @@ static int view_now(const struct member *m, struct replica_out *out)
 	return pack_end(&p, &out->data);
 }
 
+/* Of any change: it was not done, as who has been there all the time knows. */
+static int not_done(struct replica_out *out)
+{
+	struct pack p = { 0 };
+
+	pack_u8(&p, OUTCOME_NONE);
+	pack_u64(&p, 0);
+	pack_u64(&p, 1);
+	return pack_end(&p, &out->data);
+}
+
 static int no_names(struct replica_out *out)
 {
 	struct pack p = { 0 };
@@ -58,8 +69,9 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_DETACH:
 	case REPLICA_ACQUIRE:
 	case REPLICA_SETTLE:
-	case REPLICA_OUTCOME:
 		return 0;
+	case REPLICA_OUTCOME:
+		return not_done(out);
 	case REPLICA_ATTACH:
 		return view_now(m, out);
 	case REPLICA_LINKS:
@@ -79,11 +91,13 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
-	if (fop == FOP_write && atomic_load(&m->refuses)) {
+	err = fop == FOP_write && atomic_load(&m->refuses) ? -EVIEW : fop_pass(rq, x, fop, in, out);
+	if (fop == FOP_write && atomic_load(&m->refuses)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
+		fop_out_clear((int)fop, out);
+		memset(out, 0, fop_info[fop].out_size);
 		return -EVIEW;
 	}
-	err = fop_pass(rq, x, fop, in, out);
 	if (fop == FOP_read)
 		atomic_fetch_add(&m->reads, 1);
 	if (fop == FOP_lookup)
