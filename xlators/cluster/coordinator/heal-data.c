@@ -81,7 +81,7 @@ static int write_all(struct copying *c, uint64_t offset, struct buffer *data)
 	return err;
 }
 
-/* Waits until the bytes are within the bandwidth. */
+/* Waits until the bytes are within the bandwidth. Another one counts at once: what was waited for by the old one is not waited for any more. */
 static int pay(struct heal *h, uint64_t bytes)
 {
 	uint64_t now = clock_ns(), until = atomic_load(&h->paid_until_ns), bandwidth = atomic_load(&h->bandwidth), from;
@@ -92,10 +92,15 @@ static int pay(struct heal *h, uint64_t bytes)
 	do {
 		from = until > now ? until : now;
 	} while (!atomic_compare_exchange_weak(&h->paid_until_ns, &until, from + bytes * 1000000000 / bandwidth));
-	while (!err && (now = clock_ns()) < from)
+	while (!err && (now = clock_ns()) < from) {
+		if (atomic_load(&h->bandwidth) != bandwidth) {
+			atomic_store(&h->paid_until_ns, now);
+			break;
+		}
 		err = atomic_load(&h->halt)
 			      ? -ECANCELED
 			      : task_sleep_ms(from - now < LOOK_NS ? (from - now) / 1000000 + 1 : LOOK_NS / 1000000);
+	}
 	return err;
 }
 
