@@ -9,7 +9,7 @@
 # file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints
 # these and the closing line, and judges.
 #
-# The limit of a script is that of its line "# limit: 900 s, 7200 s with LONG=1", else 400 s, or 7200 s with LONG=1; $TEST_LIMIT is one for
+# The limit of a script is that of its line "# limit: 900 s, 7200 s with LONG=1", else 900 s, or 7200 s with LONG=1; $TEST_LIMIT is one for
 # all. After $CHECK_DEADLINE (seconds since 1970) all that is left fails. With MUST_RUN=1 a test that is skipped has failed, but for
 # those of MAY_SKIP.
 set -u
@@ -59,7 +59,7 @@ limit_of() {
 	[ -z "${TEST_LIMIT-}" ] || { echo "$TEST_LIMIT"; return; }
 	case $1 in *.sh) own=$(sed -n '1,20s/^# limit: \([0-9]*\) s\(, \([0-9]*\) s with LONG=1\)\{0,1\}$/\1 \3/p' "$1") ;; esac
 	set -- $own
-	if [ "$long" = 1 ]; then echo "${2:-7200}"; else echo "${1:-400}"; fi
+	if [ "$long" = 1 ]; then echo "${2:-7200}"; else echo "${1:-900}"; fi
 }
 is_alone() { case $1 in *.sh) sed -n 1,20p "$1" | grep -q '^# alone: ' ;; *) return 1 ;; esac; }
 may_skip() { [ "${MUST_RUN:-0}" != 1 ] || grep -qxF -- "$1" <<<"$MAY_SKIP"; }

@@ -78,7 +78,8 @@ echo one >"$M/file"
 "$STRATUS" volume set demo protocol/client max-wait 44s >/dev/null
 demo stop >/dev/null
 demo >/dev/null
-wait_until 5 grep -q 'max-wait: 44000ms' <("$STRATUS" dump "$M") || fail "the change was forgotten"
+is_kept() { "$STRATUS" dump "$M" | grep -q 'max-wait: 44000ms'; }
+wait_until 20 is_kept || fail "the change was forgotten"
 demo stop --purge >/dev/null
 
 # without a word: three replicas, one mount

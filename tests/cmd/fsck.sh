@@ -176,8 +176,9 @@ by_hand() {
 # ---- clients that die, subvolumes that are away ----
 
 # 16 files, each renamed all the time by one process, between names at all subvolumes; until the mount dies.
+all_rename() { [ "$(ls "$SCRATCH" | grep -c '^renames\.')" = 16 ]; }
 burst() { # MOUNT
-	python3 - "$1" >"$SCRATCH/burst.log" 2>&1 <<-'END' || fail "the renames ended otherwise than with their mount: $(cat "$SCRATCH/burst.log")"
+	python3 - "$1" "$SCRATCH" >"$SCRATCH/burst.log" 2>&1 <<-'END' || fail "the renames ended otherwise than with their mount: $(cat "$SCRATCH/burst.log")"
 	import errno, os, random, sys
 	top = sys.argv[1]
 	for w in range(16):
@@ -186,12 +187,16 @@ burst() { # MOUNT
 	for w in range(16):
 	    if os.fork():
 	        continue
+	    told = False
 	    at = next(k for k in range(6) if os.path.exists(f"{top}/burst{w}-{k}"))
 	    try:
 	        while True:
 	            to = (at + random.randrange(1, 6)) % 6
 	            os.rename(f"{top}/burst{w}-{at}", f"{top}/burst{w}-{to}")
 	            at = to
+	            if not told:
+	                open(f"{sys.argv[2]}/renames.{w}", "w").close()
+	                told = True
 	    except OSError as e:
 	        if e.errno not in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO):
 	            print(w, e, flush=True)
@@ -214,7 +219,8 @@ killed() {
 	for ((i = 0; i < kills; i++)); do
 		start_mount "$SCRATCH/other"
 		other=$LAST_PID
-		(sleep 3; kill -9 "$other") &
+		rm -f "$SCRATCH"/renames.*
+		(poll 100 all_rename || :; sleep 1; kill -9 "$other") &
 		burst "$SCRATCH/other"
 		wait_until 30 gone "$other" || fail "the mount outlives its kill"
 		status=0

@@ -55,7 +55,7 @@ runs "1 0 1" ./partly.sh
 
 # ---- limits ----
 write_test slow.sh <<'END'
-# limit: 1 s, 15 s with LONG=1
+# limit: 1 s, 60 s with LONG=1
 sleep 3
 pass
 END

@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A replica set of three through single faults: each case says which property it proves. CASES="1 4" does only these;
-# REPLICA=3a is for case 14.
+# REPLICA=3a is for case 14. No case goes by how fast the machine is: what is looked at lasts until it has been looked at, and what a
+# busy machine may do by itself (a member that answers too late leaves the view) is tried again.
 # alone: leases of a second and less, and a limit for each operation
+# limit: 900 s
 REPLICA=${REPLICA:-3}
 COORDINATOR_OPTIONS=$'option lease 1500ms\n    option heartbeat 100ms\n    option sync-interval 1s\n    option cold-wait 5s'
 AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 8s'
@@ -15,13 +17,14 @@ scratch
 start_stack "$SCRATCH"
 start_mount "$SCRATCH/other"
 OTHER=$SCRATCH/other OTHER_PID=$LAST_PID
+AGAIN=
 FILES=$([ "$LONG" = 1 ] && echo 20000 || echo 2000)
 
 # The set is whole again and the bricks hold the same. What a dead mount left half done takes until its session has ended.
 healed() {
-	wait_until 90 all_quiet_in || fail "case $1: not healed: $("$STRATUS" dump "$COORDINATOR_PID" | grep '^  member')"
+	wait_until 200 all_quiet_in || fail "case $1: not healed: $("$STRATUS" dump "$COORDINATOR_PID" | grep '^  member')"
 	wait_until 15 replicas_equal || fail "case $1: the bricks differ: $(replicas_equal | head -n 5)"
-	say "case $1 passed"
+	[ -n "$AGAIN" ] || say "case $1 passed"
 }
 all_quiet_in() { [ "$("$STRATUS" dump "$COORDINATOR_PID" | grep -c '^  member .: in, answers.*pending 0$')" = "$MEMBERS" ]; }
 coordinator_says() { "$STRATUS" dump "$COORDINATOR_PID" | grep -m 1 "^  $1: "; }
@@ -30,6 +33,17 @@ missed() { "$STRATUS" dump "$COORDINATOR_PID" | grep -qE "^  member $1: (out|[a-
 epoch_now() { coordinator_says epoch | awk '{ print $2 }'; }
 # A member that was started anew looks as before until the coordinator hears of it: there is a new view for it.
 came_back() { [ "$(epoch_now)" -gt "$1" ] && all_quiet_in; }
+# again WHY: the case is begun once more, with another $NAME. A view may have been made because a member or its disk was slow. That happens once;
+# a mistake does it each time.
+again() { AGAIN=$*; }
+# The coordinator has decided once more, and more than once, since it was $1.
+generation_now() { coordinator_says generation | awk '{ print $2 }'; }
+generations_passed() { [ "$(generation_now)" -gt $(($1 + $2)) ]; }
+decided_again() {
+	local generation
+	generation=$(generation_now)
+	wait_until 60 generations_passed "$generation" 1 || fail "case $1: generations do not pass"
+}
 # in_background NAME COMMAND...: its status goes to $SCRATCH/NAME.status.
 in_background() {
 	local name=$1
@@ -62,23 +76,29 @@ make_tree() { # DIR FILES
 # A member that dies in the middle of a copy is no error to the copy, and gets all of it when it is back.
 case_1() {
 	make_tree "$SCRATCH/tree" "$FILES"
-	in_background copy timeout 300 cp -a "$SCRATCH/tree" "$MNT/copy"
-	wait_until 30 test -d "$MNT/copy/7" || fail "case 1: the copy does not begin"
-	[ ! -s "$SCRATCH/copy.status" ] || fail "case 1: the copy was over too soon"
+	mkdir "$MNT/copy"
+	in_background copy timeout 300 bash -euc 'cd "$1"
+		for dir in *; do
+			cp -a "$dir" "$2/"
+			: >"$3/copied-$dir"
+			[ "$dir" != 7 ] || until [ -e "$3/killed" ]; do sleep 0.05; done # it can not be over before
+		done' copy "$SCRATCH/tree" "$MNT/copy" "$SCRATCH"
+	wait_until 60 test -e "$SCRATCH/copied-4" || fail "case 1: the copy does not begin: $(head -n 3 "$SCRATCH/copy.out")" # goes on with 5
 	kill_member 1
-	ended_well copy 120
+	: >"$SCRATCH/killed"
+	ended_well copy 300
 	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole while a member is down"
 	start_member 1
 	healed 1
 	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole after the healing"
 }
 
-# Without a quorum writes fail with EROFS or EIO within 10 s and nothing hangs; it all goes on when the members are back.
+# Without a quorum writes fail with EROFS or EIO after max-wait and nothing hangs; it all goes on when the members are back.
 case_2() {
 	echo before >"$MNT/two"
 	kill_member 0
 	kill_member 2
-	timeout 80 python3 - "$MNT/two" "$OTHER/two" <<-'PY' || fail "case 2: with two members down"
+	timeout 300 python3 - "$MNT/two" "$OTHER/two" <<-'PY' || fail "case 2: with two members down"
 	import errno, os, sys, time
 	def timed(limit, fn):
 	    begin = time.monotonic()
@@ -88,12 +108,12 @@ case_2() {
 	        result = e.errno
 	    assert time.monotonic() - begin < limit, f"took {time.monotonic() - begin:.1f} s"
 	    return result
-	got = fd = timed(20, lambda: os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)) # each call waits at most max-wait
+	got = fd = timed(40, lambda: os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)) # each call waits at most max-wait, and it may be several
 	if fd not in (errno.EROFS, errno.EIO):
-	    got = timed(20, lambda: os.write(fd, b"more"))
-	    timed(20, lambda: os.close(fd))
+	    got = timed(40, lambda: os.write(fd, b"more"))
+	    timed(40, lambda: os.close(fd))
 	assert got in (errno.EROFS, errno.EIO), f"a write without a quorum gave {got}"
-	got = timed(20, lambda: open(sys.argv[2], "rb").read())
+	got = timed(40, lambda: open(sys.argv[2], "rb").read())
 	assert got in (b"before\n", errno.EIO, errno.EROFS), f"a read without a quorum gave {got}"
 	PY
 	start_member 0
@@ -131,31 +151,36 @@ case_3() {
 	start_coordinator
 	wait_until 60 all_in || fail "case 3: the members do not come together again"
 	while read -r i; do
-		[ "$(timeout 20 wc -l <"$OTHER/three/$i")" = 1000 ] || fail "case 3: file $i was fsynced and is not whole"
+		[ "$(timeout 60 wc -l <"$OTHER/three/$i")" = 1000 ] || fail "case 3: file $i was fsynced and is not whole"
 	done <"$SCRATCH/three.list"
 	healed 3
 }
 
 # A replaced, empty disk gets everything, and the mounts go on as they are.
 case_4() {
-	make_tree "$MNT/four" 500
+	make_tree "$MNT/$NAME" 500
 	local before=$MOUNT_PID
 	kill_member 2
 	rm -rf "${MEMBER_BRICK[2]}"
 	mkdir "${MEMBER_BRICK[2]}"
 	start_member 2
-	make_tree "$MNT/four-more" 100
+	make_tree "$MNT/$NAME-more" 100
 	healed 4
 	! gone "$before" || fail "case 4: the mount has ended"
 	local views
 	views=$(coordinator_says epoch)
-	echo new >"$MNT/four-root" # by the root's new handle
-	sleep 1
-	[ "$views" = "$(coordinator_says epoch)" ] || fail "case 4: there was a new view: $(coordinator_says why)"
-	make_tree "$OTHER/four-after" 50
+	echo new >"$MNT/$NAME-root" # by the root's new handle
+	decided_again 4
+	[ "$views" = "$(coordinator_says epoch)" ] || { again "there was a new view: $(coordinator_says why)"; return; }
+	make_tree "$OTHER/$NAME-after" 50
 	healed 4
 }
 
+more_lines() { # KIB: so much is written to the file from now on
+	local size
+	size=$(stat -c %s "$MNT/five")
+	wait_until 60 eval "[ \$(stat -c %s '$MNT/five') -gt $((size + $1 * 1024)) ]"
+}
 # An open file takes writes, and a lock on it holds, through a member's death and return.
 case_5() {
 	python3 - "$MNT/five" "$OTHER/five" "$SCRATCH" >"$SCRATCH/five.out" 2>&1 <<-'PY' &
@@ -183,7 +208,7 @@ case_5() {
 	    time.sleep(0.002)
 	fcntl.lockf(fd, fcntl.LOCK_UN, 10, 0)
 	fcntl.flock(fd, fcntl.LOCK_UN)
-	end = time.monotonic() + 40
+	end = time.monotonic() + 120
 	while refused(lambda: fcntl.lockf(rival, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)):
 	    assert time.monotonic() < end, "the lock is held after it was given back"
 	    time.sleep(0.1)
@@ -198,8 +223,8 @@ case_5() {
 		kill_member "$i"
 		wait_until 20 missed "$i" || fail "case 5: the coordinator does not notice that member $i has ended"
 		start_member "$i"
-		wait_until 40 came_back "$epoch" || fail "case 5: member $i is not healed"
-		sleep 0.3
+		wait_until 60 came_back "$epoch" || fail "case 5: member $i is not healed"
+		more_lines 3 || fail "case 5: nothing more is written: $(tail -n 1 "$SCRATCH/five.out")"
 	done
 	touch "$SCRATCH/five.stop"
 	wait_until 60 gone "$user" || fail "case 5: the user of the file hangs"
@@ -223,7 +248,7 @@ case_6() {
 	kill -9 "$OTHER_PID"
 	wait "$OTHER_PID" 2>/dev/null || true
 	unset "PIDS[$OTHER_PID]"
-	timeout 15 sh -c "echo two >'$MNT/six/file'; mkdir '$MNT/six/dir'" || fail "case 6: another mount waits longer than 15 s"
+	timeout 60 sh -ec "echo two >'$MNT/six/file'; mkdir '$MNT/six/dir'" || fail "case 6: another mount is not let go on" # each for max-wait at most
 	umount -l "$OTHER"
 	start_mount "$SCRATCH/other"
 	OTHER_PID=$LAST_PID
@@ -237,7 +262,7 @@ case_7() {
 	local address i ended=()
 	need ss
 	echo one >>"$OTHER/seven"
-	sleep 0.5 # its change is settled: all that is left of it is the token
+	wait_until 60 replicas_rest || fail "case 7: a change is not settled" # all that is left of it is the token
 	for i in 0 1 2; do ended[i]=$(sessions_ended "$i"); done
 	kill -STOP "$OTHER_PID"
 	for address in $(ss -tnpH | awk -v pid="pid=$OTHER_PID," 'index($0, pid) { print $4 }'); do
@@ -251,13 +276,13 @@ case_7() {
 	for i in 0 1 2; do wait_until 20 ended_more "$i" "${ended[i]}" || fail "case 7: the session does not end at member $i"; done
 	echo two >>"$MNT/seven"
 	kill -CONT "$OTHER_PID"
-	timeout 30 sh -c "echo three >>'$OTHER/seven'" || fail "case 7: the mount that was away can't append"
+	timeout 60 sh -c "echo three >>'$OTHER/seven'" || fail "case 7: the mount that was away can't append"
 	[ "$(tr '\n' ' ' <"$MNT/seven")" = "one two three " ] || fail "case 7: lines are lost: $(tr '\n' ' ' <"$MNT/seven")"
 	healed 7
 }
 
 lock_is_free() {
-	timeout 20 python3 - "$MNT/eight" <<-'PY' 2>/dev/null
+	timeout 60 python3 - "$MNT/eight" <<-'PY' 2>/dev/null
 	import fcntl, os, sys
 	fd = os.open(sys.argv[1], os.O_RDWR)
 	fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -306,7 +331,7 @@ case_8() {
 case_9() {
 	local i views epoch
 	in_depth() { # DIR make|write
-		timeout 60 python3 - "$1" "$2" <<-'PY'
+		timeout 200 python3 - "$1" "$2" <<-'PY'
 		import os, sys
 		os.chdir(sys.argv[1])
 		for i in range(300):
@@ -317,8 +342,8 @@ case_9() {
 		    f.write("deep")
 		PY
 	}
-	mkdir "$MNT/nine"
-	in_depth "$MNT/nine" make || fail "case 9: the tree can't be made"
+	mkdir "$MNT/$NAME"
+	in_depth "$MNT/$NAME" make || fail "case 9: the tree can't be made"
 	for i in 0 1 2; do
 		epoch=$(epoch_now)
 		kill_member "$i"
@@ -330,9 +355,9 @@ case_9() {
 	start_mount "$SCRATCH/other"
 	OTHER_PID=$LAST_PID
 	views=$(coordinator_says epoch)
-	in_depth "$OTHER/nine" write || fail "case 9: nothing can be made 300 directories down"
-	sleep 1
-	[ "$views" = "$(coordinator_says epoch)" ] || fail "case 9: there was a new view: $(coordinator_says why)"
+	in_depth "$OTHER/$NAME" write || fail "case 9: nothing can be made 300 directories down"
+	decided_again 9
+	[ "$views" = "$(coordinator_says epoch)" ] || { again "there was a new view: $(coordinator_says why)"; return; }
 	healed 9
 }
 
@@ -353,26 +378,40 @@ misses() {
 	wait_until 20 member_is "$1" back || fail "$3: the member does not come back"
 }
 
-# A large file is healed in pieces: who writes to it meanwhile waits for none of it, though all of it takes longer than a write may.
+# A large file is healed in pieces: who writes to it meanwhile waits for none of it, though all of it takes longer than a write may: two minutes,
+# or until 16 pieces are healed and 100 writes are done; then the rest is done fast, while writes go on.
 case_10() {
-	heal_with "heal-bandwidth 4M" "heal-piece 2M"
+	heal_with "heal-bandwidth 512K" "heal-piece 256K"
 	head -c 60000000 /dev/urandom >"$MNT/ten"
 	misses 2 60000000 ten
-	timeout 100 python3 - "$MNT/ten" "$SCRATCH/ten" "$STRATUS" "$COORDINATOR_PID" >"$SCRATCH/ten.out" 2>&1 <<-'PY' || fail "case 10: $(tail -n 1 "$SCRATCH/ten.out")"
+	cat >"$SCRATCH/ten.py" <<-'PY'
 	import os, random, re, subprocess, sys
 	there, here = os.open(sys.argv[1], os.O_RDWR), os.open(sys.argv[2], os.O_RDWR)
-	def back():
-	    return not re.search(r"member 2: in", subprocess.run([sys.argv[3], "dump", sys.argv[4]], capture_output=True, text=True).stdout)
-	writes = 0
-	while back():
+	def dump():
+	    return subprocess.run([sys.argv[3], "dump", sys.argv[4]], capture_output=True, text=True).stdout
+	def healed(text):
+	    return int(re.search(r"bytes healed: (\d+)", text).group(1))
+	def write():
+	    data, at = random.randbytes(5000), random.randrange(0, 59990000)
+	    assert os.pwrite(there, data, at) == 5000
+	    os.pwrite(here, data, at)
+	text = dump()
+	begin, writes, enough = healed(text), 0, False
+	while not re.search(r"member 2: in", text):
 	    for i in range(20):
-	        data, at = random.randbytes(5000), random.randrange(0, 59990000)
-	        assert os.pwrite(there, data, at) == 5000
-	        os.pwrite(here, data, at)
+	        write()
 	    writes += 20
-	assert writes >= 100, f"only {writes} writes while the file was healed"
+	    text = dump()
+	    if not enough and writes >= 100 and healed(text) - begin >= 16 * 256 * 1024:
+	        assert re.search(r"member 2: back", text), f"not being healed after {writes} writes: " + text
+	        open(sys.argv[5], "w").close()
+	        enough = True
+	assert enough, f"only {writes} writes while {healed(text) - begin} bytes were healed"
 	PY
+	in_background ten timeout 300 python3 "$SCRATCH/ten.py" "$MNT/ten" "$SCRATCH/ten" "$STRATUS" "$COORDINATOR_PID" "$SCRATCH/ten.enough"
+	wait_until 200 test -e "$SCRATCH/ten.enough" -o -s "$SCRATCH/ten.status" || fail "case 10: no 100 writes, or no 16 pieces"
 	heal_with
+	ended_well ten 200
 	healed 10
 	cmp "$SCRATCH/ten" "$OTHER/ten" || fail "case 10: the file is not what was written"
 }
@@ -380,16 +419,16 @@ case_10() {
 # One that is being healed makes a quorum with one that is left: a third that is gone need not come back for that. What is changed without it
 # it gets when it is back.
 case_11() {
-	heal_with "heal-bandwidth 2M"
+	heal_with "heal-bandwidth 16K" # 50 MB take an hour: until it is told to be faster
 	misses 0 50000000 eleven
 	kill_member 2
-	wait_until 20 sh -c "! touch '$MNT/eleven-early' 2>/dev/null" || fail "case 11: changes go on without a quorum"
-	member_is 0 back || fail "case 11: it was healed too soon: nothing is proved"
+	wait_until 60 sh -c "! touch '$MNT/eleven-early' 2>/dev/null" || fail "case 11: changes go on without a quorum"
+	member_is 0 back || fail "case 11: it is not being healed any more: $(coordinator_says why)"
+	heal_with
 	wait_until 60 member_is 0 in || fail "case 11: what is being healed does not become whole: $(coordinator_says why)"
 	wait_until 20 sh -c "echo without >'$MNT/eleven-late'" || fail "case 11: no changes though two are whole"
 	cmp "$SCRATCH/eleven" "$OTHER/eleven" || fail "case 11: the file is not what was written"
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is not there"
-	heal_with
 	start_member 2
 	healed 11
 	[ "$(cat "$OTHER/eleven-late")" = without ] || fail "case 11: what was written without the third is lost"
@@ -403,7 +442,7 @@ was_killed() { # PID
 	[ "$status" = 137 ]
 }
 try_lock() { # FILE: 0: got it; 3: it is another's
-	timeout 20 python3 -c '
+	timeout 60 python3 -c '
 import fcntl, os, sys
 try:
     fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -421,7 +460,7 @@ is_locked() {
 case_12() {
 	local i waiters=() holders=()
 	for i in 1 2 3 4; do
-		python3 -c 'import fcntl, os, sys, time; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX); print(flush=True); time.sleep(100)' \
+		python3 -c 'import fcntl, os, sys, time; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX); print(flush=True); time.sleep(2000)' \
 			"$MNT/twelve$i" >"$SCRATCH/twelve$i" &
 		PIDS[$!]="holder of a lock" holders[i]=$!
 		wait_until 10 test -s "$SCRATCH/twelve$i" || fail "case 12: a lock that is free is not given"
@@ -451,12 +490,12 @@ case_13() {
 	local views
 	cat >"$SCRATCH/thirteen.py" <<-'PY'
 	import os, sys, time
-	path, scratch = sys.argv[1:]
+	path, sign = sys.argv[1:]
 	fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 	os.write(fd, b"one ")
 	os.unlink(path)
-	open(f"{scratch}/thirteen.ready", "w").close()
-	while not os.path.exists(f"{scratch}/thirteen.go"):
+	open(sign + ".ready", "w").close()
+	while not os.path.exists(sign + ".go"):
 	    time.sleep(0.05)
 	for i in range(20):
 	    os.pwrite(fd, b"two ", 4 + 4 * i)
@@ -465,17 +504,18 @@ case_13() {
 	os.fchmod(fd, 0o640)
 	assert os.fstat(fd).st_mode & 0o777 == 0o640 and os.fstat(fd).st_size == 84
 	PY
-	in_background thirteen python3 "$SCRATCH/thirteen.py" "$MNT/thirteen" "$SCRATCH"
-	wait_until 20 test -e "$SCRATCH/thirteen.ready" || fail "case 13: $(cat "$SCRATCH/thirteen.out")"
+	in_background "$NAME" python3 "$SCRATCH/thirteen.py" "$MNT/$NAME" "$SCRATCH/$NAME"
+	wait_until 20 test -e "$SCRATCH/$NAME.ready" || fail "case 13: $(cat "$SCRATCH/$NAME.out")"
 	views=$(epoch_now)
 	kill_member 1
 	wait_until 20 missed 1 || fail "case 13: the coordinator does not notice that member 1 has ended"
 	start_member 1
 	wait_until 60 came_back "$views" || fail "case 13: the member does not come back"
 	views=$(epoch_now)
-	touch "$SCRATCH/thirteen.go"
-	ended_well thirteen 30
-	[ "$views" = "$(epoch_now)" ] || fail "case 13: there was a new view: $(coordinator_says why)"
+	touch "$SCRATCH/$NAME.go"
+	ended_well "$NAME" 60
+	decided_again 13
+	[ "$views" = "$(epoch_now)" ] || { again "there was a new view: $(coordinator_says why)"; return; }
 	healed 13
 }
 
@@ -483,9 +523,9 @@ case_13() {
 # arbiter, too (REPLICA=3a), which copies nothing.
 case_14() {
 	local views
-	head -c 3000000 /dev/urandom >"$MNT/fourteen"
+	head -c 3000000 /dev/urandom >"$MNT/$NAME"
 	views=$(epoch_now)
-	python3 - "$MNT/fourteen" "$MNT/fourteen.copy" <<-'PY' || fail "case 14: the copy failed"
+	python3 - "$MNT/$NAME" "$MNT/$NAME.copy" <<-'PY' || fail "case 14: the copy failed"
 	import os, sys
 	source = os.open(sys.argv[1], os.O_RDONLY)
 	target = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -495,22 +535,20 @@ case_14() {
 	    assert n, f"{left} bytes are not copied"
 	    left -= n
 	PY
-	cmp "$MNT/fourteen" "$MNT/fourteen.copy" || fail "case 14: the copy differs"
-	[ "$views" = "$(epoch_now)" ] || fail "case 14: there was a new view: $(coordinator_says why)"
-	rm "$MNT/fourteen" "$MNT/fourteen.copy"
+	cmp "$MNT/$NAME" "$MNT/$NAME.copy" || fail "case 14: the copy differs"
+	decided_again 14
+	[ "$views" = "$(epoch_now)" ] || { again "there was a new view: $(coordinator_says why)"; return; }
+	rm "$MNT/$NAME" "$MNT/$NAME.copy"
 }
-
-generation_now() { coordinator_says generation | awk '{ print $2 }'; }
-synced_since() { [ "$(generation_now)" -gt $(($1 + 4)) ]; } # what was changed then is in no index any more
 
 # Two members that are IN disagree about a directory that no list tells of, and neither can be left out (as after a power cut of all): who makes
 # something there is not told that it is done before both have it; and it is done, for the coordinator finds what one lacks.
 case_15() {
-	local generation views lower=${MEMBER_BRICK[2]}/fifteen/lower
-	mkdir -p "$MNT/fifteen/lower"
-	echo old >"$MNT/fifteen/lower/old"
+	local generation views lower=${MEMBER_BRICK[2]}/$NAME/lower
+	mkdir -p "$MNT/$NAME/lower"
+	echo old >"$MNT/$NAME/lower/old"
 	generation=$(generation_now)
-	wait_until 60 synced_since "$generation" || fail "case 15: generations do not pass"
+	wait_until 60 generations_passed "$generation" 4 || fail "case 15: generations do not pass" # what was changed then is in no index any more
 	kill_member 1
 	wait_until 20 member_is 1 out || fail "case 15: a member that was killed is not left out"
 	kill_member 2
@@ -519,15 +557,24 @@ case_15() {
 	start_member 2
 	wait_until 60 member_is 2 in || fail "case 15: the second does not come back"
 	views=$(epoch_now)
-	echo new >"$MNT/fifteen/lower/new" || fail "case 15: nothing can be made in a directory that one lacks: $(coordinator_says why)"
-	[[ "$(coordinator_says why)" == *lacks* ]] || fail "case 15: it was not the coordinator that found what one lacks: $(coordinator_says why)"
-	[ $(($(epoch_now) - views)) -le 2 ] || fail "case 15: $(($(epoch_now) - views)) views were made for one directory"
+	echo new >"$MNT/$NAME/lower/new" || fail "case 15: nothing can be made in a directory that one lacks: $(coordinator_says why)"
 	[ "$(cat "$lower/new" "$lower/old")" = $'new\nold' ] || fail "case 15: it was told to be done, and the second does not have it"
+	[[ "$(coordinator_says why)" == *lacks* ]] || again "it was not the coordinator that found what one lacks: $(coordinator_says why)"
+	[ $(($(epoch_now) - views)) -le 2 ] || again "$(($(epoch_now) - views)) views were made for one directory"
 	start_member 1
 	healed 15
 }
 
-for number in ${CASES:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15}; do "case_$number"; done
+for number in ${CASES:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15}; do
+	for try in 1 2 3 4; do
+		AGAIN= NAME=case$number-$try
+		"case_$number"
+		[ -n "$AGAIN" ] || break
+		say "case $number once more: $AGAIN"
+		healed "$number, try $try,"
+	done
+	[ -z "$AGAIN" ] || fail "case $number: $AGAIN"
+done
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 [ -n "${CASES-}" ] || REPLICA=3a CASES=14 "$0" || fail "case 14 with an arbiter"

@@ -22,7 +22,7 @@ after() {
 }
 show_logs() { :; } # they are long: KEEP=1
 BRICK_TOP=$'debug/error-gen\n    option percent 0'
-AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 11s'
+AFR_OPTIONS=$'option member-timeout 1500ms\n    option max-wait 25s'
 COORDINATOR_OPTIONS=$'option lease 600ms\n    option heartbeat 100ms\n    option sync-interval 1s\n    option cold-wait 5s'
 MEMBER_OPTIONS="option token-timeout 2s" SERVER_OPTIONS="option session-timeout 3s"
 export KEEP STRATUS STRATUSD NS=sf$$ SECONDS_OF_FAULTS=${SECONDS_OF_FAULTS:-$([ "$LONG" = 1 ] && echo 12 || echo 8)}

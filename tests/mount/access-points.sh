@@ -177,7 +177,7 @@ not_let_in never
 [ "$(cat "$A/web/page" "$D/text")" = $'back\ntext' ] || fail "others do not work on"
 as acme-admin access list photos acme --json | json '[p["id"] for p in d]' | grep -q "$WEB" && fail "it is still listed"
 not_for acme-admin "no access point" access revoke photos acme "$WEB"
-new_point short acme-admin /web --uid 1000 --gid 1001 --expires 6s
+new_point short acme-admin /web --uid 1000 --gid 1001 --expires 20s
 mount_as short
 W=$SCRATCH/mnt-short
 [ "$(cat "$W/page")" = back ] || cut_off || fail "nothing is there before it expires"
@@ -189,7 +189,7 @@ cut_off() { ! timeout 2 stat "$D/text"; }
 wait_until 5 cut_off || fail "an access point of a suspended tenant works on"
 not_for acme-admin "suspended" access create photos acme /web
 "$STRATUS" tenant resume photos acme >/dev/null
-back() { [ "$(timeout 5 cat "$D/text")" = text ]; }
+back() { [ "$(timeout 20 cat "$D/text")" = text ]; }
 wait_until 30 back || fail "an access point of a tenant that was resumed does not come back"
 [ "$("$STRATUS" ps --json | json '[p["pid"] for p in d if p["program"] == "stratusd"]')" = "$PID" ] || fail "stratusd was restarted"
 

@@ -18,11 +18,15 @@ MNT=$MNT/fops python3 "$(dirname "$0")/fops.py" "$@" || fail "a file operation d
 
 # flock(1): the second waits for the first; a busy lock is refused at once when asked not to wait.
 touch "$MNT/lock"
-flock "$MNT/lock" sleep 0.4 &
+flock "$MNT/lock" sh -c 'until [ -e "$1" ]; do sleep 0.05; done' holder "$SCRATCH/let-go" &
 HOLDER=$!
-wait_until 5 eval '! flock -n "$MNT/lock" true' || fail "flock does not lock"
-flock "$MNT/lock" true || fail "flock did not wait"
-gone "$HOLDER" || wait "$HOLDER"
+PIDS[$HOLDER]="holder of a lock"
+wait_until 20 eval '! flock -n "$MNT/lock" true' || fail "flock does not lock"
+(sleep 0.4; : >"$SCRATCH/let-go") &
+flock "$MNT/lock" true || fail "flock fails"
+[ -e "$SCRATCH/let-go" ] || fail "flock did not wait"
+wait "$HOLDER" || fail "who held the lock failed"
+unset "PIDS[$HOLDER]"
 
 # A replica set's client notes the locks that are held, and nothing of those that were given back, however long the file is open.
 if [ "$REPLICA" != 1 ]; then

@@ -117,7 +117,7 @@ end_processes() {
 	done
 	[ ${#pids[@]} -gt 0 ] || return 0
 	kill "${pids[@]}" 2>/dev/null
-	wait_until 5 gone "${pids[@]}" || kill -9 "${pids[@]}" 2>/dev/null
+	poll 5 gone "${pids[@]}" || kill -9 "${pids[@]}" 2>/dev/null
 	wait "${pids[@]}" 2>/dev/null
 	for pid in "${pids[@]}"; do unset "PIDS[$pid]"; done
 }
@@ -128,8 +128,16 @@ gone() { # PID...: all of them
 	for pid; do [ ! -e "/proc/$pid" ] || [ "$(proc_state "$pid")" = Z ] || return 1; done
 }
 proc_state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null || true; }
-# wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time.
+# wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time. No limit is shorter than $PATIENCE seconds: what comes
+# true costs nothing by it, and a machine with much else to do is no reason to fail. What must be quick is told by a `timeout`.
+PATIENCE=${PATIENCE:-60}
 wait_until() {
+	local seconds=$(( $1 > PATIENCE ? $1 : PATIENCE ))
+	shift
+	poll "$seconds" "$@"
+}
+# poll SECONDS COMMAND...: the same, with just this limit; for what goes on, too, if it does not come true.
+poll() {
 	local end=$(( $(now_ms) + $1 * 1000 ))
 	shift
 	until "$@" >/dev/null 2>&1; do

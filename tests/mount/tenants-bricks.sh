@@ -195,7 +195,8 @@ for ((n = 0; n < RACES; n++)); do
 	wait_until 20 as_there || fail "race $n: charged: $(sum), there are: $(there)"
 	[ "$(df -B1 --output=avail "$G" | tail -n 1 | tr -d ' ')" -le $((1 << 20)) ] || fail "df shows room: $(df -B1 "$G")"
 	# told once in the log, whichever brick it was, and everywhere else
-	[ "$(grep -c 'globex has [0-9]* bytes, more than its soft limit of 33554432$' stratusd.log)" = $((n + 1)) ] || fail "race $n: of the soft limit the log says: $(grep soft stratusd.log)"
+	told_above() { [ "$(grep -c 'globex has [0-9]* bytes, more than its soft limit of 33554432$' stratusd.log)" = $((n + 1)) ]; }
+	wait_until 20 told_above || fail "race $n: of the soft limit the log says: $(grep soft stratusd.log)"
 	[ "$(above)" = 1 ] && "$STRATUS" usage --total --tenant globex | grep -q 'above its soft limit of bytes for' || fail "race $n: $("$STRATUS" tenant info photos globex; "$STRATUS" usage)"
 	[ "$(curl -fsS "http://127.0.0.1:$HTTP/metrics" | grep -c '^stratus_quota_soft_bytes_exceeded_timestamp_seconds{.*tenant="globex"} [1-9]')" = 4 ] || fail "race $n: the metrics do not tell that a soft limit is exceeded"
 	# what is there can be read, and goes, when nothing more can be had
@@ -215,7 +216,7 @@ wait_until 20 is_above || fail "a soft limit below what is there: $(since)"
 # ---- after kill -9, and deleted ----
 kill_keeper
 start_keeper
-back() { timeout 5 cat "$G/secret" && timeout 5 cat "$A/moved1"; }
+back() { timeout 20 cat "$G/secret" && timeout 20 cat "$A/moved1"; }
 wait_until 60 back || fail "after kill -9 the tenants do not come back"
 wait_until 20 as_there || fail "after kill -9 charged: $(sum), there are: $(there)"
 [ "$(since)" = "$SINCE" ] || fail "before kill -9 above a soft limit since $SINCE, after it since $(since)"

@@ -147,7 +147,7 @@ wait_until 3 has_none acme || fail "sessions of a suspended tenant are still the
 echo more >>"$G/same" || fail "the other tenant does not work on"
 not_let_in acme "may not use this brick"
 "$STRATUS" tenant resume photos acme >/dev/null
-back() { timeout 5 cat "$A/same"; }
+back() { timeout 20 cat "$A/same"; }
 wait_until 30 back || fail "a tenant that was resumed does not come back"
 exec 7>&- || true
 [ "$("$STRATUS" ps --json | json '[p["pid"] for p in d]')" = "$before" ] || fail "something was restarted"
@@ -168,7 +168,7 @@ refused "is deleted" tenant resume photos acme
 # ---- no mercy from a kill ----
 kill_keeper
 start_keeper
-back_again() { timeout 5 cat "$G/secret"; }
+back_again() { timeout 20 cat "$G/secret"; }
 wait_until 60 back_again || fail "after kill -9 a tenant does not come back"
 wait_until 20 as_there || fail "after kill -9 charged: $(counted), there are: $(there)"
 [ "$("$STRATUS" tenant list photos --json | json '[(t["tenant"], t["base"], t["state"]) for t in d]')" = \
