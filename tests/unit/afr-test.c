@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster/afr: who holds a lock hears that it may be lost when those that gave it up could be a view, and not before; what goes to a member that is
- * being healed, too; what is read of a change that is under way; that a token is kept until it has ended; and that what was lost in one view may be there in another. */
-#include "test-tasks.h"
-#include "test.h"
+/* cluster/afr: who holds a lock hears that it may be lost when those that gave it up could be a view, and not before; and what goes to a member that is
+ * being healed, too. */
+#include "afr-test.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "replica.h"
-#include "tree.h"
-
-enum { MOST = 3, OWNER = 7, STRANGER = 8 };
-static struct tree tree;
-static struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
-static int failures, members, back = -1; /* a member that is BACK */
-static struct xlator *member[MOST], *hold[MOST], *locks[MOST];
-static struct file *file;
+enum { OWNER = 7, STRANGER = 8 };
+struct tree tree;
+struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
+int failures, members;
+static int back = -1; /* a member that is BACK */
+struct xlator *member[MOST], *hold[MOST], *locks[MOST];
+struct file *file;
 
 /* ---- who is above ---- */
 
@@ -97,7 +94,7 @@ static void give_up(int i, uint64_t owner)
 }
 
 /* The same file at each member: changes by way of cluster/afr would need tokens. */
-static int make_unopened(void)
+int make_unopened(void)
 {
 	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
 	struct create_in in = { .loc = { .parent = root, .name = "f" }, .flags = O_RDWR, .mode = 0644 };
@@ -119,7 +116,7 @@ static int make_unopened(void)
 	return err;
 }
 
-static int make_file(void)
+int make_file(void)
 {
 	int err = make_unopened();
 
@@ -199,7 +196,7 @@ static void told_of_what_was_lost_while_it_was_taken(void *arg)
 	tree_release(&tree, file);
 }
 
-static void on_set(int count, task_fn *fn)
+void on_set(int count, task_fn *fn)
 {
 	set_open(count);
 	assert_int_equal(task_call(fn, NULL), 0);
@@ -222,7 +219,7 @@ static void a_loss_while_a_lock_is_taken_is_told(void **state)
 
 /* ---- a member that is BACK ---- */
 
-static unsigned counted_at(int i, const char *what)
+unsigned counted_at(int i, const char *what)
 {
 	char *text = NULL;
 	unsigned count;
@@ -271,272 +268,14 @@ static void who_is_healed_gets_every_change_and_sync(void **state)
 	back = -1;
 }
 
-/* ---- what is under way ---- */
-
-struct doing {
-	int err;
-	atomic_bool done;
-};
-
-static void write_data(void *arg)
-{
-	struct doing *d = arg;
-
-	d->err = tree_write(&tree, file, 0, "data", 4);
-	atomic_store(&d->done, true);
-}
-
-static void read_data(void *arg)
-{
-	struct doing *d = arg;
-	struct buffer *data = NULL;
-
-	d->err = tree_read(&tree, file, 0, 4, &data);
-	buffer_unref(data);
-	atomic_store(&d->done, true);
-}
-
-static void say(struct xlator *to, char *word, char *more)
-{
-	char *words[] = { word, more };
-	FILE *f = fopen("/dev/null", "w");
-
-	to->type->command(to, 2, words, f);
-	fclose(f);
-}
-
-static bool is_written_at(int i)
-{
-	struct getattr_in in = { .inode = file->inode };
-	struct getattr_out out = { 0 };
-
-	return !tree_call(&tree, locks[i], FOP_getattr, &in, &out) && out.attr.size == 4;
-}
-
-static unsigned sum_of(const char *what)
-{
-	unsigned sum = 0;
-
-	for (int i = 0; i < members; i++)
-		sum += counted_at(i, what);
-	return sum;
-}
-
-static void await(const char *what, unsigned count)
-{
-	while (sum_of(what) < count)
-		task_sleep_ms(1);
-}
-
-/* One member has it, the others not yet: if they never get it, nobody may have read it. */
-static void reads_what_is_under_way(void *arg)
-{
-	struct doing writes = { .err = 1 }, reads = { .err = 1 };
-
-	(void)arg;
-	CHECK_INT(make_file(), 0);
-	for (int i = 0; i < members; i++)
-		CHECK_INT(counted_at(i, "reads: "), 0);
-	say(hold[1], "hold", "write");
-	say(hold[2], "hold", "write");
-	task_spawn(NULL, write_data, &writes);
-	while (!is_written_at(0))
-		task_sleep_ms(1);
-	task_spawn(NULL, read_data, &reads);
-	await("reads: ", 1);
-	task_sleep_ms(100); /* a member has answered it: without a reason to wait it would be done by now */
-	CHECK_INT(atomic_load(&reads.done), false);
-	CHECK_INT(atomic_load(&writes.done), false);
-	for (int i = 1; i < members; i++) {
-		say(hold[i], "hold", "none");
-		say(hold[i], "release", "all");
-	}
-	while (!atomic_load(&writes.done) || !atomic_load(&reads.done))
-		task_sleep_ms(1);
-	CHECK_INT(writes.err, 0);
-	CHECK_INT(reads.err, 0);
-	tree_release(&tree, file);
-}
-
-static void all_say(char *word, char *more)
-{
-	for (int i = 0; i < members; i++)
-		say(member[i], word, more);
-}
-
-static void next_view(void)
-{
-	all_say("views", "1");
-	for (int i = 0; i < members; i++)
-		event_up(member[i], &(struct event){ .kind = EVENT_VIEW });
-}
-
-/* There is another view before the others have it, in which it was not done, and others may do something before it is done again: who has read it, and waits
- * for it, must ask anew. */
-static void reads_what_is_undone(void *arg)
-{
-	struct doing writes = { .err = 1 }, reads = { .err = 1 };
-
-	(void)arg;
-	CHECK_INT(make_file(), 0);
-	say(hold[1], "hold", "write");
-	say(hold[2], "hold", "write");
-	task_spawn(NULL, write_data, &writes);
-	while (!is_written_at(0))
-		task_sleep_ms(1);
-	task_spawn(NULL, read_data, &reads);
-	await("reads: ", 1);
-	for (int i = 1; i < members; i++) {
-		say(member[i], "refuses", "1");
-		say(hold[i], "hold", "none");
-	}
-	next_view();
-	for (int i = 1; i < members; i++)
-		say(hold[i], "release", "all");
-	await("refused: ", 2);
-	for (int i = 1; i < members; i++)
-		say(member[i], "refuses", "0");
-	while (!atomic_load(&writes.done) || !atomic_load(&reads.done))
-		task_sleep_ms(1);
-	CHECK_INT(writes.err, 0);
-	CHECK_INT(reads.err, 0);
-	CHECK_INT(sum_of("reads: ") > 1, true);
-	tree_release(&tree, file);
-}
-
-static void what_is_read_of_a_change_that_is_sent_anew_is_read_anew(void **state)
-{
-	(void)state;
-	on_set(3, reads_what_is_undone);
-}
-
-static void what_is_under_way_is_read_when_it_has_been_done(void **state)
-{
-	(void)state;
-	on_set(3, reads_what_is_under_way);
-}
-
-/* ---- tokens ---- */
-
-/* One member does not take it yet, so it is sent again and again; meanwhile another client wants the token. If it got it now, what it changes would come before
- * this at one member, and after it at the others. */
-static void keeps_its_token(void *arg)
-{
-	struct doing writes = { .err = 1 };
-	struct event wanted = { .kind = EVENT_RECALL };
-
-	(void)arg;
-	CHECK_INT(make_file(), 0);
-	event_set_gfid(&wanted, &file->inode->gfid);
-	say(member[2], "refuses", "1");
-	task_spawn(NULL, write_data, &writes);
-	await("refused: ", 1);
-	for (int i = 0; i < members; i++)
-		event_up(member[i], &wanted);
-	await("refused: ", sum_of("refused: ") + 3);
-	CHECK_INT(sum_of("releases: "), 0);
-	say(member[2], "refuses", "0");
-	while (!atomic_load(&writes.done))
-		task_sleep_ms(1);
-	CHECK_INT(writes.err, 0);
-	while (!sum_of("releases: "))
-		task_sleep_ms(1);
-	tree_release(&tree, file);
-}
-
-static void a_token_is_kept_until_all_have_answered(void **state)
-{
-	(void)state;
-	on_set(3, keeps_its_token);
-}
-
-/* ---- what is lost ---- */
-
-/* One that nobody has asked for the file. */
-static int stranger_to_file(void)
-{
-	for (int i = 0; i < members; i++)
-		if (!counted_at(i, "lookups: "))
-			return i;
-	return -1;
-}
-
-static int unlink_at(int i)
-{
-	int err;
-
-	tree.at = locks[i];
-	err = tree_unlink(&tree, "f");
-	tree.at = tree.graph->top;
-	return err;
-}
-
-static int make_anew_at(int i, const struct gfid *gfid)
-{
-	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
-	struct mknod_in in = { .loc = { .parent = root, .name = "f" }, .mode = S_IFREG | 0644, .gfid = *gfid };
-	struct mknod_out out = { 0 };
-	int err = tree_call(&tree, locks[i], FOP_mknod, &in, &out);
-
-	fop_out_clear(FOP_mknod, &out);
-	return err;
-}
-
-static int change_mode(uint32_t mode)
-{
-	return tree_setattr(&tree, "f", &(struct setattr){ .valid = SET_MODE, .mode = mode });
-}
-
-static uint32_t mode_at(int i, struct inode *inode)
-{
-	struct getattr_in in = { .inode = inode };
-	struct getattr_out out = { 0 };
-
-	return tree_call(&tree, locks[i], FOP_getattr, &in, &out) ? 0 : out.attr.mode & 0777;
-}
-
-/* Its name goes everywhere, and at one member so does the file, which gets no changes from then on. Then the power takes that back there: in the next view it is
- * a file like others, and what is acknowledged is done there, too. */
-static void has_it_again(void *arg)
-{
-	cleanup_inode struct inode *inode = NULL;
-	int other;
-
-	(void)arg;
-	CHECK_INT(make_unopened(), 0);
-	CHECK_INT(tree_walk(&tree, "f", &inode), 0);
-	other = stranger_to_file();
-	CHECK_INT(other >= 0, true);
-	CHECK_INT(unlink_at(other), 0);
-	all_say("nameless", "1");
-	CHECK_INT(change_mode(0600), 0);
-	CHECK_INT(make_anew_at(other, &inode->gfid), 0);
-	CHECK_INT(change_mode(0620), 0);
-	CHECK_INT(mode_at(other, inode), 0644);
-	all_say("nameless", "0");
-	next_view();
-	CHECK_INT(change_mode(0640), 0);
-	for (int i = 0; i < members; i++)
-		CHECK_INT(mode_at(i, inode), 0640);
-}
-
-static void what_was_lost_in_one_view_is_changed_in_the_next(void **state)
-{
-	(void)state;
-	on_set(3, has_it_again);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
-		cmocka_unit_test(what_is_under_way_is_read_when_it_has_been_done),
-		cmocka_unit_test(what_is_read_of_a_change_that_is_sent_anew_is_read_anew),
-		cmocka_unit_test(a_token_is_kept_until_all_have_answered),
-		cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 	};
+	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
-	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+	return failed + _cmocka_run_group_tests("changes", changes, changes_count, tasks_start, tasks_stop);
 }

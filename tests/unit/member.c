@@ -9,7 +9,7 @@
 
 struct member {
 	int64_t members, back;
-	atomic_uint fsyncs, lookups, reads; /* that were answered */
+	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
 	atomic_uint refused, releases;
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
@@ -100,6 +100,8 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 	}
 	if (fop == FOP_read)
 		atomic_fetch_add(&m->reads, 1);
+	if (fop == FOP_getattr)
+		atomic_fetch_add(&m->getattrs, 1);
 	if (fop == FOP_lookup)
 		atomic_fetch_add(&m->lookups, 1);
 	return err;
@@ -109,8 +111,9 @@ static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\nlookups: %u\nreads: %u\nrefused: %u\nreleases: %u\n", atomic_load(&m->fsyncs),
-		atomic_load(&m->lookups), atomic_load(&m->reads), atomic_load(&m->refused), atomic_load(&m->releases));
+	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\n", atomic_load(&m->fsyncs),
+		atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads), atomic_load(&m->refused),
+		atomic_load(&m->releases));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)

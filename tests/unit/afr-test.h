@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A set of members that the test holds in its hand: what the files of afr-test share. */
+#ifndef STRATUS_AFR_TEST_H
+#define STRATUS_AFR_TEST_H
+#include "test-tasks.h"
+#include "test.h"
+
+#include "tree.h"
+
+enum { MOST = 3 };
+extern struct tree tree; /* cluster/afr is on top; member[i], hold[i] and locks[i] one below the other */
+extern struct client client;
+extern int failures, members;
+extern struct xlator *member[MOST], *hold[MOST], *locks[MOST];
+extern struct file *file; /* of make_file() */
+
+void on_set(int count, task_fn *);
+int make_file(void);	 /* "f", opened */
+int make_unopened(void); /* no member has been asked for it */
+unsigned counted_at(int i, const char *what);
+
+/* afr-test-change.c */
+extern const struct CMUnitTest changes[];
+extern const unsigned changes_count;
+#endif
