@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Deliberate mistakes in the replicated stack must be found by the simulator: those of mutants.seeds, at least 20, and 10 in what is done over several
-# subvolumes, by the seeds that found them before or, when these find nothing any more, within 400; LONG=1: every one within 2,000. A mistake that needs luck
-# to show in a whole run is found by a unit test, which mutants.seeds names in place of a seed: it runs on the same translators.
-# SIM_MUTANTS="A B": only these. SIM_RECORD=1: writes the seeds that found something to mutants.seeds.
-# limit: 2400 s, 21600 s with LONG=1
+# Deliberate mistakes in the replicated stack must be found: at least 20, and 10 in what is done over several subvolumes. mutants.seeds has what found each before: a
+# seed of the simulator, or a unit test (of a mistake that needs luck to show in a whole run), on the same translators. Each of these is run with and without the mutant. One whose seed finds nothing any more (the code has changed, and so has the run) is looked for in seeds 1 to 30, and then told as not found; it is
+# searched for within 400 only if there are too few else. LONG=1: within 2,000 seeds, those without a seed too, and every one must be found.
+# SIM_MUTANTS="A B": only these, within 400 seeds. SIM_RECORD=1: searches as well, and writes what found something to mutants.seeds.
+# limit: 900 s, 21600 s with LONG=1
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
 budget=${SIM_BUDGET:-$([ "${LONG:-0}" = 1 ] && echo 2000 || echo 400)}
-all=$([ "${LONG:-0}" = 1 ] || [ -n "${SIM_MUTANTS-}${SIM_RECORD-}" ] && echo yes || echo no)
+searches=$([ "${LONG:-0}" = 1 ] || [ -n "${SIM_MUTANTS-}${SIM_RECORD-}" ] && echo yes || echo no)
+near=30
 known=$top/tests/sim/mutants.seeds
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
 [ -x "$sim" ] || { echo "FAIL: no $sim: make check TESTS=, or set STRATUS_BUILD" >&2; exit 1; }
+told=$(mktemp -d "${TMPDIR:-/var/tmp}/mutants.XXXXXX") # by mutant: what has found it
+trap 'rm -rf "$told"' EXIT
 replica=$("$sim" --list-mutants) spread=$("$sim" --subvolumes 0 --list-mutants)
 [ -n "$replica" ] && [ -n "$spread" ] || { echo "FAIL: there are no mutants" >&2; exit 1; }
 
@@ -40,13 +43,20 @@ faults() {
 	esac
 }
 
-# by_test MUTANT TEST: the unit test fails with it, and passes without, on the same translators; the first complaint in $out
+complaints=(-e ' is -*[0-9][0-9]*, not ' -e 'not so: ' -e '^\[  FAILED' -e 'Assertion')
+# by_test MUTANT TEST: the unit test fails with it, and passes without, on the same translators; the first complaint in $out. What it does after that is not waited for.
 by_test() {
-	local run=(timeout 300 env LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit" "$build/tests/unit/$2")
+	local log=$told/$1.log status=0 pid
+	local run=(timeout 300 env TMPDIR="$told" LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit")
 
-	"${run[@]}" >/dev/null 2>&1 || { echo "$2 fails without $1, too" >&2; return 1; }
-	! out=$(STRATUS_MUTANT=$1 "${run[@]}" 2>&1) || return 1
-	out="$2: $(grep -m1 -e ' is .*, not ' -e 'FAILED' -e rror <<<"$out")"
+	"${run[@]}" "$build/tests/unit/$2" >/dev/null 2>&1 || { echo "$2 fails without $1, too" >&2; return 1; }
+	: >"$log"
+	"${run[@]}" STRATUS_MUTANT="$1" "$build/tests/unit/$2" >"$log" 2>&1 &
+	pid=$!
+	while kill -0 "$pid" 2>/dev/null && ! grep -q "${complaints[@]}" "$log"; do sleep 0.1; done
+	kill "$pid" 2>/dev/null
+	wait "$pid" 2>/dev/null || status=$?
+	out="$2: $(grep -m1 "${complaints[@]}" "$log")" || [ "$status" -ge 128 ]
 }
 
 # within FROM TO MUTANT: a seed that fails with it and passes without; its line in $out. A seed that fails anyway finds nothing.
@@ -65,37 +75,72 @@ within() {
 record() { # MUTANT SEED
 	{ grep -v "^$1 " "$known"; echo "$1 $2"; } | LC_ALL=C sort >"$known.new" && mv "$known.new" "$known"
 }
+known_of() { sed -n "s/^$1 //p" "$known"; }
 
-find() { # MUTANT
-	local before more seed
+# as_before MUTANT: what found it before does so again, or a seed that is soon tried
+as_before() {
+	local before more seed jobs=1
+
+	before=$(known_of "$1")
+	faults "$1"
+	case $before in
+	*-test) by_test "$1" "$before" ;;
+	?*) within "$before" "$before" "$1" || within 1 $near "$1" ;;
+	*) false ;;
+	esac || return
+	echo "$out" >"$told/$1"
+	[ -z "${seed-}" ] || echo "$seed" >"$told/$1.seed"
+}
+# all_as_before MUTANT...: so many at once as there are jobs
+all_as_before() {
+	local mutant
+
+	for mutant; do
+		while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
+		as_before "$mutant" &
+	done
+	wait
+}
+# sought MUTANT: within the budget
+sought() {
+	local more seed out
 
 	faults "$1"
-	before=$(sed -n "s/^$1 //p" "$known")
-	case $before in
-	*-test) by_test "$1" "$before" && return 0 ;;
-	?*) within "$before" "$before" "$1" && return 0 ;;
-	esac
 	within 1 "$budget" "$1" || return 1
-	[ -z "${SIM_RECORD-}" ] || record "$1" "$seed"
+	echo "$out" >"$told/$1"
+	echo "$seed" >"$told/$1.seed"
 }
 
-# search ENOUGH MUTANT...: all of them, or those whose seed is known, and so many that this proves something
+found() { # MUTANT...: how many of them
+	local mutant count=0
+
+	for mutant; do [ ! -e "$told/$mutant" ] || count=$((count + 1)); done
+	echo $count
+}
+# search ENOUGH MUTANT...: so many of them must be found that this proves something
 search() {
-	local enough=$1 mutant caught=0 missed=
+	local enough=$1 mutant missed=
 
 	shift
+	all_as_before "$@"
 	for mutant; do
-		[ "$all" = yes ] || grep -q "^$mutant " "$known" || continue
-		if find "$mutant"; then
-			echo "$mutant: $out"
-			caught=$((caught + 1))
-		else
-			echo "$mutant: NOT FOUND in $budget seeds"
-			missed="$missed $mutant"
+		if [ -e "$told/$mutant" ]; then
+			:
+		elif [ "$searches" = yes ] || { [ -n "$(known_of "$mutant")" ] && [ "$(found "$@")" -lt "$enough" ]; }; then
+			sought "$mutant" || missed="$missed $mutant"
 		fi
 	done
-	echo "$caught mutants found"
-	[ "$caught" -ge "$enough" ] && { [ "$all" = no ] || [ -z "$missed" ]; } || { echo "FAIL: $caught found (at least $enough must be), and not:$missed"; status=1; }
+	for mutant; do
+		if [ -e "$told/$mutant" ]; then
+			echo "$mutant: $(cat "$told/$mutant")"
+			[ -z "${SIM_RECORD-}" ] || [ ! -e "$told/$mutant.seed" ] || record "$mutant" "$(cat "$told/$mutant.seed")"
+		elif [ -n "$(known_of "$mutant")" ] || [ "$searches" = yes ]; then
+			echo "$mutant: NOT FOUND $([ "$searches" = yes ] && echo "in $budget seeds" || echo "by what found it before ($(known_of "$mutant")), nor within $near seeds; LONG=1 searches")"
+		fi
+	done
+	echo "$(found "$@") mutants found"
+	[ "$(found "$@")" -ge "$enough" ] && { [ "$searches" = no ] || [ -z "$missed" ]; } ||
+		{ echo "FAIL: $(found "$@") found (at least $enough must be), and not:$missed"; status=1; }
 }
 
 status=0

@@ -4,6 +4,7 @@
 #include "member-test.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -406,13 +407,13 @@ static void a_write_that_the_disk_takes_in_part_has_failed(void **state)
 
 /* ---- what is to be durable ---- */
 
-static int syncs, sync_error; /* how often the leaf was to sync its disk; what it says */
+static atomic_int syncs, sync_error; /* how often the leaf was to sync its disk; what it says */
 
 static int counted_sync(struct xlator *leaf)
 {
 	(void)leaf;
-	syncs++;
-	return sync_error;
+	atomic_fetch_add(&syncs, 1);
+	return atomic_load(&sync_error);
 }
 
 static int sync_when_the_disk_says(int err)
@@ -423,16 +424,21 @@ static int sync_when_the_disk_says(int err)
 	return tell(REPLICA_SYNC, view.epoch, &none, NULL);
 }
 
-static void synced_(void *arg)
+static void count_syncs(void)
 {
 	struct xlator *leaf = tree_find(&tree, "leaf");
 	static struct xlator_type counting;
 
-	(void)arg;
 	counting = *leaf->type;
 	counting.sync = counted_sync;
 	sync_error = 0;
 	leaf->type = &counting;
+}
+
+static void synced_(void *arg)
+{
+	(void)arg;
+	count_syncs();
 	CHECK_INT(change_view(NULL), 0);
 	syncs = 0;
 	CHECK_INT(sync_when_the_disk_says(0), 0);
@@ -445,6 +451,55 @@ static void who_is_told_to_sync_has_done_so_when_it_answers(void **state)
 {
 	(void)state;
 	on(ON_MEMORY, synced_);
+}
+
+/* A later generation begins: leases, until the leaf was asked to sync what is before it, or that is told to be on disk. */
+static int begin_generation(struct lease_reply *now)
+{
+	uint64_t before;
+	int err = lease(now), asked = syncs;
+
+	before = now->synced;
+	generation = now->generation + 4; /* what is told is two behind */
+	for (int i = 0; i < TRIES && !err && syncs == asked && now->synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		err = lease(now);
+	}
+	return err;
+}
+
+static void generation_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL;
+	uint64_t before;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(lease(&r), 0);
+	before = r.synced;
+	sync_error = -EIO;
+	CHECK_INT(begin_generation(&r), 0);
+	CHECK_INT(r.synced, before);
+	task_sleep_ms(SOON_MS);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.synced, before);
+	sync_error = 0;
+	CHECK_INT(begin_generation(&r), 0);
+	for (int i = 0; i < TRIES && r.synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		CHECK_INT(lease(&r), 0);
+	}
+	CHECK_INT(r.synced, generation - 2);
+}
+
+/* Else the lists of what changed are cut, and after a power cut nobody knows what it lost. */
+static void what_is_told_to_be_on_disk_was_synced(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, generation_);
 }
 
 const struct CMUnitTest guards[] = {
@@ -460,5 +515,6 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
+	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),
 };
 const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);
