@@ -47,7 +47,7 @@ echo hello >"$MNT/file"
 # ---- the mount follows, with a file open ----
 exec 8<>"$MNT/file"
 "$STRATUS" volume set photos protocol/client max-wait 61s >/dev/null
-follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
+follows() { grep -q "$1" < <("$STRATUS" dump "$MNT"); }
 wait_until 20 follows 'max-wait: 61000ms' || fail "the mount does not follow an option"
 "$STRATUS" volume info photos | sed '1d; $a client-translators: [debug/io-stats]' >photos.yaml
 "$STRATUS" apply --dry-run photos.yaml | grep -q '^+client-translators' || fail "apply --dry-run shows no difference"
@@ -87,7 +87,7 @@ wait_until 20 test -s lagging.port || fail "no server that lags: $(cat lagging.l
 "$STRATUS" mount --log lag.log --pid-file lag.pid 127.0.0.1:"$(cat lagging.port)",127.0.0.1:"$HTTP":/photos "$SCRATCH/lag"
 PIDS[$(cat lag.pid)]="mount beside a server that lags"
 "$STRATUS" volume set photos protocol/client max-wait 79s >/dev/null
-lag_follows() { "$STRATUS" dump "$SCRATCH/lag" | grep -q 'max-wait: 79000ms'; }
+lag_follows() { grep -q 'max-wait: 79000ms' < <("$STRATUS" dump "$SCRATCH/lag"); }
 wait_until 20 lag_follows || fail "the mount does not ask the next server: $(tail -n 3 lag.log)"
 ! grep 'switched to version 1 ' lag.log || fail "the mount went back to an older version"
 umount "$SCRATCH/lag"
@@ -99,10 +99,10 @@ wait_until 20 follows 'max-wait: 30000ms' || fail "the mount does not follow bac
 before=$(connects)
 [ -n "$before" ] || fail "the client does not say how often it has connected: $("$STRATUS" dump "$MNT")"
 "$STRATUS" volume set photos features/locks max-locks 5000 >/dev/null
-"$STRATUS" dump "$KEEPER" | grep -q 'max-locks: 5000' || fail "the brick's live option has not changed"
+grep -q 'max-locks: 5000' < <("$STRATUS" dump "$KEEPER") || fail "the brick's live option has not changed"
 [ "$(timeout 40 cat "$MNT/file")" = hello ] && [ "$(connects)" = "$before" ] || fail "the brick was started anew for a live option"
 "$STRATUS" volume set photos features/locks grace-period 7s >/dev/null
-"$STRATUS" dump "$KEEPER" | grep -q 'grace-period: 7000ms' || fail "the brick's option has not changed"
+grep -q 'grace-period: 7000ms' < <("$STRATUS" dump "$KEEPER") || fail "the brick's option has not changed"
 [ "$(timeout 40 cat "$MNT/file")" = hello ] || fail "the mount does not work after the brick's option has changed"
 [ "$(connects)" != "$before" ] || fail "the brick was not started anew for an option that is not live"
 

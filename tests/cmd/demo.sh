@@ -78,7 +78,7 @@ echo one >"$M/file"
 "$STRATUS" volume set demo protocol/client max-wait 44s >/dev/null
 demo stop >/dev/null
 demo >/dev/null
-is_kept() { "$STRATUS" dump "$M" | grep -q 'max-wait: 44000ms'; }
+is_kept() { grep -q 'max-wait: 44000ms' < <("$STRATUS" dump "$M"); }
 wait_until 20 is_kept || fail "the change was forgotten"
 demo stop --purge >/dev/null
 

@@ -4,7 +4,7 @@
 # and finds nothing then; what a client left that was killed it ends. Without one of the subvolumes it judges nothing.
 #
 # Arguments are stacks to run instead of all, as SPREAD:REPLICA.
-# limit: 600 s
+# limit: 900 s
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/../mount/runs.sh"
 need_root

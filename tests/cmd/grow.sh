@@ -4,7 +4,7 @@
 # stays and on a new one, also if the server is killed in the middle of it.
 #
 # Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
-# limit: 600 s
+# limit: 900 s
 . "$(dirname "$0")/moving.sh"
 
 state() { "$STRATUS" rebalance status v --json | json 'd["state"]'; }

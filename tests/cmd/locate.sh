@@ -4,7 +4,7 @@
 # down. Who asks for what can't be located is told why.
 #
 # Arguments are stacks to run instead of all, as SPREAD:REPLICA.
-# limit: 400 s
+# limit: 900 s
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/../mount/runs.sh"
 need_root

@@ -36,7 +36,7 @@ refused "brick" other.vol "$MNT"
 echo hello >mnt/file || fail "not usable"
 PID=$(cat m.pid)
 [ "$(stat -c %s brick/file)" = 6 ] || fail "not on the brick"
-"$STRATUS" dump "$MNT" | grep -q "mount point: $MNT" || fail "dump by mount point"
+grep -q "mount point: $MNT" < <("$STRATUS" dump "$MNT") || fail "dump by mount point"
 exec 8<mnt/file
 ! "$STRATUS" umount "$MNT" 2>err || fail "unmounted although in use"
 grep -q 'in use' err || fail "wrong cause: $(cat err)"
@@ -51,7 +51,7 @@ sed '/^volume fuse/,$d' "$CLIENT_VOL" >bare.vol
 "$STRATUS" mount --log m.log -o ro,noatime,_netdev,attribute_timeout=1s bare.vol mnt
 findmnt -n -o OPTIONS mnt | grep -q '^ro,.*noatime' || fail "options did not arrive: $(findmnt -n -o OPTIONS mnt)"
 ! touch mnt/new 2>/dev/null || fail "written to a read-only mount"
-"$STRATUS" dump "$MNT" | grep -q 'attribute-timeout: 1000ms' || fail "the option of mount/fuse did not arrive"
+grep -q 'attribute-timeout: 1000ms' < <("$STRATUS" dump "$MNT") || fail "the option of mount/fuse did not arrive"
 umount mnt
 
 # reload switches the graph, with a file open

@@ -126,7 +126,7 @@ leads beta && leader=beta || leader=gamma
 timeout 60 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
 [ "$(timeout 60 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
 on "$leader" volume set photos protocol/client max-wait 61s >/dev/null
-follows() { "$STRATUS" dump "$MNT" | grep -q "$1"; }
+follows() { grep -q "$1" < <("$STRATUS" dump "$MNT"); }
 wait_until 40 follows 'max-wait: 61000ms' || fail "the mount does not follow the other servers"
 
 # ---- it comes back, is healed, and catches up; then the others go: nothing is committed without a majority ----

@@ -72,7 +72,7 @@ live=$("$STRATUS" xlator help protocol/server --json |
 if [ -n "$live" ]; then
 	sed -i "s/type protocol.server/&\n    option $live/" a.vol
 	"$STRATUS" reload "$PID" || fail "reload of a live option"
-	"$STRATUS" dump "$PID" | grep -q "option ${live% *}: ${live#* }" || fail "the live option $live was not changed"
+	grep -q "option ${live% *}: ${live#* }" < <("$STRATUS" dump "$PID") || fail "the live option $live was not changed"
 	cp good.vol a.vol
 	kill -HUP "$PID"
 	wait_until 10 eval "! '$STRATUS' dump $PID | grep -q 'option ${live% *}: ${live#* }'" || fail "SIGHUP did not take it back"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tenant that takes all locks, files, answers and attributes it can get, and keeps them, and those who never end a handshake or a record, get a
 # bounded part (doc/security.md names the bounds), and the other tenant works on.
-# limit: 400 s, 3600 s with LONG=1
+# limit: 900 s, 3600 s with LONG=1
 # alone: the victim needs its share of the machine
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"

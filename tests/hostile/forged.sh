@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tenant's client that forges and lies (tests/hostile/forge.py), and those who have no certificate that is good: they get nothing of another
 # tenant's, not a byte, a name, a size or a count; and the server goes on, and the other tenant.
-# limit: 300 s, 3600 s with LONG=1
+# limit: 900 s, 3600 s with LONG=1
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"
 need_root

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two tenants on four bricks: a client of one lies in what cluster/dht says to the bricks (tests/hostile/layouts.py), and in all that one of a single brick may say
 # (tests/hostile/forge.py): it gets nothing of the other's, and what it breaks is its own: the other one works on, also between bricks.
-# limit: 300 s, 3600 s with LONG=1
+# limit: 900 s, 3600 s with LONG=1
 BRICKS=4
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"

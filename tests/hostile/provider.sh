@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plays the provider of an encrypted volume: seeded edits of what lies on the brick (bits, blocks, files, ends, headers; names), each read through a mount
 # that has not seen the file before: the truth, or EIO and a line that names file and reason. ROUNDS of 20 edits; LONG=1: 10,000 edits.
-# limit: 400 s, 7200 s with LONG=1
+# limit: 900 s, 7200 s with LONG=1
 CRYPT=1
 . "$(dirname "$0")/../mount/lib.sh"
 need_root

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tenant that renames its directories and puts symbolic links in their places while it resolves names through them does not get out of its
 # tree; and what it is charged is what is there.
-# limit: 300 s, 3600 s with LONG=1
+# limit: 900 s, 3600 s with LONG=1
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"
 need_root

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two tenants on a replica set: a client of one lies in what cluster/afr says to the members (tests/hostile/sets.py). It gets, holds up and is told nothing of
 # the other's, who works on; and the bricks are equal afterwards.
-# limit: 300 s
+# limit: 900 s
 BRICKS=3 SET=yes
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"

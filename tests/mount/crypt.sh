@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # An encrypted mount: nothing on the bricks can be read, other programs notice nothing, two mounts write one file, a wrong key and a graph
 # with another way out are refused. On one brick, then on a replica set ($REPLICA chooses one of them).
-# limit: 400 s, 7200 s with LONG=1
+# limit: 900 s, 7200 s with LONG=1
 CRYPT=1
 [ "${1-}" != replicas ] || REPLICA=3
 . "$(dirname "$0")/lib.sh"

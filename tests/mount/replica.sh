@@ -104,7 +104,7 @@ start_coordinator() {
 	PIDS[$COORDINATOR_PID]=coordinator
 }
 # member_is NUMBER STATE: out, back or in, by the coordinator.
-member_is() { "$STRATUS" dump "$COORDINATOR_PID" 2>/dev/null | grep -q "^  member $1: $2, "; }
+member_is() { grep -q "^  member $1: $2, " < <("$STRATUS" dump "$COORDINATOR_PID" 2>/dev/null); }
 all_in() { local i; for ((i = 0; i < MEMBERS; i++)); do member_is "$i" in || return 1; done; }
 
 start_replicas() {
@@ -159,7 +159,7 @@ replicas_rest() {
 	local i
 	for ((i = 0; i < MEMBERS; i++)); do
 		[ "$ONE_DOWN" = 1 ] && [ "$i" = 1 ] && continue
-		member_is "$i" in && "$STRATUS" dump "${MEMBER_PID[i]}" | grep -q -x '  unresolved: 0' || return 1
+		member_is "$i" in && grep -q -x '  unresolved: 0' < <("$STRATUS" dump "${MEMBER_PID[i]}") || return 1
 	done
 }
 # The bricks hold the same, as python sees them from outside; the arbiter is compared without data.

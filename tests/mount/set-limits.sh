@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Eight mounts of a tenant on a set of three race into its limit: none gets beyond it, each is refused, little is left, no replica differs because of a refusal,
 # and none leaves the set for it; what is charged is what there is. RACES (3; 20 with LONG=1) of them.
-# limit: 300 s, 1200 s with LONG=1
+# limit: 900 s, 1200 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

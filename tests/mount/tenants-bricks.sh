@@ -3,7 +3,7 @@
 # Two tenants whose names are spread over four bricks, over TLS, from the cluster store: neither sees the other, each has all that a mount of a distributed volume
 # has, also between bricks; a limit holds for all bricks together, to the byte and whoever races; all bricks together charge what is there; and a
 # deleted one leaves nothing on any of them.
-# limit: 300 s, 1200 s with LONG=1
+# limit: 900 s, 1200 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../cmd/keeper.sh"
 need_root

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two tenants on a replica set of three servers, over TLS, made by `stratus apply`: each has all that a mount of a set has, and sees nothing of the
 # other; one server is killed while both work, comes back, and is healed; the bricks are equal then, trees of tenants and all.
-# limit: 300 s, 1200 s with LONG=1
+# limit: 900 s, 1200 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

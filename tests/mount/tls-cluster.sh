@@ -155,7 +155,7 @@ CUT=$LAST_PID
 cert revoke lost/cert.pem
 begin=$(now_ms)
 for name in alpha beta gamma own; do cp ca/crl.pem $name/crl.pem; done
-down() { facts "$CUT" | grep -q 'brick: down' && ! facts "$CUT" | grep -q 'brick: up'; }
+down() { grep -q 'brick: down' < <(facts "$CUT") && ! grep -q 'brick: up' < <(facts "$CUT"); }
 wait_until 10 down || fail "a mount whose certificate is revoked goes on: $(facts "$CUT" | grep 'brick: ')"
 say "revoked: cut off after $(( $(now_ms) - begin )) ms"
 ! timeout 20 sh -c "echo x >'$SCRATCH/cut/new'" 2>/dev/null || fail "it can still write"
@@ -173,7 +173,7 @@ cmp data late-mnt/data || fail "a mount without a list does not work"
 cp -r ca ca-late # of its revocations the others do not hear
 "$STRATUS" cert revoke own/cert.pem --dir ca-late >/dev/null
 cp ca-late/crl.pem late/.new && mv late/.new late/crl.pem
-late_down() { facts "$LATE" | grep -q 'brick: down' && ! facts "$LATE" | grep -q 'brick: up'; }
+late_down() { grep -q 'brick: down' < <(facts "$LATE") && ! grep -q 'brick: up' < <(facts "$LATE"); }
 wait_until 10 late_down || fail "a list that comes after the start is not read: $(facts "$LATE" | grep 'brick: ')"
 kill_hard "$LATE" "mount with a list"
 umount -l late-mnt
