@@ -481,6 +481,58 @@ PROPERTY_WITH(all_do_it_at_once_and_each_file_has_one_name, SWEEPS, "1M")
 	CHECK(settles(0));
 }
 
+struct late {
+	unsigned at;
+	struct slow slow;
+};
+
+static void rename_late(void *arg)
+{
+	struct late *l = arg;
+
+	stay_before(l->at);
+	l->slow.err = tree_rename(&tree, l->slow.a, l->slow.b, 0);
+	cut_end();
+	l->slow.over = true;
+}
+
+/* Two of the same rename, one in the middle of the other, after so many of its messages: one has done it, and for the other the name is not there. (It
+ * must not take the two names for two of one file, of which it has seen one before, one after.) */
+static void rename_twice(const char *a, const char *b, unsigned messages)
+{
+	struct late l = { messages, { a, b, 1, false } };
+	int err;
+
+	CHECK_INT(task_spawn(NULL, rename_late, &l), 0);
+	while (!stays() && !l.slow.over)
+		task_sleep_ms(1);
+	err = tree_rename(&tree, a, b, 0);
+	go_on();
+	while (!l.slow.over)
+		task_sleep_ms(1);
+	CHECK(err == 0 || err == -ENOENT);
+	CHECK_INT(l.slow.err, err ? 0 : -ENOENT);
+	CHECK(!there(a) && reads(b, "text"));
+	CHECK_INT(tree_unlink(&tree, b), 0);
+}
+
+PROPERTY_WITH(both_names_are_judged_as_they_were_at_one_moment, SWEEPS, "1M")
+{
+	enum { LOOKS = 3 }; /* messages before it begins to change something */
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *beside = name_at(0, "d");
+
+	for (unsigned at = 0; at < LOOKS && !failures; at++) {
+		CHECK_INT(put(a, "text"), 0);
+		rename_twice(a, b, at);
+		CHECK_INT(put(b, "text"), 0); /* as a pointer, at one subvolume */
+		CHECK_INT(tree_rename(&tree, b, a, 0), 0);
+		rename_twice(a, beside, at);
+		if (failures)
+			fprintf(stderr, "after %u messages\n", at);
+	}
+	CHECK(settles(0));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -497,6 +549,7 @@ int main(void)
 		cmocka_unit_test(marks_of_who_came_late_go),
 		cmocka_unit_test(an_owner_who_was_late_leaves_no_marks),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
+		cmocka_unit_test(both_names_are_judged_as_they_were_at_one_moment),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

@@ -12,14 +12,15 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done;		/* the last message that goes through gets no answer */
-	bool once;		/* the others go through again */
-	bool ends;		/* the record of the next intent that is to be opened was ended by others */
-	bool fences;		/* who takes a record over is taken over at once, and can set one mark */
-	char forgets;		/* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
-	atomic_bool yields;	/* between messages other tasks go on */
-	atomic_bool locked;	/* there is another member, which tells of a lock */
-	atomic_bool unreadable; /* directories, but for the root */
+	bool done;		 /* the last message that goes through gets no answer */
+	bool once;		 /* the others go through again */
+	bool ends;		 /* the record of the next intent that is to be opened was ended by others */
+	bool fences;		 /* who takes a record over is taken over at once, and can set one mark */
+	char forgets;		 /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
+	atomic_bool holds, held; /* that message waits until others have been at work; it does so now */
+	atomic_bool yields;	 /* between messages other tasks go on */
+	atomic_bool locked;	 /* there is another member, which tells of a lock */
+	atomic_bool unreadable;	 /* directories, but for the root */
 } cut;
 
 static int forget_link(struct request *rq, struct xlator *x, const struct loc *loc)
@@ -108,6 +109,15 @@ static int locate(struct request *rq, struct xlator *x, const struct getxattr_in
 	return location_end(&to, &out->value);
 }
 
+static void stay(void)
+{
+	cut.held = true;
+	while (cut.holds)
+		task_sleep_ms(1);
+	cut.held = false;
+	cut.left = UINT_MAX;
+}
+
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
@@ -121,6 +131,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return locate(rq, x, in, out);
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
+	if (cut.holds && cut.sent == cut.left)
+		stay();
 	if (is_forgotten(fop, in))
 		return forget(rq, x, fop, in, out);
 	if (cut.ends && is_record_renamed(fop, in))
@@ -148,6 +160,14 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 		cut.yields = atoi(argv[1]);
 		return 0;
 	}
+	if (!strcmp(argv[0], "held")) {
+		fprintf(f, "%u", cut.held);
+		return 0;
+	}
+	if (!strcmp(argv[0], "goes")) {
+		cut.holds = false;
+		return 0;
+	}
 	if (!strcmp(argv[0], "unreadable")) {
 		cut.unreadable = atoi(argv[1]);
 		return 0;
@@ -162,6 +182,7 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
 	cut.fences = !strcmp(argv[0], "fences");
 	cut.ends = !strcmp(argv[0], "ends");
+	cut.holds = !strcmp(argv[0], "stays");
 	cut.left = cut.forgets || cut.fences || cut.ends ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;

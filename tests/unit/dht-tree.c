@@ -235,6 +235,21 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
+void stay_before(unsigned messages)
+{
+	tell_cut("stays", messages);
+}
+
+bool stays(void)
+{
+	return tell_cut("held", 0);
+}
+
+void go_on(void)
+{
+	tell_cut("goes", 0);
+}
+
 void end_meanwhile(void)
 {
 	tell_cut("ends", 1);
