@@ -35,15 +35,6 @@ static void read_data(void *arg)
 	atomic_store(&d->done, true);
 }
 
-static void say(struct xlator *to, char *word, char *more)
-{
-	char *words[] = { word, more };
-	FILE *f = fopen("/dev/null", "w");
-
-	to->type->command(to, 2, words, f);
-	fclose(f);
-}
-
 static bool is_written_at(int i)
 {
 	struct getattr_in in = { .inode = file->inode };
@@ -95,19 +86,6 @@ static void reads_what_is_under_way(void *arg)
 	CHECK_INT(writes.err, 0);
 	CHECK_INT(reads.err, 0);
 	tree_release(&tree, file);
-}
-
-static void all_say(char *word, char *more)
-{
-	for (int i = 0; i < members; i++)
-		say(member[i], word, more);
-}
-
-static void next_view(void)
-{
-	all_say("views", "1");
-	for (int i = 0; i < members; i++)
-		event_up(member[i], &(struct event){ .kind = EVENT_VIEW });
 }
 
 /* There is another view before the others have it, in which it was not done, and others may do something before it is done again: who has read it, and waits

@@ -204,6 +204,54 @@ void on_set(int count, task_fn *fn)
 	assert_int_equal(failures, 0);
 }
 
+void say(struct xlator *to, char *word, char *more)
+{
+	char *words[] = { word, more };
+	FILE *f = fopen("/dev/null", "w");
+
+	to->type->command(to, 2, words, f);
+	fclose(f);
+}
+
+void all_say(char *word, char *more)
+{
+	for (int i = 0; i < members; i++)
+		say(member[i], word, more);
+}
+
+void next_view(void)
+{
+	all_say("views", "1");
+	for (int i = 0; i < members; i++)
+		event_up(member[i], &(struct event){ .kind = EVENT_VIEW });
+}
+
+/* The last member lets it wait, and leaves the view: who is left gives it. */
+static void taken_when_a_member_has_left(void *arg)
+{
+	struct taker t = { 1 };
+	struct open_in open = { .flags = O_RDWR };
+	struct open_out opened = { 0 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	open.inode = file->inode;
+	CHECK_INT(tree_call(&tree, locks[2], FOP_open, &open, &opened), 0);
+	CHECK_INT(lock(locks[2], opened.file, lock_of(F_WRLCK, STRANGER)), 0);
+	CHECK_INT(task_spawn(NULL, take, &t), 0);
+	while (lock(locks[1], opened.file, lock_of(F_WRLCK, STRANGER)) != -EAGAIN) /* until it is taken there */
+		lock(locks[1], opened.file, lock_of(F_UNLCK, STRANGER)), task_sleep_ms(1);
+	CHECK_INT(t.result, 1);
+	all_say("out", "2");
+	next_view();
+	while (t.result == 1)
+		task_sleep_ms(1);
+	CHECK_INT(t.result, 0);
+	CHECK_INT(lock(locks[2], opened.file, lock_of(F_UNLCK, STRANGER)), 0);
+	fop_out_clear(FOP_open, &opened);
+	tree_release(&tree, file);
+}
+
 static void a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view(void **state)
 {
 	(void)state;
@@ -215,6 +263,12 @@ static void a_loss_while_a_lock_is_taken_is_told(void **state)
 {
 	(void)state;
 	on_set(3, told_of_what_was_lost_while_it_was_taken);
+}
+
+static void who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others(void **state)
+{
+	(void)state;
+	on_set(3, taken_when_a_member_has_left);
 }
 
 /* ---- a member that is BACK ---- */
@@ -273,6 +327,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
+		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 	};
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);

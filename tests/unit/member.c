@@ -9,6 +9,7 @@
 
 struct member {
 	int64_t members, back;
+	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
 	atomic_uint refused, releases;
 	atomic_uint epoch;
@@ -30,7 +31,7 @@ static int view_now(const struct member *m, struct replica_out *out)
 	r.view = (struct view){ .epoch = 1 + atomic_load(&m->epoch), .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
 	for (int i = 0; i < m->members; i++) {
 		r.view.order[i] = (uint8_t)i;
-		r.view.state[i] = i == m->back ? MEMBER_BACK : MEMBER_IN;
+		r.view.state[i] = i == m->back ? MEMBER_BACK : i == atomic_load(&m->out) ? MEMBER_OUT : MEMBER_IN;
 		r.view.incarnation[i] = 1;
 	}
 	pack_reply_view(&p, &r);
@@ -127,10 +128,21 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->refuses, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
+	else if (!strcmp(argv[0], "out"))
+		atomic_store(&m->out, atoi(argv[1]));
 	else if (!strcmp(argv[0], "views")) /* so many more views than one there have been */
 		atomic_store(&m->epoch, atoi(argv[1]));
 	else
 		return -EINVAL;
+	return 0;
+}
+
+static int member_init(struct xlator *x, struct problem *p)
+{
+	struct member *m = x->private;
+
+	(void)p;
+	atomic_store(&m->out, -1);
 	return 0;
 }
 
@@ -143,6 +155,7 @@ const struct xlator_type xlator_type = {
 	.private_size = sizeof(struct member),
 	.min_children = 1,
 	.max_children = 1,
+	.init = member_init,
 	.any = member_any,
 	.replica = member_replica,
 	.dump = member_dump,

@@ -389,6 +389,14 @@ static void cancelled(struct fan *f)
 			f->branch[i].result.status = -ECANCELED;
 }
 
+/* What was cancelled where its member has left the view: not by the caller, who asks in the next one. */
+static void left_behind(struct fan *f)
+{
+	for (int i = 0; i < f->a->members; i++)
+		if (f->branch[i].result.status == -ECANCELED)
+			f->branch[i].result.status = -ETIMEDOUT;
+}
+
 /* A call that waits has no deadline, and can be interrupted; whether it was done before that came is known when it has ended. */
 static void wait_patiently(struct fan *f)
 {
@@ -415,6 +423,8 @@ static void wait_patiently(struct fan *f)
 	give_up_rest(f);
 	if (err == -ECANCELED)
 		cancelled(f);
+	else
+		left_behind(f);
 	pthread_mutex_unlock(&f->lock);
 	task_shield(false);
 }
