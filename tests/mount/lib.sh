@@ -130,7 +130,7 @@ gone() { # PID...: all of them
 proc_state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null || true; }
 # wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time. No limit is shorter than $PATIENCE seconds: what comes
 # true costs nothing by it, and a machine with much else to do is no reason to fail. What must be quick is told by a `timeout`.
-PATIENCE=${PATIENCE:-60}
+PATIENCE=${PATIENCE:-120}
 wait_until() {
 	local seconds=$(( $1 > PATIENCE ? $1 : PATIENCE ))
 	shift

@@ -110,7 +110,7 @@ moving 2>/dev/null &
 MOVING=$!
 PIDS[$MOVING]="what renames"
 far() { [ ! -e "$A/moves0" ] && ls "$A" | grep -q 'moves[2-9][0-9]'; }
-wait_until 20 far || fail "nothing is renamed"
+wait_until 300 far || fail "nothing is renamed"
 kill_hard "$DYING" "the mount that dies"
 unmount_below "$A2"
 wait "$MOVING" || true

@@ -199,13 +199,12 @@ static void link_at(const char *brick, const char *path, const char *name)
 	at("dht");
 }
 
-/* What had the name before, or was to have it: left over by a power cut, or by one who died. */
-PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
-{
-	static const char *const waits = DHT_HIDDEN "/work/0/w.00000000-0000-4000-8000-000000000001.1";
-	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+static const char *const left_over = DHT_HIDDEN "/work/0/w.00000000-0000-4000-8000-000000000001.1";
 
-	for (int i = 0; i < 64; i++) { /* until the directory of `work` is there */
+/* Until the directory of `work` is there. */
+static void make_work(const char *a, const char *b)
+{
+	for (int i = 0; i < 64; i++) {
 		CHECK_INT(put(a, "text"), 0);
 		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
 		CHECK_INT(put(a, "other"), 0);
@@ -213,21 +212,45 @@ PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
 		CHECK_INT(tree_rename(&tree, b, a, 0), 0);
 		CHECK_INT(tree_unlink(&tree, a), 0);
 	}
+}
+
+/* What had the name before, or was to have it: left over by a power cut, or by one who died. */
+PROPERTY_WITH(what_waits_for_no_intent_goes, SWEEPS, "1M")
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	make_work(a, b);
 	CHECK_INT(put(b, "in place"), 0);
-	link_at("m1", b, waits);
+	link_at("m1", b, left_over);
 	CHECK_INT(links(b), 2);
 	CHECK(settles(0));
 	CHECK(reads(b, "in place") && links(b) == 1);
 	CHECK_INT(put(a, "away"), 0);
 	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
-	link_at("m1", b, waits);
+	link_at("m1", b, left_over);
 	CHECK(settles(1)); /* a pointer that has its name */
 	CHECK(reads(b, "away") && links(b) == 1);
-	link_at("m1", b, waits);
+	link_at("m1", b, left_over);
 	at("m1");
 	CHECK_INT(tree_unlink(&tree, b), 0);
 	at("dht");
 	CHECK(settles(0));
+}
+
+/* Who has put it there may be about to go on: it goes at the third look, not at the first, and between looks there is that time. */
+PROPERTY_WITH(what_is_young_is_left_to_who_made_it, "option sweep-interval 500ms", "1M")
+{
+	enum { TWO_PAUSES_NS = 1000000000 };
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+	uint64_t begin;
+
+	make_work(a, b);
+	CHECK_INT(put(b, "in place"), 0);
+	begin = clock_ns();
+	link_at("m1", b, left_over);
+	while (links(b) == 2)
+		task_sleep_ms(5);
+	CHECK(clock_ns() >= begin + TWO_PAUSES_NS);
 }
 
 static bool is_record(const char *name, char state, unsigned attempt, char id[37])
@@ -507,7 +530,7 @@ static void rename_twice(const char *a, const char *b, unsigned messages)
 	while (!stays() && !l.slow.over)
 		task_sleep_ms(1);
 	err = tree_rename(&tree, a, b, 0);
-	go_on();
+	stay_no_more();
 	while (!l.slow.over)
 		task_sleep_ms(1);
 	CHECK(err == 0 || err == -ENOENT);
@@ -544,6 +567,7 @@ int main(void)
 		cmocka_unit_test(a_directory_holds_nothing_that_is_taken_back),
 		cmocka_unit_test(what_a_brick_lost_with_its_power_loses_no_file),
 		cmocka_unit_test(what_waits_for_no_intent_goes),
+		cmocka_unit_test(what_is_young_is_left_to_who_made_it),
 		cmocka_unit_test(a_step_that_was_half_undone_is_taken_back),
 		cmocka_unit_test(a_mark_that_was_left_over_keeps_no_directory),
 		cmocka_unit_test(marks_of_who_came_late_go),

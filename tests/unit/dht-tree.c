@@ -245,7 +245,7 @@ bool stays(void)
 	return tell_cut("held", 0);
 }
 
-void go_on(void)
+void stay_no_more(void)
 {
 	tell_cut("goes", 0);
 }

@@ -68,9 +68,9 @@ void fence_take_over(
 	void); /* this task takes an intent over, is taken over itself at once (as attempt 9), and can send one message more */
 /* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that. */
 void forget(char kind);
-void stay_before(unsigned messages); /* after so many messages this task waits, until another one says go_on() */
+void stay_before(unsigned messages); /* after so many messages this task waits, until another one says stay_no_more() */
 bool stays(void);		     /* it does so now */
-void go_on(void);
+void stay_no_more(void);
 unsigned cut_end(void);	     /* it can again. How many it has tried to send */
 void others_go_on(bool);     /* each message gives other tasks a turn */
 void directories_fail(bool); /* but for the root: none can be opened */
