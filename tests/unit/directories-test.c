@@ -149,6 +149,7 @@ PROPERTY_WITH(directories_lean_to_where_more_is_free, "option lean 5", "1M")
 }
 
 struct mover {
+	unsigned at; /* message before which it is held up */
 	char from[80], to[80];
 	int err;
 	atomic_bool over;
@@ -190,6 +191,52 @@ PROPERTY_WITH(two_that_would_make_a_circle_do_not_both_succeed, SWEEPS, "4M")
 		CHECK_INT(tree_rmdir(&tree, m[m[0].err ? 1 : 0].to), 0);
 		CHECK_INT(tree_rmdir(&tree, m[m[0].err ? 0 : 1].from), 0);
 	}
+	CHECK(settles(0));
+}
+
+static void move_late(void *arg)
+{
+	struct mover *m = arg;
+
+	stay_before(m->at);
+	m->err = tree_rename(&tree, m->from, m->to, 0);
+	cut_end();
+	m->over = true;
+}
+
+/* The second in the middle of the first, after so many of its messages. False: it has not so many. */
+static bool move_between(unsigned messages)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+	struct mover m[2] = { { .at = messages }, { .at = 0 } };
+	bool between;
+
+	if (tree_mkdir(&tree, a, 0755) || tree_mkdir(&tree, b, 0755))
+		return ++failures, false;
+	snprintf(m[0].from, 80, "%s", a);
+	snprintf(m[0].to, 80, "%s/x", b);
+	snprintf(m[1].from, 80, "%s", b);
+	snprintf(m[1].to, 80, "%s/x", a);
+	task_spawn(NULL, move_late, &m[0]);
+	while (!stays() && !m[0].over)
+		task_sleep_ms(1);
+	between = !m[0].over;
+	m[1].err = tree_rename(&tree, m[1].from, m[1].to, 0);
+	stay_no_more();
+	while (!m[0].over)
+		task_sleep_ms(1);
+	/* Others may have ended the first, who was slow and does not know: EIO. */
+	failures += (!m[0].err && !m[1].err) || there(a) == there(b);
+	if (failures)
+		fprintf(stderr, "after %u messages: %d and %d\n", messages, m[0].err, m[1].err);
+	failures += tree_rmdir(&tree, m[there(a)].to) || tree_rmdir(&tree, there(a) ? a : b);
+	return between;
+}
+
+PROPERTY_WITH(two_that_would_make_a_circle_do_not_whenever_the_second_comes, SWEEPS, "4M")
+{
+	for (unsigned at = 0; !failures && move_between(at); at++)
+		;
 	CHECK(settles(0));
 }
 
@@ -333,6 +380,7 @@ int main(void)
 		cmocka_unit_test(a_directory_is_made_elsewhere_than_its_name),
 		cmocka_unit_test(directories_lean_to_where_more_is_free),
 		cmocka_unit_test(two_that_would_make_a_circle_do_not_both_succeed),
+		cmocka_unit_test(two_that_would_make_a_circle_do_not_whenever_the_second_comes),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(who_dies_in_an_exchange_has_done_it_or_not),
 		cmocka_unit_test(who_dies_on_the_way_to_another_parent_has_done_it_or_not),
