@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Deliberate mistakes in the replicated stack must be found: at least 20, and 10 in what is done over several subvolumes. mutants.seeds has what found each before: a
-# seed of the simulator, or a unit test (of a mistake that needs luck to show in a whole run), on the same translators. Each of these is run with and without the mutant. One whose seed finds nothing any more (the code has changed, and so has the run) is looked for in seeds 1 to 30, and then told as not found; it is
-# searched for within 400 only if there are too few else. LONG=1: within 2,000 seeds, those without a seed too, and every one must be found.
+# seed of the simulator, or a unit test, TEST or TEST:PATTERN (of a mistake that needs luck to show in a whole run), on the same translators. Each of these is run with
+# and without the mutant. One whose seed finds nothing any more (the code has changed, and so has the run) is looked for in seeds 1 to 30, and then told as not found;
+# it is searched for within 400 only if there are too few else. LONG=1: within 2,000 seeds, those without a seed too, and every one must be found.
 # SIM_MUTANTS="A B": only these, within 400 seeds. SIM_RECORD=1: searches as well, and writes what found something to mutants.seeds.
 # limit: 900 s, 21600 s with LONG=1
 set -u
@@ -44,14 +45,33 @@ faults() {
 }
 
 complaints=(-e ' is -*[0-9][0-9]*, not ' -e 'not so: ' -e '^\[  FAILED' -e 'Assertion')
-# by_test MUTANT TEST: the unit test fails with it, and passes without, on the same translators; the first complaint in $out. What it does after that is not waited for.
-by_test() {
-	local log=$told/$1.log status=0 pid
-	local run=(timeout 300 env TMPDIR="$told" LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit")
+# on_mutants TEST[:PATTERN] [NAME=VALUE...]: $run is what the pattern names of the unit test, on translators with their mutants
+on_mutants() {
+	local test=${1%%:*}
 
-	"${run[@]}" "$build/tests/unit/$2" >/dev/null 2>&1 || { echo "$2 fails without $1, too" >&2; return 1; }
+	run=(timeout 300 env TMPDIR="$told" LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit" "${@:2}")
+	[ "$test" = "$1" ] || run+=(STRATUS_TEST="${1#*:}")
+	run+=("$build/tests/unit/$test")
+}
+# passes_without TEST: is tried once
+passes_without() {
+	local run
+
+	on_mutants "$1"
+	(
+		flock 9
+		[ -s "$told/$1.without" ] || { "${run[@]}" >/dev/null 2>&1 && echo yes || echo no; } >"$told/$1.without"
+	) 9>"$told/$1.lock"
+	grep -q yes "$told/$1.without"
+}
+# by_test MUTANT TEST: it fails with the mutant, and passes without; the first complaint in $out. What it does after that is not waited for.
+by_test() {
+	local log=$told/$1.log status=0 pid run
+
+	passes_without "$2" || { echo "$2 fails without $1, too" >&2; return 1; }
 	: >"$log"
-	"${run[@]}" STRATUS_MUTANT="$1" "$build/tests/unit/$2" >"$log" 2>&1 &
+	on_mutants "$2" STRATUS_MUTANT="$1"
+	"${run[@]}" >"$log" 2>&1 &
 	pid=$!
 	while kill -0 "$pid" 2>/dev/null && ! grep -q "${complaints[@]}" "$log"; do sleep 0.1; done
 	kill "$pid" 2>/dev/null
@@ -84,7 +104,7 @@ as_before() {
 	before=$(known_of "$1")
 	faults "$1"
 	case $before in
-	*-test) by_test "$1" "$before" ;;
+	*-test | *-test:*) by_test "$1" "$before" ;;
 	?*) within "$before" "$before" "$1" || within 1 $near "$1" ;;
 	*) false ;;
 	esac || return
