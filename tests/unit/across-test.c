@@ -246,6 +246,7 @@ PROPERTY_WITH(what_is_young_is_left_to_who_made_it, "option sweep-interval 500ms
 
 	make_work(a, b);
 	CHECK_INT(put(b, "in place"), 0);
+	task_sleep_ms(500); /* the first look there comes soon after that */
 	begin = clock_ns();
 	link_at("m1", b, left_over);
 	while (links(b) == 2)
