@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/place.h"
 #include "tree.h"
 
 enum { MOST = 3, OWNER = 7, STRANGER = 8 };
@@ -210,7 +211,7 @@ static void a_loss_while_a_lock_is_taken_is_told(void **state)
 
 /* ---- a member that is BACK ---- */
 
-static unsigned fsyncs_at(int i)
+static unsigned counted_at(int i, const char *what)
 {
 	char *text = NULL;
 	unsigned count;
@@ -219,7 +220,7 @@ static unsigned fsyncs_at(int i)
 
 	member[i]->type->dump(member[i], f);
 	fclose(f);
-	count = (unsigned)atoi(text + strlen("fsyncs: "));
+	count = (unsigned)atoi(strstr(text, what) + strlen(what));
 	free(text);
 	return count;
 }
@@ -247,7 +248,7 @@ static void goes_to_back(void *arg)
 		CHECK_INT(look_at(i, "d"), 0);
 	CHECK_INT(tree_call(&tree, tree.at, FOP_fsync, &(struct fsync_in){ .file = file }, &out), 0);
 	for (int i = 0; i < members; i++)
-		CHECK_INT(fsyncs_at(i), 1);
+		CHECK_INT(counted_at(i, "fsyncs: "), 1);
 	tree_release(&tree, file);
 }
 
@@ -259,12 +260,52 @@ static void who_is_healed_gets_every_change_and_sync(void **state)
 	back = -1;
 }
 
+/* ---- what a name stands for ---- */
+
+static int unlink_expected(const char *name, const struct gfid *expected)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct unlink_in in = { .loc = { .parent = root, .name = name } };
+	struct unlink_out out = { 0 };
+	struct request rq;
+	int err;
+
+	request_init(&rq, tree.graph, 0);
+	rq.client = &client;
+	err = place_attach(&rq, &(struct place){ .expected = { *expected } });
+	if (!err)
+		err = fop_call(&rq, tree.at, FOP_unlink, &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* Who was slower than another finds that all members have something else there: nothing was done, and others need not wait until that is recovered. */
+static void stands_for_another(void *arg)
+{
+	struct gfid other;
+
+	(void)arg;
+	gfid_create(&other);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(unlink_expected("f", &other), -ESTALE);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(counted_at(i, "failed: "), 0);
+	tree_release(&tree, file);
+}
+
+static void what_all_refuse_for_another_has_the_name_is_not_recovered(void **state)
+{
+	(void)state;
+	on_set(3, stands_for_another);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
+		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

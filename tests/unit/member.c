@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/member: a member of a set whose view never changes: all are IN, but for one that may be BACK. It gives every token to who asks for it. */
+/* test/member: a member of a set whose view never changes: all are IN, but for one that may be BACK. It gives every token to who asks for it, and unlinks
+ * nothing of which it is told what it is expected to be. */
 #include <stdatomic.h>
 
+#include "dht/place.h"
 #include "replica.h"
 
 struct member {
 	int64_t members, back;
-	atomic_uint fsyncs;
+	atomic_uint fsyncs, failed;
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
@@ -17,13 +19,17 @@ static const struct option options[] = {
 
 static int member_replica(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
 {
-	const struct member *m = x->private;
+	struct member *m = x->private;
 	struct reply_view r = { .serving = true, .writable = true };
 	struct pack p = { 0 };
 
 	(void)rq;
 	if (in->verb == REPLICA_DETACH || in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_RELEASE ||
 	    in->verb == REPLICA_SETTLE)
+		return 0;
+	if (in->verb == REPLICA_FAILED)
+		atomic_fetch_add(&m->failed, 1);
+	if (in->verb == REPLICA_FAILED)
 		return 0;
 	if (in->verb != REPLICA_ATTACH)
 		return -EOPNOTSUPP;
@@ -43,14 +49,14 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
-	return fop_pass(rq, x, fop, in, out);
+	return fop == FOP_unlink && request_extension(rq, PLACE_EXTENSION) ? -ESTALE : fop_pass(rq, x, fop, in, out);
 }
 
 static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\n", atomic_load(&m->fsyncs));
+	fprintf(f, "fsyncs: %u\nfailed: %u\n", atomic_load(&m->fsyncs), atomic_load(&m->failed));
 }
 
 XLATOR_MODULE
