@@ -10,7 +10,8 @@ need_stack
 need python3 getfattr
 COUNT=${COUNT:-48} IDLE=${IDLE:-12}
 MEMBERS=${MEMBERS:-1} # more: in place of each brick there is a set of so many; then nobody has a limit
-NEW=$((2 * MEMBERS))  # the number of the first brick that comes
+BEGAN=${BEGAN:-2}     # with so many bricks, or sets
+NEW=$((BEGAN * MEMBERS)) # the number of the first brick that comes
 LIMITS=$([ "$MEMBERS" = 1 ] && echo yes || true)
 
 scratch
@@ -168,7 +169,7 @@ killed_when_moved() { # HOW_MANY
 # ---- made ----
 start_keeper
 # shellcheck disable=SC2046
-"$STRATUS" volume create photos --tenants $([ "$MEMBERS" = 1 ] || echo --replica "$MEMBERS") --tls-dir "$SCRATCH/own" $(bricks_from 0 "$NEW") >/dev/null || fail "volume create"
+"$STRATUS" volume create photos --tenants $([ "$BEGAN" != 1 ] || echo --growable) $([ "$MEMBERS" = 1 ] || echo --replica "$MEMBERS") --tls-dir "$SCRATCH/own" $(bricks_from 0 "$NEW") >/dev/null || fail "volume create"
 "$STRATUS" volume set photos cluster/dht sweep-interval 200ms >/dev/null
 "$STRATUS" volume set photos features/layout reopen-time 2s >/dev/null
 for name in acme globex dormant full; do tenants create photos $name; done
