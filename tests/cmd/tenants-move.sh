@@ -216,7 +216,7 @@ all_whole
 
 # ---- one who comes later has it, too ----
 tenants create photos late
-spread() { [ "$(getfattr --absolute-names -n trusted.dht.layout --only-values b$NEW/tenants/late 2>/dev/null | wc -c)" -ge 40 ]; }
+spread() { [ "$(getfattr --absolute-names -n trusted.dht.layout --only-values b$NEW/tenants/late 2>/dev/null | wc -c)" -ge $((16 + 8 * (BEGAN + 1))) ]; }
 wait_until 30 spread || fail "the root of a tenant that came later is not at the new brick: $("$STRATUS" rebalance status photos --json)"
 mount_as late late
 fill "$SCRATCH/late.mnt"
