@@ -20,6 +20,17 @@ void charged_add(json_t *sum, const json_t *account)
 				    json_integer(json_number(sum, numbers[k]) + json_number(account, numbers[k])));
 }
 
+/* Of each replica set one member counts. */
+static void note_set(json_t *sum, const char *set)
+{
+	json_t *sets = json_object_get(sum, "sets");
+
+	if (!sets)
+		json_object_set_new(sum, "sets", sets = json_object());
+	if (*set)
+		json_object_set_new(sets, set, json_true());
+}
+
 static void take(json_t **sum, const json_t *brick, const char *tenant)
 {
 	json_t *account;
@@ -29,13 +40,13 @@ static void take(json_t **sum, const json_t *brick, const char *tenant)
 	{
 		if (strcmp(json_text(account, "account"), tenant))
 			continue;
-		if (*sum && *json_text(brick, "set") && !strcmp(json_text(*sum, "set"), json_text(brick, "set")))
+		if (*sum && json_object_get(json_object_get(*sum, "sets"), json_text(brick, "set")))
 			continue; /* another copy of the same */
 		if (*sum)
 			charged_add(*sum, account);
 		else
 			*sum = json_incref(account);
-		json_object_set_new(*sum, "set", json_string(json_text(brick, "set")));
+		note_set(*sum, json_text(brick, "set"));
 		json_object_set_new(*sum, "bricks", json_integer(json_number(*sum, "bricks") + 1));
 		if (json_is_false(json_object_get(brick, "exact")))
 			json_object_set_new(*sum, "exact", json_false());
@@ -69,6 +80,7 @@ json_t *charged_to(const struct process *process, const char *volume, const char
 		if (!strcmp(json_text(of, "type"), "features/usage") && !strncmp(json_text(of, "name"), prefix, strlen(prefix)))
 			ask(process, json_text(of, "name"), tenant, &sum);
 	}
+	json_object_del(sum, "sets");
 	if (sum && !json_object_get(sum, "exact"))
 		json_object_set_new(sum, "exact", json_true());
 	return sum;

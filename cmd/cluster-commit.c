@@ -196,9 +196,9 @@ static int cannot_grow(const struct spec *before, struct problem *p)
 	if (before->has_tenants)
 		return problem_set(
 			p, ENOTSUP,
-			"volume %s has tenants and was created with one brick that is not to have others beside it: a new volume of several, or "
+			"volume %s has tenants and was created with one %s that is not to have others beside it: a new volume of several, or "
 			"created with --growable, can grow",
-			before->volume);
+			before->volume, before->replica ? "replica set" : "brick");
 	return problem_set(
 		p, ENOTSUP,
 		"volume %s was created, with one %s, by a version in which such volumes could not grow: create a new one, and "

@@ -223,14 +223,24 @@ static void add_accounts(json_t *to, json_t *brick)
 	}
 }
 
-static json_t *brick_of_pool(json_t *bricks, const char *pool)
+/* The id of the volume that a brick tells to be one of several bricks of, or of which its set is one: VOLUME.NUMBER. How long that is; 0: neither. */
+static size_t volume_of(const json_t *brick, const char **volume)
 {
+	const char *pool = json_text(brick, "pool");
+
+	*volume = *pool ? pool : json_text(brick, "set");
+	return strcspn(*volume, ".");
+}
+
+static json_t *brick_of_volume(json_t *bricks, const json_t *like)
+{
+	const char *volume, *other;
+	size_t size = volume_of(like, &volume), i;
 	json_t *brick;
-	size_t i;
 
 	json_array_foreach(bricks, i, brick)
 	{
-		if (*pool && !strcmp(json_text(brick, "pool"), pool))
+		if (size && volume_of(brick, &other) == size && !strncmp(other, volume, size))
 			return brick;
 	}
 	return NULL;
@@ -298,7 +308,7 @@ static json_t *add_up(json_t *bricks)
 
 	json_array_foreach(bricks, i, brick)
 	{
-		to = brick_of_pool(sums, json_text(brick, "pool"));
+		to = brick_of_volume(sums, brick);
 		if (!to) {
 			json_array_append(sums, brick);
 			continue;

@@ -121,11 +121,17 @@ static int check_neighbours(const struct spec *s, tenant_order *order,
 	return err;
 }
 
-/* What is charged at all bricks is added up within one process; members of a set have the same, and count for themselves. */
+/* What is charged at all bricks is added up within one process; members of a set have the same, and count for themselves: but nobody adds up what several sets have. */
 static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
 {
-	bool limited = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
+	bool limited = (t->bytes || t->inodes || t->soft_bytes || t->soft_inodes) && t->state != SPEC_TENANT_DELETED;
 
+	if (limited && s->replica && spec_subvolumes(s) > 1)
+		return bad(
+			s, t->line,
+			"tenant '%s' can't have a limit of bytes or inodes: in this version they hold within one replica set, and the "
+			"volume has %zu",
+			t->name, spec_subvolumes(s));
 	for (size_t i = 1; i < s->bricks && limited && !s->replica; i++)
 		if (s->brick[i].server != s->brick[0].server)
 			return bad(
@@ -178,11 +184,6 @@ int spec_check_tenants(struct spec *s, struct problem *p)
 
 	if (!s->has_tenants)
 		return s->tenant_base ? bad(s, 1, "'tenant-base' needs 'tenants'") : 0;
-	if (s->replica && spec_subvolumes(s) > 1)
-		return bad(
-			s, 1,
-			"a volume with tenants has one replica set in this version, or bricks without 'replica': take %u bricks",
-			s->replica);
 	if (s->arbiter) /* it stores no contents, so it could not charge for them, and would be first at times */
 		return bad(
 			s, 1,

@@ -28,6 +28,7 @@ static const char *const own[][2] = {
 	{ "features/replica", "state-dir" },
 	{ "features/replica", "secret-file" },
 	{ "features/replica", "member" },
+	{ "features/replica", "set" },
 	{ "features/layout", "subvolume" },
 	{ "features/layout", "initial" },
 	{ "features/layout", "leaving" },
@@ -137,6 +138,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		option(w, "state-dir", replica);
 		option(w, "secret-file", secret);
 		option(w, "member", member);
+		if (w->spec->has_tenants && number >= w->spec->replica)
+			option(w, "set", subvolume);
 	} else if (!strcmp(type, "features/layout")) {
 		option(w, "subvolume", subvolume);
 		option(w, "initial", initial);
@@ -157,9 +160,9 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	} else if (!strcmp(type, "features/usage")) {
 		option(w, "ledger", ledger);
 		option(w, "accounts", w->accounts);
-		if (spec_is_spread(w->spec))
+		if (spec_is_spread(w->spec) && !w->spec->replica)
 			option(w, "pool", gfid_text(&w->spec->id, pool));
-		if (spec_is_spread(w->spec))
+		if (spec_is_spread(w->spec) && !w->spec->replica)
 			option(w, "pool-bricks", all);
 		if (w->spec->replica)
 			option(w, "set", set);

@@ -118,7 +118,6 @@ stop_demos() { demo stop; tenants stop; } >/dev/null 2>&1
 AT_EXIT=stop_demos
 ! tenants --tenants acme,a/b 2>"$SCRATCH/err" || fail "a/b is a tenant"
 [ ! -e "$T" ] || fail "something was made for a name that is none"
-! tenants --tenants acme --bricks 4 --replica 2 2>"$SCRATCH/err" || fail "tenants on several sets"
 tenants --tenants acme,globex --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants"
 grep -q usage "$SCRATCH/out" || fail "does not say how to see the bills"
 head -c 100000 /dev/zero >"$TM/acme/file"
@@ -134,5 +133,11 @@ tenants stop --purge >/dev/null
 tenants --tenants acme,globex --replica 3 --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants on replicas"
 echo everywhere >"$TM/acme/file" && [ -z "$(ls "$TM/globex")" ] || fail "globex sees $(ls "$TM/globex")"
 [ "$(cat "$T"/*/tenants/acme/file 2>/dev/null | grep -c everywhere)" = 3 ] || fail "not at each of three bricks: $(ls -d "$T"/*/tenants/acme/file)"
+tenants stop --purge >/dev/null
+tenants --tenants acme,globex --bricks 4 --replica 2 --mount "$TM" >"$SCRATCH/out" || fail "no demo with tenants on several sets"
+for i in {0..11}; do echo everywhere >"$TM/acme/file$i"; done
+[ -z "$(ls "$TM/globex")" ] || fail "globex sees $(ls "$TM/globex")"
+[ "$(cat "$T"/*/tenants/acme/file* 2>/dev/null | grep -c everywhere)" = 24 ] || fail "not each at two bricks: $(ls -d "$T"/*/tenants/acme/file*)"
+[ "$(ls -d "$T"/*/tenants/acme/file* | sed 's,/tenants/acme/.*,,' | sort -u | wc -l)" = 4 ] || fail "not at all sets: $(ls -d "$T"/*/tenants/acme/file*)"
 tenants stop --purge >/dev/null
 pass

@@ -9,6 +9,10 @@ need_root
 need_stack
 need python3 getfattr
 COUNT=${COUNT:-48} IDLE=${IDLE:-12}
+MEMBERS=${MEMBERS:-1} # more: in place of each brick there is a set of so many; then nobody has a limit
+BEGAN=${BEGAN:-2}     # with so many bricks, or sets
+NEW=$((BEGAN * MEMBERS)) # the number of the first brick that comes
+LIMITS=$([ "$MEMBERS" = 1 ] && echo yes || true)
 
 scratch
 cd "$SCRATCH"
@@ -137,6 +141,7 @@ fsck_as() { # TENANT: what was killed in the middle of a name may have left reco
 	! grep ' at .*: ' fsck.out | grep -v '^unended ' || fail "fsck of $1 finds what no kill leaves: $(cat fsck.out)"
 	timeout 100 "$STRATUS" fsck --wait 1 --tls-dir "$SCRATCH/$1" 127.0.0.1:"$HTTP":/photos >fsck.out 2>&1 || fail "fsck of $1: $(cat fsck.out)"
 }
+bricks_from() { seq -f "127.0.0.1:$SCRATCH/b%g" "$1" $(($2 - 1)); }
 names_on() { find "$SCRATCH/b$1/tenants/$2" -mindepth 1 -maxdepth 1 ! -name '.stratus*' 2>/dev/null | wc -l; }
 all_whole() {
 	local name
@@ -146,9 +151,9 @@ all_whole() {
 	is_whole "$SCRATCH/dormant.mnt"
 	unmount dormant
 	for name in acme globex dormant; do fsck_as $name; done
-	tenants resize photos full --quota $((FULL + (1 << 20))) # to end what a kill has left takes a little room
+	[ -z "$LIMITS" ] || tenants resize photos full --quota $((FULL + (1 << 20))) # to end what a kill has left takes a little room
 	fsck_as full
-	tenants resize photos full --quota $((FULL + 4096))
+	[ -z "$LIMITS" ] || tenants resize photos full --quota $((FULL + 4096))
 	tenants suspend photos dormant
 	charged_as_there
 }
@@ -163,7 +168,8 @@ killed_when_moved() { # HOW_MANY
 
 # ---- made ----
 start_keeper
-"$STRATUS" volume create photos --tenants --tls-dir "$SCRATCH/own" 127.0.0.1:"$SCRATCH"/b{0,1} >/dev/null || fail "volume create"
+# shellcheck disable=SC2046
+"$STRATUS" volume create photos --tenants $([ "$BEGAN" != 1 ] || echo --growable) $([ "$MEMBERS" = 1 ] || echo --replica "$MEMBERS") --tls-dir "$SCRATCH/own" $(bricks_from 0 "$NEW") >/dev/null || fail "volume create"
 "$STRATUS" volume set photos cluster/dht sweep-interval 200ms >/dev/null
 "$STRATUS" volume set photos features/layout reopen-time 2s >/dev/null
 for name in acme globex dormant full; do tenants create photos $name; done
@@ -180,16 +186,17 @@ tenants delete photos gone
 # so that nothing more is to be had, by who moves either, if that were asked for
 sleep 1
 FULL=$(charged full)
-tenants resize photos full --quota $((FULL + 4096))
+[ -z "$LIMITS" ] || tenants resize photos full --quota $((FULL + 4096))
 "$STRATUS" rebalance start photos --wait | grep -q 'no bricks were added\|0 have moved' || fail "nothing is to be done, but: $("$STRATUS" rebalance status photos)"
 
 # ---- a brick comes ----
-"$STRATUS" brick add photos 127.0.0.1:"$SCRATCH/b2" >out || fail "brick add: $(cat out)"
+# shellcheck disable=SC2046
+"$STRATUS" brick add photos $(bricks_from "$NEW" $((NEW + MEMBERS))) >out || fail "brick add: $(cat out)"
 follows() { # MOUNT HOW_OFTEN
 	[ "$(grep -c "switched to version" "$SCRATCH/$1.log")" -ge "$2" ]
 }
 for name in acme globex full; do wait_until 30 follows $name 1 || fail "the mount of $name does not follow: $(tail -n 5 $name.log)"; done
-[ "$(names_on 2 acme)" = 0 ] || fail "there are names on the new brick before any was moved"
+[ "$(names_on $NEW acme)" = 0 ] || fail "there are names on the new brick before any was moved"
 begin_work
 "$STRATUS" rebalance start photos >/dev/null || fail "rebalance start"
 killed_when_moved 5
@@ -199,21 +206,21 @@ timeout 300 "$STRATUS" rebalance start photos --wait >out 2>&1 || fail "it does 
 end_work
 [ "$(told 'd["tenants-done"] == d["tenants"] == '$((4 + IDLE)))" = True ] || fail "not all tenants: $("$STRATUS" rebalance status photos --json)"
 for name in acme globex dormant full; do
-	share=$(names_on 2 $name)
+	share=$(names_on $NEW $name)
 	say "$share names of $name are on the new brick"
 	[ "$share" -ge $((COUNT / 8)) ] || fail "$name has $share names on the new brick"
-	[ "$(find b2/tenants/$name -maxdepth 1 -name 'file*' -size +0 | wc -l)" -ge $((COUNT / 12)) ] || fail "files of $name have not come along"
+	[ "$(find b$NEW/tenants/$name -maxdepth 1 -name 'file*' -size +0 | wc -l)" -ge $((COUNT / 12)) ] || fail "files of $name have not come along"
 done
-[ ! -e b2/tenants/gone ] || fail "the tree of a deleted tenant is made"
+[ ! -e b$NEW/tenants/gone ] || fail "the tree of a deleted tenant is made"
 all_whole
 
 # ---- one who comes later has it, too ----
 tenants create photos late
-spread() { [ "$(getfattr --absolute-names -n trusted.dht.layout --only-values b2/tenants/late 2>/dev/null | wc -c)" -ge 40 ]; }
+spread() { [ "$(getfattr --absolute-names -n trusted.dht.layout --only-values b$NEW/tenants/late 2>/dev/null | wc -c)" -ge $((16 + 8 * (BEGAN + 1))) ]; }
 wait_until 30 spread || fail "the root of a tenant that came later is not at the new brick: $("$STRATUS" rebalance status photos --json)"
 mount_as late late
 fill "$SCRATCH/late.mnt"
-[ "$(names_on 2 late)" -ge $((COUNT / 8)) ] || fail "late has $(names_on 2 late) names on the new brick"
+[ "$(names_on $NEW late)" -ge $((COUNT / 8)) ] || fail "late has $(names_on $NEW late) names on the new brick"
 unmount late
 
 # ---- nobody else acts for a tenant ----
@@ -263,13 +270,14 @@ END
 
 # ---- the brick goes ----
 begin_work
-"$STRATUS" brick remove photos 127.0.0.1:"$SCRATCH/b2" >out || fail "brick remove: $(cat out)"
+# shellcheck disable=SC2046
+"$STRATUS" brick remove photos $(bricks_from "$NEW" $((NEW + MEMBERS))) >out || fail "brick remove: $(cat out)"
 killed_when_moved 5
-is_out() { [ "$("$STRATUS" volume info photos | grep -c 'directory: .*/b')" = 2 ]; }
+is_out() { [ "$("$STRATUS" volume info photos | grep -c 'directory: .*/b')" = $NEW ]; }
 wait_until 300 is_out || fail "it does not leave: $("$STRATUS" rebalance status photos --json)"
 end_work
 # what mounts were shown to have been removed is gone, and nothing else: no file and no name is left there
-[ -z "$(find b2/tenants -mindepth 2 ! -type d)" ] || fail "files are left on the brick that went: $(find b2/tenants -mindepth 2 ! -type d | head)"
+[ -z "$(find b$NEW/tenants -mindepth 2 ! -type d)" ] || fail "files are left on the brick that went: $(find b$NEW/tenants -mindepth 2 ! -type d | head)"
 for name in acme globex full; do wait_until 30 follows $name 3 || fail "the mount of $name does not follow: $(tail -n 5 $name.log)"; done
 all_whole
 mount_as late late

@@ -1,80 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hostile client of a tenant on a replica set: what cluster/afr says to features/replica, said by one that lies. It prints what it was given.
 
-   sets.py PORT,PORT... DIRECTORY SEED OWN_ID FOREIGN_ID [SECRET...]    as forge.py; the ids are those of the tenants acme and globex, in hex
+   sets.py PORT,PORT... DIRECTORY SEED OWN_ID FOREIGN_ID [SECRET...]    see member.py
+   OWN, THEIRS    files of acme and globex in their roots, at this set
 """
 import os
-import random
 import struct
-import sys
 
-import wire
-from wire import *
+from member import *
 
-PORTS, SEED, OWN_ID, FOREIGN_ID = sys.argv[1].split(","), int(sys.argv[3]), bytes.fromhex(sys.argv[4]), bytes.fromhex(sys.argv[5])
-SECRETS = [bytes.fromhex(secret) for secret in sys.argv[6:]]
-random.seed(SEED)
-ATTACH, DETACH, ACQUIRE, RELEASE, SETTLE, SUSPECT, FAILED, LINKS, DIRECTORY, UNLINKED, TRY, BELIEVE, OUTCOME, SKIP, NAMES = range(1, 16)
-COORDINATOR = range(64, 81)
-EVIEW, EPENDING, ERECOVERING, ENOTDONE = range(4110, 4114)
-VOUCHER, HEAL, OWN = 16, 1, 32
-TENANTS, LIMBO = bytes(15) + b"\2", bytes(15) + b"\3"
 ROUNDS = 200
-
-
-def stamp(epoch=0, sequence=0, settled=0, flags=0, session=0):
-    return extension(4, longs(epoch, sequence, settled, 0, flags, session), 1, 2)
-
-
-def stamped(**what):
-    return head(extensions=(stamp(**what),))
-
-
-class Member(Client):
-    """One that is attached to a member of a set."""
-
-    def __init__(self, who, number, session=None):
-        wire.stage(PORTS[number], sys.argv[2], SECRETS if who == "acme" else ())
-        wire.brick = b"brick%d" % number
-        super().__init__(who, watched=who == "acme")
-        self.session, self.number = session or os.urandom(16), 0
-        self.view = self.say(ATTACH, self.session)[1]
-        self.epoch = struct.unpack_from(">Q", self.view)[0]
-
-    def say(self, verb, data=b"", inode=b""):
-        """Status and the answer's blob."""
-        status, results = self.call(REPLICA, words(verb) + opaque(inode) + opaque(data), head())
-        if status:
-            return status, b""
-        at = blob_at(results)
-        return 0, results[at + 4:at + 4 + struct.unpack_from(">I", results, at)[0]]
-
-    def count(self):
-        self.number += 1
-        return self.number
-
-    def acquire(self, named):
-        return self.say(ACQUIRE, longs(self.epoch, self.count()) + named + b"\0")
-
-    def release(self, gfid):
-        return self.say(RELEASE, longs(self.epoch, 0, self.number) + gfid)
-
-    def object(self, name):
-        """Gfid and handle, the end of which is the voucher."""
-        status, results = self.call(LOOKUP, loc(self.root, name))
-        expect(f"lookup of {name}", status, 0)
-        return results[:16], handle_in(results)
-
-
-def blob_at(results):
-    """Behind the inode, which is of zeros and without a handle if there is none."""
-    return 24 + (len(handle_in(results)) + 3) // 4 * 4
+OWN, THEIRS = os.environ.get("OWN", "own").encode(), [name.encode() for name in os.environ.get("THEIRS", "secret,large").split(",")]
 
 
 def namings(thief, victim):
     """How one can name what is not one's own: gfid and voucher."""
-    own = thief.object(b"own")[1][-VOUCHER:]
-    theirs = [victim.object(name) for name in (b"secret", b"large")]
+    own = thief.object(OWN)[1][-VOUCHER:]
+    theirs = [victim.object(name) for name in THEIRS]
     for gfid, voucher in [(g, h[-VOUCHER:]) for g, h in theirs] + [(FOREIGN_ID, victim.root[-VOUCHER:])]:
         for said in voucher, own, thief.root[-VOUCHER:], bytes(VOUCHER), os.urandom(VOUCHER):
             yield gfid, said
@@ -119,11 +61,11 @@ def random_gfids(thief):
 
 def own_objects(thief):
     """The same verbs, of what it was told: so the refusals are not of the form."""
-    gfid, handle = thief.object(b"own")
+    gfid, handle = thief.object(OWN)
     named = gfid + handle[-VOUCHER:]
     status, names = thief.say(NAMES, named)
     expect("NAMES of an own file", status, 0)
-    if names != words(1) + ROOT + b"\3own":
+    if names != words(1) + ROOT + bytes([len(OWN)]) + OWN:
         wrong(f"NAMES of an own file: {names.hex()}")
     expect("LINKS of it", thief.say(LINKS, inode=handle), (0, names))
     expect("UNLINKED of a file that has a name", thief.say(UNLINKED, named)[0], ERECOVERING, EPENDING)
@@ -133,7 +75,7 @@ def own_objects(thief):
 
 def tokens(thieves, victims):
     """One of the members grants; the victim gets its own at once, whatever the thief holds."""
-    gfid, handle = thieves[0].object(b"own")
+    gfid, handle = thieves[0].object(OWN)
     granted = [t.acquire(gfid + handle[-VOUCHER:])[0] for t in thieves]
     expect("members that grant the token of an own file", sorted(granted), [0] + [EVIEW] * (len(thieves) - 1))
     for rename in TENANTS, ROOT:
@@ -148,7 +90,7 @@ def tokens(thieves, victims):
 
 def handles(thief, victim):
     """Of another tenant, and with another's voucher behind one's own."""
-    secret, (own_gfid, own) = victim.object(b"secret")[1], thief.object(b"own")
+    secret, (own_gfid, own) = victim.object(THEIRS[0])[1], thief.object(OWN)
     for handle in secret, victim.root, secret[:-VOUCHER] + own[-VOUCHER:], os.urandom(len(secret)), secret[-VOUCHER:], b"\0" * VOUCHER, b"x":
         expect("LINKS by a foreign handle", thief.say(LINKS, inode=handle)[0], ESTALE)
         expect("a lookup by a foreign handle", thief.call(LOOKUP, loc(inode=handle))[0], ESTALE)
@@ -169,10 +111,10 @@ def others_side(thief, victim):
         for data in b"", os.urandom(40), bytes(32) + longs(thief.epoch) + bytes(64):
             expect(f"verb {verb}", thief.say(verb, data, thief.root)[0], EOPNOTSUPP)
     gfid = os.urandom(16)
-    for flags in HEAL, OWN, HEAL | OWN, HEAL | 2, OWN | 4:
+    for flags in FLAG_HEAL, FLAG_OWN, FLAG_HEAL | FLAG_OWN, FLAG_HEAL | 2, FLAG_OWN | 4:
         who = stamped(epoch=thief.epoch, sequence=1, flags=flags)
         expect(f"a change with the flags {flags}", thief.call(MKDIR, loc(thief.root, b"forged") + gfid + words(0o755, 0), who)[0], EPERM)
-        expect(f"a look with the flags {flags}", thief.call(LOOKUP, loc(thief.root, b"own"), who)[0], EPERM)
+        expect(f"a look with the flags {flags}", thief.call(LOOKUP, loc(thief.root, OWN), who)[0], EPERM)
     expect("a change that is not stamped", thief.call(MKDIR, loc(thief.root, b"forged") + gfid + words(0o755, 0))[0], EOPNOTSUPP)
     expect("the session of another tenant", thief.say(ATTACH, victim.session)[0], EACCES)
     if any(thief.view[10 + 18 * i + 2:10 + 18 * (i + 1)] != bytes(16) for i in range(thief.view[8])):

@@ -5,7 +5,8 @@
 HOSTILE=$TOP/tests/hostile
 TOKEN=Kzq7TOKENw # in the victim's names, contents and attributes
 BRICKS=${BRICKS:-1}
-SET=${SET:-} # not empty: they are one replica set
+SET=${SET:-} # not empty: they are replica sets of MEMBERS bricks, or one
+MEMBERS=${MEMBERS:-$BRICKS}
 SIZE=457187593486 OWNER=23456 GROUP=34567 # of a file of the victim
 
 identity() { # NAME WORDS of stratus cert issue
@@ -48,7 +49,7 @@ certificates() {
 volume() {
 	local side i bricks=()
 	for ((i = 0; i < BRICKS; i++)); do bricks+=(127.0.0.1:"$SCRATCH/b$i"); done
-	"$STRATUS" volume create photos --tenants ${SET:+--replica "$BRICKS"} "${bricks[@]}" >/dev/null
+	"$STRATUS" volume create photos --tenants ${SET:+--replica "$MEMBERS"} "${bricks[@]}" >/dev/null
 	for side in server client; do
 		"$STRATUS" volume set photos protocol/$side transport tls >/dev/null
 		"$STRATUS" volume set photos protocol/$side tls-certificate "$SCRATCH/own.pem" >/dev/null

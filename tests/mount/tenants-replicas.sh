@@ -27,15 +27,12 @@ specification() { # BRICKS OF A SET
 	printf 'servers:\n'
 	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
 	printf 'tenants: []\nbricks:\n'
-	for name in ${BRICKS:-alpha beta gamma}; do
-		printf '  - {server: %s, directory: %s/brick-%s, id: %s, port: %s}\n' "${name%-*}" "$SCRATCH" "$name" "$(uuid)" "$(free_port)"
+	for name in alpha beta gamma; do
+		printf '  - {server: %s, directory: %s/brick-%s, id: %s, port: %s}\n' "$name" "$SCRATCH" "$name" "$(uuid)" "$(free_port)"
 	done
 	printf 'options:\n  protocol/client: {max-wait: 3s, ping-interval: 1s}\n'
 }
 VOLUME=$(uuid)
-BRICKS="alpha beta gamma alpha-2 beta-2 gamma-2" specification 3 >wide.yaml
-! on alpha apply wide.yaml >/dev/null 2>err || fail "tenants on several replica sets"
-grep -q "has one replica set in this version" err || fail "the refusal does not say why: $(cat err)"
 specification 3 >photos.yaml
 on alpha apply photos.yaml >out 2>err || fail "apply: $(cat err)"
 [ ! -s err ] || fail "a warning: $(cat err)"
@@ -148,7 +145,7 @@ wait_until 60 one_bill || fail "the metrics tell no bill: $(grep -E '^stratus_us
 
 # ---- a deleted one is gone at all of them ----
 on alpha tenant delete photos globex >/dev/null
-left() { ls -d brick-*/tenants/globex >/dev/null 2>&1; }
+left() { [ -n "$(compgen -G "brick-*/tenants/globex")" ]; } # ls would fail, too, when one goes before it is looked at
 purged() { ! left; }
 wait_until 60 purged || fail "of a deleted tenant is left: $(ls -d brick-*/tenants/globex)"
 for name in beta gamma; do

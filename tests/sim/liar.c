@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "dht/place.h"
 #include "message.h"
 #include "replica.h"
 #include "sim.h"
@@ -15,6 +16,7 @@ static const char tree[] = "lies", *const names[NAMED] = { "a", "b", "c", "d" };
 struct lying { /* a task with a session */
 	struct gfid session;
 	uint64_t sequence;
+	bool expects; /* of its next change of names it says that it takes what all have: the root */
 };
 static struct {
 	struct node *node;
@@ -97,6 +99,8 @@ static int call(struct lying *l, unsigned member, uint64_t sequence, uint64_t se
 
 	begin(&rq);
 	err = stamp_attach(&rq, &stamp);
+	if (!err && sequence && l->expects)
+		err = place_attach(&rq, &(struct place){ .expected = { gfid_root, gfid_root } });
 	if (!err)
 		err = fop_call(&rq, liar.afr->child[member], fop, in, out);
 	request_finish(&rq);
@@ -258,6 +262,7 @@ static void change(struct lying *l)
 	unsigned members = some_members();
 	uint64_t sequence = ++l->sequence, settled = pick(3) ? 0 : sequence - 1;
 
+	l->expects = !pick(4);
 	for (unsigned i = 0; i < plan.members; i++)
 		if (members >> i & 1)
 			change_at(l, i, sequence, settled);

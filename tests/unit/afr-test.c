@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/place.h"
+
 enum { OWNER = 7, STRANGER = 8 };
 struct tree tree;
 struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
@@ -322,6 +324,45 @@ static void who_is_healed_gets_every_change_and_sync(void **state)
 	back = -1;
 }
 
+/* ---- what a name stands for ---- */
+
+static int unlink_expected(const char *name, const struct gfid *expected)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct unlink_in in = { .loc = { .parent = root, .name = name } };
+	struct unlink_out out = { 0 };
+	struct request rq;
+	int err;
+
+	request_init(&rq, tree.graph, 0);
+	rq.client = &client;
+	err = place_attach(&rq, &(struct place){ .expected = { *expected } });
+	if (!err)
+		err = fop_call(&rq, tree.at, FOP_unlink, &in, &out);
+	request_finish(&rq);
+	return err;
+}
+
+/* Who was slower than another finds that all members have something else there: nothing was done, and others need not wait until that is recovered. */
+static void stands_for_another(void *arg)
+{
+	struct gfid other;
+
+	(void)arg;
+	gfid_create(&other);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(unlink_expected("f", &other), -ESTALE);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(counted_at(i, "failed: "), 0);
+	tree_release(&tree, file);
+}
+
+static void what_all_refuse_for_another_has_the_name_is_not_recovered(void **state)
+{
+	(void)state;
+	on_set(3, stands_for_another);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +370,7 @@ int main(void)
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
+		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
 	};
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 

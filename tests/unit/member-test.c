@@ -21,11 +21,20 @@ static unsigned others; /* members of the view beside this one, which are IN as 
 uint64_t sequence, generation;
 bool unproven, unwritable;
 const char *below = "";
+unsigned set_number;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;
 	return remove(path);
+}
+
+static int open_tree(struct problem *p)
+{
+	char text[sizeof(volfile) + 32];
+
+	snprintf(text, sizeof(text), volfile, set_number);
+	return tree_open(&tree, text, p);
 }
 
 static void open_member(const char *leaf)
@@ -43,14 +52,15 @@ static void open_member(const char *leaf)
 	assert_non_null(f);
 	fprintf(f, "%064d\n", 0);
 	fclose(f);
-	snprintf(volfile, sizeof(volfile),
-		 "%svolume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
-		 " option secret-file %s/secret\n option member 0\n option tenant-sessions 2\n option tenant-tokens 16\n"
-		 " option tenant-changes 16\n subvolumes leaf\nend-volume\n",
-		 below, leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
+	snprintf(
+		volfile, sizeof(volfile),
+		"%svolume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
+		" option secret-file %s/secret\n option member 0\n option set %%u\n option tenant-sessions 2\n option tenant-tokens 16\n"
+		" option tenant-changes 16\n subvolumes leaf\nend-volume\n",
+		below, leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
 	failures = 0;
 	sequence = generation = 0;
-	if (tree_open(&tree, volfile, &problem))
+	if (open_tree(&problem))
 		fail_msg("%s", problem.text);
 }
 
@@ -59,7 +69,7 @@ int reopen(void)
 	struct problem problem = { "" };
 
 	tree_close(&tree);
-	return tree_open(&tree, volfile, &problem);
+	return open_tree(&problem);
 }
 
 void on(const char *leaf, task_fn *fn)
@@ -854,5 +864,6 @@ int main(void)
 
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
-	return failed + _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
+	return failed + _cmocka_run_group_tests("trees", trees, trees_count, tasks_start, tasks_stop);
 }

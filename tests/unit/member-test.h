@@ -25,7 +25,8 @@ extern struct view view;
 extern uint64_t sequence;
 extern uint64_t generation; /* as leases say */
 extern bool unproven, unwritable;
-extern const char *below; /* volumes that the leaf is on */
+extern const char *below;   /* volumes that the leaf is on */
+extern unsigned set_number; /* after the next reopen() */
 
 void on(const char *leaf, task_fn *);
 int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
@@ -57,4 +58,8 @@ struct note *note_with(enum fop, const void *in, const struct gfid *first, const
 /* member-test-guards.c */
 extern const struct CMUnitTest guards[];
 extern const unsigned guards_count;
+
+/* member-test-trees.c */
+extern const struct CMUnitTest trees[];
+extern const unsigned trees_count;
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test/member: a member of a set whose view never changes but when it is told to: all are IN, but for one that may be BACK. It gives every token to who asks
- * for it. Commands, `NAME NUMBER`: see member_command. */
+ * for it, and unlinks nothing of which it is told what it is expected to be. Commands, `NAME NUMBER`: see member_command. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/place.h"
 #include "replica.h"
 
 struct member {
 	int64_t members, back;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
-	atomic_uint refused, releases;
+	atomic_uint refused, releases, failed;
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
 	atomic_bool nameless; /* of all that is asked for: it has no name */
@@ -67,6 +68,9 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_RELEASE:
 		atomic_fetch_add(&m->releases, 1);
 		return 0;
+	case REPLICA_FAILED:
+		atomic_fetch_add(&m->failed, 1);
+		return 0;
 	case REPLICA_DETACH:
 	case REPLICA_ACQUIRE:
 	case REPLICA_SETTLE:
@@ -92,6 +96,8 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
+	if (fop == FOP_unlink && request_extension(rq, PLACE_EXTENSION))
+		return -ESTALE;
 	err = fop == FOP_write && atomic_load(&m->refuses) ? -EVIEW : fop_pass(rq, x, fop, in, out);
 	if (fop == FOP_write && atomic_load(&m->refuses)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
@@ -112,9 +118,9 @@ static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\n", atomic_load(&m->fsyncs),
+	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\n", atomic_load(&m->fsyncs),
 		atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads), atomic_load(&m->refused),
-		atomic_load(&m->releases));
+		atomic_load(&m->releases), atomic_load(&m->failed));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)

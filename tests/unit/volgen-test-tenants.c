@@ -89,6 +89,52 @@ static void tenants_of_a_replica_set_have_cloud_above_it(void **state)
 	volgen_free(&files);
 }
 
+static void has_none(const struct volfile *v, const char *volume, const char *option)
+{
+	for (size_t i = 0; i < v->volumes; i++)
+		for (size_t k = 0; k < v->volume[i].options; k++)
+			if (!strcmp(v->volume[i].name, volume))
+				assert_string_not_equal(v->volume[i].option[k].name, option);
+}
+
+/* What is said to members of one set does not count in another; and what has no limit is not added up. */
+static void tenants_of_several_sets_have_all_of_both(void **state)
+{
+	static const char *const types[] = { "storage/posix",	 "features/usage",    "features/locks",
+					     "features/access",	 "features/layout",   "debug/io-stats",
+					     "features/replica", "features/throttle", "features/cloud" };
+	enum { TYPES = sizeof types / sizeof *types, MEMBERS = 3 };
+	static const char text[] = HEAD SERVER "replica: 3\n" SIX BY_TLS "tenants:\n" TENANTS;
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	comes_back(text);
+	comes_back(
+		HEAD SERVER
+		"replica: 3\n" SIX BY_TLS
+		"tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, bytes: 5, state: deleted")); /* it is in nobody's way */
+	make(text, &files);
+	assert_int_equal(files.count, 4); /* a coordinator each */
+	parse(&files, "server-a.vol", &v);
+	assert_int_equal(v.volumes, 2 * MEMBERS * TYPES + 1);
+	for (size_t i = 0; i + 1 < v.volumes; i++)
+		assert_string_equal(v.volume[i].type, types[i % TYPES]);
+	assert_string_equal(value(&v, "brick4", "spread"), "on");
+	assert_string_equal(value(&v, "brick4", "replicas"), "on");
+	assert_string_equal(value(&v, "brick4-replica", "member"), "1");
+	assert_string_equal(value(&v, "brick4-replica", "set"), "1");
+	has_none(&v, "brick1-replica", "set");
+	assert_string_equal(value(&v, "brick4-layout", "subvolume"), "1");
+	assert_string_equal(value(&v, "brick4-usage", "set"), IDS(9) ".1");
+	has_none(&v, "brick4-usage", "pool");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(v.volume[2 * (MEMBERS + 1)].type, "cluster/dht");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 /* Roots are implied by what there was first; limits are of all bricks. With one brick that may get others there is what spreads names from the beginning. */
 static void bricks_of_tenants_come_and_go(void **state)
 {
@@ -441,6 +487,7 @@ int tenants_of_specifications(void)
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
 		cmocka_unit_test(tenants_of_a_replica_set_have_cloud_above_it),
+		cmocka_unit_test(tenants_of_several_sets_have_all_of_both),
 		cmocka_unit_test(bricks_of_tenants_come_and_go),
 		cmocka_unit_test(soft_limits_of_tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_that_were_written_read_as_YAML_says),

@@ -345,6 +345,12 @@ static bool says_what_goes(const struct changing *c)
 	return c->fop == FOP_rmdir || (c->note.objects && note_only_names(&c->note, c->note.objects - 1));
 }
 
+/* All say so, of names that they have looked at before they did anything: there is nothing to recover. */
+static bool another_has_it(const struct changing *c, const struct view *v, struct fan *f, int err)
+{
+	return err == -ESTALE && says_what_goes(c) && answers_same_error(v, f) == -ESTALE;
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -380,7 +386,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		if (c->in_doubt &&
 		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (says_what_goes(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err));
+		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || another_has_it(c, v, f, err);
 		*over = true;
 		break;
 	case AGAIN:

@@ -75,8 +75,10 @@ struct failed_change {
 };
 /* What all clients of a tenant have here, and what they have caused: see tenants.c. Kept for a while after the last of them has gone. */
 struct tenant {
-	char name[IDENTITY_NAME + 1];
+	char name[IDENTITY_NAME + 1]; /* "": only who moves what it has is here */
+	struct gfid id;		      /* of its tree; zeros where features/cloud is not above */
 	unsigned sessions, tokens, notes, stuck;
+	unsigned visitors;     /* sessions whose directories move in its tree: its own, and those of who moves what it has */
 	unsigned left;	       /* by the last count: what only a new view tidies up */
 	uint64_t suspected_ns; /* when its word of a member was passed on last */
 	uint64_t tidied_ns;    /* when a view last tidied up after it */
@@ -92,6 +94,7 @@ struct session { /* of an afr, known by its id in all epochs */
 	uint64_t tag;		     /* of the id */
 	const struct client *client; /* through which it is attached, or NULL */
 	struct tenant *tenant;	     /* whose it is; NULL: no tenant's */
+	struct tenant *tree;	     /* in whose tree it is; NULL: in the whole brick */
 	bool owned;		     /* a client has attached it: it is no other tenant's from then on */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
@@ -155,7 +158,7 @@ enum {
 struct member {
 	/* options */
 	char *state_dir, *secret_file;
-	int64_t number;
+	int64_t number, set;
 	uint64_t token_timeout_ms;
 	int64_t tenant_sessions, tenant_tokens, tenant_changes;
 
@@ -269,10 +272,15 @@ unsigned orphans(const struct member *); /* of tenants: nothing */
 unsigned repeated(const struct member *);
 
 /* tenants.c; with the lock held */
-int tenant_of(struct member *, const struct client *, struct tenant **); /* NULL: no tenant's; -ENOMEM */
-/* 0, or why the session can't be attached by a client of that tenant (NULL: of none). */
-int tenant_admits(struct member *, const struct session *, struct tenant *);
-void session_belongs(struct session *, struct tenant *);
+/* Whose it is that asks, and in whose tree: the provider's process that moves what a tenant has is nobody's, in that tenant's tree. */
+struct owner {
+	struct tenant *tenant, *tree; /* NULL: nobody's, the whole brick */
+};
+int owner_of(struct member *, const struct request *, struct owner *); /* 0 or -ENOMEM */
+/* 0, or why the session can't be attached by one of that owner. */
+int tenant_admits(struct member *, const struct session *, const struct owner *);
+void session_belongs(struct session *, const struct owner *);
+void session_leaves(struct session *); /* it is about to be freed */
 bool tenant_notes_full(struct member *, const struct session *);
 bool tenant_tokens_full(struct member *, const struct session *);
 bool tenant_tokens_many(const struct member *, const struct session *); /* so many that it gets no more but for changes */

@@ -9,6 +9,9 @@ static const struct option options[] = {
 	  "file with the set's secret, 64 hexadecimal digits, that the coordinator proves itself by" },
 	{ "member", OPTION_INT, OPTION_AT(struct member, number), NULL, "place of this brick in the set, from 0", 0,
 	  REPLICAS_MAX - 1 },
+	{ "set", OPTION_INT, OPTION_AT(struct member, set), "0",
+	  "number of this set among those of the volume, from 0: what shows a member that another has told a tenant of an object counts within one set",
+	  0, UINT32_MAX },
 	{ "token-timeout", OPTION_DURATION, OPTION_AT(struct member, token_timeout_ms), "5s",
 	  "a client that does not give a token back for so long is taken for dead", 100, 3600000, .live = true },
 	{ "tenant-sessions", OPTION_INT, OPTION_AT(struct member, tenant_sessions), "256",
@@ -172,8 +175,7 @@ void sessions_sweep(struct member *m)
 			continue;
 		}
 		*at = s->next;
-		if (s->tenant)
-			s->tenant->sessions--;
+		session_leaves(s);
 		free(s);
 	}
 	tenants_sweep(m, false);

@@ -15,34 +15,40 @@
 
 /* ---- who ---- */
 
-static struct tenant *by_name(struct member *m, const char *name)
+static bool is(const struct tenant *t, const char *name, const struct gfid *id)
+{
+	return (*name && !strcmp(t->name, name)) || (!gfid_is_null(id) && gfid_equal(&t->id, id));
+}
+
+/* By its name, or the id of its tree: who moves what it has may be here before it is. NULL: no memory. */
+static struct tenant *known(struct member *m, const char *name, const struct gfid *id)
 {
 	struct tenant *t = m->tenants;
 
-	while (t && strcmp(t->name, name))
+	while (t && !is(t, name, id))
 		t = t->next;
-	return t;
-}
-
-int tenant_of(struct member *m, const struct client *client, struct tenant **tenant)
-{
-	struct identity who;
-	struct tenant *t;
-
-	*tenant = NULL;
-	if (!client || identity_parse(client->identity, &who) || !identity_is_tenants(&who))
-		return 0;
-	t = by_name(m, who.name);
-	if (!t) {
-		t = calloc(1, sizeof(*t));
-		if (!t)
-			return -ENOMEM;
-		memcpy(t->name, who.name, sizeof(t->name));
+	if (!t && (t = calloc(1, sizeof(*t)))) {
 		t->next = m->tenants;
 		m->tenants = t;
 	}
-	*tenant = t;
-	return 0;
+	if (t && *name)
+		snprintf(t->name, sizeof(t->name), "%s", name);
+	if (t && !gfid_is_null(id))
+		t->id = *id;
+	return t;
+}
+
+int owner_of(struct member *m, const struct request *rq, struct owner *o)
+{
+	struct identity who = { .kind = IDENTITY_NOBODY };
+	bool tenants = rq->client && !identity_parse(rq->client->identity, &who) && identity_is_tenants(&who);
+
+	*o = (struct owner){ NULL, NULL };
+	if (!tenants && !request_is_tenants(rq))
+		return 0;
+	o->tree = known(m, tenants ? who.name : "", &rq->tree);
+	o->tenant = tenants ? o->tree : NULL;
+	return o->tree ? 0 : -ENOMEM;
 }
 
 /* Once a minute at most, however often it happens. */
@@ -58,24 +64,40 @@ static bool refuse(struct member *m, struct tenant *t, const char *what, int64_t
 	return true;
 }
 
-int tenant_admits(struct member *m, const struct session *s, struct tenant *t)
+int tenant_admits(struct member *m, const struct session *s, const struct owner *o)
 {
-	if (s && s->owned && s->tenant != t)
+	struct tenant *t = o->tenant;
+
+	if (s && s->owned && (s->tenant != t || s->tree != o->tree))
 		return -EACCES;
 	if (t && (!s || s->tenant != t) && t->sessions >= m->tenant_sessions)
 		return refuse(m, t, "sessions", m->tenant_sessions, "tenant-sessions") ? -EMFILE : 0;
 	return 0;
 }
 
-void session_belongs(struct session *s, struct tenant *t)
+void session_belongs(struct session *s, const struct owner *o)
 {
+	struct tenant *t = o->tenant;
+
 	s->owned = true;
+	if (o->tree && !s->tree) {
+		s->tree = o->tree;
+		s->tree->visitors++;
+	}
 	if (!t || s->tenant)
 		return;
 	s->tenant = t;
 	t->sessions++;
 	t->tokens += s->tokens;
 	t->notes += s->notes;
+}
+
+void session_leaves(struct session *s)
+{
+	if (s->tenant)
+		s->tenant->sessions--;
+	if (s->tree)
+		s->tree->visitors--;
 }
 
 /* ---- how much ---- */
@@ -241,7 +263,7 @@ void tenants_sweep(struct member *m, bool all)
 	while (*at) {
 		struct tenant *t = *at;
 
-		if (!all && (t->sessions || (t->tidied_ns && clock_ns() < t->tidied_ns + QUIET_NS))) {
+		if (!all && (t->visitors || (t->tidied_ns && clock_ns() < t->tidied_ns + QUIET_NS))) {
 			at = &t->next;
 			continue;
 		}

@@ -17,7 +17,7 @@ static struct token **place_in(struct member *m, const struct gfid *g, const str
 /* Directories of one tenant's tree never come into another's, so who moves one does not wait for who moves one elsewhere. */
 static const struct tenant *tree_of(const struct session *s, const struct gfid *g)
 {
-	return s && gfid_equal(g, &gfid_rename_token) && !MUTANT("one-rename-token") ? s->tenant : NULL;
+	return s && gfid_equal(g, &gfid_rename_token) && !MUTANT("one-rename-token") ? s->tree : NULL;
 }
 
 static struct token **place(struct member *m, const struct gfid *g, const struct session *s)

@@ -19,14 +19,15 @@ static void put_view(struct asked *a)
 }
 
 /* With the lock held. One client has few sessions: one for each afr in its graph, and while that is changed those of two graphs. */
-static int attach_session(struct member *m, const struct client *client, const uint8_t id[16])
+static int attach_session(struct member *m, const struct request *rq, const uint8_t id[16])
 {
 	struct session *s = session_by_id(m, id, false);
-	struct tenant *t;
-	int err = tenant_of(m, client, &t);
+	const struct client *client = rq->client;
+	struct owner owner;
+	int err = owner_of(m, rq, &owner);
 
 	if (!err)
-		err = tenant_admits(m, s, t);
+		err = tenant_admits(m, s, &owner);
 	if (err)
 		return err;
 	if ((!s || s->client != client) && sessions_of_client(m, client) >= SESSIONS_MAX)
@@ -34,7 +35,7 @@ static int attach_session(struct member *m, const struct client *client, const u
 	s = session_by_id(m, id, true);
 	if (!s)
 		return -ENOMEM;
-	session_belongs(s, t);
+	session_belongs(s, &owner);
 	s->client = client;
 	s->attached = m->view.epoch;
 	return 0;
@@ -50,7 +51,7 @@ int verb_attach(struct asked *a)
 		return -EINVAL;
 	pthread_mutex_lock(&a->m->lock);
 	if (a->m->view.epoch)
-		err = attach_session(a->m, a->rq->client, id);
+		err = attach_session(a->m, a->rq, id);
 	pthread_mutex_unlock(&a->m->lock);
 	put_view(a);
 	return err;

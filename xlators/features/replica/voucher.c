@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vouchers: by which a tenant's session shows to one member of a set that another has told it of an object. A handle is of one brick, and what is
  * asked by a gfid is asked where there is none yet. doc/tenants.md, T8. */
+#include <endian.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 
 #include "member.h"
 
-/* Keyed BLAKE2s (RFC 7693), cut to 16 bytes by its parameter block, with the volume's secret as the key, over this word, the tenant's id, and the gfid. */
+/* Keyed BLAKE2s (RFC 7693), cut to 16 bytes by its parameter block, with the volume's secret as the key, over this word, the number of the set if it is not
+ * the first, the tenant's id, and the gfid. */
 static const char word[] = "voucher";
+
+static bool begun(struct member *m)
+{
+	uint32_t set = htobe32((uint32_t)m->set);
+
+	return EVP_MAC_update(m->voucher, (const unsigned char *)word, sizeof(word)) &&
+	       (!set || EVP_MAC_update(m->voucher, (const unsigned char *)&set, sizeof(set)));
+}
 
 int voucher_begin(struct member *m, struct problem *p)
 {
@@ -18,8 +28,7 @@ int voucher_begin(struct member *m, struct problem *p)
 	EVP_MAC_CTX_free(m->voucher); /* of the start before */
 	m->voucher = mac ? EVP_MAC_CTX_new(mac) : NULL;
 	EVP_MAC_free(mac);
-	if (m->voucher && EVP_MAC_init(m->voucher, m->secret, sizeof(m->secret), parameters) &&
-	    EVP_MAC_update(m->voucher, (const unsigned char *)word, sizeof(word)))
+	if (m->voucher && EVP_MAC_init(m->voucher, m->secret, sizeof(m->secret), parameters) && begun(m))
 		return 0;
 	return problem_set(p, ENOTSUP, "OpenSSL here has no BLAKE2SMAC: its default provider is needed");
 }

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client at one member of a replica set, which says to features/replica what it likes. Programs with it are called
+
+   PROGRAM PORT,PORT... DIRECTORY SEED OWN_ID FOREIGN_ID [SECRET...]    as forge.py; the ids are those of the tenants acme and globex, in hex
+   FIRST    the number of the brick at the first of these ports (0)
+"""
+import os
+import random
+import struct
+import sys
+
+import wire
+from wire import *
+
+PORTS, SEED, OWN_ID, FOREIGN_ID = sys.argv[1].split(","), int(sys.argv[3]), bytes.fromhex(sys.argv[4]), bytes.fromhex(sys.argv[5])
+FIRST = int(os.environ.get("FIRST", "0"))
+SECRETS = [bytes.fromhex(secret) for secret in sys.argv[6:]]
+random.seed(SEED)
+ATTACH, DETACH, ACQUIRE, RELEASE, SETTLE, SUSPECT, FAILED, LINKS, DIRECTORY, UNLINKED, TRY, BELIEVE, OUTCOME, SKIP, NAMES = range(1, 16)
+COORDINATOR = range(64, 81)
+EVIEW, EPENDING, ERECOVERING, ENOTDONE = range(4110, 4114)
+VOUCHER, FLAG_HEAL, FLAG_OWN = 16, 1, 32
+TENANTS, LIMBO = bytes(15) + b"\2", bytes(15) + b"\3"
+
+
+def stamp(epoch=0, sequence=0, settled=0, flags=0, session=0):
+    return extension(4, longs(epoch, sequence, settled, 0, flags, session), 1, 2)
+
+
+def stamped(*others, **what):
+    return head(extensions=(stamp(**what),) + others)
+
+
+class Member(Client):
+    """One that is attached to a member of a set."""
+
+    def __init__(self, who, number, session=None):
+        wire.stage(PORTS[number], sys.argv[2], SECRETS if who == "acme" else ())
+        wire.brick = b"brick%d" % (FIRST + number)
+        super().__init__(who, watched=who == "acme")
+        self.session, self.number = session or os.urandom(16), 0
+        self.view = self.say(ATTACH, self.session)[1]
+        self.epoch = struct.unpack_from(">Q", self.view)[0]
+
+    def say(self, verb, data=b"", inode=b""):
+        """Status and the answer's blob."""
+        status, results = self.call(REPLICA, words(verb) + opaque(inode) + opaque(data), head())
+        if status:
+            return status, b""
+        at = blob_at(results)
+        return 0, results[at + 4:at + 4 + struct.unpack_from(">I", results, at)[0]]
+
+    def count(self):
+        self.number += 1
+        return self.number
+
+    def acquire(self, named):
+        return self.say(ACQUIRE, longs(self.epoch, self.count()) + named + b"\0")
+
+    def release(self, gfid):
+        return self.say(RELEASE, longs(self.epoch, 0, self.number) + gfid)
+
+    def object(self, name):
+        """Gfid and handle, the end of which is the voucher."""
+        status, results = self.call(LOOKUP, loc(self.root, name))
+        expect(f"lookup of {name}", status, 0)
+        return results[:16], handle_in(results)
+
+
+def blob_at(results):
+    """Behind the inode, which is of zeros and without a handle if there is none."""
+    return 24 + (len(handle_in(results)) + 3) // 4 * 4
