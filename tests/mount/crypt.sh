@@ -163,7 +163,7 @@ umount "$SCRATCH/refused"
 
 # ---- the provider's hand: EIO, and a line that says why ----
 if [ "$REPLICA" = 1 ]; then
-	victim=$(find "$BRICK" -path "$BRICK/.stratus" -prune -o -type f -size 408192c -print | head -n 1) # 400000 bytes of contents
+	victim=$(find "$BRICK" -path "$BRICK/.stratus" -prune -o -type f -size 403168c -print | head -n 1) # 400000 bytes of contents
 	printf x | dd of="$victim" bs=1 seek=100000 conv=notrunc status=none
 	cat "$MNT/secret-directory/secret-name" >/dev/null 2>&1 && fail "what was changed on the brick is read as if nothing were"
 	grep -q 'a block was changed' "$SCRATCH"/mount-mnt.log || fail "the log does not say why"
