@@ -106,7 +106,7 @@ in_some_order() { # SECONDS SEED
 	rm "$MNT/serial"
 }
 if [ "$LONG" = 1 ]; then
-	for ((i = 0; i < 20; i++)); do in_some_order 60 "$((SEED + i))"; done
+	for ((i = 0; i < ${SEEDS:-20}; i++)); do in_some_order 60 "$((SEED + i))"; done
 else
 	in_some_order 9 "$SEED"
 fi

@@ -255,6 +255,8 @@ static void is_refused_and_kept(struct victim *v, const char *name, const struct
 	CHECK_INT(cut(v, file, 0), -EIO);
 	CHECK_INT(cut(v, file, 100), -EIO);
 	CHECK_INT(cut(v, file, SIZE + 5000), -EIO);
+	for (int kind = DEED_PUNCH; kind < DEEDS; kind++)
+		CHECK_INT(deed_do(&v->bed->b, file, &(struct deed){ .kind = kind, .offset = 4, .size = 3 * BLOCK }), -EIO);
 	tree_release(&v->bed->b, file);
 	CHECK_INT(tree_open_file(&v->bed->b, name, O_RDWR | O_TRUNC, &file), -EIO);
 	CHECK_INT(raw_read(v->bed, gfid, v->changed, &now), 0);

@@ -29,6 +29,16 @@ static const uint8_t *page_of(const struct pages *p, unsigned at, size_t *size)
 	return *size ? bytes + begin : NULL;
 }
 
+/* Mostly more are asked for than the file has. */
+static unsigned pages_there(const struct pages *p)
+{
+	size_t size, n;
+
+	buffer_bytes(p->data, &size);
+	n = (size + PAGE - 1) / PAGE;
+	return n < p->count ? (unsigned)n : p->count;
+}
+
 /* ---- blocks ---- */
 
 static bool all_zeros(const uint8_t *bytes, size_t size)
@@ -117,10 +127,11 @@ static void open_one(void *arg, unsigned i)
 static int open_pages(struct op *o, const struct file_key *key, const struct pages *p, char *to, size_t *got)
 {
 	struct opening open = { .key = key, .pages = p, .to = to };
+	unsigned there = pages_there(p);
 	int n = 0;
 
-	spread(p->count, SPREAD, open_one, &open);
-	for (unsigned i = 0; n >= 0 && i < p->count && *got == i * (size_t)BLOCK; i++) {
+	spread(there, SPREAD, open_one, &open);
+	for (unsigned i = 0; n >= 0 && i < there && *got == i * (size_t)BLOCK; i++) {
 		n = open.size[i] == -EBADMSG ? does_not_fit(o, key, p, i, to + i * (size_t)BLOCK) : open.size[i];
 		*got += n > 0 ? (size_t)n : 0;
 	}

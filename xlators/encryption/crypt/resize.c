@@ -94,16 +94,23 @@ static int grow(struct op *o, uint64_t size, uint64_t now)
 	return err || end == size ? err : node_allow_holes(o);
 }
 
-/* All but the change of the length itself. Who has not the file's master key, or knows its format not, could not write it again: he does not empty it
- * either. */
-static int prepare_size(struct op *o, uint64_t size)
+/* Who has not the file's master key, or does not know its format, could not write it again: he does not empty it either. */
+static int may_change(struct op *o)
 {
 	const struct file_key *key;
-	uint64_t now;
-	int err = turn_size(o, &now), known = err ? err : node_key(o, &key);
+	int err = node_key(o, &key);
 
-	if (known == -ENOKEY || known == -EREMOTEIO)
-		err = known;
+	return err == -ENOKEY || err == -EREMOTEIO ? err : 0;
+}
+
+/* All but the change of the length itself. */
+static int prepare_size(struct op *o, uint64_t size)
+{
+	uint64_t now;
+	int err = turn_size(o, &now);
+
+	if (!err)
+		err = may_change(o);
 	return err || size == now ? err : size < now ? shrink(o, size, now) : grow(o, size, now);
 }
 
@@ -252,6 +259,8 @@ static int allocate(struct op *o, const struct fallocate_in *in)
 	uint64_t now, end = in->offset + in->length, first = in->offset / BLOCK;
 	int err = turn_size(o, &now);
 
+	if (!err)
+		err = may_change(o);
 	if (!err && in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		err = zero_range(o, in->offset, end, now);
 	/* What has been promised to be there is taken before the file grows into it. */
