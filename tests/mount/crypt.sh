@@ -96,7 +96,7 @@ wait "$WRITERS" || fail "two mounts that write one file undo each other's change
 in_some_order() { # SECONDS SEED
 	local dir kick pid
 	dir=$(mktemp -d "$SCRATCH/serial-XXXXXX")
-	timeout $(($1 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" &
+	timeout $(($1 * 6 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" &
 	pid=$!
 	for ((kick = 0; kick < $1 / 3; kick++)); do
 		wait_until 60 test -e "$dir/kick-$kick" || fail "the writers don't get on (SEED=$2)"
