@@ -97,19 +97,20 @@ def check_long(masters, gfid, name, sealed, xattr):
 def check_block(masters, gfid, b):
     header = b["header"]
     magic, version, cipher, flags, zero, epoch = struct.unpack(">4sBBBBI", header[:12])
-    check("a header", (magic, version, cipher, flags, zero, epoch) == (b"SFC1", 1, b["cipher"], 0, 0, 2))
+    check("a header", (magic, version, cipher, flags, zero, epoch) == (b"SFC1", 2, b["cipher"], 0, 0, 2))
     key = AESSIV(derive(masters[epoch - 1], b"file key")).decrypt(header[12:], [header[:12] + gfid])
     check("a file's key", key == b["file-key"])
-    nonce, tag, length, flags = struct.unpack(">12s16sHH", b["slot"])
-    check("a slot", length == len(b["plain"]) and flags == 5 << 8 | 1)
-    number, slots_at, block_at = b["block"]
-    check("the place of slots", slots_at == number // 64 * 65 * 4096 + number % 64 * 64)
-    check("the place of a block", block_at == (number // 64 * 65 + 1 + number % 64) * 4096)
-    data = struct.pack(">BBHHHIQ", 1, cipher, flags, length, 0, epoch, number) + gfid
+    nonce, tag, length, flags = struct.unpack(">12s16sHH", b["page"][:32])
+    sealed = b["page"][32:]
+    check("a seal", length == len(b["plain"]) == len(sealed) and flags == 1)
+    number, page_at, size = b["block"]
+    check("the place of a page", page_at == number * 4096)
+    check("the length of a file", size == number * 4096 + 32 + length)
+    data = struct.pack(">BBHHHIQ", 2, cipher, flags, length, 0, epoch, number) + gfid
     aead = (AESGCM if cipher == 1 else ChaCha20Poly1305)(key)
-    check("a block", aead.decrypt(nonce, b["sealed"] + tag, data) == b["plain"])
+    check("a block", aead.decrypt(nonce, sealed + tag, data) == b["plain"])
     try:
-        aead.decrypt(nonce, b["sealed"] + tag, data[:-1] + b"\0")
+        aead.decrypt(nonce, sealed + tag, data[:-1] + b"\0")
         sys.exit("a block opens for another file")
     except InvalidTag:
         pass

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what encryption/crypt takes from bricks and files: headers, marks, slots, names, targets, attributes, key files. What opens must be sealed
+/* Fuzzes what encryption/crypt takes from bricks and files: headers, marks, pages, names, targets, attributes, key files. What opens must be sealed
  * so, and without a key nothing is. */
 #include "fuzz.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypt.h"
 #include "dense.h"
-#include "format.h"
 
 static struct crypt_keys keys;
 static const struct gfid id = { { 1, 2, 3 } };
@@ -76,19 +76,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static struct keyfile k;
 	struct file_key f;
-	struct slot_value s;
+	static uint8_t plain[BLOCK];
+	const struct file_key of_page = { .cipher = size % 2 ? CIPHER_AES_256_GCM : CIPHER_CHACHA20_POLY1305,
+					  .number = 1 + size % 2 };
 	const char *why;
 	void *value;
 	size_t value_size;
 
+	if (!keys.epochs)
+		MUST(!cipher_load());
 	keys.epochs = 3;
 	MUST(header_decode(&keys, &id, bytes, size, &f, &why) < 0 && why);
 	MUST(mark_decode(&keys, bytes, size) < 0);
 	MUST(xattr_value_open(&keys, &id, "user.a", bytes, size, &value, &value_size) < 0);
-	if (size >= SLOT) {
-		slot_decode(bytes, &s);
-		MUST(s.length <= BLOCK);
-	}
+	MUST(page_open(&of_page, 1, bytes, size < PAGE ? size : PAGE, plain) == (size > SEAL ? -EBADMSG : 0));
 	try_texts(bytes, size);
 	try_dense(bytes, size);
 	try_name(bytes, size);

@@ -9,18 +9,10 @@ provider.py whole MNT STATE               all files are as they were made
 """
 import errno, json, os, random, sys
 
-BLOCK, GROUP, SLOT_PAIR, HEADER = 4096, 64, 64, "user.stratus.crypt"
+PAGE, SEAL, BLOCK, HEADER = 4096, 32, 4064, "user.stratus.crypt"
 REFUSALS = errno.EIO, errno.ENOKEY  # the second: a header that says it is of a later master key may be right
-SIZES = [100, 100, 4096, 4096, 5000, 5000, 64 * BLOCK, 64 * BLOCK, 64 * BLOCK + 100, 64 * BLOCK + 100, 69 * BLOCK + 3096, 69 * BLOCK + 3096,
+SIZES = [100, 100, BLOCK, BLOCK, 5000, 5000, 64 * BLOCK, 64 * BLOCK, 64 * BLOCK + 100, 64 * BLOCK + 100, 69 * BLOCK + 3096, 69 * BLOCK + 3096,
          150 * BLOCK + 7, 150 * BLOCK + 7, 1 << 20, 1 << 20, 20000, 20000, 20000, 20000]
-
-
-def block_at(block):
-    return (block // GROUP * (GROUP + 1) + 1 + block % GROUP) * BLOCK
-
-
-def slots_at(block):
-    return block // GROUP * (GROUP + 1) * BLOCK + block % GROUP * SLOT_PAIR
 
 
 class Thing:
@@ -59,7 +51,7 @@ def make(mnt, brick, state, seed):
         plain = bytearray(chance.randbytes(size))
         fd = os.open(f"{mnt}/file-{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.pwrite(fd, plain, 0)
-        for _ in range(3):  # so that both slots of some blocks are in use
+        for _ in range(3):
             at = chance.randrange(size)
             more = chance.randbytes(min(chance.randrange(1, 30000), size - at))
             os.pwrite(fd, more, at)
@@ -89,31 +81,31 @@ def flip(c, f, _):
     return raw, f.header
 
 
-def copy_block(raw, to, source, at, slots):
-    size = min(BLOCK, len(raw) - block_at(to), len(source) - block_at(at))
-    raw[block_at(to):block_at(to) + size] = source[block_at(at):block_at(at) + size]
-    if slots:
-        raw[slots_at(to):slots_at(to) + SLOT_PAIR] = source[slots_at(at):slots_at(at) + SLOT_PAIR]
+def copy_page(raw, to, source, at, sealed):
+    """With its seal, or without."""
+    begin = 0 if sealed else SEAL
+    size = min(PAGE, len(raw) - to * PAGE, len(source) - at * PAGE)
+    raw[to * PAGE + begin:to * PAGE + size] = source[at * PAGE + begin:at * PAGE + size]
 
 
 def swap_blocks(c, f, _):
     raw, a, b = bytearray(f.raw), c.randrange(f.blocks), c.randrange(f.blocks)
-    slots = c.random() < 0.7
-    copy_block(raw, a, f.raw, b, slots)
-    copy_block(raw, b, f.raw, a, slots)
+    sealed = c.random() < 0.7
+    copy_page(raw, a, f.raw, b, sealed)
+    copy_page(raw, b, f.raw, a, sealed)
     return raw, f.header
 
 
 def block_of_another(c, f, other):
     raw, a = bytearray(f.raw), c.randrange(f.blocks)
-    copy_block(raw, a, other.raw, a, True)
+    copy_page(raw, a, other.raw, a, True)
     return raw, f.header
 
 
-def swapped_slots(c, f, _):
-    """The slots of a block change places, which is right as well."""
-    raw, at = bytearray(f.raw), slots_at(c.randrange(f.blocks))
-    raw[at:at + SLOT_PAIR] = raw[at + SLOT_PAIR // 2:at + SLOT_PAIR] + raw[at:at + SLOT_PAIR // 2]
+def seal_of_another(c, f, _):
+    """A block with the seal of another one of the file."""
+    raw, a, b = bytearray(f.raw), c.randrange(f.blocks), c.randrange(f.blocks)
+    raw[a * PAGE:a * PAGE + SEAL] = f.raw[b * PAGE:b * PAGE + SEAL]
     return raw, f.header
 
 
@@ -133,21 +125,19 @@ def cut_within_a_block(c, f, _):
     """Not at the end of one: that is not found out (doc/crypt.md)."""
     block = c.randrange(f.blocks)
     length = min(BLOCK, len(f.plain) - block * BLOCK)
-    return (f.raw[:block_at(block) + c.randrange(1, length)] if length > 1 else f.raw), f.header
+    return (f.raw[:block * PAGE + SEAL + c.randrange(1, length)] if length > 1 else f.raw), f.header
 
 
 def longer(c, f, _):
     """To the end of the last block at most."""
-    room = -len(f.raw) % BLOCK
+    room = -len(f.raw) % PAGE
     return f.raw + (bytes(c.randrange(1, room + 1)) if c.random() < 0.5 else c.randbytes(c.randrange(1, room + 1))) if room else f.raw, f.header
 
 
 def zeroed_block(c, f, _):
     raw, a = bytearray(f.raw), c.randrange(f.blocks)
-    size = min(BLOCK, len(raw) - block_at(a))
-    raw[block_at(a):block_at(a) + size] = bytes(size)
-    if c.random() < 0.5:
-        raw[slots_at(a):slots_at(a) + SLOT_PAIR] = bytes(SLOT_PAIR)
+    begin, end = a * PAGE + c.choice((0, SEAL)), min(a * PAGE + PAGE, len(raw))
+    raw[begin:end] = bytes(end - begin)
     return raw, f.header
 
 
@@ -171,7 +161,7 @@ def changed_header(c, f, _):
     return f.raw, c.choice((bytes(header), bytes(header[:c.randrange(len(header))]), None))
 
 
-EDITS = [flip, flip, swap_blocks, block_of_another, swapped_slots, contents_of_another, another_file, header_of_another, cut_within_a_block,
+EDITS = [flip, flip, swap_blocks, block_of_another, seal_of_another, contents_of_another, another_file, header_of_another, cut_within_a_block,
          longer, zeroed_block, noise, other_parameters, changed_header]
 
 
@@ -196,8 +186,8 @@ def restore(state):
 # ---- what is read ----
 
 def blocks_on(path):
-    pages = (os.path.getsize(path) + BLOCK - 1) // BLOCK
-    return pages // (GROUP + 1) * GROUP + max(0, pages % (GROUP + 1) - 1)
+    size = os.path.getsize(path)
+    return size // PAGE + (size % PAGE > SEAL)
 
 
 def judge(f, got, at, size, kind):
@@ -211,12 +201,16 @@ def judge(f, got, at, size, kind):
 
 
 def read(fd, size, at):
+    """To the end, as one call may bring less: what was refused in the middle of it is told by the next one."""
+    got = b""
     try:
-        return os.pread(fd, size, at)
+        while len(got) < size and (more := os.pread(fd, size - len(got), at + len(got))):
+            got += more
     except OSError as e:
         if e.errno not in REFUSALS:
             raise
         return None
+    return got
 
 
 def look(mnt, f, chance, kind):

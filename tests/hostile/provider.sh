@@ -41,7 +41,7 @@ refused=$(grep -c ' 1$' "$SCRATCH/edits")
 edits=$(wc -l <"$SCRATCH/edits")
 say "$edits edits, $refused refused (SEED=$SEED)"
 [ $((refused * 2)) -gt "$edits" ] || fail "most edits are not noticed"
-for kind in flip swap_blocks block_of_another contents_of_another header_of_another cut_within_a_block zeroed_block noise other_parameters changed_header; do
+for kind in flip swap_blocks block_of_another seal_of_another contents_of_another header_of_another cut_within_a_block zeroed_block noise other_parameters changed_header; do
 	[ "$edits" -lt 200 ] || grep -qx "$kind 1" "$SCRATCH/edits" || fail "no $kind was refused"
 done
 pass

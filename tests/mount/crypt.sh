@@ -96,7 +96,7 @@ wait "$WRITERS" || fail "two mounts that write one file undo each other's change
 in_some_order() { # SECONDS SEED
 	local dir kick pid
 	dir=$(mktemp -d "$SCRATCH/serial-XXXXXX")
-	timeout $(($1 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" &
+	timeout $(($1 * 6 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" &
 	pid=$!
 	for ((kick = 0; kick < $1 / 3; kick++)); do
 		wait_until 60 test -e "$dir/kick-$kick" || fail "the writers don't get on (SEED=$2)"
@@ -106,7 +106,7 @@ in_some_order() { # SECONDS SEED
 	rm "$MNT/serial"
 }
 if [ "$LONG" = 1 ]; then
-	for ((i = 0; i < 20; i++)); do in_some_order 60 "$((SEED + i))"; done
+	for ((i = 0; i < ${SEEDS:-20}; i++)); do in_some_order 60 "$((SEED + i))"; done
 else
 	in_some_order 9 "$SEED"
 fi
@@ -163,7 +163,7 @@ umount "$SCRATCH/refused"
 
 # ---- the provider's hand: EIO, and a line that says why ----
 if [ "$REPLICA" = 1 ]; then
-	victim=$(find "$BRICK" -path "$BRICK/.stratus" -prune -o -type f -size 408192c -print | head -n 1) # 400000 bytes of contents
+	victim=$(find "$BRICK" -path "$BRICK/.stratus" -prune -o -type f -size 403168c -print | head -n 1) # 400000 bytes of contents
 	printf x | dd of="$victim" bs=1 seek=100000 conv=notrunc status=none
 	cat "$MNT/secret-directory/secret-name" >/dev/null 2>&1 && fail "what was changed on the brick is read as if nothing were"
 	grep -q 'a block was changed' "$SCRATCH"/mount-mnt.log || fail "the log does not say why"

@@ -7,6 +7,7 @@ serial.py A B DIR SECONDS SEED     A, B: the file by each mount. Every 3 seconds
 import hashlib, os, random, signal, sys, time
 
 SIZE, MOST, KICK_S = 400000, 20000, 3
+BURST, RATE = 50, 600  # writes in a row; in a second, of each mount: the judge needs time by the square of them
 
 
 def pattern(number, size):
@@ -15,10 +16,12 @@ def pattern(number, size):
 
 def write_for(path, number, seconds, seed, log):
     """Each line: start, end, offset, size, number of the write, whether it was acknowledged."""
-    chance, fd, until = random.Random(f"{seed} {number}"), os.open(path, os.O_RDWR), time.monotonic() + seconds
+    chance, fd, begin = random.Random(f"{seed} {number}"), os.open(path, os.O_RDWR), time.monotonic()
     with open(log, "w") as f:
         count = number
-        while time.monotonic() < until:
+        while time.monotonic() < begin + seconds:
+            if count // 2 % BURST == 0:
+                time.sleep(max(0, begin + count // 2 / RATE - time.monotonic()))
             count += 2
             size = chance.choice((chance.randrange(1, 100), chance.randrange(1, 6000), chance.randrange(1, MOST)))
             at, start = chance.randrange(SIZE - size), time.monotonic_ns()

@@ -42,16 +42,79 @@ static void sizes_go_to_the_brick_and_back(void **state)
 {
 	(void)state;
 	assert_int_equal(size_on_brick(0), 0);
-	assert_int_equal(size_on_brick(1), BLOCK + 1);
-	assert_int_equal(size_on_brick(GROUP * BLOCK), (GROUP + 1) * BLOCK);
-	assert_int_equal(size_on_brick(GROUP * BLOCK + 1), (GROUP + 2) * BLOCK + 1);
-	for (uint64_t size = 0; size < 3 * GROUP * BLOCK; size += size % 7 ? 511 : 1)
+	assert_int_equal(size_on_brick(1), SEAL + 1);
+	assert_int_equal(size_on_brick(BLOCK), PAGE);
+	assert_int_equal(size_on_brick(BLOCK + 1), PAGE + SEAL + 1);
+	assert_int_equal(size_of_contents(PAGE + SEAL), BLOCK); /* within a seal: nothing */
+	for (uint64_t size = 0; size < 200 * BLOCK; size += size % 7 ? 511 : 1)
 		assert_int_equal(size_of_contents(size_on_brick(size)), size);
-	for (uint64_t before = 0, on_brick = 0; on_brick < 140 * BLOCK;
-	     on_brick += 100) { /* any length means something, and more is not less */
+	for (uint64_t before = 0, on_brick = 0; on_brick < 140 * PAGE;
+	     on_brick += 10) { /* any length means something, and more is not less */
 		assert_true(size_of_contents(on_brick) >= before);
 		before = size_of_contents(on_brick);
 	}
+}
+
+/* What the largest file is on the brick is a file there, too, and what a brick may say overflows nothing. */
+static void the_largest_sizes_do_not_overflow(void **state)
+{
+	(void)state;
+	for (uint64_t size = 1ull << SIZE_MAX_BITS, i = 0; i < 3 * BLOCK; i++, size--) {
+		assert_true(size_on_brick(size) <= INT64_MAX);
+		assert_int_equal(size_of_contents(size_on_brick(size)), size);
+	}
+	assert_true(size_of_contents(UINT64_MAX) > size_of_contents(UINT64_MAX - PAGE));
+	assert_true(size_of_contents(UINT64_MAX) < UINT64_MAX);
+}
+
+static void a_page_fits_one_place_and_length_only(void **state)
+{
+	struct file_key f = { .cipher = CIPHER_AES_256_GCM, .epoch = 1, .id = id, .number = 2000 }, other = f;
+	struct seal s = { .length = BLOCK };
+	static uint8_t plain[BLOCK], page[PAGE], back[BLOCK], one;
+
+	(void)state;
+	other.number++;
+	other.epoch++;
+	assert_int_equal(page_seal(&f, 5, &s, plain, page), 0);
+	assert_int_equal(page_open(&f, 5, page, PAGE, back), BLOCK);
+	assert_int_equal(page_open(&f, 6, page, PAGE, back), -EBADMSG);
+	assert_int_equal(page_open(&other, 5, page, PAGE, back), -EBADMSG);
+	assert_int_equal(page_open(&f, 5, page, PAGE - 1, back), -EBADMSG);
+	assert_int_equal(page_open(&f, 5, page, SEAL + 1, back), -EBADMSG);
+	assert_int_equal(page_open(&f, 5, page, SEAL, back), 0);
+	for (size_t i = 0; i < PAGE * 8; i += i < SEAL * 8 ? 1 : 509) {
+		one = (uint8_t)(1 << i % 8);
+		page[i / 8] ^= one;
+		assert_int_equal(page_open(&f, 5, page, PAGE, back), -EBADMSG);
+		page[i / 8] ^= one;
+	}
+	s = (struct seal){ .length = 100 };
+	assert_int_equal(page_seal(&f, 5, &s, plain, page), 0);
+	assert_int_equal(page_open(&f, 5, page, SEAL + 100, back), 100);
+	assert_int_equal(page_open(&f, 5, page, SEAL + 101, back), -EBADMSG);
+	s.flags = SEAL_SHRUNK;
+	memset(plain, 7, 100);
+	assert_int_equal(page_seal(&f, 5, &s, plain, page), 0);
+	assert_int_equal(page_open(&f, 5, page, SEAL + 100, back), 100);
+	assert_int_equal(page_open(&f, 5, page, SEAL + 99, back), -EBADMSG);
+	assert_int_equal(page_open(&f, 5, page, PAGE, back), BLOCK);
+	assert_true(back[99] == 7 && back[100] == 0 && back[BLOCK - 1] == 0);
+	memset(plain, 0, 100);
+}
+
+/* Of the format before: told apart from what was changed. */
+static void a_header_of_another_version_is_named(void **state)
+{
+	struct file_key f = { .cipher = CIPHER_AES_256_GCM, .id = id, .epoch = 1 }, back;
+	uint8_t bytes[HEADER_SIZE];
+	const char *why = NULL;
+
+	(void)state;
+	assert_int_equal(header_encode(keys, &f, bytes), 0);
+	bytes[4] = 1;
+	assert_int_equal(header_decode(keys, &id, bytes, HEADER_SIZE, &back, &why), -EREMOTEIO);
+	assert_non_null(strstr(why, "another version of the format"));
 }
 
 static void headers_fit_one_file_only(void **state)
@@ -73,7 +136,9 @@ static void headers_fit_one_file_only(void **state)
 	for (size_t i = 0; i < HEADER_SIZE * 8; i++) {
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_int_equal(header_decode(keys, &id, bytes, HEADER_SIZE, &back, &why),
-				 bytes[11] > 2 && bytes[11] <= KEYFILE_EPOCHS ? -ENOKEY : -EBADMSG);
+				 i / 8 == 4					? -EREMOTEIO
+				 : bytes[11] > 2 && bytes[11] <= KEYFILE_EPOCHS ? -ENOKEY
+										: -EBADMSG);
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_int_equal(header_decode(keys, &id, bytes, i / 8, &back, &why), -EBADMSG);
 	}
@@ -376,22 +441,20 @@ static void print_bytes(const char *what, const void *bytes, size_t size)
 static void print_blocks(uint8_t cipher)
 {
 	struct file_key f = { .cipher = cipher, .epoch = 2, .id = id, .number = 1000u + cipher };
-	struct slot_value s = { .nonce = { 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2 }, .length = 100, .flags = 5 << 8 | SLOT_SHRUNK };
-	uint8_t plain[100], sealed[100], slot[SLOT], header[HEADER_SIZE];
+	struct seal s = { .nonce = { 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2 }, .length = 100, .flags = SEAL_SHRUNK };
+	uint8_t plain[100], page[SEAL + 100], header[HEADER_SIZE];
 
 	for (unsigned i = 0; i < 100; i++)
 		plain[i] = (uint8_t)(i * 3);
 	memset(f.key, cipher, sizeof(f.key));
-	block_seal(&f, 77, &s, plain, sealed);
-	slot_encode(&s, slot);
+	page_seal(&f, 77, &s, plain, page);
 	header_encode(keys, &f, header);
 	printf("cipher %u\n", cipher);
 	print_bytes("file-key", f.key, sizeof(f.key));
 	print_bytes("header", header, sizeof(header));
 	print_bytes("plain", plain, sizeof(plain));
-	print_bytes("slot", slot, sizeof(slot));
-	print_bytes("sealed", sealed, sizeof(sealed));
-	printf("block 77 %llu %llu\n", (unsigned long long)slots_at(77), (unsigned long long)block_at(77));
+	print_bytes("page", page, sizeof(page));
+	printf("block 77 %llu %llu\n", (unsigned long long)page_at(77), (unsigned long long)size_on_brick(77 * BLOCK + 100));
 }
 
 /* Of any bytes; as hexadecimal digits. */
@@ -453,6 +516,9 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sizes_go_to_the_brick_and_back),
+		cmocka_unit_test(the_largest_sizes_do_not_overflow),
+		cmocka_unit_test(a_page_fits_one_place_and_length_only),
+		cmocka_unit_test(a_header_of_another_version_is_named),
 		cmocka_unit_test(headers_fit_one_file_only),
 		cmocka_unit_test(names_have_one_text_in_one_directory),
 		cmocka_unit_test(all_utf8_fits_up_to_255_bytes),

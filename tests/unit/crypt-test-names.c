@@ -204,7 +204,7 @@ static bool cut_one(struct bed *bed, enum change kind, unsigned messages)
 	if (tree_mknod(&bed->b, in_directory("d", 0, path), S_IFREG | 0644, 0) ||
 	    (kind == RENAME_OVER && tree_mknod(&bed->b, in_directory("d", 1, path), S_IFREG | 0644, 0)))
 		failures++;
-	bed_cut(bed, messages, 0, false);
+	bed_cut(bed, messages, 0);
 	change(&bed->a, kind);
 	cut = bed_heal(bed) > messages;
 	for (unsigned i = 0; i < 2; i++) {

@@ -4,7 +4,7 @@
 
 #include "log.h"
 
-enum { BLOCKS = 70, SIZE = BLOCKS * BLOCK - 1000, ROOM = (BLOCKS + 4) * BLOCK };
+enum { BLOCKS = 70, SIZE = BLOCKS * BLOCK - 1000, ROOM = (BLOCKS + 4) * PAGE };
 
 struct victim {
 	struct bed *bed;
@@ -23,7 +23,7 @@ static int make(struct bed *bed, const char *name, const struct model *m, struct
 	if (err)
 		return err;
 	err = tree_write(&bed->a, file, 0, m->bytes, m->size);
-	if (!err) /* again, so that both slots of some blocks are in use */
+	if (!err)
 		err = tree_write(&bed->a, file, 5000, m->bytes + 5000, 20000);
 	*gfid = file->inode->gfid;
 	*size = ROOM;
@@ -46,21 +46,19 @@ static void swap(uint8_t *a, uint8_t *b, size_t size)
 	}
 }
 
-/* With their slots, so that each fits its seal. */
+/* With their seals. */
 static void swap_blocks(struct victim *v)
 {
 	uint64_t a = chance(&v->chance, BLOCKS - 1), b = chance(&v->chance, BLOCKS - 1);
 
-	swap(v->changed + block_at(a), v->changed + block_at(b), a == b ? 0 : BLOCK);
-	swap(v->changed + slots_at(a), v->changed + slots_at(b), a == b ? 0 : SLOT_PAIR);
+	swap(v->changed + page_at(a), v->changed + page_at(b), a == b ? 0 : PAGE);
 }
 
 static void take_foreign_block(struct victim *v)
 {
 	uint64_t a = chance(&v->chance, BLOCKS - 1);
 
-	memcpy(v->changed + block_at(a), v->foreign + block_at(a), BLOCK);
-	memcpy(v->changed + slots_at(a), v->foreign + slots_at(a), SLOT_PAIR);
+	memcpy(v->changed + page_at(a), v->foreign + page_at(a), PAGE);
 }
 
 static void take_foreign_contents(struct victim *v)
@@ -81,10 +79,9 @@ static void lengthen_tail(struct victim *v)
 static void zero_block(struct victim *v)
 {
 	uint64_t a = chance(&v->chance, BLOCKS - 1);
+	size_t begin = chance(&v->chance, 2) ? SEAL : 0;
 
-	memset(v->changed + block_at(a), 0, BLOCK);
-	if (chance(&v->chance, 2))
-		memset(v->changed + slots_at(a), 0, SLOT_PAIR);
+	memset(v->changed + page_at(a) + begin, 0, PAGE - begin);
 }
 
 static void write_noise(struct victim *v)
@@ -227,6 +224,61 @@ void foreign_headers_are_refused(void *bed)
 	v->chance.state = 5;
 	log_open("/dev/null");
 	try_headers(v);
+	log_open("/dev/stderr");
+	free(v);
+}
+
+/* ---- the format before ---- */
+
+static int cut(struct victim *v, struct file *file, uint64_t size)
+{
+	struct deed d = { .kind = DEED_TRUNCATE, .offset = size };
+
+	return deed_do(&v->bed->b, file, &d);
+}
+
+/* Nobody has files of that format but who has made them with what was never released: they stay as they are. */
+static void is_refused_and_kept(struct victim *v, const char *name, const struct gfid *gfid)
+{
+	uint8_t header[HEADER_SIZE], after[HEADER_SIZE];
+	struct buffer *data = NULL;
+	struct file *file;
+	size_t size = ROOM, now = ROOM;
+
+	CHECK_INT(get_header(v, gfid, header), 0);
+	header[4] = 1;
+	CHECK_INT(raw_header(v->bed, gfid, header, HEADER_SIZE), 0);
+	CHECK_INT(raw_read(v->bed, gfid, v->whole, &size), 0);
+	CHECK_INT(tree_open_file(&v->bed->b, name, O_RDWR, &file), 0);
+	CHECK_INT(tree_read(&v->bed->b, file, 0, 100, &data), -EIO);
+	CHECK_INT(tree_write(&v->bed->b, file, 0, v->contents.bytes, 2 * BLOCK), -EIO);
+	CHECK_INT(cut(v, file, 0), -EIO);
+	CHECK_INT(cut(v, file, 100), -EIO);
+	CHECK_INT(cut(v, file, SIZE + 5000), -EIO);
+	for (int kind = DEED_PUNCH; kind < DEEDS; kind++)
+		CHECK_INT(deed_do(&v->bed->b, file, &(struct deed){ .kind = kind, .offset = 4, .size = 3 * BLOCK }), -EIO);
+	tree_release(&v->bed->b, file);
+	CHECK_INT(tree_open_file(&v->bed->b, name, O_RDWR | O_TRUNC, &file), -EIO);
+	CHECK_INT(raw_read(v->bed, gfid, v->changed, &now), 0);
+	CHECK_INT(now == size && !memcmp(v->changed, v->whole, size), true);
+	CHECK_INT(get_header(v, gfid, after), 0);
+	CHECK_INT(memcmp(header, after, HEADER_SIZE), 0);
+}
+
+void the_format_before_is_refused_and_kept(void *bed)
+{
+	struct victim *v = calloc(1, sizeof(*v));
+	struct file *file;
+
+	v->bed = bed;
+	v->chance.state = 5;
+	log_open("/dev/null");
+	CHECK_INT(victim_make(v), 0);
+	is_refused_and_kept(v, "victim", &v->gfid);
+	CHECK_INT(tree_create(&v->bed->a, "empty", O_RDWR | O_EXCL, 0644, &file), 0);
+	v->other = file->inode->gfid;
+	tree_release(&v->bed->a, file);
+	is_refused_and_kept(v, "empty", &v->other);
 	log_open("/dev/stderr");
 	free(v);
 }

@@ -131,20 +131,13 @@ unsigned bed_count(struct bed *bed, const char *what)
 	return command(bed->lie, 2, argv);
 }
 
-void bed_cut(struct bed *bed, unsigned messages, unsigned pages, bool through)
+void bed_cut(struct bed *bed, unsigned messages, unsigned pages)
 {
-	char left[16], most[16], *argv[] = { (char *)"cut", left, most, (char *)"through", NULL };
+	char left[16], most[16], *argv[] = { (char *)"cut", left, most, NULL };
 
 	snprintf(left, sizeof(left), "%u", messages);
 	snprintf(most, sizeof(most), "%u", pages);
-	command(bed->tear, through ? 4 : 3, argv);
-}
-
-void bed_yield(struct bed *bed, bool on)
-{
-	char *argv[] = { (char *)"yields", (char *)(on ? "1" : "0"), NULL };
-
-	command(bed->tear, 2, argv);
+	command(bed->tear, 3, argv);
 }
 
 unsigned bed_heal(struct bed *bed)
@@ -184,10 +177,10 @@ void fill(struct chance *c, uint8_t *to, size_t size)
 
 /* ---- deeds ---- */
 
-/* Near the edges of blocks and groups, where mistakes live. */
+/* Near the edges of blocks and of pages, where mistakes live. */
 static uint64_t choose_offset(struct chance *c, uint64_t below)
 {
-	static const uint64_t units[] = { 1, 100, 4096, 4096, 64 * 4096 };
+	static const uint64_t units[] = { 1, 100, BLOCK, BLOCK, PAGE };
 	uint64_t unit = units[chance(c, 5)], at = chance(c, below / unit + 1) * unit;
 
 	if (chance(c, 3) == 0)
@@ -433,7 +426,7 @@ static void seek_tells_places_in_the_contents(void *arg)
 	tree_release(&bed->a, file);
 }
 
-/* What is replaced, and only that, waits until its new seal is durable. */
+/* What was written and made durable since it was asked last. */
 static bool was_done(struct bed *bed, const char *order)
 {
 	char *argv[] = { (char *)"order", NULL }, *text = NULL;
@@ -450,58 +443,27 @@ static bool was_done(struct bed *bed, const char *order)
 	return so;
 }
 
-static int sync_file(struct tree *t, struct file *file)
-{
-	struct fsync_in in = { .file = file };
-	struct fsync_out out = { 0 };
-
-	return tree_call(t, t->at, FOP_fsync, &in, &out);
-}
-
-/* Written, a part once more, emptied, and written twice; false: not all of it was under one lock, as it took long. */
-static bool write_new(struct bed *bed, const char *name, struct file **file)
-{
-	static const uint8_t bytes[600000];
-	unsigned locks = bed_locks(bed);
-
-	return !tree_create(&bed->a, name, O_RDWR | O_EXCL, 0644, file) &&
-	       !tree_write(&bed->a, *file, 0, bytes, sizeof(bytes)) && !tree_write(&bed->a, *file, 5000, bytes, 3) &&
-	       !truncate_to(&bed->a, *file, 0) && !tree_write(&bed->a, *file, 0, bytes, sizeof(bytes)) &&
-	       !tree_write(&bed->a, *file, 0, bytes, 9000) && bed_locks(bed) == locks + 1;
-}
-
-/* Of a file that was empty when the lock was taken nothing is durable by anybody's wish, until somebody has it. */
-static void seals_are_durable_before_what_they_replace(void *arg)
+/* A page needs no other one beside it. Only the end of a file within a block waits until the block fits it. */
+static void only_a_cut_within_a_block_waits_for_the_disk(void *arg)
 {
 	static const uint8_t bytes[600000];
 	struct bed *bed = arg;
-	struct file *file = NULL, *other;
-	char name[16];
-	bool in_one = false;
+	struct file *file;
 
-	for (int i = 0; i < 100 && !in_one; i++) {
-		snprintf(name, sizeof(name), "order-%d", i);
-		in_one = write_new(bed, name, &file);
-		if (!in_one && file) {
-			was_done(bed, "");
-			tree_release(&bed->a, file);
-		}
-	}
-	CHECK_INT(in_one, true);
-	CHECK_INT(was_done(bed, "wwwwwwww"), true); /* three groups with their slots are two messages */
-	CHECK_INT(sync_file(&bed->a, file), 0);
-	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
-	CHECK_INT(was_done(bed, "fwfw"), true);
-	CHECK_INT(tree_write(&bed->a, file, 10, bytes, 590000), 0);
-	CHECK_INT(was_done(bed, "wwwfwww"), true);
-	CHECK_INT(truncate_to(&bed->a, file, 0), 0);
-	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
+	CHECK_INT(tree_create(&bed->a, "order", O_RDWR | O_EXCL, 0644, &file), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, sizeof(bytes)), 0);
 	CHECK_INT(was_done(bed, "w"), true);
-	CHECK_INT(tree_open_file(&bed->b, name, O_RDONLY, &other), 0);
-	CHECK_INT(sync_file(&bed->b, other), 0); /* the other one's */
-	CHECK_INT(tree_write(&bed->a, file, 0, bytes, 9000), 0);
-	CHECK_INT(was_done(bed, "wfw"), true);
-	tree_release(&bed->b, other);
+	CHECK_INT(tree_write(&bed->a, file, 5000, bytes, 3), 0);
+	CHECK_INT(tree_write(&bed->a, file, 10, bytes, 590000), 0);
+	CHECK_INT(was_done(bed, "ww"), true);
+	CHECK_INT(truncate_to(&bed->a, file, 40 * BLOCK), 0);
+	CHECK_INT(was_done(bed, ""), true);
+	CHECK_INT(truncate_to(&bed->a, file, 30 * BLOCK + 1), 0);
+	CHECK_INT(was_done(bed, "wf"), true);
+	CHECK_INT(truncate_to(&bed->a, file, 50 * BLOCK + 1), 0);
+	CHECK_INT(was_done(bed, "w"), true);
+	CHECK_INT(truncate_to(&bed->a, file, 0), 0);
+	CHECK_INT(was_done(bed, ""), true);
 	tree_release(&bed->a, file);
 }
 
@@ -712,7 +674,7 @@ ON_A_BED(contents, a_file_is_as_the_model_says, "")
 ON_A_BED(contents_chacha, a_file_is_as_the_model_says, "option cipher chacha20-poly1305\noption hold 0\n")
 ON_A_BED(write_only, who_may_only_write_still_writes_parts_of_blocks, "")
 ON_A_BED(seeking, seek_tells_places_in_the_contents, "")
-ON_A_BED(order, seals_are_durable_before_what_they_replace, "option hold 10s\n")
+ON_A_BED(order, only_a_cut_within_a_block_waits_for_the_disk, "")
 ON_A_BED(names, names_are_sealed_on_the_brick_and_plain_above, "")
 ON_A_BED(attributes, links_and_attributes_are_sealed, "")
 ON_A_BED(attribute_names, names_of_attributes_come_back_alone, "")
@@ -730,6 +692,7 @@ ON_A_BED(crashes, crash_leaves_old_or_new, "")
 ON_A_BED(crashes_anew, crash_leaves_old_or_new, "option hold 0\n")
 ON_A_BED(tampering, tampering_is_refused, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
+ON_A_BED(versions, the_format_before_is_refused_and_kept, "")
 ON_A_BED(large, large_requests_take_few_messages, "option hold 10s\n")
 ON_A_BED(long_names, long_names_do_all_that_short_ones_do, "")
 ON_A_BED(long_xattrs, attributes_have_long_names, "")
@@ -752,7 +715,7 @@ int main(void)
 		cmocka_unit_test(epochs),	cmocka_unit_test(renewed),
 		cmocka_unit_test(large),	cmocka_unit_test(long_names),
 		cmocka_unit_test(long_xattrs),	cmocka_unit_test(names_cut),
-		cmocka_unit_test(names_forged),
+		cmocka_unit_test(names_forged), cmocka_unit_test(versions),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

@@ -27,10 +27,8 @@ enum { BED_MOST = 700000 }; /* bytes of a file in these tests */
 
 void bed_make(struct bed *, const char *options); /* of both translators */
 void bed_end(struct bed *);
-/* `through`: what was sent beside the message that was cut comes to the brick. */
-void bed_cut(struct bed *, unsigned messages, unsigned pages, bool through);
-void bed_yield(struct bed *, bool); /* each message of A's lets other tasks run, so that they can go side by side */
-unsigned bed_heal(struct bed *);    /* messages since the cut; A's locks are gone, as when its session has ended */
+void bed_cut(struct bed *, unsigned messages, unsigned pages);
+unsigned bed_heal(struct bed *); /* messages since the cut; A's locks are gone, as when its session has ended */
 
 unsigned bed_locks(struct bed *);			 /* how often A has taken the brick's lock */
 void bed_lie(struct bed *, const char *what, int value); /* see lie.c */
@@ -78,6 +76,7 @@ void a_short_write_counts_whole_blocks(void *bed);
 void crash_leaves_old_or_new(void *bed);
 void tampering_is_refused(void *bed);
 void foreign_headers_are_refused(void *bed);
+void the_format_before_is_refused_and_kept(void *bed);
 void long_names_do_all_that_short_ones_do(void *bed);
 void attributes_have_long_names(void *bed);
 void a_crash_leaves_one_of_the_names(void *bed);

@@ -5,32 +5,24 @@
 #include "xlator.h"
 
 enum lie_kind {
-	READ_EMPTY,	/* reads of blocks are answered with nothing */
-	SIZE,		/* so many bytes more than there are (or less) */
-	SEEK,		/* 1: each search ends where the file begins; 2: a hole where there is none */
-	SHORT,		/* the next write of more than so many bytes is cut there */
-	NO_UNLOCK,	/* so many unlocks fail, as when the brick does not answer */
-	DEAF,		/* a lock that waits takes a cancel for itself, and fails otherwise */
-	LOSE,		/* after so many messages the lock is lost, once */
-	STALE,		/* and so many messages later a file of the inode is stale, which says nothing of the lock */
-	UNPROTECTED,	/* counts changes without the lock */
-	UNLOCKS,	/* counts */
-	READS,		/* counts */
-	WRITES,		/* counts */
-	READS_AT_ONCE,	/* the most that were under way beside each other */
-	WRITES_AT_ONCE, /* the same */
-	READS_MEET,	/* reads wait until so many have come */
-	WRITES_MEET,	/* the same */
-	MISSED,		/* counts those that waited in vain */
+	READ_EMPTY,  /* reads of blocks are answered with nothing */
+	SIZE,	     /* so many bytes more than there are (or less) */
+	SEEK,	     /* 1: each search ends where the file begins; 2: a hole where there is none */
+	SHORT,	     /* the next write of more than so many bytes is cut there */
+	NO_UNLOCK,   /* so many unlocks fail, as when the brick does not answer */
+	DEAF,	     /* a lock that waits takes a cancel for itself, and fails otherwise */
+	LOSE,	     /* after so many messages the lock is lost, once */
+	STALE,	     /* and so many messages later a file of the inode is stale, which says nothing of the lock */
+	UNPROTECTED, /* counts changes without the lock */
+	UNLOCKS,     /* counts */
+	READS,	     /* counts */
+	WRITES,	     /* counts */
 	KINDS,
 };
-static const char *const names[KINDS] = { "read-empty",	 "size",   "seek",	    "short",	      "no-unlock",
-					  "deaf",	 "lose",   "stale",	    "unprotected",    "unlocks",
-					  "reads",	 "writes", "reads-at-once", "writes-at-once", "reads-meet",
-					  "writes-meet", "missed" };
+static const char *const names[KINDS] = { "read-empty", "size",	 "seek",	"short",   "no-unlock", "deaf",
+					  "lose",	"stale", "unprotected", "unlocks", "reads",	"writes" };
 struct lie {
 	atomic_int value[KINDS];
-	atomic_int reading, writing, arrived[2];
 	atomic_bool held;
 	pthread_mutex_t guard; /* of what follows */
 	struct lock lock;      /* the last that was taken */
@@ -175,25 +167,6 @@ static int dispatch(struct request *rq, struct xlator *x, enum fop fop, const vo
 	}
 }
 
-static void note_most(atomic_int *most, int now)
-{
-	int was = atomic_load(most);
-
-	while (was < now && !atomic_compare_exchange_weak(most, &was, now))
-		;
-}
-
-static void meet(struct lie *l, bool writes)
-{
-	int most = atomic_load(&l->value[writes ? WRITES_MEET : READS_MEET]);
-	int own = most ? atomic_fetch_add(&l->arrived[writes], 1) : 0, all = most ? (own / most + 1) * most : 0;
-	uint64_t until = clock_ns() + 5000000000ull;
-
-	while (atomic_load(&l->arrived[writes]) < all && clock_ns() < until)
-		task_sleep_ms(1);
-	atomic_fetch_add(&l->value[MISSED], atomic_load(&l->arrived[writes]) < all);
-}
-
 static int lie_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct lie *l = x->private;
@@ -204,13 +177,7 @@ static int lie_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	atomic_fetch_add(&l->value[WRITES], fop == FOP_write);
 	if (changes && !atomic_load(&l->held))
 		atomic_fetch_add(&l->value[UNPROTECTED], 1);
-	note_most(&l->value[READS_AT_ONCE], atomic_fetch_add(&l->reading, fop == FOP_read) + (fop == FOP_read));
-	note_most(&l->value[WRITES_AT_ONCE], atomic_fetch_add(&l->writing, fop == FOP_write) + (fop == FOP_write));
-	if (fop == FOP_read || fop == FOP_write)
-		meet(l, fop == FOP_write);
 	err = dispatch(rq, x, fop, in, out);
-	atomic_fetch_sub(&l->reading, fop == FOP_read);
-	atomic_fetch_sub(&l->writing, fop == FOP_write);
 	lose(x, fop, in);
 	return err;
 }
@@ -228,8 +195,6 @@ static int lie_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct lie *l = x->private;
 
-	atomic_store(&l->arrived[0], 0);
-	atomic_store(&l->arrived[1], 0);
 	for (int i = 0; i < KINDS; i++)
 		if (argc == 2 && !strcmp(argv[0], names[i]))
 			atomic_store(&l->value[i], atoi(argv[1]));

@@ -5,9 +5,8 @@
 
 struct tear {
 	pthread_mutex_t lock;
-	bool counts, yields;
+	bool counts;
 	unsigned left, sent, pages; /* pages: of the last write; 0: all of it, with no answer */
-	bool through, unanswered;   /* what is sent before the last one fails goes through: it may have overtaken it */
 	char order[64];		    /* w and f: what was written and made durable */
 };
 
@@ -23,8 +22,7 @@ static enum verdict judge(struct tear *t, enum fop fop)
 	if ((fop == FOP_write || fop == FOP_fsync) && n + 1 < sizeof(t->order))
 		t->order[n] = fop == FOP_write ? 'w' : 'f';
 	if (t->counts) {
-		v = t->sent < t->left || t->unanswered ? THROUGH : t->sent == t->left ? TORN : LOST;
-		t->unanswered |= v == TORN && t->through;
+		v = t->sent < t->left ? THROUGH : t->sent == t->left ? TORN : LOST;
 		t->sent++;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -46,33 +44,11 @@ static int write_some(struct request *rq, struct xlator *x, const struct write_i
 	return 0;
 }
 
-static void let_others_run(void)
-{
-	enum { TURNS = 50 };
-
-	for (int i = 0; i < TURNS; i++)
-		task_yield();
-}
-
-/* What the client sends beside the last message does not depend on its answer. It has some time for that: it may be busy sealing. */
-static void let_others_through(struct tear *t)
-{
-	for (int i = 0; i < 2 && t->through; i++) {
-		let_others_run();
-		task_sleep_ms(1);
-	}
-	pthread_mutex_lock(&t->lock);
-	t->unanswered = false;
-	pthread_mutex_unlock(&t->lock);
-}
-
 static int tear_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct tear *t = x->private;
 	enum verdict v = fop == FOP_release ? THROUGH : judge(t, fop);
 
-	if (t->yields)
-		let_others_run();
 	if (v == THROUGH)
 		return fop_pass(rq, x, fop, in, out);
 	if (v == TORN && fop == FOP_write)
@@ -81,12 +57,10 @@ static int tear_any(struct request *rq, struct xlator *x, enum fop fop, const vo
 		fop_out_clear((int)fop, out);
 		memset(out, 0, fop_info[fop].out_size);
 	}
-	if (v == TORN)
-		let_others_through(t);
 	return -ENOTCONN;
 }
 
-/* cut MESSAGES PAGES [through], yields 0|1, end: prints how many messages were sent since the cut was asked for. order: what was done since it was asked
+/* cut MESSAGES PAGES, end: prints how many messages were sent since the cut was asked for. order: what was done since it was asked
  * last. */
 static int tear_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
@@ -99,12 +73,9 @@ static int tear_command(struct xlator *x, int argc, char **argv, FILE *f)
 	} else {
 		fprintf(f, "%u", t->sent);
 	}
-	if (!strcmp(argv[0], "yields"))
-		t->yields = atoi(argv[1]);
 	t->counts = argc >= 3;
 	t->left = argc >= 3 ? (unsigned)atoi(argv[1]) : 0;
 	t->pages = argc >= 3 ? (unsigned)atoi(argv[2]) : 0;
-	t->through = argc == 4;
 	t->sent = 0;
 	pthread_mutex_unlock(&t->lock);
 	return 0;

@@ -244,6 +244,44 @@ static void names_are_checked(void **test)
 	assert_int_not_equal(lookup_with("..", 2), 0);
 }
 
+static int decode_read_of(uint32_t size)
+{
+	struct message m;
+	union fop_in in;
+	union fop_out out;
+	int err;
+
+	message_make(&m, FOP_read, false);
+	m.in.read.size = size;
+	encode(&m, ours);
+	err = decode(&m, ours + 4, m.size, &in, &out);
+	if (!err)
+		decoded_free(&m, &in, &out);
+	message_free(&m);
+	return err;
+}
+
+/* What encryption/crypt makes of 1 MiB, wherever it begins: 260 pages with 4064 bytes of contents each. */
+static void a_message_brings_260_pages(void **test)
+{
+	struct message m;
+	union fop_in in;
+	union fop_out out;
+
+	(void)test;
+	assert_true((4063 + (1 << 20) + 4063) / 4064 * 4096 <= WIRE_BULK_MAX);
+	assert_int_equal(decode_read_of(WIRE_BULK_MAX), 0);
+	assert_int_not_equal(decode_read_of(WIRE_BULK_MAX + 1), 0);
+	message_make(&m, FOP_write, false);
+	buffer_unref(m.in.write.data);
+	m.in.write.data = buffer_create(WIRE_BULK_MAX);
+	memset(m.in.write.data->data, 7, WIRE_BULK_MAX);
+	encode(&m, ours);
+	assert_int_equal(decode(&m, ours + 4, m.size, &in, &out), 0);
+	decoded_free(&m, &in, &out);
+	message_free(&m);
+}
+
 static void bulk_must_be_what_was_announced(void **test)
 {
 	struct message m;
@@ -523,6 +561,7 @@ int main(void)
 		cmocka_unit_test(hostile_counts_and_numbers_do_no_harm),
 		cmocka_unit_test(names_are_checked),
 		cmocka_unit_test(bulk_must_be_what_was_announced),
+		cmocka_unit_test(a_message_brings_260_pages),
 		cmocka_unit_test(objects_can_be_left_out_only_in_compounds),
 		cmocka_unit_test(a_name_is_looked_up_in_a_directory),
 		cmocka_unit_test(heads_come_back_the_same),

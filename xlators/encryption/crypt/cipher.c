@@ -72,7 +72,7 @@ static EVP_CIPHER_CTX *set_up(const struct file_key *k, const uint8_t nonce[12],
 }
 
 /* u8 version, u8 cipher, u16 flags, u16 length, u16 0, u32 epoch, u64 block, the file's id. */
-static void data_of(const struct file_key *k, uint64_t block, const struct slot_value *s, uint8_t data[BLOCK_DATA])
+static void data_of(const struct file_key *k, uint64_t block, const struct seal *s, uint8_t data[BLOCK_DATA])
 {
 	uint16_t half[3] = { htobe16(s->flags), htobe16(s->length), 0 };
 	uint32_t epoch = htobe32(k->epoch);
@@ -86,22 +86,22 @@ static void data_of(const struct file_key *k, uint64_t block, const struct slot_
 	memcpy(data + 20, k->id.bytes, 16);
 }
 
-int block_seal(const struct file_key *k, uint64_t block, struct slot_value *s, const void *plain, void *to)
+int page_seal(const struct file_key *k, uint64_t block, struct seal *s, const void *plain, void *to)
 {
 	EVP_CIPHER_CTX *c = set_up(k, s->nonce, true);
-	uint8_t data[BLOCK_DATA];
+	uint8_t data[BLOCK_DATA], *sealed = (uint8_t *)to + SEAL;
 	int n;
 
 	data_of(k, block, s, data);
-	return c && EVP_EncryptUpdate(c, NULL, &n, data, BLOCK_DATA) > 0 &&
-			       EVP_EncryptUpdate(c, to, &n, plain, s->length) > 0 &&
-			       EVP_EncryptFinal_ex(c, (uint8_t *)to + n, &n) > 0 &&
-			       EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, sizeof(s->tag), s->tag) > 0
-		       ? 0
-		       : -EIO;
+	if (!c || EVP_EncryptUpdate(c, NULL, &n, data, BLOCK_DATA) <= 0 ||
+	    EVP_EncryptUpdate(c, sealed, &n, plain, s->length) <= 0 || EVP_EncryptFinal_ex(c, sealed + n, &n) <= 0 ||
+	    EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, sizeof(s->tag), s->tag) <= 0)
+		return -EIO;
+	seal_encode(s, to);
+	return 0;
 }
 
-int block_open(const struct file_key *k, uint64_t block, const struct slot_value *s, const void *from, void *to)
+static int contents_open(const struct file_key *k, uint64_t block, const struct seal *s, const uint8_t *from, void *to)
 {
 	EVP_CIPHER_CTX *c = set_up(k, s->nonce, false);
 	uint8_t data[BLOCK_DATA];
@@ -115,4 +115,26 @@ int block_open(const struct file_key *k, uint64_t block, const struct slot_value
 			       EVP_DecryptFinal_ex(c, (uint8_t *)to + n, &n) > 0
 		       ? 0
 		       : -EBADMSG;
+}
+
+/* A seal may be for fewer bytes than there are only where a truncation has said that the rest does not count. */
+bool seal_may_fit(const struct seal *s, size_t contents)
+{
+	return s->length && (s->length == contents || (s->length < contents && s->flags & SEAL_SHRUNK));
+}
+
+int page_open(const struct file_key *k, uint64_t block, const void *page, size_t size, void *to)
+{
+	size_t contents = size > SEAL ? size - SEAL : 0;
+	struct seal s;
+	int err;
+
+	if (!contents)
+		return 0;
+	seal_decode(page, &s);
+	err = seal_may_fit(&s, contents) ? contents_open(k, block, &s, (const uint8_t *)page + SEAL, to) : -EBADMSG;
+	if (err)
+		return err;
+	memset((char *)to + s.length, 0, contents - s.length);
+	return (int)contents;
 }

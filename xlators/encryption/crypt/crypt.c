@@ -16,9 +16,6 @@ static const struct option options[] = {
 	  "a file whose bytes open a slot of kind keyfile, where nobody has unlocked the key file before" },
 	{ "cipher", OPTION_ENUM, OPTION_AT(struct crypt, cipher), "aes-256-gcm",
 	  "for files that are made from now on; those that are there keep theirs", .choices = "aes-256-gcm|chacha20-poly1305" },
-	{ "ordered", OPTION_BOOL, OPTION_AT(struct crypt, ordered), "on",
-	  "make a new seal durable before the block that it replaces: else a power cut at a brick may leave a block that can't be read",
-	  .live = true },
 	{ "hold", OPTION_DURATION, OPTION_AT(struct crypt, hold_ms), "100ms",
 	  "so long a file's lock is kept at the bricks at most while it is written again and again", .min = 0, .max = 10000,
 	  .live = true },
@@ -229,7 +226,6 @@ static int crypt_init(struct xlator *x, struct problem *p)
 	struct crypt *c = x->private;
 
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_init(&c->known_lock, NULL);
 	if (RAND_bytes((uint8_t *)&c->owner, sizeof(c->owner)) <= 0)
 		return problem_set(p, EIO, "%s: no random numbers", x->name);
 	return find_keys(c, p);
@@ -241,7 +237,6 @@ static void crypt_finish(struct xlator *x)
 
 	secret_free(c->keys, sizeof(*c->keys));
 	keys_free(c);
-	known_finish(c);
 	pthread_mutex_destroy(&c->lock);
 }
 
@@ -262,9 +257,8 @@ static void crypt_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  refused as changed: %llu\n  hidden names: %llu\n  locks taken: %llu\n  read again: %llu\n",
 		(unsigned long long)atomic_load(&c->refused), (unsigned long long)atomic_load(&c->hidden),
 		(unsigned long long)atomic_load(&c->locks), (unsigned long long)atomic_load(&c->reread));
-	fprintf(f, "  lengths asked for: %llu\n  replaced without reading: %llu\n  replaced without a sync: %llu\n",
-		(unsigned long long)atomic_load(&c->asked), (unsigned long long)atomic_load(&c->unread),
-		(unsigned long long)atomic_load(&c->unordered));
+	fprintf(f, "  lengths asked for: %llu\n  blocks read to change a part: %llu\n",
+		(unsigned long long)atomic_load(&c->asked), (unsigned long long)atomic_load(&c->edges));
 }
 
 /* What neither brings data nor names. All else is refused, so that an operation that is added one day does not leave unsealed. */
@@ -273,6 +267,7 @@ static int crypt_any(struct request *rq, struct xlator *x, enum fop fop, const v
 	switch (fop) {
 	case FOP_access:
 	case FOP_flush:
+	case FOP_fsync:
 	case FOP_opendir:
 		return fop_pass(rq, x, fop, in, out);
 	default:
@@ -324,7 +319,6 @@ const struct xlator_type xlator_type = {
 	.removexattr = crypt_removexattr,
 	.seek = crypt_seek,
 	.fallocate = crypt_fallocate,
-	.fsync = crypt_fsync,
 	.getlk = crypt_getlk,
 	.setlk = crypt_setlk,
 };

@@ -9,13 +9,11 @@
 #include "xlator.h"
 
 struct key_page;
-struct known;
 struct tail;
 
 struct crypt {
 	char *key_file, *secret_file;
 	int64_t cipher; /* index of the choice: enum CIPHER_* less 1 */
-	bool ordered;
 	uint64_t hold_ms;
 	struct crypt_keys *keys; /* locked memory */
 	uint64_t owner;		 /* of this instance's locks at the bricks: random, so that two graphs of one mount differ */
@@ -26,10 +24,7 @@ struct crypt {
 	bool told_unlocked;
 	unsigned tenders; /* tasks that give brick locks back */
 	bool stopping;
-	pthread_mutex_t known_lock; /* guards what follows; short */
-	struct known **known;
-	atomic_uint_fast64_t nodes, holds; /* so many there have been */
-	atomic_uint_fast64_t refused, hidden, locks, reread, asked, unread, unordered;
+	atomic_uint_fast64_t refused, hidden, locks, reread, asked, edges;
 };
 static inline struct crypt *crypt_of(const struct xlator *x)
 {
@@ -47,7 +42,6 @@ struct node {
 	atomic_bool sparse;    /* its header says so */
 	atomic_bool lost;      /* the brick gave our lock up, or may have */
 	uint64_t born_at;      /* the moment (believe_ms) before this mount has made it */
-	uint64_t number;       /* which node it is */
 	atomic_uint_fast64_t told_ns; /* when the log was last told what is wrong with it */
 	/* Who changes the file has the turn among the tasks of this mount; the lock at the brick, which keeps other mounts out, stays over
 	 * several turns. All below belongs to who has the turn. */
@@ -57,22 +51,13 @@ struct node {
 	uint64_t held_ns, used_ns;
 	bool tended, size_known, owed; /* owed: the brick has not answered that it has the lock back */
 	uint64_t size;		       /* of the contents, while the lock is held */
-	uint64_t hold;		       /* which time it is that the lock is held */
-	bool fresh; /* while it is held: all that is in the file was written since it was empty, and nobody has asked to make it durable */
-	struct tail *tail; /* while it is held: contents of the block in which the last write ended; NULL */
+	struct tail *tail;	       /* while it is held: contents of the block in which the last write ended; NULL */
 };
 
-/* A block's contents, as they are on the brick. */
+/* A block's contents, as they are on the brick; zeros behind its end. */
 struct tail {
 	uint64_t block;
 	char plain[BLOCK];
-};
-enum { KNOWN_NOT = 255, KNOWN_SMALL = 2 }; /* a file with no more groups is forgotten with the lock */
-/* The slots of a group on the brick, and which of them fits. */
-struct known {
-	uint64_t node, group, hold;
-	uint8_t which[GROUP]; /* 0, 1; KNOWN_NOT: the block's slots are not known */
-	uint8_t pairs[GROUP * SLOT_PAIR];
 };
 
 /* One request's work on one file. */
@@ -89,35 +74,27 @@ struct op {
 	bool again; /* it failed for what has changed meanwhile (the lock was lost, the key is another one): once more from the beginning */
 };
 
+/* Bytes of a block in a file of that size. */
+static inline unsigned length_in(uint64_t block, uint64_t size)
+{
+	uint64_t begin = block * BLOCK, left = size > begin ? size - begin : 0;
+
+	return left < BLOCK ? (unsigned)left : BLOCK;
+}
+
 static inline struct op op_on(struct request *rq, struct xlator *x, struct inode *inode, struct node *n)
 {
 	return (struct op){ .rq = rq, .x = x, .c = crypt_of(x), .inode = inode, .n = n };
 }
 
-/* ---- aside.c ---- */
-/* A part of a request that is done while its task does something else. */
-struct aside {
-	struct op o; /* its own, with a copy of the request */
-	int (*fn)(struct op *, void *arg);
-	void *arg;
-	struct task *caller;
-	pthread_mutex_t lock; /* guards what follows */
-	struct task *task;    /* while it runs */
-	bool done, cancelled;
-	int err;
-};
-/* Begins fn(a copy of *o, arg), which runs as soon as the caller waits, or yields; without memory, at once. It must not give the turn, nor change
- * what belongs to it. Each is ended, in any order, before what it uses goes. */
-void aside_start(struct aside *, const struct op *, int (*fn)(struct op *, void *arg), void *arg);
-/* Waits for it and gives what it has returned; why it failed goes to *o. -ECANCELED: a cancel came meanwhile, which it was told. */
-int aside_end(struct aside *, struct op *);
-
-/* ---- cipher.c: blocks ---- */
+/* ---- cipher.c: pages ---- */
 int cipher_load(void);
 void cipher_unload(void);
-/* s->length, flags and nonce are given; makes the tag. 0, -EIO. */
-int block_seal(const struct file_key *, uint64_t block, struct slot_value *s, const void *plain, void *to);
-int block_open(const struct file_key *, uint64_t block, const struct slot_value *s, const void *from, void *to); /* -EBADMSG */
+/* s->length, flags and nonce are given; makes the tag, and of s->length bytes the page: SEAL bytes more. 0, -EIO. */
+int page_seal(const struct file_key *, uint64_t block, struct seal *s, const void *plain, void *to);
+/* Of the page so many bytes are there: how many of contents that is, and them. -EBADMSG: they do not fit the seal. */
+int page_open(const struct file_key *, uint64_t block, const void *page, size_t size, void *to);
+bool seal_may_fit(const struct seal *, size_t contents);
 
 /* ---- node.c ---- */
 struct node *node_of(struct xlator *, struct inode *); /* NULL: no memory */
@@ -127,6 +104,7 @@ void key_give(struct crypt *, struct file_key *);
 void keys_free(struct crypt *);
 /* The node takes over the key, as the one that counts. -EBADMSG: it had too many. */
 int node_set_key(struct crypt *, struct node *, struct file_key *);
+const struct file_key *node_known_key(struct node *); /* NULL */
 /* The file's key, from its header if it is not known. -EBADMSG and o->why: there is none that is right. -ENOKEY: not with the master keys that
  * this mount has. */
 int node_key(struct op *, const struct file_key **);
@@ -147,10 +125,6 @@ struct who {
 struct who become_root(struct request *);
 void become(struct request *, struct who);
 
-/* ---- known.c ---- */
-void known_finish(struct crypt *);
-void known_forget_small(struct crypt *, const struct node *);
-
 /* ---- hold.c: turns and locks ---- */
 int turn_take(struct op *);
 void turn_give(struct op *);
@@ -163,8 +137,7 @@ int change_begin(struct op *);
 void change_end(void);
 int turn_size(struct op *, uint64_t *size); /* of the contents */
 void turn_forget_size(struct op *);	    /* ask again next time */
-void turn_begin_anew(struct op *); /* what is known of contents and slots is not sure any more: somebody cuts, or punches */
-int crypt_fsync(struct request *, struct xlator *, const struct fsync_in *, struct fsync_out *);
+void turn_forget_tail(struct op *);	    /* somebody cuts, or punches */
 void hold_file_closes(struct request *, struct xlator *, struct file *);
 bool hold_lost(struct xlator *, const struct event *); /* true: it was about a lock of ours, and nobody above need hear */
 void hold_stop(struct xlator *);
@@ -173,44 +146,24 @@ int crypt_setlk(struct request *, struct xlator *, const struct setlk_in *, stru
 int crypt_getlk(struct request *, struct xlator *, const struct getlk_in *, struct getlk_out *);
 
 /* ---- read.c ---- */
-struct piece { /* blocks, as they are on the brick; perhaps of several groups */
+enum {
+	MESSAGE_PAGES = 260, /* 1 MiB, wherever it begins, lies in so many (WIRE_BULK_MAX) */
+	SPREAD = 16,	     /* pages that are worth a core's while */
+};
+struct pages { /* as they are on the brick, as far as they are there */
 	uint64_t first;
 	unsigned count;
-	struct buffer *data, *slots; /* the second: of the first group, where the data begin behind them */
-	uint64_t at;		     /* where the data begin */
-	unsigned apart;		     /* slots that a message of their own brings */
-	struct aside aside;	     /* while it is being read beside others */
+	struct buffer *data;
 };
-struct found {
-	int slot; /* the one that fits; -1: it is a hole, or not there, or nothing fits */
-	uint8_t serial;
-};
-enum { PIECE_BLOCKS = 256, SPREAD = 16 }; /* blocks: of a piece at most; that are worth a core's while */
-/* As many of the blocks as one message brings: p->count; if it can't be all, then up to the end of a group, if it can. Nothing is read yet. */
-void piece_plan(uint64_t first, unsigned count, struct piece *);
-int piece_read(struct op *, struct piece *);
-int read_sealed(struct op *, uint64_t offset, size_t size, struct buffer **data); /* as it is on the brick */
-/* Of several that go side by side. What was started is ended, whatever the others say, and cleared. */
-void piece_start(struct op *, struct piece *);
-int piece_end(struct op *, struct piece *);
-void piece_clear(struct piece *);
-const uint8_t *piece_pair(const struct piece *, unsigned at); /* its slots; NULL: they are not there */
-/* What needs nobody's help, on whatever thread. -EBADMSG: no slot fits. */
-int piece_open(const struct file_key *, const struct piece *, unsigned at, void *to, struct found *);
-/* Bytes of block `at` (from first on) into to[BLOCK]; how many the block has. -EBADMSG, o->why. */
-int piece_block(struct op *, const struct file_key *, const struct piece *, unsigned at, void *to, struct found *);
-/* The same for who has the turn, where the file has that size: 0. -EREMOTEIO: the block has another length than that. */
-int piece_block_of(struct op *, const struct file_key *, const struct piece *, unsigned at, uint64_t size, void *to,
-		   struct found *);
+int pages_read(struct op *, uint64_t first, unsigned count, struct pages *); /* the caller's then is p->data */
+/* The contents of block `at` of the pages, by who has the turn, in a file of that size. -EBADMSG, -EREMOTEIO (it has another length than that), o->why. */
+int block_get(struct op *, const struct file_key *, const struct pages *, unsigned at, uint64_t size, void *to);
 int crypt_read(struct request *, struct xlator *, const struct read_in *, struct read_out *);
 int crypt_seek(struct request *, struct xlator *, const struct seek_in *, struct seek_out *);
 
 /* ---- write.c: all by who has the turn ---- */
-/* Bytes to the file, beyond its end too. -errno, or the number of those that were written. */
-ssize_t write_bytes(struct op *, uint64_t offset, const void *bytes, size_t size, uint32_t flags);
-int write_zeros(struct op *, uint64_t offset, uint64_t size);			 /* within one block */
-int write_sealed(struct op *, uint64_t offset, struct buffer *, uint32_t flags); /* to the brick, all of it */
-int make_durable(struct op *); /* what is replaced may be durable: so the new slots must be, before the blocks are */
+int write_zeros(struct op *, uint64_t offset, uint64_t size);  /* within one block */
+int write_pages(struct op *, uint64_t block, struct buffer *); /* as they are, to the brick: from that block on */
 int crypt_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
 
 /* ---- resize.c ---- */

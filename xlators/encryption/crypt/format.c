@@ -47,21 +47,20 @@ int crypt_keys_derive(struct crypt_keys *k, const struct masters *m)
 
 uint64_t size_on_brick(uint64_t size)
 {
-	uint64_t last = size ? (size - 1) / BLOCK : 0;
+	uint64_t rest = size % BLOCK;
 
-	return size ? block_at(last) + (size - last * BLOCK) : 0;
+	return page_at(size / BLOCK) + (rest ? SEAL + rest : 0);
 }
 
+/* What ends within a seal has nothing behind it. */
 uint64_t size_of_contents(uint64_t on_brick)
 {
-	uint64_t pages = on_brick / BLOCK, rest = on_brick % BLOCK;
-	uint64_t whole = pages / (GROUP + 1) * GROUP, in_group = pages % (GROUP + 1);
+	uint64_t rest = on_brick % PAGE;
 
-	/* What ends within a page of slots has no block behind it. */
-	return in_group ? (whole + in_group - 1) * BLOCK + rest : whole * BLOCK;
+	return on_brick / PAGE * BLOCK + (rest > SEAL ? rest - SEAL : 0);
 }
 
-/* ---- slots ---- */
+/* ---- seals ---- */
 
 static uint16_t get16(const uint8_t *at)
 {
@@ -74,7 +73,7 @@ static void put16(uint8_t *at, uint16_t value)
 	at[1] = (uint8_t)value;
 }
 
-void slot_decode(const uint8_t bytes[SLOT], struct slot_value *s)
+void seal_decode(const uint8_t bytes[SEAL], struct seal *s)
 {
 	memcpy(s->nonce, bytes, sizeof(s->nonce));
 	memcpy(s->tag, bytes + 12, sizeof(s->tag));
@@ -84,7 +83,7 @@ void slot_decode(const uint8_t bytes[SLOT], struct slot_value *s)
 		s->length = 0;
 }
 
-void slot_encode(const struct slot_value *s, uint8_t bytes[SLOT])
+void seal_encode(const struct seal *s, uint8_t bytes[SEAL])
 {
 	memcpy(bytes, s->nonce, sizeof(s->nonce));
 	memcpy(bytes + 12, s->tag, sizeof(s->tag));
@@ -128,8 +127,6 @@ static const char *header_wrong(const uint8_t *bytes, size_t size, uint32_t epoc
 {
 	if (size != HEADER_SIZE || memcmp(bytes, header_magic, MAGIC) != 0)
 		return "its header is none";
-	if (bytes[4] != FORMAT_VERSION)
-		return "its header is of another version of the format";
 	if ((bytes[5] != CIPHER_AES_256_GCM && bytes[5] != CIPHER_CHACHA20_POLY1305) || bytes[6] & ~HEADER_SPARSE || bytes[7])
 		return "its header names parameters that there are not";
 	return !epoch || epoch > KEYFILE_EPOCHS ? "its header is of a master key that no key file can have" : NULL;
@@ -143,6 +140,10 @@ int header_decode(const struct crypt_keys *k, const struct gfid *id, const void 
 	uint32_t epoch = 0;
 	int err;
 
+	if (size == HEADER_SIZE && !memcmp(bytes, header_magic, MAGIC) && bytes[4] != FORMAT_VERSION) {
+		*why = "its header is of another version of the format, which this release neither reads nor changes";
+		return -EREMOTEIO;
+	}
 	if (size >= HEADER_HEAD)
 		memcpy(&epoch, bytes + 8, 4);
 	epoch = be32toh(epoch);
@@ -171,7 +172,7 @@ int mark_encode(const struct crypt_keys *k, uint8_t bytes[MARK_SIZE])
 {
 	memset(bytes, 0, MARK_SIZE);
 	memcpy(bytes, mark_magic, MAGIC);
-	bytes[4] = FORMAT_VERSION;
+	bytes[4] = MARK_VERSION;
 	return siv_seal(k->mark, bytes, MARK_HEAD, mark_text, sizeof(mark_text), bytes + MARK_HEAD);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands on the brick, as functions of bytes and nothing else: where blocks and their slots lie, headers, names (doc/crypt.md). */
+/* What stands on the brick, as functions of bytes and nothing else: where blocks lie, their seals, headers, names (doc/crypt.md). */
 #ifndef STRATUS_CRYPT_FORMAT_H
 #define STRATUS_CRYPT_FORMAT_H
 #include <stdbool.h>
@@ -10,13 +10,13 @@
 #include "keyfile.h"
 
 enum {
-	FORMAT_VERSION = 1,
-	BLOCK = 4096,	  /* bytes of plaintext and of ciphertext */
-	GROUP = 64,	  /* blocks that share a page of slots, which stands before them */
-	SLOT = 32,	  /* nonce[12], tag[16], u16 length, u16 flags */
-	SLOT_PAIR = 64,	  /* of a block: two slots */
-	HEADER_SIZE = 60, /* magic[4], u8 version, u8 cipher, u8 flags, u8 0, u32 epoch, sealed file key[48] */
-	MARK_SIZE = 32,	  /* of the volume: magic[4], u8 version, u8[3] 0, sealed[24] */
+	FORMAT_VERSION = 2,  /* of files' contents and headers */
+	MARK_VERSION = 1,    /* of names and the like, for the whole volume */
+	PAGE = 4096,	     /* on the brick: a seal, and a block's contents */
+	SEAL = 32,	     /* nonce[12], tag[16], u16 length, u16 flags */
+	BLOCK = PAGE - SEAL, /* bytes of contents */
+	HEADER_SIZE = 60,    /* magic[4], u8 version, u8 cipher, u8 flags, u8 0, u32 epoch, sealed file key[48] */
+	MARK_SIZE = 32,	     /* of the volume: magic[4], u8 version, u8[3] 0, sealed[24] */
 	NAME_MAX_BYTES = 255,
 	NAME_SHORT_MAX = 175, /* what is longer has the long form */
 	NAME_ROOM = 256,
@@ -31,9 +31,8 @@ enum {
 #define SEALED_XATTR "user.~"
 
 enum { CIPHER_AES_256_GCM = 1, CIPHER_CHACHA20_POLY1305 = 2 };
-enum { HEADER_SPARSE = 1 };	/* a block of zeros without a slot that fits is a hole */
-enum { SLOT_SHRUNK = 1 };	/* what stands in the block behind its length counts as zeros */
-enum { SLOT_SERIAL_SHIFT = 8 }; /* the upper byte of the flags: rises by one, so that the later of two is known */
+enum { HEADER_SPARSE = 1 }; /* a page of zeros is a hole */
+enum { SEAL_SHRUNK = 1 };   /* what stands in the page behind the sealed length counts as zeros */
 
 /* Derived from the master keys; in locked memory. */
 struct crypt_keys {
@@ -50,33 +49,30 @@ struct file_key {
 	struct gfid id;
 	uint64_t number; /* unique in the process: by it a thread knows that it is set up for this key */
 };
-struct slot_value {
+struct seal {
 	uint8_t nonce[12], tag[16];
 	uint16_t length, flags; /* length 0: there is none */
 };
 
 /* ---- where things lie ---- */
-static inline uint64_t block_at(uint64_t block)
+static inline uint64_t page_at(uint64_t block)
 {
-	return (block / GROUP * (GROUP + 1) + 1 + block % GROUP) * BLOCK;
-}
-static inline uint64_t slots_at(uint64_t block)
-{
-	return block / GROUP * (GROUP + 1) * BLOCK + block % GROUP * SLOT_PAIR;
+	return block * PAGE;
 }
 /* The length of the file on the brick, from that of its contents, and back. */
 uint64_t size_on_brick(uint64_t size);
 uint64_t size_of_contents(uint64_t on_brick);
 enum { SIZE_MAX_BITS = 62 }; /* contents have fewer than 1 << 62 bytes: what is behind is for locks */
 
-void slot_decode(const uint8_t bytes[SLOT], struct slot_value *);
-void slot_encode(const struct slot_value *, uint8_t bytes[SLOT]);
+void seal_decode(const uint8_t bytes[SEAL], struct seal *);
+void seal_encode(const struct seal *, uint8_t bytes[SEAL]);
 
 /* ---- headers ---- */
 /* A fresh key for a file. The caller fills id, cipher and flags. 0, -EIO. */
 int file_key_create(const struct crypt_keys *, struct file_key *);
 int header_encode(const struct crypt_keys *, const struct file_key *, uint8_t bytes[HEADER_SIZE]);
-/* *why says what is wrong with it: -EBADMSG; -ENOKEY: it may be right, but is of a later epoch than the key file has. */
+/* *why says what is wrong with it: -EBADMSG; -ENOKEY: it may be right, but is of a later epoch than the key file has; -EREMOTEIO: it is of another
+ * version of the format. */
 int header_decode(const struct crypt_keys *, const struct gfid *, const void *bytes, size_t size, struct file_key *,
 		  const char **why);
 int mark_encode(const struct crypt_keys *, uint8_t bytes[MARK_SIZE]);

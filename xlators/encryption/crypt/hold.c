@@ -96,13 +96,12 @@ static int take_lock(struct op *o, uint32_t type)
 }
 
 /* With the turn: there is nothing to give back any more. */
-static void lock_is_gone(struct crypt *c, struct node *n)
+static void lock_is_gone(struct node *n)
 {
 	struct file *through = n->through;
 
-	known_forget_small(c, n);
 	n->through = NULL;
-	n->owed = n->size_known = n->fresh = false;
+	n->owed = n->size_known = false;
 	free(n->tail);
 	n->tail = NULL;
 	file_unref(through);
@@ -118,7 +117,7 @@ static int let_lock_go(struct request *rq, struct xlator *x, struct node *n)
 	n->owed = err && err != -ESTALE && err != -EBADF && err != -ENOENT;
 	if (n->owed)
 		return err == -ENOTCONN ? -EIO : err; /* as writing says it where there is no quorum */
-	lock_is_gone(crypt_of(x), n);
+	lock_is_gone(n);
 	return 0;
 }
 
@@ -160,7 +159,7 @@ static uint64_t tend(const struct tender *t, struct request *rq, struct node *n)
 	else if (n->through && let_lock_go(rq, t->x, n) && !stops)
 		again_ms = UNLOCK_AGAIN_MS;
 	else if (n->through)
-		lock_is_gone(c, n); /* the session ends, and its locks with it */
+		lock_is_gone(n); /* the session ends, and its locks with it */
 	n->tended = again_ms;
 	task_unlock(&n->turn);
 	return again_ms;
@@ -259,7 +258,7 @@ static int hold_lock(struct op *o)
 	n->client = o->rq->client;
 	n->held_ns = n->used_ns = clock_ns();
 	n->size_known = false;
-	turn_begin_anew(o);
+	turn_forget_tail(o);
 	if (!n->tended)
 		n->tended = start_tender(o);
 	return 0;
@@ -292,7 +291,7 @@ void turn_give(struct op *o)
 	if ((!n->tended || ms_since(n->held_ns) >= o->c->hold_ms) && let_lock_go(o->rq, o->x, n) && !n->tended) {
 		n->tended = start_tender(o);
 		if (!n->tended)
-			lock_is_gone(o->c, n);
+			lock_is_gone(n);
 	}
 	task_unlock(&n->turn);
 }
@@ -365,15 +364,13 @@ int turn_size(struct op *o, uint64_t *size)
 
 	if (err)
 		return err;
-	n->fresh |= !n->size_known && !n->size;
 	n->size_known = true;
 	*size = n->size;
 	return 0;
 }
 
-void turn_begin_anew(struct op *o)
+void turn_forget_tail(struct op *o)
 {
-	o->n->hold = atomic_fetch_add(&o->c->holds, 1) + 1;
 	free(o->n->tail);
 	o->n->tail = NULL;
 }
@@ -381,29 +378,6 @@ void turn_begin_anew(struct op *o)
 void turn_forget_size(struct op *o)
 {
 	o->n->size_known = false;
-}
-
-/* What somebody has asked to make durable is replaced in order from then on, by this mount and by others: these have given their locks back. */
-static int fsync_ends_freshness(struct request *rq, struct xlator *x, struct file *file)
-{
-	struct op o = op_on(rq, x, file->inode, node_of(x, file->inode));
-	bool locked;
-	int err = o.n ? file_for_both(rq, x, file, &o.file) : -ENOMEM;
-
-	if (!err)
-		err = turn_take_reading(&o, &locked);
-	if (err)
-		return err;
-	o.n->fresh = false;
-	turn_give_reading(&o, locked);
-	return 0;
-}
-
-int crypt_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
-{
-	int err = S_ISREG(in->file->inode->type) && crypt_of(x)->ordered ? fsync_ends_freshness(rq, x, in->file) : 0;
-
-	return err ? err : fsync_on(rq, x->child[0], in, out);
 }
 
 /* Locks go with the file through which they were taken. */
@@ -416,7 +390,7 @@ void hold_file_closes(struct request *rq, struct xlator *x, struct file *file)
 	task_shield(true);
 	if (!task_lock(&n->turn, NO_DEADLINE)) {
 		if (n->through == file && let_lock_go(rq, x, n))
-			lock_is_gone(crypt_of(x), n);
+			lock_is_gone(n);
 		task_unlock(&n->turn);
 	}
 	task_shield(false);

@@ -112,7 +112,6 @@ struct node *node_of(struct xlator *x, struct inode *inode)
 	if (!n)
 		return NULL;
 	pthread_mutex_init(&n->lock, NULL);
-	n->number = atomic_fetch_add(&crypt_of(x)->nodes, 1) + 1;
 	if (!inode_slot_set(inode, x, n))
 		return n;
 	node_free(crypt_of(x), n);
@@ -171,7 +170,7 @@ int node_set_key(struct crypt *c, struct node *n, struct file_key *key)
 	return err;
 }
 
-static const struct file_key *known_key(struct node *n)
+const struct file_key *node_known_key(struct node *n)
 {
 	const struct file_key *key;
 
@@ -272,7 +271,7 @@ static int use_key(struct op *o, struct file_key *fresh, const struct file_key *
 {
 	int err = node_set_key(o->c, o->n, fresh);
 
-	*key = known_key(o->n);
+	*key = node_known_key(o->n);
 	if (err)
 		o->why = "its header changes again and again";
 	return err;
@@ -291,7 +290,7 @@ int node_reload(struct op *o, const struct file_key **key)
 
 int node_key(struct op *o, const struct file_key **key)
 {
-	*key = known_key(o->n);
+	*key = node_known_key(o->n);
 	return *key ? 0 : node_reload(o, key);
 }
 

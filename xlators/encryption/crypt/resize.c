@@ -34,57 +34,45 @@ int set_size(struct op *o, uint64_t size)
 	return err;
 }
 
-static int write_bytes_at(struct op *o, uint64_t offset, const void *bytes, size_t size)
+static int make_durable(struct op *o)
 {
-	cleanup_buffer struct buffer *data = buffer_from(bytes, size);
+	struct fsync_in in = { .file = o->file, .datasync = 1 };
+	struct fsync_out out = { 0 };
 
-	return data ? write_sealed(o, offset, data, 0) : -ENOMEM;
+	return fsync_on(o->rq, o->x->child[0], &in, &out);
 }
 
 /* ---- shorter ---- */
 
-/* The block, which is sealed in place, gets a slot that is for its first bytes only, so that it fits whether the file ends there already or not. */
-static int shorten(struct op *o, const struct file_key *key, const struct piece *p, const struct found *found, void *plain,
-		   unsigned length)
+/* The block as it will be, sealed so that it fits whether the file ends there already or not. */
+static int shorten(struct op *o, const struct file_key *key, uint64_t block, const char *plain, unsigned length)
 {
-	struct slot_value s = { .length = (uint16_t)length };
-	uint8_t pair[SLOT_PAIR] = { 0 };
-	const uint8_t *there = piece_pair(p, 0);
-	int err = RAND_bytes(s.nonce, sizeof(s.nonce)) > 0 ? 0 : -EIO;
+	struct seal s = { .length = (uint16_t)length, .flags = SEAL_SHRUNK };
+	cleanup_buffer struct buffer *page = buffer_create(SEAL + length);
+	int err = !page					     ? -ENOMEM
+		  : RAND_bytes(s.nonce, sizeof(s.nonce)) > 0 ? page_seal(key, block, &s, plain, page->data)
+							     : -EIO;
 
-	if (there)
-		memcpy(pair, there, SLOT_PAIR);
-	s.flags = (uint16_t)((uint8_t)(found->serial + 1) << SLOT_SERIAL_SHIFT | SLOT_SHRUNK);
-	if (!err)
-		err = block_seal(key, p->first, &s, plain, plain);
-	slot_encode(&s, pair + (found->slot == 0 ? SLOT : 0));
-	if (!err)
-		err = write_bytes_at(o, slots_at(p->first), pair, sizeof(pair));
-	if (!err)
-		err = make_durable(o);
-	return err ? err : write_bytes_at(o, block_at(p->first), plain, length);
+	return err ? err : write_pages(o, block, page);
 }
 
-/* Before the file ends within a block, that block must fit a slot with its new length. */
+/* Before the file ends within a block that block must fit a seal with its new length: after a power cut, too. */
 static int prepare_end(struct op *o, uint64_t size)
 {
 	const struct file_key *key;
-	struct found found;
-	struct piece p;
+	struct pages p;
 	char plain[BLOCK];
 	int err = node_key_or_new(o, &key);
 
+	if (!err)
+		err = pages_read(o, size / BLOCK, 1, &p);
 	if (err)
 		return err;
-	piece_plan(size / BLOCK, 1, &p);
-	err = piece_read(o, &p);
-	if (err)
-		return err;
-	err = piece_block_of(o, key, &p, 0, o->n->size, plain, &found);
-	if (!err && found.slot >= 0)
-		err = shorten(o, key, &p, &found, plain, (unsigned)(size % BLOCK));
-	piece_clear(&p);
-	return err;
+	err = block_get(o, key, &p, 0, o->n->size, plain);
+	buffer_unref(p.data);
+	if (!err)
+		err = shorten(o, key, size / BLOCK, plain, (unsigned)(size % BLOCK));
+	return err ? err : make_durable(o);
 }
 
 static int shrink(struct op *o, uint64_t size, uint64_t now)
@@ -106,15 +94,23 @@ static int grow(struct op *o, uint64_t size, uint64_t now)
 	return err || end == size ? err : node_allow_holes(o);
 }
 
-/* All but the change of the length itself. Who has not the file's master key could not write it again: he does not empty it either. */
-static int prepare_size(struct op *o, uint64_t size)
+/* Who has not the file's master key, or does not know its format, could not write it again: he does not empty it either. */
+static int may_change(struct op *o)
 {
 	const struct file_key *key;
+	int err = node_key(o, &key);
+
+	return err == -ENOKEY || err == -EREMOTEIO ? err : 0;
+}
+
+/* All but the change of the length itself. */
+static int prepare_size(struct op *o, uint64_t size)
+{
 	uint64_t now;
 	int err = turn_size(o, &now);
 
-	if (!err && node_key(o, &key) == -ENOKEY)
-		err = -ENOKEY;
+	if (!err)
+		err = may_change(o);
 	return err || size == now ? err : size < now ? shrink(o, size, now) : grow(o, size, now);
 }
 
@@ -141,14 +137,13 @@ static int resize_in_turn(struct op *o, const struct setattr_in *in, struct seta
 
 	if (err)
 		return err;
-	turn_begin_anew(o);
+	turn_forget_tail(o);
 	err = change_size(o, in, out);
 	if (err)
 		o->n->size_known = false;
 	else
 		o->n->size = in->set.size;
-	o->n->fresh |= !err && !in->set.size;
-	turn_begin_anew(o);
+	turn_forget_tail(o);
 	turn_give(o);
 	return err && o->again ? resize_in_turn(o, in, out) : err;
 }
@@ -227,36 +222,12 @@ static int allocate_at(struct op *o, uint32_t mode, uint64_t offset, uint64_t le
 	return err;
 }
 
-/* Blocks with the pages of slots before them and between them. */
-static int preallocate(struct op *o, uint64_t first, uint64_t end)
-{
-	uint64_t page = slots_at(first - first % GROUP), from = first % GROUP ? block_at(first) : page;
-	int err = from == page ? 0 : allocate_at(o, FALLOC_FL_KEEP_SIZE, page, BLOCK);
-
-	return err ? err : allocate_at(o, FALLOC_FL_KEEP_SIZE, from, block_at(end - 1) + BLOCK - from);
-}
-
-/* Blocks without their slots: until a block is gone a slot must fit it. */
-static int punch_below(struct op *o, uint64_t first, uint64_t end)
-{
-	int err = 0;
-
-	while (first < end && !err) {
-		uint64_t next = (first / GROUP + 1) * GROUP;
-
-		next = next < end ? next : end;
-		err = allocate_at(o, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block_at(first), (next - first) * BLOCK);
-		first = next;
-	}
-	return err;
-}
-
-/* Whole blocks become holes: they read as zeros, whatever their slots say. */
+/* Whole blocks become holes. */
 static int punch_blocks(struct op *o, uint64_t first, uint64_t end)
 {
 	int err = node_allow_holes(o);
 
-	return err ? err : punch_below(o, first, end);
+	return err ? err : allocate_at(o, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page_at(first), page_at(end - first));
 }
 
 static int zero_range(struct op *o, uint64_t from, uint64_t to, uint64_t now)
@@ -285,14 +256,16 @@ static int lengthen(struct op *o, uint64_t size)
 
 static int allocate(struct op *o, const struct fallocate_in *in)
 {
-	uint64_t now, end = in->offset + in->length;
+	uint64_t now, end = in->offset + in->length, first = in->offset / BLOCK;
 	int err = turn_size(o, &now);
 
+	if (!err)
+		err = may_change(o);
 	if (!err && in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		err = zero_range(o, in->offset, end, now);
 	/* What has been promised to be there is taken before the file grows into it. */
 	if (!err && !(in->mode & FALLOC_FL_PUNCH_HOLE))
-		err = preallocate(o, in->offset / BLOCK, up_to_block(end) / BLOCK);
+		err = allocate_at(o, FALLOC_FL_KEEP_SIZE, page_at(first), page_at(up_to_block(end) / BLOCK - first));
 	if (!err && !(in->mode & FALLOC_FL_KEEP_SIZE) && end > now)
 		err = lengthen(o, end);
 	return err;
@@ -304,9 +277,9 @@ static int allocate_in_turn(struct op *o, const struct fallocate_in *in)
 
 	if (err)
 		return err;
-	turn_begin_anew(o);
+	turn_forget_tail(o);
 	err = allocate(o, in);
-	turn_begin_anew(o);
+	turn_forget_tail(o);
 	turn_give(o);
 	return err && o->again ? allocate_in_turn(o, in) : err;
 }

@@ -1,37 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing, by groups: read what is kept or may still be needed, write the new slots beside those that fit, then the blocks. Until a block
- * is there its old slot fits, from then on its new one: so whatever ends the writing between two pages leaves the old block or the new one.
- * Where the order does not matter messages go side by side, and while blocks are on their way what comes after them is sealed. */
-#include <fcntl.h>
+/* Writing: a block is replaced by one page, which comes whole or not at all; a request's pages are one message, in order. Blocks that are replaced
+ * whole depend on nothing that is there: they are sealed before the turn has come. Of the two at the ends the rest is read, unless it is known. */
 #include <openssl/rand.h>
 
-#include "write.h"
+#include "crypt.h"
+#include "spread.h"
 
-/* What goes to the brick in one message. */
-struct sending {
-	struct aside aside;
-	bool under_way;
-	uint64_t at;
-	struct buffer *data;
-	uint32_t flags;
-	size_t written;
-	int err;
+enum { NONCE = 12, NEAR = 16 }; /* NEAR: one message reads both ends of so many pages */
+
+/* What one message writes. */
+struct change {
+	uint64_t first, offset;
+	unsigned count; /* of blocks, from `first` on */
+	const char *bytes;
+	size_t size;
+	struct buffer *pages;	    /* as they are to be */
+	const struct file_key *key; /* with it the whole blocks have been sealed; NULL: they have not */
+	struct tail *edge[2];	    /* blocks that are not replaced whole, as they are to be */
+	unsigned edges;
 };
 
-/* Groups that go on together. Either such as lie within the file, each group's blocks a message of its own, or such as make it longer: these are
- * one message, pages in order, or there might be blocks behind an end that is not there yet. */
-struct batch {
-	struct change c[TOGETHER];
-	unsigned n;
-	bool grows;
-	struct buffer *merged; /* of those that grow; the groups' buffers are parts of it */
-	struct sending blocks[TOGETHER];
-	unsigned messages;
-};
-
-static int write_some(struct op *o, uint64_t offset, struct buffer *data, uint32_t flags, size_t *written)
+static uint64_t end_of(const struct change *c)
 {
-	struct write_in in = { .file = o->file, .offset = offset, .flags = flags & ~(uint32_t)WRITE_APPEND, .data = data };
+	return c->offset + c->size;
+}
+
+static void clear_edges(struct change *c)
+{
+	while (c->edges)
+		free(c->edge[--c->edges]);
+}
+
+static void change_clear(struct change *c)
+{
+	clear_edges(c);
+	buffer_unref(c->pages);
+	c->pages = NULL;
+}
+
+/* A beginning of what is to be written. */
+static int change_init(struct change *c, uint64_t offset, const char *bytes, size_t size)
+{
+	uint64_t first = offset / BLOCK, most = (first + MESSAGE_PAGES) * BLOCK - offset;
+
+	*c = (struct change){ .first = first, .offset = offset, .bytes = bytes, .size = size < most ? size : most };
+	c->count = (unsigned)((end_of(c) + BLOCK - 1) / BLOCK - first);
+	c->pages = buffer_create(c->count * (size_t)PAGE);
+	return c->pages ? 0 : -ENOMEM;
+}
+
+static char *page_in(const struct change *c, uint64_t block)
+{
+	return c->pages->data + page_at(block - c->first);
+}
+
+/* ---- whole blocks ---- */
+
+struct sealing {
+	struct change *c;
+	uint64_t begin; /* the first block that is replaced whole */
+	uint8_t nonces[MESSAGE_PAGES * NONCE];
+	atomic_bool failed;
+};
+
+static void seal_one(void *arg, unsigned i)
+{
+	struct sealing *s = arg;
+	const struct change *c = s->c;
+	uint64_t block = s->begin + i;
+	struct seal seal = { .length = BLOCK };
+
+	memcpy(seal.nonce, s->nonces + i * (size_t)NONCE, NONCE);
+	if (page_seal(c->key, block, &seal, c->bytes + (block * BLOCK - c->offset), page_in(c, block)))
+		atomic_store(&s->failed, true);
+}
+
+static int seal_whole(struct change *c, const struct file_key *key)
+{
+	struct sealing s = { .c = c, .begin = (c->offset + BLOCK - 1) / BLOCK };
+	uint64_t end = end_of(c) / BLOCK;
+	unsigned n = end > s.begin ? (unsigned)(end - s.begin) : 0;
+
+	c->key = key;
+	if (n && RAND_bytes(s.nonces, (int)(n * NONCE)) <= 0)
+		return -EIO;
+	spread(n, SPREAD, seal_one, &s);
+	return atomic_load(&s.failed) ? -EIO : 0;
+}
+
+/* ---- the ends ---- */
+
+/* Which blocks there are at the ends of which the new bytes are not all, or may not be. */
+static int make_edges(struct change *c)
+{
+	uint64_t at[2], last = end_of(c) / BLOCK;
+	unsigned n = 0;
+
+	if (c->offset % BLOCK)
+		at[n++] = c->first;
+	if (end_of(c) % BLOCK && (!n || last != c->first))
+		at[n++] = last;
+	for (; c->edges < n; c->edges++) {
+		c->edge[c->edges] = calloc(1, sizeof(struct tail));
+		if (!c->edge[c->edges])
+			return -ENOMEM;
+		c->edge[c->edges]->block = at[c->edges];
+	}
+	return 0;
+}
+
+/* In a file of that size. */
+static bool keeps_some(const struct change *c, uint64_t block, uint64_t size)
+{
+	uint64_t begin = block * BLOCK;
+	unsigned was = length_in(block, size);
+
+	return was && (c->offset > begin || end_of(c) < begin + was);
+}
+
+static bool must_be_read(const struct op *o, const struct change *c, struct tail *edge)
+{
+	const struct tail *known = o->n->tail;
+
+	if (!keeps_some(c, edge->block, o->n->size))
+		return false;
+	if (!known || known->block != edge->block)
+		return true;
+	memcpy(edge->plain, known->plain, BLOCK);
+	return false;
+}
+
+static int read_between(struct op *o, const struct file_key *key, struct tail **edge, unsigned n)
+{
+	uint64_t first = edge[0]->block;
+	struct pages p;
+	int err = pages_read(o, first, (unsigned)(edge[n - 1]->block - first) + 1, &p);
+
+	atomic_fetch_add(&o->c->edges, n);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = block_get(o, key, &p, (unsigned)(edge[i]->block - first), o->n->size, edge[i]->plain);
+	buffer_unref(p.data);
+	return err;
+}
+
+static int read_edges(struct op *o, const struct file_key *key, struct change *c)
+{
+	struct tail *wanted[2];
+	unsigned n = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < c->edges; i++)
+		if (must_be_read(o, c, c->edge[i]))
+			wanted[n++] = c->edge[i];
+	if (n == 2 && c->count <= NEAR)
+		return read_between(o, key, wanted, n);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = read_between(o, key, &wanted[i], 1);
+	return err;
+}
+
+static int seal_edge(const struct change *c, const struct file_key *key, uint64_t size, struct tail *edge)
+{
+	uint64_t begin = edge->block * BLOCK, from = c->offset > begin ? c->offset : begin;
+	uint64_t to = end_of(c) < begin + BLOCK ? end_of(c) : begin + BLOCK;
+	struct seal s = { .length = (uint16_t)length_in(edge->block, size) };
+
+	memcpy(edge->plain + (from - begin), c->bytes + (from - c->offset), to - from);
+	return RAND_bytes(s.nonce, NONCE) > 0 ? page_seal(key, edge->block, &s, edge->plain, page_in(c, edge->block)) : -EIO;
+}
+
+static int seal_edges(struct op *o, const struct file_key *key, struct change *c, uint64_t size)
+{
+	int err;
+
+	clear_edges(c);
+	err = make_edges(c);
+	if (!err)
+		err = read_edges(o, key, c);
+	for (unsigned i = 0; i < c->edges && !err; i++)
+		err = seal_edge(c, key, size, c->edge[i]);
+	return err;
+}
+
+/* ---- to the brick ---- */
+
+static int send(struct op *o, uint64_t block, struct buffer *pages, uint32_t flags, size_t *written)
+{
+	struct write_in in = {
+		.file = o->file, .offset = page_at(block), .flags = flags & ~(uint32_t)WRITE_APPEND, .data = pages
+	};
 	struct write_out out = { 0 };
 	int err = change_begin(o);
 
@@ -40,399 +197,86 @@ static int write_some(struct op *o, uint64_t offset, struct buffer *data, uint32
 		return err;
 	err = write_on(o->rq, o->x->child[0], &in, &out);
 	change_end();
-	*written = err ? 0 : at_most(out.written, data->size);
-	return err ? err : out.written < data->size ? -ENOSPC : 0;
+	if (!err)
+		*written = out.written < pages->size ? out.written : pages->size;
+	return err ? err : *written < pages->size ? -ENOSPC : 0;
 }
 
-int write_sealed(struct op *o, uint64_t offset, struct buffer *data, uint32_t flags)
+int write_pages(struct op *o, uint64_t block, struct buffer *pages)
 {
 	size_t written;
 
-	return write_some(o, offset, data, flags, &written);
+	return send(o, block, pages, 0, &written);
 }
 
-/* ---- to the brick ---- */
-
-static size_t bytes_of(const struct change *c)
+/* The brick took a part: whole pages of it count. One that is torn and new is cut off again, as it fits no seal. */
+static void count_short(struct op *o, const struct change *c, size_t written, uint64_t old_size, size_t *done)
 {
-	return (c->count - 1) * (size_t)BLOCK + length_in(c->first + c->count - 1, c->new_size);
+	uint64_t end = (c->first + written / PAGE) * BLOCK;
+
+	if (end > c->offset)
+		*done += end < end_of(c) ? end - c->offset : c->size;
+	if (written % PAGE && end >= old_size)
+		set_size(o, end);
 }
 
-/* Else a power cut could leave a block that no slot fits. */
-int make_durable(struct op *o)
+/* The block in which the write has ended is kept: the next one often begins there. */
+static void keep_tail(struct op *o, struct change *c)
 {
-	struct fsync_in in = { .file = o->file, .datasync = 1 };
-	struct fsync_out out = { 0 };
+	struct node *n = o->n;
+	uint64_t last = end_of(c) / BLOCK;
 
-	if (o->n->fresh)
-		atomic_fetch_add(&o->c->unordered, 1);
-	return o->c->ordered && !o->n->fresh ? fsync_on(o->rq, o->x->child[0], &in, &out) : 0;
-}
-
-/* Slots and blocks of a group that begins here are one: pages come to the brick in order, so one request does for both. */
-static bool begins(const struct change *c)
-{
-	return !c->existing && c->first % GROUP == 0;
-}
-
-static size_t sealed_size(const struct change *c)
-{
-	return (begins(c) ? BLOCK : 0) + bytes_of(c);
-}
-
-/* Where the seals are to be: in `merged`, or in a buffer of their own. */
-static int make_room(struct change *c, struct buffer *merged, size_t merged_at)
-{
-	bool in_front = begins(c);
-
-	c->at = in_front ? slots_at(c->first) : block_at(c->first);
-	c->nonces = malloc(c->count * (size_t)NONCE);
-	c->slots = in_front ? NULL : buffer_create(c->count * (size_t)SLOT_PAIR);
-	c->sealed = merged ? buffer_slice(merged, merged_at, sealed_size(c)) : buffer_create(sealed_size(c));
-	if (!c->nonces || !c->sealed || (!in_front && !c->slots))
-		return -ENOMEM;
-	memset(in_front ? c->sealed->data : c->slots->data, 0, in_front ? BLOCK : c->slots->size);
-	return RAND_bytes(c->nonces, (int)(c->count * NONCE)) > 0 ? 0 : -EIO;
-}
-
-static int make_rooms(struct batch *b)
-{
-	size_t all = 0, at = 0;
-	int err = 0;
-
-	for (unsigned i = 0; i < b->n && b->grows; i++)
-		all += sealed_size(&b->c[i]);
-	if (all && !(b->merged = buffer_create(all)))
-		return -ENOMEM;
-	for (unsigned i = 0; i < b->n && !err; i++) {
-		err = make_room(&b->c[i], b->merged, at);
-		at += err ? 0 : b->c[i].sealed->size;
+	if (c->edges && c->edge[c->edges - 1]->block == last) {
+		free(n->tail);
+		n->tail = c->edge[--c->edges];
+	} else if (n->tail && n->tail->block >= c->first && n->tail->block < last) {
+		turn_forget_tail(o);
 	}
-	return err;
 }
 
-static void batch_clear(struct batch *b)
+static int change_write(struct op *o, const struct file_key *key, struct change *c, uint32_t flags, size_t *done)
 {
-	for (unsigned i = 0; i < b->n; i++) {
-		free(b->c[i].nonces);
-		buffer_unref(b->c[i].slots);
-		buffer_unref(b->c[i].sealed);
-		free(b->c[i].known);
-	}
-	buffer_unref(b->merged);
-	b->merged = NULL;
-	b->n = 0;
-}
-
-/* So many blocks behind each other must be read from this group on. */
-static unsigned needs_from(const struct change *c, const struct change *end)
-{
-	unsigned n = c->needs;
-
-	for (; c + 1 < end && c[1].needs && c[1].first + c[1].need == c->first + c->need + c->needs; c++)
-		n += c[1].needs;
-	return n;
-}
-
-/* Which pieces bring what must be read: few, as the groups lie behind each other. */
-static unsigned plan_pieces(struct batch *b, struct piece piece[TOGETHER])
-{
-	struct piece *last = NULL;
-	unsigned pieces = 0;
-
-	for (struct change *c = b->c; c < b->c + b->n; c++) {
-		change_needs(c);
-		c->piece = NULL;
-	}
-	for (struct change *c = b->c; c < b->c + b->n; c++) {
-		if (c->needs && (!last || c->first + c->need + c->needs > last->first + last->count)) {
-			last = &piece[pieces++];
-			piece_plan(c->first + c->need, needs_from(c, b->c + b->n), last);
-		}
-		c->piece = c->needs ? last : NULL;
-	}
-	return pieces;
-}
-
-/* The groups from `from` on for which this piece is enough. */
-static unsigned groups_of(const struct batch *b, unsigned from, const struct piece *p)
-{
-	unsigned n = from;
-
-	while (n < b->n && (!b->c[n].piece || b->c[n].piece == p))
-		n++;
-	return n - from;
-}
-
-/* What one message has brought is sealed while the others are on their way. */
-static int seal_pieces(struct op *o, const struct file_key *key, struct batch *b, struct piece *p, unsigned pieces)
-{
-	unsigned at = 0;
-	int err = 0, one;
-
-	for (unsigned i = 1; i < pieces; i++)
-		piece_start(o, &p[i]);
-	for (unsigned i = 0; i < pieces; i++) {
-		unsigned n = groups_of(b, at, &p[i]);
-
-		one = i ? piece_end(o, &p[i]) : piece_read(o, &p[i]);
-		err = err ? err : one;
-		if (!err)
-			err = change_seal(o, key, b->c + at, n);
-		piece_clear(&p[i]);
-		at += n;
-	}
-	return err ? err : change_seal(o, key, b->c + at, b->n - at);
-}
-
-/* All but what goes to the brick. */
-static int prepare(struct op *o, const struct file_key *key, struct batch *b)
-{
-	struct piece piece[TOGETHER];
-	unsigned pieces;
-	int err = known_get(o, b->c, b->n);
+	uint64_t old = o->n->size, size = end_of(c) > old ? end_of(c) : old;
+	size_t written = 0;
+	int err = c->key == key ? 0 : seal_whole(c, key);
 
 	if (!err)
-		err = make_rooms(b);
-	if (err)
-		return err;
-	pieces = plan_pieces(b, piece);
-	if (!pieces && b->c[0].existing)
-		atomic_fetch_add(&o->c->unread, 1);
-	return seal_pieces(o, key, b, piece, pieces);
-}
-
-/* The next group's part of what is to be written. */
-static struct change next_change(uint64_t size_now, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
-{
-	struct change c = { .first = offset / BLOCK, .offset = offset, .bytes = bytes, .flags = flags, .old_size = size_now };
-	uint64_t end = (c.first / GROUP + 1) * GROUP * (uint64_t)BLOCK, blocks = (size_now + BLOCK - 1) / BLOCK;
-
-	c.size = (size_t)at_most(size, end - offset);
-	c.count = (unsigned)((offset + c.size + BLOCK - 1) / BLOCK - c.first);
-	c.new_size = offset + c.size > size_now ? offset + c.size : size_now;
-	c.existing = blocks > c.first ? (unsigned)at_most(blocks - c.first, c.count) : 0;
-	return c;
-}
-
-/* Such as lie within the file as it is need be ordered only once. */
-static bool goes_along(const struct batch *b, const struct change *next)
-{
-	return b->grows ? b->n < MERGED && begins(next) : next->new_size == next->old_size;
-}
-
-/* Contents of a block before and after a write, of which only a part is written. */
-struct tails {
-	struct tail *before, *after;
-};
-
-static void use_tails(struct change *c, const struct tails *t)
-{
-	const struct tail *before = t->before;
-
-	c->before = before && before->block >= c->first && before->block < c->first + c->count ? before : NULL;
-	c->after = t->after && t->after->block == c->first + c->count - 1 ? t->after : NULL;
-}
-
-/* *size_now: of the file, and what it will be then. Returns for how many bytes the plan is. */
-static size_t plan(uint64_t *size_now, uint64_t offset, const char *bytes, size_t size, uint32_t flags,
-		   const struct tails *tails, struct batch *b)
-{
-	size_t planned = 0;
-
-	*b = (struct batch){ 0 };
-	while (planned < size && b->n < TOGETHER) {
-		struct change c = next_change(*size_now, offset + planned, bytes + planned, size - planned, flags);
-
-		if (b->n && !goes_along(b, &c))
-			break;
-		use_tails(&c, tails);
-		b->c[b->n++] = c;
-		b->grows |= c.new_size > *size_now;
-		*size_now = c.new_size;
-		planned += c.size;
-	}
-	return planned;
-}
-
-/* What came to the brick of a group's blocks: whole ones count. If what came ends within one that is new, that one is cut off again, as it fits no
- * slot. */
-static void count_written(struct op *o, const struct change *c, size_t written, size_t *done)
-{
-	size_t lead = c->at == block_at(c->first) ? 0 : BLOCK, blocks = written > lead ? (written - lead) / BLOCK : 0;
-	uint64_t end = (c->first + blocks) * BLOCK;
-	bool torn = written > lead && (written - lead) % BLOCK;
-
-	*done += end > c->offset ? (size_t)at_most(end - c->offset, c->size) : 0;
-	if (torn && blocks >= c->existing)
-		set_size(o, end > c->old_size ? end : c->old_size);
-}
-
-/* The same for a message, which has the blocks of all groups that grow, or those of one. */
-static void count_message(struct op *o, const struct change *c, unsigned n, size_t written, size_t *done)
-{
-	for (unsigned i = 0; i < n && (written || !i); i++) {
-		size_t part = (size_t)at_most(written, c[i].sealed->size);
-
-		count_written(o, &c[i], part, done);
-		written -= part;
-	}
-}
-
-/* ---- side by side ---- */
-
-static int send_one(struct op *o, void *arg)
-{
-	struct sending *s = arg;
-
-	return write_some(o, s->at, s->data, s->flags, &s->written);
-}
-
-static void send_start(struct op *o, struct sending *s)
-{
-	aside_start(&s->aside, o, send_one, s);
-	s->under_way = true;
-}
-
-static void send_end(struct op *o, struct sending *s)
-{
-	task_shield(true); /* what changes something is not cancelled */
-	s->err = aside_end(&s->aside, o);
-	task_shield(false);
-	s->under_way = false;
-}
-
-static int send_slots(struct op *o, const struct batch *b)
-{
-	struct sending s[TOGETHER];
-	unsigned n = 0;
-	int err = 0;
-
-	for (unsigned i = 0; i < b->n; i++)
-		if (b->c[i].slots)
-			s[n++] = (struct sending){ .at = slots_at(b->c[i].first), .data = b->c[i].slots };
-	if (n == 1)
-		return send_one(o, &s[0]);
-	for (unsigned i = 0; i < n; i++)
-		send_start(o, &s[i]);
-	for (unsigned i = 0; i < n; i++) {
-		send_end(o, &s[i]);
-		err = err ? err : s[i].err;
-	}
-	return err;
-}
-
-/* What needs to be there before the blocks; then these. If there is something else to do they are under way when it returns. */
-static int batch_send(struct op *o, struct batch *b, bool more)
-{
-	int err = send_slots(o, b);
-
-	if (!err && b->c[0].existing)
-		err = make_durable(o);
-	b->messages = err ? 0 : b->grows ? 1 : b->n;
-	for (unsigned i = 0; i < b->messages; i++) {
-		struct buffer *data = b->merged ?: b->c[i].sealed;
-
-		b->blocks[i] = (struct sending){ .at = b->c[i].at, .data = data, .flags = b->c[i].flags };
-		if (b->messages == 1 && !more)
-			b->blocks[i].err = send_one(o, &b->blocks[i]);
-		else
-			send_start(o, &b->blocks[i]);
-	}
-	if (more)
-		task_yield(); /* so that they leave now */
-	return err;
-}
-
-/* Counts what is a beginning of what was asked. */
-static int batch_end(struct op *o, struct batch *b, size_t *done)
-{
-	unsigned each = b->grows ? b->n : 1;
-	int err = 0;
-
-	for (unsigned i = 0; i < b->messages; i++)
-		if (b->blocks[i].under_way)
-			send_end(o, &b->blocks[i]);
-	for (unsigned i = 0; i < b->messages && !err; i++) {
-		err = b->blocks[i].err;
-		if (err)
-			count_message(o, &b->c[i], each, b->blocks[i].written, done);
-		for (unsigned k = 0; k < each && !err; k++) {
-			*done += b->c[i + k].size;
-			known_learn(o, &b->c[i + k]);
-		}
-	}
-	batch_clear(b);
-	return err;
-}
-
-/* The tail of the last write is the caller's until tails_give. */
-static struct tails tails_take(struct op *o, uint64_t end)
-{
-	struct tails t = { .before = o->n->tail };
-
-	o->n->tail = NULL;
-	if (end % BLOCK)
-		t.after = malloc(sizeof(*t.after));
-	if (t.after)
-		t.after->block = end / BLOCK;
-	return t;
-}
-
-static void tails_give(struct op *o, struct tails *t, uint64_t offset, uint64_t end, int err)
-{
-	bool stays = t->before && (t->before->block < offset / BLOCK || t->before->block * BLOCK >= end);
-	struct tail **kept = err ? NULL : t->after ? &t->after : stays ? &t->before : NULL;
-
-	if (kept) {
-		o->n->tail = *kept;
-		*kept = NULL;
-	}
-	free(t->before);
-	free(t->after);
-}
-
-/* In order: what is written is a beginning of what was asked. While the blocks of some groups are on their way the next ones are sealed. */
-static ssize_t write_batches(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
-			     uint32_t flags, const struct tails *tails, int *failed)
-{
-	struct batch *two = malloc(2 * sizeof(*two)), *last = NULL;
-	uint64_t size_then = o->n->size;
-	size_t done = 0, planned = 0;
-	int err = two ? 0 : -ENOMEM, sent;
-
-	for (unsigned i = 0; planned < size && !err; i++) {
-		struct batch *b = &two[i % 2];
-
-		planned += plan(&size_then, offset + planned, bytes + planned, size - planned, flags, tails, b);
-		err = prepare(o, key, b);
-		sent = last ? batch_end(o, last, &done) : 0;
-		err = sent ? sent : err;
-		if (!err)
-			err = batch_send(o, b, planned < size);
-		last = b;
-	}
-	sent = last ? batch_end(o, last, &done) : 0;
-	err = err ? err : sent;
-	free(two);
-	if (err)
+		err = seal_edges(o, key, c, size);
+	c->pages->size = (c->count - 1) * (size_t)PAGE + SEAL + length_in(c->first + c->count - 1, size);
+	if (!err)
+		err = send(o, c->first, c->pages, flags, &written);
+	if (err) {
+		turn_forget_tail(o);
 		turn_forget_size(o);
-	else
-		o->n->size = size_then;
-	*failed = err;
+		count_short(o, c, written, old, done);
+		return err;
+	}
+	o->n->size = size;
+	*done += c->size;
+	keep_tail(o, c);
+	return 0;
+}
+
+/* In order, so that what is written is a beginning of what was asked. `ready`: the first part; NULL. */
+static ssize_t write_parts(struct op *o, const struct file_key *key, struct change *ready, uint64_t offset, const char *bytes,
+			   size_t size, uint32_t flags)
+{
+	size_t done = 0;
+	int err = 0;
+
+	while (done < size && !err) {
+		struct change own = { 0 }, *c = ready && !done ? ready : &own;
+
+		if (c == &own)
+			err = change_init(&own, offset + done, bytes + done, size - done);
+		if (!err)
+			err = change_write(o, key, c, flags, &done);
+		change_clear(&own);
+	}
 	return done ? (ssize_t)done : err;
 }
 
-static ssize_t write_groups(struct op *o, const struct file_key *key, uint64_t offset, const char *bytes, size_t size,
-			    uint32_t flags)
-{
-	struct tails tails = tails_take(o, offset + size);
-	int err;
-	ssize_t n = write_batches(o, key, offset, bytes, size, flags, &tails, &err);
-
-	tails_give(o, &tails, offset, offset + size, err);
-	return n;
-}
+/* ---- zeros ---- */
 
 int write_zeros(struct op *o, uint64_t offset, uint64_t size)
 {
@@ -446,7 +290,7 @@ int write_zeros(struct op *o, uint64_t offset, uint64_t size)
 		err = node_key_or_new(o, &key);
 	if (err)
 		return err;
-	n = write_groups(o, key, offset, zeros, (size_t)size, 0);
+	n = write_parts(o, key, NULL, offset, zeros, (size_t)size, 0);
 	return n < 0 ? (int)n : n < (ssize_t)size ? -ENOSPC : 0;
 }
 
@@ -463,42 +307,71 @@ static int fill_gap(struct op *o, uint64_t from, uint64_t to)
 	return err;
 }
 
-ssize_t write_bytes(struct op *o, uint64_t offset, const void *bytes, size_t size, uint32_t flags)
+/* ---- requests ---- */
+
+static int check_end(uint64_t offset, size_t size)
+{
+	return offset >> SIZE_MAX_BITS || size > (1ull << SIZE_MAX_BITS) - offset ? -EFBIG : 0;
+}
+
+static ssize_t write_bytes(struct op *o, struct change *ready, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
 {
 	const struct file_key *key;
 	uint64_t now;
 	int err = turn_size(o, &now);
 
-	if (!err && (offset >> SIZE_MAX_BITS || size > (1ull << SIZE_MAX_BITS) - offset))
-		err = -EFBIG;
+	if (!err)
+		err = check_end(offset, size);
 	if (!err)
 		err = node_key_or_new(o, &key);
 	if (!err && offset > now)
 		err = fill_gap(o, now, offset);
-	return err ? err : write_groups(o, key, offset, bytes, size, flags);
+	return err ? err : write_parts(o, key, ready, offset, bytes, size, flags);
 }
 
-static int write_in_turn(struct op *o, const struct write_in *in, struct write_out *out)
+static int write_in_turn(struct op *o, struct change *ready, const struct write_in *in, struct write_out *out)
 {
 	size_t size;
-	const void *bytes = buffer_bytes(in->data, &size);
+	const char *bytes = buffer_bytes(in->data, &size);
 	uint64_t offset = in->offset;
 	int err = turn_take(o);
 	ssize_t n;
 
 	if (err)
 		return err;
-	if (in->file->flags & (O_SYNC | O_DSYNC))
-		o->n->fresh = false;
 	if (in->flags & WRITE_APPEND)
 		err = turn_size(o, &offset);
-	n = err ? err : write_bytes(o, offset, bytes, size, in->flags);
+	n = err ? err : write_bytes(o, ready, offset, bytes, size, in->flags);
 	turn_give(o);
 	if (n < 0)
 		return (int)n;
 	out->written = (uint32_t)n;
 	out->offset = offset;
 	return 0;
+}
+
+/* While others have the turn: what needs only the key, where it is known, and the place. */
+static int prepare(const struct op *o, const struct write_in *in, struct change *c)
+{
+	const struct file_key *key = node_known_key(o->n);
+	int err = check_end(in->offset, in->data->size);
+
+	if (!err)
+		err = change_init(c, in->offset, in->data->data, in->data->size);
+	return !err && key ? seal_whole(c, key) : err;
+}
+
+static int write_sealed(struct op *o, const struct write_in *in, struct write_out *out)
+{
+	struct change c = { 0 }, *ready = in->flags & WRITE_APPEND ? NULL : &c;
+	int err = ready ? prepare(o, in, ready) : 0;
+
+	if (!err)
+		err = write_in_turn(o, ready, in, out);
+	if (err && o->again) /* nothing was done */
+		err = write_in_turn(o, ready, in, out);
+	change_clear(&c);
+	return err;
 }
 
 int crypt_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
@@ -514,9 +387,5 @@ int crypt_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		below.flags &= ~(uint32_t)WRITE_APPEND;
 		return write_on(rq, x->child[0], &below, out);
 	}
-	if (!err)
-		err = write_in_turn(&o, in, out);
-	if (err && o.again) /* nothing was done to the block at hand */
-		err = write_in_turn(&o, in, out);
-	return tampered(&o, err);
+	return tampered(&o, err ? err : write_sealed(&o, in, out));
 }
