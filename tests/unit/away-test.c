@@ -320,30 +320,6 @@ PROPERTY_WITH(a_link_that_fails_half_way_leaves_nothing, SWEEPS, "1M")
 	"volume sweeper\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 10ms\n"                        \
 	" subvolumes files lists e2 e3\nend-volume\n"
 
-static void tell_hold(const char *volume, const char *command, const char *what, char *answer, size_t size)
-{
-	struct xlator *x = tree_find(&tree, volume);
-	char *argv[] = { (char *)command, (char *)what };
-	FILE *f = fmemopen(answer, size, "w");
-
-	if (!f || x->type->command(x, what ? 2 : 1, argv, f))
-		abort();
-	fclose(f);
-}
-
-static bool holds(const char *volume, const char *fop)
-{
-	enum { TRIES = 2000 };
-	char answer[256] = "";
-
-	for (int tries = 0; tries < TRIES && !strstr(answer, fop); tries++) {
-		task_sleep_ms(5);
-		memset(answer, 0, sizeof(answer));
-		tell_hold(volume, "list", NULL, answer, sizeof(answer));
-	}
-	return strstr(answer, fop);
-}
-
 static struct linking {
 	const char *a, *b;
 	int err;
@@ -361,21 +337,19 @@ static void link_them(void *arg)
 static void sweep_is_waited_for_(void *arg __attribute__((unused)))
 {
 	enum { LONG_MS = 1500 };
-	char answer[256] = "";
-
 	linking = (struct linking){ .a = name_at(0, "a"), .b = name_at(1, "b") };
 	CHECK_INT(put(linking.a, "text"), 0);
 	at("slow");
 	CHECK_INT(task_spawn(task_shard(task_self()), link_them, &linking), 0);
-	CHECK(holds("names", "rename"));
-	CHECK(holds("files", "unlink")); /* the sweeper has taken it for what somebody left who died */
-	tell_hold("lists", "hold", "readdir", answer, sizeof(answer)); /* it takes nothing more */
-	tell_hold("names", "hold", "none", answer, sizeof(answer));
-	tell_hold("names", "release", "all", answer, sizeof(answer));
+	CHECK(hold_has("names", "rename"));
+	CHECK(hold_has("files", "unlink"));    /* the sweeper has taken it for what somebody left who died */
+	hold_tell("lists", "hold", "readdir"); /* it takes nothing more */
+	hold_tell("names", "hold", "none");
+	hold_tell("names", "release", "all");
 	task_sleep_ms(LONG_MS);
 	CHECK(!linking.over);
-	tell_hold("files", "hold", "none", answer, sizeof(answer));
-	tell_hold("files", "release", "all", answer, sizeof(answer));
+	hold_tell("files", "hold", "none");
+	hold_tell("files", "release", "all");
 	for (int tries = 0; tries < 2000 && !linking.over; tries++)
 		task_sleep_ms(5);
 	CHECK(linking.over);
@@ -384,8 +358,8 @@ static void sweep_is_waited_for_(void *arg __attribute__((unused)))
 	CHECK(same_file(linking.a, linking.b));
 	CHECK_INT(links(linking.a), 2);
 	CHECK(settles(1));
-	tell_hold("lists", "hold", "none", answer, sizeof(answer));
-	tell_hold("lists", "release", "all", answer, sizeof(answer));
+	hold_tell("lists", "hold", "none");
+	hold_tell("lists", "release", "all");
 }
 
 static void a_sweep_that_takes_what_is_being_made_is_waited_for(void **state)
