@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import random
+import stat
 import sys
 import time
 
@@ -108,26 +109,47 @@ def work(top, who):
         print("done:", ", ".join(f"{n} {w}" for w, n in sorted(count.items())))
 
 
-def check(top):
-    names, directories = collections.defaultdict(list), collections.defaultdict(list)
-    for path, dirs, files in os.walk(top):
-        for name in dirs:
-            directories[os.stat(f"{path}/{name}").st_ino].append(f"{path}/{name}")
-        for name in files:
-            names[os.stat(f"{path}/{name}").st_ino].append(f"{path}/{name}")
-    bad = 0
-    for ino, paths in directories.items():
-        if len(paths) > 1:
-            print(f"directory {ino}: {paths}")
-            bad += 1
+def agree(ino, paths):
+    """What is wrong with the names of one file, or None."""
+    stats = {path: os.stat(path) for path in paths}
+    texts = {open(path).read() for path in paths}
+    others = [path for path in paths if stats[path].st_ino != ino]
+    links = {st.st_nlink for st in stats.values()}
+    if others:
+        return f"{ino:x}: {others} is another file now"
+    if links != {len(paths)}:
+        return f"{ino:x}: {len(paths)} names {paths}, but {sorted(links)} links"
+    if len(texts) != 1 or not all(t == "" or t.startswith("mark ") for t in texts):
+        return f"{ino:x}: {paths} say {sorted(texts)}"
+
+
+def look(top):
+    """All names once: what is wrong, and how many there are."""
+    names, directories, wrong = collections.defaultdict(list), collections.defaultdict(list), []
+    for path, dirs, files in os.walk(top, onerror=lambda e: wrong.append(f"{e.filename} can't be listed: {e.strerror}")):
+        for name in dirs + files:
+            try:
+                found = os.lstat(f"{path}/{name}")
+                (directories if stat.S_ISDIR(found.st_mode) else names)[found.st_ino].append(f"{path}/{name}")
+            except OSError as e:
+                wrong.append(f"{path}/{name} is listed, but can't be looked at: {e.strerror}")
+    wrong += [f"directory {ino:x} has {len(paths)} names {paths}" for ino, paths in directories.items() if len(paths) > 1]
     for ino, paths in names.items():
-        texts = {open(path).read() for path in paths}
-        links = {os.stat(path).st_nlink for path in paths}
-        if len(texts) != 1 or links != {len(paths)} or not all(t == "" or t.startswith("mark ") for t in texts):
-            print(f"{ino}: {paths}: links {links}, texts {texts}")
-            bad += 1
-    print(f"{len(names)} files with {sum(map(len, names.values()))} names, {len(directories)} directories")
-    return bad
+        try:
+            wrong += filter(None, [agree(ino, paths)])
+        except OSError as e:
+            wrong.append(f"{ino:x}: {paths}: {e.filename}: {e.strerror}")
+    return wrong, f"{len(names)} files with {sum(map(len, names.values()))} names, {len(directories)} directories"
+
+
+def check(top):
+    wrong, all_names = look(top)
+    if wrong:
+        time.sleep(5)  # what lasts is on the bricks; what has gone by then was under way, or in a cache
+        lasting, _ = look(top)
+        wrong = [f"{w} ({'lasts' if w in lasting else 'not so 5 s later'})" for w in wrong] + [f"only 5 s later: {w}" for w in lasting if w not in wrong]
+    print("\n".join(wrong + [all_names]).replace(f"{top}/", ""))
+    return wrong
 
 
 if a.seconds:
@@ -147,4 +169,4 @@ if a.seconds:
     if any([os.waitpid(pid, 0)[1] for pid in children]):
         sys.exit(1)
 else:
-    sys.exit(check(a.mounts[0]) != 0)
+    sys.exit(bool(check(a.mounts[0])))

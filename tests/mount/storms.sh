@@ -21,8 +21,13 @@ storm_ends() {
 comes_back() { # what was down is in its replica set again
 	[ "$MEMBERS" = 1 ] || wait_until 120 all_in || fail "SEED=$SEED: $1 does not come back: $("$STRATUS" heal status --stratusd "$COORDINATOR_PID")"
 }
-checked() {
-	python3 "$TOP/tests/mount/storm.py" "$MNT" --seed "$SEED" --seconds 0 || fail "after the storm (SEED=$SEED): see above"
+checked() { # what was found comes first, in one line, and then what the bricks have of it: often only a part of what is printed is kept
+	local found="$SCRATCH/found"
+	python3 "$TOP/tests/mount/storm.py" "$MNT" --seed "$SEED" --seconds 0 >"$found" 2>&1 || {
+		python3 "$TOP/tests/mount/objects.py" "$STACK"/brick* <"$found" >"$SCRATCH/objects" 2>&1 || true
+		fail "after the storm (SEED=$SEED): $(paste -sd '|' "$found" | cut -c 1-1000)"$'\n'"$(head -n 20 "$SCRATCH/objects" | cut -c 1-400)"
+	}
+	cat "$found"
 }
 stack() { # SPREAD REPLICA [OPTION...]
 	SPREAD=$1 REPLICA=$2

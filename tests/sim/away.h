@@ -7,7 +7,7 @@
 /* Of what work.c makes each second object has its gfid in this xattr from its first moment; with several subvolumes each one, for then it tells who
  * made what has another gfid. */
 #define BIRTHMARK "trusted.dht.newborn"
-enum { SWEEP_ROUNDS = 3, WORK_DIRS = 16 };
+enum { SWEEP_ROUNDS = 3, SWEPT_DIRS = 16 };
 struct disk_object;
 
 /* At a brick: it was done. */
@@ -31,6 +31,6 @@ bool away_is_frame(const char *path);  /* one of the directories there that are 
 /* So long until all has been swept. */
 static inline unsigned away_sweep_ms(void)
 {
-	return SWEEP_ROUNDS * WORK_DIRS * plan.subvolumes * plan.sweep_ms;
+	return SWEEP_ROUNDS * SWEPT_DIRS * plan.subvolumes * plan.sweep_ms;
 }
 #endif

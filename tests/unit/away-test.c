@@ -2,6 +2,8 @@
 /* cluster/dht: files that are elsewhere than their names, and what is left of them by one who fails half way. */
 #include "dht-tree.h"
 
+#include <stdatomic.h>
+
 #include "born.h"
 #include "place.h"
 
@@ -306,6 +308,68 @@ PROPERTY_WITH(a_link_that_fails_half_way_leaves_nothing, SWEEPS, "1M")
 	each_failure(try_link);
 }
 
+/* ---- a sweep takes what is being made ---- */
+
+/* Clients of subvolume 1 and 0, which may be held up: of who links, where the name is; of who sweeps, where the file is, and where it lists. */
+#define HELD                                                                                                                         \
+	"volume names\n type debug/hold\n option fops rename\n subvolumes e1\nend-volume\n"                                          \
+	"volume slow\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 1h\n subvolumes e0 names e2 e3\n" \
+	"end-volume\n"                                                                                                               \
+	"volume files\n type debug/hold\n option fops unlink\n subvolumes e0\nend-volume\n"                                          \
+	"volume lists\n type debug/hold\n subvolumes e1\nend-volume\n"                                                               \
+	"volume sweeper\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 10ms\n"                        \
+	" subvolumes files lists e2 e3\nend-volume\n"
+
+static struct linking {
+	const char *a, *b;
+	int err;
+	atomic_bool over;
+} linking;
+
+static void link_them(void *arg)
+{
+	struct linking *l = arg;
+
+	l->err = tree_link(&tree, l->a, l->b);
+	l->over = true;
+}
+
+static void sweep_is_waited_for_(void *arg __attribute__((unused)))
+{
+	enum { LONG_MS = 1500 };
+	linking = (struct linking){ .a = name_at(0, "a"), .b = name_at(1, "b") };
+	CHECK_INT(put(linking.a, "text"), 0);
+	at("slow");
+	CHECK_INT(task_spawn(task_shard(task_self()), link_them, &linking), 0);
+	CHECK(hold_has("names", "rename"));
+	CHECK(hold_has("files", "unlink"));    /* the sweeper has taken it for what somebody left who died */
+	hold_tell("lists", "hold", "readdir"); /* it takes nothing more */
+	hold_tell("names", "hold", "none");
+	hold_tell("names", "release", "all");
+	task_sleep_ms(LONG_MS);
+	CHECK(!linking.over);
+	hold_tell("files", "hold", "none");
+	hold_tell("files", "release", "all");
+	for (int tries = 0; tries < 2000 && !linking.over; tries++)
+		task_sleep_ms(5);
+	CHECK(linking.over);
+	CHECK_INT(linking.err, 0);
+	at("dht");
+	CHECK(same_file(linking.a, linking.b));
+	CHECK_INT(links(linking.a), 2);
+	CHECK(settles(1));
+	hold_tell("lists", "hold", "none");
+	hold_tell("lists", "release", "all");
+}
+
+static void a_sweep_that_takes_what_is_being_made_is_waited_for(void **state)
+{
+	(void)state;
+	more_volumes = HELD;
+	run(sweep_is_waited_for_, "option sweep-interval 1h", "1M");
+	more_volumes = "";
+}
+
 static void try_unlink(void)
 {
 	const char *a = name_at(0, "a"), *b = name_at(1, "b");
@@ -385,6 +449,7 @@ int main(void)
 		cmocka_unit_test(without_min_free_a_full_brick_says_so),
 		cmocka_unit_test(when_all_are_full_files_are_where_their_names_are),
 		cmocka_unit_test(a_link_that_fails_half_way_leaves_nothing),
+		cmocka_unit_test(a_sweep_that_takes_what_is_being_made_is_waited_for),
 		cmocka_unit_test(an_unlink_that_fails_half_way_is_ended),
 		cmocka_unit_test(a_rename_over_a_pointer_that_fails_half_way_is_ended),
 		cmocka_unit_test(what_a_dead_client_began_is_ended),

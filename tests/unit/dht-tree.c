@@ -284,3 +284,35 @@ void others_go_on(bool yes)
 {
 	tell_cut("yields", yes);
 }
+
+static void hold_command(const char *volume, int argc, char **argv, char *answer, size_t size)
+{
+	struct xlator *x = tree_find(&tree, volume);
+	FILE *f = fmemopen(answer, size, "w");
+
+	if (!f || x->type->command(x, argc, argv, f))
+		abort();
+	fclose(f);
+}
+
+void hold_tell(const char *volume, const char *command, const char *what)
+{
+	char answer[256], *argv[] = { (char *)command, (char *)what };
+
+	hold_command(volume, 2, argv, answer, sizeof(answer));
+}
+
+bool hold_has(const char *volume, const char *fop)
+{
+	enum { TRIES = 2000 };
+	char answer[256] = "", *argv[] = { (char *)"list" };
+
+	for (int tries = 0; tries < TRIES; tries++) {
+		memset(answer, 0, sizeof(answer));
+		hold_command(volume, 1, argv, answer, sizeof(answer));
+		if (*answer && strstr(answer, fop))
+			return true;
+		task_sleep_ms(5);
+	}
+	return false;
+}

@@ -152,6 +152,60 @@ MOVES(who_has_it_open_has_it_after_it_was_removed, SWEEPS)
 	CHECK(settles(0));
 }
 
+/* ---- the name that it has for those ---- */
+
+/* Of who sweeps: begins when it is let, and ends what is kept step by step. */
+#define SWEEPER                                                                                                                \
+	"volume begins\n type debug/hold\n option fops readdir\n subvolumes e0\nend-volume\n"                                  \
+	"volume ends\n type debug/hold\n option fops unlink,removexattr\n subvolumes e1\nend-volume\n"                         \
+	"volume sweeper\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 10ms\n"                  \
+	" subvolumes begins ends e2 e3\nend-volume\n"                                                                          \
+	"volume other\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 1h\n"                      \
+	" subvolumes e0 e1 e2 e3\nend-volume\n"
+
+/* As others see it, and as who has moved it does. */
+static bool has_one_name(const char *b)
+{
+	bool yes = links(b) == 1;
+
+	at("other");
+	yes &= links(b) == 1;
+	at("dht");
+	return yes;
+}
+
+static void is_never_counted_(void *arg __attribute__((unused)))
+{
+	const char *b = put_away("text"), *c = name_at(2, "c");
+
+	CHECK(brings(b, "brought"));
+	CHECK(has_one_name(b));
+	hold_tell("begins", "hold", "none");
+	hold_tell("begins", "release", "all");
+	CHECK(hold_has("ends", ""));
+	CHECK(has_one_name(b));
+	hold_tell("ends", "release", "1");
+	CHECK(hold_has("ends", ""));
+	CHECK(has_one_name(b));
+	/* As if the sweeper had died here. */
+	CHECK_INT(tree_rename(&tree, b, c, 0), 0);
+	CHECK(has_one_name(c));
+	CHECK(brings(c, "brought"));
+	CHECK(has_one_name(c) && reads(c, "text"));
+	hold_tell("ends", "hold", "none");
+	hold_tell("ends", "release", "all");
+	CHECK(settles(0));
+	CHECK(has_one_name(c) && reads(c, "text"));
+}
+
+static void the_name_that_is_kept_is_never_counted(void **state)
+{
+	(void)state;
+	more_volumes = SWEEPER;
+	run(is_never_counted_, "option sweep-interval 1h", "64M");
+	more_volumes = "";
+}
+
 MOVES(what_was_moved_a_moment_ago_stays, "option sweep-interval 1h")
 {
 	const char *b = put_away("text"), *c = name_at(2, "c");
@@ -635,6 +689,7 @@ int main(void)
 		cmocka_unit_test(what_belongs_to_it_comes_along),
 		cmocka_unit_test(who_has_it_open_goes_on),
 		cmocka_unit_test(who_has_it_open_has_it_after_it_was_removed),
+		cmocka_unit_test(the_name_that_is_kept_is_never_counted),
 		cmocka_unit_test(what_was_moved_a_moment_ago_stays),
 		cmocka_unit_test(what_is_locked_stays),
 		cmocka_unit_test(what_is_locked_at_any_member_stays),

@@ -351,19 +351,19 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 }
 
 /* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
- * and only the answer was lost. */
+ * and only the answer was lost. A sweep may itself have to wait, for a brick or a set that is away: it is waited for as for a name that is marked. */
 static int after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
 {
-	enum { LOOKS = 10, PAUSE_MS = 50 };
-	int err = -EBUSY, ended = 0;
+	enum { WAIT_MS = 30000, PAUSE_MS = 50 };
+	uint64_t until = clock_ns() + WAIT_MS * 1000000ull;
+	int err, ended = 0;
 	bool first = true;
 
+	if (rq->deadline_ns && rq->deadline_ns < until)
+		until = rq->deadline_ns;
 	mean_pointers(rq, d, true);
-	for (int i = 0; err == -EBUSY && i < LOOKS; i++) {
-		err = has_ended(rq, d, child, pointer);
-		if (err == -EBUSY)
-			task_sleep_ms(PAUSE_MS);
-	}
+	while ((err = has_ended(rq, d, child, pointer)) == -EBUSY && clock_ns() < until)
+		task_sleep_ms(PAUSE_MS);
 	if (!err && aim->dir) /* or it was given its name, and since then another pointer leads to the directory */
 		ended = parent_is_first(rq, d, aim, &first);
 	if (!err && !ended && first)
@@ -373,7 +373,7 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 }
 
 /* It got no name, or nobody knows whether it did. What the caller is told: `err`, but that a sweep has taken new.PGFID is nobody's business: then
- * -EAGAIN, or -EIO if that sweep is still at it. */
+ * -EAGAIN, or -EIO if that sweep is at it for longer than the request has time. */
 static int give_up(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim, int err)
 {
 	struct who user = become_root(rq);

@@ -230,7 +230,7 @@ void rebalance_free(struct dht *);
 int growing_parse(const char *name, struct gfid *);
 
 /* ---- hidden.c ---- */
-enum { AWAY_DIRS = 256, WORK_DIRS = 16, HIDDEN_NAME = 80 };
+enum { AWAY_DIRS = 256 };
 /* What a pointer is called in `work`: new.PGFID, it has no name yet; del.PGFID, it has none any more, or is about to lose it; end.PGFID.FRESH,
  * somebody finds out which of these, and ends it. */
 enum work { WORK_NEW, WORK_DEL };
@@ -250,10 +250,6 @@ const char *anchor_name(const struct aim *, char name[HIDDEN_NAME]);
 const char *work_name(enum work, const struct gfid *pgfid, char name[HIDDEN_NAME]);
 const char *end_name(const struct gfid *pgfid, char name[HIDDEN_NAME]); /* another one each time */
 int work_parse(const char *name, struct gfid *pgfid);			/* -EINVAL: none of these */
-static inline unsigned work_of(const struct gfid *pgfid)
-{
-	return pgfid->bytes[0] % WORK_DIRS;
-}
 
 struct who {
 	uid_t uid;
@@ -515,9 +511,8 @@ enum bring {
 int file_bring(struct request *, struct dht *, const struct loc *, int owner, const struct throttle *, uint64_t *bytes);
 /* The same of a name of the root; tells what became of it. */
 int bring_command(struct dht *, const char *name, FILE *to);
-/* The copy's name, in the directory of `work` for the file's gfid; those of a file that was moved, and of its stub, in that for the mover's id. */
+/* The copy's name, in the directory of `work` for the file's gfid; those of a file that was moved (kept_name), and of its stub, in that for the mover's id. */
 const char *copy_name(const struct gfid *, char name[HIDDEN_NAME]);
-const char *kept_name(const struct gfid *mover, char name[HIDDEN_NAME]);
 const char *stub_name(const struct gfid *mover, char name[HIDDEN_NAME]);
 int kept_parse(const char *name, struct gfid *mover); /* either of the last two. -EINVAL */
 /* Data, xattrs and attributes, from the file to its copy, which is empty or has part of them. */
@@ -562,6 +557,8 @@ int kept_read(struct request *, struct dht *, int child, struct inode *,
 bool told_by_any(struct request *, struct dht *, int child, struct inode *, const char *line, bool not_out);
 /* k.ID or s.ID, which has stood there for long. 0: it has gone; 1: it is to stay; -errno. */
 int kept_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
+/* A file that was moved has that name yet. (Who removed it may have died before what the file says of it had gone: that goes then.) True if it can't be told. */
+bool kept_stays(struct request *, struct dht *, int child, struct inode *);
 
 /* ---- follow.c: files that were moved while they were in use ---- */
 /* The request says that a file which it names is elsewhere: 0: by now it is known where, -EAGAIN: in a moment; else that is the answer. */

@@ -32,11 +32,6 @@ const char *copy_name(const struct gfid *gfid, char name[HIDDEN_NAME])
 	return named('c', gfid, name);
 }
 
-const char *kept_name(const struct gfid *mover, char name[HIDDEN_NAME])
-{
-	return named('k', mover, name);
-}
-
 const char *stub_name(const struct gfid *mover, char name[HIDDEN_NAME])
 {
 	return named('s', mover, name);
@@ -669,14 +664,22 @@ static bool is_under_way(struct request *rq, struct dht *d, int home, const stru
 	return intent_find(rq, d, home, id, &it) != -ENOENT;
 }
 
-/* The xattr first: then the name counts, for a moment. (Also if it has gone: of a set whose members all lost their power perhaps at one only.) */
-static int name_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct gfid *id,
-		    struct inode *inode)
+static int kept_forget(struct request *rq, struct dht *d, int child, struct inode *inode)
 {
 	struct removexattr_in in = { .inode = inode, .name = (char *)DHT_KEPT_XATTR };
 	struct removexattr_out out = { 0 };
+	int err = removexattr_on(rq, d->x->child[child], &in, &out);
+
+	return err == -ENODATA ? 0 : err;
+}
+
+/* The name first, for it is not counted as long as it is there. (What a client of the version before has made bricks don't count as long as the xattr is there: that
+ * first, and the name counts for a moment. Also if it has gone: of a set whose members all lost their power perhaps at one only.) */
+static int name_end(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name, const struct gfid *id,
+		    struct inode *inode)
+{
 	cleanup_inode struct inode *stub = NULL;
-	struct pointer p;
+	struct pointer p = { 0 };
 	char of_stub[HIDDEN_NAME];
 	int err = read_stub(rq, d, child, inode, DHT_KEPT_XATTR, &p);
 
@@ -686,10 +689,25 @@ static int name_end(struct request *rq, struct dht *d, int child, struct inode *
 		err = find_in_work(rq, d, (int)p.subvolume, id, stub_name(id, of_stub), &stub);
 	if (err != -ENODATA && !is_absent(err))
 		return err ? err : 1;
-	err = removexattr_on(rq, d->x->child[child], &in, &out);
-	if (err && err != -ENODATA)
-		return err;
-	return remove_hidden(rq, d, child, dir, name, &inode->gfid, NULL);
+	err = gfid_is_null(&p.mover) ? kept_forget(rq, d, child, inode) : 0;
+	if (!err)
+		err = remove_hidden(rq, d, child, dir, name, &inode->gfid, NULL);
+	if (!err && !gfid_is_null(&p.mover))
+		kept_forget(rq, d, child, inode); /* it may have been its last name; and what is left says nothing */
+	return err;
+}
+
+bool kept_stays(struct request *rq, struct dht *d, int child, struct inode *inode)
+{
+	cleanup_inode struct inode *found = NULL;
+	char name[HIDDEN_NAME];
+	struct pointer p;
+	int err = kept_read(rq, d, child, inode, &p);
+
+	if (err || gfid_is_null(&p.mover))
+		return err != -ENODATA;
+	err = find_in_work(rq, d, child, &p.mover, kept_name(&p.mover, name), &found);
+	return !is_absent(err) || kept_forget(rq, d, child, inode);
 }
 
 /* Pointers lead to it still. */

@@ -63,17 +63,6 @@ static int read_counted(struct bringing *b, int child, struct counted *c)
 	return 0;
 }
 
-/* It has a name more, for who had it open where it was. */
-static bool was_moved(struct bringing *b)
-{
-	struct getxattr_in in = { .inode = b->file, .name = DHT_KEPT_XATTR };
-	struct getxattr_out out = { 0 };
-	int err = getxattr_on(b->rq, b->d->x->child[side_of(b)->aim.child], &in, &out);
-
-	fop_out_clear(FOP_getxattr, &out);
-	return err != -ENODATA;
-}
-
 /* As it is there, whoever holds it. Links are added and removed meanwhile: of which kind it was is written down. BRING_LED: it is elsewhere by now. */
 static int look_at_file(struct bringing *b)
 {
@@ -150,7 +139,7 @@ static int find(struct bringing *b, int owner)
 	err = look_at_file(b);
 	if (err)
 		return err == BRING_LED ? name_lead(b->rq, b->d, b->loc, owner, pointer, &s->aim) : err;
-	if (was_moved(b))
+	if (kept_stays(b->rq, b->d, s->aim.child, b->file))
 		return BRING_RECENT;
 	b->it.several = b->attr.nlink != 1;
 	err = b->it.several ? read_anchors(b) : 0;
@@ -215,16 +204,18 @@ static int make_copy(struct bringing *b)
 {
 	const struct side *s = side_of(b);
 	struct mark m = { mark_hash(MARK_GOES), b->it.id, attempt_of(&b->it), (uint32_t)s->child };
-	uint8_t pointer[POINTER_SIZE], mark[MARK_SIZE];
+	struct pointer leads = { (uint32_t)s->aim.child, s->aim.gfid, b->it.id };
+	uint8_t pointer[POINTER_SIZE], kept[STUB_SIZE], mark[MARK_SIZE];
 	char name[HIDDEN_NAME], of_mark[MARK_NAME];
 	struct born_xattr x[] = { { DHT_POINTER_XATTR, pointer, POINTER_SIZE },
-				  { DHT_KEPT_XATTR, pointer, POINTER_SIZE },
+				  { DHT_KEPT_XATTR, kept, STUB_SIZE },
 				  { mark_name(m.hash, of_mark), mark, MARK_SIZE } };
 	struct loc loc = { .parent = b->dir, .name = copy_name(&s->aim.gfid, name) };
 	struct readlink_out target = { 0 };
 	int err = S_ISLNK(b->attr.mode) ? read_target(b, &target) : 0;
 
-	pointer_encode(&(struct pointer){ .subvolume = (uint32_t)s->aim.child, .gfid = s->aim.gfid }, pointer);
+	pointer_encode(&leads, pointer);
+	stub_encode(&leads, kept);
 	mark_encode(&m, mark);
 	if (!err)
 		err = born_attach(b->rq, x, 3);

@@ -5,6 +5,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +158,14 @@ int pointer_decode(const void *bytes, size_t size, struct pointer *p)
 	p->subvolume = be32toh(p->subvolume);
 	memcpy(p->gfid.bytes, at + 5, 16);
 	return gfid_is_null(&p->gfid) || gfid_equal(&p->gfid, &gfid_root) ? -EINVAL : 0;
+}
+
+const char *kept_name(const struct gfid *mover, char name[HIDDEN_NAME])
+{
+	char text[GFID_TEXT];
+
+	snprintf(name, HIDDEN_NAME, "k.%s", gfid_text(mover, text));
+	return name;
 }
 
 void parent_encode(const struct parent *p, uint8_t bytes[PARENT_SIZE])

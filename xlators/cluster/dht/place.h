@@ -91,8 +91,16 @@ int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL *
 #define DHT_MARKS_XATTR "trusted.dht.marks"
 enum { MARKS_TEXT = 96 };
 
-/* On a file that was moved: it has a name more, work/k.ID, as long as its stub may be open; features/layout does not count that. As a pointer, to the stub. */
+/* On a file that was moved: it has a name more, work/k.ID, as long as its stub may be open; features/layout does not count that, as long as it is there. As a stub, with
+ * the ID, but that it leads to the stub. (By clients of the version before as a pointer: then a name is not counted as long as this is there.) */
 #define DHT_KEPT_XATTR "trusted.dht.kept"
+/* The directories of `work`, by number and by what a name in it tells; and that name. */
+enum { WORK_DIRS = 16, HIDDEN_NAME = 80 };
+static inline unsigned work_of(const struct gfid *gfid)
+{
+	return gfid->bytes[0] % WORK_DIRS;
+}
+const char *kept_name(const struct gfid *mover, char name[HIDDEN_NAME]);
 
 /* Read from a file, with PLACE, as root: a number that rises with each change of it, who counts, 1 if it has locks, or somebody waits for one, or may get back one that
  * he had (else 0), and how often it is open. Whoever hears the first two twice knows that nothing was changed in between. */

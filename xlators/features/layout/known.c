@@ -120,13 +120,27 @@ static int read_home(struct request *rq, struct xlator *x, struct inode *inode, 
 	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
 }
 
+static int read_kept(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
+{
+	struct blob value = { 0 };
+	struct pointer p;
+	int err = read_xattr(rq, x, inode, DHT_KEPT_XATTR, &value);
+
+	k->kept = !err;
+	if (!err && !pointer_decode(value.bytes, value.size, &p))
+		k->keeper = p.mover;
+	free(value.bytes);
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
 /* All that there may be. */
 static int read_marked(struct request *rq, struct xlator *x, struct inode *inode, struct known *k)
 {
 	struct ours has;
 	int err = marks_read(rq, x, inode, k, &has);
 
-	k->kept = has.kept;
+	if (!err && has.kept)
+		err = read_kept(rq, x, inode, k);
 	if (!err && has.pointer)
 		err = read_pointer(rq, x, inode, k);
 	if (!err && has.layout)
@@ -144,6 +158,7 @@ static void keep(struct known *k, struct known *fresh, unsigned changes)
 		k->broken = fresh->broken;
 		k->points = fresh->points;
 		k->kept = fresh->kept;
+		k->keeper = fresh->keeper;
 		k->shard = fresh->shard;
 		k->pointer = fresh->pointer;
 		k->layout = fresh->layout;
@@ -160,6 +175,7 @@ static struct facts facts_in(const struct known *k)
 			   .wide = k->layout != NULL,
 			   .marked = k->marks > 0,
 			   .kept = k->kept,
+			   .keeper = k->keeper,
 			   .shard = k->shard,
 			   .pointer = k->pointer };
 

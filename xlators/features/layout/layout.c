@@ -208,7 +208,8 @@ static int mark_surely(struct request *rq, struct xlator *x, struct inode *inode
 	if (err)
 		return err;
 	attr->flags |= f.wide || f.shard ? ATTR_WIDE : 0;
-	attr->nlink -= f.kept && attr->nlink > 1;
+	if (f.kept)
+		kept_leave_out(rq, x, inode, &f, attr);
 	if (!f.points)
 		return 0;
 	attr->flags |= ATTR_POINTER;

@@ -47,7 +47,8 @@ struct known {
 	bool read;	  /* what follows is what the xattrs say */
 	int broken;	  /* 0, or -EIO: they make no sense */
 	bool points, kept;
-	bool shard; /* it is one of a directory whose home is elsewhere */
+	struct gfid keeper; /* of the name that is not counted; null: any */
+	bool shard;	    /* it is one of a directory whose home is elsewhere */
 	struct pointer pointer;
 	uint64_t version; /* of a file: number of its last change, or of when it came to be known */
 	unsigned lockers; /* of a file: requests for locks that are under way */
@@ -64,9 +65,10 @@ struct known {
 struct facts {
 	bool points, wide, moving, marked; /* marked: names in it are */
 	bool shard;			   /* its home is elsewhere */
-	bool kept;			   /* a name of it is not counted */
-	uint64_t version;		   /* of its layout */
-	bool goes; /* it is marked as one that is to go, dies, or is being moved, and nothing else: by `by` */
+	bool kept;			   /* a name of it is not counted, that of `keeper` */
+	struct gfid keeper;
+	uint64_t version; /* of its layout */
+	bool goes;	  /* it is marked as one that is to go, dies, or is being moved, and nothing else: by `by` */
 	struct mark by;
 	struct pointer pointer;
 };
@@ -116,6 +118,10 @@ int inside_enter(struct inside *, struct request *, struct xlator *, struct inod
 int inside_enter_victim(struct inside *, struct xlator *, struct inode *);
 void inside_leave(struct inside *);
 #define cleanup_inside __attribute__((cleanup(inside_leave)))
+
+/* ---- kept.c ---- */
+/* Of an object whose facts say that a name is not counted: that it is not. What an answer says of it was so at one moment. */
+void kept_leave_out(struct request *, struct xlator *, struct inode *, const struct facts *, struct attr *);
 
 /* ---- marks.c ---- */
 /* Those of a directory, from its xattrs. */
