@@ -555,6 +555,13 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 /* ---- what those above may believe ---- */
 
+/* The names of a directory, its mode and ACL are changed where it is, however its own name leads to it. Links to a file, which its attributes count, are made and
+ * removed under directories that this client does not know. */
+static bool changes_behind_pointers(struct dht *d, struct inode *inode)
+{
+	return !S_ISDIR(inode->type) && known_away(d, inode);
+}
+
 /* Moments are the same for all replica sets of a process (cluster/afr). What is at several is believed as far as all vouch for it. */
 static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
 {
@@ -565,8 +572,8 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 	if (!inode)
 		return moment_now(x->child[0]);
 	child = s ? -1 : place_known(x->private, inode);
-	if (!is_root(inode) && (child >= 0 || s) && known_away(x->private, inode))
-		return 0; /* what changes through another subvolume's names, that one does not tell */
+	if (changes_behind_pointers(x->private, inode))
+		return 0;
 	if (child >= 0)
 		return believe_ms(x->child[child], inode, what, since);
 	if (!s)
