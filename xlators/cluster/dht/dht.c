@@ -416,10 +416,21 @@ int open_at(struct request *rq, struct dht *d, const struct create_in *in, struc
 	return err ? for_applications(d, FOP_create, err) : noted(d, FOP_create, out, owner, child);
 }
 
+/* Who opens a directory will list it, and ask whether that holds: by then the subvolume's word is here. */
+static void ask_for_word(struct dht *d, enum fop fop, int child)
+{
+	enum { ASKED_LATELY_NS = 1000000000 };
+
+	if (fop == FOP_opendir && clock_ns() < atomic_load(&d->asked_ns) + ASKED_LATELY_NS)
+		moment_now(d->x->child[child]);
+}
+
 int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner)
 {
-	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
+	int child = owner, err;
 
+	ask_for_word(d, fop, owner);
+	err = call_by_name(rq, d, fop, in, out, &child);
 	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
 		err = by_pointer(rq, d, fop, in, out, &child);
 	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
@@ -569,8 +580,10 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 	uint64_t least = UINT64_MAX;
 	int child;
 
-	if (!inode)
+	if (!inode) {
+		atomic_store(&((struct dht *)x->private)->asked_ns, clock_ns());
 		return moment_now(x->child[0]);
+	}
 	child = s ? -1 : place_known(x->private, inode);
 	if (changes_behind_pointers(x->private, inode))
 		return 0;
