@@ -27,6 +27,7 @@ missed=0
 be_idle() {
 	local mount_kib brick_kib
 	"$STRATUS" set "$MNT" "$(name_of mount/fuse "$CLIENT_VOL")" busy-poll 0 # polling makes calls of its own, as many as there is time for
+	"$STRATUS" set "$MNT" "$(name_of mount/fuse "$CLIENT_VOL")" believe off # what is believed for a while depends on how fast the machine is
 	"$STRATUS" set "$SERVER_VOL" "$(name_of protocol/server "$SERVER_VOL")" busy-poll 0
 	"$STRATUS" dump "$MNT" >/dev/null
 	mount_kib=$(rss_kib "$MOUNT_PID") brick_kib=$(rss_kib "$BRICK_PID")

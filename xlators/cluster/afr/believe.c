@@ -207,21 +207,38 @@ static bool held(struct object *o, uint64_t epoch)
 	return yes;
 }
 
+static struct wanted *wanted_begin(struct afr *a, struct view *v)
+{
+	struct wanted *w = calloc(1, sizeof(*w));
+
+	pthread_mutex_lock(&a->lock);
+	*v = a->view;
+	pthread_mutex_unlock(&a->lock);
+	if (!w || !v->epoch) {
+		free(w);
+		return NULL;
+	}
+	w->a = a;
+	w->epoch = v->epoch;
+	pthread_mutex_init(&w->lock, NULL);
+	return w;
+}
+
+static void wanted_end(struct wanted *w)
+{
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
 /* The directory first: without it the rest is of no use. */
 bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirents *d)
 {
-	struct wanted *w = calloc(1, sizeof(*w));
-	bool again;
 	struct view v;
+	struct wanted *w = wanted_begin(a, &v);
+	bool again;
 
-	pthread_mutex_lock(&a->lock);
-	v = a->view;
-	pthread_mutex_unlock(&a->lock);
-	if (!w || !v.epoch)
-		goto out;
-	w->a = a;
-	w->epoch = v.epoch;
-	pthread_mutex_init(&w->lock, NULL);
+	if (!w)
+		return false;
 	want(w, &v, directory);
 	if (w->count)
 		ask_granters(w);
@@ -234,12 +251,67 @@ bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirent
 			ask_granters(w);
 		again |= w->got > 0;
 	}
-	pthread_mutex_destroy(&w->lock);
-	free(w);
+	wanted_end(w);
 	return again;
-out:
-	free(w);
-	return false;
+}
+
+/* ---- what names are looked up in ---- */
+
+/* Each name on the way to a file is looked up for each use of it, as long as nobody vouches for it: so who looks up names in a directory tries for
+ * its token, as who lists it does. That is one message for as many questions as this, and once in a second at most. */
+enum { WALKED_OFTEN = 4, WALK_NS = 1000000000 };
+
+struct walk {
+	struct afr *a;
+	struct inode *directory; /* reference */
+};
+
+static void walk_task(void *arg)
+{
+	struct walk *walk = arg;
+	struct view v;
+	struct wanted *w = wanted_begin(walk->a, &v);
+
+	if (w) {
+		want(w, &v, walk->directory);
+		if (w->count)
+			ask_granters(w);
+		wanted_end(w);
+	}
+	inode_unref(walk->directory);
+	afr_task_ends(walk->a);
+	free(walk);
+}
+
+/* With the object's lock held. */
+static bool may_be_tried(const struct object *o, uint64_t epoch)
+{
+	return !o->contended && (o->token == TOKEN_NONE || (o->token == TOKEN_HELD && o->epoch != epoch));
+}
+
+/* With the object's lock held: it is time to try. */
+static bool walked_often(struct object *o)
+{
+	uint64_t now = clock_ns();
+
+	if (now > o->walked_ns + WALK_NS) {
+		o->walked_ns = now;
+		o->walked = 0;
+	}
+	return ++o->walked == WALKED_OFTEN;
+}
+
+static void walk(struct afr *a, struct inode *directory)
+{
+	struct walk *w = malloc(sizeof(*w));
+
+	if (!w)
+		return;
+	*w = (struct walk){ a, inode_ref(directory) };
+	if (afr_spawn(a, walk_task, w)) {
+		inode_unref(w->directory);
+		free(w);
+	}
 }
 
 /* ---- what holds ---- */
@@ -282,7 +354,7 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 	struct afr *a = afr_of(x);
 	struct object *o = inode ? inode_slot(inode, x) : NULL;
 	uint64_t epoch, gaps;
-	bool yes;
+	bool yes, often;
 
 	if (!inode) {
 		proved_epoch(a, &gaps); /* their word comes while something is read */
@@ -297,7 +369,10 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 	yes = holds(o, what, since, epoch, gaps);
 	if (yes && (what == BELIEVE_NAMES || what == BELIEVE_ATTR_LATE))
 		o->taken_late_ns = clock_ns();
+	often = what == BELIEVE_NAME && since && may_be_tried(o, epoch) && walked_often(o);
 	pthread_mutex_unlock(&o->lock);
+	if (often)
+		walk(a, inode);
 	return yes ? BELIEF_MS : 0;
 }
 

@@ -416,10 +416,21 @@ int open_at(struct request *rq, struct dht *d, const struct create_in *in, struc
 	return err ? for_applications(d, FOP_create, err) : noted(d, FOP_create, out, owner, child);
 }
 
+/* Who opens a directory will list it, and ask whether that holds: by then the subvolume's word is here. */
+static void ask_for_word(struct dht *d, enum fop fop, int child)
+{
+	enum { ASKED_LATELY_NS = 1000000000 };
+
+	if (fop == FOP_opendir && clock_ns() < atomic_load(&d->asked_ns) + ASKED_LATELY_NS)
+		moment_now(d->x->child[child]);
+}
+
 int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int owner)
 {
-	int child = owner, err = call_by_name(rq, d, fop, in, out, &child);
+	int child = owner, err;
 
+	ask_for_word(d, fop, owner);
+	err = call_by_name(rq, d, fop, in, out, &child);
 	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
 		err = by_pointer(rq, d, fop, in, out, &child);
 	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
@@ -555,6 +566,13 @@ static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 /* ---- what those above may believe ---- */
 
+/* The names of a directory, its mode and ACL are changed where it is, however its own name leads to it. Links to a file, which its attributes count, are made and
+ * removed under directories that this client does not know. */
+static bool changes_behind_pointers(struct dht *d, struct inode *inode)
+{
+	return !S_ISDIR(inode->type) && known_away(d, inode);
+}
+
 /* Moments are the same for all replica sets of a process (cluster/afr). What is at several is believed as far as all vouch for it. */
 static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
 {
@@ -562,11 +580,13 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 	uint64_t least = UINT64_MAX;
 	int child;
 
-	if (!inode)
+	if (!inode) {
+		atomic_store(&((struct dht *)x->private)->asked_ns, clock_ns());
 		return moment_now(x->child[0]);
+	}
 	child = s ? -1 : place_known(x->private, inode);
-	if (!is_root(inode) && (child >= 0 || s) && known_away(x->private, inode))
-		return 0; /* what changes through another subvolume's names, that one does not tell */
+	if (changes_behind_pointers(x->private, inode))
+		return 0;
 	if (child >= 0)
 		return believe_ms(x->child[child], inode, what, since);
 	if (!s)

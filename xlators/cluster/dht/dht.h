@@ -61,11 +61,12 @@ struct dht {
 	atomic_uint_fast64_t
 		agreed; /* those that were found to go by it, or by one before it: they are what the graph has there */
 	atomic_uint_fast64_t misplaced_told_ns; /* when it was told that a brick refuses names of the root */
-	atomic_uint_fast64_t down;   /* those that have not said that they are up, or have said that they are down since */
-	atomic_bool strays;	     /* that there is something in the wrong root was told */
-	atomic_bool differ;	     /* that the owners or modes of shards differ was told */
-	struct task_lock changing;   /* of the attributes of a directory with several shards, by this client */
-	atomic_uint_fast64_t across; /* operations over several subvolumes that were refused */
+	atomic_uint_fast64_t down;     /* those that have not said that they are up, or have said that they are down since */
+	atomic_bool strays;	       /* that there is something in the wrong root was told */
+	atomic_bool differ;	       /* that the owners or modes of shards differ was told */
+	struct task_lock changing;     /* of the attributes of a directory with several shards, by this client */
+	atomic_uint_fast64_t across;   /* operations over several subvolumes that were refused */
+	atomic_uint_fast64_t asked_ns; /* when those above began to read what they would believe */
 	atomic_uint_fast64_t put_away, followed, ended, renamed_across, taken_over, brought;
 	atomic_uint_fast64_t has_hidden; /* subvolumes where .stratus.dht was seen */
 

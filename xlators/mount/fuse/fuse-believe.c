@@ -25,6 +25,18 @@ static bool believed(const struct ask *a, struct inode *inode, enum believe what
 	return believe_ms(ask_child(a), inode, what, since) > 0;
 }
 
+enum { SIZE_IS_NOTED = 1 }; /* no moment is that early */
+
+/* One at a time. Of two sizes of one moment both hold, and are the same, or none does. */
+static void note_size(struct node_state *s, uint64_t size, uint64_t since)
+{
+	unsigned long before = atomic_load(&s->sized);
+	if (before == SIZE_IS_NOTED || !atomic_compare_exchange_strong(&s->sized, &before, SIZE_IS_NOTED))
+		return;
+	atomic_store(&s->size, size);
+	atomic_store(&s->sized, since);
+}
+
 /* Of what attributes tell. */
 static struct node_state *learn(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
 {
@@ -35,6 +47,8 @@ static struct node_state *learn(struct ask *a, struct inode *inode, const struct
 	atomic_store(&s->plain, plain ? since : 0);
 	atomic_store(&s->searchable, plain && (attr->mode & SEARCH_BITS) == SEARCH_BITS ? since : 0);
 	atomic_store(&s->asked, since);
+	if (S_ISREG(attr->mode))
+		note_size(s, attr->size, since);
 	return s;
 }
 
@@ -167,6 +181,17 @@ bool believe_told(const struct ask *a, struct inode *inode)
 	struct node_state *s = node_state(a->mount, inode);
 	return s && atomic_load(&s->told_count) == atomic_load(&a->mount->disbelieved) &&
 	       believed(a, inode, BELIEVE_ATTR, atomic_load(&s->told));
+}
+
+/* Who reads to the end reads once more, to hear that it is the end. A size changes by what is done to the file itself, so it holds, other than what the kernel is told of attributes,
+ * whatever becomes of its names. */
+bool believe_end(struct ask *a, struct inode *inode, uint64_t offset)
+{
+	struct node_state *s = node_state(a->mount, inode);
+	uint64_t since = s ? atomic_load(&s->sized) : 0;
+	if (since <= SIZE_IS_NOTED || offset < atomic_load(&s->size) || atomic_load(&s->sized) != since)
+		return false;
+	return ask_moment(a) && believed(a, inode, BELIEVE_ATTR, since);
 }
 
 static bool told_lately(struct mount *m, struct inode *inode)

@@ -62,12 +62,12 @@ struct batch {
 struct listing {
 	struct batch *batch;
 	unsigned batches;
-	uint32_t entries;  /* of all batches */
+	uint32_t entries;      /* of all batches */
 	atomic_uint *gathered; /* of the mount, where they are counted */
-	uint64_t begun_ns; /* when the first was asked for */
-	bool whole;	   /* from the start to the end, and each batch asked for at a known moment */
-	bool untold;	   /* the kernel has heard of names without what they stand for */
-	bool again;	   /* it is not read for the first time */
+	uint64_t begun_ns;     /* when the first was asked for */
+	bool whole;	       /* from the start to the end, and each batch asked for at a known moment */
+	bool untold;	       /* the kernel has heard of names without what they stand for */
+	bool again;	       /* it is not read for the first time */
 };
 
 /* An open file or directory as the kernel knows it (fh). */
@@ -138,6 +138,8 @@ struct node_state {
 	atomic_ulong plain;	 /* it has no ACL */
 	atomic_ulong asked;	 /* its mode, and whether it has an ACL, was asked for */
 	atomic_ulong searchable; /* a directory that everybody may search */
+	atomic_ulong sized;	 /* a file's size, which is: (or SIZE_IS_NOTED) */
+	atomic_ulong size;
 	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
 	atomic_ulong told, told_count;
 	atomic_ulong told_ns; /* when that was, by the clock */
@@ -221,14 +223,15 @@ void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *director
 		   uint64_t since);
 /* Before it is said that it is done: names that everybody may reach must be asked for again where not everybody may any more. */
 void mode_set(struct ask *, struct inode *, mode_t);
-void search_denied(struct ask *, struct inode *directory); /* perhaps: it was given an ACL */
+void search_denied(struct ask *, struct inode *directory);		       /* perhaps: it was given an ACL */
 void name_moved(struct ask *, struct inode *from_directory, struct inode *to); /* it is believed as it was before */
 /* For how long the names of a listing may be believed that was asked for at that moment; and the same as above for one of them. */
 uint64_t believe_listing(struct ask *, struct inode *directory, uint64_t since);
 void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const struct attr *, uint64_t since, uint64_t ms);
-bool believe_plain(struct ask *, struct inode *);      /* it has no ACL */
-bool believe_told(const struct ask *, struct inode *); /* what the kernel was told of its attributes still holds */
-void disbelieve(struct mount *, struct inode *);       /* NULL: all */
+bool believe_plain(struct ask *, struct inode *);		 /* it has no ACL */
+bool believe_told(const struct ask *, struct inode *);		 /* what the kernel was told of its attributes still holds */
+bool believe_end(struct ask *, struct inode *, uint64_t offset); /* the file ends there, or before */
+void disbelieve(struct mount *, struct inode *);		 /* NULL: all */
 
 /* Is there something to tell of what was listed some time ago? Not if the kernel has heard of it lately, or if it may have changed. */
 bool believe_worth(struct ask *, struct inode *, const struct attr *, uint64_t since);
@@ -244,7 +247,8 @@ void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode 
 /* -ENOKEY: the volume is encrypted, and nobody below has its key. 0: it is not, or did not answer; then who asks first finds out. */
 int sealed_look(struct xlator *, struct problem *);
 int sealed_check(struct ask *);
-bool is_mark(const struct inode *, const char *xattr); /* which says that a volume is encrypted: nobody sets it through a mount */
+bool is_mark(const struct inode *,
+	     const char *xattr); /* which says that a volume is encrypted: nobody sets it through a mount */
 
 /* ---- fuse-interrupt.c ---- */
 void ask_enter(struct ask *);
@@ -256,12 +260,13 @@ void asks_cancel(struct mount *); /* all of them */
 /* Waits in the graph of `old` are cancelled; their tasks ask again in the new one. */
 struct mount *mount_take(struct xlator *); /* the live mount of that mount point, now served by x; or NULL */
 void mount_publish(struct mount *, struct xlator *);
-struct mount *mount_retire(struct xlator *); /* the mount that x served, which nobody takes any more; NULL: it serves none (now) */
+struct mount *mount_retire(
+	struct xlator *); /* the mount that x served, which nobody takes any more; NULL: it serves none (now) */
 /* By who is no request of the kernel: the mount of x, which stays until it is let go. NULL: there is none, or it ends. */
 struct mount *mount_use(struct xlator *);
 void mount_let_go(struct mount *);
 void mount_ends(struct mount *); /* from here on nobody uses it who did not before */
-void ask_acquire(struct ask *);			    /* the active graph, with a reference */
+void ask_acquire(struct ask *);	 /* the active graph, with a reference */
 void ask_release(struct ask *);
 bool ask_again(struct ask *, int err);
 void unmounted(struct device *);
@@ -271,10 +276,10 @@ void unmounted(struct device *);
 	X(lookup)                                                                                                              \
 	X(getattr)                                                                                                             \
 	X(setattr)                                                                                                             \
-	X(readlink) X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs)       \
-		X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir)         \
-			X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek)                  \
-				X(copy_file_range)
+	X(readlink)                                                                                                            \
+	X(symlink) X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release)        \
+		X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus)     \
+			X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X
