@@ -131,8 +131,8 @@ static int check(struct table *t, struct problem *p)
 static int make_room(struct table *t, const char *text, size_t room, struct problem *p)
 {
 	*t = (struct table){ .text = strdup(text) };
-	t->tenant = calloc(room, sizeof(*t->tenant));
-	t->owned = calloc(room, sizeof(*t->owned));
+	t->tenant = malloc(room * sizeof(*t->tenant));
+	t->owned = malloc(room * sizeof(*t->owned));
 	return t->text && t->tenant && t->owned ? 0 : problem_set(p, ENOMEM, "out of memory");
 }
 

@@ -28,11 +28,11 @@ static int take_numbers(const struct words *row, struct range *r)
 	for (unsigned i = 1; i < row->count; i++)
 		if (word_number(row->word[i], i < 3 ? UINT32_MAX : INT64_MAX, &number[i]))
 			return -EINVAL;
-	r->base = number[1];
-	r->count = number[2];
-	r->limit = (struct amount){ (int64_t)number[3], (int64_t)number[4] };
-	r->soft = (struct amount){ (int64_t)number[5], (int64_t)number[6] };
-	r->grace = number[7];
+	*r = (struct range){ .base = number[1],
+			     .count = number[2],
+			     .limit = { (int64_t)number[3], (int64_t)number[4] },
+			     .soft = { (int64_t)number[5], (int64_t)number[6] },
+			     .grace = number[7] };
 	return !r->count || r->count > UINT32_MAX - r->base ? -EINVAL : 0;
 }
 
@@ -50,7 +50,7 @@ static int take_range(const struct words *row, struct range *r, struct problem *
 
 static int make_room(struct ranges *r, const char *text, size_t most, struct problem *p)
 {
-	*r = (struct ranges){ .text = strdup(text), .range = calloc(most, sizeof(*r->range)) };
+	*r = (struct ranges){ .text = strdup(text), .range = malloc(most * sizeof(*r->range)) };
 	if (!r->text || !r->range)
 		return problem_set(p, ENOMEM, "out of memory");
 	return most < ACCOUNTS_MAX ? 0 : problem_set(p, EINVAL, "accounts: more than %d", ACCOUNTS_MAX - 1);
@@ -123,7 +123,7 @@ static int read_change(const struct ranges *before, const char *text, struct row
 		if (!word_number(row.word[1], UINT32_MAX, &base))
 			take_out(r, base);
 	while (!err && rows_next(&c->come, &row)) {
-		struct range one = { .base = 0 };
+		struct range one;
 
 		err = take_range(&row, &one, p);
 		if (!err)
