@@ -5,6 +5,7 @@
  *   cluster list                             JSON: names
  *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
  *   cluster commit any|new|VERSION brief     the same; JSON: version, changed, problems: a specification may be long
+ *   cluster tenant VERB VOLUME               changes one tenant (tenant-json.h); JSON: changed, tenant, problems
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
  *   cluster rebalance ...                    see cluster-rebalance.c
@@ -13,8 +14,10 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "brick.h"
 #include "cluster-fleet.h"
@@ -24,9 +27,10 @@
 #include "path.h"
 #include "port.h"
 #include "store.h"
+#include "tenant-json.h"
 #include "volfiles.h"
 
-enum { EDITS = 5 };
+enum { EDITS = 5, WAIT_MS = 50 };
 
 /* Calls fn for each committed volume but the one called `except`, until it returns an error. */
 static int each_other(const char *except, int (*fn)(const struct spec *other, void *arg, struct problem *), void *arg,
@@ -38,14 +42,14 @@ static int each_other(const char *except, int (*fn)(const struct spec *other, vo
 	for (char **key = keys; key && *key && !err; key++) {
 		const char *name = strchr(*key, '/') + 1;
 		struct problem ignored = { "" };
-		struct spec other;
+		const struct spec *other;
 		uint64_t version;
 
 		if (!strcmp(name, except))
 			continue;
 		if (!cluster_spec(name, &other, &version, &ignored))
-			err = fn(&other, arg, p);
-		spec_free(&other);
+			err = fn(other, arg, p);
+		cluster_spec_release(other);
 	}
 	free(keys);
 	return err;
@@ -340,9 +344,9 @@ static int check_fresh(const struct spec *s, const struct spec *before, struct p
 	return err;
 }
 
-static int check_all(struct spec *s, const struct spec *before, struct problem *p)
+/* The files are the caller's to free. */
+static int check_all(struct spec *s, const struct spec *before, struct volgen_files *files, struct problem *p)
 {
-	struct volgen_files files = { 0 };
 	int err = check_servers(s, p);
 
 	if (!err && before->volume)
@@ -358,8 +362,7 @@ static int check_all(struct spec *s, const struct spec *before, struct problem *
 	if (!err && before->volume)
 		err = check_fresh(s, before, p);
 	if (!err)
-		err = volfiles_of(s, cluster_state(), &files, p);
-	volgen_free(&files);
+		err = volfiles_of(s, cluster_state(), files, p);
 	return err;
 }
 
@@ -425,26 +428,58 @@ static bool begins_to_leave(const struct spec *s, const struct spec *before)
 	return before->volume && s->leaving != before->leaving && s->bricks == before->bricks;
 }
 
+static atomic_uint committing;
+
+void cluster_commit_wait(void)
+{
+	for (unsigned ms = 0; ms < WAIT_MS && atomic_load(&committing); ms++)
+		usleep(1000);
+}
+
+/* What is to be committed, after it was checked. */
+struct proposal {
+	struct spec spec;
+	struct volgen_files files;
+	char *text; /* as it is committed */
+};
+
+static void proposal_free(struct proposal *c)
+{
+	spec_free(&c->spec);
+	volgen_free(&c->files);
+	free(c->text);
+}
+
+static int proposal_check(struct proposal *c, const struct spec *before, struct problem *p)
+{
+	int err = check_all(&c->spec, before, &c->files, p);
+
+	if (err)
+		return err;
+	c->text = spec_text(&c->spec);
+	return c->text ? 0 : problem_set(p, ENOMEM, "not enough memory for the specification of volume %s", c->spec.volume);
+}
+
 /* The specification; for a new volume of sets its secret, which goes with it; and the views of sets that go do so, too, for one that is added later must not
  * wait for their members. */
-static int commit(const struct spec *s, const struct spec *before, uint64_t version, struct problem *p)
+static int commit(struct proposal *c, const struct spec *before, uint64_t version, struct problem *p)
 {
+	const struct spec *s = &c->spec;
 	cleanup_path char *key = path_format("volume/%s", s->volume), *secret_key = path_format("secret/%s", s->volume);
-	cleanup_path char *text = spec_text(s);
 	struct removal *r = calloc(1, sizeof *r);
 	char secret[SECRET_DIGITS + 1] = "";
-	struct blob value = { .size = text ? strlen(text) : 0, .bytes = text };
+	struct blob value = { .size = strlen(c->text), .bytes = c->text };
 	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old, rebalance;
 	char *document = NULL;
-	int err = text && r ? 0 : -ENOMEM;
+	int err = r ? 0 : -ENOMEM;
 
 	if (!err)
 		r->change[r->changes++] = (struct store_change){ key, version, &value };
 	if (!err && !before->volume && s->replica) {
-		struct store_change *c = &r->change[r->changes++];
+		struct store_change *fresh = &r->change[r->changes++];
 
-		*c = (struct store_change){ secret_key, 0, &hidden };
-		store_get(cluster_store(), secret_key, &old, &c->version);
+		*fresh = (struct store_change){ secret_key, 0, &hidden };
+		store_get(cluster_store(), secret_key, &old, &fresh->version);
 		free(old.bytes);
 		err = secret_create(secret, p);
 	}
@@ -455,12 +490,16 @@ static int commit(const struct spec *s, const struct spec *before, uint64_t vers
 	}
 	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
 		note_view_removal(r, before, i);
+	atomic_fetch_add(&committing, 1);
 	if (!err)
 		err = store_commit(cluster_store(), r->change, r->changes);
+	if (!err)
+		cluster_spec_committed(&c->spec, version + 1, &c->files);
+	atomic_fetch_sub(&committing, 1);
 	free(r);
 	free(document);
 	if (err == -ESTALE)
-		return stale(s->volume, p);
+		return stale(key + strlen("volume/"), p);
 	return cluster_commit_problem(err, p);
 }
 
@@ -485,11 +524,10 @@ struct form {
 	bool dry_run, brief;
 };
 
-static void answer(const struct spec *s, const struct form *f, const char *before, const char *after, uint64_t version,
-		   FILE *out)
+static void answer(const char *volume, const struct form *f, const char *before, const char *after, uint64_t version, FILE *out)
 {
-	cleanup_path char *problems = f->dry_run ? NULL : cluster_problems(s->volume);
-	json_t *all = json_pack("{s:s, s:I, s:s}", "volume", s->volume, "version", (json_int_t)version, "problems",
+	cleanup_path char *problems = f->dry_run ? NULL : cluster_problems(volume);
+	json_t *all = json_pack("{s:s, s:I, s:s}", "volume", volume, "version", (json_int_t)version, "problems",
 				problems ? problems : "");
 
 	if (f->brief) {
@@ -502,34 +540,35 @@ static void answer(const struct spec *s, const struct form *f, const char *befor
 	json_decref(all);
 }
 
-static int commit_parsed(const struct form *f, struct spec *s, FILE *out, struct problem *p)
-{
-	cleanup_path char *text = NULL, *now = NULL;
-	struct problem none = { "" };
-	struct spec before;
-	uint64_t version = 0;
-	int err = cluster_spec(s->volume, &before, &version, &none);
+static const struct spec no_spec;
 
-	text = before.volume ? spec_text(&before) : path_format("%s", "");
+static int commit_parsed(const struct form *f, struct proposal *c, FILE *out, struct problem *p)
+{
+	cleanup_path char *volume = path_format("%s", c->spec.volume), *text = NULL;
+	struct problem none = { "" };
+	const struct spec *held, *before;
+	uint64_t version = 0;
+	int err = cluster_spec(volume, &held, &version, &none);
+
+	before = held ? held : &no_spec;
+	text = held ? spec_text(held) : path_format("%s", "");
 	if (err && err != -ENOENT)
 		err = problem_set(p, -err, "%s", none.text);
 	else
-		err = check_version(f->wanted, &before, version, s->volume, p);
+		err = check_version(f->wanted, before, version, volume, p);
 	if (!err)
-		err = check_all(s, &before, p);
-	if (!err)
-		now = spec_text(s);
-	if (!err && (!text || !now))
-		err = problem_set(p, ENOMEM, "not enough memory for the specification of volume %s", s->volume);
-	if (!err && !f->dry_run && strcmp(text, now)) {
-		err = commit(s, &before, version, p);
+		err = proposal_check(c, before, p);
+	if (!err && !text)
+		err = problem_set(p, ENOMEM, "not enough memory for the specification of volume %s", volume);
+	if (!err && !f->dry_run && strcmp(text, c->text)) {
+		err = commit(c, before, version, p);
 		version += !err;
 	}
 	if (!err && !f->dry_run)
 		cluster_reconcile();
 	if (!err)
-		answer(s, f, text, now, version, out);
-	spec_free(&before);
+		answer(volume, f, text, c->text, version, out);
+	cluster_spec_release(held);
 	return err;
 }
 
@@ -546,63 +585,86 @@ static int check_emptied(const struct spec *s, struct problem *p)
 	return err;
 }
 
+/* What is printed is read again: so what is committed has been checked as if it came from outside. */
+static int propose(const struct spec *edited, struct proposal *c, struct problem *p)
+{
+	cleanup_path char *text = spec_text(edited);
+
+	return text ? spec_parse(text, strlen(text), "the specification", &c->spec, p) : -ENOMEM;
+}
+
+static int take_out(const struct spec *before, uint64_t version, struct problem *p)
+{
+	struct proposal c = { .text = NULL };
+	int err = check_emptied(before, p);
+
+	if (!err)
+		err = propose(before, &c, p);
+	if (!err) {
+		spec_take_out(&c.spec);
+		err = proposal_check(&c, before, p);
+	}
+	if (!err)
+		err = commit(&c, before, version, p);
+	proposal_free(&c);
+	return err;
+}
+
 int cluster_take_out(const char *volume, struct problem *p)
 {
-	cleanup_path char *text = NULL;
-	struct spec before = { 0 }, s = { 0 };
+	const struct spec *before;
 	uint64_t version;
 	int err = cluster_spec(volume, &before, &version, p);
 
-	if (!err && before.leaving)
-		err = check_emptied(&before, p);
-	if (!err && before.leaving) {
-		text = spec_text(&before);
-		err = text ? spec_parse(text, strlen(text), "the specification", &s, p) : -ENOMEM;
-		if (!err)
-			spec_take_out(&s);
-		if (!err)
-			err = check_all(&s, &before, p);
-		if (!err)
-			err = commit(&s, &before, version, p);
-	}
-	spec_free(&s);
-	spec_free(&before);
+	if (!err && before->leaving)
+		err = take_out(before, version, p);
+	cluster_spec_release(before);
 	return err;
 }
 
-static int edit_once(const char *volume, int (*change)(struct spec *, void *, struct problem *), void *arg, struct problem *p)
+/* Nothing is committed if nothing differs. */
+static int edit_held(const struct spec *before, uint64_t version, cluster_change *change, void *arg, bool *changed,
+		     struct problem *p)
 {
-	cleanup_path char *text = NULL, *now = NULL;
-	struct spec before = { 0 }, edited = { 0 }, s = { 0 };
-	uint64_t version;
-	int err = cluster_spec(volume, &before, &version, p);
+	struct proposal c = { .text = NULL };
+	cleanup_path char *text = spec_text(before);
+	struct spec edited;
+	int err;
 
-	text = err ? NULL : spec_text(&before);
+	spec_copy(before, &edited);
+	err = text ? change(&edited, arg, p) : -ENOMEM;
 	if (!err)
-		err = text ? spec_parse(text, strlen(text), "the specification", &edited, p) : -ENOMEM;
+		err = propose(&edited, &c, p);
 	if (!err)
-		err = change(&edited, arg, p);
-	now = err ? NULL : spec_text(&edited);
-	if (!err) /* which checks it */
-		err = now ? spec_parse(now, strlen(now), "the specification", &s, p) : -ENOMEM;
-	if (!err)
-		err = check_all(&s, &before, p);
-	if (!err)
-		err = commit(&s, &before, version, p);
-	spec_free(&s);
+		err = proposal_check(&c, before, p);
+	*changed = !err && strcmp(text, c.text);
+	if (*changed)
+		err = commit(&c, before, version, p);
 	spec_free(&edited);
-	spec_free(&before);
+	proposal_free(&c);
 	return err;
 }
 
-int cluster_edit(const char *volume, int (*change)(struct spec *, void *, struct problem *), void *arg, struct problem *p)
+static int edit_once(const char *volume, cluster_change *change, void *arg, bool *changed, struct problem *p)
+{
+	const struct spec *before;
+	uint64_t version;
+	int err = cluster_spec(volume, &before, &version, p);
+
+	if (!err)
+		err = edit_held(before, version, change, arg, changed, p);
+	cluster_spec_release(before);
+	return err;
+}
+
+int cluster_edit(const char *volume, cluster_change *change, void *arg, bool *changed, struct problem *p)
 {
 	struct problem one = { "" };
 	int err = -ESTALE;
 
 	for (int tries = 0; err == -ESTALE && tries < EDITS; tries++) {
 		one = (struct problem){ "" };
-		err = edit_once(volume, change, arg, &one);
+		err = edit_once(volume, change, arg, changed, &one);
 	}
 	if (!err)
 		cluster_reconcile();
@@ -613,16 +675,49 @@ static int command_commit(int words, char **word, const char *body, FILE *out, s
 {
 	struct form f = { .dry_run = words > 3 && !strcmp(word[3], "dry-run"),
 			  .brief = words > 3 && !strcmp(word[3], "brief") };
-	struct spec s;
+	struct proposal c = { .text = NULL };
 	int err;
 
 	if (words < 3 || !body || (words > 3 && !f.dry_run && !f.brief))
 		return problem_set(p, EINVAL, "cluster commit takes a version and a specification");
 	f.wanted = word[2];
-	err = spec_parse(body, strlen(body), "the specification", &s, p);
+	err = spec_parse(body, strlen(body), "the specification", &c.spec, p);
 	if (!err)
-		err = commit_parsed(&f, &s, out, p);
-	spec_free(&s);
+		err = commit_parsed(&f, &c, out, p);
+	proposal_free(&c);
+	return err;
+}
+
+static json_t *tenant_told(const char *volume, const char *tenant, bool changed)
+{
+	cleanup_path char *problems = cluster_problems(volume);
+	struct problem ignored = { "" };
+	const struct spec *s;
+	uint64_t version;
+	const struct spec_tenant *t = cluster_spec(volume, &s, &version, &ignored) ? NULL : spec_tenant_find(s, tenant);
+	json_t *all = json_pack("{s:b, s:s}", "changed", changed, "problems", problems ? problems : "");
+
+	if (t)
+		json_object_set_new(all, "tenant", tenant_json(s, t, true));
+	cluster_spec_release(s);
+	return all;
+}
+
+/* One tenant is changed here, and not a copy of the specification, which may be long, by who asks. */
+static int command_tenant(char **word, const char *body, FILE *out, struct problem *p)
+{
+	struct tenant_edit e = { .verb = word[2] };
+	json_t *limits = json_loads(body ? body : "{}", 0, NULL), *answer;
+	bool changed = false;
+	int err = tenant_edit_from_json(limits, &e, p);
+
+	if (!err)
+		err = cluster_edit(word[3], tenant_edit_spec, &e, &changed, p);
+	answer = err ? NULL : tenant_told(word[3], e.name, changed);
+	if (answer)
+		json_dumpf(answer, out, 0);
+	json_decref(answer);
+	json_decref(limits);
 	return err;
 }
 
@@ -677,20 +772,20 @@ static int remove_all(const struct spec *s)
 
 static int command_delete(const char *volume, const char *wanted, struct problem *p)
 {
-	struct spec s;
+	const struct spec *s;
 	uint64_t version;
 	int err = cluster_spec(volume, &s, &version, p);
 
-	if (!err && !s.stopped)
+	if (!err && !s->stopped)
 		err = problem_set(p, EBUSY, "volume %s is in use: `stratus volume stop %s` it first", volume, volume);
 	if (!err)
-		err = check_version(wanted, &s, version, volume, p);
+		err = check_version(wanted, s, version, volume, p);
 	if (err) {
-		spec_free(&s);
+		cluster_spec_release(s);
 		return err;
 	}
-	err = remove_all(&s);
-	spec_free(&s);
+	err = remove_all(s);
+	cluster_spec_release(s);
 	if (err == -ESTALE)
 		return stale(volume, p);
 	if (err)
@@ -708,6 +803,8 @@ int cluster_command(int words, char **word, const char *body, FILE *out, bool *k
 		return 0;
 	if (!strcmp(verb, "commit"))
 		return command_commit(words, word, body, out, p);
+	if (!strcmp(verb, "tenant") && words == 4)
+		return command_tenant(word, body, out, p);
 	if (!strcmp(verb, "get") && words == 3)
 		return command_get(word[2], out, p);
 	if (!strcmp(verb, "list") && words == 2)

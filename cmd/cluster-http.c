@@ -303,18 +303,17 @@ static enum MHD_Result answer_administrator(struct ask *a, const struct identity
 /* The volume is there, and no later than the asker has it. */
 static bool nothing_new(const struct ask *a)
 {
-	cleanup_path char *key = path_format("volume/%s", a->volume);
-	struct blob value;
+	const struct spec *s;
+	struct problem ignored = { "" };
 	uint64_t version;
-	int err = store_get(cluster_store(), key, &value, &version);
+	int err = cluster_spec(a->volume, &s, &version, &ignored);
 
-	free(value.bytes);
+	cluster_spec_release(s);
 	return !err && version <= a->after;
 }
 
 static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t version)
 {
-	struct volgen_files files = { 0 };
 	struct problem p = { "" };
 	char *text = NULL;
 
@@ -323,16 +322,15 @@ static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t
 	else if (a->names_brick &&
 		 s->bricks > 1) /* by a client of a version in which bricks without replicas were mounted one by one */
 		problem_set(&p, EINVAL, "volume %s is mounted as a whole, as SERVER:/%s", s->volume, s->volume);
-	else if (!volgen(s, cluster_state(), &files, &p))
-		text = volgen_take(&files, VOLGEN_CLIENT);
-	volgen_free(&files);
+	else
+		cluster_spec_client(s, &text, &p);
 	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
 }
 
 static enum MHD_Result answer_client(struct ask *a)
 {
 	struct problem p = { "" };
-	struct spec s;
+	const struct spec *s;
 	uint64_t version;
 	enum MHD_Result done;
 	int err = cluster_spec(a->volume, &s, &version, &p);
@@ -342,8 +340,8 @@ static enum MHD_Result answer_client(struct ask *a)
 	else if (a->waits && version <= a->after)
 		done = answer(a, MHD_HTTP_NOT_MODIFIED, "text/plain; charset=utf-8", path_format("%s", ""), version);
 	else
-		done = answer_spec(a, &s, version);
-	spec_free(&s);
+		done = answer_spec(a, s, version);
+	cluster_spec_release(s);
 	return done;
 }
 
@@ -469,16 +467,16 @@ static bool may_see_volume(struct MHD_Connection *c, const char *volume)
 	struct identity who = identity_of(c);
 	const struct spec_tenant *t = NULL;
 	struct problem ignored = { "" };
-	struct spec s;
+	const struct spec *s;
 	uint64_t version;
 	bool may;
 
 	if (!identity_is_tenants(&who))
 		return true;
 	if (!cluster_spec(volume, &s, &version, &ignored))
-		t = spec_tenant_find(&s, who.name);
+		t = spec_tenant_find(s, who.name);
 	may = t && t->state != SPEC_TENANT_DELETED && (who.kind != IDENTITY_ACCESS || has_access(t, &who));
-	spec_free(&s);
+	cluster_spec_release(s);
 	return may;
 }
 

@@ -214,11 +214,10 @@ static bool grows_wide(const struct spec *s)
 /* The volfile of its clients; NULL: none can be made. */
 static char *client_text(const struct spec *s)
 {
-	struct volgen_files files = { 0 };
 	struct problem ignored = { "" };
-	char *text = volgen(s, cluster_state(), &files, &ignored) ? NULL : volgen_take(&files, VOLGEN_CLIENT);
+	char *text;
 
-	volgen_free(&files);
+	cluster_spec_client(s, &text, &ignored);
 	return text;
 }
 
@@ -266,13 +265,13 @@ static void consider(const char *volume)
 	struct problem ignored = { "" };
 	json_t *document;
 	uint64_t version;
-	struct spec s;
+	const struct spec *s;
 
 	if (rebalance_read(volume, &document, &version))
 		json_decref(document), document = NULL;
 	if (!cluster_spec(volume, &s, &version, &ignored))
-		consider_spec(&s, document);
-	spec_free(&s);
+		consider_spec(s, document);
+	cluster_spec_release(s);
 	json_decref(document);
 }
 
@@ -357,15 +356,15 @@ static void note_fleet_end(struct mover *m, const json_t *done)
 {
 	struct problem ignored = { "" };
 	uint64_t version;
-	struct spec s;
+	const struct spec *s;
 
 	if (!cluster_spec(m->volume, &s, &version, &ignored)) {
-		if (!fleet_lacks(&s, done))
-			note_end_as(m, spec_subvolumes(&s) - s.leaving, "done", done);
+		if (!fleet_lacks(s, done))
+			note_end_as(m, spec_subvolumes(s) - s->leaving, "done", done);
 		else
-			fleet_want(m->fleet, &s, m->text);
+			fleet_want(m->fleet, s, m->text);
 	}
-	spec_free(&s);
+	cluster_spec_release(s);
 }
 
 static void work_at(struct mover *m)

@@ -192,17 +192,17 @@ int cluster_rebalance_command(int words, char **word, FILE *out, struct problem 
 	const char *verb = words == 4 ? word[2] : "";
 	bool changes = !strcmp(verb, "start") || !strcmp(verb, "stop");
 	uint64_t version;
-	struct spec s;
+	const struct spec *s;
 	int err;
 
 	if (!changes && strcmp(verb, "status"))
 		return problem_set(p, EINVAL, "cluster rebalance takes start, stop or status, and a volume");
 	err = cluster_spec(word[3], &s, &version, p);
 	if (!err && changes)
-		err = change(&s, verb, p);
+		err = change(s, verb, p);
 	if (!err)
-		err = answer(&s, out);
-	spec_free(&s);
+		err = answer(s, out);
+	cluster_spec_release(s);
 	return err;
 }
 

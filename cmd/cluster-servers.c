@@ -133,18 +133,18 @@ static int check_unused(const char *server, struct problem *p)
 
 	for (char **key = keys; key && *key && !err; key++) {
 		struct problem ignored = { "" };
-		struct spec s;
+		const struct spec *s;
 		uint64_t version;
 
 		if (!cluster_spec(*key + strlen(prefix), &s, &version, &ignored))
-			for (size_t i = 0; i < s.bricks && !err; i++)
-				if (!strcmp(s.brick[i].server->name, server))
+			for (size_t i = 0; i < s->bricks && !err; i++)
+				if (!strcmp(s->brick[i].server->name, server))
 					err = problem_set(
 						p, EBUSY,
 						"server %s has the brick %s of volume %s: replace it (`stratus brick replace`) "
 						"or delete the volume first",
-						server, s.brick[i].directory, s.volume);
-		spec_free(&s);
+						server, s->brick[i].directory, s->volume);
+		cluster_spec_release(s);
 	}
 	free(keys);
 	return err;

@@ -287,11 +287,12 @@ static int revoke(struct spec *s, void *arg, struct problem *p)
 static unsigned edit(const struct wish *w, int (*fn)(struct spec *, void *, struct problem *), struct change *c, char **text)
 {
 	struct problem p = { "" };
+	bool changed;
 	int err;
 
 	if (!may_change(w->tenant))
 		return say(text, TOO_MANY, "so many changes are too many: wait a minute");
-	err = cluster_edit(w->volume, fn, c, &p);
+	err = cluster_edit(w->volume, fn, c, &changed, &p);
 	if (!err)
 		return OK;
 	if (err != -ENOENT && err != -EINVAL && err != -ENOTSUP)
@@ -305,7 +306,7 @@ static unsigned create_access(const struct wish *w, char **text)
 	struct change c = { .tenant = w->tenant };
 	json_t *body = w->body ? json_loads(w->body, 0, NULL) : NULL;
 	struct problem p = { "" };
-	struct spec s = { 0 };
+	const struct spec *s;
 	const struct spec_tenant *t;
 	uint64_t version;
 	unsigned status;
@@ -317,10 +318,10 @@ static unsigned create_access(const struct wish *w, char **text)
 		return status;
 	log_info(NULL, NULL, "volume %s: the administrator of tenant %s has created an access point", w->volume, w->tenant);
 	err = cluster_spec(w->volume, &s, &version, &p);
-	t = err ? NULL : spec_tenant_find(&s, w->tenant);
-	status = t && spec_access_find(t, &c.id) ? tell(text, CREATED, access_json(&s, t, spec_access_find(t, &c.id)))
+	t = err ? NULL : spec_tenant_find(s, w->tenant);
+	status = t && spec_access_find(t, &c.id) ? tell(text, CREATED, access_json(s, t, spec_access_find(t, &c.id)))
 						 : say(text, CONFLICT, "it is gone again");
-	spec_free(&s);
+	cluster_spec_release(s);
 	return status;
 }
 
@@ -355,16 +356,16 @@ static unsigned show(const struct wish *w, const struct spec *s, const struct sp
 static unsigned answer_of_volume(const struct wish *w, char **text)
 {
 	struct problem p = { "" };
-	struct spec s = { 0 };
+	const struct spec *s;
 	uint64_t version;
-	const struct spec_tenant *t = cluster_spec(w->volume, &s, &version, &p) ? NULL : spec_tenant_find(&s, w->tenant);
+	const struct spec_tenant *t = cluster_spec(w->volume, &s, &version, &p) ? NULL : spec_tenant_find(s, w->tenant);
 	bool reads = !strcmp(w->method, "GET"), creates = !strcmp(w->method, "POST"), revokes = !strcmp(w->method, "DELETE");
 	unsigned status;
 
 	if (!t || t->state == SPEC_TENANT_DELETED)
 		status = nothing(text);
 	else if (reads && !*w->id)
-		status = show(w, &s, t, text);
+		status = show(w, s, t, text);
 	else if (creates && w->access && !*w->id && t->state == SPEC_TENANT_ACTIVE)
 		status = create_access(w, text);
 	else if (revokes && w->access && *w->id)
@@ -373,7 +374,7 @@ static unsigned answer_of_volume(const struct wish *w, char **text)
 		status = say(text, CONFLICT, "the tenant is suspended");
 	else
 		status = say(text, WRONG_METHOD, "that can't be asked of it");
-	spec_free(&s);
+	cluster_spec_release(s);
 	return status;
 }
 

@@ -39,7 +39,7 @@ struct unit {
 struct volume {
 	char *name;
 	uint64_t version;
-	struct spec spec;
+	const struct spec *spec; /* &none: it is not known */
 	struct unit *unit;
 	size_t units;
 	bool wanted, understood; /* understood: `spec` is what is committed */
@@ -47,6 +47,7 @@ struct volume {
 	struct problem problem;
 };
 
+static const struct spec none;
 static struct {
 	char *state, *name;
 	struct store *store;
@@ -85,20 +86,6 @@ int cluster_spec_text(const char *volume, struct blob *text, uint64_t *version, 
 		return problem_set(p, ENOENT, "there is no volume '%s' here: `stratus volume info` lists those there are",
 				   volume);
 	return err ? problem_set(p, -err, "the cluster store can't be read: %s; see stratusd's log", strerror(-err)) : 0;
-}
-
-int cluster_spec(const char *volume, struct spec *spec, uint64_t *version, struct problem *p)
-{
-	cleanup_path char *path = path_format("volume %s", volume);
-	struct blob text;
-	int err = cluster_spec_text(volume, &text, version, p);
-
-	*spec = (struct spec){ 0 };
-	if (err)
-		return err;
-	err = spec_parse(text.bytes, text.size, path, spec, p);
-	free(text.bytes);
-	return err;
 }
 
 /* ---- the register for translators ---- */
@@ -175,13 +162,13 @@ static int unit_prepare(const struct volume *v, const struct unit *u, struct pro
 {
 	cleanup_path char *file = path_format("%s/%s.secret", cluster.state, v->name);
 	char secret[SECRET_DIGITS + 1];
-	int err = v->spec.replica ? read_secret(v, secret, p) : 0;
+	int err = v->spec->replica ? read_secret(v, secret, p) : 0;
 
 	if (!err && u->kind == VOLGEN_COORDINATOR)
 		return secret_write(file, secret, p);
-	for (size_t i = 0; i < v->spec.bricks && !err; i++)
+	for (size_t i = 0; i < v->spec->bricks && !err; i++)
 		if (serves(u, i))
-			err = brick_prepare(&v->spec.brick[i], cluster.state, v->spec.replica ? secret : NULL, p);
+			err = brick_prepare(&v->spec->brick[i], cluster.state, v->spec->replica ? secret : NULL, p);
 	return err;
 }
 
@@ -210,9 +197,9 @@ static int unit_mark(const struct volume *v, struct unit *u, struct problem *p)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < v->spec.bricks && !err; i++)
+	for (size_t i = 0; i < v->spec->bricks && !err; i++)
 		if (serves(u, i))
-			err = brick_mark(&v->spec.brick[i], cluster.state, p);
+			err = brick_mark(&v->spec->brick[i], cluster.state, p);
 	u->marked = !err;
 	return err;
 }
@@ -298,6 +285,13 @@ static bool is_settled(const struct volume *v, bool leads)
 	return v->settled && v->led == leads && store_version(cluster.store, key) == v->version;
 }
 
+static void volume_release_spec(struct volume *v)
+{
+	if (v->spec != &none)
+		cluster_spec_release(v->spec);
+	v->spec = &none;
+}
+
 /* What its specification asks of this server: its own bricks, and the coordinator if it leads. */
 static void volume_want(struct volume *v, bool leads)
 {
@@ -310,15 +304,16 @@ static void volume_want(struct volume *v, bool leads)
 		v->unit[i].wanted = false;
 	v->settled = true;
 	v->led = leads;
-	spec_free(&v->spec);
+	volume_release_spec(v);
 	v->problem = (struct problem){ "" };
 	err = cluster_spec(v->name, &v->spec, &v->version, &v->problem);
-	if (!err && !v->spec.stopped)
-		err = volgen(&v->spec, cluster.state, &files, &v->problem);
+	v->spec = err ? &none : v->spec;
+	if (!err && !v->spec->stopped)
+		err = cluster_spec_files(v->spec, &files, &v->problem);
 	for (size_t i = 0; i < files.count; i++) {
 		struct volgen_file *f = &files.file[i];
 
-		if ((f->kind == VOLGEN_SERVER && !strcmp(v->spec.server[f->number].name, cluster.name)) ||
+		if ((f->kind == VOLGEN_SERVER && !strcmp(v->spec->server[f->number].name, cluster.name)) ||
 		    (f->kind == VOLGEN_COORDINATOR && leads))
 			v->settled &= unit_want(v, f);
 	}
@@ -347,7 +342,7 @@ static void volume_free(struct volume *v)
 		v->unit[i].wanted = false;
 	volume_drop_unwanted(v);
 	free(v->unit);
-	spec_free(&v->spec);
+	volume_release_spec(v);
 	free(v->name);
 }
 
@@ -369,7 +364,7 @@ static void volume_note(const char *name)
 			return;
 		cluster.volume = grown;
 		v = &grown[cluster.volumes++];
-		*v = (struct volume){ .name = path_format("%s", name) };
+		*v = (struct volume){ .name = path_format("%s", name), .spec = &none };
 	}
 	v->wanted = true;
 }
@@ -453,6 +448,7 @@ static void *watch(void *arg)
 		leads = store_leads(cluster.store);
 		if (leads && cluster.peers)
 			cluster_note_self(cluster.peers);
+		cluster_commit_wait();
 		if (index != atomic_load(&cluster.reconciled) || leads != atomic_load(&cluster.led) || !all_served())
 			cluster_reconcile();
 	}
@@ -573,6 +569,7 @@ void cluster_stop(void)
 	free(cluster.volume);
 	cluster.volume = NULL;
 	cluster.volumes = 0;
+	cluster_specs_forget();
 	cluster_register_set(NULL);
 	store_close(cluster.store);
 	cluster.store = NULL;
@@ -665,15 +662,15 @@ static const struct unit *unit_of(const struct volume *v, size_t brick)
 
 static json_t *brick_json(const struct volume *v, size_t number)
 {
-	const struct spec_brick *b = &v->spec.brick[number];
+	const struct spec_brick *b = &v->spec->brick[number];
 	const struct unit *u = unit_of(v, number);
 	char id[GFID_TEXT];
 	json_t *brick = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "name", "", "server", b->server->name, "directory",
 				  b->directory, "id", gfid_text(&b->id, id), "port", (int)spec_brick_port(b), "state",
-				  !is_ours(b)	    ? "elsewhere"
-				  : u && u->graph   ? "serving"
-				  : v->spec.stopped ? "stopped"
-						    : "down");
+				  !is_ours(b)	     ? "elsewhere"
+				  : u && u->graph    ? "serving"
+				  : v->spec->stopped ? "stopped"
+						     : "down");
 	cleanup_path char *name = path_format("brick%zu", number);
 
 	json_object_set_new(brick, "name", json_string(name));
@@ -712,7 +709,7 @@ static json_t *sets_json(const struct volume *v)
 {
 	json_t *sets = json_array();
 
-	for (size_t i = 0; i < spec_subvolumes(&v->spec); i++)
+	for (size_t i = 0; i < spec_subvolumes(v->spec); i++)
 		json_array_append_new(sets, replica_json(v, i));
 	return sets;
 }
@@ -722,16 +719,16 @@ static json_t *volume_json(const struct volume *v)
 	char id[GFID_TEXT];
 	json_t *bricks = json_array(), *all;
 
-	for (size_t i = 0; i < v->spec.bricks; i++)
+	for (size_t i = 0; i < v->spec->bricks; i++)
 		json_array_append_new(bricks, brick_json(v, i));
-	all = json_pack("{s:s, s:s, s:I, s:b, s:i, s:b, s:o}", "name", v->name, "id", gfid_text(&v->spec.id, id), "version",
-			(json_int_t)v->version, "started", !v->spec.stopped, "replica",
-			v->spec.replica ? (int)v->spec.replica : 1, "arbiter", v->spec.arbiter, "bricks", bricks);
-	if (v->spec.replica && spec_subvolumes(&v->spec) == 1)
+	all = json_pack("{s:s, s:s, s:I, s:b, s:i, s:b, s:o}", "name", v->name, "id", gfid_text(&v->spec->id, id), "version",
+			(json_int_t)v->version, "started", !v->spec->stopped, "replica",
+			v->spec->replica ? (int)v->spec->replica : 1, "arbiter", v->spec->arbiter, "bricks", bricks);
+	if (v->spec->replica && spec_subvolumes(v->spec) == 1)
 		json_object_set_new(all, "set", replica_json(v, 0));
-	else if (v->spec.replica)
+	else if (v->spec->replica)
 		json_object_set_new(all, "sets", sets_json(v));
-	if (v->understood && cluster_rebalance_pending(&v->spec))
+	if (v->understood && cluster_rebalance_pending(v->spec))
 		json_object_set_new(all, "balanced", json_false());
 	if (v->problem.text[0])
 		json_object_set_new(all, "problem", json_string(v->problem.text));
@@ -804,6 +801,7 @@ void cluster_info(FILE *to)
 	fact_string(to, "state", cluster.state);
 	fact_string(to, "listen", cluster_http_address());
 	list_servers(to);
+	fputs(", \"tenant-verbs\": true", to); /* an older one has no `cluster tenant` */
 	cluster_each_graph(name_xlators, all);
 	fputs(", \"volumes\": ", to);
 	json_dumpf(all, to, 0);

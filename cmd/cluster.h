@@ -35,15 +35,25 @@ int cluster_command(int words, char **word, const char *body, FILE *, bool *know
 struct store *cluster_store(void);
 const char *cluster_name(void);
 const char *cluster_state(void);
-/* The committed specification of a volume. -ENOENT and a sentence: there is no such volume. */
-int cluster_spec(const char *volume, struct spec *, uint64_t *version, struct problem *);
+/* committed.c: the committed specification of a volume, shared: released in the end, never changed. -ENOENT and a sentence: there is no such volume. After an error it is NULL. */
+int cluster_spec(const char *volume, const struct spec **, uint64_t *version, struct problem *);
+void cluster_spec_release(const struct spec *); /* NULL is fine */
+/* This is what was committed as that version: takes both over. */
+void cluster_spec_committed(struct spec *, uint64_t version, struct volgen_files *);
+/* Its volfiles, but perhaps for that of the clients, to be freed by the caller. */
+int cluster_spec_files(const struct spec *, struct volgen_files *, struct problem *);
+int cluster_spec_client(const struct spec *, char **text, struct problem *); /* that one; malloc'ed */
+void cluster_specs_forget(void);					     /* nobody asks any more */
 /* Its text, as it was printed when it was committed: text->bytes is malloc'ed, the caller's. */
 int cluster_spec_text(const char *volume, struct blob *text, uint64_t *version, struct problem *);
 /* Serves what is committed now: returns when graphs have started and stopped accordingly. */
 void cluster_reconcile(void);
-/* Commits what `change` makes of the specification of a volume, and serves it; again, when somebody else was faster. Besides what `change` says: -ENOENT, -EREMOTE, -ETIMEDOUT
+/* Commits what `change` makes of the specification of a volume, if anything, and serves it; again, when somebody else was faster. Besides what `change` says: -ENOENT, -EREMOTE, -ETIMEDOUT
  * (see store_commit()), -ESTALE. */
-int cluster_edit(const char *volume, int (*change)(struct spec *, void *arg, struct problem *), void *arg, struct problem *);
+typedef int cluster_change(struct spec *, void *arg, struct problem *);
+int cluster_edit(const char *volume, cluster_change *, void *arg, bool *changed, struct problem *);
+/* A moment, in which who commits just now has handed on what it has read of that: it need not be read once more. */
+void cluster_commit_wait(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
 void cluster_status(FILE *); /* as JSON */

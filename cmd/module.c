@@ -37,13 +37,16 @@ static bool known(const char *type)
 
 const struct xlator_type *module_load(const char *type, struct problem *p)
 {
+	struct problem why = { "" };
 	const struct xlator_type *found = NULL;
 
-	if (!known(type))
+	if (!xlator_type_load(type, &found, &why))
+		return found;
+	if (known(type)) /* directories are looked through for what is wrong only */
+		problem_set(p, ENOENT, "%s", why.text);
+	else
 		name_nearest(type, p);
-	else if (xlator_type_load(type, &found, p))
-		return NULL;
-	return found;
+	return NULL;
 }
 
 static int by_name(const void *a, const void *b)

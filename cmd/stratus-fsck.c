@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client-graph.h"
+#include "cluster-client.h"
 #include "command.h"
 #include "found.h"
 #include "json.h"
@@ -17,13 +18,13 @@
 #include "task.h"
 #include "tls-dir.h"
 
-enum { KEY_REPAIR = 1000, KEY_TLS, WAIT_S = 10, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
+enum { KEY_REPAIR = 1000, KEY_TLS, KEY_TENANT, WAIT_S = 10, WAIT_MAX_S = 3600, CLEAN = 0, LEFT = 1, UNCHECKED = 2 };
 
 struct arguments {
 	struct words words;
 	bool repair, json;
 	unsigned wait_s;
-	const char *log;
+	const char *log, *tenant; /* may be NULL */
 };
 
 /* ---- the graph ---- */
@@ -61,6 +62,30 @@ static int read_client(const char *name, struct volfile *v, struct problem *p)
 	if (!err && !strcmp(v->volume[v->volumes - 1].type, "protocol/server"))
 		err = problem_set(p, EINVAL, "%s is the volfile of a server: name the client's volfile, or SERVER:/VOLUME",
 				  name);
+	return err;
+}
+
+/* By the provider, whom no limit of the tenant's holds up, and who is let in though it is suspended. */
+static int act_for(const struct arguments *a, struct volfile *v, struct problem *p)
+{
+	const char *at = source_is_one(a->words.word[0]) ? strstr(a->words.word[0], ":/") + 2 : NULL;
+	struct process keeper = { 0 };
+	const struct spec_tenant *t;
+	struct spec s = { 0 };
+	uint64_t version;
+	int err = at ? keeper_find(NULL, &keeper, p)
+		     : problem_set(p, EINVAL, "--tenant is of a volume that stratusd serves: name it SERVER:/VOLUME");
+
+	if (!err)
+		err = keeper_get(&keeper, at, &s, &version, p);
+	t = err ? NULL : spec_tenant_find(&s, a->tenant);
+	if (!err && (!t || t->state == SPEC_TENANT_DELETED))
+		err = problem_set(p, ENOENT, "volume %s has no tenant '%s': `stratus tenant list %s` shows them", at, a->tenant,
+				  at);
+	if (!err)
+		err = client_graph_act_for(v, &t->id);
+	spec_free(&s);
+	process_free(&keeper);
 	return err;
 }
 
@@ -213,6 +238,8 @@ static int fsck(const struct arguments *a, struct problem *p)
 	json_t *told;
 	int err = read_client(a->words.word[0], &v, p);
 
+	if (!err && a->tenant)
+		err = act_for(a, &v, p);
 	if (!err) {
 		distributed = client_graph_is_distributed(&v);
 		if (distributed)
@@ -245,6 +272,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_TLS:
 		tls_dir_use(value);
+		return 0;
+	case KEY_TENANT:
+		a->tenant = value;
 		return 0;
 	case 'w':
 		a->wait_s = (unsigned)strtoul(value, &end, 10);
@@ -279,6 +309,9 @@ int command_fsck(int argc, char **argv)
 		{ "json", 'j', NULL, 0, "Print JSON", 0 },
 		{ "tls-dir", KEY_TLS, "DIR", 0,
 		  "Only by TLS, with cert.pem, key.pem, ca.pem and crl.pem in DIR (STRATUS_TLS_DIR)", 0 },
+		{ "tenant", KEY_TENANT, "NAME", 0,
+		  "What that tenant has, by the provider: on a server, with a server's certificate. Nothing is refused for the tenant's limits, and a suspended one can be looked at",
+		  0 },
 		{ "wait", 'w', "SECONDS", 0, "Time between two looks at what may be wrong (10)", 0 },
 		{ "log", 'l', "FILE", 0, "Write what is put right into FILE, too, and what went wrong on the way", 0 },
 		{ 0 },

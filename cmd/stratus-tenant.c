@@ -303,23 +303,12 @@ static int tenant_list(const struct arguments *a, struct problem *p)
 	return read_only(a, list, p);
 }
 
-static uint64_t amount(const json_t *o, const char *name)
-{
-	return (uint64_t)json_number(o, name);
-}
-
 /* What stratusd tells the tenant's administrator. */
 static void show_told(const json_t *o)
 {
-	const struct spec_tenant t = { .bytes = amount(o, "bytes_limit"),
-				       .inodes = amount(o, "inodes_limit"),
-				       .soft_bytes = amount(o, "bytes_soft"),
-				       .soft_inodes = amount(o, "inodes_soft"),
-				       .grace = amount(o, "grace"),
-				       .ops = amount(o, "ops"),
-				       .bandwidth = amount(o, "bandwidth"),
-				       .weight = amount(o, "weight") > 1 ? amount(o, "weight") : 0 };
+	struct spec_tenant t;
 
+	tenant_from_json(o, &t);
 	printf("tenant %s of volume %s: %s\n  user ids 0 to %" JSON_INTEGER_FORMAT "\n", json_text(o, "tenant"),
 	       json_text(o, "volume"), json_text(o, "state"), json_number(o, "count") - 1);
 	show_amounts(&t);
@@ -350,64 +339,99 @@ static int tenant_info(const struct arguments *a, struct problem *p)
 
 static void tell(const struct arguments *a, const struct spec *s, const json_t *answer)
 {
-	const struct spec_tenant *t = spec_tenant_find(s, name_of(a));
-
-	if (a->ask.json) {
-		show(a, s, t, NULL);
-		return;
-	}
-	if (a->dry_run) {
+	if (a->dry_run && !a->ask.json) {
 		difference_print(json_text(answer, "before"), json_text(answer, "after"), stdout);
 		puts("nothing was changed");
 		return;
 	}
-	if (!json_is_true(json_object_get(answer, "changed")))
+	if (!a->ask.json && !json_is_true(json_object_get(answer, "changed")))
 		fputs("nothing differs: ", stdout);
-	show(a, s, t, NULL);
+	show(a, s, spec_tenant_find(s, name_of(a)), NULL);
 }
 
 /* What is committed holds; a brick that could not take it over is a failure of the command all the same. */
+static int judge(const json_t *answer, struct problem *p)
+{
+	const char *problems = json_text(answer, "problems");
+
+	return *problems ? problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
+				       (int)strcspn(problems, "\n"), problems)
+			 : 0;
+}
+
 static int commit(const struct arguments *a, const struct process *keeper, const struct spec *s, uint64_t version,
 		  struct problem *p)
 {
 	cleanup_path char *number = path_format("%" PRIu64, version);
 	json_t *answer = NULL;
 	int err = keeper_commit(keeper, number, a->dry_run ? COMMIT_DRY : COMMIT_BRIEFLY, s, &answer, p);
-	const char *problems = err ? "" : json_text(answer, "problems");
 
 	if (!err)
 		tell(a, s, answer);
-	if (*problems)
-		err = problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-				  (int)strcspn(problems, "\n"), problems);
+	if (!err)
+		err = judge(answer, p);
 	json_decref(answer);
 	return err;
 }
 
-static int edit(const struct arguments *a, int (*change)(struct spec *, const struct arguments *, struct problem *),
-		struct problem *p)
+/* For what shows the difference, and with a stratusd of an older version. */
+static int edit_copy(const struct arguments *a, const struct process *keeper, struct tenant_edit *e, struct problem *p)
 {
-	struct process keeper = { 0 };
 	struct spec s = { 0 };
 	uint64_t version = 0;
-	int err = keeper_find(a->ask.stratusd, &keeper, p);
+	int err = keeper_get(keeper, volume_of(a), &s, &version, p);
 
 	if (!err)
-		err = keeper_get(&keeper, volume_of(a), &s, &version, p);
+		err = tenant_edit_spec(&s, e, p);
 	if (!err)
-		err = change(&s, a, p);
-	if (!err)
-		err = commit(a, &keeper, &s, version, p);
+		err = commit(a, keeper, &s, version, p);
 	spec_free(&s);
-	process_free(&keeper);
 	return err;
 }
 
-static int create(struct spec *s, const struct arguments *a, struct problem *p)
+static void tell_edited(const struct arguments *a, const json_t *answer)
 {
-	int err = spec_create_tenant(s, name_of(a), a->ids, p);
+	const json_t *one = json_object_get(answer, "tenant");
+	struct spec s = { .volume = (char *)volume_of(a) };
+	struct spec_tenant t;
 
-	return err ? err : spec_resize_tenant(s, name_of(a), &a->limits, p);
+	if (tenant_from_json(one, &t)) /* somebody else has deleted the volume meanwhile */
+		return;
+	if (!a->ask.json && !json_is_true(json_object_get(answer, "changed")))
+		fputs("nothing differs: ", stdout);
+	show(a, &s, &t, NULL);
+}
+
+static int edit_there(const struct arguments *a, const struct process *keeper, const struct tenant_edit *e, struct problem *p)
+{
+	cleanup_path char *line = path_format("cluster tenant %s %s", e->verb, volume_of(a));
+	json_t *limits = tenant_edit_json(e), *answer = NULL;
+	char *body = limits ? json_dumps(limits, 0) : NULL;
+	int err = body ? keeper_ask(keeper, line, body, &answer, p)
+		       : problem_set(p, EINVAL, "the name of the tenant is no text in UTF-8");
+
+	if (!err)
+		tell_edited(a, answer);
+	if (!err)
+		err = judge(answer, p);
+	json_decref(answer);
+	json_decref(limits);
+	free(body);
+	return err;
+}
+
+static int edit(const struct arguments *a, const char *verb, struct problem *p)
+{
+	struct tenant_edit e = { verb, name_of(a), a->ids, a->limits };
+	struct process keeper = { 0 };
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err && !a->dry_run && json_is_true(json_object_get(keeper.info, "tenant-verbs")))
+		err = edit_there(a, &keeper, &e, p);
+	else if (!err)
+		err = edit_copy(a, &keeper, &e, p);
+	process_free(&keeper);
+	return err;
 }
 
 static bool has_limits(const struct spec_limits *l)
@@ -416,54 +440,34 @@ static bool has_limits(const struct spec_limits *l)
 	       l->has_bandwidth || l->has_weight;
 }
 
-static int resize(struct spec *s, const struct arguments *a, struct problem *p)
+static int tenant_create(const struct arguments *a, struct problem *p)
+{
+	return edit(a, "create", p);
+}
+
+static int tenant_resize(const struct arguments *a, struct problem *p)
 {
 	if (!has_limits(&a->limits))
 		return problem_set(
 			p, EINVAL,
 			"say what it is to have: --quota SIZE, --inodes NUMBER, --soft-quota SIZE, --soft-inodes NUMBER, --grace TIME, --ops NUMBER, --bandwidth SIZE, --weight "
 			"NUMBER (none: no limit)");
-	return spec_resize_tenant(s, name_of(a), &a->limits, p);
-}
-
-static int suspend(struct spec *s, const struct arguments *a, struct problem *p)
-{
-	return spec_set_tenant(s, name_of(a), SPEC_TENANT_SUSPENDED, p);
-}
-
-static int resume(struct spec *s, const struct arguments *a, struct problem *p)
-{
-	return spec_set_tenant(s, name_of(a), SPEC_TENANT_ACTIVE, p);
-}
-
-static int delete (struct spec *s, const struct arguments *a, struct problem *p)
-{
-	return spec_set_tenant(s, name_of(a), SPEC_TENANT_DELETED, p);
-}
-
-static int tenant_create(const struct arguments *a, struct problem *p)
-{
-	return edit(a, create, p);
-}
-
-static int tenant_resize(const struct arguments *a, struct problem *p)
-{
-	return edit(a, resize, p);
+	return edit(a, "resize", p);
 }
 
 static int tenant_suspend(const struct arguments *a, struct problem *p)
 {
-	return edit(a, suspend, p);
+	return edit(a, "suspend", p);
 }
 
 static int tenant_resume(const struct arguments *a, struct problem *p)
 {
-	return edit(a, resume, p);
+	return edit(a, "resume", p);
 }
 
 static int tenant_delete(const struct arguments *a, struct problem *p)
 {
-	return edit(a, delete, p);
+	return edit(a, "delete", p);
 }
 
 int command_tenant(int argc, char **argv)

@@ -10,7 +10,7 @@
 
 #include "graph.h"
 
-enum { TEXT_MAX = 64 << 20, VOLUMES_MAX = 4096, WORDS_MAX = 1024, OPTIONS_MAX = 256 };
+enum { TEXT_MAX = 64 << 20, VOLUMES_MAX = 4096, WORDS_MAX = 1024, OPTIONS_MAX = 256, WINDOW = 65536 };
 
 struct parser {
 	const char *at, *end, *path;
@@ -32,13 +32,49 @@ static void free_words(char **words, size_t count)
 		free(words[i]);
 }
 
-/* Where the last byte of the word at `at` is behind; a closing quote does not count. */
-static const char *word_end(const char *at, const char *end)
+/* How many bytes stand there for themselves: up to a quote or a backslash, or fewer. */
+static size_t plain(const char *at, const char *end)
 {
-	bool quoted = *at == '"';
+	size_t size = end - at < WINDOW ? (size_t)(end - at) : WINDOW;
+	const char *quote = memchr(at, '"', size);
+	const char *slash = memchr(at, '\\', quote ? (size_t)(quote - at) : size);
 
-	while (++at < end && (quoted ? *at != '"' : !isspace((unsigned char)*at)))
-		at += quoted && *at == '\\' && at + 1 < end;
+	return slash ? (size_t)(slash - at) : quote ? (size_t)(quote - at) : size;
+}
+
+/* Up to the closing quote, with \" and \\ as what they mean; or to the end, if there is none. There may be megabytes. */
+static const char *take_quoted(const char *at, const char *end, char *to)
+{
+	while (at < end && *at != '"') {
+		size_t size = plain(at, end);
+
+		if (!size) { /* a backslash */
+			at += at + 1 < end;
+			size = 1;
+		}
+		memcpy(to, at, size);
+		to += size;
+		at += size;
+	}
+	*to = 0;
+	return at;
+}
+
+/* Where the closing quote is, or the end. */
+static const char *quote_end(const char *at, const char *end)
+{
+	while (at < end && *at != '"') {
+		size_t size = plain(at, end);
+
+		at += size ? size : at + 1 < end ? 2 : 1;
+	}
+	return at;
+}
+
+static const char *bare_end(const char *at, const char *end)
+{
+	while (at < end && !isspace((unsigned char)*at))
+		at++;
 	return at;
 }
 
@@ -46,24 +82,19 @@ static const char *word_end(const char *at, const char *end)
  * quote is not closed (then *word is NULL). */
 static const char *take_word(const char *at, const char *end, char **word)
 {
-	char *to = *word = malloc((size_t)(word_end(at, end) - at) + 1); /* not the line's length: there are many words in it */
+	bool quoted = *at == '"';
+	const char *until = quoted ? quote_end(at + 1, end) : bare_end(at, end);
+	char *to = *word = malloc((size_t)(until - at) + 1); /* not the line's length: there are many words in it */
 
 	if (!to)
 		return NULL;
-	if (*at != '"') {
-		while (at < end && !isspace((unsigned char)*at))
-			*to++ = *at++;
-		*to = 0;
-		return at;
+	if (!quoted) {
+		memcpy(to, at, (size_t)(until - at));
+		to[until - at] = 0;
+		return until;
 	}
-	for (at++; at < end && *at != '"'; at++) {
-		if (*at == '\\' && at + 1 < end)
-			at++;
-		*to++ = *at;
-	}
-	*to = 0;
-	if (at < end)
-		return at + 1;
+	if (take_quoted(at + 1, end, to) < end)
+		return until + 1;
 	free(*word);
 	*word = NULL;
 	return NULL;

@@ -16,7 +16,9 @@ void volgen_print_word(const char *text, FILE *to)
 	}
 	fputc('"', to);
 	while (*text) {
-		size_t plain = strcspn(text, "\"\\");
+		const char *quote = strchrnul(text, '"'), *slash = memchr(text, '\\', (size_t)(quote - text));
+		size_t plain =
+			(size_t)((slash ? slash : quote) - text); /* strcspn() takes its time, and there may be megabytes */
 
 		fwrite(text, 1, plain, to);
 		text += plain;

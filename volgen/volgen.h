@@ -94,6 +94,7 @@ enum { SPEC_TENANTS_MAX = 16384, SPEC_TENANT_BASE = 65536, SPEC_TENANT_IDS = 655
 int spec_parse(const char *text, size_t size, const char *path, struct spec *, struct problem *);
 int spec_read(const char *path, struct spec *, struct problem *);
 void spec_free(struct spec *);
+void spec_copy(const struct spec *from, struct spec *); /* freed by spec_free, too */
 /* A specification with fresh ids, one brick for each HOST:DIRECTORY ([ADDRESS]:DIRECTORY for IPv6); checked as if read. */
 struct spec_form {
 	unsigned port; /* of all servers; 0: the usual one */

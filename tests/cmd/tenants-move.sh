@@ -136,10 +136,12 @@ charged_as_there() {
 	[ "$(json 'all(a["result"] == "agrees" for b in d for a in b["accounts"])' <verified)" = True ] || fail "usage verify: $(cat verified)"
 }
 charged() { "$STRATUS" usage --total --tenant "$1" --json | json 'd[0]["accounts"][0]["bytes"]'; }
-fsck_as() { # TENANT: what was killed in the middle of a name may have left records, nothing else
-	timeout 100 "$STRATUS" fsck --wait 1 --repair --tls-dir "$SCRATCH/$1" 127.0.0.1:"$HTTP":/photos >fsck.out 2>&1 || fail "fsck of $1: $(cat fsck.out)"
-	! grep ' at .*: ' fsck.out | grep -v '^unended ' || fail "fsck of $1 finds what no kill leaves: $(cat fsck.out)"
-	timeout 100 "$STRATUS" fsck --wait 1 --tls-dir "$SCRATCH/$1" 127.0.0.1:"$HTTP":/photos >fsck.out 2>&1 || fail "fsck of $1: $(cat fsck.out)"
+fsck_as() { # TENANT CERTIFICATE [OPTION...]: what was killed in the middle of a name may have left records, nothing else
+	local whose=$1
+	local -a options=(--wait 1 --tls-dir "$SCRATCH/$2" "${@:3}" 127.0.0.1:"$HTTP":/photos)
+	timeout 100 "$STRATUS" fsck --repair "${options[@]}" >fsck.out 2>&1 || fail "fsck of $whose: $(cat fsck.out)"
+	! grep ' at .*: ' fsck.out | grep -v '^unended ' || fail "fsck of $whose finds what no kill leaves: $(cat fsck.out)"
+	timeout 100 "$STRATUS" fsck "${options[@]}" >fsck.out 2>&1 || fail "fsck of $whose: $(cat fsck.out)"
 }
 bricks_from() { seq -f "127.0.0.1:$SCRATCH/b%g" "$1" $(($2 - 1)); }
 names_on() { find "$SCRATCH/b$1/tenants/$2" -mindepth 1 -maxdepth 1 ! -name '.stratus*' 2>/dev/null | wc -l; }
@@ -150,11 +152,10 @@ all_whole() {
 	mount_as dormant dormant
 	is_whole "$SCRATCH/dormant.mnt"
 	unmount dormant
-	for name in acme globex dormant; do fsck_as $name; done
-	[ -z "$LIMITS" ] || tenants resize photos full --quota $((FULL + (1 << 20))) # to end what a kill has left takes a little room
-	fsck_as full
-	[ -z "$LIMITS" ] || tenants resize photos full --quota $((FULL + 4096))
+	for name in acme globex; do fsck_as $name $name; done
+	fsck_as full own --tenant full # by the provider: to end what a kill has left may take more room than it has
 	tenants suspend photos dormant
+	fsck_as dormant own --tenant dormant
 	charged_as_there
 }
 killed_when_moved() { # HOW_MANY

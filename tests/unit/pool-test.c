@@ -28,7 +28,7 @@ static void give(struct ledger *l, int64_t bytes, int64_t inodes)
 	char text[128];
 
 	snprintf(text, sizeof(text), "globex 131072 65536, acme %d 65536 %lld %lld", BASE, (long long)bytes, (long long)inodes);
-	assert_int_equal(ranges_parse(text, &r, &p), 0);
+	assert_int_equal(ranges_parse(text, NULL, &r, &p), 0);
 	assert_int_equal(ledger_ranges(l, &r), 0);
 	ranges_free(&r);
 }
@@ -292,7 +292,7 @@ static void give_soft(struct ledger *l, unsigned soft_units, unsigned grace)
 
 	snprintf(text, sizeof(text), "acme %d 65536 %d %d %u %u %u", BASE, HARD * CHARGE_UNIT, HARD, soft_units * CHARGE_UNIT,
 		 soft_units, grace);
-	assert_int_equal(ranges_parse(text, &r, &p), 0);
+	assert_int_equal(ranges_parse(text, NULL, &r, &p), 0);
 	assert_int_equal(ledger_ranges(l, &r), 0);
 	ranges_free(&r);
 }

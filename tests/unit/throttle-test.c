@@ -505,6 +505,18 @@ static void a_limit_can_be_lifted_and_set_while_they_wait(void **state)
 	close_stack();
 }
 
+static void a_table_with_one_user_id_twice_changes_nothing(void **state)
+{
+	(void)state;
+	open_stack("none", "4", "acme 65536 1");
+	wait_for_long();
+	change("tenants", "acme 65536 1, globex 65536"); /* one row more */
+	assert_int_equal(number_of("waiting"), 10);
+	change("tenants", "globex 65536"); /* the same user id, another name and limit, in its place */
+	assert_true(EVENTUALLY(all_ended()));
+	close_stack();
+}
+
 /* Of one operation in a second more than five wait: the sixth is told to be of a crowd. */
 static unsigned told_crowded(void)
 {
@@ -599,6 +611,7 @@ int main(void)
 		cmocka_unit_test(who_gives_up_leaves_the_queue_undone),
 		cmocka_unit_test(a_limit_holds_its_tenant_and_nobody_else),
 		cmocka_unit_test(a_limit_can_be_lifted_and_set_while_they_wait),
+		cmocka_unit_test(a_table_with_one_user_id_twice_changes_nothing),
 		cmocka_unit_test(a_crowd_is_told),
 		cmocka_unit_test(a_storm_ends),
 		cmocka_unit_test(tables_that_make_no_sense_are_refused),

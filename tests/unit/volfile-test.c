@@ -33,6 +33,40 @@ static void a_volfile_becomes_volumes_in_order(void **state)
 	volfile_free(&v);
 }
 
+/* Of so many bytes of two kinds that must be written with a backslash, between others; one is at the border of what is looked through at a time. */
+static void a_word_in_quotes_may_be_long_and_has_any_bytes(void **state)
+{
+	static const char head[] = "volume a\ntype debug/null\noption word \"", tail[] = "\"\nend-volume\n";
+	enum { SIZE = 200000 };
+	char *value = malloc(SIZE + 1), *text = malloc(sizeof(head) + 2 * SIZE + sizeof(tail)), *to;
+	struct volfile v;
+	struct problem p;
+
+	(void)state;
+	for (unsigned period = 1; period <= 65537; period = period < 8 ? period + 1 : period < 65535 ? 65535 : period + 1) {
+		to = text + sprintf(text, "%s", head);
+		for (unsigned i = 0; i < SIZE; i++) {
+			value[i] = i % period ? "x, #"[i % 4] : "\\\""[i / period % 2];
+			if (value[i] == '"' || value[i] == '\\')
+				*to++ = '\\';
+			*to++ = value[i];
+		}
+		value[SIZE] = '\0';
+		strcpy(to, tail);
+		assert_int_equal(parse(text, &v, &p), 0);
+		assert_string_equal(v.volume[0].option[0].value, value);
+		volfile_free(&v);
+		*to = '\0'; /* the quote is not closed */
+		assert_int_equal(parse(text, &v, &p), -EINVAL);
+		volfile_free(&v);
+		strcpy(to, "\\"); /* nor here */
+		assert_int_equal(parse(text, &v, &p), -EINVAL);
+		volfile_free(&v);
+	}
+	free(value);
+	free(text);
+}
+
 static void each_mistake_names_its_line(void **state)
 {
 	static const struct {
@@ -116,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_volfile_becomes_volumes_in_order),
+		cmocka_unit_test(a_word_in_quotes_may_be_long_and_has_any_bytes),
 		cmocka_unit_test(each_mistake_names_its_line),
 		cmocka_unit_test(limits_are_kept),
 		cmocka_unit_test(a_drawing_names_every_volume),

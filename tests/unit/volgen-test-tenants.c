@@ -200,11 +200,13 @@ static void soft_limits_of_tenants_are_told_to_the_brick(void **state)
 static char *printed(const char *text)
 {
 	struct problem p = { "" };
-	struct spec s;
+	struct spec s, copy;
 	char *out;
 
 	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), 0);
-	out = spec_text(&s);
+	spec_copy(&s, &copy);
+	out = spec_text(&copy);
+	spec_free(&copy);
 	spec_free(&s);
 	return out;
 }

@@ -6,21 +6,12 @@
 
 #include "cloud.h"
 
+#include "rows.h"
 #include "word.h"
 
 enum { WORDS = 7 };
 
 /* ---- reading ---- */
-
-static int take_number(const char *text, uint64_t most, uint64_t *number)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9' || strlen(text) > 19)
-		return -EINVAL;
-	*number = strtoull(text, &end, 10);
-	return *end || *number > most ? -EINVAL : 0;
-}
 
 /* "-": the client says who it is. */
 static int take_id(const char *text, bool *given, uint32_t *id)
@@ -28,19 +19,19 @@ static int take_id(const char *text, bool *given, uint32_t *id)
 	uint64_t number = 0;
 
 	*given = strcmp(text, "-") != 0;
-	if (*given && take_number(text, ID_LAST, &number))
+	if (*given && word_number(text, ID_LAST, &number))
 		return -EINVAL;
 	*id = (uint32_t)number;
 	return 0;
 }
 
-static int take_words(char **word, struct point *one)
+static int take_words(char *const *word, struct point *one)
 {
 	bool has_uid, has_gid;
 
 	if (!identity_is_name(word[0], strlen(word[0])) || gfid_parse(word[1], &one->id) || gfid_is_null(&one->id) ||
 	    take_id(word[2], &has_uid, &one->uid) || take_id(word[3], &has_gid, &one->gid) || has_uid != has_gid ||
-	    (strcmp(word[4], "rw") && strcmp(word[4], "ro")) || take_number(word[5], INT64_MAX, &one->expires) ||
+	    (strcmp(word[4], "rw") && strcmp(word[4], "ro")) || word_number(word[5], INT64_MAX, &one->expires) ||
 	    word_decode(word[6]) || !word_is_directory(word[6]))
 		return -EINVAL;
 	strcpy(one->tenant, word[0]);
@@ -50,22 +41,15 @@ static int take_words(char **word, struct point *one)
 	return one->directory ? 0 : -ENOMEM;
 }
 
-static int take_point(char *text, struct point *one, struct problem *p)
+static int take_point(const struct words *r, struct point *one, struct problem *p)
 {
-	char *word[WORDS], *rest = text, *at, whole[160];
-	unsigned words = 0;
-	int err;
+	int err = r->count == WORDS ? take_words(r->word, one) : -EINVAL;
 
-	snprintf(whole, sizeof(whole), "%s", text + strspn(text, " \t"));
-	while ((at = strsep(&rest, " \t")))
-		if (*at && words++ < WORDS)
-			word[words - 1] = at;
-	err = words == WORDS ? take_words(word, one) : -EINVAL;
 	return err ? problem_set(
 			     p, -err,
-			     "\"%s\" is no access point: write TENANT ID UID|- GID|- rw|ro EXPIRES /DIRECTORY, with %%xx for what "
+			     "\"%.*s\" is no access point: write TENANT ID UID|- GID|- rw|ro EXPIRES /DIRECTORY, with %%xx for what "
 			     "words can't have",
-			     whole)
+			     words_shown(r), r->whole.at)
 		   : 0;
 }
 
@@ -88,23 +72,20 @@ static int check(struct points *all, struct problem *p)
 
 int points_parse(const char *text, struct points *all, struct problem *p)
 {
-	char *copy = strdup(text), *rest = copy, *one;
-	size_t most = 1;
-	int err = copy ? 0 : problem_set(p, ENOMEM, "out of memory");
+	struct rows rows = rows_of(text);
+	size_t most = rows_count(rows);
+	struct words r;
+	int err = 0;
 
 	*all = (struct points){ NULL, 0 };
-	for (const char *at = text; *at; at++)
-		most += *at == ',';
-	if (!err && most > POINTS_MAX)
+	if (most > POINTS_MAX)
 		err = problem_set(p, EINVAL, "more than %d access points", POINTS_MAX);
-	if (!err && !(all->point = calloc(most, sizeof(*all->point))))
+	else if (!(all->point = calloc(most, sizeof(*all->point))))
 		err = problem_set(p, ENOMEM, "out of memory");
-	while (!err && (one = strsep(&rest, ",")))
-		if (one[strspn(one, " \t")])
-			err = take_point(one, &all->point[all->count++], p);
+	while (!err && rows_next(&rows, &r))
+		err = take_point(&r, &all->point[all->count++], p);
 	if (!err)
 		err = check(all, p);
-	free(copy);
 	if (err)
 		points_free(all);
 	return err;

@@ -3,6 +3,7 @@
  * table of fops.def, so a fop that gets one more of a known kind is mapped, too. */
 #include "cloud.h"
 #include "lease.h"
+#include "replica.h"
 
 int id_in(struct cloud *c, const struct tenant *t, uint32_t *id)
 {

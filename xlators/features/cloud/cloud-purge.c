@@ -5,6 +5,8 @@
 
 #include "cloud.h"
 
+#include "replica.h"
+
 enum { BATCH = 16 << 10, REST_MS = 1, AGAIN_MS = 100 };
 
 struct level { /* a directory on the way down, and what it is called in the one above */

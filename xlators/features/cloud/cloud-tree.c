@@ -2,6 +2,8 @@
 /* Where the tenants' trees are: directories of the brick by the tenants' names, each with the tenant's id as its gfid. */
 #include "cloud.h"
 
+#include "replica.h"
+
 enum { TRIES = 2000 }; /* one each millisecond */
 
 /* Members of a set must have the same times: of what each makes by itself they are this one. */

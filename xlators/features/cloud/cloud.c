@@ -118,7 +118,7 @@ static int cloud_admit(struct xlator *x, const struct client *client, struct ino
 static int take_table(struct cloud *c, struct problem *p)
 {
 	struct table fresh, old;
-	int err = table_parse(c->tenants, &fresh, p);
+	int err = table_parse(c->tenants, &c->table, &fresh, p); /* nobody else changes it */
 
 	if (err)
 		return err;

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "identity.h"
-#include "replica.h"
 #include "xlator.h"
 
 enum {
@@ -49,6 +48,7 @@ struct points {
 	size_t count;
 };
 struct table {
+	char *text;	       /* of which it was made; NULL: it was never */
 	struct tenant *tenant; /* by name */
 	struct owned {
 		struct gfid id;
@@ -57,9 +57,12 @@ struct table {
 	size_t count;
 };
 
-/* What the text of the option says: NAME ID BASE COUNT STATE, the next after a comma. -EINVAL and a sentence; -ENOMEM. */
-int table_parse(const char *text, struct table *, struct problem *);
+/* What the text of the option says: NAME ID BASE COUNT STATE, the next after a comma. -EINVAL and a sentence; -ENOMEM. Of one that differs in few rows from
+ * that of `before` (or NULL) only these are read. */
+int table_parse(const char *text, const struct table *before, struct table *, struct problem *);
 void table_free(struct table *);
+const struct tenant *table_find(const struct table *, const char *name);
+const struct tenant *table_find_owner(const struct table *, const struct gfid *id); /* whose root it is */
 const char *tenant_state_name(enum tenant_state);
 
 struct purge { /* of deleted tenants; guarded by cloud.lock, but for the counter */

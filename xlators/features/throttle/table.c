@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tenants as the option `tenants` names them, and how a request finds its own. */
-#include <ctype.h>
 #include <inttypes.h>
 
 #include "throttle.h"
@@ -14,47 +13,33 @@ static int by_base(const void *a, const void *b)
 	return x->base < y->base ? -1 : x->base > y->base;
 }
 
-static int take_number(const char *text, uint64_t most, uint64_t *number)
+static int take_words(const struct words *row, struct rule *r)
 {
-	char *end;
-
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	return isdigit((unsigned char)*text) && !*end && !errno && *number <= most ? 0 : -EINVAL;
-}
-
-static int take_words(char **word, unsigned words, struct rule *r)
-{
+	char *const *word = row->word;
 	uint64_t base;
 
-	if (words < 2 || strlen(word[0]) > TENANT_NAME || take_number(word[1], UINT32_MAX, &base) || !base)
+	if (row->count < 2 || row->count > 5 || strlen(word[0]) > TENANT_NAME || word_number(word[1], UINT32_MAX, &base) ||
+	    !base)
 		return -EINVAL;
 	strcpy(r->name, word[0]);
 	r->base = (uint32_t)base;
 	r->weight = 1;
-	if ((words > 2 && take_number(word[2], INT64_MAX, &r->ops)) ||
-	    (words > 3 && take_number(word[3], INT64_MAX, &r->bytes)) ||
-	    (words > 4 && take_number(word[4], WEIGHT_MAX, &r->weight)))
+	if ((row->count > 2 && word_number(word[2], INT64_MAX, &r->ops)) ||
+	    (row->count > 3 && word_number(word[3], INT64_MAX, &r->bytes)) ||
+	    (row->count > 4 && word_number(word[4], WEIGHT_MAX, &r->weight)))
 		return -EINVAL;
 	return r->weight && (!r->bytes || r->bytes >= LEAST_BYTES) ? 0 : -EINVAL;
 }
 
-static int take_rule(char *text, struct rule *r, struct problem *p)
+static int take_rule(const struct words *row, struct rule *r, struct problem *p)
 {
-	char *word[5], *one, *rest = text, whole[160];
-	unsigned words = 0;
-
-	snprintf(whole, sizeof(whole), "%s", text + strspn(text, " \t"));
-	while ((one = strsep(&rest, " \t")))
-		if (*one && words++ < 5)
-			word[words - 1] = one;
-	if (words > 5 || take_words(word, words, r))
-		return problem_set(
-			p, EINVAL,
-			"tenants: \"%s\" is none: write a name, the first user id, operations and bytes in a second (0: no "
-			"limit; bytes from %d on) and a weight from 1 to %d",
-			whole, LEAST_BYTES, WEIGHT_MAX);
-	return 0;
+	if (!take_words(row, r))
+		return 0;
+	return problem_set(
+		p, EINVAL,
+		"tenants: \"%.*s\" is none: write a name, the first user id, operations and bytes in a second (0: no "
+		"limit; bytes from %d on) and a weight from 1 to %d",
+		words_shown(row), row->whole.at, LEAST_BYTES, WEIGHT_MAX);
 }
 
 static int check(struct rules *r, struct problem *p)
@@ -68,32 +53,21 @@ static int check(struct rules *r, struct problem *p)
 	return 0;
 }
 
-static size_t commas(const char *text)
+int rules_parse(struct rows rows, struct rules *r, struct problem *p)
 {
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += *text == ',';
-	return n;
-}
-
-int rules_parse(const char *text, struct rules *r, struct problem *p)
-{
-	size_t most = commas(text) + 1;
-	char *copy = strdup(text), *rest = copy, *one;
+	size_t most = rows_count(rows);
+	struct words row;
 	int err = 0;
 
 	*r = (struct rules){ 0 };
 	if (most > TENANTS_MAX)
 		err = problem_set(p, EINVAL, "tenants: more than %d", TENANTS_MAX);
-	else if (!copy || !(r->rule = calloc(most, sizeof(*r->rule))))
+	else if (!(r->rule = calloc(most, sizeof(*r->rule))))
 		err = problem_set(p, ENOMEM, "out of memory");
-	while (!err && (one = strsep(&rest, ",")))
-		if (one[strspn(one, " \t")])
-			err = take_rule(one, &r->rule[r->count++], p);
+	while (!err && rows_next(&rows, &row))
+		err = take_rule(&row, &r->rule[r->count++], p);
 	if (!err)
 		err = check(r, p);
-	free(copy);
 	if (err)
 		rules_free(r);
 	return err;
@@ -213,18 +187,96 @@ static void put_in_force(struct throttle *t, const struct rules *r, uint64_t now
 	turns_changed(t);
 }
 
-int rules_apply(struct throttle *t, const struct rules *r, struct problem *p)
+static int no_room(int err, struct problem *p)
 {
-	int err;
-
-	pthread_mutex_lock(&t->lock);
-	err = add_missing(t, r);
-	if (!err)
-		put_in_force(t, r, clock_ns());
-	pthread_mutex_unlock(&t->lock);
 	if (err == -ENOSPC)
 		return problem_set(p, ENOSPC, "more than %d tenants have come and gone: start the server anew", TENANTS_MAX);
 	return err ? problem_set(p, -err, "out of memory") : 0;
+}
+
+static int apply_all(struct throttle *t, const char *text, struct problem *p)
+{
+	struct rules r;
+	int err = rules_parse(rows_of(text), &r, p);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&t->lock);
+	err = add_missing(t, &r);
+	if (!err)
+		put_in_force(t, &r, clock_ns());
+	pthread_mutex_unlock(&t->lock);
+	rules_free(&r);
+	return no_room(err, p);
+}
+
+static const struct rule *find_rule(const struct rules *r, uint32_t base)
+{
+	return r->count ? bsearch(&(struct rule){ .base = base }, r->rule, r->count, sizeof(*r->rule), by_base) : NULL;
+}
+
+/* One that comes is not there already, but for one that goes. */
+static int check_new(struct throttle *t, const struct rules *gone, const struct rules *come, struct problem *p)
+{
+	for (size_t i = 0; i < come->count; i++) {
+		const struct tenant *is = tenant_find(t, come->rule[i].base);
+
+		if (is != &t->others && is->listed && !find_rule(gone, is->base))
+			return problem_set(p, EINVAL, "tenants: %s and %s have the same first user id", is->name,
+					   come->rule[i].name);
+	}
+	return 0;
+}
+
+static void put_few_in_force(struct throttle *t, const struct rules *gone, const struct rules *come, uint64_t now)
+{
+	for (size_t i = 0; i < gone->count; i++)
+		if (!find_rule(come, gone->rule[i].base))
+			unrule(tenant_find(t, gone->rule[i].base), now);
+	for (size_t i = 0; i < come->count; i++)
+		rule(tenant_find(t, come->rule[i].base), &come->rule[i], now);
+	for (size_t i = 0; i < gone->count; i++)
+		turn_changed(t, tenant_find(t, gone->rule[i].base));
+	for (size_t i = 0; i < come->count; i++)
+		turn_changed(t, tenant_find(t, come->rule[i].base));
+}
+
+static int apply_change(struct throttle *t, const struct rows_change *c, struct problem *p)
+{
+	struct rules gone = { 0 }, come = { 0 };
+	int err = rules_parse(c->gone, &gone, p), room = 0;
+
+	if (!err)
+		err = rules_parse(c->come, &come, p);
+	if (!err) {
+		pthread_mutex_lock(&t->lock);
+		err = check_new(t, &gone, &come, p);
+		if (!err)
+			room = add_missing(t, &come);
+		if (!err && !room)
+			put_few_in_force(t, &gone, &come, clock_ns());
+		pthread_mutex_unlock(&t->lock);
+	}
+	rules_free(&gone);
+	rules_free(&come);
+	return err ? err : no_room(room, p);
+}
+
+int tenants_take(struct throttle *t, const char *text, struct problem *p)
+{
+	struct rows_change c;
+	char *copy = strdup(text);
+	int err = copy ? 0 : problem_set(p, ENOMEM, "out of memory");
+
+	if (!err)
+		err = rows_few_differ(t->text, text, &c) ? apply_change(t, &c, p) : apply_all(t, text, p);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	free(t->text);
+	t->text = copy;
+	return 0;
 }
 
 void tenants_free(struct throttle *t)
@@ -233,4 +285,5 @@ void tenants_free(struct throttle *t)
 		free(t->all[i]);
 	free(t->all);
 	free(t->line);
+	free(t->text);
 }

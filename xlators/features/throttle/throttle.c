@@ -150,17 +150,6 @@ static int throttle_any(struct request *rq, struct xlator *x, enum fop fop, cons
 
 /* ---- life ---- */
 
-static int take_tenants(struct throttle *t, struct problem *p)
-{
-	struct rules r;
-	int err = rules_parse(t->tenants, &r, p);
-
-	if (!err)
-		err = rules_apply(t, &r, p);
-	rules_free(&r);
-	return err;
-}
-
 static int throttle_init(struct xlator *x, struct problem *p)
 {
 	struct throttle *t = x->private;
@@ -170,7 +159,7 @@ static int throttle_init(struct xlator *x, struct problem *p)
 	pthread_mutex_init(&t->lock, NULL);
 	strcpy(t->others.name, "-");
 	t->others.weight = 1;
-	err = take_tenants(t, &why);
+	err = tenants_take(t, t->tenants, &why);
 	return err ? problem_set(p, -err, "volume %s: option %s", x->name, why.text) : 0;
 }
 
@@ -189,7 +178,7 @@ static void throttle_reconfigure(struct xlator *x, const struct option *option)
 	struct problem p = { "" };
 
 	if (!strcmp(option->name, "tenants")) {
-		if (take_tenants(t, &p))
+		if (tenants_take(t, t->tenants, &p))
 			log_error(x, NULL, "the limits stay as they were: option %s", p.text);
 		return;
 	}

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "bucket.h"
+#include "rows.h"
 #include "xlator.h"
 
 enum { TENANT_NAME = 64, TENANTS_MAX = 16384, PLACES = 2 * TENANTS_MAX };
@@ -69,6 +70,7 @@ struct throttle {
 	struct tenant others;			/* those that the option does not name (yet) */
 
 	pthread_mutex_t lock;
+	char *text;	     /* of the tenants that are listed; not guarded: options change one after the other */
 	struct tenant **all; /* in the order in which they came */
 	size_t count, room;
 	struct tenant **line; /* a heap by start; has room for all, and the others */
@@ -78,10 +80,10 @@ struct throttle {
 
 /* ---- table.c ---- */
 /* "NAME BASE [OPS [BYTES [WEIGHT]]], ...". -EINVAL and a sentence; -ENOMEM. */
-int rules_parse(const char *text, struct rules *, struct problem *);
+int rules_parse(struct rows, struct rules *, struct problem *);
 void rules_free(struct rules *);
-/* From now on these hold. All, or (-ENOMEM, -ENOSPC) none. */
-int rules_apply(struct throttle *, const struct rules *, struct problem *);
+/* From now on these hold. All, or (-EINVAL, -ENOMEM, -ENOSPC, and a sentence) none. Of a text that differs in few rows from the one before only these are read. */
+int tenants_take(struct throttle *, const char *text, struct problem *);
 struct tenant *tenant_find(struct throttle *, uint32_t base); /* never NULL */
 void tenants_free(struct throttle *);
 
@@ -89,6 +91,7 @@ void tenants_free(struct throttle *);
 /* Waits until the request may go on. 0: it has a place below, until turn_end. -ECANCELED, -ETIMEDOUT: it has none. */
 int turn_take(struct throttle *, struct tenant *, struct request *, const struct cost *);
 void turn_end(struct throttle *);
-/* With the lock held: limits, weights or at-once have changed. */
+/* With the lock held: limits, weights or at-once have changed; those of one. */
 void turns_changed(struct throttle *);
+void turn_changed(struct throttle *, struct tenant *);
 #endif

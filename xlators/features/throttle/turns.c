@@ -151,6 +151,12 @@ static void serve_line(struct throttle *t)
 	}
 }
 
+void turn_changed(struct throttle *t, struct tenant *who)
+{
+	consider(t, who);
+	serve_line(t);
+}
+
 void turns_changed(struct throttle *t)
 {
 	for (size_t i = 0; i < t->count; i++)

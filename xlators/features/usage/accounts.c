@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which user ids belong to which account, as the option says it. */
-#include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 
+#include "rows.h"
 #include "usage.h"
 
 static int by_base(const void *a, const void *b)
@@ -22,66 +21,124 @@ static int check_overlap(const struct ranges *r, struct problem *p)
 	return 0;
 }
 
-/* 1: it names a range; 0: it is empty; -EINVAL. */
-static int parse_one(const char *line, struct range *r)
+static int take_numbers(const struct words *row, struct range *r)
 {
-	char more;
-	int n;
+	uint64_t number[ROW_WORDS] = { 0 };
 
-	while (isspace((unsigned char)*line))
-		line++;
-	if (!*line)
-		return 0;
-	if (strchr(line, '-') || strchr(line, '+')) /* scanf takes signs for numbers */
-		for (const char *at = line + strcspn(line, " \t"); *at; at++)
-			if (*at == '-' || *at == '+')
-				return -EINVAL;
-	n = sscanf(line, "%64s %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %c", r->name,
-		   &r->base, &r->count, &r->limit.bytes, &r->limit.inodes, &r->soft.bytes, &r->soft.inodes, &r->grace, &more);
-	if (strcspn(line, " \t") > sizeof(r->name) - 1)
-		return -EINVAL;
-	if (n < 3 || n > 8 || !r->count || r->base > UINT32_MAX || r->count > UINT32_MAX - r->base)
-		return -EINVAL;
-	return 1;
+	for (unsigned i = 1; i < row->count; i++)
+		if (word_number(row->word[i], i < 3 ? UINT32_MAX : INT64_MAX, &number[i]))
+			return -EINVAL;
+	*r = (struct range){ .base = number[1],
+			     .count = number[2],
+			     .limit = { (int64_t)number[3], (int64_t)number[4] },
+			     .soft = { (int64_t)number[5], (int64_t)number[6] },
+			     .grace = number[7] };
+	return !r->count || r->count > UINT32_MAX - r->base ? -EINVAL : 0;
 }
 
-static int add(struct ranges *r, const struct range *one)
+static int take_range(const struct words *row, struct range *r, struct problem *p)
 {
-	struct range *grown = realloc(r->range, (r->count + 1) * sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	r->range = grown;
-	grown[r->count++] = *one;
+	if (row->count < 3 || row->count > ROW_WORDS || strlen(row->word[0]) > sizeof(r->name) - 1 || take_numbers(row, r))
+		return problem_set(
+			p, EINVAL,
+			"accounts: \"%.*s\" is none: write a name, the first user id, how many there are, and if there are any limits of bytes and "
+			"inodes, soft ones, and seconds of grace",
+			words_shown(row), row->whole.at);
+	strcpy(r->name, row->word[0]);
 	return 0;
 }
 
-int ranges_parse(const char *text, struct ranges *r, struct problem *p)
+static int make_room(struct ranges *r, const char *text, size_t most, struct problem *p)
 {
-	char *copy = strdup(text), *rest = copy, *word;
-	int err = copy ? 0 : -ENOMEM;
+	*r = (struct ranges){ .text = strdup(text), .range = malloc(most * sizeof(*r->range)) };
+	if (!r->text || !r->range)
+		return problem_set(p, ENOMEM, "out of memory");
+	return most < ACCOUNTS_MAX ? 0 : problem_set(p, EINVAL, "accounts: more than %d", ACCOUNTS_MAX - 1);
+}
 
-	*r = (struct ranges){ 0 };
-	while (!err && (word = strsep(&rest, ","))) {
-		struct range one = { .base = 0 };
-		int is = parse_one(word, &one);
+static int read_all(const char *text, struct ranges *r, struct problem *p)
+{
+	struct rows rows = rows_of(text);
+	struct words row;
+	int err = make_room(r, text, rows_count(rows), p);
 
-		if (is < 0)
-			err = problem_set(
-				p, EINVAL,
-				"accounts: \"%.80s\" is none: write a name, the first user id, how many there are, and if there are any limits of bytes and "
-				"inodes, soft ones, and seconds of grace",
-				word);
-		else if (is)
-			err = add(r, &one);
-		if (!err && r->count >= ACCOUNTS_MAX)
-			err = problem_set(p, EINVAL, "accounts: more than %d", ACCOUNTS_MAX - 1);
-	}
-	free(copy);
+	while (!err && rows_next(&rows, &row))
+		err = take_range(&row, &r->range[r->count++], p);
 	if (!err && r->count)
 		qsort(r->range, r->count, sizeof(*r->range), by_base);
-	if (!err)
-		err = check_overlap(r, p);
+	return err ? err : check_overlap(r, p);
+}
+
+/* ---- a few rows ---- */
+
+/* Where the account with that first user id is, or would come to be. */
+static size_t place_of(const struct ranges *r, uint64_t base)
+{
+	size_t low = 0, high = r->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (r->range[middle].base < base)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void take_out(struct ranges *r, uint64_t base)
+{
+	size_t at = place_of(r, base);
+
+	r->count--;
+	memmove(&r->range[at], &r->range[at + 1], (r->count - at) * sizeof(*r->range));
+}
+
+static void put_in(struct ranges *r, const struct range *one)
+{
+	size_t at = place_of(r, one->base);
+
+	memmove(&r->range[at + 1], &r->range[at], (r->count - at) * sizeof(*r->range));
+	r->range[at] = *one;
+	r->count++;
+}
+
+static int read_change(const struct ranges *before, const char *text, struct rows_change *c, struct ranges *r,
+		       struct problem *p)
+{
+	size_t most = before->count + rows_count(c->come);
+	struct words row;
+	uint64_t base;
+	int err;
+
+	if (most >= ACCOUNTS_MAX) /* perhaps: they can be counted */
+		return read_all(text, r, p);
+	err = make_room(r, text, most, p);
+	if (err)
+		return err;
+	r->count = before->count;
+	memcpy(r->range, before->range, r->count * sizeof(*r->range));
+	while (rows_next(&c->gone, &row))
+		if (!word_number(row.word[1], UINT32_MAX, &base))
+			take_out(r, base);
+	while (!err && rows_next(&c->come, &row)) {
+		struct range one;
+
+		err = take_range(&row, &one, p);
+		if (!err)
+			put_in(r, &one);
+	}
+	return err ? err : check_overlap(r, p);
+}
+
+int ranges_parse(const char *text, const struct ranges *before, struct ranges *r, struct problem *p)
+{
+	struct rows_change c;
+	int err;
+
+	*r = (struct ranges){ 0 };
+	err = before && rows_few_differ(before->text, text, &c) ? read_change(before, text, &c, r, p) : read_all(text, r, p);
 	if (err)
 		ranges_free(r);
 	return err;
@@ -104,6 +161,7 @@ const struct range *range_of(const struct ranges *r, uint32_t uid)
 
 void ranges_free(struct ranges *r)
 {
+	free(r->text);
 	free(r->range);
 	*r = (struct ranges){ 0 };
 }

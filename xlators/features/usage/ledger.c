@@ -193,11 +193,11 @@ int ledger_ranges(struct ledger *l, struct ranges *r)
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	for (size_t i = 0; i < r->count && !err; i++) {
-		const struct range *old = range_of(&l->ranges, (uint32_t)r->range[i].base);
-
-		if (old && old->base == r->range[i].base)
-			r->range[i].row = old->row;
+	for (size_t i = 0, k = 0; i < r->count && !err; i++) { /* both by base */
+		while (k < l->ranges.count && l->ranges.range[k].base < r->range[i].base)
+			k++;
+		if (k < l->ranges.count && l->ranges.range[k].base == r->range[i].base)
+			r->range[i].row = l->ranges.range[k].row;
 		else
 			err = find_row(l->file, r->range[i].base, &r->range[i].row);
 	}

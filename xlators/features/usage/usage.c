@@ -708,7 +708,7 @@ static int take_accounts(struct xlator *x, struct problem *p)
 {
 	struct usage *u = usage_of(x);
 	struct ranges r = { 0 };
-	int err = ranges_parse(u->accounts, &r, p);
+	int err = ranges_parse(u->accounts, &u->ledger.ranges, &r, p); /* nobody else changes these */
 
 	if (err)
 		return err;
@@ -738,7 +738,7 @@ static int usage_init(struct xlator *x, struct problem *p)
 
 	u->ledger.fd = -1;
 	pthread_mutex_init(&u->lock, NULL);
-	if (ranges_parse(u->accounts, &r, p))
+	if (ranges_parse(u->accounts, NULL, &r, p))
 		return -EINVAL;
 	ranges_free(&r);
 	if (!usage_leaf(x)->type->inode_handle || !usage_leaf(x)->type->inode_from_handle)

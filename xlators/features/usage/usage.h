@@ -36,11 +36,13 @@ struct range { /* user ids base ... base + count - 1 belong to one account */
 	char name[65];
 };
 struct ranges {
+	char *text; /* of which they were made; NULL: of none */
 	size_t count;
 	struct range *range; /* by base */
 };
-/* "NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]]", the next after a comma. -EINVAL and the sentence. */
-int ranges_parse(const char *text, struct ranges *, struct problem *);
+/* "NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]]", the next after a comma. -EINVAL and the sentence; -ENOMEM. Of a text that differs in few rows from that of
+ * `before` (or NULL) only these are read. */
+int ranges_parse(const char *text, const struct ranges *before, struct ranges *, struct problem *);
 const struct range *range_of(const struct ranges *, uint32_t uid); /* NULL: nobody's */
 void ranges_free(struct ranges *);
 
