@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "brick.h"
+#include "cluster-allot.h"
 #include "cluster-rebalance.h"
 #include "config.h"
 #include "facts.h"
@@ -560,12 +561,15 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;
+	if (!err && c->peers)
+		err = allotments_start(p);
 	return err ? err : movers_start(p);
 }
 
 void cluster_stop(void)
 {
 	stop_watcher();
+	allotments_stop();
 	movers_stop(); /* while its bricks are there */
 	cluster_http_stop();
 	for (size_t i = 0; i < cluster.volumes; i++)

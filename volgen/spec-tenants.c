@@ -121,18 +121,34 @@ static int check_neighbours(const struct spec *s, tenant_order *order,
 	return err;
 }
 
-/* What is charged at all bricks is added up within one process; members of a set have the same, and count for themselves. */
-static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
+size_t spec_servers_of_bricks(const struct spec *s)
 {
-	bool limited = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
+	size_t count = 0;
 
-	for (size_t i = 1; i < s->bricks && limited && !s->replica; i++)
-		if (s->brick[i].server != s->brick[0].server)
-			return bad(
-				s, t->line,
-				"tenant '%s' can't have a limit of bytes or inodes: in this version they hold where all bricks "
-				"are of one server",
-				t->name);
+	for (size_t i = 0; i < s->bricks; i++) {
+		size_t k = 0;
+
+		while (s->brick[k].server != s->brick[i].server)
+			k++;
+		count += k == i;
+	}
+	return count;
+}
+
+bool spec_has_allotments(const struct spec *s)
+{
+	return s->has_tenants && !s->replica && spec_servers_of_bricks(s) > 1;
+}
+
+/* What is above one is told by who knows what is charged at all bricks. */
+static int check_soft_here(const struct spec *s, const struct spec_tenant *t, struct problem *p)
+{
+	if ((t->soft_bytes || t->soft_inodes) && spec_has_allotments(s))
+		return bad(
+			s, t->line,
+			"tenant '%s' can't have a soft limit: in this version they are told where all bricks are of one server (other "
+			"limits hold over several)",
+			t->name);
 	return 0;
 }
 
@@ -168,7 +184,7 @@ static int check_tenant(const struct spec *s, const struct spec_tenant *t, struc
 		return bad(s, t->line,
 			   "the bandwidth of tenant '%s' is less than %d bytes in a second: give it more, or 0 for no limit",
 			   t->name, SPEC_BANDWIDTH_MIN);
-	return check_soft(s, t, p) ? -EINVAL : check_limits(s, t, p);
+	return check_soft(s, t, p) ? -EINVAL : check_soft_here(s, t, p);
 }
 
 int spec_check_tenants(struct spec *s, struct problem *p)
