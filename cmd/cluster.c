@@ -451,6 +451,7 @@ static void *watch(void *arg)
 		index = store_wait(cluster.store, index, RETRY_MS);
 		if (atomic_load(&cluster.ending))
 			return NULL;
+		allotments_wake(); /* somebody may have been given what is waited for */
 		leads = store_leads(cluster.store);
 		if (leads && cluster.peers)
 			cluster_note_self(cluster.peers);
