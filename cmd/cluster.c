@@ -399,6 +399,8 @@ void cluster_reconcile(void)
 	bool leads;
 	char **keys;
 
+	if (!store_replayed(cluster.store)) /* later: watch() */
+		return;
 	pthread_mutex_lock(
 		&cluster.lock); /* first: what was read before another's turn may be older than what that put into effect */
 	index = store_index(cluster.store);
@@ -537,10 +539,13 @@ static int open_store(const struct cluster_config *c, struct problem *p)
 			: store_open(alone, &cluster.store, p);
 }
 
-/* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. */
+/* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. What was known before is not gone back to: a tenant's
+ * files would be nobody's, and be charged to nobody, by a specification that is older than that tenant. */
 static void await_others(void)
 {
-	for (unsigned ms = 0; ms < FIRST_MS && !store_leads(cluster.store) && !store_index(cluster.store); ms += 20)
+	for (unsigned ms = 0;
+	     ms < FIRST_MS && !store_leads(cluster.store) && !(store_index(cluster.store) && store_replayed(cluster.store));
+	     ms += 20)
 		usleep(20000);
 }
 
