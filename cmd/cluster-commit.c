@@ -21,6 +21,7 @@
 
 #include "brick.h"
 #include "cluster-fleet.h"
+#include "cluster-allot.h"
 #include "cluster-rebalance.h"
 #include "cluster.h"
 #include "log.h"
@@ -333,6 +334,21 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
 }
 
+/* Servers believe of allotments what a server's certificate says. */
+static int check_shared_limits(const struct spec *s, struct problem *p)
+{
+	if (!spec_has_allotments(s) || cluster_http_has_tls())
+		return 0;
+	for (size_t i = 0; i < s->tenants; i++)
+		if (s->tenant[i].bytes || s->tenant[i].inodes)
+			return problem_set(
+				p, EINVAL,
+				"tenant '%s' of volume %s can't have a limit of bytes or inodes: with bricks at several servers these agree on it by TLS, so start "
+				"each stratusd with --tls-dir",
+				s->tenant[i].name, s->volume);
+	return 0;
+}
+
 /* What is committed can't be taken back: so those of this server are looked at before. */
 static int check_fresh(const struct spec *s, const struct spec *before, struct problem *p)
 {
@@ -362,6 +378,8 @@ static int check_all(struct spec *s, const struct spec *before, struct volgen_fi
 	if (!err && before->volume)
 		err = check_fresh(s, before, p);
 	if (!err)
+		err = check_shared_limits(s, p);
+	if (!err)
 		err = volfiles_of(s, cluster_state(), files, p);
 	return err;
 }
@@ -374,35 +392,106 @@ static int stale(const char *volume, struct problem *p)
 			   volume);
 }
 
-struct removal { /* changes of what the store has of a volume */
-	char key[SPEC_SUBVOLUMES_MAX + 3][STORE_KEY_MAX];
-	struct store_change change[SPEC_SUBVOLUMES_MAX + 3];
-	size_t changes;
+struct changes { /* of what the store has of a volume, all at once */
+	struct store_change *change;
+	size_t count;
+	bool failed; /* memory is short */
 };
 
-static void note_removal(struct removal *r, const char *kind, const char *name)
+/* The key is taken. NULL: removes it. */
+static void add_change(struct changes *c, char *key, uint64_t version, const struct blob *value)
 {
-	char *key = r->key[r->changes];
-	struct blob value;
+	struct store_change *grown = realloc(c->change, (c->count + 1) * sizeof *grown);
+
+	c->failed |= !grown || !key;
+	if (c->failed) {
+		c->change = grown ? grown : c->change;
+		free(key);
+		return;
+	}
+	c->change = grown;
+	grown[c->count++] = (struct store_change){ key, version, value };
+}
+
+static void free_changes(struct changes *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free((char *)c->change[i].key);
+	free(c->change);
+}
+
+static int commit_changes(const struct changes *c)
+{
+	return c->failed ? -ENOMEM : store_commit(cluster_store(), c->change, c->count);
+}
+
+/* Takes the key. */
+static void remove_key(struct changes *c, char *key)
+{
+	struct blob value = { 0 };
 	uint64_t version;
 
-	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
-	if (!store_get(cluster_store(), key, &value, &version))
-		r->change[r->changes++] = (struct store_change){ key, version, NULL };
+	if (store_get(cluster_store(), key, &value, &version))
+		free(key);
+	else
+		add_change(c, key, version, NULL);
 	free(value.bytes);
 }
 
-static int note_change(struct removal *r, const char *kind, const char *name, const struct blob *to)
+static void note_removal(struct changes *c, const char *kind, const char *name)
 {
-	char *key = r->key[r->changes];
-	struct blob value;
+	remove_key(c, path_format("%s/%s", kind, name));
+}
+
+/* Takes the key. */
+static void set_key(struct changes *c, char *key, const struct blob *to)
+{
+	struct blob value = { 0 };
 	uint64_t version;
 
-	snprintf(key, STORE_KEY_MAX, "%s/%s", kind, name);
 	store_get(cluster_store(), key, &value, &version);
 	free(value.bytes);
-	r->change[r->changes++] = (struct store_change){ key, version, to };
-	return 0;
+	add_change(c, key, version, to);
+}
+
+static void note_change(struct changes *c, const char *kind, const char *name, const struct blob *to)
+{
+	set_key(c, path_format("%s/%s", kind, name), to);
+}
+
+/* Who had no limit has grown as he liked, and who was at one server had all of it: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
+ * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
+static bool begins_anew(const struct spec *s, const struct spec *before, const struct spec_tenant *t)
+{
+	const struct spec_tenant *was = spec_tenant_find(before, t->name);
+
+	return was &&
+	       (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
+		spec_has_allotments(s) != spec_has_allotments(before)) &&
+	       (spec_has_allotments(s) || spec_has_allotments(before));
+}
+
+static void note_allotments(struct changes *c, const struct spec *s, const struct spec *before)
+{
+	static char line[] = "\n";
+	static const struct blob empty = { .size = 1, .bytes = line };
+	char id[GFID_TEXT];
+
+	gfid_text(&s->id, id);
+	for (size_t i = 0; i < s->tenants; i++)
+		if (begins_anew(s, before, &s->tenant[i]))
+			set_key(c, allotment_key(id, s->tenant[i].base), &empty);
+}
+
+static void note_all_allotments(struct changes *c, const struct spec *s)
+{
+	char id[GFID_TEXT];
+	cleanup_path char *prefix = path_format("allot/%s.", gfid_text(&s->id, id));
+	char **keys = store_keys(cluster_store(), prefix);
+
+	for (char **key = keys; key && *key; key++)
+		remove_key(c, path_format("%s", *key));
+	free(keys);
 }
 
 /* Of a volume that had grown before this store knew it: whether names have moved nobody knows until `rebalance start` has asked the bricks. malloc'ed. */
@@ -415,7 +504,7 @@ static char *document_text(const struct spec *s, const char *state)
 	return text;
 }
 
-static void note_view_removal(struct removal *r, const struct spec *s, size_t set)
+static void note_view_removal(struct changes *r, const struct spec *s, size_t set)
 {
 	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
 
@@ -465,38 +554,40 @@ static int proposal_check(struct proposal *c, const struct spec *before, struct 
 static int commit(struct proposal *c, const struct spec *before, uint64_t version, struct problem *p)
 {
 	const struct spec *s = &c->spec;
-	cleanup_path char *key = path_format("volume/%s", s->volume), *secret_key = path_format("secret/%s", s->volume);
-	struct removal *r = calloc(1, sizeof *r);
+	cleanup_path char *key = path_format("volume/%s", s->volume);
 	char secret[SECRET_DIGITS + 1] = "";
 	struct blob value = { .size = strlen(c->text), .bytes = c->text };
-	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, old, rebalance;
+	struct blob hidden = { .size = SECRET_DIGITS, .bytes = secret }, rebalance;
+	struct changes changes = { NULL };
 	char *document = NULL;
-	int err = r ? 0 : -ENOMEM;
+	int err = 0;
 
 	if (!err)
-		r->change[r->changes++] = (struct store_change){ key, version, &value };
+		add_change(&changes, path_format("%s", key), version, &value);
 	if (!err && !before->volume && s->replica) {
-		struct store_change *fresh = &r->change[r->changes++];
-
-		*fresh = (struct store_change){ secret_key, 0, &hidden };
-		store_get(cluster_store(), secret_key, &old, &fresh->version);
-		free(old.bytes);
+		note_change(&changes, "secret", s->volume, &hidden);
 		err = secret_create(secret, p);
 	}
 	if (!err && (begins_to_leave(s, before) || (!before->volume && spec_began_with(s) != spec_subvolumes(s)))) {
 		document = document_text(s, before->volume ? "running" : "stopped");
 		rebalance = (struct blob){ .size = document ? strlen(document) : 0, .bytes = document };
-		err = document ? note_change(r, "rebalance", s->volume, &rebalance) : -ENOMEM;
+		err = document ? 0 : -ENOMEM;
+		if (!err)
+			note_change(&changes, "rebalance", s->volume, &rebalance);
 	}
 	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
-		note_view_removal(r, before, i);
+		note_view_removal(&changes, before, i);
+	if (!err && before->volume)
+		note_allotments(&changes, s, before);
+	else if (!err) /* there may have been a volume with that id */
+		note_all_allotments(&changes, s);
 	atomic_fetch_add(&committing, 1);
 	if (!err)
-		err = store_commit(cluster_store(), r->change, r->changes);
+		err = commit_changes(&changes);
 	if (!err)
 		cluster_spec_committed(&c->spec, version + 1, &c->files);
 	atomic_fetch_sub(&committing, 1);
-	free(r);
+	free_changes(&changes);
 	free(document);
 	if (err == -ESTALE)
 		return stale(key + strlen("volume/"), p);
@@ -755,18 +846,17 @@ static int command_list(FILE *out)
 /* The specification, the views of the sets, the secret, and what is noted of rebalancing go together. */
 static int remove_all(const struct spec *s)
 {
-	struct removal *r = calloc(1, sizeof *r);
+	struct changes c = { NULL };
 	int err;
 
-	if (!r)
-		return -ENOMEM;
-	note_removal(r, "volume", s->volume);
-	note_removal(r, "secret", s->volume);
-	note_removal(r, "rebalance", s->volume);
+	note_removal(&c, "volume", s->volume);
+	note_removal(&c, "secret", s->volume);
+	note_removal(&c, "rebalance", s->volume);
 	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++)
-		note_view_removal(r, s, i);
-	err = store_commit(cluster_store(), r->change, r->changes);
-	free(r);
+		note_view_removal(&c, s, i);
+	note_all_allotments(&c, s);
+	err = commit_changes(&c);
+	free_changes(&c);
 	return err;
 }
 

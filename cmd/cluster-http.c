@@ -4,6 +4,7 @@
  *   GET /v1/volume/NAME/client[?brick=N][&after=VERSION]   the client's volfile; X-Stratus-Version says of which version. With
  *       `after`, the answer waits until there is a later version, and is 304 if there is none after 30 s.
  *   GET /v1/status                                         what `stratus status --json` prints
+ *   POST /v1/allotments                                    between servers: cluster-allot.h
  *   GET /metrics                                           what tenants are charged here, for Prometheus */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cluster-allot.h"
 #include "cluster-tenant.h"
 #include "cluster.h"
 #include "identity.h"
@@ -85,6 +87,11 @@ static struct {
 const char *cluster_http_address(void)
 {
 	return http.address;
+}
+
+bool cluster_http_has_tls(void)
+{
+	return http.tunnels;
 }
 
 /* ---- answers ---- */
@@ -480,9 +487,32 @@ static bool may_see_volume(struct MHD_Connection *c, const char *volume)
 	return may;
 }
 
-static void take_body(struct ask *a, const char *upload, size_t size)
+static bool is_allotments(const char *url)
 {
-	char *grown = a->body_size + size > BODY_MAX ? NULL : realloc(a->body, a->body_size + size + 1);
+	return !strcmp(url, "/v1/allotments");
+}
+
+static enum MHD_Result answer_server(struct ask *a, const struct identity *who, const char *method)
+{
+	char *text;
+	bool bad;
+
+	if (who->kind != IDENTITY_SERVER)
+		return refuse(a, MHD_HTTP_FORBIDDEN, "this is between servers: show a certificate of stratus:server");
+	if (strcmp(method, "POST"))
+		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "allotments are asked for by POST");
+	if (a->body_too_long)
+		return refuse(a, MHD_HTTP_CONTENT_TOO_LARGE, "that is longer than anything that can be said of allotments");
+	text = allotments_answer(a->body ? a->body : "", &bad);
+	if (bad)
+		return refuse(a, MHD_HTTP_BAD_REQUEST, "that says nothing of allotments");
+	return text ? answer(a, MHD_HTTP_OK, "application/json", text, 0)
+		    : refuse(a, MHD_HTTP_SERVICE_UNAVAILABLE, "another server leads, or none");
+}
+
+static void take_body(struct ask *a, const char *upload, size_t size, size_t max)
+{
+	char *grown = a->body_size + size > max ? NULL : realloc(a->body, a->body_size + size + 1);
 
 	if (!grown) {
 		a->body_too_long = true;
@@ -509,11 +539,15 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
 	}
 	who = identity_of(c);
 	if (*upload_size) {
-		if (who.kind == IDENTITY_TENANT_ADMIN) /* nobody else is asked for one */
-			take_body(a, upload, *upload_size);
+		if (who.kind == IDENTITY_TENANT_ADMIN) /* others but servers are asked for none */
+			take_body(a, upload, *upload_size, BODY_MAX);
+		else if (who.kind == IDENTITY_SERVER && is_allotments(url))
+			take_body(a, upload, *upload_size, ALLOTMENTS_SAID_MAX);
 		*upload_size = 0;
 		return MHD_YES;
 	}
+	if (is_allotments(url))
+		return answer_server(a, &who, method);
 	if (cluster_tenant_has(url))
 		return answer_administrator(a, &who, method, url);
 	if (strcmp(method, "GET") && strcmp(method, "HEAD"))

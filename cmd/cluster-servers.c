@@ -10,6 +10,7 @@
 
 #include "cluster.h"
 #include "fop.h"
+#include "json.h"
 #include "log.h"
 #include "path.h"
 #include "store.h"
@@ -59,9 +60,12 @@ bool cluster_has_server(const char *name)
 	return !err;
 }
 
-static int note(const char *name, const char *address)
+/* http: where its volfile service is; NULL: that is not known here. */
+static int note(const char *name, const char *address, const char *http)
 {
-	cleanup_path char *key = path_format("server/%s", name), *text = path_format("{\"address\": \"%s\"}", address);
+	cleanup_path char *key = path_format("server/%s", name);
+	cleanup_path char *text = http ? path_format("{\"address\": \"%s\", \"http\": \"%s\"}", address, http)
+				       : path_format("{\"address\": \"%s\"}", address);
 	struct blob value = { .size = strlen(text), .bytes = text }, old;
 	uint64_t version;
 	int err = store_get(cluster_store(), key, &old, &version);
@@ -71,9 +75,23 @@ static int note(const char *name, const char *address)
 	return same ? 0 : store_replace(cluster_store(), key, version, &value);
 }
 
+/* The address on which it listens, or, if that is all addresses, that of the store with the port. */
+static char *own_http(const char *address)
+{
+	const char *http = cluster_http_address(), *port = strrchr(http, ':');
+
+	if (!port)
+		return NULL;
+	if (strncmp(http, "[::]:", 5) && strncmp(http, "0.0.0.0:", 8) && port > http)
+		return path_format("%s", http);
+	return path_format("%.*s%s", (int)strcspn(address, ":"), address, port);
+}
+
 int cluster_note_self(const char *address)
 {
-	return note(cluster_name(), address);
+	cleanup_path char *http = own_http(address);
+
+	return note(cluster_name(), address, http);
 }
 
 static const char *name_of(uint64_t id, char *const *names)
@@ -82,6 +100,30 @@ static const char *name_of(uint64_t id, char *const *names)
 		if (store_member_id(*names) == id)
 			return *names;
 	return "?";
+}
+
+char *cluster_leader_http(void)
+{
+	struct store_member member[SERVERS_MAX];
+	size_t count = store_members(cluster_store(), member, SERVERS_MAX);
+	char **names = cluster_servers(), *http = NULL;
+
+	for (size_t i = 0; i < count && !http; i++) {
+		cleanup_path char *key = path_format("server/%s", name_of(member[i].id, names));
+		struct blob value = { 0 };
+		uint64_t version;
+		json_t *said;
+
+		if (!member[i].leads || store_get(cluster_store(), key, &value, &version))
+			continue;
+		said = json_loads(value.bytes, 0, NULL);
+		if (*json_text(said, "http"))
+			http = path_format("%s", json_text(said, "http"));
+		json_decref(said);
+		free(value.bytes);
+	}
+	free(names);
+	return http;
 }
 
 void cluster_members_json(void *list)
@@ -122,7 +164,7 @@ static int add(const char *name, const char *address, struct problem *p)
 	if (count == SERVERS_MAX)
 		return problem_set(p, E2BIG, "a cluster has at most %d servers", SERVERS_MAX);
 	err = store_add(cluster_store(), name, address, p);
-	return err ? err : cluster_commit_problem(note(name, address), p);
+	return err ? err : cluster_commit_problem(note(name, address, NULL), p);
 }
 
 static int check_unused(const char *server, struct problem *p)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "brick.h"
+#include "cluster-allot.h"
 #include "cluster-rebalance.h"
 #include "config.h"
 #include "facts.h"
@@ -393,6 +394,8 @@ void cluster_reconcile(void)
 	bool leads;
 	char **keys;
 
+	if (!store_replayed(cluster.store)) /* later: watch() */
+		return;
 	pthread_mutex_lock(
 		&cluster.lock); /* first: what was read before another's turn may be older than what that put into effect */
 	index = store_index(cluster.store);
@@ -445,6 +448,7 @@ static void *watch(void *arg)
 		index = store_wait(cluster.store, index, RETRY_MS);
 		if (atomic_load(&cluster.ending))
 			return NULL;
+		allotments_wake(); /* somebody may have been given what is waited for */
 		leads = store_leads(cluster.store);
 		if (leads && cluster.peers)
 			cluster_note_self(cluster.peers);
@@ -531,10 +535,13 @@ static int open_store(const struct cluster_config *c, struct problem *p)
 			: store_open(alone, &cluster.store, p);
 }
 
-/* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. */
+/* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. What was known before is not gone back to: a tenant's
+ * files would be nobody's, and be charged to nobody, by a specification that is older than that tenant. */
 static void await_others(void)
 {
-	for (unsigned ms = 0; ms < FIRST_MS && !store_leads(cluster.store) && !store_index(cluster.store); ms += 20)
+	for (unsigned ms = 0;
+	     ms < FIRST_MS && !store_leads(cluster.store) && !(store_index(cluster.store) && store_replayed(cluster.store));
+	     ms += 20)
 		usleep(20000);
 }
 
@@ -556,12 +563,15 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;
+	if (!err && c->peers)
+		err = allotments_start(p);
 	return err ? err : movers_start(p);
 }
 
 void cluster_stop(void)
 {
 	stop_watcher();
+	allotments_stop();
 	movers_stop(); /* while its bricks are there */
 	cluster_http_stop();
 	for (size_t i = 0; i < cluster.volumes; i++)

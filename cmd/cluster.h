@@ -62,7 +62,8 @@ void cluster_status(FILE *); /* as JSON */
 bool cluster_has_server(const char *name);
 char **cluster_servers(void);		    /* their names: see store_keys() */
 int cluster_note_self(const char *address); /* when this server leads: it is in the list of servers */
-void cluster_members_json(void *list);	    /* appends to a json_t array */
+char *cluster_leader_http(void);       /* ADDRESS:PORT of the volfile service of who leads; malloc'ed; NULL: it is not known */
+void cluster_members_json(void *list); /* appends to a json_t array */
 int cluster_server_command(int words, char **word, struct problem *);
 int cluster_commit_problem(int err, struct problem *); /* the sentence for what store_commit() returned */
 
@@ -77,4 +78,5 @@ int cluster_rebalance_check_removal(const struct spec *, size_t left, struct pro
 int cluster_http_start(const char *address, const struct tls_files *, struct problem *);
 void cluster_http_stop(void);
 const char *cluster_http_address(void);
+bool cluster_http_has_tls(void);
 #endif

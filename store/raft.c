@@ -52,6 +52,7 @@ struct shared {
 	struct raft_io io;
 	struct raft_fsm fsm;
 	struct raft raft;
+	raft_index began_with; /* the end of the log when it was opened */
 	struct raft_barrier barrier;
 	bool barrier_pending, barrier_is_old, told; /* on the loop only */
 	size_t entry_bytes;			    /* so, too: of the largest of late */
@@ -61,7 +62,7 @@ struct shared {
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
 	pthread_cond_t progress;
 	struct job *first, **last;
-	bool closing, leads;
+	bool closing, leads, replayed;
 	bool unproved;	    /* it stood still: whether it leads is asked anew */
 	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
 	struct store_member member[MEMBERS];
@@ -491,11 +492,40 @@ static bool leads(struct store *s)
 	return yes;
 }
 
+/* What was at the end and is not committed may be taken back: then the log is shorter now. */
+static void note_replayed(struct shared *l)
+{
+	raft_index end = raft_last_index(&l->raft);
+
+	if (raft_last_applied(&l->raft) < (end < l->began_with ? end : l->began_with))
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->replayed = true;
+	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_lock(&l->store->lock);
+	l->store->turns++; /* for who waits */
+	pthread_cond_broadcast(&l->store->changed);
+	pthread_mutex_unlock(&l->store->lock);
+}
+
+static bool replayed(struct store *s)
+{
+	struct shared *l = s->log;
+	bool yes;
+
+	pthread_mutex_lock(&l->lock);
+	yes = l->replayed;
+	pthread_mutex_unlock(&l->lock);
+	return yes;
+}
+
 static void tick(uv_timer_t *timer)
 {
 	struct shared *l = timer->data;
 
 	note_time(l);
+	if (!replayed(l->store))
+		note_replayed(l);
 	if (is_broken(l) && !l->told) {
 		l->told = true;
 		log_error(
@@ -626,9 +656,13 @@ static void close_log(struct store *s)
 
 /* ---- opening ---- */
 
-static const struct log_type shared_type = {
-	.commit = commit, .close = close_log, .leads = leads, .add = add, .remove = remove_member, .members = members
-};
+static const struct log_type shared_type = { .commit = commit,
+					     .close = close_log,
+					     .leads = leads,
+					     .replayed = replayed,
+					     .add = add,
+					     .remove = remove_member,
+					     .members = members };
 
 /* A new store begins with this server alone; one that is there goes on. */
 static int begin(struct shared *l, struct problem *p)
@@ -685,6 +719,8 @@ static int start(struct shared *l, bool join, struct problem *p)
 	if (!err && raft_start(&l->raft))
 		err = problem_set(p, EIO, "the shared store in %s can't start at %s: %s", l->directory, l->address,
 				  raft_errmsg(&l->raft));
+	if (!err)
+		l->began_with = raft_last_index(&l->raft);
 	if (!err)
 		err = uv_timer_start(&l->tick, tick, TICK_MS, TICK_MS) ? -EIO : 0;
 	if (!err && pthread_create(&l->thread, NULL, run, l))

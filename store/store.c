@@ -173,6 +173,11 @@ size_t store_members(struct store *s, struct store_member *member, size_t max)
 
 /* ---- waiting ---- */
 
+bool store_replayed(struct store *s)
+{
+	return !s->type->replayed || s->type->replayed(s);
+}
+
 uint64_t store_index(struct store *s)
 {
 	uint64_t index;

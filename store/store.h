@@ -47,6 +47,8 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 		      struct store **, struct problem *);
 /* Whether this server leads: it alone commits changes, and it has applied all that was committed before. */
 bool store_leads(struct store *);
+/* Whether it knows again all that it knew before it was closed or killed: a shared store learns from the others how much of that is committed, and is older until then. */
+bool store_replayed(struct store *);
 /* One server at a time, by the one that leads. Returns when the cluster has agreed on it. */
 int store_add(struct store *, const char *name, const char *address, struct problem *);
 int store_remove(struct store *, const char *name, struct problem *);

@@ -121,24 +121,44 @@ static int check_neighbours(const struct spec *s, tenant_order *order,
 	return err;
 }
 
-/* What is charged at all bricks is added up within one process; members of a set have the same, and count for themselves: but nobody adds up what several sets have. */
+size_t spec_servers_of_bricks(const struct spec *s)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < s->bricks; i++) {
+		size_t k = 0;
+
+		while (s->brick[k].server != s->brick[i].server)
+			k++;
+		count += k == i;
+	}
+	return count;
+}
+
+bool spec_has_allotments(const struct spec *s)
+{
+	return s->has_tenants && !s->replica && spec_servers_of_bricks(s) > 1;
+}
+
+/* What is above a soft one is told by who knows what is charged at all bricks. Members of a set have the same, and count for themselves: but nobody adds up what several sets have. */
 static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
 {
-	bool limited = (t->bytes || t->inodes || t->soft_bytes || t->soft_inodes) && t->state != SPEC_TENANT_DELETED;
+	bool soft = t->soft_bytes || t->soft_inodes;
 
-	if (limited && s->replica && spec_subvolumes(s) > 1)
+	if (t->state == SPEC_TENANT_DELETED)
+		return 0;
+	if ((t->bytes || t->inodes || soft) && s->replica && spec_subvolumes(s) > 1)
 		return bad(
 			s, t->line,
 			"tenant '%s' can't have a limit of bytes or inodes: in this version they hold within one replica set, and the "
 			"volume has %zu",
 			t->name, spec_subvolumes(s));
-	for (size_t i = 1; i < s->bricks && limited && !s->replica; i++)
-		if (s->brick[i].server != s->brick[0].server)
-			return bad(
-				s, t->line,
-				"tenant '%s' can't have a limit of bytes or inodes: in this version they hold where all bricks "
-				"are of one server",
-				t->name);
+	if (soft && spec_has_allotments(s))
+		return bad(
+			s, t->line,
+			"tenant '%s' can't have a soft limit: in this version they are told where all bricks are of one server (other "
+			"limits hold over several)",
+			t->name);
 	return 0;
 }
 

@@ -42,6 +42,7 @@ static const char *const own[][2] = {
 	{ "features/usage", "accounts" },
 	{ "features/usage", "pool" },
 	{ "features/usage", "pool-bricks" },
+	{ "features/usage", "pool-servers" },
 	{ "features/usage", "set" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
@@ -114,6 +115,16 @@ static void ids(struct writer *w, const struct spec_brick *b)
 	option(w, "brick-id", gfid_text(&b->id, id));
 }
 
+/* At the same server, with itself. */
+static size_t bricks_beside(const struct spec *s, const struct spec_brick *b)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < s->bricks; i++)
+		count += s->brick[i].server == b->server;
+	return count;
+}
+
 static void brick_options(struct writer *w, const char *type, size_t number)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
@@ -124,8 +135,9 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
 	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
-	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory),
-			  *all = path_format("%zu", spec_subvolumes(w->spec));
+	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
+	cleanup_path char *here = path_format("%zu", bricks_beside(w->spec, b));
+	cleanup_path char *all_servers = path_format("%zu", spec_servers_of_bricks(w->spec));
 	char pool[GFID_TEXT];
 	cleanup_path char *set = path_format("%s.%s", gfid_text(&w->spec->id, pool), subvolume);
 
@@ -163,7 +175,9 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 		if (spec_is_spread(w->spec) && !w->spec->replica)
 			option(w, "pool", gfid_text(&w->spec->id, pool));
 		if (spec_is_spread(w->spec) && !w->spec->replica)
-			option(w, "pool-bricks", all);
+			option(w, "pool-bricks", here);
+		if (spec_is_spread(w->spec) && !w->spec->replica)
+			option(w, "pool-servers", all_servers);
 		if (w->spec->replica)
 			option(w, "set", set);
 	}

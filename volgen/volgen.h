@@ -122,6 +122,9 @@ void spec_print(const struct spec *, FILE *);
 /* spec-transport.c */
 /* A sentence, malloc'ed, if a server listens without TLS where others may reach it; else NULL. */
 char *spec_warning(const struct spec *);
+size_t spec_servers_of_bricks(const struct spec *); /* at how many servers there are bricks */
+/* Limits of tenants are held by allotments of several servers (doc/usage.md). */
+bool spec_has_allotments(const struct spec *);
 /* Whether an option is given to all volumes of the type; its value, or NULL. */
 const char *spec_option(const struct spec *, const char *type, const char *name);
 bool spec_has_tls(const struct spec *); /* bricks are reached by TLS only */

@@ -351,6 +351,8 @@ static void stands_for_another(void *arg)
 	(void)arg;
 	gfid_create(&other);
 	CHECK_INT(make_file(), 0);
+	for (int i = 0; i < members; i++)
+		say(member[i], "another", "1");
 	CHECK_INT(unlink_expected("f", &other), -ESTALE);
 	for (int i = 0; i < members; i++)
 		CHECK_INT(counted_at(i, "failed: "), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test/member: a member of a set whose view never changes but when it is told to: all are IN, but for one that may be BACK. It gives every token to who asks
- * for it, and unlinks nothing of which it is told what it is expected to be. Commands, `NAME NUMBER`: see member_command. */
+ * for it. Commands, `NAME NUMBER`: see member_command. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ struct member {
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
 	atomic_bool nameless; /* of all that is asked for: it has no name */
+	atomic_bool another;  /* stands for each name of which it is told what that is expected to be: it unlinks none */
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
@@ -96,7 +97,7 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
-	if (fop == FOP_unlink && request_extension(rq, PLACE_EXTENSION))
+	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
 		return -ESTALE;
 	err = fop == FOP_write && atomic_load(&m->refuses) ? -EVIEW : fop_pass(rq, x, fop, in, out);
 	if (fop == FOP_write && atomic_load(&m->refuses)) { /* or since it came */
@@ -134,6 +135,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->refuses, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
+	else if (!strcmp(argv[0], "another"))
+		atomic_store(&m->another, atoi(argv[1]));
 	else if (!strcmp(argv[0], "out"))
 		atomic_store(&m->out, atoi(argv[1]));
 	else if (!strcmp(argv[0], "views")) /* so many more views than one there have been */

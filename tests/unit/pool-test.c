@@ -190,7 +190,7 @@ static void shares(void)
 		give(&ledger[i], 2, 0); /* less than there are bricks, and less than is used */
 	for (unsigned i = 0; i < BRICKS; i++) {
 		assert_true(ledger_left(&ledger[i], BASE, &limit, &left, &usable));
-		assert_int_equal(limit.bytes, 1);
+		assert_int_equal(limit.bytes, i ? 1 : 2);
 		assert_int_equal(left.bytes, 0);
 		assert_int_equal(limit.inodes, 0);
 	}
@@ -201,6 +201,94 @@ static void the_shares_of_the_bricks_are_the_limit_together(void **state)
 {
 	(void)state;
 	with_bricks(shares);
+}
+
+/* ---- allotments ---- */
+
+enum { ALLOTTED_UNITS = 1000 };
+
+static void allot(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
+{
+	struct allot_doc d = { .units = 2 };
+
+	(void)taken, (void)arg;
+	assert_int_equal(limit.bytes, (int64_t)LIMIT_UNITS * CHARGE_UNIT);
+	assert_int_equal(keep.bytes, KEPT / 2); /* the other server keeps as much */
+	d.unit[0] = (struct allot_unit){ .name = "other", .incarnation = 1, .may = { 5 * CHARGE_UNIT + 7, 5 } };
+	d.unit[1] = (struct allot_unit){ .name = "here",
+					 .incarnation = own->incarnation,
+					 .may = { ALLOTTED_UNITS * CHARGE_UNIT, INODES / 2 } };
+	allot_apply(own, &d, own->seen + 1, "here");
+}
+
+static void answer(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
+{
+	struct allot_said s;
+
+	assert_int_equal(own->waiting.bytes, 2 * CHARGE_UNIT);
+	assert_true(allot_say(own, "here", taken, keep, limit, &s));
+	assert_int_equal(s.wants.bytes, taken.bytes + keep.bytes + 2 * CHARGE_UNIT);
+	allot_answered(own, s.round, 1, *(bool *)arg);
+}
+
+static void look_taken(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
+{
+	(void)own, (void)keep, (void)limit;
+	*(struct amount *)arg = taken;
+}
+
+static void within_allotment(void)
+{
+	struct amount more = { 2 * CHARGE_UNIT, 2 }, limit, left, usable, limits = { 0 }, taken;
+	bool granted = false;
+	uint64_t number;
+
+	for (unsigned i = 0; i < BRICKS; i++)
+		pool_spread(&ledger[i], 2);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE),
+			 -EAGAIN); /* it is not known what may grow */
+	assert_true(allot_with("one", BASE, allot, NULL));
+	assert_false(allot_with("other", BASE, allot, NULL));
+	for (int i = 0; i < ALLOTTED_UNITS; i++)
+		assert_int_equal(ledger_claim(&ledger[i % BRICKS], row[i % BRICKS], UNIT,
+					      i >= ALLOTTED_UNITS - KEPT / 2 / CHARGE_UNIT, LIMITS_ALONE),
+				 0);
+	assert_int_equal(ledger_claim(&ledger[3], row[3], UNIT, true, LIMITS_ALONE), -EAGAIN);
+	assert_int_equal(ledger_claim(&ledger[3], row[3], (struct amount){ (int64_t)LIMIT_UNITS * CHARGE_UNIT, 1 }, true,
+				      LIMITS_ALONE),
+			 -EDQUOT);
+	assert_int_equal(ledger_claim(&ledger[0], ledger_row(&ledger[0], 131072), UNIT, true, LIMITS_ALONE),
+			 0); /* who has no limit */
+	number = pool_wait(&ledger[1], BASE, more);
+	assert_int_equal(pool_answer(&ledger[1], BASE, &number), POOL_SILENT);
+	allot_with("one", BASE, answer, &granted);
+	assert_int_equal(pool_answer(&ledger[1], BASE, &number), POOL_REFUSED);
+	pool_unwait(&ledger[1], BASE, more);
+	ledger_unclaim(&ledger[2], row[2], UNIT);
+	pool_doubt(&ledger[0]);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true, LIMITS_ALONE), -EAGAIN);
+	allot_with("one", BASE, allot, NULL);
+	assert_int_equal(ledger_claim(&ledger[2], row[2], UNIT, true, LIMITS_ALONE), 0);
+	allot_with("one", BASE, look_taken, &taken);
+	assert_int_equal(taken.bytes, ALLOTTED_UNITS * CHARGE_UNIT);
+	for (unsigned i = 0; i < BRICKS; i++) {
+		assert_true(ledger_left(&ledger[i], BASE, &limit, &left, &usable));
+		assert_int_equal(limit.bytes % CHARGE_UNIT, 0);
+		limits = amount_sum(limits, limit);
+	}
+	/* its own, and half of what nobody has: the other server tells the rest */
+	assert_in_range(limits.bytes, (ALLOTTED_UNITS + (LIMIT_UNITS - ALLOTTED_UNITS - 7) / 2) * CHARGE_UNIT,
+			(ALLOTTED_UNITS + (LIMIT_UNITS - ALLOTTED_UNITS) / 2 + 1) * CHARGE_UNIT);
+	for (unsigned i = 0; i < BRICKS; i++)
+		pool_spread(&ledger[i], 1);
+	assert_int_equal(ledger_claim(&ledger[0], row[0], UNIT, true, LIMITS_ALONE), 0);
+	assert_false(allot_with("one", BASE, allot, NULL));
+}
+
+static void with_bricks_elsewhere_only_what_is_allotted_here_can_be_had(void **state)
+{
+	(void)state;
+	with_bricks(within_allotment);
 }
 
 /* ---- readings ---- */
@@ -443,6 +531,7 @@ int main(void)
 		cmocka_unit_test(what_is_kept_free_is_for_putting_aside),
 		cmocka_unit_test(nothing_grows_to_a_limit_while_a_brick_is_missing),
 		cmocka_unit_test(the_shares_of_the_bricks_are_the_limit_together),
+		cmocka_unit_test(with_bricks_elsewhere_only_what_is_allotted_here_can_be_had),
 		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
 		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
 		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),

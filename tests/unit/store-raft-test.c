@@ -315,6 +315,29 @@ static void a_server_that_was_long_away_catches_up_by_snapshot(void **state)
 	reaches_all(version, "899");
 }
 
+static bool third_has_replayed(void)
+{
+	return store_replayed(server[2].store);
+}
+
+static void who_starts_again_says_when_it_knows_what_it_knew(void **state)
+{
+	(void)state;
+	begin_three();
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(commit(leader(), i, "one"), 0);
+	reaches_all(20, "one");
+	assert_true(eventually(third_has_replayed));
+	for (int i = 0; i < SERVERS; i++)
+		close_server(i);
+	open_server(2, true);
+	assert_false(third_has_replayed()); /* nobody tells it how much of its log is committed */
+	open_server(0, true);
+	open_server(1, true);
+	assert_true(eventually(third_has_replayed));
+	assert_int_equal(store_version(server[2].store, "volume/a"), 20);
+}
+
 static void a_member_can_go(void **state)
 {
 	struct problem p = { "" };
@@ -471,6 +494,7 @@ int main(void)
 		TEST(when_the_leader_goes_another_one_leads),
 		TEST(without_a_majority_nothing_is_committed),
 		TEST(a_server_that_was_long_away_catches_up_by_snapshot),
+		TEST(who_starts_again_says_when_it_knows_what_it_knew),
 		TEST(a_member_can_go),
 		TEST(a_full_store_refuses_on_all_servers_and_goes_on),
 		TEST(documents_as_large_as_can_be_reach_all),

@@ -29,6 +29,30 @@ static void tenants_are_told_to_the_brick(void **state)
 	volgen_free(&files);
 }
 
+/* Each server has a pool of its own bricks, and knows that there are others. */
+static void limits_of_tenants_hold_over_several_servers(void **state)
+{
+	static const char text[] = HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(
+		1) "  - {server: b, directory: /d, id: " IDS(2) "}\n" BRICK_AT(3) BY_TLS
+		"tenants:\n" TENANT("acme", 8, "base: 65536, count: 65536, bytes: 5, inodes: 6");
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make(text, &files);
+	parse(&files, "server-a.vol", &v);
+	assert_string_equal(value(&v, "brick2-usage", "pool"), IDS(9));
+	assert_string_equal(value(&v, "brick2-usage", "pool-bricks"), "2");
+	assert_string_equal(value(&v, "brick2-usage", "pool-servers"), "2");
+	volfile_free(&v);
+	parse(&files, "server-b.vol", &v);
+	assert_string_equal(value(&v, "brick1-usage", "pool-bricks"), "1");
+	assert_string_equal(value(&v, "brick1-usage", "pool-servers"), "2");
+	assert_string_equal(value(&v, "brick1-usage", "accounts"), "acme 65536 65536 5 6");
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 /* Below features/cloud each brick has features/layout, and nothing that tells one client of another's doings. */
 static void tenants_of_several_bricks_spread_names(void **state)
 {
@@ -50,6 +74,7 @@ static void tenants_of_several_bricks_spread_names(void **state)
 	assert_string_equal(value(&v, "brick5-layout", "initial"), "6");
 	assert_string_equal(value(&v, "brick5-usage", "pool"), IDS(9));
 	assert_string_equal(value(&v, "brick5-usage", "pool-bricks"), "6");
+	assert_string_equal(value(&v, "brick5-usage", "pool-servers"), "1");
 	assert_string_equal(value(&v, "brick5-usage", "accounts"), "acme 65536 65536 5 6");
 	volfile_free(&v);
 	parse(&files, "client-v.vol", &v);
@@ -488,6 +513,7 @@ int tenants_of_specifications(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tenants_are_told_to_the_brick),
 		cmocka_unit_test(tenants_of_several_bricks_spread_names),
+		cmocka_unit_test(limits_of_tenants_hold_over_several_servers),
 		cmocka_unit_test(tenants_of_a_replica_set_have_cloud_above_it),
 		cmocka_unit_test(tenants_of_several_sets_have_all_of_both),
 		cmocka_unit_test(bricks_of_tenants_come_and_go),

@@ -361,6 +361,34 @@ static struct amount limit_of_other(const struct ledger *l, uint32_t row, enum l
 	return (struct amount){ limit.bytes ? limit.bytes + by.bytes : 0, limit.inodes ? limit.inodes + by.inodes : 0 };
 }
 
+static bool fits(int64_t limit, int64_t may, int64_t used, int64_t more)
+{
+	return !limit || more <= 0 || used <= may - more;
+}
+
+/* Where there are allotments: what is within the limit and not within this server's has to wait. */
+static int allotted(struct ledger *l, uint32_t row, struct amount limit, struct amount used, struct amount more, bool last)
+{
+	struct amount may, keep = last ? (struct amount){ 0 } : pool_keeps(l, kept_free(l, limit));
+
+	if (!pool_may(l, l->file->row[0][row].base, l->hold[row].limit, &may))
+		return -EAGAIN;
+	may = minus(may, keep);
+	return fits(limit.bytes, may.bytes, used.bytes, more.bytes) && fits(limit.inodes, may.inodes, used.inodes, more.inodes)
+		       ? 0
+		       : -EAGAIN;
+}
+
+uint64_t ledger_base(struct ledger *l, uint32_t row)
+{
+	uint64_t base;
+
+	pthread_mutex_lock(&l->lock);
+	base = l->file->row[0][row].base;
+	pthread_mutex_unlock(&l->lock);
+	return base;
+}
+
 int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last, enum limits_rule rule)
 {
 	struct hold *h = &l->hold[row];
@@ -376,7 +404,9 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last, 
 	else if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
 		 is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
 		err = rule == LIMITS_ASK ? -EASKFIRST : -EDQUOT;
-	else
+	else if (pool_has_allotments(l) && (h->limit.bytes || h->limit.inodes))
+		err = allotted(l, row, h->limit, plus(used, h->claimed), more, last);
+	if (!err)
 		h->claimed = plus(h->claimed, more);
 	pthread_mutex_unlock(&l->lock);
 	pool_exit(l);
@@ -408,6 +438,19 @@ struct amount ledger_taken(struct ledger *l, uint64_t base)
 	return taken;
 }
 
+void ledger_limit(struct ledger *l, uint64_t base, struct amount *limit, struct amount *keep)
+{
+	const struct range *r;
+
+	pthread_mutex_lock(&l->lock);
+	r = range_of(&l->ranges, (uint32_t)base);
+	if (r && r->base == base) {
+		*limit = r->limit;
+		*keep = pool_keeps(l, kept_free(l, r->limit));
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
 /* *found has the limits that hold now. */
 static bool find_range(struct ledger *l, uint32_t uid, struct range *found)
 {
@@ -431,17 +474,20 @@ static struct amount or_one(struct amount part, struct amount limit)
 
 bool ledger_left(struct ledger *l, uint32_t uid, struct amount *limit, struct amount *left, struct amount *usable)
 {
-	struct amount others;
+	struct amount others, whole, kept;
 	struct range r;
 
 	if (!find_range(l, uid, &r) || (!r.limit.bytes && !r.limit.inodes))
 		return false;
+	whole = r.limit;
 	pool_enter(l, r.base, &others);
+	kept = pool_keeps(l, kept_free(l, r.limit));
+	r.limit = pool_server_share(l, r.base, r.limit);
 	pthread_mutex_lock(&l->lock);
 	*left = minus(r.limit, plus(others, used_by(l, range_of(&l->ranges, uid))));
 	pthread_mutex_unlock(&l->lock);
-	*limit = or_one(pool_share(l, r.limit), r.limit);
-	*usable = pool_share(l, minus(*left, kept_free(l, r.limit)));
+	*limit = or_one(pool_share(l, r.limit), whole);
+	*usable = pool_share(l, minus(*left, kept));
 	*left = pool_share(l, *left);
 	pool_exit(l);
 	return true;

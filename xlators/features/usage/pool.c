@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bricks of one volume, which this process serves: the limit of an account is for what all of them have of it together. Who claims holds the pool's lock, then
  * that of one ledger after the other; what is charged rises under claims only, so what was added up a moment ago is no less than what there is. Each brick starts by itself:
- * while one is missing nobody knows what it has, and nothing is claimed of what has a limit. */
+ * while one is missing nobody knows what it has, and nothing is claimed of what has a limit.
+ *
+ * If the volume has bricks at other servers, too, all that is here together stays within the allotment that this server has (allot.h), which stratusd sees to. */
 #include <errno.h>
 
 #include "usage.h"
 
+struct tenant { /* whose allotment is of interest, as something was to grow */
+	uint64_t base;
+	struct allot_own own;
+};
 struct pool {
 	char *name;
 	pthread_mutex_t lock; /* taken before a ledger's; guards what follows */
 	struct ledger *first;
 	unsigned ledgers, whole; /* how many there are, and are to be */
+	atomic_uint servers;	 /* that have bricks of the volume; 1: there are no allotments */
+	struct tenant *tenant;	 /* by base */
+	size_t tenants;
+	struct allot_pool listed;
+	bool is_listed;
 	struct pool *next;
 };
 
@@ -28,6 +39,7 @@ static struct pool *make(const char *name)
 		return NULL;
 	}
 	pthread_mutex_init(&p->lock, NULL);
+	p->servers = 1;
 	p->next = all.first;
 	all.first = p;
 	return p;
@@ -40,6 +52,9 @@ static void drop(struct pool *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
+	if (p->is_listed)
+		allot_pool_remove(&p->listed);
+	free(p->tenant);
 	pthread_mutex_destroy(&p->lock);
 	free(p->name);
 	free(p);
@@ -131,9 +146,244 @@ void pool_each(struct ledger *l, void (*fn)(struct ledger *, void *), void *arg)
 		fn(at, arg);
 }
 
+/* ---- allotments ---- */
+
+static struct tenant *find_tenant(struct pool *p, uint64_t base, size_t *place)
+{
+	size_t low = 0, high = p->tenants;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (p->tenant[middle].base < base)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*place = low;
+	return low < p->tenants && p->tenant[low].base == base ? &p->tenant[low] : NULL;
+}
+
+static uint64_t fresh_number(void)
+{
+	struct gfid random;
+	uint64_t number;
+
+	gfid_create(&random);
+	memcpy(&number, random.bytes + 8, sizeof(number));
+	number = number >> 1 | 1;
+	return number;
+}
+
+/* NULL: memory is short, so it has no allotment. */
+static struct tenant *need_tenant(struct pool *p, uint64_t base)
+{
+	size_t place;
+	struct tenant *t = find_tenant(p, base, &place), *grown;
+
+	if (t)
+		return t;
+	grown = realloc(p->tenant, (p->tenants + 1) * sizeof(*grown));
+	if (!grown)
+		return NULL;
+	p->tenant = grown;
+	memmove(grown + place + 1, grown + place, (p->tenants - place) * sizeof(*grown));
+	p->tenants++;
+	grown[place] = (struct tenant){ .base = base, .own = { .incarnation = fresh_number() } };
+	return &grown[place];
+}
+
+/* Of who has no limit any more nothing is remembered: meanwhile it grows as it likes, and starts anew if it gets one. */
+static void forget_tenant(struct pool *p, uint64_t base)
+{
+	size_t place;
+
+	if (!find_tenant(p, base, &place))
+		return;
+	p->tenants--;
+	memmove(p->tenant + place, p->tenant + place + 1, (p->tenants - place) * sizeof(*p->tenant));
+}
+
+/* What each server keeps free of its allotment: together what is kept free of the limit. */
+struct amount pool_keeps(const struct ledger *l, struct amount kept)
+{
+	unsigned servers = l->pool ? l->pool->servers : 1;
+
+	return (struct amount){ (kept.bytes + servers - 1) / servers, (kept.inodes + servers - 1) / servers };
+}
+
+static void with_tenant(void *arg, uint64_t base,
+			void (*fn)(struct allot_own *, struct amount, struct amount, struct amount, void *), void *fn_arg)
+{
+	struct amount taken = { 0 }, limit = { 0 }, keep = { 0 };
+	struct pool *p = arg;
+	struct tenant *t;
+
+	pthread_mutex_lock(&p->lock);
+	for (struct ledger *l = p->first; l; l = l->next) {
+		taken = amount_sum(taken, ledger_taken(l, base));
+		ledger_limit(l, base, &limit, &keep);
+	}
+	if (!limit.bytes && !limit.inodes)
+		forget_tenant(p, base);
+	else if (p->ledgers >= p->whole && p->servers > 1 && (t = need_tenant(p, base)))
+		fn(&t->own, taken, keep, limit, fn_arg);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static size_t list_tenants(void *arg, uint64_t *base, size_t max)
+{
+	struct pool *p = arg;
+	size_t count;
+
+	pthread_mutex_lock(&p->lock);
+	for (count = 0; count < p->tenants && count < max; count++)
+		base[count] = p->tenant[count].base;
+	pthread_mutex_unlock(&p->lock);
+	return count;
+}
+
+/* Who had all of a limit begins with what it is given now, and the other way round. */
+void pool_spread(struct ledger *l, unsigned servers)
+{
+	struct pool *p = l->pool;
+	bool list, unlist;
+
+	if (!p)
+		return;
+	pthread_mutex_lock(&all.lock);
+	pthread_mutex_lock(&p->lock);
+	if ((p->servers > 1) != (servers > 1))
+		p->tenants = 0;
+	p->servers = servers;
+	list = servers > 1 && !p->is_listed;
+	unlist = servers <= 1 && p->is_listed;
+	p->is_listed = servers > 1;
+	pthread_mutex_unlock(&p->lock);
+	if (list) {
+		p->listed = (struct allot_pool){ .name = p->name, .pool = p, .with = with_tenant, .list = list_tenants };
+		allot_pool_add(&p->listed);
+	}
+	if (unlist)
+		allot_pool_remove(&p->listed);
+	pthread_mutex_unlock(&all.lock);
+}
+
+/* What the store says is newer than the limits, which change after it, by the same commit. */
+void pool_doubt(struct ledger *l)
+{
+	if (!pool_has_allotments(l))
+		return;
+	pthread_mutex_lock(&l->pool->lock);
+	for (size_t i = 0; i < l->pool->tenants; i++)
+		l->pool->tenant[i].own.doubted = true;
+	pthread_mutex_unlock(&l->pool->lock);
+	allot_wake();
+}
+
+bool pool_has_allotments(const struct ledger *l)
+{
+	return l->pool && l->pool->servers > 1;
+}
+
+bool pool_may(struct ledger *l, uint64_t base, struct amount limit, struct amount *may)
+{
+	struct tenant *t = need_tenant(l->pool, base);
+
+	return t && allot_may(&t->own, limit, may);
+}
+
+uint64_t pool_wait(struct ledger *l, uint64_t base, struct amount more)
+{
+	uint64_t ticket = 0;
+	struct tenant *t;
+
+	if (!pool_has_allotments(l))
+		return 0;
+	pthread_mutex_lock(&l->pool->lock);
+	t = need_tenant(l->pool, base);
+	if (t) {
+		t->own.waiting = amount_sum(t->own.waiting, more);
+		ticket = ++t->own.asked;
+	}
+	pthread_mutex_unlock(&l->pool->lock);
+	allot_wake();
+	return ticket;
+}
+
+enum pool_answer pool_answer(struct ledger *l, uint64_t base, uint64_t *ticket)
+{
+	enum { HEARD_NS = 2000000000 };
+	enum pool_answer answer = POOL_SILENT;
+	struct tenant *t;
+	size_t place;
+
+	if (!pool_has_allotments(l))
+		return answer;
+	pthread_mutex_lock(&l->pool->lock);
+	t = find_tenant(l->pool, base, &place);
+	if (t && t->own.refused >= *ticket)
+		answer = POOL_REFUSED;
+	else if (t && t->own.decided >= *ticket)
+		*ticket = ++t->own.asked;
+	if (answer == POOL_SILENT && t && t->own.last_heard_ns && clock_ns() < t->own.last_heard_ns + HEARD_NS)
+		answer = POOL_HEARD;
+	pthread_mutex_unlock(&l->pool->lock);
+	return answer;
+}
+
+/* It may have been forgotten meanwhile. */
+void pool_unwait(struct ledger *l, uint64_t base, struct amount more)
+{
+	struct tenant *t;
+	size_t place;
+
+	if (!pool_has_allotments(l))
+		return;
+	pthread_mutex_lock(&l->pool->lock);
+	t = find_tenant(l->pool, base, &place);
+	if (t && t->own.waiting.bytes >= more.bytes && t->own.waiting.inodes >= more.inodes) {
+		t->own.waiting.bytes -= more.bytes;
+		t->own.waiting.inodes -= more.inodes;
+	}
+	pthread_mutex_unlock(&l->pool->lock);
+}
+
+/* ---- shares ---- */
+
 static int64_t part(int64_t whole, unsigned parts, unsigned number)
 {
 	return whole > 0 ? whole / parts + (number < whole % parts) : 0;
+}
+
+/* From where that server's part begins to where it ends, if all stand one behind the other: whole units, which are the limit together. */
+static int64_t slice(int64_t limit, int64_t unit, int64_t may, int64_t before, int64_t total, const struct allot_own *own)
+{
+	int64_t rest = limit > total ? (limit - total) / (int64_t)own->units : 0, begin = before + rest * own->number;
+	int64_t end = own->number + 1 == own->units && total < limit ? limit : begin + may + rest;
+
+	return limit ? end / unit * unit - begin / unit * unit : 0;
+}
+
+/* Of what nobody was allotted each server tells its part. One that is in no document tells nothing, if there is one. */
+struct amount pool_server_share(struct ledger *l, uint64_t base, struct amount limit)
+{
+	struct tenant *t;
+	const struct allot_own *own;
+
+	if (!pool_has_allotments(l) || !(t = need_tenant(l->pool, base)))
+		return limit;
+	own = &t->own;
+	if (!own->taken_up && own->asked == own->decided) /* df(1) is to tell what is true, though nothing is to grow */
+		t->own.asked++;
+	if (!own->seen)
+		return (struct amount){ part(limit.bytes, l->pool->servers, 0), part(limit.inodes, l->pool->servers, 0) };
+	if (!own->units)
+		return (struct amount){ 0 };
+	return (struct amount){
+		slice(limit.bytes, CHARGE_UNIT, own->may.bytes, own->before.bytes, own->total.bytes, own),
+		slice(limit.inodes, 1, own->may.inodes, own->before.inodes, own->total.inodes, own),
+	};
 }
 
 struct amount pool_share(struct ledger *l, struct amount whole)
@@ -142,5 +392,7 @@ struct amount pool_share(struct ledger *l, struct amount whole)
 
 	for (const struct ledger *at = l->pool ? l->pool->first : l; at != l; at = at->next)
 		number++;
-	return (struct amount){ part(whole.bytes, parts, number), part(whole.inodes, parts, number) };
+	return (struct amount){ part(whole.bytes / CHARGE_UNIT, parts, number) * CHARGE_UNIT +
+					(number || whole.bytes < 0 ? 0 : whole.bytes % CHARGE_UNIT),
+				part(whole.inodes, parts, number) };
 }

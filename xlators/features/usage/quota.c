@@ -5,20 +5,44 @@
 
 #include "usage.h"
 
-/* Other bricks may be about to start. If one does not come nobody can tell that there is room. */
+static const char *why_not(uint64_t number)
+{
+	if (!number)
+		return "not all bricks that the volume has at this server are served by this process";
+	if (!allot_is_asked())
+		return "limits over several servers are agreed on by stratusd with --state and --cluster, and this process is none";
+	return "what this server may let be charged of limits over several servers can't be asked for just now (`stratus status` tells whether "
+	       "a server leads)";
+}
+
+/* Other bricks may be about to start. If one does not come nobody can tell that there is room. An allotment may be too small as others have more than they need: it is refused when they were asked,
+ * or if nobody can be asked. Who decides may wait for others longer. */
 static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, struct amount more, bool last)
 {
-	enum { WAIT_MS = 5000, STEP_MS = 10 };
+	enum { WAIT_MS = 5000, DECIDES_MS = 20000, STEP_MS = 10 };
 	struct usage *u = usage_of(x);
+	uint64_t base = ledger_base(&u->ledger, row), number = 0;
+	enum pool_answer answer = POOL_SILENT;
 	int err = ledger_claim(&u->ledger, row, more, last, rq->limits);
 
-	for (int ms = 0; err == -EAGAIN && ms < WAIT_MS; ms += STEP_MS) {
-		if (task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns))
-			return -EDQUOT;
+	if (err == -EAGAIN)
+		number = pool_wait(&u->ledger, base, more);
+	for (int ms = 0; err == -EAGAIN && ms < (answer == POOL_HEARD ? DECIDES_MS : WAIT_MS); ms += STEP_MS) {
+		if (answer == POOL_REFUSED || task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns)) {
+			err = -EDQUOT;
+			break;
+		}
 		err = ledger_claim(&u->ledger, row, more, last, rq->limits);
+		if (err != -EAGAIN || !number)
+			continue;
+		answer = pool_answer(&u->ledger, base, &number);
+		if (answer == POOL_REFUSED) /* what was given in the end is there by now */
+			err = ledger_claim(&u->ledger, row, more, last, rq->limits);
 	}
+	if (number)
+		pool_unwait(&u->ledger, base, more);
 	if (err == -EAGAIN && !atomic_exchange(&u->lonely, true))
-		log_error(x, NULL, "not all bricks of the volume are served by this process: nothing grows of who has a limit");
+		log_error(x, NULL, "%s: nothing grows of who has a limit", why_not(number));
 	return err == -EAGAIN ? -EDQUOT : err;
 }
 
@@ -40,6 +64,14 @@ struct wanted {
 	struct amount dir_more;
 };
 
+/* It is never refused; but where there are allotments it takes of them what can be had, so that nobody else gets that. */
+static int claim_of_mover(struct request *rq, struct xlator *x, uint32_t row, struct amount more, struct claim *c)
+{
+	if (row && !is_nothing(more) && pool_has_allotments(&usage_of(x)->ledger) && !claim_of_pool(rq, x, row, more, true))
+		c->row = row, c->amount = more;
+	return 0;
+}
+
 /* With what others add meanwhile: they have claims of their own. */
 static int claim(struct request *rq, struct xlator *x, const struct wanted *w, bool last, struct claim *c)
 {
@@ -50,8 +82,10 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	*c = (struct claim){ 0 };
 	if (rq->limits != LIMITS_ALONE && rq->limits != LIMITS_HEAL)
 		atomic_store_explicit(&u->first, rq->limits == LIMITS_FIRST, memory_order_relaxed);
-	if (rq->limits == LIMITS_HEAL || request_is_movers(rq) || !ledger_row(&u->ledger, rq->uid))
+	if (rq->limits == LIMITS_HEAL || !ledger_row(&u->ledger, rq->uid))
 		return 0;
+	if (request_is_movers(rq))
+		return claim_of_mover(rq, x, w->row, more, c);
 	if (w->row && !is_nothing(more)) {
 		err = claim_of_pool(rq, x, w->row, more, last);
 		if (!err)

@@ -27,7 +27,11 @@ static const struct option options[] = {
 	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
 	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
-	  "how many they are: as long as one is not served here nothing grows that has a limit", 1, 512, .live = true },
+	  "how many of them are at this server: as long as one is not served here nothing grows that has a limit", 1, 512,
+	  .live = true },
+	{ "pool-servers", OPTION_INT, OPTION_AT(struct usage, pool_servers), "1",
+	  "at how many servers it has bricks: if there are several each stays within what it is allotted of a limit, for which stratusd asks (doc/usage.md)",
+	  1, 64, .live = true },
 	{ "set", OPTION_STRING, OPTION_AT(struct usage, set), "",
 	  "the id of the replica set, if the brick is a member of one: what is charged is the same for equal copies, and the first member decides about limits" },
 	{ "near", OPTION_SIZE, OPTION_AT(struct usage, near), "64M",
@@ -723,8 +727,11 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 
 	if (!strcmp(o->name, "pool-bricks"))
 		pool_resize(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_bricks);
+	if (!strcmp(o->name, "pool-servers"))
+		pool_spread(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_servers);
 	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
 		return;
+	pool_doubt(&usage_of(x)->ledger);
 	if (take_accounts(x, &p))
 		log_error(x, NULL, "%s; the accounts stay as they were", p.text);
 	else
@@ -787,6 +794,8 @@ static int usage_start(struct xlator *x, struct problem *p)
 	err = take_accounts(x, p);
 	if (!err && *u->pool)
 		err = pool_join(&u->ledger, u->pool, (unsigned)u->pool_bricks);
+	if (!err)
+		pool_spread(&u->ledger, (unsigned)u->pool_servers);
 	if (err) {
 		ledger_close(&u->ledger, false);
 		return err;

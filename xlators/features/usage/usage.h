@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "allot.h"
 #include "xlator.h"
 
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
@@ -17,9 +18,6 @@ enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limit
 #define DIR_XATTR "trusted.usage.quota"
 #define OWN_XATTR "trusted.usage." /* nobody above has these */
 
-struct amount {
-	int64_t bytes, inodes;
-};
 static inline bool amounts_equal(struct amount a, struct amount b)
 {
 	return a.bytes == b.bytes && a.inodes == b.inodes;
@@ -138,6 +136,7 @@ void ledger_close(struct ledger *, bool clean); /* clean: all that it tells of i
 int ledger_ranges(struct ledger *, struct ranges *);
 uint32_t ledger_row(struct ledger *, uint32_t uid);
 struct amount ledger_amount(struct ledger *, uint32_t row);
+uint64_t ledger_base(struct ledger *, uint32_t row); /* with what its account begins */
 /* A change of what the row is charged for has begun, and is noted (or counted as one without a note). */
 void ledger_begins(struct ledger *, uint32_t row);
 /* What is charged to an account for objects that have names; `begun` is another number if a change has begun since, and only if `busy` is false was none under
@@ -173,13 +172,16 @@ void ledger_unnote(struct ledger *, int note);
 void ledger_note_born(struct ledger *, int note, const struct note *); /* what was made has that handle from now on */
 struct note *ledger_notes(struct ledger *);			       /* at start, while nobody changes anything */
 uint64_t ledger_note_dir(struct ledger *, int note);
-/* So much may come to be charged. -EDQUOT: that would be more than the account may have. -EAGAIN: it has a limit, and others of the pool are not there.
+/* So much may come to be charged. -EDQUOT: that would be more than the account may have. -EAGAIN: it has a limit, and others of the pool are not there; or this server's allotment
+ * is too small: pool_wait().
  * -EASKFIRST: the limit is near, and another member of the set decides (LIMITS_ASK). last: of what is kept free in a pool, too. */
 int ledger_claim(struct ledger *, uint32_t row, struct amount, bool last, enum limits_rule);
 void ledger_unclaim(struct ledger *, uint32_t row, struct amount);
 /* True: the account of that user has a limit, of which so much is left, and so much of that is for any use. In a pool it is this ledger's part of each: all parts together are
  * the whole. */
 bool ledger_left(struct ledger *, uint32_t uid, struct amount *limit, struct amount *left, struct amount *usable);
+/* What the account that begins with that user id may have, and what of it is kept free here; as it was, if there is no such account. */
+void ledger_limit(struct ledger *, uint64_t base, struct amount *limit, struct amount *keep);
 /* What the account that begins with that user id has, and claims. */
 struct amount ledger_taken(struct ledger *, uint64_t base);
 void ledger_unnoted(struct ledger *, int more); /* so many changes without a note have begun, or (-1) ended */
@@ -215,7 +217,22 @@ void ledger_dir_unclaim(struct ledger *, uint64_t id, struct amount);
 
 int pool_join(struct ledger *, const char *name, unsigned bricks); /* -ENOMEM */
 void pool_resize(struct ledger *, unsigned bricks);		   /* the volume has another number of them now */
-void pool_leave(struct ledger *);				   /* if it is in one */
+/* It has bricks at so many servers: if there are several each keeps to its allotment (allot.h). */
+void pool_spread(struct ledger *, unsigned servers);
+bool pool_has_allotments(const struct ledger *);
+void pool_doubt(struct ledger *); /* before limits change */
+/* Between pool_enter and pool_exit: false: nothing may grow, for this server has not taken up its allotment. */
+bool pool_may(struct ledger *, uint64_t base, struct amount limit, struct amount *may);
+struct amount pool_server_share(struct ledger *, uint64_t base,
+				struct amount limit); /* between them, too: of the limit, for df */
+struct amount pool_keeps(const struct ledger *, struct amount kept);
+/* What is to grow, and can't, waits until it was asked for, and answered; the number of that, 0: there are no allotments. pool_unwait ends that. */
+uint64_t pool_wait(struct ledger *, uint64_t base, struct amount more);
+enum pool_answer { POOL_SILENT, POOL_HEARD /* somebody decides, and has not yet */, POOL_REFUSED };
+/* Of what does not fit though it was granted (others were faster) it is asked again: the number changes. */
+enum pool_answer pool_answer(struct ledger *, uint64_t base, uint64_t *number);
+void pool_unwait(struct ledger *, uint64_t base, struct amount more);
+void pool_leave(struct ledger *); /* if it is in one */
 /* What the others have of that account, and claim; it does not become more before pool_exit. False: they are not all there. */
 bool pool_enter(struct ledger *, uint64_t base, struct amount *others);
 void pool_exit(struct ledger *);
@@ -333,7 +350,7 @@ void dirs_check(struct request *, struct xlator *); /* at start: those that went
 
 struct usage {
 	char *ledger_path, *accounts, *pool, *set; /* options */
-	int64_t pool_bricks, near;		   /* too */
+	int64_t pool_bricks, pool_servers, near;   /* too */
 	bool replicated;			   /* it is in a set */
 	atomic_bool first;			   /* it decided about the last change of a client that it saw */
 	struct ledger ledger;

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See cluster-allot-sharing.h. A specification may be long, so it is read when it has changed. */
+#include "cluster-allot-sharing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster.h"
+#include "log.h"
+#include "store.h"
+
+static struct {
+	struct sharing **volume;
+	size_t volumes;
+} all;
+
+static int by_base(const void *a, const void *b)
+{
+	const struct limit *x = a, *y = b;
+
+	return (x->base > y->base) - (x->base < y->base);
+}
+
+static void take_spec(struct sharing *v, const struct spec *s)
+{
+	v->units = 0;
+	v->limits = 0;
+	gfid_text(&s->id, v->pool);
+	free(v->limit);
+	v->limit = calloc(s->tenants + 1, sizeof *v->limit);
+	if (!spec_has_allotments(s) || !v->limit)
+		return;
+	for (size_t i = 0; i < s->bricks; i++) {
+		size_t k = 0;
+
+		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
+			k++;
+		if (k == v->units && v->units < ALLOT_UNITS_MAX)
+			snprintf(v->unit[v->units++], sizeof v->unit[0], "%s", s->brick[i].server->name);
+	}
+	for (size_t i = 0; i < s->tenants; i++)
+		if (s->tenant[i].bytes || s->tenant[i].inodes)
+			v->limit[v->limits++] = (struct limit){ s->tenant[i].base,
+								{ (int64_t)s->tenant[i].bytes, (int64_t)s->tenant[i].inodes } };
+	qsort(v->limit, v->limits, sizeof *v->limit, by_base);
+}
+
+static struct sharing *need_volume(const char *name)
+{
+	struct sharing **grown, *v = NULL;
+
+	for (size_t i = 0; i < all.volumes; i++)
+		if (!strcmp(all.volume[i]->name, name))
+			return all.volume[i];
+	grown = realloc(all.volume, (all.volumes + 1) * sizeof *grown);
+	all.volume = grown ? grown : all.volume;
+	if (grown && (v = calloc(1, sizeof *v))) {
+		snprintf(v->name, sizeof v->name, "%s", name);
+		grown[all.volumes++] = v;
+	}
+	return v;
+}
+
+static void look_at_volume(const char *key)
+{
+	struct sharing *v = need_volume(strchr(key, '/') + 1);
+	struct problem ignored = { "" };
+	uint64_t version;
+	const struct spec *s;
+
+	if (!v)
+		return;
+	v->marked = true;
+	if (store_version(cluster_store(), key) == v->version)
+		return;
+	if (!cluster_spec(v->name, &s, &version, &ignored)) {
+		take_spec(v, s);
+		v->version = version;
+	}
+	cluster_spec_release(s);
+}
+
+void sharing_look(void)
+{
+	char **keys = store_keys(cluster_store(), "volume/");
+	size_t kept = 0;
+
+	if (!keys)
+		return;
+	for (size_t i = 0; i < all.volumes; i++)
+		all.volume[i]->marked = false;
+	for (char **key = keys; *key; key++)
+		look_at_volume(*key);
+	free(keys);
+	for (size_t i = 0; i < all.volumes; i++) {
+		if (all.volume[i]->marked) {
+			all.volume[kept++] = all.volume[i];
+			continue;
+		}
+		free(all.volume[i]->limit);
+		free(all.volume[i]);
+	}
+	all.volumes = kept;
+}
+
+const struct sharing *sharing_find(const char *pool)
+{
+	for (size_t i = 0; i < all.volumes; i++)
+		if (!strcmp(all.volume[i]->pool, pool))
+			return all.volume[i];
+	return NULL;
+}
+
+bool sharing_has(const struct sharing *v, const char *name)
+{
+	for (size_t i = 0; i < v->units; i++)
+		if (!strcmp(v->unit[i], name))
+			return true;
+	return false;
+}
+
+void sharing_forget(void)
+{
+	for (size_t i = 0; i < all.volumes; i++) {
+		free(all.volume[i]->limit);
+		free(all.volume[i]);
+	}
+	free(all.volume);
+	all.volume = NULL;
+	all.volumes = 0;
+}
+
+bool sharing_limit(const struct sharing *v, uint64_t base, struct amount *limit)
+{
+	struct limit wanted = { base, { 0 } }, *found = NULL;
+
+	if (v->units)
+		found = bsearch(&wanted, v->limit, v->limits, sizeof wanted, by_base);
+	if (found)
+		*limit = found->limit;
+	return found;
+}

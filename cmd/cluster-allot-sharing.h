@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which volumes have bricks at several servers that share limits of tenants, as the committed specifications say. Of the thread of allotments alone. */
+#ifndef STRATUS_CLUSTER_ALLOT_SHARING_H
+#define STRATUS_CLUSTER_ALLOT_SHARING_H
+#include "allot.h"
+#include "inode.h"
+#include "store.h"
+
+struct limit { /* of a tenant */
+	uint64_t base;
+	struct amount limit;
+};
+struct sharing { /* a volume whose servers share limits */
+	char name[STORE_KEY_MAX], pool[GFID_TEXT];
+	uint64_t version;
+	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];
+	size_t units;
+	struct limit *limit; /* by base */
+	size_t limits;
+	bool marked;
+};
+void sharing_look(void); /* at what has changed */
+void sharing_forget(void);
+const struct sharing *sharing_find(const char *pool); /* NULL: there is no such volume */
+bool sharing_has(const struct sharing *, const char *unit);
+/* False: no limit of the tenant is shared. */
+bool sharing_limit(const struct sharing *, uint64_t base, struct amount *limit);
+#endif
