@@ -119,9 +119,9 @@ static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\n", atomic_load(&m->fsyncs),
-		atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads), atomic_load(&m->refused),
-		atomic_load(&m->releases), atomic_load(&m->failed));
+	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\n",
+		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
+		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
