@@ -390,6 +390,55 @@ MOVES(two_bring_it_to_two_places, SWEEPS)
 	others_go_on(false);
 }
 
+/* Who brings it then may be so slow that he is taken over, too. */
+static bool comes_home(void)
+{
+	enum { TRIES = 5 };
+	bool yes = false;
+
+	for (int i = 0; i < TRIES && !yes; i++)
+		yes = rebalances() && settles(NAMES - 1);
+	return yes;
+}
+
+/* One by the second of the names, who is late after so many messages: meanwhile the other brings it to the same place by the first one, and then the late one is taken
+ * over. *between: he has so many. */
+static void bring_between(unsigned messages, bool *between)
+{
+	struct late l;
+	bool good;
+
+	make_names("text");
+	*between = bring_late(&l, name[1], messages);
+	good = bring(name[0]) >= 0 && nothing_is_under_way() && all_read("text");
+	bring_ends(&l);
+	CHECK(good);
+	CHECK(nothing_is_under_way());
+	CHECK(all_read("text"));
+	CHECK(comes_home());
+	CHECK(all_read("text"));
+	remove_names();
+	CHECK(settles(0));
+}
+
+/* The moment after his record is there, and before he has marked anything, is short, and then it takes luck who is the first to come by: so that is tried more often. */
+MOVES(two_bring_it_to_one_place, SWEEPS)
+{
+	enum { TURNS = 4, BEGINNING = 10 };
+	unsigned messages = 0, turn = 0;
+	bool between = true;
+
+	while (!failures && between) {
+		bring_between(messages, &between);
+		if (failures)
+			fprintf(stderr, "after %u messages\n", messages);
+		messages += messages < BEGINNING ? 1 : 3 * STEP;
+		if (messages == BEGINNING && ++turn < TURNS)
+			messages = 0;
+	}
+	CHECK(messages > 50);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -405,6 +454,7 @@ int main(void)
 		cmocka_unit_test(an_anchor_that_is_lost_with_the_power_is_made_again),
 		cmocka_unit_test(its_other_names_are_used_meanwhile),
 		cmocka_unit_test(two_bring_it_to_two_places),
+		cmocka_unit_test(two_bring_it_to_one_place),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

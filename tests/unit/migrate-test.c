@@ -426,6 +426,50 @@ MOVES(who_dies_half_way_has_moved_it_or_not, SWEEPS)
 	play_cuts(true, 8 * STEP);
 }
 
+/* Who brings it then may be so slow that he is taken over, too. */
+static bool comes_home(const char *b)
+{
+	bool yes = false;
+
+	for (int i = 0; i < 100 && !yes; i++) {
+		yes = !bring(b) && (!strncmp(told, "brought", 7) || !strncmp(told, "nothing", 7));
+		if (!yes)
+			task_sleep_ms(10);
+	}
+	return yes && holder(b) == 1 && reads(b, "text");
+}
+
+/* Others end what he has begun, and let go of it; then he goes on, and does not know. */
+static void stand_still(unsigned messages, bool *between)
+{
+	const char *b = put_away("text");
+	struct late l;
+	bool whole;
+
+	*between = bring_late(&l, b, messages);
+	whole = is_whole(b, "text");
+	bring_ends(&l);
+	CHECK(whole && is_whole(b, "text"));
+	CHECK(comes_home(b));
+	CHECK_INT(put(b, "TEXT"), 0);
+	CHECK(is_whole(b, "TEXT"));
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	CHECK(settles(0));
+}
+
+MOVES(who_stands_still_half_way_leaves_it_to_others, SWEEPS)
+{
+	unsigned messages = 0;
+	bool between = true;
+
+	for (; !failures && between; messages += 2 * STEP) {
+		stand_still(messages, &between);
+		if (failures)
+			fprintf(stderr, "after %u messages\n", messages);
+	}
+	CHECK(messages > 30);
+}
+
 /* The record outlives the marks: until a sweep comes by, the name is anybody's. */
 MOVES(what_died_at_its_very_end_keeps_nobody_from_the_name, SWEEPS)
 {
@@ -697,6 +741,7 @@ int main(void)
 		cmocka_unit_test(what_was_moved_is_there_without_the_subvolume_where_it_was),
 		cmocka_unit_test(no_change_is_lost),
 		cmocka_unit_test(who_dies_half_way_has_moved_it_or_not),
+		cmocka_unit_test(who_stands_still_half_way_leaves_it_to_others),
 		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(its_name_is_used_meanwhile),

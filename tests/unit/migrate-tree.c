@@ -47,3 +47,34 @@ int link_it(const char *b)
 {
 	return tree_link(&tree, b, other_name);
 }
+
+/* Which volume is called is for one task at a time: from `begun` on it is the other one's to choose. */
+static void stay_and_bring(void *arg)
+{
+	struct late *l = arg;
+
+	stay_before(l->messages);
+	l->begun = true;
+	l->deed.err = bring(l->deed.b);
+	l->deed.over = true;
+}
+
+bool bring_late(struct late *l, const char *name, unsigned messages)
+{
+	*l = (struct late){ .messages = messages, .deed = { .b = name } };
+	if (task_spawn(NULL, stay_and_bring, l)) /* (it may be over before this is told) */
+		abort();
+	while (!l->begun)
+		task_sleep_ms(1);
+	while (!stays() && !l->deed.over)
+		task_sleep_ms(1);
+	return !l->deed.over;
+}
+
+void bring_ends(struct late *l)
+{
+	stay_no_more();
+	while (!l->deed.over)
+		task_sleep_ms(1);
+	cut_end();
+}

@@ -45,4 +45,13 @@ void perform(void *deed);
 int unlink_it(const char *b);
 int rename_it(const char *b); /* to other_name */
 int link_it(const char *b);
+
+/* Another task that brings it, and stands still after so many messages. False: it has not so many, and is at its end. */
+struct late {
+	unsigned messages;
+	atomic_bool begun;
+	struct deed deed;
+};
+bool bring_late(struct late *, const char *name, unsigned messages);
+void bring_ends(struct late *); /* it goes on, to its end */
 #endif

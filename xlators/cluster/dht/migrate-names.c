@@ -194,16 +194,70 @@ static int undo_one(struct request *rq, struct dht *d, const struct intent *it, 
 	return err == -ESTALE ? 0 : err;
 }
 
-/* Nothing was decided, so nobody else has one there. Whose mark is another's by now has none. */
+/* What it is that has the anchors there. NULL: nothing, or nobody knows it by any of them. */
+static int find_anchored(struct request *rq, struct dht *d, int child, const struct anchors *a, struct inode *away,
+			 struct inode **found)
+{
+	int err = 0;
+
+	*found = NULL;
+	for (unsigned i = 0; i < a->count && !*found && !err; i++) {
+		cleanup_inode struct inode *inode = NULL;
+		struct aim aim = { .gfid = a->object, .pgfid = a->pointer[i] };
+		char name[HIDDEN_NAME];
+
+		err = hidden_find(rq, d, child, away, anchor_name(&aim, name), &inode);
+		err = err == -ENOENT || err == -ESTALE ? 0 : err;
+		if (inode && gfid_equal(&inode->gfid, &a->object))
+			*found = inode_ref(inode);
+	}
+	return err;
+}
+
+/* Neither the file, nor a stub of it; and not another mover's. (A client of the version before did not write down whose it is. But others make no copy there before
+ * this one has let go of its name.) */
+static int is_copy_of(struct request *rq, struct dht *d, const struct intent *it, struct inode *inode, bool *yes)
+{
+	int child = it->side[0].child, err;
+	struct pointer leads, kept;
+
+	*yes = false;
+	err = stub_read(rq, d, child, inode, &leads);
+	if (!err)
+		err = kept_read(rq, d, child, inode, &kept);
+	if (err)
+		return err == -ENODATA || err == -ENOENT || err == -ESTALE ? 0 : err;
+	*yes = gfid_is_null(&leads.mover) && (gfid_is_null(&kept.mover) || gfid_equal(&kept.mover, &it->id));
+	return 0;
+}
+
+/* The anchors of this intent's copy. By another name others may have brought the file to the same place meanwhile: then those there are the file's. */
+static int read_own(struct request *rq, struct dht *d, const struct intent *it, struct inode **away, struct anchors *a)
+{
+	cleanup_inode struct inode *found = NULL;
+	int child = it->side[0].child, err;
+	bool own = false;
+
+	*away = NULL;
+	err = anchors_read(rq, d, child, &aim_of_it(it)->gfid, a);
+	if (!err && a->count)
+		err = away_dir(rq, d, child, &a->object, false, away);
+	if (!err && a->count)
+		err = find_anchored(rq, d, child, a, *away, &found);
+	if (!err && found)
+		err = is_copy_of(rq, d, it, found, &own);
+	if (!own && !MUTANT("undo-others-anchors"))
+		a->count = 0;
+	return err;
+}
+
+/* Whose mark is another's by now has none. */
 int anchors_undo(struct request *rq, struct dht *d, const struct intent *it)
 {
 	cleanup_inode struct inode *away = NULL;
-	int child = it->side[0].child, err;
 	struct anchors a;
+	int err = read_own(rq, d, it, &away, &a);
 
-	err = anchors_read(rq, d, child, &aim_of_it(it)->gfid, &a);
-	if (!err && a.count)
-		err = away_dir(rq, d, child, &a.object, false, &away);
 	for (unsigned i = 0; i < a.count && !err; i++)
 		err = undo_one(rq, d, it, away, &a.pointer[i]);
 	anchors_clear(&a);
@@ -212,6 +266,7 @@ int anchors_undo(struct request *rq, struct dht *d, const struct intent *it)
 
 int anchors_left(struct request *rq, struct dht *d, const struct intent *it, bool *left)
 {
+	cleanup_inode struct inode *away = NULL;
 	struct anchors a = { 0 };
 	int err = hold_at(rq, d, it, it->side[0].child, XATTR_REPLACE);
 
@@ -219,7 +274,7 @@ int anchors_left(struct request *rq, struct dht *d, const struct intent *it, boo
 	if (err == -EFENCED || err == -EMARKED)
 		return 0;
 	if (!err)
-		err = anchors_read(rq, d, it->side[0].child, &aim_of_it(it)->gfid, &a);
+		err = read_own(rq, d, it, &away, &a);
 	*left = a.count;
 	anchors_clear(&a);
 	return err;

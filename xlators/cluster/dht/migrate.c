@@ -290,6 +290,16 @@ static int copy(struct bringing *b)
 
 /* ---- nobody changes it ---- */
 
+/* One who was slow may have frozen it after others had ended what he began; and nobody else may want to change it. */
+static int freeze(struct bringing *b)
+{
+	int err = side_mark(b->rq, b->d, &b->it, SIDE_GOES);
+
+	if (err == -EMARKED && !mark_end_left_over(b->rq, b->d, side_of(b)->aim.child, b->file, mark_hash(MARK_GOES)))
+		err = side_mark(b->rq, b->d, &b->it, SIDE_GOES);
+	return err;
+}
+
 /* The file is frozen only while its name is marked and stands for it: so its anchor stays, by which others find it to thaw it. */
 static int hold(struct bringing *b)
 {
@@ -301,7 +311,7 @@ static int hold(struct bringing *b)
 	if (!err && !gfid_equal(&now.gfid, &side_of(b)->aim.pgfid))
 		return BRING_BUSY;
 	if (!err)
-		err = side_mark(b->rq, b->d, &b->it, SIDE_GOES);
+		err = freeze(b);
 	if (!err && b->it.several)
 		err = anchors_hold(b->rq, b->d, &b->it);
 	if (err)
@@ -417,7 +427,7 @@ static void give_up(struct bringing *b)
 	b->rq->deadline_ns = clock_ns() + STEPS_NS;
 	if (!intent_becomes(b->rq, b->d, &b->it, INTENT_UNDONE))
 		bring_undo(b->rq, b->d, &b->it);
-	else if (b->it.several) /* others have ended it, and may have let go before this one marked */
+	else /* others have ended it, and may have let go before this one marked */
 		marks_drop(b->rq, b->d, &b->it);
 }
 

@@ -307,6 +307,13 @@ static int end_marked(struct request *rq, struct dht *d, struct intent *it, stru
 	return err ? err : intent_let_go(rq, d, it, p->gone);
 }
 
+static int thaw(struct request *rq, struct dht *d, const struct intent *it)
+{
+	int err = side_unmark(rq, d, it, SIDE_GOES);
+
+	return is_absent(err) || err == -EFENCED ? 0 : err;
+}
+
 /* A directory that was removed has taken its marks along. */
 static int unmark_found(struct request *rq, struct dht *d, const struct intent *it)
 {
@@ -321,6 +328,8 @@ static int unmark_found(struct request *rq, struct dht *d, const struct intent *
 		err = intent_unmark(rq, d, it, true);
 	if (!err && it->several)
 		err = anchors_let_go(rq, d, it);
+	if (!err && it->of_file)
+		err = thaw(rq, d, it);
 	parents_clear(&p);
 	return err;
 }
