@@ -215,12 +215,11 @@ static int tell_cut(const char *what, unsigned messages)
 	char number[16], answer[32] = "";
 	char *argv[] = { (char *)what, number };
 	FILE *f = fmemopen(answer, sizeof(answer), "w");
+	struct xlator *cut = tree_find(&tree, "c0"); /* which volume is called is another task's to choose at that moment */
 
 	snprintf(number, sizeof(number), "%u", messages);
-	at("c0");
-	if (!f || tree.at->type->command(tree.at, 2, argv, f))
+	if (!f || cut->type->command(cut, 2, argv, f))
 		abort();
-	at("dht");
 	fclose(f);
 	return atoi(answer);
 }

@@ -621,14 +621,14 @@ GROWS(a_name_that_leads_to_nothing_is_told_and_waited_for)
 static void begin_late(void *arg)
 {
 	(void)arg;
-	task_sleep_ms(20);
+	task_sleep_ms(500); /* fsck has looked at the layout by now, and waits for long before it does so again */
 	load.wrong += command("second", "rebalance", "start") != 0;
 	load.running--;
 }
 
 GROWS(who_repairs_by_the_layout_before_renames_nothing)
 {
-	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=60" }, *said = NULL;
+	char *argv[] = { (char *)"fsck", (char *)"repair", (char *)"wait=5000" }, *said = NULL;
 	struct xlator *x = tree_find(&tree, "dht");
 	size_t size;
 	FILE *f = open_memstream(&said, &size);
