@@ -461,14 +461,16 @@ static void note_change(struct changes *c, const char *kind, const char *name, c
 
 /* Who had no limit has grown as he liked, and who was at one server had all of it: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
  * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
-static bool begins_anew(const struct spec *s, const struct spec *before, const struct spec_tenant *t)
+static bool begins_anew(const struct spec *s, const struct spec *before, size_t number)
 {
-	const struct spec_tenant *was = spec_tenant_find(before, t->name);
+	const struct spec_tenant *t = &s->tenant[number], *was = NULL;
 
-	return was &&
-	       (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
-		spec_has_allotments(s) != spec_has_allotments(before)) &&
-	       (spec_has_allotments(s) || spec_has_allotments(before));
+	if (number < before->tenants && !strcmp(before->tenant[number].name, t->name)) /* nearly always: there may be many */
+		was = &before->tenant[number];
+	else
+		was = spec_tenant_find(before, t->name);
+	return was && (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
+		       spec_has_allotments(s) != spec_has_allotments(before));
 }
 
 static void note_allotments(struct changes *c, const struct spec *s, const struct spec *before)
@@ -477,9 +479,11 @@ static void note_allotments(struct changes *c, const struct spec *s, const struc
 	static const struct blob empty = { .size = 1, .bytes = line };
 	char id[GFID_TEXT];
 
+	if (!spec_has_allotments(s) && !spec_has_allotments(before))
+		return;
 	gfid_text(&s->id, id);
 	for (size_t i = 0; i < s->tenants; i++)
-		if (begins_anew(s, before, &s->tenant[i]))
+		if (begins_anew(s, before, i))
 			set_key(c, allotment_key(id, s->tenant[i].base), &empty);
 }
 

@@ -149,8 +149,10 @@ rm "$A/more"
 on $LEADER tenant resize photos acme --quota 0 >/dev/null || fail "tenant resize"
 wait_until 30 more 80 || fail "without a limit"
 on $LEADER tenant resize photos acme --quota 96M >/dev/null || fail "tenant resize"
+refused() { ! dd if=/dev/zero of="$A/beyond" bs=1M count=1 2>/dev/null; }
+wait_until 30 refused || fail "more than a limit that was set again"
+rm -f "$A/more" "$A/beyond" # there was more than that
 wait_until 30 size_is $LIMIT || fail "df does not show the limit again: $(df -B1 "$A")"
-! dd if=/dev/zero of="$A/over" bs=1M count=20 2>/dev/null || fail "20 MiB more, with 100 of 96 there"
 rm "$A"/*
 
 # ---- a server that is no server ----
