@@ -21,7 +21,7 @@
 
 #include "brick.h"
 #include "cluster-fleet.h"
-#include "cluster-allot.h"
+#include "cluster-changes.h"
 #include "cluster-rebalance.h"
 #include "cluster.h"
 #include "log.h"
@@ -392,112 +392,6 @@ static int stale(const char *volume, struct problem *p)
 			   volume);
 }
 
-struct changes { /* of what the store has of a volume, all at once */
-	struct store_change *change;
-	size_t count;
-	bool failed; /* memory is short */
-};
-
-/* The key is taken. NULL: removes it. */
-static void add_change(struct changes *c, char *key, uint64_t version, const struct blob *value)
-{
-	struct store_change *grown = realloc(c->change, (c->count + 1) * sizeof *grown);
-
-	c->failed |= !grown || !key;
-	if (c->failed) {
-		c->change = grown ? grown : c->change;
-		free(key);
-		return;
-	}
-	c->change = grown;
-	grown[c->count++] = (struct store_change){ key, version, value };
-}
-
-static void free_changes(struct changes *c)
-{
-	for (size_t i = 0; i < c->count; i++)
-		free((char *)c->change[i].key);
-	free(c->change);
-}
-
-static int commit_changes(const struct changes *c)
-{
-	return c->failed ? -ENOMEM : store_commit(cluster_store(), c->change, c->count);
-}
-
-/* Takes the key. */
-static void remove_key(struct changes *c, char *key)
-{
-	struct blob value = { 0 };
-	uint64_t version;
-
-	if (store_get(cluster_store(), key, &value, &version))
-		free(key);
-	else
-		add_change(c, key, version, NULL);
-	free(value.bytes);
-}
-
-static void note_removal(struct changes *c, const char *kind, const char *name)
-{
-	remove_key(c, path_format("%s/%s", kind, name));
-}
-
-/* Takes the key. */
-static void set_key(struct changes *c, char *key, const struct blob *to)
-{
-	struct blob value = { 0 };
-	uint64_t version;
-
-	store_get(cluster_store(), key, &value, &version);
-	free(value.bytes);
-	add_change(c, key, version, to);
-}
-
-static void note_change(struct changes *c, const char *kind, const char *name, const struct blob *to)
-{
-	set_key(c, path_format("%s/%s", kind, name), to);
-}
-
-/* Who had no limit has grown as he liked, and who was at one server had all of it: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
- * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
-static bool begins_anew(const struct spec *s, const struct spec *before, size_t number)
-{
-	const struct spec_tenant *t = &s->tenant[number], *was = NULL;
-
-	if (number < before->tenants && !strcmp(before->tenant[number].name, t->name)) /* nearly always: there may be many */
-		was = &before->tenant[number];
-	else
-		was = spec_tenant_find(before, t->name);
-	return was && (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
-		       spec_has_allotments(s) != spec_has_allotments(before));
-}
-
-static void note_allotments(struct changes *c, const struct spec *s, const struct spec *before)
-{
-	static char line[] = "\n";
-	static const struct blob empty = { .size = 1, .bytes = line };
-	char id[GFID_TEXT];
-
-	if (!spec_has_allotments(s) && !spec_has_allotments(before))
-		return;
-	gfid_text(&s->id, id);
-	for (size_t i = 0; i < s->tenants; i++)
-		if (begins_anew(s, before, i))
-			set_key(c, allotment_key(id, s->tenant[i].base), &empty);
-}
-
-static void note_all_allotments(struct changes *c, const struct spec *s)
-{
-	char id[GFID_TEXT];
-	cleanup_path char *prefix = path_format("allot/%s.", gfid_text(&s->id, id));
-	char **keys = store_keys(cluster_store(), prefix);
-
-	for (char **key = keys; key && *key; key++)
-		remove_key(c, path_format("%s", *key));
-	free(keys);
-}
-
 /* Of a volume that had grown before this store knew it: whether names have moved nobody knows until `rebalance start` has asked the bricks. malloc'ed. */
 static char *document_text(const struct spec *s, const char *state)
 {
@@ -506,13 +400,6 @@ static char *document_text(const struct spec *s, const char *state)
 
 	json_decref(document);
 	return text;
-}
-
-static void note_view_removal(struct changes *r, const struct spec *s, size_t set)
-{
-	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
-
-	note_removal(r, kind, s->volume); /* as the coordinator's register calls them */
 }
 
 /* Or stays after all: then it gets its part of the names again. */
@@ -567,9 +454,9 @@ static int commit(struct proposal *c, const struct spec *before, uint64_t versio
 	int err = 0;
 
 	if (!err)
-		add_change(&changes, path_format("%s", key), version, &value);
+		documents_add(&changes, path_format("%s", key), version, &value);
 	if (!err && !before->volume && s->replica) {
-		note_change(&changes, "secret", s->volume, &hidden);
+		documents_set(&changes, "secret", s->volume, &hidden);
 		err = secret_create(secret, p);
 	}
 	if (!err && (begins_to_leave(s, before) || (!before->volume && spec_began_with(s) != spec_subvolumes(s)))) {
@@ -577,21 +464,21 @@ static int commit(struct proposal *c, const struct spec *before, uint64_t versio
 		rebalance = (struct blob){ .size = document ? strlen(document) : 0, .bytes = document };
 		err = document ? 0 : -ENOMEM;
 		if (!err)
-			note_change(&changes, "rebalance", s->volume, &rebalance);
+			documents_set(&changes, "rebalance", s->volume, &rebalance);
 	}
 	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
-		note_view_removal(&changes, before, i);
+		documents_remove_view(&changes, before, i);
 	if (!err && before->volume)
-		note_allotments(&changes, s, before);
+		documents_note_limits(&changes, s, before);
 	else if (!err) /* there may have been a volume with that id */
-		note_all_allotments(&changes, s);
+		documents_forget_limits(&changes, s);
 	atomic_fetch_add(&committing, 1);
 	if (!err)
-		err = commit_changes(&changes);
+		err = documents_commit(&changes);
 	if (!err)
 		cluster_spec_committed(&c->spec, version + 1, &c->files);
 	atomic_fetch_sub(&committing, 1);
-	free_changes(&changes);
+	documents_free(&changes);
 	free(document);
 	if (err == -ESTALE)
 		return stale(key + strlen("volume/"), p);
@@ -853,14 +740,14 @@ static int remove_all(const struct spec *s)
 	struct changes c = { NULL };
 	int err;
 
-	note_removal(&c, "volume", s->volume);
-	note_removal(&c, "secret", s->volume);
-	note_removal(&c, "rebalance", s->volume);
+	documents_remove(&c, "volume", s->volume);
+	documents_remove(&c, "secret", s->volume);
+	documents_remove(&c, "rebalance", s->volume);
 	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++)
-		note_view_removal(&c, s, i);
-	note_all_allotments(&c, s);
-	err = commit_changes(&c);
-	free_changes(&c);
+		documents_remove_view(&c, s, i);
+	documents_forget_limits(&c, s);
+	err = documents_commit(&c);
+	documents_free(&c);
 	return err;
 }
 

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See cluster-changes.h. */
+#include "cluster-changes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster-allot.h"
+#include "cluster.h"
+#include "inode.h"
+#include "path.h"
+
+void documents_add(struct changes *c, char *key, uint64_t version, const struct blob *value)
+{
+	struct store_change *grown = realloc(c->change, (c->count + 1) * sizeof *grown);
+
+	c->failed |= !grown || !key;
+	if (c->failed) {
+		c->change = grown ? grown : c->change;
+		free(key);
+		return;
+	}
+	c->change = grown;
+	grown[c->count++] = (struct store_change){ key, version, value };
+}
+
+void documents_free(struct changes *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free((char *)c->change[i].key);
+	free(c->change);
+}
+
+int documents_commit(const struct changes *c)
+{
+	return c->failed ? -ENOMEM : store_commit(cluster_store(), c->change, c->count);
+}
+
+/* Takes the key. */
+static void remove_key(struct changes *c, char *key)
+{
+	struct blob value = { 0 };
+	uint64_t version;
+
+	if (store_get(cluster_store(), key, &value, &version))
+		free(key);
+	else
+		documents_add(c, key, version, NULL);
+	free(value.bytes);
+}
+
+void documents_remove(struct changes *c, const char *kind, const char *name)
+{
+	remove_key(c, path_format("%s/%s", kind, name));
+}
+
+/* Takes the key. */
+static void set_key(struct changes *c, char *key, const struct blob *to)
+{
+	struct blob value = { 0 };
+	uint64_t version;
+
+	store_get(cluster_store(), key, &value, &version);
+	free(value.bytes);
+	documents_add(c, key, version, to);
+}
+
+void documents_set(struct changes *c, const char *kind, const char *name, const struct blob *to)
+{
+	set_key(c, path_format("%s/%s", kind, name), to);
+}
+
+/* Who had no limit has grown as he liked, and who was at one server had all of it: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
+ * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
+static bool begins_anew(const struct spec *s, const struct spec *before, size_t number)
+{
+	const struct spec_tenant *t = &s->tenant[number], *was = NULL;
+
+	if (number < before->tenants && !strcmp(before->tenant[number].name, t->name)) /* nearly always: there may be many */
+		was = &before->tenant[number];
+	else
+		was = spec_tenant_find(before, t->name);
+	return was && (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
+		       spec_has_allotments(s) != spec_has_allotments(before));
+}
+
+void documents_note_limits(struct changes *c, const struct spec *s, const struct spec *before)
+{
+	static char line[] = "\n";
+	static const struct blob empty = { .size = 1, .bytes = line };
+	char id[GFID_TEXT];
+
+	if (!spec_has_allotments(s) && !spec_has_allotments(before))
+		return;
+	gfid_text(&s->id, id);
+	for (size_t i = 0; i < s->tenants; i++)
+		if (begins_anew(s, before, i))
+			set_key(c, allotment_key(id, s->tenant[i].base), &empty);
+}
+
+void documents_forget_limits(struct changes *c, const struct spec *s)
+{
+	char id[GFID_TEXT];
+	cleanup_path char *prefix = path_format("allot/%s.", gfid_text(&s->id, id));
+	char **keys = store_keys(cluster_store(), prefix);
+
+	for (char **key = keys; key && *key; key++)
+		remove_key(c, path_format("%s", *key));
+	free(keys);
+}
+
+void documents_remove_view(struct changes *r, const struct spec *s, size_t set)
+{
+	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
+
+	documents_remove(r, kind, s->volume); /* as the coordinator's register calls them */
+}
