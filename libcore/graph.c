@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <endian.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -622,6 +623,24 @@ static void climb(struct xlator *from, const struct event *event)
 		else
 			climb(parent, event);
 	}
+}
+
+void event_set_gfid(struct event *e, const struct gfid *g)
+{
+	uint64_t words[2];
+
+	memcpy(words, g->bytes, sizeof(words));
+	e->lock.start = be64toh(words[0]);
+	e->lock.end = be64toh(words[1]);
+}
+
+struct gfid event_gfid(const struct event *e)
+{
+	uint64_t words[2] = { htobe64(e->lock.start), htobe64(e->lock.end) };
+	struct gfid g;
+
+	memcpy(g.bytes, words, sizeof(g.bytes));
+	return g;
 }
 
 void event_up(struct xlator *from, const struct event *event)

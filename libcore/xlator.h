@@ -30,7 +30,7 @@ enum event_kind {
 	EVENT_CHILD_DOWN, /* the child can't be reached (requests wait, or fail) */
 	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
 	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
-	EVENT_RECALL,	  /* lock.start, lock.end: the token of that gfid is wanted by somebody else (doc/replication.md) */
+	EVENT_RECALL, /* event_gfid: the token (doc/replication.md), or lease (doc/leases.md), of that object is wanted by somebody else */
 	EVENT_SETTLE,	  /* inode: somebody waits to hear that the changes under way have come to all replicas */
 	EVENT_VIEW,	  /* the replica set has another view */
 	EVENT_DISBELIEVE, /* inode: what was believed of it (believe_ms) may be wrong from the return of event_up on */
@@ -42,6 +42,10 @@ struct event {
 	const struct client *client; /* to whom, on a server; NULL: to all */
 	struct lock lock;
 };
+/* The gfid of an EVENT_RECALL, whose object need not be known: in lock.start and lock.end, big-endian words, so that the wire's order of bytes is one on all
+ * machines. Nobody reads or writes these in another way. */
+void event_set_gfid(struct event *, const struct gfid *);
+struct gfid event_gfid(const struct event *);
 
 enum { HANDLE_SIZE_MAX = 128 };
 

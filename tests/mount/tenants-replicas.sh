@@ -57,6 +57,16 @@ echo "top secret" >"$G/secret"
 (cd "$A" && MNT=$A timeout 200 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
 [ -z "$(ls -A "$A")" ] || rm -rf "${A:?}"/*
 mkdir "$A/dir" && echo one >"$A/dir/file" && [ "$(cat "$A2/dir/file")" = one ] || fail "acme's other mount sees: $(ls -R "$A2")"
+# The token of the tenant's root, which has another gfid at the servers than at the mounts: who had it knows that somebody else has it now.
+acquired() { "$STRATUS" dump "$A" | sed -n 's/.*tokens acquired: //p'; }
+: >"$A/mine"
+had=$(acquired)
+: >"$A/mine-too"
+[ "$(acquired)" = "$had" ] || fail "the token of the root is not kept: $(acquired) acquired, $had before"
+: >"$A2/theirs"
+: >"$A/mine-again"
+[ "$(acquired)" -gt "$had" ] || fail "two mounts have the token of the tenant's root"
+rm "$A/mine" "$A/mine-too" "$A/mine-again" "$A2/theirs"
 echo two >"$A2/dir/file" && [ "$(cat "$A/dir/file")" = two ] || fail "what the other mount has written: $(cat "$A/dir/file")"
 setfacl -m u:1234:rw "$A/dir/file" && getfacl -p "$A2/dir/file" | grep -q user:1234:rw || fail "an ACL: $(getfacl -p "$A2/dir/file")"
 mkdir "$A/from" "$A/to" && mv "$A/from" "$A/to/moved" && [ -d "$A2/to/moved" ] || fail "mv of a directory"

@@ -12,23 +12,6 @@ const struct gfid gfid_limbo = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 const struct gfid gfid_tenants = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 const struct gfid gfid_rename_token = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2 } };
 
-void event_set_gfid(struct event *e, const struct gfid *g)
-{
-	memcpy(&e->lock.start, g->bytes, 8);
-	memcpy(&e->lock.end, g->bytes + 8, 8);
-	e->lock.start = be64toh(e->lock.start);
-	e->lock.end = be64toh(e->lock.end);
-}
-
-struct gfid event_gfid(const struct event *e)
-{
-	uint64_t words[2] = { htobe64(e->lock.start), htobe64(e->lock.end) };
-	struct gfid g;
-
-	memcpy(g.bytes, words, sizeof(g.bytes));
-	return g;
-}
-
 /* ---- views ---- */
 
 unsigned view_mask(const struct view *v, enum member_state at_least)

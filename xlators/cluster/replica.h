@@ -49,9 +49,6 @@ int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct pr
 
 /* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
 extern const struct gfid gfid_rename_token;
-/* EVENT_RECALL names the object by its gfid, in lock.start and lock.end. */
-void event_set_gfid(struct event *, const struct gfid *);
-struct gfid event_gfid(const struct event *);
 
 /* What shows to all members of a set that one of them has told the tenant of an object: a keyed MAC. It follows each gfid that a tenant's session names in
  * ACQUIRE, DIRECTORY, UNLINKED, TRY, SKIP and NAMES (doc/tenants.md, T8); any will do with the root's gfid, and with the rename token's in ACQUIRE. */

@@ -284,10 +284,8 @@ static void recall_task(void *arg)
 static void recalled(struct believer *b, const struct event *e)
 {
 	struct recall *r = malloc(sizeof(*r));
-	struct gfid g;
+	struct gfid g = event_gfid(e);
 
-	memcpy(g.bytes, &e->lock.start, 8);
-	memcpy(g.bytes + 8, &e->lock.end, 8);
 	rise(&b->recalled[hash_of(&g)], next_moment());
 	atomic_fetch_add(&b->recalls, 1);
 	if (!r)

@@ -255,8 +255,7 @@ static void recalls_send(struct leases *l, const struct recall *all)
 	for (const struct recall *r = all; r; r = r->of_waiter) {
 		struct event e = { .kind = EVENT_RECALL, .client = r->client, .lock.owner = r->number };
 
-		memcpy(&e.lock.start, r->gfid.bytes, 8);
-		memcpy(&e.lock.end, r->gfid.bytes + 8, 8);
+		event_set_gfid(&e, &r->gfid);
 		event_up(l->x, &e);
 		atomic_fetch_add(&l->recalled, 1);
 	}

@@ -692,15 +692,12 @@ static void tell_session(struct session *s, void *head, uint32_t size)
 }
 
 /* The root of a session is called as all roots are. */
-static void tell_recalled(struct codec *c, struct lock *lock)
+static void tell_recalled(struct codec *c, struct event *e)
 {
-	struct gfid gfid;
+	struct gfid gfid = event_gfid(e);
 
-	memcpy(gfid.bytes, &lock->start, 8);
-	memcpy(gfid.bytes + 8, &lock->end, 8);
 	tell_gfid(c, &gfid);
-	memcpy(&lock->start, gfid.bytes, 8);
-	memcpy(&lock->end, gfid.bytes + 8, 8);
+	event_set_gfid(e, &gfid);
 }
 
 static void tell(struct session *s, struct xlator *leaf, const struct event *e)
@@ -708,14 +705,13 @@ static void tell(struct session *s, struct xlator *leaf, const struct event *e)
 	char head[512] __attribute__((aligned(8)));
 	struct doing d = { s, leaf, 0 };
 	uint32_t at = call_header(head, 0, WIRE_EVENT, 0), kind = e->kind;
-	struct inode *inode = e->inode;
-	struct lock lock = e->lock;
+	struct event its = *e;
 	struct codec c;
 
 	codec_init(&c, XDR_ENCODE, head + at, sizeof(head) - at, &server_codec, &d);
 	if (kind == EVENT_RECALL)
-		tell_recalled(&c, &lock);
-	if (xdr_u_int(&c.xdr, &kind) && codec_new_inode(&c, &inode) && codec_lock(&c, &lock))
+		tell_recalled(&c, &its);
+	if (xdr_u_int(&c.xdr, &kind) && codec_new_inode(&c, &its.inode) && codec_lock(&c, &its.lock))
 		tell_session(s, head, at + codec_used(&c));
 }
 
