@@ -404,3 +404,21 @@ PROPERTY(inherited_acls_are_the_kernels)
 			CHECK(inherit_alike(d, modes[i], i % 2 ? 077 : 0));
 	}
 }
+
+/* File systems say that in several ways, and whoever compares replicas took them for different answers. */
+PROPERTY(what_is_made_in_a_removed_directory_is_stale)
+{
+	cleanup_inode struct inode *d = NULL;
+	struct opendir_out od = { 0 };
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_directory(root, "d", 0755, &d), 0);
+	CHECK_INT(ask_make_file(root, "f", NULL, NULL), 0);
+	CHECK_INT(opendir_on(&q.r, brick, &(struct opendir_in){ d }, &od), 0); /* so the brick can reach it still */
+	CHECK_INT(ask_drop(root, "d", true), 0);
+	CHECK_INT(ask_make_file(d, "f", NULL, NULL), -ESTALE);
+	CHECK_INT(ask_make_directory(d, "e", 0755, NULL), -ESTALE);
+	CHECK_INT(ask_move(&q.r, root, "f", d, "f", 0, NULL), -ESTALE);
+	CHECK_INT(ask_find(root, "f", NULL, NULL), 0);
+	fop_out_clear(FOP_opendir, &od);
+}

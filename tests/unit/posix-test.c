@@ -244,6 +244,7 @@ int main(void)
 		T(nothing_is_visible_without_what_it_is_born_with),
 		T(what_cannot_be_born_leaves_nothing),
 		T(what_exists_is_not_born_again),
+		T(what_is_made_in_a_removed_directory_is_stale),
 		T(creation_sets_owner_mode_and_umask),
 		T(an_unknown_group_list_is_asked_for),
 		T(inherited_acls_are_the_kernels),

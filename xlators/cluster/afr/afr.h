@@ -189,6 +189,8 @@ void afr_doubt(struct afr *, struct object *); /* a change of it failed, perhaps
 void directory_seen(struct afr *, const struct inode *parent, const char *name, const struct inode *, uint64_t since);
 void directory_changed(struct afr *, const struct loc *); /* after each change of what the name of a directory stands for */
 struct inode *directory_known(struct afr *, const struct loc *); /* a reference; NULL: it must be looked up */
+/* It was seen under the name under a token of the parent that has been here since. */
+bool directory_stands(struct afr *, const struct loc *, const struct inode *directory);
 
 /* flight.c */
 void flight_begin(struct afr *, struct flight *);

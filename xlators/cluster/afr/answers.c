@@ -48,13 +48,13 @@ static bool quorum_without(const struct view *v, unsigned gone)
 	return view_has_quorum(&less);
 }
 
-/* All refuse with the same error, which is not that they can't be reached. */
+/* All refuse with the same error, which is not that they can't be reached. Who was not asked, for it has no name for the object any more, would have said ESTALE as others do. */
 int answers_same_error(const struct view *v, struct fan *f)
 {
 	int err = 0;
 
 	for (int i = 0; i < v->members; i++) {
-		int status = fan_result(f, i)->status;
+		int status = fan_result(f, i)->status == -ENAMELESS ? -ESTALE : fan_result(f, i)->status;
 
 		if (v->state[i] != MEMBER_IN)
 			continue;

@@ -6,7 +6,7 @@
 
 #include "change.h"
 
-enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20 };
+enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, SEEN_TRIES = 5 };
 enum {
 	ITS_NAMES = 1
 }; /* where other spans of names have the hash of one: of what is no directory, all names that lead to it */
@@ -345,10 +345,16 @@ static bool says_what_goes(const struct changing *c)
 	return c->fop == FOP_rmdir || (c->note.objects && note_only_names(&c->note, c->note.objects - 1));
 }
 
-/* All say so, of names that they have looked at before they did anything: there is nothing to recover. */
-static bool another_has_it(const struct changing *c, const struct view *v, struct fan *f, int err)
+static bool makes(const struct changing *c)
 {
-	return err == -ESTALE && says_what_goes(c) && answers_same_error(v, f) == -ESTALE;
+	return c->fop == FOP_create || c->fop == FOP_mknod || c->fop == FOP_mkdir || c->fop == FOP_symlink;
+}
+
+/* All say ESTALE: of names that they have looked at before they did anything, or of a directory that is removed, in which nothing can be made. There is nothing to
+ * recover. */
+static bool all_refuse(const struct changing *c, const struct view *v, struct fan *f, int err)
+{
+	return err == -ESTALE && (says_what_goes(c) || makes(c)) && answers_same_error(v, f) == -ESTALE;
 }
 
 /* One round to all members. *over: no more attempts. */
@@ -382,11 +388,11 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		break;
 	case ALIKE:
 		err = s.over ? s.first ? s.first : -EDQUOT : answers_same_error(v, f);
-		err = err == -ENAMELESS || (!err && !s.first) ? -ESTALE : err ? err : s.first;
-		if (c->in_doubt &&
-		    (err == -ENOENT || err == -EEXIST || err == -ENODATA || (says_what_goes(c) && err == -ESTALE)))
+		err = err ? err : s.first ? s.first : -ESTALE;
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA ||
+				    ((says_what_goes(c) || makes(c)) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
-		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || another_has_it(c, v, f, err);
+		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || all_refuse(c, v, f, err);
 		*over = true;
 		break;
 	case AGAIN:
@@ -460,17 +466,42 @@ static int hold(struct changing *c, uint64_t epoch)
 	return err;
 }
 
-/* What its answer tells must not be changed by others between finding that it is done and telling it. */
-static bool shows_what_it_made(const struct changing *c)
-{
-	return c->fop == FOP_create || c->fop == FOP_mknod || c->fop == FOP_mkdir || c->fop == FOP_symlink;
-}
-
 /* It may be done, or yet be done in another view: what is believed of it may not hold. */
 static void doubt(struct changing *c)
 {
 	for (unsigned i = 0; i < c->plan.objects; i++)
 		afr_doubt(c->a, c->plan.object[i]);
+}
+
+/* What stands under the name now, or NULL. */
+static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **inode)
+{
+	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out out = { 0 };
+	int err = afr_read(rq, x, FOP_lookup, &in, &out);
+
+	*inode = err ? NULL : inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* With the tokens held nobody else changes it any more. What was seen there under the token costs nothing. */
+static int check_meant(struct changing *c)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < 2 && c->meant[i].loc && !err; i++) {
+		const struct meant *m = &c->meant[i];
+		cleanup_inode struct inode *now = NULL;
+
+		if (m->inode && directory_stands(c->a, m->loc, m->inode))
+			continue;
+		err = look_up(c->rq, c->a->x, m->loc, &now);
+		c->other = !err && now != m->inode;
+		err = c->other ? -ESTALE : err;
+	}
+	c->clean = err;
+	return err;
 }
 
 static int attempt(struct changing *c, struct view *v, bool *over)
@@ -483,7 +514,8 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		c->doubted = true;
 		doubt(c);
 	}
-	if (c->sent && c->sent != v->epoch && !shows_what_it_made(c) && !MUTANT("send-blindly"))
+	/* What the answer tells of what was made must not be changed by others between finding that it is done and telling it. */
+	if (c->sent && c->sent != v->epoch && !makes(c) && !MUTANT("send-blindly"))
 		return earlier(c, v, over);
 	err = hold(c, v->epoch);
 	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) { /* the granter, or the view, is another by now */
@@ -495,7 +527,9 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		return err == -ERECOVERING ? -EIO : err;
 	if (c->sent && c->sent != v->epoch && !MUTANT("send-blindly"))
 		return earlier(c, v, over);
-	if (c->append && !c->flight)
+	if (!c->flight)
+		err = check_meant(c);
+	if (!err && c->append && !c->flight)
 		err = place_append(c);
 	if (!err)
 		err = start_flight(c);
@@ -544,6 +578,8 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->retrying = c->clean = c->doubted = false;
 	c->append = NULL;
 	c->collect = NULL;
+	c->meant[0].loc = c->meant[1].loc = NULL;
+	c->other = false;
 	c->a = afr_of(x);
 	c->rq = rq;
 	c->fop = fop;
@@ -718,22 +754,10 @@ int afr_copy_range(struct request *rq, struct xlator *x, const struct copy_range
 
 /* ---- names of directories ---- */
 
-/* What stands under the name now, or NULL. */
-static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **inode)
+/* What stands under the name is what the members must find there, too: else they refuse (ESTALE). *other: it was another when the tokens were held. */
+static int remove_seen(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out, bool *other)
 {
-	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
-	struct lookup_out out = { 0 };
-	int err = afr_read(rq, x, FOP_lookup, &in, &out);
-
-	*inode = err ? NULL : inode_ref(out.inode);
-	fop_out_clear(FOP_lookup, &out);
-	return err == -ENOENT ? 0 : err;
-}
-
-/* What stands under the name is what the members must find there, too: else they refuse (ESTALE). */
-int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
-{
-	cleanup_inode struct inode *victim = in->loc.parent && in->loc.name ? directory_known(afr_of(x), &in->loc) : NULL;
+	cleanup_inode struct inode *victim = directory_known(afr_of(x), &in->loc);
 	struct rmdir_in exact = *in;
 	struct changing c;
 	int err = victim ? 0 : look_up(rq, x, &in->loc, &victim);
@@ -742,19 +766,34 @@ int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, s
 		return err ? err : -ENOENT;
 	exact.loc.inode = victim;
 	changing_init(&c, rq, x, FOP_rmdir, &exact, out);
+	c.meant[0] = (struct meant){ &exact.loc, victim };
 	err = plan_name(c.a, &c.plan, &in->loc);
 	if (!err && S_ISDIR(victim->type))
 		err = plan_all(c.a, &c.plan, victim);
 	if (err)
 		return err;
 	err = change(&c);
+	*other = c.other;
 	directory_changed(c.a, &in->loc);
 	return err;
 }
 
+int afr_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
+{
+	bool other = true;
+	int err = in->loc.parent && in->loc.name ? 0 : -EINVAL;
+
+	for (int i = 0; i < SEEN_TRIES && !err && other; i++) {
+		other = false;
+		err = remove_seen(rq, x, in, out, &other);
+		err = other ? 0 : err;
+	}
+	return other ? -ESTALE : err;
+}
+
 /* A directory that goes to another parent waits for all other such renames, so that no circle comes about; one that is replaced
- * must not get an entry at the same moment. */
-int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+ * must not get an entry at the same moment. *other: as above. */
+static int rename_seen(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out, bool *other)
 {
 	cleanup_inode struct inode *moved = NULL, *victim = NULL;
 	bool exchange = in->flags & RENAME_EXCHANGE;
@@ -773,7 +812,12 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 	c.plan.rename_token = in->from.parent != in->to.parent && (S_ISDIR(moved->type) || (victim && S_ISDIR(victim->type)));
 	if (err)
 		return err;
+	if (S_ISDIR(moved->type) || exchange) {
+		c.meant[0] = (struct meant){ &in->from, moved };
+		c.meant[1] = (struct meant){ &in->to, victim };
+	}
 	err = change(&c);
+	*other = c.other;
 	directory_changed(c.a, &in->from);
 	directory_changed(c.a, &in->to);
 	if (!err)
@@ -781,6 +825,19 @@ int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in,
 	if (!err && exchange)
 		object_named(c.a, victim, in->from.parent, in->from.name);
 	return err;
+}
+
+int afr_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	bool other = true;
+	int err = 0;
+
+	for (int i = 0; i < SEEN_TRIES && !err && other; i++) {
+		other = false;
+		err = rename_seen(rq, x, in, out, &other);
+		err = other ? 0 : err;
+	}
+	return other ? -ESTALE : err;
 }
 
 /* ---- create ---- */

@@ -37,6 +37,11 @@ struct changing {
 	const struct write_in *append; /* its place is chosen when the token is there */
 	struct write_in placed;
 	struct file **collect; /* create: the members' files */
+	struct meant {
+		const struct loc *loc; /* NULL: nothing more is meant */
+		const struct inode *inode;
+	} meant[2]; /* what was seen under names, and must stand there when the tokens are held; without inode: nothing */
+	bool other; /* it does not, and nothing was done */
 };
 
 /* All members' open files belong to ours. */

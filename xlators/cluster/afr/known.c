@@ -70,3 +70,16 @@ struct inode *directory_known(struct afr *a, const struct loc *loc)
 	inode_unref(inode);
 	return NULL;
 }
+
+bool directory_stands(struct afr *a, const struct loc *loc, const struct inode *directory)
+{
+	struct object *parent = object_of(a, loc->parent);
+	uint64_t hash = name_hash(loc->name);
+	struct known_directory k;
+
+	pthread_mutex_lock(&a->lock);
+	k = *place(a, &loc->parent->gfid, hash);
+	pthread_mutex_unlock(&a->lock);
+	return parent && is(&k, &loc->parent->gfid, hash) && gfid_equal(&k.gfid, &directory->gfid) &&
+	       object_names_hold(a, parent, k.since);
+}

@@ -124,6 +124,8 @@ static void serve(void *arg)
 		if (!err)
 			err = a->op->serve(a);
 		again = !a->replied && ask_again(a, err);
+		if (!again && !a->replied)
+			err = gone_error(a, err);
 		if (!again) {
 			ask_leave(a); /* before the reply: then the kernel may use the number again */
 			if (!a->replied)

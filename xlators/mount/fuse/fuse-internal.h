@@ -95,6 +95,13 @@ struct bucket { /* requests in flight, by the kernel's number; the lock is short
 	struct ask *first;
 };
 
+/* A thread to whose call ESTALE was answered: see fuse-gone.c. */
+enum { TOLD_STALE = 64, TOLD_STALE_NS = 2000000000 };
+struct told_stale {
+	uint32_t pid;
+	uint64_t ns; /* 0: nobody */
+};
+
 /* A kernel mount. It outlives graphs: see fuse-switch.c. */
 struct mount {
 	char *path;
@@ -128,6 +135,8 @@ struct mount {
 	atomic_uint gathered;	   /* entries of all listings, those of open directories, too */
 	atomic_ulong listed_again; /* how often one was used */
 	atomic_ulong stale;	   /* answers of ESTALE */
+	pthread_mutex_t told_lock; /* short; guards told_stale */
+	struct told_stale told_stale[TOLD_STALE];
 };
 
 /* In the inode's slot of mount->anchor. */
@@ -243,6 +252,10 @@ void listings_forget(struct mount *);
 /* Without an inode: zeros. */
 void entry_fill(const struct ask *, struct fuse_entry_out *, const struct inode *, const struct attr *);
 
+/* ---- fuse-gone.c ---- */
+/* What is to be answered for the error: of a directory that has been removed meanwhile, as was told to the thread once already, ENOENT. */
+int gone_error(struct ask *, int err);
+
 /* ---- fuse-sealed.c ---- */
 /* -ENOKEY: the volume is encrypted, and nobody below has its key. 0: it is not, or did not answer; then who asks first finds out. */
 int sealed_look(struct xlator *, struct problem *);
@@ -278,9 +291,10 @@ void unmounted(struct device *);
 	X(setattr)                                                                                                             \
 	X(readlink)                                                                                                            \
 	X(symlink)                                                                                                             \
-	X(mknod) X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync)          \
-		X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk)     \
-			X(setlk) X(access) X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+	X(mknod)                                                                                                               \
+	X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr)       \
+		X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk)        \
+			X(access) X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

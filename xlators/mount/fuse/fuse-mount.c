@@ -168,6 +168,7 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 		pthread_mutex_init(&b->lock, NULL);
 	pthread_mutex_init(&m->handles_lock, NULL);
 	pthread_mutex_init(&m->kept_lock, NULL);
+	pthread_mutex_init(&m->told_lock, NULL);
 	pthread_mutex_init(&m->watch_lock, NULL);
 	return m->path && m->root ? 0 : problem_set(problem, ENOMEM, "out of memory");
 }

@@ -212,7 +212,7 @@ static int attach_made(struct request *rq, struct xlator *x, const struct making
 		atomic_store(&object_of(x, *inode)->seen, name_hash(&name));
 		time_born(rq, x, *inode);
 	}
-	return err == -EEXIST ? -EIO : err;
+	return err == -EEXIST || err == -ESTALE ? -EIO : err; /* it is made, which those would deny */
 }
 
 /* Other replicas make it only now. */
@@ -280,6 +280,7 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 	if (!err)
 		err = S_ISREG(m->mode) ? make_file(rq, &parent, m, &inherited, &made, &birth)
 				       : make_staged(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
+	err = parent_error(&parent, err);
 	if (err == -EEXIST && rq->resent)
 		return made_before(rq, x, &parent, m, inode, attr);
 	if (!err)

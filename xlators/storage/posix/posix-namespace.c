@@ -60,6 +60,15 @@ int parent_hold(struct xlator *x, const struct loc *loc, int private_error, stru
 	return hold_inode(x, loc->parent, parent);
 }
 
+int parent_error(const struct hold *parent, int err)
+{
+	struct statx st;
+
+	if ((err != -ENOENT && err != -EPERM) || parent->fd < 0 || hold_stat(parent, &st))
+		return err;
+	return st.stx_nlink ? err : -ESTALE;
+}
+
 /* What was found under a name: 1, 0, -errno. */
 static int found_is(const struct hold *h, const struct gfid *gfid)
 {
@@ -391,7 +400,7 @@ int brick_rename(struct request *rq, struct xlator *x, const struct rename_in *i
 	if (!err)
 		err = parent_hold(x, &in->to, -EPERM, &to);
 	if (!err)
-		err = move(rq, x, in, &from, &to);
+		err = parent_error(&to, move(rq, x, in, &from, &to));
 	if (!err)
 		err = time_bring(rq, x, in->from.parent, &from);
 	return err || in->to.parent == in->from.parent ? err : time_bring(rq, x, in->to.parent, &to);
@@ -437,7 +446,7 @@ int brick_link(struct request *rq, struct xlator *x, const struct link_in *in, s
 	if (!err)
 		err = brick_room(brick_of(x), 0);
 	if (!err)
-		err = add_name(rq, x, in, &parent, &object);
+		err = parent_error(&parent, add_name(rq, x, in, &parent, &object));
 	if (!err)
 		err = time_bring(rq, x, in->loc.parent, &parent);
 	return err ? err : attr_of(x, in->inode, &object, &out->attr);

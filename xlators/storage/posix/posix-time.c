@@ -18,8 +18,8 @@ int time_bring(struct request *rq, struct xlator *x, struct inode *inode, const 
 	struct timespec t[2] = { { .tv_nsec = UTIME_OMIT } };
 	int err;
 
-	if (!o)
-		return rq->time_ns ? -ESTALE : 0;
+	if (!o) /* not ESTALE, of which others know that nothing was done */
+		return rq->time_ns ? -EIO : 0;
 	pthread_mutex_lock(time_mutex(brick_of(x), o));
 	t[1] = timespec_of(change_time(&o->changed, rq, NULL));
 	err = result(utimensat(h->fd, "", t, AT_EMPTY_PATH));

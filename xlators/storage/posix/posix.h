@@ -261,6 +261,9 @@ void names_unlock(struct names_locked *);
 #define cleanup_names __attribute__((cleanup(names_unlock)))
 /* Checks the loc's parent and name and holds the parent; `private_error` is the answer for the brick's own directory. */
 int parent_hold(struct xlator *, const struct loc *, int private_error, struct hold *parent);
+/* What making a name in it has failed with, in which case nothing is made: -ESTALE, if the directory was removed after it was held, as it is for who comes later. File
+ * systems tell that in several ways (ext4: EPERM for an O_TMPFILE, ENOENT for other names). */
+int parent_error(const struct hold *parent, int err);
 /* The object of that name has just that gfid: 1, or 0 if another has, or none. -errno: it can't be read. */
 int name_is(struct xlator *, const struct hold *parent, const char *name, const struct gfid *);
 
