@@ -255,6 +255,7 @@ static void shares_its_token(void *arg)
 {
 	struct event wanted = { .kind = EVENT_RECALL, .lock.owner = RECALL_TO_SHARE };
 	unsigned acquired;
+	int before;
 
 	(void)arg;
 	CHECK_INT(make_file(), 0);
@@ -266,7 +267,9 @@ static void shares_its_token(void *arg)
 	event_up(member[0], &wanted);
 	await("lowers: ", 1);
 	CHECK_INT(sum_of("releases: "), 0);
+	before = atomic_load(&disbelieved);
 	CHECK_INT(tree_write(&tree, file, 0, "data", 4), 0);
+	CHECK_INT(atomic_load(&disbelieved), before + 1); /* others may have changed it before it was granted */
 	CHECK_INT(sum_of("acquires: "), acquired + 1);
 	CHECK_INT(tree_write(&tree, file, 0, "more", 4), 0);
 	CHECK_INT(sum_of("acquires: "), acquired + 1);
