@@ -16,7 +16,7 @@ FILES=1000
 # requests of the kernel beside those for ACLs: of 8 pieces of the listing, opening and releasing it, the names on the way and their attributes
 REQUESTS=30
 # messages: what the kernel has forgotten must be asked for again, with its tokens; what it has not is listed once
-COLD=60 WARM=30
+COLD=45 WARM=20
 
 requests() { facts "$MNT" | sed -n 's/^  requests: \([0-9]*\)$/\1/p'; }
 messages() { facts "$MNT" | sed -n 's/.*: up, requests \([0-9]*\), .*/\1/p' | awk '{n += $1} END {print n + 0}'; }
