@@ -94,6 +94,11 @@ watch() { # PID FILE: all bytes of all messages
 	TRACERS+=($!)
 }
 done_or_gone() { [ -e "$2" ] || gone "$1"; }
+quiet() { # what is released behind the answers has gone
+	local before=$(cat "$SCRATCH"/[ab].trace | wc -c)
+	sleep 0.2
+	[ "$(cat "$SCRATCH"/[ab].trace | wc -c)" = "$before" ]
+}
 measure() { # OPERATION: leaves the numbers in $SCRATCH/numbers
 	local program pid
 	TRACERS=()
@@ -108,6 +113,7 @@ measure() { # OPERATION: leaves the numbers in $SCRATCH/numbers
 	wait_until 10 traced "$MOUNT_PID" && wait_until 10 traced "$OTHER_PID" || fail "strace can't attach"
 	echo >&8
 	wait_until 60 done_or_gone "$program" "$SCRATCH/ready.$1.done" && ! gone "$program" || fail "$1 failed"
+	wait_until 30 quiet || fail "the mounts do not come to rest after $1"
 	kill -INT "${TRACERS[@]}"
 	for pid in "${TRACERS[@]}"; do
 		wait "$pid" || true
