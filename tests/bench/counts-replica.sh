@@ -78,6 +78,8 @@ open(ready, "w").close()
 sys.stdin.readline()  # until strace watches
 for i in range(times):
     do(i)
+open(ready + ".done", "w").close()
+sys.stdin.readline()  # until strace watches no more: what is released at the end is no operation's
 os._exit(0)
 END2
 
@@ -90,6 +92,12 @@ watch() { # PID FILE: all bytes of all messages
 	strace -f -q -yy -xx -s 2000000 -e trace=sendmsg,sendto,sendmmsg,write,writev,read,readv,recvmsg,recvfrom -p "$1" -o "$2" &
 	PIDS[$!]=strace
 	TRACERS+=($!)
+}
+done_or_gone() { [ -e "$2" ] || gone "$1"; }
+quiet() { # what is released behind the answers has gone
+	local before=$(cat "$SCRATCH"/[ab].trace | wc -c)
+	sleep 0.2
+	[ "$(cat "$SCRATCH"/[ab].trace | wc -c)" = "$before" ]
 }
 measure() { # OPERATION: leaves the numbers in $SCRATCH/numbers
 	local program pid
@@ -104,13 +112,15 @@ measure() { # OPERATION: leaves the numbers in $SCRATCH/numbers
 	watch "$OTHER_PID" "$SCRATCH/b.trace"
 	wait_until 10 traced "$MOUNT_PID" && wait_until 10 traced "$OTHER_PID" || fail "strace can't attach"
 	echo >&8
-	exec 8>&-
-	wait "$program" || fail "$1 failed"
+	wait_until 60 done_or_gone "$program" "$SCRATCH/ready.$1.done" && ! gone "$program" || fail "$1 failed"
+	wait_until 30 quiet || fail "the mounts do not come to rest after $1"
 	kill -INT "${TRACERS[@]}"
 	for pid in "${TRACERS[@]}"; do
 		wait "$pid" || true
 		unset "PIDS[$pid]"
 	done
+	exec 8>&-
+	wait "$program" || fail "$1 failed"
 	unset "PIDS[$program]"
 	wait_until 10 untraced "$MOUNT_PID" && wait_until 10 untraced "$OTHER_PID" || fail "strace does not let go"
 	python3 "$(dirname "$0")/counts-replica.py" "$TOP/libcore/fops.def" "$TIMES" "$PORTS" "$SCRATCH/a.trace" "$SCRATCH/b.trace" \

@@ -470,8 +470,10 @@ case_12() {
 			"$MNT/twelve$i" >"$SCRATCH/twelve$i" &
 		PIDS[$!]="holder of a lock" holders[i]=$!
 		wait_until 10 test -s "$SCRATCH/twelve$i" || fail "case 12: a lock that is free is not given"
-		python3 -c 'import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)' "$OTHER/twelve$i" &
+		python3 -c 'import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDWR); print(flush=True); fcntl.lockf(fd, fcntl.LOCK_EX)' \
+			"$OTHER/twelve$i" >"$SCRATCH/twelve$i.waiter" &
 		PIDS[$!]="waiter for a lock" waiters+=($!)
+		wait_until 10 test -s "$SCRATCH/twelve$i.waiter" || fail "case 12: a file whose lock is another's can't be opened" # else that may come when no member serves
 	done
 	kill -STOP "$COORDINATOR_PID"
 	for i in 0 1 2; do wait_until 60 has_no_lease "$i" || fail "case 12: member $i serves without a coordinator: $("$STRATUS" dump "${MEMBER_PID[i]}" 2>&1 | grep -A12 -e "lease" -e "replica" | head -40)"; done

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need python3 setfacl getfacl flock
+need python3 setfacl getfacl setfattr getfattr flock
 scratch
 start_stack "$SCRATCH" +debug/io-stats
 
@@ -62,6 +62,19 @@ getfacl -cnp "$MNT/acl" | grep -qx 'user:1234:rwx' || fail "the ACL is not there
 getfacl -cnp "$MNT/acl/child" | grep -q '^user:1234:rw-' || fail "the default ACL was not inherited"
 setfacl -b "$MNT/acl/child"
 getfacl -cnp "$MNT/acl/child" | grep -q 1234 && fail "the ACL was not removed"
+
+# A mount that does not show them says that there is no such thing, in every way, and leaves them as they are.
+FUSE=$(awk '$1 == "volume" {name = $2} $1 == "type" && $2 == "mount/fuse" {print name}' "$CLIENT_VOL")
+attributes() { python3 -c 'import os, sys; print(os.listxattr(sys.argv[1]))' "$MNT/acl"; }
+refused() { ! "$@" 2>"$SCRATCH/refused" && grep -q 'Operation not supported' "$SCRATCH/refused"; }
+attributes | grep -q posix_acl_access || fail "the ACL is not listed"
+"$STRATUS" set "$MNT" "$FUSE" acl off
+refused setfacl -m u:1234:r "$MNT/acl/child" || fail "an ACL can be set where there are none"
+refused setfattr -x system.posix_acl_access "$MNT/acl" || fail "an ACL can be removed where there are none"
+refused getfattr -n system.posix_acl_default "$MNT/acl" || fail "an ACL is shown where there are none"
+! attributes | grep -q posix_acl || fail "an ACL is listed where there are none"
+"$STRATUS" set "$MNT" "$FUSE" acl on
+getfacl -cnp "$MNT/acl" | grep -qx 'user:1234:rwx' || fail "the ACL did not stay"
 
 stop_stack
 pass

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names on the way to a file are believed, in whichever set its directories are, and wherever their names are: what is listed or looked at again costs a few messages in
 # all, not some for each file; and who reads a file to its end is told that it is the end without a message, unless somebody appends to it. The mount that looks has made nothing
-# itself, so it has no token but those that it tried for.
+# itself, so it has no token but those that it tried for. A second mount that only reads the same pays as little, and so does the first after that.
 #
 # Arguments: runs of SETSxREPLICA[:SCATTER] instead of all.
 # limit: 900 s
@@ -83,9 +83,18 @@ for i in range(int(sys.argv[2])):
 		await 130 "100 looks at a file of d$i" look "$MNT/d$i"
 	done
 
-	# what is believed so is taken back
+	# so by a second one, and by both in turn
 	start_mount "$SCRATCH/other"
 	other=$LAST_PID
+	for i in {1..4}; do
+		for LOOKER in "$SCRATCH/other" "$MNT" "$SCRATCH/other"; do
+			await $((FILES / 4)) "ls -l of d$i by $(basename "$LOOKER") of two" ls -ln "$LOOKER/d$i/below/deep"
+			await 130 "100 looks at a file of d$i by $(basename "$LOOKER") of two" look "$LOOKER/d$i"
+		done
+	done
+	LOOKER=$MNT
+
+	# what is believed so is taken back
 	for i in {1..4}; do
 		look "$MNT/d$i"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"

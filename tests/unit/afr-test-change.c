@@ -250,6 +250,38 @@ static void a_token_is_kept_until_all_have_answered(void **state)
 	on_set(3, keeps_its_token);
 }
 
+/* Not before it is changed: what is asked for by who reads only is kept to read. */
+static void shares_its_token(void *arg)
+{
+	struct event wanted = { .kind = EVENT_RECALL, .lock.owner = RECALL_TO_SHARE };
+	unsigned acquired;
+	int before;
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(tree_write(&tree, file, 0, "data", 4), 0);
+	acquired = sum_of("acquires: ");
+	CHECK_INT(tree_write(&tree, file, 0, "more", 4), 0);
+	CHECK_INT(sum_of("acquires: "), acquired);
+	event_set_gfid(&wanted, &file->inode->gfid);
+	event_up(member[0], &wanted);
+	await("lowers: ", 1);
+	CHECK_INT(sum_of("releases: "), 0);
+	before = atomic_load(&disbelieved);
+	CHECK_INT(tree_write(&tree, file, 0, "data", 4), 0);
+	CHECK_INT(atomic_load(&disbelieved), before + 1); /* others may have changed it before it was granted */
+	CHECK_INT(sum_of("acquires: "), acquired + 1);
+	CHECK_INT(tree_write(&tree, file, 0, "more", 4), 0);
+	CHECK_INT(sum_of("acquires: "), acquired + 1);
+	tree_release(&tree, file);
+}
+
+static void a_token_that_others_read_under_is_asked_for_to_change(void **state)
+{
+	(void)state;
+	on_set(3, shares_its_token);
+}
+
 /* ---- what is lost ---- */
 
 /* One that nobody has asked for the file. */
@@ -331,6 +363,7 @@ const struct CMUnitTest changes[] = {
 	cmocka_unit_test(what_is_read_of_a_change_that_is_sent_anew_is_read_anew),
 	cmocka_unit_test(how_many_names_there_are_is_told_when_an_unlink_has_been_done),
 	cmocka_unit_test(a_token_is_kept_until_all_have_answered),
+	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 };
 const unsigned changes_count = sizeof(changes) / sizeof(changes[0]);

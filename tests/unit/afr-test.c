@@ -21,6 +21,7 @@ struct file *file;
 /* ---- who is above ---- */
 
 static atomic_int told;
+atomic_int disbelieved;
 
 static void witness_notify(struct xlator *x, struct xlator *from, const struct event *e)
 {
@@ -28,6 +29,8 @@ static void witness_notify(struct xlator *x, struct xlator *from, const struct e
 	(void)from;
 	if (e->kind == EVENT_LOCK_LOST && e->lock.owner == OWNER)
 		atomic_fetch_add(&told, 1);
+	if (e->kind == EVENT_DISBELIEVE)
+		atomic_fetch_add(&disbelieved, 1);
 }
 
 static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };

@@ -5,6 +5,8 @@
 #include "test-tasks.h"
 #include "test.h"
 
+#include <stdatomic.h>
+
 #include "tree.h"
 
 enum { MOST = 3 };
@@ -12,7 +14,8 @@ extern struct tree tree; /* cluster/afr is on top; member[i], hold[i] and locks[
 extern struct client client;
 extern int failures, members;
 extern struct xlator *member[MOST], *hold[MOST], *locks[MOST];
-extern struct file *file; /* of make_file() */
+extern struct file *file;      /* of make_file() */
+extern atomic_int disbelieved; /* how often those above were told not to believe something any more */
 
 void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */

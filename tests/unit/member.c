@@ -12,7 +12,7 @@ struct member {
 	int64_t members, back;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
-	atomic_uint refused, releases, failed;
+	atomic_uint refused, releases, failed, acquires, lowers;
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
 	atomic_bool nameless; /* of all that is asked for: it has no name */
@@ -72,8 +72,13 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_FAILED:
 		atomic_fetch_add(&m->failed, 1);
 		return 0;
-	case REPLICA_DETACH:
 	case REPLICA_ACQUIRE:
+		atomic_fetch_add(&m->acquires, 1);
+		return 0;
+	case REPLICA_LOWER:
+		atomic_fetch_add(&m->lowers, 1);
+		return 0;
+	case REPLICA_DETACH:
 	case REPLICA_SETTLE:
 		return 0;
 	case REPLICA_OUTCOME:
@@ -119,9 +124,11 @@ static void member_dump(struct xlator *x, FILE *f)
 {
 	struct member *m = x->private;
 
-	fprintf(f, "fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\n",
+	fprintf(f,
+		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n",
 		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
-		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed));
+		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed), atomic_load(&m->acquires),
+		atomic_load(&m->lowers));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)

@@ -49,9 +49,12 @@ int secret_read(const char *path, uint8_t secret[REPLICA_SECRET_SIZE], struct pr
 
 /* The rename token of the set, asked for as the token of this gfid (15 zeros and a 2). */
 extern const struct gfid gfid_rename_token;
+/* In an EVENT_RECALL of a token lock.owner is 0, or: the token may be kept to read. */
+enum { RECALL_TO_SHARE = 1 };
+enum share { SHARE_NONE, SHARE_ALL, SHARE_READ }; /* nothing; the token; to read only, as others may have it */
 
 /* What shows to all members of a set that one of them has told the tenant of an object: a keyed MAC. It follows each gfid that a tenant's session names in
- * ACQUIRE, DIRECTORY, UNLINKED, TRY, SKIP and NAMES (doc/tenants.md, T8); any will do with the root's gfid, and with the rename token's in ACQUIRE. */
+ * ACQUIRE, DIRECTORY, UNLINKED, TRY, SHARE, SKIP and NAMES (doc/tenants.md, T8); any will do with the root's gfid, and with the rename token's in ACQUIRE. */
 enum replica_verb {
 	/* From clients. */
 	REPLICA_ATTACH = 1, /* session id -> reply_view. Binds the connection's session to that id in the brick's epoch */
@@ -69,6 +72,8 @@ enum replica_verb {
 	REPLICA_OUTCOME, /* epoch, sequence: of a change sent in an earlier epoch -> note_outcome, value, epoch since which all is known */
 	REPLICA_SKIP,  /* epoch, gfids: to a BACK member: could not be sent to it, so these are pending */
 	REPLICA_NAMES, /* gfid -> names of the object (see REPLICA_FIND), if the member can find it by that; -ENOENT */
+	REPLICA_SHARE, /* as TRY, by who can read under a token that others have to read -> for each a byte, enum share. ACQUIRE gives up what it gave to read */
+	REPLICA_LOWER, /* as RELEASE, but the session keeps it, to read */
 	/* From the coordinator; each begins with the set's secret and an epoch. */
 	REPLICA_LEASE = 64,  /* lease_call -> lease_reply */
 	REPLICA_FREEZE,	     /* view to come -> nothing once no change is under way; -EVIEW: it is not for this process */

@@ -107,6 +107,7 @@ static void afr_finish(struct xlator *x)
 	struct afr *a = x->private;
 
 	free(a->leaving);
+	free(a->lowering);
 	pthread_mutex_destroy(&a->rename_token.lock);
 	pthread_mutex_destroy(&a->lock);
 }
@@ -145,6 +146,10 @@ static void asked_back(struct afr *a, const struct event *e)
 	pthread_mutex_lock(&a->lock);
 	a->recalled++;
 	pthread_mutex_unlock(&a->lock);
+	if (e->lock.owner == RECALL_TO_SHARE) {
+		token_lowered(a, &g);
+		return;
+	}
 	if (gfid_equal(&g, &gfid_rename_token)) {
 		token_recalled(a, &a->rename_token);
 		return;
@@ -235,11 +240,12 @@ static void afr_dump(struct xlator *x, FILE *f)
 		fprintf(f, "  member %d: %s, %s, under way %d\n", i, states[a->view.state[i]],
 			atomic_load(&a->up) >> i & 1 ? "connected" : "not connected", atomic_load(&a->outstanding[i]));
 	fprintf(f,
-		"  changes: %llu\n  sent again: %llu\n  tokens acquired: %llu\n  tokens returned: %llu\n  tokens asked back: %llu\n"
+		"  changes: %llu\n  sent again: %llu\n  tokens acquired: %llu\n  tokens returned: %llu\n  tokens shared: %llu\n  tokens asked back: %llu\n"
 		"  members reported: %llu\n  failed half done: %llu\n  objects resolved: %llu\n  views: %llu\n",
 		(unsigned long long)a->changes, (unsigned long long)a->retries, (unsigned long long)a->acquired,
-		(unsigned long long)a->released, (unsigned long long)a->recalled, (unsigned long long)a->suspected,
-		(unsigned long long)a->failed, (unsigned long long)a->resolves, (unsigned long long)a->views);
+		(unsigned long long)a->released, (unsigned long long)a->lowered, (unsigned long long)a->recalled,
+		(unsigned long long)a->suspected, (unsigned long long)a->failed, (unsigned long long)a->resolves,
+		(unsigned long long)a->views);
 	pthread_mutex_unlock(&a->lock);
 }
 

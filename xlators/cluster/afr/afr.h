@@ -36,6 +36,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	struct inode *parent; /* reference: where it was seen last, with the name; may be out of date */
 	char *name;
 	enum token_state token;
+	bool shared;	/* it is held to read only: others may have it, too, and nobody changes the object */
 	uint64_t epoch; /* of the token */
 	unsigned pins;	/* changes that use the token just now */
 	bool recalled;	/* no more pins: it goes back when the last is gone */
@@ -130,8 +131,11 @@ struct afr {
 	struct gfid *leaving;		      /* tokens of objects that were forgotten: they go back together */
 	unsigned leaving_count, leaving_sent; /* sent: so many, the first, are on their way */
 	bool leaves;
+	struct gfid *lowering; /* others want to read under the tokens of these */
+	unsigned lowering_count;
+	bool lowers;
 	struct known_directory known[KNOWN_DIRECTORIES];
-	uint64_t changes, retries, acquired, released, recalled, suspected, failed, resolves, views;
+	uint64_t changes, retries, acquired, released, lowered, recalled, suspected, failed, resolves, views;
 };
 static inline struct afr *afr_of(const struct xlator *x)
 {
@@ -177,9 +181,9 @@ uint64_t afr_believe(struct xlator *, struct inode *, enum believe, uint64_t sin
 /* With the object's lock held. */
 void object_gained(struct afr *, struct object *);
 void object_touched(struct object *, enum touch);
-/* Nobody else has changed names in it since that moment. */
+/* Nobody else has changed names in it since that moment, or can before this client has given its token back. */
 bool object_names_hold(struct afr *, struct object *, uint64_t since);
-/* Takes the tokens of the directory and of what it lists, as far as they are free. True: what was listed must be read again to be believed. */
+/* Takes the tokens of the directory and of what it lists, as far as nobody changes by them. True: what was listed must be read again to be believed. */
 bool afr_take_listed(struct afr *, struct inode *directory, const struct dirents *);
 /* Before a token is given back: nobody believes any more what was read under it. Waits a moment, perhaps. */
 void afr_disbelieve(struct afr *, struct object *);
@@ -234,9 +238,11 @@ bool spans_any(struct object *, uint64_t before);
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
-void token_wanted(struct afr *, struct object *, uint64_t epoch, bool got);
+void token_wanted(struct afr *, struct object *, uint64_t epoch, enum share got);
 void token_given(struct afr *, struct inode *, uint64_t epoch); /* with the answer to the making of it */
 void token_recalled(struct afr *, struct object *);
+/* Somebody wants to read what this client has the token of: by and by, if it does not change it just now. */
+void token_lowered(struct afr *, const struct gfid *);
 /* The token of an object that is not known here, or not any more. */
 void token_leaves(struct afr *, const struct gfid *, uint64_t epoch);
 /* For what is asked of a granter, a member that may be slow. */

@@ -139,15 +139,16 @@ static void ask_granter(void *arg)
 	for (unsigned i = 0; i < w->count; i++)
 		if (w->granter[i] == of->granter)
 			pack_named(w->a, &p, &w->object[i]->inode->gfid);
-	if (afr_verb(w->a, of->granter, REPLICA_TRY, NULL, &p, clock_ns() + TRY_NS, &answer))
+	if (afr_verb(w->a, of->granter, REPLICA_SHARE, NULL, &p, clock_ns() + TRY_NS, &answer))
 		answer = (struct blob){ 0 };
 	u = unpack_blob(&answer);
 	for (unsigned i = 0; i < w->count; i++)
 		if (w->granter[i] == of->granter) {
-			bool yes = unpack_u8(&u) && !u.failed;
+			enum share got_it = unpack_u8(&u);
 
-			token_wanted(w->a, w->object[i], w->epoch, yes);
-			got += yes;
+			got_it = u.failed || got_it > SHARE_READ ? SHARE_NONE : got_it;
+			token_wanted(w->a, w->object[i], w->epoch, got_it);
+			got += got_it != SHARE_NONE;
 		}
 	free(answer.bytes);
 	pthread_mutex_lock(&w->lock);
@@ -344,7 +345,7 @@ bool object_names_hold(struct afr *a, struct object *o, uint64_t since)
 	gaps = a->gaps;
 	pthread_mutex_unlock(&a->lock);
 	pthread_mutex_lock(&o->lock);
-	yes = holds(o, BELIEVE_NAME, since, epoch, gaps);
+	yes = !o->shared && holds(o, BELIEVE_NAME, since, epoch, gaps);
 	pthread_mutex_unlock(&o->lock);
 	return yes;
 }

@@ -37,7 +37,9 @@ static int ask(struct afr *a, struct object *o, uint64_t epoch, bool goes_on, ui
 
 enum { LEAVING_MAX = 1024, LEAVING_WAIT_MS = 20 };
 
-static void send_leaving(struct afr *a, const struct view *v, uint64_t number, unsigned count)
+/* How: RELEASE or LOWER. */
+static void give_up(struct afr *a, enum replica_verb how, const struct view *v, uint64_t number, const struct gfid *list,
+		    unsigned count)
 {
 	for (int i = 0; i < v->members; i++) {
 		struct pack p = { 0 };
@@ -47,12 +49,12 @@ static void send_leaving(struct afr *a, const struct view *v, uint64_t number, u
 		pack_u64(&p, flights_settled(a));
 		pack_u64(&p, number);
 		for (unsigned k = 0; k < count; k++)
-			if (!gfid_is_null(&a->leaving[k]) && view_granter(v, &a->leaving[k]) == i) {
-				pack_gfid(&p, &a->leaving[k]);
+			if (!gfid_is_null(&list[k]) && view_granter(v, &list[k]) == i) {
+				pack_gfid(&p, &list[k]);
 				its++;
 			}
 		if (its)
-			afr_verb(a, i, REPLICA_RELEASE, NULL, &p, clock_ns() + VERB_NS, NULL);
+			afr_verb(a, i, how, NULL, &p, clock_ns() + VERB_NS, NULL);
 		pack_free(&p);
 	}
 }
@@ -88,7 +90,7 @@ static void leave_task(void *arg)
 		v = a->view;
 		pthread_mutex_unlock(&a->lock);
 		keep_known(a, count); /* nobody moves the first ones meanwhile */
-		send_leaving(a, &v, number, count);
+		give_up(a, REPLICA_RELEASE, &v, number, a->leaving, count);
 		pthread_mutex_lock(&a->lock);
 		a->leaving_count -= count;
 		memmove(a->leaving, a->leaving + count, a->leaving_count * sizeof(*a->leaving));
@@ -134,26 +136,35 @@ static void token_stays(struct afr *a, const struct gfid *g)
 	pthread_mutex_unlock(&a->lock);
 }
 
-/* With o->lock held, which is let go meanwhile. */
+/* With o->lock held, which is let go meanwhile. What was had to read ends as it is asked for: others may change the object before this client does. */
 static int acquire(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
 {
-	bool goes_on = o->retrying;
+	bool goes_on = o->retrying, read = o->token == TOKEN_HELD;
 	int err;
 
 	o->token = TOKEN_ASKED;
 	o->recalled = false;
 	pthread_mutex_unlock(&o->lock);
 	task_shield(true);
+	if (read && !MUTANT("read-on"))
+		afr_disbelieve(a, o);
 	token_stays(a, gfid_of(o));
 	err = ask(a, o, epoch, goes_on, deadline);
 	task_shield(false);
 	pthread_mutex_lock(&o->lock);
 	o->token = err ? TOKEN_NONE : TOKEN_HELD;
+	o->shared = false;
 	o->epoch = epoch;
 	o->size_known = false;
 	object_gained(a, o);
 	task_cond_broadcast(&o->changed);
 	return err;
+}
+
+/* With o->lock held. */
+static bool reads_only(const struct object *o)
+{
+	return o->token == TOKEN_HELD && o->shared && !MUTANT("change-as-reader");
 }
 
 int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline)
@@ -165,15 +176,16 @@ int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline
 	while (!err) {
 		if (MUTANT("no-tokens")) {
 			o->token = TOKEN_HELD;
+			o->shared = false;
 			o->epoch = epoch;
 		}
 		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins && !MUTANT("keep-old-token"))
 			o->token = TOKEN_NONE;
-		if (o->token == TOKEN_HELD && o->epoch == epoch && (!o->recalled || mine)) {
+		if (o->token == TOKEN_HELD && o->epoch == epoch && !reads_only(o) && (!o->recalled || mine)) {
 			o->pins++;
 			break;
 		}
-		if (o->token != TOKEN_NONE) {
+		if (o->token != TOKEN_NONE && !reads_only(o)) {
 			err = task_cond_wait(&o->changed, &o->lock, deadline);
 			err = err == -ETIMEDOUT ? -EIO : err;
 			continue;
@@ -209,10 +221,11 @@ bool token_want(struct afr *a, struct object *o, uint64_t epoch)
 	return want;
 }
 
-void token_wanted(struct afr *a, struct object *o, uint64_t epoch, bool got)
+void token_wanted(struct afr *a, struct object *o, uint64_t epoch, enum share got)
 {
 	pthread_mutex_lock(&o->lock);
 	o->token = got ? TOKEN_HELD : TOKEN_NONE;
+	o->shared = got == SHARE_READ;
 	o->epoch = epoch;
 	o->size_known = false;
 	object_gained(a, o);
@@ -232,11 +245,94 @@ void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 	pthread_mutex_lock(&o->lock);
 	if (o->token == TOKEN_NONE && !o->contended) {
 		o->token = TOKEN_HELD;
+		o->shared = false;
 		o->epoch = epoch;
 		o->size_known = false;
 		object_gained(a, o);
 	}
 	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- tokens that are kept to read ---- */
+
+enum { LOWERING_MAX = 1024, LOWERING_WAIT_MS = 2 };
+
+/* It is had to read only from here on, whatever becomes of the message: whoever wants to change it asks for it anew. */
+static bool lower(struct afr *a, const struct gfid *g, uint64_t epoch)
+{
+	cleanup_inode struct inode *inode = inode_find(a->x->inodes, g);
+	struct object *o = inode ? inode_slot(inode, a->x) : NULL;
+	bool yes;
+
+	if (!o)
+		return false;
+	pthread_mutex_lock(&o->lock);
+	yes = o->token == TOKEN_HELD && o->epoch == epoch && !o->pins && !o->recalled;
+	o->shared |= yes;
+	pthread_mutex_unlock(&o->lock);
+	return yes;
+}
+
+/* The number is taken first: who asks for one of them anew has a higher one, and has all of it, should this come late. */
+static void lower_all(struct afr *a, struct gfid *list, unsigned count)
+{
+	unsigned lowered = 0;
+	uint64_t number;
+	struct view v;
+
+	pthread_mutex_lock(&a->lock);
+	number = a->asked;
+	v = a->view;
+	pthread_mutex_unlock(&a->lock);
+	for (unsigned i = 0; i < count; i++)
+		if (lower(a, &list[i], v.epoch))
+			lowered++;
+		else
+			list[i] = (struct gfid){ { 0 } };
+	pthread_mutex_lock(&a->lock);
+	a->lowered += lowered;
+	pthread_mutex_unlock(&a->lock);
+	give_up(a, REPLICA_LOWER, &v, number, list, count);
+}
+
+static void lower_task(void *arg)
+{
+	struct afr *a = arg;
+	struct gfid *list;
+	unsigned count;
+	bool more = true;
+
+	while (more) {
+		task_sleep_ms(LOWERING_WAIT_MS);
+		pthread_mutex_lock(&a->lock);
+		list = a->lowering;
+		count = a->lowering_count;
+		a->lowering = NULL;
+		a->lowering_count = 0;
+		pthread_mutex_unlock(&a->lock);
+		lower_all(a, list, count);
+		free(list);
+		pthread_mutex_lock(&a->lock);
+		more = a->lowering_count;
+		a->lowers = more;
+		pthread_mutex_unlock(&a->lock);
+	}
+	afr_task_ends(a);
+}
+
+void token_lowered(struct afr *a, const struct gfid *g)
+{
+	bool start;
+
+	pthread_mutex_lock(&a->lock);
+	if (!a->lowering)
+		a->lowering = malloc(LOWERING_MAX * sizeof(*a->lowering));
+	if (a->lowering && a->lowering_count < LOWERING_MAX && !a->stopping)
+		a->lowering[a->lowering_count++] = *g; /* else: when it is asked for the next time */
+	start = a->lowering_count && !a->lowers;
+	pthread_mutex_unlock(&a->lock);
+	if (start)
+		afr_spawn_single(a, &a->lowers, lower_task);
 }
 
 struct giving_back {

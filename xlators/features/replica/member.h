@@ -103,10 +103,11 @@ struct session { /* of an afr, known by its id in all epochs */
 	unsigned notes;
 	uint64_t gone_ns; /* since when it has no client */
 	unsigned tokens;
-	unsigned waits;			 /* for tokens: it is in their queues */
-	struct token *oldest, *youngest; /* as they were granted */
-	uint64_t failed[FAILED_KEPT];	 /* the last that failed, and had not come here, in that epoch: should they come late */
-	unsigned failed_count;		 /* of all */
+	unsigned waits;			/* for tokens: it is in their queues */
+	struct hold *oldest, *youngest; /* tokens as they were granted */
+	bool shares;			/* it knows tokens that are to read only */
+	uint64_t failed[FAILED_KEPT];	/* the last that failed, and had not come here, in that epoch: should they come late */
+	unsigned failed_count;		/* of all */
 	uint64_t failed_epoch;
 	struct session *next;
 };
@@ -131,19 +132,27 @@ struct token_wait {
 	bool goes_on; /* before those that don't */
 	struct token_wait *next;
 };
+struct hold { /* that a session has a token */
+	struct token *token;
+	struct session *session;    /* NULL: token.own is not in use */
+	uint64_t number;	    /* with which it was asked for last */
+	struct hold *next;	    /* of the token */
+	struct hold *older, *newer; /* of the session */
+};
 struct token {
 	struct gfid gfid;
 	const struct tenant *tree; /* of the rename token: in whose tree directories move; NULL: for who has all of them */
-	struct session *holder;
-	uint64_t number; /* with which the holder asked for it last */
+	struct hold *holds;	   /* if it is not shared there is one at most */
+	struct hold own;	   /* one of them, so that who changes needs no memory */
+	bool shared;		   /* those who have it only read */
+	uint64_t lower_ns;	   /* when who has it was asked last to share it */
 	struct token_wait *first, *last;
 	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
 	uint64_t waited_ns;   /* when somebody last looked whether it is free */
-	uint64_t told_ns;     /* when the holder was asked last */
+	uint64_t told_ns;     /* when those who have it were asked last */
 	bool stuck;
 	struct tenant *stuck_by; /* whose client does not give it back; NULL: no tenant's */
 	struct token *next;
-	struct token *older, *newer; /* of the holder */
 };
 /* What one client can make a brick remember. */
 enum {
@@ -299,6 +308,10 @@ void tenants_sweep(struct member *, bool all);
 int token_acquire(struct member *, struct request *, uint64_t epoch, uint64_t number, const struct gfid *, bool goes_on);
 bool token_grant_new(struct member *, struct session *, const struct gfid *);		 /* lock held */
 bool token_try(struct member *, struct session *, uint64_t number, const struct gfid *); /* lock held; if it is free */
+/* Lock held; if nobody changes by it. *has: who should be asked to share it. */
+enum share token_share(struct member *, struct session *, uint64_t number, const struct gfid *, const struct client **has);
+void token_lower(struct member *, struct session *, uint64_t number, const struct gfid *); /* lock held; it is kept to read */
+void ask_to_share(struct member *, const struct client *, const struct gfid *);		   /* without the lock */
 /* lock held; not if it was asked for again, with a higher number */
 void token_release(struct member *, struct session *, uint64_t number, const struct gfid *);
 void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens: who may change an object. The granter hands them out first come, first served, and asks for them back. */
+/* Tokens: who may change an object, or who may read it while nobody changes it. The granter hands them out first come, first served, and asks for them
+ * back. */
 #include "member.h"
 
-enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000 };
+enum { WAIT_NS = 1000000000, TELL_AGAIN_NS = 200000000, LOWER_AGAIN_NS = 500000000 };
 enum { TOKENS_FREELY = TOKENS_MAX / 2 }; /* who has more gets only what it needs for a change */
 
 static struct token **place_in(struct member *m, const struct gfid *g, const struct tenant *tree)
@@ -46,37 +47,82 @@ static void grow(struct member *m)
 	m->token_room = room;
 }
 
-static void take_from(struct token *t)
-{
-	struct session *s = t->holder;
+/* ---- who has them ---- */
 
-	if (!s)
-		return;
-	*(t->older ? &t->older->newer : &s->oldest) = t->newer;
-	*(t->newer ? &t->newer->older : &s->youngest) = t->older;
-	t->older = t->newer = NULL;
-	t->holder = NULL;
-	s->tokens--;
-	if (s->tenant)
-		s->tenant->tokens--;
+static struct hold *hold_of(const struct token *t, const struct session *s)
+{
+	struct hold *h = t ? t->holds : NULL;
+
+	while (h && h->session != s)
+		h = h->next;
+	return h;
 }
 
-static void give_to(struct token *t, struct session *s)
+static bool has_all(const struct token *t, const struct hold *h)
 {
-	take_from(t);
-	t->holder = s;
-	t->older = s->youngest;
-	*(s->youngest ? &s->youngest->newer : &s->oldest) = t;
-	s->youngest = t;
+	return h && !t->shared;
+}
+
+static void leave_order(struct hold *h)
+{
+	*(h->older ? &h->older->newer : &h->session->oldest) = h->newer;
+	*(h->newer ? &h->newer->older : &h->session->youngest) = h->older;
+	h->older = h->newer = NULL;
+}
+
+static void make_youngest(struct hold *h)
+{
+	struct session *s = h->session;
+
+	h->older = s->youngest;
+	*(s->youngest ? &s->youngest->newer : &s->oldest) = h;
+	s->youngest = h;
+}
+
+static void take_from(struct hold *h)
+{
+	struct token *t = h->token;
+	struct hold **at = &t->holds;
+
+	while (*at != h)
+		at = &(*at)->next;
+	*at = h->next;
+	leave_order(h);
+	h->session->tokens--;
+	if (h->session->tenant)
+		h->session->tenant->tokens--;
+	if (h == &t->own)
+		h->session = NULL;
+	else
+		free(h);
+	t->shared &= t->holds != NULL;
+}
+
+/* NULL: no memory; not if nobody has it. */
+static struct hold *give_to(struct token *t, struct session *s, uint64_t number)
+{
+	struct hold *h = t->own.session ? malloc(sizeof(*h)) : &t->own;
+
+	if (!h)
+		return NULL;
+	*h = (struct hold){ .token = t, .session = s, .number = number, .next = t->holds };
+	t->holds = h;
+	make_youngest(h);
 	s->tokens++;
 	if (s->tenant)
 		s->tenant->tokens++;
+	return h;
+}
+
+static void note_number(struct hold *h, uint64_t number)
+{
+	h->number = h->number < number ? number : h->number;
 }
 
 static void stick(struct member *m, struct token *t)
 {
 	t->stuck = true;
-	t->stuck_by = t->holder->tenant;
+	t->stuck_by = t->holds->session->tenant;
 	if (t->stuck_by)
 		t->stuck_by->stuck++;
 	else
@@ -98,7 +144,8 @@ static void destroy(struct member *m, struct token **at)
 {
 	struct token *t = *at;
 
-	take_from(t);
+	while (t->holds)
+		take_from(t->holds);
 	unstick(m, t);
 	*at = t->next;
 	m->tokens--;
@@ -121,8 +168,9 @@ static const struct token_wait *next_waiter(struct token *t)
 
 static void granted(struct member *m, struct token *t, const struct token_wait *w)
 {
-	give_to(t, w->session);
-	t->number = w->number;
+	while (t->holds) /* nobody has it, but for a deliberate mistake */
+		take_from(t->holds);
+	give_to(t, w->session, w->number);
 	unstick(m, t);
 	t->told_ns = 0;
 	t->recalled_ns = t->first ? clock_ns() : 0;
@@ -135,28 +183,35 @@ static bool is_turn(const struct member *m, const struct token_wait *w)
 	return w->goes_on || clock_ns() >= m->go_on_until_ns || w->session->client == atomic_load(&m->coordinator);
 }
 
-/* To the one who waits longest; the token goes if there is none. */
-static void pass_on(struct member *m, struct token **at)
+/* Nobody has it: to the one who waits longest. */
+static void hand_on(struct member *m, struct token *t)
 {
-	struct token *t = *at;
 	const struct token_wait *next;
 
-	take_from(t);
+	unstick(m, t);
 	if (t->first && !is_turn(m, t->first)) { /* it takes it when it is */
-		unstick(m, t);
 		t->told_ns = t->recalled_ns = 0;
 		return;
 	}
 	next = next_waiter(t);
-	if (next) {
-		granted(m, t, next);
-		task_cond_broadcast(&m->event);
+	if (!next)
 		return;
-	}
-	unstick(m, t);
-	*at = t->next;
-	m->tokens--;
-	free(t);
+	granted(m, t, next);
+	task_cond_broadcast(&m->event);
+}
+
+/* The session has it no more. The token goes if nobody else has it, or waits for it. */
+static void pass_on(struct member *m, struct token **at, struct hold *h)
+{
+	struct token *t = *at;
+
+	take_from(h);
+	unstick(m, t); /* those who have it still are given the time anew */
+	if (t->holds)
+		return;
+	hand_on(m, t);
+	if (!t->holds && !t->first)
+		destroy(m, at);
 }
 
 static struct token *make(struct member *m, const struct gfid *g, const struct session *s)
@@ -213,40 +268,72 @@ static void dequeue(struct token *t, struct token_wait *w)
 		t->last = before;
 }
 
-/* Asks the holder, now and then; the lock is let go meanwhile. */
+/* Those who have it and are there. *clients is malloc'ed; without memory nobody is told this time. */
+static unsigned clients_of(const struct token *t, const struct client ***clients)
+{
+	unsigned count = 0, n = 0;
+
+	for (const struct hold *h = t->holds; h; h = h->next)
+		count += h->session->client != NULL;
+	*clients = count ? malloc(count * sizeof(**clients)) : NULL;
+	for (const struct hold *h = t->holds; h && *clients; h = h->next)
+		if (h->session->client)
+			(*clients)[n++] = h->session->client;
+	return n;
+}
+
+/* Asks who has it, now and then; the lock is let go meanwhile. */
 static void recall(struct member *m, struct token *t)
 {
 	uint64_t now = clock_ns();
-	struct event e = { .kind = EVENT_RECALL, .client = t->holder ? t->holder->client : NULL };
+	struct event e = { .kind = EVENT_RECALL };
+	const struct client **client;
+	unsigned count;
 
 	/* The coordinator may need long to heal a large file; it gives the token back. */
-	if (!t->stuck && t->recalled_ns && t->holder && t->holder->client != atomic_load(&m->coordinator) &&
+	if (!t->stuck && t->recalled_ns && t->holds && t->holds->session->client != atomic_load(&m->coordinator) &&
 	    now - t->recalled_ns > m->token_timeout_ms * 1000000)
 		stick(m, t);
-	if (!e.client || (t->told_ns && now - t->told_ns < TELL_AGAIN_NS))
+	if (t->told_ns && now - t->told_ns < TELL_AGAIN_NS)
+		return;
+	count = clients_of(t, &client);
+	if (!count)
 		return;
 	event_set_gfid(&e, &t->gfid);
 	t->told_ns = now;
-	m->recalls++;
+	m->recalls += count;
 	pthread_mutex_unlock(&m->lock);
-	event_up(m->x, &e);
+	for (unsigned i = 0; i < count; i++) {
+		e.client = client[i];
+		event_up(m->x, &e);
+	}
+	free(client);
 	pthread_mutex_lock(&m->lock);
+}
+
+void ask_to_share(struct member *m, const struct client *client, const struct gfid *g)
+{
+	struct event e = { .kind = EVENT_RECALL, .client = client, .lock.owner = RECALL_TO_SHARE };
+
+	event_set_gfid(&e, g);
+	event_up(m->x, &e);
 }
 
 /* A client that holds very many is asked for the one that it has had for longest; of a tenant's clients together, the one that has most. */
 static void thin_out(struct member *m, struct session *s)
 {
 	bool over = tenant_tokens_over(m, s);
-	struct token *t;
+	struct hold *h;
 	struct event e = { .kind = EVENT_RECALL };
 
 	s = over ? tenant_greedy(m, s) : s;
-	t = s->oldest;
+	h = s->oldest;
 	e.client = s->client;
-	if ((!over && s->tokens <= TOKENS_MAX) || !t || !e.client || e.client == atomic_load(&m->coordinator))
+	if ((!over && s->tokens <= TOKENS_MAX) || !h || !e.client || e.client == atomic_load(&m->coordinator))
 		return;
-	event_set_gfid(&e, &t->gfid);
-	give_to(t, s); /* to the end: it may be in use */
+	event_set_gfid(&e, &h->token->gfid);
+	leave_order(h); /* to the end: it may be in use */
+	make_youngest(h);
 	m->recalls++;
 	pthread_mutex_unlock(&m->lock);
 	event_up(m->x, &e);
@@ -268,11 +355,23 @@ static int check(struct member *m, const struct gfid *g, uint64_t epoch)
 	return err ? err : view_granter(&m->view, g) == m->number ? 0 : -EVIEW;
 }
 
+/* Who asks for it to change an object believes nothing any more of what was read under it: so what it has to read ends here. */
+static void end_reading(struct member *m, struct token *t, const struct session *s, uint64_t number)
+{
+	struct hold *h = hold_of(t, s);
+
+	if (!h || has_all(t, h) || h->number > number)
+		return;
+	take_from(h);
+	if (!t->holds && t->first)
+		hand_on(m, t);
+}
+
 /* One look. 0: granted; -EAGAIN: wait. */
 static int attempt(struct member *m, struct session *s, const struct gfid *g, struct token_wait *w, bool *queued)
 {
 	struct token *t = *place(m, g, s);
-	bool vacant;
+	bool vacant, here;
 
 	if (!t && s->tokens >= 2 * TOKENS_MAX)
 		return -ERECOVERING;
@@ -280,17 +379,19 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 		return -ENOLCK;
 	if (!t && !(t = make(m, g, s)))
 		return -ENOMEM;
-	vacant = !t->holder && (!t->first || t->first == w) && is_turn(m, w);
-	if (may_grant(m, g) && (t->holder == s || vacant || MUTANT("grant-twice"))) {
+	end_reading(m, t, s, w->number);
+	here = has_all(t, hold_of(t, s));
+	vacant = !t->holds && (!t->first || t->first == w) && is_turn(m, w);
+	vacant |= (t->shared && MUTANT("change-what-is-read")) || MUTANT("grant-twice");
+	if (may_grant(m, g) && (here || vacant)) {
 		dequeue(t, w);
-		if (t->holder != s)
+		if (!here)
 			granted(m, t, w);
-		if (t->number < w->number)
-			t->number = w->number;
+		note_number(hold_of(t, s), w->number);
 		thin_out(m, s);
 		return 0;
 	}
-	if (t->holder == s)
+	if (here)
 		return -EAGAIN;
 	if (!*queued)
 		enqueue(t, w);
@@ -339,7 +440,7 @@ int token_acquire(struct member *m, struct request *rq, uint64_t epoch, uint64_t
 	t = *place(m, g, w.session);
 	if (t)
 		dequeue(t, &w);
-	if (t && !t->holder && !t->first)
+	if (t && !t->holds && !t->first)
 		destroy(m, place(m, g, w.session));
 	if (queued)
 		w.session->waits--;
@@ -355,19 +456,59 @@ bool token_grant_new(struct member *m, struct session *s, const struct gfid *g)
 	if (check(m, g, s->attached) || !s->client || !may_grant(m, g) || *place(m, g, s) || s->tokens >= TOKENS_FREELY ||
 	    tenant_tokens_many(m, s) || !(t = make(m, g, s)))
 		return false;
-	give_to(t, s);
+	give_to(t, s, 0);
 	return true;
 }
 
 bool token_try(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
 	struct token *t = *place(m, g, s);
-	bool yes = t ? t->holder == s && !t->first && may_grant(m, g) && !check(m, g, s->attached)
+	bool yes = t ? has_all(t, hold_of(t, s)) && !t->first && may_grant(m, g) && !check(m, g, s->attached)
 		     : clock_ns() >= m->go_on_until_ns && token_grant_new(m, s, g);
 
-	if (yes && (*place(m, g, s))->number < number)
-		(*place(m, g, s))->number = number;
+	if (yes)
+		note_number(hold_of(*place(m, g, s), s), number);
 	return yes;
+}
+
+/* One more who reads. */
+static struct hold *join(struct member *m, struct token *t, struct session *s)
+{
+	bool may = t->shared && clock_ns() >= m->go_on_until_ns && s->client && s->tokens < TOKENS_FREELY &&
+		   !tenant_tokens_many(m, s);
+
+	return may ? give_to(t, s, 0) : NULL;
+}
+
+/* Who has all of it, and is to be asked to share it: not all the time, for it may be changing the object. */
+static const struct client *to_be_asked(struct token *t)
+{
+	const struct session *s = !t->shared && t->holds ? t->holds->session : NULL;
+	uint64_t now = clock_ns();
+
+	if (!s || !s->shares || (t->lower_ns && now < t->lower_ns + LOWER_AGAIN_NS))
+		return NULL;
+	t->lower_ns = now;
+	return s->client;
+}
+
+enum share token_share(struct member *m, struct session *s, uint64_t number, const struct gfid *g, const struct client **has)
+{
+	struct token *t = *place(m, g, s);
+	struct hold *h = hold_of(t, s);
+
+	*has = NULL;
+	if (!t)
+		return token_try(m, s, number, g) ? SHARE_ALL : SHARE_NONE;
+	if (t->first || !may_grant(m, g) || check(m, g, s->attached))
+		return SHARE_NONE;
+	h = h ? h : join(m, t, s);
+	if (!h) {
+		*has = to_be_asked(t);
+		return SHARE_NONE;
+	}
+	note_number(h, number);
+	return t->shared ? SHARE_READ : SHARE_ALL;
 }
 
 /* ---- giving up ---- */
@@ -375,9 +516,19 @@ bool token_try(struct member *m, struct session *s, uint64_t number, const struc
 void token_release(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
 {
 	struct token **at = place(m, g, s);
+	struct hold *h = hold_of(*at, s);
 
-	if (*at && (*at)->holder == s && (*at)->number <= number)
-		pass_on(m, at);
+	if (h && h->number <= number)
+		pass_on(m, at, h);
+}
+
+void token_lower(struct member *m, struct session *s, uint64_t number, const struct gfid *g)
+{
+	struct token *t = *place(m, g, s);
+	const struct hold *h = hold_of(t, s);
+
+	if (h && (h->number <= number || MUTANT("lower-late")))
+		t->shared = true;
 }
 
 void tokens_drop(struct member *m, struct session *s)
@@ -386,7 +537,7 @@ void tokens_drop(struct member *m, struct session *s)
 		while (m->token[i])
 			destroy(m, &m->token[i]);
 	while (s && s->oldest)
-		pass_on(m, place_in(m, &s->oldest->gfid, s->oldest->tree));
+		pass_on(m, place_in(m, &s->oldest->token->gfid, s->oldest->token->tree), s->oldest);
 	task_cond_broadcast(&m->event);
 }
 

@@ -96,7 +96,8 @@ int verb_acquire(struct asked *a)
 	return err ? err : token_acquire(a->m, a->rq, epoch, number, &g, goes_on);
 }
 
-int verb_release(struct asked *a)
+/* Given back, or kept to read. */
+static int give_up(struct asked *a, void (*how)(struct member *, struct session *, uint64_t, const struct gfid *))
 {
 	struct session *s = in_epoch(a);
 	uint64_t number;
@@ -108,10 +109,20 @@ int verb_release(struct asked *a)
 	while (unpack_more(&a->u)) {
 		struct gfid g = verb_gfid_held(a);
 
-		token_release(a->m, s, number, &g);
+		how(a->m, s, number, &g);
 	}
 	pthread_mutex_unlock(&a->m->lock);
 	return 0;
+}
+
+int verb_release(struct asked *a)
+{
+	return give_up(a, token_release);
+}
+
+int verb_lower(struct asked *a)
+{
+	return give_up(a, token_lower);
 }
 
 int verb_settle(struct asked *a)
@@ -153,6 +164,29 @@ int verb_try(struct asked *a)
 		pthread_mutex_unlock(&a->m->lock);
 	free(list);
 	return s ? 0 : list ? -EVIEW : -ENOMEM;
+}
+
+/* Others are asked without the lock. */
+int verb_share(struct asked *a)
+{
+	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
+	size_t count;
+	struct gfid *list = named(a, &count);
+	const struct client **has = list ? calloc(count + 1, sizeof(*has)) : NULL;
+	struct session *s = has ? in_that_epoch(a, epoch) : NULL;
+
+	if (s)
+		s->shares = true;
+	for (size_t i = 0; i < count && s; i++)
+		pack_u8(&a->answer, gfid_is_null(&list[i]) ? SHARE_NONE : token_share(a->m, s, number, &list[i], &has[i]));
+	if (s)
+		pthread_mutex_unlock(&a->m->lock);
+	for (size_t i = 0; i < count && s; i++)
+		if (has[i])
+			ask_to_share(a->m, has[i], &list[i]);
+	free(has);
+	free(list);
+	return s ? 0 : has ? -EVIEW : -ENOMEM;
 }
 
 /* What it is told here holds until grant_from_ns of the next view. */

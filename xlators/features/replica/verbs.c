@@ -47,8 +47,12 @@ static int from_client(struct asked *a)
 		return verb_release(a);
 	case REPLICA_SETTLE:
 		return verb_settle(a);
+	case REPLICA_LOWER:
+		return verb_lower(a);
 	case REPLICA_TRY:
 		return verb_try(a);
+	case REPLICA_SHARE:
+		return verb_share(a);
 	case REPLICA_BELIEVE:
 		return verb_believe(a);
 	case REPLICA_SUSPECT:

@@ -31,6 +31,8 @@ int verb_failed(struct asked *a);
 int verb_outcome(struct asked *a);
 int verb_skip(struct asked *a);
 int verb_try(struct asked *a);
+int verb_share(struct asked *a);
+int verb_lower(struct asked *a);
 int verb_believe(struct asked *a);
 
 /* verbs-names.c */

@@ -254,6 +254,7 @@ void ask_start(struct device *d, const struct fuse_in_header *head, size_t size)
 		return;
 	}
 	atomic_fetch_add(&d->mount->users, 1);
+	atomic_fetch_add_explicit(&d->mount->asked, 1, memory_order_relaxed);
 	int err = task_run_now(d->shard, serve, a);
 	if (err) {
 		buffer_unref(a->data);

@@ -8,7 +8,7 @@
 
 #include "fuse-internal.h"
 
-enum { AFTER_DOT = 1, AFTER_DOTS = 2, BATCH_SIZE = 64 * 1024, PIECE_MIN = 1024, PIECE_MAX = 1 << 20 };
+enum { AFTER_DOT = 1, AFTER_DOTS = 2, BATCH_SIZE = 128 * 1024, PIECE_MIN = 1024, PIECE_MAX = 1 << 20 };
 enum { KEPT_ENTRIES = 16384, KEPT_MS = 400, GATHERED_MAX = 8 * KEPT_ENTRIES };
 static const uint64_t last = INT64_MAX;
 

@@ -31,7 +31,7 @@ enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
 struct fuse_private { /* of one translator instance */
 	char *mountpoint, *fsname, *mount_options;
 	int64_t allow_other, data_cache, busy_poll_us;
-	bool default_permissions, readonly, selinux, believe;
+	bool default_permissions, readonly, selinux, acl, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
 	atomic_int sealed;   /* fuse-sealed.c */
 	struct mount *mount; /* from start on; guarded by mounts_lock (fuse-switch.c), and may have ended: see mount_use */
@@ -121,10 +121,10 @@ struct mount {
 	uint32_t minor, open_flags; /* FOPEN_* of regular files */
 	uint64_t features;	    /* FUSE_* of INIT, agreed with the kernel */
 	size_t max_write;
-	atomic_bool gone;   /* the kernel has let go of us */
-	atomic_uint users;  /* asks and tasks that use the mount */
-	atomic_ulong known; /* inodes known to the kernel */
-	atomic_ulong asked;
+	atomic_bool gone;	  /* the kernel has let go of us */
+	atomic_uint users;	  /* asks and tasks that use the mount */
+	atomic_ulong known;	  /* inodes known to the kernel */
+	atomic_ulong asked;	  /* requests that became tasks */
 	atomic_ulong disbelieved; /* how often something was */
 	struct bucket bucket[BUCKETS];
 	pthread_mutex_t handles_lock;

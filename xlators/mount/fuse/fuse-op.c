@@ -249,9 +249,16 @@ int serve_statfs(struct ask *a)
 	return 0;
 }
 
+static bool is_acl(const char *name)
+{
+	return strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0;
+}
+
 static int xattr_check(const struct ask *a, const char *name)
 {
-	return !ask_options(a)->selinux && strcmp(name, "security.selinux") == 0 ? -EOPNOTSUPP : 0;
+	const struct fuse_private *p = ask_options(a);
+	bool refused = (!p->selinux && strcmp(name, "security.selinux") == 0) || (!p->acl && is_acl(name));
+	return refused ? -EOPNOTSUPP : 0;
 }
 
 int serve_setxattr(struct ask *a)
@@ -291,7 +298,7 @@ int serve_getxattr(struct ask *a)
 	struct getxattr_in in = { .inode = this_node(a), .name = a->arg + sizeof(struct fuse_getxattr_in) };
 	struct getxattr_out out = { 0 };
 	int err = xattr_check(a, in.name);
-	if (!err && strncmp(in.name, "system.posix_acl_", 17) == 0 && believe_plain(a, in.inode))
+	if (!err && is_acl(in.name) && believe_plain(a, in.inode))
 		err = -ENODATA;
 	if (!err)
 		err = getxattr_on(&a->rq, ask_child(a), &in, &out);
@@ -301,11 +308,29 @@ int serve_getxattr(struct ask *a)
 	return err;
 }
 
+/* The names are strings, each ended by a 0. */
+static void leave_out_refused(const struct ask *a, struct blob *names)
+{
+	char *at = (char *)names->bytes, *kept = at, *end = at + names->size;
+	while (at < end) {
+		size_t size = strnlen(at, (size_t)(end - at)) + 1;
+		size = size < (size_t)(end - at) ? size : (size_t)(end - at);
+		if (at[size - 1] || !xattr_check(a, at)) {
+			memmove(kept, at, size);
+			kept += size;
+		}
+		at += size;
+	}
+	names->size = (uint32_t)(kept - (char *)names->bytes);
+}
+
 int serve_listxattr(struct ask *a)
 {
 	struct listxattr_in in = { .inode = this_node(a) };
 	struct listxattr_out out = { 0 };
 	int err = listxattr_on(&a->rq, ask_child(a), &in, &out);
+	if (!err && !ask_options(a)->acl)
+		leave_out_refused(a, &out.names);
 	if (!err)
 		err = reply_value(a, &out.names);
 	fop_out_clear(FOP_listxattr, &out);
@@ -316,5 +341,6 @@ int serve_removexattr(struct ask *a)
 {
 	struct removexattr_in in = { .inode = this_node(a), .name = a->arg };
 	struct removexattr_out out = { 0 };
-	return reply_done(a, removexattr_on(&a->rq, ask_child(a), &in, &out));
+	int err = xattr_check(a, in.name);
+	return reply_done(a, err ? err : removexattr_on(&a->rq, ask_child(a), &in, &out));
 }

@@ -26,6 +26,9 @@ static const struct option options[] = {
 	{ "selinux", OPTION_BOOL, AT(selinux), "off",
 	  "keep SELinux labels; off: ENOTSUP without a round trip, which tells ls -l not to ask for each file", 0, 0, NULL,
 	  true },
+	{ "acl", OPTION_BOOL, AT(acl), "on",
+	  "show and change ACLs; off: ENOTSUP without asking, which tells ls -l not to ask for each file; bricks go by ACLs in any case",
+	  0, 0, NULL, true },
 	{ "attribute-timeout", OPTION_DURATION, AT(attribute_timeout_ms), "0",
 	  "how long the kernel may believe attributes without asking", 0, 24 * 3600 * 1000, NULL, true },
 	{ "entry-timeout", OPTION_DURATION, AT(entry_timeout_ms), "0", "how long the kernel may believe names without asking",
@@ -186,6 +189,7 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  files: %s\n", m->open_flags & FOPEN_DIRECT_IO ? "direct I/O" : "page cache, checked");
 	fprintf(out, "  descriptors: %u, %s\n", m->devices, m->cloned ? "cloned" : "one for all shards");
 	fprintf(out, "  reads: %llu, for nothing: %llu\n", (unsigned long long)reads, (unsigned long long)empty);
+	fprintf(out, "  requests: %lu\n", atomic_load(&m->asked));
 	fprintf(out, "  listings used again: %lu\n", atomic_load(&m->listed_again));
 	fprintf(out, "  answered ESTALE: %lu\n", atomic_load(&m->stale));
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
