@@ -11,10 +11,10 @@ enum { LEAVER = 3, NAMES = 24, MANY = 30, IN_ROOT = 4 };
 #define OWN_HANDLES                                                                                                              \
 	"volume h0\n type test/handles\n subvolumes c0\nend-volume\nvolume h1\n type test/handles\n subvolumes c1\nend-volume\n" \
 	"volume h2\n type test/handles\n subvolumes c2\nend-volume\nvolume h3\n type test/handles\n subvolumes c3\nend-volume\n" \
-	"volume mover\n type cluster/dht\n option lean 0\n option leaving on\n option sweep-interval 10ms\n subvolumes h0 h1 h2 h3\nend-volume\n"
-#define OTHER_CLIENTS                                                                                                                             \
-	"volume second\n type cluster/dht\n option lean 0\n option initial 4\n subvolumes c0 c1 c2 c3\nend-volume\n"                              \
-	"volume third\n type cluster/dht\n option lean 0\n option leaving on\n option sweep-interval 10ms\n subvolumes c0 c1 c2 c3\nend-volume\n" \
+	"volume mover\n type cluster/dht\n option lean 0\n option leaving 3\n option sweep-interval 10ms\n subvolumes h0 h1 h2 h3\nend-volume\n"
+#define OTHER_CLIENTS                                                                                                                            \
+	"volume second\n type cluster/dht\n option lean 0\n option initial 4\n subvolumes c0 c1 c2 c3\nend-volume\n"                             \
+	"volume third\n type cluster/dht\n option lean 0\n option leaving 3\n option sweep-interval 10ms\n subvolumes c0 c1 c2 c3\nend-volume\n" \
 	"volume without\n type cluster/dht\n option lean 0\n option initial 3\n subvolumes c0 c1 c2\nend-volume\n"
 #define LEAVES(name)                                                                                                           \
 	static void name##_(void *arg);                                                                                        \
@@ -22,7 +22,7 @@ enum { LEAVER = 3, NAMES = 24, MANY = 30, IN_ROOT = 4 };
 	{                                                                                                                      \
 		(void)state;                                                                                                   \
 		more_volumes = OTHER_CLIENTS OWN_HANDLES;                                                                      \
-		run(name##_, " option leaving on\n option sweep-interval 10ms\n", "256M");                                     \
+		run(name##_, " option leaving 3\n option sweep-interval 10ms\n", "256M");                                      \
 		more_volumes = "";                                                                                             \
 	}                                                                                                                      \
 	static void name##_(void *arg __attribute__((unused)))

@@ -13,6 +13,8 @@ static const struct option options[] = {
 	  "how many subvolumes the volume began with: names of the root that belong to another of these are refused while the root has no layout on disk; 0: "
 	  "they are not judged then",
 	  0, LAYOUT_MEMBERS_MAX },
+	{ "initial-from", OPTION_INT, OPTION_AT(struct checks, initial_from), "0",
+	  "the first of these: another one than 0 where that has left the volume", 0, UINT32_MAX - LAYOUT_MEMBERS_MAX },
 	{ "widen-at", OPTION_INT, OPTION_AT(struct checks, widen_at), "0",
 	  "names of a directory at this subvolume at which it is told to who asks for such as are to be at more of them; 0: none is",
 	  0, 1 << 30 },
@@ -383,7 +385,7 @@ static int layout_init(struct xlator *x, struct problem *p)
 	grown_init(&c->grown);
 	c->started_ns = clock_ns();
 	if (c->initial)
-		layout_implied(&c->implied, (unsigned)c->initial);
+		layout_implied(&c->implied, (uint32_t)c->initial_from, (unsigned)c->initial);
 	return 0;
 }
 
