@@ -327,6 +327,32 @@ static void close_all(void)
 	}
 }
 
+static void run_fsck(void *arg)
+{
+	char *words[] = { (char *)"fsck", (char *)"repair" };
+	struct xlator *x = dht_of(arg);
+	FILE *to = fopen("/dev/null", "w");
+
+	if (x)
+		x->type->command(x, 2, words, verbose ? stderr : to);
+	fclose(to);
+	trace("fsck is done");
+}
+
+static bool only_open(void)
+{
+	return !strncmp(grow.stays, ", stays-open ", 13) && !strchr(grow.stays + 1, ',');
+}
+
+/* As an administrator does who is told that it does not end: an anchor too many, which is left for fsck (away.c), is at who leaves, too. */
+static void help(void)
+{
+	if (only_open())
+		close_all();
+	else if (nemesis_cut_all() || nemesis_client_died())
+		task_spawn(node_client(0)->shard, run_fsck, node_client(0));
+}
+
 void grow_end(void)
 {
 	uint64_t until = sim_now() + LIMIT_S * S, patience = sim_now() + LIMIT_S / 3 * S;
@@ -335,9 +361,9 @@ void grow_end(void)
 	while (plan_moves() && !is_done() && !sim_failure() && sim_now() < until) {
 		task_sleep_ms(ASK_MS);
 		remove_what_is_lost();
-		if (sim_now() > patience && !strncmp(grow.stays, ", stays-open ", 13) && !strchr(grow.stays + 1, ',')) {
-			close_all();
-			patience = until;
+		if (plan_leaves() && sim_now() > patience) {
+			help();
+			patience = sim_now() + LIMIT_S / 3 * S;
 		}
 	}
 	if (plan_moves() && !is_done())
