@@ -49,6 +49,8 @@ static bool has_birthmark(const struct disk_object *o, const char *path)
 	struct gfid g = away_birth(&o->attr.gfid);
 	const struct disk_pair *x = pair_find(o, BIRTHMARK);
 
+	if (plan_leaves() && plan.lossy) /* fsck may have made it */
+		return true;
 	if (plan_leaves() && S_ISDIR(o->attr.mode) && away_is_hidden(path) &&
 	    !away_is_pointer(o)) /* it may have been made anew by who gave it another home */
 		return true;

@@ -8,6 +8,7 @@
 
 enum {
 	LIMIT_S = 180,
+	HELP_S = 20,
 	ASK_MS = 100,
 	LATE_S = 40,
 	TRIES = 1000,
@@ -337,6 +338,8 @@ static void run_fsck(void *arg)
 		x->type->command(x, 2, words, verbose ? stderr : to);
 	fclose(to);
 	trace("fsck is done");
+	if (x && plan.lossy)
+		leave_remove_lost(arg);
 }
 
 static bool only_open(void)
@@ -355,7 +358,7 @@ static void help(void)
 
 void grow_end(void)
 {
-	uint64_t until = sim_now() + LIMIT_S * S, patience = sim_now() + LIMIT_S / 3 * S;
+	uint64_t until = sim_now() + LIMIT_S * S, patience = sim_now() + HELP_S * S;
 
 	grow.far_ns = 0; /* who is slower than sweeps never moves anything */
 	while (plan_moves() && !is_done() && !sim_failure() && sim_now() < until) {
@@ -363,7 +366,7 @@ void grow_end(void)
 		remove_what_is_lost();
 		if (plan_leaves() && sim_now() > patience) {
 			help();
-			patience = sim_now() + LIMIT_S / 3 * S;
+			patience = sim_now() + HELP_S * S;
 		}
 	}
 	if (plan_moves() && !is_done())

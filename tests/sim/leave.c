@@ -4,6 +4,7 @@
 #include "disk.h"
 #include "layout.h"
 #include "place.h"
+#include "work.h"
 
 enum { LATE_MS = 3000 };
 
@@ -26,6 +27,48 @@ void leave_tell_bricks(void)
 	for (unsigned i = 0; plan_leaves() && i < bricks_count(); i++)
 		if ((int)subvolume_of(i) == plan.leaver && node_brick(i)->shard)
 			sim_after(node_brick(i), late ? chance_below(CHANCE_GROW, LATE_MS) * MS : 0, tell_brick, node_brick(i));
+}
+
+/* ---- names that the power left without what they led to ---- */
+
+enum { DEPTH_MAX = 6 };
+
+static void remove_lost_in(struct request *rq, struct xlator *x, struct inode *dir, unsigned depth);
+
+static void look_for_lost(struct request *rq, struct xlator *x, struct inode *dir, const char *name, unsigned depth)
+{
+	struct lookup_in in = { .loc = { .parent = dir, .name = (char *)name } };
+	struct lookup_out out = { 0 };
+	struct unlink_in remove = { .loc = in.loc };
+	struct unlink_out removed = { 0 };
+	int err = lookup_on(rq, x, &in, &out);
+
+	if (!err && S_ISDIR(out.attr.mode))
+		remove_lost_in(rq, x, out.inode, depth + 1);
+	if (err == -EIO)
+		trace("%s leads to nothing, and is removed: %d", name, unlink_on(rq, x, &remove, &removed));
+	fop_out_clear(FOP_lookup, &out);
+}
+
+static void remove_lost_in(struct request *rq, struct xlator *x, struct inode *dir, unsigned depth)
+{
+	char name[32];
+
+	for (unsigned i = 0; i < NAMES && depth < DEPTH_MAX; i++)
+		look_for_lost(rq, x, dir, names[i], depth);
+	for (unsigned i = 0; depth < DEPTH_MAX && keepers_name(i, name); i++)
+		look_for_lost(rq, x, dir, name, DEPTH_MAX);
+}
+
+void leave_remove_lost(struct node *n)
+{
+	struct inode *root = inode_get(n->graph->inodes, &gfid_root, S_IFDIR);
+	struct request rq;
+
+	request_init(&rq, n->graph, 0);
+	remove_lost_in(&rq, graph_find(n->graph, "distribute"), root, 0);
+	request_finish(&rq);
+	inode_unref(root);
 }
 
 /* ---- what there is in the end ---- */

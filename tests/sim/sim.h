@@ -233,6 +233,7 @@ unsigned grow_moved(void), grow_kills(void);		  /* names, as far as is known */
 
 /* ---- leave.c ---- */
 void leave_tell_bricks(void); /* by and by: those of the subvolume that leaves */
+void leave_remove_lost(struct node *); /* a client: names that lead to nothing are removed */
 void check_left(void);	      /* the disks: nothing is there, and nothing leads there */
 
 /* ---- limit.c: one account that has a small limit ---- */

@@ -252,7 +252,7 @@ static int wait_for_moves(struct rebalance *r, int before)
 	if (!err)
 		err = mark_end_left_over(&rq, r->d, before, r->dir, hash);
 	request_finish(&rq);
-	return err == -ENODATA || MUTANT("move-home-at-once") ? 0 : err == -EMARKED ? -EAGAIN : err;
+	return err == -ENODATA ? 0 : err == -EMARKED ? -EAGAIN : err;
 }
 
 /* Where the directory's own xattrs are nobody changes them by that layout, and by the one before nobody does when the old home has it. */
@@ -266,7 +266,7 @@ static int move_home(struct rebalance *r, const struct layout *l, int before)
 	if (err)
 		return err;
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = copy_home(&rq, r->d, r->dir, before, (int)l->home);
+	err = MUTANT("leave-xattrs") ? 0 : copy_home(&rq, r->d, r->dir, before, (int)l->home);
 	request_finish(&rq);
 	return err ? rebalance_problem(r, err, "a directory's extended attributes can't be copied from %s to %s: %s",
 				       subvolume_name(r, before), subvolume_name(r, (int)l->home), strerror(-err))

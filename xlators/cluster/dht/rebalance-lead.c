@@ -79,7 +79,9 @@ static int lead_by(struct request *rq, struct rebalance *r, const struct loc *lo
 		return err;
 	if (now.child == leaver)
 		err = replace(rq, r, loc, child, &now, home, &attr);
-	return err ? err : parent_changes_home(rq, r->d, &now.gfid, leaver, home, child, &loc->parent->gfid);
+	return err || MUTANT("say-old-home")
+		       ? err
+		       : parent_changes_home(rq, r->d, &now.gfid, leaver, home, child, &loc->parent->gfid);
 }
 
 int lead_home(struct rebalance *r, struct inode *dir, const char *name, int child)
