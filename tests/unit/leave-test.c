@@ -782,6 +782,44 @@ LEAVES_AT(moves_are_marked_at_the_home_of_the_root_only, "0", "gone c1 c2 c3", "
 	CHECK_INT(mark_moves("l1"), 0);
 }
 
+/* Of a directory that has no layout there (yet): by a version of it that is said, or 0. */
+static int user_xattr(enum fop fop, struct inode *dir, uint64_t version)
+{
+	struct xlator *x = tree_find(&tree, "l0");
+	struct place p = { .directory = { dir->gfid }, .version = { version } };
+	struct setxattr_in set = { .inode = dir, .name = (char *)"user.a", .value = { 3, (char *)"two" } };
+	struct getxattr_in get = { .inode = dir, .name = (char *)"user.a" };
+	struct setxattr_out done = { 0 };
+	struct getxattr_out got = { 0 };
+	struct request rq;
+	int err;
+
+	request_init(&rq, x->graph, 0);
+	err = place_attach(&rq, &p);
+	err = err ? err : fop == FOP_setxattr ? setxattr_on(&rq, x, &set, &done) : getxattr_on(&rq, x, &get, &got);
+	request_finish(&rq);
+	fop_out_clear(FOP_getxattr, &got);
+	return err;
+}
+
+/* Else what is set there would be lost: who moves the home copies those of the one that was, and writes the layout then. */
+LEAVES(own_xattrs_are_not_set_where_the_home_is_to_be_before_they_were_copied)
+{
+	char dir[64];
+	struct attr a;
+	struct inode *inode;
+
+	snprintf(dir, sizeof(dir), "%s", name_at(0, "d"));
+	CHECK_INT(tree_mkdir(&tree, dir, 0755), 0);
+	CHECK_INT(tree_getattr(&tree, dir, &a), 0);
+	inode = inode_get(tree_find(&tree, "l0")->inodes, &a.gfid, S_IFDIR);
+	CHECK_INT(user_xattr(FOP_setxattr, inode, 1), -ELAYOUT);
+	CHECK_INT(user_xattr(FOP_getxattr, inode, 1), -ELAYOUT);
+	CHECK_INT(user_xattr(FOP_setxattr, inode, 0), 0);
+	CHECK_INT(user_xattr(FOP_getxattr, inode, 0), 0);
+	inode_unref(inode);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -799,6 +837,7 @@ int main(void)
 		cmocka_unit_test(the_first_leaves_and_another_takes_its_number),
 		cmocka_unit_test(one_in_the_middle_leaves_and_another_takes_its_number),
 		cmocka_unit_test(moves_are_marked_at_the_home_of_the_root_only),
+		cmocka_unit_test(own_xattrs_are_not_set_where_the_home_is_to_be_before_they_were_copied),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

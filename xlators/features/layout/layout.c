@@ -144,15 +144,19 @@ static bool asks_home(enum fop fop, const void *in)
 	}
 }
 
-/* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) */
-static bool judged_by_version(enum fop fop, const void *in, const struct facts *f)
+/* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) The directory's own xattrs are being copied to where its
+ * home is to be as long as that has no layout: who knows of one that makes it the home waits for that. */
+static bool judged_by_version(enum fop fop, const void *in, const struct facts *f, uint64_t said)
 {
-	return fop == FOP_opendir || fop == FOP_readdir || (f->version && (for_all_shards(fop, in) || asks_home(fop, in)));
+	if (fop == FOP_opendir || fop == FOP_readdir)
+		return true;
+	return asks_home(fop, in) ? f->version || (said && !MUTANT("trust-newcomer")) : f->version && for_all_shards(fop, in);
 }
 
 static int judge_object(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
 			struct inode *inode)
 {
+	uint64_t said = place_version(place, request_gfid(rq, &inode->gfid), 0);
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
@@ -160,8 +164,7 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 		err = -EMOVED;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
-	if (!err && judged_by_version(fop, in, &f) && !(place->flags & PLACE_HERE) &&
-	    place_version(place, request_gfid(rq, &inode->gfid), 0) != f.version)
+	if (!err && judged_by_version(fop, in, &f, said) && !(place->flags & PLACE_HERE) && said != f.version)
 		err = -ELAYOUT;
 	return err;
 }
