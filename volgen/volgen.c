@@ -371,6 +371,7 @@ static char *write_subvolume(struct writer *w, size_t number)
 static char *write_subvolumes(struct writer *w)
 {
 	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
+	cleanup_path char *leaver = path_format("%zu", spec_subvolumes(w->spec) - 1);
 	char *all = write_subvolume(w, 0);
 
 	for (size_t i = 1; i < spec_subvolumes(w->spec); i++) {
@@ -385,7 +386,7 @@ static char *write_subvolumes(struct writer *w)
 	if (spec_began_with(w->spec) != spec_subvolumes(w->spec))
 		option(w, "initial", initial);
 	if (w->spec->leaving)
-		option(w, "leaving", "on");
+		option(w, "leaving", leaver);
 	end(w, "cluster/dht", all);
 	free(all);
 	return path_format("dht");

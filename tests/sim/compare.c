@@ -49,6 +49,11 @@ static bool has_birthmark(const struct disk_object *o, const char *path)
 	struct gfid g = away_birth(&o->attr.gfid);
 	const struct disk_pair *x = pair_find(o, BIRTHMARK);
 
+	if (plan_leaves() && plan.lossy) /* fsck may have made it */
+		return true;
+	if (plan_leaves() && S_ISDIR(o->attr.mode) && away_is_hidden(path) &&
+	    !away_is_pointer(o)) /* it may have been made anew by who gave it another home */
+		return true;
 	if (away_is_pointer(o) || away_is_frame(path) || away_is_shard(o, path) || strstr(path, "/g."))
 		return !x;
 	if (gfid_equal(&g, &gfid_root) || !(g.bytes[0] & 1 || plan.subvolumes > 1))

@@ -8,6 +8,7 @@
 
 enum {
 	LIMIT_S = 180,
+	HELP_S = 20,
 	ASK_MS = 100,
 	LATE_S = 40,
 	TRIES = 1000,
@@ -21,11 +22,11 @@ static struct {
 	uint64_t begin_ns, second_ns; /* after the work's begin; second: a client begins, too; 0: none does */
 	bool begun;
 	bool stalls; /* while names move, what goes to and from other machines is late now and then: a whole move comes between two requests */
-	uint64_t far_ns;	/* each message of the rebalancer takes up to so long: names are moving for longer */
-	uint64_t from, to;	/* events: when it was begun first, when it was done */
-	unsigned moved, before; /* by the rebalancer that lives; by those that have died */
-	char problem[400];
-	char lost[24]; /* a name that is being removed, for it leads to nothing; empty: none */
+	uint64_t far_ns;	       /* each message of the rebalancer takes up to so long: names are moving for longer */
+	uint64_t from, to;	       /* events: when it was begun first, when it was done */
+	unsigned moved, before;	       /* by the rebalancer that lives; by those that have died */
+	char problem[400], stays[200]; /* stays: what a subvolume that leaves has still */
+	char lost[24];		       /* a name that is being removed, for it leads to nothing; empty: none */
 } grow;
 
 bool plan_grows(void)
@@ -33,9 +34,28 @@ bool plan_grows(void)
 	return plan.initial < plan.subvolumes;
 }
 
+bool plan_leaves(void)
+{
+	return plan.leaver >= 0;
+}
+
+bool plan_moves(void)
+{
+	return plan_grows() || plan_leaves();
+}
+
 struct node *node_rebalancer(void)
 {
-	return plan_grows() ? &node[nodes - 1] : NULL;
+	return plan_moves() ? &node[nodes - 1] : NULL;
+}
+
+bool grow_knows(const struct node *n)
+{
+	if (!plan_leaves())
+		return false;
+	if (n->kind == NODE_BRICK)
+		return grow.begun && (int)subvolume_of(n->number) == plan.leaver;
+	return n == node_rebalancer() || plan.told || grow.begun;
 }
 
 /* ---- which names ---- */
@@ -47,12 +67,16 @@ static bool moves(const struct layout *l, const char *name)
 	return layout_owner(l, key) != layout_owner_next(l, key);
 }
 
-static void transition(struct layout *l)
+void grow_transition(struct layout *l)
 {
 	struct layout_member more[SUBVOLUMES_MAX];
 	unsigned n = 0;
 
-	layout_implied(l, plan.initial);
+	layout_implied(l, 0, plan.initial);
+	if (plan_leaves()) {
+		layout_shrink(l, &(uint32_t){ (uint32_t)plan.leaver }, 1, plan.leaver ? 0 : 1);
+		return;
+	}
 	for (unsigned i = plan.initial; i < plan.subvolumes; i++)
 		more[n++] = (struct layout_member){ .id = i, .weight = l->member[0].weight };
 	layout_grow(l, more, n);
@@ -67,7 +91,7 @@ static void choose_names(void)
 	struct layout l;
 
 	memcpy(plain, names, sizeof(plain));
-	transition(&l);
+	grow_transition(&l);
 	for (int tries = 0; tries < TRIES; tries++) {
 		unsigned number = (unsigned)chance_below(CHANCE_GROW, 1000000), count = 0;
 
@@ -81,15 +105,20 @@ static void choose_names(void)
 	}
 }
 
-void grow_plan(int grows)
+void grow_plan(int grows, bool leaves)
 {
 	static const unsigned far_ms[] = { 0, 5, 20, 60 };
 	bool says = chance_below(CHANCE_GROW, 2);
 
 	plan.initial = plan.subvolumes;
-	if (grows >= 0 ? !grows : !says)
+	if (!leaves && (grows >= 0 ? !grows : !says))
 		return;
-	plan.initial = plan.subvolumes == 3 && !chance_below(CHANCE_GROW, 4) ? 1 : plan.subvolumes - 1;
+	if (leaves) {
+		plan.leaver = (int)chance_below(CHANCE_GROW, plan.subvolumes);
+		plan.told = chance_below(CHANCE_GROW, 2);
+	} else {
+		plan.initial = plan.subvolumes == 3 && !chance_below(CHANCE_GROW, 4) ? 1 : plan.subvolumes - 1;
+	}
 	choose_names();
 	/* At once; most often in the middle; sometimes when all is over. */
 	grow.begin_ns = chance_below(CHANCE_GROW, 6)
@@ -97,7 +126,7 @@ void grow_plan(int grows)
 				: 0;
 	grow.far_ns = far_ms[chance_below(CHANCE_GROW, sizeof(far_ms) / sizeof(*far_ms))] * MS;
 	grow.stalls = chance_below(CHANCE_GROW, 2);
-	if (!chance_below(CHANCE_GROW, 4))
+	if (!chance_below(CHANCE_GROW, 4) && (!leaves || plan.told)) /* who does not know would give it its part again */
 		grow.second_ns = 1 + chance_below(CHANCE_GROW, 12 * S);
 }
 
@@ -151,9 +180,9 @@ bool grow_moves(unsigned name, uint64_t from_ns, uint64_t to_ns)
 {
 	struct layout l;
 
-	if (!plan_grows() || !grow.from || to_ns < grow.from || (is_done() && from_ns > grow.to))
+	if (!plan_moves() || !grow.from || to_ns < grow.from || (is_done() && from_ns > grow.to))
 		return false;
-	transition(&l);
+	grow_transition(&l);
 	return moves(&l, names[name]);
 }
 
@@ -165,6 +194,8 @@ static void note_line(const char *line)
 		grow.moved = (unsigned)strtoul(line + 6, NULL, 10);
 	else if (!strncmp(line, "problem ", 8))
 		snprintf(grow.problem, sizeof(grow.problem), "%s", line + 8);
+	else if (!strncmp(line, "stays-", 6) && strcmp(strchr(line, ' '), " 0") != 0)
+		snprintf(grow.stays + strlen(grow.stays), sizeof(grow.stays) - strlen(grow.stays), ", %s", line);
 }
 
 /* On the rebalancer's loop. */
@@ -176,7 +207,7 @@ static void ask_status(void *arg)
 	FILE *to = open_memstream(&text, &size);
 
 	(void)arg;
-	grow.problem[0] = '\0';
+	grow.problem[0] = grow.stays[0] = '\0';
 	if (x)
 		x->type->command(x, 2, words, to);
 	fclose(to);
@@ -203,8 +234,10 @@ static void begin_at(uint64_t ns, struct node *n)
 	while (sim_now() < ns && !work_done())
 		task_sleep_ms(20);
 	wait_for_rename();
-	if (n == node_rebalancer())
+	if (n == node_rebalancer()) {
 		grow.begun = true;
+		leave_tell_bricks();
+	}
 	if (n->ready)
 		sim_after(n, 0, start_on, n);
 }
@@ -244,7 +277,7 @@ void grow_begin(void)
 {
 	static uint64_t now;
 
-	if (!plan_grows())
+	if (!plan_moves())
 		return;
 	now = sim_now();
 	task_spawn(NULL, grow_run, &now);
@@ -254,7 +287,7 @@ void grow_begin(void)
 
 bool grow_goes_on(void)
 {
-	return plan_grows() && grow.begun && !is_done();
+	return plan_moves() && grow.begun && !is_done();
 }
 
 /* As an administrator does who has been told so. */
@@ -286,18 +319,59 @@ static void remove_what_is_lost(void)
 		task_spawn(n->shard, remove_lost, n);
 }
 
+/* What was open before it was moved is waited for, and cluster/afr may leave something open at a member as long as the client lives: so mounts are made anew. */
+static void close_all(void)
+{
+	for (unsigned i = 0; i < plan.clients; i++) {
+		node_crash(node_client(i), false);
+		node_start(node_client(i));
+	}
+}
+
+static void run_fsck(void *arg)
+{
+	char *words[] = { (char *)"fsck", (char *)"repair" };
+	struct xlator *x = dht_of(arg);
+	FILE *to = fopen("/dev/null", "w");
+
+	if (x)
+		x->type->command(x, 2, words, verbose ? stderr : to);
+	fclose(to);
+	trace("fsck is done");
+	if (x && plan.lossy)
+		leave_remove_lost(arg);
+}
+
+static bool only_open(void)
+{
+	return !strncmp(grow.stays, ", stays-open ", 13) && !strchr(grow.stays + 1, ',');
+}
+
+/* As an administrator does who is told that it does not end: an anchor too many, which is left for fsck (away.c), is at who leaves, too. */
+static void help(void)
+{
+	if (only_open())
+		close_all();
+	else if (nemesis_cut_all() || nemesis_client_died())
+		task_spawn(node_client(0)->shard, run_fsck, node_client(0));
+}
+
 void grow_end(void)
 {
-	uint64_t until = sim_now() + LIMIT_S * S;
+	uint64_t until = sim_now() + LIMIT_S * S, patience = sim_now() + HELP_S * S;
 
 	grow.far_ns = 0; /* who is slower than sweeps never moves anything */
-	while (plan_grows() && !is_done() && !sim_failure() && sim_now() < until) {
+	while (plan_moves() && !is_done() && !sim_failure() && sim_now() < until) {
 		task_sleep_ms(ASK_MS);
 		remove_what_is_lost();
+		if (plan_leaves() && sim_now() > patience) {
+			help();
+			patience = sim_now() + HELP_S * S;
+		}
 	}
-	if (plan_grows() && !is_done())
-		sim_fail("the rebalancer did not end %d s after the faults: %s", LIMIT_S,
-			 grow.problem[0] ? grow.problem : "it tells of no problem");
+	if (plan_moves() && !is_done())
+		sim_fail("the rebalancer did not end %d s after the faults: %s%s", LIMIT_S,
+			 grow.problem[0] ? grow.problem : "it tells of no problem", grow.stays);
 }
 
 unsigned grow_moved(void)
@@ -307,7 +381,7 @@ unsigned grow_moved(void)
 
 unsigned grow_kills(void)
 {
-	return plan_grows() ? node_rebalancer()->life - 1 : 0;
+	return plan_moves() ? node_rebalancer()->life - 1 : 0;
 }
 
 /* ---- what there is in the end ---- */
@@ -327,9 +401,9 @@ bool grow_has_left(const char *mark, unsigned subvolume)
 	bool has = false;
 	char name[32];
 
-	if (!plan_grows())
+	if (!plan_moves())
 		return false;
-	transition(&l);
+	grow_transition(&l);
 	for (unsigned i = 0; i < NAMES && !has; i++)
 		has = leaves(&l, names[i], mark, subvolume);
 	for (unsigned i = 0; !has && keepers_name(i, name); i++)
@@ -368,14 +442,15 @@ void check_grown(void)
 {
 	struct layout l;
 
-	if (!plan_grows())
+	if (!plan_moves())
 		return;
-	transition(&l);
+	grow_transition(&l);
 	layout_settle(&l);
 	for (unsigned i = 0; i < bricks_count() && !sim_failure(); i++) {
 		const struct disk_object *root = disk_find(disk_of(i), &gfid_root);
 
-		check_layout(layout_of(root), &l, i);
+		if ((int)subvolume_of(i) != plan.leaver) /* which nobody asks any more */
+			check_layout(layout_of(root), &l, i);
 		for (const struct disk_entry *e = root->entry; e && !sim_failure(); e = e->next)
 			check_place(&l, e->name, i);
 	}

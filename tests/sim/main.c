@@ -27,6 +27,7 @@ static const char help[] =
 	"  --subvolumes N     2 or 3 (0: as the seed says) of 1 to 3 members each below cluster/dht, or 1: none (1)\n"
 	"  --widen N          directories of N names grow wide (0: none)\n"
 	"  --grow, --no-grow  some of the subvolumes come while there is work; all are there from the beginning; else half of the seeds grow\n"
+	"  --shrink           one of the subvolumes, whichever, leaves the volume while there is work, and none comes\n"
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
 	"  --stack replica|single|naive   what is tested; the last two test the simulator: the second must be found wrong\n"
@@ -51,7 +52,7 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool tenants, liar, posix, layout, limit, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	bool tenants, liar, posix, layout, limit, shrinks, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
 };
 static struct options options = {
 	.from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1
@@ -59,7 +60,7 @@ static struct options options = {
 
 struct report { /* from the child */
 	uint64_t seed, hash, virtual_ns, messages;
-	unsigned operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, kills, shards;
+	unsigned operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, left, kills, shards;
 	bool failed, finished;
 	char text[REPORT_MAX];
 };
@@ -96,7 +97,7 @@ static void spread_plan(void)
 		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 	plan.scatter = plan.seed % 3 ? 2 : 0; /* one directory in two is elsewhere than its name */
 	plan.lossy = chance_below(CHANCE_FAULT, 3) == 0 || nemesis_cuts_sets();
-	grow_plan(options.grows);
+	grow_plan(options.grows, options.shrinks);
 	plan.widen_at = options.widen_at;
 }
 
@@ -105,7 +106,7 @@ static void make_plan(uint64_t seed)
 	enum chance_stream c = CHANCE_FAULT;
 	unsigned form = (unsigned)chance_below(c, 100);
 
-	plan = (struct plan){ .seed = seed, .members = 3, .stack = options.stack };
+	plan = (struct plan){ .seed = seed, .members = 3, .stack = options.stack, .leaver = -1 };
 	if (form < 15)
 		plan.members = 2;
 	else if (form < 25)
@@ -156,9 +157,9 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 	make_plan(seed);
 	if (verbose)
 		fprintf(stderr,
-			"seed %llu: %u x %u members%s (%u subvolumes at first), %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
+			"seed %llu: %u x %u members%s (%u subvolumes at first; %d leaves), %u clients with %u tasks, %u operations, %u faults%s%s%s\n",
 			(unsigned long long)seed, plan.subvolumes, plan.members, plan.arbiter ? " (arbiter)" : "", plan.initial,
-			plan.clients, plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
+			plan.leaver, plan.clients, plan.tasks, plan.operations, plan.faults, plan.wild ? ", wild" : "",
 			plan.cut_all ? ", power cut of all" : "", plan.kernel ? ", kernels that believe" : "");
 	world_run(directory);
 	*r = (struct report){ .seed = seed,
@@ -170,6 +171,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .undecided = check_undecided(),
 			      .shards = away_shards(),
 			      .grown = plan_grows(),
+			      .left = plan_leaves(),
 			      .moved = grow_moved(),
 			      .kills = grow_kills(),
 			      .failed = sim_failure(),
@@ -246,8 +248,8 @@ static void child_end(struct child *c, int status, struct report *r)
 /* ---- many ---- */
 
 static struct {
-	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, unmoved,
-		kills, shards, virtual_ns, messages, first_hash;
+	uint64_t runs, failures, operations, faults, undecided, pointers, away, ends, late, renames, moved, grown, left,
+		unmoved, kills, shards, virtual_ns, messages, first_hash;
 	bool stop;
 } total;
 
@@ -287,7 +289,8 @@ static void count(const struct report *r)
 	total.renames += r->renames;
 	total.grown += r->grown;
 	total.moved += r->moved;
-	total.unmoved += r->grown && !r->moved;
+	total.left += r->left;
+	total.unmoved += (r->grown || r->left) && !r->moved;
 	total.kills += r->kills;
 	total.shards += r->shards;
 	total.virtual_ns += r->virtual_ns;
@@ -389,6 +392,10 @@ static int summary(uint64_t begin, char **argv)
 		printf(", %llu volumes that grew (%llu of them without moving anything), %llu names moved, %llu rebalancers killed",
 		       (unsigned long long)total.grown, (unsigned long long)total.unmoved, (unsigned long long)total.moved,
 		       (unsigned long long)total.kills);
+	if (total.left)
+		printf(", %llu subvolumes that left (%llu of them without moving anything), %llu names moved, %llu rebalancers killed",
+		       (unsigned long long)total.left, (unsigned long long)total.unmoved, (unsigned long long)total.moved,
+		       (unsigned long long)total.kills);
 	if (options.widen_at)
 		printf(", %llu more parts of wide directories in the end", (unsigned long long)total.shards);
 	if (total.undecided)
@@ -419,6 +426,8 @@ static int run_one_seed(void)
 		       r.pointers, r.away, r.ends, r.late, r.renames);
 	if (r.grown)
 		printf("the volume grew: %u names moved, %u rebalancers killed\n", r.moved, r.kills);
+	if (r.left)
+		printf("a subvolume left: %u names moved, %u rebalancers killed\n", r.moved, r.kills);
 	return r.failed;
 }
 
@@ -442,6 +451,7 @@ static bool flag(const char *arg)
 		      { "--twice", &options.twice },
 		      { "--layout", &options.layout },
 		      { "--limit", &options.limit },
+		      { "--shrink", &options.shrinks },
 		      { "--tenants", &options.tenants },
 		      { "--liar", &options.liar },
 		      { "--ignore-unlinked", &options.ignore_unlinked } };

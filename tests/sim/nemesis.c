@@ -179,7 +179,7 @@ static void partition(struct node *brick, bool one_way)
 
 static void client_link(void)
 {
-	struct node *n = node_client((unsigned)pick(plan.clients + plan_grows()));
+	struct node *n = node_client((unsigned)pick(plan.clients + plan_moves()));
 	unsigned which = 1 + (unsigned)pick((1u << bricks_count()) - 1);
 	bool one_way = pick(3) == 0;
 

@@ -35,6 +35,7 @@ bool chance_of(enum chance_stream, unsigned part_per_million);
 /* ---- nodes: machines, each with a graph and a clock of its own ---- */
 enum node_kind { NODE_WORLD, NODE_BRICK, NODE_COORDINATOR, NODE_CLIENT };
 struct server;
+struct layout;
 struct node {
 	enum node_kind kind;
 	unsigned number; /* among its kind; bricks: those of one subvolume after those of the other */
@@ -184,6 +185,8 @@ struct plan {
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
 	unsigned sweep_ms, scatter;
 	unsigned initial;  /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
+	int leaver;	   /* the subvolume that is to leave the volume; -1: none */
+	bool told;	   /* clients know of that from the beginning; else those that start when it has begun */
 	unsigned widen_at; /* names with which a directory is large; 0: none is */
 	unsigned scarce;   /* a mask of subvolumes that have little room until the faults end */
 	bool arbiter, wild, cut_all, ignore_unlinked, kernel, posix; /* posix: the real leaf */
@@ -210,10 +213,13 @@ bool world_clean(unsigned subvolume); /* its coordinator says that all members a
 bool world_quiet(void);
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */
 
-/* ---- grow.c: a volume of which the last subvolumes come while there is work ---- */
-bool plan_grows(void);
-struct node *node_rebalancer(void);	      /* a client of which nothing is asked but that; NULL: the volume does not grow */
-void grow_plan(int grows);		      /* 0, 1, or -1: as the seed says */
+/* ---- grow.c: a volume of which the last subvolumes come while there is work, or one of them leaves ---- */
+bool plan_grows(void), plan_leaves(void);
+bool plan_moves(void);			      /* either */
+struct node *node_rebalancer(void);	      /* a client of which nothing is asked but that; NULL: names stay where they are */
+void grow_plan(int grows, bool leaves);	      /* 0, 1, or -1: as the seed says; leaves: one goes instead */
+bool grow_knows(const struct node *);	      /* it is told in its volfile that a subvolume leaves */
+void grow_transition(struct layout *);	      /* by which names move */
 bool grow_stalls(void);			      /* messages of all machines are late now and then */
 uint64_t grow_travel_ns(const struct node *); /* what comes from there, or goes there, takes so much longer */
 void grow_begin(void);			      /* spawns who has it begun, by and by */
@@ -224,6 +230,11 @@ void grow_end(void);						  /* waits until it is done; else the run has failed *
 bool grow_has_left(const char *mark, unsigned subvolume); /* a name of the root that belongs elsewhere by now has such a mark */
 void check_grown(void);					  /* the disks */
 unsigned grow_moved(void), grow_kills(void);		  /* names, as far as is known */
+
+/* ---- leave.c ---- */
+void leave_tell_bricks(void); /* by and by: those of the subvolume that leaves */
+void leave_remove_lost(struct node *); /* a client: names that lead to nothing are removed */
+void check_left(void);	      /* the disks: nothing is there, and nothing leads there */
 
 /* ---- limit.c: one account that has a small limit ---- */
 void limit_plan(void);

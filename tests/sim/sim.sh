@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
 # Several subvolumes, half of them growing: 600 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# One of them leaving: 150 seeds, and 50 with faults at any time; with LONG=1 10,000 and 2,000, and 3,000 with power cuts, of which some don't end.
 # limit: 2400 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000; else seeds=1-2000 real=1-200 spread=1-600 spread_real=1-60 limited=1-200; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000; else seeds=1-2000 real=1-200 spread=1-600 spread_real=1-60 limited=1-200 leaves=1-150 leaves_wild=1-50; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -70,9 +71,16 @@ done
 for mutant in bear-home-last bear-make-moving-at-source; do
 	run "volumes that grow, $mutant" --subvolumes 0 --grow --mutant "$mutant" --seeds 1-30
 done
+run "a subvolume leaves" --subvolumes 0 --shrink --seeds "$leaves"
+for what in "subvolumes that left" "names moved" "rebalancers killed"; do
+	! grep -q "[ (]0 $what" <<<"$out" && grep -q "$what" <<<"$out" || { echo "FAIL: no $what in all these seeds: they prove nothing"; exit 1; }
+done
+run "a subvolume leaves: replays" --subvolumes 0 --shrink --seeds 1-10 --twice
+run "a subvolume leaves, at any time" --subvolumes 0 --shrink --members 2 --wild --seeds "$leaves_wild"
 run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100
 run "subvolumes, power cuts" --subvolumes 0 --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-300
 sets=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut")
+[ "${LONG:-0}" != 1 ] || few 20 "a subvolume leaves, power cuts" --subvolumes 0 --shrink --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-3000
 if [ "${LONG:-0}" = 1 ]; then few 1 "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-20000; else run "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-300; fi
 run "subvolumes, a first that leaves while a scrub is owed" "${sets[@]}" --grow --seeds 2040-2040
 run "subvolumes, a first that leaves after that" "${sets[@]}" --grow --seeds 2509-2509

@@ -69,7 +69,16 @@ void do_append(struct worker *w)
 	write_block(w, true);
 }
 
-/* From one file to another: of one and the same the ranges might overlap. */
+static bool is_open(const struct worker *w, const struct file *file)
+{
+	for (unsigned i = 0; i < FILES_KEPT; i++)
+		if (w->file[i] == file)
+			return true;
+	return false;
+}
+
+/* From one file to another: of one and the same the ranges might overlap. (To open the second may have closed the first, and no kernel copies from what is closed: cluster/afr
+ * leaves the other one open at a member then, for which who leaves would be waited for. Elsewhere seeds stay what they were.) */
 void do_copy(struct worker *w)
 {
 	cleanup_file struct file *from = some_file(w), *to = some_file(w);
@@ -78,7 +87,7 @@ void do_copy(struct worker *w)
 	struct operation *o;
 	int err;
 
-	if (!from || !to || from->inode == to->inode)
+	if (!from || !to || from->inode == to->inode || (plan_leaves() && !is_open(w, from)))
 		return;
 	o = begin(w, OP_COPY);
 	o->object = to->inode->gfid;

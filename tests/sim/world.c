@@ -71,7 +71,7 @@ static void put_set(FILE *to, const char *type, unsigned subvolume)
 }
 
 /* What a client has below its kernel. */
-static void put_volume(FILE *to)
+static void put_volume(FILE *to, const struct node *n)
 {
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		if (plan.members == 1)
@@ -81,8 +81,11 @@ static void put_volume(FILE *to)
 	if (plan.subvolumes == 1)
 		return;
 	fprintf(to,
-		"volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n option initial %u\n subvolumes",
+		"volume distribute\n type cluster/dht\n option sweep-interval %ums\n option scatter %u\n option initial %u\n",
 		plan.sweep_ms, plan.scatter, plan.initial);
+	if (grow_knows(n))
+		fprintf(to, " option leaving %d\n", plan.leaver);
+	fputs(" subvolumes", to);
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);
 	fprintf(to, "\nend-volume\n");
@@ -103,8 +106,9 @@ static void put_brick(FILE *to, unsigned number)
 	}
 	if (plan.subvolumes > 1 || plan.layout) {
 		fprintf(to,
-			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n option widen-at %u\n option reopen-time 1s\n subvolumes %s\nend-volume\n",
-			subvolume_of(number), plan.subvolumes > 1 ? plan.initial : 0, plan.widen_at, top);
+			"volume layout\n type features/layout\n option subvolume %u\n option initial %u\n option widen-at %u\n option reopen-time 1s\n option leaving %s\n subvolumes %s\nend-volume\n",
+			subvolume_of(number), plan.subvolumes > 1 ? plan.initial : 0, plan.widen_at,
+			grow_knows(node_brick(number)) ? "on" : "off", top);
 		top = "layout";
 	}
 	if (is_replicated()) {
@@ -128,7 +132,7 @@ static char *volfile_of(const struct node *n)
 	else if (n->kind == NODE_COORDINATOR)
 		put_set(to, "cluster/coordinator", n->number);
 	else
-		put_volume(to);
+		put_volume(to, n);
 	if (n->kind == NODE_CLIENT && plan.kernel && n != node_rebalancer() && n != node_liar())
 		fprintf(to, "volume kernel\n type sim/kernel\n subvolumes %s\nend-volume\n",
 			plan.subvolumes > 1 ? "distribute" : "set0");
@@ -253,10 +257,10 @@ static void make_nodes(void)
 		add_node(NODE_COORDINATOR, i, "coordinator");
 	for (unsigned i = 0; i < plan.clients; i++)
 		add_node(NODE_CLIENT, i, "client");
-	if (plan_grows())
+	if (plan_moves())
 		add_node(NODE_CLIENT, plan.clients, "rebalancer");
 	if (plan.liar)
-		add_node(NODE_CLIENT, plan.clients + plan_grows(), "liar");
+		add_node(NODE_CLIENT, plan.clients + plan_moves(), "liar");
 	for (unsigned i = 1; i < nodes; i++)
 		mkdir(state_directory(&node[i], path), 0700);
 	for (unsigned i = 0; i < bricks_count(); i++) {
@@ -516,6 +520,8 @@ void world_run(const char *directory)
 		check_away();
 	if (!sim_failure())
 		check_grown();
+	if (!sim_failure())
+		check_left();
 	if (!sim_failure())
 		check_history();
 }

@@ -113,7 +113,7 @@ static void root_is_that_of_the_volume(void *arg)
 	struct layout implied;
 	unsigned here = 0;
 
-	layout_implied(&implied, BRICKS);
+	layout_implied(&implied, 0, BRICKS);
 	CHECK_INT(become(t, &acme, 0), 0);
 	for (int i = 0; i < 64; i++) {
 		char name[16];

@@ -603,7 +603,7 @@ PROPERTY(a_layout_is_learnt_without_its_home)
 {
 	struct layout l;
 
-	layout_implied(&l, SUBVOLUMES);
+	layout_implied(&l, 0, SUBVOLUMES);
 	l.version = 1;
 	CHECK_INT(put_layouts(&l), 0);
 	let_fail(0, "getxattr", "ENOTCONN");
@@ -639,7 +639,7 @@ PROPERTY(names_of_a_subvolume_that_the_volume_file_lacks_are_refused_and_no_othe
 	CHECK_INT(tree_rename(&tree, known, there, 0), -EIO);
 	CHECK_INT(tree_rmdir(&tree, known), 0);
 	CHECK(fsck_says("dht", "problem ") && !fsck_says("dht", "finding "));
-	layout_implied(&l, SUBVOLUMES);
+	layout_implied(&l, 0, SUBVOLUMES);
 	l.version = 4;
 	CHECK_INT(put_layouts(&l), 0);
 	CHECK_INT(tree_mkdir(&tree, known, 0755), 0);
@@ -653,7 +653,7 @@ PROPERTY(what_bricks_say_to_clients_is_in_no_xattr_of_the_mount)
 	struct layout l;
 	struct blob value = { 0 };
 
-	layout_implied(&l, SUBVOLUMES);
+	layout_implied(&l, 0, SUBVOLUMES);
 	l.version = 1;
 	CHECK_INT(put_layouts(&l), 0);
 	CHECK_INT(tree_setxattr(&tree, "", "user.a", "1", 1, 0), 0);

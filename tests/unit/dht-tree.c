@@ -11,7 +11,7 @@ unsigned initial = SUBVOLUMES, widen_at = 8192;
 void run(task_fn *fn, const char *options, const char *limit)
 {
 	struct problem problem = { "" };
-	static char text[8192];
+	static char text[16384];
 	int n = 0;
 
 	for (int i = 0; i < SUBVOLUMES; i++)

@@ -33,7 +33,7 @@ enum { BEFORE = 3, NEW = 3, NAMES = 60 };
 
 static void before_it(struct layout *l)
 {
-	layout_implied(l, BEFORE);
+	layout_implied(l, 0, BEFORE);
 }
 
 static void while_it_moves(struct layout *l)

@@ -298,7 +298,7 @@ static void the_last_set_leaves_and_is_taken_out(void **state)
 	assert_true(again.leaving);
 	make(printed, &files);
 	parse(&files, "client-v.vol", &v);
-	assert_string_equal(value(&v, "dht", "leaving"), "on");
+	assert_string_equal(value(&v, "dht", "leaving"), "2");
 	volfile_free(&v);
 	parse(&files, "server-a.vol", &v);
 	assert_string_equal(value(&v, "brick4-layout", "leaving"), "on");

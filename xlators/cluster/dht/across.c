@@ -16,7 +16,7 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE	 2
 #endif
-enum { TRIES = 8, RENAMES = 32 };
+enum { TRIES = 8, RENAMES = 32, LEARN_MS = 20 };
 #define MARKS_NS 15000000000u
 #define MOVES_NS 25000000000u /* all of the volume wait for that one */
 #define STEPS_NS 60000000000u /* to end what was begun, whatever becomes of the caller */
@@ -207,7 +207,9 @@ static void plan(struct move *m)
 	m->it.shards = 0;
 	m->it.of_directories = is_directory(&m->found[0]) || is_directory(&m->found[1]) ||
 			       (m->it.sides > 1 && m->it.side[0].child == m->it.side[1].child);
-	m->it.moves = m->it.of_directories && m->it.sides > 1 && m->loc[0]->parent != m->loc[1]->parent;
+	m->it.moves = m->it.of_directories && m->it.sides > 1 && m->loc[0]->parent != m->loc[1]->parent
+			      ? 1 + (int)spread_of(m->d)->layout.home
+			      : 0;
 	for (int n = 0; n < m->it.sides && m->it.sides > 1; n++)
 		plan_arrival(m, n);
 	if (!(m->flags & RENAME_EXCHANGE))
@@ -282,11 +284,30 @@ static bool comes_after(const struct side *a, const struct side *b)
 	return parents ? parents > 0 : strcmp(a->name, b->name) > 0;
 }
 
+/* Where the root's home is: it is told if that moves, or has moved; then the record is to say so (-ESTALE: begun again). */
+static int mark_moves(struct move *m)
+{
+	cleanup_inode struct inode *root = root_of(m->d);
+	uint64_t until = clock_ns() + MOVES_NS;
+	int err = root ? mark_one(m, SIDE_MOVES) : -ENOMEM;
+
+	while (err == -ELAYOUT && clock_ns() < until) {
+		err = learn_newer(m->rq, m->d, root);
+		if (!err && m->it.moves != 1 + (int)spread_of(m->d)->layout.home)
+			return -ESTALE;
+		if (!err)
+			err = task_sleep_ms(LEARN_MS);
+		if (!err)
+			err = mark_one(m, SIDE_MOVES);
+	}
+	return err == -ELAYOUT ? -EIO : err;
+}
+
 /* All in one order, so that no two wait for each other. */
 static int mark_all(struct move *m)
 {
 	int first = m->it.sides > 1 && comes_after(&m->it.side[0], &m->it.side[1]) ? 1 : 0;
-	int err = m->it.moves && !MUTANT("move-unmarked") ? mark_one(m, SIDE_MOVES) : 0;
+	int err = m->it.moves && !MUTANT("move-unmarked") ? mark_moves(m) : 0;
 
 	if (!err)
 		err = mark_one(m, first);

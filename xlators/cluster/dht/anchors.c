@@ -39,7 +39,7 @@ static int leads_on_to(struct dht *d, const struct aim *aim, const struct lookup
 {
 	*next = *aim;
 	next->child = (int)stub->attr.rdev;
-	if (stub->attr.rdev >= (uint64_t)d->x->children)
+	if (!has_subvolume(d, stub->attr.rdev))
 		return -EIO;
 	return next->child == aim->child || MUTANT("lead-not-on") ? -ENOENT : 0;
 }

@@ -36,7 +36,7 @@ int aim_of(struct dht *d, const struct lookup_out *out, struct aim *aim)
 	char text[GFID_TEXT];
 
 	*aim = (struct aim){ out->attr.gfid, out->inode->gfid, (int)out->attr.rdev, S_ISDIR(out->attr.mode) };
-	if (out->attr.rdev < (uint64_t)d->x->children)
+	if (has_subvolume(d, out->attr.rdev))
 		return 0;
 	log_error(d->x, NULL, "%s is at subvolume %llu, and there are %d here: the volume file is older than the file",
 		  gfid_text(&aim->gfid, text), (unsigned long long)out->attr.rdev, d->x->children);

@@ -17,10 +17,13 @@ static const struct option options[] = {
 	{ "scatter", OPTION_INT, OPTION_AT(struct dht, scatter), "0",
 	  "one new directory in so many is made elsewhere than its name belongs; 0: none", 0, 1 << 20, .live = true },
 	{ "initial", OPTION_INT, OPTION_AT(struct dht, initial), "0",
-	  "how many of the subvolumes, from the first, the volume began with: they have the names until the volume's layout says otherwise; 0: all",
+	  "how many subvolumes, from initial-from, the volume began with: they have the names until the volume's layout says otherwise; 0: all",
 	  0, SUBVOLUMES_MAX },
-	{ "leaving", OPTION_BOOL, OPTION_AT(struct dht, leaving), "off",
-	  "the last of the subvolumes is to leave the volume: nothing new is put there, and a rebalance moves what it has to the others" },
+	{ "initial-from", OPTION_INT, OPTION_AT(struct dht, initial_from), "0",
+	  "the first of these: another one than 0 where that has left the volume", 0, SUBVOLUMES_MAX - 1 },
+	{ "leaving", OPTION_INT, OPTION_AT(struct dht, leaving), "-1",
+	  "the subvolume, by its number from 0, that is to leave the volume: nothing new is put there, and a rebalance moves what it has to the others; -1: none",
+	  -1, SUBVOLUMES_MAX - 1 },
 	{ "rate", OPTION_SIZE, OPTION_AT(struct dht, rate), "0",
 	  "bytes a second that a rebalance copies at most; 0: as fast as it can", .live = true },
 	{ "parallel", OPTION_INT, OPTION_AT(struct dht, parallel), "4", "files that a rebalance copies at a time", 1, 64,
@@ -132,19 +135,19 @@ int note_place(struct dht *d, struct inode *inode, int child, bool away)
 }
 
 /* Of those that have answered by now; *stub: only what is left of it, or a copy, has been found. -1: nothing. *err: why others did not have it. */
-static int found_at(const struct request *rq, const struct fanout *f, int children, bool *stub, bool *wide, int *err)
+static int found_at(const struct request *rq, const struct dht *d, const struct fanout *f, bool *stub, bool *wide, int *err)
 {
 	int child = -1, why;
 
 	*stub = true;
-	for (int i = 0; i < children && *stub; i++) {
-		const struct lookup_out *out = fanout_out(f, i, &why);
+	for (int i = 0; i < d->x->children && *stub; i++) {
+		const struct lookup_out *out = has_subvolume(d, (uint64_t)i) ? fanout_out(f, i, &why) : NULL;
 
 		if (out) {
 			child = i;
 			*stub = out->attr.flags & ATTR_POINTER;
 			*wide = out->attr.flags & ATTR_WIDE;
-		} else if (why != -ESTALE && why != -ENOENT) {
+		} else if (has_subvolume(d, (uint64_t)i) && why != -ESTALE && why != -ENOENT) {
 			*err = fanout_error(rq, why);
 		}
 	}
@@ -164,7 +167,7 @@ static int find_place(struct request *rq, struct dht *d, struct inode *inode, in
 		return -ENOMEM;
 	do {
 		answered = fanout_wait(f, ++asked, rq->deadline_ns);
-		*child = found_at(rq, f, d->x->children, &stub, &wide, &result);
+		*child = found_at(rq, d, f, &stub, &wide, &result);
 	} while (stub && answered >= asked);
 	fanout_drop(f);
 	if (*child >= 0 && wide && (result = home_of_shard(rq, d, inode, child)))
@@ -216,7 +219,7 @@ static int route_loc(struct route *r, const struct loc *loc, enum fop fop)
 	if (is_root(loc->parent) && !strcmp(loc->name, DHT_HIDDEN))
 		return fop_info[fop].flags & FOP_MUTATES ? -EPERM : -ENOENT;
 	owner = owners_said(r->rq, r->d, loc->parent, loc->name).to;
-	if (owner >= r->d->x->children)
+	if (!has_subvolume(r->d, (uint64_t)owner))
 		return subvolume_lacking(r->d);
 	err = shard_reach(r->rq, r->d, loc->parent, owner);
 	return err ? err : route_to(r, owner);
@@ -582,7 +585,7 @@ static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe 
 
 	if (!inode) {
 		atomic_store(&((struct dht *)x->private)->asked_ns, clock_ns());
-		return moment_now(x->child[0]);
+		return moment_now(x->child[__builtin_ctzll(all_of(x->private))]);
 	}
 	child = s ? -1 : place_known(x->private, inode);
 	if (changes_behind_pointers(x->private, inode))
@@ -629,17 +632,40 @@ static void dht_notify(struct xlator *x, struct xlator *from, const struct event
 		event_up(x, e);
 }
 
+/* Those that have the names at first have not left. */
+static int check_initial(const struct dht *d, struct problem *p)
+{
+	int64_t end = d->initial ? d->initial_from + d->initial : d->x->children;
+
+	for (int64_t i = d->initial_from; i < end; i++)
+		if (!has_subvolume(d, (uint64_t)i))
+			return problem_set(
+				p, EINVAL,
+				"volume %s: options initial and initial-from name subvolume %lld, and there is none of that number: they are to name some that there are",
+				d->x->name, (long long)i);
+	return end > d->initial_from
+		       ? 0
+		       : problem_set(p, EINVAL, "volume %s: option initial-from is %lld, and there are only %d subvolumes",
+				     d->x->name, (long long)d->initial_from, d->x->children);
+}
+
 static int dht_init(struct xlator *x, struct problem *p)
 {
 	struct dht *d = x->private;
 
+	int err;
+
 	d->x = x;
-	if (d->initial > x->children)
-		return problem_set(p, EINVAL, "volume %s: option initial is %lld, but there are only %d subvolumes", x->name,
-				   (long long)d->initial, x->children);
-	if (d->leaving && x->children < 2)
-		return problem_set(p, EINVAL, "volume %s: its only subvolume can't leave it: set option leaving to off",
-				   x->name);
+	for (int i = 0; i < x->children; i++)
+		d->absent |= strcmp(x->child[i]->type->name, "cluster/absent") ? 0 : 1ull << i;
+	err = check_initial(d, p);
+	if (!err && has_leaver(d) && (!has_subvolume(d, (uint64_t)d->leaving) || !(all_of(d) & ~leaving_of(d))))
+		err = problem_set(
+			p, EINVAL,
+			"volume %s: option leaving is %lld, and there is no such subvolume, or no other: set it to -1", x->name,
+			(long long)d->leaving);
+	if (err)
+		return err;
 	pthread_mutex_init(&d->lock, NULL);
 	atomic_store(&d->down, all_of(d)); /* nobody has said yet that it is up */
 	return spread_start(d) ? problem_set(p, ENOMEM, "volume %s: no memory", x->name) : 0;
@@ -695,8 +721,9 @@ static void dht_dump(struct xlator *x, FILE *f)
 	struct dht *d = x->private;
 
 	for (int i = 0; i < x->children; i++)
-		fprintf(f, "  subvolume %d: %s%s%s\n", i, x->child[i]->name, atomic_load(&d->down) >> i & 1 ? ", down" : "",
-			is_member(d, i) ? "" : ", not in the root's layout");
+		fprintf(f, "  subvolume %d: %s%s%s%s\n", i, x->child[i]->name,
+			has_subvolume(d, (uint64_t)i) ? "" : ", has left the volume",
+			atomic_load(&d->down) >> i & 1 ? ", down" : "", is_member(d, i) ? "" : ", not in the root's layout");
 	fprintf(f, "  version of the root's layout: %llu\n", (unsigned long long)spread_of(d)->layout.version);
 	fprintf(f, "  renamed over two subvolumes: %llu\n", (unsigned long long)atomic_load(&d->renamed_across));
 	fprintf(f, "  refused, for they were over several subvolumes: %llu\n", (unsigned long long)atomic_load(&d->across));
@@ -721,7 +748,7 @@ static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
 		return -EINVAL;
 	owner = root_owner(x->private, argv[1]);
-	if (owner >= x->children)
+	if (!has_subvolume(x->private, (uint64_t)owner))
 		return -EIO;
 	fprintf(f, "%s\n", x->child[owner]->name);
 	return 0;

@@ -46,15 +46,17 @@ struct space {
 struct hidden;
 
 struct dht {
-	int64_t log_size;  /* option: places that an open root remembers */
-	double min_free;   /* option: percent; 0: all files are where their names are */
-	double lean;	   /* option: points of the room; 0: directories do not care */
-	int64_t scatter;   /* option: one directory in so many is made elsewhere; 0: none */
-	uint64_t sweep_ms; /* option */
-	uint64_t rate;	   /* option: bytes a second; 0: no limit */
-	int64_t parallel;  /* option */
-	bool leaving;	   /* option: the last subvolume is to go */
-	int64_t initial;   /* option: subvolumes that the volume began with; 0: all */
+	int64_t log_size;	       /* option: places that an open root remembers */
+	double min_free;	       /* option: percent; 0: all files are where their names are */
+	double lean;		       /* option: points of the room; 0: directories do not care */
+	int64_t scatter;	       /* option: one directory in so many is made elsewhere; 0: none */
+	uint64_t sweep_ms;	       /* option */
+	uint64_t rate;		       /* option: bytes a second; 0: no limit */
+	int64_t parallel;	       /* option */
+	int64_t leaving;	       /* option: this subvolume is to go; -1: none is */
+	int64_t initial, initial_from; /* options: so many subvolumes have the names as long as there is no layout; 0: all */
+
+	uint64_t absent; /* a mask of children that only keep the place of a subvolume that has left (cluster/absent) */
 
 	struct xlator *x;
 	struct shards root;
@@ -91,7 +93,18 @@ static inline bool is_root(const struct inode *inode)
 
 static inline uint64_t all_of(const struct dht *d)
 {
-	return d->x->children < SUBVOLUMES_MAX ? (1ull << d->x->children) - 1 : UINT64_MAX;
+	return (d->x->children < SUBVOLUMES_MAX ? (1ull << d->x->children) - 1 : UINT64_MAX) & ~d->absent;
+}
+
+/* The graph has it. Ids come from disks, too. */
+static inline bool has_subvolume(const struct dht *d, uint64_t id)
+{
+	return id < (uint64_t)d->x->children && all_of(d) >> id & 1;
+}
+
+static inline bool has_leaver(const struct dht *d)
+{
+	return d->leaving >= 0;
 }
 
 /* What the operation ends with if a branch of a fan-out was not waited for: its deadline has come, or it was interrupted. */
@@ -369,7 +382,7 @@ struct intent {
 	enum intent_state state;
 	int sides;	     /* 2; of rmdir 1 */
 	bool of_directories; /* which older clients know nothing of */
-	bool moves;	     /* gives a directory another parent */
+	int moves;	     /* gives a directory another parent: 1 + the subvolume that has MARK_MOVES for it; 0: does not */
 	unsigned shards;     /* of the directory that goes, if it is wide: then the record decides, and they go after that */
 	int shard[SUBVOLUMES_MAX];
 	uint64_t version; /* of its layout, by which these are all */

@@ -67,6 +67,8 @@ int intent_is_gone(struct fsck *f, const struct gfid *id, bool *gone)
 	int err = -ENOENT;
 
 	for (int child = 0; child < f->d->x->children && err == -ENOENT; child++) {
+		if (!has_subvolume(f->d, (uint64_t)child))
+			continue;
 		err = fsck_ask(f);
 		if (!err)
 			err = intent_find(f->rq, f->d, child, id, &it);
@@ -126,7 +128,7 @@ static int look_under_anchor(struct fsck *f, const struct aim *aim, bool directo
 		err = fsck_lookup(f, aim->child, dir, name, &out);
 	if (!err)
 		err = gfid_equal(&out.inode->gfid, &aim->gfid) && !(out.attr.flags & ATTR_POINTER);
-	if (out.attr.flags & ATTR_POINTER && !directory && out.attr.rdev < (uint64_t)f->d->x->children)
+	if (out.attr.flags & ATTR_POINTER && !directory && has_subvolume(f->d, out.attr.rdev))
 		*next = (int)out.attr.rdev;
 	fop_out_clear(FOP_lookup, &out);
 	return err == -ENOENT || err == -ESTALE ? 0 : err;
@@ -164,7 +166,7 @@ int judge_pointer(struct fsck *f, const struct spot *spot)
 	away_meet(f, a); /* also if it is elsewhere: then it is the pointer that has to be put right */
 	if (leads_to(a, &s) && (!a->leads_on || away_next(f, a)))
 		return 0;
-	if (e->attr.rdev < (uint64_t)f->d->x->children)
+	if (has_subvolume(f->d, e->attr.rdev))
 		err = look_where_it_leads(f, &s.aim, S_ISDIR(s.type));
 	if (err < 0)
 		return fsck_problem(f, err, "%s can't be asked for what /%s leads to: %s", f->d->x->child[s.aim.child]->name,

@@ -78,7 +78,7 @@ static int visit_away(struct fsck *f, const struct spot *s)
 		return suspect_add(f, (struct suspect){ .trouble = TROUBLE_UNKNOWN, .child = s->child, .own = e->inode->gfid },
 				   spot_path(s));
 	away_path(&a, path);
-	a.leads_on = e->attr.flags & ATTR_POINTER && !a.directory && e->attr.rdev < (uint64_t)f->d->x->children;
+	a.leads_on = e->attr.flags & ATTR_POINTER && !a.directory && has_subvolume(f->d, e->attr.rdev);
 	a.next = a.leads_on ? (uint8_t)e->attr.rdev : 0;
 	fits = gfid_equal(&e->inode->gfid, &a.gfid) && S_ISDIR(e->attr.mode) == a.directory &&
 	       (!(e->attr.flags & ATTR_POINTER) || a.leads_on) && !strncmp(path, s->path, length);
@@ -408,6 +408,8 @@ static int ask_all(struct fsck *f)
 	for (int child = 0; child < f->d->x->children && !err; child++) {
 		struct getattr_out out = { 0 };
 
+		if (!has_subvolume(f->d, (uint64_t)child))
+			continue;
 		hidden_forget(f->d, child);
 		fsck_ask_raw(f);
 		err = getattr_on(f->rq, f->d->x->child[child], &in, &out);
@@ -423,7 +425,7 @@ static int each_child(struct fsck *f, int (*fn)(struct fsck *, int child))
 	int err = 0;
 
 	for (int child = 0; child < f->d->x->children && !err; child++)
-		err = fn(f, child);
+		err = has_subvolume(f->d, (uint64_t)child) ? fn(f, child) : 0;
 	return err;
 }
 

@@ -432,7 +432,7 @@ static enum mended lay_down(struct mend *m)
 {
 	char *text, gfid[GFID_TEXT], own[GFID_TEXT];
 	const struct suspect *s = m->s;
-	bool known = s->aim.child >= 0 && s->aim.child < m->f->d->x->children;
+	bool known = s->aim.child >= 0 && has_subvolume(m->f->d, (uint64_t)s->aim.child);
 	int err, n = asprintf(&text,
 			      "/%s at %s was a pointer (%s) to %s at subvolume %d%s%s, where nothing of it is any more.\n",
 			      s->path, child_of(m)->name, gfid_text(&s->own, own), gfid_text(&s->aim.gfid, gfid), s->aim.child,
@@ -457,7 +457,7 @@ static enum mended mend_pointer(struct mend *m)
 
 	if (!err && !is_as_found(m))
 		err = -ENOENT;
-	if (!err && m->s->aim.child >= 0 && m->s->aim.child < m->f->d->x->children) {
+	if (!err && m->s->aim.child >= 0 && has_subvolume(m->f->d, (uint64_t)m->s->aim.child)) {
 		err = look_where_it_leads(m->f, &m->s->aim, directory);
 		err = err > 0 ? -ENOENT : err;
 	}

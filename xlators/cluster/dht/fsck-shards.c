@@ -63,7 +63,7 @@ int shards_meet(struct fsck *f, const struct spot *s)
 	if (err || !l.version || l.home != (uint32_t)s->child) /* it is a shard: the one at home tells of it */
 		return err;
 	for (unsigned i = 0; i < l.count; i++)
-		if (l.member[i].id < (uint32_t)f->d->x->children)
+		if (has_subvolume(f->d, l.member[i].id))
 			b.shards |= 1ull << l.member[i].id;
 	return add(f, &b);
 }
@@ -76,7 +76,8 @@ int shards_grow(struct fsck *f, const struct gfid *gfid)
 static bool is_named(const struct fsck *f, const struct away *a)
 {
 	for (size_t i = 0; i < f->broads; i++)
-		if (gfid_equal(&f->broad[i].gfid, &a->gfid) && f->broad[i].shards >> a->child & 1 && f->broad[i].home != a->child)
+		if (gfid_equal(&f->broad[i].gfid, &a->gfid) && f->broad[i].shards >> a->child & 1 &&
+		    f->broad[i].home != a->child)
 			return true;
 	return false;
 }

@@ -189,7 +189,8 @@ static int look_some_times(struct fsck *f)
 
 static const char *subvolume(const struct fsck *f, int child)
 {
-	return child >= 0 && child < f->d->x->children ? f->d->x->child[child]->name : "a subvolume that is not there";
+	return child >= 0 && has_subvolume(f->d, (uint64_t)child) ? f->d->x->child[child]->name
+								  : "a subvolume that is not there";
 }
 
 static void says(const struct fsck *f, const struct suspect *s, struct location *to)

@@ -70,7 +70,7 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 	put_byte(&at, format_of(it));
 	put_byte(&at, (size_t)it->sides);
 	if (it->of_directories)
-		put_byte(&at, it->moves);
+		put_byte(&at, (size_t)it->moves);
 	for (int i = 0; i < it->sides; i++) {
 		const struct side *s = &it->side[i];
 
@@ -128,7 +128,7 @@ static uint8_t take_byte(struct bytes *b)
 
 static bool child_is(const struct dht *d, int child)
 {
-	return child >= 0 && child < d->x->children;
+	return child >= 0 && has_subvolume(d, (uint64_t)child);
 }
 
 /* Both are zero where there is none. */
@@ -192,7 +192,8 @@ static int decode(const struct dht *d, const struct blob *value, struct intent *
 	it->shards = 0;
 	it->sides = take_byte(&b);
 	good &= it->of_file ? it->sides == 1 : it->sides == SIDES || (it->of_directories && it->sides == 1);
-	it->moves = it->of_directories && take_byte(&b);
+	it->moves = it->of_directories ? take_byte(&b) : 0;
+	good &= !it->moves || child_is(d, it->moves - 1);
 	for (int i = 0; i < it->sides && good; i++)
 		good = decode_side(d, &b, &it->side[i], it->of_directories);
 	if (good && format == FORMAT_WIDE)
@@ -453,7 +454,7 @@ struct inode *side_parent(struct dht *d, const struct gfid *parent)
 struct mark_place mark_place(const struct intent *it, int n)
 {
 	if (n == SIDE_MOVES)
-		return (struct mark_place){ 0, gfid_root, MARK_MOVES };
+		return (struct mark_place){ it->moves - 1, gfid_root, MARK_MOVES };
 	if (it->of_file && n == SIDE_GOES)
 		return (struct mark_place){ it->side[0].aim.child, it->side[0].aim.gfid, MARK_GOES };
 	if (n == SIDE_COPY)

@@ -40,7 +40,8 @@ static size_t rsync_name(const char *name, size_t length)
 	if (length < RANDOM + 3 || name[0] != '.' || name[length - RANDOM - 1] != '.')
 		return 0;
 	for (size_t i = length - RANDOM; i < length; i++)
-		if (!((name[i] >= '0' && name[i] <= '9') || (name[i] >= 'A' && name[i] <= 'Z') || (name[i] >= 'a' && name[i] <= 'z')))
+		if (!((name[i] >= '0' && name[i] <= '9') || (name[i] >= 'A' && name[i] <= 'Z') ||
+		      (name[i] >= 'a' && name[i] <= 'z')))
 			return 0;
 	return length - RANDOM - 2;
 }
@@ -205,12 +206,12 @@ void layout_single(struct layout *l, uint32_t id)
 	*l = (struct layout){ .home = id, .count = 1, .member = { { id, 1, 1 } } };
 }
 
-void layout_implied(struct layout *l, unsigned count)
+void layout_implied(struct layout *l, uint32_t from, unsigned count)
 {
 	assert(count > 0 && count <= LAYOUT_MEMBERS_MAX);
-	*l = (struct layout){ .count = count };
+	*l = (struct layout){ .home = from, .count = count };
 	for (unsigned i = 0; i < count; i++)
-		l->member[i] = (struct layout_member){ i, 1, 1 };
+		l->member[i] = (struct layout_member){ from + i, 1, 1 };
 }
 
 const struct layout_member *layout_owner(const struct layout *l, uint64_t key)
@@ -437,7 +438,7 @@ int layout_decode(const void *bytes, size_t size, struct layout *l)
 	l->version = get(head + 4, 8);
 	l->home = (uint32_t)get(head + 12, 4);
 	for (unsigned i = 0; i < l->count; i++, at += LAYOUT_MEMBER_SIZE)
-		l->member[i] = (struct layout_member){ (uint32_t)get(at, 4), (uint16_t)get(at + 4, 2),
-						       (uint16_t)get(at + 6, 2) };
+		l->member[i] =
+			(struct layout_member){ (uint32_t)get(at, 4), (uint16_t)get(at + 4, 2), (uint16_t)get(at + 6, 2) };
 	return layout_sound(l) ? 0 : -EINVAL;
 }

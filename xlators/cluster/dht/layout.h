@@ -25,9 +25,10 @@ struct layout_member {
 	uint16_t next;	 /* what its share is to become; the same, unless moving. 0: it leaves */
 };
 struct layout {
-	uint64_t version; /* rises with each change; 0 is the layout of a directory that has none written: all is where it stands */
-	uint32_t home;	  /* the member that owns the layout and the directory's attributes */
-	bool moving;	  /* names are being moved from where the weights want them to where `next` does */
+	uint64_t
+		version; /* rises with each change; 0 is the layout of a directory that has none written: all is where it stands */
+	uint32_t home; /* the member that owns the layout and the directory's attributes */
+	bool moving;   /* names are being moved from where the weights want them to where `next` does */
 	unsigned count;
 	struct layout_member member[LAYOUT_MEMBERS_MAX]; /* by rising id */
 };
@@ -47,8 +48,9 @@ unsigned members_rank(const struct layout_member *, unsigned n, uint64_t key, un
 
 /* All names at one subvolume. */
 void layout_single(struct layout *, uint32_t id);
-/* That of the root of a volume that began with so many (1 to LAYOUT_MEMBERS_MAX), until one is written: members 0, 1, ..., equal weights. */
-void layout_implied(struct layout *, unsigned count);
+/* That of the root of a volume that began with so many (1 to LAYOUT_MEMBERS_MAX), until one is written: members from, from + 1, ..., equal weights;
+ * the first is the home. */
+void layout_implied(struct layout *, uint32_t from, unsigned count);
 /* Who has the name; while names are moved: who had it before, and who is to have it. Never NULL. */
 const struct layout_member *layout_owner(const struct layout *, uint64_t key);
 const struct layout_member *layout_owner_next(const struct layout *, uint64_t key);
@@ -59,10 +61,12 @@ bool layout_is_source(const struct layout *, const struct layout_member *);
 
 /* The four kinds of change. Each begins a transition: version + 1, moving. -EBUSY: in a transition already; -EINVAL: no change, or it is
  * not one of these; -E2BIG: too many members. Nothing is changed then. */
-int layout_grow(struct layout *, const struct layout_member *more, unsigned n); /* members that are new; `next` is not looked at */
-int layout_shrink(struct layout *, const uint32_t *ids, unsigned n, uint32_t home); /* members that leave; the home may move to one that stays */
-int layout_replace(struct layout *, const struct layout_member *by);		     /* all leave, and this one comes, and is the home */
-int layout_weigh(struct layout *, uint32_t id, uint16_t weight);		     /* another weight for one member */
+int layout_grow(struct layout *, const struct layout_member *more,
+		unsigned n); /* members that are new; `next` is not looked at */
+int layout_shrink(struct layout *, const uint32_t *ids, unsigned n,
+		  uint32_t home); /* members that leave; the home may move to one that stays */
+int layout_replace(struct layout *, const struct layout_member *by); /* all leave, and this one comes, and is the home */
+int layout_weigh(struct layout *, uint32_t id, uint16_t weight);     /* another weight for one member */
 /* All names are where they are to be: version + 1, and who has left is forgotten. */
 void layout_settle(struct layout *);
 

@@ -16,12 +16,12 @@ enum { TRIES = 250, PAUSE_MOST_MS = 128, DOUBTS = 4 };
 
 bool is_leaving(const struct dht *d, int child)
 {
-	return d->leaving && child == d->x->children - 1;
+	return child == d->leaving;
 }
 
 uint64_t leaving_of(const struct dht *d)
 {
-	return d->leaving ? 1ull << (d->x->children - 1) : 0;
+	return has_leaver(d) ? 1ull << d->leaving : 0;
 }
 
 /* By all subvolumes that the layout lacks, and that are to stay, when it is settled; false: none. */
@@ -34,7 +34,7 @@ static bool grow(const struct dht *d, const struct layout *now, struct layout *l
 	for (unsigned i = 0; i < now->count; i++)
 		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
 	for (int i = 0; i < d->x->children; i++)
-		if (!layout_find(now, (uint32_t)i) && !is_leaving(d, i))
+		if (has_subvolume(d, (uint64_t)i) && !layout_find(now, (uint32_t)i) && !is_leaving(d, i))
 			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
 	*l = *now;
 	if (l->moving)
@@ -45,17 +45,17 @@ static bool grow(const struct dht *d, const struct layout *now, struct layout *l
 /* Without the one that is to go, when it is settled; false: it has no part. (Where it has all of it nothing is known yet of who takes its place.) */
 static bool shrink(const struct dht *d, const struct layout *now, struct layout *l)
 {
-	uint32_t id = (uint32_t)d->x->children - 1, home = now->home;
+	uint32_t id = (uint32_t)d->leaving, home = now->home;
 
 	*l = *now;
-	if (!d->leaving || !layout_find(now, id))
+	if (!has_leaver(d) || !layout_find(now, id))
 		return false;
 	if (l->moving)
 		layout_settle(l);
 	if (!layout_find(l, id))
 		return false;
-	if (home == id)
-		home = l->member[0].id;
+	if (home == id && l->count > 1)
+		home = l->member[l->member[0].id == id].id;
 	return !layout_shrink(l, &id, 1, home);
 }
 
@@ -70,7 +70,7 @@ int spread_adopt(struct dht *d, struct shards *of, const struct layout *l)
 	s->grows = grow(d, l, &s->grown);
 	s->shrinks = shrink(d, l, &s->shrunk);
 	for (unsigned i = 0; i < l->count; i++)
-		if (l->member[i].id < (uint32_t)d->x->children)
+		if (has_subvolume(d, l->member[i].id))
 			s->members |= 1ull << l->member[i].id;
 		else
 			s->lacks = true;
@@ -89,7 +89,8 @@ int spread_start(struct dht *d)
 {
 	struct layout implied;
 
-	layout_implied(&implied, (unsigned)(d->initial ? d->initial : d->x->children));
+	layout_implied(&implied, (uint32_t)d->initial_from,
+		       (unsigned)(d->initial ? d->initial : d->x->children - d->initial_from));
 	atomic_store(&d->root.reached, UINT64_MAX);
 	return spread_adopt(d, &d->root, &implied);
 }
@@ -393,7 +394,7 @@ static int take_newer(struct dht *d, struct inode *dir, const struct layout *l)
 	struct shards *of;
 	int err;
 
-	if (l->home >= (uint32_t)d->x->children) /* it is asked for what only it has */
+	if (!has_subvolume(d, l->home)) /* it is asked for what only it has */
 		return subvolume_lacking(d);
 	err = is_root(dir) ? 0 : shards_make(d, dir, (int)l->home, l);
 	of = err ? NULL : shards_of(d, dir);
@@ -501,7 +502,8 @@ int layout_learn(const struct request *rq, struct dht *d, struct learning *l)
 
 	if (l->tries++ == TRIES)
 		return give_up(
-			d, "some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' directories");
+			d,
+			"some of them have an older layout of it for long; compare trusted.dht.layout of the bricks' directories");
 	for (unsigned i = 0; i < l->dirs && !err && !learning_has_learnt(d, l); i++)
 		err = look_for_newer(rq, d, l->dir[i], &t[i]);
 	learnt = learning_has_learnt(d, l);
@@ -571,7 +573,8 @@ static int ask_those(struct request *rq, struct dht *d, struct inode *dir, uint6
 	return low->told.any && low->told.newest.version > version_in(d, dir) ? take_newer(d, dir, &low->told.newest) : 0;
 }
 
-int layout_ask_all(struct request *rq, struct dht *d, struct inode *dir, const struct spread **now, uint64_t *least, int *silent)
+int layout_ask_all(struct request *rq, struct dht *d, struct inode *dir, const struct spread **now, uint64_t *least,
+		   int *silent)
 {
 	struct lowest low = { .silent = -1 };
 	uint64_t asked = those_of(d, dir);
@@ -604,8 +607,10 @@ static bool name_for(struct dht *d, int child, char name[32])
 	enum { NAMES = 1 << 20 };
 	struct layout more = spread_of(d)->layout;
 	bool changes = more.moving; /* then the version alone tells */
-	uint32_t next = (uint32_t)d->x->children;
+	uint32_t next = 0;	    /* a place that was left is taken first */
 
+	while (has_subvolume(d, next))
+		next++;
 	if (!more.moving && layout_grow(&more, &(struct layout_member){ .id = next, .weight = more.member[0].weight }, 1))
 		return false;
 	for (int i = 0; i < NAMES; i++) {

@@ -125,7 +125,7 @@ static int put_child(const struct dht *d, struct wide *w, uint32_t child)
 
 	for (size_t i = 0; i < w->ordered; i++)
 		times += w->order[i] % AGAIN == (int)child;
-	if (child >= (uint32_t)d->x->children || (times && !w->begun))
+	if (!has_subvolume(d, child) || (times && !w->begun))
 		return 0;
 	return put_last(w, (int)child + AGAIN * times);
 }

@@ -12,7 +12,7 @@
 static void add_subvolume(const struct dht *d, int child, struct location *to)
 {
 	location_line(to, "subvolume", "%d %s", child, d->x->child[child]->name);
-	location_line(to, "of", "%d", d->x->children);
+	location_line(to, "of", "%d", __builtin_popcountll(all_of(d)));
 }
 
 static void add_weights(struct dht *d, struct location *to)
@@ -100,6 +100,8 @@ static int locate_root(struct request *rq, struct dht *d, const struct getxattr_
 		const struct getxattr_out *told;
 		int err;
 
+		if (!has_subvolume(d, (uint64_t)i))
+			continue;
 		add_subvolume(d, i, to);
 		told = fanout_out(f, i, &err);
 		if (told)

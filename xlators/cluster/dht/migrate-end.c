@@ -259,7 +259,7 @@ static int read_stub(struct request *rq, struct dht *d, int child, struct inode 
 	place_say(rq, d, &(struct place){ 0 });
 	if (!err)
 		err = pointer_decode(out.value.bytes, out.value.size, p) ? -EIO : 0;
-	if (!err && p->subvolume >= (uint32_t)d->x->children)
+	if (!err && !has_subvolume(d, p->subvolume))
 		err = -EIO;
 	fop_out_clear(FOP_getxattr, &out);
 	return err;

@@ -542,7 +542,7 @@ static void bring_asked(void *arg)
 	uint64_t bytes = 0;
 	struct request rq;
 
-	c->err = !root ? -ENOMEM : owner >= c->d->x->children ? -EIO : 0;
+	c->err = !root ? -ENOMEM : !has_subvolume(c->d, (uint64_t)owner) ? -EIO : 0;
 	if (c->err)
 		return;
 	request_init(&rq, c->d->x->graph, 0);

@@ -309,7 +309,7 @@ static int climb_over(struct climb *c, const struct gfid *top)
 	fop_out_clear(FOP_lookup, &out);
 	if (!err && !p.turn)
 		err = -EMARKED; /* somebody has just put it there, and will say it in a moment */
-	if (!err && p.subvolume >= (uint32_t)c->d->x->children)
+	if (!err && !has_subvolume(c->d, p.subvolume))
 		err = -EIO;
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;

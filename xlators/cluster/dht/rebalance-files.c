@@ -276,8 +276,8 @@ static int visit(struct walk *w, struct level *l, const struct dirent_plus *e)
 	if (is_spread(w->r->d, l->dir) && !is_at_home(w->r->d, l->dir, e->name, w->child))
 		return 0;
 	if (S_ISDIR(e->inode->type))
-		return w->r->d->leaving ? pass_over(w, e->inode, lead_home(w->r, l->dir, e->name, w->child)) : 0;
-	if (w->r->d->leaving && !is_leaving(w->r->d, (int)e->attr.rdev)) /* the others can wait */
+		return has_leaver(w->r->d) ? pass_over(w, e->inode, lead_home(w->r, l->dir, e->name, w->child)) : 0;
+	if (has_leaver(w->r->d) && !is_leaving(w->r->d, (int)e->attr.rdev)) /* the others can wait */
 		return 0;
 	return begin_to_bring(w, l->dir, e->name);
 }
@@ -321,7 +321,7 @@ static int walk_all(struct rebalance *r)
 	int err = 0;
 
 	for (int i = 0; i < r->d->x->children && !err && !rebalance_stops(r); i++) {
-		err = walk_child(r, i);
+		err = has_subvolume(r->d, (uint64_t)i) ? walk_child(r, i) : 0;
 		if (err && err != -ECANCELED)
 			rebalance_problem(r, err, "the directories of %s can't be read: %s", subvolume_name(r, i),
 					  strerror(-err));

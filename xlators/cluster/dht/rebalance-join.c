@@ -158,8 +158,8 @@ static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 			continue;
 		one = fanout_error(&rq, one);
 		err = one == -EFENCED || one == -EMARKED ? -EAGAIN
-				      : rebalance_problem(r, one, "%s does not take the new layout: %s", subvolume_name(r, i),
-							  strerror(-one));
+							 : rebalance_problem(r, one, "%s does not take the new layout: %s",
+									     subvolume_name(r, i), strerror(-one));
 	}
 	if (f)
 		fanout_drop(f);
@@ -176,6 +176,15 @@ static uint64_t mask_of(const struct layout *l)
 	return mask;
 }
 
+/* What a root has says so; a shard elsewhere tells itself. */
+static int home_had(struct request *rq, struct rebalance *r, const struct layout *has, int *at)
+{
+	if (!is_root(r->dir))
+		return home_of_shard(rq, r->d, r->dir, at);
+	*at = (int)has->home;
+	return has_subvolume(r->d, has->home) ? 0 : -EIO;
+}
+
 /* From where the home moves by that layout; -1: it does not, or has done so. Its new shard says where the home is as long as it is not that itself. */
 static int home_before(struct rebalance *r, const struct layout *l, int *before)
 {
@@ -186,7 +195,7 @@ static int home_before(struct rebalance *r, const struct layout *l, int *before)
 	int at = (int)l->home, err;
 
 	*before = -1;
-	if (is_root(r->dir) || !l->moving)
+	if (!l->moving)
 		return 0;
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
 	err = place_say_in(&rq, r->d, r->dir);
@@ -194,8 +203,10 @@ static int home_before(struct rebalance *r, const struct layout *l, int *before)
 		err = getxattr_on(&rq, r->d->x->child[l->home], &in, &out);
 	if (!err && layout_decode(out.value.bytes, out.value.size, &has))
 		err = -EIO;
+	if (err == -ENODATA && is_root(r->dir))
+		layout_implied(&has, (uint32_t)r->d->initial_from, 1);
 	if (!err || err == -ENODATA)
-		err = has.version >= l->version ? 0 : home_of_shard(&rq, r->d, r->dir, &at);
+		err = has.version >= l->version ? 0 : home_had(&rq, r, &has, &at);
 	*before = at == (int)l->home ? -1 : at;
 	fop_out_clear(FOP_getxattr, &out);
 	request_finish(&rq);
@@ -226,16 +237,36 @@ static int write_first(struct rebalance *r, const struct layout *l, int home)
 	return err || !l->moving || is_root(r->dir) || !directory_has_gone(r, home) ? err : -ESTALE;
 }
 
+/* The mark of `/moves` is at the root's home: nobody sets it where that was any more, and who has it still ends before others set it where the home is by now. */
+static int wait_for_moves(struct rebalance *r, int before)
+{
+	uint64_t hash = mark_hash(MARK_MOVES);
+	struct request rq;
+	struct mark m;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_newest(&rq, r->d);
+	if (!err)
+		err = mark_of(&rq, r->d, before, r->dir, hash, &m);
+	if (!err)
+		err = mark_end_left_over(&rq, r->d, before, r->dir, hash);
+	request_finish(&rq);
+	return err == -ENODATA ? 0 : err == -EMARKED ? -EAGAIN : err;
+}
+
 /* Where the directory's own xattrs are nobody changes them by that layout, and by the one before nobody does when the old home has it. */
 static int move_home(struct rebalance *r, const struct layout *l, int before)
 {
 	int err = write_first(r, l, before);
 	struct request rq;
 
+	if (!err && is_root(r->dir))
+		err = wait_for_moves(r, before);
 	if (err)
 		return err;
 	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = copy_home(&rq, r->d, r->dir, before, (int)l->home);
+	err = MUTANT("leave-xattrs") ? 0 : copy_home(&rq, r->d, r->dir, before, (int)l->home);
 	request_finish(&rq);
 	return err ? rebalance_problem(r, err, "a directory's extended attributes can't be copied from %s to %s: %s",
 				       subvolume_name(r, before), subvolume_name(r, (int)l->home), strerror(-err))

@@ -42,7 +42,7 @@ static int look_at_leaver(struct request *rq, struct rebalance *r, const struct 
 	*home = l.moving ? was.child : (int)l.home;
 	*attr = found.attr;
 	fop_out_clear(FOP_lookup, &found);
-	return !err && *home >= r->d->x->children ? -EIO : err;
+	return !err && !has_subvolume(r->d, (uint64_t)*home) ? -EIO : err;
 }
 
 /* ---- by the name ---- */
@@ -79,7 +79,9 @@ static int lead_by(struct request *rq, struct rebalance *r, const struct loc *lo
 		return err;
 	if (now.child == leaver)
 		err = replace(rq, r, loc, child, &now, home, &attr);
-	return err ? err : parent_changes_home(rq, r->d, &now.gfid, leaver, home, child, &loc->parent->gfid);
+	return err || MUTANT("say-old-home")
+		       ? err
+		       : parent_changes_home(rq, r->d, &now.gfid, leaver, home, child, &loc->parent->gfid);
 }
 
 int lead_home(struct rebalance *r, struct inode *dir, const char *name, int child)
@@ -127,7 +129,7 @@ static int search(struct request *rq, struct rebalance *r, const struct parent *
 	struct search s = { r, gfid, (int)above->subvolume, 0 };
 	struct side there = { .child = s.child, .parent = above->gfid };
 	cleanup_inode struct inode *dir = NULL;
-	int err = s.child < r->d->x->children ? directory_at(rq, r->d, &there, &dir) : -EIO;
+	int err = has_subvolume(r->d, above->subvolume) ? directory_at(rq, r->d, &there, &dir) : -EIO;
 
 	if (!err)
 		err = place_say(rq, r->d, &(struct place){ .flags = PLACE_HERE });

@@ -171,7 +171,7 @@ static int has_gone(struct request *rq, struct leaving *v, const struct gfid *gf
 {
 	struct aim aim = { .gfid = *gfid, .child = home, .dir = true };
 	struct lookup_out there = { 0 };
-	int err = home == v->child || home >= v->r->d->x->children ? 0 : look_at_anchor(rq, v->r->d, &aim, &there);
+	int err = home == v->child || !has_subvolume(v->r->d, (uint64_t)home) ? 0 : look_at_anchor(rq, v->r->d, &aim, &there);
 
 	*gone = err == -ENOENT;
 	fop_out_clear(FOP_lookup, &there);
@@ -243,7 +243,7 @@ static void count_records(struct request *rq, void *arg, struct inode *dir, cons
 
 static bool names_leaver(const struct intent *it, int leaver)
 {
-	bool yes = false;
+	bool yes = it->moves == 1 + leaver;
 
 	for (int i = 0; i < it->sides; i++)
 		yes |= it->side[i].child == leaver || it->side[i].aim.child == leaver || it->side[i].goes.child == leaver;
@@ -345,9 +345,9 @@ static int look(struct leaving *v)
 	int err = look_at_root(v);
 
 	for (int i = 0; i < v->r->d->x->children && !err; i++)
-		err = each_work(v, i);
+		err = has_subvolume(v->r->d, (uint64_t)i) ? each_work(v, i) : 0;
 	if (!err)
-		err = each_away(v, judge_each);
+		err = MUTANT("look-at-no-directories") ? 0 : each_away(v, judge_each);
 	err = err ? err : v->err;
 	if (err)
 		return rebalance_problem(v->r, err, "what %s still has can't be looked at: %s", subvolume_name(v->r, v->child),
@@ -395,7 +395,7 @@ static void drop_all(struct leaving *v)
 	for (int i = 0; i < v->r->d->x->children; i++) {
 		struct elsewhere e = { v, i };
 
-		if (i != v->child)
+		if (i != v->child && has_subvolume(v->r->d, (uint64_t)i))
 			each_away_at(v, i, READDIR_PLUS, drop_those, &e);
 	}
 }

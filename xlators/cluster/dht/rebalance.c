@@ -169,7 +169,7 @@ static int give_to_those_that_came(struct rebalance *r)
 		err = go_on(r);
 		if (err > 0) {
 			rebalance_step(r, "files");
-			err = r->d->leaving ? empty_leaver(r) : bring_files(r);
+			err = has_leaver(r->d) ? empty_leaver(r) : bring_files(r);
 			err = err ? err : 1;
 		}
 		if (err >= 0)
@@ -293,7 +293,7 @@ static void tell_stays(const struct rebalance *r, FILE *to)
 {
 	const struct stays *s = &r->stays;
 
-	fprintf(to, "leaving %s\n", subvolume_name(r, r->d->x->children - 1));
+	fprintf(to, "leaving %s\n", subvolume_name(r, leaver_of(r)));
 	if (s->looked)
 		fprintf(to, "stays-names %llu\nstays-files %llu\nstays-directories %llu\nstays-records %llu\nstays-open %llu\n",
 			(unsigned long long)s->names, (unsigned long long)s->files,
@@ -313,7 +313,7 @@ static void tell(struct rebalance *r, FILE *to)
 	fprintf(to, "version %llu\n", (unsigned long long)spread_of(r->d)->layout.version);
 	fprintf(to, "moved %llu\nleft %llu\n", (unsigned long long)r->moved, (unsigned long long)r->left);
 	tell_files(r, to);
-	if (r->d->leaving)
+	if (has_leaver(r->d))
 		tell_stays(r, to);
 	if (r->problem[0])
 		location_line(&line, "problem", "%s", r->problem); /* a name may be in it */

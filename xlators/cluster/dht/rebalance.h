@@ -98,7 +98,7 @@ void tell_leavers(struct rebalance *, const struct layout *moving, const struct 
 int empty_leaver(struct rebalance *);
 static inline int leaver_of(const struct rebalance *r)
 {
-	return r->d->x->children - 1;
+	return (int)r->d->leaving;
 }
 
 /* ---- rebalance-lead.c ---- */

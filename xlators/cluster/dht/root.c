@@ -194,8 +194,7 @@ static int take_back_acl(struct request *rq, struct xlator *child, struct inode 
 static void take_back(struct dht *d, int child, struct inode *dir, const struct before *b)
 {
 	struct setattr_in in = {
-		.inode = dir,
-		.set = { .valid = b->valid, .mode = b->attr.mode & 07777, .uid = b->attr.uid, .gid = b->attr.gid }
+		.inode = dir, .set = { .valid = b->valid, .mode = b->attr.mode & 07777, .uid = b->attr.uid, .gid = b->attr.gid }
 	};
 	struct setattr_out out = { 0 };
 	struct request rq;
@@ -296,13 +295,12 @@ static bool is_acl(const char *name)
 	return !strcmp(name, "system.posix_acl_access") || !strcmp(name, "system.posix_acl_default");
 }
 
-static int shards_setxattr(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in,
-			   const char *name, void *out)
+static int shards_setxattr(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, const char *name,
+			   void *out)
 {
 	struct before b = { .valid = SET_MODE, .acl = name };
 
-	return is_acl(name) ? change_all(rq, d, dir, fop, in, &b)
-			    : fop_call(rq, d->x->child[home_of(d, dir)], fop, in, out);
+	return is_acl(name) ? change_all(rq, d, dir, fop, in, &b) : fop_call(rq, d->x->child[home_of(d, dir)], fop, in, out);
 }
 
 /* ---- what one can answer for all ---- */

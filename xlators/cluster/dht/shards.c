@@ -67,7 +67,7 @@ int home_of_shard(struct request *rq, struct dht *d, struct inode *dir, int *chi
 	if (!err && !parent_decode(out.value.bytes, out.value.size, &p) && gfid_equal(&p.gfid, &dir->gfid))
 		*child = (int)p.subvolume;
 	fop_out_clear(FOP_getxattr, &out);
-	return *child < d->x->children ? 0 : -EIO;
+	return has_subvolume(d, (uint64_t)*child) ? 0 : -EIO;
 }
 
 /* ---- what is asked of one, and is of all ---- */

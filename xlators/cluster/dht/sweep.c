@@ -75,7 +75,7 @@ static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid
 	int err = layout_check(rq, d, true) ? -EIO : -ENOENT; /* it may be at one that came, and this graph lacks */
 
 	for (int i = 0; i < d->x->children && err == -ENOENT; i++)
-		err = intent_find(rq, d, i, id, &it);
+		err = has_subvolume(d, (uint64_t)i) ? intent_find(rq, d, i, id, &it) : -ENOENT;
 	return err == -ENOENT;
 }
 
@@ -313,7 +313,7 @@ int sweep_all(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
 				s->seen = malloc(SEEN_MAX * sizeof(struct seen));
 			err = s->seen ? 0 : -ENOMEM;
 			s->looks = looks;
-			if (!err && (!looks || s->count))
+			if (!err && (!looks || s->count) && has_subvolume(d, (uint64_t)s->child))
 				look_as_root(s); /* what can't be read now is looked at the next time */
 		}
 		goes_on = looks + 1 == STALE_LOOKS || pause(arg, d->sweep_ms);

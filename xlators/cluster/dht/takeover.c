@@ -413,6 +413,15 @@ int mark_of(struct request *rq, struct dht *d, int child, struct inode *dir, uin
 	return err;
 }
 
+/* With its subvolume all intents that were there have gone. One that this graph lacks may have come, or may have been given a number that was free: then the layout
+ * has it. */
+static int intent_find_if_there(struct request *rq, struct dht *d, uint32_t subvolume, const struct gfid *id, struct intent *it)
+{
+	if (has_subvolume(d, subvolume))
+		return intent_find(rq, d, (int)subvolume, id, it);
+	return layout_check(rq, d, true) ? -EIO : -ENOENT;
+}
+
 /* A mark whose intent is not there was left over: intents are there before their marks, and go after them. */
 static void end_holder(struct request *rq, struct dht *d, int child, struct inode *dir, const struct mark *m)
 {
@@ -421,9 +430,7 @@ static void end_holder(struct request *rq, struct dht *d, int child, struct inod
 	struct intent it;
 	struct mark now;
 
-	if (home < 0 || home >= d->x->children)
-		return;
-	err = intent_find(rq, d, home, &m->intent, &it);
+	err = intent_find_if_there(rq, d, m->subvolume, &m->intent, &it);
 	if (!err)
 		intent_end(rq, d, home, intent_name(&it, name));
 	else if (err == -ENOENT && !mark_of(rq, d, child, dir, m->hash, &now) && gfid_equal(&now.intent, &m->intent) &&
@@ -439,7 +446,7 @@ int mark_end_left_over(struct request *rq, struct dht *d, int child, struct inod
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
-	if (m.subvolume >= (uint32_t)d->x->children || intent_find(rq, d, (int)m.subvolume, &m.intent, &it) != -ENOENT)
+	if (intent_find_if_there(rq, d, m.subvolume, &m.intent, &it) != -ENOENT)
 		return -EMARKED;
 	err = mark_of(rq, d, child, dir, hash, &now);
 	if (err || !gfid_equal(&now.intent, &m.intent) || now.attempt != m.attempt)
@@ -563,9 +570,9 @@ static void end_at_name(struct request *rq, struct dht *d, const struct loc *loc
 		err = subvolume_of_name(rq, d, loc, fop, &child);
 		o = (struct owners){ child, child };
 	}
-	if (!err && o.from < d->x->children)
+	if (!err && has_subvolume(d, (uint64_t)o.from))
 		end_at(rq, d, loc, fop, o.from);
-	if (!err && o.to != o.from && o.to < d->x->children)
+	if (!err && o.to != o.from && has_subvolume(d, (uint64_t)o.to))
 		end_at(rq, d, loc, fop, o.to);
 }
 

@@ -29,7 +29,7 @@ static bool is_moving(const struct request *rq, struct dht *d, const struct loc 
 /* Its volume file may be older than the layout. */
 static bool has(const struct dht *d, int child)
 {
-	return child < d->x->children;
+	return has_subvolume(d, (uint64_t)child);
 }
 
 /* What stands there; null: nothing. As who asks: what he may not look at he may not change either. */

@@ -15,9 +15,9 @@ enum { QUEUE_MAX = 4096, POLL_MS = 2000, LOOK_EACH = 30 };
 
 struct growing {
 	struct gfid gfid;
-	int child;     /* who tells of it */
-	unsigned want; /* members; 0: twice as many as now */
-	bool begun;    /* there is a record, at that subvolume */
+	int child;		  /* who tells of it */
+	unsigned want;		  /* members; 0: twice as many as now */
+	bool begun;		  /* there is a record, at that subvolume */
 	struct patience patience; /* with who is about to remove it, and may have died */
 };
 struct queue {
@@ -253,7 +253,8 @@ static int make_shard(struct request *rq, struct rebalance *r, int home, int chi
 	char name[HIDDEN_NAME];
 	int err = away_dir(rq, r->d, child, &aim.gfid, true, &away);
 
-	parent_encode(&(struct parent){ 2, (uint32_t)home, r->dir->gfid }, bytes); /* 1 is what was made for its pointer (away.c) */
+	parent_encode(&(struct parent){ 2, (uint32_t)home, r->dir->gfid },
+		      bytes); /* 1 is what was made for its pointer (away.c) */
 	in.loc = (struct loc){ .parent = away, .name = anchor_name(&aim, name) };
 	if (!err)
 		err = born_attach(rq, &x, 1);
@@ -309,7 +310,7 @@ void shard_drop(struct request *rq, struct dht *d, const struct gfid *gfid, int 
 static void drop_shards(struct request *rq, struct rebalance *r, const struct gfid *gfid, int home)
 {
 	for (int i = 0; i < r->d->x->children; i++)
-		if (i != home)
+		if (i != home && has_subvolume(r->d, (uint64_t)i))
 			shard_drop(rq, r->d, gfid, i, home);
 }
 

@@ -180,6 +180,7 @@ static struct facts facts_in(const struct known *k)
 			   .pointer = k->pointer };
 
 	f.version = k->layout ? k->layout->version : 0;
+	f.home = k->layout ? k->layout->home : 0;
 	f.moving = k->layout && k->layout->moving;
 	f.goes = k->marks == 1 && (k->mark[0].hash == mark_hash(MARK_GOES) || k->mark[0].hash == mark_hash(MARK_DYING));
 	if (f.goes)

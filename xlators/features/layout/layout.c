@@ -13,6 +13,8 @@ static const struct option options[] = {
 	  "how many subvolumes the volume began with: names of the root that belong to another of these are refused while the root has no layout on disk; 0: "
 	  "they are not judged then",
 	  0, LAYOUT_MEMBERS_MAX },
+	{ "initial-from", OPTION_INT, OPTION_AT(struct checks, initial_from), "0",
+	  "the first of these: another one than 0 where that has left the volume", 0, UINT32_MAX - LAYOUT_MEMBERS_MAX },
 	{ "widen-at", OPTION_INT, OPTION_AT(struct checks, widen_at), "0",
 	  "names of a directory at this subvolume at which it is told to who asks for such as are to be at more of them; 0: none is",
 	  0, 1 << 30 },
@@ -142,15 +144,19 @@ static bool asks_home(enum fop fop, const void *in)
 	}
 }
 
-/* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) */
-static bool judged_by_version(enum fop fop, const void *in, const struct facts *f)
+/* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) The directory's own xattrs are being copied to where its
+ * home is to be as long as that has no layout: who knows of one that makes it the home waits for that. */
+static bool judged_by_version(enum fop fop, const void *in, const struct facts *f, uint64_t said)
 {
-	return fop == FOP_opendir || fop == FOP_readdir || (f->version && (for_all_shards(fop, in) || asks_home(fop, in)));
+	if (fop == FOP_opendir || fop == FOP_readdir)
+		return true;
+	return asks_home(fop, in) ? f->version || (said && !MUTANT("trust-newcomer")) : f->version && for_all_shards(fop, in);
 }
 
 static int judge_object(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in,
 			struct inode *inode)
 {
+	uint64_t said = place_version(place, request_gfid(rq, &inode->gfid), 0);
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
@@ -158,8 +164,7 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 		err = -EMOVED;
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
-	if (!err && judged_by_version(fop, in, &f) && !(place->flags & PLACE_HERE) &&
-	    place_version(place, request_gfid(rq, &inode->gfid), 0) != f.version)
+	if (!err && judged_by_version(fop, in, &f, said) && !(place->flags & PLACE_HERE) && said != f.version)
 		err = -ELAYOUT;
 	return err;
 }
@@ -383,7 +388,7 @@ static int layout_init(struct xlator *x, struct problem *p)
 	grown_init(&c->grown);
 	c->started_ns = clock_ns();
 	if (c->initial)
-		layout_implied(&c->implied, (unsigned)c->initial);
+		layout_implied(&c->implied, (uint32_t)c->initial_from, (unsigned)c->initial);
 	return 0;
 }
 

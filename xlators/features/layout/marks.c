@@ -217,14 +217,24 @@ static int room_for_one_more(struct request *rq, struct xlator *x, struct inode 
 	return err;
 }
 
+/* The root's home has the mark of `/moves`, and another one when that has moved. (Who gives it another home waits for the mark where it was.) */
+static int may_move(const struct checks *c, const struct facts *root)
+{
+	uint32_t home = root->version ? root->home : c->initial ? c->implied.home : (uint32_t)c->subvolume;
+
+	return home != (uint32_t)c->subvolume && !MUTANT("move-anywhere") ? -ELAYOUT : 0;
+}
+
 /* Who begins an intent has found the names by a layout; who ends one takes nothing for granted. */
 static int may_begin(struct request *rq, struct xlator *x, const struct place *p, struct inode *inode, uint64_t hash)
 {
 	struct facts f;
 	int err = facts_of(rq, x, inode, NULL, &f);
 
-	if (!err && p->attempt == 1 && hash != mark_hash(MARK_MOVES) &&
-	    place_version(p, request_gfid(rq, &inode->gfid), 0) != f.version && !MUTANT("mark-any-version"))
+	if (!err && p->attempt == 1 && hash == mark_hash(MARK_MOVES))
+		err = may_move(x->private, &f);
+	else if (!err && p->attempt == 1 && place_version(p, request_gfid(rq, &inode->gfid), 0) != f.version &&
+		 !MUTANT("mark-any-version"))
 		err = -ELAYOUT;
 	if (!err && hash == mark_hash(MARK_DYING) && f.moving)
 		err = -EMARKED; /* until all names are where they are to be */

@@ -23,6 +23,7 @@ enum { MADE = 4096, COUNTERS = 4096 };
 struct checks {
 	int64_t subvolume;     /* option: the number of this one in layouts and pointers */
 	int64_t initial;       /* option: subvolumes that the volume began with; 0: not known */
+	int64_t initial_from;  /* option: the first of them */
 	int64_t widen_at;      /* option: names of a directory here, of which it is told that they are many; 0: of none */
 	bool leaving;	       /* option */
 	uint64_t reopen_ms;    /* option */
@@ -68,6 +69,7 @@ struct facts {
 	bool kept;			   /* a name of it is not counted, that of `keeper` */
 	struct gfid keeper;
 	uint64_t version; /* of its layout */
+	uint32_t home;	  /* by it */
 	bool goes;	  /* it is marked as one that is to go, dies, or is being moved, and nothing else: by `by` */
 	struct mark by;
 	struct pointer pointer;
