@@ -20,7 +20,7 @@
 #include "store.h"
 #include "task.h"
 
-enum { REPORTS_MAX = 64, PEERS_MAX = 1024, WANTS_MAX = 65536, COMMIT_MAX = 128 };
+enum { REPORTS_MAX = 64, PEERS_MAX = 4096, WANTS_MAX = 65536, COMMIT_MAX = 128 };
 static const uint64_t away_ns = 10000000000, kept_ns = 5000000000;
 
 /* ---- what is known ---- */
@@ -295,11 +295,11 @@ static struct peer *need_peer(const char *name)
 	return &lead.peer[lead.peers++];
 }
 
-/* Who decided about a set's limits in an earlier view may not know yet that it does so no more. */
+/* Who decided about a set's limits in an earlier view may not know yet that it does so no more. (But a set that came in another one's place begins with small numbers.) */
 static void note_heard(struct peer *p, uint64_t term, json_int_t unused)
 {
 	(void)unused;
-	if (!p || term < p->term)
+	if (!p || (term < p->term && clock_ns() < p->heard_ns + away_ns))
 		return;
 	p->term = term;
 	p->heard_ns = clock_ns();

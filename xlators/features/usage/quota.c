@@ -16,11 +16,22 @@ static const char *why_not(uint64_t number)
 }
 
 /* A set's new view must not wait for a claim: so its first member lets the client ask once more, soon, and at once if it is the first no more. */
+static bool decides_for_set(struct usage *u, const struct request *rq)
+{
+	return rq->limits == LIMITS_FIRST && pool_is_of_set(&u->ledger);
+}
+
 static bool asks_again(struct usage *u, const struct request *rq, int ms)
 {
 	enum { IN_SET_MS = 1000 };
 
-	return rq->limits == LIMITS_FIRST && pool_is_of_set(&u->ledger) && (ms >= IN_SET_MS || !pool_has_decider(&u->ledger));
+	return decides_for_set(u, rq) && (ms >= IN_SET_MS || !pool_has_decider(&u->ledger));
+}
+
+/* So, too, if nobody waits for the answer just now. */
+static int given_up(struct usage *u, const struct request *rq)
+{
+	return decides_for_set(u, rq) ? -EASKFIRST : -EDQUOT;
 }
 
 /* Other bricks may be about to start. If one does not come nobody can tell that there is room. An allotment may be too small as others have more than they need: it is refused when they were asked,
@@ -41,7 +52,7 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 		if (again)
 			break;
 		if (answer == POOL_REFUSED || task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns)) {
-			err = -EDQUOT;
+			err = answer == POOL_REFUSED ? -EDQUOT : given_up(u, rq);
 			break;
 		}
 		err = ledger_claim(&u->ledger, row, more, last, rq->limits);
