@@ -3,7 +3,7 @@
 # A tenant's limits hold over two replica sets of three servers: eight mounts that race into them, though the server of a set's first member, and the one that leads the cluster, are killed
 # meanwhile, never store more, and who is refused has all but little; the members of each set stay equal, and all are charged what is there; what one set has free the other one gets; df tells of
 # all; a limit that is lowered, lifted and set again; and sets that come and go while there is a limit.
-# limit: 900 s, 1800 s with LONG=1
+# limit: 1500 s, 3600 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
