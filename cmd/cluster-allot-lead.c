@@ -20,19 +20,20 @@
 #include "store.h"
 #include "task.h"
 
-enum { REPORTS_MAX = 64, PEERS_MAX = 64, WANTS_MAX = 65536, COMMIT_MAX = 128 };
+enum { REPORTS_MAX = 64, PEERS_MAX = 4096, WANTS_MAX = 65536, COMMIT_MAX = 128 };
 static const uint64_t away_ns = 10000000000, kept_ns = 5000000000;
 
 /* ---- what is known ---- */
 
-struct peer {
+struct peer { /* a server, or a replica set: heard by the server where it decides about limits */
 	char name[ALLOT_UNIT_NAME + 1];
-	uint64_t heard_ns;
+	uint64_t heard_ns, term;
 	json_int_t done;
 };
 struct want {
 	char pool[GFID_TEXT];
 	uint64_t base;
+	char server[ALLOT_UNIT_NAME + 1]; /* by which it was said */
 	struct allot_said said;
 	json_int_t event;
 	uint64_t mentioned_ns;
@@ -77,7 +78,7 @@ struct working {
 	struct working *next;
 };
 
-/* One of a server that has no brick of the volume any more counts no more: what is there is not the volume's. */
+/* One of a server, or a set, that has no brick of the volume any more counts no more: what is there is not the volume's. */
 static void drop_strangers(struct working *w)
 {
 	size_t kept = 0;
@@ -186,7 +187,7 @@ static void note_began(const struct working *w, const struct allot_said *s)
 		b->next = lead.began;
 		lead.began = b;
 	}
-	if (b) {
+	if (b && s->term >= b->said.term) {
 		b->said = *s;
 		b->heard_ns = clock_ns();
 	}
@@ -241,6 +242,7 @@ static bool is_sane(struct amount a)
 static bool read_said(const char *server, const json_t *row, struct allot_said *s)
 {
 	*s = (struct allot_said){ .incarnation = (uint64_t)json_number(row, "incarnation"),
+				  .term = (uint64_t)json_number(row, "term"),
 				  .seen = (uint64_t)json_number(row, "seen"),
 				  .gone = (uint64_t)json_number(row, "gone"),
 				  .taken = amount_of(row, "taken"),
@@ -249,12 +251,12 @@ static bool read_said(const char *server, const json_t *row, struct allot_said *
 				  .cap = amount_of(row, "cap"),
 				  .round = (uint64_t)json_number(row, "round"),
 				  .wants = amount_of(row, "wants") };
-	snprintf(s->unit, sizeof s->unit, "%s", server);
+	snprintf(s->unit, sizeof s->unit, "%s", *json_text(row, "unit") ? json_text(row, "unit") : server);
 	return s->incarnation && is_sane(s->taken) && is_sane(s->cap) && is_sane(s->wants);
 }
 
 /* With the lock held. The same round again is the same want. */
-static void note_want(const char *pool, uint64_t base, const struct allot_said *s)
+static void note_want(const char *server, const char *pool, uint64_t base, const struct allot_said *s)
 {
 	struct want *w, **at;
 
@@ -276,6 +278,7 @@ static void note_want(const char *pool, uint64_t base, const struct allot_said *
 		at = &(*at)->next;
 	*w = (struct want){ .base = base, .said = *s, .event = ++lead.event, .mentioned_ns = clock_ns() };
 	snprintf(w->pool, sizeof w->pool, "%s", pool);
+	snprintf(w->server, sizeof w->server, "%s", server);
 	*at = w;
 	lead.wants++;
 }
@@ -287,10 +290,40 @@ static struct peer *need_peer(const char *name)
 			return &lead.peer[i];
 	if (lead.peers == PEERS_MAX || strlen(name) > ALLOT_UNIT_NAME)
 		return NULL;
+	lead.peer[lead.peers] = (struct peer){ .done = 0 };
 	snprintf(lead.peer[lead.peers].name, sizeof lead.peer[0].name, "%s", name);
-	lead.peer[lead.peers].done = 0;
-	lead.peer[lead.peers].heard_ns = 0;
 	return &lead.peer[lead.peers++];
+}
+
+/* Who decided about a set's limits in an earlier view may not know yet that it does so no more. (But a set that came in another one's place begins with small numbers.) */
+static void note_heard(struct peer *p, uint64_t term, json_int_t unused)
+{
+	(void)unused;
+	if (!p || (term < p->term && clock_ns() < p->heard_ns + away_ns))
+		return;
+	p->term = term;
+	p->heard_ns = clock_ns();
+}
+
+static void note_done(struct peer *p, uint64_t term, json_int_t done)
+{
+	if (p && term == p->term && done > p->done)
+		p->done = done;
+}
+
+/* For each replica set about whose limits the server that says this decides. */
+static void each_decided(const json_t *said, void (*fn)(struct peer *, uint64_t term, json_int_t), json_int_t arg)
+{
+	const json_t *pair;
+	size_t i;
+
+	json_array_foreach(json_object_get(said, "decides"), i, pair)
+	{
+		const char *set = json_string_value(json_array_get(pair, 0));
+
+		if (set)
+			fn(need_peer(set), (uint64_t)json_integer_value(json_array_get(pair, 1)), arg);
+	}
 }
 
 /* False: some of it must be said again. */
@@ -304,7 +337,7 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 
 	if (!read_said(server, row, &s))
 		return false;
-	if (w && !sharing_has(w->volume, server))
+	if (w && !sharing_has(w->volume, s.unit))
 		return true; /* it has not heard yet that it has no brick any more */
 	if (w && w->is)
 		w->changed |= allot_take(&w->doc, w->version + 1, &s, &heard);
@@ -312,7 +345,7 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 		note_began(w, &s);
 	if (s.round) {
 		pthread_mutex_lock(&lead.lock);
-		note_want(pool, base, &s);
+		note_want(server, pool, base, &s);
 		pthread_mutex_unlock(&lead.lock);
 	}
 	return heard;
@@ -474,10 +507,8 @@ static void decide(void)
 	err = commit(list);
 	pthread_mutex_lock(&lead.lock);
 	for (size_t i = 0; i < count && !err; i++) {
-		struct peer *p = need_peer(heard[i].server);
-
-		if (p && heard[i].done > p->done)
-			p->done = heard[i].done;
+		note_done(need_peer(heard[i].server), 0, heard[i].done);
+		each_decided(report[i], note_done, heard[i].done);
 	}
 	if (!err)
 		answer_all(&list);
@@ -536,16 +567,17 @@ static json_t *tell(const char *server)
 	json_t *needs = json_array(), *answered = json_array();
 
 	for (const struct want *w = lead.want; w; w = w->next) {
-		bool own = !strcmp(w->said.unit, server);
+		bool own = !strcmp(w->server, server);
 
 		if (own && w->answered)
-			json_array_append_new(answered, json_pack("{s:s, s:I, s:I, s:I, s:b}", "pool", w->pool, "base",
-								  (json_int_t)w->base, "round", (json_int_t)w->said.round,
-								  "version", (json_int_t)w->version, "granted", w->granted));
-		else if (!own && !w->answered && (w->lacks.bytes || w->lacks.inodes))
-			json_array_append_new(needs,
-					      json_pack("{s:s, s:I, s:[I,I]}", "pool", w->pool, "base", (json_int_t)w->base,
-							"need", (json_int_t)w->lacks.bytes, (json_int_t)w->lacks.inodes));
+			json_array_append_new(answered,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "pool", w->pool, "unit", w->said.unit,
+							"base", (json_int_t)w->base, "round", (json_int_t)w->said.round,
+							"version", (json_int_t)w->version, "granted", w->granted));
+		else if ((!own || strcmp(w->said.unit, server)) && !w->answered && (w->lacks.bytes || w->lacks.inodes))
+			json_array_append_new(needs, json_pack("{s:s, s:s, s:I, s:[I,I]}", "pool", w->pool, "unit",
+							       w->said.unit, "base", (json_int_t)w->base, "need",
+							       (json_int_t)w->lacks.bytes, (json_int_t)w->lacks.inodes));
 	}
 	return json_pack("{s:I, s:I, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered", answered);
 }
@@ -556,7 +588,8 @@ static bool queue(json_t *said, const char *server)
 
 	if (!p || lead.reports == REPORTS_MAX)
 		return false;
-	p->heard_ns = clock_ns();
+	note_heard(p, 0, 0);
+	each_decided(said, note_heard, 0);
 	lead.report[lead.reports++] = json_incref(said);
 	return true;
 }

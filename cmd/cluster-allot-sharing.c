@@ -21,6 +21,25 @@ static int by_base(const void *a, const void *b)
 	return (x->base > y->base) - (x->base < y->base);
 }
 
+/* As features/usage is told: see volgen. */
+static void take_sets(struct sharing *v, const struct spec *s)
+{
+	for (size_t i = 0; i < spec_subvolumes(s) && v->units < ALLOT_UNITS_MAX; i++)
+		snprintf(v->unit[v->units++], sizeof v->unit[0], "%s.%zu", v->pool, i);
+}
+
+static void take_servers(struct sharing *v, const struct spec *s)
+{
+	for (size_t i = 0; i < s->bricks; i++) {
+		size_t k = 0;
+
+		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
+			k++;
+		if (k == v->units && v->units < ALLOT_UNITS_MAX)
+			snprintf(v->unit[v->units++], sizeof v->unit[0], "%s", s->brick[i].server->name);
+	}
+}
+
 static void take_spec(struct sharing *v, const struct spec *s)
 {
 	v->units = 0;
@@ -30,14 +49,10 @@ static void take_spec(struct sharing *v, const struct spec *s)
 	v->limit = calloc(s->tenants + 1, sizeof *v->limit);
 	if (!spec_has_allotments(s) || !v->limit)
 		return;
-	for (size_t i = 0; i < s->bricks; i++) {
-		size_t k = 0;
-
-		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
-			k++;
-		if (k == v->units && v->units < ALLOT_UNITS_MAX)
-			snprintf(v->unit[v->units++], sizeof v->unit[0], "%s", s->brick[i].server->name);
-	}
+	if (s->replica)
+		take_sets(v, s);
+	else
+		take_servers(v, s);
 	for (size_t i = 0; i < s->tenants; i++)
 		if (s->tenant[i].bytes || s->tenant[i].inodes)
 			v->limit[v->limits++] = (struct limit){ s->tenant[i].base,

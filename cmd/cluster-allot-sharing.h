@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which volumes have bricks at several servers that share limits of tenants, as the committed specifications say. Of the thread of allotments alone. */
+/* Which volumes have bricks at several servers, or several replica sets, that share limits of tenants, as the committed specifications say. Of the thread of allotments alone. */
 #ifndef STRATUS_CLUSTER_ALLOT_SHARING_H
 #define STRATUS_CLUSTER_ALLOT_SHARING_H
 #include "allot.h"
@@ -10,7 +10,7 @@ struct limit { /* of a tenant */
 	uint64_t base;
 	struct amount limit;
 };
-struct sharing { /* a volume whose servers share limits */
+struct sharing { /* a volume whose servers, or sets, share limits */
 	char name[STORE_KEY_MAX], pool[GFID_TEXT];
 	uint64_t version;
 	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];

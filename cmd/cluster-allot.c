@@ -29,6 +29,7 @@ enum { HOT_MS = 10, IDLE_MS = 200, LEAST_MS = 5, ROWS_MAX = 512, LISTED_MAX = 65
 
 struct place { /* a tenant of a pool */
 	char pool[GFID_TEXT];
+	char unit[ALLOT_UNIT_NAME + 1];
 	uint64_t base;
 };
 static struct {
@@ -64,7 +65,8 @@ void allotments_wake(void)
 struct places {
 	struct place *at;
 	size_t count;
-	bool pools; /* there are some, though nobody may be remembered there */
+	bool pools;	 /* there are some, though nobody may be remembered there */
+	json_t *decides; /* [SET, EPOCH] for each replica set about whose limits a member here decides */
 };
 
 static void list_pool(struct allot_pool *p, void *arg)
@@ -75,8 +77,11 @@ static void list_pool(struct allot_pool *p, void *arg)
 	struct place *grown = realloc(all->at, (all->count + count + 1) * sizeof *grown);
 
 	all->pools = true;
+	if (p->unit && p->term(p->pool))
+		json_array_append_new(all->decides, json_pack("[s, I]", p->unit, (json_int_t)p->term(p->pool)));
 	for (size_t i = 0; grown && i < count; i++) {
 		snprintf(grown[all->count].pool, sizeof grown->pool, "%s", p->name);
+		snprintf(grown[all->count].unit, sizeof grown->unit, "%s", p->unit ? p->unit : cluster_name());
 		grown[all->count++].base = base[i];
 	}
 	all->at = grown ? grown : all->at;
@@ -84,6 +89,7 @@ static void list_pool(struct allot_pool *p, void *arg)
 }
 
 struct known {
+	const char *unit;
 	struct allot_doc doc;
 	uint64_t version;
 	bool is;
@@ -104,10 +110,10 @@ static bool read_document(const char *pool, uint64_t base, struct known *k)
 
 static void get_seen(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
 {
-	uint64_t *seen = arg;
+	uint64_t *least = arg, seen = own->doubted ? 0 : own->seen ? own->seen : own->gone;
 
 	(void)taken, (void)keep, (void)limit;
-	*seen = own->doubted ? 0 : own->seen ? own->seen : own->gone;
+	*least = seen < *least ? seen : *least;
 }
 
 static void apply(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
@@ -115,7 +121,7 @@ static void apply(struct allot_own *own, struct amount taken, struct amount keep
 	const struct known *k = arg;
 
 	(void)taken, (void)keep, (void)limit;
-	allot_apply(own, k->is ? &k->doc : NULL, k->version, cluster_name());
+	allot_apply(own, k->is ? &k->doc : NULL, k->version, k->unit);
 }
 
 /* As long as nothing was committed only those that were not looked at yet. */
@@ -124,9 +130,11 @@ static void refresh(const struct place *at, bool is_new_index)
 	struct known *k = malloc(sizeof *k);
 	uint64_t seen = UINT64_MAX;
 
-	allot_with(at->pool, at->base, get_seen, &seen);
-	if (k && seen != UINT64_MAX && (is_new_index || !seen) && read_document(at->pool, at->base, k))
-		allot_with(at->pool, at->base, apply, k);
+	allot_with_unit(at->pool, at->unit, false, at->base, get_seen, &seen);
+	if (k && seen != UINT64_MAX && (is_new_index || !seen) && read_document(at->pool, at->base, k)) {
+		k->unit = at->unit;
+		allot_with_unit(at->pool, at->unit, false, at->base, apply, k);
+	}
 	free(k);
 }
 
@@ -148,16 +156,16 @@ static void say(struct allot_own *own, struct amount taken, struct amount keep, 
 		to->truncated = true;
 		return;
 	}
-	if (!allot_say(own, cluster_name(), taken, keep, limit, &s))
+	if (!allot_say(own, to->at->unit, taken, keep, limit, &s))
 		return;
 	json_array_append_new(to->rows,
-			      json_pack("{s:s, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}", "pool",
-					to->at->pool, "base", (json_int_t)to->at->base, "incarnation",
-					(json_int_t)s.incarnation, "seen", (json_int_t)s.seen, "gone", (json_int_t)s.gone,
-					"taken", (json_int_t)s.taken.bytes, (json_int_t)s.taken.inodes, "gift",
-					(json_int_t)s.gift, "capped", s.capped, "cap", (json_int_t)s.cap.bytes,
-					(json_int_t)s.cap.inodes, "round", (json_int_t)s.round, "wants",
-					(json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
+			      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}", "pool",
+					to->at->pool, "unit", s.unit, "base", (json_int_t)to->at->base, "incarnation",
+					(json_int_t)s.incarnation, "term", (json_int_t)s.term, "seen", (json_int_t)s.seen,
+					"gone", (json_int_t)s.gone, "taken", (json_int_t)s.taken.bytes,
+					(json_int_t)s.taken.inodes, "gift", (json_int_t)s.gift, "capped", s.capped, "cap",
+					(json_int_t)s.cap.bytes, (json_int_t)s.cap.inodes, "round", (json_int_t)s.round,
+					"wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
 }
 
 static json_t *collect(struct places *all, bool *whole)
@@ -168,12 +176,12 @@ static json_t *collect(struct places *all, bool *whole)
 	for (size_t i = 0; i < all->count; i++) {
 		refresh(&all->at[i], index != asking.index);
 		to.at = &all->at[i];
-		allot_with(to.at->pool, to.at->base, say, &to);
+		allot_with_unit(to.at->pool, to.at->unit, false, to.at->base, say, &to);
 	}
 	asking.index = index;
 	*whole = !to.truncated;
-	return json_pack("{s:s, s:I, s:I, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done, "rows",
-			 to.rows);
+	return json_pack("{s:s, s:I, s:I, s:O, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done,
+			 "decides", all->decides, "rows", to.rows);
 }
 
 /* ---- and answered ---- */
@@ -193,7 +201,7 @@ static void give(struct allot_own *own, struct amount taken, struct amount keep,
 	struct giving *g = arg;
 
 	allot_give(own, taken, keep, limit, g->need);
-	g->later = own->is_needed;
+	g->later |= own->is_needed;
 }
 
 struct deciding {
@@ -226,7 +234,8 @@ static bool take_answer(const json_t *answer, const json_t *said, bool whole)
 	{
 		struct giving g = { .need = amount_of(json_object_get(row, "need")) };
 
-		allot_with(json_text(row, "pool"), (uint64_t)json_number(row, "base"), give, &g);
+		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), true, (uint64_t)json_number(row, "base"), give,
+				&g);
 		later |= g.later;
 	}
 	json_array_foreach(json_object_get(answer, "answered"), i, row)
@@ -234,10 +243,12 @@ static bool take_answer(const json_t *answer, const json_t *said, bool whole)
 		struct deciding d = { (uint64_t)json_number(row, "round"), (uint64_t)json_number(row, "version"),
 				      json_is_true(json_object_get(row, "granted")) };
 
-		allot_with(json_text(row, "pool"), (uint64_t)json_number(row, "base"), decided, &d);
+		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), false, (uint64_t)json_number(row, "base"),
+				decided, &d);
 	}
 	json_array_foreach(json_object_get(said, "rows"), i, row)
-		allot_with(json_text(row, "pool"), (uint64_t)json_number(row, "base"), note_heard, NULL);
+		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), false, (uint64_t)json_number(row, "base"),
+				note_heard, NULL);
 	if (asking.lead != json_number(answer, "lead"))
 		asking.done = 0;
 	asking.lead = json_number(answer, "lead");
@@ -333,7 +344,7 @@ static json_t *ask(json_t *said)
 /* True: look again soon. */
 static bool exchange(void)
 {
-	struct places all = { NULL };
+	struct places all = { .decides = json_array() };
 	bool whole, soon = false;
 	json_t *said, *answer;
 
@@ -345,6 +356,7 @@ static bool exchange(void)
 		json_decref(said);
 		json_decref(answer);
 	}
+	json_decref(all.decides);
 	free(all.at);
 	return soon;
 }

@@ -71,7 +71,14 @@ void documents_set(struct changes *c, const char *kind, const char *name, const 
 	set_key(c, path_format("%s/%s", kind, name), to);
 }
 
-/* Who had no limit has grown as he liked, and who was at one server had all of it: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
+/* Who was at one server, or in one replica set, had all of a limit. And a set that comes where there was another one of that number begins with views of small numbers. */
+static bool begin_all_anew(const struct spec *s, const struct spec *before)
+{
+	return spec_has_allotments(s) != spec_has_allotments(before) || !s->replica != !before->replica ||
+	       (s->replica && spec_subvolumes(s) < spec_subvolumes(before));
+}
+
+/* Who had no limit has grown as he liked: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
  * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
 static bool begins_anew(const struct spec *s, const struct spec *before, size_t number)
 {
@@ -81,8 +88,9 @@ static bool begins_anew(const struct spec *s, const struct spec *before, size_t 
 		was = &before->tenant[number];
 	else
 		was = spec_tenant_find(before, t->name);
-	return was && (!was->bytes != !t->bytes || !was->inodes != !t->inodes ||
-		       spec_has_allotments(s) != spec_has_allotments(before));
+	if (!was)
+		return false;
+	return !was->bytes != !t->bytes || !was->inodes != !t->inodes || ((t->bytes || t->inodes) && begin_all_anew(s, before));
 }
 
 void documents_note_limits(struct changes *c, const struct spec *s, const struct spec *before)

@@ -337,7 +337,7 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 /* Servers believe of allotments what a server's certificate says. */
 static int check_shared_limits(const struct spec *s, struct problem *p)
 {
-	if (!spec_has_allotments(s) || cluster_http_has_tls())
+	if (!spec_has_allotments(s) || spec_servers_of_bricks(s) == 1 || cluster_http_has_tls())
 		return 0;
 	for (size_t i = 0; i < s->tenants; i++)
 		if (s->tenant[i].bytes || s->tenant[i].inodes)

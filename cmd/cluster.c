@@ -563,7 +563,7 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	if (!err && pthread_create(&cluster.watcher, NULL, watch, NULL))
 		return problem_set(p, EAGAIN, "no thread for the cluster: the process limit is reached");
 	cluster.watching = !err;
-	if (!err && c->peers)
+	if (!err)
 		err = allotments_start(p);
 	return err ? err : movers_start(p);
 }

@@ -37,14 +37,16 @@ static bool equal(struct amount a, struct amount b)
 
 /* ---- the document ---- */
 
-/* NAME INCARNATION SINCE HEARD BYTES INODES, a line for each unit. */
+/* NAME INCARNATION SINCE HEARD BYTES INODES [TERM], a line for each unit. */
 static int parse_line(const char *line, struct allot_unit *u)
 {
 	char more;
-	int n = sscanf(line, "%64s %" SCNx64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %c", u->name, &u->incarnation,
-		       &u->since, &u->heard, &u->may.bytes, &u->may.inodes, &more);
+	int n;
 
-	return n == 6 && strcspn(line, " ") <= ALLOT_UNIT_NAME && u->may.bytes >= 0 && u->may.inodes >= 0 &&
+	u->term = 0;
+	n = sscanf(line, "%64s %" SCNx64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %c", u->name,
+		   &u->incarnation, &u->since, &u->heard, &u->may.bytes, &u->may.inodes, &u->term, &more);
+	return (n == 6 || n == 7) && strcspn(line, " ") <= ALLOT_UNIT_NAME && u->may.bytes >= 0 && u->may.inodes >= 0 &&
 			       u->may.bytes < INT64_MAX / ALLOT_UNITS_MAX && u->may.inodes < INT64_MAX / ALLOT_UNITS_MAX
 		       ? 0
 		       : -EINVAL;
@@ -76,10 +78,15 @@ size_t allot_print(const struct allot_doc *d, char text[ALLOT_TEXT_MAX])
 	size_t size = 0;
 
 	text[0] = '\0';
-	for (const struct allot_unit *u = d->unit; u < d->unit + d->units; u++)
+	for (const struct allot_unit *u = d->unit; u < d->unit + d->units; u++) {
 		size += (size_t)snprintf(text + size, ALLOT_TEXT_MAX - size,
-					 "%s %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n", u->name,
-					 u->incarnation, u->since, u->heard, u->may.bytes, u->may.inodes);
+					 "%s %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64, u->name, u->incarnation,
+					 u->since, u->heard, u->may.bytes, u->may.inodes);
+		if (u->term)
+			size += (size_t)snprintf(text + size, ALLOT_TEXT_MAX - size, " %" PRIu64, u->term);
+		text[size++] = '\n';
+	}
+	text[size] = '\0';
 	return size;
 }
 
@@ -114,12 +121,14 @@ static struct allot_unit *add_unit(struct allot_doc *d, const char *name)
 	return u;
 }
 
-/* A2, A3: nothing has grown by this incarnation yet, and nothing does any more by the one before. What it said before that one was taken up is too old to be true. */
+/* A2, A3: nothing has grown by this incarnation yet, and nothing does any more by the one before. What it said before that one was taken up is too old to be true. A7: who decided in an
+ * earlier view may be alive, and not know it. */
 static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, const struct allot_said *s)
 {
-	if (!s->seen || (u && s->seen < u->since) || (!u && !(u = add_unit(d, s->unit))))
+	if (!s->seen || (u && (s->seen < u->since || s->term < u->term)) || (!u && !(u = add_unit(d, s->unit))))
 		return false;
 	u->incarnation = s->incarnation;
+	u->term = s->term;
 	u->since = next;
 	u->heard = s->gift;
 	if (s->capped)
@@ -180,6 +189,7 @@ bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *sa
 		if (!u)
 			return false;
 		u->incarnation = said[i].incarnation;
+		u->term = said[i].term;
 		u->since = gone + 1;
 		u->heard = said[i].gift;
 		u->may = said[i].taken;
@@ -188,6 +198,18 @@ bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *sa
 }
 
 /* ---- who holds one ---- */
+
+void allot_decides(struct allot_own *own, uint64_t incarnation, uint64_t term)
+{
+	own->silent = !term;
+	if (!term)
+		return;
+	own->term = term;
+	own->incarnation = incarnation;
+	own->taken_up = own->capped = own->is_needed = false;
+	own->gift = 0;
+	own->sent = own->decided; /* what was said for an earlier view is not answered any more */
+}
 
 void allot_apply(struct allot_own *own, const struct allot_doc *d, uint64_t version, const char *unit)
 {
@@ -222,9 +244,9 @@ bool allot_may(const struct allot_own *own, struct amount limit, struct amount *
 		may->bytes = 0;
 	if (limit.inodes && own->total.inodes > limit.inodes)
 		may->inodes = 0;
-	if (!own->taken_up || own->doubted)
+	if (own->silent || !own->taken_up || own->doubted)
 		*may = (struct amount){ 0 };
-	return own->taken_up && !own->doubted;
+	return !own->silent && own->taken_up && !own->doubted;
 }
 
 static void give_up(struct allot_own *own, struct amount less)
@@ -253,8 +275,8 @@ void allot_give(struct allot_own *own, struct amount taken, struct amount keep, 
 {
 	struct amount may = enforced(own);
 
-	own->is_needed = !own->taken_up;
-	if (!own->taken_up)
+	own->is_needed = !own->silent && !own->taken_up;
+	if (own->silent || !own->taken_up)
 		return;
 	give_up(own,
 		(struct amount){
@@ -266,7 +288,7 @@ void allot_shrink(struct allot_own *own, struct amount taken, struct amount limi
 {
 	struct amount may = enforced(own), less = { 0 };
 
-	if (!own->taken_up)
+	if (own->silent || !own->taken_up)
 		return;
 	if (limit.bytes && own->total.bytes > limit.bytes)
 		less.bytes = most(0, may.bytes - taken.bytes);
@@ -289,9 +311,12 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 	taken = limited(taken, limit);
 	more = taken.bytes > own->may.bytes || taken.inodes > own->may.inodes;
 	more &= own->seen != 0; /* what was moved here may be more than what may grow here */
+	if (own->silent)
+		return false;
 	if (!waits && !(own->taken_up ? own->capped || more : own->is_needed || more))
 		return false;
 	*s = (struct allot_said){ .incarnation = own->incarnation,
+				  .term = own->term,
 				  .seen = own->seen,
 				  .gone = own->gone,
 				  .taken = taken,
@@ -355,15 +380,27 @@ void allot_each_pool(void (*fn)(struct allot_pool *, void *), void *arg)
 bool allot_with(const char *pool, uint64_t base,
 		void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *), void *arg)
 {
-	struct allot_pool *p;
+	bool any = false;
 
 	pthread_mutex_lock(&all.lock);
-	for (p = all.first; p && strcmp(p->name, pool); p = p->next)
-		;
-	if (p)
-		p->with(p->pool, base, fn, arg);
+	for (struct allot_pool *p = all.first; p; p = p->next)
+		if (!strcmp(p->name, pool)) {
+			p->with(p->pool, base, fn, arg);
+			any = true;
+		}
 	pthread_mutex_unlock(&all.lock);
-	return p;
+	return any;
+}
+
+void allot_with_unit(const char *pool, const char *unit, bool others, uint64_t base,
+		     void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *),
+		     void *arg)
+{
+	pthread_mutex_lock(&all.lock);
+	for (struct allot_pool *p = all.first; p; p = p->next)
+		if (!strcmp(p->name, pool) && (!p->unit || !strcmp(p->unit, unit) != others))
+			p->with(p->pool, base, fn, arg);
+	pthread_mutex_unlock(&all.lock);
 }
 
 void allot_wake(void)

@@ -19,12 +19,14 @@ static inline struct amount amount_sum(struct amount a, struct amount b)
 /* ---- the document ---- */
 
 enum { ALLOT_UNIT_NAME = 64, ALLOT_UNITS_MAX = 32, ALLOT_TEXT_MAX = 6144 };
-/* Of one unit: the pool of a server. (What enforces a limit by itself; a replica set could be one, all of whose members enforce the same.) */
+/* Of one unit: the pool of a server, or a replica set, of whose members that enforces it which decides about limits there. */
 struct allot_unit {
 	char name[ALLOT_UNIT_NAME + 1];
 	uint64_t incarnation; /* which took it up last */
 	uint64_t since;	      /* the document's version in which that did */
 	uint64_t heard;	      /* what that has given up so far, by number, is not in `may` any more */
+	uint64_t
+		term; /* of a replica set: the epoch of the view in which it decides; a later one decides instead, never an earlier one */
 	struct amount may;
 };
 struct allot_doc {
@@ -41,7 +43,7 @@ struct amount allot_total(const struct allot_doc *);
 
 struct allot_said {
 	char unit[ALLOT_UNIT_NAME + 1];
-	uint64_t incarnation;
+	uint64_t incarnation, term;
 	uint64_t seen;	     /* the document's version that it has applied; 0: there is none, or none any more, and */
 	uint64_t gone;	     /* this is the version of what is gone (0: there never was one) */
 	struct amount taken; /* charged and claimed */
@@ -68,6 +70,8 @@ bool allot_begin(struct allot_doc *, uint64_t gone, const struct allot_said *sai
 struct allot_own {
 	uint64_t
 		incarnation; /* never used before: so it is known that nothing grew by an earlier one since the document names it */
+	uint64_t term;	     /* of a replica set: the view in which this member decides about limits, or did; */
+	bool silent;	     /* it does not (now): it says nothing, lets nothing grow, and only knows what the store has */
 	uint64_t seen, gone; /* as above */
 	bool doubted;  /* the limit may have been none meanwhile: the store is to be looked at anew before anything grows */
 	bool taken_up; /* the document names our incarnation: before that nothing grows */
@@ -84,6 +88,9 @@ struct allot_own {
 	struct amount waiting;	       /* what is claimed and can't be had yet */
 	bool is_needed;		       /* others need room: it is to be taken up, so that it can be given */
 };
+/* In a replica set: this member decides from now on, in that view (0: it does not decide any more, or yet), by an incarnation of its own: so what it, or another one, was told for an earlier view lets nothing
+ * grow. Who waits here waits on. */
+void allot_decides(struct allot_own *, uint64_t incarnation, uint64_t term);
 /* The document as the store has it now; NULL: there is none, and `version` is of what is gone. */
 void allot_apply(struct allot_own *, const struct allot_doc *, uint64_t version, const char *unit);
 /* What may be charged here, of a tenant of that limit: no more than that may come to be there. False: nothing may grow now. */
@@ -102,6 +109,7 @@ void allot_answered(struct allot_own *, uint64_t round, uint64_t version, bool g
 
 struct allot_pool {
 	const char *name; /* the volume's id */
+	const char *unit; /* the replica set, of which it is one member; NULL: the unit is the server */
 	void *pool;
 	/* With the pool's lock held: calls fn for the tenant whose ids begin with base, whose allotment is remembered from then on (NULL: there is no such tenant,
 	 * or no limit). */
@@ -109,6 +117,7 @@ struct allot_pool {
 		     void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *),
 		     void *arg);
 	size_t (*list)(void *pool, uint64_t *base, size_t max); /* of those that are remembered */
+	uint64_t (*term)(void *pool); /* of a set: the view in which this member decides, 0: it does not */
 	struct allot_pool *next;
 };
 void allot_pool_add(struct allot_pool *);
@@ -117,6 +126,10 @@ void allot_each_pool(void (*fn)(struct allot_pool *, void *), void *arg);
 bool allot_with(const char *pool, uint64_t base,
 		void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *),
 		void *arg);
+/* The same, for the members of one unit, or of all others. (Of a server there is one unit for a volume.) */
+void allot_with_unit(const char *pool, const char *unit, bool others, uint64_t base,
+		     void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *),
+		     void *arg);
 /* Somebody waits: whoever asks for allotments is to do so now. */
 void allot_wake(void);
 void allot_set_waker(void (*fn)(void)); /* NULL: nobody asks, so nothing of a limit over several servers can be had */

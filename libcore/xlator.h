@@ -123,6 +123,9 @@ struct xlator_type {
 	/* On a server: may this client be here? 0, or -EACCES, or why it can't be told. With `root`, in a task, when it comes: what is its root (a
 	 * reference), and whom its handles are bound to. Without, at any time while it is here: never waits. */
 	int (*admit)(struct xlator *, const struct client *, struct inode **root, struct bearer *);
+	/* In a replica set, for what stands below features/replica: this member decides about limits, in the view of that epoch; 0: it does not, now. Told before a change of that
+	 * view is let through, and before the member stops for another one. Never waits. */
+	void (*decides)(struct xlator *, uint64_t epoch);
 	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
 	int (*sync)(struct xlator *);
 	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8

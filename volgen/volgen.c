@@ -43,6 +43,7 @@ static const char *const own[][2] = {
 	{ "features/usage", "pool" },
 	{ "features/usage", "pool-bricks" },
 	{ "features/usage", "pool-servers" },
+	{ "features/usage", "pool-sets" },
 	{ "features/usage", "set" },
 	{ "protocol/server", "listen" },
 	{ "protocol/client", "remote-host" },
@@ -138,6 +139,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
 	cleanup_path char *here = path_format("%zu", bricks_beside(w->spec, b));
 	cleanup_path char *all_servers = path_format("%zu", spec_servers_of_bricks(w->spec));
+	cleanup_path char *all_sets = path_format("%zu", spec_subvolumes(w->spec));
 	char pool[GFID_TEXT];
 	cleanup_path char *set = path_format("%s.%s", gfid_text(&w->spec->id, pool), subvolume);
 
@@ -180,6 +182,10 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 			option(w, "pool-servers", all_servers);
 		if (w->spec->replica)
 			option(w, "set", set);
+		if (spec_is_spread(w->spec) && w->spec->replica)
+			option(w, "pool", gfid_text(&w->spec->id, pool));
+		if (spec_is_spread(w->spec) && w->spec->replica)
+			option(w, "pool-sets", all_sets);
 	}
 }
 

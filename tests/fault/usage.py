@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what is on a brick, by itself: usage.py count BRICK NAME:BASE:COUNT...; or works in a mount: usage.py work DIR STOP SEED UID."""
+"""Counts what is on a brick, by itself: usage.py count BRICK [--set] NAME:BASE:COUNT... (--set: a member of a replica set); or works in a mount: usage.py work DIR STOP SEED UID."""
 import json
 import os
 import random
@@ -7,6 +7,7 @@ import stat
 import sys
 
 UNIT = 4096
+IN_SET = "--set" in sys.argv
 
 
 def attributes(path):
@@ -24,8 +25,9 @@ def attributes(path):
 
 def charge(path, info):
     size, end = attributes(path)
-    length = max(info.st_size, end)
-    return (length + UNIT - 1) // UNIT * UNIT + UNIT + max(0, size - UNIT)
+    length = max(UNIT if IN_SET and stat.S_ISDIR(info.st_mode) else info.st_size, end)
+    further = 512 * (info.st_nlink - 1) if IN_SET and not stat.S_ISDIR(info.st_mode) else 0
+    return further + (length + UNIT - 1) // UNIT * UNIT + UNIT + max(0, size - UNIT)
 
 
 def objects(brick):
@@ -107,6 +109,6 @@ def work(top, stop, seed, uid):
 
 
 if sys.argv[1] == "count":
-    print(json.dumps(count(sys.argv[2], [(n, int(b), int(c)) for n, b, c in (a.split(":") for a in sys.argv[3:])])))
+    print(json.dumps(count(sys.argv[2], [(n, int(b), int(c)) for n, b, c in (a.split(":") for a in sys.argv[3:] if a != "--set")])))
 else:
     work(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allotments: whatever is lost, repeated, overtaken, killed or decided by two at once, what servers let be charged is never more than the limit; and when all are up again, all that is free
- * can be had at any of them. `allot-test SEED` runs one seed. */
+ * can be had at any of them. Some units are replica sets, of whose members one decides, by views; who decided before may go on, and not know it. `allot-test SEED` runs one seed. */
 #include "test.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 enum {
 	UNITS = 4,
+	MEMBERS = 3,
 	BAG = 64,
 	VERSIONS = 20000,
 	STEPS = 4000,
@@ -43,11 +44,16 @@ static struct {
 static uint64_t version;	/* 0: there never was one */
 static struct allot_doc newest; /* that was one */
 
-struct unit {
-	char name[8];
+struct member {
 	struct allot_own own;
-	struct amount taken;
-	uint64_t view; /* what its copy of the store has */
+	struct amount taken; /* of one that does not decide and does not know it: as it believes */
+	uint64_t view;	     /* what its copy of the store has */
+};
+struct unit { /* a server has one member, and no terms */
+	char name[8];
+	struct member member[MEMBERS];
+	unsigned members, first;
+	uint64_t term;
 };
 static struct unit unit[UNITS];
 static size_t units;
@@ -67,6 +73,11 @@ static struct amount random_amount(void)
 	return (struct amount){ below(3) ? below(much) : 0, below(3) ? below(much / 20) : 0 };
 }
 
+static struct member *first_of(struct unit *u)
+{
+	return &u->member[u->first];
+}
+
 /* ---- what must hold ---- */
 
 static struct amount charged(void)
@@ -74,7 +85,7 @@ static struct amount charged(void)
 	struct amount sum = { 0 };
 
 	for (size_t i = 0; i < units; i++)
-		sum = amount_sum(sum, unit[i].taken);
+		sum = amount_sum(sum, first_of(&unit[i])->taken);
 	return sum;
 }
 
@@ -88,11 +99,12 @@ static struct amount may_be_charged(void)
 	struct amount sum = { 0 };
 
 	for (size_t i = 0; i < units; i++) {
+		const struct member *m = first_of(&unit[i]);
 		struct amount may;
 
-		allot_may(&unit[i].own, limit, &may);
-		sum = amount_sum(sum, (struct amount){ larger(may.bytes, unit[i].taken.bytes),
-						       larger(may.inodes, unit[i].taken.inodes) });
+		allot_may(&m->own, limit, &may);
+		sum = amount_sum(sum,
+				 (struct amount){ larger(may.bytes, m->taken.bytes), larger(may.inodes, m->taken.inodes) });
 	}
 	return sum;
 }
@@ -108,51 +120,83 @@ static void check(const char *after)
 			 (long long)sum.bytes, (long long)sum.inodes, (long long)most.bytes, (long long)most.inodes);
 }
 
-/* ---- servers ---- */
+/* ---- servers, and members of sets ---- */
 
-static bool fits(const struct unit *u, struct amount more)
+static bool fits(const struct member *m, struct amount more)
 {
 	struct amount may;
 
-	return allot_may(&u->own, limit, &may) &&
-	       u->taken.bytes + more.bytes <= larger(may.bytes - KEEP, more.bytes ? 0 : INT64_MAX / 2) &&
-	       u->taken.inodes + more.inodes <= larger(may.inodes - KEEP_INODES, more.inodes ? 0 : INT64_MAX / 2);
+	return allot_may(&m->own, limit, &may) &&
+	       m->taken.bytes + more.bytes <= larger(may.bytes - KEEP, more.bytes ? 0 : INT64_MAX / 2) &&
+	       m->taken.inodes + more.inodes <= larger(may.inodes - KEEP_INODES, more.inodes ? 0 : INT64_MAX / 2);
 }
 
-static bool claim(struct unit *u, struct amount more)
+static bool claim(struct member *m, struct amount more)
 {
-	if (fits(u, more)) {
-		u->taken = amount_sum(u->taken, more);
+	if (m->own.silent)
+		return false;
+	if (fits(m, more)) {
+		m->taken = amount_sum(m->taken, more);
 		return true;
 	}
-	u->own.waiting = amount_sum(u->own.waiting, more);
-	u->own.asked++;
+	m->own.waiting = amount_sum(m->own.waiting, more);
+	m->own.asked++;
 	return false;
 }
 
-static void start(struct unit *u)
+static uint64_t fresh_number(void)
 {
-	u->own = (struct allot_own){ .incarnation = state | 1 };
+	uint64_t number = state | 1;
+
 	below(2);
+	return number;
+}
+
+static void start(struct unit *u, struct member *m)
+{
+	m->own = (struct allot_own){ .incarnation = fresh_number(), .silent = u->members > 1 };
+}
+
+/* Who decided may not know yet that it does not any more. */
+static void next_view(struct unit *u)
+{
+	struct member *before = first_of(u), *m;
+
+	u->first = below(u->members);
+	m = first_of(u);
+	m->taken = before->taken;
+	allot_decides(&m->own, fresh_number(), ++u->term);
+	if (m != before && below(2))
+		allot_decides(&before->own, 0, 0);
+}
+
+static void learn_view(struct unit *u)
+{
+	struct member *m = &u->member[below(u->members)];
+
+	if (m != first_of(u) && !below(10))
+		allot_decides(&m->own, 0, 0);
 }
 
 /* Of what was committed it may have less than before, if its copy of the store has to be told again. */
-static void crash(struct unit *u)
+static void crash(struct unit *u, struct member *m)
 {
-	start(u);
-	u->view = below(2) ? u->view : below((unsigned)u->view + 1);
+	start(u, m);
+	m->view = below(2) ? m->view : below((unsigned)m->view + 1);
+	if (u->members > 1 && m == first_of(u))
+		next_view(u);
 }
 
-static void look(struct unit *u, bool at_all)
+static void look(struct unit *u, struct member *m, bool at_all)
 {
-	u->view = at_all ? version : u->view + below((unsigned)(version - u->view) + 1);
-	allot_apply(&u->own, committed[u->view].is ? &committed[u->view].doc : NULL, u->view, u->name);
+	m->view = at_all ? version : m->view + below((unsigned)(version - m->view) + 1);
+	allot_apply(&m->own, committed[m->view].is ? &committed[m->view].doc : NULL, m->view, u->name);
 }
 
-static void release(struct unit *u)
+static void release(struct member *m)
 {
-	u->taken.bytes -= below((unsigned)u->taken.bytes + 1);
-	u->taken.inodes -= below((unsigned)u->taken.inodes + 1);
+	m->taken.bytes -= below((unsigned)m->taken.bytes + 1);
+	m->taken.inodes -= below((unsigned)m->taken.inodes + 1);
 }
 
 /* ---- who decides: each message by itself, upon what it takes for the newest document ---- */
@@ -170,11 +214,11 @@ static void commit(const struct allot_doc *d, uint64_t instead_of)
 static void begin(const struct allot_said *s, uint64_t at)
 {
 	struct allot_said said[UNITS];
-	struct allot_doc d;
+	static struct allot_doc d;
 	size_t count = 0;
 
 	for (size_t i = 0; i < units; i++) {
-		if (!strcmp(unit[i].name, s->unit)) {
+		if (!strcmp(unit[i].name, s->unit) && (!has_begun[i] || s->term >= began[i].term)) {
 			began[i] = *s;
 			has_begun[i] = true;
 		}
@@ -195,16 +239,18 @@ static void need(const struct allot_said *s, bool all)
 		lacks = (struct amount){ larger(0, s->wants.bytes - u->may.bytes) + larger(0, total.bytes - limit.bytes),
 					 larger(0, s->wants.inodes - u->may.inodes) + larger(0, total.inodes - limit.inodes) };
 	for (size_t i = 0; i < units; i++)
-		if (strcmp(unit[i].name, s->unit) && (all || below(4)))
-			allot_give(&unit[i].own, unit[i].taken, keep, limit, lacks);
+		for (struct member *m = unit[i].member; m < unit[i].member + unit[i].members; m++)
+			if (strcmp(unit[i].name, s->unit) && (all || below(4)))
+				allot_give(&m->own, m->taken, keep, limit, lacks);
 }
 
 static void decide(const struct allot_said *s, bool old)
 {
 	uint64_t at = old ? version - below(version < 3 ? (unsigned)version + 1 : 3) : version;
-	struct allot_doc d = committed[at].doc;
+	static struct allot_doc d;
 	bool heard, changed;
 
+	d = committed[at].doc;
 	if (!committed[at].is) {
 		begin(s, at);
 		return;
@@ -218,12 +264,12 @@ static void decide(const struct allot_said *s, bool old)
 
 /* ---- what happens ---- */
 
-static void say(struct unit *u)
+static void say(struct unit *u, struct member *m)
 {
 	struct allot_said s;
 
-	allot_shrink(&u->own, u->taken, limit);
-	if (allot_say(&u->own, u->name, u->taken, keep, limit, &s))
+	allot_shrink(&m->own, m->taken, limit);
+	if (allot_say(&m->own, u->name, m->taken, keep, limit, &s))
 		bag[messages < BAG ? messages++ : below(BAG)] = s;
 }
 
@@ -261,16 +307,19 @@ static void forget(void)
 	committed[version].is = false;
 	for (size_t i = 0; i < units; i++) {
 		struct allot_unit *u = allot_find(&newest, unit[i].name);
+		struct member *m = first_of(&unit[i]);
 
 		if (below(2)) { /* it may still hear of what was before, and have all of that */
-			sum = amount_sum(sum, (struct amount){ larger(u ? u->may.bytes : 0, unit[i].taken.bytes),
-							       larger(u ? u->may.inodes : 0, unit[i].taken.inodes) });
+			sum = amount_sum(sum, (struct amount){ larger(u ? u->may.bytes : 0, m->taken.bytes),
+							       larger(u ? u->may.inodes : 0, m->taken.inodes) });
 			continue;
 		}
-		start(&unit[i]);
-		look(&unit[i], true);
-		unit[i].taken = amount_sum(unit[i].taken, random_amount());
-		sum = amount_sum(sum, unit[i].taken);
+		start(&unit[i], m);
+		if (unit[i].members > 1)
+			allot_decides(&m->own, fresh_number(), unit[i].term);
+		look(&unit[i], m, true);
+		m->taken = amount_sum(m->taken, random_amount());
+		sum = amount_sum(sum, m->taken);
 	}
 	most = (struct amount){ larger(limit.bytes, sum.bytes), larger(limit.inodes, sum.inodes) };
 }
@@ -278,25 +327,26 @@ static void forget(void)
 static const char *step(void)
 {
 	struct unit *u = &unit[below((unsigned)units)];
+	struct member *m = &u->member[below(3) ? u->first : below(u->members)];
 
-	switch (below(16)) {
+	switch (below(17)) {
 	case 0:
 	case 1:
 	case 2:
-		claim(u, random_amount());
+		claim(m, random_amount());
 		return "a claim";
 	case 3:
 		if (!below(8)) /* it is full mostly */
-			release(u);
+			release(m);
 		return "a removal";
 	case 4:
 		if (!below(6))
-			crash(u);
+			crash(u, m);
 		return "a crash";
 	case 5:
 	case 6:
 	case 7:
-		say(u);
+		say(u, m);
 		return "a message sent";
 	case 8:
 		if (may_happen.resizes && !below(40))
@@ -304,7 +354,7 @@ static const char *step(void)
 		return "another limit";
 	case 9:
 		if (may_happen.moves && !below(10))
-			u->taken = amount_sum(u->taken, random_amount());
+			m->taken = amount_sum(m->taken, random_amount());
 		return "a move";
 	case 10:
 		if (may_happen.anew && !below(40))
@@ -312,8 +362,14 @@ static const char *step(void)
 		return "a document that went";
 	case 11:
 	case 12:
-		look(u, false);
+		look(u, m, false);
 		return "a look at the store";
+	case 13:
+		if (u->members > 1 && !below(6))
+			next_view(u);
+		else
+			learn_view(u);
+		return "another view";
 	default:
 		deliver();
 		return "a message heard";
@@ -325,11 +381,12 @@ static void settle(void)
 {
 	for (int turn = 0; turn < 12; turn++)
 		for (size_t i = 0; i < units; i++) {
+			struct member *m = first_of(&unit[i]);
 			struct allot_said s;
 
-			look(&unit[i], true);
-			allot_shrink(&unit[i].own, unit[i].taken, limit);
-			if (!allot_say(&unit[i].own, unit[i].name, unit[i].taken, keep, limit, &s))
+			look(&unit[i], m, true);
+			allot_shrink(&m->own, m->taken, limit);
+			if (!allot_say(&m->own, unit[i].name, m->taken, keep, limit, &s))
 				continue;
 			decide(&s, false);
 			if (s.round)
@@ -337,35 +394,44 @@ static void settle(void)
 		}
 }
 
+static void forget_waiting(struct member *m)
+{
+	m->own.waiting = (struct amount){ 0 };
+	m->own.decided = m->own.sent = m->own.asked;
+}
+
 static void all_can_be_had(void)
 {
 	struct amount sum, rest;
 
 	for (size_t i = 0; i < units; i++) {
-		unit[i].own.waiting = (struct amount){ 0 };
-		unit[i].own.decided = unit[i].own.sent = unit[i].own.asked;
-		release(&unit[i]);
+		for (struct member *m = unit[i].member; m < unit[i].member + unit[i].members; m++)
+			if (m != first_of(&unit[i]))
+				allot_decides(&m->own, 0, 0);
+		forget_waiting(first_of(&unit[i]));
+		release(first_of(&unit[i]));
 	}
 	settle();
 	for (size_t i = 0; i < units; i++) {
+		struct member *m = first_of(&unit[i]);
+
 		sum = charged();
 		rest = (struct amount){ limit.bytes - sum.bytes - (int64_t)units * KEEP,
 					limit.inodes - sum.inodes - (int64_t)units * KEEP_INODES };
 		if (rest.bytes <= 0 || rest.inodes <= 0)
 			return;
-		if (!claim(&unit[i], rest)) {
+		if (!claim(m, rest)) {
 			settle();
-			look(&unit[i], true);
-			if (!fits(&unit[i], rest))
+			look(&unit[i], m, true);
+			if (!fits(m, rest))
 				fail_msg(
 					"seed %u: all are up, and unit %zu can't have %lld bytes and %lld inodes, which are free",
 					seed, i, (long long)rest.bytes, (long long)rest.inodes);
-			unit[i].taken = amount_sum(unit[i].taken, rest);
-			unit[i].own.waiting = (struct amount){ 0 };
-			unit[i].own.decided = unit[i].own.sent = unit[i].own.asked;
+			m->taken = amount_sum(m->taken, rest);
+			forget_waiting(m);
 		}
 		check("all was had");
-		unit[i].taken = (struct amount){ unit[i].taken.bytes - rest.bytes, unit[i].taken.inodes - rest.inodes };
+		m->taken = (struct amount){ m->taken.bytes - rest.bytes, m->taken.inodes - rest.inodes };
 		settle();
 	}
 }
@@ -384,9 +450,12 @@ static void run(void)
 	may_happen.moves = seed % 4 == 2;
 	may_happen.anew = seed % 4 == 3;
 	for (size_t i = 0; i < units; i++) {
-		unit[i] = (struct unit){ .view = 0 };
+		unit[i] = (struct unit){ .members = below(2) ? 1 : MEMBERS };
 		snprintf(unit[i].name, sizeof(unit[i].name), "s%zu", i);
-		start(&unit[i]);
+		for (unsigned k = 0; k < unit[i].members; k++)
+			start(&unit[i], &unit[i].member[k]);
+		if (unit[i].members > 1)
+			next_view(&unit[i]);
 	}
 	for (int i = 0; i < STEPS; i++)
 		check(step());
@@ -419,7 +488,7 @@ static void a_document_is_printed_and_read(void **unused)
 {
 	static const char *const wrong[] = { "a 1 1 0 5",
 					     "a 1 1 0 -5 1",
-					     "a 1 1 0 5 1 7",
+					     "a 1 1 0 5 1 7 7",
 					     "a 1 1 0 5 1\na 2 1 0 5 1",
 					     "a 1 1 0 9e9 1",
 					     "a 1 1 0 9223372036854775807 1",
@@ -430,10 +499,12 @@ static void a_document_is_printed_and_read(void **unused)
 
 	(void)unused;
 	d = two();
+	d.unit[1].term = 12345678901234567890u;
 	size = allot_print(&d, text);
 	assert_int_equal(allot_parse(text, size, &read), 0);
 	assert_int_equal(allot_print(&read, again), size);
 	assert_string_equal(text, again);
+	assert_true(!read.unit[0].term && read.unit[1].term == d.unit[1].term);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		assert_int_not_equal(allot_parse(wrong[i], strlen(wrong[i]), &read), 0);
 }
@@ -486,12 +557,32 @@ static void one_that_starts_anew_grows_when_the_document_names_it(void **unused)
 	assert_int_equal(may.bytes, 1000);
 }
 
+static void a_decider_of_an_earlier_view_is_not_heard(void **unused)
+{
+	struct allot_said s = { .unit = "a", .incarnation = 5, .seen = 1, .term = 8, .taken = { 20, 2 } };
+	struct allot_said before = { .unit = "a", .incarnation = 1, .seen = 1, .gift = 1, .capped = true, .taken = { 10, 1 } };
+	struct allot_doc d = two();
+	bool heard;
+
+	(void)unused;
+	assert_true(allot_take(&d, 2, &s, &heard));
+	assert_int_equal(d.unit[0].may.bytes, 20);
+	before.seen = 2; /* it has looked at the store since */
+	assert_false(allot_take(&d, 3, &before, &heard));
+	assert_false(heard);
+	s.term = 9; /* the same member, in the next view */
+	s.incarnation = 6;
+	s.seen = 2;
+	assert_true(allot_take(&d, 3, &s, &heard));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_document_is_printed_and_read),
 		cmocka_unit_test(what_was_given_up_is_not_enforced_before_and_not_twice),
 		cmocka_unit_test(one_that_starts_anew_grows_when_the_document_names_it),
+		cmocka_unit_test(a_decider_of_an_earlier_view_is_not_heard),
 		cmocka_unit_test(nothing_is_allotted_twice_and_all_that_is_free_can_be_had),
 	};
 

@@ -362,6 +362,77 @@ static void other_member(void)
 	assert_int_equal(ledger_claim(l, row[0], UNIT, false, LIMITS_DECIDED), -EDQUOT); /* whoever says so, and never asked */
 }
 
+/* What is known of the set's allotment, and, if *arg, that it is this member's that decides now. */
+static void allot_set(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
+{
+	struct allot_doc d = { .units = 2 };
+
+	(void)taken, (void)keep, (void)limit;
+	d.unit[0] = (struct allot_unit){ .name = "id.0", .incarnation = 1, .may = { CHARGE_UNIT, 5 } };
+	d.unit[1] = (struct allot_unit){ .name = "id.1",
+					 .incarnation = *(bool *)arg ? own->incarnation : 1,
+					 .may = { ALLOTTED_UNITS * CHARGE_UNIT, INODES / 2 } };
+	allot_apply(own, &d, own->seen + 1, "id.1");
+}
+
+static void nothing_is_said(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
+{
+	struct allot_said s;
+
+	(void)arg;
+	assert_false(allot_say(own, "id.1", taken, keep, limit, &s));
+}
+
+static int claims_units(struct ledger *l, int64_t units, enum limits_rule rule)
+{
+	return ledger_claim(l, row[0], (struct amount){ units * CHARGE_UNIT, 1 }, true, rule);
+}
+
+static void decider(void)
+{
+	struct ledger *l = &ledger[0], *same = &ledger[1];
+	bool names = false;
+
+	pool_leave(l);
+	pool_leave(same);
+	l->near = CHARGE_UNIT;
+	assert_int_equal(pool_join_set(l, "one", "id.1"), 0);
+	assert_int_equal(pool_join_set(same, "one", "id.1"), 0); /* another member of it in this process stands by itself */
+	pool_spread(l, 2);
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN);
+	assert_int_equal(claims_units(l, 1, LIMITS_ASK), -EASKFIRST); /* it does not know what the set may have */
+	allot_with_unit("one", "id.1", false, BASE, allot_set, &names);
+	assert_int_equal(claims_units(l, ALLOTTED_UNITS, LIMITS_ASK), -EASKFIRST);
+	assert_int_equal(claims_units(l, ALLOTTED_UNITS * 15 / 16, LIMITS_ASK), 0);
+	assert_int_equal(claims_units(l, ALLOTTED_UNITS, LIMITS_DECIDED), 0); /* the first knows what there is */
+	ledger_unclaim(l, row[0], (struct amount){ (ALLOTTED_UNITS + ALLOTTED_UNITS * 15 / 16) * CHARGE_UNIT, 2 });
+	pool_wait(l, BASE, UNIT);
+	allot_with_unit("one", "id.1", false, BASE, nothing_is_said, NULL);
+	assert_false(pool_has_decider(l));
+	pool_decides(l, 7);
+	assert_true(pool_has_decider(l) && !pool_has_decider(same));
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN); /* the document names another one */
+	names = true;
+	allot_with_unit("one", "id.0", false, BASE, allot_set, &names); /* of the other set there is nobody here */
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN);
+	allot_with_unit("one", "id.1", false, BASE, allot_set, &names);
+	assert_int_equal(claims_units(l, ALLOTTED_UNITS, LIMITS_FIRST), 0);
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN);
+	ledger_unclaim(l, row[0], UNIT);
+	pool_decides(l, 0); /* frozen */
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN);
+	pool_decides(l, 8); /* once more, but others may have been named in between */
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), -EAGAIN);
+	allot_with_unit("one", "id.1", false, BASE, allot_set, &names);
+	assert_int_equal(claims_units(l, 1, LIMITS_FIRST), 0);
+}
+
+static void of_a_set_only_the_member_that_the_document_names_grants(void **state)
+{
+	(void)state;
+	with_bricks(decider);
+}
+
 static void a_member_that_is_not_the_first_asks_near_a_limit_and_follows(void **state)
 {
 	(void)state;
@@ -532,6 +603,7 @@ int main(void)
 		cmocka_unit_test(nothing_grows_to_a_limit_while_a_brick_is_missing),
 		cmocka_unit_test(the_shares_of_the_bricks_are_the_limit_together),
 		cmocka_unit_test(with_bricks_elsewhere_only_what_is_allotted_here_can_be_had),
+		cmocka_unit_test(of_a_set_only_the_member_that_the_document_names_grants),
 		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
 		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
 		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),

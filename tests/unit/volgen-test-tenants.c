@@ -152,7 +152,9 @@ static void tenants_of_several_sets_have_all_of_both(void **state)
 	has_none(&v, "brick1-replica", "set");
 	assert_string_equal(value(&v, "brick4-layout", "subvolume"), "1");
 	assert_string_equal(value(&v, "brick4-usage", "set"), IDS(9) ".1");
-	has_none(&v, "brick4-usage", "pool");
+	assert_string_equal(value(&v, "brick4-usage", "pool"), IDS(9));
+	assert_string_equal(value(&v, "brick4-usage", "pool-sets"), "2");
+	has_none(&v, "brick4-usage", "pool-bricks");
 	volfile_free(&v);
 	parse(&files, "client-v.vol", &v);
 	assert_string_equal(v.volume[2 * (MEMBERS + 1)].type, "cluster/dht");

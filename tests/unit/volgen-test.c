@@ -577,10 +577,8 @@ static const struct {
 	{ "volume: &a [*a]\n", "x.yaml:1" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
 	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
-	{ HEAD SERVER "replica: 3\n" SIX "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, inodes: 5"),
-	  "tenant 'acme' can't have a limit of bytes or inodes: in this version they hold within one replica set, and the volume has 2" },
-	{ HEAD SERVER "replica: 3\n" SIX "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, soft-bytes: 5"),
-	  "within one replica set" },
+	{ HEAD SERVER "replica: 3\n" SIX "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, inodes: 5, soft-bytes: 5"),
+	  "tenant 'acme' can't have a soft limit: in this version they are told within one replica set, and the volume has 2" },
 	{ HEAD SERVER "replica: 3\narbiter: true\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) "tenants: []\n",
 	  "has no arbiter in this version" },
 	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(

@@ -5,6 +5,16 @@
 /* GO_ON: a client tries to connect once in a second, at least. */
 enum { FREEZE_NS = 2000000000, GO_ON_MS = 3000 };
 
+/* With the lock held. Only the first member of the view decides about limits; while it is frozen it does not either, so no change that is under way waits for that. */
+static void tell_decides(struct member *m, uint64_t epoch)
+{
+	for (struct xlator *x = m->x; x->children; x = x->child[0])
+		if (x->child[0]->type->decides) {
+			x->child[0]->type->decides(x->child[0], epoch);
+			return;
+		}
+}
+
 int verb_freeze(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
@@ -21,6 +31,7 @@ int verb_freeze(struct asked *a, uint64_t epoch)
 	if (!err) {
 		m->frozen = true;
 		m->coming = epoch;
+		tell_decides(m, 0);
 		gfid_set_free(&m->staged_pending);
 		m->staged_all = false;
 		staged_drop(m);
@@ -216,6 +227,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 			m->since = epoch;
 		if (err) /* it has forgotten what must be recovered, so it must not serve */
 			m->view.epoch = 0;
+		tell_decides(m, !err && view_first(&v) == (int)m->number ? epoch : 0);
 		sessions_sweep(m);
 		task_cond_broadcast(&m->event);
 	}

@@ -342,10 +342,21 @@ static int64_t below(int64_t limit, int64_t by)
 	return !limit ? 0 : limit > by ? limit - by : 1;
 }
 
+static int64_t smaller(int64_t limit, int64_t known)
+{
+	return !limit || limit < known ? limit : known > 0 ? known : 1;
+}
+
+/* What the set is allotted is a limit for asking, too. */
+static struct amount least_known(struct amount limit, struct amount known)
+{
+	return (struct amount){ smaller(limit.bytes, known.bytes), smaller(limit.inodes, known.inodes) };
+}
+
 /* At a member of a replica set which is not the first. It asks so early that what is under way at the first, and has not come here, is less than that; and where it
  * does as the first has decided, or as a client says that it has, it may be above the limit for the same reason, and by no more. A soft limit that may become hard counts as
  * one before it is time: the members' clocks differ. */
-static struct amount limit_of_other(const struct ledger *l, uint32_t row, enum limits_rule rule)
+static struct amount limit_of_other(struct ledger *l, uint32_t row, enum limits_rule rule)
 {
 	enum { INODE = 65536 }; /* so many bytes to each */
 	const struct hold *h = &l->hold[row];
@@ -355,6 +366,8 @@ static struct amount limit_of_other(const struct ledger *l, uint32_t row, enum l
 		limit.bytes = h->soft.bytes ? h->soft.bytes : limit.bytes;
 		limit.inodes = h->soft.inodes ? h->soft.inodes : limit.inodes;
 	}
+	if (rule == LIMITS_ASK && pool_is_of_set(l))
+		limit = least_known(limit, pool_known(l, l->file->row[0][row].base));
 	by = (struct amount){ part_or(limit.bytes, l->near), part_or(limit.inodes, l->near / INODE) };
 	if (rule == LIMITS_ASK)
 		return (struct amount){ below(limit.bytes, by.bytes), below(limit.inodes, by.inodes) };
@@ -404,7 +417,7 @@ int ledger_claim(struct ledger *l, uint32_t row, struct amount more, bool last, 
 	else if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
 		 is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
 		err = rule == LIMITS_ASK ? -EASKFIRST : -EDQUOT;
-	else if (pool_has_allotments(l) && (h->limit.bytes || h->limit.inodes))
+	else if (pool_has_allotments(l) && (h->limit.bytes || h->limit.inodes) && rule <= LIMITS_FIRST)
 		err = allotted(l, row, h->limit, plus(used, h->claimed), more, last);
 	if (!err)
 		h->claimed = plus(h->claimed, more);

@@ -3,7 +3,9 @@
  * that of one ledger after the other; what is charged rises under claims only, so what was added up a moment ago is no less than what there is. Each brick starts by itself:
  * while one is missing nobody knows what it has, and nothing is claimed of what has a limit.
  *
- * If the volume has bricks at other servers, too, all that is here together stays within the allotment that this server has (allot.h), which stratusd sees to. */
+ * If the volume has bricks at other servers, too, all that is here together stays within the allotment that this server has (allot.h), which stratusd sees to.
+ *
+ * A member of a replica set stands in a pool by itself. If the volume has several sets each has an allotment; the member that decides about limits in the set's view keeps to it. */
 #include <errno.h>
 
 #include "usage.h"
@@ -17,7 +19,9 @@ struct pool {
 	pthread_mutex_t lock; /* taken before a ledger's; guards what follows */
 	struct ledger *first;
 	unsigned ledgers, whole; /* how many there are, and are to be */
-	atomic_uint servers;	 /* that have bricks of the volume; 1: there are no allotments */
+	char *unit;		 /* the replica set; NULL: there is none */
+	uint64_t term;		 /* of it: the view in which this member decides; 0: it does not */
+	atomic_uint servers;	 /* that have bricks of the volume, or its sets; 1: there are no allotments */
 	struct tenant *tenant;	 /* by base */
 	size_t tenants;
 	struct allot_pool listed;
@@ -30,11 +34,12 @@ static struct {
 	struct pool *first;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static struct pool *make(const char *name)
+static struct pool *make(const char *name, const char *unit)
 {
 	struct pool *p = calloc(1, sizeof(*p));
 
-	if (!p || !(p->name = strdup(name))) {
+	if (!p || !(p->name = strdup(name)) || (unit && !(p->unit = strdup(unit)))) {
+		free(p ? p->name : NULL);
 		free(p);
 		return NULL;
 	}
@@ -57,18 +62,19 @@ static void drop(struct pool *p)
 	free(p->tenant);
 	pthread_mutex_destroy(&p->lock);
 	free(p->name);
+	free(p->unit);
 	free(p);
 }
 
-int pool_join(struct ledger *l, const char *name, unsigned bricks)
+static int join(struct ledger *l, const char *name, const char *unit, unsigned bricks)
 {
 	struct ledger **last;
 	struct pool *p;
 
 	pthread_mutex_lock(&all.lock);
-	for (p = all.first; p && strcmp(p->name, name) != 0; p = p->next)
+	for (p = unit ? NULL : all.first; p && (p->unit || strcmp(p->name, name) != 0); p = p->next)
 		;
-	p = p ? p : make(name);
+	p = p ? p : make(name, unit);
 	if (p) {
 		pthread_mutex_lock(&p->lock);
 		for (last = &p->first; *last; last = &(*last)->next)
@@ -82,6 +88,16 @@ int pool_join(struct ledger *l, const char *name, unsigned bricks)
 	}
 	pthread_mutex_unlock(&all.lock);
 	return p ? 0 : -ENOMEM;
+}
+
+int pool_join(struct ledger *l, const char *name, unsigned bricks)
+{
+	return join(l, name, NULL, bricks);
+}
+
+int pool_join_set(struct ledger *l, const char *name, const char *set)
+{
+	return join(l, name, set, 1);
 }
 
 /* Each of them is told, so the last word is the newest. */
@@ -189,7 +205,9 @@ static struct tenant *need_tenant(struct pool *p, uint64_t base)
 	p->tenant = grown;
 	memmove(grown + place + 1, grown + place, (p->tenants - place) * sizeof(*grown));
 	p->tenants++;
-	grown[place] = (struct tenant){ .base = base, .own = { .incarnation = fresh_number() } };
+	grown[place] =
+		(struct tenant){ .base = base,
+				 .own = { .incarnation = fresh_number(), .term = p->term, .silent = p->unit && !p->term } };
 	return &grown[place];
 }
 
@@ -243,6 +261,17 @@ static size_t list_tenants(void *arg, uint64_t *base, size_t max)
 	return count;
 }
 
+static uint64_t term_of(void *arg)
+{
+	struct pool *p = arg;
+	uint64_t term;
+
+	pthread_mutex_lock(&p->lock);
+	term = p->term;
+	pthread_mutex_unlock(&p->lock);
+	return term;
+}
+
 /* Who had all of a limit begins with what it is given now, and the other way round. */
 void pool_spread(struct ledger *l, unsigned servers)
 {
@@ -261,7 +290,9 @@ void pool_spread(struct ledger *l, unsigned servers)
 	p->is_listed = servers > 1;
 	pthread_mutex_unlock(&p->lock);
 	if (list) {
-		p->listed = (struct allot_pool){ .name = p->name, .pool = p, .with = with_tenant, .list = list_tenants };
+		p->listed = (struct allot_pool){
+			.name = p->name, .unit = p->unit, .pool = p, .with = with_tenant, .list = list_tenants, .term = term_of
+		};
 		allot_pool_add(&p->listed);
 	}
 	if (unlist)
@@ -284,6 +315,39 @@ void pool_doubt(struct ledger *l)
 bool pool_has_allotments(const struct ledger *l)
 {
 	return l->pool && l->pool->servers > 1;
+}
+
+bool pool_is_of_set(const struct ledger *l)
+{
+	return pool_has_allotments(l) && l->pool->unit;
+}
+
+void pool_decides(struct ledger *l, uint64_t term)
+{
+	struct pool *p = l->pool;
+
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->term = term;
+	for (size_t i = 0; i < p->tenants; i++)
+		allot_decides(&p->tenant[i].own, fresh_number(), term);
+	pthread_mutex_unlock(&p->lock);
+	if (term && pool_has_allotments(l))
+		allot_wake();
+}
+
+bool pool_has_decider(struct ledger *l)
+{
+	return term_of(l->pool);
+}
+
+/* What is not known yet is nothing. */
+struct amount pool_known(struct ledger *l, uint64_t base)
+{
+	struct tenant *t = need_tenant(l->pool, base);
+
+	return t ? t->own.may : (struct amount){ 0 };
 }
 
 bool pool_may(struct ledger *l, uint64_t base, struct amount limit, struct amount *may)
@@ -356,6 +420,14 @@ static int64_t part(int64_t whole, unsigned parts, unsigned number)
 	return whole > 0 ? whole / parts + (number < whole % parts) : 0;
 }
 
+/* Of which of the sets, as their ids end. */
+static unsigned number_of(const struct pool *p)
+{
+	const char *dot = p->unit ? strrchr(p->unit, '.') : NULL;
+
+	return dot ? (unsigned)strtoul(dot + 1, NULL, 10) : 0;
+}
+
 /* From where that server's part begins to where it ends, if all stand one behind the other: whole units, which are the limit together. */
 static int64_t slice(int64_t limit, int64_t unit, int64_t may, int64_t before, int64_t total, const struct allot_own *own)
 {
@@ -377,7 +449,8 @@ struct amount pool_server_share(struct ledger *l, uint64_t base, struct amount l
 	if (!own->taken_up && own->asked == own->decided) /* df(1) is to tell what is true, though nothing is to grow */
 		t->own.asked++;
 	if (!own->seen)
-		return (struct amount){ part(limit.bytes, l->pool->servers, 0), part(limit.inodes, l->pool->servers, 0) };
+		return (struct amount){ part(limit.bytes, l->pool->servers, number_of(l->pool)),
+					part(limit.inodes, l->pool->servers, number_of(l->pool)) };
 	if (!own->units)
 		return (struct amount){ 0 };
 	return (struct amount){

@@ -10,9 +10,28 @@ static const char *why_not(uint64_t number)
 	if (!number)
 		return "not all bricks that the volume has at this server are served by this process";
 	if (!allot_is_asked())
-		return "limits over several servers are agreed on by stratusd with --state and --cluster, and this process is none";
-	return "what this server may let be charged of limits over several servers can't be asked for just now (`stratus status` tells whether "
-	       "a server leads)";
+		return "limits over several servers, or replica sets, are agreed on by stratusd with --state (and --cluster), and this process is none";
+	return "what may be charged here of limits over several servers, or replica sets, can't be asked for just now (`stratus status` tells "
+	       "whether a server leads)";
+}
+
+/* A set's new view must not wait for a claim: so its first member lets the client ask once more, soon, and at once if it is the first no more. */
+static bool decides_for_set(struct usage *u, const struct request *rq)
+{
+	return rq->limits == LIMITS_FIRST && pool_is_of_set(&u->ledger);
+}
+
+static bool asks_again(struct usage *u, const struct request *rq, int ms)
+{
+	enum { IN_SET_MS = 1000 };
+
+	return decides_for_set(u, rq) && (ms >= IN_SET_MS || !pool_has_decider(&u->ledger));
+}
+
+/* So, too, if nobody waits for the answer just now. */
+static int given_up(struct usage *u, const struct request *rq)
+{
+	return decides_for_set(u, rq) ? -EASKFIRST : -EDQUOT;
 }
 
 /* Other bricks may be about to start. If one does not come nobody can tell that there is room. An allotment may be too small as others have more than they need: it is refused when they were asked,
@@ -24,12 +43,16 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 	uint64_t base = ledger_base(&u->ledger, row), number = 0;
 	enum pool_answer answer = POOL_SILENT;
 	int err = ledger_claim(&u->ledger, row, more, last, rq->limits);
+	bool again = false;
 
 	if (err == -EAGAIN)
 		number = pool_wait(&u->ledger, base, more);
 	for (int ms = 0; err == -EAGAIN && ms < (answer == POOL_HEARD ? DECIDES_MS : WAIT_MS); ms += STEP_MS) {
+		again = asks_again(u, rq, ms);
+		if (again)
+			break;
 		if (answer == POOL_REFUSED || task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns)) {
-			err = -EDQUOT;
+			err = answer == POOL_REFUSED ? -EDQUOT : given_up(u, rq);
 			break;
 		}
 		err = ledger_claim(&u->ledger, row, more, last, rq->limits);
@@ -41,9 +64,12 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 	}
 	if (number)
 		pool_unwait(&u->ledger, base, more);
-	if (err == -EAGAIN && !atomic_exchange(&u->lonely, true))
+	if (err == -EAGAIN && (!again || (answer == POOL_SILENT && pool_has_decider(&u->ledger))) &&
+	    !atomic_exchange(&u->lonely, true))
 		log_error(x, NULL, "%s: nothing grows of who has a limit", why_not(number));
-	return err == -EAGAIN ? -EDQUOT : err;
+	if (err == -EAGAIN)
+		err = again ? -EASKFIRST : -EDQUOT;
+	return err;
 }
 
 static struct amount growth(struct amount more)
@@ -83,6 +109,8 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	if (rq->limits != LIMITS_ALONE && rq->limits != LIMITS_HEAL)
 		atomic_store_explicit(&u->first, rq->limits == LIMITS_FIRST, memory_order_relaxed);
 	if (rq->limits == LIMITS_HEAL || !ledger_row(&u->ledger, rq->uid))
+		return 0;
+	if (rq->limits == LIMITS_ALONE && pool_is_of_set(&u->ledger)) /* each member does that by itself: a tenant's root */
 		return 0;
 	if (request_is_movers(rq))
 		return claim_of_mover(rq, x, w->row, more, c);

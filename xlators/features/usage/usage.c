@@ -32,6 +32,9 @@ static const struct option options[] = {
 	{ "pool-servers", OPTION_INT, OPTION_AT(struct usage, pool_servers), "1",
 	  "at how many servers it has bricks: if there are several each stays within what it is allotted of a limit, for which stratusd asks (doc/usage.md)",
 	  1, 64, .live = true },
+	{ "pool-sets", OPTION_INT, OPTION_AT(struct usage, pool_sets), "1",
+	  "with `set`: how many replica sets the volume has: if there are several each stays within what it is allotted of a limit",
+	  1, 512, .live = true },
 	{ "set", OPTION_STRING, OPTION_AT(struct usage, set), "",
 	  "the id of the replica set, if the brick is a member of one: what is charged is the same for equal copies, and the first member decides about limits" },
 	{ "near", OPTION_SIZE, OPTION_AT(struct usage, near), "64M",
@@ -729,6 +732,8 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 		pool_resize(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_bricks);
 	if (!strcmp(o->name, "pool-servers"))
 		pool_spread(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_servers);
+	if (!strcmp(o->name, "pool-sets"))
+		pool_spread(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_sets);
 	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
 		return;
 	pool_doubt(&usage_of(x)->ledger);
@@ -793,9 +798,10 @@ static int usage_start(struct xlator *x, struct problem *p)
 		return err;
 	err = take_accounts(x, p);
 	if (!err && *u->pool)
-		err = pool_join(&u->ledger, u->pool, (unsigned)u->pool_bricks);
+		err = u->replicated ? pool_join_set(&u->ledger, u->pool, u->set)
+				    : pool_join(&u->ledger, u->pool, (unsigned)u->pool_bricks);
 	if (!err)
-		pool_spread(&u->ledger, (unsigned)u->pool_servers);
+		pool_spread(&u->ledger, (unsigned)(u->replicated ? u->pool_sets : u->pool_servers));
 	if (err) {
 		ledger_close(&u->ledger, false);
 		return err;
@@ -833,6 +839,11 @@ static void usage_stop(struct xlator *x)
 	ledger_close(&u->ledger, leaf->type->sync && !leaf->type->sync(leaf));
 }
 
+static void usage_decides(struct xlator *x, uint64_t epoch)
+{
+	pool_decides(&usage_of(x)->ledger, epoch);
+}
+
 static void usage_finish(struct xlator *x)
 {
 	pthread_mutex_destroy(&usage_of(x)->lock);
@@ -852,6 +863,7 @@ const struct xlator_type xlator_type = {
 	.stop = usage_stop,
 	.finish = usage_finish,
 	.reconfigure = usage_reconfigure,
+	.decides = usage_decides,
 	.forget_inode = charge_forget,
 	.dump = usage_dump,
 	.command = usage_command,

@@ -215,12 +215,19 @@ void ledger_dir_unclaim(struct ledger *, uint64_t id, struct amount);
 
 /* ---- pool.c ---- */
 
-int pool_join(struct ledger *, const char *name, unsigned bricks); /* -ENOMEM */
-void pool_resize(struct ledger *, unsigned bricks);		   /* the volume has another number of them now */
-/* It has bricks at so many servers: if there are several each keeps to its allotment (allot.h). */
+int pool_join(struct ledger *, const char *name, unsigned bricks);     /* -ENOMEM */
+void pool_resize(struct ledger *, unsigned bricks);		       /* the volume has another number of them now */
+int pool_join_set(struct ledger *, const char *name, const char *set); /* as a member of that replica set of the volume */
+/* It has bricks at so many servers, or so many replica sets: if there are several each keeps to its allotment (allot.h). */
 void pool_spread(struct ledger *, unsigned servers);
 bool pool_has_allotments(const struct ledger *);
-void pool_doubt(struct ledger *); /* before limits change */
+void pool_doubt(struct ledger *);	    /* before limits change */
+bool pool_is_of_set(const struct ledger *); /* there are allotments, and it is a set that has one */
+/* This member decides about limits in its set, in the view of that epoch (0: it does not, now). What it was allotted when it did so before counts no more. */
+void pool_decides(struct ledger *, uint64_t epoch);
+bool pool_has_decider(struct ledger *); /* of a set: it is this member */
+/* Between pool_enter and pool_exit: what the set may have, as far as this member knows. */
+struct amount pool_known(struct ledger *, uint64_t base);
 /* Between pool_enter and pool_exit: false: nothing may grow, for this server has not taken up its allotment. */
 bool pool_may(struct ledger *, uint64_t base, struct amount limit, struct amount *may);
 struct amount pool_server_share(struct ledger *, uint64_t base,
@@ -349,10 +356,10 @@ void dirs_check(struct request *, struct xlator *); /* at start: those that went
 /* ---- usage.c ---- */
 
 struct usage {
-	char *ledger_path, *accounts, *pool, *set; /* options */
-	int64_t pool_bricks, pool_servers, near;   /* too */
-	bool replicated;			   /* it is in a set */
-	atomic_bool first;			   /* it decided about the last change of a client that it saw */
+	char *ledger_path, *accounts, *pool, *set;	    /* options */
+	int64_t pool_bricks, pool_servers, pool_sets, near; /* too */
+	bool replicated;				    /* it is in a set */
+	atomic_bool first;				    /* it decided about the last change of a client that it saw */
 	struct ledger ledger;
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
@@ -361,7 +368,7 @@ struct usage {
 	struct inode **moved;	   /* directories that a recount looks at in the end */
 	size_t moved_count;
 	atomic_uint_fast64_t settled, unnoted, recovered, refused;
-	atomic_bool lonely; /* it was told that other bricks are missing */
+	atomic_bool lonely; /* it was told that other bricks are missing, or nobody who decides */
 };
 static inline struct usage *usage_of(const struct xlator *x)
 {
