@@ -224,6 +224,13 @@ static unsigned threads_running(void)
 	return sscanf(text, "%*s %*s %*s %u", &running) == 1 ? running : 0;
 }
 
+unsigned runtime_free_cpus(void)
+{
+	unsigned running = threads_running(), cpus = (unsigned)rt.cpus;
+
+	return !running ? cpus - 1 : running < cpus ? cpus - running : 0;
+}
+
 /* Who polls keeps a CPU from threads that wait in the queue of another one, and a yield does not tell of them. So while there are mostly
  * more of them than CPUs nobody polls. */
 static bool cpus_are_short(uint64_t now)

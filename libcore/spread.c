@@ -41,31 +41,36 @@ static void help(void *arg)
 	let_go(arg);
 }
 
-static void call_for_help(struct work *w)
+static void call_for_help(struct work *w, unsigned helpers)
 {
 	unsigned shards = runtime_shards(), own = shard_number(shard_self()), pieces = (w->count + w->piece - 1) / w->piece;
 
-	for (unsigned i = 1; i < shards && i < pieces; i++) {
+	for (unsigned i = 1; i < shards && i < pieces && i <= helpers; i++) {
 		atomic_fetch_add(&w->users, 1);
 		if (task_spawn(runtime_shard((own + i) % shards), help, w))
 			atomic_fetch_sub(&w->users, 1); /* not the last: the caller is one */
 	}
 }
 
-void spread(unsigned count, unsigned piece, void (*fn)(void *arg, unsigned i), void *arg)
+void spread_among(unsigned helpers, unsigned count, unsigned piece, void (*fn)(void *arg, unsigned i), void *arg)
 {
-	struct work *w = count > piece && runtime_shards() > 1 ? malloc(sizeof(*w)) : NULL;
+	struct work *w = helpers && count > piece && runtime_shards() > 1 ? malloc(sizeof(*w)) : NULL;
 
 	for (unsigned i = 0; i < count && !w; i++)
 		fn(arg, i);
 	if (!w)
 		return;
 	*w = (struct work){ .users = 1, .count = count, .piece = piece, .fn = fn, .arg = arg, .caller = task_self() };
-	call_for_help(w);
+	call_for_help(w, helpers);
 	work_on(w);
 	task_shield(true);
 	while (atomic_load(&w->done) < count)
 		task_wait(NO_DEADLINE);
 	task_shield(false);
 	let_go(w);
+}
+
+void spread(unsigned count, unsigned piece, void (*fn)(void *arg, unsigned i), void *arg)
+{
+	spread_among(count > piece ? runtime_free_cpus() : 0, count, piece, fn, arg);
 }

@@ -26,12 +26,13 @@ static int set_up(void **state)
 		masters->key[0][i] = (uint8_t)i;
 		masters->key[1][i] = (uint8_t)(255 - i);
 	}
-	return cipher_load() || crypt_keys_derive(keys, masters);
+	return cipher_load() || crypt_keys_derive(keys, masters) || crypt_keys_keep(keys);
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
+	crypt_keys_drop(keys);
 	secret_free(masters, sizeof(*masters));
 	secret_free(keys, sizeof(*keys));
 	cipher_unload();
@@ -512,9 +513,37 @@ static void print_vectors(void)
 	print_blocks(CIPHER_CHACHA20_POLY1305);
 }
 
+/* OpenSSL's own SIV judges. */
+static void what_is_kept_for_a_key_seals_the_same(void **state)
+{
+	enum { MOST = 70 };
+	uint8_t data[MOST], plain[MOST], sealed[MOST + SIV_TAG], kept[MOST + SIV_TAG], back[MOST];
+	struct siv *s = siv_keep(keys->target);
+
+	(void)state;
+	assert_non_null(s);
+	for (size_t i = 0; i < MOST; i++) {
+		data[i] = (uint8_t)(i * 7 + 1);
+		plain[i] = (uint8_t)(i * i + 3);
+	}
+	for (size_t n = 1; n <= MOST; n++)
+		for (size_t size = 1; size <= MOST; size++) {
+			assert_int_equal(siv_seal(keys->target, data, n, plain, size, sealed), 0);
+			assert_int_equal(siv_kept_seal(s, data, n, plain, size, kept), 0);
+			assert_memory_equal(kept, sealed, size + SIV_TAG);
+			assert_int_equal(siv_kept_open(s, data, n, sealed, size + SIV_TAG, back), 0);
+			assert_memory_equal(back, plain, size);
+			sealed[(n + size * 5) % (size + SIV_TAG)] ^= 1;
+			assert_int_equal(siv_kept_open(s, data, n, sealed, size + SIV_TAG, back), -EBADMSG);
+		}
+	assert_int_equal(siv_kept_open(s, data, 1, sealed, SIV_TAG, back), -EBADMSG);
+	siv_drop(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_kept_for_a_key_seals_the_same),
 		cmocka_unit_test(sizes_go_to_the_brick_and_back),
 		cmocka_unit_test(the_largest_sizes_do_not_overflow),
 		cmocka_unit_test(a_page_fits_one_place_and_length_only),

@@ -2,7 +2,7 @@
 /* Large requests: few messages, and the same bytes as ever, though several cores seal and open them. */
 #include "crypt-test.h"
 
-enum { MIB = 1 << 20, MOST = 4 * MIB, MESSAGE_PAGES = 260 };
+enum { MIB = 1 << 20, MOST = 4 * MIB, MESSAGE_PAGES = 260, PARTS = 3, IN_ORDER = 2 /* messages for 1 MiB */ };
 
 struct large {
 	struct bed *bed;
@@ -41,25 +41,27 @@ static void forget_counts(struct bed *bed)
 	bed_lie(bed, "writes", 0);
 }
 
-/* 1 MiB is one message, wherever it begins. */
+/* 1 MiB is so many messages, wherever it begins; half of it is one. */
 static void count_reads(struct large *l)
 {
 	static const struct {
 		uint64_t offset, size;
-	} read[] = { { 0, 100 },
-		     { 700000, 100 },
-		     { 0, MIB },
-		     { MIB, MIB },
-		     { BLOCK - 1, MIB },
-		     { 40 * BLOCK + 7, MIB },
-		     { 2 * MIB + 12345, MIB },
-		     { 100, MESSAGE_PAGES * BLOCK - 100 } };
+		unsigned messages;
+	} read[] = { { 0, 100, 1 },
+		     { 700000, 100, 1 },
+		     { 0, MIB / 2, 1 },
+		     { 0, MIB, PARTS },
+		     { MIB, MIB, PARTS },
+		     { BLOCK - 1, MIB, PARTS },
+		     { 40 * BLOCK + 7, MIB, PARTS },
+		     { 2 * MIB + 12345, MIB, PARTS },
+		     { 100, MESSAGE_PAGES * BLOCK - 100, PARTS } };
 
 	CHECK_INT(put(l, &l->bed->a, l->file, 0, 3 * MIB + 50000), 0);
 	for (unsigned i = 0; i < sizeof(read) / sizeof(*read); i++) {
 		forget_counts(l->bed);
 		CHECK_INT(read_is_right(l, &l->bed->a, l->file, read[i].offset, read[i].size), true);
-		CHECK_INT(bed_count(l->bed, "reads"), 1);
+		CHECK_INT(bed_count(l->bed, "reads"), read[i].messages);
 	}
 }
 
@@ -95,10 +97,10 @@ static void count_writes(struct large *l)
 				 more = { 3 * MIB + 50100, 5000 }, most = { 3 * MIB + 55100, MIB / 2 };
 	struct file *small;
 
-	count_second(l, anywhere, whole, 0, 1);
-	count_second(l, whole, whole, 0, 1);
-	count_second(l, one, next, 1, 1);
-	count_second(l, whole, anywhere, 2, 1);
+	count_second(l, anywhere, whole, 0, PARTS);
+	count_second(l, whole, whole, 0, PARTS);
+	count_second(l, one, next, 1, PARTS);
+	count_second(l, whole, anywhere, 2, PARTS);
 	count_second(l, whole, page, 1, 1); /* of two blocks, a part each */
 	count_second(l, end, more, 0, 1);
 	count_second(l, more, most, 0, 1);
@@ -108,6 +110,9 @@ static void count_writes(struct large *l)
 	CHECK_INT(tree_write(&l->bed->a, small, 0, l->fresh, 3000), 0);
 	CHECK_INT(bed_count(l->bed, "reads"), 0);
 	CHECK_INT(bed_count(l->bed, "writes"), 1);
+	forget_counts(l->bed);
+	CHECK_INT(tree_write(&l->bed->a, small, 3000, l->fresh, MIB), 0);
+	CHECK_INT(bed_count(l->bed, "writes"), IN_ORDER);
 	tree_release(&l->bed->a, small);
 }
 
@@ -124,20 +129,50 @@ static void another_one_writes_between(struct large *l)
 	}
 }
 
-/* The brick takes two pages: the blocks in them are what was written, and of the others nothing is. */
-static void a_large_one_is_short(struct large *l)
+static unsigned write_short(struct large *l, uint64_t offset)
 {
-	struct write_in in = { .file = l->file, .offset = MIB };
+	struct write_in in = { .file = l->file, .offset = offset };
 	struct write_out out = { 0 };
 
 	fill(&l->chance, l->fresh, MIB);
 	in.data = buffer_from(l->fresh, MIB);
+	forget_counts(l->bed);
 	bed_lie(l->bed, "short", 2 * PAGE);
 	CHECK_INT(tree_call(&l->bed->a, l->bed->a.at, FOP_write, &in, &out), 0);
-	CHECK_INT(out.written, (MIB / BLOCK + 2) * BLOCK - MIB);
 	buffer_unref(in.data);
-	memcpy(l->bytes + MIB, l->fresh, out.written);
+	memcpy(l->bytes + offset, l->fresh, out.written);
+	return out.written;
+}
+
+/* The brick takes two pages of a file that grows: the blocks in them are what was written, and nothing behind them was sent. */
+static void a_large_one_is_short(struct large *l)
+{
+	uint64_t end = l->size;
+	unsigned written = write_short(l, end);
+
+	CHECK_INT(written, (end / BLOCK + 2) * BLOCK - end);
+	CHECK_INT(bed_count(l->bed, "writes"), 1);
+	l->size += written;
 	CHECK_INT(read_is_right(l, &l->bed->b, l->other, 0, l->size), true);
+}
+
+/* Within the file the others go on: what is told to be written is, and behind it each block is old or new. */
+static void a_large_one_is_short_within(struct large *l)
+{
+	struct buffer *data = NULL;
+	unsigned written = write_short(l, MIB);
+	const uint8_t *bytes;
+	size_t size;
+
+	CHECK_INT(written >= (MIB / BLOCK + 2) * BLOCK - MIB && written < MIB, true);
+	CHECK_INT(tree_read(&l->bed->b, l->other, 0, MOST, &data), 0);
+	bytes = buffer_bytes(data, &size);
+	CHECK_INT(size, l->size);
+	CHECK_INT(memcmp(bytes, l->bytes, MIB + written), 0);
+	for (size_t at = written; at < MIB && !failures; at++)
+		CHECK_INT(bytes[MIB + at] == l->fresh[at] || bytes[MIB + at] == l->bytes[MIB + at], true);
+	memcpy(l->bytes, bytes, size);
+	buffer_unref(data);
 }
 
 static void do_anything(struct large *l)
@@ -172,6 +207,8 @@ void large_requests_take_few_messages(void *bed)
 		another_one_writes_between(l);
 	if (!failures)
 		a_large_one_is_short(l);
+	if (!failures)
+		a_large_one_is_short_within(l);
 	if (!failures)
 		do_anything(l);
 	tree_release(&l->bed->a, l->file);

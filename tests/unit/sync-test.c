@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "beside.h"
+#include "request.h"
 #include "spread.h"
 #include "task.h"
 
@@ -126,7 +128,7 @@ static void spread_many(void *arg)
 		atomic_uint called = 0;
 		unsigned count = round * 5;
 
-		spread(count, 1 + round % 16, mark, &called);
+		spread_among(1, count, 1 + round % 16, mark, &called);
 		if (called != count)
 			atomic_store((atomic_int *)arg, 1);
 	}
@@ -147,6 +149,80 @@ static void each_number_is_called_once_and_waited_for(void **state)
 		assert_int_equal(marks[i], 6 * (ROUNDS - 1 - i / 5)); /* rounds that count further than it */
 }
 
+/* ---- beside ---- */
+
+enum { BRANCHES = 5 };
+struct parts {
+	struct request rq;
+	bool endless, right;
+	unsigned begun, at_once, most, cancelled, ended;
+	struct task *task;
+};
+
+static void part(void *arg, unsigned i, struct request *rq)
+{
+	struct parts *p = arg;
+
+	p->right &= i == p->begun++ && rq != &p->rq && rq->uid == p->rq.uid && rq->task == task_self();
+	p->at_once++;
+	p->most = p->at_once > p->most ? p->at_once : p->most;
+	if (p->endless)
+		p->cancelled += task_wait(NO_DEADLINE) == -ECANCELED;
+	else
+		task_sleep_ms(1);
+	p->at_once--;
+	p->ended++;
+}
+
+static void ask_beside(void *arg)
+{
+	struct parts *p = arg;
+
+	p->task = task_self();
+	request_init(&p->rq, NULL, 0);
+	p->rq.uid = 77;
+	beside(&p->rq, BRANCHES, part, p);
+	p->right &= p->ended == BRANCHES;
+	request_finish(&p->rq);
+}
+
+static void cancel_soon(void *arg)
+{
+	struct parts *p = arg;
+
+	while (!p->task || p->begun < BRANCHES)
+		task_sleep_ms(1);
+	task_cancel(p->task);
+}
+
+/* All on one shard. */
+static void parts_go_side_by_side_and_end_together(void **state)
+{
+	struct parts p = { .right = true };
+
+	(void)state;
+	assert_int_equal(task_call(ask_beside, &p), 0);
+	assert_true(p.right);
+	assert_int_equal(p.most, BRANCHES);
+}
+
+static void a_cancel_is_one_of_all_parts(void **state)
+{
+	struct parts p = { .right = true, .endless = true };
+
+	(void)state;
+	assert_int_equal(task_spawn(runtime_shard(0), cancel_soon, &p), 0);
+	assert_int_equal(task_call(ask_beside, &p), 0);
+	assert_true(p.right);
+	assert_int_equal(p.cancelled, BRANCHES);
+}
+
+static int start_one(void **state)
+{
+	(void)state;
+	return runtime_start(1, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +230,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_gives_up_leaves_the_queue, start, tasks_stop),
 		cmocka_unit_test_setup_teardown(every_signal_serves_one_waiter, start, tasks_stop),
 		cmocka_unit_test_setup_teardown(each_number_is_called_once_and_waited_for, start, tasks_stop),
+		cmocka_unit_test_setup_teardown(parts_go_side_by_side_and_end_together, start_one, tasks_stop),
+		cmocka_unit_test_setup_teardown(a_cancel_is_one_of_all_parts, start_one, tasks_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

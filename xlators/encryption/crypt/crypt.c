@@ -70,6 +70,8 @@ static int find_keys(struct crypt *c, struct problem *p)
 		return err;
 	c->keys = secret_alloc(sizeof(*c->keys));
 	err = c->keys ? crypt_keys_derive(c->keys, m) : -ENOMEM;
+	if (!err)
+		err = crypt_keys_keep(c->keys);
 	secret_free(m, sizeof(*m));
 	return err ? problem_set(p, -err, "no keys can be derived: %s", strerror(-err)) : 0;
 }
@@ -235,6 +237,8 @@ static void crypt_finish(struct xlator *x)
 {
 	struct crypt *c = x->private;
 
+	if (c->keys)
+		crypt_keys_drop(c->keys);
 	secret_free(c->keys, sizeof(*c->keys));
 	keys_free(c);
 	pthread_mutex_destroy(&c->lock);

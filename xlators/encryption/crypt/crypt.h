@@ -70,7 +70,8 @@ struct op {
 	struct file *file; /* for reading; for writing too, if it changes something */
 	const char *why;   /* what was wrong with what the brick has said, and in which block */
 	uint64_t where;
-	bool turn; /* it has the turn */
+	bool queued; /* nobody else has the turn, and turn_take is still to come */
+	bool turn;   /* it has the turn */
 	bool again; /* it failed for what has changed meanwhile (the lock was lost, the key is another one): once more from the beginning */
 };
 
@@ -127,6 +128,7 @@ void become(struct request *, struct who);
 
 /* ---- hold.c: turns and locks ---- */
 int turn_take(struct op *);
+bool turn_take_now(struct op *); /* if nobody has it; turn_take must follow, and does not wait for others of this mount */
 void turn_give(struct op *);
 /* The same for a reader that has found what does not fit: nobody changes the file meanwhile. */
 int turn_take_reading(struct op *, bool *locked);
@@ -148,7 +150,9 @@ int crypt_getlk(struct request *, struct xlator *, const struct getlk_in *, stru
 /* ---- read.c ---- */
 enum {
 	MESSAGE_PAGES = 260, /* 1 MiB, wherever it begins, lies in so many (WIRE_BULK_MAX) */
-	SPREAD = 16,	     /* pages that are worth a core's while */
+	PART_PAGES = 86,     /* of a large request, on their way by themselves while others are sealed or opened */
+	PARTS = MESSAGE_PAGES / PART_PAGES, /* so many at most */
+	SPREAD = 16,			    /* pages that are worth a core's while */
 };
 struct pages { /* as they are on the brick, as far as they are there */
 	uint64_t first;
@@ -161,7 +165,7 @@ int block_get(struct op *, const struct file_key *, const struct pages *, unsign
 int crypt_read(struct request *, struct xlator *, const struct read_in *, struct read_out *);
 int crypt_seek(struct request *, struct xlator *, const struct seek_in *, struct seek_out *);
 
-/* ---- write.c: all by who has the turn ---- */
+/* ---- write.c and change.c: all by who has the turn ---- */
 int write_zeros(struct op *, uint64_t offset, uint64_t size);  /* within one block */
 int write_pages(struct op *, uint64_t block, struct buffer *); /* as they are, to the brick: from that block on */
 int crypt_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);

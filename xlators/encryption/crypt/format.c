@@ -43,6 +43,41 @@ int crypt_keys_derive(struct crypt_keys *k, const struct masters *m)
 	return err ? err : derive(m->key[0], "stratus crypt 1 volume", k->mark);
 }
 
+int crypt_keys_keep(struct crypt_keys *k)
+{
+	k->names = siv_keep(k->name);
+	k->files = siv_keep(k->wrap[k->epochs - 1]);
+	if (k->names && k->files)
+		return 0;
+	crypt_keys_drop(k);
+	return -ENOMEM;
+}
+
+void crypt_keys_drop(struct crypt_keys *k)
+{
+	siv_drop(k->names);
+	siv_drop(k->files);
+	k->names = k->files = NULL;
+}
+
+/* How a text is sealed: with what is kept for the key, if it is. */
+struct sealer {
+	const uint8_t *key;
+	struct siv *kept;
+};
+
+static int seal(const struct sealer *s, const void *data, size_t data_size, const void *plain, size_t size, uint8_t *out)
+{
+	return s->kept ? siv_kept_seal(s->kept, data, data_size, plain, size, out)
+		       : siv_seal(s->key, data, data_size, plain, size, out);
+}
+
+static int unseal(const struct sealer *s, const void *data, size_t data_size, const uint8_t *sealed, size_t size, uint8_t *out)
+{
+	return s->kept ? siv_kept_open(s->kept, data, data_size, sealed, size, out)
+		       : siv_open(s->key, data, data_size, sealed, size, out);
+}
+
 /* ---- where things lie ---- */
 
 uint64_t size_on_brick(uint64_t size)
@@ -108,8 +143,14 @@ static void header_data(const uint8_t head[HEADER_HEAD], const struct gfid *id, 
 	memcpy(data + HEADER_HEAD, id->bytes, 16);
 }
 
+static struct sealer of_files(const struct crypt_keys *k, uint32_t epoch)
+{
+	return (struct sealer){ k->wrap[epoch - 1], epoch == k->epochs ? k->files : NULL };
+}
+
 int header_encode(const struct crypt_keys *k, const struct file_key *f, uint8_t bytes[HEADER_SIZE])
 {
+	struct sealer s = of_files(k, f->epoch);
 	uint8_t data[HEADER_HEAD + 16];
 	uint32_t epoch = htobe32(f->epoch);
 
@@ -120,7 +161,7 @@ int header_encode(const struct crypt_keys *k, const struct file_key *f, uint8_t 
 	bytes[7] = 0;
 	memcpy(bytes + 8, &epoch, 4);
 	header_data(bytes, &f->id, data);
-	return siv_seal(k->wrap[f->epoch - 1], data, sizeof(data), f->key, FILE_KEY, bytes + HEADER_HEAD);
+	return seal(&s, data, sizeof(data), f->key, FILE_KEY, bytes + HEADER_HEAD);
 }
 
 static const char *header_wrong(const uint8_t *bytes, size_t size, uint32_t epoch)
@@ -138,6 +179,7 @@ int header_decode(const struct crypt_keys *k, const struct gfid *id, const void 
 	const uint8_t *bytes = from;
 	uint8_t data[HEADER_HEAD + 16];
 	uint32_t epoch = 0;
+	struct sealer s;
 	int err;
 
 	if (size == HEADER_SIZE && !memcmp(bytes, header_magic, MAGIC) && bytes[4] != FORMAT_VERSION) {
@@ -154,8 +196,9 @@ int header_decode(const struct crypt_keys *k, const struct gfid *id, const void 
 		*why = "its header is of a master key that this mount does not have";
 		return -ENOKEY;
 	}
+	s = of_files(k, epoch);
 	header_data(bytes, id, data);
-	err = siv_open(k->wrap[epoch - 1], data, sizeof(data), bytes + HEADER_HEAD, HEADER_SIZE - HEADER_HEAD, f->key);
+	err = unseal(&s, data, sizeof(data), bytes + HEADER_HEAD, HEADER_SIZE - HEADER_HEAD, f->key);
 	if (err) {
 		*why = "its header was changed, or is that of another file";
 		return err;
@@ -253,7 +296,7 @@ static int from_text(const char *text, size_t length, uint8_t *bytes)
 
 /* How one kind of texts is sealed. */
 struct manner {
-	const uint8_t *key;
+	struct sealer with;
 	const struct gfid *id;
 	size_t most_short, most; /* bytes of a text in the short form, and at all */
 	size_t room;		 /* of a sealed text, without its NUL */
@@ -261,13 +304,14 @@ struct manner {
 
 static struct manner of_names(const struct crypt_keys *k, const struct gfid *directory)
 {
-	return (struct manner){ k->name, directory, NAME_SHORT_MAX, NAME_MAX_BYTES, NAME_MAX_BYTES };
+	return (struct manner){ { k->name, k->names }, directory, NAME_SHORT_MAX, NAME_MAX_BYTES, NAME_MAX_BYTES };
 }
 
 static struct manner of_xattrs(const struct crypt_keys *k, const struct gfid *id)
 {
-	return (struct manner){ k->xattr_name, id, XATTR_SHORT_MAX, XATTR_PLAIN_MAX,
-				NAME_MAX_BYTES + 1 - sizeof(SEALED_XATTR) };
+	return (struct manner){
+		{ k->xattr_name, NULL }, id, XATTR_SHORT_MAX, XATTR_PLAIN_MAX, NAME_MAX_BYTES + 1 - sizeof(SEALED_XATTR)
+	};
 }
 
 /* The long form begins with what is no digit of the short one, and says how the plain text stands in it. That is sealed, too: else one text's
@@ -292,7 +336,7 @@ static int long_seal(const struct manner *m, const char *plain, size_t length, c
 		return -ENAMETOOLONG;
 	text[0] = is_packed ? FORM_PACKED : FORM_BYTES;
 	long_data(m->id, text[0], data);
-	err = siv_seal(m->key, data, sizeof(data), is_packed ? (const void *)packed : plain, (size_t)size, sealed);
+	err = seal(&m->with, data, sizeof(data), is_packed ? (const void *)packed : plain, (size_t)size, sealed);
 	if (!err)
 		dense_write(sealed, (size_t)size + SIV_TAG, text + 1);
 	return err;
@@ -314,7 +358,7 @@ static int long_open(const struct manner *m, const char *text, size_t length, ch
 	if (size <= SIV_TAG)
 		return -EBADMSG;
 	long_data(m->id, text[0], data);
-	err = siv_open(m->key, data, sizeof(data), sealed, (size_t)size, bytes);
+	err = unseal(&m->with, data, sizeof(data), sealed, (size_t)size, bytes);
 	size -= SIV_TAG;
 	if (!err && text[0] == FORM_PACKED) {
 		err = dense_unpack(bytes, (size_t)size, plain);
@@ -336,7 +380,7 @@ static int text_seal(const struct manner *m, const char *plain, char *text)
 
 	if (length > m->most_short)
 		return long_seal(m, plain, length, text);
-	err = length ? siv_seal(m->key, m->id->bytes, 16, plain, length, bytes) : -EINVAL;
+	err = length ? seal(&m->with, m->id->bytes, 16, plain, length, bytes) : -EINVAL;
 	if (!err)
 		to_text(bytes, length + SIV_TAG, text);
 	return err;
@@ -352,7 +396,7 @@ static int text_open(const struct manner *m, const char *text, char plain[NAME_R
 		return long_open(m, text, length, plain);
 	err = length > m->room || size <= SIV_TAG ? -EBADMSG : from_text(text, length, bytes);
 	if (!err)
-		err = siv_open(m->key, m->id->bytes, 16, bytes, size, (uint8_t *)plain);
+		err = unseal(&m->with, m->id->bytes, 16, bytes, size, (uint8_t *)plain);
 	if (err)
 		return err;
 	plain[size - SIV_TAG] = '\0';

@@ -39,8 +39,12 @@ struct crypt_keys {
 	uint32_t epochs;
 	uint8_t wrap[KEYFILE_EPOCHS][64]; /* of epoch 1 and on */
 	uint8_t name[64], target[64], xattr_name[64], xattr_value[64], mark[64];
+	struct siv *names, *files; /* kept for `name` and the last epoch's `wrap`; NULL: they are not */
 };
 int crypt_keys_derive(struct crypt_keys *, const struct masters *);
+/* What is used for each file is kept ready. -ENOMEM. */
+int crypt_keys_keep(struct crypt_keys *);
+void crypt_keys_drop(struct crypt_keys *);
 
 struct file_key {
 	uint8_t key[32];

@@ -264,12 +264,19 @@ static int hold_lock(struct op *o)
 	return 0;
 }
 
+bool turn_take_now(struct op *o)
+{
+	o->queued = task_trylock(&o->n->turn);
+	return o->queued;
+}
+
 int turn_take(struct op *o)
 {
 	struct node *n = o->n;
 	bool held;
-	int err = task_lock(&n->turn, o->rq->deadline_ns);
+	int err = o->queued ? 0 : task_lock(&n->turn, o->rq->deadline_ns);
 
+	o->queued = false;
 	if (err)
 		return err;
 	o->again = false;

@@ -2,6 +2,7 @@
 /* Reading: without a lock first; what does not fit is read again, for somebody may just be changing it, and then while nobody can. */
 #include "crypt.h"
 
+#include "beside.h"
 #include "spread.h"
 
 enum { TRIES = 3 }; /* the last with the lock */
@@ -99,7 +100,6 @@ int block_get(struct op *o, const struct file_key *key, const struct pages *p, u
 		n = does_not_fit(o, key, p, at, to);
 	if (n < 0 || (unsigned)n == length_in(p->first + at, size))
 		return n < 0 ? n : 0;
-	turn_forget_size(o);
 	if (atomic_load(&o->n->lost)) {
 		o->again = true;
 		return -ESTALE;
@@ -150,6 +150,70 @@ static int read_message(struct op *o, const struct file_key *key, uint64_t first
 	return err;
 }
 
+/* One message's part of a request; several are on their way at once, and what has come is opened while the brick reads the next. */
+struct part {
+	struct op o;
+	uint64_t first;
+	unsigned count;
+	char *to;
+	size_t got;
+	int err;
+};
+struct parts {
+	const struct file_key *key;
+	struct part part[PARTS];
+};
+
+static void read_part(void *arg, unsigned i, struct request *rq)
+{
+	struct parts *all = arg;
+	struct part *p = &all->part[i];
+
+	p->o.rq = rq;
+	p->err = read_message(&p->o, all->key, p->first, p->count, p->to, &p->got);
+}
+
+static unsigned divide(const struct op *o, uint64_t first, unsigned count, char *to, struct part *part)
+{
+	unsigned n = count < 2 * PART_PAGES ? 1 : count / PART_PAGES;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned begin = i * count / n, end = (i + 1) * count / n;
+
+		part[i] = (struct part){
+			.o = *o, .first = first + begin, .count = end - begin, .to = to + begin * (size_t)BLOCK
+		};
+	}
+	return n;
+}
+
+/* As far as there are blocks one behind the other. */
+static int join(struct op *o, const struct part *part, unsigned n, size_t *got)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n && !err; i++) {
+		err = part[i].err;
+		o->why = part[i].o.why;
+		o->where = part[i].o.where;
+		o->again = part[i].o.again;
+		*got += part[i].got;
+		if (part[i].got < part[i].count * (size_t)BLOCK)
+			break;
+	}
+	return err;
+}
+
+static int read_parts(struct op *o, const struct file_key *key, uint64_t first, unsigned count, char *to, size_t *got)
+{
+	struct parts all = { .key = key };
+	unsigned n = divide(o, first, count, to, all.part);
+
+	*got = 0;
+	beside(o->rq, n, read_part, &all);
+	return join(o, all.part, n, got);
+}
+
 static int read_blocks(struct op *o, const struct file_key *key, uint64_t first, unsigned count, char *to, size_t *got)
 {
 	int err = 0;
@@ -159,7 +223,7 @@ static int read_blocks(struct op *o, const struct file_key *key, uint64_t first,
 		unsigned n = count - done < MESSAGE_PAGES ? count - done : MESSAGE_PAGES;
 		size_t more;
 
-		err = read_message(o, key, first + done, n, to + done * (size_t)BLOCK, &more);
+		err = read_parts(o, key, first + done, n, to + done * (size_t)BLOCK, &more);
 		*got += more;
 	}
 	return err;
