@@ -13,12 +13,12 @@
 
 #include "task-internal.h"
 
-/* Who drives a loop: one thread at a time. While a task runs, shard.turn is odd. The watchdog looks every millisecond; a
+/* Who drives a loop: one thread at a time. While a task runs, shard.turn is odd. The watchdog looks every millisecond, or every fourth while it finds no task running; a
  * shard that shows the same odd turn twice is stuck in a task, so the watchdog makes the turn even, which takes the loop
  * from that thread, and gives it to a spare one. The stuck thread notices when its task waits or ends, and becomes a
  * spare. So a request runs start to end on the thread that read it, without a hand-off, unless it really blocks. */
 
-enum { TICK_US = 1000, IDLE_TICKS = 20, THREADS_MAX = 256, RUN_BATCH = 64, EVENTS = 64 };
+enum { TICK_US = 1000, CALM_TICK_US = 4000, IDLE_TICKS = 5, THREADS_MAX = 256, RUN_BATCH = 64, EVENTS = 64 };
 enum { SPARE_KEPT = 4, SPARE_IDLE_S = 5 }; /* a burst of calls that block leaves threads behind: most of them end */
 
 struct thread {
@@ -466,13 +466,14 @@ void shard_hand_over(struct shard *s)
 	pthread_mutex_unlock(&rt.lock);
 }
 
-/* True if a loop is awake. */
-static bool check_shard(struct shard *s)
+/* True if the loop is awake. */
+static bool check_shard(struct shard *s, bool *running)
 {
 	uint64_t turn = atomic_load(&s->turn);
 	bool stuck = (turn & 1) && turn == s->turn_seen, may;
 
 	s->turn_seen = turn;
+	*running |= turn & 1;
 	if (!stuck)
 		return awake(s);
 	pthread_mutex_lock(&rt.lock);
@@ -488,15 +489,16 @@ static bool check_shard(struct shard *s)
 static void *watchdog_main(void *arg)
 {
 	struct timespec tick = { 0, TICK_US * 1000 };
-	int idle = 0;
+	int idle = 0; /* ticks */
 
 	(void)arg;
 	while (!atomic_load(&rt.stopping)) {
-		bool busy = false;
+		bool busy = false, running = false;
 
 		nanosleep(&tick, NULL);
 		for (unsigned i = 0; i < rt.shards; i++)
-			busy |= check_shard(&rt.shard[i]);
+			busy |= check_shard(&rt.shard[i], &running);
+		tick.tv_nsec = (running ? TICK_US : CALM_TICK_US) * 1000;
 		idle = busy ? 0 : idle + 1;
 		if (idle < IDLE_TICKS)
 			continue;

@@ -23,12 +23,13 @@ umount "$MNT" 2>/dev/null && fail "umount of a busy mount succeeded"
 echo still >&5 || fail "a refused umount hurt the mount"
 
 # SIGTERM while a file is open, and while a process waits for a lock that nobody gives back.
-python3 - "$MNT/open" <<'END' &
+python3 - "$MNT/open" "$SCRATCH/opened" <<'END' &
 import fcntl, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR)
 fcntl.lockf(fd, fcntl.LOCK_EX)
 if os.fork() == 0:
     fd = os.open(sys.argv[1], os.O_RDWR)
+    open(sys.argv[2], "w").close()
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX)
         os._exit(1)
@@ -38,7 +39,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 END
 WAITER=$!
 waits() { [ -n "$(grep -l fuse "/proc/$(pgrep -P "$WAITER")/wchan" 2>/dev/null)" ] || { sleep 0.5; true; }; }
-wait_until 5 eval 'pgrep -P "$WAITER"' || fail "nobody waits for the lock"
+wait_until 5 test -e "$SCRATCH/opened" || fail "nobody waits for the lock"
 waits
 kill "$LAST_PID"
 wait_until 20 gone "$LAST_PID" || fail "the process does not end on SIGTERM"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names on the way to a file are believed, in whichever set its directories are, and wherever their names are: what is listed or looked at again costs a few messages in
 # all, not some for each file; and who reads a file to its end is told that it is the end without a message, unless somebody appends to it. The mount that looks has made nothing
-# itself, so it has no token but those that it tried for. A second mount that only reads the same pays as little, and so does the first after that.
+# itself, so it has no token but those that it tried for. A second mount that only reads the same pays as little, and so does the first after that. Nor does it cost messages to open and
+# read the same small files again, to look for names that are not in a directory that was listed, or to read between one's own writes to a small file; and all of that is as strict as if
+# each were asked for.
 #
 # Arguments: runs of SETSxREPLICA[:SCATTER] instead of all.
 # limit: 900 s
@@ -59,6 +61,90 @@ for i in range(24):
     assert os.write(writer, b"%d" % i) == len(str(i))
     assert there() == b"%d" % i, i' "$1" "$2"
 }
+# As compilers do it: the same headers time and again.
+reread() { # DIRECTORY
+	python3 -c 'import os, sys
+for turn in range(20):
+    for i in range(10):
+        fd = os.open(f"{sys.argv[1]}/f{i}", os.O_RDONLY)
+        assert os.fstat(fd).st_size == 4 and os.read(fd, 4) == b"text" and os.read(fd, 4) == b""
+        os.close(fd)' "$1"
+}
+# And in one directory after the other.
+miss() { # DIRECTORY
+	python3 -c 'import os, sys
+os.listdir(sys.argv[1])
+for i in range(200): assert not os.path.lexists(f"{sys.argv[1]}/{os.urandom(8).hex()}")' "$1"
+}
+# And assemblers, of what they make.
+pieces() { # DIRECTORY
+	python3 -c 'import os, sys
+name = sys.argv[1] + "/" + os.urandom(8).hex()
+fd, there = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), bytearray(40 * 16)
+assert os.fstat(fd).st_size == 0
+for i in range(40):
+    at = i * 7 % 40 * 16
+    piece = b"%016d" % i
+    there[at:at + 16] = piece
+    end = os.fstat(fd).st_size if i == 39 else max((k * 7 % 40 + 1) * 16 for k in range(i + 1))
+    assert os.pwrite(fd, piece, at) == 16 and os.pread(fd, 8192, 0) == there[:end], i
+os.close(fd)
+os.unlink(name)' "$1"
+}
+follows() { # COMMAND...: most of its 40 reads are answered here
+	local before=$(reads)
+	"$@" >/dev/null && [ $(($(reads) - before)) -ge 25 ]
+}
+reads() { facts "$LOOKER" | sed -n 's/^  known files: .*reads \([0-9]*\)$/\1/p'; }
+# What is kept of a file, or of its absence, ends as soon as another has changed it. One user looks who is not root.
+kept() { # READER WRITER
+	python3 -c 'import os, sys
+reader, writer = sys.argv[1:]
+def of(name):
+    for turn in range(2): # the second is what is kept
+        with open(f"{reader}/{name}", "rb", buffering=0) as f: text = f.read(4096), os.fstat(f.fileno()).st_size
+    return text
+def put(name, text, flags=0, at=0):
+    fd = os.open(f"{writer}/{name}", os.O_WRONLY | flags, 0o644)
+    assert os.pwrite(fd, text, at) == len(text)
+    os.close(fd)
+def refused(name):
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([]), os.setgid(65534), os.setuid(65534)
+        try: of(name)
+        except PermissionError: os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+for i in range(12):
+    os.listdir(reader)
+    name = f"k{i}"
+    assert not os.path.lexists(f"{reader}/{name}")
+    put(name, b"one", os.O_CREAT | os.O_EXCL)
+    assert of(name) == (b"one", 3), i
+    put(name, b"two")
+    assert of(name) == (b"two", 3), i
+    put(name, b"s", at=2)
+    assert of(name) == (b"tws", 3), i
+    assert not refused(name), i
+    os.chmod(f"{writer}/{name}", 0o600)
+    assert refused(name), i
+    os.chmod(f"{writer}/{name}", 0o644)
+    assert not refused(name) and of(name) == (b"tws", 3), i
+    put("new", b"another", os.O_CREAT)
+    os.rename(f"{writer}/new", f"{writer}/{name}")
+    assert of(name) == (b"another", 7), i
+    os.truncate(f"{writer}/{name}", 2)
+    assert of(name) == (b"an", 2), i
+    os.rename(f"{writer}/{name}", f"{writer}/m{i}")
+    assert not os.path.lexists(f"{reader}/{name}") and of(f"m{i}") == (b"an", 2), i
+    os.link(f"{writer}/m{i}", f"{writer}/{name}")
+    assert of(name) == (b"an", 2) and os.stat(f"{reader}/m{i}").st_nlink == 2, i
+    os.unlink(f"{writer}/m{i}")
+    assert not os.path.lexists(f"{reader}/m{i}") and os.stat(f"{reader}/{name}").st_nlink == 1, i
+    os.unlink(f"{writer}/{name}")
+    assert not os.path.lexists(f"{reader}/{name}"), i' "$1" "$2"
+}
 walked() { # SETS REPLICA [SCATTER]
 	local i other
 	SPREAD=$1 REPLICA=$2 SCATTER=${3-}
@@ -80,6 +166,9 @@ for i in range(int(sys.argv[2])):
 	for i in {1..4}; do
 		await $((FILES / 4)) "ls -l of d$i" ls -ln "$MNT/d$i/below/deep"
 		await $((FILES * 37 / 10)) "reading all files of d$i to their ends" list_and_read "$MNT/d$i/below/deep"
+		await 250 "reading 10 files of d$i 20 times" reread "$MNT/d$i/below/deep"
+		await 100 "200 names that are not in d$i" miss "$MNT/d$i/below/deep"
+		wait_until 120 follows pieces "$MNT/d$i/below/deep" || fail "what is written to a file in d$i is asked for again"
 		await 130 "100 looks at a file of d$i" look "$MNT/d$i"
 	done
 
@@ -97,6 +186,8 @@ for i in range(int(sys.argv[2])):
 	# what is believed so is taken back
 	for i in {1..4}; do
 		look "$MNT/d$i"
+		kept "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has changed is kept here"
+		kept "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has changed is kept here"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"
 		ends "$MNT/d$i/below/deep/f2" "$MNT/d$i/below/deep/f2" || fail "the end of a file to which this mount has appended is believed"
 		mv "$SCRATCH/other/d$i/below" "$SCRATCH/other/d$i/above"

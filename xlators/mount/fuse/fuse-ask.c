@@ -120,6 +120,7 @@ static void serve(void *arg)
 	do {
 		ask_acquire(a);
 		request_fill(a);
+		a->renames = atomic_load(&m->knowledge.renames);
 		err = sealed_check(a);
 		if (!err)
 			err = a->op->serve(a);

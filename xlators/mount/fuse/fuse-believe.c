@@ -12,7 +12,7 @@
  * everybody may. */
 #include "fuse-internal.h"
 
-enum { SEARCH_BITS = 0111, BELIEVE_MOST_MS = 2000, TELL_AGAIN_MS = 400 };
+enum { SEARCH_BITS = 0111, READ_BITS = 0444, BELIEVE_MOST_MS = 2000, TELL_AGAIN_MS = 400 };
 #define ON_ITS_WAY_NS 2000000000ul /* an answer is taken in within that time */
 
 uint64_t ask_moment(const struct ask *a)
@@ -20,9 +20,9 @@ uint64_t ask_moment(const struct ask *a)
 	return a->mount->believes && ask_options(a)->believe ? moment_now(ask_child(a)) : 0;
 }
 
-static bool believed(const struct ask *a, struct inode *inode, enum believe what, uint64_t since)
+bool believed(const struct ask *a, struct inode *inode, enum believe what, uint64_t since)
 {
-	return believe_ms(ask_child(a), inode, what, since) > 0;
+	return a->mount->believes && ask_options(a)->believe && believe_ms(ask_child(a), inode, what, since) > 0;
 }
 
 enum { SIZE_IS_NOTED = 1 }; /* no moment is that early */
@@ -46,6 +46,7 @@ static struct node_state *learn(struct ask *a, struct inode *inode, const struct
 		return NULL;
 	atomic_store(&s->plain, plain ? since : 0);
 	atomic_store(&s->searchable, plain && (attr->mode & SEARCH_BITS) == SEARCH_BITS ? since : 0);
+	atomic_store(&s->readable, plain && (attr->mode & READ_BITS) == READ_BITS ? since : 0);
 	atomic_store(&s->asked, since);
 	if (S_ISREG(attr->mode))
 		note_size(s, attr->size, since);
@@ -66,7 +67,7 @@ static bool searchable(struct ask *a, struct inode *directory)
 			return false;
 		learn(a, directory, &out.attr, since);
 	}
-	return believed(a, directory, BELIEVE_META, atomic_load(&s->searchable));
+	return believe_searchable(a, directory);
 }
 
 /* Names of it may have been told. */
@@ -91,8 +92,7 @@ void mode_set(struct ask *a, struct inode *inode, mode_t mode)
 
 void name_moved(struct ask *a, struct inode *from, struct inode *to)
 {
-	struct node_state *s = node_state(a->mount, to);
-	if (from == to || (s && believed(a, to, BELIEVE_META, atomic_load(&s->searchable))))
+	if (from == to || believe_searchable(a, to))
 		return;
 	search_denied(a, from);
 }
@@ -161,6 +161,8 @@ void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *dire
 		return;
 	if (inode && attr)
 		believe_attributes(a, out, inode, attr, s, since);
+	if (names && inode && attr)
+		known_attr(a, directory, inode, attr, since);
 	if (names)
 		tell(&out->entry_valid, &out->entry_valid_nsec, ms);
 }
@@ -181,6 +183,18 @@ bool believe_told(const struct ask *a, struct inode *inode)
 	struct node_state *s = node_state(a->mount, inode);
 	return s && atomic_load(&s->told_count) == atomic_load(&a->mount->disbelieved) &&
 	       believed(a, inode, BELIEVE_ATTR, atomic_load(&s->told));
+}
+
+bool believe_searchable(struct ask *a, struct inode *directory)
+{
+	struct node_state *s = node_state(a->mount, directory);
+	return s && believed(a, directory, BELIEVE_META, atomic_load(&s->searchable));
+}
+
+bool believe_readable(struct ask *a, struct inode *inode)
+{
+	struct node_state *s = node_state(a->mount, inode);
+	return s && believed(a, inode, BELIEVE_META, atomic_load(&s->readable));
 }
 
 /* Who reads to the end reads once more, to hear that it is the end. A size changes by what is done to the file itself, so it holds, other than what the kernel is told of attributes,
@@ -225,6 +239,8 @@ void disbelieve(struct mount *m, struct inode *inode)
 	if (!m->believes || atomic_load(&m->gone))
 		return;
 	atomic_fetch_add(&m->disbelieved, 1);
+	if (!inode || file)
+		keep_forget(m, inode);
 	if (inode && (inode == m->root || atomic_load(&inode->nlookup) > 0))
 		notify_attributes(m->device, node_id(m, inode));
 	if (!file || on_its_way(m, inode))

@@ -2,6 +2,7 @@
 /* Open files: open, read, write, close and what else is done to an open file. */
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 
 #include "fuse-internal.h"
 
@@ -10,21 +11,30 @@ static struct handle *handle_of(uint64_t fh)
 	return (struct handle *)(uintptr_t)fh;
 }
 
-/* The kernel did not take the answer to an open, and will never send the release. */
+/* It is closed; or the kernel did not take the answer to an open, and will never send the release. */
 static void let_go(struct ask *a, struct handle *h)
 {
-	struct release_in in = { .file = h->file };
+	if (S_ISDIR(h->file->inode->type))
+		names_learn(a, h->file->inode, &h->listing);
+	cleanup_file struct file *gone = keep_put(a, h);
+	struct release_in in = { .file = gone };
 	struct release_out out = { 0 };
-	release_on(&a->rq, ask_child(a), &in, &out);
 	handle_destroy(a->mount, h);
+	if (gone)
+		release_on(&a->rq, ask_child(a), &in, &out);
 }
 
-/* Takes over the reference. */
-static int reply_open(struct ask *a, struct file *file, uint32_t open_flags)
+/* Takes over the reference. It was opened at the moment `since`; 0: it is not to be kept when it is closed. */
+static int reply_open(struct ask *a, struct file *file, uint32_t open_flags, uint64_t since)
 {
+	const struct fuse_open_in *arg = (const void *)a->arg;
 	struct handle *h = handle_create(a->mount, file);
 	if (!h)
 		return -ENOMEM;
+	h->since = since;
+	h->flags = arg->flags;
+	h->uid = a->rq.uid;
+	h->gid = a->rq.gid;
 	struct fuse_open_out out = { .fh = (uintptr_t)h, .open_flags = open_flags };
 	if (a->head.opcode == FUSE_OPEN && ask_options(a)->attribute_timeout_ms == 0 && !believe_told(a, file->inode))
 		notify_attributes(a->device, a->head.nodeid); /* see entry_keep_for_now */
@@ -38,8 +48,16 @@ int serve_open(struct ask *a)
 	const struct fuse_open_in *arg = (const void *)a->arg;
 	struct open_in in = { .inode = node(a->mount, a->head.nodeid), .flags = arg->flags };
 	struct open_out out = { 0 };
+	uint64_t since = 0;
+	struct file *kept = keep_take(a, in.inode, in.flags, &since);
+	if (kept)
+		return reply_open(a, kept, a->mount->open_flags, since);
+	if (keep_worth(in.inode, in.flags))
+		since = ask_moment(a);
+	known_recast_begins(a->mount, in.flags & O_TRUNC);
 	int err = open_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_open(a, out.file, a->mount->open_flags);
+	known_recast_ends(a->mount, in.flags & O_TRUNC);
+	return err ? err : reply_open(a, out.file, a->mount->open_flags, since);
 }
 
 int serve_opendir(struct ask *a)
@@ -47,7 +65,7 @@ int serve_opendir(struct ask *a)
 	struct opendir_in in = { .inode = node(a->mount, a->head.nodeid) };
 	struct opendir_out out = { 0 };
 	int err = opendir_on(&a->rq, ask_child(a), &in, &out);
-	return err ? err : reply_open(a, out.file, 0);
+	return err ? err : reply_open(a, out.file, 0, 0);
 }
 
 /* What was there already others may change at any time; and what a CREATE tells of it the kernel takes for new, whatever it was told since. */
@@ -86,8 +104,12 @@ int serve_create(struct ask *a)
 	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
+	known_recast_begins(a->mount, in.flags & O_TRUNC); /* of what is there already */
+	name_begins(a, in.loc.parent, in.loc.name);
 	if (!err)
 		err = create_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.loc.parent);
+	known_recast_ends(a->mount, in.flags & O_TRUNC);
 	if (!err)
 		err = reply_create(a, &in, &out, since);
 	fop_out_clear(FOP_create, &out);
@@ -104,11 +126,15 @@ int serve_read(struct ask *a)
 		reply(a, NULL, 0);
 		return 0;
 	}
-	int err = read_on(&a->rq, ask_child(a), &in, &out);
+	out.data = known_read(a, in.file->inode, in.offset, in.size);
+	uint64_t since = out.data ? 0 : known_reading(a, in.file->inode, in.offset, in.size);
+	int err = out.data ? 0 : read_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
 	size_t size;
 	const void *bytes = buffer_bytes(out.data, &size);
+	if (since)
+		known_content(a, in.file->inode, since, bytes, size);
 	reply(a, bytes, size < arg->size ? size : arg->size);
 	buffer_unref(out.data);
 	return 0;
@@ -142,7 +168,9 @@ int serve_write(struct ask *a)
 	if (a->data->size != arg->size)
 		return -EINVAL;
 	a->rq.lock_owner = arg->write_flags & FUSE_WRITE_LOCKOWNER ? arg->lock_owner : 0;
+	struct known before = known_write_begins(a, &in);
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
+	known_written(a, &before, &in, err ? 0 : out.written);
 	if (!err)
 		err = sync_write(a, in.file, arg->flags);
 	if (err)
@@ -191,7 +219,10 @@ int serve_fallocate(struct ask *a)
 		.file = handle_of(arg->fh)->file, .mode = arg->mode, .offset = arg->offset, .length = arg->length
 	};
 	struct fallocate_out out = { 0 };
-	return reply_done(a, fallocate_on(&a->rq, ask_child(a), &in, &out));
+	known_recast_begins(a->mount, true);
+	int err = fallocate_on(&a->rq, ask_child(a), &in, &out);
+	known_recast_ends(a->mount, true);
+	return reply_done(a, err);
 }
 
 int serve_lseek(struct ask *a)
@@ -218,7 +249,9 @@ int serve_copy_file_range(struct ask *a)
 		.length = arg->len < INT_MAX ? arg->len : INT_MAX, /* the answer has 32 bits */
 	};
 	struct copy_range_out out = { 0 };
+	known_recast_begins(a->mount, true);
 	int err = copy_range_on(&a->rq, ask_child(a), &in, &out);
+	known_recast_ends(a->mount, true);
 	if (err)
 		return err;
 	struct fuse_write_out answer = { .size = out.copied };

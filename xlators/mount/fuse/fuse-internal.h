@@ -73,6 +73,9 @@ struct listing {
 /* An open file or directory as the kernel knows it (fh). */
 struct handle {
 	struct file *file;
+	uint64_t since; /* moment at which it was opened, if it is worth keeping: see fuse-keep.c */
+	uint32_t flags, uid, gid;
+	atomic_bool locked;	    /* a lock was set through it */
 	struct handle *next, *prev; /* in the mount's list */
 	struct task_lock lock;	    /* directories: guards what follows */
 	struct listing listing;
@@ -87,6 +90,64 @@ enum { KEPT_LISTINGS = 8 };
 struct kept_listing {
 	struct gfid directory;
 	struct listing listing;
+};
+
+/* Files that nobody has open any more, but were opened to be read a moment ago: see fuse-keep.c. */
+enum { KEPT_FILES = 64 };
+struct kept_file {
+	struct file *file;
+	uint32_t flags, uid, gid; /* as it was opened, and by whom */
+	uint64_t since;		  /* when, as a moment */
+	uint64_t until_ns;	  /* 0: it is of no use any more */
+};
+struct keep {
+	pthread_mutex_t lock; /* short; guards what follows */
+	struct kept_file file[KEPT_FILES];
+	unsigned count;
+	bool sweeping; /* a task looks what has been kept for long */
+	atomic_ulong again;
+};
+
+/* What is known of a file that was looked at lately: see fuse-known.c. */
+struct known {
+	struct gfid gfid;
+	uint64_t since;	       /* moment; 0: nothing is known */
+	uint64_t taught;       /* the moment from which on others have not changed it; not after `since` */
+	struct attr attr;      /* as of `since`; but for size and type only if not size_only */
+	bool size_only;	       /* it was written from here since its attributes were told */
+	struct gfid directory; /* in which its name was at the moment `named` */
+	uint64_t named;
+	unsigned long renames;	/* of the mount, then */
+	struct buffer *content; /* all of it, or NULL */
+	uint64_t writing;	/* number of the write that is under way; 0: none */
+	unsigned long recasts;	/* of a copy that a write has: as the mount's were */
+	uint64_t used_ns;
+};
+enum { KNOWN_FILES = 512 };
+struct knowledge {
+	pthread_mutex_t lock; /* short; guards what follows */
+	struct known *file;   /* by the hash of the gfid */
+	size_t content;	      /* bytes, of all */
+	uint64_t writes;
+	atomic_ulong renames;		 /* names that this mount has taken away, or begun to */
+	atomic_ulong recasts, recasting; /* changes of files from here that are no plain writes: all, and under way */
+	atomic_ulong reads, looks;	 /* answered from it */
+};
+
+/* Names that directories have, for those that they have not: see fuse-names.c. */
+struct listed {
+	struct gfid gfid;
+	uint64_t since; /* the moment at which it was listed; 0: none */
+	bool good;	/* nothing was added meanwhile that is missing here */
+	uint32_t count;
+	uint64_t *hash; /* of each name, in order */
+};
+enum { LISTED_DIRECTORIES = 256 };
+struct names {
+	pthread_mutex_t lock;			     /* short; guards what follows */
+	struct listed directory[LISTED_DIRECTORIES]; /* by the hash of the gfid */
+	uint32_t count;				     /* names of all */
+	atomic_ulong absent;			     /* answered from it */
 };
 
 enum { BUCKETS = 256 };
@@ -134,6 +195,9 @@ struct mount {
 	unsigned kept_count;
 	atomic_uint gathered;	   /* entries of all listings, those of open directories, too */
 	atomic_ulong listed_again; /* how often one was used */
+	struct keep keep;
+	struct knowledge knowledge;
+	struct names names;
 	atomic_ulong stale;	   /* answers of ESTALE */
 	pthread_mutex_t told_lock; /* short; guards told_stale */
 	struct told_stale told_stale[TOLD_STALE];
@@ -143,10 +207,12 @@ struct mount {
 struct node_state {
 	atomic_uint opens;  /* handles */
 	atomic_bool locked; /* a POSIX lock was set: from then on each close tells the brick */
+	atomic_uint adding; /* names that are being added to it from here */
 	/* Moments (believe_ms) at which this was learnt of it; 0: it wasn't. */
 	atomic_ulong plain;	 /* it has no ACL */
 	atomic_ulong asked;	 /* its mode, and whether it has an ACL, was asked for */
 	atomic_ulong searchable; /* a directory that everybody may search */
+	atomic_ulong readable;	 /* everybody may read it */
 	atomic_ulong sized;	 /* a file's size, which is: (or SIZE_IS_NOTED) */
 	atomic_ulong size;
 	/* What the kernel was told last to believe: attributes as of that moment; mount.disbelieved then. */
@@ -175,7 +241,8 @@ struct ask {
 	bool restart;	  /* bucket's lock: cancelled by a graph switch */
 	bool interrupted; /* bucket's lock: cancelled by a signal */
 	bool replied;
-	struct buffer *data; /* what a WRITE brings */
+	unsigned long renames; /* of the mount, when it began */
+	struct buffer *data;   /* what a WRITE brings */
 	struct fuse_in_header head;
 	size_t size;
 	char arg[] __attribute__((aligned(8))); /* what follows the header, ended by a 0 */
@@ -240,10 +307,50 @@ void believe_listed(struct ask *, struct fuse_entry_out *, struct inode *, const
 bool believe_plain(struct ask *, struct inode *);		 /* it has no ACL */
 bool believe_told(const struct ask *, struct inode *);		 /* what the kernel was told of its attributes still holds */
 bool believe_end(struct ask *, struct inode *, uint64_t offset); /* the file ends there, or before */
-void disbelieve(struct mount *, struct inode *);		 /* NULL: all */
+bool believe_searchable(struct ask *, struct inode *directory);	 /* everybody may search it */
+bool believe_readable(struct ask *, struct inode *);		 /* everybody may read it */
+bool believed(const struct ask *, struct inode *, enum believe, uint64_t since);
+void disbelieve(struct mount *, struct inode *); /* NULL: all */
 
 /* Is there something to tell of what was listed some time ago? Not if the kernel has heard of it lately, or if it may have changed. */
 bool believe_worth(struct ask *, struct inode *, const struct attr *, uint64_t since);
+
+/* ---- fuse-keep.c: files that were read and closed stay open for a moment ---- */
+bool keep_worth(const struct inode *, uint32_t flags); /* may such a file be kept when it is closed? */
+/* One that was opened so, by the same user, when everybody could read it, as now; a reference, and when it was opened. NULL: there is none. */
+struct file *keep_take(struct ask *, struct inode *, uint32_t flags, uint64_t *since);
+struct file *keep_put(
+	struct ask *,
+	const struct handle *); /* a reference to what is to be released now instead, this or another one; or NULL */
+void keep_release(struct mount *, struct file *);	/* takes over the reference */
+void keep_forget(struct mount *, const struct inode *); /* those of that inode, or all, go soon */
+void keep_sweep(struct mount *);			/* there is something that goes after a while */
+unsigned keep_count(struct mount *);
+void keep_end(struct mount *);
+
+/* ---- fuse-known.c: attributes and contents of small files, as long as nobody else may have changed them ---- */
+void known_attr(struct ask *, struct inode *directory, struct inode *, const struct attr *,
+		uint64_t since);						     /* looked up, or made */
+void known_again(struct ask *, struct inode *, const struct attr *, uint64_t since); /* asked for without a name */
+bool known_getattr(struct ask *, struct inode *, struct attr *);
+struct buffer *known_read(struct ask *, struct inode *, uint64_t offset, uint32_t size); /* NULL: ask */
+uint64_t known_reading(struct ask *, struct inode *, uint64_t offset,
+		       uint32_t size); /* for known_content; 0: it won't be kept */
+void known_content(struct ask *, struct inode *, uint64_t since, const void *bytes, size_t size);
+struct known known_write_begins(struct ask *, const struct write_in *); /* no since: it is not followed */
+void known_written(struct ask *, struct known *, const struct write_in *, uint32_t written);
+void known_recast_begins(struct mount *, bool does); /* around all else that changes what is in a file, if it does */
+void known_recast_ends(struct mount *, bool does);
+void known_rename(struct mount *); /* before and after a name is taken away, or a further one is made */
+bool known_sweep(struct mount *);  /* true: something is left */
+void known_end(struct mount *);
+
+/* ---- fuse-names.c: names that a directory that was listed does not have ---- */
+void names_learn(struct ask *, struct inode *directory, const struct listing *);
+void name_begins(struct ask *, struct inode *directory, const char *); /* around whatever adds a name */
+void name_ends(struct ask *, struct inode *directory);
+uint64_t name_absent(struct ask *, struct inode *directory, const char *); /* since that moment; 0: ask */
+void names_end(struct mount *);
 
 /* ---- fuse-dir.c ---- */
 void listing_let_go(struct mount *, struct handle *); /* perhaps it is kept for a while */
@@ -292,9 +399,10 @@ void unmounted(struct device *);
 	X(readlink)                                                                                                            \
 	X(symlink)                                                                                                             \
 	X(mknod)                                                                                                               \
-	X(mkdir) X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr)       \
-		X(getxattr) X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk)        \
-			X(access) X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+	X(mkdir)                                                                                                               \
+	X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr)    \
+		X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access)          \
+			X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

@@ -43,6 +43,7 @@ int serve_setlk(struct ask *a)
 	struct setlk_in in = { .file = ((struct handle *)(uintptr_t)arg->fh)->file, .lock = lock_of(a, arg) };
 	struct setlk_out out = { 0 };
 	a->rq.lock_owner = arg->owner;
+	atomic_store(&((struct handle *)(uintptr_t)arg->fh)->locked, true);
 	if (in.lock.kind == LOCK_POSIX && in.lock.type != F_UNLCK) /* before the lock is there, so that no close misses it */
 		atomic_store(&node_state(a->mount, in.file->inode)->locked, true);
 	int err = setlk_on(&a->rq, ask_child(a), &in, &out);

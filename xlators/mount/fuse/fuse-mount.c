@@ -169,8 +169,12 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 	pthread_mutex_init(&m->handles_lock, NULL);
 	pthread_mutex_init(&m->kept_lock, NULL);
 	pthread_mutex_init(&m->told_lock, NULL);
+	pthread_mutex_init(&m->keep.lock, NULL);
+	pthread_mutex_init(&m->knowledge.lock, NULL);
+	pthread_mutex_init(&m->names.lock, NULL);
+	m->knowledge.file = calloc(KNOWN_FILES, sizeof(struct known));
 	pthread_mutex_init(&m->watch_lock, NULL);
-	return m->path && m->root ? 0 : problem_set(problem, ENOMEM, "out of memory");
+	return m->path && m->root && m->knowledge.file ? 0 : problem_set(problem, ENOMEM, "out of memory");
 }
 
 int mount_create(struct xlator *x, struct problem *problem)
@@ -228,6 +232,9 @@ static void destroy(struct mount *m)
 	while (m->handles)
 		handle_destroy(m, m->handles);
 	listings_forget(m);
+	keep_end(m);
+	known_end(m);
+	names_end(m);
 	if (m->root) {
 		nodes_forget_all(m, m->root->table);
 		slots_purge(m->root->table, &m->anchor);

@@ -36,6 +36,7 @@ void node_forget(struct mount *m, struct inode *inode, uint64_t nlookup)
 	if (atomic_fetch_sub(&inode->nlookup, nlookup) != nlookup)
 		return;
 	atomic_fetch_sub(&m->known, 1);
+	keep_forget(m, inode);
 	inode_unref(inode);
 }
 

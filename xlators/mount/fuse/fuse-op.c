@@ -53,6 +53,9 @@ int serve_lookup(struct ask *a)
 {
 	struct lookup_in in = { .loc = child_of(a, a->arg) };
 	struct lookup_out out = { 0 };
+	uint64_t absent = name_absent(a, in.loc.parent, in.loc.name);
+	if (absent)
+		return reply_no_entry(a, in.loc.parent, absent);
 	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	if (!err)
@@ -68,7 +71,12 @@ int serve_getattr(struct ask *a)
 	const struct handle *h = arg->getattr_flags & FUSE_GETATTR_FH ? (void *)(uintptr_t)arg->fh : NULL;
 	struct getattr_in in = { .inode = this_node(a), .file = h ? h->file : NULL };
 	struct getattr_out out = { 0 };
+	if (known_getattr(a, in.inode, &out.attr))
+		return reply_attr(a, &out.attr);
+	uint64_t since = ask_moment(a);
 	int err = getattr_on(&a->rq, ask_child(a), &in, &out);
+	if (!err)
+		known_again(a, in.inode, &out.attr, since);
 	return err ? err : reply_attr(a, &out.attr);
 }
 
@@ -111,7 +119,9 @@ int serve_setattr(struct ask *a)
 			 .mtime = { arg->mtime, arg->mtimensec } },
 	};
 	struct setattr_out out = { 0 };
+	known_recast_begins(a->mount, in.set.valid & SET_SIZE);
 	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
+	known_recast_ends(a->mount, in.set.valid & SET_SIZE);
 	if (in.set.valid & SET_MODE)
 		mode_set(a, in.inode, in.set.mode);
 	return err ? err : reply_attr(a, &out.attr);
@@ -147,8 +157,10 @@ int serve_mknod(struct ask *a)
 	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
+	name_begins(a, in.loc.parent, in.loc.name);
 	if (!err)
 		err = mknod_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.loc.parent);
 	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
@@ -160,8 +172,10 @@ int serve_mkdir(struct ask *a)
 	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
+	name_begins(a, in.loc.parent, in.loc.name);
 	if (!err)
 		err = mkdir_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.loc.parent);
 	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
@@ -172,8 +186,10 @@ int serve_symlink(struct ask *a)
 	uint64_t since = ask_moment(a);
 	int err = name_check(in.loc.name);
 	gfid_create(&in.gfid);
+	name_begins(a, in.loc.parent, in.loc.name);
 	if (!err)
 		err = symlink_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.loc.parent);
 	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 
@@ -182,7 +198,11 @@ int serve_unlink(struct ask *a)
 	struct unlink_in in = { .loc = child_of(a, a->arg) };
 	struct unlink_out out = { 0 };
 	int err = name_check(in.loc.name);
-	return reply_done(a, err ? err : unlink_on(&a->rq, ask_child(a), &in, &out));
+	known_rename(a->mount);
+	if (!err)
+		err = unlink_on(&a->rq, ask_child(a), &in, &out);
+	known_rename(a->mount);
+	return reply_done(a, err);
 }
 
 int serve_rmdir(struct ask *a)
@@ -204,8 +224,14 @@ static int rename_names(struct ask *a, const char *names, uint64_t to_directory,
 	int err = name_check(in.from.name);
 	if (!err)
 		err = name_check(in.to.name);
+	known_rename(a->mount);
+	name_begins(a, in.to.parent, in.to.name);
+	name_begins(a, in.from.parent, in.from.name); /* one of RENAME_EXCHANGE, or of RENAME_WHITEOUT */
 	if (!err)
 		err = rename_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.from.parent);
+	name_ends(a, in.to.parent);
+	known_rename(a->mount);
 	name_moved(a, in.from.parent, in.to.parent);
 	if (flags & RENAME_EXCHANGE)
 		name_moved(a, in.to.parent, in.from.parent);
@@ -230,8 +256,12 @@ int serve_link(struct ask *a)
 	struct link_in in = { .inode = node(a->mount, arg->oldnodeid), .loc = child_of(a, a->arg + sizeof(*arg)) };
 	struct link_out out = { 0 };
 	int err = name_check(in.loc.name);
+	known_rename(a->mount);
+	name_begins(a, in.loc.parent, in.loc.name);
 	if (!err)
 		err = link_on(&a->rq, ask_child(a), &in, &out);
+	name_ends(a, in.loc.parent);
+	known_rename(a->mount);
 	return err ? err : reply_entry(a, in.loc.parent, inode_ref(in.inode), &out.attr, 0);
 }
 

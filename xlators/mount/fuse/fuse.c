@@ -139,6 +139,15 @@ static void disbelieve_of(struct xlator *x, struct inode *inode)
 	mount_let_go(m);
 }
 
+static void forget_kept(struct xlator *x, const struct inode *inode)
+{
+	struct mount *m = mount_use(x);
+	if (!m)
+		return;
+	keep_forget(m, inode);
+	mount_let_go(m);
+}
+
 static void notify(struct xlator *x, struct xlator *from, const struct event *event)
 {
 	char text[GFID_TEXT];
@@ -157,6 +166,7 @@ static void notify(struct xlator *x, struct xlator *from, const struct event *ev
 		log_warning(x, NULL, "%s gave up a lock on %s", from->name, what);
 		break;
 	case EVENT_STALE_FILE:
+		forget_kept(x, event->inode);
 		log_warning(x, NULL, "%s could not open %s again; its users get errors", from->name, what);
 		break;
 	default:
@@ -191,6 +201,10 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  reads: %llu, for nothing: %llu\n", (unsigned long long)reads, (unsigned long long)empty);
 	fprintf(out, "  requests: %lu\n", atomic_load(&m->asked));
 	fprintf(out, "  listings used again: %lu\n", atomic_load(&m->listed_again));
+	fprintf(out, "  opened again: %lu, kept open: %u\n", atomic_load(&m->keep.again), keep_count(m));
+	fprintf(out, "  known files: attributes answered %lu, reads %lu\n", atomic_load(&m->knowledge.looks),
+		atomic_load(&m->knowledge.reads));
+	fprintf(out, "  names known not to be there: %lu\n", atomic_load(&m->names.absent));
 	fprintf(out, "  answered ESTALE: %lu\n", atomic_load(&m->stale));
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
 		atomic_load(&m->known), handles_count(m));

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known of files that were looked at lately: attributes, and the contents of small ones. Compilers and interpreters ask for the same headers
+ * and modules time and again; as long as a translator below vouches that nobody has changed them (believe_ms), they are answered here.
+ *
+ * All that is known of a file is as of one moment, `since`. What the mount itself changes ends it, as it ends any belief; only of plain writes that go
+ * one after the other the content is changed here, too, and is as of the moment after the write: nobody else changed it between the two if whoever vouches did so all
+ * along (`taught`), and nothing else was changed from here (`writing`, `recasts`).
+ *
+ * Attributes change through names, too: so they hold as long as the directory's names do, and no name was taken away, or added, through this mount. The time of access is that of
+ * when they were asked for; what is read here does not change it. */
+#include <sys/stat.h>
+
+#include "fuse-internal.h"
+
+enum { CONTENT_MAX = 64 * 1024, CONTENTS_MAX = 4 << 20, UNUSED_MS = 2000 };
+
+static struct known *slot_of(struct mount *m, const struct gfid *gfid)
+{
+	return &m->knowledge.file[gfid_hash(gfid) % KNOWN_FILES];
+}
+
+/* With the lock held. */
+static void content_drop(struct knowledge *all, struct known *k)
+{
+	all->content -= k->content ? k->attr.size : 0;
+	buffer_unref(k->content);
+	k->content = NULL;
+}
+
+static void known_drop(struct knowledge *all, struct known *k)
+{
+	content_drop(all, k);
+	*k = (struct known){ 0 };
+}
+
+/* Takes the buffer over. */
+static void content_set(struct knowledge *all, struct known *k, struct buffer *content, size_t size)
+{
+	content_drop(all, k);
+	k->attr.size = size;
+	k->content = content;
+	all->content += content ? size : 0;
+}
+
+/* With a reference on the content; .since is 0 if nothing is known. */
+static struct known known_copy(struct ask *a, const struct inode *inode)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct known copy = { 0 };
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(a->mount, &inode->gfid);
+	if (k->since && gfid_equal(&k->gfid, &inode->gfid)) {
+		k->used_ns = clock_ns();
+		copy = *k;
+		if (copy.content)
+			buffer_ref(copy.content);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return copy;
+}
+
+static bool unchanged(struct ask *a, struct inode *inode, const struct known *k)
+{
+	return k->since && believed(a, inode, BELIEVE_ATTR, k->since) &&
+	       (k->taught == k->since || believed(a, inode, BELIEVE_NAME, k->taught));
+}
+
+static bool still_named(struct ask *a, const struct known *k)
+{
+	cleanup_inode struct inode *directory = inode_find(a->mount->root->table, &k->directory);
+	return directory && k->renames == atomic_load(&a->mount->knowledge.renames) &&
+	       believed(a, directory, BELIEVE_NAME, k->named);
+}
+
+/* ---- attributes ---- */
+
+static void store(struct ask *a, struct inode *inode, const struct known *new)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct known old = known_copy(a, inode);
+	bool same = unchanged(a, inode, &old);
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(a->mount, &inode->gfid);
+	bool keep = same && k->since == old.since && k->content == old.content && gfid_equal(&k->gfid, &inode->gfid) &&
+		    !k->writing && new->since >= old.since &&new->attr.size == old.attr.size;
+	if (!gfid_equal(&k->gfid, &inode->gfid) || k->since <= new->since) {
+		known_drop(all, k);
+		*k = *new;
+		if (keep && old.content)
+			content_set(all, k, buffer_ref(old.content), old.attr.size);
+	}
+	pthread_mutex_unlock(&all->lock);
+	buffer_unref(old.content);
+}
+
+/* Not of what has other names, through which it may be changed. */
+static bool of_one_name(const struct attr *attr)
+{
+	return S_ISDIR(attr->mode) || (S_ISREG(attr->mode) && attr->nlink == 1);
+}
+
+void known_attr(struct ask *a, struct inode *directory, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	struct known k = { .gfid = inode->gfid,
+			   .since = since,
+			   .taught = since,
+			   .attr = *attr,
+			   .directory = directory->gfid,
+			   .named = since,
+			   .renames = a->renames,
+			   .used_ns = clock_ns() };
+	if (since && of_one_name(attr))
+		store(a, inode, &k);
+}
+
+void known_again(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	struct known k = known_copy(a, inode);
+	buffer_unref(k.content);
+	if (!since || !k.since || k.renames != a->renames || k.writing || !of_one_name(attr))
+		return;
+	k.since = k.taught = since;
+	k.attr = *attr;
+	k.size_only = false;
+	k.content = NULL;
+	store(a, inode, &k);
+}
+
+bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
+{
+	struct known k = known_copy(a, inode);
+	buffer_unref(k.content);
+	if (!k.since || k.size_only || !still_named(a, &k) || !unchanged(a, inode, &k))
+		return false;
+	atomic_fetch_add(&a->mount->knowledge.looks, 1);
+	*attr = k.attr;
+	return true;
+}
+
+/* ---- contents ---- */
+
+struct buffer *known_read(struct ask *a, struct inode *inode, uint64_t offset, uint32_t size)
+{
+	struct known k = known_copy(a, inode);
+	struct buffer *part = NULL;
+	if (k.content && offset <= k.attr.size && unchanged(a, inode, &k)) {
+		uint64_t rest = k.attr.size - offset;
+		part = buffer_slice(k.content, offset, rest < size ? rest : size);
+	}
+	buffer_unref(k.content);
+	if (part)
+		atomic_fetch_add(&a->mount->knowledge.reads, 1);
+	return part;
+}
+
+uint64_t known_reading(struct ask *a, struct inode *inode, uint64_t offset, uint32_t size)
+{
+	struct known k = known_copy(a, inode);
+	bool all = offset == 0 && k.attr.size > 0 && k.attr.size <= size && k.attr.size <= CONTENT_MAX;
+	buffer_unref(k.content);
+	return all && !k.content && unchanged(a, inode, &k) ? k.since : 0;
+}
+
+void known_content(struct ask *a, struct inode *inode, uint64_t since, const void *bytes, size_t size)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct known now = known_copy(a, inode);
+	bool good = now.since == since && now.attr.size == size && !now.content && unchanged(a, inode, &now);
+	struct buffer *content = good ? buffer_from(bytes, size) : NULL;
+	buffer_unref(now.content);
+	if (!content)
+		return;
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(a->mount, &inode->gfid);
+	good = k->since == since && gfid_equal(&k->gfid, &inode->gfid) && !k->content && !k->writing &&
+	       all->content + size <= CONTENTS_MAX;
+	if (good)
+		content_set(all, k, buffer_ref(content), size);
+	pthread_mutex_unlock(&all->lock);
+	buffer_unref(content);
+	if (good)
+		keep_sweep(a->mount);
+}
+
+/* ---- what is written ---- */
+
+void known_recast_begins(struct mount *m, bool does)
+{
+	if (!does)
+		return;
+	atomic_fetch_add(&m->knowledge.recasting, 1);
+	atomic_fetch_add(&m->knowledge.recasts, 1);
+}
+
+void known_recast_ends(struct mount *m, bool does)
+{
+	if (does)
+		atomic_fetch_sub(&m->knowledge.recasting, 1);
+}
+
+void known_rename(struct mount *m)
+{
+	atomic_fetch_add(&m->knowledge.renames, 1);
+}
+
+static bool can_follow(const struct known *k, const struct write_in *in)
+{
+	return (k->content || k->attr.size == 0) && !(in->flags & WRITE_APPEND) && in->offset <= CONTENT_MAX &&
+	       in->offset + in->data->size <= CONTENT_MAX && in->data->size > 0;
+}
+
+struct known known_write_begins(struct ask *a, const struct write_in *in)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct inode *inode = in->file->inode;
+	struct known old = known_copy(a, inode);
+	bool follow = old.since && can_follow(&old, in) && unchanged(a, inode, &old);
+	old.recasts = atomic_load(&all->recasts);
+	follow &= atomic_load(&all->recasting) == 0;
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(a->mount, &inode->gfid);
+	bool known = k->since && gfid_equal(&k->gfid, &inode->gfid);
+	follow &= known && k->since == old.since && !k->writing;
+	if (follow)
+		k->writing = old.writing = ++all->writes;
+	else if (known)
+		known_drop(all, k);
+	pthread_mutex_unlock(&all->lock);
+	if (follow)
+		return old;
+	buffer_unref(old.content);
+	return (struct known){ 0 };
+}
+
+/* A new buffer: who reads the old one at this moment has it whole. */
+static struct buffer *with_write(const struct known *old, const struct write_in *in, size_t *size)
+{
+	size_t end = in->offset + in->data->size;
+	*size = end > old->attr.size ? end : old->attr.size;
+	struct buffer *new = buffer_create(*size);
+	if (!new)
+		return NULL;
+	size_t before, written;
+	const void *from = old->content ? buffer_bytes(old->content, &before) : NULL;
+	char *to = buffer_bytes(new, &written);
+	memset(to, 0, *size);
+	if (from)
+		memcpy(to, from, old->attr.size);
+	const void *data = buffer_bytes(in->data, &written);
+	memcpy(to + in->offset, data, written);
+	return new;
+}
+
+void known_written(struct ask *a, struct known *old, const struct write_in *in, uint32_t written)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct inode *inode = in->file->inode;
+	if (!old->since)
+		return;
+	uint64_t since = ask_moment(a);
+	size_t size = 0;
+	bool good = since && written == in->data->size && believed(a, inode, BELIEVE_NAME, old->taught) &&
+		    atomic_load(&all->recasting) == 0 && atomic_load(&all->recasts) == old->recasts;
+	struct buffer *content = good ? with_write(old, in, &size) : NULL;
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(a->mount, &inode->gfid);
+	bool mine = k->writing == old->writing && gfid_equal(&k->gfid, &inode->gfid);
+	if (mine && (!content || all->content + size > CONTENTS_MAX)) {
+		known_drop(all, k);
+	} else if (mine) {
+		content_set(all, k, buffer_ref(content), size);
+		k->since = since;
+		k->size_only = true;
+		k->writing = 0;
+	}
+	pthread_mutex_unlock(&all->lock);
+	buffer_unref(content);
+	buffer_unref(old->content);
+	if (mine && content)
+		keep_sweep(a->mount);
+}
+
+/* ---- the end ---- */
+
+bool known_sweep(struct mount *m)
+{
+	struct knowledge *all = &m->knowledge;
+	uint64_t now = clock_ns();
+	pthread_mutex_lock(&all->lock);
+	for (unsigned i = 0; i < KNOWN_FILES && all->content; i++)
+		if (all->file[i].content && now > all->file[i].used_ns + UNUSED_MS * 1000000ul && !all->file[i].writing)
+			known_drop(all, &all->file[i]);
+	bool left = all->content > 0;
+	pthread_mutex_unlock(&all->lock);
+	return left;
+}
+
+void known_end(struct mount *m)
+{
+	struct knowledge *all = &m->knowledge;
+	for (unsigned i = 0; all->file && i < KNOWN_FILES; i++)
+		known_drop(all, &all->file[i]);
+	free(all->file);
+	all->file = NULL;
+}
