@@ -865,5 +865,6 @@ int main(void)
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
 	failed += _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("departures", departures, departures_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("trees", trees, trees_count, tasks_start, tasks_stop);
 }

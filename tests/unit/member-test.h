@@ -59,6 +59,10 @@ struct note *note_with(enum fop, const void *in, const struct gfid *first, const
 extern const struct CMUnitTest guards[];
 extern const unsigned guards_count;
 
+/* member-test-departing.c */
+extern const struct CMUnitTest departures[];
+extern const unsigned departures_count;
+
 /* member-test-trees.c */
 extern const struct CMUnitTest trees[];
 extern const unsigned trees_count;

@@ -189,7 +189,7 @@ static void note_slow(struct member *m, uint64_t now)
 static void count_left(struct member *m)
 {
 	for (struct tenant *t = m->tenants; t; t = t->next)
-		t->left = t->stuck;
+		t->left = t->stuck + t->returned;
 	for (const struct session *s = m->sessions; s; s = s->next)
 		if (s->tenant)
 			s->tenant->left += !s->client && s->tokens;

@@ -57,6 +57,7 @@ static void take_from(struct token *t)
 	t->older = t->newer = NULL;
 	t->holder = NULL;
 	s->tokens--;
+	s->stuck -= t->stuck;
 	if (s->tenant)
 		s->tenant->tokens--;
 }
@@ -69,6 +70,7 @@ static void give_to(struct token *t, struct session *s)
 	*(s->youngest ? &s->youngest->newer : &s->oldest) = t;
 	s->youngest = t;
 	s->tokens++;
+	s->stuck += t->stuck;
 	if (s->tenant)
 		s->tenant->tokens++;
 }
@@ -76,6 +78,7 @@ static void give_to(struct token *t, struct session *s)
 static void stick(struct member *m, struct token *t)
 {
 	t->stuck = true;
+	t->holder->stuck++;
 	t->stuck_by = t->holder->tenant;
 	if (t->stuck_by)
 		t->stuck_by->stuck++;
@@ -89,6 +92,8 @@ static void unstick(struct member *m, struct token *t)
 		t->stuck_by->stuck--;
 	else
 		m->stuck -= t->stuck;
+	if (t->stuck && t->holder)
+		t->holder->stuck--;
 	t->stuck = false;
 	t->stuck_by = NULL;
 }
