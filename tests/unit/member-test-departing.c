@@ -270,6 +270,7 @@ static void read_root(void *arg)
 /* Who reads waits for what is not settled. */
 static void read_(void *arg)
 {
+	struct lease_reply r;
 	unsigned notes;
 	bool away;
 
@@ -281,9 +282,13 @@ static void read_(void *arg)
 	reader.over = false;
 	CHECK_INT(task_spawn(NULL, read_root, NULL), 0);
 	CHECK(comes_to_depart(acme_id));
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.tenants_left, 1); /* should it not be alike at all */
 	CHECK_INT(step(acme_id, DEPART_FENCE, &away, &notes), 0);
 	CHECK(away && notes == 1);
 	CHECK_INT(step(acme_id, DEPART_FREE, &away, &notes), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.tenants_left, 0);
 	while (!reader.over)
 		task_sleep_ms(1);
 	CHECK_INT(reader.err, 0);

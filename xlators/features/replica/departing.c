@@ -24,12 +24,12 @@ static bool has_orphans(const struct session *s)
 	return k;
 }
 
-/* Who reads what it has changed waits until that is settled. */
-static bool keeps_readers(const struct member *m, const struct session *s)
+/* Who reads what it has changed waits until that is settled, and it has no connection by which to hear of it. */
+bool session_keeps_readers(const struct member *m, const struct session *s)
 {
 	const struct kept_note *k = s->first;
 
-	if (!s->asked_ns || clock_ns() < s->asked_ns + m->token_timeout_ms * 1000000)
+	if (!s->asked_ns || !is_away(s) || clock_ns() < s->asked_ns + m->token_timeout_ms * 1000000)
 		return false;
 	while (k && k->resolved)
 		k = k->next;
@@ -38,7 +38,7 @@ static bool keeps_readers(const struct member *m, const struct session *s)
 
 static bool holds_up(const struct member *m, const struct session *s)
 {
-	return s->stuck || keeps_readers(m, s) || (!s->client && (s->tokens || has_orphans(s)));
+	return s->stuck || session_keeps_readers(m, s) || (!s->client && (s->tokens || has_orphans(s)));
 }
 
 static bool is_fenced(const struct member *m, const uint8_t id[16])

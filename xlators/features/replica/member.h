@@ -311,6 +311,7 @@ unsigned tokens_stuck(const struct member *);
 
 /* departing.c; with the lock held */
 unsigned departing(const struct member *); /* tenants' sessions that are away and hold others up */
+bool session_keeps_readers(const struct member *, const struct session *);	 /* it is away, and others have waited long */
 bool session_may_attach(struct member *, const uint8_t id[16], struct tenant *); /* false: not in this view any more */
 void fences_drop(struct member *);
 
