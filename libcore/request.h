@@ -34,6 +34,7 @@ struct client {
 	const char *identity; /* who it is by its certificate, as a URI; NULL: nobody has vouched for it */
 	struct gfid
 		acts_for; /* it says that it moves what this tenant has: features/cloud judges whether it may. Zeros: it does not */
+	_Atomic uint64_t alone_since_ns; /* since when it has no connection, though it may come back; 0: it has one */
 	atomic_uint refs;
 };
 

@@ -372,6 +372,7 @@ void server_lost(struct connection *c)
 	if (!s || s->connection != c)
 		return;
 	s->connection = NULL;
+	atomic_store(&s->client.alone_since_ns, clock_ns());
 	sw = malloc(sizeof(*sw));
 	*sw = (struct sweep){ s, ++s->alone };
 	sim_after(s->server->self, s->server->session_timeout_ms * MS, sweep, sw);
@@ -422,6 +423,7 @@ static void greet(struct server *server, struct message *m)
 	if (s->connection)
 		s->connection->brick_open = false;
 	s->connection = m->connection;
+	atomic_store(&s->client.alone_since_ns, 0);
 	s->alone++;
 	m->connection->session = s;
 	memcpy(bytes, &s->client.incarnation, 8);

@@ -12,11 +12,12 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done;		 /* the last message that goes through gets no answer */
-	bool once;		 /* the others go through again */
-	bool ends;		 /* the record of the next intent that is to be opened was ended by others */
-	bool fences;		 /* who takes a record over is taken over at once, and can set one mark */
-	char forgets;		 /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that */
+	bool done;    /* the last message that goes through gets no answer */
+	bool once;    /* the others go through again */
+	bool ends;    /* the record of the next intent that is to be opened was ended by others */
+	bool fences;  /* who takes a record over is taken over at once, and can set one mark */
+	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away */
+	char at; /* messages are counted until the next rename from a name of that kind, which is the one that counts: 'c', a copy */
 	atomic_bool holds, held; /* that message waits until others have been at work; it does so now */
 	atomic_bool yields;	 /* between messages other tasks go on */
 	atomic_bool locked;	 /* there is another member, which tells of a lock */
@@ -45,7 +46,20 @@ static bool is_forgotten(enum fop fop, const void *in)
 			   : fop == FOP_rename ? ((const struct rename_in *)in)->to.name
 					       : "";
 
+	if (cut.forgets == 'p') /* d.GFID; a record has its attempt behind that */
+		return name[0] == 'd' && name[1] == '.' && !strchr(name + 2, '.');
 	return cut.forgets && name[0] == cut.forgets && name[1] == '.';
+}
+
+/* From here on it is as if it had been told to stay, or to cut off, before this message. */
+static void count_from_here(enum fop fop, const void *in)
+{
+	const struct rename_in *renamed = in;
+
+	if (!cut.at || fop != FOP_rename || renamed->from.name[0] != cut.at || renamed->from.name[1] != '.')
+		return;
+	cut.at = '\0';
+	cut.left = cut.sent;
 }
 
 static int forget(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -131,6 +145,7 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return locate(rq, x, in, out);
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
+	count_from_here(fop, in);
 	if (cut.holds && cut.sent == cut.left)
 		stay();
 	if (is_forgotten(fop, in))
@@ -176,7 +191,13 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 		cut.locked = atoi(argv[1]);
 		return 0;
 	}
+	if (!strcmp(argv[0], "at")) {
+		cut.at = (char)atoi(argv[1]);
+		cut.left = UINT_MAX;
+		return 0;
+	}
 	fprintf(f, "%u", cut.sent);
+	cut.at = '\0';
 	cut.forgets = strcmp(argv[0], "forgets") ? '\0' : (char)atoi(argv[1]);
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");

@@ -259,6 +259,11 @@ void fence_take_over(void)
 	tell_cut("fences", 1);
 }
 
+void count_from_rename_of(char kind)
+{
+	tell_cut("at", (unsigned char)kind);
+}
+
 void forget(char kind)
 {
 	tell_cut("forgets", (unsigned char)kind);

@@ -66,10 +66,13 @@ void lose_answer(unsigned messages); /* only that of the message after so many *
 void end_meanwhile(void);	     /* before this task opens an intent others have ended it */
 void fence_take_over(
 	void); /* this task takes an intent over, is taken over itself at once (as attempt 9), and can send one message more */
-/* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that. */
+/* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that; 'k', the name that the copy of a
+ * file keeps which is brought home; 'p', that a directory was put away. */
 void forget(char kind);
 void stay_before(unsigned messages); /* after so many messages this task waits, until another one says stay_no_more() */
-bool stays(void);		     /* it does so now */
+void count_from_rename_of(
+	char kind); /* after one of these: not after so many, but before the next rename from a name of that kind ('c', a copy) */
+bool stays(void);   /* it does so now */
 void stay_no_more(void);
 unsigned cut_end(void);	     /* it can again. How many it has tried to send */
 void others_go_on(bool);     /* each message gives other tasks a turn */

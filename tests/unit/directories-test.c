@@ -148,9 +148,24 @@ PROPERTY_WITH(directories_lean_to_where_more_is_free, "option lean 5", "1M")
 	CHECK_INT(holder(b), 1);
 }
 
+/* The power went before that was on disk: it waits still, where nobody finds it. */
+PROPERTY_WITH(a_directory_that_was_put_away_is_looked_at_once_more, SWEEPS, "1M")
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b");
+
+	CHECK_INT(put_directory(a, "text"), 0);
+	forget('p');
+	CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+	cut_end();
+	CHECK(nothing_is_under_way());
+	CHECK(says(a, NULL) && says(b, "/text"));
+	CHECK_INT(census().anchors, 1);
+}
+
 struct mover {
 	unsigned at; /* message before which it is held up */
 	char from[80], to[80];
+	struct inode *parent; /* a reference on the directory that `to` is in, which is not looked for any more; or NULL */
 	int err;
 	atomic_bool over;
 };
@@ -194,6 +209,18 @@ PROPERTY_WITH(two_that_would_make_a_circle_do_not_both_succeed, SWEEPS, "4M")
 	CHECK(settles(0));
 }
 
+/* From the root. */
+static int move_below(const struct mover *m)
+{
+	cleanup_inode struct inode *root = NULL;
+	struct rename_in in = { .from.name = m->from, .to = { .parent = m->parent, .name = strrchr(m->to, '/') + 1 } };
+	struct rename_out out = { 0 };
+	int err = tree_walk(&tree, "", &root);
+
+	in.from.parent = root;
+	return err ? err : tree_call(&tree, tree.at, FOP_rename, &in, &out);
+}
+
 static void move_late(void *arg)
 {
 	struct mover *m = arg;
@@ -204,24 +231,35 @@ static void move_late(void *arg)
 	m->over = true;
 }
 
+/* One that is away already says below which directory it is only once it is decided that it is. */
+static int make_directory(const char *name, const char *away)
+{
+	int err = tree_mkdir(&tree, away ? away : name, 0755);
+
+	return err || !away ? err : tree_rename(&tree, away, name, 0);
+}
+
 /* The second in the middle of the first, after so many of its messages. False: it has not so many. */
-static bool move_between(unsigned messages)
+static bool move_between(unsigned messages, bool away)
 {
 	const char *a = name_at(0, "a"), *b = name_at(1, "b");
 	struct mover m[2] = { { .at = messages }, { .at = 0 } };
 	bool between;
 
-	if (tree_mkdir(&tree, a, 0755) || tree_mkdir(&tree, b, 0755))
+	if (make_directory(a, away ? name_at(2, "c") : NULL) || make_directory(b, away ? name_at(3, "d") : NULL))
 		return ++failures, false;
 	snprintf(m[0].from, 80, "%s", a);
 	snprintf(m[0].to, 80, "%s/x", b);
 	snprintf(m[1].from, 80, "%s", b);
 	snprintf(m[1].to, 80, "%s/x", a);
+	if (tree_walk(&tree, a, &m[1].parent)) /* else it would wait for the name, which is marked */
+		return ++failures, false;
 	task_spawn(NULL, move_late, &m[0]);
 	while (!stays() && !m[0].over)
 		task_sleep_ms(1);
 	between = !m[0].over;
-	m[1].err = tree_rename(&tree, m[1].from, m[1].to, 0);
+	m[1].err = move_below(&m[1]);
+	inode_unref(m[1].parent);
 	stay_no_more();
 	while (!m[0].over)
 		task_sleep_ms(1);
@@ -235,7 +273,14 @@ static bool move_between(unsigned messages)
 
 PROPERTY_WITH(two_that_would_make_a_circle_do_not_whenever_the_second_comes, SWEEPS, "4M")
 {
-	for (unsigned at = 0; !failures && move_between(at); at++)
+	for (unsigned at = 0; !failures && move_between(at, false); at++)
+		;
+	CHECK(settles(0));
+}
+
+PROPERTY_WITH(two_that_are_away_make_no_circle_whenever_the_second_comes, SWEEPS, "4M")
+{
+	for (unsigned at = 0; !failures && move_between(at, true); at++)
 		;
 	CHECK(settles(0));
 }
@@ -381,6 +426,8 @@ int main(void)
 		cmocka_unit_test(directories_lean_to_where_more_is_free),
 		cmocka_unit_test(two_that_would_make_a_circle_do_not_both_succeed),
 		cmocka_unit_test(two_that_would_make_a_circle_do_not_whenever_the_second_comes),
+		cmocka_unit_test(two_that_are_away_make_no_circle_whenever_the_second_comes),
+		cmocka_unit_test(a_directory_that_was_put_away_is_looked_at_once_more),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(who_dies_in_an_exchange_has_done_it_or_not),
 		cmocka_unit_test(who_dies_on_the_way_to_another_parent_has_done_it_or_not),

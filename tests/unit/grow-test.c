@@ -491,6 +491,94 @@ GROWS(a_listing_tells_each_name_once_though_names_move_meanwhile)
 	tree_release(&tree, first.dir);
 }
 
+/* ---- who learns of the layout in the middle of something ---- */
+
+static bool is_marked(const char *brick, const char *name)
+{
+	struct blob value = { 0 };
+	char xattr[MARK_NAME];
+	bool yes;
+
+	at(brick);
+	yes = !tree_getxattr(&tree, "", mark_name(mark_hash(name), xattr), &value);
+	at("dht");
+	free(value.bytes);
+	return yes;
+}
+
+/* There are no names that move. */
+static int move_all(void)
+{
+	struct layout l;
+	int err = begin_to_move();
+
+	while_it_moves(&l);
+	layout_settle(&l);
+	for (int i = 0; i < SUBVOLUMES && !err; i++)
+		err = put_layout(i, &l);
+	return err;
+}
+
+struct late {
+	unsigned messages; /* after which it waits */
+	const char *a, *b;
+	bool marked; /* the new name was, by then */
+	atomic_bool begun, over;
+	int err;
+};
+static struct late late;
+
+static void rename_late(void *arg)
+{
+	(void)arg;
+	stay_before(late.messages);
+	late.begun = true;
+	late.err = tree_rename(&tree, late.a, late.b, 0);
+	cut_end();
+	late.over = true;
+}
+
+/* The new name has gone to another subvolume since it was looked at, and this client knows. */
+static void learns_meanwhile_(void *arg)
+{
+	struct attr a;
+
+	(void)arg;
+	late = (struct late){ .messages = late.messages, .a = name_at(0, "a"), .b = moving_name(1, "b") };
+	CHECK_INT(put(late.a, "text"), 0);
+	CHECK_INT(task_spawn(NULL, rename_late, NULL), 0);
+	while (!late.begun || (!stays() && !late.over))
+		task_sleep_ms(1);
+	late.marked = late.over || is_marked("m1", late.b);
+	if (!late.marked) { /* else it would have to come to its end before they have all moved */
+		CHECK_INT(move_all(), 0);
+		CHECK_INT(tree_getattr(&tree, moving_name(2, "other"), &a), -ENOENT);
+	}
+	stay_no_more();
+	while (!late.over)
+		task_sleep_ms(1);
+	CHECK_INT(late.err, 0);
+	CHECK(reads(late.b, "text") && !links(late.a));
+	CHECK_INT(holder(late.b), late.marked ? 1 : NEW);
+	CHECK_INT(census().work, 0);
+	if (failures)
+		fprintf(stderr, "after %u messages\n", late.messages);
+}
+
+static void what_was_found_by_one_layout_is_not_marked_by_the_next(void **state)
+{
+	unsigned messages = 0;
+
+	(void)state;
+	initial = BEFORE;
+	do {
+		late.messages = messages;
+		run(learns_meanwhile_, "", "64M");
+	} while (!late.marked && messages++ < 100);
+	initial = SUBVOLUMES;
+	assert_true(late.marked && messages > 5);
+}
+
 /* ---- who does not see the end ---- */
 
 GROWS(what_one_rebalancer_began_another_ends)
@@ -828,6 +916,7 @@ int main(void)
 		cmocka_unit_test(directories_that_move_are_renamed),
 		cmocka_unit_test(names_are_used_while_they_move),
 		cmocka_unit_test(a_listing_tells_each_name_once_though_names_move_meanwhile),
+		cmocka_unit_test(what_was_found_by_one_layout_is_not_marked_by_the_next),
 		cmocka_unit_test(what_one_rebalancer_began_another_ends),
 		cmocka_unit_test(a_subvolume_that_is_down_is_waited_for),
 		cmocka_unit_test(a_subvolume_that_goes_down_while_the_layout_is_given_to_all_stops_only_its_own_names),

@@ -6,7 +6,11 @@
 
 #include "replica.h"
 
-enum { WITHOUT_REPEATED = 4, WITHOUT_TENANTS = 3 * 4 + 16 + 8 }; /* three numbers, and one failure */
+enum {
+	WITHOUT_DEPARTING = 4,
+	WITHOUT_REPEATED = WITHOUT_DEPARTING + 4,
+	WITHOUT_TENANTS = 3 * 4 + 16 + 8
+}; /* three numbers, and one failure */
 
 static struct lease_reply told(uint32_t cut)
 {
@@ -18,7 +22,8 @@ static struct lease_reply told(uint32_t cut)
 				      .tenants_left = 6,
 				      .doubted = 7,
 				      .failures = 1,
-				      .repeated = 8 },
+				      .repeated = 8,
+				      .departing = 9 },
 			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
@@ -67,6 +72,14 @@ static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
 	assert_int_equal(told(WITHOUT_REPEATED).failures, 1);
 }
 
+static void a_member_that_tells_of_nobody_who_departs_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(0).departing, 9);
+	assert_int_equal(told(WITHOUT_DEPARTING).departing, 0);
+	assert_int_equal(told(WITHOUT_DEPARTING).repeated, 8);
+}
+
 /* As a later version might have it. */
 static void what_follows_is_skipped(void **s)
 {
@@ -99,6 +112,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_tells_no_boot_is_understood),
 		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
+		cmocka_unit_test(a_member_that_tells_of_nobody_who_departs_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};

@@ -866,5 +866,6 @@ int main(void)
 
 	failed += _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("tokens", tokens, tokens_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("departures", departures, departures_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("trees", trees, trees_count, tasks_start, tasks_stop);
 }

@@ -63,6 +63,10 @@ extern const unsigned guards_count;
 extern const struct CMUnitTest tokens[];
 extern const unsigned tokens_count;
 
+/* member-test-departing.c */
+extern const struct CMUnitTest departures[];
+extern const unsigned departures_count;
+
 /* member-test-trees.c */
 extern const struct CMUnitTest trees[];
 extern const unsigned trees_count;

@@ -516,7 +516,7 @@ MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
 	} while (!failures && sent > at_message - STEP);
 }
 
-/* ---- names meanwhile ---- */
+/* ---- what a brick loses with its power ---- */
 
 static bool has_xattr(int subvolume, struct inode *inode, const char *name)
 {
@@ -530,6 +530,122 @@ static bool has_xattr(int subvolume, struct inode *inode, const char *name)
 	fop_out_clear(FOP_getxattr, &out);
 	return yes;
 }
+
+static struct inode *walk_at(const char *brick, const char *path)
+{
+	struct inode *inode = NULL;
+
+	at(brick);
+	if (tree_walk(&tree, path, &inode))
+		inode = NULL;
+	at("dht");
+	return inode;
+}
+
+/* A name of the copy in `work` at subvolume 1. */
+static bool find_name_in_work(char letter, char path[96])
+{
+	bool found = false;
+
+	at("m1");
+	for (unsigned k = 0; k < 16 && !found; k++) {
+		struct dirents list = { 0 };
+		struct file *dir = NULL;
+		char work[64];
+
+		snprintf(work, sizeof(work), DHT_HIDDEN "/work/%x", k);
+		if (tree_opendir(&tree, work, &dir))
+			continue;
+		if (!tree_readdir(&tree, dir, &list))
+			for (uint32_t i = 0; i < list.count && !found; i++) {
+				found = list.entry[i].name[0] == letter && list.entry[i].name[1] == '.';
+				snprintf(path, 96, "%s/%s", work, list.entry[i].name);
+			}
+		fop_out_clear(FOP_readdir, &list);
+		tree_release(&tree, dir);
+	}
+	at("dht");
+	return found;
+}
+
+static bool lose_name(char letter)
+{
+	char path[96];
+	int err = -ENOENT;
+
+	if (find_name_in_work(letter, path)) {
+		at("m1");
+		err = tree_unlink(&tree, path);
+		at("dht");
+	}
+	return !err;
+}
+
+/* It was given before anybody counted what the brick loses. */
+MOVES(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost, SWEEPS)
+{
+	struct file *file = NULL;
+	const char *b = put_away("text");
+
+	at("second");
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	at("dht");
+	forget('k');
+	CHECK(brings(b, "brought"));
+	cut_end();
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	at("second");
+	CHECK(file_reads(file, "text"));
+	tree_release(&tree, file);
+	at("dht");
+	CHECK(settles(0));
+}
+
+/* It has one name more by then, by which it is given the one that it was made by once more. */
+MOVES(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file, "option sweep-interval 1h")
+{
+	const char *b = put_away("text");
+	struct late l;
+
+	CHECK(bring_late_at(&l, b, 'c'));
+	CHECK(lose_name('c'));
+	bring_ends(&l);
+	CHECK_INT(l.deed.err, 0);
+	CHECK(is_whole(b, "text"));
+	CHECK_INT(holder(b), 1);
+}
+
+static void is_found_by_its_name_(void *arg __attribute__((unused)))
+{
+	const char *b = put_away("text");
+	struct inode *copy;
+
+	cut_after(0, true);
+	count_from_rename_of('c');
+	bring(b);
+	cut_end();
+	copy = walk_at("m1", b);
+	CHECK(copy && has_xattr(1, copy, DHT_POINTER_XATTR)); /* nobody takes it for the file yet */
+	inode_unref(copy);
+	CHECK(lose_name('k'));
+	hold_tell("ends", "hold", "none");
+	hold_tell("begins", "hold", "none");
+	hold_tell("begins", "release", "all");
+	CHECK(is_whole(b, "text"));
+	CHECK(settles(0));
+	CHECK_INT(holder(b), 1);
+}
+
+/* Who gave it its name died then, and others end it. */
+static void a_copy_that_has_no_name_but_the_files_becomes_the_file(void **state)
+{
+	(void)state;
+	more_volumes = SWEEPER;
+	run(is_found_by_its_name_, "option sweep-interval 1h", "64M");
+	more_volumes = "";
+}
+
+/* ---- names meanwhile ---- */
 
 /* What was given up leaves no such mark, nor does what was brought at its new place; a stub keeps its mark. (A write would end it, but only after
  * a while.) */
@@ -744,6 +860,9 @@ int main(void)
 		cmocka_unit_test(who_stands_still_half_way_leaves_it_to_others),
 		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost),
+		cmocka_unit_test(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file),
+		cmocka_unit_test(a_copy_that_has_no_name_but_the_files_becomes_the_file),
 		cmocka_unit_test(its_name_is_used_meanwhile),
 		cmocka_unit_test(an_empty_file_is_found_while_it_is_moved),
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),

@@ -54,14 +54,15 @@ static void stay_and_bring(void *arg)
 	struct late *l = arg;
 
 	stay_before(l->messages);
+	if (l->kind)
+		count_from_rename_of(l->kind);
 	l->begun = true;
 	l->deed.err = bring(l->deed.b);
 	l->deed.over = true;
 }
 
-bool bring_late(struct late *l, const char *name, unsigned messages)
+static bool begin(struct late *l)
 {
-	*l = (struct late){ .messages = messages, .deed = { .b = name } };
 	if (task_spawn(NULL, stay_and_bring, l)) /* (it may be over before this is told) */
 		abort();
 	while (!l->begun)
@@ -69,6 +70,18 @@ bool bring_late(struct late *l, const char *name, unsigned messages)
 	while (!stays() && !l->deed.over)
 		task_sleep_ms(1);
 	return !l->deed.over;
+}
+
+bool bring_late(struct late *l, const char *name, unsigned messages)
+{
+	*l = (struct late){ .messages = messages, .deed = { .b = name } };
+	return begin(l);
+}
+
+bool bring_late_at(struct late *l, const char *name, char kind)
+{
+	*l = (struct late){ .kind = kind, .deed = { .b = name } };
+	return begin(l);
 }
 
 void bring_ends(struct late *l)

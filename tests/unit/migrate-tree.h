@@ -49,9 +49,11 @@ int link_it(const char *b);
 /* Another task that brings it, and stands still after so many messages. False: it has not so many, and is at its end. */
 struct late {
 	unsigned messages;
+	char kind; /* or before the first rename from a name of that kind */
 	atomic_bool begun;
 	struct deed deed;
 };
 bool bring_late(struct late *, const char *name, unsigned messages);
+bool bring_late_at(struct late *, const char *name, char kind);
 void bring_ends(struct late *); /* it goes on, to its end */
 #endif

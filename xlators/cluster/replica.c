@@ -292,6 +292,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 		pack_u64(p, r->failure[i].sequence);
 	}
 	pack_u32(p, r->repeated);
+	pack_u32(p, r->departing);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -326,6 +327,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 		r->failure[i].sequence = unpack_u64(u);
 	}
 	r->repeated = unpack_more(u) ? unpack_u32(u) : 0;
+	r->departing = unpack_more(u) ? unpack_u32(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

@@ -94,7 +94,11 @@ enum replica_verb {
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 	REPLICA_DID,	  /* session, sequence -> nothing, or that change's note: what it was, and what became of it here */
 	REPLICA_REPEATED, /* nothing -> notes of changes that were done there and sent once more in this view, as many as fit */
+	REPLICA_DEPARTING, /* nothing -> ids of tenants' sessions that are away and hold others up: some of them, in turn */
+	REPLICA_DEPART, /* session, depart_step, settled -> but for FREE: flag: it is away here; settled, its notes. See doc/tenants.md, T14 */
 };
+/* ASK: what has it left? FENCE: the same, and it does not come back in this view. FREE: all members have done the same, so what it left goes. */
+enum depart_step { DEPART_ASK, DEPART_FENCE, DEPART_FREE };
 
 /* Of STRIKE. REST: nothing is pending but what is listed. GONE: the objects could not be made equal, for nobody knows a name of them. */
 enum { STRIKE_REST = 1, STRIKE_GONE = 2 };
@@ -247,7 +251,8 @@ struct lease_reply {
 		uint8_t session[16];
 		uint64_t sequence;
 	} failure[FAILURES_TOLD];
-	uint32_t repeated; /* changes that were done there and sent once more in this view. Nor this */
+	uint32_t repeated;  /* changes that were done there and sent once more in this view. Nor this */
+	uint32_t departing; /* tenants' sessions that are away and hold others up. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

@@ -183,6 +183,7 @@ static void main_task(void *arg)
 			atomic_store(&c->heal.bandwidth, c->heal_bandwidth);
 			decide(c);
 			lacking_look(c);
+			departing_look(c);
 			scrub_owed(c);
 			healers_start(c);
 			tidy_limbos(c);
@@ -221,12 +222,15 @@ static int coordinator_init(struct xlator *x, struct problem *p)
 	c->lacking.look.x = x;
 	c->lacking.look.arbiter = c->heal.arbiter;
 	c->lacking.look.look = true;
+	c->departures.ask.x = x;
+	c->departures.ask.look = true;
 	for (int i = 0; i < c->members; i++) {
 		c->member[i].c = c;
 		c->member[i].number = i;
 	}
 	err = secret_read(c->secret_file, c->heal.secret, p);
 	memcpy(c->lacking.look.secret, c->heal.secret, sizeof(c->heal.secret));
+	memcpy(c->departures.ask.secret, c->heal.secret, sizeof(c->heal.secret));
 	return err;
 }
 
@@ -263,6 +267,7 @@ static void coordinator_stop(struct xlator *x)
 	atomic_store(&c->stopping, true);
 	atomic_store(&c->heal.halt, true);
 	atomic_store(&c->lacking.look.halt, true);
+	atomic_store(&c->departures.ask.halt, true);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		c->member[i].heal_stop = true;

@@ -70,6 +70,14 @@ struct lack {
 	int member;
 	struct inode *directory; /* a reference */
 };
+/* Tenants' clients that went without a word, and what they left is alike at all members: see departing.c. */
+struct departures {
+	struct heal ask;   /* the task's that asks members: changes nothing */
+	bool looking;	   /* its task runs */
+	uint64_t next_ns;  /* when the next may */
+	uint64_t since_ns; /* since when members tell of some that hold others up; 0: they do not */
+	uint64_t freed;	   /* so many have been freed without a view */
+};
 struct lacking {
 	struct heal look;	      /* the task's that looks: changes nothing */
 	bool looking;		      /* it runs */
@@ -122,6 +130,7 @@ struct coordinator {
 	uint64_t tenants_view_ns; /* the last that was made for what tenants' clients had left */
 	uint64_t generation, generation_ns;
 	struct lacking lacking;
+	struct departures departures;
 	struct scrub scrub;
 	uint64_t owed_pause_ns; /* so long after a scrub the next one begins that is owed */
 	struct owed owed;
@@ -200,6 +209,11 @@ void member_waits_longer(struct remote_member *); /* lock held: it comes and goe
 /* recover.c */
 /* Makes what the notes touch equal at all members, and resolves them. */
 int recover(struct coordinator *);
+
+/* departing.c */
+void departing_look(struct coordinator *); /* starts a task, if there is reason to */
+/* Lock held: some hold others up, and it is not known yet whether a view is needed for that. */
+bool departing_waits(const struct coordinator *);
 
 /* lacking.c */
 void lacking_look(struct coordinator *);	 /* starts a task, if there is reason to */

@@ -296,7 +296,7 @@ static void tidy_up(const struct coordinator *c, struct decision *d)
 		    clock_ns() > c->last_view_ns + SAME_AGAIN_NS)
 			reason(d, -1, r->orphans ? "changes were left half done" : "a client does not give a token back");
 		if (c->view.epoch && c->view.state[i] != MEMBER_OUT && r->epoch == c->view.epoch && r->tenants_left &&
-		    (!c->tenants_view_ns || clock_ns() > c->tenants_view_ns + TENANTS_AGAIN_NS)) {
+		    !departing_waits(c) && (!c->tenants_view_ns || clock_ns() > c->tenants_view_ns + TENANTS_AGAIN_NS)) {
 			reason(d, -1, "a tenant's client left changes half done, or keeps a token");
 			d->tenants = true;
 		}

@@ -65,6 +65,7 @@ void coordinator_dump(struct xlator *x, FILE *f)
 		"  epoch: %llu\n  why: %s\n  writable: %s\n  generation: %llu\n  views made: %llu\n  changes recovered: %llu\n",
 		(unsigned long long)c->view.epoch, c->why, c->writable ? "yes" : "no", (unsigned long long)c->generation,
 		(unsigned long long)c->views, (unsigned long long)c->recovered);
+	fprintf(f, "  tenants' clients let go: %llu\n", (unsigned long long)c->departures.freed);
 	fprintf(f, "  objects healed: %llu\n  bytes healed: %llu\n", (unsigned long long)atomic_load(&c->heal.objects),
 		(unsigned long long)atomic_load(&c->heal.bytes));
 	for (int i = 0; i < c->members; i++) {

@@ -256,7 +256,8 @@ static int activate(struct changing *v)
 			m->demote = false;
 		if (good >> i & 1)
 			m->last.epoch = v->next->epoch;
-		m->last.suspects = m->last.orphans = m->last.stuck = m->last.tenants_left = m->last.repeated = 0;
+		m->last.suspects = m->last.orphans = m->last.stuck = m->last.tenants_left = m->last.repeated =
+			m->last.departing = 0;
 		m->failed = false;
 		m->hurry = true;
 	}

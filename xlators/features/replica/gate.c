@@ -716,6 +716,7 @@ static int wait_settled(struct member *m, struct kept_note *k, struct inode *ino
 	if (clock_ns() >= until)
 		return -EVIEW;
 	m->waits++;
+	k->session->asked_ns = k->session->asked_ns ? k->session->asked_ns : clock_ns();
 	if (e.client) {
 		pthread_mutex_unlock(&m->lock);
 		event_up(m->x, &e);

@@ -84,6 +84,7 @@ struct tenant {
 	uint64_t tidied_ns;    /* when a view last tidied up after it */
 	uint64_t pause_ns;     /* so long after that it is not a reason for another */
 	uint64_t refused_ns;   /* when the log last said that it has too much */
+	bool returned;	       /* one of its clients wants to attach that may not in this view: it waits for the next */
 	struct failed_change failed;
 	struct tenant *next;
 };
@@ -101,7 +102,8 @@ struct session { /* of an afr, known by its id in all epochs */
 	struct kept_note *first, *last; /* in order of arrival */
 	uint64_t newest;		/* the highest sequence of a note that there was */
 	unsigned notes;
-	uint64_t gone_ns; /* since when it has no client */
+	uint64_t gone_ns;  /* since when it has no client */
+	uint64_t asked_ns; /* since when it is asked to settle, and has settled nothing; 0: it is not */
 	unsigned tokens;
 	unsigned waits;			/* for tokens: it is in their queues */
 	struct hold *oldest, *youngest; /* tokens as they were granted */
@@ -217,7 +219,10 @@ struct member {
 	/* Made by a recovery that has not ended: they may lack their contents yet. Known in the view that made them, and those that follow it. */
 	struct gfid_set half_made;
 	uint32_t suspects, reason[REPLICAS_MAX];
-	uint32_t doubted; /* members of which tenants say what others' word would be enough for */
+	uint8_t (*fenced)[16]; /* ids of sessions that do not come back in this view (departing.c) */
+	unsigned fenced_count;
+	unsigned departing_from; /* where the next look begins */
+	uint32_t doubted;	 /* members of which tenants say what others' word would be enough for */
 	struct index index;
 	unsigned tasks; /* of ours: stop waits for them */
 	bool stopping;
@@ -316,6 +321,13 @@ void ask_to_share(struct member *, const struct client *, const struct gfid *);	
 void token_release(struct member *, struct session *, uint64_t number, const struct gfid *);
 void tokens_drop(struct member *, struct session *); /* lock held; NULL: all */
 unsigned tokens_stuck(const struct member *);
+bool session_sticks(const struct session *); /* it has a token that it was asked for, and has not given back in time */
+
+/* departing.c; with the lock held */
+unsigned departing(const struct member *); /* tenants' sessions that are away and hold others up */
+bool session_keeps_readers(const struct member *, const struct session *);	 /* it is away, and others have waited long */
+bool session_may_attach(struct member *, const uint8_t id[16], struct tenant *); /* false: not in this view any more */
+void fences_drop(struct member *);
 
 /* voucher.c */
 int voucher_begin(struct member *, struct problem *);

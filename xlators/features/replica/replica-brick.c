@@ -200,6 +200,7 @@ static void replica_finish(struct xlator *x)
 	struct member *m = x->private;
 
 	tokens_drop(m, NULL);
+	fences_drop(m);
 	free(m->token);
 	notes_drop_all(m);
 	staged_drop(m);

@@ -294,6 +294,7 @@ void session_settle(struct member *m, struct session *s, uint64_t settled)
 	if (settled <= s->settled || m->frozen)
 		return;
 	s->settled = settled;
+	s->asked_ns = 0;
 	if (MUTANT("settle-at-once"))
 		settled = UINT64_MAX;
 	for (struct kept_note *k = s->first; k; k = next) {

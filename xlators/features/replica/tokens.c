@@ -541,6 +541,15 @@ void tokens_drop(struct member *m, struct session *s)
 	task_cond_broadcast(&m->event);
 }
 
+bool session_sticks(const struct session *s)
+{
+	const struct hold *h = s->tenant && !s->tenant->stuck ? NULL : s->oldest;
+
+	while (h && !h->token->stuck)
+		h = h->newer;
+	return h;
+}
+
 unsigned tokens_stuck(const struct member *m)
 {
 	return m->stuck;

@@ -28,6 +28,8 @@ static int attach_session(struct member *m, const struct request *rq, const uint
 
 	if (!err)
 		err = tenant_admits(m, s, &owner);
+	if (!err && !session_may_attach(m, id, owner.tenant))
+		err = -EVIEW;
 	if (err)
 		return err;
 	if ((!s || s->client != client) && sessions_of_client(m, client) >= SESSIONS_MAX)

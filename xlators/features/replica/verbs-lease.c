@@ -139,6 +139,7 @@ int verb_lease(struct asked *a)
 	r.orphans = orphans(m);
 	r.stuck = tokens_stuck(m);
 	r.repeated = repeated(m);
+	r.departing = departing(m);
 	r.pending = m->all_pending ? UINT64_MAX : m->pending.count;
 	r.index = m->index.count;
 	r.notes = atomic_load(&m->noted);

@@ -216,6 +216,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		m->suspects = m->doubted = 0;
 		tenants_left(m, true);
 		tokens_drop(m, NULL);
+		fences_drop(m);
 		take_pending(m, before);
 		err = take_notes(m, !m->since);
 		forget_half_made(m);

@@ -115,6 +115,10 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 		return verb_checksum(a);
 	case REPLICA_DID:
 		return verb_did(a);
+	case REPLICA_DEPARTING:
+		return verb_departing(a, epoch);
+	case REPLICA_DEPART:
+		return verb_depart(a, epoch);
 	default:
 		return -EOPNOTSUPP;
 	}

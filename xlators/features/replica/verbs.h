@@ -58,6 +58,10 @@ int verb_activate(struct asked *a, uint64_t epoch);
 int verb_distrust(struct asked *a, uint64_t epoch);
 int verb_resolve(struct asked *a, uint64_t epoch);
 
+/* departing.c */
+int verb_departing(struct asked *a, uint64_t epoch);
+int verb_depart(struct asked *a, uint64_t epoch);
+
 /* verbs-heal.c */
 int verb_list_index(struct asked *a);
 int verb_list_pending(struct asked *a);

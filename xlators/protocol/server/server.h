@@ -92,7 +92,8 @@ struct session {
 	pthread_mutex_t lock;	/* guards what follows */
 	bool ending;
 	bool crowded; /* calls are held back, as are many more of the same tenant: nothing is read until these have gone on */
-	uint64_t alone_since_ns; /* without a connection; 0: has one */
+	uint64_t
+		alone_since_ns; /* without a connection; 0: has one, or its end has begun. client.alone_since_ns is for others to see */
 	unsigned connections;
 	struct session_channel *channel[WIRE_CHANNELS];
 	struct open_file *file;

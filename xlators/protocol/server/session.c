@@ -128,6 +128,12 @@ static bool is_tenant(const struct guest *guest)
 	return identity_is_tenants(&guest->who);
 }
 
+static void set_alone(struct session *s, uint64_t since_ns)
+{
+	s->alone_since_ns = since_ns;
+	atomic_store(&s->client.alone_since_ns, since_ns);
+}
+
 static struct session *session_create(struct server *server, struct xlator *subvolume, const struct wire_hello *h,
 				      const struct guest *guest)
 {
@@ -144,8 +150,8 @@ static struct session *session_create(struct server *server, struct xlator *subv
 	s->client.identity = *s->guest.identity ? s->guest.identity : NULL;
 	s->client.acts_for = guest->acts_for;
 	atomic_store(&s->client.refs, 1);
-	atomic_store(&s->refs, 1);	/* the table's */
-	s->alone_since_ns = clock_ns(); /* its first connection may come to nothing */
+	atomic_store(&s->refs, 1); /* the table's */
+	set_alone(s, clock_ns());  /* its first connection may come to nothing */
 	s->server = server;
 	s->share = share;
 	s->subvolume = subvolume;
@@ -329,7 +335,7 @@ void session_detach(struct session *s, struct connection *c)
 		s->paused -= ch->paused;
 		ch->paused = false;
 		if (!--s->connections)
-			s->alone_since_ns = clock_ns();
+			set_alone(s, clock_ns());
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (ours)
@@ -559,7 +565,7 @@ static void take_channel(struct session *s, struct connection *c, const struct w
 	ch->connection = connection_ref(c);
 	ch->generation = h->generation;
 	s->connections += !*old;
-	s->alone_since_ns = 0;
+	set_alone(s, 0);
 	c->channel = h->channel;
 	c->session = s;
 	if (s->share)
