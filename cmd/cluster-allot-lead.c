@@ -12,6 +12,7 @@
 #include "allot.h"
 #include "cluster-allot-sharing.h"
 #include "cluster-allot.h"
+#include "cluster-soft.h"
 #include "cluster.h"
 #include "fop.h"
 #include "json.h"
@@ -331,6 +332,7 @@ static struct heard take_report(struct working **list, const json_t *report)
 	size_t i;
 
 	json_array_foreach(json_object_get(report, "rows"), i, row) heard &= take_row(list, server, row);
+	softs_take(server, json_object_get(report, "soft"));
 	return (struct heard){ server, heard ? json_number(report, "done") : 0 };
 }
 
@@ -486,6 +488,7 @@ static void decide(void)
 	pthread_mutex_unlock(&lead.lock);
 	for (size_t i = 0; i < count; i++)
 		json_decref(report[i]);
+	softs_decide();
 	forget_began(clock_ns() - kept_ns);
 	free_working(list);
 }
@@ -525,6 +528,7 @@ void allotments_forget(void)
 	forget_wants(UINT64_MAX);
 	pthread_mutex_unlock(&lead.lock);
 	forget_began(UINT64_MAX);
+	softs_forget();
 	sharing_forget();
 }
 
@@ -547,7 +551,8 @@ static json_t *tell(const char *server)
 					      json_pack("{s:s, s:I, s:[I,I]}", "pool", w->pool, "base", (json_int_t)w->base,
 							"need", (json_int_t)w->lacks.bytes, (json_int_t)w->lacks.inodes));
 	}
-	return json_pack("{s:I, s:I, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered", answered);
+	return json_pack("{s:I, s:I, s:o, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered",
+			 answered, "soft", softs_tell(server));
 }
 
 static bool queue(json_t *said, const char *server)
@@ -575,7 +580,8 @@ char *allotments_answer(const char *text, bool *bad)
 		pthread_mutex_unlock(&lead.lock);
 		told = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
 		json_decref(answer);
-		if (told && json_array_size(json_object_get(said, "rows")))
+		if (told && (json_array_size(json_object_get(said, "rows")) ||
+			     json_array_size(json_object_get(json_object_get(said, "soft"), "rows"))))
 			allotments_wake();
 	}
 	json_decref(said);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "allot.h"
+#include "cluster-soft.h"
 #include "cluster.h"
 #include "fop.h"
 #include "json.h"
@@ -160,7 +161,7 @@ static void say(struct allot_own *own, struct amount taken, struct amount keep, 
 					(json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
 }
 
-static json_t *collect(struct places *all, bool *whole)
+static json_t *collect(struct places *all, bool *whole, bool *has_soft)
 {
 	struct saying to = { .rows = json_array() };
 	uint64_t index = store_index(cluster_store()); /* before they are read */
@@ -172,8 +173,8 @@ static json_t *collect(struct places *all, bool *whole)
 	}
 	asking.index = index;
 	*whole = !to.truncated;
-	return json_pack("{s:s, s:I, s:I, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done, "rows",
-			 to.rows);
+	return json_pack("{s:s, s:I, s:I, s:o, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done,
+			 "rows", to.rows, "soft", softs_say(has_soft));
 }
 
 /* ---- and answered ---- */
@@ -334,14 +335,17 @@ static json_t *ask(json_t *said)
 static bool exchange(void)
 {
 	struct places all = { NULL };
-	bool whole, soon = false;
+	bool whole, soon = false, has_soft;
 	json_t *said, *answer;
+	uint64_t sent_ns;
 
 	allot_each_pool(list_pool, &all);
 	if (all.pools) {
-		said = collect(&all, &whole);
+		said = collect(&all, &whole, &has_soft);
+		sent_ns = clock_ns();
 		answer = ask(said);
 		soon = answer && take_answer(answer, said, whole);
+		soon |= softs_hear(json_object_get(answer, "soft"), sent_ns) || has_soft;
 		json_decref(said);
 		json_decref(answer);
 	}
@@ -409,4 +413,5 @@ void allotments_stop(void)
 	curl_easy_cleanup(asking.easy);
 	asking.easy = NULL;
 	allotments_forget();
+	softs_stop();
 }

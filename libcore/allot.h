@@ -100,6 +100,7 @@ void allot_answered(struct allot_own *, uint64_t round, uint64_t version, bool g
 
 /* ---- the pools of this process, for stratusd ---- */
 
+struct soft_list;
 struct allot_pool {
 	const char *name; /* the volume's id */
 	void *pool;
@@ -109,6 +110,8 @@ struct allot_pool {
 		     void (*fn)(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, void *),
 		     void *arg);
 	size_t (*list)(void *pool, uint64_t *base, size_t max); /* of those that are remembered */
+	/* Calls fn with the pool's lock held, and puts into effect what has `changed` (soft.h). */
+	void (*with_soft)(void *pool, void (*fn)(struct soft_list *, void *), void *arg);
 	struct allot_pool *next;
 };
 void allot_pool_add(struct allot_pool *);
