@@ -54,7 +54,7 @@ static struct {
 	pthread_mutex_t lock; /* guards all but what only the thread uses: volumes, began, working */
 	bool active;
 	json_int_t token, event, shown; /* the last event; the last of which it is known who is to be asked for what */
-	uint64_t since_ns;
+	uint64_t since_ns, news;
 	json_t *report[REPORTS_MAX];
 	size_t reports;
 	struct peer peer[PEERS_MAX];
@@ -423,11 +423,17 @@ static void grant_all(struct working **list)
 	}
 }
 
-static void answer_all(struct working **list)
+/* True: one was. */
+static bool answer_all(struct working **list)
 {
+	bool any = false;
+
 	for (struct want *want = lead.want; want; want = want->next)
-		if (!want->answered)
+		if (!want->answered) {
 			answer(want, work_on(list, want->pool, want->base));
+			any |= want->answered;
+		}
+	return any;
 }
 
 /* ---- the thread ---- */
@@ -453,8 +459,17 @@ static void begin_to_lead(void)
 	lead.token &= INT64_MAX;
 	lead.event = lead.shown = 1;
 	lead.since_ns = clock_ns();
+	lead.news = (uint64_t)lead.token >> 1 | 1;
 	lead.peers = 0;
 	lead.active = true;
+}
+
+static void tell_news(void)
+{
+	pthread_mutex_lock(&lead.lock);
+	lead.news++;
+	pthread_mutex_unlock(&lead.lock);
+	cluster_http_wake_listeners();
 }
 
 /* What changes a want is done by this thread alone; others read them under the lock. */
@@ -464,6 +479,7 @@ static void decide(void)
 	struct heard heard[REPORTS_MAX];
 	struct working *list = NULL;
 	size_t count = take_reports(report);
+	bool news;
 	int err;
 
 	sharing_look();
@@ -481,14 +497,14 @@ static void decide(void)
 		if (p && heard[i].done > p->done)
 			p->done = heard[i].done;
 	}
-	if (!err)
-		answer_all(&list);
+	news = !err && (answer_all(&list) | (lead.shown != lead.event));
 	if (!err)
 		lead.shown = lead.event;
 	pthread_mutex_unlock(&lead.lock);
 	for (size_t i = 0; i < count; i++)
 		json_decref(report[i]);
-	softs_decide();
+	if (softs_decide() || news)
+		tell_news();
 	forget_began(clock_ns() - kept_ns);
 	free_working(list);
 }
@@ -586,4 +602,14 @@ char *allotments_answer(const char *text, bool *bad)
 	}
 	json_decref(said);
 	return told;
+}
+
+uint64_t allotments_news(void)
+{
+	uint64_t news;
+
+	pthread_mutex_lock(&lead.lock);
+	news = lead.active && store_leads(cluster_store()) ? lead.news : 0;
+	pthread_mutex_unlock(&lead.lock);
+	return news;
 }

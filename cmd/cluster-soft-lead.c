@@ -56,6 +56,7 @@ static struct {
 	struct volume *volume;
 	uint64_t tick, since_ns; /* the last tick that was told */
 	bool busy;		 /* what was decided is not in the store yet */
+	bool urgent;		 /* something waits for a count */
 	bool stale;		 /* nor is what is here as the store has it */
 } lead = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -323,6 +324,7 @@ static size_t judge_all(void)
 {
 	size_t changes = 0;
 
+	lead.urgent = false;
 	for (struct volume *v = lead.volume; v; v = v->next) {
 		const struct soft_unit *unit[ALLOT_UNITS_MAX];
 
@@ -333,6 +335,7 @@ static size_t judge_all(void)
 						!s->is, &s->next) &&
 				     changes < COMMIT_MAX;
 			changes += s->changed;
+			lead.urgent |= s->sum.is_urgent;
 		}
 	}
 	lead.tick++;
@@ -405,8 +408,9 @@ static void end(bool failed)
 	lead.busy = lead.stale = failed;
 }
 
-void softs_decide(void)
+bool softs_decide(void)
 {
+	bool news;
 	size_t changes;
 	int err = 0;
 
@@ -421,7 +425,9 @@ void softs_decide(void)
 		err = commit();
 	pthread_mutex_lock(&lead.lock);
 	end(err);
+	news = lead.urgent || changes;
 	pthread_mutex_unlock(&lead.lock);
+	return news;
 }
 
 void softs_forget(void)

@@ -16,9 +16,9 @@ void softs_stop(void);
 /* ---- cluster-soft-lead.c: the one that leads ---- */
 
 void softs_take(const char *server, const json_t *said); /* in the thread of allotments, as softs_decide */
-void softs_decide(void);
-json_t *softs_tell(const char *server); /* any thread */
-void softs_forget(void);		/* another one leads */
+bool softs_decide(void);				 /* true: something waits for what servers are to say, or hear */
+json_t *softs_tell(const char *server);			 /* any thread */
+void softs_forget(void);				 /* another one leads */
 /* The key of a tenant's document. malloc'ed */
 char *soft_key(const char *pool, uint64_t base);
 #endif
