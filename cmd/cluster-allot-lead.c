@@ -12,6 +12,7 @@
 #include "allot.h"
 #include "cluster-allot-sharing.h"
 #include "cluster-allot.h"
+#include "cluster-soft.h"
 #include "cluster.h"
 #include "fop.h"
 #include "json.h"
@@ -54,7 +55,7 @@ static struct {
 	pthread_mutex_t lock; /* guards all but what only the thread uses: volumes, began, working */
 	bool active;
 	json_int_t token, event, shown; /* the last event; the last of which it is known who is to be asked for what */
-	uint64_t since_ns;
+	uint64_t since_ns, news;
 	json_t *report[REPORTS_MAX];
 	size_t reports;
 	struct peer peer[PEERS_MAX];
@@ -364,6 +365,7 @@ static struct heard take_report(struct working **list, const json_t *report)
 	size_t i;
 
 	json_array_foreach(json_object_get(report, "rows"), i, row) heard &= take_row(list, server, row);
+	softs_take(server, json_object_get(report, "soft"));
 	return (struct heard){ server, heard ? json_number(report, "done") : 0 };
 }
 
@@ -454,11 +456,17 @@ static void grant_all(struct working **list)
 	}
 }
 
-static void answer_all(struct working **list)
+/* True: one was. */
+static bool answer_all(struct working **list)
 {
+	bool any = false;
+
 	for (struct want *want = lead.want; want; want = want->next)
-		if (!want->answered)
+		if (!want->answered) {
 			answer(want, work_on(list, want->pool, want->base));
+			any |= want->answered;
+		}
+	return any;
 }
 
 /* ---- the thread ---- */
@@ -484,8 +492,17 @@ static void begin_to_lead(void)
 	lead.token &= INT64_MAX;
 	lead.event = lead.shown = 1;
 	lead.since_ns = clock_ns();
+	lead.news = (uint64_t)lead.token >> 1 | 1;
 	lead.peers = 0;
 	lead.active = true;
+}
+
+static void tell_news(void)
+{
+	pthread_mutex_lock(&lead.lock);
+	lead.news++;
+	pthread_mutex_unlock(&lead.lock);
+	cluster_http_wake_listeners();
 }
 
 /* What changes a want is done by this thread alone; others read them under the lock. */
@@ -495,6 +512,7 @@ static void decide(void)
 	struct heard heard[REPORTS_MAX];
 	struct working *list = NULL;
 	size_t count = take_reports(report);
+	bool news;
 	int err;
 
 	sharing_look();
@@ -510,13 +528,14 @@ static void decide(void)
 		note_done(need_peer(heard[i].server), 0, heard[i].done);
 		each_decided(report[i], note_done, heard[i].done);
 	}
-	if (!err)
-		answer_all(&list);
+	news = !err && (answer_all(&list) | (lead.shown != lead.event));
 	if (!err)
 		lead.shown = lead.event;
 	pthread_mutex_unlock(&lead.lock);
 	for (size_t i = 0; i < count; i++)
 		json_decref(report[i]);
+	if (softs_decide() || news)
+		tell_news();
 	forget_began(clock_ns() - kept_ns);
 	free_working(list);
 }
@@ -556,6 +575,7 @@ void allotments_forget(void)
 	forget_wants(UINT64_MAX);
 	pthread_mutex_unlock(&lead.lock);
 	forget_began(UINT64_MAX);
+	softs_forget();
 	sharing_forget();
 }
 
@@ -579,7 +599,8 @@ static json_t *tell(const char *server)
 							       w->said.unit, "base", (json_int_t)w->base, "need",
 							       (json_int_t)w->lacks.bytes, (json_int_t)w->lacks.inodes));
 	}
-	return json_pack("{s:I, s:I, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered", answered);
+	return json_pack("{s:I, s:I, s:o, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered",
+			 answered, "soft", softs_tell(server));
 }
 
 static bool queue(json_t *said, const char *server)
@@ -608,9 +629,20 @@ char *allotments_answer(const char *text, bool *bad)
 		pthread_mutex_unlock(&lead.lock);
 		told = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
 		json_decref(answer);
-		if (told && json_array_size(json_object_get(said, "rows")))
+		if (told && (json_array_size(json_object_get(said, "rows")) ||
+			     json_array_size(json_object_get(json_object_get(said, "soft"), "rows"))))
 			allotments_wake();
 	}
 	json_decref(said);
 	return told;
+}
+
+uint64_t allotments_news(void)
+{
+	uint64_t news;
+
+	pthread_mutex_lock(&lead.lock);
+	news = lead.active && store_leads(cluster_store()) ? lead.news : 0;
+	pthread_mutex_unlock(&lead.lock);
+	return news;
 }

@@ -40,14 +40,45 @@ static void take_servers(struct sharing *v, const struct spec *s)
 	}
 }
 
+static int soft_by_base(const void *a, const void *b)
+{
+	const struct soft_limit *x = a, *y = b;
+
+	return (x->base > y->base) - (x->base < y->base);
+}
+
+static void take_soft(struct sharing *v, const struct spec *s)
+{
+	for (size_t i = 0; i < s->tenants; i++) {
+		const struct spec_tenant *t = &s->tenant[i];
+		struct soft_limit *soft = &v->soft[v->softs];
+
+		if (!t->soft_bytes && !t->soft_inodes) /* one that is deleted is an account as others, until it is purged */
+			continue;
+		*soft = (struct soft_limit){ t->base, t->grace, { (int64_t)t->soft_bytes, (int64_t)t->soft_inodes }, "" };
+		snprintf(soft->name, sizeof soft->name, "%s", t->name);
+		v->softs++;
+	}
+	qsort(v->soft, v->softs, sizeof *v->soft, soft_by_base);
+}
+
+static void free_limits(struct sharing *v)
+{
+	free(v->limit);
+	free(v->soft);
+	v->limit = NULL;
+	v->soft = NULL;
+	v->limits = v->softs = 0;
+}
+
 static void take_spec(struct sharing *v, const struct spec *s)
 {
 	v->units = 0;
-	v->limits = 0;
 	gfid_text(&s->id, v->pool);
-	free(v->limit);
+	free_limits(v);
 	v->limit = calloc(s->tenants + 1, sizeof *v->limit);
-	if (!spec_has_allotments(s) || !v->limit)
+	v->soft = calloc(s->tenants + 1, sizeof *v->soft);
+	if (!spec_has_allotments(s) || !v->limit || !v->soft)
 		return;
 	if (s->replica)
 		take_sets(v, s);
@@ -58,6 +89,7 @@ static void take_spec(struct sharing *v, const struct spec *s)
 			v->limit[v->limits++] = (struct limit){ s->tenant[i].base,
 								{ (int64_t)s->tenant[i].bytes, (int64_t)s->tenant[i].inodes } };
 	qsort(v->limit, v->limits, sizeof *v->limit, by_base);
+	take_soft(v, s);
 }
 
 static struct sharing *need_volume(const char *name)
@@ -112,7 +144,7 @@ void sharing_look(void)
 			all.volume[kept++] = all.volume[i];
 			continue;
 		}
-		free(all.volume[i]->limit);
+		free_limits(all.volume[i]);
 		free(all.volume[i]);
 	}
 	all.volumes = kept;
@@ -137,12 +169,18 @@ bool sharing_has(const struct sharing *v, const char *name)
 void sharing_forget(void)
 {
 	for (size_t i = 0; i < all.volumes; i++) {
-		free(all.volume[i]->limit);
+		free_limits(all.volume[i]);
 		free(all.volume[i]);
 	}
 	free(all.volume);
 	all.volume = NULL;
 	all.volumes = 0;
+}
+
+void sharing_each(void (*fn)(const struct sharing *, void *), void *arg)
+{
+	for (size_t i = 0; i < all.volumes; i++)
+		fn(all.volume[i], arg);
 }
 
 bool sharing_limit(const struct sharing *v, uint64_t base, struct amount *limit)

@@ -10,6 +10,11 @@ struct limit { /* of a tenant */
 	uint64_t base;
 	struct amount limit;
 };
+struct soft_limit {
+	uint64_t base, grace;
+	struct amount soft;
+	char name[ALLOT_UNIT_NAME + 1]; /* of the tenant */
+};
 struct sharing { /* a volume whose servers, or sets, share limits */
 	char name[STORE_KEY_MAX], pool[GFID_TEXT];
 	uint64_t version;
@@ -17,6 +22,8 @@ struct sharing { /* a volume whose servers, or sets, share limits */
 	size_t units;
 	struct limit *limit; /* by base */
 	size_t limits;
+	struct soft_limit *soft; /* by base */
+	size_t softs;
 	bool marked;
 };
 void sharing_look(void); /* at what has changed */
@@ -24,5 +31,6 @@ void sharing_forget(void);
 const struct sharing *sharing_find(const char *pool); /* NULL: there is no such volume */
 bool sharing_has(const struct sharing *, const char *unit);
 /* False: no limit of the tenant is shared. */
+void sharing_each(void (*fn)(const struct sharing *, void *), void *arg);
 bool sharing_limit(const struct sharing *, uint64_t base, struct amount *limit);
 #endif

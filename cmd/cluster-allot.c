@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "allot.h"
+#include "cluster-soft.h"
 #include "cluster.h"
 #include "fop.h"
 #include "json.h"
@@ -168,7 +169,7 @@ static void say(struct allot_own *own, struct amount taken, struct amount keep, 
 					"wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
 }
 
-static json_t *collect(struct places *all, bool *whole)
+static json_t *collect(struct places *all, bool *whole, bool *has_soft)
 {
 	struct saying to = { .rows = json_array() };
 	uint64_t index = store_index(cluster_store()); /* before they are read */
@@ -180,8 +181,8 @@ static json_t *collect(struct places *all, bool *whole)
 	}
 	asking.index = index;
 	*whole = !to.truncated;
-	return json_pack("{s:s, s:I, s:I, s:O, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done,
-			 "decides", all->decides, "rows", to.rows);
+	return json_pack("{s:s, s:I, s:I, s:O, s:o, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done,
+			 "decides", all->decides, "rows", to.rows, "soft", softs_say(has_soft));
 }
 
 /* ---- and answered ---- */
@@ -223,11 +224,13 @@ static void note_heard(struct allot_own *own, struct amount taken, struct amount
 	own->last_heard_ns = clock_ns();
 }
 
-/* True: there is something to do soon. */
-static bool take_answer(const json_t *answer, const json_t *said, bool whole)
+enum pace { LATER, SOON, NOW };
+
+/* What others need is told of at once: they wait until all have looked. */
+static enum pace take_answer(const json_t *answer, const json_t *said, bool whole)
 {
 	const json_t *row;
-	bool later = false;
+	bool later = false, has_looked;
 	size_t i;
 
 	json_array_foreach(json_object_get(answer, "needs"), i, row)
@@ -252,9 +255,12 @@ static bool take_answer(const json_t *answer, const json_t *said, bool whole)
 	if (asking.lead != json_number(answer, "lead"))
 		asking.done = 0;
 	asking.lead = json_number(answer, "lead");
+	has_looked = !later && whole && asking.done != json_number(answer, "event");
 	if (!later && whole)
 		asking.done = json_number(answer, "event");
-	return json_array_size(json_object_get(answer, "needs")) || json_array_size(json_object_get(said, "rows"));
+	if (!json_array_size(json_object_get(answer, "needs")))
+		return json_array_size(json_object_get(said, "rows")) ? SOON : LATER;
+	return has_looked ? NOW : SOON;
 }
 
 /* ---- the way to who leads ---- */
@@ -270,7 +276,7 @@ static int is_ending(void *unused, curl_off_t a, curl_off_t b, curl_off_t c, cur
 	return atomic_load(&asking.ending);
 }
 
-static void set_options(CURL *easy, const char *url, const char *body, FILE *to, const struct tls_dir *tls)
+void allotments_set_options(void *easy, const char *url, const char *body, FILE *to, const struct tls_dir *tls)
 {
 	curl_easy_reset(easy); /* the connection stays */
 	curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -282,7 +288,8 @@ static void set_options(CURL *easy, const char *url, const char *body, FILE *to,
 	curl_easy_setopt(easy, CURLOPT_MAXFILESIZE, (long)(1 << 20));
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, to);
-	curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+	if (body)
+		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
 	curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
 	curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
 	curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, is_ending);
@@ -309,7 +316,7 @@ static json_t *ask_other(const char *said)
 	if (to) {
 		CURLcode code;
 
-		set_options(asking.easy, url, said, to, &tls);
+		allotments_set_options(asking.easy, url, said, to, &tls);
 		code = curl_easy_perform(asking.easy);
 		fclose(to);
 		if (!code)
@@ -341,24 +348,29 @@ static json_t *ask(json_t *said)
 	return parsed;
 }
 
-/* True: look again soon. */
-static bool exchange(void)
+/* When to look again. */
+static enum pace exchange(void)
 {
 	struct places all = { .decides = json_array() };
-	bool whole, soon = false;
+	enum pace pace = LATER;
+	bool whole, has_soft;
 	json_t *said, *answer;
+	uint64_t sent_ns;
 
 	allot_each_pool(list_pool, &all);
 	if (all.pools) {
-		said = collect(&all, &whole);
+		said = collect(&all, &whole, &has_soft);
+		sent_ns = clock_ns();
 		answer = ask(said);
-		soon = answer && take_answer(answer, said, whole);
+		pace = answer ? take_answer(answer, said, whole) : LATER;
+		if ((softs_hear(json_object_get(answer, "soft"), sent_ns) || has_soft) && pace == LATER)
+			pace = SOON;
 		json_decref(said);
 		json_decref(answer);
 	}
 	json_decref(all.decides);
 	free(all.at);
-	return soon;
+	return pace;
 }
 
 /* ---- the thread ---- */
@@ -382,12 +394,13 @@ static void *work(void *arg)
 {
 	(void)arg;
 	while (!atomic_load(&asking.ending)) {
-		bool soon = exchange();
+		enum pace pace = exchange();
 
 		if (!allotments_decide())
 			allotments_forget();
 		usleep(LEAST_MS * 1000);
-		rest(soon || allotments_have_work() ? HOT_MS : IDLE_MS);
+		if (pace != NOW)
+			rest(pace == SOON || allotments_have_work() ? HOT_MS : IDLE_MS);
 	}
 	return NULL;
 }
@@ -406,6 +419,7 @@ int allotments_start(struct problem *p)
 	if (!asking.running)
 		return problem_set(p, EAGAIN, "no thread for allotments: the process limit is reached");
 	allot_set_waker(allotments_wake);
+	allotments_listen();
 	return 0;
 }
 
@@ -414,6 +428,7 @@ void allotments_stop(void)
 	if (!asking.running)
 		return;
 	allot_set_waker(NULL);
+	allotments_listen_no_more();
 	atomic_store(&asking.ending, true);
 	allotments_wake();
 	pthread_join(asking.thread, NULL);
@@ -421,4 +436,5 @@ void allotments_stop(void)
 	curl_easy_cleanup(asking.easy);
 	asking.easy = NULL;
 	allotments_forget();
+	softs_stop();
 }

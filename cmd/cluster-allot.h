@@ -5,6 +5,7 @@
 #define STRATUS_CLUSTER_ALLOT_H
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct problem;
 int allotments_start(struct problem *);
@@ -13,6 +14,16 @@ void allotments_stop(void);
  * makes no sense. Does not wait. */
 char *allotments_answer(const char *said, bool *bad);
 enum { ALLOTMENTS_SAID_MAX = 256 << 10 };
+
+/* A number that is another one when there is something for servers to hear; 0: this one does not lead. */
+uint64_t allotments_news(void);
+
+/* cluster-allot-listen.c, for cluster-allot.c */
+struct tls_dir;
+void allotments_listen(void);
+void allotments_listen_no_more(void);
+/* The other way round: body NULL: GET. */
+void allotments_set_options(void *easy, const char *url, const char *body, FILE *to, const struct tls_dir *);
 
 /* cluster-allot-lead.c, for cluster-allot.c */
 struct json_t;

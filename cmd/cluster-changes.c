@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cluster-allot.h"
+#include "cluster-soft.h"
 #include "cluster.h"
 #include "inode.h"
 #include "path.h"
@@ -80,31 +81,69 @@ static bool begin_all_anew(const struct spec *s, const struct spec *before)
 
 /* Who had no limit has grown as he liked: what was allotted before is true no more. An empty document says so, and has a version of its own, by which
  * what servers say of now is told from what they said before. It begins anew after all have said what there is (libcore/allot.h). */
-static bool begins_anew(const struct spec *s, const struct spec *before, size_t number)
+static bool begins_anew(const struct spec_tenant *t, const struct spec_tenant *was)
 {
-	const struct spec_tenant *t = &s->tenant[number], *was = NULL;
+	return !was->bytes != !t->bytes || !was->inodes != !t->inodes;
+}
+
+static bool has_soft(const struct spec_tenant *t)
+{
+	return t->soft_bytes || t->soft_inodes;
+}
+
+static const struct spec_tenant *find_before(const struct spec *s, const struct spec *before, size_t number)
+{
+	const struct spec_tenant *t = &s->tenant[number];
 
 	if (number < before->tenants && !strcmp(before->tenant[number].name, t->name)) /* nearly always: there may be many */
-		was = &before->tenant[number];
+		return &before->tenant[number];
+	return spec_tenant_find(before, t->name);
+}
+
+/* A document of what was above a soft limit that was lifted says that nothing is, for there may be another one; the ledgers of a server that is away now may still say when that began. */
+static void lift_soft(struct changes *c, const char *id, uint64_t base)
+{
+	static char nothing[] = "0 0 0\n";
+	static const struct blob none = { .size = sizeof nothing - 1, .bytes = nothing };
+	char *key = soft_key(id, base);
+
+	if (key && store_version(cluster_store(), key))
+		set_key(c, key, &none);
 	else
-		was = spec_tenant_find(before, t->name);
-	if (!was)
-		return false;
-	return !was->bytes != !t->bytes || !was->inodes != !t->inodes || ((t->bytes || t->inodes) && begin_all_anew(s, before));
+		free(key);
+}
+
+/* What is above soft limits is told by each server of its own while all bricks are there. */
+static void forget_soft(struct changes *c, const char *id)
+{
+	cleanup_path char *prefix = path_format("over/%s.", id);
+	char **keys = store_keys(cluster_store(), prefix);
+
+	for (char **key = keys; key && *key; key++)
+		remove_key(c, path_format("%s", *key));
+	free(keys);
 }
 
 void documents_note_limits(struct changes *c, const struct spec *s, const struct spec *before)
 {
 	static char line[] = "\n";
 	static const struct blob empty = { .size = 1, .bytes = line };
+	bool spread = spec_has_allotments(s) != spec_has_allotments(before), all = begin_all_anew(s, before);
 	char id[GFID_TEXT];
 
 	if (!spec_has_allotments(s) && !spec_has_allotments(before))
 		return;
 	gfid_text(&s->id, id);
-	for (size_t i = 0; i < s->tenants; i++)
-		if (begins_anew(s, before, i))
-			set_key(c, allotment_key(id, s->tenant[i].base), &empty);
+	if (spread)
+		forget_soft(c, id);
+	for (size_t i = 0; i < s->tenants; i++) {
+		const struct spec_tenant *t = &s->tenant[i], *was = find_before(s, before, i);
+
+		if (was && (begins_anew(t, was) || (all && (t->bytes || t->inodes))))
+			set_key(c, allotment_key(id, t->base), &empty);
+		if (was && !spread && has_soft(was) && !has_soft(t))
+			lift_soft(c, id, t->base);
+	}
 }
 
 void documents_forget_limits(struct changes *c, const struct spec *s)
@@ -116,6 +155,7 @@ void documents_forget_limits(struct changes *c, const struct spec *s)
 	for (char **key = keys; key && *key; key++)
 		remove_key(c, path_format("%s", *key));
 	free(keys);
+	forget_soft(c, id);
 }
 
 void documents_remove_view(struct changes *r, const struct spec *s, size_t set)

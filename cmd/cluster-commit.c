@@ -340,7 +340,7 @@ static int check_shared_limits(const struct spec *s, struct problem *p)
 	if (!spec_has_allotments(s) || spec_servers_of_bricks(s) == 1 || cluster_http_has_tls())
 		return 0;
 	for (size_t i = 0; i < s->tenants; i++)
-		if (s->tenant[i].bytes || s->tenant[i].inodes)
+		if (s->tenant[i].bytes || s->tenant[i].inodes || s->tenant[i].soft_bytes || s->tenant[i].soft_inodes)
 			return problem_set(
 				p, EINVAL,
 				"tenant '%s' of volume %s can't have a limit of bytes or inodes: with bricks at several servers these agree on it by TLS, so start "

@@ -5,6 +5,7 @@
  *       `after`, the answer waits until there is a later version, and is 304 if there is none after 30 s.
  *   GET /v1/status                                         what `stratus status --json` prints
  *   POST /v1/allotments                                    between servers: cluster-allot.h
+ *   GET /v1/allotments?after=NUMBER                        too: waits until there is something to hear
  *   GET /metrics                                           what tenants are charged here, for Prometheus */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,7 @@ struct ask {
 	uint64_t after, until_ns;
 	uint64_t brick;
 	bool waits;	  /* `after` was given */
+	bool listens;	  /* for allotments */
 	bool names_brick; /* `brick` was */
 	bool ripe;	  /* has waited long enough */
 	bool asked;	  /* for what is told, which is this text, or NULL */
@@ -313,8 +315,11 @@ static bool nothing_new(const struct ask *a)
 	const struct spec *s;
 	struct problem ignored = { "" };
 	uint64_t version;
-	int err = cluster_spec(a->volume, &s, &version, &ignored);
+	int err;
 
+	if (a->listens)
+		return allotments_news() == a->after;
+	err = cluster_spec(a->volume, &s, &version, &ignored);
 	cluster_spec_release(s);
 	return !err && version <= a->after;
 }
@@ -379,6 +384,23 @@ static void wake_ripe(bool all)
 		struct ask *a = *at;
 
 		if (!all && now < a->until_ns && nothing_new(a)) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		a->ripe = true;
+		MHD_resume_connection(a->connection);
+	}
+	pthread_mutex_unlock(&http.lock);
+}
+
+void cluster_http_wake_listeners(void)
+{
+	pthread_mutex_lock(&http.lock);
+	for (struct ask **at = &http.waiting; *at;) {
+		struct ask *a = *at;
+
+		if (!a->listens || nothing_new(a)) {
 			at = &a->next;
 			continue;
 		}
@@ -492,6 +514,20 @@ static bool is_allotments(const char *url)
 	return !strcmp(url, "/v1/allotments");
 }
 
+static enum MHD_Result answer_listener(struct ask *a)
+{
+	uint64_t news;
+
+	a->listens = true;
+	if (!take_number(a->connection, "after", &a->waits, &a->after) || !a->waits)
+		return refuse(a, MHD_HTTP_BAD_REQUEST, "'after' is a decimal number: what was heard last, or 0");
+	if (a->after && park(a))
+		return MHD_YES;
+	news = allotments_news();
+	return news ? answer(a, MHD_HTTP_OK, "application/json", path_format("{\"news\": %" PRIu64 "}\n", news), 0)
+		    : refuse(a, MHD_HTTP_SERVICE_UNAVAILABLE, "another server leads, or none");
+}
+
 static enum MHD_Result answer_server(struct ask *a, const struct identity *who, const char *method)
 {
 	char *text;
@@ -499,8 +535,10 @@ static enum MHD_Result answer_server(struct ask *a, const struct identity *who, 
 
 	if (who->kind != IDENTITY_SERVER)
 		return refuse(a, MHD_HTTP_FORBIDDEN, "this is between servers: show a certificate of stratus:server");
+	if (!strcmp(method, "GET"))
+		return answer_listener(a);
 	if (strcmp(method, "POST"))
-		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "allotments are asked for by POST");
+		return refuse(a, MHD_HTTP_METHOD_NOT_ALLOWED, "allotments are asked for by POST, and listened for by GET");
 	if (a->body_too_long)
 		return refuse(a, MHD_HTTP_CONTENT_TOO_LARGE, "that is longer than anything that can be said of allotments");
 	text = allotments_answer(a->body ? a->body : "", &bad);

@@ -79,4 +79,5 @@ int cluster_http_start(const char *address, const struct tls_files *, struct pro
 void cluster_http_stop(void);
 const char *cluster_http_address(void);
 bool cluster_http_has_tls(void);
+void cluster_http_wake_listeners(void); /* there is something new of allotments */
 #endif

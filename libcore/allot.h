@@ -107,6 +107,7 @@ void allot_answered(struct allot_own *, uint64_t round, uint64_t version, bool g
 
 /* ---- the pools of this process, for stratusd ---- */
 
+struct soft_list;
 struct allot_pool {
 	const char *name; /* the volume's id */
 	const char *unit; /* the replica set, of which it is one member; NULL: the unit is the server */
@@ -118,6 +119,8 @@ struct allot_pool {
 		     void *arg);
 	size_t (*list)(void *pool, uint64_t *base, size_t max); /* of those that are remembered */
 	uint64_t (*term)(void *pool); /* of a set: the view in which this member decides, 0: it does not */
+	/* Calls fn with the pool's lock held, and puts into effect what has `changed` (soft.h). */
+	void (*with_soft)(void *pool, void (*fn)(struct soft_list *, void *), void *arg);
 	struct allot_pool *next;
 };
 void allot_pool_add(struct allot_pool *);

@@ -165,12 +165,6 @@ static int check_limits(const struct spec *s, const struct spec_tenant *t, struc
 			"tenant '%s' can't have a soft limit: in this version they are told within one replica set, and the volume "
 			"has %zu (other limits hold over several)",
 			t->name, spec_subvolumes(s));
-	if (soft && spec_has_allotments(s))
-		return bad(
-			s, t->line,
-			"tenant '%s' can't have a soft limit: in this version they are told where all bricks are of one server (other "
-			"limits hold over several)",
-			t->name);
 	return 0;
 }
 

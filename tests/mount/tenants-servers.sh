@@ -163,6 +163,18 @@ ask() { # WHO [BODY]
 for who in acme globex admin; do
 	[ "$(ask $who)" = 403 ] && grep -q 'between servers' answer || fail "$who may ask for allotments: $(cat answer)"
 done
+listen() { curl -sS --max-time 60 --cacert ca/ca.pem --cert "$1/cert.pem" --key "$1/key.pem" "https://127.0.0.1:${HTTP[$LEADER]}/v1/allotments?after=$2" 2>curl.err; }
+listen acme 0 | grep -q 'between servers' || fail "a tenant may listen for allotments"
+listen beta x | grep -q 'decimal number' || fail "nonsense is taken for a number"
+NEWS=$(listen beta 0 | json 'd["news"]')
+[ "$NEWS" -gt 0 ] || fail "a server hears of no news: $(cat curl.err)"
+listen beta "$NEWS" >heard &
+LISTENER=$!
+at_limit() { ! dd if=/dev/zero of="$A/beyond" bs=1M count=200 2>/dev/null; }
+at_limit || fail "200 MiB, of a limit of $LIMIT"
+wait $LISTENER || fail "who listens is not answered: $(cat curl.err)"
+[ "$(json 'd["news"]' <heard)" != "$NEWS" ] || fail "who listens does not hear that somebody is at his limit"
+rm -f "$A/beyond"
 [ "$(ask beta 'nonsense')" = 400 ] || fail "nonsense is taken for something: $(cat answer)"
 head -c 300000 /dev/zero | tr '\0' x >endless
 too_long() { [ "$(ask beta @endless)" = 413 ]; } # or the connection is closed before curl has read that

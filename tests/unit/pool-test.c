@@ -595,6 +595,102 @@ static void after_the_grace_a_soft_limit_is_hard_until_there_is_less(void **stat
 	with_bricks(grace);
 }
 
+/* ---- over several servers: this one tells what it has, and does what is decided ---- */
+
+static struct allot_pool *shared_pool;
+
+static void take_pool(struct allot_pool *p, void *unused)
+{
+	(void)unused;
+	shared_pool = p;
+}
+
+static void with_soft(void (*fn)(struct soft_list *, void *), void *arg)
+{
+	shared_pool = NULL;
+	allot_each_pool(take_pool, NULL);
+	assert_non_null(shared_pool);
+	shared_pool->with_soft(shared_pool->pool, fn, arg);
+}
+
+static void get_said(struct soft_list *list, void *to)
+{
+	struct soft_own *own = soft_find(list, BASE);
+
+	assert_non_null(own);
+	if (!soft_say(own, ++own->mark, to))
+		*(struct soft_said *)to = (struct soft_said){ 0 };
+	soft_heard(own, UINT64_MAX);
+}
+
+static void decide(struct soft_list *list, void *doc)
+{
+	struct soft_own *own = soft_find(list, BASE);
+
+	soft_apply(own, doc, 1);
+	own->answered = own->asked;
+	list->confirmed_ns = clock_ns();
+}
+
+static void count_known(struct soft_list *list, void *count)
+{
+	*(size_t *)count = list->count;
+}
+
+static void shared(void)
+{
+	struct soft_doc above = { .over = { 1000, 0 } }, none = { { 0 } };
+	struct {
+		struct amount limit, left, usable;
+	} df;
+	struct soft_said said;
+	uint64_t number = 0;
+	size_t known = 0;
+
+	for (unsigned i = 0; i < BRICKS; i++) {
+		give_soft(&ledger[i], SOFT, 3600);
+		pool_spread(&ledger[i], 2);
+	}
+	for (unsigned i = 0; i < BRICKS; i++)
+		soft_check_all(&ledger[i], NULL);
+	charge(0, SOFT + 1);
+	charge(1, 5);
+	charge(1, -2);
+	with_soft(get_said, &said);
+	assert_int_equal(said.now.inodes, SOFT + 4);
+	assert_int_equal(said.peak.inodes, SOFT + 6);
+	assert_int_equal(over_at_all().bytes, 0);				   /* that is for who adds up all to say */
+	assert_int_equal(soft_may(&ledger[0], row[0], UNIT, &number), SOFT_WAITS); /* nothing was confirmed yet */
+	with_soft(decide, &none);
+	assert_int_equal(soft_may(&ledger[0], row[0], UNIT, &number), SOFT_PASSES);
+	with_soft(decide, &above);
+	assert_int_equal(over_at_all().bytes, 1000);
+	assert_int_equal(over_at_all().inodes, 0);
+	number = 0;
+	assert_int_equal(soft_may(&ledger[2], row[2], UNIT, &number), SOFT_WAITS);
+	assert_int_equal(soft_may(&ledger[2], row[2], (struct amount){ 0, 1 }, &(uint64_t){ 0 }), SOFT_PASSES);
+	with_soft(decide, &above);
+	assert_int_equal(soft_may(&ledger[2], row[2], UNIT, &number), SOFT_REFUSED);
+	assert_true(ledger_left(&ledger[2], BASE, &df.limit, &df.left, &df.usable));
+	assert_int_equal(df.left.bytes, 0);
+	assert_in_range(df.limit.bytes, 1, SOFT * CHARGE_UNIT / 2); /* this server's part, and of that a brick's */
+	for (unsigned i = 0; i < BRICKS; i++) {
+		give_soft(&ledger[i], 0, 0);
+		soft_check_all(&ledger[i], NULL);
+	}
+	with_soft(count_known, &known);
+	assert_int_equal(known, 0);
+	assert_int_equal(over_at_all().bytes, 0);
+	for (unsigned i = 0; i < BRICKS; i++)
+		pool_spread(&ledger[i], 1);
+}
+
+static void over_several_servers_a_soft_limit_is_told_and_held_as_is_decided(void **state)
+{
+	(void)state;
+	with_bricks(shared);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -606,6 +702,7 @@ int main(void)
 		cmocka_unit_test(of_a_set_only_the_member_that_the_document_names_grants),
 		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
 		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
+		cmocka_unit_test(over_several_servers_a_soft_limit_is_told_and_held_as_is_decided),
 		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),
 		cmocka_unit_test(a_member_that_is_not_the_first_asks_near_a_limit_and_follows),
 	};

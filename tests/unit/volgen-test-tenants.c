@@ -206,6 +206,8 @@ static void soft_limits_of_tenants_are_told_to_the_brick(void **state)
 
 	(void)state;
 	comes_back(HEAD SERVER BRICK BY_TLS "tenants:\n" SOFT);
+	comes_back(HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(
+		1) "  - {server: b, directory: /d, id: " IDS(2) "}\n" BY_TLS "tenants:\n" SOFT);
 	make(HEAD SERVER BRICK BY_TLS "tenants:\n" SOFT, &files);
 	parse(&files, "server-a.vol", &v);
 	assert_string_equal(value(&v, "brick0-usage", "accounts"), "acme 65536 65536 0 0 7 0, globex 131072 10 9 8 7 6 60");

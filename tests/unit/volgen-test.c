@@ -581,10 +581,6 @@ static const struct {
 	  "tenant 'acme' can't have a soft limit: in this version they are told within one replica set, and the volume has 2" },
 	{ HEAD SERVER "replica: 3\narbiter: true\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) "tenants: []\n",
 	  "has no arbiter in this version" },
-	{ HEAD "servers: {a: {host: h}, b: {host: i}}\nbricks:\n" BRICK_AT(1) "  - {server: b, directory: /d, id: " IDS(
-		  2) "}\n"
-		     "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, bytes: 5, soft-inodes: 5"),
-	  "tenant 'acme' can't have a soft limit" },
 	{ HEAD SERVER SIX "tenants: []\ntransport: tls\n" TLS "options: {features/layout: {widen-at: 8192}}\n",
 	  "directories of tenants are at one brick each" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANT("a/b", 5, "base: 65536, count: 1"), "x.yaml:6: 'a/b' is no name" },

@@ -323,9 +323,10 @@ static struct amount limit_now(const struct ledger *l, uint32_t row)
 	return limit;
 }
 
+/* Over several servers nobody here knows how much all have of a soft limit: soft_may() is asked. */
 static struct amount limit_for(const struct ledger *l, uint32_t row, bool last)
 {
-	struct amount limit = limit_now(l, row);
+	struct amount limit = pool_has_allotments(l) ? l->hold[row].limit : limit_now(l, row);
 
 	return last ? limit : minus(limit, kept_free(l, limit));
 }
@@ -464,8 +465,8 @@ void ledger_limit(struct ledger *l, uint64_t base, struct amount *limit, struct 
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* *found has the limits that hold now. */
-static bool find_range(struct ledger *l, uint32_t uid, struct range *found)
+/* *found has the limits that hold now; *stops: of what a soft one is among these. */
+static bool find_range(struct ledger *l, uint32_t uid, struct range *found, struct amount *stops)
 {
 	const struct range *r;
 
@@ -474,6 +475,7 @@ static bool find_range(struct ledger *l, uint32_t uid, struct range *found)
 	if (r) {
 		*found = *r;
 		found->limit = limit_now(l, r->row);
+		*stops = (struct amount){ found->limit.bytes != r->limit.bytes, found->limit.inodes != r->limit.inodes };
 	}
 	pthread_mutex_unlock(&l->lock);
 	return r;
@@ -487,18 +489,20 @@ static struct amount or_one(struct amount part, struct amount limit)
 
 bool ledger_left(struct ledger *l, uint32_t uid, struct amount *limit, struct amount *left, struct amount *usable)
 {
-	struct amount others, whole, kept;
+	struct amount others, whole, kept, stops;
 	struct range r;
 
-	if (!find_range(l, uid, &r) || (!r.limit.bytes && !r.limit.inodes))
+	if (!find_range(l, uid, &r, &stops) || (!r.limit.bytes && !r.limit.inodes))
 		return false;
 	whole = r.limit;
 	pool_enter(l, r.base, &others);
 	kept = pool_keeps(l, kept_free(l, r.limit));
-	r.limit = pool_server_share(l, r.base, r.limit);
+	r.limit = pool_server_share(l, r.base, r.limit, stops);
 	pthread_mutex_lock(&l->lock);
 	*left = minus(r.limit, plus(others, used_by(l, range_of(&l->ranges, uid))));
 	pthread_mutex_unlock(&l->lock);
+	if (pool_has_allotments(l)) /* there may be some here, but there is none in all */
+		*left = (struct amount){ stops.bytes ? 0 : left->bytes, stops.inodes ? 0 : left->inodes };
 	*limit = or_one(pool_share(l, r.limit), whole);
 	*usable = pool_share(l, minus(*left, kept));
 	*left = pool_share(l, *left);

@@ -24,6 +24,7 @@ struct pool {
 	atomic_uint servers;	 /* that have bricks of the volume, or its sets; 1: there are no allotments */
 	struct tenant *tenant;	 /* by base */
 	size_t tenants;
+	struct soft_list soft; /* of those that have a soft limit */
 	struct allot_pool listed;
 	bool is_listed;
 	struct pool *next;
@@ -60,6 +61,7 @@ static void drop(struct pool *p)
 	if (p->is_listed)
 		allot_pool_remove(&p->listed);
 	free(p->tenant);
+	free(p->soft.at);
 	pthread_mutex_destroy(&p->lock);
 	free(p->name);
 	free(p->unit);
@@ -272,6 +274,31 @@ static uint64_t term_of(void *arg)
 	return term;
 }
 
+struct soft_list *pool_soft(struct ledger *l)
+{
+	return pool_has_allotments(l) ? &l->pool->soft : NULL;
+}
+
+static void put_into_effect(struct pool *p, struct soft_own *own)
+{
+	static const bool told[2];
+
+	for (struct ledger *l = own->changed ? p->first : NULL; l; l = l->next)
+		ledger_set_over(l, own->base, own->over, told);
+	own->changed = false;
+}
+
+static void with_soft(void *arg, void (*fn)(struct soft_list *, void *), void *fn_arg)
+{
+	struct pool *p = arg;
+
+	pthread_mutex_lock(&p->lock);
+	fn(&p->soft, fn_arg);
+	for (size_t i = 0; i < p->soft.count; i++)
+		put_into_effect(p, &p->soft.at[i]);
+	pthread_mutex_unlock(&p->lock);
+}
+
 /* Who had all of a limit begins with what it is given now, and the other way round. */
 void pool_spread(struct ledger *l, unsigned servers)
 {
@@ -283,16 +310,20 @@ void pool_spread(struct ledger *l, unsigned servers)
 	pthread_mutex_lock(&all.lock);
 	pthread_mutex_lock(&p->lock);
 	if ((p->servers > 1) != (servers > 1))
-		p->tenants = 0;
+		p->tenants = p->soft.count = 0;
 	p->servers = servers;
 	list = servers > 1 && !p->is_listed;
 	unlist = servers <= 1 && p->is_listed;
 	p->is_listed = servers > 1;
 	pthread_mutex_unlock(&p->lock);
 	if (list) {
-		p->listed = (struct allot_pool){
-			.name = p->name, .unit = p->unit, .pool = p, .with = with_tenant, .list = list_tenants, .term = term_of
-		};
+		p->listed = (struct allot_pool){ .name = p->name,
+						 .unit = p->unit,
+						 .pool = p,
+						 .with = with_tenant,
+						 .list = list_tenants,
+						 .term = term_of,
+						 .with_soft = with_soft };
 		allot_pool_add(&p->listed);
 	}
 	if (unlist)
@@ -438,14 +469,10 @@ static int64_t slice(int64_t limit, int64_t unit, int64_t may, int64_t before, i
 }
 
 /* Of what nobody was allotted each server tells its part. One that is in no document tells nothing, if there is one. */
-struct amount pool_server_share(struct ledger *l, uint64_t base, struct amount limit)
+static struct amount allotted_share(struct ledger *l, struct tenant *t, struct amount limit)
 {
-	struct tenant *t;
-	const struct allot_own *own;
+	const struct allot_own *own = &t->own;
 
-	if (!pool_has_allotments(l) || !(t = need_tenant(l->pool, base)))
-		return limit;
-	own = &t->own;
 	if (!own->taken_up && own->asked == own->decided) /* df(1) is to tell what is true, though nothing is to grow */
 		t->own.asked++;
 	if (!own->seen)
@@ -457,6 +484,19 @@ struct amount pool_server_share(struct ledger *l, uint64_t base, struct amount l
 		slice(limit.bytes, CHARGE_UNIT, own->may.bytes, own->before.bytes, own->total.bytes, own),
 		slice(limit.inodes, 1, own->may.inodes, own->before.inodes, own->total.inodes, own),
 	};
+}
+
+struct amount pool_server_share(struct ledger *l, uint64_t base, struct amount limit, struct amount stops)
+{
+	unsigned servers = l->pool ? l->pool->servers : 1;
+	struct amount equal = { part(limit.bytes, servers, 0), part(limit.inodes, servers, 0) }, mine = equal;
+	struct tenant *t;
+
+	if (servers <= 1)
+		return limit;
+	if ((!stops.bytes || !stops.inodes) && (t = need_tenant(l->pool, base)))
+		mine = allotted_share(l, t, limit);
+	return (struct amount){ stops.bytes ? equal.bytes : mine.bytes, stops.inodes ? equal.inodes : mine.inodes };
 }
 
 struct amount pool_share(struct ledger *l, struct amount whole)

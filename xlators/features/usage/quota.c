@@ -72,6 +72,24 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 	return err;
 }
 
+/* Where a soft limit over several servers has become hard: somebody may have made room for it meanwhile, elsewhere. */
+static int pass_soft(struct request *rq, struct xlator *x, uint32_t row, struct amount more)
+{
+	enum { WAIT_MS = 5000, STEP_MS = 10 };
+	struct usage *u = usage_of(x);
+	uint64_t number = 0;
+	enum soft_answer answer = soft_may(&u->ledger, row, more, &number);
+
+	for (int ms = 0; answer == SOFT_WAITS && ms < WAIT_MS; ms += STEP_MS) {
+		if (task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns))
+			return -EDQUOT;
+		answer = soft_may(&u->ledger, row, more, &number);
+	}
+	if (answer == SOFT_WAITS && !atomic_exchange(&u->lonely, true))
+		log_error(x, NULL, "%s: nothing grows of who has a soft limit with a time of grace", why_not(1));
+	return answer == SOFT_PASSES ? 0 : -EDQUOT;
+}
+
 static struct amount growth(struct amount more)
 {
 	return (struct amount){ more.bytes > 0 ? more.bytes : 0, more.inodes > 0 ? more.inodes : 0 };
@@ -115,7 +133,9 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 	if (request_is_movers(rq))
 		return claim_of_mover(rq, x, w->row, more, c);
 	if (w->row && !is_nothing(more)) {
-		err = claim_of_pool(rq, x, w->row, more, last);
+		err = pass_soft(rq, x, w->row, more);
+		if (!err)
+			err = claim_of_pool(rq, x, w->row, more, last);
 		if (!err)
 			c->row = w->row, c->amount = more;
 	}

@@ -84,13 +84,68 @@ static void say(const struct xlator *x, const struct range *r, const char *what,
 			 soft);
 }
 
+/* ---- over several servers: the one that leads adds up (soft.h) ---- */
+
+/* With the pool's lock held. True: it is to be told now. */
+static bool tell_servers(struct ledger *l, const struct range *r, struct whole *w, bool whole)
+{
+	struct soft_list *list = pool_soft(l);
+	struct soft_own *own = soft_find(list, r->base);
+	uint64_t now = (uint64_t)time(NULL);
+	struct amount was;
+
+	w->set = (struct over){ 0 };
+	w->told[0] = w->told[1] = false;
+	if (!r->soft.bytes && !r->soft.inodes)
+		soft_drop(list, r->base);
+	else if (!own && !(own = whole ? soft_need(list, r->base, w->used, w->over) : NULL))
+		w->set = w->over;
+	else
+		w->set = own->over;
+	pool_each(l, set, w);
+	if (!own || !whole || (!r->soft.bytes && !r->soft.inodes))
+		return false;
+	was = own->now;
+	soft_note(own, w->used);
+	return r->grace && is_since(w->set) && (w->used.bytes < was.bytes || w->used.inodes < was.inodes) &&
+	       now >= earlier(w->set.bytes, w->set.inodes) + r->grace;
+}
+
+enum soft_answer soft_may(struct ledger *l, uint32_t row, struct amount more, uint64_t *number)
+{
+	enum soft_answer answer = SOFT_WAITS;
+	struct soft_list *list;
+	struct soft_own *own;
+	struct amount others;
+	struct range r;
+	bool asks = false;
+
+	if (!pool_has_allotments(l) || !ledger_has_soft(l, row, &r) || !r.grace)
+		return SOFT_PASSES;
+	pool_enter(l, r.base, &others);
+	list = pool_soft(l);
+	own = list ? soft_find(list, r.base) : NULL;
+	if (!list || (own && !soft_holds(list, own, more, r.grace, clock_ns(), (uint64_t)time(NULL)))) {
+		answer = SOFT_PASSES;
+	} else if (own && !*number) {
+		*number = own->asked = ++list->asks;
+		asks = true;
+	} else if (own && own->answered >= *number) {
+		answer = SOFT_REFUSED;
+	}
+	pool_exit(l);
+	if (asks)
+		allot_wake();
+	return answer;
+}
+
 void soft_check(struct ledger *l, const struct xlator *x, uint32_t row)
 {
 	struct range r;
 	struct amount others;
 	struct whole w = { .base = 0 };
 	enum told bytes, inodes;
-	bool whole;
+	bool whole, at_once = false;
 
 	if (!ledger_has_soft(l, row, &r))
 		return;
@@ -98,6 +153,14 @@ void soft_check(struct ledger *l, const struct xlator *x, uint32_t row)
 	pthread_mutex_lock(&l->soft_lock);
 	whole = pool_enter(l, r.base, &others);
 	pool_each(l, add, &w);
+	if (pool_soft(l)) {
+		at_once = tell_servers(l, &r, &w, whole);
+		pool_exit(l);
+		pthread_mutex_unlock(&l->soft_lock);
+		if (at_once)
+			allot_wake();
+		return;
+	}
 	w.set.bytes = since(w.over.bytes, w.used.bytes, r.soft.bytes, whole);
 	w.set.inodes = since(w.over.inodes, w.used.inodes, r.soft.inodes, whole);
 	bytes = tell(&w.told[0], w.over.bytes, w.set.bytes, w.used.bytes, r.soft.bytes, whole);
@@ -109,10 +172,26 @@ void soft_check(struct ledger *l, const struct xlator *x, uint32_t row)
 	say(x, &r, "inodes", inodes, w.used.inodes, r.soft.inodes);
 }
 
+/* Whose limit was lifted. */
+static void drop_lifted(struct ledger *l)
+{
+	struct soft_list *list;
+	struct amount others;
+	struct range r;
+
+	pool_enter(l, 0, &others);
+	list = pool_soft(l);
+	for (size_t i = list ? list->count : 0; i-- > 0;)
+		if (!ledger_has_soft(l, ledger_row(l, (uint32_t)list->at[i].base), &r) || (!r.soft.bytes && !r.soft.inodes))
+			soft_drop(list, list->at[i].base);
+	pool_exit(l);
+}
+
 void soft_check_all(struct ledger *l, const struct xlator *x)
 {
 	uint32_t row;
 
+	drop_lifted(l);
 	for (size_t i = 0; ledger_row_at(l, i, &row); i++)
 		soft_check(l, x, row);
 }

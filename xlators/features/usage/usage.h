@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "allot.h"
+#include "soft.h"
 #include "xlator.h"
 
 enum { ACCOUNTS_MAX = 65536, NOTES = 8192, NO_NOTE = -1, CHARGE_UNIT = 4096 };
@@ -46,14 +47,10 @@ void ranges_free(struct ranges *);
 
 /* ---- ledger.c: the counters, and what is being changed, in a mapped file that outlives the process ---- */
 
-/* Since when there has been more than the soft limit, in seconds since the epoch; 0: there is not. */
-struct over {
-	uint32_t bytes, inodes;
-};
 struct row { /* an account: the first is of what is nobody's */
 	uint64_t base;
 	struct amount amount;
-	struct over over; /* in the first bank */
+	struct over over; /* in the first bank: since when it has had more than the soft limit */
 };
 /* An object that may be changed just now. The counters have `charged` of it, whatever it is by now. */
 struct note {
@@ -230,8 +227,8 @@ bool pool_has_decider(struct ledger *); /* of a set: it is this member */
 struct amount pool_known(struct ledger *, uint64_t base);
 /* Between pool_enter and pool_exit: false: nothing may grow, for this server has not taken up its allotment. */
 bool pool_may(struct ledger *, uint64_t base, struct amount limit, struct amount *may);
-struct amount pool_server_share(struct ledger *, uint64_t base,
-				struct amount limit); /* between them, too: of the limit, for df */
+/* Between them, too: of the limit, for df. stops: what of it is a soft limit, of which nothing is allotted. */
+struct amount pool_server_share(struct ledger *, uint64_t base, struct amount limit, struct amount stops);
 struct amount pool_keeps(const struct ledger *, struct amount kept);
 /* What is to grow, and can't, waits until it was asked for, and answered; the number of that, 0: there are no allotments. pool_unwait ends that. */
 uint64_t pool_wait(struct ledger *, uint64_t base, struct amount more);
@@ -239,7 +236,8 @@ enum pool_answer { POOL_SILENT, POOL_HEARD /* somebody decides, and has not yet 
 /* Of what does not fit though it was granted (others were faster) it is asked again: the number changes. */
 enum pool_answer pool_answer(struct ledger *, uint64_t base, uint64_t *number);
 void pool_unwait(struct ledger *, uint64_t base, struct amount more);
-void pool_leave(struct ledger *); /* if it is in one */
+struct soft_list *pool_soft(struct ledger *); /* of soft limits over several servers; NULL: there are none */
+void pool_leave(struct ledger *);	      /* if it is in one */
 /* What the others have of that account, and claim; it does not become more before pool_exit. False: they are not all there. */
 bool pool_enter(struct ledger *, uint64_t base, struct amount *others);
 void pool_exit(struct ledger *);
@@ -327,6 +325,9 @@ int usage_statfs(struct request *, struct xlator *, const struct statfs_in *, st
 /* After what the row is charged has changed: notes, and tells, whether its account has come to be above a soft limit, or below it. The translator is for the log. */
 void soft_check(struct ledger *, const struct xlator *, uint32_t row);
 void soft_check_all(struct ledger *, const struct xlator *); /* limits, or what is there, may have changed */
+/* Over several servers: whether the row's account may have that now. What has to wait gets a number (0 before). */
+enum soft_answer { SOFT_PASSES, SOFT_WAITS, SOFT_REFUSED };
+enum soft_answer soft_may(struct ledger *, uint32_t row, struct amount more, uint64_t *number);
 
 /* ---- recount.c ---- */
 

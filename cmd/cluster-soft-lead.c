@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the cluster's leader is: adds up what servers say of tenants that have soft limits, and notes in the store since when it has been too much. What is remembered here they say again to
+ * whoever leads next. */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cluster-allot-sharing.h"
+#include "cluster-soft.h"
+#include "cluster.h"
+#include "fop.h"
+#include "json.h"
+#include "log.h"
+#include "soft.h"
+#include "store.h"
+#include "task.h"
+
+enum { SERVERS_MAX = 64, COMMIT_MAX = 32 }; /* changes in one commit: others follow */
+static const uint64_t away_ns = 10000000000;
+
+struct server {
+	char name[ALLOT_UNIT_NAME + 1];
+	struct soft_unit unit;
+	uint64_t heard_ns, upto; /* upto: what is said of its messages up to there has been decided */
+};
+static struct soft_unit nobody; /* of which nothing was heard */
+
+struct summed { /* a tenant */
+	struct soft_limit limit;
+	struct soft_sum sum;
+	struct soft_doc doc, next; /* as the store has it; as it is to be */
+	uint64_t version;
+	bool is; /* it has one */
+	bool changed;
+};
+struct volume {
+	char name[STORE_KEY_MAX], pool[GFID_TEXT];
+	uint64_t version; /* of the specification */
+	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];
+	size_t units;
+	struct summed *at; /* by base */
+	size_t count;
+	struct soft_row *rows;
+	bool marked;
+	struct volume *next;
+};
+
+static struct {
+	pthread_mutex_t lock; /* the thread of allotments alone changes what is here; others read it under the lock */
+	struct server server[SERVERS_MAX];
+	size_t servers;
+	struct volume *volume;
+	uint64_t tick, since_ns; /* the last tick that was told */
+	bool busy;		 /* what was decided is not in the store yet */
+	bool urgent;		 /* something waits for a count */
+	bool stale;		 /* nor is what is here as the store has it */
+} lead = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- volumes, as the specifications say ---- */
+
+static struct summed *find_summed(struct volume *v, uint64_t base)
+{
+	size_t low = 0, high = v->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (v->at[middle].limit.base < base)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < v->count && v->at[low].limit.base == base ? &v->at[low] : NULL;
+}
+
+static size_t unit_number(const struct volume *v, const char *name)
+{
+	size_t i = 0;
+
+	while (i < v->units && strcmp(v->unit[i], name))
+		i++;
+	return i;
+}
+
+static void read_document(const struct volume *v, struct summed *s)
+{
+	char *key = soft_key(v->pool, s->limit.base);
+	struct blob value = { 0 };
+
+	s->is = key && !store_get(cluster_store(), key, &value, &s->version);
+	if (!s->is || soft_parse(value.bytes, value.size, &s->doc))
+		s->doc = (struct soft_doc){ 0 };
+	free(value.bytes);
+	free(key);
+}
+
+/* Of who had a soft limit before the sums go on. A count that is under way may have been of other servers. */
+static void take_over(struct volume *v, struct volume *before, struct summed *s)
+{
+	const struct summed *was = find_summed(before, s->limit.base);
+
+	for (size_t i = 0; was && i < v->units; i++) {
+		size_t k = unit_number(before, v->unit[i]);
+
+		if (k < before->units)
+			s->sum.row[i] = was->sum.row[k];
+	}
+}
+
+static void free_volume(struct volume *v)
+{
+	free(v->at);
+	free(v->rows);
+	free(v);
+}
+
+static struct volume *make_volume(const struct sharing *from, struct volume *before)
+{
+	struct volume *v = calloc(1, sizeof *v);
+	size_t rows = from->softs * from->units;
+
+	if (!v || !(v->at = calloc(from->softs + 1, sizeof *v->at)) || !(v->rows = calloc(rows + 1, sizeof *v->rows))) {
+		if (v)
+			free_volume(v);
+		return NULL;
+	}
+	snprintf(v->name, sizeof v->name, "%s", from->name);
+	snprintf(v->pool, sizeof v->pool, "%s", from->pool);
+	v->version = from->version;
+	v->units = from->units;
+	memcpy(v->unit, from->unit, sizeof v->unit);
+	for (size_t i = 0; i < from->softs; i++) {
+		struct summed *s = &v->at[v->count++];
+
+		s->limit = from->soft[i];
+		s->sum.row = v->rows + i * v->units;
+		read_document(v, s);
+		if (before)
+			take_over(v, before, s);
+	}
+	return v;
+}
+
+static void look_at(const struct sharing *from, void *unused)
+{
+	struct volume **at = &lead.volume, *made;
+
+	(void)unused;
+	while (*at && strcmp((*at)->name, from->name))
+		at = &(*at)->next;
+	if (*at && (*at)->version == from->version && !lead.stale) {
+		(*at)->marked = true;
+		return;
+	}
+	made = make_volume(from, *at && !strcmp((*at)->pool, from->pool) ? *at : NULL);
+	if (!made)
+		return;
+	made->marked = true;
+	if (*at) {
+		made->next = (*at)->next;
+		free_volume(*at);
+	}
+	*at = made;
+}
+
+static void drop_unmarked(void)
+{
+	for (struct volume **at = &lead.volume; *at;) {
+		struct volume *v = *at;
+
+		if (v->marked) {
+			v->marked = false;
+			at = &v->next;
+			continue;
+		}
+		*at = v->next;
+		free_volume(v);
+	}
+}
+
+static void refresh(void)
+{
+	sharing_each(look_at, NULL);
+	drop_unmarked();
+	lead.stale = false;
+}
+
+/* ---- what is said ---- */
+
+static struct server *find_server(const char *name)
+{
+	for (size_t i = 0; i < lead.servers; i++)
+		if (!strcmp(lead.server[i].name, name))
+			return &lead.server[i];
+	return NULL;
+}
+
+static struct server *need_server(const char *name)
+{
+	struct server *s = find_server(name);
+
+	if (s || lead.servers == SERVERS_MAX || !*name || strlen(name) > ALLOT_UNIT_NAME)
+		return s;
+	s = &lead.server[lead.servers++];
+	*s = (struct server){ .unit = { 0 } };
+	snprintf(s->name, sizeof s->name, "%s", name);
+	return s;
+}
+
+static struct volume *find_volume(const char *pool)
+{
+	struct volume *v = lead.volume;
+
+	while (v && strcmp(v->pool, pool))
+		v = v->next;
+	return v;
+}
+
+static struct amount amount_of(const json_t *row, const char *name)
+{
+	const json_t *pair = json_object_get(row, name);
+
+	return (struct amount){ json_integer_value(json_array_get(pair, 0)), json_integer_value(json_array_get(pair, 1)) };
+}
+
+static bool is_sane(struct amount a)
+{
+	return a.bytes >= 0 && a.inodes >= 0 && a.bytes < INT64_MAX / ALLOT_UNITS_MAX && a.inodes < INT64_MAX / ALLOT_UNITS_MAX;
+}
+
+static bool read_said(const json_t *row, struct soft_said *s)
+{
+	struct amount carried = amount_of(row, "carried");
+
+	*s = (struct soft_said){ .base = (uint64_t)json_number(row, "base"),
+				 .now = amount_of(row, "now"),
+				 .peak = amount_of(row, "peak"),
+				 .carried = { (uint32_t)carried.bytes, (uint32_t)carried.inodes },
+				 .ask = (uint64_t)json_number(row, "ask") };
+	return is_sane(s->now) && is_sane(s->peak);
+}
+
+/* False: of a tenant that has no soft limit, as far as is known here. */
+static bool take_row(const struct server *from, const json_t *row, bool is_trial)
+{
+	struct volume *v = find_volume(json_text(row, "pool"));
+	struct soft_said said;
+	struct summed *s;
+	size_t number;
+
+	if (!v || !read_said(row, &said) || !(s = find_summed(v, said.base)))
+		return false;
+	number = unit_number(v, from->name);
+	if (!is_trial && number < v->units)
+		soft_take(&s->sum.row[number], &from->unit, &said, lead.tick + 1);
+	return true;
+}
+
+static bool take_rows(const struct server *from, const json_t *rows, bool is_trial)
+{
+	const json_t *row;
+	bool all = true;
+	size_t i;
+
+	json_array_foreach(rows, i, row) all &= take_row(from, row, is_trial);
+	return all;
+}
+
+static uint64_t random_number(void)
+{
+	struct gfid random;
+	uint64_t number;
+
+	gfid_create(&random);
+	memcpy(&number, random.bytes + 8, sizeof number);
+	return number >> 1 | 1;
+}
+
+/* One of which not all can be understood is to come again. */
+void softs_take(const char *name, const json_t *said)
+{
+	const json_t *rows = json_object_get(said, "rows");
+	struct server *s;
+	uint64_t process;
+
+	if (!json_is_object(said))
+		return;
+	pthread_mutex_lock(&lead.lock);
+	refresh();
+	s = need_server(name);
+	if (s)
+		s->heard_ns = clock_ns();
+	process = (uint64_t)json_number(said, "process");
+	if (s && (process != s->unit.process || take_rows(s, rows, true)) &&
+	    soft_hear(&s->unit, process, (uint64_t)json_number(said, "session"), (uint64_t)json_number(said, "number"),
+		      (uint64_t)json_number(said, "tick"), random_number()))
+		take_rows(s, rows, false);
+	pthread_mutex_unlock(&lead.lock);
+}
+
+/* ---- what becomes of it ---- */
+
+static void find_units(const struct volume *v, const struct soft_unit *unit[ALLOT_UNITS_MAX])
+{
+	uint64_t now = clock_ns();
+
+	for (size_t i = 0; i < v->units; i++) {
+		struct server *s = find_server(v->unit[i]);
+		uint64_t heard_ns = s && s->heard_ns > lead.since_ns ? s->heard_ns : lead.since_ns;
+
+		unit[i] = s ? &s->unit : &nobody;
+		if (s)
+			s->unit.away = now > heard_ns + away_ns;
+		else
+			nobody.away = now > heard_ns + away_ns;
+	}
+}
+
+static size_t judge_all(void)
+{
+	size_t changes = 0;
+
+	lead.urgent = false;
+	for (struct volume *v = lead.volume; v; v = v->next) {
+		const struct soft_unit *unit[ALLOT_UNITS_MAX];
+
+		find_units(v, unit);
+		for (struct summed *s = v->at; s < v->at + v->count; s++) {
+			s->next = s->doc;
+			s->changed = soft_judge(&s->sum, unit, v->units, s->limit.soft, lead.tick + 1, (uint32_t)time(NULL),
+						!s->is, &s->next) &&
+				     changes < COMMIT_MAX;
+			changes += s->changed;
+			lead.urgent |= s->sum.is_urgent;
+		}
+	}
+	lead.tick++;
+	return changes;
+}
+
+/* The thread alone changes the list. */
+static int commit(void)
+{
+	struct store_change change[COMMIT_MAX];
+	struct blob value[COMMIT_MAX];
+	char text[COMMIT_MAX][SOFT_TEXT_MAX];
+	size_t count = 0;
+	int err;
+
+	for (struct volume *v = lead.volume; v; v = v->next)
+		for (struct summed *s = v->at; s < v->at + v->count; s++) {
+			if (!s->changed)
+				continue;
+			value[count] = (struct blob){ .size = soft_print(&s->next, text[count]), .bytes = text[count] };
+			change[count] = (struct store_change){ soft_key(v->pool, s->limit.base), s->version, &value[count] };
+			count++;
+		}
+	err = store_commit(cluster_store(), change, count);
+	for (size_t i = 0; i < count; i++)
+		free((char *)change[i].key);
+	return err;
+}
+
+static void log_one(const struct volume *v, const struct summed *s, const char *what, bool is, int64_t sum, int64_t soft)
+{
+	if (is && s->limit.grace)
+		log_warning(NULL, NULL,
+			    "volume %s: %s has %" PRId64 " %s at all servers, more than its soft limit of %" PRId64
+			    ": in %" PRIu64 " s that becomes hard",
+			    v->name, s->limit.name, sum, what, soft, s->limit.grace);
+	else if (is)
+		log_warning(NULL, NULL, "volume %s: %s has %" PRId64 " %s at all servers, more than its soft limit of %" PRId64,
+			    v->name, s->limit.name, sum, what, soft);
+	else if (soft)
+		log_info(NULL, NULL,
+			 "volume %s: %s has %" PRId64 " %s at all servers, less than its soft limit of %" PRId64 " again",
+			 v->name, s->limit.name, sum, what, soft);
+}
+
+static void note_committed(const struct volume *v, struct summed *s)
+{
+	const struct soft_unit *unit[ALLOT_UNITS_MAX];
+	struct amount sum;
+
+	find_units(v, unit);
+	sum = soft_total(&s->sum, unit, v->units);
+	if (s->next.told[0] != s->doc.told[0])
+		log_one(v, s, "bytes", s->next.told[0], sum.bytes, s->limit.soft.bytes);
+	if (s->next.told[1] != s->doc.told[1])
+		log_one(v, s, "inodes", s->next.told[1], sum.inodes, s->limit.soft.inodes);
+	s->doc = s->next;
+	s->version++;
+	s->is = true;
+}
+
+static void end(bool failed)
+{
+	for (struct volume *v = lead.volume; v && !failed; v = v->next)
+		for (struct summed *s = v->at; s < v->at + v->count; s++)
+			if (s->changed)
+				note_committed(v, s);
+	for (size_t i = 0; i < lead.servers && !failed; i++)
+		lead.server[i].upto = lead.server[i].unit.upto;
+	lead.busy = lead.stale = failed;
+}
+
+bool softs_decide(void)
+{
+	bool news;
+	size_t changes;
+	int err = 0;
+
+	pthread_mutex_lock(&lead.lock);
+	if (!lead.since_ns)
+		lead.since_ns = clock_ns();
+	refresh();
+	changes = judge_all();
+	lead.busy |= changes != 0;
+	pthread_mutex_unlock(&lead.lock);
+	if (changes)
+		err = commit();
+	pthread_mutex_lock(&lead.lock);
+	end(err);
+	news = lead.urgent || changes;
+	pthread_mutex_unlock(&lead.lock);
+	return news;
+}
+
+void softs_forget(void)
+{
+	pthread_mutex_lock(&lead.lock);
+	while (lead.volume) {
+		struct volume *v = lead.volume;
+
+		lead.volume = v->next;
+		free_volume(v);
+	}
+	lead.servers = 0;
+	lead.since_ns = 0;
+	lead.busy = lead.stale = false;
+	pthread_mutex_unlock(&lead.lock);
+}
+
+/* ---- answers ---- */
+
+/* Of what the last message that was taken asks. */
+static void list_answered(const struct server *to, json_t *answered, bool *is_urgent)
+{
+	for (const struct volume *v = lead.volume; v; v = v->next) {
+		size_t number = unit_number(v, to->name);
+
+		for (const struct summed *s = v->at; s < v->at + v->count; s++) {
+			const struct soft_row *r = number < v->units ? &s->sum.row[number] : NULL;
+
+			*is_urgent |= s->sum.is_urgent;
+			if (r && r->ask && r->answered == r->ask && r->ask_in == to->unit.upto)
+				json_array_append_new(answered,
+						      json_pack("{s:s, s:I, s:I}", "pool", v->pool, "base",
+								(json_int_t)s->limit.base, "ask", (json_int_t)r->ask));
+		}
+	}
+}
+
+json_t *softs_tell(const char *name)
+{
+	json_t *told, *answered = json_array();
+	const struct server *s;
+	bool is_urgent = false;
+
+	pthread_mutex_lock(&lead.lock);
+	s = find_server(name);
+	if (s && s->unit.session && !lead.busy)
+		list_answered(s, answered, &is_urgent);
+	told = json_pack("{s:I, s:I, s:I, s:b, s:o}", "session", s ? (json_int_t)s->unit.session : 0, "upto",
+			 s ? (json_int_t)s->upto : 0, "tick", (json_int_t)lead.tick, "urgent", is_urgent, "answered", answered);
+	if (lead.since_ns && !lead.busy) /* all that was decided is in the store by now */
+		json_object_set_new(told, "index", json_integer((json_int_t)store_index(cluster_store())));
+	pthread_mutex_unlock(&lead.lock);
+	return told;
+}
