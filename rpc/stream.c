@@ -204,7 +204,6 @@ static int receive(struct stream *s, struct ready *ready, const char **why)
 	size_t total;
 	ssize_t n = s->transport->receive(s, iov, room(s, iov, &total));
 
-	atomic_fetch_add_explicit(&s->receives, 1, memory_order_relaxed);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
@@ -307,7 +306,6 @@ static ssize_t send_some(struct stream *s, const struct iovec *iov, int count)
 {
 	ssize_t n = s->transport->send(s, iov, count);
 
-	atomic_fetch_add_explicit(&s->sends, 1, memory_order_relaxed);
 	if (n >= 0) {
 		atomic_fetch_add_explicit(&s->bytes_out, n, memory_order_relaxed);
 		return n;

@@ -12,6 +12,7 @@ static ssize_t tcp_receive(struct stream *s, const struct iovec *iov, int count)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = count };
 
+	atomic_fetch_add_explicit(&s->receives, 1, memory_order_relaxed);
 	return recvmsg(s->watch.fd, &m, MSG_DONTWAIT);
 }
 
@@ -19,6 +20,7 @@ static ssize_t tcp_send(struct stream *s, const struct iovec *iov, int count)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = count };
 
+	atomic_fetch_add_explicit(&s->sends, 1, memory_order_relaxed);
 	return sendmsg(s->watch.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

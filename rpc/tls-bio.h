@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The socket below OpenSSL: what it writes, a record of at most 16 KiB at a time, is gathered and sent many records at once. */
+/* The socket below OpenSSL, which reads and writes a record of at most 16 KiB at a time: many are sent, and received, at once. */
 #ifndef STRATUS_TLS_BIO_H
 #define STRATUS_TLS_BIO_H
 #include <openssl/bio.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
-/* For a non-blocking socket, which stays the caller's; goes with the SSL that it is given to. NULL: no memory. */
-BIO *tls_bio_create(int fd);
+/* For a non-blocking socket, which stays the caller's; goes with the SSL that it is given to. System calls are added to the two numbers.
+ * NULL: no memory. */
+BIO *tls_bio_create(int fd, atomic_uint_fast64_t *receives, atomic_uint_fast64_t *sends);
 /* Sends what was gathered, as far as the socket takes it. 0, also if some is left; or -errno. */
 int tls_bio_flush(BIO *);
 /* Something is left. */
 bool tls_bio_holds(BIO *);
+/* Something was received that OpenSSL has not asked for yet. */
+bool tls_bio_pending(BIO *);
 #endif

@@ -23,7 +23,6 @@
 
 enum { CERTIFICATE, KEY, AUTHORITIES, REVOKED, FILES };
 enum { LOOK_NS = 500000000 };
-enum { RECEIVED = 65536 };
 /* The fastest where CPUs have AES; the others are for who insists on them. */
 #define CIPHERS "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 
@@ -142,9 +141,6 @@ static void set_rules(SSL_CTX *c, char *const *path, bool server)
 	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 	/* What a full socket refused is offered again from the stream's queue: the same bytes at another address. */
 	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-	/* Several records with one receive, where without it each takes two: one for its head. */
-	SSL_CTX_set_read_ahead(c, 1);
-	SSL_CTX_set_default_read_buffer_len(c, RECEIVED);
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
 	if (server) {
 		SSL_CTX_set_num_tickets(c, 0);

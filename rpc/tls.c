@@ -17,7 +17,7 @@ int tls_begin(struct stream *s, struct tls *t, const char *host)
 {
 	bool server;
 	SSL *ssl = tls_session(t, &server);
-	BIO *socket = ssl ? tls_bio_create(s->watch.fd) : NULL;
+	BIO *socket = ssl ? tls_bio_create(s->watch.fd, &s->receives, &s->sends) : NULL;
 
 	if (!socket || (host && !tls_expect_host(ssl, host))) {
 		BIO_free(socket);
@@ -123,7 +123,7 @@ static bool tls_pending(struct stream *s)
 	bool some;
 
 	pthread_mutex_lock(&s->lock);
-	some = SSL_has_pending(s->session) > 0;
+	some = SSL_has_pending(s->session) > 0 || tls_bio_pending(SSL_get_rbio(s->session));
 	pthread_mutex_unlock(&s->lock);
 	return some;
 }

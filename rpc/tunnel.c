@@ -17,7 +17,16 @@
 #include "log.h"
 #include "tls-context.h"
 
-enum { BUFFER = 16384, ROUNDS = 16, EVENTS = 64, TICK_MS = 500, ACCEPTS = 16, BACKLOG = 256, HANDSHAKES = 256 };
+enum {
+	BUFFER = 16384,
+	RECEIVED = 65536,
+	ROUNDS = 16,
+	EVENTS = 64,
+	TICK_MS = 500,
+	ACCEPTS = 16,
+	BACKLOG = 256,
+	HANDSHAKES = 256
+};
 #define HANDSHAKE_NS 10000000000ull
 
 struct tunnels;
@@ -376,6 +385,9 @@ static struct tunnel *tunnel_create(struct tunnels *a, struct tls *tls, int fd)
 		free(t);
 		return NULL;
 	}
+	/* Several records with one receive, where without it each takes two: one for its head. */
+	SSL_set_read_ahead(t->ssl, 1);
+	SSL_set_default_read_buffer_len(t->ssl, RECEIVED);
 	t->server = server;
 	t->all = a;
 	t->net = (struct end){ .fd = fd, .tunnel = t };

@@ -383,6 +383,44 @@ static void what_a_full_socket_did_not_take_goes_out_later(void **state)
 	tls_destroy(server);
 }
 
+/* 13 records and their heads: 26 receives if each is asked for alone. A pair of local sockets has on one end at once what the other was given. Who
+ * has shown no bulk lately has a small buffer, so the first of bulk takes two. */
+static void bulk_takes_one_call(void **state)
+{
+	enum { BULK = 200 << 10 };
+	static const struct {
+		unsigned size, receives;
+	} message[] = { { BULK, 2 }, { BULK, 1 }, { 5000, 1 }, { BULK, 2 } };
+	struct tls *client = use("client", false), *server = use("server", true);
+	char head[100] = "head", *out = calloc(1, BULK), *in = malloc(BULK);
+	int large = 4 << 20;
+	struct pair c;
+
+	(void)state;
+	join(&c, client, server);
+	assert_int_equal(setsockopt(c.client.watch.fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large)), 0);
+	assert_true(talk(&c));
+	for (unsigned i = 0; i < sizeof(message) / sizeof(*message); i++) {
+		unsigned size = message[i].size;
+		struct iovec from[] = { { head, sizeof(head) }, { out, size } },
+			     to[] = { { head, sizeof(head) }, { in, size } };
+		uint64_t sends = c.client.sends, receives = c.server.receives;
+
+		memset(out, 'a' + i, size);
+		assert_int_equal(transport_tls.send(&c.client, from, 2), sizeof(head) + size);
+		assert_int_equal(c.client.sends - sends, 1);
+		assert_int_equal(transport_tls.receive(&c.server, to, 2), sizeof(head) + size);
+		assert_int_equal(c.server.receives - receives, message[i].receives);
+		assert_memory_equal(in, out, size);
+		assert_false(transport_tls.pending(&c.server));
+	}
+	part(&c);
+	free(in);
+	free(out);
+	tls_destroy(client);
+	tls_destroy(server);
+}
+
 static void another_authority_and_another_use_are_refused(void **state)
 {
 	struct tls *server = use("server", true), *stranger, *played;
@@ -627,6 +665,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_common_name_is_no_name_of_a_host, set_up, tear_down),
 		cmocka_unit_test(a_plain_stream_has_no_identity),
 		cmocka_unit_test_setup_teardown(what_a_full_socket_did_not_take_goes_out_later, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(bulk_takes_one_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(another_authority_and_another_use_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_revoked_is_refused_also_while_connected, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_expires_is_refused_also_while_connected, set_up, tear_down),
