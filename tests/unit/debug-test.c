@@ -210,7 +210,7 @@ static int parked(struct tree *t)
 
 static void the_parked_go_on_in_order_when_released(void **state)
 {
-	struct made m[3];
+	static struct made m[3];
 	struct tree t;
 
 	(void)state;
@@ -282,8 +282,8 @@ static void io_stats_counts_each_fop_and_its_errors(void **state)
 static void trace_writes_a_line_for_the_fop_and_one_for_its_answer(void **state)
 {
 	char path[] = "/tmp/trace-test.XXXXXX", volfile[512], text[4096] = "";
+	static struct made m;
 	int fd = mkstemp(path);
-	struct made m;
 	struct tree t;
 
 	(void)state;

@@ -44,6 +44,12 @@ struct changing {
 	bool other; /* it does not, and nothing was done */
 };
 
+/* plan.c: adds to the plan, which is empty at first. 0 or -errno. */
+int plan_of(struct afr *, enum fop, const void *in, struct plan *);
+int plan_name(struct afr *, struct plan *, const struct loc *);
+int plan_all(struct afr *, struct plan *, struct inode *); /* all of its data and attributes */
+int plan_change(struct changing *);			   /* what its fop touches, and what the request expects under names */
+
 /* All members' open files belong to ours. */
 void changing_collect(struct changing *, const struct view *, struct fan *);
 /* What one of the members in the mask answered becomes the answer. */
