@@ -80,6 +80,7 @@ def vouchers(thief, other):
 def verbs(member, named):
     yield "ACQUIRE", lambda: member.acquire(named)
     yield "TRY", lambda: member.say(TRY, longs(member.epoch, member.count()) + named + named)
+    yield "SHARE", lambda: member.say(SHARE, longs(member.epoch, member.count()) + named + named)
     yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
     yield "UNLINKED", lambda: member.say(UNLINKED, named)
     yield "NAMES", lambda: member.say(NAMES, named)

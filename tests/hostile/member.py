@@ -16,8 +16,9 @@ PORTS, SEED, OWN_ID, FOREIGN_ID = sys.argv[1].split(","), int(sys.argv[3]), byte
 FIRST = int(os.environ.get("FIRST", "0"))
 SECRETS = [bytes.fromhex(secret) for secret in sys.argv[6:]]
 random.seed(SEED)
-ATTACH, DETACH, ACQUIRE, RELEASE, SETTLE, SUSPECT, FAILED, LINKS, DIRECTORY, UNLINKED, TRY, BELIEVE, OUTCOME, SKIP, NAMES = range(1, 16)
-COORDINATOR = range(64, 81)
+ATTACH, DETACH, ACQUIRE, RELEASE, SETTLE, SUSPECT, FAILED, LINKS, DIRECTORY, UNLINKED, TRY, BELIEVE, OUTCOME, SKIP, NAMES, SHARE, LOWER = range(1, 18)
+COORDINATOR = range(64, 84)
+UNKNOWN = [0, 18, 63, 84, 1 << 31]
 EVIEW, EPENDING, ERECOVERING, ENOTDONE = range(4110, 4114)
 VOUCHER, FLAG_HEAL, FLAG_OWN = 16, 1, 32
 TENANTS, LIMBO = bytes(15) + b"\2", bytes(15) + b"\3"
@@ -59,6 +60,9 @@ class Member(Client):
 
     def release(self, gfid):
         return self.say(RELEASE, longs(self.epoch, 0, self.number) + gfid)
+
+    def lower(self, gfid):
+        return self.say(LOWER, longs(self.epoch, 0, self.number) + gfid)
 
     def object(self, name):
         """Gfid and handle, the end of which is the voucher."""

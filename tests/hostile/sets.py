@@ -29,10 +29,12 @@ def verbs(member, gfid, voucher):
     named = gfid + voucher
     yield "ACQUIRE", lambda: member.acquire(named)
     yield "TRY", lambda: member.say(TRY, longs(member.epoch, member.count()) + named + named)
+    yield "SHARE", lambda: member.say(SHARE, longs(member.epoch, member.count()) + named + named)
     yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
     yield "UNLINKED", lambda: member.say(UNLINKED, named)
     yield "NAMES", lambda: member.say(NAMES, named)
     yield "SKIP", lambda: member.say(SKIP, longs(member.epoch) + named)
+    yield "LOWER", lambda: member.lower(gfid)
     yield "RELEASE", lambda: member.release(gfid)
 
 
@@ -46,6 +48,7 @@ def foreign_gfids(thief, victim):
                 wrong(f"{what} of {gfid.hex()} with {voucher.hex()}: {answer}, of one that nobody has: {unknown[what]}")
     expect("ACQUIRE", unknown["ACQUIRE"][0], ESTALE)
     expect("TRY", unknown["TRY"], (0, b"\0\0"))
+    expect("SHARE", unknown["SHARE"], (0, b"\0\0"))
     for what, status in ("DIRECTORY", ENOENT), ("UNLINKED", ESTALE), ("NAMES", ENOENT):
         expect(what, unknown[what][0], status)
     expect("SKIP", unknown["SKIP"][0], EINVAL, ESTALE)
@@ -107,7 +110,7 @@ def handles(thief, victim):
 
 def others_side(thief, victim):
     """What only the coordinator may say, and what only the brick itself does."""
-    for verb in list(COORDINATOR) + [0, 16, 63, 81, 1 << 31]:
+    for verb in list(COORDINATOR) + UNKNOWN:
         for data in b"", os.urandom(40), bytes(32) + longs(thief.epoch) + bytes(64):
             expect(f"verb {verb}", thief.say(verb, data, thief.root)[0], EOPNOTSUPP)
     gfid = os.urandom(16)
@@ -122,7 +125,7 @@ def others_side(thief, victim):
 
 
 def malformed(thief):
-    for verb in range(1, 16):
+    for verb in range(1, 18):
         for size in 0, 1, 7, 8, 16, 23, 24, 31, 32, 40, 47, 60000:
             thief.say(verb, os.urandom(size))
             thief.say(verb, longs(thief.epoch) + os.urandom(size))
