@@ -106,13 +106,13 @@ def come_and_go(where, me, end):
             done += 1
         except FileNotFoundError:
             pass
-        except OSError as e: # Linux itself, which tries again but once
+        except OSError as e:  # Linux itself, which tries again but once
             if e.errno != errno.ESTALE:
                 raise
         try:
             os.rmdir(shared)
         except OSError as e:
-            if e.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+            if e.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.ESTALE):  # the last: another was there each time it was looked at
                 raise
     return done
 

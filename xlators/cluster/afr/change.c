@@ -7,6 +7,7 @@
 #include "change.h"
 
 enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, SEEN_TRIES = 5 };
+enum { MEANT_NS = 1000000000 };
 
 static void changing_clear(struct changing *c)
 {
@@ -181,11 +182,17 @@ static bool makes(const struct changing *c)
 	return c->fop == FOP_create || c->fop == FOP_mknod || c->fop == FOP_mkdir || c->fop == FOP_symlink;
 }
 
-/* All say ESTALE: of names that they have looked at before they did anything, or of a directory that is removed, in which nothing can be made. There is nothing to
- * recover. */
+/* By ESTALE a member says that a name stands for something else than was meant, that an object is gone, or the directory in which something was to be named: it has looked at that
+ * before it did anything. */
+static bool looks_first(const struct changing *c)
+{
+	return says_what_goes(c) || makes(c) || c->fop == FOP_link || c->fop == FOP_rename;
+}
+
+/* All say so: there is nothing to recover. */
 static bool all_refuse(const struct changing *c, const struct view *v, struct fan *f, int err)
 {
-	return err == -ESTALE && (says_what_goes(c) || makes(c)) && answers_same_error(v, f) == -ESTALE;
+	return err == -ESTALE && looks_first(c) && answers_same_error(v, f) == -ESTALE;
 }
 
 /* One round to all members. *over: no more attempts. */
@@ -220,8 +227,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case ALIKE:
 		err = s.over ? s.first ? s.first : -EDQUOT : answers_same_error(v, f);
 		err = err ? err : s.first ? s.first : -ESTALE;
-		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA ||
-				    ((says_what_goes(c) || makes(c)) && err == -ESTALE)))
+		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA || (looks_first(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || all_refuse(c, v, f, err);
 		*over = true;
@@ -316,22 +322,54 @@ static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, 
 	return err == -ENOENT ? 0 : err;
 }
 
-/* With the tokens held nobody else changes it any more. What was seen there under the token costs nothing. */
+/* While it is not sent, or known not to be done, this client's own reads need not wait for it. */
+static void is_under_way(struct changing *c, bool yes)
+{
+	if (!c->flight)
+		return;
+	mark_retrying(c, yes);
+	spans_sent(c->plan.spanned, c->plan.span, c->plan.spans, yes);
+}
+
+/* Not for long, as others want the tokens: another change of this client may wait for one of them, and the lookup for that change. */
+static int look_under_tokens(struct changing *c, const struct meant *m, struct inode **now)
+{
+	uint64_t before = c->rq->deadline_ns, soon = clock_ns() + MEANT_NS;
+	int err;
+
+	c->rq->deadline_ns = before && before < soon ? before : soon;
+	err = look_up(c->rq, c->a->x, m->loc, now);
+	c->rq->deadline_ns = before;
+	return (err == -EIO || err == -ETIMEDOUT) && clock_ns() < c->deadline ? -EAGAIN : err;
+}
+
+/* With the tokens held nobody else changes it any more. What was seen there under the token costs nothing. -EAGAIN: they are given back, and it is to be tried again. */
 static int check_meant(struct changing *c)
 {
 	int err = 0;
 
+	if (!c->meant[0].loc)
+		return 0;
+	is_under_way(c, false);
 	for (unsigned i = 0; i < 2 && c->meant[i].loc && !err; i++) {
 		const struct meant *m = &c->meant[i];
 		cleanup_inode struct inode *now = NULL;
 
 		if (m->inode && directory_stands(c->a, m->loc, m->inode))
 			continue;
-		err = look_up(c->rq, c->a->x, m->loc, &now);
+		err = look_under_tokens(c, m, &now);
 		c->other = !err && now != m->inode;
-		err = c->other ? -ESTALE : err;
+		err = c->other ? c->in_doubt ? -EIO : -ESTALE : err;
 	}
-	c->clean = err;
+	if (err == -EAGAIN) {
+		let_go(c);
+		task_sleep_ms(SOON_MS);
+		return err;
+	}
+	c->other &= !c->in_doubt;
+	c->clean = err && !c->in_doubt;
+	if (!err)
+		is_under_way(c, true);
 	return err;
 }
 
@@ -358,8 +396,10 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		return err == -ERECOVERING ? -EIO : err;
 	if (c->sent && c->sent != v->epoch && !MUTANT("send-blindly"))
 		return earlier(c, v, over);
-	if (!c->flight)
+	if (!c->sent)
 		err = check_meant(c);
+	if (err == -EAGAIN)
+		return 0;
 	if (!err && c->append && !c->flight)
 		err = place_append(c);
 	if (!err)

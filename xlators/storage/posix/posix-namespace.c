@@ -449,5 +449,9 @@ int brick_link(struct request *rq, struct xlator *x, const struct link_in *in, s
 		err = parent_error(&parent, add_name(rq, x, in, &parent, &object));
 	if (!err)
 		err = time_bring(rq, x, in->loc.parent, &parent);
-	return err ? err : attr_of(x, in->inode, &object, &out->attr);
+	if (!err) {
+		err = attr_of(x, in->inode, &object, &out->attr);
+		err = err == -ESTALE ? -EIO : err; /* it is made, which that would deny */
+	}
+	return err;
 }
