@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+#include "option.h"
+#include "test-check.h"
+
 /* `settled` is nothing. */
 static int about(struct client *who, enum replica_verb verb, uint64_t number, const struct gfid *g, struct blob *answer)
 {
@@ -145,9 +148,71 @@ static void who_reads_and_leaves_is_not_waited_for(void **state)
 	on(ON_MEMORY, reader_leaves_);
 }
 
+static int attach(struct client *who, const uint8_t id[16])
+{
+	struct pack p = { 0 };
+
+	pack_bytes(&p, id, 16);
+	return say(who, REPLICA_ATTACH, &p);
+}
+
+static void impatient(void)
+{
+	struct problem problem = { "" };
+	struct xlator *x = tree.at;
+
+	CHECK_INT(option_change(x->type->options, x->private, x->name, "token-timeout", "100ms", &problem), 0);
+}
+
+/* Asks for it until somebody is known to keep it. */
+static int want(struct client *who, const struct gfid *g, struct lease_reply *r)
+{
+	int err = -ERECOVERING;
+
+	for (int i = 0; i < 10 && err == -ERECOVERING; i++) {
+		err = acquire(who, g);
+		err = lease(r) ? -EPROTO : err;
+		if (r->stuck || r->tenants_left)
+			break;
+	}
+	return err;
+}
+
+/* Its views are rationed, whoever has come to read after it: the provider's process that moves what it has, say. */
+static void tenant_keeps_(void *arg)
+{
+	static struct client acme = { .identity = "stratus:tenant/acme" };
+	static const uint8_t acme_id[16] = { 3 };
+	struct lease_reply r = { 0 };
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(attach(&acme, acme_id), 0);
+	impatient();
+	gfid_create(&g);
+	CHECK_INT(share_first(&acme, &g), SHARE_ALL);
+	CHECK_INT(about(&acme, REPLICA_LOWER, sequence, &g, NULL), 0);
+	CHECK_INT(share(&client, &g), SHARE_READ);
+	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
+	CHECK_INT(r.stuck, 0);
+	CHECK_INT(r.tenants_left, 1);
+	CHECK_INT(about(&acme, REPLICA_RELEASE, sequence, &g, NULL), 0); /* now it is the other's to give back */
+	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
+	CHECK_INT(r.stuck, 1);
+	CHECK_INT(r.tenants_left, 0);
+}
+
+static void what_a_tenant_keeps_others_who_read_make_no_view_for(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, tenant_keeps_);
+}
+
 const struct CMUnitTest tokens[] = {
 	cmocka_unit_test(a_token_that_several_read_under_is_changed_by_none),
 	cmocka_unit_test(who_wants_to_change_what_it_reads_gives_that_up),
 	cmocka_unit_test(who_reads_and_leaves_is_not_waited_for),
+	cmocka_unit_test(what_a_tenant_keeps_others_who_read_make_no_view_for),
 };
 const unsigned tokens_count = sizeof(tokens) / sizeof(*tokens);

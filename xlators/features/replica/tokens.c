@@ -119,10 +119,20 @@ static void note_number(struct hold *h, uint64_t number)
 	h->number = h->number < number ? number : h->number;
 }
 
+/* Of several who read any tenant's: beside one who is none's it must not have a view made sooner. */
+static struct tenant *who_sticks(const struct token *t)
+{
+	const struct hold *h = t->holds;
+
+	while (h->next && !h->session->tenant)
+		h = h->next;
+	return h->session->tenant;
+}
+
 static void stick(struct member *m, struct token *t)
 {
 	t->stuck = true;
-	t->stuck_by = t->holds->session->tenant;
+	t->stuck_by = who_sticks(t);
 	if (t->stuck_by)
 		t->stuck_by->stuck++;
 	else
