@@ -156,9 +156,13 @@ static void unlike_(void *arg)
 	said[1].lacks = true;
 	looked();
 	CHECK(asked == 7 && !fenced && !freed);
-	said[1].settled = 5; /* it is done everywhere, as its client has said there */
+	said[1].settled = 5; /* it is done everywhere, as its client has said there, and nobody knows of a failure */
 	looked();
 	CHECK_INT(freed, 7);
+	said[2].status = NOTE_UNKNOWN; /* somebody does: it is settled though the others may lack it */
+	looked();
+	CHECK(!fenced && !freed);
+	said[2].status = 0;
 	said[1] = (struct said){ .away = true, .differs = true };
 	looked();
 	CHECK(!fenced && !freed);

@@ -58,11 +58,21 @@ static int look_at_root(void)
 	return call(&stranger, &(struct replica_stamp){ 0 }, NULL, FOP_getattr, &in, &out);
 }
 
+static int number(struct client *who, enum replica_verb verb, uint64_t of)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, of);
+	return say(who, verb, &p);
+}
+
+static struct note last; /* of those that the last step() told */
+
 static int step(const uint8_t id[16], enum depart_step what, bool *away, unsigned *notes)
 {
 	struct blob answer = { 0 };
 	struct pack p = { 0 };
-	struct note n;
 	struct unpack u;
 	int err;
 
@@ -74,7 +84,7 @@ static int step(const uint8_t id[16], enum depart_step what, bool *away, unsigne
 	*away = unpack_u8(&u);
 	unpack_u64(&u);
 	for (*notes = 0; unpack_more(&u); ++*notes)
-		unpack_note(&u, &n);
+		unpack_note(&u, &last);
 	free(answer.bytes);
 	return err;
 }
@@ -255,6 +265,69 @@ static void only_who_has_no_connection_is_gone(void **state)
 	on(ON_MEMORY, silent_);
 }
 
+/* It is settled once all members know that it failed, and may be done here only. */
+static void failed_(void *arg)
+{
+	struct note n = { 0 };
+	struct lease_reply r;
+	uint8_t first[16];
+	unsigned notes;
+	bool away;
+
+	(void)arg;
+	CHECK_INT(come(), 0);
+	impatient();
+	CHECK_INT(acquire(&acme), 0);
+	CHECK_INT(touch_root(&acme, 1), 0);
+	acme.alone_since_ns = clock_ns() - LONG_AGO_NS;
+	CHECK_INT(acquire(&acmes), -ERECOVERING);
+	CHECK(comes_to_depart(acme_id));
+	CHECK_INT(number(&acme, REPLICA_FAILED, 1), 0);
+	CHECK_INT(number(&acme, REPLICA_SETTLE, 1), 0);
+	CHECK_INT(departing(first), 0); /* nor does a view wait for it */
+	CHECK_INT(step(acme_id, DEPART_ASK, &away, &notes), 0);
+	CHECK(away && notes == 1 && last.status == NOTE_UNKNOWN);
+	CHECK_INT(step(acme_id, DEPART_FENCE, &away, &notes), 0);
+	CHECK(away && notes == 1 && last.status == NOTE_UNKNOWN);
+	CHECK_INT(step(acme_id, DEPART_FREE, &away, &notes), 0); /* of a coordinator that does not see it */
+	CHECK_INT(lease(&r), 0);
+	CHECK(r.tenants_left);
+	CHECK_INT(first_note(&n), 0);
+	CHECK(n.sequence == 1 && !n.resolved);
+	CHECK_INT(come(), 0);
+	CHECK_INT(touch_root(&acme, 2), 0);
+	acme.alone_since_ns = clock_ns() - LONG_AGO_NS;
+	CHECK_INT(step(acme_id, DEPART_ASK, &away, &notes), 0);
+	CHECK(away && notes == 1 && last.sequence == 2 && !last.status);
+}
+
+static void what_failed_half_done_waits_for_a_view(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, failed_);
+}
+
+/* Then it is not done, and nobody is asked to recover it. */
+static void late_(void *arg)
+{
+	unsigned notes;
+	bool away;
+
+	(void)arg;
+	CHECK_INT(come(), 0);
+	CHECK_INT(number(&acme, REPLICA_FAILED, 1), 0);
+	CHECK_INT(touch_root(&acme, 1), -EVIEW);
+	acme.alone_since_ns = clock_ns() - LONG_AGO_NS;
+	CHECK_INT(step(acme_id, DEPART_ASK, &away, &notes), 0);
+	CHECK(away && !notes);
+}
+
+static void what_comes_after_it_is_known_as_failed_is_not_done(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, late_);
+}
+
 static struct reader {
 	int err;
 	atomic_bool over;
@@ -326,6 +399,8 @@ const struct CMUnitTest departures[] = {
 	cmocka_unit_test(who_returns_waits_for_the_next_view),
 	cmocka_unit_test(who_was_never_here_does_not_come_either),
 	cmocka_unit_test(only_who_has_no_connection_is_gone),
+	cmocka_unit_test(what_failed_half_done_waits_for_a_view),
+	cmocka_unit_test(what_comes_after_it_is_known_as_failed_is_not_done),
 	cmocka_unit_test(what_it_has_changed_is_read_without_a_view),
 	cmocka_unit_test(who_is_no_tenants_client_does_not_depart),
 };

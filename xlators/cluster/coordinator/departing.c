@@ -9,8 +9,8 @@ enum { AGAIN_NS = 1000000000, CHANGES_MAX = 64 };
 
 struct left { /* a change that is not settled */
 	struct note note;
-	unsigned at; /* members that have it */
-	bool differs, under_way;
+	unsigned at;		/* members that have it */
+	bool differs, in_doubt; /* being done, being recovered, or given up half done */
 };
 struct leaving { /* one session */
 	struct coordinator *c;
@@ -68,7 +68,7 @@ static bool take_note(struct leaving *l, int member, const struct note *n)
 		return false;
 	k->at |= 1u << member;
 	k->differs |= n->status || !note_alike(&k->note, n, member == l->view.arbiter || l->view.arbiter < REPLICAS_MAX);
-	k->under_way |= n->status == NOTE_UNKNOWN;
+	k->in_doubt |= n->status == NOTE_UNKNOWN;
 	return true;
 }
 
@@ -93,10 +93,11 @@ static bool take_answer(struct leaving *l, int member, enum depart_step step)
 	return away && !u.failed;
 }
 
-/* What is settled is done at all members, whatever is noted. What is not must be: a member that is BACK may have skipped it, and would have to be told. */
+/* What is settled is done at all members, or at none, unless its client has given it up: then each that has done it knows so, and says that it is in doubt. What
+ * is not settled must be done at all: a member that is BACK may have skipped it, and would have to be told. */
 static bool is_alike(const struct leaving *l, const struct left *k)
 {
-	if (k->under_way)
+	if (k->in_doubt)
 		return false;
 	if (k->note.sequence <= l->settled || MUTANT("depart-unlike"))
 		return true;

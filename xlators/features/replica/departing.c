@@ -24,6 +24,21 @@ static bool has_orphans(const struct session *s)
 	return k;
 }
 
+/* What failed is settled as soon as all members know that, and may be done at some of them only. */
+static bool is_in_doubt(const struct kept_note *k)
+{
+	return !k->resolved && (k->recovering || k->failed);
+}
+
+static bool has_failed(const struct session *s)
+{
+	const struct kept_note *k = s->first;
+
+	while (k && (k->resolved || !k->failed))
+		k = k->next;
+	return k;
+}
+
 /* Who reads what it has changed waits until that is settled, and it has no connection by which to hear of it. */
 bool session_keeps_readers(const struct member *m, const struct session *s)
 {
@@ -49,10 +64,10 @@ static bool is_fenced(const struct member *m, const uint8_t id[16])
 	return false;
 }
 
-/* Who is fenced has been asked about already, and is waited for by a view if that did not help. */
+/* Who is fenced has been asked about already, and is waited for by a view if that did not help. What failed needs one, which must not wait for this. */
 static bool is_departing(const struct member *m, const struct session *s)
 {
-	return s->tenant && is_away(s) && holds_up(m, s) && !is_fenced(m, s->id);
+	return s->tenant && is_away(s) && holds_up(m, s) && !is_fenced(m, s->id) && !has_failed(s);
 }
 
 unsigned departing(const struct member *m)
@@ -101,7 +116,7 @@ void fences_drop(struct member *m)
 		t->returned = false;
 }
 
-/* All members have done what is noted here: it is resolved, as by a recovery. */
+/* All members have done what is noted here and not in doubt: it is resolved, as by a recovery. */
 static void free_session(struct member *m, struct session *s, uint64_t settled)
 {
 	struct kept_note *next;
@@ -109,9 +124,11 @@ static void free_session(struct member *m, struct session *s, uint64_t settled)
 	s->settled = settled > s->settled ? settled : s->settled;
 	for (struct kept_note *k = s->first; k; k = next) {
 		next = k->next;
-		k->resolved |= !k->recovering && !k->note.status;
+		if (is_in_doubt(k))
+			continue;
+		k->resolved |= !k->note.status;
 		k->orphan &= !k->resolved;
-		if (k->note.sequence <= s->settled && !k->recovering && k->note.status != NOTE_UNKNOWN)
+		if (k->note.sequence <= s->settled && k->note.status != NOTE_UNKNOWN)
 			note_remove(m, k);
 	}
 	s->asked_ns = 0;
@@ -146,7 +163,7 @@ static void put_note(struct asked *a, const struct kept_note *k)
 	struct note n;
 
 	memcpy(&n, &k->note, offsetof(struct note, object) + k->note.objects * sizeof(n.object[0]));
-	n.status = k->recovering ? NOTE_UNKNOWN : n.status;
+	n.status = is_in_doubt(k) ? NOTE_UNKNOWN : n.status;
 	pack_note(&a->answer, &n);
 }
 

@@ -123,6 +123,7 @@ struct kept_note {
 	struct inode *inode[NOTE_OBJECTS]; /* references, so that the coordinator finds what is to be recovered; may be NULL */
 	bool orphan;			   /* nobody will settle it: the coordinator must */
 	bool recovering;		   /* until the coordinator resolves it */
+	bool failed;			   /* its client has given it up: it may be done at some members only */
 	bool repeated;			   /* it is done, and its client has sent it once more, in this view */
 	bool resolved;
 	uint64_t begun_ns;

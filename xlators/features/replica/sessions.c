@@ -317,6 +317,7 @@ void session_fail(struct member *m, struct session *s, uint64_t sequence)
 
 	if (k) {
 		k->orphan = true;
+		k->failed = !MUTANT("failed-departs");
 		return;
 	}
 	if (s->failed_epoch != m->view.epoch)
