@@ -316,7 +316,10 @@ static void late_(void *arg)
 	(void)arg;
 	CHECK_INT(come(), 0);
 	CHECK_INT(number(&acme, REPLICA_FAILED, 1), 0);
+	for (int i = 0; i < 20; i++) /* told until all members have heard it */
+		CHECK_INT(number(&acme, REPLICA_FAILED, 2), 0);
 	CHECK_INT(touch_root(&acme, 1), -EVIEW);
+	CHECK_INT(touch_root(&acme, 2), -EVIEW);
 	acme.alone_since_ns = clock_ns() - LONG_AGO_NS;
 	CHECK_INT(step(acme_id, DEPART_ASK, &away, &notes), 0);
 	CHECK(away && !notes);

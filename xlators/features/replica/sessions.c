@@ -320,6 +320,8 @@ void session_fail(struct member *m, struct session *s, uint64_t sequence)
 		k->failed = !MUTANT("failed-departs");
 		return;
 	}
+	if (session_has_failed(m, s, sequence)) /* it is told again until all have heard it, which must not push out others */
+		return;
 	if (s->failed_epoch != m->view.epoch)
 		s->failed_count = 0;
 	s->failed_epoch = m->view.epoch;
