@@ -95,24 +95,27 @@ static void twice(uint8_t at[B])
 	at[B - 1] = (uint8_t)(at[B - 1] << 1 ^ (carry ? 0x87 : 0));
 }
 
-/* CMAC (RFC 4493) of `size` bytes, at least one, of which the last ones (a whole block, if there are so many) are combined with `end` first. */
+static bool chain(struct context *c, uint8_t sum[B], const uint8_t with[B])
+{
+	mix(sum, with, B);
+	return block(c, sum, sum);
+}
+
+/* CMAC (RFC 4493) of `size` bytes, at least one, of which the last ones (a whole block, if there are so many) are combined with `end` first.
+ * Nothing that is made of the key stays on the stack. */
 static bool mac(struct siv *s, struct context *c, const uint8_t *bytes, size_t size, const uint8_t end[B], uint8_t out[B])
 {
 	uint8_t sum[B] = { 0 }, last[2 * B] = { 0 };
 	size_t before = size > B ? (size - B - 1) / B * B : 0, rest = size - before; /* rest: 1 to 2 blocks */
+	bool done = true;
 
-	for (size_t at = 0; at < before; at += B) {
-		mix(sum, bytes + at, B);
-		if (!block(c, sum, sum))
-			return false;
-	}
+	for (size_t at = 0; at < before && done; at += B)
+		done = chain(c, sum, bytes + at);
 	memcpy(last, bytes + before, rest);
 	if (rest >= B)
 		mix(last + rest - B, end, B);
 	if (rest > B) {
-		mix(sum, last, B);
-		if (!block(c, sum, sum))
-			return false;
+		done = done && chain(c, sum, last);
 		memmove(last, last + B, B);
 		rest -= B;
 	}
@@ -120,26 +123,39 @@ static bool mac(struct siv *s, struct context *c, const uint8_t *bytes, size_t s
 		last[rest] = 0x80;
 	mix(last, rest < B ? s->padded : s->whole, B);
 	mix(sum, last, B);
-	return block(c, sum, out);
+	done = done && block(c, sum, out);
+	OPENSSL_cleanse(sum, sizeof(sum));
+	OPENSSL_cleanse(last, sizeof(last));
+	return done;
+}
+
+/* Of a text that is shorter than a block. sum: of what was before it. */
+static bool mac_short(struct siv *s, struct context *c, const void *plain, size_t size, uint8_t sum[B], uint8_t tag[B])
+{
+	static const uint8_t nothing[B];
+	uint8_t text[B] = { 0 };
+
+	twice(sum);
+	memcpy(text, plain, size);
+	text[size] = 0x80;
+	mix(sum, text, B);
+	OPENSSL_cleanse(text, sizeof(text));
+	return mac(s, c, sum, B, nothing, tag);
 }
 
 static bool s2v(struct siv *s, struct context *c, const void *data, size_t data_size, const void *plain, size_t size,
 		uint8_t tag[B])
 {
 	static const uint8_t nothing[B];
-	uint8_t sum[B], one[B], text[B] = { 0 };
+	uint8_t sum[B], one[B] = { 0 };
+	bool done = mac(s, c, data, data_size, nothing, one);
 
 	memcpy(sum, s->begin, B);
-	if (!mac(s, c, data, data_size, nothing, one))
-		return false;
 	mix(sum, one, B);
-	if (size >= B)
-		return mac(s, c, plain, size, sum, tag);
-	twice(sum);
-	memcpy(text, plain, size);
-	text[size] = 0x80;
-	mix(sum, text, B);
-	return mac(s, c, sum, B, nothing, tag);
+	done = done && (size >= B ? mac(s, c, plain, size, sum, tag) : mac_short(s, c, plain, size, sum, tag));
+	OPENSSL_cleanse(sum, sizeof(sum));
+	OPENSSL_cleanse(one, sizeof(one));
+	return done;
 }
 
 static bool count(struct context *c, const uint8_t tag[B], const void *from, size_t size, uint8_t *to)

@@ -4,6 +4,9 @@
 #include "test.h"
 
 #include <errno.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -540,10 +543,101 @@ static void what_is_kept_for_a_key_seals_the_same(void **state)
 	siv_drop(s);
 }
 
+/* ---- what stays on the stack ---- */
+
+enum { STACK = 1 << 20, SIV_BLOCK = 16 };
+struct opening {
+	struct siv *s;
+	const uint8_t *sealed;
+	int err;
+};
+
+/* Deep down, so that the end of the thread does not write over what has stayed there. */
+static int open_deep_down(const struct opening *o, int more)
+{
+	volatile uint8_t above[1024];
+	uint8_t back[SIV_BLOCK];
+
+	above[0] = 0;
+	return (more ? open_deep_down(o, more - 1)
+		     : siv_kept_open(o->s, "additional data.", SIV_BLOCK, o->sealed, SIV_BLOCK + SIV_TAG, back)) +
+	       above[0];
+}
+
+static void *open_task(void *arg)
+{
+	struct opening *o = arg;
+
+	o->err = open_deep_down(o, 100);
+	return NULL;
+}
+
+static void cmac(const uint8_t key[SIV_KEY], const void *bytes, uint8_t sum[SIV_BLOCK])
+{
+	EVP_MAC *mac = EVP_MAC_fetch(NULL, "CMAC", NULL);
+	EVP_MAC_CTX *c = EVP_MAC_CTX_new(mac);
+	char cipher[] = "AES-256-CBC";
+	OSSL_PARAM with[] = { OSSL_PARAM_construct_utf8_string("cipher", cipher, 0), OSSL_PARAM_END };
+	size_t n;
+
+	assert_true(EVP_MAC_init(c, key, SIV_KEY / 2, with) && EVP_MAC_update(c, bytes, SIV_BLOCK) &&
+		    EVP_MAC_final(c, sum, &n, SIV_BLOCK));
+	EVP_MAC_CTX_free(c);
+	EVP_MAC_free(mac);
+}
+
+static void twice(uint8_t at[SIV_BLOCK])
+{
+	uint8_t carry = at[0] >> 7;
+
+	for (int i = 0; i < SIV_BLOCK; i++)
+		at[i] = (uint8_t)(at[i] << 1 | (i + 1 < SIV_BLOCK ? at[i + 1] >> 7 : 0));
+	at[SIV_BLOCK - 1] ^= carry ? 0x87 : 0;
+}
+
+static void mix(uint8_t to[SIV_BLOCK], const void *with)
+{
+	for (int i = 0; i < SIV_BLOCK; i++)
+		to[i] ^= ((const uint8_t *)with)[i];
+}
+
+/* RFC 5297, 2.4: the sum that the text is combined with, and what that makes of it. */
+static void nothing_made_of_the_key_stays_on_the_stack(void **state)
+{
+	static const char zeros[SIV_BLOCK], plain[] = "sixteen bytes :)";
+	uint8_t *stack = aligned_alloc(4096, STACK), sealed[SIV_BLOCK + SIV_TAG], sum[SIV_BLOCK], data[SIV_BLOCK],
+		text[SIV_BLOCK];
+	struct opening o = { siv_keep(keys->target), sealed, -1 };
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	(void)state;
+	memset(stack, 0, STACK);
+	assert_int_equal(siv_kept_seal(o.s, "additional data.", SIV_BLOCK, plain, SIV_BLOCK, sealed), 0);
+	pthread_attr_init(&attr);
+	assert_int_equal(pthread_attr_setstack(&attr, stack, STACK), 0);
+	assert_int_equal(pthread_create(&thread, &attr, open_task, &o), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(o.err, 0);
+	cmac(keys->target, zeros, sum);
+	twice(sum);
+	cmac(keys->target, "additional data.", data);
+	mix(sum, data);
+	memcpy(text, plain, SIV_BLOCK);
+	mix(text, sum);
+	assert_null(memmem(stack, STACK, data, SIV_BLOCK));
+	assert_null(memmem(stack, STACK, sum, SIV_BLOCK));
+	assert_null(memmem(stack, STACK, text, SIV_BLOCK));
+	pthread_attr_destroy(&attr);
+	siv_drop(o.s);
+	free(stack);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_kept_for_a_key_seals_the_same),
+		cmocka_unit_test(nothing_made_of_the_key_stays_on_the_stack),
 		cmocka_unit_test(sizes_go_to_the_brick_and_back),
 		cmocka_unit_test(the_largest_sizes_do_not_overflow),
 		cmocka_unit_test(a_page_fits_one_place_and_length_only),
