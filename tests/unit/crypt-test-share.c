@@ -146,6 +146,67 @@ void a_lost_lock_is_taken_again(void *arg)
 	free(m);
 }
 
+/* The pieces before the loss are written; the rest follows with the lock taken anew, an append's where it began. */
+static void loses_in_a_large_one(struct bed *bed, struct model *m, struct chance *c, int kind, int after)
+{
+	struct deed d = { .kind = kind, .size = 1 << 20, .bytes = malloc(1 << 20) };
+	struct file *file;
+	bool right;
+
+	memset(m, 0, sizeof(*m));
+	m->size = (1 << 20) + 77777;
+	fill(c, m->bytes, m->size);
+	fill(c, d.bytes, d.size);
+	if (kind == DEED_APPEND)
+		m->size = d.offset = 100000;
+	CHECK_INT(tree_create(&bed->a, "large", O_RDWR | O_EXCL, 0644, &file), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, m->bytes, m->size), 0);
+	right = loses(bed, file, m, &d, after);
+	if (!right)
+		fprintf(stderr, "%s, lost after %d\n", deed_name(&d), after);
+	CHECK_INT(right, true);
+	free(d.bytes);
+	tree_release(&bed->a, file);
+	CHECK_INT(tree_unlink(&bed->a, "large"), 0);
+}
+
+void a_large_write_goes_on_when_the_lock_is_lost(void *bed)
+{
+	struct model *m = calloc(1, sizeof(*m));
+	struct chance c = { seed_of_run(12) };
+
+	bed_lie(bed, "unprotected", 0);
+	for (int after = 1; after < 6 && !failures; after++) {
+		loses_in_a_large_one(bed, m, &c, DEED_WRITE, after);
+		loses_in_a_large_one(bed, m, &c, DEED_APPEND, after);
+	}
+	bed_lie(bed, "lose", 0);
+	free(m);
+}
+
+/* Another mount has appended once the lock was lost: nothing is written over that. */
+void an_append_leaves_what_others_append(void *arg)
+{
+	static const uint8_t bytes[1 << 20];
+	struct bed *bed = arg;
+	struct write_in in = { .flags = WRITE_APPEND };
+	struct write_out out = { 0 };
+	struct attr attr;
+
+	CHECK_INT(tree_create(&bed->a, "appended", O_RDWR | O_EXCL, 0644, &in.file), 0);
+	in.data = buffer_from(bytes, sizeof(bytes));
+	bed_lie(bed, "grown", PAGE);
+	bed_lie(bed, "lose", 2); /* the lock, the first piece */
+	CHECK_INT(tree_call(&bed->a, bed->a.at, FOP_write, &in, &out), 0);
+	bed_lie(bed, "grown", 0);
+	bed_lie(bed, "size", 0);
+	CHECK_INT(out.written > 0 && out.written < sizeof(bytes), true);
+	CHECK_INT(tree_getattr(&bed->b, "appended", &attr), 0);
+	CHECK_INT(attr.size, out.written);
+	buffer_unref(in.data);
+	tree_release(&bed->a, in.file);
+}
+
 /* The brick does not answer the unlock at first, or another file of the inode has become stale: B gets the lock nevertheless. */
 void a_lock_does_not_stay(void *arg)
 {

@@ -282,3 +282,30 @@ void the_format_before_is_refused_and_kept(void *bed)
 	log_open("/dev/stderr");
 	free(v);
 }
+
+/* A write that ends in a block that was changed: the parts before it are written, the log and the count tell of it, and the next write is EIO. */
+void tampering_behind_a_part_is_told(void *arg)
+{
+	enum { END = 250 };
+	static uint8_t bytes[END * BLOCK + 10], raw[(END + 1) * PAGE];
+	struct bed *bed = arg;
+	struct write_in in = { 0 };
+	struct write_out out = { 0 };
+	size_t size = sizeof(raw);
+
+	log_open("/dev/null");
+	CHECK_INT(tree_create(&bed->b, "behind", O_RDWR | O_EXCL, 0644, &in.file), 0);
+	CHECK_INT(tree_write(&bed->b, in.file, 0, bytes, sizeof(bytes)), 0);
+	CHECK_INT(raw_read(bed, &in.file->inode->gfid, raw, &size), 0);
+	raw[page_at(END) + SEAL] ^= 1;
+	CHECK_INT(raw_write(bed, &in.file->inode->gfid, raw, size), 0);
+	in.data = buffer_from(bytes, sizeof(bytes) - 1);
+	CHECK_INT(tree_call(&bed->a, bed->a.at, FOP_write, &in, &out), 0);
+	CHECK_INT(out.written > 0 && out.written < END * BLOCK, true);
+	CHECK_INT(bed_refused(bed), 1);
+	CHECK_INT(tree_write(&bed->a, in.file, END * BLOCK, bytes, 1), -EIO);
+	CHECK_INT(bed_refused(bed), 2);
+	buffer_unref(in.data);
+	tree_release(&bed->a, in.file);
+	log_open("/dev/stderr");
+}

@@ -98,22 +98,31 @@ static unsigned command(struct xlator *to, int argc, char **argv)
 	return sent;
 }
 
-unsigned bed_locks(struct bed *bed)
+static unsigned dumped(struct bed *bed, const char *key)
 {
-	static const char key[] = "locks taken: ";
 	char *text = NULL;
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 	const char *at;
-	unsigned locks;
+	unsigned number;
 
 	bed->a.at->type->dump(bed->a.at, f);
 	fclose(f);
 	at = strstr(text, key);
 	assert_non_null(at);
-	locks = (unsigned)atoi(at + strlen(key));
+	number = (unsigned)atoi(at + strlen(key));
 	free(text);
-	return locks;
+	return number;
+}
+
+unsigned bed_locks(struct bed *bed)
+{
+	return dumped(bed, "locks taken: ");
+}
+
+unsigned bed_refused(struct bed *bed)
+{
+	return dumped(bed, "refused as changed: ");
 }
 
 void bed_lie(struct bed *bed, const char *what, int value)
@@ -191,7 +200,8 @@ static uint64_t choose_offset(struct chance *c, uint64_t below)
 struct deed deed_choose(struct chance *c, const struct model *m)
 {
 	struct deed d = { .kind = (int)chance(c, DEEDS) };
-	uint64_t most = chance(c, 2) ? 6000 : 300000;
+	static const uint64_t sizes[] = { 6000, 6000, 300000, 1 << 20 };
+	uint64_t most = sizes[chance(c, 4)];
 
 	if (chance(c, 3) == 0)
 		d.kind = DEED_WRITE;
@@ -683,6 +693,8 @@ ON_A_BED(locks, a_lock_of_the_whole_file_does_not_stop_writing, "")
 ON_A_BED(epochs, who_lacks_an_epoch_changes_nothing, "")
 ON_A_BED(holes, a_writer_learns_of_holes, "")
 ON_A_BED(lost, a_lost_lock_is_taken_again, "")
+ON_A_BED(lost_large, a_large_write_goes_on_when_the_lock_is_lost, "option hold 10s\n")
+ON_A_BED(appended, an_append_leaves_what_others_append, "")
 ON_A_BED(stuck, a_lock_does_not_stay, "")
 ON_A_BED(deaf, a_cancel_that_is_taken_below_hangs_nobody, "")
 ON_A_BED(lying, a_brick_that_lies_changes_nothing, "")
@@ -691,6 +703,7 @@ ON_A_BED(renewed, an_empty_file_may_get_another_key, "")
 ON_A_BED(crashes, crash_leaves_old_or_new, "")
 ON_A_BED(crashes_anew, crash_leaves_old_or_new, "option hold 0\n")
 ON_A_BED(tampering, tampering_is_refused, "")
+ON_A_BED(tampered_end, tampering_behind_a_part_is_told, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
 ON_A_BED(versions, the_format_before_is_refused_and_kept, "")
 ON_A_BED(large, large_requests_take_few_messages, "option hold 10s\n")
@@ -716,6 +729,8 @@ int main(void)
 		cmocka_unit_test(large),	cmocka_unit_test(long_names),
 		cmocka_unit_test(long_xattrs),	cmocka_unit_test(names_cut),
 		cmocka_unit_test(names_forged), cmocka_unit_test(versions),
+		cmocka_unit_test(lost_large),	cmocka_unit_test(tampered_end),
+		cmocka_unit_test(appended),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

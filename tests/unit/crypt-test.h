@@ -23,7 +23,7 @@ struct bed {
 	struct client client;
 	char directory[64];
 };
-enum { BED_MOST = 700000 }; /* bytes of a file in these tests */
+enum { BED_MOST = 1500000 }; /* bytes of a file in these tests: room for writes of several messages */
 
 void bed_make(struct bed *, const char *options); /* of both translators */
 void bed_end(struct bed *);
@@ -31,6 +31,7 @@ void bed_cut(struct bed *, unsigned messages, unsigned pages);
 unsigned bed_heal(struct bed *); /* messages since the cut; A's locks are gone, as when its session has ended */
 
 unsigned bed_locks(struct bed *);			 /* how often A has taken the brick's lock */
+unsigned bed_refused(struct bed *);			 /* how often it found what was not written */
 void bed_lie(struct bed *, const char *what, int value); /* see lie.c */
 unsigned bed_count(struct bed *, const char *what);
 
@@ -69,6 +70,9 @@ void who_lacks_an_epoch_changes_nothing(void *bed);
 void an_empty_file_may_get_another_key(void *bed);
 void a_writer_learns_of_holes(void *bed);
 void a_lost_lock_is_taken_again(void *bed);
+void a_large_write_goes_on_when_the_lock_is_lost(void *bed);
+void an_append_leaves_what_others_append(void *bed);
+void tampering_behind_a_part_is_told(void *bed);
 void a_lock_does_not_stay(void *bed);
 void a_cancel_that_is_taken_below_hangs_nobody(void *bed);
 void a_brick_that_lies_changes_nothing(void *bed);

@@ -17,10 +17,14 @@ enum lie_kind {
 	UNLOCKS,     /* counts */
 	READS,	     /* counts */
 	WRITES,	     /* counts */
+	SYNCED,	     /* counts writes through a file that was opened with O_DSYNC, or O_SYNC */
+	GROWN,	     /* by so many bytes is the file longer once the lock is lost: `size` */
+	UNREADABLE,  /* only root may open files to read */
 	KINDS,
 };
-static const char *const names[KINDS] = { "read-empty", "size",	 "seek",	"short",   "no-unlock", "deaf",
-					  "lose",	"stale", "unprotected", "unlocks", "reads",	"writes" };
+static const char *const names[KINDS] = { "read-empty", "size",	  "seek",   "short",	   "no-unlock",
+					  "deaf",	"lose",	  "stale",  "unprotected", "unlocks",
+					  "reads",	"writes", "synced", "grown",	   "unreadable" };
 struct lie {
 	atomic_int value[KINDS];
 	atomic_bool held;
@@ -73,6 +77,7 @@ static void lose(struct xlator *x, enum fop fop, const void *in)
 
 	if (inode && counts_down(&l->value[LOSE])) {
 		atomic_store(&l->held, false);
+		atomic_store(&l->value[SIZE], atomic_load(&l->value[GROWN]));
 		tell(x, EVENT_LOCK_LOST, inode);
 	}
 	if (inode && counts_down(&l->value[STALE]))
@@ -149,9 +154,20 @@ static int lie_seek(struct request *rq, struct xlator *x, const struct seek_in *
 	return 0;
 }
 
+static int lie_open(struct request *rq, struct xlator *x, const struct open_in *in, struct open_out *out)
+{
+	struct lie *l = x->private;
+
+	if (atomic_load(&l->value[UNREADABLE]) && rq->uid && (in->flags & O_ACCMODE) != O_WRONLY)
+		return -EACCES;
+	return open_on(rq, x->child[0], in, out);
+}
+
 static int dispatch(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	switch (fop) {
+	case FOP_open:
+		return lie_open(rq, x, in, out);
 	case FOP_setlk:
 		return lie_setlk(rq, x, in, out);
 	case FOP_write:
@@ -175,6 +191,7 @@ static int lie_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 
 	atomic_fetch_add(&l->value[READS], fop == FOP_read);
 	atomic_fetch_add(&l->value[WRITES], fop == FOP_write);
+	atomic_fetch_add(&l->value[SYNCED], fop == FOP_write && ((const struct write_in *)in)->file->flags & O_DSYNC);
 	if (changes && !atomic_load(&l->held))
 		atomic_fetch_add(&l->value[UNPROTECTED], 1);
 	err = dispatch(rq, x, fop, in, out);

@@ -2,23 +2,31 @@
 /* Requests to write: in turn, and if others have it what can be done before is done (change.c). */
 #include "change.h"
 
-/* In order, so that what is written is a beginning of what was asked. `ready`: the first part; NULL. */
-static ssize_t write_parts(struct op *o, const struct file_key *key, struct change *ready, uint64_t offset, const char *bytes,
-			   size_t size, uint32_t flags)
+enum { TURNS = 8 }; /* so often is a write tried that loses the lock each time */
+
+/* What is asked for, and how much of it is written. */
+struct job {
+	uint64_t offset;
+	const char *bytes;
+	size_t size, done;
+	uint32_t flags;
+};
+
+/* In order, so that what is written is a beginning of what was asked, also if it fails. `ready`: the first part; NULL. */
+static int write_parts(struct op *o, const struct file_key *key, struct change *ready, struct job *j)
 {
-	size_t done = 0;
 	int err = 0;
 
-	while (done < size && !err) {
-		struct change own = { 0 }, *c = ready && !done ? ready : &own;
+	while (j->done < j->size && !err) {
+		struct change own = { 0 }, *c = ready && !j->done ? ready : &own;
 
 		if (c == &own)
-			err = change_init(&own, offset + done, bytes + done, size - done);
+			err = change_init(&own, j->offset + j->done, j->bytes + j->done, j->size - j->done);
 		if (!err)
-			err = change_write(o, key, c, flags, &done);
+			err = change_write(o, key, c, j->flags, &j->done);
 		change_clear(&own);
 	}
-	return done ? (ssize_t)done : err;
+	return err;
 }
 
 /* ---- zeros ---- */
@@ -26,17 +34,14 @@ static ssize_t write_parts(struct op *o, const struct file_key *key, struct chan
 int write_zeros(struct op *o, uint64_t offset, uint64_t size)
 {
 	static const char zeros[BLOCK];
+	struct job j = { .offset = offset, .bytes = zeros, .size = (size_t)size };
 	const struct file_key *key;
 	uint64_t now;
 	int err = turn_size(o, &now);
-	ssize_t n;
 
 	if (!err)
 		err = node_key_or_new(o, &key);
-	if (err)
-		return err;
-	n = write_parts(o, key, NULL, offset, zeros, (size_t)size, 0);
-	return n < 0 ? (int)n : n < (ssize_t)size ? -ENOSPC : 0;
+	return err ? err : write_parts(o, key, NULL, &j);
 }
 
 /* What lies between the end and where it goes on: the rest of the last block as zeros, whole blocks as holes. */
@@ -59,40 +64,58 @@ static int check_end(uint64_t offset, size_t size)
 	return offset >> SIZE_MAX_BITS || size > (1ull << SIZE_MAX_BITS) - offset ? -EFBIG : 0;
 }
 
-static ssize_t write_bytes(struct op *o, struct change *ready, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
+static int write_bytes(struct op *o, struct change *ready, struct job *j)
 {
 	const struct file_key *key;
-	uint64_t now;
+	uint64_t now, offset = j->offset + j->done;
 	int err = turn_size(o, &now);
 
 	if (!err)
-		err = check_end(offset, size);
+		err = check_end(offset, j->size - j->done);
 	if (!err)
 		err = node_key_or_new(o, &key);
 	if (!err && offset > now)
 		err = fill_gap(o, now, offset);
-	return err ? err : write_parts(o, key, ready, offset, bytes, size, flags);
+	return err ? err : write_parts(o, key, ready, j);
 }
 
-static int write_in_turn(struct op *o, struct change *ready, const struct write_in *in, struct write_out *out)
+/* The rest of an append follows its beginning, if nobody else has appended meanwhile: else it is short. */
+static int place(struct op *o, struct job *j)
 {
-	size_t size;
-	const char *bytes = buffer_bytes(in->data, &size);
-	uint64_t offset = in->offset;
+	uint64_t now;
+	int err = turn_size(o, &now);
+
+	if (!err && !j->done)
+		j->offset = now;
+	return err ? err : now == j->offset + j->done ? 0 : -ESTALE;
+}
+
+static int write_in_turn(struct op *o, struct change *ready, struct job *j)
+{
 	int err = turn_take(o);
-	ssize_t n;
 
 	if (err)
 		return err;
-	if (in->flags & WRITE_APPEND)
-		err = turn_size(o, &offset);
-	n = err ? err : write_bytes(o, ready, offset, bytes, size, in->flags);
+	if (j->flags & WRITE_APPEND)
+		err = place(o, j);
+	if (!err)
+		err = write_bytes(o, ready, j);
 	turn_give(o);
-	if (n < 0)
-		return (int)n;
-	out->written = (uint32_t)n;
-	out->offset = offset;
-	return 0;
+	return err;
+}
+
+/* What has stopped for what has changed meanwhile goes on behind what is written. */
+static int write_in_turns(struct op *o, struct change *ready, struct job *j)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < TURNS; i++) {
+		o->again = false;
+		err = write_in_turn(o, ready, j);
+		if (!err || !o->again)
+			break;
+	}
+	return err;
 }
 
 /* What needs only the key, where it is known, and the place is sealed while others have the turn. Who has it at once seals while it sends. */
@@ -109,13 +132,15 @@ static int prepare(struct op *o, const struct write_in *in, struct change *c)
 static int write_sealed(struct op *o, const struct write_in *in, struct write_out *out)
 {
 	struct change c = { 0 }, *ready = in->flags & WRITE_APPEND ? NULL : &c;
+	struct job j = { .offset = in->offset, .flags = in->flags };
 	int err = ready ? prepare(o, in, ready) : 0;
 
+	j.bytes = buffer_bytes(in->data, &j.size);
 	if (!err)
-		err = write_in_turn(o, ready, in, out);
-	if (err && o->again) /* nothing was done */
-		err = write_in_turn(o, ready, in, out);
+		err = write_in_turns(o, ready, &j);
 	change_clear(&c);
+	out->written = (uint32_t)j.done;
+	out->offset = j.offset;
 	return err;
 }
 
@@ -132,5 +157,6 @@ int crypt_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		below.flags &= ~(uint32_t)WRITE_APPEND;
 		return write_on(rq, x->child[0], &below, out);
 	}
-	return tampered(&o, err ? err : write_sealed(&o, in, out));
+	err = tampered(&o, err ? err : write_sealed(&o, in, out));
+	return out->written ? 0 : err; /* the next write tells what has stopped this one */
 }
