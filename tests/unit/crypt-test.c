@@ -413,6 +413,30 @@ static void who_may_only_write_still_writes_parts_of_blocks(void *arg)
 	free(m);
 }
 
+/* What goes through a companion, too, is durable if the program's file was opened so. */
+static void who_may_only_write_writes_durably(void *arg)
+{
+	static const int flags[] = { 0, O_DSYNC, O_SYNC };
+	struct bed *bed = arg;
+	struct tree *a = &bed->a;
+	struct file *file;
+
+	CHECK_INT(tree_create(a, "durable", O_RDWR | O_EXCL, 0644, &file), 0);
+	tree_release(a, file);
+	bed_lie(bed, "unreadable", 1);
+	a->uid = 1000;
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(tree_open_file(a, "durable", O_RDWR, &file), -EACCES);
+		CHECK_INT(tree_open_file(a, "durable", O_WRONLY | flags[i], &file), 0);
+		bed_lie(bed, "synced", 0);
+		bed_lie(bed, "writes", 0);
+		CHECK_INT(tree_write(a, file, 5, "hello", 5), 0);
+		CHECK_INT(bed_count(bed, "writes") > 0, true);
+		CHECK_INT(bed_count(bed, "synced"), flags[i] ? bed_count(bed, "writes") : 0);
+		tree_release(a, file);
+	}
+}
+
 static int64_t seek(struct tree *t, struct file *file, uint64_t offset, uint32_t whence)
 {
 	struct seek_in in = { .file = file, .offset = offset, .whence = whence };
@@ -683,6 +707,7 @@ static void run_with(task_fn *fn, const char *options)
 ON_A_BED(contents, a_file_is_as_the_model_says, "")
 ON_A_BED(contents_chacha, a_file_is_as_the_model_says, "option cipher chacha20-poly1305\noption hold 0\n")
 ON_A_BED(write_only, who_may_only_write_still_writes_parts_of_blocks, "")
+ON_A_BED(durable, who_may_only_write_writes_durably, "")
 ON_A_BED(seeking, seek_tells_places_in_the_contents, "")
 ON_A_BED(order, only_a_cut_within_a_block_waits_for_the_disk, "")
 ON_A_BED(names, names_are_sealed_on_the_brick_and_plain_above, "")
@@ -730,7 +755,7 @@ int main(void)
 		cmocka_unit_test(long_xattrs),	cmocka_unit_test(names_cut),
 		cmocka_unit_test(names_forged), cmocka_unit_test(versions),
 		cmocka_unit_test(lost_large),	cmocka_unit_test(tampered_end),
-		cmocka_unit_test(appended),
+		cmocka_unit_test(durable),	cmocka_unit_test(appended),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

@@ -181,8 +181,8 @@ int truncate_opened(struct request *, struct xlator *, struct inode *, struct fi
 /* ---- open.c ---- */
 /* A file that reads and writes, for one that only writes; borrowed. */
 int file_for_both(struct request *, struct xlator *, struct file *, struct file **both);
-/* One more, opened with the root's rights; the caller closes it. */
-int open_own(struct request *, struct xlator *, struct inode *, struct file **);
+/* One more, opened with the root's rights, for both and with these flags; the caller closes it. */
+int open_own(struct request *, struct xlator *, struct inode *, uint32_t flags, struct file **);
 void close_own(struct request *, struct xlator *, struct file *);
 int crypt_open(struct request *, struct xlator *, const struct open_in *, struct open_out *);
 int crypt_create(struct request *, struct xlator *, const struct create_in *, struct create_out *);

@@ -6,9 +6,9 @@
 #include "born.h"
 #include "crypt.h"
 
-int open_own(struct request *rq, struct xlator *x, struct inode *inode, struct file **file)
+int open_own(struct request *rq, struct xlator *x, struct inode *inode, uint32_t flags, struct file **file)
 {
-	struct open_in in = { .inode = inode, .flags = O_RDWR };
+	struct open_in in = { .inode = inode, .flags = O_RDWR | flags };
 	struct open_out out = { 0 };
 	struct who was = become_root(rq);
 	int err = open_on(rq, x->child[0], &in, &out);
@@ -38,7 +38,8 @@ void crypt_forget_file(struct xlator *x, struct file *file, void *slot)
 static int add_companion(struct request *rq, struct xlator *x, struct file *file)
 {
 	struct file *both;
-	int err = open_own(rq, x, file->inode, &both);
+	/* All writes go through it: those of a synchronous file must be durable. */
+	int err = open_own(rq, x, file->inode, file->flags & (O_SYNC | O_DSYNC), &both);
 
 	if (err)
 		return err;

@@ -156,7 +156,7 @@ static int resize_by_name(struct op *o, const struct setattr_in *in, struct seta
 	int err = access_on(o->rq, o->x->child[0], &may, &nothing);
 
 	if (!err)
-		err = open_own(o->rq, o->x, o->inode, &o->file);
+		err = open_own(o->rq, o->x, o->inode, 0, &o->file);
 	if (err)
 		return err;
 	err = resize_in_turn(o, in, out);
