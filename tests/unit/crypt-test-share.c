@@ -84,6 +84,34 @@ void an_empty_file_may_get_another_key(void *arg)
 	tree_release(&bed->a, file);
 }
 
+/* The same with a large file: what A writes of it is not sealed with the key that it knew, though only its last block tells that. */
+void a_large_write_learns_of_another_key(void *arg)
+{
+	static uint8_t bytes[1 << 20];
+	struct bed *bed = arg;
+	struct chance c = { seed_of_run(13) };
+	struct buffer *data = NULL;
+	struct file *file, *other;
+	size_t size;
+
+	CHECK_INT(tree_create(&bed->a, "renewed-large", O_RDWR | O_EXCL, 0644, &file), 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, "first", 5), 0);
+	CHECK_INT(echo(&bed->a, "renewed-large", ""), 0);
+	CHECK_INT(raw_header(bed, &file->inode->gfid, "nothing", 7), 0);
+	CHECK_INT(tree_open_file(&bed->b, "renewed-large", O_RDWR, &other), 0);
+	fill(&c, bytes, sizeof(bytes));
+	CHECK_INT(tree_write(&bed->b, other, 0, bytes, sizeof(bytes)), 0);
+	fill(&c, bytes, sizeof(bytes) - 1);
+	bed_lie(bed, "writes", 0);
+	CHECK_INT(tree_write(&bed->a, file, 0, bytes, sizeof(bytes) - 1), 0);
+	CHECK_INT(bed_count(bed, "writes"), 3); /* none with the old key */
+	CHECK_INT(tree_read(&bed->b, other, 0, sizeof(bytes), &data), 0);
+	CHECK_INT(memcmp(buffer_bytes(data, &size), bytes, sizeof(bytes)), 0);
+	buffer_unref(data);
+	tree_release(&bed->b, other);
+	tree_release(&bed->a, file);
+}
+
 /* B makes a hole in a file that A has read; A writes a part of it. */
 void a_writer_learns_of_holes(void *arg)
 {

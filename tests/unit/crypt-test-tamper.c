@@ -286,7 +286,7 @@ void the_format_before_is_refused_and_kept(void *bed)
 /* A write that ends in a block that was changed: the parts before it are written, the log and the count tell of it, and the next write is EIO. */
 void tampering_behind_a_part_is_told(void *arg)
 {
-	enum { END = 250 };
+	enum { END = 450 }; /* the first MiB is by itself, and with its beginning a page is opened */
 	static uint8_t bytes[END * BLOCK + 10], raw[(END + 1) * PAGE];
 	struct bed *bed = arg;
 	struct write_in in = { 0 };
@@ -299,7 +299,8 @@ void tampering_behind_a_part_is_told(void *arg)
 	CHECK_INT(raw_read(bed, &in.file->inode->gfid, raw, &size), 0);
 	raw[page_at(END) + SEAL] ^= 1;
 	CHECK_INT(raw_write(bed, &in.file->inode->gfid, raw, size), 0);
-	in.data = buffer_from(bytes, sizeof(bytes) - 1);
+	in.data = buffer_from(bytes, sizeof(bytes) - 2);
+	in.offset = 1;
 	CHECK_INT(tree_call(&bed->a, bed->a.at, FOP_write, &in, &out), 0);
 	CHECK_INT(out.written > 0 && out.written < END * BLOCK, true);
 	CHECK_INT(bed_refused(bed), 1);

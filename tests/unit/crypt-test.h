@@ -68,6 +68,7 @@ int raw_header(struct bed *, const struct gfid *, const void *bytes, size_t size
 void large_requests_take_few_messages(void *bed);
 void who_lacks_an_epoch_changes_nothing(void *bed);
 void an_empty_file_may_get_another_key(void *bed);
+void a_large_write_learns_of_another_key(void *bed);
 void a_writer_learns_of_holes(void *bed);
 void a_lost_lock_is_taken_again(void *bed);
 void a_large_write_goes_on_when_the_lock_is_lost(void *bed);

@@ -139,6 +139,8 @@ static int read_between(struct op *o, const struct file_key *key, struct tail **
 	atomic_fetch_add(&o->c->edges, n);
 	for (unsigned i = 0; i < n && !err; i++)
 		err = block_get(o, key, &p, (unsigned)(edge[i]->block - first), o->n->size, edge[i]->plain);
+	if (!err)
+		atomic_store(&o->n->key_fits, true);
 	buffer_unref(p.data);
 	return err;
 }
@@ -212,6 +214,7 @@ struct pieces {
 	uint64_t size; /* of the file, as it is to be */
 	uint32_t flags;
 	bool sealed; /* the whole blocks are */
+	bool edges_read;
 	bool in_order; /* each is there before the next is sent: the file must not become longer over blocks that are not there yet */
 	pthread_mutex_t lock; /* guards all below */
 	struct task_cond went;
@@ -231,7 +234,7 @@ static int seal_piece(struct pieces *all, struct piece *p)
 	for (unsigned i = 0; i < c->edges; i++)
 		if (c->edge[i]->block >= p->first && c->edge[i]->block < p->first + p->count)
 			edge[n++] = c->edge[i];
-	err = read_edges(&p->o, all->key, c, edge, n);
+	err = all->edges_read ? 0 : read_edges(&p->o, all->key, c, edge, n);
 	for (unsigned i = 0; i < n && !err; i++)
 		err = seal_edge(c, all->key, all->size, edge[i]);
 	return err || all->sealed ? err : seal_whole(c, all->key, p->first, p->count);
@@ -326,9 +329,20 @@ static int judge(struct op *o, const struct pieces *all, uint64_t *end, bool *to
 	return err;
 }
 
+/* Another mount may have given the file, when it was empty, another key. So with the first pages under a lock none goes out before those that are read
+ * have been opened; later ones are read beside the writes. */
+static int prepare_edges(struct op *o, struct pieces *all)
+{
+	struct change *c = all->c;
+	int err = make_edges(c);
+
+	all->edges_read = !atomic_load(&o->n->key_fits);
+	return err || !all->edges_read ? err : read_edges(o, all->key, c, c->edge, c->edges);
+}
+
 static int write_pieces(struct op *o, struct pieces *all, uint64_t *end, bool *torn)
 {
-	int err = make_edges(all->c);
+	int err = prepare_edges(o, all);
 
 	*end = all->c->first;
 	*torn = false;

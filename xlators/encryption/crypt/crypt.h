@@ -41,6 +41,7 @@ struct node {
 	atomic_bool born;      /* this mount has made the file, with the key, and has not written it yet */
 	atomic_bool sparse;    /* its header says so */
 	atomic_bool lost;      /* the brick gave our lock up, or may have */
+	atomic_bool key_fits;  /* since the lock was taken a block has been opened with the key */
 	uint64_t born_at;      /* the moment (believe_ms) before this mount has made it */
 	atomic_uint_fast64_t told_ns; /* when the log was last told what is wrong with it */
 	/* Who changes the file has the turn among the tasks of this mount; the lock at the brick, which keeps other mounts out, stays over

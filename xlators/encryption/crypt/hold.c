@@ -258,6 +258,7 @@ static int hold_lock(struct op *o)
 	n->client = o->rq->client;
 	n->held_ns = n->used_ns = clock_ns();
 	n->size_known = false;
+	atomic_store(&n->key_fits, false);
 	turn_forget_tail(o);
 	if (!n->tended)
 		n->tended = start_tender(o);
