@@ -49,9 +49,19 @@ static bool is_gone(struct ask *a, struct inode *directory)
 	return err == -ESTALE || err == -ENOENT || (!err && directory && !out.attr.nlink);
 }
 
+/* The second directory of a renaming, in which the new name is to be. */
+static struct inode *other_directory(const struct ask *a)
+{
+	if (a->head.opcode == FUSE_RENAME)
+		return node(a->mount, ((const struct fuse_rename_in *)a->arg)->newdir);
+	if (a->head.opcode == FUSE_RENAME2)
+		return node(a->mount, ((const struct fuse_rename2_in *)a->arg)->newdir);
+	return NULL;
+}
+
 int gone_error(struct ask *a, int err)
 {
 	if (err != -ESTALE || !uses_name(a->head.opcode) || !told_before(a->mount, a->head.pid))
 		return err;
-	return is_gone(a, node(a->mount, a->head.nodeid)) ? -ENOENT : err;
+	return is_gone(a, node(a->mount, a->head.nodeid)) || is_gone(a, other_directory(a)) ? -ENOENT : err;
 }
