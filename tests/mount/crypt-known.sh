@@ -80,6 +80,20 @@ for fd in fds:
     if os.pread(fd, 4 * mib, 0) != bytes(data):
         sys.exit(1)
 END
+
+# ---- a small file that is written by some at once: each waits for the others' locks ----
+python3 "$TOP/tests/mount/beside.py" "$MNT/d/beside" 300 "$SEED" || fail "what is written beside another write is lost"
+
+# ---- a name that is too long only for what encrypts it, in a directory whose names are known ----
+too_long() { # BYTES of ff
+	python3 -c 'import errno, os, sys
+for i in range(20):
+    os.listdir(sys.argv[1])
+    try: os.lstat(os.fsencode(sys.argv[1]) + b"/" + b"\xff" * int(sys.argv[2]))
+    except OSError as e: assert e.errno == errno.ENAMETOOLONG, e' "$MNT/d" "$1"
+}
+too_long 240 || fail "a name that cannot be encrypted is not too long"
+too_long 256 || fail "a name of 256 bytes is not too long"
 stop_mount "$OTHER" "$OTHER_PID"
 stop_stack
 pass

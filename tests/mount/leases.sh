@@ -69,6 +69,60 @@ timeout 60 truncate -s 9 "$MNT/d/f" || fail "no change after the brick was kille
 kill -CONT "$OTHER_PID"
 [ "$(stat -c %s "$OTHER/d/f")" = 9 ] || fail "what a killed brick has told is believed after it was changed"
 
+# ---- a file that is kept open when its brick goes away is released when it is there again ----
+kept() { facts "$OTHER" | sed -n 's/.*kept open: //p'; }
+read_and_kept() { cat "$OTHER/d/f" >/dev/null && [ "$(kept)" -gt 0 ]; }
+none_kept() { [ "$(kept)" = 0 ]; }
+held() { ls -l "/proc/${SERVER_PID[$at]}/fd" | grep ' -> .*/brick[^/]*/d/f$'; }
+not_held() { ! held; }
+chmod 644 "$MNT/d/f"
+wait_until 60 read_and_kept || fail "no file is kept open"
+held >/dev/null || fail "this test can't see what the brick has open: $(ls -l "/proc/${SERVER_PID[$at]}/fd")"
+kill_server $at
+wait_until 60 none_kept || fail "a file is kept open for ever"
+sleep 3 # whoever gives up does it in that time
+start_server $at
+[ "$(timeout 60 stat -c %s "$OTHER/d/f")" = 9 ] || fail "the other mount does not find the brick again"
+wait_until 60 not_held || fail "the brick has a file open that nobody uses: $(held)"
+
+# ---- what this mount takes away is not as it was known ----
+python3 - "$OTHER/d" <<'END' || fail "what the mount itself has changed is as it was"
+import errno, os, sys
+d = sys.argv[1]
+for i in range(20):
+    os.mkdir(f"{d}/gone")
+    os.stat(f"{d}/gone")
+    fd = os.open(f"{d}/gone", os.O_RDONLY)
+    os.fstat(fd)
+    os.rmdir(f"{d}/gone")
+    links = os.fstat(fd).st_nlink
+    assert links == 0, f"a removed directory has {links} links"
+    os.close(fd)
+    os.listdir(d)
+    try:
+        os.lstat(d + "/" + "x" * 256)
+    except OSError as e:
+        assert e.errno == errno.ENAMETOOLONG, e
+END
+
+# ---- nor is the time of access when a file is read for the first time ----
+python3 - "$MNT/d/read" "$OTHER/d/read" "$SCRATCH/read" <<'END' || fail "who has read a file does not see that it was read"
+import os, sys, time
+def seen_after_reading(writer, reader):
+    with open(writer, "wb") as f:
+        f.write(b"text")
+    time.sleep(0.1) # longer than a tick of the kernel's clock
+    os.stat(reader)
+    with open(reader, "rb", buffering=0) as f:
+        os.fstat(f.fileno())
+        assert f.read(100) == b"text"
+        s = os.fstat(f.fileno())
+    return s.st_atime_ns > s.st_mtime_ns
+if seen_after_reading(sys.argv[3], sys.argv[3]): # else the disk does not note it
+    for i in range(10):
+        assert seen_after_reading(sys.argv[1], sys.argv[2]), i
+END
+
 # ---- and goes on ----
 believe d/f 9
 rm "$MNT/d/f"

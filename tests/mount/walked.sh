@@ -190,6 +190,7 @@ for i in range(int(sys.argv[2])):
 		kept "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has changed is kept here"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"
 		ends "$MNT/d$i/below/deep/f2" "$MNT/d$i/below/deep/f2" || fail "the end of a file to which this mount has appended is believed"
+		python3 "$TOP/tests/mount/beside.py" "$MNT/d$i/below/deep/beside" 100 "$SEED" || fail "what is written beside another write is lost"
 		mv "$SCRATCH/other/d$i/below" "$SCRATCH/other/d$i/above"
 		[ ! -e "$MNT/d$i/below/deep/f0" ] && [ -e "$MNT/d$i/above/deep/f0" ] || fail "the old name of d$i/below is believed"
 		mv "$SCRATCH/other/d$i" "$SCRATCH/other/e$i"

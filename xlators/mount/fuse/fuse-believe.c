@@ -15,14 +15,25 @@
 enum { SEARCH_BITS = 0111, READ_BITS = 0444, BELIEVE_MOST_MS = 2000, TELL_AGAIN_MS = 400 };
 #define ON_ITS_WAY_NS 2000000000ul /* an answer is taken in within that time */
 
+/* Not while an older graph has requests: what they change from here the translators of this one don't see. */
+static bool may_believe(const struct ask *a)
+{
+	return a->mount->believes && ask_options(a)->believe && atomic_load(&a->mount->older_graphs) == 0;
+}
+
 uint64_t ask_moment(const struct ask *a)
 {
-	return a->mount->believes && ask_options(a)->believe ? moment_now(ask_child(a)) : 0;
+	return may_believe(a) ? moment_now(ask_child(a)) : 0;
+}
+
+static uint64_t vouched_ms(const struct ask *a, struct inode *inode, enum believe what, uint64_t since)
+{
+	return may_believe(a) ? believe_ms(ask_child(a), inode, what, since) : 0;
 }
 
 bool believed(const struct ask *a, struct inode *inode, enum believe what, uint64_t since)
 {
-	return a->mount->believes && ask_options(a)->believe && believe_ms(ask_child(a), inode, what, since) > 0;
+	return vouched_ms(a, inode, what, since) > 0;
 }
 
 enum { SIZE_IS_NOTED = 1 }; /* no moment is that early */
@@ -123,7 +134,7 @@ static void believe_attributes(struct ask *a, struct fuse_entry_out *out, struct
 		if (atomic_load(&inode->nlookup) == 0)
 			atomic_store(&s->new_ns, clock_ns());
 	}
-	uint64_t ms = may ? believe_ms(ask_child(a), inode, as_attributes(a), since) : 0;
+	uint64_t ms = may ? vouched_ms(a, inode, as_attributes(a), since) : 0;
 	if (s) {
 		atomic_store(&s->told, ms ? since : 0);
 		atomic_store(&s->told_count, count);
@@ -156,7 +167,7 @@ void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *dire
 {
 	struct node_state *s = inode && attr ? learn(a, inode, attr, since) : NULL;
 	bool names = believed(a, directory, BELIEVE_NAME, since) && searchable(a, directory);
-	uint64_t ms = believe_ms(ask_child(a), directory, BELIEVE_NAME, since);
+	uint64_t ms = vouched_ms(a, directory, BELIEVE_NAME, since);
 	if (!ms)
 		return;
 	if (inode && attr)
@@ -169,7 +180,7 @@ void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *dire
 
 uint64_t believe_listing(struct ask *a, struct inode *directory, uint64_t since)
 {
-	return since && searchable(a, directory) ? believe_ms(ask_child(a), directory, BELIEVE_NAMES, since) : 0;
+	return since && searchable(a, directory) ? vouched_ms(a, directory, BELIEVE_NAMES, since) : 0;
 }
 
 bool believe_plain(struct ask *a, struct inode *inode)
@@ -231,6 +242,15 @@ static bool on_its_way(struct mount *m, struct inode *inode)
 	struct node_state *s = node_state(m, inode);
 	uint64_t new_ns = s ? atomic_load(&s->new_ns) : 0;
 	return new_ns && clock_ns() < new_ns + ON_ITS_WAY_NS;
+}
+
+/* All that is kept, and not only doubted. */
+void forget_all(struct mount *m)
+{
+	keep_forget(m, NULL);
+	known_forget(m);
+	names_forget(m);
+	listings_forget(m);
 }
 
 void disbelieve(struct mount *m, struct inode *inode)

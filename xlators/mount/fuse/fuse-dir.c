@@ -168,8 +168,10 @@ void listing_let_go(struct mount *m, struct handle *h)
 
 void listings_forget(struct mount *m)
 {
+	pthread_mutex_lock(&m->kept_lock);
 	while (m->kept_count > 0)
 		listing_clear(&m->kept[--m->kept_count].listing);
+	pthread_mutex_unlock(&m->kept_lock);
 }
 
 static struct listing kept_take(struct mount *m, const struct gfid *directory)

@@ -127,14 +127,16 @@ int serve_read(struct ask *a)
 		return 0;
 	}
 	out.data = known_read(a, in.file->inode, in.offset, in.size);
-	uint64_t since = out.data ? 0 : known_reading(a, in.file->inode, in.offset, in.size);
+	struct reading r = { 0 };
+	if (!out.data)
+		r = known_reading(a, in.file->inode, in.offset, in.size);
 	int err = out.data ? 0 : read_on(&a->rq, ask_child(a), &in, &out);
 	if (err)
 		return err;
 	size_t size;
 	const void *bytes = buffer_bytes(out.data, &size);
-	if (since)
-		known_content(a, in.file->inode, since, bytes, size);
+	if (r.since)
+		known_content(a, in.file->inode, &r, bytes, size);
 	reply(a, bytes, size < arg->size ? size : arg->size);
 	buffer_unref(out.data);
 	return 0;
@@ -158,6 +160,24 @@ static int sync_write(struct ask *a, struct file *file, uint32_t flags)
 	return sync ? fsync_on(&a->rq, ask_child(a), &in, &out) : 0;
 }
 
+/* Linux looks only for the error of a page that it writes back, never at how much of it was written: so the rest is written here, or it is an error. */
+static int write_rest(struct ask *a, const struct write_in *in, struct write_out *out)
+{
+	while (out->written < in->data->size) {
+		struct buffer *data = buffer_slice(in->data, out->written, in->data->size - out->written);
+		struct write_in rest = {
+			.file = in->file, .offset = in->offset + out->written, .flags = in->flags, .data = data
+		};
+		struct write_out more = { 0 };
+		int err = data ? write_on(&a->rq, ask_child(a), &rest, &more) : -ENOMEM;
+		buffer_unref(data);
+		if (err || !more.written)
+			return err ? err : -EIO;
+		out->written += more.written;
+	}
+	return 0;
+}
+
 int serve_write(struct ask *a)
 {
 	const struct fuse_write_in *arg = (const void *)a->arg;
@@ -170,6 +190,8 @@ int serve_write(struct ask *a)
 	a->rq.lock_owner = arg->write_flags & FUSE_WRITE_LOCKOWNER ? arg->lock_owner : 0;
 	struct known before = known_write_begins(a, &in);
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
+	if (!err && arg->write_flags & FUSE_WRITE_CACHE)
+		err = write_rest(a, &in, &out);
 	known_written(a, &before, &in, err ? 0 : out.written);
 	if (!err)
 		err = sync_write(a, in.file, arg->flags);

@@ -105,6 +105,7 @@ struct keep {
 	struct kept_file file[KEPT_FILES];
 	unsigned count;
 	bool sweeping; /* a task looks what has been kept for long */
+	struct releasing *releasing;
 	atomic_ulong again;
 };
 
@@ -121,6 +122,7 @@ struct known {
 	struct buffer *content; /* all of it, or NULL */
 	uint64_t writing;	/* number of the write that is under way; 0: none */
 	unsigned long recasts;	/* of a copy that a write has: as the mount's were */
+	unsigned long number;	/* and which of the file's writes it is */
 	uint64_t used_ns;
 };
 enum { KNOWN_FILES = 512 };
@@ -187,6 +189,7 @@ struct mount {
 	atomic_ulong known;	  /* inodes known to the kernel */
 	atomic_ulong asked;	  /* requests that became tasks */
 	atomic_ulong disbelieved; /* how often something was */
+	atomic_uint older_graphs; /* that have not ended; nothing is believed until then */
 	struct bucket bucket[BUCKETS];
 	pthread_mutex_t handles_lock;
 	struct handle *handles;
@@ -205,9 +208,11 @@ struct mount {
 
 /* In the inode's slot of mount->anchor. */
 struct node_state {
-	atomic_uint opens;  /* handles */
-	atomic_bool locked; /* a POSIX lock was set: from then on each close tells the brick */
-	atomic_uint adding; /* names that are being added to it from here */
+	atomic_uint opens;   /* handles */
+	atomic_bool locked;  /* a POSIX lock was set: from then on each close tells the brick */
+	atomic_uint adding;  /* names that are being added to it from here */
+	atomic_uint writing; /* writes from here that are under way, and all that have begun */
+	atomic_ulong writes;
 	/* Moments (believe_ms) at which this was learnt of it; 0: it wasn't. */
 	atomic_ulong plain;	 /* it has no ACL */
 	atomic_ulong asked;	 /* its mode, and whether it has an ACL, was asked for */
@@ -311,6 +316,7 @@ bool believe_searchable(struct ask *, struct inode *directory);	 /* everybody ma
 bool believe_readable(struct ask *, struct inode *);		 /* everybody may read it */
 bool believed(const struct ask *, struct inode *, enum believe, uint64_t since);
 void disbelieve(struct mount *, struct inode *); /* NULL: all */
+void forget_all(struct mount *);		 /* files, names and listings that are kept */
 
 /* Is there something to tell of what was listed some time ago? Not if the kernel has heard of it lately, or if it may have changed. */
 bool believe_worth(struct ask *, struct inode *, const struct attr *, uint64_t since);
@@ -321,8 +327,8 @@ bool keep_worth(const struct inode *, uint32_t flags); /* may such a file be kep
 struct file *keep_take(struct ask *, struct inode *, uint32_t flags, uint64_t *since);
 struct file *keep_put(
 	struct ask *,
-	const struct handle *); /* a reference to what is to be released now instead, this or another one; or NULL */
-void keep_release(struct mount *, struct file *);	/* takes over the reference */
+	const struct handle *);	  /* a reference to what is to be released now instead, this or another one; or NULL */
+void keep_cancel(struct mount *); /* what is being released */
 void keep_forget(struct mount *, const struct inode *); /* those of that inode, or all, go soon */
 void keep_sweep(struct mount *);			/* there is something that goes after a while */
 unsigned keep_count(struct mount *);
@@ -334,15 +340,21 @@ void known_attr(struct ask *, struct inode *directory, struct inode *, const str
 void known_again(struct ask *, struct inode *, const struct attr *, uint64_t since); /* asked for without a name */
 bool known_getattr(struct ask *, struct inode *, struct attr *);
 struct buffer *known_read(struct ask *, struct inode *, uint64_t offset, uint32_t size); /* NULL: ask */
-uint64_t known_reading(struct ask *, struct inode *, uint64_t offset,
-		       uint32_t size); /* for known_content; 0: it won't be kept */
-void known_content(struct ask *, struct inode *, uint64_t since, const void *bytes, size_t size);
+/* A read below that is about to begin. Without since what it brings is not kept. */
+struct reading {
+	uint64_t since;
+	unsigned long writes; /* of the file, that had begun */
+};
+struct reading known_reading(struct ask *, struct inode *, uint64_t offset, uint32_t size);
+void known_content(struct ask *, struct inode *, const struct reading *, const void *bytes, size_t size);
+/* Around each write, of a file that is open here: it is counted between the two. */
 struct known known_write_begins(struct ask *, const struct write_in *); /* no since: it is not followed */
 void known_written(struct ask *, struct known *, const struct write_in *, uint32_t written);
 void known_recast_begins(struct mount *, bool does); /* around all else that changes what is in a file, if it does */
 void known_recast_ends(struct mount *, bool does);
 void known_rename(struct mount *); /* before and after a name is taken away, or a further one is made */
 bool known_sweep(struct mount *);  /* true: something is left */
+void known_forget(struct mount *);
 void known_end(struct mount *);
 
 /* ---- fuse-names.c: names that a directory that was listed does not have ---- */
@@ -350,7 +362,7 @@ void names_learn(struct ask *, struct inode *directory, const struct listing *);
 void name_begins(struct ask *, struct inode *directory, const char *); /* around whatever adds a name */
 void name_ends(struct ask *, struct inode *directory);
 uint64_t name_absent(struct ask *, struct inode *directory, const char *); /* since that moment; 0: ask */
-void names_end(struct mount *);
+void names_forget(struct mount *);
 
 /* ---- fuse-dir.c ---- */
 void listing_let_go(struct mount *, struct handle *); /* perhaps it is kept for a while */
@@ -374,7 +386,7 @@ bool is_mark(const struct inode *,
 void ask_enter(struct ask *);
 void ask_leave(struct ask *);
 void interrupt(struct device *, uint64_t unique);
-void asks_cancel(struct mount *); /* all of them */
+void asks_cancel(struct mount *); /* all of them, and releases */
 
 /* ---- fuse-switch.c ---- */
 /* Waits in the graph of `old` are cancelled; their tasks ask again in the new one. */
@@ -400,9 +412,12 @@ void unmounted(struct device *);
 	X(symlink)                                                                                                             \
 	X(mknod)                                                                                                               \
 	X(mkdir)                                                                                                               \
-	X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr)    \
-		X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access)          \
-			X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+	X(unlink)                                                                                                              \
+	X(rmdir)                                                                                                               \
+	X(rename)                                                                                                              \
+	X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr)     \
+		X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2)    \
+			X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

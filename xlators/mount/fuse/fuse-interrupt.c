@@ -133,4 +133,5 @@ void asks_cancel(struct mount *m)
 			cancel(a);
 		pthread_mutex_unlock(&b->lock);
 	}
+	keep_cancel(m);
 }

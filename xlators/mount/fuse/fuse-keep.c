@@ -9,7 +9,7 @@
 
 #include "fuse-internal.h"
 
-enum { KEPT_MS = 1000, SWEEP_MS = 100, RELEASE_MS = 2000 };
+enum { KEPT_MS = 1000, SWEEP_MS = 100 };
 enum { FOR_EXECUTION = 040 }; /* the kernel's __FMODE_EXEC */
 
 /* An open that asks for nothing but the right to read. */
@@ -31,48 +31,49 @@ static struct kept_file kept_remove(struct keep *k, unsigned i)
 	return taken;
 }
 
-static bool fits(const struct kept_file *f, const struct ask *a, const struct inode *inode, uint32_t flags)
-{
-	return f->file->inode == inode && f->flags == flags && f->uid == a->rq.uid && f->gid == a->rq.gid && f->until_ns;
-}
-
-static struct kept_file find(struct ask *a, const struct inode *inode, uint32_t flags)
-{
-	struct keep *k = &a->mount->keep;
-	struct kept_file found = { 0 };
-	pthread_mutex_lock(&k->lock);
-	for (unsigned i = 0; i < k->count && !found.file; i++)
-		if (fits(&k->file[i], a, inode, flags))
-			found = kept_remove(k, i);
-	pthread_mutex_unlock(&k->lock);
-	return found;
-}
-
-struct file *keep_take(struct ask *a, struct inode *inode, uint32_t flags, uint64_t *since)
-{
-	struct kept_file found = { 0 };
-	if (plain_flags(flags) && believe_readable(a, inode))
-		found = find(a, inode, flags);
-	if (!found.file)
-		return NULL;
-	*since = found.since;
-	if (believed(a, inode, BELIEVE_META, found.since)) {
-		atomic_fetch_add(&a->mount->keep.again, 1);
-		return found.file;
-	}
-	keep_release(a->mount, found.file);
-	return NULL;
-}
-
 /* ---- what has been kept for long ---- */
 
-/* By who is no request of the kernel. */
-void keep_release(struct mount *m, struct file *file)
+/* A task for each, which waits as long as those below do: who gave up would leave the file open at the brick; and a brick that is away keeps no
+ * others from being released. */
+struct releasing {
+	struct mount *mount;
+	struct file *file;
+	struct task *task;
+	struct releasing *next; /* in the mount's list */
+};
+
+static void begins(struct releasing *r)
 {
+	struct keep *k = &r->mount->keep;
+	pthread_mutex_lock(&k->lock);
+	r->task = task_self();
+	r->next = k->releasing;
+	k->releasing = r;
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* After it nobody cancels the task. */
+static void ends(struct releasing *r)
+{
+	struct keep *k = &r->mount->keep;
+	struct releasing **at = &k->releasing;
+	pthread_mutex_lock(&k->lock);
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* By who is no request of the kernel. The file goes before its graph may. */
+static void release(void *arg)
+{
+	struct releasing *r = arg;
+	struct mount *m = r->mount;
 	struct device *d = &m->device[0];
-	struct release_in in = { .file = file };
+	struct release_in in = { .file = r->file };
 	struct release_out out = { 0 };
 	struct request rq;
+	begins(r);
 	pthread_mutex_lock(&d->lock);
 	struct xlator *top = d->top;
 	atomic_fetch_add(&top->graph->requests, 1);
@@ -80,11 +81,49 @@ void keep_release(struct mount *m, struct file *file)
 	request_init(&rq, top->graph, 0);
 	rq.client = &m->client;
 	rq.group_count = 0;
-	rq.deadline_ns = clock_ns() + RELEASE_MS * 1000000ul;
 	release_on(&rq, top->child[0], &in, &out);
 	request_finish(&rq);
+	ends(r);
+	file_unref(r->file);
+	free(r);
 	atomic_fetch_sub(&top->graph->requests, 1);
-	file_unref(file);
+	atomic_fetch_sub(&m->users, 1);
+}
+
+/* Short of memory: the sweeper tries again. If there is no room for it either, the brick has it until this client goes. */
+static void put_back(struct mount *m, struct file *file)
+{
+	struct keep *k = &m->keep;
+	pthread_mutex_lock(&k->lock);
+	bool room = k->count < KEPT_FILES;
+	if (room)
+		k->file[k->count++] = (struct kept_file){ .file = file };
+	pthread_mutex_unlock(&k->lock);
+	if (!room)
+		file_unref(file);
+}
+
+/* Takes over the reference. False: it is kept still. */
+static bool release_begin(struct mount *m, struct file *file)
+{
+	struct releasing *r = malloc(sizeof(*r));
+	if (r)
+		*r = (struct releasing){ .mount = m, .file = file };
+	atomic_fetch_add(&m->users, 1);
+	if (r && task_spawn(NULL, release, r) == 0)
+		return true;
+	atomic_fetch_sub(&m->users, 1);
+	free(r);
+	put_back(m, file);
+	return false;
+}
+
+void keep_cancel(struct mount *m)
+{
+	pthread_mutex_lock(&m->keep.lock);
+	for (struct releasing *r = m->keep.releasing; r; r = r->next)
+		task_cancel(r->task);
+	pthread_mutex_unlock(&m->keep.lock);
 }
 
 static struct file *take_old(struct keep *k)
@@ -104,10 +143,10 @@ static bool sweep_once(struct mount *m)
 {
 	struct keep *k = &m->keep;
 	struct file *old;
-	while (!atomic_load(&m->gone) && (old = take_old(k)))
-		keep_release(m, old);
-	bool known = known_sweep(m);
+	while (!atomic_load(&m->gone) && (old = take_old(k)) && release_begin(m, old))
+		;
 	pthread_mutex_lock(&k->lock);
+	bool known = known_sweep(m); /* with the lock: who adds to it from here on finds that nobody sweeps */
 	k->sweeping = (k->count || known) && !atomic_load(&m->gone);
 	bool again = k->sweeping;
 	pthread_mutex_unlock(&k->lock);
@@ -138,6 +177,42 @@ void keep_sweep(struct mount *m)
 	pthread_mutex_lock(&m->keep.lock);
 	m->keep.sweeping = false;
 	pthread_mutex_unlock(&m->keep.lock);
+}
+
+/* ---- what is opened again ---- */
+
+static bool fits(const struct kept_file *f, const struct ask *a, const struct inode *inode, uint32_t flags)
+{
+	return f->file->inode == inode && f->flags == flags && f->uid == a->rq.uid && f->gid == a->rq.gid && f->until_ns;
+}
+
+static struct kept_file find(struct ask *a, const struct inode *inode, uint32_t flags)
+{
+	struct keep *k = &a->mount->keep;
+	struct kept_file found = { 0 };
+	pthread_mutex_lock(&k->lock);
+	for (unsigned i = 0; i < k->count && !found.file; i++)
+		if (fits(&k->file[i], a, inode, flags))
+			found = kept_remove(k, i);
+	pthread_mutex_unlock(&k->lock);
+	return found;
+}
+
+struct file *keep_take(struct ask *a, struct inode *inode, uint32_t flags, uint64_t *since)
+{
+	struct kept_file found = { 0 };
+	if (plain_flags(flags) && believe_readable(a, inode))
+		found = find(a, inode, flags);
+	if (!found.file)
+		return NULL;
+	*since = found.since;
+	if (believed(a, inode, BELIEVE_META, found.since)) {
+		atomic_fetch_add(&a->mount->keep.again, 1);
+		return found.file;
+	}
+	if (!release_begin(a->mount, found.file))
+		keep_sweep(a->mount);
+	return NULL;
 }
 
 /* ---- what is closed ---- */

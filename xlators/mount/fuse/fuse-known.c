@@ -4,7 +4,8 @@
  *
  * All that is known of a file is as of one moment, `since`. What the mount itself changes ends it, as it ends any belief; only of plain writes that go
  * one after the other the content is changed here, too, and is as of the moment after the write: nobody else changed it between the two if whoever vouches did so all
- * along (`taught`), and nothing else was changed from here (`writing`, `recasts`).
+ * along (`taught`), and nothing else was changed from here (`recasts`): no other write was under way at any time of it, whether followed or not, for each is counted
+ * with the inode before it is looked what is known, until it is done (node_state.writing, .writes).
  *
  * Attributes change through names, too: so they hold as long as the directory's names do, and no name was taken away, or added, through this mount. The time of access is that of
  * when they were asked for; what is read here does not change it. */
@@ -126,11 +127,22 @@ void known_again(struct ask *a, struct inode *inode, const struct attr *attr, ui
 	store(a, inode, &k);
 }
 
+static bool after(struct time a, struct time b)
+{
+	return a.sec > b.sec || (a.sec == b.sec && a.nsec > b.nsec);
+}
+
+/* By the rule of relatime: the next read changes it. Others read, too, and are not seen. */
+static bool access_pending(const struct attr *attr)
+{
+	return S_ISREG(attr->mode) && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
+}
+
 bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
 {
 	struct known k = known_copy(a, inode);
 	buffer_unref(k.content);
-	if (!k.since || k.size_only || !still_named(a, &k) || !unchanged(a, inode, &k))
+	if (!k.since || k.size_only || access_pending(&k.attr) || !still_named(a, &k) || !unchanged(a, inode, &k))
 		return false;
 	atomic_fetch_add(&a->mount->knowledge.looks, 1);
 	*attr = k.attr;
@@ -153,18 +165,26 @@ struct buffer *known_read(struct ask *a, struct inode *inode, uint64_t offset, u
 	return part;
 }
 
-uint64_t known_reading(struct ask *a, struct inode *inode, uint64_t offset, uint32_t size)
+/* A write that waits somewhere below is not seen by who vouches, so what is read beside it is not kept. */
+struct reading known_reading(struct ask *a, struct inode *inode, uint64_t offset, uint32_t size)
 {
+	struct node_state *s = node_state(a->mount, inode);
+	struct reading none = { 0 }, r = { .writes = s ? atomic_load(&s->writes) : 0 };
+	if (!s || atomic_load(&s->writing))
+		return none;
 	struct known k = known_copy(a, inode);
 	bool all = offset == 0 && k.attr.size > 0 && k.attr.size <= size && k.attr.size <= CONTENT_MAX;
 	buffer_unref(k.content);
-	return all && !k.content && unchanged(a, inode, &k) ? k.since : 0;
+	r.since = k.since;
+	return all && !k.content && unchanged(a, inode, &k) ? r : none;
 }
 
-void known_content(struct ask *a, struct inode *inode, uint64_t since, const void *bytes, size_t size)
+void known_content(struct ask *a, struct inode *inode, const struct reading *r, const void *bytes, size_t size)
 {
 	struct knowledge *all = &a->mount->knowledge;
+	struct node_state *s = node_state(a->mount, inode);
 	struct known now = known_copy(a, inode);
+	uint64_t since = r->since;
 	bool good = now.since == since && now.attr.size == size && !now.content && unchanged(a, inode, &now);
 	struct buffer *content = good ? buffer_from(bytes, size) : NULL;
 	buffer_unref(now.content);
@@ -173,7 +193,7 @@ void known_content(struct ask *a, struct inode *inode, uint64_t since, const voi
 	pthread_mutex_lock(&all->lock);
 	struct known *k = slot_of(a->mount, &inode->gfid);
 	good = k->since == since && gfid_equal(&k->gfid, &inode->gfid) && !k->content && !k->writing &&
-	       all->content + size <= CONTENTS_MAX;
+	       atomic_load(&s->writes) == r->writes && all->content + size <= CONTENTS_MAX;
 	if (good)
 		content_set(all, k, buffer_ref(content), size);
 	pthread_mutex_unlock(&all->lock);
@@ -209,14 +229,29 @@ static bool can_follow(const struct known *k, const struct write_in *in)
 	       in->offset + in->data->size <= CONTENT_MAX && in->data->size > 0;
 }
 
+/* What is looked at first is what has the last word: each change that begins later is seen in it. */
+static struct known copy_to_follow(struct ask *a, struct inode *inode)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	struct node_state *s = node_state(a->mount, inode);
+	unsigned others = atomic_fetch_add(&s->writing, 1);
+	unsigned long number = atomic_fetch_add(&s->writes, 1) + 1;
+	unsigned long recasts = atomic_load(&all->recasts);
+	bool alone = !others && atomic_load(&all->recasting) == 0;
+	struct known old = known_copy(a, inode);
+	old.recasts = recasts;
+	old.number = number;
+	if (!alone || !unchanged(a, inode, &old))
+		old.since = 0;
+	return old;
+}
+
 struct known known_write_begins(struct ask *a, const struct write_in *in)
 {
 	struct knowledge *all = &a->mount->knowledge;
 	struct inode *inode = in->file->inode;
-	struct known old = known_copy(a, inode);
-	bool follow = old.since && can_follow(&old, in) && unchanged(a, inode, &old);
-	old.recasts = atomic_load(&all->recasts);
-	follow &= atomic_load(&all->recasting) == 0;
+	struct known old = copy_to_follow(a, inode);
+	bool follow = old.since && can_follow(&old, in);
 	pthread_mutex_lock(&all->lock);
 	struct known *k = slot_of(a->mount, &inode->gfid);
 	bool known = k->since && gfid_equal(&k->gfid, &inode->gfid);
@@ -251,16 +286,15 @@ static struct buffer *with_write(const struct known *old, const struct write_in 
 	return new;
 }
 
-void known_written(struct ask *a, struct known *old, const struct write_in *in, uint32_t written)
+static void follow(struct ask *a, struct known *old, const struct write_in *in, uint32_t written)
 {
 	struct knowledge *all = &a->mount->knowledge;
 	struct inode *inode = in->file->inode;
-	if (!old->since)
-		return;
 	uint64_t since = ask_moment(a);
 	size_t size = 0;
 	bool good = since && written == in->data->size && believed(a, inode, BELIEVE_NAME, old->taught) &&
-		    atomic_load(&all->recasting) == 0 && atomic_load(&all->recasts) == old->recasts;
+		    atomic_load(&all->recasting) == 0 && atomic_load(&all->recasts) == old->recasts &&
+		    atomic_load(&node_state(a->mount, inode)->writes) == old->number;
 	struct buffer *content = good ? with_write(old, in, &size) : NULL;
 	pthread_mutex_lock(&all->lock);
 	struct known *k = slot_of(a->mount, &inode->gfid);
@@ -280,6 +314,13 @@ void known_written(struct ask *a, struct known *old, const struct write_in *in, 
 		keep_sweep(a->mount);
 }
 
+void known_written(struct ask *a, struct known *old, const struct write_in *in, uint32_t written)
+{
+	if (old->since)
+		follow(a, old, in, written);
+	atomic_fetch_sub(&node_state(a->mount, in->file->inode)->writing, 1);
+}
+
 /* ---- the end ---- */
 
 bool known_sweep(struct mount *m)
@@ -295,11 +336,18 @@ bool known_sweep(struct mount *m)
 	return left;
 }
 
-void known_end(struct mount *m)
+void known_forget(struct mount *m)
 {
 	struct knowledge *all = &m->knowledge;
+	pthread_mutex_lock(&all->lock);
 	for (unsigned i = 0; all->file && i < KNOWN_FILES; i++)
 		known_drop(all, &all->file[i]);
-	free(all->file);
-	all->file = NULL;
+	pthread_mutex_unlock(&all->lock);
+}
+
+void known_end(struct mount *m)
+{
+	known_forget(m);
+	free(m->knowledge.file);
+	m->knowledge.file = NULL;
 }

@@ -234,7 +234,7 @@ static void destroy(struct mount *m)
 	listings_forget(m);
 	keep_end(m);
 	known_end(m);
-	names_end(m);
+	names_forget(m);
 	if (m->root) {
 		nodes_forget_all(m, m->root->table);
 		slots_purge(m->root->table, &m->anchor);

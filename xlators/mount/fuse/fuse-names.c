@@ -9,6 +9,8 @@
 #include "fuse-internal.h"
 
 enum { NAMES_MAX = 65536 }; /* of all directories: 512 KiB */
+/* Longer names are asked for: those below may find one too long before they look for it (encryption/crypt, whose texts are longer than what they stand for). */
+enum { SURELY_SHORT = 128 };
 
 static struct listed *slot_of(struct mount *m, const struct gfid *gfid)
 {
@@ -142,6 +144,8 @@ uint64_t name_absent(struct ask *a, struct inode *directory, const char *name)
 {
 	struct names *all = &a->mount->names;
 	uint64_t since = 0, hash = hash_of(name);
+	if (strlen(name) > SURELY_SHORT)
+		return 0;
 	pthread_mutex_lock(&all->lock);
 	const struct listed *l = slot_of(a->mount, &directory->gfid);
 	if (listed_is(l, &directory->gfid) && l->good && !bsearch(&hash, l->hash, l->count, sizeof(hash), compare))
@@ -154,8 +158,10 @@ uint64_t name_absent(struct ask *a, struct inode *directory, const char *name)
 	return since;
 }
 
-void names_end(struct mount *m)
+void names_forget(struct mount *m)
 {
+	pthread_mutex_lock(&m->names.lock);
 	for (unsigned i = 0; i < LISTED_DIRECTORIES; i++)
 		listed_drop(&m->names, &m->names.directory[i]);
+	pthread_mutex_unlock(&m->names.lock);
 }

@@ -53,13 +53,14 @@ int serve_lookup(struct ask *a)
 {
 	struct lookup_in in = { .loc = child_of(a, a->arg) };
 	struct lookup_out out = { 0 };
+	int err = name_check(in.loc.name);
+	if (err)
+		return err;
 	uint64_t absent = name_absent(a, in.loc.parent, in.loc.name);
 	if (absent)
 		return reply_no_entry(a, in.loc.parent, absent);
 	uint64_t since = ask_moment(a);
-	int err = name_check(in.loc.name);
-	if (!err)
-		err = lookup_on(&a->rq, ask_child(a), &in, &out);
+	err = lookup_on(&a->rq, ask_child(a), &in, &out);
 	if (err == -ENOENT)
 		return reply_no_entry(a, in.loc.parent, since);
 	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
@@ -210,7 +211,11 @@ int serve_rmdir(struct ask *a)
 	struct rmdir_in in = { .loc = child_of(a, a->arg) };
 	struct rmdir_out out = { 0 };
 	int err = name_check(in.loc.name);
-	return reply_done(a, err ? err : rmdir_on(&a->rq, ask_child(a), &in, &out));
+	known_rename(a->mount);
+	if (!err)
+		err = rmdir_on(&a->rq, ask_child(a), &in, &out);
+	known_rename(a->mount);
+	return reply_done(a, err);
 }
 
 static int rename_names(struct ask *a, const char *names, uint64_t to_directory, uint32_t flags)

@@ -74,6 +74,7 @@ struct mount *mount_take(struct xlator *x)
 		m = m->next;
 	p->mount = m;
 	if (m) {
+		atomic_fetch_add(&m->older_graphs, 1); /* until last_words() of the one before */
 		top_set(m, x);
 		waits_restart(m, x);
 	}

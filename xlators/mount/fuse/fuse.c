@@ -108,7 +108,9 @@ static void last_words(struct xlator *x)
 		task_sleep_ms(TAKEN_MS);
 	else if (m->believes)
 		nanosleep(&taken, NULL);
+	forget_all(m);
 	disbelieve(m, NULL);
+	atomic_fetch_sub(&m->older_graphs, 1);
 	mount_let_go(m);
 }
 
