@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need mkfs.ext4
+need mkfs.ext4 python3
 scratch
 truncate -s 16M "$SCRATCH/disk"
 mkfs.ext4 -q -m 0 -N 256 "$SCRATCH/disk"
@@ -34,5 +34,31 @@ rm "$MNT/file1" "$MNT/file2" "$MNT/file3"
 empty
 echo more >"$MNT/more" || fail "there is no room after something was removed"
 [ "$(cat "$MNT/more")" = more ] || fail "what was written after that is not there"
+
+# What is written through a mapping is there, or msync(2) says that it is not, however much of it had room.
+for left in 100 300 700; do # KiB
+	rm -f "$MNT/mapped"
+	sync -f "$BRICK"
+	head -c $((($(stat -f -c %a "$BRICK") * $(stat -f -c %S "$BRICK") / 1024 - left) * 1024)) /dev/zero >"$BRICK/.stratus/ballast" || fail "no ballast"
+	sync -f "$BRICK"
+	python3 - "$MNT/mapped" "$BRICK/mapped" <<-'END' || fail "what did not fit is lost, and nobody was told"
+	import errno, mmap, os, sys
+	fd, size = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 1 << 20
+	os.ftruncate(fd, size)
+	told = False
+	with mmap.mmap(fd, size) as m:
+	    m[:] = b"m" * size
+	    try:
+	        m.flush()
+	        os.fsync(fd)
+	    except OSError as e:
+	        assert e.errno in (errno.ENOSPC, errno.EIO), e
+	        told = True
+	    there = open(sys.argv[2], "rb").read().count(b"m")
+	    assert told or there == size, f"{there} bytes of {size} are there"
+	    print(f"{there} bytes were written", "and the rest was told" if told else "")
+	END
+	rm "$BRICK/.stratus/ballast"
+done
 stop_stack
 pass
