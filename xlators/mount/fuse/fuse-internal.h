@@ -412,12 +412,9 @@ void unmounted(struct device *);
 	X(symlink)                                                                                                             \
 	X(mknod)                                                                                                               \
 	X(mkdir)                                                                                                               \
-	X(unlink)                                                                                                              \
-	X(rmdir)                                                                                                               \
-	X(rename)                                                                                                              \
-	X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr)     \
-		X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2)    \
-			X(lseek) X(copy_file_range)
+	X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr)    \
+		X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access)          \
+			X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X
