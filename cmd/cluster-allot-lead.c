@@ -137,6 +137,14 @@ static void free_working(struct working *list)
 	}
 }
 
+/* A specification that changes what is limited empties the documents in the same commit: so if it is now what it was before they were read, they were read as it knows them. */
+static bool are_current(const struct working *list)
+{
+	while (list && sharing_is_current(list->volume))
+		list = list->next;
+	return !list;
+}
+
 /* All at once, or none: what is not in the store is said again. */
 static int commit(struct working *list)
 {
@@ -178,7 +186,8 @@ static struct began *find_began(const struct working *w, const char *unit)
 	return b;
 }
 
-static void note_began(const struct working *w, const struct allot_said *s)
+/* False: what is limited is not known there yet. */
+static bool note_began(const struct working *w, const struct allot_said *s)
 {
 	struct began *b = find_began(w, s->unit);
 
@@ -192,6 +201,7 @@ static void note_began(const struct working *w, const struct allot_said *s)
 		b->said = *s;
 		b->heard_ns = clock_ns();
 	}
+	return allot_knows(s, w->limit);
 }
 
 static void forget_began(uint64_t before_ns)
@@ -220,7 +230,7 @@ static void begin(struct working *w)
 		if (b)
 			said[count++] = b->said;
 	}
-	if (count == w->volume->units && allot_begin(&w->doc, w->version, said, count))
+	if (count == w->volume->units && allot_begin(&w->doc, w->version, said, count, w->limit))
 		w->is = w->changed = true;
 	free(said);
 }
@@ -246,6 +256,7 @@ static bool read_said(const char *server, const json_t *row, struct allot_said *
 				  .term = (uint64_t)json_number(row, "term"),
 				  .seen = (uint64_t)json_number(row, "seen"),
 				  .gone = (uint64_t)json_number(row, "gone"),
+				  .kinds = (unsigned)json_number(row, "kinds"),
 				  .taken = amount_of(row, "taken"),
 				  .gift = (uint64_t)json_number(row, "gift"),
 				  .capped = json_is_true(json_object_get(row, "capped")),
@@ -341,9 +352,9 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 	if (w && !sharing_has(w->volume, s.unit))
 		return true; /* it has not heard yet that it has no brick any more */
 	if (w && w->is)
-		w->changed |= allot_take(&w->doc, w->version + 1, &s, &heard);
+		w->changed |= allot_take(&w->doc, w->version + 1, &s, w->limit, &heard);
 	else if (w)
-		note_began(w, &s);
+		heard = note_began(w, &s);
 	if (s.round) {
 		pthread_mutex_lock(&lead.lock);
 		note_want(server, pool, base, &s);
@@ -522,7 +533,7 @@ static void decide(void)
 	forget_wants(clock_ns() - kept_ns);
 	grant_all(&list);
 	pthread_mutex_unlock(&lead.lock);
-	err = commit(list);
+	err = are_current(list) ? commit(list) : -EAGAIN;
 	pthread_mutex_lock(&lead.lock);
 	for (size_t i = 0; i < count && !err; i++) {
 		note_done(need_peer(heard[i].server), 0, heard[i].done);

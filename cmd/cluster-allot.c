@@ -160,13 +160,13 @@ static void say(struct allot_own *own, struct amount taken, struct amount keep, 
 	if (!allot_say(own, to->at->unit, taken, keep, limit, &s))
 		return;
 	json_array_append_new(to->rows,
-			      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}", "pool",
-					to->at->pool, "unit", s.unit, "base", (json_int_t)to->at->base, "incarnation",
+			      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}",
+					"pool", to->at->pool, "unit", s.unit, "base", (json_int_t)to->at->base, "incarnation",
 					(json_int_t)s.incarnation, "term", (json_int_t)s.term, "seen", (json_int_t)s.seen,
-					"gone", (json_int_t)s.gone, "taken", (json_int_t)s.taken.bytes,
-					(json_int_t)s.taken.inodes, "gift", (json_int_t)s.gift, "capped", s.capped, "cap",
-					(json_int_t)s.cap.bytes, (json_int_t)s.cap.inodes, "round", (json_int_t)s.round,
-					"wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
+					"gone", (json_int_t)s.gone, "kinds", (json_int_t)s.kinds, "taken",
+					(json_int_t)s.taken.bytes, (json_int_t)s.taken.inodes, "gift", (json_int_t)s.gift,
+					"capped", s.capped, "cap", (json_int_t)s.cap.bytes, (json_int_t)s.cap.inodes, "round",
+					(json_int_t)s.round, "wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
 }
 
 static json_t *collect(struct places *all, bool *whole, bool *has_soft)

@@ -121,6 +121,16 @@ static struct allot_unit *add_unit(struct allot_doc *d, const char *name)
 	return u;
 }
 
+static unsigned kinds_of(struct amount limit)
+{
+	return (limit.bytes ? ALLOT_BYTES : 0) | (limit.inodes ? ALLOT_INODES : 0);
+}
+
+bool allot_knows(const struct allot_said *s, struct amount limit)
+{
+	return s->kinds == kinds_of(limit);
+}
+
 /* A2, A3: nothing has grown by this incarnation yet, and nothing does any more by the one before. What it said before that one was taken up is too old to be true. A7: who decided in an
  * earlier view may be alive, and not know it. */
 static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, const struct allot_said *s)
@@ -137,12 +147,14 @@ static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, co
 	return true;
 }
 
-bool allot_take(struct allot_doc *d, uint64_t next, const struct allot_said *s, bool *heard)
+bool allot_take(struct allot_doc *d, uint64_t next, const struct allot_said *s, struct amount limit, bool *heard)
 {
 	struct allot_unit *u = allot_find(d, s->unit);
 	struct amount was;
 
-	*heard = true;
+	*heard = allot_knows(s, limit);
+	if (!*heard)
+		return false;
 	if (!u || u->incarnation != s->incarnation)
 		return *heard = take_up(d, u, next, s);
 	if (s->gift < u->heard) /* it has given something up since */
@@ -180,11 +192,12 @@ bool allot_grant(struct allot_doc *d, const char *unit, struct amount wants, str
 	return more.bytes || more.inodes;
 }
 
-bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *said, size_t units)
+bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *said, size_t units, struct amount limit)
 {
 	d->units = 0;
 	for (size_t i = 0; i < units; i++) {
-		struct allot_unit *u = said[i].seen || said[i].gone != gone ? NULL : add_unit(d, said[i].unit);
+		bool is_new = !said[i].seen && said[i].gone == gone && allot_knows(&said[i], limit);
+		struct allot_unit *u = is_new ? add_unit(d, said[i].unit) : NULL;
 
 		if (!u)
 			return false;
@@ -319,6 +332,7 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 				  .term = own->term,
 				  .seen = own->seen,
 				  .gone = own->gone,
+				  .kinds = kinds_of(limit),
 				  .taken = taken,
 				  .gift = own->gift,
 				  .capped = own->capped,

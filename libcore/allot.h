@@ -41,11 +41,14 @@ struct amount allot_total(const struct allot_doc *);
 
 /* ---- what a unit says: all of it each time, so it may be lost, repeated, or overtaken ---- */
 
+enum { ALLOT_BYTES = 1, ALLOT_INODES = 2 };
 struct allot_said {
 	char unit[ALLOT_UNIT_NAME + 1];
 	uint64_t incarnation, term;
-	uint64_t seen;	     /* the document's version that it has applied; 0: there is none, or none any more, and */
-	uint64_t gone;	     /* this is the version of what is gone (0: there never was one) */
+	uint64_t seen; /* the document's version that it has applied; 0: there is none, or none any more, and */
+	uint64_t gone; /* this is the version of what is gone (0: there never was one) */
+	unsigned
+		kinds; /* ALLOT_BYTES, ALLOT_INODES: what is limited there, as far as is known there; of others nothing is said */
 	struct amount taken; /* charged and claimed */
 	uint64_t gift;	     /* how often it has given something up; the last time: */
 	bool capped;	     /* it enforces no more than this until the document has heard of that number */
@@ -56,14 +59,16 @@ struct allot_said {
 
 /* ---- who decides ---- */
 
-/* A limit of 0 is none: then nothing is allotted, and nothing compared. */
+/* A limit of 0 is none: then nothing is allotted, and nothing compared. Where something else is limited, as far as is known there, than `limit` has, nothing is heard of until that is known there: what is not limited grows
+ * as it likes, and is not said (A1). */
+bool allot_knows(const struct allot_said *, struct amount limit);
 /* Takes what was said into the document, whose next version will be `next`. True: it has changed. *heard: false if it says what is too old, or of a unit that has to take up the
  * document anew: it is to say so again. */
-bool allot_take(struct allot_doc *, uint64_t next, const struct allot_said *, bool *heard);
+bool allot_take(struct allot_doc *, uint64_t next, const struct allot_said *, struct amount limit, bool *heard);
 /* Gives the unit what it wants, as far as there is something that nobody has, and some more, so that it need not ask again soon. True: it got something. */
 bool allot_grant(struct allot_doc *, const char *unit, struct amount wants, struct amount limit, size_t units);
-/* A new document, when all units have said what they have, after the version that is gone: `said` is of each of them. False: one has not seen that it is gone. */
-bool allot_begin(struct allot_doc *, uint64_t gone, const struct allot_said *said, size_t units);
+/* A new document, when all units have said what they have, after the version that is gone: `said` is of each of them. False: one has not seen that it is gone, or does not know of the limit. */
+bool allot_begin(struct allot_doc *, uint64_t gone, const struct allot_said *said, size_t units, struct amount limit);
 
 /* ---- who holds one ---- */
 
