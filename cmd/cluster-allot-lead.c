@@ -275,6 +275,8 @@ static void note_want(const char *server, const char *pool, uint64_t base, const
 	for (at = &lead.want; (w = *at); at = &w->next)
 		if (w->base == base && !strcmp(w->said.unit, s->unit) && !strcmp(w->pool, pool))
 			break;
+	if (w && s->term < w->said.term) /* A8 */
+		return;
 	if (w && w->said.incarnation == s->incarnation && w->said.round == s->round) {
 		w->mentioned_ns = clock_ns();
 		w->said.wants = s->wants;
@@ -338,6 +340,19 @@ static void each_decided(const json_t *said, void (*fn)(struct peer *, uint64_t 
 	}
 }
 
+/* A8: by what the server of the set's decider has said that was heard last. */
+static bool is_of_earlier_view(const struct allot_said *s)
+{
+	const struct peer *p;
+	bool is;
+
+	pthread_mutex_lock(&lead.lock);
+	p = need_peer(s->unit);
+	is = p && s->term < p->term;
+	pthread_mutex_unlock(&lead.lock);
+	return is;
+}
+
 /* False: some of it must be said again. */
 static bool take_row(struct working **list, const char *server, const json_t *row)
 {
@@ -348,9 +363,11 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 	bool heard = true;
 
 	if (!read_said(server, row, &s))
-		return false;
+		return true; /* it would be the same again, and others' rows are not to wait for it */
 	if (w && !sharing_has(w->volume, s.unit))
 		return true; /* it has not heard yet that it has no brick any more */
+	if (is_of_earlier_view(&s))
+		return true;
 	if (w && w->is)
 		w->changed |= allot_take(&w->doc, w->version + 1, &s, w->limit, &heard);
 	else if (w)
@@ -602,8 +619,9 @@ static json_t *tell(const char *server)
 
 		if (own && w->answered)
 			json_array_append_new(answered,
-					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "pool", w->pool, "unit", w->said.unit,
-							"base", (json_int_t)w->base, "round", (json_int_t)w->said.round,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "pool", w->pool, "unit",
+							w->said.unit, "base", (json_int_t)w->base, "incarnation",
+							(json_int_t)w->said.incarnation, "round", (json_int_t)w->said.round,
 							"version", (json_int_t)w->version, "granted", w->granted));
 		else if ((!own || strcmp(w->said.unit, server)) && !w->answered && (w->lacks.bytes || w->lacks.inodes))
 			json_array_append_new(needs, json_pack("{s:s, s:s, s:I, s:[I,I]}", "pool", w->pool, "unit",

@@ -206,7 +206,7 @@ static void give(struct allot_own *own, struct amount taken, struct amount keep,
 }
 
 struct deciding {
-	uint64_t round, version;
+	uint64_t incarnation, round, version;
 	bool granted;
 };
 
@@ -215,7 +215,7 @@ static void decided(struct allot_own *own, struct amount taken, struct amount ke
 	const struct deciding *d = arg;
 
 	(void)taken, (void)keep, (void)limit;
-	allot_answered(own, d->round, d->version, d->granted);
+	allot_answered(own, d->incarnation, d->round, d->version, d->granted);
 }
 
 static void note_heard(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
@@ -243,8 +243,8 @@ static enum pace take_answer(const json_t *answer, const json_t *said, bool whol
 	}
 	json_array_foreach(json_object_get(answer, "answered"), i, row)
 	{
-		struct deciding d = { (uint64_t)json_number(row, "round"), (uint64_t)json_number(row, "version"),
-				      json_is_true(json_object_get(row, "granted")) };
+		struct deciding d = { (uint64_t)json_number(row, "incarnation"), (uint64_t)json_number(row, "round"),
+				      (uint64_t)json_number(row, "version"), json_is_true(json_object_get(row, "granted")) };
 
 		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), false, (uint64_t)json_number(row, "base"),
 				decided, &d);

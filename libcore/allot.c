@@ -135,7 +135,7 @@ bool allot_knows(const struct allot_said *s, struct amount limit)
  * earlier view may be alive, and not know it. */
 static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, const struct allot_said *s)
 {
-	if (!s->seen || (u && (s->seen < u->since || s->term < u->term)) || (!u && !(u = add_unit(d, s->unit))))
+	if (!s->seen || (u && s->seen < u->since) || (!u && !(u = add_unit(d, s->unit))))
 		return false;
 	u->incarnation = s->incarnation;
 	u->term = s->term;
@@ -153,7 +153,7 @@ bool allot_take(struct allot_doc *d, uint64_t next, const struct allot_said *s, 
 	struct amount was;
 
 	*heard = allot_knows(s, limit);
-	if (!*heard)
+	if (!*heard || (u && s->term < u->term)) /* A8 */
 		return false;
 	if (!u || u->incarnation != s->incarnation)
 		return *heard = take_up(d, u, next, s);
@@ -233,6 +233,10 @@ void allot_apply(struct allot_own *own, const struct allot_doc *d, uint64_t vers
 	own->seen = d ? version : 0;
 	own->gone = d ? 0 : version;
 	own->doubted = false;
+	if (u && u->term > own->term) { /* A7: it was left out of that view, which nobody may have told it */
+		own->silent = true;
+		own->is_needed = false;
+	}
 	own->taken_up = u && u->incarnation == own->incarnation;
 	own->may = u ? u->may : (struct amount){ 0 };
 	own->total = d ? allot_total(d) : (struct amount){ 0 };
@@ -316,6 +320,15 @@ static struct amount limited(struct amount a, struct amount limit)
 	return (struct amount){ limit.bytes ? a.bytes : 0, limit.inodes ? a.inodes : 0 };
 }
 
+/* By how much it is more than the limit need not be said: all that waits together may be beyond what the leader takes for sane. */
+static struct amount wanted(struct amount a, struct amount limit)
+{
+	static const int64_t sane = INT64_MAX / ALLOT_UNITS_MAX - 2;
+	struct amount most = least_of(limit, (struct amount){ sane, sane });
+
+	return least_of(limited(a, limit), (struct amount){ most.bytes + 1, most.inodes + 1 });
+}
+
 bool allot_say(struct allot_own *own, const char *unit, struct amount taken, struct amount keep, struct amount limit,
 	       struct allot_said *s)
 {
@@ -343,14 +356,15 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 		own->sent = own->asked;
 	if (waits) {
 		s->round = own->sent;
-		s->wants = limited(amount_sum(amount_sum(taken, own->waiting), keep), limit);
+		s->wants = wanted(amount_sum(amount_sum(taken, own->waiting), keep), limit);
 	}
 	return true;
 }
 
-void allot_answered(struct allot_own *own, uint64_t round, uint64_t version, bool granted)
+void allot_answered(struct allot_own *own, uint64_t incarnation, uint64_t round, uint64_t version, bool granted)
 {
-	if (round != own->sent || own->sent <= own->decided || (own->seen < version && own->gone < version))
+	if (incarnation != own->incarnation || round != own->sent || own->sent <= own->decided ||
+	    (own->seen < version && own->gone < version))
 		return;
 	own->decided = round;
 	own->refused = granted ? own->refused : round;

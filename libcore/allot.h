@@ -63,7 +63,8 @@ struct allot_said {
  * as it likes, and is not said (A1). */
 bool allot_knows(const struct allot_said *, struct amount limit);
 /* Takes what was said into the document, whose next version will be `next`. True: it has changed. *heard: false if it says what is too old, or of a unit that has to take up the
- * document anew: it is to say so again. */
+ * document anew: it is to say so again. (Who decided for a set in an earlier view is heard, and
+ * nothing of that taken.) */
 bool allot_take(struct allot_doc *, uint64_t next, const struct allot_said *, struct amount limit, bool *heard);
 /* Gives the unit what it wants, as far as there is something that nobody has, and some more, so that it need not ask again soon. True: it got something. */
 bool allot_grant(struct allot_doc *, const char *unit, struct amount wants, struct amount limit, size_t units);
@@ -76,7 +77,7 @@ struct allot_own {
 	uint64_t
 		incarnation; /* never used before: so it is known that nothing grew by an earlier one since the document names it */
 	uint64_t term;	     /* of a replica set: the view in which this member decides about limits, or did; */
-	bool silent;	     /* it does not (now): it says nothing, lets nothing grow, and only knows what the store has */
+	bool silent; /* it does not (now), or the document has a later view's: it says nothing, lets nothing grow, and only knows what the store has */
 	uint64_t seen, gone; /* as above */
 	bool doubted;  /* the limit may have been none meanwhile: the store is to be looked at anew before anything grows */
 	bool taken_up; /* the document names our incarnation: before that nothing grows */
@@ -107,8 +108,8 @@ void allot_shrink(struct allot_own *, struct amount taken, struct amount limit);
 /* False: there is nothing to say. */
 bool allot_say(struct allot_own *, const char *unit, struct amount taken, struct amount keep, struct amount limit,
 	       struct allot_said *);
-/* The round was answered in that version of the document: what was wanted is granted in that, or can't be had. */
-void allot_answered(struct allot_own *, uint64_t round, uint64_t version, bool granted);
+/* The round of that incarnation was answered in that version of the document: what was wanted is granted in that, or can't be had. */
+void allot_answered(struct allot_own *, uint64_t incarnation, uint64_t round, uint64_t version, bool granted);
 
 /* ---- the pools of this process, for stratusd ---- */
 

@@ -662,11 +662,69 @@ static void a_decider_of_an_earlier_view_is_not_heard(void **unused)
 	assert_int_equal(d.unit[0].may.bytes, 20);
 	before.seen = 2; /* it has looked at the store since */
 	assert_false(allot_take(&d, 3, &before, all, &heard));
-	assert_false(heard);
-	s.term = 9; /* the same member, in the next view */
+	assert_true(heard); /* there is nothing to be said again, and others' rows are not to wait for it */
+	s.term = 9;	    /* the same member, in the next view */
 	s.incarnation = 6;
 	s.seen = 2;
 	assert_true(allot_take(&d, 3, &s, all, &heard));
+}
+
+static void what_can_not_be_had_is_not_said_in_full(void **unused)
+{
+	struct amount much = { (int64_t)100 << 40, 100 }, none = { 0 };
+	struct allot_own own = { .incarnation = 5 };
+	struct allot_said s;
+
+	(void)unused;
+	for (int i = 0; i < 3000; i++) {
+		own.waiting = amount_sum(own.waiting, (struct amount){ much.bytes - 1, 1 });
+		own.asked++;
+	}
+	assert_true(allot_say(&own, "a", none, none, much, &s));
+	assert_int_equal(s.wants.bytes, much.bytes + 1); /* it is to be refused, not granted */
+	assert_int_equal(s.wants.inodes, much.inodes + 1);
+	own.waiting = (struct amount){ much.bytes, 7 };
+	assert_true(allot_say(&own, "a", none, none, much, &s));
+	assert_true(s.wants.bytes == much.bytes && s.wants.inodes == 7);
+	assert_true(allot_say(&own, "a", none, none, (struct amount){ INT64_MAX, 0 }, &s));
+	assert_true(s.wants.bytes == much.bytes && !s.wants.inodes);
+}
+
+/* Rounds are small numbers, and begin anew with each process, and go on where they were for each view. */
+static void what_an_earlier_incarnation_was_answered_is_not_taken(void **unused)
+{
+	struct allot_own own = { .incarnation = 5, .asked = 1, .gone = 1 };
+	struct amount none = { 0 };
+	struct allot_said s;
+
+	(void)unused;
+	assert_true(allot_say(&own, "a", none, none, all, &s));
+	allot_answered(&own, 4, s.round, 1, false);
+	assert_true(!own.refused && !own.decided);
+	allot_answered(&own, 5, s.round, 1, false);
+	assert_true(own.refused == 1 && own.decided == 1);
+}
+
+/* A set goes on without its first member, which is not asked to freeze, and may live. */
+static void a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one(void **unused)
+{
+	struct allot_own own = { .incarnation = 5, .term = 8, .asked = 1 };
+	struct amount none = { 0 }, may;
+	struct allot_doc d = two();
+	struct allot_said s;
+
+	(void)unused;
+	allot_apply(&own, &d, 1, "a");
+	allot_give(&own, none, none, all, (struct amount){ 1, 1 });
+	assert_true(own.is_needed); /* it is to be taken up */
+	d.unit[0].term = 9;
+	allot_apply(&own, &d, 2, "a");
+	assert_false(own.is_needed || allot_may(&own, all, &may) || allot_say(&own, "a", none, none, all, &s));
+	allot_give(&own, none, none, all, (struct amount){ 1, 1 });
+	assert_false(own.is_needed);
+	allot_decides(&own, 6, 10);
+	allot_apply(&own, &d, 3, "a");
+	assert_true(allot_say(&own, "a", none, none, all, &s));
 }
 
 /* It has inodes limited as before, grows in bytes as it likes, and says nothing of these. */
@@ -698,6 +756,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_given_up_is_not_enforced_before_and_not_twice),
 		cmocka_unit_test(one_that_starts_anew_grows_when_the_document_names_it),
 		cmocka_unit_test(a_decider_of_an_earlier_view_is_not_heard),
+		cmocka_unit_test(a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one),
+		cmocka_unit_test(what_can_not_be_had_is_not_said_in_full),
+		cmocka_unit_test(what_an_earlier_incarnation_was_answered_is_not_taken),
 		cmocka_unit_test(who_does_not_know_yet_what_is_limited_is_not_heard),
 		cmocka_unit_test(nothing_is_allotted_twice_and_all_that_is_free_can_be_had),
 	};
