@@ -29,6 +29,7 @@ static const uint64_t away_ns = 10000000000, kept_ns = 5000000000;
 struct peer { /* a server, or a replica set: heard by the server where it decides about limits */
 	char name[ALLOT_UNIT_NAME + 1];
 	uint64_t heard_ns, term;
+	uint64_t parts; /* of a server: of the turn, that were taken */
 	json_int_t done;
 };
 struct want {
@@ -382,8 +383,19 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 
 struct heard {
 	const char *server;
+	bool all; /* that it says */
 	json_int_t done;
 };
+
+static void note_report(const struct heard *h, const json_t *report, bool committed)
+{
+	struct peer *p = need_peer(h->server);
+
+	if (!p || !allot_turn_heard(&p->parts, (uint64_t)json_number(report, "part"), h->all && committed))
+		return;
+	note_done(p, 0, h->done);
+	each_decided(report, note_done, h->done);
+}
 
 static struct heard take_report(struct working **list, const json_t *report)
 {
@@ -394,7 +406,7 @@ static struct heard take_report(struct working **list, const json_t *report)
 
 	json_array_foreach(json_object_get(report, "rows"), i, row) heard &= take_row(list, server, row);
 	softs_take(server, json_object_get(report, "soft"));
-	return (struct heard){ server, heard ? json_number(report, "done") : 0 };
+	return (struct heard){ server, heard, json_number(report, "done") };
 }
 
 /* ---- wants ---- */
@@ -552,10 +564,8 @@ static void decide(void)
 	pthread_mutex_unlock(&lead.lock);
 	err = are_current(list) ? commit(list) : -EAGAIN;
 	pthread_mutex_lock(&lead.lock);
-	for (size_t i = 0; i < count && !err; i++) {
-		note_done(need_peer(heard[i].server), 0, heard[i].done);
-		each_decided(report[i], note_done, heard[i].done);
-	}
+	for (size_t i = 0; i < count; i++)
+		note_report(&heard[i], report[i], !err);
 	news = !err && (answer_all(&list) | (lead.shown != lead.event));
 	if (!err)
 		lead.shown = lead.event;

@@ -107,6 +107,41 @@ struct amount allot_total(const struct allot_doc *d)
 	return sum;
 }
 
+/* ---- turns ---- */
+
+/* If some came or went meanwhile others may have been missed. */
+size_t allot_turn_begin(struct allot_turn *t, size_t total)
+{
+	if (total != t->total)
+		t->skip = 0;
+	t->total = total;
+	if (!t->skip) {
+		t->part = 0;
+		t->before = t->looked;
+	}
+	return t->skip;
+}
+
+uint64_t allot_turn_end(struct allot_turn *t, size_t upto)
+{
+	t->skip = upto < t->total ? upto : 0;
+	t->done = t->skip ? 0 : t->before;
+	return t->part++;
+}
+
+void allot_turn_fail(struct allot_turn *t)
+{
+	t->skip = 0;
+}
+
+bool allot_turn_heard(uint64_t *parts, uint64_t part, bool taken)
+{
+	bool whole = taken && (!part || part == *parts);
+
+	*parts = whole ? part + 1 : 0;
+	return whole;
+}
+
 /* ---- who decides ---- */
 
 static struct allot_unit *add_unit(struct allot_doc *d, const char *name)

@@ -57,6 +57,22 @@ struct allot_said {
 	struct amount wants; /* to have so much in all */
 };
 
+/* What is too long for one message goes on in the next: all of these together are a *turn*. So what others need has been looked at, and what could be given is said, up to what had been looked at before a turn that has ended. */
+struct allot_turn {
+	size_t skip, total; /* so many of all were said; what there was when that was */
+	uint64_t looked;    /* what others need up to there has been looked at; */
+	uint64_t before;    /* what had been before the turn; */
+	uint64_t done;	    /* and that, with the message that ends it; else 0 */
+	uint64_t part;	    /* of the turn, from 0 */
+};
+/* The message is of those from the result on, of that many there are now. */
+size_t allot_turn_begin(struct allot_turn *, size_t total);
+/* It got as far as there. Returns its part; `done` is what it is now. */
+uint64_t allot_turn_end(struct allot_turn *, size_t upto);
+void allot_turn_fail(struct allot_turn *); /* nobody has answered: it begins anew */
+/* At who decides, for each that says: false: a part of the turn was lost, or not all of it taken, so what it says to be done is not known to be. */
+bool allot_turn_heard(uint64_t *parts, uint64_t part, bool taken);
+
 /* ---- who decides ---- */
 
 /* A limit of 0 is none: then nothing is allotted, and nothing compared. Where something else is limited, as far as is known there, than `limit` has, nothing is heard of until that is known there: what is not limited grows

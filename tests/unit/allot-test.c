@@ -705,6 +705,37 @@ static void what_an_earlier_incarnation_was_answered_is_not_taken(void **unused)
 	assert_true(own.refused == 1 && own.decided == 1);
 }
 
+/* More than one message holds: one after the other, of which some are lost, or not taken. What is said to be done has been, for each of them. */
+static void what_is_too_much_for_a_message_goes_on_in_the_next(void **unused)
+{
+	enum { MANY = 1000, ROWS = 64 };
+	static uint64_t looked_at[MANY]; /* what was needed last, as it was said */
+	struct allot_turn turn = { .total = 0 };
+	uint64_t parts = 0, needed = 0, ends = 0, done = 0;
+
+	(void)unused;
+	state = 77;
+	for (int i = 0; i < 20000; i++) {
+		size_t total = below(100) ? MANY : MANY - 1, at = allot_turn_begin(&turn, total), from = at;
+		bool lost = !below(60), taken = below(60);
+		uint64_t part;
+
+		for (; at < total && at < from + ROWS; at++)
+			looked_at[at] = lost || !taken ? looked_at[at] : turn.looked;
+		part = allot_turn_end(&turn, at);
+		if (!lost && allot_turn_heard(&parts, part, taken) && turn.done > done) {
+			ends++;
+			done = turn.done;
+			for (size_t k = 0; k < MANY - 1; k++)
+				assert_true(looked_at[k] >= done);
+		}
+		if (lost || !below(60)) /* or the answer was */
+			allot_turn_fail(&turn);
+		turn.looked = needed += below(3);
+	}
+	assert_true(ends > 200);
+}
+
 /* A set goes on without its first member, which is not asked to freeze, and may live. */
 static void a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one(void **unused)
 {
@@ -759,6 +790,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one),
 		cmocka_unit_test(what_can_not_be_had_is_not_said_in_full),
 		cmocka_unit_test(what_an_earlier_incarnation_was_answered_is_not_taken),
+		cmocka_unit_test(what_is_too_much_for_a_message_goes_on_in_the_next),
 		cmocka_unit_test(who_does_not_know_yet_what_is_limited_is_not_heard),
 		cmocka_unit_test(nothing_is_allotted_twice_and_all_that_is_free_can_be_had),
 	};
