@@ -367,7 +367,7 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 		return true; /* it would be the same again, and others' rows are not to wait for it */
 	if (w && !sharing_has(w->volume, s.unit))
 		return true; /* it has not heard yet that it has no brick any more */
-	if (is_of_earlier_view(&s))
+	if (w && is_of_earlier_view(&s))
 		return true;
 	if (w && w->is)
 		w->changed |= allot_take(&w->doc, w->version + 1, &s, w->limit, &heard);
