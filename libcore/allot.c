@@ -247,6 +247,11 @@ bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *sa
 
 /* ---- who holds one ---- */
 
+static bool is_silent(const struct allot_own *own)
+{
+	return own->silent || own->left_out;
+}
+
 void allot_decides(struct allot_own *own, uint64_t incarnation, uint64_t term)
 {
 	own->silent = !term;
@@ -254,7 +259,7 @@ void allot_decides(struct allot_own *own, uint64_t incarnation, uint64_t term)
 		return;
 	own->term = term;
 	own->incarnation = incarnation;
-	own->taken_up = own->capped = own->is_needed = false;
+	own->taken_up = own->capped = own->is_needed = own->left_out = false;
 	own->gift = 0;
 	own->sent = own->decided; /* what was said for an earlier view is not answered any more */
 }
@@ -268,10 +273,8 @@ void allot_apply(struct allot_own *own, const struct allot_doc *d, uint64_t vers
 	own->seen = d ? version : 0;
 	own->gone = d ? 0 : version;
 	own->doubted = false;
-	if (u && u->term > own->term) { /* A7: it was left out of that view, which nobody may have told it */
-		own->silent = true;
-		own->is_needed = false;
-	}
+	own->left_out = u && u->term > own->term; /* A7 */
+	own->is_needed &= !own->left_out;
 	own->taken_up = u && u->incarnation == own->incarnation;
 	own->may = u ? u->may : (struct amount){ 0 };
 	own->total = d ? allot_total(d) : (struct amount){ 0 };
@@ -296,9 +299,9 @@ bool allot_may(const struct allot_own *own, struct amount limit, struct amount *
 		may->bytes = 0;
 	if (limit.inodes && own->total.inodes > limit.inodes)
 		may->inodes = 0;
-	if (own->silent || !own->taken_up || own->doubted)
+	if (is_silent(own) || !own->taken_up || own->doubted)
 		*may = (struct amount){ 0 };
-	return !own->silent && own->taken_up && !own->doubted;
+	return !is_silent(own) && own->taken_up && !own->doubted;
 }
 
 static void give_up(struct allot_own *own, struct amount less)
@@ -327,8 +330,8 @@ void allot_give(struct allot_own *own, struct amount taken, struct amount keep, 
 {
 	struct amount may = enforced(own);
 
-	own->is_needed = !own->silent && !own->taken_up;
-	if (own->silent || !own->taken_up)
+	own->is_needed = !is_silent(own) && !own->taken_up;
+	if (is_silent(own) || !own->taken_up)
 		return;
 	give_up(own,
 		(struct amount){
@@ -340,7 +343,7 @@ void allot_shrink(struct allot_own *own, struct amount taken, struct amount limi
 {
 	struct amount may = enforced(own), less = { 0 };
 
-	if (own->silent || !own->taken_up)
+	if (is_silent(own) || !own->taken_up)
 		return;
 	if (limit.bytes && own->total.bytes > limit.bytes)
 		less.bytes = most(0, may.bytes - taken.bytes);
@@ -372,7 +375,7 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 	taken = limited(taken, limit);
 	more = taken.bytes > own->may.bytes || taken.inodes > own->may.inodes;
 	more &= own->seen != 0; /* what was moved here may be more than what may grow here */
-	if (own->silent)
+	if (is_silent(own))
 		return false;
 	if (!waits && !(own->taken_up ? own->capped || more : own->is_needed || more))
 		return false;

@@ -93,7 +93,8 @@ struct allot_own {
 	uint64_t
 		incarnation; /* never used before: so it is known that nothing grew by an earlier one since the document names it */
 	uint64_t term;	     /* of a replica set: the view in which this member decides about limits, or did; */
-	bool silent; /* it does not (now), or the document has a later view's: it says nothing, lets nothing grow, and only knows what the store has */
+	bool silent;	     /* it does not (now): it says nothing, lets nothing grow, and only knows what the store has */
+	bool left_out;	     /* nor does it, though nobody told it so: the document has a later view's */
 	uint64_t seen, gone; /* as above */
 	bool doubted;  /* the limit may have been none meanwhile: the store is to be looked at anew before anything grows */
 	bool taken_up; /* the document names our incarnation: before that nothing grows */

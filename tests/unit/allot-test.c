@@ -753,8 +753,11 @@ static void a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one(v
 	assert_false(own.is_needed || allot_may(&own, all, &may) || allot_say(&own, "a", none, none, all, &s));
 	allot_give(&own, none, none, all, (struct amount){ 1, 1 });
 	assert_false(own.is_needed);
-	allot_decides(&own, 6, 10);
+	d.unit[0].term = 3; /* of a set that came in the place of that one */
 	allot_apply(&own, &d, 3, "a");
+	assert_true(allot_say(&own, "a", none, none, all, &s));
+	allot_decides(&own, 6, 10);
+	allot_apply(&own, &d, 4, "a");
 	assert_true(allot_say(&own, "a", none, none, all, &s));
 }
 
