@@ -29,6 +29,7 @@ static const uint64_t away_ns = 10000000000, kept_ns = 5000000000;
 struct peer { /* a server, or a replica set: heard by the server where it decides about limits */
 	char name[ALLOT_UNIT_NAME + 1];
 	uint64_t heard_ns, term;
+	uint64_t parts; /* of a server: of the turn, that were taken */
 	json_int_t done;
 };
 struct want {
@@ -137,6 +138,14 @@ static void free_working(struct working *list)
 	}
 }
 
+/* A specification that changes what is limited empties the documents in the same commit: so if it is now what it was before they were read, they were read as it knows them. */
+static bool are_current(const struct working *list)
+{
+	while (list && sharing_is_current(list->volume))
+		list = list->next;
+	return !list;
+}
+
 /* All at once, or none: what is not in the store is said again. */
 static int commit(struct working *list)
 {
@@ -178,7 +187,8 @@ static struct began *find_began(const struct working *w, const char *unit)
 	return b;
 }
 
-static void note_began(const struct working *w, const struct allot_said *s)
+/* False: what is limited is not known there yet. */
+static bool note_began(const struct working *w, const struct allot_said *s)
 {
 	struct began *b = find_began(w, s->unit);
 
@@ -192,6 +202,7 @@ static void note_began(const struct working *w, const struct allot_said *s)
 		b->said = *s;
 		b->heard_ns = clock_ns();
 	}
+	return allot_knows(s, w->limit);
 }
 
 static void forget_began(uint64_t before_ns)
@@ -220,7 +231,7 @@ static void begin(struct working *w)
 		if (b)
 			said[count++] = b->said;
 	}
-	if (count == w->volume->units && allot_begin(&w->doc, w->version, said, count))
+	if (count == w->volume->units && allot_begin(&w->doc, w->version, said, count, w->limit))
 		w->is = w->changed = true;
 	free(said);
 }
@@ -246,6 +257,7 @@ static bool read_said(const char *server, const json_t *row, struct allot_said *
 				  .term = (uint64_t)json_number(row, "term"),
 				  .seen = (uint64_t)json_number(row, "seen"),
 				  .gone = (uint64_t)json_number(row, "gone"),
+				  .kinds = (unsigned)json_number(row, "kinds"),
 				  .taken = amount_of(row, "taken"),
 				  .gift = (uint64_t)json_number(row, "gift"),
 				  .capped = json_is_true(json_object_get(row, "capped")),
@@ -264,6 +276,8 @@ static void note_want(const char *server, const char *pool, uint64_t base, const
 	for (at = &lead.want; (w = *at); at = &w->next)
 		if (w->base == base && !strcmp(w->said.unit, s->unit) && !strcmp(w->pool, pool))
 			break;
+	if (w && s->term < w->said.term) /* A8 */
+		return;
 	if (w && w->said.incarnation == s->incarnation && w->said.round == s->round) {
 		w->mentioned_ns = clock_ns();
 		w->said.wants = s->wants;
@@ -327,6 +341,19 @@ static void each_decided(const json_t *said, void (*fn)(struct peer *, uint64_t 
 	}
 }
 
+/* A8: by what the server of the set's decider has said that was heard last. */
+static bool is_of_earlier_view(const struct allot_said *s)
+{
+	const struct peer *p;
+	bool is;
+
+	pthread_mutex_lock(&lead.lock);
+	p = need_peer(s->unit);
+	is = p && s->term < p->term;
+	pthread_mutex_unlock(&lead.lock);
+	return is;
+}
+
 /* False: some of it must be said again. */
 static bool take_row(struct working **list, const char *server, const json_t *row)
 {
@@ -337,13 +364,15 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 	bool heard = true;
 
 	if (!read_said(server, row, &s))
-		return false;
+		return true; /* it would be the same again, and others' rows are not to wait for it */
 	if (w && !sharing_has(w->volume, s.unit))
 		return true; /* it has not heard yet that it has no brick any more */
+	if (w && is_of_earlier_view(&s))
+		return true;
 	if (w && w->is)
-		w->changed |= allot_take(&w->doc, w->version + 1, &s, &heard);
+		w->changed |= allot_take(&w->doc, w->version + 1, &s, w->limit, &heard);
 	else if (w)
-		note_began(w, &s);
+		heard = note_began(w, &s);
 	if (s.round) {
 		pthread_mutex_lock(&lead.lock);
 		note_want(server, pool, base, &s);
@@ -354,8 +383,19 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 
 struct heard {
 	const char *server;
+	bool all; /* that it says */
 	json_int_t done;
 };
+
+static void note_report(const struct heard *h, const json_t *report, bool committed)
+{
+	struct peer *p = need_peer(h->server);
+
+	if (!p || !allot_turn_heard(&p->parts, (uint64_t)json_number(report, "part"), h->all && committed))
+		return;
+	note_done(p, 0, h->done);
+	each_decided(report, note_done, h->done);
+}
 
 static struct heard take_report(struct working **list, const json_t *report)
 {
@@ -366,7 +406,7 @@ static struct heard take_report(struct working **list, const json_t *report)
 
 	json_array_foreach(json_object_get(report, "rows"), i, row) heard &= take_row(list, server, row);
 	softs_take(server, json_object_get(report, "soft"));
-	return (struct heard){ server, heard ? json_number(report, "done") : 0 };
+	return (struct heard){ server, heard, json_number(report, "done") };
 }
 
 /* ---- wants ---- */
@@ -522,12 +562,10 @@ static void decide(void)
 	forget_wants(clock_ns() - kept_ns);
 	grant_all(&list);
 	pthread_mutex_unlock(&lead.lock);
-	err = commit(list);
+	err = are_current(list) ? commit(list) : -EAGAIN;
 	pthread_mutex_lock(&lead.lock);
-	for (size_t i = 0; i < count && !err; i++) {
-		note_done(need_peer(heard[i].server), 0, heard[i].done);
-		each_decided(report[i], note_done, heard[i].done);
-	}
+	for (size_t i = 0; i < count; i++)
+		note_report(&heard[i], report[i], !err);
 	news = !err && (answer_all(&list) | (lead.shown != lead.event));
 	if (!err)
 		lead.shown = lead.event;
@@ -591,8 +629,9 @@ static json_t *tell(const char *server)
 
 		if (own && w->answered)
 			json_array_append_new(answered,
-					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "pool", w->pool, "unit", w->said.unit,
-							"base", (json_int_t)w->base, "round", (json_int_t)w->said.round,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "pool", w->pool, "unit",
+							w->said.unit, "base", (json_int_t)w->base, "incarnation",
+							(json_int_t)w->said.incarnation, "round", (json_int_t)w->said.round,
 							"version", (json_int_t)w->version, "granted", w->granted));
 		else if ((!own || strcmp(w->said.unit, server)) && !w->answered && (w->lacks.bytes || w->lacks.inodes))
 			json_array_append_new(needs, json_pack("{s:s, s:s, s:I, s:[I,I]}", "pool", w->pool, "unit",

@@ -7,6 +7,7 @@
 
 #include "cluster.h"
 #include "log.h"
+#include "path.h"
 #include "store.h"
 
 static struct {
@@ -156,6 +157,18 @@ const struct sharing *sharing_find(const char *pool)
 		if (!strcmp(all.volume[i]->pool, pool))
 			return all.volume[i];
 	return NULL;
+}
+
+static bool is_read(const struct sharing *v, const char *key)
+{
+	return store_version(cluster_store(), key) == v->version;
+}
+
+bool sharing_is_current(const struct sharing *v)
+{
+	cleanup_path char *key = path_format("volume/%s", v->name);
+
+	return is_read(v, key);
 }
 
 bool sharing_has(const struct sharing *v, const char *name)

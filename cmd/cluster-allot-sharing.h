@@ -29,6 +29,7 @@ struct sharing { /* a volume whose servers, or sets, share limits */
 void sharing_look(void); /* at what has changed */
 void sharing_forget(void);
 const struct sharing *sharing_find(const char *pool); /* NULL: there is no such volume */
+bool sharing_is_current(const struct sharing *);      /* false: the specification has changed since it was looked at */
 bool sharing_has(const struct sharing *, const char *unit);
 /* False: no limit of the tenant is shared. */
 void sharing_each(void (*fn)(const struct sharing *, void *), void *arg);

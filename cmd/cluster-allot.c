@@ -26,7 +26,7 @@
 #include "task.h"
 #include "tls-dir.h"
 
-enum { HOT_MS = 10, IDLE_MS = 200, LEAST_MS = 5, ROWS_MAX = 512, LISTED_MAX = 65536, CONNECT_S = 2, ANSWER_S = 4 };
+enum { HOT_MS = 10, IDLE_MS = 200, LEAST_MS = 5, ROWS_MAX = 256, LISTED_MAX = 65536, CONNECT_S = 2, ANSWER_S = 4 };
 
 struct place { /* a tenant of a pool */
 	char pool[GFID_TEXT];
@@ -43,8 +43,7 @@ static struct {
 	CURL *easy;
 	uint64_t index;	 /* of the store, whose documents were applied to all that is remembered */
 	json_int_t lead; /* of whom what follows was heard */
-	json_int_t
-		done; /* what others need up to there has been looked at, and what could be given is said with this or was before */
+	struct allot_turn turn;
 	bool silent; /* it was said in the log that nobody answers */
 } asking = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -144,45 +143,59 @@ static void refresh(const struct place *at, bool is_new_index)
 struct saying {
 	json_t *rows;
 	const struct place *at;
-	bool truncated;
 };
+
+static void shrink(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *unused)
+{
+	(void)keep, (void)unused;
+	allot_shrink(own, taken, limit);
+}
 
 static void say(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
 {
 	struct saying *to = arg;
 	struct allot_said s;
 
-	allot_shrink(own, taken, limit);
-	if (json_array_size(to->rows) >= ROWS_MAX) {
-		to->truncated = true;
-		return;
-	}
 	if (!allot_say(own, to->at->unit, taken, keep, limit, &s))
 		return;
 	json_array_append_new(to->rows,
-			      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}", "pool",
-					to->at->pool, "unit", s.unit, "base", (json_int_t)to->at->base, "incarnation",
+			      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I], s:I, s:b, s:[I,I], s:I, s:[I,I]}",
+					"pool", to->at->pool, "unit", s.unit, "base", (json_int_t)to->at->base, "incarnation",
 					(json_int_t)s.incarnation, "term", (json_int_t)s.term, "seen", (json_int_t)s.seen,
-					"gone", (json_int_t)s.gone, "taken", (json_int_t)s.taken.bytes,
-					(json_int_t)s.taken.inodes, "gift", (json_int_t)s.gift, "capped", s.capped, "cap",
-					(json_int_t)s.cap.bytes, (json_int_t)s.cap.inodes, "round", (json_int_t)s.round,
-					"wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
+					"gone", (json_int_t)s.gone, "kinds", (json_int_t)s.kinds, "taken",
+					(json_int_t)s.taken.bytes, (json_int_t)s.taken.inodes, "gift", (json_int_t)s.gift,
+					"capped", s.capped, "cap", (json_int_t)s.cap.bytes, (json_int_t)s.cap.inodes, "round",
+					(json_int_t)s.round, "wants", (json_int_t)s.wants.bytes, (json_int_t)s.wants.inodes));
 }
 
-static json_t *collect(struct places *all, bool *whole, bool *has_soft)
+static uint64_t say_some(const struct places *all, json_t *rows)
 {
-	struct saying to = { .rows = json_array() };
-	uint64_t index = store_index(cluster_store()); /* before they are read */
+	struct saying to = { .rows = rows };
+	size_t at = allot_turn_begin(&asking.turn, all->count);
 
-	for (size_t i = 0; i < all->count; i++) {
-		refresh(&all->at[i], index != asking.index);
-		to.at = &all->at[i];
+	for (; at < all->count && json_array_size(rows) < ROWS_MAX; at++) {
+		to.at = &all->at[at];
 		allot_with_unit(to.at->pool, to.at->unit, false, to.at->base, say, &to);
 	}
+	return allot_turn_end(&asking.turn, at);
+}
+
+static json_t *collect(struct places *all, bool *has_soft)
+{
+	json_t *rows = json_array();
+	uint64_t index = store_index(cluster_store()), part; /* before they are read */
+
+	for (size_t i = 0; i < all->count; i++) {
+		const struct place *at = &all->at[i];
+
+		refresh(at, index != asking.index);
+		allot_with_unit(at->pool, at->unit, false, at->base, shrink, NULL);
+	}
 	asking.index = index;
-	*whole = !to.truncated;
-	return json_pack("{s:s, s:I, s:I, s:O, s:o, s:o}", "server", cluster_name(), "lead", asking.lead, "done", asking.done,
-			 "decides", all->decides, "rows", to.rows, "soft", softs_say(has_soft));
+	part = say_some(all, rows);
+	return json_pack("{s:s, s:I, s:I, s:I, s:O, s:o, s:o}", "server", cluster_name(), "lead", asking.lead, "part",
+			 (json_int_t)part, "done", (json_int_t)asking.turn.done, "decides", all->decides, "rows", rows, "soft",
+			 softs_say(has_soft));
 }
 
 /* ---- and answered ---- */
@@ -206,7 +219,7 @@ static void give(struct allot_own *own, struct amount taken, struct amount keep,
 }
 
 struct deciding {
-	uint64_t round, version;
+	uint64_t incarnation, round, version;
 	bool granted;
 };
 
@@ -215,7 +228,7 @@ static void decided(struct allot_own *own, struct amount taken, struct amount ke
 	const struct deciding *d = arg;
 
 	(void)taken, (void)keep, (void)limit;
-	allot_answered(own, d->round, d->version, d->granted);
+	allot_answered(own, d->incarnation, d->round, d->version, d->granted);
 }
 
 static void note_heard(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)
@@ -227,7 +240,7 @@ static void note_heard(struct allot_own *own, struct amount taken, struct amount
 enum pace { LATER, SOON, NOW };
 
 /* What others need is told of at once: they wait until all have looked. */
-static enum pace take_answer(const json_t *answer, const json_t *said, bool whole)
+static enum pace take_answer(const json_t *answer, const json_t *said)
 {
 	const json_t *row;
 	bool later = false, has_looked;
@@ -243,8 +256,8 @@ static enum pace take_answer(const json_t *answer, const json_t *said, bool whol
 	}
 	json_array_foreach(json_object_get(answer, "answered"), i, row)
 	{
-		struct deciding d = { (uint64_t)json_number(row, "round"), (uint64_t)json_number(row, "version"),
-				      json_is_true(json_object_get(row, "granted")) };
+		struct deciding d = { (uint64_t)json_number(row, "incarnation"), (uint64_t)json_number(row, "round"),
+				      (uint64_t)json_number(row, "version"), json_is_true(json_object_get(row, "granted")) };
 
 		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), false, (uint64_t)json_number(row, "base"),
 				decided, &d);
@@ -253,11 +266,11 @@ static enum pace take_answer(const json_t *answer, const json_t *said, bool whol
 		allot_with_unit(json_text(row, "pool"), json_text(row, "unit"), false, (uint64_t)json_number(row, "base"),
 				note_heard, NULL);
 	if (asking.lead != json_number(answer, "lead"))
-		asking.done = 0;
+		asking.turn = (struct allot_turn){ .total = 0 };
 	asking.lead = json_number(answer, "lead");
-	has_looked = !later && whole && asking.done != json_number(answer, "event");
-	if (!later && whole)
-		asking.done = json_number(answer, "event");
+	has_looked = !later && asking.turn.looked != (uint64_t)json_number(answer, "event");
+	if (!later)
+		asking.turn.looked = (uint64_t)json_number(answer, "event");
 	if (!json_array_size(json_object_get(answer, "needs")))
 		return json_array_size(json_object_get(said, "rows")) ? SOON : LATER;
 	return has_looked ? NOW : SOON;
@@ -353,16 +366,18 @@ static enum pace exchange(void)
 {
 	struct places all = { .decides = json_array() };
 	enum pace pace = LATER;
-	bool whole, has_soft;
+	bool has_soft;
 	json_t *said, *answer;
 	uint64_t sent_ns;
 
 	allot_each_pool(list_pool, &all);
 	if (all.pools) {
-		said = collect(&all, &whole, &has_soft);
+		said = collect(&all, &has_soft);
 		sent_ns = clock_ns();
 		answer = ask(said);
-		pace = answer ? take_answer(answer, said, whole) : LATER;
+		pace = answer ? take_answer(answer, said) : LATER;
+		if (!answer)
+			allot_turn_fail(&asking.turn);
 		if ((softs_hear(json_object_get(answer, "soft"), sent_ns) || has_soft) && pace == LATER)
 			pace = SOON;
 		json_decref(said);

@@ -98,11 +98,26 @@ static void read_document(const struct volume *v, struct summed *s)
 	free(key);
 }
 
-/* Of who had a soft limit before the sums go on. A count that is under way may have been of other servers. */
+static struct server *find_server(const char *name)
+{
+	for (size_t i = 0; i < lead.servers; i++)
+		if (!strcmp(lead.server[i].name, name))
+			return &lead.server[i];
+	return NULL;
+}
+
+/* Of who had a soft limit before the sums go on. A count that is under way may have been of other servers. Who had none may have had one before that: a server that has heard of the newest specification only has told all, as far as it
+ * knows, and would tell nothing more. */
 static void take_over(struct volume *v, struct volume *before, struct summed *s)
 {
 	const struct summed *was = find_summed(before, s->limit.base);
 
+	for (size_t i = 0; !was && i < v->units; i++) {
+		struct server *from = find_server(v->unit[i]);
+
+		if (from)
+			soft_renew(&from->unit);
+	}
 	for (size_t i = 0; was && i < v->units; i++) {
 		size_t k = unit_number(before, v->unit[i]);
 
@@ -190,14 +205,6 @@ static void refresh(void)
 }
 
 /* ---- what is said ---- */
-
-static struct server *find_server(const char *name)
-{
-	for (size_t i = 0; i < lead.servers; i++)
-		if (!strcmp(lead.server[i].name, name))
-			return &lead.server[i];
-	return NULL;
-}
 
 static struct server *need_server(const char *name)
 {

@@ -107,6 +107,41 @@ struct amount allot_total(const struct allot_doc *d)
 	return sum;
 }
 
+/* ---- turns ---- */
+
+/* If some came or went meanwhile others may have been missed. */
+size_t allot_turn_begin(struct allot_turn *t, size_t total)
+{
+	if (total != t->total)
+		t->skip = 0;
+	t->total = total;
+	if (!t->skip) {
+		t->part = 0;
+		t->before = t->looked;
+	}
+	return t->skip;
+}
+
+uint64_t allot_turn_end(struct allot_turn *t, size_t upto)
+{
+	t->skip = upto < t->total ? upto : 0;
+	t->done = t->skip ? 0 : t->before;
+	return t->part++;
+}
+
+void allot_turn_fail(struct allot_turn *t)
+{
+	t->skip = 0;
+}
+
+bool allot_turn_heard(uint64_t *parts, uint64_t part, bool taken)
+{
+	bool whole = taken && (!part || part == *parts);
+
+	*parts = whole ? part + 1 : 0;
+	return whole;
+}
+
 /* ---- who decides ---- */
 
 static struct allot_unit *add_unit(struct allot_doc *d, const char *name)
@@ -121,11 +156,21 @@ static struct allot_unit *add_unit(struct allot_doc *d, const char *name)
 	return u;
 }
 
+static unsigned kinds_of(struct amount limit)
+{
+	return (limit.bytes ? ALLOT_BYTES : 0) | (limit.inodes ? ALLOT_INODES : 0);
+}
+
+bool allot_knows(const struct allot_said *s, struct amount limit)
+{
+	return s->kinds == kinds_of(limit);
+}
+
 /* A2, A3: nothing has grown by this incarnation yet, and nothing does any more by the one before. What it said before that one was taken up is too old to be true. A7: who decided in an
  * earlier view may be alive, and not know it. */
 static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, const struct allot_said *s)
 {
-	if (!s->seen || (u && (s->seen < u->since || s->term < u->term)) || (!u && !(u = add_unit(d, s->unit))))
+	if (!s->seen || (u && s->seen < u->since) || (!u && !(u = add_unit(d, s->unit))))
 		return false;
 	u->incarnation = s->incarnation;
 	u->term = s->term;
@@ -137,12 +182,14 @@ static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, co
 	return true;
 }
 
-bool allot_take(struct allot_doc *d, uint64_t next, const struct allot_said *s, bool *heard)
+bool allot_take(struct allot_doc *d, uint64_t next, const struct allot_said *s, struct amount limit, bool *heard)
 {
 	struct allot_unit *u = allot_find(d, s->unit);
 	struct amount was;
 
-	*heard = true;
+	*heard = allot_knows(s, limit);
+	if (!*heard || (u && s->term < u->term)) /* A8 */
+		return false;
 	if (!u || u->incarnation != s->incarnation)
 		return *heard = take_up(d, u, next, s);
 	if (s->gift < u->heard) /* it has given something up since */
@@ -180,11 +227,12 @@ bool allot_grant(struct allot_doc *d, const char *unit, struct amount wants, str
 	return more.bytes || more.inodes;
 }
 
-bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *said, size_t units)
+bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *said, size_t units, struct amount limit)
 {
 	d->units = 0;
 	for (size_t i = 0; i < units; i++) {
-		struct allot_unit *u = said[i].seen || said[i].gone != gone ? NULL : add_unit(d, said[i].unit);
+		bool is_new = !said[i].seen && said[i].gone == gone && allot_knows(&said[i], limit);
+		struct allot_unit *u = is_new ? add_unit(d, said[i].unit) : NULL;
 
 		if (!u)
 			return false;
@@ -199,6 +247,11 @@ bool allot_begin(struct allot_doc *d, uint64_t gone, const struct allot_said *sa
 
 /* ---- who holds one ---- */
 
+static bool is_silent(const struct allot_own *own)
+{
+	return own->silent || own->left_out;
+}
+
 void allot_decides(struct allot_own *own, uint64_t incarnation, uint64_t term)
 {
 	own->silent = !term;
@@ -206,7 +259,7 @@ void allot_decides(struct allot_own *own, uint64_t incarnation, uint64_t term)
 		return;
 	own->term = term;
 	own->incarnation = incarnation;
-	own->taken_up = own->capped = own->is_needed = false;
+	own->taken_up = own->capped = own->is_needed = own->left_out = false;
 	own->gift = 0;
 	own->sent = own->decided; /* what was said for an earlier view is not answered any more */
 }
@@ -220,6 +273,8 @@ void allot_apply(struct allot_own *own, const struct allot_doc *d, uint64_t vers
 	own->seen = d ? version : 0;
 	own->gone = d ? 0 : version;
 	own->doubted = false;
+	own->left_out = u && u->term > own->term; /* A7 */
+	own->is_needed &= !own->left_out;
 	own->taken_up = u && u->incarnation == own->incarnation;
 	own->may = u ? u->may : (struct amount){ 0 };
 	own->total = d ? allot_total(d) : (struct amount){ 0 };
@@ -244,9 +299,9 @@ bool allot_may(const struct allot_own *own, struct amount limit, struct amount *
 		may->bytes = 0;
 	if (limit.inodes && own->total.inodes > limit.inodes)
 		may->inodes = 0;
-	if (own->silent || !own->taken_up || own->doubted)
+	if (is_silent(own) || !own->taken_up || own->doubted)
 		*may = (struct amount){ 0 };
-	return !own->silent && own->taken_up && !own->doubted;
+	return !is_silent(own) && own->taken_up && !own->doubted;
 }
 
 static void give_up(struct allot_own *own, struct amount less)
@@ -275,8 +330,8 @@ void allot_give(struct allot_own *own, struct amount taken, struct amount keep, 
 {
 	struct amount may = enforced(own);
 
-	own->is_needed = !own->silent && !own->taken_up;
-	if (own->silent || !own->taken_up)
+	own->is_needed = !is_silent(own) && !own->taken_up;
+	if (is_silent(own) || !own->taken_up)
 		return;
 	give_up(own,
 		(struct amount){
@@ -288,7 +343,7 @@ void allot_shrink(struct allot_own *own, struct amount taken, struct amount limi
 {
 	struct amount may = enforced(own), less = { 0 };
 
-	if (own->silent || !own->taken_up)
+	if (is_silent(own) || !own->taken_up)
 		return;
 	if (limit.bytes && own->total.bytes > limit.bytes)
 		less.bytes = most(0, may.bytes - taken.bytes);
@@ -303,6 +358,15 @@ static struct amount limited(struct amount a, struct amount limit)
 	return (struct amount){ limit.bytes ? a.bytes : 0, limit.inodes ? a.inodes : 0 };
 }
 
+/* By how much it is more than the limit need not be said: all that waits together may be beyond what the leader takes for sane. */
+static struct amount wanted(struct amount a, struct amount limit)
+{
+	static const int64_t sane = INT64_MAX / ALLOT_UNITS_MAX - 2;
+	struct amount most = least_of(limit, (struct amount){ sane, sane });
+
+	return least_of(limited(a, limit), (struct amount){ most.bytes + 1, most.inodes + 1 });
+}
+
 bool allot_say(struct allot_own *own, const char *unit, struct amount taken, struct amount keep, struct amount limit,
 	       struct allot_said *s)
 {
@@ -311,7 +375,7 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 	taken = limited(taken, limit);
 	more = taken.bytes > own->may.bytes || taken.inodes > own->may.inodes;
 	more &= own->seen != 0; /* what was moved here may be more than what may grow here */
-	if (own->silent)
+	if (is_silent(own))
 		return false;
 	if (!waits && !(own->taken_up ? own->capped || more : own->is_needed || more))
 		return false;
@@ -319,6 +383,7 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 				  .term = own->term,
 				  .seen = own->seen,
 				  .gone = own->gone,
+				  .kinds = kinds_of(limit),
 				  .taken = taken,
 				  .gift = own->gift,
 				  .capped = own->capped,
@@ -329,14 +394,15 @@ bool allot_say(struct allot_own *own, const char *unit, struct amount taken, str
 		own->sent = own->asked;
 	if (waits) {
 		s->round = own->sent;
-		s->wants = limited(amount_sum(amount_sum(taken, own->waiting), keep), limit);
+		s->wants = wanted(amount_sum(amount_sum(taken, own->waiting), keep), limit);
 	}
 	return true;
 }
 
-void allot_answered(struct allot_own *own, uint64_t round, uint64_t version, bool granted)
+void allot_answered(struct allot_own *own, uint64_t incarnation, uint64_t round, uint64_t version, bool granted)
 {
-	if (round != own->sent || own->sent <= own->decided || (own->seen < version && own->gone < version))
+	if (incarnation != own->incarnation || round != own->sent || own->sent <= own->decided ||
+	    (own->seen < version && own->gone < version))
 		return;
 	own->decided = round;
 	own->refused = granted ? own->refused : round;

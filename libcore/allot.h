@@ -41,11 +41,14 @@ struct amount allot_total(const struct allot_doc *);
 
 /* ---- what a unit says: all of it each time, so it may be lost, repeated, or overtaken ---- */
 
+enum { ALLOT_BYTES = 1, ALLOT_INODES = 2 };
 struct allot_said {
 	char unit[ALLOT_UNIT_NAME + 1];
 	uint64_t incarnation, term;
-	uint64_t seen;	     /* the document's version that it has applied; 0: there is none, or none any more, and */
-	uint64_t gone;	     /* this is the version of what is gone (0: there never was one) */
+	uint64_t seen; /* the document's version that it has applied; 0: there is none, or none any more, and */
+	uint64_t gone; /* this is the version of what is gone (0: there never was one) */
+	unsigned
+		kinds; /* ALLOT_BYTES, ALLOT_INODES: what is limited there, as far as is known there; of others nothing is said */
 	struct amount taken; /* charged and claimed */
 	uint64_t gift;	     /* how often it has given something up; the last time: */
 	bool capped;	     /* it enforces no more than this until the document has heard of that number */
@@ -54,16 +57,35 @@ struct allot_said {
 	struct amount wants; /* to have so much in all */
 };
 
+/* What is too long for one message goes on in the next: all of these together are a *turn*. So what others need has been looked at, and what could be given is said, up to what had been looked at before a turn that has ended. */
+struct allot_turn {
+	size_t skip, total; /* so many of all were said; what there was when that was */
+	uint64_t looked;    /* what others need up to there has been looked at; */
+	uint64_t before;    /* what had been before the turn; */
+	uint64_t done;	    /* and that, with the message that ends it; else 0 */
+	uint64_t part;	    /* of the turn, from 0 */
+};
+/* The message is of those from the result on, of that many there are now. */
+size_t allot_turn_begin(struct allot_turn *, size_t total);
+/* It got as far as there. Returns its part; `done` is what it is now. */
+uint64_t allot_turn_end(struct allot_turn *, size_t upto);
+void allot_turn_fail(struct allot_turn *); /* nobody has answered: it begins anew */
+/* At who decides, for each that says: false: a part of the turn was lost, or not all of it taken, so what it says to be done is not known to be. */
+bool allot_turn_heard(uint64_t *parts, uint64_t part, bool taken);
+
 /* ---- who decides ---- */
 
-/* A limit of 0 is none: then nothing is allotted, and nothing compared. */
+/* A limit of 0 is none: then nothing is allotted, and nothing compared. Where something else is limited, as far as is known there, than `limit` has, nothing is heard of until that is known there: what is not limited grows
+ * as it likes, and is not said (A1). */
+bool allot_knows(const struct allot_said *, struct amount limit);
 /* Takes what was said into the document, whose next version will be `next`. True: it has changed. *heard: false if it says what is too old, or of a unit that has to take up the
- * document anew: it is to say so again. */
-bool allot_take(struct allot_doc *, uint64_t next, const struct allot_said *, bool *heard);
+ * document anew: it is to say so again. (Who decided for a set in an earlier view is heard, and
+ * nothing of that taken.) */
+bool allot_take(struct allot_doc *, uint64_t next, const struct allot_said *, struct amount limit, bool *heard);
 /* Gives the unit what it wants, as far as there is something that nobody has, and some more, so that it need not ask again soon. True: it got something. */
 bool allot_grant(struct allot_doc *, const char *unit, struct amount wants, struct amount limit, size_t units);
-/* A new document, when all units have said what they have, after the version that is gone: `said` is of each of them. False: one has not seen that it is gone. */
-bool allot_begin(struct allot_doc *, uint64_t gone, const struct allot_said *said, size_t units);
+/* A new document, when all units have said what they have, after the version that is gone: `said` is of each of them. False: one has not seen that it is gone, or does not know of the limit. */
+bool allot_begin(struct allot_doc *, uint64_t gone, const struct allot_said *said, size_t units, struct amount limit);
 
 /* ---- who holds one ---- */
 
@@ -72,6 +94,7 @@ struct allot_own {
 		incarnation; /* never used before: so it is known that nothing grew by an earlier one since the document names it */
 	uint64_t term;	     /* of a replica set: the view in which this member decides about limits, or did; */
 	bool silent;	     /* it does not (now): it says nothing, lets nothing grow, and only knows what the store has */
+	bool left_out;	     /* nor does it, though nobody told it so: the document has a later view's */
 	uint64_t seen, gone; /* as above */
 	bool doubted;  /* the limit may have been none meanwhile: the store is to be looked at anew before anything grows */
 	bool taken_up; /* the document names our incarnation: before that nothing grows */
@@ -102,8 +125,8 @@ void allot_shrink(struct allot_own *, struct amount taken, struct amount limit);
 /* False: there is nothing to say. */
 bool allot_say(struct allot_own *, const char *unit, struct amount taken, struct amount keep, struct amount limit,
 	       struct allot_said *);
-/* The round was answered in that version of the document: what was wanted is granted in that, or can't be had. */
-void allot_answered(struct allot_own *, uint64_t round, uint64_t version, bool granted);
+/* The round of that incarnation was answered in that version of the document: what was wanted is granted in that, or can't be had. */
+void allot_answered(struct allot_own *, uint64_t incarnation, uint64_t round, uint64_t version, bool granted);
 
 /* ---- the pools of this process, for stratusd ---- */
 

@@ -186,6 +186,11 @@ bool soft_hear(struct soft_unit *u, uint64_t process, uint64_t session, uint64_t
 	return true;
 }
 
+void soft_renew(struct soft_unit *u)
+{
+	u->process = 0;
+}
+
 void soft_take(struct soft_row *r, const struct soft_unit *u, const struct soft_said *s, uint64_t tick)
 {
 	if (r->session != u->session)

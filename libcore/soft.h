@@ -90,6 +90,8 @@ struct soft_sum {      /* a tenant */
 };
 /* Whether the message is one to be taken: of the session, and newer than others. With another process another one begins (`fresh`): all is to be said again, when it has heard of that. */
 bool soft_hear(struct soft_unit *, uint64_t process, uint64_t session, uint64_t number, uint64_t heard, uint64_t fresh);
+void soft_renew(
+	struct soft_unit *); /* the next message begins another session: of some of what was said nothing is known any more */
 void soft_take(struct soft_row *, const struct soft_unit *, const struct soft_said *, uint64_t tick);
 /* What becomes of the document. tick: no server has heard that one. is_first: the tenant never had a document. True: *doc has changed. */
 bool soft_judge(struct soft_sum *, const struct soft_unit *const *unit, size_t units, struct amount soft, uint64_t tick,

@@ -19,7 +19,10 @@ enum {
 	LIMIT = 100000,
 	INODES = 5000,
 	KEEP = 50,
-	KEEP_INODES = 2
+	KEEP_INODES = 2,
+	FREELY = LIMIT / 2 /
+		 UNITS, /* what a unit may have of what is not limited, so far as it knows: all together less than the limit */
+	FREELY_INODES = INODES / 2 / UNITS
 };
 
 static const struct amount keep = { KEEP, KEEP_INODES };
@@ -48,6 +51,7 @@ struct member {
 	struct allot_own own;
 	struct amount taken; /* of one that does not decide and does not know it: as it believes */
 	uint64_t view;	     /* what its copy of the store has */
+	unsigned kinds;	     /* that are limited, as far as it knows */
 };
 struct unit { /* a server has one member, and no terms */
 	char name[8];
@@ -58,12 +62,13 @@ struct unit { /* a server has one member, and no terms */
 static struct unit unit[UNITS];
 static size_t units;
 static struct amount limit, most;
+static uint64_t kinds_since; /* the version in which others were limited than before */
 static struct allot_said bag[BAG];
 static size_t messages;
 static struct allot_said began[UNITS]; /* what who decides remembers, as long as there is no document */
 static bool has_begun[UNITS];
 static struct {
-	bool resizes, moves, anew;
+	bool resizes, moves, anew, kinds;
 } may_happen;
 
 static struct amount random_amount(void)
@@ -76,6 +81,21 @@ static struct amount random_amount(void)
 static struct member *first_of(struct unit *u)
 {
 	return &u->member[u->first];
+}
+
+static unsigned kinds_of(struct amount a)
+{
+	return (a.bytes ? ALLOT_BYTES : 0) | (a.inodes ? ALLOT_INODES : 0);
+}
+
+static struct amount limit_of(unsigned kinds)
+{
+	return (struct amount){ kinds & ALLOT_BYTES ? LIMIT : 0, kinds & ALLOT_INODES ? INODES : 0 };
+}
+
+static struct amount known(const struct member *m)
+{
+	return may_happen.kinds ? limit_of(m->kinds) : limit;
 }
 
 /* ---- what must hold ---- */
@@ -102,7 +122,9 @@ static struct amount may_be_charged(void)
 		const struct member *m = first_of(&unit[i]);
 		struct amount may;
 
-		allot_may(&m->own, limit, &may);
+		allot_may(&m->own, known(m), &may);
+		may.bytes = known(m).bytes ? may.bytes : FREELY;
+		may.inodes = known(m).inodes ? may.inodes : FREELY_INODES;
 		sum = amount_sum(sum,
 				 (struct amount){ larger(may.bytes, m->taken.bytes), larger(may.inodes, m->taken.inodes) });
 	}
@@ -115,7 +137,7 @@ static void check(const char *after)
 
 	if (may_happen.moves)
 		return;
-	if (sum.bytes > most.bytes || sum.inodes > most.inodes)
+	if ((limit.bytes && sum.bytes > most.bytes) || (limit.inodes && sum.inodes > most.inodes))
 		fail_msg("seed %u, after %s: %lld bytes and %lld inodes may be charged, of %lld and %lld", seed, after,
 			 (long long)sum.bytes, (long long)sum.inodes, (long long)most.bytes, (long long)most.inodes);
 }
@@ -125,9 +147,13 @@ static void check(const char *after)
 static bool fits(const struct member *m, struct amount more)
 {
 	struct amount may;
+	bool any = allot_may(&m->own, known(m), &may);
 
-	return allot_may(&m->own, limit, &may) &&
-	       m->taken.bytes + more.bytes <= larger(may.bytes - KEEP, more.bytes ? 0 : INT64_MAX / 2) &&
+	if (!known(m).bytes)
+		may.bytes = FREELY + KEEP;
+	if (!known(m).inodes)
+		may.inodes = FREELY_INODES + KEEP_INODES;
+	return any && m->taken.bytes + more.bytes <= larger(may.bytes - KEEP, more.bytes ? 0 : INT64_MAX / 2) &&
 	       m->taken.inodes + more.inodes <= larger(may.inodes - KEEP_INODES, more.inodes ? 0 : INT64_MAX / 2);
 }
 
@@ -218,14 +244,14 @@ static void begin(const struct allot_said *s, uint64_t at)
 	size_t count = 0;
 
 	for (size_t i = 0; i < units; i++) {
-		if (!strcmp(unit[i].name, s->unit) && (!has_begun[i] || s->term >= began[i].term)) {
+		if (!strcmp(unit[i].name, s->unit) && s->term == unit[i].term) { /* who decides has heard of each view */
 			began[i] = *s;
 			has_begun[i] = true;
 		}
 		if (has_begun[i])
 			said[count++] = began[i];
 	}
-	if (count == units && allot_begin(&d, at, said, count))
+	if (count == units && allot_begin(&d, at, said, count, limit))
 		commit(&d, at);
 }
 
@@ -241,7 +267,7 @@ static void need(const struct allot_said *s, bool all)
 	for (size_t i = 0; i < units; i++)
 		for (struct member *m = unit[i].member; m < unit[i].member + unit[i].members; m++)
 			if (strcmp(unit[i].name, s->unit) && (all || below(4)))
-				allot_give(&m->own, m->taken, keep, limit, lacks);
+				allot_give(&m->own, m->taken, keep, known(m), lacks);
 }
 
 static void decide(const struct allot_said *s, bool old)
@@ -255,7 +281,7 @@ static void decide(const struct allot_said *s, bool old)
 		begin(s, at);
 		return;
 	}
-	changed = allot_take(&d, at + 1, s, &heard);
+	changed = allot_take(&d, at + 1, s, limit, &heard);
 	if (s->round && heard && allot_find(&d, s->unit)->incarnation == s->incarnation)
 		changed |= allot_grant(&d, s->unit, s->wants, limit, units);
 	if (changed)
@@ -268,8 +294,8 @@ static void say(struct unit *u, struct member *m)
 {
 	struct allot_said s;
 
-	allot_shrink(&m->own, m->taken, limit);
-	if (allot_say(&m->own, u->name, m->taken, keep, limit, &s))
+	allot_shrink(&m->own, m->taken, known(m));
+	if (allot_say(&m->own, u->name, m->taken, keep, known(m), &s))
 		bag[messages < BAG ? messages++ : below(BAG)] = s;
 }
 
@@ -324,12 +350,54 @@ static void forget(void)
 	most = (struct amount){ larger(limit.bytes, sum.bytes), larger(limit.inodes, sum.inodes) };
 }
 
+static int64_t lesser(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static bool all_know(void)
+{
+	for (size_t i = 0; i < units; i++)
+		for (unsigned k = 0; k < unit[i].members; k++)
+			if (unit[i].member[k].kinds != kinds_of(limit))
+				return false;
+	return true;
+}
+
+/* Bytes, or inodes, are limited that were not, or not any more. That they are not is known at once (and there is less by then); that they are, sooner or later. */
+static void limit_others(void)
+{
+	unsigned kinds = 1 + below(3);
+
+	if (!all_know() || version == VERSIONS - 1)
+		return;
+	committed[++version].is = false;
+	kinds_since = version;
+	limit = limit_of(kinds);
+	for (size_t i = 0; i < units; i++)
+		for (struct member *m = unit[i].member; m < unit[i].member + unit[i].members; m++) {
+			m->kinds &= kinds;
+			m->taken.bytes = limit.bytes ? m->taken.bytes : lesser(m->taken.bytes, FREELY);
+			m->taken.inodes = limit.inodes ? m->taken.inodes : lesser(m->taken.inodes, FREELY_INODES);
+		}
+}
+
+/* The specification came by the same commit as what the store has of allotments. */
+static void learn_kinds(struct unit *u)
+{
+	for (struct member *m = u->member; m < u->member + u->members; m++) {
+		m->kinds = kinds_of(limit);
+		m->view = m->view < kinds_since ? kinds_since : m->view;
+		m->own.doubted = true;
+	}
+}
+
 static const char *step(void)
 {
 	struct unit *u = &unit[below((unsigned)units)];
 	struct member *m = &u->member[below(3) ? u->first : below(u->members)];
 
-	switch (below(17)) {
+	switch (below(18)) {
 	case 0:
 	case 1:
 	case 2:
@@ -370,6 +438,12 @@ static const char *step(void)
 		else
 			learn_view(u);
 		return "another view";
+	case 14:
+		if (may_happen.kinds && !below(40))
+			limit_others();
+		else if (may_happen.kinds && !below(6))
+			learn_kinds(u);
+		return "another kind of limit";
 	default:
 		deliver();
 		return "a message heard";
@@ -385,8 +459,8 @@ static void settle(void)
 			struct allot_said s;
 
 			look(&unit[i], m, true);
-			allot_shrink(&m->own, m->taken, limit);
-			if (!allot_say(&m->own, unit[i].name, m->taken, keep, limit, &s))
+			allot_shrink(&m->own, m->taken, known(m));
+			if (!allot_say(&m->own, unit[i].name, m->taken, keep, known(m), &s))
 				continue;
 			decide(&s, false);
 			if (s.round)
@@ -436,6 +510,16 @@ static void all_can_be_had(void)
 	}
 }
 
+static void limit_both(void)
+{
+	while (!all_know() || kinds_of(limit) != (ALLOT_BYTES | ALLOT_INODES)) {
+		for (size_t i = 0; i < units; i++)
+			learn_kinds(&unit[i]);
+		if (kinds_of(limit) != (ALLOT_BYTES | ALLOT_INODES))
+			limit_others();
+	}
+}
+
 static void run(void)
 {
 	state = seed * 0x9e3779b97f4a7c15u | 1;
@@ -445,21 +529,25 @@ static void run(void)
 	memset(committed, 0, sizeof(committed[0]));
 	memset(has_begun, 0, sizeof(has_begun));
 	limit = most = (struct amount){ LIMIT, INODES };
+	kinds_since = 0;
 	units = 2 + below(UNITS - 1);
-	may_happen.resizes = seed % 4 == 1;
-	may_happen.moves = seed % 4 == 2;
-	may_happen.anew = seed % 4 == 3;
+	may_happen.resizes = seed % 5 == 1;
+	may_happen.moves = seed % 5 == 2;
+	may_happen.anew = seed % 5 == 3;
+	may_happen.kinds = seed % 5 == 4;
 	for (size_t i = 0; i < units; i++) {
 		unit[i] = (struct unit){ .members = below(2) ? 1 : MEMBERS };
 		snprintf(unit[i].name, sizeof(unit[i].name), "s%zu", i);
 		for (unsigned k = 0; k < unit[i].members; k++)
-			start(&unit[i], &unit[i].member[k]);
+			start(&unit[i], &unit[i].member[k]), unit[i].member[k].kinds = kinds_of(limit);
 		if (unit[i].members > 1)
 			next_view(&unit[i]);
 	}
 	for (int i = 0; i < STEPS; i++)
 		check(step());
-	if (version < 20)
+	if (may_happen.kinds)
+		limit_both();
+	if (version < 5)
 		fail_msg("seed %u: only %d documents", seed, (int)version);
 	all_can_be_had();
 }
@@ -474,13 +562,16 @@ static void nothing_is_allotted_twice_and_all_that_is_free_can_be_had(void **unu
 
 /* ---- the steps, one by one ---- */
 
+enum { both = ALLOT_BYTES | ALLOT_INODES };
+static const struct amount all = { 1000, 100 };
+
 static struct allot_doc two(void)
 {
-	struct allot_said said[2] = { { .unit = "a", .incarnation = 1, .taken = { 10, 1 } },
-				      { .unit = "b", .incarnation = 2 } };
+	struct allot_said said[2] = { { .unit = "a", .incarnation = 1, .kinds = both, .taken = { 10, 1 } },
+				      { .unit = "b", .incarnation = 2, .kinds = both } };
 	struct allot_doc d;
 
-	assert_true(allot_begin(&d, 0, said, 2));
+	assert_true(allot_begin(&d, 0, said, 2, all));
 	return d;
 }
 
@@ -511,7 +602,7 @@ static void a_document_is_printed_and_read(void **unused)
 
 static void what_was_given_up_is_not_enforced_before_and_not_twice(void **unused)
 {
-	struct amount all = { 1000, 100 }, none = { 0 }, may;
+	struct amount none = { 0 }, may;
 	struct allot_own own = { .incarnation = 1 };
 	struct allot_doc d = two();
 	struct allot_said s;
@@ -527,8 +618,8 @@ static void what_was_given_up_is_not_enforced_before_and_not_twice(void **unused
 	assert_int_equal(may.bytes, 505); /* half of what is free */
 	assert_int_equal(may.inodes, 100);
 	assert_true(allot_say(&own, "a", (struct amount){ 10, 1 }, none, all, &s));
-	assert_true(allot_take(&d, 2, &s, &heard));
-	assert_false(allot_take(&d, 3, &s, &heard)); /* once more */
+	assert_true(allot_take(&d, 2, &s, all, &heard));
+	assert_false(allot_take(&d, 3, &s, all, &heard)); /* once more */
 	assert_true(allot_grant(&d, "b", (struct amount){ 495, 0 }, all, 2));
 	assert_false(allot_grant(&d, "b", (struct amount){ 496, 0 }, all, 2));
 	allot_apply(&own, &d, 3, "a");
@@ -537,10 +628,10 @@ static void what_was_given_up_is_not_enforced_before_and_not_twice(void **unused
 
 static void one_that_starts_anew_grows_when_the_document_names_it(void **unused)
 {
-	struct amount all = { 1000, 0 }, none = { 0 }, may;
+	struct amount none = { 0 }, may;
 	struct allot_own own = { .incarnation = 7, .asked = 1 };
 	struct allot_doc d = two();
-	struct allot_said s, late = { .unit = "a", .incarnation = 1, .seen = 1, .gift = 1, .capped = true };
+	struct allot_said s, late = { .unit = "a", .incarnation = 1, .kinds = both, .seen = 1, .gift = 1, .capped = true };
 	bool heard;
 
 	(void)unused;
@@ -549,8 +640,8 @@ static void one_that_starts_anew_grows_when_the_document_names_it(void **unused)
 	assert_false(allot_may(&own, all, &may));
 	assert_int_equal(may.bytes, 0);
 	assert_true(allot_say(&own, "a", (struct amount){ 30, 0 }, none, all, &s));
-	assert_true(allot_take(&d, 3, &s, &heard));
-	assert_false(allot_take(&d, 4, &late, &heard)); /* of the one before */
+	assert_true(allot_take(&d, 3, &s, all, &heard));
+	assert_false(allot_take(&d, 4, &late, all, &heard)); /* of the one before */
 	assert_false(heard);
 	allot_apply(&own, &d, 3, "a");
 	assert_true(allot_may(&own, all, &may));
@@ -559,21 +650,137 @@ static void one_that_starts_anew_grows_when_the_document_names_it(void **unused)
 
 static void a_decider_of_an_earlier_view_is_not_heard(void **unused)
 {
-	struct allot_said s = { .unit = "a", .incarnation = 5, .seen = 1, .term = 8, .taken = { 20, 2 } };
-	struct allot_said before = { .unit = "a", .incarnation = 1, .seen = 1, .gift = 1, .capped = true, .taken = { 10, 1 } };
+	struct allot_said s = { .unit = "a", .incarnation = 5, .kinds = both, .seen = 1, .term = 8, .taken = { 20, 2 } };
+	struct allot_said before = {
+		.unit = "a", .incarnation = 1, .kinds = both, .seen = 1, .gift = 1, .capped = true, .taken = { 10, 1 }
+	};
 	struct allot_doc d = two();
 	bool heard;
 
 	(void)unused;
-	assert_true(allot_take(&d, 2, &s, &heard));
+	assert_true(allot_take(&d, 2, &s, all, &heard));
 	assert_int_equal(d.unit[0].may.bytes, 20);
 	before.seen = 2; /* it has looked at the store since */
-	assert_false(allot_take(&d, 3, &before, &heard));
-	assert_false(heard);
-	s.term = 9; /* the same member, in the next view */
+	assert_false(allot_take(&d, 3, &before, all, &heard));
+	assert_true(heard); /* there is nothing to be said again, and others' rows are not to wait for it */
+	s.term = 9;	    /* the same member, in the next view */
 	s.incarnation = 6;
 	s.seen = 2;
-	assert_true(allot_take(&d, 3, &s, &heard));
+	assert_true(allot_take(&d, 3, &s, all, &heard));
+}
+
+static void what_can_not_be_had_is_not_said_in_full(void **unused)
+{
+	struct amount much = { (int64_t)100 << 40, 100 }, none = { 0 };
+	struct allot_own own = { .incarnation = 5 };
+	struct allot_said s;
+
+	(void)unused;
+	for (int i = 0; i < 3000; i++) {
+		own.waiting = amount_sum(own.waiting, (struct amount){ much.bytes - 1, 1 });
+		own.asked++;
+	}
+	assert_true(allot_say(&own, "a", none, none, much, &s));
+	assert_int_equal(s.wants.bytes, much.bytes + 1); /* it is to be refused, not granted */
+	assert_int_equal(s.wants.inodes, much.inodes + 1);
+	own.waiting = (struct amount){ much.bytes, 7 };
+	assert_true(allot_say(&own, "a", none, none, much, &s));
+	assert_true(s.wants.bytes == much.bytes && s.wants.inodes == 7);
+	assert_true(allot_say(&own, "a", none, none, (struct amount){ INT64_MAX, 0 }, &s));
+	assert_true(s.wants.bytes == much.bytes && !s.wants.inodes);
+}
+
+/* Rounds are small numbers, and begin anew with each process, and go on where they were for each view. */
+static void what_an_earlier_incarnation_was_answered_is_not_taken(void **unused)
+{
+	struct allot_own own = { .incarnation = 5, .asked = 1, .gone = 1 };
+	struct amount none = { 0 };
+	struct allot_said s;
+
+	(void)unused;
+	assert_true(allot_say(&own, "a", none, none, all, &s));
+	allot_answered(&own, 4, s.round, 1, false);
+	assert_true(!own.refused && !own.decided);
+	allot_answered(&own, 5, s.round, 1, false);
+	assert_true(own.refused == 1 && own.decided == 1);
+}
+
+/* More than one message holds: one after the other, of which some are lost, or not taken. What is said to be done has been, for each of them. */
+static void what_is_too_much_for_a_message_goes_on_in_the_next(void **unused)
+{
+	enum { MANY = 1000, ROWS = 64 };
+	static uint64_t looked_at[MANY]; /* what was needed last, as it was said */
+	struct allot_turn turn = { .total = 0 };
+	uint64_t parts = 0, needed = 0, ends = 0, done = 0;
+
+	(void)unused;
+	state = 77;
+	for (int i = 0; i < 20000; i++) {
+		size_t total = below(100) ? MANY : MANY - 1, at = allot_turn_begin(&turn, total), from = at;
+		bool lost = !below(60), taken = below(60);
+		uint64_t part;
+
+		for (; at < total && at < from + ROWS; at++)
+			looked_at[at] = lost || !taken ? looked_at[at] : turn.looked;
+		part = allot_turn_end(&turn, at);
+		if (!lost && allot_turn_heard(&parts, part, taken) && turn.done > done) {
+			ends++;
+			done = turn.done;
+			for (size_t k = 0; k < MANY - 1; k++)
+				assert_true(looked_at[k] >= done);
+		}
+		if (lost || !below(60)) /* or the answer was */
+			allot_turn_fail(&turn);
+		turn.looked = needed += below(3);
+	}
+	assert_true(ends > 200);
+}
+
+/* A set goes on without its first member, which is not asked to freeze, and may live. */
+static void a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one(void **unused)
+{
+	struct allot_own own = { .incarnation = 5, .term = 8, .asked = 1 };
+	struct amount none = { 0 }, may;
+	struct allot_doc d = two();
+	struct allot_said s;
+
+	(void)unused;
+	allot_apply(&own, &d, 1, "a");
+	allot_give(&own, none, none, all, (struct amount){ 1, 1 });
+	assert_true(own.is_needed); /* it is to be taken up */
+	d.unit[0].term = 9;
+	allot_apply(&own, &d, 2, "a");
+	assert_false(own.is_needed || allot_may(&own, all, &may) || allot_say(&own, "a", none, none, all, &s));
+	allot_give(&own, none, none, all, (struct amount){ 1, 1 });
+	assert_false(own.is_needed);
+	d.unit[0].term = 3; /* of a set that came in the place of that one */
+	allot_apply(&own, &d, 3, "a");
+	assert_true(allot_say(&own, "a", none, none, all, &s));
+	allot_decides(&own, 6, 10);
+	allot_apply(&own, &d, 4, "a");
+	assert_true(allot_say(&own, "a", none, none, all, &s));
+}
+
+/* It has inodes limited as before, grows in bytes as it likes, and says nothing of these. */
+static void who_does_not_know_yet_what_is_limited_is_not_heard(void **unused)
+{
+	struct amount inodes = { 0, 100 }, none = { 0 };
+	struct allot_own own = { .incarnation = 7, .gone = 5, .asked = 1 };
+	struct allot_said said[2] = { { .unit = "b", .incarnation = 2, .gone = 5, .kinds = both } };
+	struct allot_doc d = { .units = 0 };
+	bool heard;
+
+	(void)unused;
+	assert_true(allot_say(&own, "a", (struct amount){ 600, 6 }, none, inodes, &said[1]));
+	assert_false(allot_begin(&d, 5, said, 2, all));
+	assert_true(allot_say(&own, "a", (struct amount){ 600, 6 }, none, all, &said[1]));
+	assert_true(allot_begin(&d, 5, said, 2, all));
+	assert_int_equal(d.unit[1].may.bytes, 600);
+	allot_apply(&own, &d, 6, "a");
+	own.asked++;
+	assert_true(allot_say(&own, "a", (struct amount){ 700, 7 }, none, inodes, &said[1]));
+	assert_false(allot_take(&d, 7, &said[1], all, &heard));
+	assert_false(heard);
 }
 
 int main(int argc, char **argv)
@@ -583,6 +790,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_given_up_is_not_enforced_before_and_not_twice),
 		cmocka_unit_test(one_that_starts_anew_grows_when_the_document_names_it),
 		cmocka_unit_test(a_decider_of_an_earlier_view_is_not_heard),
+		cmocka_unit_test(a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one),
+		cmocka_unit_test(what_can_not_be_had_is_not_said_in_full),
+		cmocka_unit_test(what_an_earlier_incarnation_was_answered_is_not_taken),
+		cmocka_unit_test(what_is_too_much_for_a_message_goes_on_in_the_next),
+		cmocka_unit_test(who_does_not_know_yet_what_is_limited_is_not_heard),
 		cmocka_unit_test(nothing_is_allotted_twice_and_all_that_is_free_can_be_had),
 	};
 

@@ -228,7 +228,7 @@ static void answer(struct allot_own *own, struct amount taken, struct amount kee
 	assert_int_equal(own->waiting.bytes, 2 * CHARGE_UNIT);
 	assert_true(allot_say(own, "here", taken, keep, limit, &s));
 	assert_int_equal(s.wants.bytes, taken.bytes + keep.bytes + 2 * CHARGE_UNIT);
-	allot_answered(own, s.round, 1, *(bool *)arg);
+	allot_answered(own, s.incarnation, s.round, 1, *(bool *)arg);
 }
 
 static void look_taken(struct allot_own *own, struct amount taken, struct amount keep, struct amount limit, void *arg)

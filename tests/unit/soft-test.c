@@ -284,6 +284,19 @@ static void deliver(void)
 		judge();
 }
 
+/* The limit was lifted, and set again: who decides has seen both, and servers only what is so now. */
+static void set_again(void)
+{
+	const struct soft_doc none = { .told = { false } };
+
+	memset(lead.row, 0, sizeof(lead.row));
+	memset(&lead.sum, 0, sizeof(lead.sum));
+	was_no_more[0] = was_no_more[1] = true;
+	commit(&none);
+	for (size_t i = 0; i < units; i++)
+		soft_renew(&lead.unit[i]);
+}
+
 static void step(void)
 {
 	struct unit *u = &unit[below((unsigned)units)];
@@ -304,6 +317,9 @@ static void step(void)
 			memset(&lead, 0, sizeof(lead));
 		break;
 	case 5:
+		if (!below(60))
+			set_again();
+		break;
 	case 6:
 		if (!u->is_out || !below(6))
 			send_one(u);
@@ -382,9 +398,15 @@ static void run(void)
 		step();
 	settle();
 	all_know("in the end");
+	set_again();
+	settle();
+	all_know("after the limit was set again");
 	set_all((struct amount){ SOFT, 1 });
 	settle();
 	all_know("with more bytes");
+	set_again();
+	settle();
+	all_know("with more bytes, after the limit was set again");
 	set_all((struct amount){ 1, SOFT_INODES / units });
 	settle();
 	all_know("with no more");

@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "allot.h"
+#include "soft.h"
+
 /* ---- random work ---- */
 
 static uint64_t rng;
@@ -344,6 +347,68 @@ static void names_of_accounts_have_64_characters(void **s)
 	tree_close(&tree);
 }
 
+/* ---- a volume that comes to be at two servers ---- */
+
+static void open_pool(void)
+{
+	struct problem p = { 0 };
+	char text[2048];
+
+	snprintf(
+		text, sizeof(text),
+		"volume posix\n type storage/posix\n option directory %s\n option free-space-floor 0\n"
+		" option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n"
+		"end-volume\nvolume usage\n type features/usage\n option ledger %s\n option pool one\n"
+		" option accounts \"acme %d %d 0 0 8388608 100 3600\"\n subvolumes posix\nend-volume\n",
+		path_in("brick"), path_in("ledger"), BASE_A, COUNT);
+	if (tree_open(&tree, text, &p))
+		fail_msg("%s", p.text);
+}
+
+static void reconfigure(const char *name, const char *value)
+{
+	struct xlator *x = tree_find(&tree, "usage");
+	struct problem p = { 0 };
+
+	assert_int_equal(option_change(x->type->options, x->private, "usage", name, value, &p), 0);
+	x->type->reconfigure(x, option_find(x->type->options, name));
+}
+
+static void note_told(struct soft_list *list, void *told)
+{
+	*(bool *)told |= soft_find(list, BASE_A) != NULL;
+}
+
+static void look_at_pool(struct allot_pool *p, void *told)
+{
+	p->with_soft(p->pool, note_told, told);
+}
+
+static bool is_told(void)
+{
+	bool told = false;
+
+	allot_each_pool(look_at_pool, &told);
+	return told;
+}
+
+/* Nobody of the account has to do anything for that: until it is told nothing grows. */
+static void what_has_a_soft_limit_is_told_as_soon_as_there_is_a_second_server(void **s)
+{
+	(void)s;
+	open_pool();
+	assert_false(is_told());
+	reconfigure("pool-servers", "2");
+	assert_true(is_told());
+	reconfigure("pool-servers", "1");
+	reconfigure("pool-bricks", "2"); /* of which one is here */
+	reconfigure("pool-servers", "2");
+	assert_false(is_told());
+	reconfigure("pool-bricks", "1");
+	assert_true(is_told());
+	tree_close(&tree);
+}
+
 /* ---- limits ---- */
 
 enum { WRITERS = 8, LIMIT_BYTES = 4 << 20, LIMIT_INODES = 120 };
@@ -497,6 +562,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(objects_with_gfids_that_are_alike_are_all_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_passes_by, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_of_accounts_have_64_characters, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_has_a_soft_limit_is_told_as_soon_as_there_is_a_second_server, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(nobody_has_more_than_his_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(all_of_it_can_be_had, setup, teardown),
 	};

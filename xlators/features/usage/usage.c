@@ -727,6 +727,7 @@ static int take_accounts(struct xlator *x, struct problem *p)
 static void usage_reconfigure(struct xlator *x, const struct option *o)
 {
 	struct problem p = { 0 };
+	bool is_pool = !strncmp(o->name, "pool-", 5);
 
 	if (!strcmp(o->name, "pool-bricks"))
 		pool_resize(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_bricks);
@@ -734,6 +735,9 @@ static void usage_reconfigure(struct xlator *x, const struct option *o)
 		pool_spread(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_servers);
 	if (!strcmp(o->name, "pool-sets"))
 		pool_spread(&usage_of(x)->ledger, (unsigned)usage_of(x)->pool_sets);
+	if (is_pool &&
+	    usage_of(x)->ledger.file) /* else who has a soft limit is known only after something else of his has changed */
+		soft_check_all(&usage_of(x)->ledger, x);
 	if (strcmp(o->name, "accounts") != 0 || !usage_of(x)->ledger.file)
 		return;
 	pool_doubt(&usage_of(x)->ledger);
