@@ -134,6 +134,45 @@ MOVES(who_has_it_open_goes_on, SWEEPS)
 	CHECK(reads(b, "TEXTed"));
 }
 
+#define BELIEVING                                                                                                              \
+	"volume believing\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 1h\n"                  \
+	" subvolumes c0 c1 c2 c3\nend-volume\n"
+
+static bool believes(const struct file *file, uint64_t since)
+{
+	return believe_ms(tree.at, file->inode, BELIEVE_ATTR, since);
+}
+
+/* The subvolume where it is now has not told this client of it before, so it recalls nothing. */
+static void what_was_asked_where_it_was_(void *arg)
+{
+	const char *b = put_away("text");
+	struct file *file = NULL;
+	uint64_t since;
+
+	(void)arg;
+	at("believing");
+	since = moment_now(tree.at);
+	CHECK_INT(tree_open_file(&tree, b, O_RDWR, &file), 0);
+	at("dht");
+	CHECK(brings(b, "brought"));
+	at("believing");
+	CHECK(file_reads(file, "text"));
+	CHECK(!believes(file, since));
+	CHECK(believes(file, moment_now(tree.at)));
+	tree_release(&tree, file);
+	at("dht");
+	CHECK(settles(0));
+}
+
+static void what_was_asked_where_it_was_is_not_believed(void **state)
+{
+	(void)state;
+	more_volumes = BELIEVING;
+	run(what_was_asked_where_it_was_, SWEEPS, "64M");
+	more_volumes = "";
+}
+
 MOVES(who_has_it_open_has_it_after_it_was_removed, SWEEPS)
 {
 	struct file *file = NULL;
@@ -848,6 +887,7 @@ int main(void)
 		cmocka_unit_test(a_file_is_brought_to_where_its_name_is),
 		cmocka_unit_test(what_belongs_to_it_comes_along),
 		cmocka_unit_test(who_has_it_open_goes_on),
+		cmocka_unit_test(what_was_asked_where_it_was_is_not_believed),
 		cmocka_unit_test(who_has_it_open_has_it_after_it_was_removed),
 		cmocka_unit_test(the_name_that_is_kept_is_never_counted),
 		cmocka_unit_test(what_was_moved_a_moment_ago_stays),

@@ -83,6 +83,25 @@ static bool known_away(struct dht *d, struct inode *inode)
 	return s ? atomic_load(&s->away) : (uintptr_t)slot & 1;
 }
 
+static uint64_t moment_of(const struct dht *d)
+{
+	return moment_now(d->x->child[__builtin_ctzll(all_of(d))]);
+}
+
+static atomic_uint_fast64_t *moved_of(struct dht *d, const struct inode *inode)
+{
+	return &d->moved[gfid_hash(&inode->gfid) % MOVED_HASHES];
+}
+
+void place_doubted(struct dht *d, const struct inode *inode)
+{
+	atomic_uint_fast64_t *moved = moved_of(d, inode);
+	uint64_t was = atomic_load(moved), now = moment_of(d);
+
+	while (was < now && !atomic_compare_exchange_weak(moved, &was, now))
+		;
+}
+
 /* It is known, but maybe found in the other way. Whoever sees no slot in between asks all. */
 static int note_way(struct dht *d, struct inode *inode, int child, bool away)
 {
@@ -91,6 +110,7 @@ static int note_way(struct dht *d, struct inode *inode, int child, bool away)
 
 	if (known_away(d, inode) == away)
 		return 0;
+	place_doubted(d, inode);
 	pthread_mutex_lock(&d->lock);
 	s = shards_of(d, inode);
 	if (s) {
@@ -105,6 +125,7 @@ static int note_way(struct dht *d, struct inode *inode, int child, bool away)
 
 void place_moved(struct dht *d, struct inode *inode, int child)
 {
+	place_doubted(d, inode);
 	inode_slot_take(inode, d->x);
 	inode_slot_set(inode, d->x, slot_of(child, false)); /* without memory: all are asked */
 }
@@ -576,33 +597,42 @@ static bool changes_behind_pointers(struct dht *d, struct inode *inode)
 	return !S_ISDIR(inode->type) && known_away(d, inode);
 }
 
-/* Moments are the same for all replica sets of a process (cluster/afr). What is at several is believed as far as all vouch for it. */
-static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
+/* What is at several is believed as far as all vouch for it. */
+static uint64_t believed_at(struct dht *d, struct inode *inode, enum believe what, uint64_t since)
 {
-	const struct spread *s = inode ? spread_in(x->private, inode) : NULL;
+	const struct spread *s = spread_in(d, inode);
 	uint64_t least = UINT64_MAX;
-	int child;
+	int child = s ? -1 : place_known(d, inode);
 
-	if (!inode) {
-		atomic_store(&((struct dht *)x->private)->asked_ns, clock_ns());
-		return moment_now(x->child[__builtin_ctzll(all_of(x->private))]);
-	}
-	child = s ? -1 : place_known(x->private, inode);
-	if (changes_behind_pointers(x->private, inode))
-		return 0;
 	if (child >= 0)
-		return believe_ms(x->child[child], inode, what, since);
+		return believe_ms(d->x->child[child], inode, what, since);
 	if (!s)
 		return 0;
-	for (int i = 0; i < x->children && least; i++) {
+	for (int i = 0; i < d->x->children && least; i++) {
 		uint64_t ms;
 
 		if (!(s->members >> i & 1))
 			continue;
-		ms = believe_ms(x->child[i], inode, what, since);
+		ms = believe_ms(d->x->child[i], inode, what, since);
 		least = ms < least ? ms : least;
 	}
 	return least;
+}
+
+/* Moments are the same for all subvolumes of a process (cluster/afr, features/believe). Where it is is looked at before whether it has moved. */
+static uint64_t dht_believe(struct xlator *x, struct inode *inode, enum believe what, uint64_t since)
+{
+	struct dht *d = x->private;
+	uint64_t ms;
+
+	if (!inode) {
+		atomic_store(&d->asked_ns, clock_ns());
+		return moment_of(d);
+	}
+	if (changes_behind_pointers(d, inode))
+		return 0;
+	ms = believed_at(d, inode, what, since);
+	return since > atomic_load(moved_of(d, inode)) ? ms : 0;
 }
 
 /* ---- events, set-up ---- */

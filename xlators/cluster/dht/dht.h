@@ -16,7 +16,7 @@
 #include "xlator.h"
 
 /* A mask of subvolumes is one word. */
-enum { SUBVOLUMES_MAX = 64 };
+enum { SUBVOLUMES_MAX = 64, MOVED_HASHES = 1024 };
 
 /* A layout of the root, or of another directory that is at several subvolumes. A member's id is the number of the child. */
 struct spread {
@@ -69,6 +69,8 @@ struct dht {
 	struct task_lock changing;     /* of the attributes of a directory with several shards, by this client */
 	atomic_uint_fast64_t across;   /* operations over several subvolumes that were refused */
 	atomic_uint_fast64_t asked_ns; /* when those above began to read what they would believe */
+	atomic_uint_fast64_t moved
+		[MOVED_HASHES]; /* of objects of one hash: the moment before one was last found elsewhere; what is older is not believed */
 	atomic_uint_fast64_t put_away, followed, ended, renamed_across, taken_over, brought;
 	atomic_uint_fast64_t has_hidden; /* subvolumes where .stratus.dht was seen */
 
@@ -121,6 +123,9 @@ static inline bool unreached(int err)
 	return err == -ENOTCONN || err == -EIO || err == -ETIMEDOUT || err == -EINPROGRESS;
 }
 
+/* From now on nothing is believed of it that was asked for before: what vouches for it is about to be another subvolume, which was not asked, and so
+ * recalls nothing. */
+void place_doubted(struct dht *, const struct inode *);
 /* Those that have said that they are up, and not that they are down since; all, if none has. */
 uint64_t present_of(struct dht *);
 /* NULL: the directory is whole, as far as is known. */

@@ -396,10 +396,12 @@ static int take_newer(struct dht *d, struct inode *dir, const struct layout *l)
 
 	if (!has_subvolume(d, l->home)) /* it is asked for what only it has */
 		return subvolume_lacking(d);
+	place_doubted(d, dir);
 	err = is_root(dir) ? 0 : shards_make(d, dir, (int)l->home, l);
 	of = err ? NULL : shards_of(d, dir);
 	if (of)
 		err = spread_adopt(d, of, l);
+	place_doubted(d, dir); /* and what was asked for meanwhile, of those that had it before */
 	if (!err && is_root(dir))
 		log_info(d->x, NULL, "the root's layout is version %llu now, of %u subvolumes%s",
 			 (unsigned long long)l->version, l->count, l->moving ? "; names are being moved" : "");
