@@ -209,10 +209,43 @@ static void what_a_tenant_keeps_others_who_read_make_no_view_for(void **state)
 	on(ON_MEMORY, tenant_keeps_);
 }
 
+/* One that asks to change what it reads reads no more: what others keep is not its tenant's fault, which may be gone by then. */
+static void blame_goes_(void *arg)
+{
+	static struct client acme = { .identity = "stratus:tenant/acme" };
+	static const uint8_t acme_id[16] = { 3 };
+	struct lease_reply r = { 0 };
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(attach(&acme, acme_id), 0);
+	impatient();
+	gfid_create(&g);
+	CHECK_INT(share_first(&client, &g), SHARE_ALL);
+	CHECK_INT(about(&client, REPLICA_LOWER, sequence, &g, NULL), 0);
+	CHECK_INT(share(&acme, &g), SHARE_READ);
+	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
+	CHECK_INT(r.tenants_left, 1);
+	CHECK_INT(acquire(&acme, &g), -ERECOVERING);
+	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
+	CHECK(r.stuck == 1 && !r.tenants_left);
+	CHECK_INT(detach(&acme), 0);
+	CHECK_INT(about(&client, REPLICA_RELEASE, sequence, &g, NULL), 0);
+	CHECK_INT(acquire(&stranger, &g), 0);
+}
+
+static void who_has_given_it_back_is_not_blamed_for_others(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, blame_goes_);
+}
+
 const struct CMUnitTest tokens[] = {
 	cmocka_unit_test(a_token_that_several_read_under_is_changed_by_none),
 	cmocka_unit_test(who_wants_to_change_what_it_reads_gives_that_up),
 	cmocka_unit_test(who_reads_and_leaves_is_not_waited_for),
 	cmocka_unit_test(what_a_tenant_keeps_others_who_read_make_no_view_for),
+	cmocka_unit_test(who_has_given_it_back_is_not_blamed_for_others),
 };
 const unsigned tokens_count = sizeof(tokens) / sizeof(*tokens);

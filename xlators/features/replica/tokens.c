@@ -216,7 +216,8 @@ static void pass_on(struct member *m, struct token **at, struct hold *h)
 	struct token *t = *at;
 
 	take_from(h);
-	unstick(m, t); /* those who have it still are given the time anew */
+	unstick(m, t);
+	t->recalled_ns = t->first ? clock_ns() : 0; /* those who have it still are given the time anew */
 	if (t->holds)
 		return;
 	hand_on(m, t);
@@ -373,6 +374,7 @@ static void end_reading(struct member *m, struct token *t, const struct session 
 	if (!h || has_all(t, h) || h->number > number)
 		return;
 	take_from(h);
+	unstick(m, t); /* it may have been this one's fault, whose tenant may go; if others keep it, it becomes theirs */
 	if (!t->holds && t->first)
 		hand_on(m, t);
 }
