@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "graph-of.h"
+#include "halter.h"
 #include "session-test.h"
 #include "stream.h"
 
@@ -733,6 +734,51 @@ static void rpc_null_is_answered(void **test)
 	stop(&server);
 }
 
+/* What the client does not take is counted where it waits. More than there may be, until no more comes. */
+static unsigned long recall_much(void)
+{
+	enum { RECALLS = 50000, ROUNDS = 40 };
+	struct event e = { .kind = EVENT_RECALL };
+	unsigned long before, now = 0;
+	int rounds = 0;
+
+	do {
+		before = now;
+		for (int i = 0; i < RECALLS; i++)
+			event_up(server->top->child[0], &e);
+		now = counter(server, "queued ");
+	} while (++rounds < ROUNDS && (!before || now > before));
+	assert_true(rounds < ROUNDS);
+	return now;
+}
+
+static void leave_unread(void *arg)
+{
+	struct halter *h = arg;
+
+	assert_int_equal(stat_root(), 0);
+	atomic_store(&h->keep[DOWN], true);
+	assert_in_range(recall_much(), 32 << 20, 33 << 20); /* as much as of answers */
+}
+
+static void recalls_that_nobody_takes_do_not_pile_up(void **test)
+{
+	struct halter h;
+	int its_own;
+
+	(void)test;
+	start_server("");
+	its_own = port;
+	halter_start(&h, port);
+	port = h.port;
+	start_client("");
+	port = its_own;
+	task_call(leave_unread, &h);
+	halter_stop(&h);
+	stop(&client);
+	stop(&server);
+}
+
 static int begin(void **test)
 {
 	void *library;
@@ -773,6 +819,7 @@ int main(void)
 		cmocka_unit_test(a_waiting_lock_is_cancelled_at_the_brick),
 		cmocka_unit_test(more_requests_than_slots_all_get_their_turn),
 		cmocka_unit_test(a_session_ends_with_its_client),
+		cmocka_unit_test(recalls_that_nobody_takes_do_not_pile_up),
 		cmocka_unit_test(mistakes_are_named_in_a_sentence),
 		cmocka_unit_test(garbage_does_no_harm),
 		cmocka_unit_test(a_caller_who_does_not_greet_is_sent_away),

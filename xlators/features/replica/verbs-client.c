@@ -168,7 +168,19 @@ int verb_try(struct asked *a)
 	return s ? 0 : list ? -EVIEW : -ENOMEM;
 }
 
-/* Others are asked without the lock. */
+/* Who has them, without the lock. No more for one call than a client asks for at once: it asks again. */
+static void ask_all_to_share(struct member *m, const struct client *const *has, const struct gfid *list, size_t count)
+{
+	enum { ASKS_MAX = 1024 };
+	unsigned asks = 0;
+
+	for (size_t i = 0; i < count && asks < ASKS_MAX; i++)
+		if (has[i]) {
+			ask_to_share(m, has[i], &list[i]);
+			asks++;
+		}
+}
+
 int verb_share(struct asked *a)
 {
 	uint64_t epoch = unpack_u64(&a->u), number = unpack_u64(&a->u);
@@ -183,9 +195,8 @@ int verb_share(struct asked *a)
 		pack_u8(&a->answer, gfid_is_null(&list[i]) ? SHARE_NONE : token_share(a->m, s, number, &list[i], &has[i]));
 	if (s)
 		pthread_mutex_unlock(&a->m->lock);
-	for (size_t i = 0; i < count && s; i++)
-		if (has[i])
-			ask_to_share(a->m, has[i], &list[i]);
+	if (s)
+		ask_all_to_share(a->m, has, list, count);
 	free(has);
 	free(list);
 	return s ? 0 : has ? -EVIEW : -ENOMEM;

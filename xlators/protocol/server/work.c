@@ -680,12 +680,22 @@ static void work_run(void *arg)
 
 /* ---- events ---- */
 
-static void tell_session(struct session *s, void *head, uint32_t size)
+/* Others' questions make recalls, as many as they like. Who leaves more of what it is sent unread than its answers may be is told of none: tokens are asked back
+ * again, and leases run out. */
+static bool takes_event(const struct session *s, struct stream *to, uint32_t kind)
+{
+	return kind != EVENT_RECALL || (stream_queued(to) <= REPLIES_MAX && share_has_reply_room(s, 0));
+}
+
+static void tell_session(struct session *s, uint32_t kind, void *head, uint32_t size)
 {
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < WIRE_CHANNELS; i++)
 		if (s->channel[i] && s->channel[i]->connection) {
-			stream_send(&s->channel[i]->connection->stream, head, size, NULL, 0);
+			struct stream *to = &s->channel[i]->connection->stream;
+
+			if (takes_event(s, to, kind))
+				stream_send(to, head, size, NULL, 0);
 			break;
 		}
 	pthread_mutex_unlock(&s->lock);
@@ -712,7 +722,7 @@ static void tell(struct session *s, struct xlator *leaf, const struct event *e)
 	if (kind == EVENT_RECALL)
 		tell_recalled(&c, &its);
 	if (xdr_u_int(&c.xdr, &kind) && codec_new_inode(&c, &its.inode) && codec_lock(&c, &its.lock))
-		tell_session(s, head, at + codec_used(&c));
+		tell_session(s, kind, head, at + codec_used(&c));
 }
 
 /* What is for all is not for tenants: it tells of objects that may be another's. */
