@@ -49,8 +49,9 @@ struct tunnel {
 	bool server;
 	enum state state;
 	bool wants_out; /* TLS has something to say and could not */
-	bool refused;	/* told so; see linger() */
-	bool dead;	/* freed when this turn is over */
+	bool more; /* the last turn was over before all was carried: TLS may have what has come, and the socket tells of it no more */
+	bool refused; /* told so; see linger() */
+	bool dead;    /* freed when this turn is over */
 	uint64_t born_ns;
 	struct flow in, out; /* net to plain, plain to net */
 	struct tunnel_peer peer;
@@ -100,7 +101,7 @@ static void watch(struct tunnel *t)
 	else if (t->state == GREETING || (is_empty(&t->in) && !t->in.ended))
 		net |= EPOLLIN;
 	if (t->state == OPEN) {
-		plain = is_empty(&t->in) ? 0 : EPOLLOUT;
+		plain = is_empty(&t->in) && !t->more ? 0 : EPOLLOUT;
 		if (is_empty(&t->out) && !t->out.ended)
 			plain |= EPOLLIN;
 	}
@@ -249,6 +250,7 @@ static void carry(struct tunnel *t)
 		if (!t->dead)
 			moved |= drain_to_net(t);
 	}
+	t->more = moved;
 	if (!t->dead && ((t->in.ended && is_empty(&t->in)) || (t->out.ended && is_empty(&t->out))))
 		tunnel_end(t, NULL);
 }

@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "ca.h"
@@ -19,7 +21,7 @@
 #include "path.h"
 #include "tunnel.h"
 
-enum { PATIENCE_MS = 20000, BIG = 8 << 20, CROWD = 600 };
+enum { PATIENCE_MS = 20000, BIG = 8 << 20, CROWD = 600, MESSAGE = 100, MESSAGES = 40 };
 
 static char top[64];
 static struct sockaddr_in address;
@@ -226,6 +228,53 @@ static void bytes_go_both_ways_and_the_end_comes_after_them(void **state)
 	tunnels_destroy(server);
 }
 
+/* Each is a record of its own: the tunnel has taken the one before. */
+static void send_messages(int fd, unsigned count)
+{
+	char message[MESSAGE] = "";
+	int queued;
+
+	for (unsigned i = 0; i < count; i++) {
+		assert_int_equal(send(fd, message, MESSAGE, MSG_NOSIGNAL), MESSAGE);
+		do
+			assert_int_equal(ioctl(fd, SIOCOUTQ, &queued), 0);
+		while (queued && !usleep(100));
+	}
+}
+
+/* What TLS took in with what came before it no event tells of. */
+static void what_comes_in_many_records_at_once_comes_whole(void **state)
+{
+	struct tunnels *server = serve("server"), *client = use("client");
+	struct halter h;
+	int mine, theirs;
+
+	(void)state;
+	halter_start(&h, ntohs(address.sin_port));
+	address.sin_port = htons(h.port);
+	mine = dial(client, "127.0.0.1");
+	theirs = await(&said.accepted);
+	atomic_store(&h.keep[UP], true);
+	send_messages(mine, MESSAGES);
+	atomic_store(&h.keep[UP], false);
+	for (size_t have = 0; have < MESSAGES * MESSAGE;) {
+		struct pollfd one = { .fd = theirs, .events = POLLIN };
+		char part[4096];
+		ssize_t n;
+
+		if (poll(&one, 1, PATIENCE_MS) != 1)
+			fail_msg("%zu bytes have come", have);
+		n = recv(theirs, part, sizeof(part), 0);
+		assert_true(n > 0);
+		have += n;
+	}
+	close(mine);
+	close(theirs);
+	tunnels_destroy(client);
+	tunnels_destroy(server);
+	halter_stop(&h);
+}
+
 static void who_is_not_the_one_that_was_called_is_left(void **state)
 {
 	struct tunnels *server = serve("server"), *client = use("client");
@@ -373,6 +422,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(bytes_go_both_ways_and_the_end_comes_after_them),
+		TEST(what_comes_in_many_records_at_once_comes_whole),
 		TEST(who_is_not_the_one_that_was_called_is_left),
 		TEST(another_authority_s_client_does_not_get_in),
 		TEST(who_is_revoked_is_cut_off),
