@@ -143,13 +143,13 @@ static void asked_back(struct afr *a, const struct event *e)
 	cleanup_inode struct inode *inode = NULL;
 	struct object *o;
 
-	pthread_mutex_lock(&a->lock);
-	a->recalled++;
-	pthread_mutex_unlock(&a->lock);
 	if (e->lock.owner == RECALL_TO_SHARE) {
 		token_lowered(a, &g);
 		return;
 	}
+	pthread_mutex_lock(&a->lock);
+	a->recalled++;
+	pthread_mutex_unlock(&a->lock);
 	if (gfid_equal(&g, &gfid_rename_token)) {
 		token_recalled(a, &a->rename_token);
 		return;
