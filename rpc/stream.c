@@ -251,14 +251,9 @@ static bool reads(const struct stream *s)
 	return (!s->paused && s->queued <= QUEUED_MAX) || s->send_waits_for_read;
 }
 
-static bool unsent(struct stream *s)
-{
-	return s->transport->unsent && s->transport->unsent(s);
-}
-
 static uint32_t wanted(struct stream *s)
 {
-	bool out = (s->first && !s->send_waits_for_read) || unsent(s);
+	bool out = (s->first && !s->send_waits_for_read) || s->unsent;
 
 	return (reads(s) ? EPOLLIN : 0) | (out || (s->held && reads(s)) ? EPOLLOUT : 0);
 }
@@ -274,6 +269,15 @@ static void count_queued(struct stream *s, size_t more)
 	s->queued += more;
 	if (s->queued_together)
 		atomic_fetch_add(s->queued_together, more);
+}
+
+/* After each call that may have sent: what the transport holds waits for the socket, too. */
+static void count_unsent(struct stream *s)
+{
+	size_t now = s->transport->unsent ? s->transport->unsent(s) : 0;
+
+	count_queued(s, now - s->unsent);
+	s->unsent = now;
 }
 
 static int pieces(const struct outgoing *o, struct iovec *iov)
@@ -306,6 +310,7 @@ static ssize_t send_some(struct stream *s, const struct iovec *iov, int count)
 {
 	ssize_t n = s->transport->send(s, iov, count);
 
+	count_unsent(s);
 	if (n >= 0) {
 		atomic_fetch_add_explicit(&s->bytes_out, n, memory_order_relaxed);
 		return n;
@@ -323,7 +328,7 @@ static void flush(struct stream *s)
 	struct outgoing *o;
 	ssize_t n;
 
-	if (s->open && !s->first && unsent(s))
+	if (s->open && !s->first && s->unsent)
 		send_some(s, NULL, 0);
 	while (s->open && (o = s->first)) {
 		n = send_some(s, iov, pieces(o, iov));
@@ -381,7 +386,7 @@ static int send_record(struct stream *s, const void *head, uint32_t size, struct
 		return -ENOTCONN;
 	if ((size_t)n < total)
 		return enqueue(s, head, size, buffers, count, n, total);
-	if (unsent(s))
+	if (s->unsent)
 		rewatch(s);
 	return 0;
 }
@@ -449,7 +454,8 @@ static void watch_unsent(struct stream *s)
 	if (!s->transport->unsent)
 		return;
 	pthread_mutex_lock(&s->lock);
-	if (unsent(s))
+	count_unsent(s);
+	if (s->unsent)
 		rewatch(s);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -571,6 +577,7 @@ void stream_close(struct stream *s)
 	}
 	s->last = NULL;
 	count_queued(s, -s->queued);
+	s->unsent = 0;
 	pthread_mutex_unlock(&s->lock);
 	record_free(s->part);
 	s->part = NULL;

@@ -43,8 +43,8 @@ struct transport {
 	ssize_t (*send)(struct stream *, const struct iovec *, int count);
 	void (*close)(struct stream *);
 	bool (*pending)(struct stream *); /* may be NULL: it holds bytes that the descriptor doesn't show any more */
-	/* May be NULL. It holds bytes that it took, and the socket did not; the next send, of nothing too, goes on with them. With the lock held. */
-	bool (*unsent)(struct stream *);
+	/* May be NULL. How many bytes it holds that it took, and the socket did not; the next send, of nothing too, goes on with them. With the lock held. */
+	size_t (*unsent)(struct stream *);
 };
 extern const struct transport transport_tcp;
 
@@ -71,8 +71,8 @@ struct stream {
 	bool send_waits_for_read; /* the transport can't send before something has come */
 	bool held;		  /* the transport holds what has come, and no event will tell */
 	struct outgoing *first, *last;
-	size_t queued;
-	atomic_size_t *queued_together;				   /* with other streams; NULL: nobody asks */
+	size_t queued, unsent;		/* bytes that wait for the socket; those of them which the transport holds */
+	atomic_size_t *queued_together; /* with other streams; NULL: nobody asks */
 	atomic_uint_fast64_t bytes_in, bytes_out, receives, sends; /* the last two: system calls */
 };
 

@@ -218,11 +218,11 @@ int tls_bio_flush(BIO *b)
 	return o->err;
 }
 
-bool tls_bio_holds(BIO *b)
+size_t tls_bio_holds(BIO *b)
 {
 	const struct bottom *o = BIO_get_data(b);
 
-	return held(&o->out) > 0;
+	return held(&o->out);
 }
 
 bool tls_bio_pending(BIO *b)

@@ -11,8 +11,8 @@
 BIO *tls_bio_create(int fd, atomic_uint_fast64_t *receives, atomic_uint_fast64_t *sends);
 /* Sends what was gathered, as far as the socket takes it. 0, also if some is left; or -errno. */
 int tls_bio_flush(BIO *);
-/* Something is left. */
-bool tls_bio_holds(BIO *);
+/* So many bytes are left. */
+size_t tls_bio_holds(BIO *);
 /* Something was received that OpenSSL has not asked for yet. */
 bool tls_bio_pending(BIO *);
 #endif

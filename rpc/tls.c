@@ -112,9 +112,9 @@ static ssize_t tls_send(struct stream *s, const struct iovec *iov, int count)
 }
 
 /* The lock is held. Sent, as far as the stream knows, but not yet taken by the socket. */
-static bool tls_unsent(struct stream *s)
+static size_t tls_unsent(struct stream *s)
 {
-	return s->session && tls_bio_holds(SSL_get_wbio(s->session));
+	return s->session ? tls_bio_holds(SSL_get_wbio(s->session)) : 0;
 }
 
 /* Bytes that have come, of which epoll knows nothing. */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -374,7 +375,7 @@ static void what_a_full_socket_did_not_take_goes_out_later(void **state)
 	}
 	assert_int_equal(come, STREAMED);
 	assert_true(held);
-	assert_false(transport_tls.unsent(&c.client));
+	assert_int_equal(transport_tls.unsent(&c.client), 0);
 	assert_memory_equal(in, out, STREAMED);
 	part(&c);
 	free(in);
@@ -657,6 +658,34 @@ static void other_authorities_end_what_is_connected(void **state)
 	tls_destroy(server);
 }
 
+static void what_the_transport_has_taken_waits_for_the_socket_all_the_same(void **state)
+{
+	struct tls *client = use("client", false), *server = use("server", true);
+	char record[1000] = "", in[4096];
+	atomic_size_t together = 0;
+	int little = 8192;
+	struct pair c;
+
+	(void)state;
+	join(&c, client, server);
+	assert_true(talk(&c));
+	assert_int_equal(setsockopt(c.client.watch.fd, SOL_SOCKET, SO_SNDBUF, &little, sizeof(little)), 0);
+	stream_count_queued(&c.client, &together);
+	while (!transport_tls.unsent(&c.client))
+		assert_int_equal(stream_send(&c.client, record, sizeof(record), NULL, 0), 0);
+	assert_true(stream_queued(&c.client) >= transport_tls.unsent(&c.client));
+	assert_int_equal(stream_queued(&c.client), together);
+	for (int i = 0; i < 10000 && stream_queued(&c.client); i++) {
+		receive_at(&c.server, in, 0, sizeof(in));
+		c.client.watch.ready(&c.client.watch, EPOLLOUT);
+	}
+	assert_int_equal(transport_tls.unsent(&c.client), 0);
+	assert_int_equal(together, 0);
+	part(&c);
+	tls_destroy(client);
+	tls_destroy(server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -665,6 +694,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_common_name_is_no_name_of_a_host, set_up, tear_down),
 		cmocka_unit_test(a_plain_stream_has_no_identity),
 		cmocka_unit_test_setup_teardown(what_a_full_socket_did_not_take_goes_out_later, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_the_transport_has_taken_waits_for_the_socket_all_the_same, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(bulk_takes_one_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(another_authority_and_another_use_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_revoked_is_refused_also_while_connected, set_up, tear_down),
