@@ -214,10 +214,12 @@ static void hand_on(struct member *m, struct token *t)
 static void pass_on(struct member *m, struct token **at, struct hold *h)
 {
 	struct token *t = *at;
+	bool stuck = t->stuck;
 
 	take_from(h);
 	unstick(m, t);
-	t->recalled_ns = t->first ? clock_ns() : 0; /* those who have it still are given the time anew */
+	if (stuck) /* those who have it still are given the time anew */
+		t->recalled_ns = clock_ns();
 	if (t->holds)
 		return;
 	hand_on(m, t);
@@ -483,10 +485,11 @@ bool token_try(struct member *m, struct session *s, uint64_t number, const struc
 	return yes;
 }
 
-/* One more who reads. */
+/* One more who reads; not while somebody waits to change it, who comes again and again. */
 static struct hold *join(struct member *m, struct token *t, struct session *s)
 {
-	bool may = t->shared && clock_ns() >= m->go_on_until_ns && s->client && s->tokens < TOKENS_FREELY &&
+	bool wanted = t->recalled_ns && clock_ns() - t->waited_ns <= WAIT_NS;
+	bool may = t->shared && !wanted && clock_ns() >= m->go_on_until_ns && s->client && s->tokens < TOKENS_FREELY &&
 		   !tenant_tokens_many(m, s);
 
 	return may ? give_to(t, s, 0) : NULL;
