@@ -121,7 +121,7 @@ only_open() {
 only_open_or_out() { only_open || is_out; }
 is_out() { [ "$(subvolumes)" = $((BEGAN - 1)) ] && [ "$(told 'd["state"]')" = "done" ]; }
 goes() { # LAST
-	local moved
+	local moved last=$1
 	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
 	moves() { moved=$(told 'd.get("moved", 0)') && [ "$moved" -gt 0 ]; }
 	wait_until 60 moves || fail "nothing is moved: $("$STRATUS" rebalance status v)"
@@ -132,7 +132,9 @@ goes() { # LAST
 	wait_until 100 only_open_or_out || fail "more than what is open holds it up: $("$STRATUS" rebalance status v)"
 	kept_open
 	wait_until 200 is_out || fail "it does not leave: $("$STRATUS" rebalance status v; "$STRATUS" rebalance status v --json)"
-	! "$STRATUS" volume info v | grep -E "leaving|b$1\$" || fail "it is there still: $("$STRATUS" volume info v)"
+	# The store says first that all is done, and then that the volume has no such bricks.
+	is_gone() { ! grep -qE "leaving|b$last\$" <<<"$("$STRATUS" volume info v)"; }
+	wait_until 60 is_gone || fail "it is there still: $("$STRATUS" volume info v)"
 }
 
 on_volume() { # BRICKS REPLICA
