@@ -342,6 +342,13 @@ bool away_is_shard(const struct disk_object *o, const char *path)
 	return x && x->value.size == 29 && !memcmp((uint8_t *)x->value.bytes + 13, o->attr.gfid.bytes, 16);
 }
 
+/* What leave.c checks: an empty directory at the subvolume that has left, which nobody asks any more. Its directory may have been removed before it heard where that went. */
+static bool was_left_behind(const struct disk_object *o, unsigned subvolume, const char *path)
+{
+	return plan_leaves() && (int)subvolume == plan.leaver && S_ISDIR(o->attr.mode) && away_is_hidden(path) && !o->entry &&
+	       xattr_of(o, DHT_LAYOUT_XATTR);
+}
+
 bool away_is_frame(const char *path)
 {
 	unsigned depth = 0;
@@ -461,7 +468,7 @@ static void check_kept(void)
 static void look_at(const struct disk_object *o, const struct gfid *parent, unsigned subvolume, unsigned depth,
 		    const char *path)
 {
-	if (away_is_shard(o, path)) {
+	if (away_is_shard(o, path) || was_left_behind(o, subvolume, path)) {
 		found.shards++;
 		return;
 	}
