@@ -90,16 +90,41 @@ static int copy_rights(struct request *rq, struct xlator *from, struct xlator *t
 	return err;
 }
 
-/* Until they are seen to be the same: somebody may change them meanwhile, at the home first. */
+/* What no layout names yet is meant as it stands there. */
+static int sync_shard(struct rebalance *r, int child)
+{
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say(&rq, r->d, &(struct place){ .flags = PLACE_SHARD | PLACE_HERE });
+	if (!err)
+		err = directory_sync(&rq, r->d, child, r->dir);
+	request_finish(&rq);
+	return err;
+}
+
+/*
+ * Until they are seen to be the same: somebody may change them meanwhile, at the home first. And that is seen after the shard is on disk (P5): a layout
+ * that is written names it then, and nobody would make it again.
+ */
 static int copy_shard(struct request *rq, struct rebalance *r, int home, int child)
 {
 	enum { TRIES = 16 };
+	bool synced = false;
 	int err = place_say_in(rq, r->d, r->dir);
 
 	if (!err)
 		err = place_say(rq, r->d, &(struct place){ .flags = PLACE_SHARD });
-	for (int tries = 0; tries < TRIES && !err; tries++)
+	for (int tries = 0; tries < TRIES && !err; tries++) {
+		bool same;
+
 		err = copy_rights(rq, r->d->x->child[home], r->d->x->child[child], r->dir);
+		same = err > 0;
+		if (same && !synced && !MUTANT("name-unsynced-shard"))
+			err = sync_shard(r, child);
+		synced = same;
+	}
 	return err > 0 ? 0 : err ? err : -EBUSY;
 }
 
