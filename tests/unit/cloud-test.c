@@ -582,7 +582,7 @@ static void deletion(void *arg)
 	}
 	CHECK_INT(change_tenants(TENANTS("deleted", "active")), 0);
 	CHECK_INT(become(t, &acme, 0), -EACCES);
-	for (int i = 0; i < 2000 && is_there("acme"); i++)
+	for (int i = 0; i < 24000 && is_there("acme"); i++)
 		task_sleep_ms(5);
 	CHECK(!is_there("acme"));
 	CHECK(is_there("globex/stays"));

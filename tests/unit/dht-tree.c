@@ -160,7 +160,7 @@ struct census census(void)
 
 bool settles(unsigned anchors)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		struct census c = census();
 
 		if (c.anchors == anchors && !c.work && !c.kept)
@@ -227,6 +227,43 @@ static int tell_cut(const char *what, unsigned messages)
 void cut_after(unsigned messages, bool done)
 {
 	tell_cut(done ? "unanswered" : "unsent", messages);
+}
+
+#ifdef __SANITIZE_THREAD__
+enum { EACH = 3 };
+#else
+enum { EACH = 1 };
+#endif
+static struct moments {
+	unsigned first, every;
+} moments; /* every: 0, not asked yet */
+
+static void ask_moments(void)
+{
+	const char *text = getenv("MOMENTS");
+
+	if (moments.every)
+		return;
+	moments = (struct moments){ 0, EACH };
+	if (!text || !*text)
+		return;
+	if (sscanf(text, "%u/%u", &moments.first, &moments.every) != 2 || moments.first >= moments.every) {
+		fprintf(stderr, "MOMENTS=%s: write FIRST/EVERY, FIRST less than EVERY, as 0/3\n", text);
+		abort();
+	}
+	printf("MOMENTS=%u/%u\n", moments.first, moments.every);
+}
+
+unsigned first_moment(unsigned step)
+{
+	ask_moments();
+	return moments.first * step;
+}
+
+unsigned moment_step(unsigned step)
+{
+	ask_moments();
+	return moments.every * step;
 }
 
 void lose_answer(unsigned messages)
@@ -308,10 +345,9 @@ void hold_tell(const char *volume, const char *command, const char *what)
 
 bool hold_has(const char *volume, const char *fop)
 {
-	enum { TRIES = 2000 };
 	char answer[256] = "", *argv[] = { (char *)"list" };
 
-	for (int tries = 0; tries < TRIES; tries++) {
+	for (int tries = 0; tries < tries_of(5); tries++) {
 		memset(answer, 0, sizeof(answer));
 		hold_command(volume, 1, argv, answer, sizeof(answer));
 		if (*answer && strstr(answer, fop))

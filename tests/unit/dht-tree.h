@@ -62,6 +62,10 @@ unsigned links(const char *path); /* 0: it is not there */
 bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
+/* A test in which somebody dies after so many messages tries it after any number of them; one that takes long only after each `step`th. With MOMENTS=FIRST/EVERY in the environment only each
+ * EVERYth of these is tried, from the FIRST on (0/3, 1/3 and 2/3 are all together), and with ThreadSanitizer, which is slow, and not there for this, 0/3 if nothing is said. */
+unsigned first_moment(unsigned step);
+unsigned moment_step(unsigned step);
 void lose_answer(unsigned messages); /* only that of the message after so many */
 void end_meanwhile(void);	     /* before this task opens an intent others have ended it */
 void fence_take_over(
@@ -77,7 +81,7 @@ void stay_no_more(void);
 unsigned cut_end(void);	     /* it can again. How many it has tried to send */
 void others_go_on(bool);     /* each message gives other tasks a turn */
 void directories_fail(bool); /* but for the root: none can be opened */
-/* A debug/hold among more_volumes: a command to it; whether requests of that fop ("": of any) are parked there, or come to be within 10 s. */
+/* A debug/hold among more_volumes: a command to it; whether requests of that fop ("": of any) are parked there, or come to be in a while. */
 void hold_tell(const char *volume, const char *command, const char *what);
 bool hold_has(const char *volume, const char *fop);
 void lock_elsewhere(bool); /* files are locked at a member of their replica sets, and not at the one that is read from */

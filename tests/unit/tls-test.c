@@ -167,7 +167,7 @@ static bool meet(struct tls *client, struct tls *server)
 /* The files are looked at twice a second. */
 static bool changes(struct tls *t, uint64_t before)
 {
-	for (int i = 0; i < 500 && tls_look(t) == before; i++)
+	for (int i = 0; i < 12000 && tls_look(t) == before; i++)
 		usleep(10000);
 	return tls_look(t) != before;
 }
@@ -176,7 +176,7 @@ static bool comes_true(bool (*fn)(struct tls *, struct tls *), struct tls *clien
 {
 	bool yes = false;
 
-	for (int i = 0; i < 300 && !(yes = fn(client, server)); i++)
+	for (int i = 0; i < 12000 && !(yes = fn(client, server)); i++)
 		usleep(10000);
 	return yes;
 }
