@@ -42,8 +42,7 @@ void with(const char *options, const char *tenants, void (*fn)(void *))
 	if (geteuid())
 		skip();
 	failures = 0;
-	strcpy(dir, "/var/tmp/cloud-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "cloud-test");
 	umask(0);
 	snprintf(text, sizeof(text), GRAPH, dir, options, tenants);
 	if (tree_open(&t, text, &p))

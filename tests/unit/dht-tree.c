@@ -229,43 +229,6 @@ void cut_after(unsigned messages, bool done)
 	tell_cut(done ? "unanswered" : "unsent", messages);
 }
 
-#ifdef __SANITIZE_THREAD__
-enum { EACH = 3 };
-#else
-enum { EACH = 1 };
-#endif
-static struct moments {
-	unsigned first, every;
-} moments; /* every: 0, not asked yet */
-
-static void ask_moments(void)
-{
-	const char *text = getenv("MOMENTS");
-
-	if (moments.every)
-		return;
-	moments = (struct moments){ 0, EACH };
-	if (!text || !*text)
-		return;
-	if (sscanf(text, "%u/%u", &moments.first, &moments.every) != 2 || moments.first >= moments.every) {
-		fprintf(stderr, "MOMENTS=%s: write FIRST/EVERY, FIRST less than EVERY, as 0/3\n", text);
-		abort();
-	}
-	printf("MOMENTS=%u/%u\n", moments.first, moments.every);
-}
-
-unsigned first_moment(unsigned step)
-{
-	ask_moments();
-	return moments.first * step;
-}
-
-unsigned moment_step(unsigned step)
-{
-	ask_moments();
-	return moments.every * step;
-}
-
 void lose_answer(unsigned messages)
 {
 	tell_cut("lost", messages);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "layout.h"
+#include "moments.h"
 #include "test-tasks.h"
 #include "tree.h"
 
@@ -62,10 +63,6 @@ unsigned links(const char *path); /* 0: it is not there */
 bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
-/* A test in which somebody dies after so many messages tries it after any number of them; one that takes long only after each `step`th. With MOMENTS=FIRST/EVERY in the environment only each
- * EVERYth of these is tried, from the FIRST on (0/3, 1/3 and 2/3 are all together), and with ThreadSanitizer, which is slow, and not there for this, 0/3 if nothing is said. */
-unsigned first_moment(unsigned step);
-unsigned moment_step(unsigned step);
 void lose_answer(unsigned messages); /* only that of the message after so many */
 void end_meanwhile(void);	     /* before this task opens an intent others have ended it */
 void fence_take_over(

@@ -243,15 +243,15 @@ static void cut_at(unsigned messages, enum death how, bool leads, unsigned *sent
 
 static unsigned play_cuts(enum death how, bool leads, unsigned step)
 {
-	const unsigned by = moment_step(step);
+	const unsigned each = moment_step(step);
 	unsigned at_message = first_moment(step), sent = 0;
 
 	do {
 		cut_at(at_message, how, leads, &sent);
 		if (failures)
 			fprintf(stderr, "death %d, after %u messages\n", how, at_message);
-		at_message += by;
-	} while (!failures && sent > at_message - by);
+		at_message += each;
+	} while (!failures && sent > at_message - each);
 	return at_message;
 }
 

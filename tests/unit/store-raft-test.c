@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store that servers share: each sees what was committed, one leads, and a majority is enough. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +20,7 @@
 
 enum { SERVERS = 3, PATIENCE_MS = 30000 };
 
-static char top[] = "/tmp/store-raft-XXXXXX";
+static char top[48];
 static struct server {
 	struct store *store;
 	char name[8], directory[64], address[32];
@@ -128,8 +125,7 @@ static void reaches_all(uint64_t version, const char *value)
 static int begin(void **state)
 {
 	(void)state;
-	strcpy(top + strlen(top) - 6, "XXXXXX");
-	assert_non_null(mkdtemp(top));
+	test_directory(top, sizeof(top), "store-raft");
 	for (int i = 0; i < SERVERS; i++) {
 		struct server *s = &server[i];
 
