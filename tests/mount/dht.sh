@@ -342,7 +342,7 @@ RUNS="
 basics      4  1
 basics      2  3
 basics      2  2
-two-mounts  4  1
+two-mounts  4  1  MOUNTS_ROUNDS=50
 large-directory 4 1
 programs    4  1  git sqlite rsync two_mounts
 programs    2  3  git

@@ -112,12 +112,12 @@ as_before() {
 	echo "$out" >"$told/$1"
 	[ -z "${seed-}" ] || echo "$seed" >"$told/$1.seed"
 }
-# all_as_before MUTANT...: so many at once as there are jobs
+# all_as_before MUTANT...: twice as many at once as there are jobs, as unit tests wait most of the time
 all_as_before() {
 	local mutant
 
 	for mutant; do
-		while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
+		while [ "$(jobs -pr | wc -l)" -ge $((2 * jobs)) ]; do wait -n; done
 		as_before "$mutant" &
 	done
 	wait
