@@ -153,6 +153,12 @@ grep() {
 	shift
 	if [ "$first" = - ]; then command grep "$@" >/dev/null; else command grep "$first" "$@" >/dev/null; fi
 }
+# says PATTERN COMMAND...: a condition, as what is told may be told of a moment before.
+says() {
+	local pattern=$1
+	shift
+	grep -q -e "$pattern" < <("$@" 2>&1)
+}
 # In the group of the test: what ends the test at its time limit ends this, too.
 timeout() { command timeout --foreground "$@"; }
 now_ms() { local t=${EPOCHREALTIME/[^0-9]/}; echo $(( t / 1000 )); }
