@@ -182,6 +182,13 @@ struct inode *inode_find(struct inode_table *t, const struct gfid *g)
 	return i;
 }
 
+static bool agree(struct inode *i, mode_t type)
+{
+	mode_t known = 0;
+
+	return atomic_compare_exchange_strong(&i->type, &known, type) || known == type;
+}
+
 struct inode *inode_get(struct inode_table *t, const struct gfid *g, mode_t type)
 {
 	struct inode *i;
@@ -195,7 +202,7 @@ struct inode *inode_get(struct inode_table *t, const struct gfid *g, mode_t type
 			grow(t);
 		b = bucket_of(t, g);
 		i->gfid = *g;
-		i->type = type & S_IFMT;
+		atomic_init(&i->type, type & S_IFMT);
 		atomic_init(&i->refs, 1);
 		pthread_mutex_init(&i->lock, NULL);
 		i->table = t;
@@ -204,7 +211,8 @@ struct inode *inode_get(struct inode_table *t, const struct gfid *g, mode_t type
 		t->count++;
 	}
 	pthread_mutex_unlock(&t->lock);
-	if (i && i->type != (type & S_IFMT)) {
+	type &= S_IFMT;
+	if (i && type && !agree(i, type)) {
 		inode_unref(i);
 		return NULL;
 	}

@@ -33,7 +33,7 @@ struct slots {
 
 struct inode {
 	struct gfid gfid;
-	mode_t type; /* S_IFMT bits; never changes */
+	_Atomic mode_t type; /* S_IFMT bits; 0: nobody has said it yet; then it never changes */
 	atomic_uint refs;
 	atomic_uint_fast64_t nlookup; /* mount/fuse: how often the kernel has been told */
 	pthread_mutex_t lock;	      /* short; guards slots; never held across a wait */
@@ -47,7 +47,7 @@ struct inode {
 struct inode_table *inode_table_create(void);
 void inode_table_destroy(struct inode_table *); /* all inodes must be gone; asserts */
 /* The inode of that gfid, made if new; a reference for the caller. NULL when memory is short. If the gfid is known with
- * another type, NULL too (a lying peer). */
+ * another type, NULL too (a lying peer). Type 0: whoever asks has only the gfid, and takes it for none; the first who knows better says so. */
 struct inode *inode_get(struct inode_table *, const struct gfid *, mode_t type);
 /* The same if it is known, else NULL. */
 struct inode *inode_find(struct inode_table *, const struct gfid *);

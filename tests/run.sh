@@ -3,7 +3,7 @@
 # Runs tests one after the other, or JOBS at once, each with a time limit, and counts:
 #   tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] [--own-network] TEST...
 # With --own-network each has a loopback of its own, so that no port is taken by the test beside it (where that can't be, JOBS is 1). A
-# script with a line "# alone: REASON" among its first 20 has the machine to itself: it comes after all others.
+# script with a line "# calm: REASON" among its first 20 comes after those without, so that nobody computes beside it; one with "# alone: REASON" has the machine to itself, and comes last.
 #
 # A TEST is a cmocka program (its cases are counted) or a script (exit status 0 passed, 77 skipped). The counts are added to the
 # file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints
@@ -61,7 +61,8 @@ limit_of() {
 	set -- $own
 	if [ "$long" = 1 ]; then echo "${2:-7200}"; else echo "${1:-900}"; fi
 }
-is_alone() { case $1 in *.sh) sed -n 1,20p "$1" | grep -q '^# alone: ' ;; *) return 1 ;; esac; }
+# says TEST WORD: it has a line "# WORD: REASON"
+says() { case $1 in *.sh) grep -q "^# $2: " <(sed -n 1,20p "$1") ;; *) return 1 ;; esac; }
 may_skip() { [ "${MUST_RUN:-0}" != 1 ] || grep -qxF -- "$1" <<<"$MAY_SKIP"; }
 
 logs=$(mktemp -d)
@@ -91,7 +92,7 @@ failure() {
 }
 
 run_test() { # TEST LOG
-	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason=
+	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason= place=
 	limit=$(time_for "$test")
 	if [ -z "$limit" ]; then
 		echo "FAIL $label$test: no time left"
@@ -99,12 +100,14 @@ run_test() { # TEST LOG
 		echo "$label$test: no time left" >>"$results.failed"
 		return
 	fi
+	case $test in *.sh) ;; *) place=$(mktemp -d /var/tmp/unit-XXXXXX) ;; esac # scripts clear up, whatever ends them
 	# In a group of its own, to which timeout sends its signals; whoever ends this script ends it, too.
-	env --default-signal timeout -k 60 "$limit" "${network[@]}" "$test" >"$log" 2>&1 </dev/null &
+	env --default-signal ${place:+TMPDIR="$place"} timeout -k 60 "$limit" "${network[@]}" "$test" >"$log" 2>&1 </dev/null &
 	running=$!
 	wait "$running"
 	status=$?
 	running=
+	[ -z "$place" ] || rm -rf --one-file-system "$place"
 	ok=$(grep -c '^\[       OK \]' "$log")
 	bad=$(grep '^\[  FAILED  \]' "$log" | grep -cv 'test(s), listed below')
 	skip=$(grep -c '^\[  SKIPPED \]' "$log")
@@ -144,10 +147,18 @@ start() { # TEST: at once if it is one of several, else until it ends
 	run_beside "$test" "$logs/$n" &
 	running="$running $!"
 }
-alone=()
+calm=() alone=()
 for test; do
-	if [ "$jobs" -gt 1 ] && is_alone "$test"; then alone+=("$test"); else start "$test"; fi
+	if [ "$jobs" -gt 1 ] && says "$test" calm; then
+		calm+=("$test")
+	elif [ "$jobs" -gt 1 ] && says "$test" alone; then
+		alone+=("$test")
+	else
+		start "$test"
+	fi
 done
+wait
+for test in "${calm[@]}"; do start "$test"; done
 wait
 running=
 jobs=1

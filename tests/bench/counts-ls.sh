@@ -5,7 +5,7 @@
 #
 # Arguments: runs of SETSxREPLICA instead of all.
 # limit: 900 s
-# alone: what the kernel believes runs out after 0.6 s
+# calm: what the kernel believes runs out after 0.6 s
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/../mount/runs.sh"
 need_root

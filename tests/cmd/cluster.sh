@@ -40,9 +40,10 @@ refused "no answer from 127.0.0.1:1:" mount 127.0.0.1:1:/photos "$MNT"
 PIDS[$(cat mnt.pid)]=mount
 echo hello >"$MNT/file"
 [ "$(cat b0/file)" = hello ] || fail "not on the brick"
-[ "$("$STRATUS" status --json | json '[(b["state"], b["clients"]) for b in d["volumes"][0]["bricks"]]')" = "[('serving', 1)]" ] ||
+serves_one() { [ "$("$STRATUS" status --json | json '[(b["state"], b["clients"]) for b in d["volumes"][0]["bricks"]]')" = "[('serving', 1)]" ]; }
+wait_until 60 serves_one ||
 	fail "status: $("$STRATUS" status)"
-"$STRATUS" status | grep -q 'brick0 .*serving, 1 client' || fail "status: $("$STRATUS" status)"
+wait_until 60 says 'brick0 .*serving, 1 client' "$STRATUS" status || fail "status: $("$STRATUS" status)"
 
 # ---- the mount follows, with a file open ----
 exec 8<>"$MNT/file"
@@ -166,7 +167,7 @@ refused "is stopped" rebalance start two
 mv c1 c1-away
 mkdir c1
 refused "mount its disk" volume start two
-"$STRATUS" status | grep -q 'brick0 .*serving' || fail "the other brick is not served"
+wait_until 60 says 'brick0 .*serving' "$STRATUS" status || fail "the other brick is not served"
 [ -z "$(ls -A c1)" ] || fail "an empty directory was made a brick"
 rmdir c1
 mv c1-away c1

@@ -293,7 +293,7 @@ on_stack() { # SPREAD REPLICA
 case ${1-} in
 on) on_stack "$2" "$3" ;;
 esac
-LIMIT=300
+LIMIT=600
 [ $# -gt 0 ] || set -- 4:1 2:3
 for stack; do
 	IFS=: read -r spread replica <<<"$stack"

@@ -78,8 +78,8 @@ grow() { # FIRST: adds a subvolume of bricks FIRST...
 	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
 	wait_until 30 grep -q "switched to version" "$SCRATCH/stays.log" || fail "the mount does not follow"
 	[ "$(names_on "$1")" = 0 ] || fail "there are names on the new brick before any was moved"
-	"$STRATUS" status | grep -q 'do not have their part of the names yet' || fail "status: $("$STRATUS" status)"
-	"$STRATUS" rebalance status v | grep -q "spread over $BEGAN of $((BEGAN + 1)) subvolumes" || fail "status: $("$STRATUS" rebalance status v)"
+	wait_until 60 says 'do not have their part of the names yet' "$STRATUS" status || fail "status: $("$STRATUS" status)"
+	wait_until 60 says "spread over $BEGAN of $((BEGAN + 1)) subvolumes" "$STRATUS" rebalance status v || fail "status: $("$STRATUS" rebalance status v)"
 }
 stays() { # it can't go while names move there; when they have, it would be emptied first
 	"$STRATUS" brick remove --dry-run v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" 2>"$SCRATCH/err" || grep -q "are still to move to what was added last" "$SCRATCH/err" ||

@@ -82,8 +82,8 @@ nothing_left() { # WHEN
 	[ -z "$(ls -A "$TEST_TMP")" ] || fail "files are left $1: $(ls -A "$TEST_TMP")"
 }
 left() { grep -alF "$TEST_TMP" /proc/[0-9]*/cmdline 2>/dev/null; }
-TEST_LIMIT=15 runs "0 1 0" ./stuck
-grep -q 'not done within 15 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
+TEST_LIMIT=30 runs "0 1 0" ./stuck
+grep -q 'not done within 30 s' out && [ -e began ] || fail "it was not stuck where it should be: $(cat out)"
 nothing_left "after the time limit"
 
 # ---- two at once: each waits for the other ----
@@ -99,7 +99,7 @@ done
 "$TOP/tests/run.sh" results --jobs 2 ./meets1 ./meets2 ./passes >out 2>&1 || fail "run.sh itself fails: $(cat out)"
 [ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 1 0 1 0 2 1 0 0 " ] || fail "two at once count as $(cat results): $(cat out)"
 
-# ---- each with a loopback of its own, where the port of the test beside it is free; who is alone comes after them ----
+# ---- each with a loopback of its own, where the port of the test beside it is free; who is to be calm comes after them, and who is alone last ----
 for i in 1 2; do
 	write_test "listens$i.sh" <<-END
 	python3 -c '
@@ -112,12 +112,21 @@ for i in 1 2; do
 done
 write_test alone.sh <<'END'
 # alone: sees whether others run
-[ -e done1 ] && [ -e done2 ] || fail "others have not ended"
+[ -e done1 ] && [ -e done2 ] && [ -e calm1 ] && [ -e calm2 ] || fail "others have not ended"
 pass
 END
+for i in 1 2; do # each waits for the other
+	write_test "calm$i.sh" <<-END
+	# calm: sees whether others run
+	[ -e done1 ] && [ -e done2 ] || fail "others have not ended"
+	: >calm$i
+	wait_until 20 test -e calm$((3 - i)) || fail "the other does not run"
+	pass
+	END
+done
 : >results
-TEST_LIMIT=30 "$TOP/tests/run.sh" results --jobs 2 --own-network ./alone.sh ./listens1.sh ./listens2.sh >out 2>&1 || fail "run.sh itself fails: $(cat out)"
-[ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 3 1 0 0 " ] || fail "with a network of their own they count as $(cat results): $(cat out)"
+TEST_LIMIT=200 "$TOP/tests/run.sh" results --jobs 2 --own-network ./alone.sh ./calm1.sh ./listens1.sh ./calm2.sh ./listens2.sh >out 2>&1 || fail "run.sh itself fails: $(cat out)"
+[ "$(sort results | uniq -c | tr -s ' \n' ' ')" = " 5 1 0 0 " ] || fail "with a network of their own they count as $(cat results): $(cat out)"
 
 # ---- the whole run is ended ----
 for jobs in 1 2; do

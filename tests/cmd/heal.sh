@@ -62,7 +62,7 @@ wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
 	fail "heal status: $(heal)"
 [ "$(heal photos | json '[(m["brick"], m["member"], m["server"] + ":" + m["directory"]) for m in d[0]["members"]]')" = \
 	"[('brick0', 0, 'alpha:$SCRATCH/r0'), ('brick1', 1, 'alpha:$SCRATCH/r1'), ('brick2', 2, 'alpha:$SCRATCH/r2')]" ] || fail "heal status: $(heal)"
-"$STRATUS" heal status photos | grep -q "brick1 *alpha:$SCRATCH/r1  in, 0 pending" || fail "heal status: $("$STRATUS" heal status)"
+wait_until 60 says "brick1 *alpha:$SCRATCH/r1  in, 0 pending" "$STRATUS" heal status photos || fail "heal status: $("$STRATUS" heal status)"
 [ "$("$STRATUS" heal status)" = "$("$STRATUS" heal status --stratusd "$KEEPER" photos)" ] || fail "one set is not all sets"
 
 # ---- a damaged file is told, then healed; a large one is compared in pieces ----

@@ -106,7 +106,7 @@ refusals() { # LAST
 taken_back() { # LAST
 	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
 	grep -q 'stratus rebalance status v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
-	"$STRATUS" rebalance status v | grep -q 'is being emptied' || fail "status: $("$STRATUS" rebalance status v)"
+	wait_until 60 says 'is being emptied' "$STRATUS" rebalance status v || fail "status: $("$STRATUS" rebalance status v)"
 	refused "are leaving it" brick add v $(bricks 90 "$REPLICATED")
 	"$STRATUS" brick remove --cancel v >"$SCRATCH/out" || fail "it can't be taken back: $(cat "$SCRATCH/out")"
 	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it does not get its names again: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"

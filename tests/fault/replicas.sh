@@ -6,7 +6,7 @@
 # Seeded runs: 15 (200 with LONG=1). SEED=N: that one; RUNS=N: so many from there on. REPLICA=2, 3 or 3a; not given: the runs take turns.
 # ONLY="kill_server eio" does only these faults (see replicas.py). KEEP=1 keeps the logs.
 # limit: 900 s, 28800 s with LONG=1
-# alone: leases of a second and less, and a limit for each operation
+# calm: leases of a second and less, and a limit for each operation
 GIVEN=${REPLICA:-} ONE_SEED=${SEED:-}
 REPLICA=${REPLICA:-3} MEMBER_HOSTS="(10.77.1.2 10.77.2.2 10.77.3.2)"
 . "$(dirname "$0")/../mount/lib.sh"

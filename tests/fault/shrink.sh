@@ -5,7 +5,7 @@
 #
 # Seeded runs: 3 (20 with LONG=1), of 4 bricks and of 3 sets of 3 in turn. SEED=N: that one; RUNS=N: so many from there on.
 # limit: 900 s, 7200 s with LONG=1
-# alone: who is killed in a change is given up after seconds, and all has to end in bounded time
+# calm: who is killed in a change is given up after seconds, and all has to end in bounded time
 ONE_SEED=${SEED:-}
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/../mount/runs.sh"

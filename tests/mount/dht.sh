@@ -5,7 +5,7 @@
 #
 # Arguments are parts to run instead of all (names, across, layout, listing, counts, away, switch, sets, layout-sets, listing-sets, believed, believed-bricks), or TEST:SPREAD:REPLICA for
 # another test of this directory with such a stack. With LONG=1 these run in full.
-# limit: 900 s, 14400 s with LONG=1
+# limit: 1800 s, 14400 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
 need_root
@@ -342,7 +342,7 @@ RUNS="
 basics      4  1
 basics      2  3
 basics      2  2
-two-mounts  4  1
+two-mounts  4  1  MOUNTS_ROUNDS=50
 large-directory 4 1
 programs    4  1  git sqlite rsync two_mounts
 programs    2  3  git
@@ -353,7 +353,7 @@ pjdfstest   4  1  MOVING=4000 rename link unlink rmdir
 fsx         2  3  MOVING=1000 FSX_OPS=1000
 programs    2  2  SCATTER=3 git
 "
-LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 400)
+LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 600)
 part() { run_one "$1" "$0" "in-$1"; }
 other() { # TEST SPREAD REPLICA [NAME=VALUE|ARGUMENT...]
 	local test=$1 spread=$2 replica=$3

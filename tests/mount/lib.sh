@@ -145,6 +145,20 @@ poll() {
 		sleep 0.02
 	done
 }
+# With -q it would end at the first line that matches: who has more to write then fails, and so does the pipe (pipefail). So it reads all.
+grep() {
+	local first=${1-}
+	[[ $first =~ ^-[a-zA-Z]*q[a-zA-Z]*$ ]] || { command grep "$@"; return; }
+	first=${first//q/}
+	shift
+	if [ "$first" = - ]; then command grep "$@" >/dev/null; else command grep "$first" "$@" >/dev/null; fi
+}
+# says PATTERN COMMAND...: a condition, as what is told may be told of a moment before.
+says() {
+	local pattern=$1
+	shift
+	grep -q -e "$pattern" < <("$@" 2>&1)
+}
 # In the group of the test: what ends the test at its time limit ends this, too.
 timeout() { command timeout --foreground "$@"; }
 now_ms() { local t=${EPOCHREALTIME/[^0-9]/}; echo $(( t / 1000 )); }

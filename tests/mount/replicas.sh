@@ -5,7 +5,7 @@
 # Runs other tests of this directory with a stack of two bricks, three, or two and an arbiter (3a); each of them compares the bricks when
 # it ends. Arguments are runs to do instead of all: TEST:REPLICA:DOWN, where DOWN is 1 for one member that is killed before the test. With
 # LONG=1 each test is run in full with each stack that it has here, otherwise those marked + are, as a sample.
-# limit: 900 s, 36000 s with LONG=1
+# limit: 1800 s, 36000 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
 need_root
@@ -18,9 +18,9 @@ RUNS="
 + basics      2  0
 + basics      3a 0
 + two-mounts  3  0
-+ two-mounts  3  1
-+ two-mounts  2  0
-+ two-mounts  3a 0
++ two-mounts  3  1  MOUNTS_ROUNDS=50
++ two-mounts  2  0  MOUNTS_ROUNDS=50
++ two-mounts  3a 0  MOUNTS_ROUNDS=50
 + fsx         3  0  FSX_OPS=3000
 + fsx         3  1  FSX_OPS=2000
 + fsx         2  0  FSX_OPS=1000
@@ -34,7 +34,7 @@ RUNS="
 - programs    2  0
 - programs    3a 0
 "
-LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 300)
+LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 600)
 MUST_SAY='the bricks are equal'
 
 one() { # TEST REPLICA DOWN [NAME=VALUE|ARGUMENT...]

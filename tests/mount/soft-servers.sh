@@ -61,7 +61,7 @@ is_told 0 || fail "20 MiB are above the limit, at one server: $(told alpha), $(t
 write $AT_BETA 20 || fail "20 MiB more"
 wait_until 60 is_above || fail "40 MiB at two servers are not above 32 MiB: $(told alpha), $(told beta)"
 SINCE=$(told alpha)
-for name in alpha beta; do on $name tenant info photos acme | grep -q 'above its soft limit of bytes for' || fail "tenant info of $name: $(on $name tenant info photos acme)"; done
+for name in alpha beta; do wait_until 60 says 'above its soft limit of bytes for' on $name tenant info photos acme || fail "tenant info of $name: $(on $name tenant info photos acme)"; done
 once() { [ "$(lines "acme has [0-9]* bytes at all servers, more than its soft limit of $SOFT")" = "$1" ]; }
 wait_until 30 once 1 || fail "the logs say so $(lines 'more than its soft limit') times"
 

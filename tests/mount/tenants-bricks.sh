@@ -192,11 +192,13 @@ for ((n = 0; n < RACES; n++)); do
 	[ "$charged" -ge $((LIMIT - (2 << 20))) ] || fail "race $n: refused with $charged of $LIMIT"
 	[ "$(on_disk)" -le "$LIMIT" ] || fail "race $n: there are $(on_disk) of $LIMIT"
 	wait_until 20 as_there || fail "race $n: charged: $(sum), there are: $(there)"
-	[ "$(df -B1 --output=avail "$G" | tail -n 1 | tr -d ' ')" -le $((1 << 20)) ] || fail "df shows room: $(df -B1 "$G")"
+	no_room_shown() { [ "$(df -B1 --output=avail "$G" | tail -n 1 | tr -d ' ')" -le $((1 << 20)) ]; }
+	wait_until 60 no_room_shown || fail "df shows room: $(df -B1 "$G")"
 	# told once in the log, whichever brick it was, and everywhere else
 	told_above() { [ "$(grep -c 'globex has [0-9]* bytes, more than its soft limit of 33554432$' stratusd.log)" = $((n + 1)) ]; }
 	wait_until 20 told_above || fail "race $n: of the soft limit the log says: $(grep soft stratusd.log)"
-	[ "$(above)" = 1 ] && "$STRATUS" usage --total --tenant globex | grep -q 'above its soft limit of bytes for' || fail "race $n: $("$STRATUS" tenant info photos globex; "$STRATUS" usage)"
+	told_everywhere() { [ "$(above)" = 1 ] && says 'above its soft limit of bytes for' "$STRATUS" usage --total --tenant globex; }
+	wait_until 60 told_everywhere || fail "race $n: $("$STRATUS" tenant info photos globex; "$STRATUS" usage)"
 	[ "$(curl -fsS "http://127.0.0.1:$HTTP/metrics" | grep -c '^stratus_quota_soft_bytes_exceeded_timestamp_seconds{.*tenant="globex"} [1-9]')" = 4 ] || fail "race $n: the metrics do not tell that a soft limit is exceeded"
 	# what is there can be read, and goes, when nothing more can be had
 	cat "$G"/race* >/dev/null || fail "race $n: what is there can't be read"

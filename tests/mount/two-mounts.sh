@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Two mounts of one volume, caching off: what one has finished doing the other sees at once.
+# Two mounts of one volume, caching off: what one has finished doing the other sees at once. 200 rounds ($MOUNTS_ROUNDS), 2,000 with LONG=1.
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
@@ -10,7 +10,7 @@ start_stack "$SCRATCH"
 start_mount "$SCRATCH/other"
 OTHER_PID=$LAST_PID
 
-ROUNDS=$([ "$LONG" = 1 ] && echo 2000 || echo 200)
+ROUNDS=$([ "$LONG" = 1 ] && echo 2000 || echo "${MOUNTS_ROUNDS:-200}")
 A=$MNT B=$SCRATCH/other ROUNDS=$ROUNDS python3 - <<'END' || fail "one mount does not see what the other did"
 import fcntl, mmap, os, stat, struct, time
 

@@ -8,7 +8,7 @@
 #
 # Arguments: runs of SETSxREPLICA[:SCATTER] instead of all.
 # limit: 900 s
-# alone: what the kernel believes runs out after 0.6 s
+# calm: what the kernel believes runs out after 0.6 s
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/runs.sh"
 need_root

@@ -5,7 +5,7 @@
 # and without the mutant. One whose seed finds nothing any more (the code has changed, and so has the run) is looked for in seeds 1 to 30, and then told as not found;
 # it is searched for within 400 only if there are too few else. LONG=1: within 2,000 seeds, those without a seed too, and every one must be found.
 # SIM_MUTANTS="A B": only these, within 400 seeds. SIM_RECORD=1: searches as well, and writes what found something to mutants.seeds.
-# limit: 900 s, 21600 s with LONG=1
+# limit: 1800 s, 21600 s with LONG=1
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
@@ -113,12 +113,12 @@ as_before() {
 	echo "$out" >"$told/$1"
 	[ -z "${seed-}" ] || echo "$seed" >"$told/$1.seed"
 }
-# all_as_before MUTANT...: so many at once as there are jobs
+# all_as_before MUTANT...: twice as many at once as there are jobs, as unit tests wait most of the time
 all_as_before() {
 	local mutant
 
 	for mutant; do
-		while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
+		while [ "$(jobs -pr | wc -l)" -ge $((2 * jobs)) ]; do wait -n; done
 		as_before "$mutant" &
 	done
 	wait

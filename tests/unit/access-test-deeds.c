@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All that one can do with names and attributes, done by the kernel and over features/access: both must answer alike. */
 #include "access-test.h"
+#include "moments.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -406,7 +407,7 @@ void deeds_like_the_kernel(void *arg)
 {
 	struct tree *t = arg;
 
-	for (int i = 0; i < 2500 && failures < 10; i++) {
+	for (int i = (int)first_moment(1); i < 2500 && failures < 10; i += (int)moment_step(1)) {
 		struct world w;
 		struct deed d = { .w = &w, .kind = dice(KINDS), .detail = dice(64) };
 		int kernel, ours;

@@ -18,7 +18,7 @@ enum { OPEN_FOR_EXEC = 040 }; /* __FMODE_EXEC, as features/access knows it */
 	"volume stats\ntype debug/io-stats\nsubvolumes memory\nend-volume\n"                                                   \
 	"volume access\ntype features/access\nsubvolumes stats\nend-volume\n"
 
-static char dir[64] = "access-test.XXXXXX";
+static char dir[64];
 unsigned seed;
 atomic_int failures;
 
@@ -369,8 +369,7 @@ static void run(task_fn *fn)
 	failures = 0;
 	if (geteuid())
 		skip();
-	strcpy(dir, "/var/tmp/access-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "access-test");
 	assert_int_equal(chmod(dir, 0755), 0);
 	assert_int_equal(chdir(dir), 0);
 	umask(0);

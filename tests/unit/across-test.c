@@ -157,7 +157,7 @@ PROPERTY_WITH(a_directory_holds_nothing_that_is_taken_back, SWEEPS, "1M")
 	unsigned at, sent;
 
 	for (int done = 0; done < 2; done++)
-		for (at = sent = 0; !failures && sent >= at; at++) {
+		for (at = sent = first_moment(1); !failures && sent >= at; at += moment_step(1)) {
 			fill_half_way(at, done, &sent);
 			if (failures)
 				fprintf(stderr, "after %u messages%s\n", at, done ? ", and one that was not answered" : "");
@@ -328,13 +328,13 @@ PROPERTY_WITH(a_step_that_was_half_undone_is_taken_back, SWEEPS, "1M")
 {
 	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes) && !failures; i++)
 		for (int side = 0; side < (links_arrive(&scenes[i]) ? 1 : 2) && !failures && !scenes[i].to; side++) {
-			unsigned at = 0, sent = 0;
+			unsigned at, sent;
 
-			do
+			for (at = sent = first_moment(1); !failures && sent >= at; at += moment_step(1)) {
 				half_undo_at(&scenes[i], side, at, &sent);
-			while (!failures && sent > at++);
-			if (failures)
-				fprintf(stderr, "%s, name %d, after %u messages\n", scenes[i].what, side, at - 1);
+				if (failures)
+					fprintf(stderr, "%s, name %d, after %u messages\n", scenes[i].what, side, at);
+			}
 			CHECK(settles(0));
 		}
 }
@@ -430,7 +430,7 @@ static bool mark_late_after(unsigned messages)
 	tree_rename(&tree, a, b, 0);
 	cut_end();
 	late = mark_late(a, b);
-	for (int i = 0; i < 1000 && (is_marked(0, a) || is_marked(1, b)); i++)
+	for (int i = 0; i < tries_of(10) && (is_marked(0, a) || is_marked(1, b)); i++)
 		task_sleep_ms(10);
 	failures += is_marked(0, a) || is_marked(1, b) || tree_unlink(&tree, there(a) ? a : b);
 	if (failures)

@@ -149,7 +149,7 @@ static bool becomes_known(const char *probe)
 {
 	bool known = false;
 
-	for (int i = 0; i < 1000 && !known; i++) {
+	for (int i = 0; i < tries_of(10) && !known; i++) {
 		if (tree_create(&tree, probe, O_RDWR | O_EXCL, 0644, NULL))
 			return false;
 		known = census().anchors;

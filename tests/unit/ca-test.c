@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The authority: what it issues is listed and good for what it is for, what it revokes is on the list, and a crash at any line of
  * the registry loses neither. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/pem.h>
@@ -28,8 +25,7 @@ static int set_up(void **state)
 	struct problem p = { "" };
 
 	(void)state;
-	strcpy(directory, "/tmp/stratus-ca-XXXXXX");
-	assert_non_null(mkdtemp(directory));
+	test_directory(directory, sizeof(directory), "stratus-ca");
 	assert_int_equal(authority_init(directory, "Test", 100, &made, &p), 0);
 	assert_true(made);
 	return 0;

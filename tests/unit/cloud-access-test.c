@@ -37,8 +37,7 @@ void with(const char *options, void (*fn)(void *))
 	if (geteuid())
 		skip();
 	failures = 0;
-	strcpy(dir, "/var/tmp/cloud-access-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "cloud-access-test");
 	umask(0);
 	snprintf(text, sizeof(text), GRAPH, dir, options, TENANTS("active"));
 	if (tree_open(&t, text, &p))

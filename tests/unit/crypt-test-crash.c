@@ -2,6 +2,7 @@
 /* A client dies after each of its messages, and the last write stops at each page: what another one reads then is, block by block, what was there
  * before or what was to be there. */
 #include "crypt-test.h"
+#include "moments.h"
 
 struct wreck {
 	struct bed *bed;
@@ -123,10 +124,10 @@ void crash_leaves_old_or_new(void *arg)
 
 	w->bed = arg;
 	strcpy(w->name, "wreck");
-	for (uint64_t i = 0; i < 60 && !failures; i++)
+	for (uint64_t i = first_moment(1); i < 60 && !failures; i += moment_step(1))
 		all_cuts(w, seed + i);
 	w->large = true;
-	for (uint64_t i = 0; i < 6 && !failures; i++)
+	for (uint64_t i = first_moment(1); i < 6 && !failures; i += moment_step(1))
 		all_cuts(w, seed + i);
 	free(w);
 }

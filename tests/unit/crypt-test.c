@@ -19,8 +19,7 @@ static void make_keyfile(struct bed *bed)
 	char path[128];
 	FILE *f;
 
-	strcpy(bed->directory, "/tmp/crypt-test-XXXXXX");
-	assert_non_null(mkdtemp(bed->directory));
+	test_directory(bed->directory, sizeof(bed->directory), "crypt-test");
 	snprintf(path, sizeof(path), "%s/secret", bed->directory);
 	f = fopen(path, "w");
 	assert_non_null(f);

@@ -160,7 +160,7 @@ struct census census(void)
 
 bool settles(unsigned anchors)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		struct census c = census();
 
 		if (c.anchors == anchors && !c.work && !c.kept)
@@ -308,10 +308,9 @@ void hold_tell(const char *volume, const char *command, const char *what)
 
 bool hold_has(const char *volume, const char *fop)
 {
-	enum { TRIES = 2000 };
 	char answer[256] = "", *argv[] = { (char *)"list" };
 
-	for (int tries = 0; tries < TRIES; tries++) {
+	for (int tries = 0; tries < tries_of(5); tries++) {
 		memset(answer, 0, sizeof(answer));
 		hold_command(volume, 1, argv, answer, sizeof(answer));
 		if (*answer && strstr(answer, fop))

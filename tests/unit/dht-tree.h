@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "layout.h"
+#include "moments.h"
 #include "test-tasks.h"
 #include "tree.h"
 
@@ -77,7 +78,7 @@ void stay_no_more(void);
 unsigned cut_end(void);	     /* it can again. How many it has tried to send */
 void others_go_on(bool);     /* each message gives other tasks a turn */
 void directories_fail(bool); /* but for the root: none can be opened */
-/* A debug/hold among more_volumes: a command to it; whether requests of that fop ("": of any) are parked there, or come to be within 10 s. */
+/* A debug/hold among more_volumes: a command to it; whether requests of that fop ("": of any) are parked there, or come to be in a while. */
 void hold_tell(const char *volume, const char *command, const char *what);
 bool hold_has(const char *volume, const char *fop);
 void lock_elsewhere(bool); /* files are locked at a member of their replica sets, and not at the one that is read from */

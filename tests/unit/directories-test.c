@@ -273,14 +273,14 @@ static bool move_between(unsigned messages, bool away)
 
 PROPERTY_WITH(two_that_would_make_a_circle_do_not_whenever_the_second_comes, SWEEPS, "4M")
 {
-	for (unsigned at = 0; !failures && move_between(at, false); at++)
+	for (unsigned at = first_moment(1); !failures && move_between(at, false); at += moment_step(1))
 		;
 	CHECK(settles(0));
 }
 
 PROPERTY_WITH(two_that_are_away_make_no_circle_whenever_the_second_comes, SWEEPS, "4M")
 {
-	for (unsigned at = 0; !failures && move_between(at, true); at++)
+	for (unsigned at = first_moment(1); !failures && move_between(at, true); at += moment_step(1))
 		;
 	CHECK(settles(0));
 }

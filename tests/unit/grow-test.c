@@ -607,7 +607,7 @@ GROWS(a_subvolume_that_is_down_is_waited_for)
 	CHECK_INT(fill(), 0);
 	let_fail(1, "all,-release", "ENOTCONN");
 	CHECK_INT(command("second", "rebalance", "start"), 0);
-	for (int i = 0; i < 2000 && !strstr(told, "problem "); i++) {
+	for (int i = 0; i < tries_of(1) && !strstr(told, "problem "); i++) {
 		task_sleep_ms(1);
 		CHECK_INT(command("second", "rebalance", "status"), 0);
 	}

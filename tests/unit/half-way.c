@@ -52,7 +52,7 @@ void clear_away(const char *path)
 
 bool nothing_is_under_way(void)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		if (!census().work)
 			return true;
 		task_sleep_ms(10);
@@ -108,7 +108,7 @@ static bool is_done(const struct scene *s, const char *a, const char *b)
 /* By others, who wait for the marks, or by the sweep. */
 bool gets_whole(const struct scene *s, const char *a, const char *b, bool *done)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		*done = is_done(s, a, b);
 		if (*done || (says(a, s->from) && (s->removes || s->makes || says(b, s->to))))
 			return true;
@@ -135,23 +135,18 @@ static void cut_at(const struct scene *s, unsigned messages, bool done, unsigned
 	tear_down(s, &at);
 }
 
-#ifdef __SANITIZE_THREAD__ /* which is slow, and not there for this: not at each message */
-enum { STEP = 3 };
-#else
-enum { STEP = 1 };
-#endif
-
 static void play_cuts(const struct scene *s, bool done)
 {
-	unsigned at = 0, sent = 0;
+	const unsigned step = moment_step(1);
+	unsigned at = first_moment(1), sent = 0;
 
 	do {
 		cut_at(s, at, done, &sent);
 		if (failures)
 			fprintf(stderr, "%s, after %u messages%s\n", s->what, at,
 				done ? ", and one that was not answered" : "");
-		at += STEP;
-	} while (!failures && sent > at - STEP);
+		at += step;
+	} while (!failures && sent > at - step);
 	CHECK(at > (s->makes ? 5 : 10));
 	CHECK(settles(0));
 }
@@ -186,14 +181,15 @@ static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
 void play_lost_answers(const struct scene *scenes, unsigned count)
 {
 	for (unsigned i = 0; i < count && !failures; i++) {
-		unsigned at = 0, sent = 0;
+		const unsigned step = moment_step(1);
+		unsigned at = first_moment(1), sent = 0;
 
 		do {
 			lose_at(&scenes[i], at, &sent);
 			if (failures)
 				fprintf(stderr, "%s, the answer of message %u\n", scenes[i].what, at + 1);
-			at += STEP;
-		} while (!failures && sent > at - STEP);
+			at += step;
+		} while (!failures && sent > at - step);
 		CHECK(at > (scenes[i].makes ? 5 : 10));
 		CHECK(settles(0));
 	}

@@ -62,8 +62,7 @@ static void make_directories(void)
 {
 	char path[160];
 
-	snprintf(base, sizeof(base), "%s/heal-test.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
-	assert_non_null(mkdtemp(base));
+	test_directory(base, sizeof(base), "heal-test");
 	for (int i = 0; i < MEMBERS; i++) {
 		snprintf(path, sizeof(path), "%s/%d", base, i);
 		assert_int_equal(mkdir(path, 0755), 0);

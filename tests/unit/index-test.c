@@ -157,8 +157,8 @@ static int start(void **state)
 {
 	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
-	snprintf(directory, sizeof(directory), "%s/index-test.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
-	return !mkdtemp(directory);
+	test_directory(directory, sizeof(directory), "index-test");
+	return 0;
 }
 
 static int stop(void **state)

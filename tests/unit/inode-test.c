@@ -38,6 +38,30 @@ static void a_gfid_has_one_inode(void **state)
 	inode_table_destroy(t);
 }
 
+/* Else who has only the gfid would keep the others, who know what it is, from it. */
+static void who_has_only_the_gfid_says_no_type(void **state)
+{
+	struct inode_table *t = inode_table_create();
+	struct gfid g;
+	struct inode *a, *b;
+
+	(void)state;
+	gfid_create(&g);
+	a = inode_get(t, &g, 0);
+	assert_int_equal(a->type, 0);
+	b = inode_get(t, &g, S_IFLNK | 0777);
+	assert_ptr_equal(a, b);
+	assert_int_equal(a->type, S_IFLNK);
+	assert_null(inode_get(t, &g, S_IFREG));
+	inode_unref(b);
+	b = inode_get(t, &g, 0);
+	assert_ptr_equal(a, b);
+	assert_int_equal(a->type, S_IFLNK);
+	inode_unref(a);
+	inode_unref(b);
+	inode_table_destroy(t);
+}
+
 static void idle_inodes_go_least_recently_used_first(void **state)
 {
 	struct inode_table *t = inode_table_create();
@@ -195,6 +219,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gfid_has_one_inode),
+		cmocka_unit_test(who_has_only_the_gfid_says_no_type),
 		cmocka_unit_test(idle_inodes_go_least_recently_used_first),
 		cmocka_unit_test(slots_belong_to_their_translator),
 		cmocka_unit_test(threads_agree_on_references),

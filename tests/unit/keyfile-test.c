@@ -65,7 +65,7 @@ static void rotation_keeps_the_old_keys(void **state)
 /* Every bit of the file counts. */
 static void a_changed_file_opens_nothing(void **state)
 {
-	char directory[] = "/tmp/keyfile-test-XXXXXX", path[64], *bytes;
+	char directory[64], path[80], *bytes;
 	static struct keyfile k, again;
 	struct masters *made, *opened;
 	struct stat st;
@@ -73,7 +73,7 @@ static void a_changed_file_opens_nothing(void **state)
 	FILE *f;
 
 	(void)state;
-	assert_non_null(mkdtemp(directory));
+	test_directory(directory, sizeof(directory), "keyfile-test");
 	snprintf(path, sizeof(path), "%s/key", directory);
 	assert_int_equal(keyfile_create(&k, &made, &p), 0);
 	assert_int_equal(keyfile_add(&k, made, SLOT_KEYFILE, "file", "raw", 3, &p), 0);

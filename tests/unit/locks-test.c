@@ -582,8 +582,7 @@ static char dir[64];
 
 static void make_dir(void)
 {
-	strcpy(dir, "/tmp/locks-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "locks-test");
 }
 
 static int records(void)

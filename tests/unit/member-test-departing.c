@@ -107,7 +107,7 @@ static bool comes_to_depart(const uint8_t id[16])
 {
 	uint8_t first[16] = { 0 };
 
-	for (int i = 0; i < 1000 && !departing(first); i++)
+	for (int i = 0; i < tries_of(10) && !departing(first); i++)
 		task_sleep_ms(10);
 	return !memcmp(first, id, sizeof(first));
 }

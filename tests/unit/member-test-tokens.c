@@ -50,7 +50,7 @@ static int share_first(struct client *who, const struct gfid *g)
 {
 	int got = share(who, g);
 
-	for (int i = 0; i < 5000 && got == SHARE_NONE; i++) {
+	for (int i = 0; i < tries_of(1) && got == SHARE_NONE; i++) {
 		task_sleep_ms(1);
 		got = share(who, g);
 	}

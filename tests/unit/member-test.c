@@ -43,8 +43,7 @@ static void open_member(const char *leaf)
 	char path[160];
 	FILE *f;
 
-	snprintf(base, sizeof(base), "%s/member.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
-	assert_non_null(mkdtemp(base));
+	test_directory(base, sizeof(base), "member");
 	snprintf(path, sizeof(path), "%s/brick", base);
 	assert_int_equal(mkdir(path, 0755), 0);
 	snprintf(path, sizeof(path), "%s/secret", base);

@@ -133,7 +133,7 @@ MOVES(those_that_have_several_names_are_brought_with_all_of_them, SWEEPS)
 
 static bool is_whole(enum kind kind, const char *b)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		if (is_as_made(kind, b) && census().work == 0)
 			return true;
 		task_sleep_ms(10);
@@ -173,28 +173,29 @@ static void cut_at(enum kind kind, unsigned messages, enum death how, unsigned *
 
 static void play_cuts(enum kind kind, enum death how, unsigned step)
 {
-	unsigned at_message = 0, sent = 0;
+	const unsigned by = moment_step(step);
+	unsigned at_message = first_moment(step), sent = 0;
 
 	do {
 		cut_at(kind, at_message, how, &sent);
 		if (failures)
 			fprintf(stderr, "kind %d, death %d, after %u messages\n", kind, how, at_message);
-		at_message += step;
-	} while (!failures && sent > at_message - step);
+		at_message += by;
+	} while (!failures && sent > at_message - by);
 	CHECK(at_message > 30);
 }
 
 MOVES(who_dies_half_way_has_moved_it_or_not, SWEEPS)
 {
-	play_cuts(LINK, UNSENT, 2 * STEP);
-	play_cuts(LINK, UNANSWERED, 11 * STEP);
-	play_cuts(FIFO, UNSENT, 9 * STEP);
+	play_cuts(LINK, UNSENT, 2);
+	play_cuts(LINK, UNANSWERED, 11);
+	play_cuts(FIFO, UNSENT, 9);
 }
 
 MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
 {
-	play_cuts(LINK, LOST, 4 * STEP);
-	play_cuts(DEVICE, LOST, 13 * STEP);
+	play_cuts(LINK, LOST, 4);
+	play_cuts(DEVICE, LOST, 13);
 }
 
 /* ---- what others do meanwhile ---- */
@@ -204,7 +205,7 @@ MOVES(it_is_used_meanwhile, SWEEPS)
 	static int (*const deeds[])(const char *) = { unlink_it, rename_it, link_it, give_it };
 
 	others_go_on(true);
-	for (int i = 0; i < 80 && !failures; i++) {
+	for (int i = (int)first_moment(1); i < 80 && !failures; i += (int)moment_step(1)) {
 		enum kind kind = i % 3 ? LINK : FIFO;
 		const char *b = put_away(kind);
 		struct deed d = { .perform = deeds[i % 4], .b = b };

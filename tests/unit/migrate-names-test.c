@@ -53,7 +53,7 @@ static bool rebalances(void)
 
 	if (x->type->command(x, 2, start, stderr))
 		return false;
-	for (int i = 0; i < 1000 && !strstr(text, "state done"); i++) {
+	for (int i = 0; i < tries_of(10) && !strstr(text, "state done"); i++) {
 		FILE *f = fmemopen(text, sizeof(text), "w");
 
 		x->type->command(x, 2, status, f);
@@ -205,7 +205,7 @@ static void die_after(unsigned messages, enum death how)
 
 static bool nothing_is_under_way(void)
 {
-	for (int i = 0; i < 1000 && census().work; i++)
+	for (int i = 0; i < tries_of(10) && census().work; i++)
 		task_sleep_ms(10);
 	return !census().work;
 }
@@ -243,35 +243,36 @@ static void cut_at(unsigned messages, enum death how, bool leads, unsigned *sent
 
 static unsigned play_cuts(enum death how, bool leads, unsigned step)
 {
-	unsigned at_message = 0, sent = 0;
+	const unsigned each = moment_step(step);
+	unsigned at_message = first_moment(step), sent = 0;
 
 	do {
 		cut_at(at_message, how, leads, &sent);
 		if (failures)
 			fprintf(stderr, "death %d, after %u messages\n", how, at_message);
-		at_message += step;
-	} while (!failures && sent > at_message - step);
+		at_message += each;
+	} while (!failures && sent > at_message - each);
 	return at_message;
 }
 
 MOVES(who_dies_half_way_has_moved_it_or_not, SWEEPS)
 {
-	CHECK(play_cuts(UNSENT, false, 2 * STEP) > 50);
+	CHECK(play_cuts(UNSENT, false, 2) > 50);
 }
 
 MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
 {
-	play_cuts(UNANSWERED, false, 11 * STEP);
-	play_cuts(LOST, false, 5 * STEP);
+	play_cuts(UNANSWERED, false, 11);
+	play_cuts(LOST, false, 5);
 }
 
 MOVES(who_dies_while_he_leads_a_name_there_leaves_it, SWEEPS)
 {
 	by = name[2];
-	CHECK(play_cuts(UNSENT, true, 2 * STEP) > 15);
+	CHECK(play_cuts(UNSENT, true, 2) > 15);
 	by = name[1];
-	play_cuts(UNANSWERED, true, 2 * STEP);
-	play_cuts(LOST, true, 3 * STEP);
+	play_cuts(UNANSWERED, true, 2);
+	play_cuts(LOST, true, 3);
 }
 
 MOVES(an_anchor_that_is_lost_with_the_power_is_made_again, SWEEPS)
@@ -313,7 +314,7 @@ static int write_it(const char *b)
 /* Who removes a name while the anchors are held leaves the old one for a sweep: until then there is one more. */
 static bool comes_to(const char *path, unsigned count)
 {
-	for (int i = 0; i < 1000 && links(path) == count + 1; i++)
+	for (int i = 0; i < tries_of(10) && links(path) == count + 1; i++)
 		task_sleep_ms(10);
 	return links(path) == count;
 }
@@ -324,7 +325,7 @@ MOVES(its_other_names_are_used_meanwhile, SWEEPS)
 	static int (*const deeds[])(const char *) = { unlink_it, rename_it, link_it, unlink_and_make, replace_it, write_it };
 
 	others_go_on(true);
-	for (int i = 0; i < 90 && !failures; i++) {
+	for (int i = (int)first_moment(1); i < 90 && !failures; i += (int)moment_step(1)) {
 		int which = 1 + i / 6 % 3, kind = i % 6;
 		struct deed d = { .perform = deeds[kind], .b = name[which] };
 		static char other[96];
@@ -367,7 +368,7 @@ static int bring_it(const char *b)
 MOVES(two_bring_it_to_two_places, SWEEPS)
 {
 	others_go_on(true);
-	for (int i = 0; i < 40 && !failures; i++) {
+	for (int i = (int)first_moment(1); i < 40 && !failures; i += (int)moment_step(1)) {
 		struct deed d = { .perform = bring_it, .b = name[2] };
 
 		make_names("text");
@@ -432,9 +433,9 @@ MOVES(two_bring_it_to_one_place, SWEEPS)
 		bring_between(messages, &between);
 		if (failures)
 			fprintf(stderr, "after %u messages\n", messages);
-		messages += messages < BEGINNING ? 1 : 3 * STEP;
-		if (messages == BEGINNING && ++turn < TURNS)
-			messages = 0;
+		messages += messages < BEGINNING ? 1 : moment_step(3);
+		if (messages == BEGINNING)
+			messages = ++turn < TURNS ? 0 : BEGINNING + first_moment(3);
 	}
 	CHECK(messages > 50);
 }

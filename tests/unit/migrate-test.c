@@ -16,7 +16,7 @@ static bool rebalances(void)
 
 	if (x->type->command(x, 2, start, stderr))
 		return false;
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		FILE *f = fmemopen(text, sizeof(text), "w");
 
 		x->type->command(x, 2, status, f);
@@ -412,7 +412,7 @@ MOVES(no_change_is_lost, "option sweep-interval 100ms")
 
 static bool is_whole(const char *b, const char *text)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < tries_of(10); i++) {
 		if (reads(b, text) && links(b) == 1 && census().work == 0)
 			return true;
 		task_sleep_ms(10);
@@ -448,21 +448,22 @@ static void cut_at(unsigned messages, bool done, unsigned *sent)
 /* `done`: what is on the disks is what it is one message later, and not done; so there it need not be each. */
 static void play_cuts(bool done, unsigned step)
 {
-	unsigned at_message = 0, sent = 0;
+	const unsigned by = moment_step(step);
+	unsigned at_message = first_moment(step), sent = 0;
 
 	do {
 		cut_at(at_message, done, &sent);
 		if (failures)
 			fprintf(stderr, "after %u messages%s\n", at_message, done ? ", and one that was not answered" : "");
-		at_message += step;
-	} while (!failures && sent > at_message - step);
+		at_message += by;
+	} while (!failures && sent > at_message - by);
 	CHECK(at_message > 30);
 }
 
 MOVES(who_dies_half_way_has_moved_it_or_not, SWEEPS)
 {
-	play_cuts(false, STEP);
-	play_cuts(true, 8 * STEP);
+	play_cuts(false, 1);
+	play_cuts(true, 8);
 }
 
 /* Who brings it then may be so slow that he is taken over, too. */
@@ -470,7 +471,7 @@ static bool comes_home(const char *b)
 {
 	bool yes = false;
 
-	for (int i = 0; i < 100 && !yes; i++) {
+	for (int i = 0; i < tries_of(10) && !yes; i++) {
 		yes = !bring(b) && (!strncmp(told, "brought", 7) || !strncmp(told, "nothing", 7));
 		if (!yes)
 			task_sleep_ms(10);
@@ -498,10 +499,10 @@ static void stand_still(unsigned messages, bool *between)
 
 MOVES(who_stands_still_half_way_leaves_it_to_others, SWEEPS)
 {
-	unsigned messages = 0;
+	unsigned messages = first_moment(2);
 	bool between = true;
 
-	for (; !failures && between; messages += 2 * STEP) {
+	for (; !failures && between; messages += moment_step(2)) {
 		stand_still(messages, &between);
 		if (failures)
 			fprintf(stderr, "after %u messages\n", messages);
@@ -538,7 +539,8 @@ MOVES(what_died_at_its_very_end_keeps_nobody_from_the_name, SWEEPS)
 
 MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
 {
-	unsigned at_message = 0, sent = 0;
+	const unsigned step = moment_step(1);
+	unsigned at_message = first_moment(1), sent = 0;
 
 	do {
 		const char *b = put_away("text");
@@ -551,8 +553,8 @@ MOVES(an_answer_that_is_lost_loses_nothing_else, SWEEPS)
 		CHECK(settles(0));
 		if (failures)
 			fprintf(stderr, "the answer of message %u\n", at_message + 1);
-		at_message += STEP;
-	} while (!failures && sent > at_message - STEP);
+		at_message += step;
+	} while (!failures && sent > at_message - step);
 }
 
 /* ---- what a brick loses with its power ---- */
@@ -707,7 +709,7 @@ MOVES(its_name_is_used_meanwhile, SWEEPS)
 	static int (*const deeds[])(const char *) = { unlink_it, rename_it, link_it };
 
 	others_go_on(true);
-	for (int i = 0; i < 60 && !failures; i++) {
+	for (int i = (int)first_moment(1); i < 60 && !failures; i += (int)moment_step(1)) {
 		const char *b = put_away("text");
 		struct deed d = { .perform = deeds[i % 3], .b = b };
 
@@ -753,7 +755,7 @@ static bool is_held(void)
 	bool yes = false;
 	size_t size;
 
-	for (int i = 0; i < 1000 && !yes; i++) {
+	for (int i = 0; i < tries_of(2) && !yes; i++) {
 		FILE *f = open_memstream(&text, &size);
 
 		x->type->command(x, 1, argv, f);

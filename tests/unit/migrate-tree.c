@@ -18,7 +18,14 @@ int bring(const char *name)
 bool brings(const char *name, const char *what)
 {
 	int err = bring(name);
-	bool yes = !err && !strncmp(told, what, strlen(what));
+	bool yes;
+
+	for (int i = 0; i < tries_of(10) && !err && !strncmp(told, "busy", 4);
+	     i++) { /* somebody who ends what another left is at it */
+		task_sleep_ms(10);
+		err = bring(name);
+	}
+	yes = !err && !strncmp(told, what, strlen(what));
 
 	if (!yes)
 		fprintf(stderr, "bring %s: %s, %s", name, strerror(-err), told);

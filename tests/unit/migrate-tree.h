@@ -22,13 +22,6 @@
 	}                                                                                                                      \
 	static void name##_(void *arg __attribute__((unused)))
 
-/* Each message at which one may die; with TSan, which is slow, not each. */
-#ifdef __SANITIZE_THREAD__
-enum { STEP = 3 };
-#else
-enum { STEP = 1 };
-#endif
-
 extern char told[256]; /* by the last command */
 int bring(const char *name);
 bool brings(const char *name, const char *what); /* that is told of it */

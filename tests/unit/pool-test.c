@@ -61,8 +61,7 @@ static void stop(unsigned i)
 
 static void with_bricks(void (*fn)(void))
 {
-	strcpy(dir, "/var/tmp/pool-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "pool-test");
 	for (unsigned i = 0; i < BRICKS; i++)
 		start(i, "one");
 	fn();

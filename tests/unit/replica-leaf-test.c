@@ -64,8 +64,7 @@ static void on_posix(task_fn *fn, task_fn *after_restart)
 {
 	if (geteuid())
 		return;
-	snprintf(base, sizeof(base), "%s/replica-leaf.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
-	assert_non_null(mkdtemp(base));
+	test_directory(base, sizeof(base), "replica-leaf");
 	open_posix();
 	assert_int_equal(task_call(fn, NULL), 0);
 	tree_close(&tree);

@@ -30,14 +30,14 @@ unsigned hold_parked(void)
 
 void hold_wait(unsigned n)
 {
-	for (int i = 0; i < 5000 && hold_parked() != n; i++)
+	for (int i = 0; i < tries_of(2) && hold_parked() != n; i++)
 		task_sleep_ms(2);
 	CHECK_INT(hold_parked(), n);
 }
 
 void wait_for(atomic_bool *done)
 {
-	for (int i = 0; i < 5000 && !*done; i++)
+	for (int i = 0; i < tries_of(2) && !*done; i++)
 		task_sleep_ms(2);
 }
 

@@ -15,8 +15,7 @@ void run_on(task_fn *fn, const char *leaf)
 	struct problem problem = { "" };
 	char text[1024], command[128];
 
-	strcpy(dir, "/var/tmp/shard-test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	test_directory(dir, sizeof(dir), "shard-test");
 	snprintf(text, sizeof(text),
 		 "%svolume leaf\n %s%s\nend-volume\nvolume access\n type features/access\n subvolumes leaf\nend-volume\n"
 		 "volume hold\n type debug/hold\n subvolumes access\nend-volume\n"

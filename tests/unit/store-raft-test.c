@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store that servers share: each sees what was committed, one leads, and a majority is enough. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +20,7 @@
 
 enum { SERVERS = 3, PATIENCE_MS = 30000 };
 
-static char top[] = "/tmp/store-raft-XXXXXX";
+static char top[48];
 static struct server {
 	struct store *store;
 	char name[8], directory[64], address[32];
@@ -98,6 +95,21 @@ static int commit(int i, uint64_t version, const char *value)
 	return store_replace(server[i].store, "volume/a", version, &b);
 }
 
+/* By whoever leads. On a busy machine another one may lead before it is done: then nobody knows whether it was (-EIO), and it is tried again. */
+static int commit_at_last(uint64_t version, const char *value)
+{
+	bool unknown = false;
+	int err = -EREMOTE;
+
+	for (int tries = 0; tries < 20 && (err == -EREMOTE || err == -EIO); tries++) {
+		int first = eventually(somebody_leads) ? leader() : -1;
+
+		err = first < 0 ? -EREMOTE : commit(first, version, value);
+		unknown |= err == -EIO;
+	}
+	return err == -ESTALE && unknown ? 0 : err;
+}
+
 static uint64_t wanted_version;
 static const char *wanted_value;
 
@@ -128,8 +140,7 @@ static void reaches_all(uint64_t version, const char *value)
 static int begin(void **state)
 {
 	(void)state;
-	strcpy(top + strlen(top) - 6, "XXXXXX");
-	assert_non_null(mkdtemp(top));
+	test_directory(top, sizeof(top), "store-raft");
 	for (int i = 0; i < SERVERS; i++) {
 		struct server *s = &server[i];
 
@@ -245,9 +256,9 @@ static void what_is_committed_reaches_all_and_only_the_leader_commits(void **sta
 
 	(void)state;
 	begin_three();
-	assert_int_equal(commit(0, 0, "one"), 0);
+	assert_int_equal(commit_at_last(0, "one"), 0);
 	reaches_all(1, "one");
-	assert_int_equal(commit(1, 1, "two"), -EREMOTE);
+	assert_int_equal(commit((leader() + 1) % SERVERS, 1, "two"), -EREMOTE);
 	reaches_all(1, "one");
 	assert_int_equal(store_members(server[0].store, member, 8), SERVERS);
 	for (int i = 0; i < SERVERS; i++)
@@ -309,7 +320,7 @@ static void a_server_that_was_long_away_catches_up_by_snapshot(void **state)
 	close_server(2);
 	for (; version < 900; version++) { /* more than the log keeps */
 		snprintf(value, sizeof value, "%d", (int)version);
-		assert_int_equal(commit(leader(), version, value), 0);
+		assert_int_equal(commit_at_last(version, value), 0);
 	}
 	open_server(2, true);
 	reaches_all(version, "899");
@@ -325,7 +336,7 @@ static void who_starts_again_says_when_it_knows_what_it_knew(void **state)
 	(void)state;
 	begin_three();
 	for (int i = 0; i < 20; i++)
-		assert_int_equal(commit(leader(), i, "one"), 0);
+		assert_int_equal(commit_at_last(i, "one"), 0);
 	reaches_all(20, "one");
 	assert_true(eventually(third_has_replayed));
 	for (int i = 0; i < SERVERS; i++)
@@ -363,11 +374,11 @@ static void a_full_store_refuses_on_all_servers_and_goes_on(void **state)
 	memset(large, 'x', sizeof large - 1);
 	large[sizeof large - 1] = '\0';
 	begin_three();
-	assert_int_equal(commit(leader(), 0, "one"), 0);
+	assert_int_equal(commit_at_last(0, "one"), 0);
 	store_size_max = 2000;
 	assert_int_equal(commit(leader(), 1, large), -E2BIG);
 	reaches_all(1, "one");
-	assert_int_equal(commit(leader(), 1, "two"), 0);
+	assert_int_equal(commit_at_last(1, "two"), 0);
 	reaches_all(2, "two");
 	store_size_max = STORE_SIZE_MAX;
 }
@@ -388,7 +399,7 @@ static void documents_as_large_as_can_be_reach_all(void **state)
 			close_server(2);
 		}
 		large[0] = (char)('a' + version);
-		assert_int_equal(commit(leader(), version, large), 0);
+		assert_int_equal(commit_at_last(version, large), 0);
 	}
 	open_server(2, true);
 	reaches_all(COMMITS, large);
@@ -459,7 +470,7 @@ static void who_is_no_server_gets_nothing_of_the_log(void **state)
 	(void)state;
 	log_set_level(LOG_ERROR);
 	begin_three();
-	assert_int_equal(commit(leader(), 0, "one"), 0);
+	assert_int_equal(commit_at_last(0, "one"), 0);
 	reaches_all(1, "one");
 	close_server(2);
 	assert_int_equal(system(command), 0);
@@ -474,7 +485,7 @@ static void who_is_no_server_gets_nothing_of_the_log(void **state)
 	open_server(2, true);
 	use_tls = true;
 	is_kept_out("a server without TLS");
-	assert_int_equal(commit(leader(), 1, "two"), 0);
+	assert_int_equal(commit_at_last(1, "two"), 0);
 	certify_server(2, "127.0.0.1");
 	open_server(2, true);
 	reaches_all(2, "two");

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster store: what is committed stays, what is not was never seen, and of two writers one wins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,7 +16,7 @@
 #include "log.h"
 #include "state.h"
 
-static char directory[] = "/tmp/store-test-XXXXXX";
+static char directory[64];
 static struct store *store;
 
 static struct blob text(const char *bytes)
@@ -65,8 +62,7 @@ static void reopen(void)
 static int begin(void **state)
 {
 	(void)state;
-	strcpy(directory + strlen(directory) - 6, "XXXXXX");
-	assert_non_null(mkdtemp(directory));
+	test_directory(directory, sizeof(directory), "store-test");
 	open_store();
 	return 0;
 }
@@ -230,7 +226,7 @@ static void a_crash_leaves_the_old_state_or_the_new_one(void **state)
 
 static void what_a_crash_left_half_written_is_not_read(void **state)
 {
-	char path[64];
+	char path[96];
 	int fd;
 
 	(void)state;
@@ -248,7 +244,7 @@ static void what_a_crash_left_half_written_is_not_read(void **state)
 
 static void failing(const char *next)
 {
-	char path[64];
+	char path[96];
 
 	snprintf(path, sizeof path, "%s/state.new", directory);
 	if (!strcmp(next, "write"))
@@ -257,7 +253,7 @@ static void failing(const char *next)
 
 static void what_failed_before_it_was_in_place_was_not_done(void **state)
 {
-	char path[64];
+	char path[96];
 
 	(void)state;
 	assert_int_equal(replace("volume/a", 0, "one"), 0);
@@ -272,7 +268,7 @@ static void what_failed_before_it_was_in_place_was_not_done(void **state)
 
 static void losing(const char *next)
 {
-	char path[64];
+	char path[96];
 
 	snprintf(path, sizeof path, "%s/state.new", directory);
 	if (!strcmp(next, "rename"))
@@ -327,7 +323,7 @@ static void a_damaged_store_is_not_opened_nor_overwritten(void **state)
 {
 	struct problem p = { "" };
 	struct store *other;
-	char path[64];
+	char path[96];
 	int fd;
 
 	(void)state;

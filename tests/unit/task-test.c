@@ -73,7 +73,7 @@ static void pong(void *arg)
 
 static void no_wake_between_shards_is_lost(void **state)
 {
-	struct pair p = { 0 };
+	struct pair p = { NULL };
 
 	(void)state;
 	assert_int_equal(task_spawn(runtime_shard(0), ping, &p), 0);
@@ -125,7 +125,7 @@ static void wait_twice(void *arg)
 
 static void a_cancel_waits_for_the_shield(void **state)
 {
-	struct cancelled c = { 0 };
+	struct cancelled c = { NULL };
 
 	(void)state;
 	assert_int_equal(task_spawn(NULL, wait_twice, &c), 0);

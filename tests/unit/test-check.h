@@ -3,6 +3,7 @@
 #ifndef STRATUS_TEST_CHECK_H
 #define STRATUS_TEST_CHECK_H
 #include <stdio.h>
+#include <stdlib.h>
 
 #define CHECK(condition)                                                                                                       \
 	do {                                                                                                                   \
@@ -12,4 +13,11 @@
 			return;                                                                                                \
 		}                                                                                                              \
 	} while (0)
+
+/* How often a condition is looked at, each time after so many ms: for two minutes, as the machine may have much else to do; for ten seconds where it is to show a deliberate mistake
+ * (tests/sim/mutants.sh). */
+static inline int tries_of(int ms)
+{
+	return (getenv("STRATUS_MUTANT") ? 10000 : 120000) / ms;
+}
 #endif

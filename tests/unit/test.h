@@ -6,10 +6,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* A new one, below $TMPDIR, else /var/tmp: a file system on disk, which has extended attributes. What a test that fails or is killed leaves there tests/run.sh removes. */
+static inline void test_directory(char *path, size_t size, const char *name)
+{
+	const char *top = getenv("TMPDIR");
+
+	snprintf(path, size, "%s/%s.XXXXXX", top && *top ? top : "/var/tmp", name);
+	assert_non_null(mkdtemp(path));
+}
 
 /* True as soon as the condition holds; false if it does not within a minute, and more on a busy machine. Not on tasks. */
 #define EVENTUALLY(condition)                                                                                                  \

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLS between two streams of one process: who the peer is, who is refused, and what changes when files change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
@@ -167,7 +164,7 @@ static bool meet(struct tls *client, struct tls *server)
 /* The files are looked at twice a second. */
 static bool changes(struct tls *t, uint64_t before)
 {
-	for (int i = 0; i < 500 && tls_look(t) == before; i++)
+	for (int i = 0; i < 12000 && tls_look(t) == before; i++)
 		usleep(10000);
 	return tls_look(t) != before;
 }
@@ -176,7 +173,7 @@ static bool comes_true(bool (*fn)(struct tls *, struct tls *), struct tls *clien
 {
 	bool yes = false;
 
-	for (int i = 0; i < 300 && !(yes = fn(client, server)); i++)
+	for (int i = 0; i < 12000 && !(yes = fn(client, server)); i++)
 		usleep(10000);
 	return yes;
 }
@@ -184,8 +181,7 @@ static bool comes_true(bool (*fn)(struct tls *, struct tls *), struct tls *clien
 static int set_up(void **state)
 {
 	(void)state;
-	strcpy(top, "/tmp/stratus-tls-XXXXXX");
-	assert_non_null(mkdtemp(top));
+	test_directory(top, sizeof(top), "stratus-tls");
 	authority("ca");
 	server_certificate("ca", "server");
 	tenant_certificate("ca", "acme", "client");

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tunnels carry bytes both ways unharmed, whoever is slow; refuse who has no certificate, and say so; and are kept open by nobody who
  * does not greet. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -71,8 +68,7 @@ static struct tunnels *use(const char *directory)
 static int set_up(void **state)
 {
 	(void)state;
-	strcpy(top, "/tmp/stratus-tunnel-XXXXXX");
-	assert_non_null(mkdtemp(top));
+	test_directory(top, sizeof(top), "stratus-tunnel");
 	certify("ca", "server", true);
 	certify("ca", "client", false);
 	said.accepted = said.connected = 0;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whom protocol/server lets in by TLS, and whom protocol/client takes for its server: also while files change and places are few. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -319,8 +316,7 @@ static int set_up(void **state)
 	bool made;
 
 	(void)state;
-	strcpy(top, "/tmp/stratus-visitors-XXXXXX");
-	assert_non_null(mkdtemp(top));
+	test_directory(top, sizeof(top), "stratus-visitors");
 	directory = path_format("%s/ca", top);
 	assert_int_equal(authority_init(directory, "Test", 100, &made, &p), 0);
 	certify(NULL, NULL, "server");

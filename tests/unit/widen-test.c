@@ -108,7 +108,7 @@ static bool becomes_wide(const char *path, unsigned members)
 	bool settled = false;
 	unsigned n = 0;
 
-	for (int i = 0; i < 60000; i++) { /* a minute: with ThreadSanitizer all of it is slow */
+	for (int i = 0; i < tries_of(2); i++) { /* a minute: with ThreadSanitizer all of it is slow */
 		n = members_of(path, &settled);
 		if (n >= members && settled && !census().work)
 			return true;
@@ -355,7 +355,7 @@ WIDENS(names_are_used_while_their_directory_grows_wide)
 		CHECK_INT(task_spawn(NULL, user, (void *)(intptr_t)i), 0);
 	task_sleep_ms(20);
 	CHECK_INT(widening("second", "start"), 0);
-	for (int i = 0; i < 5000 && !strstr(told, "moved 2");
+	for (int i = 0; i < tries_of(1) && !strstr(told, "moved 2");
 	     i++) { /* directories. (Who looks at bricks turns the users to them, too.) */
 		task_sleep_ms(1);
 		CHECK_INT(widening("second", "status"), 0);
@@ -444,11 +444,6 @@ WIDENS(a_listing_tells_each_name_once_though_the_directory_grows_wide_meanwhile)
 /* ---- who does not see the end ---- */
 
 enum { FEW = 6 };
-#ifdef __SANITIZE_THREAD__ /* which is slow, and not there for this: not at each message */
-enum { STEP = 3 };
-#else
-enum { STEP = 1 };
-#endif
 
 static void clear_directory(const char *dir)
 {
@@ -467,7 +462,7 @@ static void cut_widening(unsigned messages, bool done, bool *cut)
 	CHECK_INT(missing("d", "f", FEW), 0);
 	CHECK_INT(listed("d"), FEW);
 	CHECK_INT(put("d/f0", "TEXT"), 0); /* the rest of the file stays */
-	for (int i = 0; i < 500 && census().work; i++) {
+	for (int i = 0; i < tries_of(1) && census().work; i++) {
 		CHECK_INT(widening("third", "once"), 0);
 		task_sleep_ms(1);
 	}
@@ -495,7 +490,7 @@ static void cut_all(void *arg)
 	bool cut = true;
 
 	(void)arg;
-	for (unsigned i = 0; cut && !failures; i += STEP) {
+	for (unsigned i = first_moment(1); cut && !failures; i += moment_step(1)) {
 		cut_widening(i, false, &cut);
 		if (!failures && i % 8 == 0) /* what is on the disks is what it is one message later, and not done */
 			cut_widening(i, true, &cut);
@@ -538,7 +533,7 @@ static void cut_removal(unsigned messages, bool done, bool over, bool full, bool
 	err = over ? tree_rename(&tree, "e", "d", 0) : tree_rmdir(&tree, "d");
 	*cut = cut_end() > messages;
 	CHECK(err ? *cut || full : !full);
-	for (int i = 0; i < 1000 && census().work; i++)
+	for (int i = 0; i < tries_of(1) && census().work; i++)
 		task_sleep_ms(1);
 	CHECK_INT(census().work, 0);
 	if (full)
@@ -567,9 +562,10 @@ static void cut_removals(void *arg)
 {
 	(void)arg;
 	for (int kind = 0; kind < 3; kind++) {
+		const unsigned step = kind ? 3 : 1;
 		bool cut = true;
 
-		for (unsigned i = 0; cut && !failures; i += kind ? 3 * STEP : STEP)
+		for (unsigned i = first_moment(step); cut && !failures; i += moment_step(step))
 			cut_removal(i, i % 8 == 7, kind == 1, kind == 2, &cut);
 	}
 }
@@ -605,7 +601,7 @@ static unsigned told_of(const char *what)
 
 static bool has_brought(void)
 {
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < tries_of(1); i++) {
 		command("dht", "rebalance", "status", NULL);
 		if (strstr(told, "state done"))
 			return true;

@@ -466,12 +466,12 @@ struct mark_place mark_place(const struct intent *it, int n)
 	return (struct mark_place){ it->side[n].child, it->side[n].parent, it->side[n].name };
 }
 
-/* Who has it: a directory, or the file that is brought home. (Of that nobody knows the type who has not found it: nor does the brick know it by that gfid then.) */
+/* Who has it: a directory, or what is brought home: of that the record tells no type, and with a wrong one nobody could look it up meanwhile. */
 static struct inode *marked(struct dht *d, const struct intent *it, int n, const struct mark_place *at)
 {
-	struct inode *file = it->of_file && n != 0 ? inode_find(d->x->inodes, &at->parent) : NULL;
+	mode_t type = it->of_file && n != 0 ? 0 : S_IFDIR;
 
-	return file ? file : inode_get(d->x->inodes, &at->parent, it->of_file && n != 0 ? S_IFREG : S_IFDIR);
+	return inode_get(d->x->inodes, &at->parent, type);
 }
 
 /* That of a shard is compared with the version by which there are no others. */
