@@ -96,13 +96,13 @@ wait "$WRITERS" || fail "two mounts that write one file undo each other's change
 in_some_order() { # SECONDS SEED
 	local dir kick pid
 	dir=$(mktemp -d "$SCRATCH/serial-XXXXXX")
-	timeout $(($1 * 6 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" &
+	timeout $(($1 * 6 + 120)) python3 "$TOP/tests/mount/serial.py" "$MNT/serial" "$SCRATCH/other/serial" "$dir" "$1" "$2" 2>"$dir/said" &
 	pid=$!
 	for ((kick = 0; kick < $1 / 3; kick++)); do
 		wait_until 60 test -e "$dir/kick-$kick" || fail "the writers don't get on (SEED=$2)"
 		if [ "$REPLICA" = 1 ]; then restart_brick; else kill_member 1 && start_member 1; fi
 	done
-	wait "$pid" || fail "two mounts that write one file: no order of their writes leaves what is there (SEED=$2)"
+	wait "$pid" || fail "two mounts that write one file (SEED=$2): $(tail -n 3 "$dir/said")"
 	rm "$MNT/serial"
 }
 if [ "$LONG" = 1 ]; then

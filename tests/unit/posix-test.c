@@ -288,6 +288,11 @@ int main(void)
 		T(what_is_no_brick_of_ours_is_refused_untouched),
 		T(a_start_clears_what_a_crash_left),
 		T(below_the_floor_nothing_is_added),
+		T(a_power_cut_leaves_a_last_page_old_or_new),
+		T(a_page_is_on_disk_before_its_file_grows_behind_it),
+		T(a_page_is_on_disk_before_its_file_grows_by_a_hole),
+		T(what_is_younger_than_a_sync_waits_for_no_disk),
+		T(what_no_power_cut_leaves_is_left_alone),
 	};
 
 	if (geteuid() != 0) {

@@ -101,6 +101,10 @@ typedef void test_fn(void **state);
 test_fn nothing_is_visible_without_identity, creation_sets_owner_mode_and_umask, an_unknown_group_list_is_asked_for,
 	inherited_acls_are_the_kernels, nothing_is_visible_without_what_it_is_born_with, what_cannot_be_born_leaves_nothing,
 	what_exists_is_not_born_again, what_is_made_in_a_removed_directory_is_stale;
+/* posix-test-tail.c */
+test_fn a_power_cut_leaves_a_last_page_old_or_new, a_page_is_on_disk_before_its_file_grows_behind_it,
+	a_page_is_on_disk_before_its_file_grows_by_a_hole, what_is_younger_than_a_sync_waits_for_no_disk,
+	what_no_power_cut_leaves_is_left_alone;
 /* posix-test-identity.c */
 test_fn forged_handles_are_refused, handles_outlive_a_restart_and_one_key, handles_of_removed_objects_are_stale,
 	handles_of_another_brick_are_stale, renames_and_links_keep_the_identity, a_name_that_was_not_noted_is_noted_later,

@@ -8,15 +8,16 @@
 
 #include "inode.h"
 #include "keyfile.h"
+#include "sealed.h"
 
 enum {
-	FORMAT_VERSION = 2,  /* of files' contents and headers */
-	MARK_VERSION = 1,    /* of names and the like, for the whole volume */
-	PAGE = 4096,	     /* on the brick: a seal, and a block's contents */
-	SEAL = 32,	     /* nonce[12], tag[16], u16 length, u16 flags */
-	BLOCK = PAGE - SEAL, /* bytes of contents */
-	HEADER_SIZE = 60,    /* magic[4], u8 version, u8 cipher, u8 flags, u8 0, u32 epoch, sealed file key[48] */
-	MARK_SIZE = 32,	     /* of the volume: magic[4], u8 version, u8[3] 0, sealed[24] */
+	FORMAT_VERSION = SEALED_VERSION, /* of files' contents and headers */
+	MARK_VERSION = 1,		 /* of names and the like, for the whole volume */
+	PAGE = SEALED_PAGE,		 /* on the brick: a seal, and a block's contents */
+	SEAL = SEALED_SEAL,		 /* nonce[12], tag[16], u16 length, u16 flags */
+	BLOCK = PAGE - SEAL,		 /* bytes of contents */
+	HEADER_SIZE = SEALED_HEADER,	 /* magic[4], u8 version, u8 cipher, u8 flags, u8 0, u32 epoch, sealed file key[48] */
+	MARK_SIZE = 32,			 /* of the volume: magic[4], u8 version, u8[3] 0, sealed[24] */
 	NAME_MAX_BYTES = 255,
 	NAME_SHORT_MAX = 175, /* what is longer has the long form */
 	NAME_ROOM = 256,
@@ -25,14 +26,14 @@ enum {
 	XATTR_SHORT_MAX = 170,
 	XATTR_VALUE_MORE = 33, /* bytes by which a value grows */
 };
-#define HEADER_XATTR "user.stratus.crypt"
+#define HEADER_XATTR SEALED_HEADER_XATTR
 #define MARK_XATTR   "user.stratus.volume"
 #define OWN_XATTRS   "user.stratus."
 #define SEALED_XATTR "user.~"
 
 enum { CIPHER_AES_256_GCM = 1, CIPHER_CHACHA20_POLY1305 = 2 };
-enum { HEADER_SPARSE = 1 }; /* a page of zeros is a hole */
-enum { SEAL_SHRUNK = 1 };   /* what stands in the page behind the sealed length counts as zeros */
+enum { HEADER_SPARSE = 1 };	      /* a page of zeros is a hole */
+enum { SEAL_SHRUNK = SEALED_SHRUNK }; /* what stands in the page behind the sealed length counts as zeros */
 
 /* Derived from the master keys; in locked memory. */
 struct crypt_keys {

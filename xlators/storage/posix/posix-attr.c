@@ -39,6 +39,17 @@ int privileges_drop(struct xlator *x, struct inode *inode, const struct hold *h)
 	return (st.stx_mode & 07777 & ~keep) ? hold_mode(h, st.stx_mode & keep) : 0;
 }
 
+/* Before it is longer. */
+static int settle_tail(struct xlator *x, struct inode *inode, const struct hold *h, uint64_t size)
+{
+	struct hold_path path;
+	uint64_t edge;
+	int first = tail_goes_first(x, inode, h, size, &edge);
+	cleanup_fd int fd = first > 0 ? open(hold_path(h, &path), O_RDONLY | O_CLOEXEC) : -1;
+
+	return first <= 0 ? first : fd < 0 ? result(fd) : tail_first(x, inode, fd, edge);
+}
+
 static int set_size(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
 {
 	struct hold_path path;
@@ -50,6 +61,8 @@ static int set_size(struct request *rq, struct xlator *x, struct inode *inode, c
 		return -EFBIG;
 	if (!request_is_root(rq) || s->valid & SET_KILL_PRIV)
 		err = privileges_drop(x, inode, h);
+	if (!err)
+		err = settle_tail(x, inode, h, s->size);
 	return err ? err : result(truncate(hold_path(h, &path), (off_t)s->size));
 }
 

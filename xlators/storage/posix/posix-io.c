@@ -226,22 +226,51 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 	return n < 0 ? result(n) : n;
 }
 
-static int write_at(struct opened *o, const struct buffer *data, uint64_t offset, struct write_out *out)
+/* From *done to `end`, as far as it goes: 0 or -errno. */
+static int write_to(struct opened *o, const struct buffer *data, uint64_t offset, size_t end, size_t *done)
 {
-	size_t done = 0;
-	ssize_t n = 0;
+	while (*done < end) {
+		ssize_t n = write_some(o, data->data + *done, end - *done, (off_t)(offset + *done));
 
-	if (offset > INT64_MAX || data->size > INT64_MAX - offset)
-		return -EFBIG;
-	while (done < data->size) {
-		n = write_some(o, data->data + done, data->size - done, (off_t)(offset + done));
 		if (n <= 0)
-			break;
-		done += (size_t)n;
+			return (int)n;
+		*done += (size_t)n;
 	}
+	return 0;
+}
+
+/* Of a write behind which the file has more pages than before, what belongs to the page in which it ends so far. */
+static int write_tail(struct xlator *x, struct file *file, const struct write_in *in, size_t *done)
+{
+	struct opened *o = opened_of(x, file);
+	struct hold h = { .fd = o->descriptor->fd, .lent = true };
+	size_t size = in->data->size;
+	uint64_t edge;
+	int err = tail_goes_first(x, file->inode, &h, in->offset + size, &edge);
+
+	if (err <= 0)
+		return err;
+	size = edge > in->offset ? edge - in->offset : 0;
+	err = write_to(o, in->data, in->offset, size, done);
+	return err ? err : *done < size ? -ENOSPC : tail_first(x, file->inode, h.fd, edge);
+}
+
+static int write_at(struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	const struct buffer *data = in->data;
+	size_t done = 0;
+	int err;
+
+	if (in->offset > INT64_MAX || data->size > INT64_MAX - in->offset)
+		return -EFBIG;
+	err = write_tail(x, in->file, in, &done);
+	if (!err)
+		err = write_to(opened_of(x, in->file), data, in->offset, data->size, &done);
+	if (in->file->flags & O_DSYNC)
+		tail_synced(x, in->file->inode);
 	out->written = (uint32_t)done;
-	out->offset = offset;
-	return done || n >= 0 ? 0 : (int)n;
+	out->offset = in->offset;
+	return done ? 0 : err;
 }
 
 /* The kernel chooses the place under its own lock and leaves the descriptor's offset behind the data (pwritev2 with
@@ -311,7 +340,7 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		return err;
 	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, size);
 	if (!err && size)
-		err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
+		err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(x, in, out);
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
@@ -324,6 +353,8 @@ int brick_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in,
 	(void)out;
 	if (err)
 		return err;
+	if (!o->directory)
+		tail_synced(x, in->file->inode);
 	task_blocks();
 	return result(in->datasync ? fdatasync(o->descriptor->fd) : fsync(o->descriptor->fd));
 }

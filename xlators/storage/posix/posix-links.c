@@ -242,6 +242,7 @@ void links_repair(struct xlator *x, const struct hold *h, const struct statx *st
 
 int posix_sync(struct xlator *x)
 {
+	atomic_fetch_add(&brick_of(x)->syncs, 1);
 	task_blocks();
 	return result(syncfs(brick_of(x)->root_fd));
 }

@@ -141,6 +141,7 @@ static int object_create(const struct hold *h, const struct statx *st, const str
 	o->gfid = *gfid;
 	atomic_init(&o->birth, time_ns(birth));
 	o->place = -1;
+	o->born_from = TAIL_OLD;
 	atomic_store(&o->privileged, st->stx_mode & (S_ISUID | S_ISGID));
 	*made = o;
 	return 0;
@@ -166,6 +167,7 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 	struct kernel_handle handle;
 	struct statx now;
 	int living, err;
+	bool tail_mended;
 
 	/* Itself a former one, which somebody has open yet and may ask for by its handle, but which lacks what was written since. */
 	if (!st->stx_nlink)
@@ -178,8 +180,11 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 		return err ? err : living < 0 ? living : now.stx_nlink ? -EEXIST : -ESTALE; /* since it was looked at last */
 	directory_drop(x, inode);
 	object_unindex(brick_of(x), o);
+	tail_synced(x, inode);
+	tail_mended = tail_mend(x, h, st, &inode->gfid);
 	pthread_mutex_lock(&o->lock);
 	o->handle = handle;
+	o->mended = o->mended || tail_mended;
 	former = o->kept; /* somebody may have the former one open yet: see opened_check() */
 	o->kept = NULL;
 	atomic_store(&o->ino, st->stx_ino);
@@ -209,22 +214,39 @@ static int object_confirm(struct xlator *x, struct inode *inode, struct object *
 	return same < 0 ? same : 0;
 }
 
+/* It was not in memory. */
+static int object_remember(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st,
+			   struct time birth)
+{
+	struct object *fresh;
+	int err = object_create(h, st, &inode->gfid, birth, &fresh);
+
+	if (err)
+		return err;
+	fresh->mended = tail_mend(x, h, st, &inode->gfid);
+	err = inode_slot_set(inode, x, fresh);
+	if (!err) {
+		object_index(brick_of(x), fresh);
+		return 0;
+	}
+	pthread_mutex_destroy(&fresh->lock);
+	free(fresh);
+	return err;
+}
+
+/* One at a time: once it is remembered it may be open, and what tail_mend sees be half of a write. */
 static int object_bind(struct xlator *x, struct inode *inode, const struct hold *h, const struct statx *st, struct time birth)
 {
-	struct object *o = object_of(x, inode), *fresh;
+	pthread_mutex_t *lock = &brick_of(x)->tail_lock[inode->gfid.bytes[15] % MUTEXES];
+	struct object *o = object_of(x, inode);
+	int err = -EEXIST;
 
 	if (!o) {
-		int err = object_create(h, st, &inode->gfid, birth, &fresh);
-
-		if (err)
-			return err;
-		err = inode_slot_set(inode, x, fresh);
-		if (!err) {
-			object_index(brick_of(x), fresh);
-			return 0;
-		}
-		pthread_mutex_destroy(&fresh->lock);
-		free(fresh);
+		pthread_mutex_lock(lock);
+		o = object_of(x, inode);
+		if (!o)
+			err = object_remember(x, inode, h, st, birth);
+		pthread_mutex_unlock(lock);
 		if (err != -EEXIST)
 			return err;
 		o = object_of(x, inode);
@@ -311,6 +333,8 @@ static int find_opened(struct xlator *x, int directory, struct inode *parent, co
 		err = -ESTALE;
 	if (!err)
 		err = identify(x, &h, &st, &identity, parent, name, inode);
+	if (!err && object_of(x, *inode)->mended)
+		err = hold_stat(&h, &st);
 	if (err)
 		return err;
 	acl_learn(object_of(x, *inode), &h, S_ISDIR(st.stx_mode));

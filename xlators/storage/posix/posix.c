@@ -135,6 +135,7 @@ static void locks_init(struct brick *b)
 		pthread_mutex_init(&b->name_lock[i], NULL);
 		pthread_mutex_init(&b->identity_lock[i], NULL);
 		pthread_mutex_init(&b->making_lock[i], NULL);
+		pthread_mutex_init(&b->tail_lock[i], NULL);
 		pthread_mutex_init(&b->time_lock[i], NULL);
 	}
 	for (int i = 0; i < GATES; i++)
@@ -245,6 +246,8 @@ static void posix_dump(struct xlator *x, FILE *out)
 		(unsigned long long)atomic_load(&b->repaired));
 	fprintf(out, "  handles refused: %llu\n  refused for lack of space: %llu\n",
 		(unsigned long long)atomic_load(&b->forged), (unsigned long long)atomic_load(&b->refused_full));
+	fprintf(out, "  sealed files whose length was mended: %llu\n  last pages synced before their file grew: %llu\n",
+		(unsigned long long)atomic_load(&b->tails_mended), (unsigned long long)atomic_load(&b->tails_first));
 	fprintf(out, "  key: %u\n", b->key[0].id);
 	if (!fstatvfs(b->root_fd, &s))
 		fprintf(out, "  free bytes: %llu\n  floor bytes: %llu\n", (unsigned long long)(s.f_bavail * s.f_frsize),

@@ -61,12 +61,15 @@ struct brick {
 	pthread_mutex_t compound_lock; /* guards the list of compounds under way */
 	struct compound_run *compound;
 	atomic_uint compounds;
-	pthread_mutex_t name_lock[MUTEXES], identity_lock[MUTEXES], time_lock[MUTEXES], making_lock[MUTEXES];
+	pthread_mutex_t tail_lock[MUTEXES], name_lock[MUTEXES], identity_lock[MUTEXES], time_lock[MUTEXES],
+		making_lock[MUTEXES];
 	atomic_uint_fast64_t staged;
 	atomic_uint_fast64_t room_checked_ns; /* see brick_room() */
 	atomic_int_fast64_t room;
 	atomic_uint_fast64_t opens, handles_opened, adopted, repaired, forged, refused_full;
 	atomic_uint open_files, open_directories;
+	atomic_uint_fast64_t syncs; /* of the whole brick */
+	atomic_uint_fast64_t tails_mended, tails_first;
 };
 enum { FORMAT_AUTO, FORMAT_NEVER };
 
@@ -113,7 +116,7 @@ struct descriptor {
 };
 enum acl_state { ACL_UNKNOWN, ACL_NONE, ACL_SOME };
 struct object {
-	pthread_mutex_t lock; /* guards handle, kept, opens, acl_changes */
+	pthread_mutex_t lock; /* guards handle, kept, opens, acl_changes, born_from, born_syncs */
 	struct kernel_handle handle;
 	atomic_uint_fast64_t ino;
 	struct gfid gfid;
@@ -128,6 +131,9 @@ struct object {
 	atomic_bool privileged;	    /* may have S_ISUID or S_ISGID */
 	atomic_int acl;		    /* enum acl_state; written with the lock held */
 	unsigned acl_changes;	    /* so that what was read before one is not kept */
+	uint64_t born_from;	    /* sealed pages from there on are younger than each sync; see posix-tail.c */
+	uint64_t born_syncs;	    /* as many syncs of the brick there were then */
+	bool mended;		    /* its length was mended when it was first seen */
 };
 /* A descriptor for the time of one operation. */
 struct hold {
@@ -194,6 +200,16 @@ int object_attach(struct xlator *, const struct hold *, const struct statx *, co
 struct inode *object_in_memory(struct xlator *, const struct hold *); /* a reference to its inode, if it is known here */
 /* Whatever stands under that name: its inode and attributes; gives it an identity if it has none. */
 int object_find(struct xlator *, int directory, struct inode *parent, const char *name, struct inode **, struct attr *);
+
+/* ---- the last page of a sealed file (posix-tail.c) ---- */
+
+#define TAIL_OLD UINT64_MAX /* born_from: none is */
+/* An object that nobody can change yet, as it was not in memory: what a power cut left of its end is put right. True: its length is another one now. */
+bool tail_mend(struct xlator *, const struct hold *, const struct statx *, const struct gfid *);
+/* Must the page in which the file ends be on the disk before the file is as long as `end`? 1: up to *edge, by tail_first; 0; -errno. */
+int tail_goes_first(struct xlator *, struct inode *, const struct hold *, uint64_t end, uint64_t *edge);
+int tail_first(struct xlator *, struct inode *, int fd, uint64_t edge);
+void tail_synced(struct xlator *, struct inode *); /* before a sync of the file begins, and after a write that is one */
 
 /* ---- identity (posix-identity.c; doc/disk-format.md) ---- */
 
