@@ -251,4 +251,11 @@ is_out() { [ "$(on $LEADER volume info photos | grep -c 'directory: .*/b')" = 2 
 wait_until 200 is_out || fail "it does not leave: $(on $LEADER rebalance status photos)"
 [ "$(cat "$A/${Q[2]}/deep/file")" = kept ] && [ -e "$A/${Q[2]}/deep/more" ] || fail "something is lost with the brick"
 [ "$(quota list "$K" --json | json 'sorted(q["directory"] for q in d)')" = "$(python3 -c 'import sys; print(sorted(f"/{q}" for q in sys.argv[1:]))' "${Q[0]}" "${Q[1]}")" ] || fail "listed: $(quota list "$K")"
+rm -r "$A/${Q[2]}/deep"
+quota set "$K/${Q[2]}" --inodes 3 || fail "no quota where it is at another brick now"
+mkdir "$A/${Q[2]}/deep" && touch "$A/${Q[2]}/deep/file" || fail "less than the quota is refused"
+message=$(touch "$A/${Q[2]}/deep/more" 2>&1) && fail "more than the quota, where it is at another brick now"
+grep -q "Disk quota exceeded" <<<"$message" || fail "not EDQUOT: $message"
+[ "$(used "$A/${Q[2]}/deep" directory) $(used "$A/${Q[2]}/deep" inodes)" = "/${Q[2]} 3" ] || fail "shown where it is at another brick now: $(quota show "$A/${Q[2]}/deep")"
+[ "$(used "$A/${Q[2]}" directory)" = "/${Q[2]}" ] || fail "shown where it is at another brick now: $(quota show "$A/${Q[2]}")"
 pass

@@ -118,7 +118,6 @@ static int retell(struct request *rq, struct dht *d, int child, struct blob *val
 	char *at = value->bytes, *end = at + value->size, *line;
 	struct location to = { 0 };
 	const char *key;
-	int err;
 
 	while ((line = location_next(&at, end, &key))) {
 		if (!strcmp(key, "number"))
@@ -130,8 +129,7 @@ static int retell(struct request *rq, struct dht *d, int child, struct blob *val
 	}
 	free(value->bytes);
 	*value = (struct blob){ 0 };
-	err = location_end(&to, value);
-	return err;
+	return location_end(&to, value);
 }
 
 /* The next one at that brick, from that number of it on. */
@@ -175,8 +173,15 @@ int dht_quota(struct request *rq, struct xlator *x, const struct getxattr_in *in
 	err = dht_any(rq, x, FOP_getxattr, in, out);
 	if (err || is_root(in->inode))
 		return err;
-	err = subvolume_of(rq, d, in->inode, &child);
-	return err ? err : retell(rq, d, child, &out->value);
+	if (is_spread(d, in->inode)) /* it was given to that one when another left */
+		child = (int)spread_in(d, in->inode)->layout.home;
+	else
+		err = subvolume_of(rq, d, in->inode, &child);
+	if (!err)
+		err = retell(rq, d, child, &out->value);
+	if (err)
+		fop_out_clear(FOP_getxattr, out);
+	return err;
 }
 
 /* ---- df ---- */
