@@ -105,9 +105,17 @@ static int say_why_not(const char *path, int err, struct problem *p)
 			"%s is in a directory that has a quota: `stratus quota show` tells which, and there is none inside another",
 			shown);
 	case EXDEV:
-		return problem_set(p, -err, "the volume has several bricks: directories have quotas only where there is one");
+		return problem_set(p, -err, "the volume has replica sets: directories have quotas only where there are none");
+	case EBUSY:
+		return problem_set(
+			p, -err,
+			"%s is being moved to another brick: try again when that has ended (`stratus rebalance status`)",
+			shown);
+	case ENOTCONN:
+		return problem_set(p, -err, "not all bricks can be reached: try again when they are up (`stratus status`)");
 	case ENOSPC:
-		return problem_set(p, -err, "too many directories have a quota (256 of a tenant), or the brick is full");
+		return problem_set(p, -err,
+				   "too many directories have a quota (256 of a tenant at a brick), or the brick is full");
 	case ENODATA:
 		return problem_set(p, -err, "%s has no quota of its own", shown);
 	case EINVAL:

@@ -13,13 +13,15 @@
  *   path PATH       of the directory, from the root of the mount
  *
  * Errors of setting it: EPERM: who asks is not the administrator; ENOTDIR; EINVAL: no such numbers, or the root of all; EEXIST: it is below one with a limit; ENOTEMPTY;
- * EXDEV: the volume has several bricks; ENOSPC: there are as many as there may be; EOPNOTSUPP: the volume keeps no accounts. */
+ * EXDEV: the volume has replica sets; EBUSY: the directory is on its way to another brick; ENOSPC: there are as many as there may be; EOPNOTSUPP: the volume keeps no accounts. */
 #ifndef STRATUS_QUOTA_H
 #define STRATUS_QUOTA_H
 #include <stdbool.h>
 #include <string.h>
 
 #define QUOTA_XATTR "system.stratus.quota"
+/* Those of one brick have lower numbers; of several bricks each has so many, and cluster/dht counts them on from one to the next. */
+enum { QUOTA_NUMBERS = 1 << 20 };
 
 static inline bool is_quota(const char *name)
 {

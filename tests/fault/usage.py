@@ -108,7 +108,12 @@ def work(top, stop, seed, uid):
     print(done, "changes")
 
 
-if sys.argv[1] == "count":
-    print(json.dumps(count(sys.argv[2], [(n, int(b), int(c)) for n, b, c in (a.split(":") for a in sys.argv[3:] if a != "--set")])))
-else:
-    work(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+def main():
+    if sys.argv[1] == "count":
+        print(json.dumps(count(sys.argv[2], [(n, int(b), int(c)) for n, b, c in (a.split(":") for a in sys.argv[3:] if a != "--set")])))
+    else:
+        work(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+
+
+if __name__ == "__main__":
+    main()

@@ -130,7 +130,7 @@ static void limits_are_set_by_the_administrator_alone(void **s)
 	with("", set_by_some);
 }
 
-static void set_on_several(void *arg)
+static void set_on_set(void *arg)
 {
 	(void)arg;
 	become(&keeper, 0);
@@ -138,17 +138,18 @@ static void set_on_several(void *arg)
 	CHECK_INT(set_quota("/q"), -EXDEV);
 }
 
-static void several_bricks_have_none(void **s)
+static void replica_sets_have_none(void **s)
 {
 	(void)s;
-	with(" option pool 11111111-2222-3333-4444-555555555555\n option pool-bricks 1\n", set_on_several);
+	with(" option pool 11111111-2222-3333-4444-555555555555\n option set 11111111-2222-3333-4444-777777777777\n",
+	     set_on_set);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_are_set_by_the_administrator_alone),
-		cmocka_unit_test(several_bricks_have_none),
+		cmocka_unit_test(replica_sets_have_none),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

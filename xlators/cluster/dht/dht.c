@@ -3,6 +3,7 @@
  * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
 #include "dht.h"
 #include "location.h"
+#include "quota.h"
 
 static const struct option options[] = {
 	{ "log-size", OPTION_INT, OPTION_AT(struct dht, log_size), "65536",
@@ -306,6 +307,8 @@ static int make_away(struct request *rq, struct dht *d, enum fop fop, const void
 {
 	int err = *child == owner ? -EOPNOTSUPP : away_make(rq, d, fop, in, out, owner, child);
 
+	if (err == -EXDEV && !MUTANT("tell-border")) /* what the directory's limit holds is at the directory's brick */
+		err = -EOPNOTSUPP;
 	if (!err)
 		atomic_fetch_add(&d->put_away, 1);
 	else
@@ -577,7 +580,7 @@ static int call_by_layout(struct request *rq, struct xlator *x, enum fop fop, co
 	return err;
 }
 
-static int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+int dht_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct learning l;
 	int err, none = 0;
@@ -800,6 +803,8 @@ static int dht_getxattr(struct request *rq, struct xlator *x, const struct getxa
 {
 	if (is_ours(in->name))
 		return -ENODATA;
+	if (is_quota(in->name))
+		return dht_quota(rq, x, in, out);
 	return is_location(in->name) ? dht_location(rq, x->private, in, out) : dht_any(rq, x, FOP_getxattr, in, out);
 }
 

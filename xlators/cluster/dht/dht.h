@@ -234,6 +234,8 @@ int call_moving(struct request *, struct dht *, enum fop, const void *in, void *
 /* ---- dht.c ---- */
 /* The operation as the subvolume does it that has the name. */
 int call_at(struct request *, struct dht *, enum fop, const void *in, void *out, int owner);
+/* A request as those above send it: placed, waited for, placed anew by what is learnt. */
+int dht_any(struct request *, struct xlator *, enum fop, const void *in, void *out);
 /* Opens what has the name there. -ENOENT; -EEXIST: it was not to be there. */
 int open_at(struct request *, struct dht *, const struct create_in *, struct create_out *, int owner);
 /* rename(2) of names that are (to be) at two subvolumes. */
@@ -665,6 +667,12 @@ int dht_statfs(struct request *, struct xlator *, const struct statfs_in *, stru
 
 /* ---- location.c: where an object is, and why (location.h) ---- */
 int dht_location(struct request *, struct dht *, const struct getxattr_in *, struct getxattr_out *);
+
+/* ---- quota.c ---- */
+/* QUOTA_XATTR, and that of a number: all bricks have theirs. */
+int dht_quota(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
+/* What df(1) is to show below a directory with a limit, of what it shows elsewhere. */
+void quota_show(struct request *, struct xlator *, struct inode *, struct statfs *);
 
 /* ---- fsck.c: looks at all subvolumes and puts right what is not as doc/distribution.md has it ---- */
 /* "[repair] [wait=MS]": writes what was found, as fsck.h tells. -EINVAL: not understood. */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quota.h"
+
 enum { PAUSE_MS = 20, HELD_MS = 5000 };
 #define FIND_NS 60000000000u
 
@@ -38,10 +40,30 @@ static int next_layout(struct rebalance *r, struct layout *l, uint32_t id)
 	return l->count == 1 ? layout_replace(l, &pool[best]) : layout_shrink(l, &id, 1, home);
 }
 
+/* What the limit of a directory holds stays where it is (doc/usage.md): the brick would refuse the layout. */
+static int has_no_limit(struct rebalance *r, int home)
+{
+	struct getxattr_in in = { .inode = r->dir, .name = QUOTA_XATTR };
+	struct getxattr_out out = { 0 };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say(&rq, r->d, &(struct place){ .flags = PLACE_HERE });
+	if (!err)
+		err = getxattr_on(&rq, r->d->x->child[home], &in, &out);
+	fop_out_clear(FOP_getxattr, &out);
+	request_finish(&rq);
+	return !err ? -EXDEV : err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
 static int begin(struct rebalance *r, struct layout *l, uint32_t id)
 {
 	struct request rq;
-	int err = next_layout(r, l, id);
+	int err = has_no_limit(r, (int)l->home);
+
+	if (!err)
+		err = next_layout(r, l, id);
 
 	if (err)
 		return err;
@@ -110,7 +132,13 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 
 		while (!err && !rebalance_stops(v->r))
 			err = give_directory(v->r, &gfid, v->child);
-		if (err < 0 && err != -ESTALE && err != -ENOENT)
+		if (err == -EXDEV)
+			rebalance_problem(
+				v->r, err,
+				"the directory %s at %s has a quota of its own, or is in one that has: it stays until that is taken away "
+				"(`stratus quota remove`, by the tenant's administrator)",
+				list->entry[i].name + 2, subvolume_name(v->r, v->child));
+		else if (err < 0 && err != -ESTALE && err != -ENOENT)
 			rebalance_problem(v->r, err, "the directory %s can't be given to others by %s: %s",
 					  list->entry[i].name + 2, subvolume_name(v->r, v->child), strerror(-err));
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;

@@ -130,7 +130,6 @@ int dht_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in,
 	struct fanout *f;
 	int err;
 
-	(void)in;
 	if (!root)
 		return -ENOMEM;
 	f = ask(rq, d, FOP_statfs, &at_root, mask, &err);
@@ -148,6 +147,8 @@ int dht_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in,
 		}
 	}
 	fanout_drop(f);
+	if (!err && in->inode && !is_root(in->inode))
+		quota_show(rq, x, in->inode, &sum);
 	out->statfs = sum;
 	return err;
 }

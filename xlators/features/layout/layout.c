@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "location.h"
+#include "quota.h"
 #include "shard.h"
 
 static const struct option options[] = {
@@ -126,7 +127,7 @@ static bool for_all_shards(enum fop fop, const void *in)
 /* They are at the home, which is another one by a later layout. */
 static bool is_users(const char *name)
 {
-	return name && (!strncmp(name, "user.", 5) || !strncmp(name, "security.", 9) ||
+	return name && (is_quota(name) || !strncmp(name, "user.", 5) || !strncmp(name, "security.", 9) ||
 			(!strncmp(name, "trusted.", 8) && !is_ours(name)));
 }
 
@@ -169,6 +170,30 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 	return err;
 }
 
+static bool sets_quota(enum fop fop, const void *in)
+{
+	return fop == FOP_setxattr && is_quota(((const struct setxattr_in *)in)->name);
+}
+
+/* Inside its gate. Who has marked names in the directory may have one to put back, which a limit would refuse; and what a limit holds is at one brick. -EBUSY: it is at
+ * others, or about to be. */
+static int is_whole_here(struct request *rq, struct xlator *x, struct inode *dir, struct known *k)
+{
+	const struct checks *c = x->private;
+	int err = known_locked(rq, x, dir, k);
+	const struct layout *l;
+
+	if (err)
+		return err;
+	l = k->layout;
+	if (k->marks && !MUTANT("limit-marked"))
+		err = -EMARKED;
+	else if (l && (l->moving || l->count != 1 || l->member[0].id != c->subvolume))
+		err = -EBUSY;
+	pthread_mutex_unlock(&k->lock);
+	return err;
+}
+
 /* Inside its gate: when the directory has got another layout nothing is changed by the one before. */
 static int home_change(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out,
 		       struct inode *dir)
@@ -179,6 +204,8 @@ static int home_change(struct request *rq, struct xlator *x, const struct place 
 	if (err)
 		return err;
 	err = judge_object(rq, x, place, fop, in, dir);
+	if (!err && sets_quota(fop, in))
+		err = is_whole_here(rq, x, dir, k);
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	known_leave(k);

@@ -17,6 +17,11 @@ bool is_own_xattr(const char *name)
 	return !strncmp(name, OWN_XATTR, strlen(OWN_XATTR));
 }
 
+bool leads_elsewhere(const char *name)
+{
+	return !strcmp(name, "trusted.dht.pointer") || !strcmp(name, "trusted.dht.layout");
+}
+
 /* ---- what is born below ---- */
 
 int dirs_born(struct request *rq, uint64_t id, bool *changed)
@@ -29,7 +34,7 @@ int dirs_born(struct request *rq, uint64_t id, bool *changed)
 	*changed = false;
 	for (unsigned i = 0; i < born.count && !err; i++) {
 		with[i] = born.xattr[i];
-		err = is_own_xattr(with[i].name) ? -EPERM : 0;
+		err = is_own_xattr(with[i].name) ? -EPERM : id && leads_elsewhere(with[i].name) ? -EXDEV : 0;
 	}
 	if (err || !id)
 		return err;
@@ -215,8 +220,8 @@ static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, 
 
 static int administer(struct request *rq, struct xlator *x, const struct inode *inode)
 {
-	if (*usage_of(x)->pool || usage_of(x)->replicated)
-		return -EXDEV; /* what is put away, or removed, or healed, passes directories of other tags there */
+	if (usage_of(x)->replicated)
+		return -EXDEV; /* members would have to agree on tags, and who decides */
 	if (!may_administer(rq))
 		return -EPERM;
 	if (!S_ISDIR(inode->type))

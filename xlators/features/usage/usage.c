@@ -252,7 +252,7 @@ static int usage_fallocate(struct request *rq, struct xlator *x, const struct fa
 /* ---- extended attributes ---- */
 
 static int change_xattrs(struct request *rq, struct xlator *x, struct inode *inode, enum fop fop, const void *in, void *out,
-			 uint64_t more)
+			 uint64_t more, bool leads)
 {
 	struct extent then;
 	struct claim claim;
@@ -264,6 +264,8 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 	then = charge_extent(c);
 	then.xattrs += more;
 	err = claim_growth(rq, x, c, &then, &claim);
+	if (!err && leads && charge_dir_now(x, c))
+		err = -EXDEV;
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (charge_relearn(rq, x, inode, c) && !err)
@@ -285,7 +287,8 @@ static int usage_setxattr(struct request *rq, struct xlator *x, const struct set
 		return dirs_set(rq, x, in);
 	if (is_forbidden(rq, in->name))
 		return -EPERM;
-	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size);
+	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size,
+			     leads_elsewhere(in->name));
 }
 
 static int usage_removexattr(struct request *rq, struct xlator *x, const struct removexattr_in *in, struct removexattr_out *out)
@@ -294,7 +297,7 @@ static int usage_removexattr(struct request *rq, struct xlator *x, const struct 
 		return dirs_remove(rq, x, in);
 	if (is_forbidden(rq, in->name))
 		return -EPERM;
-	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0);
+	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0, false);
 }
 
 static int usage_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)

@@ -345,6 +345,8 @@ void recount_moved(struct xlator *, struct inode *); /* a directory is to have a
 int dirs_born(struct request *, uint64_t id, bool *changed);
 void dirs_unborn(struct request *);
 bool is_own_xattr(const char *name);
+/* So cluster/dht says that an object, or names of a directory, are at another brick, where nobody would know of the limit. What a limit holds never is. */
+bool leads_elsewhere(const char *name);
 /* quota.h says what these are, and which errors there are. */
 int dirs_set(struct request *, struct xlator *, const struct setxattr_in *);
 int dirs_remove(struct request *, struct xlator *, const struct removexattr_in *);
