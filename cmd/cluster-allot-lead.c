@@ -620,7 +620,7 @@ void allotments_forget(void)
 /* ---- answers ---- */
 
 /* What was said just now is looked at by the thread; the answer is of what was there before. */
-static json_t *tell(const char *server)
+static json_t *tell(const char *server, const json_t *said)
 {
 	json_t *needs = json_array(), *answered = json_array();
 
@@ -639,7 +639,7 @@ static json_t *tell(const char *server)
 							       (json_int_t)w->lacks.bytes, (json_int_t)w->lacks.inodes));
 	}
 	return json_pack("{s:I, s:I, s:o, s:o, s:o}", "lead", lead.token, "event", lead.shown, "needs", needs, "answered",
-			 answered, "soft", softs_tell(server));
+			 answered, "soft", softs_tell(server, json_object_get(said, "soft")));
 }
 
 static bool queue(json_t *said, const char *server)
@@ -664,12 +664,11 @@ char *allotments_answer(const char *text, bool *bad)
 	if (!*bad && store_leads(cluster_store())) {
 		pthread_mutex_lock(&lead.lock);
 		if (lead.active && queue(said, server))
-			answer = tell(server);
+			answer = tell(server, said);
 		pthread_mutex_unlock(&lead.lock);
 		told = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
 		json_decref(answer);
-		if (told && (json_array_size(json_object_get(said, "rows")) ||
-			     json_array_size(json_object_get(json_object_get(said, "soft"), "rows"))))
+		if (told && (json_array_size(json_object_get(said, "rows")) || softs_has_rows(json_object_get(said, "soft"))))
 			allotments_wake();
 	}
 	json_decref(said);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster-changes.h"
 #include "cluster.h"
 #include "log.h"
 #include "path.h"
@@ -25,8 +26,13 @@ static int by_base(const void *a, const void *b)
 /* As features/usage is told: see volgen. */
 static void take_sets(struct sharing *v, const struct spec *s)
 {
-	for (size_t i = 0; i < spec_subvolumes(s) && v->units < ALLOT_UNITS_MAX; i++)
-		snprintf(v->unit[v->units++], sizeof v->unit[0], "%s.%zu", v->pool, i);
+	for (size_t i = 0; i < spec_subvolumes(s) && i < ALLOT_UNITS_MAX; i++) {
+		cleanup_path char *view = view_key(s, i);
+
+		snprintf(v->unit[i], sizeof v->unit[0], "%s.%zu", v->pool, i);
+		snprintf(v->view[i], sizeof v->view[0], "%s", view ? view : "");
+		v->units = i + 1;
+	}
 }
 
 static void take_servers(struct sharing *v, const struct spec *s)
@@ -36,8 +42,10 @@ static void take_servers(struct sharing *v, const struct spec *s)
 
 		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
 			k++;
-		if (k == v->units && v->units < ALLOT_UNITS_MAX)
+		if (k == v->units && v->units < ALLOT_UNITS_MAX) {
+			v->view[v->units][0] = '\0';
 			snprintf(v->unit[v->units++], sizeof v->unit[0], "%s", s->brick[i].server->name);
+		}
 	}
 }
 

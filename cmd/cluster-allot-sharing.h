@@ -19,6 +19,7 @@ struct sharing { /* a volume whose servers, or sets, share limits */
 	char name[STORE_KEY_MAX], pool[GFID_TEXT];
 	uint64_t version;
 	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];
+	char view[ALLOT_UNITS_MAX][STORE_KEY_MAX]; /* of a set: the key of its view; "": the unit is a server */
 	size_t units;
 	struct limit *limit; /* by base */
 	size_t limits;

@@ -158,9 +158,12 @@ void documents_forget_limits(struct changes *c, const struct spec *s)
 	forget_soft(c, id);
 }
 
-void documents_remove_view(struct changes *r, const struct spec *s, size_t set)
+char *view_key(const struct spec *s, size_t set)
 {
-	cleanup_path char *kind = spec_has_no_number(s, set) ? path_format("view") : path_format("view.%zu", set);
+	return spec_has_no_number(s, set) ? path_format("view/%s", s->volume) : path_format("view.%zu/%s", set, s->volume);
+}
 
-	documents_remove(r, kind, s->volume); /* as the coordinator's register calls them */
+void documents_remove_view(struct changes *c, const struct spec *s, size_t set)
+{
+	remove_key(c, view_key(s, set));
 }

@@ -16,7 +16,8 @@ struct changes { /* begins as zeros */
 void documents_add(struct changes *, char *key, uint64_t version, const struct blob *value);
 /* The document KIND/NAME, whatever version it has now. */
 void documents_set(struct changes *, const char *kind, const char *name, const struct blob *to);
-void documents_remove(struct changes *, const char *kind, const char *name);   /* if it is there */
+void documents_remove(struct changes *, const char *kind, const char *name); /* if it is there */
+char *view_key(const struct spec *, size_t set); /* of the view of that set, as its coordinator calls it. malloc'ed */
 void documents_remove_view(struct changes *, const struct spec *, size_t set); /* of the coordinator of that set */
 void documents_note_limits(struct changes *, const struct spec *, const struct spec *before); /* allotments that begin anew */
 void documents_forget_limits(struct changes *, const struct spec *);			      /* all allotments of the volume */

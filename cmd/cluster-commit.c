@@ -270,7 +270,8 @@ static bool may_have_old_mounts(const struct spec *s)
  * for those with one: their bricks and mounts do not know of layouts. 0: not noted. */
 static size_t noted_beginning(const struct spec *s, const struct spec *before)
 {
-	if (!before->volume && s->has_tenants) /* with one brick it is made for leases, if it does not say otherwise */
+	if (!before->volume &&
+	    s->has_tenants) /* with one brick it is made without cluster/dht, for access points, if it does not say otherwise */
 		return spec_subvolumes(s) > 1 ? spec_subvolumes(s) : 0;
 	if (!before->volume)
 		return may_have_old_mounts(s) ? 0 : spec_subvolumes(s);

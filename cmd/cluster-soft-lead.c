@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the cluster's leader is: adds up what servers say of tenants that have soft limits, and notes in the store since when it has been too much. What is remembered here they say again to
- * whoever leads next. */
+/* Where the cluster's leader is: adds up what servers, and who decides for a replica set, say of tenants that have soft limits, and notes in the store since when it has been too much. What is
+ * remembered here they say again to whoever leads next. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -9,7 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "by-base.h"
 #include "cluster-allot-sharing.h"
+#include "cluster-soft-speakers.h"
 #include "cluster-soft.h"
 #include "cluster.h"
 #include "fop.h"
@@ -19,18 +21,12 @@
 #include "store.h"
 #include "task.h"
 
-enum { SERVERS_MAX = 64, COMMIT_MAX = 32 }; /* changes in one commit: others follow */
+enum { COMMIT_MAX = 32 }; /* changes in one commit: others follow */
 static const uint64_t away_ns = 10000000000;
-
-struct server {
-	char name[ALLOT_UNIT_NAME + 1];
-	struct soft_unit unit;
-	uint64_t heard_ns, upto; /* upto: what is said of its messages up to there has been decided */
-};
 static struct soft_unit nobody; /* of which nothing was heard */
 
-struct summed { /* a tenant */
-	struct soft_limit limit;
+struct summed {			 /* a tenant */
+	struct soft_limit limit; /* begins with `base` */
 	struct soft_sum sum;
 	struct soft_doc doc, next; /* as the store has it; as it is to be */
 	uint64_t version;
@@ -40,7 +36,7 @@ struct summed { /* a tenant */
 struct volume {
 	char name[STORE_KEY_MAX], pool[GFID_TEXT];
 	uint64_t version; /* of the specification */
-	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];
+	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1], view[ALLOT_UNITS_MAX][STORE_KEY_MAX];
 	size_t units;
 	struct summed *at; /* by base */
 	size_t count;
@@ -51,8 +47,6 @@ struct volume {
 
 static struct {
 	pthread_mutex_t lock; /* the thread of allotments alone changes what is here; others read it under the lock */
-	struct server server[SERVERS_MAX];
-	size_t servers;
 	struct volume *volume;
 	uint64_t tick, since_ns; /* the last tick that was told */
 	bool busy;		 /* what was decided is not in the store yet */
@@ -64,17 +58,9 @@ static struct {
 
 static struct summed *find_summed(struct volume *v, uint64_t base)
 {
-	size_t low = 0, high = v->count;
+	size_t place = place_by_base(v->at, v->count, sizeof *v->at, base);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (v->at[middle].limit.base < base)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < v->count && v->at[low].limit.base == base ? &v->at[low] : NULL;
+	return place < v->count && v->at[place].limit.base == base ? &v->at[place] : NULL;
 }
 
 static size_t unit_number(const struct volume *v, const char *name)
@@ -98,14 +84,6 @@ static void read_document(const struct volume *v, struct summed *s)
 	free(key);
 }
 
-static struct server *find_server(const char *name)
-{
-	for (size_t i = 0; i < lead.servers; i++)
-		if (!strcmp(lead.server[i].name, name))
-			return &lead.server[i];
-	return NULL;
-}
-
 /* Of who had a soft limit before the sums go on. A count that is under way may have been of other servers. Who had none may have had one before that: a server that has heard of the newest specification only has told all, as far as it
  * knows, and would tell nothing more. */
 static void take_over(struct volume *v, struct volume *before, struct summed *s)
@@ -113,7 +91,7 @@ static void take_over(struct volume *v, struct volume *before, struct summed *s)
 	const struct summed *was = find_summed(before, s->limit.base);
 
 	for (size_t i = 0; !was && i < v->units; i++) {
-		struct server *from = find_server(v->unit[i]);
+		struct speaker *from = speaker_find(v->unit[i]);
 
 		if (from)
 			soft_renew(&from->unit);
@@ -148,6 +126,7 @@ static struct volume *make_volume(const struct sharing *from, struct volume *bef
 	v->version = from->version;
 	v->units = from->units;
 	memcpy(v->unit, from->unit, sizeof v->unit);
+	memcpy(v->view, from->view, sizeof v->view);
 	for (size_t i = 0; i < from->softs; i++) {
 		struct summed *s = &v->at[v->count++];
 
@@ -206,18 +185,6 @@ static void refresh(void)
 
 /* ---- what is said ---- */
 
-static struct server *need_server(const char *name)
-{
-	struct server *s = find_server(name);
-
-	if (s || lead.servers == SERVERS_MAX || !*name || strlen(name) > ALLOT_UNIT_NAME)
-		return s;
-	s = &lead.server[lead.servers++];
-	*s = (struct server){ .unit = { 0 } };
-	snprintf(s->name, sizeof s->name, "%s", name);
-	return s;
-}
-
 static struct volume *find_volume(const char *pool)
 {
 	struct volume *v = lead.volume;
@@ -252,7 +219,7 @@ static bool read_said(const json_t *row, struct soft_said *s)
 }
 
 /* False: of a tenant that has no soft limit, as far as is known here. */
-static bool take_row(const struct server *from, const json_t *row, bool is_trial)
+static bool take_row(const struct speaker *from, const json_t *row, bool is_trial)
 {
 	struct volume *v = find_volume(json_text(row, "pool"));
 	struct soft_said said;
@@ -267,7 +234,7 @@ static bool take_row(const struct server *from, const json_t *row, bool is_trial
 	return true;
 }
 
-static bool take_rows(const struct server *from, const json_t *rows, bool is_trial)
+static bool take_rows(const struct speaker *from, const json_t *rows, bool is_trial)
 {
 	const json_t *row;
 	bool all = true;
@@ -277,36 +244,55 @@ static bool take_rows(const struct server *from, const json_t *rows, bool is_tri
 	return all;
 }
 
-static uint64_t random_number(void)
-{
-	struct gfid random;
-	uint64_t number;
-
-	gfid_create(&random);
-	memcpy(&number, random.bytes + 8, sizeof number);
-	return number >> 1 | 1;
-}
-
 /* One of which not all can be understood is to come again. */
-void softs_take(const char *name, const json_t *said)
+static void take_part(struct speaker *s, const json_t *said)
 {
 	const json_t *rows = json_object_get(said, "rows");
-	struct server *s;
-	uint64_t process;
+	uint64_t process = (uint64_t)json_number(said, "process"), term = (uint64_t)json_number(said, "term");
+
+	if (!s || !speaker_decides(s, term))
+		return;
+	s->heard_ns = clock_ns();
+	if ((process != s->unit.process || take_rows(s, rows, true)) &&
+	    soft_hear(&s->unit, term, process, (uint64_t)json_number(said, "session"), (uint64_t)json_number(said, "number"),
+		      (uint64_t)json_number(said, "tick"), soft_number()))
+		take_rows(s, rows, false);
+}
+
+/* NULL: there is no such set in a volume that shares limits. */
+static struct speaker *need_set(const char *unit)
+{
+	for (const struct volume *v = lead.volume; v; v = v->next) {
+		size_t number = unit_number(v, unit);
+
+		if (number < v->units && *v->view[number])
+			return speaker_need(unit, v->view[number]);
+	}
+	return NULL;
+}
+
+void softs_take(const char *name, const json_t *said)
+{
+	const json_t *part;
+	size_t i;
 
 	if (!json_is_object(said))
 		return;
 	pthread_mutex_lock(&lead.lock);
 	refresh();
-	s = need_server(name);
-	if (s)
-		s->heard_ns = clock_ns();
-	process = (uint64_t)json_number(said, "process");
-	if (s && (process != s->unit.process || take_rows(s, rows, true)) &&
-	    soft_hear(&s->unit, process, (uint64_t)json_number(said, "session"), (uint64_t)json_number(said, "number"),
-		      (uint64_t)json_number(said, "tick"), random_number()))
-		take_rows(s, rows, false);
+	take_part(speaker_need(name, ""), said);
+	json_array_foreach(json_object_get(said, "sets"), i, part) take_part(need_set(json_text(part, "unit")), part);
 	pthread_mutex_unlock(&lead.lock);
+}
+
+bool softs_has_rows(const json_t *said)
+{
+	bool has = json_array_size(json_object_get(said, "rows"));
+	const json_t *part;
+	size_t i;
+
+	json_array_foreach(json_object_get(said, "sets"), i, part) has |= json_array_size(json_object_get(part, "rows"));
+	return has;
 }
 
 /* ---- what becomes of it ---- */
@@ -316,7 +302,7 @@ static void find_units(const struct volume *v, const struct soft_unit *unit[ALLO
 	uint64_t now = clock_ns();
 
 	for (size_t i = 0; i < v->units; i++) {
-		struct server *s = find_server(v->unit[i]);
+		struct speaker *s = speaker_find(v->unit[i]);
 		uint64_t heard_ns = s && s->heard_ns > lead.since_ns ? s->heard_ns : lead.since_ns;
 
 		unit[i] = s ? &s->unit : &nobody;
@@ -376,15 +362,14 @@ static void log_one(const struct volume *v, const struct summed *s, const char *
 {
 	if (is && s->limit.grace)
 		log_warning(NULL, NULL,
-			    "volume %s: %s has %" PRId64 " %s at all servers, more than its soft limit of %" PRId64
-			    ": in %" PRIu64 " s that becomes hard",
+			    "volume %s: %s has %" PRId64 " %s in all, more than its soft limit of %" PRId64 ": in %" PRIu64
+			    " s that becomes hard",
 			    v->name, s->limit.name, sum, what, soft, s->limit.grace);
 	else if (is)
-		log_warning(NULL, NULL, "volume %s: %s has %" PRId64 " %s at all servers, more than its soft limit of %" PRId64,
+		log_warning(NULL, NULL, "volume %s: %s has %" PRId64 " %s in all, more than its soft limit of %" PRId64,
 			    v->name, s->limit.name, sum, what, soft);
 	else if (soft)
-		log_info(NULL, NULL,
-			 "volume %s: %s has %" PRId64 " %s at all servers, less than its soft limit of %" PRId64 " again",
+		log_info(NULL, NULL, "volume %s: %s has %" PRId64 " %s in all, less than its soft limit of %" PRId64 " again",
 			 v->name, s->limit.name, sum, what, soft);
 }
 
@@ -410,8 +395,8 @@ static void end(bool failed)
 		for (struct summed *s = v->at; s < v->at + v->count; s++)
 			if (s->changed)
 				note_committed(v, s);
-	for (size_t i = 0; i < lead.servers && !failed; i++)
-		lead.server[i].upto = lead.server[i].unit.upto;
+	if (!failed)
+		speakers_decided();
 	lead.busy = lead.stale = failed;
 }
 
@@ -446,7 +431,7 @@ void softs_forget(void)
 		lead.volume = v->next;
 		free_volume(v);
 	}
-	lead.servers = 0;
+	speakers_forget();
 	lead.since_ns = 0;
 	lead.busy = lead.stale = false;
 	pthread_mutex_unlock(&lead.lock);
@@ -455,35 +440,49 @@ void softs_forget(void)
 /* ---- answers ---- */
 
 /* Of what the last message that was taken asks. */
-static void list_answered(const struct server *to, json_t *answered, bool *is_urgent)
+static json_t *list_answered(const struct speaker *to)
 {
+	json_t *answered = json_array();
+
 	for (const struct volume *v = lead.volume; v; v = v->next) {
 		size_t number = unit_number(v, to->name);
 
-		for (const struct summed *s = v->at; s < v->at + v->count; s++) {
-			const struct soft_row *r = number < v->units ? &s->sum.row[number] : NULL;
+		for (const struct summed *s = v->at; s < v->at + v->count && number < v->units; s++) {
+			const struct soft_row *r = &s->sum.row[number];
 
-			*is_urgent |= s->sum.is_urgent;
-			if (r && r->ask && r->answered == r->ask && r->ask_in == to->unit.upto)
+			if (r->ask && r->answered == r->ask && r->ask_in == to->unit.upto)
 				json_array_append_new(answered,
 						      json_pack("{s:s, s:I, s:I}", "pool", v->pool, "base",
 								(json_int_t)s->limit.base, "ask", (json_int_t)r->ask));
 		}
 	}
+	return answered;
 }
 
-json_t *softs_tell(const char *name)
+static json_t *tell_speaker(const char *name, const json_t *said)
 {
-	json_t *told, *answered = json_array();
-	const struct server *s;
-	bool is_urgent = false;
+	json_int_t process = json_number(said, "process");
+	const struct speaker *s = speaker_find(name);
+	bool is = s && s->unit.session && s->unit.process == (uint64_t)process;
+
+	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "unit", json_text(said, "unit"), "process", process, "session",
+			 is ? (json_int_t)s->unit.session : 0, "upto", is ? (json_int_t)s->upto : 0, "answered",
+			 is && !lead.busy ? list_answered(s) : json_array());
+}
+
+json_t *softs_tell(const char *name, const json_t *said)
+{
+	json_t *told, *sets = json_array();
+	const json_t *part;
+	size_t i;
 
 	pthread_mutex_lock(&lead.lock);
-	s = find_server(name);
-	if (s && s->unit.session && !lead.busy)
-		list_answered(s, answered, &is_urgent);
-	told = json_pack("{s:I, s:I, s:I, s:b, s:o}", "session", s ? (json_int_t)s->unit.session : 0, "upto",
-			 s ? (json_int_t)s->upto : 0, "tick", (json_int_t)lead.tick, "urgent", is_urgent, "answered", answered);
+	told = tell_speaker(name, said);
+	json_array_foreach(json_object_get(said, "sets"), i, part)
+		json_array_append_new(sets, tell_speaker(json_text(part, "unit"), part));
+	json_object_set_new(told, "sets", sets);
+	json_object_set_new(told, "tick", json_integer((json_int_t)lead.tick));
+	json_object_set_new(told, "urgent", json_boolean(lead.urgent));
 	if (lead.since_ns && !lead.busy) /* all that was decided is in the store by now */
 		json_object_set_new(told, "index", json_integer((json_int_t)store_index(cluster_store())));
 	pthread_mutex_unlock(&lead.lock);

@@ -3,13 +3,15 @@
  * a cluster store sets the register before it starts a graph; without one there is none, and a translator that needs to
  * remember something uses a file of its own.
  *
- * cluster/coordinator keeps the view of its volume under "view/VOLUME". */
+ * cluster/coordinator keeps the view of its volume under "view/VOLUME". What that begins with is for others, too: REGISTER_VIEW (4 bytes), the view's epoch (8 bytes), both big-endian. */
 #ifndef STRATUS_REGISTER_H
 #define STRATUS_REGISTER_H
 #include <stdbool.h>
 #include <stdint.h>
 
 struct blob;
+enum { REGISTER_VIEW = 0x53565731 /* "SVW1" */ };
+int register_view_epoch(const struct blob *, uint64_t *epoch); /* -EINVAL: it is no view */
 /* Keys are KIND/NAME of letters, digits, '-', '_' and '.'. A key's versions are 1, 2, 3...; only what is committed, durable and
  * agreed on is ever seen. Both calls wait for a disk, later for other servers: they are for pool threads and threads of
  * one's own, not for tasks on a shard. */

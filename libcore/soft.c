@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "by-base.h"
+
 enum { CLEARLY = 20 }; /* less by that part of the limit */
 
 static int64_t most(int64_t a, int64_t b)
@@ -54,17 +56,7 @@ size_t soft_print(const struct soft_doc *d, char text[SOFT_TEXT_MAX])
 
 static size_t place_of(const struct soft_list *l, uint64_t base)
 {
-	size_t low = 0, high = l->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (l->at[middle].base < base)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return place_by_base(l->at, l->count, sizeof(*l->at), base);
 }
 
 struct soft_own *soft_find(const struct soft_list *l, uint64_t base)
@@ -171,12 +163,25 @@ bool soft_holds(const struct soft_list *l, const struct soft_own *own, struct am
 	       is_over_time(own->over.inodes, more.inodes, grace_s, now_s);
 }
 
+bool soft_may_hold(const struct soft_list *l, const struct soft_own *own, uint64_t grace_s, uint64_t now_ns)
+{
+	return is_since(own->over) || !l->confirmed_ns || (now_ns - l->confirmed_ns) / 500000000 >= grace_s; /* half of it */
+}
+
 /* ---- who decides ---- */
 
-bool soft_hear(struct soft_unit *u, uint64_t process, uint64_t session, uint64_t number, uint64_t heard, uint64_t fresh)
+bool soft_decides(const struct soft_unit *u, uint64_t term)
 {
+	return term == u->epoch;
+}
+
+bool soft_hear(struct soft_unit *u, uint64_t term, uint64_t process, uint64_t session, uint64_t number, uint64_t heard,
+	       uint64_t fresh)
+{
+	if (!soft_decides(u, term))
+		return false;
 	if (process != u->process) {
-		*u = (struct soft_unit){ .process = process, .session = fresh };
+		*u = (struct soft_unit){ .process = process, .session = fresh, .term = term, .epoch = u->epoch };
 		return false;
 	}
 	if (session != u->session || number <= u->upto)
@@ -206,9 +211,14 @@ void soft_take(struct soft_row *r, const struct soft_unit *u, const struct soft_
 	}
 }
 
+static bool is_heard(const struct soft_unit *u)
+{
+	return u->session && soft_decides(u, u->term);
+}
+
 static bool is_known(const struct soft_row *r, const struct soft_unit *u)
 {
-	return u->session && r->session == u->session;
+	return is_heard(u) && r->session == u->session;
 }
 
 struct amount soft_total(const struct soft_sum *s, const struct soft_unit *const *unit, size_t units)
@@ -240,7 +250,7 @@ static bool has_ended(const struct soft_sum *s, const struct soft_unit *const *u
 	*whole = true;
 	for (size_t i = 0; i < units; i++) {
 		const struct soft_row *r = &s->row[i];
-		bool looked = unit[i]->session && unit[i]->heard >= s->tick;
+		bool looked = is_heard(unit[i]) && unit[i]->heard >= s->tick;
 
 		if (!looked && !unit[i]->away)
 			return false;

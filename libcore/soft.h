@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Soft limits of tenants whose bricks are at several servers: since when all servers together have more than the limit (doc/usage.md, "Soft limits over several servers", S1 to S4). Here is the
- * protocol, without any I/O: what a server tells of what it charges, and how the one that leads the cluster adds that up. */
+/* Soft limits of tenants whose bricks are at several servers, or in several replica sets: since when all together have more than the limit (doc/usage.md, "Soft limits over several servers", S1 to S5).
+ * Here is the protocol, without any I/O: what a server tells of what it charges, and how the one that leads the cluster adds that up. Of a replica set the member tells it that decides about limits
+ * there, in its view: what is said here of servers is so of these. */
 #ifndef STRATUS_SOFT_H
 #define STRATUS_SOFT_H
 #include <stdbool.h>
@@ -66,14 +67,18 @@ void soft_apply(struct soft_own *, const struct soft_doc *, uint64_t version); /
 /* Growth by that has to wait: it has been too much for longer than the grace, or nobody can tell. */
 bool soft_holds(const struct soft_list *, const struct soft_own *, struct amount more, uint64_t grace_s, uint64_t now_ns,
 		uint64_t now_s);
+/* At a member of a set that does not decide: who does may come to hold what grows, by what is known here. */
+bool soft_may_hold(const struct soft_list *, const struct soft_own *, uint64_t grace_s, uint64_t now_ns);
 
 /* ---- who decides ---- */
 
-struct soft_unit {	  /* a server */
-	uint64_t process; /* its process, by a random number */
+struct soft_unit {	  /* a server, or a replica set */
+	uint64_t process; /* its process, or that of who decides there, in one view, by a random number */
 	uint64_t session; /* which one of those that were begun with it; 0: none */
 	uint64_t upto;	  /* its messages up to there were taken */
 	uint64_t heard;	  /* the last of our ticks that it had heard when it sent that */
+	uint64_t term;	  /* of a set: in which view that decides; */
+	uint64_t epoch;	  /* and which the store has: only by that anything is known */
 	bool away;
 };
 struct soft_row {		 /* what a server has of a tenant */
@@ -88,8 +93,12 @@ struct soft_sum {      /* a tenant */
 	struct soft_row *row;
 	bool is_urgent; /* something waits for the count */
 };
-/* Whether the message is one to be taken: of the session, and newer than others. With another process another one begins (`fresh`): all is to be said again, when it has heard of that. */
-bool soft_hear(struct soft_unit *, uint64_t process, uint64_t session, uint64_t number, uint64_t heard, uint64_t fresh);
+/* Whether who says that decides for the set in the view that the store has (S5); of a server both are 0. */
+bool soft_decides(const struct soft_unit *, uint64_t term);
+/* Whether the message is one to be taken: of the session, and newer than others. With another process another one begins (`fresh`): all is to be said again, when it has heard of that. Who does not
+ * decide is not heard. */
+bool soft_hear(struct soft_unit *, uint64_t term, uint64_t process, uint64_t session, uint64_t number, uint64_t heard,
+	       uint64_t fresh);
 void soft_renew(
 	struct soft_unit *); /* the next message begins another session: of some of what was said nothing is known any more */
 void soft_take(struct soft_row *, const struct soft_unit *, const struct soft_said *, uint64_t tick);

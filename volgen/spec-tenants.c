@@ -147,24 +147,17 @@ static size_t sharers(const struct spec *s)
 	return s->replica ? spec_subvolumes(s) : spec_servers_of_bricks(s);
 }
 
-/* What is above a soft one is told by who knows what is charged at all bricks: members of one set do, each by itself. */
 static int check_limits(const struct spec *s, const struct spec_tenant *t, struct problem *p)
 {
-	bool soft = t->soft_bytes || t->soft_inodes;
+	bool has = t->bytes || t->inodes || t->soft_bytes || t->soft_inodes;
 
 	if (t->state == SPEC_TENANT_DELETED)
 		return 0;
-	if ((t->bytes || t->inodes) && spec_has_allotments(s) && sharers(s) > ALLOT_UNITS_MAX)
+	if (has && spec_has_allotments(s) && sharers(s) > ALLOT_UNITS_MAX)
 		return bad(
 			s, t->line,
 			"tenant '%s' can't have a limit of bytes or inodes: at most %d %s agree on one, and the volume has %zu",
 			t->name, ALLOT_UNITS_MAX, s->replica ? "replica sets" : "servers", sharers(s));
-	if (soft && s->replica && spec_subvolumes(s) > 1)
-		return bad(
-			s, t->line,
-			"tenant '%s' can't have a soft limit: in this version they are told within one replica set, and the volume "
-			"has %zu (other limits hold over several)",
-			t->name, spec_subvolumes(s));
 	return 0;
 }
 

@@ -777,7 +777,7 @@ bool spec_is_spread(const struct spec *s)
 
 bool spec_has_leases(const struct spec *s)
 {
-	return !s->replica && s->has_tenants != spec_is_spread(s);
+	return !s->replica && (s->has_tenants || spec_is_spread(s));
 }
 
 bool spec_has_no_number(const struct spec *s, size_t number)

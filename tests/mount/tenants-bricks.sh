@@ -58,6 +58,41 @@ DYING=$LAST_PID
 mount_as globex "$G"
 [ "$(stat -c %i "$A") $(stat -c %i "$G")" = "1 1" ] || fail "a tenant's root is not like all roots"
 echo "top secret" >"$G/secret"
+mkdir model
+chmod 755 "$A" model
+ACROSS=1 timeout 300 python3 "$TOP/tests/mount/believed.py" "$A" "$A2" "$SCRATCH/model" "${BELIEVED:-150}" "${SEED:=$RANDOM}" ||
+	fail "one mount believes what is no longer so (SEED=$SEED)"
+[ "$({ facts "$A"; facts "$A2"; } | sed -n 's/^ *recalls: //p' | sort -n | tail -1)" -gt 0 ] || fail "nothing was recalled (SEED=$SEED)"
+rm -rf "${A:?}"/* model
+
+# ---- what is listed, or looked at, again costs a few messages in all, by leases ----
+messages() { facts "$A2" | sed -n 's/.*: up, requests \([0-9]*\), .*/\1/p' | awk '{n += $1} END {print n + 0}'; }
+costs_at_most() { # MESSAGES COMMAND...: at last, for a machine that is busy forgets in between what it believed
+	local most=$1 before
+	shift
+	before=$(messages)
+	"$@" >/dev/null || return 1
+	LEAST=$(($(messages) - before < LEAST ? $(messages) - before : LEAST))
+	[ "$LEAST" -le "$most" ]
+}
+await() { # MESSAGES WHAT COMMAND...
+	local most=$1 what=$2
+	shift 2
+	LEAST=1000000
+	wait_until 120 costs_at_most "$most" "$@" || fail "$what takes $LEAST messages, not $most or less"
+	say "$what: $LEAST messages"
+}
+look() { python3 -c 'import os, sys
+for i in range(100): os.stat(sys.argv[1])' "$1"; }
+python3 -c 'import os, sys
+for d in range(4):
+    os.makedirs(f"{sys.argv[1]}/list{d}")
+    for i in range(200): open(f"{sys.argv[1]}/list{d}/{i}", "w").close()' "$A"
+for i in 0 1 2 3; do
+	await ${MOST_LISTED:-50} "ls -l of 200 files, of another mount" ls -ln "$A2/list$i"
+	await ${MOST_LOOKED:-50} "100 looks at one of them" look "$A2/list$i/7"
+done
+rm -r "$A"/list*
 (cd "$A" && MNT=$A timeout 200 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
 [ -z "$(ls -A "$A")" ] || rm -rf "${A:?}"/*
 for i in {0..39}; do mkdir "$A/d$i" && echo "$i" >"$A/d$i/file" && echo "$i" >"$A/f$i"; done

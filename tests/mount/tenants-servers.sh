@@ -6,35 +6,17 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need python3 curl bc
+need bc
 scratch
 cd "$SCRATCH"
-. "$TOP/tests/mount/cluster.sh"
+. "$TOP/tests/mount/tenants-cluster.sh"
 LIMIT=$((96 << 20)) INODES=4001
 
-"$STRATUS" ca init --dir ca >/dev/null
-for name in alpha beta gamma; do "$STRATUS" cert issue --dir ca --server 127.0.0.1,localhost --out $name >/dev/null || fail "the certificate of $name"; done
-for name in acme globex; do "$STRATUS" cert issue --dir ca --tenant $name --out $name >/dev/null || fail "the certificate of $name"; done
+start_for acme globex
 "$STRATUS" cert issue --dir ca --admin root --out admin >/dev/null
-start_three
-cp -r alpha own
-{
-	printf 'volume: photos\nid: %s\ntransport: tls\ntls:\n' "$(uuid)"
-	printf '  %s: %s/own/%s\n' certificate "$SCRATCH" cert.pem key "$SCRATCH" key.pem authorities "$SCRATCH" ca.pem revoked "$SCRATCH" crl.pem
-	printf 'servers:\n'
-	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
-	printf 'tenants: []\ntenant-base: 65536\nbricks:\n'
-	for i in 0 1 2 3; do
-		printf '  - {server: %s, directory: %s/b%s, id: %s, port: %s}\n' "$([ $((i % 2)) = 0 ] && echo alpha || echo beta)" "$SCRATCH" $i "$(uuid)" "$(free_port)"
-	done
-	printf 'options:\n  protocol/client: {max-wait: 20s, ping-interval: 1s}\n'
-} >photos.yaml
-on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+apply_on_servers
 on alpha tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
 on alpha tenant create photos globex >/dev/null || fail "tenant create"
-LEADER=alpha
-find_leader() { local name; for name in alpha beta gamma; do if [ -n "${PID[$name]:-}" ] && leads $name; then LEADER=$name; return 0; fi; done; return 1; }
-SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
 mount_as() { # TENANT NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
@@ -50,7 +32,6 @@ A=$SCRATCH/a A2=$SCRATCH/a2
 count() { for i in 0 1 2 3 ${FIFTH:-}; do python3 "$TOP/tests/fault/usage.py" count "b$i" acme:65536:65536 | json "d['acme']['$1']"; done | paste -sd+ | bc; }
 charged() { for name in alpha beta; do on $name usage --total --tenant acme --json | json 'd[0]["accounts"][0]["bytes"]'; done | paste -sd+ | bc; }
 agrees() { for name in alpha beta; do on $name usage verify --wait 30 >verified.$name 2>&1 || return 1; done; }
-size() { df -B1 --output="$1" "$A" | tail -n 1 | tr -d ' '; }
 size_is() { [ "$(size size)" = "$1" ]; }
 wait_until 30 size_is $LIMIT || fail "df does not show the limit: $(df -B1 "$A")"
 inodes_are() { [ "$(size itotal)" = "$1" ]; }

@@ -7,49 +7,17 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need python3 bc
+need bc
 scratch
 cd "$SCRATCH"
 STACK=$SCRATCH
-. "$TOP/tests/mount/cluster.sh"
-LIMIT=$((160 << 20)) INODES=4001 SERVER_NAMES="alpha beta gamma"
+. "$TOP/tests/mount/tenants-cluster.sh"
+LIMIT=$((160 << 20)) INODES=4001
 MOUNT_NAMES="a0 a1 a2 a3 a4 a5 a6 a7"
 
-"$STRATUS" ca init --dir ca >/dev/null
-for name in $SERVER_NAMES; do "$STRATUS" cert issue --dir ca --server 127.0.0.1,localhost --out $name >/dev/null || fail "the certificate of $name"; done
-"$STRATUS" cert issue --dir ca --tenant acme --out acme >/dev/null || fail "the certificate of acme"
-start_three
-cp -r alpha own
-{
-	printf 'volume: photos\nid: %s\nreplica: 3\ntransport: tls\ntls:\n' "$(uuid)"
-	printf '  %s: %s/own/%s\n' certificate "$SCRATCH" cert.pem key "$SCRATCH" key.pem authorities "$SCRATCH" ca.pem revoked "$SCRATCH" crl.pem
-	printf 'servers:\n'
-	for name in $SERVER_NAMES; do printf '  %s: {host: 127.0.0.1}\n' "$name"; done
-	printf 'tenants: []\nbricks:\n'
-	for set in 0 1; do
-		for name in $SERVER_NAMES; do
-			printf '  - {server: %s, directory: %s/s%s-%s, id: %s, port: %s}\n' "$name" "$SCRATCH" $set "$name" "$(uuid)" "$(free_port)"
-		done
-	done
-	printf 'options:\n  protocol/client: {max-wait: 5s, ping-interval: 1s}\n  cluster/afr: {max-wait: 120s}\n'
-} >photos.yaml
-on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+start_for acme
+apply_on_sets
 on alpha tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
-! on alpha tenant resize photos acme --soft-quota 1M >/dev/null 2>err || fail "a soft limit over several sets"
-grep -q "within one replica set, and the volume has 2" err || fail "the refusal does not say why: $(cat err)"
-SETS="0 1"
-LEADER=alpha
-find_leader() { local name; for name in $SERVER_NAMES; do if leads "$name"; then LEADER=$name; return 0; fi; done; return 1; }
-SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
-known() { # at all bricks
-	local number=0 set name
-	for set in $SETS; do
-		for name in $SERVER_NAMES; do
-			"$STRATUS" ctl "${PID[$name]}" brick$number tenants 2>/dev/null | grep -q '^acme ' || return
-			number=$((number + 1))
-		done
-	done
-}
 wait_until 30 known || fail "not all bricks hear of the tenant"
 for name in $MOUNT_NAMES; do start_mount "$SCRATCH/$name" "$SERVERS:/photos" --tls-dir "$SCRATCH/acme"; done
 A=$SCRATCH/a0
@@ -61,27 +29,11 @@ count() {
 	local set name
 	for set in $SETS; do for name in $SERVER_NAMES; do count_at "s$set-$name" "$1"; done | sort -n | tail -n 1; done | paste -sd+ | bc
 }
-agrees() { "$STRATUS" usage verify --wait 30 >verified 2>&1; }
-size() { df -B1 --output="$1" "$A" | tail -n 1 | tr -d ' '; }
 size_is() { [ "$(size size)" = "$1" ]; }
 inodes_are() { [ "$(size itotal)" = "$1" ]; }
 wait_until 30 size_is $LIMIT || fail "df does not show the limit: $(df -B1 "$A")"
 wait_until 30 inodes_are $INODES || fail "df shows $(size itotal) inodes"
-members() { local name; for name in $SERVER_NAMES; do on "$name" heal status photos --json 2>/dev/null | json '[(m["state"], m["pending"], m["to_heal"]) for s in d for m in s["members"]]' 2>/dev/null && return; done; }
-whole() { [ "$(members | grep -o "('in', 0, False)" | wc -l)" = $((3 * $(wc -w <<<"$SETS"))) ]; }
-status_of_heal() { for name in $SERVER_NAMES; do on "$name" heal status photos 2>&1 || true; done; }
 epochs() { local name; for name in $SERVER_NAMES; do on "$name" heal status photos --json 2>/dev/null | json '[s["epoch"] for s in d]' 2>/dev/null && return; done; }
-alike() { # WHEN
-	local set name
-	wait_until 90 whole || fail "$1: the sets are not whole: $(status_of_heal)"
-	for set in $SETS; do
-		for name in beta gamma; do
-			equal() { python3 "$TOP/tests/mount/same.py" "s$set-alpha" "s$set-$name" >differ 2>&1; }
-			wait_until 30 equal || fail "$1: members of set $set differ: $(cat differ)"
-		done
-	done
-	wait_until 60 agrees || fail "$1: usage verify: $(cat verified)"
-}
 
 # ---- eight mounts race into the limit ----
 racer() { # DIRECTORY: writes until EDQUOT, and (with a second word) puts up with a server that is away

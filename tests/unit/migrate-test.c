@@ -883,6 +883,40 @@ MOVES(a_directory_that_cant_be_read_does_not_hold_up_the_others, SWEEPS)
 	CHECK(settles(0));
 }
 
+/* Who died may have left a record that nobody else asks for, and that keeps those from a name who have no room to end it. Nobody sweeps it away in time: that takes as long for each of 64 directories. */
+static void rebalance_after_cut(unsigned messages, unsigned *sent)
+{
+	const char *b = put_away("text");
+
+	cut_after(messages, false);
+	bring(b);
+	*sent = cut_end();
+	CHECK(rebalances());
+	CHECK_INT(census().work, 0);
+	CHECK(reads(b, "text") && links(b) == 1);
+	CHECK_INT(tree_unlink(&tree, b), 0);
+	if (failures)
+		fprintf(stderr, "after %u messages\n", messages);
+}
+
+static void rebalance_after_cuts(void *unused)
+{
+	unsigned sent = 0;
+
+	(void)unused;
+	rebalance_after_cut(1000, &sent);
+	for (unsigned i = 1; i <= 5 && !failures; i++)
+		rebalance_after_cut(sent * i / 6, &(unsigned){ 0 });
+	for (unsigned i = 1; i <= 2 && !failures; i++)
+		rebalance_after_cut(sent - i, &(unsigned){ 0 });
+}
+
+static void a_rebalance_ends_what_a_dead_one_has_left(void **state)
+{
+	(void)state;
+	run(rebalance_after_cuts, "option sweep-interval 500ms", "64M");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -910,6 +944,7 @@ int main(void)
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),
 		cmocka_unit_test(no_room_while_it_is_copied_is_no_room),
 		cmocka_unit_test(a_rebalance_brings_all_files_home),
+		cmocka_unit_test(a_rebalance_ends_what_a_dead_one_has_left),
 		cmocka_unit_test(a_directory_that_cant_be_read_does_not_hold_up_the_others),
 	};
 

@@ -684,6 +684,34 @@ static void shared(void)
 		pool_spread(&ledger[i], 1);
 }
 
+/* A member that does not decide lets itself be asked after the one that does, as soon as that may refuse. */
+static void shared_of_sets(void)
+{
+	struct soft_doc above = { .over = { 1000, 0 } }, none = { { 0 } };
+	struct ledger *l = &ledger[0];
+
+	pool_leave(l);
+	assert_int_equal(pool_join_set(l, "one", "id.1"), 0);
+	give_soft(l, SOFT, 3600);
+	pool_spread(l, 2);
+	soft_check_all(l, NULL);
+	assert_true(soft_asks(l, row[0])); /* nothing was confirmed */
+	with_soft(decide, &none);
+	assert_false(soft_asks(l, row[0]));
+	assert_int_equal(claims_units(l, SOFT + 1, LIMITS_ASK),
+			 -EASKFIRST); /* of the allotment nothing is known, which is another thing */
+	with_soft(decide, &above);
+	assert_true(soft_asks(l, row[0]));
+	give_soft(l, SOFT, 0); /* it never becomes hard */
+	assert_false(soft_asks(l, row[0]));
+}
+
+static void at_another_member_of_a_set_who_is_above_a_soft_limit_asks_first(void **state)
+{
+	(void)state;
+	with_bricks(shared_of_sets);
+}
+
 static void over_several_servers_a_soft_limit_is_told_and_held_as_is_decided(void **state)
 {
 	(void)state;
@@ -702,6 +730,7 @@ int main(void)
 		cmocka_unit_test(what_is_above_a_soft_limit_is_told_once_and_survives_a_restart),
 		cmocka_unit_test(after_the_grace_a_soft_limit_is_hard_until_there_is_less),
 		cmocka_unit_test(over_several_servers_a_soft_limit_is_told_and_held_as_is_decided),
+		cmocka_unit_test(at_another_member_of_a_set_who_is_above_a_soft_limit_asks_first),
 		cmocka_unit_test(a_reading_tells_what_is_under_way_and_what_has_begun),
 		cmocka_unit_test(a_member_that_is_not_the_first_asks_near_a_limit_and_follows),
 	};

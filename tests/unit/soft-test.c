@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Soft limits over several servers: whatever is lost, overtaken, killed, or decided by another leader, a tenant ends to be above its limit only if at one moment all servers together had no
- * more (S3), and nothing grows after the grace at a server that does not know (S4); and when all are up again, all know what is so. `soft-test SEED` runs one seed. */
+/* Soft limits over several servers, or replica sets: whatever is lost, overtaken, killed, or decided by another leader, a tenant ends to be above its limit only if at one moment all together had no
+ * more (S3), and nothing grows after the grace where that is not known (S4); of a set nobody is heard but who decides in its view (S5); and when all are up again, all know what is so. `soft-test SEED`
+ * runs one seed; the odd ones are of sets. */
 #include "test.h"
 
 #include <stdio.h>
@@ -50,6 +51,7 @@ struct unit {
 	struct over ledger;
 	struct soft_list list;
 	uint64_t process, session, number, tick, view;
+	uint64_t term;	  /* of who decides for a set */
 	uint64_t sent_ms; /* of the message that is out; */
 	bool is_out;
 	struct answer answer, pending;
@@ -57,11 +59,17 @@ struct unit {
 };
 struct message {
 	size_t from;
-	uint64_t process, session, number, tick;
+	bool is_left_out;
+	uint64_t term, process, session, number, tick;
 	struct soft_said said;
 	bool has_row;
 };
 static struct unit unit[UNITS];
+/* Of sets: who decided in an earlier view, and does not know that it does so no more; and the view that the store has. */
+static struct unit left_out[UNITS];
+static uint64_t epoch[UNITS];
+static bool is_cut_off[UNITS]; /* who decides now, from who leads; the one that was left out is not */
+static bool of_sets;
 static size_t units;
 static struct message bag[BAG];
 static size_t messages;
@@ -160,9 +168,14 @@ static void change(struct unit *u)
 /* One message after the other: the next one when it was answered, or given up. */
 static void send_one(struct unit *u)
 {
-	struct message m = {
-		.from = (size_t)(u - unit), .process = u->process, .session = u->session, .number = ++u->number, .tick = u->tick
-	};
+	bool is_left_out = u >= left_out && u < left_out + UNITS;
+	struct message m = { .from = (size_t)(u - (is_left_out ? left_out : unit)),
+			     .is_left_out = is_left_out,
+			     .term = u->term,
+			     .process = u->process,
+			     .session = u->session,
+			     .number = ++u->number,
+			     .tick = u->tick };
 
 	m.has_row = soft_say(own_of(u), m.number, &m.said);
 	bag[messages < BAG ? messages++ : below(BAG)] = m;
@@ -207,6 +220,28 @@ static void hear_answer(struct unit *u)
 	u->pending_ms = u->sent_ms;
 }
 
+/* In the next view another member decides, or one that did before; what it is charged is what was acknowledged, and what it knows of the store is about the same. */
+static void next_view(struct unit *u)
+{
+	struct unit *old = &left_out[u - unit], next = { .taken = u->taken, .ledger = u->ledger, .view = u->view };
+
+	if (below(2)) {
+		next.list = old->list;
+		old->list.at = NULL;
+	} else {
+		free(old->list.at);
+	}
+	*old = *u;
+	next.process = ++sessions;
+	next.term = ++epoch[u - unit];
+	next.list.confirmed_ns = u->list.confirmed_ns;
+	*u = next;
+	soft_unheard(own_of(u));
+	soft_note(own_of(u), u->taken);
+	own_of(u)->over = u->ledger;
+	is_cut_off[u - unit] = below(2);
+}
+
 static void crash(struct unit *u)
 {
 	uint64_t view = below(2) ? u->view : below((unsigned)u->view + 1);
@@ -245,8 +280,10 @@ static void judge(void)
 	const struct soft_unit *list[UNITS];
 	struct soft_doc d = committed[version].is ? committed[version].doc : (struct soft_doc){ 0 };
 
-	for (size_t i = 0; i < units; i++)
+	for (size_t i = 0; i < units; i++) {
+		lead.unit[i].epoch = epoch[i];
 		list[i] = &lead.unit[i];
+	}
 	lead.sum.row = lead.row;
 	if (soft_judge(&lead.sum, list, units, soft, lead.tick + 1, (uint32_t)now_s(), !version, &d))
 		commit(&d);
@@ -266,22 +303,41 @@ static void deliver(void)
 	m = bag[which];
 	if (below(4)) /* else it comes again */
 		bag[which] = bag[--messages];
-	if (!below(12)) /* it is lost */
+	if (!below(12) || (is_cut_off[m.from] && !m.is_left_out)) /* it is lost */
 		return;
-	u = &unit[m.from];
+	u = m.is_left_out ? &left_out[m.from] : &unit[m.from];
+	lead.unit[m.from].epoch = epoch[m.from];
 	/* the answer is of what was known before */
-	if (below(10) && m.number == u->number)
+	if (below(10) && m.number == u->number && m.process == u->process)
 		u->answer = (struct answer){ .is = true,
 					     .number = m.number,
-					     .session = lead.unit[m.from].session,
+					     .session = !of_sets || lead.unit[m.from].process == m.process
+								? lead.unit[m.from].session
+								: 0,
 					     .upto = lead.upto[m.from],
 					     .tick = lead.tick,
 					     .index = version,
 					     .ask = lead.row[m.from].answered };
-	if (soft_hear(&lead.unit[m.from], m.process, m.session, m.number, m.tick, ++sessions) && m.has_row)
+	if (soft_hear(&lead.unit[m.from], m.term, m.process, m.session, m.number, m.tick, ++sessions) && m.has_row)
 		soft_take(&lead.row[m.from], &lead.unit[m.from], &m.said, lead.tick + 1);
 	if (below(4))
 		judge();
+}
+
+/* It goes on as far as it knows, and counts less; nothing of that is acknowledged. */
+static void go_on_left_out(struct unit *u)
+{
+	if (!u->term)
+		return;
+	u->taken = (struct amount){ u->taken.bytes / 2, u->taken.inodes / 2 };
+	soft_note(own_of(u), u->taken);
+	for (int i = 0; i < 4; i++) {
+		if (!u->is_out || !below(3))
+			send_one(u);
+		deliver();
+		hear_answer(u);
+		look(u, false);
+	}
 }
 
 /* The limit was lifted, and set again: who decides has seen both, and servers only what is so now. */
@@ -302,6 +358,7 @@ static void step(void)
 	struct unit *u = &unit[below((unsigned)units)];
 
 	now_ms += below(50) ? below(20) : below(700);
+	is_cut_off[u - unit] &= below(100) != 0;
 	switch (below(12)) {
 	case 0:
 	case 1:
@@ -310,7 +367,7 @@ static void step(void)
 		break;
 	case 3:
 		if (!below(40))
-			crash(u);
+			of_sets ? next_view(u) : crash(u);
 		break;
 	case 4:
 		if (!below(60)) /* another one leads */
@@ -332,6 +389,10 @@ static void step(void)
 	case 9:
 		judge();
 		break;
+	case 10:
+		go_on_left_out(&left_out[u - unit]);
+		deliver();
+		break;
 	default:
 		deliver();
 	}
@@ -341,6 +402,7 @@ static void step(void)
 
 static void settle(void)
 {
+	memset(is_cut_off, 0, sizeof(is_cut_off));
 	messages = 0;
 	for (int turn = 0; turn < 40; turn++) {
 		for (size_t i = 0; i < units; i++) {
@@ -392,8 +454,12 @@ static void run(void)
 	memset(began_ms, 0, sizeof(began_ms));
 	memset(was_no_more, 0, sizeof(was_no_more));
 	units = 2 + below(UNITS - 1);
-	for (size_t i = 0; i < units; i++)
-		unit[i] = (struct unit){ .process = ++sessions };
+	of_sets = seed % 2;
+	for (size_t i = 0; i < UNITS; i++) {
+		epoch[i] = of_sets;
+		left_out[i] = (struct unit){ .term = 0 };
+		unit[i] = (struct unit){ .process = ++sessions, .term = epoch[i] };
+	}
 	for (int i = 0; i < STEPS; i++)
 		step();
 	settle();
@@ -410,8 +476,10 @@ static void run(void)
 	set_all((struct amount){ 1, SOFT_INODES / units });
 	settle();
 	all_know("with no more");
-	for (size_t i = 0; i < units; i++)
+	for (size_t i = 0; i < UNITS; i++) {
 		free(unit[i].list.at);
+		free(left_out[i].list.at);
+	}
 }
 
 static void it_ends_to_be_above_only_if_there_was_a_moment_with_no_more(void **unused)
@@ -455,11 +523,11 @@ static void since_when_goes_on_as_a_second_server_comes(void **unused)
 	struct soft_said s;
 
 	(void)unused;
-	assert_false(soft_hear(&one, 1, 0, 1, 0, 5));
+	assert_false(soft_hear(&one, 0, 1, 0, 1, 0, 5));
 	assert_true(soft_say(own, 2, &s));
 	soft_apply(own, NULL, 0); /* there is no document: that is not to be taken for an end */
 	assert_int_equal(own->over.bytes, 77);
-	assert_true(soft_hear(&one, 1, 5, 2, 0, 6));
+	assert_true(soft_hear(&one, 0, 1, 5, 2, 0, 6));
 	soft_take(&row[0], &one, &s, 1);
 	assert_true(soft_judge(&sum, both, 2, soft, 1, 1000, true, &d));
 	assert_int_equal(d.over.bytes, 77);
@@ -473,11 +541,46 @@ static void since_when_goes_on_as_a_second_server_comes(void **unused)
 	free(list.at);
 }
 
+/* S5: neither is heard nor counted who decided in a view that is no more. */
+static void of_a_set_is_heard_who_decides_in_the_view_that_the_store_has(void **unused)
+{
+	struct soft_unit u = { .epoch = 3 };
+	const struct soft_unit *one[] = { &u };
+	struct soft_row row = { 0 };
+	struct soft_sum sum = { .row = &row };
+	struct soft_doc d = { { 7, 0 }, { true, false } };
+	struct soft_said none = { .base = BASE };
+
+	(void)unused;
+	assert_false(soft_hear(&u, 2, 1, 0, 1, 0, 5));
+	assert_false(soft_hear(&u, 4, 1, 0, 1, 0, 5)); /* our copy of the store is older: it comes again */
+	assert_int_equal(u.session, 0);
+	assert_false(soft_hear(&u, 3, 1, 0, 1, 0, 5));
+	assert_true(soft_hear(&u, 3, 1, 5, 2, 0, 6));
+	soft_take(&row, &u, &none, 1);
+	soft_judge(&sum, one, 1, soft, 1, 1000, false, &d); /* begins to count */
+	u.epoch = 4;
+	assert_false(soft_hear(&u, 3, 1, 5, 3, 1, 6));
+	u.heard = 1; /* as if it had been heard just before */
+	soft_judge(&sum, one, 1, soft, 2, 1001, false, &d);
+	assert_int_equal(d.over.bytes, 7);
+	assert_int_equal(soft_total(&sum, one, 1).bytes, 0);
+	assert_false(soft_hear(&u, 4, 9, 0, 1, 0, 8));
+	assert_true(soft_hear(&u, 4, 9, 8, 2, 1, 8));
+	soft_take(&row, &u, &none, 3);
+	for (uint64_t tick = 3; tick < 6 && d.over.bytes; tick++) {
+		soft_judge(&sum, one, 1, soft, tick, 1002, false, &d);
+		assert_true(soft_hear(&u, 4, 9, 8, tick, tick, 8));
+	}
+	assert_int_equal(d.over.bytes, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_document_is_printed_and_read),
 		cmocka_unit_test(since_when_goes_on_as_a_second_server_comes),
+		cmocka_unit_test(of_a_set_is_heard_who_decides_in_the_view_that_the_store_has),
 		cmocka_unit_test(it_ends_to_be_above_only_if_there_was_a_moment_with_no_more),
 	};
 

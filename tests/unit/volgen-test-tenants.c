@@ -53,11 +53,12 @@ static void limits_of_tenants_hold_over_several_servers(void **state)
 	volgen_free(&files);
 }
 
-/* Below features/cloud each brick has features/layout, and nothing that tells one client of another's doings. */
+/* Below features/cloud each brick has features/layout, and leases, as all bricks without replicas. */
 static void tenants_of_several_bricks_spread_names(void **state)
 {
-	static const char *const types[] = { "storage/posix",	"features/usage", "features/locks",    "features/access",
-					     "features/layout", "debug/io-stats", "features/throttle", "features/cloud" };
+	static const char *const types[] = { "storage/posix",	"features/usage",    "features/locks",
+					     "features/access", "features/layout",   "debug/io-stats",
+					     "features/lease",	"features/throttle", "features/cloud" };
 	enum { TYPES = sizeof types / sizeof *types };
 	struct volgen_files files;
 	struct volfile v;
@@ -78,8 +79,8 @@ static void tenants_of_several_bricks_spread_names(void **state)
 	assert_string_equal(value(&v, "brick5-usage", "accounts"), "acme 65536 65536 5 6");
 	volfile_free(&v);
 	parse(&files, "client-v.vol", &v);
-	assert_string_equal(v.volume[6].type, "cluster/dht");
-	assert_string_equal(v.volume[5].type, "protocol/client");
+	assert_string_equal(v.volume[12].type, "cluster/dht");
+	assert_string_equal(v.volume[11].type, "features/believe");
 	volfile_free(&v);
 	volgen_free(&files);
 }
@@ -184,8 +185,11 @@ static void bricks_of_tenants_come_and_go(void **state)
 	make(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS "began-with: 1\n", &files);
 	parse(&files, "server-a.vol", &v);
 	assert_string_equal(value(&v, "brick0", "spread"), "on");
-	for (size_t i = 0; i < v.volumes; i++)
-		assert_string_not_equal(v.volume[i].type, "features/lease");
+	assert_string_equal(value(&v, "brick0-lease", "record"), "/d/.stratus/leases");
+	volfile_free(&v);
+	parse(&files, "client-v.vol", &v);
+	assert_string_equal(v.volume[1].type, "features/believe");
+	assert_string_equal(v.volume[2].type, "cluster/dht");
 	volfile_free(&v);
 	volgen_free(&files);
 }

@@ -577,8 +577,6 @@ static const struct {
 	{ "volume: &a [*a]\n", "x.yaml:1" },
 	{ HEAD SERVER BRICK "tenants:\n" TENANTS, "told apart by their certificates" },
 	{ HEAD SERVER BRICK "tenant-base: 65536\n", "'tenant-base' needs 'tenants'" },
-	{ HEAD SERVER "replica: 3\n" SIX "tenants:\n" TENANT("acme", 8, "base: 65536, count: 1, inodes: 5, soft-bytes: 5"),
-	  "tenant 'acme' can't have a soft limit: in this version they are told within one replica set, and the volume has 2" },
 	{ HEAD SERVER "replica: 3\narbiter: true\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) "tenants: []\n",
 	  "has no arbiter in this version" },
 	{ HEAD SERVER SIX "tenants: []\ntransport: tls\n" TLS "options: {features/layout: {widen-at: 8192}}\n",

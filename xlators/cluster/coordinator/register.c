@@ -7,7 +7,7 @@
 #include "coordinator.h"
 #include "register.h"
 
-enum { MAGIC = 0x53565731 /* "SVW1" */, VALUE_MAX = 4096 };
+enum { VALUE_MAX = 4096 };
 enum { OWED_SCRUB = 1, OWED_RECOVERY = 2 };
 
 static int decode(const struct coordinator *c, const struct blob *value, struct view *v, struct owed *owed)
@@ -22,14 +22,14 @@ static int decode(const struct coordinator *c, const struct blob *value, struct 
 	for (unsigned i = 0; i < v->members; i++)
 		v->boot[i] = unpack_more(&u) ? unpack_u64(&u) : 0;
 	v->away = unpack_more(&u) ? unpack_u32(&u) : 0;
-	return magic != MAGIC || u.failed || v->members != c->members ? -EINVAL : 0;
+	return magic != REGISTER_VIEW || u.failed || v->members != c->members ? -EINVAL : 0;
 }
 
 static int encode(const struct view *v, struct owed owed, struct blob *value)
 {
 	struct pack p = { 0 };
 
-	pack_u32(&p, MAGIC);
+	pack_u32(&p, REGISTER_VIEW);
 	pack_view(&p, v);
 	pack_u8(&p, (owed.scrub ? OWED_SCRUB : 0) | (owed.recovery ? OWED_RECOVERY : 0));
 	for (unsigned i = 0; i < v->members; i++)

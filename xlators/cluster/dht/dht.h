@@ -653,6 +653,8 @@ int directory_list(struct request *, struct dht *, int child, struct inode *, ui
 int work_end(struct request *, struct dht *, int child, struct inode *dir, const char *name);
 /* What has stood anywhere in `work` for as long as it takes. `pause` waits, and says whether it goes on. -ENOMEM */
 int sweep_all(struct dht *, bool (*pause)(void *arg, uint64_t ms), void *arg);
+/* The same, of intents alone: returns as soon as all are gone that were there. */
+int sweep_records(struct dht *, bool (*pause)(void *arg, uint64_t ms), void *arg);
 /* The marks of that attempt go as soon as others have ended the intent. Of very many the oldest are left to who meets them. */
 void marks_owe(struct dht *, const struct intent *);
 int sweep_start(struct dht *); /* -ENOMEM */

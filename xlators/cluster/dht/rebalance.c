@@ -160,6 +160,18 @@ static int go_on(struct rebalance *r)
 	return err ? err : layout_write(r, &l);
 }
 
+static bool pause_for(void *arg, uint64_t ms)
+{
+	return rebalance_pause(arg, ms);
+}
+
+/* What one that was killed had under way may be in the way of a tenant who has no room to end it. */
+static int end_what_was_left(struct rebalance *r)
+{
+	rebalance_step(r, "records");
+	return sweep_records(r->d, pause_for, r);
+}
+
 static int give_to_those_that_came(struct rebalance *r)
 {
 	int err = 0;
@@ -170,6 +182,7 @@ static int give_to_those_that_came(struct rebalance *r)
 		if (err > 0) {
 			rebalance_step(r, "files");
 			err = has_leaver(r->d) ? empty_leaver(r) : bring_files(r);
+			err = err ? err : end_what_was_left(r);
 			err = err ? err : 1;
 		}
 		if (err >= 0)

@@ -15,11 +15,13 @@ enum { OWED_MAX = 256 };
 
 struct seen {
 	char name[HIDDEN_NAME];
+	bool still; /* at this look, too */
 };
 struct sweep {
 	struct dht *d;
 	int child;
 	unsigned dir;
+	bool records;	   /* of intents; nothing else */
 	struct seen *seen; /* what stood there at the first look */
 	unsigned count, looks;
 };
@@ -52,12 +54,12 @@ static bool pause_for(struct dht *d, uint64_t ms)
 	return !stops(d);
 }
 
-static bool was_seen(const struct sweep *s, const char *name)
+static struct seen *was_seen(const struct sweep *s, const char *name)
 {
 	for (unsigned i = 0; i < s->count; i++)
 		if (!strcmp(s->seen[i].name, name))
-			return true;
-	return false;
+			return &s->seen[i];
+	return NULL;
 }
 
 static bool is_record(const char *name)
@@ -178,6 +180,18 @@ static bool to_be_ended(const char *name)
 	return !work_parse(name, &gfid) || !waits_parse(name, &gfid) || !kept_parse(name, &gfid) || is_record(name);
 }
 
+static void see(struct sweep *s, const char *name)
+{
+	struct seen *before = was_seen(s, name);
+
+	if (!s->looks && !s->seen)
+		s->seen = calloc(SEEN_MAX, sizeof(*s->seen));
+	if (!s->looks && s->seen && s->count < SEEN_MAX)
+		snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
+	else if (s->looks && before)
+		before->still = true;
+}
+
 /* The first look takes down what is there; the last ends what has been there since. */
 static void meet(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {
@@ -186,15 +200,25 @@ static void meet(struct request *rq, void *arg, struct inode *dir, const struct 
 	for (uint32_t i = 0; i < list->count && !stops(s->d); i++) {
 		const char *name = list->entry[i].name;
 
-		if (!to_be_ended(name))
+		if (!to_be_ended(name) || (s->records && !is_record(name)))
 			continue;
-		if (MUTANT("sweep-young"))
+		if (MUTANT("sweep-young") || (s->looks == STALE_LOOKS - 1 && was_seen(s, name)))
 			end_in_time(rq, s, dir, name);
-		else if (!s->looks && s->count < SEEN_MAX)
-			snprintf(s->seen[s->count++].name, HIDDEN_NAME, "%s", name);
-		else if (s->looks == STALE_LOOKS - 1 && was_seen(s, name))
-			end_in_time(rq, s, dir, name);
+		else
+			see(s, name);
 	}
+}
+
+static void keep_still_there(struct sweep *s)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < s->count; i++)
+		if (s->seen[i].still) {
+			s->seen[kept] = s->seen[i];
+			s->seen[kept++].still = false;
+		}
+	s->count = kept;
 }
 
 static int read_all(struct request *rq, struct xlator *child, struct inode *dir, struct readdir_in in, meet_entries *met,
@@ -295,33 +319,81 @@ static void sweep_dir(struct sweep *s)
 			return;
 }
 
-/* All directories of all subvolumes at once, for who waits for that. */
-int sweep_all(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
+/* ---- all directories of all subvolumes at once, for who waits for that ---- */
+
+static void sweeps_free(struct sweep *all, size_t count)
 {
-	size_t count = (size_t)d->x->children * WORK_DIRS;
-	struct sweep *all = calloc(count, sizeof(*all));
-	bool goes_on = true;
-	int err = all ? 0 : -ENOMEM;
-
-	for (unsigned looks = 0; looks < STALE_LOOKS && !err && goes_on; looks++) {
-		for (size_t i = 0; i < count && !err; i++) {
-			struct sweep *s = &all[i];
-
-			if (!looks)
-				*s = (struct sweep){ .d = d, .child = (int)(i / WORK_DIRS), .dir = i % WORK_DIRS };
-			if (!looks)
-				s->seen = malloc(SEEN_MAX * sizeof(struct seen));
-			err = s->seen ? 0 : -ENOMEM;
-			s->looks = looks;
-			if (!err && (!looks || s->count) && has_subvolume(d, (uint64_t)s->child))
-				look_as_root(s); /* what can't be read now is looked at the next time */
-		}
-		goes_on = looks + 1 == STALE_LOOKS || pause(arg, d->sweep_ms);
-	}
 	for (size_t i = 0; all && i < count; i++)
 		free(all[i].seen);
 	free(all);
-	return err;
+}
+
+/* NULL: memory is short. */
+static struct sweep *sweeps_make(struct dht *d, bool records, size_t *count)
+{
+	struct sweep *all = calloc((size_t)d->x->children * WORK_DIRS, sizeof(*all));
+
+	*count = all ? (size_t)d->x->children * WORK_DIRS : 0;
+	for (size_t i = 0; i < *count; i++)
+		all[i] = (struct sweep){ .d = d, .child = (int)(i / WORK_DIRS), .dir = i % WORK_DIRS, .records = records };
+	return all;
+}
+
+/* What can't be read now is looked at the next time. */
+static void sweeps_look(struct sweep *all, size_t count, unsigned looks)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct sweep *s = &all[i];
+
+		s->looks = looks;
+		if ((!looks || s->count) && has_subvolume(s->d, (uint64_t)s->child) && !look_as_root(s) && looks &&
+		    looks < STALE_LOOKS - 1)
+			keep_still_there(s);
+	}
+}
+
+int sweep_all(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
+{
+	size_t count;
+	struct sweep *all = sweeps_make(d, false, &count);
+	bool goes_on = all;
+
+	for (unsigned looks = 0; looks < STALE_LOOKS && goes_on; looks++) {
+		sweeps_look(all, count, looks);
+		goes_on = looks + 1 == STALE_LOOKS || pause(arg, d->sweep_ms);
+	}
+	sweeps_free(all, count);
+	return all ? 0 : -ENOMEM;
+}
+
+static bool any_is_left(const struct sweep *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (all[i].count)
+			return true;
+	return false;
+}
+
+/* Those of living clients are gone soon, so there is more than one look. */
+int sweep_records(struct dht *d, bool (*pause)(void *arg, uint64_t ms), void *arg)
+{
+	enum { STEP_MS = 200 };
+	uint64_t step = d->sweep_ms < STEP_MS ? d->sweep_ms : STEP_MS, waited = 0;
+	size_t count;
+	struct sweep *all = sweeps_make(d, true, &count);
+	bool goes_on = all;
+
+	if (all)
+		sweeps_look(all, count, 0);
+	while (goes_on && any_is_left(all, count) && waited < (STALE_LOOKS - 1) * d->sweep_ms) {
+		goes_on = pause(arg, step);
+		waited += step;
+		sweeps_look(all, count, 1);
+	}
+	if (goes_on && any_is_left(all, count))
+		sweeps_look(all, count, STALE_LOOKS - 1);
+	sweeps_free(all, count);
+	return all ? 0 : -ENOMEM;
 }
 
 /* ---- marks that were left over ---- */

@@ -2,6 +2,7 @@
 /* Which user ids belong to which account, as the option says it. */
 #include <errno.h>
 
+#include "by-base.h"
 #include "rows.h"
 #include "usage.h"
 
@@ -71,20 +72,9 @@ static int read_all(const char *text, struct ranges *r, struct problem *p)
 
 /* ---- a few rows ---- */
 
-/* Where the account with that first user id is, or would come to be. */
 static size_t place_of(const struct ranges *r, uint64_t base)
 {
-	size_t low = 0, high = r->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (r->range[middle].base < base)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return place_by_base(r->range, r->count, sizeof(*r->range), base);
 }
 
 static void take_out(struct ranges *r, uint64_t base)

@@ -323,7 +323,7 @@ static struct amount limit_now(const struct ledger *l, uint32_t row)
 	return limit;
 }
 
-/* Over several servers nobody here knows how much all have of a soft limit: soft_may() is asked. */
+/* Over several servers, or sets, nobody here knows how much all have of a soft limit: soft_may() is asked. */
 static struct amount limit_for(const struct ledger *l, uint32_t row, bool last)
 {
 	struct amount limit = pool_has_allotments(l) ? l->hold[row].limit : limit_now(l, row);
@@ -356,14 +356,14 @@ static struct amount least_known(struct amount limit, struct amount known)
 
 /* At a member of a replica set which is not the first. It asks so early that what is under way at the first, and has not come here, is less than that; and where it
  * does as the first has decided, or as a client says that it has, it may be above the limit for the same reason, and by no more. A soft limit that may become hard counts as
- * one before it is time: the members' clocks differ. */
+ * one before it is time: the members' clocks differ. (One of several sets: soft_asks().) */
 static struct amount limit_of_other(struct ledger *l, uint32_t row, enum limits_rule rule)
 {
 	enum { INODE = 65536 }; /* so many bytes to each */
 	const struct hold *h = &l->hold[row];
 	struct amount limit = h->limit, by;
 
-	if (rule == LIMITS_ASK && h->grace) {
+	if (rule == LIMITS_ASK && h->grace && !pool_is_of_set(l)) {
 		limit.bytes = h->soft.bytes ? h->soft.bytes : limit.bytes;
 		limit.inodes = h->soft.inodes ? h->soft.inodes : limit.inodes;
 	}

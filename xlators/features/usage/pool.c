@@ -8,6 +8,7 @@
  * A member of a replica set stands in a pool by itself. If the volume has several sets each has an allotment; the member that decides about limits in the set's view keeps to it. */
 #include <errno.h>
 
+#include "by-base.h"
 #include "usage.h"
 
 struct tenant { /* whose allotment is of interest, as something was to grow */
@@ -168,18 +169,8 @@ void pool_each(struct ledger *l, void (*fn)(struct ledger *, void *), void *arg)
 
 static struct tenant *find_tenant(struct pool *p, uint64_t base, size_t *place)
 {
-	size_t low = 0, high = p->tenants;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (p->tenant[middle].base < base)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*place = low;
-	return low < p->tenants && p->tenant[low].base == base ? &p->tenant[low] : NULL;
+	*place = place_by_base(p->tenant, p->tenants, sizeof(*p->tenant), base);
+	return *place < p->tenants && p->tenant[*place].base == base ? &p->tenant[*place] : NULL;
 }
 
 static uint64_t fresh_number(void)

@@ -72,21 +72,29 @@ static int claim_of_pool(struct request *rq, struct xlator *x, uint32_t row, str
 	return err;
 }
 
-/* Where a soft limit over several servers has become hard: somebody may have made room for it meanwhile, elsewhere. */
+/* Where a soft limit over several servers, or replica sets, has become hard: somebody may have made room for it meanwhile, elsewhere. In a set the first member waits for that, as for an allotment, and
+ * others let themselves be asked after it. */
 static int pass_soft(struct request *rq, struct xlator *x, uint32_t row, struct amount more)
 {
 	enum { WAIT_MS = 5000, STEP_MS = 10 };
 	struct usage *u = usage_of(x);
 	uint64_t number = 0;
-	enum soft_answer answer = soft_may(&u->ledger, row, more, &number);
+	enum soft_answer answer;
+	bool again = false;
 
-	for (int ms = 0; answer == SOFT_WAITS && ms < WAIT_MS; ms += STEP_MS) {
+	if (rq->limits == LIMITS_ASK || rq->limits == LIMITS_DECIDED)
+		return rq->limits == LIMITS_ASK && soft_asks(&u->ledger, row) ? -EASKFIRST : 0;
+	answer = soft_may(&u->ledger, row, more, &number);
+	for (int ms = 0; answer == SOFT_WAITS && ms < WAIT_MS && !again; ms += STEP_MS) {
 		if (task_sleep_ms(STEP_MS) || (rq->deadline_ns && clock_ns() > rq->deadline_ns))
-			return -EDQUOT;
+			return given_up(u, rq);
 		answer = soft_may(&u->ledger, row, more, &number);
+		again = asks_again(u, rq, ms);
 	}
-	if (answer == SOFT_WAITS && !atomic_exchange(&u->lonely, true))
+	if (answer == SOFT_WAITS && (!again || pool_has_decider(&u->ledger)) && !atomic_exchange(&u->lonely, true))
 		log_error(x, NULL, "%s: nothing grows of who has a soft limit with a time of grace", why_not(1));
+	if (answer == SOFT_WAITS)
+		return again ? -EASKFIRST : -EDQUOT;
 	return answer == SOFT_PASSES ? 0 : -EDQUOT;
 }
 

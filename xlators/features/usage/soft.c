@@ -84,7 +84,7 @@ static void say(const struct xlator *x, const struct range *r, const char *what,
 			 soft);
 }
 
-/* ---- over several servers: the one that leads adds up (soft.h) ---- */
+/* ---- over several servers, or replica sets: the one that leads adds up (soft.h) ---- */
 
 /* With the pool's lock held. True: it is to be told now. */
 static bool tell_servers(struct ledger *l, const struct range *r, struct whole *w, bool whole)
@@ -137,6 +137,24 @@ enum soft_answer soft_may(struct ledger *l, uint32_t row, struct amount more, ui
 	if (asks)
 		allot_wake();
 	return answer;
+}
+
+bool soft_asks(struct ledger *l, uint32_t row)
+{
+	const struct soft_list *list;
+	const struct soft_own *own;
+	struct amount others;
+	struct range r;
+	bool asks;
+
+	if (!pool_has_allotments(l) || !ledger_has_soft(l, row, &r) || !r.grace)
+		return false;
+	pool_enter(l, r.base, &others);
+	list = pool_soft(l);
+	own = list ? soft_find(list, r.base) : NULL;
+	asks = list && (!own || soft_may_hold(list, own, r.grace, clock_ns()));
+	pool_exit(l);
+	return asks;
 }
 
 void soft_check(struct ledger *l, const struct xlator *x, uint32_t row)

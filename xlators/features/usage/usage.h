@@ -325,7 +325,9 @@ int usage_statfs(struct request *, struct xlator *, const struct statfs_in *, st
 /* After what the row is charged has changed: notes, and tells, whether its account has come to be above a soft limit, or below it. The translator is for the log. */
 void soft_check(struct ledger *, const struct xlator *, uint32_t row);
 void soft_check_all(struct ledger *, const struct xlator *); /* limits, or what is there, may have changed */
-/* Over several servers: whether the row's account may have that now. What has to wait gets a number (0 before). */
+/* At a member of a replica set that does not decide: who does may come to refuse growth. */
+bool soft_asks(struct ledger *, uint32_t row);
+/* Over several servers, or sets: whether the row's account may have that now. What has to wait gets a number (0 before). */
 enum soft_answer { SOFT_PASSES, SOFT_WAITS, SOFT_REFUSED };
 enum soft_answer soft_may(struct ledger *, uint32_t row, struct amount more, uint64_t *number);
 
