@@ -226,7 +226,7 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 	return n < 0 ? result(n) : n;
 }
 
-static int write_at(struct opened *o, const struct buffer *data, uint64_t offset, struct write_out *out)
+static int write_at(struct brick *b, struct opened *o, const struct buffer *data, uint64_t offset, struct write_out *out)
 {
 	size_t done = 0;
 	ssize_t n = 0;
@@ -235,6 +235,8 @@ static int write_at(struct opened *o, const struct buffer *data, uint64_t offset
 		return -EFBIG;
 	while (done < data->size) {
 		n = write_some(o, data->data + done, data->size - done, (off_t)(offset + done));
+		if (n == -ENOSPC && close_now(b))
+			continue;
 		if (n <= 0)
 			break;
 		done += (size_t)n;
@@ -257,19 +259,29 @@ static ssize_t append_some(int fd, const struct buffer *data, off_t *end)
 	return *end < 0 ? result(*end) : n;
 }
 
-static int append(struct opened *o, const struct buffer *data, struct write_out *out)
+static ssize_t append_once(struct opened *o, const struct buffer *data, off_t *end)
+{
+	ssize_t n;
+
+	pthread_mutex_lock(&o->lock);
+	n = append_some(o->descriptor->fd, data, end);
+	if (n == -EINVAL && o->direct) {
+		int fd = buffered_of(o);
+
+		n = fd < 0 ? fd : append_some(fd, data, end);
+	}
+	pthread_mutex_unlock(&o->lock);
+	return n;
+}
+
+static int append(struct brick *b, struct opened *o, const struct buffer *data, struct write_out *out)
 {
 	off_t end = 0;
 	ssize_t n;
 
-	pthread_mutex_lock(&o->lock);
-	n = append_some(o->descriptor->fd, data, &end);
-	if (n == -EINVAL && o->direct) {
-		int fd = buffered_of(o);
-
-		n = fd < 0 ? fd : append_some(fd, data, &end);
-	}
-	pthread_mutex_unlock(&o->lock);
+	do
+		n = append_once(o, data, &end);
+	while (n == -ENOSPC && close_now(b));
 	if (n < 0)
 		return (int)n;
 	out->written = (uint32_t)n; /* short only when the disk is full: the rest might land elsewhere */
@@ -311,7 +323,8 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		return err;
 	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, size);
 	if (!err && size)
-		err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(o, data, in->offset, out);
+		err = in->flags & WRITE_APPEND ? append(brick_of(x), o, data, out)
+					       : write_at(brick_of(x), o, data, in->offset, out);
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
@@ -368,7 +381,10 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 		return err;
 	if (in->length >= LONG_FALLOCATE)
 		task_blocks();
-	err = result(fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	do
+		err = result(
+			fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	while (err == -ENOSPC && close_now(brick_of(x)));
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
