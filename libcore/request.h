@@ -85,8 +85,9 @@ struct request {
 	/* Since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock. With TIME_KEPT added to it, mtime
 	 * stays as the change before left it, if the leaf knows of one: else somebody's change would be undone that came just before. */
 	uint64_t time_ns;
-	uint64_t moment;       /* what is answered was read after it (believe_ms); 0: not told. A translator may advance it */
-	bool resent;	       /* the first try may have been done: creation that finds its own gfid is a success */
+	uint64_t
+		moment; /* what is answered was read after it (believe_ms), and what was made was nobody else's before; 0: not told. A translator may advance it */
+	bool resent;	/* the first try may have been done: creation that finds its own gfid is a success */
 	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;
 	atomic_uint depth; /* how many translators it is in just now; the outermost are in trail */
