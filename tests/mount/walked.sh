@@ -201,7 +201,7 @@ for i in range(int(sys.argv[2])):
 		await $((FILES * 37 / 10)) "reading all files of d$i to their ends" list_and_read "$MNT/d$i/below/deep"
 		await 250 "reading 10 files of d$i 20 times" reread "$MNT/d$i/below/deep"
 		await 100 "200 names that are not in d$i" miss "$MNT/d$i/below/deep"
-		[ "$REPLICA" = 1 ] || await 60 "100 names that are not in a directory made in d$i" fresh "$MNT/d$i/below/deep"
+		[ "$REPLICA" = 1 ] || [ -n "$SCATTER" ] || await 60 "100 names that are not in a directory made in d$i" fresh "$MNT/d$i/below/deep"
 		wait_until 120 follows pieces "$MNT/d$i/below/deep" || fail "what is written to a file in d$i is asked for again"
 		await 130 "100 looks at a file of d$i" look "$MNT/d$i"
 	done
