@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "task.h"
 
@@ -48,7 +47,6 @@ void request_init(struct request *rq, struct graph *graph, uint64_t id)
 	rq->id = id ? id : new_id();
 	rq->graph = graph;
 	rq->group_count = -1;
-	rq->closing = -1;
 	rq->task = task_self();
 	rq->born_ns = clock_ns();
 	l = list_of(rq);
@@ -74,19 +72,9 @@ void request_finish(struct request *rq)
 		rq->next->prev = rq->prev;
 	l->count--;
 	pthread_mutex_unlock(&l->lock);
-	if (rq->closing >= 0)
-		close(rq->closing);
 	free(rq->groups);
 	extensions_free(&rq->extensions);
 	extensions_free(&rq->reply_extensions);
-}
-
-void request_close_late(struct request *rq, int fd)
-{
-	if (rq->closing < 0)
-		rq->closing = fd;
-	else
-		close(fd);
 }
 
 int request_groups(struct request *rq, const gid_t **groups)

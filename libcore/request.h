@@ -85,10 +85,10 @@ struct request {
 	/* Since the epoch: what mtime of what it changes becomes, and birth of what it makes; 0: the clock. With TIME_KEPT added to it, mtime
 	 * stays as the change before left it, if the leaf knows of one: else somebody's change would be undone that came just before. */
 	uint64_t time_ns;
-	uint64_t moment;       /* what is answered was read after it (believe_ms); 0: not told. A translator may advance it */
-	bool resent;	       /* the first try may have been done: creation that finds its own gfid is a success */
+	uint64_t
+		moment; /* what is answered was read after it (believe_ms), and what was made was nobody else's before; 0: not told. A translator may advance it */
+	bool resent;	/* the first try may have been done: creation that finds its own gfid is a success */
 	struct client *client; /* NULL for the process's own doings */
-	int closing;	       /* see request_close_late; -1: none */
 	struct graph *graph;
 	atomic_uint depth; /* how many translators it is in just now; the outermost are in trail */
 	struct task *task;
@@ -140,9 +140,6 @@ void request_finish(struct request *);
 /* Number of supplementary groups in *groups (owned by the request), or -errno; -ENEEDGROUPS if they must come from the
  * client. */
 int request_groups(struct request *, const gid_t **groups);
-/* Takes over a descriptor whose closing may take long, as that of a file without a name does, whose blocks the file system frees then: it
- * is closed when the request is finished, and that is after the answer. There is room for one; one more is closed at once. */
-void request_close_late(struct request *, int fd);
 const struct extension *request_extension(const struct request *, uint32_t type);
 int request_extend(struct extension **list, uint32_t type, uint32_t version, bool critical, const void *, uint32_t size);
 void request_retract(struct request *, uint32_t type); /* takes back all of that type */

@@ -60,5 +60,18 @@ for left in 100 300 700; do # KiB
 	END
 	rm "$BRICK/.stratus/ballast"
 done
+# What was removed a moment ago makes room at once, though the brick frees it behind the answer.
+sync -f "$BRICK"
+python3 - "$MNT/big" $(($(stat -f -c %a "$BRICK") * $(stat -f -c %S "$BRICK") * 6 / 10)) <<-'END' || fail "what was removed makes no room"
+import os, sys
+path, size = sys.argv[1], int(sys.argv[2])
+for flags in [0, os.O_APPEND] * 10:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | flags)
+    left = size
+    while left:
+        left -= os.write(fd, bytes(min(left, 1 << 17)))
+    os.close(fd)
+    os.unlink(path)
+END
 stop_stack
 pass

@@ -76,6 +76,39 @@ miss() { # DIRECTORY
 os.listdir(sys.argv[1])
 for i in range(200): assert not os.path.lexists(f"{sys.argv[1]}/{os.urandom(8).hex()}")' "$1"
 }
+# And whoever makes a directory, and looks for what he is going to make in it.
+fresh() { # DIRECTORY
+	python3 -c 'import os, sys
+name = sys.argv[1] + "/" + os.urandom(8).hex()
+os.mkdir(name, 0o755)
+for i in range(100): assert not os.path.lexists(f"{name}/{i}")
+os.rmdir(name)' "$1"
+}
+# In what one has made others may have made something meanwhile.
+born() { # MAKER OTHER
+	python3 -c 'import os, sys
+maker, other = sys.argv[1:]
+for i in range(20):
+    d = f"b{i}"
+    os.mkdir(f"{maker}/{d}", 0o755)
+    if i % 2: assert not os.path.lexists(f"{maker}/{d}/x"), i
+    open(f"{other}/{d}/x", "x").close()
+    assert os.path.lexists(f"{maker}/{d}/x"), i
+    assert not os.path.lexists(f"{maker}/{d}/y"), i
+    open(f"{maker}/{d}/y", "x").close()
+    assert os.path.lexists(f"{maker}/{d}/y") and os.path.lexists(f"{other}/{d}/y"), i
+    os.rename(f"{other}/{d}/x", f"{other}/{d}/z")
+    assert not os.path.lexists(f"{maker}/{d}/x") and os.path.lexists(f"{maker}/{d}/z"), i
+    os.unlink(f"{maker}/{d}/y")
+    assert not os.path.lexists(f"{maker}/{d}/y"), i
+    os.unlink(f"{maker}/{d}/z")
+    os.rmdir(f"{other}/{d}")
+    os.mkdir(f"{other}/{d}", 0o755)
+    open(f"{other}/{d}/x", "x").close()
+    assert os.path.lexists(f"{maker}/{d}/x"), i
+    os.unlink(f"{maker}/{d}/x")
+    os.rmdir(f"{maker}/{d}")' "$1" "$2"
+}
 # And assemblers, of what they make.
 pieces() { # DIRECTORY
 	python3 -c 'import os, sys
@@ -168,6 +201,7 @@ for i in range(int(sys.argv[2])):
 		await $((FILES * 37 / 10)) "reading all files of d$i to their ends" list_and_read "$MNT/d$i/below/deep"
 		await 250 "reading 10 files of d$i 20 times" reread "$MNT/d$i/below/deep"
 		await 100 "200 names that are not in d$i" miss "$MNT/d$i/below/deep"
+		[ "$REPLICA" = 1 ] || [ -n "$SCATTER" ] || await 60 "100 names that are not in a directory made in d$i" fresh "$MNT/d$i/below/deep"
 		wait_until 120 follows pieces "$MNT/d$i/below/deep" || fail "what is written to a file in d$i is asked for again"
 		await 130 "100 looks at a file of d$i" look "$MNT/d$i"
 	done
@@ -188,6 +222,8 @@ for i in range(int(sys.argv[2])):
 		look "$MNT/d$i"
 		kept "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has changed is kept here"
 		kept "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has changed is kept here"
+		born "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has made in a new directory is not seen"
+		born "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has made in a new directory is not seen"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"
 		ends "$MNT/d$i/below/deep/f2" "$MNT/d$i/below/deep/f2" || fail "the end of a file to which this mount has appended is believed"
 		python3 "$TOP/tests/mount/beside.py" "$MNT/d$i/below/deep/beside" 100 "$SEED" || fail "what is written beside another write is lost"

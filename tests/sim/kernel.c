@@ -22,6 +22,7 @@ struct known { /* slot of an inode */
 	struct attr attr;
 	uint64_t until, version; /* of the attributes */
 	uint64_t asked;		 /* moment at which the mode was asked for */
+	uint64_t empty;		 /* moment at which it was made here, and nothing was in it; 0: not known */
 	uint64_t new_ns;	 /* when it was last told of it without having it */
 	unsigned opens, readers;
 	bool writer;
@@ -240,6 +241,14 @@ static void learn(struct kernel *k, const struct loc *loc, struct inode *inode, 
 	}
 }
 
+/* As mount/fuse/fuse-names.c has it, of a directory in which nothing was made yet. */
+static bool known_empty(struct kernel *k, struct inode *directory)
+{
+	uint64_t since = known_of(k, directory)->empty;
+
+	return since && !kernel_asks && believe_ms(below(k), directory, BELIEVE_NAMES, since) > 0;
+}
+
 static int kernel_lookup(struct request *rq, struct xlator *x, const struct lookup_in *in, struct lookup_out *out)
 {
 	struct kernel *k = x->private;
@@ -258,6 +267,10 @@ static int kernel_lookup(struct request *rq, struct xlator *x, const struct look
 	if (d) {
 		trace("believed: %s", in->loc.name);
 		return d->inode ? 0 : -ENOENT;
+	}
+	if (known_empty(k, in->loc.parent)) {
+		trace("believed: no %s", in->loc.name);
+		return -ENOENT;
 	}
 	hold(k, in->loc.parent, false);
 	a = asking(k);
@@ -375,7 +388,10 @@ static int make(struct request *rq, struct xlator *x, enum fop fop, const void *
 		err = create && !(create->flags & O_EXCL) ? open_found(rq, x, create, d->inode, out) : -EEXIST;
 	} else {
 		a = asking(k);
+		rq->moment = 0;
 		err = fop_pass(rq, x, fop, in, out);
+		if (!err && fop == FOP_mkdir && a.moment && rq->moment)
+			known_of(k, *(struct inode **)out)->empty = a.moment = rq->moment;
 		if (!err) { /* that a process hears of it from elsewhere before its own kernel has taken in the answer is left out */
 			drop_name(k, loc->parent, loc->name);
 			learn(k, loc, *(struct inode **)out, attr, as_made(create, *(struct inode **)out), a);

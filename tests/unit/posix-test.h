@@ -122,7 +122,7 @@ test_fn appends_never_overlap, an_unlinked_open_file_lives_on, direct_io_falls_b
 	times_are_set_to_the_nanosecond_or_left;
 /* posix-test-dir.c */
 test_fn the_private_directory_is_hidden, listings_give_each_entry_once, directories_that_were_removed_are_not_kept_open,
-	a_removed_file_is_closed_when_its_request_ends, the_cache_of_directories_is_bounded;
+	what_was_removed_is_closed_soon, a_brick_that_stops_has_closed_what_was_removed, the_cache_of_directories_is_bounded;
 /* posix-test-compound.c */
 test_fn a_compound_stops_at_a_condition_that_fails, a_compound_passes_results_on, compounds_are_alone_at_their_objects;
 #endif

@@ -239,7 +239,8 @@ int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
 void token_wanted(struct afr *, struct object *, uint64_t epoch, enum share got);
-void token_given(struct afr *, struct inode *, uint64_t epoch); /* with the answer to the making of it */
+uint64_t token_given(struct afr *, struct inode *,
+		     uint64_t epoch); /* with the answer to the making of it: that moment; 0: it was not taken */
 void token_recalled(struct afr *, struct object *);
 /* Somebody wants to read what this client has the token of: by and by, if it does not change it just now. */
 void token_lowered(struct afr *, const struct gfid *);

@@ -139,6 +139,7 @@ static void take_token(struct changing *c, const struct view *v, struct fan *f)
 {
 	const struct note_object *made = &c->note.object[c->note.objects - 1];
 	cleanup_inode struct inode *inode = NULL;
+	uint64_t given = 0;
 	int granter;
 	bool quiet;
 
@@ -151,7 +152,9 @@ static void take_token(struct changing *c, const struct view *v, struct fan *f)
 	if (granter >= 0 && fan_result(f, granter)->granted)
 		inode = inode_find(c->a->x->inodes, &made->gfid);
 	if (inode)
-		token_given(c->a, inode, v->epoch);
+		given = token_given(c->a, inode, v->epoch);
+	if (given && c->tries == 1 && !c->rq->moment) /* nobody else has found it yet: who would, waits for this change */
+		c->rq->moment = given;
 }
 
 /* The object is recovered, then it is tried again; the error in the end. */

@@ -236,12 +236,13 @@ void token_wanted(struct afr *a, struct object *o, uint64_t epoch, enum share go
 }
 
 /* If it was asked back before this was known here it has been given back, or will be: a message may have overtaken the answer. */
-void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
+uint64_t token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 {
 	struct object *o = object_of(a, inode);
+	uint64_t gained = 0;
 
 	if (!o)
-		return;
+		return 0;
 	pthread_mutex_lock(&o->lock);
 	if (o->token == TOKEN_NONE && !o->contended) {
 		o->token = TOKEN_HELD;
@@ -249,8 +250,10 @@ void token_given(struct afr *a, struct inode *inode, uint64_t epoch)
 		o->epoch = epoch;
 		o->size_known = false;
 		object_gained(a, o);
+		gained = o->gained;
 	}
 	pthread_mutex_unlock(&o->lock);
+	return gained;
 }
 
 /* ---- tokens that are kept to read ---- */

@@ -357,8 +357,10 @@ bool known_sweep(struct mount *);  /* true: something is left */
 void known_forget(struct mount *);
 void known_end(struct mount *);
 
-/* ---- fuse-names.c: names that a directory that was listed does not have ---- */
+/* ---- fuse-names.c: names that a directory that was listed, or made here, does not have ---- */
 void names_learn(struct ask *, struct inode *directory, const struct listing *);
+void names_none(struct ask *, struct inode *directory,
+		uint64_t since); /* at that moment it had none, and nobody else could change that */
 void name_begins(struct ask *, struct inode *directory, const char *); /* around whatever adds a name */
 void name_ends(struct ask *, struct inode *directory);
 uint64_t name_absent(struct ask *, struct inode *directory, const char *); /* since that moment; 0: ask */

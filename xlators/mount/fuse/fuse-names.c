@@ -2,6 +2,8 @@
 /* Which names a directory does not have. Who has listed it as a whole knows that; and compilers, interpreters and shells look in vain in one directory after
  * the other. So names that were not listed are answered here, as long as a translator below vouches that nobody else has changed the names since (believe_ms).
  *
+ * So does who has made a directory just now.
+ *
  * What this mount itself adds it adds to the names known, before it is sent; what it takes away stays among them, and is asked for. Names are known by
  * their hashes: one that has the hash of another is asked for, too. */
 #include <stdlib.h>
@@ -71,26 +73,37 @@ static void install(struct names *all, struct listed *l, const struct listed *ne
 }
 
 /* A name that is being added either waits to be added here, or is seen to be under way, or has been added before the names were vouched for. */
-void names_learn(struct ask *a, struct inode *directory, const struct listing *l)
+static void know(struct ask *a, struct inode *directory, const struct listed *new)
 {
 	struct names *all = &a->mount->names;
-	struct node_state *s = node_state(a->mount, directory);
-	uint64_t since = l->whole && !l->again ? l->batch[0].since : 0;
-	if (!s || !since || l->entries > NAMES_MAX / 4 || !believed(a, directory, BELIEVE_NAMES, since))
-		return;
-	struct listed new = { .gfid = directory->gfid, .since = since, .count = l->entries, .hash = hashes_of(l) };
+	struct node_state *s = node_state_make(a->mount, directory);
 	struct listed *at = slot_of(a->mount, &directory->gfid);
-	if (!new.hash)
-		return;
-	install(all, at, &new);
-	bool good = atomic_load(&s->adding) == 0 && believed(a, directory, BELIEVE_NAMES, since);
+	install(all, at, new);
+	bool good = s && atomic_load(&s->adding) == 0 && believed(a, directory, BELIEVE_NAMES, new->since);
 	pthread_mutex_lock(&all->lock);
-	if (listed_is(at, &directory->gfid) && at->since == since) {
+	if (listed_is(at, &directory->gfid) && at->since == new->since) {
 		at->good = good;
 		if (!good)
 			listed_drop(all, at);
 	}
 	pthread_mutex_unlock(&all->lock);
+}
+
+void names_learn(struct ask *a, struct inode *directory, const struct listing *l)
+{
+	uint64_t since = l->whole && !l->again ? l->batch[0].since : 0;
+	if (!since || l->entries > NAMES_MAX / 4 || !believed(a, directory, BELIEVE_NAMES, since))
+		return;
+	struct listed new = { .gfid = directory->gfid, .since = since, .count = l->entries, .hash = hashes_of(l) };
+	if (new.hash)
+		know(a, directory, &new);
+}
+
+void names_none(struct ask *a, struct inode *directory, uint64_t since)
+{
+	struct listed new = { .gfid = directory->gfid, .since = since };
+	if (believed(a, directory, BELIEVE_NAMES, since))
+		know(a, directory, &new);
 }
 
 /* ---- changed from here ---- */
@@ -99,7 +112,8 @@ void names_learn(struct ask *a, struct inode *directory, const struct listing *l
 static void add(struct names *all, struct listed *l, uint64_t hash)
 {
 	uint32_t at = 0;
-	uint64_t *more = all->count < NAMES_MAX ? realloc(l->hash, (l->count + 2) * sizeof(*more)) : NULL;
+	uint64_t *more =
+		all->count < NAMES_MAX && l->count < NAMES_MAX / 4 ? realloc(l->hash, (l->count + 2) * sizeof(*more)) : NULL;
 	if (!more) {
 		listed_drop(all, l);
 		return;

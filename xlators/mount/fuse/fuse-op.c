@@ -177,6 +177,10 @@ int serve_mkdir(struct ask *a)
 	if (!err)
 		err = mkdir_on(&a->rq, ask_child(a), &in, &out);
 	name_ends(a, in.loc.parent);
+	if (!err && since && a->rq.moment) {
+		since = a->rq.moment;
+		names_none(a, out.inode, since);
+	}
 	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
 }
 

@@ -87,6 +87,14 @@ bool kernel_handles_equal(const struct kernel_handle *a, const struct kernel_han
 	return a->type == b->type && a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
+/* It is there only because close_late() has a descriptor of it yet: then it counts as gone. */
+static bool is_closing(struct brick *b, int fd)
+{
+	struct statx st;
+
+	return atomic_load(&b->closing.waiting) && !statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &st) && !st.stx_nlink;
+}
+
 int kernel_handle_open(struct brick *b, const struct kernel_handle *handle, int flags)
 {
 	union handle_room room = { .head.handle_bytes = handle->size, .head.handle_type = handle->type };
@@ -97,6 +105,10 @@ int kernel_handle_open(struct brick *b, const struct kernel_handle *handle, int 
 	/* ENOMEM is also what the kernel says while another object is just being made with the same inode number. */
 	for (int attempt = 0; err == -ENOMEM && attempt < REUSE_ATTEMPTS; attempt++) {
 		fd = open_by_handle_at(b->root_fd, &room.head, flags | O_CLOEXEC);
+		if (fd >= 0 && is_closing(b, fd)) {
+			close_late(b, fd);
+			return -ESTALE;
+		}
 		if (fd >= 0)
 			return fd;
 		err = result(-1);

@@ -227,11 +227,13 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 }
 
 /* From *done to `end`, as far as it goes: 0 or -errno. */
-static int write_to(struct opened *o, const struct buffer *data, uint64_t offset, size_t end, size_t *done)
+static int write_to(struct brick *b, struct opened *o, const struct buffer *data, uint64_t offset, size_t end, size_t *done)
 {
 	while (*done < end) {
 		ssize_t n = write_some(o, data->data + *done, end - *done, (off_t)(offset + *done));
 
+		if (n == -ENOSPC && close_now(b))
+			continue;
 		if (n <= 0)
 			return (int)n;
 		*done += (size_t)n;
@@ -251,7 +253,7 @@ static int write_tail(struct xlator *x, struct file *file, const struct write_in
 	if (err <= 0)
 		return err;
 	size = edge > in->offset ? edge - in->offset : 0;
-	err = write_to(o, in->data, in->offset, size, done);
+	err = write_to(brick_of(x), o, in->data, in->offset, size, done);
 	return err ? err : *done < size ? -ENOSPC : tail_first(x, file->inode, h.fd, edge);
 }
 
@@ -265,7 +267,7 @@ static int write_at(struct xlator *x, const struct write_in *in, struct write_ou
 		return -EFBIG;
 	err = write_tail(x, in->file, in, &done);
 	if (!err)
-		err = write_to(opened_of(x, in->file), data, in->offset, data->size, &done);
+		err = write_to(brick_of(x), opened_of(x, in->file), data, in->offset, data->size, &done);
 	if (in->file->flags & O_DSYNC)
 		tail_synced(x, in->file->inode);
 	out->written = (uint32_t)done;
@@ -286,19 +288,29 @@ static ssize_t append_some(int fd, const struct buffer *data, off_t *end)
 	return *end < 0 ? result(*end) : n;
 }
 
-static int append(struct opened *o, const struct buffer *data, struct write_out *out)
+static ssize_t append_once(struct opened *o, const struct buffer *data, off_t *end)
+{
+	ssize_t n;
+
+	pthread_mutex_lock(&o->lock);
+	n = append_some(o->descriptor->fd, data, end);
+	if (n == -EINVAL && o->direct) {
+		int fd = buffered_of(o);
+
+		n = fd < 0 ? fd : append_some(fd, data, end);
+	}
+	pthread_mutex_unlock(&o->lock);
+	return n;
+}
+
+static int append(struct brick *b, struct opened *o, const struct buffer *data, struct write_out *out)
 {
 	off_t end = 0;
 	ssize_t n;
 
-	pthread_mutex_lock(&o->lock);
-	n = append_some(o->descriptor->fd, data, &end);
-	if (n == -EINVAL && o->direct) {
-		int fd = buffered_of(o);
-
-		n = fd < 0 ? fd : append_some(fd, data, &end);
-	}
-	pthread_mutex_unlock(&o->lock);
+	do
+		n = append_once(o, data, &end);
+	while (n == -ENOSPC && close_now(b));
 	if (n < 0)
 		return (int)n;
 	out->written = (uint32_t)n; /* short only when the disk is full: the rest might land elsewhere */
@@ -340,7 +352,7 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		return err;
 	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, size);
 	if (!err && size)
-		err = in->flags & WRITE_APPEND ? append(o, data, out) : write_at(x, in, out);
+		err = in->flags & WRITE_APPEND ? append(brick_of(x), o, data, out) : write_at(x, in, out);
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
@@ -399,7 +411,10 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 		return err;
 	if (in->length >= LONG_FALLOCATE)
 		task_blocks();
-	err = result(fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	do
+		err = result(
+			fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
+	while (err == -ENOSPC && close_now(brick_of(x)));
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 

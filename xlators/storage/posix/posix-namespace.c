@@ -136,7 +136,7 @@ static void note_removal(struct xlator *x, struct request *rq, struct hold *h, c
 		return;
 	}
 	drop_removed(x, h);
-	request_close_late(rq, h->fd);
+	close_late(brick_of(x), h->fd);
 	*h = (struct hold)HOLD_NONE;
 }
 

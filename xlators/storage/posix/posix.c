@@ -55,24 +55,32 @@ uint64_t brick_floor(const struct brick *b, uint64_t total_bytes)
 	return b->floor_percent > 0 ? (uint64_t)(b->floor_percent / 100 * (double)total_bytes) : b->floor_bytes;
 }
 
+static int ask_room(struct brick *b, int64_t cost)
+{
+	struct statvfs s;
+
+	if (fstatvfs(b->root_fd, &s) < 0)
+		return result(-1);
+	atomic_store(&b->room, (int64_t)(s.f_bavail * s.f_frsize) - (int64_t)brick_floor(b, s.f_blocks * s.f_frsize) - cost);
+	atomic_store(&b->room_checked_ns, clock_ns());
+	return atomic_load(&b->room) >= 0 ? 0 : -ENOSPC;
+}
+
 /* Asks the file system once a second, or when what it granted last time is used up. */
 int brick_room(struct brick *b, uint64_t bytes)
 {
 	enum { SECOND_NS = 1000000000 };
 	int64_t cost = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
-	uint64_t now = clock_ns();
-	struct statvfs s;
+	int err;
 
-	if (atomic_fetch_sub(&b->room, cost) - cost >= 0 && now - atomic_load(&b->room_checked_ns) < SECOND_NS)
+	if (atomic_fetch_sub(&b->room, cost) - cost >= 0 && clock_ns() - atomic_load(&b->room_checked_ns) < SECOND_NS)
 		return 0;
-	if (fstatvfs(b->root_fd, &s) < 0)
-		return result(-1);
-	atomic_store(&b->room, (int64_t)(s.f_bavail * s.f_frsize) - (int64_t)brick_floor(b, s.f_blocks * s.f_frsize) - cost);
-	atomic_store(&b->room_checked_ns, now);
-	if (atomic_load(&b->room) >= 0)
-		return 0;
-	atomic_fetch_add(&b->refused_full, 1);
-	return -ENOSPC;
+	err = ask_room(b, cost);
+	if (err == -ENOSPC && close_now(b)) /* what was removed a moment ago */
+		err = ask_room(b, cost);
+	if (err == -ENOSPC)
+		atomic_fetch_add(&b->refused_full, 1);
+	return err;
 }
 
 static int check_directory(struct brick *b, struct problem *problem)
@@ -140,6 +148,7 @@ static void locks_init(struct brick *b)
 	}
 	for (int i = 0; i < GATES; i++)
 		pthread_mutex_init(&b->gate[i].lock, NULL);
+	closing_init(&b->closing);
 }
 
 static int posix_init(struct xlator *x, struct problem *problem)
@@ -192,11 +201,12 @@ static void posix_stop(struct xlator *x)
 	if (b->root)
 		object_closed(object_of(x, b->root));
 	inode_unref_at(&b->root);
+	closing_end(&b->closing);
 	keys_close(b);
 	format_close(b);
 }
 
-/* Bricks need descriptors: for open files, and a quarter at most for directories. */
+/* Bricks need descriptors: for open files, a quarter at most for directories, and an eighth for what was removed. */
 static void plan_descriptors(struct brick *b)
 {
 	struct rlimit limit = { 1024, 1024 };
@@ -206,6 +216,7 @@ static void plan_descriptors(struct brick *b)
 		setrlimit(RLIMIT_NOFILE, &limit);
 		getrlimit(RLIMIT_NOFILE, &limit);
 	}
+	b->closing.most = limit.rlim_cur / 8 < CLOSING_MAX ? (unsigned)(limit.rlim_cur / 8) : CLOSING_MAX;
 	b->cache.places = limit.rlim_cur / 4 < DIRECTORY_CACHE ? (unsigned)(limit.rlim_cur / 4) + 1 : DIRECTORY_CACHE;
 }
 
@@ -240,6 +251,7 @@ static void posix_dump(struct xlator *x, FILE *out)
 
 	fprintf(out, "  directory: %s\n  open files: %u\n  open directories: %u\n  cached directories: %u\n", b->directory,
 		atomic_load(&b->open_files), atomic_load(&b->open_directories), b->cache.count);
+	fprintf(out, "  removed, to be freed: %u\n", atomic_load(&b->closing.waiting));
 	fprintf(out, "  opens: %llu\n  opened by handle: %llu\n", (unsigned long long)atomic_load(&b->opens),
 		(unsigned long long)atomic_load(&b->handles_opened));
 	fprintf(out, "  identities given: %llu\n  identities repaired: %llu\n", (unsigned long long)atomic_load(&b->adopted),

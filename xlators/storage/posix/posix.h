@@ -43,6 +43,19 @@ struct handle_index {
 	pthread_mutex_t lock[INDEX_LOCKS]; /* one for each 64th bucket; taken before an object's */
 	struct object *bucket[INDEX];
 };
+/* Descriptors that a thread of their own closes (posix-closing.c). */
+enum { CLOSING_MAX = 1024 };
+struct closing {
+	pthread_mutex_t lock;
+	pthread_cond_t came, closed;
+	pthread_t thread;
+	int ring[CLOSING_MAX];
+	unsigned most;	      /* at a time */
+	uint64_t taken, done; /* so many have come, and were closed */
+	atomic_uint waiting;  /* the difference, for who has not got the lock */
+	unsigned hurried;     /* so many wait until all are closed */
+	bool started, asleep, ending;
+};
 struct brick {
 	char *directory, *volume_text, *brick_text, *floor_text; /* options */
 	int64_t format, inodes_kept;
@@ -70,6 +83,7 @@ struct brick {
 	atomic_uint open_files, open_directories;
 	atomic_uint_fast64_t syncs; /* of the whole brick */
 	atomic_uint_fast64_t tails_mended, tails_first;
+	struct closing closing;
 };
 enum { FORMAT_AUTO, FORMAT_NEVER };
 
@@ -85,6 +99,15 @@ static inline int result(long value)
 /* 0 while the space above the floor is enough for so many bytes more, else -ENOSPC. */
 int brick_room(struct brick *, uint64_t bytes);
 uint64_t brick_floor(const struct brick *, uint64_t total_bytes);
+
+/* posix-closing.c: what closing a removed object's last descriptor frees comes behind the answers. */
+void closing_init(struct closing *);
+void closing_end(struct closing *); /* when all are closed */
+/* Takes over a descriptor of an object that has no name any more. It is closed within milliseconds; at once, by the caller, if too many wait already: who removes faster
+ * than the disk frees goes at the disk's pace. */
+void close_late(struct brick *, int fd);
+/* Returns when all are closed that had come before: what they held is free. False: there were none. Lets another thread have the loop. */
+bool close_now(struct brick *);
 
 /* posix-format.c: the private directory. */
 int format_check(struct brick *, bool *fresh, struct problem *); /* changes nothing */
