@@ -25,8 +25,9 @@ static int by_base(const void *a, const void *b)
 /* As features/usage is told: see volgen. */
 static void take_sets(struct sharing *v, const struct spec *s)
 {
-	for (size_t i = 0; i < spec_subvolumes(s) && v->units < ALLOT_UNITS_MAX; i++)
-		snprintf(v->unit[v->units++], sizeof v->unit[0], "%s.%zu", v->pool, i);
+	for (size_t i = 0; i < spec_places(s) && v->units < ALLOT_UNITS_MAX; i++)
+		if (spec_has_subvolume(s, i))
+			snprintf(v->unit[v->units++], sizeof v->unit[0], "%s.%zu", v->pool, i);
 }
 
 static void take_servers(struct sharing *v, const struct spec *s)
@@ -34,6 +35,8 @@ static void take_servers(struct sharing *v, const struct spec *s)
 	for (size_t i = 0; i < s->bricks; i++) {
 		size_t k = 0;
 
+		if (s->brick[i].gone)
+			continue;
 		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
 			k++;
 		if (k == v->units && v->units < ALLOT_UNITS_MAX)
