@@ -26,12 +26,13 @@ static int by_base(const void *a, const void *b)
 /* As features/usage is told: see volgen. */
 static void take_sets(struct sharing *v, const struct spec *s)
 {
-	for (size_t i = 0; i < spec_subvolumes(s) && i < ALLOT_UNITS_MAX; i++) {
-		cleanup_path char *view = view_key(s, i);
+	for (size_t i = 0; i < spec_places(s) && v->units < ALLOT_UNITS_MAX; i++) {
+		cleanup_path char *view = spec_has_subvolume(s, i) ? view_key(s, i) : NULL;
 
-		snprintf(v->unit[i], sizeof v->unit[0], "%s.%zu", v->pool, i);
-		snprintf(v->view[i], sizeof v->view[0], "%s", view ? view : "");
-		v->units = i + 1;
+		if (!spec_has_subvolume(s, i))
+			continue;
+		snprintf(v->unit[v->units], sizeof v->unit[0], "%s.%zu", v->pool, i);
+		snprintf(v->view[v->units++], sizeof v->view[0], "%s", view ? view : "");
 	}
 }
 
@@ -40,6 +41,8 @@ static void take_servers(struct sharing *v, const struct spec *s)
 	for (size_t i = 0; i < s->bricks; i++) {
 		size_t k = 0;
 
+		if (s->brick[i].gone)
+			continue;
 		while (k < v->units && strcmp(v->unit[k], s->brick[i].server->name))
 			k++;
 		if (k == v->units && v->units < ALLOT_UNITS_MAX) {

@@ -76,7 +76,7 @@ void documents_set(struct changes *c, const char *kind, const char *name, const 
 static bool begin_all_anew(const struct spec *s, const struct spec *before)
 {
 	return spec_has_allotments(s) != spec_has_allotments(before) || !s->replica != !before->replica ||
-	       (s->replica && spec_subvolumes(s) < spec_subvolumes(before));
+	       (s->replica && (spec_numbers(before) & ~spec_numbers(s)));
 }
 
 /* Who had no limit has grown as he liked: what was allotted before is true no more. An empty document says so, and has a version of its own, by which

@@ -70,13 +70,14 @@ static int note_port(const struct spec *s, void *arg, struct problem *p)
 
 	(void)p;
 	for (size_t i = 0; i < s->bricks; i++)
-		use->used |= !strcmp(s->brick[i].server->name, use->server) && spec_brick_port(&s->brick[i]) == use->port;
+		use->used |= !s->brick[i].gone && !strcmp(s->brick[i].server->name, use->server) &&
+			     spec_brick_port(&s->brick[i]) == use->port;
 	return 0;
 }
 
 static bool needs_port(const struct spec_brick *b)
 {
-	return !b->port && !b->server->has_port;
+	return !b->gone && !b->port && !b->server->has_port;
 }
 
 /* Above the volume service's port, below those that the kernel hands out by itself. */
@@ -117,7 +118,7 @@ static int choose_ports(struct spec *s, const struct spec *before, struct proble
 static int check_servers(const struct spec *s, struct problem *p)
 {
 	for (size_t i = 0; i < s->bricks; i++) /* a server that has no brick any more may have left the cluster */
-		if (!cluster_has_server(s->brick[i].server->name))
+		if (!s->brick[i].gone && !cluster_has_server(s->brick[i].server->name))
 			return problem_set(
 				p, EINVAL,
 				"server '%s' is not of this cluster: `stratus status` names those that are, `stratus "
@@ -137,6 +138,8 @@ static bool overlap(const char *a, const char *b)
 static int check_brick(const struct spec_brick *a, const char *volume, const struct spec *other, const struct spec_brick *b,
 		       struct problem *p)
 {
+	if (a->gone || b->gone)
+		return 0;
 	if (gfid_equal(&a->id, &b->id))
 		return problem_set(p, EEXIST, "a brick of volume %s has the id of one of %s: take fresh ids", volume,
 				   other->volume);
@@ -182,7 +185,7 @@ static int check_moved(const struct spec *s, const struct spec *before, struct p
 		for (size_t k = 0; k < before->bricks; k++) {
 			const struct spec_brick *now = &s->brick[i], *then = &before->brick[k];
 
-			if (!gfid_equal(&now->id, &then->id))
+			if (now->gone || !gfid_equal(&now->id, &then->id))
 				continue;
 			if (i != k)
 				return problem_set(p, EINVAL, "brick %s has another place in the list: keep their order",
@@ -211,7 +214,7 @@ static int cannot_grow(const struct spec *before, struct problem *p)
 		before->volume, before->replica ? "replica set" : "brick");
 }
 
-/* New bricks at the end. */
+/* New bricks, in places of others that have left or at the end. */
 static int check_added(const struct spec *before, size_t replaced, struct problem *p)
 {
 	if (replaced)
@@ -223,35 +226,43 @@ static int check_added(const struct spec *before, size_t replaced, struct proble
 	if (!spec_is_spread(before))
 		return cannot_grow(before, p);
 	if (before->leaving)
-		return problem_set(
-			p, EBUSY,
-			"the last bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
-			"wait until they have left",
-			before->volume, before->volume);
+		return problem_set(p, EBUSY,
+				   "bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
+				   "wait until they have left",
+				   before->volume, before->volume);
 	return cluster_rebalance_check(before->volume, p);
 }
 
 /* It begins when nothing else moves names, and may be taken back at any time. */
 static int check_leaving(const struct spec *s, const struct spec *before, struct problem *p)
 {
+	int err;
+
+	if (s->leaving && before->leaving && s->leaver != before->leaver)
+		return problem_set(
+			p, EBUSY,
+			"other bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or wait until they have "
+			"left",
+			s->volume, s->volume);
 	if (!s->leaving || before->leaving)
 		return 0;
-	if (s->bricks != before->bricks)
+	if (spec_numbers(s) != spec_numbers(before))
 		return problem_set(p, EINVAL, "bricks of volume %s would come, and others leave, at once: one after the other",
 				   s->volume);
 	if (!spec_is_spread(before))
 		return cannot_grow(before, p);
-	return cluster_rebalance_check(s->volume, p);
+	err = cluster_rebalance_check(s->volume, p);
+	return !err && cluster_rebalance_pending(before) ? cluster_rebalance_must_end(s->volume, p) : err;
 }
 
 /* Before names have moved to them they hold nothing. */
-static int check_removed(const struct spec *s, const struct spec *before, size_t fresh, struct problem *p)
+static int check_removed(const struct spec *before, uint64_t went, size_t fresh, struct problem *p)
 {
 	if (fresh)
 		return problem_set(p, EINVAL,
 				   "bricks of volume %s would be replaced, and others removed, at once: one after the other",
 				   before->volume);
-	return cluster_rebalance_check_removal(before, spec_subvolumes(s), p);
+	return cluster_rebalance_check_removal(before, went, p);
 }
 
 /* Where it was a volume of one subvolume that did not say so, mounts may still be there that know nothing of layouts. (Of bricks at other servers nobody
@@ -261,7 +272,7 @@ static bool may_have_old_mounts(const struct spec *s)
 	if (spec_subvolumes(s) > 1)
 		return false;
 	for (size_t i = 0; i < s->bricks; i++)
-		if (!strcmp(s->brick[i].server_name, cluster_name()) && brick_was_served(&s->brick[i]))
+		if (!s->brick[i].gone && !strcmp(s->brick[i].server_name, cluster_name()) && brick_was_served(&s->brick[i]))
 			return true;
 	return false;
 }
@@ -276,33 +287,50 @@ static size_t noted_beginning(const struct spec *s, const struct spec *before)
 	if (!before->volume)
 		return may_have_old_mounts(s) ? 0 : spec_subvolumes(s);
 	if (before->began)
-		return before->began < spec_subvolumes(s) ? before->began : spec_subvolumes(s);
+		return before->began;
 	return s->bricks > before->bricks && spec_is_spread(before) ? spec_began_with(before) : 0;
 }
 
 static int keep_beginning(struct spec *s, const struct spec *before, struct problem *p)
 {
-	size_t began = before->volume ? spec_began_with(before) : 0;
+	struct spec kept = *before; /* for its numbers */
+	size_t began;
 
-	if (before->volume && before->leaving &&
-	    began > spec_subvolumes(s)) /* the one that left was there from the beginning */
-		began = spec_subvolumes(s);
+	if (before->volume && before->leaving && !spec_has_subvolume(s, before->leaver))
+		spec_shorten_beginning(&kept, before->leaver);
+	began = before->volume ? spec_began_with(&kept) : 0;
 	if (began && s->began && !spec_is_spread(before))
 		return cannot_grow(before, p);
-	if (began && s->began && s->began != began)
+	if (began && s->began && (s->began != began || s->began_at != kept.began_at))
 		return problem_set(
 			p, EINVAL,
-			"volume %s began with %zu subvolumes, and 'began-with: %u' says otherwise: leave it as it was",
-			s->volume, began, s->began);
+			"volume %s began with %zu subvolumes, from %u on, and 'began-with: %u' (or 'began-at: %u') says otherwise: leave it as it was",
+			s->volume, began, kept.began_at, s->began, s->began_at);
 	if (!s->began)
-		s->began = (unsigned)noted_beginning(s, before);
+		s->began = (unsigned)noted_beginning(s, &kept);
+	if (before->volume) {
+		s->began_at = kept.began_at;
+		s->says_began_at = kept.says_began_at;
+	}
 	return 0;
+}
+
+/* Bricks that others have replaced, in subvolumes that stay. */
+static size_t count_replaced(const struct spec *s, const struct spec *before)
+{
+	size_t set = spec_set_size(s), count = 0;
+
+	for (size_t i = 0; i < s->bricks; i++)
+		count += spec_has_subvolume(s, i / set) && spec_has_subvolume(before, i / set) &&
+			 !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+	return count;
 }
 
 /* What a volume that holds data can't change into. */
 static int check_change(const struct spec *s, const struct spec *before, struct problem *p)
 {
-	size_t fresh = 0;
+	uint64_t came = spec_numbers(s) & ~spec_numbers(before), went = spec_numbers(before) & ~spec_numbers(s);
+	size_t fresh;
 	int err;
 
 	if (!gfid_equal(&s->id, &before->id))
@@ -319,8 +347,7 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 		err = spec_check_tenants_change(s, before, p);
 	if (err)
 		return err;
-	for (size_t i = 0; i < before->bricks && i < s->bricks; i++)
-		fresh += !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+	fresh = count_replaced(s, before);
 	if (fresh && !s->replica)
 		return problem_set(p, EINVAL, "volume %s has its data on this brick only: it can't be replaced", s->volume);
 	if (fresh > 1)
@@ -330,9 +357,12 @@ static int check_change(const struct spec *s, const struct spec *before, struct 
 	err = check_leaving(s, before, p);
 	if (err)
 		return err;
-	if (s->bricks < before->bricks)
-		return check_removed(s, before, fresh, p);
-	return s->bricks > before->bricks ? check_added(before, fresh, p) : 0;
+	if (came && went)
+		return problem_set(p, EINVAL, "bricks of volume %s would come, and others go, at once: one after the other",
+				   s->volume);
+	if (went)
+		return check_removed(before, went, fresh, p);
+	return came ? check_added(before, fresh, p) : 0;
 }
 
 /* Servers believe of allotments what a server's certificate says. */
@@ -355,8 +385,9 @@ static int check_fresh(const struct spec *s, const struct spec *before, struct p
 {
 	int err = 0;
 
-	for (size_t i = before->bricks; i < s->bricks && !err; i++)
-		if (!strcmp(s->brick[i].server_name, cluster_name()))
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		if (!s->brick[i].gone && (i >= before->bricks || before->brick[i].gone) &&
+		    !strcmp(s->brick[i].server_name, cluster_name()))
 			err = brick_check_new(&s->brick[i], p);
 	return err;
 }
@@ -394,9 +425,9 @@ static int stale(const char *volume, struct problem *p)
 }
 
 /* Of a volume that had grown before this store knew it: whether names have moved nobody knows until `rebalance start` has asked the bricks. malloc'ed. */
-static char *document_text(const struct spec *s, const char *state)
+static char *document_text(const struct spec *s, const char *state, uint64_t version)
 {
-	json_t *document = rebalance_document(state, spec_subvolumes(s), NULL);
+	json_t *document = rebalance_document(state, spec_numbers(s), (json_int_t)version, NULL);
 	char *text = json_dumps(document, JSON_COMPACT);
 
 	json_decref(document);
@@ -406,7 +437,7 @@ static char *document_text(const struct spec *s, const char *state)
 /* Or stays after all: then it gets its part of the names again. */
 static bool begins_to_leave(const struct spec *s, const struct spec *before)
 {
-	return before->volume && s->leaving != before->leaving && s->bricks == before->bricks;
+	return before->volume && s->leaving != before->leaving && spec_numbers(s) == spec_numbers(before);
 }
 
 static atomic_uint committing;
@@ -461,14 +492,15 @@ static int commit(struct proposal *c, const struct spec *before, uint64_t versio
 		err = secret_create(secret, p);
 	}
 	if (!err && (begins_to_leave(s, before) || (!before->volume && spec_began_with(s) != spec_subvolumes(s)))) {
-		document = document_text(s, before->volume ? "running" : "stopped");
+		document = document_text(s, before->volume ? "running" : "stopped", version + 1);
 		rebalance = (struct blob){ .size = document ? strlen(document) : 0, .bytes = document };
 		err = document ? 0 : -ENOMEM;
 		if (!err)
 			documents_set(&changes, "rebalance", s->volume, &rebalance);
 	}
-	for (size_t i = spec_subvolumes(s); !err && before->volume && s->replica && i < spec_subvolumes(before); i++)
-		documents_remove_view(&changes, before, i);
+	for (size_t i = 0; !err && before->volume && s->replica && i < spec_places(before); i++)
+		if (spec_has_subvolume(before, i) && !spec_has_subvolume(s, i))
+			documents_remove_view(&changes, before, i);
 	if (!err && before->volume)
 		documents_note_limits(&changes, s, before);
 	else if (!err) /* there may have been a volume with that id */
@@ -744,8 +776,9 @@ static int remove_all(const struct spec *s)
 	documents_remove(&c, "volume", s->volume);
 	documents_remove(&c, "secret", s->volume);
 	documents_remove(&c, "rebalance", s->volume);
-	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++)
-		documents_remove_view(&c, s, i);
+	for (size_t i = 0; s->replica && i < spec_places(s); i++)
+		if (spec_has_subvolume(s, i))
+			documents_remove_view(&c, s, i);
 	documents_forget_limits(&c, s);
 	err = documents_commit(&c);
 	documents_free(&c);

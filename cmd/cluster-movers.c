@@ -32,6 +32,7 @@ struct mover {
 	json_t *told;		    /* by cluster/dht, or {"problem"} */
 	bool wanted, moves, widens; /* moves: names of the root, as the store wants it; widens: large directories */
 	struct fleet *fleet;	    /* of a volume with tenants, in place of the graph */
+	json_int_t begun;	    /* as the store's document says: see cluster-rebalance.h */
 	json_int_t noted_through;
 	uint64_t noted_ns;
 	struct mover *next;
@@ -135,6 +136,14 @@ static void add_mover(const char *volume, char *text)
 	pthread_mutex_unlock(&all.lock);
 }
 
+/* What has begun anew, for another subvolume is to leave or none is, begins with nothing done. */
+static void agree_begun(struct mover *m, const json_t *document)
+{
+	if (m->begun != rebalance_begun(document))
+		halt(m);
+	m->begun = rebalance_begun(document);
+}
+
 /* Takes the text, of a volume with tenants. */
 static void want_fleet(const struct spec *s, char *text, const json_t *document)
 {
@@ -145,6 +154,7 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 	m = m ? m : find_mover(s->volume);
 	if (m) {
 		m->wanted = m->moves = true;
+		agree_begun(m, document);
 		if (!m->fleet) {
 			set_fleet(m, fleet_create(document));
 			log_info(NULL, NULL, "volume %s: names of its tenants are moved from here", m->volume);
@@ -158,7 +168,7 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 }
 
 /* Takes the text. Another one than before: the graph is made anew. */
-static void want(const char *volume, char *text, bool moves, bool widens)
+static void want(const char *volume, char *text, bool moves, bool widens, const json_t *document)
 {
 	struct mover *m = find_mover(volume);
 
@@ -168,9 +178,11 @@ static void want(const char *volume, char *text, bool moves, bool widens)
 		if (m) {
 			m->moves = moves;
 			m->widens = widens;
+			m->begun = rebalance_begun(document);
 		}
 		return;
 	}
+	agree_begun(m, document);
 	if (m->moves != moves || m->widens != widens)
 		halt(m);
 	m->moves = moves;
@@ -221,21 +233,21 @@ static char *client_text(const struct spec *s)
 	return text;
 }
 
-/* The last bricks have been emptied, and nothing comes to them any more. If that can't be written now, it is when it is looked at next. */
+/* The bricks that leave have been emptied, and nothing comes to them any more. If that can't be written now, it is when it is looked at next. */
 static void take_out_emptied(const struct spec *s, const json_t *document)
 {
 	struct problem p = { "" };
 	int err;
 
-	if (!s->leaving || !rebalance_is(document, "done") ||
-	    (size_t)json_number(document, "subvolumes") >= spec_subvolumes(s) || (s->has_tenants && fleet_lacks(s, document)))
+	if (!s->leaving || !rebalance_is(document, "done") || rebalance_numbers(document) != spec_staying(s) ||
+	    (s->has_tenants && fleet_lacks(s, document)))
 		return;
 	err = cluster_take_out(s->volume, &p);
 	if (err)
-		log_error(NULL, NULL, "volume %s: its last bricks are empty, and can't be taken out: %s", s->volume,
+		log_error(NULL, NULL, "volume %s: the bricks that leave it are empty, and can't be taken out: %s", s->volume,
 			  *p.text ? p.text : strerror(-err));
 	else
-		log_info(NULL, NULL, "volume %s: its last bricks were empty, and have left it", s->volume);
+		log_info(NULL, NULL, "volume %s: bricks were empty, and have left it", s->volume);
 }
 
 /* Who became a tenant when names had moved, or were moving, has his over the bricks with which the volume began, until they have moved, too. */
@@ -257,7 +269,7 @@ static void consider_spec(const struct spec *s, const json_t *document)
 	if (text && s->has_tenants)
 		want_fleet(s, text, document);
 	else if (text)
-		want(s->volume, text, moves, widens);
+		want(s->volume, text, moves, widens, document);
 }
 
 static void consider(const char *volume)
@@ -293,17 +305,28 @@ static void agree(bool leads)
 
 /* ---- how far they are ---- */
 
-static size_t count_subvolumes(const struct graph *g)
+/* The subvolumes of its graph, without the one that has been emptied, if it is to say so. */
+static uint64_t numbers_of(const struct mover *m, bool without_leaver)
 {
-	return (size_t)client_graph_dht(g)->children;
+	const struct xlator *dht = client_graph_dht(m->graph);
+	uint64_t numbers = 0;
+
+	for (int i = 0; i < dht->children; i++) {
+		bool left = !strcmp(dht->child[i]->type->name, "cluster/absent") ||
+			    (without_leaver && !strcmp(dht->child[i]->name, json_text(m->told, "leaving")));
+
+		numbers |= left ? 0 : UINT64_C(1) << i;
+	}
+	return numbers;
 }
 
-static void note_end_as(const struct mover *m, size_t subvolumes, const char *state, const json_t *told)
+/* numbers: of the subvolumes that have the names now. What it has done is not what has begun meanwhile, if something has. */
+static void note_end_as(const struct mover *m, uint64_t numbers, const char *state, const json_t *told)
 {
-	json_t *now, *document = rebalance_document(state, subvolumes, told);
+	json_t *now, *document = rebalance_document(state, numbers, m->begun, told);
 	uint64_t version;
 
-	if (!rebalance_read(m->volume, &now, &version) &&
+	if (!rebalance_read(m->volume, &now, &version) && rebalance_begun(now) == m->begun &&
 	    (rebalance_is(now, "running") || (m->fleet && rebalance_is(now, "done"))) &&
 	    !rebalance_write(m->volume, document, version))
 		log_info(NULL, NULL, "volume %s: moving names is %s: %" JSON_INTEGER_FORMAT " moved%s%s", m->volume, state,
@@ -315,9 +338,7 @@ static void note_end_as(const struct mover *m, size_t subvolumes, const char *st
 /* It is done, or will not be: the store remembers it, and agree() lets the graph go. If that can't be written now, it is when it is looked at next. */
 static void note_end(const struct mover *m)
 {
-	bool leaves = json_object_get(m->told, "leaving") && rebalance_is(m->told, "done");
-
-	note_end_as(m, count_subvolumes(m->graph) - leaves, json_text(m->told, "state"), m->told);
+	note_end_as(m, numbers_of(m, rebalance_is(m->told, "done")), json_text(m->told, "state"), m->told);
 }
 
 static void look_at(struct mover *m)
@@ -341,8 +362,8 @@ static void note_progress(struct mover *m, const json_t *done)
 
 	if (clock_ns() < m->noted_ns + NOTE_NS || json_number(done, "through") == m->noted_through)
 		return;
-	if (!rebalance_read(m->volume, &now, &version) && rebalance_is(now, "running")) {
-		document = rebalance_document("running", (size_t)json_number(now, "subvolumes"), done);
+	if (!rebalance_read(m->volume, &now, &version) && rebalance_is(now, "running") && rebalance_begun(now) == m->begun) {
+		document = rebalance_document("running", rebalance_numbers(now), m->begun, done);
 		if (!rebalance_write(m->volume, document, version))
 			m->noted_through = json_number(done, "through");
 		json_decref(document);
@@ -360,7 +381,7 @@ static void note_fleet_end(struct mover *m, const json_t *done)
 
 	if (!cluster_spec(m->volume, &s, &version, &ignored)) {
 		if (!fleet_lacks(s, done))
-			note_end_as(m, spec_subvolumes(s) - s->leaving, "done", done);
+			note_end_as(m, spec_staying(s), "done", done);
 		else
 			fleet_want(m->fleet, s, m->text);
 	}

@@ -3,7 +3,8 @@
  * the store says, and from the server that leads how far it is.
  *
  * A document "rebalance/VOLUME": "state" (running, as long as it is wanted; stopped; done; failed), and what cluster/dht said when it ended: "version",
- * "moved", "left", "problem", "files", "bytes", "copied", "failed", "skipped-...", and of how many "subvolumes". */
+ * "moved", "left", "problem", "files", "bytes", "copied", "failed", "skipped-...", of how many "subvolumes", and of which "numbers" (an older version's document
+ * has none: they are the first); "begun": see cluster-rebalance.h. */
 #include "cluster-rebalance.h"
 
 #include <errno.h>
@@ -42,11 +43,50 @@ bool rebalance_is(const json_t *document, const char *state)
 	return !strcmp(json_text(document, "state"), state);
 }
 
-json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told)
+static json_t *list_of(uint64_t numbers)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < SPEC_SUBVOLUMES_MAX; i++)
+		if (numbers >> i & 1)
+			json_array_append_new(list, json_integer(i));
+	return list;
+}
+
+static uint64_t first_numbers(size_t count)
+{
+	return count < SPEC_SUBVOLUMES_MAX ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
+}
+
+uint64_t rebalance_numbers(const json_t *document)
+{
+	json_t *list = json_object_get(document, "numbers"), *one;
+	uint64_t numbers = 0;
+	size_t i;
+
+	if (!list)
+		return first_numbers((size_t)json_number(document, "subvolumes"));
+	json_array_foreach(list, i, one)
+	{
+		json_int_t number = json_integer_value(one);
+
+		numbers |= number >= 0 && number < SPEC_SUBVOLUMES_MAX ? UINT64_C(1) << number : 0;
+	}
+	return numbers;
+}
+
+json_int_t rebalance_begun(const json_t *document)
+{
+	return json_number(document, "begun");
+}
+
+json_t *rebalance_document(const char *state, uint64_t numbers, json_int_t begun, const json_t *told)
 {
 	static const char *const kept[] = { "version", "moved",	 "left",    "problem", "files",	      "bytes",
 					    "copied",  "failed", "through", "tenants", "tenants-done" };
-	json_t *document = json_pack("{s:s, s:I}", "state", state, "subvolumes", (json_int_t)subvolumes), *value;
+	json_t *document = json_pack("{s:s, s:i, s:o, s:I}", "state", state, "subvolumes", __builtin_popcountll(numbers),
+				     "numbers", list_of(numbers), "begun", begun),
+	       *value;
 	const char *key;
 
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
@@ -59,23 +99,23 @@ json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *t
 
 /* ---- how it stands ---- */
 
-/* Over how many subvolumes names are spread, as far as the store knows; 0: not when they are moving. */
-static size_t spread_over(const struct spec *s, const json_t *document)
+/* Over which subvolumes names are spread, a mask, as far as the store knows; 0: not when they are moving. */
+static uint64_t spread_over(const struct spec *s, const json_t *document)
 {
 	if (!document)
-		return spec_began_with(s);
-	return rebalance_is(document, "done") ? (size_t)json_number(document, "subvolumes") : 0;
+		return first_numbers(spec_began_with(s)) << s->began_at;
+	return rebalance_is(document, "done") ? rebalance_numbers(document) : 0;
 }
 
 static const char *state_of(const struct spec *s, const json_t *document, bool here)
 {
-	size_t spread = spread_over(s, document);
+	uint64_t spread = spread_over(s, document);
 
 	if (here && rebalance_is(document, "stopped"))
 		return "stopping";
 	if (s->leaving && rebalance_is(document, "done")) /* it is about to be taken out */
 		return "running";
-	if (!document || (spread && spread != spec_subvolumes(s)))
+	if (!document || (spread && spread != spec_numbers(s)))
 		return "idle";
 	return json_text(document, "state");
 }
@@ -83,9 +123,9 @@ static const char *state_of(const struct spec *s, const json_t *document, bool h
 static json_t *leaving_bricks(const struct spec *s)
 {
 	json_t *list = json_array();
-	size_t set = s->replica ? s->replica : 1;
+	size_t set = spec_set_size(s);
 
-	for (size_t i = s->bricks - set; i < s->bricks; i++) {
+	for (size_t i = s->leaver * set; i < (s->leaver + 1) * set; i++) {
 		cleanup_path char *name = path_format("%s:%s", s->brick[i].server_name, s->brick[i].directory);
 
 		json_array_append_new(list, json_string(name));
@@ -97,7 +137,7 @@ static json_t *leaving_bricks(const struct spec *s)
 static json_t *describe(const struct spec *s, const json_t *document, json_t *told)
 {
 	json_t *all = document ? json_copy((json_t *)document) : json_object();
-	size_t spread = spread_over(s, document);
+	uint64_t spread = spread_over(s, document);
 
 	if (told && rebalance_is(document, "running"))
 		json_object_update(all, told);
@@ -110,7 +150,8 @@ static json_t *describe(const struct spec *s, const json_t *document, json_t *to
 	json_object_set_new(all, "here", json_boolean(told != NULL));
 	json_object_set_new(all, "leads", json_boolean(store_leads(cluster_store())));
 	json_object_set_new(all, "subvolumes", json_integer((json_int_t)spec_subvolumes(s)));
-	json_object_set_new(all, "spread-over", spread ? json_integer((json_int_t)spread) : json_null());
+	json_object_set_new(all, "spread-over", spread ? json_integer(__builtin_popcountll(spread)) : json_null());
+	json_object_set_new(all, "numbers", spread ? list_of(spread) : json_null());
 	return all;
 }
 
@@ -141,7 +182,7 @@ static int replace_document(const struct spec *s, json_t *document, uint64_t ver
 	return cluster_commit_problem(err, p);
 }
 
-static int begin(const struct spec *s, const json_t *document, uint64_t version, struct problem *p)
+static int begin(const struct spec *s, uint64_t spec_version, const json_t *document, uint64_t version, struct problem *p)
 {
 	json_t *wanted;
 	bool goes_on; /* with the tenants that had not had their turn */
@@ -151,9 +192,8 @@ static int begin(const struct spec *s, const json_t *document, uint64_t version,
 		return problem_set(p, EBUSY, "volume %s is stopped: `stratus volume start %s` first", s->volume, s->volume);
 	if (rebalance_is(document, "running") || spec_subvolumes(s) == 1)
 		return 0;
-	goes_on = s->has_tenants && rebalance_is(document, "stopped") &&
-		  (size_t)json_number(document, "subvolumes") == spec_subvolumes(s);
-	wanted = rebalance_document("running", spec_subvolumes(s), goes_on ? document : NULL);
+	goes_on = s->has_tenants && rebalance_is(document, "stopped") && rebalance_numbers(document) == spec_numbers(s);
+	wanted = rebalance_document("running", spec_numbers(s), (json_int_t)spec_version, goes_on ? document : NULL);
 	json_object_del(wanted, "problem");
 	err = replace_document(s, wanted, version, p);
 	json_decref(wanted);
@@ -168,21 +208,21 @@ static int end(const struct spec *s, const json_t *document, uint64_t version, s
 	if (!rebalance_is(document, "running"))
 		return 0;
 	told = movers_told(s->volume);
-	wanted = rebalance_document("stopped", spec_subvolumes(s), told);
+	wanted = rebalance_document("stopped", spec_numbers(s), rebalance_begun(document), told);
 	err = replace_document(s, wanted, version, p);
 	json_decref(wanted);
 	json_decref(told);
 	return err;
 }
 
-static int change(const struct spec *s, const char *verb, struct problem *p)
+static int change(const struct spec *s, uint64_t spec_version, const char *verb, struct problem *p)
 {
 	json_t *document;
 	uint64_t version;
 	int err = rebalance_read(s->volume, &document, &version);
 
 	if (!err)
-		err = !strcmp(verb, "start") ? begin(s, document, version, p) : end(s, document, version, p);
+		err = !strcmp(verb, "start") ? begin(s, spec_version, document, version, p) : end(s, document, version, p);
 	json_decref(document);
 	return err;
 }
@@ -199,7 +239,7 @@ int cluster_rebalance_command(int words, char **word, FILE *out, struct problem 
 		return problem_set(p, EINVAL, "cluster rebalance takes start, stop or status, and a volume");
 	err = cluster_spec(word[3], &s, &version, p);
 	if (!err && changes)
-		err = change(s, verb, p);
+		err = change(s, version, verb, p);
 	if (!err)
 		err = answer(s, out);
 	cluster_spec_release(s);
@@ -211,29 +251,37 @@ bool cluster_rebalance_pending(const struct spec *s)
 	json_t *document;
 	uint64_t version;
 	int err = rebalance_read(s->volume, &document, &version);
-	bool pending = !err && !s->leaving && spread_over(s, document) != spec_subvolumes(s);
+	bool pending = !err && !s->leaving && spread_over(s, document) != spec_numbers(s);
 
 	json_decref(document);
 	return pending;
 }
 
-int cluster_rebalance_check_removal(const struct spec *s, size_t left, struct problem *p)
+int cluster_rebalance_check_removal(const struct spec *s, uint64_t went, struct problem *p)
 {
 	json_t *document;
 	uint64_t version;
 	int err = rebalance_read(s->volume, &document, &version);
-	size_t spread = err ? 0 : spread_over(s, document);
+	uint64_t spread = err ? 0 : spread_over(s, document);
 
 	json_decref(document);
 	if (err)
 		return cluster_commit_problem(err, p);
-	if (spread && spread <= left)
+	if (spread && !(spread & went))
 		return 0;
 	return problem_set(
 		p, EBUSY,
-		"bricks of volume %s that have names, or are to have them, can't be removed at once: `stratus brick remove` has the last ones "
+		"bricks of volume %s that have names, or are to have them, can't be removed at once: `stratus brick remove` has them "
 		"emptied first",
 		s->volume);
+}
+
+int cluster_rebalance_must_end(const char *volume, struct problem *p)
+{
+	return problem_set(
+		p, EBUSY,
+		"names of volume %s are still to move to what was added last: `stratus rebalance start --wait %s` first",
+		volume, volume);
 }
 
 int cluster_rebalance_check(const char *volume, struct problem *p)
@@ -243,10 +291,7 @@ int cluster_rebalance_check(const char *volume, struct problem *p)
 	int err = rebalance_read(volume, &document, &version);
 
 	if (!err && document && !rebalance_is(document, "done"))
-		err = problem_set(
-			p, EBUSY,
-			"names of volume %s are still to move to what was added last: `stratus rebalance start --wait %s` first",
-			volume, volume);
+		err = cluster_rebalance_must_end(volume, p);
 	json_decref(document);
 	return err;
 }

@@ -13,8 +13,11 @@
 int rebalance_read(const char *volume, json_t **document, uint64_t *version);
 int rebalance_write(const char *volume, json_t *document, uint64_t version);
 bool rebalance_is(const json_t *document, const char *state);
-/* With what of the numbers cluster/dht has told, which may be NULL. */
-json_t *rebalance_document(const char *state, size_t subvolumes, const json_t *told);
+/* numbers: a mask of the subvolumes that it is about; begun: the version of the specification with which it began (0: before there was such a thing), by which who works at
+ * an earlier one is told; told: what cluster/dht says, or NULL. */
+json_t *rebalance_document(const char *state, uint64_t numbers, json_int_t begun, const json_t *told);
+uint64_t rebalance_numbers(const json_t *document);
+json_int_t rebalance_begun(const json_t *document);
 
 /* Commits the specification without the bricks that are to leave, if some are. cluster-commit.c */
 int cluster_take_out(const char *volume, struct problem *);

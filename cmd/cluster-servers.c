@@ -180,7 +180,7 @@ static int check_unused(const char *server, struct problem *p)
 
 		if (!cluster_spec(*key + strlen(prefix), &s, &version, &ignored))
 			for (size_t i = 0; i < s->bricks && !err; i++)
-				if (!strcmp(s->brick[i].server->name, server))
+				if (!s->brick[i].gone && !strcmp(s->brick[i].server->name, server))
 					err = problem_set(
 						p, EBUSY,
 						"server %s has the brick %s of volume %s: replace it (`stratus brick replace`) "

@@ -719,8 +719,9 @@ static json_t *sets_json(const struct volume *v)
 {
 	json_t *sets = json_array();
 
-	for (size_t i = 0; i < spec_subvolumes(v->spec); i++)
-		json_array_append_new(sets, replica_json(v, i));
+	for (size_t i = 0; i < spec_places(v->spec); i++)
+		if (spec_has_subvolume(v->spec, i))
+			json_array_append_new(sets, replica_json(v, i));
 	return sets;
 }
 
@@ -730,11 +731,12 @@ static json_t *volume_json(const struct volume *v)
 	json_t *bricks = json_array(), *all;
 
 	for (size_t i = 0; i < v->spec->bricks; i++)
-		json_array_append_new(bricks, brick_json(v, i));
+		if (!v->spec->brick[i].gone)
+			json_array_append_new(bricks, brick_json(v, i));
 	all = json_pack("{s:s, s:s, s:I, s:b, s:i, s:b, s:o}", "name", v->name, "id", gfid_text(&v->spec->id, id), "version",
 			(json_int_t)v->version, "started", !v->spec->stopped, "replica",
 			v->spec->replica ? (int)v->spec->replica : 1, "arbiter", v->spec->arbiter, "bricks", bricks);
-	if (v->spec->replica && spec_subvolumes(v->spec) == 1)
+	if (v->spec->replica && spec_places(v->spec) == 1)
 		json_object_set_new(all, "set", replica_json(v, 0));
 	else if (v->spec->replica)
 		json_object_set_new(all, "sets", sets_json(v));

@@ -72,8 +72,9 @@ int cluster_rebalance_command(int words, char **word, FILE *, struct problem *);
 bool cluster_rebalance_pending(const struct spec *); /* there are subvolumes without their part of the names */
 /* A sentence if names of the volume are still to move, so that it can't get other subvolumes now. */
 int cluster_rebalance_check(const char *volume, struct problem *);
-/* So many of its subvolumes may stay, as no names are, or are to be, at the others. -ENOTSUP */
-int cluster_rebalance_check_removal(const struct spec *, size_t left, struct problem *);
+/* Those may go at once, for no names are, or are to be, there. -EBUSY */
+int cluster_rebalance_check_removal(const struct spec *, uint64_t went, struct problem *); /* a mask of subvolumes */
+int cluster_rebalance_must_end(const char *volume, struct problem *);			   /* the sentence that says so */
 
 int cluster_http_start(const char *address, const struct tls_files *, struct problem *);
 void cluster_http_stop(void);

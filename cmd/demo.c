@@ -188,6 +188,8 @@ int demo_open(struct demo *d, const char *directory, struct problem *p)
 	remember(d);
 	if (spec_read(path, &d->spec, p))
 		return -EINVAL;
+	if (spec_subvolumes(&d->spec) < spec_places(&d->spec))
+		return problem_set(p, EINVAL, "%s says 'gone: true', and a demo keeps its bricks: take that out", path);
 	err = refresh(d, p);
 	return err ? err : check_strangers(d, p);
 }

@@ -74,15 +74,27 @@ static size_t number_of(const char *set)
 	return colon ? strtoul(colon + 1, NULL, 10) : 0;
 }
 
-/* What the cluster store calls the members: they are the bricks of the volume, in their order. */
+static const json_t *find_brick(const json_t *volume, size_t number)
+{
+	cleanup_path char *name = path_format("brick%zu", number);
+	json_t *brick;
+	size_t i;
+
+	json_array_foreach(json_object_get(volume, "bricks"), i,
+			   brick) if (!strcmp(json_text(brick, "name"), name)) return brick;
+	return NULL;
+}
+
+/* What the cluster store calls the members: they are bricks of the volume, whose numbers follow from the set's. */
 static void name_set(json_t *set, const json_t *volume)
 {
 	size_t first = number_of(json_text(set, "volume")) * (size_t)json_number(volume, "replica"), i;
-	json_t *member, *brick;
+	const json_t *brick;
+	json_t *member;
 
 	json_array_foreach(json_object_get(set, "members"), i, member)
 	{
-		brick = json_array_get(json_object_get(volume, "bricks"), first + i);
+		brick = find_brick(volume, first + i);
 		json_object_set_new(member, "brick", json_string(json_text(brick, "name")));
 		json_object_set_new(member, "server", json_string(json_text(brick, "server")));
 		json_object_set_new(member, "directory", json_string(json_text(brick, "directory")));
@@ -180,24 +192,27 @@ json_t *sets_choose(const struct process *process, const json_t *list, const cha
 	return NULL;
 }
 
-/* How many sets the store's volume has. */
-static size_t count_sets(const json_t *v)
+/* Those before it may have left: so sets are known by the numbers of their first bricks, which are told in their order. */
+static bool has_set(const json_t *list, const json_t *v, const json_t *brick)
 {
-	size_t replica = (size_t)json_number(v, "replica");
+	const char *name = json_text(v, "name"),
+		   *number = json_text(brick, "name") + strcspn(json_text(brick, "name"), "0123456789");
+	size_t set_number = strtoul(number, NULL, 10) / (size_t)json_number(v, "replica");
+	cleanup_path char *set = path_format("%s:%zu", name, set_number);
 
-	return replica > 1 ? json_array_size(json_object_get(v, "bricks")) / replica : 0;
+	return of_volume(list, "volume", set) || (!set_number && of_volume(list, "volume", name));
 }
 
 static bool has_all(const json_t *list, const json_t *v)
 {
-	const char *name = json_text(v, "name");
-	size_t count = count_sets(v);
+	size_t replica = (size_t)json_number(v, "replica"), i;
 	bool all = true;
+	json_t *brick;
 
-	for (size_t i = 0; i < count && all; i++) {
-		cleanup_path char *set = path_format("%s:%zu", name, i);
-
-		all = of_volume(list, "volume", set) || (!i && of_volume(list, "volume", name));
+	json_array_foreach(json_object_get(v, "bricks"), i, brick)
+	{
+		if (replica > 1 && i % replica == 0)
+			all &= has_set(list, v, brick);
 	}
 	return all;
 }

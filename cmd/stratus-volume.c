@@ -21,7 +21,8 @@ struct arguments {
 	struct ask_form ask;
 	struct spec_form form;
 	bool dry_run, start, cancel;
-	bool has_none; /* what is to be removed has no names */
+	uint64_t with_names; /* a mask: subvolumes that have names, or may have */
+	bool *have_none;     /* what was removed has none */
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -328,10 +329,13 @@ static int remove_bricks(struct spec *s, const struct arguments *a, struct probl
 {
 	const char *const *bricks = a->words.word + 2;
 	size_t count = (size_t)a->words.count - 2;
+	uint64_t numbers;
+	int err = spec_name_subvolumes(s, bricks, count, &numbers, p);
 
-	if (!s->leaving && a->has_none)
-		return spec_remove_bricks(s, bricks, count, p);
-	return spec_let_leave(s, bricks, count, p);
+	if (err)
+		return err;
+	*a->have_none = !s->leaving && !(numbers & a->with_names);
+	return *a->have_none ? spec_remove_bricks(s, bricks, count, p) : spec_let_leave(s, bricks, count, p);
 }
 
 static int keep_bricks(struct spec *s, const struct arguments *a, struct problem *p)
@@ -343,18 +347,20 @@ static int keep_bricks(struct spec *s, const struct arguments *a, struct problem
 	return 0;
 }
 
-/* Names were never spread over what was added last. */
-static int look_for_names(const struct arguments *a, bool *none, struct problem *p)
+/* *numbers: a mask of the subvolumes over which names are spread. As long as they move all may have some. */
+static int look_for_names(const struct arguments *a, uint64_t *numbers, struct problem *p)
 {
 	cleanup_path char *line = path_format("cluster rebalance status %s", a->words.word[1]);
 	struct process keeper = { 0 };
-	json_t *answer = NULL;
+	json_t *answer = NULL, *one;
 	int err = keeper_find(a->ask.stratusd, &keeper, p);
+	size_t i;
 
 	if (!err)
 		err = keeper_ask(&keeper, line, NULL, &answer, p);
-	*none = !err && json_is_integer(json_object_get(answer, "spread-over")) &&
-		json_number(answer, "spread-over") < json_number(answer, "subvolumes");
+	*numbers = json_is_array(json_object_get(answer, "numbers")) ? 0 : UINT64_MAX;
+	json_array_foreach(json_object_get(answer, "numbers"), i, one) *numbers |= UINT64_C(1)
+										   << (json_integer_value(one) & 63);
 	json_decref(answer);
 	process_free(&keeper);
 	return err;
@@ -369,7 +375,7 @@ static void tell_what_follows(const struct arguments *a)
 	if (a->cancel)
 		printf("they stay, and get their part of the names again; `stratus rebalance status %s` tells how far that is\n",
 		       volume);
-	else if (!a->has_none)
+	else if (!*a->have_none)
 		printf("names and files move to the other bricks now, and these are taken out when they are empty: `stratus rebalance status "
 		       "%s` tells how far that is, `stratus brick remove --cancel %s` keeps them\n",
 		       volume, volume);
@@ -378,13 +384,15 @@ static void tell_what_follows(const struct arguments *a)
 static int brick_remove(const struct arguments *a, struct problem *p)
 {
 	struct arguments known = *a;
+	bool have_none = false;
 	int err;
 
 	if (a->cancel != (a->words.count == 2))
 		return problem_set(p, EINVAL,
 				   a->cancel ? "remove --cancel takes a volume only"
-					     : "remove takes a volume and its last bricks, or --cancel and a volume");
-	err = look_for_names(a, &known.has_none, p);
+					     : "remove takes a volume and bricks of it, or --cancel and a volume");
+	known.have_none = &have_none;
+	err = look_for_names(a, &known.with_names, p);
 	if (!err)
 		err = edit(&known, a->words.word[1], a->cancel ? keep_bricks : remove_bricks, p);
 	if (!err)
@@ -476,9 +484,10 @@ int command_brick(int argc, char **argv)
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...\nremove --cancel VOLUME",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
 		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume more bricks, "
-		"whole replica sets at the end; `stratus rebalance` then moves names there. `remove` has the last brick (or replica set, all of "
+		"whole replica sets; `stratus rebalance` then moves names there. `remove` has a brick (or replica set, all of "
 		"it) emptied while the volume is in use, and takes it out when nothing is left there; `stratus rebalance status` tells how far "
-		"that is. What was added and never got names goes at once.",
+		"that is. The others keep their numbers, and what is added later takes that of one that has left. What was added and never got "
+		"names goes at once.",
 		ask_child,
 		NULL,
 		NULL,

@@ -87,18 +87,21 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 }
 
 /* "brickN", or "SERVER:/DIRECTORY" (the server by name or host). */
-static struct spec_brick *find_brick(struct spec *s, const char *text)
+static bool is_called(const struct spec_brick *b, size_t place, const char *text)
 {
-	for (size_t i = 0; i < s->bricks; i++) {
-		const struct spec_brick *b = &s->brick[i];
-		cleanup_path char *number = path_format("brick%zu", i),
-				  *by_name = path_format("%s:%s", b->server_name, b->directory);
-		cleanup_path char *by_host =
-			path_format(strchr(b->server->host, ':') ? "[%s]:%s" : "%s:%s", b->server->host, b->directory);
+	cleanup_path char *number = path_format("brick%zu", place),
+			  *by_name = path_format("%s:%s", b->server_name, b->directory);
+	cleanup_path char *by_host =
+		path_format(strchr(b->server->host, ':') ? "[%s]:%s" : "%s:%s", b->server->host, b->directory);
 
-		if (!strcmp(text, number) || !strcmp(text, by_name) || !strcmp(text, by_host))
+	return !strcmp(text, number) || !strcmp(text, by_name) || !strcmp(text, by_host);
+}
+
+static struct spec_brick *find_brick(const struct spec *s, const char *text)
+{
+	for (size_t i = 0; i < s->bricks; i++)
+		if (!s->brick[i].gone && is_called(&s->brick[i], i, text))
 			return &s->brick[i];
-	}
 	return NULL;
 }
 
@@ -121,10 +124,28 @@ int spec_replace_brick(struct spec *s, const char *old, const char *new, struct 
 	return 0;
 }
 
-/* How many are left without these, which are to be the last ones. */
-static int count_left(struct spec *s, const char *const *bricks, size_t count, size_t *left, struct problem *p)
+/* ---- subvolumes that go ---- */
+
+static int check_whole_sets(const struct spec *s, const bool *goes, uint64_t *numbers, struct problem *p)
+{
+	size_t set = spec_set_size(s);
+
+	*numbers = 0;
+	for (size_t i = 0; i < s->bricks; i++) {
+		if (goes[i] != goes[i - i % set])
+			return problem_set(
+				p, EINVAL,
+				"replica sets leave as a whole, and brick%zu to brick%zu of volume %s are one: name all of them",
+				i - i % set, i - i % set + set - 1, s->volume);
+		*numbers |= goes[i] ? UINT64_C(1) << i / set : 0;
+	}
+	return 0;
+}
+
+int spec_name_subvolumes(const struct spec *s, const char *const *bricks, size_t count, uint64_t *numbers, struct problem *p)
 {
 	bool goes[SPEC_BRICKS_MAX] = { false };
+	int err;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct spec_brick *b = find_brick(s, bricks[i]);
@@ -134,69 +155,98 @@ static int count_left(struct spec *s, const char *const *bricks, size_t count, s
 					   s->volume, bricks[i]);
 		goes[b - s->brick] = true;
 	}
-	*left = s->bricks;
-	while (*left > 0 && goes[*left - 1])
-		--*left;
-	if (!*left)
-		return problem_set(p, EINVAL, "volume %s has no other bricks: `stratus volume delete` removes a volume",
-				   s->volume);
-	for (size_t i = 0; i < *left; i++)
-		if (goes[i])
-			return problem_set(
-				p, ENOTSUP,
-				"brick%zu of volume %s can't be removed in this version: only the subvolume that is the last in the list can be "
-				"taken out, which is brick%zu%s",
-				i, s->volume, s->bricks - (s->replica ? s->replica : 1),
-				s->replica ? " and those after it" : "");
-	return 0;
+	err = check_whole_sets(s, goes, numbers, p);
+	if (!err && *numbers == spec_numbers(s))
+		err = problem_set(p, EINVAL, "volume %s has no other bricks: `stratus volume delete` removes a volume",
+				  s->volume);
+	return err;
 }
 
-static void cut(struct spec *s, size_t left)
+/* Its place is kept, unless it is the end of the list. */
+static void drop(struct spec *s, size_t number)
 {
-	for (size_t i = left; i < s->bricks; i++) {
+	size_t set = spec_set_size(s);
+
+	for (size_t i = number * set; i < (number + 1) * set; i++) {
 		free(s->brick[i].server_name);
 		free(s->brick[i].directory);
+		s->brick[i] = (struct spec_brick){ .gone = true };
 	}
-	s->bricks = left;
+	while (s->bricks && s->brick[s->bricks - 1].gone)
+		s->bricks--;
 }
 
 int spec_remove_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
 {
-	size_t left;
-	int err = count_left(s, bricks, count, &left, p);
+	uint64_t numbers;
+	int err = spec_name_subvolumes(s, bricks, count, &numbers, p);
 
-	if (!err)
-		cut(s, left);
+	for (size_t i = spec_places(s); i-- && !err;)
+		if (numbers >> i & 1)
+			drop(s, i);
 	return err;
 }
 
 int spec_let_leave(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
 {
-	size_t set = s->replica ? s->replica : 1, left;
-	int err = count_left(s, bricks, count, &left, p);
+	uint64_t numbers;
+	int err = spec_name_subvolumes(s, bricks, count, &numbers, p);
 
 	if (err)
 		return err;
-	if (s->bricks - left != set)
-		return problem_set(p, ENOTSUP,
-				   "volume %s can give up one %s at a time, and these are %zu bricks: name the last %zu",
-				   s->volume, s->replica ? "replica set" : "brick", s->bricks - left, set);
-	if (s->replica && spec_subvolumes(s) == 2 && spec_began_with(s) > 1)
-		return problem_set(p, ENOTSUP,
-				   "volume %s began with %zu replica sets, and such a one keeps two of them in this version",
-				   s->volume, spec_began_with(s));
+	if (numbers & (numbers - 1))
+		return problem_set(p, ENOTSUP, "volume %s can give up one %s at a time, and these are of %d: name one",
+				   s->volume, s->replica ? "replica set" : "brick", __builtin_popcountll(numbers));
 	s->leaving = true;
+	s->leaver = (size_t)__builtin_ctzll(numbers);
 	return 0;
+}
+
+static size_t first_other(const struct spec *s, size_t number)
+{
+	size_t first = 0;
+
+	while (first == number || !spec_has_subvolume(s, first))
+		first++;
+	return first;
+}
+
+/* What is implied as long as no layout is written must name none whose number is free, for that is another's one day, which has nothing: so what is left of
+ * it behind the one that goes, or before it, whichever is more; or any other. */
+void spec_shorten_beginning(struct spec *s, size_t number)
+{
+	size_t from = s->began_at, count = spec_began_with(s), before = number - from, after = from + count - number - 1;
+	bool had_names = number >= from && number < from + count;
+
+	if (had_names && count == 1) {
+		from = first_other(s, number);
+	} else if (had_names) {
+		from = after > before ? number + 1 : from;
+		count = after > before ? after : before;
+	}
+	/* Set 0 of a volume that began with it alone has no number in its name; one that has it keeps it. */
+	s->says_began_at |= had_names && (from || (s->replica && spec_began_with(s) > 1 && count == 1));
+	s->began = (unsigned)count;
+	s->began_at = (unsigned)from;
 }
 
 void spec_take_out(struct spec *s)
 {
-	size_t set = s->replica ? s->replica : 1, left = spec_subvolumes(s) - 1, began = spec_began_with(s);
-
-	cut(s, left * set);
-	/* Also where it was not said: what is left has layouts, and pointers. And one that comes again must not take itself for one that was there first. */
-	s->began = (unsigned)(began < left ? began : left);
+	/* Also where it was not said: what is left has layouts, and pointers. */
+	spec_shorten_beginning(s, s->leaver);
+	drop(s, s->leaver);
 	s->leaving = false;
+}
+
+/* The last one in the list comes where another has left, if one has. Sets leave as a whole, so one that comes has a place as a whole. */
+static void fill_place(struct spec *s)
+{
+	size_t place = 0;
+
+	while (!s->brick[place].gone && place + 1 < s->bricks)
+		place++;
+	if (s->brick[place].gone)
+		s->brick[place] = s->brick[--s->bricks];
 }
 
 int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, struct problem *p)
@@ -210,13 +260,15 @@ int spec_add_bricks(struct spec *s, const char *const *bricks, size_t count, str
 			"set, in their order",
 			s->volume, s->replica, s->replica, count, s->replica);
 	if (s->leaving)
-		return problem_set(
-			p, EBUSY,
-			"the last bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
-			"wait until they have left",
-			s->volume, s->volume);
-	for (size_t i = 0; i < count && !err; i++)
+		return problem_set(p, EBUSY,
+				   "bricks of volume %s are leaving it: `stratus brick remove --cancel %s` keeps them, or "
+				   "wait until they have left",
+				   s->volume, s->volume);
+	for (size_t i = 0; i < count && !err; i++) {
 		err = add_brick(s, bricks[i], 0, p);
+		if (!err)
+			fill_place(s);
+	}
 	return err;
 }
 
@@ -228,7 +280,7 @@ void spec_name_server(struct spec *s, const char *name)
 	s->server[0].name = path_format("%s", name);
 	for (size_t i = 0; i < s->bricks; i++) {
 		free(s->brick[i].server_name);
-		s->brick[i].server_name = path_format("%s", name);
+		s->brick[i].server_name = s->brick[i].gone ? NULL : path_format("%s", name);
 	}
 }
 

@@ -131,7 +131,7 @@ size_t spec_servers_of_bricks(const struct spec *s)
 
 		while (s->brick[k].server != s->brick[i].server)
 			k++;
-		count += k == i;
+		count += k == i && !s->brick[i].gone;
 	}
 	return count;
 }

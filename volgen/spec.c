@@ -182,6 +182,29 @@ static int take_switch(struct reader *r, yaml_node_t *n, void *target)
 	return err;
 }
 
+static int take_began_at(struct reader *r, yaml_node_t *n, void *target)
+{
+	(void)target;
+	r->spec->says_began_at = true;
+	return take_number(r, n, &r->spec->began_at, 0, SPEC_SUBVOLUMES_MAX - 1, "number of a subvolume");
+}
+
+/* 'true': the last one, as it was when no other could leave. Which that is is known when all bricks are: check_leaving. */
+static int take_leaving(struct reader *r, yaml_node_t *n, void *target)
+{
+	const char *text = (const char *)n->data.scalar.value;
+	unsigned number;
+	int err;
+
+	r->spec->leaver = SIZE_MAX;
+	if (n->type == YAML_SCALAR_NODE && (*text < '0' || *text > '9'))
+		return take_switch(r, n, target);
+	err = take_number(r, n, &number, 0, SPEC_SUBVOLUMES_MAX - 1, "number of a subvolume");
+	r->spec->leaving = true;
+	r->spec->leaver = number;
+	return err;
+}
+
 /* A server's: whether it was given counts, too. */
 static int take_server_port(struct reader *r, yaml_node_t *n, void *target)
 {
@@ -228,9 +251,9 @@ static yaml_node_t *node(struct reader *r, int index)
 
 static int unknown_key(struct reader *r, const yaml_node_t *n, const struct key *keys)
 {
-	const char *names[16] = { NULL }, *name = (const char *)n->data.scalar.value, *nearest;
+	const char *names[24] = { NULL }, *name = (const char *)n->data.scalar.value, *nearest;
 
-	for (size_t i = 0; keys[i].name && i < 15; i++)
+	for (size_t i = 0; keys[i].name && i < 23; i++)
 		names[i] = keys[i].name;
 	nearest = nearest_name(name, names);
 	return bad(r, line_of(n), "'%.80s' means nothing here%s%s%s", name, nearest ? ": did you mean '" : "",
@@ -326,11 +349,11 @@ static int take_servers(struct reader *r, yaml_node_t *n, void *target)
 
 static int take_brick(struct reader *r, yaml_node_t *n)
 {
-	static const struct key keys[] = {
-		{ "server", take_text }, { "directory", take_path }, { "id", take_id }, { "port", take_port }, { 0 }
-	};
+	static const struct key keys[] = { { "server", take_text }, { "directory", take_path }, { "id", take_id },
+					   { "port", take_port },   { "gone", take_switch },	{ 0 } };
 	static const size_t offsets[] = { offsetof(struct spec_brick, server_name), offsetof(struct spec_brick, directory),
-					  offsetof(struct spec_brick, id), offsetof(struct spec_brick, port) };
+					  offsetof(struct spec_brick, id), offsetof(struct spec_brick, port),
+					  offsetof(struct spec_brick, gone) };
 	struct spec_brick *b = spec_grow(&r->spec->brick, &r->spec->bricks, sizeof *b);
 	int err;
 
@@ -338,7 +361,11 @@ static int take_brick(struct reader *r, yaml_node_t *n)
 	err = take_mapping(r, n, "a brick", keys, (char *)b, offsets);
 	if (err)
 		return err;
-	if (!b->server_name || !b->directory || gfid_is_null(&b->id))
+	if (b->gone && (b->server_name || b->directory || b->port || !gfid_is_null(&b->id)))
+		return bad(
+			r, b->line,
+			"'gone: true' keeps the place of a brick that has left, and has nothing beside it: remove the other lines");
+	if (!b->gone && (!b->server_name || !b->directory || gfid_is_null(&b->id)))
 		return bad(r, b->line, "this brick has no %s",
 			   !b->server_name ? "'server'"
 			   : !b->directory ? "'directory'"
@@ -551,57 +578,21 @@ static int check_brick(struct reader *r, struct spec_brick *b)
 {
 	const struct spec *s = r->spec;
 
+	if (b->gone)
+		return 0;
 	b->server = spec_server_find(s, b->server_name);
 	if (!b->server)
 		return bad(r, b->line, "the brick is on server '%.80s', which is not among the servers", b->server_name);
 	if (gfid_equal(&b->id, &s->id))
 		return bad(r, b->line, "the brick has the id of the volume: give it one of its own");
 	for (const struct spec_brick *other = s->brick; other < b; other++) {
+		if (other->gone)
+			continue;
 		if (gfid_equal(&b->id, &other->id))
 			return bad(r, b->line, "the brick has the same id as that in line %u", other->line);
 		if (b->server == other->server && !strcmp(b->directory, other->directory))
 			return bad(r, b->line, "the brick has the same server and directory as that in line %u", other->line);
 	}
-	return 0;
-}
-
-static int check_replica(struct reader *r)
-{
-	const struct spec *s = r->spec;
-
-	if (s->arbiter && s->replica != 3)
-		return bad(r, 1, "'arbiter: true' needs 'replica: 3': two bricks with data and the arbiter");
-	if (s->replica && s->bricks % s->replica)
-		return bad(r, 1, "'replica: %u' needs %u bricks, not %zu; several sets a multiple of that", s->replica,
-			   s->replica, s->bricks);
-	if (spec_subvolumes(s) > SPEC_SUBVOLUMES_MAX)
-		return bad(r, 1, "%zu %s: a volume has at most %d in this version", spec_subvolumes(s),
-			   s->replica ? "replica sets" : "bricks without replicas", SPEC_SUBVOLUMES_MAX);
-	return 0;
-}
-
-static int check_began(struct reader *r)
-{
-	const struct spec *s = r->spec;
-
-	if (s->began > spec_subvolumes(s))
-		return bad(r, 1, "'began-with: %u' says more than the volume has: %zu %s", s->began, spec_subvolumes(s),
-			   s->replica ? "replica sets" : "bricks without replicas");
-	return 0;
-}
-
-static int check_leaving(struct reader *r)
-{
-	const struct spec *s = r->spec;
-
-	if (s->leaving && spec_subvolumes(s) < 2)
-		return bad(r, 1,
-			   "'leaving: true' says that the last subvolume is to go, and the volume has no other: remove it");
-	if (s->leaving && s->replica && spec_subvolumes(s) == 2 &&
-	    spec_began_with(s) > 1) /* set 0 would be called otherwise: spec_set_name */
-		return bad(
-			r, 1,
-			"'leaving: true': a volume that began with several replica sets keeps two of them in this version: remove it");
 	return 0;
 }
 
@@ -621,11 +612,7 @@ static int check_whole(struct reader *r)
 	for (size_t i = 0; i < s->bricks && !err; i++)
 		err = check_brick(r, &s->brick[i]);
 	if (!err)
-		err = check_replica(r);
-	if (!err)
-		err = check_began(r);
-	if (!err)
-		err = check_leaving(r);
+		err = spec_check_subvolumes(r->spec, r->problem);
 	if (!err)
 		err = spec_check_transport(r->spec, r->problem);
 	return err ? err : spec_check_tenants(r->spec, r->problem);
@@ -644,7 +631,8 @@ static int take_document(struct reader *r)
 		{ "replica", take_replica },
 		{ "arbiter", take_switch },
 		{ "began-with", take_began },
-		{ "leaving", take_switch },
+		{ "began-at", take_began_at },
+		{ "leaving", take_leaving },
 		{ "stopped", take_switch },
 		{ "transport", take_transport },
 		{ "tls", take_tls },
@@ -662,6 +650,7 @@ static int take_document(struct reader *r)
 					  offsetof(struct spec, replica),
 					  offsetof(struct spec, arbiter),
 					  offsetof(struct spec, began),
+					  0,
 					  offsetof(struct spec, leaving),
 					  offsetof(struct spec, stopped),
 					  offsetof(struct spec, transport),
@@ -760,36 +749,6 @@ unsigned spec_brick_port(const struct spec_brick *b)
 	return b->port ? b->port : b->server->port;
 }
 
-size_t spec_subvolumes(const struct spec *s)
-{
-	return s->replica ? s->bricks / s->replica : s->bricks;
-}
-
-size_t spec_began_with(const struct spec *s)
-{
-	return s->began ? s->began : spec_subvolumes(s);
-}
-
-bool spec_is_spread(const struct spec *s)
-{
-	return spec_subvolumes(s) > 1 || s->began;
-}
-
-bool spec_has_leases(const struct spec *s)
-{
-	return !s->replica && (s->has_tenants || spec_is_spread(s));
-}
-
-bool spec_has_no_number(const struct spec *s, size_t number)
-{
-	return !number && spec_began_with(s) == 1;
-}
-
-char *spec_set_name(const struct spec *s, size_t number)
-{
-	return spec_has_no_number(s, number) ? path_format("%s", s->volume) : path_format("%s:%zu", s->volume, number);
-}
-
 /* ---- writing ---- */
 
 void spec_print_scalar(const char *text, FILE *to)
@@ -843,6 +802,21 @@ static void print_options(const struct spec *s, FILE *to)
 	}
 }
 
+static void print_brick(const struct spec_brick *b, FILE *to)
+{
+	char id[GFID_TEXT];
+
+	if (b->gone) {
+		fputs("  - gone: true\n", to);
+		return;
+	}
+	fprintf(to, "  - server: \"%s\"\n    directory: ", b->server_name);
+	spec_print_scalar(b->directory, to);
+	fprintf(to, "\n    id: %s\n", gfid_text(&b->id, id));
+	if (b->port)
+		fprintf(to, "    port: %u\n", b->port);
+}
+
 void spec_print(const struct spec *s, FILE *to)
 {
 	char id[GFID_TEXT];
@@ -856,18 +830,17 @@ void spec_print(const struct spec *s, FILE *to)
 		fprintf(to, "replica: %u\n%s", s->replica, s->arbiter ? "arbiter: true\n" : "");
 	if (s->began)
 		fprintf(to, "began-with: %u\n", s->began);
-	if (s->leaving)
-		fputs("leaving: true\n", to);
+	if (s->says_began_at)
+		fprintf(to, "began-at: %u\n", s->began_at);
+	if (s->leaving && s->leaver + 1 == spec_places(s))
+		fputs("leaving: true\n", to); /* as a server of an older version reads it */
+	else if (s->leaving)
+		fprintf(to, "leaving: %zu\n", s->leaver);
 	spec_print_transport(s, to);
 	print_servers(s, to);
 	fputs("bricks:\n", to);
-	for (size_t i = 0; i < s->bricks; i++) {
-		fprintf(to, "  - server: \"%s\"\n    directory: ", s->brick[i].server_name);
-		spec_print_scalar(s->brick[i].directory, to);
-		fprintf(to, "\n    id: %s\n", gfid_text(&s->brick[i].id, id));
-		if (s->brick[i].port)
-			fprintf(to, "    port: %u\n", s->brick[i].port);
-	}
+	for (size_t i = 0; i < s->bricks; i++)
+		print_brick(&s->brick[i], to);
 	if (s->client_translators.count)
 		print_list("client-translators", &s->client_translators, to);
 	if (s->has_server_translators)

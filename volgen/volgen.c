@@ -31,6 +31,7 @@ static const char *const own[][2] = {
 	{ "features/replica", "set" },
 	{ "features/layout", "subvolume" },
 	{ "features/layout", "initial" },
+	{ "features/layout", "initial-from" },
 	{ "features/layout", "leaving" },
 	{ "features/lease", "record" },
 	{ "features/cloud", "tenants" },
@@ -53,6 +54,7 @@ static const char *const own[][2] = {
 	{ "protocol/client", "remote-subvolume" },
 	{ "cluster/afr", "arbiter" },
 	{ "cluster/dht", "initial" },
+	{ "cluster/dht", "initial-from" },
 	{ "cluster/dht", "leaving" },
 	{ "cluster/coordinator", "volume" },
 	{ "cluster/coordinator", "state-file" },
@@ -126,6 +128,17 @@ static size_t bricks_beside(const struct spec *s, const struct spec_brick *b)
 	return count;
 }
 
+/* Who has the names as long as no layout is written. */
+static void beginning(struct writer *w)
+{
+	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
+	cleanup_path char *from = path_format("%u", w->spec->began_at);
+
+	option(w, "initial", initial);
+	if (w->spec->began_at)
+		option(w, "initial-from", from);
+}
+
 static void brick_options(struct writer *w, const char *type, size_t number)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
@@ -134,8 +147,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 	cleanup_path char *leases = path_format("%s/.stratus/leases", b->directory);
 	cleanup_path char *secret = path_format("%s/.stratus/secret", b->directory);
 	cleanup_path char *member = path_format("%zu", w->spec->replica ? number % w->spec->replica : 0);
-	cleanup_path char *subvolume = path_format("%zu", w->spec->replica ? number / w->spec->replica : number);
-	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
+	size_t set_number = number / spec_set_size(w->spec);
+	cleanup_path char *subvolume = path_format("%zu", set_number);
 	cleanup_path char *ledger = path_format("%s/.stratus/usage", b->directory);
 	cleanup_path char *here = path_format("%zu", bricks_beside(w->spec, b));
 	cleanup_path char *all_servers = path_format("%zu", spec_servers_of_bricks(w->spec));
@@ -156,8 +169,8 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 			option(w, "set", subvolume);
 	} else if (!strcmp(type, "features/layout")) {
 		option(w, "subvolume", subvolume);
-		option(w, "initial", initial);
-		if (w->spec->leaving && number >= w->spec->bricks - (w->spec->replica ? w->spec->replica : 1))
+		beginning(w);
+		if (w->spec->leaving && set_number == w->spec->leaver)
 			option(w, "leaving", "on");
 	} else if (!strcmp(type, "features/lease")) {
 		option(w, "record", leases);
@@ -373,15 +386,29 @@ static char *write_subvolume(struct writer *w, size_t number)
 	return name;
 }
 
+/* In place of one that has left. */
+static char *write_absent(struct writer *w, size_t number)
+{
+	char *name = path_format("absent%zu", number);
+
+	begin(w, name, "cluster/absent");
+	end(w, "cluster/absent", NULL);
+	return name;
+}
+
+static char *write_place(struct writer *w, size_t number)
+{
+	return spec_has_subvolume(w->spec, number) ? write_subvolume(w, number) : write_absent(w, number);
+}
+
 /* All subvolumes, and what spreads names over them. The name of the top. */
 static char *write_subvolumes(struct writer *w)
 {
-	cleanup_path char *initial = path_format("%zu", spec_began_with(w->spec));
-	cleanup_path char *leaver = path_format("%zu", spec_subvolumes(w->spec) - 1);
-	char *all = write_subvolume(w, 0);
+	cleanup_path char *leaver = path_format("%zu", w->spec->leaver);
+	char *all = write_place(w, 0);
 
-	for (size_t i = 1; i < spec_subvolumes(w->spec); i++) {
-		cleanup_path char *before = all, *name = write_subvolume(w, i);
+	for (size_t i = 1; i < spec_places(w->spec); i++) {
+		cleanup_path char *before = all, *name = write_place(w, i);
 
 		all = path_format("%s %s", before, name);
 	}
@@ -389,8 +416,8 @@ static char *write_subvolumes(struct writer *w)
 		return all;
 	begin(w, "dht", "cluster/dht");
 	/* A client of before there was such an option serves for a volume that never grew. */
-	if (spec_began_with(w->spec) != spec_subvolumes(w->spec))
-		option(w, "initial", initial);
+	if (spec_began_with(w->spec) != spec_places(w->spec))
+		beginning(w);
 	if (w->spec->leaving)
 		option(w, "leaving", leaver);
 	end(w, "cluster/dht", all);
@@ -491,8 +518,8 @@ static void write_ports(struct writer *w, size_t number, struct volgen_files *fi
 	const struct spec_server *server = &s->server[number];
 
 	for (size_t i = 0; i < s->bricks; i++) {
-		unsigned port = spec_brick_port(&s->brick[i]);
-		bool done = s->brick[i].server != server;
+		bool done = s->brick[i].server != server; /* one that has gone has none */
+		unsigned port = done ? 0 : spec_brick_port(&s->brick[i]);
 
 		for (size_t before = 0; before < i && !done; before++)
 			done = s->brick[before].server == server && spec_brick_port(&s->brick[before]) == port;
@@ -506,6 +533,15 @@ static void write_ports(struct writer *w, size_t number, struct volgen_files *fi
 	}
 }
 
+static void write_coordinator(struct writer *w, size_t set, struct volgen_files *files)
+{
+	cleanup_path char *called = spec_set_name(w->spec, set), *name = numbered(w, "coordinator", set);
+
+	begin_file(w);
+	write_set(w, name, "cluster/coordinator", set);
+	end_file(w, files, VOLGEN_COORDINATOR, set, path_format("coordinator-%s.vol", called));
+}
+
 static void write_all(struct writer *w, struct volgen_files *files)
 {
 	const struct spec *s = w->spec;
@@ -515,13 +551,9 @@ static void write_all(struct writer *w, struct volgen_files *files)
 	begin_file(w);
 	write_client(w);
 	end_file(w, files, VOLGEN_CLIENT, 0, path_format("client-%s.vol", s->volume));
-	for (size_t i = 0; s->replica && i < spec_subvolumes(s); i++) {
-		cleanup_path char *called = spec_set_name(s, i), *name = numbered(w, "coordinator", i);
-
-		begin_file(w);
-		write_set(w, name, "cluster/coordinator", i);
-		end_file(w, files, VOLGEN_COORDINATOR, i, path_format("coordinator-%s.vol", called));
-	}
+	for (size_t i = 0; s->replica && i < spec_places(s); i++)
+		if (spec_has_subvolume(s, i))
+			write_coordinator(w, i, files);
 }
 
 int volgen(const struct spec *s, const char *state, struct volgen_files *files, struct problem *p)

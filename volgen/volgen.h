@@ -21,6 +21,7 @@ struct spec_brick {
 	const struct spec_server *server;
 	unsigned port; /* 0: the server's */
 	struct gfid id;
+	bool gone; /* only keeps the place of one that has left, so that others keep their numbers: it has nothing else */
 	unsigned line;
 };
 struct spec_options { /* for all volumes of one type */
@@ -66,10 +67,13 @@ struct spec {
 	char *path; /* for messages */
 	char *volume;
 	struct gfid id;
-	unsigned replica; /* bricks of a set, which follow each other in the list; 0: each brick stands for itself */
-	bool arbiter;	  /* the last brick of each set holds no file data */
-	unsigned began;	  /* with how many subvolumes; 0: not said, so with those that there are */
-	bool leaving;	  /* the last subvolume is to go, and is being emptied */
+	unsigned replica;   /* bricks of a set, which follow each other in the list; 0: each brick stands for itself */
+	bool arbiter;	    /* the last brick of each set holds no file data */
+	unsigned began;	    /* with how many subvolumes; 0: not said, so with those that there are */
+	unsigned began_at;  /* the first of them */
+	bool says_began_at; /* one of those that it began with has left; from then on each set is called by its number */
+	bool leaving;	    /* a subvolume is to go, and is being emptied */
+	size_t leaver;	    /* its number; of no meaning unless one is leaving */
 	struct spec_server *server;
 	size_t servers;
 	struct spec_brick *brick;
@@ -108,14 +112,18 @@ int spec_init(const char *volume, const char *const *bricks, size_t count, const
 /* Changes by hand: what comes out is to be printed and read again, which checks it. */
 /* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. */
 int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
-/* Whole subvolumes at the end, of bricks with fresh ids. */
+/* Whole subvolumes, of bricks with fresh ids: in places of those that have left, then at the end. */
 int spec_add_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
-/* The last ones, in any order, named as in spec_replace_brick; subvolumes that have no names. */
+/* *numbers: a mask of the subvolumes that these are, in any order, named as in spec_replace_brick; not all that there are. */
+int spec_name_subvolumes(const struct spec *, const char *const *bricks, size_t count, uint64_t *numbers, struct problem *);
+/* Those, which have no names. */
 int spec_remove_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
-/* Those bricks, which are the last subvolume, are to go when it has been emptied. */
+/* Those bricks, which are one subvolume, are to go when it has been emptied. */
 int spec_let_leave(struct spec *, const char *const *bricks, size_t count, struct problem *);
 /* It has been: the specification without it. */
 void spec_take_out(struct spec *);
+/* What `began-with` and `began-at` are without a subvolume. */
+void spec_shorten_beginning(struct spec *, size_t number);
 void spec_set_option(struct spec *, const char *type, const char *name, const char *value); /* NULL: removes it */
 void spec_name_server(struct spec *, const char *name);					    /* if there is only one */
 void spec_print(const struct spec *, FILE *);
@@ -134,8 +142,15 @@ void spec_set_tls(struct spec *, const char *directory); /* with the files that 
 void spec_print_scalar(const char *text, FILE *);	 /* of spec.c: in YAML's quotes */
 char *spec_text(const struct spec *);			 /* the same; malloc'ed, or NULL */
 unsigned spec_brick_port(const struct spec_brick *);
-/* Over how many sets (or bricks that stand for themselves) names are spread. */
-size_t spec_subvolumes(const struct spec *);
+/* ---- spec-subvolumes.c ---- */
+int spec_check_subvolumes(struct spec *, struct problem *); /* for spec.c */
+/* A subvolume is a set, or a brick that stands for itself. It has a number: its place in the list. */
+size_t spec_places(const struct spec *); /* numbers that there are, also of those that have left */
+bool spec_has_subvolume(const struct spec *, size_t number);
+uint64_t spec_numbers(const struct spec *);  /* a mask of those that are there */
+uint64_t spec_staying(const struct spec *);  /* the same, without the one that leaves */
+size_t spec_subvolumes(const struct spec *); /* how many are there */
+size_t spec_set_size(const struct spec *);   /* bricks of a subvolume */
 /* With how many of them the volume began: what the root's layout is as long as none is written. */
 size_t spec_began_with(const struct spec *);
 /* Names are spread over several, or may be one day: those that began with one before `began-with` was written down of all never are, nor those with tenants that have one. */

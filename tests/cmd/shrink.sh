@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A volume gives up a subvolume while it is mounted: all files are there all the time, by all their names, on the mount that stays and on a new one, what is open stays open, also
-# if the server is killed in the middle of it; and the bricks are taken out only when nothing is left there.
+# A volume gives up a subvolume, the first, one in the middle or the last, while it is mounted: all files are there all the time, by all their names, on the mount that stays,
+# on one that stood still meanwhile and on a new one, what is open stays open, also if the server is killed in the middle of it; and the bricks are taken out only when nothing is
+# left there. The others keep their numbers; what is added then takes the number that is free, and gets its part of the names.
 #
-# Arguments are volumes to begin with instead of all, as BRICKS:REPLICA.
+# Arguments are volumes to begin with instead of all, as BRICKS:REPLICA:NUMBER of who leaves.
 # limit: 1300 s
 . "$(dirname "$0")/moving.sh"
 
@@ -94,20 +95,24 @@ left_there() { # BRICK: files and names on it, but for what bricks keep for them
 	find "$SCRATCH/b$1" -mindepth 1 ! -type d ! -path "$SCRATCH/b$1/.stratus/*" | wc -l
 }
 
-refusals() { # LAST
-	refused "can't be removed in this version: only the subvolume that is the last" brick remove v brick0
-	refused "has no other bricks" brick remove v $(bricks 0 $(($1 + REPLICATED)))
+refusals() { # FIRST: the brick with which begins what leaves
+	local last=$((BEGAN * REPLICATED - REPLICATED)) says=$(($1 / REPLICATED))
+	[ "$1" != "$last" ] || says=true # as older servers read it
+	[ "$BEGAN" = 2 ] || refused "at a time, and these are of 2" brick remove v $(bricks 0 $((2 * REPLICATED)))
+	[ "$REPLICATED" = 1 ] || refused "brick0 to brick$((REPLICATED - 1)) of volume v are one" brick remove v brick0
+	refused "has no other bricks" brick remove v $(bricks 0 $((BEGAN * REPLICATED)))
 	refused "has no brick" brick remove v brick77
 	refused "nothing to cancel" brick remove --cancel v
 	"$STRATUS" brick remove --dry-run v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "dry-run: $(cat "$SCRATCH/out")"
-	grep -q '+leaving: true' "$SCRATCH/out" && grep -q 'nothing was changed' "$SCRATCH/out" || fail "dry-run: $(cat "$SCRATCH/out")"
+	grep -q "+leaving: $says" "$SCRATCH/out" && grep -q 'nothing was changed' "$SCRATCH/out" || fail "dry-run: $(cat "$SCRATCH/out")"
 	! "$STRATUS" volume info v | grep leaving || fail "a dry run changes something"
 }
-taken_back() { # LAST
+taken_back() { # FIRST COUNT
 	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
 	grep -q 'stratus rebalance status v' "$SCRATCH/out" || fail "the next step is not told: $(cat "$SCRATCH/out")"
 	wait_until 60 says 'is being emptied' "$STRATUS" rebalance status v || fail "status: $("$STRATUS" rebalance status v)"
 	refused "are leaving it" brick add v $(bricks 90 "$REPLICATED")
+	refused "are leaving it" brick remove v $(bricks $((($1 + REPLICATED) % (BEGAN * REPLICATED))) "$REPLICATED")
 	"$STRATUS" brick remove --cancel v >"$SCRATCH/out" || fail "it can't be taken back: $(cat "$SCRATCH/out")"
 	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it does not get its names again: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
 	[ "$(subvolumes)" = "$BEGAN" ] || fail "it went, though it was to stay"
@@ -120,8 +125,8 @@ only_open() {
 }
 only_open_or_out() { only_open || is_out; }
 is_out() { [ "$(subvolumes)" = $((BEGAN - 1)) ] && [ "$(told 'd["state"]')" = "done" ]; }
-goes() { # LAST
-	local moved last=$1
+goes() { # FIRST
+	local moved
 	"$STRATUS" brick remove v $(bricks "$1" "$REPLICATED") >"$SCRATCH/out" || fail "brick remove: $(cat "$SCRATCH/out")"
 	moves() { moved=$(told 'd.get("moved", 0)') && [ "$moved" -gt 0 ]; }
 	wait_until 60 moves || fail "nothing is moved: $("$STRATUS" rebalance status v)"
@@ -133,34 +138,66 @@ goes() { # LAST
 	kept_open
 	wait_until 200 is_out || fail "it does not leave: $("$STRATUS" rebalance status v; "$STRATUS" rebalance status v --json)"
 	# The store says first that all is done, and then that the volume has no such bricks.
-	is_gone() { ! grep -qE "leaving|b$last\$" <<<"$("$STRATUS" volume info v)"; }
-	wait_until 60 is_gone || fail "it is there still: $("$STRATUS" volume info v)"
+	wait_until 60 is_gone "$1" || fail "it is there still: $("$STRATUS" volume info v)"
+}
+is_gone() { # FIRST
+	! "$STRATUS" volume info v >"$SCRATCH/info" || ! grep -qE "leaving|/b$1\"" "$SCRATCH/info"
+}
+places() { # those of bricks that have left, and the names of those that are there
+	echo "$("$STRATUS" volume info v | grep -c 'gone: true') $("$STRATUS" status --json | json '" ".join(b["name"] for b in d["volumes"][0]["bricks"])')"
+}
+keep_numbers() { # FIRST
+	local i want=0 last=$((BEGAN * REPLICATED - REPLICATED))
+	[ "$1" = "$last" ] || want=$REPLICATED
+	for ((i = 0; i < BEGAN * REPLICATED; i++)); do [ $((i / REPLICATED)) = $(($1 / REPLICATED)) ] || want="$want brick$i"; done
+	[ "$(places)" = "$want" ] || fail "not the same bricks are left: $(places), not $want"
+}
+comes_again() { # FIRST COUNT: others take its number, of which the first go again at once, for they get no names
+	"$STRATUS" brick add v $(bricks 80 "$REPLICATED") >"$SCRATCH/out" || fail "brick add: $(cat "$SCRATCH/out")"
+	"$STRATUS" brick remove v $(bricks 80 "$REPLICATED") >"$SCRATCH/out" || fail "what has no names can't be taken back: $(cat "$SCRATCH/out")"
+	keep_numbers "$1"
+	"$STRATUS" brick add v $(bricks 70 "$REPLICATED") >"$SCRATCH/out" || fail "brick add: $(cat "$SCRATCH/out")"
+	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
+	[ "$("$STRATUS" status --json | json 'd["volumes"][0]["bricks"]['"$1"']["directory"]')" = "$SCRATCH/b70" ] || fail "it has another number: $("$STRATUS" status)"
+	refused "are still to move to what was added last" brick remove v $(bricks $((($1 + REPLICATED) % (BEGAN * REPLICATED))) "$REPLICATED")
+	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it gets no names: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	is_whole "$SCRATCH/stays" "$2"
+	is_whole "$SCRATCH/fresh" "$2"
+	[ "$(find "$SCRATCH/b70" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l)" -gt 0 ] || fail "it has no names"
 }
 
-on_volume() { # BRICKS REPLICA
-	local count=80 last=$(($1 - $2)) i
+on_volume() { # BRICKS REPLICA NUMBER
+	local count=80 first=$(($3 * $2)) i sleeper
 	begin_volume "$1" "$2"
 	# else what is left of moved files waits half a minute for clients that come back, each time the server is killed
 	"$STRATUS" volume set v features/layout reopen-time 2s >/dev/null
 	"$STRATUS" volume set v cluster/dht sweep-interval 1s >/dev/null
 	mount_at stays
+	mount_at sleeps
 	fill "$SCRATCH/stays" 0 $count
-	refusals "$last"
+	is_whole "$SCRATCH/sleeps" $count
+	refusals "$first"
 	keeps_whole $count
 	keeps_open
-	taken_back "$last" $count
+	taken_back "$first" $count
 	kept_open # what was moved while it was open is not moved again until it is closed, and would hold up more than itself
 	keeps_open
-	goes "$last"
+	sleeper=$(cat "$SCRATCH/sleeps.pid")
+	kill -STOP "$sleeper"
+	goes "$first"
 	kept_whole
 	is_whole "$SCRATCH/stays" $count
-	for ((i = last; i < $1; i++)); do
+	kill -CONT "$sleeper"
+	is_whole "$SCRATCH/sleeps" $count
+	keep_numbers "$first"
+	for ((i = first; i < first + $2; i++)); do
 		[ "$(left_there $i)" = 0 ] || fail "something was left behind: $(find "$SCRATCH/b$i" ! -type d ! -path "*/.stratus/*")"
 	done
 	mount_at fresh
 	is_whole "$SCRATCH/fresh" $count
 	fill "$SCRATCH/fresh" $count $((count + 20))
 	is_whole "$SCRATCH/stays" $((count + 20))
+	comes_again "$first" $((count + 20))
 	rm -r "$SCRATCH"/fresh/dir*
 	[ "$(ls "$SCRATCH/stays" | grep -c ^dir)" = 0 ] || fail "what was moved can't be removed"
 	fsck_is_clean
@@ -168,13 +205,13 @@ on_volume() { # BRICKS REPLICA
 }
 
 case ${1-} in
-on) on_volume "$2" "$3" ;;
+on) on_volume "$2" "$3" "$4" ;;
 esac
 LIMIT=600
 # With sets it takes minutes on few CPUs, for those who read all files all the time keep what was moved from being moved again.
-[ $# != 0 ] || if [ "$LONG" = 1 ]; then set -- 2:1 6:2; else set -- 2:1; fi
+[ $# != 0 ] || if [ "$LONG" = 1 ]; then set -- 2:1:1 3:1:1 2:1:0 6:2:1; else set -- 2:1:0 3:1:1; fi
 for volume; do
-	IFS=: read -r bricks replica <<<"$volume"
-	run_one "$bricks bricks, replica $replica" "$0" on "$bricks" "$replica"
+	IFS=: read -r bricks replica number <<<"$volume"
+	run_one "$bricks bricks, replica $replica, number $number leaves" "$0" on "$bricks" "$replica" "$number"
 done
 runs_end

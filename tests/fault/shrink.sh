@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A volume loses its last subvolume under load from two mounts, while who empties it and the servers are killed or stand still, at any moment: nothing is
+# A volume loses a subvolume, which one its seed says, under load from two mounts, while who empties it and the servers are killed or stand still, at any moment: nothing is
 # lost, nothing is there twice, nothing is left behind, and `stratus fsck` finds nothing. Some files have several names, in several directories.
 #
 # Seeded runs: 3 (20 with LONG=1), of 4 bricks and of 3 sets of 3 in turn. SEED=N: that one; RUNS=N: so many from there on.

@@ -2,7 +2,7 @@
 # For lib.sh: a volume that is spread over SPREAD bricks, or over SPREAD sets of REPLICA (2, 3, or 3a with an arbiter), as `stratus volgen`
 # makes it. Each server has one brick of each set, and is a process; so is what coordinates the sets.
 #
-# SCATTER=N: one directory in N is made elsewhere than its name. BEGAN_WITH=N: the others came later, and have no names yet. LEAVING=on: the last is to leave the volume.
+# SCATTER=N: one directory in N is made elsewhere than its name. BEGAN_WITH=N: the others came later, and have no names yet. LEAVING=N: subvolume N is to leave the volume.
 # MOVING=N: the last one has just come, and from N names of the root it is given its part while the test runs.
 #
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
@@ -31,7 +31,7 @@ write_spread_spec() {
 		printf 'volume: v\nid: %s\n' "$VOLUME_ID"
 		[ "$MEMBERS" = 1 ] || printf 'replica: %s\n' "$MEMBERS"
 		[ -z "${BEGAN_WITH-}" ] || printf 'began-with: %s\n' "$BEGAN_WITH"
-		[ -z "${LEAVING-}" ] || printf 'leaving: true\n'
+		[ -z "${LEAVING-}" ] || printf 'leaving: %s\n' "$LEAVING"
 		[ "$REPLICA" = "$MEMBERS" ] || printf 'arbiter: true\n'
 		printf 'servers:\n'
 		for ((i = 0; i < $(servers); i++)); do printf '  s%s: {host: 127.0.0.1, port: %s}\n' "$i" "$(free_port)"; done

@@ -90,7 +90,11 @@ has_grown() { # the storm is over: all has come to its end, and what is at the n
 
 # ---- a volume that shrinks meanwhile ----
 
-leaving_stack() { LEAVING=on mortal_stack "$@"; } # the last subvolume is to leave, and has its part of the names at first
+leaving_stack() { # SPREAD REPLICA: one is to leave, and has its part of the names at first
+	LEAVING=$((RANDOM % $1))
+	mortal_stack "$@"
+	say "subvolume $LEAVING of $1 leaves"
+}
 # What nobody uses meanwhile, and what must be there afterwards.
 keepsakes() { # make|check MOUNT
 	python3 - "$@" <<-'END' || fail "SEED=$SEED: what was kept is not as it was on $2: see above"
@@ -119,20 +123,24 @@ keepsakes() { # make|check MOUNT
 	assert what == "make" or sum(n.startswith("kept") for n in os.listdir(top)) == 96, sorted(os.listdir(top))
 	END
 }
-last_bricks() { local i; for ((i = BRICKS - MEMBERS; i < BRICKS; i++)); do echo "$STACK/brick$i"; done; }
+leaving_bricks() { local i; for ((i = LEAVING * MEMBERS; i < LEAVING * MEMBERS + MEMBERS; i++)); do echo "$STACK/brick$i"; done; }
 stuck_there() { # its directories, where else they are, and what they say
 	local d
-	find $(last_bricks) -path '*/away/*' -name 'd.*' | while read -r d; do
+	find $(leaving_bricks) -path '*/away/*' -name 'd.*' | while read -r d; do
 		find "$STACK"/brick* -name "$(basename "$d")" -exec getfattr -d -m trusted.dht -e hex --absolute-names {} + -exec ls -A {} +
 		find "$STACK"/brick*/.stratus.dht/work ! -type d
 	done
 }
-left_there() { find $(last_bricks) ! -type d ! -path '*/.stratus/*'; }
-mount_without() { # the last subvolume, as a client that comes when it is out
-	local unused=$([ "$MEMBERS" != 1 ] || echo "^  s$((BRICKS - 1)):")
+left_there() { find $(leaving_bricks) ! -type d ! -path '*/.stratus/*'; }
+mount_without() { # it, as a client that comes when it is out
+	local gone=$(leaving_bricks | paste -sd '|') spec=$STACK/without/spec.yaml
 	mkdir -p "$STACK/without"
-	grep -vE "^leaving|directory: ($(last_bricks | paste -sd '|')),${unused:+|$unused}" "$STACK/spec.yaml" >"$STACK/without/spec.yaml"
-	"$STRATUS" volgen "$STACK/without/spec.yaml" --out "$STACK/without" --state "$STACK" >/dev/null || fail "no volume file without it"
+	if [ "$LEAVING" = $((SETS - 1)) ]; then
+		grep -vE "directory: ($gone)," "$STACK/spec.yaml"
+	else
+		sed -E "s#^  - .*directory: ($gone),.*#  - gone: true#; s/^id: .*/&\nbegan-with: $((SETS - 1 - LEAVING))\nbegan-at: $((LEAVING + 1))/" "$STACK/spec.yaml"
+	fi | sed -E "/^leaving/d$([ "$MEMBERS" != 1 ] || echo "; /^  s$LEAVING:/d")" >"$spec"
+	"$STRATUS" volgen "$spec" --out "$STACK/without" --state "$STACK" >/dev/null || fail "no volume file without it"
 	start_mount "$SCRATCH/without" "$STACK/without/client-v.vol"
 	WITHOUT_PID=$LAST_PID
 }

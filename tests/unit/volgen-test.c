@@ -273,51 +273,6 @@ static void bricks_are_added_as_whole_sets_at_the_end(void **state)
 	spec_free(&s);
 }
 
-static void the_last_set_leaves_and_is_taken_out(void **state)
-{
-	static const char *const last[] = { "brick5", "brick4" }, *const first[] = { "brick0", "brick1" },
-				 *const half[] = { "brick5" }, *const four[] = { "brick2", "brick3", "brick4", "brick5" };
-	static const char text[] = "volume: v\nid: " IDS(9) "\nreplica: 2\nservers: {a: {host: h}}\n" SIX;
-	struct volgen_files files;
-	struct problem p = { "" };
-	struct spec s, again;
-	struct volfile v;
-	char *printed;
-
-	(void)state;
-	assert_int_equal(spec_parse(text, strlen(text), "x.yaml", &s, &p), 0);
-	assert_int_equal(spec_let_leave(&s, first, 2, &p), -ENOTSUP);
-	assert_non_null(strstr(p.text, "only the subvolume that is the last"));
-	assert_int_equal(spec_let_leave(&s, half, 1, &p), -ENOTSUP);
-	assert_int_equal(spec_let_leave(&s, four, 4, &p), -ENOTSUP);
-	assert_false(s.leaving);
-	assert_int_equal(spec_let_leave(&s, last, 2, &p), 0);
-	assert_int_equal(s.bricks, 6);
-	printed = spec_text(&s);
-	assert_int_equal(spec_parse(printed, strlen(printed), "y.yaml", &again, &p), 0);
-	assert_true(again.leaving);
-	make(printed, &files);
-	parse(&files, "client-v.vol", &v);
-	assert_string_equal(value(&v, "dht", "leaving"), "2");
-	volfile_free(&v);
-	parse(&files, "server-a.vol", &v);
-	assert_string_equal(value(&v, "brick4-layout", "leaving"), "on");
-	assert_string_equal(value(&v, "brick5-layout", "leaving"), "on");
-	volfile_free(&v);
-	volgen_free(&files);
-	spec_take_out(&again);
-	assert_int_equal(again.bricks, 4);
-	assert_int_equal(again.began, 2);
-	assert_false(again.leaving);
-	p = (struct problem){ "" };
-	assert_int_equal(spec_let_leave(&again, (const char *const[]){ "brick2", "brick3" }, 2, &p), -ENOTSUP);
-	assert_non_null(strstr(p.text, "keeps two of them")); /* the other one would be called otherwise */
-	assert_true(spec_is_spread(&again));
-	free(printed);
-	spec_free(&again);
-	spec_free(&s);
-}
-
 static void a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own(void **state)
 {
 	struct volgen_files files;
@@ -559,6 +514,22 @@ static const struct {
 	{ HEAD SERVER BRICK "began-with: 0\n", "x.yaml:5: '0' is no number of subvolumes" },
 	{ HEAD SERVER BRICK "began-with: x\n", "x.yaml:5: 'x' is no number of subvolumes" },
 	{ HEAD SERVER BRICK "leaving: true\n", "the volume has no other" },
+	{ HEAD SERVER BRICK "leaving: 64\n", "x.yaml:5: '64' is no number of a subvolume" },
+	{ HEAD SERVER BRICK "leaving: maybe\n", "x.yaml:5: 'maybe' is neither 'true' nor 'false'" },
+	{ HEAD SERVER SIX "leaving: 6\n", "'leaving: 6' names a subvolume that the volume does not have" },
+	{ HEAD SERVER GAP "began-with: 1\nleaving: 1\n", "'leaving: 1' names a subvolume that the volume does not have" },
+	{ HEAD SERVER GAP, "a brick is 'gone: true', and 'began-with' is not said" },
+	{ HEAD SERVER GAP "began-with: 2\n",
+	  "'began-with: 2' and 'began-at: 0' name subvolume 1, which the volume does not have" },
+	{ HEAD SERVER GAP "began-with: 1\nbegan-at: 2\nreplica: 3\n",
+	  "bricks 0 to 2 are one replica set, and some are 'gone: true'" },
+	{ HEAD SERVER GAP "began-with: 1\nbegan-at: x\n", "'x' is no number of a subvolume" },
+	{ HEAD SERVER BRICK "began-at: 0\n", "'began-at' needs 'began-with'" },
+	{ HEAD SERVER GAP "  - gone: true\nbegan-with: 1\n", "x.yaml:8: the last in the list is 'gone: true'" },
+	{ HEAD SERVER "bricks:\n  - {gone: true, server: a}\n",
+	  "x.yaml:5: 'gone: true' keeps the place of a brick that has left" },
+	{ HEAD SERVER "bricks:\n  - gone: true\n", "x.yaml:5: the last in the list is 'gone: true'" },
+	{ HEAD SERVER SIX "options:\n  cluster/dht: {initial-from: 1}\n", "option initial-from of cluster/dht follows" },
 	{ HEAD SERVER BRICK "began-with: 2\n", "'began-with: 2' says more than the volume has: 1" },
 	{ SET("began-with: 3\n"), "'began-with: 3' says more than the volume has: 1 replica sets" },
 	{ HEAD SERVER SIX "options:\n  cluster/dht: {initial: 6}\n", "option initial of cluster/dht follows" },
@@ -636,7 +607,6 @@ int main(void)
 		cmocka_unit_test(bricks_and_clients_know_with_how_many_the_volume_began),
 		cmocka_unit_test(one_that_began_with_one_set_can_get_others),
 		cmocka_unit_test(bricks_are_added_as_whole_sets_at_the_end),
-		cmocka_unit_test(the_last_set_leaves_and_is_taken_out),
 		cmocka_unit_test(a_brick_with_a_port_of_its_own_has_a_volfile_of_its_own),
 		cmocka_unit_test(the_replica_translator_is_the_top_of_its_brick),
 		cmocka_unit_test(an_option_given_comes_before_the_short_wait_of_a_set),
@@ -648,5 +618,6 @@ int main(void)
 		cmocka_unit_test(a_wrong_specification_is_one_sentence_with_its_line),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) + tenants_of_specifications() + access_of_specifications();
+	return cmocka_run_group_tests(tests, NULL, NULL) + tenants_of_specifications() + access_of_specifications() +
+	       subvolumes_of_specifications();
 }

@@ -18,7 +18,9 @@
 #define BRICK	    "bricks: [{server: a, directory: /d, id: " IDS(1) "}]\n"
 #define BRICK_AT(n) "  - {server: a, directory: /d" #n ", id: " IDS(n) "}\n"
 /* Six bricks: brickN is the (N % replica)th member of set N / replica. */
-#define SIX		       "bricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BRICK_AT(4) BRICK_AT(5) BRICK_AT(6)
+#define SIX "bricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BRICK_AT(4) BRICK_AT(5) BRICK_AT(6)
+/* Three bricks, of which the second has left. */
+#define GAP		       "bricks:\n" BRICK_AT(1) "  - gone: true\n" BRICK_AT(3)
 #define TLS		       "tls: {certificate: /t/c, key: /t/k, authorities: /t/a}\n"
 #define TENANT(name, id, rest) "  - {name: " name ", id: " IDS(id) ", " rest "}\n"
 #define TENANTS		       TENANT("acme", 5, "base: 65536, count: 65536") TENANT("globex", 6, "base: 131072, count: 10, state: suspended")
@@ -40,6 +42,7 @@ void has(const struct volfile *v, const char *volume, const char *type);
 /* A specification that is printed is read as the same. */
 void comes_back(const char *text);
 
-int tenants_of_specifications(void); /* the tests of volgen-test-tenants.c: how many failed */
-int access_of_specifications(void);  /* of volgen-test-access.c */
+int tenants_of_specifications(void);	/* the tests of volgen-test-tenants.c: how many failed */
+int access_of_specifications(void);	/* of volgen-test-access.c */
+int subvolumes_of_specifications(void); /* of volgen-test-subvolumes.c */
 #endif
