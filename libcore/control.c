@@ -71,8 +71,8 @@ void control_dump(FILE *out)
 		log_level_name(log_get_level()));
 	fprintf(out,
 		"tasks live %" PRIu64 " peak %" PRIu64 " total %" PRIu64 " switches %" PRIu64 " takeovers %" PRIu64
-		" stacks %" PRIu64 " not polled for lack of CPUs %" PRIu64 " other CPU occupied %" PRIu64 "\n",
-		s.tasks_live, s.tasks_peak, s.tasks_total, s.switches, s.takeovers, s.stacks, s.not_polled, s.occupied);
+		" stacks %" PRIu64 " not polled for lack of CPUs %" PRIu64 "\n",
+		s.tasks_live, s.tasks_peak, s.tasks_total, s.switches, s.takeovers, s.stacks, s.not_polled);
 	fprintf(out, "memory buffers %zu files %zu requests %zu\n", buffer_pool_bytes(), file_count(), requests_in_flight());
 	control.handler.each_graph(dump_graph, out);
 	requests_each(print_request, out);

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "occupy.h"
 #include "task-internal.h"
 
 /* Who drives a loop: one thread at a time. While a task runs, shard.turn is odd. The watchdog looks every millisecond, or every fourth while it finds no task running; a
@@ -40,7 +39,6 @@ static struct {
 	bool has_watchdog;
 	atomic_bool watchdog_asleep, stopping;
 	atomic_uint polling; /* loops that poll busily */
-	atomic_bool share_cpu;
 	atomic_uint_fast64_t busy_poll_ns;
 	atomic_uint_fast64_t looked_ns; /* at how many threads want a CPU */
 	atomic_uint short_of_cpus;	/* how often there were too few, in 1/SHORT_ALWAYS of the last looks */
@@ -181,18 +179,13 @@ static bool finished(struct shard *s)
  * gets it may keep it for a slice, while work that has come waits: who sleeps would have been woken, and mostly run at once. So after such
  * a yield, whatever was found after it, the loop sleeps for many times as long as was lost before it polls again. It polls only while that
  * succeeds, for up to a few times as long as work usually is in coming; else it tries once in a while, when a sleep was short, to find out. */
-enum { LUCK_MAX = 8, CROWDED_LOSES = 2, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, QUICK_ENOUGH = 16 };
+enum { LUCK_MAX = 8, CROWDED_LOSES = 2, CROWDED_SHARE = 32, PROBE_EACH = 32, SHORT_SLEEP_NS = 1000000, CROWDED_NS = 50000 };
 enum { LOOK_NS = 2000000, SHORT_ALWAYS = 64, SHORT_SHARE = 8 };
 enum { POLL_MIN_NS = 50000, POLL_FACTOR = 4, USUAL_SHARE = 8, SHARDS_MANY = 4 };
 
 void runtime_busy_poll(uint64_t ns)
 {
 	atomic_store(&rt.busy_poll_ns, sysconf(_SC_NPROCESSORS_ONLN) > 1 ? ns : 0);
-}
-
-void runtime_share_cpu(bool on)
-{
-	atomic_store(&rt.share_cpu, on);
 }
 
 static uint64_t poll_time(const struct shard *s)
@@ -296,38 +289,12 @@ static bool may_poll(const struct shard *s)
 	return false;
 }
 
-/* Work came soon, and was done before the loop slept again: no task of it waits now that did not before. */
-static void note_quick(struct shard *s, bool found)
-{
-	uint64_t live = atomic_load(&s->live);
-
-	s->quick = !found || live != s->quick_live ? 0 : s->quick < QUICK_ENOUGH ? s->quick + 1 : s->quick;
-	s->quick_live = live;
-}
-
 static void note_luck(struct shard *s, bool found, bool crowded)
 {
 	int loses = crowded ? CROWDED_LOSES : 1;
 
 	s->short_sleeps = 0;
 	s->luck = found ? LUCK_MAX : s->luck > loses ? s->luck - loses : 0;
-	note_quick(s, found);
-}
-
-/* Where there are two CPUs, and work has come fast for a while and was done at once, this loop need not poll to be served soon, if another
- * thread keeps the other CPU busy meanwhile. Not while tasks wait for others: these want that CPU. */
-static bool shares_cpu(const struct shard *s, uint64_t until)
-{
-	return atomic_load_explicit(&rt.share_cpu, memory_order_relaxed) && rt.cpus == 2 && runtime_never_blocks &&
-	       s->quick == QUICK_ENOUGH && occupy_until(until);
-}
-
-static int sleep_beside(struct shard *s, struct epoll_event *events, int timeout, uint64_t until)
-{
-	int n = epoll_wait(s->epoll_fd, events, EVENTS, timeout);
-
-	note_luck(s, n > 0 && clock_ns() < until, false);
-	return n;
 }
 
 static int wait_for_events(struct shard *s, struct epoll_event *events, int timeout, uint64_t begin)
@@ -336,11 +303,8 @@ static int wait_for_events(struct shard *s, struct epoll_event *events, int time
 	int n = 0;
 
 	if (worth_polling(s, timeout, begin) && may_poll(s)) {
-		bool beside = shares_cpu(s, begin + poll_time(s));
-		n = beside ? 0 : poll_busily(s, events, begin, &crowded);
+		n = poll_busily(s, events, begin, &crowded);
 		atomic_fetch_sub(&rt.polling, 1);
-		if (beside)
-			return sleep_beside(s, events, timeout, begin + poll_time(s));
 		note_luck(s, n > 0 && !crowded, crowded);
 	}
 	return n ? n : epoll_wait(s->epoll_fd, events, EVENTS, timeout);
@@ -618,7 +582,6 @@ void runtime_stop(void)
 		rt.all = t->next_all;
 		free(t);
 	}
-	occupy_end();
 	rt.spare = NULL;
 	rt.threads = rt.spares = 0;
 	for (unsigned i = 0; i < rt.shards; i++) {
@@ -695,9 +658,6 @@ uint64_t runtime_boot(void)
 void runtime_stats(struct runtime_stats *stats)
 {
 	const struct runtime_counters *c = &runtime_counters;
-	struct occupy_stats o;
 
-	occupy_stats(&o);
-	*stats = (struct runtime_stats){ c->live,      c->peak,	  c->total,	 c->switches,
-					 c->takeovers, c->stacks, c->not_polled, o.begun };
+	*stats = (struct runtime_stats){ c->live, c->peak, c->total, c->switches, c->takeovers, c->stacks, c->not_polled };
 }

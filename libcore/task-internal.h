@@ -49,10 +49,8 @@ struct shard {
 	uint64_t turn_seen;	   /* by the watchdog */
 	atomic_uint_fast64_t live; /* tasks */
 	int luck, short_sleeps;	   /* of busy polling; the driver's own, like the next */
-	int quick;		   /* times in succession that it was worth it, and that so many tasks lived: */
-	uint64_t quick_live;
-	uint64_t usual_ns;	/* how long work is in coming */
-	uint64_t poll_after_ns; /* not before that */
+	uint64_t usual_ns;	   /* how long work is in coming */
+	uint64_t poll_after_ns;	   /* not before that */
 };
 
 /* What a thread knows of itself. */

@@ -34,9 +34,6 @@ void runtime_stop(void);
 /* How long a loop polls for more work before it sleeps, while work comes in quick succession. 0 (as it begins): never. Live.
  * Ignored on a machine with one CPU. */
 void runtime_busy_poll(uint64_t ns);
-/* On a machine with two CPUs, while a loop would poll: it sleeps, and a thread keeps the other CPU busy in its stead, so that the loop and who
- * wakes it are on one CPU. Off, as it begins. Live; only with RUNTIME_NEVER_BLOCKS. */
-void runtime_share_cpu(bool on);
 /* Tells this start of the machine from all others: while it is the same the kernel has all that was written, whatever processes ended.
  * 0: not known. */
 uint64_t runtime_boot(void);
@@ -92,7 +89,6 @@ int errno_now(void);
 struct runtime_stats {
 	uint64_t tasks_live, tasks_peak, tasks_total, switches, takeovers, stacks;
 	uint64_t not_polled; /* times that a loop slept at once, for lack of CPUs, where it would have polled */
-	uint64_t occupied;   /* times that the other CPU was kept busy: see runtime_share_cpu */
 };
 void runtime_stats(struct runtime_stats *);
 

@@ -348,11 +348,6 @@ void runtime_busy_poll(uint64_t ns)
 	(void)ns;
 }
 
-void runtime_share_cpu(bool on)
-{
-	(void)on;
-}
-
 uint64_t runtime_boot(void)
 {
 	const struct node *n = node_self();

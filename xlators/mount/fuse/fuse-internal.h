@@ -31,7 +31,7 @@ enum allow_other { ALLOW_OTHER_AUTO, ALLOW_OTHER_ON, ALLOW_OTHER_OFF };
 struct fuse_private { /* of one translator instance */
 	char *mountpoint, *fsname, *mount_options;
 	int64_t allow_other, data_cache, busy_poll_us;
-	bool default_permissions, readonly, selinux, acl, believe, share_cpu;
+	bool default_permissions, readonly, selinux, acl, believe;
 	uint64_t attribute_timeout_ms, entry_timeout_ms, request_timeout_ms, max_write;
 	atomic_int sealed;   /* fuse-sealed.c */
 	struct mount *mount; /* from start on; guarded by mounts_lock (fuse-switch.c), and may have ended: see mount_use */
@@ -414,10 +414,9 @@ void unmounted(struct device *);
 	X(symlink)                                                                                                             \
 	X(mknod)                                                                                                               \
 	X(mkdir)                                                                                                               \
-	X(unlink)                                                                                                              \
-	X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) \
-		X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create)             \
-			X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+	X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr)    \
+		X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access)          \
+			X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

@@ -42,9 +42,6 @@ static const struct option options[] = {
 	{ "busy-poll", OPTION_INT, AT(busy_poll_us), "500",
 	  "up to so many microseconds the process looks for more work before it sleeps, while requests come fast; 0: never", 0,
 	  10000, NULL, true },
-	{ "share-cpu", OPTION_BOOL, AT(share_cpu), "on",
-	  "of two CPUs one is kept busy while requests come fast and are answered here, so that who asks and the mount run on the other one; see doc/runtime.md",
-	  0, 0, NULL, true },
 	{ "max-write", OPTION_SIZE, AT(max_write), "1M", "the largest request of the kernel", 8192, 1 << 20, NULL, false },
 	{ 0 },
 };
@@ -77,15 +74,12 @@ static void reconfigure(struct xlator *x, const struct option *option)
 	const struct fuse_private *p = x->private;
 	if (strcmp(option->name, "busy-poll") == 0)
 		runtime_busy_poll(p->busy_poll_us * 1000);
-	else if (strcmp(option->name, "share-cpu") == 0)
-		runtime_share_cpu(p->share_cpu);
 }
 
 static int start(struct xlator *x, struct problem *problem)
 {
 	struct fuse_private *p = x->private;
 	runtime_busy_poll(p->busy_poll_us * 1000);
-	runtime_share_cpu(p->share_cpu);
 	int err = sealed_look(x, problem);
 	if (err)
 		return err;
