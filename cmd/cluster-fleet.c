@@ -19,7 +19,8 @@
 #include "task.h"
 
 enum { AT_A_TIME = 4 };
-#define PATIENCE_NS 20000000000u /* without progress, if others wait */
+#define PATIENCE_NS 20000000000u  /* without progress, if others wait */
+#define WAITS_NS    120000000000u /* so long while it waits for what is old to be ended: two of cluster/dht's sweep-intervals, and what that takes */
 #define RETRY_NS    5000000000u	 /* after a graph could not be started */
 
 struct member { /* a tenant */
@@ -288,6 +289,13 @@ static uint64_t progress(const json_t *told)
 	return sum;
 }
 
+static uint64_t patience(const json_t *told)
+{
+	const char *step = json_text(told, "step");
+
+	return !strcmp(step, "records") || !strcmp(step, "waiting for what is open") ? WAITS_NS : PATIENCE_NS;
+}
+
 static void complete(struct fleet *f, struct slot *s, json_t *told)
 {
 	pthread_mutex_lock(&f->lock);
@@ -315,7 +323,7 @@ static void look_at(struct fleet *f, struct slot *s)
 	}
 	if (done) {
 		complete(f, s, told);
-	} else if (clock_ns() > s->seen_ns + PATIENCE_NS && others_wait(f)) {
+	} else if (clock_ns() > s->seen_ns + patience(told) && others_wait(f)) {
 		s->member->turn++;
 		end_slot(f, s, *json_text(told, "problem"));
 	} else if (!strcmp(json_text(told, "state"), "stopped")) {

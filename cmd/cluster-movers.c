@@ -136,12 +136,19 @@ static void add_mover(const char *volume, char *text)
 	pthread_mutex_unlock(&all.lock);
 }
 
+static void set_begun(struct mover *m, json_int_t begun)
+{
+	pthread_mutex_lock(&all.lock);
+	m->begun = begun;
+	pthread_mutex_unlock(&all.lock);
+}
+
 /* What has begun anew, for another subvolume is to leave or none is, begins with nothing done. */
 static void agree_begun(struct mover *m, const json_t *document)
 {
 	if (m->begun != rebalance_begun(document))
 		halt(m);
-	m->begun = rebalance_begun(document);
+	set_begun(m, rebalance_begun(document));
 }
 
 /* Takes the text, of a volume with tenants. */
@@ -178,7 +185,7 @@ static void want(const char *volume, char *text, bool moves, bool widens, const 
 		if (m) {
 			m->moves = moves;
 			m->widens = widens;
-			m->begun = rebalance_begun(document);
+			set_begun(m, rebalance_begun(document));
 		}
 		return;
 	}
@@ -250,11 +257,12 @@ static void take_out_emptied(const struct spec *s, const json_t *document)
 		log_info(NULL, NULL, "volume %s: bricks were empty, and have left it", s->volume);
 }
 
-/* Who became a tenant when names had moved, or were moving, has his over the bricks with which the volume began, until they have moved, too. */
+/* Who became a tenant when names had moved, or were moving, has his over the bricks with which the volume began, until they have moved, too. But not to bricks that
+ * others have no names at: the store does not know of his there, and they may be removed at once. He has his turn with the others then. */
 static bool has_new_tenants(const struct spec *s, const json_t *document)
 {
-	return s->has_tenants && rebalance_is(document, "done") && (s->leaving || spec_began_with(s) < spec_subvolumes(s)) &&
-	       fleet_lacks(s, document);
+	return s->has_tenants && rebalance_is(document, "done") && rebalance_numbers(document) == spec_staying(s) &&
+	       (s->leaving || spec_began_with(s) < spec_subvolumes(s)) && fleet_lacks(s, document);
 }
 
 static void consider_spec(const struct spec *s, const json_t *document)
@@ -320,14 +328,14 @@ static uint64_t numbers_of(const struct mover *m, bool without_leaver)
 	return numbers;
 }
 
-/* numbers: of the subvolumes that have the names now. What it has done is not what has begun meanwhile, if something has. */
+/* numbers: of the subvolumes that have the names now. What it has done is not what has begun meanwhile, if something has; and of new tenants alone, not for others that came meanwhile. */
 static void note_end_as(const struct mover *m, uint64_t numbers, const char *state, const json_t *told)
 {
 	json_t *now, *document = rebalance_document(state, numbers, m->begun, told);
 	uint64_t version;
 
 	if (!rebalance_read(m->volume, &now, &version) && rebalance_begun(now) == m->begun &&
-	    (rebalance_is(now, "running") || (m->fleet && rebalance_is(now, "done"))) &&
+	    (rebalance_is(now, "running") || (m->fleet && rebalance_is(now, "done") && rebalance_numbers(now) == numbers)) &&
 	    !rebalance_write(m->volume, document, version))
 		log_info(NULL, NULL, "volume %s: moving names is %s: %" JSON_INTEGER_FORMAT " moved%s%s", m->volume, state,
 			 json_number(told, "moved"), *json_text(told, "problem") ? "; " : "", json_text(told, "problem"));
@@ -474,6 +482,8 @@ json_t *movers_told(const char *volume)
 		told = fleet_told(m->fleet);
 	else if (m && m->moves)
 		told = m->told ? json_deep_copy(m->told) : json_object();
+	if (told)
+		json_object_set_new(told, "begun", json_integer(m->begun));
 	pthread_mutex_unlock(&all.lock);
 	return told;
 }

@@ -208,7 +208,9 @@ static int end(const struct spec *s, const json_t *document, uint64_t version, s
 	if (!rebalance_is(document, "running"))
 		return 0;
 	told = movers_told(s->volume);
-	wanted = rebalance_document("stopped", spec_numbers(s), rebalance_begun(document), told);
+	/* Who is still at what was before that tells of tenants that are done, and were not for this. */
+	wanted = rebalance_document("stopped", spec_numbers(s), rebalance_begun(document),
+				    rebalance_begun(told) == rebalance_begun(document) ? told : NULL);
 	err = replace_document(s, wanted, version, p);
 	json_decref(wanted);
 	json_decref(told);

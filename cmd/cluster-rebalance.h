@@ -26,6 +26,6 @@ int cluster_take_out(const char *volume, struct problem *);
 int movers_start(struct problem *); /* the thread that sees to them */
 void movers_stop(void);		    /* after store_wake() */
 void movers_each_graph(void (*fn)(struct graph *, void *), void *arg);
-/* What the volume's one here tells, a copy; NULL if there is none. */
+/* What the volume's one here tells, a copy, with "begun" as it has it; NULL if there is none. */
 json_t *movers_told(const char *volume);
 #endif

@@ -10,7 +10,7 @@
 #include "fop.h"
 #include "register.h"
 
-enum { SPEAKERS_MAX = 256 };
+enum { SPEAKERS_MAX = 4096 }; /* sets of all volumes with tenants, and servers: as many as allotments have */
 static struct {
 	struct speaker at[SPEAKERS_MAX];
 	size_t count;
