@@ -162,7 +162,8 @@ uint64_t name_absent(struct ask *a, struct inode *directory, const char *name)
 		return 0;
 	pthread_mutex_lock(&all->lock);
 	const struct listed *l = slot_of(a->mount, &directory->gfid);
-	if (listed_is(l, &directory->gfid) && l->good && !bsearch(&hash, l->hash, l->count, sizeof(hash), compare))
+	if (listed_is(l, &directory->gfid) && l->good &&
+	    (!l->count || !bsearch(&hash, l->hash, l->count, sizeof(hash), compare)))
 		since = l->since;
 	pthread_mutex_unlock(&all->lock);
 	if (!since || strncmp(name, ".stratus", 8) == 0 || !believed(a, directory, BELIEVE_NAME, since) ||
