@@ -599,6 +599,11 @@ void runtime_stop(void)
 	task_pool_destroy();
 }
 
+bool runtime_has_threads(void)
+{
+	return true;
+}
+
 unsigned runtime_shards(void)
 {
 	return rt.shards;

@@ -38,6 +38,8 @@ void runtime_busy_poll(uint64_t ns);
  * 0: not known. */
 uint64_t runtime_boot(void);
 unsigned runtime_shards(void);
+/* May a translator have threads of its own? Not in the simulator, where one thread does all, in an order that replays. */
+bool runtime_has_threads(void);
 /* CPUs of this machine that no thread runs on, or waits for, just now; all but one where that is not known. Costs a read of /proc/loadavg, 1 us. */
 unsigned runtime_free_cpus(void);
 struct shard *runtime_shard(unsigned number);

@@ -316,6 +316,11 @@ unsigned runtime_free_cpus(void)
 	return 0;
 }
 
+bool runtime_has_threads(void)
+{
+	return false;
+}
+
 unsigned runtime_shards(void)
 {
 	return 1;

@@ -408,6 +408,7 @@ PROPERTY(inherited_acls_are_the_kernels)
 /* File systems say that in several ways, and whoever compares replicas took them for different answers. */
 PROPERTY(what_is_made_in_a_removed_directory_is_stale)
 {
+	struct attr attr;
 	cleanup_inode struct inode *d = NULL;
 	struct opendir_out od = { 0 };
 	REQUEST(q, 0);
@@ -420,5 +421,8 @@ PROPERTY(what_is_made_in_a_removed_directory_is_stale)
 	CHECK_INT(ask_make_directory(d, "e", 0755, NULL), -ESTALE);
 	CHECK_INT(ask_move(&q.r, root, "f", d, "f", 0, NULL), -ESTALE);
 	CHECK_INT(ask_find(root, "f", NULL, NULL), 0);
+	CHECK_INT(ask_drop(root, "f", false), 0); /* what waits to be closed is of somebody else */
+	CHECK_INT(ask_attr(d, NULL, &attr), 0);
+	CHECK_INT(attr.nlink, 0);
 	fop_out_clear(FOP_opendir, &od);
 }

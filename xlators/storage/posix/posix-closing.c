@@ -10,7 +10,7 @@
 #include "posix.h"
 
 /* Waking the thread costs about as much as one removal. So it waits for more, and closes them one after the other. */
-enum { GATHER_NS = 5000000, SECOND_NS = 1000000000 };
+enum { GATHER_NS = 5000000, SECOND_NS = 1000000000, TRIES = 3 };
 
 void closing_init(struct closing *c)
 {
@@ -51,7 +51,7 @@ static void gather(struct closing *c)
 
 static void close_next(struct closing *c)
 {
-	int fd = c->ring[c->done % CLOSING_MAX];
+	int fd = c->ring[c->done % CLOSING_MAX].fd;
 
 	pthread_mutex_unlock(&c->lock);
 	close(fd);
@@ -90,7 +90,7 @@ static bool started(struct closing *c)
 	return c->started;
 }
 
-void close_late(struct brick *b, int fd)
+bool close_late(struct brick *b, int fd, uint64_t ino)
 {
 	struct closing *c = &b->closing;
 	bool room;
@@ -98,24 +98,38 @@ void close_late(struct brick *b, int fd)
 	pthread_mutex_lock(&c->lock);
 	room = c->taken - c->done < c->most && started(c);
 	if (room) {
-		c->ring[c->taken++ % CLOSING_MAX] = fd;
+		c->ring[c->taken++ % CLOSING_MAX] = (struct closed_late){ fd, ino };
 		atomic_fetch_add(&c->waiting, 1);
 	}
 	if (room && c->asleep)
 		pthread_cond_signal(&c->came);
 	pthread_mutex_unlock(&c->lock);
-	if (!room)
-		close(fd);
+	return room;
 }
 
-bool close_now(struct brick *b)
+bool closes_late(struct brick *b, uint64_t ino)
 {
 	struct closing *c = &b->closing;
-	uint64_t until;
-	bool some;
+	bool yes = false;
 
-	if (!atomic_load(&c->waiting))
+	pthread_mutex_lock(&c->lock);
+	for (uint64_t i = c->done; i < c->taken && !yes; i++)
+		yes = c->ring[i % CLOSING_MAX].ino == ino;
+	pthread_mutex_unlock(&c->lock);
+	return yes;
+}
+
+/* The first time always: it may have been closed between the refusal and this look. And not for as long as others remove. */
+bool close_now(struct brick *b, unsigned *tries)
+{
+	struct closing *c = &b->closing;
+	bool first = !*tries, some;
+	uint64_t until;
+
+	if ((*tries)++ == TRIES)
 		return false;
+	if (!atomic_load(&c->waiting))
+		return first;
 	task_blocks();
 	pthread_mutex_lock(&c->lock);
 	until = c->taken;
@@ -126,7 +140,7 @@ bool close_now(struct brick *b)
 		pthread_cond_wait(&c->closed, &c->lock);
 	c->hurried--;
 	pthread_mutex_unlock(&c->lock);
-	return some;
+	return some || first;
 }
 
 void closing_end(struct closing *c)

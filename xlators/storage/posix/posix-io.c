@@ -229,10 +229,12 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 /* From *done to `end`, as far as it goes: 0 or -errno. */
 static int write_to(struct brick *b, struct opened *o, const struct buffer *data, uint64_t offset, size_t end, size_t *done)
 {
+	unsigned tries = 0;
+
 	while (*done < end) {
 		ssize_t n = write_some(o, data->data + *done, end - *done, (off_t)(offset + *done));
 
-		if (n == -ENOSPC && close_now(b))
+		if (n == -ENOSPC && close_now(b, &tries))
 			continue;
 		if (n <= 0)
 			return (int)n;
@@ -305,12 +307,13 @@ static ssize_t append_once(struct opened *o, const struct buffer *data, off_t *e
 
 static int append(struct brick *b, struct opened *o, const struct buffer *data, struct write_out *out)
 {
+	unsigned tries = 0;
 	off_t end = 0;
 	ssize_t n;
 
 	do
 		n = append_once(o, data, &end);
-	while (n == -ENOSPC && close_now(b));
+	while (n == -ENOSPC && close_now(b, &tries));
 	if (n < 0)
 		return (int)n;
 	out->written = (uint32_t)n; /* short only when the disk is full: the rest might land elsewhere */
@@ -398,6 +401,7 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 	static const uint32_t known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
 	cleanup_passage struct passage passage = { NULL, NULL };
 	uint64_t taken = in->mode & FALLOC_FL_PUNCH_HOLE ? 0 : in->length;
+	unsigned tries = 0;
 	int err = passage_enter(&passage, rq, x, in->file ? in->file->inode : NULL, NULL);
 
 	(void)out;
@@ -414,20 +418,24 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 	do
 		err = result(
 			fallocate(opened_of(x, in->file)->descriptor->fd, (int)in->mode, (off_t)in->offset, (off_t)in->length));
-	while (err == -ENOSPC && close_now(brick_of(x)));
+	while (err == -ENOSPC && close_now(brick_of(x), &tries));
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
 /* In steps, so that the deadline is kept: a part is a valid answer. */
-static int copy_steps(struct request *rq, int from, int to, const struct copy_range_in *in, struct copy_range_out *out)
+static int copy_steps(struct request *rq, struct brick *b, int from, int to, const struct copy_range_in *in,
+		      struct copy_range_out *out)
 {
 	off_t source = (off_t)in->from_offset, target = (off_t)in->to_offset;
 	uint64_t left = in->length;
+	unsigned tries = 0;
 	ssize_t n = 0;
 
 	task_blocks();
 	while (left) {
 		n = copy_file_range(from, &source, to, &target, left < COPY_STEP ? left : COPY_STEP, 0);
+		if (n < 0 && errno_now() == ENOSPC && close_now(b, &tries))
+			continue;
 		if (n <= 0)
 			break;
 		left -= (uint64_t)n;
@@ -453,6 +461,6 @@ int brick_copy_range(struct request *rq, struct xlator *x, const struct copy_ran
 	if (!err)
 		err = change_begin(rq, x, in->to, false, in->length);
 	if (!err)
-		err = copy_steps(rq, from->descriptor->fd, opened_of(x, in->to)->descriptor->fd, in, out);
+		err = copy_steps(rq, brick_of(x), from->descriptor->fd, opened_of(x, in->to)->descriptor->fd, in, out);
 	return err ? err : time_bring_file(rq, x, in->to);
 }

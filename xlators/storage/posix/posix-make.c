@@ -196,6 +196,23 @@ static int make_staged(struct request *rq, struct brick *b, const struct hold *p
 	return err;
 }
 
+/* What was removed a moment ago may have the last inodes yet, not only blocks. */
+static int make_object(struct request *rq, struct brick *b, const struct hold *parent, const struct making *m,
+		       struct inherited *i, struct hold *made, struct time *birth)
+{
+	unsigned tries = 0;
+	int err;
+
+	do {
+		hold_end(made);
+		err = inherit(rq, parent, m, i);
+		if (!err)
+			err = S_ISREG(m->mode) ? make_file(rq, parent, m, i, made, birth)
+					       : make_staged(rq, b, parent, m, i, made, birth);
+	} while (err == -ENOSPC && close_now(b, &tries));
+	return err;
+}
+
 static int attach_made(struct request *rq, struct xlator *x, const struct making *m, const struct inherited *i,
 		       const struct hold *made, struct time birth, struct inode **inode, struct attr *attr)
 {
@@ -276,10 +293,7 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 	if (!err)
 		err = gfid_free(x, m->gfid);
 	if (!err)
-		err = inherit(rq, &parent, m, &inherited);
-	if (!err)
-		err = S_ISREG(m->mode) ? make_file(rq, &parent, m, &inherited, &made, &birth)
-				       : make_staged(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
+		err = make_object(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
 	err = parent_error(&parent, err);
 	if (err == -EEXIST && rq->resent)
 		return made_before(rq, x, &parent, m, inode, attr);

@@ -123,6 +123,13 @@ static bool leave_out(struct xlator *x, const struct hold *h, const struct link_
 	return has_others(h) && !identity_note(x, h, name, NULL, NOTE_FIRST);
 }
 
+/* Perhaps: whoever has it open asks for it by its handle, which is not to be taken for that of something gone (kernel_handle_open). (Of a file that is open the
+ * descriptor is kept.) There is little to free of a directory. */
+static bool is_open_directory(struct xlator *x, const struct statx *st)
+{
+	return S_ISDIR(st->stx_mode) && atomic_load(&brick_of(x)->open_directories);
+}
+
 /* The name is gone from the object. If it was the last one, the file system frees the blocks when the descriptor is closed; nobody need wait
  * for that. Others may be left though it seemed the last: one was made meanwhile. */
 static void note_removal(struct xlator *x, struct request *rq, struct hold *h, const struct link_name *removed, bool left_out)
@@ -136,7 +143,8 @@ static void note_removal(struct xlator *x, struct request *rq, struct hold *h, c
 		return;
 	}
 	drop_removed(x, h);
-	close_late(brick_of(x), h->fd);
+	if (is_open_directory(x, &st) || !close_late(brick_of(x), h->fd, st.stx_ino))
+		return; /* it is closed when the names are unlocked */
 	*h = (struct hold)HOLD_NONE;
 }
 

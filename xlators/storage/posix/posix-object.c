@@ -180,11 +180,12 @@ static int object_replace(struct xlator *x, struct inode *inode, struct object *
 		return err ? err : living < 0 ? living : now.stx_nlink ? -EEXIST : -ESTALE; /* since it was looked at last */
 	directory_drop(x, inode);
 	object_unindex(brick_of(x), o);
-	tail_synced(x, inode);
 	tail_mended = tail_mend(x, h, st, &inode->gfid);
 	pthread_mutex_lock(&o->lock);
 	o->handle = handle;
 	o->mended = o->mended || tail_mended;
+	atomic_store(&o->tail, TAIL_ASK); /* somebody may be asking the former one */
+	o->born_from = TAIL_OLD;
 	former = o->kept; /* somebody may have the former one open yet: see opened_check() */
 	o->kept = NULL;
 	atomic_store(&o->ino, st->stx_ino);

@@ -12,11 +12,15 @@ static uint64_t page_begin(uint64_t size)
 	return (size - 1) / SEALED_PAGE * SEALED_PAGE;
 }
 
-static bool is_sealed(const struct hold *h)
+/* 1, 0; -errno: that can't be told. */
+static int is_sealed(const struct hold *h)
 {
 	uint8_t header[SEALED_HEADER + 1];
+	ssize_t n = hold_getxattr(h, SEALED_HEADER_XATTR, header, sizeof header);
 
-	return sealed_header_is_known(header, hold_getxattr(h, SEALED_HEADER_XATTR, header, sizeof header));
+	if (n < 0)
+		return n == -ENODATA || n == -ERANGE || n == -EOPNOTSUPP ? 0 : (int)n;
+	return sealed_header_is_known(header, n);
 }
 
 /* ---- what a power cut has left ---- */
@@ -80,31 +84,50 @@ static size_t size_by_page(const struct hold *h, uint64_t at)
 	return fd >= 0 && pread(fd, seal, sizeof seal, (off_t)at) == sizeof seal ? sealed_page_size(seal) : 0;
 }
 
-bool tail_mend(struct xlator *x, const struct hold *h, const struct statx *st, const struct gfid *gfid)
+/* A tenant can make as many of such files as he likes, and have them looked at again and again: the log has one a second, and the dump has all. */
+static bool may_tell(struct brick *b)
 {
-	uint64_t at;
-	size_t there, size;
-	char text[GFID_TEXT];
-	int done;
+	enum { SECOND_NS = 1000000000 };
+	uint64_t now = clock_ns();
+	uint_fast64_t last = atomic_load(&b->tail_told_ns);
 
-	if (!S_ISREG(st->stx_mode) || !st->stx_size || !is_sealed(h))
-		return false;
-	at = page_begin(st->stx_size);
-	there = st->stx_size - at;
-	size = there > SEALED_SEAL ? size_by_page(h, at) : 0;
-	if (!size || size == there)
-		return false;
-	done = fit(h, at, there, size, st);
-	if (done > 0) {
-		atomic_fetch_add(&brick_of(x)->tails_mended, 1);
+	return (!last || now - last >= SECOND_NS) && atomic_compare_exchange_strong(&b->tail_told_ns, &last, now);
+}
+
+static void tell(struct xlator *x, const struct gfid *gfid, size_t there, size_t size, int done)
+{
+	char text[GFID_TEXT];
+
+	atomic_fetch_add(done > 0 ? &brick_of(x)->tails_mended : &brick_of(x)->tails_odd, 1);
+	if (!may_tell(brick_of(x)))
+		return;
+	if (done > 0)
 		log_info(
 			x, NULL,
 			"%s had %zu bytes of its last page, which says that it has %zu: the length is mended, as after a power cut",
 			gfid_text(gfid, text), there, size);
-	} else {
+	else
 		log_warning(x, NULL, "%s has %zu bytes of its last page, which says that it has %zu, and can't be mended: %s",
 			    gfid_text(gfid, text), there, size, done ? strerror(-done) : "they are not there");
-	}
+}
+
+bool tail_mend(struct xlator *x, const struct hold *h, const struct statx *seen, const struct gfid *gfid)
+{
+	struct statx st;
+	uint64_t at;
+	size_t there, size;
+	int done;
+
+	/* Since it was seen it may have been in memory, been changed, and been forgotten again. */
+	if (!S_ISREG(seen->stx_mode) || !seen->stx_size || is_sealed(h) <= 0 || hold_stat(h, &st) || !st.stx_size)
+		return false;
+	at = page_begin(st.stx_size);
+	there = st.stx_size - at;
+	size = there > SEALED_SEAL ? size_by_page(h, at) : 0;
+	if (!size || size == there)
+		return false;
+	done = fit(h, at, there, size, &st);
+	tell(x, gfid, there, size, done);
 	return done > 0;
 }
 
@@ -128,6 +151,22 @@ static bool young(struct brick *b, struct object *o, uint64_t page)
 	return is;
 }
 
+void tail_header_set(struct object *o, const char *name)
+{
+	if (o && !strcmp(name, SEALED_HEADER_XATTR))
+		atomic_store(&o->tail, TAIL_ASK);
+}
+
+/* Asked once: a file of another kind pays for no more. */
+static bool is_plain(struct object *o, const struct hold *h)
+{
+	int state = atomic_load(&o->tail);
+
+	if (state != TAIL_UNKNOWN)
+		return state == TAIL_PLAIN;
+	return !is_sealed(h) && atomic_compare_exchange_strong(&o->tail, &state, TAIL_PLAIN);
+}
+
 /* A page that is younger than each sync was promised to nobody, and a file of another kind has none that matter. */
 int tail_goes_first(struct xlator *x, struct inode *inode, const struct hold *h, uint64_t end, uint64_t *edge)
 {
@@ -137,7 +176,7 @@ int tail_goes_first(struct xlator *x, struct inode *inode, const struct hold *h,
 	struct statx st;
 	int err;
 
-	if (!o || young(b, o, 0))
+	if (!o || is_plain(o, h) || young(b, o, 0))
 		return 0;
 	err = hold_stat(h, &st);
 	if (err)

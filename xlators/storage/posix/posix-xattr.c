@@ -59,6 +59,7 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 		err = brick_room(brick_of(x), in->value.size);
 	if (is_acl(in->name))
 		acl_changed(object_of(x, in->inode));
+	tail_header_set(object_of(x, in->inode), in->name);
 	if (!err)
 		err = hold_setxattr(&h, in->name, in->value.bytes ? in->value.bytes : "", in->value.size, (int)in->flags);
 	if (is_acl(in->name))

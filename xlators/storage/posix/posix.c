@@ -71,12 +71,13 @@ int brick_room(struct brick *b, uint64_t bytes)
 {
 	enum { SECOND_NS = 1000000000 };
 	int64_t cost = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
+	unsigned tries = 0;
 	int err;
 
 	if (atomic_fetch_sub(&b->room, cost) - cost >= 0 && clock_ns() - atomic_load(&b->room_checked_ns) < SECOND_NS)
 		return 0;
 	err = ask_room(b, cost);
-	if (err == -ENOSPC && close_now(b)) /* what was removed a moment ago */
+	if (err == -ENOSPC && close_now(b, &tries)) /* what was removed a moment ago */
 		err = ask_room(b, cost);
 	if (err == -ENOSPC)
 		atomic_fetch_add(&b->refused_full, 1);
@@ -216,7 +217,8 @@ static void plan_descriptors(struct brick *b)
 		setrlimit(RLIMIT_NOFILE, &limit);
 		getrlimit(RLIMIT_NOFILE, &limit);
 	}
-	b->closing.most = limit.rlim_cur / 8 < CLOSING_MAX ? (unsigned)(limit.rlim_cur / 8) : CLOSING_MAX;
+	if (runtime_has_threads())
+		b->closing.most = limit.rlim_cur / 8 < CLOSING_MAX ? (unsigned)(limit.rlim_cur / 8) : CLOSING_MAX;
 	b->cache.places = limit.rlim_cur / 4 < DIRECTORY_CACHE ? (unsigned)(limit.rlim_cur / 4) + 1 : DIRECTORY_CACHE;
 }
 
@@ -258,8 +260,10 @@ static void posix_dump(struct xlator *x, FILE *out)
 		(unsigned long long)atomic_load(&b->repaired));
 	fprintf(out, "  handles refused: %llu\n  refused for lack of space: %llu\n",
 		(unsigned long long)atomic_load(&b->forged), (unsigned long long)atomic_load(&b->refused_full));
-	fprintf(out, "  sealed files whose length was mended: %llu\n  last pages synced before their file grew: %llu\n",
-		(unsigned long long)atomic_load(&b->tails_mended), (unsigned long long)atomic_load(&b->tails_first));
+	fprintf(out,
+		"  sealed files whose length was mended: %llu\n  that could not be mended: %llu\n  last pages synced before their file grew: %llu\n",
+		(unsigned long long)atomic_load(&b->tails_mended), (unsigned long long)atomic_load(&b->tails_odd),
+		(unsigned long long)atomic_load(&b->tails_first));
 	fprintf(out, "  key: %u\n", b->key[0].id);
 	if (!fstatvfs(b->root_fd, &s))
 		fprintf(out, "  free bytes: %llu\n  floor bytes: %llu\n", (unsigned long long)(s.f_bavail * s.f_frsize),

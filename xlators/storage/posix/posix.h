@@ -49,7 +49,10 @@ struct closing {
 	pthread_mutex_t lock;
 	pthread_cond_t came, closed;
 	pthread_t thread;
-	int ring[CLOSING_MAX];
+	struct closed_late {
+		int fd;
+		uint64_t ino;
+	} ring[CLOSING_MAX];
 	unsigned most;	      /* at a time */
 	uint64_t taken, done; /* so many have come, and were closed */
 	atomic_uint waiting;  /* the difference, for who has not got the lock */
@@ -82,7 +85,8 @@ struct brick {
 	atomic_uint_fast64_t opens, handles_opened, adopted, repaired, forged, refused_full;
 	atomic_uint open_files, open_directories;
 	atomic_uint_fast64_t syncs; /* of the whole brick */
-	atomic_uint_fast64_t tails_mended, tails_first;
+	atomic_uint_fast64_t tails_mended, tails_odd, tails_first;
+	atomic_uint_fast64_t tail_told_ns; /* the last line in the log about one */
 	struct closing closing;
 };
 enum { FORMAT_AUTO, FORMAT_NEVER };
@@ -103,11 +107,13 @@ uint64_t brick_floor(const struct brick *, uint64_t total_bytes);
 /* posix-closing.c: what closing a removed object's last descriptor frees comes behind the answers. */
 void closing_init(struct closing *);
 void closing_end(struct closing *); /* when all are closed */
-/* Takes over a descriptor of an object that has no name any more. It is closed within milliseconds; at once, by the caller, if too many wait already: who removes faster
- * than the disk frees goes at the disk's pace. */
-void close_late(struct brick *, int fd);
-/* Returns when all are closed that had come before: what they held is free. False: there were none. Lets another thread have the loop. */
-bool close_now(struct brick *);
+/* Takes over a descriptor of an object that has no name any more. It is closed within milliseconds. False: too many wait already, and it is the caller's to close, when he has
+ * given back his locks: who removes faster than the disk frees goes at the disk's pace, and nobody else. */
+bool close_late(struct brick *, int fd, uint64_t ino);
+bool closes_late(struct brick *, uint64_t ino); /* one of an object with that number waits */
+/* For who got ENOSPC; *tries is 0 at first. True: he tries again, for all are closed that had come before: what they held is free. Lets another thread have the
+ * loop, if it waits. */
+bool close_now(struct brick *, unsigned *tries);
 
 /* posix-format.c: the private directory. */
 int format_check(struct brick *, bool *fresh, struct problem *); /* changes nothing */
@@ -138,6 +144,8 @@ struct descriptor {
 	atomic_uint refs;
 };
 enum acl_state { ACL_UNKNOWN, ACL_NONE, ACL_SOME };
+/* TAIL_ASK for good once a header was set: then what was asked before doesn't count. */
+enum tail_state { TAIL_UNKNOWN, TAIL_PLAIN, TAIL_ASK };
 struct object {
 	pthread_mutex_t lock; /* guards handle, kept, opens, acl_changes, born_from, born_syncs */
 	struct kernel_handle handle;
@@ -157,6 +165,7 @@ struct object {
 	uint64_t born_from;	    /* sealed pages from there on are younger than each sync; see posix-tail.c */
 	uint64_t born_syncs;	    /* as many syncs of the brick there were then */
 	bool mended;		    /* its length was mended when it was first seen */
+	atomic_int tail;	    /* enum tail_state: is it a sealed file? */
 };
 /* A descriptor for the time of one operation. */
 struct hold {
@@ -232,7 +241,8 @@ bool tail_mend(struct xlator *, const struct hold *, const struct statx *, const
 /* Must the page in which the file ends be on the disk before the file is as long as `end`? 1: up to *edge, by tail_first; 0; -errno. */
 int tail_goes_first(struct xlator *, struct inode *, const struct hold *, uint64_t end, uint64_t *edge);
 int tail_first(struct xlator *, struct inode *, int fd, uint64_t edge);
-void tail_synced(struct xlator *, struct inode *); /* before a sync of the file begins, and after a write that is one */
+void tail_header_set(struct object *, const char *name); /* before that attribute is set: is it the header? */
+void tail_synced(struct xlator *, struct inode *);	 /* before a sync of the file begins, and after a write that is one */
 
 /* ---- identity (posix-identity.c; doc/disk-format.md) ---- */
 
