@@ -102,5 +102,6 @@ fi
 # doc/check-long.md has what is known of the seeds that don't pass; which ones changes with the code. The shares only ever go down.
 few 1 "cold starts" --members 2 --wild --only "kill -9,power cut" --seeds 1-300
 few 1 "link counts" --layout --seeds 1-200
-few 1 "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds 1-200
+# Of these 199 fails: a name is lost that had never been synced, where a recovery was broken off (doc/check-long.md).
+few 1 "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds 1-1500
 few "${SIM_LIMIT:-1}" "replicas" --seeds "$seeds"
