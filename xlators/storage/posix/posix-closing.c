@@ -107,13 +107,27 @@ bool close_late(struct brick *b, int fd, uint64_t ino)
 	return room;
 }
 
-bool closes_late(struct brick *b, uint64_t ino)
+bool some_close_late(struct brick *b, uint64_t *first)
+{
+	struct closing *c = &b->closing;
+
+	if (!atomic_load(&c->waiting))
+		return false;
+	pthread_mutex_lock(&c->lock);
+	*first = c->done;
+	pthread_mutex_unlock(&c->lock);
+	return true;
+}
+
+bool closes_late(struct brick *b, uint64_t first, uint64_t ino)
 {
 	struct closing *c = &b->closing;
 	bool yes = false;
 
 	pthread_mutex_lock(&c->lock);
-	for (uint64_t i = c->done; i < c->taken && !yes; i++)
+	if (c->taken > first + CLOSING_MAX)
+		first = c->taken - CLOSING_MAX; /* the ring has no more */
+	for (uint64_t i = first; i < c->taken && !yes; i++)
 		yes = c->ring[i % CLOSING_MAX].ino == ino;
 	pthread_mutex_unlock(&c->lock);
 	return yes;
