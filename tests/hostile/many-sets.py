@@ -113,12 +113,11 @@ def paths(thief, victim):
     for name in b"trusted.dht.marks", b"trusted.dht.changes", b"trusted.dht.candidates":
         expect(f"{name}", get(name)[0], EOPNOTSUPP, ENODATA)
     gfid = os.urandom(16)
-    for name, value in (b"trusted.dht.layout", b"nonsense"), (b"trusted.dht.pointer", os.urandom(21)), (b"trusted.dht.m.0123456789abcdef", b"x"), (b"trusted.dht.other", b"x"):
-        status, _ = thief.call(SETXATTR, opaque(thief.root) + opaque(name) + opaque(value) + words(0), stamped(said(), epoch=thief.epoch, sequence=thief.count()))
+    for name, value in (b"trusted.dht.layout", b"nonsense"), (b"trusted.dht.pointer", b"\xff" + os.urandom(20)), (b"trusted.dht.m.0123456789abcdef", b"x"), (b"trusted.dht.other", b"x"):
+        status = thief.change(SETXATTR, opaque(thief.root) + opaque(name) + opaque(value) + words(0), said())
         expect(f"{name} that makes no sense", status, EINVAL, EPERM)
-    status, _ = thief.call(MKDIR, loc(thief.root, b"born") + gfid + words(0o755, 0),
-                           stamped(said(), extension(5, bytes([1, 30]) + b"trusted.dht.m.0123456789abcdef\0" + struct.pack(">H", 25) + bytes(25)), epoch=thief.epoch, sequence=thief.count()))
-    expect("something born with a mark", status, EPERM, EINVAL)
+    mark = extension(5, bytes([1, 30]) + b"trusted.dht.m.0123456789abcdef\0" + struct.pack(">H", 25) + bytes(25))
+    expect("something born with a mark", thief.change(MKDIR, loc(thief.root, b"born") + gfid + words(0o755, 0), said(), mark), EPERM, EINVAL)
 
 
 sets = [range(first, first + MEMBERS) for first in range(0, len(PORTS), MEMBERS)]

@@ -41,8 +41,21 @@ class Member(Client):
         wire.brick = b"brick%d" % (FIRST + number)
         super().__init__(who, watched=who == "acme")
         self.session, self.number = session or os.urandom(16), 0
+        self.attach()
+
+    def attach(self):
         self.view = self.say(ATTACH, self.session)[1]
         self.epoch = struct.unpack_from(">Q", self.view)[0]
+
+    def change(self, fop, arguments, *extensions):
+        """The status of a change that says it knows the view: asked again in the view that is served, while the answer is that this one is not (see alike)."""
+        for _ in range(1200):
+            status, _ = self.call(fop, arguments, stamped(*extensions, epoch=self.epoch, sequence=self.count()))
+            if status != EVIEW:
+                break
+            time.sleep(0.1)
+            self.attach()
+        return status
 
     def say(self, verb, data=b"", inode=b""):
         """Status and the answer's blob."""
