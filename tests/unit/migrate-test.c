@@ -824,6 +824,21 @@ MOVES(what_was_moved_since_it_was_looked_at_is_renamed, SWEEPS)
 	CHECK(is_whole(other_name, "text"));
 }
 
+/* Name and file were at one subvolume; as long as somebody has it open, the stub stays there. */
+MOVES(what_was_moved_since_it_was_looked_at_gets_a_link, SWEEPS)
+{
+	const char *b = put_away("text");
+	struct deed d = { .perform = link_it, .b = b };
+	struct file *file = NULL;
+
+	other_name = name_at(0, "o");
+	CHECK_INT(tree_open_file(&tree, b, O_RDONLY, &file), 0);
+	CHECK(goes_on(&d, "link", 1000));
+	CHECK(reads(b, "text") && links(b) == 2 && same_file(b, other_name));
+	tree_release(&tree, file);
+	CHECK(settles(1));
+}
+
 /* ---- what fails ---- */
 
 MOVES(no_room_while_it_is_copied_is_no_room, SWEEPS)
@@ -942,6 +957,7 @@ int main(void)
 		cmocka_unit_test(its_name_is_used_meanwhile),
 		cmocka_unit_test(an_empty_file_is_found_while_it_is_moved),
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),
+		cmocka_unit_test(what_was_moved_since_it_was_looked_at_gets_a_link),
 		cmocka_unit_test(no_room_while_it_is_copied_is_no_room),
 		cmocka_unit_test(a_rebalance_brings_all_files_home),
 		cmocka_unit_test(a_rebalance_ends_what_a_dead_one_has_left),

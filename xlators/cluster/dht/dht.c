@@ -458,7 +458,8 @@ int call_at(struct request *rq, struct dht *d, enum fop fop, const void *in, voi
 
 	ask_for_word(d, fop, owner);
 	err = call_by_name(rq, d, fop, in, out, &child);
-	if (err == -EPOINTER || (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
+	if ((err == -EPOINTER && !is_moved(fop, err)) ||
+	    (err == -EMOVED && fop == FOP_create)) /* replica sets open what is there */
 		err = by_pointer(rq, d, fop, in, out, &child);
 	if (err == -EWIDE && fop == FOP_rename) /* of directories, which this subvolume alone can't judge */
 		err = rename_across(rq, d, in, (int[]){ owner, owner });
