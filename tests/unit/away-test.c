@@ -370,6 +370,40 @@ static void a_sweep_that_takes_what_is_being_made_is_waited_for(void **state)
 	more_volumes = "";
 }
 
+/* Who is slower than sweeps are, for a while: each time that he comes to give his pointer its name it has been taken. */
+static void sweeps_are_faster_(void *arg __attribute__((unused)))
+{
+	enum { TIMES = 20 }; /* he gives each up by another rename, which is held as well */
+
+	linking = (struct linking){ .a = name_at(0, "a"), .b = name_at(1, "b") };
+	CHECK_INT(put(linking.a, "text"), 0);
+	hold_tell("files", "hold", "none");
+	at("slow");
+	CHECK_INT(task_spawn(task_shard(task_self()), link_them, &linking), 0);
+	for (int i = 0; i < TIMES; i++) {
+		CHECK(hold_has("names", "rename"));
+		CHECK(settles(0));
+		hold_tell("names", "release", "all");
+	}
+	CHECK(!linking.over);
+	hold_tell("names", "hold", "none");
+	hold_tell("names", "release", "all");
+	for (int tries = 0; tries < tries_of(5) && !linking.over; tries++)
+		task_sleep_ms(5);
+	CHECK(linking.over);
+	CHECK_INT(linking.err, 0);
+	CHECK(same_file(linking.a, linking.b) && links(linking.a) == 2);
+	CHECK(settles(1));
+}
+
+static void who_is_slower_than_sweeps_makes_the_name_in_the_end(void **state)
+{
+	(void)state;
+	more_volumes = HELD;
+	run(sweeps_are_faster_, "option sweep-interval 10ms", "1M");
+	more_volumes = "";
+}
+
 static void try_unlink(void)
 {
 	const char *a = name_at(0, "a"), *b = name_at(1, "b");
@@ -450,10 +484,13 @@ int main(void)
 		cmocka_unit_test(when_all_are_full_files_are_where_their_names_are),
 		cmocka_unit_test(a_link_that_fails_half_way_leaves_nothing),
 		cmocka_unit_test(a_sweep_that_takes_what_is_being_made_is_waited_for),
+		cmocka_unit_test(who_is_slower_than_sweeps_makes_the_name_in_the_end),
 		cmocka_unit_test(an_unlink_that_fails_half_way_is_ended),
 		cmocka_unit_test(a_rename_over_a_pointer_that_fails_half_way_is_ended),
 		cmocka_unit_test(what_a_dead_client_began_is_ended),
 	};
 
+	if (getenv("AWAY_TEST")) /* a pattern of names */
+		cmocka_set_test_filter(getenv("AWAY_TEST"));
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -539,7 +539,7 @@ int away_make(struct request *rq, struct dht *d, enum fop fop, const void *in, v
 	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
 		err = make_bare(rq, d, fop, in, born, out, owner, child);
 	born_on(rq, born); /* the file may still be made where its name is */
-	return err == -EAGAIN ? -EIO : err;
+	return err == -EAGAIN ? -EMARKED : err;
 }
 
 /* create of a name that leads to a pointer: what is there is opened. */
@@ -698,5 +698,6 @@ int away_link(struct request *rq, struct dht *d, const struct link_in *in, struc
 
 	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++)
 		err = link_once(rq, d, in, out, owner, child);
-	return err == -EAGAIN ? -EIO : err;
+	return err == -EAGAIN ? -EMARKED
+			      : err; /* sweeps are faster: it is tried for as long as a name is waited for that is marked */
 }
