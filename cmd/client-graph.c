@@ -57,6 +57,6 @@ int client_graph_ask(struct xlator *dht, int words, char **word, FILE *to, struc
 	int err = dht->type->command(dht, words, word, to);
 
 	return err ? problem_set(p, -err, "volume %s (%s) does not take the command: %s; is it of this version?", dht->name,
-				 dht->type->name, strerror(-err))
+				 dht->type->name, error_text(err))
 		   : 0;
 }

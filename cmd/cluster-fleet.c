@@ -19,9 +19,10 @@
 #include "task.h"
 
 enum { AT_A_TIME = 4 };
-#define PATIENCE_NS 20000000000u  /* without progress, if others wait */
-#define WAITS_NS    120000000000u /* so long while it waits for what is old to be ended: two of cluster/dht's sweep-intervals, and what that takes */
-#define RETRY_NS    5000000000u	 /* after a graph could not be started */
+#define PATIENCE_NS 20000000000u /* without progress, if others wait */
+#define WAITS_NS                                                                                                               \
+	120000000000u /* so long while it waits for what is old to be ended: two of cluster/dht's sweep-intervals, and what that takes */
+#define RETRY_NS 5000000000u /* after a graph could not be started */
 
 struct member { /* a tenant */
 	char name[65];
@@ -159,7 +160,7 @@ static void launch(struct fleet *f, struct slot *s, struct member *m)
 		graph_destroy(g);
 		m->turn++;
 		f->retry_ns = clock_ns() + RETRY_NS;
-		text = path_format("names of tenant %s can't be moved: %s", m->name, *p.text ? p.text : strerror(-err));
+		text = path_format("names of tenant %s can't be moved: %s", m->name, *p.text ? p.text : error_text(err));
 		set_problem(f, text);
 		return;
 	}

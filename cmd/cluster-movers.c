@@ -115,7 +115,7 @@ static void launch(struct mover *m)
 		return;
 	}
 	graph_destroy(g);
-	problem_set(&p, -err, "%s", strerror(-err));
+	problem_set(&p, -err, "%s", error_text(err));
 	if (strcmp(p.text, json_text(m->told, "problem"))) /* once, not at each attempt */
 		log_error(NULL, NULL, "volume %s: names can't be moved: %s", m->volume, p.text);
 	set_told(m, json_pack("{s:s}", "problem", p.text));
@@ -252,7 +252,7 @@ static void take_out_emptied(const struct spec *s, const json_t *document)
 	err = cluster_take_out(s->volume, &p);
 	if (err)
 		log_error(NULL, NULL, "volume %s: the bricks that leave it are empty, and can't be taken out: %s", s->volume,
-			  *p.text ? p.text : strerror(-err));
+			  *p.text ? p.text : error_text(err));
 	else
 		log_info(NULL, NULL, "volume %s: bricks were empty, and have left it", s->volume);
 }

@@ -111,10 +111,8 @@ static void read_brick(struct reading *r, const char *value)
 }
 
 /* What the brick does. Errors of ours that no application sees are all for a moment (request.h). */
-static const char *error_text(int err)
+static const char *why_not(int err)
 {
-	enum { OURS = 4100 };
-
 	switch (err) {
 	case ENOTCONN:
 	case ETIMEDOUT:
@@ -126,7 +124,7 @@ static const char *error_text(int err)
 	case EOPNOTSUPP:
 		return "does not tell: its server is of an older version";
 	default:
-		return err >= OURS ? "can't tell just now" : strerror(err);
+		return error_is_ours(err) ? "can't tell just now" : strerror(err);
 	}
 }
 
@@ -135,7 +133,7 @@ static void read_error(struct reading *r, const char *value)
 	int err = atoi(value);
 	bool silent = err == ENOTCONN || err == ETIMEDOUT;
 
-	json_object_set_new(the_brick(r), "error", json_string(error_text(err)));
+	json_object_set_new(the_brick(r), "error", json_string(why_not(err)));
 	if (silent)
 		json_object_set_new(r->brick, "answers", json_false());
 }

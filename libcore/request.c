@@ -10,6 +10,11 @@
 
 #include "task.h"
 
+const char *error_text(int err)
+{
+	return error_is_ours(err) ? "it is being changed just now: try it again" : strerror(err < 0 ? -err : err);
+}
+
 enum { LISTS = 16 }; /* so that shards seldom meet */
 
 static struct list {

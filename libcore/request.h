@@ -25,6 +25,12 @@ struct request;
 #define EOVERLIMIT 4103
 /* The last of the numbers that are kept for such errors (4110 and on: xlators/cluster/replica.h; 4120 and on: xlators/cluster/dht/place.h). */
 #define ELAST 4125
+/* What an error is called, for people, as by strerror: of the numbers above, which are all for a moment, that it is to be tried again. `err` may be negative. */
+const char *error_text(int err);
+static inline bool error_is_ours(int err)
+{
+	return err >= ENEEDGROUPS || err <= -ENEEDGROUPS;
+}
 
 /* One who holds locks and open files: on a server, a client's session. Translators key what they keep by it. */
 struct client {

@@ -699,6 +699,33 @@ PROPERTY(without_a_subvolume_nothing_is_judged)
 	CHECK(same_file(a, b) && links(a) == 2);
 }
 
+/* Who moves a file with its names dies after so many messages. What he holds is told in words, or nothing is told of the volume; who repairs ends it. */
+static bool moved_and_looked_at(unsigned messages, unsigned *sent)
+{
+	const char *a = named(0, "a"), *b = named(1, "b"), *c = named(2, "c");
+	char *argv[] = { (char *)"bring", (char *)b };
+	bool yes = !put(a, "text") && !tree_rename(&tree, a, b, 0) && !tree_link(&tree, b, c);
+
+	cut_after(messages, false);
+	tree.at->type->command(tree.at, 2, argv, stdout);
+	*sent = cut_end();
+	yes &= !fsck("wait=1") && !strstr(told, "Unknown error");
+	yes &= !fsck("repair wait=1") && !strstr(told, "Unknown error") && !count("problem ") && is_clean();
+	yes &= same_file(b, c) && reads(b, "text") && links(c) == 2;
+	if (!yes)
+		fprintf(stderr, "after %u messages: %s", messages, told);
+	return yes && !tree_unlink(&tree, b) && !tree_unlink(&tree, c);
+}
+
+PROPERTY(what_is_held_by_who_moves_a_file_is_told_in_words)
+{
+	unsigned sent = 0;
+
+	for (unsigned i = 0; i <= sent && !failures; i++)
+		CHECK(moved_and_looked_at(i, &sent));
+	CHECK(sent > 20);
+}
+
 enum { WRITERS = 3 };
 static atomic_uint writing;
 static atomic_bool stop_writing;
@@ -779,6 +806,7 @@ int main(void)
 		cmocka_unit_test(one_file_at_two_subvolumes_is_told),
 		cmocka_unit_test(what_nobody_knows_is_told),
 		cmocka_unit_test(without_a_subvolume_nothing_is_judged),
+		cmocka_unit_test(what_is_held_by_who_moves_a_file_is_told_in_words),
 		cmocka_unit_test(what_clients_do_meanwhile_is_not_found),
 	};
 	int failed;
@@ -787,6 +815,8 @@ int main(void)
 	if (moments_are_told())
 		cmocka_set_test_filter("what_*");
 #endif
+	if (getenv("FSCK_TEST")) /* a pattern of names */
+		cmocka_set_test_filter(getenv("FSCK_TEST"));
 	failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
 	free(told);

@@ -542,7 +542,7 @@ static int judge_syncs(struct backlog *b, struct fanout *f, unsigned members)
 			one = atomic_load(&b->c->stopping) ? -ECANCELED : -ETIMEDOUT;
 		if (one && one != -ECANCELED && one != -EVIEW)
 			log_warning(b->c->x, NULL, "member %d could not sync its disk after member %d was healed: %s", i, b->to,
-				    strerror(-one));
+				    error_text(one));
 		one = members >> i & 1 ? matters(b, i, one) : 0;
 		err = one ? one : err;
 	}
@@ -591,7 +591,7 @@ static void rest(struct backlog *b, bool healed_some)
 		if (clock_ns() > b->told_ns + TELL_NS && b->why) {
 			b->told_ns = clock_ns();
 			log_warning(b->c->x, NULL, "member %d can't be healed to the end: %s: %s; it is tried again and again",
-				    b->to, gfid_text(&b->stuck, text), strerror(-b->why));
+				    b->to, gfid_text(&b->stuck, text), error_text(b->why));
 		}
 	}
 	for (unsigned spent = 0; spent < pause && !stopping(b); spent += QUIET_MS)
@@ -713,7 +713,7 @@ static void healer(void *arg)
 	pthread_mutex_unlock(&c->lock);
 	err = heal_member(&b);
 	if (err && err != -ECANCELED && err != -EVIEW)
-		log_warning(c->x, NULL, "the healing of member %d was interrupted: %s", m->number, strerror(-err));
+		log_warning(c->x, NULL, "the healing of member %d was interrupted: %s", m->number, error_text(err));
 	if (err)
 		task_sleep_ms(BUSY_MS);
 	drop_queue(&b);

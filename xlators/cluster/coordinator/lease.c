@@ -76,7 +76,7 @@ static void tell_task(void *arg)
 	int err = ask_member(t->c, one->member, one->verb, &one->more, NULL, t->deadline);
 
 	if (err)
-		log_debug(t->c->x, NULL, "member %d: verb %d: %s", one->member, one->verb, strerror(-err));
+		log_debug(t->c->x, NULL, "member %d: verb %d: %s", one->member, one->verb, error_text(err));
 	pthread_mutex_lock(&t->lock);
 	t->left--;
 	t->good |= err ? 0 : 1u << one->member;
@@ -291,7 +291,7 @@ static int lease_once(struct coordinator *c, struct remote_member *m)
 static void complain(struct remote_member *m, int err, int *before)
 {
 	if (err && err != *before && err != -ENOTCONN && err != -ETIMEDOUT)
-		log_warning(m->c->x, NULL, "member %d does not take a lease: %s%s", m->number, strerror(-err),
+		log_warning(m->c->x, NULL, "member %d does not take a lease: %s%s", m->number, error_text(err),
 			    err == -EPERM ? " (is the secret the same on all servers?)" : "");
 	*before = err;
 }

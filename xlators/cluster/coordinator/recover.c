@@ -327,7 +327,7 @@ static bool leave_unequal(struct recovery *r, const struct union_note *u, int to
 	log_error(
 		r->c->x, NULL,
 		"member %d can't be made equal to member %d in what a tenant's client has changed: %s; the copies differ until a scrub",
-		to, u->truth, strerror(-err));
+		to, u->truth, error_text(err));
 	return !say_status(r, u, to, -EIO);
 }
 
@@ -347,7 +347,7 @@ static void recover_note(struct recovery *r, struct union_note *u)
 		if (!err || leave_unequal(r, u, to, err))
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
-			    u->truth, strerror(-err));
+			    u->truth, error_text(err));
 		pthread_mutex_lock(&r->lock);
 		if (!may_be_anybodys(err, blamed == u->truth) && !is_of_its_making(u, err))
 			r->bad |= 1u << blamed;
@@ -515,7 +515,7 @@ static void purge(struct recovery *r)
 
 static int failed_at(struct recovery *r, int member, const char *what, int err)
 {
-	log_warning(r->c->x, NULL, "member %d could not %s: %s", member, what, strerror(-err));
+	log_warning(r->c->x, NULL, "member %d could not %s: %s", member, what, error_text(err));
 	if (!may_be_anybodys(err, false))
 		r->bad |= 1u << member;
 	return err;

@@ -184,7 +184,7 @@ static int scrub_command(struct coordinator *c, int argc, char **argv, FILE *f)
 	if (err == -EALREADY)
 		fputs("a scrub is running already\n", f);
 	else if (err)
-		fprintf(f, "the scrub can't start: %s\n", strerror(-err));
+		fprintf(f, "the scrub can't start: %s\n", error_text(err));
 	pthread_mutex_lock(&c->lock);
 	scrub_status(c, argc == 3, f);
 	pthread_mutex_unlock(&c->lock);

@@ -197,7 +197,7 @@ static int store(struct changing *v)
 	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owed, c->version);
 
 	if (err) {
-		log_warning(c->x, NULL, "the new view could not be stored: %s", strerror(-err));
+		log_warning(c->x, NULL, "the new view could not be stored: %s", error_text(err));
 		pthread_mutex_lock(&c->lock);
 		c->deposed = true; /* whether it was stored or not: read it again */
 		pthread_mutex_unlock(&c->lock);
@@ -389,7 +389,7 @@ int view_change(struct coordinator *c, struct view *next, bool cold, const char 
 	err = steps(&v);
 	changing_free(&v);
 	if (err) {
-		log_warning(c->x, NULL, "no view %llu (%s): %s", (unsigned long long)next->epoch, why, strerror(-err));
+		log_warning(c->x, NULL, "no view %llu (%s): %s", (unsigned long long)next->epoch, why, error_text(err));
 		give_up(c, &before, next->epoch);
 		return err;
 	}

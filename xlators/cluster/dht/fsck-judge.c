@@ -168,9 +168,12 @@ int judge_pointer(struct fsck *f, const struct spot *spot)
 		return 0;
 	if (has_subvolume(f->d, e->attr.rdev))
 		err = look_where_it_leads(f, &s.aim, S_ISDIR(s.type));
+	f->incomplete |= err == -EMARKED; /* the object is being moved with its names */
+	if (err == -EMARKED)
+		return 0;
 	if (err < 0)
 		return fsck_problem(f, err, "%s can't be asked for what /%s leads to: %s", f->d->x->child[s.aim.child]->name,
-				    spot->path, strerror(-err));
+				    spot->path, error_text(err));
 	return err ? 0 : suspect_add(f, s, spot_path(spot));
 }
 
@@ -235,7 +238,7 @@ int judge_root(struct fsck *f, int child)
 		free(path);
 	if (err < 0)
 		fsck_problem(f, err, "%s can't be asked for the root's xattrs: %s", f->d->x->child[child]->name,
-			     strerror(-err));
+			     error_text(err));
 	return err < 0 ? err : 0;
 }
 
@@ -253,7 +256,7 @@ int judge_broken(struct fsck *f, const struct spot *spot)
 	fop_out_clear(FOP_lookup, &out);
 	if (err < 0 && err != -ENOENT && err != -ESTALE)
 		return fsck_problem(f, err, "/%s%s%s can't be looked up at %s: %s", spot->path, *spot->path ? "/" : "",
-				    spot->entry->name, f->d->x->child[spot->child]->name, strerror(-err));
+				    spot->entry->name, f->d->x->child[spot->child]->name, error_text(err));
 	return 1;
 }
 
@@ -310,6 +313,6 @@ int judge_work(struct fsck *f, const struct spot *spot)
 		return -ENOMEM;
 	s.trouble = trouble_of(f, e->name, &err);
 	if (err)
-		return fsck_problem(f, err, "the records of intents can't be read: %s", strerror(-err));
+		return fsck_problem(f, err, "the records of intents can't be read: %s", error_text(err));
 	return s.trouble == TROUBLES ? 0 : suspect_add(f, s, spot_path(spot));
 }

@@ -314,7 +314,7 @@ static int look_at_one(struct fsck *f, int child, bool away, unsigned number, en
 	if (err == -ENOENT)
 		return 0;
 	if (err)
-		return fsck_problem(f, err, "/%s can't be read at %s: %s", path, f->d->x->child[child]->name, strerror(-err));
+		return fsck_problem(f, err, "/%s can't be read at %s: %s", path, f->d->x->child[child]->name, error_text(err));
 	return fsck_walk(f, child, dir, path, enters, visit);
 }
 
@@ -360,11 +360,12 @@ static int judge_unseen(struct fsck *f, const struct away *a)
 		err = is_shard(f, a->child, out.inode, &shard);
 	s.trouble = shard ? TROUBLE_SHARD : TROUBLE_AWAY;
 	fop_out_clear(FOP_lookup, &out);
-	if (err == -ENOENT || err == -ESTALE)
+	f->incomplete |= err == -EMARKED; /* the object is being moved with its names */
+	if (err == -ENOENT || err == -ESTALE || err == -EMARKED)
 		return 0;
 	if (err)
 		return fsck_problem(f, err, "/%s can't be looked up at %s: %s", path, f->d->x->child[a->child]->name,
-				    strerror(-err));
+				    error_text(err));
 	return suspect_add(f, s, strdup(path));
 }
 
@@ -415,7 +416,7 @@ static int ask_all(struct fsck *f)
 		err = getattr_on(f->rq, f->d->x->child[child], &in, &out);
 		if (err)
 			fsck_problem(f, err, "%s can't be reached (%s): nothing is judged until it is back",
-				     f->d->x->child[child]->name, strerror(-err));
+				     f->d->x->child[child]->name, error_text(err));
 	}
 	return err;
 }

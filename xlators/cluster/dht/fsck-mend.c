@@ -46,7 +46,7 @@ static enum mended failed(struct mend *m, int err, const char *what)
 	if (has_gone(err))
 		return MEND_GONE;
 	return tell(m, MEND_LEFT, "%s: %s; run it again", what,
-		    err == -EMARKED ? "another client is renaming it just now" : strerror(-err));
+		    err == -EMARKED ? "another client is renaming it just now" : error_text(err));
 }
 
 static struct xlator *child_of(const struct mend *m)

@@ -107,7 +107,7 @@ static int push(struct walk *w, struct inode *dir, const char *name)
 	if (!err)
 		err = open_dir(w, l);
 	if (err != -ENOENT && err != -ESTALE)
-		return err ? fsck_problem(w->f, err, "/%s can't be read at %s: %s", w->path, child_of(w)->name, strerror(-err))
+		return err ? fsck_problem(w->f, err, "/%s can't be read at %s: %s", w->path, child_of(w)->name, error_text(err))
 			   : 0;
 	pop(w);
 	return 0;
@@ -131,7 +131,7 @@ static int read_more(struct walk *w, struct level *l)
 	if (err == -ENOENT || err == -ESTALE)
 		return 1;
 	if (err)
-		return fsck_problem(w->f, err, "/%s can't be read at %s: %s", w->path, child_of(w)->name, strerror(-err));
+		return fsck_problem(w->f, err, "/%s can't be read at %s: %s", w->path, child_of(w)->name, error_text(err));
 	if (!l->batch.entries.count)
 		return 1;
 	l->offset = l->batch.entries.entry[l->batch.entries.count - 1].next_offset;

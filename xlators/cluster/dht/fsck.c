@@ -143,13 +143,15 @@ static int keep(struct fsck *f)
 	return 0;
 }
 
-/* A replica set that waits for a change of a client that died answers only when that is given up. */
+/* A replica set that waits for a change of a client that died answers only when that is given up; what an intent holds is told when that has ended. */
 static int look_patiently(struct fsck *f)
 {
 	enum { TRIES = 4 };
 	int err = -EIO;
 
-	for (int tries = 0; tries < TRIES && err == -EIO; tries++) {
+	for (int tries = 0; tries < TRIES && (err == -EIO || error_is_ours(err)); tries++) {
+		if (error_is_ours(err))
+			task_sleep_ms(f->wait_ms);
 		free(f->problem);
 		f->problem = NULL;
 		err = fsck_look(f);
@@ -177,7 +179,7 @@ static int look_some_times(struct fsck *f)
 	}
 	err = err ? err : fsck_same_layout(f);
 	if (err)
-		return f->problem ? err : fsck_problem(f, err, "not all could be looked at: %s", strerror(-err));
+		return f->problem ? err : fsck_problem(f, err, "not all could be looked at: %s", error_text(err));
 	if (f->kept.count)
 		qsort(f->kept.at, f->kept.count, sizeof(*f->kept.at), in_order);
 	else if (f->incomplete)
@@ -339,7 +341,7 @@ static void tell_problem(struct fsck *f, int err)
 	struct location to = { 0 };
 	struct blob text = { 0 };
 
-	location_line(&to, "problem", "%s", f->problem ? f->problem : strerror(-err));
+	location_line(&to, "problem", "%s", f->problem ? f->problem : error_text(err));
 	if (!location_end(&to, &text))
 		fwrite(text.bytes, 1, text.size, f->to);
 	free(text.bytes);

@@ -89,7 +89,7 @@ static void bring_one(struct bringer *b)
 		note(b->r, err, bytes);
 	if (err < 0 && err != -ECANCELED)
 		rebalance_problem(b->r, err, "the file \"%s\" can't be brought to %s: %s", b->name,
-				  subvolume_name(b->r, b->child), strerror(-err));
+				  subvolume_name(b->r, b->child), error_text(err));
 }
 
 static void bring_task(void *arg)
@@ -193,7 +193,7 @@ static int pass_over(struct walk *w, const struct inode *dir, int err)
 		return err;
 	note(w->r, err, 0);
 	rebalance_problem(w->r, err, "the directory %s of %s can't be read, so files of names in it stay where they are: %s",
-			  gfid_text(&dir->gfid, text), subvolume_name(w->r, w->child), strerror(-err));
+			  gfid_text(&dir->gfid, text), subvolume_name(w->r, w->child), error_text(err));
 	return 0;
 }
 
@@ -324,7 +324,7 @@ static int walk_all(struct rebalance *r)
 		err = has_subvolume(r->d, (uint64_t)i) ? walk_child(r, i) : 0;
 		if (err && err != -ECANCELED)
 			rebalance_problem(r, err, "the directories of %s can't be read: %s", subvolume_name(r, i),
-					  strerror(-err));
+					  error_text(err));
 	}
 	wait_for_bringers(r, 0);
 	return rebalance_stops(r) ? -ECANCELED : err;

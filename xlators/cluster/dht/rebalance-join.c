@@ -151,7 +151,7 @@ int copy_shards(struct rebalance *r, const struct layout *l)
 		request_finish(&rq);
 		if (err)
 			rebalance_problem(r, err, "the directory's owner, mode and ACL can't be given to %s: %s",
-					  subvolume_name(r, (int)l->member[i].id), strerror(-err));
+					  subvolume_name(r, (int)l->member[i].id), error_text(err));
 	}
 	return err;
 }
@@ -184,7 +184,7 @@ static int write_at(struct rebalance *r, const struct layout *l, uint64_t mask)
 		one = fanout_error(&rq, one);
 		err = one == -EFENCED || one == -EMARKED ? -EAGAIN
 							 : rebalance_problem(r, one, "%s does not take the new layout: %s",
-									     subvolume_name(r, i), strerror(-one));
+									     subvolume_name(r, i), error_text(one));
 	}
 	if (f)
 		fanout_drop(f);
@@ -294,7 +294,7 @@ static int move_home(struct rebalance *r, const struct layout *l, int before)
 	err = MUTANT("leave-xattrs") ? 0 : copy_home(&rq, r->d, r->dir, before, (int)l->home);
 	request_finish(&rq);
 	return err ? rebalance_problem(r, err, "a directory's extended attributes can't be copied from %s to %s: %s",
-				       subvolume_name(r, before), subvolume_name(r, (int)l->home), strerror(-err))
+				       subvolume_name(r, before), subvolume_name(r, (int)l->home), error_text(err))
 		   : 0;
 }
 

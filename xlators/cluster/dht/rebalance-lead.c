@@ -170,5 +170,5 @@ void lead_gone(struct rebalance *r, const struct gfid *gfid)
 	request_finish(&rq);
 	if (err)
 		rebalance_problem(r, err, "what leads to the directory %s can't be led to where that is by now: %s",
-				  gfid_text(gfid, text), strerror(-err));
+				  gfid_text(gfid, text), error_text(err));
 }

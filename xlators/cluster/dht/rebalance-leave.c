@@ -140,7 +140,7 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 				list->entry[i].name + 2, subvolume_name(v->r, v->child));
 		else if (err < 0 && err != -ESTALE && err != -ENOENT)
 			rebalance_problem(v->r, err, "the directory %s can't be given to others by %s: %s",
-					  list->entry[i].name + 2, subvolume_name(v->r, v->child), strerror(-err));
+					  list->entry[i].name + 2, subvolume_name(v->r, v->child), error_text(err));
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
 	}
 }
@@ -379,7 +379,7 @@ static int look(struct leaving *v)
 	err = err ? err : v->err;
 	if (err)
 		return rebalance_problem(v->r, err, "what %s still has can't be looked at: %s", subvolume_name(v->r, v->child),
-					 strerror(-err));
+					 error_text(err));
 	v->stays.open = v->kept > v->stays.open ? v->kept : v->stays.open;
 	v->stays.looked = true;
 	return 0;

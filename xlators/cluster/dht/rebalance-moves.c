@@ -34,7 +34,7 @@ static int move_waiting(struct request *rq, struct rebalance *r, const char *nam
 
 static const char *why(int err)
 {
-	return err == -EMARKED ? "it is being renamed" : strerror(-err);
+	return err == -EMARKED ? "it is being renamed" : error_text(err);
 }
 
 /* Each file system has such a one in its root, which stays as long as it is empty. (`stratus fsck` of the volume uses that name, too.) */

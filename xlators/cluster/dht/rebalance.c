@@ -132,7 +132,7 @@ int layout_now(struct rebalance *r, const struct spread **now)
 	if (err)
 		return rebalance_problem(r, err, "waiting for %s: %s",
 					 silent < 0 ? "a volume file that has all subvolumes" : subvolume_name(r, silent),
-					 strerror(-err));
+					 error_text(err));
 	return written;
 }
 

@@ -73,7 +73,7 @@ static int find_keys(struct crypt *c, struct problem *p)
 	if (!err)
 		err = crypt_keys_keep(c->keys);
 	secret_free(m, sizeof(*m));
-	return err ? problem_set(p, -err, "no keys can be derived: %s", strerror(-err)) : 0;
+	return err ? problem_set(p, -err, "no keys can be derived: %s", error_text(err)) : 0;
 }
 
 /* ---- the volume ---- */
@@ -156,7 +156,7 @@ static int mark_new(struct request *rq, struct xlator *x, struct inode *root, st
 		err = mark_set(rq, x, root);
 	if (err == -EEXIST)
 		return err;
-	return err ? problem_set(p, -err, "the volume can't be marked as encrypted: %s", strerror(-err)) : 0;
+	return err ? problem_set(p, -err, "the volume can't be marked as encrypted: %s", error_text(err)) : 0;
 }
 
 static int mark_read(struct request *rq, struct xlator *x, struct inode *root, struct problem *p)
@@ -168,7 +168,7 @@ static int mark_read(struct request *rq, struct xlator *x, struct inode *root, s
 	if (err == -ENODATA)
 		return err;
 	if (err)
-		return problem_set(p, -err, "the volume can't be asked whether the key is the right one: %s", strerror(-err));
+		return problem_set(p, -err, "the volume can't be asked whether the key is the right one: %s", error_text(err));
 	err = mark_decode(crypt_of(x)->keys, out.value.bytes, out.value.size);
 	fop_out_clear(FOP_getxattr, &out);
 	return !err ? 0
@@ -203,7 +203,8 @@ static void check_volume(void *arg)
 	rq.deadline_ns = clock_ns() + CHECK_MS * 1000000ull;
 	err = root ? lookup_on(&rq, c->x->child[0], &in, &out) : -ENOMEM;
 	if (err)
-		problem_set(c->problem, -err, "the volume can't be asked whether the key is the right one: %s", strerror(-err));
+		problem_set(c->problem, -err, "the volume can't be asked whether the key is the right one: %s",
+			    error_text(err));
 	c->result = err ? err : mark_check(&rq, c->x, root, c->problem);
 	fop_out_clear(FOP_lookup, &out);
 	request_finish(&rq);

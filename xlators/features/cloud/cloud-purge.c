@@ -209,7 +209,7 @@ static void purge_all(struct xlator *x)
 		if (failed && failed != -ENOENT && failed != -ECANCELED)
 			log_error(x, NULL,
 				  "can't remove the files of the deleted tenant %s: %s; `stratus ctl` with `purge` tries again",
-				  t.name, strerror(-failed));
+				  t.name, error_text(failed));
 	}
 	inode_unref(all);
 	request_finish(&rq);

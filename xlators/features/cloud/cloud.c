@@ -92,7 +92,7 @@ static int access_root(struct xlator *x, const struct guest *g, struct inode **r
 	err = tree_below(x, &g->tenant, directory, root);
 	if (err)
 		log_warning(x, NULL, "the directory %s of an access point of tenant %s can't be shown: %s", directory,
-			    g->tenant.name, strerror(-err));
+			    g->tenant.name, error_text(err));
 	free(directory);
 	return err;
 }

@@ -295,7 +295,7 @@ static bool count_once(struct xlator *x)
 	drop_moved(u);
 	if (!whole && err != -ECANCELED)
 		log_warning(x, NULL, "a recount has not met all (%s); it begins again",
-			    err	       ? strerror(-err)
+			    err	       ? error_text(err)
 			    : complete ? "directories that have limits were met after what is in them"
 				       : "too much was moved meanwhile");
 	return whole;
