@@ -187,6 +187,11 @@ bool is_member(struct dht *, int child);
 /* The volume is to be without it: nothing new is put there, and what is there goes elsewhere (rebalance-leave.c). */
 bool is_leaving(const struct dht *, int child);
 uint64_t leaving_of(const struct dht *); /* a mask */
+/* While another one leaves, what is at that one can wait. */
+static inline bool can_stay(const struct dht *d, int child)
+{
+	return has_leaver(d) && !is_leaving(d, child);
+}
 /* As present_of, of members: of the root, of a directory. */
 uint64_t members_present(struct dht *);
 uint64_t members_present_in(struct dht *, const struct inode *dir);

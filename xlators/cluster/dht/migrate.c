@@ -134,11 +134,13 @@ static int find(struct bringing *b, int owner)
 		return BRING_WIDE;
 	if (err == -EMARKED) /* perhaps by one who died, and of a name that nobody asks for */
 		mark_end_left_over(b->rq, b->d, owner, b->loc->parent, mark_hash(s->name));
-	if (err || !pointer || dir || s->aim.child == owner)
+	if (err || !pointer || dir)
 		return err == -ENOENT || !err ? BRING_NOTHING : err == -EMARKED ? BRING_BUSY : err;
-	err = look_at_file(b);
+	err = look_at_file(b); /* also beside the name: what is there may be what is left of a file that was moved */
 	if (err)
 		return err == BRING_LED ? name_lead(b->rq, b->d, b->loc, owner, pointer, &s->aim) : err;
+	if (s->aim.child == owner || can_stay(b->d, s->aim.child))
+		return BRING_NOTHING;
 	if (kept_stays(b->rq, b->d, s->aim.child, b->file))
 		return BRING_RECENT;
 	b->it.several = b->attr.nlink != 1;

@@ -263,6 +263,13 @@ static int enter(struct walk *w, const struct dirent_plus *e, bool hidden)
 	return push(w, e->inode, hidden);
 }
 
+/* Of what is elsewhere than at the one that leaves. But it may lead on from there, to a file that is at that one, and can't come back as long as its stub is kept by such a
+ * name: so if something stays there these are looked at, too. */
+static bool can_wait(const struct rebalance *r, int child)
+{
+	return can_stay(r->d, child) && !r->stays.looked;
+}
+
 static int visit(struct walk *w, struct level *l, const struct dirent_plus *e)
 {
 	bool hidden = l->hidden || (!l->depth && !strcmp(e->name, DHT_HIDDEN));
@@ -277,7 +284,7 @@ static int visit(struct walk *w, struct level *l, const struct dirent_plus *e)
 		return 0;
 	if (S_ISDIR(e->inode->type))
 		return has_leaver(w->r->d) ? pass_over(w, e->inode, lead_home(w->r, l->dir, e->name, w->child)) : 0;
-	if (has_leaver(w->r->d) && !is_leaving(w->r->d, (int)e->attr.rdev)) /* the others can wait */
+	if (can_wait(w->r, (int)e->attr.rdev))
 		return 0;
 	return begin_to_bring(w, l->dir, e->name);
 }
