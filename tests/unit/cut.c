@@ -12,10 +12,10 @@
 static struct {			    /* of all instances */
 	_Atomic(struct task *) who; /* NULL: nobody */
 	unsigned left, sent;
-	bool done;    /* the last message that goes through gets no answer */
-	bool once;    /* the others go through again */
-	bool ends;    /* the record of the next intent that is to be opened was ended by others */
-	bool fences;  /* who takes a record over is taken over at once, and can set one mark */
+	bool done;     /* the last message that goes through gets no answer */
+	bool once;     /* the others go through again */
+	unsigned ends; /* the records of so many intents that are to be opened next were ended by others */
+	bool fences;   /* who takes a record over is taken over at once, and can set one mark */
 	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away */
 	char at; /* messages are counted until the next rename from a name of that kind, which is the one that counts: 'c', a copy */
 	atomic_bool holds, held; /* that message waits until others have been at work; it does so now */
@@ -85,7 +85,7 @@ static int end_record(struct request *rq, struct xlator *x, const struct rename_
 	struct unlink_in record = { .loc = in->from };
 	struct unlink_out ignored = { 0 };
 
-	cut.ends = false;
+	cut.ends--;
 	unlink_on(rq, x->child[0], &record, &ignored);
 	return -ENOENT;
 }
@@ -202,7 +202,7 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	cut.once = !strcmp(argv[0], "lost");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
 	cut.fences = !strcmp(argv[0], "fences");
-	cut.ends = !strcmp(argv[0], "ends");
+	cut.ends = strcmp(argv[0], "ends") ? 0 : (unsigned)atoi(argv[1]);
 	cut.holds = !strcmp(argv[0], "stays");
 	cut.left = cut.forgets || cut.fences || cut.ends ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;

@@ -249,9 +249,9 @@ void stay_no_more(void)
 	tell_cut("goes", 0);
 }
 
-void end_meanwhile(void)
+void end_meanwhile(unsigned times)
 {
-	tell_cut("ends", 1);
+	tell_cut("ends", times);
 }
 
 void fence_take_over(void)

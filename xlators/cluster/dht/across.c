@@ -37,6 +37,7 @@ struct move {
 	struct found found[2];
 	struct intent it;
 	bool refused; /* perhaps for the layout that was known of a wide directory that is to go */
+	bool ended;   /* by others, who took it for that of one who died */
 };
 
 static void found_clear(struct found *f)
@@ -648,6 +649,7 @@ static int carry_out(struct move *m)
 static bool to_begin_again(struct move *m, int err)
 {
 	m->refused = err == -ELAYOUT && m->it.shards;
+	m->ended = err == -EFENCED;
 	return m->refused || err == -EFENCED || err == -ENOENT || err == -ESTALE || err == -EEXIST || err == -EPOINTER ||
 	       err == -EMOVED;
 }
@@ -772,6 +774,7 @@ static int across_once(struct move *m, const int child[2])
 	return err;
 }
 
+/* -EMARKED: sweeps were faster each time. That is for a while, so it is tried for as long as a name is waited for that is marked. */
 static int try_again_and_again(struct move *m, const int child[2])
 {
 	int err = -EAGAIN;
@@ -783,7 +786,9 @@ static int try_again_and_again(struct move *m, const int child[2])
 	}
 	found_clear(&m->found[0]);
 	found_clear(&m->found[1]);
-	return err == -EAGAIN ? -ESTALE : err > 0 ? 0 : err;
+	if (err != -EAGAIN)
+		return err > 0 ? 0 : err;
+	return m->ended ? -EMARKED : -ESTALE;
 }
 
 int rename_across(struct request *rq, struct dht *d, const struct rename_in *in, const int child[2])
