@@ -19,7 +19,7 @@ cd "$SCRATCH"
 HTTP=$(free_port)
 "$STRATUS" ca init --dir ca >/dev/null
 "$STRATUS" cert issue --dir ca --server 127.0.0.1 --out own >/dev/null || fail "a server's certificate"
-for name in acme globex dormant full late; do "$STRATUS" cert issue --dir ca --tenant $name --out $name >/dev/null || fail "the certificate of $name"; done
+for name in acme globex dormant full early late; do "$STRATUS" cert issue --dir ca --tenant $name --out $name >/dev/null || fail "the certificate of $name"; done
 "$STRATUS" cert issue --dir ca --client desk --out desk >/dev/null
 "$STRATUS" cert issue --dir ca --tenant-admin acme --out boss >/dev/null
 for name in own acme globex dormant desk boss; do cp $name/cert.pem $name.pem; cp $name/key.pem $name.key; done # as tests/hostile/wire.py has them
@@ -231,6 +231,15 @@ follows() { # MOUNT HOW_OFTEN
 }
 for name in acme globex full; do wait_until 30 follows $name 1 || fail "the mount of $name does not follow: $(tail -n 5 $name.log)"; done
 [ "$(names_on $NEW acme)" = 0 ] || fail "there are names on the new brick before any was moved"
+# Nor has one who comes now any there: the brick may be removed at once as long as names are not to move. (Who is wrong needs a moment for it.)
+tenants create photos early
+mount_as early early
+fill "$SCRATCH/early.mnt"
+sleep 2
+fill_more() { local i; for ((i = 0; i < COUNT; i++)); do echo more >"$SCRATCH/early.mnt/more$i" || return; done; }
+fill_more || fail "early can't make files"
+[ "$(names_on $NEW early)" = 0 ] || fail "who became a tenant before names are to move has some on the new brick"
+is_whole "$SCRATCH/early.mnt"
 begin_work
 "$STRATUS" rebalance start photos >/dev/null || fail "rebalance start"
 killed_when_moved 5
@@ -238,8 +247,10 @@ killed_when_moved 5
 [ "$(told 'd["state"]')" = stopped ] || [ "$(told 'd["state"]')" = "done" ] || fail "after stop: $("$STRATUS" rebalance status photos --json)"
 timeout 300 "$STRATUS" rebalance start photos --wait >out 2>&1 || fail "it does not end: $(cat out; "$STRATUS" rebalance status photos --json)"
 end_work
-[ "$(told 'd["tenants-done"] == d["tenants"] == '$((4 + IDLE)))" = True ] || fail "not all tenants: $("$STRATUS" rebalance status photos --json)"
-for name in acme globex dormant full; do
+[ "$(told 'd["tenants-done"] == d["tenants"] == '$((5 + IDLE)))" = True ] || fail "not all tenants: $("$STRATUS" rebalance status photos --json)"
+is_whole "$SCRATCH/early.mnt"
+unmount early
+for name in acme globex dormant full early; do
 	share=$(names_on $NEW $name)
 	say "$share names of $name are on the new brick"
 	[ "$share" -ge $((COUNT / 8)) ] || fail "$name has $share names on the new brick"
