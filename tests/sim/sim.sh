@@ -51,6 +51,7 @@ grep -q 'not linearizable\|bricks .* differ' <<<"$out" || { printf '%s\n' "$out"
 stack=
 run "replays" --seeds 1-20 --twice
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
+run "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds 1-2000
 run "a limit: replays" --limit --seeds 1-10 --twice
 run "a limit" --limit --seeds "$limited"
 run "a limit, a first that refused and left" --limit --seeds 418-418
@@ -102,6 +103,4 @@ fi
 # doc/check-long.md has what is known of the seeds that don't pass; which ones changes with the code. The shares only ever go down.
 few 1 "cold starts" --members 2 --wild --only "kill -9,power cut" --seeds 1-300
 few 1 "link counts" --layout --seeds 1-200
-# Of these 199 fails: a name is lost that had never been synced, where a recovery was broken off (doc/check-long.md).
-few 1 "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds 1-1500
 few "${SIM_LIMIT:-1}" "replicas" --seeds "$seeds"

@@ -80,6 +80,26 @@ static void a_member_that_tells_of_nobody_who_departs_is_understood(void **s)
 	assert_int_equal(told(WITHOUT_DEPARTING).repeated, 8);
 }
 
+static void a_coordinator_that_does_not_say_that_changes_wait_is_understood(void **s)
+{
+	struct lease_call before = { .epoch = 1, .unproven = true, .changes_wait = true }, after = { 0 };
+	struct pack p = { 0 };
+	struct blob blob = { 0 };
+	struct unpack u;
+
+	(void)s;
+	pack_lease_call(&p, &before);
+	assert_int_equal(pack_end(&p, &blob), 0);
+	u = unpack_blob(&blob);
+	unpack_lease_call(&u, &after);
+	assert_true(after.unproven && after.changes_wait && !u.failed);
+	blob.size--;
+	u = unpack_blob(&blob);
+	unpack_lease_call(&u, &after);
+	assert_true(after.unproven && !after.changes_wait && !u.failed);
+	free(blob.bytes);
+}
+
 /* As a later version might have it. */
 static void what_follows_is_skipped(void **s)
 {
@@ -113,6 +133,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_nobody_who_departs_is_understood),
+		cmocka_unit_test(a_coordinator_that_does_not_say_that_changes_wait_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};

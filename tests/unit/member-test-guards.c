@@ -203,6 +203,44 @@ static void told_(void *arg)
 	CHECK_INT(ask_outcome(n.sequence), 0);
 }
 
+static int sync_of(uint64_t incarnation)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, incarnation);
+	return tell(REPLICA_SYNC, view.epoch, &p, NULL);
+}
+
+/* While others are being made equal changes wait; where too few are left they fail. A sync is that of the process which was asked. */
+static void wait_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *again = NULL;
+	struct lease_reply r = { 0 };
+	struct pack none = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	unwritable = true;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(make("f", &file), -EROFS);
+	changes_wait = true;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(make("f", &file), -ERECOVERING);
+	unwritable = changes_wait = false;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(make("f", &again), 0);
+	CHECK_INT(sync_of(r.incarnation), 0);
+	CHECK_INT(sync_of(r.incarnation + 1), -EVIEW);
+	CHECK_INT(tell(REPLICA_SYNC, view.epoch, &none, NULL), 0); /* a coordinator of a version before does not say which */
+}
+
+static void changes_wait_until_members_are_equal(void **state)
+{
+	(void)state;
+	unwritable = changes_wait = false;
+	on(ON_MEMORY, wait_);
+}
+
 static void what_is_done_is_told_when_a_quorum_has_it(void **state)
 {
 	(void)state;
@@ -508,6 +546,7 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_is_not_settled_counts_in_the_next_generation_too),
 	cmocka_unit_test(what_changed_is_listed_by_a_process_that_is_started_anew),
 	cmocka_unit_test(who_is_found_to_differ_has_synced_nothing_when_it_is_started_anew),
+	cmocka_unit_test(changes_wait_until_members_are_equal),
 	cmocka_unit_test(what_is_done_is_told_when_a_quorum_has_it),
 	cmocka_unit_test(a_session_that_ends_leaves_what_is_not_settled_to_the_coordinator),
 	cmocka_unit_test(what_is_recovered_is_not_changed_nor_its_token_granted),

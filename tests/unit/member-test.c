@@ -19,7 +19,7 @@ const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
 struct view view;
 static unsigned others; /* members of the view beside this one, which are IN as far as it knows */
 uint64_t sequence, generation;
-bool unproven, unwritable;
+bool unproven, unwritable, changes_wait;
 const char *below = "";
 unsigned set_number;
 
@@ -113,7 +113,8 @@ int lease(struct lease_reply *r)
 				.lease_ns = LEASE_NS,
 				.generation = generation,
 				.writable = !unwritable,
-				.unproven = unproven };
+				.unproven = unproven,
+				.changes_wait = changes_wait };
 	struct blob answer = { 0 };
 	struct pack p = { 0 };
 	struct unpack u;

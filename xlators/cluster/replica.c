@@ -251,6 +251,7 @@ void pack_lease_call(struct pack *p, const struct lease_call *c)
 	pack_u64(p, c->prune);
 	pack_u8(p, c->writable);
 	pack_u8(p, c->unproven);
+	pack_u8(p, c->changes_wait);
 }
 
 void unpack_lease_call(struct unpack *u, struct lease_call *c)
@@ -262,6 +263,7 @@ void unpack_lease_call(struct unpack *u, struct lease_call *c)
 	c->prune = unpack_u64(u);
 	c->writable = unpack_u8(u);
 	c->unproven = unpack_more(u) && unpack_u8(u); /* a coordinator from before that does not say it */
+	c->changes_wait = unpack_more(u) && unpack_u8(u);
 }
 
 void pack_lease_reply(struct pack *p, const struct lease_reply *r)

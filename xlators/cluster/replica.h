@@ -90,7 +90,7 @@ enum replica_verb {
 	REPLICA_DISTRUST, /* nothing: when it starts anew, all of it counts as not synced; while it is frozen */
 	REPLICA_FOLLOW, /* gfid, under its token: its data and attributes are changed from now on though it is pending, and what was skipped
 			 * before does not count */
-	REPLICA_SYNC,	  /* nothing: returns when all that was done there is durable */
+	REPLICA_SYNC, /* nothing, or the process's incarnation (-EVIEW: it is another): returns when all that was done there is durable */
 	REPLICA_CHECKSUM, /* `inode`; offset, length -> 16 bytes (XXH3-128 of the bytes; those past the end count as none) */
 	REPLICA_DID,	  /* session, sequence -> nothing, or that change's note: what it was, and what became of it here */
 	REPLICA_REPEATED, /* nothing -> notes of changes that were done there and sent once more in this view, as many as fit */
@@ -226,6 +226,7 @@ struct lease_call {
 	uint64_t prune;	     /* index files up to this may go */
 	bool writable;
 	bool unproven; /* it may differ from the first where nobody knows, until a scrub that is owed ends: it serves no reads */
+	bool changes_wait; /* it is not writable only until a recovery has ended */
 };
 void pack_lease_call(struct pack *, const struct lease_call *);
 void unpack_lease_call(struct unpack *, struct lease_call *);

@@ -74,6 +74,7 @@ static int read_register(struct coordinator *c)
 	c->stored_owed = owed;
 	c->owed.scrub |= owed.scrub;
 	c->owed.recovery = owed.recovery;
+	c->owed.held = owed.held;
 	c->view.epoch = 0;
 	c->deposed = false;
 	until = clock_ns() + register_handover_ns() + coordinator_lease_ns(c) * 11 / 10;
@@ -154,6 +155,7 @@ static void settle_owed(struct coordinator *c)
 {
 	struct owed owed;
 	struct view v;
+	int err;
 
 	pthread_mutex_lock(&c->lock);
 	v = c->view;
@@ -161,13 +163,18 @@ static void settle_owed(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 	if (v.epoch != c->stored || (owed.scrub >= c->stored_owed.scrub && owed.recovery >= c->stored_owed.recovery))
 		return;
-	c->stored_owed = owed;
-	if (!register_write(c, &v, owed, c->version)) {
-		c->version++;
-		return;
-	}
+	if (view_has_quorum(&v) && !owed.recovery)
+		v.away = 0; /* from here on there may be changes without them */
+	err = register_write(c, &v, owed, c->version);
 	pthread_mutex_lock(&c->lock);
-	c->deposed = true; /* whether it was stored or not: read it again */
+	if (err) {
+		c->deposed = true; /* whether it was stored or not: read it again */
+	} else {
+		c->version++;
+		c->stored_owed = owed;
+		c->view.away = v.away;
+		tell_writable(c, c->writable || c->changes_wait);
+	}
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -40,12 +40,15 @@ struct remote_member {
 	struct gfid_list differs; /* kept until it has been healed and is IN */
 	bool added;		  /* to that list, since the member was told of it */
 	bool healthy;		  /* BACK, and nothing is pending any more */
+	uint64_t held_epoch;	  /* it synced when nothing more could be acknowledged in that view */
+	bool holding;		  /* a task has it sync its disk for that */
 	uint64_t healed, heal_started_ns, heal_total;
 };
 /* What is left to do after a start of all members anew, or after the return of one that was away and had everything; stored with the view. */
 struct owed {
 	bool scrub;    /* until one has come to its end */
 	bool recovery; /* until it is done: of the members that are IN only the first has everything */
+	bool held; /* it has that on its disk, and nothing has been acknowledged since. (A view of a version before that: perhaps not) */
 };
 enum { FINDINGS_MAX = 64 };
 struct finding {
@@ -120,9 +123,10 @@ struct coordinator {
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
-	bool lost;	  /* there is no view where it should be, but members tell of one */
-	bool tidying;	  /* a task empties the limbos */
-	struct view base; /* as the register had it at the start */
+	bool changes_wait; /* it is not writable, but will be when the recovery has ended */
+	bool lost;	   /* there is no view where it should be, but members tell of one */
+	bool tidying;	   /* a task empties the limbos */
+	struct view base;  /* as the register had it at the start */
 	uint64_t quorum_lost_ns;
 	uint64_t failed_epoch; /* of the last change of view that failed */
 	uint64_t limbo_epoch;  /* in which the limbos were emptied last */
@@ -199,7 +203,12 @@ void notes_free(struct coordinator *);
 /* Makes the view the active one. 0, or why it could not be; members that failed are marked broken. */
 int view_change(struct coordinator *, struct view *next, bool cold, const char *why);
 
+/* Has those that are left sync their disks, where so many are missing that nothing can be acknowledged. */
+void few_hold(struct coordinator *);
+
 /* decide.c */
+/* Lock held, and only by the main task: whether changes may be made, if there is a quorum or not. */
+void tell_writable(struct coordinator *, bool quorum);
 void decide(struct coordinator *);
 /* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
  * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */

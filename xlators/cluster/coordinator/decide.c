@@ -147,10 +147,14 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		bool live = member_live(c, i), same = c->member[i].last.disk == d->base.disk[i];
 
-		all &= live || !has_all(&v, i);
-		v.state[i] = has_all(&v, i) && live && same ? MEMBER_IN : MEMBER_OUT;
+		bool had = has_all(&v, i);
+
+		all &= live || !had;
+		v.state[i] = had && live && same ? MEMBER_IN : MEMBER_OUT;
 		if (live)
 			v.away &= ~(1u << i); /* it is IN now, or what it had is lost */
+		else if (had)
+			v.away |= 1u << i; /* until something is acknowledged without it */
 		if (v.state[i] == MEMBER_IN)
 			v.incarnation[i] = c->member[i].last.incarnation;
 	}
@@ -191,17 +195,19 @@ static bool few_are_of_use(const struct coordinator *c, const struct decision *d
 }
 
 /* What the member has of what it had in the view. */
-enum kept { KEPT_ALL, KEPT_CHANGES, KEPT_SYNCED, KEPT_WAYS };
+enum kept { KEPT_ALL, KEPT_CHANGES, KEPT_HELD, KEPT_SYNCED, KEPT_WAYS };
 
-/* Whose process alone ended: the kernel has what was not synced, and the notes are gone. Whose machine did, or nobody knows: what was synced. */
+/* Whose process alone ended: the kernel has what was not synced, and the notes are gone. Whose machine did, or nobody knows: what was synced; that is all but what
+ * was just under way, if it synced when nothing more could be acknowledged. */
 static enum kept kept_by(const struct coordinator *c, const struct view *base, int i)
 {
 	const struct lease_reply *r = &c->member[i].last;
 
 	if (c->member[i].known && r->incarnation == base->incarnation[i])
 		return c->owed.recovery ? KEPT_CHANGES : KEPT_ALL;
-	return c->member[i].known && r->boot && r->boot == base->boot[i] && !MUTANT("cold-from-any") ? KEPT_CHANGES
-												     : KEPT_SYNCED;
+	if (c->member[i].known && r->boot && r->boot == base->boot[i] && !MUTANT("cold-from-any"))
+		return KEPT_CHANGES;
+	return base->epoch && c->member[i].held_epoch == base->epoch && r->disk == base->disk[i] ? KEPT_HELD : KEPT_SYNCED;
 }
 
 /* Who was away lacks what the others recovered without it; these had synced what they had before that. */
@@ -210,16 +216,29 @@ static unsigned rank_by(const struct coordinator *c, const struct view *base, in
 	return kept_by(c, base, i) + (base->state[i] == MEMBER_IN ? 0 : KEPT_WAYS);
 }
 
-/* Who has the most comes first: the others are made equal to it. If they were not yet since the last time, that order holds, but for who lost
- * its machine. */
+/* The others were being made equal to the first, which has everything on its disk, and nothing has been acknowledged since. So it stays the truth; without it
+ * one that was away, and whose machine kept running. What the others have had before, and what a broken off recovery has made of that, nobody knows. */
+static unsigned rank_while_owed(const struct coordinator *c, const struct view *base, int i)
+{
+	bool kept = kept_by(c, base, i) < KEPT_SYNCED;
+
+	if (i == view_first(base))
+		return 0;
+	if (base->state[i] == MEMBER_IN)
+		return kept ? 2 : 3;
+	return kept ? 1 : 4;
+}
+
+/* Who has the most comes first: the others are made equal to it. */
 static void order_cold(const struct coordinator *c, struct decision *d)
 {
+	bool owed = c->owed.recovery && c->owed.held && !MUTANT("another-truth");
 	uint8_t order[REPLICAS_MAX];
 	unsigned at = 0;
 
 	for (unsigned rank = 0; rank < 2 * KEPT_WAYS; rank++)
 		for (unsigned k = 0; k < d->base.members; k++)
-			if (rank_by(c, &d->base, d->base.order[k]) == rank)
+			if ((owed ? rank_while_owed : rank_by)(c, &d->base, d->base.order[k]) == rank)
 				order[at++] = d->base.order[k];
 	memcpy(d->next.order, order, at);
 }
@@ -269,7 +288,7 @@ static void demote(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		struct view v = d->next;
 
-		if (d->next.state[i] != MEMBER_IN || !c->member[i].demote)
+		if (d->next.state[i] != MEMBER_IN || !c->member[i].demote || c->owed.recovery)
 			continue;
 		v.state[i] = MEMBER_BACK;
 		if (!view_has_quorum(&v))
@@ -423,6 +442,25 @@ static bool away_is_here(const struct coordinator *c, const struct decision *d)
 	return false;
 }
 
+static bool begin_anew(struct coordinator *c, struct decision *d, const char *why)
+{
+	int first = c->owed.recovery ? view_first(&d->base) : -1;
+
+	if (!try_cold(c, d))
+		return false;
+	order_cold(c, d);
+	for (int i = 0; i < c->members; i++)
+		c->member[i].broken = false; /* what it did not do was for another view */
+	say(d, why);
+	if (first >= 0 && d->next.state[first] != MEMBER_IN && rank_while_owed(c, &d->base, view_first(&d->next)) > 1)
+		log_warning(
+			c->x, NULL,
+			"member %d, to which the others were being made equal, is not back within cold-wait: member %d is the truth instead, "
+			"and what was acknowledged but not synced may be lost",
+			first, view_first(&d->next));
+	return true;
+}
+
 /* There is no quorum. False: nothing can be done but to wait. */
 static bool with_too_few(struct coordinator *c, struct decision *d)
 {
@@ -432,13 +470,9 @@ static bool with_too_few(struct coordinator *c, struct decision *d)
 		return true;
 	if (!keeps && try_again(c, d))
 		return true;
-	if (try_cold(c, d)) {
-		order_cold(c, d);
-		for (int i = 0; i < c->members; i++)
-			c->member[i].broken = false; /* what it did not do was for another view */
-		say(d, keeps ? "who was away has everything" : "so many went down that those in the last view begin anew");
+	if (begin_anew(c, d,
+		       keeps ? "who was away has everything" : "so many went down that those in the last view begin anew"))
 		return true;
-	}
 	if (keeps)
 		return true;
 	if (lacks_first(c, d) || !few_are_of_use(c, d) || !try_few(c, d))
@@ -447,10 +481,34 @@ static bool with_too_few(struct coordinator *c, struct decision *d)
 	return true;
 }
 
+/* While a recovery is owed the first alone has everything: nothing is acknowledged that it may lose, or that whoever is the truth without it does not have.
+ * Nor is anything until the register says that it is owed no more. */
+void tell_writable(struct coordinator *c, bool quorum)
+{
+	bool owed = (c->owed.recovery || c->stored_owed.recovery) && !MUTANT("change-while-owed");
+	bool over = c->changes_wait && quorum && !owed;
+
+	for (int i = 0; i < c->members; i++) /* who waits is told at once */
+		c->member[i].hurry |= over;
+	c->writable = c->view.epoch && quorum && !owed;
+	c->changes_wait = c->view.epoch && quorum && owed;
+	if (over)
+		task_cond_broadcast(&c->changed);
+}
+
+static void tell_too_few(const struct coordinator *c, const struct decision *d)
+{
+	log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
+	if (lacks_first(c, d))
+		log_warning(c->x, NULL,
+			    "member %d alone has all that was acknowledged, until others have been made equal to it: start it",
+			    view_first(&d->base));
+}
+
 /* With the lock held. True: there is something to change. */
 static bool consider(struct coordinator *c, struct decision *d)
 {
-	bool quorum;
+	bool quorum, news;
 
 	d->base = c->view.epoch ? c->view : c->base;
 	d->base.arbiter = c->arbiter ? 2 : REPLICAS_MAX;
@@ -465,16 +523,16 @@ static bool consider(struct coordinator *c, struct decision *d)
 	}
 	drop_unfit(c, d);
 	quorum = view_has_quorum(&d->next) && !lacks_first(c, d);
+	news = !quorum && !c->quorum_lost_ns;
 	if (quorum || !c->quorum_lost_ns)
 		c->quorum_lost_ns = quorum ? 0 : clock_ns();
-	if (!quorum) {
-		if (c->writable)
-			log_warning(c->x, NULL, "too few members: the set can only be read until others are back (%s)", d->why);
-		c->writable = false;
-	}
+	if (news)
+		tell_too_few(c, d);
+	tell_writable(c, quorum);
 	if (!quorum && !with_too_few(c, d))
 		return false;
-	c->writable |= c->view.epoch && quorum;
+	if (quorum && c->owed.recovery && away_is_here(c, d)) /* the recovery has failed, and it may be what it takes */
+		begin_anew(c, d, "who was away has everything");
 	take_back(c, d);
 	demote(c, d); /* first: who is promoted may turn out to lack something after the freeze */
 	promote(c, d);
@@ -503,22 +561,26 @@ void decide(struct coordinator *c)
 {
 	uint64_t was_out_ns[REPLICAS_MAX] = { 0 };
 	struct decision d = { 0 };
-	bool go, owed;
+	struct owed owed;
+	bool go;
 
 	pthread_mutex_lock(&c->lock);
 	go = consider(c, &d) && !c->deposed;
 	for (int i = 0; i < c->members; i++)
 		was_out_ns[i] = c->member[i].out_since_ns;
-	owed = c->owed.recovery;
+	owed = c->owed;
 	c->owed.scrub |= go && d.scrub;
 	c->owed.recovery |= go && d.cold;
 	pthread_mutex_unlock(&c->lock);
-	if (!go)
+	if (!go) {
+		few_hold(c);
 		return;
+	}
 	lacking_take_all(c, &d.next);
 	if (view_change(c, &d.next, d.cold, d.why)) {
 		pthread_mutex_lock(&c->lock);
-		c->owed.recovery = owed;
+		c->owed.recovery = owed.recovery;
+		c->owed.held = owed.held;
 		pthread_mutex_unlock(&c->lock);
 		task_sleep_ms(c->heartbeat_ms);
 		return;

@@ -115,7 +115,15 @@ static void status_json(struct coordinator *c, FILE *f)
 
 static void status_text(struct coordinator *c, FILE *f)
 {
-	fprintf(f, "view %llu (%s), %s\n", (unsigned long long)c->view.epoch, c->why, c->writable ? "writable" : "read only");
+	int first = c->owed.recovery ? view_first(&c->view) : -1;
+
+	fprintf(f, "view %llu (%s), %s\n", (unsigned long long)c->view.epoch, c->why,
+		c->writable	  ? "writable"
+		: c->changes_wait ? "changes wait until its members are equal"
+				  : "read only");
+	if (first >= 0)
+		fprintf(f, "member %d alone has all that was acknowledged, until the others have been made equal to it%s\n",
+			first, member_live(c, first) ? "" : ": start it");
 	for (int i = 0; i < c->members; i++) {
 		const struct remote_member *m = &c->member[i];
 

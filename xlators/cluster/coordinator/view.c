@@ -124,6 +124,36 @@ static int sync_few(struct changing *v)
 	return blame_rest(v->c, in, good, "sync its disk");
 }
 
+/* That process, and not one that was started since and lacks what had not been synced. */
+static int sync_process(struct coordinator *c, int member, uint64_t incarnation)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, incarnation);
+	return ask_member(c, member, REPLICA_SYNC, &p, NULL, clock_ns() + SYNC_NS);
+}
+
+/* Until the recovery has ended nobody else has everything. So what it has is to outlive its machine, too: then it is the truth of the next recovery. If its disk
+ * fails at that, it is so only as long as its machine runs. */
+static int sync_first(struct changing *v)
+{
+	struct coordinator *c = v->c;
+	int first = view_first(v->next), err = 0;
+	bool owed;
+
+	pthread_mutex_lock(&c->lock);
+	owed = c->owed.recovery;
+	pthread_mutex_unlock(&c->lock);
+	if (owed && first >= 0 && !MUTANT("first-unsynced"))
+		err = sync_process(c, first, v->next->incarnation[first]);
+	if (err)
+		log_warning(c->x, NULL, "member %d did not sync its disk: %s", first, strerror(-err));
+	pthread_mutex_lock(&c->lock);
+	c->owed.held = owed && !err;
+	pthread_mutex_unlock(&c->lock);
+	return err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED || err == -EVIEW ? err : 0;
+}
+
 /* Until those that leave can't believe any more that they belong. */
 static int wait_leases(struct changing *v)
 {
@@ -189,11 +219,11 @@ static int store(struct changing *v)
 	struct owed owed;
 	int err;
 
-	if (view_has_quorum(v->next) || MUTANT("forget-away"))
-		v->next->away = 0; /* from now on there may be changes without them */
 	pthread_mutex_lock(&c->lock);
 	owed = c->owed;
 	pthread_mutex_unlock(&c->lock);
+	if ((view_has_quorum(v->next) && !owed.recovery) || MUTANT("forget-away"))
+		v->next->away = 0; /* from now on there may be changes without them */
 	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owed, c->version);
 
 	if (err) {
@@ -262,7 +292,7 @@ static int activate(struct changing *v)
 		m->hurry = true;
 	}
 	c->view = *v->next;
-	c->writable = view_has_quorum(v->next);
+	tell_writable(c, view_has_quorum(v->next));
 	c->last_view_ns = clock_ns();
 	c->views++;
 	task_cond_broadcast(&c->changed);
@@ -320,6 +350,8 @@ static int steps(struct changing *v)
 		err = check_promoted(v);
 	if (!err)
 		err = sync_few(v);
+	if (!err)
+		err = sync_first(v);
 	if (!err && !MUTANT("no-lease-wait"))
 		err = wait_leases(v);
 	if (!err)
@@ -366,6 +398,68 @@ static void note_boots(const struct coordinator *c, struct view *next)
 	for (int i = 0; i < c->members; i++)
 		if (c->member[i].known && c->member[i].last.incarnation == next->incarnation[i])
 			next->boot[i] = c->member[i].last.boot;
+}
+
+/* ---- while there is no view to come ---- */
+
+static void hold_task(void *arg)
+{
+	struct remote_member *m = arg;
+	struct coordinator *c = m->c;
+	uint64_t epoch, incarnation;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	epoch = c->view.epoch;
+	incarnation = c->view.incarnation[m->number];
+	pthread_mutex_unlock(&c->lock);
+	err = sync_process(c, m->number, incarnation);
+	pthread_mutex_lock(&c->lock);
+	m->holding = false;
+	if (!err)
+		m->held_epoch = epoch;
+	pthread_mutex_unlock(&c->lock);
+	coordinator_task_ends(c);
+}
+
+/* It was needed for whatever is acknowledged in this view, and does not belong to it any more. */
+static bool has_gone(const struct coordinator *c, int i)
+{
+	const struct remote_member *m = &c->member[i];
+
+	if (c->view.state[i] != MEMBER_IN)
+		return false;
+	if (m->known && m->last.incarnation != c->view.incarnation[i])
+		return true;
+	return !member_live(c, i) && clock_ns() >= m->lease_end_ns;
+}
+
+static bool is_to_hold(const struct coordinator *c, int i)
+{
+	const struct remote_member *m = &c->member[i];
+
+	return c->view.state[i] == MEMBER_IN && member_live(c, i) && m->last.incarnation == c->view.incarnation[i] &&
+	       m->held_epoch != c->view.epoch && !m->holding && !MUTANT("few-wait-unsynced");
+}
+
+void few_hold(struct coordinator *c)
+{
+	for (int i = 0; i < c->members; i++) {
+		struct remote_member *m = &c->member[i];
+		bool gone = false;
+
+		pthread_mutex_lock(&c->lock);
+		for (int k = 0; k < c->members && c->view.epoch; k++)
+			gone |= has_gone(c, k);
+		gone &= is_to_hold(c, i);
+		m->holding |= gone;
+		pthread_mutex_unlock(&c->lock);
+		if (gone && coordinator_spawn(c, hold_task, m)) {
+			pthread_mutex_lock(&c->lock);
+			m->holding = false;
+			pthread_mutex_unlock(&c->lock);
+		}
+	}
 }
 
 int view_change(struct coordinator *c, struct view *next, bool cold, const char *why)

@@ -278,7 +278,7 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 	if (stamp->flags & REPLICA_ASK)
 		return -ENOTDONE;
 	if (!m->writable)
-		return -EROFS;
+		return m->changes_wait ? -ERECOVERING : -EROFS;
 	if (s->tenant && takes_long(n))
 		return -EINVAL;
 	if (any_dead(m, n, source))

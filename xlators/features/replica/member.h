@@ -191,6 +191,7 @@ struct member {
 	uint64_t go_on_until_ns; /* after a start of all members anew: until then tokens are for what was under way before */
 	uint64_t prune;		 /* what changed up to this generation need not be listed: all members have synced it */
 	bool frozen, writable;
+	bool changes_wait;    /* until a recovery has ended; it is not writable meanwhile */
 	atomic_bool unproven; /* it serves no reads, as it may differ from the first */
 	uint64_t coming;      /* epoch, for which it is frozen */
 	unsigned running[2];  /* changes and heals under way, by the parity of the generation in which they began */

@@ -95,6 +95,7 @@ static void take_lease(struct member *m, const struct lease_call *c)
 	else if (c->clock && c->clock <= clock_ns() && c->clock + c->lease_ns > m->lease_until_ns)
 		m->lease_until_ns = (MUTANT("lease-from-now") ? clock_ns() : c->clock) + c->lease_ns;
 	m->writable = c->writable;
+	m->changes_wait = c->changes_wait;
 	m->unproven = c->unproven && !MUTANT("read-unproven");
 	/* Also at a member that is BACK, which syncs nothing yet: what it notes now must not look older than it is. */
 	if (member_state(m) >= (MUTANT("stay-behind") ? MEMBER_IN : MEMBER_BACK))

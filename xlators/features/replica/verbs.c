@@ -76,6 +76,14 @@ static int from_client(struct asked *a)
 	}
 }
 
+/* If it says of which process, another does not answer for it: what that one had not synced may be lost. */
+static int verb_sync(struct asked *a)
+{
+	if (unpack_more(&a->u) && unpack_u64(&a->u) != a->m->incarnation)
+		return -EVIEW;
+	return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
+}
+
 static int from_coordinator(struct asked *a, uint64_t epoch)
 {
 	switch (a->in->verb) {
@@ -110,7 +118,7 @@ static int from_coordinator(struct asked *a, uint64_t epoch)
 	case REPLICA_FOLLOW:
 		return verb_follow(a, epoch);
 	case REPLICA_SYNC:
-		return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
+		return verb_sync(a);
 	case REPLICA_CHECKSUM:
 		return verb_checksum(a);
 	case REPLICA_DID:
