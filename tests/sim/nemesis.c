@@ -294,12 +294,13 @@ static void cut_off(struct node *n, bool cut)
 	cut_links(n, NODE_WORLD, UINT32_MAX, true, true, cut);
 }
 
-/* The one that is left, or the coordinator. If what the others have is not lost the disk may be. */
+/* The one that is left, or the coordinator. If what the others have is not lost the disk may be: but not if clients read it alone, for what was under way
+ * when the others went may be there only, and seen. */
 static void third_dies(struct node *n, bool spared)
 {
 	bool loses = spared && n->kind == NODE_BRICK && pick(2);
 
-	if (loses && pick(2)) {
+	if (loses && pick(2) && !world_few(subvolume_of(n->number))) {
 		replace_disk(n);
 	} else {
 		node_crash(n, loses);

@@ -208,6 +208,7 @@ struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(uns
 unsigned bricks_count(void);
 unsigned subvolume_of(unsigned brick);
 bool is_replicated(void);	      /* bricks are members of replica sets */
+bool world_few(unsigned subvolume);   /* it says that the set can only be read, or says nothing */
 bool world_clean(unsigned subvolume); /* its coordinator says that all members are IN and nothing is to be healed */
 /* The same, whatever links there are to clients, and how long the bricks have been up. */
 bool world_quiet(void);
@@ -232,9 +233,9 @@ void check_grown(void);					  /* the disks */
 unsigned grow_moved(void), grow_kills(void);		  /* names, as far as is known */
 
 /* ---- leave.c ---- */
-void leave_tell_bricks(void); /* by and by: those of the subvolume that leaves */
+void leave_tell_bricks(void);	       /* by and by: those of the subvolume that leaves */
 void leave_remove_lost(struct node *); /* a client: names that lead to nothing are removed */
-void check_left(void);	      /* the disks: nothing is there, and nothing leads there */
+void check_left(void);		       /* the disks: nothing is there, and nothing leads there */
 
 /* ---- limit.c: one account that has a small limit ---- */
 void limit_plan(void);

@@ -324,7 +324,7 @@ bool world_quorum(void)
 
 struct question {
 	unsigned subvolume;
-	bool answered, clean, aloud;
+	bool answered, clean, few, aloud;
 };
 
 /* On the coordinator's loop. Its words: "member 0  in    answers  pending 0". */
@@ -344,6 +344,7 @@ static void ask_coordinator(void *arg)
 		fputs(text, stderr);
 	rest = text;
 	while (!err && (line = strsep(&rest, "\n"))) {
+		q->few |= !strncmp(line, "view ", 5) && strstr(line, "), read only");
 		busy |= !strcmp(line, "a scrub is running") || strstr(line, "is to be healed") ||
 			strstr(line, "a recovery is owed");
 		busy |= plan.members == 2 && strstr(line, "view is being changed"); /* one of them may be left alone */
@@ -355,10 +356,11 @@ static void ask_coordinator(void *arg)
 	q->answered = true;
 }
 
-static bool coordinator_says_clean(unsigned subvolume, bool aloud)
+/* False: it does not answer. */
+static bool coordinator_says(unsigned subvolume, bool aloud, bool *clean, bool *few)
 {
 	struct question *q;
-	bool clean;
+	bool answered;
 
 	if (!node_coordinator(subvolume)->ready)
 		return false;
@@ -368,10 +370,26 @@ static bool coordinator_says_clean(unsigned subvolume, bool aloud)
 	sim_after(node_coordinator(subvolume), 0, ask_coordinator, q);
 	for (int i = 0; i < 3 && !q->answered; i++)
 		task_sleep_ms(1);
-	clean = q->clean;
-	if (q->answered) /* else it may still come */
+	answered = q->answered;
+	*clean = q->clean;
+	*few = q->few;
+	if (answered) /* else it may still come */
 		free(q);
-	return clean;
+	return answered;
+}
+
+static bool coordinator_says_clean(unsigned subvolume, bool aloud)
+{
+	bool clean, few;
+
+	return coordinator_says(subvolume, aloud, &clean, &few) && clean;
+}
+
+bool world_few(unsigned subvolume)
+{
+	bool clean, few;
+
+	return !coordinator_says(subvolume, false, &clean, &few) || few;
 }
 
 bool world_quiet(void)

@@ -14,6 +14,7 @@ static int failures;
 static unsigned synced;	   /* members that were told to sync, before the view was stored */
 static uint64_t synced_by; /* the process that was to do it, the last time one was named */
 static int sync_err;
+static unsigned unsure;	   /* members that do not know what became of earlier changes of which they have not heard */
 static struct view stored; /* as the register has it */
 static struct owed stored_owed;
 static uint64_t stored_at_ns;
@@ -24,9 +25,16 @@ static unsigned listed; /* members whose index was asked for */
 unsigned tell_members(struct coordinator *c, unsigned mask, enum replica_verb verb, const struct pack *more,
 		      uint64_t timeout_ns)
 {
-	(void)c, (void)more, (void)timeout_ns;
+	(void)c, (void)timeout_ns;
 	if (verb == REPLICA_SYNC && !stored.epoch)
 		synced |= mask;
+	if (verb == REPLICA_ACTIVATE) {
+		struct unpack u = { more->bytes, more->bytes + more->size, false };
+		struct view v;
+
+		unpack_view(&u, &v);
+		unsure = unpack_u32(&u);
+	}
 	return mask;
 }
 
@@ -276,6 +284,21 @@ static void cold_unsynced_(void *arg)
 	CHECK_INT(stored_owed.held, false);
 }
 
+/* It may have done, and forgotten, what never came to those that kept running. */
+static void forgets_(void *arg)
+{
+	cleanup_leader struct coordinator *c = leader();
+	struct view next = c->view;
+
+	(void)arg;
+	next.incarnation[1] = 99;
+	CHECK_INT(view_change(c, &next, true, "the test"), 0);
+	CHECK_INT(unsure, 0);
+	next.incarnation[0] = 99;
+	CHECK_INT(view_change(c, &next, true, "the test"), 0);
+	CHECK_INT(unsure, 7);
+}
+
 static void hold_(void *arg)
 {
 	cleanup_leader struct coordinator *c = leader();
@@ -329,6 +352,12 @@ static void before_a_recovery_from_it_the_first_syncs(void **state)
 	run(cold_unsynced_);
 }
 
+static void nobody_tells_that_a_change_was_not_done_if_the_truth_was_started_anew(void **state)
+{
+	(void)state;
+	run(forgets_);
+}
+
 static void who_waits_for_others_syncs(void **state)
 {
 	(void)state;
@@ -348,6 +377,7 @@ int main(void)
 		cmocka_unit_test(without_a_quorum_those_that_are_left_sync_and_remember_who_is_away),
 		cmocka_unit_test(a_view_without_a_member_waits_until_its_lease_has_ended),
 		cmocka_unit_test(before_a_recovery_from_it_the_first_syncs),
+		cmocka_unit_test(nobody_tells_that_a_change_was_not_done_if_the_truth_was_started_anew),
 		cmocka_unit_test(who_waits_for_others_syncs),
 		cmocka_unit_test(who_comes_back_gets_what_its_own_index_tells_too),
 	};

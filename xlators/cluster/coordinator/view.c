@@ -12,6 +12,8 @@ struct changing {
 	unsigned coming;  /* those that will be BACK anew */
 	unsigned demoted; /* of these, who was IN, and what it lacks is known */
 	unsigned returns; /* members that were away and will be IN: they have not heard what was told meanwhile */
+	unsigned
+		unsure; /* members that will be IN, where the truth was started anew: it may have done what they have not heard of */
 	struct gfid_list pending[REPLICAS_MAX];
 };
 
@@ -265,7 +267,7 @@ static int activate(struct changing *v)
 	if (err)
 		return err;
 	pack_view(&p, v->next);
-	pack_u32(&p, v->returns);
+	pack_u32(&p, v->returns | v->unsure);
 	good = tell_members(c, v->stay, REPLICA_ACTIVATE, &p, coordinator_lease_ns(c));
 	pack_free(&p);
 	pthread_mutex_lock(&c->lock);
@@ -315,11 +317,20 @@ static bool comes_back(const struct changing *v, int i)
 	       (v->before.state[i] != MEMBER_BACK || v->c->member[i].last.epoch != v->before.epoch);
 }
 
+/* What it had done the others can't tell then, though they kept running: it may never have come to them. */
+static bool truth_forgot(const struct view *before, const struct view *next)
+{
+	int first = view_first(next);
+
+	return first >= 0 && before->incarnation[first] != next->incarnation[first] && !MUTANT("trust-who-ran");
+}
+
 static void changing_init(struct changing *v, struct coordinator *c, struct view *next, const struct view *before, bool cold)
 {
 	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
 	v->returns = view_mask(next, MEMBER_IN) & before->away;
+	v->unsure = cold && truth_forgot(before, next) ? view_mask(next, MEMBER_IN) : 0;
 	pthread_mutex_lock(&c->lock);
 	if (cold && !c->view.epoch && c->stored_owed.recovery && view_first(next) >= 0)
 		/* the coordinator that stored it may not have told the members: any but the first may be one that was away */
