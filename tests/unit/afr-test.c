@@ -379,5 +379,6 @@ int main(void)
 	};
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
-	return failed + _cmocka_run_group_tests("changes", changes, changes_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("changes", changes, changes_count, tasks_start, tasks_stop);
+	return failed + _cmocka_run_group_tests("held", held_tests, held_tests_count, tasks_start, tasks_stop);
 }

@@ -341,6 +341,8 @@ int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct
 int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
 /* A member has given a lock up. What is above hears of it when others may have it. */
 void lock_lost_at(struct afr *, int member, const struct event *);
+/* held.c: the change is good only while a lock is held, and one of these members has given that up. */
+bool lock_given_up(struct afr *, const struct request *, enum fop, const void *in, unsigned members);
 /* What is held through the file, to the member's own of it. -errno: it has not got all. */
 int locks_bring(struct afr *, struct file *, struct file *at, int member);
 #endif
