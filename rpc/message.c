@@ -3,6 +3,7 @@
 #include "message.h"
 
 #include "born.h"
+#include "held.h"
 
 #define ENCODING(c) ((c)->xdr.x_op == XDR_ENCODE)
 
@@ -13,7 +14,8 @@ static int outcome(const struct codec *c, bool ok)
 	return ok ? 0 : ENCODING(c) ? -EMSGSIZE : -EBADMSG;
 }
 
-_Static_assert((int)EXTENSION_BORN_WITH == BORN_EXTENSION, "the number is on the wire");
+_Static_assert((int)EXTENSION_BORN_WITH == BORN_EXTENSION && (int)EXTENSION_HELD == HELD_EXTENSION,
+	       "the numbers are on the wire");
 
 bool extension_known(uint32_t type)
 {

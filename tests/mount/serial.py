@@ -61,7 +61,10 @@ def order(writes, data):
         latest = max((w.start for w in told), default=0)  # who ended before that was overwritten by an acknowledged write
         last = [w for w in over if (w.end >= latest or not w.done) and w.bytes[begin - w.at:end - w.at] == data[begin:end]]
         if not last:
-            return f"bytes {begin} to {end} are of none of the writes that may have come last"
+            whose = [w.number for w in over if w.bytes[begin - w.at:end - w.at] == data[begin:end]]
+            late = sorted((w for w in over), key=lambda w: w.end)[-6:]
+            return (f"bytes {begin} to {end} are of none of the writes that may have come last, but of {whose or 'nobody'}; the last of them "
+                    f"(number, start, end, from, to, acknowledged): {[(w.number, w.start, w.end, w.at, w.at + w.size, w.done) for w in late]}")
         if len(last) == 1 and last[0].done:
             for w in told:
                 if w is not last[0] and w.end >= last[0].start:  # the others are before it anyway
@@ -83,7 +86,7 @@ def in_time(writes):
             one.after.append(following)
 
 
-def has_circle(writes):
+def circle_of(writes):
     before = {w: 0 for w in writes}
     for w in writes:
         for later in w.after:
@@ -96,7 +99,16 @@ def has_circle(writes):
             before[later] -= 1
             if not before[later]:
                 ready.append(later)
-    return seen < len(writes)
+    if seen == len(writes):
+        return None
+    # Of those that are left each has one before it that is left, too: going back from any leads around.
+    left = {w for w in writes if before[w]}
+    earlier = {later: w for w in left for later in w.after if later in left}
+    w, way = next(iter(left)), []
+    while w not in way:
+        way.append(w)
+        w = earlier[w]
+    return way[way.index(w):][::-1]
 
 
 def judge(writes, data):
@@ -105,7 +117,9 @@ def judge(writes, data):
         return wrong
     done = [w for w in writes if w.done]
     in_time(done)
-    return "the bytes that are left say that writes came before each other in a circle" if has_circle(done) else None
+    circle = circle_of(done)
+    return circle and ("the bytes that are left say that writes came before each other in a circle (number, start, end, from, to): "
+                       f"{[(w.number, w.start, w.end, w.at, w.at + w.size) for w in circle]}")
 
 
 def main(a, b, directory, seconds, seed):

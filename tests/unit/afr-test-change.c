@@ -250,6 +250,55 @@ static void a_token_is_kept_until_all_have_answered(void **state)
 	on_set(3, keeps_its_token);
 }
 
+static void write_soon(void *arg)
+{
+	struct doing *d = arg;
+	cleanup_buffer struct buffer *data = buffer_from("data", 4);
+	struct write_in in = { .file = file, .data = data };
+	struct write_out out = { 0 };
+	struct request rq;
+
+	request_init(&rq, tree.graph, 0);
+	rq.client = &client;
+	rq.deadline_ns = clock_ns() + 200000000;
+	d->err = fop_call(&rq, tree.at, FOP_write, &in, &out);
+	request_finish(&rq);
+	atomic_store(&d->done, true);
+}
+
+/* It was given up, and a member that may do it yet does not know that: what another client changes under the token could come before it there. */
+static void gives_nothing_back_yet(void *arg)
+{
+	struct doing writes = { .err = 1 };
+	struct event wanted = { .kind = EVENT_RECALL };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	event_set_gfid(&wanted, &file->inode->gfid);
+	say(member[1], "deaf", "1");
+	say(hold[1], "hold", "write");
+	task_spawn(NULL, write_soon, &writes);
+	while (!atomic_load(&writes.done))
+		task_sleep_ms(1);
+	CHECK_INT(writes.err == 0, false);
+	for (int i = 0; i < members; i++)
+		event_up(member[i], &wanted);
+	task_sleep_ms(200); /* without a reason to wait it would have gone back by now */
+	CHECK_INT(sum_of("releases: "), 0);
+	say(member[1], "deaf", "0");
+	while (!sum_of("releases: "))
+		task_sleep_ms(1);
+	say(hold[1], "hold", "none");
+	say(hold[1], "release", "all");
+	tree_release(&tree, file);
+}
+
+static void a_token_is_kept_until_all_know_what_has_failed(void **state)
+{
+	(void)state;
+	on_set(3, gives_nothing_back_yet);
+}
+
 /* Not before it is changed: what is asked for by who reads only is kept to read. */
 static void shares_its_token(void *arg)
 {
@@ -363,6 +412,7 @@ const struct CMUnitTest changes[] = {
 	cmocka_unit_test(what_is_read_of_a_change_that_is_sent_anew_is_read_anew),
 	cmocka_unit_test(how_many_names_there_are_is_told_when_an_unlink_has_been_done),
 	cmocka_unit_test(a_token_is_kept_until_all_have_answered),
+	cmocka_unit_test(a_token_is_kept_until_all_know_what_has_failed),
 	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 };

@@ -28,4 +28,8 @@ void next_view(void);
 /* afr-test-change.c */
 extern const struct CMUnitTest changes[];
 extern const unsigned changes_count;
+
+/* afr-test-held.c */
+extern const struct CMUnitTest held_tests[];
+extern const unsigned held_tests_count;
 #endif

@@ -54,7 +54,8 @@ void bed_make(struct bed *bed, const char *options)
 	snprintf(text, sizeof(text),
 		 "volume memory\ntype debug/memory\nend-volume\n"
 		 "volume locks\ntype features/locks\nsubvolumes memory\nend-volume\n"
-		 "volume tear\ntype test/tear\nsubvolumes locks\nend-volume\n"
+		 "volume hold\ntype debug/hold\nsubvolumes locks\nend-volume\n"
+		 "volume tear\ntype test/tear\nsubvolumes hold\nend-volume\n"
 		 "volume lie\ntype test/lie\nsubvolumes tear\nend-volume\n"
 		 "volume A\n%s\nsubvolumes lie\nend-volume\n"
 		 "volume B\n%s\nsubvolumes locks\nend-volume\n"
@@ -736,27 +737,33 @@ ON_A_BED(long_names, long_names_do_all_that_short_ones_do, "")
 ON_A_BED(long_xattrs, attributes_have_long_names, "")
 ON_A_BED(names_cut, a_crash_leaves_one_of_the_names, "")
 ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
+ON_A_BED(late, a_late_write_undoes_nothing, "option hold 10s\n")
+ON_A_BED(late_reclaimed, a_late_write_is_done_if_the_lock_was_reclaimed, "option hold 10s\n")
+ON_A_BED(given_up, what_was_given_up_does_not_come_later, "option hold 10s\n")
+ON_A_BED(never_held, a_brick_that_knows_no_lock_is_given_up, "option hold 10s\n")
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),	 cmocka_unit_test(contents_chacha),
-		cmocka_unit_test(write_only),	 cmocka_unit_test(order),
-		cmocka_unit_test(seeking),	 cmocka_unit_test(names),
-		cmocka_unit_test(attributes),	 cmocka_unit_test(attribute_names),
-		cmocka_unit_test(writers),	 cmocka_unit_test(locks),
-		cmocka_unit_test(crashes),	 cmocka_unit_test(crashes_anew),
-		cmocka_unit_test(tampering),	 cmocka_unit_test(holes),
-		cmocka_unit_test(lost),		 cmocka_unit_test(stuck),
-		cmocka_unit_test(deaf),		 cmocka_unit_test(lying),
-		cmocka_unit_test(short_writes),	 cmocka_unit_test(headers),
-		cmocka_unit_test(epochs),	 cmocka_unit_test(renewed),
-		cmocka_unit_test(large),	 cmocka_unit_test(long_names),
-		cmocka_unit_test(long_xattrs),	 cmocka_unit_test(names_cut),
-		cmocka_unit_test(names_forged),	 cmocka_unit_test(versions),
-		cmocka_unit_test(lost_large),	 cmocka_unit_test(tampered_end),
-		cmocka_unit_test(durable),	 cmocka_unit_test(appended),
-		cmocka_unit_test(renewed_large),
+		cmocka_unit_test(contents),	  cmocka_unit_test(contents_chacha),
+		cmocka_unit_test(write_only),	  cmocka_unit_test(order),
+		cmocka_unit_test(seeking),	  cmocka_unit_test(names),
+		cmocka_unit_test(attributes),	  cmocka_unit_test(attribute_names),
+		cmocka_unit_test(writers),	  cmocka_unit_test(locks),
+		cmocka_unit_test(crashes),	  cmocka_unit_test(crashes_anew),
+		cmocka_unit_test(tampering),	  cmocka_unit_test(holes),
+		cmocka_unit_test(lost),		  cmocka_unit_test(stuck),
+		cmocka_unit_test(deaf),		  cmocka_unit_test(lying),
+		cmocka_unit_test(short_writes),	  cmocka_unit_test(headers),
+		cmocka_unit_test(epochs),	  cmocka_unit_test(renewed),
+		cmocka_unit_test(large),	  cmocka_unit_test(long_names),
+		cmocka_unit_test(long_xattrs),	  cmocka_unit_test(names_cut),
+		cmocka_unit_test(names_forged),	  cmocka_unit_test(versions),
+		cmocka_unit_test(lost_large),	  cmocka_unit_test(tampered_end),
+		cmocka_unit_test(durable),	  cmocka_unit_test(appended),
+		cmocka_unit_test(renewed_large),  cmocka_unit_test(late),
+		cmocka_unit_test(late_reclaimed), cmocka_unit_test(given_up),
+		cmocka_unit_test(never_held),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

@@ -86,5 +86,9 @@ void long_names_do_all_that_short_ones_do(void *bed);
 void attributes_have_long_names(void *bed);
 void a_crash_leaves_one_of_the_names(void *bed);
 void a_provider_shows_no_wrong_long_name(void *bed);
+void a_late_write_undoes_nothing(void *bed);
+void a_late_write_is_done_if_the_lock_was_reclaimed(void *bed);
+void what_was_given_up_does_not_come_later(void *bed);
+void a_brick_that_knows_no_lock_is_given_up(void *bed);
 int run_without_locked_memory(void); /* tests of their own, in a runtime that they start */
 #endif

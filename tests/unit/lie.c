@@ -2,6 +2,9 @@
 /* test/lie: a brick that lies, or loses its locks. What it does is told by a command, `NAME NUMBER`; `count NAME` prints a number. */
 #include <fcntl.h>
 
+#include <stdlib.h>
+
+#include "held.h"
 #include "xlator.h"
 
 enum lie_kind {
@@ -20,11 +23,14 @@ enum lie_kind {
 	SYNCED,	     /* counts writes through a file that was opened with O_DSYNC, or O_SYNC */
 	GROWN,	     /* by so many bytes is the file longer once the lock is lost: `size` */
 	UNREADABLE,  /* only root may open files to read */
+	UNANSWERED,  /* so many writes are not answered: they come to the brick all the same */
+	LATE,	     /* counts those that are on their way */
+	NOT_HELD,    /* changes are answered so, always */
 	KINDS,
 };
-static const char *const names[KINDS] = { "read-empty", "size",	  "seek",   "short",	   "no-unlock",
-					  "deaf",	"lose",	  "stale",  "unprotected", "unlocks",
-					  "reads",	"writes", "synced", "grown",	   "unreadable" };
+static const char *const names[KINDS] = { "read-empty", "size",	 "seek",	"short",      "no-unlock", "deaf",
+					  "lose",	"stale", "unprotected", "unlocks",    "reads",	   "writes",
+					  "synced",	"grown", "unreadable",	"unanswered", "late",	   "not-held" };
 struct lie {
 	atomic_int value[KINDS];
 	atomic_bool held;
@@ -110,12 +116,46 @@ static int lie_setlk(struct request *rq, struct xlator *x, const struct setlk_in
 	return err;
 }
 
+struct late {
+	struct xlator *x;
+	struct request *rq;
+	struct write_in in;
+};
+
+static void write_late(void *arg)
+{
+	struct late *w = arg;
+	struct lie *l = w->x->private;
+	struct write_out out = { 0 };
+
+	write_on(w->rq, w->x->child[0], &w->in, &out);
+	request_free(w->rq);
+	fop_in_clear(FOP_write, &w->in);
+	atomic_fetch_sub(&l->value[LATE], 1);
+	free(w);
+}
+
+static int lie_unanswered(struct request *rq, struct xlator *x, const struct write_in *in)
+{
+	struct lie *l = x->private;
+	struct late *w = malloc(sizeof(*w));
+
+	*w = (struct late){ .x = x, .rq = request_copy(rq) };
+	fop_in_copy(FOP_write, &w->in, in);
+	atomic_fetch_sub(&l->value[UNANSWERED], 1);
+	atomic_fetch_add(&l->value[LATE], 1);
+	task_spawn(NULL, write_late, w);
+	return -ENOTCONN;
+}
+
 static int lie_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
 {
 	struct lie *l = x->private;
 	struct write_in some = *in;
 	int most = atomic_load(&l->value[SHORT]), err;
 
+	if (atomic_load(&l->value[UNANSWERED]) > 0)
+		return lie_unanswered(rq, x, in);
 	if (most <= 0 || in->data->size <= (size_t)most)
 		return write_on(rq, x->child[0], in, out);
 	atomic_store(&l->value[SHORT], 0);
@@ -194,7 +234,7 @@ static int lie_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 	atomic_fetch_add(&l->value[SYNCED], fop == FOP_write && ((const struct write_in *)in)->file->flags & O_DSYNC);
 	if (changes && !atomic_load(&l->held))
 		atomic_fetch_add(&l->value[UNPROTECTED], 1);
-	err = dispatch(rq, x, fop, in, out);
+	err = changes && atomic_load(&l->value[NOT_HELD]) ? -ENOTHELD : dispatch(rq, x, fop, in, out);
 	lose(x, fop, in);
 	return err;
 }

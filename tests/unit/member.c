@@ -9,12 +9,14 @@
 #include "replica.h"
 
 struct member {
-	int64_t members, back;
+	int64_t members, back; /* at first */
+	atomic_int back_now;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
 	atomic_uint refused, releases, failed, acquires, lowers;
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
+	atomic_bool deaf;     /* to what has failed: it can't be reached */
 	atomic_bool nameless; /* of all that is asked for: it has no name */
 	atomic_bool another;  /* stands for each name of which it is told what that is expected to be: it unlinks none */
 };
@@ -33,7 +35,9 @@ static int view_now(const struct member *m, struct replica_out *out)
 	r.view = (struct view){ .epoch = 1 + atomic_load(&m->epoch), .members = (uint8_t)m->members, .arbiter = REPLICAS_MAX };
 	for (int i = 0; i < m->members; i++) {
 		r.view.order[i] = (uint8_t)i;
-		r.view.state[i] = i == m->back ? MEMBER_BACK : i == atomic_load(&m->out) ? MEMBER_OUT : MEMBER_IN;
+		r.view.state[i] = i == atomic_load(&m->back_now) ? MEMBER_BACK
+				  : i == atomic_load(&m->out)	 ? MEMBER_OUT
+								 : MEMBER_IN;
 		r.view.incarnation[i] = 1;
 	}
 	pack_reply_view(&p, &r);
@@ -70,6 +74,8 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 		atomic_fetch_add(&m->releases, 1);
 		return 0;
 	case REPLICA_FAILED:
+		if (atomic_load(&m->deaf))
+			return -ENOTCONN;
 		atomic_fetch_add(&m->failed, 1);
 		return 0;
 	case REPLICA_ACQUIRE:
@@ -144,6 +150,10 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->nameless, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))
 		atomic_store(&m->another, atoi(argv[1]));
+	else if (!strcmp(argv[0], "deaf"))
+		atomic_store(&m->deaf, atoi(argv[1]));
+	else if (!strcmp(argv[0], "back"))
+		atomic_store(&m->back_now, atoi(argv[1]));
 	else if (!strcmp(argv[0], "out"))
 		atomic_store(&m->out, atoi(argv[1]));
 	else if (!strcmp(argv[0], "views")) /* so many more views than one there have been */
@@ -159,6 +169,7 @@ static int member_init(struct xlator *x, struct problem *p)
 
 	(void)p;
 	atomic_store(&m->out, -1);
+	atomic_store(&m->back_now, (int)m->back);
 	return 0;
 }
 

@@ -421,6 +421,59 @@ static void a_call_in_progress_is_not_run_again(void **test)
 
 /* ---- restarts of the brick ---- */
 
+static atomic_uint lost_locks;
+
+static void witness_notify(struct xlator *x, struct xlator *from, const struct event *e)
+{
+	(void)x;
+	(void)from;
+	atomic_fetch_add(&lost_locks, e->kind == EVENT_LOCK_LOST && e->lock.owner == 42);
+}
+
+static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };
+static struct xlator witness = { .type = &witness_type, .name = "witness" }, *witnesses[] = { &witness };
+static struct file *locked_file;
+
+static void take_lock(void *arg)
+{
+	(void)arg;
+	locked_file = create("locked");
+	assert_int_equal(lock(locked_file, 42, F_WRLCK, false), 0);
+}
+
+static void ask_without_lock(void *arg)
+{
+	(void)arg;
+	assert_int_equal(write_file(locked_file, 0, "x", 1, 0), 1);
+	assert_int_equal(atomic_load(&lost_locks), 1);
+	release(locked_file);
+	assert_int_equal(remove_file("locked"), 0);
+}
+
+/* Who holds it decides by it what he still sends. */
+static void a_lock_is_told_to_be_lost_before_requests_go_on(void **test)
+{
+	struct xlator **own;
+
+	(void)test;
+	start_server("");
+	start_client("");
+	own = top->parent;
+	top->parent = witnesses;
+	top->parents = 1;
+	task_call(take_lock, NULL);
+	stop(&server);
+	memset(disk->held, 0, sizeof(disk->held));
+	disk->held[0] = (struct lock){ .type = F_WRLCK, .owner = 43 };
+	start_server("");
+	task_call(ask_without_lock, NULL);
+	memset(disk->held, 0, sizeof(disk->held));
+	top->parent = own;
+	top->parents = 0;
+	stop(&client);
+	stop(&server);
+}
+
 static struct file *kept_file, *gone_file;
 
 static void before_restart(void *arg)
@@ -812,6 +865,7 @@ int main(void)
 		cmocka_unit_test(appends_happen_once_over_lost_connections),
 		cmocka_unit_test(a_call_in_progress_is_not_run_again),
 		cmocka_unit_test(files_and_locks_survive_a_restart_of_the_brick),
+		cmocka_unit_test(a_lock_is_told_to_be_lost_before_requests_go_on),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
 		cmocka_unit_test(a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on),
 		cmocka_unit_test(what_is_held_back_is_done_when_the_server_stops),

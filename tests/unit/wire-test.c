@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "born.h"
+#include "held.h"
 #include "fops.h"
 #include "message.h"
 #include "wire-values.h"
@@ -534,6 +535,61 @@ static void hostile_births_are_refused(void **test)
 	request_finish(&rq);
 }
 
+static void what_a_lock_is_for_comes_back_the_same(void **test)
+{
+	const struct held_mark said = { 0x0123456789abcdef, 5, UINT64_MAX, 0xfedcba98 };
+	struct held_mark told;
+	struct request a, b;
+	struct codec c;
+	uint32_t flags = 0;
+
+	(void)test;
+	request_init(&a, NULL, 5);
+	request_init(&b, NULL, 6);
+	assert_int_equal(held_of(&b, &told), 0);
+	assert_int_equal(held_attach(&a, &(struct held_mark){ 1, 2, 3, 4 }), 0);
+	assert_int_equal(held_attach(&a, &said), 0); /* takes the place of the first */
+	assert_false(a.extensions->critical);
+	codec_init(&c, XDR_ENCODE, ours, ROOM, NULL, NULL);
+	assert_int_equal(call_head(&c, &a, &flags), 0);
+	codec_init(&c, XDR_DECODE, ours, codec_used(&c), NULL, NULL);
+	assert_int_equal(call_head(&c, &b, &flags), 0);
+	assert_int_equal(held_of(&b, &told), 1);
+	assert_true(told.owner == said.owner && told.start == said.start && told.end == said.end && told.pid == said.pid);
+	held_detach(&a);
+	assert_null(a.extensions);
+	request_finish(&a);
+	request_finish(&b);
+}
+
+static void hostile_marks_are_refused(void **test)
+{
+	static const uint8_t good[29] = { [7] = 1, [15] = 2, [23] = 2, [27] = 4 }, backwards[28] = { [15] = 3, [23] = 2 };
+	struct held_mark m;
+	struct request rq;
+
+	(void)test;
+	request_init(&rq, NULL, 5);
+	for (uint32_t size = 0; size <= sizeof(good); size++) {
+		request_extend(&rq.extensions, HELD_EXTENSION, HELD_EXTENSION_VERSION, size % 2, good, size);
+		assert_int_equal(held_of(&rq, &m), size == 28 ? 1 : -EINVAL);
+		extensions_free(&rq.extensions);
+	}
+	assert_true(m.owner == 1 && m.start == 2 && m.end == 2 && m.pid == 4);
+	request_extend(&rq.extensions, HELD_EXTENSION, HELD_EXTENSION_VERSION, false, backwards, 28);
+	assert_int_equal(held_of(&rq, &m), -EINVAL);
+	extensions_free(&rq.extensions);
+	request_extend(&rq.extensions, HELD_EXTENSION, HELD_EXTENSION_VERSION + 1, false, good, 28);
+	assert_int_equal(held_of(&rq, &m), -EOPNOTSUPP);
+	extensions_free(&rq.extensions);
+	for (int i = 0; i < 2; i++) {
+		request_extend(&rq.extensions, EXTENSION_TRACE, 1, false, NULL, 0);
+		request_extend(&rq.extensions, HELD_EXTENSION, HELD_EXTENSION_VERSION, false, good, 28);
+		assert_int_equal(held_of(&rq, &m), i ? -EINVAL : 1);
+	}
+	request_finish(&rq);
+}
+
 static int begin(void **test)
 {
 	(void)test;
@@ -566,6 +622,8 @@ int main(void)
 		cmocka_unit_test(a_name_is_looked_up_in_a_directory),
 		cmocka_unit_test(heads_come_back_the_same),
 		cmocka_unit_test(unknown_critical_extensions_fail_the_request),
+		cmocka_unit_test(what_a_lock_is_for_comes_back_the_same),
+		cmocka_unit_test(hostile_marks_are_refused),
 		cmocka_unit_test(what_is_born_with_crosses_the_wire),
 		cmocka_unit_test(what_cannot_be_born_with_is_not_sent),
 		cmocka_unit_test(hostile_births_are_refused),

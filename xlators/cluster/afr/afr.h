@@ -71,6 +71,7 @@ struct opened { /* slot of a file */
 	pthread_mutex_t lock;	       /* guards what follows */
 	struct file *at[REPLICAS_MAX]; /* the members' */
 	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
+	unsigned being_opened;	       /* bit i: at member i, which is brought the locks just now */
 	bool bringing;		       /* a task brings them there */
 	bool closed;
 	/* of a directory */
@@ -109,6 +110,7 @@ struct afr {
 	struct task_lock refreshing;
 	atomic_uint_fast64_t undone; /* changes that failed, when they may have been done somewhere */
 	atomic_uint up;		     /* children that are connected */
+	atomic_uint abandoned;	     /* changes that failed, and not all members know it: one may do them yet */
 	atomic_uint local;	     /* children on this machine */
 	atomic_int outstanding[REPLICAS_MAX];
 	atomic_uint_fast64_t unproven_ns[REPLICAS_MAX]; /* it refused to be read then */
@@ -237,6 +239,7 @@ bool spans_any(struct object *, uint64_t before);
  * time; -ERECOVERING. */
 int token_pin(struct afr *, struct object *, uint64_t epoch, uint64_t deadline);
 void token_unpin(struct afr *, struct object *);
+void flights_known(struct afr *); /* waits until no member can do yet what has failed: nobody else changes that before */
 bool token_want(struct afr *, struct object *, uint64_t epoch); /* false: it is here, or on its way, or others want it, too */
 void token_wanted(struct afr *, struct object *, uint64_t epoch, enum share got);
 uint64_t token_given(struct afr *, struct inode *,
@@ -341,6 +344,8 @@ int afr_flush(struct request *, struct xlator *, const struct flush_in *, struct
 int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct setlk_out *);
 /* A member has given a lock up. What is above hears of it when others may have it. */
 void lock_lost_at(struct afr *, int member, const struct event *);
+/* held.c: the change is good only while a lock is held, and one of these members has given that up. */
+bool lock_given_up(struct afr *, const struct request *, enum fop, const void *in, unsigned members);
 /* What is held through the file, to the member's own of it. -errno: it has not got all. */
 int locks_bring(struct afr *, struct file *, struct file *at, int member);
 #endif

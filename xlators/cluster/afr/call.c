@@ -4,6 +4,7 @@
 
 #include "afr.h"
 #include "graph.h"
+#include "held.h"
 
 struct branch {
 	struct fan *fan;
@@ -216,6 +217,9 @@ static int try_call(struct afr *a, struct request *rq, int member, enum fop fop,
 
 	_Static_assert(sizeof(struct compound_in) <= sizeof(copy) && sizeof(struct setattr_in) <= sizeof(copy), "room for all");
 	memcpy(copy, in, fop_info[fop].in_size);
+	if (stamp && !(stamp->flags & REPLICA_ASK) &&
+	    lock_given_up(a, rq, fop, in, 1u << member)) /* where it is opened anew the lock would be taken there again */
+		return -ENOTHELD;
 	err = translate(a, fop, copy, member);
 	if (!err && stamp)
 		err = stamp_attach(rq, stamp);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "change.h"
+#include "held.h"
 
 enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, SEEN_TRIES = 5 };
 enum { MEANT_NS = 1000000000 };
@@ -219,6 +220,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		return -ENOMEM;
 	c->sent = v->epoch;
 	limit_decided(c, v, f, &stamp);
+	lock_refused(c, v, f);
 	switch (answers_judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
@@ -376,6 +378,15 @@ static int check_meant(struct changing *c)
 	return err;
 }
 
+/* A member that is IN would refuse it, and others would do it. */
+static int check_lock(struct changing *c, const struct view *v)
+{
+	if (!lock_given_up(c->a, c->rq, c->fop, c->in, view_mask(v, MEMBER_IN)))
+		return 0;
+	c->clean = !c->in_doubt;
+	return -ENOTHELD;
+}
+
 static int attempt(struct changing *c, struct view *v, bool *over)
 {
 	int err = afr_view(c->a, c->deadline, v);
@@ -403,6 +414,8 @@ static int attempt(struct changing *c, struct view *v, bool *over)
 		err = check_meant(c);
 	if (err == -EAGAIN)
 		return 0;
+	if (!err && !c->sent)
+		err = check_lock(c, v);
 	if (!err && c->append && !c->flight)
 		err = place_append(c);
 	if (!err)

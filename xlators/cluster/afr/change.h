@@ -82,6 +82,10 @@ unsigned limit_asks(struct changing *, const struct view *);
 /* When they have answered: the others, if the first has decided. */
 void limit_decided(struct changing *, const struct view *, struct fan *, const struct replica_stamp *);
 
+/* held.c: with HELD */
+/* Members that are told to have refused it have not got the lock. */
+void lock_refused(struct changing *, const struct view *, struct fan *);
+
 /* earlier.c: what became of it in an earlier view. *over: that is the answer. Else it is to be sent, or to be asked for again. */
 int earlier(struct changing *, const struct view *, bool *over);
 #endif

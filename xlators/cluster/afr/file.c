@@ -131,12 +131,17 @@ static int open_anew(struct afr *a, struct file *f, int member, struct file **at
 
 	if (err)
 		return err;
-	err = make_alike(a, f, *at, member);
-	if (err == -ESTALE)
-		return err;
 	pthread_mutex_lock(&o->lock);
-	o->at[member] = file_ref(*at);
+	o->being_opened |= 1u << member;
 	pthread_mutex_unlock(&o->lock);
+	err = make_alike(a, f, *at, member);
+	pthread_mutex_lock(&o->lock);
+	if (err != -ESTALE)
+		o->at[member] = file_ref(*at);
+	o->being_opened &= ~(1u << member);
+	pthread_mutex_unlock(&o->lock);
+	if (!err && opened_unlike(o) >> member & 1) /* a lock was given back between: it may have been brought before that */
+		err = make_alike(a, f, *at, member);
 	return err;
 }
 

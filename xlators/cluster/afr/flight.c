@@ -162,7 +162,15 @@ static void abandon_task(void *arg)
 	flight_end(a, b->flight);
 	free(b->flight);
 	free(b);
+	atomic_fetch_sub(&a->abandoned, 1);
 	afr_task_ends(a);
+}
+
+/* It ends with the view at the latest, which those make who wait for a token in vain. */
+void flights_known(struct afr *a)
+{
+	while (atomic_load(&a->abandoned) && !afr_stops(a))
+		task_sleep_ms(SOON_MS);
 }
 
 void flight_abandon(struct afr *a, struct flight *f, uint64_t epoch)
@@ -180,8 +188,10 @@ void flight_abandon(struct afr *a, struct flight *f, uint64_t epoch)
 			free(b);
 			return;
 		}
+		atomic_fetch_add(&a->abandoned, 1);
 		if (!afr_spawn(a, abandon_task, b))
 			return;
+		atomic_fetch_sub(&a->abandoned, 1);
 	}
 	free(b); /* the flight stays, so nothing is settled any more: the notes remain until the session ends */
 }

@@ -326,8 +326,20 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 	return err;
 }
 
-/* Wherever the file is open; the most senior last. */
-static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v)
+/* It is opened there just now, and may have been brought already what is given back. */
+static unsigned opening_at(struct opened *o, int member)
+{
+	unsigned bit;
+
+	pthread_mutex_lock(&o->lock);
+	bit = o->being_opened & 1u << member;
+	o->unlike |= bit;
+	pthread_mutex_unlock(&o->lock);
+	return bit;
+}
+
+/* Wherever the file is open; the most senior last. *opening: where it is being opened, and is to be brought that it was given back. */
+static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *opening)
 {
 	struct opened *o = opened_of(a, in->file);
 	unsigned others = others_with(o, v);
@@ -341,6 +353,8 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 			err = err == -ENAMELESS ? 0 : err;
 		} else if (others >> i & 1) {
 			differs(a, in->file, i, !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false));
+		} else {
+			*opening |= opening_at(o, i);
 		}
 	}
 	return err;
@@ -421,7 +435,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	struct afr *a = afr_of(x);
 	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
-	unsigned done = 0, losses;
+	unsigned done = 0, opening = 0, losses;
 	struct view v;
 	int err;
 
@@ -433,7 +447,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	for (;;) {
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
-			err = unlock ? give_lock(a, rq, in, &v) : take_lock(a, rq, in, &v, &done);
+			err = unlock ? give_lock(a, rq, in, &v, &opening) : take_lock(a, rq, in, &v, &done);
 		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
 			break;
 		afr_view_stale(a, v.epoch);
@@ -443,6 +457,9 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	}
 	if (!err)
 		err = note_lock(a, in->file, &in->lock);
+	for (int i = 0; i < a->members && opening; i++) /* from here on it is known to have been given back */
+		if (opening >> i & 1)
+			differs(a, in->file, i, true);
 	if (err && !unlock)
 		undo_lock(a, rq, in, done);
 	else if (!unlock)

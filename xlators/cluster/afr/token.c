@@ -84,6 +84,11 @@ static void leave_task(void *arg)
 	while (more) {
 		task_sleep_ms(LEAVING_WAIT_MS);
 		pthread_mutex_lock(&a->lock);
+		if (atomic_load(&a->abandoned) &&
+		    !a->stopping) { /* not flights_known: who wants one of them again must not wait for that */
+			pthread_mutex_unlock(&a->lock);
+			continue;
+		}
 		count = a->leaving_sent = a->leaving_count;
 		a->released += count;
 		number = a->asked;
@@ -295,6 +300,7 @@ static void lower_all(struct afr *a, struct gfid *list, unsigned count)
 	pthread_mutex_lock(&a->lock);
 	a->lowered += lowered;
 	pthread_mutex_unlock(&a->lock);
+	flights_known(a);
 	give_up(a, REPLICA_LOWER, &v, number, list, count);
 }
 
@@ -372,6 +378,7 @@ static void give_back(void *arg)
 	struct giving_back *g = arg;
 
 	afr_disbelieve(g->a, g->o);
+	flights_known(g->a);
 	release(g->a, gfid_of(g->o), g->epoch);
 	pthread_mutex_lock(&g->o->lock);
 	if (g->o->token == TOKEN_RETURNING)

@@ -185,7 +185,7 @@ static int send(struct op *o, uint64_t block, struct buffer *pages, uint32_t fla
 	if (err)
 		return err;
 	err = write_on(o->rq, o->x->child[0], &in, &out);
-	change_end();
+	err = change_end(o, err);
 	if (!err)
 		*written = out.written < pages->size ? out.written : pages->size;
 	return err ? err : *written < pages->size ? -ENOSPC : 0;

@@ -41,14 +41,18 @@ struct node {
 	atomic_bool born;      /* this mount has made the file, with the key, and has not written it yet */
 	atomic_bool sparse;    /* its header says so */
 	atomic_bool lost;      /* the brick gave our lock up, or may have */
-	atomic_bool key_fits;  /* since the lock was taken a block has been opened with the key */
-	uint64_t born_at;      /* the moment (believe_ms) before this mount has made it */
+	atomic_bool
+		unsure; /* a change under the lock was not answered: it may come to the brick yet, but not once the lock is given back */
+	atomic_bool key_fits;	      /* since the lock was taken a block has been opened with the key */
+	uint64_t born_at;	      /* the moment (believe_ms) before this mount has made it */
 	atomic_uint_fast64_t told_ns; /* when the log was last told what is wrong with it */
 	/* Who changes the file has the turn among the tasks of this mount; the lock at the brick, which keeps other mounts out, stays over
 	 * several turns. All below belongs to who has the turn. */
 	struct task_lock turn;
 	struct file *through; /* the lock is held through it; NULL: it is not held */
 	struct client *client;
+	uint32_t
+		turns; /* how often the lock was taken: its pid at the brick, by which late changes are told from those of now (held.h) */
 	uint64_t held_ns, used_ns;
 	bool tended, size_known, owed; /* owed: the brick has not answered that it has the lock back */
 	uint64_t size;		       /* of the contents, while the lock is held */
@@ -75,6 +79,8 @@ struct op {
 	bool turn;   /* it has the turn */
 	bool again; /* it failed for what has changed meanwhile (the lock was lost, the key is another one): once more from the beginning */
 };
+
+enum { TURNS = 8 }; /* so often is a change tried that loses the lock each time */
 
 /* Bytes of a block in a file of that size. */
 static inline unsigned length_in(uint64_t block, uint64_t size)
@@ -134,10 +140,10 @@ void turn_give(struct op *);
 /* The same for a reader that has found what does not fit: nobody changes the file meanwhile. */
 int turn_take_reading(struct op *, bool *locked);
 void turn_give_reading(struct op *, bool locked);
-/* Around each message that changes something, by who has the turn. -ESTALE: the lock is lost, and others may be at it. What is under way is not
- * cancelled: it might come to the brick after the lock was given back. */
+/* Around each message that changes something, by who has the turn. It is marked, so that the brick does it only while it knows the lock. -ESTALE: the lock is
+ * lost, and others may be at it. What is under way is not cancelled. */
 int change_begin(struct op *);
-void change_end(void);
+int change_end(struct op *, int err);	    /* as the message ended: that, or -ESTALE */
 int turn_size(struct op *, uint64_t *size); /* of the contents */
 void turn_forget_size(struct op *);	    /* ask again next time */
 void turn_forget_tail(struct op *);	    /* somebody cuts, or punches */

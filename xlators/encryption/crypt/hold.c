@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "crypt.h"
+#include "held.h"
 
 enum {
 	IDLE_MS = 20, /* so long after its last use the brick's lock goes back */
@@ -18,19 +19,26 @@ uint64_t hold_owner(const struct crypt *c, const struct inode *inode)
 	return c->owner ^ gfid_hash(&inode->gfid);
 }
 
+/* All that is taken and given back by who has the turn. */
+static struct lock lock_of(const struct crypt *c, const struct inode *inode, const struct node *n, uint32_t type)
+{
+	return (struct lock){ .kind = LOCK_POSIX,
+			      .type = type,
+			      .start = lock_at,
+			      .end = lock_at,
+			      .owner = hold_owner(c, inode),
+			      .pid = n->turns };
+}
+
 static int set_lock(struct request *rq, struct xlator *x, struct file *through, uint32_t type, bool wait)
 {
-	struct setlk_in in = { .file = through,
-			       .lock = { .kind = LOCK_POSIX,
-					 .type = type,
-					 .start = lock_at,
-					 .end = lock_at,
-					 .owner = hold_owner(crypt_of(x), through->inode),
-					 .wait = wait } };
+	struct node *n = inode_slot(through->inode, x);
+	struct setlk_in in = { through, lock_of(crypt_of(x), through->inode, n, type) };
 	struct setlk_out out = { 0 };
 	uint64_t owner = rq->lock_owner;
 	int err;
 
+	in.lock.wait = wait;
 	rq->lock_owner = in.lock.owner;
 	if (type == F_UNLCK)
 		task_shield(true);
@@ -237,7 +245,7 @@ void hold_stop(struct xlator *x)
 static int still_held(struct op *o, bool *held)
 {
 	struct node *n = o->n;
-	int err = n->through && (n->owed || atomic_load(&n->lost)) ? let_lock_go(o->rq, o->x, n) : 0;
+	int err = n->through && (n->owed || atomic_load(&n->lost) || atomic_load(&n->unsure)) ? let_lock_go(o->rq, o->x, n) : 0;
 
 	*held = !err && n->through;
 	return err;
@@ -250,6 +258,8 @@ static int hold_lock(struct op *o)
 	int err;
 
 	atomic_store(&n->lost, false); /* before, so that a loss that comes at once counts */
+	atomic_store(&n->unsure, false);
+	n->turns++;
 	err = take_lock(o, F_WRLCK);
 	if (err)
 		return err;
@@ -304,19 +314,42 @@ void turn_give(struct op *o)
 	task_unlock(&n->turn);
 }
 
-int change_begin(struct op *o)
+/* It begins anew, with the lock taken once more, and the length asked for again. */
+static int begin_anew(struct op *o)
 {
-	if (atomic_load(&o->n->lost)) {
-		o->again = true; /* with the lock taken anew, and the length asked for again */
-		return -ESTALE;
-	}
-	task_shield(true);
-	return 0;
+	o->again = true;
+	return -ESTALE;
 }
 
-void change_end(void)
+int change_begin(struct op *o)
+{
+	struct lock l = lock_of(o->c, o->inode, o->n, F_WRLCK);
+	int err;
+
+	if (atomic_load(&o->n->lost))
+		return begin_anew(o);
+	err = held_attach(o->rq, &(struct held_mark){ l.owner, l.start, l.end, l.pid });
+	if (!err)
+		task_shield(true);
+	return err;
+}
+
+/* Whether it is done, or will be, may be known to nobody. */
+static bool unanswered(int err)
+{
+	return err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED || err == -EIO;
+}
+
+int change_end(struct op *o, int err)
 {
 	task_shield(false);
+	held_detach(o->rq);
+	if (unanswered(err))
+		atomic_store(&o->n->unsure, true);
+	if (err != -ENOTHELD)
+		return err;
+	atomic_store(&o->n->lost, true);
+	return begin_anew(o);
 }
 
 int turn_take_reading(struct op *o, bool *locked)
@@ -329,8 +362,10 @@ int turn_take_reading(struct op *o, bool *locked)
 		return err;
 	err = still_held(o, &held);
 	/* One that only writes is never read through, but its companion is. */
-	if (!err && !held)
+	if (!err && !held) {
+		o->n->turns++;
 		err = take_lock(o, F_RDLCK);
+	}
 	if (err)
 		task_unlock(&o->n->turn);
 	else

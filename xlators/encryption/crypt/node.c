@@ -262,8 +262,7 @@ static int header_write(struct op *o, const struct file_key *key)
 	was = become_root(o->rq);
 	err = setxattr_on(o->rq, o->x->child[0], &in, &out);
 	become(o->rq, was);
-	change_end();
-	return err;
+	return change_end(o, err);
 }
 
 /* A key for the node, which takes it over; as the one that counts. */

@@ -26,7 +26,7 @@ int set_size(struct op *o, uint64_t size)
 	was = become_root(o->rq);
 	err = setattr_on(o->rq, o->x->child[0], &in, &out);
 	become(o->rq, was);
-	change_end();
+	err = change_end(o, err);
 	if (err)
 		o->n->size_known = false;
 	else
@@ -126,12 +126,10 @@ static int change_size(struct op *o, const struct setattr_in *in, struct setattr
 		err = change_begin(o);
 	if (err)
 		return err;
-	err = setattr_on(o->rq, o->x->child[0], &below, out);
-	change_end();
-	return err;
+	return change_end(o, setattr_on(o->rq, o->x->child[0], &below, out));
 }
 
-static int resize_in_turn(struct op *o, const struct setattr_in *in, struct setattr_out *out)
+static int resize_once(struct op *o, const struct setattr_in *in, struct setattr_out *out)
 {
 	int err = turn_take(o);
 
@@ -145,7 +143,18 @@ static int resize_in_turn(struct op *o, const struct setattr_in *in, struct seta
 		o->n->size = in->set.size;
 	turn_forget_tail(o);
 	turn_give(o);
-	return err && o->again ? resize_in_turn(o, in, out) : err;
+	return err;
+}
+
+static int resize_in_turn(struct op *o, const struct setattr_in *in, struct setattr_out *out)
+{
+	unsigned tries = 0;
+	int err;
+
+	do
+		err = resize_once(o, in, out);
+	while (err && o->again && ++tries < TURNS);
+	return err;
 }
 
 /* By name: whoever may write the file may, which the brick can only say of the change as a whole, and that is made last. */
@@ -217,9 +226,7 @@ static int allocate_at(struct op *o, uint32_t mode, uint64_t offset, uint64_t le
 
 	if (err)
 		return err;
-	err = fallocate_on(o->rq, o->x->child[0], &in, &out);
-	change_end();
-	return err;
+	return change_end(o, fallocate_on(o->rq, o->x->child[0], &in, &out));
 }
 
 /* Whole blocks become holes. */
@@ -271,7 +278,7 @@ static int allocate(struct op *o, const struct fallocate_in *in)
 	return err;
 }
 
-static int allocate_in_turn(struct op *o, const struct fallocate_in *in)
+static int allocate_once(struct op *o, const struct fallocate_in *in)
 {
 	int err = turn_take(o);
 
@@ -281,7 +288,18 @@ static int allocate_in_turn(struct op *o, const struct fallocate_in *in)
 	err = allocate(o, in);
 	turn_forget_tail(o);
 	turn_give(o);
-	return err && o->again ? allocate_in_turn(o, in) : err;
+	return err;
+}
+
+static int allocate_in_turn(struct op *o, const struct fallocate_in *in)
+{
+	unsigned tries = 0;
+	int err;
+
+	do
+		err = allocate_once(o, in);
+	while (err && o->again && ++tries < TURNS);
+	return err;
 }
 
 int crypt_fallocate(struct request *rq, struct xlator *x, const struct fallocate_in *in, struct fallocate_out *out)

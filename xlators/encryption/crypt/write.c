@@ -2,8 +2,6 @@
 /* Requests to write: in turn, and if others have it what can be done before is done (change.c). */
 #include "change.h"
 
-enum { TURNS = 8 }; /* so often is a write tried that loses the lock each time */
-
 /* What is asked for, and how much of it is written. */
 struct job {
 	uint64_t offset;

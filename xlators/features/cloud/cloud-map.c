@@ -36,8 +36,8 @@ enum {
 /* The others are what the parts of a volume's own stack say to each other: no tenant has a use for them, whatever he calls critical. */
 static bool is_for_tenants(const struct cloud *c, uint32_t type)
 {
-	return type == EXTENSION_TRACE || type == EXTENSION_BORN_WITH || (c->spread && type == EXTENSION_PLACE) ||
-	       (c->replicas && type == EXTENSION_REPLICA);
+	return type == EXTENSION_TRACE || type == EXTENSION_BORN_WITH || type == EXTENSION_HELD ||
+	       (c->spread && type == EXTENSION_PLACE) || (c->replicas && type == EXTENSION_REPLICA);
 }
 
 static int extensions_in(const struct cloud *c, struct request *rq)

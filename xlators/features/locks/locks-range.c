@@ -22,12 +22,22 @@ static bool conflicts(const struct held *a, const struct held *b)
 	       (a->lock.type == F_WRLCK || b->lock.type == F_WRLCK);
 }
 
+/* By its own holder, who has given it back, and what was done under it is still under way. */
+static bool taken_again(const struct held *pinned, const struct held *want)
+{
+	return overlap(&pinned->lock, &want->lock) && party_equal(&pinned->party, &want->party) &&
+	       pinned->lock.pid != want->lock.pid;
+}
+
 struct held *held_conflict(const struct lock_inode *at, const struct held *want)
 {
 	struct held *h = at->held[want->lock.kind];
 
 	while (h && !conflicts(h, want))
 		h = h->next;
+	for (struct pin *p = want->lock.kind == LOCK_POSIX ? at->pin : NULL; p && !h; p = p->next)
+		if (conflicts(&p->held, want) || taken_again(&p->held, want))
+			h = &p->held;
 	return h;
 }
 

@@ -2,6 +2,7 @@
 /* features/locks: POSIX and flock locks of all clients of a brick, waiting ones, and their return after a restart. */
 #include "locks.h"
 
+#include "held.h"
 #include "locked.h"
 
 #include <fcntl.h>
@@ -107,7 +108,7 @@ static void settle(struct locks *p, struct waiter *w, int result)
 }
 
 /* Something was given back: whoever can have its lock now gets it here, in order of arrival, so nobody else can take it first. */
-static void grant_waiters(struct locks *p, struct lock_inode *at)
+void grant_waiters(struct locks *p, struct lock_inode *at)
 {
 	struct waiter *next;
 
@@ -185,8 +186,10 @@ static int reclaim(struct locks *p, struct waiter *me)
 	bool allowed = *p->state_dir ? p->grace_end_ns && c->reclaim != NOT_EXPECTED
 				     : clock_ns() < p->started_ns + p->grace_ms * 1000000;
 
-	if (held_covers(me->at, &me->want))
+	if (held_covers(me->at, &me->want)) { /* by this session from now on: the end of an earlier one does not take it */
+		held_apply(me->at, &me->want, me->spare);
 		return 0;
+	}
 	if (!allowed || has_most(p, c) || held_conflict(me->at, &me->want))
 		return lost(p);
 	held_apply(me->at, &me->want, me->spare);
@@ -362,7 +365,7 @@ static bool is_locked(struct xlator *x, const struct lock_inode *at)
 	if (over)
 		grace_wait(x, clock_ns());
 	pthread_mutex_lock(&p->lock);
-	locked = may_be_reclaimed(p) || (at && (at->held[0] || at->held[1] || at->waiter));
+	locked = may_be_reclaimed(p) || (at && (at->held[0] || at->held[1] || at->waiter || at->pin));
 	pthread_mutex_unlock(&p->lock);
 	return locked;
 }
@@ -467,6 +470,8 @@ static int locks_compound(struct request *rq, struct xlator *x, const struct com
 	struct file *last = NULL;
 	int err;
 
+	if (request_extension(rq, HELD_EXTENSION)) /* of which step would it be? */
+		return -EOPNOTSUPP;
 	for (uint32_t i = 0; i < in->steps.count; i++)
 		if (in->steps.step[i].fop == FOP_setlk || in->steps.step[i].fop == FOP_getlk)
 			return -EOPNOTSUPP;
@@ -616,9 +621,10 @@ static void locks_dump(struct xlator *x, FILE *f)
 	struct locks *p = x->private;
 
 	pthread_mutex_lock(&p->lock);
-	fprintf(f, "  granted: %llu\n  waited: %llu\n  deadlocks: %llu\n  lost: %llu\n  expected: %u\n  grace: %s\n",
+	fprintf(f,
+		"  granted: %llu\n  waited: %llu\n  deadlocks: %llu\n  lost: %llu\n  not held: %llu\n  expected: %u\n  grace: %s\n",
 		(unsigned long long)p->granted, (unsigned long long)p->waited, (unsigned long long)p->deadlocks,
-		(unsigned long long)p->lost, p->expected, p->grace_end_ns ? "on" : "off");
+		(unsigned long long)p->lost, (unsigned long long)p->not_held, p->expected, p->grace_end_ns ? "on" : "off");
 	for (const struct lock_inode *at = p->inode; at; at = at->next)
 		dump_inode(at, f);
 	pthread_mutex_unlock(&p->lock);
@@ -648,4 +654,8 @@ const struct xlator_type xlator_type = {
 	.flush = locks_flush,
 	.release = locks_release,
 	.compound = locks_compound,
+	.write = locks_write,
+	.setattr = locks_setattr,
+	.fallocate = locks_fallocate,
+	.setxattr = locks_setxattr,
 };

@@ -30,10 +30,16 @@ struct waiter { /* on the stack of the task that waits */
 	bool seen;		   /* by the search for a deadlock */
 	struct waiter *queue_next; /* in that search */
 };
+struct pin { /* on the stack of the task that does a change with HELD: as long as it does, the lock is nobody else's, even if it is given back meanwhile */
+	struct held held;
+	struct lock_inode *at;
+	struct pin *next;
+};
 struct lock_inode {	      /* slot of an inode; made by its first lock */
 	struct inode *inode;  /* borrowed */
 	struct held *held[2]; /* by enum lock_kind; ranges of one party never overlap, nor touch with the same type */
 	struct waiter *waiter;
+	struct pin *pin;
 	struct lock_inode *next, *prev;
 };
 struct lock_tenant { /* what all clients of one tenant have together */
@@ -70,7 +76,7 @@ struct locks {
 	bool sweeping;	       /* one task is ending the grace period */
 	struct task_cond grace_over;
 	pthread_mutex_t records; /* serialises work in the directory; taken before `lock` */
-	uint64_t granted, waited, deadlocks, lost;
+	uint64_t granted, waited, deadlocks, lost, not_held;
 };
 
 /* ---- locks-range.c: work on lists; the lock is held ---- */
@@ -84,6 +90,16 @@ void held_apply(struct lock_inode *, const struct held *want, struct held *spare
 unsigned held_drop(struct lock_inode *, enum lock_kind, bool (*match)(const struct held *, const void *), const void *);
 /* Would waiting for `me` close a circle of POSIX locks? */
 bool waits_for_itself(struct locks *, struct waiter *me);
+
+/* ---- locks.c ---- */
+/* Something was given back: whoever can have its lock now gets it here; the lock is held. */
+void grant_waiters(struct locks *, struct lock_inode *);
+
+/* ---- locks-held.c: changes that are good only while a lock is held (held.h) ---- */
+int locks_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+int locks_setattr(struct request *, struct xlator *, const struct setattr_in *, struct setattr_out *);
+int locks_fallocate(struct request *, struct xlator *, const struct fallocate_in *, struct fallocate_out *);
+int locks_setxattr(struct request *, struct xlator *, const struct setxattr_in *, struct setxattr_out *);
 
 /* ---- locks-grace.c: clients, and what of them survives a restart ---- */
 /* The client with that id, made if it is new and `make`; the caller gives it back with client_put. */

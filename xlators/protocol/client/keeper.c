@@ -138,16 +138,10 @@ static void tell_news(void *arg)
 	codec_init(&c, XDR_DECODE, rec->word + CALL_BODY, rec->size - 4 * CALL_BODY, NULL, NULL);
 	if (xdr_u_int(&c.xdr, &kind) && kind < EVENT_KINDS && !remote_decode_inode(r, &c, &e.inode) &&
 	    codec_lock(&c, &e.lock)) {
-		struct remote_inode *i = e.inode ? inode_slot(e.inode, r->x) : NULL;
-
 		e.kind = kind;
-		if (i && kind == EVENT_LOCK_LOST) {
-			struct lock gone = e.lock;
-
-			gone.type = F_UNLCK;
-			held_set(i, NULL, &gone, 0);
-		}
-		event_up(r->x, &e);
+		/* Of a lock that is lost the answer to its reclaim has told; this may come when it has been taken again. */
+		if (kind != EVENT_LOCK_LOST)
+			event_up(r->x, &e);
 	}
 	inode_unref(e.inode);
 	record_free(rec);

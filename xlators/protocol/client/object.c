@@ -297,8 +297,7 @@ static void lock_lost(struct remote *r, struct file *file, const struct lock *l,
 	pthread_mutex_unlock(&r->lock);
 	log_warning(r->x, NULL, "a lock on %s was lost: the brick did not grant it again: %s",
 		    gfid_text(&file->inode->gfid, text), strerror(-err));
-	if (err != -ENOLCK) /* of that the brick tells by an event */
-		event_up(r->x, &e);
+	event_up(r->x, &e); /* before requests go on; the brick's own event may come long after */
 }
 
 static int reclaim(struct remote *r, struct channel *ch, struct file *file, const struct lock *l, uint64_t incarnation)

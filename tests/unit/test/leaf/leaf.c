@@ -333,7 +333,7 @@ static int leaf_setlk(struct request *rq, struct xlator *x, const struct setlk_i
 		done = try_lock(&in->lock);
 		pthread_mutex_unlock(&leaf.lock);
 		if (!done)
-			err = in->lock.wait ? task_sleep_ms(1) : -EAGAIN;
+			err = in->lock.wait ? task_sleep_ms(1) : in->lock.reclaim ? -ENOLCK : -EAGAIN;
 	}
 	atomic_fetch_sub(&leaf.lock_waits, in->lock.wait);
 	return done ? 0 : err;
