@@ -91,8 +91,17 @@ failure() {
 	{ echo "$label$1: status $2"; grep -m 5 -E ': FAILED: |^\[  FAILED  \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
 }
 
+# CPU_SECONDS: processor time of all that this shell has waited for, and that has itself. No command substitution: in that it would be the subshell's.
+count_cpu() {
+	local file=$logs/times.$BASHPID
+	times >"$file"
+	CPU_SECONDS=$(awk -F '[ms ]+' 'END { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$file")
+}
+
 run_test() { # TEST LOG
-	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason= place=
+	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason= place= cpu
+	count_cpu
+	cpu=$CPU_SECONDS
 	limit=$(time_for "$test")
 	if [ -z "$limit" ]; then
 		echo "FAIL $label$test: no time left"
@@ -121,7 +130,8 @@ run_test() { # TEST LOG
 		bad=$((bad > 1 ? (bad + 1) / 2 : 1)) # cmocka names each failed case twice
 		failure "$test" "$status" "$limit" "$log"
 	fi
-	echo "$word $label$test$reason ($((SECONDS - begin)) s)"
+	count_cpu
+	echo "$word $label$test$reason ($((SECONDS - begin)) s, $((CPU_SECONDS - cpu)) s of processor time)"
 	echo "$ok $bad $skip" >>"$results"
 }
 
