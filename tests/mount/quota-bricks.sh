@@ -7,34 +7,27 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need python3 bc
+need bc
 scratch
 cd "$SCRATCH"
-. "$TOP/tests/mount/cluster.sh"
+STACK=$SCRATCH
+. "$TOP/tests/mount/tenants-cluster.sh"
+. "$TOP/tests/mount/quotas.sh"
 BYTES=$((4 << 20)) INODES=60
 
-"$STRATUS" ca init --dir ca >/dev/null
-for name in alpha beta gamma; do "$STRATUS" cert issue --dir ca --server 127.0.0.1,localhost --out $name >/dev/null || fail "the certificate of $name"; done
-"$STRATUS" cert issue --dir ca --tenant acme --out acme >/dev/null || fail "the certificate of acme"
+start_for acme
 "$STRATUS" cert issue --dir ca --tenant-admin acme --out keeper >/dev/null || fail "the certificate of an administrator"
-start_three
-cp -r alpha own
 {
-	printf 'volume: photos\nid: %s\ntransport: tls\ntls:\n' "$(uuid)"
-	printf '  %s: %s/own/%s\n' certificate "$SCRATCH" cert.pem key "$SCRATCH" key.pem authorities "$SCRATCH" ca.pem revoked "$SCRATCH" crl.pem
-	printf 'servers:\n'
-	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
-	printf 'tenants: []\ntenant-base: 65536\nbricks:\n'
+	volume_begins
 	i=0
-	for name in alpha beta gamma; do
-		printf '  - {server: %s, directory: %s/b%s, id: %s, port: %s}\n' $name "$SCRATCH" $i "$(uuid)" "$(free_port)"
+	for name in $SERVER_NAMES; do
+		brick_of $name b$i
 		i=$((i + 1))
 	done
 	printf 'options:\n  protocol/client: {max-wait: 20s, ping-interval: 1s}\n  cluster/dht: {sweep-interval: 200ms, lean: 0}\n  features/layout: {reopen-time: 2s}\n'
 } >photos.yaml
 on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
 on alpha tenant create photos acme --quota 200M >/dev/null 2>err || fail "tenant create: $(cat err)"
-SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
 mount_as() { # CERTIFICATE NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
@@ -44,15 +37,6 @@ mount_as() { # CERTIFICATE NAME
 mount_as acme a
 mount_as keeper k
 A=$SCRATCH/a K=$SCRATCH/k
-quota() { timeout 60 "$STRATUS" quota "$@"; }
-refused() { # PATTERN QUOTA_WORDS...
-	local pattern=$1 status=0
-	shift
-	quota "$@" >out 2>err || status=$?
-	[ "$status" = 1 ] || fail "status $status instead of 1 for quota $*: $(cat out err)"
-	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
-}
-used() { quota show "$1" --json | json 'd["'"$2"'"]'; }
 
 # ---- one at each brick, and one that is away ----
 can_make() { mkdir -p "$A/plain0"; } # the tenant's limit is known when all servers have said what they have
@@ -126,9 +110,8 @@ nothing_waits() { [ -z "$(find b?/tenants/acme/.stratus.dht/work -mindepth 2 2>/
 wait_until 30 nothing_waits || fail "who was refused has left: $(find b?/tenants/acme/.stratus.dht -mindepth 3)"
 
 # ---- df, of the smaller one ----
-size() { df -B1 --output=size "$1" | tail -n 1 | tr -d ' '; }
 [ "$(size "$A/${Q[1]}")" = $BYTES ] || fail "df does not show the quota: $(df -B1 "$A/${Q[1]}")"
-[ "$(df --output=itotal "$A/${Q[2]}" | tail -n 1 | tr -d ' ')" = $INODES ] || fail "df does not show the inodes: $(df -i "$A/${Q[2]}")"
+[ "$(inodes "$A/${Q[2]}")" = $INODES ] || fail "df does not show the inodes: $(df -i "$A/${Q[2]}")"
 limit_shown() { [ "$(size "$A/${P[0]}")" = $((200 << 20)) ]; }
 wait_until 30 limit_shown || fail "df shows another limit of the tenant: $(df -B1 "$A/${P[0]}")"
 

@@ -29,15 +29,7 @@ mount_with() { # TLS_DIRECTORY MOUNT_POINT
 mount_with "$SCRATCH/keeper" "$ADMIN"
 mount_with "$T/tls" "$ALL"
 
-quota() { timeout 60 "$STRATUS" quota "$@"; }
-refused() { # PATTERN QUOTA_WORDS...
-	local pattern=$1 status=0
-	shift
-	quota "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
-	[ "$status" = 1 ] || fail "status $status instead of 1 for quota $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
-}
-used() { quota show "$1" --json | json 'd["'"$2"'"]'; }
+. "$TOP/tests/mount/quotas.sh"
 verify() {
 	local status=0
 	"$STRATUS" usage verify --stratusd "$(server)" --json >"$SCRATCH/verified" 2>"$SCRATCH/verified.err" || status=$?
@@ -94,9 +86,8 @@ mv "$A/q/sub/in" "$A/plain/in" && mv "$A/plain/in" "$A/q/sub/in" && [ "$(cat "$A
 rm "$A/q/sub/in"
 
 # ---- df, of the smaller one ----
-size() { df -B1 --output=size "$1" | tail -n 1 | tr -d ' '; }
 [ "$(size "$A/q/sub")" = 4194304 ] || fail "df does not show the quota: $(df -B1 "$A/q/sub")"
-[ "$(df --output=itotal "$A/q" | tail -n 1 | tr -d ' ')" = 60 ] || fail "df does not show the inodes: $(df -i "$A/q")"
+[ "$(inodes "$A/q")" = 60 ] || fail "df does not show the inodes: $(df -i "$A/q")"
 [ "$(size "$A")" -gt 4194304 ] || fail "df shows the quota elsewhere"
 "$STRATUS" tenant resize demo acme --quota 2M --stratusd "$(server)" >/dev/null
 smaller() { [ "$(size "$A/q")" = 2097152 ]; }

@@ -34,7 +34,7 @@ write $AT_0 20 || fail "20 MiB"
 is_told 0 || fail "20 MiB are above the limit, in one set: $(tells)"
 write $AT_1 20 || fail "20 MiB more"
 wait_until 60 is_above || fail "40 MiB in two sets are not above 32 MiB: $(tells)"
-for name in $SERVER_NAMES; do on "$name" tenant info photos acme | grep -q 'above its soft limit of bytes for' || fail "tenant info of $name: $(on "$name" tenant info photos acme)"; done
+for name in $SERVER_NAMES; do wait_until 60 says 'above its soft limit of bytes for' on "$name" tenant info photos acme || fail "tenant info of $name: $(on "$name" tenant info photos acme)"; done
 wait_until 30 once 1 || fail "the logs say so $(lines 'more than its soft limit') times"
 
 # ---- whoever is killed, it goes on; so after all were ----
