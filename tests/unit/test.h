@@ -14,6 +14,12 @@
 
 #include <cmocka.h>
 
+#if defined(__has_feature) /* clang says so */
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
 /* A new one, below $TMPDIR, else /var/tmp: a file system on disk, which has extended attributes. What a test that fails or is killed leaves there tests/run.sh removes. */
 static inline void test_directory(char *path, size_t size, const char *name)
 {
