@@ -26,8 +26,8 @@ start_for acme
 	done
 	printf 'options:\n  protocol/client: {max-wait: 20s, ping-interval: 1s}\n  cluster/dht: {sweep-interval: 200ms, lean: 0}\n  features/layout: {reopen-time: 2s}\n'
 } >photos.yaml
-on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
-on alpha tenant create photos acme --quota 200M >/dev/null 2>err || fail "tenant create: $(cat err)"
+lead apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+lead tenant create photos acme --quota 200M >/dev/null 2>err || fail "tenant create: $(cat err)"
 mount_as() { # CERTIFICATE NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
@@ -116,34 +116,6 @@ limit_shown() { [ "$(size "$A/${P[0]}")" = $((200 << 20)) ]; }
 wait_until 30 limit_shown || fail "df shows another limit of the tenant: $(df -B1 "$A/${P[0]}")"
 
 # ---- raced into by two mounts, at all bricks, while a server is killed ----
-cat >race.py <<'END'
-import errno, os, random, sys
-seed, rounds, directories = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-random.seed(seed)
-refused = 0
-for _ in range(rounds):
-    name = f"{random.choice(directories)}/f{random.randrange(80)}"
-    try:
-        if random.randrange(5) == 0:
-            os.unlink(name)
-            continue
-        if random.randrange(5) == 0:
-            os.rename(name, f"{os.path.dirname(name)}/f{random.randrange(80)}")
-            continue
-        fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            os.pwrite(fd, bytes(random.randrange(200000)), random.randrange(100000))
-            if random.randrange(3) == 0:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as e:
-        if e.errno == errno.EDQUOT:
-            refused += 1
-        elif e.errno not in (errno.ENOENT, errno.ESTALE, errno.EIO, errno.EBADF, errno.ENOTCONN, errno.ETIMEDOUT): # of what was under way when the server was killed
-            raise
-print(refused)
-END
 counted() { # by tags: what is there, and what may be
 	python3 - "$TOP/tests/fault" b0 b1 b2 2>counted.err <<-'END'
 	import os, sys
@@ -179,7 +151,7 @@ race() { # ROUNDS
 	local i pids=() shown
 	for i in 1 2 3 4; do
 		# shellcheck disable=SC2046
-		python3 race.py "$((SEED + i))" "$1" $(for q in "${Q[@]}"; do [ $((i % 2)) = 0 ] && echo "$A/$q" || echo "$K/$q"; done) >race$i 2>&1 &
+		python3 "$TOP/tests/mount/quota-race.py" "$((SEED + i))" "$1" $(for q in "${Q[@]}"; do [ $((i % 2)) = 0 ] && echo "$A/$q" || echo "$K/$q"; done) >race$i 2>&1 &
 		pids+=($!)
 	done
 	"${MEANWHILE:-:}"
@@ -219,21 +191,20 @@ done
 rm -rf "$A"/"${Q[0]}"/* "$A/${Q[1]}"/* "$A/${Q[2]}"/*
 mkdir "$A/${Q[2]}/deep"
 echo kept >"$A/${Q[2]}/deep/file"
-LEADER=alpha
-find_leader() { local name; for name in alpha beta gamma; do if leads $name; then LEADER=$name; return 0; fi; done; return 1; }
 wait_until 60 find_leader || fail "nobody leads"
-on $LEADER brick remove photos gamma:"$SCRATCH/b2" >out 2>&1 || fail "brick remove: $(cat out)"
+lead brick remove photos gamma:"$SCRATCH/b2" >out 2>&1 || fail "brick remove: $(cat out)"
 says_why() { on $LEADER rebalance status photos >out 2>&1 && grep -q 'has a quota of its own, or is in one that has: it stays until' out; }
 wait_until 120 says_why || fail "what keeps the brick is not told: $(cat out)"
 [ "$(cat "$A/${Q[2]}/deep/file")" = kept ] || fail "what the quota holds can't be read"
 touch "$A/${Q[2]}/deep/more" || fail "nothing can be made where the quota holds"
 [ "$(used "$A/${Q[2]}/deep" inodes)" = 4 ] || fail "what is made beside a brick that goes is not counted: $(quota show "$A/${Q[2]}")"
-as_counted || fail "told: $(told), counted: $(counted; tail -n 1 counted.err)"
+wait_until 30 as_counted || fail "told: $(told), counted: $(counted; tail -n 1 counted.err)"
 quota remove "$K/${Q[2]}" || fail "can't be taken away"
 is_out() { [ "$(on $LEADER volume info photos | grep -c 'directory: .*/b')" = 2 ]; }
 wait_until 200 is_out || fail "it does not leave: $(on $LEADER rebalance status photos)"
 [ "$(cat "$A/${Q[2]}/deep/file")" = kept ] && [ -e "$A/${Q[2]}/deep/more" ] || fail "something is lost with the brick"
-[ "$(quota list "$K" --json | json 'sorted(q["directory"] for q in d)')" = "$(python3 -c 'import sys; print(sorted(f"/{q}" for q in sys.argv[1:]))' "${Q[0]}" "${Q[1]}")" ] || fail "listed: $(quota list "$K")"
+are_listed() { [ "$(quota list "$K" --json | json 'sorted(q["directory"] for q in d)')" = "$(python3 -c 'import sys; print(sorted(f"/{q}" for q in sys.argv[1:]))' "$@")" ]; }
+wait_until 60 are_listed "${Q[0]}" "${Q[1]}" || fail "listed: $(quota list "$K")" # a mount that goes by the brick still has no answer of it
 rm -r "$A/${Q[2]}/deep"
 quota set "$K/${Q[2]}" --inodes 3 || fail "no quota where it is at another brick now"
 mkdir "$A/${Q[2]}/deep" && touch "$A/${Q[2]}/deep/file" || fail "less than the quota is refused"

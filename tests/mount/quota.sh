@@ -97,35 +97,10 @@ larger() { [ "$(size "$A/q")" = 4194304 ]; }
 wait_until 10 larger || fail "df does not show the directory's limit again: $(df -B1 "$A/q")"
 
 # ---- raced into the limit, by two mounts ----
-cat >"$SCRATCH/race.py" <<'END'
-import errno, os, random, sys
-directory, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-random.seed(seed)
-refused = 0
-for _ in range(rounds):
-    name = f"{directory}/f{random.randrange(80)}"
-    try:
-        if random.randrange(5) == 0:
-            os.unlink(name)
-            continue
-        fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            os.pwrite(fd, bytes(random.randrange(200000)), random.randrange(100000))
-            if random.randrange(3) == 0:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as e:
-        if e.errno == errno.EDQUOT:
-            refused += 1
-        elif e.errno not in (errno.ENOENT, errno.ESTALE, errno.EIO, errno.EBADF): # of what had no name any more when the server was killed
-            raise
-print(refused)
-END
 race() { # ROUNDS: all writers, and nobody ever sees more than the limit
 	local i pids=()
 	for i in 1 2 3 4; do
-		python3 "$SCRATCH/race.py" "$([ $((i % 2)) = 0 ] && echo "$A/q" || echo "$ADMIN/q")" "$((SEED + i))" "$1" >"$SCRATCH/race$i" 2>&1 &
+		python3 "$TOP/tests/mount/quota-race.py" "$((SEED + i))" "$1" "$([ $((i % 2)) = 0 ] && echo "$A/q" || echo "$ADMIN/q")" >"$SCRATCH/race$i" 2>&1 &
 		pids+=($!)
 	done
 	until gone "${pids[@]}"; do

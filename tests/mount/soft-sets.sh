@@ -15,7 +15,7 @@ SOFT=$((32 << 20)) TELLERS=$SERVER_NAMES
 
 start_for acme
 apply_on_sets
-on alpha tenant create photos acme --soft-quota $SOFT >/dev/null 2>err || fail "tenant create: $(cat err)"
+lead tenant create photos acme --soft-quota $SOFT >/dev/null 2>err || fail "tenant create: $(cat err)"
 wait_until 30 known || fail "not all bricks hear of the tenant"
 A=$SCRATCH/a
 start_mount "$A" "$SERVERS:/photos" --tls-dir "$SCRATCH/acme"
