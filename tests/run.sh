@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests one after the other, or JOBS at once, each with a time limit, and counts:
-#   tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] [--own-network] TEST...
+#   tests/run.sh RESULTS [--in BUILDDIR] [--label WORD] [--jobs JOBS] [--own-network] TEST...
 # With --own-network each has a loopback of its own, so that no port is taken by the test beside it (where that can't be, JOBS is 1). A
 # script with a line "# calm: REASON" among its first 20 comes after those without, so that nobody computes beside it; one with "# alone: REASON" has the machine to itself, and comes last.
 #
@@ -37,6 +37,10 @@ label=
 if [ "${1-}" = --in ]; then
 	label="$(basename "$2"): "
 	cd "$2" || exit 2
+	shift 2
+fi
+if [ "${1-}" = --label ]; then # before the names of the tests
+	label="$2: "
 	shift 2
 fi
 jobs=1
