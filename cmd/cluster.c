@@ -240,11 +240,12 @@ static void unit_change(const struct volume *v, struct unit *u, char *text)
 /* Takes the file's name and text if the unit is new or differs. False: memory is short, and it must be tried again. */
 static bool unit_want(struct volume *v, struct volgen_file *file)
 {
-	struct unit *u = v->unit, *grown;
+	struct unit *u = NULL, *grown;
 
-	while (u < v->unit + v->units && strcmp(u->file, file->name))
-		u++;
-	if (u == v->unit + v->units) {
+	for (size_t i = 0; i < v->units && !u; i++)
+		if (!strcmp(v->unit[i].file, file->name))
+			u = &v->unit[i];
+	if (!u) {
 		grown = realloc(v->unit, (v->units + 1) * sizeof *grown);
 		if (!grown)
 			return false;

@@ -240,6 +240,26 @@ static int run(int words, char **word, const char *body, FILE *out, struct probl
 	return run_own(words, word, body, out, p);
 }
 
+/* Sockets here have a timeout, and what waits at one of these ends with EINTR when its process was stopped and goes on, though no signal is handled (signal(7)). So all of it is
+ * read and written again. */
+static ssize_t read_some(void *fd, char *to, size_t size)
+{
+	return TEMP_FAILURE_RETRY(read((int)(intptr_t)fd, to, size));
+}
+
+static ssize_t write_some(void *fd, const char *from, size_t size)
+{
+	ssize_t n = TEMP_FAILURE_RETRY(write((int)(intptr_t)fd, from, size));
+
+	return n < 0 ? 0 : n; /* that is what fopencookie(3) takes for an error */
+}
+
+/* Its end does not close the socket. */
+static FILE *stream_on(int fd, const char *mode)
+{
+	return fopencookie((void *)(intptr_t)fd, mode, (cookie_io_functions_t){ .read = read_some, .write = write_some });
+}
+
 /* What follows the line: `have` bytes of it have come with the line. */
 static char *read_body(int fd, const char *size_word, const char *first, size_t have, struct problem *p)
 {
@@ -254,7 +274,7 @@ static char *read_body(int fd, const char *size_word, const char *first, size_t 
 	have = have < size ? have : size;
 	memcpy(body, first, have);
 	while (have < size) {
-		ssize_t n = read(fd, body + have, size - have);
+		ssize_t n = read_some((void *)(intptr_t)fd, body + have, size - have);
 
 		if (n <= 0) {
 			free(body);
@@ -276,7 +296,7 @@ static void answer(int fd)
 	FILE *out, *reply;
 
 	while (size < LINE_MAX_BYTES && !memchr(line, '\n', size)) {
-		ssize_t n = read(fd, line + size, LINE_MAX_BYTES - size);
+		ssize_t n = read_some((void *)(intptr_t)fd, line + size, LINE_MAX_BYTES - size);
 		if (n <= 0)
 			break;
 		size += (size_t)n;
@@ -289,7 +309,7 @@ static void answer(int fd)
 	if (words && word[words - 1][0] == '+')
 		body = read_body(fd, word[--words] + 1, line + length + 1, size > length ? size - length - 1 : 0, &p);
 	out = open_memstream(&text, &text_size);
-	reply = fdopen(dup(fd), "w");
+	reply = stream_on(fd, "w");
 	if (out && reply) {
 		err = p.text[0] ? -EINVAL : run(words, word, body, out, &p);
 		fclose(out);
@@ -419,7 +439,7 @@ static int connect_to(const char *path, unsigned limit_s, struct problem *p)
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof(address)))
+	if (fd >= 0 && !TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&address, sizeof(address))))
 		return fd;
 	err = errno;
 	if (fd >= 0)
@@ -434,16 +454,19 @@ int control_send(const char *path, const char *line, const char *body, unsigned 
 	int fd = connect_to(path, limit_s, p), err = 0;
 	char first[600];
 	size_t n;
-	FILE *in;
+	FILE *in, *ask;
 
 	if (fd < 0)
 		return fd;
-	if (body)
-		dprintf(fd, "%s +%zu\n%s", line, strlen(body), body);
-	else
-		dprintf(fd, "%s\n", line);
+	ask = stream_on(fd, "w");
+	if (ask && body)
+		fprintf(ask, "%s +%zu\n%s", line, strlen(body), body);
+	else if (ask)
+		fprintf(ask, "%s\n", line);
+	if (ask)
+		fclose(ask);
 	shutdown(fd, SHUT_WR);
-	in = fdopen(fd, "r");
+	in = stream_on(fd, "r");
 	errno = 0;
 	if (!in || !fgets(first, sizeof(first), in))
 		err = errno == EAGAIN
@@ -458,5 +481,6 @@ int control_send(const char *path, const char *line, const char *body, unsigned 
 		err = no_answer(path, p);
 	if (in)
 		fclose(in);
+	close(fd);
 	return err;
 }

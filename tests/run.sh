@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests one after the other, or JOBS at once, each with a time limit, and counts:
-#   tests/run.sh RESULTS [--in BUILDDIR] [--jobs JOBS] [--own-network] TEST...
+#   tests/run.sh RESULTS [--in BUILDDIR] [--label WORD] [--jobs JOBS] [--own-network] TEST...
 # With --own-network each has a loopback of its own, so that no port is taken by the test beside it (where that can't be, JOBS is 1). A
 # script with a line "# calm: REASON" among its first 20 comes after those without, so that nobody computes beside it; one with "# alone: REASON" has the machine to itself, and comes last.
 #
@@ -37,6 +37,10 @@ label=
 if [ "${1-}" = --in ]; then
 	label="$(basename "$2"): "
 	cd "$2" || exit 2
+	shift 2
+fi
+if [ "${1-}" = --label ]; then # before the names of the tests
+	label="$2: "
 	shift 2
 fi
 jobs=1
@@ -91,8 +95,17 @@ failure() {
 	{ echo "$label$1: status $2"; grep -m 5 -E ': FAILED: |^\[  FAILED  \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
 }
 
+# CPU_SECONDS: processor time of all that this shell has waited for, and that has itself. No command substitution: in that it would be the subshell's.
+count_cpu() {
+	local file=$logs/times.$BASHPID
+	times >"$file"
+	CPU_SECONDS=$(awk -F '[ms ]+' 'END { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$file")
+}
+
 run_test() { # TEST LOG
-	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason= place=
+	local test=$1 log=$2 begin=$SECONDS limit status ok bad skip word reason= place= cpu
+	count_cpu
+	cpu=$CPU_SECONDS
 	limit=$(time_for "$test")
 	if [ -z "$limit" ]; then
 		echo "FAIL $label$test: no time left"
@@ -121,7 +134,8 @@ run_test() { # TEST LOG
 		bad=$((bad > 1 ? (bad + 1) / 2 : 1)) # cmocka names each failed case twice
 		failure "$test" "$status" "$limit" "$log"
 	fi
-	echo "$word $label$test$reason ($((SECONDS - begin)) s)"
+	count_cpu
+	echo "$word $label$test$reason ($((SECONDS - begin)) s, $((CPU_SECONDS - cpu)) s of processor time)"
 	echo "$ok $bad $skip" >>"$results"
 }
 

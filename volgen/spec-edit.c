@@ -313,11 +313,12 @@ static void remove_option(struct spec *s, struct spec_options *o, size_t number)
 void spec_set_option(struct spec *s, const char *type, const char *name, const char *value)
 {
 	struct spec_options *o = options_of(s, type);
-	struct option_value *at = o->option;
+	struct option_value *at = NULL;
 
-	while (at < o->option + o->options && strcmp(at->name, name))
-		at++;
-	if (at == o->option + o->options) {
+	for (size_t i = 0; i < o->options && !at; i++)
+		if (!strcmp(o->option[i].name, name))
+			at = &o->option[i];
+	if (!at) {
 		at = spec_grow(&o->option, &o->options, sizeof *at);
 		*at = (struct option_value){ path_format("%s", name), path_format("%s", ""), 0 };
 	}

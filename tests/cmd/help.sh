@@ -12,12 +12,15 @@ expect() { # STATUS COMMAND...
 	OUT=$("$@" 2>&1) || status=$?
 	[ "$status" = "$want" ] || fail "'$*' ended with status $status, not $want: $OUT"
 }
-# in_page PAGE COMMAND...: each long option of --help is written in the page.
+# in_page PAGE COMMAND...: each long option of --help is written in the page. All are in $OPTIONS.
+OPTIONS=
 in_page() {
-	local page=$TOP/cmd/$1 option
+	local page=$TOP/cmd/$1 option options
 	shift
 	expect 0 "$@" --help
-	for option in $(printf '%s\n' "$OUT" | grep -o -- '^ *\(-., \)\?  *--[a-z-]*\|^ *-., --[a-z-]*' | grep -o -- '--[a-z-]*'); do
+	options=$(printf '%s\n' "$OUT" | grep -o -- '^ *\(-., \)\?  *--[a-z-]*\|^ *-., --[a-z-]*' | grep -o -- '--[a-z-]*')
+	OPTIONS+=$options$'\n'
+	for option in $options; do
 		grep -q -- "${option//-/\\\\-}" "$page" || fail "$option of '$*' is not in $(basename "$page")"
 	done
 }
@@ -29,6 +32,9 @@ for command in $commands; do
 	in_page stratus.1 "$STRATUS" "$command"
 	grep -q "^\.SS stratus $command" "$TOP/cmd/stratus.1" || fail "stratus $command has no section in its manual page"
 	expect 2 "$STRATUS" "$command" --no-such-option
+done
+for option in $(sed 's/\\-/-/g' "$TOP/cmd/stratus.1" | grep -oE -- '--[a-z][a-z-]*' | sort -u); do
+	grep -qxF -- "$option" <<<"$OPTIONS" || fail "stratus.1 has $option, which no command has"
 done
 ln -s "$STRATUS" "${SCRATCH:=$(mktemp -d)}/mount.stratus"
 trap 'rm -rf "$SCRATCH"' EXIT

@@ -56,6 +56,8 @@ done
 kill -CONT "$OTHER"
 stop_process "$OTHER" "the other stratusd"
 
+timeout 100 python3 "$TOP/tests/cmd/stopped.py" "$STRATUS" "$STRATUS_RUN" "$PID" || fail "who was stopped for a moment does not hear the rest"
+
 # live options change, others are named
 "$STRATUS" log-level "$PID" debug >/dev/null
 [ "$("$STRATUS" log-level "$PID")" = debug ] || fail "the log level did not change"

@@ -34,65 +34,80 @@ def stamped(*others, **what):
 
 
 class Member(Client):
-    """One that is attached to a member of a set."""
+    """One that is attached to a member of a set.
+
+    A member that got no processor for a while serves no view until it has heard from the coordinator, and then maybe a new one: whatever it is asked is EVIEW. So all is asked
+    again, for the epoch that there is now. What has the epoch in it is given as a function, which makes it anew."""
 
     def __init__(self, who, number, session=None):
         wire.stage(PORTS[number], sys.argv[2], SECRETS if who == "acme" else ())
         wire.brick = b"brick%d" % (FIRST + number)
         super().__init__(who, watched=who == "acme")
         self.session, self.number = session or os.urandom(16), 0
-        self.attach()
+        self.served(self.attach)
 
-    def attach(self):
-        self.view = self.say(ATTACH, self.session)[1]
-        self.epoch = struct.unpack_from(">Q", self.view)[0]
-
-    def change(self, fop, arguments, *extensions):
-        """The status of a change that says it knows the view: asked again in the view that is served, while the answer is that this one is not (see alike)."""
-        for _ in range(1200):
-            status, _ = self.call(fop, arguments, stamped(*extensions, epoch=self.epoch, sequence=self.count()))
-            if status != EVIEW:
+    def served(self, ask):
+        """Its answer, when that is another than EVIEW."""
+        for _ in range(600):
+            answer = ask()
+            if answer[0] != EVIEW:
                 break
             time.sleep(0.1)
             self.attach()
-        return status
+        return answer
+
+    def attach(self):
+        status, view = self.say_once(ATTACH, self.session)
+        if status == 0:
+            self.view, self.epoch = view, struct.unpack_from(">Q", view)[0]
+        return status, view
+
+    def call(self, fop, arguments, who=None, bulk=b""):
+        return self.served(lambda: super(Member, self).call(fop, arguments, who() if callable(who) else who, bulk))
+
+    def stamped(self, *others, **what):
+        """For `call`: the head of a change in the view that there is."""
+        number = self.count()
+        return lambda: stamped(*others, epoch=self.epoch, sequence=number, **what)
 
     def say(self, verb, data=b"", inode=b""):
         """Status and the answer's blob."""
-        status, results = self.call(REPLICA, words(verb) + opaque(inode) + opaque(data), head())
+        return self.served(lambda: self.say_once(verb, data() if callable(data) else data, inode))
+
+    def say_once(self, verb, data=b"", inode=b""):
+        status, results = super().call(REPLICA, words(verb) + opaque(inode) + opaque(data), head())
         if status:
             return status, b""
         at = blob_at(results)
         return 0, results[at + 4:at + 4 + struct.unpack_from(">I", results, at)[0]]
+
+    def say_of(self, verb, named):
+        """What is numbered as changes are."""
+        number = self.count()
+        return self.say(verb, lambda: longs(self.epoch, number) + named)
 
     def count(self):
         self.number += 1
         return self.number
 
     def acquire(self, named):
-        return self.say(ACQUIRE, longs(self.epoch, self.count()) + named + b"\0")
+        return self.say_of(ACQUIRE, named + b"\0")
+
+    def acquire_once(self, named):
+        """EVIEW is what a member says that does not grant this token, too."""
+        return self.say_once(ACQUIRE, longs(self.epoch, self.count()) + named + b"\0")
 
     def release(self, gfid):
-        return self.say(RELEASE, longs(self.epoch, 0, self.number) + gfid)
+        return self.say(RELEASE, lambda: longs(self.epoch, 0, self.number) + gfid)
 
     def lower(self, gfid):
-        return self.say(LOWER, longs(self.epoch, 0, self.number) + gfid)
+        return self.say(LOWER, lambda: longs(self.epoch, 0, self.number) + gfid)
 
     def object(self, name):
         """Gfid and handle, the end of which is the voucher."""
         status, results = self.call(LOOKUP, loc(self.root, name))
         expect(f"lookup of {name}", status, 0)
         return results[:16], handle_in(results)
-
-
-def alike(say, say_unknown):
-    """Both answers, asked again while but one of them is that the view is not served: a member says so for a moment that got no processor for a while."""
-    for _ in range(1200):
-        answers = say(), say_unknown()
-        if (answers[0][0] == EVIEW) == (answers[1][0] == EVIEW):
-            break
-        time.sleep(0.1)
-    return answers
 
 
 def blob_at(results):

@@ -17,6 +17,20 @@ on() { # NAME WORDS...
 	shift
 	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
 }
+# lead WORDS...: at the server that leads. One that got no processor for a while leads no more, so whoever refuses for that is asked only once in turn; nothing is done then.
+lead() {
+	local name status end=$(( $(now_ms) + 1000 * PATIENCE ))
+	while :; do
+		for name in alpha beta gamma; do
+			[ -n "${PID[$name]-}" ] && ! gone "${PID[$name]}" || continue
+			status=0
+			on "$name" "$@" 2>"$SCRATCH/lead.err" || status=$?
+			grep -q 'another server leads the cluster, or none can' "$SCRATCH/lead.err" || { cat "$SCRATCH/lead.err" >&2; return "$status"; }
+		done
+		[ "$(now_ms)" -lt "$end" ] || { cat "$SCRATCH/lead.err" >&2; return 1; }
+		sleep 0.1
+	done
+}
 leads() { [ "$(on "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
 start_three() {
 	local name
@@ -26,6 +40,6 @@ start_three() {
 	wait_until 10 leads alpha || fail "a server alone does not lead"
 	for name in beta gamma; do
 		start_server $name --join
-		on alpha server add $name 127.0.0.1:"${PEER[$name]}" >/dev/null
+		lead server add $name 127.0.0.1:"${PEER[$name]}" >/dev/null
 	done
 }

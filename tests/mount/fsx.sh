@@ -10,9 +10,6 @@
 VERSION=0.3.2
 OPS=${FSX_OPS:-$([ "$LONG" = 1 ] && echo 100000 || echo 10000)}
 
-need_root
-[ -n "${FSX_DIR:-}" ] || need_stack
-
 install_crate() {
 	local cache=${CARGO_TOOLS:-$TOP/build/cargo-tools}
 	FSX=${FSX:-$cache/bin/fsx}
@@ -24,6 +21,8 @@ install_crate() {
 }
 
 [ "${1-}" != install ] || { install_crate; exit 0; }
+need_root
+[ -n "${FSX_DIR:-}" ] || need_stack
 scratch
 install_crate
 cat >"$SCRATCH/fsx.toml" <<'END'

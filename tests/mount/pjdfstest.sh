@@ -10,9 +10,6 @@
 . "$(dirname "$0")/lib.sh"
 VERSION=0.2.2
 
-need_root
-[ "${REFERENCE_ONLY:-0}" = 1 ] || need_stack
-
 install_crate() {
 	local cache=${CARGO_TOOLS:-$TOP/build/cargo-tools}
 	PJDFSTEST=${PJDFSTEST:-$cache/bin/pjdfstest}
@@ -109,6 +106,8 @@ link_limit() {
 }
 
 [ "${1-}" != install ] || { install_crate; exit 0; }
+need_root
+[ "${REFERENCE_ONLY:-0}" = 1 ] || need_stack
 scratch
 install_crate
 make_home

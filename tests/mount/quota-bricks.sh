@@ -7,34 +7,27 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need python3 bc
+need bc
 scratch
 cd "$SCRATCH"
-. "$TOP/tests/mount/cluster.sh"
+STACK=$SCRATCH
+. "$TOP/tests/mount/tenants-cluster.sh"
+. "$TOP/tests/mount/quotas.sh"
 BYTES=$((4 << 20)) INODES=60
 
-"$STRATUS" ca init --dir ca >/dev/null
-for name in alpha beta gamma; do "$STRATUS" cert issue --dir ca --server 127.0.0.1,localhost --out $name >/dev/null || fail "the certificate of $name"; done
-"$STRATUS" cert issue --dir ca --tenant acme --out acme >/dev/null || fail "the certificate of acme"
+start_for acme
 "$STRATUS" cert issue --dir ca --tenant-admin acme --out keeper >/dev/null || fail "the certificate of an administrator"
-start_three
-cp -r alpha own
 {
-	printf 'volume: photos\nid: %s\ntransport: tls\ntls:\n' "$(uuid)"
-	printf '  %s: %s/own/%s\n' certificate "$SCRATCH" cert.pem key "$SCRATCH" key.pem authorities "$SCRATCH" ca.pem revoked "$SCRATCH" crl.pem
-	printf 'servers:\n'
-	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
-	printf 'tenants: []\ntenant-base: 65536\nbricks:\n'
+	volume_begins
 	i=0
-	for name in alpha beta gamma; do
-		printf '  - {server: %s, directory: %s/b%s, id: %s, port: %s}\n' $name "$SCRATCH" $i "$(uuid)" "$(free_port)"
+	for name in $SERVER_NAMES; do
+		brick_of $name b$i
 		i=$((i + 1))
 	done
 	printf 'options:\n  protocol/client: {max-wait: 20s, ping-interval: 1s}\n  cluster/dht: {sweep-interval: 200ms, lean: 0}\n  features/layout: {reopen-time: 2s}\n'
 } >photos.yaml
-on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
-on alpha tenant create photos acme --quota 200M >/dev/null 2>err || fail "tenant create: $(cat err)"
-SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
+lead apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+lead tenant create photos acme --quota 200M >/dev/null 2>err || fail "tenant create: $(cat err)"
 mount_as() { # CERTIFICATE NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
@@ -44,15 +37,6 @@ mount_as() { # CERTIFICATE NAME
 mount_as acme a
 mount_as keeper k
 A=$SCRATCH/a K=$SCRATCH/k
-quota() { timeout 60 "$STRATUS" quota "$@"; }
-refused() { # PATTERN QUOTA_WORDS...
-	local pattern=$1 status=0
-	shift
-	quota "$@" >out 2>err || status=$?
-	[ "$status" = 1 ] || fail "status $status instead of 1 for quota $*: $(cat out err)"
-	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
-}
-used() { quota show "$1" --json | json 'd["'"$2"'"]'; }
 
 # ---- one at each brick, and one that is away ----
 can_make() { mkdir -p "$A/plain0"; } # the tenant's limit is known when all servers have said what they have
@@ -126,41 +110,12 @@ nothing_waits() { [ -z "$(find b?/tenants/acme/.stratus.dht/work -mindepth 2 2>/
 wait_until 30 nothing_waits || fail "who was refused has left: $(find b?/tenants/acme/.stratus.dht -mindepth 3)"
 
 # ---- df, of the smaller one ----
-size() { df -B1 --output=size "$1" | tail -n 1 | tr -d ' '; }
 [ "$(size "$A/${Q[1]}")" = $BYTES ] || fail "df does not show the quota: $(df -B1 "$A/${Q[1]}")"
-[ "$(df --output=itotal "$A/${Q[2]}" | tail -n 1 | tr -d ' ')" = $INODES ] || fail "df does not show the inodes: $(df -i "$A/${Q[2]}")"
+[ "$(inodes "$A/${Q[2]}")" = $INODES ] || fail "df does not show the inodes: $(df -i "$A/${Q[2]}")"
 limit_shown() { [ "$(size "$A/${P[0]}")" = $((200 << 20)) ]; }
 wait_until 30 limit_shown || fail "df shows another limit of the tenant: $(df -B1 "$A/${P[0]}")"
 
 # ---- raced into by two mounts, at all bricks, while a server is killed ----
-cat >race.py <<'END'
-import errno, os, random, sys
-seed, rounds, directories = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-random.seed(seed)
-refused = 0
-for _ in range(rounds):
-    name = f"{random.choice(directories)}/f{random.randrange(80)}"
-    try:
-        if random.randrange(5) == 0:
-            os.unlink(name)
-            continue
-        if random.randrange(5) == 0:
-            os.rename(name, f"{os.path.dirname(name)}/f{random.randrange(80)}")
-            continue
-        fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            os.pwrite(fd, bytes(random.randrange(200000)), random.randrange(100000))
-            if random.randrange(3) == 0:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as e:
-        if e.errno == errno.EDQUOT:
-            refused += 1
-        elif e.errno not in (errno.ENOENT, errno.ESTALE, errno.EIO, errno.EBADF, errno.ENOTCONN, errno.ETIMEDOUT): # of what was under way when the server was killed
-            raise
-print(refused)
-END
 counted() { # by tags: what is there, and what may be
 	python3 - "$TOP/tests/fault" b0 b1 b2 2>counted.err <<-'END'
 	import os, sys
@@ -196,7 +151,7 @@ race() { # ROUNDS
 	local i pids=() shown
 	for i in 1 2 3 4; do
 		# shellcheck disable=SC2046
-		python3 race.py "$((SEED + i))" "$1" $(for q in "${Q[@]}"; do [ $((i % 2)) = 0 ] && echo "$A/$q" || echo "$K/$q"; done) >race$i 2>&1 &
+		python3 "$TOP/tests/mount/quota-race.py" "$((SEED + i))" "$1" $(for q in "${Q[@]}"; do [ $((i % 2)) = 0 ] && echo "$A/$q" || echo "$K/$q"; done) >race$i 2>&1 &
 		pids+=($!)
 	done
 	"${MEANWHILE:-:}"
@@ -236,21 +191,20 @@ done
 rm -rf "$A"/"${Q[0]}"/* "$A/${Q[1]}"/* "$A/${Q[2]}"/*
 mkdir "$A/${Q[2]}/deep"
 echo kept >"$A/${Q[2]}/deep/file"
-LEADER=alpha
-find_leader() { local name; for name in alpha beta gamma; do if leads $name; then LEADER=$name; return 0; fi; done; return 1; }
 wait_until 60 find_leader || fail "nobody leads"
-on $LEADER brick remove photos gamma:"$SCRATCH/b2" >out 2>&1 || fail "brick remove: $(cat out)"
+lead brick remove photos gamma:"$SCRATCH/b2" >out 2>&1 || fail "brick remove: $(cat out)"
 says_why() { on $LEADER rebalance status photos >out 2>&1 && grep -q 'has a quota of its own, or is in one that has: it stays until' out; }
 wait_until 120 says_why || fail "what keeps the brick is not told: $(cat out)"
 [ "$(cat "$A/${Q[2]}/deep/file")" = kept ] || fail "what the quota holds can't be read"
 touch "$A/${Q[2]}/deep/more" || fail "nothing can be made where the quota holds"
 [ "$(used "$A/${Q[2]}/deep" inodes)" = 4 ] || fail "what is made beside a brick that goes is not counted: $(quota show "$A/${Q[2]}")"
-as_counted || fail "told: $(told), counted: $(counted; tail -n 1 counted.err)"
+wait_until 30 as_counted || fail "told: $(told), counted: $(counted; tail -n 1 counted.err)"
 quota remove "$K/${Q[2]}" || fail "can't be taken away"
 is_out() { [ "$(on $LEADER volume info photos | grep -c 'directory: .*/b')" = 2 ]; }
 wait_until 200 is_out || fail "it does not leave: $(on $LEADER rebalance status photos)"
 [ "$(cat "$A/${Q[2]}/deep/file")" = kept ] && [ -e "$A/${Q[2]}/deep/more" ] || fail "something is lost with the brick"
-[ "$(quota list "$K" --json | json 'sorted(q["directory"] for q in d)')" = "$(python3 -c 'import sys; print(sorted(f"/{q}" for q in sys.argv[1:]))' "${Q[0]}" "${Q[1]}")" ] || fail "listed: $(quota list "$K")"
+are_listed() { [ "$(quota list "$K" --json | json 'sorted(q["directory"] for q in d)')" = "$(python3 -c 'import sys; print(sorted(f"/{q}" for q in sys.argv[1:]))' "$@")" ]; }
+wait_until 60 are_listed "${Q[0]}" "${Q[1]}" || fail "listed: $(quota list "$K")" # a mount that goes by the brick still has no answer of it
 rm -r "$A/${Q[2]}/deep"
 quota set "$K/${Q[2]}" --inodes 3 || fail "no quota where it is at another brick now"
 mkdir "$A/${Q[2]}/deep" && touch "$A/${Q[2]}/deep/file" || fail "less than the quota is refused"

@@ -29,15 +29,7 @@ mount_with() { # TLS_DIRECTORY MOUNT_POINT
 mount_with "$SCRATCH/keeper" "$ADMIN"
 mount_with "$T/tls" "$ALL"
 
-quota() { timeout 60 "$STRATUS" quota "$@"; }
-refused() { # PATTERN QUOTA_WORDS...
-	local pattern=$1 status=0
-	shift
-	quota "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
-	[ "$status" = 1 ] || fail "status $status instead of 1 for quota $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
-	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
-}
-used() { quota show "$1" --json | json 'd["'"$2"'"]'; }
+. "$TOP/tests/mount/quotas.sh"
 verify() {
 	local status=0
 	"$STRATUS" usage verify --stratusd "$(server)" --json >"$SCRATCH/verified" 2>"$SCRATCH/verified.err" || status=$?
@@ -94,9 +86,8 @@ mv "$A/q/sub/in" "$A/plain/in" && mv "$A/plain/in" "$A/q/sub/in" && [ "$(cat "$A
 rm "$A/q/sub/in"
 
 # ---- df, of the smaller one ----
-size() { df -B1 --output=size "$1" | tail -n 1 | tr -d ' '; }
 [ "$(size "$A/q/sub")" = 4194304 ] || fail "df does not show the quota: $(df -B1 "$A/q/sub")"
-[ "$(df --output=itotal "$A/q" | tail -n 1 | tr -d ' ')" = 60 ] || fail "df does not show the inodes: $(df -i "$A/q")"
+[ "$(inodes "$A/q")" = 60 ] || fail "df does not show the inodes: $(df -i "$A/q")"
 [ "$(size "$A")" -gt 4194304 ] || fail "df shows the quota elsewhere"
 "$STRATUS" tenant resize demo acme --quota 2M --stratusd "$(server)" >/dev/null
 smaller() { [ "$(size "$A/q")" = 2097152 ]; }
@@ -106,35 +97,10 @@ larger() { [ "$(size "$A/q")" = 4194304 ]; }
 wait_until 10 larger || fail "df does not show the directory's limit again: $(df -B1 "$A/q")"
 
 # ---- raced into the limit, by two mounts ----
-cat >"$SCRATCH/race.py" <<'END'
-import errno, os, random, sys
-directory, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-random.seed(seed)
-refused = 0
-for _ in range(rounds):
-    name = f"{directory}/f{random.randrange(80)}"
-    try:
-        if random.randrange(5) == 0:
-            os.unlink(name)
-            continue
-        fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            os.pwrite(fd, bytes(random.randrange(200000)), random.randrange(100000))
-            if random.randrange(3) == 0:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as e:
-        if e.errno == errno.EDQUOT:
-            refused += 1
-        elif e.errno not in (errno.ENOENT, errno.ESTALE, errno.EIO, errno.EBADF): # of what had no name any more when the server was killed
-            raise
-print(refused)
-END
 race() { # ROUNDS: all writers, and nobody ever sees more than the limit
 	local i pids=()
 	for i in 1 2 3 4; do
-		python3 "$SCRATCH/race.py" "$([ $((i % 2)) = 0 ] && echo "$A/q" || echo "$ADMIN/q")" "$((SEED + i))" "$1" >"$SCRATCH/race$i" 2>&1 &
+		python3 "$TOP/tests/mount/quota-race.py" "$((SEED + i))" "$1" "$([ $((i % 2)) = 0 ] && echo "$A/q" || echo "$ADMIN/q")" >"$SCRATCH/race$i" 2>&1 &
 		pids+=($!)
 	done
 	until gone "${pids[@]}"; do

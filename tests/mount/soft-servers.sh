@@ -13,7 +13,7 @@ SOFT=$((32 << 20)) TELLERS="alpha beta"
 
 start_for acme
 apply_on_servers
-on alpha tenant create photos acme --soft-quota $SOFT >/dev/null 2>err || fail "tenant create: $(cat err)"
+lead tenant create photos acme --soft-quota $SOFT >/dev/null 2>err || fail "tenant create: $(cat err)"
 A=$SCRATCH/a
 mkdir a
 MOUNTS+=("$A")
@@ -73,7 +73,7 @@ wait_until 60 is_above || fail "after kill -9 it is not above: $(tells)"
 
 # ---- a third server ----
 SINCE=$(told alpha)
-on $LEADER brick add photos gamma:"$SCRATCH/b4" >out 2>&1 || fail "brick add: $(cat out)"
+lead brick add photos gamma:"$SCRATCH/b4" >out 2>&1 || fail "brick add: $(cat out)"
 at_both || fail "with a brick at a third server it grows"
 is_told "$SINCE" || fail "with a brick at a third server above since $(tells), not $SINCE"
 

@@ -66,22 +66,8 @@ ACROSS=1 timeout 300 python3 "$TOP/tests/mount/believed.py" "$A" "$A2" "$SCRATCH
 rm -rf "${A:?}"/* model
 
 # ---- what is listed, or looked at, again costs a few messages in all, by leases ----
-messages() { facts "$A2" | sed -n 's/.*: up, requests \([0-9]*\), .*/\1/p' | awk '{n += $1} END {print n + 0}'; }
-costs_at_most() { # MESSAGES COMMAND...: at last, for a machine that is busy forgets in between what it believed
-	local most=$1 before
-	shift
-	before=$(messages)
-	"$@" >/dev/null || return 1
-	LEAST=$(($(messages) - before < LEAST ? $(messages) - before : LEAST))
-	[ "$LEAST" -le "$most" ]
-}
-await() { # MESSAGES WHAT COMMAND...
-	local most=$1 what=$2
-	shift 2
-	LEAST=1000000
-	wait_until 120 costs_at_most "$most" "$@" || fail "$what takes $LEAST messages, not $most or less"
-	say "$what: $LEAST messages"
-}
+. "$TOP/tests/mount/costs.sh"
+LOOKER=$A2
 look() { python3 -c 'import os, sys
 for i in range(100): os.stat(sys.argv[1])' "$1"; }
 python3 -c 'import os, sys

@@ -28,7 +28,7 @@ apply_on_servers() {
 		for i in 0 1 2 3; do brick_of "$([ $((i % 2)) = 0 ] && echo alpha || echo beta)" b$i; done
 		printf 'options:\n  protocol/client: {max-wait: 20s, ping-interval: 1s}\n'
 	} >photos.yaml
-	on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+	lead apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
 }
 # Each server has a member of each set, sSET-SERVER.
 SETS="0 1"
@@ -39,11 +39,11 @@ apply_on_sets() {
 		for set in $SETS; do for name in $SERVER_NAMES; do brick_of "$name" "s$set-$name"; done; done
 		printf 'options:\n  protocol/client: {max-wait: 5s, ping-interval: 1s}\n  cluster/afr: {max-wait: 120s}\n'
 	} >photos.yaml
-	on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+	lead apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
 }
 LEADER=alpha
 find_leader() { local name; for name in $SERVER_NAMES; do if [ -n "${PID[$name]:-}" ] && leads "$name"; then LEADER=$name; return 0; fi; done; return 1; }
-resize() { wait_until 30 find_leader || fail "nobody leads"; on $LEADER tenant resize photos acme "$@" >/dev/null 2>err || fail "tenant resize $*: $(cat err)"; }
+resize() { wait_until 30 find_leader || fail "nobody leads"; lead tenant resize photos acme "$@" >/dev/null 2>err || fail "tenant resize $*: $(cat err)"; }
 
 # ---- replica sets ----
 members() { local name; for name in $SERVER_NAMES; do on "$name" heal status photos --json 2>/dev/null | json '[(m["state"], m["pending"], m["to_heal"]) for s in d for m in s["members"]]' 2>/dev/null && return; done; }
@@ -69,6 +69,30 @@ known() { # at all bricks, of the tenant acme
 			number=$((number + 1))
 		done
 	done
+}
+
+# ---- limits ----
+racer() { # DIRECTORY: writes until EDQUOT, and (with a second word) puts up with a server that is away
+	timeout 600 python3 - "$1" "${2:-}" <<-'END'
+	import errno, os, sys
+	number = failed = 0
+	while True:
+	    try:
+	        fd = os.open(f"{sys.argv[1]}.{number}", os.O_WRONLY | os.O_CREAT, 0o644)
+	        number += 1
+	        try:
+	            for _ in range(16):
+	                os.write(fd, b"x" * 65536)
+	        finally:
+	            os.close(fd)
+	    except OSError as e:
+	        failed += 1
+	        number += 1
+	        if e.errno == errno.EDQUOT:
+	            sys.exit(0)
+	        if not sys.argv[2] or failed > 200:
+	            sys.exit(f"{e}, {number}")
+	END
 }
 
 # ---- soft limits ----

@@ -34,10 +34,10 @@ specification() { # BRICKS OF A SET
 }
 VOLUME=$(uuid)
 specification 3 >photos.yaml
-on alpha apply photos.yaml >out 2>err || fail "apply: $(cat err)"
+lead apply photos.yaml >out 2>err || fail "apply: $(cat err)"
 [ ! -s err ] || fail "a warning: $(cat err)"
-on alpha tenant create photos acme >/dev/null
-on alpha tenant create photos globex >/dev/null
+lead tenant create photos acme >/dev/null
+lead tenant create photos globex >/dev/null
 SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
 heal_is() { [ "$(on "${1:-alpha}" heal status --json photos | json '[(m["state"], m["pending"], m["to_heal"]) for m in d[0]["members"]] if d else ""')" = "${2:-[('in', 0, False), ('in', 0, False), ('in', 0, False)]}" ]; }
 whole() { heal_is alpha || heal_is beta || heal_is gamma; } # whoever leads
@@ -141,7 +141,7 @@ say "done meanwhile: $(wc -l <acme.done) and $(wc -l <globex.done)"
 
 # ---- a tenant that comes while a server is away: its tree is made there, too ----
 kill_hard "${PID[gamma]}" "stratusd gamma"
-on alpha tenant create photos initech >/dev/null
+lead tenant create photos initech >/dev/null
 cert issue --tenant initech --out initech
 known() { "$STRATUS" ctl "${PID[alpha]}" brick0 tenants | grep -q '^initech ' && "$STRATUS" ctl "${PID[beta]}" brick1 tenants | grep -q '^initech '; }
 wait_until 30 known || fail "the bricks do not hear of initech"
@@ -171,7 +171,7 @@ one_bill() {
 wait_until 60 one_bill || fail "the metrics tell no bill: $(grep -E '^stratus_usage_(billed|bytes)' metrics)"
 
 # ---- a deleted one is gone at all of them ----
-on alpha tenant delete photos globex >/dev/null
+lead tenant delete photos globex >/dev/null
 left() { [ -n "$(compgen -G "brick-*/tenants/globex")" ]; } # ls would fail, too, when one goes before it is looked at
 purged() { ! left; }
 wait_until 60 purged || fail "of a deleted tenant is left: $(ls -d brick-*/tenants/globex)"

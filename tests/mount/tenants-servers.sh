@@ -15,8 +15,8 @@ LIMIT=$((96 << 20)) INODES=4001
 start_for acme globex
 "$STRATUS" cert issue --dir ca --admin root --out admin >/dev/null
 apply_on_servers
-on alpha tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
-on alpha tenant create photos globex >/dev/null || fail "tenant create"
+lead tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
+lead tenant create photos globex >/dev/null || fail "tenant create"
 mount_as() { # TENANT NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
@@ -38,28 +38,6 @@ inodes_are() { [ "$(size itotal)" = "$1" ]; }
 wait_until 30 inodes_are $INODES || fail "df shows $(size itotal) inodes"
 
 # ---- eight race into the limit ----
-racer() { # DIRECTORY: writes until EDQUOT, and (with a second word) puts up with a server that is away
-	python3 - "$1" "${2:-}" <<-'END'
-	import errno, os, sys
-	number = failed = 0
-	while True:
-	    try:
-	        fd = os.open(f"{sys.argv[1]}.{number}", os.O_WRONLY | os.O_CREAT, 0o644)
-	        number += 1
-	        try:
-	            for _ in range(16):
-	                os.write(fd, b"x" * 65536)
-	        finally:
-	            os.close(fd)
-	    except OSError as e:
-	        failed += 1
-	        number += 1
-	        if e.errno == errno.EDQUOT:
-	            sys.exit(0)
-	        if not sys.argv[2] or failed > 200:
-	            sys.exit(f"{e}, {number}")
-	END
-}
 race() {
 	local pids=() pid i
 	for i in 0 1 2 3 4 5 6 7; do
@@ -121,15 +99,15 @@ done
 
 # ---- a limit that is lowered, lifted, and set again ----
 dd if=/dev/zero of="$A/some" bs=1M count=20 2>/dev/null || fail "20 MiB"
-on $LEADER tenant resize photos acme --quota 32M >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 32M >/dev/null || fail "tenant resize"
 wait_until 30 size_is $((32 << 20)) || fail "df does not show another limit: $(df -B1 "$A")"
 more() { dd if=/dev/zero of="$A/more" bs=1M count="$1" 2>/dev/null; }
 wait_until 30 more 8 || fail "8 MiB, of 12 that are free"
 ! more 16 || fail "more than a limit that was lowered"
 rm "$A/more"
-on $LEADER tenant resize photos acme --quota 0 >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 0 >/dev/null || fail "tenant resize"
 wait_until 30 more 80 || fail "without a limit"
-on $LEADER tenant resize photos acme --quota 96M >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 96M >/dev/null || fail "tenant resize"
 refused() { ! dd if=/dev/zero of="$A/beyond" bs=1M count=1 2>/dev/null; }
 wait_until 30 refused || fail "more than a limit that was set again"
 rm -f "$A/more" "$A/beyond" # there was more than that
@@ -162,9 +140,9 @@ too_long() { [ "$(ask beta @endless)" = 413 ]; } # or the connection is closed b
 wait_until 30 too_long || fail "something endless is read: $(cat answer curl.err)"
 
 # ---- a brick at a third server ----
-on $LEADER brick add photos gamma:"$SCRATCH/b4" >out 2>&1 || fail "brick add: $(cat out)"
+lead brick add photos gamma:"$SCRATCH/b4" >out 2>&1 || fail "brick add: $(cat out)"
 FIFTH=4
-on $LEADER rebalance start photos >out 2>&1 || fail "rebalance start: $(cat out)"
+lead rebalance start photos >out 2>&1 || fail "rebalance start: $(cat out)"
 balanced() { on $LEADER rebalance status photos --json | json 'd["state"]' | grep -q done; }
 wait_until 120 balanced || fail "not balanced: $(on $LEADER rebalance status photos --json)"
 race

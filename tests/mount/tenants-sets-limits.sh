@@ -17,7 +17,7 @@ MOUNT_NAMES="a0 a1 a2 a3 a4 a5 a6 a7"
 
 start_for acme
 apply_on_sets
-on alpha tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
+lead tenant create photos acme --quota $LIMIT --inodes $INODES >/dev/null 2>err || fail "tenant create: $(cat err)"
 wait_until 30 known || fail "not all bricks hear of the tenant"
 for name in $MOUNT_NAMES; do start_mount "$SCRATCH/$name" "$SERVERS:/photos" --tls-dir "$SCRATCH/acme"; done
 A=$SCRATCH/a0
@@ -36,28 +36,6 @@ wait_until 30 inodes_are $INODES || fail "df shows $(size itotal) inodes"
 epochs() { local name; for name in $SERVER_NAMES; do on "$name" heal status photos --json 2>/dev/null | json '[s["epoch"] for s in d]' 2>/dev/null && return; done; }
 
 # ---- eight mounts race into the limit ----
-racer() { # DIRECTORY: writes until EDQUOT, and (with a second word) puts up with a server that is away
-	timeout 600 python3 - "$1" "${2:-}" <<-'END'
-	import errno, os, sys
-	number = failed = 0
-	while True:
-	    try:
-	        fd = os.open(f"{sys.argv[1]}.{number}", os.O_WRONLY | os.O_CREAT, 0o644)
-	        number += 1
-	        try:
-	            for _ in range(16):
-	                os.write(fd, b"x" * 65536)
-	        finally:
-	            os.close(fd)
-	    except OSError as e:
-	        failed += 1
-	        number += 1
-	        if e.errno == errno.EDQUOT:
-	            sys.exit(0)
-	        if not sys.argv[2] or failed > 200:
-	            sys.exit(f"{e}, {number}")
-	END
-}
 race() {
 	local pids=() pid name
 	for name in $MOUNT_NAMES; do
@@ -133,7 +111,7 @@ makes() { # DIRECTORY: empty files until EDQUOT
 	        sys.exit(0 if e.errno == errno.EDQUOT else f"{e}, {number}")
 	END
 }
-on $LEADER tenant resize photos acme --inodes 801 >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --inodes 801 >/dev/null || fail "tenant resize"
 wait_until 30 inodes_are 801 || fail "df shows $(size itotal) inodes"
 pids=()
 for name in $MOUNT_NAMES; do makes "$SCRATCH/$name/race-$name" 2>"racer-$name" & pids+=($!); done
@@ -143,24 +121,24 @@ say "inodes: $is of 801"
 [ "$is" -le 801 ] && [ "$is" -ge $((801 - 64)) ] || fail "$is inodes, of 801"
 alike "after a race for inodes"
 rm "$A"/race-* || fail "with a full account nothing can be removed"
-on $LEADER tenant resize photos acme --inodes $INODES >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --inodes $INODES >/dev/null || fail "tenant resize"
 
 # ---- a limit that is lowered, lifted, and set again ----
 dd if=/dev/zero of="$A/some" bs=1M count=20 2>/dev/null || fail "20 MiB"
-on $LEADER tenant resize photos acme --quota 32M >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 32M >/dev/null || fail "tenant resize"
 wait_until 30 size_is $((32 << 20)) || fail "df does not show another limit: $(df -B1 "$A")"
 more() { dd if=/dev/zero of="$A/more" bs=1M count="$1" 2>/dev/null; }
 wait_until 30 more 8 || fail "8 MiB, of 12 that are free"
 ! more 16 || fail "more than a limit that was lowered"
 rm "$A/more"
-on $LEADER tenant resize photos acme --quota 0 >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 0 >/dev/null || fail "tenant resize"
 wait_until 30 more 120 || fail "without a limit"
-on $LEADER tenant resize photos acme --quota 96M >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota 96M >/dev/null || fail "tenant resize"
 refused() { ! dd if=/dev/zero of="$A/beyond" bs=1M count=1 2>/dev/null; }
 wait_until 30 refused || fail "more than a limit that was set again"
 rm -f "$A/more" "$A/beyond" # there was more than that
 wait_until 30 size_is $((96 << 20)) || fail "df does not show the limit again: $(df -B1 "$A")"
-on $LEADER tenant resize photos acme --quota $LIMIT >/dev/null || fail "tenant resize"
+lead tenant resize photos acme --quota $LIMIT >/dev/null || fail "tenant resize"
 wait_until 30 size_is $LIMIT || fail "df does not show the limit again: $(df -B1 "$A")"
 rm "$A"/*
 
@@ -178,9 +156,9 @@ print("\n".join(lines))' "$SCRATCH/s2" alpha "$(free_port)" beta "$(free_port)" 
 }
 for turn in 1 2; do
 	on $LEADER volume info photos | sed 1d | third_set >photos.yaml
-	on $LEADER apply photos.yaml >out 2>&1 || fail "a third set: $(cat out)"
+	lead apply photos.yaml >out 2>&1 || fail "a third set: $(cat out)"
 	SETS="0 1 2"
-	on $LEADER rebalance start photos >out 2>&1 || fail "rebalance start: $(cat out)"
+	lead rebalance start photos >out 2>&1 || fail "rebalance start: $(cat out)"
 	wait_until 120 balanced || fail "not balanced: $(on $LEADER rebalance status photos --json)"
 	wait_until 60 whole || fail "the sets are not whole: $(status_of_heal)"
 	wait_until 30 size_is $LIMIT || fail "df does not show the limit with three sets: $(df -B1 "$A")"
@@ -191,7 +169,7 @@ for turn in 1 2; do
 	rm "$A"/race-*
 	dd if=/dev/zero of="$A/kept" bs=1M count=20 2>/dev/null || fail "20 MiB"
 	# shellcheck disable=SC2046
-	on $LEADER brick remove photos $(for name in $SERVER_NAMES; do echo "$name:$SCRATCH/s2-$name"; done) >out 2>&1 || fail "brick remove: $(cat out)"
+	lead brick remove photos $(for name in $SERVER_NAMES; do echo "$name:$SCRATCH/s2-$name"; done) >out 2>&1 || fail "brick remove: $(cat out)"
 	left() { ! on $LEADER volume info photos 2>/dev/null | grep -q s2-alpha; }
 	wait_until 180 left || fail "the third set does not leave: $(on $LEADER volume info photos; on $LEADER rebalance status photos --json)"
 	SETS="0 1"

@@ -35,10 +35,10 @@ specification() {
 	printf 'options:\n  protocol/client: {max-wait: 3s, ping-interval: 1s}\n  cluster/dht: {sweep-interval: 100ms}\n  cluster/afr: {max-wait: 120s}\n'
 }
 specification >photos.yaml
-on alpha apply photos.yaml >out 2>err || fail "apply: $(cat err)"
+lead apply photos.yaml >out 2>err || fail "apply: $(cat err)"
 [ ! -s err ] || fail "a warning: $(cat err)"
-on alpha tenant create photos acme >/dev/null
-on alpha tenant create photos globex >/dev/null
+lead tenant create photos acme >/dev/null
+lead tenant create photos globex >/dev/null
 SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
 heal_is() { [ "$(on "$1" heal status --json photos | json '[[(m["state"], m["pending"], m["to_heal"]) for m in s["members"]] for s in d]')" = "[[('in', 0, False), ('in', 0, False), ('in', 0, False)], [('in', 0, False), ('in', 0, False), ('in', 0, False)]]" ]; }
 whole() { heal_is alpha || heal_is beta || heal_is gamma; } # whoever leads
@@ -146,7 +146,7 @@ wait_until 90 whole || fail "the backlog is not empty: $(status_of_heal)"
 echo after >&7 || fail "an open file without a name can't be written when the server is back"
 exec 7>&-
 kill_hard "${PID[gamma]}" "stratusd gamma"
-on alpha tenant create photos initech >/dev/null
+lead tenant create photos initech >/dev/null
 known() { "$STRATUS" ctl "${PID[alpha]}" brick0 tenants | grep -q '^initech ' && "$STRATUS" ctl "${PID[beta]}" brick4 tenants | grep -q '^initech '; }
 wait_until 30 known || fail "the bricks do not hear of initech"
 mount_as initech mnt-initech # its tree is made at a member that is away, too
@@ -195,7 +195,7 @@ for tenant in acme globex initech; do
 done
 
 # ---- a deleted one is gone at all of them ----
-on alpha tenant delete photos acme >/dev/null
+lead tenant delete photos acme >/dev/null
 gone_everywhere() { [ -z "$(compgen -G "brick-*/tenants/acme")" ]; } # ls would fail, too, when one goes before it is looked at
 wait_until 60 gone_everywhere || fail "of a deleted tenant is left: $(find brick-*/tenants/acme | head)"
 equal "after a tenant was deleted"

@@ -59,7 +59,7 @@ cp -r alpha own
 	done
 	printf 'options:\n  protocol/client: {max-wait: 3s, ping-interval: 1s}\n'
 } >photos.yaml
-on alpha apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
+lead apply photos.yaml >/dev/null 2>err || fail "apply: $(cat err)"
 [ ! -s err ] || fail "a warning: $(cat err)"
 SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
 healthy() {
@@ -136,13 +136,13 @@ refused "a tenant, at the brick of a volume that is not for tenants" 'tenant|rep
 	printf 'servers:\n  alpha: {host: 127.0.0.1}\ntenants: []\ntenant-base: 65536\n'
 	printf 'bricks:\n  - {server: alpha, directory: %s/brick-shared, id: %s, port: %s}\n' "$SCRATCH" "$(uuid)" "$(free_port)"
 } >shared.yaml
-on alpha apply shared.yaml >out 2>&1 || fail "apply: $(cat out)"
+lead apply shared.yaml >out 2>&1 || fail "apply: $(cat out)"
 get_is() { [ "$(get acme /v1/volume/shared/client)" = "$1" ]; } # at beta, which hears of it a moment later
-on alpha tenant create shared globex >/dev/null
+lead tenant create shared globex >/dev/null
 get_is 403 || fail "a tenant gets the volume of another"
-on alpha tenant create shared acme >/dev/null
+lead tenant create shared acme >/dev/null
 wait_until 10 get_is 200 || fail "a tenant does not get its own volume: $(cat answer)"
-on alpha tenant delete shared acme >/dev/null
+lead tenant delete shared acme >/dev/null
 wait_until 10 get_is 403 || fail "a deleted tenant gets the volume"
 [ "$(get stranger /v1/volume/photos/client)" = 000 ] || fail "another authority's client gets the volfile"
 [ "$(curl -s -o /dev/null -w '%{http_code}' --cacert ca/ca.pem "https://127.0.0.1:${HTTP[beta]}/v1/volume/photos/client" || true)" = 000 ] ||

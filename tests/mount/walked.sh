@@ -16,23 +16,7 @@ need_stack
 need python3
 FILES=100
 
-messages() { facts "$LOOKER" | sed -n 's/.*: up, requests \([0-9]*\), .*/\1/p' | awk '{n += $1} END {print n + 0}'; }
-# What it costs at last: the tokens come meanwhile, and a machine that is busy forgets in between what it believed.
-costs_at_most() { # MESSAGES COMMAND...
-	local most=$1 before
-	shift
-	before=$(messages)
-	"$@" >/dev/null || return 1
-	LEAST=$(($(messages) - before < LEAST ? $(messages) - before : LEAST))
-	[ "$LEAST" -le "$most" ]
-}
-await() { # MESSAGES WHAT COMMAND...
-	local most=$1 what=$2
-	shift 2
-	LEAST=1000000
-	wait_until 120 costs_at_most "$most" "$@" || fail "$what takes $LEAST messages, not $most or less"
-	say "$what: $LEAST messages"
-}
+. "$TOP/tests/mount/costs.sh"
 look() { # DIRECTORY: one of its files, again and again
 	python3 -c 'import os, sys
 for i in range(100): os.stat(sys.argv[1] + "/below/deep/f0")' "$1"

@@ -22,12 +22,6 @@ struct client acme = { .identity = "stratus:tenant/acme", .name = "acme", .id = 
 
 /* ---- the stack ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 void with(const char *options, void (*fn)(void *))
 {
 	struct problem p = { "" };
@@ -47,7 +41,7 @@ void with(const char *options, void (*fn)(void *))
 	asked = tree_find(&t, "asks")->private;
 	task_call(fn, &t);
 	tree_close(&t);
-	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(dir);
 	assert_int_equal(failures, 0);
 }
 

@@ -27,12 +27,6 @@ static struct gfid acme_id, globex_id;
 
 /* ---- the stack ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 void with(const char *options, const char *tenants, void (*fn)(void *))
 {
 	struct problem p = { "" };
@@ -51,7 +45,7 @@ void with(const char *options, const char *tenants, void (*fn)(void *))
 	leaf = tree_find(&t, "posix");
 	task_call(fn, &t);
 	tree_close(&t);
-	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(dir);
 	assert_int_equal(failures, 0);
 }
 

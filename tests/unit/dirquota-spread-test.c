@@ -35,12 +35,6 @@ static char base[512];
 static struct tree tree;
 static atomic_int failures;
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 static void with(const char *limit, const char *options, void (*fn)(void *))
 {
 	struct problem p = { "" };
@@ -67,7 +61,7 @@ static void with(const char *limit, const char *options, void (*fn)(void *))
 		fail_msg("%s", p.text);
 	task_call(fn, NULL);
 	tree_close(&tree);
-	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(base);
 	assert_int_equal(failures, 0);
 }
 

@@ -4,7 +4,6 @@
 #include "test-tasks.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,12 +37,6 @@ static void become(struct client *who, uint32_t id)
 	CHECK_INT(tree_become(&tree, tree_find(&tree, "cloud"), who, id, &bearer), 0);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 static void with(const char *options, void (*fn)(void *))
 {
 	struct problem p = { "" };
@@ -62,7 +55,7 @@ static void with(const char *options, void (*fn)(void *))
 		fail_msg("%s", p.text);
 	task_call(fn, NULL);
 	tree_close(&tree);
-	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(base);
 	assert_int_equal(failures, 0);
 }
 

@@ -794,38 +794,16 @@ static void at_start_the_directories_are_right(void **s)
 
 /* ---- killed ---- */
 
+static void work_on(uint64_t random)
+{
+	rng = random | 1;
+	work(1000000);
+}
+
 static void a_killed_process_loses_and_gains_nothing(void **s)
 {
-	int status;
-	pid_t child;
-
 	(void)s;
-	for (int i = 0; i < 16; i++) {
-		child = fork();
-		if (!child) {
-			rng = (seed + (uint64_t)i) | 1;
-			runtime_start(1, 0);
-			open_tree();
-			work(1000000);
-			_exit(1);
-		}
-		usleep(20000 + (useconds_t)(seed >> i) % 60000); /* where it is killed is left to chance */
-		kill(child, SIGKILL);
-		waitpid(child, NULL, 0);
-	}
-	child = fork();
-	if (!child) {
-		runtime_start(1, 0);
-		open_tree();
-		if (!EVENTUALLY(is_exact()))
-			_exit(2);
-		expect_right();
-		tree_close(&tree);
-		_exit(0);
-	}
-	waitpid(child, &status, 0);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+	kill_at_work(16, work_on, expect_right);
 }
 
 int main(void)

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,12 +19,6 @@ static char base[128];
 static bool undone; /* first a heal is begun, and undone */
 
 /* ---- rounds ---- */
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
 
 static void open_members(int kept)
 {
@@ -184,7 +177,7 @@ static void round_of(uint64_t number, bool cold)
 		inode_unref(kept.inode[--kept.count]);
 	tree_close(&tree);
 	if (on_disk)
-		nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+		test_remove(base);
 	if (failures)
 		fail_msg("HEAL_SEED=%llu (%s%s)", (unsigned long long)number, on_disk ? "on disk" : "in memory",
 			 cold ? ", cold" : "");
@@ -386,7 +379,7 @@ static void what_a_file_has_is_copied_where_it_differs(void **s)
 	open_members(16384);
 	task_call(files_, NULL);
 	tree_close(&tree);
-	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(base);
 	assert_int_equal(failures, 0);
 }
 
@@ -407,7 +400,7 @@ static void race_on(bool disk, task_fn *fn)
 	queue_end();
 	tree_close(&tree);
 	if (disk)
-		nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+		test_remove(base);
 	assert_int_equal(failures, 0);
 }
 

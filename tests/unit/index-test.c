@@ -2,7 +2,6 @@
 /* The index of features/replica: what is on disk after writes that failed. */
 #include "test.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +11,6 @@
 #include "member.h"
 
 static char directory[128];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
 
 static struct gfid number(uint8_t n)
 {
@@ -164,7 +157,7 @@ static int start(void **state)
 static int stop(void **state)
 {
 	(void)state;
-	return nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return test_remove(directory);
 }
 
 int main(void)

@@ -4,7 +4,6 @@
 #include "member-test.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +21,6 @@ uint64_t sequence, generation;
 bool unproven, unwritable, changes_wait;
 const char *below = "";
 unsigned set_number;
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
 
 static int open_tree(struct problem *p)
 {
@@ -76,7 +69,7 @@ void on(const char *leaf, task_fn *fn)
 	open_member(leaf);
 	assert_int_equal(task_call(fn, NULL), 0);
 	tree_close(&tree);
-	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(base);
 	assert_int_equal(failures, 0);
 }
 

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -14,12 +13,6 @@ struct graph *graph;
 struct xlator *brick;
 struct inode *root;
 atomic_int failures;
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
 
 const char *test_path(const char *format, const char *name)
 {
@@ -104,7 +97,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	test_close_brick();
-	return nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return test_remove(base);
 }
 
 void test_run(task_fn *fn)

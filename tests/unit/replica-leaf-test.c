@@ -7,7 +7,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +21,6 @@ static int failures;
 static struct client one, two;
 
 #define LONG_NAME "a-name-of-more-than-twenty-four-bytes-which-the-identity-cuts"
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
 
 static void open_leaf(const char *volfile)
 {
@@ -73,7 +66,7 @@ static void on_posix(task_fn *fn, task_fn *after_restart)
 		assert_int_equal(task_call(after_restart, NULL), 0);
 		tree_close(&tree);
 	}
-	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	test_remove(base);
 	assert_int_equal(failures, 0);
 }
 

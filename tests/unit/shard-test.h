@@ -27,6 +27,12 @@ static const struct pointer far = { .subvolume = 3, .gfid = { { 1, 2, 3, [15] = 
 extern struct tree tree;
 extern atomic_int failures;
 
+static inline struct loc loc_of(struct inode *parent, const char *name)
+{
+	return (struct loc){ .parent = parent, .name = name };
+}
+int say(struct request *rq, const struct place *p, enum fop fop,
+	const void *in); /* the versions are of the directories of its names, in their order, unless it says of which */
 int look(const struct place *p, struct inode *parent, const char *name, struct inode **inode, struct attr *attr);
 int make_dir(const struct place *p, struct inode *parent, const char *name, struct inode **inode);
 int move(const struct place *p, struct inode *a, const char *from, struct inode *b, const char *to, uint32_t flags);
@@ -39,6 +45,8 @@ const char *name_at(const struct inode *parent, uint32_t member, const char *pre
 int call(const struct place *p, enum fop fop, const void *in, void *out);
 int make_file(const struct place *p, struct inode *parent, const char *name, int flags);
 int drop(const struct place *p, struct inode *parent, const char *name, enum fop fop);
+extern struct born_xattr born_next[2]; /* what is made next is born with */
+extern unsigned born_count;
 void born_pointer(void); /* what is made next is a pointer */
 extern bool sent_again;	 /* all requests are */
 void run_on(task_fn *fn, const char *leaf);
@@ -83,4 +91,18 @@ void without_a_transition_no_name_waits_for_the_disk(void **state);
 void a_marked_name_is_its_intents_alone(void **state);
 void a_directory_with_marked_names_stays(void **state);
 void a_directory_has_no_more_marks_than_there_is_room_for(void **state);
+
+/* ---- shard-test-pointers.c ---- */
+int object_fop(const struct place *p, enum fop fop, struct inode *inode); /* one that is by the object, not a name */
+void a_pointer_says_where_the_object_is_and_is_not_taken_for_it(void **state);
+void who_lists_goes_by_the_layout_too(void **state);
+void a_listing_says_what_is_a_pointer(void **state);
+void what_all_shards_must_have_is_not_changed_at_one(void **state);
+
+/* ---- shard-test-asks.c ---- */
+void older_clients_rename_pointers_as_they_did(void **state);
+void what_is_expected_is_there_or_nothing_is_done(void **state);
+void what_is_sent_again_takes_nothing_that_was_made_since(void **state);
+void hostile_places_are_refused(void **state);
+void users_get_what_belongs_to_them(void **state);
 #endif

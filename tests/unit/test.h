@@ -2,6 +2,7 @@
 /* What unit tests share: cmocka with the headers it wants, and waiting for a condition with a limit. */
 #ifndef STRATUS_TEST_H
 #define STRATUS_TEST_H
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,12 @@
 
 #include <cmocka.h>
 
+#if defined(__has_feature) /* clang says so */
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
 /* A new one, below $TMPDIR, else /var/tmp: a file system on disk, which has extended attributes. What a test that fails or is killed leaves there tests/run.sh removes. */
 static inline void test_directory(char *path, size_t size, const char *name)
 {
@@ -20,6 +27,18 @@ static inline void test_directory(char *path, size_t size, const char *name)
 
 	snprintf(path, size, "%s/%s.XXXXXX", top && *top ? top : "/var/tmp", name);
 	assert_non_null(mkdtemp(path));
+}
+
+static inline int test_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+/* With all that is in it. */
+static inline int test_remove(const char *directory)
+{
+	return nftw(directory, test_remove_one, 64, FTW_DEPTH | FTW_PHYS);
 }
 
 /* True as soon as the condition holds; false if it does not within a minute, and more on a busy machine. Not on tasks. */

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,12 +202,6 @@ void expect_equal(void)
 
 /* ---- a brick ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 void open_tree(void)
 {
 	char text[4096];
@@ -242,7 +238,7 @@ int teardown(void **s)
 	(void)s;
 	if (tree.graph) /* an assertion has failed; a recount that goes on would hold up the end of the group */
 		tree_close(&tree);
-	nftw(base, remove_one, 64, FTW_PHYS | FTW_DEPTH);
+	test_remove(base);
 	return 0;
 }
 
@@ -271,4 +267,44 @@ int change_one(struct tree *t, const char *directory, uint64_t *random)
 	err = tree_write(t, file, set.size, bytes, sizeof(bytes));
 	tree_release(t, file);
 	return err;
+}
+
+static void in_process(void (*work)(uint64_t random), uint64_t random)
+{
+	runtime_start(1, 0);
+	open_tree();
+	work(random);
+	_exit(1);
+}
+
+static void look_at_it(void (*expect)(void))
+{
+	runtime_start(1, 0);
+	open_tree();
+	if (!EVENTUALLY(is_exact()))
+		_exit(2);
+	expect();
+	tree_close(&tree);
+	_exit(0);
+}
+
+void kill_at_work(int times, void (*work)(uint64_t random), void (*expect)(void))
+{
+	int status;
+	pid_t child;
+
+	for (int i = 0; i < times; i++) {
+		child = fork();
+		if (!child)
+			in_process(work, seed + (uint64_t)i);
+		usleep(20000 + (useconds_t)(seed >> i) % 60000);
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	child = fork();
+	if (!child)
+		look_at_it(expect);
+	waitpid(child, &status, 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }

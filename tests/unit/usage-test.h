@@ -29,6 +29,8 @@ void tell(const char *word, const char *more, char **text); /* a command to the 
 bool is_exact(void);
 void expect_equal(void);	       /* charged is what is there, to accounts and to directories with limits */
 const char *path_in(const char *name); /* "brick": the brick; "ledger". Good until three more were asked for */
+/* A process that works on the brick is killed, as often as it says, at moments left to chance; what the next one has is exact in the end, and as it expects. Forks: before there are threads. */
+void kill_at_work(int times, void (*work)(uint64_t random), void (*expect)(void));
 /* One of several users of acme: one of 150 files in the directory is made longer or shorter, or removed, which is rare. What came of making or writing; else 0. */
 int change_one(struct tree *, const char *directory, uint64_t *random);
 #endif

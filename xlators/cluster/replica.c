@@ -130,7 +130,9 @@ void pack_free(struct pack *p)
 
 struct unpack unpack_blob(const struct blob *b)
 {
-	return (struct unpack){ b->bytes, (const uint8_t *)b->bytes + b->size, false };
+	const uint8_t *at = b->bytes;
+
+	return (struct unpack){ at, b->size ? at + b->size : at, false };
 }
 
 void unpack_bytes(struct unpack *u, void *to, size_t size)
@@ -140,8 +142,9 @@ void unpack_bytes(struct unpack *u, void *to, size_t size)
 		memset(to, 0, size);
 		return;
 	}
-	if (size)
-		memcpy(to, u->at, size);
+	if (!size)
+		return;
+	memcpy(to, u->at, size);
 	u->at += size;
 }
 

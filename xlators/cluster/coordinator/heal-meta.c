@@ -40,7 +40,7 @@ int birth_heal(struct pair *p, struct inode *inode, const struct time *from, con
 /* The next name of a list, NULL at its end. */
 static const char *next_name(const struct blob *names, const char *name)
 {
-	const char *end = (const char *)names->bytes + names->size;
+	const char *end = names->size ? (const char *)names->bytes + names->size : NULL;
 
 	name = name ? name + strlen(name) + 1 : names->bytes;
 	return name && name < end && memchr(name, 0, (size_t)(end - name)) ? name : NULL;

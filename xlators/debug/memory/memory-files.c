@@ -95,7 +95,7 @@ int memory_read(struct request *rq, struct xlator *x, const struct read_in *in, 
 	if (!o || !S_ISREG(o->attr.mode))
 		return o ? -EISDIR : -ESTALE;
 	size = in->offset < o->attr.size ? o->attr.size - in->offset : 0;
-	out->data = buffer_from(o->data + (size ? in->offset : 0), size < in->size ? size : in->size);
+	out->data = buffer_from(size ? o->data + in->offset : NULL, size < in->size ? size : in->size);
 	return out->data ? 0 : -ENOMEM;
 }
 

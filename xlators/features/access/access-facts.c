@@ -119,20 +119,22 @@ struct facts *facts_get(struct request *rq, struct xlator *x, struct inode *inod
  * A form that nobody could have set is an error, for guessing would be worse. */
 static struct facts *with_acl(const struct facts *plain, const struct blob *value)
 {
-	const uint8_t *at = value->bytes;
+	const uint8_t *form = value->bytes;
 	uint32_t entries = value->size >= 4 ? (value->size - 4) / 8 : 0;
 	struct facts *f;
 
-	if (value->size && (value->size < 4 || (value->size - 4) % 8 || at[0] != 2))
+	if (value->size && (value->size < 4 || (value->size - 4) % 8 || form[0] != 2))
 		return NULL;
 	f = facts_create(plain->mode, plain->uid, plain->gid, entries);
 	if (!f)
 		return NULL;
 	f->acl_known = true;
-	at += 4;
-	for (uint32_t i = 0; i < entries; i++, at += 8)
+	for (uint32_t i = 0; i < entries; i++) {
+		const uint8_t *at = form + 4 + 8 * (size_t)i;
+
 		f->entry[i] = (struct acl_entry){ at[0] | at[1] << 8, at[2] | at[3] << 8,
 						  at[4] | at[5] << 8 | at[6] << 16 | (uint32_t)at[7] << 24 };
+	}
 	return f;
 }
 

@@ -377,7 +377,7 @@ static bool hidden(const struct request *rq, const char *name)
 static int access_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
 {
 	int err = listxattr_on(rq, x->child[0], in, out);
-	char *to = out->names.bytes, *end = to + out->names.size;
+	char *to = out->names.bytes, *end = to ? to + out->names.size : to;
 	size_t length;
 
 	if (err)

@@ -61,7 +61,7 @@ int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct
 	struct blob names = { 0 };
 	struct mark m;
 	int err = names_of(rq, x, inode, &names);
-	const char *end = (const char *)names.bytes + names.size;
+	const char *end = names.size ? (const char *)names.bytes + names.size : NULL;
 
 	*has = (struct ours){ 0 };
 	for (const char *at = names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1) {
