@@ -720,6 +720,7 @@ ON_A_BED(lost, a_lost_lock_is_taken_again, "")
 ON_A_BED(lost_large, a_large_write_goes_on_when_the_lock_is_lost, "option hold 10s\n")
 ON_A_BED(appended, an_append_leaves_what_others_append, "")
 ON_A_BED(stuck, a_lock_does_not_stay, "")
+ON_A_BED(closed, a_lock_goes_with_its_file, "")
 ON_A_BED(deaf, a_cancel_that_is_taken_below_hangs_nobody, "")
 ON_A_BED(lying, a_brick_that_lies_changes_nothing, "")
 ON_A_BED(short_writes, a_short_write_counts_whole_blocks, "")
@@ -740,22 +741,17 @@ ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),	 cmocka_unit_test(contents_chacha),
-		cmocka_unit_test(write_only),	 cmocka_unit_test(order),
-		cmocka_unit_test(seeking),	 cmocka_unit_test(names),
-		cmocka_unit_test(attributes),	 cmocka_unit_test(attribute_names),
-		cmocka_unit_test(writers),	 cmocka_unit_test(locks),
-		cmocka_unit_test(crashes),	 cmocka_unit_test(crashes_anew),
-		cmocka_unit_test(tampering),	 cmocka_unit_test(holes),
-		cmocka_unit_test(lost),		 cmocka_unit_test(stuck),
-		cmocka_unit_test(deaf),		 cmocka_unit_test(lying),
-		cmocka_unit_test(short_writes),	 cmocka_unit_test(headers),
-		cmocka_unit_test(epochs),	 cmocka_unit_test(renewed),
-		cmocka_unit_test(large),	 cmocka_unit_test(long_names),
-		cmocka_unit_test(long_xattrs),	 cmocka_unit_test(names_cut),
-		cmocka_unit_test(names_forged),	 cmocka_unit_test(versions),
-		cmocka_unit_test(lost_large),	 cmocka_unit_test(tampered_end),
-		cmocka_unit_test(durable),	 cmocka_unit_test(appended),
+		cmocka_unit_test(contents),	 cmocka_unit_test(contents_chacha), cmocka_unit_test(write_only),
+		cmocka_unit_test(order),	 cmocka_unit_test(seeking),	    cmocka_unit_test(names),
+		cmocka_unit_test(attributes),	 cmocka_unit_test(attribute_names), cmocka_unit_test(writers),
+		cmocka_unit_test(locks),	 cmocka_unit_test(crashes),	    cmocka_unit_test(crashes_anew),
+		cmocka_unit_test(tampering),	 cmocka_unit_test(holes),	    cmocka_unit_test(lost),
+		cmocka_unit_test(stuck),	 cmocka_unit_test(closed),	    cmocka_unit_test(deaf),
+		cmocka_unit_test(lying),	 cmocka_unit_test(short_writes),    cmocka_unit_test(headers),
+		cmocka_unit_test(epochs),	 cmocka_unit_test(renewed),	    cmocka_unit_test(large),
+		cmocka_unit_test(long_names),	 cmocka_unit_test(long_xattrs),	    cmocka_unit_test(names_cut),
+		cmocka_unit_test(names_forged),	 cmocka_unit_test(versions),	    cmocka_unit_test(lost_large),
+		cmocka_unit_test(tampered_end),	 cmocka_unit_test(durable),	    cmocka_unit_test(appended),
 		cmocka_unit_test(renewed_large),
 	};
 
