@@ -64,10 +64,12 @@ struct bearer {		    /* whom handles are bound to */
 };
 enum { VOUCHER_SIZE = 16 }; /* see vouch() */
 struct xlator_type {
-	unsigned api;	  /* STRATUS_API_VERSION */
-	bool shareable;	  /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
-	bool front;	  /* it brings requests in and nobody calls it (mount/fuse, protocol/server): what stands below it must
+	unsigned api;	/* STRATUS_API_VERSION */
+	bool shareable; /* an unchanged instance moves to the new graph in a graph switch (protocol/client) */
+	bool front;	/* it brings requests in and nobody calls it (mount/fuse, protocol/server): what stands below it must
 			       handle every fop, or the graph does not load */
+	/* It has locks at several bricks, which are given back in an order: before the file through which they are held is released, not by it. */
+	bool orders_locks;
 	const char *name; /* "debug/trace" */
 	const char *summary;
 	const struct option *options;	/* ended by a NULL name; may be NULL */

@@ -23,12 +23,12 @@ small      4 31 28 29
 mkdir      2 14 17 20
 unlink     2 16 17 17
 "
-# The same with encryption, alone: what is more for a file with contents is the lock, given back when it is closed, and the length.
+# The same with encryption, alone: what is more for a file with contents is the lock, which goes with the file when it is closed, and the length.
 CRYPT_LIMITS="
 stat       1  7  7
 read-4k    1  7  5
 create     3 24 27
-small      7 47 38
+small      6 42 34
 unlink     2 16 17
 "
 scratch

@@ -721,6 +721,7 @@ ON_A_BED(lost, a_lost_lock_is_taken_again, "")
 ON_A_BED(lost_large, a_large_write_goes_on_when_the_lock_is_lost, "option hold 10s\n")
 ON_A_BED(appended, an_append_leaves_what_others_append, "")
 ON_A_BED(stuck, a_lock_does_not_stay, "")
+ON_A_BED(closed, a_lock_goes_with_its_file, "")
 ON_A_BED(deaf, a_cancel_that_is_taken_below_hangs_nobody, "")
 ON_A_BED(lying, a_brick_that_lies_changes_nothing, "")
 ON_A_BED(short_writes, a_short_write_counts_whole_blocks, "")
@@ -763,7 +764,7 @@ int main(void)
 		cmocka_unit_test(durable),	  cmocka_unit_test(appended),
 		cmocka_unit_test(renewed_large),  cmocka_unit_test(late),
 		cmocka_unit_test(late_reclaimed), cmocka_unit_test(given_up),
-		cmocka_unit_test(never_held),
+		cmocka_unit_test(never_held),	  cmocka_unit_test(closed),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

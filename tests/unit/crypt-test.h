@@ -75,6 +75,7 @@ void a_large_write_goes_on_when_the_lock_is_lost(void *bed);
 void an_append_leaves_what_others_append(void *bed);
 void tampering_behind_a_part_is_told(void *bed);
 void a_lock_does_not_stay(void *bed);
+void a_lock_goes_with_its_file(void *bed);
 void a_cancel_that_is_taken_below_hangs_nobody(void *bed);
 void a_brick_that_lies_changes_nothing(void *bed);
 void a_short_write_counts_whole_blocks(void *bed);

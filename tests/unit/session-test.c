@@ -522,6 +522,82 @@ static void files_and_locks_survive_a_restart_of_the_brick(void **test)
 	stop(&server);
 }
 
+/* One inode, open twice; the lock is held through the first. */
+static void before_locked_restart(void *arg)
+{
+	struct open_in in = { .flags = O_RDWR };
+	struct open_out out = { 0 };
+
+	(void)arg;
+	kept_file = create("kept");
+	in.inode = kept_file->inode;
+	assert_int_equal(CALL(open, &in, &out), 0);
+	gone_file = out.file;
+	assert_int_equal(lock(kept_file, 42, F_WRLCK, false), 0);
+	atomic_store(&disk->reclaims, 0);
+}
+
+static void release_kept(void *arg)
+{
+	(void)arg;
+	release(kept_file);
+}
+
+static void after_locked_restart(void *arg)
+{
+	(void)arg;
+	assert_int_equal(write_file(gone_file, 0, "abc", 3, 0), 3);
+	assert_int_equal(atomic_load(&disk->reclaims), 1);
+	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), -EAGAIN);
+	release(kept_file);
+	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), 0);
+	release(gone_file);
+	assert_int_equal(remove_file("kept"), 0);
+}
+
+static struct aside releasing;
+
+static void release_beside(void *arg)
+{
+	(void)arg;
+	releasing = (struct aside){ .fn = release_kept };
+	start_aside(&releasing);
+	UNTIL(atomic_load(&releasing.begun));
+}
+
+static void after_release(void *arg)
+{
+	(void)arg;
+	UNTIL(releasing.done);
+	assert_int_equal(atomic_load(&disk->reclaims), 0);
+	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), 0);
+	release(gone_file);
+	assert_int_equal(remove_file("kept"), 0);
+}
+
+static void restart_locked(bool closed_meanwhile)
+{
+	start_server("");
+	start_client("");
+	task_call(before_locked_restart, NULL);
+	stop(&server);
+	memset(disk->held, 0, sizeof(disk->held));
+	if (closed_meanwhile)
+		task_call(release_beside, NULL);
+	start_server("");
+	task_call(closed_meanwhile ? after_release : after_locked_restart, NULL);
+	stop(&client);
+	stop(&server);
+}
+
+/* Also after a restart: it was taken again through that file, and not through another one which stays open. */
+static void a_lock_goes_with_the_file_that_it_was_taken_through(void **test)
+{
+	(void)test;
+	restart_locked(false);
+	restart_locked(true);
+}
+
 static void append_held(void *arg)
 {
 	assert_int_equal(write_file(arg, 0, "x", 1, WRITE_APPEND), -EIO);
@@ -866,6 +942,7 @@ int main(void)
 		cmocka_unit_test(a_call_in_progress_is_not_run_again),
 		cmocka_unit_test(files_and_locks_survive_a_restart_of_the_brick),
 		cmocka_unit_test(a_lock_is_told_to_be_lost_before_requests_go_on),
+		cmocka_unit_test(a_lock_goes_with_the_file_that_it_was_taken_through),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
 		cmocka_unit_test(a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on),
 		cmocka_unit_test(what_is_held_back_is_done_when_the_server_stops),

@@ -267,6 +267,7 @@ const struct xlator_type xlator_type = {
 	.private_size = sizeof(struct afr),
 	.min_children = 2,
 	.max_children = REPLICAS_MAX,
+	.orders_locks = true,
 	.init = afr_init,
 	.stop = afr_stop,
 	.finish = afr_finish,

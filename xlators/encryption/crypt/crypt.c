@@ -215,6 +215,7 @@ static int crypt_start(struct xlator *x, struct problem *p)
 {
 	struct checking c = { x, p, 0 };
 
+	crypt_of(x)->gives_first = hold_gives_first(x->child[0]);
 	if (task_self())
 		check_volume(&c);
 	else if (task_call(check_volume, &c))

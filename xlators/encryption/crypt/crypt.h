@@ -22,6 +22,7 @@ struct crypt {
 	struct file_key *free_key;
 	unsigned unlocked; /* pages that could not be locked */
 	bool told_unlocked;
+	bool gives_first; /* the brick's lock, before the file through which it is held is released: see orders_locks */
 	unsigned tenders; /* tasks that give brick locks back */
 	bool stopping;
 	atomic_uint_fast64_t refused, hidden, locks, reread, asked, edges;
@@ -143,11 +144,12 @@ void turn_give_reading(struct op *, bool locked);
 /* Around each message that changes something, by who has the turn. It is marked, so that the brick does it only while it knows the lock. -ESTALE: the lock is
  * lost, and others may be at it. What is under way is not cancelled. */
 int change_begin(struct op *);
-int change_end(struct op *, int err);	    /* as the message ended: that, or -ESTALE */
-int turn_size(struct op *, uint64_t *size); /* of the contents */
-void turn_forget_size(struct op *);	    /* ask again next time */
-void turn_forget_tail(struct op *);	    /* somebody cuts, or punches */
-void hold_file_closes(struct request *, struct xlator *, struct file *);
+int change_end(struct op *, int err);					 /* as the message ended: that, or -ESTALE */
+int turn_size(struct op *, uint64_t *size);				 /* of the contents */
+void turn_forget_size(struct op *);					 /* ask again next time */
+void turn_forget_tail(struct op *);					 /* somebody cuts, or punches */
+void hold_file_closes(struct request *, struct xlator *, struct file *); /* before it is released */
+bool hold_gives_first(const struct xlator *below);
 bool hold_lost(struct xlator *, const struct event *); /* true: it was about a lock of ours, and nobody above need hear */
 void hold_stop(struct xlator *);
 uint64_t hold_owner(const struct crypt *, const struct inode *);

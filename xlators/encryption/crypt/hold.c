@@ -423,7 +423,17 @@ void turn_forget_size(struct op *o)
 	o->n->size_known = false;
 }
 
-/* Locks go with the file through which they were taken. */
+bool hold_gives_first(const struct xlator *below)
+{
+	bool first = below->type->orders_locks;
+
+	for (int i = 0; i < below->children && !first; i++)
+		first = hold_gives_first(below->child[i]);
+	return first;
+}
+
+/* Locks go with the file through which they were taken: so its release, which follows, gives the lock back without a message of its own. From here
+ * on nobody relies on it. Who takes it meanwhile does so through another file, with which it stays then. */
 void hold_file_closes(struct request *rq, struct xlator *x, struct file *file)
 {
 	struct node *n = S_ISREG(file->inode->type) ? inode_slot(file->inode, x) : NULL;
@@ -432,7 +442,7 @@ void hold_file_closes(struct request *rq, struct xlator *x, struct file *file)
 		return;
 	task_shield(true);
 	if (!task_lock(&n->turn, NO_DEADLINE)) {
-		if (n->through == file && let_lock_go(rq, x, n))
+		if (n->through == file && (!crypt_of(x)->gives_first || let_lock_go(rq, x, n)))
 			lock_is_gone(n);
 		task_unlock(&n->turn);
 	}

@@ -225,6 +225,7 @@ static int client_release(struct request *rq, struct xlator *x, const struct rel
 {
 	struct remote *r = x->private;
 	struct remote_file *f = file_slot(in->file, x);
+	struct remote_inode *i = remote_inode_of(r, in->file->inode);
 	bool gone;
 
 	if (!f)
@@ -232,6 +233,8 @@ static int client_release(struct request *rq, struct xlator *x, const struct rel
 	pthread_mutex_lock(&r->lock);
 	gone = f->stale || (r->up && f->incarnation != r->recovered);
 	pthread_mutex_unlock(&r->lock);
+	if (i) /* before: if the brick restarts meanwhile they are not taken again for a file that nobody has any more */
+		held_drop_file(i, in->file);
 	if (!gone)
 		remote_call(r, rq, FOP_release, in, out);
 	pthread_mutex_lock(&r->lock);

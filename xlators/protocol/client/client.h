@@ -12,7 +12,7 @@
 struct held_lock { /* granted by the brick; taken again after it has restarted */
 	struct held_lock *next;
 	struct lock lock;
-	const struct file *file; /* through which a flock lock was taken; not a reference */
+	const struct file *file; /* through which it was taken, and with which it goes; not a reference */
 	uint64_t incarnation;	 /* of the session that it is known in */
 };
 struct remote_inode {
@@ -140,6 +140,6 @@ int remote_recover(struct remote *, struct channel *);
 /* held.c: locks that the brick has granted */
 int held_set(struct remote_inode *, const struct file *, const struct lock *, uint64_t incarnation);
 void held_drop_owner(struct remote_inode *, uint64_t owner);	 /* POSIX locks, at a flush */
-void held_drop_file(struct remote_inode *, const struct file *); /* flock locks, at the release */
+void held_drop_file(struct remote_inode *, const struct file *); /* all through it, at the release */
 void held_free(struct held_lock *);
 #endif

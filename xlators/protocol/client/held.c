@@ -82,11 +82,12 @@ int held_set(struct remote_inode *i, const struct file *file, const struct lock 
 	return 0;
 }
 
-static void drop(struct remote_inode *i, uint32_t kind, uint64_t owner, const struct file *file)
+/* Those through the file; NULL: the owner's POSIX locks. */
+static void drop(struct remote_inode *i, uint64_t owner, const struct file *file)
 {
 	pthread_mutex_lock(&i->lock);
 	for (struct held_lock **at = &i->held, *h; (h = *at);) {
-		if (h->lock.kind == kind && (kind == LOCK_POSIX ? h->lock.owner == owner : h->file == file)) {
+		if (file ? h->file == file : h->lock.kind == LOCK_POSIX && h->lock.owner == owner) {
 			*at = h->next;
 			free(h);
 		} else {
@@ -98,12 +99,12 @@ static void drop(struct remote_inode *i, uint32_t kind, uint64_t owner, const st
 
 void held_drop_owner(struct remote_inode *i, uint64_t owner)
 {
-	drop(i, LOCK_POSIX, owner, NULL);
+	drop(i, owner, NULL);
 }
 
 void held_drop_file(struct remote_inode *i, const struct file *file)
 {
-	drop(i, LOCK_FLOCK, 0, file);
+	drop(i, 0, file);
 }
 
 void held_free(struct held_lock *h)

@@ -261,24 +261,15 @@ int remote_file_reopen(struct remote *r, struct channel *early, struct file *fil
 
 /* ---- recovery ---- */
 
-/* POSIX wants the file open for writing for a write lock, for reading for a read lock. */
-static bool fits(const struct held_lock *h, const struct file *file)
-{
-	uint32_t access = file->flags & O_ACCMODE;
-
-	if (h->lock.kind == LOCK_FLOCK)
-		return h->file == file;
-	return access == O_RDWR || access == (h->lock.type == F_WRLCK ? O_WRONLY : O_RDONLY);
-}
-
-/* One lock that is not yet known in the session, to be taken through this file. */
+/* One lock through this file that is not yet known in the session. It is taken through no other: its release gives the lock back, as it did in the
+ * session before. */
 static bool next_lost_lock(struct remote_inode *i, const struct file *file, uint64_t incarnation, struct lock *l)
 {
 	bool found = false;
 
 	pthread_mutex_lock(&i->lock);
 	for (struct held_lock *h = i->held; h && !found; h = h->next) {
-		if (h->incarnation == incarnation || !fits(h, file))
+		if (h->incarnation == incarnation || h->file != file)
 			continue;
 		*l = h->lock;
 		found = true;

@@ -294,13 +294,17 @@ static int leaf_release(struct request *rq, struct xlator *x, const struct relea
 {
 	(void)rq;
 	(void)x;
-	(void)in;
 	(void)out;
+	pthread_mutex_lock(&leaf.lock);
+	for (int i = 0; i < LEAF_LOCKS; i++) /* as features/locks does it */
+		if (leaf.held[i].owner && leaf.through[i] == in->file)
+			leaf.held[i].owner = 0;
+	pthread_mutex_unlock(&leaf.lock);
 	return 0;
 }
 
 /* Whole-file locks by owner are all that the tests need. */
-static bool try_lock(const struct lock *l)
+static bool try_lock(const struct lock *l, const struct file *through)
 {
 	int at = -1;
 
@@ -312,8 +316,10 @@ static bool try_lock(const struct lock *l)
 		if (!leaf.held[i].owner)
 			at = i;
 	}
-	if (l->type != F_UNLCK)
+	if (l->type != F_UNLCK) {
 		leaf.held[at] = *l;
+		leaf.through[at] = through;
+	}
 	return true;
 }
 
@@ -330,7 +336,7 @@ static int leaf_setlk(struct request *rq, struct xlator *x, const struct setlk_i
 	atomic_fetch_add(&leaf.lock_waits, in->lock.wait);
 	while (!done && !err) {
 		pthread_mutex_lock(&leaf.lock);
-		done = try_lock(&in->lock);
+		done = try_lock(&in->lock, in->file);
 		pthread_mutex_unlock(&leaf.lock);
 		if (!done)
 			err = in->lock.wait ? task_sleep_ms(1) : in->lock.reclaim ? -ENOLCK : -EAGAIN;
