@@ -95,6 +95,20 @@ def alike(say, say_unknown):
     return answers
 
 
+def verbs_naming(member, gfid, voucher):
+    """All verbs that name an object: what, and how it is said."""
+    named = gfid + voucher
+    yield "ACQUIRE", lambda: member.acquire(named)
+    yield "TRY", lambda: member.say(TRY, longs(member.epoch, member.count()) + named + named)
+    yield "SHARE", lambda: member.say(SHARE, longs(member.epoch, member.count()) + named + named)
+    yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
+    yield "UNLINKED", lambda: member.say(UNLINKED, named)
+    yield "NAMES", lambda: member.say(NAMES, named)
+    yield "SKIP", lambda: member.say(SKIP, longs(member.epoch) + named)
+    yield "LOWER", lambda: member.lower(gfid)
+    yield "RELEASE", lambda: member.release(gfid)
+
+
 def blob_at(results):
     """Behind the inode, which is of zeros and without a handle if there is none."""
     return 24 + (len(handle_in(results)) + 3) // 4 * 4
