@@ -165,6 +165,8 @@ struct request *request_copy(const struct request *rq)
 	copy->uid = rq->uid;
 	copy->root = rq->root;
 	copy->tree = rq->tree;
+	copy->access = rq->access;
+	copy->top = rq->top;
 	copy->administers = rq->administers;
 	copy->moves = rq->moves;
 	copy->gid = rq->gid;

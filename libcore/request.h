@@ -40,6 +40,7 @@ struct client {
 	const char *identity; /* who it is by its certificate, as a URI; NULL: nobody has vouched for it */
 	struct gfid
 		acts_for; /* it says that it moves what this tenant has: features/cloud judges whether it may. Zeros: it does not */
+	struct gfid root; /* the directory that it knows as gfid_root, from when it was admitted; zeros: it was not yet */
 	_Atomic uint64_t alone_since_ns; /* since when it has no connection, though it may come back; 0: it has one */
 	atomic_uint refs;
 };
@@ -79,6 +80,9 @@ struct request {
 	uid_t root; /* who has root's powers beside uid 0: below features/cloud the root of the tenant that asks. 0: nobody else */
 	struct gfid
 		tree; /* below features/cloud: the directory that is the root of all for the tenant that asks; zeros: for who asks gfid_root is */
+	struct gfid
+		access;	 /* below features/cloud: the access point by which who asks has come to that tree; zeros: none. Then */
+	struct gfid top; /* is the directory that he knows as gfid_root, for all of the tree is not his */
 	enum limits_rule limits;
 	bool administers; /* below features/cloud: who asks has the certificate of the tenant's own administrator */
 	bool moves;	  /* below features/cloud: who asks is the provider's, and moves names and files of the tenant */
@@ -121,6 +125,11 @@ static inline bool request_is_tenants(const struct request *rq)
 {
 	return !gfid_is_null(&rq->tree);
 }
+/* Of the tree he has a part: what is above and beside it is not there for him. */
+static inline bool request_is_confined(const struct request *rq)
+{
+	return !gfid_is_null(&rq->access);
+}
 /* Who asks may administer the tenant whose tree this is, and nobody else's. */
 static inline bool request_is_tenants_admin(const struct request *rq)
 {
@@ -135,7 +144,7 @@ static inline bool request_is_movers(const struct request *rq)
 /* The directory that who asks knows as gfid_root. */
 static inline const struct gfid *request_top(const struct request *rq)
 {
-	return request_is_tenants(rq) ? &rq->tree : &gfid_root;
+	return request_is_confined(rq) ? &rq->top : request_is_tenants(rq) ? &rq->tree : &gfid_root;
 }
 /* As who asks calls the object that has this gfid here. */
 static inline const struct gfid *request_gfid(const struct request *rq, const struct gfid *gfid)

@@ -117,13 +117,13 @@ struct xlator_type {
 	 * bearer, or of another one, to him. Leaves that have none can't have tenants above them. */
 	int (*tenant_handle)(struct xlator *, const struct bearer *, struct inode *, void *bytes, size_t *size);
 	int (*tenant_from_handle)(struct xlator *, const struct bearer *, const void *bytes, size_t size, struct inode **inode);
-	/* In a replica set: what shows to all its members that a client of the tenant was told of the object with that gfid by one of them (doc/tenants.md, T8).
-	 * protocol/server has it behind the handle, for such clients. 0 or -ENOMEM. */
-	int (*vouch)(struct xlator *, const struct gfid *tenant, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
+	/* In a replica set: what shows to all its members that a client of the tenant, or of its access point, was told of the object with that gfid by one of them
+	 * (doc/tenants.md, T8). protocol/server has it behind the handle, for such clients. 0 or -ENOMEM. */
+	int (*vouch)(struct xlator *, const struct bearer *, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
 	/* Leaves only, at clients of such a set: what came with the object. -ENODATA: it is not known here. */
 	int (*voucher)(struct xlator *, struct inode *, uint8_t voucher[VOUCHER_SIZE]);
 	/* On a server: may this client be here? 0, or -EACCES, or why it can't be told. With `root`, in a task, when it comes: what is its root (a
-	 * reference), and whom its handles are bound to. Without, at any time while it is here: never waits. */
+	 * reference), and whom its handles are bound to. (When one more of its connections comes the client has its root already, which stays.) Without, at any time while it is here: never waits. */
 	int (*admit)(struct xlator *, const struct client *, struct inode **root, struct bearer *);
 	/* In a replica set, for what stands below features/replica: this member decides about limits, in the view of that epoch; 0: it does not, now. Told before a change of that
 	 * view is let through, and before the member stops for another one. Never waits. */

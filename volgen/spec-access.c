@@ -63,8 +63,10 @@ static int check_tenant(const struct spec *s, const struct spec_tenant *t, struc
 	if (!t->accesses)
 		return 0;
 	if (spec_is_spread(s))
-		return bad(s, t->access->line,
-			   "tenant '%s' can't have access points: in this version they are of volumes with one brick", t->name);
+		return bad(
+			s, t->access->line,
+			"tenant '%s' can't have access points: in this version they are of volumes with one brick, or one replica set that does not grow",
+			t->name);
 	if (t->accesses > SPEC_ACCESS_OF_ONE)
 		return bad(s, t->access->line, "tenant '%s' has more than %d access points: revoke what is not needed", t->name,
 			   SPEC_ACCESS_OF_ONE);
@@ -162,9 +164,11 @@ int spec_create_access(struct spec *s, const char *tenant, const struct spec_acc
 	if (!t)
 		return -ENOENT;
 	if (spec_is_spread(s))
-		return problem_set(p, ENOTSUP,
-				   "volume %s has several bricks: in this version access points are of volumes with one brick",
-				   s->volume);
+		return problem_set(
+			p, ENOTSUP,
+			"volume %s spreads names over several bricks or replica sets, or may: in this version access points are of volumes with one brick, or "
+			"one replica set, that were not made to grow",
+			s->volume);
 	if (t->accesses >= SPEC_ACCESS_OF_ONE)
 		return problem_set(p, ENOSPC, "tenant %s has %d access points, which is as many as there may be: revoke one",
 				   tenant, SPEC_ACCESS_OF_ONE);

@@ -180,7 +180,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 			option(w, "spread", "on");
 		if (w->spec->replica)
 			option(w, "replicas", "on");
-		if (w->spec->bricks == 1)
+		if (!spec_is_spread(w->spec))
 			option(w, "access", w->access);
 	} else if (!strcmp(type, "features/throttle")) {
 		option(w, "tenants", w->shares);

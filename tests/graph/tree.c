@@ -46,14 +46,16 @@ struct xlator *tree_find(struct tree *t, const char *volume)
 int tree_become(struct tree *t, struct xlator *admits, struct client *who, uint32_t id, struct bearer *bearer)
 {
 	struct inode *inode = NULL;
-	int err = admits->type->admit(admits, who, &inode, bearer);
+	int err;
 
+	who->root = (struct gfid){ { 0 } };
+	err = admits->type->admit(admits, who, &inode, bearer);
 	t->client = who;
 	t->uid = t->gid = id;
 	t->group_count = 0;
 	if (err)
 		return err;
-	t->admitted = inode->gfid;
+	t->admitted = who->root = inode->gfid;
 	t->root = &t->admitted;
 	inode_unref(inode);
 	return 0;

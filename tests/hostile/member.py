@@ -70,6 +70,10 @@ class Member(Client):
         number = self.count()
         return lambda: stamped(*others, epoch=self.epoch, sequence=number, **what)
 
+    def change(self, fop, arguments, *extensions):
+        """The status of a change in the view that there is."""
+        return self.call(fop, arguments, self.stamped(*extensions))[0]
+
     def say(self, verb, data=b"", inode=b""):
         """Status and the answer's blob."""
         return self.served(lambda: self.say_once(verb, data() if callable(data) else data, inode))
@@ -108,6 +112,20 @@ class Member(Client):
         status, results = self.call(LOOKUP, loc(self.root, name))
         expect(f"lookup of {name}", status, 0)
         return results[:16], handle_in(results)
+
+
+def verbs_naming(member, gfid, voucher):
+    """All verbs that name an object: what, and how it is said."""
+    named = gfid + voucher
+    yield "ACQUIRE", lambda: member.acquire(named)
+    yield "TRY", lambda: member.say_of(TRY, named + named)
+    yield "SHARE", lambda: member.say_of(SHARE, named + named)
+    yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
+    yield "UNLINKED", lambda: member.say(UNLINKED, named)
+    yield "NAMES", lambda: member.say(NAMES, named)
+    yield "SKIP", lambda: member.say(SKIP, lambda: longs(member.epoch) + named)
+    yield "LOWER", lambda: member.lower(gfid)
+    yield "RELEASE", lambda: member.release(gfid)
 
 
 def blob_at(results):

@@ -25,24 +25,11 @@ def namings(thief, victim):
         yield gfid, own
 
 
-def verbs(member, gfid, voucher):
-    named = gfid + voucher
-    yield "ACQUIRE", lambda: member.acquire(named)
-    yield "TRY", lambda: member.say_of(TRY, named + named)
-    yield "SHARE", lambda: member.say_of(SHARE, named + named)
-    yield "DIRECTORY", lambda: member.say(DIRECTORY, named)
-    yield "UNLINKED", lambda: member.say(UNLINKED, named)
-    yield "NAMES", lambda: member.say(NAMES, named)
-    yield "SKIP", lambda: member.say(SKIP, lambda: longs(member.epoch) + named)
-    yield "LOWER", lambda: member.lower(gfid)
-    yield "RELEASE", lambda: member.release(gfid)
-
-
 def foreign_gfids(thief, victim):
     """Each is answered like one that nobody has; and none of it is granted, found, or told."""
     for gfid, voucher in namings(thief, victim):
-        ask_unknown, unknown = dict(verbs(thief, os.urandom(16), os.urandom(VOUCHER))), {}
-        for what, say in verbs(thief, gfid, voucher):
+        ask_unknown, unknown = dict(verbs_naming(thief, os.urandom(16), os.urandom(VOUCHER))), {}
+        for what, say in verbs_naming(thief, gfid, voucher):
             if (what, gfid) == ("ACQUIRE", TENANTS):  # the rename token: each tenant has his own
                 thief.acquire_once(gfid + voucher)
                 unknown[what] = ask_unknown[what]()

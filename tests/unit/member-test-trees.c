@@ -192,11 +192,11 @@ static void sets_(void *arg)
 
 	(void)arg;
 	gfid_create(&g);
-	CHECK_INT(tree.at->type->vouch(tree.at, &acmes_tree, &g, own), 0);
+	CHECK_INT(tree.at->type->vouch(tree.at, &(struct bearer){ .tenant = acmes_tree }, &g, own), 0);
 	set_number = 1;
 	CHECK_INT(reopen(), 0);
 	set_number = 0;
-	CHECK_INT(tree.at->type->vouch(tree.at, &acmes_tree, &g, others), 0);
+	CHECK_INT(tree.at->type->vouch(tree.at, &(struct bearer){ .tenant = acmes_tree }, &g, others), 0);
 	CHECK_INT(!memcmp(own, others, VOUCHER_SIZE), 0);
 }
 

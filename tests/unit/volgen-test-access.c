@@ -29,6 +29,21 @@ static void access_points_are_told_to_the_brick(void **state)
 	volgen_free(&files);
 }
 
+static void each_member_of_a_set_is_told_of_them(void **state)
+{
+	static const char *const brick[] = { "brick0", "brick1", "brick2" };
+	struct volgen_files files;
+	struct volfile v;
+
+	(void)state;
+	make(HEAD SERVER "replica: 3\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BY_TLS "tenants:\n" SOME, &files);
+	parse(&files, "server-a.vol", &v);
+	for (size_t i = 0; i < sizeof brick / sizeof *brick; i++)
+		assert_non_null(strstr(value(&v, brick[i], "access"), "acme " IDS(6) " 7 8 rw 0 /a/b, "));
+	volfile_free(&v);
+	volgen_free(&files);
+}
+
 static void access_points_that_make_no_sense_are_refused(void **state)
 {
 	static const char *const bad[][2] = {
@@ -134,6 +149,7 @@ int access_of_specifications(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(access_points_are_told_to_the_brick),
+		cmocka_unit_test(each_member_of_a_set_is_told_of_them),
 		cmocka_unit_test(access_points_that_make_no_sense_are_refused),
 		cmocka_unit_test(access_points_are_of_volumes_with_one_brick),
 		cmocka_unit_test(they_come_and_go_and_never_change),

@@ -122,18 +122,20 @@ static int child_number(const struct xlator *x, const struct xlator *from)
 	return -1;
 }
 
-static void child_changed(struct xlator *x, int child, bool up)
+void afr_child_changed(struct xlator *x, int child, bool connected)
 {
 	struct afr *a = x->private;
-	unsigned before = up ? atomic_fetch_or(&a->up, 1u << child) : atomic_fetch_and(&a->up, ~(1u << child));
+	bool up = connected && (!is_tenants(a) || root_agrees(a, child));
+	unsigned bit = 1u << child, before = up ? atomic_fetch_or(&a->up, bit) : atomic_fetch_and(&a->up, ~bit);
 	struct event e = { .kind = up ? EVENT_CHILD_UP : EVENT_CHILD_DOWN };
 
 	pthread_mutex_lock(&a->lock);
 	a->stale = true;
 	a->gaps += !up;
+	a->root_known &= up || before != bit;
 	pthread_mutex_unlock(&a->lock);
 	task_cond_broadcast(&a->changed);
-	if (up ? !before : before == 1u << child) /* the first came, or the last went */
+	if (up ? !before : before == bit) /* the first came, or the last went */
 		event_up(x, &e);
 }
 
@@ -170,7 +172,7 @@ static void afr_notify(struct xlator *x, struct xlator *from, const struct event
 	switch (e->kind) {
 	case EVENT_CHILD_UP:
 	case EVENT_CHILD_DOWN:
-		child_changed(x, child, e->kind == EVENT_CHILD_UP);
+		afr_child_changed(x, child, e->kind == EVENT_CHILD_UP);
 		break;
 	case EVENT_RECALL:
 		asked_back(a, e);

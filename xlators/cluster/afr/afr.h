@@ -118,6 +118,8 @@ struct afr {
 	atomic_uint_fast64_t unread_ns; /* when it was last told that who alone may be read does not answer */
 	pthread_mutex_t lock;		/* guards what follows */
 	struct task_cond changed;	/* the view did, or a member went down */
+	bool root_known;
+	uint8_t root[VOUCHER_SIZE]; /* of the members that are in use, a tenant's: root_agrees() */
 	struct view view;
 	bool stale;
 	uint64_t sequence;			       /* the last given */
@@ -175,6 +177,11 @@ void pack_named(struct afr *, struct pack *, const struct gfid *); /* the gfid, 
 /* The same; the object is looked for at the child if no member has shown it yet. */
 void pack_found(struct afr *, struct pack *, struct inode *, int child);
 bool voucher_known(struct afr *, const struct gfid *);
+bool is_tenants(struct afr *); /* by the view that it has */
+/* An access point's directory is found by its path at each member, when a session begins there: a member that shows another one than those that are in use is
+ * not used (false), and the log says so. It is asked for with each member that a tenant's client attaches to, and with each that comes back. */
+bool root_agrees(struct afr *, int child);
+void afr_child_changed(struct xlator *, int child, bool connected);
 
 /* believe.c */
 void moments_begin(void); /* with each graph: later than any of an instance of this module that was unloaded */

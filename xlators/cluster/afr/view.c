@@ -210,8 +210,13 @@ static void fetch_one(void *arg)
 	u = unpack_blob(&answer);
 	if (!err)
 		unpack_reply_view(&u, &r);
+	err = err ? err : u.failed ? -EBADMSG : 0;
+	if (!err && r.view.tenant && !root_agrees(f->a, one->child)) {
+		afr_child_changed(f->a->x, one->child, false);
+		err = -EXDEV;
+	}
 	pthread_mutex_lock(&f->lock);
-	if (!err && !u.failed)
+	if (!err)
 		consider(f, &r);
 	f->left--;
 	task_cond_broadcast(&f->done);

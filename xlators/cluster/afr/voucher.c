@@ -24,7 +24,7 @@ static int voucher(const struct afr *a, struct inode *inode, uint8_t voucher[VOU
 	return err;
 }
 
-static bool is_tenants(struct afr *a)
+bool is_tenants(struct afr *a)
 {
 	bool yes;
 
@@ -67,4 +67,35 @@ bool voucher_known(struct afr *a, const struct gfid *g)
 	uint8_t bytes[VOUCHER_SIZE];
 
 	return !is_tenants(a) || gfid_equal(g, &gfid_root) || !voucher_of(a, g, bytes);
+}
+
+/* It is the same where the object is: by it directories are compared that are all called gfid_root. One that a member has none for is no tenant's. */
+static bool root_of(const struct afr *a, int child, uint8_t bytes[VOUCHER_SIZE])
+{
+	cleanup_inode struct inode *root = inode_get(a->x->inodes, &gfid_root, S_IFDIR);
+	struct xlator *x = root ? connection(a, child) : NULL;
+
+	return x && !x->type->voucher(x, root, bytes);
+}
+
+bool root_agrees(struct afr *a, int child)
+{
+	uint8_t its[VOUCHER_SIZE];
+	bool agrees;
+
+	if (!root_of(a, child, its))
+		return true;
+	pthread_mutex_lock(&a->lock);
+	if (!a->root_known)
+		memcpy(a->root, its, sizeof(its));
+	a->root_known = true;
+	agrees = !memcmp(a->root, its, sizeof(its));
+	pthread_mutex_unlock(&a->lock);
+	if (!agrees)
+		log_error(
+			a->x, NULL,
+			"member %d shows another directory than the others by this access point: its path led elsewhere in between. The member is not used; "
+			"unmount, and mount again",
+			child);
+	return agrees;
 }

@@ -6,6 +6,7 @@
 
 #include "cloud.h"
 
+#include "replica.h"
 #include "rows.h"
 #include "word.h"
 
@@ -155,6 +156,12 @@ static bool locks_to_write(const struct lock *lock)
 	return lock->type != F_RDLCK && lock->type != F_UNLCK;
 }
 
+/* By them a client of a set reads, and is there; tokens to change something, and what is said of changes, are not for him. */
+static bool says_to_change(const struct replica_in *in)
+{
+	return in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_SKIP;
+}
+
 static bool compound_changes(const struct compound_in *in)
 {
 	for (uint32_t i = 0; i < in->steps.count; i++)
@@ -174,6 +181,8 @@ bool changes(int fop, const void *in)
 		return locks_to_write(&((const struct setlk_in *)in)->lock);
 	case FOP_compound:
 		return compound_changes(in);
+	case FOP_replica:
+		return says_to_change(in);
 	case FOP_fsync: /* of what others have written */
 		return false;
 	default:

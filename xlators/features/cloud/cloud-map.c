@@ -75,7 +75,8 @@ int map_request(struct cloud *c, const struct guest *g, struct request *rq, stru
 	uint32_t uid = g->forced ? g->uid : rq->uid, gid = g->forced ? g->gid : rq->gid;
 	int err = extensions_in(c, rq);
 
-	*was = (struct asker){ rq->uid, rq->root, rq->gid, rq->tree, rq->administers, rq->moves, rq->group_count };
+	*was = (struct asker){ rq->uid, rq->root,	 rq->gid,   rq->tree,	    rq->access,
+			       rq->top, rq->administers, rq->moves, rq->group_count };
 	if (!err)
 		err = born_may(c, rq);
 	if (!err)
@@ -92,6 +93,8 @@ int map_request(struct cloud *c, const struct guest *g, struct request *rq, stru
 	rq->gid = gid;
 	rq->root = t->base;
 	rq->tree = t->id;
+	rq->access = g->access;
+	rq->top = g->top;
 	rq->administers = g->administers;
 	rq->moves = g->moves;
 	return 0;
@@ -107,6 +110,8 @@ void unmap_request(const struct guest *g, struct request *rq, const struct asker
 	rq->gid = was->gid;
 	rq->root = was->root;
 	rq->tree = was->tree;
+	rq->access = was->access;
+	rq->top = was->top;
 	rq->administers = was->administers;
 	rq->moves = was->moves;
 }

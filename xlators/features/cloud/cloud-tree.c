@@ -147,6 +147,8 @@ int tree_below(struct xlator *x, const struct tenant *t, const char *path, struc
 		err = copy ? step_down(&rq, x, copy, inode) : -ENOMEM;
 	request_finish(&rq);
 	free(copy);
+	if (err == -EVIEW || err == -EPENDING || err == -ERECOVERING) /* the client comes again */
+		err = -EAGAIN;
 	if (err) {
 		inode_unref(*inode);
 		*inode = NULL;

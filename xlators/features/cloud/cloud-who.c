@@ -44,6 +44,7 @@ int whose(struct cloud *c, const struct client *client, struct guest *g)
 	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN };
 	if (who.kind == IDENTITY_ACCESS && point_find(c, &who, g))
 		return -EACCES;
+	g->top = client->root;
 	return find(c, who.name, &g->tenant);
 }
 

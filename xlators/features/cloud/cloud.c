@@ -82,11 +82,17 @@ static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const v
 	return ask(rq, x, &g, fop, in, out);
 }
 
+/* Which directory it is is found once for each session: who is here stays where he is. */
 static int access_root(struct xlator *x, const struct guest *g, struct inode **root)
 {
 	char *directory;
-	int err = point_directory(x->private, &g->access, &directory);
+	int err;
 
+	if (!gfid_is_null(&g->top)) {
+		*root = inode_get(x->inodes, &g->top, S_IFDIR);
+		return *root ? 0 : -ENOMEM;
+	}
+	err = point_directory(x->private, &g->access, &directory);
 	if (err)
 		return err;
 	err = tree_below(x, &g->tenant, directory, root);

@@ -31,6 +31,7 @@ struct guest { /* of the tenant that he is of */
 	bool administers;
 	bool moves;	    /* none of his clients: the provider's process that moves what he has */
 	struct gfid access; /* the access point that he has come by; zeros: none. Of that: */
+	struct gfid top;    /* the directory that he was given for a root */
 	bool read_only;
 	bool forced; /* whoever he says he is, he is: */
 	uint32_t uid, gid;
@@ -128,7 +129,7 @@ int map_out(struct cloud *, const struct tenant *, int fop, const void *in, void
 struct asker {
 	uid_t uid, root;
 	gid_t gid;
-	struct gfid tree;
+	struct gfid tree, access, top;
 	bool administers, moves;
 	int32_t group_count;
 };

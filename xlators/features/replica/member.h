@@ -96,7 +96,8 @@ struct session { /* of an afr, known by its id in all epochs */
 	const struct client *client; /* through which it is attached, or NULL */
 	struct tenant *tenant;	     /* whose it is; NULL: no tenant's */
 	struct tenant *tree;	     /* in whose tree it is; NULL: in the whole brick */
-	bool owned;		     /* a client has attached it: it is no other tenant's from then on */
+	struct gfid access;	     /* the access point by which its client came; zeros: none */
+	bool owned;		     /* a client has attached it: it is no other tenant's, or access point's, from then on */
 	uint64_t attached;	     /* epoch */
 	uint64_t settled;
 	struct kept_note *first, *last; /* in order of arrival */
@@ -291,6 +292,7 @@ unsigned repeated(const struct member *);
 /* Whose it is that asks, and in whose tree: the provider's process that moves what a tenant has is nobody's, in that tenant's tree. */
 struct owner {
 	struct tenant *tenant, *tree; /* NULL: nobody's, the whole brick */
+	struct gfid access;	      /* zeros: all of the tree */
 };
 int owner_of(struct member *, const struct request *, struct owner *); /* 0 or -ENOMEM */
 /* 0, or why the session can't be attached by one of that owner. */
@@ -333,8 +335,9 @@ void fences_drop(struct member *);
 
 /* voucher.c */
 int voucher_begin(struct member *, struct problem *);
-int voucher_make(struct xlator *, const struct gfid *tenant, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
-bool voucher_is_good(struct member *, const struct gfid *tenant, const struct gfid *, const uint8_t voucher[VOUCHER_SIZE]);
+int voucher_make(struct xlator *, const struct bearer *, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
+/* Of who asks, and of no other bearer. */
+bool voucher_is_good(struct member *, const struct request *, const struct gfid *, const uint8_t voucher[VOUCHER_SIZE]);
 
 /* own.c: what the member does of its own accord (REPLICA_OWN) */
 int own_call(struct request *, struct xlator *, enum fop, const struct replica_stamp *, const void *in, void *out);

@@ -43,7 +43,7 @@ int owner_of(struct member *m, const struct request *rq, struct owner *o)
 	struct identity who = { .kind = IDENTITY_NOBODY };
 	bool tenants = rq->client && !identity_parse(rq->client->identity, &who) && identity_is_tenants(&who);
 
-	*o = (struct owner){ NULL, NULL };
+	*o = (struct owner){ .access = rq->access };
 	if (!tenants && !request_is_tenants(rq))
 		return 0;
 	o->tree = known(m, tenants ? who.name : "", &rq->tree);
@@ -68,7 +68,7 @@ int tenant_admits(struct member *m, const struct session *s, const struct owner 
 {
 	struct tenant *t = o->tenant;
 
-	if (s && s->owned && (s->tenant != t || s->tree != o->tree))
+	if (s && s->owned && (s->tenant != t || s->tree != o->tree || !gfid_equal(&s->access, &o->access)))
 		return -EACCES;
 	if (t && (!s || s->tenant != t) && t->sessions >= m->tenant_sessions)
 		return refuse(m, t, "sessions", m->tenant_sessions, "tenant-sessions") ? -EMFILE : 0;
@@ -80,6 +80,7 @@ void session_belongs(struct session *s, const struct owner *o)
 	struct tenant *t = o->tenant;
 
 	s->owned = true;
+	s->access = o->access;
 	if (o->tree && !s->tree) {
 		s->tree = o->tree;
 		s->tree->visitors++;

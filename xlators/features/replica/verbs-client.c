@@ -12,7 +12,7 @@ static void put_view(struct asked *a)
 	r.writable = a->m->writable;
 	pthread_mutex_unlock(&a->m->lock);
 	r.view.tenant = request_is_tenants(a->rq);
-	r.view.root = gfid_spread(&a->rq->tree);
+	r.view.root = gfid_spread(request_top(a->rq));
 	for (unsigned i = 0; i < r.view.members && r.view.tenant; i++) /* of processes and disks he need not know */
 		r.view.incarnation[i] = r.view.disk[i] = 0;
 	pack_reply_view(&a->answer, &r);

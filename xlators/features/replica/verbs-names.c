@@ -2,6 +2,8 @@
 /* Where objects are: their names, and how they are found by their gfids. */
 #include "verbs.h"
 
+#include "location.h"
+
 /* It has no name, and not only none that the leaf can tell (long ones it may not know whole). */
 static int has_no_name(struct request *rq, struct member *m, struct inode *inode, bool *none)
 {
@@ -25,8 +27,52 @@ static int links_of(struct request *rq, struct member *m, struct inode *inode, s
 	return err ? err : none ? 0 : -EXDEV;
 }
 
-/* Of names that are in no directory of the tenant's he is not told: those of his root, and in the limbo. 0 or -EXDEV: there are only such. */
-static int pack_tenants_links(struct asked *a, const struct blob *links)
+/* The leaf tells who is confined only where what is below his own directory is: of a directory elsewhere -ESTALE, and no path. */
+static int where(struct asked *a, struct inode *inode, struct blob *lines)
+{
+	struct getxattr_in in = { .inode = inode, .name = LOCATION_XATTR };
+	struct getxattr_out out = { 0 };
+	int err = getxattr_on(a->rq, a->m->x->child[0], &in, &out);
+
+	if (!err) {
+		*lines = out.value;
+		out.value = (struct blob){ 0 };
+	}
+	fop_out_clear(FOP_getxattr, &out);
+	return err;
+}
+
+static bool has_path(const struct blob *lines)
+{
+	static const char path[] = "path ";
+
+	return lines->size && memmem(lines->bytes, lines->size, path, sizeof(path) - 1);
+}
+
+/* The directory is below that of the access point by which who asks has come. Of one that nobody has in use here only the object's own path can tell, if this
+ * is its one name. */
+static bool is_below(struct asked *a, const struct gfid *directory, struct inode *object, uint32_t names)
+{
+	cleanup_inode struct inode *found = inode_find(a->m->x->inodes, directory);
+	struct blob lines = { 0 };
+	bool below = (found || names == 1) && !where(a, found ? found : object, &lines) && (found || has_path(&lines));
+
+	free(lines.bytes);
+	return below;
+}
+
+/* What is in the directory that who asks has for a root is for him, and so is what is below it. */
+static bool is_for(struct asked *a, const struct gfid *parent, struct inode *object, uint32_t names)
+{
+	if (gfid_equal(parent, &gfid_limbo) || gfid_equal(parent, &gfid_tenants))
+		return false;
+	return !request_is_confined(a->rq) || gfid_equal(parent, request_top(a->rq)) ||
+	       (!gfid_equal(&object->gfid, request_top(a->rq)) && is_below(a, parent, object, names));
+}
+
+/* Of names that are in no directory of the tenant's he is not told: those of his root, and in the limbo; nor one who has a part of his tree of those that are
+ * not in that part. 0 or -EXDEV: there are only such. */
+static int pack_tenants_links(struct asked *a, struct inode *object, const struct blob *links)
 {
 	struct unpack u = unpack_blob(links);
 	uint32_t count = unpack_u32(&u), told = 0;
@@ -38,7 +84,7 @@ static int pack_tenants_links(struct asked *a, const struct blob *links)
 		char name[UINT8_MAX];
 
 		unpack_bytes(&u, name, length);
-		if (u.failed || gfid_equal(&parent, &gfid_limbo) || gfid_equal(&parent, &gfid_tenants))
+		if (u.failed || !is_for(a, &parent, object, count))
 			continue;
 		pack_gfid(&names, request_gfid(a->rq, &parent));
 		pack_u8(&names, length);
@@ -62,7 +108,7 @@ int verb_links(struct asked *a, struct inode *inode)
 		return -EINVAL;
 	err = links_of(a->rq, a->m, inode, &links);
 	if (!err && request_is_tenants(a->rq))
-		err = pack_tenants_links(a, &links);
+		err = pack_tenants_links(a, inode, &links);
 	else if (!err)
 		pack_bytes(&a->answer, links.bytes, links.size);
 	free(links.bytes);

@@ -31,7 +31,7 @@ int verb_gfid(struct asked *a, struct gfid *g)
 		unpack_bytes(&a->u, voucher, sizeof(voucher));
 	if (a->u.failed)
 		return -EINVAL;
-	return !needs_voucher(a, &said) || voucher_is_good(a->m, &a->rq->tree, g, voucher) ? 0 : -ESTALE;
+	return !needs_voucher(a, &said) || voucher_is_good(a->m, a->rq, g, voucher) ? 0 : -ESTALE;
 }
 
 static int from_client(struct asked *a)

@@ -8,7 +8,7 @@
 #include "member.h"
 
 /* Keyed BLAKE2s (RFC 7693), cut to 16 bytes by its parameter block, with the volume's secret as the key, over this word, the number of the set if it is not
- * the first, the tenant's id, and the gfid. */
+ * the first, the tenant's id, that of his access point if he came by one, and the gfid. */
 static const char word[] = "voucher";
 
 static bool begun(struct member *m)
@@ -33,21 +33,27 @@ int voucher_begin(struct member *m, struct problem *p)
 	return problem_set(p, ENOTSUP, "OpenSSL here has no BLAKE2SMAC: its default provider is needed");
 }
 
-int voucher_make(struct xlator *x, const struct gfid *tenant, const struct gfid *g, uint8_t voucher[VOUCHER_SIZE])
+static bool owned(EVP_MAC_CTX *context, const struct bearer *b)
+{
+	return EVP_MAC_update(context, b->tenant.bytes, sizeof(b->tenant.bytes)) &&
+	       (gfid_is_null(&b->access) || EVP_MAC_update(context, b->access.bytes, sizeof(b->access.bytes)));
+}
+
+int voucher_make(struct xlator *x, const struct bearer *b, const struct gfid *g, uint8_t voucher[VOUCHER_SIZE])
 {
 	EVP_MAC_CTX *context = EVP_MAC_CTX_dup(member_of(x)->voucher);
 	size_t length = 0;
-	bool done = context && EVP_MAC_update(context, tenant->bytes, sizeof(tenant->bytes)) &&
-		    EVP_MAC_update(context, g->bytes, sizeof(g->bytes)) &&
+	bool done = context && owned(context, b) && EVP_MAC_update(context, g->bytes, sizeof(g->bytes)) &&
 		    EVP_MAC_final(context, voucher, &length, VOUCHER_SIZE) && length == VOUCHER_SIZE;
 
 	EVP_MAC_CTX_free(context);
 	return done ? 0 : -ENOMEM;
 }
 
-bool voucher_is_good(struct member *m, const struct gfid *tenant, const struct gfid *g, const uint8_t voucher[VOUCHER_SIZE])
+bool voucher_is_good(struct member *m, const struct request *rq, const struct gfid *g, const uint8_t voucher[VOUCHER_SIZE])
 {
+	struct bearer b = { rq->tree, rq->access };
 	uint8_t right[VOUCHER_SIZE];
 
-	return !voucher_make(m->x, tenant, g, right) && !CRYPTO_memcmp(right, voucher, VOUCHER_SIZE);
+	return !voucher_make(m->x, &b, g, right) && !CRYPTO_memcmp(right, voucher, VOUCHER_SIZE);
 }

@@ -57,7 +57,8 @@ struct remote_inode *remote_inode_of(struct remote *r, struct inode *inode)
 
 int remote_voucher(struct xlator *x, struct inode *inode, uint8_t voucher[VOUCHER_SIZE])
 {
-	struct remote_inode *i = inode_slot(inode, x);
+	struct remote *r = x->private;
+	struct remote_inode *i = gfid_equal(&inode->gfid, &gfid_root) ? remote_inode_of(r, inode) : inode_slot(inode, x);
 	int err = -ENODATA;
 
 	if (!i)

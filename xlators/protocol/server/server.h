@@ -81,7 +81,7 @@ struct share {
 struct session {
 	struct client client; /* first: request.client points here */
 	struct share *share;  /* NULL: of no tenant */
-	struct guest guest;   /* without the inode */
+	struct guest guest;   /* without the inode, but of an access point's */
 	uint8_t secret[16];
 	struct server *server;
 	struct xlator *subvolume;

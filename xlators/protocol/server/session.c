@@ -128,6 +128,12 @@ static bool is_tenant(const struct guest *guest)
 	return identity_is_tenants(&guest->who);
 }
 
+/* One that has come by an access point has a directory for a root, and keeps it whatever its path leads to meanwhile. */
+static bool is_confined(const struct guest *guest)
+{
+	return guest->who.kind == IDENTITY_ACCESS;
+}
+
 static void set_alone(struct session *s, uint64_t since_ns)
 {
 	s->alone_since_ns = since_ns;
@@ -146,9 +152,11 @@ static struct session *session_create(struct server *server, struct xlator *subv
 	memcpy(s->secret, h->secret, sizeof(s->secret));
 	s->client.incarnation = clock_wall_ns();
 	s->guest = *guest;
-	s->guest.inode = NULL;
+	s->guest.inode = is_confined(guest) ? inode_ref(guest->inode)
+					    : NULL; /* what he has in place of a root is not forgotten meanwhile */
 	s->client.identity = *s->guest.identity ? s->guest.identity : NULL;
 	s->client.acts_for = guest->acts_for;
+	s->client.root = guest->root;
 	atomic_store(&s->client.refs, 1);
 	atomic_store(&s->refs, 1); /* the table's */
 	set_alone(s, clock_ns());  /* its first connection may come to nothing */
@@ -181,6 +189,7 @@ static void session_free(struct session *s)
 		free(ch);
 	}
 	drop_files(s);
+	inode_unref(s->guest.inode);
 	pthread_mutex_destroy(&s->lock);
 	free(s->origin);
 	free((char *)s->client.name);
@@ -533,6 +542,9 @@ static struct session *find_session(struct server *server, struct xlator *x, con
 		s = s->next;
 	if (s && (!same_secret(s->secret, h->secret) || !same_guest(&s->guest, guest)))
 		return problem_set(p, EACCES, "another client has this client id"), NULL;
+	if (s && is_confined(guest) &&
+	    !gfid_equal(&s->guest.root, &guest->root)) /* both came at once, and it was moved in between */
+		return problem_set(p, EAGAIN, "the session has another directory; try again"), NULL;
 	if (check_room(server, s, h->channel, guest, p))
 		return NULL;
 	if (s)
@@ -634,8 +646,22 @@ static int admit_to_all(struct connection *c, struct guest *guest, struct proble
 	return guest->inode ? 0 : -ENOMEM;
 }
 
+/* Of the session that this is one more connection of: zeros, if there is none, or it is somebody else's. */
+static struct gfid root_before(struct server *server, struct xlator *x, const struct wire_hello *h, const struct guest *guest)
+{
+	struct gfid root = { { 0 } };
+
+	pthread_mutex_lock(&server->lock);
+	for (struct session *s = server->sessions; s; s = s->next)
+		if (s->subvolume == x && !memcmp(s->client.id, h->client_id, sizeof(s->client.id)) &&
+		    same_secret(s->secret, h->secret) && same_guest(&s->guest, guest))
+			root = s->guest.root;
+	pthread_mutex_unlock(&server->lock);
+	return root;
+}
+
 /* Finds out who has come, and what he may have. */
-static int admit(struct connection *c, struct xlator *x, struct guest *guest, struct problem *p)
+static int admit(struct connection *c, struct xlator *x, const struct wire_hello *h, struct guest *guest, struct problem *p)
 {
 	struct xlator *gate = gate_of(x);
 	struct client client = { .name = c->peer };
@@ -645,6 +671,8 @@ static int admit(struct connection *c, struct xlator *x, struct guest *guest, st
 		return err;
 	client.identity = *guest->identity ? guest->identity : NULL;
 	client.acts_for = guest->acts_for;
+	if (is_confined(guest))
+		client.root = root_before(c->server, x, h, guest);
 	if (!gate)
 		err = admit_to_all(c, guest, p);
 	else
@@ -731,7 +759,7 @@ static void greet(struct connection *c, const struct wire_hello *h)
 	int err = x ? take_acts_for(h, &guest, &p) : 0;
 
 	if (x && !err)
-		err = admit(c, x, &guest, &p);
+		err = admit(c, x, h, &guest, &p);
 	if (x && !err)
 		err = root_handle(x, &guest, &w);
 	if (err && !p.text[0])

@@ -313,7 +313,7 @@ static int put_voucher(const struct guest *g, const struct inode *inode, uint8_t
 	if (*size + VOUCHER_SIZE > room)
 		return -ENOBUFS;
 	*size += VOUCHER_SIZE;
-	return g->set->type->vouch(g->set, &g->bearer.tenant, &inode->gfid, handle + *size - VOUCHER_SIZE);
+	return g->set->type->vouch(g->set, &g->bearer, &inode->gfid, handle + *size - VOUCHER_SIZE);
 }
 
 int server_put_inode(struct xlator *leaf, const struct guest *g, struct inode *inode, uint8_t *handle, uint32_t *size)

@@ -100,10 +100,10 @@ static void tell(struct request *rq, struct paths *p, const struct inode *inode,
 		tell_paths(p, h, names);
 }
 
-/* No top: nobody has been at the root of the tenant that asks for long. Then no path is told. */
+/* No top: nobody has been at the root of who asks for long. Then no path is told. */
 static void hold_top(struct request *rq, struct paths *p)
 {
-	cleanup_inode struct inode *root = request_is_tenants(rq) ? inode_find(p->x->inodes, &rq->tree) : NULL;
+	cleanup_inode struct inode *root = request_is_tenants(rq) ? inode_find(p->x->inodes, request_top(rq)) : NULL;
 
 	if (!request_is_tenants(rq))
 		p->top_hold = (struct hold){ .fd = brick_of(p->x)->root_fd, .lent = true };
@@ -113,7 +113,7 @@ static void hold_top(struct request *rq, struct paths *p)
 /* features/layout asks for directories by gfids that a client says: of what is not below his own root a tenant is told nothing. */
 static bool is_hidden(struct request *rq, struct paths *p, const struct inode *inode, const struct hold *h)
 {
-	return request_is_tenants(rq) && p->has_top && S_ISDIR(inode->type) && !kernel_path(p, h);
+	return request_is_tenants(rq) && S_ISDIR(inode->type) && (p->has_top ? !kernel_path(p, h) : request_is_confined(rq));
 }
 
 static int locate(struct request *rq, struct paths *p, struct inode *inode)
