@@ -26,7 +26,7 @@ def patiently(ask):
 def granted(members, named):
     """What each answers to ACQUIRE, once one of them grants it: after a view that takes a moment."""
     for _ in range(1200):
-        answers = [member.acquire(named)[0] for member in members]
+        answers = [member.acquire_once(named)[0] for member in members]
         if 0 in answers:
             break
         time.sleep(0.1)
@@ -49,7 +49,7 @@ def same_as_unknown(who, what, gfid, vouchers):
     for voucher in vouchers:
         ask_unknown = dict(verbs_naming(who, os.urandom(16), os.urandom(VOUCHER)))
         for verb, say in verbs_naming(who, gfid, voucher):
-            answer, unknown = alike(say, ask_unknown[verb])
+            answer, unknown = say(), ask_unknown[verb]()
             if answer != unknown:
                 wrong(f"{verb} of {what} by {who.who}: {answer}, of one that nobody has: {unknown}")
 
