@@ -51,7 +51,7 @@ static void gather(struct closing *c)
 
 static void close_next(struct closing *c)
 {
-	int fd = c->ring[c->done % CLOSING_MAX].fd;
+	int fd = c->ring[c->done % CLOSING_MAX];
 
 	pthread_mutex_unlock(&c->lock);
 	close(fd);
@@ -90,7 +90,7 @@ static bool started(struct closing *c)
 	return c->started;
 }
 
-bool close_late(struct brick *b, int fd, uint64_t ino)
+bool close_late(struct brick *b, int fd)
 {
 	struct closing *c = &b->closing;
 	bool room;
@@ -98,39 +98,13 @@ bool close_late(struct brick *b, int fd, uint64_t ino)
 	pthread_mutex_lock(&c->lock);
 	room = c->taken - c->done < c->most && started(c);
 	if (room) {
-		c->ring[c->taken++ % CLOSING_MAX] = (struct closed_late){ fd, ino };
+		c->ring[c->taken++ % CLOSING_MAX] = fd;
 		atomic_fetch_add(&c->waiting, 1);
 	}
 	if (room && c->asleep)
 		pthread_cond_signal(&c->came);
 	pthread_mutex_unlock(&c->lock);
 	return room;
-}
-
-bool some_close_late(struct brick *b, uint64_t *first)
-{
-	struct closing *c = &b->closing;
-
-	if (!atomic_load(&c->waiting))
-		return false;
-	pthread_mutex_lock(&c->lock);
-	*first = c->done;
-	pthread_mutex_unlock(&c->lock);
-	return true;
-}
-
-bool closes_late(struct brick *b, uint64_t first, uint64_t ino)
-{
-	struct closing *c = &b->closing;
-	bool yes = false;
-
-	pthread_mutex_lock(&c->lock);
-	if (c->taken > first + CLOSING_MAX)
-		first = c->taken - CLOSING_MAX; /* the ring has no more */
-	for (uint64_t i = first; i < c->taken && !yes; i++)
-		yes = c->ring[i % CLOSING_MAX].ino == ino;
-	pthread_mutex_unlock(&c->lock);
-	return yes;
 }
 
 /* The first time always: it may have been closed between the refusal and this look. And not for as long as others remove. */

@@ -87,32 +87,30 @@ bool kernel_handles_equal(const struct kernel_handle *a, const struct kernel_han
 	return a->type == b->type && a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-/* It is there only because close_late() has a descriptor of it yet, or had when this one was opened: then it counts as gone. */
-static bool is_closing(struct brick *b, uint64_t first, int fd, uint64_t *ino)
+/* What has no name any more is there only because a descriptor of it, or of what was in it, waits to be closed (close_late): then it counts as gone. Of a file that
+ * is open the descriptor is kept, so it is not asked for by its handle; of a directory none is. */
+static bool is_gone(const struct brick *b, int fd)
 {
 	struct statx st;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st) || st.stx_nlink)
-		return false;
-	*ino = st.stx_ino;
-	return closes_late(b, first, *ino);
+	return !statx(fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_TYPE, &st) && !st.stx_nlink &&
+	       !(S_ISDIR(st.stx_mode) && atomic_load(&b->open_directories));
 }
 
 int kernel_handle_open(struct brick *b, const struct kernel_handle *handle, int flags)
 {
 	union handle_room room = { .head.handle_bytes = handle->size, .head.handle_type = handle->type };
 	int fd, err = -ENOMEM;
-	uint64_t first, ino;
 
 	memcpy(room.head.f_handle, handle->bytes, handle->size);
 	atomic_fetch_add_explicit(&b->handles_opened, 1, memory_order_relaxed);
 	/* ENOMEM is also what the kernel says while another object is just being made with the same inode number. */
 	for (int attempt = 0; err == -ENOMEM && attempt < REUSE_ATTEMPTS; attempt++) {
-		bool some = some_close_late(b, &first); /* before: it may be closed just behind our back */
+		bool some = atomic_load(&b->closing.waiting); /* before: it may be closed just behind our back */
 
 		fd = open_by_handle_at(b->root_fd, &room.head, flags | O_CLOEXEC);
-		if (fd >= 0 && some && is_closing(b, first, fd, &ino)) {
-			if (!close_late(b, fd, ino))
+		if (fd >= 0 && some && is_gone(b, fd)) {
+			if (!close_late(b, fd))
 				close(fd);
 			return -ESTALE;
 		}

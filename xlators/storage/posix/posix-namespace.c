@@ -143,7 +143,7 @@ static void note_removal(struct xlator *x, struct request *rq, struct hold *h, c
 		return;
 	}
 	drop_removed(x, h);
-	if (is_open_directory(x, &st) || !close_late(brick_of(x), h->fd, st.stx_ino))
+	if (is_open_directory(x, &st) || !close_late(brick_of(x), h->fd))
 		return; /* it is closed when the names are unlocked */
 	*h = (struct hold)HOLD_NONE;
 }

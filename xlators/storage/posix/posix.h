@@ -49,14 +49,11 @@ struct closing {
 	pthread_mutex_t lock;
 	pthread_cond_t came, closed;
 	pthread_t thread;
-	struct closed_late {
-		int fd;
-		uint64_t ino;
-	} ring[CLOSING_MAX];
-	unsigned most;	      /* at a time */
-	uint64_t taken, done; /* so many have come, and were closed */
-	atomic_uint waiting;  /* the difference, for who has not got the lock */
-	unsigned hurried;     /* so many wait until all are closed */
+	int ring[CLOSING_MAX]; /* descriptors */
+	unsigned most;	       /* at a time */
+	uint64_t taken, done;  /* so many have come, and were closed */
+	atomic_uint waiting;   /* the difference, for who has not got the lock */
+	unsigned hurried;      /* so many wait until all are closed */
 	bool started, asleep, ending;
 };
 struct brick {
@@ -109,10 +106,7 @@ void closing_init(struct closing *);
 void closing_end(struct closing *); /* when all are closed */
 /* Takes over a descriptor of an object that has no name any more. It is closed within milliseconds. False: too many wait already, and it is the caller's to close, when he has
  * given back his locks: who removes faster than the disk frees goes at the disk's pace, and nobody else. */
-bool close_late(struct brick *, int fd, uint64_t ino);
-/* Whether some wait to be closed. *first stands for the first of them. */
-bool some_close_late(struct brick *, uint64_t *first);
-bool closes_late(struct brick *, uint64_t first, uint64_t ino); /* one of an object with that number waits, or has been closed since *first* was told */
+bool close_late(struct brick *, int fd);
 /* For who got ENOSPC; *tries is 0 at first. True: he tries again, for all are closed that had come before: what they held is free. Lets another thread have the
  * loop, if it waits. */
 bool close_now(struct brick *, unsigned *tries);
