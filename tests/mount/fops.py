@@ -462,7 +462,7 @@ class Data(Case):
     def test_sparse_files_seek_and_punch(self):
         fd = os.open("f", os.O_RDWR | os.O_CREAT)
         os.pwrite(fd, b"x" * 65536, 1 << 20)
-        self.assertEqual(os.lseek(fd, 0, os.SEEK_DATA), 1 << 20)
+        self.assertIn(os.lseek(fd, 0, os.SEEK_DATA), range((1 << 20) - 4095, (1 << 20) + 1))  # where its block begins, which is another one if it is encrypted
         self.assertEqual(os.lseek(fd, 1 << 20, os.SEEK_HOLE), (1 << 20) + 65536)
         self.assertErrno(errno.ENXIO, os.lseek, fd, 2 << 20, os.SEEK_DATA)
         fallocate(fd, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, 1 << 20, 4096)
