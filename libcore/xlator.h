@@ -31,7 +31,7 @@ enum event_kind {
 	EVENT_LOCK_LOST,  /* inode, lock.owner: the brick gave the lock up (session ended, or grace period missed) */
 	EVENT_STALE_FILE, /* inode: an open file could not be reopened after a restart */
 	EVENT_RECALL, /* event_gfid: the token (doc/replication.md), or lease (doc/leases.md), of that object is wanted by somebody else */
-	EVENT_SETTLE,	  /* inode: somebody waits to hear that the changes under way have come to all replicas */
+	EVENT_SETTLE,	  /* somebody waits to hear that the changes under way have come to all replicas */
 	EVENT_VIEW,	  /* the replica set has another view */
 	EVENT_DISBELIEVE, /* inode: what was believed of it (believe_ms) may be wrong from the return of event_up on */
 	EVENT_KINDS

@@ -10,6 +10,7 @@ import time
 from member import *
 
 EROFS, LOCATION = 30, b"system.stratus.location"
+EVENT_SIZE = 116  # of one that shows no object
 RENAMED = b"moved"
 
 
@@ -172,6 +173,21 @@ def the_same_directory(web, number):
     expect("one that is put in its place", patiently(lambda: more.lookup(b"other"))[0], ENOENT)
 
 
+def settling(tenant, web):
+    """Who looks at what a change of web's concerns waits until that is settled, and web hears that he does: nothing of what he looked for, or where."""
+    for number in range(50):
+        del web.events[:]
+        expect("a directory that stays unsettled", web.change(MKDIR, loc(web.root, b"unsettled-%d-%d" % (int(web.port), number)) + os.urandom(16) + words(0o777, 0)), 0)
+        Client.call(tenant, LOOKUP, loc(tenant.root, b"point"))
+        web.call(GETATTR, opaque(web.root) + bytes(8))
+        for event in web.events:
+            if OWN_ID in event or tenant.root in event or len(event) > EVENT_SIZE:
+                wrong(f"web hears of more than that somebody waits: {event.hex()}")
+        if web.events: # else it was settled by a view before he looked
+            return
+    wrong("nobody tells web that his change is waited for")
+
+
 tenants, webs, docses = ([Member(who, i) for i in range(len(PORTS))] for who in ("acme", "web", "docs"))
 if any(who.refused for who in tenants + webs + docses):
     wrong(f"who is let in: {[(who.who, who.refused) for who in tenants + webs + docses]}")
@@ -186,6 +202,8 @@ for tenant, web, docs in zip(tenants, webs, docses):
     reading(docs)
     web.kept = [of(web, RENAMED), of(web, RENAMED, b"inside"), of(web, b"moved-file")]
 tokens(tenants, webs)
+for tenant, web in zip(tenants, webs):
+    settling(tenant, web)
 print("move", flush=True)
 sys.stdin.readline()
 for number, web in enumerate(webs):

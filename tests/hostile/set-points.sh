@@ -35,7 +35,7 @@ LIAR=$!
 PIDS[$LIAR]="the client that lies"
 exec 8>go
 waits() { grep -qx move told || gone "$LIAR"; }
-wait_until 200 waits || fail "set-points (SEED=$SEED) hangs: $(head -30 told)"
+wait_until 600 waits || fail "set-points (SEED=$SEED) hangs: $(head -30 told)"
 # What is moved out of the directory, and another directory in its place.
 mv "$A/point/moved" "$A/point/moved-file" "$A/private/" && mv "$A/point" "$A/was-point" && mkdir "$A/point" && touch "$A/point/other" || fail "the tenant can't move what is his"
 gone "$LIAR" || echo >&8

@@ -154,7 +154,7 @@ wait_until 30 cut_off || fail "a revoked access point works on"
 mkdir refused
 ! timeout 30 "$STRATUS" mount --tls-dir "$SCRATCH/web" "$SERVERS:/photos" "$SCRATCH/refused" 2>err || fail "a revoked access point is let in"
 umount -l "$W"
-new_point short /web --uid 1000 --gid 1001 --expires 40s
+new_point short /web --uid 1000 --gid 1001 --expires 120s
 mount_as short
 W=$SCRATCH/mnt-short
 [ "$(cat "$W/page")" = page ] || cut_off || fail "nothing is there before it expires"

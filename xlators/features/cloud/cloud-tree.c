@@ -9,13 +9,18 @@ enum { TRIES = 2000 }; /* one each millisecond */
 /* Members of a set must have the same times: of what each makes by itself they are this one. */
 #define TREES_TIME_NS 1000000000ull
 
-int own_begin(struct request *rq, struct xlator *x)
+static int begin(struct request *rq, struct xlator *x, uint32_t flags)
 {
-	struct replica_stamp stamp = { .flags = REPLICA_OWN, .time = TREES_TIME_NS };
+	struct replica_stamp stamp = { .flags = REPLICA_OWN | flags, .time = TREES_TIME_NS };
 	const struct cloud *c = x->private;
 
 	request_init(rq, x->graph, 0);
 	return c->replicas ? stamp_attach(rq, &stamp) : 0;
+}
+
+int own_begin(struct request *rq, struct xlator *x)
+{
+	return begin(rq, x, 0);
 }
 
 struct inode *brick_root(struct xlator *x)
@@ -140,7 +145,9 @@ int tree_below(struct xlator *x, const struct tenant *t, const char *path, struc
 
 	if (err)
 		return err;
-	err = own_begin(&rq, x);
+	err = begin(
+		&rq, x,
+		REPLICA_READ); /* as the set has it: what was at that path while this member was away may be somebody else's by now */
 	rq.uid = rq.root = t->base;
 	rq.gid = t->base;
 	if (!err)

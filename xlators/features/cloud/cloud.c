@@ -96,7 +96,7 @@ static int access_root(struct xlator *x, const struct guest *g, struct inode **r
 	if (err)
 		return err;
 	err = tree_below(x, &g->tenant, directory, root);
-	if (err)
+	if (err && err != -EAGAIN)
 		log_warning(x, NULL, "the directory %s of an access point of tenant %s can't be shown: %s", directory,
 			    g->tenant.name, error_text(err));
 	free(directory);

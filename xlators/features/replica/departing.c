@@ -39,14 +39,16 @@ static bool has_failed(const struct session *s)
 	return k;
 }
 
-/* Who reads what it has changed waits until that is settled, and it has no connection by which to hear of it. */
+/* Who reads what it has changed waits until that is settled; it was asked for that long ago, or has no connection by which to hear of it. What is being done here yet
+ * it can't settle. */
 bool session_keeps_readers(const struct member *m, const struct session *s)
 {
+	uint64_t now = clock_ns(), most = m->token_timeout_ms * 1000000;
 	const struct kept_note *k = s->first;
 
-	if (!s->asked_ns || !is_away(s) || clock_ns() < s->asked_ns + m->token_timeout_ms * 1000000)
+	if (!s->asked_ns || now < s->asked_ns + most)
 		return false;
-	while (k && k->resolved)
+	while (k && (k->resolved || k->recovering || k->note.status == NOTE_UNKNOWN || now < k->begun_ns + most))
 		k = k->next;
 	return k;
 }

@@ -707,10 +707,11 @@ static void drop_unsettled(struct member *m, const struct request *rq, struct di
 	}
 }
 
-/* With the lock held. 0: what was read holds; -EAGAIN: read again. */
-static int wait_settled(struct member *m, struct kept_note *k, struct inode *inode, uint64_t until)
+/* With the lock held. 0: what was read holds; -EAGAIN: read again. The event names nothing: on the way to its client each inode becomes a handle, and
+ * what was read, or the directory in which that was looked for, need be none that this client may have. */
+static int wait_settled(struct member *m, struct kept_note *k, uint64_t until)
 {
-	struct event e = { .kind = EVENT_SETTLE, .inode = inode, .client = k->session->client };
+	struct event e = { .kind = EVENT_SETTLE, .client = k->session->client };
 	int err;
 
 	if (clock_ns() >= until)
@@ -781,11 +782,8 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	if (!atomic_load(&m->noted) && !m->half_made.count)
 		return 0;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);
-	if (k) {
-		cleanup_inode struct inode *inode = inode_find(m->x->inodes, seen[0].gfid);
-
-		return wait_settled(m, k, inode, until);
-	}
+	if (k)
+		return wait_settled(m, k, until);
 	if (fop == FOP_readdir)
 		drop_unsettled(m, rq, &((struct readdir_out *)out)->entries);
 	return 0;

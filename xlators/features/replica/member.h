@@ -329,7 +329,7 @@ bool session_sticks(const struct session *); /* it has a token that it was asked
 
 /* departing.c; with the lock held */
 unsigned departing(const struct member *); /* tenants' sessions that are away and hold others up */
-bool session_keeps_readers(const struct member *, const struct session *);	 /* it is away, and others have waited long */
+bool session_keeps_readers(const struct member *, const struct session *);	 /* others have waited long for it to settle */
 bool session_may_attach(struct member *, const uint8_t id[16], struct tenant *); /* false: not in this view any more */
 void fences_drop(struct member *);
 

@@ -21,6 +21,36 @@ static int begins(struct member *m, enum fop fop, const struct note *n, unsigned
 	return 0;
 }
 
+/* What is in the directory here is what is in it elsewhere, or was a moment ago. `epoch`: of the view in which that is so. */
+static int is_right(struct member *m, const struct gfid *directory, uint64_t *epoch)
+{
+	cleanup_member struct member *locked = member_locked(m->x);
+
+	*epoch = locked->view.epoch;
+	if (member_serves(m, MEMBER_BACK))
+		return -EVIEW;
+	return member_pending(m, directory) ? -EPENDING : note_recovering(m, directory) ? -ERECOVERING : 0;
+}
+
+/* A name that must not be taken for what it was before this member was away, or left out (REPLICA_READ). */
+static int own_look(struct request *rq, struct xlator *x, const struct lookup_in *in, struct lookup_out *out)
+{
+	struct member *m = member_of(x);
+	uint64_t before, after = 0;
+	int err = in->loc.parent ? is_right(m, &in->loc.parent->gfid, &before) : -EINVAL, later;
+
+	if (err)
+		return err;
+	err = fop_pass(rq, x, FOP_lookup, in, out);
+	later = is_right(m, &in->loc.parent->gfid, &after);
+	later = later ? later : before != after ? -EVIEW : 0;
+	if (later && !err) {
+		fop_out_clear(FOP_lookup, out);
+		memset(out, 0, sizeof(*out));
+	}
+	return later ? later : err;
+}
+
 int own_call(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in, void *out)
 {
 	struct member *m = member_of(x);
@@ -28,6 +58,8 @@ int own_call(struct request *rq, struct xlator *x, enum fop fop, const struct re
 	struct note n;
 	int err;
 
+	if (fop == FOP_lookup && stamp->flags & REPLICA_READ)
+		return own_look(rq, x, in, out);
 	if (note_of(fop, in, &n))
 		return fop_pass(rq, x, fop, in, out);
 	pthread_mutex_lock(&m->lock);

@@ -64,13 +64,37 @@ static bool refuse(struct member *m, struct tenant *t, const char *what, int64_t
 	return true;
 }
 
+enum kept { KEPT_SESSIONS, KEPT_NOTES, KEPT_TOKENS };
+
+static unsigned kept_of(const struct session *s, enum kept what)
+{
+	return what == KEPT_NOTES ? s->notes : what == KEPT_TOKENS ? s->tokens : 1;
+}
+
+/* Whom a tenant lets in to one directory gets no more than half of what the tenant has here, all access points together: he must not keep the tenant from working
+ * elsewhere. `all`: what the tenant has; they are counted only if that is as much. */
+static bool points_have_half(const struct member *m, const struct tenant *t, const struct gfid *access, enum kept what,
+			     unsigned all, int64_t most)
+{
+	int64_t sum = 0;
+
+	if (gfid_is_null(access) || all < most / 2)
+		return false;
+	for (const struct session *s = m->sessions; s; s = s->next)
+		if (s->tenant == t && !gfid_is_null(&s->access))
+			sum += kept_of(s, what);
+	return sum >= most / 2;
+}
+
 int tenant_admits(struct member *m, const struct session *s, const struct owner *o)
 {
 	struct tenant *t = o->tenant;
 
 	if (s && s->owned && (s->tenant != t || s->tree != o->tree || !gfid_equal(&s->access, &o->access)))
 		return -EACCES;
-	if (t && (!s || s->tenant != t) && t->sessions >= m->tenant_sessions)
+	if (t && (!s || s->tenant != t) &&
+	    (t->sessions >= m->tenant_sessions ||
+	     points_have_half(m, t, &o->access, KEPT_SESSIONS, t->sessions, m->tenant_sessions)))
 		return refuse(m, t, "sessions", m->tenant_sessions, "tenant-sessions") ? -EMFILE : 0;
 	return 0;
 }
@@ -105,13 +129,17 @@ void session_leaves(struct session *s)
 
 bool tenant_notes_full(struct member *m, const struct session *s)
 {
-	return s->tenant && s->tenant->notes >= m->tenant_changes &&
+	return s->tenant &&
+	       (s->tenant->notes >= m->tenant_changes ||
+		points_have_half(m, s->tenant, &s->access, KEPT_NOTES, s->tenant->notes, m->tenant_changes)) &&
 	       refuse(m, s->tenant, "changes that are not settled", m->tenant_changes, "tenant-changes");
 }
 
 bool tenant_tokens_full(struct member *m, const struct session *s)
 {
-	return s->tenant && s->tenant->tokens >= m->tenant_tokens &&
+	return s->tenant &&
+	       (s->tenant->tokens >= m->tenant_tokens ||
+		points_have_half(m, s->tenant, &s->access, KEPT_TOKENS, s->tenant->tokens, m->tenant_tokens)) &&
 	       refuse(m, s->tenant, "tokens", m->tenant_tokens, "tenant-tokens");
 }
 

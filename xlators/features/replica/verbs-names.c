@@ -42,11 +42,15 @@ static int where(struct asked *a, struct inode *inode, struct blob *lines)
 	return err;
 }
 
-static bool has_path(const struct blob *lines)
+static bool has(const struct blob *lines, const char *words)
 {
-	static const char path[] = "path ";
+	return lines->size && memmem(lines->bytes, lines->size, words, strlen(words));
+}
 
-	return lines->size && memmem(lines->bytes, lines->size, path, sizeof(path) - 1);
+/* The brick knows a way to it from there, and there is no other: how many names are listed does not say that (IDENTITY_MAX of storage/posix). */
+static bool is_all_below(const struct blob *lines)
+{
+	return has(lines, "\nnames 1\n") && has(lines, "\npath ");
 }
 
 /* The directory is below that of the access point by which who asks has come. Of one that nobody has in use here only the object's own path can tell, if this
@@ -55,7 +59,7 @@ static bool is_below(struct asked *a, const struct gfid *directory, struct inode
 {
 	cleanup_inode struct inode *found = inode_find(a->m->x->inodes, directory);
 	struct blob lines = { 0 };
-	bool below = (found || names == 1) && !where(a, found ? found : object, &lines) && (found || has_path(&lines));
+	bool below = (found || names == 1) && !where(a, found ? found : object, &lines) && (found || is_all_below(&lines));
 
 	free(lines.bytes);
 	return below;
@@ -226,14 +230,28 @@ int verb_names(struct asked *a)
 	return err == -ESTALE ? -ENOENT : err;
 }
 
+/* A voucher shows that some member has told him of an object with that gfid: of one that he has made with a gfid that he knew, maybe, or of what was below his
+ * directory at a member that had been away. He is given a handle only of what is below it here, and now. */
+static int may_be_given(struct asked *a, struct inode *inode)
+{
+	struct blob lines = { 0 };
+	int err = request_is_confined(a->rq) ? where(a, inode, &lines) : 0;
+
+	free(lines.bytes);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
 /* The way up from what a client has a handle of. */
 int verb_find_directory(struct asked *a)
 {
 	int err = verb_find(a);
 
-	if (err || S_ISDIR(a->out->inode->type))
+	if (err)
 		return err;
+	err = S_ISDIR(a->out->inode->type) ? may_be_given(a, a->out->inode) : -ENOENT;
+	if (!err)
+		return 0;
 	inode_unref(a->out->inode);
 	a->out->inode = NULL;
-	return -ENOENT;
+	return err;
 }

@@ -218,6 +218,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 		tokens_drop(m, NULL);
 		fences_drop(m);
 		take_pending(m, before);
+		for (struct session *s = m->sessions; s; s = s->next) /* for what is recovered now */
+			s->asked_ns = 0;
 		err = take_notes(m, !m->since);
 		forget_half_made(m);
 		if (!m->since && member_state(m) == MEMBER_IN &&

@@ -646,7 +646,7 @@ static int admit_to_all(struct connection *c, struct guest *guest, struct proble
 	return guest->inode ? 0 : -ENOMEM;
 }
 
-/* Of the session that this is one more connection of: zeros, if there is none, or it is somebody else's. */
+/* Of the session that this is one more connection of: zeros, if there is none, or it is somebody else's, or over: the next begins with what its path leads to. */
 static struct gfid root_before(struct server *server, struct xlator *x, const struct wire_hello *h, const struct guest *guest)
 {
 	struct gfid root = { { 0 } };
@@ -654,8 +654,11 @@ static struct gfid root_before(struct server *server, struct xlator *x, const st
 	pthread_mutex_lock(&server->lock);
 	for (struct session *s = server->sessions; s; s = s->next)
 		if (s->subvolume == x && !memcmp(s->client.id, h->client_id, sizeof(s->client.id)) &&
-		    same_secret(s->secret, h->secret) && same_guest(&s->guest, guest))
-			root = s->guest.root;
+		    same_secret(s->secret, h->secret) && same_guest(&s->guest, guest)) {
+			pthread_mutex_lock(&s->lock);
+			root = s->ending ? root : s->guest.root;
+			pthread_mutex_unlock(&s->lock);
+		}
 	pthread_mutex_unlock(&server->lock);
 	return root;
 }
