@@ -207,6 +207,42 @@ static void who_synced_while_nothing_could_be_acknowledged_kept_everything(void 
 	end();
 }
 
+/* It may be slow, and with it would go what was acknowledged and not synced: it is tried again, but not for ever. */
+static void a_truth_that_does_not_do_its_part_is_tried_again(void **state)
+{
+	(void)state;
+	begin();
+	c.member[1].known = true;
+	c.view.state[1] = MEMBER_IN;
+	c.view.away = 0;
+	for (int tries = 0; tries < 5; tries++) {
+		c.member[2].broken = true;
+		decide(&c);
+		assert_int_equal(made.epoch, 0);
+	}
+	c.member[2].broken = true;
+	decide(&c);
+	assert_int_equal(made.epoch, 8);
+	assert_int_equal(made.state[2], MEMBER_OUT);
+	end();
+}
+
+/* One object at a member that nobody can do without: the others are changed, once the register says that this is so. */
+static void changes_go_on_if_the_recovery_fails_for_long(void **state)
+{
+	(void)state;
+	begin();
+	c.failing_ns = 1;
+	decide(&c);
+	assert_true(c.goes_on);
+	assert_false(c.writable);
+	c.owed.held = c.stored_owed.held = false;
+	c.view.away = 0;
+	decide(&c);
+	assert_true(c.writable);
+	end();
+}
+
 static void changes_wait_while_a_recovery_is_owed(void **state)
 {
 	(void)state;
@@ -310,6 +346,8 @@ int main(void)
 		cmocka_unit_test(who_was_away_comes_in_while_the_recovery_is_owed),
 		cmocka_unit_test(a_view_of_a_version_before_goes_by_whose_machine_kept_running),
 		cmocka_unit_test(who_synced_while_nothing_could_be_acknowledged_kept_everything),
+		cmocka_unit_test(a_truth_that_does_not_do_its_part_is_tried_again),
+		cmocka_unit_test(changes_go_on_if_the_recovery_fails_for_long),
 		cmocka_unit_test(changes_wait_while_a_recovery_is_owed),
 		cmocka_unit_test(the_register_keeps_what_is_owed),
 		cmocka_unit_test(the_register_of_a_version_before_is_read),

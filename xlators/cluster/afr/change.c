@@ -9,6 +9,7 @@
 
 enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, SEEN_TRIES = 5 };
 enum { MEANT_NS = 1000000000 };
+enum { SOON_TRIES = 4, LATER_MS = 300 };
 
 static void changing_clear(struct changing *c)
 {
@@ -199,6 +200,17 @@ static bool all_refuse(const struct changing *c, const struct view *v, struct fa
 	return err == -ESTALE && looks_first(c) && answers_same_error(v, f) == -ESTALE;
 }
 
+/* Whoever waits sends all of it with each try, a write its data: so where it takes long, as while a recovery is owed, it is tried less and less often. Else
+ * those that wait would take from the members what they need to come to an end with it. */
+static unsigned pause_ms(struct changing *c, const struct answers *s)
+{
+	unsigned more;
+
+	c->not_yet = s->view || !s->soon ? 0 : c->not_yet + 1;
+	more = c->not_yet > SOON_TRIES ? c->not_yet - SOON_TRIES : 0;
+	return more > 4 || (SOON_MS << more) > LATER_MS ? LATER_MS : SOON_MS << more;
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -240,7 +252,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	case AGAIN:
 		if (s.view)
 			afr_view_stale(c->a, v->epoch);
-		task_sleep_ms(SOON_MS);
+		task_sleep_ms(pause_ms(c, &s));
 		break;
 	case SUSPECT:
 		afr_suspect(c->a, v, s.suspect | s.full, s.error);
@@ -461,7 +473,7 @@ static void changing_init(struct changing *c, struct request *rq, struct xlator 
 	c->flight = NULL;
 	c->pinned = c->sent = c->time = 0;
 	c->in_doubt = false;
-	c->tries = c->differed = 0;
+	c->tries = c->differed = c->not_yet = 0;
 	c->retrying = c->clean = c->doubted = false;
 	c->append = NULL;
 	c->collect = NULL;

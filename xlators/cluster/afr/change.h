@@ -32,6 +32,7 @@ struct changing {
 	uint64_t recalled; /* afr.recalled when it was sent last */
 	bool in_doubt;	   /* it may have been done, and nobody can tell */
 	unsigned tries, differed;
+	unsigned not_yet;	       /* so often in a row members would not do it yet */
 	bool retrying, clean;	       /* clean: it failed, and nothing of it is done anywhere */
 	bool doubted;		       /* nothing is believed of what it touches since it was sent in an earlier view */
 	const struct write_in *append; /* its place is chosen when the token is there */

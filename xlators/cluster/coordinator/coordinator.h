@@ -41,7 +41,8 @@ struct remote_member {
 	bool added;		  /* to that list, since the member was told of it */
 	bool healthy;		  /* BACK, and nothing is pending any more */
 	uint64_t held_epoch;	  /* it synced when nothing more could be acknowledged in that view */
-	bool holding;		  /* a task has it sync its disk for that */
+	bool holding;		  /* a task has it sync its disk for that, in the view of this epoch: */
+	uint64_t holding_epoch;
 	uint64_t healed, heal_started_ns, heal_total;
 };
 /* What is left to do after a start of all members anew, or after the return of one that was away and had everything; stored with the view. */
@@ -123,12 +124,15 @@ struct coordinator {
 	struct remote_member member[REPLICAS_MAX];
 	struct view view; /* active; epoch 0: none yet */
 	bool writable, deposed, unrecovered;
-	bool changes_wait; /* it is not writable, but will be when the recovery has ended */
-	bool lost;	   /* there is no view where it should be, but members tell of one */
-	bool tidying;	   /* a task empties the limbos */
-	struct view base;  /* as the register had it at the start */
+	bool changes_wait;   /* it is not writable, but will be when the recovery has ended */
+	bool goes_on;	     /* the recovery that is owed has failed for so long that changes go on without it */
+	uint64_t failing_ns; /* since when recoveries have failed; 0: the last one has not */
+	bool lost;	     /* there is no view where it should be, but members tell of one */
+	bool tidying;	     /* a task empties the limbos */
+	struct view base;    /* as the register had it at the start */
 	uint64_t quorum_lost_ns;
 	uint64_t failed_epoch; /* of the last change of view that failed */
+	unsigned spared;       /* so often the first did not do its part while a recovery was owed, and was tried again */
 	uint64_t limbo_epoch;  /* in which the limbos were emptied last */
 	uint64_t last_view_ns;
 	uint64_t tenants_view_ns; /* the last that was made for what tenants' clients had left */
@@ -147,6 +151,7 @@ struct coordinator {
 	uint64_t version;	  /* of the register's value */
 	int read_err;		  /* why the register could not be read: told once */
 	struct owed stored_owed;  /* as the register has it */
+	unsigned slow_firsts;	  /* so often in a row the first did not sync in time before a recovery */
 	struct union_note *notes; /* of the last change of view */
 	unsigned tenants_failed;  /* so many recoveries in a row could not make a tenant's objects equal */
 	struct gfid_list missed;  /* directories that no list told of, and a recovery needs: until one has come to its end */

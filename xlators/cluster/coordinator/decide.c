@@ -6,6 +6,7 @@
 
 enum { WAIT_MIN_NS = 1000000000, REASONS = 160 };
 #define WAIT_MAX_NS 150000000000ull
+#define GOES_ON_NS  60000000000ull	/* a recovery that has failed for so long may never come to its end by itself */
 enum { SAME_AGAIN_NS = 200000000 };	/* between views that change no member */
 #define TENANTS_AGAIN_NS 10000000000ull /* between those that are made for tenants' clients, of all of them together */
 
@@ -81,6 +82,30 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 	return suspected >> i & 1 ? "a client could not change something there" : NULL;
 }
 
+/* What was acknowledged and not synced everywhere goes with it: so it is tried again, for it may just be slow. */
+static bool is_spared(struct coordinator *c, const struct decision *d, int i)
+{
+	enum { FIRST_TRIES = 5 };
+
+	if (!c->owed.recovery)
+		c->spared = 0;
+	if (!c->owed.recovery || i != view_first(&d->base) || c->spared >= FIRST_TRIES)
+		return false;
+	c->spared++;
+	return true;
+}
+
+/* With all that others were being made equal to. */
+static void tell_dropped(const struct coordinator *c, const struct decision *d, int i)
+{
+	if (c->owed.recovery && i == view_first(&d->base))
+		log_warning(
+			c->x, NULL,
+			"member %d, to which the others were being made equal, fails at it: another one is the truth instead, and what was "
+			"acknowledged but not synced may be lost",
+			i);
+}
+
 static void drop_unwanted(struct coordinator *c, struct decision *d)
 {
 	uint32_t suspected = suspects(c);
@@ -93,8 +118,9 @@ static void drop_unwanted(struct coordinator *c, struct decision *d)
 			continue;
 		c->member[i].broken = c->member[i].failed = false; /* it is tried once more, if it has to stay */
 		v.state[i] = MEMBER_OUT;
-		if (d->next.state[i] == MEMBER_IN && !view_has_quorum(&v))
+		if ((d->next.state[i] == MEMBER_IN && !view_has_quorum(&v)) || is_spared(c, d, i))
 			continue;
+		tell_dropped(c, d, i);
 		d->next = v;
 		reason(d, i, why);
 	}
@@ -449,6 +475,7 @@ static bool begin_anew(struct coordinator *c, struct decision *d, const char *wh
 	if (!try_cold(c, d))
 		return false;
 	order_cold(c, d);
+	c->failing_ns = 0; /* this one may be another truth, or there is somebody more */
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken = false; /* what it did not do was for another view */
 	say(d, why);
@@ -485,7 +512,9 @@ static bool with_too_few(struct coordinator *c, struct decision *d)
  * Nor is anything until the register says that it is owed no more. */
 void tell_writable(struct coordinator *c, bool quorum)
 {
-	bool owed = (c->owed.recovery || c->stored_owed.recovery) && !MUTANT("change-while-owed");
+	bool known =
+		c->goes_on && !c->owed.held && !c->stored_owed.held && !c->view.away; /* the register says what that means */
+	bool owed = (c->owed.recovery || c->stored_owed.recovery) && !known && !MUTANT("change-while-owed");
 	bool over = c->changes_wait && quorum && !owed;
 
 	for (int i = 0; i < c->members; i++) /* who waits is told at once */
@@ -494,6 +523,20 @@ void tell_writable(struct coordinator *c, bool quorum)
 	c->changes_wait = c->view.epoch && quorum && owed;
 	if (over)
 		task_cond_broadcast(&c->changed);
+}
+
+/* One object that can't be made equal, at a member that can't be spared, must not keep the whole set from being changed, nor from healing who could take that
+ * member's place: what is not in recovery is changed as if none were owed. So the first is not sure any more to have on its disk all that is acknowledged. */
+static void look_whether_it_ends(struct coordinator *c)
+{
+	bool goes_on = c->owed.recovery && c->failing_ns && clock_ns() > c->failing_ns + GOES_ON_NS;
+
+	if (goes_on && !c->goes_on)
+		log_error(
+			c->x, NULL,
+			"the recovery has failed for a minute: what it is not about can be changed again; see above which member can't be made "
+			"equal, and replace its disk");
+	c->goes_on = goes_on;
 }
 
 static void tell_too_few(const struct coordinator *c, const struct decision *d)
@@ -528,6 +571,7 @@ static bool consider(struct coordinator *c, struct decision *d)
 		c->quorum_lost_ns = quorum ? 0 : clock_ns();
 	if (news)
 		tell_too_few(c, d);
+	look_whether_it_ends(c);
 	tell_writable(c, quorum);
 	if (!quorum && !with_too_few(c, d))
 		return false;

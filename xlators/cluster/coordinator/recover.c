@@ -722,6 +722,10 @@ int recover(struct coordinator *c)
 	for (int i = 0; i < c->members; i++)
 		c->member[i].broken |= r.bad >> i & 1;
 	c->unrecovered = r.err != 0;
+	if (!r.err || c->missed.count > r.missed) /* it has ended, or has got further */
+		c->failing_ns = 0;
+	else if (!c->failing_ns)
+		c->failing_ns = clock_ns();
 	c->owed.recovery &= c->unrecovered || r.truth < 0;
 	c->owed.scrub |= r.doubtful || (r.undone && !count); /* the index that told what to compare was dropped */
 	c->recovered += count;

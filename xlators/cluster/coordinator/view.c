@@ -3,6 +3,7 @@
 #include "coordinator.h"
 
 enum { GFIDS_IN_ONE = 3000 };
+enum { SLOW_FIRSTS = 4 }; /* what is left to write becomes less each time */
 
 struct changing {
 	struct coordinator *c;
@@ -141,7 +142,7 @@ static int sync_first(struct changing *v)
 {
 	struct coordinator *c = v->c;
 	int first = view_first(v->next), err = 0;
-	bool owed;
+	bool owed, hangs;
 
 	pthread_mutex_lock(&c->lock);
 	owed = c->owed.recovery;
@@ -151,9 +152,11 @@ static int sync_first(struct changing *v)
 	if (err)
 		log_warning(c->x, NULL, "member %d did not sync its disk: %s", first, strerror(-err));
 	pthread_mutex_lock(&c->lock);
-	c->owed.held = owed && !err;
+	c->owed.held = owed && !err && !c->goes_on;
 	pthread_mutex_unlock(&c->lock);
-	return err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED || err == -EVIEW ? err : 0;
+	c->slow_firsts = err == -ETIMEDOUT ? c->slow_firsts + 1 : 0;
+	hangs = err == -ETIMEDOUT && c->slow_firsts % SLOW_FIRSTS == 0; /* its disk will not do it: as if that had failed */
+	return err == -ENOTCONN || (err == -ETIMEDOUT && !hangs) || err == -ECANCELED || err == -EVIEW ? err : 0;
 }
 
 /* Until those that leave can't believe any more that they belong. */
@@ -219,12 +222,14 @@ static int store(struct changing *v)
 {
 	struct coordinator *c = v->c;
 	struct owed owed;
+	bool goes_on;
 	int err;
 
 	pthread_mutex_lock(&c->lock);
 	owed = c->owed;
+	goes_on = c->goes_on;
 	pthread_mutex_unlock(&c->lock);
-	if ((view_has_quorum(v->next) && !owed.recovery) || MUTANT("forget-away"))
+	if ((view_has_quorum(v->next) && (!owed.recovery || goes_on)) || MUTANT("forget-away"))
 		v->next->away = 0; /* from now on there may be changes without them */
 	err = MUTANT("no-store") ? 0 : register_write(c, v->next, owed, c->version);
 
@@ -338,6 +343,9 @@ static void changing_init(struct changing *v, struct coordinator *c, struct view
 	for (int i = 0; i < c->members; i++) {
 		struct remote_member *m = &c->member[i];
 
+		/* It did not take the view in which it would have been told so. */
+		if (c->owed.recovery && c->view.epoch && next->state[i] == MEMBER_IN && m->last.epoch != before->epoch)
+			v->unsure |= 1u << i;
 		if (!comes_back(v, i))
 			continue;
 		v->coming |= 1u << i;
@@ -421,11 +429,12 @@ static void hold_task(void *arg)
 	int err;
 
 	pthread_mutex_lock(&c->lock);
-	epoch = c->view.epoch;
+	epoch = m->holding_epoch;
 	incarnation = c->view.incarnation[m->number];
 	pthread_mutex_unlock(&c->lock);
 	err = sync_process(c, m->number, incarnation);
 	pthread_mutex_lock(&c->lock);
+	err = err ? err : c->view.epoch != epoch ? -EVIEW : 0; /* there was a view after all, in which there were changes */
 	m->holding = false;
 	if (!err)
 		m->held_epoch = epoch;
@@ -464,6 +473,8 @@ void few_hold(struct coordinator *c)
 			gone |= has_gone(c, k);
 		gone &= is_to_hold(c, i);
 		m->holding |= gone;
+		if (gone)
+			m->holding_epoch = c->view.epoch;
 		pthread_mutex_unlock(&c->lock);
 		if (gone && coordinator_spawn(c, hold_task, m)) {
 			pthread_mutex_lock(&c->lock);
