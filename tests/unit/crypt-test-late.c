@@ -144,12 +144,12 @@ void what_was_given_up_does_not_come_later(void *arg)
 	CHECK_INT(tree_create(&bed->a, "late", O_RDWR | O_EXCL, 0644, &l.file), 0);
 	CHECK_INT(tree_open_file(&bed->b, "late", O_RDWR, &other), 0);
 	CHECK_INT(tree_write(&bed->a, l.file, 0, "0123456789", 10), 0);
-	locks = bed_locks(bed);
 	bed_lie(bed, "unanswered", 1);
 	begin_late(&l);
 	while (!atomic_load(&l.done)) /* the brick has not done it yet */
 		task_sleep_ms(1);
 	CHECK_INT(l.err, -ENOTCONN);
+	locks = bed_locks(bed); /* here: if 20 ms have passed before it was begun it has taken one */
 	say_hold(bed, (char *)"hold", (char *)"none");
 	CHECK_INT(tree_write(&bed->a, l.file, 3, "aa", 2), 0);
 	CHECK_INT(bed_locks(bed), locks + 1);

@@ -69,10 +69,9 @@ int locks_bring(struct afr *a, struct file *f, struct file *at, int member)
 
 /* In order: bringing all of them, unlocks too, gives the same state. The last that has a place decides there: so what lies within it goes, and an
  * unlock is of use only where an older lock reaches beyond it, or to members to which it did not come. */
-static int note_lock(struct afr *a, struct file *f, const struct lock *l)
+static int note_lock(struct afr *a, struct file *f, const struct lock *l, bool all_know)
 {
 	struct object *o = object_of(a, f->inode);
-	bool all_know = !opened_unlike(opened_of(a, f));
 	struct held_lock *grown;
 	int err = 0;
 
@@ -253,7 +252,7 @@ static void flush_others(struct afr *a, struct request *rq, const struct flush_i
 	if (f)
 		fan_free(f);
 	if (opened_unlike(o))
-		note_lock(a, in->file, &all);
+		note_lock(a, in->file, &all, false);
 }
 
 /* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
@@ -326,20 +325,8 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 	return err;
 }
 
-/* It is opened there just now, and may have been brought already what is given back. */
-static unsigned opening_at(struct opened *o, int member)
-{
-	unsigned bit;
-
-	pthread_mutex_lock(&o->lock);
-	bit = o->being_opened & 1u << member;
-	o->unlike |= bit;
-	pthread_mutex_unlock(&o->lock);
-	return bit;
-}
-
-/* Wherever the file is open; the most senior last. *opening: where it is being opened, and is to be brought that it was given back. */
-static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *opening)
+/* Wherever the file is open; the most senior last. *told: who has heard of it. */
+static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *told)
 {
 	struct opened *o = opened_of(a, in->file);
 	unsigned others = others_with(o, v);
@@ -350,14 +337,34 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 
 		if (v->state[i] == MEMBER_IN) {
 			err = lock_at(a, rq, i, in, false);
+			*told |= err ? 0 : 1u << i;
 			err = err == -ENAMELESS ? 0 : err;
 		} else if (others >> i & 1) {
-			differs(a, in->file, i, !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false));
-		} else {
-			*opening |= opening_at(o, i);
+			bool missed = !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false);
+
+			*told |= missed ? 0 : 1u << i;
+			differs(a, in->file, i, missed);
 		}
 	}
 	return err;
+}
+
+/* Once it is noted that the lock was given back: where the file was opened meanwhile, or is being opened, the lock may have been brought before that. So there it is brought that it was
+ * given back, which must be noted before it is. */
+static void tell_rest(struct afr *a, const struct setlk_in *in, unsigned told)
+{
+	struct opened *o = opened_of(a, in->file);
+	unsigned rest = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (int i = 0; i < a->members; i++)
+		rest |= (o->at[i] || o->being_opened >> i & 1) && !(told >> i & 1) ? 1u << i : 0;
+	pthread_mutex_unlock(&o->lock);
+	if (rest)
+		note_lock(a, in->file, &in->lock, false);
+	for (int i = 0; i < a->members; i++)
+		if (rest >> i & 1)
+			differs(a, in->file, i, true);
 }
 
 /* What the lock's owner holds from `at` on, up to *end or to where that changes: the last record that has a place decides. */
@@ -395,7 +402,7 @@ static void undo_part(struct afr *a, struct request *rq, struct setlk_in *part, 
 	if (all)
 		return;
 	if (part->lock.type == F_UNLCK)
-		note_lock(a, part->file, &part->lock);
+		note_lock(a, part->file, &part->lock, false);
 	bring_soon(a, part->file);
 }
 
@@ -435,7 +442,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	struct afr *a = afr_of(x);
 	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
-	unsigned done = 0, opening = 0, losses;
+	unsigned done = 0, told = 0, losses;
 	struct view v;
 	int err;
 
@@ -447,7 +454,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	for (;;) {
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
-			err = unlock ? give_lock(a, rq, in, &v, &opening) : take_lock(a, rq, in, &v, &done);
+			err = unlock ? give_lock(a, rq, in, &v, &told) : take_lock(a, rq, in, &v, &done);
 		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
 			break;
 		afr_view_stale(a, v.epoch);
@@ -456,10 +463,9 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 			break;
 	}
 	if (!err)
-		err = note_lock(a, in->file, &in->lock);
-	for (int i = 0; i < a->members && opening; i++) /* from here on it is known to have been given back */
-		if (opening >> i & 1)
-			differs(a, in->file, i, true);
+		err = note_lock(a, in->file, &in->lock, !opened_unlike(opened_of(a, in->file)));
+	if (!err && unlock)
+		tell_rest(a, in, told);
 	if (err && !unlock)
 		undo_lock(a, rq, in, done);
 	else if (!unlock)

@@ -325,6 +325,7 @@ static int judge(struct op *o, const struct pieces *all, uint64_t *end, bool *to
 		o->why = p->o.why;
 		o->where = p->o.where;
 		o->again |= p->o.again;
+		o->refused |= p->o.refused;
 	}
 	return err;
 }

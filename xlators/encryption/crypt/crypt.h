@@ -78,6 +78,7 @@ struct op {
 	uint64_t where;
 	bool queued; /* nobody else has the turn, and turn_take is still to come */
 	bool turn;   /* it has the turn */
+	bool refused; /* the brick has refused a change of it for the lock (ENOTHELD): in a session that is over it may have done it */
 	bool again; /* it failed for what has changed meanwhile (the lock was lost, the key is another one): once more from the beginning */
 };
 

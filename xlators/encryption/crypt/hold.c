@@ -349,6 +349,7 @@ int change_end(struct op *o, int err)
 	if (err != -ENOTHELD)
 		return err;
 	atomic_store(&o->n->lost, true);
+	o->refused = true;
 	return begin_anew(o);
 }
 

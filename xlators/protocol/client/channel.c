@@ -513,6 +513,25 @@ static int check_append(struct call *call)
 	return 0;
 }
 
+/* A file that is in another session than the channel: either it has to be opened again, or the brick has ended the channel's session, and its connection does not show that yet, but
+ * another channel has been in a new one. Opened again then it would be open twice in that, and its release would leave what is locked through it the first time. */
+static int catch_up(struct call *call)
+{
+	struct channel *ch = call->channel;
+	bool over;
+
+	pthread_mutex_lock(&ch->remote->lock);
+	over = !call->early && call->current != ch->remote->recovering;
+	pthread_mutex_unlock(&ch->remote->lock);
+	if (!over)
+		return remote_file_reopen(ch->remote, call->early ? ch : NULL, call->outdated, call->current);
+	pthread_mutex_lock(&ch->lock);
+	if (ch->state == CHANNEL_UP && ch->incarnation == call->current)
+		stream_kill(&ch->stream);
+	pthread_mutex_unlock(&ch->lock);
+	return task_sleep_ms(1); /* until its keeper has seen that */
+}
+
 static int run(struct call *call, void *out)
 {
 	struct channel *ch = call->channel;
@@ -522,7 +541,7 @@ static int run(struct call *call, void *out)
 	for (;;) {
 		err = exchange(ch, call);
 		if (err == -EUNATCH) {
-			err = remote_file_reopen(ch->remote, call->early ? ch : NULL, call->outdated, call->current);
+			err = catch_up(call);
 			if (err)
 				return err;
 			continue;

@@ -220,26 +220,90 @@ static int client_flush(struct request *rq, struct xlator *x, const struct flush
 	return err;
 }
 
+enum { RELEASE_AGAIN_MS = 500 };
+
+struct releasing {
+	struct remote *remote;
+	struct file *file; /* reference */
+};
+
 /* A number of an earlier session needs no release: it went with it. */
+static bool is_gone(struct remote *r, const struct remote_file *f)
+{
+	bool gone;
+
+	pthread_mutex_lock(&r->lock);
+	gone = f->stale || (r->up && f->incarnation != r->recovered && f->incarnation != r->recovering);
+	pthread_mutex_unlock(&r->lock);
+	return gone;
+}
+
+static void is_released(struct remote *r, struct remote_file *f)
+{
+	pthread_mutex_lock(&r->lock);
+	f->stale = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static bool unanswered(int err)
+{
+	return err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED || err == -ENOMEM;
+}
+
+static void release_again(void *arg)
+{
+	struct releasing *l = arg;
+	struct remote *r = l->remote;
+	struct remote_file *f = file_slot(l->file, r->x);
+	struct release_in in = { .file = l->file };
+	struct release_out out = { 0 };
+	int err = -ENOTCONN;
+
+	while (unanswered(err) && !atomic_load(&r->stopping) && !is_gone(r, f)) {
+		struct request rq;
+
+		task_sleep_ms(RELEASE_AGAIN_MS);
+		request_init(&rq, r->x->graph, 0);
+		rq.group_count = 0;
+		err = remote_call(r, &rq, FOP_release, &in, &out);
+		request_finish(&rq);
+	}
+	is_released(r, f);
+	file_unref(l->file);
+	free(l);
+	atomic_fetch_sub(&r->keepers, 1);
+}
+
+/* The brick has it open yet, and what is locked through it, for as long as the session lasts: so it is told until it has heard. False: no memory. */
+static bool release_later(struct remote *r, struct file *file)
+{
+	struct releasing *l = malloc(sizeof(*l));
+
+	if (!l)
+		return false;
+	*l = (struct releasing){ r, file_ref(file) };
+	if (!spawn(r, NULL, release_again, l))
+		return true;
+	file_unref(file);
+	free(l);
+	return false;
+}
+
 static int client_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
 	struct remote *r = x->private;
 	struct remote_file *f = file_slot(in->file, x);
 	struct remote_inode *i = remote_inode_of(r, in->file->inode);
-	bool gone;
+	int err = 0;
 
 	if (!f)
 		return 0;
-	pthread_mutex_lock(&r->lock);
-	gone = f->stale || (r->up && f->incarnation != r->recovered);
-	pthread_mutex_unlock(&r->lock);
 	if (i) /* before: if the brick restarts meanwhile they are not taken again for a file that nobody has any more */
 		held_drop_file(i, in->file);
-	if (!gone)
-		remote_call(r, rq, FOP_release, in, out);
-	pthread_mutex_lock(&r->lock);
-	f->stale = true;
-	pthread_mutex_unlock(&r->lock);
+	if (!is_gone(r, f))
+		err = remote_call(r, rq, FOP_release, in, out);
+	if (!unanswered(err) || atomic_load(&r->stopping) || !release_later(r, in->file))
+		is_released(r, f);
 	return 0;
 }
 

@@ -359,6 +359,7 @@ static int recover(struct channel *ch)
 		pthread_mutex_lock(&r->lock);
 		r->sessions_lost += !err && r->recovered;
 		r->recovered = err ? r->recovered : ch->incarnation;
+		r->recovering = r->recovered; /* what came to nothing may have been a session that is over already */
 		pthread_mutex_unlock(&r->lock);
 	}
 	task_unlock(&r->recovery);
