@@ -174,7 +174,7 @@ static int run_command(struct xlator *x, int words, char **word, FILE *out, stru
 		return problem_set(p, ENOTSUP, "volume %s (%s) takes no commands", x->name, x->type->name);
 	err = x->type->command(x, words - 2, word + 2, out);
 	return err ? problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
-				 strerror(-err))
+				 error_text(err))
 		   : 0;
 }
 
@@ -247,17 +247,25 @@ static ssize_t read_some(void *fd, char *to, size_t size)
 	return TEMP_FAILURE_RETRY(read((int)(intptr_t)fd, to, size));
 }
 
-static ssize_t write_some(void *fd, const char *from, size_t size)
+/* All of it, or an error: of a short write fopencookie(3) does not write the rest. */
+static ssize_t write_all(void *fd, const char *from, size_t size)
 {
-	ssize_t n = TEMP_FAILURE_RETRY(write((int)(intptr_t)fd, from, size));
+	size_t done = 0;
 
-	return n < 0 ? 0 : n; /* that is what fopencookie(3) takes for an error */
+	while (done < size) {
+		ssize_t n = TEMP_FAILURE_RETRY(write((int)(intptr_t)fd, from + done, size - done));
+
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
 }
 
 /* Its end does not close the socket. */
 static FILE *stream_on(int fd, const char *mode)
 {
-	return fopencookie((void *)(intptr_t)fd, mode, (cookie_io_functions_t){ .read = read_some, .write = write_some });
+	return fopencookie((void *)(intptr_t)fd, mode, (cookie_io_functions_t){ .read = read_some, .write = write_all });
 }
 
 /* What follows the line: `have` bytes of it have come with the line. */
@@ -315,7 +323,7 @@ static void answer(int fd)
 		fclose(out);
 		out = NULL;
 		if (err)
-			fprintf(reply, "error %s\n", p.text[0] ? p.text : strerror(-err));
+			fprintf(reply, "error %s\n", p.text[0] ? p.text : error_text(err));
 		else
 			fprintf(reply, "ok\n%s", text);
 	}

@@ -216,7 +216,7 @@ static void take_back(struct dht *d, int child, struct inode *dir, const struct 
 		log_error(
 			d->x, NULL,
 			"a directory's mode, owner or ACL could be changed at some subvolumes only, and not back at %s: %s; set them again",
-			d->x->child[child]->name, strerror(-err));
+			d->x->child[child]->name, error_text(err));
 }
 
 /* Members only: who comes gets what they have by then. Those that are down are asked first: if one can't do it, little has been done. */

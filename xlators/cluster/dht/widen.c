@@ -281,7 +281,7 @@ int make_shards(struct request *rq, struct rebalance *r, const struct layout *l)
 			err = make_shard(rq, r, home_until(l), child);
 		if (err)
 			rebalance_problem(r, err, "a large directory can't be given to %s: %s", subvolume_name(r, child),
-					  strerror(-err));
+					  error_text(err));
 	}
 	return err;
 }
