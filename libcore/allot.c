@@ -348,12 +348,15 @@ void allot_give(struct allot_own *own, struct amount taken, struct amount keep, 
 void allot_shrink(struct allot_own *own, struct amount taken, struct amount limit)
 {
 	struct amount may = enforced(own), less = { 0 };
+	bool bytes = limit.bytes && own->total.bytes > limit.bytes, inodes = limit.inodes && own->total.inodes > limit.inodes;
 
+	if (!is_silent(own) && !own->taken_up)
+		own->is_needed |= bytes || inodes;
 	if (is_silent(own) || !own->taken_up)
 		return;
-	if (limit.bytes && own->total.bytes > limit.bytes)
+	if (bytes)
 		less.bytes = most(0, may.bytes - taken.bytes);
-	if (limit.inodes && own->total.inodes > limit.inodes)
+	if (inodes)
 		less.inodes = most(0, may.inodes - taken.inodes);
 	give_up(own, less);
 }

@@ -122,7 +122,7 @@ void allot_apply(struct allot_own *, const struct allot_doc *, uint64_t version,
 bool allot_may(const struct allot_own *, struct amount limit, struct amount *may);
 /* Others need so much: gives what is free, half of it at most if that is enough. `keep`: stays free here. */
 void allot_give(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, struct amount need);
-/* Gives back all that is free, if more is allotted than the limit is. */
+/* Gives back all that is free, if more is allotted than the limit is; or is to be taken up for that, though nothing is to grow here. */
 void allot_shrink(struct allot_own *, struct amount taken, struct amount limit);
 /* False: there is nothing to say. */
 bool allot_say(struct allot_own *, const char *unit, struct amount taken, struct amount keep, struct amount limit,

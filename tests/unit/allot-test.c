@@ -836,6 +836,30 @@ static void a_decider_that_was_left_out_says_nothing_once_it_sees_the_next_one(v
 	assert_true(allot_say(&own, "a", none, none, all, &s));
 }
 
+/* A set's view may change, or a server start anew, with nothing to grow there since. */
+static void who_is_not_taken_up_gives_back_what_is_more_than_a_lower_limit(void **unused)
+{
+	struct amount none = { 0 }, lower = { 500, 50 };
+	struct allot_own own = { .incarnation = 7 };
+	struct allot_doc d = two();
+	struct allot_said s;
+	bool heard;
+
+	(void)unused;
+	allot_grant(&d, "a", all, all, 2);
+	allot_apply(&own, &d, 2, "a");
+	allot_shrink(&own, none, all);
+	assert_false(allot_say(&own, "a", none, none, all, &s)); /* there is nothing to give back */
+	allot_shrink(&own, none, lower);
+	assert_true(allot_say(&own, "a", none, none, lower, &s));
+	assert_true(allot_take(&d, 3, &s, lower, &heard));
+	allot_apply(&own, &d, 3, "a");
+	allot_shrink(&own, none, lower);
+	assert_true(allot_say(&own, "a", none, none, lower, &s));
+	assert_true(allot_take(&d, 4, &s, lower, &heard));
+	assert_int_equal(allot_total(&d).bytes, 0);
+}
+
 /* It has inodes limited as before, grows in bytes as it likes, and says nothing of these. */
 static void who_does_not_know_yet_what_is_limited_is_not_heard(void **unused)
 {
@@ -870,6 +894,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_an_earlier_incarnation_was_answered_is_not_taken),
 		cmocka_unit_test(what_is_too_much_for_a_message_goes_on_in_the_next),
 		cmocka_unit_test(who_does_not_know_yet_what_is_limited_is_not_heard),
+		cmocka_unit_test(who_is_not_taken_up_gives_back_what_is_more_than_a_lower_limit),
 		cmocka_unit_test(what_only_a_member_that_was_left_out_has_removed_is_not_given_away),
 		cmocka_unit_test(what_was_found_by_chance_does_not_come_back),
 		cmocka_unit_test(nothing_is_allotted_twice_and_all_that_is_free_can_be_had),
