@@ -341,19 +341,6 @@ static void each_decided(const json_t *said, void (*fn)(struct peer *, uint64_t 
 	}
 }
 
-/* A8: by what the server of the set's decider has said that was heard last. */
-static bool is_of_earlier_view(const struct allot_said *s)
-{
-	const struct peer *p;
-	bool is;
-
-	pthread_mutex_lock(&lead.lock);
-	p = need_peer(s->unit);
-	is = p && s->term < p->term;
-	pthread_mutex_unlock(&lead.lock);
-	return is;
-}
-
 /* False: some of it must be said again. */
 static bool take_row(struct working **list, const char *server, const json_t *row)
 {
@@ -361,14 +348,15 @@ static bool take_row(struct working **list, const char *server, const json_t *ro
 	uint64_t base = (uint64_t)json_number(row, "base");
 	struct working *w = work_on(list, pool, base);
 	struct allot_said s;
+	uint64_t epoch;
 	bool heard = true;
 
 	if (!read_said(server, row, &s))
 		return true; /* it would be the same again, and others' rows are not to wait for it */
-	if (w && !sharing_has(w->volume, s.unit))
-		return true; /* it has not heard yet that it has no brick any more */
-	if (w && is_of_earlier_view(&s))
-		return true;
+	if (w && !sharing_epoch(w->volume, s.unit, &epoch))
+		return true; /* it has not heard yet that it has no brick any more; or nobody decides there */
+	if (w && !allot_speaks(&s, epoch))
+		return true; /* A8: nor would that be heard the next time */
 	if (w && w->is)
 		w->changed |= allot_take(&w->doc, w->version + 1, &s, w->limit, &heard);
 	else if (w)
@@ -555,7 +543,7 @@ static void decide(void)
 	bool news;
 	int err;
 
-	sharing_look();
+	sharing_look(); /* when all of these are there: A8 */
 	for (size_t i = 0; i < count; i++)
 		heard[i] = take_report(&list, report[i]);
 	pthread_mutex_lock(&lead.lock);

@@ -9,6 +9,7 @@
 #include "cluster.h"
 #include "log.h"
 #include "path.h"
+#include "register.h"
 #include "store.h"
 
 static struct {
@@ -86,6 +87,7 @@ static void free_limits(struct sharing *v)
 static void take_spec(struct sharing *v, const struct spec *s)
 {
 	v->units = 0;
+	memset(v->seen, 0, sizeof v->seen);
 	gfid_text(&s->id, v->pool);
 	free_limits(v);
 	v->limit = calloc(s->tenants + 1, sizeof *v->limit);
@@ -120,6 +122,21 @@ static struct sharing *need_volume(const char *name)
 	return v;
 }
 
+static void look_at_view(struct sharing *v, size_t unit)
+{
+	struct blob value = { 0 };
+	uint64_t version;
+	bool is_read;
+
+	if (!*v->view[unit] || store_version(cluster_store(), v->view[unit]) == v->seen[unit].version)
+		return;
+	is_read = !store_get(cluster_store(), v->view[unit], &value, &version);
+	if (!is_read || register_view_epoch(&value, &v->seen[unit].epoch))
+		v->seen[unit].epoch = 0;
+	v->seen[unit].version = is_read ? version : 0;
+	free(value.bytes);
+}
+
 static void look_at_volume(const char *key)
 {
 	struct sharing *v = need_volume(strchr(key, '/') + 1);
@@ -139,7 +156,7 @@ static void look_at_volume(const char *key)
 	cluster_spec_release(s);
 }
 
-void sharing_look(void)
+static void look_at_volumes(void)
 {
 	char **keys = store_keys(cluster_store(), "volume/");
 	size_t kept = 0;
@@ -162,6 +179,14 @@ void sharing_look(void)
 	all.volumes = kept;
 }
 
+void sharing_look(void)
+{
+	look_at_volumes();
+	for (size_t i = 0; i < all.volumes; i++)
+		for (size_t k = 0; k < all.volume[i]->units; k++)
+			look_at_view(all.volume[i], k);
+}
+
 const struct sharing *sharing_find(const char *pool)
 {
 	for (size_t i = 0; i < all.volumes; i++)
@@ -182,12 +207,26 @@ bool sharing_is_current(const struct sharing *v)
 	return is_read(v, key);
 }
 
+static size_t place_of(const struct sharing *v, const char *name)
+{
+	size_t i = 0;
+
+	while (i < v->units && strcmp(v->unit[i], name))
+		i++;
+	return i;
+}
+
 bool sharing_has(const struct sharing *v, const char *name)
 {
-	for (size_t i = 0; i < v->units; i++)
-		if (!strcmp(v->unit[i], name))
-			return true;
-	return false;
+	return place_of(v, name) < v->units;
+}
+
+bool sharing_epoch(const struct sharing *v, const char *name, uint64_t *epoch)
+{
+	size_t at = place_of(v, name);
+
+	*epoch = at < v->units ? v->seen[at].epoch : 0;
+	return at < v->units && (*epoch || !*v->view[at]);
 }
 
 void sharing_forget(void)

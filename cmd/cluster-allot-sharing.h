@@ -20,6 +20,9 @@ struct sharing { /* a volume whose servers, or sets, share limits */
 	uint64_t version;
 	char unit[ALLOT_UNITS_MAX][ALLOT_UNIT_NAME + 1];
 	char view[ALLOT_UNITS_MAX][STORE_KEY_MAX]; /* of a set: the key of its view; "": the unit is a server */
+	struct {
+		uint64_t version, epoch; /* of that view, as it was looked at last; no epoch: there is none */
+	} seen[ALLOT_UNITS_MAX];
 	size_t units;
 	struct limit *limit; /* by base */
 	size_t limits;
@@ -32,6 +35,8 @@ void sharing_forget(void);
 const struct sharing *sharing_find(const char *pool); /* NULL: there is no such volume */
 bool sharing_is_current(const struct sharing *);      /* false: the specification has changed since it was looked at */
 bool sharing_has(const struct sharing *, const char *unit);
+/* The epoch of the view that the store had of the set when it was looked at; 0: the unit is a server. False: it is none of the volume's, or a set that has no view. */
+bool sharing_epoch(const struct sharing *, const char *unit, uint64_t *epoch);
 /* False: no limit of the tenant is shared. */
 void sharing_each(void (*fn)(const struct sharing *, void *), void *arg);
 bool sharing_limit(const struct sharing *, uint64_t base, struct amount *limit);

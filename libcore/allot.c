@@ -166,6 +166,12 @@ bool allot_knows(const struct allot_said *s, struct amount limit)
 	return s->kinds == kinds_of(limit);
 }
 
+/* A8: who was left out may count less than there is in the set, by what it alone has removed since. */
+bool allot_speaks(const struct allot_said *s, uint64_t epoch)
+{
+	return s->term == epoch;
+}
+
 /* A2, A3: nothing has grown by this incarnation yet, and nothing does any more by the one before. What it said before that one was taken up is too old to be true. A7: who decided in an
  * earlier view may be alive, and not know it. */
 static bool take_up(struct allot_doc *d, struct allot_unit *u, uint64_t next, const struct allot_said *s)
@@ -342,12 +348,15 @@ void allot_give(struct allot_own *own, struct amount taken, struct amount keep, 
 void allot_shrink(struct allot_own *own, struct amount taken, struct amount limit)
 {
 	struct amount may = enforced(own), less = { 0 };
+	bool bytes = limit.bytes && own->total.bytes > limit.bytes, inodes = limit.inodes && own->total.inodes > limit.inodes;
 
+	if (!is_silent(own) && !own->taken_up)
+		own->is_needed |= bytes || inodes;
 	if (is_silent(own) || !own->taken_up)
 		return;
-	if (limit.bytes && own->total.bytes > limit.bytes)
+	if (bytes)
 		less.bytes = most(0, may.bytes - taken.bytes);
-	if (limit.inodes && own->total.inodes > limit.inodes)
+	if (inodes)
 		less.inodes = most(0, may.inodes - taken.inodes);
 	give_up(own, less);
 }

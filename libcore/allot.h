@@ -78,6 +78,8 @@ bool allot_turn_heard(uint64_t *parts, uint64_t part, bool taken);
 /* A limit of 0 is none: then nothing is allotted, and nothing compared. Where something else is limited, as far as is known there, than `limit` has, nothing is heard of until that is known there: what is not limited grows
  * as it likes, and is not said (A1). */
 bool allot_knows(const struct allot_said *, struct amount limit);
+/* Whether it is of who decides in the view that the store had of the set, by its epoch, at some moment after it was said; 0: the unit is a server. Of nobody else is anything to be taken, or a document begun with it (A8). */
+bool allot_speaks(const struct allot_said *, uint64_t epoch);
 /* Takes what was said into the document, whose next version will be `next`. True: it has changed. *heard: false if it says what is too old, or of a unit that has to take up the
  * document anew: it is to say so again. (Who decided for a set in an earlier view is heard, and
  * nothing of that taken.) */
@@ -120,7 +122,7 @@ void allot_apply(struct allot_own *, const struct allot_doc *, uint64_t version,
 bool allot_may(const struct allot_own *, struct amount limit, struct amount *may);
 /* Others need so much: gives what is free, half of it at most if that is enough. `keep`: stays free here. */
 void allot_give(struct allot_own *, struct amount taken, struct amount keep, struct amount limit, struct amount need);
-/* Gives back all that is free, if more is allotted than the limit is. */
+/* Gives back all that is free, if more is allotted than the limit is; or is to be taken up for that, though nothing is to grow here. */
 void allot_shrink(struct allot_own *, struct amount taken, struct amount limit);
 /* False: there is nothing to say. */
 bool allot_say(struct allot_own *, const char *unit, struct amount taken, struct amount keep, struct amount limit,
