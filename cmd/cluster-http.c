@@ -30,6 +30,7 @@
 #include "store.h"
 #include "task.h"
 #include "tunnel.h"
+#include "word.h"
 
 enum {
 	POLL_MS = 30000,
@@ -324,6 +325,49 @@ static bool nothing_new(const struct ask *a)
 	return !err && version <= a->after;
 }
 
+/* By the certificate; nobody: it has none, or there is no TLS. (The tunnels refuse those that make no sense.) */
+static struct identity identity_of(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct identity who = { IDENTITY_NOBODY, "", "" };
+
+	if (!http.tunnels || !info)
+		return who;
+	pthread_mutex_lock(&http.peers_lock);
+	if ((size_t)info->connect_fd < http.peers)
+		identity_parse(http.peer[info->connect_fd], &who);
+	pthread_mutex_unlock(&http.peers_lock);
+	return who;
+}
+
+/* At which brick the client has all that he may see, if his access point says that. */
+static bool has_one_brick(const struct identity *who, const struct spec *s, struct word_limit *limit)
+{
+	const struct spec_tenant *t = who->kind == IDENTITY_ACCESS ? spec_tenant_find(s, who->name) : NULL;
+	const struct spec_access *a;
+	struct gfid id;
+
+	if (!t || gfid_parse(who->access, &id))
+		return false;
+	a = spec_access_find(t, &id);
+	return a && word_is_limit(a->directory, limit);
+}
+
+static void client_text(const struct ask *a, const struct spec *s, char **text, struct problem *p)
+{
+	struct identity who = identity_of(a->connection);
+	struct word_limit limit;
+
+	if (!has_one_brick(&who, s, &limit))
+		cluster_spec_client(s, text, p);
+	else if (!spec_has_subvolume(s, limit.brick))
+		problem_set(p, ENOENT,
+			    "the brick where the access point's directory was has left volume %s: ask for another access point",
+			    s->volume);
+	else
+		volgen_one_brick(s, limit.brick, text, p);
+}
+
 static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t version)
 {
 	struct problem p = { "" };
@@ -335,7 +379,7 @@ static enum MHD_Result answer_spec(struct ask *a, const struct spec *s, uint64_t
 		 s->bricks > 1) /* by a client of a version in which bricks without replicas were mounted one by one */
 		problem_set(&p, EINVAL, "volume %s is mounted as a whole, as SERVER:/%s", s->volume, s->volume);
 	else
-		cluster_spec_client(s, &text, &p);
+		client_text(a, s, &text, &p);
 	return text ? answer(a, MHD_HTTP_OK, "text/plain; charset=utf-8", text, version) : refuse(a, MHD_HTTP_CONFLICT, p.text);
 }
 
@@ -454,21 +498,6 @@ static bool take_number(struct MHD_Connection *c, const char *name, bool *given,
 	*given = text != NULL;
 	*number = text ? strtoull(text, NULL, 10) : 0;
 	return !text || (*text && strlen(text) < 20 && !text[strspn(text, "0123456789")]);
-}
-
-/* By the certificate; nobody: it has none, or there is no TLS. (The tunnels refuse those that make no sense.) */
-static struct identity identity_of(struct MHD_Connection *c)
-{
-	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct identity who = { IDENTITY_NOBODY, "", "" };
-
-	if (!http.tunnels || !info)
-		return who;
-	pthread_mutex_lock(&http.peers_lock);
-	if ((size_t)info->connect_fd < http.peers)
-		identity_parse(http.peer[info->connect_fd], &who);
-	pthread_mutex_unlock(&http.peers_lock);
-	return who;
 }
 
 /* It names all volumes, bricks and servers. */

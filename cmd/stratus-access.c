@@ -352,9 +352,9 @@ int command_access(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"create VOLUME TENANT /DIRECTORY\nlist VOLUME TENANT\nrevoke VOLUME TENANT ID",
+		"create VOLUME TENANT /DIRECTORY|@BRICK.NUMBER\nlist VOLUME TENANT\nrevoke VOLUME TENANT ID",
 		"Access points of a tenant: whose certificate says URI:stratus:tenant/TENANT/access/ID mounts that directory of the tenant's tree, and "
-		"sees nothing else. They never change; a revoked one is cut off within a second. On a server the provider does this; with --server "
+		"sees nothing else. Where a volume has several bricks, or may get them, the directory has a quota, and is written as `stratus quota show` tells it, @BRICK.NUMBER. They never change; a revoked one is cut off within a second. On a server the provider does this; with --server "
 		"the tenant's administrator, by a certificate of stratus:tenant/TENANT/admin. doc/tenants.md has more.",
 		children,
 		NULL,

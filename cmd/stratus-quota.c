@@ -29,7 +29,14 @@ struct limited { /* a directory with a limit */
 	json_int_t number, bytes, inodes, bytes_limit, inodes_limit;
 	bool exact;
 	char *path; /* in the volume; "" if it was not told */
+	char *id;   /* by which an access point names it, on several bricks; else "" */
 };
+
+static void take_text(char **to, char *text)
+{
+	free(*to);
+	*to = text;
+}
 
 static void take_line(struct limited *l, const char *key, const char *value)
 {
@@ -47,13 +54,19 @@ static void take_line(struct limited *l, const char *key, const char *value)
 			*numbers[i].number = strtoll(value, NULL, 10);
 	if (!strcmp(key, "exact"))
 		l->exact = !strcmp(value, "yes");
-	if (!strcmp(key, "path") && !*l->path) {
-		free(l->path);
-		l->path = path_format("%s", value);
-	}
+	if (!strcmp(key, "path") && !*l->path)
+		take_text(&l->path, path_format("%s", value));
+	if (!strcmp(key, "id") && strchr(value, '.'))
+		take_text(&l->id, path_format("@%s", value));
 }
 
-/* 0 or -errno. l->path is the caller's to free in both cases. */
+static void limited_free(struct limited *l)
+{
+	free(l->path);
+	free(l->id);
+}
+
+/* 0 or -errno. limited_free in both cases. */
 static int ask(const char *path, const char *name, struct limited *l)
 {
 	char *text = malloc(LOCATION_MAX), *at = text;
@@ -62,7 +75,7 @@ static int ask(const char *path, const char *name, struct limited *l)
 	const char *key;
 	char *value;
 
-	*l = (struct limited){ .path = path_format("%s", "") };
+	*l = (struct limited){ .path = path_format("%s", ""), .id = path_format("%s", "") };
 	while (!err && (value = location_next(&at, text + n, &key)))
 		take_line(l, key, value);
 	free(text);
@@ -139,6 +152,7 @@ static json_t *as_json(const struct limited *l)
 				l->bytes_limit, "inodes_limit", l->inodes_limit, "exact", l->exact);
 
 	json_object_set_new(one, "directory", found_text(l->path));
+	json_object_set_new(one, "id", *l->id ? json_string(l->id) : json_null());
 	return one;
 }
 
@@ -152,13 +166,15 @@ static char *limit_text(json_int_t limit)
 	return limit ? path_format("%" JSON_INTEGER_FORMAT, limit) : path_format("%s", "none");
 }
 
-static void print_one(const struct limited *l)
+static void print_one(const struct limited *l, bool with_id)
 {
 	cleanup_path char *bytes = limit_text(l->bytes_limit), *inodes = limit_text(l->inodes_limit),
 			  *shown = path_shown(*l->path ? l->path : "?");
 
 	printf("%20" JSON_INTEGER_FORMAT " %20s %12" JSON_INTEGER_FORMAT " %12s %s%s\n", l->bytes, bytes, l->inodes, inodes,
 	       shown, l->exact ? "" : " (being recounted)");
+	if (with_id && *l->id)
+		printf("for `stratus access create` it is %s\n", l->id);
 }
 
 /* ---- the verbs ---- */
@@ -182,7 +198,7 @@ static int fill_in(const struct arguments *a, uint64_t *bytes, uint64_t *inodes)
 		*bytes = (uint64_t)l.bytes_limit;
 	if (!err && !a->has_inodes)
 		*inodes = (uint64_t)l.inodes_limit;
-	free(l.path);
+	limited_free(&l);
 	return err == -ENODATA ? 0 : err;
 }
 
@@ -233,9 +249,9 @@ static int quota_show(const struct arguments *a, struct problem *p)
 		json_decref(json);
 	} else {
 		print_head();
-		print_one(&l);
+		print_one(&l, true);
 	}
-	free(l.path);
+	limited_free(&l);
 	return err;
 }
 
@@ -256,10 +272,10 @@ static int quota_list(const struct arguments *a, struct problem *p)
 		more = !err && l.number >= next;
 		next = l.number + 1;
 		if (more && !a->json)
-			print_one(&l);
+			print_one(&l, false);
 		if (more)
 			json_array_append_new(all, as_json(&l));
-		free(l.path);
+		limited_free(&l);
 	}
 	if (err == -ENODATA)
 		err = 0;

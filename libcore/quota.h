@@ -10,6 +10,7 @@
  *   bytes-limit N   0: none
  *   inodes-limit N
  *   exact yes|no    no: until a recount has ended the two above may be wrong
+ *   id NUMBER       which no other limit has, nor will have, 16 digits of 0 to f; on several bricks BRICK.NUMBER
  *   path PATH       of the directory, from the root of the mount
  *
  * Errors of setting it: EPERM: who asks is not the administrator; ENOTDIR; EINVAL: no such numbers, or the root of all; EEXIST: it is below one with a limit; ENOTEMPTY;
@@ -20,6 +21,9 @@
 #include <string.h>
 
 #define QUOTA_XATTR "system.stratus.quota"
+/* Read from a tenant's root by the brick's own process, with the number of a limit behind it: the handle (xlator.h, inode_handle) of the directory that has it. ENODATA: none of that
+ * tenant has. */
+#define QUOTA_DIRECTORY_XATTR "trusted.usage.directory."
 /* Those of one brick have lower numbers; of several bricks each has so many, and cluster/dht counts them on from one to the next. */
 enum { QUOTA_NUMBERS = 1 << 20 };
 

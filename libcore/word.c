@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int digit(char c)
@@ -50,4 +51,18 @@ bool word_is_directory(const char *path)
 		path += length;
 	}
 	return true;
+}
+
+bool word_is_limit(const char *text, struct word_limit *limit)
+{
+	enum { DIGITS = 16, BRICK_DIGITS = 5 };
+	size_t length = *text == '@' ? strspn(text + 1, "0123456789") : 0;
+	const char *number = text + 1 + length + 1;
+
+	if (!length || length > BRICK_DIGITS || text[1 + length] != '.' || strlen(number) != DIGITS ||
+	    strspn(number, "0123456789abcdef") != DIGITS)
+		return false;
+	limit->brick = (uint32_t)strtoul(text + 1, NULL, 10);
+	limit->number = strtoull(number, NULL, 16);
+	return limit->number != 0;
 }

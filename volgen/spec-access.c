@@ -11,6 +11,7 @@
 #include "volgen.h"
 #include "word.h"
 
+enum { SENTENCE = 320 };
 #define bad(s, line, format, ...) problem_set(p, EINVAL, "%s:%u: " format, (s)->path, (line), ##__VA_ARGS__)
 
 /* ---- paths: in specifications and options they are of letters that mean nothing there; of all others %xx is written ---- */
@@ -31,24 +32,49 @@ char *spec_access_path(const char *directory)
 	return text;
 }
 
-static bool is_directory(const char *path)
+/* Over several bricks no path tells where a directory is, and only what has a limit is at one of them, whole. */
+static bool is_named_by_limit(const struct spec *s)
 {
-	return strlen(path) <= SPEC_ACCESS_DIRECTORY_MAX && word_is_directory(path);
+	return spec_is_spread(s);
+}
+
+static int check_directory(const struct spec *s, const char *directory, char why[SENTENCE])
+{
+	struct word_limit limit;
+
+	if (!is_named_by_limit(s) && (strlen(directory) > SPEC_ACCESS_DIRECTORY_MAX || !word_is_directory(directory)))
+		return snprintf(
+			       why, SENTENCE,
+			       "an access point's directory is written from the tenant's root, as /a/b, without '.' and '..', with %d "
+			       "bytes at most",
+			       SPEC_ACCESS_DIRECTORY_MAX),
+		       -EINVAL;
+	if (is_named_by_limit(s) && !word_is_limit(directory, &limit))
+		return snprintf(
+			       why, SENTENCE,
+			       "volume %s spreads names over several bricks, or may: an access point's directory has a quota there, and is written as "
+			       "@BRICK.NUMBER, which `stratus quota show DIRECTORY` tells",
+			       s->volume),
+		       -EINVAL;
+	return 0;
+}
+
+static bool can_have_points(const struct spec *s)
+{
+	return !spec_is_spread(s) || !s->replica;
 }
 
 /* ---- what must hold ---- */
 
 static int check_point(const struct spec *s, const struct spec_tenant *t, const struct spec_access *a, struct problem *p)
 {
+	char why[SENTENCE];
+
 	if (!a->directory || gfid_is_null(&a->id))
 		return bad(s, a->line, "this access point of tenant '%s' has no %s: `stratus access create` gives it one",
 			   t->name, a->directory ? "'id'" : "'directory'");
-	if (!is_directory(a->directory))
-		return bad(
-			s, a->line,
-			"an access point's directory is written from the tenant's root, as /a/b, without '.' and '..', with %d bytes "
-			"at most",
-			SPEC_ACCESS_DIRECTORY_MAX);
+	if (check_directory(s, a->directory, why))
+		return bad(s, a->line, "%s", why);
 	if ((a->uid == SPEC_ACCESS_ANY) != (a->gid == SPEC_ACCESS_ANY))
 		return bad(s, a->line, "an access point has both a uid and a gid, or neither");
 	if (a->uid != SPEC_ACCESS_ANY && (a->uid >= t->count || a->gid >= t->count))
@@ -62,10 +88,10 @@ static int check_tenant(const struct spec *s, const struct spec_tenant *t, struc
 
 	if (!t->accesses)
 		return 0;
-	if (spec_is_spread(s))
+	if (!can_have_points(s))
 		return bad(
 			s, t->access->line,
-			"tenant '%s' can't have access points: in this version they are of volumes with one brick, or one replica set that does not grow",
+			"tenant '%s' can't have access points: in this version they are of volumes without replicas, or with one replica set that does not grow",
 			t->name);
 	if (t->accesses > SPEC_ACCESS_OF_ONE)
 		return bad(s, t->access->line, "tenant '%s' has more than %d access points: revoke what is not needed", t->name,
@@ -159,25 +185,26 @@ static struct spec_tenant *living(struct spec *s, const char *tenant, struct pro
 int spec_create_access(struct spec *s, const char *tenant, const struct spec_access *like, struct gfid *id, struct problem *p)
 {
 	struct spec_tenant *t = living(s, tenant, p);
+	struct word_limit limit;
 	struct spec_access *a;
+	char why[SENTENCE];
 
 	if (!t)
 		return -ENOENT;
-	if (spec_is_spread(s))
+	if (!can_have_points(s))
 		return problem_set(
 			p, ENOTSUP,
-			"volume %s spreads names over several bricks or replica sets, or may: in this version access points are of volumes with one brick, or "
-			"one replica set, that were not made to grow",
+			"volume %s spreads names over several replica sets, or may: in this version access points are of volumes without replicas, or "
+			"with one replica set that was not made to grow",
 			s->volume);
 	if (t->accesses >= SPEC_ACCESS_OF_ONE)
 		return problem_set(p, ENOSPC, "tenant %s has %d access points, which is as many as there may be: revoke one",
 				   tenant, SPEC_ACCESS_OF_ONE);
-	if (!is_directory(like->directory))
-		return problem_set(
-			p, EINVAL,
-			"an access point's directory is written from the tenant's root, as /a/b, without '.' and '..', with "
-			"%d bytes at most",
-			SPEC_ACCESS_DIRECTORY_MAX);
+	if (check_directory(s, like->directory, why))
+		return problem_set(p, EINVAL, "%s", why);
+	if (word_is_limit(like->directory, &limit) && !spec_has_subvolume(s, limit.brick)) /* later it may leave */
+		return problem_set(p, EINVAL, "volume %s has no brick %u: `stratus quota show DIRECTORY` tells where it is",
+				   s->volume, limit.brick);
 	if ((like->uid == SPEC_ACCESS_ANY) != (like->gid == SPEC_ACCESS_ANY))
 		return problem_set(p, EINVAL, "an access point has both a uid and a gid, or neither");
 	if (like->uid != SPEC_ACCESS_ANY && (like->uid >= t->count || like->gid >= t->count))

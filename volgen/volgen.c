@@ -180,7 +180,7 @@ static void brick_options(struct writer *w, const char *type, size_t number)
 			option(w, "spread", "on");
 		if (w->spec->replica)
 			option(w, "replicas", "on");
-		if (!spec_is_spread(w->spec))
+		if (!spec_is_spread(w->spec) || !w->spec->replica)
 			option(w, "access", w->access);
 	} else if (!strcmp(type, "features/throttle")) {
 		option(w, "tenants", w->shares);
@@ -425,10 +425,10 @@ static char *write_subvolumes(struct writer *w)
 	return path_format("dht");
 }
 
-static void write_client(struct writer *w)
+static void write_mount(struct writer *w, char *lowest)
 {
 	const struct spec_list *above = &w->spec->client_translators;
-	cleanup_path char *below = write_subvolumes(w);
+	cleanup_path char *below = lowest;
 
 	for (size_t i = 0; i < above->count; i++) {
 		char *name = stack_name("top", above, i);
@@ -441,6 +441,11 @@ static void write_client(struct writer *w)
 	begin(w, "mount", "mount/fuse");
 	option(w, "fsname", w->spec->volume);
 	end(w, "mount/fuse", below);
+}
+
+static void write_client(struct writer *w)
+{
+	write_mount(w, write_subvolumes(w));
 }
 
 static void begin_file(struct writer *w)
@@ -582,6 +587,23 @@ int volgen(const struct spec *s, const char *state, struct volgen_files *files, 
 	free(w.access);
 	free(w.accounts);
 	free(w.shares);
+	return err;
+}
+
+int volgen_one_brick(const struct spec *s, size_t number, char **text, struct problem *p)
+{
+	struct writer w = { .spec = s, .used = calloc(s->types + 1, sizeof *w.used) };
+	int err = w.used ? check_options(s, p) : -ENOMEM;
+
+	*text = NULL;
+	if (!err) {
+		begin_file(&w);
+		write_mount(&w, write_subvolume(&w, number));
+		if (fclose(w.to))
+			abort(); /* as in end_file */
+		*text = w.text;
+	}
+	free(w.used);
 	return err;
 }
 

@@ -231,6 +231,8 @@ int volgen_filter_cloud(const struct volfile *, const char *tenants, FILE *, str
 #define VOLGEN_STATE "/var/lib/stratus"
 /* `state`: where coordinators keep their views and the volume's secret; NULL: VOLGEN_STATE. */
 int volgen(const struct spec *, const char *state, struct volgen_files *, struct problem *);
+/* The volfile of clients that one brick of a volume without replicas shows all that they may see (access points over several bricks): the same, without cluster/dht. malloc'ed. */
+int volgen_one_brick(const struct spec *, size_t number, char **text, struct problem *);
 /* The text of the first of that kind, for the caller to free; NULL: there is none (any more). */
 char *volgen_take(struct volgen_files *, enum volgen_kind);
 void volgen_free(struct volgen_files *);

@@ -111,8 +111,8 @@ for body in '' x '[]' '{}' '{"directory": 5}' '{"directory": "/web", "uid": -1, 
 	[[ "$(fetch acme-admin /v1/volume/photos/tenant/acme/access -X POST -d "$body")" = 400* ]] || fail "$body: $(cat body)"
 done
 [[ "$(fetch acme-admin /v1/volume/photos/tenant/acme/access -X POST -d "$(printf '%05000d' 0)")" = 413* ]] || fail "5000 bytes: $(cat body)"
-[[ "$(fetch acme-admin /v1/volume/wide/tenant/acme/access -X POST -d '{"directory": "/a"}')" = 400* ]] && grep -q "one brick" body || fail "several bricks: $(cat body)"
-refused "one brick" access create wide acme /a
+[[ "$(fetch acme-admin /v1/volume/wide/tenant/acme/access -X POST -d '{"directory": "/a"}')" = 400* ]] && grep -q "has a quota there" body || fail "several bricks: $(cat body)"
+refused "has a quota there" access create wide acme /a
 [ "$("$STRATUS" access list photos acme --json | json '[p["id"] for p in d]')" = "['$WEB']" ] || fail "there are: $("$STRATUS" access list photos acme)"
 
 # ---- what its clients see, and who they are ----

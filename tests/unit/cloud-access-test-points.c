@@ -329,7 +329,7 @@ static void over_several_bricks(void *arg)
 	CHECK_INT(become(t, &web, 0), -EACCES);
 }
 
-void there_are_none_on_several_bricks(void **state)
+void by_its_path_none_is_found_on_several_bricks(void **state)
 {
 	(void)state;
 	with("option spread on\noption access \"" POINTS "\"\n", over_several_bricks);
@@ -341,6 +341,16 @@ void tables_of_access_points_that_make_no_sense_are_refused(void **state)
 		"acme",
 		"acme " WEB " 1 1 rw 0",
 		"acme " WEB " 1 1 rw 0 /a b",
+		"acme " WEB " 1 1 rw 0 @",
+		"acme " WEB " 1 1 rw 0 @0",
+		"acme " WEB " 1 1 rw 0 @0.",
+		"acme " WEB " 1 1 rw 0 @.0123456789abcdef",
+		"acme " WEB " 1 1 rw 0 @0.0123456789abcde",
+		"acme " WEB " 1 1 rw 0 @0.0123456789abcdef0",
+		"acme " WEB " 1 1 rw 0 @0.0123456789abcdeF",
+		"acme " WEB " 1 1 rw 0 @0.0000000000000000",
+		"acme " WEB " 1 1 rw 0 @-1.0123456789abcdef",
+		"acme " WEB " 1 1 rw 0 @123456.0123456789abcdef",
 		"acme " WEB " 1 1 rw 0 a",
 		"acme " WEB " 1 1 rw 0 //a",
 		"acme " WEB " 1 1 rw 0 /a/",

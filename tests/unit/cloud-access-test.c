@@ -105,8 +105,16 @@ int main(void)
 		cmocka_unit_test(its_clients_are_who_it_says_whoever_they_say_they_are),
 		cmocka_unit_test(by_one_that_reads_nothing_is_changed),
 		cmocka_unit_test(an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended),
-		cmocka_unit_test(there_are_none_on_several_bricks),
+		cmocka_unit_test(by_its_path_none_is_found_on_several_bricks),
 		cmocka_unit_test(tables_of_access_points_that_make_no_sense_are_refused),
+		cmocka_unit_test(over_several_bricks_the_limit_tells_which_directory_it_is),
+		cmocka_unit_test(by_one_nothing_is_said_or_asked_of_bricks),
+		cmocka_unit_test(it_ends_when_the_limit_is_taken_away),
+		cmocka_unit_test(what_is_elsewhere_is_not_shown),
+		cmocka_unit_test(a_name_that_an_intent_holds_is_waited_for),
+		cmocka_unit_test(what_a_limit_above_its_directory_holds_is_not_told),
+		cmocka_unit_test(what_is_kept_free_for_clients_that_spread_is_not_for_it),
+		cmocka_unit_test(there_are_none_on_several_sets),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

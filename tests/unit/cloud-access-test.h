@@ -37,6 +37,15 @@ void its_directory_is_what_has_the_path_when_a_session_begins(void **state);
 void its_clients_are_who_it_says_whoever_they_say_they_are(void **state);
 void by_one_that_reads_nothing_is_changed(void **state);
 void an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended(void **state);
-void there_are_none_on_several_bricks(void **state);
+void by_its_path_none_is_found_on_several_bricks(void **state);
 void tables_of_access_points_that_make_no_sense_are_refused(void **state);
+/* ---- cloud-access-test-limits.c ---- */
+void over_several_bricks_the_limit_tells_which_directory_it_is(void **state);
+void by_one_nothing_is_said_or_asked_of_bricks(void **state);
+void it_ends_when_the_limit_is_taken_away(void **state);
+void what_is_elsewhere_is_not_shown(void **state);
+void a_name_that_an_intent_holds_is_waited_for(void **state);
+void what_a_limit_above_its_directory_holds_is_not_told(void **state);
+void what_is_kept_free_for_clients_that_spread_is_not_for_it(void **state);
+void there_are_none_on_several_sets(void **state);
 #endif

@@ -81,19 +81,97 @@ static void access_points_that_make_no_sense_are_refused(void **state)
 	}
 }
 
-static void access_points_are_of_volumes_with_one_brick(void **state)
+#define LIMITED "0123456789abcdef"
+static const char by_limit[] = HEAD SERVER SIX BY_TLS "tenants:\n" TENANT_WITH(
+	POINT(6, "directory: \"@4." LIMITED "\"") ", " POINT(7, "directory: \"@0." LIMITED "\", read-only: true"));
+
+static void on_several_bricks_directories_are_told_by_their_limits(void **state)
 {
-	static const char text[] = HEAD SERVER SIX "tenants:\n" SOME, none[] = HEAD SERVER SIX "tenants:\n" TENANTS;
-	struct spec_access like = { .directory = (char *)"/a", .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY };
+	static const char *const bad[] = { "/a", "@0.0123456789abcde", "@0.0123456789ABCDEF", LIMITED, ("0." LIMITED), "" };
+	static const char none[] = HEAD SERVER SIX BY_TLS "tenants:\n" TENANTS;
+	struct spec_access like = { .directory = (char *)"@5." LIMITED, .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY };
+	struct volgen_files files;
 	struct problem p = { "" };
+	struct volfile v;
 	struct gfid id;
 	struct spec s;
 
 	(void)state;
-	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), -EINVAL);
-	assert_non_null(strstr(p.text, "with one brick"));
-	spec_free(&s);
+	comes_back(by_limit);
+	make(by_limit, &files);
+	parse(&files, "server-a.vol", &v);
+	for (int i = 0; i < 6; i++) {
+		char brick[16];
+
+		snprintf(brick, sizeof brick, "brick%d", i);
+		assert_string_equal(value(&v, brick, "access"),
+				    "acme " IDS(6) " - - rw 0 @4." LIMITED ", acme " IDS(7) " - - ro 0 @0." LIMITED);
+	}
+	volfile_free(&v);
+	volgen_free(&files);
 	assert_int_equal(spec_parse(none, strlen(none), "x", &s, &p), 0);
+	assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), 0);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		like.directory = (char *)bad[i];
+		p.text[0] = '\0';
+		assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), -EINVAL);
+		assert_non_null(strstr(p.text, "`stratus quota show DIRECTORY` tells"));
+	}
+	like.directory = (char *)"@6." LIMITED;
+	p.text[0] = '\0';
+	assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "no brick 6"));
+	spec_free(&s);
+	assert_int_equal(spec_parse(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS,
+				    strlen(HEAD SERVER BRICK BY_TLS "tenants:\n" TENANTS), "x", &s, &p),
+			 0);
+	like.directory = (char *)"@0." LIMITED;
+	assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), -EINVAL); /* there a path does */
+	spec_free(&s);
+}
+
+/* Its clients speak to that brick, and to no other. */
+static void they_have_the_volfile_of_one_brick(void **state)
+{
+	static const char to_grow[] =
+		HEAD SERVER BRICK BY_TLS "began-with: 1\ntenants:\n" TENANT_WITH(POINT(6, "directory: \"@0." LIMITED "\""));
+	struct problem p = { "" };
+	struct spec s;
+	char *text;
+
+	(void)state;
+	assert_int_equal(spec_parse(by_limit, strlen(by_limit), "x", &s, &p), 0);
+	assert_int_equal(volgen_one_brick(&s, 4, &text, &p), 0);
+	assert_non_null(strstr(text, "option remote-subvolume brick4\n"));
+	assert_null(strstr(strstr(text, "remote-subvolume") + 1, "remote-subvolume"));
+	assert_null(strstr(text, "cluster/"));
+	assert_non_null(strstr(text, "mount/fuse"));
+	free(text);
+	spec_free(&s);
+	assert_int_equal(spec_parse(to_grow, strlen(to_grow), "x", &s, &p), 0);
+	assert_int_equal(volgen_one_brick(&s, 0, &text, &p), 0);
+	assert_null(strstr(text, "cluster/"));
+	free(text);
+	spec_free(&s);
+}
+
+static void there_are_none_of_several_sets(void **state)
+{
+	static const char head[] = HEAD SERVER "replica: 3\nbricks:\n" BRICK_AT(1) BRICK_AT(2) BRICK_AT(3) BRICK_AT(4)
+		BRICK_AT(5) BRICK_AT(6) BY_TLS;
+	struct spec_access like = { .directory = (char *)"@0." LIMITED, .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY };
+	struct problem p = { "" };
+	char text[4096];
+	struct gfid id;
+	struct spec s;
+
+	(void)state;
+	snprintf(text, sizeof text, "%stenants:\n%s", head, TENANT_WITH(POINT(6, "directory: \"@0." LIMITED "\"")));
+	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "without replicas"));
+	spec_free(&s);
+	snprintf(text, sizeof text, "%stenants:\n%s", head, TENANTS);
+	assert_int_equal(spec_parse(text, strlen(text), "x", &s, &p), 0);
 	assert_int_equal(spec_create_access(&s, "acme", &like, &id, &p), -ENOTSUP);
 	spec_free(&s);
 }
@@ -151,7 +229,9 @@ int access_of_specifications(void)
 		cmocka_unit_test(access_points_are_told_to_the_brick),
 		cmocka_unit_test(each_member_of_a_set_is_told_of_them),
 		cmocka_unit_test(access_points_that_make_no_sense_are_refused),
-		cmocka_unit_test(access_points_are_of_volumes_with_one_brick),
+		cmocka_unit_test(on_several_bricks_directories_are_told_by_their_limits),
+		cmocka_unit_test(they_have_the_volfile_of_one_brick),
+		cmocka_unit_test(there_are_none_of_several_sets),
 		cmocka_unit_test(they_come_and_go_and_never_change),
 	};
 

@@ -122,6 +122,8 @@ static int retell(struct request *rq, struct dht *d, int child, struct blob *val
 	while ((line = location_next(&at, end, &key))) {
 		if (!strcmp(key, "number"))
 			location_line(&to, key, "%llu", strtoull(line, NULL, 10) + (unsigned long long)child * QUOTA_NUMBERS);
+		else if (!strcmp(key, "id"))
+			location_line(&to, key, "%d.%s", child, line);
 		else if (!strcmp(key, "path"))
 			tell_path(rq, d, child, line, &to);
 		else

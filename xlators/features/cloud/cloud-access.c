@@ -28,13 +28,15 @@ static int take_id(const char *text, bool *given, uint32_t *id)
 
 static int take_words(char *const *word, struct point *one)
 {
+	struct word_limit limit = { 0 };
 	bool has_uid, has_gid;
 
 	if (!identity_is_name(word[0], strlen(word[0])) || gfid_parse(word[1], &one->id) || gfid_is_null(&one->id) ||
 	    take_id(word[2], &has_uid, &one->uid) || take_id(word[3], &has_gid, &one->gid) || has_uid != has_gid ||
 	    (strcmp(word[4], "rw") && strcmp(word[4], "ro")) || word_number(word[5], INT64_MAX, &one->expires) ||
-	    word_decode(word[6]) || !word_is_directory(word[6]))
+	    word_decode(word[6]) || !(word_is_limit(word[6], &limit) || word_is_directory(word[6])))
 		return -EINVAL;
+	one->limit = limit.number;
 	strcpy(one->tenant, word[0]);
 	one->forced = has_uid;
 	one->read_only = !strcmp(word[4], "ro");
@@ -48,8 +50,8 @@ static int take_point(const struct words *r, struct point *one, struct problem *
 
 	return err ? problem_set(
 			     p, -err,
-			     "\"%.*s\" is no access point: write TENANT ID UID|- GID|- rw|ro EXPIRES /DIRECTORY, with %%xx for what "
-			     "words can't have",
+			     "\"%.*s\" is no access point: write TENANT ID UID|- GID|- rw|ro EXPIRES /DIRECTORY (or @BRICK.NUMBER), with %%xx for "
+			     "what words can't have",
 			     words_shown(r), r->whole.at)
 		   : 0;
 }
@@ -110,17 +112,24 @@ static const struct point *find(const struct cloud *c, const struct gfid *id)
 	return c->points.count ? bsearch(&key, c->points.point, c->points.count, sizeof(key), by_id) : NULL;
 }
 
+/* On several bricks no path tells which directory it is, and only what a limit holds is at one of them, whole; several sets have no such limits. */
+static bool is_usable(const struct cloud *c, const struct point *one)
+{
+	return one->limit ? c->spread && !c->replicas && !one->ending && !one->ended : !c->spread;
+}
+
 int point_find(struct cloud *c, const struct identity *who, struct guest *g)
 {
 	const struct point *found;
 	struct gfid id;
 	int err = -EACCES;
 
-	if (c->spread || gfid_parse(who->access, &id))
+	if (gfid_parse(who->access, &id))
 		return err;
 	pthread_rwlock_rdlock(&c->table_lock);
 	found = find(c, &id);
-	if (found && !strcmp(found->tenant, who->name) && (!found->expires || clock_wall_ns() / 1000000000 < found->expires)) {
+	if (found && is_usable(c, found) && !strcmp(found->tenant, who->name) &&
+	    (!found->expires || clock_wall_ns() / 1000000000 < found->expires)) {
 		g->access = id;
 		g->forced = found->forced;
 		g->read_only = found->read_only;
@@ -132,15 +141,39 @@ int point_find(struct cloud *c, const struct identity *who, struct guest *g)
 	return err;
 }
 
-int point_directory(struct cloud *c, const struct gfid *id, char **directory)
+int point_directory(struct cloud *c, const struct gfid *id, char **directory, uint64_t *limit)
 {
 	const struct point *found;
 
 	pthread_rwlock_rdlock(&c->table_lock);
 	found = find(c, id);
 	*directory = found ? strdup(found->directory) : NULL;
+	*limit = found ? found->limit : 0;
 	pthread_rwlock_unlock(&c->table_lock);
 	return *directory ? 0 : found ? -ENOMEM : -EACCES;
+}
+
+void points_ending(struct cloud *c, uint64_t limit)
+{
+	pthread_rwlock_wrlock(&c->table_lock);
+	for (size_t i = 0; i < c->points.count; i++)
+		c->points.point[i].ending += c->points.point[i].limit == limit;
+	pthread_rwlock_unlock(&c->table_lock);
+}
+
+/* One may have come meanwhile. */
+void points_ended(struct cloud *c, uint64_t limit, bool was)
+{
+	pthread_rwlock_wrlock(&c->table_lock);
+	for (size_t i = 0; i < c->points.count; i++) {
+		struct point *one = &c->points.point[i];
+
+		if (one->limit != limit)
+			continue;
+		one->ended |= was;
+		one->ending -= one->ending > 0;
+	}
+	pthread_rwlock_unlock(&c->table_lock);
 }
 
 /* ---- what one that only reads may ---- */

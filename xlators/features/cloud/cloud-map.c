@@ -34,18 +34,18 @@ enum {
 };
 
 /* The others are what the parts of a volume's own stack say to each other: no tenant has a use for them, whatever he calls critical. */
-static bool is_for_tenants(const struct cloud *c, uint32_t type)
+static bool is_for_tenants(const struct cloud *c, const struct guest *g, uint32_t type)
 {
 	return type == EXTENSION_TRACE || type == EXTENSION_BORN_WITH || type == EXTENSION_HELD ||
-	       (c->spread && type == EXTENSION_PLACE) || (c->replicas && type == EXTENSION_REPLICA);
+	       (g->spreads && type == EXTENSION_PLACE) || (c->replicas && type == EXTENSION_REPLICA);
 }
 
-static int extensions_in(const struct cloud *c, struct request *rq)
+static int extensions_in(const struct cloud *c, const struct guest *g, struct request *rq)
 {
 	const struct extension *e = rq->extensions;
 
 	while (e) {
-		if (is_for_tenants(c, e->type)) {
+		if (is_for_tenants(c, g, e->type)) {
 			e = e->next;
 			continue;
 		}
@@ -73,12 +73,12 @@ int map_request(struct cloud *c, const struct guest *g, struct request *rq, stru
 {
 	const struct tenant *t = &g->tenant;
 	uint32_t uid = g->forced ? g->uid : rq->uid, gid = g->forced ? g->gid : rq->gid;
-	int err = extensions_in(c, rq);
+	int err = extensions_in(c, g, rq);
 
 	*was = (struct asker){ rq->uid, rq->root,	 rq->gid,   rq->tree,	    rq->access,
 			       rq->top, rq->administers, rq->moves, rq->group_count };
 	if (!err)
-		err = born_may(c, rq);
+		err = born_may(c, g->spreads, rq);
 	if (!err)
 		err = id_in(c, t, &uid);
 	if (!err)
@@ -188,7 +188,7 @@ static int create_in(struct mapping *m, struct create_in *in)
 
 static int setxattr_in(struct mapping *m, struct setxattr_in *in)
 {
-	int err = in->name ? xattr_may_set(m->cloud, in->name) : -EINVAL;
+	int err = in->name ? xattr_may_set(m->cloud, m->spreads, in->name) : -EINVAL;
 
 	return err ? err : acl_value(m, in->name, &in->value);
 }
@@ -199,7 +199,7 @@ static int condition_in(struct mapping *m, struct condition *c)
 
 	if (c->kind != IF_XATTR && c->kind != IF_NO_XATTR)
 		return 0;
-	err = c->name ? xattr_may_get(m->cloud, c->name) : -EINVAL;
+	err = c->name ? xattr_may_get(m->cloud, m->spreads, c->name) : -EINVAL;
 	if (err)
 		return -EPERM; /* whether there is one is not told either */
 	return c->kind == IF_XATTR ? acl_value(m, c->name, &c->value) : 0;
@@ -237,6 +237,11 @@ static int compound_in(struct mapping *m, struct compound_in *in)
 	return err;
 }
 
+static int name_may(const struct mapping *m, const char *name, int (*may)(const struct cloud *, bool spreads, const char *))
+{
+	return name ? may(m->cloud, m->spreads, name) : -EINVAL;
+}
+
 int map_in(struct mapping *m, int fop, const void *in, void *to)
 {
 	memcpy(to, in, fop_info[fop].in_size);
@@ -254,10 +259,9 @@ int map_in(struct mapping *m, int fop, const void *in, void *to)
 	case FOP_setxattr:
 		return setxattr_in(m, to);
 	case FOP_getxattr:
-		return ((struct getxattr_in *)to)->name ? xattr_may_get(m->cloud, ((struct getxattr_in *)to)->name) : -EINVAL;
+		return name_may(m, ((struct getxattr_in *)to)->name, xattr_may_get);
 	case FOP_removexattr:
-		return ((struct removexattr_in *)to)->name ? xattr_may_set(m->cloud, ((struct removexattr_in *)to)->name)
-							   : -EINVAL;
+		return name_may(m, ((struct removexattr_in *)to)->name, xattr_may_set);
 	case FOP_compound:
 		return compound_in(m, to);
 	case FOP_lease:
@@ -291,18 +295,19 @@ static void dirents_out(struct cloud *c, const struct tenant *t, struct dirents 
 			attr_out(c, t, &d->entry[i].attr);
 }
 
-static int results_out(struct cloud *c, const struct tenant *t, const struct compound_in *in, struct results *r)
+static int results_out(struct cloud *c, const struct guest *g, const struct compound_in *in, struct results *r)
 {
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < r->count; i++)
 		if (r->result[i].out)
-			err = map_out(c, t, (int)r->result[i].fop, in->steps.step[i].in, r->result[i].out);
+			err = map_out(c, g, (int)r->result[i].fop, in->steps.step[i].in, r->result[i].out);
 	return err;
 }
 
-int map_out(struct cloud *c, const struct tenant *t, int fop, const void *in, void *out)
+int map_out(struct cloud *c, const struct guest *g, int fop, const void *in, void *out)
 {
+	const struct tenant *t = &g->tenant;
 	int err = 0;
 
 	for (const struct field *f = fop_info[fop].out; !err && f->name; f++) {
@@ -313,10 +318,10 @@ int map_out(struct cloud *c, const struct tenant *t, int fop, const void *in, vo
 		else if (f->kind == FIELD_DIRENTS)
 			dirents_out(c, t, at);
 		else if (f->kind == FIELD_RESULTS)
-			err = results_out(c, t, in, at);
+			err = results_out(c, g, in, at);
 	}
 	if (fop == FOP_listxattr)
-		names_out(c, &((struct listxattr_out *)out)->names);
+		names_out(c, g->spreads, &((struct listxattr_out *)out)->names);
 	if (fop == FOP_getxattr && is_acl(((const struct getxattr_in *)in)->name))
 		err = acl_out(c, t, ((struct getxattr_out *)out)->value.bytes, ((struct getxattr_out *)out)->value.size);
 	return err;

@@ -2,6 +2,10 @@
 /* Where the tenants' trees are: directories of the brick by the tenants' names, each with the tenant's id as its gfid. */
 #include "cloud.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "quota.h"
 #include "replica.h"
 
 enum { TRIES = 2000 }; /* one each millisecond */
@@ -160,5 +164,50 @@ int tree_below(struct xlator *x, const struct tenant *t, const char *path, struc
 		inode_unref(*inode);
 		*inode = NULL;
 	}
+	return err;
+}
+
+static struct xlator *leaf_of(struct xlator *x)
+{
+	while (!x->type->inode_from_handle && x->children)
+		x = x->child[0];
+	return x;
+}
+
+/* The limit's number finds it, not a path: the way to it may lead over several bricks. */
+static int find_limited(struct request *rq, struct xlator *x, struct inode *top, uint64_t limit, struct inode **inode)
+{
+	struct xlator *leaf = leaf_of(x);
+	char name[sizeof(QUOTA_DIRECTORY_XATTR) + 16];
+	struct getxattr_in in = { .inode = top, .name = name };
+	struct getxattr_out out = { 0 };
+	int err;
+
+	snprintf(name, sizeof(name), QUOTA_DIRECTORY_XATTR "%016" PRIx64, limit);
+	err = getxattr_on(rq, x->child[0], &in, &out);
+	if (err)
+		return err == -ENODATA ? -ENOENT : err;
+	err = leaf->type->inode_from_handle ? leaf->type->inode_from_handle(leaf, out.value.bytes, out.value.size, inode)
+					    : -EOPNOTSUPP;
+	fop_out_clear(FOP_getxattr, &out);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+int tree_limited(struct xlator *x, const struct tenant *t, uint64_t limit, struct inode **inode)
+{
+	cleanup_inode struct inode *top = NULL;
+	struct request rq;
+	int err = tree_root(x, t, &top);
+
+	*inode = NULL;
+	if (err)
+		return err;
+	err = own_begin(&rq, x);
+	rq.uid = rq.root = t->base;
+	rq.gid = t->base;
+	rq.tree = t->id;
+	if (!err)
+		err = find_limited(&rq, x, top, limit, inode);
+	request_finish(&rq);
 	return err;
 }

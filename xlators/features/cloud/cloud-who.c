@@ -19,7 +19,7 @@ static int find_moved(struct cloud *c, const struct gfid *id, struct guest *g)
 {
 	const struct tenant *found = NULL;
 
-	*g = (struct guest){ .moves = true };
+	*g = (struct guest){ .moves = true, .spreads = c->spread };
 	pthread_rwlock_rdlock(&c->table_lock);
 	if (c->spread)
 		found = table_find_owner(&c->table, id);
@@ -41,7 +41,8 @@ int whose(struct cloud *c, const struct client *client, struct guest *g)
 		return gfid_is_null(&client->acts_for) ? MAY_ALL : find_moved(c, &client->acts_for, g);
 	if (!identity_is_tenants(&who) || !gfid_is_null(&client->acts_for))
 		return -EACCES;
-	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN };
+	*g = (struct guest){ .administers = who.kind == IDENTITY_TENANT_ADMIN,
+			     .spreads = c->spread && who.kind != IDENTITY_ACCESS };
 	if (who.kind == IDENTITY_ACCESS && point_find(c, &who, g))
 		return -EACCES;
 	g->top = client->root;

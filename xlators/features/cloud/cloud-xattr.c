@@ -37,33 +37,33 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
-static bool has(const struct cloud *c, const char *name)
+static bool has(const struct cloud *c, bool spreads, const char *name)
 {
 	if (begins(name, XATTR_SECURITY_PREFIX))
 		return listed(c->security, name + strlen(XATTR_SECURITY_PREFIX));
-	return begins(name, XATTR_USER_PREFIX) || is_acl(name) || (c->spread && begins(name, DHT_XATTR));
+	return begins(name, XATTR_USER_PREFIX) || is_acl(name) || (spreads && begins(name, DHT_XATTR));
 }
 
-int xattr_may_get(const struct cloud *c, const char *name)
+int xattr_may_get(const struct cloud *c, bool spreads, const char *name)
 {
-	if (has(c, name) || is_quota(name) || ((c->spread || c->replicas) && is_location(name)))
+	if (has(c, spreads, name) || is_quota(name) || ((spreads || c->replicas) && is_location(name)))
 		return 0;
 	return begins(name, XATTR_TRUSTED_PREFIX) || begins(name, XATTR_SECURITY_PREFIX) ? -ENODATA : -EOPNOTSUPP;
 }
 
-int xattr_may_set(const struct cloud *c, const char *name)
+int xattr_may_set(const struct cloud *c, bool spreads, const char *name)
 {
-	return has(c, name) || is_quota(name) ? 0 : begins(name, XATTR_TRUSTED_PREFIX) ? -EPERM : -EOPNOTSUPP;
+	return has(c, spreads, name) || is_quota(name) ? 0 : begins(name, XATTR_TRUSTED_PREFIX) ? -EPERM : -EOPNOTSUPP;
 }
 
-void names_out(const struct cloud *c, struct blob *names)
+void names_out(const struct cloud *c, bool spreads, struct blob *names)
 {
 	char *list = names->bytes;
 	uint32_t kept = 0, length;
 
 	for (uint32_t at = 0; at < names->size; at += length) {
 		length = (uint32_t)strnlen(list + at, names->size - at) + 1;
-		if (at + length > names->size || !has(c, list + at))
+		if (at + length > names->size || !has(c, spreads, list + at))
 			continue;
 		memmove(list + kept, list + at, length);
 		kept += length;
@@ -72,14 +72,15 @@ void names_out(const struct cloud *c, struct blob *names)
 }
 
 /* Only what a tenant may set himself. An ACL can't be born with an object: it inherits that of its directory, which is in the brick's ids already. */
-int born_may(const struct cloud *c, const struct request *rq)
+int born_may(const struct cloud *c, bool spreads, const struct request *rq)
 {
 	struct born born;
 	int err = born_of(rq, &born);
 
 	for (unsigned i = 0; !err && i < born.count; i++)
-		err = is_acl(born.xattr[i].name) || is_quota(born.xattr[i].name) ? -EOPNOTSUPP
-										 : xattr_may_set(c, born.xattr[i].name);
+		err = is_acl(born.xattr[i].name) || is_quota(born.xattr[i].name)
+			      ? -EOPNOTSUPP
+			      : xattr_may_set(c, spreads, born.xattr[i].name);
 	return err;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* features/cloud: one brick for many tenants. Each has a tree of his own, ids of his own, and sees nothing else. doc/tenants.md has the reasons. */
 #include "cloud.h"
+#include "location.h"
 #include "place.h"
+#include "quota.h"
 
 #define AT(field) OPTION_AT(struct cloud, field)
 static const struct option options[] = {
@@ -11,7 +13,7 @@ static const struct option options[] = {
 	  .live = true },
 	{ "access", OPTION_STRING, AT(access), "",
 	  "access points, apart by commas, each TENANT ID UID GID MODE EXPIRES DIRECTORY: whose certificate says stratus:tenant/TENANT/access/ID has "
-	  "that directory of the tenant's tree, as /a/b with %xx for what words can't have; all that it does it does as UID and GID (- and -: as it says), "
+	  "that directory of the tenant's tree, as /a/b with %xx for what words can't have, or, with `spread`, that with the limit of which `stratus quota show` tells @BRICK.NUMBER; all that it does it does as UID and GID (- and -: as it says), "
 	  "MODE is rw or ro, EXPIRES in seconds since 1970 (0: never)",
 	  .live = true },
 	{ "security-xattrs", OPTION_STRING, AT(security), "",
@@ -32,11 +34,48 @@ static const struct option options[] = {
 
 /* ---- requests ---- */
 
+static bool ends_limit(const struct cloud *c, const struct guest *g, enum fop fop, const union any_in *in)
+{
+	return c->spread && g->administers && fop == FOP_removexattr && !strcmp(in->removexattr.name, QUOTA_XATTR);
+}
+
+/* The number of the limit that the directory has; 0: none, or it can't be told. */
+static uint64_t limit_of(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct getxattr_in in = { .inode = inode, .name = QUOTA_XATTR };
+	struct getxattr_out out = { 0 };
+	uint64_t number = 0;
+	const char *key;
+	char *at, *value;
+
+	if (getxattr_on(rq, x->child[0], &in, &out))
+		return 0;
+	at = out.value.bytes;
+	while ((value = location_next(&at, (char *)out.value.bytes + out.value.size, &key)))
+		if (!strcmp(key, "id"))
+			number = strtoull(value, NULL, 16);
+	fop_out_clear(FOP_getxattr, &out);
+	return number;
+}
+
+/* Without its limit what is below a directory may come to be at other bricks: before that nobody is there any more by an access point. */
+static int end_limit(struct request *rq, struct xlator *x, const struct removexattr_in *in, void *out)
+{
+	uint64_t limit = limit_of(rq, x, in->inode);
+	int err;
+
+	if (limit)
+		points_ending(x->private, limit);
+	err = fop_call(rq, x->child[0], FOP_removexattr, in, out);
+	if (limit)
+		points_ended(x->private, limit, !err);
+	return err;
+}
+
 static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum fop fop, const void *in, void *out)
 {
 	struct cloud *c = x->private;
-	const struct tenant *t = &g->tenant;
-	struct mapping m = { .cloud = c, .tenant = t, .moves = g->moves };
+	struct mapping m = { .cloud = c, .tenant = &g->tenant, .moves = g->moves, .spreads = g->spreads };
 	struct asker was;
 	union any_in mapped;
 	int err = g->read_only && changes(fop, in) ? -EROFS : 0;
@@ -46,13 +85,15 @@ static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum
 	if (err)
 		return err;
 	err = map_in(&m, fop, in, &mapped);
-	if (!err)
+	if (!err && ends_limit(c, g, fop, &mapped))
+		err = end_limit(rq, x, &mapped.removexattr, out);
+	else if (!err)
 		err = fop_call(rq, x->child[0], fop, &mapped, out);
 	mapping_end(&m);
 	unmap_request(g, rq, &was);
 	if (err)
 		return err;
-	err = map_out(c, t, fop, in, out);
+	err = map_out(c, g, fop, in, out);
 	if (err)
 		fop_out_clear(fop, out);
 	return err;
@@ -86,16 +127,17 @@ static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const v
 static int access_root(struct xlator *x, const struct guest *g, struct inode **root)
 {
 	char *directory;
+	uint64_t limit;
 	int err;
 
 	if (!gfid_is_null(&g->top)) {
 		*root = inode_get(x->inodes, &g->top, S_IFDIR);
 		return *root ? 0 : -ENOMEM;
 	}
-	err = point_directory(x->private, &g->access, &directory);
+	err = point_directory(x->private, &g->access, &directory, &limit);
 	if (err)
 		return err;
-	err = tree_below(x, &g->tenant, directory, root);
+	err = limit ? tree_limited(x, &g->tenant, limit, root) : tree_below(x, &g->tenant, directory, root);
 	if (err && err != -EAGAIN)
 		log_warning(x, NULL, "the directory %s of an access point of tenant %s can't be shown: %s", directory,
 			    g->tenant.name, error_text(err));
@@ -136,6 +178,20 @@ static int take_table(struct cloud *c, struct problem *p)
 	return 0;
 }
 
+/* What the new table has of what ended: the row says nothing of that. */
+static void keep_ended(struct points *fresh, const struct points *old)
+{
+	for (size_t i = 0, k = 0; i < fresh->count; i++) { /* both by id */
+		while (k < old->count && memcmp(&old->point[k].id, &fresh->point[i].id, sizeof(struct gfid)) < 0)
+			k++;
+		if (k == old->count || !gfid_equal(&old->point[k].id, &fresh->point[i].id) ||
+		    old->point[k].limit != fresh->point[i].limit)
+			continue;
+		fresh->point[i].ended = old->point[k].ended;
+		fresh->point[i].ending = old->point[k].ending;
+	}
+}
+
 static int take_points(struct cloud *c, struct problem *p)
 {
 	struct points fresh, old;
@@ -145,6 +201,7 @@ static int take_points(struct cloud *c, struct problem *p)
 		return err;
 	pthread_rwlock_wrlock(&c->table_lock);
 	old = c->points;
+	keep_ended(&fresh, &old);
 	c->points = fresh;
 	pthread_rwlock_unlock(&c->table_lock);
 	points_free(&old);

@@ -30,6 +30,7 @@ struct guest { /* of the tenant that he is of */
 	struct tenant tenant;
 	bool administers;
 	bool moves;	    /* none of his clients: the provider's process that moves what he has */
+	bool spreads;	    /* he has cluster/dht, and may say what that says */
 	struct gfid access; /* the access point that he has come by; zeros: none. Of that: */
 	struct gfid top;    /* the directory that he was given for a root */
 	bool read_only;
@@ -39,7 +40,10 @@ struct guest { /* of the tenant that he is of */
 struct point { /* an access point */
 	struct gfid id;
 	char tenant[TENANT_NAME + 1];
-	char *directory; /* from the tenant's root: "/", "/a/b" */
+	char *directory; /* from the tenant's root: "/", "/a/b"; or "@BRICK.NUMBER" (word.h) */
+	uint64_t limit;	 /* that number; 0: it is a path */
+	bool ended;	 /* that limit was taken away */
+	unsigned ending; /* or is just being, by so many requests */
 	bool forced, read_only;
 	uint32_t uid, gid;
 	uint64_t expires; /* seconds since the epoch; 0: never */
@@ -99,8 +103,11 @@ void points_free(struct points *);
 void points_print(struct cloud *, FILE *);
 /* By which access point the guest comes: 0, or -EACCES: there is none (any more). The tenant is for the caller to find. */
 int point_find(struct cloud *, const struct identity *, struct guest *);
-int point_directory(struct cloud *, const struct gfid *id, char **directory); /* malloc'ed */
-bool changes(int fop, const void *in);					      /* what one that only reads may not */
+int point_directory(struct cloud *, const struct gfid *id, char **directory, uint64_t *limit); /* malloc'ed */
+bool changes(int fop, const void *in); /* what one that only reads may not */
+/* The limit by whose number access points name their directory is being taken away: until `points_ended` says that it was not they let nobody in, nor do anything for who is. */
+void points_ending(struct cloud *, uint64_t limit);
+void points_ended(struct cloud *, uint64_t limit, bool was);
 
 /* ---- cloud-map.c: ids ---- */
 int id_in(struct cloud *, const struct tenant *, uint32_t *id); /* -EINVAL: none of the tenant's */
@@ -110,7 +117,7 @@ void id_out(struct cloud *, const struct tenant *, uint32_t *id);
 struct mapping {
 	struct cloud *cloud;
 	const struct tenant *tenant;
-	bool moves; /* struct guest */
+	bool moves, spreads; /* struct guest */
 	void *steps;
 	void *owned[2 * COMPOUND_MAX]; /* values */
 	unsigned count;
@@ -124,7 +131,7 @@ union any_in {
 int map_in(struct mapping *, int fop, const void *in, void *to);
 void mapping_end(struct mapping *);
 /* In place. `in` is what the tenant asked. 0, or -errno with the results left for the caller to clear. */
-int map_out(struct cloud *, const struct tenant *, int fop, const void *in, void *out);
+int map_out(struct cloud *, const struct guest *, int fop, const void *in, void *out);
 /* The ids and extensions of the request. It is the tenant's own again after unmap_request. */
 struct asker {
 	uid_t uid, root;
@@ -138,13 +145,14 @@ void unmap_request(const struct guest *, struct request *, const struct asker *)
 
 /* ---- cloud-xattr.c ---- */
 bool is_acl(const char *name);
-int xattr_may_get(const struct cloud *, const char *name); /* 0, -ENODATA, -EOPNOTSUPP */
-int xattr_may_set(const struct cloud *, const char *name); /* 0, -EPERM, -EOPNOTSUPP */
+/* spreads: struct guest. */
+int xattr_may_get(const struct cloud *, bool spreads, const char *name); /* 0, -ENODATA, -EOPNOTSUPP */
+int xattr_may_set(const struct cloud *, bool spreads, const char *name); /* 0, -EPERM, -EOPNOTSUPP */
 int acl_in(struct cloud *, const struct tenant *, void *acl,
 	   uint32_t size); /* -EINVAL: none, or of ids that the tenant has not */
 int acl_out(struct cloud *, const struct tenant *, void *acl, uint32_t size); /* -EIO: none */
-void names_out(const struct cloud *, struct blob *names);
-int born_may(const struct cloud *, const struct request *);
+void names_out(const struct cloud *, bool spreads, struct blob *names);
+int born_may(const struct cloud *, bool spreads, const struct request *);
 
 /* ---- cloud-tree.c; in a task ---- */
 /* For requests of this translator itself, which no client sent: a member of a set does them of its own accord, at a time that all members agree on. */
@@ -153,6 +161,8 @@ int own_begin(struct request *, struct xlator *);
 int tree_root(struct xlator *, const struct tenant *, struct inode **);
 /* A directory of it by its path ("/a/b"): what is there now, symbolic links are not followed. -ENOENT, -ENOTDIR. A reference. */
 int tree_below(struct xlator *, const struct tenant *, const char *path, struct inode **);
+/* That with the limit of this number, wherever it is. -ENOENT. A reference. */
+int tree_limited(struct xlator *, const struct tenant *, uint64_t limit, struct inode **);
 /* The directory of all trees; -ENOENT. A reference. */
 int tree_all(struct request *, struct xlator *, struct inode **);
 struct inode *brick_root(struct xlator *);

@@ -239,7 +239,9 @@ static int mark_surely(struct request *rq, struct xlator *x, struct inode *inode
 
 	if (err)
 		return err;
-	attr->flags |= f.wide || f.shard ? ATTR_WIDE : 0;
+	if (f.points && request_is_confined(rq)) /* he is told nothing of where the object is */
+		return -EREMOTE;
+	attr->flags |= (f.wide || f.shard) && !request_is_confined(rq) ? ATTR_WIDE : 0;
 	if (f.kept)
 		kept_leave_out(rq, x, inode, &f, attr);
 	if (!f.points)
@@ -375,6 +377,39 @@ static int unjudged(struct request *rq, struct xlator *x, enum fop fop, const vo
 	return 0;
 }
 
+static int as_told(int err)
+{
+	switch (-err) {
+	case ELAYOUT:
+	case EPOINTER:
+	case EWIDE:
+	case EMOVED:
+	case EFENCED:
+		return -EREMOTE;
+	case EMARKED:
+		return -EBUSY;
+	default:
+		return err;
+	}
+}
+
+/* A client of an access point has no cluster/dht: this brick has all that he sees, and what is elsewhere all the same (a limit was taken away just now) is not shown. A name that
+ * an intent holds is waited for here, for he knows of none. */
+static int guest_asks(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	enum { LONGEST_MS = 50, WHOLE_MS = 5000 };
+	const struct place place = { .flags = PLACE_HERE };
+	unsigned waited = 0;
+	int err = fop == FOP_compound ? -EOPNOTSUPP : placed(rq, x, &place, fop, in, out);
+
+	for (unsigned ms = 1; err == -EMARKED && waited < WHOLE_MS; waited += ms, ms = ms < LONGEST_MS ? 2 * ms : ms) {
+		if (task_sleep_ms(ms))
+			return -ECANCELED;
+		err = placed(rq, x, &place, fop, in, out);
+	}
+	return as_told(err);
+}
+
 static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct inode *changed = changed_by(fop, in);
@@ -385,6 +420,8 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		err = tenant_may_say(rq, has ? &place : NULL, fop, in);
 	if (has < 0 || err)
 		return has < 0 ? has : refused(x, err);
+	if (request_is_confined(rq))
+		return has || changed ? -EPERM : guest_asks(rq, x, fop, in, out);
 	if (changed)
 		return refused(x, change_alone(rq, x, has ? &place : NULL, fop, changed, in, out));
 	if (fop == FOP_compound && steps_change_ours(&((const struct compound_in *)in)->steps))

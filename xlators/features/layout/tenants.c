@@ -46,7 +46,8 @@ static int born_check(const struct request *rq)
 	int err = born_of(rq, &born);
 
 	for (unsigned i = 0; i < born.count && !err; i++)
-		err = is_mark(born.xattr[i].name, &hash) && !request_is_movers(rq)
+		err = (is_mark(born.xattr[i].name, &hash) && !request_is_movers(rq)) ||
+				      (request_is_confined(rq) && is_ours(born.xattr[i].name))
 			      ? -EPERM
 			      : xattr_check(born.xattr[i].name, born.xattr[i].value, born.xattr[i].size);
 	return err;

@@ -287,8 +287,10 @@ static int find_dir(struct xlator *x, const struct dir *d, struct inode **inode)
 						  : leaf->type->inode_from_handle(leaf, d->handle, d->handle_size, inode);
 }
 
-static void tell_path(struct request *rq, struct xlator *x, const struct dir *d, struct location *to)
+/* False: of who asks it has none. */
+static bool tell_path(struct request *rq, struct xlator *x, const struct dir *d, struct location *to)
 {
+	bool told = false;
 	struct inode *inode = NULL;
 	struct getxattr_in in = { .name = LOCATION_XATTR };
 	struct getxattr_out out = { 0 };
@@ -296,16 +298,19 @@ static void tell_path(struct request *rq, struct xlator *x, const struct dir *d,
 	char *at, *value;
 
 	if (find_dir(x, d, &inode))
-		return;
+		return false;
 	in.inode = inode;
 	if (!getxattr_on(rq, x->child[0], &in, &out)) {
 		at = out.value.bytes;
 		while ((value = location_next(&at, (char *)out.value.bytes + out.value.size, &key)))
-			if (!strcmp(key, "path"))
+			if (!strcmp(key, "path")) {
 				location_line(to, "path", "%s", value);
+				told = true;
+			}
 	}
 	fop_out_clear(FOP_getxattr, &out);
 	inode_unref(inode);
+	return told;
 }
 
 static int tell(struct request *rq, struct xlator *x, const struct dir *d, struct amount used, struct location *to,
@@ -316,7 +321,11 @@ static int tell(struct request *rq, struct xlator *x, const struct dir *d, struc
 	location_line(to, "bytes-limit", "%" PRId64, d->limit.bytes);
 	location_line(to, "inodes-limit", "%" PRId64, d->limit.inodes);
 	location_line(to, "exact", "%s", ledger_owes(&usage_of(x)->ledger) ? "no" : "yes");
-	tell_path(rq, x, d, to);
+	location_line(to, "id", "%016" PRIx64, d->id);
+	if (!tell_path(rq, x, d, to) && request_is_confined(rq)) { /* it is above what he sees, and so is what else it holds */
+		free(to->text);
+		return -ENODATA;
+	}
 	return location_end(to, value);
 }
 
@@ -364,6 +373,38 @@ int dirs_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in
 	if (!err && !ledger_dir_read(&usage_of(x)->ledger, id, &d, &used))
 		err = -ENODATA;
 	return err ? err : tell(rq, x, &d, used, &to, value);
+}
+
+/* By its number, for the process itself: it looks for the directory of an access point. */
+int dirs_find(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct blob *value)
+{
+	struct ledger *l = &usage_of(x)->ledger;
+	const char *number = in->name + strlen(QUOTA_DIRECTORY_XATTR);
+	struct extent e = { 0 };
+	struct inode *inode = NULL;
+	struct amount used;
+	struct dir d;
+	int err = rq->client || !request_is_tenants(rq) ? -ENODATA : 0;
+
+	if (!err && !ledger_dir_read(l, strtoull(number, NULL, 16), &d, &used))
+		err = ledger_dirs_known(l) ? -ENODATA : -EAGAIN;
+	if (!err && !is_theirs(rq, l, &d))
+		err = -ENODATA;
+	if (!err)
+		err = find_dir(x, &d, &inode);
+	if (!err)
+		err = charge_look(rq, x, inode, &e);
+	inode_unref(inode);
+	if (!err && (!e.is_top || e.dir != d.id))
+		err = -ENODATA;
+	if (err)
+		return err == -ESTALE || err == -ENOENT ? -ENODATA : err;
+	value->bytes = malloc(d.handle_size);
+	value->size = d.handle_size;
+	if (!value->bytes)
+		return -ENOMEM;
+	memcpy(value->bytes, d.handle, d.handle_size);
+	return 0;
 }
 
 void dirs_print(struct xlator *x, FILE *out, bool json)

@@ -302,7 +302,11 @@ static int usage_removexattr(struct request *rq, struct xlator *x, const struct 
 
 static int usage_getxattr(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
 {
-	return is_quota(in->name) ? dirs_tell(rq, x, in, &out->value) : getxattr_on(rq, x->child[0], in, out);
+	if (is_quota(in->name))
+		return dirs_tell(rq, x, in, &out->value);
+	if (!strncmp(in->name, QUOTA_DIRECTORY_XATTR, strlen(QUOTA_DIRECTORY_XATTR)))
+		return dirs_find(rq, x, in, &out->value);
+	return getxattr_on(rq, x->child[0], in, out);
 }
 
 /* Who copies all attributes of an object could not set these. */
@@ -451,12 +455,18 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 	return err;
 }
 
+/* Who has no cluster/dht has nothing to put aside. */
+static bool may_put_aside(const struct request *rq, const char *name)
+{
+	return is_put_aside(name) && !request_is_confined(rq);
+}
+
 /* A directory that gets a name may grow. */
 static int make_claimed(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out,
 			struct charge *dir)
 {
 	struct claim made = { 0 }, parent = { 0 };
-	bool last = is_put_aside(b->loc->name);
+	bool last = may_put_aside(rq, b->loc->name);
 	struct extent then = { .size = b->size, .dir = charge_dir_now(x, dir) };
 	struct born with;
 	int err = born_of(rq, &with);
@@ -574,7 +584,7 @@ static int usage_link(struct request *rq, struct xlator *x, const struct link_in
 	if (!err && usage_of(x)->replicated)
 		err = claim_more(rq, x, charge_of(&c, in->inode), FURTHER_NAME, false, &claim);
 	else if (!err)
-		err = claim_name(rq, x, &c, in->loc.parent, is_put_aside(in->loc.name), &claim);
+		err = claim_name(rq, x, &c, in->loc.parent, may_put_aside(rq, in->loc.name), &claim);
 	if (!err)
 		err = link_on(rq, x->child[0], in, out);
 	end(rq, x, &c);

@@ -353,6 +353,7 @@ bool leads_elsewhere(const char *name);
 int dirs_set(struct request *, struct xlator *, const struct setxattr_in *);
 int dirs_remove(struct request *, struct xlator *, const struct removexattr_in *);
 int dirs_tell(struct request *, struct xlator *, const struct getxattr_in *, struct blob *value);
+int dirs_find(struct request *, struct xlator *, const struct getxattr_in *, struct blob *value);
 void dirs_print(struct xlator *, FILE *, bool json);
 void dirs_met(struct xlator *, struct inode *, const struct extent *,
 	      uint32_t account);		    /* such a directory, by who has learnt what it is */
