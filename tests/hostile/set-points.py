@@ -138,6 +138,8 @@ def reading(docs):
     named = ROOT + bytes(VOUCHER)
     expect("a token to change, by one that reads", docs.acquire(named)[0], EROFS)
     expect("a token to rename, by one that reads", docs.acquire(TENANTS + bytes(VOUCHER))[0], EROFS)
+    for verb in TRY, SHARE:
+        expect("a token to read, by one that reads", docs.say_of(verb, named)[0], EROFS)
     expect("SKIP, by one that reads", docs.say(SKIP, longs(docs.epoch) + named)[0], EROFS)
     expect("mkdir, by one that reads", docs.change(MKDIR, loc(docs.root, b"new") + os.urandom(16) + words(0o777, 0)), EROFS)
     expect("LINKS, by one that reads", patiently(lambda: docs.say(LINKS, inode=of(docs, b"text")[1]))[0], 0)

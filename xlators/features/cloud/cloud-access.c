@@ -189,10 +189,11 @@ static bool locks_to_write(const struct lock *lock)
 	return lock->type != F_RDLCK && lock->type != F_UNLCK;
 }
 
-/* By them a client of a set reads, and is there; tokens to change something, and what is said of changes, are not for him. */
+/* By them a client of a set reads, and is there; tokens, and what is said of changes, are not for him. Those to read (TRY, SHARE) would only keep for him what he has read, and he who
+ * does not give them back would have those wait who write. */
 static bool says_to_change(const struct replica_in *in)
 {
-	return in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_SKIP;
+	return in->verb == REPLICA_ACQUIRE || in->verb == REPLICA_TRY || in->verb == REPLICA_SHARE || in->verb == REPLICA_SKIP;
 }
 
 static bool compound_changes(const struct compound_in *in)
