@@ -366,6 +366,6 @@ int command_access(int argc, char **argv)
 	const char *word[4];
 	struct arguments a = { .words = { word, 1, 4, 0 }, .like = { .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count, a.has_form ? WITH_ACCESS : 0, &a);
 }

@@ -167,7 +167,7 @@ int command_apply(int argc, char **argv)
 	struct arguments a = { .words = { word, 1, 1, 0 } };
 	struct problem p = { "" };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return apply(&a, &p) ? problem_print(argv[0], &p) : 0;
 }
 
@@ -469,7 +469,7 @@ int command_volume(int argc, char **argv)
 	static const char *word[WORDS];
 	struct arguments a = { .words = { word, 1, WORDS, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }
 
@@ -501,7 +501,7 @@ int command_brick(int argc, char **argv)
 	static const char *word[WORDS];
 	struct arguments a = { .words = { word, 1, WORDS, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }
 
@@ -521,6 +521,6 @@ int command_server(int argc, char **argv)
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }
