@@ -175,8 +175,10 @@ static int commit(const struct process *keeper, const struct spec *s, uint64_t v
 	const char *problems = err ? "" : json_text(answer, "problems");
 
 	if (*problems)
-		err = problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-				  (int)strcspn(problems, "\n"), problems);
+		err = problem_set(
+			p, EIO,
+			"committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+			(int)strcspn(problems, "\n"), problems);
 	json_decref(answer);
 	return err;
 }

@@ -371,9 +371,12 @@ static int judge(const json_t *answer, struct problem *p)
 {
 	const char *problems = json_text(answer, "problems");
 
-	return *problems ? problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-				       (int)strcspn(problems, "\n"), problems)
-			 : 0;
+	return *problems
+		       ? problem_set(
+				 p, EIO,
+				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+				 (int)strcspn(problems, "\n"), problems)
+		       : 0;
 }
 
 static int commit(const struct arguments *a, const struct process *keeper, const struct spec *s, uint64_t version,

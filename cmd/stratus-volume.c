@@ -92,8 +92,9 @@ static int conclude(const struct arguments *a, const json_t *answer, struct prob
 	}
 	if (!*problems)
 		return 0;
-	return problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-			   (int)strcspn(problems, "\n"), problems);
+	return problem_set(
+		p, EIO, "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+		(int)strcspn(problems, "\n"), problems);
 }
 
 static int commit(const struct arguments *a, const struct process *keeper, const char *version, const struct spec *s,
