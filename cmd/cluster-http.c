@@ -627,8 +627,9 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
 	if (!is_client(url, a))
 		return refuse(a, MHD_HTTP_NOT_FOUND, "there are /v1/status, /metrics and /v1/volume/NAME/client");
 	if (!may_see_volume(c, a->volume))
-		return refuse(a, MHD_HTTP_FORBIDDEN,
-			      "a tenant's certificate is good for the volumes that have this tenant, and no others");
+		return refuse(
+			a, MHD_HTTP_FORBIDDEN,
+			"a tenant's certificate is good for the volumes that have this tenant, and no others: check the name of the volume");
 	if (!take_number(c, "after", &a->waits, &a->after) || !take_number(c, "brick", &a->names_brick, &a->brick))
 		return refuse(a, MHD_HTTP_BAD_REQUEST, "'after' and 'brick' are decimal numbers");
 	return a->waits && park(a) ? MHD_YES : answer_client(a);

@@ -47,6 +47,8 @@ int command_xlator(int argc, char **argv);
 int command_version(int argc, char **argv);
 int mount_helper(int argc, char **argv); /* mount.stratus, as mount(8) calls it */
 
+/* As argp_parse(); a long option that is none is told with the nearest there is, and ends the process with status 2. */
+void arguments_parse(const struct argp *, int argc, char **argv, unsigned flags, int *end, void *input);
 /* Parses words without options into words[0..max) (NULL-ended); exits 2 if there are fewer than min, or more than max.
  */
 struct words {

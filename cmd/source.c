@@ -240,10 +240,30 @@ static int judge(const char *server, long status, uint64_t after, const struct a
 	if (status == 304)
 		return -EAGAIN;
 	(*text)[strcspn(*text, "\n")] = '\0';
-	if ((status == 404 || status == 409) && a->size && a->size < 400) /* a sentence of ours */
-		return problem_set(p, status == 409 ? EBUSY : after ? ENOTCONN : ENOENT, "%s says: %s", server, *text);
+	if ((status == 403 || status == 404 || status == 409) && a->size && a->size < 400) /* a sentence of ours */
+		return problem_set(p,
+				   status == 409	    ? EBUSY
+				   : status == 403 || after ? ENOTCONN
+							    : ENOENT,
+				   "%s says: %s", server, *text);
 	return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen",
 			   server, status);
+}
+
+/* What libcurl says of an alert has numbers and names of OpenSSL's in it. */
+static int no_answer(const struct source *s, const char *server, const char *reason, struct problem *p)
+{
+	static const char *const alerts[] = { "certificate revoked", "certificate expired", "unknown ca", "bad certificate" };
+
+	for (size_t i = 0; s->tls.key && i < sizeof alerts / sizeof *alerts; i++) {
+		const char *said = strstr(reason, "alert ");
+
+		if (said && strstr(said, alerts[i]))
+			return problem_set(p, ENOTCONN, "%s refuses the certificate %s (alert %s): have another one issued",
+					   server, s->tls.certificate, alerts[i]);
+	}
+	return problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state%s?", server, reason,
+			   s->tls.key ? ", and with --tls-dir" : ", and without --tls-dir (if with it, name yours)");
 }
 
 static char *path_of(const struct source *s, const char *server, uint64_t after)
@@ -279,9 +299,7 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 	if (atomic_load(&s->cancelled))
 		err = -ECANCELED;
 	else if (code)
-		err = problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state%s?", server,
-				  *reason ? reason : curl_easy_strerror(code),
-				  s->tls.key ? ", and with --tls-dir" : ", and without --tls-dir");
+		err = no_answer(s, server, *reason ? reason : curl_easy_strerror(code), p);
 	else
 		err = judge(server, status, after, &a, text, p);
 	curl_easy_cleanup(easy);

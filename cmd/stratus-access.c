@@ -175,8 +175,10 @@ static int commit(const struct process *keeper, const struct spec *s, uint64_t v
 	const char *problems = err ? "" : json_text(answer, "problems");
 
 	if (*problems)
-		err = problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-				  (int)strcspn(problems, "\n"), problems);
+		err = problem_set(
+			p, EIO,
+			"committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+			(int)strcspn(problems, "\n"), problems);
 	json_decref(answer);
 	return err;
 }
@@ -366,6 +368,6 @@ int command_access(int argc, char **argv)
 	const char *word[4];
 	struct arguments a = { .words = { word, 1, 4, 0 }, .like = { .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count, a.has_form ? WITH_ACCESS : 0, &a);
 }

@@ -79,7 +79,7 @@ int command_ca(int argc, char **argv)
 	};
 	int status;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	status = verbs_run(argv[0], verbs, word[0], a.words.count, 0, &a);
 	free(a.directory);
 	return status;

@@ -261,7 +261,7 @@ int command_cert(int argc, char **argv)
 	struct arguments a = { .words = { word, 1, 2, 0 }, .directory = path_format("%s", CA_DIRECTORY) };
 	int status = EXIT_USAGE;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	wrong = misused(&a);
 	if (wrong)
 		fprintf(stderr, "%s: %s; see %s --help\n", argv[0], wrong, argv[0]);

@@ -37,7 +37,8 @@ static const struct argp_option json_option[] = {
 	{ 0 },
 };
 
-#define TARGETS "PROCESS is a pid, a program (stratusd, mount) of which one runs, a mount point, a volfile or a control socket; `stratus ps` lists them all."
+#define TARGETS                                                                                                                \
+	"PROCESS is a pid, a program (stratusd, mount) of which one runs, a mount point, a volfile or a control socket; `stratus ps` lists them all."
 
 /* As it is if it is JSON, else as a string. */
 static void print_answer(pid_t pid, char *answer)
@@ -88,7 +89,7 @@ int command_dump(int argc, char **argv)
 	const char *word[1];
 	struct ctl c = { .words = { word, 1, 1, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	arguments_parse(&argp, argc, argv, 0, NULL, &c);
 	return ask_and_print(argv[0], word[0], "dump", c.json);
 }
 
@@ -108,7 +109,7 @@ int command_reload(int argc, char **argv)
 	const char *word[1];
 	struct ctl c = { .words = { word, 1, 1, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	arguments_parse(&argp, argc, argv, 0, NULL, &c);
 	return ask_and_print(argv[0], word[0], "reload", false);
 }
 
@@ -128,7 +129,7 @@ int command_log_level(int argc, char **argv)
 	struct ctl c = { .words = { word, 1, 2, 0 } };
 	cleanup_path char *line = NULL;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	arguments_parse(&argp, argc, argv, 0, NULL, &c);
 	line = path_format("log-level %s", c.words.count > 1 ? word[1] : "");
 	return ask_and_print(argv[0], word[0], line, c.json);
 }
@@ -150,7 +151,7 @@ int command_set(int argc, char **argv)
 	struct ctl c = { .words = { word, 4, 4, 0 } };
 	cleanup_path char *line = NULL;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	arguments_parse(&argp, argc, argv, 0, NULL, &c);
 	line = path_format("set %s %s %s", word[1], word[2], word[3]);
 	return ask_and_print(argv[0], word[0], line, false);
 }
@@ -174,7 +175,7 @@ int command_ctl(int argc, char **argv)
 	struct ctl c = { .words = { word, 3, CTL_WORDS, 0 } };
 	cleanup_path char *line = NULL;
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
+	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
 	line = path_format("ctl");
 	for (int i = 1; i < c.words.count; i++) {
 		char *longer = path_format("%s %s", line, word[i]);
@@ -251,7 +252,7 @@ int command_stats(int argc, char **argv)
 	struct ctl c = { .words = { word, 1, 2, 0 } };
 	int err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	arguments_parse(&argp, argc, argv, 0, NULL, &c);
 	c.json &= !c.reset;
 	err = process_find(word[0], &process, &p);
 	if (!err)

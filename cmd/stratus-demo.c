@@ -302,7 +302,7 @@ int command_demo(int argc, char **argv)
 	unsigned given;
 	int result;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	given = (a.form.bricks ? WITH_BRICKS : 0) | (a.form.mount ? WITH_MOUNT : 0) | (a.form.replica ? WITH_REPLICA : 0) |
 		(a.purge ? WITH_PURGE : 0) | (a.encrypt ? WITH_ENCRYPT : 0) | (a.form.tenants ? WITH_TENANTS : 0);
 	result = verbs_run(argv[0], verbs, word[0], a.words.count, given, &a);

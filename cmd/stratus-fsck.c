@@ -332,7 +332,7 @@ int command_fsck(int argc, char **argv)
 	struct problem p = { "" };
 	int status = UNCHECKED;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	if (!prepare(&a, &p))
 		status = fsck(&a, &p);
 	if (p.text[0])

@@ -116,7 +116,7 @@ int command_graph(int argc, char **argv)
 	struct arguments a = { .words = { word, 1, 1, 0 } };
 	int err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	err = volfile_read(word[0], &v, &p);
 	if (err)
 		return problem_print(argv[0], &p);

@@ -157,6 +157,6 @@ int command_heal(int argc, char **argv)
 	const char *word[3];
 	struct arguments a = { .asked.words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a.asked);
 	return verbs_run(argv[0], verbs, word[0], a.asked.words.count, 0, &a);
 }

@@ -275,6 +275,6 @@ int command_key(int argc, char **argv)
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, word[0], a.words.count, 0, &a);
 }

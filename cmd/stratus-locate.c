@@ -365,6 +365,6 @@ int command_locate(int argc, char **argv)
 	};
 	struct arguments a = { .json = false };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return locate_all(&a, argv[0]);
 }

@@ -364,6 +364,9 @@ static int mount_run(const char *program, const char *volfile, const char *direc
 	char *real = realpath(directory, NULL);
 	int status;
 
+	if (!source_is_one(volfile) && strchr(volfile, ':') && access(volfile, F_OK))
+		problem_set(&mount.problem, ENOENT, "there is no volfile %s; a volume of a server is written SERVER:/VOLUME",
+			    volfile);
 	mount.volfile = source_is_one(volfile) ? path_format("%s", volfile) : path_absolute(volfile);
 	if (source_is_one(volfile))
 		source_create(volfile, &mount.source, &mount.problem);
@@ -445,7 +448,7 @@ int command_mount(int argc, char **argv)
 	const char *word[2];
 	struct words words = { word, 2, 2, 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	arguments_parse(&argp, argc, argv, 0, NULL, &words);
 	return mount_run("stratus mount", word[0], word[1]);
 }
 
@@ -497,6 +500,6 @@ int mount_helper(int argc, char **argv)
 	const char *word[2];
 	struct words words = { word, 2, 2, 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	arguments_parse(&argp, argc, argv, 0, NULL, &words);
 	return mount_run("mount.stratus", word[0], word[1]);
 }

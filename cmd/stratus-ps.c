@@ -74,7 +74,7 @@ int command_ps(int argc, char **argv)
 	struct processes all;
 	struct words words = { NULL, 0, 0, 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	arguments_parse(&argp, argc, argv, 0, NULL, &words);
 	if (processes_find(&all, &p))
 		return problem_print(argv[0], &p);
 	print_all(&all);

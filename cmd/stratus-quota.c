@@ -343,7 +343,7 @@ int command_quota(int argc, char **argv)
 	const char *word[2];
 	struct arguments a = { .words = { word, 1, 2, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count,
 			 (a.json ? WITH_JSON : 0) | (a.has_bytes || a.has_inodes ? WITH_QUOTA : 0), &a);
 }

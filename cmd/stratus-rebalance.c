@@ -335,6 +335,6 @@ int command_rebalance(int argc, char **argv)
 	const char *word[2];
 	struct arguments a = { .words = { word, 1, 2, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, word[0], a.words.count, a.wait ? WITH_WAIT : 0, &a);
 }

@@ -158,6 +158,6 @@ int command_scrub(int argc, char **argv)
 	const char *word[2];
 	struct arguments a = { .asked.words = { word, 2, 2, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a.asked);
 	return verbs_run(argv[0], verbs, word[1], a.asked.words.count, 0, &a);
 }

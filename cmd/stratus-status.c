@@ -135,6 +135,6 @@ int command_status(int argc, char **argv)
 	struct arguments a = { .asked.words = { NULL, 0, 0, 0 } };
 	struct problem p = { "" };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a.asked);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a.asked);
 	return show(&a, &p) ? problem_print(argv[0], &p) : 0;
 }

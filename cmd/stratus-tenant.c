@@ -149,14 +149,31 @@ static const char *name_of(const struct arguments *a)
 
 /* ---- showing ---- */
 
+/* "1.5 TiB", if it is so much that digits are hard to read. */
+static const char *about(uint64_t bytes, char text[24])
+{
+	static const char units[] = "KMGTPE";
+	double size = (double)bytes / 1024;
+	int unit = 0;
+
+	for (; size >= 1023.95 && units[unit + 1]; unit++)
+		size /= 1024;
+	if (bytes < 1024)
+		return "";
+	snprintf(text, 24, size == (double)(uint64_t)size ? " (%.0f %ciB)" : " (%.1f %ciB)", size, units[unit]);
+	return text;
+}
+
 static void show_amounts(const struct spec_tenant *t)
 {
+	char text[24];
+
 	if (t->bytes)
-		printf("  it may have %" PRIu64 " bytes\n", t->bytes);
+		printf("  it may have %" PRIu64 " bytes%s\n", t->bytes, about(t->bytes, text));
 	if (t->inodes)
 		printf("  it may have %" PRIu64 " files, directories and links\n", t->inodes);
 	if (t->soft_bytes)
-		printf("  it should not have more than %" PRIu64 " bytes\n", t->soft_bytes);
+		printf("  it should not have more than %" PRIu64 " bytes%s\n", t->soft_bytes, about(t->soft_bytes, text));
 	if (t->soft_inodes)
 		printf("  it should not have more than %" PRIu64 " files, directories and links\n", t->soft_inodes);
 	if (t->grace)
@@ -354,9 +371,12 @@ static int judge(const json_t *answer, struct problem *p)
 {
 	const char *problems = json_text(answer, "problems");
 
-	return *problems ? problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-				       (int)strcspn(problems, "\n"), problems)
-			 : 0;
+	return *problems
+		       ? problem_set(
+				 p, EIO,
+				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+				 (int)strcspn(problems, "\n"), problems)
+		       : 0;
 }
 
 static int commit(const struct arguments *a, const struct process *keeper, const struct spec *s, uint64_t version,
@@ -526,7 +546,7 @@ int command_tenant(int argc, char **argv)
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return verbs_run(argv[0], verbs, a.words.word[0], a.words.count,
 			 (a.dry_run ? WITH_DRY_RUN : 0) | (a.ids ? WITH_IDS : 0) | (has_limits(&a.limits) ? WITH_LIMITS : 0) |
 				 (a.remote.servers ? WITH_SERVER : 0),

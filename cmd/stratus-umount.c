@@ -73,7 +73,7 @@ int command_umount(int argc, char **argv)
 	struct words words = { word, 1, 1, 0 };
 	int err, known;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	arguments_parse(&argp, argc, argv, 0, NULL, &words);
 	known = !process_find(word[0], &process, &ignored) && process_mountpoint(&process);
 	err = unmount(known ? process_mountpoint(&process) : word[0], &p);
 	if (!err && known && !lazy && process_wait(process_pid(&process), WAIT_SECONDS))

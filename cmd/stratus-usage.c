@@ -443,7 +443,7 @@ int command_usage(int argc, char **argv)
 	json_t *bricks = json_array(), *sums;
 	int err, status = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	err = a.remote.servers ? ask_servers(&a, bricks, &p) : ask(&a, a.verify ? verify : ask_process, bricks, &p);
 	if (!a.verify) {
 		sums = one_of_each_set(bricks);

@@ -229,7 +229,7 @@ int command_volgen(int argc, char **argv)
 	const char *wrong;
 	int status = EXIT_USAGE;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	wrong = misused(&a);
 	if (wrong)
 		fprintf(stderr, "%s: %s; see %s --help\n", argv[0], wrong, argv[0]);

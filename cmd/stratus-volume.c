@@ -92,8 +92,9 @@ static int conclude(const struct arguments *a, const json_t *answer, struct prob
 	}
 	if (!*problems)
 		return 0;
-	return problem_set(p, EIO, "committed, but not all is served (stratusd tries again): %.*s",
-			   (int)strcspn(problems, "\n"), problems);
+	return problem_set(
+		p, EIO, "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+		(int)strcspn(problems, "\n"), problems);
 }
 
 static int commit(const struct arguments *a, const struct process *keeper, const char *version, const struct spec *s,
@@ -167,7 +168,7 @@ int command_apply(int argc, char **argv)
 	struct arguments a = { .words = { word, 1, 1, 0 } };
 	struct problem p = { "" };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return apply(&a, &p) ? problem_print(argv[0], &p) : 0;
 }
 
@@ -469,7 +470,7 @@ int command_volume(int argc, char **argv)
 	static const char *word[WORDS];
 	struct arguments a = { .words = { word, 1, WORDS, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }
 
@@ -501,7 +502,7 @@ int command_brick(int argc, char **argv)
 	static const char *word[WORDS];
 	struct arguments a = { .words = { word, 1, WORDS, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }
 
@@ -521,6 +522,6 @@ int command_server(int argc, char **argv)
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	return run_verb(argv[0], verbs, &a);
 }

@@ -199,7 +199,7 @@ int command_xlator(int argc, char **argv)
 	struct arguments a = { .words = { word, 1, 2, 0 } };
 	int err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	if (a.words.count == 1 && !strcmp(word[0], "list"))
 		err = list(&a, &p);
 	else if (a.words.count == 2 && !strcmp(word[0], "help"))

@@ -64,34 +64,6 @@ static int unknown(const char *name)
 	return EXIT_USAGE;
 }
 
-error_t words_take(struct words *w, int key, char *value, struct argp_state *state)
-{
-	switch (key) {
-	case ARGP_KEY_ARG:
-		if (w->count == w->max)
-			argp_error(state, "one word too many: '%s'", value);
-		else
-			w->word[w->count++] = value;
-		return 0;
-	case ARGP_KEY_END:
-		if (w->count < w->min)
-			argp_error(state, "%s", w->count ? "something is missing" : "nothing to work on is named");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-unsigned days_take(const char *value, unsigned most, struct argp_state *state)
-{
-	char *end;
-	unsigned long days = strtoul(value, &end, 10);
-
-	if (*end || days < 1 || days > most)
-		argp_error(state, "'%s' is no number of days: take one from 1 to %u", value, most);
-	return (unsigned)days;
-}
-
 int word_unknown(const char *program, const char *word, const char *const *names)
 {
 	const char *nearest = nearest_name(word, names);
@@ -123,7 +95,7 @@ int command_version(int argc, char **argv)
 	static const struct argp argp = { options, version_option, "", "Prints the version.", NULL, NULL, NULL };
 	struct words words = { NULL, 0, 0, 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	arguments_parse(&argp, argc, argv, 0, NULL, &words);
 	if (version_as_json)
 		printf("{\"name\": \"%s\", \"version\": \"%s\"}\n", PACKAGE_NAME, PACKAGE_VERSION);
 	else

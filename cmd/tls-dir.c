@@ -14,6 +14,9 @@ static int check(const char *directory, const char *path, struct problem *p)
 {
 	if (!access(path, R_OK))
 		return 0;
+	if (errno == EACCES)
+		return problem_set(p, EACCES, "--tls-dir %s: you may not read %s: do this as the user whose file that is",
+				   directory, path);
 	return problem_set(p, errno, "--tls-dir %s: can't read %s: %m; `stratus cert issue --out %s` writes it", directory,
 			   path, directory);
 }

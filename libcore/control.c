@@ -457,6 +457,13 @@ static int connect_to(const char *path, unsigned limit_s, struct problem *p)
 	return problem_set(p, err, "no StratusFS process answers at %s: %s", path, strerror(err));
 }
 
+/* "error SENTENCE\n" */
+static int take_error(char *line, struct problem *p)
+{
+	line[strcspn(line, "\n")] = '\0';
+	return problem_set(p, EINVAL, "%s", line + (strncmp(line, "error ", 6) ? 0 : 6));
+}
+
 int control_send(const char *path, const char *line, const char *body, unsigned limit_s, FILE *out, struct problem *p)
 {
 	int fd = connect_to(path, limit_s, p), err = 0;
@@ -482,7 +489,7 @@ int control_send(const char *path, const char *line, const char *body, unsigned 
 			      : problem_set(p, EPIPE, "the process at %s closed the connection without an answer; see its log",
 					    path);
 	else if (strcmp(first, "ok\n"))
-		err = problem_set(p, EINVAL, "%.*s", (int)strcspn(first, "\n"), first + (strncmp(first, "error ", 6) ? 0 : 6));
+		err = take_error(first, p);
 	while (!err && (n = fread(first, 1, sizeof(first), in)))
 		fwrite(first, 1, n, out);
 	if (!err && ferror(in))

@@ -74,14 +74,20 @@ static int open_library(const char *type, struct library *l, struct problem *p)
 	int err;
 
 	if (!strchr(type, '/') || !find_module(type, path))
-		return problem_set(p, ENOENT, "there is no translator %s in %s; `stratus xlator list` shows those installed",
-				   type, XLATOR_DIR);
+		return problem_set(
+			p, ENOENT,
+			"there is no translator %s in %s, nor where STRATUS_XLATOR_PATH leads; `stratus xlator list` "
+			"shows those there are",
+			type, XLATOR_DIR);
 	l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!l->handle)
 		return problem_set(p, ENOEXEC, "the translator %s can't be loaded: %s", type, dlerror());
 	api = dlsym(l->handle, "xlator_api_version");
 	l->type = dlsym(l->handle, "xlator_type");
-	if (!api || !l->type || *api != STRATUS_API_VERSION || l->type->api != STRATUS_API_VERSION)
+	if (!api || !l->type)
+		err = problem_set(p, ENOEXEC, "%s is no translator: it lacks %s", path,
+				  api ? "a variable xlator_type, not static" : "the line XLATOR_MODULE above its xlator_type");
+	else if (*api != STRATUS_API_VERSION || l->type->api != STRATUS_API_VERSION)
 		err = problem_set(p, ENOEXEC,
 				  "%s is no translator for API version %d: build it again against the installed headers", path,
 				  STRATUS_API_VERSION);
@@ -178,7 +184,8 @@ static int check_children(const struct xlator *x, struct problem *p)
 	char name[256];
 
 	if (x->children < x->type->min_children || (x->type->max_children >= 0 && x->children > x->type->max_children))
-		return problem_set(p, EINVAL, "%s takes %d%s subvolumes, but has %d", who(x, name), x->type->min_children,
+		return problem_set(p, EINVAL, "%s takes %d%s subvolumes, but its line `subvolumes` names %d", who(x, name),
+				   x->type->min_children,
 				   x->type->max_children < 0			   ? " or more"
 				   : x->type->max_children > x->type->min_children ? " or a few"
 										   : "",

@@ -6,13 +6,16 @@
  * what a majority has on disk. What the machine answers (-ESTALE, ...) is the same on each server, for the state is. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <raft.h>
 #include <raft/uv.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend.h"
 #include "log.h"
@@ -57,6 +60,7 @@ struct shared {
 	bool barrier_pending, barrier_is_old, told; /* on the loop only */
 	size_t entry_bytes;			    /* so, too: of the largest of late */
 	int made;				    /* how far set_up() came */
+	int claimed;				    /* the directory, locked: it is ours */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
@@ -649,6 +653,8 @@ static void close_log(struct store *s)
 	}
 	pthread_cond_destroy(&l->progress);
 	pthread_mutex_destroy(&l->lock);
+	if (l->claimed >= 0) /* last: until here the loop may write there */
+		close(l->claimed);
 	free(l->directory);
 	free(l->address);
 	free(l);
@@ -710,15 +716,40 @@ static int set_up(struct shared *l, struct problem *p)
 	return 0;
 }
 
+/* Whoever opens a log ends the segments that he finds open: what a process that goes on writing to them acknowledges would be lost.
+ * So before anything of it is read. */
+static int claim(struct shared *l, struct problem *p)
+{
+	l->claimed = open(l->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->claimed < 0)
+		return problem_set(p, errno, "can't open the directory %s: %m", l->directory);
+	if (flock(l->claimed, LOCK_EX | LOCK_NB))
+		return problem_set(p, errno == EWOULDBLOCK ? EBUSY : errno,
+				   "another process uses the store in %s: stop the other stratusd, or give this one another "
+				   "directory",
+				   l->directory);
+	return 0;
+}
+
+static int cant_start(struct shared *l, struct problem *p)
+{
+	const char *reason = raft_errmsg(&l->raft);
+
+	return problem_set(p, EIO, "the shared store in %s can't start at %s: %s", l->directory, l->address,
+			   *reason ? reason
+				   : "does something else listen there, or is it no address of this machine? `ss -tlnp` tells");
+}
+
 static int start(struct shared *l, bool join, struct problem *p)
 {
-	int err = set_up(l, p);
+	int err = claim(l, p);
 
+	if (!err)
+		err = set_up(l, p);
 	if (!err && !join)
 		err = begin(l, p);
 	if (!err && raft_start(&l->raft))
-		err = problem_set(p, EIO, "the shared store in %s can't start at %s: %s", l->directory, l->address,
-				  raft_errmsg(&l->raft));
+		err = cant_start(l, p);
 	if (!err)
 		l->began_with = raft_last_index(&l->raft);
 	if (!err)
@@ -750,6 +781,7 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->last = &l->first;
 	l->directory = strdup(directory);
 	l->address = strdup(address);
+	l->claimed = -1;
 	l->id = store_member_id(name);
 	l->tls = tls;
 	l->secure = tls;

@@ -78,6 +78,23 @@ for words in "--init photos h:/d --json" "--init photos h:/d --state /s" "--init
 	expect 2 "$STRATUS" volgen $words
 	grep -q 'go with\|one specification' <<<"$OUT" || fail "volgen $words: $OUT"
 done
+# ---- a slip of the pen: the nearest option is named; what is no slip is told as ever; values are no options ----
+expect 2 "$STRATUS" tenant resize photos acme --qouta 1T
+[ "$OUT" = "stratus tenant: there is no option '--qouta': did you mean '--quota'?; see stratus tenant --help" ] || fail "--qouta: $OUT"
+expect 2 "$STRATUS" mount --tls-dri=x h:/v /mnt
+grep -q "did you mean '--tls-dir'" <<<"$OUT" || fail "--tls-dri: $OUT"
+expect 2 "$STRATUS" usage --zzzzzzzz
+grep -q "unrecognized option" <<<"$OUT" || fail "--zzzzzzzz: $OUT"
+for words in "--key --qouta" "--key=--qouta" "-o --qouta" "-- --qouta"; do
+	# shellcheck disable=SC2086
+	expect 2 "$STRATUS" mount $words
+	! grep -q "did you mean" <<<"$OUT" || fail "mount $words: $OUT"
+done
+# ---- too few words: what is to be written is told ----
+expect 2 "$STRATUS" scrub
+[ "$(head -n 1 <<<"$OUT")" = "stratus scrub: nothing to work on is named: write VOLUME start|check|stop|status" ] || fail "scrub: $OUT"
+expect 2 "$STRATUS" mount h:/v
+grep -q "something is missing: write SERVER.*:/VOLUME DIRECTORY | VOLFILE DIRECTORY" <<<"$OUT" || fail "mount h:/v: $OUT"
 expect 0 "$STRATUS" --version
 [ "$OUT" = "$("$STRATUS" version)" ] || fail "two versions"
 expect 0 "$STRATUS" version --json

@@ -25,6 +25,7 @@ refused "stratusd" "$CLIENT_VOL" "$MNT" # no server runs
 start_brick
 refused "stratusd" "$SERVER_VOL" "$MNT"
 refused "No such file" "$CLIENT_VOL" "$SCRATCH/nowhere"
+refused "written SERVER:/VOLUME" alpha:photos "$MNT" # the slash was forgotten
 refused "not a directory" "$CLIENT_VOL" "$CLIENT_VOL"
 refused "did you mean 'allow_other'" -o allow_othr "$CLIENT_VOL" "$MNT"
 refused "needs a value" -o attribute-timeout "$CLIENT_VOL" "$MNT"

@@ -54,6 +54,8 @@ for words in status "dump $OTHER" "volume info"; do
 	grep -q "process $OTHER (stratusd) does not answer; see its log" err || fail "stratus $words says: $(cat err)"
 done
 kill -CONT "$OTHER"
+"$STRATUS" volume info photos >out 2>&1 || true
+[ "$(wc -l <out)" = 1 ] || fail "what stratusd refuses is told in more than a line: $(cat -A out)"
 stop_process "$OTHER" "the other stratusd"
 
 timeout 100 python3 "$TOP/tests/cmd/stopped.py" "$STRATUS" "$STRATUS_RUN" "$PID" || fail "who was stopped for a moment does not hear the rest"

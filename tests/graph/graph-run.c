@@ -351,7 +351,7 @@ static void check(struct script *s, unsigned line, int err, char *text)
 		if (s->line[0] == '>') {
 			said = strsep(&text, "\n");
 			if (!said || strcmp(said, s->line + (s->line[1] == ' ' ? 2 : 1)))
-				fail(s, s->number, "it said \"%s\"", said ? said : "");
+				fail(s, s->number, said ? "it said \"%s\" instead" : "it said no more", said);
 			any = true;
 		} else if (s->line[0] == '!') {
 			wanted = s->line + 1 + strspn(s->line + 1, " ");
@@ -429,7 +429,11 @@ int main(int argc, char **argv)
 	volfile = read_all(argv[1]);
 	s.path = argv[2];
 	s.file = fopen(argv[2], "r");
-	if (!s.file || runtime_start(1, 0) || tree_open(&s.tree, volfile, &problem)) {
+	if (!s.file) {
+		fprintf(stderr, "can't read %s: %s\n", argv[2], strerror(errno));
+		return 2;
+	}
+	if (runtime_start(1, 0) || tree_open_named(&s.tree, argv[1], volfile, &problem)) {
 		fprintf(stderr, "%s\n", *problem.text ? problem.text : strerror(errno));
 		return 2;
 	}

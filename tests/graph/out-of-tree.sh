@@ -3,7 +3,8 @@
 # The template and the example build outside of the tree, against what is installed, and load; rot13 rotates.
 . "$(dirname "$0")/../mount/lib.sh"
 [ -x "$STRATUS_BIN/stratus-graph-run" ] || skip "no $STRATUS_BIN/stratus-graph-run: run ./bootstrap build, or set STRATUS_BIN"
-need pkg-config "${CC:-cc}"
+CC=${CC:-cc}
+need pkg-config "${CC%% *}" # it may be "ccache gcc"
 scratch
 export PKG_CONFIG_PATH=$STRATUS_BIN/../lib/pkgconfig PATH=$STRATUS_BIN:$PATH
 unset STRATUS_XLATOR_PATH
@@ -13,4 +14,29 @@ for name in template rot13; do
 	make -s -C "$SCRATCH/$name" CFLAGS="-O2 -g -Werror" >"$SCRATCH/$name.log" 2>&1 || fail "$name doesn't build"
 	make -s -C "$SCRATCH/$name" check >"$SCRATCH/$name.log" 2>&1 || fail "$name: make check"
 done
+
+# ---- what a slip says: the file that it is in, what is missing in the library ----
+cd "$SCRATCH"
+says() { # PATTERN WORDS...
+	local pattern=$1 status=0
+	shift
+	STRATUS_XLATOR_PATH=$SCRATCH/slip stratus-graph-run "$@" >out 2>&1 || status=$?
+	[ "$status" != 0 ] && grep -q -- "$pattern" out || fail "'$pattern' is not in what it says, status $status: $(cat out)"
+}
+library() { # NAME SED: encryption/NAME
+	mkdir -p slip/encryption
+	sed "$2; s,encryption/rot13\",encryption/$1\"," rot13/rot13.c >"$1.c"
+	# shellcheck disable=SC2046,SC2086
+	$CC -std=gnu11 -fPIC $(pkg-config --cflags stratus) -shared -o "slip/encryption/$1.so" "$1.c" $(pkg-config --libs stratus)
+	printf 'volume memory\n    type debug/memory\nend-volume\nvolume slip\n    type encryption/%s\n    subvolumes memory\nend-volume\n' "$1" >"$1.vol"
+}
+echo "create x" >x.graph
+library unmarked '/^XLATOR_MODULE/d'
+says 'unmarked.so is no translator: it lacks the line XLATOR_MODULE' unmarked.vol x.graph
+library nameless 's/struct xlator_type xlator_type/struct xlator_type its_type/'
+says 'nameless.so is no translator: it lacks a variable xlator_type' nameless.vol x.graph
+library good ''
+sed 's/subvolumes memory/subvolumes memry/' good.vol >wired.vol
+says 'wired.vol:6: no volume above this line is called "memry"' wired.vol x.graph
+says "can't read nowhere.graph" good.vol nowhere.graph
 pass

@@ -6,8 +6,13 @@
 
 int tree_open(struct tree *t, const char *text, struct problem *problem)
 {
+	return tree_open_named(t, "test", text, problem);
+}
+
+int tree_open_named(struct tree *t, const char *path, const char *text, struct problem *problem)
+{
 	struct volfile file = { 0 };
-	int err = volfile_parse(text, strlen(text), "test", &file, problem);
+	int err = volfile_parse(text, strlen(text), path, &file, problem);
 
 	*t = (struct tree){ .group_count = 0 };
 	if (!err)

@@ -21,6 +21,7 @@ struct tree {
 
 /* Loads and starts the volfile's text as root. -errno and a sentence. Needs a runtime that runs; not from a task. */
 int tree_open(struct tree *, const char *volfile, struct problem *);
+int tree_open_named(struct tree *, const char *path, const char *volfile, struct problem *); /* problems name it */
 void tree_close(struct tree *);
 struct xlator *tree_find(struct tree *, const char *volume); /* never NULL: exits with a sentence */
 

@@ -111,7 +111,7 @@ grep -qF "stratus_usage_bytes{brick=\"$SCRATCH/b0\",tenant=\"acme\"} $(counted |
 	fail "metrics: $(cat metrics)"
 grep -qF "stratus_throttle_held_total{brick=\"$SCRATCH/b0\",tenant=\"acme\",why=\"limit\"} 0" metrics || fail "metrics: $(grep throttle metrics)"
 refused "say what it is to have" tenant resize photos globex
-"$STRATUS" tenant resize photos globex --quota 8M --inodes 100 | grep -q 'may have 8388608 bytes' || fail "the quota is not told"
+"$STRATUS" tenant resize photos globex --quota 8M --inodes 100 | grep -q 'may have 8388608 bytes (8 MiB)' || fail "the quota is not told"
 quota_is_there() { [ "$(df -B1 --output=size "$G" | tail -n 1 | tr -d ' ')" = 8388608 ]; }
 wait_until 10 quota_is_there || fail "df does not show the quota: $(df -B1 "$G")"
 message=$(dd if=/dev/zero of="$G/large" bs=64k count=200 2>&1) && fail "more than the quota can be written"

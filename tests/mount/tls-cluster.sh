@@ -95,6 +95,8 @@ refused() { # WHAT PATTERN DIRECTORY [SOURCE]
 refused "a mount without TLS" 'no answer from .*; does stratusd run there' ""
 refused "a client of another authority" 'unknown ca|decrypt error|bad certificate' "$SCRATCH/stranger"
 refused "an expired certificate" 'certificate expired' "$SCRATCH/expired"
+refused "a tenant, of a volume that has not this tenant" "says: .*that have this tenant, and no others: check the name" "$SCRATCH/acme"
+refused "an expired certificate, without OpenSSL's words" "^[^(]*refuses the certificate [^ ]*/cert.pem .alert certificate expired.: have another" "$SCRATCH/expired"
 refused "a missing directory" 'cert.pem: No such file' "$SCRATCH/nowhere"
 # the same at the bricks, whatever the volfile service says
 "$STRATUS" volgen photos.yaml --out . >/dev/null

@@ -234,6 +234,20 @@ static void begin_three(void)
 	}
 }
 
+/* A file open-NUMBER: it has another name when it is ended. */
+static bool writes_a_segment(void)
+{
+	DIR *list = opendir(server[0].directory);
+	bool found = false;
+	struct dirent *d;
+
+	assert_non_null(list);
+	while ((d = readdir(list)))
+		found |= !strcmp(d->d_name, "open-1");
+	closedir(list);
+	return found;
+}
+
 static void one_server_alone_leads_and_keeps_what_it_committed(void **state)
 {
 	(void)state;
@@ -247,6 +261,26 @@ static void one_server_alone_leads_and_keeps_what_it_committed(void **state)
 	assert_true(eventually(somebody_leads));
 	reaches_all(2, "two");
 	assert_int_equal(commit(0, 2, "three"), 0);
+}
+
+/* Who opened it would end the segments that are being written, also if it then can't listen. */
+static void a_directory_has_one_process_and_who_comes_second_touches_nothing(void **state)
+{
+	struct problem p = { "" };
+	struct store *second = NULL;
+
+	(void)state;
+	open_server(0, false);
+	assert_true(eventually(somebody_leads));
+	assert_int_equal(commit(0, 0, "one"), 0);
+	assert_true(eventually(writes_a_segment));
+	assert_int_equal(store_open_shared(server[0].directory, "s0", server[0].address, false, use_tls ? &server[0].tls : NULL,
+					   &second, &p),
+			 -EBUSY);
+	assert_null(second);
+	assert_non_null(strstr(p.text, "stop the other stratusd"));
+	assert_true(writes_a_segment());
+	assert_int_equal(commit(0, 1, "two"), 0);
 }
 
 static void what_is_committed_reaches_all_and_only_the_leader_commits(void **state)
@@ -500,6 +534,7 @@ int main(void)
 #define SECURE(f) cmocka_unit_test_setup_teardown(f, begin_secure, end_secure)
 #define TEST(f)	  cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
+		TEST(a_directory_has_one_process_and_who_comes_second_touches_nothing),
 		TEST(one_server_alone_leads_and_keeps_what_it_committed),
 		TEST(what_is_committed_reaches_all_and_only_the_leader_commits),
 		TEST(when_the_leader_goes_another_one_leads),
