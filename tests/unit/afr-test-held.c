@@ -7,8 +7,6 @@
 
 #include "held.h"
 
-enum { OWNER = 7 };
-
 static int set_lock(struct xlator *at, struct file *through, uint32_t type, uint32_t pid)
 {
 	struct setlk_in in = { through,

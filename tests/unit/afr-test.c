@@ -10,10 +10,10 @@
 
 #include "dht/place.h"
 
-enum { OWNER = 7, STRANGER = 8 };
 struct tree tree;
 struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
 int failures, members;
+const char *set_options = "";
 static int back = -1; /* a member that is BACK */
 struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 struct file *file;
@@ -55,7 +55,8 @@ static void set_open(int count)
 			"volume hold%d\ntype debug/hold\nsubvolumes locks%d\nend-volume\n"
 			"volume member%d\ntype test/member\noption members %d\noption back %d\nsubvolumes hold%d\nend-volume\n",
 			i, i, i, i, i, i, count, back, i);
-	sprintf(at, "volume set\ntype cluster/afr\nsubvolumes member0 member1 %s\nend-volume\n", count == 3 ? "member2" : "");
+	sprintf(at, "volume set\ntype cluster/afr\n%ssubvolumes member0 member1 %s\nend-volume\n", set_options,
+		count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
 	tree.client = &client;
@@ -80,12 +81,12 @@ static void set_close(void)
 	tree_close(&tree);
 }
 
-static struct lock lock_of(uint32_t type, uint64_t owner)
+struct lock lock_of(uint32_t type, uint64_t owner)
 {
 	return (struct lock){ .kind = LOCK_POSIX, .type = type, .start = 10, .end = 19, .owner = owner };
 }
 
-static int lock(struct xlator *at, struct file *through, struct lock l)
+int lock(struct xlator *at, struct file *through, struct lock l)
 {
 	struct setlk_in in = { .file = through, .lock = l };
 	struct setlk_out out = { 0 };
@@ -224,7 +225,7 @@ void all_say(char *word, char *more)
 		say(member[i], word, more);
 }
 
-static void view_number(char *number)
+void view_number(char *number)
 {
 	all_say("views", number);
 	for (int i = 0; i < members; i++)
@@ -236,7 +237,7 @@ void next_view(void)
 	view_number("1");
 }
 
-static bool parked_at(int i)
+bool parked_at(int i)
 {
 	char *words[] = { "list" }, *text = NULL;
 	size_t size;
@@ -274,54 +275,6 @@ static void taken_when_a_member_has_left(void *arg)
 	CHECK_INT(lock(locks[2], opened.file, lock_of(F_UNLCK, STRANGER)), 0);
 	fop_out_clear(FOP_open, &opened);
 	tree_release(&tree, file);
-}
-
-static void write_back(void *arg)
-{
-	struct taker *t = arg;
-
-	t->result = tree_write(&tree, file, 0, "data", 4);
-}
-
-/* A member has come back, and is brought the lock with the open file; meanwhile that is given back. */
-static void given_back_while_it_is_brought(void *arg)
-{
-	struct taker t = { 1 };
-	struct open_in open = { .flags = O_RDWR };
-	struct open_out opened = { 0 };
-
-	(void)arg;
-	CHECK_INT(make_unopened(), 0);
-	all_say("out", "2");
-	next_view();
-	CHECK_INT(tree_open_file(&tree, "f", O_RDWR, &file), 0);
-	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
-	all_say("out", "-1");
-	all_say("back", "2");
-	view_number("2");
-	say(hold[2], "hold", "setlk");
-	task_spawn(NULL, write_back, &t);
-	while (!parked_at(2))
-		task_sleep_ms(1);
-	CHECK_INT(lock(tree.at, file, lock_of(F_UNLCK, OWNER)), 0);
-	say(hold[2], "hold", "none");
-	say(hold[2], "release", "all");
-	while (t.result == 1)
-		task_sleep_ms(1);
-	open.inode = file->inode;
-	CHECK_INT(tree_call(&tree, locks[2], FOP_open, &open, &opened), 0);
-	for (int tries = 0; tries < 1000 && lock(locks[2], opened.file, lock_of(F_WRLCK, STRANGER)); tries++)
-		task_sleep_ms(1); /* it may be brought a moment later */
-	CHECK_INT(lock(locks[2], opened.file, lock_of(F_WRLCK, STRANGER)), 0);
-	CHECK_INT(lock(locks[2], opened.file, lock_of(F_UNLCK, STRANGER)), 0);
-	fop_out_clear(FOP_open, &opened);
-	tree_release(&tree, file);
-}
-
-static void a_lock_that_is_given_back_while_it_is_brought_does_not_stay(void **state)
-{
-	(void)state;
-	on_set(3, given_back_while_it_is_brought);
 }
 
 static void a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view(void **state)
@@ -440,7 +393,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
-		cmocka_unit_test(a_lock_that_is_given_back_while_it_is_brought_does_not_stay),
 		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
@@ -448,5 +400,6 @@ int main(void)
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
 	failed += _cmocka_run_group_tests("changes", changes, changes_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("brought", brought_tests, brought_tests_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("held", held_tests, held_tests_count, tasks_start, tasks_stop);
 }

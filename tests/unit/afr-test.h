@@ -9,7 +9,7 @@
 
 #include "tree.h"
 
-enum { MOST = 3 };
+enum { MOST = 3, OWNER = 7, STRANGER = 8 };
 extern struct tree tree; /* cluster/afr is on top; member[i], hold[i] and locks[i] one below the other */
 extern struct client client;
 extern int failures, members;
@@ -17,6 +17,7 @@ extern struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 extern struct file *file;      /* of make_file() */
 extern atomic_int disbelieved; /* how often those above were told not to believe something any more */
 
+extern const char *set_options; /* of cluster/afr, in sets that are made from now on */
 void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */
 int make_unopened(void); /* no member has been asked for it */
@@ -24,10 +25,18 @@ unsigned counted_at(int i, const char *what);
 void say(struct xlator *to, char *word, char *more);
 void all_say(char *word, char *more);
 void next_view(void);
+void view_number(char *number); /* so many more views than one there have been */
+bool parked_at(int i);		/* hold[i] keeps something */
+struct lock lock_of(uint32_t type, uint64_t owner);
+int lock(struct xlator *at, struct file *through, struct lock);
 
 /* afr-test-change.c */
 extern const struct CMUnitTest changes[];
 extern const unsigned changes_count;
+
+/* afr-test-brought.c */
+extern const struct CMUnitTest brought_tests[];
+extern const unsigned brought_tests_count;
 
 /* afr-test-held.c */
 extern const struct CMUnitTest held_tests[];

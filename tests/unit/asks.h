@@ -9,5 +9,6 @@ struct asks {
 	gid_t gid, group;
 	int32_t group_count;
 	bool tenants, administers;
+	uint32_t looked; /* how names were looked for last: flags of the stamp (replica.h) */
 };
 #endif

@@ -3,6 +3,8 @@
  * read. */
 #include "cloud-access-test.h"
 
+#include "replica.h"
+
 #define WEB	"cccccccc-0000-4000-8000-000000000001"
 #define DOCS	"cccccccc-0000-4000-8000-000000000002"
 #define NESTED	"cccccccc-0000-4000-8000-000000000003"
@@ -149,6 +151,22 @@ void its_directory_is_what_has_the_path_when_a_session_begins(void **state)
 {
 	(void)state;
 	with("option access \"" POINTS "\"\n", found_by_path);
+}
+
+/* What was at the path while this member was away may be somebody else's: it answers as the set has it, or not (features/replica, own.c). */
+static void asked_of_the_set(void *arg)
+{
+	struct tree *t = arg;
+
+	furnish(t);
+	CHECK_INT(become(t, &nested, 0), 0);
+	CHECK_INT(asked->looked, REPLICA_OWN | REPLICA_READ);
+}
+
+void its_directory_is_what_the_set_has_at_the_path(void **state)
+{
+	(void)state;
+	with("option replicas on\noption access \"" POINTS "\"\n", asked_of_the_set);
 }
 
 /* ---- A4: who they are ---- */

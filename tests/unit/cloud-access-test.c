@@ -102,6 +102,7 @@ int main(void)
 		cmocka_unit_test(an_administrator_is_a_client_that_is_told_from_the_others),
 		cmocka_unit_test(an_access_point_shows_its_directory_and_nothing_else),
 		cmocka_unit_test(its_directory_is_what_has_the_path_when_a_session_begins),
+		cmocka_unit_test(its_directory_is_what_the_set_has_at_the_path),
 		cmocka_unit_test(its_clients_are_who_it_says_whoever_they_say_they_are),
 		cmocka_unit_test(by_one_that_reads_nothing_is_changed),
 		cmocka_unit_test(an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended),

@@ -34,6 +34,7 @@ int become(struct tree *, struct client *who, uint32_t id);
 /* ---- cloud-access-test-points.c ---- */
 void an_access_point_shows_its_directory_and_nothing_else(void **state);
 void its_directory_is_what_has_the_path_when_a_session_begins(void **state);
+void its_directory_is_what_the_set_has_at_the_path(void **state);
 void its_clients_are_who_it_says_whoever_they_say_they_are(void **state);
 void by_one_that_reads_nothing_is_changed(void **state);
 void an_access_point_ends_when_it_is_revoked_or_expires_or_its_tenant_is_suspended(void **state);

@@ -179,3 +179,56 @@ void a_brick_that_knows_no_lock_is_given_up(void *arg)
 	CHECK_INT(deed_do(&bed->a, file, &cut), 0);
 	tree_release(&bed->a, file);
 }
+
+struct append {
+	struct bed *bed;
+	struct file *file;
+	struct deed deed;
+	int err;
+	atomic_bool done;
+};
+
+static void append_aside(void *arg)
+{
+	struct append *p = arg;
+
+	p->err = deed_do(&p->bed->a, p->file, &p->deed);
+	atomic_store(&p->done, true);
+}
+
+static void append_over_sessions(struct append *p, int twice)
+{
+	CHECK_INT(tree_write(&p->bed->a, p->file, 0, "0123456789", 10), 0);
+	p->deed = (struct deed){ .kind = DEED_APPEND, .offset = 10, .bytes = (uint8_t *)"AAA", .size = 3 };
+	bed_lie(p->bed, "twice", twice);
+	task_spawn(NULL, append_aside, p);
+	while (bed_count(p->bed, "twice") != 3)
+		task_sleep_ms(1);
+	p->bed->locks->type->client_gone(p->bed->locks, &p->bed->client);
+	p->bed->client.incarnation++;
+	bed_lie(p->bed, "twice", 0);
+	while (!atomic_load(&p->done))
+		task_sleep_ms(1);
+}
+
+/* The session ends, and it is sent again in the next one, which has no lock. */
+static void over_sessions(struct bed *bed, const char *name, int twice, int err)
+{
+	struct append p = { .bed = bed };
+	struct file *other;
+
+	CHECK_INT(tree_create(&bed->a, name, O_RDWR | O_EXCL, 0644, &p.file), 0);
+	append_over_sessions(&p, twice);
+	CHECK_INT(p.err, err);
+	CHECK_INT(tree_open_file(&bed->b, name, O_RDWR, &other), 0);
+	CHECK_INT(both_read(bed, p.file, other, "0123456789AAA"), true);
+	tree_release(&bed->b, other);
+	tree_release(&bed->a, p.file);
+}
+
+/* Done in the session before, of which nobody hears: it is not done again behind that. */
+void a_late_append_is_there_once(void *arg)
+{
+	over_sessions(arg, "done", 1, -EIO);
+	over_sessions(arg, "not-done", 2, 0);
+}

@@ -740,6 +740,7 @@ ON_A_BED(names_cut, a_crash_leaves_one_of_the_names, "")
 ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
 ON_A_BED(late, a_late_write_undoes_nothing, "option hold 10s\n")
 ON_A_BED(late_reclaimed, a_late_write_is_done_if_the_lock_was_reclaimed, "option hold 10s\n")
+ON_A_BED(late_append, a_late_append_is_there_once, "option hold 10s\n")
 ON_A_BED(given_up, what_was_given_up_does_not_come_later, "option hold 10s\n")
 ON_A_BED(never_held, a_brick_that_knows_no_lock_is_given_up, "option hold 10s\n")
 
@@ -764,6 +765,7 @@ int main(void)
 		cmocka_unit_test(durable),	  cmocka_unit_test(appended),
 		cmocka_unit_test(renewed_large),  cmocka_unit_test(late),
 		cmocka_unit_test(late_reclaimed), cmocka_unit_test(given_up),
+		cmocka_unit_test(late_append),
 		cmocka_unit_test(never_held),	  cmocka_unit_test(closed),
 	};
 

@@ -90,6 +90,7 @@ void a_provider_shows_no_wrong_long_name(void *bed);
 void a_late_write_undoes_nothing(void *bed);
 void a_late_write_is_done_if_the_lock_was_reclaimed(void *bed);
 void what_was_given_up_does_not_come_later(void *bed);
+void a_late_append_is_there_once(void *bed);
 void a_brick_that_knows_no_lock_is_given_up(void *bed);
 int run_without_locked_memory(void); /* tests of their own, in a runtime that they start */
 #endif

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdbool.h>
-
 #include "halter.h"
 
 #include <arpa/inet.h>
@@ -37,7 +35,9 @@ static void take_in(struct halter *h)
 
 		if (p->fd[UP] >= 0)
 			continue;
-		*p = (struct halter_pair){ .fd = { fd, socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) } };
+		p->fd[UP] = fd;
+		p->fd[DOWN] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		p->passed = false;
 		if (connect(p->fd[DOWN], (struct sockaddr *)&to, sizeof(to)))
 			shutdown(fd, SHUT_RDWR);
 		atomic_fetch_add(&h->accepted, 1);
@@ -78,7 +78,7 @@ static void *run(void *arg)
 	while (!atomic_load(&h->stopping)) {
 		take_in(h);
 		for (int i = 0; i < HALTER_PAIRS; i++)
-			for (int way = UP; way <= DOWN; way++)
+			for (int way = UP; way <= DOWN && !atomic_load(&h->pair[i].deaf); way++)
 				pass(h, &h->pair[i], way);
 		usleep(1000);
 	}

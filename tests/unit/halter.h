@@ -4,6 +4,7 @@
 #define STRATUS_TEST_HALTER_H
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum { UP, DOWN, HALTER_PAIRS = 16 }; /* to the server, to who has dialled */
 struct halter {
@@ -16,6 +17,7 @@ struct halter {
 	struct halter_pair {
 		int fd[2];
 		bool passed;
+		atomic_bool deaf; /* nothing passes either way, nor is it seen that an end has closed it */
 	} pair[HALTER_PAIRS];
 };
 void halter_start(struct halter *, int server_port);

@@ -26,11 +26,12 @@ enum lie_kind {
 	UNANSWERED,  /* so many writes are not answered: they come to the brick all the same */
 	LATE,	     /* counts those that are on their way */
 	NOT_HELD,    /* changes are answered so, always */
+	TWICE, /* 1, 2: the next write is sent once more, which waits until this is 0; with 1 it was done before, too. 3: it waits */
 	KINDS,
 };
-static const char *const names[KINDS] = { "read-empty", "size",	 "seek",	"short",      "no-unlock", "deaf",
-					  "lose",	"stale", "unprotected", "unlocks",    "reads",	   "writes",
-					  "synced",	"grown", "unreadable",	"unanswered", "late",	   "not-held" };
+static const char *const names[KINDS] = { "read-empty", "size",	       "seek",	  "short",    "no-unlock", "deaf",   "lose",
+					  "stale",	"unprotected", "unlocks", "reads",    "writes",	   "synced", "grown",
+					  "unreadable", "unanswered",  "late",	  "not-held", "twice" };
 struct lie {
 	atomic_int value[KINDS];
 	atomic_bool held;
@@ -148,6 +149,19 @@ static int lie_unanswered(struct request *rq, struct xlator *x, const struct wri
 	return -ENOTCONN;
 }
 
+/* As protocol/client sends it in the next session, when it had no answer in the one before. */
+static int lie_twice(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	struct lie *l = x->private;
+	int err = atomic_load(&l->value[TWICE]) == 1 ? write_on(rq, x->child[0], in, out) : 0;
+
+	atomic_store(&l->value[TWICE], 3);
+	while (atomic_load(&l->value[TWICE]))
+		task_sleep_ms(1);
+	*out = (struct write_out){ 0 };
+	return err ? err : write_on(rq, x->child[0], in, out);
+}
+
 static int lie_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
 {
 	struct lie *l = x->private;
@@ -156,6 +170,8 @@ static int lie_write(struct request *rq, struct xlator *x, const struct write_in
 
 	if (atomic_load(&l->value[UNANSWERED]) > 0)
 		return lie_unanswered(rq, x, in);
+	if (atomic_load(&l->value[TWICE]))
+		return lie_twice(rq, x, in, out);
 	if (most <= 0 || in->data->size <= (size_t)most)
 		return write_on(rq, x->child[0], in, out);
 	atomic_store(&l->value[SHORT], 0);

@@ -47,7 +47,7 @@ static void open_member(const char *leaf)
 	snprintf(
 		volfile, sizeof(volfile),
 		"%svolume leaf\n%s%s%send-volume\nvolume replica\n type features/replica\n option state-dir %s/state\n"
-		" option secret-file %s/secret\n option member 0\n option set %%u\n option tenant-sessions 2\n option tenant-tokens 16\n"
+		" option secret-file %s/secret\n option member 0\n option set %%u\n option tenant-sessions 4\n option tenant-tokens 16\n"
 		" option tenant-changes 16\n subvolumes leaf\nend-volume\n",
 		below, leaf, strstr(leaf, "posix") ? base : "", strstr(leaf, "posix") ? "/brick\n" : "", base, base);
 	failures = 0;
@@ -800,7 +800,9 @@ static void bounds_(void *arg)
 	CHECK_INT(attach(&globex, acme_id), -EACCES);
 	CHECK_INT(attach(&client, acme_id), -EACCES);
 	CHECK_INT(attach(&acmes, acmes_id), 0);
-	CHECK_INT(attach(&acmes, more_id), -EMFILE); /* two of all its clients */
+	CHECK_INT(attach(&acmes, (const uint8_t[16]){ 7 }), 0);
+	CHECK_INT(attach(&acme, (const uint8_t[16]){ 8 }), 0);
+	CHECK_INT(attach(&acmes, more_id), -EMFILE); /* four of all its clients */
 	CHECK_INT(attach(&globex, more_id), 0);
 	for (int i = 0; i < 16; i++) {
 		gfid_create(&g);
@@ -860,5 +862,6 @@ int main(void)
 	failed += _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("tokens", tokens, tokens_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("departures", departures, departures_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("points", points, points_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("trees", trees, trees_count, tasks_start, tasks_stop);
 }

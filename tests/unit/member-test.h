@@ -67,6 +67,10 @@ extern const unsigned tokens_count;
 extern const struct CMUnitTest departures[];
 extern const unsigned departures_count;
 
+/* member-test-points.c */
+extern const struct CMUnitTest points[];
+extern const unsigned points_count;
+
 /* member-test-trees.c */
 extern const struct CMUnitTest trees[];
 extern const unsigned trees_count;

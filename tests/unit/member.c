@@ -13,7 +13,7 @@ struct member {
 	atomic_int back_now;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
-	atomic_uint refused, releases, failed, acquires, lowers;
+	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks;
 	atomic_uint epoch;
 	atomic_bool refuses;  /* writes, as in another view */
 	atomic_bool deaf;     /* to what has failed: it can't be reached */
@@ -117,6 +117,12 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		memset(out, 0, fop_info[fop].out_size);
 		return -EVIEW;
 	}
+	if (fop == FOP_open && !err)
+		atomic_fetch_add(&m->opened, 1);
+	if (fop == FOP_release && !err)
+		atomic_fetch_add(&m->closed, 1);
+	if (fop == FOP_setlk)
+		atomic_fetch_add(&m->setlks, 1);
 	if (fop == FOP_read)
 		atomic_fetch_add(&m->reads, 1);
 	if (fop == FOP_getattr)
@@ -131,10 +137,11 @@ static void member_dump(struct xlator *x, FILE *f)
 	struct member *m = x->private;
 
 	fprintf(f,
-		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n",
+		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n"
+		"opened: %u\nclosed: %u\nsetlks: %u\n",
 		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
 		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed), atomic_load(&m->acquires),
-		atomic_load(&m->lowers));
+		atomic_load(&m->lowers), atomic_load(&m->opened), atomic_load(&m->closed), atomic_load(&m->setlks));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)

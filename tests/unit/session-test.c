@@ -20,7 +20,7 @@
 struct leaf *disk;
 struct graph *server, *client;
 static struct xlator *top;
-static int port;
+static int port, way;
 
 /* ---- graphs ---- */
 
@@ -55,8 +55,18 @@ static struct graph *client_graph(const char *more, struct problem *p)
 	snprintf(text, sizeof(text),
 		 "volume c\n type protocol/client\n option remote-host 127.0.0.1\n option remote-port %d\n%s"
 		 "end-volume\n",
-		 port, more);
+		 way ? way : port, more);
 	return graph_of(text, p);
+}
+
+void dial_by_way_of(int other)
+{
+	way = other;
+}
+
+int server_port(void)
+{
+	return port;
 }
 
 void start_client(const char *more)
@@ -86,7 +96,7 @@ static void restart_server(void)
 	start_server("");
 }
 
-static void command(struct graph *g, const char *what)
+void command(struct graph *g, const char *what)
 {
 	char *words[] = { (char *)what };
 	FILE *null = fopen("/dev/null", "w");
@@ -151,6 +161,15 @@ void release(struct file *file)
 	file_unref(file);
 }
 
+struct file *open_again(struct file *file)
+{
+	struct open_in in = { file->inode, O_RDWR };
+	struct open_out out = { 0 };
+
+	assert_int_equal(CALL(open, &in, &out), 0);
+	return out.file;
+}
+
 int write_file(struct file *file, uint64_t offset, const char *bytes, size_t size, uint32_t flags)
 {
 	struct write_in in = { file, offset, flags, buffer_from(bytes, size) };
@@ -172,7 +191,7 @@ int remove_file(const char *name)
 	return err;
 }
 
-static int lock(struct file *file, uint64_t owner, uint32_t type, bool wait)
+int lock(struct file *file, uint64_t owner, uint32_t type, bool wait)
 {
 	struct setlk_in in = { file, { LOCK_POSIX, type, 0, UINT64_MAX, owner, 1, wait, 0 } };
 	struct setlk_out out;
@@ -204,6 +223,11 @@ static void run_aside(void *arg)
 void start_aside(struct aside *a)
 {
 	assert_int_equal(task_spawn(NULL, run_aside, a), 0);
+}
+
+void start_aside_at(unsigned shard, struct aside *a)
+{
+	assert_int_equal(task_spawn(runtime_shard(shard), run_aside, a), 0);
 }
 
 void both(void (*body)(void *))
@@ -525,14 +549,9 @@ static void files_and_locks_survive_a_restart_of_the_brick(void **test)
 /* One inode, open twice; the lock is held through the first. */
 static void before_locked_restart(void *arg)
 {
-	struct open_in in = { .flags = O_RDWR };
-	struct open_out out = { 0 };
-
 	(void)arg;
 	kept_file = create("kept");
-	in.inode = kept_file->inode;
-	assert_int_equal(CALL(open, &in, &out), 0);
-	gone_file = out.file;
+	gone_file = open_again(kept_file);
 	assert_int_equal(lock(kept_file, 42, F_WRLCK, false), 0);
 	atomic_store(&disk->reclaims, 0);
 }
@@ -893,15 +912,13 @@ static void leave_unread(void *arg)
 static void recalls_that_nobody_takes_do_not_pile_up(void **test)
 {
 	struct halter h;
-	int its_own;
 
 	(void)test;
 	start_server("");
-	its_own = port;
 	halter_start(&h, port);
-	port = h.port;
+	dial_by_way_of(h.port);
 	start_client("");
-	port = its_own;
+	dial_by_way_of(0);
 	task_call(leave_unread, &h);
 	halter_stop(&h);
 	stop(&client);
@@ -944,6 +961,8 @@ int main(void)
 		cmocka_unit_test(a_lock_is_told_to_be_lost_before_requests_go_on),
 		cmocka_unit_test(a_lock_goes_with_the_file_that_it_was_taken_through),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
+		cmocka_unit_test(a_release_that_has_no_answer_is_sent_until_it_has_one),
+		cmocka_unit_test(a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of),
 		cmocka_unit_test(a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on),
 		cmocka_unit_test(what_is_held_back_is_done_when_the_server_stops),
 		cmocka_unit_test(requests_wait_for_the_brick_up_to_max_wait),

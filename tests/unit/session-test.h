@@ -21,6 +21,12 @@ struct file *create(const char *name);
 void release(struct file *);
 int write_file(struct file *, uint64_t offset, const char *bytes, size_t size, uint32_t flags);
 int remove_file(const char *name);
+struct file *open_again(struct file *);
+int lock(struct file *, uint64_t owner, uint32_t type, bool wait);
+void command(struct graph *, const char *what);
+/* Clients that start meanwhile dial there; 0: the server itself. */
+void dial_by_way_of(int port);
+int server_port(void);
 
 /* Runs beside the caller's task; *done when it has ended. */
 struct aside {
@@ -30,6 +36,7 @@ struct aside {
 	atomic_bool begun, done;
 };
 void start_aside(struct aside *);
+void start_aside_at(unsigned shard, struct aside *);
 
 #define UNTIL(condition)                                                                                                       \
 	do {                                                                                                                   \
@@ -38,6 +45,9 @@ void start_aside(struct aside *);
 		assert_true(condition);                                                                                        \
 	} while (0)
 
+/* session-test-lost.c */
+void a_release_that_has_no_answer_is_sent_until_it_has_one(void **);
+void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **);
 /* session-test-held.c */
 void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
 void what_is_held_back_is_done_when_the_server_stops(void **);

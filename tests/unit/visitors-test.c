@@ -14,6 +14,7 @@
 #include "log.h"
 #include "message.h"
 #include "path.h"
+#include "test/gate/gate.h"
 
 enum { PATIENCE_MS = 30000 };
 
@@ -33,7 +34,12 @@ static void certify(const char *kind, const char *name, const char *out)
 	char serial[CA_SERIAL_TEXT];
 
 	assert_int_equal(authority_open(directory, &a, &p), 0);
-	assert_int_equal(kind ? subject_named(&s, kind, name, &p) : subject_server(&s, "127.0.0.1", &p), 0);
+	if (!kind)
+		assert_int_equal(subject_server(&s, "127.0.0.1", &p), 0);
+	else if (!strcmp(kind, "access"))
+		assert_int_equal(subject_access(&s, name, &p), 0);
+	else
+		assert_int_equal(subject_named(&s, kind, name, &p), 0);
 	assert_int_equal(authority_issue(a, &s, 0, &pems, serial, &p), 0);
 	assert_int_equal(authority_install(a, &pems, to, true, &p), 0);
 	authority_close(a);
@@ -309,6 +315,93 @@ static void a_session_whose_first_connection_is_refused_ends(void **state)
 	leave(server);
 }
 
+/* ---- who is confined to a directory ---- */
+
+/* That the last who came has one for a root already. */
+static bool is_told_root(struct gate *gate)
+{
+	bool is;
+
+	pthread_mutex_lock(&gate->guard);
+	is = !gfid_is_null(&gate->root);
+	pthread_mutex_unlock(&gate->guard);
+	return is;
+}
+
+static void await_more(struct gate *gate, unsigned than)
+{
+	for (int ms = 0; atomic_load(&gate->came) <= than && ms < PATIENCE_MS; ms++)
+		usleep(1000);
+	assert_true(atomic_load(&gate->came) > than);
+}
+
+static void drop_connections(struct graph *g)
+{
+	char *words[] = { (char *)"drop-connections" };
+	FILE *null = fopen("/dev/null", "w");
+
+	assert_int_equal(g->top->type->command(g->top, 1, words, null), 0);
+	fclose(null);
+}
+
+struct asking {
+	struct graph *graph;
+	int err;
+	atomic_bool done;
+};
+
+static void ask_for_root(void *arg)
+{
+	struct asking *a = arg;
+	cleanup_inode struct inode *root = inode_get(a->graph->inodes, &gfid_root, S_IFDIR);
+	struct getattr_in in = { .inode = root };
+	struct getattr_out out = { 0 };
+	struct request rq;
+
+	request_init(&rq, a->graph, 0);
+	a->err = getattr_on(&rq, a->graph->top, &in, &out);
+	request_finish(&rq);
+	atomic_store(&a->done, true);
+}
+
+/* One more connection of a session gets the directory that the session has; of one that is ending it does not: the next session gets what its path leads to by now. */
+static void a_session_that_is_ending_passes_its_directory_to_none(void **state)
+{
+	struct asking asking = { .err = 1 };
+	struct graph *g;
+	struct gate *gate;
+	unsigned came;
+
+	(void)state;
+	certify("access", "acme/cccccccc-0000-4000-8000-000000000001", "web");
+	start_server(brick_for_tenants, "");
+	gate = server->top->child[0]->private;
+	g = asking.graph = welcome("web");
+	assert_true(!is_told_root(gate));
+	came = atomic_load(&gate->came);
+	drop_connections(g);
+	await_more(gate, came);
+	assert_true(is_told_root(gate));
+	await_words(g, "brick: up");
+	atomic_store(&gate->holds, true);
+	assert_int_equal(task_spawn(NULL, ask_for_root, &asking), 0);
+	for (int ms = 0; !atomic_load(&gate->held) && ms < PATIENCE_MS; ms++)
+		usleep(1000);
+	assert_int_equal(atomic_load(&gate->held), 1);
+	atomic_store(&gate->refuses, true);
+	await_words(server, ", ending");
+	await_more(gate, atomic_load(&gate->came) + 1); /* one may have come before */
+	assert_true(!is_told_root(gate));
+	assert_true(says(server, ", ending"));
+	atomic_store(&gate->refuses, false);
+	atomic_store(&gate->holds, false);
+	for (int ms = 0; !atomic_load(&asking.done) && ms < PATIENCE_MS; ms++)
+		usleep(1000);
+	assert_int_equal(asking.err, 0);
+	leave(g);
+	leave(server);
+}
+
 static int set_up(void **state)
 {
 	cleanup_path char *directory = NULL;
@@ -359,6 +452,7 @@ int main(void)
 		TEST(one_tenant_does_not_take_the_places_of_others),
 		TEST(a_server_finds_a_place_when_clients_have_taken_all),
 		TEST(a_session_whose_first_connection_is_refused_ends),
+		TEST(a_session_that_is_ending_passes_its_directory_to_none),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -66,13 +66,17 @@ struct seen_entry {	 /* of a listing: what was returned */
 	uint64_t cookie; /* of the member, to go on after it */
 	uint64_t hash;	 /* of the name */
 };
+struct brings { /* how often a member has been brought locks, begun and ended: odd while that goes on */
+	unsigned at[REPLICAS_MAX];
+};
 struct opened { /* slot of a file */
 	struct task_lock opening;
 	pthread_mutex_t lock;	       /* guards what follows */
 	struct file *at[REPLICAS_MAX]; /* the members' */
 	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
 	unsigned being_opened;	       /* bit i: at member i, which is brought the locks just now */
-	bool bringing;		       /* a task brings them there */
+	struct brings brings;
+	bool bringing; /* a task brings them there */
 	bool closed;
 	/* of a directory */
 	struct task_lock listing;
@@ -354,5 +358,5 @@ void lock_lost_at(struct afr *, int member, const struct event *);
 /* held.c: the change is good only while a lock is held, and one of these members has given that up. */
 bool lock_given_up(struct afr *, const struct request *, enum fop, const void *in, unsigned members);
 /* What is held through the file, to the member's own of it. -errno: it has not got all. */
-int locks_bring(struct afr *, struct file *, struct file *at, int member);
+int locks_bring(struct afr *, struct file *, struct file *at, int member, unsigned *count); /* how many there were */
 #endif

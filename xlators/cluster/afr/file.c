@@ -112,22 +112,46 @@ static struct file *file_known(struct opened *o, int member)
 	return f;
 }
 
+static void count_bring(struct opened *o, int member, unsigned by)
+{
+	pthread_mutex_lock(&o->lock);
+	o->brings.at[member] += by;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* With `opening` held. It is counted before the locks are listed: see tell_rest(). */
 static int make_alike(struct afr *a, struct file *f, struct file *at, int member)
 {
 	struct opened *o = opened_of(a, f);
+	unsigned count = 0;
 	int err;
 
 	opened_set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
-	err = locks_bring(a, f, at, member);
+	count_bring(o, member, 1);
+	err = locks_bring(a, f, at, member, &count);
+	count_bring(o, member, count ? 1 : -1u);
 	if (err)
 		opened_set_unlike(o, member, true);
 	return err;
+}
+
+/* Who closes the file closes what he finds: so what comes later is closed here, with the locks that it has been brought. */
+static void close_late(struct afr *a, int member, struct file *at)
+{
+	struct release_in in = { at };
+	struct release_out out = { 0 };
+	struct request rq;
+
+	own_request(a, &rq);
+	release_on(&rq, a->x->child[member], &in, &out);
+	request_finish(&rq);
 }
 
 static int open_anew(struct afr *a, struct file *f, int member, struct file **at)
 {
 	struct opened *o = opened_of(a, f);
 	int err = open_at(a, f, member, at);
+	bool closed;
 
 	if (err)
 		return err;
@@ -136,10 +160,15 @@ static int open_anew(struct afr *a, struct file *f, int member, struct file **at
 	pthread_mutex_unlock(&o->lock);
 	err = make_alike(a, f, *at, member);
 	pthread_mutex_lock(&o->lock);
-	if (err != -ESTALE)
+	closed = o->closed;
+	if (err != -ESTALE && !closed)
 		o->at[member] = file_ref(*at);
 	o->being_opened &= ~(1u << member);
 	pthread_mutex_unlock(&o->lock);
+	if (closed) { /* a branch of an earlier call, for which nobody waits any more */
+		close_late(a, member, *at);
+		return -EBADF;
+	}
 	if (!err && opened_unlike(o) >> member & 1) /* a lock was given back between: it may have been brought before that */
 		err = make_alike(a, f, *at, member);
 	return err;

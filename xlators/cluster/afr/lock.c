@@ -49,13 +49,12 @@ static int bring_lock(struct afr *a, struct file *at, const struct lock *l, int 
 }
 
 /* What the member did not hear of is brought another time, and the file not used there before. Who is refused has lost it there. */
-int locks_bring(struct afr *a, struct file *f, struct file *at, int member)
+int locks_bring(struct afr *a, struct file *f, struct file *at, int member, unsigned *count)
 {
 	struct lock *list;
-	unsigned count;
-	int err = locks_through(a, f, &list, &count);
+	int err = locks_through(a, f, &list, count);
 
-	for (unsigned i = 0; i < count && !err; i++) {
+	for (unsigned i = 0; i < *count && !err; i++) {
 		int one = bring_lock(a, at, &list[i], member);
 
 		if (other_view(one) || one == -ECANCELED || one == -ENOMEM)
@@ -225,6 +224,64 @@ static void differs(struct afr *a, struct file *f, int member, bool is)
 		bring_soon(a, f);
 }
 
+/* ---- given back ---- */
+
+static struct brings brings_of(struct opened *o)
+{
+	struct brings brings;
+
+	pthread_mutex_lock(&o->lock);
+	brings = o->brings;
+	pthread_mutex_unlock(&o->lock);
+	return brings;
+}
+
+/* With its lock held: the members that have been brought anything since then, or are just now. What they were told meanwhile may have overtaken that. */
+static unsigned brought_since(const struct opened *o, const struct brings *before)
+{
+	unsigned mask = 0;
+
+	for (int i = 0; i < REPLICAS_MAX; i++)
+		mask |= o->brings.at[i] != before->at[i] || before->at[i] % 2 ? 1u << i : 0;
+	return mask;
+}
+
+static void differ_at(struct afr *a, struct file *f, unsigned mask)
+{
+	for (int i = 0; i < a->members; i++)
+		if (mask >> i & 1)
+			differs(a, f, i, true);
+}
+
+/* Where the file was opened meanwhile, or is being opened, the lock may have been brought after all others were told that it is given back, and where it was brought otherwise, too. There
+ * it is brought that it was given back, which must be noted before it is. */
+static void tell_rest(struct afr *a, struct file *f, const struct lock *l, unsigned told, const struct brings *before)
+{
+	struct opened *o = opened_of(a, f);
+	unsigned rest = 0;
+
+	pthread_mutex_lock(&o->lock);
+	told &= ~brought_since(o, before);
+	for (int i = 0; i < a->members; i++)
+		rest |= (o->at[i] || o->being_opened >> i & 1) && !(told >> i & 1) ? 1u << i : 0;
+	pthread_mutex_unlock(&o->lock);
+	if (rest)
+		note_lock(a, f, l, false);
+	differ_at(a, f, rest);
+}
+
+/* A lock that was taken, and noted: what was brought meanwhile may have been that it is free. */
+static void take_again(struct afr *a, struct file *f, const struct brings *before)
+{
+	struct opened *o = opened_of(a, f);
+	unsigned mask;
+
+	pthread_mutex_lock(&o->lock);
+	mask = brought_since(o, before);
+	pthread_mutex_unlock(&o->lock);
+	differ_at(a, f, mask);
+}
+
 /* ---- flush ---- */
 
 /* Members with the file open that are not IN: their locks count again when they are. */
@@ -239,27 +296,26 @@ static unsigned others_with(struct opened *o, const struct view *v)
 	return mask;
 }
 
-static void flush_others(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
+static unsigned flush_others(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
 {
-	struct lock all = { .kind = LOCK_POSIX, .type = F_UNLCK, .end = UINT64_MAX, .owner = in->owner };
-	struct opened *o = opened_of(a, in->file);
-	unsigned mask = others_with(o, v), connected = mask & atomic_load(&a->up);
-	struct fan *f = connected ? fan_call(a, rq, connected, FOP_flush, in, NULL) : NULL;
+	unsigned asked = others_with(opened_of(a, in->file), v) & atomic_load(&a->up), told = 0;
+	struct fan *f = asked ? fan_call(a, rq, asked, FOP_flush, in, NULL) : NULL;
 
-	for (int i = 0; i < v->members; i++)
-		if (mask >> i & 1 && (!f || !fan_result(f, i)->asked || fan_result(f, i)->status))
-			opened_set_unlike(o, i, true);
+	for (int i = 0; i < v->members && f; i++)
+		told |= fan_result(f, i)->asked && !fan_result(f, i)->status ? 1u << i : 0;
 	if (f)
 		fan_free(f);
-	if (opened_unlike(o))
-		note_lock(a, in->file, &all, false);
+	return told;
 }
 
 /* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
 int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
 {
+	struct lock all = { .kind = LOCK_POSIX, .type = F_UNLCK, .end = UINT64_MAX, .owner = in->owner };
 	struct afr *a = afr_of(x);
 	struct object *o = object_of(a, in->file->inode);
+	struct brings before;
+	unsigned told = 0;
 	struct view v;
 	bool any;
 	int err;
@@ -267,6 +323,7 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	(void)out;
 	if (!o || !opened_of(a, in->file))
 		return -EBADF;
+	before = brings_of(opened_of(a, in->file));
 	pthread_mutex_lock(&o->lock);
 	any = o->locked_ever;
 	object_drop_locks(o, LOCK_POSIX, in->owner, NULL);
@@ -274,15 +331,17 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	if (!any)
 		return 0;
 	err = afr_view(a, afr_deadline(a, rq), &v);
-	if (!err)
-		flush_others(a, rq, in, &v);
-	for (unsigned k = v.members; !err && k-- > 0;) { /* the most senior last, as with any unlock */
+	if (err)
+		return err;
+	told = flush_others(a, rq, in, &v);
+	for (unsigned k = v.members; k-- > 0;) { /* the most senior last, as with any unlock */
 		struct flush_out nothing = { 0 };
 
-		if (v.state[v.order[k]] == MEMBER_IN)
-			one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL);
+		if (v.state[v.order[k]] == MEMBER_IN && !one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL))
+			told |= 1u << v.order[k];
 	}
-	return err;
+	tell_rest(a, in->file, &all, told, &before);
+	return 0;
 }
 
 /* ---- locks ---- */
@@ -347,24 +406,6 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 		}
 	}
 	return err;
-}
-
-/* Once it is noted that the lock was given back: where the file was opened meanwhile, or is being opened, the lock may have been brought before that. So there it is brought that it was
- * given back, which must be noted before it is. */
-static void tell_rest(struct afr *a, const struct setlk_in *in, unsigned told)
-{
-	struct opened *o = opened_of(a, in->file);
-	unsigned rest = 0;
-
-	pthread_mutex_lock(&o->lock);
-	for (int i = 0; i < a->members; i++)
-		rest |= (o->at[i] || o->being_opened >> i & 1) && !(told >> i & 1) ? 1u << i : 0;
-	pthread_mutex_unlock(&o->lock);
-	if (rest)
-		note_lock(a, in->file, &in->lock, false);
-	for (int i = 0; i < a->members; i++)
-		if (rest >> i & 1)
-			differs(a, in->file, i, true);
 }
 
 /* What the lock's owner holds from `at` on, up to *end or to where that changes: the last record that has a place decides. */
@@ -443,6 +484,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
 	unsigned done = 0, told = 0, losses;
+	struct brings before;
 	struct view v;
 	int err;
 
@@ -451,6 +493,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		return -EBADF;
 	locks_used(a, in->file->inode);
 	losses = losses_of(a, in->file->inode);
+	before = brings_of(opened_of(a, in->file));
 	for (;;) {
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
@@ -465,7 +508,9 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	if (!err)
 		err = note_lock(a, in->file, &in->lock, !opened_unlike(opened_of(a, in->file)));
 	if (!err && unlock)
-		tell_rest(a, in, told);
+		tell_rest(a, in->file, &in->lock, told, &before);
+	else if (!err)
+		take_again(a, in->file, &before);
 	if (err && !unlock)
 		undo_lock(a, rq, in, done);
 	else if (!unlock)

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What protocol/client does with open files when connections are lost, and the session is not; or is, and one of the connections does not show it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "halter.h"
+#include "session-test.h"
+
+enum { OWNER = 42, OTHER = 43, CHANNELS = 2 }; /* one for each shard */
+
+static unsigned open_files(const struct file *file)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&disk->lock);
+	for (int i = 0; i < LEAF_OBJECTS; i++)
+		if (gfid_equal(&disk->object[i].gfid, &file->inode->gfid))
+			count = disk->object[i].opens;
+	pthread_mutex_unlock(&disk->lock);
+	return count;
+}
+
+static void behind_a_halter(struct halter *h, const char *options)
+{
+	start_server("");
+	halter_start(h, server_port());
+	dial_by_way_of(h->port);
+	start_client(options);
+	dial_by_way_of(0);
+}
+
+static void end(struct halter *h)
+{
+	halter_stop(h);
+	stop(&client);
+	stop(&server);
+}
+
+/* ---- the session goes on ---- */
+
+static void release_unheard(void *arg)
+{
+	struct halter *h = arg;
+	struct file *locked, *open;
+
+	UNTIL(counter(client, "connects: ") >= CHANNELS);
+	locked = create("released");
+	open = open_again(locked);
+	assert_int_equal(lock(locked, OWNER, F_WRLCK, false), 0);
+	assert_int_equal(open_files(open), 2);
+	atomic_store(&h->keep[DOWN],
+		     true); /* the client dials anew, and nobody greets it: it has no connection for longer than max-wait */
+	command(client, "drop-connections");
+	UNTIL(atomic_load(&h->accepted) >= 2 * CHANNELS);
+	release(locked);
+	assert_int_equal(open_files(open), 2);
+	atomic_store(&h->keep[DOWN], false);
+	UNTIL(open_files(open) == 1);
+	UNTIL(!lock(open, OTHER, F_WRLCK, false));
+	UNTIL(counter(client, "connects: ") >= 2 * CHANNELS);
+	release(open);
+	assert_int_equal(remove_file("released"), 0);
+}
+
+/* Else what is locked through it would be for as long as the client lives. */
+void a_release_that_has_no_answer_is_sent_until_it_has_one(void **test)
+{
+	struct halter h;
+
+	(void)test;
+	behind_a_halter(&h, " option max-wait 100ms\n");
+	task_call(release_unheard, &h);
+	end(&h);
+}
+
+/* ---- one channel is half-open ---- */
+
+static struct file *file;
+
+static void open_locked(void *arg)
+{
+	(void)arg;
+	UNTIL(counter(client, "connects: ") >= CHANNELS);
+	file = create("once");
+	assert_int_equal(lock(file, OWNER, F_WRLCK, false), 0);
+	atomic_store(&disk->reclaims, 0);
+}
+
+static void write_one(void *arg)
+{
+	(void)arg;
+	assert_int_equal(write_file(file, 0, "x", 1, 0), 1);
+}
+
+/* By each channel: one of them believes yet that it is in the session before. */
+static void use_all(void *arg)
+{
+	struct aside each[CHANNELS];
+	unsigned opens;
+
+	(void)arg;
+	UNTIL(atomic_load(&disk->reclaims) == 1); /* by the other one, after that has opened the file again */
+	opens = atomic_load(&disk->opens);
+	for (unsigned i = 0; i < CHANNELS; i++) {
+		each[i] = (struct aside){ .fn = write_one };
+		start_aside_at(i, &each[i]);
+		UNTIL(atomic_load(&each[i].done));
+	}
+	assert_int_equal(atomic_load(&disk->opens), opens);
+	assert_int_equal(open_files(file), 1);
+	release(file);
+	assert_int_equal(remove_file("once"), 0);
+}
+
+/* Twice, one of the two would stay open, and what is locked through it locked. */
+void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **test)
+{
+	struct halter h;
+
+	(void)test;
+	behind_a_halter(&h, "");
+	task_call(open_locked, NULL);
+	atomic_store(&h.pair[1].deaf, true);
+	stop(&server);
+	memset(disk->held, 0, sizeof(disk->held));
+	start_server("");
+	task_call(use_all, NULL);
+	end(&h);
+}
