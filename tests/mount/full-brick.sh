@@ -21,6 +21,8 @@ fill() { # until nothing more can be made, nor written
 	sync -f "$BRICK"
 	[ "$(stat -f -c %d "$BRICK")" = 0 ] || fail "$(stat -f -c %d "$BRICK") inodes are left"
 }
+# What was removed is free: the brick frees it behind the answer, and that of an open file when the kernel has released it.
+all_freed() { ! ls -l "/proc/$BRICK_PID/fd" | grep -q '(deleted)'; }
 empty() { rm -f "$BRICK"/.stratus/own* "$BRICK/.stratus/ballast"; }
 
 echo "what was there" >"$MNT/before"
@@ -38,13 +40,14 @@ echo more >"$MNT/more" || fail "there is no room after something was removed"
 # What is written through a mapping is there, or msync(2) says that it is not, however much of it had room.
 for left in 100 300 700; do # KiB
 	rm -f "$MNT/mapped"
+	wait_until 30 all_freed || fail "what was removed is not freed"
+	truncate -s 1M "$MNT/mapped" || fail "no file" # now: so little room is below the floor, and the brick looks at that once a second
 	sync -f "$BRICK"
 	head -c $((($(stat -f -c %a "$BRICK") * $(stat -f -c %S "$BRICK") / 1024 - left) * 1024)) /dev/zero >"$BRICK/.stratus/ballast" || fail "no ballast"
 	sync -f "$BRICK"
 	python3 - "$MNT/mapped" "$BRICK/mapped" <<-'END' || fail "what did not fit is lost, and nobody was told"
 	import errno, mmap, os, sys
-	fd, size = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 1 << 20
-	os.ftruncate(fd, size)
+	fd, size = os.open(sys.argv[1], os.O_RDWR), 1 << 20
 	told = False
 	with mmap.mmap(fd, size) as m:
 	    m[:] = b"m" * size
@@ -61,6 +64,7 @@ for left in 100 300 700; do # KiB
 	rm "$BRICK/.stratus/ballast"
 done
 # What was removed a moment ago makes room at once, though the brick frees it behind the answer.
+wait_until 30 all_freed || fail "what was removed is not freed"
 sync -f "$BRICK"
 python3 - "$MNT/big" $(($(stat -f -c %a "$BRICK") * $(stat -f -c %S "$BRICK") * 6 / 10)) <<-'END' || fail "what was removed makes no room"
 import os, sys

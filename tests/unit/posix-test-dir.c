@@ -152,6 +152,19 @@ PROPERTY(what_was_removed_is_closed_soon)
 	await_descriptors(before);
 }
 
+/* The directory that had it mostly goes next, and would wait for it. */
+PROPERTY(what_was_removed_just_now_is_left_alone)
+{
+	unsigned before = open_descriptors();
+	uint64_t begin;
+
+	CHECK_INT(ask_make_file(root, "f", NULL, NULL), 0);
+	begin = clock_ns();
+	CHECK_INT(ask_drop(root, "f", false), 0);
+	await_descriptors(before);
+	CHECK(clock_ns() - begin >= 100000000);
+}
+
 static unsigned descriptors_before;
 
 static void remove_one_(void *arg)

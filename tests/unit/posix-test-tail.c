@@ -554,3 +554,41 @@ PROPERTY(what_no_power_cut_leaves_is_left_alone)
 		CHECK_INT(attr.size, odd[i].there);
 	}
 }
+
+/* ---- how much is written with one call ---- */
+
+static void put_1m(struct file *file, ino_t ino, uint64_t time_ns, const char *bytes, unsigned calls)
+{
+	REQUEST(q, 0);
+
+	q.r.time_ns = time_ns;
+	record.ino = ino;
+	atomic_store(&record.on, true);
+	CHECK_INT(ask_put(&q.r, file, 4096, 0, bytes, 1 << 20, NULL), 1 << 20);
+	atomic_store(&record.on, false);
+	CHECK_INT(record.count, calls);
+	for (uint64_t i = 0, end = 4096; i < record.count; end += record.event[i++].size)
+		CHECK(record.event[i].kind == WROTE && record.event[i].offset == end);
+	forget_events();
+}
+
+/* Changes of members of a set bring their time. Elsewhere nobody may come between. */
+PROPERTY(large_writes_are_in_pieces_only_where_changes_are_ordered)
+{
+	cleanup_inode struct inode *f = NULL;
+	cleanup_file struct file *file = NULL;
+	char *bytes = malloc(1 << 20), *got = malloc(1 << 20);
+	struct stat st;
+
+	memset(bytes, 'a', 1 << 20);
+	CHECK_INT(ask_make_file(root, "f", &f, &file), 0);
+	CHECK_INT(stat(test_brick_path("f"), &st), 0);
+	put_1m(file, st.st_ino, 0, bytes, 1);
+	for (int i = 0; i < 1 << 20; i++)
+		bytes[i] = (char)(i >> 12);
+	put_1m(file, st.st_ino, 1234567890123456789, bytes, 4);
+	CHECK_INT(ask_get(file, 4096, got, 1 << 20), 1 << 20);
+	CHECK(!memcmp(bytes, got, 1 << 20));
+	free(bytes);
+	free(got);
+}

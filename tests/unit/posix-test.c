@@ -274,6 +274,7 @@ int main(void)
 		T(listings_give_each_entry_once),
 		T(directories_that_were_removed_are_not_kept_open),
 		T(what_was_removed_is_closed_soon),
+		T(what_was_removed_just_now_is_left_alone),
 		T(a_brick_that_stops_has_closed_what_was_removed),
 		T(the_cache_of_directories_is_bounded),
 		T(a_compound_stops_at_a_condition_that_fails),
@@ -287,6 +288,7 @@ int main(void)
 		T(a_page_is_on_disk_before_its_file_grows_by_a_hole),
 		T(what_is_younger_than_a_sync_waits_for_no_disk),
 		T(what_no_power_cut_leaves_is_left_alone),
+		T(large_writes_are_in_pieces_only_where_changes_are_ordered),
 	};
 
 	if (geteuid() != 0) {

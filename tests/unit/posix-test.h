@@ -104,7 +104,7 @@ test_fn nothing_is_visible_without_identity, creation_sets_owner_mode_and_umask,
 /* posix-test-tail.c */
 test_fn a_power_cut_leaves_a_last_page_old_or_new, a_page_is_on_disk_before_its_file_grows_behind_it,
 	a_page_is_on_disk_before_its_file_grows_by_a_hole, what_is_younger_than_a_sync_waits_for_no_disk,
-	what_no_power_cut_leaves_is_left_alone;
+	what_no_power_cut_leaves_is_left_alone, large_writes_are_in_pieces_only_where_changes_are_ordered;
 /* posix-test-identity.c */
 test_fn forged_handles_are_refused, handles_outlive_a_restart_and_one_key, handles_of_removed_objects_are_stale,
 	handles_of_another_brick_are_stale, renames_and_links_keep_the_identity, a_name_that_was_not_noted_is_noted_later,
@@ -122,7 +122,8 @@ test_fn appends_never_overlap, an_unlinked_open_file_lives_on, direct_io_falls_b
 	times_are_set_to_the_nanosecond_or_left;
 /* posix-test-dir.c */
 test_fn the_private_directory_is_hidden, listings_give_each_entry_once, directories_that_were_removed_are_not_kept_open,
-	what_was_removed_is_closed_soon, a_brick_that_stops_has_closed_what_was_removed, the_cache_of_directories_is_bounded;
+	what_was_removed_is_closed_soon, what_was_removed_just_now_is_left_alone,
+	a_brick_that_stops_has_closed_what_was_removed, the_cache_of_directories_is_bounded;
 /* posix-test-compound.c */
 test_fn a_compound_stops_at_a_condition_that_fails, a_compound_passes_results_on, compounds_are_alone_at_their_objects;
 #endif

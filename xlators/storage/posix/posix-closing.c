@@ -9,8 +9,10 @@
 
 #include "posix.h"
 
-/* Waking the thread costs about as much as one removal. So it waits for more, and closes them one after the other. */
-enum { GATHER_NS = 5000000, SECOND_NS = 1000000000, TRIES = 3 };
+/* Waking the thread costs about as much as one removal. So it waits for more, and closes them one after the other. And it leaves alone what was removed a
+ * moment ago: mostly the directory that had it is removed next, and Linux, which looks at all that it knows of a directory that goes (shrink_dcache_parent), spins
+ * while any of that is just being freed. */
+enum { OLD_NS = 100000000, GATHER_NS = 20000000, SECOND_NS = 1000000000, TRIES = 3 };
 
 void closing_init(struct closing *c)
 {
@@ -29,29 +31,43 @@ static bool in_hurry(const struct closing *c)
 	return c->hurried || c->ending;
 }
 
-/* Until there is something to close, and a while longer. The lock is held. */
-static void gather(struct closing *c)
+static bool are_many(const struct closing *c)
 {
-	struct timespec until;
+	return c->taken - c->done > c->most / 2;
+}
+
+static void wait_until(struct closing *c, uint64_t until_ns)
+{
+	struct timespec until = { (time_t)(until_ns / SECOND_NS), (long)(until_ns % SECOND_NS) };
 	int err = 0;
 
+	c->gathering = true;
+	while (!err && !in_hurry(c) && !are_many(c))
+		err = pthread_cond_timedwait(&c->came, &c->lock, &until);
+	c->gathering = false;
+}
+
+/* Until there is something to close, and it is old, and a while longer. The lock is held. */
+static void gather(struct closing *c)
+{
 	c->asleep = true;
 	while (c->taken == c->done && !c->ending)
 		pthread_cond_wait(&c->came, &c->lock);
 	c->asleep = false;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += GATHER_NS;
-	if (until.tv_nsec >= SECOND_NS) {
-		until.tv_nsec -= SECOND_NS;
-		until.tv_sec++;
-	}
-	while (!err && !in_hurry(c))
-		err = pthread_cond_timedwait(&c->came, &c->lock, &until);
+	if (c->taken > c->done)
+		wait_until(c, c->ring[c->done % CLOSING_MAX].came_ns + OLD_NS + GATHER_NS);
+}
+
+static bool may_close(const struct closing *c, bool many, uint64_t now)
+{
+	uint64_t left = c->taken - c->done;
+
+	return left && (in_hurry(c) || (many && left > c->most / 4) || c->ring[c->done % CLOSING_MAX].came_ns + OLD_NS < now);
 }
 
 static void close_next(struct closing *c)
 {
-	int fd = c->ring[c->done % CLOSING_MAX];
+	int fd = c->ring[c->done % CLOSING_MAX].fd;
 
 	pthread_mutex_unlock(&c->lock);
 	close(fd);
@@ -69,7 +85,8 @@ static void *closing_main(void *arg)
 	pthread_mutex_lock(&c->lock);
 	while (!c->ending || c->done < c->taken) {
 		gather(c);
-		while (c->done < c->taken)
+		bool many = are_many(c);
+		for (uint64_t now = clock_ns(); may_close(c, many, now);)
 			close_next(c);
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -98,10 +115,10 @@ bool close_late(struct brick *b, int fd)
 	pthread_mutex_lock(&c->lock);
 	room = c->taken - c->done < c->most && started(c);
 	if (room) {
-		c->ring[c->taken++ % CLOSING_MAX] = fd;
+		c->ring[c->taken++ % CLOSING_MAX] = (struct closing_one){ fd, clock_ns() };
 		atomic_fetch_add(&c->waiting, 1);
 	}
-	if (room && c->asleep)
+	if (room && (c->asleep || (c->gathering && are_many(c))))
 		pthread_cond_signal(&c->came);
 	pthread_mutex_unlock(&c->lock);
 	return room;

@@ -7,6 +7,10 @@
 
 enum { READ_MOST = 64 << 20, LONG_FALLOCATE = 64 << 20, COPY_STEP = 64 << 20, SECTOR = 512 };
 
+/* Linux caches what one call writes in one folio, if it can, and ext4 (Linux 6.16 and later) looks at each block of the folio at each later write to it: 4 KiB
+ * in a folio of 1 MiB cost 5.6 us, in one of 256 KiB 2.9. So much is written with one call where nobody else can come between two. */
+enum { WRITE_PIECE = 256 << 10 };
+
 /* ---- state of an open file ---- */
 
 struct opened *opened_of(const struct xlator *x, struct file *file)
@@ -226,13 +230,21 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 	return n < 0 ? result(n) : n;
 }
 
+/* A member of a set gets changes whose order matters one after the other (they bring their time). Elsewhere two programs may write the same bytes at once, and what is
+ * there then is to be what one of them wrote. */
+static size_t piece_of(const struct request *rq, const struct opened *o, size_t size)
+{
+	return rq->time_ns && !o->direct && size > WRITE_PIECE ? WRITE_PIECE : size;
+}
+
 /* From *done to `end`, as far as it goes: 0 or -errno. */
-static int write_to(struct brick *b, struct opened *o, const struct buffer *data, uint64_t offset, size_t end, size_t *done)
+static int write_to(struct request *rq, struct brick *b, struct opened *o, const struct write_in *in, size_t end, size_t *done)
 {
 	unsigned tries = 0;
 
 	while (*done < end) {
-		ssize_t n = write_some(o, data->data + *done, end - *done, (off_t)(offset + *done));
+		size_t piece = piece_of(rq, o, end - *done);
+		ssize_t n = write_some(o, in->data->data + *done, piece, (off_t)(in->offset + *done));
 
 		if (n == -ENOSPC && close_now(b, &tries))
 			continue;
@@ -244,8 +256,9 @@ static int write_to(struct brick *b, struct opened *o, const struct buffer *data
 }
 
 /* Of a write behind which the file has more pages than before, what belongs to the page in which it ends so far. */
-static int write_tail(struct xlator *x, struct file *file, const struct write_in *in, size_t *done)
+static int write_tail(struct request *rq, struct xlator *x, const struct write_in *in, size_t *done)
 {
+	struct file *file = in->file;
 	struct opened *o = opened_of(x, file);
 	struct hold h = { .fd = o->descriptor->fd, .lent = true };
 	size_t size = in->data->size;
@@ -255,11 +268,11 @@ static int write_tail(struct xlator *x, struct file *file, const struct write_in
 	if (err <= 0)
 		return err;
 	size = edge > in->offset ? edge - in->offset : 0;
-	err = write_to(brick_of(x), o, in->data, in->offset, size, done);
+	err = write_to(rq, brick_of(x), o, in, size, done);
 	return err ? err : *done < size ? -ENOSPC : tail_first(x, file->inode, h.fd, edge);
 }
 
-static int write_at(struct xlator *x, const struct write_in *in, struct write_out *out)
+static int write_at(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
 {
 	const struct buffer *data = in->data;
 	size_t done = 0;
@@ -267,9 +280,9 @@ static int write_at(struct xlator *x, const struct write_in *in, struct write_ou
 
 	if (in->offset > INT64_MAX || data->size > INT64_MAX - in->offset)
 		return -EFBIG;
-	err = write_tail(x, in->file, in, &done);
+	err = write_tail(rq, x, in, &done);
 	if (!err)
-		err = write_to(brick_of(x), opened_of(x, in->file), data, in->offset, data->size, &done);
+		err = write_to(rq, brick_of(x), opened_of(x, in->file), in, data->size, &done);
 	if (in->file->flags & O_DSYNC)
 		tail_synced(x, in->file->inode);
 	out->written = (uint32_t)done;
@@ -355,7 +368,7 @@ int brick_write(struct request *rq, struct xlator *x, const struct write_in *in,
 		return err;
 	err = change_begin(rq, x, in->file, in->flags & WRITE_KILL_PRIV, size);
 	if (!err && size)
-		err = in->flags & WRITE_APPEND ? append(brick_of(x), o, data, out) : write_at(x, in, out);
+		err = in->flags & WRITE_APPEND ? append(brick_of(x), o, data, out) : write_at(rq, x, in, out);
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 

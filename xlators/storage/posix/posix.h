@@ -45,16 +45,21 @@ struct handle_index {
 };
 /* Descriptors that a thread of their own closes (posix-closing.c). */
 enum { CLOSING_MAX = 1024 };
+struct closing_one {
+	int fd;
+	uint64_t came_ns;
+};
 struct closing {
 	pthread_mutex_t lock;
 	pthread_cond_t came, closed;
 	pthread_t thread;
-	int ring[CLOSING_MAX]; /* descriptors */
-	unsigned most;	       /* at a time */
-	uint64_t taken, done;  /* so many have come, and were closed */
-	atomic_uint waiting;   /* the difference, for who has not got the lock */
-	unsigned hurried;      /* so many wait until all are closed */
-	bool started, asleep, ending;
+	struct closing_one ring[CLOSING_MAX];
+	unsigned most;	      /* at a time */
+	uint64_t taken, done; /* so many have come, and were closed */
+	atomic_uint waiting;  /* the difference, for who has not got the lock */
+	unsigned hurried;     /* so many wait until all are closed */
+	bool started, ending;
+	bool asleep, gathering; /* until there is one; until they are old or many */
 };
 struct brick {
 	char *directory, *volume_text, *brick_text, *floor_text; /* options */
@@ -104,7 +109,7 @@ uint64_t brick_floor(const struct brick *, uint64_t total_bytes);
 /* posix-closing.c: what closing a removed object's last descriptor frees comes behind the answers. */
 void closing_init(struct closing *);
 void closing_end(struct closing *); /* when all are closed */
-/* Takes over a descriptor of an object that has no name any more. It is closed within milliseconds. False: too many wait already, and it is the caller's to close, when he has
+/* Takes over a descriptor of an object that has no name any more. It is closed within a fifth of a second. False: too many wait already, and it is the caller's to close, when he has
  * given back his locks: who removes faster than the disk frees goes at the disk's pace, and nobody else. */
 bool close_late(struct brick *, int fd);
 /* For who got ENOSPC; *tries is 0 at first. True: he tries again, for all are closed that had come before: what they held is free. Lets another thread have the
