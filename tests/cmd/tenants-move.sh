@@ -318,7 +318,14 @@ begin_work
 # shellcheck disable=SC2046
 "$STRATUS" brick remove photos $(bricks_from 0 "$MEMBERS") >out || fail "brick remove: $(cat out)"
 killed_when_moved 5
-is_out() { [ "$("$STRATUS" volume info photos | grep -c 'directory: .*/b')" = $NEW ]; }
+# How it gets on is kept beside the other logs: who does not leave is perhaps only slow.
+note_progress() { echo "$(date +%T) $("$STRATUS" rebalance status photos --json | json '{k: v for k, v in d.items() if k not in ("volume", "numbers", "here", "leads")}')" >>"$SCRATCH/leaving.log"; }
+SINCE=$SECONDS
+is_out() {
+	[ "$("$STRATUS" volume info photos | grep -c 'directory: .*/b')" != $NEW ] || return 0
+	[ $((SECONDS - SINCE)) -lt 5 ] || { SINCE=$SECONDS; note_progress; }
+	return 1
+}
 wait_until 300 is_out || fail "it does not leave: $("$STRATUS" rebalance status photos --json)"
 end_work
 # what mounts were shown to have been removed is gone, and nothing else: no file and no name is left there

@@ -77,7 +77,24 @@ static int begin(struct rebalance *r, struct layout *l, uint32_t id)
 	return err ? err : layout_write(r, l);
 }
 
-/* From where it stands. 1: who leaves has no part of it any more. */
+/* Who leaves is no member of the newest layout, and is told of it last: by who may have died before that. What it says is what all that comes after this goes by. */
+static int tell_who_leaves(struct rebalance *r, const struct layout *newest, int child)
+{
+	struct layout there = { 0 };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, r->dir);
+	if (!err)
+		err = layout_at(&rq, r->d, child, r->dir, &there);
+	request_finish(&rq);
+	if (err) /* it has none: so it is no leaver, but a shard that no layout names */
+		return err == -ENODATA ? 0 : err;
+	return there.version < newest->version ? layout_tell(r, newest, child) : 0;
+}
+
+/* From where it stands. 1: who leaves has no part of it any more, and says so. */
 static int step(struct rebalance *r, int child, int home)
 {
 	const struct spread *now = NULL;
@@ -92,7 +109,10 @@ static int step(struct rebalance *r, int child, int home)
 		layout_single(&l, (uint32_t)home);
 	if (l.moving)
 		return move_and_settle(r, &l);
-	return layout_find(&l, (uint32_t)child) ? begin(r, &l, (uint32_t)child) : 1;
+	if (layout_find(&l, (uint32_t)child))
+		return begin(r, &l, (uint32_t)child);
+	err = now ? tell_who_leaves(r, &l, child) : 0;
+	return err ? err : 1;
 }
 
 static int give_directory(struct rebalance *r, const struct gfid *gfid, int child)

@@ -90,8 +90,11 @@ bool directory_has_gone(struct rebalance *, int home);
  * heard by the same version that it is not where it was.) */
 int layout_write(struct rebalance *, const struct layout *);
 
-/* Those that left get the settled layout, too, so that who asks them hears of it; but nobody relies on that. */
+/* Those that left get the settled layout, too, so that who asks them hears of it. Who dies before that, or does not reach one, is nobody whom clients wait for; but
+ * who empties a subvolume sees to it that this one has it (layout_tell). */
 void tell_leavers(struct rebalance *, const struct layout *moving, const struct layout *settled);
+/* To that one, which may be none of its members. -EAGAIN: it has a later one. */
+int layout_tell(struct rebalance *, const struct layout *, int child);
 
 /* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
 /* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */
