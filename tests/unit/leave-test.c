@@ -406,7 +406,7 @@ LEAVES(what_a_directory_says_itself_is_enough_where_its_name_is_not_found)
 }
 
 /* As one who died has left it, or one who did not see that the directory was removed. */
-static int make_shard_of_nothing(int child)
+static int make_shard_of_nothing(int child, uint32_t home)
 {
 	char volume[8], xx[64], made[96], name[128], text[GFID_TEXT];
 	uint8_t bytes[PARENT_SIZE];
@@ -420,7 +420,7 @@ static int make_shard_of_nothing(int child)
 	err = err ? err : tree_getattr(&tree, made, &a);
 	if (err)
 		return err;
-	parent_encode(&(struct parent){ 2, LEAVER, a.gfid }, bytes);
+	parent_encode(&(struct parent){ 2, home, a.gfid }, bytes);
 	snprintf(xx, sizeof(xx), "%s/away/%02x", DHT_HIDDEN, a.gfid.bytes[0]);
 	err = tree_mkdir(&tree, xx, 0700);
 	if (err && err != -EEXIST)
@@ -436,10 +436,35 @@ LEAVES(nothing_stays_that_was_made_for_a_directory_which_was_removed)
 
 	CHECK_INT(tree_mkdir(&tree, name, 0755), 0); /* away at 1 then */
 	CHECK_INT(tree_rename(&tree, name, name_at(0, "e"), 0), 0);
-	CHECK_INT(make_shard_of_nothing(1), 0);
+	CHECK_INT(make_shard_of_nothing(1, LEAVER), 0);
 	CHECK(leaves("mover"));
 	at("dht");
 	CHECK(is_whole());
+}
+
+/* Of a removal that was cancelled, perhaps. Nobody but an administrator can tell that it is none's. */
+LEAVES(a_shard_that_no_layout_names_is_told_of)
+{
+	const char *name = name_at(LEAVER, "d");
+
+	CHECK_INT(tree_mkdir(&tree, name, 0755), 0); /* away there then */
+	CHECK_INT(tree_rename(&tree, name, name_at(0, "e"), 0), 0);
+	CHECK_INT(make_shard_of_nothing(LEAVER, 0), 0);
+	CHECK_INT(command("mover", "rebalance", "start"), 0);
+	CHECK(says("mover", "which no layout names"));
+	CHECK(strstr(told, "stays-directories 1\n") && strstr(told, "state running\n"));
+	CHECK(!command("second", "fsck", "repair"));
+	CHECK(says("mover", "state done"));
+}
+
+LEAVES(that_it_can_not_be_looked_at_is_told)
+{
+	CHECK_INT(tree_mkdir(&tree, name_at(LEAVER, "d"), 0755), 0);
+	directories_fail(true);
+	CHECK_INT(command("dht", "rebalance", "start"), 0);
+	CHECK(says("dht", "problem the directories that are away at c3 can't be listed"));
+	directories_fail(false);
+	CHECK(says("dht", "state done"));
 }
 
 /* ---- what is renamed ---- */
@@ -659,6 +684,7 @@ LEAVES(what_can_not_go_is_kept_and_told)
 	CHECK(says("dht", "skipped-locked"));
 	CHECK(says("dht", "stays-files 2\n"));
 	CHECK(!strstr(told, "state done"));
+	CHECK(says("dht", "problem c3 still has the file with the anchor a."));
 	CHECK(reads(name, "two names") && reads(second, "two names"));
 	lock.lock.type = F_UNLCK;
 	CHECK_INT(tree_call(&tree, tree.at, FOP_setlk, &lock, &out), 0);
@@ -896,6 +922,8 @@ int main(void)
 		cmocka_unit_test(who_comes_after_one_that_died_ends_what_that_did_of_a_directory),
 		cmocka_unit_test(what_a_directory_says_itself_is_enough_where_its_name_is_not_found),
 		cmocka_unit_test(nothing_stays_that_was_made_for_a_directory_which_was_removed),
+		cmocka_unit_test(a_shard_that_no_layout_names_is_told_of),
+		cmocka_unit_test(that_it_can_not_be_looked_at_is_told),
 		cmocka_unit_test(a_mark_that_was_left_over_does_not_hold_it_up),
 		cmocka_unit_test(directories_that_are_renamed_all_the_time_do_not_hold_it_up),
 		cmocka_unit_test(a_listing_tells_each_name_once_though_they_go_meanwhile),

@@ -16,7 +16,9 @@ enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
 struct stays {
 	bool looked;
 	uint64_t names, files, directories, unsaid, records;
-	uint64_t open; /* files that have gone, but not long ago, or somebody has them open since before that */
+	uint64_t open;	/* files that have gone, but not long ago, or somebody has them open since before that */
+	char what[160]; /* the first of them, but for those, in words; "": none */
+	unsigned idle;	/* looks in a row since which nothing got less */
 };
 struct rebalance {
 	struct dht *d;
