@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "brick.h"
-#include "cluster-fleet.h"
 #include "cluster-changes.h"
 #include "cluster-rebalance.h"
 #include "cluster.h"
@@ -255,30 +254,14 @@ static int check_leaving(const struct spec *s, const struct spec *before, struct
 	return !err && cluster_rebalance_pending(before) ? cluster_rebalance_must_end(s->volume, p) : err;
 }
 
-/* A tenant that came at the last moment may have names there. */
-static int check_emptied(const struct spec *s, struct problem *p)
-{
-	json_t *document;
-	uint64_t version;
-	int err = rebalance_read(s->volume, &document, &version);
-
-	if (!err && s->has_tenants && fleet_lacks(s, document))
-		err = problem_set(p, EAGAIN, "a tenant has come meanwhile, whose names are moved first");
-	json_decref(document);
-	return err;
-}
-
 /* Before names have moved to them they hold nothing, nor when they have been emptied. */
 static int check_removed(const struct spec *before, uint64_t went, size_t fresh, struct problem *p)
 {
-	int err;
-
 	if (fresh)
 		return problem_set(p, EINVAL,
 				   "bricks of volume %s would be replaced, and others removed, at once: one after the other",
 				   before->volume);
-	err = cluster_rebalance_check_removal(before, went, p);
-	return !err && before->leaving ? check_emptied(before, p) : err;
+	return cluster_rebalance_check_removal(before, went, p);
 }
 
 /* Where it was a volume of one subvolume that did not say so, mounts may still be there that know nothing of layouts. (Of bricks at other servers nobody

@@ -18,7 +18,7 @@
 #include "path.h"
 #include "task.h"
 
-enum { AT_A_TIME = 4 };
+enum { AT_A_TIME = 4, DOUBLED_MOST = 10 };
 #define PATIENCE_NS 20000000000u /* without progress, if others wait */
 #define WAITS_NS                                                                                                               \
 	120000000000u /* so long while it waits for what is old to be ended: two of cluster/dht's sweep-intervals, and what that takes */
@@ -290,11 +290,13 @@ static uint64_t progress(const json_t *told)
 	return sum;
 }
 
-static uint64_t patience(const json_t *told)
+/* Who has made room begins from the start: so with each turn there is twice the patience, or one who has much to look at, and little to move, would never come to his end. */
+static uint64_t patience(const json_t *told, unsigned turn)
 {
 	const char *step = json_text(told, "step");
+	uint64_t first = !strcmp(step, "records") || !strcmp(step, "waiting for what is open") ? WAITS_NS : PATIENCE_NS;
 
-	return !strcmp(step, "records") || !strcmp(step, "waiting for what is open") ? WAITS_NS : PATIENCE_NS;
+	return first << (turn < DOUBLED_MOST ? turn : DOUBLED_MOST);
 }
 
 static void complete(struct fleet *f, struct slot *s, json_t *told)
@@ -324,7 +326,7 @@ static void look_at(struct fleet *f, struct slot *s)
 	}
 	if (done) {
 		complete(f, s, told);
-	} else if (clock_ns() > s->seen_ns + patience(told) && others_wait(f)) {
+	} else if (clock_ns() > s->seen_ns + patience(told, s->member->turn) && others_wait(f)) {
 		s->member->turn++;
 		end_slot(f, s, *json_text(told, "problem"));
 	} else if (!strcmp(json_text(told, "state"), "stopped")) {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster-fleet.h"
 #include "cluster.h"
 #include "json.h"
 #include "log.h"
@@ -265,10 +266,13 @@ int cluster_rebalance_check_removal(const struct spec *s, uint64_t went, struct 
 	uint64_t version;
 	int err = rebalance_read(s->volume, &document, &version);
 	uint64_t spread = err ? 0 : spread_over(s, document);
+	bool has_new = !err && s->leaving && s->has_tenants && fleet_lacks(s, document);
 
 	json_decref(document);
 	if (err)
 		return cluster_commit_problem(err, p);
+	if (spread && !(spread & went) && has_new) /* who came at the last moment may have names there */
+		return problem_set(p, EAGAIN, "a tenant has come meanwhile, whose names are moved first");
 	if (spread && !(spread & went))
 		return 0;
 	return problem_set(

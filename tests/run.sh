@@ -27,7 +27,7 @@ if [ "${1-}" = --summary ]; then
 	while read -r p f s; do passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)); done <"$results"
 	if [ -s "$results.failed" ]; then # once more, where it is found
 		echo "Failed:"
-		cut -c 1-300 "$results.failed"
+		cut -c 1-1200 "$results.failed"
 	fi
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -28,10 +28,12 @@ say() { printf '%s: %s\n' "$TEST" "$*"; }
 pass() { say "passed"; exit 0; }
 skip() { say "skipped: $*"; exit 77; }
 leave_out() { printf '[  SKIPPED ] %s: %s\n' "$TEST" "$*"; } # a part of the test, counted by run.sh
-fail() {
-	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2
+fail() { # in one line, whatever was asked for the reason: of a failure often only lines that say so are kept
+	local why=${*//[[:space:]]/ }
+	while [[ $why == *"  "* ]]; do why=${why//  / }; done
+	printf '%s: FAILED: %s\n' "$TEST" "$why" >&2
 	show_logs >&2
-	printf '%s: FAILED: %s\n' "$TEST" "$*" >&2 # again: often only the end of what was printed is kept
+	printf '%s: FAILED: %s\n' "$TEST" "$why" >&2 # again: often only the end of what was printed is kept
 	exit 1
 }
 show_logs() {

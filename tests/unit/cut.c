@@ -18,10 +18,11 @@ static struct {			    /* of all instances */
 	bool fences;   /* who takes a record over is taken over at once, and can set one mark */
 	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away */
 	char at; /* messages are counted until the next rename from a name of that kind, which is the one that counts: 'c', a copy */
-	atomic_bool holds, held; /* that message waits until others have been at work; it does so now */
-	atomic_bool yields;	 /* between messages other tasks go on */
-	atomic_bool locked;	 /* there is another member, which tells of a lock */
-	atomic_bool unreadable;	 /* directories, but for the root */
+	atomic_bool holds, held;   /* that message waits until others have been at work; it does so now */
+	atomic_bool yields;	   /* between messages other tasks go on */
+	atomic_bool locked;	   /* there is another member, which tells of a lock */
+	atomic_bool unreadable;	   /* directories, but for the root */
+	atomic_uint changes, most; /* of all tasks; after so many the client is dead. 0: it lives */
 } cut;
 
 static int forget_link(struct request *rq, struct xlator *x, const struct loc *loc)
@@ -132,11 +133,21 @@ static void stay(void)
 	cut.left = UINT_MAX;
 }
 
+/* Of a client with all of its tasks: what it has read last is nothing that it leaves, so changes are counted, and those that are tried. */
+static bool is_dead(enum fop fop)
+{
+	unsigned changes = fop_info[fop].flags & FOP_MUTATES ? cut.changes++ : cut.changes;
+
+	return fop_info[fop].flags & FOP_MUTATES ? changes >= cut.most : changes > cut.most;
+}
+
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
 	int err;
 
+	if (cut.most && is_dead(fop))
+		return -ENOTCONN;
 	if (cut.yields)
 		task_yield();
 	if (cut.unreadable && fop == FOP_opendir && !gfid_equal(&((const struct opendir_in *)in)->inode->gfid, &gfid_root))
@@ -189,6 +200,15 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	}
 	if (!strcmp(argv[0], "locked")) {
 		cut.locked = atoi(argv[1]);
+		return 0;
+	}
+	if (!strcmp(argv[0], "tried") || !strcmp(argv[0], "dies"))
+		fprintf(f, "%u", cut.changes);
+	if (!strcmp(argv[0], "tried"))
+		return 0;
+	if (!strcmp(argv[0], "dies")) {
+		cut.changes = 0;
+		cut.most = (unsigned)atoi(argv[1]);
 		return 0;
 	}
 	if (!strcmp(argv[0], "at")) {

@@ -274,6 +274,16 @@ unsigned cut_end(void)
 	return (unsigned)tell_cut("end", 0);
 }
 
+void all_die_after(unsigned changes)
+{
+	tell_cut("dies", changes);
+}
+
+unsigned changes_tried(void)
+{
+	return (unsigned)tell_cut("tried", 0);
+}
+
 void directories_fail(bool yes)
 {
 	tell_cut("unreadable", yes);

@@ -75,9 +75,11 @@ void count_from_rename_of(
 	char kind); /* after one of these: not after so many, but before the next rename from a name of that kind ('c', a copy) */
 bool stays(void);   /* it does so now */
 void stay_no_more(void);
-unsigned cut_end(void);	     /* it can again. How many it has tried to send */
-void others_go_on(bool);     /* each message gives other tasks a turn */
-void directories_fail(bool); /* but for the root: none can be opened */
+unsigned cut_end(void);		      /* it can again. How many it has tried to send */
+void all_die_after(unsigned changes); /* by all tasks; then none reaches any brick. 0: they do again */
+unsigned changes_tried(void);	      /* since then */
+void others_go_on(bool);	      /* each message gives other tasks a turn */
+void directories_fail(bool);	      /* but for the root: none can be opened */
 /* A debug/hold among more_volumes: a command to it; whether requests of that fop ("": of any) are parked there, or come to be in a while. */
 void hold_tell(const char *volume, const char *command, const char *what);
 bool hold_has(const char *volume, const char *fop);

@@ -439,16 +439,28 @@ int learn_newer(const struct request *rq, struct dht *d, struct inode *dir)
 	return look_for_newer(rq, d, dir, &t);
 }
 
+/* What the shard there has itself. */
+static int learn_from(const struct request *rq, struct dht *d, struct inode *dir, int child)
+{
+	struct told t = { .any = false };
+	int err = ask(rq, d, dir, 1ull << child, 0, &t);
+
+	return err || !t.any ? err : take_newer(d, dir, &t.newest);
+}
+
+/* Its home can be asked only by who has come by it there; where he is now its names are judged by what that shard has. */
 int learn_there(struct request *rq, struct dht *d, struct inode *dir, int child)
 {
-	int err = is_spread(d, dir) || place_known(d, dir) >= 0 ? 0 : place_say_newest(rq, d);
+	int home = child, err = is_spread(d, dir) || place_known(d, dir) >= 0 ? 0 : place_say_newest(rq, d);
 
 	if (!err && !is_spread(d, dir) && place_known(d, dir) < 0) {
-		err = home_of_shard(rq, d, dir, &child);
+		err = home_of_shard(rq, d, dir, &home);
 		if (!err)
-			err = note_place(d, dir, child, true);
+			err = note_place(d, dir, home, true);
 	}
-	return err ? err : learn_newer(rq, d, dir);
+	if (!err)
+		err = learn_newer(rq, d, dir);
+	return err || is_spread(d, dir) ? err : learn_from(rq, d, dir, child);
 }
 
 bool directory_moved(struct dht *d, struct inode *dir, int known, int child)

@@ -264,10 +264,10 @@ static int enter(struct walk *w, const struct dirent_plus *e, bool hidden)
 }
 
 /* Of what is elsewhere than at the one that leaves. But it may lead on from there, to a file that is at that one, and can't come back as long as its stub is kept by such a
- * name: so if something stays there these are looked at, too. */
+ * name: so if a file stays there, or a stub with an anchor, these are looked at, too. (Where only directories stay, or what is open, each round would ask for all of them in vain.) */
 static bool can_wait(const struct rebalance *r, int child)
 {
-	return can_stay(r->d, child) && !r->stays.looked;
+	return can_stay(r->d, child) && !r->stays.files;
 }
 
 static int visit(struct walk *w, struct level *l, const struct dirent_plus *e)

@@ -305,6 +305,11 @@ int layout_push(struct rebalance *r, const struct layout *l)
 	return err ? err : before < 0 ? write_at(r, l, mask_of(l)) : layout_write(r, l);
 }
 
+int layout_tell(struct rebalance *r, const struct layout *l, int child)
+{
+	return write_at(r, l, 1ull << child);
+}
+
 void tell_leavers(struct rebalance *r, const struct layout *moving, const struct layout *settled)
 {
 	uint64_t left = mask_of(moving) & ~mask_of(settled);

@@ -5,6 +5,7 @@
 #include "rebalance.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +78,24 @@ static int begin(struct rebalance *r, struct layout *l, uint32_t id)
 	return err ? err : layout_write(r, l);
 }
 
-/* From where it stands. 1: who leaves has no part of it any more. */
+/* Who leaves is no member of the newest layout, and is told of it last: by who may have died before that. What it says is what all that comes after this goes by. */
+static int tell_who_leaves(struct rebalance *r, const struct layout *newest, int child)
+{
+	struct layout there = { 0 };
+	struct request rq;
+	int err;
+
+	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
+	err = place_say_in(&rq, r->d, r->dir);
+	if (!err)
+		err = layout_at(&rq, r->d, child, r->dir, &there);
+	request_finish(&rq);
+	if (err) /* it has none: so it is no leaver, but a shard that no layout names */
+		return err == -ENODATA ? 0 : err;
+	return there.version < newest->version ? layout_tell(r, newest, child) : 0;
+}
+
+/* From where it stands. 1: who leaves has no part of it any more, and says so. */
 static int step(struct rebalance *r, int child, int home)
 {
 	const struct spread *now = NULL;
@@ -92,7 +110,10 @@ static int step(struct rebalance *r, int child, int home)
 		layout_single(&l, (uint32_t)home);
 	if (l.moving)
 		return move_and_settle(r, &l);
-	return layout_find(&l, (uint32_t)child) ? begin(r, &l, (uint32_t)child) : 1;
+	if (layout_find(&l, (uint32_t)child))
+		return begin(r, &l, (uint32_t)child);
+	err = now ? tell_who_leaves(r, &l, child) : 0;
+	return err ? err : 1;
 }
 
 static int give_directory(struct rebalance *r, const struct gfid *gfid, int child)
@@ -183,15 +204,32 @@ static void lead_each(struct request *rq, void *arg, struct inode *dir, const st
 
 /* ---- is it empty? ---- */
 
+/* So that it can be told, if it does not go. */
+__attribute__((format(printf, 2, 3))) static void note_what(struct leaving *v, const char *format, ...)
+{
+	va_list args;
+
+	if (v->stays.what[0])
+		return;
+	va_start(args, format);
+	vsnprintf(v->stays.what, sizeof(v->stays.what), format, args);
+	va_end(args);
+}
+
 static void count_names(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {
 	struct leaving *v = arg;
 
 	(void)rq, (void)dir;
-	for (uint32_t i = 0; i < list->count; i++)
-		v->stays.names +=
-			strcmp(list->entry[i].name, DHT_HIDDEN) != 0 &&
-			strcmp(list->entry[i].name, "lost+found") != 0; /* the file system's own: else it would have moved */
+	for (uint32_t i = 0; i < list->count; i++) {
+		const char *name = list->entry[i].name;
+
+		if (!strcmp(name, DHT_HIDDEN) ||
+		    !strcmp(name, "lost+found")) /* the file system's own: else it would have moved */
+			continue;
+		v->stays.names++;
+		note_what(v, "the name \"%.100s\"", name);
+	}
 }
 
 /* Where it was at home last it is not any more: it was removed before somebody came by its name. */
@@ -204,6 +242,22 @@ static int has_gone(struct request *rq, struct leaving *v, const struct gfid *gf
 	*gone = err == -ENOENT;
 	fop_out_clear(FOP_lookup, &there);
 	return *gone ? 0 : err;
+}
+
+static void stays(struct leaving *v, const struct gfid *gfid, const char *why)
+{
+	char text[GFID_TEXT];
+
+	v->stays.directories++;
+	note_what(v, "the directory %s, %s", gfid_text(gfid, text), why);
+}
+
+static void is_unsaid(struct leaving *v, const struct gfid *gfid)
+{
+	char text[GFID_TEXT];
+
+	v->stays.unsaid++;
+	note_what(v, "the directory %s, whose name leads there", gfid_text(gfid, text));
 }
 
 /* Its home is elsewhere, and so does what leads to it, or it has gone; and it has no names. */
@@ -225,14 +279,16 @@ static int judge_directory(struct request *rq, struct leaving *v, const struct g
 	if (!err && !l.moving && !m && home == v->child)
 		err = has_gone(rq, v, gfid, (int)l.home, &gone);
 	if (!err && (l.moving || m))
-		v->stays.directories++;
+		stays(v, gfid, "which has a part of its names there");
 	else if (!err && home == v->child && !gone)
-		v->stays.unsaid++;
+		is_unsaid(v, gfid);
 	else if (!err)
 		err = directory_is_empty(rq, r->d, v->child, found.inode);
 	fop_out_clear(FOP_lookup, &found);
-	if (err == -ENODATA || err == -ENOTEMPTY)
-		v->stays.directories++;
+	if (err == -ENODATA)
+		stays(v, gfid, "which no layout names: `stratus fsck --repair` removes it if it is empty");
+	else if (err == -ENOTEMPTY)
+		stays(v, gfid, "which has left it, and has names there");
 	return err == -ENODATA || err == -ENOTEMPTY || err == -ENOENT ? 0 : err;
 }
 
@@ -245,11 +301,19 @@ static void judge_each(struct request *rq, void *arg, struct inode *dir, const s
 		struct gfid gfid;
 
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
-		if (!directory_parse(list->entry[i].name, &gfid))
+		if (!directory_parse(list->entry[i].name, &gfid)) {
 			v->err = judge_directory(rq, v, &gfid);
-		else
+		} else {
 			v->stays.files++;
+			note_what(v, "the file with the anchor %.100s", list->entry[i].name);
+		}
 	}
+}
+
+static void is_under_way(struct leaving *v, const char *name)
+{
+	v->stays.records++;
+	note_what(v, "%.100s, which is under way", name);
 }
 
 static void count_records(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
@@ -265,7 +329,7 @@ static void count_records(struct request *rq, void *arg, struct inode *dir, cons
 		if (*name == 's' && !kept_parse(name, &id) && intent_parse(name, &it))
 			v->stays.open++;
 		else
-			v->stays.records++;
+			is_under_way(v, name);
 	}
 }
 
@@ -293,7 +357,8 @@ static int judge_record(struct request *rq, struct leaving *v, int child, struct
 
 	if (!intent_parse(name, &it)) {
 		err = intent_read(rq, v->r->d, child, name, &it);
-		v->stays.records += err == -EINVAL || (!err && names_leaver(&it, v->child));
+		if (err == -EINVAL || (!err && names_leaver(&it, v->child)))
+			is_under_way(v, name);
 		return err;
 	}
 	if (!kept_parse(name, &id)) {
@@ -306,7 +371,8 @@ static int judge_record(struct request *rq, struct leaving *v, int child, struct
 	if (work_parse(name, &id) && waits_parse(name, &id))
 		return 0; /* copies, directories that grow: these have records, and marks, and no part of who leaves */
 	err = pointer_look(rq, v->r->d, child, dir, name, &found, &nlink, &aim);
-	v->stays.records += !err && aim.child == v->child;
+	if (!err && aim.child == v->child)
+		is_under_way(v, name);
 	return err;
 }
 
@@ -361,7 +427,8 @@ static int look_at_root(struct leaving *v)
 		err = directory_list(&rq, r->d, v->child, r->dir, 0, count_names, v);
 	if (!err)
 		err = getxattr_on(&rq, r->d->x->child[v->child], &in, &out);
-	v->stays.records += !err && (out.value.size < 2 || memcmp(out.value.bytes, "0 ", 2) != 0);
+	if (!err && (out.value.size < 2 || memcmp(out.value.bytes, "0 ", 2) != 0))
+		is_under_way(v, "a name that is marked");
 	fop_out_clear(FOP_getxattr, &out);
 	request_finish(&rq);
 	return err;
@@ -446,15 +513,19 @@ static uint64_t deeds_of(struct rebalance *r)
 	return deeds;
 }
 
-/* Where nothing gets less nobody need hurry. */
-static void note_stays(struct rebalance *r, const struct stays *s, uint64_t deeds_before)
+/* Where nothing gets less nobody need hurry; and what holds it up is told. */
+static void note_stays(struct rebalance *r, struct stays *s, uint64_t deeds_before)
 {
+	enum { SOON = 3 };
 	bool idle = deeds_of(r) == deeds_before;
 
 	pthread_mutex_lock(&r->lock);
 	idle &= r->stays.looked && sum_of(s) >= sum_of(&r->stays);
+	s->idle = idle ? r->stays.idle + 1 : 0;
 	r->stays = *s;
 	pthread_mutex_unlock(&r->lock);
+	if (s->idle == SOON && s->what[0])
+		log_warning(r->d->x, NULL, "rebalance: %s still has %s", subvolume_name(r, leaver_of(r)), s->what);
 	if (idle)
 		rebalance_pause(r, r->d->sweep_ms < HELD_MS ? r->d->sweep_ms : HELD_MS);
 }
@@ -477,6 +548,14 @@ static bool only_records(const struct stays *s)
 	return (s->records || s->open) && !s->names && !s->files && !s->directories && !s->unsaid;
 }
 
+static int or_told(struct leaving *v, int err)
+{
+	return !err || err == -ECANCELED
+		       ? err
+		       : rebalance_problem(v->r, err, "the directories that are away at %s can't be listed: %s",
+					   subvolume_name(v->r, v->child), error_text(err));
+}
+
 int empty_leaver(struct rebalance *r)
 {
 	struct leaving v = { .r = r, .child = leaver_of(r) };
@@ -484,13 +563,13 @@ int empty_leaver(struct rebalance *r)
 	int err;
 
 	rebalance_step(r, "directories");
-	err = each_away(&v, give_each);
+	err = or_told(&v, each_away(&v, give_each));
 	forget_skipped(r);
 	rebalance_step(r, "files");
 	if (!err)
 		err = bring_files(r);
 	if (!err)
-		err = each_away(&v, lead_each);
+		err = or_told(&v, each_away(&v, lead_each));
 	if (err || rebalance_stops(r))
 		return err ? err : -ECANCELED;
 	rebalance_step(r, "looking");

@@ -330,6 +330,8 @@ static void tell(struct rebalance *r, FILE *to)
 		tell_stays(r, to);
 	if (r->problem[0])
 		location_line(&line, "problem", "%s", r->problem); /* a name may be in it */
+	else if (r->state == RUNNING && r->stays.idle && r->stays.what[0])
+		location_line(&line, "problem", "%s still has %s", subvolume_name(r, leaver_of(r)), r->stays.what);
 	pthread_mutex_unlock(&r->lock);
 	if (!location_end(&line, &text) && text.size)
 		fwrite(text.bytes, 1, text.size, to);

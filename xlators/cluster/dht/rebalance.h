@@ -16,7 +16,9 @@ enum rebalance_state { IDLE, RUNNING, DONE, STOPPED };
 struct stays {
 	bool looked;
 	uint64_t names, files, directories, unsaid, records;
-	uint64_t open; /* files that have gone, but not long ago, or somebody has them open since before that */
+	uint64_t open;	/* files that have gone, but not long ago, or somebody has them open since before that */
+	char what[160]; /* the first of them, but for those, in words; "": none */
+	unsigned idle;	/* looks in a row since which nothing got less */
 };
 struct rebalance {
 	struct dht *d;
@@ -90,8 +92,11 @@ bool directory_has_gone(struct rebalance *, int home);
  * heard by the same version that it is not where it was.) */
 int layout_write(struct rebalance *, const struct layout *);
 
-/* Those that left get the settled layout, too, so that who asks them hears of it; but nobody relies on that. */
+/* Those that left get the settled layout, too, so that who asks them hears of it. Who dies before that, or does not reach one, is nobody whom clients wait for; but
+ * who empties a subvolume sees to it that this one has it (layout_tell). */
 void tell_leavers(struct rebalance *, const struct layout *moving, const struct layout *settled);
+/* To that one, which may be none of its members. -EAGAIN: it has a later one. */
+int layout_tell(struct rebalance *, const struct layout *, int child);
 
 /* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
 /* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */

@@ -215,6 +215,7 @@ int directory_at(struct request *rq, struct dht *d, const struct side *s, struct
 /* A reference in r->dir, as its home has it. -ESTALE: nobody knows of it (any more). */
 static int find(struct request *rq, struct rebalance *r, const struct growing *g, int *home)
 {
+	cleanup_inode struct inode *there = NULL;
 	struct side s = { .child = g->child, .parent = g->gfid };
 	int err = place_say_newest(rq, r->d);
 
@@ -228,7 +229,7 @@ static int find(struct request *rq, struct rebalance *r, const struct growing *g
 	if (err || *home == g->child)
 		return err ? err : note_place(r->d, r->dir, *home, true);
 	s = (struct side){ .child = *home, .parent = g->gfid };
-	inode_unref(r->dir);
+	there = r->dir; /* kept until then, so that what is known by both stays one */
 	r->dir = NULL;
 	err = directory_at(rq, r->d, &s, &r->dir);
 	return err ? err : note_place(r->d, r->dir, *home, true);
