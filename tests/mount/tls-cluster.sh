@@ -14,7 +14,7 @@ cd "$SCRATCH"
 "$STRATUS" ca init --dir ca >/dev/null
 cert() { "$STRATUS" cert "$@" --dir ca >/dev/null || fail "stratus cert $*"; }
 for name in alpha beta gamma; do cert issue --server 127.0.0.1,localhost --out $name; done
-for name in desk lost; do cert issue --client $name --out $name; done
+for name in desk lost later; do cert issue --client $name --out $name; done
 cert issue --tenant acme --out acme
 cert issue --admin root --out admin
 "$STRATUS" ca init --dir ca2 >/dev/null # of the same name
@@ -159,7 +159,8 @@ down() { grep -q 'brick: down' < <(facts "$CUT") && ! grep -q 'brick: up' < <(fa
 wait_until 10 down || fail "a mount whose certificate is revoked goes on: $(facts "$CUT" | grep 'brick: ')"
 say "revoked: cut off after $(( $(now_ms) - begin )) ms"
 ! timeout 20 sh -c "echo x >'$SCRATCH/cut/new'" 2>/dev/null || fail "it can still write"
-wait_until 10 grep -q 'certificate revoked' mount-cut.log || fail "the mount does not say why: $(tail -n 5 mount-cut.log)"
+says_why() { grep -qE 'the server at .*alert certificate revoked.*trying again' mount-cut.log; }
+wait_until 30 says_why || fail "the mount does not say why: $(tail -n 5 mount-cut.log)"
 cmp data "$MNT/data" || fail "the other mount was cut off, too"
 refused "a revoked certificate" 'certificate revoked' "$SCRATCH/lost"
 kill_hard "$CUT" "mount of the one who is revoked"
@@ -219,12 +220,21 @@ cert issue --server 127.0.0.1,localhost --out own --replace
 # ---- a server goes and comes back: the store and the set go on, healed by TLS ----
 leader=
 for name in alpha beta gamma; do if leads $name; then leader=$name; fi; done
+start_mount "$SCRATCH/lone" "127.0.0.1:${HTTP[$leader]}:/photos" --tls-dir "$SCRATCH/later"
+LONE=$LAST_PID
 kill_hard "${PID[$leader]}" "stratusd $leader"
 others=$(for name in alpha beta gamma; do [ $name = "$leader" ] || echo $name; done)
 somebody() { local name; for name in $others; do if leads "$name"; then leader2=$name; return 0; fi; done; return 1; }
 wait_until 20 somebody || fail "nobody leads"
 timeout 60 cp data "$MNT/second" || fail "no write with one of three away"
+no_longer_follows() { grep -q "can't follow changes .*$1" mount-lone.log; }
+wait_until 30 no_longer_follows 'no answer from' || fail "a mount does not say that its server is gone: $(tail -n 5 mount-lone.log)"
+cert revoke later/cert.pem
+for name in alpha beta gamma own; do cp ca/crl.pem $name/crl.pem; done
 start_server "$leader" --join
+wait_until 60 no_longer_follows 'certificate revoked' || fail "that it is for another reason now the log does not say: $(tail -n 5 mount-lone.log)"
+kill_hard "$LONE" "mount with one server"
+umount -l lone
 wait_until 60 cmp -s data "brick-$leader/second" || fail "what the server missed is not healed"
 on "$leader2" volume set photos protocol/client ping-timeout 20s >/dev/null
 follows() { grep -q 'switched to version 2' mount-mnt.log; }
