@@ -67,6 +67,7 @@ static ssize_t each_piece(struct stream *s, const struct iovec *iov, int count, 
 
 	ERR_clear_error();
 	errno = 0;
+	tls_bio_begin(SSL_get_rbio(s->session));
 	for (int i = 0; i < count; i++)
 		for (done = 0; done < iov[i].iov_len; done += n) {
 			char *at = (char *)iov[i].iov_base + done;

@@ -443,6 +443,29 @@ static void bulk_takes_one_call(void **state)
 	tls_destroy(server);
 }
 
+/* Who asks for more than a small message does not ask the socket a second time. */
+static void a_small_message_takes_one_call(void **state)
+{
+	struct tls *client = use("client", false), *server = use("server", true);
+	char in[4096];
+	struct iovec small = { "small", 5 }, room = { in, sizeof(in) };
+	struct pair c;
+
+	(void)state;
+	join(&c, client, server);
+	assert_true(talk(&c));
+	for (int i = 0; i < 3; i++) {
+		uint64_t receives = c.server.receives;
+
+		assert_int_equal(transport_tls.send(&c.client, &small, 1), 5);
+		assert_int_equal(transport_tls.receive(&c.server, &room, 1), 5);
+		assert_int_equal(c.server.receives - receives, 1);
+	}
+	part(&c);
+	tls_destroy(client);
+	tls_destroy(server);
+}
+
 static void another_authority_and_another_use_are_refused(void **state)
 {
 	struct tls *server = use("server", true), *stranger, *played;
@@ -905,6 +928,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_the_transport_has_taken_waits_for_the_socket_all_the_same, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(bulk_takes_one_call, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_small_message_takes_one_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(another_authority_and_another_use_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_refused_may_go_on_and_reads_why, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_cannot_send_reads_what_was_said_before, set_up, tear_down),
