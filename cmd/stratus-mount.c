@@ -167,6 +167,7 @@ static uint64_t version_now(void)
 /* Waits for changes until the source is cancelled. What fails is tried again, more and more rarely. */
 static void *follow(void *arg)
 {
+	struct reasons reasons = { { 0 } };
 	unsigned rest_s = REST_S;
 
 	(void)arg;
@@ -182,9 +183,10 @@ static void *follow(void *arg)
 			err = take_over(text, version, &p);
 		if (!err || err == -EAGAIN) {
 			rest_s = REST_S;
+			reasons.count = 0;
 			continue;
 		}
-		if (rest_s == REST_S)
+		if (reasons_new(&reasons, p.text))
 			log_warning(NULL, NULL, "the mount goes on as it is, but can't follow changes of the volume: %s",
 				    p.text);
 		if (source_rest(mount.source, rest_s))

@@ -137,3 +137,26 @@ int problem_set(struct problem *p, int error, const char *format, ...)
 	}
 	return -error;
 }
+
+/* FNV-1a. */
+static uint64_t hash_without_numbers(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	for (; *text; text++)
+		if (*text < '0' || *text > '9')
+			hash = (hash ^ (uint8_t)*text) * 0x100000001b3;
+	return hash;
+}
+
+bool reasons_new(struct reasons *r, const char *text)
+{
+	enum { ROOM = sizeof(r->told) / sizeof(*r->told) };
+	uint64_t hash = hash_without_numbers(text);
+
+	for (unsigned i = 0; i < ROOM && i < r->count; i++)
+		if (r->told[i] == hash)
+			return false;
+	r->told[r->count++ % ROOM] = hash;
+	return true;
+}

@@ -4,6 +4,7 @@
 #define STRATUS_LOG_H
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
@@ -41,4 +42,11 @@ struct problem {
 };
 /* Writes the sentence, unless one is there already (the first cause counts); returns -error, so `return problem_set(...)`. */
 int problem_set(struct problem *, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+struct reasons { /* why something fails that is tried again and again; zeros: none yet */
+	uint64_t told[8];
+	unsigned count;
+};
+/* True, once for each: it is to be told. Reasons may alternate; numbers in them ("after 3 ms") make no difference. */
+bool reasons_new(struct reasons *, const char *text);
 #endif

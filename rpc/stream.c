@@ -7,7 +7,7 @@
 
 /* A receive takes AHEAD bytes beyond the record that has begun: enough for many small ones. While large bulk parts come, it takes
  * AHEAD_BULK instead: about a head, so that the bulk itself lands in its buffer and not here, to be copied. */
-enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, QUEUED_MAX = 4 << 20, LAST_FRAGMENT = 1 << 31 };
+enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, QUEUED_MAX = 4 << 20, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
 
 struct outgoing {
 	struct outgoing *next;
@@ -473,10 +473,31 @@ static void read_ready(struct stream *s)
 		watch_unsent(s);
 }
 
+/* What who was refused still sends. */
+static void drop(struct stream *s)
+{
+	char ignored[4096];
+	ssize_t n = recv(s->watch.fd, ignored, sizeof(ignored), MSG_DONTWAIT);
+	bool over;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	pthread_mutex_lock(&s->lock);
+	over = n <= 0 || (size_t)n >= s->lingers;
+	s->lingers -= over ? s->lingers : (size_t)n;
+	pthread_mutex_unlock(&s->lock);
+	if (over)
+		s->broken(s, NULL);
+}
+
 static void ready(struct watch *w, uint32_t events)
 {
 	struct stream *s = (struct stream *)w;
 
+	if (s->lingers) {
+		drop(s);
+		return;
+	}
 	if (s->dead)
 		return;
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) || is_held(s))
@@ -554,10 +575,28 @@ void stream_count_queued(struct stream *s, atomic_size_t *together)
 	pthread_mutex_unlock(&s->lock);
 }
 
+bool stream_linger(struct stream *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = s->alerted;
+	if (yes) {
+		s->alerted = false;
+		s->open = false;
+		s->lingers = LINGER;
+		shutdown(s->watch.fd, SHUT_WR);
+		if (s->watched)
+			shard_rewatch(&s->watch, EPOLLIN);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
 void stream_kill(struct stream *s)
 {
 	pthread_mutex_lock(&s->lock);
-	if (s->open)
+	if (s->open || s->lingers)
 		shutdown(s->watch.fd, SHUT_RDWR);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -570,6 +609,7 @@ void stream_close(struct stream *s)
 	pthread_mutex_lock(&s->lock);
 	s->open = false;
 	s->dead = true;
+	s->lingers = 0;
 	s->transport->close(s);
 	while ((o = s->first)) {
 		s->first = o->next;

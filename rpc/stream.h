@@ -53,7 +53,7 @@ struct stream {
 	struct watch watch;
 	const struct transport *transport;
 	/* Both are called on the shard's loop. got: a complete record, now the callee's. broken: nothing will come any more;
-	 * called once; the callee has it closed (stream_close). */
+	 * called once (but see stream_linger); the callee has it closed (stream_close). */
 	void (*got)(struct stream *, struct record *);
 	void (*broken)(struct stream *, const char *why);
 	uint32_t max_size, max_bulk; /* bytes of a record: XDR part, bulk part; larger ones break the stream */
@@ -65,6 +65,8 @@ struct stream {
 	bool dead, garbage; /* garbage: that is why it broke */
 	void *session;	    /* the transport's own */
 	char trouble[128];  /* the transport's word for an error that has no errno */
+	bool alerted;	    /* and it has told the peer of it, as the last it says */
+	uint32_t lingers;   /* so many bytes more are dropped before it is closed */
 	/* sending; guarded by lock */
 	pthread_mutex_t lock;
 	bool open, paused, watched;
@@ -90,6 +92,11 @@ size_t stream_queued(struct stream *);
 void stream_count_queued(struct stream *, atomic_size_t *together);
 /* No more reading until it is called with false. */
 void stream_pause(struct stream *, bool);
+/* For `broken`: true if the transport has told the peer why this is its end. A socket that is closed with bytes unread, or to which more come,
+ * is reset by the kernel, and a peer that hears of that first does not read what was said (RFC 9293, section 3.6.1; RFC 9112, section 9.6,
+ * has the same of HTTP). So no more is sent, what comes is dropped, and `broken` is called once more when the peer has closed or
+ * has sent too much; if neither comes the callee has to end it, by stream_kill(). */
+bool stream_linger(struct stream *);
 /* Makes the loop find the stream broken, soon; from any thread, while the memory lives. */
 void stream_kill(struct stream *);
 /* Stops watching and closes. On its loop. The memory may go after one more turn of the loop (shard_call). */

@@ -21,6 +21,7 @@ struct bottom {
 	int fd, err; /* err: of the send that failed, for good */
 	struct half in, out;
 	size_t receive; /* so much at once: a receive that fills its buffer makes the next one's large */
+	bool drained;	/* the last brought little: another one would bring nothing */
 	atomic_uint_fast64_t *receives, *sends;
 };
 
@@ -129,6 +130,10 @@ static ssize_t receive(struct bottom *o)
 	struct half *h = &o->in;
 	ssize_t n;
 
+	if (o->drained) {
+		errno = EAGAIN;
+		return -1;
+	}
 	h->bytes = buffer_create(o->receive);
 	if (!h->bytes) {
 		errno = ENOMEM;
@@ -141,6 +146,7 @@ static ssize_t receive(struct bottom *o)
 		return n;
 	}
 	h->to = n;
+	o->drained = n < SMALL;
 	o->receive = (size_t)n == o->receive ? BATCH : n < SMALL ? SMALL : o->receive;
 	return n;
 }
@@ -208,6 +214,13 @@ BIO *tls_bio_create(int fd, atomic_uint_fast64_t *receives, atomic_uint_fast64_t
 		o->sends = sends;
 	}
 	return b;
+}
+
+void tls_bio_begin(BIO *b)
+{
+	struct bottom *o = BIO_get_data(b);
+
+	o->drained = false;
 }
 
 int tls_bio_flush(BIO *b)

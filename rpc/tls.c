@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tls-bio.h"
@@ -52,6 +53,7 @@ static ssize_t failed(struct stream *s, bool sending)
 		errno = saved ? saved : ECONNRESET; /* the end without a goodbye, as when a process is killed */
 		return -1;
 	}
+	s->alerted = !(SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN); /* that is set by the peer's alert, too */
 	snprintf(s->trouble, sizeof(s->trouble), "TLS: %s",
 		 verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : tls_reason());
 	errno = EPROTO;
@@ -65,6 +67,7 @@ static ssize_t each_piece(struct stream *s, const struct iovec *iov, int count, 
 
 	ERR_clear_error();
 	errno = 0;
+	tls_bio_begin(SSL_get_rbio(s->session));
 	for (int i = 0; i < count; i++)
 		for (done = 0; done < iov[i].iov_len; done += n) {
 			char *at = (char *)iov[i].iov_base + done;
@@ -77,14 +80,15 @@ static ssize_t each_piece(struct stream *s, const struct iovec *iov, int count, 
 	return total;
 }
 
-/* The lock is held. What was gathered goes out, whatever came of it: of what failed the alert, too. */
-static ssize_t flushed(struct stream *s, ssize_t n)
+/* The lock is held. What was gathered goes out, whatever came of it: of what failed the alert, too. Without success nothing else counts
+ * of what is sent; of what was received all does that has come before, an alert above all. */
+static ssize_t flushed(struct stream *s, ssize_t n, bool sending)
 {
 	int saved = errno, err = tls_bio_flush(SSL_get_wbio(s->session));
-	bool went_on = n >= 0 || saved == EAGAIN;
+	bool counts = err && (n < 0 ? saved == EAGAIN : sending);
 
-	errno = err && went_on ? -err : saved;
-	return err && went_on ? -1 : n;
+	errno = counts ? -err : saved;
+	return counts ? -1 : n;
 }
 
 static ssize_t tls_receive(struct stream *s, const struct iovec *iov, int count)
@@ -92,7 +96,7 @@ static ssize_t tls_receive(struct stream *s, const struct iovec *iov, int count)
 	ssize_t n;
 
 	pthread_mutex_lock(&s->lock);
-	n = flushed(s, each_piece(s, iov, count, false));
+	n = flushed(s, each_piece(s, iov, count, false), false);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -100,7 +104,7 @@ static ssize_t tls_receive(struct stream *s, const struct iovec *iov, int count)
 /* The lock is held. Nothing is taken before what was taken last has gone to the socket. */
 static ssize_t tls_send(struct stream *s, const struct iovec *iov, int count)
 {
-	ssize_t n = flushed(s, 0);
+	ssize_t n = flushed(s, 0, true);
 
 	if (n < 0)
 		return n;
@@ -108,7 +112,7 @@ static ssize_t tls_send(struct stream *s, const struct iovec *iov, int count)
 		errno = EAGAIN;
 		return -1;
 	}
-	return flushed(s, each_piece(s, iov, count, true));
+	return flushed(s, each_piece(s, iov, count, true), true);
 }
 
 /* The lock is held. Sent, as far as the stream knows, but not yet taken by the socket. */
@@ -128,6 +132,16 @@ static bool tls_pending(struct stream *s)
 	return some;
 }
 
+/* For who has no time for stream_linger(): what has come already is not left unread. */
+static void drop_what_came(int fd)
+{
+	char ignored[4096];
+
+	shutdown(fd, SHUT_WR);
+	for (int i = 0; i < 16 && recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) > 0; i++)
+		;
+}
+
 static void tls_close(struct stream *s)
 {
 	if (s->session) {
@@ -136,6 +150,8 @@ static void tls_close(struct stream *s)
 		tls_bio_flush(SSL_get_wbio(s->session));
 		SSL_free(s->session);
 	}
+	if (s->alerted)
+		drop_what_came(s->watch.fd);
 	ERR_clear_error();
 	s->session = NULL;
 	close(s->watch.fd);

@@ -25,7 +25,8 @@ enum {
 	TICK_MS = 500,
 	ACCEPTS = 16,
 	BACKLOG = 256,
-	HANDSHAKES = 256
+	HANDSHAKES = 256,
+	LINGER = 65536
 };
 #define HANDSHAKE_NS 10000000000ull
 
@@ -50,8 +51,9 @@ struct tunnel {
 	enum state state;
 	bool wants_out; /* TLS has something to say and could not */
 	bool more; /* the last turn was over before all was carried: TLS may have what has come, and the socket tells of it no more */
-	bool refused; /* told so; see linger() */
-	bool dead;    /* freed when this turn is over */
+	bool refused;	/* told so; see linger() */
+	size_t dropped; /* since then */
+	bool dead;	/* freed when this turn is over */
 	uint64_t born_ns;
 	struct flow in, out; /* net to plain, plain to net */
 	struct tunnel_peer peer;
@@ -275,17 +277,15 @@ static void open_plain(struct tunnel *t)
 	carry(t);
 }
 
-/* Who is refused has said more already. If that is not read before the socket is closed, the kernel resets the connection, and with it goes
- * the alert that says why. */
+/* Who is refused has said more already: see stream_linger(). sweep() ends it if nothing else does. */
 static void linger(struct tunnel *t)
 {
 	char ignored[4096];
-	ssize_t n;
+	ssize_t n = recv(t->net.fd, ignored, sizeof(ignored), 0);
 
-	do
-		n = recv(t->net.fd, ignored, sizeof(ignored), 0);
-	while (n > 0);
-	if (!n || (errno != EAGAIN && errno != EINTR))
+	if (n > 0)
+		t->dropped += n;
+	if (t->dropped > LINGER || !n || (n < 0 && errno != EAGAIN && errno != EINTR))
 		tunnel_end(t, NULL);
 }
 

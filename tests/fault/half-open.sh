@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Those who connect and never end the handshake, or send it byte by byte, keep nobody out, and what they cost is bounded.
+# Those who connect and never end the handshake, or send it byte by byte, or are refused and do not go, keep nobody out, and what they cost is bounded.
 . "$(dirname "$0")/../mount/lib.sh"
 need_root
 need_stack

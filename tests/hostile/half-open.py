@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""So many connections at all times that never end the handshake of TLS: half-open.py PORT COUNT. A third says nothing, a third sends the head of
-a handshake, a third sends it byte by byte."""
+"""So many connections at all times that never end the handshake of TLS: half-open.py PORT COUNT. A quarter says nothing, a quarter sends the head of
+a handshake, a quarter sends it byte by byte, and a quarter sends what is no handshake, is refused, and stays."""
 import select
 import socket
 import sys
@@ -13,9 +13,11 @@ held = {}
 def another(number):
     s = socket.create_connection(("127.0.0.1", port))
     s.setblocking(False)
-    if number % 3 == 1:
+    if number % 4 == 1:
         s.send(hello[:200])
-    held[s] = [number % 3, 0]
+    elif number % 4 == 3:
+        s.send(b"no greeting of anybody's\r\n\r\n")
+    held[s] = [number % 4, 0]
 
 
 for number in range(count):
@@ -23,7 +25,7 @@ for number in range(count):
 print("there", flush=True)
 while True:
     poll = select.poll()
-    names = {s.fileno(): s for s in held}
+    names = {s.fileno(): s for s, state in held.items() if state[0] != 3}
     for fd in names:
         poll.register(fd, select.POLLIN | select.POLLHUP)
     for fd, _ in poll.poll(200):

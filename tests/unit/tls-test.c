@@ -4,12 +4,15 @@
 
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ca.h"
@@ -115,15 +118,37 @@ struct pair {
 	struct stream client, server;
 };
 
+static void join_by(struct pair *c, const int ends[2], struct tls *client, struct tls *server)
+{
+	assert_int_equal(stream_open(&c->client, &transport_tls, ends[0], 1024, 0), 0);
+	assert_int_equal(stream_open(&c->server, &transport_tls, ends[1], 1024, 0), 0);
+	assert_int_equal(tls_begin(&c->client, client, "localhost"), 0);
+	assert_int_equal(tls_begin(&c->server, server, NULL), 0);
+}
+
 static void join(struct pair *c, struct tls *client, struct tls *server)
 {
 	int ends[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-	assert_int_equal(stream_open(&c->client, &transport_tls, ends[0], 1024, 0), 0);
-	assert_int_equal(stream_open(&c->server, &transport_tls, ends[1], 1024, 0), 0);
-	assert_int_equal(tls_begin(&c->client, client, "localhost"), 0);
-	assert_int_equal(tls_begin(&c->server, server, NULL), 0);
+	join_by(c, ends, client, server);
+}
+
+static void join_by_tcp(struct pair *c, struct tls *client, struct tls *server)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), ends[2] = { socket(AF_INET, SOCK_STREAM, 0) };
+	socklen_t size = sizeof(at);
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+	assert_int_equal(connect(ends[0], (struct sockaddr *)&at, size), 0);
+	ends[1] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	assert_true(ends[1] >= 0);
+	assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	close(listener);
+	join_by(c, ends, client, server);
 }
 
 /* A byte each way, and with it the handshake. */
@@ -418,6 +443,29 @@ static void bulk_takes_one_call(void **state)
 	tls_destroy(server);
 }
 
+/* Who asks for more than a small message does not ask the socket a second time. */
+static void a_small_message_takes_one_call(void **state)
+{
+	struct tls *client = use("client", false), *server = use("server", true);
+	char in[4096];
+	struct iovec small = { "small", 5 }, room = { in, sizeof(in) };
+	struct pair c;
+
+	(void)state;
+	join(&c, client, server);
+	assert_true(talk(&c));
+	for (int i = 0; i < 3; i++) {
+		uint64_t receives = c.server.receives;
+
+		assert_int_equal(transport_tls.send(&c.client, &small, 1), 5);
+		assert_int_equal(transport_tls.receive(&c.server, &room, 1), 5);
+		assert_int_equal(c.server.receives - receives, 1);
+	}
+	part(&c);
+	tls_destroy(client);
+	tls_destroy(server);
+}
+
 static void another_authority_and_another_use_are_refused(void **state)
 {
 	struct tls *server = use("server", true), *stranger, *played;
@@ -460,6 +508,193 @@ static void who_is_revoked_is_refused_also_while_connected(void **state)
 	part(&two);
 	tls_destroy(other);
 	tls_destroy(client);
+	tls_destroy(server);
+}
+
+/* ---- who is refused reads why ---- */
+
+static struct {
+	char why[200];
+	unsigned broken;
+	bool lingers;
+} end;
+
+static void note_end(struct stream *s, const char *why)
+{
+	if (!end.broken++) {
+		snprintf(end.why, sizeof(end.why), "%s", why ? why : "closed");
+		end.lingers = stream_linger(s);
+	}
+}
+
+/* The server refuses one who has come through the handshake by its own lights, and has sent a word after it. */
+static void refuse_one(struct pair *c, struct tls *client, struct tls *server)
+{
+	struct iovec one = { "x", 1 };
+
+	memset(&end, 0, sizeof(end));
+	join(c, client, server);
+	c->server.broken = c->client.broken = note_end;
+	for (int i = 0; i < 20 && !end.broken; i++) {
+		transport_tls.send(&c->client, &one, 1);
+		c->server.watch.ready(&c->server.watch, EPOLLIN);
+	}
+	assert_int_equal(end.broken, 1);
+	assert_memory_equal(end.why, "TLS: ", 5);
+	assert_non_null(strstr(end.why, "certificate"));
+	assert_true(end.lingers);
+}
+
+static ssize_t send_much(struct stream *s, unsigned size)
+{
+	static char much[60000];
+	struct iovec one = { much, size };
+	ssize_t n;
+
+	pthread_mutex_lock(&s->lock);
+	n = transport_tls.send(s, &one, 1);
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+static void reads_why(struct stream *s)
+{
+	char byte;
+	struct iovec one = { &byte, 1 };
+
+	assert_int_equal(transport_tls.receive(s, &one, 1), -1);
+	assert_int_equal(errno, EPROTO);
+	assert_non_null(strstr(s->trouble, "alert unknown ca"));
+}
+
+/* It trusts the server, but is not trusted. */
+static struct tls *stranger_create(void)
+{
+	authority("other");
+	tenant_certificate("other", "acme", "stranger");
+	run("cp %s/ca/ca.pem %s/ca/crl.pem %s/stranger", top, top, top);
+	return use("stranger", false);
+}
+
+/* However much more it says before it reads; and then the server hears that it says too much, or that it has gone. */
+static void who_is_refused_may_go_on_and_reads_why(void **state)
+{
+	struct tls *server = use("server", true), *stranger = stranger_create();
+	int large = 1 << 20;
+	struct pair c;
+
+	(void)state;
+	for (int too_much = 0; too_much < 2; too_much++) {
+		refuse_one(&c, stranger, server);
+		assert_int_equal(setsockopt(c.client.watch.fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large)), 0);
+		for (int k = 0; k < 10; k++) {
+			assert_int_equal(send_much(&c.client, 1000), 1000);
+			c.server.watch.ready(&c.server.watch, EPOLLIN);
+		}
+		if (too_much)
+			assert_int_equal(send_much(&c.client, 60000), 60000);
+		assert_int_equal(end.broken, 1);
+		reads_why(&c.client);
+		if (!too_much)
+			shutdown(c.client.watch.fd, SHUT_RDWR);
+		for (int k = 0; k < 40 && end.broken < 2; k++)
+			c.server.watch.ready(&c.server.watch, EPOLLIN);
+		assert_int_equal(end.broken, 2);
+		part(&c);
+	}
+	tls_destroy(stranger);
+	tls_destroy(server);
+}
+
+/* It notices by a send that failed: what was said before is not forgotten over that. */
+static void who_cannot_send_reads_what_was_said_before(void **state)
+{
+	struct tls *server = use("server", true), *stranger = stranger_create();
+	struct pair c;
+
+	(void)state;
+	refuse_one(&c, stranger, server);
+	stream_close(&c.server);
+	memset(&end, 0, sizeof(end));
+	while (send_much(&c.client, 1000) > 0)
+		;
+	assert_true(errno == EPIPE || errno == ECONNRESET);
+	c.client.watch.ready(&c.client.watch, EPOLLIN | EPOLLHUP);
+	assert_int_equal(end.broken, 1);
+	assert_non_null(strstr(end.why, "alert unknown ca"));
+	assert_false(end.lingers); /* nobody waits for the other */
+	part(&c);
+	tls_destroy(stranger);
+	tls_destroy(server);
+}
+
+static void look(struct stream *s)
+{
+	struct pollfd p = { s->watch.fd, POLLIN, 0 };
+
+	if ((!s->dead || s->lingers) && poll(&p, 1, 0) > 0)
+		s->watch.ready(&s->watch, p.revents & (POLLIN | POLLHUP | POLLERR));
+}
+
+/* Data, too. */
+static void what_came_before_a_send_failed_is_received(void **state)
+{
+	struct tls *server = use("server", true), *client = use("client", false);
+	char bytes[4] = "";
+	struct iovec three = { "abc", 3 }, room = { bytes, 3 };
+	struct pair c;
+
+	(void)state;
+	join(&c, client, server);
+	assert_true(talk(&c));
+	assert_int_equal(transport_tls.send(&c.server, &three, 1), 3);
+	stream_close(&c.server);
+	while (send_much(&c.client, 1000) > 0)
+		;
+	assert_int_equal(transport_tls.receive(&c.client, &room, 1), 3);
+	assert_string_equal(bytes, "abc");
+	part(&c);
+	tls_destroy(client);
+	tls_destroy(server);
+}
+
+/* By TCP, whoever's turn it is, and however much the client has said before the server looks: it closes at once, or waits for the client to go. */
+static void whoever_is_refused_says_why(void **state)
+{
+	struct tls *server = use("server", true), *stranger = stranger_create();
+	const char *given = getenv("TEST_SEED");
+	unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+	struct pair c;
+
+	(void)state;
+	printf("TEST_SEED=%u\n", seed);
+	for (int i = 0; i < 200; i++) {
+		bool closed = false, at_once = rand_r(&seed) % 2;
+
+		memset(&end, 0, sizeof(end));
+		join_by_tcp(&c, stranger, server);
+		c.server.broken = c.client.broken = note_end;
+		while (!c.client.dead) {
+			unsigned turn = rand_r(&seed) % 4;
+
+			if (turn == 0)
+				look(&c.client);
+			else if (turn == 1 && !closed)
+				look(&c.server);
+			else if (turn == 2)
+				stream_send(&c.client, (char[100]){ 0 }, 100, NULL, 0);
+			if (c.server.dead && at_once && !closed) {
+				stream_close(&c.server);
+				closed = true;
+			}
+		}
+		assert_int_equal(end.broken, 2);
+		assert_non_null(strstr(c.client.trouble, "alert unknown ca"));
+		stream_close(&c.client);
+		if (!closed)
+			stream_close(&c.server);
+	}
+	tls_destroy(stranger);
 	tls_destroy(server);
 }
 
@@ -693,7 +928,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_the_transport_has_taken_waits_for_the_socket_all_the_same, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(bulk_takes_one_call, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_small_message_takes_one_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(another_authority_and_another_use_are_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(who_is_refused_may_go_on_and_reads_why, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(who_cannot_send_reads_what_was_said_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_came_before_a_send_failed_is_received, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(whoever_is_refused_says_why, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_revoked_is_refused_also_while_connected, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_expires_is_refused_also_while_connected, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_server_that_is_revoked_is_left, set_up, tear_down),

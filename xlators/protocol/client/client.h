@@ -89,6 +89,7 @@ struct remote {
 	uint32_t root_size;
 	uint8_t root_handle[WIRE_HANDLE_MAX];
 	struct problem problem; /* why the last attempt failed */
+	struct reasons reasons; /* those that were logged since the brick was reached last */
 	bool refused;		/* by the server: no use in trying at start */
 	uint64_t connects, sessions_lost, stale_files, lost_locks;
 };

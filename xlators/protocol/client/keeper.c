@@ -22,6 +22,7 @@ static bool stopping(const struct remote *r)
 static int fail(struct channel *ch, bool refused, const char *format, const char *detail)
 {
 	struct remote *r = ch->remote;
+	struct problem told = { "" };
 	char at[300];
 
 	snprintf(at, sizeof(at), "%s port %lld", r->remote_host, (long long)r->remote_port);
@@ -30,7 +31,11 @@ static int fail(struct channel *ch, bool refused, const char *format, const char
 	problem_set(&r->problem, refused ? EINVAL : ENOTCONN, format, at, detail);
 	r->refused = refused;
 	r->attempts++;
+	if (r->connects && reasons_new(&r->reasons, r->problem.text)) /* at the start it is told by client_start() */
+		told = r->problem;
 	pthread_mutex_unlock(&r->lock);
+	if (told.text[0])
+		log_warning(r->x, NULL, "%s; trying again", told.text);
 	return -ENOTCONN;
 }
 
@@ -375,6 +380,8 @@ static void count_up(struct remote *r, int by)
 	changed = r->up == (by > 0 ? 0 : 1);
 	r->up += by;
 	r->connects += by > 0;
+	if (by > 0)
+		r->reasons.count = 0;
 	pthread_mutex_unlock(&r->lock);
 	if (!changed)
 		return;

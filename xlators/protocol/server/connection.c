@@ -61,26 +61,34 @@ static void close_connection(struct connection *c)
 		log_error(c->server->x, NULL, "out of memory: a closed connection is kept");
 }
 
-void connection_refuse(struct connection *c, const char *why)
+static bool complain(struct connection *c, const char *why)
 {
 	struct server *s = c->server;
 
 	if (atomic_exchange(&c->refused, true))
-		return;
+		return false;
 	pthread_mutex_lock(&s->lock);
 	s->garbage++;
 	pthread_mutex_unlock(&s->lock);
 	log_warning(s->x, NULL, "connection from %s closed: %s", c->peer, why);
-	stream_kill(&c->stream);
+	return true;
 }
 
+void connection_refuse(struct connection *c, const char *why)
+{
+	if (complain(c, why))
+		stream_kill(&c->stream);
+}
+
+/* Who was refused in the handshake is given the time to read why, within the limits of those who have not greeted. */
 static void broken(struct stream *st, const char *why)
 {
 	struct connection *c = (struct connection *)st;
 
 	if (st->garbage)
-		connection_refuse(c, why);
-	close_connection(c);
+		complain(c, why);
+	if (c->welcome || !stream_linger(st))
+		close_connection(c);
 }
 
 /* ---- records ---- */
@@ -265,12 +273,13 @@ static void make_way(struct server *s)
 	pthread_mutex_lock(&s->lock);
 	if (s->connection_count >= (uint64_t)s->max_handshakes)
 		for (struct connection *c = s->connections; c; c = c->next) /* the newest is the first */
-			if (!c->welcome && !atomic_load(&c->refused)) {
+			if (!c->welcome && !c->crowded_out) {
 				greeting++;
 				oldest = c;
 			}
 	if (oldest && greeting >= (uint64_t)s->max_handshakes) {
 		s->crowded++;
+		oldest->crowded_out = true;
 		atomic_store(&oldest->refused, true);
 		stream_kill(&oldest->stream);
 	}

@@ -24,8 +24,8 @@ struct connection {
 	unsigned channel;
 	struct shard *shard;
 	atomic_uint refs;
-	bool welcome; /* HELLO is done */
-	bool closed;  /* guarded by server.lock */
+	bool welcome;		  /* HELLO is done */
+	bool closed, crowded_out; /* guarded by server.lock; crowded_out: closed for a newer one */
 	atomic_bool refused;
 	uint32_t goodbye_xid;
 	uint64_t born_ns;
