@@ -84,6 +84,7 @@ sets=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut")
 [ "${LONG:-0}" != 1 ] || few 20 "a subvolume leaves, power cuts" --subvolumes 0 --shrink --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-3000
 if [ "${LONG:-0}" = 1 ]; then few 1 "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-20000; else run "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-300; fi
 run "subvolumes, a first that leaves while a scrub is owed" "${sets[@]}" --grow --seeds 2040-2040
+run "subvolumes, lists tell of all directories" --mutant bear-walk "${sets[@]}" --seeds 301-360
 run "subvolumes, a first that leaves after that" "${sets[@]}" --grow --seeds 2509-2509
 run "subvolumes, members that lack a directory" "${sets[@]}" --seeds 1208-1208
 run "subvolumes, members that lack a directory" "${sets[@]}" --grow --seeds 2133-2133

@@ -125,11 +125,20 @@ int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
 
 int symlinkat(const char *target, int fd, const char *name)
 {
-	return (int)change(true, SYS_symlinkat, (long)target, fd, (long)name, 0, 0);
+	int err;
+
+	if (is_on_disk(fd))
+		return (int)change(true, SYS_symlinkat, (long)target, fd, (long)name, 0, 0);
+	err = (int)beside_disk(SYS_symlinkat, (long)target, fd, (long)name, 0);
+	if (!err)
+		files_named(fd, name);
+	return err;
 }
 
 int mkdirat(int fd, const char *name, mode_t mode)
 {
+	if (!is_on_disk(fd))
+		return (int)beside_disk(SYS_mkdirat, fd, (long)name, mode, 0);
 	return (int)change(true, SYS_mkdirat, fd, (long)name, mode, 0, 0);
 }
 

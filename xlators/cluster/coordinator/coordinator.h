@@ -50,6 +50,7 @@ struct owed {
 	bool scrub;    /* until one has come to its end */
 	bool recovery; /* until it is done: of the members that are IN only the first has everything */
 	bool held; /* it has that on its disk, and nothing has been acknowledged since. (A view of a version before that: perhaps not) */
+	bool unlisted; /* with `scrub`: names may differ in directories that no list told of */
 };
 enum { FINDINGS_MAX = 64 };
 struct finding {
