@@ -298,7 +298,7 @@ static int load_files(struct index *i, struct problem *p)
 			continue;
 		err = file ? load_file(i, e->d_name, generation) : names_load(i, generation);
 		i->generation = generation > i->generation ? generation : i->generation;
-		if (file && !names_exist(i, generation) && generation > i->unnamed)
+		if (file && generation > i->synced && generation > i->unnamed && !names_exist(i, generation))
 			i->unnamed = generation;
 		if (err)
 			problem_set(p, EIO, "can't read %s/%s: %s", i->directory, e->d_name, strerror(-err));
@@ -520,14 +520,10 @@ void index_remove_files(struct index *i, const struct index_state *s)
 	}
 	rewinddir(d);
 	while ((e = readdir(d))) {
-		bool file = generation_of(e->d_name, &its);
-
-		if ((!file && !names_generation(e->d_name, &its)) || its > s->floor || its >= s->generation)
-			continue;
-		if (file)
+		if (generation_of(e->d_name, &its) && its <= s->floor && its < s->generation)
 			unlinkat(i->directory_fd, e->d_name, 0);
-		else
-			names_remove(i, its);
+		else if (names_generation(e->d_name, &its) && its <= s->synced && its < s->generation)
+			names_remove(i, its); /* all of the file is on disk */
 	}
 	closedir(d);
 }
