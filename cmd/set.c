@@ -275,6 +275,13 @@ json_t *sets_member(const json_t *sets, const char *name, int *member, struct pr
 	return NULL;
 }
 
+const char *set_state(const json_t *set)
+{
+	if (json_is_true(json_object_get(set, "writable")))
+		return "writable";
+	return json_is_true(json_object_get(set, "changes_wait")) ? "changes wait until its members are equal" : "read only";
+}
+
 void set_print_member(const json_t *m)
 {
 	json_int_t eta = json_number(m, "eta_seconds");

@@ -22,6 +22,8 @@ int sets_complete(const struct process *, const json_t *list, struct problem *);
 json_t *sets_member(const json_t *sets, const char *name, int *member, struct problem *);
 /* Sends words to the set's coordinator and gives its answer (malloc'ed). */
 int set_ask(const struct process *, const json_t *set, const char *words, char **answer, struct problem *);
+/* Whether it can be changed, in words. */
+const char *set_state(const json_t *set);
 /* The rest of a line that begins with a member's name: its state, what is pending there, how far its healing is, and when it may be done. */
 void set_print_member(const json_t *member);
 #endif

@@ -55,9 +55,8 @@ static void print_set(const json_t *set)
 	json_t *member;
 	size_t i;
 
-	printf("volume %s: %s, view %" JSON_INTEGER_FORMAT " (%s)\n", json_text(set, "volume"),
-	       json_is_true(json_object_get(set, "writable")) ? "writable" : "read only", json_number(set, "epoch"),
-	       json_text(set, "why"));
+	printf("volume %s: %s, view %" JSON_INTEGER_FORMAT " (%s)\n", json_text(set, "volume"), set_state(set),
+	       json_number(set, "epoch"), json_text(set, "why"));
 	json_array_foreach(json_object_get(set, "members"), i, member) print_member(member);
 	printf("  healed since the coordinator was started: %" JSON_INTEGER_FORMAT " objects, %" JSON_INTEGER_FORMAT
 	       " bytes of file data\n",

@@ -42,8 +42,7 @@ static void print_set(const json_t *v, const json_t *set, size_t first)
 		printf("  replica set: %s\n", json_text(set, "problem"));
 	if (!json_object_get(set, "members"))
 		return;
-	printf("  replica set: %s, view %" JSON_INTEGER_FORMAT " (%s)%s\n",
-	       json_is_true(json_object_get(set, "writable")) ? "writable" : "read only", json_number(set, "epoch"),
+	printf("  replica set: %s, view %" JSON_INTEGER_FORMAT " (%s)%s\n", set_state(set), json_number(set, "epoch"),
 	       json_text(set, "why"), json_is_true(json_object_get(set, "recovery_owed")) ? ", recovery is under way" : "");
 	json_array_foreach(json_object_get(set, "members"), i, member)
 	{

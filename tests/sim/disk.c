@@ -21,6 +21,7 @@ struct disk {
 	struct disk_state live, base;
 	struct change *first, *last;
 	uint64_t transaction, durable; /* the last one; up to which metadata is durable */
+	uint64_t survived;	       /* the last power cut: metadata before that one */
 	uint64_t serials, cookies;
 	bool was_cut;
 	struct disk_faults faults;
@@ -348,6 +349,16 @@ void disk_forget_orphans(struct disk *d)
 	disk_commit(d);
 }
 
+uint64_t disk_transaction(const struct disk *d)
+{
+	return d->transaction;
+}
+
+uint64_t disk_survived(const struct disk *d)
+{
+	return d->survived;
+}
+
 bool disk_was_cut(const struct disk *d)
 {
 	return d->was_cut;
@@ -372,6 +383,7 @@ void disk_power_cut(struct disk *d)
 	d->durable = d->transaction;
 	d->was_cut = true;
 	state_copy(&d->live, &d->base);
+	d->survived = until;
 	trace("the disk of brick %u forgets %u changes", d->member, lost);
 	disk_forget_orphans(d);
 	disk_sync(d);

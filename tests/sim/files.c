@@ -16,10 +16,16 @@ struct synced { /* what is durable of a file */
 	bool there, safe; /* safe: what it is now was durable under another name before it was renamed */
 	struct synced *next;
 };
+struct named { /* a symlink: it is on the disk if what was changed on that after it is */
+	char *path;
+	uint64_t transaction;
+	struct named *next;
+};
 static struct {
 	char root[PATH_MAX];
 	size_t length;
 	struct synced *first;
+	struct named *named;
 } files;
 
 void files_begin(const char *directory)
@@ -173,6 +179,24 @@ void files_power_cut(const char *directory)
 	files_synced(directory);
 }
 
+void files_cut_names(const char *directory, uint64_t survived)
+{
+	size_t length = strlen(directory);
+	struct named **at = &files.named, *n;
+
+	while ((n = *at)) {
+		if (strncmp(n->path, directory, length) || n->path[length] != '/') {
+			at = &n->next;
+			continue;
+		}
+		if (n->transaction >= survived && !unlink(n->path))
+			trace("%s is forgotten", n->path + files.length);
+		*at = n->next;
+		free(n->path);
+		free(n);
+	}
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	(void)st, (void)type, (void)at;
@@ -285,4 +309,32 @@ int renameat(int from_fd, const char *from, int to_fd, const char *to)
 int rename(const char *from, const char *to)
 {
 	return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+void files_named(int fd, const char *name)
+{
+	const struct node *self = task_self() && files.length ? node_self() : NULL;
+	char path[PATH_MAX];
+	struct named *n;
+
+	if (!self || self->kind != NODE_BRICK || plan.posix || !path_of(fd, path))
+		return;
+	n = malloc(sizeof(*n));
+	*n = (struct named){ .transaction = disk_transaction(disk_of(self->number)), .next = files.named };
+	if (asprintf(&n->path, "%s/%s", path, name) < 0)
+		sim_fail("no memory");
+	files.named = n;
+}
+
+/* In half of the seeds bricks are on a file system that is not known to keep the order of names. (libcore has another struct of that name; the type comes first in the
+ * kernel's.) */
+int fstatfs(int fd, void *statfs);
+int fstatfs(int fd, void *statfs)
+{
+	enum { UNKNOWN = 1 };
+	int err = (int)syscall(SYS_fstatfs, fd, statfs);
+
+	if (!err && task_self() && files.length && plan.seed % 4 < 2)
+		*(long *)statfs = UNKNOWN;
+	return err;
 }

@@ -162,9 +162,11 @@ struct disk_faults {
 struct disk *disk_create(unsigned member);
 struct disk *disk_of(unsigned member);
 struct disk_faults *disk_faults(struct disk *);
-void disk_forget_orphans(struct disk *); /* after a crash: what has no name */
-void disk_power_cut(struct disk *);	 /* what was not synced may be lost */
-void disk_replace(struct disk *);	 /* by an empty one */
+void disk_forget_orphans(struct disk *);	/* after a crash: what has no name */
+void disk_power_cut(struct disk *);		/* what was not synced may be lost */
+uint64_t disk_transaction(const struct disk *); /* changes of names from now on are in this one, or a later one */
+uint64_t disk_survived(const struct disk *);	/* of the last power cut: those before this one are there */
+void disk_replace(struct disk *);		/* by an empty one */
 void disk_print(struct disk *, FILE *);
 bool disks_have_limbos(void); /* any brick */
 /* Makes durable all that was done before. */
@@ -173,10 +175,12 @@ void disk_sync(struct disk *);
 /* ---- files.c: what translators keep in files of their own (indexes) is subject to power cuts, too ---- */
 void files_begin(const char *directory); /* the run's */
 void files_power_cut(const char *directory);
-void files_crash(const char *directory);  /* closes what the dead process had open there */
-int files_remove(const char *directory);  /* with all in it */
-void files_synced(const char *directory); /* all below it */
-bool files_path(int fd, char path[4096]); /* what it has open, if that is in the run's directory */
+void files_named(int directory_fd, const char *name);		/* a symlink was made beside the disk */
+void files_cut_names(const char *directory, uint64_t survived); /* of the disk: disk_survived() */
+void files_crash(const char *directory);			/* closes what the dead process had open there */
+int files_remove(const char *directory);			/* with all in it */
+void files_synced(const char *directory);			/* all below it */
+bool files_path(int fd, char path[4096]);			/* what it has open, if that is in the run's directory */
 
 /* ---- world.c ---- */
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };

@@ -116,6 +116,14 @@ static long beside_disk(long number, long a, long b, long c, long d)
 	return syscall(number, a, b, c, d);
 }
 
+/* The directory, or what is in it: before and after these a machine may crash at the file of the list, and at what is changed on the disk. */
+static bool is_of_list_names(int fd, const char *name)
+{
+	char path[PATH_MAX];
+
+	return !strncmp(name, "names.", 6) || (files_path(fd, path) && strstr(path, "/names."));
+}
+
 /* ---- names ---- */
 
 int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
@@ -125,11 +133,20 @@ int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
 
 int symlinkat(const char *target, int fd, const char *name)
 {
-	return (int)change(true, SYS_symlinkat, (long)target, fd, (long)name, 0, 0);
+	int err;
+
+	if (is_on_disk(fd))
+		return (int)change(true, SYS_symlinkat, (long)target, fd, (long)name, 0, 0);
+	err = (int)syscall(SYS_symlinkat, target, fd, name);
+	if (!err)
+		files_named(fd, name);
+	return err;
 }
 
 int mkdirat(int fd, const char *name, mode_t mode)
 {
+	if (!is_on_disk(fd))
+		return (int)syscall(SYS_mkdirat, fd, name, mode);
 	return (int)change(true, SYS_mkdirat, fd, (long)name, mode, 0, 0);
 }
 
@@ -145,6 +162,8 @@ int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned
 
 int unlinkat(int fd, const char *name, int flags)
 {
+	if (!is_on_disk(fd) && is_of_list_names(fd, name))
+		return (int)syscall(SYS_unlinkat, fd, name, flags);
 	if (!is_on_disk(fd))
 		return (int)beside_disk(SYS_unlinkat, fd, (long)name, flags, 0);
 	return (int)change(false, SYS_unlinkat, fd, (long)name, flags, 0, 0);

@@ -218,6 +218,8 @@ void node_crash(struct node *n, bool power)
 		crash_disk(n->number, power);
 	if (power)
 		files_power_cut(path);
+	if (power && n->kind == NODE_BRICK && !plan.posix)
+		files_cut_names(path, disk_survived(disk_of(n->number)));
 	n->boot += power;
 }
 

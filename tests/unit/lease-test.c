@@ -7,7 +7,8 @@
 #include "replica.h"
 
 enum {
-	WITHOUT_DEPARTING = 4,
+	WITHOUT_UNNAMED = 8,
+	WITHOUT_DEPARTING = WITHOUT_UNNAMED + 4,
 	WITHOUT_REPEATED = WITHOUT_DEPARTING + 4,
 	WITHOUT_TENANTS = 3 * 4 + 16 + 8
 }; /* three numbers, and one failure */
@@ -23,7 +24,8 @@ static struct lease_reply told(uint32_t cut)
 				      .doubted = 7,
 				      .failures = 1,
 				      .repeated = 8,
-				      .departing = 9 },
+				      .departing = 9,
+				      .unnamed = 10 },
 			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
@@ -70,6 +72,15 @@ static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
 	assert_int_equal(told(0).repeated, 8);
 	assert_int_equal(told(WITHOUT_REPEATED).repeated, 0);
 	assert_int_equal(told(WITHOUT_REPEATED).failures, 1);
+}
+
+/* Then a power cut may have taken anything of its list. */
+static void a_member_that_does_not_tell_from_when_its_list_is_whole_is_understood(void **s)
+{
+	(void)s;
+	assert_int_equal(told(0).unnamed, 10);
+	assert_true(told(WITHOUT_UNNAMED).unnamed == UINT64_MAX);
+	assert_int_equal(told(WITHOUT_UNNAMED).departing, 9);
 }
 
 static void a_member_that_tells_of_nobody_who_departs_is_understood(void **s)
@@ -133,6 +144,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_nobody_who_departs_is_understood),
+		cmocka_unit_test(a_member_that_does_not_tell_from_when_its_list_is_whole_is_understood),
 		cmocka_unit_test(a_coordinator_that_does_not_say_that_changes_wait_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),

@@ -164,14 +164,20 @@ static void impatient(void)
 	CHECK_INT(option_change(x->type->options, x->private, x->name, "token-timeout", "100ms", &problem), 0);
 }
 
+static int want_once(struct client *who, const struct gfid *g, struct lease_reply *r)
+{
+	int err = acquire(who, g);
+
+	return lease(r) ? -EPROTO : err;
+}
+
 /* Asks for it until somebody is known to keep it. */
 static int want(struct client *who, const struct gfid *g, struct lease_reply *r)
 {
 	int err = -ERECOVERING;
 
 	for (int i = 0; i < 10 && err == -ERECOVERING; i++) {
-		err = acquire(who, g);
-		err = lease(r) ? -EPROTO : err;
+		err = want_once(who, g, r);
 		if (r->stuck || r->tenants_left)
 			break;
 	}
@@ -201,6 +207,34 @@ static void tenant_keeps_(void *arg)
 	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
 	CHECK_INT(r.stuck, 1);
 	CHECK_INT(r.tenants_left, 0);
+}
+
+/* It has it for a change, which can't end before the recovery has. */
+static void keeps_while_changes_wait_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	impatient();
+	gfid_create(&g);
+	CHECK_INT(share_first(&client, &g), SHARE_ALL);
+	unwritable = changes_wait = true;
+	CHECK_INT(lease(&r), 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(want_once(&stranger, &g, &r), -ERECOVERING);
+	CHECK_INT(r.stuck, 0);
+	unwritable = changes_wait = false;
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(want(&stranger, &g, &r), -ERECOVERING);
+	CHECK_INT(r.stuck, 1);
+}
+
+static void nobody_is_blamed_for_what_waits_for_a_recovery(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, keeps_while_changes_wait_);
 }
 
 static void what_a_tenant_keeps_others_who_read_make_no_view_for(void **state)
@@ -245,6 +279,7 @@ const struct CMUnitTest tokens[] = {
 	cmocka_unit_test(a_token_that_several_read_under_is_changed_by_none),
 	cmocka_unit_test(who_wants_to_change_what_it_reads_gives_that_up),
 	cmocka_unit_test(who_reads_and_leaves_is_not_waited_for),
+	cmocka_unit_test(nobody_is_blamed_for_what_waits_for_a_recovery),
 	cmocka_unit_test(what_a_tenant_keeps_others_who_read_make_no_view_for),
 	cmocka_unit_test(who_has_given_it_back_is_not_blamed_for_others),
 };

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 char base[128];
 struct graph *graph;
@@ -229,6 +230,41 @@ static void below_the_floor_nothing_is_added(void **state)
 	test_run(fill_up_);
 }
 
+/* As a recovery makes it, which is given half of the floor. */
+static int expected_of_heals;
+
+static void make_healing_(void *arg)
+{
+	REQUEST(q, 0);
+
+	(void)arg;
+	CHECK_INT(ask_make_file_as(&q.r, root, "healed", 0644, NULL, NULL), -ENOSPC);
+	q.r.limits = LIMITS_HEAL;
+	CHECK_INT(ask_make_file_as(&q.r, root, "healed", 0644, NULL, NULL), expected_of_heals);
+}
+
+/* Floors of one and a half times of what is free, and of three times. */
+static void who_makes_members_equal_gets_half_of_the_floor(void **state)
+{
+	struct statvfs s;
+	struct problem p;
+
+	(void)state;
+	for (int times = 6; times >= 3; times -= 3) {
+		char option[64];
+
+		expected_of_heals = times == 3 ? 0 : -ENOSPC;
+		test_close_brick();
+		assert_int_equal(statvfs(test_path("%s/brick%s", ""), &s), 0);
+		snprintf(option, sizeof(option), " option free-space-floor %llu\n",
+			 (unsigned long long)s.f_bavail * s.f_frsize / 2 * (unsigned)times);
+		assert_int_equal(test_try_open(test_path("%s/brick%s", ""), VOLUME_ID, BRICK_ID, option, &graph, &p), 0);
+		brick = graph->top;
+		root = inode_get(graph->inodes, &gfid_root, S_IFDIR);
+		test_run(make_healing_);
+	}
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -283,6 +319,7 @@ int main(void)
 		T(what_is_no_brick_of_ours_is_refused_untouched),
 		T(a_start_clears_what_a_crash_left),
 		T(below_the_floor_nothing_is_added),
+		T(who_makes_members_equal_gets_half_of_the_floor),
 		T(a_power_cut_leaves_a_last_page_old_or_new),
 		T(a_page_is_on_disk_before_its_file_grows_behind_it),
 		T(a_page_is_on_disk_before_its_file_grows_by_a_hole),

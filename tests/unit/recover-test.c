@@ -12,6 +12,8 @@ static int failures;
 static unsigned undone, told;	  /* members whose logs were undone, or that were told what a change is by now */
 static bool truth_is_gone, lacks; /* the last member, the directory of what was changed */
 static int told_of_it;		  /* what that member was told last that a change is */
+static bool unlisted;		  /* directories may differ of which no list tells */
+static unsigned walked;		  /* how often the truth's whole tree would have been walked */
 static unsigned resolved;	  /* how often all were told what has become of the changes */
 
 /* ---- what is around it ---- */
@@ -77,6 +79,7 @@ int heal_lacking(struct heal *h, struct request *rq, const struct gfid *g, int f
 int heal_missed(struct heal *h, struct request *rq, int from, int to, int (*each)(void *, const struct gfid *), void *arg)
 {
 	(void)h, (void)rq, (void)from, (void)to, (void)each, (void)arg;
+	walked++;
 	return 0;
 }
 
@@ -156,13 +159,14 @@ static int recovered(bool owed)
 
 	if (!c)
 		return -ENOMEM;
-	undone = told = resolved = 0;
+	undone = told = resolved = walked = 0;
 	told_of_it = 0;
 	pthread_mutex_init(&c->lock, NULL);
 	c->members = 3;
 	c->lease_ms = 2000;
 	c->heal_tasks = 1;
-	c->owed.recovery = owed;
+	c->owed.recovery = c->owed.scrub = owed;
+	c->owed.unlisted = unlisted;
 	c->view = (struct view){ .epoch = 2, .members = 3, .arbiter = REPLICAS_MAX, .order = { 0, 1, 2 } };
 	for (int i = 0; i < 3; i++)
 		c->view.state[i] = MEMBER_IN;
@@ -193,6 +197,27 @@ static void a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_on
 	(void)state;
 	failures = 0;
 	assert_int_equal(task_call(well_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void listed_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = unlisted = false;
+	CHECK_INT(recovered(true), 0);
+	CHECK_INT(walked, 0);
+	unlisted = true;
+	CHECK_INT(recovered(true), 0);
+	CHECK_INT(walked, 2); /* of each other member what it lost */
+	unlisted = false;
+}
+
+/* Changes wait for that. */
+static void where_lists_tell_of_all_directories_no_tree_is_walked(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(listed_, NULL), 0);
 	assert_int_equal(failures, 0);
 }
 
@@ -240,6 +265,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one),
+		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
 		cmocka_unit_test(what_a_member_has_no_directory_for_is_not_told_to_be_done),
 	};

@@ -9,6 +9,7 @@
 
 static struct note told[2][2]; /* by the members, of two changes */
 static unsigned count[2];
+static bool all; /* a list tells that it does not tell of all */
 
 int ask_member(struct coordinator *c, int member, enum replica_verb verb, struct pack *more, struct blob *answer,
 	       uint64_t deadline)
@@ -17,6 +18,12 @@ int ask_member(struct coordinator *c, int member, enum replica_verb verb, struct
 	struct pack p = { 0 };
 
 	(void)c, (void)deadline;
+	if (verb == REPLICA_INDEX) {
+		pack_free(more);
+		pack_u8(&p, all);
+		pack_u64(&p, 0);
+		return pack_end(&p, answer);
+	}
 	assert_int_equal(verb, REPLICA_NOTES);
 	for (uint64_t i = unpack_u64(&u); i < count[member]; i++)
 		pack_note(&p, &told[member][i]);
@@ -109,11 +116,45 @@ static void while_somebody_was_away_others_may_have_done_what_was_not_done(void 
 	drop(c);
 }
 
+/* Whether there may be directories that no list tells of, where two members that are IN have synced these generations, and may lack some up to those. */
+static bool unlisted(uint64_t synced, uint64_t unnamed, uint64_t other_synced, uint64_t other_unnamed)
+{
+	struct coordinator *c = calloc(1, sizeof(*c));
+	struct view next = { .epoch = 2, .members = 2, .state = { MEMBER_IN, MEMBER_IN } };
+	int failed = 0;
+	bool it_is;
+
+	assert_non_null(c);
+	pthread_mutex_init(&c->lock, NULL);
+	c->members = 2;
+	c->member[0].last = (struct lease_reply){ .synced = synced, .unnamed = unnamed };
+	c->member[1].last = (struct lease_reply){ .synced = other_synced, .unnamed = other_unnamed };
+	assert_int_equal(notes_of_indexes(c, &next, &failed), 0);
+	it_is = c->owed.unlisted;
+	pthread_mutex_destroy(&c->lock);
+	drop(c);
+	return it_is;
+}
+
+/* All of the lists begin at what the member has synced that has synced least. */
+static void lists_tell_of_all_directories_if_each_does_from_there_on(void **state)
+{
+	(void)state;
+	all = false;
+	assert_false(unlisted(5, 0, 7, 5));
+	assert_true(unlisted(5, 0, 7, 6));
+	assert_true(unlisted(5, UINT64_MAX, 7, 0));
+	all = true;
+	assert_true(unlisted(5, 0, 7, 0));
+	all = false;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_was_started_anew_may_have_done_anything),
 		cmocka_unit_test(while_somebody_was_away_others_may_have_done_what_was_not_done),
+		cmocka_unit_test(lists_tell_of_all_directories_if_each_does_from_there_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

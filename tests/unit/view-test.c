@@ -282,6 +282,14 @@ static void cold_unsynced_(void *arg)
 	sync_err = -EIO;
 	CHECK_INT(become(c, MEMBER_IN, MEMBER_OUT, MEMBER_IN, 2), 0);
 	CHECK_INT(stored_owed.held, false);
+	sync_err = 0; /* what it could not write it is not told again */
+	CHECK_INT(become(c, MEMBER_IN, MEMBER_OUT, MEMBER_IN, 2), 0);
+	CHECK_INT(stored_owed.held, false);
+	c->owed.recovery = false;
+	CHECK_INT(become(c, MEMBER_IN, MEMBER_OUT, MEMBER_IN, 2), 0);
+	c->owed.recovery = true;
+	CHECK_INT(become(c, MEMBER_IN, MEMBER_OUT, MEMBER_IN, 2), 0);
+	CHECK_INT(stored_owed.held, true);
 }
 
 /* It may have done, and forgotten, what never came to those that kept running. */
@@ -315,7 +323,13 @@ static void hold_(void *arg)
 	sync_err = -EVIEW;
 	few_hold(c);
 	CHECK_INT(c->member[2].held_epoch, 0);
+	sync_err = -EIO; /* a disk that fails is not asked at each heartbeat */
+	few_hold(c);
 	sync_err = 0;
+	few_hold(c);
+	CHECK_INT(synced, 0);
+	for (int i = 0; i < 3; i++)
+		c->member[i].hold_again_ns = 0;
 	few_hold(c);
 	CHECK_INT(synced, 6);
 	CHECK_INT(synced_by, 12);

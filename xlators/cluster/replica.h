@@ -254,6 +254,8 @@ struct lease_reply {
 	} failure[FAILURES_TOLD];
 	uint32_t repeated;  /* changes that were done there and sent once more in this view. Nor this */
 	uint32_t departing; /* tenants' sessions that are away and hold others up. Nor this */
+	/* After a power cut its list may lack directories whose names changed in generations up to this; UINT64_MAX: in any, as where it does not tell. */
+	uint64_t unnamed;
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

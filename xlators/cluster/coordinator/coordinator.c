@@ -73,6 +73,7 @@ static int read_register(struct coordinator *c)
 	c->version = version;
 	c->stored_owed = owed;
 	c->owed.scrub |= owed.scrub;
+	c->owed.unlisted |= owed.unlisted;
 	c->owed.recovery = owed.recovery;
 	c->owed.held = owed.held;
 	c->view.epoch = 0;

@@ -43,6 +43,7 @@ struct remote_member {
 	uint64_t held_epoch;	  /* it synced when nothing more could be acknowledged in that view */
 	bool holding;		  /* a task has it sync its disk for that, in the view of this epoch: */
 	uint64_t holding_epoch;
+	uint64_t hold_again_ns; /* its disk did not do that: it is asked again then */
 	uint64_t healed, heal_started_ns, heal_total;
 };
 /* What is left to do after a start of all members anew, or after the return of one that was away and had everything; stored with the view. */
@@ -50,6 +51,7 @@ struct owed {
 	bool scrub;    /* until one has come to its end */
 	bool recovery; /* until it is done: of the members that are IN only the first has everything */
 	bool held; /* it has that on its disk, and nothing has been acknowledged since. (A view of a version before that: perhaps not) */
+	bool unlisted; /* with `scrub`: names may differ in directories that no list told of */
 };
 enum { FINDINGS_MAX = 64 };
 struct finding {
@@ -151,6 +153,7 @@ struct coordinator {
 	uint64_t version;	  /* of the register's value */
 	int read_err;		  /* why the register could not be read: told once */
 	struct owed stored_owed;  /* as the register has it */
+	unsigned failed_syncs;	  /* mask: as the first of a recovery that is owed its disk failed at a sync */
 	unsigned slow_firsts;	  /* so often in a row the first did not sync in time before a recovery */
 	struct union_note *notes; /* of the last change of view */
 	unsigned tenants_failed;  /* so many recoveries in a row could not make a tenant's objects equal */

@@ -396,7 +396,7 @@ int view_begin(struct coordinator *c, int first)
 			c->member[i].differs.all = c->member[i].added = true;
 	if (!err) {
 		c->base = v;
-		c->owed.scrub = true;
+		c->owed.scrub = c->owed.unlisted = true;
 		c->lost = false;
 	}
 	pthread_mutex_unlock(&c->lock);

@@ -184,6 +184,7 @@ void lacking_take_all(struct coordinator *c, const struct view *next)
 	}
 	c->lacking.count = 0;
 	c->owed.scrub |= count;
+	c->owed.unlisted |= count;
 	if (count)
 		lacking_view(&c->lacking.limit, clock_ns());
 	pthread_mutex_unlock(&c->lock);

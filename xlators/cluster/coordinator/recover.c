@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* After a change of view: what was under way is made equal at all members, and they are told which changes are done. */
+#include <assert.h>
+
 #include "coordinator.h"
 
 enum { NAME_ROUNDS = 8 };
@@ -622,15 +624,19 @@ static int find_missed_at(struct recovery *r, int member)
  * too, which nobody may change meanwhile. -EAGAIN. */
 static int find_missed(struct recovery *r)
 {
-	bool owed;
+	size_t before = r->c->missed.count; /* more than r->missed, if a member turned out to lack some */
+	struct owed owed;
+	bool walks;
 	int err = 0;
 
 	pthread_mutex_lock(&r->c->lock);
-	owed = r->c->owed.scrub;
+	owed = r->c->owed;
 	pthread_mutex_unlock(&r->c->lock);
-	for (int i = 0; i < r->view.members && owed && !err && !MUTANT("purge-blindly"); i++)
+	walks = owed.scrub && (owed.unlisted || MUTANT("bear-walk"));
+	for (int i = 0; i < r->view.members && walks && !err && !MUTANT("purge-blindly"); i++)
 		if (r->view.state[i] == MEMBER_IN && i != r->truth)
 			err = find_missed_at(r, i);
+	assert(owed.unlisted || r->c->missed.count == before); /* R12 */
 	if (err || r->c->missed.count == r->missed)
 		return err;
 	log_info(r->c->x, NULL, "%zu directories more must be made equal: the recovery begins anew",
@@ -703,7 +709,7 @@ static void run_recovery(struct recovery *r, unsigned count, bool cold)
 int recover(struct coordinator *c)
 {
 	struct recovery r = { .c = c, .lock = PTHREAD_MUTEX_INITIALIZER, .missed = c->missed.count };
-	bool cold = false, owed;
+	bool cold = false, owed, doubtful;
 	unsigned count = count_notes(c, &cold);
 
 	pthread_mutex_lock(&c->lock);
@@ -727,7 +733,9 @@ int recover(struct coordinator *c)
 	else if (!c->failing_ns)
 		c->failing_ns = clock_ns();
 	c->owed.recovery &= c->unrecovered || r.truth < 0;
-	c->owed.scrub |= r.doubtful || (r.undone && !count); /* the index that told what to compare was dropped */
+	doubtful = r.doubtful || (r.undone && !count); /* the index that told what to compare was dropped */
+	c->owed.scrub |= doubtful;
+	c->owed.unlisted |= doubtful;
 	c->recovered += count;
 	pthread_mutex_unlock(&c->lock);
 	return r.err;

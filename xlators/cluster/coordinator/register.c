@@ -8,7 +8,7 @@
 #include "register.h"
 
 enum { VALUE_MAX = 4096 };
-enum { OWED_SCRUB = 1, OWED_RECOVERY = 2, OWED_HELD = 4 };
+enum { OWED_SCRUB = 1, OWED_RECOVERY = 2, OWED_HELD = 4, OWED_LISTED = 8 /* a version before this does not say so */ };
 
 static int decode(const struct coordinator *c, const struct blob *value, struct view *v, struct owed *owed)
 {
@@ -18,7 +18,8 @@ static int decode(const struct coordinator *c, const struct blob *value, struct 
 
 	unpack_view(&u, v);
 	flags = unpack_more(&u) ? unpack_u8(&u) : 0; /* the first ones had no such byte, and no boots */
-	*owed = (struct owed){ flags & OWED_SCRUB, flags & OWED_RECOVERY, flags & OWED_HELD };
+	*owed = (struct owed){ flags & OWED_SCRUB, flags & OWED_RECOVERY, flags & OWED_HELD,
+			       .unlisted = flags & OWED_SCRUB && !(flags & OWED_LISTED) };
 	for (unsigned i = 0; i < v->members; i++)
 		v->boot[i] = unpack_more(&u) ? unpack_u64(&u) : 0;
 	v->away = unpack_more(&u) ? unpack_u32(&u) : 0;
@@ -32,7 +33,7 @@ static int encode(const struct view *v, struct owed owed, struct blob *value)
 	pack_u32(&p, REGISTER_VIEW);
 	pack_view(&p, v);
 	pack_u8(&p, (owed.scrub ? OWED_SCRUB : 0) | (owed.recovery ? OWED_RECOVERY : 0) |
-			    (owed.recovery && owed.held ? OWED_HELD : 0));
+			    (owed.recovery && owed.held ? OWED_HELD : 0) | (owed.scrub && !owed.unlisted ? OWED_LISTED : 0));
 	for (unsigned i = 0; i < v->members; i++)
 		pack_u64(&p, v->boot[i]);
 	pack_u32(&p, v->away);

@@ -341,6 +341,7 @@ static void finish(struct scrubbing *s, int err)
 	if (s->owed && !err && !c->scrub.differences && all_in(c, &s->view))
 		c->compared_epoch = s->view.epoch;
 	c->owed.scrub &= err || c->scrub.errors || c->scrub.differences || !c->scrub.repairs || !all_in(c, &s->view);
+	c->owed.unlisted &= c->owed.scrub;
 	pause_longer(c, !err && c->scrub.errors && !c->scrub.differences);
 	c->scrub.status = err;
 	c->scrub.ended_ns = clock_ns();
@@ -409,7 +410,7 @@ void scrub_owed(struct coordinator *c)
 void scrub_stop(struct coordinator *c)
 {
 	pthread_mutex_lock(&c->lock);
-	c->owed.scrub = false;
+	c->owed.scrub = c->owed.unlisted = false;
 	pthread_mutex_unlock(&c->lock);
 	scrub_halt(c);
 }

@@ -99,8 +99,8 @@ static void status_json(struct coordinator *c, FILE *f)
 {
 	fputs("{\"volume\":", f);
 	string_json(c->volume, f);
-	fprintf(f, ",\"epoch\":%llu,\"writable\":%s,\"why\":", (unsigned long long)c->view.epoch,
-		c->writable ? "true" : "false");
+	fprintf(f, ",\"epoch\":%llu,\"writable\":%s,\"changes_wait\":%s,\"why\":", (unsigned long long)c->view.epoch,
+		c->writable ? "true" : "false", c->changes_wait ? "true" : "false");
 	string_json(c->why, f);
 	fprintf(f, ",\"recovery_owed\":%s,\"generation\":%llu,\"healed_objects\":%llu,\"healed_bytes\":%llu,\"members\":[",
 		c->owed.recovery ? "true" : "false", (unsigned long long)c->generation,

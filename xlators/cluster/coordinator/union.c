@@ -241,17 +241,27 @@ void list_sort_unique(struct gfid_list *l)
 	l->count = left;
 }
 
+/* With the lock held. Each directory whose names it has changed since that generation is on its list, whatever a power cut has taken. */
+static bool lists_names(const struct coordinator *c, int i, uint64_t generation)
+{
+	return c->member[i].last.unnamed <= generation || MUTANT("trust-unnamed");
+}
+
 /* After all members went down together: what changed since the last common sync. */
 int notes_of_indexes(struct coordinator *c, const struct view *next, int *failed)
 {
 	struct gfid_list l = { 0 };
 	uint64_t least = UINT64_MAX;
+	bool unlisted = false;
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->members; i++)
 		if (next->state[i] == MEMBER_IN && c->member[i].last.synced < least)
 			least = c->member[i].last.synced;
+	for (int i = 0; i < c->members; i++)
+		unlisted |= next->state[i] == MEMBER_IN && !lists_names(c, i, least);
+	c->owed.unlisted |= unlisted;
 	pthread_mutex_unlock(&c->lock);
 	for (int i = 0; i < c->members && !err; i++)
 		if (next->state[i] == MEMBER_IN) {
@@ -261,7 +271,7 @@ int notes_of_indexes(struct coordinator *c, const struct view *next, int *failed
 	list_sort_unique(&l);
 	if (l.all) {
 		pthread_mutex_lock(&c->lock);
-		c->owed.scrub = true;
+		c->owed.scrub = c->owed.unlisted = true;
 		pthread_mutex_unlock(&c->lock);
 		log_warning(
 			c->x, NULL,

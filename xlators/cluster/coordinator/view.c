@@ -3,7 +3,8 @@
 #include "coordinator.h"
 
 enum { GFIDS_IN_ONE = 3000 };
-enum { SLOW_FIRSTS = 4 }; /* what is left to write becomes less each time */
+#define HOLD_NS 5000000000ull /* is asked again, and whoever stops the coordinator waits so long for it */
+enum { SLOW_FIRSTS = 4 };     /* what is left to write becomes less each time */
 
 struct changing {
 	struct coordinator *c;
@@ -128,12 +129,18 @@ static int sync_few(struct changing *v)
 }
 
 /* That process, and not one that was started since and lacks what had not been synced. */
-static int sync_process(struct coordinator *c, int member, uint64_t incarnation)
+static int sync_process(struct coordinator *c, int member, uint64_t incarnation, uint64_t within_ns)
 {
 	struct pack p = { 0 };
 
 	pack_u64(&p, incarnation);
-	return ask_member(c, member, REPLICA_SYNC, &p, NULL, clock_ns() + SYNC_NS);
+	return ask_member(c, member, REPLICA_SYNC, &p, NULL, clock_ns() + within_ns);
+}
+
+/* And not the way to it, nor that it is slow. */
+static bool is_of_the_disk(int err)
+{
+	return err && err != -ENOTCONN && err != -ETIMEDOUT && err != -ECANCELED && err != -EVIEW;
 }
 
 /* Until the recovery has ended nobody else has everything. So what it has is to outlive its machine, too: then it is the truth of the next recovery. If its disk
@@ -148,11 +155,16 @@ static int sync_first(struct changing *v)
 	owed = c->owed.recovery;
 	pthread_mutex_unlock(&c->lock);
 	if (owed && first >= 0 && !MUTANT("first-unsynced"))
-		err = sync_process(c, first, v->next->incarnation[first]);
+		err = sync_process(c, first, v->next->incarnation[first], SYNC_NS);
 	if (err)
 		log_warning(c->x, NULL, "member %d did not sync its disk: %s", first, strerror(-err));
 	pthread_mutex_lock(&c->lock);
-	c->owed.held = owed && !err && !c->goes_on;
+	if (!owed)
+		c->failed_syncs = 0;
+	else if (is_of_the_disk(
+			 err)) /* the kernel tells once what it could not write, and the next sync succeeds without that */
+		c->failed_syncs |= 1u << first;
+	c->owed.held = owed && !err && !c->goes_on && !(c->failed_syncs >> first & 1 && !MUTANT("synced-at-last"));
 	pthread_mutex_unlock(&c->lock);
 	c->slow_firsts = err == -ETIMEDOUT ? c->slow_firsts + 1 : 0;
 	hangs = err == -ETIMEDOUT && c->slow_firsts % SLOW_FIRSTS == 0; /* its disk will not do it: as if that had failed */
@@ -432,8 +444,10 @@ static void hold_task(void *arg)
 	epoch = m->holding_epoch;
 	incarnation = c->view.incarnation[m->number];
 	pthread_mutex_unlock(&c->lock);
-	err = sync_process(c, m->number, incarnation);
+	err = sync_process(c, m->number, incarnation, HOLD_NS);
 	pthread_mutex_lock(&c->lock);
+	if (is_of_the_disk(err))
+		m->hold_again_ns = clock_ns() + SYNC_NS;
 	err = err ? err : c->view.epoch != epoch ? -EVIEW : 0; /* there was a view after all, in which there were changes */
 	m->holding = false;
 	if (!err)
@@ -459,7 +473,7 @@ static bool is_to_hold(const struct coordinator *c, int i)
 	const struct remote_member *m = &c->member[i];
 
 	return c->view.state[i] == MEMBER_IN && member_live(c, i) && m->last.incarnation == c->view.incarnation[i] &&
-	       m->held_epoch != c->view.epoch && !m->holding && !MUTANT("few-wait-unsynced");
+	       m->held_epoch != c->view.epoch && !m->holding && clock_ns() >= m->hold_again_ns && !MUTANT("few-wait-unsynced");
 }
 
 void few_hold(struct coordinator *c)

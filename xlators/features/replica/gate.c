@@ -163,6 +163,8 @@ int touch(struct member *m, const struct note *n)
 		cleanup_inode struct inode *inode = inode_find(m->x->inodes, &o->gfid);
 
 		err = index_touch(&m->index, &o->gfid, inode ? inode->type : 0, m->leaf, inode);
+		if (!err && o->kind == NOTE_NAME)
+			err = index_names_change(&m->index, &o->gfid);
 	}
 	return err;
 }

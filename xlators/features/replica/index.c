@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "member.h"
+#include "order.h"
 
 enum { RECORD_HEAD = 16 + 4 + 1, RECORD_MAX = RECORD_HEAD + INDEX_HANDLE_MAX };
 
@@ -112,18 +113,37 @@ static bool generation_of(const char *name, uint64_t *generation)
 	return end > name + 6 && !*end;
 }
 
+/* In a generation that an older version has begun it stays without. */
+static int open_names(struct index *i, const char *file)
+{
+	bool begun = !faccessat(i->directory_fd, file, F_OK, 0), ordered = names_are_ordered(i->directory_fd);
+	int fd = ordered && (!begun || names_exist(i, i->generation)) ? names_open(i, i->generation, !begun) : -1;
+
+	if (fd < 0 && ordered && !begun)
+		return fd;
+	if (i->names_fd >= 0)
+		close(i->names_fd);
+	i->names_fd = fd < 0 ? -1 : fd;
+	if (fd < 0)
+		i->unnamed = ordered && i->unnamed < i->generation ? i->generation : ordered ? i->unnamed : UINT64_MAX;
+	return 0;
+}
+
+/* The names first: where they are missing, so is all that was changed in that generation. */
 static int open_file(struct index *i)
 {
 	char name[32];
 	off_t length;
-	int fd;
+	int fd, err;
 
 	file_name(i->generation, name);
+	err = open_names(i, name);
+	if (err)
+		return err;
 	fd = openat(i->directory_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	length = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
 	if (length < 0) {
-		int err = -errno;
-
+		err = -errno;
 		if (fd >= 0)
 			close(fd);
 		return err;
@@ -164,6 +184,22 @@ static int read_record(struct index *i, uint64_t generation, const uint8_t *reco
 	if (generation >= e->generation) /* files come in any order: the last handle is the one that holds */
 		set_handle(e, record + RECORD_HEAD, record[20]);
 	e->generation = generation > e->generation ? generation : e->generation;
+	return 0;
+}
+
+int index_load_named(struct index *i, const struct gfid *g, uint64_t generation, const uint8_t *handle, size_t size)
+{
+	struct index_entry *e = find(i, g);
+
+	if (!e)
+		e = add(i, g);
+	if (!e)
+		return -ENOMEM;
+	e->type = S_IFDIR;
+	if (!e->handle || generation > e->generation) /* of the same generation a record may have a newer one */
+		set_handle(e, handle, size);
+	e->generation = generation > e->generation ? generation : e->generation;
+	e->named = generation > e->named ? generation : e->named;
 	return 0;
 }
 
@@ -255,13 +291,18 @@ static int load_files(struct index *i, struct problem *p)
 
 	if (!d)
 		return problem_set(p, errno, "can't list %s: %s", i->directory, strerror(errno));
-	while (!err && (e = readdir(d)))
-		if (generation_of(e->d_name, &generation)) {
-			err = load_file(i, e->d_name, generation);
-			i->generation = generation > i->generation ? generation : i->generation;
-			if (err)
-				problem_set(p, EIO, "can't read %s/%s: %s", i->directory, e->d_name, strerror(-err));
-		}
+	while (!err && (e = readdir(d))) {
+		bool file = generation_of(e->d_name, &generation);
+
+		if (!file && !names_generation(e->d_name, &generation))
+			continue;
+		err = file ? load_file(i, e->d_name, generation) : names_load(i, generation);
+		i->generation = generation > i->generation ? generation : i->generation;
+		if (file && generation > i->synced && generation > i->unnamed && !names_exist(i, generation))
+			i->unnamed = generation;
+		if (err)
+			problem_set(p, EIO, "can't read %s/%s: %s", i->directory, e->d_name, strerror(-err));
+	}
 	closedir(d);
 	return err;
 }
@@ -270,9 +311,11 @@ int index_open(struct index *i, const char *directory, struct problem *p)
 {
 	int err;
 
-	*i = (struct index){
-		.directory = strdup(directory), .directory_fd = -1, .file_fd = -1, .writing = PTHREAD_MUTEX_INITIALIZER
-	};
+	*i = (struct index){ .directory = strdup(directory),
+			     .directory_fd = -1,
+			     .file_fd = -1,
+			     .names_fd = -1,
+			     .writing = PTHREAD_MUTEX_INITIALIZER };
 	if (mkdir(directory, 0700) && errno != EEXIST)
 		return problem_set(p, errno, "can't make the directory %s: %s", directory, strerror(errno));
 	i->directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -297,9 +340,11 @@ void index_close(struct index *i)
 	free(i->directory);
 	if (i->file_fd >= 0)
 		close(i->file_fd);
+	if (i->names_fd >= 0)
+		close(i->names_fd);
 	if (i->directory_fd >= 0)
 		close(i->directory_fd);
-	*i = (struct index){ .directory_fd = -1, .file_fd = -1 };
+	*i = (struct index){ .directory_fd = -1, .file_fd = -1, .names_fd = -1 };
 }
 
 /* ---- changes ---- */
@@ -376,6 +421,13 @@ int index_made(struct index *i, const struct gfid *g, uint32_t type, struct xlat
 		e->handle_size = 0;
 	}
 	return index_touch(i, g, type, leaf, inode);
+}
+
+int index_names_change(struct index *i, const struct gfid *g)
+{
+	struct index_entry *e = find(i, g);
+
+	return e ? names_add(i, e) : 0;
 }
 
 int index_begin(struct index *i, uint64_t generation)
@@ -467,8 +519,11 @@ void index_remove_files(struct index *i, const struct index_state *s)
 		return;
 	}
 	rewinddir(d);
-	while ((e = readdir(d)))
+	while ((e = readdir(d))) {
 		if (generation_of(e->d_name, &its) && its <= s->floor && its < s->generation)
 			unlinkat(i->directory_fd, e->d_name, 0);
+		else if (names_generation(e->d_name, &its) && its <= s->synced && its < s->generation)
+			names_remove(i, its); /* all of the file is on disk */
+	}
 	closedir(d);
 }

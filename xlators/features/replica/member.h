@@ -29,6 +29,7 @@ struct index_entry {
 	struct gfid gfid;
 	uint32_t type; /* S_IFMT bits, 0: not known */
 	uint64_t generation;
+	uint64_t named; /* the last generation in which it is on disk as a name, too */
 	uint8_t handle_size;
 	uint8_t *handle; /* the leaf's, by which the object is found again; may be NULL */
 	uint32_t next;	 /* in the bucket: place + 1 */
@@ -36,11 +37,14 @@ struct index_entry {
 struct index {
 	char *directory;
 	int directory_fd, file_fd;
+	int names_fd;	     /* of the directory that has the names of this generation; -1: there is none */
 	off_t length;	     /* of the file: what is behind is of a record that was cut */
 	uint64_t disk;	     /* chosen at random when the directory was new */
 	uint64_t generation; /* now */
 	uint64_t floor;	     /* changes of generations up to this may be missing */
 	uint64_t synced;     /* all changes of generations up to this are on disk */
+	uint64_t
+		unnamed; /* of generations up to this a power cut may have taken what tells of directories; UINT64_MAX: of any */
 	struct index_entry *entry;
 	uint32_t *bucket;
 	size_t count, room, buckets;
@@ -54,6 +58,8 @@ void index_close(struct index *);
 int index_touch(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
 /* The same for what has just been made: under that gfid there may have been another, of which nothing is left but its handle. */
 int index_made(struct index *, const struct gfid *, uint32_t type, struct xlator *leaf, struct inode *);
+/* Names in that directory, which has been entered, are about to change: it is entered so that no power cut takes that and leaves the change. */
+int index_names_change(struct index *, const struct gfid *);
 int index_begin(struct index *, uint64_t generation); /* a new file */
 int index_distrust(struct index *);		      /* durably: nothing counts as synced */
 /* In three steps, for disks are slow: with the lock, without it, with it again. What is listed up to `floor` is forgotten. */
@@ -65,6 +71,16 @@ int index_store(struct index *, const struct index_state *); /* durably; -ECANCE
 void index_apply(struct index *, const struct index_state *);
 void index_remove_files(struct index *, const struct index_state *); /* without the lock again */
 const struct index_entry *index_find(const struct index *, const struct gfid *);
+/* A name that was found at the start; -ENOMEM. */
+int index_load_named(struct index *, const struct gfid *, uint64_t generation, const uint8_t *handle, size_t size);
+
+/* index-names.c: a directory `names.GENERATION` beside the file of that generation, with a symlink for each directory whose names changed in it. */
+bool names_generation(const char *name, uint64_t *generation);
+bool names_exist(const struct index *, uint64_t generation);
+int names_open(const struct index *, uint64_t generation, bool make); /* a descriptor, or -errno */
+int names_add(struct index *, struct index_entry *);
+int names_load(struct index *, uint64_t generation);
+void names_remove(const struct index *, uint64_t generation);
 
 /* ---- notes, sessions, tokens ---- */
 

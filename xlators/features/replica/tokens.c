@@ -303,6 +303,9 @@ static void recall(struct member *m, struct token *t)
 	const struct client **client;
 	unsigned count;
 
+	if (m->changes_wait && t->recalled_ns &&
+	    !MUTANT("stuck-while-waiting")) /* whoever has it for a change can't end that */
+		t->recalled_ns = now;
 	/* The coordinator may need long to heal a large file; it gives the token back. */
 	if (!t->stuck && t->recalled_ns && t->holds && t->holds->session->client != atomic_load(&m->coordinator) &&
 	    now - t->recalled_ns > m->token_timeout_ms * 1000000)

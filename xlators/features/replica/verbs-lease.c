@@ -59,9 +59,13 @@ static int carry_over(struct member *m)
 	int err = 0;
 
 	for (const struct kept_note *k = m->notes; k && !err; k = k->all_next)
-		for (unsigned i = 0; i < k->note.objects && !k->resolved && !err && !MUTANT("forget-unsettled"); i++)
-			err = index_touch(&m->index, &k->note.object[i].gfid, k->inode[i] ? k->inode[i]->type : 0, m->leaf,
-					  k->inode[i]);
+		for (unsigned i = 0; i < k->note.objects && !k->resolved && !err && !MUTANT("forget-unsettled"); i++) {
+			const struct note_object *o = &k->note.object[i];
+
+			err = index_touch(&m->index, &o->gfid, k->inode[i] ? k->inode[i]->type : 0, m->leaf, k->inode[i]);
+			if (!err && o->kind == NOTE_NAME)
+				err = index_names_change(&m->index, &o->gfid);
+		}
 	return err;
 }
 
@@ -135,6 +139,7 @@ int verb_lease(struct asked *a)
 	r.epoch = m->view.epoch;
 	r.generation = m->index.generation;
 	r.synced = m->index.synced;
+	r.unnamed = m->index.unnamed;
 	r.suspects = m->suspects;
 	memcpy(r.reason, m->reason, sizeof(r.reason));
 	r.orphans = orphans(m);

@@ -343,7 +343,7 @@ static int change_begin(struct request *rq, struct xlator *x, struct file *file,
 
 	if (err || !o->writable)
 		return err ? err : -EBADF;
-	err = bytes ? brick_room(brick_of(x), bytes) : 0;
+	err = bytes ? brick_room(brick_of(x), rq, bytes) : 0;
 	if (err || !(kill || !request_is_root(rq)))
 		return err;
 	h = (struct hold){ .fd = o->descriptor->fd, .lent = true };

@@ -287,7 +287,7 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 	if (!err)
 		err = check_born(rq, &m->born);
 	if (!err)
-		err = is_pointer(&m->born) ? 0 : brick_room(brick_of(x), born_bytes(&m->born));
+		err = is_pointer(&m->born) ? 0 : brick_room(brick_of(x), rq, born_bytes(&m->born));
 	if (!err && gfid_is_null(m->gfid))
 		err = -EINVAL;
 	if (!err)

@@ -452,7 +452,7 @@ int brick_link(struct request *rq, struct xlator *x, const struct link_in *in, s
 	if (!err)
 		err = hold_inode(x, in->inode, &object);
 	if (!err)
-		err = brick_room(brick_of(x), 0);
+		err = brick_room(brick_of(x), rq, 0);
 	if (!err)
 		err = parent_error(&parent, add_name(rq, x, in, &parent, &object));
 	if (!err)

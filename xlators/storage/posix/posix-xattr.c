@@ -56,7 +56,7 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 	if (!err)
 		err = hold_inode(x, in->inode, &h);
 	if (!err)
-		err = brick_room(brick_of(x), in->value.size);
+		err = brick_room(brick_of(x), rq, in->value.size);
 	if (is_acl(in->name))
 		acl_changed(object_of(x, in->inode));
 	tail_header_set(object_of(x, in->inode), in->name);

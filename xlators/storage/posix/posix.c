@@ -55,6 +55,17 @@ uint64_t brick_floor(const struct brick *b, uint64_t total_bytes)
 	return b->floor_percent > 0 ? (uint64_t)(b->floor_percent / 100 * (double)total_bytes) : b->floor_bytes;
 }
 
+/* Where a set is full a recovery may have to make a name before anybody can remove something: until it has ended nothing is changed. */
+static int room_to_heal(struct brick *b, int64_t cost)
+{
+	struct statvfs s;
+
+	if (fstatvfs(b->root_fd, &s) < 0)
+		return result(-1);
+	return (int64_t)(s.f_bavail * s.f_frsize) - (int64_t)(brick_floor(b, s.f_blocks * s.f_frsize) / 2) >= cost ? 0
+														   : -ENOSPC;
+}
+
 static int ask_room(struct brick *b, int64_t cost)
 {
 	struct statvfs s;
@@ -67,7 +78,7 @@ static int ask_room(struct brick *b, int64_t cost)
 }
 
 /* Asks the file system once a second, or when what it granted last time is used up. */
-int brick_room(struct brick *b, uint64_t bytes)
+int brick_room(struct brick *b, const struct request *rq, uint64_t bytes)
 {
 	enum { SECOND_NS = 1000000000 };
 	int64_t cost = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
@@ -79,6 +90,8 @@ int brick_room(struct brick *b, uint64_t bytes)
 	err = ask_room(b, cost);
 	if (err == -ENOSPC && close_now(b, &tries)) /* what was removed a moment ago */
 		err = ask_room(b, cost);
+	if (err == -ENOSPC && rq->limits == LIMITS_HEAL)
+		err = room_to_heal(b, cost);
 	if (err == -ENOSPC)
 		atomic_fetch_add(&b->refused_full, 1);
 	return err;
