@@ -53,7 +53,7 @@ demo >/dev/null || fail "a second start is no error"
 kill -9 "$(demo status --json | json 'd["server-pid"]')"
 [ "$(demo status --json | json 'd["running"]')" = False ] || fail "a dead server is shown as running"
 demo >/dev/null
-[ "$(timeout 40 cat "$M/$A")" = one ] || fail "the mount did not survive"
+[ "$(timeout 100 cat "$M/$A")" = one ] || fail "the mount did not survive"
 # so does a mount
 kill -9 "$(demo status --json | json 'd["bricks"][1]["pid"]')"
 demo >/dev/null

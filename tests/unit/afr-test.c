@@ -55,7 +55,9 @@ static void set_open(int count)
 			"volume hold%d\ntype debug/hold\nsubvolumes locks%d\nend-volume\n"
 			"volume member%d\ntype test/member\noption members %d\noption back %d\nsubvolumes hold%d\nend-volume\n",
 			i, i, i, i, i, i, count, back, i);
-	sprintf(at, "volume set\ntype cluster/afr\nsubvolumes member0 member1 %s\nend-volume\n", count == 3 ? "member2" : "");
+	sprintf(at,
+		"volume set\ntype cluster/afr\noption member-timeout 60s\noption max-wait 120s\nsubvolumes member0 member1 %s\nend-volume\n",
+		count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
 	tree.client = &client;
@@ -236,7 +238,7 @@ void next_view(void)
 	view_number("1");
 }
 
-static bool parked_at(int i)
+bool parked_at(int i)
 {
 	char *words[] = { "list" }, *text = NULL;
 	size_t size;

@@ -21,6 +21,7 @@ void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */
 int make_unopened(void); /* no member has been asked for it */
 unsigned counted_at(int i, const char *what);
+bool parked_at(int i); /* hold[i] has something */
 void say(struct xlator *to, char *word, char *more);
 void all_say(char *word, char *more);
 void next_view(void);
