@@ -3,7 +3,7 @@
 # Directories of a tenant that have quotas, on three bricks at three servers, over TLS, beside a limit of his that is held by allotments: each holds whoever races into it and though a server is
 # killed meanwhile, as a walk over the bricks counts; names cross its border by no brick, and leave nothing behind when they try; all are listed by the paths of the mount; df(1) shows them;
 # and a brick that is to go keeps what a quota holds, says so, and goes when the quota is taken away.
-# limit: 600 s
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tenant's limits hold over two servers with two bricks each: whoever races into them, and though one of the servers is killed meanwhile, more is never stored, and who is refused has all but
 # little; what one server has free another one gets; df tells of all; a limit that is lowered or lifted, a brick that comes at a third server; and nobody but a server may ask for allotments.
-# limit: 600 s, 1500 s with LONG=1
+# limit: 900 s, 1500 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

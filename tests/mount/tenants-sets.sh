@@ -3,7 +3,7 @@
 # Two tenants whose names are spread over two replica sets of three servers, over TLS: each has all that a mount of such a volume has, also between the sets, and sees
 # nothing of the other; servers are killed while both work, come back, and are healed; the members of each set are equal then; all are charged what is there; and a
 # deleted one leaves nothing at any of them.
-# limit: 400 s, 1200 s with LONG=1
+# limit: 900 s, 1200 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

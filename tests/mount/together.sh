@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Three mounts work together, in the root and below it: what only one may do at a time only one does, and all see what it has done. Of a volume spread over four bricks, of a
 # tenant with one brick, and of one with three replicas, which agree about all of it, and are the same in the end. SECONDS_OF_EACH of each kind of work.
-# limit: 600 s, 1500 s with LONG=1
+# limit: 900 s, 1500 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
