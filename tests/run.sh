@@ -92,7 +92,7 @@ failure() {
 	[ "$2" -eq 124 ] && echo "FAIL $label$1: not done within $3 s"
 	[ "$2" -eq 77 ] && echo "FAIL $label$1: it must run here, but is skipped"
 	{ grep -a -m 3 ': FAILED: ' "$4"; tail -n 60 "$4"; } | sed 's/^/    /'
-	{ echo "$label$1: status $2"; reason "$4" | cut -c 1-1000 | sed 's/^/    /'; } >>"$results.failed"
+	{ echo "$label$1: status $2$([ "$2" -ne 124 ] || echo ", not done within $3 s")"; reason "$4" | cut -c 1-1000 | sed 's/^/    /'; } >>"$results.failed"
 }
 
 # reason LOG: what of it tells why a test has failed, in less than a hundred lines. Of a script that says so itself (tests/mount/lib.sh) all that it says, which comes at the end, and before it
