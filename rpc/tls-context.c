@@ -285,6 +285,11 @@ uint64_t tls_look(struct tls *t)
 	return atomic_load(&t->generation);
 }
 
+uint64_t tls_generation(struct tls *t)
+{
+	return atomic_load(&t->generation);
+}
+
 /* ---- life ---- */
 
 static int check_given(const struct tls_files *f, struct problem *p)

@@ -20,6 +20,7 @@ void tls_destroy(struct tls *); /* NULL is fine; connections may live on */
  * again; what is bad then changes nothing but the log. Returns a number that rises when authorities or lists have changed, or a certificate has
  * ended whose connection was asked before: then each connection is to be asked stream_is_refused(). */
 uint64_t tls_look(struct tls *);
+uint64_t tls_generation(struct tls *); /* that number, of the last look */
 
 extern const struct transport transport_tls;
 /* Right after stream_open() with that transport. `host`: the name or address that the server's certificate must have (clients).

@@ -27,7 +27,7 @@ if [ "${1-}" = --summary ]; then
 	while read -r p f s; do passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)); done <"$results"
 	if [ -s "$results.failed" ]; then # once more, where it is found
 		echo "Failed:"
-		cut -c 1-1200 "$results.failed"
+		cat "$results.failed"
 	fi
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
@@ -91,8 +91,22 @@ time_for() {
 failure() {
 	[ "$2" -eq 124 ] && echo "FAIL $label$1: not done within $3 s"
 	[ "$2" -eq 77 ] && echo "FAIL $label$1: it must run here, but is skipped"
-	{ grep -m 3 ': FAILED: ' "$4"; tail -n 60 "$4"; } | sed 's/^/    /'
-	{ echo "$label$1: status $2"; grep -m 5 -E ': FAILED: |^\[  FAILED  \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |^SUMMARY: ' "$4" | sed 's/^/    /'; } >>"$results.failed"
+	{ grep -a -m 3 ': FAILED: ' "$4"; tail -n 60 "$4"; } | sed 's/^/    /'
+	{ echo "$label$1: status $2$([ "$2" -ne 124 ] || echo ", not done within $3 s")"; reason "$4" | cut -c 1-1000 | sed 's/^/    /'; } >>"$results.failed"
+}
+
+# reason LOG: what of it tells why a test has failed, in less than a hundred lines. Of a script that says so itself (tests/mount/lib.sh) all that it says, which comes at the end, and before it
+# the last lines of the logs that it shows. Of a program what is wrong and where.
+reason() {
+	if grep -aq ': FAILED: ' "$1"; then
+		awk '/: FAILED: / { text = ""; n = 0 } ++n <= 40 { text = text $0 "\n" } END { printf "%s", text }' "$1"
+		awk '/: FAILED: / && any { exit } /: FAILED: / { any = 1 }
+			/^--- / && any { ends() ; name = $0; next } name != "" { line[++n] = $0 }
+			function ends(  i) { if (name != "" && printed < 48) { print name; printed++; for (i = n > 6 ? n - 5 : 1; i <= n; i++) { print line[i]; printed++ } } n = 0; name = "" }
+			END { ends() }' "$1"
+	elif ! grep -a -m 40 -E '^\[  FAILED  \]|^\[  ERROR   \]|^\[   LINE   \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |WARNING: ThreadSanitizer|^SUMMARY: ' "$1"; then
+		tail -n 20 "$1"
+	fi
 }
 
 # CPU_SECONDS: processor time of all that this shell has waited for, and that has itself. No command substitution: in that it would be the subshell's.

@@ -6,7 +6,7 @@ need_root
 need_stack
 scratch
 D=$SCRATCH/data M=$SCRATCH/mnt
-demo() { timeout 120 "$STRATUS" demo "$@" --dir "$D"; }
+demo() { timeout 300 "$STRATUS" demo "$@" --dir "$D"; }
 stop_demo() { demo stop >/dev/null 2>&1; }
 AT_EXIT=stop_demo
 
@@ -53,7 +53,7 @@ demo >/dev/null || fail "a second start is no error"
 kill -9 "$(demo status --json | json 'd["server-pid"]')"
 [ "$(demo status --json | json 'd["running"]')" = False ] || fail "a dead server is shown as running"
 demo >/dev/null
-[ "$(timeout 40 cat "$M/$A")" = one ] || fail "the mount did not survive"
+[ "$(timeout 300 cat "$M/$A")" = one ] || fail "the mount did not survive"
 # so does a mount
 kill -9 "$(demo status --json | json 'd["bricks"][1]["pid"]')"
 demo >/dev/null
@@ -113,7 +113,7 @@ wait_until 20 scrubbed || fail "scrub status: $("$STRATUS" scrub demo status)"
 demo stop --purge >/dev/null
 # tenants: a mount for each, who do not see each other, and a bill
 T=$SCRATCH/tenants TM=$SCRATCH/of
-tenants() { timeout 120 "$STRATUS" demo "$@" --dir "$T"; }
+tenants() { timeout 300 "$STRATUS" demo "$@" --dir "$T"; }
 stop_demos() { demo stop; tenants stop; } >/dev/null 2>&1
 AT_EXIT=stop_demos
 ! tenants --tenants acme,a/b 2>"$SCRATCH/err" || fail "a/b is a tenant"

@@ -15,7 +15,7 @@ need setfattr
 fsck() { # STATUS [OPTION...]: what it says is in $SCRATCH/out and err
 	local want=$1 status=0
 	shift
-	timeout 200 "$STRATUS" fsck --wait 1 --log "$SCRATCH/fsck.log" "$@" "$CLIENT_VOL" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	timeout 300 "$STRATUS" fsck --wait 1 --log "$SCRATCH/fsck.log" "$@" "$CLIENT_VOL" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
 	[ "$status" = "$want" ] || fail "fsck $*: status $status instead of $want: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 }
 clean() { fsck 0; grep -q ': nothing is wrong$' "$SCRATCH/out" && [ ! -s "$SCRATCH/err" ] || fail "not clean: $(cat "$SCRATCH/out" "$SCRATCH/err")"; }
@@ -27,7 +27,7 @@ found() { # KIND...: these, in this order
 refused() { # PATTERN WORD...: one sentence, status 2
 	local pattern=$1 status=0
 	shift
-	timeout 60 "$STRATUS" fsck "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	timeout 300 "$STRATUS" fsck "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
 	[ "$status" = 2 ] && grep -q -- "$pattern" "$SCRATCH/err" && [ "$(wc -l <"$SCRATCH/err")" = 1 ] && [ ! -s "$SCRATCH/out" ] ||
 		fail "'$pattern' is not the sentence of $* (status $status): $(cat "$SCRATCH/out" "$SCRATCH/err")"
 }

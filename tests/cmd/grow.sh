@@ -47,7 +47,7 @@ files_on() { find "$SCRATCH/b$1" -mindepth 1 -maxdepth 1 -type f -size +0 | wc -
 nothing_to_do() {
 	local left=idle says='no bricks were added'
 	[ "$BEGAN" = 1 ] || { left=done says=' 0 have moved, and 0 files'; }
-	timeout 60 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
+	timeout 300 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "a start where nothing is to be done fails"
 	grep -q "$says" "$SCRATCH/out" && is_state "$left" || fail "nothing is to be done: $(cat "$SCRATCH/out")"
 	"$STRATUS" rebalance stop v >"$SCRATCH/out" && is_state "$left" || fail "a stop of nothing: $(cat "$SCRATCH/out")"
 	refused "there is no volume 'w'" rebalance start w
@@ -110,7 +110,7 @@ killed_in_the_middle() { # COUNT
 	kill_keeper
 	start_keeper
 	is_state running || is_state done || fail "it does not go on after a kill: $("$STRATUS" rebalance status v)"
-	timeout 120 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	timeout 300 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" || fail "it does not end: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
 	! "$STRATUS" status | grep 'their part of the names' || fail "status, when all is done"
 	is_state "done" && grep -q "all $((BEGAN + 1)) subvolumes have their part" "$SCRATCH/out" || fail "the end: $(cat "$SCRATCH/out")"
 }
@@ -139,7 +139,7 @@ coordinated() { # all sets, and each by its number, also the first of a volume t
 	done
 }
 remembered() {
-	timeout 60 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
+	timeout 300 "$STRATUS" rebalance start v --wait >"$SCRATCH/out" && grep -q 'have their part' "$SCRATCH/out" || fail "once more: $(cat "$SCRATCH/out")"
 	kill_keeper
 	start_keeper
 	is_state "done" || fail "what it did is forgotten: $(state)"
@@ -180,7 +180,7 @@ start_one() { # NAME [OPTION]
 on_server() { # NAME WORDS...
 	local name=$1
 	shift
-	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
+	timeout 300 "$STRATUS" "$@" --stratusd "${PID[$name]}"
 }
 leads() { [ "$(on_server "$1" status --json | json '[s["leads"] for s in d["servers"] if s["name"] == d["self"]["name"]]')" = "[True]" ]; }
 one_leads() { leads beta || leads gamma; }
@@ -223,7 +223,7 @@ led_by_others() {
 	grep -q 'the server that leads\|have their part' out || fail "one that does not lead says: $(cat out)"
 	kill_hard "${PID[alpha]}" "stratusd of alpha"
 	wait_until 20 one_leads || fail "nobody leads"
-	timeout 100 "$STRATUS" rebalance start --wait v --stratusd "${PID[$(leads beta && echo beta || echo gamma)]}" >out || fail "the next leader does not end it: $(cat out)"
+	timeout 300 "$STRATUS" rebalance start --wait v --stratusd "${PID[$(leads beta && echo beta || echo gamma)]}" >out || fail "the next leader does not end it: $(cat out)"
 	grep -q 'all 3 subvolumes have their part' out || fail "the end: $(cat out)"
 	is_whole "$SCRATCH/stays" 300
 	[ "$(names_on 2)" -gt 50 ] || fail "only $(names_on 2) of 300 names are on the new subvolume"

@@ -14,7 +14,7 @@ HTTP=$(free_port) STATE=$SCRATCH/state
 ends() { # STATUS PATTERN COMMAND...: its sentence, one line, has the pattern
 	local want=$1 pattern=$2 status=0
 	shift 2
-	timeout 60 "$STRATUS" "$@" >out 2>err || status=$?
+	timeout 300 "$STRATUS" "$@" >out 2>err || status=$?
 	[ "$status" = "$want" ] || fail "status $status instead of $want for $*: $(cat out err)"
 	grep -q -- "$pattern" err && [ "$(wc -l <err)" = 1 ] || fail "'$pattern' is not the sentence of $*: $(cat err)"
 }

@@ -11,7 +11,7 @@ kill_keeper() { kill_hard "$KEEPER" stratusd; }
 refused() { # PATTERN COMMAND...
 	local pattern=$1 status=0
 	shift
-	timeout 60 "$STRATUS" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	timeout 300 "$STRATUS" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
 	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 	grep -q -- "$pattern" "$SCRATCH/err" || fail "'$pattern' is not in: $(cat "$SCRATCH/err")"
 }

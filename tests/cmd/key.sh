@@ -55,7 +55,7 @@ head -c 100 k >damaged
 no "not a key file" key check --secret-file bytes damaged
 no "there is no terminal" setsid "$STRATUS" key check k
 # ---- a prompt that is interrupted leaves the terminal as it was ----
-KEYFILE=$PWD/k STRATUS=$STRATUS timeout 30 python3 - <<'END' || fail "an interrupted prompt leaves the terminal without echo, or does not end"
+KEYFILE=$PWD/k STRATUS=$STRATUS timeout 100 python3 - <<'END' || fail "an interrupted prompt leaves the terminal without echo, or does not end"
 import os, pty, signal, sys, termios
 echoes = lambda fd: bool(termios.tcgetattr(fd)[3] & termios.ECHO)
 for key, number in (b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT), (None, signal.SIGTERM), (b"wrong\n", None):

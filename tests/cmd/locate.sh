@@ -14,7 +14,7 @@ need python3
 refused() { # PATTERN PATH...: nothing but one sentence, with the pattern
 	local pattern=$1 status=0
 	shift
-	timeout 60 "$STRATUS" locate "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+	timeout 300 "$STRATUS" locate "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
 	[ "$status" = 1 ] || fail "status $status instead of 1 for $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 	grep -q -- "$pattern" "$SCRATCH/err" && [ "$(wc -l <"$SCRATCH/err")" = 1 ] && [ ! -s "$SCRATCH/out" ] ||
 		fail "'$pattern' is not the sentence of $*: $(cat "$SCRATCH/out" "$SCRATCH/err")"

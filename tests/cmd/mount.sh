@@ -16,7 +16,7 @@ cd "$SCRATCH"
 refused() { # PATTERN ARGUMENTS...
 	local pattern=$1 status=0
 	shift
-	timeout 60 "$STRATUS" mount --log "$SCRATCH/m.log" "$@" 2>err || status=$?
+	timeout 300 "$STRATUS" mount --log "$SCRATCH/m.log" "$@" 2>err || status=$?
 	[ "$status" = 1 ] || fail "status $status instead of 1 for mount $*: $(cat err)"
 	grep -q -- "$pattern" err || fail "'$pattern' is not in: $(cat err)"
 	! mountpoint -q "$MNT" || fail "something is mounted after: $(cat err)"
@@ -74,7 +74,7 @@ write_client_volfile "$CLIENT_VOL" "$PORT" "$V" "$B"
 PID=$("$STRATUS" ps --json | python3 -c 'import json,sys; print(next(p["pid"] for p in json.load(sys.stdin) if p["program"] == "mount"))')
 kill -9 "$PID"
 wait_until 10 gone "$PID"
-timeout 60 "$STRATUS" mount --log m.log client.vol mnt 2>err && fail "mounted over a dead mount"
+timeout 300 "$STRATUS" mount --log m.log client.vol mnt 2>err && fail "mounted over a dead mount"
 grep -q 'umount' err || fail "the next step is not named: $(cat err)"
 "$STRATUS" umount mnt
 ! mountpoint -q mnt || fail "the dead mount stays"

@@ -38,9 +38,9 @@ kept_whole() {
 }
 # What was killed in the middle of a name may have left records, which mounts come upon in minutes; nothing else.
 fsck_is_clean() {
-	timeout 100 "$STRATUS" fsck --wait 1 --repair 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
+	timeout 300 "$STRATUS" fsck --wait 1 --repair 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 	! grep ' at .*: ' "$SCRATCH/out" | grep -v '^unended ' || fail "fsck finds what no kill leaves: $(cat "$SCRATCH/out")"
-	timeout 100 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
+	timeout 300 "$STRATUS" fsck --wait 1 127.0.0.1:"$HTTP":/v >"$SCRATCH/out" 2>"$SCRATCH/err" && grep -q 'nothing is wrong' "$SCRATCH/out" ||
 		fail "fsck: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 }
 begin_volume() { # BRICKS REPLICA

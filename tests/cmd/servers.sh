@@ -22,7 +22,7 @@ start_server() { # NAME [OPTIONS]
 on() { # NAME WORDS...: a command, asked of that server
 	local name=$1
 	shift
-	timeout 100 "$STRATUS" "$@" --stratusd "${PID[$name]}"
+	timeout 300 "$STRATUS" "$@" --stratusd "${PID[$name]}"
 }
 refused() { # PATTERN NAME WORDS...
 	local pattern=$1 status=0
@@ -123,8 +123,8 @@ one_leads() { leads beta || leads gamma; }
 wait_until 20 one_leads || fail "nobody leads after alpha was killed"
 leads beta && leader=beta || leader=gamma
 [ "$(cat "$MNT/$FILE")" = hello ] || fail "a brick on another server went away"
-timeout 60 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
-[ "$(timeout 60 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
+timeout 300 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
+[ "$(timeout 300 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
 on "$leader" volume set photos protocol/client max-wait 61s >/dev/null
 follows() { grep -q "$1" < <("$STRATUS" dump "$MNT"); }
 wait_until 40 follows 'max-wait: 61000ms' || fail "the mount does not follow the other servers"

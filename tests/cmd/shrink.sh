@@ -114,7 +114,7 @@ taken_back() { # FIRST COUNT
 	refused "are leaving it" brick add v $(bricks 90 "$REPLICATED")
 	refused "are leaving it" brick remove v $(bricks $((($1 + REPLICATED) % (BEGAN * REPLICATED))) "$REPLICATED")
 	"$STRATUS" brick remove --cancel v >"$SCRATCH/out" || fail "it can't be taken back: $(cat "$SCRATCH/out")"
-	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it does not get its names again: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	timeout 300 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it does not get its names again: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
 	[ "$(subvolumes)" = "$BEGAN" ] || fail "it went, though it was to stay"
 	is_whole "$SCRATCH/stays" "$2"
 }
@@ -160,7 +160,7 @@ comes_again() { # FIRST COUNT: others take its number, of which the first go aga
 	wait_until 30 all_in || fail "the new set is not whole: $("$STRATUS" status)"
 	[ "$("$STRATUS" status --json | json 'd["volumes"][0]["bricks"]['"$1"']["directory"]')" = "$SCRATCH/b70" ] || fail "it has another number: $("$STRATUS" status)"
 	refused "are still to move to what was added last" brick remove v $(bricks $((($1 + REPLICATED) % (BEGAN * REPLICATED))) "$REPLICATED")
-	timeout 100 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it gets no names: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
+	timeout 300 "$STRATUS" rebalance start --wait v >"$SCRATCH/out" || fail "it gets no names: $(cat "$SCRATCH/out"; "$STRATUS" rebalance status v)"
 	is_whole "$SCRATCH/stays" "$2"
 	is_whole "$SCRATCH/fresh" "$2"
 	[ "$(find "$SCRATCH/b70" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l)" -gt 0 ] || fail "it has no names"

@@ -11,7 +11,7 @@ PORT=$(free_port) V=$(uuid) B=$(uuid)
 write_server_volfile "$SCRATCH/a.vol" "$SCRATCH/brick" "$PORT" "$V" "$B"
 refused() { # WORDS... : stratusd says them and ends with 1
 	local status=0
-	timeout 60 "$STRATUSD" --log "$SCRATCH/never.log" --pid-file "$SCRATCH/never.pid" "${files[@]}" 2>err || status=$?
+	timeout 300 "$STRATUSD" --log "$SCRATCH/never.log" --pid-file "$SCRATCH/never.pid" "${files[@]}" 2>err || status=$?
 	[ "$status" = 1 ] || fail "status $status instead of 1 for ${files[*]}: $(cat err)"
 	[ "$(wc -l <err)" = 1 ] || fail "not one sentence: $(cat err)"
 	grep -q -- "$1" err || fail "'$1' is not in: $(cat err)"
@@ -44,10 +44,10 @@ OTHER=$!
 PIDS[$OTHER]=stratusd
 wait_until 20 "$STRATUS" status || fail "the other stratusd does not answer"
 kill -STOP "$OTHER"
-timeout 20 "$STRATUS" ps >out || fail "stratus ps waits for a stopped process"
+timeout 300 "$STRATUS" ps >out || fail "stratus ps waits for a stopped process"
 grep -q "$OTHER *stratusd *does not answer" out && grep -q "$PID .*a.vol" out || fail "stratus ps: $(cat out)"
-[ "$(timeout 20 "$STRATUS" ps --json | json '[p.get("answers", True) for p in d if p["pid"] == '"$OTHER"']')" = "[False]" ] || fail "ps --json"
-timeout 20 "$STRATUS" log-level "$PID" >/dev/null || fail "a process that runs can't be asked"
+[ "$(timeout 300 "$STRATUS" ps --json | json '[p.get("answers", True) for p in d if p["pid"] == '"$OTHER"']')" = "[False]" ] || fail "ps --json"
+timeout 300 "$STRATUS" log-level "$PID" >/dev/null || fail "a process that runs can't be asked"
 for words in status "dump $OTHER" "volume info"; do
 	# shellcheck disable=SC2086
 	! timeout 20 "$STRATUS" $words 2>err || fail "a stopped process has answered"
@@ -58,7 +58,7 @@ kill -CONT "$OTHER"
 [ "$(wc -l <out)" = 1 ] || fail "what stratusd refuses is told in more than a line: $(cat -A out)"
 stop_process "$OTHER" "the other stratusd"
 
-timeout 100 python3 "$TOP/tests/cmd/stopped.py" "$STRATUS" "$STRATUS_RUN" "$PID" || fail "who was stopped for a moment does not hear the rest"
+timeout 600 python3 "$TOP/tests/cmd/stopped.py" "$STRATUS" "$STRATUS_RUN" "$PID" || fail "who was stopped for a moment does not hear the rest"
 
 # live options change, others are named
 "$STRATUS" log-level "$PID" debug >/dev/null

@@ -12,7 +12,7 @@ kind, scratch, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 
 def connect():
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+    return socket.create_connection(("127.0.0.1", port), timeout=100)
 
 
 def tap():

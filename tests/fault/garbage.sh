@@ -35,7 +35,7 @@ for kind in noise oversized truncated fragments idle replayed mutated; do
 	[ "$peak" -lt $LIMIT_KIB ] || fail "$kind: resident memory rose to $peak KiB, the limit is $LIMIT_KIB"
 	logged=$(($(wc -l <"$SCRATCH/stratusd.log") - lines))
 	[ $logged -le $((connections + 5)) ] || fail "$kind: $logged lines in the log for $connections connections"
-	[ "$(timeout 30 cat "$MNT/text")" = text ] || fail "$kind: the mount does not answer"
+	[ "$(timeout 100 cat "$MNT/text")" = text ] || fail "$kind: the mount does not answer"
 	say "$kind: $connections connections, $logged log lines, peak $peak KiB"
 done
 wait_until 30 no_strangers || fail "$(fd_count "$BRICK_PID") descriptors are open after all strangers have gone"

@@ -24,7 +24,7 @@ switch() {
 	3) extra=(+debug/null +debug/io-stats +debug/null) ;;
 	esac
 	write_client_volfile "$CLIENT_VOL" "$PORT" "$VOLUME_ID" "$BRICK_ID" "${extra[@]}"
-	timeout 60 "$STRATUS" reload "$MNT" >"$SCRATCH/reload.out" 2>&1 || fail "reload: $(cat "$SCRATCH/reload.out")"
+	timeout 300 "$STRATUS" reload "$MNT" >"$SCRATCH/reload.out" 2>&1 || fail "reload: $(cat "$SCRATCH/reload.out")"
 }
 start_load() {
 	rm -f "$SCRATCH/stop"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two tenants whose names are spread over two replica sets: a client of one lies in what cluster/dht and cluster/afr say to the members of each (tests/hostile/many-sets.py,
 # sets.py). It gets, holds up and is told nothing of the other's, who works on, also between the sets; and the members of each are equal afterwards.
-# limit: 400 s
+# limit: 900 s
 BRICKS=4 MEMBERS=2 SET=yes
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/stage.sh"

@@ -49,7 +49,7 @@ say "nothing can be read on the bricks"
 # ---- two mounts, one file ----
 start_mount "$SCRATCH/other"
 OTHER_PID=$LAST_PID
-A=$MNT/both B=$SCRATCH/other/both SEED=$SEED SCRATCH=$SCRATCH timeout 120 python3 - <<'END' &
+A=$MNT/both B=$SCRATCH/other/both SEED=$SEED SCRATCH=$SCRATCH timeout 600 python3 - <<'END' &
 import os, random, sys
 SIZE, ROUNDS = 300000, 600
 A, B, SEED = os.environ["A"], os.environ["B"], int(os.environ["SEED"])
@@ -112,7 +112,7 @@ else
 fi
 # ---- names of 255 bytes, by two mounts ----
 mkdir "$SCRATCH/kicks"
-timeout 120 python3 "$TOP/tests/mount/long-names.py" "$MNT" "$SCRATCH/other" "$SCRATCH/kicks" "$SEED" &
+timeout 600 python3 "$TOP/tests/mount/long-names.py" "$MNT" "$SCRATCH/other" "$SCRATCH/kicks" "$SEED" &
 WRITERS=$!
 for kick in 0 1; do
 	wait_until 60 test -e "$SCRATCH/kicks/kick-$kick" || fail "those who change long names don't get on"

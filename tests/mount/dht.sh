@@ -164,13 +164,13 @@ part_away() {
 	echo here >"$MNT/$here"
 	echo there >"$MNT/$there"
 	kill_server 2
-	[ "$(timeout 20 cat "$MNT/$here")" = here ] || fail "what is at another brick is gone, too"
-	timeout 20 stat "$MNT" >/dev/null || fail "the root is gone"
-	timeout 20 stat -f "$MNT" >/dev/null || fail "statfs fails"
+	[ "$(timeout 300 cat "$MNT/$here")" = here ] || fail "what is at another brick is gone, too"
+	timeout 300 stat "$MNT" >/dev/null || fail "the root is gone"
+	timeout 300 stat -f "$MNT" >/dev/null || fail "statfs fails"
 	! timeout 30 cat "$MNT/$there" 2>"$SCRATCH/err" || fail "what is at a dead brick is read"
 	! timeout 30 ls "$MNT" >"$SCRATCH/out" 2>"$SCRATCH/err" || fail "a shorter list: $(wc -l <"$SCRATCH/out") names"
 	start_server 2
-	timeout 60 cat "$MNT/$there" >/dev/null || fail "the brick is back, but what it has is not"
+	timeout 300 cat "$MNT/$there" >/dev/null || fail "the brick is back, but what it has is not"
 	[ "$(ls "$MNT" | wc -l)" = 102 ] || fail "not all are listed"
 	rm "$MNT"/*
 }

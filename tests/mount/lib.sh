@@ -282,7 +282,7 @@ start_mount() {
 	MOUNTS+=("$dir")
 	wait_until 20 mounted_or_gone "$LAST_PID" "$dir" || fail "$dir is not mounted"
 	gone "$LAST_PID" && fail "the mount of $dir has ended at its start"
-	timeout 30 stat "$dir/." >/dev/null || fail "$dir does not answer"
+	timeout 100 stat "$dir/." >/dev/null || fail "$dir does not answer"
 }
 mounted_or_gone() { gone "$1" || mountpoint -q "$2"; }
 stop_mount() { # DIR PID

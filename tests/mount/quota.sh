@@ -10,7 +10,7 @@ need python3 setfattr getfattr
 scratch
 T=$SCRATCH/tenants TM=$SCRATCH/of A=$SCRATCH/of/acme G=$SCRATCH/of/globex
 ADMIN=$SCRATCH/admin ALL=$SCRATCH/all # mounts of acme's administrator, and of the provider
-demo() { timeout 120 "$STRATUS" demo "$@" --dir "$T"; }
+demo() { timeout 300 "$STRATUS" demo "$@" --dir "$T"; }
 end_demo() {
 	unmount_below "$ADMIN"
 	unmount_below "$ALL"
@@ -22,7 +22,7 @@ server() { demo status --json | json 'd["server-pid"]'; }
 SOURCE=127.0.0.1:$(demo status --json | json 'd["service-port"]'):/demo
 mount_with() { # TLS_DIRECTORY MOUNT_POINT
 	mkdir -p "$2"
-	timeout 60 "$STRATUS" mount --tls-dir "$1" "$SOURCE" "$2" || fail "no mount with $1"
+	timeout 300 "$STRATUS" mount --tls-dir "$1" "$SOURCE" "$2" || fail "no mount with $1"
 	MOUNTS+=("$2")
 }
 "$STRATUS" cert issue --tenant-admin acme --dir "$T/ca" --out "$SCRATCH/keeper" >/dev/null || fail "no certificate for an administrator"

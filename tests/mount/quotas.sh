@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # For scripts that have read lib.sh: quotas of directories, as `stratus quota` and df(1) tell of them.
 
-quota() { timeout 60 "$STRATUS" quota "$@"; }
+quota() { timeout 300 "$STRATUS" quota "$@"; }
 refused() { # PATTERN QUOTA_WORDS...
 	local pattern=$1 status=0
 	shift

@@ -10,7 +10,7 @@ need python3
 scratch
 cd "$SCRATCH"
 D=$SCRATCH/data LIMIT=$((96 << 20)) RACES=${RACES:-$([ "$LONG" = 1 ] && echo 20 || echo 3)}
-demo() { timeout 120 "$STRATUS" demo "$@" --dir "$D"; }
+demo() { timeout 300 "$STRATUS" demo "$@" --dir "$D"; }
 at_exit() {
 	for i in 1 2 3 4 5 6 7; do umount "$SCRATCH/m$i" 2>/dev/null; done
 	demo stop >/dev/null 2>&1
@@ -26,7 +26,7 @@ for i in 1 2 3 4 5 6 7; do
 	"$STRATUS" mount --log "mount$i.log" --tls-dir "$D/tenant-acme" "$SERVER:/demo" "$SCRATCH/m$i" || fail "mount $i: $(cat "mount$i.log")"
 done
 writer() { # MOUNT NAME: until it is refused
-	timeout 60 python3 - "$1/$2" <<-'END_OF_WRITER'
+	timeout 600 python3 - "$1/$2" <<-'END_OF_WRITER'
 	import errno, os, sys
 	f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY, 0o644)
 	try:

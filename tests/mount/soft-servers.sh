@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tenant's soft limit is for what all servers of a volume have together: above it is told by both, with one time, and once in the logs; that outlives kill -9 of all; after the grace nothing grows at
 # either, though what is there is little, whoever is killed; and what is removed at one server lets the other grow. A brick at a third server changes nothing; nor does a limit that is lifted leave anything.
-# limit: 600 s
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

@@ -65,7 +65,7 @@ start_mover() {
 	MOVERS=$((${MOVERS:-0} + 1))
 	start_mount "$SCRATCH/mover$MOVERS"
 	MOVER_PID=$LAST_PID
-	timeout 60 "$STRATUS" ctl "$SCRATCH/mover$MOVERS" dht rebalance start || fail "SEED=$SEED: the rebalance can't be begun"
+	timeout 300 "$STRATUS" ctl "$SCRATCH/mover$MOVERS" dht rebalance start || fail "SEED=$SEED: the rebalance can't be begun"
 }
 kill_mover() {
 	kill_hard "$MOVER_PID" "the mover's mount"

@@ -54,7 +54,7 @@ mount_as acme mnt-acme2
 mount_as globex mnt-globex
 [ "$(stat -c %i "$A") $(stat -c %i "$G")" = "1 1" ] || fail "a tenant's root is not like all roots"
 echo "top secret" >"$G/secret"
-(cd "$A" && MNT=$A timeout 200 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
+(cd "$A" && MNT=$A timeout 600 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
 [ -z "$(ls -A "$A")" ] || rm -rf "${A:?}"/*
 mkdir "$A/dir" && echo one >"$A/dir/file" && [ "$(cat "$A2/dir/file")" = one ] || fail "acme's other mount sees: $(ls -R "$A2")"
 # The token of the tenant's root, which has another gfid at the servers than at the mounts: who had it knows that somebody else has it now.

@@ -3,7 +3,7 @@
 # Two tenants whose names are spread over two replica sets of three servers, over TLS: each has all that a mount of such a volume has, also between the sets, and sees
 # nothing of the other; servers are killed while both work, come back, and are healed; the members of each set are equal then; all are charged what is there; and a
 # deleted one leaves nothing at any of them.
-# limit: 400 s, 1200 s with LONG=1
+# limit: 900 s, 1200 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
@@ -63,7 +63,7 @@ mount_as acme mnt-acme2
 mount_as globex mnt-globex
 [ "$(stat -c %i "$A") $(stat -c %i "$G")" = "1 1" ] || fail "a tenant's root is not like all roots"
 echo "top secret" >"$G/secret"
-(cd "$A" && MNT=$A timeout 200 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
+(cd "$A" && MNT=$A timeout 600 python3 "$TOP/tests/mount/fops.py" >"$SCRATCH/fops.out" 2>&1) || fail "fops.py: $(tail -n 40 "$SCRATCH/fops.out")"
 [ -z "$(ls -A "$A")" ] || rm -rf "${A:?}"/*
 rename() { python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$@"; }
 for i in {0..23}; do mkdir "$A/d$i" && echo "$i" >"$A/d$i/file" && echo "$i" >"$A/f$i"; done
@@ -171,7 +171,7 @@ for tenant in acme globex; do
 done
 [ "$(cat brick-gamma*/tenants/initech/a*/b | sort -u)" = late ] || fail "gamma has of initech: $(ls -R brick-gamma*/tenants/initech)"
 say "done meanwhile: $(wc -l <acme.done) and $(wc -l <globex.done)"
-fsck_as() { timeout 100 "$STRATUS" fsck --wait 1 "${@:2}" --tls-dir "$SCRATCH/$1" "$SERVERS:/photos" >fsck.out 2>&1; }
+fsck_as() { timeout 300 "$STRATUS" fsck --wait 1 "${@:2}" --tls-dir "$SCRATCH/$1" "$SERVERS:/photos" >fsck.out 2>&1; }
 for tenant in acme globex initech; do
 	fsck_as $tenant --repair || true # what was killed in the middle of a name may have left records, nothing else
 	! grep ' at .*: ' fsck.out | grep -v '^unended ' || fail "fsck of $tenant finds what no kill leaves: $(cat fsck.out)"

@@ -11,7 +11,7 @@ need python3
 scratch
 T=$SCRATCH/tenants TM=$SCRATCH/of A=$SCRATCH/of/acme G=$SCRATCH/of/globex
 FLOOD=()
-demo() { timeout 120 "$STRATUS" demo "$@" --dir "$T"; }
+demo() { timeout 300 "$STRATUS" demo "$@" --dir "$T"; }
 end_demo() {
 	[ ${#FLOOD[@]} = 0 ] || kill "${FLOOD[@]}" 2>/dev/null
 	demo stop >/dev/null 2>&1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Three mounts work together, in the root and below it: what only one may do at a time only one does, and all see what it has done. Of a volume spread over four bricks, of a
 # tenant with one brick, and of one with three replicas, which agree about all of it, and are the same in the end. SECONDS_OF_EACH of each kind of work.
-# limit: 600 s, 1500 s with LONG=1
+# limit: 900 s, 1500 s with LONG=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
@@ -10,7 +10,7 @@ need python3
 scratch
 cd "$SCRATCH"
 D=$SCRATCH/data EACH=${SECONDS_OF_EACH:-$([ "$LONG" = 1 ] && echo 10 || echo 1)}
-demo() { timeout 120 "$STRATUS" demo "$@" --dir "$D"; }
+demo() { timeout 300 "$STRATUS" demo "$@" --dir "$D"; }
 leave() {
 	umount "$SCRATCH/m1" "$SCRATCH/m2" 2>/dev/null
 	demo stop --purge >/dev/null 2>&1
@@ -28,8 +28,8 @@ together() { # WHAT TENANT OPTION...: of `stratus demo`; no TENANT: the volume i
 		"$STRATUS" mount --log "mount$i.log" ${tls[@]+"${tls[@]}"} "$server:/demo" "$SCRATCH/m$i" || fail "$what: mount $i: $(cat "mount$i.log")"
 	done
 	mkdir "$top/below"
-	timeout 300 python3 "$TOP/tests/mount/together.py" "$EACH" "$top" m1 m2 >said || fail "$what, in the root: $(cat said)"
-	timeout 300 python3 "$TOP/tests/mount/together.py" "$EACH" "$top/below" m1/below m2/below >said || fail "$what, below the root: $(cat said)"
+	timeout 600 python3 "$TOP/tests/mount/together.py" "$EACH" "$top" m1 m2 >said || fail "$what, in the root: $(cat said)"
+	timeout 600 python3 "$TOP/tests/mount/together.py" "$EACH" "$top/below" m1/below m2/below >said || fail "$what, below the root: $(cat said)"
 	! grep -h 'members disagree' mount*.log "$D"/log/*.log >said 2>&1 || fail "$what: $(cat said)"
 }
 equal() { python3 "$TOP/tests/mount/same.py" "$D/brick0" "$D/brick1" >differ && python3 "$TOP/tests/mount/same.py" "$D/brick0" "$D/brick2" >differ; }

@@ -90,6 +90,7 @@ check("appended lines", len(open(A + "/log").read().splitlines()), 2 * ROUNDS)
 # Locks hold across mounts; a waiting one is granted when the other lets go.
 a = os.open(A + "/f", os.O_RDWR)
 fcntl.lockf(a, fcntl.LOCK_EX)
+refused, says_so = os.pipe()
 pid = os.fork()
 if pid == 0:
     os.close(a)
@@ -98,9 +99,11 @@ if pid == 0:
         fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os._exit(1)
     except BlockingIOError:
-        pass
+        os.write(says_so, b".")
     fcntl.lockf(b, fcntl.LOCK_EX)
     os._exit(0 if os.path.exists(A + "/let-go") else 2)
+os.close(says_so)
+os.read(refused, 1)
 time.sleep(0.5)
 open(A + "/let-go", "w").close()
 fcntl.lockf(a, fcntl.LOCK_UN)

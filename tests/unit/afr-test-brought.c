@@ -293,25 +293,9 @@ static void a_file_that_is_closed_while_it_is_opened_at_a_member_does_not_stay_o
 	on_set(3, closed_while_its_locks_are_brought);
 }
 
-/* What is kept at a member is kept until the test lets it go, however slow the machine is. */
-static int be_patient(void **state)
-{
-	(void)state;
-	set_options = "option member-timeout 1h\noption max-wait 2h\n";
-	return 0;
-}
-
-static int be_as_before(void **state)
-{
-	(void)state;
-	set_options = "";
-	return 0;
-}
-
-#define PATIENTLY(test) cmocka_unit_test_setup_teardown(test, be_patient, be_as_before)
 const struct CMUnitTest brought_tests[] = {
-	PATIENTLY(a_lock_that_is_given_back_while_it_is_brought_does_not_stay),
-	PATIENTLY(a_lock_that_is_brought_is_overtaken_by_nothing),
-	PATIENTLY(a_file_that_is_closed_while_it_is_opened_at_a_member_does_not_stay_open_there),
+	cmocka_unit_test(a_lock_that_is_given_back_while_it_is_brought_does_not_stay),
+	cmocka_unit_test(a_lock_that_is_brought_is_overtaken_by_nothing),
+	cmocka_unit_test(a_file_that_is_closed_while_it_is_opened_at_a_member_does_not_stay_open_there),
 };
 const unsigned brought_tests_count = sizeof(brought_tests) / sizeof(brought_tests[0]);

@@ -127,11 +127,18 @@ static void is_refused_by_one(void *arg)
 	CHECK_INT(make_file(), 0);
 	CHECK_INT(set_lock(tree.at, file, F_WRLCK, 1), 0);
 	lose_at(1);
+	say(hold[2], "hold", "write");
 	task_spawn(NULL, write_aside, &d);
-	while (failed() < (unsigned)members)
+	while (!parked_at(2))
+		task_sleep_ms(1);
+	say(hold[2], "release", "all");
+	while (failed() < (unsigned)members ||
+	       !parked_at(2)) /* it is tried again, for a while: not until that is over, whatever the machine does */
 		task_sleep_ms(1);
 	CHECK_INT(atomic_load(&d.done), false);
 	next_view();
+	say(hold[2], "hold", "none");
+	say(hold[2], "release", "all");
 	while (!atomic_load(&d.done))
 		task_sleep_ms(1);
 	CHECK_INT(d.err, -ENOTHELD);

@@ -13,7 +13,6 @@
 struct tree tree;
 struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
 int failures, members;
-const char *set_options = "";
 static int back = -1; /* a member that is BACK */
 struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 struct file *file;
@@ -55,7 +54,9 @@ static void set_open(int count)
 			"volume hold%d\ntype debug/hold\nsubvolumes locks%d\nend-volume\n"
 			"volume member%d\ntype test/member\noption members %d\noption back %d\nsubvolumes hold%d\nend-volume\n",
 			i, i, i, i, i, i, count, back, i);
-	sprintf(at, "volume set\ntype cluster/afr\n%ssubvolumes member0 member1 %s\nend-volume\n", set_options,
+	/* What a test keeps at a member is kept until it lets it go, however slow the machine is. */
+	sprintf(at,
+		"volume set\ntype cluster/afr\noption member-timeout 1h\noption max-wait 2h\nsubvolumes member0 member1 %s\nend-volume\n",
 		count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);

@@ -17,11 +17,11 @@ extern struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 extern struct file *file;      /* of make_file() */
 extern atomic_int disbelieved; /* how often those above were told not to believe something any more */
 
-extern const char *set_options; /* of cluster/afr, in sets that are made from now on */
 void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */
 int make_unopened(void); /* no member has been asked for it */
 unsigned counted_at(int i, const char *what);
+bool parked_at(int i); /* hold[i] has something */
 void say(struct xlator *to, char *word, char *more);
 void all_say(char *word, char *more);
 void next_view(void);

@@ -75,7 +75,8 @@ static bool one(struct wreck *w, uint64_t seed)
 	int err = tree_create(&w->bed->a, w->name, O_RDWR | O_EXCL, 0644, &file);
 	bool cut;
 
-	memset(&w->before, 0, sizeof(w->before));
+	memset(w->before.bytes, 0, w->before.size);
+	w->before.size = 0;
 	for (int i = 0; i < (w->large ? 1 : 3) && !err; i++) {
 		struct deed d = choose(w, &c);
 
@@ -83,7 +84,7 @@ static bool one(struct wreck *w, uint64_t seed)
 		deed_model(&w->before, &d);
 		free(d.bytes);
 	}
-	w->after = w->before;
+	model_copy(&w->after, &w->before);
 	w->deed = choose(w, &c);
 	deed_model(&w->after, &w->deed);
 	if (err)

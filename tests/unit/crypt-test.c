@@ -180,8 +180,19 @@ uint64_t seed_of_run(uint64_t preset)
 
 void fill(struct chance *c, uint8_t *to, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		to[i] = (uint8_t)(1 + chance(c, 255));
+	for (size_t at = 0; at < size; at += 8) { /* eight at once: with a sanitizer each step is dear */
+		uint64_t z = chance(c, UINT64_MAX) | 0x0101010101010101;
+
+		memcpy(to + at, &z, size - at < 8 ? size - at : 8);
+	}
+}
+
+void model_copy(struct model *to, const struct model *from)
+{
+	memcpy(to->bytes, from->bytes, from->size);
+	if (to->size > from->size)
+		memset(to->bytes + from->size, 0, to->size - from->size);
+	to->size = from->size;
 }
 
 /* ---- deeds ---- */

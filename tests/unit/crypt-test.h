@@ -40,14 +40,15 @@ struct chance {
 	uint64_t state;
 };
 uint64_t chance(struct chance *, uint64_t below);
-uint64_t seed_of_run(uint64_t preset); /* $SEED, or the preset */
-void fill(struct chance *, uint8_t *to, size_t size);
+uint64_t seed_of_run(uint64_t preset);		      /* $SEED, or the preset */
+void fill(struct chance *, uint8_t *to, size_t size); /* with what is not zero */
 
 /* What a file should be. */
 struct model {
-	uint8_t bytes[BED_MOST];
+	uint8_t bytes[BED_MOST]; /* zeros behind the end */
 	size_t size;
 };
+void model_copy(struct model *to, const struct model *from);
 /* One random change of a file: as the fop, and to the model. */
 struct deed {
 	int kind;

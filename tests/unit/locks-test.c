@@ -718,12 +718,21 @@ static void who_had_no_lock_reclaims_nothing_and_is_told(void **state)
 
 static void the_grace_period_ends_and_forgets_who_did_not_come(void **state)
 {
+	unsigned grace_ms = 50;
+	char grace[16];
 	struct world w;
 
 	(void)state;
 	make_dir();
 	restart(&w, "50ms");
-	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
+	while (set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9)))) { /* it had ended before this was asked */
+		close_world(&w);
+		remove_dir();
+		make_dir();
+		snprintf(grace, sizeof(grace), "%ums", grace_ms *= 2);
+		assert_true(grace_ms < 60000);
+		restart(&w, grace);
+	}
 	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 20, 29)), 0);
 	assert_int_equal(records(), 2); /* 0 and 2 */
 	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 50, 59))), -ENOLCK);

@@ -20,10 +20,11 @@ static unsigned count;
 
 static void begin(void **state)
 {
-	unsigned seed = (unsigned)time(NULL);
+	const char *given = getenv("TEST_SEED");
+	unsigned seed = given ? (unsigned)atoi(given) : (unsigned)time(NULL);
 
 	(void)state;
-	print_message("seed %u\n", seed);
+	print_message("TEST_SEED=%u\n", seed);
 	srand(seed);
 	count = 0;
 }

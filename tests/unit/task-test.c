@@ -198,7 +198,7 @@ static void threads_of_a_burst_end(void **state)
 			assert_int_equal(task_spawn(runtime_shard(i), block, &b), 0);
 		assert_true(EVENTUALLY(threads_now() >= before + BURST - 2));
 		assert_int_equal(write(b.pipe[1], bytes, BURST), BURST);
-		for (int i = 0; i < 20 && threads_now() > before + KEPT_AT_MOST; i++)
+		for (int i = 0; i < 120 && threads_now() > before + KEPT_AT_MOST; i++)
 			sleep(1);
 		assert_true(threads_now() <= before + KEPT_AT_MOST);
 	}

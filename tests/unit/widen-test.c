@@ -103,6 +103,13 @@ static unsigned members_of(const char *path, bool *settled)
 	return newest.version ? newest.count : 1;
 }
 
+static unsigned told_of(const char *what)
+{
+	const char *at = strstr(told, what);
+
+	return at ? (unsigned)atoi(at + strlen(what)) : 0;
+}
+
 static bool becomes_wide(const char *path, unsigned members)
 {
 	bool settled = false;
@@ -364,7 +371,7 @@ WIDENS(names_are_used_while_their_directory_grows_wide)
 		CHECK_INT(task_spawn(NULL, user, (void *)(intptr_t)i), 0);
 	task_sleep_ms(20);
 	CHECK_INT(widening("second", "start"), 0);
-	for (int i = 0; i < tries_of(1) && !strstr(told, "moved 2");
+	for (int i = 0; i < tries_of(1) && told_of("moved ") < 2;
 	     i++) { /* directories. (Who looks at bricks turns the users to them, too.) */
 		task_sleep_ms(1);
 		CHECK_INT(widening("second", "status"), 0);
@@ -599,13 +606,6 @@ static void put_some_away(int away)
 		CHECK_INT(tree_rename(&tree, name, in("d", "f", i), 0), 0);
 	}
 	CHECK_INT(fill("d", "f", away, FEW), 0);
-}
-
-static unsigned told_of(const char *what)
-{
-	const char *at = strstr(told, what);
-
-	return at ? (unsigned)atoi(at + strlen(what)) : 0;
 }
 
 static bool has_brought(void)

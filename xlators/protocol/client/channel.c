@@ -193,6 +193,15 @@ static void dequeue(struct channel *ch, struct call *call)
 		wake_first(ch);
 }
 
+unsigned channel_waiting(const struct channel *ch)
+{
+	unsigned n = 0;
+
+	for (const struct call *c = ch->waiting; c; c = c->next)
+		n++;
+	return n;
+}
+
 void channel_set_state(struct channel *ch, enum channel_state state)
 {
 	ch->state = state;

@@ -410,10 +410,10 @@ static void dump_channel(struct channel *ch, FILE *f)
 	for (unsigned i = 0; i < WIRE_SLOTS; i++)
 		flying += ch->slot[i].call != NULL;
 	fprintf(f,
-		"  channel %u: %s, requests %llu, resent %llu, in flight %u, cancels %llu, bytes out %llu, bytes in %llu, "
+		"  channel %u: %s, requests %llu, resent %llu, in flight %u, waiting %u, cancels %llu, bytes out %llu, bytes in %llu, "
 		"sends %llu, receives %llu\n",
 		ch->number, state_name(ch->state), (unsigned long long)ch->requests, (unsigned long long)ch->resent, flying,
-		(unsigned long long)ch->cancels,
+		channel_waiting(ch), (unsigned long long)ch->cancels,
 		(unsigned long long)(ch->bytes_out + (ch->state ? atomic_load(&ch->stream.bytes_out) : 0)),
 		(unsigned long long)(ch->bytes_in + (ch->state ? atomic_load(&ch->stream.bytes_in) : 0)),
 		(unsigned long long)atomic_load(&ch->stream.sends), (unsigned long long)atomic_load(&ch->stream.receives));
@@ -435,6 +435,8 @@ static void client_dump(struct xlator *x, FILE *f)
 	fprintf(f, "  connects: %llu\n  sessions lost: %llu\n  stale files: %llu\n  lost locks: %llu\n",
 		(unsigned long long)r->connects, (unsigned long long)r->sessions_lost, (unsigned long long)r->stale_files,
 		(unsigned long long)r->lost_locks);
+	if (r->tls)
+		fprintf(f, "  certificates changed: %llu\n", (unsigned long long)tls_generation(r->tls));
 	if (!r->up && r->problem.text[0])
 		fprintf(f, "  problem: %s\n", r->problem.text);
 	pthread_mutex_unlock(&r->lock);

@@ -104,7 +104,8 @@ int remote_call_in(struct remote *, struct request *, int fop, const void *in, v
 /* The same on a channel that is just being made ready. */
 int channel_call_early(struct channel *, struct request *, int fop, const void *in, void *out);
 void channel_set_state(struct channel *, enum channel_state); /* with the lock held; wakes who waits */
-void channel_kill(struct channel *);			      /* as if the connection had been lost */
+unsigned channel_waiting(const struct channel *); /* calls that are not sent yet, for the brick or a slot; with the lock held */
+void channel_kill(struct channel *);		  /* as if the connection had been lost */
 bool channel_answer(struct channel *, struct record *);
 extern const struct codec_ops client_codec; /* the owner is a call; for others see remote_decode_inode */
 int remote_decode_inode(struct remote *, struct codec *, struct inode **); /* an inode outside of a call */
