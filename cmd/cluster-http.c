@@ -358,7 +358,9 @@ static void client_text(const struct ask *a, const struct spec *s, char **text, 
 	struct identity who = identity_of(a->connection);
 	struct word_limit limit;
 
-	if (!has_one_brick(&who, s, &limit))
+	if (!has_one_brick(&who, s, &limit) && who.kind == IDENTITY_ACCESS && spec_is_spread(s))
+		problem_set(p, EACCES, "there is no such access point of volume %s any more", s->volume);
+	else if (!has_one_brick(&who, s, &limit))
 		cluster_spec_client(s, text, p);
 	else if (!spec_has_subvolume(s, limit.brick))
 		problem_set(p, ENOENT,

@@ -17,7 +17,8 @@
 	"volume locks\ntype features/locks\noption grace-period 0\nsubvolumes usage\nend-volume\n"                             \
 	"volume access\ntype features/access\nsubvolumes locks\nend-volume\n"                                                  \
 	"volume layout\ntype features/layout\noption subvolume 0\noption initial 2\nsubvolumes access\nend-volume\n"           \
-	"volume cloud\ntype features/cloud\n%soption tenants \"" BOTH "\"\nsubvolumes layout\nend-volume\n"
+	"volume hold\ntype debug/hold\nsubvolumes layout\nend-volume\n"                                                        \
+	"volume cloud\ntype features/cloud\n%soption tenants \"" BOTH "\"\nsubvolumes hold\nend-volume\n"
 #define BOTH TENANTS("active") ", globex aaaaaaaa-0000-4000-8000-000000000002 131072 65536 active"
 
 #define WEB   "cccccccc-0000-4000-8000-000000000001"
@@ -283,6 +284,72 @@ void it_ends_when_the_limit_is_taken_away(void **state)
 	on_bricks("option spread on\n", ends_with_it);
 }
 
+struct remover {
+	struct tree tree;
+	struct gfid root;
+	atomic_int err;
+};
+
+static void removes(void *arg)
+{
+	struct remover *r = arg;
+
+	atomic_store(&r->err, tree_removexattr(&r->tree, "site", QUOTA_XATTR));
+}
+
+/* hold WORD [ARGUMENT]: what it says. */
+static bool hold_says(struct tree *t, char *word, char *argument, const char *wanted)
+{
+	struct xlator *hold = tree_find(t, "hold");
+	char *words[] = { word, argument }, *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	bool yes;
+
+	hold->type->command(hold, argument ? 2 : 1, words, f);
+	fclose(f);
+	yes = strstr(text, wanted);
+	free(text);
+	return yes;
+}
+
+/* Who is not root may ask for it, and will be refused: meanwhile nobody is cut off. */
+static void goes_on_while_others_ask(void *arg)
+{
+	enum { RUNS = 1 };
+	struct tree *t = arg;
+	struct remover r = { .err = RUNS };
+	struct attr a;
+
+	furnish(t);
+	CHECK_INT(become(t, &web, 0), 0);
+	CHECK_INT(become(t, &admin, 7), 0);
+	CHECK_INT(tree_getattr(t, "site", &a), 0);
+	r.tree = *t;
+	r.root = admin.root;
+	r.tree.root = &r.root;
+	hold_says(t, "hold", "removexattr", "");
+	CHECK_INT(task_spawn(NULL, removes, &r), 0);
+	while (!hold_says(t, "list", NULL, "removexattr") && atomic_load(&r.err) == RUNS)
+		task_sleep_ms(1);
+	t->client = &web;
+	t->root = &web.root;
+	t->uid = t->gid = 0;
+	CHECK_INT(tree_getattr(t, "page", &a), 0);
+	CHECK_INT(cloud->type->admit(cloud, &web, NULL, NULL), 0);
+	hold_says(t, "hold", "none", "");
+	hold_says(t, "release", "all", "");
+	while (atomic_load(&r.err) == RUNS)
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&r.err), -EPERM);
+}
+
+void nobody_is_cut_off_by_who_may_not_take_the_limit_away(void **state)
+{
+	(void)state;
+	on_bricks("option spread on\n", goes_on_while_others_ask);
+}
+
 /* ---- what is elsewhere all the same ---- */
 
 static void make_pointer(struct tree *t, const char *at)
@@ -428,6 +495,51 @@ static void is_waited_for(void *arg)
 		task_sleep_ms(1);
 	CHECK_INT(atomic_load(&w.err), 0);
 	CHECK_INT(tree_getattr(t, "site/page", &a), -ENOENT);
+}
+
+/* Who waits keeps nobody's place below (of features/throttle), and is judged anew. */
+static void is_waited_for_above(void *arg)
+{
+	enum { RUNS = 1 };
+	struct place place = nothing;
+	struct tree *t = arg;
+	struct mark mark = { .hash = mark_hash("page"), .attempt = 1 };
+	struct waiter w = { .err = RUNS };
+	char name[MARK_NAME];
+	uint8_t bytes[MARK_SIZE];
+
+	furnish(t);
+	CHECK_INT(become(t, &web, 0), 0);
+	w.tree = *t;
+	w.root = web.root;
+	w.tree.root = &w.root;
+	gfid_create(&mark.intent);
+	mark_encode(&mark, bytes);
+	place.intent = mark.intent;
+	place.attempt = 1;
+	CHECK_INT(become(t, &acme, 0), 0);
+	CHECK_INT(set(t, &place, "site", mark_name(mark.hash, name), bytes, sizeof(bytes)), 0);
+	hold_says(t, "hold", "unlink", "");
+	CHECK_INT(task_spawn(NULL, unlinks, &w), 0);
+	while (!hold_says(t, "list", NULL, "unlink") && atomic_load(&w.err) == RUNS)
+		task_sleep_ms(1);
+	hold_says(t, "release", "1", "");
+	/* It has come back, and come again. */
+	while (!hold_says(t, "list", NULL, "unlink") && atomic_load(&w.err) == RUNS)
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&w.err), RUNS);
+	CHECK_INT(change("access", ""), 0);
+	hold_says(t, "hold", "none", "");
+	hold_says(t, "release", "all", "");
+	while (atomic_load(&w.err) == RUNS)
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&w.err), -EACCES);
+}
+
+void who_waits_for_a_name_is_judged_anew(void **state)
+{
+	(void)state;
+	on_bricks("option spread on\n", is_waited_for_above);
 }
 
 void a_name_that_an_intent_holds_is_waited_for(void **state)

@@ -4,6 +4,7 @@
 #include "location.h"
 #include "place.h"
 #include "quota.h"
+#include "task.h"
 
 #define AT(field) OPTION_AT(struct cloud, field)
 static const struct option options[] = {
@@ -34,36 +35,42 @@ static const struct option options[] = {
 
 /* ---- requests ---- */
 
-static bool ends_limit(const struct cloud *c, const struct guest *g, enum fop fop, const union any_in *in)
+/* Others than its root will be refused: for them nobody is cut off. */
+static bool ends_limit(const struct request *rq, const struct cloud *c, const struct guest *g, enum fop fop,
+		       const union any_in *in)
 {
-	return c->spread && g->administers && fop == FOP_removexattr && !strcmp(in->removexattr.name, QUOTA_XATTR);
+	return c->spread && g->administers && rq->uid == rq->root && fop == FOP_removexattr &&
+	       !strcmp(in->removexattr.name, QUOTA_XATTR);
 }
 
-/* The number of the limit that the directory has; 0: none, or it can't be told. */
-static uint64_t limit_of(struct request *rq, struct xlator *x, struct inode *inode)
+/* The number of the limit that the directory has; 0: none. */
+static int limit_of(struct request *rq, struct xlator *x, struct inode *inode, uint64_t *number)
 {
 	struct getxattr_in in = { .inode = inode, .name = QUOTA_XATTR };
 	struct getxattr_out out = { 0 };
-	uint64_t number = 0;
 	const char *key;
 	char *at, *value;
+	int err = getxattr_on(rq, x->child[0], &in, &out);
 
-	if (getxattr_on(rq, x->child[0], &in, &out))
-		return 0;
+	*number = 0;
+	if (err)
+		return err == -ENODATA ? 0 : err;
 	at = out.value.bytes;
 	while ((value = location_next(&at, (char *)out.value.bytes + out.value.size, &key)))
 		if (!strcmp(key, "id"))
-			number = strtoull(value, NULL, 16);
+			*number = strtoull(value, NULL, 16);
 	fop_out_clear(FOP_getxattr, &out);
-	return number;
+	return 0;
 }
 
 /* Without its limit what is below a directory may come to be at other bricks: before that nobody is there any more by an access point. */
 static int end_limit(struct request *rq, struct xlator *x, const struct removexattr_in *in, void *out)
 {
-	uint64_t limit = limit_of(rq, x, in->inode);
-	int err;
+	uint64_t limit;
+	int err = limit_of(rq, x, in->inode, &limit);
 
+	if (err)
+		return err;
 	if (limit)
 		points_ending(x->private, limit);
 	err = fop_call(rq, x->child[0], FOP_removexattr, in, out);
@@ -85,7 +92,7 @@ static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum
 	if (err)
 		return err;
 	err = map_in(&m, fop, in, &mapped);
-	if (!err && ends_limit(c, g, fop, &mapped))
+	if (!err && ends_limit(rq, c, g, fop, &mapped))
 		err = end_limit(rq, x, &mapped.removexattr, out);
 	else if (!err)
 		err = fop_call(rq, x->child[0], fop, &mapped, out);
@@ -97,6 +104,23 @@ static int ask(struct request *rq, struct xlator *x, const struct guest *g, enum
 	if (err)
 		fop_out_clear(fop, out);
 	return err;
+}
+
+/* A client of an access point knows of no intents: what one holds is waited for here, above features/throttle, where he keeps nobody's place. He may be let in no more meanwhile. */
+static int ask_until_free(struct request *rq, struct xlator *x, struct guest *g, enum fop fop, const void *in, void *out)
+{
+	enum { LONGEST_MS = 50, WHOLE_MS = 5000 };
+	unsigned waited = 0;
+	int err = ask(rq, x, g, fop, in, out);
+
+	for (unsigned ms = 1; err == -EMARKED && waited < WHOLE_MS; waited += ms, ms = ms < LONGEST_MS ? 2 * ms : ms) {
+		if (task_sleep_ms(ms))
+			return -ECANCELED;
+		err = whose(x->private, rq->client, g);
+		if (!err)
+			err = ask(rq, x, g, fop, in, out);
+	}
+	return err == -EMARKED ? -EBUSY : err;
 }
 
 /* Over several bricks there is no tree that has all tenants' trees in it: each brick has a part of each, by itself. Who would take them for one, as a mount or `stratus
@@ -120,7 +144,7 @@ static int cloud_any(struct request *rq, struct xlator *x, enum fop fop, const v
 		atomic_fetch_add_explicit(&c->refused, 1, memory_order_relaxed);
 		return who;
 	}
-	return ask(rq, x, &g, fop, in, out);
+	return gfid_is_null(&g.access) ? ask(rq, x, &g, fop, in, out) : ask_until_free(rq, x, &g, fop, in, out);
 }
 
 /* Which directory it is is found once for each session: who is here stays where he is. */

@@ -386,28 +386,18 @@ static int as_told(int err)
 	case EMOVED:
 	case EFENCED:
 		return -EREMOTE;
-	case EMARKED:
-		return -EBUSY;
 	default:
 		return err;
 	}
 }
 
 /* A client of an access point has no cluster/dht: this brick has all that he sees, and what is elsewhere all the same (a limit was taken away just now) is not shown. A name that
- * an intent holds is waited for here, for he knows of none. */
+ * an intent holds is EMARKED, which features/cloud waits for: here he would keep a place below features/throttle from others meanwhile. */
 static int guest_asks(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	enum { LONGEST_MS = 50, WHOLE_MS = 5000 };
 	const struct place place = { .flags = PLACE_HERE };
-	unsigned waited = 0;
-	int err = fop == FOP_compound ? -EOPNOTSUPP : placed(rq, x, &place, fop, in, out);
 
-	for (unsigned ms = 1; err == -EMARKED && waited < WHOLE_MS; waited += ms, ms = ms < LONGEST_MS ? 2 * ms : ms) {
-		if (task_sleep_ms(ms))
-			return -ECANCELED;
-		err = placed(rq, x, &place, fop, in, out);
-	}
-	return as_told(err);
+	return as_told(fop == FOP_compound ? -EOPNOTSUPP : placed(rq, x, &place, fop, in, out));
 }
 
 static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)

@@ -8,14 +8,20 @@
 #include "fop-set.h"
 #include "lease-table.h"
 
-enum { OBJECTS_MOST = 6, LATE_MS = 300, ROOTS = 256 };
+enum { OBJECTS_MOST = 6, LATE_MS = 300, ROOTS = 256, TOLD = 1024 };
 
+struct hearing {
+	struct gfid gfid;
+	uint64_t told_ns;
+};
 struct holder { /* a client that asks for the brick's word */
 	const struct client *client;
 	struct lessee by;
 	uint64_t epoch;
 	uint64_t proved_ns; /* when it asked last */
 	struct recall *recalls;
+	struct hearing *
+		told; /* TOLD of them, by hash, of a client of an access point: others of the tenant have its bit, and of what only these were told it hears nothing. NULL: of another client */
 	struct holder *next;
 };
 struct recall {		       /* the waiter's */
@@ -74,6 +80,10 @@ static struct holder *holder_add(struct leases *l, const struct request *rq)
 {
 	struct holder *h = calloc(1, sizeof(*h)), **list = list_of(l, rq->root);
 
+	if (h && request_is_confined(rq) && !(h->told = calloc(TOLD, sizeof(*h->told)))) {
+		free(h);
+		return NULL;
+	}
 	if (!h)
 		return NULL;
 	h->client = rq->client;
@@ -87,10 +97,37 @@ static struct holder *holder_add(struct leases *l, const struct request *rq)
 static void let_go(struct leases *l, struct holder *h)
 {
 	h->proved_ns = 0;
+	if (h->told)
+		memset(h->told, 0, TOLD * sizeof(*h->told));
 	for (struct recall *r = h->recalls; r; r = r->next)
 		r->holder = NULL;
 	h->recalls = NULL;
 	task_cond_broadcast(&l->released);
+}
+
+static bool was_told(const struct holder *h, const struct gfid *g)
+{
+	return !h->told || gfid_equal(&h->told[gfid_hash(g) % TOLD].gfid, g);
+}
+
+/* False: there is no room for it, so it gets no lease. */
+static bool note_told(struct leases *l, const struct request *rq, const struct gfid *g)
+{
+	struct holder *h;
+	struct hearing *at;
+	uint64_t now = clock_ns();
+	bool yes;
+
+	if (!request_is_confined(rq))
+		return true;
+	pthread_mutex_lock(&l->lock);
+	h = holder_of(l, rq);
+	at = h && h->told ? &h->told[gfid_hash(g) % TOLD] : NULL;
+	yes = at && (gfid_equal(&at->gfid, g) || !at->told_ns || now > at->told_ns + LEASE_KEPT_MS * 1000000ull);
+	if (yes)
+		*at = (struct hearing){ *g, now }; /* what had its place is not believed any more */
+	pthread_mutex_unlock(&l->lock);
+	return yes;
 }
 
 struct asker {
@@ -224,7 +261,7 @@ static int recalls_of_object(struct changing *c, struct holder *list, unsigned i
 		struct recall *r;
 
 		if (h->by.number == c->by.by.number || (h->by.root && h->by.root != c->told[i].root) ||
-		    !(c->told[i].bits & client_bit(h->by.number)) || !is_active(h, now))
+		    !(c->told[i].bits & client_bit(h->by.number)) || !is_active(h, now) || !was_told(h, &c->object[i]->gfid))
 			continue;
 		r = recall_add(c->l, h, &c->object[i]->gfid, *all);
 		if (!r)
@@ -346,7 +383,8 @@ static int change(struct request *rq, struct changing *c, enum fop fop, const vo
 /* ---- what is told ---- */
 
 struct telling {
-	struct lease_table *table;
+	struct leases *l;
+	const struct request *rq;
 	struct lessee by;
 	uint64_t since;
 	bool all;
@@ -356,13 +394,13 @@ static void lease_one(void *arg, struct inode *inode)
 {
 	struct telling *t = arg;
 
-	t->all = t->all && table_lease(t->table, &inode->gfid, t->by, t->since);
+	t->all = t->all && note_told(t->l, t->rq, &inode->gfid) && table_lease(&t->l->table, &inode->gfid, t->by, t->since);
 }
 
 static void lease_told(struct request *rq, struct leases *l, const struct asker *a, uint64_t since, enum fop fop,
 		       const void *in, const void *out)
 {
-	struct telling t = { &l->table, a->by, since, a->active };
+	struct telling t = { l, rq, a->by, since, a->active };
 
 	if (t.all)
 		lease_taught(fop, in, out, lease_one, &t);
@@ -525,6 +563,7 @@ static void lease_finish(struct xlator *x)
 			struct holder *h = l->holders[i];
 
 			l->holders[i] = h->next;
+			free(h->told);
 			free(h);
 		}
 	table_free(&l->table);
@@ -552,6 +591,7 @@ static void lease_client_gone(struct xlator *x, const struct client *client)
 		h = *at;
 		*at = h->next;
 		let_go(l, h);
+		free(h->told);
 		free(h);
 	}
 	pthread_mutex_unlock(&l->lock);
