@@ -37,7 +37,7 @@ faults() {
 	read-unproven | most-are-right | leave-lacking) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;
 	purge-blindly | forget-missed | take-unsynced) more=(--subvolumes 0 --grow --only "power cut of a set,power cut of all,power cut") ;;
 	trust-settled | trust-steps | seek-no-name | lose-kept-name) more=(--subvolumes 0 --grow --only "power cut in a move") ;;
-	cold-from-any) more=(--members 2 --wild --only "kill -9,power cut") ;;
+	cold-from-any | go-on-once) more=(--members 2 --wild --only "kill -9,power cut") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	refused-is-clean | refuse-heals | nobody-refuses | forget-the-others) more=(--limit) ;;
 	believe-suspect | move-on-failed | one-rename-token) more=(--liar --faults 0) ;; # of tenants

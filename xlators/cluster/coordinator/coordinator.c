@@ -151,7 +151,7 @@ static void tidy_limbos(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* What was owed is done: the next coordinator need not do it again. */
+/* What was owed is done: the next coordinator need not do it again. And a recovery may have found that lists lack directories: that one must look, too. */
 static void settle_owed(struct coordinator *c)
 {
 	struct owed owed;
@@ -162,7 +162,8 @@ static void settle_owed(struct coordinator *c)
 	v = c->view;
 	owed = c->owed;
 	pthread_mutex_unlock(&c->lock);
-	if (v.epoch != c->stored || (owed.scrub >= c->stored_owed.scrub && owed.recovery >= c->stored_owed.recovery))
+	if (v.epoch != c->stored || (owed.scrub == c->stored_owed.scrub && owed.unlisted == c->stored_owed.unlisted &&
+				     owed.recovery >= c->stored_owed.recovery))
 		return;
 	if (view_has_quorum(&v) && !owed.recovery)
 		v.away = 0; /* from here on there may be changes without them */

@@ -155,6 +155,7 @@ struct coordinator {
 	struct owed stored_owed;  /* as the register has it */
 	unsigned failed_syncs;	  /* mask: as the first of a recovery that is owed its disk failed at a sync */
 	unsigned slow_firsts;	  /* so often in a row the first did not sync in time before a recovery */
+	uint64_t go_on_ns, go_on_end_ns; /* until then clients go on with what was under way before a start of all members anew; and at most, with the views that came since */
 	struct union_note *notes; /* of the last change of view */
 	unsigned tenants_failed;  /* so many recoveries in a row could not make a tenant's objects equal */
 	struct gfid_list missed;  /* directories that no list told of, and a recovery needs: until one has come to its end */

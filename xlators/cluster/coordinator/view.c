@@ -6,8 +6,12 @@ enum { GFIDS_IN_ONE = 3000 };
 #define HOLD_NS 5000000000ull /* is asked again, and whoever stops the coordinator waits so long for it */
 enum { SLOW_FIRSTS = 4 };     /* what is left to write becomes less each time */
 
+#define GO_ON_NS      3000000000ull  /* as in features/replica */
+#define GO_ON_MOST_NS 12000000000ull /* all other changes wait so long */
+
 struct changing {
 	struct coordinator *c;
+	uint64_t began_ns;
 	struct view before, *next;
 	bool cold;
 	unsigned stay;	  /* members that will be IN or BACK */
@@ -267,6 +271,31 @@ static void is_healed(struct remote_member *m)
 		list_free(&m->differs);
 }
 
+/* What each member does of itself. */
+static bool all_anew(const struct changing *v)
+{
+	for (int i = 0; i < v->c->members; i++)
+		if (v->next->state[i] == MEMBER_IN && v->before.incarnation[i] == v->next->incarnation[i])
+			return false;
+	return v->cold;
+}
+
+/* A view that comes before clients had the time that they need after a start of all members anew gives them that time once more: in the one before, a member was missing perhaps.
+ * Members that are new in it are told, too. */
+static bool goes_on_anew(const struct changing *v)
+{
+	struct coordinator *c = v->c;
+	uint64_t now = clock_ns();
+	bool anew = all_anew(v);
+	bool more = !anew && v->began_ns < c->go_on_ns + coordinator_lease_ns(c) && now < c->go_on_end_ns;
+
+	if (anew)
+		c->go_on_end_ns = now + GO_ON_MOST_NS;
+	if (anew || more)
+		c->go_on_ns = now + GO_ON_NS;
+	return more && !MUTANT("go-on-once");
+}
+
 static int activate(struct changing *v)
 {
 	struct coordinator *c = v->c;
@@ -285,6 +314,7 @@ static int activate(struct changing *v)
 		return err;
 	pack_view(&p, v->next);
 	pack_u32(&p, v->returns | v->unsure);
+	pack_u8(&p, goes_on_anew(v));
 	good = tell_members(c, v->stay, REPLICA_ACTIVATE, &p, coordinator_lease_ns(c));
 	pack_free(&p);
 	pthread_mutex_lock(&c->lock);
@@ -344,7 +374,7 @@ static bool truth_forgot(const struct view *before, const struct view *next)
 
 static void changing_init(struct changing *v, struct coordinator *c, struct view *next, const struct view *before, bool cold)
 {
-	*v = (struct changing){ .c = c, .before = *before, .next = next, .cold = cold };
+	*v = (struct changing){ .c = c, .began_ns = clock_ns(), .before = *before, .next = next, .cold = cold };
 	v->stay = view_mask(next, MEMBER_BACK);
 	v->returns = view_mask(next, MEMBER_IN) & before->away;
 	v->unsure = cold && truth_forgot(before, next) ? view_mask(next, MEMBER_IN) : 0;

@@ -45,33 +45,74 @@ int names_open(const struct index *i, uint64_t generation, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The handle, two digits for each byte; "-": none. */
-static void handle_text(const struct index_entry *e, char text[2 * INDEX_HANDLE_MAX + 2])
+/* The handle, in what has no zeros: each is replaced by how far it is to the next (COBS, Cheshire and Baker 1999; none is longer than 254). ext4 keeps a target of up to 59 bytes in the
+ * inode, and gives a longer one a block; its handles have 48. */
+static void handle_text(const struct index_entry *e, char text[INDEX_HANDLE_MAX + 2])
 {
-	snprintf(text, 2, "-");
-	for (unsigned k = 0; e->handle && k < e->handle_size; k++)
-		sprintf(text + (size_t)2 * k, "%02x", e->handle[k]);
+	size_t last = 0, at = 1;
+
+	for (unsigned k = 0; e->handle && k < e->handle_size; k++, at++) {
+		text[at] = (char)e->handle[k];
+		if (e->handle[k])
+			continue;
+		text[last] = (char)(at - last);
+		last = at;
+	}
+	text[last] = (char)(at - last);
+	text[at] = '\0';
 }
 
+/* 0: it is none. */
 static size_t handle_parse(const char *text, uint8_t handle[INDEX_HANDLE_MAX])
 {
-	size_t size = 0;
-	unsigned byte;
+	size_t size = 0, length = strlen(text);
 
-	while (size < INDEX_HANDLE_MAX && text[2 * size] && text[2 * size + 1] && sscanf(text + 2 * size, "%2x", &byte) == 1)
-		handle[size++] = (uint8_t)byte;
-	return text[2 * size] ? 0 : size;
+	if (length > INDEX_HANDLE_MAX + 1)
+		return 0;
+	for (size_t at = 0; at < length;) {
+		size_t next = at + (uint8_t)text[at];
+
+		if (next > length)
+			return 0;
+		while (++at < next)
+			handle[size++] = (uint8_t)text[at];
+		if (at < length)
+			handle[size++] = 0;
+	}
+	return size;
+}
+
+/* Where nothing has room for one more name, a removal must not need one. So this generation goes on without: as one that an older version has begun it tells that a power cut
+ * may take directories from its list, also after that, for the file system's journal has this rename before the change. What is named for no generation is removed. */
+static int give_up(struct index *i)
+{
+	char name[32], none[32];
+
+	directory_name(i->generation, name);
+	directory_name(0, none);
+	names_remove(i, 0);
+	if (renameat(i->directory_fd, name, i->directory_fd, none))
+		return -errno;
+	log_warning(
+		NULL, NULL,
+		"%s: no room for the name of a directory that changes: if the power of all members goes now a tree is walked",
+		i->directory);
+	close(i->names_fd);
+	i->names_fd = -1;
+	i->unnamed = i->unnamed < i->generation ? i->generation : i->unnamed;
+	names_remove(i, 0);
+	return 0;
 }
 
 int names_add(struct index *i, struct index_entry *e)
 {
-	char target[2 * INDEX_HANDLE_MAX + 2], name[GFID_TEXT];
+	char target[INDEX_HANDLE_MAX + 2], name[GFID_TEXT];
 
 	if (i->names_fd < 0 || e->named == i->generation)
 		return 0;
 	handle_text(e, target);
 	if (!MUTANT("unnamed") && symlinkat(target, i->names_fd, gfid_text(&e->gfid, name)) && errno != EEXIST)
-		return -errno;
+		return errno == ENOSPC || errno == EDQUOT ? give_up(i) : -errno;
 	e->named = i->generation;
 	return 0;
 }
@@ -79,7 +120,7 @@ int names_add(struct index *i, struct index_entry *e)
 /* Whatever it is that has the name: that it is there is what counts. */
 static int load_one(struct index *i, int fd, const char *name, uint64_t generation)
 {
-	char target[2 * INDEX_HANDLE_MAX + 2] = "";
+	char target[INDEX_HANDLE_MAX + 2] = "";
 	uint8_t handle[INDEX_HANDLE_MAX];
 	struct gfid g;
 
@@ -101,9 +142,15 @@ static int each_name(const struct index *i, uint64_t generation, int (*each)(str
 		close(fd);
 		return -ENOMEM;
 	}
-	errno = 0;
-	while (!err && d && (e = readdir(d)))
+	while (!err && d) {
+		errno = 0;
+		e = readdir(d);
+		if (!e) {
+			err = -errno; /* what can't be read must not look whole */
+			break;
+		}
 		err = e->d_name[0] == '.' ? 0 : each(to, dirfd(d), e->d_name, generation);
+	}
 	if (d)
 		closedir(d);
 	return err;

@@ -113,31 +113,35 @@ static bool generation_of(const char *name, uint64_t *generation)
 	return end > name + 6 && !*end;
 }
 
-/* In a generation that an older version has begun it stays without. */
-static int open_names(struct index *i, const char *file)
+/* In a generation that an older version has begun it stays without, and so it does where there is no room. *fd: -1, without; then *unnamed is up to which generation. */
+static int open_names(const struct index *i, const char *file, int *fd, uint64_t *unnamed)
 {
 	bool begun = !faccessat(i->directory_fd, file, F_OK, 0), ordered = names_are_ordered(i->directory_fd);
-	int fd = ordered && (!begun || names_exist(i, i->generation)) ? names_open(i, i->generation, !begun) : -1;
+	int err = ordered && (!begun || names_exist(i, i->generation)) ? names_open(i, i->generation, !begun) : -ENOSPC;
 
-	if (fd < 0 && ordered && !begun)
-		return fd;
+	*fd = err < 0 ? -1 : err;
+	*unnamed = err >= 0 ? 0 : ordered ? i->generation : UINT64_MAX;
+	return err >= 0 || err == -ENOSPC || err == -EDQUOT ? 0 : err; /* else what is there would look as if it told of all */
+}
+
+static void take_names(struct index *i, int fd, uint64_t unnamed)
+{
 	if (i->names_fd >= 0)
 		close(i->names_fd);
-	i->names_fd = fd < 0 ? -1 : fd;
-	if (fd < 0)
-		i->unnamed = ordered && i->unnamed < i->generation ? i->generation : ordered ? i->unnamed : UINT64_MAX;
-	return 0;
+	i->names_fd = fd;
+	i->unnamed = i->unnamed < unnamed ? unnamed : i->unnamed;
 }
 
 /* The names first: where they are missing, so is all that was changed in that generation. */
 static int open_file(struct index *i)
 {
 	char name[32];
+	uint64_t unnamed;
 	off_t length;
-	int fd, err;
+	int fd, names, err;
 
 	file_name(i->generation, name);
-	err = open_names(i, name);
+	err = open_names(i, name, &names, &unnamed);
 	if (err)
 		return err;
 	fd = openat(i->directory_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -146,12 +150,15 @@ static int open_file(struct index *i)
 		err = -errno;
 		if (fd >= 0)
 			close(fd);
+		if (names >= 0)
+			close(names);
 		return err;
 	}
 	if (i->file_fd >= 0)
 		close(i->file_fd);
 	i->file_fd = fd;
 	i->length = length;
+	take_names(i, names, unnamed);
 	return 0;
 }
 
@@ -291,9 +298,16 @@ static int load_files(struct index *i, struct problem *p)
 
 	if (!d)
 		return problem_set(p, errno, "can't list %s: %s", i->directory, strerror(errno));
-	while (!err && (e = readdir(d))) {
-		bool file = generation_of(e->d_name, &generation);
+	while (!err) {
+		bool file;
 
+		errno = 0;
+		e = readdir(d);
+		if (!e) {
+			err = errno ? problem_set(p, errno, "can't list %s: %s", i->directory, strerror(errno)) : 0;
+			break;
+		}
+		file = generation_of(e->d_name, &generation);
 		if (!file && !names_generation(e->d_name, &generation))
 			continue;
 		err = file ? load_file(i, e->d_name, generation) : names_load(i, generation);

@@ -95,7 +95,7 @@ static int replica_init(struct xlator *x, struct problem *p)
 	struct gfid random;
 
 	m->x = x;
-	m->index = (struct index){ .directory_fd = -1, .file_fd = -1 };
+	m->index = (struct index){ .directory_fd = -1, .file_fd = -1, .names_fd = -1 };
 	pthread_mutex_init(&m->lock, NULL);
 	gfid_create(&random);
 	memcpy(&m->incarnation, random.bytes, sizeof(m->incarnation));

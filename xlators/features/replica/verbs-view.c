@@ -190,12 +190,13 @@ int verb_activate(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
 	enum member_state before;
-	bool returns;
+	bool returns, goes_on;
 	struct view v;
 	int err = 0;
 
 	unpack_view(&a->u, &v);
 	returns = unpack_more(&a->u) && unpack_u32(&a->u) >> m->number & 1;
+	goes_on = unpack_more(&a->u) && unpack_u8(&a->u); /* a coordinator before this one does not say so */
 	if (a->u.failed || v.epoch != epoch || m->number >= v.members)
 		return -EINVAL;
 	pthread_mutex_lock(&m->lock);
@@ -222,8 +223,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 			s->asked_ns = 0;
 		err = take_notes(m, !m->since);
 		forget_half_made(m);
-		if (!m->since && member_state(m) == MEMBER_IN &&
-		    epoch > 1) /* it comes from a cold start: else it would be BACK */
+		if (goes_on || (!m->since && member_state(m) == MEMBER_IN &&
+				epoch > 1)) /* it comes from a cold start: else it would be BACK */
 			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;
 		if (!m->since || returns ||
 		    member_state(m) == MEMBER_BACK) /* what was told while it was away it has not heard */
