@@ -136,8 +136,8 @@ static void a_lock_that_is_given_back_while_it_is_brought_does_not_stay(void **s
 	on_set(3, flushed_while_it_is_brought);
 }
 
-/* The file is open there, and what member 2 had refused is brought later: what is asked of it meanwhile overtakes that. */
-static void overtaken(int (*give_back)(void))
+/* The file is open there, and what member 2 had refused is brought later: what is asked of it meanwhile, by so many setlks, overtakes that. */
+static void overtaken(int (*give_back)(void), unsigned own)
 {
 	struct open_in open = { .flags = O_RDWR };
 	struct open_out opened = { 0 };
@@ -157,8 +157,9 @@ static void overtaken(int (*give_back)(void))
 	say(hold[2], "hold", "none");
 	before = counted_at(2, "setlks: ");
 	CHECK_INT(give_back(), 0);
+	CHECK_INT(counted_at(2, "setlks: "), before + own);
 	say(hold[2], "release", "all");
-	while (counted_at(2, "setlks: ") == before) /* it has come */
+	while (counted_at(2, "setlks: ") == before + own) /* it has come */
 		task_sleep_ms(1);
 	fop_out_clear(FOP_open, &opened);
 	is_free_at(2, file->inode);
@@ -178,13 +179,13 @@ static int flush_it(void)
 static void overtaken_by_an_unlock(void *arg)
 {
 	(void)arg;
-	overtaken(unlock_it);
+	overtaken(unlock_it, 1);
 }
 
 static void overtaken_by_a_flush(void *arg)
 {
 	(void)arg;
-	overtaken(flush_it);
+	overtaken(flush_it, 0);
 }
 
 static bool is_held_at(int i, struct file *at)

@@ -13,6 +13,61 @@ static bool other_view(int err)
 
 /* ---- what is held ---- */
 
+/* The record that decides for the lock's owner from `at` on, up to *end or to where that may change: the last that has a place. -1: none. */
+static int decides(const struct object *o, const struct lock *l, uint64_t at, uint64_t *end)
+{
+	int last = -1;
+
+	for (unsigned i = 0; i < o->helds; i++) {
+		const struct lock *h = &o->held[i].lock;
+
+		if (h->kind != l->kind || h->owner != l->owner || h->end < at)
+			continue;
+		if (h->start <= at)
+			last = (int)i;
+		if (h->start > at && h->start <= *end)
+			*end = h->start - 1;
+		else if (h->start <= at && h->end < *end)
+			*end = h->end;
+	}
+	return last;
+}
+
+static uint32_t held_at(const struct object *o, const struct lock *l, uint64_t at, uint64_t *end)
+{
+	int last = decides(o, l, at, end);
+
+	return last < 0 ? F_UNLCK : o->held[last].lock.type;
+}
+
+static int add_part(struct lock **list, unsigned *count, const struct lock *l, uint64_t start, uint64_t end)
+{
+	struct lock *grown = realloc(*list, (*count + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	*list = grown;
+	grown[*count] = *l;
+	grown[*count].start = start;
+	grown[(*count)++].end = end;
+	return 0;
+}
+
+/* Of one record what no later one has taken the place of: who has the later one already must not be without it for a moment. */
+static int parts_of(const struct object *o, unsigned i, struct lock **list, unsigned *count)
+{
+	const struct lock *l = &o->held[i].lock;
+	uint64_t at = l->start, end;
+	int err;
+
+	for (;; at = end + 1) {
+		end = l->end;
+		err = decides(o, l, at, &end) == (int)i ? add_part(list, count, l, at, end) : 0;
+		if (err || end >= l->end)
+			return err;
+	}
+}
+
 /* Locks that are held through the file are held at every member. */
 static int locks_through(struct afr *a, struct file *f, struct lock **list, unsigned *count)
 {
@@ -24,11 +79,9 @@ static int locks_through(struct afr *a, struct file *f, struct lock **list, unsi
 	if (!o)
 		return -ENOMEM;
 	pthread_mutex_lock(&o->lock);
-	if (o->helds && !(*list = malloc(o->helds * sizeof(**list))))
-		err = -ENOMEM;
 	for (unsigned i = 0; i < o->helds && !err; i++)
 		if (o->held[i].through == opened_of(a, f))
-			(*list)[(*count)++] = o->held[i].lock;
+			err = parts_of(o, i, list, count);
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }
@@ -66,8 +119,8 @@ int locks_bring(struct afr *a, struct file *f, struct file *at, int member, unsi
 	return err;
 }
 
-/* In order: bringing all of them, unlocks too, gives the same state. The last that has a place decides there: so what lies within it goes, and an
- * unlock is of use only where an older lock reaches beyond it, or to members to which it did not come. */
+/* In order: the last that has a place decides there. So what lies within it goes, and an unlock is of use only where an older lock reaches beyond it, or to
+ * members to which it did not come. */
 static int note_lock(struct afr *a, struct file *f, const struct lock *l, bool all_know)
 {
 	struct object *o = object_of(a, f->inode);
@@ -308,6 +361,20 @@ static unsigned flush_others(struct afr *a, struct request *rq, const struct flu
 	return told;
 }
 
+/* The most senior last, as with any unlock. Who has heard of it. */
+static unsigned flush_all(struct afr *a, struct request *rq, const struct flush_in *in, const struct view *v)
+{
+	unsigned told = flush_others(a, rq, in, v);
+
+	for (unsigned k = v->members; k-- > 0;) {
+		struct flush_out nothing = { 0 };
+
+		if (v->state[v->order[k]] == MEMBER_IN && !one_call(a, rq, v->order[k], FOP_flush, in, &nothing, NULL))
+			told |= 1u << v->order[k];
+	}
+	return told;
+}
+
 /* Only locks are to be dropped, whichever file they were taken through: without any there is nothing to do. */
 int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
 {
@@ -331,17 +398,11 @@ int afr_flush(struct request *rq, struct xlator *x, const struct flush_in *in, s
 	if (!any)
 		return 0;
 	err = afr_view(a, afr_deadline(a, rq), &v);
-	if (err)
-		return err;
-	told = flush_others(a, rq, in, &v);
-	for (unsigned k = v.members; k-- > 0;) { /* the most senior last, as with any unlock */
-		struct flush_out nothing = { 0 };
-
-		if (v.state[v.order[k]] == MEMBER_IN && !one_call(a, rq, v.order[k], FOP_flush, in, &nothing, NULL))
-			told |= 1u << v.order[k];
-	}
-	tell_rest(a, in->file, &all, told, &before);
-	return 0;
+	if (!err)
+		told = flush_all(a, rq, in, &v);
+	tell_rest(a, in->file, &all, told,
+		  &before); /* also without a view, or if it was interrupted: nothing here knows of the locks any more */
+	return err;
 }
 
 /* ---- locks ---- */
@@ -406,26 +467,6 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 		}
 	}
 	return err;
-}
-
-/* What the lock's owner holds from `at` on, up to *end or to where that changes: the last record that has a place decides. */
-static uint32_t held_at(struct object *o, const struct lock *l, uint64_t at, uint64_t *end)
-{
-	uint32_t type = F_UNLCK;
-
-	for (unsigned i = 0; i < o->helds; i++) {
-		const struct lock *h = &o->held[i].lock;
-
-		if (h->kind != l->kind || h->owner != l->owner || h->end < at)
-			continue;
-		if (h->start <= at)
-			type = h->type;
-		if (h->start > at && h->start <= *end)
-			*end = h->start - 1;
-		else if (h->start <= at && h->end < *end)
-			*end = h->end;
-	}
-	return type;
 }
 
 /* A member may have taken it: there it is again what it was before, without a moment in which what is held is free. Where that fails it is

@@ -269,18 +269,33 @@ static int admit(struct request *rq, struct xlator *x, const struct waiter *me)
 	return grace_wait(x, me->want.lock.wait ? NO_DEADLINE : rq->deadline_ns);
 }
 
+static void drop_through(struct xlator *, struct file *);
+
+/* Tells the end of the file that there are locks to drop. */
+static int mark_file(struct xlator *x, const struct waiter *me)
+{
+	int err = file_slot_set((struct file *)me->want.file, x, x->private);
+
+	return err && err != -EEXIST ? -ENOLCK : 0;
+}
+
+/* It may have been closed while this waited, when there was nothing to drop yet: so it is told once more. What is asked here refers to it, and it ends after that. */
 static int set_or_drop(struct request *rq, struct xlator *x, struct waiter *me)
 {
 	int err;
 
 	if (me->want.lock.type == F_UNLCK)
 		return unlock(x, me);
-	err = file_slot_set((struct file *)me->want.file, x,
-			    x->private); /* tells the end of the file that there are locks to drop */
-	if (err && err != -EEXIST)
-		return -ENOLCK;
-	err = admit(rq, x, me);
-	return err ? err : set_range(x, me);
+	err = mark_file(x, me);
+	if (!err)
+		err = admit(rq, x, me);
+	if (!err)
+		err = set_range(x, me);
+	if (!err && mark_file(x, me)) {
+		drop_through(x, (struct file *)me->want.file);
+		err = -ENOLCK;
+	}
+	return err;
 }
 
 static int setlk_with(struct request *rq, struct xlator *x, const struct setlk_in *in, struct lock_client *c)

@@ -6,7 +6,8 @@
 #include "client.h"
 #include "location.h"
 
-enum { START_S = 3 };
+/* Until a start is given up; and while the first attempt still runs, as with a server that has much to do, and nothing can begin without it. */
+enum { START_S = 3, FIRST_ATTEMPT_S = 10 };
 
 #define AT(field) OPTION_AT(struct remote, field)
 static const struct option options[] = {
@@ -85,12 +86,14 @@ static int progress(struct remote *r, unsigned *tried)
 
 static int await_brick(struct remote *r, struct problem *p)
 {
-	uint64_t until = clock_ns() + START_S * 1000000000ull;
+	uint64_t began = clock_ns(), seconds = START_S;
 	unsigned tried;
 	int state;
 
-	while (!(state = progress(r, &tried)) && clock_ns() < until && !(tried && r->wait_for_brick))
+	while (!(state = progress(r, &tried)) && clock_ns() < began + seconds * 1000000000u && !(tried && r->wait_for_brick)) {
+		seconds = tried || r->wait_for_brick ? START_S : FIRST_ATTEMPT_S;
 		rest_ms(2);
+	}
 	if (state > 0 || (!state && r->wait_for_brick))
 		return 0;
 	pthread_mutex_lock(&r->lock);
@@ -192,6 +195,16 @@ static void client_finish(struct xlator *x)
 
 /* ---- fops ---- */
 
+static bool is_stale(struct remote *r, const struct remote_file *f)
+{
+	bool stale;
+
+	pthread_mutex_lock(&r->lock);
+	stale = f && f->stale;
+	pthread_mutex_unlock(&r->lock);
+	return stale;
+}
+
 /* If the brick was lost before the lock was noted, recovery did not know of it: the lock is asked for again. Without memory for
  * the note the lock is held all the same; only a restart of the brick would lose it. */
 static int client_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
@@ -206,6 +219,8 @@ static int client_setlk(struct request *rq, struct xlator *x, const struct setlk
 		if (!err && i && held_set(i, in->file, &in->lock, session))
 			log_warning(x, rq, "out of memory: a lock would not survive a restart of the brick");
 	} while (!err && session != remote_session(r));
+	if (!err && i && is_stale(r, file_slot(in->file, x))) /* released meanwhile, before this was noted */
+		held_drop_file(i, in->file);
 	return err;
 }
 
@@ -238,11 +253,17 @@ static bool is_gone(struct remote *r, const struct remote_file *f)
 	return gone;
 }
 
-static void is_released(struct remote *r, struct remote_file *f)
+/* A lock may have been granted through it, and noted, while it was being released. (What is noted later finds it stale.) */
+static void is_released(struct remote *r, struct file *file)
 {
+	struct remote_file *f = file_slot(file, r->x);
+	struct remote_inode *i = remote_inode_of(r, file->inode);
+
 	pthread_mutex_lock(&r->lock);
 	f->stale = true;
 	pthread_mutex_unlock(&r->lock);
+	if (i)
+		held_drop_file(i, file);
 }
 
 static bool unanswered(int err)
@@ -268,7 +289,7 @@ static void release_again(void *arg)
 		err = remote_call(r, &rq, FOP_release, &in, &out);
 		request_finish(&rq);
 	}
-	is_released(r, f);
+	is_released(r, l->file);
 	file_unref(l->file);
 	free(l);
 	atomic_fetch_sub(&r->keepers, 1);
@@ -303,7 +324,7 @@ static int client_release(struct request *rq, struct xlator *x, const struct rel
 	if (!is_gone(r, f))
 		err = remote_call(r, rq, FOP_release, in, out);
 	if (!unanswered(err) || atomic_load(&r->stopping) || !release_later(r, in->file))
-		is_released(r, f);
+		is_released(r, in->file);
 	return 0;
 }
 

@@ -31,7 +31,8 @@ static int fail(struct channel *ch, bool refused, const char *format, const char
 	problem_set(&r->problem, refused ? EINVAL : ENOTCONN, format, at, detail);
 	r->refused = refused;
 	r->attempts++;
-	if (r->connects && reasons_new(&r->reasons, r->problem.text)) /* at the start it is told by client_start() */
+	/* At the start it is told by client_start(), unless that does not wait for the brick. */
+	if ((r->connects || r->wait_for_brick) && !stopping(r) && reasons_new(&r->reasons, r->problem.text))
 		told = r->problem;
 	pthread_mutex_unlock(&r->lock);
 	if (told.text[0])
