@@ -9,7 +9,7 @@ enum { READ_MOST = 64 << 20, LONG_FALLOCATE = 64 << 20, COPY_STEP = 64 << 20, SE
 
 /* Linux caches what one call writes in one folio, if it can, and ext4 (Linux 6.16 and later) looks at each block of the folio at each later write to it: 4 KiB
  * in a folio of 1 MiB cost 5.6 us, in one of 256 KiB 2.9. So much is written with one call where nobody else can come between two. */
-enum { WRITE_PIECE = 256 << 10 };
+enum { WRITE_PIECE = 256 << 10, WRITE_EDGE = 4096 };
 
 /* ---- state of an open file ---- */
 
@@ -231,10 +231,12 @@ static ssize_t write_some(struct opened *o, const char *from, size_t size, off_t
 }
 
 /* A member of a set gets changes whose order matters one after the other (they bring their time). Elsewhere two programs may write the same bytes at once, and what is
- * there then is to be what one of them wrote. */
-static size_t piece_of(const struct request *rq, const struct opened *o, size_t size)
+ * there then is to be what one of them wrote. With O_DSYNC each call waits for the disk, so it is one. No page is in two pieces: what is not cached would be read for that. */
+static size_t piece_of(const struct request *rq, const struct opened *o, const struct write_in *in, size_t done, size_t end)
 {
-	return rq->time_ns && !o->direct && size > WRITE_PIECE ? WRITE_PIECE : size;
+	size_t most = WRITE_PIECE - (in->offset + done) % WRITE_EDGE;
+
+	return rq->time_ns && !o->direct && !(in->file->flags & O_DSYNC) && end - done > most ? most : end - done;
 }
 
 /* From *done to `end`, as far as it goes: 0 or -errno. */
@@ -243,7 +245,7 @@ static int write_to(struct request *rq, struct brick *b, struct opened *o, const
 	unsigned tries = 0;
 
 	while (*done < end) {
-		size_t piece = piece_of(rq, o, end - *done);
+		size_t piece = piece_of(rq, o, in, *done, end);
 		ssize_t n = write_some(o, in->data->data + *done, piece, (off_t)(in->offset + *done));
 
 		if (n == -ENOSPC && close_now(b, &tries))
