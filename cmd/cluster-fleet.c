@@ -29,7 +29,8 @@ struct member { /* a tenant */
 	struct gfid id;
 	uint32_t base;
 	bool done, at_work;
-	unsigned turn; /* how often it has had to make room */
+	unsigned turn; /* how often it has had to make room, or could not be begun */
+	unsigned made_room;
 };
 struct slot {
 	struct member *member; /* NULL: none */
@@ -197,6 +198,7 @@ static struct member as_before(struct fleet *f, const struct spec_tenant *t)
 		m.done = was->done;
 		m.at_work = was->at_work;
 		m.turn = was->turn;
+		m.made_room = was->made_room;
 	}
 	return m;
 }
@@ -290,13 +292,13 @@ static uint64_t progress(const json_t *told)
 	return sum;
 }
 
-/* Who has made room begins from the start: so with each turn there is twice the patience, or one who has much to look at, and little to move, would never come to his end. */
-static uint64_t patience(const json_t *told, unsigned turn)
+/* Who has made room begins from the start: so each time there is twice the patience, or one who has much to look at, and little to move, would never come to his end. */
+static uint64_t patience(const json_t *told, unsigned made_room)
 {
 	const char *step = json_text(told, "step");
 	uint64_t first = !strcmp(step, "records") || !strcmp(step, "waiting for what is open") ? WAITS_NS : PATIENCE_NS;
 
-	return first << (turn < DOUBLED_MOST ? turn : DOUBLED_MOST);
+	return first << (made_room < DOUBLED_MOST ? made_room : DOUBLED_MOST);
 }
 
 static void complete(struct fleet *f, struct slot *s, json_t *told)
@@ -326,8 +328,9 @@ static void look_at(struct fleet *f, struct slot *s)
 	}
 	if (done) {
 		complete(f, s, told);
-	} else if (clock_ns() > s->seen_ns + patience(told, s->member->turn) && others_wait(f)) {
+	} else if (clock_ns() > s->seen_ns + patience(told, s->member->made_room) && others_wait(f)) {
 		s->member->turn++;
+		s->member->made_room++;
 		end_slot(f, s, *json_text(told, "problem"));
 	} else if (!strcmp(json_text(told, "state"), "stopped")) {
 		mover_graph_tell(s->graph, false, "start", &ignored); /* by hand: the store wants it to run */
