@@ -723,12 +723,15 @@ static int claim(struct shared *l, struct problem *p)
 	l->claimed = open(l->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->claimed < 0)
 		return problem_set(p, errno, "can't open the directory %s: %m", l->directory);
-	if (flock(l->claimed, LOCK_EX | LOCK_NB))
-		return problem_set(p, errno == EWOULDBLOCK ? EBUSY : errno,
+	if (!flock(l->claimed, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return problem_set(p, EBUSY,
 				   "another process uses the store in %s: stop the other stratusd, or give this one another "
 				   "directory",
 				   l->directory);
-	return 0;
+	return problem_set(p, errno, "the directory %s can't be locked, as a store needs it: %m; put it on a local disk",
+			   l->directory);
 }
 
 static int cant_start(struct shared *l, struct problem *p)

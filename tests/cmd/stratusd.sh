@@ -50,7 +50,7 @@ grep -q "$OTHER *stratusd *does not answer" out && grep -q "$PID .*a.vol" out ||
 timeout 300 "$STRATUS" log-level "$PID" >/dev/null || fail "a process that runs can't be asked"
 for words in status "dump $OTHER" "volume info"; do
 	# shellcheck disable=SC2086
-	! timeout 20 "$STRATUS" $words 2>err || fail "a stopped process has answered"
+	! timeout 300 "$STRATUS" $words 2>err || fail "a stopped process has answered"
 	grep -q "process $OTHER (stratusd) does not answer; see its log" err || fail "stratus $words says: $(cat err)"
 done
 kill -CONT "$OTHER"

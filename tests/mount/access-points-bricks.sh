@@ -3,7 +3,7 @@
 # Access points of a tenant whose volume has two bricks at two servers, over TLS (doc/tenants.md, A8): of a directory that has a quota, which its number names. Clients mount, list, write,
 # rename, and hold what they have while the directory is renamed over bricks, a brick is added and filled, and the server with the other brick is killed; and they are cut off when
 # the access point is revoked, or the quota taken away.
-# limit: 600 s
+# limit: 900 s
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack

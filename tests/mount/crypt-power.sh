@@ -8,11 +8,10 @@ CRYPT=1 REPLICA=1
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need mkfs.ext4 python3
+need mkfs.ext4 losetup python3
 scratch
 
 brick_file() { find "$BRICK" -path "$BRICK/.stratus" -prune -o -type f -print; }
-disk_on() { mount -o "loop$1" "$SCRATCH/disk" "$BRICK"; }
 
 # Contents are the beginning of this, however long.
 python3 -c 'import sys; sys.stdout.buffer.write(b"".join(b"%08d" % i for i in range(20000)))' >"$SCRATCH/text"
@@ -46,11 +45,7 @@ both() { page_first; length_first; }
 
 cut_power() {
 	kill_brick
-	python3 - "$BRICK" <<-'END'
-	import fcntl, os, struct, sys
-	fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack("I", 2)) # FS_IOC_SHUTDOWN, no flush of the log
-	END
-	umount "$BRICK"
+	disk_dies
 	disk_on "$1"
 	start_brick
 }
@@ -100,7 +95,7 @@ on() { # FILE-SYSTEM MKFS MOUNT-OPTIONS
 	[ "$before" -gt 0 ] || fail "on $1 nothing was ever there to be mended"
 	say "$1: files were mended, of which the log tells $before"
 	stop_stack
-	umount "$BRICK"
+	disk_off
 }
 on ext4 "mkfs.ext4 -q -b 4096" ,commit=300
 if command -v mkfs.xfs >/dev/null && { grep -qw xfs /proc/filesystems || modprobe xfs 2>/dev/null; }; then

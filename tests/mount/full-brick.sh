@@ -22,7 +22,7 @@ fill() { # until nothing more can be made, nor written
 	[ "$(stat -f -c %d "$BRICK")" = 0 ] || fail "$(stat -f -c %d "$BRICK") inodes are left"
 }
 # What was removed is free: the brick frees it behind the answer, and that of an open file when the kernel has released it.
-all_freed() { ! ls -l "/proc/$BRICK_PID/fd" | grep -q '(deleted)'; }
+all_freed() { [[ "$(ls -l "/proc/$BRICK_PID/fd" 2>/dev/null)" != *"(deleted)"* ]]; }
 empty() { rm -f "$BRICK"/.stratus/own* "$BRICK/.stratus/ballast"; }
 
 echo "what was there" >"$MNT/before"

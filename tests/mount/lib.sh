@@ -336,3 +336,21 @@ elif [ "$REPLICA" != 1 ]; then
 	. "$TOP/tests/mount/replica.sh"
 fi
 [ -z "$TENANT" ] || . "$TOP/tests/mount/tenancy.sh"
+
+# ---- a disk of its own for $BRICK: $SCRATCH/disk, with a file system ----
+
+disk_on() { mount -o "loop$1" "$SCRATCH/disk" "$BRICK"; } # [,OPTIONS]
+disk_is_free() { [ -z "$(losetup -j "$SCRATCH/disk")" ]; }
+# A test beside this one that has mounts of its own began with a copy of ours: while that lasts the file system goes on, and who mounts it gets the same, shut down as it may be.
+disk_off() {
+	umount "$BRICK" || fail "can't unmount $BRICK"
+	wait_until 60 disk_is_free || fail "somebody keeps $SCRATCH/disk mounted"
+}
+# Its power goes: what has not been written yet, the log too, is lost.
+disk_dies() {
+	python3 - "$BRICK" <<-'END'
+	import fcntl, os, struct, sys
+	fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack("I", 2)) # FS_IOC_SHUTDOWN, no flush of the log
+	END
+	disk_off
+}

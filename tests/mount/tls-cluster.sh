@@ -220,8 +220,8 @@ stop_mount "$SCRATCH/again" "$LAST_PID"
 cert issue --server 127.0.0.1,localhost --out own --replace
 
 # ---- a server goes and comes back: the store and the set go on, healed by TLS ----
-leader=
-for name in alpha beta gamma; do if leads $name; then leader=$name; fi; done
+one_leads() { for leader in alpha beta gamma; do ! leads $leader || return 0; done; return 1; }
+wait_until 60 one_leads || fail "nobody leads"
 start_mount "$SCRATCH/lone" "127.0.0.1:${HTTP[$leader]}:/photos" --tls-dir "$SCRATCH/later"
 LONE=$LAST_PID
 kill_hard "${PID[$leader]}" "stratusd $leader"

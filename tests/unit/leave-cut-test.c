@@ -181,10 +181,10 @@ static void after_each_change(const char *volumes, const char *options, unsigned
 	unsigned only = wanted ? (unsigned)atoi(wanted) : 0, first = seed ? (unsigned)atoi(seed) : (unsigned)time(NULL);
 
 	step = lasts && !strcmp(lasts, "1") ? 1 : step;
-	first = only ? only : 1 + first % step;
+	first = only ? only : 1 + first % step + first_moment(step);
 	more_volumes = volumes;
 	dies = true;
-	for (changes = first; dies; changes += step) {
+	for (changes = first; dies; changes += moment_step(step)) {
 		run(try_one, options, "64M");
 		if (only)
 			break;
