@@ -317,18 +317,46 @@ static struct node *another(const struct node *brick, unsigned steps)
 	return node_brick(subvolume * plan.members + (brick->number % plan.members + steps) % plan.members);
 }
 
-/* While one that was away is healed another goes, for longer than is waited for it; and somebody else may be started anew meanwhile. (Of
- * two with data one keeps what was not synced.) */
+/* The view has no place for it any more, or it is whole again: so nobody goes by what it has alone. */
+static void wait_until_noticed(const struct node *n)
+{
+	unsigned subvolume = subvolume_of(n->number);
+
+	while (world_is_in(n) && !world_clean(subvolume))
+		task_sleep_ms(20);
+}
+
+/*
+ * Of two members the second has alone what was not synced, from when the power of the first has gone, or a view is there without it, until that one is healed. So nothing could
+ * save that if its own power goes; nor if the first, which the register has as IN yet, is to go on after `cold-wait` while the second is away. In one seed of
+ * four these happen, and only what was synced is looked for; in the others they do not. *power: of the second.
+ */
+static void spare_second(const struct node *first, bool cut, bool *power)
+{
+	bool loses = plan.seed % 4 == 0;
+
+	if (plan.members != 2)
+		return;
+	if (!loses && cut)
+		wait_until_noticed(first);
+	if (loses && (*power || (cut && world_is_in(first))))
+		note_cut();
+	*power &= loses;
+}
+
+/* While one that was away is healed another goes, for longer than is waited for it; and somebody else may be started anew meanwhile. (Beside an
+ * arbiter nobody loses what was not synced.) */
 static void in_turn(struct node *first)
 {
 	struct node *second = another(first, 1 + (unsigned)pick(plan.members - 1));
 	struct node *other = pick(2) ? node_coordinator(subvolume_of(first->number)) : another(second, 1);
-	bool linked = pick(2), power = !linked && !plan.arbiter && pick(2);
+	bool linked = pick(2), power = !linked && !plan.arbiter && pick(2), cut = !plan.arbiter && pick(2);
 
-	node_crash(first, !plan.arbiter && pick(2));
+	node_crash(first, cut);
 	last_ms(500, 4000);
 	node_start(first);
 	last_ms(100, 2000);
+	spare_second(first, cut, &power);
 	if (linked)
 		cut_off(second, true);
 	else

@@ -211,9 +211,10 @@ void node_wipe(struct node *); /* a brick's disk is replaced by an empty one, an
 struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(unsigned subvolume);
 unsigned bricks_count(void);
 unsigned subvolume_of(unsigned brick);
-bool is_replicated(void);	      /* bricks are members of replica sets */
-bool world_few(unsigned subvolume);   /* it says that the set can only be read, or says nothing */
-bool world_clean(unsigned subvolume); /* its coordinator says that all members are IN and nothing is to be healed */
+bool is_replicated(void);		    /* bricks are members of replica sets */
+bool world_few(unsigned subvolume);	    /* it says that the set can only be read, or says nothing */
+bool world_is_in(const struct node *brick); /* by the view; or its coordinator says nothing */
+bool world_clean(unsigned subvolume);	    /* its coordinator says that all members are IN and nothing is to be healed */
 /* The same, whatever links there are to clients, and how long the bricks have been up. */
 bool world_quiet(void);
 bool world_quorum(void); /* enough bricks are up, connected and unhurt for operations to end */

@@ -327,6 +327,7 @@ bool world_quorum(void)
 struct question {
 	unsigned subvolume;
 	bool answered, clean, few, aloud;
+	uint32_t in; /* members that are, in the view */
 };
 
 /* On the coordinator's loop. Its words: "member 0  in    answers  pending 0". */
@@ -346,6 +347,8 @@ static void ask_coordinator(void *arg)
 		fputs(text, stderr);
 	rest = text;
 	while (!err && (line = strsep(&rest, "\n"))) {
+		if (!strncmp(line, "member ", 7) && strstr(line, "  in "))
+			q->in |= 1u << atoi(line + 7);
 		q->few |= !strncmp(line, "view ", 5) && strstr(line, "), read only");
 		busy |= !strcmp(line, "a scrub is running") || strstr(line, "is to be healed") ||
 			strstr(line, "a recovery is owed");
@@ -358,12 +361,13 @@ static void ask_coordinator(void *arg)
 	q->answered = true;
 }
 
-/* False: it does not answer. */
-static bool coordinator_says(unsigned subvolume, bool aloud, bool *clean, bool *few)
+/* What it says in *said. False: it does not answer. */
+static bool coordinator_says(unsigned subvolume, bool aloud, struct question *said)
 {
 	struct question *q;
 	bool answered;
 
+	*said = (struct question){ 0 };
 	if (!node_coordinator(subvolume)->ready)
 		return false;
 	q = calloc(1, sizeof(*q));
@@ -373,8 +377,7 @@ static bool coordinator_says(unsigned subvolume, bool aloud, bool *clean, bool *
 	for (int i = 0; i < 3 && !q->answered; i++)
 		task_sleep_ms(1);
 	answered = q->answered;
-	*clean = q->clean;
-	*few = q->few;
+	*said = *q;
 	if (answered) /* else it may still come */
 		free(q);
 	return answered;
@@ -382,16 +385,23 @@ static bool coordinator_says(unsigned subvolume, bool aloud, bool *clean, bool *
 
 static bool coordinator_says_clean(unsigned subvolume, bool aloud)
 {
-	bool clean, few;
+	struct question said;
 
-	return coordinator_says(subvolume, aloud, &clean, &few) && clean;
+	return coordinator_says(subvolume, aloud, &said) && said.clean;
 }
 
 bool world_few(unsigned subvolume)
 {
-	bool clean, few;
+	struct question said;
 
-	return !coordinator_says(subvolume, false, &clean, &few) || few;
+	return !coordinator_says(subvolume, false, &said) || said.few;
+}
+
+bool world_is_in(const struct node *brick)
+{
+	struct question said;
+
+	return !coordinator_says(subvolume_of(brick->number), false, &said) || said.in >> brick->number % plan.members & 1;
 }
 
 bool world_quiet(void)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "test-check.h"
+
 enum { SOON_MS = 5, TRIES = 2000 };
 
 /* ---- leases, generations ---- */
@@ -540,6 +542,65 @@ static void what_is_told_to_be_on_disk_was_synced(void **state)
 	on(ON_MEMORY, generation_);
 }
 
+/* ---- what another view has left ---- */
+
+/* A change that was sent in the view before, and comes late. */
+static void late_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct write_in wrote = { .data = NULL };
+	struct write_out out = { 0 };
+	struct replica_stamp stamp = { .time = 1000000000 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	wrote.file = file;
+	stamp.epoch = view.epoch;
+	stamp.sequence = ++sequence;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &wrote, &out), -EVIEW);
+	stamp.epoch = view.epoch;
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &wrote, &out), 0);
+}
+
+static void what_was_sent_in_another_view_is_refused(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, late_);
+}
+
+/* A client was told that it may let others believe; in the next view it may not know yet that this is over. */
+static void believed_(void *arg)
+{
+	struct pack p = { 0 };
+	uint64_t asked_ns;
+	struct gfid g;
+	int err = -ERECOVERING;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	gfid_create(&g);
+	for (int i = 0; i < TRIES && err == -ERECOVERING; i++)
+		err = acquire(&g);
+	CHECK_INT(err, 0);
+	asked_ns = clock_ns();
+	pack_u64(&p, view.epoch);
+	CHECK_INT(say(&client, REPLICA_BELIEVE, &p), 0);
+	CHECK_INT(change_view(NULL), 0);
+	err = -ERECOVERING;
+	for (int i = 0; i < TRIES && err == -ERECOVERING; i++)
+		err = acquire(&g);
+	CHECK_INT(err, 0);
+	CHECK(clock_ns() >= asked_ns + BELIEF_WAIT_MS * 1000000);
+}
+
+static void no_token_is_granted_while_clients_may_believe(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, believed_);
+}
+
 const struct CMUnitTest guards[] = {
 	cmocka_unit_test(nothing_is_read_without_a_lease),
 	cmocka_unit_test(who_is_healed_is_not_read_but_begins_generations),
@@ -555,5 +616,7 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
 	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),
+	cmocka_unit_test(what_was_sent_in_another_view_is_refused),
+	cmocka_unit_test(no_token_is_granted_while_clients_may_believe),
 };
 const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);
