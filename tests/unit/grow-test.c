@@ -684,6 +684,23 @@ GROWS(one_name_that_can_not_be_moved_keeps_no_others)
 	CHECK(is_whole());
 }
 
+/* If its power went then nobody would make it again (P5). */
+GROWS(what_comes_is_on_disk_before_a_layout_names_it)
+{
+	CHECK_INT(fill(), 0);
+	let_fail(NEW, "fsync", "EIO");
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	for (int i = 0; i < tries_of(1) && !strstr(told, "problem "); i++) {
+		task_sleep_ms(1);
+		CHECK_INT(command("second", "rebalance", "status"), 0);
+	}
+	CHECK(strstr(told, "problem ") && strstr(told, "step joining"));
+	let_work(NEW);
+	CHECK(is_done("second"));
+	CHECK(all_there());
+	CHECK(is_whole());
+}
+
 /* As after a power cut. What it led to may have another name, so nobody but fsck, and who knows, removes it. */
 GROWS(a_name_that_leads_to_nothing_is_told_and_waited_for)
 {
@@ -922,6 +939,7 @@ int main(void)
 		cmocka_unit_test(a_subvolume_that_goes_down_while_the_layout_is_given_to_all_stops_only_its_own_names),
 		cmocka_unit_test(lost_and_found_of_a_brick_stays),
 		cmocka_unit_test(one_name_that_can_not_be_moved_keeps_no_others),
+		cmocka_unit_test(what_comes_is_on_disk_before_a_layout_names_it),
 		cmocka_unit_test(a_name_that_leads_to_nothing_is_told_and_waited_for),
 		cmocka_unit_test(who_repairs_by_the_layout_before_renames_nothing),
 		cmocka_unit_test(a_client_that_lacks_the_new_one_changes_nothing_of_it_and_tells_no_shorter_list),

@@ -74,6 +74,24 @@ PROPERTY_AS(, a_directory_with_marked_names_stays)
 	CHECK_INT(drop(&v0, top, "d", FOP_rmdir), 0);
 }
 
+/* What somebody changes there after it was copied would be lost. */
+PROPERTY_AS(, a_file_that_is_being_moved_is_changed_by_nobody)
+{
+	struct place mine = { .intent = { { 1 } }, .attempt = 1 };
+	cleanup_inode struct inode *top = root(), *file = NULL;
+
+	CHECK_INT(make_file(&v0, top, "f", O_EXCL), 0);
+	CHECK_INT(look(&v0, top, "f", &file, NULL), 0);
+	CHECK_INT(object_fop(&v0, FOP_setattr, file), 0);
+	CHECK_INT(set_mark(&mine, file, MARK_GOES), 0);
+	CHECK_INT(object_fop(&v0, FOP_setattr, file), -EMARKED);
+	CHECK_INT(object_fop(&v0, FOP_setxattr, file), -EMARKED);
+	CHECK_INT(object_fop(&v0, FOP_getattr, file), 0);
+	CHECK_INT(remove_mark(&mine, file, MARK_GOES), 0);
+	CHECK_INT(object_fop(&v0, FOP_setattr, file), 0);
+	CHECK_INT(object_fop(&v0, FOP_setxattr, file), 0);
+}
+
 PROPERTY_AS(, a_directory_has_no_more_marks_than_there_is_room_for)
 {
 	struct place mine = { .intent = { { 1 } }, .attempt = 1 };

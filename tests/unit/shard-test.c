@@ -509,6 +509,7 @@ int main(void)
 		cmocka_unit_test(what_is_expected_is_there_or_nothing_is_done),
 		cmocka_unit_test(a_marked_name_is_its_intents_alone),
 		cmocka_unit_test(a_directory_with_marked_names_stays),
+		cmocka_unit_test(a_file_that_is_being_moved_is_changed_by_nobody),
 		cmocka_unit_test(a_directory_has_no_more_marks_than_there_is_room_for),
 		cmocka_unit_test(older_clients_rename_pointers_as_they_did),
 		cmocka_unit_test(hostile_places_are_refused),
