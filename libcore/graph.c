@@ -397,6 +397,18 @@ static int claim_all(struct graph *g, struct problem *p)
 	return err;
 }
 
+/* What it has borrowed still belongs to another graph, to whose translators its word goes. Those of this one must know how it is, too: some ask what is
+ * below them as they start. */
+static _Thread_local const struct graph *listens;
+
+static void hear(const struct graph *g, struct xlator *borrowed)
+{
+	listens = g;
+	if (borrowed->type->announce)
+		borrowed->type->announce(borrowed);
+	listens = NULL;
+}
+
 int graph_start(struct graph *g, struct problem *p)
 {
 	char name[256];
@@ -405,8 +417,10 @@ int graph_start(struct graph *g, struct problem *p)
 	for (size_t i = 0; i < g->count && !err; i++) {
 		struct xlator *x = g->xlator[i];
 
-		if (g->borrowed[i])
+		if (g->borrowed[i]) {
+			hear(g, x);
 			continue;
+		}
 		err = x->type->start ? x->type->start(x, p) : 0;
 		x->started |= !err; /* or claimed */
 		if (err)
@@ -620,16 +634,37 @@ int graph_reconfigure(struct graph *g, const struct volfile *file, struct proble
 
 /* ---- events and facts ---- */
 
+static void climb(struct xlator *from, const struct event *event);
+
+static void hand_to(struct xlator *parent, struct xlator *from, const struct event *event)
+{
+	if (parent->type->notify)
+		parent->type->notify(parent, from, event);
+	else
+		climb(parent, event);
+}
+
 static void climb(struct xlator *from, const struct event *event)
 {
-	for (int i = 0; i < from->parents; i++) {
-		struct xlator *parent = from->parent[i];
+	for (int i = 0; i < from->parents; i++)
+		hand_to(from->parent[i], from, event);
+}
 
-		if (parent->type->notify)
-			parent->type->notify(parent, from, event);
-		else
-			climb(parent, event);
-	}
+static bool is_borrowed(const struct graph *g, const struct xlator *x)
+{
+	for (size_t i = 0; g && i < g->count; i++)
+		if (g->xlator[i] == x)
+			return g->borrowed[i];
+	return false;
+}
+
+/* To the parents there, which it does not know yet. */
+static void climb_in(const struct graph *g, struct xlator *borrowed, const struct event *event)
+{
+	for (size_t i = 0; i < g->count; i++)
+		for (int c = 0; c < g->xlator[i]->children; c++)
+			if (g->xlator[i]->child[c] == borrowed)
+				hand_to(g->xlator[i], borrowed, event);
 }
 
 void event_set_gfid(struct event *e, const struct gfid *g)
@@ -653,7 +688,10 @@ struct gfid event_gfid(const struct event *e)
 void event_up(struct xlator *from, const struct event *event)
 {
 	pthread_rwlock_rdlock(&topology);
-	climb(from, event);
+	if (is_borrowed(listens, from))
+		climb_in(listens, from, event);
+	else
+		climb(from, event);
 	pthread_rwlock_unlock(&topology);
 }
 
