@@ -397,15 +397,16 @@ static int claim_all(struct graph *g, struct problem *p)
 	return err;
 }
 
-/* What it has borrowed still belongs to another graph, to whose translators its word goes. Those of this one must know how it is, too: some ask what is
- * below them as they start. */
-static _Thread_local const struct graph *listens;
+/* What is borrowed still belongs to another graph, to whose translators its word goes. Who is above it in this one must know how it is, too, before those
+ * above him start: some ask then what is below them. */
+static _Thread_local struct xlator *listens;
 
-static void hear(const struct graph *g, struct xlator *borrowed)
+static void hear_borrowed(const struct graph *g, struct xlator *x)
 {
-	listens = g;
-	if (borrowed->type->announce)
-		borrowed->type->announce(borrowed);
+	listens = x;
+	for (int c = 0; c < x->children; c++)
+		if (x->child[c]->graph != g && x->child[c]->type->announce)
+			x->child[c]->type->announce(x->child[c]);
 	listens = NULL;
 }
 
@@ -417,12 +418,12 @@ int graph_start(struct graph *g, struct problem *p)
 	for (size_t i = 0; i < g->count && !err; i++) {
 		struct xlator *x = g->xlator[i];
 
-		if (g->borrowed[i]) {
-			hear(g, x);
+		if (g->borrowed[i])
 			continue;
-		}
 		err = x->type->start ? x->type->start(x, p) : 0;
 		x->started |= !err; /* or claimed */
+		if (!err)
+			hear_borrowed(g, x);
 		if (err)
 			problem_set(p, -err, "%s can't start: %s", who(x, name), strerror(-err));
 	}
@@ -650,23 +651,6 @@ static void climb(struct xlator *from, const struct event *event)
 		hand_to(from->parent[i], from, event);
 }
 
-static bool is_borrowed(const struct graph *g, const struct xlator *x)
-{
-	for (size_t i = 0; g && i < g->count; i++)
-		if (g->xlator[i] == x)
-			return g->borrowed[i];
-	return false;
-}
-
-/* To the parents there, which it does not know yet. */
-static void climb_in(const struct graph *g, struct xlator *borrowed, const struct event *event)
-{
-	for (size_t i = 0; i < g->count; i++)
-		for (int c = 0; c < g->xlator[i]->children; c++)
-			if (g->xlator[i]->child[c] == borrowed)
-				hand_to(g->xlator[i], borrowed, event);
-}
-
 void event_set_gfid(struct event *e, const struct gfid *g)
 {
 	uint64_t words[2];
@@ -688,8 +672,8 @@ struct gfid event_gfid(const struct event *e)
 void event_up(struct xlator *from, const struct event *event)
 {
 	pthread_rwlock_rdlock(&topology);
-	if (is_borrowed(listens, from))
-		climb_in(listens, from, event);
+	if (listens && from->graph != listens->graph)
+		hand_to(listens, from, event);
 	else
 		climb(from, event);
 	pthread_rwlock_unlock(&topology);
