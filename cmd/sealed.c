@@ -10,27 +10,39 @@
 
 static const char name[] = "crypt-of-command-line", type[] = "encryption/crypt";
 
+/* What takes requests from programs or from others: whatever it is called, its table says so. One that can't be loaded makes no graph. */
+static bool is_front(const char *kind)
+{
+	const struct xlator_type *found = NULL;
+	struct problem p = { "" };
+
+	return !strncmp(kind, "mount/", 6) || (!xlator_type_load(kind, &found, &p) && found->front);
+}
+
+static int check_one(const struct volfile *v, const struct volfile_volume *one, bool is_top, struct problem *p)
+{
+	if (!strcmp(one->type, type) || !strcmp(one->name, name))
+		return problem_set(
+			p, EPERM,
+			"%s: it has %s (%s) itself, with options that this mount did not choose: with --key leave it out",
+			v->path, one->name, one->type);
+	if (!is_top && is_front(one->type))
+		return problem_set(p, EPERM, "%s: below its mount it has %s (%s), through which data could leave unencrypted",
+				   v->path, one->name, one->type);
+	return 0;
+}
+
 static int check(const struct volfile *v, struct problem *p)
 {
 	const struct volfile_volume *top = &v->volume[v->volumes - 1];
+	int err = 0;
 
 	if (strcmp(top->type, "mount/fuse") != 0 || top->subvolumes != 1)
 		return problem_set(p, EPERM, "%s: its top is no mount/fuse over one volume: with --key it is not mounted",
 				   v->path);
-	for (size_t i = 0; i + 1 < v->volumes; i++) {
-		const struct volfile_volume *one = &v->volume[i];
-
-		if (!strcmp(one->type, type) || !strcmp(one->name, name))
-			return problem_set(
-				p, EPERM,
-				"%s: it has %s (%s) itself, with options that this mount did not choose: with --key leave it out",
-				v->path, one->name, one->type);
-		if (!strncmp(one->type, "mount/", 6) || !strcmp(one->type, "protocol/server"))
-			return problem_set(p, EPERM,
-					   "%s: below its mount it has %s (%s), through which data could leave unencrypted",
-					   v->path, one->name, one->type);
-	}
-	return 0;
+	for (size_t i = 0; i < v->volumes && !err; i++)
+		err = check_one(v, &v->volume[i], i + 1 == v->volumes, p);
+	return err;
 }
 
 static int fill(struct volfile_volume *crypt, const char *key_file, char *below)

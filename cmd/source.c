@@ -333,7 +333,8 @@ int source_fetch(struct source *s, uint64_t after, char **text, uint64_t *versio
 int source_check(const struct volfile *v, struct problem *p)
 {
 	static const char *const types[] = { "storage/", "protocol/server", "cluster/coordinator", "features/replica" };
-	static const char *const options[] = { "file", "port-file", "state-dir", "state-file", "secret-file", "directory" };
+	static const char *const options[] = { "file",	      "port-file", "state-dir", "state-file",
+					       "secret-file", "directory", "ledger",	"record" };
 
 	for (size_t i = 0; i < v->volumes; i++) {
 		const struct volfile_volume *volume = &v->volume[i];

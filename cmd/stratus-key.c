@@ -79,8 +79,10 @@ static int init(const struct arguments *a, struct problem *p)
 	struct keyfile k;
 	struct masters *m;
 	enum slot_kind kind = a->new_file ? SLOT_KEYFILE : SLOT_PASSPHRASE;
-	int err = keyfile_create(&k, &m, p);
+	int err;
 
+	secret_hide_process();
+	err = keyfile_create(&k, &m, p);
 	if (err)
 		return err;
 	err = add(a, &k, m, kind, name_of(a, slot_kind_name(kind)), p);

@@ -294,10 +294,9 @@ static void lock_as_much_as_allowed(void)
 	}
 }
 
-/* The translator finds them in this process's memory. A core dump would hold what the keys protect. */
+/* The translator finds them in this process's memory. */
 static int unlock_keys(struct problem *p)
 {
-	static const struct rlimit none = { 0, 0 };
 	struct masters *m = NULL;
 	struct keyfile k;
 	int err = keyfile_read(mount.key, &k, p);
@@ -308,7 +307,6 @@ static int unlock_keys(struct problem *p)
 	unlock_end(&mount.unlock);
 	if (err)
 		return err;
-	setrlimit(RLIMIT_CORE, &none);
 	err = secret_put(mount.key, m, sizeof(*m));
 	secret_free(m, sizeof(*m));
 	return err ? problem_set(p, -err, "no locked memory for keys: raise the limit (ulimit -l)") : 0;

@@ -244,6 +244,7 @@ int unlock_ask(struct unlock *u, const char *path, struct problem *p)
 {
 	int err;
 
+	secret_hide_process();
 	u->secret = secret_alloc(KEYFILE_SECRET_MAX);
 	if (!u->secret)
 		return problem_set(p, ENOMEM, "no locked memory for keys: raise the limit (ulimit -l)");

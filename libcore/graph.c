@@ -397,6 +397,19 @@ static int claim_all(struct graph *g, struct problem *p)
 	return err;
 }
 
+/* What is borrowed still belongs to another graph, to whose translators its word goes. Who is above it in this one must know how it is, too, before those
+ * above him start: some ask then what is below them. */
+static _Thread_local struct xlator *listens;
+
+static void hear_borrowed(const struct graph *g, struct xlator *x)
+{
+	listens = x;
+	for (int c = 0; c < x->children; c++)
+		if (x->child[c]->graph != g && x->child[c]->type->announce)
+			x->child[c]->type->announce(x->child[c]);
+	listens = NULL;
+}
+
 int graph_start(struct graph *g, struct problem *p)
 {
 	char name[256];
@@ -409,6 +422,8 @@ int graph_start(struct graph *g, struct problem *p)
 			continue;
 		err = x->type->start ? x->type->start(x, p) : 0;
 		x->started |= !err; /* or claimed */
+		if (!err)
+			hear_borrowed(g, x);
 		if (err)
 			problem_set(p, -err, "%s can't start: %s", who(x, name), strerror(-err));
 	}
@@ -620,16 +635,20 @@ int graph_reconfigure(struct graph *g, const struct volfile *file, struct proble
 
 /* ---- events and facts ---- */
 
+static void climb(struct xlator *from, const struct event *event);
+
+static void hand_to(struct xlator *parent, struct xlator *from, const struct event *event)
+{
+	if (parent->type->notify)
+		parent->type->notify(parent, from, event);
+	else
+		climb(parent, event);
+}
+
 static void climb(struct xlator *from, const struct event *event)
 {
-	for (int i = 0; i < from->parents; i++) {
-		struct xlator *parent = from->parent[i];
-
-		if (parent->type->notify)
-			parent->type->notify(parent, from, event);
-		else
-			climb(parent, event);
-	}
+	for (int i = 0; i < from->parents; i++)
+		hand_to(from->parent[i], from, event);
 }
 
 void event_set_gfid(struct event *e, const struct gfid *g)
@@ -653,7 +672,10 @@ struct gfid event_gfid(const struct event *e)
 void event_up(struct xlator *from, const struct event *event)
 {
 	pthread_rwlock_rdlock(&topology);
-	climb(from, event);
+	if (listens && from->graph != listens->graph)
+		hand_to(listens, from, event);
+	else
+		climb(from, event);
 	pthread_rwlock_unlock(&topology);
 }
 

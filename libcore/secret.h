@@ -12,6 +12,10 @@ void *secret_alloc_somewhere(size_t size, bool *locked);
 void secret_free(void *, size_t size); /* wipes; NULL is fine */
 void secret_wipe(void *, size_t size); /* the compiler does not leave it out */
 
+/* For a process that has keys: it makes no core dump, not for a handler of dumps either, which RLIMIT_CORE does not stop, and who runs as the same
+ * user can neither trace it nor read its memory. Root can. */
+void secret_hide_process(void);
+
 /* One program unlocks a key file, translators of the same process use what was in it. A copy is kept, until the process ends or `bytes` is
  * NULL. 0, -ENOMEM. */
 int secret_put(const char *name, const void *bytes, size_t size);

@@ -111,6 +111,16 @@ scrubbed() { [ "$("$STRATUS" scrub demo status --json | json '[(s["volume"], s["
 wait_until 20 scrubbed || fail "scrub status: $("$STRATUS" scrub demo status)"
 "$STRATUS" volume stop demo >/dev/null && "$STRATUS" umount "$M" && "$STRATUS" volume delete demo >/dev/null || fail "the volume can't be deleted"
 demo stop --purge >/dev/null
+# encrypted: nothing can be read on the bricks
+demo --encrypt --mount "$M" --bricks 2 >"$SCRATCH/out" || fail "no encrypted demo: $(cat "$SCRATCH/out")"
+mkdir "$M/plain-directory"
+for i in 1 2 3 4 5 6; do echo "plain-contents $i" >"$M/plain-directory/plain-name$i"; done
+sync -f "$M"
+[ "$(find "$D"/brick? -path '*/.stratus*' -prune -o -type f -print | wc -l)" -ge 6 ] || fail "the files are not on the bricks: $(find "$D"/brick?)"
+! grep -rqa plain-contents "$D"/brick? && ! find "$D"/brick? | grep -q 'plain-' || fail "what is encrypted can be read on the bricks"
+demo stop >/dev/null && demo >/dev/null || fail "an encrypted demo does not start again"
+[ "$(cat "$M"/plain-directory/plain-name* | wc -l)" = 6 ] || fail "an encrypted demo has not kept its files"
+demo stop --purge >/dev/null
 # tenants: a mount for each, who do not see each other, and a bill
 T=$SCRATCH/tenants TM=$SCRATCH/of
 tenants() { timeout 300 "$STRATUS" demo "$@" --dir "$T"; }

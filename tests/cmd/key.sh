@@ -54,6 +54,25 @@ no "is the last slot" key remove --secret-file bytes k file
 head -c 100 k >damaged
 no "not a key file" key check --secret-file bytes damaged
 no "there is no terminal" setsid "$STRATUS" key check k
+# ---- who has keys in memory lets nobody but root look into it, and makes no core dump: the kernel gives its files in /proc to root then ----
+NOBODY="setpriv --reuid=65534 --regid=65534 --clear-groups --"
+is_hidden() { # PID
+	[ "$(cat "/proc/$1/comm")" = stratus ] && [ "$(awk '/^Uid:/ {print $2}' "/proc/$1/status")" = 65534 ] && [ "$(stat -c %u "/proc/$1/environ")" = 0 ]
+}
+if [ "$(id -u)" = 0 ] && chmod 644 real/k && $NOBODY "$STRATUS" key --help >/dev/null 2>&1; then
+	mkfifo secret
+	exec 7<>secret
+	for words in "check --passphrase-fd 7 k" "init --new-passphrase-fd 7 another"; do
+		# shellcheck disable=SC2086
+		$NOBODY "$STRATUS" key $words >"$SCRATCH/hidden.out" 2>&1 &
+		wait_until 20 is_hidden $! || fail "others of the same user can read the memory of 'stratus key $words': $(cat "$SCRATCH/hidden.out")"
+		kill $!
+		wait $! 2>/dev/null || true
+	done
+	exec 7<&-
+else
+	leave_out "nobody else can run $STRATUS here: whether a process with keys is hidden"
+fi
 # ---- a prompt that is interrupted leaves the terminal as it was ----
 KEYFILE=$PWD/k STRATUS=$STRATUS timeout 100 python3 - <<'END' || fail "an interrupted prompt leaves the terminal without echo, or does not end"
 import os, pty, signal, sys, termios

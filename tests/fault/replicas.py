@@ -24,6 +24,7 @@ SEED, DIR = int(sys.argv[1]), sys.argv[2]
 NS, SMALL = os.environ["NS"], os.environ.get("SMALL", "")
 BRICKS = os.environ["BRICKS"].split()
 STRATUS, STRATUSD = os.environ["STRATUS"], os.environ["STRATUSD"]
+MOUNT_WORDS = os.environ.get("MOUNT_WORDS", "").split()  # of each mount: its key, if it has one
 FAULT_SECONDS = float(os.environ.get("SECONDS_OF_FAULTS", "8"))
 ONLY = os.environ.get("ONLY", "").split()  # kinds of faults; none: all
 LEAST_FAULTS, LEAST_STEPS = 2, 100  # a run with less has proved nothing
@@ -108,7 +109,7 @@ class Client:
         self.count += 1
         path = f"{DIR}/mnt-{self.name}{self.count}"
         os.mkdir(path)
-        self.process = Process(f"mount-{self.name}{self.count}", self.name, STRATUS, "mount", "--foreground", f"{DIR}/client.vol", path)
+        self.process = Process(f"mount-{self.name}{self.count}", self.name, STRATUS, "mount", "--foreground", *MOUNT_WORDS, f"{DIR}/client.vol", path)
         self.process.start()
         if not wait_for(25, lambda: os.path.ismount(path) or self.process.died()) or self.process.died():
             raise Broken(f"{path} is not mounted")

@@ -4,7 +4,7 @@
 # the coordinator and mounts; when all is mended, every acknowledged byte and name is there and the bricks are byte-identical.
 #
 # Seeded runs: 15 (200 with LONG=1). SEED=N: that one; RUNS=N: so many from there on. REPLICA=2, 3 or 3a; not given: the runs take turns.
-# ONLY="kill_server eio" does only these faults (see replicas.py). KEEP=1 keeps the logs.
+# ONLY="kill_server eio" does only these faults (see replicas.py). KEEP=1 keeps the logs. CRYPT=1: the mounts encrypt.
 # limit: 900 s, 28800 s with LONG=1
 # calm: leases of a second and less, and a limit for each operation
 GIVEN=${REPLICA:-} ONE_SEED=${SEED:-}
@@ -58,7 +58,7 @@ one_run() { # SEED
 	[ "$HAVE_DISK" = 0 ] || SMALL=$(($1 % ${REPLICA%a}))
 	write_run "$1"
 	net_mend
-	SMALL=$SMALL BRICKS=$BRICKS REPLICA=$REPLICA timeout -k 60 400 python3 "$PROGRAM" "$1" "$STACK" >"$STACK/result.log" 2>&1 || status=$?
+	SMALL=$SMALL BRICKS=$BRICKS REPLICA=$REPLICA MOUNT_WORDS=$(key_words) timeout -k 60 400 python3 "$PROGRAM" "$1" "$STACK" >"$STACK/result.log" 2>&1 || status=$?
 	say "replica $REPLICA, $(tail -n 1 "$STACK/result.log")"
 	if [ "$status" != 0 ]; then
 		head -n 12 "$STACK/result.log" >&2

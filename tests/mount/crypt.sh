@@ -153,6 +153,30 @@ refused "could leave unencrypted" $KEY "$SCRATCH/two.vol"
 # shellcheck disable=SC2086
 refused "itself" $KEY "$SCRATCH/theirs.vol"
 
+# ---- and so is a graph that comes later: the mount goes on as it was ----
+for vol in two theirs; do
+	cp "$CLIENT_VOL" "$SCRATCH/kept.vol"
+	cp "$SCRATCH/$vol.vol" "$CLIENT_VOL"
+	said=$("$STRATUS" reload "$MNT" 2>&1) && fail "a mount with a key switches to $vol.vol"
+	grep -qE 'could leave unencrypted|itself' <<<"$said" || fail "'stratus reload' to $vol.vol says: $said"
+	cp "$SCRATCH/kept.vol" "$CLIENT_VOL"
+	mountpoint -q "$SCRATCH/side" && fail "the second mount of $vol.vol is there"
+done
+echo after-a-refused-switch >"$MNT/after-a-refused-switch"
+{ cat "$SCRATCH/bare.vol"; printf 'volume between\n    type debug/null\n    subvolumes %s\nend-volume\n' "$below"
+  printf 'volume fuse\n    type mount/fuse\n    subvolumes between\nend-volume\n'; } >"$CLIENT_VOL"
+said=$("$STRATUS" reload "$MNT" 2>&1) || fail "a mount with a key does not switch to another graph: $said"
+grep -q 'between' < <("$STRATUS" dump "$MNT") || fail "the mount has the old graph"
+echo after-a-switch >"$MNT/after-a-switch"
+cp "$SCRATCH/kept.vol" "$CLIENT_VOL"
+said=$("$STRATUS" reload "$MNT" 2>&1) || fail "a mount with a key does not switch back: $said"
+[ "$(cat "$MNT/after-a-switch" "$MNT/after-a-refused-switch" | tr '\n' ' ')" = "after-a-switch after-a-refused-switch " ] || fail "files are lost in a switch"
+sync -f "$MNT"
+for dir in $(bricks); do
+	find "$dir" -name '*after-a*' | grep -q . && fail "a name that was made after a switch can be read on $dir"
+	grep -rqa 'after-a' "$dir" && fail "what was written after a switch can be read on $dir"
+done
+
 # ---- options of the servers' for the kernel ----
 sed 's/type mount\/fuse/&\n    option mount-options suid,dev/' "$CLIENT_VOL" >"$SCRATCH/suid.vol"
 # shellcheck disable=SC2086

@@ -28,7 +28,10 @@ chown -R 65534:65534 "$USERS"
 chmod 644 "$CLIENT_VOL"
 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$USERS" STRATUS_RUN="$USERS/run" "$@"; }
 
-as_user "$STRATUS" mount --foreground "$CLIENT_VOL" "$USERS/mnt" >"$SCRATCH/mount-user.log" 2>&1 &
+KEY=$(key_words)
+[ -z "$KEY" ] || chmod 644 "$STACK"/key*
+# shellcheck disable=SC2086
+as_user "$STRATUS" mount --foreground $KEY "$CLIENT_VOL" "$USERS/mnt" >"$SCRATCH/mount-user.log" 2>&1 &
 PID=$!
 PIDS[$PID]="user's mount"
 MOUNTS+=("$USERS/mnt")
@@ -48,7 +51,8 @@ STATUS=0; wait "$PID" || STATUS=$?
 unset "PIDS[$PID]"
 [ "$STATUS" = 0 ] || fail "the user's mount ended with status $STATUS"
 
-if as_user "$STRATUS" mount --foreground "$CLIENT_VOL" "$SCRATCH/brick" >"$SCRATCH/refused.txt" 2>&1; then
+# shellcheck disable=SC2086
+if as_user "$STRATUS" mount --foreground $KEY "$CLIENT_VOL" "$SCRATCH/brick" >"$SCRATCH/refused.txt" 2>&1; then
 	fail "the user mounted over a directory of root"
 fi
 grep -q "$SCRATCH/brick" "$SCRATCH/refused.txt" || fail "the refusal does not name the directory"

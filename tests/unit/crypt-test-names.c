@@ -5,6 +5,8 @@
 
 #include <sys/xattr.h>
 
+#include "log.h"
+
 /* Three names of 255 bytes in one directory: of ASCII, of two-byte characters, of three-byte ones. */
 enum { NAMES = 3, PATH_ROOM = 600 };
 static void long_name(unsigned which, char name[NAME_ROOM])
@@ -150,6 +152,54 @@ void attributes_have_long_names(void *arg)
 	inode_unref(in.inode);
 	CHECK_INT(fits, true);
 	CHECK_INT(tree_removexattr(&bed->b, "d", name), 0);
+}
+
+/* A character of four bytes takes 3.4 when it is packed: the plain name is longer than the sealed one. */
+static void of_four_bytes(char first, char name[NAME_ROOM])
+{
+	static const char character[] = "\xf0\x9f\x90\x98";
+
+	snprintf(name, NAME_ROOM, "user.%c", first);
+	while (strlen(name) + 4 <= 5 + XATTR_PLAIN_MAX)
+		strcat(name, character);
+}
+
+static bool lists_once(const struct blob *names, const char *wanted)
+{
+	const char *at = names->bytes, *end = at + names->size;
+	unsigned found = 0;
+
+	for (; at < end; at += strlen(at) + 1)
+		found += !strcmp(at, wanted);
+	return found == 1;
+}
+
+void lists_have_room_for_plain_names(void *arg)
+{
+	enum { COUNT = 5 };
+	struct bed *bed = arg;
+	struct listxattr_in in = { 0 };
+	struct listxattr_out out = { 0 };
+	char name[NAME_ROOM];
+	size_t size = 0;
+	bool fits;
+
+	CHECK_INT(tree_mkdir(&bed->a, "many", 0755), 0);
+	for (int i = 0; i < COUNT; i++) {
+		of_four_bytes((char)('a' + i), name);
+		size += strlen(name) + 1;
+		CHECK_INT(tree_setxattr(&bed->a, "many", name, "v", 1, XATTR_CREATE), 0);
+	}
+	CHECK_INT(tree_walk(&bed->b, "many", &in.inode), 0);
+	CHECK_INT(tree_call(&bed->b, bed->b.at, FOP_listxattr, &in, &out), 0);
+	fits = out.names.size == size;
+	for (int i = 0; i < COUNT && fits; i++) {
+		of_four_bytes((char)('a' + i), name);
+		fits = lists_once(&out.names, name);
+	}
+	fop_out_clear(FOP_listxattr, &out);
+	inode_unref(in.inode);
+	CHECK_INT(fits, true);
 }
 
 /* ---- a client that dies ---- */
@@ -305,4 +355,172 @@ void a_provider_shows_no_wrong_long_name(void *arg)
 	CHECK_INT(tree_mknod(&bed->a, in_directory("e", 1, path), S_IFREG | 0644, 0), 0);
 	CHECK_INT(shows(&bed->b, "d", "", &count), false);
 	CHECK_INT(count, 0);
+}
+
+/* ---- link targets and attributes, changed by the provider ---- */
+
+/* An object of the brick's directory, with what is sealed in it. */
+struct thing {
+	char path[PATH_ROOM];
+	struct gfid gfid;
+	char *target;
+};
+
+static int look_at(struct bed *bed, const char *directory, const char *name, struct thing *t)
+{
+	struct inode *inode;
+	int err;
+
+	snprintf(t->path, PATH_ROOM, "%.280s/%.280s", directory, name);
+	err = tree_walk(&bed->brick, t->path, &inode);
+	if (err)
+		return err;
+	t->gfid = inode->gfid;
+	inode_unref(inode);
+	return tree_readlink(&bed->brick, t->path, &t->target);
+}
+
+/* The same object, by its name and gfid, with that target. */
+static int make_anew(struct bed *bed, const struct thing *t, char *target)
+{
+	struct symlink_in in = { .gfid = t->gfid, .target = target };
+	struct symlink_out out = { 0 };
+	int err = tree_unlink(&bed->brick, t->path);
+
+	if (!err)
+		err = tree_loc(&bed->brick, t->path, &in.loc);
+	if (err)
+		return err;
+	err = tree_call(&bed->brick, bed->brick.at, FOP_symlink, &in, &out);
+	inode_unref(in.loc.parent);
+	fop_out_clear(FOP_symlink, &out);
+	return err;
+}
+
+static int both_links(struct bed *bed, struct thing t[2])
+{
+	struct readdir_out all = { 0 };
+	char directory[PATH_ROOM];
+	bool found;
+	int err;
+
+	brick_path(bed, "", directory);
+	err = list(&bed->brick, directory, "", &found, &all.entries);
+	if (!err && all.entries.count != 2)
+		err = -EINVAL;
+	for (int i = 0; i < 2 && !err; i++)
+		err = look_at(bed, directory, all.entries.entry[i].name, &t[i]);
+	fop_out_clear(FOP_readdir, &all);
+	return err;
+}
+
+static void is_refused_target(struct bed *bed, const char *path)
+{
+	unsigned before = bed_refused(bed);
+	char *target = NULL;
+
+	CHECK_INT(tree_readlink(&bed->b, path, &target), -EIO);
+	CHECK_INT(tree_readlink(&bed->a, path, &target), -EIO);
+	CHECK_INT(bed_refused(bed) - before, 1);
+}
+
+void a_provider_shows_no_wrong_target(void *arg)
+{
+	struct bed *bed = arg;
+	struct thing t[2] = { 0 };
+	char *target = NULL, changed[100];
+
+	CHECK_INT(tree_mkdir(&bed->a, "d", 0755), 0);
+	CHECK_INT(tree_symlink(&bed->a, "to/the/one", "d/one"), 0);
+	CHECK_INT(tree_symlink(&bed->a, "to/another", "d/two"), 0);
+	CHECK_INT(both_links(bed, t), 0);
+	log_open("/dev/null");
+	CHECK_INT(make_anew(bed, &t[0], t[1].target), 0);
+	CHECK_INT(make_anew(bed, &t[1], t[0].target), 0);
+	is_refused_target(bed, "d/one");
+	is_refused_target(bed, "d/two");
+	snprintf(changed, sizeof(changed), "%s", t[0].target);
+	changed[7] = changed[7] == 'x' ? 'y' : 'x';
+	CHECK_INT(make_anew(bed, &t[0], changed), 0);
+	snprintf(changed, sizeof(changed), "%.*s", (int)strlen(t[1].target) - 4, t[1].target);
+	CHECK_INT(make_anew(bed, &t[1], changed), 0);
+	is_refused_target(bed, "d/one");
+	is_refused_target(bed, "d/two");
+	CHECK_INT(make_anew(bed, &t[0], (char *)"/etc/passwd"), 0);
+	CHECK_INT(make_anew(bed, &t[1], (char *)"/etc/passwd"), 0);
+	is_refused_target(bed, "d/one");
+	is_refused_target(bed, "d/two");
+	CHECK_INT(make_anew(bed, &t[0], t[0].target), 0);
+	CHECK_INT(make_anew(bed, &t[1], t[1].target), 0);
+	CHECK_INT(tree_readlink(&bed->b, "d/one", &target), 0);
+	CHECK_INT(strcmp(target, "to/the/one"), 0);
+	log_open("/dev/stderr");
+	free(target);
+	free(t[0].target);
+	free(t[1].target);
+}
+
+/* The names of the brick's two attributes of users. */
+static int both_attributes(struct bed *bed, const char *path, char name[2][NAME_ROOM])
+{
+	struct listxattr_in in = { 0 };
+	struct listxattr_out out = { 0 };
+	int err = tree_walk(&bed->brick, path, &in.inode), found = 0;
+	const char *at, *end;
+
+	if (!err)
+		err = tree_call(&bed->brick, bed->brick.at, FOP_listxattr, &in, &out);
+	at = out.names.bytes, end = at + out.names.size;
+	for (; !err && at < end; at += strlen(at) + 1)
+		if (!strncmp(at, SEALED_XATTR, strlen(SEALED_XATTR)) && found < 2)
+			snprintf(name[found++], NAME_ROOM, "%s", at);
+	fop_out_clear(FOP_listxattr, &out);
+	inode_unref(in.inode);
+	return err ? err : found == 2 ? 0 : -ENODATA;
+}
+
+static void is_refused_value(struct bed *bed, const char *name)
+{
+	unsigned before = bed_refused(bed);
+	struct blob value = { 0 };
+
+	CHECK_INT(tree_getxattr(&bed->b, "d", name, &value), -EIO);
+	CHECK_INT(tree_getxattr(&bed->a, "d", name, &value), -EIO);
+	CHECK_INT(bed_refused(bed) - before, 1);
+}
+
+void a_provider_shows_no_wrong_attribute(void *arg)
+{
+	struct bed *bed = arg;
+	char path[PATH_ROOM], name[2][NAME_ROOM];
+	struct blob value[2] = { 0 }, seen = { 0 };
+
+	CHECK_INT(tree_mkdir(&bed->a, "d", 0755), 0);
+	CHECK_INT(tree_setxattr(&bed->a, "d", "user.one", "first", 5, 0), 0);
+	CHECK_INT(tree_setxattr(&bed->a, "d", "user.two", "again", 5, 0), 0);
+	brick_path(bed, "", path);
+	CHECK_INT(both_attributes(bed, path, name), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(tree_getxattr(&bed->brick, path, name[i], &value[i]), 0);
+	log_open("/dev/null");
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(tree_setxattr(&bed->brick, path, name[i], value[!i].bytes, value[!i].size, 0), 0);
+	is_refused_value(bed, "user.one");
+	is_refused_value(bed, "user.two");
+	for (uint32_t at = 0; at < value[0].size; at++) {
+		((uint8_t *)value[0].bytes)[at] ^= 4;
+		CHECK_INT(tree_setxattr(&bed->brick, path, name[0], value[0].bytes, value[0].size, 0), 0);
+		((uint8_t *)value[0].bytes)[at] ^= 4;
+		CHECK_INT(tree_setxattr(&bed->brick, path, name[1], value[1].bytes, at, 0), 0);
+		is_refused_value(bed, "user.one");
+		is_refused_value(bed, "user.two");
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(tree_setxattr(&bed->brick, path, name[i], value[i].bytes, value[i].size, 0), 0);
+	CHECK_INT(tree_getxattr(&bed->b, "d", "user.two", &seen), 0);
+	CHECK_INT(seen.size == 5 && !memcmp(seen.bytes, "again", 5), true);
+	log_open("/dev/stderr");
+	free(seen.bytes);
+	free(value[0].bytes);
+	free(value[1].bytes);
 }

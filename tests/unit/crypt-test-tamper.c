@@ -228,6 +228,51 @@ void foreign_headers_are_refused(void *bed)
 	free(v);
 }
 
+/* A mount that knows the file's key looks at the header again for a block of zeros. What it finds is told as at first: with a line, and as EIO, or
+ * ENOKEY if the header may be right. */
+static void reads_as(struct victim *v, struct file *file, const uint8_t *header, int err, unsigned refused)
+{
+	struct buffer *data = NULL;
+	unsigned before = bed_refused(v->bed);
+
+	CHECK_INT(raw_header(v->bed, &v->gfid, header, HEADER_SIZE), 0);
+	CHECK_INT(tree_read(&v->bed->a, file, 3 * BLOCK, 100, &data), err);
+	CHECK_INT(bed_refused(v->bed) - before, refused);
+	buffer_unref(data);
+}
+
+static void try_later_headers(struct victim *v)
+{
+	uint8_t right[HEADER_SIZE], changed[HEADER_SIZE];
+	struct file *file;
+
+	CHECK_INT(victim_make(v), 0);
+	CHECK_INT(get_header(v, &v->gfid, right), 0);
+	CHECK_INT(tree_open_file(&v->bed->a, "victim", O_RDONLY, &file), 0);
+	memset(v->whole + page_at(3), 0, PAGE);
+	CHECK_INT(raw_write(v->bed, &v->gfid, v->whole, v->size), 0);
+	memcpy(changed, right, HEADER_SIZE);
+	changed[4] = 1; /* the version before */
+	reads_as(v, file, changed, -EIO, 1);
+	memcpy(changed, right, HEADER_SIZE);
+	changed[11] = 60; /* the epoch */
+	reads_as(v, file, changed, -ENOKEY, 0);
+	reads_as(v, file, right, -EIO, 1);
+	tree_release(&v->bed->a, file);
+}
+
+void a_header_that_changes_later_is_told(void *bed)
+{
+	struct victim *v = calloc(1, sizeof(*v));
+
+	v->bed = bed;
+	v->chance.state = 5;
+	log_open("/dev/null");
+	try_later_headers(v);
+	log_open("/dev/stderr");
+	free(v);
+}
+
 /* ---- the format before ---- */
 
 static int cut(struct victim *v, struct file *file, uint64_t size)

@@ -743,12 +743,16 @@ ON_A_BED(crashes_anew, crash_leaves_old_or_new, "option hold 0\n")
 ON_A_BED(tampering, tampering_is_refused, "")
 ON_A_BED(tampered_end, tampering_behind_a_part_is_told, "")
 ON_A_BED(headers, foreign_headers_are_refused, "")
+ON_A_BED(later_header, a_header_that_changes_later_is_told, "")
 ON_A_BED(versions, the_format_before_is_refused_and_kept, "")
 ON_A_BED(large, large_requests_take_few_messages, "option hold 10s\n")
 ON_A_BED(long_names, long_names_do_all_that_short_ones_do, "")
 ON_A_BED(long_xattrs, attributes_have_long_names, "")
+ON_A_BED(long_lists, lists_have_room_for_plain_names, "")
 ON_A_BED(names_cut, a_crash_leaves_one_of_the_names, "")
 ON_A_BED(names_forged, a_provider_shows_no_wrong_long_name, "")
+ON_A_BED(targets_forged, a_provider_shows_no_wrong_target, "")
+ON_A_BED(attributes_forged, a_provider_shows_no_wrong_attribute, "")
 ON_A_BED(late, a_late_write_undoes_nothing, "option hold 10s\n")
 ON_A_BED(late_reclaimed, a_late_write_is_done_if_the_lock_was_reclaimed, "option hold 10s\n")
 ON_A_BED(late_append, a_late_append_is_there_once, "option hold 10s\n")
@@ -758,26 +762,49 @@ ON_A_BED(never_held, a_brick_that_knows_no_lock_is_given_up, "option hold 10s\n"
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),	  cmocka_unit_test(contents_chacha),
-		cmocka_unit_test(write_only),	  cmocka_unit_test(order),
-		cmocka_unit_test(seeking),	  cmocka_unit_test(names),
-		cmocka_unit_test(attributes),	  cmocka_unit_test(attribute_names),
-		cmocka_unit_test(writers),	  cmocka_unit_test(locks),
-		cmocka_unit_test(crashes),	  cmocka_unit_test(crashes_anew),
-		cmocka_unit_test(tampering),	  cmocka_unit_test(holes),
-		cmocka_unit_test(lost),		  cmocka_unit_test(stuck),
-		cmocka_unit_test(deaf),		  cmocka_unit_test(lying),
-		cmocka_unit_test(short_writes),	  cmocka_unit_test(headers),
-		cmocka_unit_test(epochs),	  cmocka_unit_test(renewed),
-		cmocka_unit_test(large),	  cmocka_unit_test(long_names),
-		cmocka_unit_test(long_xattrs),	  cmocka_unit_test(names_cut),
-		cmocka_unit_test(names_forged),	  cmocka_unit_test(versions),
-		cmocka_unit_test(lost_large),	  cmocka_unit_test(tampered_end),
-		cmocka_unit_test(durable),	  cmocka_unit_test(appended),
-		cmocka_unit_test(renewed_large),  cmocka_unit_test(late),
-		cmocka_unit_test(late_reclaimed), cmocka_unit_test(given_up),
+		cmocka_unit_test(contents),
+		cmocka_unit_test(contents_chacha),
+		cmocka_unit_test(write_only),
+		cmocka_unit_test(order),
+		cmocka_unit_test(seeking),
+		cmocka_unit_test(names),
+		cmocka_unit_test(attributes),
+		cmocka_unit_test(attribute_names),
+		cmocka_unit_test(writers),
+		cmocka_unit_test(locks),
+		cmocka_unit_test(crashes),
+		cmocka_unit_test(crashes_anew),
+		cmocka_unit_test(tampering),
+		cmocka_unit_test(holes),
+		cmocka_unit_test(lost),
+		cmocka_unit_test(stuck),
+		cmocka_unit_test(deaf),
+		cmocka_unit_test(lying),
+		cmocka_unit_test(short_writes),
+		cmocka_unit_test(headers),
+		cmocka_unit_test(epochs),
+		cmocka_unit_test(renewed),
+		cmocka_unit_test(large),
+		cmocka_unit_test(long_names),
+		cmocka_unit_test(long_xattrs),
+		cmocka_unit_test(names_cut),
+		cmocka_unit_test(names_forged),
+		cmocka_unit_test(versions),
+		cmocka_unit_test(lost_large),
+		cmocka_unit_test(tampered_end),
+		cmocka_unit_test(durable),
+		cmocka_unit_test(appended),
+		cmocka_unit_test(renewed_large),
+		cmocka_unit_test(late),
+		cmocka_unit_test(late_reclaimed),
+		cmocka_unit_test(given_up),
 		cmocka_unit_test(late_append),
-		cmocka_unit_test(never_held),	  cmocka_unit_test(closed),
+		cmocka_unit_test(never_held),
+		cmocka_unit_test(closed),
+		cmocka_unit_test(long_lists),
+		cmocka_unit_test(later_header),
+		cmocka_unit_test(targets_forged),
+		cmocka_unit_test(attributes_forged),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop) + run_without_locked_memory();

@@ -253,6 +253,32 @@ static void fan_out_waits_for_as_many_as_asked(void **state)
 	unmake(g);
 }
 
+#define BELOW                                                                                                                  \
+	"volume leaf\n type test/below\nend-volume\n"                                                                          \
+	"volume middle\n type test/below\n subvolumes leaf\nend-volume\n"                                                      \
+	"volume top\n type test/below\n subvolumes middle\nend-volume\n"
+
+/* What is shared with the graph before is known by those above it before these are asked. */
+static void who_starts_in_a_switch_knows_what_is_below(void **state)
+{
+	struct problem p = { 0 };
+	struct graph *g = make(BELOW, NULL, &p);
+	struct xlator *leaf;
+	struct volfile v = { 0 };
+
+	(void)state;
+	assert_non_null(g);
+	leaf = graph_find(g, "leaf");
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(volfile_parse(BELOW, strlen(BELOW), "below.vol", &v, &p), 0);
+		if (graph_switch(&g, &v, &p))
+			fail_msg("%s", p.text);
+		volfile_free(&v);
+		assert_ptr_equal(graph_find(g, "leaf"), leaf);
+	}
+	unmake(g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +287,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(who_starts_in_a_switch_knows_what_is_below, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(fan_out_waits_for_as_many_as_asked, tasks_start, tasks_stop),
 	};
 

@@ -241,7 +241,7 @@ static int read_locked(struct op *o, uint64_t first, unsigned count, char *to, s
 	if (!err)
 		err = read_blocks(o, key, first, count, to, got);
 	turn_give_reading(o, locked);
-	return tampered(o, err);
+	return err;
 }
 
 static int read_range(struct op *o, const struct file_key *key, uint64_t first, unsigned count, char *to, size_t *got)
@@ -289,7 +289,7 @@ int crypt_read(struct request *rq, struct xlator *x, const struct read_in *in, s
 	if (!data)
 		return -ENOMEM;
 	if (key && count)
-		err = read_range(&o, key, in->offset / BLOCK, count, data->data, &got);
+		err = tampered(&o, read_range(&o, key, in->offset / BLOCK, count, data->data, &got));
 	if (err)
 		return err;
 	got = got > skip ? got - skip : 0;

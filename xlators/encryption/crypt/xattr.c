@@ -81,35 +81,63 @@ int crypt_removexattr(struct request *rq, struct xlator *x, const struct removex
 	return removexattr_on(rq, x->child[0], &below, out);
 }
 
-/* Writes the plain name at `to`, unless it is one to hide; the plain one is never longer. Where to go on. */
+static bool is_sealed(const char *name)
+{
+	return !strncmp(name, SEALED_XATTR, sizeof(SEALED_XATTR) - 1);
+}
+
+/* Writes the plain name at `to`, unless it is one to hide. Where to go on. */
 static char *open_name(struct xlator *x, const struct inode *inode, const char *name, char *to)
 {
 	char plain[NAME_ROOM];
-	size_t length = strlen(name);
 
-	if (!is_user(name)) {
-		memmove(to, name, length + 1);
-		return to + length + 1;
-	}
-	if (strncmp(name, SEALED_XATTR, sizeof(SEALED_XATTR) - 1) != 0 ||
-	    xattr_name_open(crypt_of(x)->keys, &inode->gfid, name, plain))
+	if (!is_user(name))
+		return stpcpy(to, name) + 1;
+	if (!is_sealed(name) || xattr_name_open(crypt_of(x)->keys, &inode->gfid, name, plain))
 		return to;
 	return stpcpy(to, plain) + 1;
+}
+
+/* The name behind it; NULL: it was the last, and what is not ended by a NUL is none. */
+static const char *next_name(const char *name, const char *end)
+{
+	const char *nul = name < end ? memchr(name, 0, (size_t)(end - name)) : NULL;
+
+	return nul ? nul + 1 : NULL;
+}
+
+/* A long one of characters of four bytes is longer plain than sealed. */
+static size_t room_for_plain(const struct blob *names)
+{
+	const char *at = names->bytes, *end = at + names->size, *next;
+	size_t room = names->size;
+
+	for (; (next = next_name(at, end)); at = next)
+		room += is_sealed(at) ? NAME_ROOM : 0;
+	return room;
+}
+
+static int open_names(struct xlator *x, const struct inode *inode, struct blob *names)
+{
+	const char *at = names->bytes, *end = at + names->size, *next;
+	char *plain = malloc(room_for_plain(names)), *to = plain;
+
+	if (!plain)
+		return -ENOMEM;
+	for (; (next = next_name(at, end)); at = next)
+		to = open_name(x, inode, at, to);
+	free(names->bytes);
+	*names = (struct blob){ (uint32_t)(to - plain), plain };
+	return 0;
 }
 
 int crypt_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
 {
 	int err = listxattr_on(rq, x->child[0], in, out);
-	char *from = out->names.bytes, *to = from, *end = from + out->names.size;
 
+	if (!err && out->names.size)
+		err = open_names(x, in->inode, &out->names);
 	if (err)
-		return err;
-	while (from < end && memchr(from, 0, (size_t)(end - from))) {
-		char *next = from + strlen(from) + 1;
-
-		to = open_name(x, in->inode, from, to);
-		from = next;
-	}
-	out->names.size = (uint32_t)(to - (char *)out->names.bytes);
-	return 0;
+		fop_out_clear(FOP_listxattr, out);
+	return err;
 }
