@@ -152,6 +152,35 @@ static void taken_while_the_first_is_brought_that_it_is_free(void *arg)
 	tree_release(&tree, file);
 }
 
+/* A member that has the file open, and is in no view just then, gets what is taken meanwhile; and of what it had before, only those bytes that are as they were: the
+ * others are free for no moment. */
+static void taken_while_it_is_away(void *arg)
+{
+	struct lock wide = lock_of(F_RDLCK, OWNER);
+	unsigned before;
+
+	(void)arg;
+	tree.client = NULL;
+	wide.start = 0;
+	wide.end = 29;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(lock(tree.at, file, wide), 0);
+	all_say("out", "2");
+	next_view();
+	before = counted_at(2, "setlks: ");
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	for (int tries = 0; tries < 10000 && counted_at(2, "setlks: ") < before + 3; tries++)
+		task_sleep_ms(1);
+	CHECK_INT(counted_at(2, "setlks: "), before + 3); /* 0-9, 20-29 and 10-19 */
+	tree_release(&tree, file);
+}
+
+static void a_member_that_was_away_gets_what_was_taken(void **state)
+{
+	(void)state;
+	on_set(3, taken_while_it_is_away);
+}
+
 static void what_is_taken_through_another_file_stays(void **state)
 {
 	(void)state;
@@ -183,6 +212,7 @@ static void a_member_that_is_away_is_owed_nothing_of_those_whom_it_never_heard_o
 
 const struct CMUnitTest owner_tests[] = {
 	cmocka_unit_test(what_is_given_back_through_another_file_does_not_stay),
+	cmocka_unit_test(a_member_that_was_away_gets_what_was_taken),
 	cmocka_unit_test(what_is_taken_through_another_file_stays),
 	cmocka_unit_test(a_member_that_is_away_is_owed_nothing_of_those_whom_it_never_heard_of),
 };

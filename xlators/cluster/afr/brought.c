@@ -451,7 +451,7 @@ struct brings brings_of(struct object *o)
 	return brings;
 }
 
-/* What was brought meanwhile may have been that it is free. Its owner may have given back all meanwhile, and what is noted of him with that: so it is noted again
+/* What was brought meanwhile may have been that it is free; and who has the file open, and was not in the view, has not heard of it. Its owner may have given back all meanwhile, and what is noted of him with that: so it is noted again
  * where he has this. Through a file that was closed meanwhile the members have dropped it. */
 int lock_taken(struct afr *a, struct file *f, const struct lock *l, unsigned members, const struct brings *before)
 {
@@ -465,7 +465,7 @@ int lock_taken(struct afr *a, struct file *f, const struct lock *l, unsigned mem
 	if (!err)
 		err = note_lock(o, through, l, true);
 	if (!err)
-		again = brought_since(o, before);
+		again = brought_since(o, before) | (open_at(a, through) & ~members);
 	pthread_mutex_unlock(&o->lock);
 	for (int i = 0; i < a->members; i++)
 		if (again >> i & 1)
