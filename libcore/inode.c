@@ -341,6 +341,16 @@ struct file *file_ref(struct file *f)
 	return f;
 }
 
+struct file *file_ref_live(struct file *f)
+{
+	unsigned refs = atomic_load(&f->refs);
+
+	while (refs)
+		if (atomic_compare_exchange_weak(&f->refs, &refs, refs + 1))
+			return f;
+	return NULL;
+}
+
 void file_unref(struct file *f)
 {
 	unsigned refs;

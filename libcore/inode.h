@@ -76,6 +76,9 @@ struct file {
 };
 struct file *file_create(struct inode *, uint32_t flags); /* takes its own reference on the inode */
 struct file *file_ref(struct file *);
+struct file *file_ref_live(
+	struct file
+		*); /* NULL: the last reference is gone, and those that have a slot are being told. For one who hears of that */
 void file_unref(struct file *);
 void file_unref_at(struct file **);
 #define cleanup_file __attribute__((cleanup(file_unref_at)))

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/afr: a member that has come back is brought open files and their locks, and meanwhile those are given back, or closed: then it keeps none of them. */
-#include "afr-test.h"
+#include "afr-test-brought.h"
 
 #include <fcntl.h>
 
 enum { TRIES = 10000 }; /* one each millisecond */
-
-struct doing {
-	int result;
-	atomic_bool done;
-};
 
 static void write_aside(void *arg)
 {
@@ -27,28 +22,28 @@ static void unlock_aside(void *arg)
 	atomic_store(&d->done, true);
 }
 
-static void await(struct doing *d)
+void await(struct doing *d)
 {
 	while (!atomic_load(&d->done))
 		task_sleep_ms(1);
 }
 
-static void let_go(int i)
+void let_go(int i)
 {
 	say(hold[i], "hold", "none");
 	say(hold[i], "release", "all");
 }
 
-static int flush(uint64_t owner)
+int flush(struct file *through, uint64_t owner)
 {
-	struct flush_in in = { .file = file, .owner = owner };
+	struct flush_in in = { .file = through, .owner = owner };
 	struct flush_out out = { 0 };
 
 	return tree_call(&tree, tree.at, FOP_flush, &in, &out);
 }
 
 /* "f" is open and locked, but not at member 2, which comes back. A write needs it there: `fop` of that is kept at the member. */
-static void come_back(struct doing *write, char *fop)
+void come_back(struct doing *write, char *fop)
 {
 	*write = (struct doing){ .result = 1 };
 	CHECK_INT(make_unopened(), 0);
@@ -66,7 +61,7 @@ static void come_back(struct doing *write, char *fop)
 }
 
 /* Maybe a moment later. The last try is that of the test. */
-static void is_free_at(int i, struct inode *inode)
+void is_free_at(int i, struct inode *inode)
 {
 	struct open_in open = { .inode = inode, .flags = O_RDWR };
 	struct open_out opened = { 0 };
@@ -121,7 +116,7 @@ static void flushed_while_it_is_brought(void *arg)
 
 	(void)arg;
 	come_back(&write, "setlk");
-	CHECK_INT(flush(OWNER), 0);
+	CHECK_INT(flush(file, OWNER), 0);
 	let_go(2);
 	await(&write);
 	is_free_at(2, file->inode);
@@ -173,7 +168,7 @@ static int unlock_it(void)
 
 static int flush_it(void)
 {
-	return flush(OWNER);
+	return flush(file, OWNER);
 }
 
 static void overtaken_by_an_unlock(void *arg)
@@ -188,7 +183,7 @@ static void overtaken_by_a_flush(void *arg)
 	overtaken(flush_it, 0);
 }
 
-static bool is_held_at(int i, struct file *at)
+bool is_held_at(int i, struct file *at)
 {
 	struct getlk_in in = { .file = at, .lock = lock_of(F_WRLCK, STRANGER) };
 	struct getlk_out out = { 0 };
@@ -196,7 +191,7 @@ static bool is_held_at(int i, struct file *at)
 	return !tree_call(&tree, locks[i], FOP_getlk, &in, &out) && out.lock.type != F_UNLCK;
 }
 
-static void connection(int i, enum event_kind kind)
+void connection(int i, enum event_kind kind)
 {
 	event_up(member[i], &(struct event){ .kind = kind });
 }

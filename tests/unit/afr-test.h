@@ -38,6 +38,10 @@ extern const unsigned changes_count;
 extern const struct CMUnitTest brought_tests[];
 extern const unsigned brought_tests_count;
 
+/* afr-test-owner.c */
+extern const struct CMUnitTest owner_tests[];
+extern const unsigned owner_tests_count;
+
 /* afr-test-held.c */
 extern const struct CMUnitTest held_tests[];
 extern const unsigned held_tests_count;

@@ -206,8 +206,7 @@ static void afr_forget_inode(struct xlator *x, struct inode *inode, void *slot)
 
 static void afr_forget_file(struct xlator *x, struct file *file, void *slot)
 {
-	(void)x;
-	(void)file;
+	locks_end(afr_of(x), file, slot); /* also where it was not closed before */
 	opened_free(slot);
 }
 

@@ -22,8 +22,16 @@ struct span { /* of an object, under change by this client; on the stack of the 
 struct opened;
 struct held_lock {
 	struct lock lock;
-	const struct opened *through;
+	const struct opened *through; /* NULL: it was given back */
 	unsigned lost; /* bit i: member i has told that it gave it up; also where it has been brought again since */
+};
+struct holder {		/* who may have locks through a file: */
+	struct lock of; /* its kind and owner */
+	struct opened *through;
+	unsigned at; /* bit i: at member i */
+};
+struct brings { /* what members are brought of locks: how often that has begun, and how much of it goes on */
+	unsigned begun[REPLICAS_MAX], going[REPLICAS_MAX];
 };
 struct object {		     /* slot of an inode; afr.rename_token has none */
 	struct inode *inode; /* borrowed: whose slot it is. NULL: the rename token */
@@ -56,7 +64,12 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t taken_late_ns; /* when somebody last was told to believe what is taken in later: a listing, attributes */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */
 	unsigned helds;
-	unsigned losses; /* how often a member told of one that it gave up */
+	struct holder *holder;
+	unsigned holders;
+	struct opened *locked; /* open files through which something was locked */
+	struct brings brings;
+	unsigned leaving; /* owners that are giving all back */
+	unsigned losses;  /* how often a member told of one that it gave up */
 	bool locked_ever;
 };
 
@@ -66,18 +79,17 @@ struct seen_entry {	 /* of a listing: what was returned */
 	uint64_t cookie; /* of the member, to go on after it */
 	uint64_t hash;	 /* of the name */
 };
-struct brings { /* how often a member has been brought locks, begun and ended: odd while that goes on */
-	unsigned at[REPLICAS_MAX];
-};
 struct opened { /* slot of a file */
 	struct task_lock opening;
 	pthread_mutex_t lock;	       /* guards what follows */
 	struct file *at[REPLICAS_MAX]; /* the members' */
 	unsigned unlike;	       /* bit i: other locks than ours may be held through it at member i */
 	unsigned being_opened;	       /* bit i: at member i, which is brought the locks just now */
-	struct brings brings;
-	bool bringing; /* a task brings them there */
+	bool bringing;		       /* a task brings them there */
 	bool closed;
+	struct file *
+		file; /* borrowed: that of the slot, once something was locked through it; this and the next the object's lock guards */
+	struct opened *next_locked; /* of the inode */
 	/* of a directory */
 	struct task_lock listing;
 	int lister; /* the member that lists, or -1 */
@@ -357,6 +369,7 @@ int afr_setlk(struct request *, struct xlator *, const struct setlk_in *, struct
 void lock_lost_at(struct afr *, int member, const struct event *);
 /* held.c: the change is good only while a lock is held, and one of these members has given that up. */
 bool lock_given_up(struct afr *, const struct request *, enum fop, const void *in, unsigned members);
-/* What is held through the file, to the member's own of it. -errno: it has not got all. */
-int locks_bring(struct afr *, struct file *, struct file *at, int member, unsigned *count); /* how many there were */
+/* brought.c: what is held through the file, to the member's own of it. -errno: it has not got all. */
+int locks_bring(struct afr *, struct file *, struct file *at, int member);
+void locks_end(struct afr *, struct file *, struct opened *); /* it is closed */
 #endif

@@ -112,29 +112,6 @@ static struct file *file_known(struct opened *o, int member)
 	return f;
 }
 
-static void count_bring(struct opened *o, int member, unsigned by)
-{
-	pthread_mutex_lock(&o->lock);
-	o->brings.at[member] += by;
-	pthread_mutex_unlock(&o->lock);
-}
-
-/* With `opening` held. It is counted before the locks are listed: see tell_rest(). */
-static int make_alike(struct afr *a, struct file *f, struct file *at, int member)
-{
-	struct opened *o = opened_of(a, f);
-	unsigned count = 0;
-	int err;
-
-	opened_set_unlike(o, member, false); /* first: what changes meanwhile is brought next time */
-	count_bring(o, member, 1);
-	err = locks_bring(a, f, at, member, &count);
-	count_bring(o, member, count ? 1 : -1u);
-	if (err)
-		opened_set_unlike(o, member, true);
-	return err;
-}
-
 /* Who closes the file closes what he finds: so what comes later is closed here, with the locks that it has been brought. */
 static void close_late(struct afr *a, int member, struct file *at)
 {
@@ -158,7 +135,7 @@ static int open_anew(struct afr *a, struct file *f, int member, struct file **at
 	pthread_mutex_lock(&o->lock);
 	o->being_opened |= 1u << member;
 	pthread_mutex_unlock(&o->lock);
-	err = make_alike(a, f, *at, member);
+	err = locks_bring(a, f, *at, member);
 	pthread_mutex_lock(&o->lock);
 	closed = o->closed;
 	if (err != -ESTALE && !closed)
@@ -170,7 +147,7 @@ static int open_anew(struct afr *a, struct file *f, int member, struct file **at
 		return -EBADF;
 	}
 	if (!err && opened_unlike(o) >> member & 1) /* a lock was given back between: it may have been brought before that */
-		err = make_alike(a, f, *at, member);
+		err = locks_bring(a, f, *at, member);
 	return err;
 }
 
@@ -182,7 +159,7 @@ static int known_alike(struct afr *a, struct file *f, int member, struct file **
 
 	*at = file_known(o, member);
 	if (*at && opened_unlike(o) >> member & 1)
-		err = make_alike(a, f, *at, member);
+		err = locks_bring(a, f, *at, member);
 	if (err == -ESTALE) { /* the member has been started anew, and does not know it by that file */
 		file_forget(a, f, member, *at);
 		file_unref(*at);
@@ -362,7 +339,6 @@ int afr_opendir(struct request *rq, struct xlator *x, const struct opendir_in *i
 int afr_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
 	struct opened *o = opened_of(afr_of(x), in->file);
-	struct object *of = object_of(afr_of(x), in->file->inode);
 	struct file *at[REPLICAS_MAX];
 
 	(void)out;
@@ -373,12 +349,7 @@ int afr_release(struct request *rq, struct xlator *x, const struct release_in *i
 	for (int i = 0; i < REPLICAS_MAX; i++) /* a branch of an earlier call may still be under way, and forget one of them */
 		at[i] = o->at[i] ? file_ref(o->at[i]) : NULL;
 	pthread_mutex_unlock(&o->lock);
-	if (of) {
-		pthread_mutex_lock(&of->lock);
-		object_drop_locks(of, LOCK_FLOCK, 0, o);
-		object_drop_locks(of, LOCK_POSIX, 0, o); /* their owners have closed it */
-		pthread_mutex_unlock(&of->lock);
-	}
+	locks_end(afr_of(x), in->file, o);
 	files_close(afr_of(x), rq, at);
 	return 0;
 }

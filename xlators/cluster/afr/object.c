@@ -13,6 +13,7 @@ void object_free(struct object *o)
 	inode_unref(o->parent);
 	free(o->name);
 	free(o->held);
+	free(o->holder);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
