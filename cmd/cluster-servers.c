@@ -2,7 +2,9 @@
 /* The servers of the cluster: who is a member of the shared store, and what specifications call them.
  *
  *   cluster add-server NAME ADDRESS:PORT
- *   cluster remove-server NAME */
+ *   cluster remove-server NAME [keep-bricks]
+ *
+ * With keep-bricks it leaves the shared store only, and is to come back: what specifications call it stays known. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -184,7 +186,7 @@ static int check_unused(const char *server, struct problem *p)
 					err = problem_set(
 						p, EBUSY,
 						"server %s has the brick %s of volume %s: replace it (`stratus brick replace`) "
-						"or delete the volume first",
+						"or delete the volume first; or --keep-bricks, if it comes back",
 						server, s->brick[i].directory, s->volume);
 		cluster_spec_release(s);
 	}
@@ -192,7 +194,7 @@ static int check_unused(const char *server, struct problem *p)
 	return err;
 }
 
-static int remove_server(const char *name, struct problem *p)
+static int remove_server(const char *name, bool keep_bricks, struct problem *p)
 {
 	cleanup_path char *key = path_format("server/%s", name);
 	struct blob value = { 0 };
@@ -205,7 +207,7 @@ static int remove_server(const char *name, struct problem *p)
 				   "server %s leads the cluster: stop its stratusd, then remove it from the one that leads "
 				   "next",
 				   name);
-	err = check_unused(name, p);
+	err = keep_bricks ? 0 : check_unused(name, p);
 	if (err)
 		return err;
 	known = !store_get(cluster_store(), key, &value, &version);
@@ -215,14 +217,16 @@ static int remove_server(const char *name, struct problem *p)
 		p->text[0] = '\0';
 		err = 0;
 	}
-	return err || !known ? err : cluster_commit_problem(store_replace(cluster_store(), key, version, NULL), p);
+	if (err || !known || keep_bricks)
+		return err;
+	return cluster_commit_problem(store_replace(cluster_store(), key, version, NULL), p);
 }
 
 int cluster_server_command(int words, char **word, struct problem *p)
 {
 	if (!strcmp(word[1], "add-server") && words == 4)
 		return add(word[2], word[3], p);
-	if (!strcmp(word[1], "remove-server") && words == 3)
-		return remove_server(word[2], p);
+	if (!strcmp(word[1], "remove-server") && (words == 3 || (words == 4 && !strcmp(word[3], "keep-bricks"))))
+		return remove_server(word[2], words == 4, p);
 	return problem_set(p, EINVAL, "\"cluster %.60s\" takes other words", word[1]);
 }

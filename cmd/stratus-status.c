@@ -78,9 +78,24 @@ static void print_volume(const json_t *v)
 	print_sets(v);
 }
 
-static void print_server(const json_t *s)
+static const char *leader_of(const json_t *servers)
 {
-	printf("server %s: %s", json_text(s, "name"), json_text(s, "state"));
+	json_t *s;
+	size_t i;
+
+	json_array_foreach(servers, i, s) if (json_is_true(json_object_get(s, "leads"))) return json_text(s, "name");
+	return "";
+}
+
+/* Only the one that leads hears from all: what the others don't know it does. */
+static void print_server(const json_t *s, const char *leader)
+{
+	const char *state = json_text(s, "state");
+
+	if (*leader && !strcmp(state, "unknown"))
+		printf("server %s: not heard from here (%s leads, and knows)", json_text(s, "name"), leader);
+	else
+		printf("server %s: %s", json_text(s, "name"), state);
 	if (json_object_get(s, "address"))
 		printf(" at %s%s%s", json_text(s, "address"), json_is_true(json_object_get(s, "leads")) ? ", leads" : "",
 		       json_is_true(json_object_get(s, "votes")) ? "" : ", does not vote yet");
@@ -95,7 +110,7 @@ static void print_all(const json_t *all)
 
 	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", json_text(self, "name"),
 	       json_number(self, "pid"), json_text(self, "listen"), json_text(self, "version"));
-	json_array_foreach(servers, i, one) print_server(one);
+	json_array_foreach(servers, i, one) print_server(one, leader_of(servers));
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes))
 		puts("no volumes: `stratus volume create` makes one");

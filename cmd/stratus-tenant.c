@@ -258,6 +258,8 @@ static void show_all(const struct arguments *a, const struct spec *s)
 {
 	json_t *list = json_array();
 
+	if (!a->ask.json && s->tenants)
+		printf("%-24s %-10s %10s %10s  %s\n", "TENANT", "STATE", "FIRST ID", "IDS", "RATES");
 	for (size_t i = 0; i < s->tenants; i++) {
 		const struct spec_tenant *t = &s->tenant[i];
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "brick-wait.h"
 #include "cluster-client.h"
 #include "command.h"
 #include "difference.h"
@@ -14,15 +15,16 @@
 #include "service.h"
 #include "verbs.h"
 
-enum { KEY_DRY = 1000, KEY_START, KEY_CANCEL, WORDS = 1024 };
+enum { KEY_DRY = 1000, KEY_START, KEY_CANCEL, KEY_KEEP, WORDS = 1024 };
 
 struct arguments {
 	struct words words;
 	struct ask_form ask;
 	struct spec_form form;
-	bool dry_run, start, cancel;
+	bool dry_run, start, cancel, keep_bricks;
 	uint64_t with_names; /* a mask: subvolumes that have names, or may have */
 	bool *have_none;     /* what was removed has none */
+	bool is_awaited;     /* what is not served at once will be waited for */
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -44,6 +46,9 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_CANCEL:
 		a->cancel = true;
 		return 0;
+	case KEY_KEEP:
+		a->keep_bricks = true;
+		return 0;
 	default:
 		return words_take(&a->words, key, value, state);
 	}
@@ -59,7 +64,8 @@ static int run_verb(const char *program, const struct verb *verbs, const struct 
 {
 	unsigned given = (a->dry_run ? WITH_DRY_RUN : 0) | (a->form.replica ? WITH_REPLICA : 0) |
 			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->form.tenants || a->form.growable ? WITH_TENANTS : 0) |
-			 (a->form.tls ? WITH_TLS : 0) | (a->start ? WITH_START : 0) | (a->cancel ? WITH_CANCEL : 0);
+			 (a->form.tls ? WITH_TLS : 0) | (a->start ? WITH_START : 0) | (a->cancel ? WITH_CANCEL : 0) |
+			 (a->keep_bricks ? WITH_KEEP : 0);
 
 	return verbs_run(program, verbs, a->words.word[0], a->words.count, given, a);
 }
@@ -90,7 +96,7 @@ static int conclude(const struct arguments *a, const json_t *answer, struct prob
 	} else {
 		print_plain(a, answer);
 	}
-	if (!*problems)
+	if (!*problems || a->is_awaited)
 		return 0;
 	return problem_set(
 		p, EIO, "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
@@ -306,9 +312,25 @@ static int replace_brick(struct spec *s, const struct arguments *a, struct probl
 	return spec_replace_brick(s, a->words.word[2], a->words.word[3], p);
 }
 
+static int await_brick(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err)
+		err = brick_wait(&keeper, "stratus brick", a->words.word[1], a->words.word[3], p);
+	process_free(&keeper);
+	return err;
+}
+
 static int brick_replace(const struct arguments *a, struct problem *p)
 {
-	return edit(a, a->words.word[1], replace_brick, p);
+	struct arguments patient = *a;
+	int err;
+
+	patient.is_awaited = true;
+	err = edit(&patient, a->words.word[1], replace_brick, p);
+	return err || a->dry_run ? err : await_brick(a, p);
 }
 
 static int add_bricks(struct spec *s, const struct arguments *a, struct problem *p)
@@ -420,6 +442,40 @@ static int server_ask(const struct arguments *a, const char *line, const char *d
 	return err;
 }
 
+static void print_servers(const json_t *list)
+{
+	json_t *s;
+	size_t i;
+
+	printf("%-16s %-22s %-8s %s\n", "SERVER", "ADDRESS", "STATE", "ROLE");
+	json_array_foreach(list, i, s)
+	{
+		const char *role = json_is_true(json_object_get(s, "leads")) ? "leads" : "";
+
+		if (json_is_false(json_object_get(s, "votes")))
+			role = "does not vote yet";
+		printf("%-16s %-22s %-8s %s\n", json_text(s, "name"),
+		       json_object_get(s, "address") ? json_text(s, "address") : "alone", json_text(s, "state"), role);
+	}
+}
+
+static int server_list(const struct arguments *a, struct problem *p)
+{
+	struct process keeper = { 0 };
+	json_t *all = NULL;
+	int err = keeper_find(a->ask.stratusd, &keeper, p);
+
+	if (!err)
+		err = keeper_ask(&keeper, "cluster status", NULL, &all, p);
+	if (!err && a->ask.json)
+		json_show(json_object_get(all, "servers"));
+	else if (!err)
+		print_servers(json_object_get(all, "servers"));
+	json_decref(all);
+	process_free(&keeper);
+	return err;
+}
+
 static int server_add(const struct arguments *a, struct problem *p)
 {
 	cleanup_path char *line = path_format("cluster add-server %s %s", a->words.word[1], a->words.word[2]);
@@ -429,7 +485,8 @@ static int server_add(const struct arguments *a, struct problem *p)
 
 static int server_remove(const struct arguments *a, struct problem *p)
 {
-	cleanup_path char *line = path_format("cluster remove-server %s", a->words.word[1]);
+	cleanup_path char *line =
+		path_format("cluster remove-server %s%s", a->words.word[1], a->keep_bricks ? " keep-bricks" : "");
 
 	return server_ask(a, line, "removed", p);
 }
@@ -448,9 +505,9 @@ int command_volume(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"create VOLUME SERVER:/DIRECTORY...\ninfo [VOLUME]\nstart VOLUME\nstop VOLUME\ndelete VOLUME\nset VOLUME "
+		"create VOLUME SERVER:/DIRECTORY...\nlist\ninfo [VOLUME]\nstart VOLUME\nstop VOLUME\ndelete VOLUME\nset VOLUME "
 		"TYPE OPTION [VALUE]",
-		"Makes, shows and changes volumes. `info` prints the committed specification, or the names of all volumes. `set` "
+		"Makes, shows and changes volumes. `list` prints their names, `info` the committed specification of one. `set` "
 		"gives an option to all translators of a type, or takes it away again when no value is named. `delete` leaves the "
 		"bricks' directories as they are.",
 		children,
@@ -460,6 +517,7 @@ int command_volume(int argc, char **argv)
 	static const struct verb verbs[] = {
 		{ "create", 3, WORDS, WITH_DRY_RUN | WITH_REPLICA | WITH_ARBITER | WITH_TENANTS | WITH_START | WITH_TLS,
 		  volume_create },
+		{ "list", 1, 1, 0, volume_info },
 		{ "info", 1, 2, 0, volume_info },
 		{ "start", 2, 2, WITH_DRY_RUN, volume_start },
 		{ "stop", 2, 2, WITH_DRY_RUN, volume_stop },
@@ -484,7 +542,7 @@ int command_brick(int argc, char **argv)
 		option,
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...\nremove --cancel VOLUME",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
-		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. `add` gives a volume more bricks, "
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. It returns when the new brick is in service. `add` gives a volume more bricks, "
 		"whole replica sets; `stratus rebalance` then moves names there. `remove` has a brick (or replica set, all of "
 		"it) emptied while the volume is in use, and takes it out when nothing is left there; `stratus rebalance status` tells how far "
 		"that is. The others keep their numbers, and what is added later takes that of one that has left. What was added and never got "
@@ -508,17 +566,25 @@ int command_brick(int argc, char **argv)
 
 int command_server(int argc, char **argv)
 {
+	static const struct argp_option options[] = {
+		{ "keep-bricks", KEY_KEEP, NULL, 0,
+		  "With remove: its bricks stay where they are, for it is added again (doc/cluster.md, \"A damaged log\")", 0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
-		NULL,
+		options,
 		option,
-		"add SERVER ADDRESS:PORT\nremove SERVER",
-		"Changes which servers keep the cluster store, one at a time, on the server that leads. `add` takes in one that runs as "
+		"list\nadd SERVER ADDRESS:PORT\nremove [--keep-bricks] SERVER",
+		"Shows and changes which servers keep the cluster store. `add` and `remove` go one at a time, on the server that leads. `add` takes in one that runs as "
 		"`stratusd --state DIR --name SERVER --cluster ADDRESS:PORT --join`; `remove` lets one go that has no bricks.",
 		ask_child,
 		NULL,
 		NULL,
 	};
-	static const struct verb verbs[] = { { "add", 3, 3, 0, server_add }, { "remove", 2, 2, 0, server_remove }, { 0 } };
+	static const struct verb verbs[] = { { "list", 1, 1, 0, server_list },
+					     { "add", 3, 3, 0, server_add },
+					     { "remove", 2, 2, WITH_KEEP, server_remove },
+					     { 0 } };
 	const char *word[3];
 	struct arguments a = { .words = { word, 1, 3, 0 } };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "command.h"
 #include "config.h"
 #include "facts.h"
 #include "graph.h"
@@ -328,7 +329,7 @@ int main(int argc, char **argv)
 
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	arguments_parse(&argp, argc, argv, 0, NULL, NULL);
 	if (run(&p))
 		return problem_print("stratusd", &p);
 	if (check_only)

@@ -31,7 +31,8 @@ static const char *const option_names[] = { "--dry-run",
 					    "what an access point is to be",
 					    "--server",
 					    "--bytes or --inodes",
-					    "--json" };
+					    "--json",
+					    "--keep-bricks" };
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)

@@ -28,6 +28,7 @@ enum {
 	WITH_SERVER = 1 << 15,
 	WITH_QUOTA = 1 << 16,
 	WITH_JSON = 1 << 17,
+	WITH_KEEP = 1 << 18,
 };
 
 struct arguments; /* each command has its own */

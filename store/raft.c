@@ -19,6 +19,8 @@
 
 #include "backend.h"
 #include "log.h"
+#include "raft-check.h"
+#include "raft-mark.h"
 #include "raft-tls.h"
 
 enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16 };
@@ -44,7 +46,7 @@ struct job {
 };
 struct shared {
 	struct store *store;
-	char *directory, *address;
+	char *directory, *name, *address;
 	const struct tls_files *tls; /* NULL: none; the caller's, while it is opened */
 	bool secure;
 	raft_id id;
@@ -61,6 +63,8 @@ struct shared {
 	size_t entry_bytes;			    /* so, too: of the largest of late */
 	int made;				    /* how far set_up() came */
 	int claimed;				    /* the directory, locked: it is ours */
+	struct raft_mark mark;			    /* on the loop only */
+	raft_index applied;			    /* so, too: and on this disk */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
@@ -523,11 +527,22 @@ static bool replayed(struct store *s)
 	return yes;
 }
 
+/* What others have on disk may be applied before it is on this one. */
+static void note_applied(struct shared *l)
+{
+	raft_index applied = raft_last_applied(&l->raft);
+
+	applied = applied < l->raft.last_stored ? applied : l->raft.last_stored;
+	l->applied = applied > l->applied ? applied : l->applied;
+}
+
 static void tick(uv_timer_t *timer)
 {
 	struct shared *l = timer->data;
 
 	note_time(l);
+	note_applied(l);
+	raft_mark_raise(&l->mark, &l->loop, l->applied);
 	if (!replayed(l->store))
 		note_replayed(l);
 	if (is_broken(l) && !l->told) {
@@ -600,8 +615,10 @@ static void woken(uv_async_t *async)
 			j->start(j);
 		j = next;
 	}
-	if (closing && !uv_is_closing((uv_handle_t *)async) && l->raft.close_cb == NULL)
+	if (closing && !uv_is_closing((uv_handle_t *)async) && l->raft.close_cb == NULL) {
+		note_applied(l);
 		raft_close(&l->raft, raft_closed);
+	}
 }
 
 static void *run(void *arg)
@@ -651,11 +668,13 @@ static void close_log(struct store *s)
 	} else {
 		release(l);
 	}
+	raft_mark_close(&l->mark, l->applied);
 	pthread_cond_destroy(&l->progress);
 	pthread_mutex_destroy(&l->lock);
 	if (l->claimed >= 0) /* last: until here the loop may write there */
 		close(l->claimed);
 	free(l->directory);
+	free(l->name);
 	free(l->address);
 	free(l);
 }
@@ -686,6 +705,33 @@ static int begin(struct shared *l, struct problem *p)
 	return problem_set(p, EIO, "the shared store in %s can't be made: %s", l->directory, raft_errmsg(&l->raft));
 }
 
+/* `what` is wrong with it. Nothing is set aside or cut off: what was acknowledged would go with it, and nobody would know. */
+static int damaged(struct shared *l, const char *what, struct problem *p)
+{
+	return problem_set(
+		p, EINVAL,
+		"the log of the shared store in %s is damaged, and no crash does that: %s; nothing was changed. If the other servers have the "
+		"log: `stratus server remove --keep-bricks %s` on the one that leads, empty %s, start this one with --join, and "
+		"`stratus server add %s %s` there; else see \"A damaged log\" in doc/cluster.md",
+		l->directory, what, l->name, l->directory, l->name, l->address);
+}
+
+/* Before libraft reads it, which cuts off what it can't read. */
+static int check_log(struct shared *l, struct problem *p)
+{
+	struct problem found = { "" };
+	int err = raft_check(l->claimed, &found);
+
+	if (err)
+		return *found.text ? damaged(l, found.text, p) : err;
+	return raft_mark_open(&l->mark, l->claimed, p);
+}
+
+static bool is_damage(int status)
+{
+	return status == RAFT_CORRUPT || status == RAFT_MALFORMED || status == RAFT_INVALID;
+}
+
 static int made(struct shared *l, int err)
 {
 	l->made += !err;
@@ -706,7 +752,11 @@ static int set_up(struct shared *l, struct problem *p)
 	if (!err)
 		err = made(l, raft_uv_init(&l->io, &l->loop, l->directory, &l->transport));
 	if (!err)
+		raft_uv_set_auto_recovery(&l->io, false);
+	if (!err)
 		err = made(l, raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address));
+	if (is_damage(err) && *l->io.errmsg)
+		return damaged(l, l->io.errmsg, p);
 	if (err)
 		return problem_set(p, EIO, "the shared store in %s can't be opened: %s", l->directory,
 				   *l->io.errmsg ? l->io.errmsg : raft_strerror(err));
@@ -734,10 +784,12 @@ static int claim(struct shared *l, struct problem *p)
 			   l->directory);
 }
 
-static int cant_start(struct shared *l, struct problem *p)
+static int cant_start(struct shared *l, int status, struct problem *p)
 {
 	const char *reason = raft_errmsg(&l->raft);
 
+	if (is_damage(status))
+		return damaged(l, *reason ? reason : raft_strerror(status), p);
 	return problem_set(p, EIO, "the shared store in %s can't start at %s: %s", l->directory, l->address,
 			   *reason ? reason
 				   : "does something else listen there, or is it no address of this machine? `ss -tlnp` tells");
@@ -745,14 +797,16 @@ static int cant_start(struct shared *l, struct problem *p)
 
 static int start(struct shared *l, bool join, struct problem *p)
 {
-	int err = claim(l, p);
+	int err = claim(l, p), status;
 
+	if (!err)
+		err = check_log(l, p);
 	if (!err)
 		err = set_up(l, p);
 	if (!err && !join)
 		err = begin(l, p);
-	if (!err && raft_start(&l->raft))
-		err = cant_start(l, p);
+	if (!err && (status = raft_start(&l->raft)))
+		err = cant_start(l, status, p);
 	if (!err)
 		l->began_with = raft_last_index(&l->raft);
 	if (!err)
@@ -784,7 +838,9 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->last = &l->first;
 	l->directory = strdup(directory);
 	l->address = strdup(address);
+	l->name = strdup(name);
 	l->claimed = -1;
+	l->mark.fd = -1;
 	l->id = store_member_id(name);
 	l->tls = tls;
 	l->secure = tls;
@@ -794,7 +850,7 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->progress, &clock);
 	pthread_condattr_destroy(&clock);
-	err = l->directory && l->address ? start(l, join, p) : -ENOMEM;
+	err = l->directory && l->name && l->address ? start(l, join, p) : -ENOMEM;
 	if (err)
 		store_close(s);
 	else

@@ -221,6 +221,7 @@ are_whole() { [ "$(views)" = "$whole" ]; }
 wait_until 20 are_whole || fail "the sets are not whole: $(views)"
 exec 8>>mset/open
 "$STRATUS" brick replace set brick1 alpha:"$SCRATCH/r9" >/dev/null
+[ "$("$STRATUS" status --json | json '[v["set"]["members"][1]["answers"] for v in d["volumes"] if v["name"] == "set"]')" = "[True]" ] || fail "replace returns before the brick is in service: $("$STRATUS" status)"
 wait_until 20 grep -q 'switched to version 2' mset.log || fail "the mount does not follow the replaced brick"
 timeout 300 sh -c 'echo two >>mset/file' || fail "no change is possible after a brick was replaced"
 timeout 300 sh -c 'echo before and after >&8' || fail "a file that was open when a brick was replaced can't be written to"

@@ -49,6 +49,8 @@ grep -q "did you mean 'mount'" <<<"$OUT" || fail "the nearest command is not nam
 expect 2 "$STRATUS" mount only-one-word
 expect 2 "$STRATUSD"
 expect 2 "$STRATUSD" --log-level loud x.vol
+expect 2 "$STRATUSD" --foregroud x.vol
+grep -q -- "did you mean .--foreground" <<<"$OUT" || fail "the nearest option is not named: $OUT"
 expect 2 "$STRATUS" demo --bricks 0
 
 # ---- options that do not go with a verb: nobody is asked anything ----
@@ -60,6 +62,7 @@ goes_with() { # OPTION VERBS COMMAND...
 }
 goes_with --dry-run "create, start, stop and set" volume delete photos
 goes_with --dry-run "create, start, stop and set" volume info
+goes_with --keep-bricks remove server list
 for verb in "info photos" "start photos" "stop photos" "delete photos" "set photos protocol/client max-wait 5s"; do
 	# shellcheck disable=SC2086
 	for option in --replica=2 --arbiter --start; do goes_with $option create volume $verb; done

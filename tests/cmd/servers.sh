@@ -55,6 +55,11 @@ up() { [ "$(on "$1" status --json | json 'sorted((s["name"], s["state"], s["vote
 	"[('alpha', 'up', True), ('beta', 'up', True), ('gamma', 'up', True)]" ]; }
 wait_until 10 up alpha || fail "not three members: $(on alpha status)"
 
+on beta server list >out
+grep -q '^alpha .* leads$' out && grep -q '^gamma .*127.0.0.1:' out || fail "server list: $(cat out)"
+[ "$(on alpha server list --json | json 'sorted(s["name"] for s in d)')" = "['alpha', 'beta', 'gamma']" ] || fail "server list --json: $(on alpha server list --json)"
+on beta status | grep -q '^server gamma: not heard from here (alpha leads, and knows)' || fail "who does not lead says: $(on beta status)"
+
 # ---- a volume with a brick on each: each serves its own ----
 cat >photos.yaml <<END
 volume: photos
@@ -136,6 +141,28 @@ wait_until 10 serves alpha 0 || fail "alpha does not serve its brick again"
 wait_until 60 in_view "$leader" "['in', 'in', 'in']" || fail "the set is not whole again: $(on "$leader" status)"
 cmp r0/file r1/file && cmp r0/file r2/file || fail "the replicas differ"
 umount "$SET"
+
+# ---- a brick goes to another server: the command returns when that serves it ----
+on "$leader" brick replace set brick1 alpha:"$SCRATCH/r9" >out 2>err || fail "replaced, but: $(cat out err)"
+[ "$(on "$leader" status --json | json '[v["set"]["members"][1]["answers"] for v in d["volumes"] if v["name"] == "set"]')" = "[True]" ] || fail "not in service yet: $(on "$leader" status)"
+wait_until 60 in_view "$leader" "['in', 'in', 'in']" || fail "the new brick is not healed: $(on "$leader" status)"
+
+# ---- a log that its disk has damaged: refused; the server leaves the store, keeps its brick, and is added again ----
+[ "$leader" = beta ] && broken=gamma other=1 || broken=beta other=2
+kill -9 "${PID[$broken]}"
+wait "${PID[$broken]}" 2>/dev/null || true
+unset "PIDS[${PID[$broken]}]"
+segment=$broken/raft/open-1 # it has run since it joined
+python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(40); b = f.read(1); f.seek(40); f.write(bytes([b[0] ^ 4]))' "$segment"
+! timeout 30 "$STRATUSD" --foreground --state "$SCRATCH/$broken" --name "$broken" --listen 127.0.0.1:"${HTTP[$broken]}" \
+	--cluster 127.0.0.1:"${PEER[$broken]}" 2>err || fail "a damaged log was taken"
+grep -q "$(basename "$segment") is damaged at byte .*server remove --keep-bricks $broken" err || fail "the damage is not told: $(cat err)"
+refused "has the brick .*--keep-bricks" "$leader" server remove "$broken"
+on "$leader" server remove --keep-bricks "$broken" >/dev/null
+rm -r "${broken:?}/raft"
+start_server "$broken" --join
+on "$leader" server add "$broken" 127.0.0.1:"${PEER[$broken]}" >/dev/null || fail "it is not taken in again: $(on "$leader" status)"
+wait_until 60 serves "$broken" $((3 - other)) || fail "it does not serve its brick again: $(on "$broken" status)"
 for name in beta gamma; do stop_process "${PID[$name]}" "$name"; done
 status=0
 on alpha volume set photos protocol/client max-wait 62s >out 2>err || status=$?
