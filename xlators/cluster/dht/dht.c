@@ -2,6 +2,7 @@
 /* cluster/dht: one tree over several subvolumes. The root is at all of them, and a name in it at the one that the layout chooses; whatever is
  * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
 #include "dht.h"
+
 #include "location.h"
 #include "quota.h"
 
@@ -514,11 +515,17 @@ static int across(struct request *rq, struct dht *d, enum fop fop, const void *i
 static int call_with_files(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int child)
 {
 	char room[IN_ROOM] __attribute__((aligned(16)));
+	const void *given = in;
 	int err = files_at(rq, d, fop, &in, room, child);
 
-	if (err)
-		return err == -EXDEV && fop == FOP_flush ? 0 : err;
-	return call_at(rq, d, fop, in, out, child);
+	if (!err)
+		err = call_at(rq, d, fop, in, out, child);
+	if (err == -EBADF && files_were_elsewhere(d, fop, given)) {
+		in = given;
+		err = files_at(rq, d, fop, &in, room, child);
+		err = err ? err : call_at(rq, d, fop, in, out, child);
+	}
+	return err == -EXDEV && fop == FOP_flush ? 0 : err;
 }
 
 static int call_once(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -750,6 +757,18 @@ static void dht_forget_file(struct xlator *x, struct file *file, void *slot)
 		wide_free(slot);
 }
 
+/* What is open goes on as it was opened. */
+static bool dht_inherit_file(struct xlator *x, const struct xlator *old, struct file *file, void *slot)
+{
+	if (S_ISDIR(file->inode->type))
+		wide_inherit(x, old, slot);
+	else if (S_ISREG(file->inode->type))
+		followed_inherit(x, old, slot);
+	else
+		return false;
+	return true;
+}
+
 static void dht_dump(struct xlator *x, FILE *f)
 {
 	struct dht *d = x->private;
@@ -872,7 +891,7 @@ const struct xlator_type xlator_type = {
 	.notify = dht_notify,
 	.forget_inode = dht_forget_inode,
 	.forget_file = dht_forget_file,
-	.inherit_file = wide_inherit,
+	.inherit_file = dht_inherit_file,
 	.dump = dht_dump,
 	.command = dht_command,
 	.believe = dht_believe,

@@ -595,6 +595,10 @@ int place_now(struct dht *, struct inode *, int known, int child);
 enum { IN_ROOM = 512 };
 int files_at(struct request *, struct dht *, enum fop, const void **in, void *room, int child);
 void note_opened(struct dht *, struct file *, int child);
+/* In a graph that has taken the other's place: what was opened at subvolumes that are others now is opened anew. */
+void followed_inherit(const struct xlator *, const struct xlator *old, void *slot);
+/* After EBADF: some were taken to be open where they are now, and were not. They are opened anew next time. */
+bool files_were_elsewhere(struct dht *, enum fop, const void *in);
 int follow_release(struct request *, struct dht *, struct file *);
 void followed_free(void *slot);
 
@@ -696,5 +700,5 @@ void whole_listed(struct dht *, const struct readdir_in *, const struct dirents 
 int wide_at(struct request *, struct dht *, struct file *, int child, struct file **at);
 void wide_free(struct wide *);
 /* The listing goes on in a graph that has taken the other's place (inherit_file). */
-bool wide_inherit(struct xlator *, const struct xlator *old, struct file *, void *slot);
+void wide_inherit(const struct xlator *, const struct xlator *old, void *slot);
 #endif

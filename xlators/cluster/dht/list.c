@@ -536,13 +536,9 @@ static void close_gone(const struct dht *d, const struct xlator *old, struct wid
 		file_unref(gone[i]);
 }
 
-/* (A file that was opened anew elsewhere is found there once more.) */
-bool wide_inherit(struct xlator *x, const struct xlator *old, struct file *file, void *slot)
+void wide_inherit(const struct xlator *x, const struct xlator *old, void *slot)
 {
-	if (!S_ISDIR(file->inode->type))
-		return false;
 	close_gone(x->private, old, slot);
-	return true;
 }
 
 int wide_release(struct request *rq, struct dht *d, struct file *file)
