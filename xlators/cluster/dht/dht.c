@@ -3,6 +3,8 @@
  * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
 #include "dht.h"
 
+#include <stdlib.h>
+
 #include "location.h"
 #include "quota.h"
 
@@ -26,6 +28,8 @@ static const struct option options[] = {
 	{ "leaving", OPTION_INT, OPTION_AT(struct dht, leaving), "-1",
 	  "the subvolume, by its number from 0, that is to leave the volume: nothing new is put there, and a rebalance moves what it has to the others; -1: none",
 	  -1, SUBVOLUMES_MAX - 1 },
+	{ "weights", OPTION_STRING, OPTION_AT(struct dht, weights), "",
+	  "shares of the names of the root that a rebalance gives to the subvolumes, in their order: numbers from 1 to 1000 with commas between, as 1,1,2; empty: as they are" },
 	{ "rate", OPTION_SIZE, OPTION_AT(struct dht, rate), "0",
 	  "bytes a second that a rebalance copies at most; 0: as fast as it can", .live = true },
 	{ "parallel", OPTION_INT, OPTION_AT(struct dht, parallel), "4", "files that a rebalance copies at a time", 1, 64,
@@ -690,6 +694,30 @@ static int check_initial(const struct dht *d, struct problem *p)
 				     d->x->name, (long long)d->initial_from, d->x->children);
 }
 
+/* "1,2,1": of the first ones; there may be some of subvolumes that are still to come. */
+static int read_weights(struct dht *d, struct problem *p)
+{
+	enum { MOST = 1000 };
+	const char *at = d->weights;
+	bool good = true;
+
+	for (int i = 0; good && at && *at; i++) {
+		char *end;
+		unsigned long weight = strtoul(at, &end, 10);
+
+		good = i < SUBVOLUMES_MAX && *at >= '0' && *at <= '9' && weight >= 1 && weight <= MOST &&
+		       (!*end || (*end == ',' && end[1]));
+		if (good)
+			d->weight[i] = (uint16_t)weight;
+		at = *end ? end + 1 : end;
+	}
+	return good ? 0
+		    : problem_set(
+			      p, EINVAL,
+			      "volume %s: option weights is \"%s\": write a number from 1 to %d for each subvolume, %d at most, with commas between, as 1,1,2",
+			      d->x->name, d->weights, MOST, SUBVOLUMES_MAX);
+}
+
 static int dht_init(struct xlator *x, struct problem *p)
 {
 	struct dht *d = x->private;
@@ -705,6 +733,8 @@ static int dht_init(struct xlator *x, struct problem *p)
 			p, EINVAL,
 			"volume %s: option leaving is %lld, and there is no such subvolume, or no other: set it to -1", x->name,
 			(long long)d->leaving);
+	if (!err)
+		err = read_weights(d, p);
 	if (err)
 		return err;
 	pthread_mutex_init(&d->lock, NULL);

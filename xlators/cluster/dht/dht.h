@@ -25,6 +25,8 @@ struct spread {
 	bool lacks;	       /* the graph lacks a member */
 	bool grows;	       /* the graph has subvolumes that are not in it */
 	struct layout grown;   /* in which these get their part, when it is settled */
+	bool weighs;	       /* a member is to have another weight */
+	struct layout weighed; /* in which one has, when it is settled */
 	bool shrinks;	       /* a member is to leave the volume, and others have a part, too */
 	struct layout shrunk;  /* in which it gives its own to them, when it is settled */
 	struct spread *before; /* that was known before it */
@@ -54,8 +56,10 @@ struct dht {
 	uint64_t rate;		       /* option: bytes a second; 0: no limit */
 	int64_t parallel;	       /* option */
 	int64_t leaving;	       /* option: this subvolume is to go; -1: none is */
+	char *weights;		       /* option: of the subvolumes, by number; "": as they are */
 	int64_t initial, initial_from; /* options: so many subvolumes have the names as long as there is no layout; 0: all */
 
+	uint16_t weight[SUBVOLUMES_MAX]; /* what `weights` says; 0: nothing */
 	uint64_t absent; /* a mask of children that only keep the place of a subvolume that has left (cluster/absent) */
 
 	struct xlator *x;

@@ -132,7 +132,7 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 	struct leaving *v = arg;
 
 	(void)dir;
-	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+	for (uint32_t i = 0; i < list->count && rebalance_goes_on(v->r); i++) {
 		struct gfid gfid;
 		int err = directory_parse(list->entry[i].name, &gfid) ? 1 : 0;
 
@@ -157,7 +157,7 @@ static void lead_each(struct request *rq, void *arg, struct inode *dir, const st
 	struct leaving *v = arg;
 
 	(void)dir;
-	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+	for (uint32_t i = 0; i < list->count && rebalance_goes_on(v->r); i++) {
 		struct gfid gfid;
 
 		if (!directory_parse(list->entry[i].name, &gfid))
