@@ -5,7 +5,7 @@
 # SCATTER=N: one directory in N is made elsewhere than its name. BEGAN_WITH=N: the others came later, and have no names yet. LEAVING=N: subvolume N is to leave the volume.
 # MOVING=N: the last one has just come, and from N names of the root it is given its part while the test runs.
 # SHUFFLING=N: while the test runs one subvolume after the other is emptied, and gets its part again, as `brick remove` and its --cancel do it: so names, directories with what is in
-# them, and files move that are in use. There are N directories besides, so that there is something to move.
+# them, and files move that are in use. There are N directories besides, so that there is something to move. (By hand: doc/check-long.md has what fails with it.)
 #
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
 declare -ga SERVER_PID=()
