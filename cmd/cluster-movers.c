@@ -31,6 +31,7 @@ struct mover {
 	struct graph *graph;	    /* NULL: could not be started yet */
 	json_t *told;		    /* by cluster/dht, or {"problem"} */
 	bool wanted, moves, widens; /* moves: names of the root, as the store wants it; widens: large directories */
+	bool paused;		    /* what is moved keeps its place, and nothing more is begun */
 	struct fleet *fleet;	    /* of a volume with tenants, in place of the graph */
 	json_int_t begun;	    /* as the store's document says: see cluster-rebalance.h */
 	json_int_t noted_through;
@@ -103,7 +104,7 @@ static void launch(struct mover *m)
 
 	if (starts)
 		err = graph_start(g, &p);
-	if (starts && !err && m->moves)
+	if (starts && !err && m->moves && !m->paused)
 		err = mover_graph_tell(g, false, "start", &p);
 	if (starts && !err && m->widens)
 		err = mover_graph_tell(g, true, "start", &p);
@@ -168,6 +169,8 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 		}
 		if (m->fleet)
 			fleet_want(m->fleet, s, text);
+		m->paused = rebalance_is(document, "paused");
+		fleet_pause(m->fleet, m->paused);
 		free(m->text);
 		m->text = path_format("%s", text);
 	}
@@ -185,6 +188,7 @@ static void want(const char *volume, char *text, bool moves, bool widens, const 
 		if (m) {
 			m->moves = moves;
 			m->widens = widens;
+			m->paused = rebalance_is(document, "paused");
 			set_begun(m, rebalance_begun(document));
 		}
 		return;
@@ -194,6 +198,7 @@ static void want(const char *volume, char *text, bool moves, bool widens, const 
 		halt(m);
 	m->moves = moves;
 	m->widens = widens;
+	m->paused = rebalance_is(document, "paused");
 	if (strcmp(m->text, text))
 		halt(m);
 	free(m->text);
@@ -265,9 +270,17 @@ static bool has_new_tenants(const struct spec *s, const json_t *document)
 	       (s->leaving || spec_began_with(s) < spec_subvolumes(s)) && fleet_lacks(s, document);
 }
 
+/* Who is at it stays; nobody begins. */
+static bool stands_still(const struct spec *s, const json_t *document)
+{
+	const struct mover *m = find_mover(s->volume);
+
+	return rebalance_is(document, "paused") && m && m->moves;
+}
+
 static void consider_spec(const struct spec *s, const json_t *document)
 {
-	bool moves = rebalance_is(document, "running") || has_new_tenants(s, document);
+	bool moves = rebalance_is(document, "running") || has_new_tenants(s, document) || stands_still(s, document);
 	bool widens = !s->has_tenants && grows_wide(s);
 	char *text = NULL;
 
@@ -349,15 +362,26 @@ static void note_end(const struct mover *m)
 	note_end_as(m, numbers_of(m, rebalance_is(m->told, "done")), json_text(m->told, "state"), m->told);
 }
 
-static void look_at(struct mover *m)
+/* What was told by hand counts for nothing: it is as the store wants it. */
+static void agree_state(const struct mover *m)
 {
 	struct problem ignored;
+	bool runs = rebalance_is(m->told, "running");
 
+	if (m->paused && runs)
+		mover_graph_tell(m->graph, false, "pause", &ignored);
+	else if (!m->paused &&
+		 (rebalance_is(m->told, "stopped") || rebalance_is(m->told, "paused") || rebalance_is(m->told, "idle")))
+		mover_graph_tell(m->graph, false, "start", &ignored);
+}
+
+static void look_at(struct mover *m)
+{
 	set_told(m, mover_graph_ask(m->graph));
 	if (rebalance_is(m->told, "done") || rebalance_is(m->told, "failed"))
 		note_end(m);
-	else if (rebalance_is(m->told, "stopped")) /* by hand: the store wants it to run */
-		mover_graph_tell(m->graph, false, "start", &ignored);
+	else
+		agree_state(m);
 }
 
 /* ---- tenants ---- */

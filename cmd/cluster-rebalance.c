@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cluster rebalance start|stop|status VOLUME`: what is wanted is noted in the store, so that whoever leads goes on with it; the answer, as JSON, is what
+/* `cluster rebalance start|pause|stop|status VOLUME`: what is wanted is noted in the store, so that whoever leads goes on with it; the answer, as JSON, is what
  * the store says, and from the server that leads how far it is.
  *
- * A document "rebalance/VOLUME": "state" (running, as long as it is wanted; stopped; done; failed), and what cluster/dht said when it ended: "version",
+ * A document "rebalance/VOLUME": "state" (running, as long as it is wanted; paused: who moves keeps his place; stopped; done; failed), and what cluster/dht said when it ended: "version",
  * "moved", "left", "problem", "files", "bytes", "copied", "failed", "skipped-...", of how many "subvolumes", and of which "numbers" (an older version's document
  * has none: they are the first); "begun": see cluster-rebalance.h. */
 #include "cluster-rebalance.h"
@@ -134,13 +134,18 @@ static json_t *leaving_bricks(const struct spec *s)
 	return list;
 }
 
+static bool is_under_way(const json_t *document)
+{
+	return rebalance_is(document, "running") || rebalance_is(document, "paused");
+}
+
 /* How it stands: what the store says, and as long as it runs what is told here. */
 static json_t *describe(const struct spec *s, const json_t *document, json_t *told)
 {
 	json_t *all = document ? json_copy((json_t *)document) : json_object();
 	uint64_t spread = spread_over(s, document);
 
-	if (told && rebalance_is(document, "running"))
+	if (told && is_under_way(document))
 		json_object_update(all, told);
 	if (s->stopped && rebalance_is(document, "running"))
 		json_object_set_new(all, "problem", json_string("the volume is stopped"));
@@ -183,6 +188,18 @@ static int replace_document(const struct spec *s, json_t *document, uint64_t ver
 	return cluster_commit_problem(err, p);
 }
 
+/* The same goes on, or stands still: so whoever is at it keeps his place. */
+static int set_state(const struct spec *s, const json_t *document, const char *state, uint64_t version, struct problem *p)
+{
+	json_t *wanted = json_copy((json_t *)document);
+	int err;
+
+	json_object_set_new(wanted, "state", json_string(state));
+	err = replace_document(s, wanted, version, p);
+	json_decref(wanted);
+	return err;
+}
+
 static int begin(const struct spec *s, uint64_t spec_version, const json_t *document, uint64_t version, struct problem *p)
 {
 	json_t *wanted;
@@ -193,6 +210,8 @@ static int begin(const struct spec *s, uint64_t spec_version, const json_t *docu
 		return problem_set(p, EBUSY, "volume %s is stopped: `stratus volume start %s` first", s->volume, s->volume);
 	if (rebalance_is(document, "running") || spec_subvolumes(s) == 1)
 		return 0;
+	if (rebalance_is(document, "paused") && rebalance_numbers(document) == spec_numbers(s))
+		return set_state(s, document, "running", version, p);
 	goes_on = s->has_tenants && rebalance_is(document, "stopped") && rebalance_numbers(document) == spec_numbers(s);
 	wanted = rebalance_document("running", spec_numbers(s), (json_int_t)spec_version, goes_on ? document : NULL);
 	json_object_del(wanted, "problem");
@@ -206,7 +225,7 @@ static int end(const struct spec *s, const json_t *document, uint64_t version, s
 	json_t *told, *wanted;
 	int err;
 
-	if (!rebalance_is(document, "running"))
+	if (!is_under_way(document))
 		return 0;
 	told = movers_told(s->volume);
 	/* Who is still at what was before that tells of tenants that are done, and were not for this. */
@@ -218,6 +237,11 @@ static int end(const struct spec *s, const json_t *document, uint64_t version, s
 	return err;
 }
 
+static int hold(const struct spec *s, const json_t *document, uint64_t version, struct problem *p)
+{
+	return rebalance_is(document, "running") ? set_state(s, document, "paused", version, p) : 0;
+}
+
 static int change(const struct spec *s, uint64_t spec_version, const char *verb, struct problem *p)
 {
 	json_t *document;
@@ -225,7 +249,9 @@ static int change(const struct spec *s, uint64_t spec_version, const char *verb,
 	int err = rebalance_read(s->volume, &document, &version);
 
 	if (!err)
-		err = !strcmp(verb, "start") ? begin(s, spec_version, document, version, p) : end(s, document, version, p);
+		err = !strcmp(verb, "start")   ? begin(s, spec_version, document, version, p)
+		      : !strcmp(verb, "pause") ? hold(s, document, version, p)
+					       : end(s, document, version, p);
 	json_decref(document);
 	return err;
 }
@@ -233,13 +259,13 @@ static int change(const struct spec *s, uint64_t spec_version, const char *verb,
 int cluster_rebalance_command(int words, char **word, FILE *out, struct problem *p)
 {
 	const char *verb = words == 4 ? word[2] : "";
-	bool changes = !strcmp(verb, "start") || !strcmp(verb, "stop");
+	bool changes = !strcmp(verb, "start") || !strcmp(verb, "pause") || !strcmp(verb, "stop");
 	uint64_t version;
 	const struct spec *s;
 	int err;
 
 	if (!changes && strcmp(verb, "status"))
-		return problem_set(p, EINVAL, "cluster rebalance takes start, stop or status, and a volume");
+		return problem_set(p, EINVAL, "cluster rebalance takes start, pause, stop or status, and a volume");
 	err = cluster_spec(word[3], &s, &version, p);
 	if (!err && changes)
 		err = change(s, version, verb, p);

@@ -61,7 +61,9 @@ void mover_graph_end(struct graph *g, bool at_once)
 
 static bool is_number(const char *key)
 {
-	static const char *const numbers[] = { "version", "moved", "left", "files", "bytes", "copied", "failed" };
+	static const char *const numbers[] = {
+		"version", "moved", "left", "files", "bytes", "copied", "failed", "seconds-left"
+	};
 
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (!strcmp(key, numbers[i]))

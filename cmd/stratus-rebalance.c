@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stratus rebalance`: has names moved to subvolumes that were added, and tells how far that is. */
+/* `stratus rebalance`: has names moved to subvolumes that were added, holds that up, ends it, and tells how far it is. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +80,13 @@ static void print_tenants(const json_t *d)
 	putchar('\n');
 }
 
+/* Of the step that is under way. */
+static void print_time(const json_t *d)
+{
+	if (json_object_get(d, "seconds-left") && !json_object_get(d, "tenants"))
+		printf("; about %" N " s are left of this", json_number(d, "seconds-left"));
+}
+
 static void print_emptied(const json_t *d)
 {
 	printf("volume %s: ", json_text(d, "volume"));
@@ -95,6 +102,7 @@ static void print_emptied(const json_t *d)
 		printf("; %" N
 		       " files that have gone were moved just now, or are open since before: it waits until they are closed",
 		       json_number(d, "stays-open"));
+	print_time(d);
 	putchar('\n');
 	print_tenants(d);
 	print_skipped(d, "can't be brought away now");
@@ -117,6 +125,7 @@ static void print_running(const json_t *d)
 		       json_number(d, "left"));
 	else if (!json_is_true(json_object_get(d, "leads")))
 		printf("; how far it is knows the server that leads, as `stratus status` tells");
+	print_time(d);
 	putchar('\n');
 	print_tenants(d);
 	if (*json_text(d, "problem"))
@@ -256,6 +265,15 @@ static int stop(const struct arguments *a, const struct process *keeper, json_t 
 	return err;
 }
 
+static int hold(const struct arguments *a, const struct process *keeper, json_t **answer, struct problem *p)
+{
+	int err = ask(a, keeper, "pause", answer, p);
+
+	if (!err)
+		print(a, *answer);
+	return err;
+}
+
 static int status(const struct arguments *a, const struct process *keeper, json_t **answer, struct problem *p)
 {
 	int err = ask(a, keeper, "status", answer, p);
@@ -290,6 +308,11 @@ static int rebalance_stop(const struct arguments *a, struct problem *p)
 	return with_keeper(a, stop, p);
 }
 
+static int rebalance_pause(const struct arguments *a, struct problem *p)
+{
+	return with_keeper(a, hold, p);
+}
+
 static int rebalance_status(const struct arguments *a, struct problem *p)
 {
 	return with_keeper(a, status, p);
@@ -318,16 +341,17 @@ int command_rebalance(int argc, char **argv)
 	static const struct argp argp = {
 		options,
 		option,
-		"start VOLUME\nstop VOLUME\nstatus VOLUME",
+		"start VOLUME\npause VOLUME\nstop VOLUME\nstatus VOLUME",
 		"Has names of the root of a volume moved to bricks that were added (`stratus brick add`), while it is in use. `start` begins "
-		"or goes on, on the server that leads, and after a crash on the one that leads next; `stop` ends it after the name that is "
-		"being moved; `status` tells how far it is, and what the last one did.",
+		"or goes on, on the server that leads, and after a crash on the one that leads next; `pause` has it stand still where it "
+		"is; `stop` ends it after the name that is being moved; `status` tells how far it is, and what the last one did.",
 		children,
 		NULL,
 		NULL,
 	};
 	static const struct verb verbs[] = {
 		{ "start", 2, 2, WITH_WAIT, rebalance_start },
+		{ "pause", 2, 2, 0, rebalance_pause },
 		{ "stop", 2, 2, 0, rebalance_stop },
 		{ "status", 2, 2, 0, rebalance_status },
 		{ 0 },

@@ -87,11 +87,24 @@ stays() { # it can't go while names move there; when they have, it would be empt
 		fail "not refused as it should be: $(cat "$SCRATCH/out" "$SCRATCH/err")"
 	[ -s "$SCRATCH/err" ] || grep -q '+leaving: true' "$SCRATCH/out" || fail "what has names would go at once: $(cat "$SCRATCH/out")"
 }
+pauses() { # COUNT: it stays as it is, also if who moves is killed, until it is started or stopped
+	"$STRATUS" rebalance pause v >"$SCRATCH/out" || fail "it does not pause"
+	is_state "done" && return # it was sooner
+	is_state paused && grep -q 'paused after .*rebalance start v. goes on' "$SCRATCH/out" || fail "it is $(state) after a pause: $(cat "$SCRATCH/out")"
+	"$STRATUS" rebalance pause v >/dev/null || fail "a second pause does harm"
+	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
+	kill_keeper
+	start_keeper
+	is_state paused || fail "it is $(state) after a kill, and was paused"
+	is_whole "$SCRATCH/stays" "$1"
+	is_state paused || fail "it goes on by itself: $(state)"
+}
 stop_and_go() { # COUNT
 	local begin
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
 	"$STRATUS" rebalance start v >/dev/null || fail "a second start does harm"
 	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
+	pauses "$1"
 	"$STRATUS" rebalance stop v >"$SCRATCH/out" || fail "it does not stop"
 	is_state stopped || is_state done || fail "it is $(state) after it was stopped"
 	is_whole "$SCRATCH/stays" "$1"

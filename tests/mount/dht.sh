@@ -349,8 +349,12 @@ programs    2  3  git
 fsx         4  1  FSX_OPS=2000
 pjdfstest   4  1  rename link unlink rmdir open chmod
 pjdfstest   4  1  SCATTER=2 rename rmdir mkdir unlink
+pjdfstest   2  3  rename link unlink rmdir open
 pjdfstest   4  1  MOVING=4000 rename link unlink rmdir
 fsx         2  3  MOVING=1000 FSX_OPS=1000
+fsx         4  1  MOVING=2000 FSX_OPS=1000
+programs    4  1  MOVING=2000 git
+programs    2  3  MOVING=1000 git
 programs    2  2  SCATTER=3 git
 "
 LIMIT=$([ "$LONG" = 1 ] && echo 3600 || echo 600)

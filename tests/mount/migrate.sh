@@ -82,6 +82,40 @@ exec 7<&-
 calm_now() { [ -z "$(find "$STACK"/brick?/.stratus.dht/work ! -type d)" ]; }
 wait_until 60 calm_now || fail "something is left: $(find "$STACK"/brick?/.stratus.dht/work ! -type d)"
 
+say "who has it open goes on when the mount has switched its graph, whether it was moved before that or after"
+switches() { # SIZE: another graph, as each change of the volume makes one
+	sed -i '/type cluster\/dht/,/end-volume/{/option log-size/d; s/^\( *\)type cluster\/dht.*/&\n\1option log-size '"$1"'/}' "$CLIENT_VOL"
+	"$STRATUS" reload "$MNT" >/dev/null || fail "the mount does not switch its graph"
+}
+uses() { # WHAT: the program that has it open writes that behind what there is, and reads all
+	local line
+	echo "$1" >&"${USER_OF[1]}"
+	read -r line <&"${USER_OF[0]}" || fail "who has it open is gone"
+	[ "$line" = "$2" ] || fail "who has it open $3: $line"
+}
+put_away switched
+coproc USER_OF {
+	python3 -u -c 'import os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+for line in sys.stdin:
+    try:
+        os.pwrite(f, line.strip().encode(), os.fstat(f).st_size)
+        print(os.pread(f, 100, 0).decode())
+    except OSError as e:
+        print(e)' "$MNT/$NAME"
+}
+USER_PID=$!
+PIDS[$USER_PID]="who has it open"
+uses a a "can't use it"
+switches 1000
+brings || fail "it is not brought: $(cat "$SCRATCH/said")"
+uses b ab "can't use it where it has been moved, after a switch"
+switches 2000
+uses c abc "can't use it after a switch, where it had been moved before"
+kill "$USER_PID"
+unset "PIDS[$USER_PID]"
+wait_until 60 calm_now || fail "something is left: $(find "$STACK"/brick?/.stratus.dht/work ! -type d)"
+
 say "links and nodes come along, and who makes changes meanwhile loses none"
 kind_told() { stat -c '%F %i %a %u %g %h %t:%T %Y %N' "$MNT/$NAME"; getfattr -hd -m trusted.own "$MNT/$NAME" 2>/dev/null; }
 put_kind() { # link|fifo|char: as NAME, whose object is at another subvolume

@@ -37,7 +37,7 @@ sample() {
 	local word
 	VARIABLES=() ARGUMENTS=()
 	for word; do
-		case $word in SCATTER=* | MOVING=*) ;; *) [ "$LONG" != 1 ] || continue ;; esac
+		case $word in SCATTER=* | MOVING=* | SHUFFLING=*) ;; *) [ "$LONG" != 1 ] || continue ;; esac
 		case $word in *=*) VARIABLES+=("$word") ;; *) ARGUMENTS+=("$word") ;; esac
 	done
 }

@@ -4,6 +4,8 @@
 #
 # SCATTER=N: one directory in N is made elsewhere than its name. BEGAN_WITH=N: the others came later, and have no names yet. LEAVING=N: subvolume N is to leave the volume.
 # MOVING=N: the last one has just come, and from N names of the root it is given its part while the test runs.
+# SHUFFLING=N: while the test runs one subvolume after the other is emptied, and gets its part again, as `brick remove` and its --cancel do it: so names, directories with what is in
+# them, and files move that are in use. There are N directories besides, so that there is something to move. (By hand: doc/check-long.md has what fails with it.)
 #
 # start_spread sets, beside what start_stack sets: $SETS, $MEMBERS; $SERVER_PID by server number, $COORDINATOR_PID. Brick N is $STACK/brickN.
 declare -ga SERVER_PID=()
@@ -26,6 +28,7 @@ write_spread_spec() {
 			given=$given${given:+, }${option%% *}:\ ${option#* }
 		fi
 	done
+	[ -z "${SHUFFLING-}" ] || others=$others${others:+, }"cluster/dht: {sweep-interval: 50ms}, features/layout: {reopen-time: 1s}"
 	[ -z "${SCATTER-}" ] || others=$others${others:+, }"cluster/dht: {scatter: $SCATTER}"
 	{
 		printf 'volume: v\nid: %s\n' "$VOLUME_ID"
@@ -89,15 +92,62 @@ start_spread() {
 	start_mount "$MNT"
 	MOUNT_PID=$LAST_PID
 	[ -z "${MOVING-}" ] || begin_moving
+	[ -z "${SHUFFLING-}" ] || begin_shuffling
 }
 begin_moving() {
 	python3 -c 'import sys
 for i in range(int(sys.argv[2])): open(f"{sys.argv[1]}/moves{i}", "x").close()' "$MNT" "$MOVING" || fail "no names to move"
 	"$STRATUS" ctl "$MNT" dht rebalance start || fail "the rebalance can't be begun"
 }
+# The mount gets a volume file that says so, as it would hear of a specification that does.
+set_leaving() { # NUMBER|-1
+	sed -i '/type cluster\/dht/,/end-volume/{/option leaving/d; s/^\( *\)type cluster\/dht.*/&\n\1option leaving '"$1"'/}' "$CLIENT_VOL"
+	"$STRATUS" reload "$MNT" >/dev/null
+}
+has_moved() { # until all is where it is to be, or SECONDS are over; what cost nothing is gone on with next time
+	local until=$((SECONDS + $1)) told
+	"$STRATUS" ctl "$MNT" dht rebalance start || return 1
+	while told=$("$STRATUS" ctl "$MNT" dht rebalance status) && ! grep -q '^state done' <<<"$told" && [ $SECONDS -lt "$until" ]; do sleep 0.2; done
+	tr '\n' ' ' <<<"$told" && echo
+}
+shuffle() {
+	local n=0 i
+	for ((i = 0; i < SHUFFLING; i++)); do
+		mkdir "$MNT/shuffled$i" && echo "$i" >"$MNT/shuffled$i/file" || return 1
+	done
+	until [ -e "$STACK/enough" ]; do
+		set_leaving "$n" && has_moved 10 && set_leaving -1 && has_moved 10 || return 1
+		n=$(((n + 1) % SETS))
+	done
+}
+begin_shuffling() {
+	shuffle >"$STACK/shuffle.log" 2>&1 &
+	SHUFFLER=$!
+	PIDS[$SHUFFLER]=shuffler
+}
+all_moved() { "$STRATUS" ctl "$MNT" dht rebalance status | grep -q '^state done'; }
+end_shuffling() {
+	local i
+	: >"$STACK/enough"
+	wait_until 60 gone "$SHUFFLER" || fail "who shuffles does not end: $(tail -n 3 "$STACK/shuffle.log")"
+	unset "PIDS[$SHUFFLER]"
+	wait "$SHUFFLER" || fail "who shuffles failed: $(tail -n 3 "$STACK/shuffle.log")"
+	"$STRATUS" ctl "$MNT" dht rebalance start
+	wait_until 120 all_moved || fail "it does not come to its end: $("$STRATUS" ctl "$MNT" dht rebalance status)"
+	grep -qE '^state .* moved [1-9]' "$STACK/shuffle.log" || fail "nothing was moved meanwhile: $(cat "$STACK/shuffle.log")"
+	say "shuffled $(grep -c '^state' "$STACK/shuffle.log") times, $(grep -c '^state done' "$STACK/shuffle.log") of them to the end; $(sed 's/.* moved \([0-9]*\) .* files \([0-9]*\) .*/\1 \2/' "$STACK/shuffle.log" | awk '{n += $1; f += $2} END {print n " names and " f " files moved"}')"
+	for ((i = 0; i < SHUFFLING; i++)); do
+		[ "$(cat "$MNT/shuffled$i/file")" = "$i" ] || fail "shuffled$i/file is not as it was"
+	done
+	# (What is left of a directory where it was is removed by that.)
+	timeout 300 "$STRATUS" fsck --wait 1 --repair "$CLIENT_VOL" >"$STACK/fsck.log" 2>&1 || fail "fsck: $(cat "$STACK/fsck.log")"
+	! grep ' at .*: ' "$STACK/fsck.log" | grep -v '^shard .*no layout of a directory names this part of it' || fail "fsck finds something: $(cat "$STACK/fsck.log")"
+	"$STRATUS" fsck --wait 1 "$CLIENT_VOL" >"$STACK/fsck.log" 2>&1 || fail "fsck finds something after a repair: $(cat "$STACK/fsck.log")"
+}
 # Before the mount goes.
 end_moving() {
 	local told
+	[ -z "${SHUFFLING-}" ] || end_shuffling
 	[ -n "${MOVING-}" ] || return 0
 	told=$("$STRATUS" ctl "$MNT" dht rebalance status)
 	say "the rebalance, at the end: $(tr '\n' ' ' <<<"$told")"

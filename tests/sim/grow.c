@@ -41,7 +41,7 @@ bool plan_leaves(void)
 
 bool plan_moves(void)
 {
-	return plan_grows() || plan_leaves();
+	return plan_grows() || plan_leaves() || plan.weighed >= 0;
 }
 
 struct node *node_rebalancer(void)
@@ -77,6 +77,10 @@ void grow_transition(struct layout *l)
 		layout_shrink(l, &(uint32_t){ (uint32_t)plan.leaver }, 1, plan.leaver ? 0 : 1);
 		return;
 	}
+	if (plan.weighed >= 0) {
+		layout_weigh(l, (uint32_t)plan.weighed, WEIGHT);
+		return;
+	}
 	for (unsigned i = plan.initial; i < plan.subvolumes; i++)
 		more[n++] = (struct layout_member){ .id = i, .weight = l->member[0].weight };
 	layout_grow(l, more, n);
@@ -105,15 +109,17 @@ static void choose_names(void)
 	}
 }
 
-void grow_plan(int grows, bool leaves)
+void grow_plan(int grows, bool leaves, bool weighs)
 {
 	static const unsigned far_ms[] = { 0, 5, 20, 60 };
 	bool says = chance_below(CHANCE_GROW, 2);
 
 	plan.initial = plan.subvolumes;
-	if (!leaves && (grows >= 0 ? !grows : !says))
+	if (!leaves && !weighs && (grows >= 0 ? !grows : !says))
 		return;
-	if (leaves) {
+	if (weighs) {
+		plan.weighed = (int)chance_below(CHANCE_GROW, plan.subvolumes);
+	} else if (leaves) {
 		plan.leaver = (int)chance_below(CHANCE_GROW, plan.subvolumes);
 		plan.told = chance_below(CHANCE_GROW, 2);
 	} else {

@@ -27,6 +27,7 @@ static const char help[] =
 	"  --subvolumes N     2 or 3 (0: as the seed says) of 1 to 3 members each below cluster/dht, or 1: none (1)\n"
 	"  --widen N          directories of N names grow wide (0: none)\n"
 	"  --grow, --no-grow  some of the subvolumes come while there is work; all are there from the beginning; else half of the seeds grow\n"
+	"  --weigh            one of the subvolumes, whichever, is to have three times its share of the names\n"
 	"  --shrink           one of the subvolumes, whichever, leaves the volume while there is work, and none comes\n"
 	"  --kernel, --no-kernel   clients with a kernel that believes what it may; without; else every other seed has it\n"
 	"  --only FAULT,...   only these kinds of faults\n"
@@ -52,7 +53,8 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool tenants, liar, posix, layout, limit, shrinks, single, quiet, keep_going, expect_failure, twice, ignore_unlinked;
+	bool tenants, liar, posix, layout, limit, shrinks, weighs, single, quiet, keep_going, expect_failure, twice,
+		ignore_unlinked;
 };
 static struct options options = {
 	.from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1
@@ -97,7 +99,7 @@ static void spread_plan(void)
 		plan.scarce = (unsigned)chance_below(CHANCE_FAULT, 1u << plan.subvolumes);
 	plan.scatter = plan.seed % 3 ? 2 : 0; /* one directory in two is elsewhere than its name */
 	plan.lossy = chance_below(CHANCE_FAULT, 3) == 0 || nemesis_cuts_sets();
-	grow_plan(options.grows, options.shrinks);
+	grow_plan(options.grows, options.shrinks, options.weighs);
 	plan.widen_at = options.widen_at;
 }
 
@@ -106,7 +108,7 @@ static void make_plan(uint64_t seed)
 	enum chance_stream c = CHANCE_FAULT;
 	unsigned form = (unsigned)chance_below(c, 100);
 
-	plan = (struct plan){ .seed = seed, .members = 3, .stack = options.stack, .leaver = -1 };
+	plan = (struct plan){ .seed = seed, .members = 3, .stack = options.stack, .leaver = -1, .weighed = -1 };
 	if (form < 15)
 		plan.members = 2;
 	else if (form < 25)
@@ -170,7 +172,7 @@ static void run_seed(uint64_t seed, const char *directory, struct report *r)
 			      .faults = nemesis_faults(),
 			      .undecided = check_undecided(),
 			      .shards = away_shards(),
-			      .grown = plan_grows(),
+			      .grown = plan_moves() && !plan_leaves(),
 			      .left = plan_leaves(),
 			      .moved = grow_moved(),
 			      .kills = grow_kills(),
@@ -475,6 +477,7 @@ static bool flag(const char *arg)
 		      { "--layout", &options.layout },
 		      { "--limit", &options.limit },
 		      { "--shrink", &options.shrinks },
+		      { "--weigh", &options.weighs },
 		      { "--tenants", &options.tenants },
 		      { "--liar", &options.liar },
 		      { "--ignore-unlinked", &options.ignore_unlinked } };

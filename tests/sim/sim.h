@@ -184,11 +184,13 @@ bool files_path(int fd, char path[4096]);			/* what it has open, if that is in t
 
 /* ---- world.c ---- */
 enum stack { STACK_REPLICA, STACK_SINGLE, STACK_NAIVE };
+enum { WEIGHT = 3 }; /* of plan.weighed */
 struct plan {
 	uint64_t seed;
 	unsigned subvolumes, members, clients, tasks, operations, faults, sync_s;
 	unsigned sweep_ms, scatter;
 	unsigned initial;  /* subvolumes that the root's names are at in the beginning; fewer than all: the volume grows */
+	int weighed;	   /* the subvolume that is to have three times its share of the names; -1: none */
 	int leaver;	   /* the subvolume that is to leave the volume; -1: none */
 	bool told;	   /* clients know of that from the beginning; else those that start when it has begun */
 	unsigned widen_at; /* names with which a directory is large; 0: none is */
@@ -221,9 +223,10 @@ bool world_quorum(void); /* enough bricks are up, connected and unhurt for opera
 
 /* ---- grow.c: a volume of which the last subvolumes come while there is work, or one of them leaves ---- */
 bool plan_grows(void), plan_leaves(void);
-bool plan_moves(void);			      /* either */
-struct node *node_rebalancer(void);	      /* a client of which nothing is asked but that; NULL: names stay where they are */
-void grow_plan(int grows, bool leaves);	      /* 0, 1, or -1: as the seed says; leaves: one goes instead */
+bool plan_moves(void);		    /* either, or one is to have another weight */
+struct node *node_rebalancer(void); /* a client of which nothing is asked but that; NULL: names stay where they are */
+/* grows: 0, 1, or -1: as the seed says; leaves, weighs: one goes instead, or gets another weight */
+void grow_plan(int grows, bool leaves, bool weighs);
 bool grow_knows(const struct node *);	      /* it is told in its volfile that a subvolume leaves */
 void grow_transition(struct layout *);	      /* by which names move */
 bool grow_stalls(void);			      /* messages of all machines are late now and then */

@@ -85,6 +85,12 @@ static void put_volume(FILE *to, const struct node *n)
 		plan.sweep_ms, plan.scatter, plan.initial);
 	if (grow_knows(n))
 		fprintf(to, " option leaving %d\n", plan.leaver);
+	if (plan.weighed >= 0) {
+		fputs(" option weights ", to);
+		for (unsigned i = 0; i < plan.subvolumes; i++)
+			fprintf(to, "%s%d", i ? "," : "", (int)i == plan.weighed ? WEIGHT : 1);
+		fputc('\n', to);
+	}
 	fputs(" subvolumes", to);
 	for (unsigned i = 0; i < plan.subvolumes; i++)
 		fprintf(to, plan.members == 1 ? " client%u" : " set%u", i);

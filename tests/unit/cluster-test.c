@@ -142,25 +142,80 @@ static void a_leaver_is_taken_out_when_no_tenant_is_left_who_has_names_there(voi
 	let_go();
 }
 
-/* ---- rebalance stop ---- */
+/* ---- rebalance start, pause, stop ---- */
 
-static json_t *stopped_while(json_int_t begun)
+/* The document after it, and what is told. */
+static json_t *told_to(const char *verb, json_t **answer)
 {
-	char *words[] = { (char *)"cluster", (char *)"rebalance", (char *)"stop", (char *)"photos" }, *said = NULL;
+	char *words[] = { (char *)"cluster", (char *)"rebalance", (char *)verb, (char *)"photos" }, *said = NULL;
 	struct problem p = { "" };
 	size_t size;
 	FILE *f = open_memstream(&said, &size);
 
-	keep("running", 0);
-	mover = json_pack("{s:s, s:I, s:i, s:i, s:i}", "state", "running", "begun", begun, "through", FIRST_ID + 2 * IDS,
-			  "tenants-done", 2, "moved", 7);
 	if (cluster_rebalance_command(4, words, f, &p))
 		fail_msg("%s", p.text);
 	fclose(f);
+	if (answer)
+		*answer = json_loads(said, 0, NULL);
 	free(said);
+	return json_loads(kept, 0, NULL);
+}
+
+static const char *state_in(const json_t *o)
+{
+	return json_string_value(json_object_get(o, "state"));
+}
+
+/* So whoever is at it is not taken for one of another rebalance, and keeps his place. */
+static void what_is_paused_is_the_same_when_it_goes_on(void **state)
+{
+	json_t *document, *answer;
+
+	(void)state;
+	spec_make(&spec, 2);
+	keep("running", FIRST_ID + IDS);
+	mover = json_pack("{s:s, s:i, s:i}", "state", "running", "begun", 5, "moved", 7);
+	document = told_to("pause", &answer);
+	assert_string_equal(state_in(document), "paused");
+	assert_string_equal(state_in(answer), "paused");
+	assert_int_equal(json_integer_value(json_object_get(answer, "moved")), 7);
+	assert_int_equal(json_integer_value(json_object_get(document, "begun")), 5);
+	json_decref(answer);
+	json_decref(document);
+	document = told_to("pause", NULL);
+	assert_string_equal(state_in(document), "paused");
+	json_decref(document);
+	free(kept);
+	kept = path_format("{\"state\": \"paused\", \"subvolumes\": 3, \"numbers\": [0, 1, 2], \"begun\": 5, \"through\": 9}");
+	document = told_to("start", NULL);
+	assert_string_equal(state_in(document), "running");
+	assert_int_equal(json_integer_value(json_object_get(document, "begun")), 5);
+	assert_int_equal(json_integer_value(json_object_get(document, "through")), 9);
+	json_decref(document);
+	keep("paused", 0);
+	document = told_to("stop", NULL);
+	assert_string_equal(state_in(document), "stopped");
+	json_decref(document);
+	keep("done", 0);
+	document = told_to("pause", NULL); /* nothing is under way */
+	assert_string_equal(state_in(document), "done");
+	json_decref(document);
 	json_decref(mover);
 	mover = NULL;
-	return json_loads(kept, 0, NULL);
+	let_go();
+}
+
+static json_t *stopped_while(json_int_t begun)
+{
+	json_t *document;
+
+	keep("running", 0);
+	mover = json_pack("{s:s, s:I, s:i, s:i, s:i}", "state", "running", "begun", begun, "through", FIRST_ID + 2 * IDS,
+			  "tenants-done", 2, "moved", 7);
+	document = told_to("stop", NULL);
+	json_decref(mover);
+	mover = NULL;
+	return document;
 }
 
 static void what_was_done_for_another_rebalance_is_not_noted_when_one_is_stopped(void **state)
@@ -207,6 +262,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_leaver_is_taken_out_when_no_tenant_is_left_who_has_names_there),
+		cmocka_unit_test(what_is_paused_is_the_same_when_it_goes_on),
 		cmocka_unit_test(what_was_done_for_another_rebalance_is_not_noted_when_one_is_stopped),
 		cmocka_unit_test(as_many_are_heard_of_soft_limits_as_of_allotments),
 		cmocka_unit_test(whose_old_records_are_waited_for_is_not_put_off),

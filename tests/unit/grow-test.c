@@ -16,13 +16,17 @@ enum { BEFORE = 3, NEW = 3, NAMES = 60 };
 	"volume " name "\n type cluster/dht\n option lean 0\n option initial 3\n subvolumes c0 c1 c2 c3\nend-volume\n"
 #define LACKING_CLIENT(name)                                                                                                   \
 	"volume " name "\n type cluster/dht\n option lean 0\n option sweep-interval 10ms\n subvolumes c0 c1 c2\nend-volume\n"
+#define WEIGHING_CLIENT(name, weights)                                                                                         \
+	"volume " name "\n type cluster/dht\n option lean 0\n option initial 3\n option weights " weights                      \
+	"\n subvolumes c0 c1 c2 c3\nend-volume\n"
 #define GROWS(name)                                                                                                            \
 	static void name##_(void *arg);                                                                                        \
 	static void name(void **state)                                                                                         \
 	{                                                                                                                      \
 		(void)state;                                                                                                   \
 		initial = BEFORE;                                                                                              \
-		more_volumes = OTHER_CLIENT("second") LACKING_CLIENT("lacking");                                               \
+		more_volumes = OTHER_CLIENT("second") LACKING_CLIENT("lacking") WEIGHING_CLIENT("weighs", "1,1,1,4")           \
+			WEIGHING_CLIENT("weighs-again", "3,1,1,2,9");                                                          \
 		run(name##_, "", "256M");                                                                                      \
 		initial = SUBVOLUMES;                                                                                          \
 		more_volumes = "";                                                                                             \
@@ -701,6 +705,123 @@ GROWS(what_comes_is_on_disk_before_a_layout_names_it)
 	CHECK(is_whole());
 }
 
+static bool comes_to_say(const char *what)
+{
+	for (int i = 0; i < 20000; i++) {
+		if (!command("second", "rebalance", "status") && strstr(told, what))
+			return true;
+		task_sleep_ms(1);
+	}
+	fprintf(stderr, "%s", told);
+	return false;
+}
+
+/* So it does not come to its end before somebody removes the other one. */
+static void put_in_its_way(const char *bad)
+{
+	CHECK_INT(put(bad, "old"), 0);
+	at("m3");
+	CHECK_INT(put(bad, "somebody copied it"), 0);
+	at("dht");
+}
+
+static void make_way(const char *bad)
+{
+	at("m3");
+	CHECK_INT(tree_unlink(&tree, bad), 0);
+	at("dht");
+}
+
+GROWS(it_stands_still_while_it_is_paused_and_goes_on_there)
+{
+	const char *bad = moving_name(0, "bad");
+
+	put_in_its_way(bad);
+	CHECK_INT(command("second", "rebalance", "pause"), -ECANCELED); /* nothing runs */
+	CHECK_INT(fill(), 0);
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK(comes_to_say("seconds-left "));
+	CHECK(comes_to_say("problem "));
+	CHECK_INT(command("second", "rebalance", "pause"), 0);
+	CHECK_INT(command("second", "rebalance", "pause"), 0);
+	make_way(bad);
+	task_sleep_ms(1500); /* it would look again after a second */
+	CHECK(comes_to_say("state paused\n") && strstr(told, "version 1\n") && !strstr(told, "seconds-left"));
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK(is_done("second"));
+	CHECK_INT(command("second", "rebalance", "pause"), -ECANCELED);
+	CHECK(all_there());
+	CHECK(is_whole());
+}
+
+GROWS(who_is_paused_can_be_stopped)
+{
+	const char *bad = moving_name(0, "bad");
+
+	put_in_its_way(bad);
+	CHECK_INT(fill(), 0);
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK_INT(command("second", "rebalance", "pause"), 0);
+	CHECK_INT(command("second", "rebalance", "stop"), 0);
+	CHECK(comes_to_say("state stopped\n"));
+	make_way(bad);
+	CHECK(grows("second")); /* the pause has ended with it */
+	CHECK(all_at_their_owners());
+}
+
+/* ---- weights ---- */
+
+static int owner_by(const uint16_t weights[SUBVOLUMES], const char *name)
+{
+	struct layout l = { .version = 1, .count = SUBVOLUMES };
+
+	for (unsigned i = 0; i < SUBVOLUMES; i++)
+		l.member[i] = (struct layout_member){ i, weights[i], weights[i] };
+	return (int)layout_owner(&l, layout_key(&gfid_root, name))->id;
+}
+
+/* counts: of each, of the last look. */
+static bool all_at(const uint16_t weights[SUBVOLUMES], unsigned counts[SUBVOLUMES])
+{
+	static const char *const what[] = { "f", "d", "s", "p", "c", "l" };
+	bool yes = true;
+
+	memset(counts, 0, SUBVOLUMES * sizeof(*counts));
+	for (size_t k = 0; k < sizeof(what) / sizeof(*what); k++)
+		for (int i = 0; i < NAMES; i++) {
+			int at = holder(number(what[k], i));
+
+			yes &= at >= 0 && at == owner_by(weights, number(what[k], i));
+			if (at >= 0)
+				counts[at]++;
+		}
+	return yes;
+}
+
+/* One comes with its weight; then one is raised and one lowered, one after the other. Who has no word of weights goes by what there is. */
+GROWS(names_are_shared_as_the_weights_say)
+{
+	unsigned counts[SUBVOLUMES], before[SUBVOLUMES];
+
+	CHECK_INT(fill(), 0);
+	CHECK(grows("weighs"));
+	CHECK(strstr(told, "version 2\n"));
+	CHECK(all_at((const uint16_t[]){ 1, 1, 1, 4 }, before));
+	CHECK(before[3] > before[0] + before[1] + before[2]);
+	CHECK(all_there());
+	CHECK_INT(listed(), 6 * NAMES);
+	CHECK(grows("weighs-again"));
+	CHECK(strstr(told, "version 6\n") && !strstr(told, "moved 0\n"));
+	CHECK(all_at((const uint16_t[]){ 3, 1, 1, 2 }, counts));
+	CHECK(counts[0] > before[0] && counts[3] < before[3]);
+	CHECK(all_there());
+	CHECK_INT(listed(), 6 * NAMES);
+	CHECK(grows("dht"));
+	CHECK(strstr(told, "version 6\n") && strstr(told, "moved 0\n"));
+	CHECK(is_whole());
+	CHECK_INT(census().work, 0);
+}
+
 /* As after a power cut. What it led to may have another name, so nobody but fsck, and who knows, removes it. */
 GROWS(a_name_that_leads_to_nothing_is_told_and_waited_for)
 {
@@ -940,6 +1061,9 @@ int main(void)
 		cmocka_unit_test(lost_and_found_of_a_brick_stays),
 		cmocka_unit_test(one_name_that_can_not_be_moved_keeps_no_others),
 		cmocka_unit_test(what_comes_is_on_disk_before_a_layout_names_it),
+		cmocka_unit_test(it_stands_still_while_it_is_paused_and_goes_on_there),
+		cmocka_unit_test(who_is_paused_can_be_stopped),
+		cmocka_unit_test(names_are_shared_as_the_weights_say),
 		cmocka_unit_test(a_name_that_leads_to_nothing_is_told_and_waited_for),
 		cmocka_unit_test(who_repairs_by_the_layout_before_renames_nothing),
 		cmocka_unit_test(a_client_that_lacks_the_new_one_changes_nothing_of_it_and_tells_no_shorter_list),

@@ -15,6 +15,7 @@ enum { LEAVER = 3, NAMES = 24, MANY = 30, IN_ROOT = 4 };
 #define OTHER_CLIENTS                                                                                                                            \
 	"volume second\n type cluster/dht\n option lean 0\n option initial 4\n subvolumes c0 c1 c2 c3\nend-volume\n"                             \
 	"volume third\n type cluster/dht\n option lean 0\n option leaving 3\n option sweep-interval 10ms\n subvolumes c0 c1 c2 c3\nend-volume\n" \
+	"volume scatters\n type cluster/dht\n option lean 0\n option scatter 1\n subvolumes c0 c1 c2 c3\nend-volume\n"                           \
 	"volume without\n type cluster/dht\n option lean 0\n option initial 3\n subvolumes c0 c1 c2\nend-volume\n"
 #define LEAVES(name)                                                                                                           \
 	static void name##_(void *arg);                                                                                        \
@@ -443,6 +444,62 @@ LEAVES(nothing_stays_that_was_made_for_a_directory_which_was_removed)
 }
 
 /* Of a removal that was cancelled, perhaps. Nobody but an administrator can tell that it is none's. */
+/* Else a power cut might bring it back when it was looked. */
+LEAVES(what_was_removed_there_is_on_disk_before_it_may_go)
+{
+	let_fail(LEAVER, "fsync", "EIO");
+	CHECK_INT(command("dht", "rebalance", "start"), 0);
+	CHECK(says("dht", "is empty can't be synced there"));
+	CHECK(strstr(told, "state running"));
+	let_work(LEAVER);
+	CHECK(says("dht", "state done"));
+}
+
+/* Directories that are away at a subvolume. */
+static int away_at(int child)
+{
+	int count = 0;
+
+	at(path("m%d", child));
+	for (int i = 0; i < 256; i++) {
+		struct dirents list = { 0 };
+		struct file *dir = NULL;
+
+		if (tree_opendir(&tree, path(DHT_HIDDEN "/away/%02x", i), &dir))
+			continue;
+		if (!tree_readdir(&tree, dir, &list))
+			for (uint32_t k = 0; k < list.count; k++)
+				count += !strncmp(list.entry[k].name, "d.", 2);
+		fop_out_clear(FOP_readdir, &list);
+		tree_release(&tree, dir);
+	}
+	at("dht");
+	return count;
+}
+
+/* Neither who makes it nor the brick has heard that this subvolume leaves; it would be taken out with it. */
+LEAVES(nothing_is_put_away_there_after_its_names_have_left_it)
+{
+	int before;
+
+	CHECK_INT(fill(0, IN_ROOT), 0);
+	at("scatters");
+	CHECK_INT(tree_mkdir(&tree, "first", 0755), 0); /* it knows the layout before */
+	CHECK(leaves("mover"));
+	before = away_at(LEAVER);
+	at("scatters");
+	for (int i = 0; i < MANY; i++) {
+		at("scatters");
+		CHECK_INT(tree_mkdir(&tree, path("new%d", i), 0755), 0);
+		CHECK_INT(put(path("new%d/in", i), "text"), 0);
+	}
+	CHECK_INT(away_at(LEAVER), before);
+	CHECK(away_at(0) > 0 || away_at(1) > 0 || away_at(2) > 0);
+	at("dht");
+	CHECK(is_whole());
+	CHECK(all_there(IN_ROOT));
+}
+
 LEAVES(a_shard_that_no_layout_names_is_told_of)
 {
 	const char *name = name_at(LEAVER, "d");
@@ -982,6 +1039,8 @@ int main(void)
 		cmocka_unit_test(who_comes_after_one_that_died_ends_what_that_did_of_a_directory),
 		cmocka_unit_test(what_a_directory_says_itself_is_enough_where_its_name_is_not_found),
 		cmocka_unit_test(nothing_stays_that_was_made_for_a_directory_which_was_removed),
+		cmocka_unit_test(what_was_removed_there_is_on_disk_before_it_may_go),
+		cmocka_unit_test(nothing_is_put_away_there_after_its_names_have_left_it),
 		cmocka_unit_test(a_shard_that_no_layout_names_is_told_of),
 		cmocka_unit_test(that_it_can_not_be_looked_at_is_told),
 		cmocka_unit_test(a_mark_that_was_left_over_does_not_hold_it_up),

@@ -2,6 +2,9 @@
 /* cluster/dht: one tree over several subvolumes. The root is at all of them, and a name in it at the one that the layout chooses; whatever is
  * below is where its directory is (doc/distribution.md, step 2). Here is how an operation finds its subvolume. */
 #include "dht.h"
+
+#include <stdlib.h>
+
 #include "location.h"
 #include "quota.h"
 
@@ -25,6 +28,8 @@ static const struct option options[] = {
 	{ "leaving", OPTION_INT, OPTION_AT(struct dht, leaving), "-1",
 	  "the subvolume, by its number from 0, that is to leave the volume: nothing new is put there, and a rebalance moves what it has to the others; -1: none",
 	  -1, SUBVOLUMES_MAX - 1 },
+	{ "weights", OPTION_STRING, OPTION_AT(struct dht, weights), "",
+	  "shares of the names of the root that a rebalance gives to the subvolumes, in their order: numbers from 1 to 1000 with commas between, as 1,1,2; empty: as they are" },
 	{ "rate", OPTION_SIZE, OPTION_AT(struct dht, rate), "0",
 	  "bytes a second that a rebalance copies at most; 0: as fast as it can", .live = true },
 	{ "parallel", OPTION_INT, OPTION_AT(struct dht, parallel), "4", "files that a rebalance copies at a time", 1, 64,
@@ -514,11 +519,17 @@ static int across(struct request *rq, struct dht *d, enum fop fop, const void *i
 static int call_with_files(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int child)
 {
 	char room[IN_ROOM] __attribute__((aligned(16)));
+	const void *given = in;
 	int err = files_at(rq, d, fop, &in, room, child);
 
-	if (err)
-		return err == -EXDEV && fop == FOP_flush ? 0 : err;
-	return call_at(rq, d, fop, in, out, child);
+	if (!err)
+		err = call_at(rq, d, fop, in, out, child);
+	if (err == -EBADF && files_were_elsewhere(d, fop, given)) {
+		in = given;
+		err = files_at(rq, d, fop, &in, room, child);
+		err = err ? err : call_at(rq, d, fop, in, out, child);
+	}
+	return err == -EXDEV && fop == FOP_flush ? 0 : err;
 }
 
 static int call_once(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
@@ -683,6 +694,30 @@ static int check_initial(const struct dht *d, struct problem *p)
 				     d->x->name, (long long)d->initial_from, d->x->children);
 }
 
+/* "1,2,1": of the first ones; there may be some of subvolumes that are still to come. */
+static int read_weights(struct dht *d, struct problem *p)
+{
+	enum { MOST = 1000 };
+	const char *at = d->weights;
+	bool good = true;
+
+	for (int i = 0; good && at && *at; i++) {
+		char *end;
+		unsigned long weight = strtoul(at, &end, 10);
+
+		good = i < SUBVOLUMES_MAX && *at >= '0' && *at <= '9' && weight >= 1 && weight <= MOST &&
+		       (!*end || (*end == ',' && end[1]));
+		if (good)
+			d->weight[i] = (uint16_t)weight;
+		at = *end ? end + 1 : end;
+	}
+	return good ? 0
+		    : problem_set(
+			      p, EINVAL,
+			      "volume %s: option weights is \"%s\": write a number from 1 to %d for each subvolume, %d at most, with commas between, as 1,1,2",
+			      d->x->name, d->weights, MOST, SUBVOLUMES_MAX);
+}
+
 static int dht_init(struct xlator *x, struct problem *p)
 {
 	struct dht *d = x->private;
@@ -698,6 +733,8 @@ static int dht_init(struct xlator *x, struct problem *p)
 			p, EINVAL,
 			"volume %s: option leaving is %lld, and there is no such subvolume, or no other: set it to -1", x->name,
 			(long long)d->leaving);
+	if (!err)
+		err = read_weights(d, p);
 	if (err)
 		return err;
 	pthread_mutex_init(&d->lock, NULL);
@@ -748,6 +785,18 @@ static void dht_forget_file(struct xlator *x, struct file *file, void *slot)
 		followed_free(slot);
 	else
 		wide_free(slot);
+}
+
+/* What is open goes on as it was opened. */
+static bool dht_inherit_file(struct xlator *x, const struct xlator *old, struct file *file, void *slot)
+{
+	if (S_ISDIR(file->inode->type))
+		wide_inherit(x, old, slot);
+	else if (S_ISREG(file->inode->type))
+		followed_inherit(x, old, slot);
+	else
+		return false;
+	return true;
 }
 
 static void dht_dump(struct xlator *x, FILE *f)
@@ -872,7 +921,7 @@ const struct xlator_type xlator_type = {
 	.notify = dht_notify,
 	.forget_inode = dht_forget_inode,
 	.forget_file = dht_forget_file,
-	.inherit_file = wide_inherit,
+	.inherit_file = dht_inherit_file,
 	.dump = dht_dump,
 	.command = dht_command,
 	.believe = dht_believe,

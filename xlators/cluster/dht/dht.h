@@ -25,6 +25,8 @@ struct spread {
 	bool lacks;	       /* the graph lacks a member */
 	bool grows;	       /* the graph has subvolumes that are not in it */
 	struct layout grown;   /* in which these get their part, when it is settled */
+	bool weighs;	       /* a member is to have another weight */
+	struct layout weighed; /* in which one has, when it is settled */
 	bool shrinks;	       /* a member is to leave the volume, and others have a part, too */
 	struct layout shrunk;  /* in which it gives its own to them, when it is settled */
 	struct spread *before; /* that was known before it */
@@ -54,8 +56,10 @@ struct dht {
 	uint64_t rate;		       /* option: bytes a second; 0: no limit */
 	int64_t parallel;	       /* option */
 	int64_t leaving;	       /* option: this subvolume is to go; -1: none is */
+	char *weights;		       /* option: of the subvolumes, by number; "": as they are */
 	int64_t initial, initial_from; /* options: so many subvolumes have the names as long as there is no layout; 0: all */
 
+	uint16_t weight[SUBVOLUMES_MAX]; /* what `weights` says; 0: nothing */
 	uint64_t absent; /* a mask of children that only keep the place of a subvolume that has left (cluster/absent) */
 
 	struct xlator *x;
@@ -595,6 +599,10 @@ int place_now(struct dht *, struct inode *, int known, int child);
 enum { IN_ROOM = 512 };
 int files_at(struct request *, struct dht *, enum fop, const void **in, void *room, int child);
 void note_opened(struct dht *, struct file *, int child);
+/* In a graph that has taken the other's place: what was opened at subvolumes that are others now is opened anew. */
+void followed_inherit(const struct xlator *, const struct xlator *old, void *slot);
+/* After EBADF: some were taken to be open where they are now, and were not. They are opened anew next time. */
+bool files_were_elsewhere(struct dht *, enum fop, const void *in);
 int follow_release(struct request *, struct dht *, struct file *);
 void followed_free(void *slot);
 
@@ -696,5 +704,5 @@ void whole_listed(struct dht *, const struct readdir_in *, const struct dirents 
 int wide_at(struct request *, struct dht *, struct file *, int child, struct file **at);
 void wide_free(struct wide *);
 /* The listing goes on in a graph that has taken the other's place (inherit_file). */
-bool wide_inherit(struct xlator *, const struct xlator *old, struct file *, void *slot);
+void wide_inherit(const struct xlator *, const struct xlator *old, void *slot);
 #endif

@@ -10,7 +10,8 @@
 
 /* In the slot of an open file: where it was opened, and then where anew. All of it stays as long as the file does: others may be using it. */
 struct followed {
-	int child;
+	int child;	 /* -1: nobody knows it by that any more */
+	bool assumed;	 /* a graph that had no such slot has opened it: so it should be there */
 	struct file *at; /* a reference; NULL: the file itself */
 	struct followed *before;
 };
@@ -121,16 +122,24 @@ static struct followed *followed_new(int child, struct file *at, struct followed
 	struct followed *f = malloc(sizeof(*f));
 
 	if (f)
-		*f = (struct followed){ child, at, before };
+		*f = (struct followed){ .child = child, .at = at, .before = before };
 	return f;
+}
+
+static void note(struct dht *d, struct file *file, int child, bool assumed)
+{
+	struct followed *f = file && S_ISREG(file->inode->type) ? followed_new(child, NULL, NULL) : NULL;
+
+	if (!f)
+		return;
+	f->assumed = assumed;
+	if (file_slot_set(file, d->x, f))
+		free(f);
 }
 
 void note_opened(struct dht *d, struct file *file, int child)
 {
-	struct followed *f = file && S_ISREG(file->inode->type) ? followed_new(child, NULL, NULL) : NULL;
-
-	if (f && file_slot_set(file, d->x, f))
-		free(f);
+	note(d, file, child, false);
 }
 
 void followed_free(void *slot)
@@ -142,6 +151,46 @@ void followed_free(void *slot)
 		file_unref(f->at);
 		free(f);
 	}
+}
+
+/* A replica set opens what it does not know; a brick knows it by the client that has opened it, which another graph may share. */
+static bool is_known_at(const struct xlator *x, const struct xlator *old, int child)
+{
+	return child >= 0 && child < x->children && child < old->children &&
+	       (x->child[child] == old->child[child] || x->child[child]->children);
+}
+
+void followed_inherit(const struct xlator *x, const struct xlator *old, void *slot)
+{
+	struct dht *before = old->private;
+
+	pthread_mutex_lock(&before->lock);
+	for (struct followed *f = slot; f; f = f->before)
+		if (!is_known_at(x, old, f->child))
+			f->child = -1;
+	pthread_mutex_unlock(&before->lock);
+}
+
+/* It was moved between the graph that has opened it and this one. */
+bool files_were_elsewhere(struct dht *d, enum fop fop, const void *in)
+{
+	bool any = false;
+
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		struct file *file = f->kind == FIELD_FILE ? *(struct file *const *)((const char *)in + f->offset) : NULL;
+		struct followed *first = file && S_ISREG(file->inode->type) ? file_slot(file, d->x) : NULL;
+
+		if (!first)
+			continue;
+		pthread_mutex_lock(&d->lock);
+		if (first->assumed) {
+			first->assumed = false;
+			first->child = -1;
+			any = true;
+		}
+		pthread_mutex_unlock(&d->lock);
+	}
+	return any;
 }
 
 /* The newest is behind the first, which the slot has. */
@@ -214,8 +263,8 @@ static int file_at(struct request *rq, struct dht *d, enum fop fop, struct file 
 	int err;
 
 	*at = file;
-	if (!first) { /* an older graph has opened it */
-		note_opened(d, file, child);
+	if (!first) { /* one that had no subvolumes has opened it; or it is used in an older graph still */
+		note(d, file, child, true);
 		return 0;
 	}
 	f = newest(d, first);
@@ -257,6 +306,7 @@ int follow_release(struct request *rq, struct dht *d, struct file *file)
 	if (err)
 		return err;
 	for (struct followed *f = newest(d, first); f && f->at; f = f->before)
-		release_on(rq, d->x->child[f->child], &(struct release_in){ .file = f->at }, &out);
-	return release_on(rq, d->x->child[first->child], &in, &out);
+		if (f->child >= 0)
+			release_on(rq, d->x->child[f->child], &(struct release_in){ .file = f->at }, &out);
+	return first->child < 0 ? 0 : release_on(rq, d->x->child[first->child], &in, &out);
 }

@@ -24,18 +24,27 @@ uint64_t leaving_of(const struct dht *d)
 	return has_leaver(d) ? 1ull << d->leaving : 0;
 }
 
+/* Of one that comes: as it was asked for, else as those that are there. */
+static uint16_t weight_of_new(const struct dht *d, const struct layout *now, int child)
+{
+	uint16_t weight = 1;
+
+	if (d->weight[child])
+		return d->weight[child];
+	for (unsigned i = 0; i < now->count; i++)
+		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
+	return weight;
+}
+
 /* By all subvolumes that the layout lacks, and that are to stay, when it is settled; false: none. */
 static bool grow(const struct dht *d, const struct layout *now, struct layout *l)
 {
 	struct layout_member more[SUBVOLUMES_MAX];
-	uint16_t weight = 1;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < now->count; i++)
-		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
 	for (int i = 0; i < d->x->children; i++)
 		if (has_subvolume(d, (uint64_t)i) && !layout_find(now, (uint32_t)i) && !is_leaving(d, i))
-			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight };
+			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight_of_new(d, now, i) };
 	*l = *now;
 	if (l->moving)
 		layout_settle(l);
@@ -59,6 +68,24 @@ static bool shrink(const struct dht *d, const struct layout *now, struct layout 
 	return !layout_shrink(l, &id, 1, home);
 }
 
+/* One at a time, when it is settled, so that names flow one way; false: all have the weights that were asked for. (Directories that have grown large are spread evenly.) */
+static bool weigh(const struct dht *d, const struct shards *of, const struct layout *now, struct layout *l)
+{
+	*l = *now;
+	if (of != &d->root)
+		return false;
+	if (l->moving)
+		layout_settle(l);
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct layout_member *m = &l->member[i];
+		uint16_t wanted = has_subvolume(d, m->id) ? d->weight[m->id] : 0;
+
+		if (wanted && wanted != m->weight)
+			return !layout_weigh(l, m->id, wanted);
+	}
+	return false;
+}
+
 int spread_adopt(struct dht *d, struct shards *of, const struct layout *l)
 {
 	struct spread *s = calloc(1, sizeof(*s));
@@ -69,6 +96,7 @@ int spread_adopt(struct dht *d, struct shards *of, const struct layout *l)
 	s->layout = *l;
 	s->grows = grow(d, l, &s->grown);
 	s->shrinks = shrink(d, l, &s->shrunk);
+	s->weighs = weigh(d, of, l, &s->weighed);
 	for (unsigned i = 0; i < l->count; i++)
 		if (has_subvolume(d, l->member[i].id))
 			s->members |= 1ull << l->member[i].id;

@@ -347,11 +347,11 @@ static bool may_come_again(const struct spread *s, const struct inode *dir, cons
 {
 	uint64_t key;
 
-	if (!s->grows && !s->shrinks && !s->layout.moving)
+	if (!s->grows && !s->shrinks && !s->weighs && !s->layout.moving)
 		return false;
 	key = layout_key(&dir->gfid, name);
 	return goes_on(&s->layout, key, child) || (s->grows && goes_on(&s->grown, key, child)) ||
-	       (s->shrinks && goes_on(&s->shrunk, key, child));
+	       (s->shrinks && goes_on(&s->shrunk, key, child)) || (s->weighs && goes_on(&s->weighed, key, child));
 }
 
 /* In a pass of one that was read before only what that may have lacked then. */
@@ -536,13 +536,9 @@ static void close_gone(const struct dht *d, const struct xlator *old, struct wid
 		file_unref(gone[i]);
 }
 
-/* (A file that was opened anew elsewhere is found there once more.) */
-bool wide_inherit(struct xlator *x, const struct xlator *old, struct file *file, void *slot)
+void wide_inherit(const struct xlator *x, const struct xlator *old, void *slot)
 {
-	if (!S_ISDIR(file->inode->type))
-		return false;
 	close_gone(x->private, old, slot);
-	return true;
 }
 
 int wide_release(struct request *rq, struct dht *d, struct file *file)

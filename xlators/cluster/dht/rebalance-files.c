@@ -48,6 +48,8 @@ static int wait_for_turn(struct rebalance *r, uint64_t bytes)
 		r->turn_ns += bytes * 1000000000 / rate;
 	until = r->turn_ns;
 	pthread_mutex_unlock(&r->lock);
+	if (rebalance_is_paused(r))
+		return rebalance_pause(r, SECOND_MS) ? 1 : -ECANCELED;
 	if (!rate || until <= now)
 		return rebalance_stops(r) ? -ECANCELED : 0;
 	now = (until - now) / 1000000 + 1;
@@ -294,10 +296,11 @@ static int go_over(struct walk *w)
 {
 	int err = 0;
 
-	while (!err && w->top && !rebalance_stops(w->r)) {
+	while (!err && w->top && rebalance_goes_on(w->r)) {
 		struct level *l = w->top;
 
 		if (l->next < l->batch.entries.count) {
+			rebalance_advance(w->r, 1);
 			err = visit(w, l, &l->batch.entries.entry[l->next++]);
 			continue;
 		}
@@ -323,10 +326,30 @@ static int walk_child(struct rebalance *r, int child)
 	return err;
 }
 
+/* About as many as there are inodes: so long it is left, if others have as many names to be brought as those that were seen. (A brick that shares its file system, or that
+ * has files of several names, tells of others; then it is a guess.) */
+static void expect_all(struct rebalance *r)
+{
+	cleanup_inode struct inode *root = root_of(r->d);
+	struct statfs_in in = { .inode = root };
+	uint64_t all = 0;
+
+	for (int i = 0; root && i < r->d->x->children; i++) {
+		struct walk w = { .r = r, .child = i };
+		struct statfs_out out = { 0 };
+
+		if (has_subvolume(r->d, (uint64_t)i) && !ask(&w, FOP_statfs, &in, &out) && out.statfs.files > out.statfs.ffree)
+			all += out.statfs.files - out.statfs.ffree;
+		fop_out_clear(FOP_statfs, &out);
+	}
+	rebalance_expect(r, all);
+}
+
 static int walk_all(struct rebalance *r)
 {
 	int err = 0;
 
+	expect_all(r);
 	for (int i = 0; i < r->d->x->children && !err && !rebalance_stops(r); i++) {
 		err = has_subvolume(r->d, (uint64_t)i) ? walk_child(r, i) : 0;
 		if (err && err != -ECANCELED)

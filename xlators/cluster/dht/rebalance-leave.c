@@ -2,10 +2,9 @@
 /* A subvolume is to leave the volume ("Taking a subvolume out, in detail" in doc/distribution.md): when the root's names have left it, its directories are given to
  * others, files are brought to where their names are by now, and names that led to directories there lead to where these have gone. Then it is looked at: it may go if
  * nothing is left. What is known of it is on the bricks' disks, so that a round can begin anew at any time. */
-#include "rebalance.h"
+#include "rebalance-leave.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +12,6 @@
 
 enum { PAUSE_MS = 20, HELD_MS = 5000 };
 #define FIND_NS 60000000000u
-
-struct leaving {
-	struct rebalance *r;
-	int child; /* who leaves */
-	struct stays stays;
-	uint64_t kept;
-	int err; /* of what could not be looked at */
-};
 
 /* ---- directories ---- */
 
@@ -135,19 +126,13 @@ static int give_directory(struct rebalance *r, const struct gfid *gfid, int chil
 	return err;
 }
 
-/* d.GFID, or another one. */
-static int directory_parse(const char *name, struct gfid *gfid)
-{
-	return strncmp(name, "d.", 2) != 0 ? -EINVAL : gfid_parse(name + 2, gfid);
-}
-
 /* One that has gone meanwhile is none; one that can't be given away now keeps no others. */
 static void give_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {
 	struct leaving *v = arg;
 
 	(void)dir;
-	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+	for (uint32_t i = 0; i < list->count && rebalance_goes_on(v->r); i++) {
 		struct gfid gfid;
 		int err = directory_parse(list->entry[i].name, &gfid) ? 1 : 0;
 
@@ -166,295 +151,19 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 	}
 }
 
-/* All directories of `away` there, or what there is of them. */
-static int each_away_at(struct leaving *v, int child, uint32_t flags, meet_entries *met, void *arg)
-{
-	int err = 0;
-
-	for (unsigned i = 0; i < AWAY_DIRS && !err && !rebalance_stops(v->r); i++) {
-		struct request rq;
-
-		rebalance_ask(v->r, &rq, REBALANCE_ASK_NS);
-		err = away_list(&rq, v->r->d, child, i, flags, met, arg);
-		request_finish(&rq);
-		err = err == -ENOENT ? 0 : err;
-	}
-	return err;
-}
-
-static int each_away(struct leaving *v, meet_entries *met)
-{
-	return each_away_at(v, v->child, 0, met, v);
-}
-
 /* By what they say themselves: the walk may have missed their names. */
 static void lead_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {
 	struct leaving *v = arg;
 
 	(void)dir;
-	for (uint32_t i = 0; i < list->count && !rebalance_stops(v->r); i++) {
+	for (uint32_t i = 0; i < list->count && rebalance_goes_on(v->r); i++) {
 		struct gfid gfid;
 
 		if (!directory_parse(list->entry[i].name, &gfid))
 			lead_gone(v->r, &gfid);
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
 	}
-}
-
-/* ---- is it empty? ---- */
-
-/* So that it can be told, if it does not go. */
-__attribute__((format(printf, 2, 3))) static void note_what(struct leaving *v, const char *format, ...)
-{
-	va_list args;
-
-	if (v->stays.what[0])
-		return;
-	va_start(args, format);
-	vsnprintf(v->stays.what, sizeof(v->stays.what), format, args);
-	va_end(args);
-}
-
-static void count_names(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
-{
-	struct leaving *v = arg;
-
-	(void)rq, (void)dir;
-	for (uint32_t i = 0; i < list->count; i++) {
-		const char *name = list->entry[i].name;
-
-		if (!strcmp(name, DHT_HIDDEN) ||
-		    !strcmp(name, "lost+found")) /* the file system's own: else it would have moved */
-			continue;
-		v->stays.names++;
-		note_what(v, "the name \"%.100s\"", name);
-	}
-}
-
-/* Where it was at home last it is not any more: it was removed before somebody came by its name. */
-static int has_gone(struct request *rq, struct leaving *v, const struct gfid *gfid, int home, bool *gone)
-{
-	struct aim aim = { .gfid = *gfid, .child = home, .dir = true };
-	struct lookup_out there = { 0 };
-	int err = home == v->child || !has_subvolume(v->r->d, (uint64_t)home) ? 0 : look_at_anchor(rq, v->r->d, &aim, &there);
-
-	*gone = err == -ENOENT;
-	fop_out_clear(FOP_lookup, &there);
-	return *gone ? 0 : err;
-}
-
-static void stays(struct leaving *v, const struct gfid *gfid, const char *why)
-{
-	char text[GFID_TEXT];
-
-	v->stays.directories++;
-	note_what(v, "the directory %s, %s", gfid_text(gfid, text), why);
-}
-
-static void is_unsaid(struct leaving *v, const struct gfid *gfid)
-{
-	char text[GFID_TEXT];
-
-	v->stays.unsaid++;
-	note_what(v, "the directory %s, whose name leads there", gfid_text(gfid, text));
-}
-
-/* Its home is elsewhere, and so does what leads to it, or it has gone; and it has no names. */
-static int judge_directory(struct request *rq, struct leaving *v, const struct gfid *gfid)
-{
-	struct rebalance *r = v->r;
-	struct aim aim = { .gfid = *gfid, .child = v->child, .dir = true };
-	struct lookup_out found = { 0 };
-	struct layout l = { 0 };
-	int home = v->child, err = look_at_anchor(rq, r->d, &aim, &found);
-	const struct layout_member *m;
-	bool gone = false;
-
-	if (!err)
-		err = layout_at(rq, r->d, v->child, found.inode, &l);
-	m = err ? NULL : layout_find(&l, (uint32_t)v->child);
-	if (!err)
-		err = home_of_shard(rq, r->d, found.inode, &home);
-	if (!err && !l.moving && !m && home == v->child)
-		err = has_gone(rq, v, gfid, (int)l.home, &gone);
-	if (!err && (l.moving || m))
-		stays(v, gfid, "which has a part of its names there");
-	else if (!err && home == v->child && !gone)
-		is_unsaid(v, gfid);
-	else if (!err)
-		err = directory_is_empty(rq, r->d, v->child, found.inode);
-	fop_out_clear(FOP_lookup, &found);
-	if (err == -ENODATA)
-		stays(v, gfid, "which no layout names: `stratus fsck --repair` removes it if it is empty");
-	else if (err == -ENOTEMPTY)
-		stays(v, gfid, "which has left it, and has names there");
-	return err == -ENODATA || err == -ENOTEMPTY || err == -ENOENT ? 0 : err;
-}
-
-static void judge_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
-{
-	struct leaving *v = arg;
-
-	(void)dir;
-	for (uint32_t i = 0; i < list->count && !v->err; i++) {
-		struct gfid gfid;
-
-		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
-		if (!directory_parse(list->entry[i].name, &gfid)) {
-			v->err = judge_directory(rq, v, &gfid);
-		} else {
-			v->stays.files++;
-			note_what(v, "the file with the anchor %.100s", list->entry[i].name);
-		}
-	}
-}
-
-static void is_under_way(struct leaving *v, const char *name)
-{
-	v->stays.records++;
-	note_what(v, "%.100s, which is under way", name);
-}
-
-static void count_records(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
-{
-	struct leaving *v = arg;
-	struct intent it;
-	struct gfid id;
-
-	(void)rq, (void)dir;
-	for (uint32_t i = 0; i < list->count; i++) {
-		const char *name = list->entry[i].name;
-
-		if (*name == 's' && !kept_parse(name, &id) && intent_parse(name, &it))
-			v->stays.open++;
-		else
-			is_under_way(v, name);
-	}
-}
-
-static bool names_leaver(const struct intent *it, int leaver)
-{
-	bool yes = it->moves == 1 + leaver;
-
-	for (int i = 0; i < it->sides; i++)
-		yes |= it->side[i].child == leaver || it->side[i].aim.child == leaver || it->side[i].goes.child == leaver;
-	for (unsigned i = 0; i < it->shards; i++)
-		yes |= it->shard[i] == leaver;
-	return yes;
-}
-
-/* At another subvolume: what is under way there, or is kept there of what was moved, has to do with the one that leaves. */
-static int judge_record(struct request *rq, struct leaving *v, int child, struct inode *dir, const char *name)
-{
-	cleanup_inode struct inode *found = NULL;
-	struct pointer p = { 0 };
-	struct gfid id;
-	uint32_t nlink;
-	struct aim aim;
-	struct intent it;
-	int err;
-
-	if (!intent_parse(name, &it)) {
-		err = intent_read(rq, v->r->d, child, name, &it);
-		if (err == -EINVAL || (!err && names_leaver(&it, v->child)))
-			is_under_way(v, name);
-		return err;
-	}
-	if (!kept_parse(name, &id)) {
-		err = hidden_find(rq, v->r->d, child, dir, name, &found);
-		if (!err)
-			err = kept_read(rq, v->r->d, child, found, &p);
-		v->kept += !err && (int)p.subvolume == v->child; /* until its stub has gone */
-		return err;
-	}
-	if (work_parse(name, &id) && waits_parse(name, &id))
-		return 0; /* copies, directories that grow: these have records, and marks, and no part of who leaves */
-	err = pointer_look(rq, v->r->d, child, dir, name, &found, &nlink, &aim);
-	if (!err && aim.child == v->child)
-		is_under_way(v, name);
-	return err;
-}
-
-struct elsewhere {
-	struct leaving *v;
-	int child;
-};
-
-static void judge_records(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
-{
-	struct elsewhere *e = arg;
-
-	for (uint32_t i = 0; i < list->count && !e->v->err; i++) {
-		int err;
-
-		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
-		err = judge_record(rq, e->v, e->child, dir, list->entry[i].name);
-		if (err && err != -ENOENT && err != -ESTALE && err != -ENODATA && err != -EINVAL)
-			e->v->err = err;
-	}
-}
-
-static int each_work(struct leaving *v, int child)
-{
-	struct elsewhere e = { v, child };
-	int err = 0;
-
-	for (unsigned i = 0; i < WORK_DIRS && !err; i++) {
-		struct request rq;
-
-		rebalance_ask(v->r, &rq, REBALANCE_ASK_NS);
-		err = child == v->child ? work_list(&rq, v->r->d, child, i, count_records, v)
-					: work_list(&rq, v->r->d, child, i, judge_records, &e);
-		request_finish(&rq);
-		err = err == -ENOENT ? 0 : err ? err : v->err;
-	}
-	return err;
-}
-
-/* Marks of the root there: an intent may have a name to put back. */
-static int look_at_root(struct leaving *v)
-{
-	struct rebalance *r = v->r;
-	struct getxattr_in in = { .inode = r->dir, .name = DHT_MARKS_XATTR };
-	struct getxattr_out out = { 0 };
-	struct request rq;
-	int err;
-
-	rebalance_ask(r, &rq, REBALANCE_ASK_NS);
-	err = place_say(&rq, r->d, &(struct place){ .flags = PLACE_HERE });
-	if (!err)
-		err = directory_list(&rq, r->d, v->child, r->dir, 0, count_names, v);
-	if (!err)
-		err = getxattr_on(&rq, r->d->x->child[v->child], &in, &out);
-	if (!err && (out.value.size < 2 || memcmp(out.value.bytes, "0 ", 2) != 0))
-		is_under_way(v, "a name that is marked");
-	fop_out_clear(FOP_getxattr, &out);
-	request_finish(&rq);
-	return err;
-}
-
-/* Nothing new comes there: names are refused by the layouts, and objects by the bricks, who know that they leave. So what is found to have none has none. */
-static int look(struct leaving *v)
-{
-	int err = look_at_root(v);
-
-	for (int i = 0; i < v->r->d->x->children && !err; i++)
-		err = has_subvolume(v->r->d, (uint64_t)i) ? each_work(v, i) : 0;
-	if (!err)
-		err = MUTANT("look-at-no-directories") ? 0 : each_away(v, judge_each);
-	err = err ? err : v->err;
-	if (err)
-		return rebalance_problem(v->r, err, "what %s still has can't be looked at: %s", subvolume_name(v->r, v->child),
-					 error_text(err));
-	v->stays.open = v->kept > v->stays.open ? v->kept : v->stays.open;
-	v->stays.looked = true;
-	return 0;
-}
-
-static bool is_empty(const struct stays *s)
-{
-	return s->looked && !s->names && !s->files && !s->directories && !s->unsaid && !s->records && !s->open;
 }
 
 /* ---- what was made for directories that went meanwhile ---- */
@@ -491,7 +200,7 @@ static void drop_all(struct leaving *v)
 		struct elsewhere e = { v, i };
 
 		if (i != v->child && has_subvolume(v->r->d, (uint64_t)i))
-			each_away_at(v, i, READDIR_PLUS, drop_those, &e);
+			leaving_each_away(v, i, READDIR_PLUS, drop_those, &e);
 	}
 }
 
@@ -556,6 +265,19 @@ static int or_told(struct leaving *v, int err)
 					   subvolume_name(v->r, v->child), error_text(err));
 }
 
+/* What was removed there a power cut might bring back, after it was looked: with the last sync before the look it is gone for good (P5). */
+static int look_for_good(struct leaving *v)
+{
+	int err = leaving_look(v);
+
+	if (err || !leaving_is_empty(v))
+		return err;
+	err = leaving_sync(v);
+	v->stays = (struct stays){ 0 };
+	v->kept = 0;
+	return err ? err : leaving_look(v);
+}
+
 int empty_leaver(struct rebalance *r)
 {
 	struct leaving v = { .r = r, .child = leaver_of(r) };
@@ -563,17 +285,17 @@ int empty_leaver(struct rebalance *r)
 	int err;
 
 	rebalance_step(r, "directories");
-	err = or_told(&v, each_away(&v, give_each));
+	err = or_told(&v, leaving_each_away(&v, v.child, 0, give_each, &v));
 	forget_skipped(r);
 	rebalance_step(r, "files");
 	if (!err)
 		err = bring_files(r);
 	if (!err)
-		err = or_told(&v, each_away(&v, lead_each));
+		err = or_told(&v, leaving_each_away(&v, v.child, 0, lead_each, &v));
 	if (err || rebalance_stops(r))
 		return err ? err : -ECANCELED;
 	rebalance_step(r, "looking");
-	err = look(&v);
+	err = look_for_good(&v);
 	if (err)
 		return err;
 	note_stays(r, &v.stays, deeds);
@@ -581,7 +303,7 @@ int empty_leaver(struct rebalance *r)
 		rebalance_step(r, "waiting for what is open");
 		sweep_all(r->d, pause_for, r);
 	}
-	if (!is_empty(&v.stays))
+	if (!leaving_is_empty(&v))
 		return -EAGAIN;
 	drop_all(&v);
 	return rebalance_stops(r) ? -ECANCELED : 0;

@@ -12,6 +12,7 @@ enum { PAUSE_MS = 20 };
 struct pass {
 	struct rebalance *r;
 	int child;
+	bool counts; /* and moves none */
 	uint64_t found;
 	int err; /* of a name that can't be moved: the others are moved all the same */
 };
@@ -111,13 +112,16 @@ static int move_one(struct pass *p, const char *name, struct owners o)
 
 static void move_those_of(struct pass *p, const struct dirents *list)
 {
-	for (uint32_t i = 0; i < list->count && !rebalance_stops(p->r); i++) {
+	for (uint32_t i = 0; i < list->count && rebalance_goes_on(p->r); i++) {
 		struct owners o = owners_in(p->r->d, p->r->dir, list->entry[i].name);
 		int err;
 
 		if (o.from != p->child || o.to == p->child || (is_root(p->r->dir) && !strcmp(list->entry[i].name, DHT_HIDDEN)))
 			continue;
 		p->found++;
+		if (p->counts)
+			continue;
+		rebalance_advance(p->r, 1);
 		err = move_one(p, list->entry[i].name, o);
 		p->err = err ? err : p->err;
 	}
@@ -181,7 +185,7 @@ static int pass_over(struct pass *p)
 
 	if (err)
 		return err;
-	while (!err && !end && !rebalance_stops(p->r)) {
+	while (!err && !end && rebalance_goes_on(p->r)) {
 		struct readdir_out out = { 0 };
 
 		err = read_batch(p, file, &offset, &out);
@@ -246,11 +250,27 @@ static int clear_source(struct rebalance *r, int child, struct patience *patienc
 	return MUTANT("settle-marked") || (none && !strcmp(before, after)) ? 0 : -EAGAIN;
 }
 
+/* So that it can be told how long it will take; what can't be listed now is not counted. */
+static void count_names(struct rebalance *r, const struct layout *l)
+{
+	uint64_t all = 0;
+
+	for (unsigned i = 0; i < l->count && !rebalance_stops(r); i++) {
+		struct pass p = { .r = r, .child = (int)l->member[i].id, .counts = true };
+
+		if (layout_is_source(l, &l->member[i]) && !pass_over(&p))
+			all += p.found;
+	}
+	rebalance_expect(r, all);
+}
+
 /* Of all of them: what is not there in one stays so. */
 int clear_sources(struct rebalance *r, const struct layout *l)
 {
 	int worst = 0;
 
+	if (!r->widens)
+		count_names(r, l);
 	for (unsigned i = 0; i < l->count && !rebalance_stops(r); i++) {
 		struct patience patience = { 0 };
 		int err;

@@ -23,7 +23,33 @@ void rebalance_step(struct rebalance *r, const char *step)
 {
 	pthread_mutex_lock(&r->lock);
 	r->step = step;
+	r->progress = (struct progress){ 0 };
 	pthread_mutex_unlock(&r->lock);
+}
+
+void rebalance_expect(struct rebalance *r, uint64_t all)
+{
+	pthread_mutex_lock(&r->lock);
+	r->progress = (struct progress){ .all = all, .began_ns = clock_ns() };
+	pthread_mutex_unlock(&r->lock);
+}
+
+void rebalance_advance(struct rebalance *r, uint64_t more)
+{
+	pthread_mutex_lock(&r->lock);
+	r->progress.done += more;
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* As if what is left of the step took as long as what is done of it; -1: nobody knows. With the lock held. */
+static int64_t seconds_left(const struct rebalance *r)
+{
+	const struct progress *p = &r->progress;
+	double passed = (double)(clock_ns() - p->began_ns) / 1e9;
+
+	if (r->state != RUNNING || r->paused || !p->all || !p->done || p->done > p->all)
+		return -1;
+	return (int64_t)(passed * (double)(p->all - p->done) / (double)p->done + 0.5);
 }
 
 void rebalance_count(struct rebalance *r, uint64_t moved, uint64_t left)
@@ -67,6 +93,28 @@ bool rebalance_stops(struct rebalance *r)
 	stopping = r->stopping;
 	pthread_mutex_unlock(&r->lock);
 	return stopping;
+}
+
+bool rebalance_goes_on(struct rebalance *r)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->paused && !r->stopping)
+		task_cond_wait(&r->changed, &r->lock, NO_DEADLINE);
+	stopping = r->stopping;
+	pthread_mutex_unlock(&r->lock);
+	return !stopping;
+}
+
+bool rebalance_is_paused(struct rebalance *r)
+{
+	bool paused;
+
+	pthread_mutex_lock(&r->lock);
+	paused = r->paused;
+	pthread_mutex_unlock(&r->lock);
+	return paused;
 }
 
 bool rebalance_pause(struct rebalance *r, uint64_t ms)
@@ -152,10 +200,10 @@ static int go_on(struct rebalance *r)
 		rebalance_step(r, "leaving");
 		return layout_write(r, &now->shrunk);
 	}
-	if (!now->grows)
+	if (!now->grows && !now->weighs)
 		return 1;
-	l = now->grown;
-	rebalance_step(r, "joining");
+	l = now->grows ? now->grown : now->weighed;
+	rebalance_step(r, now->grows ? "joining" : "weighing");
 	err = copy_shards(r, &l);
 	return err ? err : layout_write(r, &l);
 }
@@ -177,7 +225,7 @@ static int give_to_those_that_came(struct rebalance *r)
 	int err = 0;
 
 	r->dir = root_of(r->d);
-	while (r->dir && err <= 0 && !rebalance_stops(r)) {
+	while (r->dir && err <= 0 && rebalance_goes_on(r)) {
 		err = go_on(r);
 		if (err > 0) {
 			rebalance_step(r, "files");
@@ -240,16 +288,42 @@ static struct rebalance *rebalance_of(struct dht *d, bool widens)
 	return r;
 }
 
+/* With the lock held. The time for which it stood still is not that of what it does. */
+static void resume(struct rebalance *r)
+{
+	if (r->paused)
+		r->progress.began_ns += clock_ns() - r->paused_ns;
+	r->paused = false;
+	task_cond_broadcast(&r->changed);
+}
+
+/* Nothing is lost by it: a copy that is under way stays, and is said to be somebody's. */
+static int hold(struct rebalance *r)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->state != RUNNING || r->stopping)
+		err = -ECANCELED;
+	else if (!r->paused)
+		r->paused_ns = clock_ns();
+	r->paused |= !err;
+	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
 static int start(struct rebalance *r)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&r->lock);
+	resume(r);
 	if (r->hurry || r->waiters)
 		err = -ECANCELED;
 	else if (r->state != RUNNING) {
 		r->state = RUNNING;
 		r->stopping = false;
+		r->progress = (struct progress){ 0 };
 		r->moved = r->left = r->files = r->file_bytes = r->failed = r->bytes = 0;
 		memset(r->skipped, 0, sizeof(r->skipped));
 		r->stays = (struct stays){ 0 };
@@ -318,13 +392,17 @@ static void tell(struct rebalance *r, FILE *to)
 {
 	struct location line = { 0 };
 	struct blob text = { 0 };
+	int64_t left;
 
 	pthread_mutex_lock(&r->lock);
-	fprintf(to, "state %s\n", state_names[r->state]);
+	left = seconds_left(r);
+	fprintf(to, "state %s\n", r->state == RUNNING && r->paused ? "paused" : state_names[r->state]);
 	if (r->state == RUNNING && r->step)
 		fprintf(to, "step %s\n", r->step);
 	fprintf(to, "version %llu\n", (unsigned long long)spread_of(r->d)->layout.version);
 	fprintf(to, "moved %llu\nleft %llu\n", (unsigned long long)r->moved, (unsigned long long)r->left);
+	if (left >= 0)
+		fprintf(to, "seconds-left %lld\n", (long long)left);
 	tell_files(r, to);
 	if (has_leaver(r->d))
 		tell_stays(r, to);
@@ -359,6 +437,8 @@ int rebalance_command(struct dht *d, int argc, char **argv, FILE *to)
 		return task_self() ? (widen_once(d), 0) : task_call(once, d);
 	else if (!strcmp(verb, "start"))
 		return start(r);
+	else if (!strcmp(verb, "pause") && !widens)
+		return hold(r);
 	else if (!strcmp(verb, "stop"))
 		stop(r);
 	else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the rebalancer of cluster/dht: the steps and commands (rebalance.c), layouts and the roots of those that come (rebalance-join.c), names that are moved
- * (rebalance-moves.c), files that are brought home (rebalance-files.c), a subvolume that is to leave (rebalance-leave.c), and what leads to its directories
+ * (rebalance-moves.c), files that are brought home (rebalance-files.c), a subvolume that is to leave (rebalance-leave.c, rebalance-look.c), and what leads to its directories
  * (rebalance-lead.c), directories that have grown large (widen.c). All requests are root's. */
 #ifndef STRATUS_DHT_REBALANCE_H
 #define STRATUS_DHT_REBALANCE_H
@@ -20,6 +20,11 @@ struct stays {
 	char what[160]; /* the first of them, but for those, in words; "": none */
 	unsigned idle;	/* looks in a row since which nothing got less */
 };
+/* Of the step that is under way: names that are to move, or all that is walked over. */
+struct progress {
+	uint64_t done, all; /* all: about; 0: nobody knows */
+	uint64_t began_ns;
+};
 struct rebalance {
 	struct dht *d;
 	struct inode *dir;    /* whose names are moved: a reference, of the task */
@@ -28,10 +33,13 @@ struct rebalance {
 	enum rebalance_state state;
 	bool widens;	      /* large directories; else the root, until all of it is where it is to be */
 	bool stopping, hurry; /* hurry: the graph is to end */
+	bool paused;	      /* nothing more is begun, what is known of the way stays, until it is started again */
+	uint64_t paused_ns;   /* since when */
 	unsigned waiters;     /* for its end */
 	struct task *task;
 	const char *step;
 	uint64_t moved, left;
+	struct progress progress;
 	/* Of files: those that were brought home and what they have, those that stay (by enum bring), those that could not be; bytes copied. */
 	uint64_t files, file_bytes, skipped[BRINGS], failed, bytes;
 	struct stays stays;
@@ -45,7 +53,13 @@ struct rebalance {
 int rebalance_problem(struct rebalance *, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void rebalance_step(struct rebalance *, const char *);
 void rebalance_count(struct rebalance *, uint64_t moved, uint64_t left);
+/* The step has `all` to deal with, or what was said of it before was too little; so much more of it is done. */
+void rebalance_expect(struct rebalance *, uint64_t all);
+void rebalance_advance(struct rebalance *, uint64_t more);
 bool rebalance_stops(struct rebalance *);
+/* Before the next thing is begun: waits while it is paused. false: it is to stop. */
+bool rebalance_goes_on(struct rebalance *);
+bool rebalance_is_paused(struct rebalance *);
 bool rebalance_pause(struct rebalance *, uint64_t ms); /* false: it is to stop */
 void rebalance_ask(struct rebalance *, struct request *, uint64_t ns);
 static inline const char *subvolume_name(const struct rebalance *r, int child)

@@ -518,24 +518,46 @@ static bool puts_away(enum fop fop, const char *name)
 	return !gfid_parse(text, &gfid);
 }
 
+/* By the root's layout here, which says so before the first name leaves this subvolume: nobody asks whether the option has come. With the gates of both passed, so it is
+ * done before that is written, and looked at after it, or refused. */
+static int may_put_away(struct request *rq, struct xlator *x, struct inode *root)
+{
+	struct checks *c = x->private;
+	struct known *k = known_of(x, root);
+	const struct layout_member *own;
+	int err = c->leaving ? -ENOSPC : k ? known_locked(rq, x, root, k) : -ENOMEM;
+
+	if (err)
+		return err;
+	own = k->layout && !k->broken ? layout_find(k->layout, (uint32_t)c->subvolume) : NULL;
+	if (k->layout && !k->broken && (!own || !own->next) && !MUTANT("put-where-it-leaves"))
+		err = -ENOSPC;
+	pthread_mutex_unlock(&k->lock);
+	return err;
+}
+
 int names_judge(struct request *rq, struct xlator *x, const struct place *place, enum fop fop, const void *in, void *out)
 {
-	cleanup_inside struct inside inside = { 0 };
-	struct call c = { rq, x, place, fop, in, out, &inside, false, false };
 	const struct loc *from = first_loc(fop, in), *to = fop == FOP_rename ? &((const struct rename_in *)in)->to : NULL;
 	bool exchange = to && ((const struct rename_in *)in)->flags & RENAME_EXCHANGE;
 	int err = !from->parent || !from->name || (to && (!to->parent || !to->name)) ? -EINVAL : 0;
+	bool away = !err && !request_is_confined(rq) && puts_away(fop, from->name);
+	cleanup_inode struct inode *root = away ? inode_get(x->inodes, request_top(rq), S_IFDIR) : NULL;
+	cleanup_inside struct inside inside = { 0 }; /* behind what keeps the root: it goes first */
+	struct call c = { rq, x, place, fop, in, out, &inside, false, false };
 
+	if (away && !root)
+		err = -ENOMEM;
 	if (!err)
-		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : NULL);
+		err = inside_enter(&inside, rq, x, from->parent, to ? to->parent : root);
 	if (!err)
 		err = judge_place(&c, from, 0, makes(fop) || exchange);
 	if (!err && to)
 		err = judge_place(&c, to, 1, true);
 	if (!err && !c.ours && is_step(&c) && fop_info[fop].flags & FOP_MUTATES && fop != FOP_rmdir)
 		err = -EFENCED; /* its marks have gone. (Replica sets look up both names of a rename, of which one has none.) */
-	if (!err && ((struct checks *)x->private)->leaving && !request_is_confined(rq) && puts_away(fop, from->name))
-		err = -ENOSPC;
+	if (!err && away)
+		err = may_put_away(rq, x, root);
 	if (!err)
 		err = c.moves ? judged_moving(&c, from->parent) : judged(&c);
 	return refused(x, err);
