@@ -356,6 +356,9 @@ int voucher_begin(struct member *, struct problem *);
 int voucher_make(struct xlator *, const struct bearer *, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
 /* Of who asks, and of no other bearer. */
 bool voucher_is_good(struct member *, const struct request *, const struct gfid *, const uint8_t voucher[VOUCHER_SIZE]);
+/* A directory is to have a limit: with the number of it, which is the same at all members of the set, and which no client can choose. It is of this change, whenever that is sent. */
+int limit_set(struct request *, struct xlator *, const struct replica_stamp *, const struct setxattr_in *,
+	      struct setxattr_out *);
 
 /* own.c: what the member does of its own accord (REPLICA_OWN) */
 int own_call(struct request *, struct xlator *, enum fop, const struct replica_stamp *, const void *in, void *out);
