@@ -117,8 +117,11 @@ static int say_why_not(const char *path, int err, struct problem *p)
 			p, -err,
 			"%s is in a directory that has a quota: `stratus quota show` tells which, and there is none inside another",
 			shown);
-	case EXDEV:
-		return problem_set(p, -err, "the volume has replica sets: directories have quotas only where there are none");
+	case EDQUOT:
+		return problem_set(
+			p, -err,
+			"too many directories have a quota (256 of a tenant in a replica set), or the tenant is at its own limit: "
+			"`stratus quota list`, `df`");
 	case EBUSY:
 		return problem_set(
 			p, -err,
@@ -225,7 +228,12 @@ static int quota_remove(const struct arguments *a, struct problem *p)
 
 	if (err)
 		return err;
-	return removexattr(directory_of(a), QUOTA_XATTR) ? say_why_not(directory_of(a), -errno, p) : 0;
+	err = removexattr(directory_of(a), QUOTA_XATTR) ? -errno : 0;
+	if (err == -ENOTEMPTY)
+		return problem_set(p, -err,
+				   "in a replica set a quota is taken away from an empty directory only: lift it with "
+				   "`stratus quota set --bytes 0 --inodes 0`, or move what is there into another one first");
+	return err ? say_why_not(directory_of(a), err, p) : 0;
 }
 
 static int quota_show(const struct arguments *a, struct problem *p)

@@ -14,13 +14,15 @@
  *   path PATH       of the directory, from the root of the mount
  *
  * Errors of setting it: EPERM: who asks is not the administrator; ENOTDIR; EINVAL: no such numbers, or the root of all; EEXIST: it is below one with a limit; ENOTEMPTY;
- * EXDEV: the volume has replica sets; EBUSY: the directory is on its way to another brick; ENOSPC: there are as many as there may be; EOPNOTSUPP: the volume keeps no accounts. */
+ * EBUSY: the directory is on its way to another brick; ENOSPC, in a replica set EDQUOT: there are as many as there may be; EOPNOTSUPP: the volume keeps no accounts. */
 #ifndef STRATUS_QUOTA_H
 #define STRATUS_QUOTA_H
 #include <stdbool.h>
 #include <string.h>
 
 #define QUOTA_XATTR "system.stratus.quota"
+/* On the brick: the tag by which an object is held (doc/usage.md, D1). Only who makes members of a replica set equal says it, or sees it above features/usage. */
+#define QUOTA_TAG_XATTR "trusted.usage.quota"
 /* Read from a tenant's root by the brick's own process, with the number of a limit behind it: the handle (xlator.h, inode_handle) of the directory that has it. ENODATA: none of that
  * tenant has. */
 #define QUOTA_DIRECTORY_XATTR "trusted.usage.directory."

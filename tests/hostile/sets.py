@@ -5,6 +5,7 @@
    OWN, THEIRS    files of acme and globex in their roots, at this set
 """
 import os
+import struct
 import time
 
 from member import *
@@ -126,6 +127,29 @@ def others_side(thief, victim):
         wrong(f"the view tells of processes and disks: {thief.view.hex()}")
 
 
+def limits(thief, victim):
+    """Nobody but the tenant's administrator gives directories limits, nobody chooses a limit's number, and nobody says a tag."""
+    own, secret = thief.object(OWN)[1], victim.object(THEIRS[0])[1]
+    tag, top = struct.pack(">Q", 0x11), struct.pack(">QQQ", 0x11, 0, 0)
+
+    def set_to(handle, what, value):
+        return thief.change(SETXATTR, opaque(handle) + opaque(what) + opaque(value) + words(0))
+    for value in b"0 0", b"0 0 0000000000000011", b"4096 1 0000000000000011 0000000000000011", b"", b"0" * 200:
+        for handle in own, thief.root:
+            expect(f"the limit {value} of one's own", set_to(handle, b"system.stratus.quota", value), EPERM, EACCES, EINVAL)
+        expect(f"the limit {value} of another's", set_to(secret, b"system.stratus.quota", value), ESTALE)
+        expect("a limit that is not stamped", thief.call(SETXATTR, opaque(own) + opaque(b"system.stratus.quota") + opaque(value) + words(0))[0], EOPNOTSUPP, EPERM, EACCES)
+    for value in tag, top, b"", b"x":
+        for what in b"trusted.usage.quota", b"trusted.usage.directory.0000000000000011":
+            expect(f"{what} set", set_to(own, what, value), EPERM, EOPNOTSUPP)
+        status, _ = thief.call(MKDIR, loc(thief.root, b"born") + os.urandom(16) + words(0o755, 0),
+                               thief.stamped(extension(5, bytes([1, 20]) + b"trusted.usage.quota\0" + struct.pack(">H", len(value)) + value)))
+        expect("something born with a tag", status, EPERM, EINVAL)
+    for what in b"trusted.usage.quota", b"system.stratus.quota":
+        expect(f"{what} taken away", thief.change(REMOVEXATTR, opaque(own) + opaque(what)), EPERM, EACCES, EOPNOTSUPP, ENODATA)
+        expect(f"{what} told", thief.call(GETXATTR, opaque(own) + opaque(what))[0], ENODATA, EOPNOTSUPP)
+
+
 def malformed(thief):
     for verb in range(1, 18):
         for size in 0, 1, 7, 8, 16, 23, 24, 31, 32, 40, 47, 60000:
@@ -142,6 +166,7 @@ for thief, victim in zip(thieves, victims):
     random_gfids(thief)
     handles(thief, victim)
     others_side(thief, victim)
+    limits(thief, victim)
 tokens(thieves, victims)
 for thief in thieves:
     malformed(thief)

@@ -78,10 +78,10 @@ static void may_fail(struct verdict *v, bool when, int error)
 		v->error[v->errors++] = error;
 }
 
-/* Whether there was room for it is not looked at. */
+/* Whether there was room for it, or a border on the way, is not looked at. */
 static bool found_no_room(const struct operation *o)
 {
-	return plan.limit && o->err == -EDQUOT;
+	return (plan.limit && o->err == -EDQUOT) || (plan.quotas && o->err == -EXDEV);
 }
 
 static bool agrees(const struct verdict *v, const struct operation *o)

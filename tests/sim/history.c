@@ -65,6 +65,7 @@ static bool definite(int err)
 	case EPERM:
 	case ELOOP:
 	case EDQUOT: /* nothing of it is left */
+	case EXDEV:
 		return true;
 	default:
 		return false;

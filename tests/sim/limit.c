@@ -18,6 +18,13 @@ void limit_plan(void)
 	plan.arbiter = false;
 }
 
+void limit_plan_quotas(void)
+{
+	plan.quotas = true;
+	plan.limit *= 4;
+	plan.limit_inodes *= 4;
+}
+
 void limit_put(FILE *to, unsigned brick)
 {
 	fprintf(to,
@@ -30,14 +37,11 @@ struct sum {
 	uint64_t bytes, inodes;
 };
 
-static void count(struct disk_object *o, void *arg)
+static uint64_t bytes_of(const struct disk_object *o)
 {
 	const struct attr *a = &o->attr;
 	uint64_t length = S_ISDIR(a->mode) ? UNIT : a->size, xattrs = 0;
-	struct sum *s = arg;
 
-	if (!a->nlink)
-		return;
 	for (const struct disk_pair *x = o->xattr; x; x = x->next) {
 		uint64_t reserved = 0;
 
@@ -46,18 +50,32 @@ static void count(struct disk_object *o, void *arg)
 			reserved = reserved << 8 | ((const uint8_t *)x->value.bytes)[i];
 		length = reserved > length ? reserved : length;
 	}
-	s->bytes += (length + UNIT - 1) / UNIT * UNIT + UNIT + (xattrs > UNIT ? xattrs - UNIT : 0);
-	s->bytes += S_ISDIR(a->mode) ? 0 : (a->nlink - 1) * FURTHER;
+	return (length + UNIT - 1) / UNIT * UNIT + UNIT + (xattrs > UNIT ? xattrs - UNIT : 0) +
+	       (S_ISDIR(a->mode) ? 0 : (a->nlink - 1) * FURTHER);
+}
+
+static void count(struct disk_object *o, void *arg)
+{
+	struct sum *s = arg;
+
+	if (!o->attr.nlink)
+		return;
+	s->bytes += bytes_of(o);
 	s->inodes++;
 }
 
-/* What stands behind that word in what its features/usage tells; UINT64_MAX: it does not. */
+/* What stands behind that word; UINT64_MAX: it does not. */
+static uint64_t number_after(const char *text, const char *word)
+{
+	const char *at = text ? strstr(text, word) : NULL;
+
+	return at ? strtoull(at + strlen(word), NULL, 10) : UINT64_MAX;
+}
+
+/* Of the account, in what its features/usage tells. */
 static uint64_t told(const char *text, const char *word)
 {
-	const char *at = strstr(text, "\"account\": \"all\"");
-
-	at = at ? strstr(at, word) : NULL;
-	return at ? strtoull(at + strlen(word), NULL, 10) : UINT64_MAX;
+	return number_after(strstr(text, "\"account\": \"all\""), word);
 }
 
 static char *ask(const struct node *n, const char *word)
@@ -133,8 +151,108 @@ static void check_brick(unsigned number)
 	free(text);
 }
 
+/* ---- limits of directories ---- */
+
+struct tag {
+	uint64_t id, bytes, inodes; /* the limits */
+	bool top;
+};
+
+static uint64_t number_at(const struct blob *value, uint32_t at)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = at; i < at + 8; i++)
+		n = n << 8 | ((const uint8_t *)value->bytes)[i];
+	return n;
+}
+
+static struct tag tag_of(const struct disk_object *o)
+{
+	struct tag t = { 0 };
+
+	for (const struct disk_pair *x = o->xattr; x; x = x->next) {
+		if (strcmp(x->name, "trusted.usage.quota") != 0)
+			continue;
+		t.id = number_at(&x->value, 0);
+		t.top = x->value.size == 24;
+		if (t.top)
+			t.bytes = number_at(&x->value, 8), t.inodes = number_at(&x->value, 16);
+	}
+	return t;
+}
+
+struct tree {
+	struct disk *disk;
+	unsigned brick;
+	uint64_t id; /* whose sum it is */
+	struct sum sum;
+	char *told;
+};
+
+static void count_tagged(struct disk_object *o, void *arg)
+{
+	struct tree *t = arg;
+
+	if (tag_of(o).id == t->id)
+		count(o, &t->sum);
+}
+
+/* What is in it has its tag, or is a directory that has a limit of its own where there is none. */
+static void check_names(const struct disk_object *o, const struct tree *t, uint64_t id)
+{
+	for (const struct disk_entry *e = o->entry; e; e = e->next) {
+		const struct disk_object *in = disk_find(t->disk, &e->gfid);
+		struct tag tag = in ? tag_of(in) : (struct tag){ 0 };
+
+		if (in && tag.id != id && (id || !tag.top))
+			sim_fail("brick %u: %s has the tag %" PRIx64 ", its directory %" PRIx64, t->brick, e->name, tag.id, id);
+	}
+}
+
+static void check_directory(struct disk_object *o, void *arg)
+{
+	struct tree *t = arg;
+	struct tag tag = tag_of(o);
+	struct sum *s = &t->sum;
+	char word[64];
+	const char *at;
+
+	if (!S_ISDIR(o->attr.mode) || !o->attr.nlink || sim_failure())
+		return;
+	check_names(o, t, tag.id);
+	if (!tag.top)
+		return;
+	t->id = tag.id;
+	*s = (struct sum){ 0 };
+	disk_each(t->disk, count_tagged, t);
+	snprintf(word, sizeof(word), "\"directory\": %" PRIu64 ",", tag.id);
+	at = strstr(t->told, word);
+	if (!at)
+		sim_fail("brick %u does not know of the limit %" PRIx64, t->brick, tag.id);
+	else if (number_after(at, "\"bytes\": ") != s->bytes || number_after(at, "\"inodes\": ") != s->inodes)
+		sim_fail("brick %u: a directory has %" PRIu64 " bytes and %" PRIu64 " inodes, and is charged %.100s", t->brick,
+			 s->bytes, s->inodes, at);
+	else if ((tag.bytes && s->bytes > tag.bytes) || (tag.inodes && s->inodes > tag.inodes))
+		sim_fail("brick %u: a directory is above its limit: %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64
+			 " inodes of %" PRIu64,
+			 t->brick, s->bytes, tag.bytes, s->inodes, tag.inodes);
+}
+
+static void check_directories(unsigned number)
+{
+	struct tree t = { .disk = disk_of(number), .brick = number, .told = ask(node_brick(number), "reading") };
+
+	if (!disk_has_dropped(number))
+		disk_each(t.disk, check_directory, &t);
+	free(t.told);
+}
+
 void check_limit(void)
 {
-	for (unsigned i = 0; plan.limit && i < bricks_count() && !sim_failure(); i++)
+	for (unsigned i = 0; plan.limit && i < bricks_count() && !sim_failure(); i++) {
 		check_brick(i);
+		if (plan.quotas && !sim_failure())
+			check_directories(i);
+	}
 }

@@ -38,6 +38,7 @@ static const char help[] =
 	"  --liar             the same, and one more client, of another tenant, lies\n"
 	"  --layout           bricks with features/layout; clients say what the names stand for that they take; link counts are checked\n"
 	"  --limit            all is one account's, which has a small limit (features/usage): in the end no member has more\n"
+	"  --quotas           the same, and directories get limits of their own\n"
 	"  --mutant NAME      with this deliberate mistake\n"
 	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
@@ -53,7 +54,7 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool tenants, liar, posix, layout, limit, shrinks, weighs, single, quiet, keep_going, expect_failure, twice,
+	bool tenants, liar, posix, layout, limit, quotas, shrinks, weighs, single, quiet, keep_going, expect_failure, twice,
 		ignore_unlinked;
 };
 static struct options options = {
@@ -149,8 +150,10 @@ static void make_plan(uint64_t seed)
 	plan.subvolumes = plan.initial = 1;
 	if (options.subvolumes != 1)
 		spread_plan();
-	else if (options.limit && is_replicated())
+	else if ((options.limit || options.quotas) && is_replicated())
 		limit_plan();
+	if (options.quotas && plan.limit)
+		limit_plan_quotas();
 }
 
 static void run_seed(uint64_t seed, const char *directory, struct report *r)
@@ -476,6 +479,7 @@ static bool flag(const char *arg)
 		      { "--twice", &options.twice },
 		      { "--layout", &options.layout },
 		      { "--limit", &options.limit },
+		      { "--quotas", &options.quotas },
 		      { "--shrink", &options.shrinks },
 		      { "--weigh", &options.weighs },
 		      { "--tenants", &options.tenants },

@@ -40,6 +40,7 @@ faults() {
 	cold-from-any | go-on-once) more=(--members 2 --wild --only "kill -9,power cut") ;;
 	count-steps) more=(--subvolumes 0 --members 2 --wild) ;;
 	refused-is-clean | refuse-heals | nobody-refuses | forget-the-others) more=(--limit) ;;
+	own-limit-number) more=(--quotas) ;;
 	believe-suspect | move-on-failed | one-rename-token) more=(--liar --faults 0) ;; # of tenants
 	believe-length | scrub-for-liars) more=(--liar --faults 0) ;;
 	forget-its-names) more=(--layout) ;; # else nobody says what names stand for

@@ -201,6 +201,7 @@ struct plan {
 	bool liar;			    /* one more, of another tenant, lies */
 	bool layout;			    /* features/layout on the bricks, and clients that say what names stand for */
 	unsigned limit, limit_inodes, near; /* of all that is in it, and features/usage's option near; limit 0: there is none */
+	bool quotas;			    /* directories get limits of their own */
 	enum stack stack;
 	const char *directory;
 };
@@ -247,6 +248,7 @@ void check_left(void);		       /* the disks: nothing is there, and nothing leads
 
 /* ---- limit.c: one account that has a small limit ---- */
 void limit_plan(void);
+void limit_plan_quotas(void);		/* more room in all, less in directories */
 void limit_put(FILE *, unsigned brick); /* the part of its volfile, above "disk" */
 void limit_end(void);			/* waits until all are exact; in a task of the world's */
 void check_limit(void);

@@ -56,6 +56,8 @@ run "one after the other" --members 3 --gentle --only "one after the other" --op
 run "one after the other, sets of all sizes" --only "one after the other" --seeds "$turns"
 run "a limit: replays" --limit --seeds 1-10 --twice
 run "a limit" --limit --seeds "$limited"
+run "limits of directories: replays" --quotas --seeds 1-5 --twice
+run "limits of directories" --quotas --seeds "$limited"
 run "a limit, a first that refused and left" --limit --seeds 418-418
 run "a limit, a gfid that was in use" --limit --seeds 523-523
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60

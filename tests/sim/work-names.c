@@ -2,6 +2,7 @@
 /* What clients do with names. */
 #include <fcntl.h>
 
+#include "quota.h"
 #include "work.h"
 
 #ifndef RENAME_NOREPLACE
@@ -38,6 +39,21 @@ static struct operation *begin_make(struct worker *w, enum what what, const stru
 	return o;
 }
 
+/* What comes of it is not part of the history, but for what it lets be done no more. One in four is taken away again, if it is still empty. */
+static void limit_directory(struct worker *w, struct inode *dir)
+{
+	char text[32];
+	struct setxattr_in in = { .inode = dir, .name = QUOTA_XATTR };
+	struct setxattr_out out = { 0 };
+	struct removexattr_in remove = { .inode = dir, .name = QUOTA_XATTR };
+	struct removexattr_out removed = { 0 };
+
+	in.value.size = (uint32_t)snprintf(text, sizeof(text), "%u %u", (2 + (unsigned)pick(5)) * 8192, (unsigned)pick(5));
+	in.value.bytes = text;
+	if (!call(w, FOP_setxattr, &in, &out) && !pick(4))
+		call(w, FOP_removexattr, &remove, &removed);
+}
+
 static int make_directory(struct worker *w, struct inode *dir, unsigned name)
 {
 	struct mkdir_in in = { .loc = { .parent = dir, .name = names[name] }, .mode = 0755 };
@@ -48,8 +64,11 @@ static int make_directory(struct worker *w, struct inode *dir, unsigned name)
 	err = call(w, FOP_mkdir, &in, &out);
 	if (!err)
 		keep_object(w, out.inode);
+	end(w, err);
+	if (!err && plan.quotas && pick(3))
+		limit_directory(w, out.inode);
 	fop_out_clear(FOP_mkdir, &out);
-	return end(w, err);
+	return err;
 }
 
 static int make_symlink(struct worker *w, struct inode *dir, unsigned name)

@@ -550,21 +550,45 @@ void a_name_that_an_intent_holds_is_waited_for(void **state)
 
 /* ---- of what is above him ---- */
 
+static int room_in(struct tree *t, const char *at, struct statfs *room)
+{
+	cleanup_inode struct inode *inode = NULL;
+	struct statfs_in in = { 0 };
+	struct statfs_out out = { 0 };
+	int err = tree_walk(t, at, &inode);
+
+	in.inode = inode;
+	if (!err)
+		err = say(t, NULL, NULL, FOP_statfs, &in, &out);
+	*room = out.statfs;
+	return err;
+}
+
 static void hears_of_his_own_only(void *arg)
 {
 	struct tree *t = arg;
+	struct statfs all, his;
 
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_mkdir(t, "site", 0777), 0);
-	CHECK_INT(tree_setxattr(t, "site", QUOTA_XATTR, "0 0", 3, 0), 0);
+	CHECK_INT(tree_setxattr(t, "site", QUOTA_XATTR, "4194304 100", 11, 0), 0);
 	CHECK_INT(tree_mkdir(t, "site/below", 0777), 0);
 	CHECK_INT(tree_put(t, "site/below/page", "p"), 0);
+	CHECK_INT(room_in(t, "site", &all), 0);
+	CHECK_INT(all.blocks * all.frsize, 4194304);
+	CHECK_INT(all.files, 100);
+	CHECK(all.bfree < all.blocks && all.ffree < all.files);
 	CHECK_INT(change("access", "acme " PATH " - - rw 0 /site/below"), 0);
 	CHECK_INT(become(t, &path, 0), 0);
 	CHECK_INT(get(t, "", QUOTA_XATTR), -ENODATA);
 	CHECK_INT(get(t, "page", QUOTA_XATTR), -ENODATA);
+	CHECK_INT(room_in(t, "page", &his), 0); /* what he may have yet, and nothing of what there is */
+	CHECK(his.bavail == all.bavail && his.ffree == all.ffree);
+	CHECK(his.blocks == his.bavail && his.bfree == his.bavail && his.files == his.ffree);
 	CHECK_INT(change("access", "acme " PATH " - - rw 0 /site"), 0);
 	CHECK_INT(become(t, &path, 0), 0);
+	CHECK_INT(room_in(t, "below/page", &his), 0);
+	CHECK(his.blocks == all.blocks && his.files == all.files && his.bavail == all.bavail);
 	CHECK_INT(get(t, "below/page", QUOTA_XATTR), 0);
 }
 

@@ -128,10 +128,11 @@ static void set_on_set(void *arg)
 	(void)arg;
 	become(&keeper, 0);
 	CHECK_INT(tree_mkdir(&tree, "/q", 0777), 0);
-	CHECK_INT(set_quota("/q"), -EXDEV);
+	CHECK_INT(set_quota("/q"), -EPERM);
+	CHECK_INT(tree_setxattr(&tree, "/q", QUOTA_XATTR, "100000 0 0123456789abcdef", 25, 0), -EPERM);
 }
 
-static void replica_sets_have_none(void **s)
+static void a_member_sets_none_by_itself(void **s)
 {
 	(void)s;
 	with(" option pool 11111111-2222-3333-4444-555555555555\n option set 11111111-2222-3333-4444-777777777777\n",
@@ -142,7 +143,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_are_set_by_the_administrator_alone),
-		cmocka_unit_test(replica_sets_have_none),
+		cmocka_unit_test(a_member_sets_none_by_itself),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

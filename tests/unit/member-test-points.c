@@ -55,21 +55,33 @@ static int come(struct client *who, const struct gfid *access, const uint8_t id[
 
 /* ---- not more than half ---- */
 
-static int acquire(struct client *who, const struct gfid *access)
+static int acquire_once(struct client *who, const struct gfid *access, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, ++sequence);
+	pack_gfid(&p, g);
+	if (gfid_equal(g, &gfid_rename_token))
+		pack_bytes(&p, (const uint8_t[VOUCHER_SIZE]){ 0 }, VOUCHER_SIZE);
+	return verb(who, access, REPLICA_ACQUIRE, &p);
+}
+
+static int acquire_that(struct client *who, const struct gfid *access, const struct gfid *g)
 {
 	int err = -ERECOVERING;
 
-	for (int i = 0; i < 10 && err == -ERECOVERING; i++) { /* after a start nothing is granted for a moment */
-		struct pack p = { 0 };
-		struct gfid g;
-
-		gfid_create(&g);
-		pack_u64(&p, view.epoch);
-		pack_u64(&p, ++sequence);
-		pack_gfid(&p, &g);
-		err = verb(who, access, REPLICA_ACQUIRE, &p);
-	}
+	for (int i = 0; i < 10 && err == -ERECOVERING; i++) /* after a start nothing is granted for a moment */
+		err = acquire_once(who, access, g);
 	return err;
+}
+
+static int acquire(struct client *who, const struct gfid *access)
+{
+	struct gfid g;
+
+	gfid_create(&g);
+	return acquire_that(who, access, &g);
 }
 
 static int touch(struct client *who, const struct gfid *access, uint64_t number)
@@ -134,6 +146,54 @@ static void a_tenants_access_points_have_half_of_what_it_may(void **state)
 	on(ON_MEMORY, sessions_);
 	on(ON_MEMORY, tokens_);
 	on(ON_MEMORY, changes_);
+}
+
+/* ---- the rename token ---- */
+
+static int give_back(struct client *who, const struct gfid *access)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, 0);
+	pack_u64(&p, sequence);
+	pack_gfid(&p, &gfid_rename_token);
+	return verb(who, access, REPLICA_RELEASE, &p);
+}
+
+static void renames_(void *arg)
+{
+	enum { WAITS = 4 }; /* of a second */
+
+	(void)arg;
+	tenants_tree = (struct gfid){ { 0xac } };
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(come(&acme, &nones, acme_id), 0);
+	CHECK_INT(come(&web, &webs, web_id), 0);
+	CHECK_INT(come(&docs, &docss, docs_id), 0);
+	for (int i = 0; i < 100; i++) { /* as often as it likes, if it gives it back */
+		CHECK_INT(acquire_that(&web, &webs, &gfid_rename_token), 0);
+		CHECK_INT(give_back(&web, &webs), 0);
+	}
+	CHECK_INT(acquire_that(&acme, &nones, &gfid_rename_token), 0);
+	for (int i = 0; i < WAITS; i++) /* the tenant's own may keep it from them */
+		CHECK_INT(acquire_once(&web, &webs, &gfid_rename_token), -ERECOVERING);
+	CHECK_INT(give_back(&acme, &nones), 0);
+	CHECK_INT(acquire_that(&web, &webs, &gfid_rename_token), 0);
+	for (int i = 0; i < WAITS; i++)
+		CHECK_INT(acquire_once(&acme, &nones, &gfid_rename_token), -ERECOVERING);
+	CHECK_INT(acquire_once(&web, &webs, &gfid_rename_token), 0); /* it has it yet */
+	CHECK_INT(give_back(&web, &webs), 0);
+	CHECK_INT(acquire_once(&web, &webs, &gfid_rename_token), -ENOLCK);
+	CHECK_INT(acquire_once(&docs, &docss, &gfid_rename_token), -ENOLCK);
+	CHECK_INT(acquire_once(&acme, &nones, &gfid_rename_token), 0);
+	tenants_tree = nones;
+}
+
+static void who_keeps_the_rename_token_from_his_host_gets_it_no_more(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, renames_);
 }
 
 /* ---- handles ---- */
@@ -241,6 +301,7 @@ static void no_session_begins_with_what_a_member_had_before_it_was_away(void **s
 
 const struct CMUnitTest points[] = {
 	cmocka_unit_test(a_tenants_access_points_have_half_of_what_it_may),
+	cmocka_unit_test(who_keeps_the_rename_token_from_his_host_gets_it_no_more),
 	cmocka_unit_test(who_has_a_part_is_given_a_handle_of_what_is_in_it_whatever_he_has_a_voucher_for),
 	cmocka_unit_test(no_session_begins_with_what_a_member_had_before_it_was_away),
 };

@@ -21,6 +21,7 @@ static char base[512];
 struct tree tree;
 int limit_bytes, limit_inodes;
 int slow_ms;
+bool in_set;
 uint64_t seed;
 
 /* ---- an independent count ---- */
@@ -94,7 +95,8 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
 	if (counted_before(st))
 		return 0;
 	xattrs = xattrs_of(path, &end, &tag);
-	length = (uint64_t)st->st_size > end ? (uint64_t)st->st_size : end;
+	length = in_set && S_ISDIR(st->st_mode) ? 4096 : (uint64_t)st->st_size;
+	length = length > end ? length : end;
 	bytes = (int64_t)((length + 4095) / 4096 * 4096 + 4096 + (xattrs > 4096 ? xattrs - 4096 : 0));
 	if (tag)
 		add_tagged(tag, bytes);
@@ -213,8 +215,9 @@ void open_tree(void)
 		" option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n"
 		"end-volume\nvolume delay\n type debug/delay-gen\n option fops readdir\n option delay %dms\n subvolumes posix\nend-volume\n"
 		"volume usage\n type features/usage\n option ledger %s/ledger\n option accounts \"acme %d %d %d %d, globex %d %d\"\n"
-		" subvolumes delay\nend-volume\n",
-		base, slow_ms, base, BASE_A, COUNT, limit_bytes, limit_inodes, BASE_B, COUNT);
+		"%s subvolumes delay\nend-volume\n",
+		base, slow_ms, base, BASE_A, COUNT, limit_bytes, limit_inodes, BASE_B, COUNT,
+		in_set ? " option set 11111111-2222-3333-4444-777777777777\n" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "member.h"
+#include "quota.h"
 
 enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
 enum { COPY_MOST = 16 << 20 }; /* bytes, of a tenant's client */
@@ -445,6 +446,14 @@ static void drop_unfounded(struct request *rq, struct xlator *x, enum fop fop, c
 	n->objects = kept;
 }
 
+static int perform(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
+		   void *out)
+{
+	if (fop == FOP_setxattr && is_quota(((const struct setxattr_in *)in)->name))
+		return limit_set(rq, x, stamp, in, out);
+	return fop_call(rq, x->child[0], fop, in, out);
+}
+
 static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		  void *out)
 {
@@ -475,7 +484,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		return answer_done(rq, x, fop, in, out, a.value);
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	rq->limits = a.limits;
-	err = fop_call(rq, x->child[0], fop, in, out);
+	err = perform(rq, x, fop, stamp, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
 		err = -ENOSPC;
 	if (ended(m, &a, fop, in, out, err))

@@ -100,7 +100,9 @@ struct tenant {
 	uint64_t tidied_ns;    /* when a view last tidied up after it */
 	uint64_t pause_ns;     /* so long after that it is not a reason for another */
 	uint64_t refused_ns;   /* when the log last said that it has too much */
-	bool returned;	       /* one of its clients wants to attach that may not in this view: it waits for the next */
+	uint64_t kept_ns,
+		kept_at_ns; /* in its tree: how long clients of access points have kept the rename token from who waited, and when that was so */
+	bool returned; /* one of its clients wants to attach that may not in this view: it waits for the next */
 	struct failed_change failed;
 	struct tenant *next;
 };
@@ -161,11 +163,11 @@ struct hold { /* that a session has a token */
 };
 struct token {
 	struct gfid gfid;
-	const struct tenant *tree; /* of the rename token: in whose tree directories move; NULL: for who has all of them */
-	struct hold *holds;	   /* if it is not shared there is one at most */
-	struct hold own;	   /* one of them, so that who changes needs no memory */
-	bool shared;		   /* those who have it only read */
-	uint64_t lower_ns;	   /* when who has it was asked last to share it */
+	struct tenant *tree; /* of the rename token: in whose tree directories move; NULL: for who has all of them */
+	struct hold *holds;  /* if it is not shared there is one at most */
+	struct hold own;     /* one of them, so that who changes needs no memory */
+	bool shared;	     /* those who have it only read */
+	uint64_t lower_ns;   /* when who has it was asked last to share it */
 	struct token_wait *first, *last;
 	uint64_t recalled_ns; /* since when it is asked back; 0: it isn't */
 	uint64_t waited_ns;   /* when somebody last looked whether it is free */
@@ -354,6 +356,9 @@ int voucher_begin(struct member *, struct problem *);
 int voucher_make(struct xlator *, const struct bearer *, const struct gfid *, uint8_t voucher[VOUCHER_SIZE]);
 /* Of who asks, and of no other bearer. */
 bool voucher_is_good(struct member *, const struct request *, const struct gfid *, const uint8_t voucher[VOUCHER_SIZE]);
+/* A directory is to have a limit: with the number of it, which is the same at all members of the set, and which no client can choose. It is of this change, whenever that is sent. */
+int limit_set(struct request *, struct xlator *, const struct replica_stamp *, const struct setxattr_in *,
+	      struct setxattr_out *);
 
 /* own.c: what the member does of its own accord (REPLICA_OWN) */
 int own_call(struct request *, struct xlator *, enum fop, const struct replica_stamp *, const void *in, void *out);

@@ -16,7 +16,7 @@ static struct token **place_in(struct member *m, const struct gfid *g, const str
 }
 
 /* Directories of one tenant's tree never come into another's, so who moves one does not wait for who moves one elsewhere. */
-static const struct tenant *tree_of(const struct session *s, const struct gfid *g)
+static struct tenant *tree_of(const struct session *s, const struct gfid *g)
 {
 	return s && gfid_equal(g, &gfid_rename_token) && !MUTANT("one-rename-token") ? s->tree : NULL;
 }
@@ -79,11 +79,48 @@ static void make_youngest(struct hold *h)
 	s->youngest = h;
 }
 
+/* ---- clients of access points, and the rename token, for which all of a tenant's wait ---- */
+
+enum { KEPT_MOST_NS = 2000000000, KEPT_PART = 16 };
+
+/* It is forgotten by and by: so they can hold up others for that long, and then for such a part of the time. */
+static uint64_t kept_now(struct tenant *tree)
+{
+	uint64_t now = clock_ns(), less = (now - tree->kept_at_ns) / KEPT_PART;
+
+	tree->kept_ns -= less < tree->kept_ns ? less : tree->kept_ns;
+	tree->kept_at_ns = now;
+	return tree->kept_ns;
+}
+
+static bool is_guests(const struct token *t, const struct session *s)
+{
+	return t->tree && !gfid_is_null(&s->access);
+}
+
+/* Since it was asked back, as long as somebody waited. */
+static void count_kept(const struct hold *h)
+{
+	const struct token *t = h->token;
+	uint64_t now = clock_ns(), until = t->waited_ns + WAIT_NS < now ? t->waited_ns + WAIT_NS : now;
+
+	if (!is_guests(t, h->session) || !t->recalled_ns || until <= t->recalled_ns)
+		return;
+	kept_now(t->tree);
+	t->tree->kept_ns += until - t->recalled_ns;
+}
+
+static bool have_kept_too_long(const struct token *t, const struct session *s)
+{
+	return is_guests(t, s) && kept_now(t->tree) > KEPT_MOST_NS;
+}
+
 static void take_from(struct hold *h)
 {
 	struct token *t = h->token;
 	struct hold **at = &t->holds;
 
+	count_kept(h);
 	while (*at != h)
 		at = &(*at)->next;
 	*at = h->next;
@@ -162,13 +199,18 @@ static void destroy(struct member *m, struct token **at)
 	free(t);
 }
 
+static bool may_have_it(const struct token *t, const struct session *s)
+{
+	return s->client && !have_kept_too_long(t, s);
+}
+
 /* The session that waits longest, and is there yet; it waits no more. */
 static const struct token_wait *next_waiter(struct token *t)
 {
 	const struct token_wait *w = NULL;
 
 	while (t->first && !w) {
-		w = t->first->session->client ? t->first : NULL;
+		w = may_have_it(t, t->first->session) ? t->first : NULL;
 		t->first = t->first->next;
 	}
 	if (!t->first)
@@ -398,6 +440,8 @@ static int attempt(struct member *m, struct session *s, const struct gfid *g, st
 		return -ENOMEM;
 	end_reading(m, t, s, w->number);
 	here = has_all(t, hold_of(t, s));
+	if (!here && have_kept_too_long(t, s))
+		return -ENOLCK;
 	vacant = !t->holds && (!t->first || t->first == w) && is_turn(m, w);
 	vacant |= (t->shared && MUTANT("change-what-is-read")) || MUTANT("grant-twice");
 	if (may_grant(m, g) && (here || vacant)) {

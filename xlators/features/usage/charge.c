@@ -159,8 +159,6 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 		err = learn_xattrs(rq, x, inode, &found);
 	if (err)
 		return err;
-	if (found.is_top)
-		dirs_met(x, inode, &found, ledger_row(&usage_of(x)->ledger, a.uid));
 	pthread_mutex_lock(&c->lock);
 	if (turn != c->turn && !c->known)
 		err = -EAGAIN; /* somebody learnt, changed and removed it since the look */
@@ -169,6 +167,7 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 		c->extent = found;
 		c->row = ledger_row(&usage_of(x)->ledger, a.uid);
 		c->dir = found.dir;
+		dirs_met(x, inode, &found, c->row);
 		/* One without a name was settled as gone, and is open all the same. */
 		c->charged = a.nlink ? charge_amount(&found) : (struct amount){ 0 };
 		c->known = true;
@@ -341,6 +340,8 @@ static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 		c->extent.size = c->extent.links = 0;
 	if (a)
 		is = (struct entry){ ledger_row(&u->ledger, a->uid), charge_amount(&c->extent), !a->nlink, c->extent.dir };
+	if (u->replicated && is.dir && ledger_dir_need(&u->ledger, is.dir, is.row))
+		ledger_owe(&u->ledger);
 	if (is.row != was.row || is.dir != was.dir || is.orphan != was.orphan || !amounts_equal(is.amount, was.amount) ||
 	    atomic_load(&u->ledger.counting)) {
 		ledger_move(&u->ledger, c->note, &c->key, &was, &is);
@@ -394,7 +395,7 @@ static void forget_gone(struct xlator *x, struct charge *c)
 {
 	c->born = false;
 	if (c->extent.is_top)
-		ledger_dir_drop(&usage_of(x)->ledger, c->dir);
+		ledger_dir_gone(&usage_of(x)->ledger, c->dir);
 	if (c->users)
 		return;
 	unnote(x, c);
@@ -638,6 +639,8 @@ static int recover(struct request *rq, struct xlator *x, int number)
 	take_size(x, &found, &a);
 	if (!err)
 		is = (struct entry){ ledger_row(&u->ledger, a.uid), charge_amount(&found), false, found.dir };
+	if (!err)
+		dirs_met(x, inode, &found, is.row);
 	ledger_move(&u->ledger, number, &(struct key){ 0 }, &was, &is);
 	ledger_unnote(&u->ledger, number);
 	atomic_fetch_add(&u->recovered, 1);

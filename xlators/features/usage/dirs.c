@@ -74,15 +74,35 @@ static int take_number(const char **at, const char *end, int64_t *n)
 	return *at == from ? -EINVAL : 0;
 }
 
-static int take_limit(const struct blob *value, struct amount *limit)
+static int take_next(const char **at, const char *end, int64_t *n)
+{
+	return *at == end || *(*at)++ != ' ' ? -EINVAL : take_number(at, end, n);
+}
+
+/* In a replica set features/replica has added the number that all members give the limit, 16 digits. */
+static int take_id(const char **at, const char *end, uint64_t *id)
+{
+	char text[17] = { 0 }, *last;
+
+	if (end - *at != sizeof(text) || *(*at)++ != ' ')
+		return -EINVAL;
+	memcpy(text, *at, sizeof(text) - 1);
+	*at = end;
+	*id = strtoull(text, &last, 16);
+	return *last || !*id || *id > INT64_MAX ? -EINVAL : 0;
+}
+
+static int take_limit(const struct usage *u, const struct blob *value, struct dir *d)
 {
 	const char *at = value->bytes, *end = at + value->size;
-	int err = take_number(&at, end, &limit->bytes);
+	uint64_t id = 0;
+	int err = take_number(&at, end, &d->limit.bytes);
 
-	if (!err && (at == end || *at++ != ' '))
-		err = -EINVAL;
 	if (!err)
-		err = take_number(&at, end, &limit->inodes);
+		err = take_next(&at, end, &d->limit.inodes);
+	if (!err && u->replicated)
+		err = take_id(&at, end, &id);
+	d->id = id;
 	return err || at != end ? -EINVAL : 0;
 }
 
@@ -165,26 +185,29 @@ static int erase_tag(struct request *rq, struct xlator *x, struct inode *inode)
 }
 
 /* The row comes first and goes last: a tag that has no row would count for nothing, and a row without its directory is dropped at the next start. */
-static int add(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, struct amount limit)
+static int add(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, const struct dir *of)
 {
 	struct ledger *l = &usage_of(x)->ledger;
-	struct dir d = { .limit = limit, .account = charge_row(c) };
+	struct dir d = { .id = of->id, .limit = of->limit, .account = charge_row(c) };
 	int err = with_open(rq, x, inode, read_entries);
 
-	d.id = ledger_dir_new();
+	if (!d.id)
+		d.id = ledger_dir_new();
 	d.handle_size = usage_handle(x, inode, d.handle);
 	if (!err && !d.handle_size)
 		err = -ESTALE;
+	if (!err && rq->limits == LIMITS_FIRST)
+		err = ledger_dir_room(l, d.account) ? -EOVERLIMIT : 0;
 	if (!err)
 		err = ledger_dir_add(l, &d);
 	if (err)
 		return err;
 	err = ledger_sync(l);
 	if (!err)
-		err = write_tag(rq, x, inode, d.id, limit);
+		err = write_tag(rq, x, inode, d.id, d.limit);
 	if (err) {
 		erase_tag(rq, x, inode);
-		ledger_dir_drop(l, d.id);
+		ledger_dir_gone(l, d.id);
 	}
 	return err;
 }
@@ -199,7 +222,7 @@ static int change_limit(struct request *rq, struct xlator *x, struct inode *inod
 }
 
 /* Nobody else changes the directory: what is empty stays so until it has its tag. */
-static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, struct amount limit)
+static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, const struct dir *d)
 {
 	struct extent then = charge_extent(c);
 	uint64_t id = charge_dir_now(x, c);
@@ -207,11 +230,11 @@ static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, 
 	int err;
 
 	if (id)
-		return then.is_top ? change_limit(rq, x, inode, id, limit) : -EEXIST;
+		return then.is_top ? change_limit(rq, x, inode, id, d->limit) : -EEXIST;
 	then.xattrs += sizeof(DIR_XATTR) + 3 * sizeof(uint64_t);
 	err = claim_growth(rq, x, c, &then, &claim);
 	if (!err)
-		err = add(rq, x, inode, c, limit);
+		err = add(rq, x, inode, c, d);
 	if (charge_relearn(rq, x, inode, c) && !err)
 		ledger_owe(&usage_of(x)->ledger);
 	claim_end(x, &claim);
@@ -220,8 +243,8 @@ static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, 
 
 static int administer(struct request *rq, struct xlator *x, const struct inode *inode)
 {
-	if (usage_of(x)->replicated)
-		return -EXDEV; /* members would have to agree on tags, and who decides */
+	if (usage_of(x)->replicated && (rq->limits == LIMITS_ALONE || rq->limits == LIMITS_HEAL))
+		return -EPERM; /* only what all members are asked for makes their tags alike */
 	if (!may_administer(rq))
 		return -EPERM;
 	if (!S_ISDIR(inode->type))
@@ -231,18 +254,20 @@ static int administer(struct request *rq, struct xlator *x, const struct inode *
 
 int dirs_set(struct request *rq, struct xlator *x, const struct setxattr_in *in)
 {
-	struct amount limit;
+	struct dir d = { .id = 0 };
 	struct charge *c;
 	uint64_t id;
 	int err = strcmp(in->name, QUOTA_XATTR) ? -EOPNOTSUPP : administer(rq, x, in->inode);
 
 	if (!err)
-		err = take_limit(&in->value, &limit);
+		err = take_limit(usage_of(x), &in->value, &d);
+	if (!err && rq->limits == LIMITS_ASK) /* how many there may be, and the room for it, the first member decides */
+		err = -EASKFIRST;
 	if (!err)
 		err = charge_begin_alone(rq, x, in->inode, &c);
 	if (err)
 		return err;
-	err = set_alone(rq, x, in->inode, c, limit);
+	err = set_alone(rq, x, in->inode, c, &d);
 	charge_end(rq, x, in->inode, c);
 	if (!charge_dir(rq, x, in->inode, &id))
 		ledger_dir_settled(&usage_of(x)->ledger, id);
@@ -264,16 +289,62 @@ int dirs_remove(struct request *rq, struct xlator *x, const struct removexattr_i
 	id = charge_dir_now(x, c);
 	if (!id || !charge_extent(c).is_top)
 		err = -ENODATA;
+	if (!err && usage_of(x)->replicated) /* else members would have to agree which tags count for nothing */
+		err = with_open(rq, x, inode, read_entries);
 	if (!err)
 		err = erase_tag(rq, x, inode);
-	if (!err) {
+	if (!err && !usage_of(x)->replicated)
 		ledger_dir_drop(l, id);
+	if (!err) {
 		with_open(rq, x, inode, make_durable); /* else a power cut may bring it back */
 		ledger_sync(l);
 	}
 	if (charge_relearn(rq, x, inode, c) && !err)
 		ledger_owe(l);
 	charge_end(rq, x, inode, c);
+	if (!err && usage_of(x)->replicated)
+		ledger_dir_gone(l, id);
+	return err;
+}
+
+/* ---- replica sets: whoever makes members equal ---- */
+
+static int write_healed(struct request *rq, struct xlator *x, struct inode *inode, const struct blob *value)
+{
+	struct setxattr_in set = { .inode = inode, .name = DIR_XATTR };
+	struct setxattr_out done = { 0 };
+
+	if (!value)
+		return erase_tag(rq, x, inode);
+	set.value = *value;
+	return setxattr_on(rq, x->child[0], &set, &done);
+}
+
+/* What it was charged to before it is charged to no more when it has ended, so a directory that has lost its limit goes after that. What gets a tag needs a row: charge.c sees to that. */
+int dirs_heal(struct request *rq, struct xlator *x, struct inode *inode, const struct blob *value)
+{
+	struct ledger *l = &usage_of(x)->ledger;
+	struct extent before, after;
+	struct charge *c;
+	int err = value && value->size != sizeof(uint64_t) && value->size != 3 * sizeof(uint64_t) ? -EINVAL : 0;
+
+	if (!err)
+		err = charge_begin_alone(rq, x, inode, &c);
+	if (err)
+		return err;
+	before = charge_extent(c);
+	err = write_healed(rq, x, inode, value);
+	if (charge_relearn(rq, x, inode, c) && !err)
+		ledger_owe(l);
+	after = charge_extent(c);
+	dirs_met(x, inode, &after, charge_row(c));
+	if (after.is_top)
+		ledger_dir_limit(l, after.dir, after.limit);
+	charge_end(rq, x, inode, c);
+	if (before.is_top && (!after.is_top || after.dir != before.dir))
+		ledger_dir_gone(l, before.dir);
+	if (after.is_top)
+		ledger_dir_settled(l, after.dir);
 	return err;
 }
 
@@ -283,6 +354,8 @@ static int find_dir(struct xlator *x, const struct dir *d, struct inode **inode)
 {
 	struct xlator *leaf = usage_leaf(x);
 
+	if (!d->handle_size)
+		return -ESTALE;
 	return d->handle_size > sizeof(d->handle) ? -EIO
 						  : leaf->type->inode_from_handle(leaf, d->handle, d->handle_size, inode);
 }
@@ -329,6 +402,15 @@ static int tell(struct request *rq, struct xlator *x, const struct dir *d, struc
 	return location_end(to, value);
 }
 
+bool dirs_is_seen(struct request *rq, struct xlator *x, const struct dir *d)
+{
+	struct location to = { 0 };
+	bool seen = !request_is_confined(rq) || tell_path(rq, x, d, &to);
+
+	free(to.text);
+	return seen;
+}
+
 /* A tenant has his own only. */
 static bool is_theirs(const struct request *rq, struct ledger *l, const struct dir *d)
 {
@@ -350,7 +432,7 @@ static int tell_next(struct request *rq, struct xlator *x, const char *from, str
 	if (!isdigit((unsigned char)*from) || *end)
 		return -EOPNOTSUPP;
 	while (ledger_dir_next(l, &next, &d, &used)) {
-		if (!is_theirs(rq, l, &d))
+		if (!d.handle_size || !is_theirs(rq, l, &d))
 			continue;
 		location_line(&to, "number", "%" PRIu32, next - 1);
 		return tell(rq, x, &d, used, &to, value);
@@ -432,13 +514,19 @@ void dirs_met(struct xlator *x, struct inode *inode, const struct extent *e, uin
 {
 	struct ledger *l = &usage_of(x)->ledger;
 	struct dir d = { .id = e->dir, .limit = e->limit, .account = account };
+	int err = 0;
 
-	if (ledger_dirs_known(l))
+	if (!e->dir || (!usage_of(x)->replicated && (!e->is_top || ledger_dirs_known(l))))
 		return;
-	d.handle_size = usage_handle(x, inode, d.handle);
-	if (!d.handle_size || ledger_dir_add(l, &d))
+	if (e->is_top) {
+		d.handle_size = usage_handle(x, inode, d.handle);
+		err = d.handle_size ? ledger_dir_add(l, &d) : -ESTALE;
+		ledger_dir_settled(l, e->dir);
+	} else {
+		err = ledger_dir_need(l, e->dir, account);
+	}
+	if (err)
 		log_error(x, NULL, "a directory's limit is lost: too many directories have one");
-	ledger_dir_settled(l, e->dir);
 }
 
 /* Of what can't be looked at just now the row stays. */
@@ -447,12 +535,12 @@ static void check(struct request *rq, struct xlator *x, const struct dir *d)
 	struct ledger *l = &usage_of(x)->ledger;
 	struct inode *inode = NULL;
 	struct extent e = { 0 };
-	int err = find_dir(x, d, &inode);
+	int err = d->handle_size ? find_dir(x, d, &inode) : -ENOENT;
 
 	if (!err)
 		err = charge_look(rq, x, inode, &e);
 	if (err == -ESTALE || err == -ENOENT || (!err && (!e.is_top || e.dir != d->id)))
-		ledger_dir_drop(l, d->id);
+		ledger_dir_gone(l, d->id);
 	else if (!err)
 		ledger_dir_limit(l, d->id, e.limit);
 	inode_unref(inode);

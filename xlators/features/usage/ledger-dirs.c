@@ -95,14 +95,14 @@ void dirs_moved(struct ledger *l, const struct entry *from, const struct entry *
 	begins(l, to->dir);
 }
 
-/* Of a tag that no row has nobody knows whether it is of a directory that is to be met yet. */
+/* Of a tag that no row has nobody knows whether it is of a directory that is to be met yet. (In a replica set each has one.) */
 void dirs_count(struct ledger *l, uint64_t id, struct amount more)
 {
 	uint32_t row = dirs_row(l, id);
 
 	if (row)
 		l->sum[row] = plus(l->sum[row], more);
-	else if (id && !l->file->dirs_known)
+	else if (id && (l->file->replicated || !l->file->dirs_known))
 		l->unmet = true;
 }
 
@@ -147,19 +147,51 @@ uint64_t ledger_dir_new(void)
 	return id & INT64_MAX; /* numbers of JSON have a sign */
 }
 
+static bool is_nothing(struct amount a)
+{
+	return !a.bytes && !a.inodes;
+}
+
+/* In a replica set: the directory is gone, and now all that was below it. */
+static bool is_left_over(const struct ledger *l, uint32_t number)
+{
+	const struct dir *d = &l->file->dir[number - 1];
+	const struct hold *h = &l->hold[ACCOUNTS_MAX + number - 1];
+
+	return l->file->replicated && d->id && !d->handle_size && is_nothing(d->amount[l->file->bank]) &&
+	       is_nothing(h->orphans) && is_nothing(h->claimed);
+}
+
+static void drop_left_over(struct ledger *l)
+{
+	bool any = false;
+
+	for (uint32_t number = 1; number <= DIRS_MAX; number++)
+		if (is_left_over(l, number)) {
+			atomic_store(&l->file->dir[number - 1].id, 0);
+			any = true;
+		}
+	if (any)
+		dirs_index(l);
+}
+
+static unsigned of_account(const struct ledger *l, uint32_t account)
+{
+	unsigned many = 0;
+
+	for (uint32_t i = 0; i < DIRS_MAX; i++)
+		many += l->file->dir[i].id && l->file->dir[i].account == account;
+	return many;
+}
+
+/* How many an account may have a replica set's first member decides, and nothing of what there is goes without a row. */
 static int free_number(const struct ledger *l, uint32_t account, uint32_t *number)
 {
-	unsigned of_account = 0;
-
 	*number = 0;
-	for (uint32_t i = 0; i < DIRS_MAX; i++) {
-		const struct dir *d = &l->file->dir[i];
-
-		of_account += d->id && d->account == account;
-		if (!d->id && !*number)
+	for (uint32_t i = 0; i < DIRS_MAX && !*number; i++)
+		if (!l->file->dir[i].id)
 			*number = i + 1;
-	}
-	return !*number || of_account >= DIRS_OF_ACCOUNT ? -ENOSPC : 0;
+	return !*number || (!l->file->replicated && of_account(l, account) >= DIRS_OF_ACCOUNT) ? -ENOSPC : 0;
 }
 
 /* With the lock held. The number is stored last: who is killed before has added nothing. */
@@ -180,19 +212,99 @@ static void take(struct ledger *l, uint32_t number, const struct dir *what)
 	l->dirs++;
 }
 
+static int add(struct ledger *l, const struct dir *what)
+{
+	uint32_t number;
+	int err = free_number(l, what->account, &number);
+
+	if (err && l->file->replicated) {
+		drop_left_over(l);
+		err = free_number(l, what->account, &number);
+	}
+	if (!err)
+		take(l, number, what);
+	return err;
+}
+
+/* A row that was needed before its directory was met. What says that it has a handle is stored last. */
+static void get_directory(struct ledger *l, uint32_t number, const struct dir *what)
+{
+	struct dir *d = &l->file->dir[number - 1];
+
+	if (d->handle_size)
+		return;
+	d->account = what->account;
+	d->limit = l->hold[ACCOUNTS_MAX + number - 1].limit = what->limit;
+	memcpy(d->handle, what->handle, sizeof(d->handle));
+	__atomic_store_n(&d->handle_size, what->handle_size, __ATOMIC_SEQ_CST);
+}
+
 int ledger_dir_add(struct ledger *l, const struct dir *what)
 {
 	uint32_t number;
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	if (!number_of(l, what->id)) {
-		err = free_number(l, what->account, &number);
-		if (!err)
-			take(l, number, what);
+	number = number_of(l, what->id);
+	if (!number)
+		err = add(l, what);
+	else if (l->file->replicated)
+		get_directory(l, number, what);
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+int ledger_dir_need(struct ledger *l, uint64_t id, uint32_t account)
+{
+	const struct dir what = { .id = id, .account = account };
+	uint32_t number;
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	if (id && !number_of(l, id)) {
+		err = add(l, &what);
+		number = number_of(l, id);
+		if (number)
+			l->hold[ACCOUNTS_MAX + number - 1].fresh = false;
 	}
 	pthread_mutex_unlock(&l->lock);
 	return err;
+}
+
+int ledger_dir_room(struct ledger *l, uint32_t account)
+{
+	enum { SPARE = DIRS_MAX / 16 }; /* for what is brought to a member by healing */
+	int err = 0;
+
+	pthread_mutex_lock(&l->lock);
+	if (of_account(l, account) >= DIRS_OF_ACCOUNT || l->dirs >= DIRS_MAX - SPARE)
+		drop_left_over(l);
+	if (of_account(l, account) >= DIRS_OF_ACCOUNT || l->dirs >= DIRS_MAX - SPARE)
+		err = -EDQUOT;
+	pthread_mutex_unlock(&l->lock);
+	return err;
+}
+
+void ledger_dir_gone(struct ledger *l, uint64_t id)
+{
+	uint32_t number;
+
+	if (!l->file->replicated) {
+		ledger_dir_drop(l, id);
+		return;
+	}
+	pthread_mutex_lock(&l->lock);
+	number = number_of(l, id);
+	if (number) {
+		__atomic_store_n(&l->file->dir[number - 1].handle_size, 0, __ATOMIC_SEQ_CST);
+		l->hold[ACCOUNTS_MAX + number - 1].limit = (struct amount){ 0 };
+		l->hold[ACCOUNTS_MAX + number - 1].fresh = false;
+	}
+	if (number && is_left_over(l, number)) {
+		atomic_store(&l->file->dir[number - 1].id, 0);
+		dirs_index(l);
+	}
+	pthread_mutex_unlock(&l->lock);
 }
 
 void ledger_dir_settled(struct ledger *l, uint64_t id)
@@ -239,7 +351,7 @@ bool ledger_dir_lives(struct ledger *l, uint64_t id)
 	if (!id)
 		return false;
 	pthread_mutex_lock(&l->lock);
-	lives = number_of(l, id) || !l->file->dirs_known;
+	lives = number_of(l, id) || !l->file->dirs_known || l->file->replicated;
 	pthread_mutex_unlock(&l->lock);
 	return lives;
 }
@@ -293,10 +405,18 @@ bool ledger_dir_read(struct ledger *l, uint64_t id, struct dir *copy, struct amo
 	return number;
 }
 
-int ledger_dir_claim(struct ledger *l, uint64_t id, struct amount more)
+/* At a member of a set that does not decide (C9). */
+static struct amount limit_by(const struct ledger *l, struct amount limit, enum limits_rule rule)
+{
+	if (rule == LIMITS_ASK)
+		return limit_near(l, limit);
+	return rule == LIMITS_DECIDED ? limit_beyond(l, limit) : limit;
+}
+
+int ledger_dir_claim(struct ledger *l, uint64_t id, struct amount more, enum limits_rule rule)
 {
 	uint32_t number;
-	struct amount used;
+	struct amount used, limit;
 	struct hold *h;
 	int err = 0;
 
@@ -305,9 +425,10 @@ int ledger_dir_claim(struct ledger *l, uint64_t id, struct amount more)
 	if (number) {
 		h = &l->hold[ACCOUNTS_MAX + number - 1];
 		used = used_below(l, number);
-		if (is_over(h->limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
-		    is_over(h->limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
-			err = -EDQUOT;
+		limit = limit_by(l, h->limit, rule);
+		if (is_over(limit.bytes, used.bytes, h->claimed.bytes, more.bytes) ||
+		    is_over(limit.inodes, used.inodes, h->claimed.inodes, more.inodes))
+			err = rule == LIMITS_ASK ? -EASKFIRST : -EDQUOT;
 		else
 			h->claimed = plus(h->claimed, more);
 	}

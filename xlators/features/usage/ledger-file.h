@@ -66,6 +66,12 @@ static inline bool is_over(int64_t limit, int64_t used, int64_t claimed, int64_t
 	return more > 0 && (more > limit || used + claimed > limit - more);
 }
 
+/* ---- ledger.c ---- */
+
+/* At a member of a replica set that is not the first: from where that is asked, and up to where is done what it has decided. 0: there is no limit. */
+struct amount limit_near(const struct ledger *, struct amount limit);
+struct amount limit_beyond(const struct ledger *, struct amount limit);
+
 /* ---- ledger-dirs.c; all with the ledger's lock held ---- */
 
 void dirs_index(struct ledger *); /* when the file has been opened; needs no lock yet */

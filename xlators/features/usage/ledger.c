@@ -354,14 +354,34 @@ static struct amount least_known(struct amount limit, struct amount known)
 	return (struct amount){ smaller(limit.bytes, known.bytes), smaller(limit.inodes, known.inodes) };
 }
 
+static struct amount near_by(const struct ledger *l, struct amount limit)
+{
+	enum { INODE = 65536 }; /* so many bytes to each */
+
+	return (struct amount){ part_or(limit.bytes, l->near), part_or(limit.inodes, l->near / INODE) };
+}
+
+struct amount limit_near(const struct ledger *l, struct amount limit)
+{
+	struct amount by = near_by(l, limit);
+
+	return (struct amount){ below(limit.bytes, by.bytes), below(limit.inodes, by.inodes) };
+}
+
+struct amount limit_beyond(const struct ledger *l, struct amount limit)
+{
+	struct amount by = near_by(l, limit);
+
+	return (struct amount){ limit.bytes ? limit.bytes + by.bytes : 0, limit.inodes ? limit.inodes + by.inodes : 0 };
+}
+
 /* At a member of a replica set which is not the first. It asks so early that what is under way at the first, and has not come here, is less than that; and where it
  * does as the first has decided, or as a client says that it has, it may be above the limit for the same reason, and by no more. A soft limit that may become hard counts as
  * one before it is time: the members' clocks differ. (One of several sets: soft_asks().) */
 static struct amount limit_of_other(struct ledger *l, uint32_t row, enum limits_rule rule)
 {
-	enum { INODE = 65536 }; /* so many bytes to each */
 	const struct hold *h = &l->hold[row];
-	struct amount limit = h->limit, by;
+	struct amount limit = h->limit;
 
 	if (rule == LIMITS_ASK && h->grace && !pool_is_of_set(l)) {
 		limit.bytes = h->soft.bytes ? h->soft.bytes : limit.bytes;
@@ -369,10 +389,7 @@ static struct amount limit_of_other(struct ledger *l, uint32_t row, enum limits_
 	}
 	if (rule == LIMITS_ASK && pool_is_of_set(l))
 		limit = least_known(limit, pool_known(l, l->file->row[0][row].base));
-	by = (struct amount){ part_or(limit.bytes, l->near), part_or(limit.inodes, l->near / INODE) };
-	if (rule == LIMITS_ASK)
-		return (struct amount){ below(limit.bytes, by.bytes), below(limit.inodes, by.inodes) };
-	return (struct amount){ limit.bytes ? limit.bytes + by.bytes : 0, limit.inodes ? limit.inodes + by.inodes : 0 };
+	return rule == LIMITS_ASK ? limit_near(l, limit) : limit_beyond(l, limit);
 }
 
 static bool fits(int64_t limit, int64_t may, int64_t used, int64_t more)

@@ -147,8 +147,8 @@ static int claim(struct request *rq, struct xlator *x, const struct wanted *w, b
 		if (!err)
 			c->row = w->row, c->amount = more;
 	}
-	if (!err && w->dir && !is_nothing(dir_more) && rq->limits <= LIMITS_FIRST) {
-		err = ledger_dir_claim(&u->ledger, w->dir, dir_more);
+	if (!err && w->dir && !is_nothing(dir_more)) {
+		err = ledger_dir_claim(&u->ledger, w->dir, dir_more, rq->limits);
 		if (!err)
 			c->dir = w->dir, c->dir_amount = dir_more;
 	}
@@ -292,6 +292,16 @@ static void show_dir(const struct dir *d, struct amount used, struct statfs *s)
 	}
 }
 
+/* Who comes by an access point, and sees only a part of what the limit holds, is told what room there is for him, and no more: neither the limit, nor what others have below it. */
+static void show_room(const struct dir *d, struct amount used, struct statfs *s)
+{
+	show_dir(d, used, s);
+	if (d->limit.bytes)
+		s->blocks = s->bfree = smaller(s->bfree, s->bavail);
+	if (d->limit.inodes)
+		s->files = s->ffree;
+}
+
 int usage_statfs(struct request *rq, struct xlator *x, const struct statfs_in *in, struct statfs_out *out)
 {
 	struct ledger *l = &usage_of(x)->ledger;
@@ -304,7 +314,11 @@ int usage_statfs(struct request *rq, struct xlator *x, const struct statfs_in *i
 	if (err || !s->frsize || request_is_movers(rq)) /* who moves files is to know whether the brick has room */
 		return err;
 	show_account(l, rq->uid, s);
-	if (in->inode && !charge_dir(rq, x, in->inode, &id) && ledger_dir_read(l, id, &d, &used))
+	if (!in->inode || charge_dir(rq, x, in->inode, &id) || !ledger_dir_read(l, id, &d, &used))
+		return 0;
+	if (dirs_is_seen(rq, x, &d))
 		show_dir(&d, used, s);
+	else
+		show_room(&d, used, s);
 	return 0;
 }

@@ -275,10 +275,15 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 	return err;
 }
 
-/* What is reserved is charged, so whoever makes copies equal sees it, and says it. */
+static bool is_tag(const char *name)
+{
+	return !strcmp(name, DIR_XATTR);
+}
+
+/* What is reserved is charged, and a tag says to what limit, so whoever makes copies equal sees both, and says them. */
 static bool is_forbidden(const struct request *rq, const char *name)
 {
-	return is_own_xattr(name) && (rq->limits != LIMITS_HEAL || strcmp(name, RESERVED_XATTR) != 0);
+	return is_own_xattr(name) && (rq->limits != LIMITS_HEAL || (strcmp(name, RESERVED_XATTR) != 0 && !is_tag(name)));
 }
 
 static int usage_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
@@ -287,6 +292,8 @@ static int usage_setxattr(struct request *rq, struct xlator *x, const struct set
 		return dirs_set(rq, x, in);
 	if (is_forbidden(rq, in->name))
 		return -EPERM;
+	if (is_tag(in->name))
+		return dirs_heal(rq, x, in->inode, &in->value);
 	return change_xattrs(rq, x, in->inode, FOP_setxattr, in, out, strlen(in->name) + in->value.size,
 			     leads_elsewhere(in->name));
 }
@@ -297,6 +304,8 @@ static int usage_removexattr(struct request *rq, struct xlator *x, const struct 
 		return dirs_remove(rq, x, in);
 	if (is_forbidden(rq, in->name))
 		return -EPERM;
+	if (is_tag(in->name))
+		return dirs_heal(rq, x, in->inode, NULL);
 	return change_xattrs(rq, x, in->inode, FOP_removexattr, in, out, 0, false);
 }
 
@@ -368,10 +377,12 @@ static int claim_name(struct request *rq, struct xlator *x, struct changes *c, s
 	return claim_more(rq, x, charge_of(c, dir), usage_of(x)->replicated ? 0 : DIRECTORY_SLACK, last, claim);
 }
 
-/* Whether it would come to have a name where another limit holds than for itself, or none. Both have begun. */
-static bool crosses(struct xlator *x, const struct changes *c, const struct inode *inode, const struct inode *into)
+/* Whether it would come to have a name where another limit holds than for itself, or none. Both have begun. (Who makes members equal goes by the truth's names, and may bring tags after
+ * them.) */
+static bool crosses(const struct request *rq, struct xlator *x, const struct changes *c, const struct inode *inode,
+		    const struct inode *into)
 {
-	return charge_dir_outside(x, charge_of(c, inode)) != charge_dir_now(x, charge_of(c, into));
+	return rq->limits != LIMITS_HEAL && charge_dir_outside(x, charge_of(c, inode)) != charge_dir_now(x, charge_of(c, into));
 }
 
 static void end(struct request *rq, struct xlator *x, struct changes *c)
@@ -579,7 +590,7 @@ static int usage_link(struct request *rq, struct xlator *x, const struct link_in
 
 	if (!err)
 		err = begin(rq, x, &c, in->inode);
-	if (!err && crosses(x, &c, in->inode, in->loc.parent))
+	if (!err && crosses(rq, x, &c, in->inode, in->loc.parent))
 		err = -EXDEV;
 	if (!err && usage_of(x)->replicated)
 		err = claim_more(rq, x, charge_of(&c, in->inode), FURTHER_NAME, false, &claim);
@@ -651,7 +662,7 @@ static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, 
 	if (err || !moved)
 		return err;
 	err = begin(rq, x, c, moved);
-	if (!err && loc->parent != to && crosses(x, c, moved, to))
+	if (!err && loc->parent != to && crosses(rq, x, c, moved, to))
 		err = -EXDEV;
 	if (!err && S_ISDIR(moved->type))
 		recount_moved(x, moved);
@@ -670,7 +681,7 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 	if (!err)
 		err = begin_moved(rq, x, c, &in->from, in->to.parent);
 	if (!err && victim && in->flags & RENAME_EXCHANGE && in->from.parent != in->to.parent &&
-	    crosses(x, c, victim, in->from.parent))
+	    crosses(rq, x, c, victim, in->from.parent))
 		err = -EXDEV;
 	if (!err && victim && S_ISDIR(victim->type) && in->flags & RENAME_EXCHANGE)
 		recount_moved(x, victim);

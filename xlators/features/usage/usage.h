@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "allot.h"
+#include "quota.h"
 #include "soft.h"
 #include "xlator.h"
 
@@ -16,7 +17,7 @@ enum { DIRS_MAX = 16384, DIRS_OF_ACCOUNT = 256 }; /* directories that have limit
 #define LENGTH_MAX     ((uint64_t)1 << 60)
 #define RESERVED_XATTR "trusted.usage.end" /* u64, big-endian: blocks are reserved up to there, beyond the file's length */
 /* By what directory's limit it is held: that one's number, u64, big-endian. The directory itself has the limits after that: bytes, inodes. */
-#define DIR_XATTR "trusted.usage.quota"
+#define DIR_XATTR QUOTA_TAG_XATTR
 #define OWN_XATTR "trusted.usage." /* nobody above has these */
 
 static inline bool amounts_equal(struct amount a, struct amount b)
@@ -69,7 +70,7 @@ struct dir {
 	struct amount amount[2]; /* what it and all below it is charged, in each bank */
 	struct amount limit;	 /* 0: none */
 	uint32_t account;	 /* the row of whom it belonged to when it got a limit */
-	uint32_t handle_size;
+	uint32_t handle_size;	 /* 0: in a replica set: only what is below has been met, or is left */
 	uint8_t handle[HANDLE_SIZE_MAX];
 };
 enum note_state { NOTE_FREE, NOTE_OBJECT, NOTE_BIRTH };
@@ -196,7 +197,13 @@ int ledger_sync(struct ledger *);		    /* to the disk. -EIO */
 
 uint64_t ledger_dir_new(void);				 /* a number that was never used */
 int ledger_dir_add(struct ledger *, const struct dir *); /* with nothing charged; one that is there stays. -ENOSPC: too many */
-void ledger_dir_settled(struct ledger *, uint64_t id);	 /* what it is itself has been charged: until then it is busy */
+/* In a replica set: an object of that account has the tag, so there is a row, be the directory known or not. -ENOSPC */
+int ledger_dir_need(struct ledger *, uint64_t id, uint32_t account);
+/* The directory is gone, or its limit. In a replica set the row stays as long as something has the tag. */
+void ledger_dir_gone(struct ledger *, uint64_t id);
+/* In a replica set, at the first member: one more may get a limit. -EDQUOT; others do as that has decided. */
+int ledger_dir_room(struct ledger *, uint32_t account);
+void ledger_dir_settled(struct ledger *, uint64_t id); /* what it is itself has been charged: until then it is busy */
 void ledger_dir_limit(struct ledger *, uint64_t id, struct amount);
 void ledger_dir_drop(struct ledger *, uint64_t id);
 size_t ledger_dirs(struct ledger *);		     /* how many there are */
@@ -206,8 +213,8 @@ bool ledger_dirs_known(struct ledger *);
 bool ledger_dir_read(struct ledger *, uint64_t id, struct dir *, struct amount *used);
 /* The next from *number on, which goes behind it; false: there is none. */
 bool ledger_dir_next(struct ledger *, uint32_t *number, struct dir *, struct amount *used);
-void ledger_dir_begins(struct ledger *, uint64_t id);		   /* as ledger_begins */
-int ledger_dir_claim(struct ledger *, uint64_t id, struct amount); /* -EDQUOT */
+void ledger_dir_begins(struct ledger *, uint64_t id);				     /* as ledger_begins */
+int ledger_dir_claim(struct ledger *, uint64_t id, struct amount, enum limits_rule); /* -EDQUOT; -EASKFIRST as ledger_claim */
 void ledger_dir_unclaim(struct ledger *, uint64_t id, struct amount);
 
 /* ---- pool.c ---- */
@@ -354,9 +361,13 @@ int dirs_set(struct request *, struct xlator *, const struct setxattr_in *);
 int dirs_remove(struct request *, struct xlator *, const struct removexattr_in *);
 int dirs_tell(struct request *, struct xlator *, const struct getxattr_in *, struct blob *value);
 int dirs_find(struct request *, struct xlator *, const struct getxattr_in *, struct blob *value);
+bool dirs_is_seen(struct request *, struct xlator *,
+		  const struct dir *); /* it is not above what a client of an access point sees */
 void dirs_print(struct xlator *, FILE *, bool json);
-void dirs_met(struct xlator *, struct inode *, const struct extent *,
-	      uint32_t account);		    /* such a directory, by who has learnt what it is */
+/* What has a tag, by who has learnt that. With the charge's lock held. */
+void dirs_met(struct xlator *, struct inode *, const struct extent *, uint32_t account);
+/* A tag by whoever makes members equal, of what has none, or another; value NULL: it is taken away. */
+int dirs_heal(struct request *, struct xlator *, struct inode *, const struct blob *value);
 void dirs_check(struct request *, struct xlator *); /* at start: those that went with the last process are dropped */
 
 /* ---- usage.c ---- */
