@@ -17,7 +17,8 @@
 	"volume locks\ntype features/locks\noption grace-period 0\nsubvolumes usage\nend-volume\n"                             \
 	"volume access\ntype features/access\nsubvolumes locks\nend-volume\n"                                                  \
 	"volume layout\ntype features/layout\noption subvolume 0\noption initial 2\nsubvolumes access\nend-volume\n"           \
-	"volume hold\ntype debug/hold\nsubvolumes layout\nend-volume\n"                                                        \
+	"volume fails\ntype debug/error-gen\noption fops getxattr\noption percent 0\nsubvolumes layout\nend-volume\n"          \
+	"volume hold\ntype debug/hold\nsubvolumes fails\nend-volume\n"                                                         \
 	"volume cloud\ntype features/cloud\n%soption tenants \"" BOTH "\"\nsubvolumes hold\nend-volume\n"
 #define BOTH TENANTS("active") ", globex aaaaaaaa-0000-4000-8000-000000000002 131072 65536 active"
 
@@ -25,8 +26,8 @@
 #define PATH  "cccccccc-0000-4000-8000-000000000002"
 #define THEFT "cccccccc-0000-4000-8000-000000000003"
 
-static struct client web = { .identity = "stratus:tenant/acme/access/" WEB, .name = "web", .id = { 10 } },
-		     path = { .identity = "stratus:tenant/acme/access/" PATH, .name = "path", .id = { 11 } },
+struct client site_web = { .identity = "stratus:tenant/acme/access/" WEB, .name = "web", .id = { 10 } };
+static struct client path = { .identity = "stratus:tenant/acme/access/" PATH, .name = "path", .id = { 11 } },
 		     theft = { .identity = "stratus:tenant/globex/access/" THEFT, .name = "theft", .id = { 12 } },
 		     globex = { .identity = "stratus:tenant/globex", .name = "globex", .id = { 13 } };
 
@@ -56,7 +57,7 @@ static void with_limit(int inodes, const char *options, void (*fn)(void *))
 	assert_int_equal(failures, 0);
 }
 
-static void on_bricks(const char *options, void (*fn)(void *))
+void on_bricks(const char *options, void (*fn)(void *))
 {
 	with_limit(0, options, fn);
 }
@@ -135,7 +136,7 @@ static uint64_t limit_of(struct tree *t, const char *at)
 }
 
 static char points[512];
-static void furnish(struct tree *t)
+void furnish_site(struct tree *t)
 {
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_mkdir(t, "private", 0777), 0);
@@ -154,11 +155,11 @@ static void is_found(void *arg)
 	struct tree *t = arg;
 	struct attr a;
 
-	furnish(t);
+	furnish_site(t);
 	CHECK_INT(become(t, &path, 0), -EACCES); /* over several bricks it leads nowhere */
 	CHECK_INT(become(t, &globex, 0), 0);
 	CHECK_INT(become(t, &theft, 0), -ENOENT);
-	CHECK_INT(become(t, &web, 0), 0);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(tree_getattr(t, "page", &a), 0);
 	CHECK_INT(tree_getattr(t, "private", &a), -ENOENT);
 	CHECK_INT(tree_getattr(t, "..", &a), -EINVAL);
@@ -169,14 +170,14 @@ static void is_found(void *arg)
 	CHECK_INT(tree_getattr(t, "site/below/made", &a), 0);
 	CHECK_INT(tree_rename(t, "site", "private/elsewhere", 0), 0);
 	CHECK_INT(tree_mkdir(t, "site", 0777), 0); /* it is not that, whatever it is called */
-	CHECK_INT(become(t, &web, 0), 0);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(tree_getattr(t, "below/made", &a), 0);
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_unlink(t, "private/elsewhere/below/made"), 0);
 	CHECK_INT(tree_rmdir(t, "private/elsewhere/below"), 0);
 	CHECK_INT(tree_unlink(t, "private/elsewhere/page"), 0);
 	CHECK_INT(tree_rmdir(t, "private/elsewhere"), 0);
-	CHECK_INT(become(t, &web, 0), -ENOENT);
+	CHECK_INT(become(t, &site_web, 0), -ENOENT);
 }
 
 void over_several_bricks_the_limit_tells_which_directory_it_is(void **state)
@@ -214,8 +215,8 @@ static void says_nothing_of_bricks(void *arg)
 	struct compound_in compound = { .steps = { 1, &step } };
 	struct compound_out done = { 0 };
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(tree_walk(t, "", &top), 0);
 	look.loc.parent = make.loc.parent = of.inode = top;
 	pointer_encode(&(struct pointer){ .subvolume = 1, .gfid = { { 7 } } }, bytes);
@@ -253,27 +254,27 @@ static void ends_with_it(void *arg)
 	struct tree *t = arg;
 	struct attr a;
 
-	furnish(t);
+	furnish_site(t);
 	CHECK_INT(become(t, &acme, 0), 0);
 	CHECK_INT(tree_removexattr(t, "site", QUOTA_XATTR), -EPERM);
-	CHECK_INT(become(t, &web, 0), 0);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(become(t, &admin, 7), 0); /* not root: it stays, and so does who is there */
 	CHECK_INT(tree_removexattr(t, "site", QUOTA_XATTR), -EPERM);
-	t->client = &web;
-	t->root = &web.root;
+	t->client = &site_web;
+	t->root = &site_web.root;
 	t->uid = t->gid = 0;
 	CHECK_INT(tree_getattr(t, "page", &a), 0);
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_removexattr(t, "site", QUOTA_XATTR), 0);
-	t->client = &web;
-	t->root = &web.root;
+	t->client = &site_web;
+	t->root = &site_web.root;
 	CHECK_INT(tree_getattr(t, "page", &a), -EACCES);
-	CHECK_INT(cloud->type->admit(cloud, &web, NULL, NULL), -EACCES);
+	CHECK_INT(cloud->type->admit(cloud, &site_web, NULL, NULL), -EACCES);
 	CHECK_INT(change("access", points), 0);
 	CHECK_INT(tree_getattr(t, "page", &a), -EACCES); /* who tells the brick of it again does not know */
 	CHECK_INT(change("access", ""), 0);
 	CHECK_INT(change("access", points), 0);
-	CHECK_INT(become(t, &web, 0), -ENOENT); /* nor does it come back as another one */
+	CHECK_INT(become(t, &site_web, 0), -ENOENT); /* nor does it come back as another one */
 	CHECK_INT(become(t, &admin, 0), 0);
 	CHECK_INT(tree_getattr(t, "site/page", &a), 0);
 }
@@ -321,8 +322,8 @@ static void goes_on_while_others_ask(void *arg)
 	struct remover r = { .err = RUNS };
 	struct attr a;
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(become(t, &admin, 7), 0);
 	CHECK_INT(tree_getattr(t, "site", &a), 0);
 	r.tree = *t;
@@ -332,11 +333,11 @@ static void goes_on_while_others_ask(void *arg)
 	CHECK_INT(task_spawn(NULL, removes, &r), 0);
 	while (!hold_says(t, "list", NULL, "removexattr") && atomic_load(&r.err) == RUNS)
 		task_sleep_ms(1);
-	t->client = &web;
-	t->root = &web.root;
+	t->client = &site_web;
+	t->root = &site_web.root;
 	t->uid = t->gid = 0;
 	CHECK_INT(tree_getattr(t, "page", &a), 0);
-	CHECK_INT(cloud->type->admit(cloud, &web, NULL, NULL), 0);
+	CHECK_INT(cloud->type->admit(cloud, &site_web, NULL, NULL), 0);
 	hold_says(t, "hold", "none", "");
 	hold_says(t, "release", "all", "");
 	while (atomic_load(&r.err) == RUNS)
@@ -409,8 +410,8 @@ static void leads_nowhere(void *arg)
 	struct open_out opened = { 0 };
 	struct attr a;
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	CHECK_INT(tree_mkdir(t, "dir", 0777), 0);
 	CHECK_INT(tree_put(t, "other", "o"), 0);
 	CHECK_INT(tree_create(t, "empty", O_RDWR | O_CREAT, 0644, NULL), 0); /* as pointers are */
@@ -420,8 +421,8 @@ static void leads_nowhere(void *arg)
 	CHECK_INT(tree_removexattr(t, "tenants/acme/site", QUOTA_XATTR), 0);
 	make_pointer(t, "site/empty");
 	make_pointer(t, "site/dir");
-	t->client = &web;
-	t->root = &web.root;
+	t->client = &site_web;
+	t->root = &site_web.root;
 	lists_names_only(t, top);
 	CHECK_INT(tree_getattr(t, "empty", &a), -EREMOTE);
 	CHECK_INT(tree_getattr(t, "dir", &a), -EREMOTE);
@@ -476,10 +477,10 @@ static void is_waited_for(void *arg)
 	uint8_t bytes[MARK_SIZE];
 	struct attr a;
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	w.tree = *t;
-	w.root = web.root;
+	w.root = site_web.root;
 	w.tree.root = &w.root;
 	gfid_create(&mark.intent);
 	mark_encode(&mark, bytes);
@@ -508,10 +509,10 @@ static void is_waited_for_above(void *arg)
 	char name[MARK_NAME];
 	uint8_t bytes[MARK_SIZE];
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	w.tree = *t;
-	w.root = web.root;
+	w.root = site_web.root;
 	w.tree.root = &w.root;
 	gfid_create(&mark.intent);
 	mark_encode(&mark, bytes);
@@ -608,8 +609,8 @@ static void puts_nothing_aside(void *arg)
 	char name[16];
 	int err = 0;
 
-	furnish(t);
-	CHECK_INT(become(t, &web, 0), 0);
+	furnish_site(t);
+	CHECK_INT(become(t, &site_web, 0), 0);
 	for (int i = 0; i < INODES && !err; i++) {
 		snprintf(name, sizeof(name), "file%d", i);
 		err = tree_create(t, name, O_RDWR | O_CREAT, 0644, NULL);
@@ -631,7 +632,7 @@ static void not_in_sets(void *arg)
 	struct tree *t = arg;
 
 	CHECK_INT(change("access", "acme " WEB " - - rw 0 @0.0123456789abcdef, acme " PATH " - - rw 0 /site"), 0);
-	CHECK_INT(become(t, &web, 0), -EACCES);
+	CHECK_INT(become(t, &site_web, 0), -EACCES);
 	CHECK_INT(become(t, &path, 0), -EACCES);
 }
 

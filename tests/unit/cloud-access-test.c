@@ -118,6 +118,8 @@ int main(void)
 		cmocka_unit_test(what_a_limit_above_its_directory_holds_is_not_told),
 		cmocka_unit_test(what_is_kept_free_for_clients_that_spread_is_not_for_it),
 		cmocka_unit_test(there_are_none_on_several_sets),
+		cmocka_unit_test(whatever_its_clients_call_something_is_a_name),
+		cmocka_unit_test(a_limit_that_can_not_be_read_is_not_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

@@ -51,4 +51,10 @@ void who_waits_for_a_name_is_judged_anew(void **state);
 void what_a_limit_above_its_directory_holds_is_not_told(void **state);
 void what_is_kept_free_for_clients_that_spread_is_not_for_it(void **state);
 void there_are_none_on_several_sets(void **state);
+extern struct client site_web;				 /* of an access point of `site` */
+void on_bricks(const char *options, void (*fn)(void *)); /* as with(), one brick of several */
+void furnish_site(struct tree *); /* a directory `site` with a limit, in it the file `page`; access points */
+/* ---- cloud-access-test-names.c ---- */
+void whatever_its_clients_call_something_is_a_name(void **state);
+void a_limit_that_can_not_be_read_is_not_taken_away(void **state);
 #endif

@@ -18,6 +18,7 @@ enum { AT_A_TIME = 4 };
 
 static uint64_t now_ns;
 static const char *step; /* at which all of them are */
+static bool broken;	 /* none can be made */
 static unsigned needed;	 /* seconds without a pause, until one is done; it moves nothing */
 struct graph_of_one {
 	uint64_t began_ns;
@@ -32,8 +33,12 @@ int mover_graph_create(const char *name, const char *text, const struct gfid *ac
 {
 	struct graph_of_one *one = malloc(sizeof(*one));
 
-	(void)name, (void)text, (void)acts_for, (void)p;
+	(void)name, (void)text, (void)acts_for;
 	assert_non_null(one);
+	if (broken) {
+		free(one);
+		return problem_set(p, EIO, "broken");
+	}
 	one->began_ns = now_ns;
 	*g = (struct graph *)one;
 	return 0;
@@ -145,5 +150,43 @@ void who_gets_no_further_makes_room_and_ends_all_the_same(void **state)
 	step = "files";
 	f = fleet_make(3 * AT_A_TIME);
 	assert_true(goes_on(f, 3600));
+	fleet_destroy(f);
+}
+
+static const char *who_waits(struct fleet *f)
+{
+	static char name[8];
+	unsigned waiting = 0;
+
+	for (int i = 0; i <= AT_A_TIME; i++) {
+		char one[8];
+
+		snprintf(one, sizeof(one), "t%d", i);
+		if (is_at_work(f, one))
+			continue;
+		memcpy(name, one, sizeof(name));
+		waiting++;
+	}
+	assert_int_equal(waiting, 1);
+	return name;
+}
+
+/* A server that can't start any for a while has taken nobody's time: when it can, who gets no further makes room as soon as ever. */
+void who_could_not_be_begun_is_waited_for_no_longer(void **state)
+{
+	char waiting[8];
+	struct fleet *f;
+
+	(void)state;
+	needed = 1000000;
+	step = "files";
+	broken = true;
+	f = fleet_make(AT_A_TIME + 1);
+	goes_on(f, 600);
+	broken = false;
+	goes_on(f, 6);
+	snprintf(waiting, sizeof(waiting), "%s", who_waits(f));
+	goes_on(f, 30);
+	assert_true(is_at_work(f, waiting));
 	fleet_destroy(f);
 }

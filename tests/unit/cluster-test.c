@@ -267,6 +267,7 @@ int main(void)
 		cmocka_unit_test(as_many_are_heard_of_soft_limits_as_of_allotments),
 		cmocka_unit_test(whose_old_records_are_waited_for_is_not_put_off),
 		cmocka_unit_test(who_gets_no_further_makes_room_and_ends_all_the_same),
+		cmocka_unit_test(who_could_not_be_begun_is_waited_for_no_longer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

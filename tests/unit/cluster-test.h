@@ -11,4 +11,5 @@ void spec_make(struct spec *, size_t tenants);
 
 void whose_old_records_are_waited_for_is_not_put_off(void **state);
 void who_gets_no_further_makes_room_and_ends_all_the_same(void **state);
+void who_could_not_be_begun_is_waited_for_no_longer(void **state);
 #endif

@@ -3,18 +3,53 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "member.h"
 #include "order.h"
 
 static char directory[128];
+
+/* ---- in the kernel's place: what is full, or can't be read ---- */
+
+static int no_name, no_directory, unreadable; /* symlinkat, mkdirat, readdir: their error; 0: they do what they do */
+
+int symlinkat(const char *target, int fd, const char *name)
+{
+	if (!no_name)
+		return (int)syscall(SYS_symlinkat, target, fd, name);
+	errno = no_name;
+	return -1;
+}
+
+int mkdirat(int fd, const char *name, mode_t mode)
+{
+	if (!no_directory)
+		return (int)syscall(SYS_mkdirat, fd, name, mode);
+	errno = no_directory;
+	return -1;
+}
+
+struct dirent *readdir(DIR *d)
+{
+	struct dirent *(*next)(DIR *);
+
+	if (!unreadable) {
+		*(void **)&next = dlsym(RTLD_NEXT, "readdir64");
+		return next(d);
+	}
+	errno = unreadable;
+	return NULL;
+}
 
 static struct gfid number(uint8_t n)
 {
@@ -310,6 +345,175 @@ static void where_the_file_system_keeps_no_order_it_is_told_of_all_generations(v
 	ordered = true;
 }
 
+/* ---- no room for names ---- */
+
+static void goes_on_without_names(int error, uint64_t generation)
+{
+	struct problem p = { "" };
+	struct index i;
+	char names[32];
+
+	snprintf(names, sizeof(names), "names.%llu", (unsigned long long)generation);
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(index_begin(&i, generation), 0);
+	assert_int_equal(change_names(&i, 61), 0);
+	assert_true(i.unnamed < generation);
+	no_name = error;
+	assert_int_equal(change_names(&i, 62), 0);
+	no_name = 0;
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(i.unnamed, generation);
+		assert_int_not_equal(access(path_of(names), F_OK), 0);
+		assert_int_not_equal(access(path_of("names.0"), F_OK), 0);
+		assert_int_equal(change_names(&i, 63), 0); /* none is named any more, also where there would be room */
+		assert_non_null(entry(&i, 61));
+		assert_non_null(entry(&i, 62));
+		reopen(&i);
+	}
+	assert_int_equal(index_begin(&i, generation + 1), 0);
+	assert_int_equal(change_names(&i, 61), 0);
+	snprintf(names, sizeof(names), "names.%llu", (unsigned long long)generation + 1);
+	assert_int_equal(names_in(names), 1);
+	assert_int_equal(i.unnamed, generation);
+	index_close(&i);
+}
+
+/* Or what is full could not be emptied. */
+static void where_no_name_has_room_a_change_is_made_and_the_list_says_that_it_may_lack_some(void **state)
+{
+	(void)state;
+	goes_on_without_names(ENOSPC, 60);
+	goes_on_without_names(EDQUOT, 62);
+}
+
+/* But what fails for another reason is no list that is full: nothing is changed then. */
+static void a_name_that_can_not_be_made_for_another_reason_fails_the_change(void **state)
+{
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(index_begin(&i, 64), 0);
+	no_name = EIO;
+	assert_int_equal(change_names(&i, 64), -EIO);
+	no_name = 0;
+	assert_true(i.unnamed < 64);
+	assert_int_equal(change_names(&i, 64), 0);
+	assert_int_equal(names_in("names.64"), 1);
+	index_close(&i);
+}
+
+static void where_their_directory_has_no_room_a_generation_begins_without_names(void **state)
+{
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	no_directory = EIO;
+	assert_int_equal(index_begin(&i, 66), -EIO);
+	no_directory = ENOSPC;
+	assert_int_equal(index_begin(&i, 66), 0);
+	assert_int_equal(change_names(&i, 65), 0);
+	no_directory = 0;
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(i.generation, 66);
+		assert_int_equal(i.unnamed, 66);
+		assert_int_not_equal(access(path_of("names.66"), F_OK), 0);
+		reopen(&i);
+	}
+	index_close(&i);
+}
+
+/* ---- what can't be read ---- */
+
+static void a_list_that_can_not_be_read_is_not_taken_for_whole(void **state)
+{
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	unreadable = EIO;
+	assert_int_not_equal(index_open(&i, directory, &p), 0);
+	unreadable = 0;
+	assert_non_null(strstr(p.text, "can't"));
+	index_close(&i);
+}
+
+static void nor_are_names_that_can_not_be_read(void **state)
+{
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	assert_int_equal(index_open(&i, directory, &p), 0);
+	assert_int_equal(index_begin(&i, 68), 0);
+	assert_int_equal(change_names(&i, 66), 0);
+	assert_int_equal(names_load(&i, 68), 0);
+	unreadable = EIO;
+	assert_int_equal(names_load(&i, 68), -EIO);
+	unreadable = 0;
+	index_close(&i);
+}
+
+/* ---- handles of any bytes ---- */
+
+static uint8_t long_handle[INDEX_HANDLE_MAX];
+static size_t handle_length;
+
+static int long_handle_of(struct xlator *x, struct inode *inode, void *bytes, size_t *size)
+{
+	(void)x, (void)inode;
+	memcpy(bytes, long_handle, handle_length);
+	*size = handle_length;
+	return 0;
+}
+
+static uint8_t byte_of(unsigned kind, size_t k)
+{
+	return kind == 0 ? 0 : kind == 1 ? 0xff : kind == 2 ? (uint8_t)(k % 2) : (uint8_t)(k % 7 ? 200 + k : 0);
+}
+
+/* A name tells it, whatever it is: zeros are nothing that the target of a symlink can have. And it takes one byte more, for a longer target costs ext4 a block. */
+static void a_name_tells_a_handle_of_any_bytes(void **state)
+{
+	static const size_t lengths[] = { 0, 1, 2, 3, 47, 48, INDEX_HANDLE_MAX - 1, INDEX_HANDLE_MAX };
+	enum { LENGTHS = sizeof(lengths) / sizeof(*lengths), KINDS = 4 };
+	struct xlator_type type = { .inode_handle = long_handle_of };
+	struct xlator leaf = { .type = &type };
+	struct inode inode = { .type = S_IFDIR };
+	struct problem p = { "" };
+	struct index i;
+
+	(void)state;
+	for (unsigned n = 0; n < LENGTHS * KINDS; n++) {
+		uint64_t generation = 100 + n;
+		struct gfid g = number((uint8_t)(100 + n));
+		char name[GFID_TEXT], text[96];
+		struct stat st;
+
+		handle_length = lengths[n / KINDS];
+		for (size_t k = 0; k < handle_length; k++)
+			long_handle[k] = byte_of(n % KINDS, k);
+		assert_int_equal(index_open(&i, directory, &p), 0);
+		assert_int_equal(index_begin(&i, generation), 0);
+		assert_int_equal(index_touch(&i, &g, S_IFDIR, &leaf, &inode), 0);
+		assert_int_equal(index_names_change(&i, &g), 0);
+		snprintf(text, sizeof(text), "names.%llu/%s", (unsigned long long)generation, gfid_text(&g, name));
+		assert_int_equal(lstat(path_of(text), &st), 0);
+		assert_int_equal(st.st_size, handle_length + 1);
+		snprintf(text, sizeof(text), "index.%llu", (unsigned long long)generation);
+		assert_int_equal(truncate(path_of(text), 0), 0);
+		reopen(&i);
+		assert_non_null(index_find(&i, &g));
+		assert_int_equal(index_find(&i, &g)->handle_size, handle_length);
+		if (handle_length)
+			assert_memory_equal(index_find(&i, &g)->handle, long_handle, handle_length);
+		index_close(&i);
+	}
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -335,6 +539,12 @@ int main(void)
 		cmocka_unit_test(a_directory_has_one_name_in_each_generation),
 		cmocka_unit_test(of_a_generation_without_names_it_is_told_that_there_may_be_more),
 		cmocka_unit_test(where_the_file_system_keeps_no_order_it_is_told_of_all_generations),
+		cmocka_unit_test(where_no_name_has_room_a_change_is_made_and_the_list_says_that_it_may_lack_some),
+		cmocka_unit_test(a_name_that_can_not_be_made_for_another_reason_fails_the_change),
+		cmocka_unit_test(where_their_directory_has_no_room_a_generation_begins_without_names),
+		cmocka_unit_test(a_list_that_can_not_be_read_is_not_taken_for_whole),
+		cmocka_unit_test(nor_are_names_that_can_not_be_read),
+		cmocka_unit_test(a_name_tells_a_handle_of_any_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -275,6 +275,38 @@ static void who_has_given_it_back_is_not_blamed_for_others(void **state)
 	on(ON_MEMORY, blame_goes_);
 }
 
+/* Who waits asks again and again; a reader that came in between would keep it waiting. After a second in which it does not ask it is not waited for: then it asks once more. */
+static void none_joins_(void *arg)
+{
+	static struct client acme = { .identity = "stratus:tenant/acme" };
+	static const uint8_t acme_id[16] = { 3 };
+	enum { TRIES = 20 };
+	int got = SHARE_READ;
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(attach(&acme, acme_id), 0);
+	gfid_create(&g);
+	CHECK_INT(share_first(&client, &g), SHARE_ALL);
+	CHECK_INT(about(&client, REPLICA_LOWER, sequence, &g, NULL), 0);
+	for (int i = 0; i < TRIES && got == SHARE_READ; i++) {
+		CHECK_INT(acquire(&stranger, &g), -ERECOVERING);
+		got = share(&acme, &g);
+		if (got == SHARE_READ)
+			CHECK_INT(about(&acme, REPLICA_RELEASE, sequence, &g, NULL), 0);
+	}
+	CHECK_INT(got, SHARE_NONE);
+	CHECK_INT(about(&client, REPLICA_RELEASE, sequence, &g, NULL), 0);
+	CHECK_INT(acquire(&stranger, &g), 0);
+}
+
+static void nobody_comes_to_read_while_somebody_waits_to_change(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, none_joins_);
+}
+
 const struct CMUnitTest tokens[] = {
 	cmocka_unit_test(a_token_that_several_read_under_is_changed_by_none),
 	cmocka_unit_test(who_wants_to_change_what_it_reads_gives_that_up),
@@ -282,5 +314,6 @@ const struct CMUnitTest tokens[] = {
 	cmocka_unit_test(nobody_is_blamed_for_what_waits_for_a_recovery),
 	cmocka_unit_test(what_a_tenant_keeps_others_who_read_make_no_view_for),
 	cmocka_unit_test(who_has_given_it_back_is_not_blamed_for_others),
+	cmocka_unit_test(nobody_comes_to_read_while_somebody_waits_to_change),
 };
 const unsigned tokens_count = sizeof(tokens) / sizeof(*tokens);

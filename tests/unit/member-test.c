@@ -841,9 +841,26 @@ static void tenants_do_not_wait_for_each_others_renames(void **state)
 	on(ON_MEMORY, moves_);
 }
 
+/* What it has not opened is not its own to close: descriptor 0 is another's. */
+static void a_member_that_does_not_start_closes_nothing(void **state)
+{
+	static const char text[] = "volume leaf\n type debug/null\nend-volume\n"
+				   "volume replica\n type features/replica\n option state-dir /none/state\n"
+				   " option secret-file /none/secret\n option member 0\n subvolumes leaf\nend-volume\n";
+	struct problem p = { "" };
+	struct tree none;
+
+	(void)state;
+	if (fcntl(0, F_GETFD) < 0)
+		assert_int_equal(open("/dev/null", O_RDONLY), 0); /* the least that is free */
+	assert_int_not_equal(tree_open(&none, text, &p), 0);
+	assert_true(fcntl(0, F_GETFD) >= 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_member_that_does_not_start_closes_nothing),
 		cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
 		cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
 		cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),

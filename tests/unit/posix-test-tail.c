@@ -557,38 +557,95 @@ PROPERTY(what_no_power_cut_leaves_is_left_alone)
 
 /* ---- how much is written with one call ---- */
 
-static void put_1m(struct file *file, ino_t ino, uint64_t time_ns, const char *bytes, unsigned calls)
+enum { LARGE = 1 << 20 };
+
+/* So many calls, one behind the other. */
+static void put_large(struct file *file, ino_t ino, uint64_t time_ns, uint64_t offset, const char *bytes, unsigned calls)
 {
 	REQUEST(q, 0);
 
 	q.r.time_ns = time_ns;
 	record.ino = ino;
 	atomic_store(&record.on, true);
-	CHECK_INT(ask_put(&q.r, file, 4096, 0, bytes, 1 << 20, NULL), 1 << 20);
+	CHECK_INT(ask_put(&q.r, file, offset, 0, bytes, LARGE, NULL), LARGE);
 	atomic_store(&record.on, false);
 	CHECK_INT(record.count, calls);
-	for (uint64_t i = 0, end = 4096; i < record.count; end += record.event[i++].size)
+	for (uint64_t i = 0, end = offset; i < record.count; end += record.event[i++].size) {
 		CHECK(record.event[i].kind == WROTE && record.event[i].offset == end);
+		CHECK(!i || end % 4096 == 0); /* else what is not cached would be read for that */
+	}
 	forget_events();
 }
+
+static char *large(bool pages)
+{
+	char *bytes = malloc(LARGE);
+
+	for (int i = 0; i < LARGE; i++)
+		bytes[i] = (char)(pages ? i >> 12 : 'a');
+	return bytes;
+}
+
+static bool has_large(struct file *file, uint64_t offset, const char *bytes)
+{
+	char *got = malloc(LARGE);
+	bool yes = ask_get(file, offset, got, LARGE) == LARGE && !memcmp(bytes, got, LARGE);
+
+	free(got);
+	return yes;
+}
+
+static const uint64_t brought_ns = 1234567890123456789;
 
 /* Changes of members of a set bring their time. Elsewhere nobody may come between. */
 PROPERTY(large_writes_are_in_pieces_only_where_changes_are_ordered)
 {
 	cleanup_inode struct inode *f = NULL;
 	cleanup_file struct file *file = NULL;
-	char *bytes = malloc(1 << 20), *got = malloc(1 << 20);
+	char *same = large(false), *pages = large(true);
 	struct stat st;
 
-	memset(bytes, 'a', 1 << 20);
 	CHECK_INT(ask_make_file(root, "f", &f, &file), 0);
 	CHECK_INT(stat(test_brick_path("f"), &st), 0);
-	put_1m(file, st.st_ino, 0, bytes, 1);
-	for (int i = 0; i < 1 << 20; i++)
-		bytes[i] = (char)(i >> 12);
-	put_1m(file, st.st_ino, 1234567890123456789, bytes, 4);
-	CHECK_INT(ask_get(file, 4096, got, 1 << 20), 1 << 20);
-	CHECK(!memcmp(bytes, got, 1 << 20));
-	free(bytes);
-	free(got);
+	put_large(file, st.st_ino, 0, 4096, same, 1);
+	put_large(file, st.st_ino, brought_ns, 4096, pages, 4);
+	CHECK(has_large(file, 4096, pages));
+	free(same);
+	free(pages);
+}
+
+PROPERTY(no_page_is_in_two_pieces)
+{
+	cleanup_inode struct inode *f = NULL;
+	cleanup_file struct file *file = NULL;
+	char *same = large(false), *pages = large(true);
+	struct stat st;
+
+	CHECK_INT(ask_make_file(root, "f", &f, &file), 0);
+	CHECK_INT(stat(test_brick_path("f"), &st), 0);
+	put_large(file, st.st_ino, 0, 0, same, 1); /* so that none of it is a last page */
+	put_large(file, st.st_ino, 0, LARGE, same, 1);
+	put_large(file, st.st_ino, brought_ns, 100, pages, 5);
+	CHECK(has_large(file, 100, pages));
+	free(same);
+	free(pages);
+}
+
+/* Each call waits for the disk. */
+PROPERTY(with_o_dsync_a_large_write_is_one_call)
+{
+	cleanup_inode struct inode *f = NULL;
+	cleanup_file struct file *file = NULL;
+	struct open_out durable = { 0 };
+	char *pages = large(true);
+	struct stat st;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, &file), 0);
+	CHECK_INT(stat(test_brick_path("f"), &st), 0);
+	CHECK_INT(open_on(&q.r, brick, &(struct open_in){ f, O_RDWR | O_DSYNC }, &durable), 0);
+	put_large(durable.file, st.st_ino, brought_ns, 4096, pages, 1);
+	CHECK(has_large(file, 4096, pages));
+	fop_out_clear(FOP_open, &durable);
+	free(pages);
 }

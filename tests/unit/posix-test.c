@@ -326,6 +326,8 @@ int main(void)
 		T(what_is_younger_than_a_sync_waits_for_no_disk),
 		T(what_no_power_cut_leaves_is_left_alone),
 		T(large_writes_are_in_pieces_only_where_changes_are_ordered),
+		T(no_page_is_in_two_pieces),
+		T(with_o_dsync_a_large_write_is_one_call),
 	};
 
 	if (geteuid() != 0) {

@@ -12,8 +12,10 @@ static int failures;
 static unsigned undone, told;	  /* members whose logs were undone, or that were told what a change is by now */
 static bool truth_is_gone, lacks; /* the last member, the directory of what was changed */
 static int told_of_it;		  /* what that member was told last that a change is */
+static bool nowhere;		  /* nothing that is known of gives the last member what was changed */
 static bool unlisted;		  /* directories may differ of which no list tells */
 static unsigned walked;		  /* how often the truth's whole tree would have been walked */
+static bool listed_after;	  /* the recovery has not found that lists lack something */
 static unsigned resolved;	  /* how often all were told what has become of the changes */
 
 /* ---- what is around it ---- */
@@ -46,7 +48,7 @@ int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, 
 int heal_object(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t end)
 {
 	(void)h, (void)rq, (void)g, (void)from, (void)start, (void)end;
-	return truth_is_gone ? -ENOTCONN : lacks && to == 2 ? -ESRCH : 0;
+	return truth_is_gone ? -ENOTCONN : (lacks || nowhere) && to == 2 ? -ESRCH : 0;
 }
 
 int heal_whole(struct heal *h, struct request *rq, const struct gfid *g, int from, int to)
@@ -177,6 +179,7 @@ static int recovered(bool owed)
 	u.status[1] = u.status[2] = NOTE_UNKNOWN;
 	c->notes = &u;
 	err = recover(c);
+	listed_after = !c->owed.unlisted;
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return err;
@@ -218,6 +221,29 @@ static void where_lists_tell_of_all_directories_no_tree_is_walked(void **state)
 	(void)state;
 	failures = 0;
 	assert_int_equal(task_call(listed_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void not_found_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = unlisted = lacks = false;
+	CHECK_INT(recovered(true), 0);
+	CHECK_INT(listed_after, true);
+	nowhere = true;
+	CHECK_INT(recovered(true), 0);
+	CHECK_INT(walked, 2);
+	CHECK_INT(listed_after, false);
+	nowhere = false;
+}
+
+/* They say that they tell of all; but the object can't be where they tell of. What lies in a limbo is not deleted before its directory was looked for. */
+static void where_something_is_on_no_list_all_the_same_the_trees_are_walked(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(not_found_, NULL), 0);
+	nowhere = false;
 	assert_int_equal(failures, 0);
 }
 
@@ -266,6 +292,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one),
 		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
+		cmocka_unit_test(where_something_is_on_no_list_all_the_same_the_trees_are_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
 		cmocka_unit_test(what_a_member_has_no_directory_for_is_not_told_to_be_done),
 	};
