@@ -60,6 +60,15 @@ static struct known known_copy(struct ask *a, const struct inode *inode)
 	return copy;
 }
 
+static struct gfid *by_name(struct mount *m, const struct gfid *directory, const char *name)
+{
+	uint64_t hash = gfid_hash(directory);
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) *
+		       0x100000001b3; /* FNV-1a; who has another's hash takes its place, no more */
+	return &m->knowledge.by_name[hash % KNOWN_FILES];
+}
+
 static bool unchanged(struct ask *a, struct inode *inode, const struct known *k)
 {
 	return k->since && believed(a, inode, BELIEVE_ATTR, k->since) &&
@@ -89,6 +98,8 @@ static void store(struct ask *a, struct inode *inode, const struct known *new)
 		*k = *new;
 		if (keep && old.content)
 			content_set(all, k, buffer_ref(old.content), old.attr.size);
+		if (k->name[0])
+			*by_name(a->mount, &k->directory, k->name) = k->gfid;
 	}
 	pthread_mutex_unlock(&all->lock);
 	buffer_unref(old.content);
@@ -100,7 +111,8 @@ static bool of_one_name(const struct attr *attr)
 	return S_ISDIR(attr->mode) || (S_ISREG(attr->mode) && attr->nlink == 1);
 }
 
-void known_attr(struct ask *a, struct inode *directory, struct inode *inode, const struct attr *attr, uint64_t since)
+void known_attr(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
+		uint64_t since)
 {
 	struct known k = { .gfid = inode->gfid,
 			   .since = since,
@@ -110,6 +122,8 @@ void known_attr(struct ask *a, struct inode *directory, struct inode *inode, con
 			   .named = since,
 			   .renames = a->renames,
 			   .used_ns = clock_ns() };
+	if (strlen(name) < sizeof(k.name))
+		strcpy(k.name, name);
 	if (since && of_one_name(attr))
 		store(a, inode, &k);
 }
@@ -132,10 +146,10 @@ static bool after(struct time a, struct time b)
 	return a.sec > b.sec || (a.sec == b.sec && a.nsec > b.nsec);
 }
 
-/* By the rule of relatime: the next read changes it. Others read, too, and are not seen. */
+/* By the rule of relatime: the next read changes it. Others read, too, and are not seen. In an empty file there is nothing to read. */
 static bool access_pending(const struct attr *attr)
 {
-	return S_ISREG(attr->mode) && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
+	return S_ISREG(attr->mode) && attr->size > 0 && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
 }
 
 bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
@@ -147,6 +161,27 @@ bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
 	atomic_fetch_add(&a->mount->knowledge.looks, 1);
 	*attr = k.attr;
 	return true;
+}
+
+/* The moment is the earlier of the two: what is told to the kernel on the ground of it was so at both. */
+struct inode *known_lookup(struct ask *a, struct inode *directory, const char *name, struct attr *attr, uint64_t *since)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	pthread_mutex_lock(&all->lock);
+	struct gfid gfid = *by_name(a->mount, &directory->gfid, name);
+	pthread_mutex_unlock(&all->lock);
+	cleanup_inode struct inode *inode = inode_find(directory->table, &gfid);
+	struct known k = { 0 };
+	if (inode)
+		k = known_copy(a, inode);
+	buffer_unref(k.content);
+	if (!k.since || !gfid_equal(&k.directory, &directory->gfid) || strcmp(k.name, name) != 0 || k.size_only ||
+	    access_pending(&k.attr) || !believe_searchable(a, directory) || !still_named(a, &k) || !unchanged(a, inode, &k))
+		return NULL;
+	atomic_fetch_add(&all->names, 1);
+	*attr = k.attr;
+	*since = k.since < k.named ? k.since : k.named;
+	return inode_ref(inode);
 }
 
 /* ---- contents ---- */
@@ -349,5 +384,7 @@ void known_end(struct mount *m)
 {
 	known_forget(m);
 	free(m->knowledge.file);
+	free(m->knowledge.by_name);
 	m->knowledge.file = NULL;
+	m->knowledge.by_name = NULL;
 }
