@@ -184,6 +184,19 @@ for i in range(12):
     os.unlink(f"{writer}/{name}")
     assert not os.path.lexists(f"{reader}/{name}"), i' "$1" "$2"
 }
+# So what is told of a file by its name when the kernel asks for it again.
+modes() { # READER WRITER
+	python3 -c 'import os, sys, time
+reader, writer = sys.argv[1:]
+def look(mode):
+    for i in range(10): assert os.stat(f"{reader}/f{i}").st_mode & 0o777 == mode, (i, oct(mode))
+for mode in 0o600, 0o640, 0o644:
+    for i in range(10): os.chmod(f"{writer}/f{i}", mode)
+    look(mode)
+    time.sleep(0.7)
+    look(mode)
+    time.sleep(0.7)' "$1" "$2"
+}
 walked() { # SETS REPLICA [SCATTER]
 	local i other
 	SPREAD=$1 REPLICA=$2 SCATTER=${3-}
@@ -230,6 +243,8 @@ for i in range(int(sys.argv[2])):
 		look "$MNT/d$i"
 		kept "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has changed is kept here"
 		kept "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has changed is kept here"
+		modes "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "the mode that another mount has set is not seen"
+		modes "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "the mode that this mount has set is not seen"
 		born "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has made in a new directory is not seen"
 		born "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has made in a new directory is not seen"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"

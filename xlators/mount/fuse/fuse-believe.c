@@ -184,7 +184,7 @@ void believe_made(struct ask *a, const struct loc *loc, struct inode *inode, con
 	if (!moment || !believed(a, loc->parent, BELIEVE_NAME, moment) || !believe_searchable(a, loc->parent))
 		return;
 	learn(a, inode, attr, moment);
-	known_attr(a, loc->parent, loc->name, inode, attr, moment);
+	known_made(a, loc, inode, attr, moment);
 }
 
 uint64_t believe_listing(struct ask *a, struct inode *directory, uint64_t since)

@@ -117,6 +117,7 @@ struct known {
 	uint64_t taught;       /* the moment from which on others have not changed it; not after `since` */
 	struct attr attr;      /* as of `since`; but for size and type only if not size_only */
 	bool size_only;	       /* it was written from here since its attributes were told */
+	bool unasked;	       /* it was made from here, and nobody has looked at it yet: what is written to it is not kept */
 	struct gfid directory; /* in which its name was at the moment `named` */
 	uint64_t named;
 	char name[KNOWN_NAME];	/* with its 0; "": it is not known here */
@@ -341,7 +342,8 @@ void keep_end(struct mount *);
 
 /* ---- fuse-known.c: attributes and contents of small files, as long as nobody else may have changed them ---- */
 void known_attr(struct ask *, struct inode *directory, const char *name, struct inode *, const struct attr *,
-		uint64_t since);						     /* looked up, or made */
+		uint64_t since); /* looked up, or made */
+void known_made(struct ask *, const struct loc *, struct inode *, const struct attr *, uint64_t since);
 void known_again(struct ask *, struct inode *, const struct attr *, uint64_t since); /* asked for without a name */
 bool known_getattr(struct ask *, struct inode *, struct attr *);
 /* What that name stands for, a reference, and since which moment that is so. NULL: ask. */
@@ -422,7 +424,8 @@ void unmounted(struct device *);
 	X(mknod)                                                                                                               \
 	X(mkdir)                                                                                                               \
 	X(unlink)                                                                                                              \
-	X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) \
+	X(rmdir)                                                                                                               \
+	X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr)          \
 		X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create)             \
 			X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);

@@ -111,12 +111,13 @@ static bool of_one_name(const struct attr *attr)
 	return S_ISDIR(attr->mode) || (S_ISREG(attr->mode) && attr->nlink == 1);
 }
 
-void known_attr(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
-		uint64_t since)
+static void known_found(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
+			uint64_t since, bool made)
 {
 	struct known k = { .gfid = inode->gfid,
 			   .since = since,
 			   .taught = since,
+			   .unasked = made,
 			   .attr = *attr,
 			   .directory = directory->gfid,
 			   .named = since,
@@ -128,6 +129,17 @@ void known_attr(struct ask *a, struct inode *directory, const char *name, struct
 		store(a, inode, &k);
 }
 
+void known_attr(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
+		uint64_t since)
+{
+	known_found(a, directory, name, inode, attr, since, false);
+}
+
+void known_made(struct ask *a, const struct loc *loc, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	known_found(a, loc->parent, loc->name, inode, attr, since, true);
+}
+
 void known_again(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
 {
 	struct known k = known_copy(a, inode);
@@ -136,7 +148,7 @@ void known_again(struct ask *a, struct inode *inode, const struct attr *attr, ui
 		return;
 	k.since = k.taught = since;
 	k.attr = *attr;
-	k.size_only = false;
+	k.size_only = k.unasked = false;
 	k.content = NULL;
 	store(a, inode, &k);
 }
@@ -152,12 +164,26 @@ static bool access_pending(const struct attr *attr)
 	return S_ISREG(attr->mode) && attr->size > 0 && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
 }
 
+/* Who looks at what he has just made may be one that reads between his writes, as assemblers do; others only write. Reads of what was kept of these the brick
+ * would not hear of, so it would be asked for their time of access again and again. */
+static void asked(struct mount *m, const struct known *copy)
+{
+	struct knowledge *all = &m->knowledge;
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(m, &copy->gfid);
+	if (k->since == copy->since && gfid_equal(&k->gfid, &copy->gfid))
+		k->unasked = false;
+	pthread_mutex_unlock(&all->lock);
+}
+
 bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
 {
 	struct known k = known_copy(a, inode);
 	buffer_unref(k.content);
 	if (!k.since || k.size_only || access_pending(&k.attr) || !still_named(a, &k) || !unchanged(a, inode, &k))
 		return false;
+	if (k.unasked)
+		asked(a->mount, &k);
 	atomic_fetch_add(&a->mount->knowledge.looks, 1);
 	*attr = k.attr;
 	return true;
@@ -260,7 +286,7 @@ void known_rename(struct mount *m)
 
 static bool can_follow(const struct known *k, const struct write_in *in)
 {
-	return (k->content || k->attr.size == 0) && !(in->flags & WRITE_APPEND) && in->offset <= CONTENT_MAX &&
+	return !k->unasked && (k->content || k->attr.size == 0) && !(in->flags & WRITE_APPEND) && in->offset <= CONTENT_MAX &&
 	       in->offset + in->data->size <= CONTENT_MAX && in->data->size > 0;
 }
 
