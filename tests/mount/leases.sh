@@ -40,6 +40,16 @@ done
 [ "$i" -lt 20 ] || fail "nothing was recalled"
 say "recalls: $(recalls)"
 
+# ---- what a brick has lost is not told again because it is known here ----
+echo lost >"$MNT/d/lost"
+cat "$OTHER/d/lost" >/dev/null # what is read for the first time has another time of access
+kept_none() { facts "$OTHER" | grep -q "kept open: 0"; }
+wait_until 20 kept_none || fail "a file that was closed is kept open"
+believe d/lost 5
+rm "$STACK"/brick*/d/lost
+said=$(LC_ALL=C cat "$OTHER/d/lost" 2>&1 || :)
+[[ $said == *"No such file"* ]] || fail "of a file that its brick has lost it is said: $said"
+
 # ---- one that does not answer lets others wait, and reads nothing old afterwards ----
 for what in size name; do
 	believe d/f 3

@@ -54,6 +54,23 @@ for turn in range(20):
         assert os.fstat(fd).st_size == 4 and os.read(fd, 4) == b"text" and os.read(fd, 4) == b""
         os.close(fd)' "$1"
 }
+# When the kernel does not believe their names any more.
+again() { # DIRECTORY
+	python3 -c 'import os, sys, time
+for turn in range(4):
+    for i in range(25): assert os.stat(f"{sys.argv[1]}/f{i}").st_size == 4
+    time.sleep(0.7)' "$1"
+}
+# And what was made just now.
+made() { # DIRECTORY
+	python3 -c 'import os, sys
+name = sys.argv[1] + "/" + os.urandom(8).hex()
+for i in range(50):
+    fd = os.open(f"{name}{i}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    assert os.fstat(fd).st_size == 0 and os.read(fd, 9) == b""
+    os.close(fd)
+for i in range(50): os.unlink(f"{name}{i}")' "$1"
+}
 # And in one directory after the other.
 miss() { # DIRECTORY
 	python3 -c 'import os, sys
@@ -112,6 +129,11 @@ follows() { # COMMAND...: most of its 40 reads are answered here
 	local before=$(reads)
 	"$@" >/dev/null && [ $(($(reads) - before)) -ge 25 ]
 }
+named() { # COMMAND...: some of its 100 names are answered here
+	local before=$(names)
+	"$@" >/dev/null && [ $(($(names) - before)) -ge 20 ]
+}
+names() { facts "$LOOKER" | sed -n 's/^  known files: names answered \([0-9]*\), .*/\1/p'; }
 reads() { facts "$LOOKER" | sed -n 's/^  known files: .*reads \([0-9]*\)$/\1/p'; }
 # What is kept of a file, or of its absence, ends as soon as another has changed it. One user looks who is not root.
 kept() { # READER WRITER
@@ -162,6 +184,19 @@ for i in range(12):
     os.unlink(f"{writer}/{name}")
     assert not os.path.lexists(f"{reader}/{name}"), i' "$1" "$2"
 }
+# So what is told of a file by its name when the kernel asks for it again.
+modes() { # READER WRITER
+	python3 -c 'import os, sys, time
+reader, writer = sys.argv[1:]
+def look(mode):
+    for i in range(10): assert os.stat(f"{reader}/f{i}").st_mode & 0o777 == mode, (i, oct(mode))
+for mode in 0o600, 0o640, 0o644:
+    for i in range(10): os.chmod(f"{writer}/f{i}", mode)
+    look(mode)
+    time.sleep(0.7)
+    look(mode)
+    time.sleep(0.7)' "$1" "$2"
+}
 walked() { # SETS REPLICA [SCATTER]
 	local i other
 	SPREAD=$1 REPLICA=$2 SCATTER=${3-}
@@ -184,6 +219,8 @@ for i in range(int(sys.argv[2])):
 		await $((FILES / 4)) "ls -l of d$i" ls -ln "$MNT/d$i/below/deep"
 		await $((FILES * 37 / 10)) "reading all files of d$i to their ends" list_and_read "$MNT/d$i/below/deep"
 		await 250 "reading 10 files of d$i 20 times" reread "$MNT/d$i/below/deep"
+		[ "$REPLICA" = 1 ] || wait_until 120 named again "$MNT/d$i/below/deep" || fail "names in d$i that were looked up before are looked up again"
+		[ "$REPLICA" = 1 ] || await 510 "50 files made in d$i" made "$MNT/d$i/below/deep"
 		await 100 "200 names that are not in d$i" miss "$MNT/d$i/below/deep"
 		[ "$REPLICA" = 1 ] || [ -n "$SCATTER" ] || await 60 "100 names that are not in a directory made in d$i" fresh "$MNT/d$i/below/deep"
 		wait_until 120 follows pieces "$MNT/d$i/below/deep" || fail "what is written to a file in d$i is asked for again"
@@ -206,6 +243,8 @@ for i in range(int(sys.argv[2])):
 		look "$MNT/d$i"
 		kept "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has changed is kept here"
 		kept "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has changed is kept here"
+		modes "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "the mode that another mount has set is not seen"
+		modes "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "the mode that this mount has set is not seen"
 		born "$MNT/d$i/below/deep" "$SCRATCH/other/d$i/below/deep" || fail "what another mount has made in a new directory is not seen"
 		born "$MNT/d$i/below/deep" "$MNT/d$i/below/deep" || fail "what this mount has made in a new directory is not seen"
 		ends "$MNT/d$i/below/deep/f1" "$SCRATCH/other/d$i/below/deep/f1" || fail "the end of a file to which another has appended is believed"

@@ -125,6 +125,8 @@ static void serve(void *arg)
 		if (!err)
 			err = a->op->serve(a);
 		again = !a->replied && ask_again(a, err);
+		if (err == -ESTALE) /* the kernel asks for the names once more, and those below shall tell what they are */
+			known_forget(m);
 		if (!again && !a->replied)
 			err = gone_error(a, err);
 		if (!again) {

@@ -162,9 +162,10 @@ bool believe_worth(struct ask *a, struct inode *inode, const struct attr *attr, 
 }
 
 /* What may take a round trip comes first: what is to be believed is told at once when it is known to hold. */
-void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *directory, struct inode *inode,
+void believe_entry(struct ask *a, struct fuse_entry_out *out, const struct loc *loc, struct inode *inode,
 		   const struct attr *attr, uint64_t since)
 {
+	struct inode *directory = loc->parent;
 	struct node_state *s = inode && attr ? learn(a, inode, attr, since) : NULL;
 	bool names = believed(a, directory, BELIEVE_NAME, since) && searchable(a, directory);
 	uint64_t ms = vouched_ms(a, directory, BELIEVE_NAME, since);
@@ -173,9 +174,17 @@ void believe_entry(struct ask *a, struct fuse_entry_out *out, struct inode *dire
 	if (inode && attr)
 		believe_attributes(a, out, inode, attr, s, since);
 	if (names && inode && attr)
-		known_attr(a, directory, inode, attr, since);
+		known_attr(a, directory, loc->name, inode, attr, since);
 	if (names)
 		tell(&out->entry_valid, &out->entry_valid_nsec, ms);
+}
+
+void believe_made(struct ask *a, const struct loc *loc, struct inode *inode, const struct attr *attr, uint64_t moment)
+{
+	if (!moment || !believed(a, loc->parent, BELIEVE_NAME, moment) || !believe_searchable(a, loc->parent))
+		return;
+	learn(a, inode, attr, moment);
+	known_made(a, loc, inode, attr, moment);
 }
 
 uint64_t believe_listing(struct ask *a, struct inode *directory, uint64_t since)

@@ -81,7 +81,9 @@ static int reply_create(struct ask *a, const struct create_in *in, struct create
 	if (!h)
 		return -ENOMEM;
 	entry_fill(a, &out.entry, made->inode, &made->attr);
-	believe_entry(a, &out.entry, in->loc.parent, made->inode, is_new ? &made->attr : NULL, since);
+	believe_entry(a, &out.entry, &in->loc, made->inode, is_new ? &made->attr : NULL, since);
+	if (is_new && since)
+		believe_made(a, &in->loc, made->inode, &made->attr, a->rq.moment);
 	out.open = (struct fuse_open_out){ .fh = (uintptr_t)h, .open_flags = a->mount->open_flags };
 	node_remember(a->mount, made->inode);
 	if (reply(a, &out, sizeof(out)) != 0) {

@@ -110,14 +110,17 @@ struct keep {
 };
 
 /* What is known of a file that was looked at lately: see fuse-known.c. */
+enum { KNOWN_NAME = 64 }; /* longer names are asked for */
 struct known {
 	struct gfid gfid;
 	uint64_t since;	       /* moment; 0: nothing is known */
 	uint64_t taught;       /* the moment from which on others have not changed it; not after `since` */
 	struct attr attr;      /* as of `since`; but for size and type only if not size_only */
 	bool size_only;	       /* it was written from here since its attributes were told */
+	bool unasked;	       /* it was made from here, and nobody has looked at it yet: what is written to it is not kept */
 	struct gfid directory; /* in which its name was at the moment `named` */
 	uint64_t named;
+	char name[KNOWN_NAME];	/* with its 0; "": it is not known here */
 	unsigned long renames;	/* of the mount, then */
 	struct buffer *content; /* all of it, or NULL */
 	uint64_t writing;	/* number of the write that is under way; 0: none */
@@ -129,11 +132,12 @@ enum { KNOWN_FILES = 512 };
 struct knowledge {
 	pthread_mutex_t lock; /* short; guards what follows */
 	struct known *file;   /* by the hash of the gfid */
+	struct gfid *by_name; /* of what was found by a name last, by the hash of that and of its directory */
 	size_t content;	      /* bytes, of all */
 	uint64_t writes;
-	atomic_ulong renames;		 /* names that this mount has taken away, or begun to */
-	atomic_ulong recasts, recasting; /* changes of files from here that are no plain writes: all, and under way */
-	atomic_ulong reads, looks;	 /* answered from it */
+	atomic_ulong renames;		  /* names that this mount has taken away, or begun to */
+	atomic_ulong recasts, recasting;  /* changes of files from here that are no plain writes: all, and under way */
+	atomic_ulong reads, looks, names; /* answered from it */
 };
 
 /* Names that directories have, for those that they have not: see fuse-names.c. */
@@ -298,10 +302,12 @@ struct node_state *node_state_make(struct mount *, struct inode *);
 
 /* ---- fuse-believe.c ---- */
 uint64_t ask_moment(const struct ask *); /* 0: nothing will be believed */
-/* Lets the kernel believe the name, and the attributes, if they may be believed. `directory` was asked for the name at that moment. Without
+/* Lets the kernel believe the name, and the attributes, if they may be believed. The directory was asked for the name at that moment. Without
  * inode: that there is none such; without attributes: the name alone. */
-void believe_entry(struct ask *, struct fuse_entry_out *, struct inode *directory, struct inode *, const struct attr *,
+void believe_entry(struct ask *, struct fuse_entry_out *, const struct loc *, struct inode *, const struct attr *,
 		   uint64_t since);
+/* It was made from here, and nobody else could change it before that moment; 0: that is not known. The kernel is told nothing. */
+void believe_made(struct ask *, const struct loc *, struct inode *, const struct attr *, uint64_t moment);
 /* Before it is said that it is done: names that everybody may reach must be asked for again where not everybody may any more. */
 void mode_set(struct ask *, struct inode *, mode_t);
 void search_denied(struct ask *, struct inode *directory);		       /* perhaps: it was given an ACL */
@@ -335,10 +341,13 @@ unsigned keep_count(struct mount *);
 void keep_end(struct mount *);
 
 /* ---- fuse-known.c: attributes and contents of small files, as long as nobody else may have changed them ---- */
-void known_attr(struct ask *, struct inode *directory, struct inode *, const struct attr *,
-		uint64_t since);						     /* looked up, or made */
+void known_attr(struct ask *, struct inode *directory, const char *name, struct inode *, const struct attr *,
+		uint64_t since); /* looked up, or made */
+void known_made(struct ask *, const struct loc *, struct inode *, const struct attr *, uint64_t since);
 void known_again(struct ask *, struct inode *, const struct attr *, uint64_t since); /* asked for without a name */
 bool known_getattr(struct ask *, struct inode *, struct attr *);
+/* What that name stands for, a reference, and since which moment that is so. NULL: ask. */
+struct inode *known_lookup(struct ask *, struct inode *directory, const char *name, struct attr *, uint64_t *since);
 struct buffer *known_read(struct ask *, struct inode *, uint64_t offset, uint32_t size); /* NULL: ask */
 /* A read below that is about to begin. Without since what it brings is not kept. */
 struct reading {
@@ -414,9 +423,11 @@ void unmounted(struct device *);
 	X(symlink)                                                                                                             \
 	X(mknod)                                                                                                               \
 	X(mkdir)                                                                                                               \
-	X(unlink) X(rmdir) X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr)    \
-		X(listxattr) X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access)          \
-			X(create) X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+	X(unlink)                                                                                                              \
+	X(rmdir)                                                                                                               \
+	X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr)          \
+		X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create)             \
+			X(fallocate) X(rename2) X(lseek) X(copy_file_range)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

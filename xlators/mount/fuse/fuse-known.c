@@ -60,6 +60,15 @@ static struct known known_copy(struct ask *a, const struct inode *inode)
 	return copy;
 }
 
+static struct gfid *by_name(struct mount *m, const struct gfid *directory, const char *name)
+{
+	uint64_t hash = gfid_hash(directory);
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) *
+		       0x100000001b3; /* FNV-1a; who has another's hash takes its place, no more */
+	return &m->knowledge.by_name[hash % KNOWN_FILES];
+}
+
 static bool unchanged(struct ask *a, struct inode *inode, const struct known *k)
 {
 	return k->since && believed(a, inode, BELIEVE_ATTR, k->since) &&
@@ -89,6 +98,8 @@ static void store(struct ask *a, struct inode *inode, const struct known *new)
 		*k = *new;
 		if (keep && old.content)
 			content_set(all, k, buffer_ref(old.content), old.attr.size);
+		if (k->name[0])
+			*by_name(a->mount, &k->directory, k->name) = k->gfid;
 	}
 	pthread_mutex_unlock(&all->lock);
 	buffer_unref(old.content);
@@ -100,18 +111,33 @@ static bool of_one_name(const struct attr *attr)
 	return S_ISDIR(attr->mode) || (S_ISREG(attr->mode) && attr->nlink == 1);
 }
 
-void known_attr(struct ask *a, struct inode *directory, struct inode *inode, const struct attr *attr, uint64_t since)
+static void known_found(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
+			uint64_t since, bool made)
 {
 	struct known k = { .gfid = inode->gfid,
 			   .since = since,
 			   .taught = since,
+			   .unasked = made,
 			   .attr = *attr,
 			   .directory = directory->gfid,
 			   .named = since,
 			   .renames = a->renames,
 			   .used_ns = clock_ns() };
+	if (strlen(name) < sizeof(k.name))
+		strcpy(k.name, name);
 	if (since && of_one_name(attr))
 		store(a, inode, &k);
+}
+
+void known_attr(struct ask *a, struct inode *directory, const char *name, struct inode *inode, const struct attr *attr,
+		uint64_t since)
+{
+	known_found(a, directory, name, inode, attr, since, false);
+}
+
+void known_made(struct ask *a, const struct loc *loc, struct inode *inode, const struct attr *attr, uint64_t since)
+{
+	known_found(a, loc->parent, loc->name, inode, attr, since, true);
 }
 
 void known_again(struct ask *a, struct inode *inode, const struct attr *attr, uint64_t since)
@@ -122,7 +148,7 @@ void known_again(struct ask *a, struct inode *inode, const struct attr *attr, ui
 		return;
 	k.since = k.taught = since;
 	k.attr = *attr;
-	k.size_only = false;
+	k.size_only = k.unasked = false;
 	k.content = NULL;
 	store(a, inode, &k);
 }
@@ -132,10 +158,22 @@ static bool after(struct time a, struct time b)
 	return a.sec > b.sec || (a.sec == b.sec && a.nsec > b.nsec);
 }
 
-/* By the rule of relatime: the next read changes it. Others read, too, and are not seen. */
+/* By the rule of relatime: the next read changes it. Others read, too, and are not seen. In an empty file there is nothing to read. */
 static bool access_pending(const struct attr *attr)
 {
-	return S_ISREG(attr->mode) && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
+	return S_ISREG(attr->mode) && attr->size > 0 && !(after(attr->atime, attr->mtime) && after(attr->atime, attr->ctime));
+}
+
+/* Who looks at what he has just made may be one that reads between his writes, as assemblers do; others only write. Reads of what was kept of these the brick
+ * would not hear of, so it would be asked for their time of access again and again. */
+static void asked(struct mount *m, const struct known *copy)
+{
+	struct knowledge *all = &m->knowledge;
+	pthread_mutex_lock(&all->lock);
+	struct known *k = slot_of(m, &copy->gfid);
+	if (k->since == copy->since && gfid_equal(&k->gfid, &copy->gfid))
+		k->unasked = false;
+	pthread_mutex_unlock(&all->lock);
 }
 
 bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
@@ -144,9 +182,32 @@ bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
 	buffer_unref(k.content);
 	if (!k.since || k.size_only || access_pending(&k.attr) || !still_named(a, &k) || !unchanged(a, inode, &k))
 		return false;
+	if (k.unasked)
+		asked(a->mount, &k);
 	atomic_fetch_add(&a->mount->knowledge.looks, 1);
 	*attr = k.attr;
 	return true;
+}
+
+/* The moment is the earlier of the two: what is told to the kernel on the ground of it was so at both. */
+struct inode *known_lookup(struct ask *a, struct inode *directory, const char *name, struct attr *attr, uint64_t *since)
+{
+	struct knowledge *all = &a->mount->knowledge;
+	pthread_mutex_lock(&all->lock);
+	struct gfid gfid = *by_name(a->mount, &directory->gfid, name);
+	pthread_mutex_unlock(&all->lock);
+	cleanup_inode struct inode *inode = inode_find(directory->table, &gfid);
+	struct known k = { 0 };
+	if (inode)
+		k = known_copy(a, inode);
+	buffer_unref(k.content);
+	if (!k.since || !gfid_equal(&k.directory, &directory->gfid) || strcmp(k.name, name) != 0 || k.size_only ||
+	    access_pending(&k.attr) || !believe_searchable(a, directory) || !still_named(a, &k) || !unchanged(a, inode, &k))
+		return NULL;
+	atomic_fetch_add(&all->names, 1);
+	*attr = k.attr;
+	*since = k.since < k.named ? k.since : k.named;
+	return inode_ref(inode);
 }
 
 /* ---- contents ---- */
@@ -225,7 +286,7 @@ void known_rename(struct mount *m)
 
 static bool can_follow(const struct known *k, const struct write_in *in)
 {
-	return (k->content || k->attr.size == 0) && !(in->flags & WRITE_APPEND) && in->offset <= CONTENT_MAX &&
+	return !k->unasked && (k->content || k->attr.size == 0) && !(in->flags & WRITE_APPEND) && in->offset <= CONTENT_MAX &&
 	       in->offset + in->data->size <= CONTENT_MAX && in->data->size > 0;
 }
 
@@ -349,5 +410,7 @@ void known_end(struct mount *m)
 {
 	known_forget(m);
 	free(m->knowledge.file);
+	free(m->knowledge.by_name);
 	m->knowledge.file = NULL;
+	m->knowledge.by_name = NULL;
 }

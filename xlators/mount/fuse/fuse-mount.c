@@ -173,8 +173,10 @@ static int mount_init(struct mount *m, struct xlator *x, struct problem *problem
 	pthread_mutex_init(&m->knowledge.lock, NULL);
 	pthread_mutex_init(&m->names.lock, NULL);
 	m->knowledge.file = calloc(KNOWN_FILES, sizeof(struct known));
+	m->knowledge.by_name = calloc(KNOWN_FILES, sizeof(struct gfid));
 	pthread_mutex_init(&m->watch_lock, NULL);
-	return m->path && m->root && m->knowledge.file ? 0 : problem_set(problem, ENOMEM, "out of memory");
+	return m->path && m->root && m->knowledge.file && m->knowledge.by_name ? 0
+									       : problem_set(problem, ENOMEM, "out of memory");
 }
 
 int mount_create(struct xlator *x, struct problem *problem)

@@ -5,11 +5,11 @@
 #include "fuse-internal.h"
 
 /* Takes over the reference that the fop gave. */
-static int reply_entry(struct ask *a, struct inode *directory, struct inode *inode, const struct attr *attr, uint64_t since)
+static int reply_entry(struct ask *a, const struct loc *loc, struct inode *inode, const struct attr *attr, uint64_t since)
 {
 	struct fuse_entry_out out;
 	entry_fill(a, &out, inode, attr);
-	believe_entry(a, &out, directory, inode, attr, since);
+	believe_entry(a, &out, loc, inode, attr, since);
 	if (a->head.opcode == FUSE_LOOKUP)
 		entry_keep_for_now(a, &out, inode);
 	node_remember(a->mount, inode);
@@ -39,10 +39,10 @@ static struct loc child_of(const struct ask *a, const char *name)
 }
 
 /* The kernel may believe for a while that there is none. */
-static int reply_no_entry(struct ask *a, struct inode *directory, uint64_t since)
+static int reply_no_entry(struct ask *a, const struct loc *loc, uint64_t since)
 {
 	struct fuse_entry_out out = { 0 };
-	believe_entry(a, &out, directory, NULL, NULL, since);
+	believe_entry(a, &out, loc, NULL, NULL, since);
 	if (!out.entry_valid && !out.entry_valid_nsec)
 		return -ENOENT;
 	reply(a, &out, sizeof(out));
@@ -58,12 +58,16 @@ int serve_lookup(struct ask *a)
 		return err;
 	uint64_t absent = name_absent(a, in.loc.parent, in.loc.name);
 	if (absent)
-		return reply_no_entry(a, in.loc.parent, absent);
-	uint64_t since = ask_moment(a);
+		return reply_no_entry(a, &in.loc, absent);
+	uint64_t since;
+	struct inode *known = known_lookup(a, in.loc.parent, in.loc.name, &out.attr, &since);
+	if (known)
+		return reply_entry(a, &in.loc, known, &out.attr, since);
+	since = ask_moment(a);
 	err = lookup_on(&a->rq, ask_child(a), &in, &out);
 	if (err == -ENOENT)
-		return reply_no_entry(a, in.loc.parent, since);
-	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
+		return reply_no_entry(a, &in.loc, since);
+	return err ? err : reply_entry(a, &in.loc, out.inode, &out.attr, since);
 }
 
 int serve_getattr(struct ask *a)
@@ -162,7 +166,7 @@ int serve_mknod(struct ask *a)
 	if (!err)
 		err = mknod_on(&a->rq, ask_child(a), &in, &out);
 	name_ends(a, in.loc.parent);
-	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
+	return err ? err : reply_entry(a, &in.loc, out.inode, &out.attr, since);
 }
 
 int serve_mkdir(struct ask *a)
@@ -181,7 +185,7 @@ int serve_mkdir(struct ask *a)
 		since = a->rq.moment;
 		names_none(a, out.inode, since);
 	}
-	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
+	return err ? err : reply_entry(a, &in.loc, out.inode, &out.attr, since);
 }
 
 int serve_symlink(struct ask *a)
@@ -195,7 +199,7 @@ int serve_symlink(struct ask *a)
 	if (!err)
 		err = symlink_on(&a->rq, ask_child(a), &in, &out);
 	name_ends(a, in.loc.parent);
-	return err ? err : reply_entry(a, in.loc.parent, out.inode, &out.attr, since);
+	return err ? err : reply_entry(a, &in.loc, out.inode, &out.attr, since);
 }
 
 int serve_unlink(struct ask *a)
@@ -271,7 +275,7 @@ int serve_link(struct ask *a)
 		err = link_on(&a->rq, ask_child(a), &in, &out);
 	name_ends(a, in.loc.parent);
 	known_rename(a->mount);
-	return err ? err : reply_entry(a, in.loc.parent, inode_ref(in.inode), &out.attr, 0);
+	return err ? err : reply_entry(a, &in.loc, inode_ref(in.inode), &out.attr, 0);
 }
 
 int serve_statfs(struct ask *a)

@@ -204,8 +204,8 @@ static void dump(struct xlator *x, FILE *out)
 	fprintf(out, "  requests: %lu\n", atomic_load(&m->asked));
 	fprintf(out, "  listings used again: %lu\n", atomic_load(&m->listed_again));
 	fprintf(out, "  opened again: %lu, kept open: %u\n", atomic_load(&m->keep.again), keep_count(m));
-	fprintf(out, "  known files: attributes answered %lu, reads %lu\n", atomic_load(&m->knowledge.looks),
-		atomic_load(&m->knowledge.reads));
+	fprintf(out, "  known files: names answered %lu, attributes answered %lu, reads %lu\n",
+		atomic_load(&m->knowledge.names), atomic_load(&m->knowledge.looks), atomic_load(&m->knowledge.reads));
 	fprintf(out, "  names known not to be there: %lu\n", atomic_load(&m->names.absent));
 	fprintf(out, "  answered ESTALE: %lu\n", atomic_load(&m->stale));
 	fprintf(out, "  under way: %u\n  inodes known to the kernel: %lu\n  open: %zu\n", atomic_load(&m->users),
