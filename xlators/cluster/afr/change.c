@@ -120,6 +120,8 @@ void changing_collect(struct changing *c, const struct view *v, struct fan *f)
 	}
 }
 
+static bool looks_first(const struct changing *c);
+
 int changing_take(struct changing *c, const struct view *v, struct fan *f, unsigned done)
 {
 	unsigned good = 0;
@@ -130,7 +132,7 @@ int changing_take(struct changing *c, const struct view *v, struct fan *f, unsig
 			good |= 1u << i;
 	from = afr_reader(c->a, v, NULL, false, ~good);
 	if (from < 0)
-		return -ESTALE;
+		return looks_first(c) ? -EIO : -ESTALE; /* by ESTALE the kernel would do it once more */
 	memcpy(c->out, &fan_result(f, from)->out, fop_info[c->fop].out_size);
 	memset(&fan_result(f, from)->out, 0, fop_info[c->fop].out_size);
 	return 0;
@@ -340,7 +342,7 @@ static int look_up(struct request *rq, struct xlator *x, const struct loc *loc, 
 }
 
 /* While it is not sent, or known not to be done, this client's own reads need not wait for it. */
-static void is_under_way(struct changing *c, bool yes)
+void changing_under_way(struct changing *c, bool yes)
 {
 	if (!c->flight)
 		return;
@@ -367,7 +369,7 @@ static int check_meant(struct changing *c)
 
 	if (!c->meant[0].loc)
 		return 0;
-	is_under_way(c, false);
+	changing_under_way(c, false);
 	for (unsigned i = 0; i < 2 && c->meant[i].loc && !err; i++) {
 		const struct meant *m = &c->meant[i];
 		cleanup_inode struct inode *now = NULL;
@@ -386,7 +388,7 @@ static int check_meant(struct changing *c)
 	c->other &= !c->in_doubt;
 	c->clean = err && !c->in_doubt;
 	if (!err)
-		is_under_way(c, true);
+		changing_under_way(c, true);
 	return err;
 }
 

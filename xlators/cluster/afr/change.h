@@ -56,6 +56,9 @@ void changing_collect(struct changing *, const struct view *, struct fan *);
 /* What one of the members in the mask answered becomes the answer. */
 int changing_take(struct changing *, const struct view *, struct fan *, unsigned done);
 
+/* Whether it is sent, and perhaps done: if not, this client's own reads need not wait for it. */
+void changing_under_way(struct changing *, bool yes);
+
 enum outcome {
 	DONE,	 /* acknowledged */
 	ALIKE,	 /* all refuse, for the same reason */
