@@ -340,6 +340,8 @@ struct look look_at(struct afr *, struct inode *, enum span_kind, uint64_t start
 int look_holds(struct afr *, const struct look *, uint64_t deadline);
 /* As afr_read; *member tells who answered. */
 int afr_read_at(struct request *, struct xlator *, enum fop, const void *in, void *out, int *member);
+/* It is not the request's fault: another member may answer, or this one soon. */
+bool afr_elsewhere(int err);
 
 /* location.c: as afr_read, but where the object is (location.h) all members tell. */
 int afr_getxattr(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);

@@ -295,7 +295,7 @@ int afr_open(struct request *rq, struct xlator *x, const struct open_in *in, str
 
 	if ((in->flags & O_ACCMODE) != O_RDONLY || in->flags & O_TRUNC)
 		err = open_at_all(rq, x, &plain, at);
-	if (err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT) {
+	if (afr_elsewhere(err)) { /* such as where a recovery is just beginning */
 		err = afr_read_at(rq, x, FOP_open, &plain, &got, &member);
 		if (!err && !at[member])
 			at[member] = got.file;

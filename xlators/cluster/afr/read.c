@@ -105,8 +105,7 @@ static int settled(const struct reading *r, int status, const struct look *seen)
 	return look_holds(r->a, &child, r->deadline);
 }
 
-/* Not the request's fault: another member may answer. */
-static bool elsewhere(int err)
+bool afr_elsewhere(int err)
 {
 	return err == -EVIEW || err == -ENOTCONN || err == -ETIMEDOUT || err == -EIO || err == -ESTALE || err == -ENAMELESS ||
 	       err == -EBADF || err == -ERECOVERING;
@@ -128,7 +127,7 @@ static int each_member(struct reading *r, const struct view *v)
 		err = one_call(r->a, r->rq, member, r->fop, r->in, r->out, NULL);
 		if (err == -EVIEW)
 			afr_view_stale(r->a, v->epoch);
-		if (!elsewhere(err))
+		if (!afr_elsewhere(err))
 			return err;
 		if (err == -ERECOVERING)
 			afr_unproven(r->a, member);
