@@ -166,14 +166,15 @@ void believe_entry(struct ask *a, struct fuse_entry_out *out, const struct loc *
 		   const struct attr *attr, uint64_t since)
 {
 	struct inode *directory = loc->parent;
-	struct node_state *s = inode && attr ? learn(a, inode, attr, since) : NULL;
+	uint64_t asked = a->asked ? a->asked : since;
+	struct node_state *s = inode && attr ? learn(a, inode, attr, asked) : NULL;
 	bool names = believed(a, directory, BELIEVE_NAME, since) && searchable(a, directory);
 	uint64_t ms = vouched_ms(a, directory, BELIEVE_NAME, since);
 	if (!ms)
 		return;
 	if (inode && attr)
-		believe_attributes(a, out, inode, attr, s, since);
-	if (names && inode && attr)
+		believe_attributes(a, out, inode, attr, s, asked);
+	if (names && inode && attr && !a->asked) /* else it is known already */
 		known_attr(a, directory, loc->name, inode, attr, since);
 	if (names)
 		tell(&out->entry_valid, &out->entry_valid_nsec, ms);

@@ -251,6 +251,7 @@ struct ask {
 	bool interrupted; /* bucket's lock: cancelled by a signal */
 	bool replied;
 	unsigned long renames; /* of the mount, when it began */
+	uint64_t asked;	       /* when attributes that are known here were asked for, after their name; 0: with it */
 	struct buffer *data;   /* what a WRITE brings */
 	struct fuse_in_header head;
 	size_t size;
@@ -346,7 +347,7 @@ void known_attr(struct ask *, struct inode *directory, const char *name, struct 
 void known_made(struct ask *, const struct loc *, struct inode *, const struct attr *, uint64_t since);
 void known_again(struct ask *, struct inode *, const struct attr *, uint64_t since); /* asked for without a name */
 bool known_getattr(struct ask *, struct inode *, struct attr *);
-/* What that name stands for, a reference, and since which moment that is so. NULL: ask. */
+/* What that name stands for, a reference, and since which moment that is so; of the attributes the request tells (asked). NULL: ask. */
 struct inode *known_lookup(struct ask *, struct inode *directory, const char *name, struct attr *, uint64_t *since);
 struct buffer *known_read(struct ask *, struct inode *, uint64_t offset, uint32_t size); /* NULL: ask */
 /* A read below that is about to begin. Without since what it brings is not kept. */

@@ -189,7 +189,7 @@ bool known_getattr(struct ask *a, struct inode *inode, struct attr *attr)
 	return true;
 }
 
-/* The moment is the earlier of the two: what is told to the kernel on the ground of it was so at both. */
+/* Each is told as of its own moment: the name may have been found long before its attributes were asked for anew. */
 struct inode *known_lookup(struct ask *a, struct inode *directory, const char *name, struct attr *attr, uint64_t *since)
 {
 	struct knowledge *all = &a->mount->knowledge;
@@ -206,7 +206,10 @@ struct inode *known_lookup(struct ask *a, struct inode *directory, const char *n
 		return NULL;
 	atomic_fetch_add(&all->names, 1);
 	*attr = k.attr;
-	*since = k.since < k.named ? k.since : k.named;
+	if (k.unasked)
+		asked(a->mount, &k);
+	*since = k.named;
+	a->asked = k.since;
 	return inode_ref(inode);
 }
 
