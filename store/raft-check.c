@@ -35,6 +35,7 @@ struct segment {
 	char name[NAME_BYTES];
 	uint64_t first, last; /* of a closed one */
 	uint64_t counter;     /* of an open one; 0: it is closed */
+	bool is_unused;	      /* it is open, and no entry of it is whole */
 };
 struct files {
 	struct segment *segment; /* closed ones by their entries, then the open ones */
@@ -60,6 +61,17 @@ static int add_segment(struct files *f, const struct segment *s)
 	return 0;
 }
 
+/* By an older version, and it may have been no more than a write that a power cut has torn. What went with it has gone since: who does not start for it brings nothing back. */
+static int tell_of_what_was_put_aside(const char *name)
+{
+	log_warning(
+		NULL, NULL,
+		"%.80s in the directory of the shared store was put aside as damaged by an older version: this server may have forgotten then what "
+		"it had acknowledged; look whether the specifications are as they should be, then move that file away",
+		name);
+	return 0;
+}
+
 static int note_file(struct files *f, int directory, const char *name, struct problem *p)
 {
 	unsigned long long a, b, c;
@@ -68,7 +80,7 @@ static int note_file(struct files *f, int directory, const char *name, struct pr
 	int end = 0;
 
 	if (!strncmp(name, "corrupt-", strlen("corrupt-")))
-		return problem_set(p, EINVAL, "%.80s was put aside as damaged at an earlier start", name);
+		return tell_of_what_was_put_aside(name);
 	snprintf(s.name, sizeof s.name, "%.100s", name);
 	if (sscanf(name, "snapshot-%llu-%llu-%llu%n", &a, &b, &c, &end) == 3 && end && !name[end]) {
 		char meta[NAME_BYTES];
@@ -326,14 +338,23 @@ struct opened {
 	const char *blank;	/* one without entries */
 };
 
-static int check_open(const struct segment *s, int directory, struct opened *o, struct problem *p)
+/* The first write to a segment, of which a crash has left out the sector that the header is in. */
+static bool lacks_its_header(const struct content *c)
+{
+	return c->size > SECTOR && is_zero(c, 0, SECTOR) && !is_zero(c, SECTOR, c->size);
+}
+
+static int check_open(struct segment *s, int directory, struct opened *o, struct problem *p)
 {
 	struct content c;
 	struct walked w = { .entries = 0 };
 	int err = content_read(&c, directory, s->name, p);
 
+	if (!err && lacks_its_header(&c))
+		c.size = 0; /* nothing of it was acknowledged, so it is as one that was only made */
 	if (!err)
 		err = walk(&c, s->name, &w, p);
+	s->is_unused = !w.entries;
 	if (!err && !w.size) {
 		o->blank = o->blank ? o->blank : s->name;
 	} else if (!err) {
@@ -355,6 +376,15 @@ static int check_open(const struct segment *s, int directory, struct opened *o, 
 	return err;
 }
 
+/* Libraft removes them, too, but stumbles first: over one without its header; and beside any of them over closed segments that end before a snapshot which was just
+ * installed, for it would pass over these only if there were no open ones. */
+static void remove_unused(const struct files *f, int directory)
+{
+	for (size_t i = f->closed; i < f->segments; i++)
+		if (f->segment[i].is_unused)
+			unlinkat(directory, f->segment[i].name, 0);
+}
+
 int raft_check(int directory, struct problem *p)
 {
 	struct files f = { .segment = NULL };
@@ -371,6 +401,8 @@ int raft_check(int directory, struct problem *p)
 	if (!err && (o.next ? o.next - 1 : 0) < mark && f.snapshot < mark)
 		err = problem_set(p, EINVAL, "it ends with entry %" PRIu64 ", but went to %" PRIu64 " at least",
 				  o.next > f.snapshot ? o.next - 1 : f.snapshot, mark);
+	if (!err)
+		remove_unused(&f, directory);
 	free(f.segment);
 	return err;
 }

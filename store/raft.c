@@ -722,14 +722,17 @@ static int check_log(struct shared *l, struct problem *p)
 	struct problem found = { "" };
 	int err = raft_check(l->claimed, &found);
 
+	if (err == -EINVAL || err == -EIO)
+		return damaged(l, found.text, p);
 	if (err)
-		return *found.text ? damaged(l, found.text, p) : err;
+		return problem_set(p, -err, "the log of the shared store in %s can't be looked at: %s", l->directory,
+				   *found.text ? found.text : strerror(-err));
 	return raft_mark_open(&l->mark, l->claimed, p);
 }
 
 static bool is_damage(int status)
 {
-	return status == RAFT_CORRUPT || status == RAFT_MALFORMED || status == RAFT_INVALID;
+	return status == RAFT_CORRUPT || status == RAFT_MALFORMED;
 }
 
 static int made(struct shared *l, int err)

@@ -55,10 +55,11 @@ up() { [ "$(on "$1" status --json | json 'sorted((s["name"], s["state"], s["vote
 	"[('alpha', 'up', True), ('beta', 'up', True), ('gamma', 'up', True)]" ]; }
 wait_until 10 up alpha || fail "not three members: $(on alpha status)"
 
-on beta server list >out
-grep -q '^alpha .* leads$' out && grep -q '^gamma .*127.0.0.1:' out || fail "server list: $(cat out)"
+lists() { on beta server list >out && grep -q '^alpha .* leads$' out && grep -q '^gamma .*127.0.0.1:' out; } # alpha and gamma are a majority: beta may hear of gamma later
+wait_until 10 lists || fail "server list: $(cat out)"
 [ "$(on alpha server list --json | json 'sorted(s["name"] for s in d)')" = "['alpha', 'beta', 'gamma']" ] || fail "server list --json: $(on alpha server list --json)"
-on beta status | grep -q '^server gamma: not heard from here (alpha leads, and knows)' || fail "who does not lead says: $(on beta status)"
+tells_who_knows() { on beta status | grep -q '^server gamma: not heard from here (alpha leads, and knows)'; }
+wait_until 10 tells_who_knows || fail "who does not lead says: $(on beta status)"
 
 # ---- a volume with a brick on each: each serves its own ----
 cat >photos.yaml <<END

@@ -183,11 +183,10 @@ bool files_were_elsewhere(struct dht *d, enum fop fop, const void *in)
 		if (!first)
 			continue;
 		pthread_mutex_lock(&d->lock);
-		if (first->assumed) {
-			first->assumed = false;
+		if (first->assumed)
 			first->child = -1;
-			any = true;
-		}
+		first->assumed = false;
+		any |= first->child < 0; /* or another request has found that out just now */
 		pthread_mutex_unlock(&d->lock);
 	}
 	return any;

@@ -24,12 +24,12 @@ uint64_t leaving_of(const struct dht *d)
 	return has_leaver(d) ? 1ull << d->leaving : 0;
 }
 
-/* Of one that comes: as it was asked for, else as those that are there. */
-static uint16_t weight_of_new(const struct dht *d, const struct layout *now, int child)
+/* Of one that comes: as it was asked for (of the root), else as those that are there. */
+static uint16_t weight_of_new(const struct dht *d, const struct shards *of, const struct layout *now, int child)
 {
 	uint16_t weight = 1;
 
-	if (d->weight[child])
+	if (of == &d->root && d->weight[child])
 		return d->weight[child];
 	for (unsigned i = 0; i < now->count; i++)
 		weight = now->member[i].weight > weight ? now->member[i].weight : weight;
@@ -37,14 +37,14 @@ static uint16_t weight_of_new(const struct dht *d, const struct layout *now, int
 }
 
 /* By all subvolumes that the layout lacks, and that are to stay, when it is settled; false: none. */
-static bool grow(const struct dht *d, const struct layout *now, struct layout *l)
+static bool grow(const struct dht *d, const struct shards *of, const struct layout *now, struct layout *l)
 {
 	struct layout_member more[SUBVOLUMES_MAX];
 	unsigned n = 0;
 
 	for (int i = 0; i < d->x->children; i++)
 		if (has_subvolume(d, (uint64_t)i) && !layout_find(now, (uint32_t)i) && !is_leaving(d, i))
-			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight_of_new(d, now, i) };
+			more[n++] = (struct layout_member){ .id = (uint32_t)i, .weight = weight_of_new(d, of, now, i) };
 	*l = *now;
 	if (l->moving)
 		layout_settle(l);
@@ -94,7 +94,7 @@ int spread_adopt(struct dht *d, struct shards *of, const struct layout *l)
 	if (!s)
 		return -ENOMEM;
 	s->layout = *l;
-	s->grows = grow(d, l, &s->grown);
+	s->grows = grow(d, of, l, &s->grown);
 	s->shrinks = shrink(d, l, &s->shrunk);
 	s->weighs = weigh(d, of, l, &s->weighed);
 	for (unsigned i = 0; i < l->count; i++)
