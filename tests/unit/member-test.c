@@ -844,7 +844,7 @@ static void tenants_do_not_wait_for_each_others_renames(void **state)
 /* What it has not opened is not its own to close: descriptor 0 is another's. */
 static void a_member_that_does_not_start_closes_nothing(void **state)
 {
-	static const char text[] = "volume leaf\n type debug/null\nend-volume\n"
+	static const char text[] = "volume leaf\n type debug/memory\nend-volume\n"
 				   "volume replica\n type features/replica\n option state-dir /none/state\n"
 				   " option secret-file /none/secret\n option member 0\n subvolumes leaf\nend-volume\n";
 	struct problem p = { "" };
@@ -854,6 +854,7 @@ static void a_member_that_does_not_start_closes_nothing(void **state)
 	if (fcntl(0, F_GETFD) < 0)
 		assert_int_equal(open("/dev/null", O_RDONLY), 0); /* the least that is free */
 	assert_int_not_equal(tree_open(&none, text, &p), 0);
+	assert_non_null(strstr(p.text, "/none/secret")); /* it has begun to start */
 	assert_true(fcntl(0, F_GETFD) >= 0);
 }
 
