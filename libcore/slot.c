@@ -158,10 +158,17 @@ void slots_inherit(struct xlator *x, const struct xlator *old)
 	files_each(inherit, &(struct succession){ x, old });
 }
 
+static void await_leaving(void)
+{
+	pthread_rwlock_wrlock(&slots_leaving);
+	pthread_rwlock_unlock(&slots_leaving);
+}
+
+/* Files first, and those too that somebody else lets go of just now: their destructors may look at the inode's slot. */
 void slots_purge(struct inode_table *t, const struct xlator *x)
 {
 	files_each(purge_file, (void *)x);
+	await_leaving();
 	inode_table_each(t, purge_inode, (void *)x);
-	pthread_rwlock_wrlock(&slots_leaving);
-	pthread_rwlock_unlock(&slots_leaving);
+	await_leaving();
 }

@@ -93,7 +93,7 @@ struct xlator_type {
 	/* An event from a child; without one it goes to all parents. */
 	void (*notify)(struct xlator *, struct xlator *from, const struct event *);
 	/* It moves to a new graph, whose translators have not seen what it told the old one's: it tells its state again
-	 * (EVENT_CHILD_UP), as that graph starts, and when it has moved. For those that are shareable. */
+	 * (EVENT_CHILD_UP or _DOWN), as that graph starts, and when it has moved. For those that are shareable. */
 	void (*announce)(struct xlator *);
 	void (*forget_inode)(struct xlator *, struct inode *, void *slot);
 	void (*forget_file)(struct xlator *, struct file *, void *slot);

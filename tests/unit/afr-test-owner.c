@@ -141,6 +141,7 @@ static void taken_while_the_first_is_brought_that_it_is_free(void *arg)
 	say(hold[2], "hold", "none");
 	before = counted_at(2, "setlks: ");
 	CHECK_INT(lock(tree.at, second, lock_of(F_WRLCK, OWNER)), 0);
+	task_sleep_ms(1000); /* longer than it is until the lock is brought: not before what is late */
 	say(hold[2], "release", "all");
 	while (counted_at(2, "setlks: ") == before + 1) /* it has come */
 		task_sleep_ms(1);

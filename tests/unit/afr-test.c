@@ -14,6 +14,7 @@ struct tree tree;
 struct client client = { .id = { 1 }, .incarnation = 1, .name = "test", .refs = 1 };
 int failures, members;
 static int back = -1; /* a member that is BACK */
+static bool arbiter;  /* the last is one */
 struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 struct file *file;
 
@@ -56,8 +57,8 @@ static void set_open(int count)
 			i, i, i, i, i, i, count, back, i);
 	/* What a test keeps at a member is kept until it lets it go, however slow the machine is. */
 	sprintf(at,
-		"volume set\ntype cluster/afr\noption member-timeout 1h\noption max-wait 2h\nsubvolumes member0 member1 %s\nend-volume\n",
-		count == 3 ? "member2" : "");
+		"volume set\ntype cluster/afr\noption member-timeout 1h\noption max-wait 2h\noption arbiter %s\nsubvolumes member0 member1 %s\nend-volume\n",
+		arbiter ? "on" : "off", count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
 	tree.client = &client;
@@ -209,6 +210,13 @@ void on_set(int count, task_fn *fn)
 	assert_int_equal(task_call(fn, NULL), 0);
 	set_close();
 	assert_int_equal(failures, 0);
+}
+
+void on_set_with_arbiter(task_fn *fn)
+{
+	arbiter = true;
+	on_set(3, fn);
+	arbiter = false;
 }
 
 void say(struct xlator *to, char *word, char *more)
@@ -401,6 +409,7 @@ int main(void)
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 
 	failed += _cmocka_run_group_tests("changes", changes, changes_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("earlier", earlier_tests, earlier_tests_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("brought", brought_tests, brought_tests_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("owner", owner_tests, owner_tests_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("held", held_tests, held_tests_count, tasks_start, tasks_stop);

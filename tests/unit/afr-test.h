@@ -17,6 +17,8 @@ extern struct xlator *member[MOST], *hold[MOST], *locks[MOST];
 extern struct file *file;      /* of make_file() */
 extern atomic_int disbelieved; /* how often those above were told not to believe something any more */
 
+/* The last of three is an arbiter. */
+void on_set_with_arbiter(task_fn *);
 void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */
 int make_unopened(void); /* no member has been asked for it */
@@ -41,6 +43,10 @@ extern const unsigned brought_tests_count;
 /* afr-test-owner.c */
 extern const struct CMUnitTest owner_tests[];
 extern const unsigned owner_tests_count;
+
+/* afr-test-earlier.c */
+extern const struct CMUnitTest earlier_tests[];
+extern const unsigned earlier_tests_count;
 
 /* afr-test-held.c */
 extern const struct CMUnitTest held_tests[];

@@ -13,9 +13,11 @@ struct member {
 	atomic_int back_now;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
-	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks;
+	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks, asked;
 	atomic_uint epoch;
-	atomic_bool refuses;  /* writes, as in another view */
+	atomic_bool refuses;  /* writes, and what gives a name, as in another view */
+	atomic_bool did;      /* whatever was sent in an earlier view: it has a note of it */
+	atomic_bool healed;   /* so it knows nothing of earlier views */
 	atomic_bool deaf;     /* to what has failed: it can't be reached */
 	atomic_bool nameless; /* of all that is asked for: it has no name */
 	atomic_bool another;  /* stands for each name of which it is told what that is expected to be: it unlinks none */
@@ -44,14 +46,14 @@ static int view_now(const struct member *m, struct replica_out *out)
 	return pack_end(&p, &out->data);
 }
 
-/* Of any change: it was not done, as who has been there all the time knows. */
-static int not_done(struct replica_out *out)
+/* Of any change. Without a note of it: it was not done, as who has been there all the time knows. */
+static int outcome(const struct member *m, struct replica_out *out)
 {
 	struct pack p = { 0 };
 
-	pack_u8(&p, OUTCOME_NONE);
+	pack_u8(&p, atomic_load(&m->did) ? OUTCOME_DONE : OUTCOME_NONE);
 	pack_u64(&p, 0);
-	pack_u64(&p, 1);
+	pack_u64(&p, atomic_load(&m->healed) ? 1 + atomic_load(&m->epoch) : 1);
 	return pack_end(&p, &out->data);
 }
 
@@ -88,7 +90,7 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_SETTLE:
 		return 0;
 	case REPLICA_OUTCOME:
-		return not_done(out);
+		return outcome(m, out);
 	case REPLICA_ATTACH:
 		return view_now(m, out);
 	case REPLICA_LINKS:
@@ -101,17 +103,53 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	}
 }
 
+static bool refuses(const struct member *m, enum fop fop)
+{
+	return atomic_load(&m->refuses) && (fop == FOP_write || fop == FOP_create || fop == FOP_mkdir || fop == FOP_link);
+}
+
+static bool is_asked(const struct request *rq)
+{
+	struct replica_stamp stamp;
+
+	return stamp_of(rq, &stamp) && stamp.flags & REPLICA_ASK;
+}
+
+/* What it has done is told by what stands under the name. */
+static int tell(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	const struct loc *loc = fop == FOP_link ? &((const struct link_in *)in)->loc : in;
+	struct lookup_in find = { .loc = { .parent = loc->parent, .name = loc->name } };
+	struct lookup_out found = { 0 };
+	struct member *m = x->private;
+	int err = atomic_load(&m->did) ? fop_pass(rq, x, FOP_lookup, &find, &found) : -ENOTDONE;
+
+	atomic_fetch_add(&m->asked, 1);
+	if (err)
+		return err;
+	if (fop == FOP_create)
+		*(struct create_out *)out = (struct create_out){ .inode = inode_ref(found.inode), .attr = found.attr };
+	else if (fop == FOP_mkdir)
+		*(struct mkdir_out *)out = (struct mkdir_out){ inode_ref(found.inode), found.attr };
+	else
+		*(struct link_out *)out = (struct link_out){ found.attr };
+	fop_out_clear(FOP_lookup, &found);
+	return 0;
+}
+
 static int member_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct member *m = x->private;
 	int err;
 
+	if (is_asked(rq) && (fop == FOP_create || fop == FOP_mkdir || fop == FOP_link))
+		return tell(rq, x, fop, in, out);
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
 	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
 		return -ESTALE;
-	err = fop == FOP_write && atomic_load(&m->refuses) ? -EVIEW : fop_pass(rq, x, fop, in, out);
-	if (fop == FOP_write && atomic_load(&m->refuses)) { /* or since it came */
+	err = refuses(m, fop) ? -EVIEW : fop_pass(rq, x, fop, in, out);
+	if (refuses(m, fop)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
 		fop_out_clear((int)fop, out);
 		memset(out, 0, fop_info[fop].out_size);
@@ -138,10 +176,11 @@ static void member_dump(struct xlator *x, FILE *f)
 
 	fprintf(f,
 		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n"
-		"opened: %u\nclosed: %u\nsetlks: %u\n",
+		"opened: %u\nclosed: %u\nsetlks: %u\nasked: %u\n",
 		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
 		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed), atomic_load(&m->acquires),
-		atomic_load(&m->lowers), atomic_load(&m->opened), atomic_load(&m->closed), atomic_load(&m->setlks));
+		atomic_load(&m->lowers), atomic_load(&m->opened), atomic_load(&m->closed), atomic_load(&m->setlks),
+		atomic_load(&m->asked));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
@@ -153,6 +192,10 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return -EINVAL;
 	if (!strcmp(argv[0], "refuses"))
 		atomic_store(&m->refuses, atoi(argv[1]));
+	else if (!strcmp(argv[0], "did"))
+		atomic_store(&m->did, atoi(argv[1]));
+	else if (!strcmp(argv[0], "healed"))
+		atomic_store(&m->healed, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))

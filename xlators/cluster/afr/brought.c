@@ -126,13 +126,15 @@ static void holders_left(struct afr *a, struct object *o, const struct lock *l, 
 /* Through each file that is open at one of these members, and through which the owner may have something there: that is brought anew. */
 static void mark_unlike(struct afr *a, struct object *o, const struct lock *l, unsigned members)
 {
-	for (struct opened *f = o->locked; f; f = f->next_locked) {
-		const struct holder *h = holder_of(o, l, f);
-		unsigned marked = h ? h->at & members & open_at(a, f) : 0;
+	for (unsigned i = 0; i < o->holders; i++) {
+		const struct holder *h = &o->holder[i];
+		unsigned marked = same_owner(&h->of, l) ? h->at & members & open_at(a, h->through) : 0;
 
-		pthread_mutex_lock(&f->lock);
-		f->unlike |= marked;
-		pthread_mutex_unlock(&f->lock);
+		if (!marked)
+			continue;
+		pthread_mutex_lock(&h->through->lock);
+		h->through->unlike |= marked;
+		pthread_mutex_unlock(&h->through->lock);
 	}
 }
 
@@ -269,9 +271,12 @@ static int bring_all(struct afr *a, struct file *f, struct file *at, int member,
 	return err;
 }
 
+/* Through one file after the other: what one brings late (that a lock was given back) would undo what another has brought since (that it was taken again). */
 static void bring_begins(struct object *o, int member)
 {
 	pthread_mutex_lock(&o->lock);
+	while (o->brings.going[member])
+		task_cond_wait(&o->changed, &o->lock, NO_DEADLINE); /* it is answered, or the connection ends */
 	o->brings.begun[member]++;
 	o->brings.going[member]++;
 	pthread_mutex_unlock(&o->lock);
@@ -283,6 +288,7 @@ static void bring_ends(struct afr *a, struct object *o, int member, bool any)
 	o->brings.begun[member] -= !any;
 	o->brings.going[member]--;
 	drop_settled(a, o);
+	task_cond_broadcast(&o->changed);
 	pthread_mutex_unlock(&o->lock);
 }
 

@@ -340,8 +340,6 @@ static void settle(struct xlator *x, struct charge *c, const struct attr *a)
 		c->extent.size = c->extent.links = 0;
 	if (a)
 		is = (struct entry){ ledger_row(&u->ledger, a->uid), charge_amount(&c->extent), !a->nlink, c->extent.dir };
-	if (u->replicated && is.dir && ledger_dir_need(&u->ledger, is.dir, is.row))
-		ledger_owe(&u->ledger);
 	if (is.row != was.row || is.dir != was.dir || is.orphan != was.orphan || !amounts_equal(is.amount, was.amount) ||
 	    atomic_load(&u->ledger.counting)) {
 		ledger_move(&u->ledger, c->note, &c->key, &was, &is);

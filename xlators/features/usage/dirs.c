@@ -196,8 +196,8 @@ static int add(struct request *rq, struct xlator *x, struct inode *inode, struct
 	d.handle_size = usage_handle(x, inode, d.handle);
 	if (!err && !d.handle_size)
 		err = -ESTALE;
-	if (!err && rq->limits == LIMITS_FIRST)
-		err = ledger_dir_room(l, d.account) ? -EOVERLIMIT : 0;
+	if (!err && (rq->limits == LIMITS_FIRST || rq->limits == LIMITS_DECIDED))
+		err = ledger_dir_room(l, d.account, rq->limits) ? -EOVERLIMIT : 0;
 	if (!err)
 		err = ledger_dir_add(l, &d);
 	if (err)

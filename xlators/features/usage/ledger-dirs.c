@@ -159,7 +159,7 @@ static bool is_left_over(const struct ledger *l, uint32_t number)
 	const struct hold *h = &l->hold[ACCOUNTS_MAX + number - 1];
 
 	return l->file->replicated && d->id && !d->handle_size && is_nothing(d->amount[l->file->bank]) &&
-	       is_nothing(h->orphans) && is_nothing(h->claimed);
+	       (!l->sum || is_nothing(l->sum[ACCOUNTS_MAX + number - 1])) && is_nothing(h->orphans) && is_nothing(h->claimed);
 }
 
 static void drop_left_over(struct ledger *l)
@@ -254,32 +254,43 @@ int ledger_dir_add(struct ledger *l, const struct dir *what)
 	return err;
 }
 
-int ledger_dir_need(struct ledger *l, uint64_t id, uint32_t account)
+int dirs_need(struct ledger *l, uint64_t id, uint32_t account)
 {
 	const struct dir what = { .id = id, .account = account };
 	uint32_t number;
-	int err = 0;
+	int err;
+
+	if (!l->file->replicated || !id || number_of(l, id))
+		return 0;
+	err = add(l, &what);
+	number = number_of(l, id);
+	if (number)
+		l->hold[ACCOUNTS_MAX + number - 1].fresh = false;
+	return err;
+}
+
+int ledger_dir_need(struct ledger *l, uint64_t id, uint32_t account)
+{
+	int err;
 
 	pthread_mutex_lock(&l->lock);
-	if (id && !number_of(l, id)) {
-		err = add(l, &what);
-		number = number_of(l, id);
-		if (number)
-			l->hold[ACCOUNTS_MAX + number - 1].fresh = false;
-	}
+	err = dirs_need(l, id, account);
 	pthread_mutex_unlock(&l->lock);
 	return err;
 }
 
-int ledger_dir_room(struct ledger *l, uint32_t account)
+int ledger_dir_room(struct ledger *l, uint32_t account, enum limits_rule rule)
 {
 	enum { SPARE = DIRS_MAX / 16 }; /* for what is brought to a member by healing */
+	bool decided = rule == LIMITS_DECIDED;
+	unsigned most = decided ? 2 * DIRS_OF_ACCOUNT : DIRS_OF_ACCOUNT;
+	size_t all = decided ? DIRS_MAX : DIRS_MAX - SPARE;
 	int err = 0;
 
 	pthread_mutex_lock(&l->lock);
-	if (of_account(l, account) >= DIRS_OF_ACCOUNT || l->dirs >= DIRS_MAX - SPARE)
+	if (of_account(l, account) >= most || l->dirs >= all)
 		drop_left_over(l);
-	if (of_account(l, account) >= DIRS_OF_ACCOUNT || l->dirs >= DIRS_MAX - SPARE)
+	if (of_account(l, account) >= most || l->dirs >= all)
 		err = -EDQUOT;
 	pthread_mutex_unlock(&l->lock);
 	return err;
@@ -297,7 +308,7 @@ void ledger_dir_gone(struct ledger *l, uint64_t id)
 	number = number_of(l, id);
 	if (number) {
 		__atomic_store_n(&l->file->dir[number - 1].handle_size, 0, __ATOMIC_SEQ_CST);
-		l->hold[ACCOUNTS_MAX + number - 1].limit = (struct amount){ 0 };
+		l->file->dir[number - 1].limit = l->hold[ACCOUNTS_MAX + number - 1].limit = (struct amount){ 0 };
 		l->hold[ACCOUNTS_MAX + number - 1].fresh = false;
 	}
 	if (number && is_left_over(l, number)) {

@@ -77,6 +77,7 @@ struct amount limit_beyond(const struct ledger *, struct amount limit);
 void dirs_index(struct ledger *); /* when the file has been opened; needs no lock yet */
 /* The row of what has that id; 0, which is nobody's, if nothing has. */
 uint32_t dirs_row(const struct ledger *, uint64_t id);
+int dirs_need(struct ledger *, uint64_t id, uint32_t account); /* as ledger_dir_need */
 struct pending_dirs dirs_after(const struct ledger *, const struct entry *from, const struct entry *to);
 void dirs_move_orphan(struct ledger *, const struct entry *from, const struct entry *to);
 void dirs_moved(struct ledger *, const struct entry *from, const struct entry *to); /* for readings */

@@ -274,6 +274,8 @@ void ledger_move(struct ledger *l, int note, const struct key *k, const struct e
 	struct pending *p = &f->pending;
 
 	pthread_mutex_lock(&l->lock);
+	if (kept(to).inodes || to->orphan) /* one that nothing had may have been dropped just now */
+		f->owed |= dirs_need(l, to->dir, to->row) != 0;
 	row = f->row[f->bank];
 	*p = (struct pending){ { from->row, to->row }, { minus(row[from->row].amount, kept(from)) }, note, to->row, kept(to) };
 	p->after[1] = plus(from->row == to->row ? p->after[0] : row[to->row].amount, kept(to));

@@ -264,7 +264,7 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 	then = charge_extent(c);
 	then.xattrs += more;
 	err = claim_growth(rq, x, c, &then, &claim);
-	if (!err && leads && charge_dir_now(x, c))
+	if (!err && leads && rq->limits != LIMITS_HEAL && charge_dir_now(x, c)) /* what a member has, others can be given */
 		err = -EXDEV;
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);

@@ -201,8 +201,8 @@ int ledger_dir_add(struct ledger *, const struct dir *); /* with nothing charged
 int ledger_dir_need(struct ledger *, uint64_t id, uint32_t account);
 /* The directory is gone, or its limit. In a replica set the row stays as long as something has the tag. */
 void ledger_dir_gone(struct ledger *, uint64_t id);
-/* In a replica set, at the first member: one more may get a limit. -EDQUOT; others do as that has decided. */
-int ledger_dir_room(struct ledger *, uint32_t account);
+/* In a replica set: one more may get a limit. -EDQUOT. The first member decides; others, who are told so by a client, take as many again and no more, so that no tenant fills the table for others. */
+int ledger_dir_room(struct ledger *, uint32_t account, enum limits_rule);
 void ledger_dir_settled(struct ledger *, uint64_t id); /* what it is itself has been charged: until then it is busy */
 void ledger_dir_limit(struct ledger *, uint64_t id, struct amount);
 void ledger_dir_drop(struct ledger *, uint64_t id);

@@ -463,17 +463,27 @@ static void client_dump(struct xlator *x, FILE *f)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void client_announce(struct xlator *x)
+static bool is_up(struct remote *r)
 {
-	struct remote *r = x->private;
-	struct event e = { .kind = EVENT_CHILD_UP };
 	bool up;
 
 	pthread_mutex_lock(&r->lock);
 	up = r->up;
 	pthread_mutex_unlock(&r->lock);
-	if (up)
-		event_up(x, &e);
+	return up;
+}
+
+/* Also that it is down: since the new graph heard that it is up, the old one alone may have been told that it went. And what changes meanwhile may be told
+ * before this is. */
+static void client_announce(struct xlator *x)
+{
+	struct remote *r = x->private;
+	bool up;
+
+	do {
+		up = is_up(r);
+		event_up(x, &(struct event){ .kind = up ? EVENT_CHILD_UP : EVENT_CHILD_DOWN });
+	} while (up != is_up(r));
 }
 
 static int client_command(struct xlator *x, int argc, char **argv, FILE *f)

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster/afr: what is told of a change that was sent in an earlier view and is done, where only the arbiter has a note of it, whose attributes count for nothing: what
+ * stands under the name, if it is that object. */
+#include "afr-test.h"
+
+#include <fcntl.h>
+
+/* ---- what is done: each gives the name "n" ---- */
+
+typedef int giving(struct xlator *at, const struct gfid *gfid, struct gfid *named, struct attr *);
+
+static giving *give; /* what the test is about */
+
+/* Who reads through what was opened opens it where the object is. */
+static int read_and_release(struct xlator *at, struct file *opened)
+{
+	struct read_in read = { .file = opened, .size = 4 };
+	struct read_out data = { 0 };
+	struct release_in release = { .file = opened };
+	struct release_out released = { 0 };
+	int err = tree_call(&tree, at, FOP_read, &read, &data);
+
+	fop_out_clear(FOP_read, &data);
+	tree_call(&tree, at, FOP_release, &release, &released);
+	return err;
+}
+
+static int create(struct xlator *at, const struct gfid *gfid, struct gfid *named, struct attr *attr)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct create_in in = {
+		.loc = { .parent = root, .name = "n" }, .gfid = *gfid, .flags = O_RDWR | O_CREAT | O_EXCL, .mode = 0644
+	};
+	struct create_out out = { 0 };
+	int err = tree_call(&tree, at, FOP_create, &in, &out);
+
+	if (!err) {
+		*named = out.inode->gfid;
+		*attr = out.attr;
+		err = read_and_release(at, out.file);
+	}
+	fop_out_clear(FOP_create, &out);
+	return err;
+}
+
+static int make_directory(struct xlator *at, const struct gfid *gfid, struct gfid *named, struct attr *attr)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct mkdir_in in = { .loc = { .parent = root, .name = "n" }, .gfid = *gfid, .mode = 0755 };
+	struct mkdir_out out = { 0 };
+	int err = tree_call(&tree, at, FOP_mkdir, &in, &out);
+
+	if (!err) {
+		*named = out.inode->gfid;
+		*attr = out.attr;
+	}
+	fop_out_clear(FOP_mkdir, &out);
+	return err;
+}
+
+static int link_file(struct xlator *at, const struct gfid *gfid, struct gfid *named, struct attr *attr)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct link_in in = { file->inode, { .parent = root, .name = "n" } };
+	struct link_out out = { 0 };
+	int err = tree_call(&tree, at, FOP_link, &in, &out);
+
+	(void)gfid;
+	*named = file->inode->gfid;
+	*attr = out.attr;
+	return err;
+}
+
+/* ---- what is told ---- */
+
+/* The first member does it, and leaves; the second does not, and has been healed in the view in which the client asks what became of it. Of that view the client hears from the
+ * second, when it has sent it. */
+static void know_by_arbiter_only(void)
+{
+	all_say("views", "1");
+	all_say("out", "0");
+	say(member[1], "refuses", "1");
+	say(member[1], "healed", "1");
+	say(member[2], "did", "1");
+}
+
+static int change_where_it_is_healed(uint32_t mode)
+{
+	int err;
+
+	tree.at = locks[1];
+	err = tree_setattr(&tree, "n", &(struct setattr){ .valid = SET_MODE, .mode = mode });
+	tree.at = tree.graph->top;
+	return err;
+}
+
+static void stands_there(void *arg)
+{
+	struct gfid gfid, healed, named;
+	struct attr there, told;
+
+	(void)arg;
+	gfid_create(&gfid);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(give(locks[1], &gfid, &healed, &there), 0);
+	CHECK_INT(change_where_it_is_healed(0600), 0);
+	know_by_arbiter_only();
+	CHECK_INT(give(tree.at, &gfid, &named, &told), 0);
+	CHECK_INT(counted_at(1, "refused: "), 1);
+	CHECK_INT(counted_at(1, "asked: "), 1);
+	CHECK_INT(counted_at(2, "asked: "), 1);
+	CHECK_INT(gfid_equal(&named, &healed), true);
+	CHECK_INT(told.mode, (there.mode & S_IFMT) | 0600);
+	CHECK_INT(told.nlink, there.nlink);
+	tree_release(&tree, file);
+}
+
+/* Not that it is there already, or that something is not: then it would be done once more, or a program be told that somebody else was faster. */
+static void stands_for_another(void *arg)
+{
+	struct gfid gfid, other, named;
+	struct attr attr;
+
+	(void)arg;
+	gfid_create(&gfid);
+	gfid_create(&other);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(create(locks[1], &other, &named, &attr), 0);
+	know_by_arbiter_only();
+	CHECK_INT(give(tree.at, &gfid, &named, &attr), -EIO);
+	CHECK_INT(counted_at(2, "asked: "), 1);
+	tree_release(&tree, file);
+}
+
+static void is_gone(void *arg)
+{
+	struct gfid gfid, named;
+	struct attr attr;
+
+	(void)arg;
+	gfid_create(&gfid);
+	CHECK_INT(make_file(), 0);
+	know_by_arbiter_only();
+	CHECK_INT(give(tree.at, &gfid, &named, &attr), -EIO);
+	CHECK_INT(counted_at(2, "asked: "), 1);
+	tree_release(&tree, file);
+}
+
+static void with_arbiter(giving *what, task_fn *fn)
+{
+	give = what;
+	on_set_with_arbiter(fn);
+}
+
+static void what_only_an_arbiter_says_is_done_is_told_by_what_stands_there(void **state)
+{
+	(void)state;
+	with_arbiter(create, stands_there);
+	with_arbiter(make_directory, stands_there);
+	with_arbiter(link_file, stands_there);
+}
+
+static void what_only_an_arbiter_says_is_done_and_is_gone_is_an_error(void **state)
+{
+	giving *all[] = { create, make_directory, link_file };
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		with_arbiter(all[i], stands_for_another);
+		with_arbiter(all[i], is_gone);
+	}
+}
+
+const struct CMUnitTest earlier_tests[] = {
+	cmocka_unit_test(what_only_an_arbiter_says_is_done_is_told_by_what_stands_there),
+	cmocka_unit_test(what_only_an_arbiter_says_is_done_and_is_gone_is_an_error),
+};
+const unsigned earlier_tests_count = sizeof(earlier_tests) / sizeof(earlier_tests[0]);
