@@ -48,8 +48,6 @@ struct fleet {
 	struct slot slot[AT_A_TIME];
 	json_t *sums; /* of those that are done */
 	uint64_t started_ns, retry_ns;
-	bool paused;
-	uint64_t paused_ns; /* since when */
 	size_t done_here;
 	char problem[512]; /* of the last one that could not be begun */
 };
@@ -284,19 +282,6 @@ static bool others_wait(struct fleet *f)
 
 /* ---- work ---- */
 
-/* The time for which it stands still is not that which tenants take. */
-void fleet_pause(struct fleet *f, bool paused)
-{
-	if (!f || f->paused == paused)
-		return;
-	pthread_mutex_lock(&f->lock);
-	if (!paused)
-		f->started_ns += clock_ns() - f->paused_ns;
-	f->paused = paused;
-	f->paused_ns = clock_ns();
-	pthread_mutex_unlock(&f->lock);
-}
-
 static uint64_t progress(const json_t *told)
 {
 	static const char *const counted[] = { "version", "moved", "files", "copied" };
@@ -337,7 +322,7 @@ static void look_at(struct fleet *f, struct slot *s)
 	json_decref(s->told);
 	s->told = json_incref(told);
 	pthread_mutex_unlock(&f->lock);
-	if (now != s->seen || f->paused) {
+	if (now != s->seen) {
 		s->seen = now;
 		s->seen_ns = clock_ns();
 	}
@@ -347,18 +332,15 @@ static void look_at(struct fleet *f, struct slot *s)
 		s->member->turn++;
 		s->member->made_room++;
 		end_slot(f, s, *json_text(told, "problem"));
-	} else if (f->paused && !strcmp(json_text(told, "state"), "running")) {
-		mover_graph_tell(s->graph, false, "pause", &ignored);
-	} else if (!f->paused &&
-		   (!strcmp(json_text(told, "state"), "stopped") || !strcmp(json_text(told, "state"), "paused"))) {
-		mover_graph_tell(s->graph, false, "start", &ignored); /* or by hand: the store wants it to run */
+	} else if (!strcmp(json_text(told, "state"), "stopped") || !strcmp(json_text(told, "state"), "paused")) {
+		mover_graph_tell(s->graph, false, "start", &ignored); /* by hand: the store wants it to run */
 	}
 	json_decref(told);
 }
 
 static void fill(struct fleet *f, struct slot *s)
 {
-	struct member *next = f->paused || clock_ns() < f->retry_ns ? NULL : next_member(f);
+	struct member *next = clock_ns() < f->retry_ns ? NULL : next_member(f);
 
 	if (next)
 		launch(f, s, next);
@@ -424,7 +406,7 @@ static void tell_time(const struct fleet *f, json_t *told)
 {
 	uint64_t left = f->members - count_done(f), seconds = (clock_ns() - f->started_ns) / 1000000000;
 
-	if (f->done_here && !f->paused)
+	if (f->done_here)
 		json_object_set_new(told, "seconds-left", json_integer((json_int_t)(seconds * left / f->done_here)));
 }
 

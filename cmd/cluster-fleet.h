@@ -15,8 +15,6 @@ struct fleet *fleet_create(const json_t *document);
 void fleet_destroy(struct fleet *); /* ends what is under way */
 /* What the volume's specification says now, and the volfile of its clients. -ENOMEM: it goes on by what it was told before. */
 int fleet_want(struct fleet *, const struct spec *, const char *text);
-/* No graph is begun, and those that are at work stand still where they are; or all goes on. */
-void fleet_pause(struct fleet *, bool paused);
 /* A step: starts, asks and ends graphs. True: all tenants that it has been told of are dealt with. */
 bool fleet_work(struct fleet *);
 /* All that there is: numbers over all tenants, "tenants", "tenants-done", "through", "at-work", "seconds-left", "problem". */

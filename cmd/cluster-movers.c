@@ -104,8 +104,10 @@ static void launch(struct mover *m)
 
 	if (starts)
 		err = graph_start(g, &p);
-	if (starts && !err && m->moves && !m->paused)
+	if (starts && !err && m->moves)
 		err = mover_graph_tell(g, false, "start", &p);
+	if (starts && !err && m->moves && m->paused) /* but a layout that was half written is written */
+		mover_graph_tell(g, false, "pause", &(struct problem){ "" });
 	if (starts && !err && m->widens)
 		err = mover_graph_tell(g, true, "start", &p);
 	if (starts && err)
@@ -170,7 +172,6 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 		if (m->fleet)
 			fleet_want(m->fleet, s, text);
 		m->paused = rebalance_is(document, "paused");
-		fleet_pause(m->fleet, m->paused);
 		free(m->text);
 		m->text = path_format("%s", text);
 	}

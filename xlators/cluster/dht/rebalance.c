@@ -220,12 +220,22 @@ static int end_what_was_left(struct rebalance *r)
 	return sweep_records(r->d, pause_for, r);
 }
 
+/* Bricks refuse names by a layout that others do not have yet: what was half written when somebody was killed is written, paused or not. */
+static bool begins_next(struct rebalance *r)
+{
+	const struct spread *now = spread_of(r->d);
+
+	while (rebalance_is_paused(r) && layout_now(r, &now) && rebalance_pause(r, STEP_MS))
+		;
+	return rebalance_goes_on(r);
+}
+
 static int give_to_those_that_came(struct rebalance *r)
 {
 	int err = 0;
 
 	r->dir = root_of(r->d);
-	while (r->dir && err <= 0 && rebalance_goes_on(r)) {
+	while (r->dir && err <= 0 && begins_next(r)) {
 		err = go_on(r);
 		if (err > 0) {
 			rebalance_step(r, "files");
