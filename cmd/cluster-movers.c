@@ -271,17 +271,9 @@ static bool has_new_tenants(const struct spec *s, const json_t *document)
 	       (s->leaving || spec_began_with(s) < spec_subvolumes(s)) && fleet_lacks(s, document);
 }
 
-/* Who is at it stays; nobody begins. */
-static bool stands_still(const struct spec *s, const json_t *document)
-{
-	const struct mover *m = find_mover(s->volume);
-
-	return rebalance_is(document, "paused") && m && m->moves;
-}
-
 static void consider_spec(const struct spec *s, const json_t *document)
 {
-	bool moves = rebalance_is(document, "running") || has_new_tenants(s, document) || stands_still(s, document);
+	bool moves = rebalance_is(document, "running") || rebalance_is(document, "paused") || has_new_tenants(s, document);
 	bool widens = !s->has_tenants && grows_wide(s);
 	char *text = NULL;
 
