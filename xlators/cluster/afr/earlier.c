@@ -113,15 +113,15 @@ static int find_set(struct changing *c)
 	return err;
 }
 
-/* It is done, but who did it has gone, and who is there was healed since: it has the object, and no note of how it came about. Never ESTALE or ENOENT:
- * the kernel would do it once more, and tell the program that somebody else was faster. */
+/* It is done, but who did it has gone, and who is there was healed since: it has the object, and no note of how it came about. No other error than EIO, if there is
+ * nothing to show for it any more: after ESTALE the kernel, after an older layout cluster/dht, would do it once more, and tell the program that somebody else was faster. */
 static int look(struct changing *c)
 {
 	int err;
 
 	changing_under_way(c, false); /* this reads what it changed itself */
 	err = c->fop == FOP_setattr ? find_set(c) : c->fop == FOP_link ? find_linked(c) : find_made(c);
-	return err == -ENOENT || err == -ESTALE ? -EIO : err; /* there is nothing to show for it any more */
+	return err ? -EIO : 0;
 }
 
 /* The results that only the members have: of what there is now. */
