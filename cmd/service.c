@@ -185,16 +185,51 @@ static void reload(const struct control_handler *handler)
 		log_error(NULL, NULL, "reload: %s", p.text);
 }
 
+/* The name of a process, if it is still there; else, and if nothing may be read of it, "?". */
+static void process_name(pid_t pid, char *name, size_t size)
+{
+	char *path = path_format("/proc/%d/comm", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : TEMP_FAILURE_RETRY(read(fd, name, size - 1));
+
+	if (fd >= 0)
+		close(fd);
+	free(path);
+	if (n <= 0)
+		n = snprintf(name, size, "?");
+	name[n] = '\0';
+	name[strcspn(name, "\n")] = '\0';
+}
+
+/* Who ends one that others rely on is told, or nobody finds out why it went. */
+static void log_ending(const siginfo_t *signal)
+{
+	char name[32];
+
+	if (signal->si_code > 0) {
+		log_info(NULL, NULL, "ended by signal %d from the kernel", signal->si_signo);
+	} else if (signal->si_pid == getpid()) {
+		log_info(NULL, NULL, "ended: it was unmounted, or asked to stop");
+	} else {
+		process_name(signal->si_pid, name, sizeof name);
+		log_info(NULL, NULL, "ended by signal %d from process %d (%s) of user %u", signal->si_signo,
+			 (int)signal->si_pid, name, (unsigned)signal->si_uid);
+	}
+}
+
 void service_run(struct service *s, const struct control_handler *handler)
 {
+	siginfo_t signal;
 	sigset_t set;
 
 	signals_of_service(&set);
 	for (;;) {
-		int number = sigwaitinfo(&set, NULL);
+		int number = sigwaitinfo(&set, &signal);
 
-		if (number == SIGTERM || number == SIGINT)
+		if (number == SIGTERM || number == SIGINT) {
+			log_ending(&signal);
 			return;
+		}
 		if (number == SIGHUP)
 			reload(handler);
 		if (number == SIGUSR1)

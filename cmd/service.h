@@ -25,7 +25,7 @@ int service_begin(struct service *, struct problem *);
 int service_open_log(struct service *, struct problem *);
 /* All is served: writes the pid file, lets the first process exit 0, and lets go of the terminal. */
 int service_ready(struct service *, struct problem *);
-/* Obeys signals until SIGTERM or SIGINT: SIGHUP reopens the log and reloads, SIGUSR1 dumps. */
+/* Obeys signals until SIGTERM or SIGINT, of which it logs who sent it: SIGHUP reopens the log and reloads, SIGUSR1 dumps. */
 void service_run(struct service *, const struct control_handler *);
 void service_stop(void); /* as if SIGTERM had come; from any thread */
 void service_end(struct service *);

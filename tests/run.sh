@@ -77,7 +77,7 @@ end_running() {
 	exit 143
 }
 trap 'rm -rf "$logs"' EXIT
-trap end_running TERM INT HUP
+trap 'running=$(jobs -pr); end_running' TERM INT HUP # of those that have ended others may have the numbers
 
 # The seconds that TEST has; nothing if there is no time left.
 time_for() {
@@ -173,7 +173,6 @@ start() { # TEST: at once if it is one of several, else until it ends
 	fi
 	while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n; done
 	run_beside "$test" "$logs/$n" &
-	running="$running $!"
 }
 calm=() alone=()
 for test; do
@@ -188,7 +187,6 @@ done
 wait
 for test in "${calm[@]}"; do start "$test"; done
 wait
-running=
 jobs=1
 for test in "${alone[@]}"; do start "$test"; done
 exit 0

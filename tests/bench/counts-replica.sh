@@ -90,7 +90,7 @@ traced() { # every thread
 untraced() { ! traced "$1"; }
 watch() { # PID FILE: all bytes of all messages
 	strace -f -q -yy -xx -s 2000000 -e trace=sendmsg,sendto,sendmmsg,write,writev,read,readv,recvmsg,recvfrom -p "$1" -o "$2" &
-	PIDS[$!]=strace
+	note $! strace
 	TRACERS+=($!)
 }
 done_or_gone() { [ -e "$2" ] || gone "$1"; }
@@ -105,7 +105,7 @@ measure() { # OPERATION: leaves the numbers in $SCRATCH/numbers
 	mkfifo "$SCRATCH/go.$1"
 	python3 "$SCRATCH/operate.py" "$1" "$MNT" "$SCRATCH/other" "$TIMES" "$SCRATCH/ready.$1" <"$SCRATCH/go.$1" &
 	program=$!
-	PIDS[$program]=operate
+	note "$program" operate
 	exec 8>"$SCRATCH/go.$1"
 	wait_until 30 test -e "$SCRATCH/ready.$1" || fail "$1 does not start"
 	watch "$MOUNT_PID" "$SCRATCH/a.trace"

@@ -56,7 +56,7 @@ quiet() { # no message for a while: what is released behind the answers has gone
 counted() { # WHAT: messages for each; with a program that stays, so that its end is not counted
 	local before begin
 	coproc OPERATE { python3 "$SCRATCH/operate.py" "$1" "$MNT/t" "$TIMES"; }
-	PIDS[$OPERATE_PID]=operate
+	note "$OPERATE_PID" operate
 	read -r _ <&"${OPERATE[0]}" || fail "$1 does not start"
 	wait_until 30 quiet || fail "the mount does not come to rest"
 	before=$(messages) begin=$(now_ms)

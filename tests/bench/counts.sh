@@ -93,12 +93,13 @@ measure() { # OPERATION
 	mkfifo "$STACK/go.$1"
 	python3 "$SCRATCH/operate.py" "$1" "$MNT" "$TIMES" "$STACK/ready.$1" <"$STACK/go.$1" &
 	local program=$!
-	PIDS[$program]=operate
+	note "$program" operate
 	exec 8>"$STACK/go.$1"
 	wait_until 10 test -e "$STACK/ready.$1" || fail "$1 does not start"
 	strace -f -q -yy -p "$MOUNT_PID" -o "$SCRATCH/mount.trace" & mount_trace=$!
 	strace -f -q -yy -p "$BRICK_PID" -o "$SCRATCH/brick.trace" & brick_trace=$!
-	PIDS[$mount_trace]=strace PIDS[$brick_trace]=strace
+	note "$mount_trace" strace
+	note "$brick_trace" strace
 	wait_until 10 traced "$MOUNT_PID" && wait_until 10 traced "$BRICK_PID" || fail "strace can't attach"
 	echo >&8
 	exec 8>&-

@@ -37,7 +37,7 @@ refused "is no volume" mount 127.0.0.1:"$HTTP":/photos/x "$MNT"
 refused "no answer from 127.0.0.1:1:" mount 127.0.0.1:1:/photos "$MNT"
 # a server that is away is passed over; the port is that of the last one
 "$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:1,127.0.0.1:"$HTTP":/photos "$MNT"
-PIDS[$(cat mnt.pid)]=mount
+note "$(cat mnt.pid)" mount
 echo hello >"$MNT/file"
 [ "$(cat b0/file)" = hello ] || fail "not on the brick"
 serves_one() { [ "$("$STRATUS" status --json | json '[(b["state"], b["clients"]) for b in d["volumes"][0]["bricks"]]')" = "[('serving', 1)]" ]; }
@@ -83,10 +83,10 @@ os.rename("lagging.new", "lagging.port")
 server.serve_forever()
 END
 python3 lagging.py "$HTTP" >lagging.log 2>&1 &
-PIDS[$!]=lagging
+note $! lagging
 wait_until 20 test -s lagging.port || fail "no server that lags: $(cat lagging.log)"
 "$STRATUS" mount --log lag.log --pid-file lag.pid 127.0.0.1:"$(cat lagging.port)",127.0.0.1:"$HTTP":/photos "$SCRATCH/lag"
-PIDS[$(cat lag.pid)]="mount beside a server that lags"
+note "$(cat lag.pid)" "mount beside a server that lags"
 "$STRATUS" volume set photos protocol/client max-wait 79s >/dev/null
 lag_follows() { grep -q 'max-wait: 79000ms' < <("$STRATUS" dump "$SCRATCH/lag"); }
 wait_until 20 lag_follows || fail "the mount does not ask the next server: $(tail -n 3 lag.log)"
@@ -213,7 +213,7 @@ done
 mkdir mset
 MOUNTS+=("$SCRATCH/mset")
 "$STRATUS" mount --log mset.log --pid-file mset.pid 127.0.0.1:"$HTTP":/set mset
-PIDS[$(cat mset.pid)]="mount of a set"
+note "$(cat mset.pid)" "mount of a set"
 echo one >mset/file
 views() { "$STRATUS" status --json | json 'sorted((v["name"], v["set"]["volume"], [m["state"] for m in v["set"]["members"]]) for v in d["volumes"] if v["replica"] > 1)'; }
 whole="[('other', 'other', ['in', 'in']), ('set', 'set', ['in', 'in', 'in'])]"
@@ -267,7 +267,7 @@ python3 - "$HTTP" "$SCRATCH/elsewhere" >liar.port <<-'PY' &
 	server.serve_forever()
 PY
 LIAR=$!
-PIDS[$LIAR]="a liar"
+note "$LIAR" "a liar"
 wait_until 20 test -s liar.port || fail "there is no liar"
 ! timeout 60 "$STRATUS" mount 127.0.0.1:"$(cat liar.port)":/photos lied 2>err || fail "a volfile from a server may mount where it likes"
 grep -q 'a second mount' err || fail "the cause is not told: $(cat err)"

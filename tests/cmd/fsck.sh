@@ -107,7 +107,7 @@ live() {
 	print(i)
 	END
 	WRITER=$!
-	PIDS[$WRITER]="what writes"
+	note "$WRITER" "what writes"
 	wait_until 20 test -e "$MNT/live-dir6" || fail "nothing is written: $(cat "$SCRATCH/writer.log")"
 }
 live_end() {

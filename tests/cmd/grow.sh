@@ -187,7 +187,7 @@ start_one() { # NAME [OPTION]
 	"$STRATUSD" --foreground --state "$SCRATCH/$name" --name "$name" --listen 127.0.0.1:"$(free_port)" --cluster 127.0.0.1:"${PEER[$name]}" "$@" \
 		>>"$SCRATCH/$name.log" 2>&1 &
 	PID[$name]=$!
-	PIDS[$!]="stratusd $name"
+	note $! "stratusd $name"
 	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
 }
 on_server() { # NAME WORDS...

@@ -48,6 +48,28 @@ pass
 END
 runs "1 0 0" ./passes
 
+# ---- who has the number of a process that has ended is left alone; nobody evades that ----
+write_test reused <<'END'
+scratch
+sleep 300 &
+OTHER=$!
+note "$OTHER" "what has ended long ago"
+BORN[$OTHER]=1
+gone "$OTHER" || fail "the process that has the number now is taken for ours"
+! kill "$OTHER" 2>/dev/null || fail "the process that has the number now was sent a signal"
+sleep 300 &
+note $! ours
+kill -0 $! || fail "ours is taken for another"
+echo "$OTHER" >other
+echo $! >ours
+pass
+END
+runs "1 0 0" ./reused
+gone "$(cat ours)" || fail "a process of a test goes on"
+! gone "$(cat other)" || fail "a test has ended a process that was not its own"
+kill "$(cat other)"
+! grep -rnE --include='*.sh' 'PIDS\[[^]]*\]=' "$TOP/tests" | grep -v 'lib.sh:.*PIDS\[$1\]=$2' || fail "a script does not use note()"
+
 # ---- what can't run, where it must ----
 write_test skips <<'END'
 skip "not here"
@@ -150,7 +172,7 @@ for jobs in 1 2; do
 	rm began
 	"$TOP/tests/run.sh" results --jobs "$jobs" ./stuck >out 2>&1 &
 	RUN=$!
-	PIDS[$RUN]=run.sh
+	note "$RUN" run.sh
 	wait_until 20 test -e began || fail "the test does not begin: $(cat out)"
 	kill "$RUN"
 	wait_until 30 gone "$RUN" || fail "run.sh goes on"

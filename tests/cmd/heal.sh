@@ -35,7 +35,7 @@ ends 1 "no stratusd with a cluster store" heal status
 ends 1 "no stratusd with a cluster store" scrub photos status
 
 "$STRATUSD" --foreground --state "$STATE" --name alpha --listen 127.0.0.1:"$HTTP" >>stratusd.log 2>&1 &
-PIDS[$!]=stratusd
+note $! stratusd
 KEEPER=$!
 wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
 [ "$("$STRATUS" heal status)" = "no replica set is coordinated here" ] && [ "$(heal | json d)" = "[]" ] || fail "a set from nowhere"
@@ -50,7 +50,7 @@ wait_until 20 whole || fail "the set is not whole: $("$STRATUS" heal status)"
 mkdir mnt
 MOUNTS+=("$SCRATCH/mnt")
 "$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:"$HTTP":/photos mnt
-PIDS[$(cat mnt.pid)]=mount
+note "$(cat mnt.pid)" mount
 mkdir mnt/dir
 for i in $(seq 100); do echo "file number $i" >"mnt/dir/file$i"; done
 head -c 300000 /dev/urandom >'mnt/dir/a "large" one'

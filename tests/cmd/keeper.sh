@@ -4,7 +4,7 @@
 start_keeper() {
 	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" >>"$SCRATCH/stratusd.log" 2>&1 &
 	KEEPER=$!
-	PIDS[$KEEPER]=stratusd
+	note "$KEEPER" stratusd
 	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
 }
 kill_keeper() { kill_hard "$KEEPER" stratusd; }

@@ -11,7 +11,7 @@ mount_at() { # NAME
 	mkdir -p "$SCRATCH/$1"
 	MOUNTS+=("$SCRATCH/$1")
 	"$STRATUS" mount --log "$SCRATCH/$1.log" --pid-file "$SCRATCH/$1.pid" 127.0.0.1:"$HTTP":/v "$SCRATCH/$1"
-	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
+	note "$(cat "$SCRATCH/$1.pid")" "mount $1"
 }
 told() { "$STRATUS" rebalance status v --json | json "$1"; }
 subvolumes() { told 'd["subvolumes"]'; }
@@ -27,7 +27,7 @@ keeps_whole() { # COUNT: in the background, until the file $SCRATCH/enough is th
 		until [ -e "$SCRATCH/enough" ]; do is_whole "$SCRATCH/stays" "$1"; done
 	) >"$SCRATCH/looks.log" 2>&1 &
 	LOOKS=$!
-	PIDS[$LOOKS]="who looks"
+	note "$LOOKS" "who looks"
 }
 kept_whole() {
 	: >"$SCRATCH/enough"

@@ -16,7 +16,7 @@ start_server() { # NAME [OPTIONS]
 	"$STRATUSD" --foreground --state "$SCRATCH/$name" --name "$name" --listen 127.0.0.1:"${HTTP[$name]}" \
 		--cluster 127.0.0.1:"${PEER[$name]}" "$@" >>"$name.log" 2>&1 &
 	PID[$name]=$!
-	PIDS[$!]="stratusd $name"
+	note $! "stratusd $name"
 	wait_until 20 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
 }
 on() { # NAME WORDS...: a command, asked of that server
@@ -84,7 +84,7 @@ wait_until 10 serves gamma 2 || fail "gamma does not serve its brick"
 refused "has the brick" alpha server remove gamma
 refused "leads the cluster" alpha server remove alpha
 "$STRATUS" mount --log mnt.log --pid-file mnt.pid 127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}":/photos "$MNT"
-PIDS[$(cat mnt.pid)]=mount
+note "$(cat mnt.pid)" mount
 number=0
 until [ "$("$STRATUS" ctl "$MNT" dht locate "file$number")" = client1 ]; do number=$((number + 1)); done
 FILE=file$number
@@ -118,7 +118,7 @@ refused "runs on the server that leads" beta heal status
 refused "runs on the server that leads" beta scrub set check
 "$STRATUS" mount --log mset.log --pid-file mset.pid \
 	127.0.0.1:"${HTTP[alpha]}",127.0.0.1:"${HTTP[beta]}",127.0.0.1:"${HTTP[gamma]}":/set "$SET"
-PIDS[$(cat mset.pid)]="mount of the set"
+note "$(cat mset.pid)" "mount of the set"
 echo one >"$SET/file"
 
 # ---- the leader is killed ----

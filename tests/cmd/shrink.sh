@@ -81,7 +81,7 @@ keeps_open() { # files that are open write and read on, and say at last that the
 	open(closed, "w").close()
 	END
 	OPEN=$!
-	PIDS[$OPEN]="who has files open"
+	note "$OPEN" "who has files open"
 	wait_until 10 test -e "$SCRATCH/stays/open7"
 }
 kept_open() {

@@ -30,9 +30,11 @@ def state(pid):
 
 def stopped_for_a_moment(pid):
     time.sleep(0.05)  # it has read what there is, and waits for more
-    os.kill(pid, signal.SIGSTOP)
+    process = os.pidfd_open(pid)  # not whoever gets its number
+    signal.pidfd_send_signal(process, signal.SIGSTOP)
     until(lambda: state(pid) == "T")
-    os.kill(pid, signal.SIGCONT)
+    signal.pidfd_send_signal(process, signal.SIGCONT)
+    os.close(process)
     until(lambda: state(pid) != "T")
     time.sleep(0.05)
 

@@ -32,7 +32,7 @@ files=(a.vol bad.vol); refused '/nonexistent/brick'
 # returns when it serves
 "$STRATUSD" --log "$SCRATCH/d.log" --pid-file "$SCRATCH/d.pid" a.vol
 PID=$(cat d.pid)
-PIDS[$PID]=stratusd
+note "$PID" stratusd
 port_open "$PORT" || fail "stratusd has returned but does not listen"
 files=(a.vol); refused "$PORT\|served"
 "$STRATUS" ps | grep -q "$PID .*a.vol" || fail "stratus ps does not show it"
@@ -41,7 +41,7 @@ files=(a.vol); refused "$PORT\|served"
 # one that is stopped holds up nobody, and it is told what is wrong with it
 "$STRATUSD" --foreground --state "$SCRATCH/other-state" --name other --listen "127.0.0.1:$(free_port)" >other.log 2>&1 &
 OTHER=$!
-PIDS[$OTHER]=stratusd
+note "$OTHER" stratusd
 wait_until 20 "$STRATUS" status || fail "the other stratusd does not answer"
 kill -STOP "$OTHER"
 timeout 300 "$STRATUS" ps >out || fail "stratus ps waits for a stopped process"
@@ -89,6 +89,7 @@ kill -HUP "$PID"
 wait_until 10 test -s d.log || fail "SIGHUP has not reopened the log"
 kill "$PID"
 wait_until 20 gone "$PID" || fail "stratusd does not end on SIGTERM"
+grep -q "ended by signal 15 from process $$ ($(cat "/proc/$$/comm")) of user $(id -u)\$" d.log || fail "who has ended it is not told: $(cat d.log)"
 unset "PIDS[$PID]"
 [ ! -e d.pid ] || fail "the pid file stays"
 [ -z "$(ls "$STRATUS_RUN"/*.sock 2>/dev/null)" ] || fail "the control socket stays"

@@ -27,14 +27,14 @@ cp ca/ca.pem good-ca.pem
 start_keeper() {
 	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" --tls-dir "$SCRATCH/own" >>"$SCRATCH/stratusd.log" 2>&1 &
 	KEEPER=$!
-	PIDS[$KEEPER]=stratusd
+	note "$KEEPER" stratusd
 	wait_until 30 "$STRATUS" status || fail "stratusd does not answer"
 }
 mount_as() { # TENANT NAME
 	mkdir -p "$SCRATCH/$2.mnt"
 	MOUNTS+=("$SCRATCH/$2.mnt")
 	"$STRATUS" mount --log "$SCRATCH/$2.log" --pid-file "$SCRATCH/$2.pid" --tls-dir "$SCRATCH/$1" 127.0.0.1:"$HTTP":/photos "$SCRATCH/$2.mnt" || fail "$2 is not mounted"
-	PIDS[$(cat "$SCRATCH/$2.pid")]="mount $2"
+	note "$(cat "$SCRATCH/$2.pid")" "mount $2"
 }
 unmount() { # NAME
 	local pid
@@ -138,7 +138,7 @@ works() { # MOUNT NAME: until the file $SCRATCH/enough is there; each thing that
 	print(n, "doubts:", doubts)
 	END
 	WORKERS+=($!)
-	PIDS[$!]="who works as $2"
+	note $! "who works as $2"
 }
 begin_work() {
 	rm -f "$SCRATCH/enough"

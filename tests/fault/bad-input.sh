@@ -113,7 +113,7 @@ mounts no-such-host 'no-such-host.invalid'
 
 # A port in use
 python3 -c 'import socket, sys, time; s = socket.create_server(("127.0.0.1", int(sys.argv[1]))); time.sleep(600)' "$PORT" &
-PIDS[$!]=listener
+note $! listener
 TAKEN=$!
 wait_until 10 port_open "$PORT"
 serves good "$PORT|in use"

@@ -18,7 +18,7 @@ say "seed $SEED, $CONNECTIONS connections of each kind"
 # A client of the same brick through a tap that keeps what it says: material to replay.
 python3 "$(dirname "$0")/garbage.py" tap "$SCRATCH" "$PORT" >"$SCRATCH/tap.out" 2>&1 &
 TAP=$!
-PIDS[$TAP]=tap
+note "$TAP" tap
 wait_until 10 test -s "$SCRATCH/tap-port" || fail "the tap does not start"
 write_client_volfile "$SCRATCH/tapped.vol" "$(cat "$SCRATCH/tap-port")" "$VOLUME_ID" "$BRICK_ID"
 start_mount "$SCRATCH/tapped" "$SCRATCH/tapped.vol"

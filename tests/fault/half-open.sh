@@ -31,7 +31,7 @@ flood() {
 	ulimit -n 20000
 	python3 "$TOP/tests/hostile/half-open.py" "$PORT" "$1" >flood.out 2>flood.err &
 	FLOOD=$!
-	PIDS[$FLOOD]=flood
+	note "$FLOOD" flood
 	wait_until 30 grep -q there flood.out || fail "the flood does not come: $(cat flood.err)"
 }
 end_flood() {

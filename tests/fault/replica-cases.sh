@@ -62,7 +62,7 @@ in_background() {
 		wait $! || status=$?
 		echo "$status" >"$SCRATCH/$name.status"
 	) &
-	PIDS[$!]=$name
+	note $! "$name"
 }
 ended_well() { # NAME SECONDS
 	wait_until "$2" test -s "$SCRATCH/$1.status" || fail "$1 goes on after $2 s"
@@ -144,7 +144,7 @@ case_3() {
 	    listing.write(f"{i}\n")
 	PY
 	local writer=$! i
-	PIDS[$writer]=writer
+	note "$writer" writer
 	wait_until 20 sh -c "[ \$(wc -l <'$SCRATCH/three.list') -gt 50 ]" || fail "case 3: no files are written: $(cat "$SCRATCH/three.out")"
 	kill -9 "${MEMBER_PID[@]}" "$COORDINATOR_PID"
 	for i in 0 1 2; do kill_member "$i" 2>/dev/null || true; done
@@ -222,7 +222,7 @@ case_5() {
 	assert lines == ["%07d" % n for n in range(i)], f"{len(lines)} lines for {i}"
 	PY
 	local user=$! i status=0 epoch
-	PIDS[$user]=user
+	note "$user" user
 	wait_until 20 test -e "$SCRATCH/five.ready" || fail "case 5: $(tail -n 1 "$SCRATCH/five.out")"
 	for i in 0 1 2; do
 		epoch=$(epoch_now)
@@ -248,7 +248,7 @@ case_6() {
 	for i in 1 2 3 4; do
 		(while dd if=/dev/zero of="$OTHER/six/file" bs=64k count=20 conv=notrunc && mv "$OTHER/six/file" "$OTHER/six/file.$i" &&
 			mv "$OTHER/six/file.$i" "$OTHER/six/file"; do :; done) >/dev/null 2>&1 &
-		PIDS[$!]="writer $i"
+		note $! "writer $i"
 	done
 	sleep 1
 	kill -9 "$OTHER_PID"
@@ -468,11 +468,13 @@ case_12() {
 	for i in 1 2 3 4; do
 		python3 -c 'import fcntl, os, sys, time; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX); print(flush=True); time.sleep(2000)' \
 			"$MNT/twelve$i" >"$SCRATCH/twelve$i" &
-		PIDS[$!]="holder of a lock" holders[i]=$!
+		note $! "holder of a lock"
+		holders[i]=$!
 		wait_until 10 test -s "$SCRATCH/twelve$i" || fail "case 12: a lock that is free is not given"
 		python3 -c 'import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDWR); print(flush=True); fcntl.lockf(fd, fcntl.LOCK_EX)' \
 			"$OTHER/twelve$i" >"$SCRATCH/twelve$i.waiter" &
-		PIDS[$!]="waiter for a lock" waiters+=($!)
+		note $! "waiter for a lock"
+		waiters+=($!)
 		wait_until 10 test -s "$SCRATCH/twelve$i.waiter" || fail "case 12: a file whose lock is another's can't be opened" # else that may come when no member serves
 	done
 	kill -STOP "$COORDINATOR_PID"

@@ -16,7 +16,7 @@ WORKER=$(dirname "$0")/restart.py
 # Under load, over several restarts.
 python3 "$WORKER" load "$MNT" "$SCRATCH/other" "$SCRATCH" >"$SCRATCH/load.out" 2>&1 &
 LOAD=$!
-PIDS[$LOAD]=load
+note "$LOAD" load
 wait_until 20 test -e "$SCRATCH/ready" || fail "the load does not start: $(tail -n 3 "$SCRATCH/load.out")"
 for i in $(seq "$KILLS"); do
 	sleep "0.$((RANDOM % 8 + 1))"
@@ -35,7 +35,7 @@ say "load: $(tail -n 1 "$SCRATCH/load.out")"
 rm -f "$SCRATCH/ready" "$SCRATCH/stop"
 python3 "$WORKER" open "$MNT" "$SCRATCH/other" "$SCRATCH" >"$SCRATCH/open.out" 2>&1 &
 OPEN=$!
-PIDS[$OPEN]=open
+note "$OPEN" open
 wait_until 20 test -e "$SCRATCH/ready" || fail "the files can't be opened: $(tail -n 3 "$SCRATCH/open.out")"
 kill_brick
 touch "$SCRATCH/stop"  # go on while it is down

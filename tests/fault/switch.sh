@@ -32,7 +32,7 @@ start_load() {
 	for n in 1 2 3; do
 		python3 "$(dirname "$0")/load.py" "$MNT/load$n" 0 $((SEED + n)) "$SCRATCH/stop" >"$SCRATCH/load$n.out" 2>&1 9>&- &
 		LOADS+=($!)
-		PIDS[$!]="load $n"
+		note $! "load $n"
 	done
 }
 stop_load() {
@@ -50,7 +50,7 @@ exec 9<>"$MNT/lock"
 flock 9
 flock "$MNT/lock" true 9>&- &
 WAITER=$!
-PIDS[$WAITER]=waiter
+note "$WAITER" waiter
 
 for i in $(seq 12); do switch; done
 start_load

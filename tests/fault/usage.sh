@@ -52,7 +52,7 @@ OTHER=$LAST_PID
 for n in 1 2; do
 	dir=$([ $n = 1 ] && echo "$MNT" || echo "$SCRATCH/other")
 	python3 "$WORKER" work "$dir/work" "$SCRATCH/stop" "$((SEED + n))" "$([ $n = 1 ] && echo "$((ACME + 3))" || echo "$GLOBEX")" >"$SCRATCH/work$n.out" 2>&1 &
-	PIDS[$!]="work $n"
+	note $! "work $n"
 	WORK[n]=$!
 done
 for i in $(seq "$KILLS"); do

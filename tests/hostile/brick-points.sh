@@ -48,7 +48,7 @@ say "seed $SEED"
 mkfifo go
 python3 "$HOSTILE/brick-points.py" "$(IFS=,; echo "${PORTS[*]}")" "$SCRATCH" "$SEED" "$(id_of acme)" "$(IFS=,; echo "${SITES[*]}")" "$(IFS=,; echo "${PRIVATE[*]}")" $SECRETS <go >told 2>&1 &
 LIAR=$!
-PIDS[$LIAR]="the client that lies"
+note "$LIAR" "the client that lies"
 exec 8>go
 waits() { grep -qx end told || gone "$LIAR"; }
 crossing() { # it prepares intents, pointers and anchors each time, and takes them back

@@ -23,7 +23,7 @@ flood() { # KIB NAME COMMAND...: the server may grow by so much
 	victims_time >/dev/null
 	(ulimit -n 20000 && exec python3 "$@") >flood.out 2>&1 &
 	pid=$!
-	PIDS[$pid]="the flood"
+	note "$pid" "the flood"
 	wait_until 120 came_or_gone "$pid" || fail "$name: the flood does not come"
 	gone "$pid" && fail "$name: $(tail -n 5 flood.out)"
 	victim_works "$name ($(grep there flood.out))"

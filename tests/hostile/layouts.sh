@@ -28,7 +28,7 @@ LEASES=no BRICK=$i python3 "$HOSTILE/forge.py" "${PORTS[i]}" "$SCRATCH" "$COUNT"
 mkfifo go
 python3 "$HOSTILE/layouts.py" "$(IFS=,; echo "${PORTS[*]}")" "$SCRATCH" "$SEED" "$(id_of acme)" "$(id_of globex)" $SECRETS <go >layouts.out 2>&1 &
 LIAR=$!
-PIDS[$LIAR]="the attacker"
+note "$LIAR" "the attacker"
 exec 8>go
 broken() { grep -q '^broken$' layouts.out; }
 wait_until 100 broken || fail "layouts (SEED=$SEED): $(head -20 layouts.out)"

@@ -32,7 +32,7 @@ say "seed $SEED"
 mkfifo go
 python3 "$HOSTILE/set-points.py" "$(IFS=,; echo "${PORTS[*]}")" "$SCRATCH" "$SEED" "$(id_of acme)" "$(id_of globex)" $SECRETS <go >told 2>&1 &
 LIAR=$!
-PIDS[$LIAR]="the client that lies"
+note "$LIAR" "the client that lies"
 exec 8>go
 waits() { grep -qx move told || gone "$LIAR"; }
 wait_until 600 waits || fail "set-points (SEED=$SEED) hangs: $(head -30 told)"

@@ -95,7 +95,7 @@ work() {
 	mkdir "$V/work"
 	python3 "$HOSTILE/victim.py" "$V/work" "$SCRATCH/victim" >victim.out 2>&1 &
 	VICTIM=$!
-	PIDS[$VICTIM]="the victim"
+	note "$VICTIM" "the victim"
 	wait_until 20 test -s victim || fail "the victim does not begin: $(cat victim.out)"
 }
 stage() {

@@ -28,7 +28,7 @@ mount_as() { # CERTIFICATE: the server of the brick may hear of an access point 
 	mkdir -p "$SCRATCH/mnt-$1"
 	MOUNTS+=("$SCRATCH/mnt-$1")
 	wait_until 60 try_mount "$1" || fail "$1 is not mounted: $(cat err)"
-	PIDS[$(cat "$SCRATCH/$1.pid")]="mount $1"
+	note "$(cat "$SCRATCH/$1.pid")" "mount $1"
 }
 not_let_in() { # CERTIFICATE
 	mkdir -p refused

@@ -107,7 +107,7 @@ working() {
 		mkdir -p "$W/w$((i % 5))" && echo "$i" >"$W/w$((i % 5))/f$i" && mv "$W/w$((i % 5))/f$i" "$W/w$((i % 3))/g$i" && echo "w$((i % 3))/g$i $i"
 	done
 }
-working >done 2>errors & PIDS[$!]="work"; WORKS=$!
+working >done 2>errors & note $! "work"; WORKS=$!
 done_more() { [ "$(wc -l <done)" -gt "$1" ]; }
 wait_until 60 done_more 20 || fail "nothing is done: $(tail -n 3 errors)"
 kill_hard "${PID[beta]}" "stratusd beta"

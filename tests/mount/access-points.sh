@@ -14,7 +14,7 @@ issue() { # NAME WORDS of stratus cert issue
 start_secure() {
 	"$STRATUSD" --foreground --state "$SCRATCH/state" --name alpha --listen 127.0.0.1:"$HTTP" --tls-dir "$SCRATCH/own" >>"$SCRATCH/stratusd.log" 2>&1 &
 	KEEPER=$!
-	PIDS[$KEEPER]=stratusd
+	note "$KEEPER" stratusd
 	wait_until 20 "$STRATUS" status || fail "stratusd does not answer"
 }
 as() { # WHO COMMAND...: over the network

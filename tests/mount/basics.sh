@@ -20,7 +20,7 @@ MNT=$MNT/fops python3 "$(dirname "$0")/fops.py" "$@" || fail "a file operation d
 touch "$MNT/lock"
 flock "$MNT/lock" sh -c 'until [ -e "$1" ]; do sleep 0.05; done' holder "$SCRATCH/let-go" &
 HOLDER=$!
-PIDS[$HOLDER]="holder of a lock"
+note "$HOLDER" "holder of a lock"
 wait_until 20 eval '! flock -n "$MNT/lock" true' || fail "flock does not lock"
 (sleep 0.4; : >"$SCRATCH/let-go") &
 flock "$MNT/lock" true || fail "flock fails"
@@ -44,7 +44,7 @@ if [ "$REPLICA" != 1 ]; then
 	time.sleep(100)
 	END
 	HOLDER=$!
-	PIDS[$HOLDER]="holder of locks"
+	note "$HOLDER" "holder of locks"
 	wait_until 20 test -s "$SCRATCH/locks" || fail "locks are not given"
 	NOTED=$(facts "$MOUNT_PID" | awk '/^ *locks noted: / { sum += $NF } END { print sum }') # of all sets
 	[ "$NOTED" -ge 1 ] && [ "$NOTED" -le 2 ] || fail "$NOTED locks are noted where one is held"

@@ -9,7 +9,7 @@ start_server() { # NAME [OPTIONS]
 	"$STRATUSD" --foreground --state "$SCRATCH/state-$name" --name "$name" --listen 127.0.0.1:"${HTTP[$name]}" \
 		--cluster 127.0.0.1:"${PEER[$name]}" --tls-dir "$SCRATCH/$name" "$@" >>"$name.log" 2>&1 &
 	PID[$name]=$!
-	PIDS[$!]="stratusd $name"
+	note $! "stratusd $name"
 	wait_until 30 "$STRATUS" status --stratusd "${PID[$name]}" || fail "$name does not answer"
 }
 on() { # NAME WORDS...

@@ -197,7 +197,7 @@ if [ "$REPLICA" = 1 ]; then
 	mkdir "$SCRATCH/late"
 	"$STRATUS" mount --foreground "$SCRATCH/waits.vol" "$SCRATCH/late" >>"$SCRATCH/mount-late.log" 2>&1 &
 	LATE_PID=$!
-	PIDS[$LATE_PID]="mount late"
+	note "$LATE_PID" "mount late"
 	MOUNTS+=("$SCRATCH/late")
 	wait_until 20 grep -q " $SCRATCH/late " /proc/self/mounts || fail "a mount with wait-for-brick does not begin"
 	start_brick

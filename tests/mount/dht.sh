@@ -291,7 +291,7 @@ two_sets() {
 	echo one >"$MNT/before/file"
 	write_on w >"$SCRATCH/writer.log" 2>&1 &
 	writer=$!
-	PIDS[$writer]=writer
+	note "$writer" writer
 	wait_until 60 count_is_above 5 || fail "nothing is written: $(cat "$SCRATCH/writer.log")"
 	kill_server 1 # it has a brick of each set
 	wait_until 60 brick_is 1 out && wait_until 30 brick_is 4 out || fail "the bricks are not left out"

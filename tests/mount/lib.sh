@@ -20,9 +20,46 @@ SEED=${SEED:-$(( (RANDOM << 15) | RANDOM ))}
 TEST=$(basename "$0" .sh)
 
 SCRATCH=
-declare -A PIDS=()   # process id -> what it is
+declare -A PIDS=()   # process id -> what it is; by note()
+declare -A BORN=()   # process id -> when it was started, as it is in /proc
 declare -a MOUNTS=() # directories to unmount; those below $SCRATCH are anyway
 AT_EXIT=             # a function that is called first when the test ends; what it returns changes nothing
+
+# note PID WHAT: it is ours, and is to end with the test, be it a child or one that went to the background. When it has ended by itself (bash asks for its children's status at once) its number
+# is the next test's to have: so from now on kill() and gone() look at when it was started, too. Who has seen it end says `unset "PIDS[PID]"`.
+note() {
+	started "$1"
+	PIDS[$1]=$2 BORN[$1]=${STARTED:-before}
+}
+# Sets $STARTED: in ticks since the machine was started (proc(5): the 22nd of its stat, of which the second may have blanks); nothing if there is no such process.
+started() {
+	local text=
+	{ IFS= read -r -d '' text <"/proc/$1/stat"; } 2>/dev/null || :
+	read -r -d '' -a text <<<"${text##*)}" || :
+	STARTED=${text[19]-}
+}
+# still PID: nobody else has the number of one that was noted.
+still() {
+	[ -n "${PIDS[$1]+noted}" ] || return 0
+	started "$1"
+	[ "${BORN[$1]}" = "$STARTED" ]
+}
+# The shell's, but for processes that were noted and whose numbers others have: to it they are not there.
+kill() {
+	local word words=() pids=() other=0
+	for word; do
+		if [[ ! $word =~ ^[0-9]+$ ]]; then
+			words+=("$word")
+		elif still "$word"; then
+			pids+=("$word")
+		else
+			other=1
+			echo "$TEST: kill: ${PIDS[$word]} (process $word) is not there any more" >&2
+		fi
+	done
+	[ ${#pids[@]} -gt 0 ] || [ "$other" = 0 ] || return 1
+	builtin kill "${words[@]}" "${pids[@]}" && [ "$other" = 0 ]
+}
 
 say() { printf '%s: %s\n' "$TEST" "$*"; }
 pass() { say "passed"; exit 0; }
@@ -115,7 +152,8 @@ unmount_below() {
 end_processes() {
 	local pid pids=()
 	for pid in "${!PIDS[@]}"; do
-		[ "${PIDS[$pid]#"${1-}"}" = "${PIDS[$pid]}" ] && [ -n "${1-}" ] || pids+=("$pid")
+		[ "${PIDS[$pid]#"${1-}"}" = "${PIDS[$pid]}" ] && [ -n "${1-}" ] && continue
+		if still "$pid"; then pids+=("$pid"); else unset "PIDS[$pid]"; fi
 	done
 	[ ${#pids[@]} -gt 0 ] || return 0
 	kill "${pids[@]}" 2>/dev/null
@@ -127,7 +165,7 @@ KEEP=${KEEP:-0}
 
 gone() { # PID...: all of them
 	local pid
-	for pid; do [ ! -e "/proc/$pid" ] || [ "$(proc_state "$pid")" = Z ] || return 1; done
+	for pid; do [ ! -e "/proc/$pid" ] || ! still "$pid" || [ "$(proc_state "$pid")" = Z ] || return 1; done
 }
 proc_state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null || true; }
 # wait_until SECONDS COMMAND...: polls a condition; false if it did not come true in time. No limit is shorter than $PATIENCE seconds: what comes
@@ -263,7 +301,7 @@ start_stack() {
 start_brick() {
 	"$STRATUSD" --foreground "$SERVER_VOL" >>"$STACK/stratusd.log" 2>&1 &
 	BRICK_PID=$!
-	PIDS[$BRICK_PID]=stratusd
+	note "$BRICK_PID" stratusd
 	wait_until 20 answers_or_gone "$BRICK_PID" "$PORT" || fail "stratusd does not listen on port $PORT"
 	gone "$BRICK_PID" && fail "stratusd has ended at its start"
 	return 0
@@ -278,7 +316,7 @@ start_mount() {
 	# shellcheck disable=SC2086
 	"$STRATUS" mount --foreground $key "$@" "$volfile" "$dir" >>"$STACK/mount-$(basename "$dir").log" 2>&1 &
 	LAST_PID=$!
-	PIDS[$LAST_PID]="mount $dir"
+	note "$LAST_PID" "mount $dir"
 	MOUNTS+=("$dir")
 	wait_until 20 mounted_or_gone "$LAST_PID" "$dir" || fail "$dir is not mounted"
 	gone "$LAST_PID" && fail "the mount of $dir has ended at its start"

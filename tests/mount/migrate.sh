@@ -105,7 +105,7 @@ for line in sys.stdin:
         print(e)' "$MNT/$NAME"
 }
 USER_PID=$!
-PIDS[$USER_PID]="who has it open"
+note "$USER_PID" "who has it open"
 uses a a "can't use it"
 switches 1000
 brings || fail "it is not brought: $(cat "$SCRATCH/said")"

@@ -89,7 +89,7 @@ start_member() {
 	mkdir -p "${MEMBER_BRICK[i]}/.stratus"
 	${IN_NS[i]:-} "$STRATUSD" --foreground "${MEMBER_VOL[i]}" >>"$STACK/member$i.log" 2>&1 &
 	MEMBER_PID[i]=$!
-	PIDS[${MEMBER_PID[i]}]="stratusd of member $i"
+	note "${MEMBER_PID[i]}" "stratusd of member $i"
 	wait_until 20 member_listens "$i" || fail "the server of member $i does not listen"
 	! gone "${MEMBER_PID[i]}" || fail "the server of member $i has ended at its start"
 }
@@ -101,7 +101,7 @@ kill_member() {
 start_coordinator() {
 	${COORDINATOR_NS:-} "$STRATUSD" --foreground "$STACK/coordinator.vol" >>"$STACK/coordinator.log" 2>&1 &
 	COORDINATOR_PID=$!
-	PIDS[$COORDINATOR_PID]=coordinator
+	note "$COORDINATOR_PID" coordinator
 }
 # member_is NUMBER STATE: out, back or in, by the coordinator.
 member_is() { grep -q "^  member $1: $2, " < <("$STRATUS" dump "$COORDINATOR_PID" 2>/dev/null); }

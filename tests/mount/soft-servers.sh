@@ -19,7 +19,7 @@ mkdir a
 MOUNTS+=("$A")
 mounted() { "$STRATUS" mount --log a.log --pid-file a.pid --tls-dir acme "$SERVERS:/photos" "$A" 2>err; }
 wait_until 30 mounted || fail "not mounted: $(cat err)" # beta hears of the tenant a moment later
-PIDS[$(cat a.pid)]="mount a"
+note "$(cat a.pid)" "mount a"
 
 # ---- a directory of each server's own ----
 stands_at() { [ -e "b$2/tenants/acme/$1" ] || [ -e "b$3/tenants/acme/$1" ]; } # NAME BRICK BRICK

@@ -50,7 +50,7 @@ write_spread_spec() {
 start_server() { # NUMBER
 	"$STRATUSD" --foreground "$STACK/server-s$1.vol" >>"$STACK/server$1.log" 2>&1 &
 	SERVER_PID[$1]=$!
-	PIDS[${SERVER_PID[$1]}]="stratusd of server $1"
+	note "${SERVER_PID[$1]}" "stratusd of server $1"
 	wait_until 20 server_serves "$1" || fail "server $1 does not listen"
 	! gone "${SERVER_PID[$1]}" || fail "server $1 has ended at its start"
 }
@@ -62,7 +62,7 @@ kill_server() { # NUMBER
 start_coordinators() {
 	"$STRATUSD" --foreground "$STACK"/coordinator-*.vol >>"$STACK/coordinator.log" 2>&1 &
 	COORDINATOR_PID=$!
-	PIDS[$COORDINATOR_PID]=coordinator
+	note "$COORDINATOR_PID" coordinator
 }
 # brick_is NUMBER STATE: out, back or in, by the coordinator of its set.
 brick_is() {
@@ -123,7 +123,7 @@ shuffle() {
 begin_shuffling() {
 	shuffle >"$STACK/shuffle.log" 2>&1 &
 	SHUFFLER=$!
-	PIDS[$SHUFFLER]=shuffler
+	note "$SHUFFLER" shuffler
 }
 all_moved() { "$STRATUS" ctl "$MNT" dht rebalance status | grep -q '^state done'; }
 end_shuffling() {

@@ -91,7 +91,7 @@ print("rounds", rounds, "turns", turns, "failures", failures, flush=True)
 sys.exit(1 if failures or min(rounds) == 0 else 0)
 END
 LOAD=$!
-PIDS[$LOAD]=load
+note "$LOAD" load
 
 switch() { # the volfile changes each time, so that a new graph is really made
 	local extra=()

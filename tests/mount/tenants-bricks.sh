@@ -128,7 +128,7 @@ moving() {
 touch "$A/moves0"
 moving 2>/dev/null &
 MOVING=$!
-PIDS[$MOVING]="what renames"
+note "$MOVING" "what renames"
 far() { [ ! -e "$A/moves0" ] && ls "$A" | grep -q 'moves[2-9][0-9]'; }
 wait_until 300 far || fail "nothing is renamed"
 kill_hard "$DYING" "the mount that dies"

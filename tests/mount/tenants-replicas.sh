@@ -111,8 +111,8 @@ working() { # DIRECTORY: until it is told to end; each file that it says it has 
 	done
 }
 mkdir "$A/work" "$G/work"
-working "$A/work" >acme.done & PIDS[$!]="acme's work"; WORKS=$!
-working "$G/work" >globex.done & PIDS[$!]="globex's work"; WORKS="$WORKS $!"
+working "$A/work" >acme.done & note $! "acme's work"; WORKS=$!
+working "$G/work" >globex.done & note $! "globex's work"; WORKS="$WORKS $!"
 done_more() { local least=$1; [ "$(wc -l <acme.done)" -gt "$least" ] && [ "$(wc -l <globex.done)" -gt "$least" ]; }
 wait_until 60 done_more 40 || fail "nothing is done"
 exec 7>"$A/open" # a file that is open has no name any more when the server comes back

@@ -21,7 +21,7 @@ mount_as() { # TENANT NAME
 	mkdir -p "$SCRATCH/$2"
 	MOUNTS+=("$SCRATCH/$2")
 	"$STRATUS" mount --log "$SCRATCH/$2.log" --pid-file "$SCRATCH/$2.pid" --tls-dir "$SCRATCH/$1" "$SERVERS:/photos" "$SCRATCH/$2" 2>err || fail "$2 is not mounted: $(cat err)"
-	PIDS[$(cat "$SCRATCH/$2.pid")]="mount $2"
+	note "$(cat "$SCRATCH/$2.pid")" "mount $2"
 }
 mount_as acme a
 mount_as acme a2

@@ -120,9 +120,9 @@ working() { # DIRECTORY: until it is told to end; each file that it says it has 
 	END
 }
 mkdir "$A/work" "$G/work" "$A2/dies"
-working "$A/work" >acme.done 2>acme.err & PIDS[$!]="acme's work"; WORKS=$!
-working "$G/work" >globex.done 2>globex.err & PIDS[$!]="globex's work"; WORKS="$WORKS $!"
-working "$A2/dies" >dies.done 2>/dev/null & PIDS[$!]="whose mount dies"; DIES=$!
+working "$A/work" >acme.done 2>acme.err & note $! "acme's work"; WORKS=$!
+working "$G/work" >globex.done 2>globex.err & note $! "globex's work"; WORKS="$WORKS $!"
+working "$A2/dies" >dies.done 2>/dev/null & note $! "whose mount dies"; DIES=$!
 done_in_all() { cat acme.done globex.done | wc -l; }
 done_more() { local of; for of in acme globex; do [ "$(wc -l <$of.done)" -ge $((${LEAST[$of]:-0} + 12)) ] || return 1; done; }
 declare -A LEAST

@@ -80,7 +80,7 @@ dd if=/dev/zero of="$A/data" bs=256k count=12 conv=fsync 2>/dev/null || fail "a 
 [ $(($(now_ms) - begin)) -ge 1900 ] || fail "3 MiB took $(($(now_ms) - begin)) ms at 1 MiB in a second"
 dd if=/dev/zero of="$A/data" bs=1M count=64 conv=fsync 2>/dev/null &
 DD=$!
-PIDS[$DD]=dd
+note "$DD" dd
 wait_until 10 is_told acme waiting -gt 0 || fail "64 MiB are not held back"
 tenant resize demo acme --bandwidth none --weight none >/dev/null
 wait_until 20 gone "$DD" || fail "who waited does not go on when the limit is lifted"
@@ -97,7 +97,7 @@ done
 # ---- it stops though much waits, and what waits is not lost ----
 tenant resize demo acme --ops 1 >/dev/null
 wait_until 10 is_told acme ops -eq 1 || fail "the brick does not know: $(told acme ops)"
-for i in {1..24}; do echo "$i" >"$A/late$i" & PIDS[$!]=echo; LATE[i]=$!; done
+for i in {1..24}; do echo "$i" >"$A/late$i" & note $! echo; LATE[i]=$!; done
 wait_until 10 is_told acme waiting -gt 0 || fail "nothing waits"
 begin=$(now_ms)
 kill "$SERVER"

@@ -111,7 +111,7 @@ refused "a volfile without TLS" 'without TLS, which --tls-dir forbids' "$SCRATCH
 # A client cannot play a server: neither the volfile service's, nor a brick's.
 fake=$(free_port)
 openssl s_server -accept "$fake" -cert desk/cert.pem -key desk/key.pem -tls1_3 -quiet >/dev/null 2>&1 &
-PIDS[$!]=fake
+note $! fake
 FAKE=$!
 wait_until 60 port_open "$fake" || fail "openssl s_server"
 refused "a client's certificate as a server" 'purpose' "$SCRATCH/desk" "127.0.0.1:$fake:/photos"

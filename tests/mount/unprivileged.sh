@@ -33,7 +33,7 @@ KEY=$(key_words)
 # shellcheck disable=SC2086
 as_user "$STRATUS" mount --foreground $KEY "$CLIENT_VOL" "$USERS/mnt" >"$SCRATCH/mount-user.log" 2>&1 &
 PID=$!
-PIDS[$PID]="user's mount"
+note "$PID" "user's mount"
 MOUNTS+=("$USERS/mnt")
 up_or_gone() { gone "$PID" || grep -q " $USERS/mnt fuse" /proc/self/mounts; } # root may not look inside
 wait_until 20 up_or_gone || fail "the user's mount did not come up"

@@ -71,9 +71,9 @@ mkdir "$MNT/d"
 chmod 1777 "$MNT/d"
 widening "$THIRD" start
 python3 "$SCRATCH/use.py" "$MNT" a "$FILES" 2>"$SCRATCH/a.log" & A=$!
-PIDS[$A]="user a"
+note "$A" "user a"
 python3 "$SCRATCH/use.py" "$SECOND" b "$FILES" 2>"$SCRATCH/b.log" & B=$!
-PIDS[$B]="user b"
+note "$B" "user b"
 wait_until 60 is_at 1 || fail "the directory does not grow wide"
 kill_hard "$THIRD_PID" "the mount that widens" # in the middle: files are still made
 widening "$SECOND" start
