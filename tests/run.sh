@@ -3,7 +3,7 @@
 # Runs tests one after the other, or JOBS at once, each with a time limit, and counts:
 #   tests/run.sh RESULTS [--in BUILDDIR] [--label WORD] [--jobs JOBS] [--own-network] TEST...
 # With --own-network each has a loopback of its own, so that no port is taken by the test beside it (where that can't be, JOBS is 1). A
-# script with a line "# calm: REASON" among its first 20 comes after those without, so that nobody computes beside it; one with "# alone: REASON" has the machine to itself, and comes last.
+# script with a line "# calm: REASON" among its first 20 comes after those without, so that nobody computes beside it who does not give way to all; one with "# alone: REASON" has the machine to itself, and comes last.
 #
 # A TEST is a cmocka program (its cases are counted) or a script (exit status 0 passed, 77 skipped). The counts are added to the
 # file RESULTS as lines "passed failed skipped", and what failed to RESULTS.failed with the reason; `tests/run.sh RESULTS --summary` prints

@@ -4,7 +4,7 @@
 # eight bricks as on four, or on one. Counted by the mount (`stratus dump`), with nothing believed, for that ends after a while. What goes by the clock is no operation's: a question
 # for the room of each brick every 2 s while something is made, and pings. A tenth more may be attributes that were asked for again after a pause. (Of sets see counts-replica.sh: there
 # is more that goes by the clock.)
-# alone: it counts messages that pauses add to
+# calm: it counts messages that pauses add to
 . "$(dirname "$0")/../mount/lib.sh"
 need_root
 need_stack

@@ -5,7 +5,7 @@
 #
 # strace notes every call of both processes while one program does one operation many times; messages are counted at the
 # sockets. `counts.sh --print` prints the numbers and asserts nothing.
-# alone: it counts messages and calls that pauses add to
+# calm: it counts messages and calls that pauses add to
 . "$(dirname "$0")/../mount/lib.sh"
 need_root
 need_stack
